@@ -1,0 +1,267 @@
+"""Problem shapes: what is asked of a kernel, validated, with every derived extent.
+
+Names follow the cuDNN paper (arXiv 1410.0759): N images of C maps H x W, K filters R x S,
+stride (u, v), padding (pad_h, pad_w), dilation; output P x Q.
+"""
+
+from __future__ import annotations
+
+import operator
+from dataclasses import asdict, dataclass, replace
+
+INT_MAX = 2**31 - 1
+MODES = ("cross-correlation", "convolution")
+
+
+class ShapeError(ValueError):
+    """A shape that breaks a rule; the message names the rule and the values that break it."""
+
+
+def _integer(name: str, value: object, least: int) -> int:
+    try:
+        if isinstance(value, bool):
+            raise TypeError
+        number = operator.index(value)
+    except TypeError:
+        raise ShapeError(f"{name} must be a whole number, got {value!r}") from None
+    if not least <= number <= INT_MAX:
+        raise ShapeError(f"{name} must lie in {least} .. {INT_MAX}, got {number}")
+    return number
+
+
+def _pair(name: str, value: object) -> tuple[object, object]:
+    """An int for both axes, or (vertical, horizontal)."""
+    if isinstance(value, (tuple, list)):
+        if len(value) != 2:
+            raise ShapeError(f"{name} takes one number or two (vertical, horizontal), got {value!r}")
+        return value[0], value[1]
+    return value, value
+
+
+@dataclass(frozen=True, init=False)
+class ConvShape:
+    """A 2-D convolution in NCHW.
+
+    Give `stride`, `pad`, `dilation` as one number or (vertical, horizontal), or name an axis:
+    `u`, `v`, `pad_h`, `pad_w`, `dilation_h`, `dilation_w`. `mode` is "cross-correlation" (the
+    default, as in every deep-learning framework) or "convolution" (filter flipped in both
+    axes, as the cuDNN paper defines it).
+
+    Raises ShapeError naming the rule that is broken.
+    """
+
+    N: int
+    C: int
+    H: int
+    W: int
+    K: int
+    R: int
+    S: int
+    u: int
+    v: int
+    pad_h: int
+    pad_w: int
+    dilation_h: int
+    dilation_w: int
+    mode: str
+
+    def __init__(
+        self, N, C, H, W, K, R, S, *, stride=1, pad=0, dilation=1,
+        u=None, v=None, pad_h=None, pad_w=None, dilation_h=None, dilation_w=None,
+        mode="cross-correlation",
+    ):  # fmt: skip
+        both = {
+            ("u", "v"): (_pair("stride", stride), (u, v), 1),
+            ("pad_h", "pad_w"): (_pair("pad", pad), (pad_h, pad_w), 0),
+            ("dilation_h", "dilation_w"): (_pair("dilation", dilation), (dilation_h, dilation_w), 1),
+        }
+        for name, value in zip("NCHWKRS", (N, C, H, W, K, R, S), strict=True):
+            object.__setattr__(self, name, _integer(name, value, 1))
+        for names, (shared, single, least) in both.items():
+            for name, default, own in zip(names, shared, single, strict=True):
+                object.__setattr__(self, name, _integer(name, default if own is None else own, least))
+        if mode not in MODES:
+            raise ShapeError(f"mode must be one of {', '.join(MODES)}, got {mode!r}")
+        object.__setattr__(self, "mode", mode)
+        self._check_fit("R", self.R, self.dilation_h, "H", self.H, self.pad_h, "pad_h")
+        self._check_fit("S", self.S, self.dilation_w, "W", self.W, self.pad_w, "pad_w")
+
+    @staticmethod
+    def _check_fit(tap, taps, dilation, extent, size, pad, pad_name):
+        span = dilation * (taps - 1) + 1
+        if span > size + 2 * pad:
+            raise ShapeError(
+                f"the filter must fit the padded input: dilation*({tap}-1)+1 <= {extent}+2*{pad_name}, "
+                f"but {span} > {size + 2 * pad}"
+            )
+        if size + 2 * pad > INT_MAX:
+            raise ShapeError(f"{extent}+2*{pad_name} must stay below 2^31, got {size + 2 * pad}")
+
+    # -- derived extents ---------------------------------------------------------------------
+    @property
+    def stride(self) -> tuple[int, int]:
+        return self.u, self.v
+
+    @property
+    def pad(self) -> tuple[int, int]:
+        return self.pad_h, self.pad_w
+
+    @property
+    def dilation(self) -> tuple[int, int]:
+        return self.dilation_h, self.dilation_w
+
+    @property
+    def flip(self) -> bool:
+        """True where the filter is read back to front (mode "convolution")."""
+        return self.mode == "convolution"
+
+    @property
+    def span_h(self) -> int:
+        """Input rows between the first and last tap, inclusive."""
+        return self.dilation_h * (self.R - 1) + 1
+
+    @property
+    def span_w(self) -> int:
+        return self.dilation_w * (self.S - 1) + 1
+
+    @property
+    def P(self) -> int:
+        return (self.H + 2 * self.pad_h - self.span_h) // self.u + 1
+
+    @property
+    def Q(self) -> int:
+        return (self.W + 2 * self.pad_w - self.span_w) // self.v + 1
+
+    @property
+    def CRS(self) -> int:
+        return self.C * self.R * self.S
+
+    @property
+    def PQ(self) -> int:
+        return self.P * self.Q
+
+    @property
+    def x_shape(self) -> tuple[int, int, int, int]:
+        return self.N, self.C, self.H, self.W
+
+    @property
+    def w_shape(self) -> tuple[int, int, int, int]:
+        return self.K, self.C, self.R, self.S
+
+    @property
+    def y_shape(self) -> tuple[int, int, int, int]:
+        return self.N, self.K, self.P, self.Q
+
+    # -- cost ----------------------------------------------------------------------------------
+    @property
+    def macs(self) -> int:
+        """Multiply-adds of direct convolution, padding taps included (as cuDNN counts)."""
+        return self.N * self.K * self.PQ * self.CRS
+
+    @property
+    def flops(self) -> int:
+        """Direct-convolution FLOPs, two to a multiply-add: the base of "effective" FLOP/s."""
+        return 2 * self.macs
+
+    @property
+    def elements(self) -> dict[str, int]:
+        return {
+            "x": self.N * self.C * self.H * self.W,
+            "w": self.K * self.CRS,
+            "y": self.N * self.K * self.PQ,
+        }
+
+    @property
+    def bytes(self) -> int:
+        """Least traffic in bytes at FP32: each input read once, each output written once."""
+        return 4 * sum(self.elements.values())
+
+    # -- as data -------------------------------------------------------------------------------
+    def params(self) -> dict[str, int | str]:
+        """Every field by name, as it stands in a link, a recording row or JSON."""
+        return asdict(self)
+
+    def with_(self, **changes) -> ConvShape:
+        return replace(self, **changes)
+
+    def __str__(self) -> str:
+        text = f"N{self.N} C{self.C} {self.H}x{self.W} K{self.K} {self.R}x{self.S}"
+        for name, pair, usual in (
+            ("stride", self.stride, 1),
+            ("pad", self.pad, 0),
+            ("dilation", self.dilation, 1),
+        ):
+            if pair != (usual, usual):
+                text += f" {name} {pair[0]}" + (f",{pair[1]}" if pair[0] != pair[1] else "")
+        return text + (" flipped" if self.flip else "")
+
+
+FIELDS = {
+    "conv": "N C H W K R S stride u v pad pad_h pad_w dilation dilation_h dilation_w mode".split(),
+}
+
+
+def parse_conv(text: str) -> ConvShape:
+    """ConvShape from "N=1,C=3,H=8,W=8,K=4,R=3,S=3,pad=1"; ShapeError where it is malformed."""
+    params: dict[str, object] = {}
+    for part in filter(None, (p.strip() for p in text.split(","))):
+        name, equals, value = (s.strip() for s in part.partition("="))
+        if not equals or name not in FIELDS["conv"]:
+            raise ShapeError(f"expected NAME=VALUE with NAME among {' '.join(FIELDS['conv'])}; got {part!r}")
+        if name in params:
+            raise ShapeError(f"{name} is given twice")
+        if name == "mode":
+            params[name] = value
+        else:
+            try:
+                params[name] = int(value)
+            except ValueError:
+                raise ShapeError(f"{name} must be a whole number, got {value!r}") from None
+    missing = [name for name in "NCHWKRS" if name not in params]
+    if missing:
+        raise ShapeError(f"missing {', '.join(missing)}")
+    return ConvShape(**params)
+
+
+@dataclass(frozen=True)
+class Bound:
+    """The range one control may take while all the others stay; `why` names the rule that binds."""
+
+    low: int
+    high: int
+    why_low: str = ""
+    why_high: str = ""
+
+
+def conv_bounds(shape: ConvShape, most: dict[str, int]) -> dict[str, Bound]:
+    """For each field the values that keep `shape` valid with the other fields as they are.
+
+    `most` caps a field from outside (what a page is ready to show); fields not in it are capped
+    by 2^31 - 1 alone. Moving one control within its bound always gives a valid ConvShape.
+    """
+    s = shape
+
+    def cap(name):
+        return most.get(name, INT_MAX)
+
+    out = {name: Bound(1, cap(name)) for name in ("N", "C", "K", "u", "v")}
+    for size, extent, tap, taps, pad_name, pad, dil_name, dil in (
+        ("H", s.H, "R", s.R, "pad_h", s.pad_h, "dilation_h", s.dilation_h),
+        ("W", s.W, "S", s.S, "pad_w", s.pad_w, "dilation_w", s.dilation_w),
+    ):
+        rule = f"dilation*({tap}-1)+1 <= {size}+2*pad"
+        room, span = extent + 2 * pad, dil * (taps - 1) + 1
+        out[size] = _low(max(1, span - 2 * pad), 1, cap(size), rule)
+        out[tap] = _high(1, (room - 1) // dil + 1, cap(tap), rule)
+        out[pad_name] = _low(max(0, -(-(span - extent) // 2)), 0, cap(pad_name), rule)
+        fits = (room - 1) // (taps - 1) if taps > 1 else INT_MAX
+        out[dil_name] = _high(1, fits, cap(dil_name), rule)
+    return out
+
+
+def _low(low: int, plain: int, high: int, rule: str) -> Bound:
+    return Bound(low, max(high, low), rule if low > plain else "")
+
+
+def _high(low: int, high: int, cap: int, rule: str) -> Bound:
+    return Bound(low, min(high, cap), why_high=rule if high < cap else "")
