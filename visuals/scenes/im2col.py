@@ -14,7 +14,7 @@ import numpy as np
 from kernels.shapes import ConvShape
 from visuals.scene import Captions, Gather, MatMul, Scene, Source, Tensor
 
-MOST_CELLS = 16_384  # of the data matrix: beyond it a cell falls below the eye
+MOST_CELLS, MOST_STEPS = 20_000, 1_024  # of the data matrix: beyond them a cell falls below the eye
 PART = 8  # rows and columns of output shown where the whole does not fit
 MOST_CHANNELS, MOST_FILTERS = 3, 4
 
@@ -46,7 +46,7 @@ def part_of(s: ConvShape) -> Part:
     """The whole where it fits on a stage, else its first corner, strides and padding kept."""
     C, K = min(s.C, MOST_CHANNELS), min(s.K, MOST_FILTERS)
     P, Q = s.P, s.Q
-    if C * s.R * s.S * P * Q > MOST_CELLS:
+    if C * s.R * s.S * P * Q > MOST_CELLS or P * Q > MOST_STEPS:
         P, Q = min(P, PART), min(Q, PART)
     H = s.H if s.P == P else min(s.H, max(1, (P - 1) * s.u - s.pad_h + s.span_h))
     W = s.W if s.Q == Q else min(s.W, max(1, (Q - 1) * s.v - s.pad_w + s.span_w))
