@@ -1,0 +1,79 @@
+"""Engines: what runs a Program. Each is a module with the names in `Engine`, imported when first used."""
+
+from __future__ import annotations
+
+import importlib
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Protocol
+
+import numpy as np
+
+from kernels.engines.timing import Budget
+from kernels.program import Program, RuleError
+
+NAMES = ("cuda", "cpu")
+
+
+class Session(Protocol):
+    """One program with its buffers allocated, compiled, ready to run again and again."""
+
+    program: Program
+    bytes: dict[str, int]  # as allocated: input, output, workspace, peak
+
+    def verify_run(self) -> np.ndarray:
+        """Run once with output and workspace poisoned with NaN; the output as a NumPy array."""
+
+    def close(self) -> None: ...
+
+
+class Engine(Protocol):
+    """What an engine module offers."""
+
+    def status(self) -> Status: ...
+
+    def free_bytes(self) -> int: ...
+
+    def open(self, program: Program, inputs: dict[str, np.ndarray]) -> Session: ...
+
+    def sample(
+        self,
+        sessions: Sequence[Session],
+        mode: str,
+        budget: Budget,
+        progress: Callable[[float], None],
+    ) -> list[Timed]: ...
+
+    def conditions(self) -> dict: ...
+
+
+@dataclass(frozen=True)
+class Status:
+    """Whether an engine can run here, with the device's name or the reason it cannot."""
+
+    ready: bool
+    text: str
+
+
+@dataclass(frozen=True)
+class Timed:
+    """Samples of one session in ms, in the order taken, and the median of each of its steps."""
+
+    samples_ms: tuple[float, ...]
+    parts_ms: tuple[tuple[str, float], ...]
+
+
+def load(name: str) -> Engine:
+    if name not in NAMES:
+        raise RuleError(f"no engine {name!r}; there are: {', '.join(NAMES)}")
+    return importlib.import_module(f"kernels.engines.{name}")
+
+
+def available() -> dict[str, Status]:
+    """Every engine by name and whether it runs on this machine."""
+    return {name: load(name).status() for name in NAMES}
+
+
+def default() -> str:
+    """The engine used where none is named: the GPU where there is one."""
+    return "cuda" if load("cuda").status().ready else "cpu"

@@ -1,0 +1,130 @@
+"""python -m kernels list | run RUNG --shape ... | record --out FILE"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import sys
+from pathlib import Path
+
+from kernels import engines, records
+from kernels.engines.timing import MODES, Budget
+from kernels.ladders import LADDERS, ladder_of
+from kernels.program import RuleError
+from kernels.runner import VerificationError, run
+from kernels.shapes import ShapeError
+
+
+def parser() -> argparse.ArgumentParser:
+    top = argparse.ArgumentParser(prog="python -m kernels", description=__doc__)
+    commands = top.add_subparsers(dest="command", required=True)
+
+    listing = commands.add_parser("list", help="every rung, preset and engine")
+    listing.add_argument("--json", action="store_true")
+
+    running = commands.add_parser("run", help="run, verify and time one rung")
+    running.add_argument("rung", help='such as "conv/im2col-gemm"')
+    running.add_argument("--shape", required=True, help='"N=1,C=3,H=8,W=8,K=4,R=3,S=3,pad=1" or a preset')
+    running.add_argument("--engine", help="cuda or cpu; the GPU where there is one")
+    running.add_argument("--tiles", default="", help='such as "TILE=16"')
+    running.add_argument("--mode", default="cold", choices=MODES)
+    running.add_argument("--seed", type=int, default=0)
+    running.add_argument("--json", action="store_true")
+
+    recording = commands.add_parser("record", help="measure every rung at every preset into a file")
+    recording.add_argument("--out", type=Path, required=True)
+    recording.add_argument("--engine")
+    recording.add_argument("--presets", default="", help="comma-separated keys; all when left out")
+    recording.add_argument("--modes", default=",".join(MODES))
+    recording.add_argument("--seconds", type=float, default=2.0, help="time budget of one comparison")
+    recording.add_argument("--commit", help="commit to name in the rows where git is not at hand")
+    return top
+
+
+def parse_tiles(text: str) -> dict[str, int]:
+    tiles = {}
+    for part in filter(None, (p.strip() for p in text.split(","))):
+        name, _, value = part.partition("=")
+        if not value.strip().isdigit():
+            raise RuleError(f"tiles are NAME=NUMBER, got {part!r}")
+        tiles[name.strip()] = int(value)
+    return tiles
+
+
+def do_list(args) -> None:
+    if args.json:
+        print(json.dumps(listing_json(), indent=1))
+        return
+    for ladder in LADDERS.values():
+        for rung in ladder.rungs:
+            tiles = "  ".join(f"{name}: {', '.join(map(str, sorted(c)))}" for name, c in rung.tiles.items())
+            print(f"{rung.name:20} {rung.idea}\n{'':20} tiles  {tiles}")
+        print("presets")
+        for key, preset in ladder.presets.items():
+            print(f"  {key:24} {preset.shape}")
+    print("engines")
+    for name, status in engines.available().items():
+        print(f"  {name:6} {'ready' if status.ready else 'not here'}: {status.text}")
+
+
+def listing_json() -> dict:
+    return {
+        "rungs": [
+            {"rung": r.name, "title": r.title, "idea": r.idea, "tiles": {n: sorted(c) for n, c in r.tiles.items()}}
+            for ladder in LADDERS.values()
+            for r in ladder.rungs
+        ],
+        "presets": {
+            key: preset.shape.params() for ladder in LADDERS.values() for key, preset in ladder.presets.items()
+        },
+        "engines": {name: {"ready": s.ready, "text": s.text} for name, s in engines.available().items()},
+    }  # fmt: skip
+
+
+def do_run(args) -> None:
+    ladder = ladder_of(args.rung)
+    preset = ladder.presets.get(args.shape)
+    shape = preset.shape if preset else ladder.parse(args.shape)
+    result = run(
+        args.rung, shape, engine=args.engine, tiles=parse_tiles(args.tiles), seed=args.seed, mode=args.mode
+    )
+    if args.json:
+        print(json.dumps(result.to_json()))
+        return
+    m, p = result.measurement, result.predicted
+    print(f"{result.rung}  {shape}  {dict(result.tiles)}  on {m.device} ({result.engine}, {m.mode})")
+    print(f"  time       {m.median_ms:.4g} ms  (p20 {m.p20_ms:.4g}, p80 {m.p80_ms:.4g}, n {m.n})  measured")
+    print(f"  rate       {p.flops / m.median_ms / 1e9:.4g} TFLOP/s")
+    print(f"  workspace  {m.workspace_bytes:,} bytes measured, {p.workspace_bytes:,} predicted")
+    print(f"  peak       {m.peak_bytes:,} bytes measured")
+    print(f"  error      {result.error:.2e} relative L2 against float64")
+
+
+def do_record(args) -> None:
+    presets = [p for p in args.presets.split(",") if p]
+    known = {key for ladder in LADDERS.values() for key in ladder.presets}
+    for key in presets:
+        if key not in known:
+            raise RuleError(f"no preset {key!r}; there are: {', '.join(sorted(known))}")
+    modes = args.modes.split(",")
+    engine = args.engine or engines.default()
+    budget = Budget(seconds=args.seconds)
+    for row in records.record(args.out, engine, presets, modes, budget, args.commit or records.commit()):
+        shape = ladder_of(row["rung"]).shape(**row["shape"])
+        rate = row["flops"] / row["median_ms"] / 1e9
+        print(f"{row['mode']:5} {row['rung']:20} {row['tiles']} {shape}: {row['median_ms']:.4g} ms", end=", ")
+        print(f"n {row['n']}, {rate:.3g} TFLOP/s, error {row['error']:.1e}", flush=True)
+
+
+def main(argv: list[str] | None = None) -> int:
+    args = parser().parse_args(argv)
+    try:
+        {"list": do_list, "run": do_run, "record": do_record}[args.command](args)
+    except (ShapeError, RuleError, VerificationError, OSError) as e:
+        print(f"python -m kernels: {e}", file=sys.stderr)
+        return 2
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,30 @@
+"""The CUDA C++ sources, one idea a file."""
+
+from __future__ import annotations
+
+import re
+from functools import cache
+from pathlib import Path
+
+ROOT = Path(__file__).parent
+_INCLUDE = re.compile(r'^#include "([\w./]+)"$', re.MULTILINE)
+
+
+def text(path: str) -> str:
+    """The source as a reader sees it. `path` is relative to this folder: "conv/02_im2col.cu"."""
+    return (ROOT / path).read_text(encoding="utf-8")
+
+
+@cache
+def translation_unit(path: str) -> str:
+    """The source with the project's own headers written in, so that its text alone decides what is
+    compiled (and can be hashed); #line keeps every line's own file and number."""
+    source = text(path)
+
+    def header(match: re.Match) -> str:
+        name = match.group(1)
+        line = source.count("\n", 0, match.start()) + 1
+        included = translation_unit(f"{Path(path).parent}/{name}")
+        return f'#line 1 "{name}"\n{included}\n#line {line + 1} "{Path(path).name}"'
+
+    return _INCLUDE.sub(header, source)

@@ -1,0 +1,145 @@
+"""The cpu engine: each step's NumPy twin, measured on this machine."""
+
+from __future__ import annotations
+
+import platform
+import time
+import tracemalloc
+from collections.abc import Callable, Sequence
+from functools import cache
+from pathlib import Path
+
+import numpy as np
+
+from kernels.engines import Status, Timed
+from kernels.engines.timing import Budget, interleave, warm_up
+from kernels.program import INPUT, OUTPUT, WORKSPACE, Program, Step
+
+RESOLUTION = 16 * 2**10  # bytes
+
+
+def status() -> Status:
+    return Status(True, device_name())
+
+
+@cache
+def device_name() -> str:
+    """The processor's name and the cores this process may use."""
+    import psutil
+
+    name = platform.processor()
+    try:
+        for line in Path("/proc/cpuinfo").read_text(encoding="utf-8").splitlines():
+            if line.startswith("model name"):
+                name = line.partition(":")[2].strip()
+                break
+    except OSError:
+        pass  # not Linux: what platform says
+    cores = psutil.cpu_count(logical=True)
+    return f"{name or platform.machine()}, {cores} cores"
+
+
+def free_bytes() -> int:
+    import psutil
+
+    return psutil.virtual_memory().available
+
+
+def conditions() -> dict:
+    return {"numpy": np.__version__, "python": platform.python_version(), "system": platform.platform()}
+
+
+class Session:
+    """Buffers as NumPy arrays. Memory is what NumPy took while the first run was traced (tracemalloc):
+    the buffers, and what the twins allocate on top (a padded copy, say), which counts as workspace.
+    Python's own small objects are traced too, so an excess below RESOLUTION is taken for theirs."""
+
+    def __init__(self, program: Program, inputs: dict[str, np.ndarray]):
+        self.program = program
+        self.arrays = {b.name: np.ascontiguousarray(inputs[b.name]) for b in program.of_role(INPUT)}
+        self.bytes: dict[str, int] = {}
+        self.first_run_s = 0.0
+
+    def verify_run(self) -> np.ndarray:
+        tracemalloc.start()
+        try:
+            for b in (*self.program.of_role(OUTPUT), *self.program.of_role(WORKSPACE)):
+                self.arrays[b.name] = np.full(b.shape, np.nan, b.dtype)
+            start = time.perf_counter()
+            self.run()
+            self.first_run_s = time.perf_counter() - start
+            peak = tracemalloc.get_traced_memory()[1]
+        finally:
+            tracemalloc.stop()
+        taken = {
+            role: sum(self.arrays[b.name].nbytes for b in self.program.of_role(role))
+            for role in (INPUT, OUTPUT, WORKSPACE)
+        }
+        excess = peak - taken[OUTPUT] - taken[WORKSPACE]
+        taken[WORKSPACE] += excess if excess >= RESOLUTION else 0
+        self.bytes = taken | {"peak": sum(taken.values())}
+        return self.arrays[self.program.of_role(OUTPUT)[0].name]
+
+    def run_step(self, step: Step) -> None:
+        step.twin(*(self.arrays[a] if isinstance(a, str) else a for a in step.args))
+
+    def run(self) -> None:
+        for step in self.program.steps:
+            self.run_step(step)
+
+    def close(self) -> None:
+        self.arrays.clear()
+
+
+def open(program: Program, inputs: dict[str, np.ndarray]) -> Session:
+    return Session(program, inputs)
+
+
+def sample(
+    sessions: Sequence[Session],
+    mode: str,
+    budget: Budget,
+    progress: Callable[[float], None] = lambda share: None,
+) -> list[Timed]:
+    """Time every session, interleaved. Cold: the last-level cache is overwritten before each run."""
+    flush = _flusher() if mode == "cold" else lambda: None
+
+    def timed(work: Callable[[], None]) -> float:
+        flush()
+        start = time.perf_counter()
+        work()
+        return (time.perf_counter() - start) * 1e3
+
+    for session in sessions:
+        warm_up(session.run, budget.warm_up_s - session.first_run_s)
+    whole = interleave([lambda s=s: timed(s.run) for s in sessions], budget, progress)
+    return [
+        Timed(samples, _parts(session, timed, budget))
+        for session, samples in zip(sessions, whole, strict=True)
+    ]
+
+
+def _parts(session: Session, timed, budget: Budget) -> tuple[tuple[str, float], ...]:
+    """Median of each step, in rounds of their own; none where there is one step only."""
+    steps = session.program.steps
+    if len(steps) < 2:
+        return ()
+    few = Budget(samples=15, seconds=budget.seconds / 4, least=2)
+    samples = interleave([lambda step=step: timed(lambda: session.run_step(step)) for step in steps], few)
+    return tuple((step.name, float(np.median(s))) for step, s in zip(steps, samples, strict=True))
+
+
+def _flusher() -> Callable[[], None]:
+    trash = np.zeros(2 * _last_level_cache() // 8)
+    return lambda: np.add(trash, 1.0, out=trash)
+
+
+@cache
+def _last_level_cache() -> int:
+    """Bytes of the largest cache Linux reports, 64 MiB where it reports none."""
+    sizes = []
+    for path in Path("/sys/devices/system/cpu/cpu0/cache").glob("index*/size"):
+        text = path.read_text().strip()
+        if text[:-1].isdigit() and text[-1] in "KM":
+            sizes.append(int(text[:-1]) * {"K": 2**10, "M": 2**20}[text[-1]])
+    return max(sizes, default=64 * 2**20)

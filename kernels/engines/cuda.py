@@ -1,0 +1,289 @@
+"""The cuda engine: the CUDA C++ through CuPy (NVRTC), libraries by their own calls, timed by events.
+
+Nothing here uses CuPy's own kernels: filling and flushing are memsets and copies, so all that is
+compiled is what the reader sees.
+"""
+
+from __future__ import annotations
+
+import subprocess
+from collections.abc import Callable, Sequence
+from functools import cache
+
+import numpy as np
+
+from kernels import cuda as sources
+from kernels.engines import Status, Timed
+from kernels.engines.timing import Budget, interleave, warm_up
+from kernels.program import INPUT, OUTPUT, WORKSPACE, Launch, Program, RuleError, Step
+
+SHORT_MS = 0.020  # hot runs below this are timed as a captured graph of many
+GRAPH_MS = 0.5  # ... of about this length
+LEAST_FLUSH = 256 * 2**20  # bytes: long enough to hide the launches queued behind it
+
+
+def status() -> Status:
+    try:
+        import cupy
+    except ImportError:
+        return Status(False, "CuPy is not installed here")
+    if not cupy.cuda.is_available():
+        return Status(False, "no NVIDIA GPU in this machine")
+    return Status(True, device_name())
+
+
+@cache
+def device_name() -> str:
+    import cupy
+
+    return cupy.cuda.runtime.getDeviceProperties(0)["name"].decode()
+
+
+def free_bytes() -> int:
+    import cupy
+
+    return cupy.cuda.Device().mem_info[0]
+
+
+def conditions() -> dict:
+    """Driver, CUDA, cuBLAS, CuPy, the clocks at this moment (MHz, as nvidia-smi tells them) and what
+    timing nothing costs (ms): the part of every cold figure that is not the kernel's."""
+    import cupy
+
+    from kernels.engines import cuda_libraries
+
+    query = "driver_version,clocks.sm,clocks.mem"
+    told = subprocess.run(
+        ["nvidia-smi", "--id=0", f"--query-gpu={query}", "--format=csv,noheader,nounits"],
+        capture_output=True,
+        text=True,
+        timeout=20,
+        check=False,
+    )
+    values = [v.strip() for v in told.stdout.split(",")] if told.returncode == 0 else [None] * 3
+    driver, sm, memory = values
+    return {
+        "driver": driver,
+        "cuda": ".".join(map(str, _cuda_version(cupy.cuda.runtime.runtimeGetVersion()))),
+        "cublas": cuda_libraries.version(),
+        "cupy": cupy.__version__,
+        "numpy": np.__version__,
+        "clock_sm_mhz": int(sm) if sm else None,
+        "clock_memory_mhz": int(memory) if memory else None,
+        "event_floor_ms": floor_ms(),
+    }
+
+
+def _cuda_version(number: int) -> tuple[int, int]:
+    return number // 1000, number % 1000 // 10
+
+
+@cache
+def compile_kernel(source: str, entry: str, defines: tuple[tuple[str, int], ...]):
+    """The compiled entry point. RuleError with the compiler's words where it does not compile."""
+    import cupy
+
+    options = ("--std=c++17", *(f"-D{name}={value}" for name, value in defines))
+    module = cupy.RawModule(code=sources.translation_unit(source), options=options)
+    try:
+        return module.get_function(entry)
+    except cupy.cuda.compiler.CompileException as e:
+        raise RuleError(f"{source} does not compile:\n{e}") from None
+
+
+class Session:
+    """Buffers on the GPU, in a pool of their own so that every allocation is seen."""
+
+    def __init__(self, program: Program, inputs: dict[str, np.ndarray]):
+        import cupy
+
+        self.program = program
+        self.stream = _stream()
+        self._pool = cupy.cuda.MemoryPool()
+        self._ledger = _ledger_class()()
+        self.arrays = {}
+        with self._accounted():
+            for role in (INPUT, OUTPUT, WORKSPACE):
+                self._ledger.role = role
+                for b in program.of_role(role):
+                    self.arrays[b.name] = cupy.empty(b.shape, b.dtype)
+        for b in program.of_role(INPUT):
+            self.arrays[b.name].set(np.ascontiguousarray(inputs[b.name]), stream=self.stream)
+        self._calls = [self._call_of(step) for step in program.steps]
+
+    @property
+    def bytes(self) -> dict[str, int]:
+        return self._ledger.bytes()
+
+    def _accounted(self):
+        from contextlib import ExitStack
+
+        import cupy
+
+        stack = ExitStack()
+        stack.enter_context(cupy.cuda.using_allocator(self._pool.malloc))
+        stack.enter_context(self._ledger)
+        return stack
+
+    def _call_of(self, step: Step) -> Callable[[], None]:
+        args = tuple(
+            self.arrays[a] if isinstance(a, str) else (np.asarray(a) if a.dtype.names else a)
+            for a in step.args
+        )
+        if isinstance(step, Launch):
+            kernel = compile_kernel(step.source, step.entry, step.defines)
+            return lambda: kernel(step.grid, step.block, args, shared_mem=step.shared)
+        from kernels.engines import cuda_libraries
+
+        return cuda_libraries.bind(step.routine, args)
+
+    def run(self) -> None:
+        """Queue every step on the session's stream, which must be current."""
+        for call in self._calls:
+            call()
+
+    def run_step(self, index: int) -> None:
+        self._calls[index]()
+
+    def verify_run(self) -> np.ndarray:
+        for b in (*self.program.of_role(OUTPUT), *self.program.of_role(WORKSPACE)):
+            _poison(self.arrays[b.name], self.stream)
+        self._ledger.role = WORKSPACE  # what a library call takes while it runs
+        with self.stream, self._accounted():
+            self.run()
+            out = self.arrays[self.program.of_role(OUTPUT)[0].name].get(stream=self.stream)
+        self.stream.synchronize()
+        return out
+
+    def close(self) -> None:
+        self.stream.synchronize()
+        self._calls.clear()
+        self.arrays.clear()
+        self._pool.free_all_blocks()
+
+
+def open(program: Program, inputs: dict[str, np.ndarray]) -> Session:
+    return Session(program, inputs)
+
+
+@cache
+def _stream():
+    import cupy
+
+    return cupy.cuda.Stream(non_blocking=True)
+
+
+def _poison(array, stream) -> None:
+    """Every byte 0xff: NaN in each floating type, -1 in each integer."""
+    array.data.memset_async(0xFF, array.nbytes, stream)
+
+
+@cache
+def _ledger_class():
+    """A MemoryHook that keeps bytes by role; made when CuPy is first needed."""
+    import cupy
+
+    class Ledger(cupy.cuda.MemoryHook):
+        name = "bytes by role"
+
+        def __init__(self):
+            super().__init__()
+            self.role = WORKSPACE
+            self._live: dict[int, int] = {}
+            self._most = {INPUT: 0, OUTPUT: 0, WORKSPACE: 0}
+            self._now = dict(self._most)
+            self._role_of: dict[int, str] = {}
+            self._peak = 0
+
+        def malloc_postprocess(self, device_id, size, mem_size, mem_ptr, pmem_id):
+            self._live[pmem_id] = mem_size
+            self._role_of[pmem_id] = self.role
+            self._now[self.role] += mem_size
+            self._most[self.role] = max(self._most[self.role], self._now[self.role])
+            self._peak = max(self._peak, sum(self._now.values()))
+
+        def free_postprocess(self, device_id, mem_size, mem_ptr, pmem_id):
+            if pmem_id in self._live:
+                self._now[self._role_of.pop(pmem_id)] -= self._live.pop(pmem_id)
+
+        def bytes(self) -> dict[str, int]:
+            return {**self._most, "peak": self._peak}
+
+    return Ledger
+
+
+# -- timing ------------------------------------------------------------------------------------
+
+
+def sample(
+    sessions: Sequence[Session],
+    mode: str,
+    budget: Budget,
+    progress: Callable[[float], None] = lambda share: None,
+) -> list[Timed]:
+    """Time every session by CUDA events, interleaved. Cold: a write over more than twice the L2 runs
+    before each sample, which also keeps the queue full, so no launch from Python is waited for.
+    Hot: no flush; a run under 20 us is timed as a captured graph of many."""
+    stream = _stream()
+    with stream:
+        for session in sessions:
+            warm_up(lambda s=session: (s.run(), stream.synchronize()), budget.warm_up_s)
+        flush = _flusher(stream) if mode == "cold" else None
+        takes = [_take(s.run, stream, flush) for s in sessions]
+        whole = interleave(takes, budget, progress)
+        return [
+            Timed(samples, _parts(session, stream, flush))
+            for session, samples in zip(sessions, whole, strict=True)
+        ]
+
+
+def floor_ms(n: int = 50) -> float:
+    """Median of timing nothing at all, cold: what the events themselves cost."""
+    stream = _stream()
+    with stream:
+        flush = _flusher(stream)
+        return float(np.median([_between_events(lambda: None, stream, flush) for _ in range(n)]))
+
+
+def _between_events(run: Callable[[], None], stream, flush: Callable[[], None] | None) -> float:
+    import cupy
+
+    start, end = cupy.cuda.Event(), cupy.cuda.Event()
+    if flush:
+        flush()
+    start.record(stream)
+    run()
+    end.record(stream)
+    end.synchronize()
+    return cupy.cuda.get_elapsed_time(start, end)
+
+
+def _take(run: Callable[[], None], stream, flush: Callable[[], None] | None) -> Callable[[], float]:
+    """A function that takes one sample in ms."""
+    once = min(_between_events(run, stream, flush) for _ in range(3))
+    if flush or once >= SHORT_MS:
+        return lambda: _between_events(run, stream, flush)
+    many = max(2, int(GRAPH_MS / max(once, 1e-3)))
+    stream.begin_capture()
+    for _ in range(many):
+        run()
+    graph = stream.end_capture()
+    graph.launch(stream)
+    return lambda: _between_events(lambda: graph.launch(stream), stream, None) / many
+
+
+def _parts(session: Session, stream, flush) -> tuple[tuple[str, float], ...]:
+    """Median of each step timed alone, in the same mode; none where there is one step only."""
+    steps = session.program.steps
+    if len(steps) < 2:
+        return ()
+    takes = [_take(lambda i=i: session.run_step(i), stream, flush) for i in range(len(steps))]
+    samples = interleave(takes, Budget(samples=30, seconds=1.0))
+    return tuple((step.name, float(np.median(s))) for step, s in zip(steps, samples, strict=True))
+
+
+def _flusher(stream) -> Callable[[], None]:
+    import cupy
+
+    trash = cupy.cuda.alloc(max(2 * cupy.cuda.Device().attributes["L2CacheSize"], LEAST_FLUSH))
+    return lambda: trash.memset_async(0, trash.mem.size, stream)

@@ -1,0 +1,163 @@
+"""Convolution, forward, FP32, NCHW: from the definition to the library."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import numpy as np
+
+from kernels import reference, twins
+from kernels.presets import CONV_PRESETS
+from kernels.program import (
+    INPUT,
+    OUTPUT,
+    WORKSPACE,
+    Buffer,
+    Cost,
+    Ladder,
+    Launch,
+    LibraryCall,
+    Program,
+    Rung,
+    Tiles,
+)
+from kernels.shapes import INT_MAX, ConvShape, parse_conv
+
+CONV_STRUCT = np.dtype(
+    [(name, np.int32) for name in "N C H W K R S P Q u v pad_h pad_w dilation_h dilation_w flip".split()]
+)
+MOST_GRID_YZ = 65_535  # CUDA's limit on grid.y and grid.z
+BLOCKS = (256, 64, 128, 512)
+TILES = (16, 8, 32)
+
+
+def struct(s: ConvShape) -> np.void:
+    """ConvShape as the kernels' `struct Conv` (kernels/cuda/conv/conv.cuh)."""
+    return np.array(tuple(int(getattr(s, name)) for name in CONV_STRUCT.names), CONV_STRUCT)[()]
+
+
+def _ceil(a: int, b: int) -> int:
+    return -(-a // b)
+
+
+def _x_w_y(s: ConvShape) -> tuple[Buffer, Buffer, Buffer]:
+    return Buffer("x", INPUT, s.x_shape), Buffer("w", INPUT, s.w_shape), Buffer("y", OUTPUT, s.y_shape)
+
+
+def build_direct(s: ConvShape, tiles: Tiles) -> Program:
+    block = tiles["BLOCK"]
+    launch = Launch(
+        "conv/01_direct.cu", "direct", (_ceil(s.K * s.PQ, block), s.N, 1), (block, 1, 1),
+        ("x", "w", "y", struct(s)), twins.direct,
+    )  # fmt: skip
+    return Program(_x_w_y(s), (launch,))
+
+
+def _with_columns(s: ConvShape, tiles: Tiles, product) -> Program:
+    """im2col into a workspace [N, C*R*S, P*Q], then `product`: filters [K, C*R*S] x columns, per image."""
+    block = tiles["BLOCK"]
+    x, w, y = _x_w_y(s)
+    col = Buffer("col", WORKSPACE, (s.N, s.CRS, s.PQ))
+    im2col = Launch(
+        "conv/02_im2col.cu", "im2col", (_ceil(s.C * s.PQ, block), s.N, 1), (block, 1, 1),
+        ("x", "col", struct(s)), twins.im2col,
+    )  # fmt: skip
+    return Program((x, w, y, col), (im2col, product))
+
+
+def _product_args(s: ConvShape):
+    return ("w", "col", "y", np.int32(s.K), np.int32(s.PQ), np.int32(s.CRS))
+
+
+def build_im2col_gemm(s: ConvShape, tiles: Tiles) -> Program:
+    tile = tiles["TILE"]
+    gemm = Launch(
+        "conv/03_gemm.cu", "gemm", (_ceil(s.PQ, tile), _ceil(s.K, tile), s.N), (tile, tile, 1),
+        _product_args(s), _matrices(twins.tiled_gemm(tile)), (("TILE", tile),),
+    )  # fmt: skip
+    return _with_columns(s, tiles, gemm)
+
+
+def build_im2col_cublas(s: ConvShape, tiles: Tiles) -> Program:
+    return _with_columns(
+        s, tiles, LibraryCall("cublas_sgemm", _product_args(s), _matrices(twins.library_gemm))
+    )
+
+
+def _matrices(gemm):
+    """A product on the convolution's buffers: w read as [K, C*R*S], y as [N, K, P*Q]."""
+
+    def on_tensors(w, col, y, rows, cols, inner):
+        gemm(w.reshape(rows, inner), col, y.reshape(len(y), rows, cols), rows, cols, inner)
+
+    return on_tensors
+
+
+def direct_rules(s: ConvShape, tiles: Tiles) -> Iterator[str]:
+    if s.N > MOST_GRID_YZ:
+        yield f"N <= {MOST_GRID_YZ} (grid.y), got {s.N}"
+    for name, count in (("K*P*Q", s.K * s.PQ), ("R*S", s.R * s.S)):
+        if count > INT_MAX - tiles["BLOCK"]:
+            yield f"{name} must stay below 2^31 - BLOCK, got {count}"
+
+
+def im2col_rules(s: ConvShape, tiles: Tiles) -> Iterator[str]:
+    yield from direct_rules(s, tiles)
+    for name, count in (("C*P*Q", s.C * s.PQ), ("C*R*S", s.CRS)):
+        if count > INT_MAX - tiles["BLOCK"]:
+            yield f"{name} must stay below 2^31 - BLOCK, got {count}"
+    if "TILE" in tiles and _ceil(s.K, tiles["TILE"]) > MOST_GRID_YZ:
+        yield f"K <= {MOST_GRID_YZ}*TILE (grid.y), got {s.K}"
+
+
+def cost(s: ConvShape, program: Program) -> Cost:
+    """FLOPs of direct convolution; HBM bytes if caches are perfect: inputs in, output out, and the
+    workspace once out and once in again."""
+    workspace = program.nbytes(WORKSPACE)
+    return Cost(s.flops, s.bytes + 2 * workspace, workspace)
+
+
+# The error of a float32 sum grows at worst with its length; 1e-5 of the sum of absolute products is
+# above what C*R*S = 4,608 terms are seen to give and below the smallest share of one lost tap.
+TOLERANCE = 1e-5
+
+LADDER = Ladder(
+    name="conv",
+    shape=ConvShape,
+    parse=parse_conv,
+    reference=reference.conv,
+    presets=CONV_PRESETS,
+    rungs=(
+        Rung(
+            name="conv/direct",
+            title="direct",
+            idea="One thread per output pixel walks its window: the definition, no workspace.",
+            build=build_direct,
+            cost=cost,
+            rules=direct_rules,
+            tolerance=TOLERANCE,
+            tiles={"BLOCK": BLOCKS},
+        ),
+        Rung(
+            name="conv/im2col-gemm",
+            title="im2col + our GEMM",
+            idea="Write every window out as a column, then one matrix product tiled through shared memory.",
+            build=build_im2col_gemm,
+            cost=cost,
+            rules=im2col_rules,
+            tolerance=TOLERANCE,
+            tiles={"BLOCK": BLOCKS, "TILE": TILES},
+        ),
+        Rung(
+            name="conv/im2col-cublas",
+            title="im2col + cuBLAS",
+            idea="The same columns, the product by the vendor's library.",
+            build=build_im2col_cublas,
+            cost=cost,
+            rules=im2col_rules,
+            tolerance=TOLERANCE,
+            tiles={"BLOCK": BLOCKS},
+            library="cuBLAS",
+        ),
+    ),
+)

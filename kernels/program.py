@@ -1,0 +1,221 @@
+"""Program: what an engine runs, as data. Rung, Ladder: what a reader chooses from. Result: what came out."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+
+INPUT, OUTPUT, WORKSPACE = "input", "output", "workspace"
+
+# An argument of a launch: a Buffer's name, or a value with the kernel's own type (a NumPy scalar,
+# a structured NumPy scalar for a struct).
+Arg = str | np.generic
+Tiles = Mapping[str, int]
+
+
+class RuleError(ValueError):
+    """A request that breaks a rule of a rung, an engine or the machine; the message names it."""
+
+
+@dataclass(frozen=True)
+class Buffer:
+    name: str
+    role: str  # INPUT, OUTPUT or WORKSPACE
+    shape: tuple[int, ...]
+    dtype: str = "float32"
+
+    @property
+    def nbytes(self) -> int:
+        return math.prod(self.shape) * np.dtype(self.dtype).itemsize
+
+
+@dataclass(frozen=True)
+class Launch:
+    """One kernel launch. `twin` is the same step in NumPy, called with the kernel's own arguments."""
+
+    source: str  # file under kernels/cuda
+    entry: str
+    grid: tuple[int, int, int]
+    block: tuple[int, int, int]
+    args: tuple[Arg, ...]
+    twin: Callable[..., None]
+    defines: tuple[tuple[str, int], ...] = ()
+    shared: int = 0  # bytes of dynamic shared memory
+
+    @property
+    def name(self) -> str:
+        return self.entry
+
+
+@dataclass(frozen=True)
+class LibraryCall:
+    """One call into a vendor library; `routine` names the function in kernels.engines.cuda_libraries."""
+
+    routine: str
+    args: tuple[Arg, ...]
+    twin: Callable[..., None]
+
+    @property
+    def name(self) -> str:
+        return self.routine
+
+
+Step = Launch | LibraryCall
+
+
+@dataclass(frozen=True)
+class Program:
+    buffers: tuple[Buffer, ...]
+    steps: tuple[Step, ...]
+
+    def of_role(self, role: str) -> tuple[Buffer, ...]:
+        return tuple(b for b in self.buffers if b.role == role)
+
+    def nbytes(self, *roles: str) -> int:
+        """Bytes of the buffers of these roles (of all where none is named)."""
+        return sum(b.nbytes for b in self.buffers if not roles or b.role in roles)
+
+
+@dataclass(frozen=True)
+class Cost:
+    """What a formula predicts: FLOPs executed, bytes through HBM, workspace bytes."""
+
+    flops: int
+    bytes: int
+    workspace_bytes: int
+
+
+@dataclass(frozen=True)
+class Rung:
+    """One algorithm variant. `tolerance` t admits |out - ref| <= t * bound, where bound is the same
+    computation on absolute values: the usual backward-error scale of a sum."""
+
+    name: str  # "conv/im2col-gemm"
+    title: str
+    idea: str
+    build: Callable[[Any, Tiles], Program]
+    cost: Callable[[Any, Program], Cost]
+    rules: Callable[[Any, Tiles], Iterable[str]]  # yields each rule of this rung the shape breaks
+    tolerance: float
+    tiles: Mapping[str, tuple[int, ...]] = field(default_factory=dict)  # choices, the default first
+    library: str = ""  # the vendor library that does part of the work
+
+    @property
+    def default_tiles(self) -> dict[str, int]:
+        return {name: choices[0] for name, choices in self.tiles.items()}
+
+    def check(self, shape, tiles: Tiles | None) -> dict[str, int]:
+        """All tiles, defaults filled in. RuleError names the first rule broken."""
+        given = dict(tiles or {})
+        for name, value in given.items():
+            if name not in self.tiles:
+                known = ", ".join(self.tiles) or "none"
+                raise RuleError(f"{self.name} has no tile size {name!r}; it has: {known}")
+            if value not in self.tiles[name]:
+                choices = ", ".join(map(str, sorted(self.tiles[name])))
+                raise RuleError(f"{self.name}: {name} must be one of {choices}, got {value}")
+        full = self.default_tiles | given
+        for rule in self.rules(shape, full):
+            raise RuleError(f"{self.name} cannot run {shape}: {rule}")
+        return full
+
+
+@dataclass(frozen=True)
+class Ladder:
+    """A family of rungs that compute the same thing. `reference(shape, **inputs)` gives
+    (float64 result, float64 error scale)."""
+
+    name: str
+    shape: Callable[..., Any]  # the shape's class, made from its params()
+    parse: Callable[[str], Any]
+    reference: Callable[..., tuple[np.ndarray, np.ndarray]]
+    rungs: tuple[Rung, ...]
+    presets: Mapping[str, Any]
+
+    def rung(self, name: str) -> Rung:
+        for rung in self.rungs:
+            if rung.name == name:
+                return rung
+        raise RuleError(f"no rung {name!r}; there are: {', '.join(r.name for r in self.rungs)}")
+
+
+@dataclass(frozen=True)
+class Measurement:
+    """Time of one program on one device: `samples_ms` in the order taken; bytes as allocated."""
+
+    samples_ms: tuple[float, ...]
+    mode: str  # "cold" or "hot"
+    peak_bytes: int
+    input_bytes: int
+    output_bytes: int
+    workspace_bytes: int
+    device: str
+    parts_ms: tuple[tuple[str, float], ...] = ()  # median of each step, timed in runs of their own
+    conditions: Mapping[str, Any] = field(default_factory=dict)  # driver, clocks, versions ...
+
+    def _quantile(self, q: float) -> float:
+        return float(np.quantile(self.samples_ms, q))
+
+    @property
+    def n(self) -> int:
+        return len(self.samples_ms)
+
+    @property
+    def median_ms(self) -> float:
+        return self._quantile(0.5)
+
+    @property
+    def p20_ms(self) -> float:
+        return self._quantile(0.2)
+
+    @property
+    def p80_ms(self) -> float:
+        return self._quantile(0.8)
+
+    def to_json(self) -> dict:
+        return {
+            "median_ms": self.median_ms,
+            "p20_ms": self.p20_ms,
+            "p80_ms": self.p80_ms,
+            "n": self.n,
+            "peak_bytes": self.peak_bytes,
+            "workspace_bytes": self.workspace_bytes,
+            "device": self.device,
+            "mode": self.mode,
+            "input_bytes": self.input_bytes,
+            "output_bytes": self.output_bytes,
+            "parts_ms": [{"step": name, "median_ms": ms} for name, ms in self.parts_ms],
+        }
+
+
+@dataclass(frozen=True)
+class Result:
+    rung: str
+    engine: str
+    shape: Any
+    tiles: Mapping[str, int]
+    output: np.ndarray
+    error: float  # relative L2 error against the float64 reference
+    measurement: Measurement | None
+    predicted: Cost
+    counters: Any = None
+    trace: Any = None
+
+    def to_json(self) -> dict:
+        return {
+            "rung": self.rung,
+            "engine": self.engine,
+            "shape": self.shape.params(),
+            "tiles": dict(self.tiles),
+            "error": self.error,
+            "measurement": self.measurement.to_json() if self.measurement else None,
+            "predicted": {
+                "flops": self.predicted.flops,
+                "bytes": self.predicted.bytes,
+                "workspace_bytes": self.predicted.workspace_bytes,
+            },
+        }

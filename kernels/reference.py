@@ -1,0 +1,49 @@
+"""float64 references: what every rung is held against."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from kernels.shapes import ConvShape
+
+
+def conv2d(s: ConvShape, x: np.ndarray, w: np.ndarray) -> np.ndarray:
+    """y [N,K,P,Q] of x [N,C,H,W] and w [K,C,R,S], in the dtype of x (give float64 for a reference).
+
+    y[n,k,p,q] = sum_{c,r,t} w[k,c,r,t] * x[n, c, p*u - pad_h + r'*dilation_h, q*v - pad_w + t'*dilation_w]
+    with r' = r (cross-correlation) or R-1-r (convolution), t' alike; x is zero outside.
+    (cuDNN paper, arXiv 1410.0759, section 2.)
+    """
+    padded = np.pad(x, ((0, 0), (0, 0), (s.pad_h,) * 2, (s.pad_w,) * 2))
+    y = np.zeros((s.N, s.K, s.PQ), x.dtype)
+    if s.flip:
+        w = w[:, :, ::-1, ::-1]
+    for r in range(s.R):
+        for t in range(s.S):
+            h, v = r * s.dilation_h, t * s.dilation_w
+            under = padded[:, :, h : h + (s.P - 1) * s.u + 1 : s.u, v : v + (s.Q - 1) * s.v + 1 : s.v]
+            y += w[:, :, r, t] @ under.reshape(s.N, s.C, s.PQ)
+    return y.reshape(s.y_shape)
+
+
+def conv(s: ConvShape, x: np.ndarray, w: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """(reference, error scale), both float64 [N,K,P,Q]; the scale is the convolution of |x| and |w|."""
+    x, w = x.astype(np.float64), w.astype(np.float64)
+    return conv2d(s, x, w), conv2d(s, np.abs(x), np.abs(w))
+
+
+def relative_error(out: np.ndarray, ref: np.ndarray) -> float:
+    """L2 norm of (out - ref) over that of ref; inf where out holds anything not finite."""
+    if not np.isfinite(out).all():
+        return float("inf")
+    difference, norm = np.linalg.norm((out - ref).ravel()), np.linalg.norm(ref.ravel())
+    if norm == 0:
+        return 0.0 if difference == 0 else float("inf")
+    return float(difference / norm)
+
+
+def agrees(out: np.ndarray, ref: np.ndarray, scale: np.ndarray, tolerance: float) -> bool:
+    """True where every element is finite and within tolerance * scale: a NaN never passes."""
+    return bool(
+        out.shape == ref.shape and np.isfinite(out).all() and (np.abs(out - ref) <= tolerance * scale).all()
+    )

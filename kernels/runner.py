@@ -1,0 +1,198 @@
+"""run() and compare(): rung + shape + inputs + engine -> Result, verified before it is timed."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from functools import lru_cache
+from typing import Any
+
+import numpy as np
+
+from kernels import engines, reference
+from kernels.engines.timing import MODES, Budget
+from kernels.ladders import LADDERS, ladder_of
+from kernels.program import INPUT, Buffer, Measurement, Program, Result, RuleError, Rung
+
+Progress = Callable[[float, str], None]
+
+
+class VerificationError(RuntimeError):
+    """A rung's output disagrees with the float64 reference: it gets no time."""
+
+
+def seeded_inputs(buffers: Sequence[Buffer], seed: int = 0) -> dict[str, np.ndarray]:
+    """Standard normal float32 values for each input buffer, the same for the same seed."""
+    rng = np.random.default_rng(seed)
+    return {b.name: rng.standard_normal(b.shape, dtype=np.float32) for b in buffers}
+
+
+@lru_cache(maxsize=1)
+def _seeded_reference(ladder_name: str, shape: Any, buffers: tuple[Buffer, ...], seed: int):
+    """(inputs, reference, scale) of the shape asked for last: a sweep over tiles or modes asks often."""
+    arrays = seeded_inputs(buffers, seed)
+    return arrays, *LADDERS[ladder_name].reference(shape, **arrays)
+
+
+def run(
+    rung: str,
+    shape: Any,
+    inputs: Mapping[str, np.ndarray] | None = None,
+    engine: str | None = None,
+    tiles: Mapping[str, int] | None = None,
+    *,
+    seed: int = 0,
+    mode: str = "cold",
+    budget: Budget | None = None,
+    measure: bool = True,
+) -> Result:
+    """Run one rung at a shape, verify it against the float64 reference, then time it.
+
+    inputs: NumPy arrays by buffer name, float32; those left out are seeded random.
+    engine: "cuda" or "cpu"; the GPU where there is one when left out.
+    Raises ShapeError, RuleError (the rule is named), VerificationError.
+    """
+    return compare(
+        [rung], shape, inputs, engine, tiles, seed=seed, mode=mode, budget=budget, measure=measure
+    )[0]
+
+
+def compare(
+    rungs: Sequence[str],
+    shape: Any,
+    inputs: Mapping[str, np.ndarray] | None = None,
+    engine: str | None = None,
+    tiles: Mapping[str, int] | None = None,
+    *,
+    seed: int = 0,
+    mode: str = "cold",
+    budget: Budget | None = None,
+    measure: bool = True,
+    progress: Progress = lambda share, text: None,
+) -> list[Result]:
+    """Several rungs of one ladder on the same inputs, their samples interleaved. As `run`; `tiles`
+    reaches each rung that has a tile size of that name."""
+    if mode not in MODES:
+        raise RuleError(f"mode must be one of {', '.join(MODES)}, got {mode!r}")
+    name = engine or engines.default()
+    machine = engines.load(name)
+    status = machine.status()
+    if not status.ready:
+        raise RuleError(f"engine {name!r} cannot run here: {status.text}")
+    ladder = ladder_of(rungs[0])
+    chosen = [ladder.rung(r) for r in rungs]
+    known = {t for rung in chosen for t in rung.tiles}
+    for tile in tiles or {}:
+        if tile not in known:
+            raise RuleError(
+                f"no tile size {tile!r} in {', '.join(rungs)}; there are: {', '.join(sorted(known))}"
+            )
+    full = [rung.check(shape, {t: v for t, v in (tiles or {}).items() if t in rung.tiles}) for rung in chosen]
+    programs = [rung.build(shape, t) for rung, t in zip(chosen, full, strict=True)]
+    _check_memory(machine, name, shape, programs)
+    buffers = programs[0].of_role(INPUT)
+    progress(0.0, "computing the float64 reference")
+    if inputs:
+        arrays = _checked_inputs(buffers, inputs, seed)
+        ref, scale = ladder.reference(shape, **arrays)
+    else:
+        arrays, ref, scale = _seeded_reference(ladder.name, shape, buffers, seed)
+
+    sessions, outputs = [], []
+    try:
+        for i, (rung, program) in enumerate(zip(chosen, programs, strict=True)):
+            progress(0.1 + 0.3 * i / len(chosen), f"verifying {rung.title}")
+            session = machine.open(program, arrays)
+            sessions.append(session)
+            outputs.append(_verified(rung, name, session.verify_run(), ref, scale))
+        measurements = [None] * len(chosen)
+        if measure:
+            measurements = _measure(machine, status.text, sessions, mode, budget or Budget(), progress)
+    finally:
+        for session in sessions:
+            session.close()
+    progress(1.0, "done")
+    return [
+        Result(
+            rung.name, name, shape, t, out, reference.relative_error(out, ref), m, rung.cost(shape, program)
+        )
+        for rung, t, out, m, program in zip(chosen, full, outputs, measurements, programs, strict=True)
+    ]
+
+
+def _measure(machine, device, sessions, mode, budget, progress) -> list[Measurement]:
+    before = machine.conditions()
+    timed = machine.sample(
+        sessions,
+        mode,
+        budget,
+        lambda share: progress(0.4 + 0.6 * share, f"timing {len(sessions)} rungs, interleaved"),
+    )
+    after = machine.conditions()
+    conditions = before | {f"{k}_after": after[k] for k in after if k.startswith("clock_")}
+    return [
+        Measurement(
+            samples_ms=t.samples_ms,
+            mode=mode,
+            peak_bytes=s.bytes["peak"],
+            input_bytes=s.bytes["input"],
+            output_bytes=s.bytes["output"],
+            workspace_bytes=s.bytes["workspace"],
+            device=device,
+            parts_ms=t.parts_ms,
+            conditions=conditions,
+        )
+        for s, t in zip(sessions, timed, strict=True)
+    ]
+
+
+def _verified(rung: Rung, engine: str, out: np.ndarray, ref: np.ndarray, scale: np.ndarray) -> np.ndarray:
+    if not reference.agrees(out, ref, scale, rung.tolerance):
+        error = reference.relative_error(out, ref)
+        raise VerificationError(
+            f"{rung.name} on {engine} disagrees with the float64 reference (relative L2 error {error:.1e}); "
+            "nothing unverified gets a time"
+        )
+    return np.array(out)
+
+
+def _check_memory(machine, engine: str, shape, programs: Sequence[Program]) -> None:
+    """All candidates' buffers live at once, and the reference in float64 beside them on the host."""
+    need, free = sum(p.nbytes() for p in programs), machine.free_bytes()
+    if need > free:
+        raise RuleError(
+            f"{shape} needs {need:,} bytes of buffers on the {engine} engine, {free:,} bytes are free there; "
+            "take a smaller shape or batch"
+        )
+    host = engines.load("cpu").free_bytes()
+    reference_bytes = 8 * max(p.nbytes("input", "output") for p in programs) // 4 * 3
+    if engine == "cpu":
+        reference_bytes += need
+    if reference_bytes > host:
+        raise RuleError(
+            f"{shape} needs {reference_bytes:,} bytes of host memory with its float64 reference, "
+            f"{host:,} bytes are free; take a smaller shape or batch"
+        )
+
+
+def _checked_inputs(
+    buffers: Sequence[Buffer], given: Mapping[str, np.ndarray], seed: int
+) -> dict[str, np.ndarray]:
+    """Every input as its buffer wants it: those given checked, the others seeded random."""
+    names = [b.name for b in buffers]
+    for name in given:
+        if name not in names:
+            raise RuleError(f"no input {name!r}; there are: {', '.join(names)}")
+    arrays = seeded_inputs([b for b in buffers if b.name not in given], seed)
+    return arrays | {b.name: _checked_input(b, given[b.name]) for b in buffers if b.name in given}
+
+
+def _checked_input(b: Buffer, value: np.ndarray) -> np.ndarray:
+    array = np.asarray(value)
+    if array.shape != b.shape:
+        raise RuleError(f"input {b.name} must have shape {b.shape}, got {array.shape}")
+    if array.dtype.kind not in "fiub":
+        raise RuleError(f"input {b.name} must hold numbers, got {array.dtype}")
+    array = array.astype(b.dtype)
+    if not np.isfinite(array).all():
+        raise RuleError(f"input {b.name} must be finite in {b.dtype}; it holds NaN or infinity")
+    return array

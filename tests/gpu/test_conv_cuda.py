@@ -1,0 +1,79 @@
+"""The CUDA rungs on a real GPU: every shape, every preset, tensors beyond 2^31 elements, memory, time."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from kernels import ConvShape, compare, reference, run
+from kernels.engines import cuda
+from kernels.engines.timing import Budget
+from kernels.ladders import conv
+from kernels.presets import CONV_PRESETS
+from kernels.program import WORKSPACE
+from tests.shapes import conv_shapes
+
+pytestmark = pytest.mark.gpu
+RUNGS = [r.name for r in conv.LADDER.rungs]
+POOL_GRAIN = 512  # CuPy's pool hands memory out in multiples of this
+
+
+@settings(max_examples=200, deadline=None)
+@given(shape=conv_shapes(most=5), tile=st.sampled_from(conv.TILES), block=st.sampled_from(conv.BLOCKS))
+def test_every_rung_agrees_at_any_shape(shape, tile, block):
+    for result in compare(RUNGS, shape, engine="cuda", tiles={"TILE": tile, "BLOCK": block}, measure=False):
+        assert result.error < 1e-6, result.rung  # compare() itself verified each element
+
+
+@pytest.mark.parametrize("key", CONV_PRESETS)
+def test_every_preset(key):
+    for result in compare(RUNGS, CONV_PRESETS[key].shape, engine="cuda", measure=False):
+        assert result.error < 1e-6, result.rung
+
+
+@pytest.mark.parametrize("scale", [1e-4, 1e4])
+def test_values_far_from_one(scale):
+    s = ConvShape(2, 5, 19, 23, 7, 3, 5, stride=(2, 1), pad=(1, 3), dilation=(2, 1))
+    rng = np.random.default_rng(1)
+    x = (scale * rng.standard_normal(s.x_shape)).astype("f4")
+    x[0, 0, 0] = 0
+    w = (rng.integers(-3, 4, s.w_shape) / scale).astype("f4")
+    for result in compare(RUNGS, s, {"x": x, "w": w}, engine="cuda", measure=False):
+        assert result.error < 1e-6, result.rung
+
+
+def test_offsets_beyond_two_to_the_31():
+    """The last image of a batch whose data matrix has 2.3e9 elements is right, on every rung."""
+    s = ConvShape(N=11, C=16, H=512, W=512, K=2, R=7, S=7, pad=3)
+    assert s.N * s.CRS * s.PQ > 2**31
+    rng = np.random.default_rng(2)
+    x = rng.standard_normal(s.x_shape, dtype=np.float32)
+    w = rng.standard_normal(s.w_shape, dtype=np.float32)
+    ref, scale = reference.conv(s.with_(N=1), x[-1:], w)
+    for rung in conv.LADDER.rungs:
+        session = cuda.open(rung.build(s, rung.default_tiles), {"x": x, "w": w})
+        out = session.verify_run()
+        session.close()
+        assert reference.agrees(out[-1:], ref, scale, rung.tolerance), rung.name
+
+
+def test_memory_measured_is_memory_predicted():
+    s = CONV_PRESETS["resnet50-res2-3x3-n1"].shape
+    for result in compare(RUNGS, s, engine="cuda", budget=Budget(samples=5, seconds=0.5)):
+        m, program = result.measurement, conv.LADDER.rung(result.rung).build(s, result.tiles)
+        assert abs(m.workspace_bytes - result.predicted.workspace_bytes) < POOL_GRAIN
+        assert abs(m.peak_bytes - program.nbytes()) < POOL_GRAIN * len(program.buffers)
+        assert (m.workspace_bytes == 0) == (not program.of_role(WORKSPACE))
+
+
+@pytest.mark.parametrize("key", ["toy", "resnet50-res4-3x3-n32"])
+def test_cold_and_hot_are_measured_apart(key):
+    budget = Budget(samples=100, seconds=2)
+    cold = run(RUNGS[0], CONV_PRESETS[key].shape, engine="cuda", mode="cold", budget=budget).measurement
+    hot = run(RUNGS[0], CONV_PRESETS[key].shape, engine="cuda", mode="hot", budget=budget).measurement
+    assert (cold.mode, hot.mode) == ("cold", "hot")
+    assert cold.n == hot.n == 100
+    assert 0 < hot.median_ms <= cold.median_ms * 1.02
+    assert cold.p20_ms <= cold.median_ms <= cold.p80_ms

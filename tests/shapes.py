@@ -1,0 +1,33 @@
+"""Hypothesis strategies: small valid shapes, every parameter exercised."""
+
+from __future__ import annotations
+
+from hypothesis import strategies as st
+
+from kernels.shapes import MODES, ConvShape
+
+
+@st.composite
+def conv_shapes(draw, most: int = 4) -> ConvShape:
+    """Any stride, padding, dilation and mode, extents small enough for a seven-loop reference."""
+    small = st.integers(1, most)
+    R, S, dilation_h, dilation_w = draw(small), draw(small), draw(st.integers(1, 3)), draw(st.integers(1, 3))
+    pad_h, pad_w = draw(st.integers(0, 3)), draw(st.integers(0, 3))
+    least_h = max(1, dilation_h * (R - 1) + 1 - 2 * pad_h)
+    least_w = max(1, dilation_w * (S - 1) + 1 - 2 * pad_w)
+    return ConvShape(
+        N=draw(st.integers(1, 3)),
+        C=draw(small),
+        H=draw(st.integers(least_h, least_h + 6)),
+        W=draw(st.integers(least_w, least_w + 6)),
+        K=draw(st.integers(1, 5)),
+        R=R,
+        S=S,
+        u=draw(st.integers(1, 3)),
+        v=draw(st.integers(1, 3)),
+        pad_h=pad_h,
+        pad_w=pad_w,
+        dilation_h=dilation_h,
+        dilation_w=dilation_w,
+        mode=draw(st.sampled_from(MODES)),
+    )
