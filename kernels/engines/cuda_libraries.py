@@ -7,7 +7,6 @@ import ctypes
 from collections.abc import Callable
 from functools import cache
 
-
 from kernels.program import RuleError
 
 _NO_TRANSPOSE = 0

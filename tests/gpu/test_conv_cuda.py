@@ -20,17 +20,23 @@ RUNGS = [r.name for r in conv.LADDER.rungs]
 POOL_GRAIN = 512  # CuPy's pool hands memory out in multiples of this
 
 
+def rounding(s: ConvShape) -> float:
+    """What float32 summation in any order is seen to stay under: it grows as the root of the length."""
+    return 1e-7 + 0.5 * np.finfo("f4").eps * s.CRS**0.5
+
+
 @settings(max_examples=200, deadline=None)
 @given(shape=conv_shapes(most=5), tile=st.sampled_from(conv.TILES), block=st.sampled_from(conv.BLOCKS))
 def test_every_rung_agrees_at_any_shape(shape, tile, block):
     for result in compare(RUNGS, shape, engine="cuda", tiles={"TILE": tile, "BLOCK": block}, measure=False):
-        assert result.error < 1e-6, result.rung  # compare() itself verified each element
+        assert result.error < rounding(shape), result.rung  # compare() itself verified each element
 
 
 @pytest.mark.parametrize("key", CONV_PRESETS)
 def test_every_preset(key):
-    for result in compare(RUNGS, CONV_PRESETS[key].shape, engine="cuda", measure=False):
-        assert result.error < 1e-6, result.rung
+    shape = CONV_PRESETS[key].shape
+    for result in compare(RUNGS, shape, engine="cuda", measure=False):
+        assert result.error < rounding(shape), result.rung
 
 
 @pytest.mark.parametrize("scale", [1e-4, 1e4])
