@@ -11,7 +11,7 @@ import numpy as np
 from kernels import engines, reference
 from kernels.engines.timing import MODES, Budget
 from kernels.ladders import LADDERS, ladder_of
-from kernels.program import INPUT, Buffer, Measurement, Program, Result, RuleError, Rung
+from kernels.program import INPUT, OUTPUT, Buffer, Measurement, Program, Result, RuleError, Rung
 
 Progress = Callable[[float, str], None]
 
@@ -88,7 +88,7 @@ def compare(
             )
     full = [rung.check(shape, {t: v for t, v in (tiles or {}).items() if t in rung.tiles}) for rung in chosen]
     programs = [rung.build(shape, t) for rung, t in zip(chosen, full, strict=True)]
-    _check_memory(machine, name, shape, programs)
+    check_memory(name, shape, programs)
     buffers = programs[0].of_role(INPUT)
     progress(0.0, "computing the float64 reference")
     if inputs:
@@ -155,23 +155,22 @@ def _verified(rung: Rung, engine: str, out: np.ndarray, ref: np.ndarray, scale: 
     return np.array(out)
 
 
-def _check_memory(machine, engine: str, shape, programs: Sequence[Program]) -> None:
-    """All candidates' buffers live at once, and the reference in float64 beside them on the host."""
-    need, free = sum(p.nbytes() for p in programs), machine.free_bytes()
-    if need > free:
-        raise RuleError(
-            f"{shape} needs {need:,} bytes of buffers on the {engine} engine, {free:,} bytes are free there; "
-            "take a smaller shape or batch"
-        )
-    host = engines.load("cpu").free_bytes()
-    reference_bytes = 8 * max(p.nbytes("input", "output") for p in programs) // 4 * 3
-    if engine == "cpu":
-        reference_bytes += need
-    if reference_bytes > host:
-        raise RuleError(
-            f"{shape} needs {reference_bytes:,} bytes of host memory with its float64 reference, "
-            f"{host:,} bytes are free; take a smaller shape or batch"
-        )
+def check_memory(engine: str, shape: Any, programs: Sequence[Program]) -> None:
+    """RuleError with the bytes where the candidates' buffers, all live at once, exceed what is free on
+    the engine, or where host memory cannot hold inputs and output beside their float64 reference."""
+    need = sum(p.nbytes() for p in programs)
+    inputs, output = programs[0].nbytes(INPUT), programs[0].nbytes(OUTPUT)
+    # Twice the width; |x|, |w| and the padded input again; result, scale and one term of each.
+    host = inputs + 2 * (3 * inputs + 3 * output)
+    demands = {engine: need, "cpu": host + (need if engine == "cpu" else 0)}
+    for name, bytes_ in demands.items():
+        free = engines.load(name).free_bytes()
+        if bytes_ > free:
+            raise RuleError(
+                f"{shape} needs {bytes_:,} bytes of memory for the {name} engine"
+                f"{' with the float64 reference' if name == 'cpu' else ''}, {free:,} bytes are free; "
+                "take a smaller shape or batch"
+            )
 
 
 def _checked_inputs(
@@ -192,7 +191,8 @@ def _checked_input(b: Buffer, value: np.ndarray) -> np.ndarray:
         raise RuleError(f"input {b.name} must have shape {b.shape}, got {array.shape}")
     if array.dtype.kind not in "fiub":
         raise RuleError(f"input {b.name} must hold numbers, got {array.dtype}")
-    array = array.astype(b.dtype)
+    with np.errstate(over="ignore"):  # what overflows is caught below, by name
+        array = array.astype(b.dtype)
     if not np.isfinite(array).all():
         raise RuleError(f"input {b.name} must be finite in {b.dtype}; it holds NaN or infinity")
     return array

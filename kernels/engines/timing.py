@@ -37,7 +37,7 @@ def interleave(
             break
         for take, samples in zip(takes, taken, strict=True):
             samples.append(take())
-        progress(min(1.0, max((round_ + 1) / budget.samples, spent / budget.seconds)))
+        progress(min(1.0, max((round_ + 1) / budget.samples, spent / max(budget.seconds, 1e-9))))
     return [tuple(samples) for samples in taken]
 
 

@@ -1,0 +1,145 @@
+"""Truth of the picture: the scene's cells are the kernels' own data matrix and output."""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+
+from kernels import ConvShape, compare, twins
+from kernels.ladders.conv import struct
+from kernels.presets import CONV_PRESETS
+from tests.shapes import conv_shapes
+from visuals.scene import Captions, SceneError
+from visuals.scenes import im2col
+from visuals.scenes.im2col import copies_per_pixel, im2col_scene, part_of
+
+
+def integers(s: ConvShape, seed: int = 0):
+    rng = np.random.default_rng(seed)
+    return rng.integers(0, 10, s.x_shape).astype("f4"), rng.integers(-2, 3, s.w_shape).astype("f4")
+
+
+def scene_of(s: ConvShape):
+    x, w = integers(s)
+    result = compare(["conv/im2col-gemm"], s, {"x": x, "w": w}, engine="cpu", measure=False)[0]
+    return im2col_scene(s, x, w, result.output[:1]), x, w, result.output
+
+
+@settings(max_examples=80, deadline=None)
+@given(conv_shapes())
+def test_the_last_picture_is_what_the_kernel_computed(s):
+    scene, x, _, y = scene_of(s)
+    part = part_of(s)
+    col = np.empty((s.N, s.CRS, s.PQ), "f4")
+    twins.im2col(x, col, struct(s))
+    shown = col[0].reshape(s.C, s.R * s.S, s.P, s.Q)[: part.C, :, : part.P, : part.Q]
+    np.testing.assert_array_equal(scene.cells("D"), shown.ravel())
+    np.testing.assert_array_equal(scene.cells("y"), y[0, : part.K, : part.P, : part.Q].ravel())
+    # What the browser sums for a hovered output cell is that cell, exactly: these are whole numbers.
+    product = scene.matmuls[0]
+    left = scene.cells("w").reshape(part.K, -1)
+    total = left @ scene.cells("D").reshape(left.shape[1], -1)
+    if product.rest is not None:
+        total = total + product.rest.reshape(total.shape)
+    np.testing.assert_array_equal(total.ravel(), scene.cells("y"))
+
+
+@pytest.mark.parametrize("key", CONV_PRESETS)
+def test_every_preset_makes_a_small_scene_that_says_which_part_it_is(key):
+    s = CONV_PRESETS[key].shape
+    part = part_of(s)
+    x = np.ones((1, part.C, s.H, s.W), "f4")
+    w = np.ones((part.K, part.C, s.R, s.S), "f4")
+    y = np.ones((1, part.K, part.P, part.Q), "f4")
+    scene = im2col_scene(s, x, w, y)
+    meta, block = scene.payload()
+    assert len(block) + len(json.dumps(meta)) < 50_000
+    whole = (s.N, s.C, s.K, s.P, s.Q) == (1, part.C, part.K, part.P, part.Q)
+    assert any("shown" in t.note for t in scene.tensors) != whole or s.N > 1
+    matrix = scene.tensor("D")
+    assert f"{s.CRS:,} × {s.PQ:,}" in matrix.note
+
+
+def test_the_cudnn_paper_figure():
+    """The figure of arXiv 1410.0759: the first column reads D4 D3 D1 D0 of each channel."""
+    s = CONV_PRESETS["cudnn-paper"].shape
+    x = np.arange(27, dtype="f4").reshape(s.x_shape)
+    w = np.ones(s.w_shape, "f4")
+    y = np.zeros(s.y_shape, "f4")
+    columns = im2col_scene(s, x, w, y).cells("D").reshape(12, 4)
+    assert columns[:, 0].tolist() == [4, 3, 1, 0, 13, 12, 10, 9, 22, 21, 19, 18]
+    assert columns[0].tolist() == [4, 5, 7, 8]
+
+
+def test_cells_are_ghosts_until_their_step():
+    scene, *_ = scene_of(ConvShape(1, 1, 8, 8, 2, 3, 3))
+    assert scene.steps == 36
+    matrix = scene.cells("D", 13).reshape(9, 36)
+    assert np.isfinite(matrix[:, :14]).all() and np.isnan(matrix[:, 14:]).all()
+    output = scene.cells("y", 13).reshape(2, 36)
+    assert np.isfinite(output[:, :14]).all() and np.isnan(output[:, 14:]).all()
+    assert np.isfinite(scene.cells("x", 0)).all()
+
+
+@settings(max_examples=40, deadline=None)
+@given(conv_shapes())
+def test_captions_tell_each_step(s):
+    scene, *_ = scene_of(s)
+    part, matrix = part_of(s), scene.gathers[0].index.reshape(-1, scene.steps)
+    for t in range(scene.steps):
+        told, zeros = scene.caption(t), int((matrix[:, t] < 0).sum())
+        assert f"Column {t}: the window of output row {t // part.Q}, column {t % part.Q}" in told
+        assert f"{len(matrix) - zeros} reads, {len(matrix)} writes" in told
+        assert (f"{zeros} of them zeros of the padding" in told) == (zeros > 0)
+        assert "[" not in told and "{" not in told
+
+
+@settings(max_examples=60, deadline=None)
+@given(conv_shapes())
+def test_copies_per_pixel_is_counted_right(s):
+    part = im2col.Part(1, 1, s.P, s.Q, s.H, s.W)
+    index = im2col.gather_index(s, part)
+    counted = np.bincount(index[index >= 0]).max() if (index >= 0).any() else 0
+    assert copies_per_pixel(s) == counted <= s.R * s.S
+
+
+def test_a_scene_that_breaks_the_contract_is_named():
+    scene, *_ = scene_of(ConvShape(1, 1, 4, 4, 1, 2, 2))
+    tensors = list(scene.tensors)
+
+    def changed(**fields):
+        return dataclasses.replace(scene, **fields)
+
+    with pytest.raises(SceneError, match="role 'colour' is none of"):
+        changed(tensors=(dataclasses.replace(tensors[0], role="colour"), *tensors[1:]))
+    with pytest.raises(SceneError, match="values for 16 cells"):
+        changed(tensors=(dataclasses.replace(tensors[0], values=np.zeros(3, "f4")), *tensors[1:]))
+    with pytest.raises(SceneError, match="not finite"):
+        changed(tensors=(dataclasses.replace(tensors[0], values=np.full(16, np.nan, "f4")), *tensors[1:]))
+    with pytest.raises(SceneError, match="leaves x"):
+        bad = dataclasses.replace(scene.gathers[0], index=scene.gathers[0].index + 10)
+        changed(gathers=(bad,))
+    with pytest.raises(SceneError, match="every tensor once"):
+        changed(rows=(("x",),))
+    with pytest.raises(SceneError, match="captions and steps"):
+        changed(captions=Captions(("",), np.zeros(2, int), np.zeros((2, 1), int)))
+    with pytest.raises(SceneError, match="leaves the steps"):
+        changed(born={"D": np.full(9, 99)})
+
+
+def test_payload_reads_back():
+    scene, *_ = scene_of(ConvShape(1, 3, 5, 5, 2, 3, 3, pad=1))
+    meta, block = scene.payload()
+    json.dumps(meta)
+    for entry, array in (
+        (meta["gathers"][0]["index"], scene.gathers[0].index),
+        (meta["tensors"][0]["values"], scene.tensors[0].values),
+        (meta["captions"]["args"], scene.captions.args.ravel()),
+    ):
+        assert entry["offset"] % 4 == 0
+        got = np.frombuffer(block, "<" + entry["dtype"], entry["length"], entry["offset"])
+        np.testing.assert_array_equal(got, array)

@@ -1,0 +1,60 @@
+"""The float64 reference against the definition itself: seven nested loops."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+
+from kernels import reference
+from kernels.shapes import ConvShape
+from tests.shapes import conv_shapes
+
+
+def seven_loops(s: ConvShape, x: np.ndarray, w: np.ndarray) -> np.ndarray:
+    y = np.zeros(s.y_shape)
+    for n in range(s.N):
+        for k in range(s.K):
+            for p in range(s.P):
+                for q in range(s.Q):
+                    for c in range(s.C):
+                        for r in range(s.R):
+                            for t in range(s.S):
+                                h = p * s.u - s.pad_h + r * s.dilation_h
+                                v = q * s.v - s.pad_w + t * s.dilation_w
+                                if 0 <= h < s.H and 0 <= v < s.W:
+                                    far = (s.R - 1 - r, s.S - 1 - t) if s.flip else (r, t)
+                                    y[n, k, p, q] += x[n, c, h, v] * w[k, c, *far]
+    return y
+
+
+@settings(max_examples=60, deadline=None)
+@given(conv_shapes(most=3))
+def test_reference_is_the_definition(s):
+    rng = np.random.default_rng(0)
+    x, w = rng.standard_normal(s.x_shape), rng.standard_normal(s.w_shape)
+    ref, scale = reference.conv(s, x, w)
+    np.testing.assert_allclose(ref, seven_loops(s, x, w), rtol=1e-12, atol=1e-12)
+    np.testing.assert_allclose(scale, seven_loops(s, abs(x), abs(w)), rtol=1e-12, atol=1e-12)
+
+
+def test_convolution_flips_the_filter():
+    s = ConvShape(1, 1, 1, 3, 1, 1, 3)
+    x, w = np.array([[[[1.0, 10, 100]]]]), np.array([[[[1.0, 2, 3]]]])
+    assert reference.conv2d(s, x, w).item() == 321
+    assert reference.conv2d(s.with_(mode="convolution"), x, w).item() == 123
+
+
+@pytest.mark.parametrize("bad", [np.nan, np.inf, 1 + 1e-3])
+def test_one_wrong_element_never_agrees(bad):
+    ref = scale = np.ones(1000)
+    out = ref.copy()
+    assert reference.agrees(out, ref, scale, 1e-5)
+    out[777] = bad
+    assert not reference.agrees(out, ref, scale, 1e-5)
+    assert reference.relative_error(out, ref) > 1e-5
+
+
+def test_relative_error_of_nothing():
+    assert reference.relative_error(np.zeros(3), np.zeros(3)) == 0
+    assert reference.relative_error(np.ones(3), np.zeros(3)) == np.inf

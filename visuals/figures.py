@@ -1,0 +1,56 @@
+"""Figures in words: bytes, times, rates as a reader says them, and the badge that tells their kind."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from html import escape
+
+KINDS = ("measured", "counted", "recorded", "predicted")
+
+
+def badge(kind: str, detail: str = "") -> str:
+    """HTML of the one badge: what kind of number stands beside it, and from where."""
+    if kind not in KINDS:
+        raise ValueError(f"kind must be one of {', '.join(KINDS)}, got {kind!r}")
+    text = f"{kind} {detail}".strip()
+    return f'<span class="kt-badge kt-badge-{kind}">{escape(text)}</span>'
+
+
+def bytes_(count: float) -> str:
+    """1536 -> "1.5 KB" (powers of 1000)."""
+    for unit in ("B", "KB", "MB", "GB"):
+        if count < 1000 or unit == "GB":
+            return f"{count:,.0f} B" if unit == "B" else f"{count:.3g} {unit}"
+        count /= 1000
+    raise AssertionError
+
+
+def time_(ms: float) -> str:
+    """0.0047 -> "4.7 µs"."""
+    if ms < 1:
+        return f"{ms * 1e3:.3g} µs"
+    return f"{ms:.3g} ms" if ms < 1000 else f"{ms / 1e3:.3g} s"
+
+
+def count(number: float) -> str:
+    """1296 -> "1,296", 231211008 -> "231 M"."""
+    if number < 1e5:
+        return f"{number:,.0f}"
+    for unit, scale in (("G", 1e9), ("M", 1e6), ("k", 1e3)):
+        if number >= scale:
+            return f"{number / scale:.3g} {unit}"
+    raise AssertionError
+
+
+def rate(flops: float, ms: float) -> str:
+    """FLOPs in ms as "26.8 TFLOP/s"."""
+    per_second = flops / ms * 1e3
+    for unit, scale in (("TFLOP/s", 1e12), ("GFLOP/s", 1e9), ("MFLOP/s", 1e6)):
+        if per_second >= scale:
+            return f"{per_second / scale:.3g} {unit}"
+    return f"{per_second / 1e3:.3g} kFLOP/s"
+
+
+def provenance(row: Mapping) -> str:
+    """What a badge says of one measured row: device, mode, n."""
+    return f"{row['device']}, {row['mode']}, n = {row['n']}"
