@@ -57,11 +57,11 @@ def test_a_killed_child_is_one_lost_job(worker):
 
 
 def test_a_job_past_the_deadline_is_stopped_and_the_next_is_served():
-    worker = Worker(deadline_s=1.5)
+    worker = Worker(deadline_s=5)
     slow = worker.submit(Request(("conv/direct",), ConvShape(16, 64, 224, 224, 64, 3, 3), engine="cpu"))
     queued = worker.submit(DIRECT)
     assert worker.position(queued) >= 1 or slow.done
-    with pytest.raises(JobError, match=r"not done after 1\.5 s"):
+    with pytest.raises(JobError, match=r"not done after 5 s"):
         slow.result(timeout=30)
     assert queued.result(timeout=30)
     worker.close()

@@ -39,7 +39,7 @@ def test_result_has_everything():
     x = np.random.default_rng(3).standard_normal(s.x_shape)
     r = run_rung("conv/im2col-gemm", s, {"x": x}, engine="cpu", tiles={"TILE": 8}, budget=QUICK)
     assert r.tiles == {"BLOCK": 256, "TILE": 8}
-    assert r.measurement.n == 3 and r.measurement.mode == "cold"
+    assert 1 <= r.measurement.n <= 3 and r.measurement.mode == "cold"
     assert r.predicted.workspace_bytes == r.measurement.workspace_bytes == 4 * 27 * 64
     assert r.predicted.flops == s.flops
     assert r.measurement.peak_bytes >= 4 * (x.size + 108 + 256 + 27 * 64)

@@ -142,9 +142,7 @@ def copies_per_pixel(s: ConvShape) -> int:
         at = at[(at >= 0) & (at < size)]
         return int(np.bincount(at).max()) if at.size else 0
 
-    return along(s.H, s.P, s.R, s.u, s.pad_h, s.dilation_h) * along(
-        s.W, s.Q, s.S, s.v, s.pad_w, s.dilation_w
-    )
+    return along(s.H, s.P, s.R, s.u, s.pad_h, s.dilation_h) * along(s.W, s.Q, s.S, s.v, s.pad_w, s.dilation_w)
 
 
 def _captions(s: ConvShape, part: Part, index: np.ndarray) -> Captions:
