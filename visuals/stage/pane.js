@@ -1,0 +1,68 @@
+// The kernel pane: CUDA source with its running line lit, and words with roles. Text only, never markup.
+
+const CUDA_WORDS = new RegExp([
+  String.raw`(?<comment>\/\/[^\n]*|\/\*[\s\S]*?\*\/)`,
+  String.raw`(?<string>"(?:\\.|[^"\\\n])*"|'(?:\\.|[^'\\\n])*')`,
+  String.raw`(?<directive>^[ \t]*#[^\n]*)`,
+  String.raw`(?<keyword>\b(?:extern|__global__|__device__|__host__|__shared__|__restrict__|__launch_bounds__|__syncthreads|const|constexpr|static|inline|template|typename|struct|return|if|else|for|while|do|break|continue|switch|case|sizeof|using|namespace|true|false)\b)`,
+  String.raw`(?<type>\b(?:void|bool|char|short|int|long|unsigned|signed|float|double|half|float2|float4|int2|int4|dim3|size_t|u?int(?:8|16|32|64)_t)\b)`,
+  String.raw`(?<builtin>\b(?:threadIdx|blockIdx|blockDim|gridDim|warpSize)\b)`,
+].join("|"), "gm");
+
+// Source -> lines of {text, kind}; a comment over several lines is one kind on each.
+function colourSource(text) {
+  const lines = [[]];
+  const put = (piece, kind) => piece.split("\n").forEach((line, n) => {
+    if (n) lines.push([]);
+    if (line) lines[lines.length - 1].push({ text: line, kind });
+  });
+  let from = 0;
+  for (const m of text.matchAll(CUDA_WORDS)) {
+    put(text.slice(from, m.index), "");
+    put(m[0], Object.keys(m.groups).find((kind) => m.groups[kind] !== undefined));
+    from = m.index + m[0].length;
+  }
+  put(text.slice(from).replace(/\n+$/, ""), "");
+  return lines;
+}
+
+function element(tag, className, text) {
+  const node = document.createElement(tag);
+  if (className) node.className = className;
+  if (text !== undefined) node.textContent = text;
+  return node;
+}
+
+function fillSource(list, text) {
+  list.replaceChildren(...colourSource(text).map((line, n) => {
+    const row = element("li", "code-line");
+    row.dataset.line = n + 1;
+    const code = element("code");
+    for (const { text: piece, kind } of line) code.append(kind ? element("span", `c-${kind}`, piece) : piece);
+    row.append(element("span", "line-number", String(n + 1)), code);
+    return row;
+  }));
+}
+
+// Light one line and bring it into view inside the list, never scrolling the page.
+function lightLine(list, line) {
+  const row = list.children[line - 1];
+  if (row?.classList.contains("lit")) return;
+  list.querySelector(".lit")?.classList.remove("lit");
+  if (!row) return;
+  row.classList.add("lit");
+  const top = row.offsetTop - list.offsetTop, bottom = top + row.offsetHeight;
+  if (top < list.scrollTop) list.scrollTop = top - 2 * row.offsetHeight;
+  else if (bottom > list.scrollTop + list.clientHeight) list.scrollTop = bottom - list.clientHeight + 2 * row.offsetHeight;
+}
+
+// Parts {text, role} as coloured spans; "\n" at a part's start opens a new line.
+function fillWords(node, parts) {
+  const roles = new Set(["input", "filter", "output", "workspace"]);
+  node.replaceChildren(...parts.flatMap(({ text, role }) => {
+    const broken = text.startsWith("\n");
+    const words = broken ? text.slice(1) : text;
+    const span = role ? element("span", roles.has(role) ? `role role-${role}` : `w-${role}`, words) : document.createTextNode(words);
+    return broken ? [element("br"), span] : [span];
+  }));
+}
