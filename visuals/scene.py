@@ -49,6 +49,9 @@ class Tensor:
     note: str = ""  # beside the title: its size, or which part of a whole
     workspace: bool = False
     plane_name: str = ""  # what a plane is: "channel", "filter"; "" where there is but one sort
+    pad: tuple[int, int, int, int] = (0, 0, 0, 0)  # padding drawn round each plane: top, left, bottom, right
+    partial: bool = False  # a part of a larger whole is shown
+    col_index: np.ndarray | None = None  # the whole tensor's column of each one shown, where not consecutive
 
     @property
     def size(self) -> int:
@@ -74,7 +77,8 @@ class MatMul:
 class Source:
     file: str  # shown as the pane's title
     text: str
-    lines: np.ndarray  # integer, 1-based line lit at each step; one number where it never changes
+    lines: np.ndarray  # integer, the file's line lit at each step; one number where it never changes
+    first: int = 1  # the file's line that `text` begins with
 
 
 @dataclass(frozen=True)
@@ -132,7 +136,8 @@ class Scene:
         """(meta, block): meta holds every field, arrays in it as {dtype, offset, length} into block.
 
         dtypes are f4, u1, u2, i2, i4 (little endian), the narrowest that holds the values; offsets
-        are multiples of 4.
+        are multiples of 4. A gather's index that is a sum, index[i, j] = row[i] + col[j] wherever it is
+        not -1, travels as {row, col, padding}: two short arrays and the flat places of the -1.
         """
         block = bytearray()
 
@@ -144,6 +149,10 @@ class Scene:
             entry = {"dtype": flat.dtype.str[1:], "offset": len(block), "length": int(flat.size)}
             block.extend(flat.tobytes())
             return entry
+
+        def put_index(g):
+            terms = _as_sum(np.asarray(g.index).reshape(-1, self.tensor(g.target).cols))
+            return put(g.index) if terms is None else {name: put(array) for name, array in terms.items()}
 
         meta = {
             "version": self.version,
@@ -167,13 +176,16 @@ class Scene:
                     "note": t.note,
                     "workspace": t.workspace,
                     "planeName": t.plane_name,
+                    "pad": list(t.pad),
+                    "partial": t.partial,
+                    "colIndex": put(t.col_index),
                     "values": put(t.values),
                 }
                 for t in self.tensors
             ],
             "born": {name: put(array) for name, array in self.born.items()},
             "gathers": [
-                {"source": g.source, "target": g.target, "index": put(g.index)} for g in self.gathers
+                {"source": g.source, "target": g.target, "index": put_index(g)} for g in self.gathers
             ],
             "matmuls": [
                 {"left": m.left, "right": m.right, "out": m.out, "rest": put(m.rest)} for m in self.matmuls
@@ -186,9 +198,28 @@ class Scene:
             },
             "source": None
             if self.source is None
-            else {"file": self.source.file, "text": self.source.text, "lines": put(self.source.lines)},
+            else {
+                "file": self.source.file,
+                "text": self.source.text,
+                "lines": put(self.source.lines),
+                "first": self.source.first,
+            },
         }
         return meta, bytes(block)
+
+
+def _as_sum(index: np.ndarray) -> dict[str, np.ndarray] | None:
+    """Arrays row, col with index[i, j] = row[i] + col[j] where it is not -1, and the flat places of the
+    -1; None where the index is no such sum (or no line of it is free of -1 to read the terms from)."""
+    inside = index >= 0
+    full_row, full_col = inside.all(axis=1), inside.all(axis=0)
+    if not (full_row.any() and full_col.any()):
+        return None
+    i, j = int(full_row.argmax()), int(full_col.argmax())
+    row, col = index[:, j], index[i] - index[i, j]
+    if not (np.where(inside, row[:, None] + col, -1) == index).all():
+        return None
+    return {"row": row, "col": col, "padding": np.flatnonzero(~inside)}
 
 
 def _narrow(array: np.ndarray) -> np.ndarray:
@@ -216,6 +247,7 @@ def validate(scene: Scene) -> None:
     for t in scene.tensors:
         need(t.role in ROLES, f"{t.name}: role {t.role!r} is none of {', '.join(ROLES)}")
         need(min(t.planes, t.rows, t.cols) >= 1, f"{t.name} is empty")
+        need(t.col_index is None or len(t.col_index) == t.cols, f"{t.name}: a column has no index")
         if t.values is None:
             need(t.name in targets, f"{t.name} has neither values nor a gather that fills it")
         else:

@@ -92,7 +92,11 @@ def test_captions_tell_each_step(s):
     part, matrix = part_of(s), scene.gathers[0].index.reshape(-1, scene.steps)
     for t in range(scene.steps):
         told, zeros = scene.caption(t), int((matrix[:, t] < 0).sum())
-        assert f"Column {t}: the window of output row {t // part.Q}, column {t % part.Q}" in told
+        assert (
+            f"the window of output row {t // part.Q}, column {t % part.Q} from the input into column {t}"
+            in told
+        )
+        assert told.startswith(f"Thread {t} copies") == (s.C == 1)
         assert f"{len(matrix) - zeros} reads, {len(matrix)} writes" in told
         assert (f"{zeros} of them zeros of the padding" in told) == (zeros > 0)
         assert "[" not in told and "{" not in told
@@ -131,15 +135,41 @@ def test_a_scene_that_breaks_the_contract_is_named():
         changed(born={"D": np.full(9, 99)})
 
 
-def test_payload_reads_back():
-    scene, *_ = scene_of(ConvShape(1, 3, 5, 5, 2, 3, 3, pad=1))
+def read(block: bytes, entry: dict) -> np.ndarray:
+    assert entry["offset"] % 4 == 0
+    return np.frombuffer(block, "<" + entry["dtype"], entry["length"], entry["offset"])
+
+
+@settings(max_examples=60, deadline=None)
+@given(conv_shapes())
+def test_payload_reads_back(s):
+    scene, *_ = scene_of(s)
     meta, block = scene.payload()
     json.dumps(meta)
-    for entry, array in (
-        (meta["gathers"][0]["index"], scene.gathers[0].index),
-        (meta["tensors"][0]["values"], scene.tensors[0].values),
-        (meta["captions"]["args"], scene.captions.args.ravel()),
-    ):
-        assert entry["offset"] % 4 == 0
-        got = np.frombuffer(block, "<" + entry["dtype"], entry["length"], entry["offset"])
-        np.testing.assert_array_equal(got, array)
+    np.testing.assert_array_equal(read(block, meta["tensors"][0]["values"]), scene.tensors[0].values)
+    np.testing.assert_array_equal(read(block, meta["captions"]["args"]), scene.captions.args.ravel())
+    entry = meta["gathers"][0]["index"]
+    if "row" in entry:  # a sum: what the player expands
+        index = np.add.outer(read(block, entry["row"]).astype(int), read(block, entry["col"])).ravel()
+        index[read(block, entry["padding"])] = -1
+    else:
+        index = read(block, entry)
+    np.testing.assert_array_equal(index, scene.gathers[0].index)
+
+
+def test_a_part_keeps_the_whole_matrix_columns():
+    s = CONV_PRESETS["resnet50-res2-3x3-n1"].shape
+    part = part_of(s)
+    x = np.ones((1, part.C, s.H, s.W), "f4")
+    w, y = np.ones((part.K, part.C, 3, 3), "f4"), np.ones((1, part.K, part.P, part.Q), "f4")
+    scene = im2col_scene(s, x, w, y)
+    t = part.Q + 2  # output row 1, column 2
+    assert scene.tensor("D").col_index[t] == s.Q + 2 and scene.tensor("D").partial
+    assert f"row 1, column 2 from the input into column {s.Q + 2} of" in scene.caption(t)
+
+
+def test_the_lit_line_copies():
+    scene, *_ = scene_of(ConvShape(1, 1, 8, 8, 2, 3, 3))
+    source = scene.source
+    line = source.text.splitlines()[int(source.lines[0]) - source.first]
+    assert "column[" in line and "= value" in line

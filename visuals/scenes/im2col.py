@@ -11,9 +11,11 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from kernels import cuda
 from kernels.shapes import ConvShape
 from visuals.scene import Captions, Gather, MatMul, Scene, Source, Tensor
 
+FILE = "conv/02_im2col.cu"
 MOST_CELLS, MOST_STEPS = 20_000, 1_024  # of the data matrix: beyond them a cell falls below the eye
 PART = 8  # rows and columns of output shown where the whole does not fit
 MOST_CHANNELS, MOST_FILTERS = 3, 4
@@ -67,9 +69,15 @@ def gather_index(s: ConvShape, part: Part) -> np.ndarray:
     return np.where(inside, index, -1).reshape(part.C * s.R * s.S, part.P * part.Q)
 
 
-def im2col_scene(
-    s: ConvShape, x: np.ndarray, w: np.ndarray, y: np.ndarray, source: Source | None = None
-) -> Scene:
+def kernel_source() -> Source:
+    """The im2col kernel from its signature on, its copying line lit."""
+    lines = cuda.text(FILE).splitlines()
+    first = next(i for i, line in enumerate(lines) if line.startswith('extern "C"'))
+    copying = next(i for i, line in enumerate(lines) if "column[" in line)
+    return Source(FILE.rpartition("/")[2], "\n".join(lines[first:]), np.array([copying + 1]), first + 1)
+
+
+def im2col_scene(s: ConvShape, x: np.ndarray, w: np.ndarray, y: np.ndarray) -> Scene:
     """The scene of image 0. x [N,C,H,W], w [K,C,R,S]: float32; y [1,>=K shown,>=P shown,>=Q shown]:
     what the kernel computed for them (a crop is enough)."""
     part = part_of(s)
@@ -84,13 +92,15 @@ def im2col_scene(
         rest = shown_y.reshape(part.K, steps) - left.astype(np.float64) @ columns
     tensors = (
         Tensor("x", "x", "input", "input", part.C, part.H, part.W, shown_x.ravel(),
-               note=_note((part.H, part.W), (s.H, s.W), part.C, s.C, "channel"), plane_name="channel"),
+               note=_note((part.H, part.W), (s.H, s.W), part.C, s.C, "channel"), plane_name="channel",
+               pad=(s.pad_h, s.pad_w, s.pad_h * (part.H == s.H), s.pad_w * (part.W == s.W))),
         Tensor("w", "w", "filters", "filter", 1, part.K, crs, np.ascontiguousarray(left).ravel(),
                note=_note((part.K, crs), (s.K, s.CRS), 1, 1, "")),
         Tensor("y", "y", "output", "output", part.K, part.P, part.Q, shown_y.ravel(),
                note=_note((part.P, part.Q), (s.P, s.Q), part.K, s.K, "plane"), plane_name="filter"),
         Tensor("D", "D", "data matrix (workspace)", "workspace", 1, crs, steps, workspace=True,
-               note=_matrix_note(s, part)),
+               note=_matrix_note(s, part), partial=(crs, steps) != (s.CRS, s.PQ),
+               col_index=None if part.Q == s.Q else _whole_column(s, part)),
     )  # fmt: skip
     return Scene(
         key="im2col " + ",".join(f"{k}={v}" for k, v in s.params().items()),
@@ -105,7 +115,7 @@ def im2col_scene(
         gathers=(Gather("x", "D", index.ravel()),),
         matmuls=(MatMul("w", "D", "y", rest),),
         captions=_captions(s, part, index),
-        source=source,
+        source=kernel_source(),
     )
 
 
@@ -145,15 +155,23 @@ def copies_per_pixel(s: ConvShape) -> int:
     return along(s.H, s.P, s.R, s.u, s.pad_h, s.dilation_h) * along(s.W, s.Q, s.S, s.v, s.pad_w, s.dilation_w)
 
 
+def _whole_column(s: ConvShape, part: Part) -> np.ndarray:
+    """int64[P*Q shown]: each shown column's place in the whole data matrix."""
+    return (np.arange(part.P)[:, None] * s.Q + np.arange(part.Q)).ravel()
+
+
 def _captions(s: ConvShape, part: Part, index: np.ndarray) -> Captions:
     crs, steps = index.shape
-    j = np.arange(steps)
     padding = (index < 0).sum(axis=0)
-    args = np.stack([j, j // part.Q, j % part.Q, crs - padding, padding], axis=1)
-    window = "Column {0}: the window of output row {1}, column {2} is copied from the [input](input) into the [data matrix](workspace): "
+    shown = np.arange(steps)
+    args = np.stack([_whole_column(s, part), shown // part.Q, shown % part.Q, crs - padding, padding], axis=1)
+    who = "Thread {0} copies" if s.C == 1 else f"{s.C:,} threads, one for each channel, copy"
+    window = f"{who} the window of output row {{1}}, column {{2}} from the [input](input) into column {{0}} of the [data matrix](workspace): "
     sums = "; with the [filters](filter) it gives " + (
         f"{part.K} [outputs](output)." if part.K > 1 else "one [output](output)."
     )
+    if part.C < s.C:
+        sums = f" in the {part.C} channels shown" + sums
     return Captions(
         templates=(
             window + f"{crs} reads, {crs} writes" + sums,

@@ -31,7 +31,7 @@ function decodeScene(meta, block) {
     const size = t.planes * t.rows * t.cols;
     tensors[t.name] = {
       ...t, size, values: read(t.values), hue: t.role, born: read(meta.born[t.name]),
-      pad: t.pad || [0, 0, 0, 0], gather: null, max: 1, byStep: null,
+      colIndex: read(t.colIndex), pad: t.pad || [0, 0, 0, 0], gather: null, max: 1, byStep: null,
     };
   }
   const tensor = (name) => {
@@ -39,7 +39,7 @@ function decodeScene(meta, block) {
     return tensors[name];
   };
   const gathers = meta.gathers.map((g) => {
-    const gather = { source: tensor(g.source), target: tensor(g.target), index: read(g.index), copies: null };
+    const gather = { source: tensor(g.source), target: tensor(g.target), index: readIndex(g.index, read), copies: null };
     if (gather.index.length !== gather.target.size) throw new Error(`the gather into ${g.target} misses cells`);
     gather.target.gather = gather;
     return gather;
@@ -63,6 +63,15 @@ function decodeScene(meta, block) {
     },
     source: meta.source && { ...meta.source, lines: read(meta.source.lines) },
   };
+}
+
+// A gather's index as it is, or as the sum row[i] + col[j] with the places of its padding.
+function readIndex(entry, read) {
+  if (!entry.row) return read(entry);
+  const row = read(entry.row), col = read(entry.col);
+  const index = Int32Array.from({ length: row.length * col.length }, (_, k) => row[Math.floor(k / col.length)] + col[k % col.length]);
+  for (const k of read(entry.padding)) index[k] = -1;
+  return index;
 }
 
 // A tensor without values is a copy along its gather, and wears the hue of what it copies.

@@ -14,9 +14,11 @@ function number(v) {
 function coordinates(t, i) {
   const plane = Math.floor(i / (t.rows * t.cols)) + t.origin[0];
   const row = (Math.floor(i / t.cols) % t.rows) + t.origin[1];
-  const col = (i % t.cols) + t.origin[2];
+  const col = columnOf(t, i % t.cols);
   return t.planes > 1 || t.planeName ? [plane, row, col] : [row, col];
 }
+
+const columnOf = (t, j) => (t.colIndex ? t.colIndex[j] : j + t.origin[2]);
 
 const nameOf = (t, i) => `${t.symbol}[${coordinates(t, i).join(", ")}]`;
 
@@ -62,7 +64,7 @@ function explainCopies(scene, gather, i, step, say, marks) {
   if (!copies.length) return say(" It is never copied.");
   say(" It stands in ");
   say(`${done.length} of ${plural(copies.length, noun)}`, target.role);
-  say(` of the ${titleOf(target)} so far.`);
+  say(` of ${target.partial ? "the part shown of " : ""}the ${titleOf(target)} so far.`);
 }
 
 const column = (m, j) => Array.from({ length: m.right.rows }, (_, k) => k * m.right.cols + j);
@@ -72,7 +74,7 @@ function explainColumn(m, i, step, say, marks) {
   const j = i % m.right.cols, cells = column(m, j), outs = productsOf(m, j);
   markColumn(m, cells, marks);
   marks.push({ name: m.out.name, cells: outs, as: "write", each: true });
-  say(` Column ${j + m.right.origin[2]}${m.right.gather ? " is one window; it" : ""} gives `);
+  say(` Column ${columnOf(m.right, j)}${m.right.gather ? " is one window; it" : ""} gives `);
   outs.slice(0, 4).forEach((o, n) => {
     if (n) say(", ");
     say(nameOf(m.out, o), m.out.hue);

@@ -33,20 +33,20 @@ function element(tag, className, text) {
   return node;
 }
 
-function fillSource(list, text) {
+function fillSource(list, text, first) {
   list.replaceChildren(...colourSource(text).map((line, n) => {
     const row = element("li", "code-line");
-    row.dataset.line = n + 1;
+    row.dataset.line = n + first;
     const code = element("code");
     for (const { text: piece, kind } of line) code.append(kind ? element("span", `c-${kind}`, piece) : piece);
-    row.append(element("span", "line-number", String(n + 1)), code);
+    row.append(element("span", "line-number", String(n + first)), code);
     return row;
   }));
 }
 
 // Light one line and bring it into view inside the list, never scrolling the page.
 function lightLine(list, line) {
-  const row = list.children[line - 1];
+  const row = list.querySelector(`[data-line="${line}"]`);
   if (row?.classList.contains("lit")) return;
   list.querySelector(".lit")?.classList.remove("lit");
   if (!row) return;

@@ -80,7 +80,7 @@ class Player {
     part.kernel.hidden = !scene.source;
     if (scene.source) {
       part.file.textContent = scene.source.file;
-      fillSource(part.source, scene.source.text);
+      fillSource(part.source, scene.source.text, scene.source.first);
     }
     this.shown = {};
   }

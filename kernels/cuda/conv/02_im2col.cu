@@ -1,29 +1,35 @@
-// im2col: write every window of the input out as a column of the data matrix.
+// im2col: write every window of the input out as a column of the
+// data matrix.
 //
-// Idea: once the windows are columns, convolution is one matrix product, filters x data matrix.
-// Each thread copies the R*S taps of one window in one channel. Neighbouring threads own
-// neighbouring columns, so a warp's stores fall side by side.
-// What limits it: it computes nothing. It moves up to R*S times the input through HBM, once out
-// and once back in when the product reads it.
+// Idea: once the windows are columns, convolution is one matrix
+// product, filters x data matrix. Each thread copies the R*S taps of
+// one window in one channel. Neighbouring threads own neighbouring
+// columns, so a warp's stores fall side by side.
+// What limits it: it computes nothing. It moves up to R*S times the
+// input through HBM, once out and once back in when the product
+// reads it.
 //
 // Launch: grid (ceil(C*P*Q / BLOCK), N), block BLOCK.
 
 #include "conv.cuh"
 
-extern "C" __global__ void im2col(const float* __restrict__ x,  // [N, C, H, W]
-                                  float* __restrict__ col,      // [N, C*R*S, P*Q]
-                                  Conv s) {
-  int i = blockIdx.x * blockDim.x + threadIdx.x;  // window (p, q) of channel c in image n
-  int n = blockIdx.y;
+extern "C" __global__ void im2col(
+    const float* __restrict__ x,  // [N, C, H, W]
+    float* __restrict__ col,      // [N, C*R*S, P*Q]
+    Conv s) {
+  int i = blockIdx.x * blockDim.x + threadIdx.x;
+  int n = blockIdx.y;  // image
   if (i >= s.C * s.P * s.Q) return;
-  int q = i % s.Q;
+  int q = i % s.Q;  // window (p, q) of channel c
   int p = i / s.Q % s.P;
   int c = i / (s.P * s.Q);
 
-  size_t plane = (size_t)n * s.C + c;
-  const float* map = x + plane * s.H * s.W;                                  // [H, W]
-  float* column = col + plane * s.R * s.S * s.P * s.Q + (p * s.Q + q);       // one float a row
+  size_t plane = (size_t)n * s.C + c, PQ = s.P * s.Q;
+  const float* map = x + plane * s.H * s.W;  // [H, W]
+  float* column = col + plane * s.R * s.S * PQ + p * s.Q + q;
   for (int r = 0; r < s.R; ++r)
-    for (int t = 0; t < s.S; ++t)
-      column[(size_t)(r * s.S + t) * s.P * s.Q] = tap(map, s, p, q, r, t);
+    for (int t = 0; t < s.S; ++t) {
+      float value = tap(map, s, p, q, r, t);
+      column[(r * s.S + t) * PQ] = value;  // one row further down
+    }
 }
