@@ -1,0 +1,200 @@
+"""The address and the controls keep step in a real browser."""
+
+import re
+import socket
+import subprocess
+import sys
+import time
+import urllib.request
+from pathlib import Path
+
+import pytest
+
+pytest.importorskip("playwright")
+from playwright.sync_api import expect, sync_playwright
+
+pytestmark = pytest.mark.browser
+ROOT = Path(__file__).resolve().parents[2]
+ARGS = [
+    "--no-sandbox", "--disable-gpu", "--disable-quic", "--no-first-run",
+    "--disable-background-networking", "--disable-component-update", "--disable-sync",
+]  # fmt: skip
+SEEN = 15_000  # ms to wait for anything to appear
+
+
+@pytest.fixture(scope="module")
+def server():
+    """The app, just started and never visited."""
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        port = probe.getsockname()[1]
+    url = f"http://127.0.0.1:{port}"
+    options = {"port": port, "address": "127.0.0.1", "headless": "true", "fileWatcherType": "none"}
+    process = subprocess.Popen(
+        [sys.executable, "-m", "streamlit", "run", "app.py"]
+        + [f"--server.{name}={value}" for name, value in options.items()],
+        cwd=ROOT,
+        stdout=subprocess.DEVNULL,
+        stderr=subprocess.DEVNULL,
+    )
+    try:
+        for _ in range(240):
+            try:
+                urllib.request.urlopen(url + "/_stcore/health").close()
+                break
+            except OSError:
+                assert process.poll() is None, "the server ended"
+                time.sleep(0.25)
+        yield url
+    finally:
+        process.terminate()
+        process.wait()
+
+
+@pytest.fixture(scope="module")
+def browser(chromium):
+    with sync_playwright() as playwright:
+        browser = playwright.chromium.launch(executable_path=chromium, args=ARGS)
+        yield browser
+        browser.close()
+
+
+@pytest.fixture
+def page(browser):
+    context = browser.new_context(viewport={"width": 1440, "height": 900})
+    page = context.new_page()
+    page.set_default_timeout(SEEN)
+    expect.set_options(timeout=SEEN)
+    yield page
+    expect(page.get_by_test_id("stException")).to_have_count(0)
+    context.close()
+
+
+def field(page, name):
+    return page.get_by_label(name, exact=True)
+
+
+def chip(page, name):
+    return page.get_by_role("link", name=name, exact=True)
+
+
+def test_a_cold_deep_link_opens_its_shape(server, page):
+    """First in this file: nobody has visited the server yet."""
+    asked = set()
+    page.on("request", lambda request: asked.add(request.url.split("/")[2]))
+    page.goto(server + "/im2col?H=12&W=10&K=3")
+    expect(field(page, "H")).to_have_value("12")
+    expect(field(page, "W")).to_have_value("10")
+    expect(page.locator(".kt-derived")).to_contain_text("output 10×8")
+    assert asked == {server.removeprefix("http://")}  # offline: no other host is asked for anything
+
+
+def test_presets_are_links_that_back_undoes(server, page):
+    page.goto(server + "/im2col?picture=gradient")
+    expect(chip(page, "LeNet conv1")).to_have_attribute("href", re.compile("H=32.*R=5.*picture=gradient"))
+    page.evaluate("window.stayed = true")
+    chip(page, "LeNet conv1").click()
+    expect(field(page, "R")).to_have_value("5")
+    expect(page).to_have_url(re.compile(r"\?H=32&W=32&K=6&R=5&S=5&picture=gradient$"))
+    chip(page, "cuDNN paper").click()
+    expect(field(page, "R")).to_have_value("2")
+    expect(page.get_by_text("filter flipped")).to_be_visible()
+    page.go_back()
+    expect(field(page, "R")).to_have_value("5")
+    expect(page.get_by_text("filter flipped")).to_have_count(0)
+    # A control turned after Back finds what Back restored, in closed popovers too.
+    field(page, "K").press("ArrowUp")
+    expect(page).to_have_url(re.compile(r"H=32&K=7&R=5&S=5&W=32&picture=gradient$"))
+    expect(page.get_by_text("filter flipped")).to_have_count(0)
+    page.go_back()
+    expect(field(page, "R")).to_have_value("3")
+    expect(page).to_have_url(re.compile(r"/im2col\?picture=gradient$"))
+    assert page.evaluate("window.stayed")  # the page was never loaded anew
+
+
+def test_controls_in_popovers_write_the_address_and_follow_back(server, page):
+    page.goto(server + "/im2col")
+    page.get_by_role("button", name="picture: digit").click()
+    page.get_by_role("dialog").get_by_text("numbers", exact=True).click()
+    expect(page).to_have_url(re.compile("picture=numbers"))
+    page.keyboard.press("Escape")
+    chip(page, "LeNet conv1").click()
+    expect(page).to_have_url(re.compile("H=32.*picture=numbers"))
+    page.get_by_role("button", name="picture: numbers").click()
+    page.get_by_role("dialog").get_by_text("random", exact=True).click()
+    expect(page).to_have_url(re.compile("picture=random"))
+    page.keyboard.press("Escape")
+    page.go_back()
+    expect(page.get_by_role("button", name="picture: numbers")).to_be_visible()
+    field(page, "N").press("ArrowUp")
+    expect(page).to_have_url(re.compile(r"N=2.*picture=numbers|picture=numbers.*N=2"))
+    expect(page.get_by_role("button", name="picture: numbers")).to_be_visible()
+
+
+def test_what_the_stage_writes_survives_the_controls(server, page):
+    page.goto(server + "/im2col")
+    expect(field(page, "K")).to_have_value("2")
+    for mark in ("a", "b"):  # not `step`: the stage itself looks after that one
+        page.evaluate("mark => history.replaceState({}, '', location.pathname + '?other=' + mark)", mark)
+        field(page, "K").press("ArrowUp")
+        expect(page).to_have_url(re.compile(rf"K=\d&other={mark}$"))
+        field(page, "K").press("ArrowDown")
+        expect(page).to_have_url(re.compile(rf"\?other={mark}$"))
+
+
+def test_bounds_hold_in_the_browser(server, page):
+    page.goto(server + "/im2col?H=9")
+    field(page, "R").fill("10")
+    field(page, "R").press("Enter")
+    expect(page.get_by_role("alert").first).to_contain_text("between 1 and 9")
+    field(page, "R").fill("9")
+    field(page, "R").press("Enter")
+    expect(page).to_have_url(re.compile("R=9"))
+    expect(page.get_by_text("R ≤ 9 here: dilation*(R-1)+1 <= H+2*pad")).to_be_visible()
+
+
+def test_hostile_parameters(server, page):
+    page.goto(server + "/im2col?N=abc&H=inf&W=nan&C=1e400&R=99&K=5&mode=%3Cscript%3Ealert(1)%3C/script%3E")
+    note = page.locator(".kt-note")
+    for said in ("N must be a whole number", "H must lie in 1 .. 512", "R must lie in 1 .. 11", "<script>"):
+        expect(note).to_contain_text(said)
+    expect(field(page, "K")).to_have_value("5")
+    expect(page).to_have_url(re.compile(r"/im2col\?K=5$"))
+    page.go_back()  # to the hostile address, in the same session
+    expect(field(page, "K")).to_have_value("5")
+    expect(note).to_contain_text("H must lie in 1 .. 512")
+
+
+@pytest.mark.parametrize("scheme", ["light", "dark"])
+@pytest.mark.parametrize("width", [1440, 1280, 390])
+def test_the_page_fits_its_width_and_the_stage_comes_early(server, browser, scheme, width):
+    context = browser.new_context(viewport={"width": width, "height": 900}, color_scheme=scheme)
+    page = context.new_page()
+    page.set_default_timeout(SEEN)
+    for path in ("/", "/im2col"):
+        page.goto(server + path)
+        page.locator("h1").wait_for()
+        page.get_by_role("link", name="im2col").first.wait_for()
+        assert page.evaluate("document.documentElement.scrollWidth") <= width
+    page.locator(".kt-derived").wait_for()
+    if width >= 1280:
+        assert page.locator(".kt-derived").bounding_box()["y"] < 235
+    context.close()
+
+
+def test_embedded_only_the_stage(server, page):
+    page.goto(server + "/im2col?embed=true&view=watch&C=3")
+    page.locator("canvas").first.wait_for()
+    expect(page.locator("h1")).to_have_count(0)
+    expect(page.get_by_test_id("stNumberInput")).to_have_count(0)
+    expect(page.get_by_test_id("stPageLink")).to_have_count(0)
+
+
+def test_home_leads_into_the_lesson(server, page):
+    page.goto(server + "/")
+    expect(page.get_by_text("What you watch is what you measured.")).to_be_visible()
+    page.get_by_role("link", name="LeNet’s first layer").click()
+    expect(page).to_have_url(re.compile(r"/im2col\?H=32"))
+    expect(field(page, "R")).to_have_value("5")
+    page.go_back()
+    expect(page.get_by_text("What you watch is what you measured.")).to_be_visible()
