@@ -104,6 +104,12 @@ class Rung:
     tiles: Mapping[str, tuple[int, ...]] = field(default_factory=dict)  # choices, the default first
     library: str = ""  # the vendor library that does part of the work
 
+    def title_on(self, engine: str) -> str:
+        """The title as it is true on an engine: the cpu engine calls NumPy's BLAS, not the vendor's."""
+        return (
+            self.title.replace(self.library, "NumPy BLAS") if engine == "cpu" and self.library else self.title
+        )
+
     @property
     def default_tiles(self) -> dict[str, int]:
         return {name: choices[0] for name, choices in self.tiles.items()}

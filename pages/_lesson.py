@@ -15,18 +15,21 @@ each run reads it anew. Streamlit 1.67 makes five things worth knowing:
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Callable
 from html import escape
 
 import numpy as np
 import streamlit as st
 
-from kernels.presets import CONV_PRESETS
+from kernels import cuda
+from kernels.presets import CONV_PRESETS, Preset
+from kernels.program import Ladder, Launch
 from kernels.shapes import Bound, ConvShape, conv_bounds
 from pages import _address
 from pages._address import Asked
 from pages._look import tokens
 from visuals import pictures
+from visuals.inputs import Inputs, outputs
 from visuals.pictures import CUSTOM, UPLOAD, PictureError
 from visuals.scenes.im2col import copies_per_pixel
 
@@ -111,15 +114,23 @@ def _asked(shown: bool) -> Asked:
 
 # -- shape ---------------------------------------------------------------------------------------
 def _presets(page: str, asked: Asked) -> None:
-    kept = {k: v for k, v in st.query_params.items() if k not in (*_address.NAMES, "step")}
+    link = preset_link(page)
     for key, label in CHIPS.items():
-        shape = CONV_PRESETS[key].shape
+        preset = CONV_PRESETS[key]
+        link(preset, f"**{label}**" if preset.shape == asked.shape else label)
+
+
+def preset_link(page: str) -> Callable[[Preset, str], None]:
+    """A function that draws a link to a preset, every other control kept."""
+    asked = st.session_state["_lesson"]["asked"]
+    kept = {k: v for k, v in st.query_params.items() if k not in (*_address.NAMES, "step")}
+
+    def link(preset: Preset, label: str) -> None:
         st.page_link(
-            page,
-            label=f"**{label}**" if shape == asked.shape else label,
-            query_params=kept | _address.at(asked, shape),
-            help=CONV_PRESETS[key].source,
+            page, label=label, query_params=kept | _address.at(asked, preset.shape), help=preset.source
         )
+
+    return link
 
 
 def _fields(shape: ConvShape) -> None:
@@ -187,39 +198,6 @@ def _limit(name: str, value: int, bound: Bound) -> str:
 
 
 # -- picture and filters -------------------------------------------------------------------------
-@dataclass(frozen=True)
-class Inputs:
-    """What is convolved, and with what. Costs nothing until `x` or `w` is asked for; a page asks for
-    the images, channels and filters it needs."""
-
-    shape: ConvShape
-    picture: str
-    filter: str
-    seed: int = 0
-    custom: np.ndarray | None = None  # float64[R, S]
-    upload: np.ndarray | None = None  # float32[min(C, 3), H, W]
-
-    def planes(self, n: int = 0) -> np.ndarray:
-        """float32[min(C, 3), H, W] of image n: channel c is plane c mod 3."""
-        s = self.shape
-        if self.upload is None:
-            return pictures.planes(self.picture, s.H, s.W, s.C, n, self.seed)
-        return np.roll(self.upload, n * max(1, s.W // 8), axis=2)
-
-    def x(self, N: int | None = None, C: int | None = None) -> np.ndarray:
-        """float32[N, C, H, W]: the first images and channels, all of them where not said."""
-        return pictures.images(self.planes, N or self.shape.N, C or self.shape.C)
-
-    def w(self, K: int | None = None, C: int | None = None) -> np.ndarray:
-        """float32[K, C, R, S]: the first filters and channels, all of them where not said."""
-        s = self.shape
-        return pictures.filters(K or s.K, C or s.C, s.R, s.S, self.filter, self.seed, self.custom)
-
-    def names(self) -> list[str]:
-        """What filter 0 .. K-1 is."""
-        return pictures.filter_names(self.shape.K, self.filter)
-
-
 def _inputs(asked: Asked, upload: bytes | None) -> Inputs:
     """The inputs asked for; what cannot be had is named and replaced."""
     s, picture, first, custom, planes = asked.shape, asked.picture, asked.filter, None, None
@@ -299,39 +277,44 @@ def _filter_chooser(asked: Asked) -> None:
         )
 
 
-def outputs(inputs: Inputs, K: int, P: int, Q: int) -> np.ndarray:
-    """float32[1, K, P, Q]: the first filters' outputs of image 0, of their first rows and columns, over
-    all channels. Channels that are the same plane are summed in the filter first: the same sum, sooner."""
-    s, planes = inputs.shape, inputs.planes().astype(np.float64)
-    times = np.bincount(np.arange(s.C) % len(planes), minlength=len(planes))
-    w = inputs.w(K, 1)[:, :1].astype(np.float64) * times[:, None, None]  # K, planes, R, S
-    if s.flip:
-        w = w[:, :, ::-1, ::-1]
-    pad = ((0, 0), (s.pad_h, s.pad_h), (s.pad_w, s.pad_w))
-    x, y = np.pad(planes, pad), np.zeros((K, P, Q))
-    for r in range(s.R):
-        for t in range(s.S):
-            h, c = r * s.dilation_h, t * s.dilation_w
-            seen = x[:, h : h + (P - 1) * s.u + 1 : s.u, c : c + (Q - 1) * s.v + 1 : s.v]
-            y += np.tensordot(w[:, :, r, t], seen, axes=1)
-    return y[None].astype(np.float32)
-
-
-def show_pictures(inputs: Inputs, y: np.ndarray | None = None) -> None:
-    """The input's first channel, and beside it y [P, Q], the first plane of the output."""
-    t, x = tokens(), inputs.planes()[0]
+def show_pictures(inputs: Inputs) -> None:
+    """The input's first channel, and beside it the first plane of the output, whole."""
+    s, t, x = inputs.shape, tokens(), inputs.planes()[0]
+    y = outputs(inputs, 1, s.P, s.Q)[0]
     name = "your picture" if inputs.upload is not None else inputs.picture
+    span = f"from {y.min():g} to {y.max():g}".replace("-", "−")
     with st.container(key="pictures", horizontal=True):
-        st.image(
-            pictures.picture_rgb(x, t["input"], t["ground"], t["ink"]),
-            caption=f"Input: {name}, {x.shape[0]} × {x.shape[1]}"
-            + (", first channel" if inputs.shape.C > 1 else ""),
-            width=224,
+        for values, role, caption in (
+            (x, "input", f"Input: {name}, {s.H} × {s.W}" + (", first channel" if s.C > 1 else "")),
+            (y, "output", f"Output of filter 1, {inputs.names()[0]}, {s.P} × {s.Q}, {span}"),
+        ):
+            st.image(pictures.picture_rgb(values, t[role], t["ground"], t["ink"]), caption=caption, width=224)
+
+
+# -- the parts of a page ---------------------------------------------------------------------------
+PARTS = frozenset({"watch", "kernel", "run", "why"})
+
+
+def parts() -> frozenset[str]:
+    """The parts asked for: ?view=watch gives one alone, for embedding; anything else the whole page."""
+    view = st.query_params.get("view")
+    return frozenset({view}) if view in PARTS else PARTS
+
+
+def below():
+    """The container of what stands under the cards: pictures left, kernels right, where there is room."""
+    return st.container(key="below", horizontal=True)
+
+
+def show_kernels(ladder: Ladder, shape: ConvShape) -> None:
+    """The CUDA C++ of every rung, word for word what Run compiles."""
+    programs = [rung.build(shape, rung.default_tiles) for rung in ladder.rungs]
+    steps = [step for program in programs for step in program.steps if isinstance(step, Launch)]
+    files = sorted({step.source for step in steps})
+    files += sorted({header for file in files for header in cuda.headers(file)})
+    with st.container(key="kernels"):
+        st.html(
+            '<h2 class="kt-card">Kernel</h2><p class="kt-quiet">Word for word what Run compiles on a GPU.</p>'
         )
-        if y is not None:
-            span = f"from {y.min():g} to {y.max():g}".replace("-", "−")
-            st.image(
-                pictures.picture_rgb(y, t["output"], t["ground"], t["ink"]),
-                caption=f"Output of filter 1, {inputs.names()[0]}, {y.shape[0]} × {y.shape[1]}, {span}",
-                width=224,
-            )
+        for tab, file in zip(st.tabs([file.rpartition("/")[2] for file in files]), files, strict=True):
+            tab.code(cuda.text(file), language="cpp", line_numbers=True)

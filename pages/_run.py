@@ -5,7 +5,7 @@ from __future__ import annotations
 import csv
 import io
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from html import escape
 from typing import Any
@@ -15,35 +15,37 @@ import streamlit as st
 from kernels import engines, records
 from kernels.engines.timing import MODES
 from kernels.jobs import JobError, Request, Worker
-from kernels.program import Ladder, RuleError, Rung
-from kernels.runner import check_memory
+from kernels.presets import Preset
+from kernels.program import Ladder, Rung
 from pages._look import tokens
 from visuals import charts, figures
+from visuals.why import Story
 
 POLL_S = 0.25
-DEVICE = "NVIDIA H200"  # whose recordings ship with the app
+Link = Callable[[Preset, str], None]
 
 
 @dataclass(frozen=True)
 class Asked:
-    """What a press on Run would run. `inputs` tells pictures and filters apart, for staleness."""
+    """What a press on Run would run: every rung of the ladder that can, on seeded random inputs (as the
+    recordings were made: pictures hold many zeros, and zeros can run faster)."""
 
     ladder: Ladder
     shape: Any
-    inputs: Any  # has x() and w(), equal when the same
     engine: str
     timing: str
-    tiles: Mapping[str, int]
-
-    @property
-    def key(self) -> tuple:
-        return (self.shape, repr(self.inputs), self.engine, self.timing, tuple(self.tiles.items()))
+    tiles: tuple[tuple[str, int], ...]
 
     def tiles_of(self, rung: Rung) -> dict[str, int]:
-        return {name: self.tiles[name] for name in rung.tiles}
+        return {name: value for name, value in self.tiles if name in rung.tiles}
 
     def able(self) -> list[Rung]:
         return [r for r in self.ladder.rungs if not any(r.rules(self.shape, self.tiles_of(r)))]
+
+    def request(self) -> Request:
+        able = self.able()
+        tiles = {name: value for name, value in self.tiles if any(name in r.tiles for r in able)}
+        return Request(tuple(r.name for r in able), self.shape, None, self.engine, tiles, self.timing)
 
     def recorded(self) -> dict[str, dict]:
         """Recorded rows by rung name, at exactly this shape, tiles and timing."""
@@ -53,14 +55,25 @@ class Asked:
         }
         return {name: row for name, row in found.items() if row}
 
+    def __str__(self) -> str:
+        return f"{self.shape}, {', '.join(f'{name} {value}' for name, value in self.tiles)}, {self.timing}, {self.engine}"
+
 
 @dataclass(frozen=True)
 class Ran:
-    """A finished comparison and what was asked for then."""
+    """A finished comparison: what was asked for then, and a row for each rung by name."""
 
-    key: tuple
-    where: str  # in words: the shape and tiles it was run at
+    asked: Asked
     rows: Mapping[str, dict]
+
+
+@dataclass(frozen=True)
+class Shown:
+    """The rows a card tells of, their kind, and whether the controls have moved away from them."""
+
+    rows: Mapping[str, dict]
+    kind: str
+    stale: bool
 
 
 @st.cache_resource
@@ -68,60 +81,72 @@ def worker() -> Worker:
     return Worker()
 
 
-def run_section(ladder: Ladder, shape: Any, inputs: Any, why) -> None:
-    """The three cards. `why(rows by rung, source badge)` gives the page's own sentences as HTML."""
+def run_section(ladder: Ladder, shape: Any, story: Story, link: Link) -> None:
+    """The three cards. `link(preset, words)` draws a link that sets the page to a preset."""
     every = POLL_S if st.session_state.get("job") else None
-    st.fragment(_cards, run_every=every)(ladder, shape, inputs, why)
+    st.fragment(_cards, run_every=every)(ladder, shape, story, link)
 
 
-def _cards(ladder: Ladder, shape: Any, inputs: Any, why) -> None:
+def _cards(ladder: Ladder, shape: Any, story: Story, link: Link) -> None:
     _collect()
     with st.container(key="cards", horizontal=True):
         with st.container(key="card_time", border=True):
-            asked = _time_card(ladder, shape, inputs)
-        ran = st.session_state.get("ran")
-        recorded = asked.recorded()
-        rows = ran.rows if ran and ran.key == asked.key else recorded
+            asked = _time_card(ladder, shape, story)
+        shown = _shown(asked)
         with st.container(key="card_memory", border=True):
-            _memory_card(asked, rows, recorded)
+            _memory_card(asked, shown)
+            _sentence(story.cost(shape))
         with st.container(key="card_why", border=True):
-            _why_card(asked, rows, recorded, why)
+            st.html('<h2 class="kt-card">Why</h2>' + _table(asked, shown))
+            with st.container(key="chips_why", horizontal=True):
+                st.html('<p class="kt-quiet">as fast as direct, recorded:</p>')
+                for preset, words in story.examples():
+                    link(preset, words)
+            _downloads(asked)
+
+
+def _shown(asked: Asked) -> Shown:
+    """What the cards tell of: the run of just these settings, else their recording, else a stale run."""
+    ran, recorded = st.session_state.get("ran"), asked.recorded()
+    if ran and (ran.asked == asked or not recorded):
+        return Shown(ran.rows, "measured", ran.asked != asked)
+    return Shown(recorded, "recorded", False)
+
+
+def _sentence(text: str) -> None:
+    if text:
+        st.html(f'<p class="kt-why">{escape(text)}</p>')
 
 
 def _collect() -> None:
     """Take the result of a finished job; the page is run again so that polling stops."""
-    job = st.session_state.get("job")
-    if not job or not job[0].done:
+    if not (going := st.session_state.get("job")) or not going[0].done:
         return
-    del st.session_state["job"]
+    job, asked = st.session_state.pop("job")
     try:
-        rows = job[0].result()
-        st.session_state["ran"] = Ran(job[1], job[2], {row["rung"]: row for row in rows})
-        st.session_state["run_error"] = ""
+        st.session_state["ran"] = Ran(asked, {row["rung"]: row for row in job.result()})
     except JobError as e:
         st.session_state["run_error"] = str(e)
     st.rerun()
 
 
 # -- time ----------------------------------------------------------------------------------------
-def _time_card(ladder: Ladder, shape: Any, inputs: Any) -> Asked:
+def _time_card(ladder: Ladder, shape: Any, story: Story) -> Asked:
     with st.container(key="time_head", horizontal=True, vertical_alignment="center"):
         st.html('<h2 class="kt-card">Time</h2>')
-        asked = _options(ladder, shape, inputs)
+        with st.container(key="chips_run", width="content"), st.popover("options", key="run_options"):
+            asked = _options(ladder, shape)
         _button(asked)
     _progress()
     if error := st.session_state.get("run_error"):
         st.html(f'<p class="kt-note" role="alert">{escape(error)}</p>')
-    ran = st.session_state.get("ran")
-    if ran:
-        _times(asked, ran.rows, "measured", stale=ran.where if ran.key != asked.key else "")
-    recorded = asked.recorded()
-    if recorded:
-        _times(asked, recorded, "recorded")
+    if ran := st.session_state.get("ran"):
+        _times(asked, ran.rows, "measured", story, stale="" if ran.asked == asked else str(ran.asked))
+    if recorded := asked.recorded():
+        _times(asked, recorded, "recorded", story)
     else:
         st.html(
-            f'<p class="kt-quiet">No recording on an {DEVICE} at this shape and these tile sizes; '
-            "the presets above have one.</p>"
+            '<p class="kt-quiet">No recording at this shape and these options; the presets above have one.</p>'
         )
     for rung in ladder.rungs:
         for rule in rung.rules(shape, asked.tiles_of(rung)):
@@ -129,54 +154,43 @@ def _time_card(ladder: Ladder, shape: Any, inputs: Any) -> Asked:
     return asked
 
 
-def _options(ladder: Ladder, shape: Any, inputs: Any) -> Asked:
-    """Engine, timing and tile sizes, each in the address."""
-    choices = {name: c for rung in ladder.rungs for name, c in rung.tiles.items()}
-    with st.popover("options", key="run_options"):
-        ready = [name for name, status in engines.available().items() if status.ready]
-        engine = st.pills("engine", ready, default=ready[0], required=True, key="engine", bind="query-params")
-        timing = st.pills(
-            "caches", MODES, default=MODES[0], required=True, key="timing", bind="query-params",
-            help="cold: the caches are overwritten before each sample; hot: they are left as the run before left them",
-        )  # fmt: skip
-        tiles = {}
-        for name, values in choices.items():
-            texts = [str(v) for v in sorted(values)]
-            tiles[name] = int(st.pills(
-                name, texts, default=str(values[0]), required=True, key=name, bind="query-params"
-            ) or values[0])  # fmt: skip
-        st.caption("Tile sizes reach the kernels that have them; NumPy's twins know TILE alone.")
-    return Asked(ladder, shape, inputs, engine or ready[0], timing or MODES[0], tiles)
+def _options(ladder: Ladder, shape: Any) -> Asked:
+    ready = [name for name, status in engines.available().items() if status.ready]
+    engine = _option("engine", ready)
+    timing = _option("caches", MODES)
+    tiles = {name: choices for rung in ladder.rungs for name, choices in rung.tiles.items()}
+    chosen = tuple((name, int(_option(name, [str(c) for c in choices]))) for name, choices in tiles.items())
+    st.caption(
+        "cold: the caches are overwritten before each sample; hot: left as the run before left them. "
+        "Tile sizes reach the CUDA kernels that have them; on the cpu engine only TILE means something. "
+        "Every run is on seeded random numbers."
+    )
+    return Asked(ladder, shape, engine, timing, chosen)
+
+
+def _option(name: str, choices: Sequence[str]) -> str:
+    """A choice bound to the address, the first being the default. The address is believed, not the
+    control, which in a closed popover misses what a link or Back has changed."""
+    told = st.query_params.get(name) if st.context.url else st.session_state.get(name)
+    value = told if told in choices else choices[0]
+    st.session_state[name] = value
+    st.pills(name, choices, default=choices[0], required=True, key=name, bind="query-params")
+    return value
 
 
 def _button(asked: Asked) -> None:
-    if st.session_state.get("job"):
+    if job := st.session_state.get("job"):
         if st.button("Stop", key="stop"):
-            worker().cancel(st.session_state["job"][0])
-    elif st.button("Run here", key="run", type="primary"):
-        _submit(asked)
-        st.rerun()
-
-
-def _submit(asked: Asked) -> None:
+            worker().cancel(job[0])
+        return
+    if not st.button("Run here", key="run", type="primary"):
+        return
     st.session_state["run_error"] = ""
     try:
-        able = asked.able()
-        if not able:
-            raise RuleError("no rung can run this shape")
-        check_memory(asked.engine, asked.shape, [r.build(asked.shape, asked.tiles_of(r)) for r in able])
-        request = Request(
-            tuple(r.name for r in able),
-            asked.shape,
-            {"x": asked.inputs.x(), "w": asked.inputs.w()},
-            asked.engine,
-            {name: v for name, v in asked.tiles.items() if any(name in r.tiles for r in able)},
-            asked.timing,
-        )
-        tiles = ", ".join(f"{name} {value}" for name, value in asked.tiles.items())
-        st.session_state["job"] = worker().submit(request), asked.key, f"{asked.shape}, {tiles}"
-    except (RuleError, JobError, MemoryError) as e:
-        st.session_state["run_error"] = str(e) or "this machine's memory is full; take a smaller shape"
+        st.session_state["job"] = worker().submit(asked.request()), asked
+    except JobError as e:
+        st.session_state["run_error"] = str(e)
+    st.rerun()
 
 
 def _progress() -> None:
@@ -187,20 +201,23 @@ def _progress() -> None:
         st.progress(job[0].share, text=text)
 
 
-def _times(asked: Asked, rows: Mapping[str, dict], kind: str, stale: str = "") -> None:
-    shown = [(r.title, rows[r.name]) for r in asked.ladder.rungs if r.name in rows]
-    first = shown[0][1]
+def _times(asked: Asked, rows: Mapping[str, dict], kind: str, story: Story, stale: str = "") -> None:
+    bars = _bars(asked, rows)
+    first = rows[next(iter(rows))]
     head = figures.badge(
         kind, figures.provenance(first) + (f", {first['date']}" if kind == "recorded" else "")
     )
     if stale:
-        head += (
-            f' <span class="kt-stale">stale: measured at {escape(stale)}; press Run for these settings</span>'
-        )
+        head += f' <span class="kt-stale">stale: measured at {escape(stale)}</span>'
     st.html(f'<p class="kt-figures">{head}</p>')
-    figure = charts.times([row for _, row in shown], [title for title, _ in shown], tokens())
-    with st.container(key=f"times_{kind}{'_stale' if stale else ''}"):
-        _chart(figure, f"chart_times_{kind}")
+    with st.container(key=f"{'stale' if stale else 'fresh'}_{kind}"):
+        _chart(charts.times(bars, tokens()), f"chart_times_{kind}")
+        _sentence(story.gain(rows))
+
+
+def _bars(asked: Asked, rows: Mapping[str, dict]) -> list[tuple[str, dict]]:
+    """(title, row) of each rung that has a row, in the order of the ladder."""
+    return [(r.title_on(rows[r.name]["engine"]), rows[r.name]) for r in asked.ladder.rungs if r.name in rows]
 
 
 def _chart(figure, key: str) -> None:
@@ -208,63 +225,70 @@ def _chart(figure, key: str) -> None:
 
 
 # -- memory --------------------------------------------------------------------------------------
-def _memory_card(asked: Asked, rows: Mapping[str, dict], recorded: Mapping[str, dict]) -> None:
+def _memory_card(asked: Asked, shown: Shown) -> None:
     st.html('<h2 class="kt-card">Memory</h2>')
-    if not rows:
+    if not shown.rows:
         st.html('<p class="kt-quiet">Press Run: what each rung allocates is measured, not computed.</p>')
         return
-    kind = "recorded" if rows is recorded else "measured"
-    shown = [(r.title, rows[r.name]) for r in asked.ladder.rungs if r.name in rows]
-    st.html(f'<p class="kt-figures">{figures.badge(kind, shown[0][1]["device"] + ", peak")}</p>')
-    _chart(charts.memory([row for _, row in shown], [title for title, _ in shown], tokens()), "chart_memory")
-    squares = "".join(
-        f'<span class="kt-{role}">■</span> {name} '
+    bars = _bars(asked, shown.rows)
+    stale = ' <span class="kt-stale">stale</span>' if shown.stale else ""
+    st.html(f'<p class="kt-figures">{figures.badge(shown.kind, bars[0][1]["device"] + ", peak")}{stale}</p>')
+    with st.container(key="stale_memory" if shown.stale else "fresh_memory"):
+        _chart(
+            charts.memory([row for _, row in bars], [title for title, _ in bars], tokens()), "chart_memory"
+        )
+    squares = " ".join(
+        f'<span class="kt-{role}">■</span> {name}'
         for role, name in (("input", "input + filters"), ("output", "output"), ("workspace", "workspace"))
     )
     st.html(f'<p class="kt-quiet">{squares}</p>')
 
 
 # -- why -----------------------------------------------------------------------------------------
-def _why_card(asked: Asked, rows: Mapping[str, dict], recorded: Mapping[str, dict], why) -> None:
-    st.html('<h2 class="kt-card">Why</h2>')
-    kind = "recorded" if rows is recorded else "measured"
-    st.html(_table(asked, rows, kind) + why(asked.shape, rows))
-    every = [
-        *(st.session_state["ran"].rows.values() if st.session_state.get("ran") else ()),
-        *recorded.values(),
-    ]
-    if every:
-        with st.container(key="downloads", horizontal=True):
-            st.download_button(
-                "CSV", _csv(every), "kernel-theatre.csv", "text/csv", key="csv", on_click="ignore"
-            )
-            st.download_button("JSON", json.dumps(every, indent=1), "kernel-theatre.json", "application/json",
-                               key="json", on_click="ignore")  # fmt: skip
+def _downloads(asked: Asked) -> None:
+    ran = st.session_state.get("ran")
+    rows = [*(ran.rows.values() if ran else ()), *asked.recorded().values()]
+    if not rows:
+        return
+    with st.container(key="downloads", horizontal=True):
+        for name, data, kind in (
+            ("CSV", _csv(rows), "text/csv"),
+            ("JSON", json.dumps(rows, indent=1), "application/json"),
+        ):
+            file = f"kernel-theatre.{name.lower()}"
+            st.download_button(name, data, file, kind, key=f"download_{name}", on_click="ignore")
 
 
-def _table(asked: Asked, rows: Mapping[str, dict], kind: str) -> str:
-    """Predicted beside measured, a column a rung."""
+def _table(asked: Asked, shown: Shown) -> str:
+    """Predicted above measured, a column a rung."""
     able = asked.able()
     costs = [r.cost(asked.shape, r.build(asked.shape, asked.tiles_of(r))) for r in able]
-    got = [rows.get(r.name) for r in able]
-    lines = [
-        ("FLOPs", "predicted", [figures.count(c.flops) for c in costs]),
-        ("HBM bytes, at least", "predicted", [figures.bytes_(c.bytes) for c in costs]),
-        ("FLOP per byte", "predicted", [f"{c.flops / c.bytes:.3g}" for c in costs]),
-        ("workspace", "predicted", [figures.bytes_(c.workspace_bytes) for c in costs]),
-    ]
-    if rows:
-        lines += [
-            ("workspace", kind, [figures.bytes_(g["workspace_bytes"]) if g else "" for g in got]),
-            ("rate", kind, [figures.rate(g["flops"], g["median_ms"]) if g else "" for g in got]),
-            ("error", kind, [f"{g['error']:.1e}" if g else "" for g in got]),
-        ]
-    head = "".join(f"<th>{escape(r.title)}</th>" for r in able)
-    body = "".join(
-        f"<tr><td>{name} {figures.badge(kind_)}</td>{''.join(f'<td>{cell}</td>' for cell in cells)}</tr>"
-        for name, kind_, cells in lines
+    predicted = {
+        "FLOPs": [figures.count(c.flops) for c in costs],
+        "HBM traffic, at least": [figures.bytes_(c.bytes) for c in costs],
+        "FLOP per byte": [f"{c.flops / c.bytes:.3g}" for c in costs],
+        "workspace": [figures.bytes_(c.workspace_bytes) for c in costs],
+    }
+    engine = next(iter(shown.rows.values()))["engine"] if shown.rows else asked.engine
+    head = "".join(f"<th>{escape(r.title_on(engine))}</th>" for r in able)
+    text = f"<tr><th>{figures.badge('predicted')}</th>{head}</tr>" + _lines(predicted)
+    if shown.rows and not shown.stale:
+        rows = [shown.rows[r.name] for r in able if r.name in shown.rows]
+        got = {
+            "workspace": [figures.bytes_(r["workspace_bytes"]) for r in rows],
+            "effective rate": [figures.rate(r["flops"], r["median_ms"]) for r in rows],
+            "relative L2 error": [f"{r['error']:.1e}" for r in rows],
+        }
+        badge = figures.badge(shown.kind, figures.provenance(rows[0]))
+        text += f'<tr><th colspan="{len(able) + 1}">{badge}</th></tr>' + _lines(got)
+    return f'<div class="kt-scroll"><table class="kt-table">{text}</table></div>'
+
+
+def _lines(figures_: Mapping[str, Sequence[str]]) -> str:
+    return "".join(
+        f"<tr><td>{name}</td>{''.join(f'<td>{cell}</td>' for cell in cells)}</tr>"
+        for name, cells in figures_.items()
     )
-    return f'<div class="kt-scroll"><table class="kt-table"><tr><th></th>{head}</tr>{body}</table></div>'
 
 
 def _csv(rows: Sequence[Mapping]) -> str:

@@ -14,10 +14,11 @@ Row = Mapping
 BAR_PX = 34
 
 
-def times(rows: Sequence[Row], titles: Sequence[str], tokens: Mapping[str, str]) -> Figure:
-    """Median of each row as a bar, p20 to p80 as its whisker, the figure written at its end."""
+def times(titled: Sequence[tuple[str, Row]], tokens: Mapping[str, str]) -> Figure:
+    """(title, row) pairs: the median as a bar, p20 to p80 as its whisker, the figure at its end."""
     import plotly.graph_objects as go
 
+    titles, rows = zip(*titled, strict=True)
     medians = [r["median_ms"] for r in rows]
     longest = max(r["p80_ms"] for r in rows)
     bars = go.Bar(
@@ -46,10 +47,11 @@ def times(rows: Sequence[Row], titles: Sequence[str], tokens: Mapping[str, str])
     return _finish(figure, len(rows), longest, tokens)
 
 
-def memory(rows: Sequence[Row], titles: Sequence[str], tokens: Mapping[str, str]) -> Figure:
-    """Bytes allocated by each row, split into input + filters, output and workspace."""
+def memory(titled: Sequence[tuple[str, Row]], tokens: Mapping[str, str]) -> Figure:
+    """(title, row) pairs: bytes allocated, split into input + filters, output and workspace."""
     import plotly.graph_objects as go
 
+    titles, rows = zip(*titled, strict=True)
     figure = go.Figure()
     for key, name, role in (
         ("input_bytes", "input + filters", "input"),
@@ -89,7 +91,7 @@ def _finish(figure: Figure, rows: int, longest: float, tokens: Mapping[str, str]
         showlegend=False,
         font={"color": tokens["ink"], "size": 13},
         xaxis={"visible": False, "range": [0, longest * 1.32], "fixedrange": True},
-        yaxis={"autorange": "reversed", "fixedrange": True, "ticklabelstandoff": 6},
+        yaxis={"autorange": "reversed", "fixedrange": True, "ticklabelstandoff": 8, "automargin": True},
         hoverlabel={
             "bgcolor": tokens["panel"],
             "bordercolor": tokens["line"],

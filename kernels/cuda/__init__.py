@@ -15,6 +15,11 @@ def text(path: str) -> str:
     return (ROOT / path).read_text(encoding="utf-8")
 
 
+def headers(path: str) -> list[str]:
+    """The project's own headers a source includes, as paths like its own."""
+    return [f"{Path(path).parent.as_posix()}/{name}" for name in _INCLUDE.findall(text(path))]
+
+
 @cache
 def translation_unit(path: str) -> str:
     """The source with the project's own headers written in, so that its text alone decides what is
@@ -24,7 +29,7 @@ def translation_unit(path: str) -> str:
     def header(match: re.Match) -> str:
         name = match.group(1)
         line = source.count("\n", 0, match.start()) + 1
-        included = translation_unit(f"{Path(path).parent}/{name}")
+        included = translation_unit(f"{Path(path).parent.as_posix()}/{name}")
         return f'#line 1 "{name}"\n{included}\n#line {line + 1} "{Path(path).name}"'
 
     return _INCLUDE.sub(header, source)

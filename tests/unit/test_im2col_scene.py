@@ -8,6 +8,7 @@ import json
 import numpy as np
 import pytest
 from hypothesis import given, settings
+from hypothesis import strategies as st
 
 from kernels import ConvShape, compare, twins
 from kernels.ladders.conv import struct
@@ -26,19 +27,26 @@ def integers(s: ConvShape, seed: int = 0):
 def scene_of(s: ConvShape):
     x, w = integers(s)
     result = compare(["conv/im2col-gemm"], s, {"x": x, "w": w}, engine="cpu", measure=False)[0]
-    return im2col_scene(s, x, w, result.output[:1]), x, w, result.output
+    return scene_at(s, part_of(s, x[0, 0]), x, w, result.output), x, w, result.output
+
+
+def scene_at(s, part, x, w, y):
+    """The scene of a part, cut out of the whole output."""
+    return im2col_scene(s, part, x, w, y[0, : part.K, part.p : part.p + part.P, part.q : part.q + part.Q])
 
 
 @settings(max_examples=80, deadline=None)
-@given(conv_shapes())
-def test_the_last_picture_is_what_the_kernel_computed(s):
-    scene, x, _, y = scene_of(s)
-    part = part_of(s)
+@given(conv_shapes(), st.data())
+def test_the_last_picture_is_what_the_kernel_computed(s, data):
+    _, x, w, y = scene_of(s)
+    part = data.draw(st.sampled_from(parts_like_those_of_large_shapes(s)))
+    scene = scene_at(s, part, x, w, y)
+    rows, cols = slice(part.p, part.p + part.P), slice(part.q, part.q + part.Q)
     col = np.empty((s.N, s.CRS, s.PQ), "f4")
     twins.im2col(x, col, struct(s))
-    shown = col[0].reshape(s.C, s.R * s.S, s.P, s.Q)[: part.C, :, : part.P, : part.Q]
+    shown = col[0].reshape(s.C, s.R * s.S, s.P, s.Q)[: part.C, :, rows, cols]
     np.testing.assert_array_equal(scene.cells("D"), shown.ravel())
-    np.testing.assert_array_equal(scene.cells("y"), y[0, : part.K, : part.P, : part.Q].ravel())
+    np.testing.assert_array_equal(scene.cells("y"), y[0, : part.K, rows, cols].ravel())
     # What the browser sums for a hovered output cell is that cell, exactly: these are whole numbers.
     product = scene.matmuls[0]
     left = scene.cells("w").reshape(part.K, -1)
@@ -48,14 +56,36 @@ def test_the_last_picture_is_what_the_kernel_computed(s):
     np.testing.assert_array_equal(total.ravel(), scene.cells("y"))
 
 
+def parts_like_those_of_large_shapes(s):
+    """The whole, and every block of 2 x 2 outputs."""
+    C, K, P, Q = min(s.C, 3), min(s.K, 4), min(s.P, 2), min(s.Q, 2)
+    blocks = [
+        im2col._block(s, C, K, P, Q, p, q) for p in range(0, s.P - P + 1, P) for q in range(0, s.Q - Q + 1, Q)
+    ]
+    return [part_of(s), *blocks]
+
+
+def test_a_large_picture_is_shown_where_it_varies_most():
+    s = CONV_PRESETS["vgg-conv1_2"].shape
+    picture = np.zeros((s.H, s.W), "f4")
+    picture[100:103, 50:53] = 9
+    part = part_of(s, picture)
+    assert part.h <= 100 < part.h + part.H and part.w <= 50 < part.w + part.W
+    x = np.ones((1, 3, s.H, s.W), "f4")
+    scene = im2col_scene(s, part, x, np.ones((4, 3, 3, 3), "f4"), np.ones((4, part.P, part.Q), "f4"))
+    assert scene.tensor("x").origin == (0, part.h, part.w)
+    assert f"rows {part.p}–{part.p + part.P - 1}" in scene.tensor("y").note
+    assert scene.tensor("x").pad == (0, 0, 0, 0) and scene.tensor("D").partial
+
+
 @pytest.mark.parametrize("key", CONV_PRESETS)
 def test_every_preset_makes_a_small_scene_that_says_which_part_it_is(key):
     s = CONV_PRESETS[key].shape
     part = part_of(s)
     x = np.ones((1, part.C, s.H, s.W), "f4")
     w = np.ones((part.K, part.C, s.R, s.S), "f4")
-    y = np.ones((1, part.K, part.P, part.Q), "f4")
-    scene = im2col_scene(s, x, w, y)
+    y = np.ones((part.K, part.P, part.Q), "f4")
+    scene = im2col_scene(s, part, x, w, y)
     meta, block = scene.payload()
     assert len(block) + len(json.dumps(meta)) < 50_000
     whole = (s.N, s.C, s.K, s.P, s.Q) == (1, part.C, part.K, part.P, part.Q)
@@ -69,8 +99,8 @@ def test_the_cudnn_paper_figure():
     s = CONV_PRESETS["cudnn-paper"].shape
     x = np.arange(27, dtype="f4").reshape(s.x_shape)
     w = np.ones(s.w_shape, "f4")
-    y = np.zeros(s.y_shape, "f4")
-    columns = im2col_scene(s, x, w, y).cells("D").reshape(12, 4)
+    y = np.zeros(s.y_shape[1:], "f4")
+    columns = im2col_scene(s, part_of(s), x, w, y).cells("D").reshape(12, 4)
     assert columns[:, 0].tolist() == [4, 3, 1, 0, 13, 12, 10, 9, 22, 21, 19, 18]
     assert columns[0].tolist() == [4, 5, 7, 8]
 
@@ -161,8 +191,8 @@ def test_a_part_keeps_the_whole_matrix_columns():
     s = CONV_PRESETS["resnet50-res2-3x3-n1"].shape
     part = part_of(s)
     x = np.ones((1, part.C, s.H, s.W), "f4")
-    w, y = np.ones((part.K, part.C, 3, 3), "f4"), np.ones((1, part.K, part.P, part.Q), "f4")
-    scene = im2col_scene(s, x, w, y)
+    w, y = np.ones((part.K, part.C, 3, 3), "f4"), np.ones((part.K, part.P, part.Q), "f4")
+    scene = im2col_scene(s, part, x, w, y)
     t = part.Q + 2  # output row 1, column 2
     assert scene.tensor("D").col_index[t] == s.Q + 2 and scene.tensor("D").partial
     assert f"row 1, column 2 from the input into column {s.Q + 2} of" in scene.caption(t)

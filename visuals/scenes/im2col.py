@@ -30,8 +30,8 @@ ORDER_NOTE = (
 
 @dataclass(frozen=True)
 class Part:
-    """Which part of the convolution is on the stage: the first C channels, K filters, P x Q outputs
-    of image 0, and the H x W corner of the input they read."""
+    """Which part of the convolution is on the stage: of image 0 the first C channels and K filters, the
+    P x Q outputs from (p, q) on, and the H x W pixels from (h, w) on that they read."""
 
     C: int
     K: int
@@ -39,20 +39,45 @@ class Part:
     Q: int
     H: int
     W: int
+    p: int = 0
+    q: int = 0
+    h: int = 0
+    w: int = 0
 
-    def whole(self, s: ConvShape) -> bool:
-        return (s.N, s.C, s.K, s.P, s.Q) == (1, self.C, self.K, self.P, self.Q)
 
-
-def part_of(s: ConvShape) -> Part:
-    """The whole where it fits on a stage, else its first corner, strides and padding kept."""
+def part_of(s: ConvShape, picture: np.ndarray | None = None) -> Part:
+    """The whole where it fits on a stage, else a block of the output with stride and padding kept: the
+    one under which `picture` [H, W] varies most, the first where no picture is given."""
     C, K = min(s.C, MOST_CHANNELS), min(s.K, MOST_FILTERS)
     P, Q = s.P, s.Q
     if C * s.R * s.S * P * Q > MOST_CELLS or P * Q > MOST_STEPS:
         P, Q = min(P, PART), min(Q, PART)
-    H = s.H if s.P == P else min(s.H, max(1, (P - 1) * s.u - s.pad_h + s.span_h))
-    W = s.W if s.Q == Q else min(s.W, max(1, (Q - 1) * s.v - s.pad_w + s.span_w))
-    return Part(C, K, P, Q, H, W)
+    blocks = [
+        _block(s, C, K, P, Q, p, q) for p in _starts(s.P, P) for q in _starts(s.Q, Q)
+    ]  # at most 128 x 128: pages show no larger input
+    if picture is None or len(blocks) == 1:
+        return blocks[0]
+    return max(blocks, key=lambda b: picture[b.h : b.h + b.H, b.w : b.w + b.W].std())
+
+
+def _starts(extent: int, shown: int) -> range:
+    return range(0, extent - shown + 1, shown)
+
+
+def _block(s: ConvShape, C: int, K: int, P: int, Q: int, p: int, q: int) -> Part:
+    h, H = _reach(s.H, p, P, s.P, s.u, s.pad_h, s.span_h)
+    w, W = _reach(s.W, q, Q, s.Q, s.v, s.pad_w, s.span_w)
+    return Part(C, K, P, Q, H, W, p, q, h, w)
+
+
+def _reach(size: int, first: int, count: int, of: int, stride: int, pad: int, span: int) -> tuple[int, int]:
+    """(start, length) of what `count` of the `of` windows along an axis read; all of it for all of them.
+    Windows that lie in the padding alone read nothing: then one pixel, the nearest, is shown."""
+    if count == of:
+        return 0, size
+    start = min(max(0, first * stride - pad), size - 1)
+    stop = min(size, (first + count - 1) * stride - pad + span)
+    return start, max(1, stop - start)
 
 
 def gather_index(s: ConvShape, part: Part) -> np.ndarray:
@@ -60,11 +85,11 @@ def gather_index(s: ConvShape, part: Part) -> np.ndarray:
     r, t = np.arange(s.R), np.arange(s.S)
     if s.flip:
         r, t = r[::-1], t[::-1]
-    h = np.arange(part.P) * s.u - s.pad_h + r[:, None] * s.dilation_h  # (R, P)
-    w = np.arange(part.Q) * s.v - s.pad_w + t[:, None] * s.dilation_w  # (S, Q)
+    h = (part.p + np.arange(part.P)) * s.u - s.pad_h + r[:, None] * s.dilation_h  # (R, P)
+    w = (part.q + np.arange(part.Q)) * s.v - s.pad_w + t[:, None] * s.dilation_w  # (S, Q)
     inside_h, inside_w = (h >= 0) & (h < s.H), (w >= 0) & (w < s.W)
-    c = np.arange(part.C)[:, None, None, None, None]
-    index = (c * part.H + h[None, :, None, :, None]) * part.W + w[None, None, :, None, :]
+    c = np.arange(part.C)[:, None, None, None, None] * part.H
+    index = (c + h[None, :, None, :, None] - part.h) * part.W + w[None, None, :, None, :] - part.w
     inside = inside_h[None, :, None, :, None] & inside_w[None, None, :, None, :]
     return np.where(inside, index, -1).reshape(part.C * s.R * s.S, part.P * part.Q)
 
@@ -77,33 +102,41 @@ def kernel_source() -> Source:
     return Source(FILE.rpartition("/")[2], "\n".join(lines[first:]), np.array([copying + 1]), first + 1)
 
 
-def im2col_scene(s: ConvShape, x: np.ndarray, w: np.ndarray, y: np.ndarray) -> Scene:
-    """The scene of image 0. x [N,C,H,W], w [K,C,R,S]: float32; y [1,>=K shown,>=P shown,>=Q shown]:
-    what the kernel computed for them (a crop is enough)."""
-    part = part_of(s)
+def im2col_scene(s: ConvShape, part: Part, x: np.ndarray, w: np.ndarray, y: np.ndarray) -> Scene:
+    """The scene of image 0. float32: x [N,C,H,W], w [K,C,R,S] (the first part.C channels and part.K
+    filters are enough), y [part.K, part.P, part.Q]: what the kernel computed for the part."""
     index = gather_index(s, part)
-    crs, steps = part.C * s.R * s.S, part.P * part.Q
-    left = w[: part.K, : part.C].reshape(part.K, crs)
-    shown_x = np.ascontiguousarray(x[0, : part.C, : part.H, : part.W], dtype=np.float32)
-    shown_y = np.ascontiguousarray(y[0, : part.K, : part.P, : part.Q], dtype=np.float32)
+    crs, steps = index.shape
+    rows, cols = slice(part.h, part.h + part.H), slice(part.w, part.w + part.W)
+    left = np.ascontiguousarray(w[: part.K, : part.C], dtype=np.float32).reshape(part.K, crs)
+    shown_x = np.ascontiguousarray(x[0, : part.C, rows, cols], dtype=np.float32)
     rest = None
     if part.C < s.C:
         columns = np.append(shown_x.ravel(), np.float32(0))[index]
-        rest = shown_y.reshape(part.K, steps) - left.astype(np.float64) @ columns
+        rest = y.reshape(part.K, steps) - left.astype(np.float64) @ columns
+    pad = (
+        s.pad_h * (part.h == 0),
+        s.pad_w * (part.w == 0),
+        s.pad_h * (part.h + part.H == s.H),
+        s.pad_w * (part.w + part.W == s.W),
+    )
+    notes = {
+        "x": _note(s.C, "channel", part.C, (s.H, part.h, part.H), (s.W, part.w, part.W)),
+        "w": _note(1, "", 1, (s.K, 0, part.K), (s.CRS, 0, crs)),
+        "y": _note(s.K, "plane", part.K, (s.P, part.p, part.P), (s.Q, part.q, part.Q)),
+    }
     tensors = (
-        Tensor("x", "x", "input", "input", part.C, part.H, part.W, shown_x.ravel(),
-               note=_note((part.H, part.W), (s.H, s.W), part.C, s.C, "channel"), plane_name="channel",
-               pad=(s.pad_h, s.pad_w, s.pad_h * (part.H == s.H), s.pad_w * (part.W == s.W))),
-        Tensor("w", "w", "filters", "filter", 1, part.K, crs, np.ascontiguousarray(left).ravel(),
-               note=_note((part.K, crs), (s.K, s.CRS), 1, 1, "")),
-        Tensor("y", "y", "output", "output", part.K, part.P, part.Q, shown_y.ravel(),
-               note=_note((part.P, part.Q), (s.P, s.Q), part.K, s.K, "plane"), plane_name="filter"),
-        Tensor("D", "D", "data matrix (workspace)", "workspace", 1, crs, steps, workspace=True,
-               note=_matrix_note(s, part), partial=(crs, steps) != (s.CRS, s.PQ),
-               col_index=None if part.Q == s.Q else _whole_column(s, part)),
+        Tensor("x", "x", "input", "input", part.C, part.H, part.W, shown_x.ravel(), (0, part.h, part.w),
+               notes["x"], plane_name="channel", pad=pad),
+        Tensor("w", "w", "filters", "filter", 1, part.K, crs, left.ravel(), note=notes["w"]),
+        Tensor("y", "y", "output", "output", part.K, part.P, part.Q, np.asarray(y, np.float32).ravel(),
+               (0, part.p, part.q), notes["y"], plane_name="filter"),
+        Tensor("D", "D", "data matrix (workspace)", "workspace", 1, crs, steps, note=_matrix_note(s, part),
+               workspace=True, partial=(crs, steps) != (s.CRS, s.PQ),
+               col_index=None if steps == s.PQ else _whole_column(s, part)),
     )  # fmt: skip
     return Scene(
-        key="im2col " + ",".join(f"{k}={v}" for k, v in s.params().items()),
+        key=f"im2col {part.p},{part.q} " + ",".join(f"{k}={v}" for k, v in s.params().items()),
         title="im2col",
         tensors=tensors,
         rows=(("x", "w", "y"), ("D",)),
@@ -119,24 +152,20 @@ def im2col_scene(s: ConvShape, x: np.ndarray, w: np.ndarray, y: np.ndarray) -> S
     )
 
 
-def _note(shown: tuple[int, int], whole: tuple[int, int], planes: int, of_planes: int, name: str) -> str:
-    size = f"{whole[0]} × {whole[1]}"
-    if name and of_planes > 1:
-        size = f"{of_planes} {name}s of {size}"
-    parts = []
-    if name and planes < of_planes:
-        parts.append(f"{name}{'s 1–' + str(planes) if planes > 1 else ' 1'}")
-    if shown[0] < whole[0]:
-        parts.append(f"rows 1–{shown[0]}")
-    if shown[1] < whole[1]:
-        parts.append(f"columns 1–{shown[1]}")
-    return size + (", shown: " + ", ".join(parts) if parts else "")
+def _note(planes: int, plane: str, shown: int, rows: tuple[int, int, int], cols: tuple[int, int, int]) -> str:
+    """The size of a whole tensor and which part of it is shown; rows, cols are (of, first, count)."""
+    size = f"{rows[0]:,} × {cols[0]:,}"
+    if planes > 1:
+        size = f"{planes:,} {plane}s of {size}"
+    parts = [(f"{plane}s", planes, 0, shown), ("rows", *rows), ("columns", *cols)]
+    told = [f"{name} {first}–{first + count - 1}" for name, of, first, count in parts if count < of]
+    return size + (", shown: " + ", ".join(told) if told else "")
 
 
 def _matrix_note(s: ConvShape, part: Part) -> str:
     note = f"{s.CRS:,} × {s.PQ:,}, each pixel copied up to {copies_per_pixel(s)} times"
     if s.N > 1:
-        note = f"image 1 of {s.N}: " + note
+        note = f"of the first of {s.N} images: " + note
     shown = part.C * s.R * s.S, part.P * part.Q
     if shown != (s.CRS, s.PQ):
         note += f"; shown: {shown[0]:,} × {shown[1]:,}"
@@ -157,14 +186,15 @@ def copies_per_pixel(s: ConvShape) -> int:
 
 def _whole_column(s: ConvShape, part: Part) -> np.ndarray:
     """int64[P*Q shown]: each shown column's place in the whole data matrix."""
-    return (np.arange(part.P)[:, None] * s.Q + np.arange(part.Q)).ravel()
+    return ((part.p + np.arange(part.P))[:, None] * s.Q + part.q + np.arange(part.Q)).ravel()
 
 
 def _captions(s: ConvShape, part: Part, index: np.ndarray) -> Captions:
     crs, steps = index.shape
     padding = (index < 0).sum(axis=0)
     shown = np.arange(steps)
-    args = np.stack([_whole_column(s, part), shown // part.Q, shown % part.Q, crs - padding, padding], axis=1)
+    row, column = part.p + shown // part.Q, part.q + shown % part.Q
+    args = np.stack([row * s.Q + column, row, column, crs - padding, padding], axis=1)
     who = "Thread {0} copies" if s.C == 1 else f"{s.C:,} threads, one for each channel, copy"
     window = f"{who} the window of output row {{1}}, column {{2}} from the [input](input) into column {{0}} of the [data matrix](workspace): "
     sums = "; with the [filters](filter) it gives " + (

@@ -24,12 +24,14 @@ extern "C" __global__ void im2col(
   int p = i / s.Q % s.P;
   int c = i / (s.P * s.Q);
 
-  size_t plane = (size_t)n * s.C + c, PQ = s.P * s.Q;
+  size_t plane = (size_t)n * s.C + c;
+  size_t row = s.P * s.Q;  // floats in a row of col
   const float* map = x + plane * s.H * s.W;  // [H, W]
-  float* column = col + plane * s.R * s.S * PQ + p * s.Q + q;
+  float* column = col + plane * s.R * s.S * row;
+  column += p * s.Q + q;
   for (int r = 0; r < s.R; ++r)
     for (int t = 0; t < s.S; ++t) {
       float value = tap(map, s, p, q, r, t);
-      column[(r * s.S + t) * PQ] = value;  // one row further down
+      column[(r * s.S + t) * row] = value;
     }
 }
