@@ -234,9 +234,7 @@ def _memory_card(asked: Asked, shown: Shown) -> None:
     stale = ' <span class="kt-stale">stale</span>' if shown.stale else ""
     st.html(f'<p class="kt-figures">{figures.badge(shown.kind, bars[0][1]["device"] + ", peak")}{stale}</p>')
     with st.container(key="stale_memory" if shown.stale else "fresh_memory"):
-        _chart(
-            charts.memory([row for _, row in bars], [title for title, _ in bars], tokens()), "chart_memory"
-        )
+        _chart(charts.memory(bars, tokens()), "chart_memory")
     squares = " ".join(
         f'<span class="kt-{role}">■</span> {name}'
         for role, name in (("input", "input + filters"), ("output", "output"), ("workspace", "workspace"))

@@ -74,7 +74,9 @@ def test_a_large_picture_is_shown_where_it_varies_most():
     x = np.ones((1, 3, s.H, s.W), "f4")
     scene = im2col_scene(s, part, x, np.ones((4, 3, 3, 3), "f4"), np.ones((4, part.P, part.Q), "f4"))
     assert scene.tensor("x").origin == (0, part.h, part.w)
-    assert f"rows {part.p}–{part.p + part.P - 1}" in scene.tensor("y").note
+    assert (
+        f"part 0–3, {part.p}–{part.p + 7}, {part.q}–{part.q + 7} of 64 × 224 × 224" in scene.tensor("y").note
+    )
     assert scene.tensor("x").pad == (0, 0, 0, 0) and scene.tensor("D").partial
 
 
@@ -89,7 +91,7 @@ def test_every_preset_makes_a_small_scene_that_says_which_part_it_is(key):
     meta, block = scene.payload()
     assert len(block) + len(json.dumps(meta)) < 50_000
     whole = (s.N, s.C, s.K, s.P, s.Q) == (1, part.C, part.K, part.P, part.Q)
-    assert any("shown" in t.note for t in scene.tensors) != whole or s.N > 1
+    assert any("part" in t.note for t in scene.tensors) != whole or s.N > 1
     matrix = scene.tensor("D")
     assert f"{s.CRS:,} × {s.PQ:,}" in matrix.note
 

@@ -57,7 +57,13 @@ def part_of(s: ConvShape, picture: np.ndarray | None = None) -> Part:
     ]  # at most 128 x 128: pages show no larger input
     if picture is None or len(blocks) == 1:
         return blocks[0]
-    return max(blocks, key=lambda b: picture[b.h : b.h + b.H, b.w : b.w + b.W].std())
+    return max(blocks, key=lambda b: _liveliness(picture[b.h : b.h + b.H, b.w : b.w + b.W]))
+
+
+def _liveliness(picture: np.ndarray) -> tuple[float, float]:
+    """More where a picture changes along both axes, then where it changes at all."""
+    down, across = (float(np.abs(np.diff(picture, axis=axis)).sum()) for axis in (0, 1))
+    return min(down, across), down + across
 
 
 def _starts(extent: int, shown: int) -> range:
@@ -154,12 +160,12 @@ def im2col_scene(s: ConvShape, part: Part, x: np.ndarray, w: np.ndarray, y: np.n
 
 def _note(planes: int, plane: str, shown: int, rows: tuple[int, int, int], cols: tuple[int, int, int]) -> str:
     """The size of a whole tensor and which part of it is shown; rows, cols are (of, first, count)."""
-    size = f"{rows[0]:,} × {cols[0]:,}"
-    if planes > 1:
-        size = f"{planes:,} {plane}s of {size}"
-    parts = [(f"{plane}s", planes, 0, shown), ("rows", *rows), ("columns", *cols)]
-    told = [f"{name} {first}–{first + count - 1}" for name, of, first, count in parts if count < of]
-    return size + (", shown: " + ", ".join(told) if told else "")
+    axes = ([(planes, 0, shown)] if plane and planes > 1 else []) + [rows, cols]
+    if all(count == of for of, _, count in axes):
+        size = f"{rows[0]:,} × {cols[0]:,}"
+        return f"{planes} {plane}s of {size}" if len(axes) == 3 else size
+    told = ", ".join(f"{first}–{first + count - 1}" for _, first, count in axes)
+    return f"part {told} of {' × '.join(f'{of:,}' for of, _, _ in axes)}"
 
 
 def _matrix_note(s: ConvShape, part: Part) -> str:
@@ -168,7 +174,7 @@ def _matrix_note(s: ConvShape, part: Part) -> str:
         note = f"of the first of {s.N} images: " + note
     shown = part.C * s.R * s.S, part.P * part.Q
     if shown != (s.CRS, s.PQ):
-        note += f"; shown: {shown[0]:,} × {shown[1]:,}"
+        note += f"; part {shown[0]:,} × {shown[1]:,}"
     return note
 
 
