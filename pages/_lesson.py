@@ -282,7 +282,7 @@ def show_pictures(inputs: Inputs) -> None:
     s, t, x = inputs.shape, tokens(), inputs.planes()[0]
     y = outputs(inputs, 1, s.P, s.Q)[0]
     name = "your picture" if inputs.upload is not None else inputs.picture
-    span = f"from {y.min():g} to {y.max():g}".replace("-", "−")
+    span = f"from {y.min():.4g} to {y.max():.4g}".replace("-", "−")
     with st.container(key="pictures", horizontal=True):
         for values, role, caption in (
             (x, "input", f"Input: {name}, {s.H} × {s.W}" + (", first channel" if s.C > 1 else "")),

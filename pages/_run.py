@@ -15,6 +15,7 @@ import streamlit as st
 from kernels import engines, records
 from kernels.engines.timing import MODES
 from kernels.jobs import JobError, Request, Worker
+from kernels.ladders import find
 from kernels.presets import Preset
 from kernels.program import Ladder, Rung
 from pages._look import tokens
@@ -99,7 +100,7 @@ def _cards(ladder: Ladder, shape: Any, story: Story, link: Link) -> None:
         with st.container(key="card_why", border=True):
             st.html('<h2 class="kt-card">Why</h2>' + _table(asked, shown))
             with st.container(key="chips_why", horizontal=True):
-                st.html('<p class="kt-quiet">as fast as direct, recorded:</p>')
+                st.html('<p class="kt-quiet">im2col, times as fast as direct, recorded:</p>')
                 for preset, words in story.examples():
                     link(preset, words)
             _downloads(asked)
@@ -272,11 +273,14 @@ def _table(asked: Asked, shown: Shown) -> str:
     text = f"<tr><th>{figures.badge('predicted')}</th>{head}</tr>" + _lines(predicted)
     if shown.rows and not shown.stale:
         rows = [shown.rows[r.name] for r in able if r.name in shown.rows]
+        library = [r["median_ms"] for r in rows if find(r["rung"]).library]
         got = {
             "workspace": [figures.bytes_(r["workspace_bytes"]) for r in rows],
             "effective rate": [figures.rate(r["flops"], r["median_ms"]) for r in rows],
             "relative L2 error": [f"{r['error']:.1e}" for r in rows],
         }
+        if library:
+            got["share of the library's speed"] = [f"{library[0] / r['median_ms']:.0%}" for r in rows]
         badge = figures.badge(shown.kind, figures.provenance(rows[0]))
         text += f'<tr><th colspan="{len(able) + 1}">{badge}</th></tr>' + _lines(got)
     return f'<div class="kt-scroll"><table class="kt-table">{text}</table></div>'

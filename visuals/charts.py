@@ -90,7 +90,7 @@ def _finish(figure: Figure, rows: int, longest: float, tokens: Mapping[str, str]
         plot_bgcolor="rgba(0,0,0,0)",
         showlegend=False,
         font={"color": tokens["ink"], "size": 13},
-        xaxis={"visible": False, "range": [0, longest * 1.32], "fixedrange": True},
+        xaxis={"visible": False, "range": [0, longest * 1.5], "fixedrange": True},
         yaxis={"autorange": "reversed", "fixedrange": True, "ticklabelstandoff": 8, "automargin": True},
         hoverlabel={
             "bgcolor": tokens["panel"],
