@@ -17,8 +17,7 @@ from kernels.engines import Status, Timed
 from kernels.engines.timing import Budget, interleave, warm_up
 from kernels.program import INPUT, OUTPUT, WORKSPACE, Launch, Program, RuleError, Step
 
-SHORT_MS = 0.020  # hot runs below this are timed as a captured graph of many
-GRAPH_MS = 0.5  # ... of about this length
+GRAPH_MS = 0.5  # a hot sample is a captured graph of as many runs as take about this long
 LEAST_FLUSH = 256 * 2**20  # bytes: long enough to hide the launches queued behind it
 
 
@@ -223,7 +222,7 @@ def sample(
 ) -> list[Timed]:
     """Time every session by CUDA events, interleaved. Cold: a write over more than twice the L2 runs
     before each sample, which also keeps the queue full, so no launch from Python is waited for.
-    Hot: no flush; a run under 20 us is timed as a captured graph of many."""
+    Hot: no flush; a graph of many runs is launched twice and the second launch is timed."""
     stream = _stream()
     with stream:
         for session in sessions:
@@ -245,12 +244,13 @@ def floor_ms(n: int = 50) -> float:
         return float(np.median([_between_events(lambda: None, stream, flush) for _ in range(n)]))
 
 
-def _between_events(run: Callable[[], None], stream, flush: Callable[[], None] | None) -> float:
+def _between_events(run: Callable[[], None], stream, before: Callable[[], None] | None) -> float:
+    """ms of `run` on the GPU; `before` keeps the GPU busy while Python queues what follows."""
     import cupy
 
     start, end = cupy.cuda.Event(), cupy.cuda.Event()
-    if flush:
-        flush()
+    if before:
+        before()
     start.record(stream)
     run()
     end.record(stream)
@@ -260,16 +260,20 @@ def _between_events(run: Callable[[], None], stream, flush: Callable[[], None] |
 
 def _take(run: Callable[[], None], stream, flush: Callable[[], None] | None) -> Callable[[], float]:
     """A function that takes one sample in ms."""
-    once = min(_between_events(run, stream, flush) for _ in range(3))
-    if flush or once >= SHORT_MS:
+    if flush:
         return lambda: _between_events(run, stream, flush)
-    many = max(2, int(GRAPH_MS / max(once, 1e-3)))
+    once = min(_between_events(run, stream, None) for _ in range(3))
+    many = max(1, round(GRAPH_MS / max(once, 1e-3)))
     stream.begin_capture()
     for _ in range(many):
         run()
     graph = stream.end_capture()
-    graph.launch(stream)
-    return lambda: _between_events(lambda: graph.launch(stream), stream, None) / many
+
+    def launch() -> None:
+        graph.launch(stream)
+
+    launch()
+    return lambda: _between_events(launch, stream, before=launch) / many
 
 
 def _parts(session: Session, stream, flush) -> tuple[tuple[str, float], ...]:

@@ -74,12 +74,14 @@ def test_memory_measured_is_memory_predicted():
         assert (m.workspace_bytes == 0) == (not program.of_role(WORKSPACE))
 
 
-@pytest.mark.parametrize("key", ["toy", "resnet50-res4-3x3-n32"])
-def test_cold_and_hot_are_measured_apart(key):
+@pytest.mark.parametrize("rung", RUNGS)
+@pytest.mark.parametrize("key", ["toy", "resnet50-res2-1x1", "resnet50-res4-3x3-n32"])
+def test_cold_and_hot_are_measured_apart(key, rung):
+    """Hot is never slower: what Python needs to launch is in neither."""
     budget = Budget(samples=100, seconds=2)
-    cold = run(RUNGS[0], CONV_PRESETS[key].shape, engine="cuda", mode="cold", budget=budget).measurement
-    hot = run(RUNGS[0], CONV_PRESETS[key].shape, engine="cuda", mode="hot", budget=budget).measurement
+    cold = run(rung, CONV_PRESETS[key].shape, engine="cuda", mode="cold", budget=budget).measurement
+    hot = run(rung, CONV_PRESETS[key].shape, engine="cuda", mode="hot", budget=budget).measurement
     assert (cold.mode, hot.mode) == ("cold", "hot")
     assert cold.n == hot.n == 100
-    assert 0 < hot.median_ms <= cold.median_ms * 1.02
+    assert 0 < hot.median_ms <= cold.median_ms * 1.05
     assert cold.p20_ms <= cold.median_ms <= cold.p80_ms
