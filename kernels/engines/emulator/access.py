@@ -1,0 +1,258 @@
+"""Loads, stores, atomics and asynchronous copies: addresses to bytes, counted and checked on the way."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from kernels.engines.emulator import table
+from kernels.engines.emulator.memory import GLOBAL_BASE, LOCAL_WINDOW, SHARED_WINDOW, WINDOW, Fault, Space
+from kernels.engines.emulator.parse import Instruction, Operand, type_bytes
+from kernels.engines.emulator.table import DTYPES, UNSIGNED
+
+if TYPE_CHECKING:
+    from kernels.engines.emulator.decode import Run
+    from kernels.engines.emulator.machine import Machine
+
+SPACES = ("global", "shared", "local", "const", "param")
+
+
+def space_of(i: Instruction) -> str:
+    """The state space an access names; "generic" where its addresses decide."""
+    for part in i.parts[1:]:
+        name = part.partition("::")[0]
+        if name in SPACES:
+            return name
+    return "generic"
+
+
+def _vector(i: Instruction) -> int:
+    return next((int(p[1:]) for p in i.parts if p in ("v2", "v4", "v8")), 1)
+
+
+class Accessor:
+    """One memory operand: where its bytes are for every active thread, in the space it addresses."""
+
+    def __init__(self, m: Machine, pc: int, operand: Operand, space: str, width: int):
+        self.m, self.pc, self.space, self.width = m, pc, space, width
+        base = operand.base if operand.kind == "mem" else operand
+        self._base = m.reader(base, "u32" if _is_32_bit(m, base) else "u64")
+        self._offset = operand.offset
+
+    def locate(self) -> tuple[Space, str, np.ndarray]:
+        """(space, its name, byte offsets into it as uint64: scalar or one a slot)."""
+        m, address = self.m, self._base().astype(np.uint64) + np.uint64(self._offset % (1 << 64))
+        name = self.space
+        if name == "generic":
+            name, address = self._resolve(address)
+        if name in ("global", "const"):
+            return m.memory, name, address - np.uint64(GLOBAL_BASE)
+        space, base = (m.shared, m.shared_base) if name == "shared" else (m.local, m.local_base)
+        limit = np.uint64(max(space.size - self.width, 0))
+        if address.max() > limit:
+            self._beyond(space, address, limit)
+        return space, name, address + base
+
+    def _resolve(self, address):
+        first = int(address if address.ndim == 0 else self.m.active(address)[0])
+        for name, window in (("shared", SHARED_WINDOW), ("local", LOCAL_WINDOW)):
+            if window <= first < window + WINDOW:
+                return name, address - np.uint64(window)
+        return "global", address
+
+    def _beyond(self, space: Space, address: np.ndarray, limit) -> None:
+        """Idle lanes may hold anything; an active one beyond the block's memory is a fault."""
+        active = self.m.active(address)
+        bad = np.flatnonzero(active > limit) if space.size >= self.width else np.zeros(1, int)
+        if bad.size:
+            what = f"out-of-bounds access of {self.width} bytes {space.describe(int(active[bad[0]]) % max(space.size, 1))}"
+            if space.size:
+                what = f"out-of-bounds access of {self.width} bytes at byte {int(active[bad[0]])} of the block's {space.size} bytes of {space.name} memory"
+            self.m.fail(self.pc, what, self.m.slot_of(int(bad[0])))
+
+    def checked(self, write: bool) -> tuple[Space, str, np.ndarray, np.ndarray]:
+        """locate(), with the offsets of the active threads checked: (space, name, all offsets, active ones)."""
+        space, name, offsets = self.locate()
+        m = self.m
+        if offsets.ndim == 0:
+            offsets = np.full(m.slots, offsets) if write or name != "const" else offsets[None]
+        chosen = offsets if m.am is None or len(offsets) == 1 else offsets[m.am]
+        try:
+            space.check(chosen, self.width, write)
+        except Fault as fault:
+            m.fail(self.pc, fault.what, m.slot_of(fault.at))
+        return space, name, offsets, chosen
+
+    def count(self, op: str, name: str, offsets: np.ndarray) -> None:
+        """Tell the tally and the race detector of an access by the active threads."""
+        m = self.m
+        if name == "shared" and m.races is not None:
+            m.races.access(self.pc, offsets, self.width, op == "st")
+        if m.tally is None or name not in ("global", "shared"):
+            return
+        active = None if m.am is None else m.am.reshape(-1, 32)
+        lines = offsets.reshape(-1, 32)
+        tell = m.tally.global_access if name == "global" else m.tally.shared_access
+        tell(self.pc, op, lines, active, self.width)
+
+
+def _is_32_bit(m: Machine, base: Operand) -> bool:
+    return base.kind == "reg" and m.type_of(base.value) in ("b32", "u32", "s32")
+
+
+def load(m: Machine, pc: int, i: Instruction) -> Run:
+    """ld, ldu: any space, vectors, narrow types extended."""
+    space, type_, count = space_of(i), i.parts[-1], _vector(i)
+    target, source = i.operands
+    targets = target.value if target.kind == "vector" else (target,)
+    puts = [m.writer(t, type_) for t in targets]
+    if space == "param":
+        return _load_param(m, source, type_, puts)
+    width, dtype = type_bytes(type_), DTYPES[type_]
+    at = Accessor(m, pc, source, space, width * count)
+
+    def run() -> None:
+        memory, name, offsets, chosen = at.checked(write=False)
+        if name != "const":
+            at.count("ld", name, offsets)
+        for n, put in enumerate(puts):
+            got = memory.load(chosen + np.uint64(n * width) if n else chosen, width)
+            if m.trace is not None:
+                m.trace.access(pc, name, offsets + np.uint64(n * width), got, dtype, False)
+            put(m.spread(got).view(dtype))
+
+    return run
+
+
+def _load_param(m: Machine, source: Operand, type_: str, puts) -> Run:
+    name, offset = source.base.value, source.offset + source.base.offset
+    width = type_bytes(type_)
+    values = [m.param(name, offset + n * width, DTYPES[type_]) for n in range(len(puts))]
+
+    def run() -> None:
+        for put, value in zip(puts, values, strict=True):
+            put(value)
+
+    return run
+
+
+def store(m: Machine, pc: int, i: Instruction) -> Run:
+    space, type_, count = space_of(i), i.parts[-1], _vector(i)
+    target, source = i.operands
+    sources = source.value if source.kind == "vector" else (source,)
+    width, dtype = type_bytes(type_), DTYPES[type_]
+    reads = [m.reader(s, type_) for s in sources]
+    at = Accessor(m, pc, target, space, width * count)
+    bits = UNSIGNED[width]
+
+    def run() -> None:
+        memory, name, offsets, chosen = at.checked(write=True)
+        at.count("st", name, offsets)
+        for n, read in enumerate(reads):
+            values = m.active(read()).view(bits)
+            memory.store(chosen + np.uint64(n * width) if n else chosen, width, values)
+            if m.trace is not None:
+                m.trace.access(pc, name, offsets + np.uint64(n * width), values, dtype, True)
+
+    return run
+
+
+def atomic(m: Machine, pc: int, i: Instruction) -> Run:
+    """atom and red. Threads that meet at an address take turns in slot order."""
+    parts, type_ = i.parts, i.parts[-1]
+    space = space_of(i)
+    reduction = parts[0] == "red"
+    op = next(p for p in parts[1:] if p in (*table.ATOMIC, "cas"))
+    operands = i.operands if reduction else i.operands[1:]
+    width, dtype = type_bytes(type_), DTYPES[type_]
+    compute = type_ if type_[0] != "b" or op in ("exch", "cas", "and", "or", "xor") else f"u{type_[1:]}"
+    values = [m.reader(o, compute) for o in operands[1:]]
+    put = None if reduction or i.operands[0].kind == "sink" else m.writer(i.operands[0], compute)
+    at = Accessor(m, pc, operands[0], space, width)
+    f = table.ATOMIC.get(op)
+    pair = type_ in ("f16x2", "bf16x2")
+
+    def step(old, new):
+        if op == "cas":
+            return np.where(old == new[0], new[1], old)
+        if pair:
+            return table.packed(
+                *(
+                    f(a, b)
+                    for a, b in zip(table.halves(old, type_), table.halves(new[0], type_), strict=True)
+                ),
+                type_,
+            )
+        return f(old, new[0])
+
+    def run() -> None:
+        memory, name, offsets, chosen = at.checked(write=False)
+        given = [m.active(v()) for v in values]
+        if m.tally is not None:
+            m.tally.add(pc, "atomics", len(chosen))
+        old_all = np.empty(len(chosen), DTYPES[compute])
+        left = np.arange(len(chosen))
+        while left.size:  # each round serves the first thread waiting at each address
+            _, first = np.unique(chosen[left], return_index=True)
+            now = left[first]
+            old = memory.load(chosen[now], width).view(DTYPES[compute])
+            old_all[now] = old
+            new = step(old, [g[now] for g in given]).astype(old.dtype)
+            memory.store(chosen[now], width, new.view(UNSIGNED[width]))
+            left = np.delete(left, first)
+        if m.trace is not None:
+            m.trace.access(pc, name, offsets, old_all.view(UNSIGNED[width]), dtype, True)
+        if put is not None:
+            put(m.spread(old_all))
+
+    return run
+
+
+def async_copy(m: Machine, pc: int, i: Instruction) -> Run:
+    """cp.async: global to shared. Done at once: waiting for it is then never too late."""
+    if "commit_group" in i.parts or "wait_group" in i.parts or "wait_all" in i.parts or "mbarrier" in i.parts:
+        return lambda: None
+    size = int(i.operands[2].value)
+    to = Accessor(m, pc, i.operands[0], "shared", size)
+    source = Accessor(m, pc, i.operands[1], "global", size)
+    given = m.reader(i.operands[3], "u32") if len(i.operands) > 3 else None
+    unit = min(size, 8)
+
+    def run() -> None:
+        if given is not None:
+            _copy_or_zero(m, given(), to, source, size, unit)
+            return
+        memory, _, from_, chosen = source.checked(write=False)
+        shared, _, offsets, target = to.checked(write=True)
+        source.count("ld", "global", from_)
+        to.count("st", "shared", offsets)
+        for n in range(0, size, unit):
+            shared.store(target + np.uint64(n), unit, memory.load(chosen + np.uint64(n), unit))
+
+    return run
+
+
+def _copy_or_zero(m: Machine, count, to: Accessor, source: Accessor, size: int, unit: int) -> None:
+    """The form with a source size: that many bytes are read, the rest is filled with zeros."""
+    shared, _, offsets, target = to.checked(write=True)
+    to.count("st", "shared", offsets)
+    count = m.active(count)
+    for n in range(0, size, 4):
+        shared.store(target + np.uint64(n), 4, np.zeros(len(target), np.uint32))
+    reading = m.spread(count > 0).astype(bool)
+    am, wm = m.am, m.wm
+    m.am = m.wm = reading if am is None else am & reading
+    try:
+        if m.am.any():
+            memory, _, from_, chosen = source.checked(write=False)
+            source.count("ld", "global", from_)
+            inside = offsets[m.am]
+            for n in range(0, size, 4):
+                keep = count[count > 0] > n
+                shared.store(inside[keep] + np.uint64(n), 4, memory.load(chosen[keep] + np.uint64(n), 4))
+    finally:
+        m.am, m.wm = am, wm
+
+
+BUILDERS = {"ld": load, "ldu": load, "st": store, "atom": atomic, "red": atomic}

@@ -1,0 +1,124 @@
+"""CUDA C++ to PTX by NVRTC, called through ctypes: needs NVIDIA's nvrtc wheel, no driver and no GPU."""
+
+from __future__ import annotations
+
+import ctypes
+import hashlib
+import os
+import sys
+import tempfile
+from collections.abc import Sequence
+from functools import cache
+from pathlib import Path
+
+from kernels.program import RuleError
+
+PTX_TARGET = "compute_80"
+# -lineinfo keeps the CUDA line of every instruction.
+OPTIONS = ("--std=c++17", f"--gpu-architecture={PTX_TARGET}", "-lineinfo")
+
+
+class CompileError(RuleError):
+    """CUDA C++ that does not compile; the message is the compiler's own."""
+
+
+class CompilerMissing(RuleError):
+    """NVRTC is not installed here."""
+
+
+@cache
+def _nvrtc() -> ctypes.CDLL:
+    """The library of the nvidia-cuda-nvrtc wheel."""
+    try:
+        import nvidia
+    except ImportError:
+        raise CompilerMissing(
+            "NVRTC is not installed (pip install nvidia-cuda-nvrtc; Linux and Windows)"
+        ) from None
+    for folder in nvidia.__path__:
+        pattern = "cu*/bin/**/nvrtc64_*.dll" if sys.platform == "win32" else "cu*/lib/libnvrtc.so.*"
+        for path in sorted(Path(folder).glob(pattern)):
+            return ctypes.CDLL(str(path))
+    raise CompilerMissing("NVRTC is not installed (pip install nvidia-cuda-nvrtc; Linux and Windows)")
+
+
+def version() -> str | None:
+    """NVRTC's version, "13.5"; None where it is missing."""
+    try:
+        library = _nvrtc()
+    except RuleError:
+        return None
+    major, minor = ctypes.c_int(), ctypes.c_int()
+    library.nvrtcVersion(ctypes.byref(major), ctypes.byref(minor))
+    return f"{major.value}.{minor.value}"
+
+
+def include_options() -> tuple[str, ...]:
+    """-I for CUDA's own headers (cuda_fp16.h, mma.h), where a wheel has brought them."""
+    try:
+        import nvidia
+    except ImportError:
+        return ()
+    return tuple(
+        f"-I{path}" for folder in nvidia.__path__ for path in sorted(Path(folder).glob("cu*/include"))
+    )
+
+
+def digest(text: str, options: Sequence[str]) -> str:
+    """16 hex digits that name one compilation: the text and every option that shapes the PTX."""
+    shaping = [o for o in options if not o.startswith("-I")]
+    return hashlib.sha256("\0".join((text, *shaping)).encode()).hexdigest()[:16]
+
+
+def compile_ptx(text: str, name: str, options: Sequence[str] = OPTIONS) -> str:
+    """PTX of a translation unit called `name`; taken from the cache on disk where it was compiled before.
+
+    Raises CompileError with the compiler's messages, CompilerMissing without NVRTC.
+    """
+    cached = _cache_folder() / f"{version()}-{digest(text, options)}.ptx"
+    try:
+        return cached.read_text(encoding="utf-8")
+    except OSError:
+        pass
+    ptx = _compile(text, name, (*options, *include_options()))
+    _write(cached, ptx)
+    return ptx
+
+
+def _compile(text: str, name: str, options: Sequence[str]) -> str:
+    library = _nvrtc()
+    program = ctypes.c_void_p()
+    library.nvrtcCreateProgram(ctypes.byref(program), text.encode(), name.encode(), 0, None, None)
+    try:
+        given = (ctypes.c_char_p * len(options))(*(o.encode() for o in options))
+        if library.nvrtcCompileProgram(program, len(options), given):
+            raise CompileError(_fetch(library, program, "ProgramLog").strip())
+        return _fetch(library, program, "PTX")
+    finally:
+        library.nvrtcDestroyProgram(ctypes.byref(program))
+
+
+def _fetch(library: ctypes.CDLL, program: ctypes.c_void_p, what: str) -> str:
+    size = ctypes.c_size_t()
+    getattr(library, f"nvrtcGet{what}Size")(program, ctypes.byref(size))
+    buffer = ctypes.create_string_buffer(size.value)
+    getattr(library, f"nvrtcGet{what}")(program, buffer)
+    return buffer.value.decode()
+
+
+def _cache_folder() -> Path:
+    base = os.environ.get("XDG_CACHE_HOME") or (
+        os.environ.get("LOCALAPPDATA") if sys.platform == "win32" else Path.home() / ".cache"
+    )
+    return Path(base or tempfile.gettempdir()) / "kernel-theatre" / "ptx"
+
+
+def _write(path: Path, text: str) -> None:
+    """Whole or not at all, so that two processes may compile the same kernel at once."""
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        with tempfile.NamedTemporaryFile("w", dir=path.parent, delete=False, encoding="utf-8") as file:
+            file.write(text)
+        os.replace(file.name, path)
+    except OSError:
+        pass  # no place to cache: compile again next time

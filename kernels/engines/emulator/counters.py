@@ -1,0 +1,135 @@
+"""What a run counts, instruction by instruction, named so that it can stand beside Nsight Compute.
+
+requests  warps with an active lane, per global load or store
+          (l1tex__t_requests_pipe_lsu_mem_global_op_{ld,st})
+sectors   distinct 32-byte pieces per request (l1tex__t_sectors_pipe_lsu_mem_global_op_{ld,st})
+wavefronts, bank_conflicts  shared memory: passes over 32 banks of 4 bytes, and those beyond the fewest
+          possible (l1tex__data_{pipe_lsu_wavefronts,bank_conflicts_pipe_lsu}_mem_shared_op_{ld,st})
+warp_instructions, thread_instructions  PTX instructions, not SASS.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from kernels.engines.emulator.parse import Instruction, Line
+
+SECTOR_BITS, BANKS, WORD_BITS, LANES = 5, 32, 2, 32
+FIELDS = (
+    "warp_instructions", "thread_instructions", "branches", "divergent_branches",
+    "requests_ld", "requests_st", "sectors_ld", "sectors_st", "bytes_ld", "bytes_st",
+    "shared_requests_ld", "shared_requests_st", "wavefronts_ld", "wavefronts_st",
+    "bank_conflicts_ld", "bank_conflicts_st", "atomics", "barriers",
+    "flops_fp", "flops_dp4a", "flops_mma",
+)  # fmt: skip
+
+
+@dataclass(frozen=True)
+class Counters:
+    """Totals of a run and the same by CUDA line; keys are FIELDS. `sectors_*` times 32 is what moved,
+    `bytes_*` what the lanes asked for."""
+
+    total: dict[str, int]
+    lines: dict[Line, dict[str, int]]
+
+    def to_json(self) -> dict:
+        return {
+            "total": self.total,
+            "lines": [
+                {"file": line.file, "line": line.number} | {k: v for k, v in counts.items() if v}
+                for line, counts in self.lines.items()
+            ],
+        }
+
+
+class Tally:
+    """Collects counts while a kernel runs: a row an instruction."""
+
+    def __init__(self, code: Sequence[Instruction]):
+        self.code = code
+        self.rows = {name: np.zeros(len(code), np.int64) for name in FIELDS}
+
+    def ran(self, start: int, stop: int, warps: int, lanes: int) -> None:
+        """Instructions start .. stop-1 were issued by `warps` warps with `lanes` lanes in all."""
+        self.rows["warp_instructions"][start:stop] += warps
+        self.rows["thread_instructions"][start:stop] += lanes
+
+    def add(self, pc: int, name: str, count: int) -> None:
+        self.rows[name][pc] += count
+
+    def global_access(
+        self, pc: int, op: str, lines: np.ndarray, active: np.ndarray | None, width: int
+    ) -> None:
+        """`lines`: byte addresses (warps, 32); `active` alike or None for all; width in bytes."""
+        self.rows[f"requests_{op}"][pc] += _warps(lines, active)
+        self.rows[f"sectors_{op}"][pc] += distinct(lines >> np.uint64(SECTOR_BITS), active)
+        self.rows[f"bytes_{op}"][pc] += width * (lines.size if active is None else int(active.sum()))
+
+    def shared_access(
+        self, pc: int, op: str, lines: np.ndarray, active: np.ndarray | None, width: int
+    ) -> None:
+        waves, ideal = wavefronts(lines, active, width)
+        self.rows[f"shared_requests_{op}"][pc] += _warps(lines, active)
+        self.rows[f"wavefronts_{op}"][pc] += waves
+        self.rows[f"bank_conflicts_{op}"][pc] += waves - ideal
+
+    def counters(self) -> Counters:
+        total = {name: int(row.sum()) for name, row in self.rows.items()}
+        lines: dict[Line, dict[str, int]] = {}
+        for pc, instruction in enumerate(self.code):
+            if instruction.line is None:
+                continue
+            at = lines.setdefault(instruction.line, dict.fromkeys(FIELDS, 0))
+            for name, row in self.rows.items():
+                at[name] += int(row[pc])
+        ordered = dict(sorted(lines.items(), key=lambda item: (item[0].file, item[0].number)))
+        return Counters(total, ordered)
+
+
+def _warps(lines: np.ndarray, active: np.ndarray | None) -> int:
+    return len(lines) if active is None else int(active.any(axis=1).sum())
+
+
+def distinct(values: np.ndarray, active: np.ndarray | None) -> int:
+    """Sum over rows of how many different values the active entries of the row hold."""
+    if active is not None:
+        rows = active.any(axis=1)
+        if not rows.all():
+            values, active = values[rows], active[rows]
+        if not values.size:
+            return 0
+        # An idle lane takes the value of an active one: it adds nothing new.
+        first = values[np.arange(len(values)), active.argmax(axis=1)]
+        values = np.where(active, values, first[:, None])
+    left, right = values[:, :-1], values[:, 1:]
+    if not (right >= left).all():
+        values = np.sort(values, axis=1)
+        left, right = values[:, :-1], values[:, 1:]
+    return len(values) + int(np.count_nonzero(right != left))
+
+
+def wavefronts(lines: np.ndarray, active: np.ndarray | None, width: int) -> tuple[int, int]:
+    """(wavefronts, fewest possible) of shared accesses. 64- and 128-bit accesses go in 2 and 4 groups
+    of lanes; a group needs as many passes as the fullest bank has different words."""
+    groups = max(1, width // 4)
+    words = (lines >> np.uint64(WORD_BITS)).astype(np.int64).reshape(-1, LANES // groups)
+    mask = None if active is None else active.reshape(words.shape)
+    if mask is not None:
+        rows = mask.any(axis=1)
+        words, mask = words[rows], mask[rows]
+        if not len(words):
+            return 0, 0
+        first = words[np.arange(len(words)), mask.argmax(axis=1)]
+        words = np.where(mask, words, first[:, None])
+    if groups > 1:  # each lane touches `groups` neighbouring words
+        words = (words[:, :, None] + np.arange(groups)).reshape(len(words), -1)
+    if not (words[:, 1:] >= words[:, :-1]).all():
+        words = np.sort(words, axis=1)
+    new = np.ones(words.shape, bool)
+    new[:, 1:] = words[:, 1:] != words[:, :-1]
+    cell = (np.arange(len(words))[:, None] * BANKS + words % BANKS)[new]
+    fullest = np.bincount(cell, minlength=len(words) * BANKS).reshape(-1, BANKS).max(axis=1)
+    return int(fullest.sum()), len(words)

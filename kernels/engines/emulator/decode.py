@@ -1,0 +1,351 @@
+"""From parsed instructions to closures: each runs one instruction for all active threads at once.
+
+A register is a NumPy array over thread slots, or a NumPy scalar where all threads agree.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from kernels.engines.emulator import table
+from kernels.engines.emulator.memory import LOCAL_WINDOW, SHARED_WINDOW
+from kernels.engines.emulator.parse import Instruction, Operand, PtxError
+from kernels.engines.emulator.table import DTYPES, UNSIGNED
+
+if TYPE_CHECKING:
+    from kernels.engines.emulator.machine import Machine
+
+Run = Callable[[], None]
+# Opcodes that only order memory or hint at something: nothing to do where every write is seen at once.
+NOTHING = ("membar", "fence", "pragma", "prefetch", "prefetchu", "discard", "applypriority", "nanosleep")
+
+
+class Unknown(PtxError):
+    """An opcode the table does not know."""
+
+
+def decode(m: Machine, pc: int, i: Instruction) -> Run:
+    """The closure of an instruction that is no branch, return or block barrier."""
+    base = i.parts[0]
+    if base in NOTHING:
+        return lambda: None
+    build = BUILDERS.get(base)
+    if build is None:
+        raise Unknown(f"unknown opcode {i.opcode}")
+    run = build(m, pc, i)
+    return run if i.guard is None else _guarded(m, i.guard, run)
+
+
+def _guarded(m: Machine, guard: tuple[str, bool], run: Run) -> Run:
+    predicate = m.reader(Operand("reg", guard[0]), "pred")
+    negated = guard[1]
+
+    def guarded() -> None:
+        p = predicate()
+        if p.ndim == 0:
+            if bool(p) != negated:
+                run()
+            return
+        take = ~p if negated else p
+        am, wm = m.am, m.wm
+        m.am = m.wm = take if am is None else am & take
+        try:
+            if m.am.any():
+                run()
+        finally:
+            m.am, m.wm = am, wm
+
+    return guarded
+
+
+def _type(i: Instruction) -> str:
+    """The last type of an opcode: what it computes in."""
+    return i.parts[-1]
+
+
+def _binary(m: Machine, pc: int, i: Instruction) -> Run:
+    name, type_ = i.parts[0], _type(i)
+    f = table.BINARY[name]
+    count = "u32" if name in ("shl", "shr") else type_
+    if type_ in ("f16x2", "bf16x2"):
+        return _on_halves(m, i, f, type_)
+    put, a, b = m.writer(i.operands[0], type_), m.reader(i.operands[1], type_), m.reader(i.operands[2], count)
+    if type_ == "bf16":
+        return lambda: put(table.to_bf16(f(table.from_bf16(a()), table.from_bf16(b()))))
+    if "sat" in i.parts:
+        return lambda: put(table.saturate(f(a(), b())))
+    if table.is_float(type_):
+        m.flops(pc, 1)
+    return lambda: put(f(a(), b()))
+
+
+def _on_halves(m: Machine, i: Instruction, f, type_: str) -> Run:
+    put, sources = m.writer(i.operands[0], "b32"), [m.reader(o, "b32") for o in i.operands[1:]]
+
+    def run() -> None:
+        pairs = [table.halves(source(), type_) for source in sources]
+        low, high = (f(*(pair[n] for pair in pairs)) for n in (0, 1))
+        put(table.packed(low, high, type_))
+
+    return run
+
+
+def _mul(m: Machine, pc: int, i: Instruction) -> Run:
+    type_ = _type(i)
+    if table.is_float(type_) or type_ in ("f16x2", "bf16x2"):
+        return _binary(m, pc, i)
+    a, b = m.reader(i.operands[1], type_), m.reader(i.operands[2], type_)
+    if "wide" in i.parts:
+        wide = _wide(type_)
+        put, dtype = m.writer(i.operands[0], wide), DTYPES[wide]
+        return lambda: put(a().astype(dtype) * b().astype(dtype))
+    put = m.writer(i.operands[0], type_)
+    if "hi" in i.parts:
+        return lambda: put(table.mul_hi(a(), b()))
+    return lambda: put(a() * b())
+
+
+def _wide(type_: str) -> str:
+    return f"{type_[0]}{2 * int(type_[1:])}"
+
+
+def _mad(m: Machine, pc: int, i: Instruction) -> Run:
+    type_ = _type(i)
+    if table.is_float(type_):
+        return _fma(m, pc, i)
+    a, b = m.reader(i.operands[1], type_), m.reader(i.operands[2], type_)
+    result = _wide(type_) if "wide" in i.parts else type_
+    put, c, dtype = m.writer(i.operands[0], result), m.reader(i.operands[3], result), DTYPES[result]
+    if "wide" in i.parts:
+        return lambda: put(a().astype(dtype) * b().astype(dtype) + c())
+    if "hi" in i.parts:
+        return lambda: put(table.mul_hi(a(), b()) + c())
+    return lambda: put(a() * b() + c())
+
+
+def _fma(m: Machine, pc: int, i: Instruction) -> Run:
+    type_ = _type(i)
+    if type_ in ("f16x2", "bf16x2"):
+        m.flops(pc, 4)
+        return _on_halves(m, i, lambda a, b, c: a * b + c, type_)
+    m.flops(pc, 2)
+    put, (a, b, c) = m.writer(i.operands[0], type_), (m.reader(o, type_) for o in i.operands[1:])
+    if type_ == "bf16":
+        return lambda: put(table.to_bf16(table.from_bf16(a()) * table.from_bf16(b()) + table.from_bf16(c())))
+    relu = "relu" in i.parts
+    f = table.fma
+    return (lambda: put(np.maximum(f(a(), b(), c()), 0))) if relu else (lambda: put(f(a(), b(), c())))
+
+
+def _unary(m: Machine, pc: int, i: Instruction) -> Run:
+    name, type_ = i.parts[0], _type(i)
+    f = table.UNARY[name]
+    if type_ in ("f16x2", "bf16x2"):
+        return _on_halves(m, i, f, type_)
+    result = "u32" if name in ("popc", "clz") else type_
+    put, a = m.writer(i.operands[0], result), m.reader(i.operands[1], type_)
+    if type_ == "bf16":
+        return lambda: put(table.to_bf16(f(table.from_bf16(a()))))
+    return lambda: put(f(a()))
+
+
+def _minmax(m: Machine, pc: int, i: Instruction) -> Run:
+    type_ = _type(i)
+    whole, ordered = table.MINMAX[i.parts[0]]
+    f = whole if not type_.startswith(("f", "bf")) or "NaN" in i.parts else ordered
+    if type_ in ("f16x2", "bf16x2"):
+        return _on_halves(m, i, f, type_)
+    put, a, b = m.writer(i.operands[0], type_), m.reader(i.operands[1], type_), m.reader(i.operands[2], type_)
+    if type_ == "bf16":
+        return lambda: put(table.to_bf16(f(table.from_bf16(a()), table.from_bf16(b()))))
+    return lambda: put(f(a(), b()))
+
+
+def _mov(m: Machine, pc: int, i: Instruction) -> Run:
+    target, source = i.operands
+    type_ = _type(i)
+    if source.kind == "vector":  # pack: the first is the lowest
+        part = f"b{int(type_[1:]) // len(source.value)}"
+        parts, dtype, bits = [m.reader(o, part) for o in source.value], DTYPES[type_], int(part[1:])
+        put = m.writer(target, type_)
+
+        def pack() -> None:
+            total = parts[0]().astype(dtype)
+            for n, read in enumerate(parts[1:], 1):
+                total = total | (read().astype(dtype) << dtype(n * bits))
+            put(total)
+
+        return pack
+    read = m.reader(source, type_)
+    if target.kind == "vector":  # unpack
+        bits = int(type_[1:]) // len(target.value)
+        puts, narrow = [m.writer(o, f"b{bits}") for o in target.value], DTYPES[f"b{bits}"]
+        wide = DTYPES[type_]
+
+        def unpack() -> None:
+            value = read()
+            for n, put in enumerate(puts):
+                put((value >> wide(n * bits)).astype(narrow))
+
+        return unpack
+    put = m.writer(target, type_)
+    return lambda: put(read())
+
+
+def _cvt(m: Machine, pc: int, i: Instruction) -> Run:
+    parts = i.parts
+    to, from_ = parts[-2], parts[-1]
+    modifiers = set(parts[1:-2])
+    if to in ("f16x2", "bf16x2"):
+        put = m.writer(i.operands[0], "b32")
+        high, low = m.reader(i.operands[1], "f32"), m.reader(i.operands[2], "f32")
+        return lambda: put(table.packed(low(), high(), to))
+    if to == "tf32":
+        put, bits = m.writer(i.operands[0], "b32"), m.reader(i.operands[1], "b32")
+        return lambda: put((bits() + np.uint32(0x1000)) & np.uint32(0xFFFFE000))  # nearest, ties away
+    put, a = m.writer(i.operands[0], to), m.reader(i.operands[1], from_)
+    if not table.is_float(to) and not table.is_float(from_) and "sat" not in modifiers:
+        dtype = DTYPES[to]
+        return lambda: put(a().astype(dtype))
+    return lambda: put(table.convert(a(), to, from_, modifiers))
+
+
+def _cvta(m: Machine, pc: int, i: Instruction) -> Run:
+    put, a = m.writer(i.operands[0], "u64"), m.reader(i.operands[1], "u64")
+    window = np.uint64(
+        {"shared": SHARED_WINDOW, "local": LOCAL_WINDOW}.get(i.parts[2 if "to" in i.parts else 1], 0)
+    )
+    return (lambda: put(a() - window)) if "to" in i.parts else (lambda: put(a() + window))
+
+
+def _setp(m: Machine, pc: int, i: Instruction) -> Run:
+    parts, type_ = i.parts, _type(i)
+    op = parts[1]
+    if op in ("eq", "ne", "lt", "le", "gt", "ge") and type_[0] in "bus":
+        f = table.COMPARE[op]
+    else:
+
+        def f(a, b):
+            return table.compare(op, a, b)
+
+    target = i.operands[0]
+    first, second = (target.value if target.kind == "vector" else (target, None))  # fmt: skip
+    put = m.writer(first, "pred")
+    also = m.writer(second, "pred") if second is not None else None
+    a, b = m.reader(i.operands[1], type_), m.reader(i.operands[2], type_)
+    if type_ == "bf16":
+        a, b = _bf16(a), _bf16(b)
+    combine = next((table.BINARY[p] for p in parts[2:-1] if p in ("and", "or", "xor")), None)
+    if combine is None and also is None:
+        return lambda: put(f(a(), b()))
+    c = m.reader(i.operands[3], "pred") if combine is not None else None
+
+    def run() -> None:
+        result = f(a(), b())
+        put(combine(result, c()) if c else result)
+        if also:
+            also(combine(~result, c()) if c else ~result)
+
+    return run
+
+
+def _bf16(read):
+    return lambda: table.from_bf16(read())
+
+
+def _selp(m: Machine, pc: int, i: Instruction) -> Run:
+    type_ = _type(i)
+    put, a, b = m.writer(i.operands[0], type_), m.reader(i.operands[1], type_), m.reader(i.operands[2], type_)
+    p = m.reader(i.operands[3], "pred")
+
+    def run() -> None:
+        take = p()
+        put((a() if take else b()) if take.ndim == 0 else np.where(take, a(), b()))
+
+    return run
+
+
+def _three(f):
+    """An opcode of three sources of its own type (bfi takes the last two as u32)."""
+
+    def build(m: Machine, pc: int, i: Instruction) -> Run:
+        type_ = _type(i)
+        count = len(i.operands) - 1
+        types = [type_] * (count - 2) + ["u32", "u32"]
+        put, sources = (
+            m.writer(i.operands[0], type_),
+            [m.reader(o, t) for o, t in zip(i.operands[1:], types, strict=True)],
+        )
+        return lambda: put(f(*(s() for s in sources)))
+
+    return build
+
+
+def _prmt(m: Machine, pc: int, i: Instruction) -> Run:
+    put, (a, b, c) = m.writer(i.operands[0], "b32"), (m.reader(o, "u32") for o in i.operands[1:])
+    return lambda: put(table.prmt(a(), b(), c()))
+
+
+def _lop3(m: Machine, pc: int, i: Instruction) -> Run:
+    put, (a, b, c) = m.writer(i.operands[0], "b32"), (m.reader(o, "b32") for o in i.operands[1:4])
+    lut = int(i.operands[4].value)
+    return lambda: put(table.lop3(a(), b(), c(), lut))
+
+
+def _shf(m: Machine, pc: int, i: Instruction) -> Run:
+    put, (a, b, c) = m.writer(i.operands[0], "b32"), (m.reader(o, "u32") for o in i.operands[1:])
+    left, wrap = i.parts[1] == "l", i.parts[2] == "wrap"
+    return lambda: put(table.shf(a(), b(), c(), left, wrap))
+
+
+def _dp4a(m: Machine, pc: int, i: Instruction) -> Run:
+    a_signed, b_signed = i.parts[1] == "s32", i.parts[2] == "s32"
+    put, (a, b, c) = m.writer(i.operands[0], "u32"), (m.reader(o, "u32") for o in i.operands[1:])
+    m.flops(pc, 8, "flops_dp4a")
+    return lambda: put(table.dp4a(a(), b(), c(), a_signed, b_signed))
+
+
+def _addc(m: Machine, pc: int, i: Instruction) -> Run:
+    """add.cc, addc, sub.cc, subc: the carry is a register of its own."""
+    base, type_ = i.parts[0], _type(i)
+    unsigned = UNSIGNED[DTYPES[type_]().itemsize]
+    put, (a, b) = m.writer(i.operands[0], type_), (m.reader(o, f"u{type_[1:]}") for o in i.operands[1:3])
+    subtract, with_carry, sets = base.startswith("sub"), base.endswith("c"), "cc" in i.parts
+
+    def run() -> None:
+        x, y = a(), b()
+        carry = m.carry.astype(unsigned) if with_carry else unsigned(0)
+        if subtract:
+            out = x - y - carry
+            borrow = (x < y) | ((x == y) & (carry == 1))
+            m.carry = borrow if sets else m.carry
+        else:
+            out = x + y + carry
+            m.carry = ((out < x) | ((carry == 1) & (out == x))) if sets else m.carry
+        put(out.view(DTYPES[type_]))
+
+    return run
+
+
+def _add_or_carry(m: Machine, pc: int, i: Instruction) -> Run:
+    return _addc(m, pc, i) if "cc" in i.parts else _binary(m, pc, i)
+
+
+def _sad(m: Machine, pc: int, i: Instruction) -> Run:
+    type_ = _type(i)
+    put, (a, b, c) = m.writer(i.operands[0], type_), (m.reader(o, type_) for o in i.operands[1:])
+    return lambda: put(c() + np.where(a() > b(), a() - b(), b() - a()))
+
+
+BUILDERS: dict[str, Callable[[Machine, int, Instruction], Run]] = {
+    **dict.fromkeys(table.BINARY, _binary),
+    **dict.fromkeys(table.UNARY, _unary),
+    **dict.fromkeys(table.MINMAX, _minmax),
+    "add": _add_or_carry, "sub": _add_or_carry, "addc": _addc, "subc": _addc,
+    "mul": _mul, "mul24": _mul, "mad": _mad, "mad24": _mad, "fma": _fma, "mov": _mov, "cvt": _cvt, "cvta": _cvta,
+    "setp": _setp, "selp": _selp, "bfe": _three(table.bfe), "bfi": _three(table.bfi), "prmt": _prmt,
+    "lop3": _lop3, "shf": _shf, "dp4a": _dp4a, "sad": _sad,
+}  # fmt: skip

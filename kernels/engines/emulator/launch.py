@@ -1,0 +1,102 @@
+"""Run one CUDA kernel in the emulator: PTX, grid, block, arguments in; arrays, counters, trace out."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from kernels.engines.emulator.counters import Counters, Tally
+from kernels.engines.emulator.machine import MOST_STEPS, EmulatorError, Machine
+from kernels.engines.emulator.memory import GLOBAL_BASE, Global
+from kernels.engines.emulator.parse import parse
+from kernels.engines.emulator.trace import BlockTrace
+
+Dim = tuple[int, int, int]
+
+
+@dataclass(frozen=True)
+class Options:
+    """What to watch besides the result. `order`: "forward", "reversed" or a seed for a shuffle of the
+    warps; `trace_block`: linear index of the block to trace, None for none."""
+
+    count: bool = True
+    trace_block: int | None = None
+    races: bool = False
+    order: str | int = "forward"
+    most_steps: int = MOST_STEPS
+
+
+@dataclass(frozen=True)
+class Run:
+    """What a launch gave: counters and trace where asked for, and the data races found, in words."""
+
+    counters: Counters | None
+    trace: BlockTrace | None
+    races: tuple[str, ...]
+
+
+def launch(
+    ptx: str,
+    entry: str,
+    grid: Dim,
+    block: Dim,
+    args: Sequence[str | np.generic],
+    memory: Global,
+    shared: int = 0,
+    options: Options = Options(),
+    name: str = "",
+) -> Run:
+    """Run `entry`. An argument is the name of a buffer of `memory` or a NumPy scalar of the kernel's type
+    (a structured one for a struct). EmulatorError says what went wrong and where."""
+    kernel = parse(ptx, entry)
+    if len(args) != len(kernel.params):
+        raise EmulatorError(f"{entry} takes {len(kernel.params)} arguments, got {len(args)}")
+    params = {}
+    for n, (p, value) in enumerate(zip(kernel.params, args, strict=True)):
+        given = np.uint64(memory.address(value)) if isinstance(value, str) else value
+        data = np.asarray(given).tobytes()
+        if len(data) != p.size:
+            raise EmulatorError(f"{entry}: argument {n} is {p.size} bytes wide, got {len(data)}")
+        params[p.name] = data
+    constants = {v.name: v for v in kernel.variables if v.space in ("global", "const")}
+    symbols = {v: GLOBAL_BASE + memory.add(v, constants[v].size, constants[v].data) for v in constants}
+    tally = Tally(kernel.code) if options.count else None
+    machine = Machine(
+        kernel,
+        grid,
+        block,
+        params,
+        memory,
+        shared,
+        tally=tally,
+        trace_block=options.trace_block,
+        races=options.races,
+        order=_order(options.order, grid, block),
+        most_steps=options.most_steps,
+        symbols=symbols,
+        name=name or entry,
+    )
+    machine.run()
+    return Run(
+        tally.counters() if tally else None,
+        machine.trace.result() if machine.trace else None,
+        tuple(machine.races.found.values()) if machine.races else (),
+    )
+
+
+def _order(order: str | int, grid: Dim, block: Dim) -> np.ndarray | None:
+    """The warps in the order asked for; blocks stay whole only by their numbers, not by their places."""
+    if order == "forward":
+        return None
+    warps = int(np.prod(grid)) * -(-int(np.prod(block)) // 32)
+    if order == "reversed":
+        return np.arange(warps)[::-1]
+    return np.random.default_rng(int(order)).permutation(warps)
+
+
+def place(arrays: Mapping[str, np.ndarray], written: Sequence[str]) -> Global:
+    """A device memory holding copies of `arrays`; those not `written` may not be read before a kernel
+    has written them."""
+    return Global(arrays, written)

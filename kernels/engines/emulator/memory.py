@@ -1,0 +1,186 @@
+"""Memory of the emulated GPU: global buffers with guard gaps, shared and local memory per block and thread.
+
+Every byte has a state (outside, allocated, written), so that an access out of bounds and a read of what
+was never written are errors, not numbers. Addresses are the kernel's own 64-bit integers.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+ALIGN = 256  # as cudaMalloc aligns, at least
+GUARD = 512  # bytes between buffers that belong to nobody
+GLOBAL_BASE = 1 << 32
+# Generic addresses of shared and local memory: windows no global buffer reaches into.
+SHARED_WINDOW, LOCAL_WINDOW, WINDOW = 1 << 44, 1 << 45, 1 << 40
+
+OUTSIDE, ALLOCATED, WRITTEN = 0, 1, 2
+VIEWS = {1: np.uint8, 2: np.uint16, 4: np.uint32, 8: np.uint64}
+
+
+class Fault(Exception):
+    """A forbidden access: what, and which of the accesses handed in (an index into them)."""
+
+    def __init__(self, what: str, at: int):
+        super().__init__(what)
+        self.what, self.at = what, at
+
+
+@dataclass(frozen=True)
+class Placed:
+    """A buffer in a space: bytes start .. stop, elements of `dtype`."""
+
+    name: str
+    start: int
+    stop: int
+    shape: tuple[int, ...]
+    dtype: np.dtype
+
+    def element(self, offset: int) -> str:
+        """The element a byte offset of the space falls into, as a reader writes it: "x[0, 3, 2]"."""
+        flat = (offset - self.start) // self.dtype.itemsize
+        index = np.unravel_index(flat, self.shape) if self.shape else ()
+        return f"{self.name}[{', '.join(str(int(i)) for i in index)}]"
+
+
+class Space:
+    """Bytes with a state each. Offsets are counted from the start of the space."""
+
+    name = "memory"
+
+    def __init__(self, size: int):
+        size = -(-size // 16) * 16
+        self.bytes = np.zeros(size, np.uint8)
+        self.state = np.zeros(size, np.uint8)
+        self._as = {width: self.bytes.view(dtype) for width, dtype in VIEWS.items()}
+
+    def check(self, offsets: np.ndarray, width: int, write: bool) -> None:
+        """Raise Fault where an access of `width` bytes at one of the offsets (uint64) is forbidden."""
+        size = self.bytes.size
+        if offsets.max() > size - width:  # below the space wraps to a huge number
+            self._fault(offsets > size - width, offsets, width, write)
+        if np.bitwise_or.reduce(offsets, axis=None) & np.uint64(width - 1):
+            at = int(np.flatnonzero(offsets & np.uint64(width - 1))[0])
+            raise Fault(
+                f"misaligned {_verb(write)} of {width} bytes at {self.describe(int(offsets[at]))}", at
+            )
+        least = ALLOCATED if write else WRITTEN
+        # Elements are aligned and buffers start aligned, so the first and last byte tell of all.
+        state = self.state.take(offsets)
+        if width > 4:
+            state = np.minimum(state, self.state.take(offsets + np.uint64(width - 1)))
+        if state.min() < least:
+            self._fault(state < least, offsets, width, write)
+
+    def _fault(self, bad: np.ndarray, offsets: np.ndarray, width: int, write: bool) -> None:
+        at = int(np.flatnonzero(bad)[0])
+        offset = int(offsets[at])
+        if offset + width <= self.bytes.size and self.state[offset] == ALLOCATED and not write:
+            raise Fault(f"read of {self.describe(offset)}, which was never written", at)
+        raise Fault(f"out-of-bounds {_verb(write)} of {width} bytes {self.describe(offset)}", at)
+
+    def load(self, offsets: np.ndarray, width: int) -> np.ndarray:
+        """uint8/16/32/64 values at checked offsets."""
+        return self._as[width].take(offsets >> np.uint64(width.bit_length() - 1))
+
+    def store(self, offsets: np.ndarray, width: int, values: np.ndarray) -> None:
+        """Write at checked offsets; where two agree, the last of them stays."""
+        shift = np.uint64(width.bit_length() - 1)
+        at = offsets >> shift
+        self._as[width][at] = values
+        if width == 1:
+            self.state[at] = WRITTEN
+        else:
+            self.state.view(VIEWS[width])[at] = np.uint64(0x0202020202020202 & (1 << 8 * width) - 1)
+
+    def describe(self, offset: int) -> str:
+        return f"byte {offset} of {self.name} memory"
+
+
+def _verb(write: bool) -> str:
+    return "write" if write else "read"
+
+
+class Global(Space):
+    """The device's memory: named buffers, each aligned and followed by a gap."""
+
+    name = "global"
+
+    def __init__(self, arrays: Mapping[str, np.ndarray], written: Sequence[str]):
+        """Place copies of `arrays`; those not named in `written` count as never written."""
+        self.placed: list[Placed] = []
+        at = GUARD
+        for name, array in arrays.items():
+            at = -(-at // ALIGN) * ALIGN
+            self.placed.append(Placed(name, at, at + array.nbytes, array.shape, array.dtype))
+            at += array.nbytes + GUARD
+        super().__init__(at)
+        for p in self.placed:
+            self.bytes[p.start : p.stop] = np.ascontiguousarray(arrays[p.name]).reshape(-1).view(np.uint8)
+            self.state[p.start : p.stop] = WRITTEN if p.name in written else ALLOCATED
+
+    def add(self, name: str, size: int, data: bytes) -> int:
+        """Place a module's variable; its offset. Known names keep their place and content."""
+        for p in self.placed:
+            if p.name == name:
+                return p.start
+        start = -(-self.bytes.size // ALIGN) * ALIGN
+        old, state = self.bytes, self.state
+        Space.__init__(self, start + size + GUARD)
+        self.bytes[: old.size], self.state[: old.size] = old, state
+        content = np.frombuffer(data.ljust(size, b"\0"), np.uint8)
+        self.bytes[start : start + size], self.state[start : start + size] = content, WRITTEN
+        self.placed.append(Placed(name, start, start + size, (size,), np.dtype(np.uint8)))
+        return start
+
+    def address(self, name: str) -> int:
+        return GLOBAL_BASE + next(p.start for p in self.placed if p.name == name)
+
+    def array(self, name: str) -> np.ndarray:
+        """A buffer's content now, a copy."""
+        p = next(p for p in self.placed if p.name == name)
+        return self.bytes[p.start : p.stop].copy().view(p.dtype).reshape(p.shape)
+
+    def describe(self, offset: int) -> str:
+        for p in self.placed:
+            if p.start <= offset < p.stop:
+                return f"at {p.element(offset)}"
+        near = min(self.placed, key=lambda p: max(p.start - offset, offset - p.stop), default=None)
+        if near is None:
+            return f"at address {GLOBAL_BASE + offset:#x}"
+        if offset >= 1 << 62:
+            return f"at address {(GLOBAL_BASE + offset) % (1 << 64):#x}, in no buffer"
+        side = (
+            f"{offset - near.stop} bytes past the end"
+            if offset >= near.stop
+            else f"{near.start - offset} bytes before the start"
+        )
+        return f"{side} of {near.name} {list(near.shape)}"
+
+
+class PerBlock(Space):
+    """Shared memory: `size` bytes for each block slot."""
+
+    name = "shared"
+
+    def __init__(self, slots: int, size: int, names: Sequence[Placed]):
+        self.size, self.placed = -(-size // 16) * 16, names
+        super().__init__(slots * self.size)
+        if slots:
+            self.state.reshape(slots, -1)[:, :size] = ALLOCATED
+
+    def describe(self, offset: int) -> str:
+        inside = offset % self.size if self.size else offset
+        for p in self.placed:
+            if p.start <= inside < p.stop:
+                return f"at {p.element(inside)} in {self.name} memory"
+        return f"at byte {inside} of the block's {self.size} bytes of {self.name} memory"
+
+
+class PerThread(PerBlock):
+    """Local memory: spilled and indexed arrays, `size` bytes for each thread."""
+
+    name = "local"

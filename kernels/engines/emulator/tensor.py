@@ -1,0 +1,5 @@
+"""Tensor-core instructions: ldmatrix, mma.sync, wmma."""
+
+from __future__ import annotations
+
+BUILDERS: dict = {}
