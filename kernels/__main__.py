@@ -1,4 +1,4 @@
-"""python -m kernels list | run RUNG --shape ... | record --out FILE"""
+"""python -m kernels list | run RUNG --shape ... | emulate FILE.cu ENTRY ... | record --out FILE | ptx"""
 
 from __future__ import annotations
 
@@ -25,11 +25,29 @@ def parser() -> argparse.ArgumentParser:
     running = commands.add_parser("run", help="run, verify and time one rung")
     running.add_argument("rung", help='such as "conv/im2col-gemm"')
     running.add_argument("--shape", required=True, help='"N=1,C=3,H=8,W=8,K=4,R=3,S=3,pad=1" or a preset')
-    running.add_argument("--engine", help="cuda or cpu; the GPU where there is one")
+    running.add_argument("--engine", help="cuda, cpu or emulator; the GPU where there is one, else the cpu")
     running.add_argument("--tiles", default="", help='such as "TILE=16"')
     running.add_argument("--mode", default="cold", choices=MODES)
     running.add_argument("--seed", type=int, default=0)
     running.add_argument("--json", action="store_true")
+
+    emulating = commands.add_parser(
+        "emulate", help="run any CUDA C++ file without a GPU and count what it does"
+    )
+    emulating.add_argument("file", type=Path)
+    emulating.add_argument("entry", help='the kernel\'s name (extern "C")')
+    emulating.add_argument("--grid", required=True, help="blocks: 4 or 4,4 or 4,4,1")
+    emulating.add_argument("--block", required=True, help="threads of a block, likewise")
+    emulating.add_argument("--arg", action="append", default=[], dest="args", metavar="ARG",
+                           help="in order: f32:64x64:random, f32:64x64:zeros, i32:64x:arange, i32:64, f32:0.5")  # fmt: skip
+    emulating.add_argument("--shared", type=int, default=0, help="bytes of dynamic shared memory")
+    emulating.add_argument("--seed", type=int, default=0)
+    emulating.add_argument("--define", action="append", default=[], metavar="NAME=VALUE")
+    emulating.add_argument("--races", action="store_true", help="look for data races on shared memory")
+    emulating.add_argument("--out", type=Path, help="folder: each array argument as arg0.npy, arg1.npy ...")
+    emulating.add_argument("--json", action="store_true")
+
+    commands.add_parser("ptx", help="compile every kernel's PTX anew into the tree")
 
     recording = commands.add_parser("record", help="measure every rung at every preset into a file")
     recording.add_argument("--out", type=Path, required=True)
@@ -91,6 +109,11 @@ def do_run(args) -> None:
     if args.json:
         print(json.dumps(result.to_json()))
         return
+    if result.counters:
+        for name, count in result.counters.total.items():
+            print(f"{name:22} {count:,}")
+        print(f"error {result.error:.2e} relative L2 against float64; PTX-level counts")
+        return
     m, p = result.measurement, result.predicted
     print(f"{result.rung}  {shape}  {dict(result.tiles)}  on {m.device} ({result.engine}, {m.mode})")
     print(f"  time       {m.median_ms:.4g} ms  (p20 {m.p20_ms:.4g}, p80 {m.p80_ms:.4g}, n {m.n})  measured")
@@ -98,6 +121,23 @@ def do_run(args) -> None:
     print(f"  workspace  {m.workspace_bytes:,} bytes measured, {p.workspace_bytes:,} predicted")
     print(f"  peak       {m.peak_bytes:,} bytes measured")
     print(f"  error      {result.error:.2e} relative L2 against float64")
+
+
+def do_emulate(args) -> None:
+    from kernels.engines.emulator import own
+
+    told = own.emulate(
+        args.file, args.entry, own.dim(args.grid), own.dim(args.block), args.args,
+        shared=args.shared, seed=args.seed, defines=args.define, races=args.races, out=args.out,
+    )  # fmt: skip
+    print(json.dumps(told.to_json()) if args.json else told.text())
+
+
+def do_ptx(args) -> None:
+    from kernels.engines.emulator import stock
+
+    for path in stock.write_all():
+        print(path)
 
 
 def do_record(args) -> None:
@@ -119,7 +159,8 @@ def do_record(args) -> None:
 def main(argv: list[str] | None = None) -> int:
     args = parser().parse_args(argv)
     try:
-        {"list": do_list, "run": do_run, "record": do_record}[args.command](args)
+        commands = {"list": do_list, "run": do_run, "emulate": do_emulate, "ptx": do_ptx, "record": do_record}
+        commands[args.command](args)
     except (ShapeError, RuleError, VerificationError, OSError) as e:
         print(f"python -m kernels: {e}", file=sys.stderr)
         return 2

@@ -212,7 +212,8 @@ class Result:
     trace: Any = None
 
     def to_json(self) -> dict:
-        return {
+        counted = {"counters": self.counters.to_json()} if self.counters else {}
+        return counted | {
             "rung": self.rung,
             "engine": self.engine,
             "shape": self.shape.params(),

@@ -44,15 +44,26 @@ def run(
     mode: str = "cold",
     budget: Budget | None = None,
     measure: bool = True,
+    trace: int | None = None,
 ) -> Result:
     """Run one rung at a shape, verify it against the float64 reference, then time it.
 
     inputs: NumPy arrays by buffer name, float32; those left out are seeded random.
-    engine: "cuda" or "cpu"; the GPU where there is one when left out.
+    engine: "cuda", "cpu" or "emulator"; the GPU where there is one, else the processor, when left out.
+    trace: the block (linear index) to trace, emulator only.
     Raises ShapeError, RuleError (the rule is named), VerificationError.
     """
     return compare(
-        [rung], shape, inputs, engine, tiles, seed=seed, mode=mode, budget=budget, measure=measure
+        [rung],
+        shape,
+        inputs,
+        engine,
+        tiles,
+        seed=seed,
+        mode=mode,
+        budget=budget,
+        measure=measure,
+        trace=trace,
     )[0]
 
 
@@ -67,6 +78,7 @@ def compare(
     mode: str = "cold",
     budget: Budget | None = None,
     measure: bool = True,
+    trace: int | None = None,
     progress: Progress = lambda share, text: None,
 ) -> list[Result]:
     """Several rungs of one ladder on the same inputs, their samples interleaved. As `run`; `tiles`
@@ -78,6 +90,8 @@ def compare(
     status = machine.status()
     if not status.ready:
         raise RuleError(f"engine {name!r} cannot run here: {status.text}")
+    if trace is not None and name != "emulator":
+        raise RuleError(f"only the emulator engine can trace a block, not {name}")
     ladder = ladder_of(rungs[0])
     chosen = [ladder.rung(r) for r in rungs]
     known = {t for rung in chosen for t in rung.tiles}
@@ -101,11 +115,11 @@ def compare(
     try:
         for i, (rung, program) in enumerate(zip(chosen, programs, strict=True)):
             progress(0.1 + 0.3 * i / len(chosen), f"verifying {rung.title}")
-            session = machine.open(program, arrays)
+            session = machine.open(program, arrays, trace)
             sessions.append(session)
             outputs.append(_verified(rung, name, session.verify_run(), ref, scale))
         measurements = [None] * len(chosen)
-        if measure:
+        if measure and machine.MEASURES:
             measurements = _measure(machine, status.text, sessions, mode, budget or Budget(), progress)
     finally:
         for session in sessions:
@@ -113,9 +127,18 @@ def compare(
     progress(1.0, "done")
     return [
         Result(
-            rung.name, name, shape, t, out, reference.relative_error(out, ref), m, rung.cost(shape, program)
+            rung=rung.name,
+            engine=name,
+            shape=shape,
+            tiles=full[i],
+            output=outputs[i],
+            error=reference.relative_error(outputs[i], ref),
+            measurement=measurements[i],
+            predicted=rung.cost(shape, programs[i]),
+            counters=sessions[i].counters,
+            trace=sessions[i].trace,
         )
-        for rung, t, out, m, program in zip(chosen, full, outputs, measurements, programs, strict=True)
+        for i, rung in enumerate(chosen)
     ]
 
 

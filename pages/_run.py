@@ -156,7 +156,7 @@ def _time_card(ladder: Ladder, shape: Any, story: Story) -> Asked:
 
 
 def _options(ladder: Ladder, shape: Any) -> Asked:
-    ready = [name for name, status in engines.available().items() if status.ready]
+    ready = [name for name, s in engines.available().items() if s.ready and engines.load(name).MEASURES]
     engine = _option("engine", ready)
     timing = _option("caches", MODES)
     tiles = {name: choices for rung in ladder.rungs for name, choices in rung.tiles.items()}

@@ -12,7 +12,7 @@ import numpy as np
 from kernels.engines.timing import Budget
 from kernels.program import Program, RuleError
 
-NAMES = ("cuda", "cpu")
+NAMES = ("cuda", "cpu", "emulator")
 
 
 class Session(Protocol):
@@ -20,6 +20,8 @@ class Session(Protocol):
 
     program: Program
     bytes: dict[str, int]  # as allocated: input, output, workspace, peak
+    counters: object | None  # what the emulator counted
+    trace: object | None  # what it traced
 
     def verify_run(self) -> np.ndarray:
         """Run once with output and workspace poisoned with NaN; the output as a NumPy array."""
@@ -28,13 +30,15 @@ class Session(Protocol):
 
 
 class Engine(Protocol):
-    """What an engine module offers."""
+    """What an engine module offers. One that does not measure has no sample() and no conditions()."""
+
+    MEASURES: bool
 
     def status(self) -> Status: ...
 
     def free_bytes(self) -> int: ...
 
-    def open(self, program: Program, inputs: dict[str, np.ndarray]) -> Session: ...
+    def open(self, program: Program, inputs: dict[str, np.ndarray], trace: int | None) -> Session: ...
 
     def sample(
         self,

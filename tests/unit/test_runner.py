@@ -59,7 +59,7 @@ def test_padded_copy_of_numpy_is_seen_as_workspace():
     [
         ({"rungs": ["conv/nothing"]}, "no rung 'conv/nothing'; there are: conv/direct"),
         ({"rungs": ["gemm2/naive"]}, "no ladder 'gemm2'"),
-        ({"engine": "tpu"}, "no engine 'tpu'; there are: cuda, cpu"),
+        ({"engine": "tpu"}, "no engine 'tpu'; there are: cuda, cpu, emulator"),
         ({"tiles": {"TILE": 7}}, "TILE must be one of 8, 16, 32, got 7"),
         ({"tiles": {"BM": 64}}, "no tile size 'BM'"),
         ({"mode": "warm"}, "mode must be one of cold, hot"),

@@ -85,7 +85,14 @@ def compile_ptx(text: str, name: str, options: Sequence[str] = OPTIONS) -> str:
     return ptx
 
 
-def _compile(text: str, name: str, options: Sequence[str]) -> str:
+def ptxas_log(text: str, name: str, defines: Sequence[tuple[str, int]]) -> str:
+    """What ptxas says of the kernel on sm_90: registers, shared memory, spills."""
+    options = ("--std=c++17", "--gpu-architecture=sm_90", "--ptxas-options=-v")
+    given = (*options, *(f"-D{name}={value}" for name, value in defines), *include_options())
+    return _compile(text, name, given, "ProgramLog")
+
+
+def _compile(text: str, name: str, options: Sequence[str], what: str = "PTX") -> str:
     library = _nvrtc()
     program = ctypes.c_void_p()
     library.nvrtcCreateProgram(ctypes.byref(program), text.encode(), name.encode(), 0, None, None)
@@ -93,7 +100,7 @@ def _compile(text: str, name: str, options: Sequence[str]) -> str:
         given = (ctypes.c_char_p * len(options))(*(o.encode() for o in options))
         if library.nvrtcCompileProgram(program, len(options), given):
             raise CompileError(_fetch(library, program, "ProgramLog").strip())
-        return _fetch(library, program, "PTX")
+        return _fetch(library, program, what)
     finally:
         library.nvrtcDestroyProgram(ctypes.byref(program))
 

@@ -34,15 +34,30 @@ class Counters:
 
     total: dict[str, int]
     lines: dict[Line, dict[str, int]]
+    uncounted: tuple[str, ...] = ()  # library calls: computed, not counted
 
     def to_json(self) -> dict:
         return {
+            "level": "PTX",
             "total": self.total,
+            "uncounted": list(self.uncounted),
             "lines": [
                 {"file": line.file, "line": line.number} | {k: v for k, v in counts.items() if v}
                 for line, counts in self.lines.items()
             ],
         }
+
+
+def add_up(parts: Sequence[Counters], uncounted: Sequence[str] = ()) -> Counters:
+    """Several launches as one."""
+    lines: dict[Line, dict[str, int]] = {}
+    for part in parts:
+        for line, counts in part.lines.items():
+            at = lines.setdefault(line, dict.fromkeys(FIELDS, 0))
+            for name, count in counts.items():
+                at[name] += count
+    total = {name: sum(part.total[name] for part in parts) for name in FIELDS}
+    return Counters(total, lines, tuple(uncounted))
 
 
 class Tally:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 
@@ -26,6 +26,9 @@ class Options:
     races: bool = False
     order: str | int = "forward"
     most_steps: int = MOST_STEPS
+
+    def tracing(self, block: int) -> Options:
+        return replace(self, trace_block=block)
 
 
 @dataclass(frozen=True)

@@ -144,6 +144,12 @@ class Global(Space):
         p = next(p for p in self.placed if p.name == name)
         return self.bytes[p.start : p.stop].copy().view(p.dtype).reshape(p.shape)
 
+    def write(self, name: str, array: np.ndarray) -> None:
+        """Replace a buffer's content."""
+        p = next(p for p in self.placed if p.name == name)
+        self.bytes[p.start : p.stop] = np.ascontiguousarray(array).reshape(-1).view(np.uint8)
+        self.state[p.start : p.stop] = WRITTEN
+
     def describe(self, offset: int) -> str:
         for p in self.placed:
             if p.start <= offset < p.stop:

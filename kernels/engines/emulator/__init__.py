@@ -1,0 +1,86 @@
+"""The emulator engine: the same CUDA C++ as on a GPU, compiled to PTX and executed in NumPy.
+
+It gives results, counters and traces, never times. Library calls are computed by NumPy and not counted.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+from kernels.engines import Status
+from kernels.engines.emulator import stock
+from kernels.engines.emulator.counters import Counters, add_up
+from kernels.engines.emulator.launch import Options, launch, place
+from kernels.engines.emulator.trace import BlockTrace
+from kernels.program import INPUT, OUTPUT, WORKSPACE, Launch, Program, RuleError
+
+MEASURES = False  # there is no time to take
+MOST_THREADS = 1 << 22  # of one launch: beyond it a register alone takes 16 MB, a kernel gigabytes
+
+
+def status() -> Status:
+    return Status(
+        True, f"NumPy {np.__version__}, PTX for {stock.compile.PTX_TARGET.replace('compute', 'sm')}"
+    )
+
+
+def free_bytes() -> int:
+    import psutil
+
+    return psutil.virtual_memory().available
+
+
+class Session:
+    """Buffers in emulated memory; output and workspace count as never written until a kernel writes them."""
+
+    def __init__(self, program: Program, inputs: dict[str, np.ndarray], options: Options):
+        self.program, self.options = program, options
+        arrays = {b.name: np.ascontiguousarray(inputs[b.name]) for b in program.of_role(INPUT)}
+        empty = {b.name: np.zeros(b.shape, b.dtype) for b in program.buffers if b.role in (OUTPUT, WORKSPACE)}
+        self.memory = place(arrays | empty, list(arrays))
+        self.bytes: dict[str, int] = {}
+        self.counters: Counters | None = None
+        self.trace: tuple[BlockTrace, ...] | None = None
+
+    def verify_run(self) -> np.ndarray:
+        runs, uncounted = [], []
+        for step in self.program.steps:
+            if isinstance(step, Launch):
+                runs.append(self._launch(step))
+            else:
+                self._call(step)
+                uncounted.append(step.name)
+        self.counters = add_up([r.counters for r in runs], uncounted)
+        if self.options.trace_block is not None:
+            self.trace = tuple(r.trace for r in runs)
+        return self.memory.array(self.program.of_role(OUTPUT)[0].name)
+
+    def _launch(self, step: Launch):
+        threads = int(np.prod(step.grid)) * int(np.prod(step.block))
+        if threads > MOST_THREADS:
+            raise RuleError(
+                f"{step.entry} launches {threads:,} threads; the emulator runs at most {MOST_THREADS:,} at once: "
+                "take a smaller shape"
+            )
+        options = self.options
+        if options.trace_block is not None:  # a launch with fewer blocks is traced at its last
+            options = options.tracing(min(options.trace_block, int(np.prod(step.grid)) - 1))
+        return launch(
+            stock.ptx(step.source, step.defines),
+            step.entry, step.grid, step.block, step.args, self.memory, step.shared, options,
+        )  # fmt: skip
+
+    def _call(self, step) -> None:
+        """A library call: its NumPy twin on copies, what it wrote put back."""
+        arrays = {a: self.memory.array(a) for a in step.args if isinstance(a, str)}
+        step.twin(*(arrays[a] if isinstance(a, str) else a for a in step.args))
+        for b in self.program.buffers:
+            if b.name in arrays and b.role != INPUT:
+                self.memory.write(b.name, arrays[b.name])
+
+    def close(self) -> None:
+        pass
+
+
+def open(program: Program, inputs: dict[str, np.ndarray], trace: int | None = None) -> Session:
+    return Session(program, inputs, Options(trace_block=trace))
