@@ -15,7 +15,7 @@ each run reads it anew. Streamlit 1.67 makes five things worth knowing:
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from html import escape
 
 import numpy as np
@@ -71,8 +71,8 @@ def conv_controls(page: str, shown: bool = True) -> ConvShape:
     return asked.shape
 
 
-def conv_inputs(page: str, shown: bool = True) -> Inputs:
-    """The same with the choosers of picture and filter in the line of presets."""
+def conv_inputs(page: str, shown: bool = True, orders: Mapping[str, str] | None = None) -> Inputs:
+    """The same with the choosers of picture, filter and order in the line of presets."""
     asked = _asked(shown)
     upload = None
     if shown:
@@ -80,6 +80,8 @@ def conv_inputs(page: str, shown: bool = True) -> Inputs:
             _presets(page, asked)
             upload = _picture_chooser(asked)
             _filter_chooser(asked)
+            if orders:
+                _order_chooser(orders)
         _fields(asked.shape)
     note(*st.session_state["_lesson"]["notes"])
     return _inputs(asked, upload)
@@ -289,6 +291,27 @@ def show_pictures(inputs: Inputs) -> None:
             (y, "output", f"Output of filter 1, {inputs.names()[0]}, {s.P} × {s.Q}, {span}"),
         ):
             st.image(pictures.picture_rgb(values, t[role], t["ground"], t["ink"]), caption=caption, width=224)
+
+
+def chosen(name: str, choices: Iterable[str]) -> str:
+    """What the address asks for among `choices`, the first where it names none of them. The address is
+    believed, not the control, which in a closed popover misses what a link or Back has changed."""
+    told = st.query_params.get(name) if st.context.url else st.session_state.get(name)
+    return told if told in choices else next(iter(choices))
+
+
+def option(name: str, choices: Sequence[str]) -> str:
+    """A choice bound to the address, the first being the default."""
+    st.session_state[name] = value = chosen(name, choices)
+    st.pills(name, choices, default=choices[0], required=True, key=name, bind="query-params")
+    return value
+
+
+def _order_chooser(orders: Mapping[str, str]) -> None:
+    """In whose order the stage plays; `orders` tells each in words."""
+    with st.popover(f"order: {chosen('order', orders)}", key="order_chooser"):
+        option("order", list(orders))
+        st.caption(" ".join(f"{name}: {words}." for name, words in orders.items()))
 
 
 # -- the parts of a page ---------------------------------------------------------------------------

@@ -18,6 +18,7 @@ from kernels.jobs import JobError, Request, Worker
 from kernels.ladders import find
 from kernels.presets import Preset
 from kernels.program import Ladder, Rung
+from pages._lesson import option
 from pages._look import tokens
 from visuals import charts, figures
 from visuals.why import Story
@@ -157,26 +158,16 @@ def _time_card(ladder: Ladder, shape: Any, story: Story) -> Asked:
 
 def _options(ladder: Ladder, shape: Any) -> Asked:
     ready = [name for name, s in engines.available().items() if s.ready and engines.load(name).MEASURES]
-    engine = _option("engine", ready)
-    timing = _option("caches", MODES)
+    engine = option("engine", ready)
+    timing = option("caches", MODES)
     tiles = {name: choices for rung in ladder.rungs for name, choices in rung.tiles.items()}
-    chosen = tuple((name, int(_option(name, [str(c) for c in choices]))) for name, choices in tiles.items())
+    chosen = tuple((name, int(option(name, [str(c) for c in choices]))) for name, choices in tiles.items())
     st.caption(
         "cold: the caches are overwritten before each sample; hot: left as the run before left them. "
         "Tile sizes reach the CUDA kernels that have them; on the cpu engine only TILE means something. "
         "Every run is on seeded random numbers."
     )
     return Asked(ladder, shape, engine, timing, chosen)
-
-
-def _option(name: str, choices: Sequence[str]) -> str:
-    """A choice bound to the address, the first being the default. The address is believed, not the
-    control, which in a closed popover misses what a link or Back has changed."""
-    told = st.query_params.get(name) if st.context.url else st.session_state.get(name)
-    value = told if told in choices else choices[0]
-    st.session_state[name] = value
-    st.pills(name, choices, default=choices[0], required=True, key=name, bind="query-params")
-    return value
 
 
 def _button(asked: Asked) -> None:

@@ -15,7 +15,8 @@ a pure function of (scene, t), so pause, scrub, deep link, export and test come 
   flat cells: cell i is written at step born[i % len(born)]. Before that the cell is a ghost.
 * **Captions** are templates with {0}, {1} ... filled from integer arguments, one row a step;
   words that name a role are written [text](role). `caption(t)` is the text form of step t.
-* **Source** is the kernel's CUDA text and the line lit at each step.
+* **Source** is the kernel's CUDA text, the line lit at each step and notes in the margin; **Lanes** the
+  warp a step follows and its active lanes.
 
 `payload()` is what crosses to the browser: a JSON-able dict and one block of bytes.
 """
@@ -79,6 +80,15 @@ class Source:
     text: str
     lines: np.ndarray  # integer, the file's line lit at each step; one number where it never changes
     first: int = 1  # the file's line that `text` begins with
+    notes: dict[int, str] = field(default_factory=dict)  # by line: what stands in its margin
+
+
+@dataclass(frozen=True)
+class Lanes:
+    """The warp a step is about: its number and which of its 32 lanes take part (bit i: lane i)."""
+
+    warp: np.ndarray  # integer, one a step; -1: no one warp
+    mask: np.ndarray  # uint32, one a step
 
 
 @dataclass(frozen=True)
@@ -103,6 +113,7 @@ class Scene:
     matmuls: tuple[MatMul, ...]
     captions: Captions
     source: Source | None = None
+    lanes: Lanes | None = None
     version: int = field(default=VERSION, init=False)
 
     def __post_init__(self):
@@ -203,6 +214,13 @@ class Scene:
                 "text": self.source.text,
                 "lines": put(self.source.lines),
                 "first": self.source.first,
+                "notes": {str(line): text for line, text in self.source.notes.items()},
+            },
+            "lanes": None
+            if self.lanes is None
+            else {
+                "warp": put(self.lanes.warp),
+                "mask": put(self.lanes.mask.astype(np.uint32).view(np.int32)),
             },
         }
         return meta, bytes(block)
@@ -276,5 +294,9 @@ def validate(scene: Scene) -> None:
         len(scene.captions.kind) == scene.steps and len(scene.captions.args) == scene.steps,
         "captions and steps differ in number",
     )
+    if scene.lanes is not None:
+        need(
+            len(scene.lanes.warp) == len(scene.lanes.mask) == scene.steps, "lanes and steps differ in number"
+        )
     if scene.source is not None:
         need(np.size(scene.source.lines) in (1, scene.steps), "source lines and steps differ in number")

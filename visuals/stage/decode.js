@@ -61,6 +61,7 @@ function decodeScene(meta, block) {
       templates: meta.captions.templates, width: meta.captions.width,
       kind: read(meta.captions.kind), args: read(meta.captions.args),
     },
+    lanes: meta.lanes && { warp: read(meta.lanes.warp), mask: read(meta.lanes.mask) },
     source: meta.source && { ...meta.source, lines: read(meta.source.lines) },
   };
 }

@@ -33,13 +33,14 @@ function element(tag, className, text) {
   return node;
 }
 
-function fillSource(list, text, first) {
+function fillSource(list, { text, first, notes }) {
   list.replaceChildren(...colourSource(text).map((line, n) => {
     const row = element("li", "code-line");
     row.dataset.line = n + first;
     const code = element("code");
     for (const { text: piece, kind } of line) code.append(kind ? element("span", `c-${kind}`, piece) : piece);
     row.append(element("span", "line-number", String(n + first)), code);
+    if (notes?.[n + first]) row.append(element("span", "line-note", notes[n + first]));
     return row;
   }));
 }
@@ -54,6 +55,16 @@ function lightLine(list, line) {
   const top = row.offsetTop - list.offsetTop, bottom = top + row.offsetHeight;
   if (top < list.scrollTop) list.scrollTop = top - 2 * row.offsetHeight;
   else if (bottom > list.scrollTop + list.clientHeight) list.scrollTop = bottom - list.clientHeight + 2 * row.offsetHeight;
+}
+
+// The lanes of the warp a step follows: lit where they take part.
+function fillLanes(box, lanes, step) {
+  const warp = lanes ? lanes.warp[step] : -1;
+  box.hidden = warp < 0;
+  if (box.hidden) return;
+  const on = Array.from({ length: 32 }, (_, lane) => (lanes.mask[step] >>> lane) & 1);
+  box.firstElementChild.textContent = `lanes of warp ${warp}: ${on.reduce((a, b) => a + b)} of 32 active`;
+  box.lastElementChild.replaceChildren(...on.map((active, lane) => element("li", active ? "lane active" : "lane", String(lane))));
 }
 
 // Parts {text, role} as coloured spans; "\n" at a part's start opens a new line.

@@ -11,7 +11,7 @@ class Player {
   constructor(root) {
     this.root = root;
     const find = (selector) => root.querySelector(selector);
-    this.part = Object.fromEntries(["body", "canvas", "kernel", "file", "source", "pane", "words", "hint", "notice", "play", "scrub", "count",
+    this.part = Object.fromEntries(["body", "canvas", "kernel", "file", "source", "lanes", "pane", "words", "hint", "notice", "play", "scrub", "count",
       "speed", "order", "caption"].map((name) => [name, find(name === "canvas" ? "canvas" : `.${name}`)]));
     this.part.box = find(".canvas-box");
     this.part.note = find(".order-note");
@@ -80,7 +80,7 @@ class Player {
     part.kernel.hidden = !scene.source;
     if (scene.source) {
       part.file.textContent = scene.source.file;
-      fillSource(part.source, scene.source.text, scene.source.first);
+      fillSource(part.source, scene.source);
     }
     this.shown = {};
   }
@@ -183,6 +183,7 @@ class Player {
       part.count.textContent = `${(step + 1).toLocaleString("en")} / ${scene.steps.toLocaleString("en")}`;
       fillWords(part.caption, captionOf(scene, step));
       if (scene.source) lightLine(part.source, lineOf(scene.source, step));
+      fillLanes(part.lanes, scene.lanes, step);
     });
     const focus = this.pin || this.hover;
     const at = focus ? `${focus.name}:${focus.index}` : "";

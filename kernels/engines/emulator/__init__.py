@@ -82,5 +82,17 @@ class Session:
         pass
 
 
+def trace_launch(
+    program: Program, n: int, inputs: dict[str, np.ndarray], block: int = 0
+) -> tuple[BlockTrace, Counters]:
+    """Run a program up to its n-th step, a launch, and trace one block of that."""
+    session = Session(program, inputs, Options(count=False))
+    for step in program.steps[:n]:
+        session._launch(step) if isinstance(step, Launch) else session._call(step)
+    session.options = Options(trace_block=block)
+    run = session._launch(program.steps[n])
+    return run.trace, run.counters
+
+
 def open(program: Program, inputs: dict[str, np.ndarray], trace: int | None = None) -> Session:
     return Session(program, inputs, Options(trace_block=trace))

@@ -159,12 +159,9 @@ class Global(Space):
             return f"at address {GLOBAL_BASE + offset:#x}"
         if offset >= 1 << 62:
             return f"at address {(GLOBAL_BASE + offset) % (1 << 64):#x}, in no buffer"
-        side = (
-            f"{offset - near.stop} bytes past the end"
-            if offset >= near.stop
-            else f"{near.start - offset} bytes before the start"
-        )
-        return f"{side} of {near.name} {list(near.shape)}"
+        past = offset - near.stop
+        side = f"{near.start - offset} bytes before the start" if past < 0 else f"{past} bytes past the end"
+        return f"{side if past else 'just past the end'} of {near.name} {list(near.shape)}"
 
 
 class PerBlock(Space):
