@@ -18,6 +18,7 @@ from kernels.jobs import JobError, Request, Worker
 from kernels.ladders import find
 from kernels.presets import Preset
 from kernels.program import Ladder, Rung
+from kernels.runner import run
 from pages._lesson import option
 from pages._look import tokens
 from visuals import charts, figures
@@ -262,6 +263,7 @@ def _table(asked: Asked, shown: Shown) -> str:
     engine = next(iter(shown.rows.values()))["engine"] if shown.rows else asked.engine
     head = "".join(f"<th>{escape(r.title_on(engine))}</th>" for r in able)
     text = f"<tr><th>{figures.badge('predicted')}</th>{head}</tr>" + _lines(predicted)
+    text += _counted(asked, able)
     if shown.rows and not shown.stale:
         rows = [shown.rows[r.name] for r in able if r.name in shown.rows]
         library = [r["median_ms"] for r in rows if find(r["rung"]).library]
@@ -275,6 +277,36 @@ def _table(asked: Asked, shown: Shown) -> str:
         badge = figures.badge(shown.kind, figures.provenance(rows[0]))
         text += f'<tr><th colspan="{len(able) + 1}">{badge}</th></tr>' + _lines(got)
     return f'<div class="kt-scroll"><table class="kt-table">{text}</table></div>'
+
+
+MOST_COUNTED = 500_000  # multiply-adds the emulator runs while a reader waits
+
+
+@st.cache_data(max_entries=64, show_spinner=False)
+def _totals(rung: str, shape: Any, tiles: dict[str, int]) -> tuple[dict[str, int], bool]:
+    """(counters of the whole program, is a library call left out) from the emulator."""
+    counters = run(rung, shape, engine="emulator", tiles=tiles).counters
+    return counters.total, bool(counters.uncounted)
+
+
+def _counted(asked: Asked, able: Sequence[Rung]) -> str:
+    """What the emulator counts, where the shape is small enough to count at once."""
+    head = f'<tr><th colspan="{len(able) + 1}">{figures.badge("counted", "emulator, PTX level")}</th></tr>'
+    if asked.shape.macs > MOST_COUNTED:
+        note = f"counted here up to {figures.count(MOST_COUNTED)} multiply-adds; this shape has {figures.count(asked.shape.macs)}"
+        return f'{head}<tr><td colspan="{len(able) + 1}">{note}</td></tr>'
+    got = [_totals(r.name, asked.shape, asked.tiles_of(r)) for r in able]
+
+    def row(name: str) -> list[str]:
+        return [figures.count(total[name]) + (" + library" if left_out else "") for total, left_out in got]
+
+    return head + _lines(
+        {
+            "sectors read": row("sectors_ld"),
+            "sectors written": row("sectors_st"),
+            "warp instructions": row("warp_instructions"),
+        }
+    )
 
 
 def _lines(figures_: Mapping[str, Sequence[str]]) -> str:

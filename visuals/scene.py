@@ -81,6 +81,7 @@ class Source:
     lines: np.ndarray  # integer, the file's line lit at each step; one number where it never changes
     first: int = 1  # the file's line that `text` begins with
     notes: dict[int, str] = field(default_factory=dict)  # by line: what stands in its margin
+    detail: str = ""  # beside the file's name: registers, shared memory
 
 
 @dataclass(frozen=True)
@@ -214,6 +215,7 @@ class Scene:
                 "text": self.source.text,
                 "lines": put(self.source.lines),
                 "first": self.source.first,
+                "detail": self.source.detail,
                 "notes": {str(line): text for line, text in self.source.notes.items()},
             },
             "lanes": None

@@ -12,6 +12,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from kernels import cuda
+from kernels.engines.emulator import stock
 from kernels.shapes import ConvShape
 from visuals.scene import Captions, Gather, MatMul, Scene, Source, Tensor
 
@@ -105,7 +106,19 @@ def kernel_source() -> Source:
     lines = cuda.text(FILE).splitlines()
     first = next(i for i, line in enumerate(lines) if line.startswith('extern "C"'))
     copying = next(i for i, line in enumerate(lines) if "column[" in line)
-    return Source(FILE.rpartition("/")[2], "\n".join(lines[first:]), np.array([copying + 1]), first + 1)
+    return Source(
+        FILE.rpartition("/")[2],
+        "\n".join(lines[first:]),
+        np.array([copying + 1]),
+        first + 1,
+        detail=_resources(),
+    )
+
+
+def _resources() -> str:
+    """Registers and shared memory as ptxas reports them for sm_90."""
+    told = stock.resources(FILE, ())
+    return f"{told['registers']} registers, {told['shared_bytes']} B shared" if told else ""
 
 
 def im2col_scene(s: ConvShape, part: Part, x: np.ndarray, w: np.ndarray, y: np.ndarray) -> Scene:

@@ -79,7 +79,7 @@ class Player {
     part.order.parentElement.hidden = !scene.orderName;
     part.kernel.hidden = !scene.source;
     if (scene.source) {
-      part.file.textContent = scene.source.file;
+      part.file.replaceChildren(scene.source.file, element("span", "detail", scene.source.detail));
       fillSource(part.source, scene.source);
     }
     this.shown = {};
@@ -182,8 +182,8 @@ class Player {
       part.scrub.style.setProperty("--done", `${(step / Math.max(1, scene.steps - 1)) * 100}%`);
       part.count.textContent = `${(step + 1).toLocaleString("en")} / ${scene.steps.toLocaleString("en")}`;
       fillWords(part.caption, captionOf(scene, step));
+      fillLanes(part.lanes, scene.lanes, step); // first: it takes room from the source
       if (scene.source) lightLine(part.source, lineOf(scene.source, step));
-      fillLanes(part.lanes, scene.lanes, step);
     });
     const focus = this.pin || this.hover;
     const at = focus ? `${focus.name}:${focus.index}` : "";

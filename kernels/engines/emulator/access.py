@@ -37,13 +37,16 @@ class Accessor:
     def __init__(self, m: Machine, pc: int, operand: Operand, space: str, width: int):
         self.m, self.pc, self.space, self.width = m, pc, space, width
         base = operand.base if operand.kind == "mem" else operand
-        self._base = m.reader(base, "u32" if _is_32_bit(m, base) else "u64")
+        self._short = _is_32_bit(m, base)
+        self._base = m.reader(base, "u32" if self._short else "u64")
         self._offset = operand.offset
 
     def locate(self) -> tuple[Space, str, np.ndarray]:
         """(space, its name, byte offsets into it as uint64: scalar or one a slot)."""
         m, address = self.m, self._base().astype(np.uint64) + np.uint64(self._offset % (1 << 64))
         name = self.space
+        if self._short:  # a register below the address and a positive offset wrap at 32 bits
+            address = address & np.uint64(0xFFFFFFFF)
         if name == "generic":
             name, address = self._resolve(address)
         if name in ("global", "const"):
@@ -192,21 +195,28 @@ def atomic(m: Machine, pc: int, i: Instruction) -> Run:
         if m.tally is not None:
             m.tally.add(pc, "atomics", len(chosen))
         old_all = np.empty(len(chosen), DTYPES[compute])
-        left = np.arange(len(chosen))
-        while left.size:  # each round serves the first thread waiting at each address
-            _, first = np.unique(chosen[left], return_index=True)
-            now = left[first]
+        for now in _rounds(chosen):
             old = memory.load(chosen[now], width).view(DTYPES[compute])
             old_all[now] = old
             new = step(old, [g[now] for g in given]).astype(old.dtype)
             memory.store(chosen[now], width, new.view(UNSIGNED[width]))
-            left = np.delete(left, first)
         if m.trace is not None:
             m.trace.access(pc, name, offsets, old_all.view(UNSIGNED[width]), dtype, True)
         if put is not None:
             put(m.spread(old_all))
 
     return run
+
+
+def _rounds(addresses: np.ndarray) -> list[np.ndarray]:
+    """Who goes in each round: the first that waits at each address, then the second, and so on."""
+    order = np.argsort(addresses, kind="stable")
+    held = addresses[order]
+    new = np.ones(len(held), bool)
+    new[1:] = held[1:] != held[:-1]
+    place = np.arange(len(held)) - np.maximum.accumulate(np.where(new, np.arange(len(held)), 0))
+    by_place = np.argsort(place, kind="stable")
+    return np.split(order[by_place], np.cumsum(np.bincount(place))[:-1])
 
 
 def async_copy(m: Machine, pc: int, i: Instruction) -> Run:

@@ -70,16 +70,43 @@ def _binary(m: Machine, pc: int, i: Instruction) -> Run:
     name, type_ = i.parts[0], _type(i)
     f = table.BINARY[name]
     count = "u32" if name in ("shl", "shr") else type_
+    if name in ("add", "sub", "mul", "div"):
+        _count_flops(m, pc, type_, 1)
+        f = _rounding(i, f)
     if type_ in ("f16x2", "bf16x2"):
         return _on_halves(m, i, f, type_)
     put, a, b = m.writer(i.operands[0], type_), m.reader(i.operands[1], type_), m.reader(i.operands[2], count)
     if type_ == "bf16":
         return lambda: put(table.to_bf16(f(table.from_bf16(a()), table.from_bf16(b()))))
     if "sat" in i.parts:
-        return lambda: put(table.saturate(f(a(), b())))
-    if table.is_float(type_):
-        m.flops(pc, 1)
+        return lambda: put(_saturated(f(a(), b()), type_, a, b, name))
     return lambda: put(f(a(), b()))
+
+
+def _count_flops(m: Machine, pc: int, type_: str, each: int) -> None:
+    if table.is_float(type_):
+        m.flops(pc, each)
+    elif type_ in ("f16x2", "bf16x2"):
+        m.flops(pc, 2 * each)
+
+
+def _rounding(i: Instruction, f):
+    """f, or the same with the rounding mode asked for (to nearest even is everyone's own)."""
+    mode = next((p for p in i.parts if p in ("rz", "rm", "rp")), None)
+    if mode is None:
+        return f
+    if i.parts[0] not in ("add", "sub", "mul", "fma") or _type(i) != "f32":
+        raise Unknown(f"unknown opcode {i.opcode}")
+    return table.in_mode(i.parts[0], mode)
+
+
+def _saturated(value, type_: str, a, b, name: str):
+    """.sat: floats to 0 .. 1, integers to their type's range."""
+    if table.is_float(type_):
+        return table.saturate(value)
+    wide, info = a().astype(np.int64), np.iinfo(DTYPES[type_])
+    other = b().astype(np.int64)
+    return np.clip(wide + other if name == "add" else wide - other, info.min, info.max).astype(info.dtype)
 
 
 def _on_halves(m: Machine, i: Instruction, f, type_: str) -> Run:
@@ -105,6 +132,8 @@ def _mul(m: Machine, pc: int, i: Instruction) -> Run:
     put = m.writer(i.operands[0], type_)
     if "hi" in i.parts:
         return lambda: put(table.mul_hi(a(), b()))
+    if i.parts[0] == "mul24":
+        return lambda: put(table.mul24(a(), b()))
     return lambda: put(a() * b())
 
 
@@ -116,6 +145,8 @@ def _mad(m: Machine, pc: int, i: Instruction) -> Run:
     type_ = _type(i)
     if table.is_float(type_):
         return _fma(m, pc, i)
+    if i.parts[0] == "mad24" or "cc" in i.parts:
+        raise Unknown(f"unknown opcode {i.opcode}")
     a, b = m.reader(i.operands[1], type_), m.reader(i.operands[2], type_)
     result = _wide(type_) if "wide" in i.parts else type_
     put, c, dtype = m.writer(i.operands[0], result), m.reader(i.operands[3], result), DTYPES[result]
@@ -128,21 +159,25 @@ def _mad(m: Machine, pc: int, i: Instruction) -> Run:
 
 def _fma(m: Machine, pc: int, i: Instruction) -> Run:
     type_ = _type(i)
+    relu = "relu" in i.parts
+    _count_flops(m, pc, type_, 2)
     if type_ in ("f16x2", "bf16x2"):
-        m.flops(pc, 4)
-        return _on_halves(m, i, lambda a, b, c: a * b + c, type_)
-    m.flops(pc, 2)
+        return _on_halves(m, i, (lambda a, b, c: np.maximum(_fma_wide(a, b, c), 0)) if relu else _fma_wide, type_)
     put, (a, b, c) = m.writer(i.operands[0], type_), (m.reader(o, type_) for o in i.operands[1:])
     if type_ == "bf16":
-        return lambda: put(table.to_bf16(table.from_bf16(a()) * table.from_bf16(b()) + table.from_bf16(c())))
-    relu = "relu" in i.parts
-    f = table.fma
+        return lambda: put(table.to_bf16(_fma_wide(*(table.from_bf16(x()) for x in (a, b, c)))))
+    f = _rounding(i, table.fma)
     return (lambda: put(np.maximum(f(a(), b(), c()), 0))) if relu else (lambda: put(f(a(), b(), c())))
+
+
+def _fma_wide(a, b, c):
+    """float32 values of a 16-bit type: the product is exact, the sum in float64 nearly so."""
+    return a.astype(np.float64) * b + c
 
 
 def _unary(m: Machine, pc: int, i: Instruction) -> Run:
     name, type_ = i.parts[0], _type(i)
-    f = table.UNARY[name]
+    f = _rounding(i, table.UNARY[name])
     if type_ in ("f16x2", "bf16x2"):
         return _on_halves(m, i, f, type_)
     result = "u32" if name in ("popc", "clz") else type_
@@ -224,7 +259,7 @@ def _cvta(m: Machine, pc: int, i: Instruction) -> Run:
 def _setp(m: Machine, pc: int, i: Instruction) -> Run:
     parts, type_ = i.parts, _type(i)
     op = parts[1]
-    if op in ("eq", "ne", "lt", "le", "gt", "ge") and type_[0] in "bus":
+    if op in ("eq", "ne", "lt", "le", "gt", "ge") and type_[0] in "bus" and type_ != "bf16":
         f = table.COMPARE[op]
     else:
 
@@ -334,6 +369,47 @@ def _add_or_carry(m: Machine, pc: int, i: Instruction) -> Run:
     return _addc(m, pc, i) if "cc" in i.parts else _binary(m, pc, i)
 
 
+def _bfind(m: Machine, pc: int, i: Instruction) -> Run:
+    put, a = m.writer(i.operands[0], "u32"), m.reader(i.operands[1], _type(i))
+    if "shiftamt" not in i.parts:
+        return lambda: put(table.bfind(a()))
+    top = np.uint32(8 * DTYPES[_type(i)]().itemsize - 1)
+
+    def run() -> None:
+        found = table.bfind(a())
+        put(np.where(found == np.uint32(0xFFFFFFFF), found, top - found))
+
+    return run
+
+
+def _set(m: Machine, pc: int, i: Instruction) -> Run:
+    """set: a comparison whose result is a number: 1 (floats) or all ones, else 0; pairs by halves."""
+    op, to, type_ = i.parts[1], i.parts[-2], i.parts[-1]
+    if len(i.operands) != 3:
+        raise Unknown(f"unknown opcode {i.opcode}")
+    pair = type_ in ("f16x2", "bf16x2")
+    read = "b32" if pair else type_
+    put, a, b = m.writer(i.operands[0], "b32" if pair else to), m.reader(i.operands[1], read), m.reader(i.operands[2], read)
+
+    def run() -> None:
+        if not pair:
+            x, y = (table.from_bf16(v()) if type_ == "bf16" else v() for v in (a, b))
+            yes = table.compare(op, x, y)
+            if to == "bf16":
+                put(table.to_bf16(yes.astype(np.float32)))
+            else:
+                one = DTYPES[to](1) if table.is_float(to) else np.array(-1).astype(DTYPES[to])
+                put(np.where(yes, one, DTYPES[to](0)))
+            return
+        low, high = (table.compare(op, *h) for h in zip(table.halves(a(), type_), table.halves(b(), type_), strict=True))
+        if to == type_:
+            put(table.packed(low.astype(np.float32), high.astype(np.float32), to))
+        else:
+            put(np.where(low, np.uint32(0xFFFF), np.uint32(0)) | np.where(high, np.uint32(0xFFFF0000), np.uint32(0)))
+
+    return run
+
+
 def _sad(m: Machine, pc: int, i: Instruction) -> Run:
     type_ = _type(i)
     put, (a, b, c) = m.writer(i.operands[0], type_), (m.reader(o, type_) for o in i.operands[1:])
@@ -347,5 +423,5 @@ BUILDERS: dict[str, Callable[[Machine, int, Instruction], Run]] = {
     "add": _add_or_carry, "sub": _add_or_carry, "addc": _addc, "subc": _addc,
     "mul": _mul, "mul24": _mul, "mad": _mad, "mad24": _mad, "fma": _fma, "mov": _mov, "cvt": _cvt, "cvta": _cvta,
     "setp": _setp, "selp": _selp, "bfe": _three(table.bfe), "bfi": _three(table.bfi), "prmt": _prmt,
-    "lop3": _lop3, "shf": _shf, "dp4a": _dp4a, "sad": _sad,
+    "lop3": _lop3, "shf": _shf, "dp4a": _dp4a, "sad": _sad, "bfind": _bfind, "set": _set,
 }  # fmt: skip

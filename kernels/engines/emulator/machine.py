@@ -132,8 +132,9 @@ class Machine:
             if o.value not in self._symbols:
                 raise EmulatorError(f"{self.name}: {o.value} is declared nowhere")
             return np.uint64(self._symbols[o.value] + o.offset).astype(dtype)
-        if isinstance(o.value, float):
-            return np.dtype(dtype).type(o.value)
+        if isinstance(o.value, float):  # where bits are asked for (mov.b32), the float's
+            of_size = {4: np.float32, 8: np.float64}.get(np.dtype(dtype).itemsize, dtype)
+            return (np.dtype(dtype) if np.dtype(dtype).kind == "f" else np.dtype(of_size)).type(o.value).view(dtype)
         if np.dtype(dtype).kind == "f":
             return np.dtype(dtype).type(o.value)
         if dtype is np.bool_:
@@ -407,8 +408,22 @@ class Machine:
             self.races.barrier()
         out: dict[int, np.ndarray] = {}
         for pc, threads in parked.items():
+            if "red" in self.kernel.code[pc - 1].parts:
+                self._reduce(self.kernel.code[pc - 1], threads)
             self._join(out, pc, threads)
         return out
+
+    def _reduce(self, i: Instruction, threads: np.ndarray) -> None:
+        """bar.red: what the block's threads brought to the barrier, counted or combined."""
+        how = next(p for p in i.parts if p in ("popc", "and", "or"))
+        told = np.broadcast_to(self.reader(i.operands[-1], "pred")(), self.slots)
+        blocks = int(np.prod(self.grid))
+        yes, all_ = (np.bincount(self.block_of[who], minlength=blocks) for who in (threads & told, threads))
+        self._enter(threads)
+        if how == "popc":
+            self.writer(i.operands[0], "u32")(yes[self.block_of].astype(np.uint32))
+        else:
+            self.writer(i.operands[0], "pred")((yes == all_ if how == "and" else yes > 0)[self.block_of])
 
 
 def _control(i: Instruction) -> bool:

@@ -42,7 +42,8 @@ class Placed:
     def element(self, offset: int) -> str:
         """The element a byte offset of the space falls into, as a reader writes it: "x[0, 3, 2]"."""
         flat = (offset - self.start) // self.dtype.itemsize
-        index = np.unravel_index(flat, self.shape) if self.shape else ()
+        inside = self.shape and flat < np.prod(self.shape)  # a last element may be cut short
+        index = np.unravel_index(flat, self.shape) if inside else (flat,) if self.shape else ()
         return f"{self.name}[{', '.join(str(int(i)) for i in index)}]"
 
 

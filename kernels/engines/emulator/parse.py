@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import re
 import struct
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from kernels.program import RuleError
 
@@ -90,10 +90,13 @@ _PARAM = re.compile(
 )
 _REG = re.compile(r"^\s*\.reg\s+\.(\w+)\s+(.+);\s*$")
 _LABEL = re.compile(r"^\s*([\w$]+):\s*$")
-_INSTRUCTION = re.compile(r"^\s*(?:@(!?)(%\w+)\s+)?([a-z][\w.:]*)\s*(.*?);\s*$")
+_INSTRUCTION = re.compile(r"^\s*(?:@(!?)([%\w$]+)\s+)?([a-z][\w.:]*)\s*(.*?);\s*$")
 _LOC = re.compile(
     r"^\s*\.loc\s+(\d+)\s+(\d+)\s+\d+(?:,\s*function_name\s+[^,]+,\s*inlined_at\s+(\d+)\s+(\d+)\s+\d+)?"
 )
+_HEADER = re.compile(r".*?\.(?:entry|func)\s*(\([^)]*\))?\s*([\w$]+)\s*(\(.*\))?", re.DOTALL)
+_TABLE = re.compile(r"^\s*(?:([\w$]+):)?\s*\.branchtargets\s*(.*)$")
+_CALL = re.compile(r"^(?:\(([^)]*)\)\s*,)?\s*([%\w$]+)\s*(?:,\s*\(([^)]*)\).*)?$")
 _FILE = re.compile(r'^\s*\.file\s+(\d+)\s+"([^"]*)"')
 
 
@@ -102,8 +105,8 @@ def parse(ptx: str, entry: str) -> Kernel:
     text = re.sub(r"/\*.*?\*/", "", ptx, flags=re.DOTALL)
     lines = _one_statement_a_line([line.split("//")[0] for line in text.split("\n")])
     files = {int(m[1]): m[2].replace("\\", "/").rpartition("/")[2] for m in map(_FILE.match, lines) if m}
-    shared_by_all, body, params = [], None, []
-    names = []
+    shared_by_all = []
+    functions: dict[str, _Function] = {}
     i = 0
     while i < len(lines):
         if _ENTRY.match(lines[i]):
@@ -112,25 +115,27 @@ def parse(ptx: str, entry: str) -> Kernel:
                 j += 1
             header = " ".join(lines[i : j + 1])
             end = _closing(lines, j) if "{" in lines[j] else j
-            name = _name_of(header)
-            names.append(name)
-            if name == entry and "{" in lines[j]:
-                params = _params(header)
-                body = (j, end)
+            returned, name, params = _HEADER.match(header).groups()
+            if "{" in lines[j]:
+                functions[name] = _Function(_params(returned or ""), _params(params or ""), (j + 1, end))
             i = end
         elif m := _DECLARE.match(lines[i]):
             shared_by_all.append(_variable(m))
         i += 1
-    if body is None:
-        raise PtxError(f"no kernel {entry!r} in the PTX; there are: {', '.join(names) or 'none'}")
-    kernel = Kernel(entry, params, {}, shared_by_all, [])
-    _parse_body(kernel, lines, body, files)
+    if entry not in functions:
+        raise PtxError(f"no kernel {entry!r} in the PTX; there are: {', '.join(functions) or 'none'}")
+    kernel = Kernel(entry, functions[entry].params, {}, shared_by_all, [])
+    _Bodies(kernel, lines, files, functions).read()
     return kernel
 
 
-def _name_of(header: str) -> str:
-    before = re.sub(r"^.*?\.(entry|func)\s*(\(\s*\.[^)]*\)\s*)?", "", header, count=1)
-    return re.match(r"\s*([\w$]+)", before)[1]
+@dataclass(frozen=True)
+class _Function:
+    """An entry or a function: what it returns and takes, and the lines of its body."""
+
+    returned: list[Variable]
+    params: list[Variable]
+    body: tuple[int, int]
 
 
 def _closing(lines: list[str], start: int) -> int:
@@ -185,76 +190,179 @@ def _variable(m: re.Match) -> Variable:
     return Variable(name, space, int(align or width), width * count, data)
 
 
-def _parse_body(kernel: Kernel, lines: list[str], body: tuple[int, int], files: dict[int, str]) -> None:
-    labels: dict[str, int] = {}
-    branches: list[tuple[int, tuple[str, ...]]] = []
-    tables: dict[str, tuple[str, ...]] = {}
-    line = inlined = None
-    pending_table = ""
-    i, end = body[0] + 1, body[1]
-    while i < end:
-        text = lines[i]
-        stripped = text.strip()
-        if not stripped or stripped in "{}":
+class _Bodies:
+    """Reads the body of a kernel into instructions; functions it calls are read in place of the call."""
+
+    def __init__(
+        self, kernel: Kernel, lines: list[str], files: dict[int, str], functions: dict[str, _Function]
+    ):
+        self.kernel, self.lines, self.files, self.functions = kernel, lines, files, functions
+        self.line: Line | None = None
+        self.inlined: Line | None = None
+        self.calls: list[tuple[str, Line | None]] = []  # functions being read, and where they are called
+        self.names: list[dict[str, str]] = [{}]  # of registers and parameters, innermost scope last
+        self.scopes: list[int] = [0]
+        self.made = 0  # scopes so far
+        self.labels: dict[tuple[int, str], int] = {}
+        self.tables: dict[tuple[int, str], tuple[str, ...]] = {}
+        self.branches: list[tuple[int, str, tuple[int, ...]]] = []  # instruction, label or table, scopes
+
+    def read(self) -> None:
+        self._body(*self.functions[self.kernel.name].body)
+        for at, name, scopes in self.branches:
+            table = next((self.tables[s, name] for s in scopes if (s, name) in self.tables), (name,))
+            self.kernel.code[at].targets = tuple(
+                next(self.labels[s, target] for s in scopes if (s, target) in self.labels) for target in table
+            )
+
+    def _body(self, i: int, end: int) -> None:
+        kernel, lines = self.kernel, self.lines
+        pending_table = ""
+        while i < end:
+            text = lines[i]
+            stripped = text.strip()
+            if not stripped:
+                pass
+            elif stripped == "{":
+                self._open()
+            elif stripped == "}":
+                self._close()
+            elif m := _LOC.match(text):
+                self._locate(*m.groups())
+            elif m := _REG.match(text):
+                self._registers(m[1], m[2])
+            elif m := _DECLARE.match(text):
+                if all(v.name != m[4] for v in kernel.variables):  # a function may be called twice
+                    kernel.variables.append(_variable(m))
+            elif m := _TABLE.match(text):
+                joined = m[2]
+                while ";" not in joined:
+                    i += 1
+                    joined += lines[i]
+                targets = tuple(t.strip() for t in joined.rstrip("; \t").split(","))
+                self.tables[self.scopes[-1], m[1] or pending_table] = targets
+            elif m := _LABEL.match(text):
+                self.labels[self.scopes[-1], m[1]] = len(kernel.code)
+                pending_table = m[1]
+            elif ".callprototype" in stripped:
+                while ";" not in lines[i]:
+                    i += 1
+            elif stripped.startswith(".param"):
+                self._own_param(text)
+            elif stripped.startswith("."):
+                pass  # .pragma and other hints
+            else:
+                first = i
+                while ";" not in text:
+                    i += 1
+                    text += lines[i]
+                self._instruction(text, first)
             i += 1
-            continue
-        if m := _LOC.match(text):
-            file, number, at_file, at_number = m.groups()
-            if int(number):  # line 0: the compiler's own; the line before stays
-                here = Line(files.get(int(file), f"file {file}"), int(number))
-                if at_file:
-                    line, inlined = Line(files.get(int(at_file), f"file {at_file}"), int(at_number)), here
-                else:
-                    line, inlined = here, None
-        elif m := _REG.match(text):
-            _registers(kernel, m[1], m[2])
-        elif m := _DECLARE.match(text):
-            kernel.variables.append(_variable(m))
-        elif m := re.match(r"^\s*([\w$]+):\s*\.branchtargets\s*(.*)$", text):
-            joined = m[2]
-            while ";" not in joined:
-                i += 1
-                joined += lines[i]
-            tables[m[1]] = tuple(t.strip() for t in joined.rstrip("; \t").split(","))
-        elif m := _LABEL.match(text):
-            labels[m[1]] = len(kernel.code)
-            pending_table = m[1]
-        elif stripped.startswith(".branchtargets"):
-            joined = stripped.removeprefix(".branchtargets")
-            while ";" not in joined:
-                i += 1
-                joined += lines[i]
-            tables[pending_table] = tuple(t.strip() for t in joined.rstrip("; \t").split(","))
-        elif stripped.startswith("."):
-            pass  # .pragma and other hints
+
+    # -- scopes ----------------------------------------------------------------------------------
+    def _open(self) -> None:
+        self.made += 1
+        self.scopes.append(self.made)
+        self.names.append({})
+
+    def _close(self) -> None:
+        self.scopes.pop()
+        self.names.pop()
+
+    def _renamed(self, name: str) -> str:
+        return next((scope[name] for scope in reversed(self.names) if name in scope), name)
+
+    def _operand(self, o: Operand) -> Operand:
+        """With the names of its scope."""
+        if o.kind == "mem":
+            return replace(o, base=self._operand(o.base))
+        if o.kind == "vector":
+            return replace(o, value=tuple(self._operand(part) for part in o.value))
+        return replace(o, value=self._renamed(o.value)) if o.kind in ("reg", "not", "symbol") else o
+
+    def _registers(self, type_: str, names: str) -> None:
+        for name in names.split(","):
+            name = name.strip()
+            if m := re.match(r"^(%\w+?)<(\d+)>$", name):
+                for n in range(int(m[2])):
+                    self._register(f"{m[1]}{n}", type_)
+            else:
+                self._register(name, type_)
+
+    def _register(self, name: str, type_: str) -> None:
+        own = self._unique(name)
+        self.kernel.registers[own] = type_
+
+    def _unique(self, name: str) -> str:
+        """The kernel's own names stay; those of an inner scope or a function called must not meet them."""
+        own = name if self.scopes == [0] else f"{name}.{self.scopes[-1]}"
+        self.names[-1][name] = own
+        return own
+
+    def _own_param(self, text: str) -> None:
+        """What a call hands over lies in local memory here."""
+        for v in _params(text):
+            self.kernel.variables.append(replace(v, name=self._unique(v.name), space="local"))
+
+    def _locate(self, file: str, number: str, at_file: str | None, at_number: str | None) -> None:
+        if not int(number):
+            return  # line 0: the compiler's own; the line before stays
+        here = Line(self.files.get(int(file), f"file {file}"), int(number))
+        if self.calls:
+            self.inlined = here
+        elif at_file:
+            outer = Line(self.files.get(int(at_file), f"file {at_file}"), int(at_number))
+            self.line, self.inlined = outer, here
         else:
-            while ";" not in text:
-                i += 1
-                text += lines[i]
-            m = _INSTRUCTION.match(text)
-            if not m:
-                raise PtxError(f"PTX line {i + 1} is not understood: {stripped}")
-            negated, guard, opcode, rest = m.groups()
-            operands = _operands(rest)
-            code = Instruction(opcode, operands, (guard, bool(negated)) if guard else None, line, inlined)
-            if opcode.startswith("bra"):
-                branches.append((len(kernel.code), (str(operands[0].value),)))
-            elif opcode.startswith("brx"):
-                branches.append((len(kernel.code), tables[str(operands[1].value)]))
-            kernel.code.append(code)
-        i += 1
-    for at, names in branches:
-        kernel.code[at].targets = tuple(labels[name] for name in names)
+            self.line, self.inlined = here, None
+
+    # -- instructions ----------------------------------------------------------------------------
+    def _instruction(self, text: str, at: int) -> None:
+        kernel = self.kernel
+        m = _INSTRUCTION.match(text)
+        if not m:
+            raise PtxError(f"PTX line {at + 1} is not understood: {text.strip()}")
+        negated, guard, opcode, rest = m.groups()
+        guard = (self._renamed(guard), bool(negated)) if guard else None
+        base = opcode.partition(".")[0]
+        if base == "call":
+            self._call(opcode, rest, guard)
+            return
+        operands = tuple(self._operand(o) for o in _operands(rest))
+        if base == "ret" and self.calls:
+            self.branches.append((len(kernel.code), "return", (self.scopes[0],)))
+            opcode, operands = "bra.uni", ()
+        elif base in ("bra", "brx"):
+            name = str(operands[base == "brx"].value)
+            self.branches.append((len(kernel.code), name, tuple(reversed(self.scopes))))
+        elif opcode.startswith(("ld.param", "st.param")) and (self.calls or base == "st" or _is_own(operands)):
+            opcode = opcode.replace(".param", ".local", 1)
+        kernel.code.append(Instruction(opcode, operands, guard, self.line, self.inlined))
+
+    def _call(self, opcode: str, rest: str, guard: tuple[str, bool] | None) -> None:
+        """The function's own instructions, with its parameters named as the caller's."""
+        returned, name, given = _CALL.match(rest).groups()
+        where = f"{self.kernel.name}, {self.line or 'unknown line'}"
+        if name not in self.functions or guard or any(name == called for called, _ in self.calls):
+            why = "recursion" if name in self.functions and not guard else "only functions of the same source"
+            why = f"{why} is not emulated" if why == "recursion" else f"{why} can be called"
+            raise PtxError(f"{where}: {opcode} of {name}: {why}")
+        f = self.functions[name]
+        handed = [self._renamed(n.strip()) for n in f"{returned or ''},{given or ''}".split(",") if n.strip()]
+        own = [v.name for v in (*f.returned, *f.params)]
+        names, scopes, inlined = self.names, self.scopes, self.inlined
+        self.made += 1
+        self.names, self.scopes = [dict(zip(own, handed, strict=True))], [self.made]
+        self.calls.append((name, self.line))
+        self._body(*f.body)
+        self.labels[self.scopes[0], "return"] = len(self.kernel.code)
+        self.calls.pop()
+        self.names, self.scopes, self.inlined = names, scopes, inlined
 
 
-def _registers(kernel: Kernel, type_: str, names: str) -> None:
-    for name in names.split(","):
-        name = name.strip()
-        if m := re.match(r"^(%\w+?)<(\d+)>$", name):
-            for n in range(int(m[2])):
-                kernel.registers[f"{m[1]}{n}"] = type_
-        else:
-            kernel.registers[name] = type_
+def _is_own(operands: tuple[Operand, ...]) -> bool:
+    """A load of what a call gave back: its name carries its scope, a kernel's parameter's does not."""
+    return any(o.kind == "mem" and o.base.kind == "symbol" and "." in str(o.base.value) for o in operands)
 
 
 def _split(text: str) -> list[str]:
@@ -288,7 +396,7 @@ def operand(text: str) -> Operand:
         return _memory(text[1:-1])
     if text == "_":
         return Operand("sink")
-    if m := re.match(r"^(%\w+)\|(%\w+|_)$", text):
+    if m := re.match(r"^(%?[\w$]+)\|(%?[\w$]+)$", text):
         return Operand("vector", (operand(m[1]), operand(m[2])))
     if _SPECIAL.match(text):
         return Operand("special", text[1:])

@@ -6,27 +6,42 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from kernels.engines.emulator.parse import type_bytes
+
 if TYPE_CHECKING:
     from kernels.engines.emulator.machine import Machine
 
 MOST = 20  # races told of; more say no more
 
 
+def _unit(m: Machine) -> int:
+    widths = [4]
+    for i in m.kernel.code:
+        to_shared = any(p.startswith("shared") for p in i.parts) or not {"global", "local", "param", "const"} & set(i.parts)
+        if i.parts[0] in ("ld", "st") and to_shared:
+            widths.append(type_bytes(i.parts[-1]))
+        elif i.parts[0] == "wmma" and i.parts[1] != "mma":
+            widths.append(4 if i.parts[-1] == "tf32" else type_bytes(i.parts[-1]))
+    return min(widths)
+
+
 class Races:
-    """Watches each 4-byte word of shared memory: who wrote it and who read it since the last barrier.
+    """Watches each word of shared memory: who wrote it and who read it since the last barrier. A word has
+    4 bytes, or as few as the kernel's narrowest access, so that neighbouring halves are no clash.
 
     Threads of one warp may also be ordered by a barrier of the warp (__syncwarp), counted apart.
     """
 
     def __init__(self, m: Machine):
-        words = m.shared.bytes.size // 4
-        self.m = m
+        self.m, self.unit = m, _unit(m)
+        words = m.shared.bytes.size // self.unit
         self.epoch = 0  # of the block's barriers
         self.warp_epoch = np.zeros(m.slots // 32, np.int64)
         self._writer, self._reader = np.full(words, -1), np.full(words, -1)
         self._written, self._read = np.full(words, -1), np.full(words, -1)  # epochs
         self._written_warp, self._read_warp = np.zeros(words, np.int64), np.zeros(words, np.int64)
-        self._many = np.zeros(words, bool)  # read by several threads in the epoch
+        # In the epoch of the last read: read by several threads, and by those of several warps.
+        self._many, self._many_warps = np.zeros(words, bool), np.zeros(words, bool)
         self.found: dict[tuple, str] = {}
 
     def barrier(self) -> None:
@@ -41,16 +56,17 @@ class Races:
         """An access by the active threads at byte offsets (one a slot)."""
         m = self.m
         slots = np.arange(m.slots) if m.am is None else np.flatnonzero(m.am)
-        words = (offsets[slots] >> np.uint64(2)).astype(np.int64)
-        if width > 4:
-            n = width // 4
+        words = (offsets[slots] // np.uint64(self.unit)).astype(np.int64)
+        if width > self.unit:
+            n = width // self.unit
             words = (words[:, None] + np.arange(n)).reshape(-1)
             slots = np.repeat(slots, n)
         by_other_write = self._clash(words, slots, self._writer, self._written, self._written_warp)
         bad = by_other_write
         if write:
             read = (self._read[words] == self.epoch) & (self._many[words] | (self._reader[words] != slots))
-            bad = bad | (read & ~self._ordered(words, slots, self._reader, self._read_warp))
+            ordered = self._ordered(words, slots, self._reader, self._read_warp) & ~self._many_warps[words]
+            bad = bad | (read & ~ordered)
             bad |= self._same_instruction(words, slots)
         if bad.any():
             self._tell(pc, words[bad], slots[bad], write)
@@ -63,7 +79,7 @@ class Races:
     def _ordered(self, words, slots, who, when_warp) -> np.ndarray:
         """Both of one warp, with a barrier of the warp between."""
         same = who[words] // 32 == slots // 32
-        return same & (when_warp[words] < self.warp_epoch[slots // 32]) & ~self._many[words]
+        return same & (when_warp[words] < self.warp_epoch[slots // 32])
 
     def _same_instruction(self, words, slots) -> np.ndarray:
         order = np.argsort(words, kind="stable")
@@ -78,15 +94,20 @@ class Races:
             self._written_warp[words] = self.warp_epoch[slots // 32]
             return
         again = self._read[words] == self.epoch
-        self._many[words] = again & (self._many[words] | (self._reader[words] != slots))
-        counts = np.bincount(words, minlength=1)
-        self._many[words] |= counts[words] > 1
+        many = again & (self._many[words] | (self._reader[words] != slots))
+        warps = again & (self._many_warps[words] | (self._reader[words] // 32 != slots // 32))
+        order = np.argsort(words, kind="stable")
+        w, s = words[order], slots[order]
+        together = w[1:] == w[:-1]
+        self._many[words], self._many_warps[words] = many, warps
+        self._many[w[1:][together]] = True
+        self._many_warps[w[1:][together & (s[1:] // 32 != s[:-1] // 32)]] = True
         self._reader[words], self._read[words] = slots, self.epoch
         self._read_warp[words] = self.warp_epoch[slots // 32]
 
     def _tell(self, pc: int, words, slots, write: bool) -> None:
         m, line = self.m, self.m.kernel.code[pc].line
-        where = m.shared.describe(int(words[0]) * 4)
+        where = m.shared.describe(int(words[0]) * self.unit)
         other = self._writer[words[0]] if self._written[words[0]] == self.epoch else self._reader[words[0]]
         key = (line, write)
         if key not in self.found and len(self.found) < MOST:

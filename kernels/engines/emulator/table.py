@@ -138,6 +138,18 @@ def clz(a):
     return n
 
 
+def bfind(a):
+    """Position of the highest set bit (of a negative number: the highest bit unlike the sign); -1 for none."""
+    u = (np.where(a < 0, ~a, a) if a.dtype.kind == "i" else a).view(UNSIGNED[a.dtype.itemsize])
+    return (np.uint32(8 * a.dtype.itemsize - 1) - clz(u)).astype(np.uint32)
+
+
+def mul24(a, b):
+    """The low 32 bits of the product of two 24-bit numbers."""
+    a, b = ((x << x.dtype.type(8)) >> x.dtype.type(8) for x in (a, b))
+    return a * b
+
+
 def prmt(a, b, selector):
     """Byte permute: four selector nibbles choose among the eight bytes of b:a; bit 3 spreads the sign."""
     both = a.astype(np.uint64) | (b.astype(np.uint64) << np.uint64(32))
@@ -183,10 +195,74 @@ def dp4a(a, b, c, a_signed: bool, b_signed: bool):
 
 # -- floats ------------------------------------------------------------------------------------------
 def fma(a, b, c):
-    """One rounding: through float64 exact for float32 but for rare double rounding; float64 as two."""
+    """One rounding: through float64 exact for float32 but for rare double rounding."""
     if a.dtype == np.float64:
-        return a * b + c
+        return _fma_double(a, b, c)
     return (a.astype(np.float64) * b + c).astype(a.dtype)
+
+
+def _two_sum(a, b):
+    """a + b as its rounded value and the exact rest."""
+    s = a + b
+    t = s - a
+    return s, (a - (s - t)) + (b - t)
+
+
+def _two_product(a, b):
+    def split(x):
+        big = x * 134217729.0  # 2^27 + 1
+        high = big - (big - x)
+        return high, x - high
+
+    p = a * b
+    (ah, al), (bh, bl) = split(a), split(b)
+    return p, ((ah * bh - p) + ah * bl + al * bh) + al * bl
+
+
+def _to_odd(value, rest):
+    """value + rest rounded to odd: rounding it again to fewer bits is then as good as rounding once."""
+    even = (np.asarray(value).view(np.uint64) & np.uint64(1)) == 0
+    move = (rest != 0) & even & np.isfinite(value)
+    return np.where(move, np.nextafter(value, np.where(rest > 0, np.inf, -np.inf)), value)
+
+
+def _fma_double(a, b, c):
+    """Boldo and Melquiond's: the rest of the product and of the sum, rounded to odd, then added."""
+    product, low = _two_product(a, b)
+    high, tail = _two_sum(c, low)
+    high, middle = _two_sum(product, high)
+    out = high + _to_odd(*_two_sum(tail, middle))
+    return np.where(np.isfinite(out), out, a * b + c)
+
+
+def directed(values, mode: str, dtype):
+    """float64 values to a narrower float towards zero (rz), down (rm) or up (rp)."""
+    near = values.astype(dtype)
+    back = near.astype(np.float64)
+    aim = {"rz": 0.0, "rm": -np.inf, "rp": np.inf}[mode]
+    beyond = {"rz": abs(back) > abs(values), "rm": back > values, "rp": back < values}[mode]
+    return np.where(beyond, np.nextafter(near, dtype(aim)), near)
+
+
+def in_mode(name: str, mode: str):
+    """add, sub, mul or fma of float32 that rounds towards zero, down or up."""
+
+    def f(a, b, c=None):
+        a, b = a.astype(np.float64), b.astype(np.float64)
+        if name in ("add", "sub"):
+            exact = _to_odd(*_two_sum(a, b if name == "add" else -b))
+        else:
+            exact = a * b if c is None else _to_odd(*_two_sum(a * b, c.astype(np.float64)))
+        return directed(exact, mode, np.float32)
+
+    return f
+
+
+def _exact_enough(integers):
+    """64-bit integers as float64 rounded to odd, to be rounded again."""
+    high = (integers >> integers.dtype.type(32)).astype(np.float64) * 2.0**32
+    low = (integers & integers.dtype.type(0xFFFFFFFF)).astype(np.float64)
+    return _to_odd(*_two_sum(high, low))
 
 
 def in_double(function):
@@ -242,6 +318,10 @@ def compare(op: str, a, b):
     return result
 
 
+def _direction(modifiers) -> str | None:
+    return next((mode for mode in ("rz", "rm", "rp") if mode in modifiers), None)
+
+
 def convert(value, to: str, from_: str, modifiers):
     """cvt: between integers (truncate, extend), floats (round) and either (round as told, saturate)."""
     if from_ == "bf16":
@@ -253,14 +333,25 @@ def convert(value, to: str, from_: str, modifiers):
                 value = ROUND[mode](value)
         if not is_float(to):
             info = np.iinfo(target)
-            value = np.where(np.isnan(value), 0, np.asarray(value, np.float64))
+            # The PTX ISA: NaN gives zero, but only the top bit set where either type has 64 bits.
+            isnan, wide = np.isnan(value), from_ == "f64" or to in ("s64", "u64")
+            odd = target(info.min) if info.min else target(info.max // 2 + 1)
+            value = np.where(isnan, 0, np.asarray(value, np.float64))
             # float64 cannot hold the largest int64: clip, then mend what the clip rounded up.
             whole = np.clip(np.trunc(value), float(info.min), float(info.max))
             top = whole >= float(info.max)
-            return np.where(top, info.max, np.where(top, 0, whole).astype(target)).astype(target)[()]
+            out = np.where(top, target(info.max), np.where(top, 0, whole).astype(target))
+            return np.where(isnan & wide, odd, out).astype(target)[()]
+        if (mode := _direction(modifiers)) is not None:
+            return directed(np.asarray(value, np.float64), mode, target)
+    elif is_float(to) and (mode := _direction(modifiers)) is not None:
+        return directed(_exact_enough(value), mode, target)
     elif "sat" in modifiers and not is_float(to):
         info = np.iinfo(target)
-        value = np.clip(value.astype(np.int64), info.min, info.max)
+        if value.dtype == np.uint64:
+            value = np.minimum(value, np.uint64(info.max))
+        else:
+            value = np.clip(value.astype(np.int64), info.min, min(info.max, np.iinfo(np.int64).max))
     out = value.astype(target)
     if "sat" in modifiers and is_float(to):
         out = saturate(out)

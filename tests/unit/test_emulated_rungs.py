@@ -1,0 +1,163 @@
+"""Every CUDA kernel of the project, executed without a GPU: right at any shape, in any order of the warps."""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from kernels import ConvShape, RuleError, compare, run
+from kernels.__main__ import main
+from kernels.engines import emulator
+from kernels.engines.emulator import compile, stock
+from kernels.engines.emulator.launch import Options
+from kernels.ladders import LADDERS, conv
+from kernels.runner import seeded_inputs
+from tests.shapes import conv_shapes
+
+RUNGS = [r.name for r in conv.LADDER.rungs]
+needs_nvrtc = pytest.mark.skipif(compile.version() is None, reason="NVRTC is not installed")
+
+
+@settings(max_examples=25, deadline=None)
+@given(shape=conv_shapes(most=3), tile=st.sampled_from(conv.TILES), block=st.sampled_from(conv.BLOCKS))
+def test_every_rung_agrees_at_any_shape(shape, tile, block):
+    for result in compare(RUNGS, shape, engine="emulator", tiles={"TILE": tile, "BLOCK": block}):
+        assert result.output.shape == shape.y_shape  # compare() verified each element
+        assert result.measurement is None
+        library = result.rung == "conv/im2col-cublas"
+        assert result.counters.uncounted == (("cublas_sgemm",) if library else ())
+
+
+@settings(max_examples=10, deadline=None)
+@given(shape=conv_shapes(most=3), order=st.sampled_from(["reversed", 1, 2]))
+def test_the_order_of_warps_changes_nothing(shape, order):
+    rung = LADDERS["conv"].rung("conv/im2col-gemm")
+    program = rung.build(shape, rung.default_tiles)
+    inputs = seeded_inputs(program.of_role("input"))
+    outputs = []
+    for which in ("forward", order):
+        session = emulator.Session(program, inputs, Options(order=which, races=True))
+        outputs.append((session.verify_run(), session.counters.total))
+    np.testing.assert_array_equal(outputs[0][0], outputs[1][0])
+    assert outputs[0][1] == outputs[1][1]
+
+
+def test_counters_of_the_toy():
+    s = ConvShape(1, 1, 8, 8, 2, 3, 3)
+    r = run("conv/im2col-gemm", s, engine="emulator", trace=0)
+    total = r.counters.total
+    # 36 windows are 2 warps; each of the 9 taps is one load and one store of both.
+    im2col = [c for line, c in r.counters.lines.items() if line.file == "02_im2col.cu"]
+    assert sum(c["requests_st"] for c in im2col) == sum(c["requests_ld"] for c in im2col) == 18
+    assert sum(c["bytes_st"] for c in im2col) == 4 * 9 * 36
+    assert total["barriers"] == 2 * 3 * 8  # one tile of the inner dimension, 3 blocks of 8 warps
+    for name, count in total.items():
+        assert sum(c[name] for c in r.counters.lines.values()) == count, name
+    assert [t.block for t in r.trace] == [0, 0] and r.trace[0].nbytes < 200_000
+
+
+def test_only_the_emulator_traces():
+    with pytest.raises(RuleError, match="only the emulator engine can trace"):
+        run("conv/direct", ConvShape(1, 1, 8, 8, 2, 3, 3), engine="cpu", trace=0)
+
+
+@needs_nvrtc
+@pytest.mark.parametrize("key", list(stock.kernels()), ids=str)
+def test_checked_in_ptx_is_what_the_sources_give(key):
+    source, entry, defines = key
+    file = stock.path(source, defines)
+    assert file.read_text(encoding="utf-8") == stock.build(source, defines), "run: python -m kernels ptx"
+    assert f".entry {entry}" in file.read_text(encoding="utf-8")
+    assert stock.resources(source, defines)["registers"] > 0
+
+
+def test_without_nvrtc_the_stock_kernels_run_and_others_say_what_is_there(monkeypatch):
+    def missing(*args):
+        raise compile.CompilerMissing("NVRTC is not installed")
+
+    monkeypatch.setattr(compile, "compile_ptx", missing)
+    s = ConvShape(1, 1, 8, 8, 2, 3, 3)
+    assert run("conv/im2col-gemm", s, engine="emulator", tiles={"TILE": 32}).error < 1e-5
+    with pytest.raises(RuleError, match=r"TILE=4 is not among the compiled kernels \(03_gemm.TILE16.ptx, "):
+        stock.ptx("conv/03_gemm.cu", (("TILE", 4),))
+
+
+def test_a_kernel_that_reads_beyond_its_input_is_caught():
+    """im2col told a taller input than there is: the access is named, with line, thread and block."""
+    s = ConvShape(1, 1, 8, 8, 1, 3, 3)
+    rung = LADDERS["conv"].rung("conv/im2col-gemm")
+    program = rung.build(s, rung.default_tiles)
+    taller = conv.struct(s.with_(H=20))
+    step = dataclasses.replace(program.steps[0], args=("x", "col", taller))
+    session = emulator.Session(
+        dataclasses.replace(program, steps=(step,)), seeded_inputs(program.of_role("input")), Options()
+    )
+    with pytest.raises(
+        RuleError, match=r"im2col, 02_im2col.cu:\d+: out-of-bounds read .* x \[1, 1, 8, 8\], by thread \(\d"
+    ):
+        session.verify_run()
+
+
+@needs_nvrtc
+def test_bring_your_own_kernel(tmp_path, capsys):
+    file = tmp_path / "scale.cu"
+    file.write_text(
+        'extern "C" __global__ void scale(const float* x, float* y, float by, int n) {\n'
+        "  int i = blockIdx.x * blockDim.x + threadIdx.x;\n"
+        "  if (i < n) y[i] = by * x[i];\n}\n"
+    )
+    asked = [
+        "emulate",
+        str(file),
+        "scale",
+        "--grid",
+        "4",
+        "--block",
+        "32",
+        "--arg",
+        "f32:100:arange",
+        "--arg",
+    ]
+    rest = ["--arg", "f32:0.5", "--arg", "i32:100", "--json", "--out", str(tmp_path / "out")]
+    assert main([*asked, "f32:100:empty", *rest]) == 0
+    told = json.loads(capsys.readouterr().out)
+    assert told["total"]["requests_ld"] == 4 and told["total"]["sectors_ld"] == 13  # 400 bytes
+    assert {line["line"] for line in told["lines"]} <= {1, 2, 3, 4}
+    np.testing.assert_array_equal(np.load(tmp_path / "out" / "arg1.npy"), np.arange(100, dtype="f4") / 2)
+    # A buffer too short: the reader is told where.
+    assert main([*asked, "f32:99:zeros", *rest]) == 2
+    error = capsys.readouterr().err
+    assert "scale, scale.cu:3: out-of-bounds write" in error and "just past the end of arg1 [99]" in error
+    assert "by thread (3, 0, 0) of block (3, 0, 0)" in error
+
+
+@needs_nvrtc
+@pytest.mark.parametrize(
+    ("args", "words"),
+    [
+        (["none", "--grid", "1", "--block", "1"], "no kernel 'none' in the PTX; there are: f"),
+        (["f", "--grid", "1,1,1,1", "--block", "1"], "one to three positive whole numbers"),
+        (["f", "--grid", "1", "--block", "2048"], "at most 1,024 threads"),
+        (["f", "--grid", "1", "--block", "1", "--arg", "f99:3"], "an argument is TYPE:EXTENTS:FILL"),
+        (["f", "--grid", "1", "--block", "1", "--arg", "f32:3xq:zeros"], "an array is TYPE:EXTENTS:FILL"),
+        (["f", "--grid", "1", "--block", "1"], "f takes 1 arguments, got 0"),
+    ],
+)
+def test_bad_requests_are_sentences(args, words, tmp_path, capsys):
+    file = tmp_path / "f.cu"
+    file.write_text('extern "C" __global__ void f(int n) {}\n')
+    assert main(["emulate", str(file), *args]) == 2
+    assert words in capsys.readouterr().err
+
+
+@needs_nvrtc
+def test_a_source_that_does_not_compile_gets_the_compilers_words(tmp_path, capsys):
+    file = tmp_path / "bad.cu"
+    file.write_text('extern "C" __global__ void f() { return x; }\n')
+    assert main(["emulate", str(file), "f", "--grid", "1", "--block", "1"]) == 2
+    assert 'bad.cu(1): error: identifier "x" is undefined' in capsys.readouterr().err
