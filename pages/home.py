@@ -37,6 +37,8 @@ st.html(
     "every number on its way from the input to the output.</p><ul>"
     "<li><b>Set</b> images, channels, filters, stride, padding: any shape that is valid, none that is not.</li>"
     "<li><b>Watch</b> each value move, forwards, backwards, one step at a time; point at a cell to see what it is made of.</li>"
+    "<li><b>Run</b> the CUDA kernels on your GPU, or the same algorithms on your processor: time and memory as "
+    "measured, recordings from an NVIDIA H200 beside them.</li>"
     "<li><b>Share</b> what you see: every control stands in the address.</li></ul></div>"
 )
 with st.container(key="enter"):

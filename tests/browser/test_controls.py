@@ -1,73 +1,11 @@
 """The address and the controls keep step in a real browser."""
 
 import re
-import socket
-import subprocess
-import sys
-import time
-import urllib.request
-from pathlib import Path
 
 import pytest
-
-pytest.importorskip("playwright")
-from playwright.sync_api import expect, sync_playwright
+from playwright.sync_api import expect
 
 pytestmark = pytest.mark.browser
-ROOT = Path(__file__).resolve().parents[2]
-ARGS = [
-    "--no-sandbox", "--disable-gpu", "--disable-quic", "--no-first-run",
-    "--disable-background-networking", "--disable-component-update", "--disable-sync",
-]  # fmt: skip
-SEEN = 15_000  # ms to wait for anything to appear
-
-
-@pytest.fixture(scope="module")
-def server():
-    """The app, just started and never visited."""
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        port = probe.getsockname()[1]
-    url = f"http://127.0.0.1:{port}"
-    options = {"port": port, "address": "127.0.0.1", "headless": "true", "fileWatcherType": "none"}
-    process = subprocess.Popen(
-        [sys.executable, "-m", "streamlit", "run", "app.py"]
-        + [f"--server.{name}={value}" for name, value in options.items()],
-        cwd=ROOT,
-        stdout=subprocess.DEVNULL,
-        stderr=subprocess.DEVNULL,
-    )
-    try:
-        for _ in range(240):
-            try:
-                urllib.request.urlopen(url + "/_stcore/health").close()
-                break
-            except OSError:
-                assert process.poll() is None, "the server ended"
-                time.sleep(0.25)
-        yield url
-    finally:
-        process.terminate()
-        process.wait()
-
-
-@pytest.fixture(scope="module")
-def browser(chromium):
-    with sync_playwright() as playwright:
-        browser = playwright.chromium.launch(executable_path=chromium, args=ARGS)
-        yield browser
-        browser.close()
-
-
-@pytest.fixture
-def page(browser):
-    context = browser.new_context(viewport={"width": 1440, "height": 900})
-    page = context.new_page()
-    page.set_default_timeout(SEEN)
-    expect.set_options(timeout=SEEN)
-    yield page
-    expect(page.get_by_test_id("stException")).to_have_count(0)
-    context.close()
 
 
 def field(page, name):
@@ -76,17 +14,6 @@ def field(page, name):
 
 def chip(page, name):
     return page.get_by_role("link", name=name, exact=True)
-
-
-def test_a_cold_deep_link_opens_its_shape(server, page):
-    """First in this file: nobody has visited the server yet."""
-    asked = set()
-    page.on("request", lambda request: asked.add(request.url.split("/")[2]))
-    page.goto(server + "/im2col?H=12&W=10&K=3")
-    expect(field(page, "H")).to_have_value("12")
-    expect(field(page, "W")).to_have_value("10")
-    expect(page.locator(".kt-derived")).to_contain_text("output 10×8")
-    assert asked == {server.removeprefix("http://")}  # offline: no other host is asked for anything
 
 
 def test_presets_are_links_that_back_undoes(server, page):
@@ -167,10 +94,9 @@ def test_hostile_parameters(server, page):
 
 @pytest.mark.parametrize("scheme", ["light", "dark"])
 @pytest.mark.parametrize("width", [1440, 1280, 390])
-def test_the_page_fits_its_width_and_the_stage_comes_early(server, browser, scheme, width):
-    context = browser.new_context(viewport={"width": width, "height": 900}, color_scheme=scheme)
-    page = context.new_page()
-    page.set_default_timeout(SEEN)
+def test_the_page_fits_its_width_and_the_stage_comes_early(server, page, scheme, width):
+    page.set_viewport_size({"width": width, "height": 900})
+    page.emulate_media(color_scheme=scheme)
     for path in ("/", "/im2col"):
         page.goto(server + path)
         page.locator("h1").wait_for()
@@ -179,15 +105,6 @@ def test_the_page_fits_its_width_and_the_stage_comes_early(server, browser, sche
     page.locator(".kt-derived").wait_for()
     if width >= 1280:
         assert page.locator(".kt-derived").bounding_box()["y"] < 235
-    context.close()
-
-
-def test_embedded_only_the_stage(server, page):
-    page.goto(server + "/im2col?embed=true&view=watch&C=3")
-    page.locator("canvas").first.wait_for()
-    expect(page.locator("h1")).to_have_count(0)
-    expect(page.get_by_test_id("stNumberInput")).to_have_count(0)
-    expect(page.get_by_test_id("stPageLink")).to_have_count(0)
 
 
 def test_home_leads_into_the_lesson(server, page):
