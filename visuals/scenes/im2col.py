@@ -13,6 +13,8 @@ import numpy as np
 
 from kernels import cuda
 from kernels.engines.emulator import stock
+from kernels.engines.emulator.occupancy import occupancy
+from kernels.ladders import find
 from kernels.shapes import ConvShape
 from visuals.scene import Captions, Gather, MatMul, Scene, Source, Tensor
 
@@ -116,9 +118,14 @@ def kernel_source() -> Source:
 
 
 def _resources() -> str:
-    """Registers and shared memory as ptxas reports them for sm_90."""
+    """Registers and shared memory as ptxas reports them for sm_90, and the occupancy they allow there."""
     told = stock.resources(FILE, ())
-    return f"{told['registers']} registers, {told['shared_bytes']} B shared" if told else ""
+    if not told:
+        return ""
+    fits = occupancy(told["registers"], told["shared_bytes"], find("conv/im2col-gemm").default_tiles["BLOCK"])
+    return (
+        f"{told['registers']} registers, {told['shared_bytes']} B shared, occupancy {fits.share:.0%} (H200)"
+    )
 
 
 def im2col_scene(s: ConvShape, part: Part, x: np.ndarray, w: np.ndarray, y: np.ndarray) -> Scene:

@@ -1,0 +1,22 @@
+from __future__ import annotations
+
+import pytest
+
+from kernels.engines.emulator.occupancy import occupancy
+
+
+@pytest.mark.parametrize(
+    ("registers", "shared", "threads", "blocks", "limit"),
+    [
+        (32, 0, 256, 8, "warps"),  # 64 warps of 8
+        (64, 0, 256, 4, "registers"),  # 65,536 / (64 * 256)
+        (33, 0, 256, 6, "registers"),  # 33 * 32 = 1,056 is handed out as 1,280 a warp
+        (32, 0, 32, 32, "blocks"),
+        (32, 48 * 1024, 128, 4, "shared memory"),  # 228 KB / 49 KB
+        (255, 0, 1024, 0, "registers"),  # 255 * 32 = 8,160 -> 8,192 a warp, 32 warps: 262,144
+    ],
+)
+def test_cases_worked_by_hand(registers, shared, threads, blocks, limit):
+    got = occupancy(registers, shared, threads)
+    assert (got.blocks, got.limit) == (blocks, limit)
+    assert got.share == pytest.approx(got.warps / 64)
