@@ -145,8 +145,10 @@ def _mad(m: Machine, pc: int, i: Instruction) -> Run:
     type_ = _type(i)
     if table.is_float(type_):
         return _fma(m, pc, i)
-    if i.parts[0] == "mad24" or "cc" in i.parts:
+    if i.parts[0] == "mad24":
         raise Unknown(f"unknown opcode {i.opcode}")
+    if i.parts[0] == "madc" or "cc" in i.parts:
+        return _addc(m, pc, i)
     a, b = m.reader(i.operands[1], type_), m.reader(i.operands[2], type_)
     result = _wide(type_) if "wide" in i.parts else type_
     put, c, dtype = m.writer(i.operands[0], result), m.reader(i.operands[3], result), DTYPES[result]
@@ -344,10 +346,18 @@ def _dp4a(m: Machine, pc: int, i: Instruction) -> Run:
 
 
 def _addc(m: Machine, pc: int, i: Instruction) -> Run:
-    """add.cc, addc, sub.cc, subc: the carry is a register of its own."""
+    """add.cc, addc, sub.cc, subc, mad.cc, madc: the carry is a register of its own."""
     base, type_ = i.parts[0], _type(i)
     unsigned = UNSIGNED[DTYPES[type_]().itemsize]
-    put, (a, b) = m.writer(i.operands[0], type_), (m.reader(o, f"u{type_[1:]}") for o in i.operands[1:3])
+    put, (a, b) = m.writer(i.operands[0], type_), (m.reader(o, f"u{type_[1:]}") for o in i.operands[-2:])
+    if base in ("mad", "madc"):
+        first, second = (m.reader(o, type_) for o in i.operands[1:3])
+        high = "hi" in i.parts
+
+        def a():
+            product = table.mul_hi(first(), second()) if high else first() * second()
+            return product.view(unsigned)
+
     subtract, with_carry, sets = base.startswith("sub"), base.endswith("c"), "cc" in i.parts
 
     def run() -> None:
@@ -421,7 +431,7 @@ BUILDERS: dict[str, Callable[[Machine, int, Instruction], Run]] = {
     **dict.fromkeys(table.UNARY, _unary),
     **dict.fromkeys(table.MINMAX, _minmax),
     "add": _add_or_carry, "sub": _add_or_carry, "addc": _addc, "subc": _addc,
-    "mul": _mul, "mul24": _mul, "mad": _mad, "mad24": _mad, "fma": _fma, "mov": _mov, "cvt": _cvt, "cvta": _cvta,
+    "mul": _mul, "mul24": _mul, "mad": _mad, "madc": _mad, "mad24": _mad, "fma": _fma, "mov": _mov, "cvt": _cvt, "cvta": _cvta,
     "setp": _setp, "selp": _selp, "bfe": _three(table.bfe), "bfi": _three(table.bfi), "prmt": _prmt,
     "lop3": _lop3, "shf": _shf, "dp4a": _dp4a, "sad": _sad, "bfind": _bfind, "set": _set,
 }  # fmt: skip

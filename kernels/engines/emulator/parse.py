@@ -88,8 +88,9 @@ _DECLARE = re.compile(
 _PARAM = re.compile(
     r"\.param\s+(?:\.align\s+(\d+)\s+)?\.(\w+)(?:\s+\.ptr(?:\s+\.\w+)*(?:\s+\.align\s+\d+)?)?\s+([\w$]+)(?:\[(\d+)\])?"
 )
-_REG = re.compile(r"^\s*\.reg\s+\.(\w+)\s+(.+);\s*$")
-_LABEL = re.compile(r"^\s*([\w$]+):\s*$")
+_REG = re.compile(r"^\s*\.reg\s*\.(\w+)\s+(.+);\s*$")
+_LABEL = re.compile(r"^\s*([\w$]+)\s*:\s*$")
+_LABEL_AND_MORE = re.compile(r"^([\w$]+\s*:)(?!:)\s*(\S.*)$")
 _INSTRUCTION = re.compile(r"^\s*(?:@(!?)([%\w$]+)\s+)?([a-z][\w.:]*)\s*(.*?);\s*$")
 _LOC = re.compile(
     r"^\s*\.loc\s+(\d+)\s+(\d+)\s+\d+(?:,\s*function_name\s+[^,]+,\s*inlined_at\s+(\d+)\s+(\d+)\s+\d+)?"
@@ -152,19 +153,29 @@ def _closing(lines: list[str], start: int) -> int:
 
 
 def _one_statement_a_line(lines: list[str]) -> list[str]:
-    """Inline assembly comes as "{add.f16 a,b,c;}" or several statements on a line: taken apart."""
-    out = []
+    """Inline assembly comes as "{add.f16 a,b,c;}", several statements on a line or one on several."""
+    out: list[str] = []
+    unfinished = False  # an instruction goes on: braces are a vector's, not a scope's
     for line in lines:
         text = line.strip()
-        if text.startswith("{") and text != "{":
-            out.append("{")
-            text = text[1:].strip()
-        closing = re.search(r";\s*\}$", text)
-        if closing:
-            text = text[: closing.start() + 1]
-        out += [f"{part};" for part in text.split(";")[:-1]] if text.count(";") > 1 else [text]
-        if closing:
-            out.append("}")
+        if not text:
+            out.append("")  # keeps the count of lines close to the text's
+        while text:
+            if not unfinished and text[0] in "{}":
+                out.append(text[0])
+                text = text[1:].strip()
+                continue
+            label = None if unfinished else _LABEL_AND_MORE.match(text)
+            if label:
+                out.append(label[1])
+                text = label[2]
+                continue
+            statement, end, text = text.partition(";")
+            out.append(statement + end)
+            unfinished = not end and (unfinished or bool(re.match(r"[a-z@]", statement)))
+            if unfinished and statement.endswith(":"):
+                unfinished = False
+            text = text.strip()
     return out
 
 
@@ -255,7 +266,7 @@ class _Bodies:
                 first = i
                 while ";" not in text:
                     i += 1
-                    text += lines[i]
+                    text += " " + lines[i]
                 self._instruction(text, first)
             i += 1
 

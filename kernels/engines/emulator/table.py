@@ -232,7 +232,7 @@ def _fma_double(a, b, c):
     high, tail = _two_sum(c, low)
     high, middle = _two_sum(product, high)
     out = high + _to_odd(*_two_sum(tail, middle))
-    return np.where(np.isfinite(out), out, a * b + c)
+    return np.where(np.isfinite(out) & (out != 0), out, a * b + c)  # a zero needs its sign
 
 
 def directed(values, mode: str, dtype):
