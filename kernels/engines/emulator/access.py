@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from kernels.engines.emulator import table
+from kernels.engines.emulator.decode import Unknown
 from kernels.engines.emulator.memory import GLOBAL_BASE, LOCAL_WINDOW, SHARED_WINDOW, WINDOW, Fault, Space
 from kernels.engines.emulator.parse import Instruction, Operand, type_bytes
 from kernels.engines.emulator.table import DTYPES, UNSIGNED
@@ -96,8 +97,13 @@ class Accessor:
             return
         active = None if m.am is None else m.am.reshape(-1, 32)
         lines = offsets.reshape(-1, 32)
-        tell = m.tally.global_access if name == "global" else m.tally.shared_access
-        tell(self.pc, op, lines, active, self.width)
+        if name == "global":
+            m.tally.global_access(self.pc, op, lines, active, self.width)
+            return
+        width = m.merged.get(self.pc, self.width) if op == "ld" else self.width
+        if width:  # else it is part of another instruction's access
+            lines = lines & np.uint64(~(width - 1) % (1 << 64))
+            m.tally.shared_access(self.pc, op, lines, active, width)
 
 
 def _is_32_bit(m: Machine, base: Operand) -> bool:
@@ -221,7 +227,9 @@ def _rounds(addresses: np.ndarray) -> list[np.ndarray]:
 
 def async_copy(m: Machine, pc: int, i: Instruction) -> Run:
     """cp.async: global to shared. Done at once: waiting for it is then never too late."""
-    if "commit_group" in i.parts or "wait_group" in i.parts or "wait_all" in i.parts or "mbarrier" in i.parts:
+    if i.parts[1] != "async" or {"bulk", "mbarrier", "reduce"} & set(i.parts):
+        raise Unknown(f"unknown opcode {i.opcode}")
+    if {"commit_group", "wait_group", "wait_all"} & set(i.parts):
         return lambda: None
     size = int(i.operands[2].value)
     to = Accessor(m, pc, i.operands[0], "shared", size)
@@ -244,25 +252,34 @@ def async_copy(m: Machine, pc: int, i: Instruction) -> Run:
 
 
 def _copy_or_zero(m: Machine, count, to: Accessor, source: Accessor, size: int, unit: int) -> None:
-    """The form with a source size: that many bytes are read, the rest is filled with zeros."""
+    """The form with a source size: that many bytes are read and no more, the rest is filled with zeros."""
     shared, _, offsets, target = to.checked(write=True)
     to.count("st", "shared", offsets)
     count = m.active(count)
-    for n in range(0, size, 4):
-        shared.store(target + np.uint64(n), 4, np.zeros(len(target), np.uint32))
-    reading = m.spread(count > 0).astype(bool)
-    am, wm = m.am, m.wm
-    m.am = m.wm = reading if am is None else am & reading
-    try:
-        if m.am.any():
-            memory, _, from_, chosen = source.checked(write=False)
-            source.count("ld", "global", from_)
-            inside = offsets[m.am]
-            for n in range(0, size, 4):
-                keep = count[count > 0] > n
-                shared.store(inside[keep] + np.uint64(n), 4, memory.load(chosen[keep] + np.uint64(n), 4))
-    finally:
-        m.am, m.wm = am, wm
+    for n in range(0, size, unit):
+        shared.store(target + np.uint64(n), unit, np.zeros(len(target), UNSIGNED[unit]))
+    memory, name, places = source.locate()
+    places = np.broadcast_to(places, m.slots)
+    chosen = m.active(places)
+    skew = np.flatnonzero((chosen % np.uint64(size) != 0) & (count > 0))
+    if skew.size:
+        what = f"misaligned read of {size} bytes at {memory.describe(int(chosen[skew[0]]))}"
+        m.fail(source.pc, what, m.slot_of(int(skew[0])))
+    pieces = [(n, 4, count >= n + 4) for n in range(0, size, 4)]
+    pieces += [(n, 1, (count > n) & (count - count % 4 <= n)) for n in range(size)]
+    for n, width, keep in pieces:
+        if keep.any():
+            at = chosen[keep] + np.uint64(n)
+            try:
+                memory.check(at, width, False)
+            except Fault as fault:
+                m.fail(source.pc, fault.what, m.slot_of(int(np.flatnonzero(keep)[fault.at])))
+            shared.store(target[keep] + np.uint64(n), width, memory.load(at, width))
+    am = m.am
+    m.am = m.spread(count > 0).astype(bool)
+    if m.am.any():
+        source.count("ld", name, places)
+    m.am = am
 
 
-BUILDERS = {"ld": load, "ldu": load, "st": store, "atom": atomic, "red": atomic}
+BUILDERS = {"ld": load, "ldu": load, "st": store, "atom": atomic, "red": atomic, "cp": async_copy}

@@ -127,11 +127,34 @@ def distinct(values: np.ndarray, active: np.ndarray | None) -> int:
 
 
 def wavefronts(lines: np.ndarray, active: np.ndarray | None, width: int) -> tuple[int, int]:
-    """(wavefronts, fewest possible) of shared accesses. 64- and 128-bit accesses go in 2 and 4 groups
-    of lanes; a group needs as many passes as the fullest bank has different words."""
-    groups = max(1, width // 4)
-    words = (lines >> np.uint64(WORD_BITS)).astype(np.int64).reshape(-1, LANES // groups)
+    """(wavefronts, fewest possible) of shared accesses. A pass delivers 128 bytes: lanes that ask for 4
+    each go together, lanes that ask for 8 by halves of the warp and for 16 by quarters. Two such groups
+    still go together where each lane asks for the same as its neighbour, or each for the same as the one
+    two further. A group needs as many passes as the fullest bank has different words."""
+    words = (lines >> np.uint64(WORD_BITS)).astype(np.int64)
+    if width <= 4:
+        return _passes(words, active, 1)
+    span = 256 // width  # lanes of two groups
+    words = words.reshape(-1, span)
     mask = None if active is None else active.reshape(words.shape)
+    together = np.zeros(len(words), bool)
+    for apart in (1, 2):
+        other = np.arange(span) ^ apart
+        differ = words != words[:, other]
+        if mask is not None:
+            differ &= mask & mask[:, other]
+        together |= ~differ.any(axis=1)
+    total = ideal = 0
+    for rows, lanes in ((together, span), (~together, span // 2)):
+        if rows.any():
+            part = None if mask is None else mask[rows].reshape(-1, lanes)
+            waves, least = _passes(words[rows].reshape(-1, lanes), part, width // 4)
+            total, ideal = total + waves, ideal + least
+    return total, ideal
+
+
+def _passes(words: np.ndarray, mask: np.ndarray | None, wide: int) -> tuple[int, int]:
+    """(passes, groups) where each row of lanes is a group; a lane touches `wide` words from its own on."""
     if mask is not None:
         rows = mask.any(axis=1)
         words, mask = words[rows], mask[rows]
@@ -139,8 +162,8 @@ def wavefronts(lines: np.ndarray, active: np.ndarray | None, width: int) -> tupl
             return 0, 0
         first = words[np.arange(len(words)), mask.argmax(axis=1)]
         words = np.where(mask, words, first[:, None])
-    if groups > 1:  # each lane touches `groups` neighbouring words
-        words = (words[:, :, None] + np.arange(groups)).reshape(len(words), -1)
+    if wide > 1:
+        words = (words[:, :, None] + np.arange(wide)).reshape(len(words), -1)
     if not (words[:, 1:] >= words[:, :-1]).all():
         words = np.sort(words, axis=1)
     new = np.ones(words.shape, bool)

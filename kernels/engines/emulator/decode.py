@@ -164,7 +164,9 @@ def _fma(m: Machine, pc: int, i: Instruction) -> Run:
     relu = "relu" in i.parts
     _count_flops(m, pc, type_, 2)
     if type_ in ("f16x2", "bf16x2"):
-        return _on_halves(m, i, (lambda a, b, c: np.maximum(_fma_wide(a, b, c), 0)) if relu else _fma_wide, type_)
+        return _on_halves(
+            m, i, (lambda a, b, c: np.maximum(_fma_wide(a, b, c), 0)) if relu else _fma_wide, type_
+        )
     put, (a, b, c) = m.writer(i.operands[0], type_), (m.reader(o, type_) for o in i.operands[1:])
     if type_ == "bf16":
         return lambda: put(table.to_bf16(_fma_wide(*(table.from_bf16(x()) for x in (a, b, c)))))
@@ -399,7 +401,11 @@ def _set(m: Machine, pc: int, i: Instruction) -> Run:
         raise Unknown(f"unknown opcode {i.opcode}")
     pair = type_ in ("f16x2", "bf16x2")
     read = "b32" if pair else type_
-    put, a, b = m.writer(i.operands[0], "b32" if pair else to), m.reader(i.operands[1], read), m.reader(i.operands[2], read)
+    put, a, b = (
+        m.writer(i.operands[0], "b32" if pair else to),
+        m.reader(i.operands[1], read),
+        m.reader(i.operands[2], read),
+    )
 
     def run() -> None:
         if not pair:
@@ -411,11 +417,17 @@ def _set(m: Machine, pc: int, i: Instruction) -> Run:
                 one = DTYPES[to](1) if table.is_float(to) else np.array(-1).astype(DTYPES[to])
                 put(np.where(yes, one, DTYPES[to](0)))
             return
-        low, high = (table.compare(op, *h) for h in zip(table.halves(a(), type_), table.halves(b(), type_), strict=True))
+        low, high = (
+            table.compare(op, *h)
+            for h in zip(table.halves(a(), type_), table.halves(b(), type_), strict=True)
+        )
         if to == type_:
             put(table.packed(low.astype(np.float32), high.astype(np.float32), to))
         else:
-            put(np.where(low, np.uint32(0xFFFF), np.uint32(0)) | np.where(high, np.uint32(0xFFFF0000), np.uint32(0)))
+            put(
+                np.where(low, np.uint32(0xFFFF), np.uint32(0))
+                | np.where(high, np.uint32(0xFFFF0000), np.uint32(0))
+            )
 
     return run
 

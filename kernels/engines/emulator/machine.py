@@ -15,6 +15,7 @@ import numpy as np
 from kernels.engines.emulator import access, decode, tensor, warp
 from kernels.engines.emulator.counters import Tally
 from kernels.engines.emulator.memory import Global, PerBlock, PerThread, Placed
+from kernels.engines.emulator.merge import merged
 from kernels.engines.emulator.parse import Instruction, Kernel, Operand
 from kernels.engines.emulator.races import Races
 from kernels.engines.emulator.table import DTYPES, SIGNED, UNSIGNED
@@ -96,6 +97,9 @@ class Machine:
         blocks = int(np.prod(self.grid))
         self.shared = PerBlock(blocks if shared else 0, shared, placed)
         self.local = PerThread(self.slots if local else 0, local, ())
+        # Width of the shared load each load becomes part of; counted so, carried out as written.
+        arrays = {v.name: self._symbols[v.name] for v in self.kernel.variables if v.space == "shared"}
+        self.merged = merged(self.kernel.code, arrays) if self.tally and arrays else {}
         self.shared_base = (self.block_of * self.shared.size).astype(np.uint64)
         self.local_base = (np.arange(self.slots) * self.local.size).astype(np.uint64)
 
@@ -134,7 +138,11 @@ class Machine:
             return np.uint64(self._symbols[o.value] + o.offset).astype(dtype)
         if isinstance(o.value, float):  # where bits are asked for (mov.b32), the float's
             of_size = {4: np.float32, 8: np.float64}.get(np.dtype(dtype).itemsize, dtype)
-            return (np.dtype(dtype) if np.dtype(dtype).kind == "f" else np.dtype(of_size)).type(o.value).view(dtype)
+            return (
+                (np.dtype(dtype) if np.dtype(dtype).kind == "f" else np.dtype(of_size))
+                .type(o.value)
+                .view(dtype)
+            )
         if np.dtype(dtype).kind == "f":
             return np.dtype(dtype).type(o.value)
         if dtype is np.bool_:
@@ -313,6 +321,9 @@ class Machine:
             self.trace.at(pc, here)
         base = i.parts[0]
         take = self._taken(pc, here)
+        if base == "trap" and take.any():
+            what = "the kernel stops itself (__trap, a failed assert, or code with no meaning)"
+            self.fail(pc, what, self._first(take))
         if base == "brx":
             self._jump_table(pc, here, pending)
         elif base == "bra":
@@ -326,6 +337,9 @@ class Machine:
             if self.tally is not None:
                 self.tally.add(pc, "barriers", int(here.reshape(-1, LANES).any(axis=1).sum()))
             self._join(parked, pc + 1, here)
+
+    def _first(self, threads: np.ndarray) -> int:
+        return int(np.flatnonzero(threads)[0])
 
     def _taken(self, pc: int, here: np.ndarray) -> np.ndarray:
         """The threads whose guard holds; `here` itself where all do."""

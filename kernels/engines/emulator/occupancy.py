@@ -20,6 +20,7 @@ class Sm:
     blocks: int
     registers: int
     shared_bytes: int
+    parts: int = 4  # each with a share of the registers of its own
     register_grain: int = 256  # registers of a warp are handed out in multiples of this
     shared_grain: int = 128
     reserved_shared: int = 1024  # of each block, for the system
@@ -41,12 +42,12 @@ class Occupancy:
 def occupancy(registers: int, shared_bytes: int, threads: int, sm: Sm = H200) -> Occupancy:
     """Of a kernel with so many registers a thread, shared bytes and threads a block."""
     warps = -(-threads // WARP)
-    per_warp = -(-registers * WARP // sm.register_grain) * sm.register_grain
+    per_warp = -(-max(registers, 1) * WARP // sm.register_grain) * sm.register_grain
     shared = -(-(shared_bytes + sm.reserved_shared) // sm.shared_grain) * sm.shared_grain
     fits = {
         "warps": sm.warps // warps,
         "blocks": sm.blocks,
-        "registers": sm.registers // per_warp // warps if per_warp else sm.blocks,
+        "registers": sm.parts * (sm.registers // sm.parts // per_warp) // warps,
         "shared memory": sm.shared_bytes // shared,
     }
     limit = min(fits, key=fits.get)

@@ -346,7 +346,9 @@ class _Bodies:
         elif base in ("bra", "brx"):
             name = str(operands[base == "brx"].value)
             self.branches.append((len(kernel.code), name, tuple(reversed(self.scopes))))
-        elif opcode.startswith(("ld.param", "st.param")) and (self.calls or base == "st" or _is_own(operands)):
+        elif opcode.startswith(("ld.param", "st.param")) and (
+            self.calls or base == "st" or _is_own(operands)
+        ):
             opcode = opcode.replace(".param", ".local", 1)
         kernel.code.append(Instruction(opcode, operands, guard, self.line, self.inlined))
 

@@ -17,7 +17,12 @@ MOST = 20  # races told of; more say no more
 def _unit(m: Machine) -> int:
     widths = [4]
     for i in m.kernel.code:
-        to_shared = any(p.startswith("shared") for p in i.parts) or not {"global", "local", "param", "const"} & set(i.parts)
+        to_shared = any(p.startswith("shared") for p in i.parts) or not {
+            "global",
+            "local",
+            "param",
+            "const",
+        } & set(i.parts)
         if i.parts[0] in ("ld", "st") and to_shared:
             widths.append(type_bytes(i.parts[-1]))
         elif i.parts[0] == "wmma" and i.parts[1] != "mma":

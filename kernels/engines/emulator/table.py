@@ -259,7 +259,9 @@ def in_mode(name: str, mode: str):
 
 
 def _exact_enough(integers):
-    """64-bit integers as float64 rounded to odd, to be rounded again."""
+    """Integers as float64, 64-bit ones rounded to odd, to be rounded again."""
+    if integers.dtype.itemsize < 8:
+        return integers.astype(np.float64)
     high = (integers >> integers.dtype.type(32)).astype(np.float64) * 2.0**32
     low = (integers & integers.dtype.type(0xFFFFFFFF)).astype(np.float64)
     return _to_odd(*_two_sum(high, low))

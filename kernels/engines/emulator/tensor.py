@@ -125,7 +125,7 @@ def ldmatrix(m: Machine, pc: int, i: Instruction) -> Run:
     row, column = np.stack([GROUP, GROUP]), 2 * WITHIN + np.array([[0], [1]])
     if "trans" in parts:
         row, column = column, row
-    supplies = np.tile(LANE < 8 * count, m.slots // 32)
+    supplies = np.tile(np.arange(32) // 8 < count, m.slots // 32)
 
     def run() -> None:
         warps = _warps(m)
@@ -371,7 +371,9 @@ def _wmma_store(m: Machine, pc: int, i: Instruction) -> Run:
 def _wmma_mma(m: Machine, pc: int, i: Instruction) -> Run:
     """wmma.mma: types are those of d and c for f16 inputs, else of d, a, b and c."""
     shape = _shape(i)
-    rest = [p for p in i.parts[i.parts.index("m{}n{}k{}".format(*shape)) + 1 :] if p != "satfinite"]
+    rest = [
+        p for p in i.parts[i.parts.index("m{}n{}k{}".format(*shape)) + 1 :] if p not in ("satfinite", "rn")
+    ]
     if len(rest) == 2:
         to, c_type, a_type = rest[0], rest[1], "f16"
         b_type = a_type

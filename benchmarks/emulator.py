@@ -1,0 +1,135 @@
+"""How fast the emulator is: python benchmarks/emulator.py [--numba]
+
+Naive SGEMM without and with counters, memory, the toy im2col with counters and trace, and (--numba, where
+Numba is installed) Numba's CUDA simulator on the same naive SGEMM.
+"""
+
+from __future__ import annotations
+
+import os
+import statistics
+import subprocess
+import sys
+import time
+
+import numpy as np
+
+NAIVE = """extern "C" __global__ void sgemm(const float* A, const float* B, float* C, int n) {
+  int col = blockIdx.x * blockDim.x + threadIdx.x;
+  int row = blockIdx.y * blockDim.y + threadIdx.y;
+  if (row >= n || col >= n) return;
+  float sum = 0;
+  for (int k = 0; k < n; ++k) sum += A[row * n + k] * B[k * n + col];
+  C[row * n + col] = sum;
+}
+"""
+SIMULATED = """
+import time, numpy as np
+from numba import cuda
+@cuda.jit
+def sgemm(A, B, C):
+    col, row = cuda.grid(2)
+    if row < A.shape[0] and col < A.shape[0]:
+        sum = np.float32(0)
+        for k in range(A.shape[0]):
+            sum += A[row, k] * B[k, col]
+        C[row, col] = sum
+n = 64
+A, B = (np.random.default_rng(s).standard_normal((n, n), dtype=np.float32) for s in (0, 1))
+C = np.zeros((n, n), np.float32)
+start = time.perf_counter()
+sgemm[(n // 16, n // 16), (16, 16)](A, B, C)
+took = time.perf_counter() - start
+assert np.allclose(C, A @ B, atol=1e-3)
+print(took)
+"""
+
+
+def sgemm(n: int, count: bool) -> tuple[float, int]:
+    """(seconds, thread instructions, 0 where not counted) of one naive n^3 product, verified."""
+    from kernels.engines.emulator.compile import compile_ptx
+    from kernels.engines.emulator.launch import Options, launch, place
+
+    rng = np.random.default_rng(0)
+    A, B = (rng.standard_normal((n, n), dtype=np.float32) for _ in range(2))
+    ptx = compile_ptx(NAIVE, "naive.cu")
+    memory = place({"A": A, "B": B, "C": np.zeros((n, n), np.float32)}, ["A", "B"])
+    blocks = -(-n // 16)
+    start = time.perf_counter()
+    run = launch(
+        ptx,
+        "sgemm",
+        (blocks, blocks, 1),
+        (16, 16, 1),
+        ("A", "B", "C", np.int32(n)),
+        memory,
+        options=Options(count=count),
+    )
+    took = time.perf_counter() - start
+    assert np.allclose(memory.array("C"), A @ B, atol=1e-3)
+    return took, run.counters.total["thread_instructions"] if count else 0
+
+
+def median(function, n: int = 7) -> float:
+    function()
+    return statistics.median(function() for _ in range(n))
+
+
+def toy() -> float:
+    from kernels import ConvShape
+    from kernels.engines import emulator
+    from kernels.ladders import find
+    from kernels.runner import seeded_inputs
+
+    rung = find("conv/im2col-gemm")
+    program = rung.build(ConvShape(1, 1, 8, 8, 2, 3, 3), rung.default_tiles)
+    inputs = seeded_inputs(program.of_role("input"))
+    start = time.perf_counter()
+    emulator.trace_launch(program, 0, inputs)
+    return time.perf_counter() - start
+
+
+def peak_mb() -> float:
+    """Peak memory of a process that runs 128^3 with counters."""
+    code = (
+        "import resource, sys; sys.path.insert(0, 'benchmarks'); import emulator; emulator.sgemm(128, True);"
+        "print(resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024)"
+    )
+    return float(
+        subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout
+    )
+
+
+def main() -> None:
+    from kernels.engines import cpu
+
+    instructions = sgemm(128, True)[1]
+    plain, counted = median(lambda: sgemm(128, False)[0]), median(lambda: sgemm(128, True)[0])
+    small = median(lambda: sgemm(64, False)[0])
+    rows = [
+        ("naive SGEMM 128^3, no counters", f"{plain * 1e3:.0f} ms, {instructions / plain / 1e6:.0f} M thread-instructions/s"),
+        ("the same with counters", f"{counted * 1e3:.0f} ms"),
+        ("memory of that process", f"{peak_mb():.0f} MB"),
+        ("toy im2col, counters and trace", f"{median(toy, 15) * 1e3:.0f} ms"),
+        ("naive SGEMM 64^3, no counters", f"{small * 1e3:.1f} ms"),
+    ]  # fmt: skip
+    if "--numba" in sys.argv:
+        told = subprocess.run(
+            [sys.executable, "-c", SIMULATED],
+            capture_output=True,
+            text=True,
+            check=True,
+            env=os.environ | {"NUMBA_ENABLE_CUDASIM": "1"},
+        )
+        simulated = float(told.stdout)
+        rows.append(
+            ("Numba's CUDA simulator, 64^3", f"{simulated:.2f} s: {simulated / small:.0f} times as long")
+        )
+    print(f"{cpu.device_name()}, Python {sys.version.split()[0]}, NumPy {np.__version__}, medians of 7\n")
+    print("| | |\n|---|---|")
+    for name, figure in rows:
+        print(f"| {name} | {figure} |")
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,648 @@
+"""Are the emulator's memory counters Nsight Compute's numbers?
+
+On a machine with a GPU and ncu, every case below is launched once under the profiler and written down:
+
+    PYTHONPATH=. python benchmarks/hardware_counters.py measure counters.json
+
+which also leaves counters.csv (what ncu printed) and counters.sass.txt (memory instructions of the machine
+code). Anywhere else the same cases run in the emulator and stand beside what was measured:
+
+    PYTHONPATH=. python benchmarks/hardware_counters.py compare counters.json
+"""
+
+from __future__ import annotations
+
+import csv
+import datetime
+import json
+import os
+import re
+import shutil
+import subprocess
+import sys
+import tempfile
+from collections import Counter
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from functools import cache
+from pathlib import Path
+
+import numpy as np
+
+from kernels import cuda as sources
+from kernels.engines.emulator import compile as compiler
+from kernels.ladders import conv
+from kernels.program import INPUT, Launch
+from kernels.runner import seeded_inputs
+from kernels.shapes import ConvShape
+
+# -- what is compared -----------------------------------------------------------------------------------
+_GLOBAL = "l1tex__t_{}_pipe_lsu_mem_global_op_{}.sum"
+_SHARED = "l1tex__data_{}_mem_shared_op_{}.sum"
+# The emulator's counters that must be the hardware's own numbers.
+EQUAL = {
+    **{f"{name}_{op}": _GLOBAL.format(name, op) for name in ("requests", "sectors") for op in ("ld", "st")},
+    **{f"wavefronts_{op}": _SHARED.format("pipe_lsu_wavefronts", op) for op in ("ld", "st")},
+    **{f"bank_conflicts_{op}": _SHARED.format("bank_conflicts_pipe_lsu", op) for op in ("ld", "st")},
+}
+INSTRUCTIONS = "smsp__inst_executed.sum"
+LANES = "smsp__thread_inst_executed_per_inst_executed.ratio"
+REQUIRED = (*EQUAL.values(), INSTRUCTIONS, LANES, "sm__cycles_elapsed.max", "gpu__time_duration.sum")
+# Written down where the profiler knows them.
+WANTED = (
+    *(_GLOBAL.format(name, op) for name in ("requests", "sectors") for op in ("atom", "red")),
+    *(_SHARED.format(name, "atom") for name in ("pipe_lsu_wavefronts", "bank_conflicts_pipe_lsu")),
+    "smsp__inst_executed_op_shared_ld.sum",
+    "smsp__inst_executed_op_shared_st.sum",
+    "smsp__inst_executed_op_global_ld.sum",
+    "smsp__inst_executed_op_global_st.sum",
+    "dram__bytes_read.sum",
+    "dram__bytes_write.sum",
+)
+
+
+# -- the cases --------------------------------------------------------------------------------------------
+@dataclass(frozen=True)
+class Case:
+    """One launch, its arrays before it (outputs hold NaN or -1 unless the kernel adds to them) and which
+    of them it writes. The launch's twin says what must come out."""
+
+    name: str
+    shape: str
+    launch: Launch
+    arrays: Callable[[], dict[str, np.ndarray]]
+    outputs: tuple[str, ...]
+
+    @property
+    def defines(self) -> tuple[str, ...]:
+        return tuple(f"-D{name}={value}" for name, value in self.launch.defines)
+
+    @property
+    def digest(self) -> str:
+        """Names the text and the defines a measurement was taken of."""
+        return compiler.digest(sources.translation_unit(self.launch.source), self.defines)
+
+    def expected(self) -> dict[str, np.ndarray]:
+        arrays = {name: a.copy() for name, a in self.arrays().items()}
+        self.launch.twin(*(arrays[a] if isinstance(a, str) else a for a in self.launch.args))
+        return {name: arrays[name] for name in self.outputs}
+
+    def wrong(self, got: Mapping[str, np.ndarray]) -> str:
+        """What is wrong with these outputs; empty where nothing is."""
+        for name, want in self.expected().items():
+            have = got[name].astype(np.float64)
+            limit = 0.0 if want.dtype.kind == "i" else 1e-4 * float(np.abs(want).max())
+            bad = ~(np.abs(have - want) <= limit)  # NaN is wrong too
+            if bad.any():
+                at = tuple(int(i) for i in np.argwhere(bad)[0])
+                return f"{name}{list(at)} is {have[at]}, should be {want[at]}; {int(bad.sum())} are wrong"
+        return ""
+
+    def describe(self) -> list[str]:
+        """The arguments in words: "x float32 [4096]", "int32 7"."""
+        arrays = self.arrays()
+        return [
+            f"{a} {arrays[a].dtype} {list(arrays[a].shape)}" if isinstance(a, str) else f"{a.dtype} {a}"
+            for a in self.launch.args
+        ]
+
+
+def _floats(*shape: int, seed: int = 0) -> np.ndarray:
+    return np.random.default_rng(seed).standard_normal(shape, dtype=np.float32)
+
+
+def _integers(n: int, below: int) -> np.ndarray:
+    return np.random.default_rng(0).integers(0, below, n, dtype=np.int32)
+
+
+def _unwritten(*shape: int) -> np.ndarray:
+    return np.full(shape, np.nan, np.float32)
+
+
+def _ceil(a: int, b: int) -> int:
+    return -(-a // b)
+
+
+def _teaching(file: str, name: str, shape: str, grid, block, args, twin, arrays, outputs=("y",), **defines):
+    entry = re.sub(r"^\d+_", "", file)
+    args = tuple(np.int32(a) if isinstance(a, int) else a for a in args)
+    grid, block = ((*dim, 1, 1)[:3] for dim in (grid, block))
+    launch = Launch(f"teaching/{file}.cu", entry, grid, block, args, twin, tuple(defines.items()))
+    return Case(name, shape, launch, arrays, outputs)
+
+
+def _strided(n: int, stride: int) -> Case:
+    def twin(x, y, n, stride):
+        y[:] = x[::stride]
+
+    return _teaching(
+        "01_strided_copy", f"strided-copy-{n}-stride{stride}", f"n={n} stride={stride}",
+        (_ceil(n, 256),), (256,), ("x", "y", n, stride), twin,
+        lambda: {"x": _floats((n - 1) * stride + 1), "y": _unwritten(n)},
+    )  # fmt: skip
+
+
+def _misaligned(n: int, offset: int) -> Case:
+    def twin(x, y, n, offset):
+        y[:] = x[offset:]
+
+    return _teaching(
+        "02_misaligned_copy", f"misaligned-copy-{n}-offset{offset}", f"n={n} offset={offset}",
+        (_ceil(n, 256),), (256,), ("x", "y", n, offset), twin,
+        lambda: {"x": _floats(n + offset), "y": _unwritten(n)},
+    )  # fmt: skip
+
+
+def _float4(n: int) -> Case:
+    def twin(x, y, n):
+        y[:] = x
+
+    return _teaching(
+        "03_float4_copy", f"float4-copy-{n}", f"n={n}", (_ceil(_ceil(n, 4), 128),), (128,), ("x", "y", n),
+        twin, lambda: {"x": _floats(n), "y": _unwritten(n)},
+    )  # fmt: skip
+
+
+def _scattered(n: int, m: int) -> Case:
+    def twin(x, index, y, n, m):
+        y[:] = x[index]
+
+    return _teaching(
+        "04_scattered_copy", f"scattered-copy-{n}-of-{m}", f"n={n} m={m}",
+        (_ceil(n, 256),), (256,), ("x", "index", "y", n, m), twin,
+        lambda: {"x": _floats(m), "index": _integers(n, m), "y": _unwritten(n)},
+    )  # fmt: skip
+
+
+def _transpose(rows: int, cols: int, pitch: int) -> Case:
+    def twin(x, y, rows, cols):
+        y[:] = x.T
+
+    return _teaching(
+        "05_transpose", f"transpose-{rows}x{cols}-pitch{pitch}", f"rows={rows} cols={cols} PITCH={pitch}",
+        (_ceil(cols, 32), _ceil(rows, 32)), (32, 32), ("x", "y", rows, cols), twin,
+        lambda: {"x": _floats(rows, cols), "y": _unwritten(cols, rows)}, PITCH=pitch,
+    )  # fmt: skip
+
+
+def _shared_read(n: int, share: int, stride: int) -> Case:
+    def twin(x, y, n, share, stride):
+        y[:] = x[np.arange(n) % 256 // share * stride % 1024]
+
+    return _teaching(
+        "06_shared_read", f"shared-read-{n}-share{share}-stride{stride}",
+        f"n={n} share={share} stride={stride}", (_ceil(n, 256),), (256,), ("x", "y", n, share, stride), twin,
+        lambda: {"x": _floats(1024), "y": _unwritten(n)},
+    )  # fmt: skip
+
+
+def _shared_wide_read(n: int, vector: int, share: int, stride: int = 1) -> Case:
+    def twin(x, y, n, share, stride):
+        t = np.arange(n) % 256
+        element = (t // share if share > 0 else t & ~-share) * stride % 256
+        y[:] = x.reshape(256, vector)[element] @ np.arange(1, vector + 1, dtype=np.float32)
+
+    how = (f"share{share}" if share > 0 else f"apart{-share}") + (f"-stride{stride}" if stride > 1 else "")
+    return _teaching(
+        "07_shared_wide_read", f"shared-read-float{vector}-{n}-{how}",
+        f"n={n} share={share} stride={stride} VECTOR={vector}",
+        (_ceil(n, 256),), (256,), ("x", "y", n, share, stride), twin,
+        lambda: {"x": _floats(256 * vector), "y": _unwritten(n)}, VECTOR=vector,
+    )  # fmt: skip
+
+
+def _broadcast(n: int, terms: int) -> Case:
+    def twin(coefficient, x, y, n, terms):
+        y[:] = np.polynomial.polynomial.polyval(x, coefficient)
+
+    return _teaching(
+        "08_broadcast_global", f"broadcast-global-{n}-terms{terms}", f"n={n} terms={terms}",
+        (_ceil(n, 256),), (256,), ("coefficient", "x", "y", n, terms), twin,
+        lambda: {"coefficient": _floats(terms), "x": _floats(n, seed=1), "y": _unwritten(n)},
+    )  # fmt: skip
+
+
+def _histogram(where: str, n: int, bins: int) -> Case:
+    def twin(value, count, n, bins):
+        count += np.bincount(value, minlength=bins).astype(np.int32)
+
+    number = {"global": "09", "shared": "10"}[where]
+    return _teaching(
+        f"{number}_histogram_{where}", f"histogram-{where}-{n}-bins{bins}", f"n={n} bins={bins}",
+        (_ceil(n, 256),), (256,), ("value", "count", n, bins), twin,
+        lambda: {"value": _integers(n, bins), "count": np.zeros(bins, np.int32)}, ("count",),
+    )  # fmt: skip
+
+
+def _reduction(n: int) -> Case:
+    blocks = _ceil(n, 256)
+
+    def twin(x, sums, n):
+        sums[:] = np.pad(x, (0, blocks * 256 - n)).reshape(blocks, 256).sum(axis=1)
+
+    return _teaching(
+        "11_reduction", f"reduction-{n}", f"n={n}", (blocks,), (256,), ("x", "sums", n), twin,
+        lambda: {"x": _floats(n), "sums": _unwritten(blocks)}, ("sums",),
+    )  # fmt: skip
+
+
+def _sgemm(kind: str, M: int, N: int, K: int, tile: int = 16) -> Case:
+    def twin(A, B, C, M, N, K):
+        C[:] = A @ B
+
+    number = {"uncoalesced": "12", "naive": "13", "shared": "14"}[kind]
+    grid = (_ceil(N, tile), _ceil(M, tile))
+    defines = {"TILE": tile} if kind == "shared" else {}
+    told = f"-tile{tile}" if defines else ""
+    return _teaching(
+        f"{number}_sgemm_{kind}", f"sgemm-{kind}{told}-{M}x{N}x{K}", f"M={M} N={N} K={K} block={tile}x{tile}",
+        grid[::-1] if kind == "uncoalesced" else grid, (tile, tile), ("A", "B", "C", M, N, K), twin,
+        lambda: {"A": _floats(M, K), "B": _floats(K, N, seed=1), "C": _unwritten(M, N)}, ("C",), **defines,
+    )  # fmt: skip
+
+
+def _conv(rung: str, shape: ConvShape, tiles: Mapping[str, int], step: int) -> Case:
+    """One launch of a rung's program; what the steps before it leave is made by their twins."""
+    found = conv.LADDER.rung(f"conv/{rung}")
+    full = found.check(shape, tiles)
+    program = found.build(shape, full)
+    launch = program.steps[step]
+    output = next(b for b in reversed(launch.args) if isinstance(b, str))
+
+    def arrays() -> dict[str, np.ndarray]:
+        held = seeded_inputs(program.of_role(INPUT))
+        held |= {b.name: _unwritten(*b.shape) for b in program.buffers if b.role != INPUT}
+        for before in program.steps[:step]:
+            before.twin(*(held[a] if isinstance(a, str) else a for a in before.args))
+        return {a: held[a] for a in launch.args if isinstance(a, str)}
+
+    used = "-".join(f"{name.lower()}{full[name]}" for name in full if (name == "TILE") == (step == 1))
+    name = f"conv-{launch.entry}-{used}-{str(shape).replace(' ', '-').replace(',', '.')}"
+    return Case(name, f"{shape} {full}", launch, arrays, (output,))
+
+
+_PLAIN = ConvShape(1, 8, 28, 28, 16, 3, 3, pad=1)
+_RAGGED = ConvShape(2, 3, 17, 13, 5, 3, 5, stride=(2, 1), pad=(1, 2), dilation=(2, 1))
+_FLIPPED = ConvShape(1, 7, 9, 9, 33, 2, 2, mode="convolution")
+
+
+@cache
+def cases() -> dict[str, Case]:
+    """Every case by name, in the order they are launched."""
+    listed = (
+        *(_strided(4096, stride) for stride in (1, 2, 8, 33)),
+        _strided(1000, 3),
+        *(_misaligned(4096, offset) for offset in (1, 8)),
+        _misaligned(1001, 5),
+        *(_float4(n) for n in (4096, 4099, 1021)),
+        *(_scattered(n, m) for n, m in ((4096, 4096), (1003, 300))),
+        *(_transpose(128, 128, pitch) for pitch in (32, 33)),
+        *(_transpose(61, 100, pitch) for pitch in (32, 33)),
+        *(_shared_read(2048, share, stride) for share, stride in ((32, 1), (1, 1), (1, 2), (1, 32), (4, 8))),
+        _shared_read(1001, 1, 3),
+        *(
+            _shared_wide_read(2048, vector, share)
+            for vector in (2, 4)
+            for share in (1, 2, 4, 8, 16, 32, -1, -2, -4, -8, -16)
+        ),
+        *(_shared_wide_read(2048, vector, 1, stride) for vector in (2, 4) for stride in (2, 3, 4, 8)),
+        *(_shared_wide_read(2048, vector, 2, stride) for vector in (2, 4) for stride in (2, 4)),
+        *(_shared_wide_read(1001, vector, share) for vector in (2, 4) for share in (1, 2)),
+        _broadcast(4096, 16),
+        _broadcast(1001, 7),
+        *(_histogram(where, n, b) for where in ("global", "shared") for n, b in ((4096, 256), (1003, 17))),
+        _reduction(4096),
+        _reduction(1001),
+        *(
+            _sgemm(kind, *size)
+            for kind in ("uncoalesced", "naive", "shared")
+            for size in ((64, 64, 64), (61, 45, 50))
+        ),
+        *(_sgemm("shared", *size, tile=t) for t in (8, 32) for size in ((64, 64, 64), (61, 45, 50))),
+        *(_conv("direct", shape, {"BLOCK": 256}, 0) for shape in (_PLAIN, _RAGGED, _FLIPPED)),
+        *(_conv("im2col-gemm", shape, {"BLOCK": 256}, 0) for shape in (_PLAIN, _RAGGED, _FLIPPED)),
+        *(
+            _conv("im2col-gemm", shape, {"TILE": tile}, 1)
+            for tile in conv.TILES
+            for shape in (_PLAIN, _RAGGED, _FLIPPED)
+        ),
+    )
+    named = {case.name: case for case in listed}
+    assert len(named) == len(listed), "two cases bear one name"
+    return named
+
+
+# -- in the emulator ----------------------------------------------------------------------------------------
+@dataclass(frozen=True)
+class Emulated:
+    """Counters of one case, and its outputs."""
+
+    total: dict[str, int]
+    outputs: dict[str, np.ndarray]
+
+    @property
+    def lanes(self) -> float:
+        return self.total["thread_instructions"] / self.total["warp_instructions"]
+
+
+def emulate(case: Case) -> Emulated:
+    from kernels.engines.emulator.launch import launch, place
+
+    step, arrays = case.launch, case.arrays()
+    text = sources.translation_unit(step.source)
+    ptx = compiler.compile_ptx(text, Path(step.source).name, (*compiler.OPTIONS, *case.defines))
+    written = [n for n in arrays if n not in case.outputs or not np.isnan(arrays[n]).any()]
+    memory = place(arrays, written)
+    run = launch(ptx, step.entry, step.grid, step.block, step.args, memory, step.shared, name=step.source)
+    return Emulated(run.counters.total, {name: memory.array(name) for name in case.outputs})
+
+
+# -- on the GPU ---------------------------------------------------------------------------------------------
+def _launch_on_gpu(case: Case) -> dict[str, np.ndarray]:
+    """Launch once and bring the outputs back. Nothing but copies and the kernel itself runs."""
+    import cupy
+
+    from kernels.engines.cuda import compile_kernel
+
+    step = case.launch
+    kernel = compile_kernel(step.source, step.entry, step.defines)
+    on_gpu = {}
+    for name, array in case.arrays().items():
+        on_gpu[name] = cupy.empty(array.shape, array.dtype)
+        on_gpu[name].set(np.ascontiguousarray(array))
+        if on_gpu[name].data.ptr % 256:
+            raise RuntimeError(f"{name} starts at {on_gpu[name].data.ptr:#x}, not at a multiple of 256")
+    args = tuple(
+        on_gpu[a] if isinstance(a, str) else (np.asarray(a) if a.dtype.names else a) for a in step.args
+    )
+    kernel(step.grid, step.block, args, shared_mem=step.shared)
+    cupy.cuda.get_current_stream().synchronize()
+    return {name: on_gpu[name].get() for name in case.outputs}
+
+
+def _tool(name: str) -> str | None:
+    """A program of the CUDA toolkit: from the PATH, or from CUDA_HOME's or CuPy's idea of the toolkit."""
+    import cupy
+
+    homes = [os.environ.get("CUDA_HOME"), os.environ.get("CUDA_PATH"), cupy.cuda.get_cuda_path()]
+    return shutil.which(name) or next(
+        (found for home in homes if home and (found := shutil.which(name, path=str(Path(home) / "bin")))),
+        None,
+    )
+
+
+def measure(out: Path) -> int:
+    """Verify every case, profile those that are right, write the fixture. Exit status."""
+    import cupy
+
+    ncu = _tool("ncu")
+    if ncu is None:
+        print("ncu (Nsight Compute) is not on the PATH")
+        return 2
+    right = []
+    for case in cases().values():
+        try:
+            problem = case.wrong(_launch_on_gpu(case))
+        except Exception as e:  # told, and the others are still measured
+            problem = f"{type(e).__name__}: {e}"
+        print(f"{case.name}: {problem or 'output as in NumPy'}")
+        if not problem:
+            right.append(case)
+    _write_sass(out.with_suffix(".sass.txt"), right)
+
+    rows, metrics = [], (*REQUIRED, *WANTED)
+    for _ in range(3):
+        text = _profile(ncu, metrics, right)
+        out.with_suffix(".csv").write_text(text, encoding="utf-8")
+        rows = parse_ncu(text)
+        if len(rows) == len(right) and all(row.get(m) is not None for row in rows for m in REQUIRED):
+            break
+        print(f"ncu gave {len(rows)} of {len(right)} rows or left metrics out; see {out.with_suffix('.csv')}")
+        metrics = _without_unknown(metrics, text)
+    properties = cupy.cuda.runtime.getDeviceProperties(0)
+    version = subprocess.run([ncu, "--version"], capture_output=True, text=True, check=False).stdout
+    fixture = {
+        "device": properties["name"].decode(),
+        "compute_capability": f"{properties['major']}.{properties['minor']}",
+        "driver": _first_line("nvidia-smi", "--query-gpu=driver_version", "--format=csv,noheader"),
+        "ncu": (re.findall(r"Version\s+(\S+)", version) or [version.strip()])[0],
+        "cuda": _version(cupy.cuda.runtime.runtimeGetVersion()),
+        "nvrtc": ".".join(map(str, cupy.cuda.nvrtc.getVersion())),
+        "cupy": cupy.__version__,
+        "date": datetime.datetime.now(datetime.UTC).date().isoformat(),
+        "cases": match(right, rows),
+    }
+    out.write_text(json.dumps(fixture, indent=1) + "\n", encoding="utf-8")
+    print(f"{len(fixture['cases'])} of {len(cases())} cases are in {out}")
+    return 0 if len(fixture["cases"]) == len(cases()) else 1
+
+
+def _without_unknown(metrics: Sequence[str], text: str) -> tuple[str, ...]:
+    """The metrics ncu did not complain of; where it names none of them, the required ones."""
+    complaints = "\n".join(
+        line for line in text.splitlines() if line.startswith(("==ERROR==", "==WARNING=="))
+    )
+    print(complaints)
+    kept = tuple(m for m in metrics if m in REQUIRED or m.rpartition(".")[0] not in complaints)
+    return kept if len(kept) < len(metrics) else REQUIRED
+
+
+def _version(number: int) -> str:
+    return f"{number // 1000}.{number % 1000 // 10}"
+
+
+def _first_line(*command: str) -> str | None:
+    try:
+        told = subprocess.run(command, capture_output=True, text=True, check=False, timeout=60).stdout
+    except OSError:
+        return None
+    return told.strip().splitlines()[0] if told.strip() else None
+
+
+def _profile(ncu: str, metrics: Sequence[str], chosen: Sequence[Case]) -> str:
+    """What ncu prints about these cases, each launched once, in order, by this script run again under it."""
+    entries = "|".join(sorted({case.launch.entry for case in chosen}))
+    root = str(Path(__file__).resolve().parents[1])
+    path = os.pathsep.join(filter(None, (root, os.environ.get("PYTHONPATH"))))
+    with tempfile.TemporaryDirectory() as folder:
+        names, log = Path(folder) / "cases.json", Path(folder) / "ncu.csv"
+        names.write_text(json.dumps([case.name for case in chosen]), encoding="utf-8")
+        command = [
+            ncu, "--clock-control", "none", "--target-processes", "all",
+            "--kernel-name-base", "function", "--kernel-name", f"regex:^({entries})$",
+            "--csv", "--page", "raw", "--print-units", "base", "--log-file", str(log),
+            "--metrics", ",".join(metrics),
+            sys.executable, str(Path(__file__).resolve()), "launch", str(names),
+        ]  # fmt: skip
+        told = subprocess.run(
+            command,
+            capture_output=True,
+            text=True,
+            check=False,
+            env=os.environ | {"PYTHONPATH": path, "LC_ALL": "C"},
+        )
+        if told.returncode:
+            print(f"ncu ended with {told.returncode}\n{told.stdout[-3000:]}\n{told.stderr[-3000:]}")
+        kept = log.read_text(encoding="utf-8", errors="replace") if log.exists() else ""
+        return f"{kept}\n{told.stdout}"
+
+
+def launch_all(names: Path) -> int:
+    """What runs under ncu: each case once."""
+    for name in json.loads(names.read_text(encoding="utf-8")):
+        _launch_on_gpu(cases()[name])
+    return 0
+
+
+# -- reading ncu ----------------------------------------------------------------------------------------------
+def parse_ncu(text: str) -> list[dict]:
+    """Rows of `ncu --csv --page raw`, in the order of their ID: "Kernel Name", "Grid Size" and "Block Size"
+    as text, every other column that holds a number as one. Whatever else is among the lines is passed over:
+    ncu's own "==PROF==" lines, the profiled program's output, the row of units."""
+    header: list[str] | None = None
+    rows = []
+    for line in text.splitlines():
+        if not line.startswith('"'):
+            continue
+        cells = next(csv.reader([line]))
+        if cells[0] == "ID":
+            header = cells
+        elif header is not None and len(cells) == len(header) and cells[0].strip().isdigit():
+            row = dict(zip(header, cells, strict=True))
+            rows.append(
+                {
+                    name: cell if name in ("Kernel Name", "Grid Size", "Block Size") else number(cell)
+                    for name, cell in row.items()
+                }
+            )
+    return sorted(rows, key=lambda row: row["ID"])
+
+
+def number(cell: str) -> int | float | None:
+    """16,384 or 12.5 or 1.2e+06; None for anything else ("n/a", a name)."""
+    try:
+        value = float(cell.replace(",", ""))
+    except ValueError:
+        return None
+    return int(value) if value.is_integer() else value
+
+
+def match(chosen: Sequence[Case], rows: Sequence[dict]) -> list[dict]:
+    """The fixture's entry of each case. ValueError where the rows are not these launches in this order."""
+    if len(rows) != len(chosen):
+        raise ValueError(f"{len(chosen)} launches, but ncu tells of {len(rows)}")
+    out = []
+    for case, row in zip(chosen, rows, strict=True):
+        step = case.launch
+        told = row["Kernel Name"].partition("(")[0].split()[-1]
+        if told != step.entry:
+            raise ValueError(f"{case.name}: ncu tells of kernel {told}, not {step.entry}")
+        for column, dim in (("Grid Size", step.grid), ("Block Size", step.block)):
+            seen = tuple(map(int, re.findall(r"\d+", row.get(column, ""))))
+            if seen and seen != tuple(dim):
+                raise ValueError(f"{case.name}: {column} is {seen}, not {dim}")
+        out.append(
+            {
+                "case": case.name,
+                "kernel": step.entry,
+                "source": step.source,
+                "digest": case.digest,
+                "defines": dict(step.defines),
+                "shape": case.shape,
+                "grid": list(step.grid),
+                "block": list(step.block),
+                "args": case.describe(),
+                "metrics": {m: row[m] for m in (*REQUIRED, *WANTED) if row.get(m) is not None},
+            }
+        )
+    return out
+
+
+# -- machine code -----------------------------------------------------------------------------------------------
+_MEMORY = re.compile(
+    r"/\*[0-9a-f]{4,}\*/\s+((?:@!?U?P\w+\s+)?(?!LDC|LDGDEPBAR)(?:LD|ST|ATOM|RED)[A-Z]*(?:\.\w+)*\s[^;]*)"
+)
+
+
+def memory_instructions(sass: str) -> list[str]:
+    """The loads, stores and atomics of a disassembly, in order."""
+    return [" ".join(found.split()) for found in _MEMORY.findall(sass)]
+
+
+def _write_sass(out: Path, chosen: Iterable[Case]) -> None:
+    """Memory instructions of each kernel's machine code, counted and listed."""
+    lines = []
+    for case in {case.digest: case for case in chosen}.values():
+        step = case.launch
+        lines.append(f"== {step.source} {' '.join(case.defines)} ({case.digest})")
+        try:
+            found = memory_instructions(_disassemble(case))
+        except Exception as e:  # the counters matter more than the listing
+            lines += [f"no disassembly: {type(e).__name__}: {e}", ""]
+            continue
+        kinds = Counter(re.sub(r"^@\S+\s+", "", text).split()[0] for text in found)
+        lines += [f"{n:4} {kind}" for kind, n in sorted(kinds.items())]
+        lines += [f"       {text}" for text in found] + [""]
+    out.write_text("\n".join(lines), encoding="utf-8")
+
+
+def _disassemble(case: Case) -> str:
+    from cupy.cuda import compiler as cupy_compiler
+
+    cubin, _ = cupy_compiler.compile_using_nvrtc(
+        sources.translation_unit(case.launch.source), options=("--std=c++17", *case.defines)
+    )
+    with tempfile.TemporaryDirectory() as folder:
+        path = Path(folder) / "kernel.cubin"
+        path.write_bytes(cubin + b"\0" * (-len(cubin) % 8))  # CuPy takes the last byte for a string's end
+        tool = _tool("nvdisasm")
+        command = [tool, "-c", str(path)] if tool else [_tool("cuobjdump") or "cuobjdump", "-sass", str(path)]
+        told = subprocess.run(command, capture_output=True, text=True, check=True)
+    return told.stdout
+
+
+# -- side by side -----------------------------------------------------------------------------------------------
+def compare(fixture: Path) -> int:
+    """Print hardware beside emulator for each case; 1 where any counter that must be equal is not."""
+    measured = json.loads(fixture.read_text(encoding="utf-8"))
+    print(f"{measured['device']}, driver {measured['driver']}, ncu {measured['ncu']}, {measured['date']}")
+    print("hardware / emulator; one number where both are equal")
+    unequal, ratios = [], []
+    for row in measured["cases"]:
+        case = cases().get(row["case"])
+        if case is None or case.digest != row["digest"]:
+            print(f"\n{row['case']}: measured on another text; measure again")
+            unequal.append(row["case"])
+            continue
+        got = emulate(case)
+        problem = case.wrong(got.outputs)
+        told = {name: (row["metrics"][metric], got.total[name]) for name, metric in EQUAL.items()}
+        ratio = got.total["warp_instructions"] / row["metrics"][INSTRUCTIONS]
+        ratios.append(ratio)
+        same = not problem and all(a == b for a, b in told.values())
+        if not same:
+            unequal.append(case.name)
+        print(f"\n{case.name}: {'equal' if same else 'NOT EQUAL'} {problem}")
+        print(
+            "  " + "  ".join(f"{n} {a:,}" if a == b else f"{n} {a:,} / {b:,} !" for n, (a, b) in told.items())
+        )
+        print(f"  PTX/SASS instructions {ratio:.2f}, lanes {row['metrics'][LANES]:.1f} / {got.lanes:.1f}")
+    missing = set(cases()) - {row["case"] for row in measured["cases"]}
+    print(f"\n{len(measured['cases']) - len(unequal)} of {len(measured['cases'])} cases equal")
+    if ratios:
+        print(f"PTX/SASS instructions {min(ratios):.2f} .. {max(ratios):.2f}")
+    if missing:
+        print(f"not measured: {', '.join(sorted(missing))}")
+    return int(bool(unequal or missing))
+
+
+def main(arguments: Sequence[str]) -> int:
+    modes = {"measure": measure, "compare": compare, "launch": launch_all}
+    if len(arguments) != 2 or arguments[0] not in modes:
+        print(__doc__)
+        return 2
+    return modes[arguments[0]](Path(arguments[1]))
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))

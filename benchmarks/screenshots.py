@@ -1,0 +1,106 @@
+"""Pictures of the app for its documentation: python -m benchmarks.screenshots [FOLDER]
+
+Writes docs/screenshots/*.png where no folder is given; starts the app itself and runs the kernels once.
+"""
+
+from __future__ import annotations
+
+import io
+import re
+import sys
+from pathlib import Path
+
+from PIL import Image
+from playwright.sync_api import Browser, Page, expect, sync_playwright
+
+from tests.browser.harness import ARGS, ROOT, SEEN, Stage, serving
+from tests.conftest import CHROMIUM
+
+WIDE, NARROW = (1440, 900), (390, 844)
+MOST_BYTES = 250_000
+
+
+def open_(
+    browser: Browser, url: str, scheme: str = "light", size: tuple[int, int] = WIDE, scale: int = 1
+) -> Page:
+    context = browser.new_context(
+        viewport={"width": size[0], "height": size[1]}, color_scheme=scheme, device_scale_factor=scale
+    )
+    page = context.new_page()
+    page.set_default_timeout(SEEN)
+    page.goto(url)
+    return page
+
+
+def lesson(browser: Browser, url: str, query: str, **options) -> tuple[Page, Stage]:
+    """The lesson, everything on it drawn."""
+    page = open_(browser, f"{url}/im2col?{query}", **options)
+    stage = Stage(page).ready()
+    expect(page.locator(".st-key-card_why table")).to_be_visible()
+    expect(page.locator("[data-testid=stApp][data-test-script-state=notRunning]")).to_be_visible()
+    for chart in page.get_by_test_id("stPlotlyChart").all():
+        expect(chart.locator(".bars .point").first).to_be_visible()
+    expect(page.locator(".st-key-pictures img")).to_have_count(2)
+    return page, stage
+
+
+def grow(page: Page, height: int) -> None:
+    page.set_viewport_size({"width": page.viewport_size["width"], "height": height})
+
+
+def save(page: Page, folder: Path, name: str) -> None:
+    """As a PNG of at most 256 colours: charts and text lose nothing to the eye, and half the bytes."""
+    page.evaluate("document.fonts.ready")
+    image = Image.open(io.BytesIO(page.screenshot())).convert("RGB")
+    image = image.quantize(256, Image.Quantize.MEDIANCUT, dither=Image.Dither.NONE)
+    path = folder / f"{name}.png"
+    image.save(path, optimize=True)
+    print(f"{path}: {image.width} × {image.height}, {path.stat().st_size:,} bytes")
+    assert path.stat().st_size < MOST_BYTES
+    page.context.close()
+
+
+def home(browser: Browser, url: str, folder: Path, scheme: str) -> None:
+    page = open_(browser, url, scheme)
+    expect(page.get_by_text("On this machine")).to_be_visible()
+    save(page, folder, f"home-{scheme}")
+
+
+def im2col(browser: Browser, url: str, folder: Path) -> None:
+    """The whole lesson after a run, an input pixel pointed at."""
+    page, stage = lesson(browser, url, "engine=cpu&picture=numbers&step=21")
+    page.get_by_role("button", name="Run here").click()
+    expect(page.locator(".st-key-chart_times_measured .bars .point")).to_have_count(3, timeout=60_000)
+    expect(page.get_by_role("button", name="Run here")).to_be_visible()
+    content = page.evaluate("document.querySelector('[data-testid=stMainBlockContainer]').scrollHeight")
+    below = page.locator(".st-key-below").bounding_box()["y"]
+    grow(page, round(min(content, below)))
+    stage.point_at("x", 3 * 8 + 3)
+    save(page, folder, "im2col-light")
+
+
+def main() -> None:
+    folder = Path(sys.argv[1]) if len(sys.argv) > 1 else ROOT / "docs" / "screenshots"
+    folder.mkdir(parents=True, exist_ok=True)
+    with serving() as app, sync_playwright() as playwright:
+        browser = playwright.chromium.launch(executable_path=CHROMIUM, args=ARGS)
+        for scheme in ("light", "dark"):
+            home(browser, app.url, folder, scheme)
+        im2col(browser, app.url, folder)
+        page, stage = lesson(
+            browser, app.url, "C=3&H=6&W=6&pad_h=1&pad_w=1&picture=gradient&step=16", scheme="dark"
+        )
+        stage.point_at("y", 16)
+        save(page, folder, "im2col-dark")
+        page, stage = lesson(browser, app.url, "H=32&W=32&step=450")
+        stage.point_at("x", 14 * 32 + 15)
+        save(page, folder, "im2col-32x32")
+        page, stage = lesson(browser, app.url, "step=21", size=NARROW, scale=2)
+        page.evaluate("() => document.querySelector('.st-key-params').scrollIntoView()")
+        expect(stage.root).to_have_attribute("data-step", re.compile("21"))
+        save(page, folder, "im2col-narrow")
+        browser.close()
+
+
+if __name__ == "__main__":
+    main()
