@@ -7,6 +7,7 @@ Frames are timed by requestAnimationFrame in a headless Chromium without a GPU: 
 from __future__ import annotations
 
 import json
+import os
 import subprocess
 import sys
 import time
@@ -175,6 +176,7 @@ def imports() -> Line:
 
 
 def main() -> None:
+    busy = os.getloadavg()[0]  # what else runs here spoils the figures
     lines = [*scene(), imports()]
     with serving() as app, sync_playwright() as playwright:
         browser = playwright.chromium.launch(executable_path=CHROMIUM, args=ARGS)
@@ -184,7 +186,7 @@ def main() -> None:
             lines += [frames(page, app.url, size), changes(page, app.url, size)]
         version = browser.version
         browser.close()
-    about = f"{cpu.device_name()}; Chromium {version}, headless, no GPU, 1440 × 900; Python {sys.version.split()[0]}"
+    about = f"{cpu.device_name()}; Chromium {version}, headless, no GPU, 1440 × 900; Python {sys.version.split()[0]}; load average before {busy:.1f}"
     print(f"{about}\n\n| what | measured | target | met | n | spread |\n|---|---|---|---|---|---|")
     for one in lines:
         met = "yes" if one.met else "**no**"
