@@ -75,7 +75,9 @@ def compile_ptx(text: str, name: str, options: Sequence[str] = OPTIONS) -> str:
 
     Raises CompileError with the compiler's messages, CompilerMissing without NVRTC.
     """
-    cached = _cache_folder() / f"{version()}-{digest(text, options)}.ptx"
+    if '#include "' in text:  # what it includes may change behind its back
+        return _compile(text, name, (*options, *include_options()))
+    cached = _cache_folder() / f"{version()}-{digest(name + text, options)}.ptx"
     try:
         return cached.read_text(encoding="utf-8")
     except OSError:

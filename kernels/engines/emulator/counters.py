@@ -42,7 +42,7 @@ class Counters:
             "total": self.total,
             "uncounted": list(self.uncounted),
             "lines": [
-                {"file": line.file, "line": line.number} | {k: v for k, v in counts.items() if v}
+                {"file": line.file, "line": line.number} | counts
                 for line, counts in self.lines.items()
             ],
         }
