@@ -1,0 +1,503 @@
+"""The stage in a real browser: it plays, it is steered, and what it says is true."""
+
+import re
+
+import numpy as np
+import pytest
+from playwright.sync_api import expect
+
+from kernels import cuda
+from tests.browser.harness import Stage, serving, truth
+from visuals.scenes.im2col import FILE, copies_per_pixel
+
+pytestmark = pytest.mark.browser
+
+TOY_STEPS = 36
+PADDED = {"C": "3", "H": "6", "W": "5", "pad_h": "1", "pad_w": "2", "u": "2", "picture": "numbers"}
+VGG = {"C": "64", "H": "224", "W": "224", "K": "64", "pad_h": "1", "pad_w": "1"}
+
+
+def query(params):
+    return "&".join(f"{name}={value}" for name, value in params.items())
+
+
+def number(text):
+    return float(text.replace("−", "-").replace(",", ""))
+
+
+def frames(page, n):
+    """Let n frames pass."""
+    page.evaluate(
+        "n => new Promise(done => { const f = () => (n-- > 0 ? requestAnimationFrame(f) : done()); f(); })", n
+    )
+
+
+def faster(stage):
+    """Eight times as fast: a step in 113 ms."""
+    stage.root.focus()
+    for _ in range(3):
+        stage.page.keyboard.press("+")
+
+
+def scrolled(page):
+    return page.evaluate(
+        "[document.querySelector('[data-testid=stMain]').scrollTop, window.scrollY, window.scrollX]"
+    )
+
+
+# -- opening -------------------------------------------------------------------------------------
+def test_a_cold_deep_link_opens_at_its_shape_and_step(new_page):
+    page = new_page()
+    with serving() as app:  # nobody has visited this server yet
+        page.goto(app.url + "/im2col?H=12&W=10&K=3&step=7")
+        stage = Stage(page).ready()
+        stage.at_step(7)
+        expect(page.get_by_label("H", exact=True)).to_have_value("12")
+        expect(page.locator(".kt-derived")).to_contain_text("output 10×8")
+        expect(page.locator(".st-key-card_why")).to_be_visible()
+        assert stage.root.get_attribute("data-scene").startswith("im2col 0,0 N=1,C=1,H=12,W=10,K=3")
+        assert page.url.endswith("?H=12&W=10&K=3&step=7")  # opening rewrites nothing
+        stage.playing(False)
+        page.goto("about:blank")
+
+
+@pytest.mark.parametrize(
+    ("asked", "step"),
+    [("abc", 0), ("-1", 0), ("3.5", 0), ("", 0), ("%3Cimg%20src=x%20onerror=alert(1)%3E", 0), ("9" * 40, 0),
+     ("999999999", TOY_STEPS - 1), ("36", TOY_STEPS - 1), ("007", 7)],
+)  # fmt: skip
+def test_a_hostile_step_opens_a_step_there_is(stage, asked, step):
+    stage = stage(f"step={asked}")
+    stage.at_step(step)
+    stage.do("back")
+    stage.at_step(max(0, step - 1))
+
+
+def test_the_step_survives_reload_and_controls_keep_the_other_parameters(stage, page):
+    stage = stage("picture=gradient&other=mine")
+    stage.root.press("End")
+    expect(page).to_have_url(re.compile(r"step=35$"))
+    stage.root.press("ArrowLeft")
+    page.reload()
+    stage.ready().at_step(34)
+    assert page.url.endswith("?picture=gradient&other=mine&step=34")
+    # Another picture is the same scene with other numbers: its step stays.
+    page.get_by_role("button", name="picture: gradient").click()
+    page.get_by_role("dialog").get_by_text("numbers", exact=True).click()
+    expect(page).to_have_url(re.compile("picture=numbers"))
+    expect(page).to_have_url(re.compile("other=mine"))
+    expect(page).to_have_url(re.compile(r"step=34\b"))
+    page.keyboard.press("Escape")
+    stage.at_step(34)
+    # Another shape is another scene: it starts anew, and the rest of the address is left alone.
+    page.get_by_label("K", exact=True).press("ArrowUp")
+    expect(stage.root).to_have_attribute("data-scene", re.compile("K=3"))
+    stage.at_step(0)
+    expect(page).not_to_have_url(re.compile("step="))
+    assert "picture=numbers" in page.url and "other=mine" in page.url
+
+
+# -- transport -----------------------------------------------------------------------------------
+def test_play_advances_and_pause_stops(stage, page):
+    stage = stage()
+    stage.playing(False)
+    faster(stage)
+    stage.do("play")
+    stage.playing(True)
+    expect(stage.root.get_by_role("button", name="Pause")).to_be_visible()
+    expect(stage.root).to_have_attribute("data-step", re.compile("^([2-9]|1.)$"))
+    assert "step=" not in page.url  # the address is written when it stops, not sixty times a second
+    stage.do("play")
+    stage.playing(False)
+    stopped = stage.step
+    frames(page, 30)  # a step lasts 7 of them
+    assert stage.step == stopped
+    expect(page).to_have_url(re.compile(rf"step={stopped}$"))
+
+
+def test_play_ends_at_the_last_step_and_begins_again(stage):
+    stage = stage(f"step={TOY_STEPS - 3}")
+    faster(stage)
+    stage.do("play")
+    stage.at_step(TOY_STEPS - 1)
+    stage.playing(False)
+    expect(stage.root.get_by_role("button", name="Play")).to_be_visible()
+    stage.do("play")
+    stage.playing(True)
+    assert stage.step < 9
+
+
+def test_step_buttons_go_both_ways_and_stop_at_the_ends(stage):
+    stage = stage("step=1")
+    stage.do("forward")
+    stage.at_step(2)
+    for step in (1, 0, 0):
+        stage.do("back")
+        stage.at_step(step)
+    stage.root.press("End")
+    stage.do("forward")
+    stage.at_step(TOY_STEPS - 1)
+    stage.playing(False)
+
+
+def test_scrubbing_shows_the_step_and_pauses(stage, page):
+    stage = stage()
+    stage.do("play")
+    stage.playing(True)
+    page.locator(".scrub").fill("20")
+    stage.at_step(20)
+    stage.playing(False)
+    expect(page.locator(".count")).to_have_text("21 / 36")
+    expect(page).to_have_url(re.compile(r"step=20$"))
+
+
+def test_speed(stage, page):
+    stage = stage("step=3")
+    speed = page.locator("[data-do=speed]")
+    for said in ("1×", "2×", "4×", "8×", "0.25×", "0.5×", "1×"):
+        expect(speed).to_have_text(said)
+        stage.do("speed")
+    stage.root.focus()
+    for key, said in (("+", "4×"), ("+", "8×"), ("+", "8×"), ("-", "4×")):
+        page.keyboard.press(key)
+        expect(speed).to_have_text(said)
+    stage.at_step(3)  # the speed moves nothing by itself
+    stage.playing(False)
+
+
+def test_the_order_is_named_and_its_note_closes(stage, page):
+    stage = stage()
+    stage.do("order")
+    expect(page.get_by_role("note")).to_contain_text("The GPU first fills the whole data matrix")
+    stage.root.press("Escape")
+    expect(page.get_by_role("note")).to_have_count(0)
+
+
+# -- keyboard ------------------------------------------------------------------------------------
+def test_the_keyboard_reaches_everything_and_the_page_stays(stage, page):
+    page.set_viewport_size({"width": 1440, "height": 600})  # so that there is somewhere to scroll to
+    stage = stage()
+    expect(page.locator(".st-key-card_why table")).to_be_visible()
+    stage.root.focus()
+    before = scrolled(page)
+    for key, step in (
+        ("ArrowRight", 1), ("ArrowRight", 2), ("ArrowLeft", 1), ("Shift+ArrowRight", 11), ("Shift+ArrowRight", 21),
+        ("Shift+ArrowLeft", 11), ("PageDown", 12), ("PageUp", 11), ("ArrowDown", 11), ("ArrowUp", 11),
+        ("End", 35), ("ArrowRight", 35), ("Home", 0), ("ArrowLeft", 0), ("Shift+ArrowLeft", 0),
+    ):  # fmt: skip
+        page.keyboard.press(key)
+        stage.at_step(step)
+        stage.playing(False)
+    page.keyboard.press("Space")
+    stage.playing(True)
+    page.keyboard.press("Space")
+    stage.playing(False)
+    assert scrolled(page) == before
+    # Keys typed elsewhere are not the stage's.
+    step = stage.step
+    page.get_by_label("K", exact=True).press("ArrowRight")
+    page.get_by_label("K", exact=True).press("End")
+    assert stage.step == step
+
+
+def test_tab_leads_to_the_stage_and_shows_where_one_is(stage, page):
+    stage = stage()
+    ring = "root => getComputedStyle(root).boxShadow"
+    assert stage.root.evaluate(ring) == "none"
+    page.get_by_role("button", name="more", exact=True).focus()
+    page.keyboard.press("Tab")
+    assert stage.root.evaluate("root => root.getRootNode().activeElement === root")
+    assert "4px" in stage.root.evaluate(ring)
+    # On through its buttons; Space presses the one it is on, once.
+    page.keyboard.press("Tab")
+    focused = "root => root.getRootNode().activeElement.dataset.do"
+    while stage.root.evaluate(focused) != "forward":
+        page.keyboard.press("Tab")
+    page.keyboard.press("Space")
+    stage.at_step(1)
+    stage.playing(False)
+
+
+# -- what a cell says ----------------------------------------------------------------------------
+@pytest.mark.parametrize("params", [{}, PADDED], ids=["toy", "padded"])
+def test_a_pixel_tells_how_often_it_was_copied(stage, page, params):
+    told, t = truth(**params), 7
+    stage = stage(query(params | {"step": t}))
+    s, most = told.shape, 0
+    for i in np.linspace(0, told.scene.tensor("x").size - 1, 9).astype(int):
+        columns = told.columns_of(i)
+        said = stage.point_at("x", i)
+        c, h, w = np.unravel_index(i, (s.C, s.H, s.W))
+        assert f"x[{c}, {h}, {w}] = {told.inputs.x(1)[0, c, h, w]:g}." in said
+        noun = "column" if len(columns) == 1 else "columns"
+        done = (columns <= t).sum()
+        assert f"It stands in {done} of {len(columns)} {noun} of the data matrix so far." in said
+        most = max(most, len(columns))
+    assert most <= copies_per_pixel(s)
+    stage.at_step(t)
+    page.mouse.move(2, 2)
+    expect(stage.root).to_have_attribute("data-hover", "")  # and the panel is the step's again
+    expect(stage.explanation).to_contain_text(f"y[0, {t // s.Q}, {t % s.Q}]")
+
+
+def test_after_the_last_step_an_inner_pixel_stands_in_nine_columns(stage):
+    said = stage(f"step={TOY_STEPS - 1}").point_at("x", 2 * 8 + 2)
+    assert "It stands in 9 of 9 columns of the data matrix so far." in said
+
+
+def test_a_column_cell_names_its_window_and_its_outputs(stage):
+    told = truth(K="3")
+    stage = stage("K=3&step=20")
+    index = told.scene.gathers[0].index.reshape(9, TOY_STEPS)
+    for row, column in ((0, 0), (4, 20), (8, 21)):
+        said = stage.point_at("D", row * TOY_STEPS + column)
+        pixel = index[row, column]
+        p, q = divmod(column, told.shape.Q)
+        copied = "a copy of" if column <= 20 else "not written yet: will be a copy of"
+        assert (
+            f"D[{row}, {column}] = {told.scene.cells('x')[pixel]:g}, {copied} x[0, {pixel // 8}, {pixel % 8}]"
+            in said
+        )
+        assert (
+            f"Column {column} is one window; it gives y[0, {p}, {q}], y[1, {p}, {q}], y[2, {p}, {q}]." in said
+        )
+
+
+@pytest.mark.parametrize("params", [{}, PADDED, {"mode": "convolution", "filter": "sobel-y"}])
+def test_an_output_cell_is_its_sum_and_the_sum_is_the_convolution(stage, params):
+    told = truth(**params)
+    _, P, Q = told.y.shape
+    stage = stage(query(params | {"step": P * Q - 1}))
+    for i in np.linspace(0, told.y.size - 1, 5).astype(int):
+        k, p, q = np.unravel_index(i, told.y.shape)
+        name, terms, total = stage.point_at("y", i).split("\n")
+        assert name == f"y[{k}, {p}, {q}]"
+        assert total[:2] in ("= ", "≈ ") and number(total[2:]) == told.y[k, p, q]
+        window = told.scene.cells("D").reshape(-1, P * Q)[:, p * Q + q]
+        pairs = re.findall(r"([+−]?) ?([\d.]+)·\(?(−?[\d.]+)", terms.removeprefix("= "))
+        numbers = [(number(sign.replace("+", "") + a), number(b)) for sign, a, b in pairs]
+        weights = told.inputs.w()[k].ravel()
+        assert numbers == list(zip(weights[:12], window[:12], strict=True))  # the real ones, in order
+        if len(window) <= 12:
+            assert sum(a * b for a, b in numbers) == told.y[k, p, q]
+        else:
+            assert f"{len(window) - 12} more terms" in terms
+
+
+def test_a_filter_tap_tells_what_it_multiplies(stage):
+    said = stage("step=4").point_at("w", 9 + 1)
+    assert "w[1, 1] = −2" in said
+    assert "It multiplies all of row 1 of the data matrix: one term of 36 outputs, 5 so far." in said
+
+
+def test_an_output_not_yet_computed_says_so(stage):
+    said = stage("step=4").point_at("y", 30)
+    assert "y[0, 5, 0], not computed yet" in said
+
+
+def test_padding_cells_say_padding(stage):
+    told = truth(**PADDED)
+    stage = stage(query(PADDED | {"step": 0}))
+    index = told.scene.gathers[0].index
+    padding, inside = np.flatnonzero(index < 0)[0], np.flatnonzero(index >= 0)[0]
+    said = stage.point_at("D", padding)
+    assert "= 0, a zero of the padding, not read from anywhere." in said and "copy of" not in said
+    assert "padding" not in stage.point_at("D", inside)
+    expect(stage.caption).to_contain_text("of them zeros of the padding")
+
+
+def test_a_click_pins_and_escape_unpins(stage, page):
+    stage = stage("step=9")
+    stage.point_at("x", 18)
+    stage.click("x", 18)
+    expect(stage.root).to_have_attribute("data-pinned", "")
+    pinned = stage.explanation.inner_text()
+    there = stage.cell("D", 0)
+    page.mouse.move(there["x"] + 3, there["y"] + 3)
+    frames(page, 2)
+    assert stage.explanation.inner_text() == pinned  # the mouse may wander
+    stage.root.press("ArrowRight")
+    expect(stage.explanation).to_contain_text("x[0, 2, 2]")  # and the step may go on
+    page.keyboard.press("Escape")
+    expect(stage.root).not_to_have_attribute("data-pinned", "")
+    stage.click("y", 3)
+    expect(stage.root).to_have_attribute("data-pinned", "")
+    stage.click("y", 3)  # once more
+    expect(stage.root).not_to_have_attribute("data-pinned", "")
+    stage.click("y", 3)
+    page.locator("h1").click()  # or anywhere else
+    expect(stage.root).not_to_have_attribute("data-pinned", "")
+
+
+def test_three_channels_are_three_planes_side_by_side(stage):
+    stage = stage("C=3")
+    first, second, third = (stage.cell("x", 64 * plane) for plane in range(3))
+    for left, right in ((first, second), (second, third)):
+        assert right["x"] >= left["x"] + 8 * left["width"]
+        assert right["y"] == left["y"]
+    assert "x[2, 0, 0]" in stage.point_at("x", 128)
+
+
+def test_a_large_shape_says_which_part_it_shows(stage):
+    told = truth(**VGG)
+    scene = told.scene
+    t = 9
+    stage = stage(query(VGG | {"step": t}))
+    assert scene.steps == 64 and told.shape.PQ == 224 * 224
+    _, h, w = scene.tensor("x").origin
+    assert (h, w) != (0, 0)
+    assert f"x[0, {h}, {w}]" in stage.point_at("x", 0)
+    assert "of the part shown of the data matrix so far." in stage.point_at("x", 0)
+    column = scene.tensor("D").col_index[t]
+    _, p, q = scene.tensor("y").origin
+    p, q = p + t // 8, q + t % 8
+    assert column == p * 224 + q
+    expect(stage.caption).to_have_text(scene.caption(t))
+    expect(stage.caption).to_contain_text("in the 3 channels shown")
+    assert f"Column {column} is one window; it gives y[0, {p}, {q}]" in stage.point_at("D", t)
+    # The sum is that of all 64 channels: those not shown are one term.
+    said = stage.point_at("y", t)
+    assert "from the channels not shown" in said
+    assert number(said.split("\n")[-1][2:]) == pytest.approx(told.y[0, p, q], rel=5e-3)
+
+
+# -- text form -----------------------------------------------------------------------------------
+@pytest.mark.parametrize("params", [{}, PADDED, {"H": "32", "W": "32"}], ids=["toy", "padded", "900 steps"])
+def test_the_caption_is_the_scene_s(stage, page, params):
+    scene = truth(**params).scene
+    stage = stage(query(params))
+    for t in (0, 1, scene.steps // 2, scene.steps - 1):
+        page.locator(".scrub").fill(str(t))
+        stage.at_step(t)
+        expect(stage.caption).to_have_text(scene.caption(t))
+        expect(page.locator(".count")).to_have_text(f"{t + 1} / {scene.steps}")
+    expect(stage.caption).to_have_attribute("aria-live", "polite")
+    stage.do("play")  # from the start again
+    stage.playing(True)
+    expect(stage.caption).to_have_attribute("aria-live", "off")  # no torrent of sentences
+    expect(stage.caption.locator("script, img")).to_have_count(0)
+
+
+def test_the_lit_line_is_the_one_that_copies(stage, page):
+    stage = stage("step=3")
+    lit = page.locator(".code-line.lit")
+    expect(lit).to_have_count(1)
+    expect(lit).to_contain_text("column[")
+    line = int(lit.get_attribute("data-line"))
+    assert lit.locator("code").inner_text() == cuda.text(FILE).splitlines()[line - 1]
+    expect(lit).to_be_in_viewport()
+    stage.root.press("End")
+    expect(lit).to_have_count(1)
+
+
+# -- surroundings --------------------------------------------------------------------------------
+def test_light_and_dark_and_a_change_while_playing(stage, page):
+    page.emulate_media(color_scheme="dark")
+    stage = stage()
+    expect(stage.root).to_have_attribute("data-theme", "dark")
+    page.emulate_media(color_scheme="light")
+    expect(stage.root).to_have_attribute("data-theme", "light")
+    stage.root.evaluate("root => { root.mark = 'the same'; }")
+    stage.root.press("Shift+ArrowRight")
+    stage.do("play")
+    page.emulate_media(color_scheme="dark")
+    expect(stage.root).to_have_attribute("data-theme", "dark")
+    assert stage.root.evaluate("root => root.mark") == "the same"
+    assert stage.step >= 10
+    stage.playing(True)
+
+
+MOVES = """root => {
+  const canvas = root.querySelector("canvas"), picture = () => canvas.toDataURL(), start = performance.now();
+  root.querySelector("[data-do=forward]").click();
+  return new Promise(done => {
+    const seen = new Set([picture()]);
+    const look = () => {
+      seen.add(picture());
+      performance.now() - start < 900 ? requestAnimationFrame(look) : done(seen.size);
+    };
+    requestAnimationFrame(look);
+  });
+}"""
+
+
+def test_with_reduced_motion_nothing_flies(stage, page):
+    stage = stage("step=5")
+    assert stage.root.evaluate(MOVES) > 5
+    page.emulate_media(reduced_motion="reduce")
+    assert stage.root.evaluate(MOVES) == 1
+    stage.at_step(7)
+    stage.do("play")  # it plays all the same, a column at a time
+    expect(stage.root).to_have_attribute("data-step", "8")
+
+
+@pytest.mark.parametrize("params", [{}, PADDED, VGG], ids=["toy", "padded", "vgg"])
+def test_a_telephone_shows_all_of_it(stage, page, params):
+    page.set_viewport_size({"width": 390, "height": 844})
+    stage = stage(query(params | {"step": 5}))
+    expect(page.locator(".st-key-card_why table")).to_be_visible()
+    assert page.evaluate("document.documentElement.scrollWidth") <= 390
+    assert (
+        page.evaluate("(m => m.scrollWidth - m.clientWidth)(document.querySelector('[data-testid=stMain]'))")
+        <= 0
+    )
+    box = stage.root.bounding_box()
+    assert box["x"] >= 0 and box["x"] + box["width"] <= 390
+    scene = truth(**params).scene
+    for tensor in scene.tensors:
+        last = stage.cell(tensor.name, tensor.size - 1)
+        assert last["x"] >= 0 and last["x"] + last["width"] <= 390
+    for name in ("play", "back", "forward", "speed", "order"):
+        at = page.locator(f"[data-do={name}]").bounding_box()
+        assert at["x"] >= 0 and at["x"] + at["width"] <= 390
+    expect(stage.caption).to_have_text(scene.caption(5))
+
+
+def test_embedded_the_stage_stands_alone(stage, page):
+    stage = stage("embed=true&view=watch&C=3&step=4")
+    stage.at_step(4)
+    stage.do("forward")
+    stage.at_step(5)
+    for gone in (
+        "h1",
+        ".st-key-nav",
+        ".st-key-cards",
+        "[data-testid=stPageLink]",
+        "[data-testid=stNumberInput]",
+    ):
+        expect(page.locator(gone)).to_have_count(0)
+    assert "embed=true&view=watch&C=3" in page.url
+
+
+@pytest.mark.parametrize(
+    ("view", "there", "gone"),
+    [
+        ("run", ".st-key-card_time", (".stage", "h1", "[data-testid=stNumberInput]", ".st-key-kernels")),
+        ("why", ".st-key-card_why", (".stage", "h1", "[data-testid=stNumberInput]", ".st-key-kernels")),
+        ("kernel", ".st-key-kernels", (".stage", "h1", "[data-testid=stNumberInput]", ".st-key-cards")),
+    ],
+)
+def test_other_views_stand_alone(server, page, view, there, gone):
+    page.goto(f"{server}/im2col?view={view}")
+    expect(page.locator(there)).to_be_visible()
+    expect(page.get_by_test_id("stStatusWidget")).to_have_count(0)
+    for part in gone:
+        expect(page.locator(part)).to_have_count(0)
+
+
+def test_an_unknown_view_is_the_whole_page(stage, page):
+    stage("view=%3Cscript%3E")
+    expect(page.locator(".st-key-card_time")).to_be_visible()
+    expect(page.locator("h1")).to_be_visible()
+
+
+def test_the_pictures_below_are_those_of_the_last_change(stage, page):
+    stage("C=3")
+    pictures = page.locator(".st-key-pictures img")
+    expect(pictures).to_have_count(2)
+    for _ in range(4):  # each replaces the pictures, some before they were fetched
+        page.get_by_label("H", exact=True).press("ArrowUp")
+    expect(page.locator(".st-key-pictures")).to_contain_text("Input: digit, 12 × 8")
+    page.wait_for_function(
+        "() => [...document.querySelectorAll('.st-key-pictures img')].every(i => i.complete && i.naturalWidth >= 100)"
+    )
