@@ -285,12 +285,15 @@ def show_pictures(inputs: Inputs) -> None:
     y = outputs(inputs, 1, s.P, s.Q)[0]
     name = "your picture" if inputs.upload is not None else inputs.picture
     span = f"from {y.min():.4g} to {y.max():.4g}".replace("-", "−")
-    with st.container(key="pictures", horizontal=True):
-        for values, role, caption in (
-            (x, "input", f"Input: {name}, {s.H} × {s.W}" + (", first channel" if s.C > 1 else "")),
-            (y, "output", f"Output of filter 1, {inputs.names()[0]}, {s.P} × {s.Q}, {span}"),
-        ):
-            st.image(pictures.picture_rgb(values, t[role], t["ground"], t["ink"]), caption=caption, width=224)
+    shown = (
+        (x, "input", f"Input: {name}, {s.H} × {s.W}" + (", first channel" if s.C > 1 else "")),
+        (y, "output", f"Output of filter 1, {inputs.names()[0]}, {s.P} × {s.Q}, {span}"),
+    )
+    figures = ""
+    for values, role, caption in shown:
+        uri = pictures.data_uri(pictures.picture_rgb(values, t[role], t["ground"], t["ink"]))
+        figures += f'<figure><img src="{uri}" alt="{escape(caption)}"><figcaption>{escape(caption)}</figcaption></figure>'
+    st.html(f'<div class="kt-pictures">{figures}</div>')
 
 
 def chosen(name: str, choices: Iterable[str]) -> str:
@@ -324,6 +327,21 @@ def parts() -> frozenset[str]:
     return frozenset({view}) if view in PARTS else PARTS
 
 
+def settled() -> bool:
+    """False in a browser's first run of a page: charts and code listings bring megabytes of script, which
+    would hold up the stage's first paint. They wait for the run that `settle_soon` asks for."""
+    return st.context.url is None or "_settled" in st.session_state
+
+
+@st.fragment(run_every=0.5)
+def settle_soon() -> None:
+    """Run the page again shortly, now with everything on it."""
+    if "_waited" in st.session_state:  # the second time: the first is the page's own run
+        st.session_state["_settled"] = True
+        st.rerun()
+    st.session_state["_waited"] = True
+
+
 def below():
     """The container of what stands under the cards: pictures left, kernels right, where there is room."""
     return st.container(key="below", horizontal=True)
@@ -339,5 +357,7 @@ def show_kernels(ladder: Ladder, shape: ConvShape) -> None:
         st.html(
             '<h2 class="kt-card">Kernel</h2><p class="kt-quiet">Word for word what Run compiles on a GPU.</p>'
         )
+        if not settled():
+            return
         for tab, file in zip(st.tabs([file.rpartition("/")[2] for file in files]), files, strict=True):
             tab.code(cuda.text(file), language="cpp", line_numbers=True)

@@ -19,7 +19,7 @@ from kernels.ladders import find
 from kernels.presets import Preset
 from kernels.program import Ladder, Rung
 from kernels.runner import run
-from pages._lesson import option
+from pages._lesson import option, settled
 from pages._look import tokens
 from visuals import charts, figures
 from visuals.why import Story
@@ -204,7 +204,7 @@ def _times(asked: Asked, rows: Mapping[str, dict], kind: str, story: Story, stal
         head += f' <span class="kt-stale">stale: measured at {escape(stale)}</span>'
     st.html(f'<p class="kt-figures">{head}</p>')
     with st.container(key=f"{'stale' if stale else 'fresh'}_{kind}"):
-        _chart(charts.times(bars, tokens()), f"chart_times_{kind}")
+        _chart(lambda: charts.times(bars, tokens()), len(bars), f"chart_times_{kind}")
         _sentence(story.gain(rows))
 
 
@@ -213,7 +213,11 @@ def _bars(asked: Asked, rows: Mapping[str, dict]) -> list[tuple[str, dict]]:
     return [(r.title_on(rows[r.name]["engine"]), rows[r.name]) for r in asked.ladder.rungs if r.name in rows]
 
 
-def _chart(figure, key: str) -> None:
+def _chart(draw: Callable[[], Any], bars: int, key: str) -> None:
+    if not settled():
+        st.container(height=charts.height(bars), border=False, key=f"{key}_wait")
+        return
+    figure = draw()
     st.plotly_chart(figure, key=key, theme=None, config={"displayModeBar": False})
 
 
@@ -227,7 +231,7 @@ def _memory_card(asked: Asked, shown: Shown) -> None:
     stale = ' <span class="kt-stale">stale</span>' if shown.stale else ""
     st.html(f'<p class="kt-figures">{figures.badge(shown.kind, bars[0][1]["device"] + ", peak")}{stale}</p>')
     with st.container(key="stale_memory" if shown.stale else "fresh_memory"):
-        _chart(charts.memory(bars, tokens()), "chart_memory")
+        _chart(lambda: charts.memory(bars, tokens()), len(bars), "chart_memory")
     squares = " ".join(
         f'<span class="kt-{role}">■</span> {name}'
         for role, name in (("input", "input + filters"), ("output", "output"), ("workspace", "workspace"))

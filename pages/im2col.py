@@ -58,3 +58,5 @@ if whole:
         _lesson.show_kernels(LADDER, shape)
 elif "kernel" in parts:
     _lesson.show_kernels(LADDER, shape)
+if not _lesson.settled():
+    _lesson.settle_soon()

@@ -74,6 +74,11 @@ def memory(titled: Sequence[tuple[str, Row]], tokens: Mapping[str, str]) -> Figu
     return _finish(figure, len(rows), longest, tokens)
 
 
+def height(rows: int) -> int:
+    """Pixels of a chart of so many bars."""
+    return BAR_PX * rows + 8
+
+
 def _write_at_end(figure: Figure, x: float, y: str, text: str, tokens: Mapping[str, str]) -> None:
     figure.add_annotation(
         x=x, y=y, text=text, showarrow=False, xanchor="left", xshift=8, font={"color": tokens["ink"], "size": 13}
@@ -84,7 +89,7 @@ def _finish(figure: Figure, rows: int, longest: float, tokens: Mapping[str, str]
     figure.update_layout(
         barmode="stack",
         bargap=0.45,
-        height=BAR_PX * rows + 8,
+        height=height(rows),
         margin={"l": 0, "r": 0, "t": 4, "b": 4},
         paper_bgcolor="rgba(0,0,0,0)",
         plot_bgcolor="rgba(0,0,0,0)",

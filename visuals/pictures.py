@@ -6,6 +6,7 @@ followed by eye. A picture has at most three distinct planes: channel c of C is 
 
 from __future__ import annotations
 
+import base64
 import io
 import itertools
 import re
@@ -261,6 +262,15 @@ def picture_rgb(values: np.ndarray, colour: str, ground: str, ink: str, least: i
     rgb = np.stack([np.interp(at, where, stops[:, c]) for c in range(3)], axis=-1)
     scale = max(1, round(least / max(values.shape)))
     return np.rint(rgb).astype(np.uint8).repeat(scale, axis=0).repeat(scale, axis=1)
+
+
+def data_uri(rgb: np.ndarray) -> str:
+    """uint8[h, w, 3] as a PNG that stands in the page itself."""
+    from PIL import Image
+
+    png = io.BytesIO()
+    Image.fromarray(rgb).save(png, "PNG")
+    return "data:image/png;base64," + base64.b64encode(png.getvalue()).decode()
 
 
 def _rgb(colour: str) -> np.ndarray:

@@ -46,14 +46,15 @@ class Accessor:
         """(space, its name, byte offsets into it as uint64: scalar or one a slot)."""
         m, address = self.m, self._base().astype(np.uint64) + np.uint64(self._offset % (1 << 64))
         name = self.space
-        if self._short:  # a register below the address and a positive offset wrap at 32 bits
-            address = address & np.uint64(0xFFFFFFFF)
         if name == "generic":
             name, address = self._resolve(address)
         if name in ("global", "const"):
             return m.memory, name, address - np.uint64(GLOBAL_BASE)
         space, base = (m.shared, m.shared_base) if name == "shared" else (m.local, m.local_base)
         limit = np.uint64(max(space.size - self.width, 0))
+        if self._short and address.max() > limit:
+            # A register below the address and a positive offset wrap at 32 bits.
+            address = address & np.uint64(0xFFFFFFFF)
         if address.max() > limit:
             self._beyond(space, address, limit)
         return space, name, address + base

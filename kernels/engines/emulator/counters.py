@@ -42,8 +42,7 @@ class Counters:
             "total": self.total,
             "uncounted": list(self.uncounted),
             "lines": [
-                {"file": line.file, "line": line.number} | counts
-                for line, counts in self.lines.items()
+                {"file": line.file, "line": line.number} | counts for line, counts in self.lines.items()
             ],
         }
 

@@ -221,14 +221,11 @@ class Machine:
         self._flops[pc] = (kind, each)
 
     def fail(self, pc: int, what: str, slot: int) -> None:
-        line = self.kernel.code[pc].line
-        block, thread = (
-            self._xyz(int(self.block_of[slot]), self.grid),
-            self._xyz(int(self.thread_of[slot]), self.block),
-        )
-        raise EmulatorError(
-            f"{self.name}, {line or 'unknown line'}: {what}, by thread {thread} of block {block}"
-        )
+        i = self.kernel.code[pc]
+        where = f"{i.line or 'unknown line'}" + (f" (in code from {i.inlined})" if i.inlined else "")
+        block = self._xyz(int(self.block_of[slot]), self.grid)
+        thread = self._xyz(int(self.thread_of[slot]), self.block)
+        raise EmulatorError(f"{self.name}, {where}: {what}, by thread {thread} of block {block}")
 
     @staticmethod
     def _xyz(linear: int, size: Sequence[int]) -> str:
