@@ -365,6 +365,7 @@ def test_wmma_past_the_end_is_named():
     )
     inputs = {"A": np.ones((16, 16), f16), "B": np.ones((16, 16), f16), "C": np.ones((16, 16), f32)}
     with pytest.raises(
-        EmulatorError, match=r"k, kernel\.cu:8: out-of-bounds read of 2 bytes .* of B \[16, 16\], by thread"
+        EmulatorError,
+        match=r"k, kernel\.cu:8 \(in code from mma.hpp:\d+\): out-of-bounds read of 2 bytes .* of B \[16, 16\], by thread",
     ):
         emulate(source, inputs, args=["C", "A", "B", i32(1)])
