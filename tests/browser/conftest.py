@@ -14,8 +14,6 @@ from tests.browser.harness import ARGS, SEEN, Stage, serving
 # Streamlit looks for its base path under the address of the page first: two answers of 404 a visit.
 PROBED = ("/_stcore/health", "/_stcore/host-config")
 VIEWPORT = {"width": 1440, "height": 900}
-# A picture that a later rerun has replaced before the browser had fetched it is gone.
-REPLACED = "/media/"
 
 
 @pytest.fixture(scope="session")
@@ -106,9 +104,7 @@ def _complaint(message) -> list[str]:
         return []
     text, url = message.text, message.location.get("url", "")
     path = urlsplit(url).path
-    if "404" in text and (path.endswith(PROBED) or path.startswith(REPLACED)):
-        return []
-    if "Image source error" in text and REPLACED in text:
+    if "404" in text and path.endswith(PROBED):
         return []
     return [f"error on the console: {text} {url}"]
 

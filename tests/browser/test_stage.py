@@ -493,11 +493,11 @@ def test_an_unknown_view_is_the_whole_page(stage, page):
 
 def test_the_pictures_below_are_those_of_the_last_change(stage, page):
     stage("C=3")
-    pictures = page.locator(".st-key-pictures img")
+    pictures = page.locator(".kt-pictures img")
     expect(pictures).to_have_count(2)
     for _ in range(4):  # each replaces the pictures, some before they were fetched
         page.get_by_label("H", exact=True).press("ArrowUp")
-    expect(page.locator(".st-key-pictures")).to_contain_text("Input: digit, 12 × 8")
+    expect(page.locator(".kt-pictures")).to_contain_text("Input: digit, 12 × 8")
     page.wait_for_function(
-        "() => [...document.querySelectorAll('.st-key-pictures img')].every(i => i.complete && i.naturalWidth >= 100)"
+        "() => [...document.querySelectorAll('.kt-pictures img')].every(i => i.complete && i.naturalWidth >= 100)"
     )
