@@ -38,9 +38,10 @@ def lesson(browser: Browser, url: str, query: str, **options) -> tuple[Page, Sta
     stage = Stage(page).ready()
     expect(page.locator(".st-key-card_why table")).to_be_visible()
     expect(page.locator("[data-testid=stApp][data-test-script-state=notRunning]")).to_be_visible()
+    expect(page.get_by_test_id("stCode").first).to_be_visible()  # charts and listings come last
     for chart in page.get_by_test_id("stPlotlyChart").all():
         expect(chart.locator(".bars .point").first).to_be_visible()
-    expect(page.locator(".st-key-pictures img")).to_have_count(2)
+    expect(page.locator(".kt-pictures img")).to_have_count(2)
     return page, stage
 
 
@@ -93,8 +94,10 @@ def main() -> None:
         stage.point_at("y", 16)
         save(page, folder, "im2col-dark")
         page, stage = lesson(browser, app.url, "H=32&W=32&step=450")
-        stage.point_at("x", 14 * 32 + 15)
+        stage.point_at("x", 5 * 32 + 16)
         save(page, folder, "im2col-32x32")
+        page, stage = lesson(browser, app.url, "order=warps&step=8")
+        save(page, folder, "im2col-warps")
         page, stage = lesson(browser, app.url, "step=21", size=NARROW, scale=2)
         page.evaluate("() => document.querySelector('.st-key-params').scrollIntoView()")
         expect(stage.root).to_have_attribute("data-step", re.compile("21"))
