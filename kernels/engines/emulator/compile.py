@@ -5,6 +5,7 @@ from __future__ import annotations
 import ctypes
 import hashlib
 import os
+import re
 import sys
 import tempfile
 from collections.abc import Sequence
@@ -16,6 +17,10 @@ from kernels.program import RuleError
 PTX_TARGET = "compute_80"
 # -lineinfo keeps the CUDA line of every instruction.
 OPTIONS = ("--std=c++17", f"--gpu-architecture={PTX_TARGET}", "-lineinfo")
+
+
+# NVRTC writes the folder it ran in before each file's name: it is nobody's business.
+_FOLDERS = re.compile(r'(\.file\s+\d+\s+")[^"]*[/\\]')
 
 
 class CompileError(RuleError):
@@ -102,7 +107,7 @@ def _compile(text: str, name: str, options: Sequence[str], what: str = "PTX") ->
         given = (ctypes.c_char_p * len(options))(*(o.encode() for o in options))
         if library.nvrtcCompileProgram(program, len(options), given):
             raise CompileError(_fetch(library, program, "ProgramLog").strip())
-        return _fetch(library, program, what)
+        return _FOLDERS.sub(r"\1", _fetch(library, program, what))
     finally:
         library.nvrtcDestroyProgram(ctypes.byref(program))
 

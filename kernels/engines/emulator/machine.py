@@ -8,7 +8,7 @@ until all of its threads that still live have come.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 
 import numpy as np
 
@@ -19,10 +19,10 @@ from kernels.engines.emulator.merge import merged
 from kernels.engines.emulator.parse import Instruction, Kernel, Operand
 from kernels.engines.emulator.races import Races
 from kernels.engines.emulator.table import DTYPES, SIGNED, UNSIGNED
+from kernels.engines.emulator.threads import LANES, Threads
 from kernels.engines.emulator.trace import Trace
 from kernels.program import RuleError
 
-LANES = 32
 MOST_STEPS = 5_000_000  # instructions issued for the whole grid: a kernel beyond it does not end
 decode.BUILDERS.update({**access.BUILDERS, **warp.BUILDERS, **tensor.BUILDERS})
 
@@ -54,7 +54,10 @@ class Machine:
         self.kernel, self.grid, self.block, self.memory = kernel, grid, block, memory
         self.params, self.tally, self.most_steps = params, tally, most_steps
         self.name = name or kernel.name
-        self._place_threads(order)
+        self.threads = Threads(grid, block, order)
+        self.slots, self.exists = self.threads.slots, self.threads.exists
+        self.block_of, self.thread_of = self.threads.block_of, self.threads.thread_of
+        self.live = self.exists.copy()
         self._place_variables(dynamic_shared, symbols or {})
         self._index = {name: n for n, name in enumerate(kernel.registers)}
         self._storage = [DTYPES[type_] for type_ in kernel.registers.values()]
@@ -65,18 +68,7 @@ class Machine:
         self.trace = None if trace_block is None else Trace(self, trace_block)
         self._decode()
 
-    # -- threads ---------------------------------------------------------------------------------
-    def _place_threads(self, order: np.ndarray | None) -> None:
-        per_block = int(np.prod(self.block))
-        warps, blocks = -(-per_block // LANES), int(np.prod(self.grid))
-        self.warps_per_block, self.slots = warps, blocks * warps * LANES
-        slot_warp = np.arange(blocks * warps) if order is None else np.asarray(order)
-        global_warp = np.repeat(slot_warp, LANES)
-        self.block_of = global_warp // warps  # linear block index of each slot
-        self.thread_of = (global_warp % warps) * LANES + np.tile(np.arange(LANES), blocks * warps)
-        self.exists = self.thread_of < per_block
-        self.live = self.exists.copy()
-
+    # -- memory ---------------------------------------------------------------------------------
     def _place_variables(self, dynamic_shared: int, symbols: Mapping[str, int]) -> None:
         self._symbols = dict(symbols)
         shared, local = 0, 0
@@ -150,30 +142,11 @@ class Machine:
         bits = 8 * np.dtype(dtype).itemsize
         return np.dtype(UNSIGNED[bits // 8]).type(int(o.value) & (1 << bits) - 1).view(dtype)
 
-    def _special(self, name: str):
-        axis = "xyz".find(name[-1]) if "." in name else 0
-        size = np.array(self.block if "tid" in name else self.grid)
-        match name.partition(".")[0]:
-            case "ntid":
-                return np.uint32(self.block[axis])
-            case "nctaid":
-                return np.uint32(self.grid[axis])
-            case "tid" | "ctaid" as which:
-                linear = self.thread_of if which == "tid" else self.block_of
-                size = self.block if which == "tid" else self.grid
-                value = linear // int(np.prod(size[:axis])) % size[axis]
-                return np.uint32(0) if size[axis] == 1 else value.astype(np.uint32)
-            case "laneid":
-                return (self.thread_of % LANES).astype(np.uint32)
-            case "warpid":
-                return (self.thread_of // LANES).astype(np.uint32)
-            case "lanemask_lt":
-                return ((np.uint64(1) << (self.thread_of % LANES).astype(np.uint64)) - np.uint64(1)).astype(
-                    np.uint32
-                )
-            case "lanemask_eq":
-                return (np.uint64(1) << (self.thread_of % LANES).astype(np.uint64)).astype(np.uint32)
-        raise EmulatorError(f"{self.name}: the special register %{name} is not emulated")
+    def _special(self, name: str) -> np.ndarray | np.generic:
+        value = self.threads.special(name)
+        if value is None:
+            raise EmulatorError(f"{self.name}: the special register %{name} is not emulated")
+        return value
 
     def writer(self, o: Operand, type_: str) -> Callable[[np.ndarray], None]:
         """A function that writes a value of `type_` into a register, where threads are active."""
@@ -223,14 +196,8 @@ class Machine:
     def fail(self, pc: int, what: str, slot: int) -> None:
         i = self.kernel.code[pc]
         where = f"{i.line or 'unknown line'}" + (f" (in code from {i.inlined})" if i.inlined else "")
-        block = self._xyz(int(self.block_of[slot]), self.grid)
-        thread = self._xyz(int(self.thread_of[slot]), self.block)
-        raise EmulatorError(f"{self.name}, {where}: {what}, by thread {thread} of block {block}")
-
-    @staticmethod
-    def _xyz(linear: int, size: Sequence[int]) -> str:
-        x, y, z = size
-        return f"({linear % x}, {linear // x % y}, {linear // (x * y) % z})"
+        who = f"thread {self.threads.thread(slot)} of block {self.threads.block_at(slot)}"
+        raise EmulatorError(f"{self.name}, {where}: {what}, by {who}")
 
     # -- running -----------------------------------------------------------------------------------
     def _decode(self) -> None:

@@ -116,8 +116,8 @@ class Races:
         other = self._writer[words[0]] if self._written[words[0]] == self.epoch else self._reader[words[0]]
         key = (line, write)
         if key not in self.found and len(self.found) < MOST:
-            thread = m._xyz(int(m.thread_of[slots[0]]), m.block)
-            whom = m._xyz(int(m.thread_of[other]), m.block) if other >= 0 else "another"
+            thread = m.threads.thread(slots[0])
+            whom = m.threads.thread(other) if other >= 0 else "another"
             self.found[key] = (
                 f"{m.name}, {line}: data race: thread {thread} {'writes' if write else 'reads'} {where}, which "
                 f"thread {whom} {'uses' if write else 'wrote'} with no barrier between them"

@@ -1,0 +1,67 @@
+"""The threads of a launch: a slot for each, warp by warp, and what they know of themselves."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+
+LANES = 32
+Dim = tuple[int, int, int]
+
+
+class Threads:
+    """A slot for each lane of each warp; `order` permutes the warps. Lanes beyond the block's size have a
+    slot but do not exist."""
+
+    def __init__(self, grid: Dim, block: Dim, order: np.ndarray | None):
+        self.grid, self.block = grid, block
+        per_block, blocks = int(np.prod(block)), int(np.prod(grid))
+        warps = -(-per_block // LANES)
+        self.slots = blocks * warps * LANES
+        warp = np.repeat(np.arange(blocks * warps) if order is None else np.asarray(order), LANES)
+        self.block_of = warp // warps  # linear block index of each slot
+        self.thread_of = (warp % warps) * LANES + np.tile(np.arange(LANES), blocks * warps)
+        self.exists = self.thread_of < per_block
+
+    def special(self, name: str) -> np.ndarray | np.generic | None:
+        """The value of a special register, "tid.x", as uint32; None for one that is not emulated."""
+        axis = "xyz".find(name[-1]) if "." in name else 0
+        lane = (self.thread_of % LANES).astype(np.uint64)
+        match name.partition(".")[0]:
+            case "ntid":
+                return np.uint32(self.block[axis])
+            case "nctaid":
+                return np.uint32(self.grid[axis])
+            case "tid":
+                return _along(self.thread_of, self.block, axis)
+            case "ctaid":
+                return _along(self.block_of, self.grid, axis)
+            case "laneid":
+                return lane.astype(np.uint32)
+            case "warpid":
+                return (self.thread_of // LANES).astype(np.uint32)
+            case "lanemask_lt":
+                return ((np.uint64(1) << lane) - np.uint64(1)).astype(np.uint32)
+            case "lanemask_eq":
+                return (np.uint64(1) << lane).astype(np.uint32)
+        return None
+
+    def thread(self, slot: int) -> str:
+        """threadIdx of a slot, as a message says it."""
+        return _xyz(int(self.thread_of[slot]), self.block)
+
+    def block_at(self, slot: int) -> str:
+        """blockIdx of a slot."""
+        return _xyz(int(self.block_of[slot]), self.grid)
+
+
+def _along(linear: np.ndarray, size: Dim, axis: int) -> np.ndarray | np.generic:
+    if size[axis] == 1:
+        return np.uint32(0)
+    return (linear // int(np.prod(size[:axis])) % size[axis]).astype(np.uint32)
+
+
+def _xyz(linear: int, size: Sequence[int]) -> str:
+    x, y, _ = size
+    return f"({linear % x}, {linear // x % y}, {linear // (x * y)})"
