@@ -43,7 +43,6 @@ def parser() -> argparse.ArgumentParser:
     emulating.add_argument("--shared", type=int, default=0, help="bytes of dynamic shared memory")
     emulating.add_argument("--seed", type=int, default=0)
     emulating.add_argument("--define", action="append", default=[], metavar="NAME=VALUE")
-    emulating.add_argument("--races", action="store_true", help="look for data races on shared memory")
     emulating.add_argument("--out", type=Path, help="folder: each array argument as arg0.npy, arg1.npy ...")
     emulating.add_argument("--json", action="store_true")
 
@@ -128,7 +127,7 @@ def do_emulate(args) -> None:
 
     told = own.emulate(
         args.file, args.entry, own.dim(args.grid), own.dim(args.block), args.args,
-        shared=args.shared, seed=args.seed, defines=args.define, races=args.races, out=args.out,
+        shared=args.shared, seed=args.seed, defines=args.define, out=args.out,
     )  # fmt: skip
     print(json.dumps(told.to_json()) if args.json else told.text())
 

@@ -134,7 +134,25 @@ def test_bring_your_own_kernel(tmp_path, capsys):
     assert main([*asked, "f32:99:zeros", *rest]) == 2
     error = capsys.readouterr().err
     assert "scale, scale.cu:3: out-of-bounds write" in error and "just past the end of arg1 [99]" in error
-    assert "by thread (3, 0, 0) of block (3, 0, 0)" in error
+    assert "by thread (3, 0, 0) of block (3, 0, 0)\n    3 |   if (i < n) y[i] = by * x[i];" in error
+
+
+@needs_nvrtc
+def test_a_race_in_a_kernel_of_ones_own_is_a_warning(tmp_path, capsys):
+    file = tmp_path / "race.cu"
+    file.write_text(
+        'extern "C" __global__ void turn(float* x) {\n'
+        "  __shared__ float s[64];\n"
+        "  s[threadIdx.x] = x[threadIdx.x];\n"
+        "  x[threadIdx.x] = s[63 - threadIdx.x];\n}\n"
+    )
+    asked = ["emulate", str(file), "turn", "--grid", "1", "--block", "64", "--arg", "f32:64:arange"]
+    assert main(asked) == 0
+    told = capsys.readouterr().out
+    assert "warning: turn, race.cu:4: data race: thread" in told and "4 |   x[threadIdx.x] = s[63" in told
+    file.write_text(file.read_text().replace("  x[threadIdx.x] = s", "  __syncthreads(); x[threadIdx.x] = s"))
+    assert main(asked) == 0
+    assert "data race" not in capsys.readouterr().out
 
 
 @needs_nvrtc

@@ -12,6 +12,7 @@ import numpy as np
 from kernels.engines.emulator import compile
 from kernels.engines.emulator.counters import Counters
 from kernels.engines.emulator.launch import Dim, Options, launch, place
+from kernels.engines.emulator.machine import EmulatorError
 from kernels.program import RuleError
 
 DTYPES = {
@@ -93,7 +94,6 @@ def emulate(
     shared: int = 0,
     seed: int = 0,
     defines: Sequence[str] = (),
-    races: bool = False,
     out: Path | None = None,
 ) -> Emulated:
     """Compile `file` and run its kernel `entry`. Array arguments marked "empty" may not be read before
@@ -113,16 +113,29 @@ def emulate(
     options = (*compile.OPTIONS, *(f"-D{d}" for d in defines), f"-I{file.resolve().parent}")
     ptx = compile.compile_ptx(text, file.name, options)
     memory = place(arrays, written)
-    run = launch(
-        ptx, entry, grid, block, [n if n in arrays else v for n, v in given.items()], memory, shared,
-        Options(races=races), name=entry,
-    )  # fmt: skip
+    lines = text.splitlines()
+    try:
+        run = launch(
+            ptx, entry, grid, block, [n if n in arrays else v for n, v in given.items()], memory, shared,
+            Options(races=True), name=entry,
+        )  # fmt: skip
+    except EmulatorError as e:
+        raise EmulatorError(_with_source(str(e), file.name, lines)) from None
     after = {name: memory.array(name) for name in arrays}
     if out is not None:
         out.mkdir(parents=True, exist_ok=True)
         for name, array in after.items():
             np.save(out / f"{name}.npy", array)
-    return Emulated(after, run.counters, run.races, tuple(text.splitlines()))
+    races = tuple(_with_source(race, file.name, lines) for race in run.races)
+    return Emulated(after, run.counters, races, tuple(lines))
+
+
+def _with_source(message: str, name: str, lines: Sequence[str]) -> str:
+    """A message that names a line of the file, with that line below it, as compilers do."""
+    at = re.search(rf"{re.escape(name)}:(\d+)", message)
+    if not at or int(at[1]) > len(lines):
+        return message
+    return f"{message}\n{int(at[1]):5} | {lines[int(at[1]) - 1].rstrip()}"
 
 
 def _check_block(block: Dim) -> None:
