@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import platform
 import time
 import tracemalloc
@@ -26,8 +27,6 @@ def status() -> Status:
 @cache
 def device_name() -> str:
     """The processor's name and the cores this process may use."""
-    import psutil
-
     name = platform.processor()
     try:
         for line in Path("/proc/cpuinfo").read_text(encoding="utf-8").splitlines():
@@ -36,13 +35,15 @@ def device_name() -> str:
                 break
     except OSError:
         pass  # not Linux: what platform says
-    cores = psutil.cpu_count(logical=True)
-    return f"{name or platform.machine()}, {cores} cores"
+    return f"{name or platform.machine()}, {os.cpu_count()} cores"
 
 
 def free_bytes() -> int:
-    import psutil
-
+    """Bytes a new process could take. A machine that only measures may lack psutil: it runs Linux."""
+    try:
+        import psutil
+    except ImportError:
+        return os.sysconf("SC_AVPHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
     return psutil.virtual_memory().available
 
 

@@ -45,3 +45,9 @@ def test_importing_kernels_pulls_in_nothing_heavy():
     )
     told = subprocess.run([sys.executable, "-c", code], cwd=ROOT, capture_output=True, text=True, check=False)
     assert told.returncode == 0, told.stderr
+
+
+def test_asking_what_runs_here_imports_no_cupy():
+    code = "import sys; from kernels import engines; engines.available(); sys.exit('cupy' in sys.modules)"
+    told = subprocess.run([sys.executable, "-c", code], cwd=ROOT, capture_output=True, text=True, check=False)
+    assert told.returncode == 0, told.stderr

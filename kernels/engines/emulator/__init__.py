@@ -8,11 +8,14 @@ from __future__ import annotations
 import numpy as np
 
 from kernels.engines import Status
+from kernels.engines.cpu import free_bytes
 from kernels.engines.emulator import stock
 from kernels.engines.emulator.counters import Counters, add_up
 from kernels.engines.emulator.launch import Options, launch, place
 from kernels.engines.emulator.trace import BlockTrace
 from kernels.program import INPUT, OUTPUT, WORKSPACE, Launch, Program, RuleError
+
+__all__ = ["MEASURES", "Session", "free_bytes", "open", "status", "trace_launch"]
 
 MEASURES = False  # there is no time to take
 MOST_THREADS = 1 << 22  # of one launch: beyond it a register alone takes 16 MB, a kernel gigabytes
@@ -22,12 +25,6 @@ def status() -> Status:
     return Status(
         True, f"NumPy {np.__version__}, PTX for {stock.compile.PTX_TARGET.replace('compute', 'sm')}"
     )
-
-
-def free_bytes() -> int:
-    import psutil
-
-    return psutil.virtual_memory().available
 
 
 class Session:
