@@ -117,7 +117,11 @@ def compare(
             progress(0.1 + 0.3 * i / len(chosen), f"verifying {rung.title}")
             session = machine.open(program, arrays, trace)
             sessions.append(session)
-            outputs.append(_verified(rung, name, session.verify_run(), ref, scale))
+            try:
+                out = session.verify_run()
+            except RuleError as e:
+                raise type(e)(f"{rung.name}: {e}") from None
+            outputs.append(_verified(rung, name, out, ref, scale))
         measurements = [None] * len(chosen)
         if measure and machine.MEASURES:
             measurements = _measure(machine, status.text, sessions, mode, budget or Budget(), progress)

@@ -13,6 +13,7 @@ from typing import Any
 import streamlit as st
 
 from kernels import engines, records
+from kernels.engines.emulator.counters import PTX_PER_MACHINE
 from kernels.engines.timing import MODES
 from kernels.jobs import JobError, Request, Worker
 from kernels.ladders import find
@@ -304,11 +305,14 @@ def _counted(asked: Asked, able: Sequence[Rung]) -> str:
     def row(name: str) -> list[str]:
         return [figures.count(total[name]) + (" + library" if left_out else "") for total, left_out in got]
 
+    least, most = PTX_PER_MACHINE
     return head + _lines(
         {
             "sectors read": row("sectors_ld"),
             "sectors written": row("sectors_st"),
-            "warp instructions (PTX)": row("warp_instructions"),
+            f"warp instructions (PTX: {least} to {most} for each machine instruction)": row(
+                "warp_instructions"
+            ),
         }
     )
 

@@ -61,6 +61,22 @@ def test_counters_of_the_toy():
     assert [t.block for t in r.trace] == [0, 0] and r.trace[0].nbytes < 200_000
 
 
+def test_a_fault_names_the_rung(monkeypatch):
+    monkeypatch.setattr(emulator, "Options", lambda **asked: Options(**asked, most_steps=10))
+    with pytest.raises(
+        RuleError, match=r"^conv/direct: direct, 01_direct.cu:\d+: the kernel does not end: 10 steps"
+    ):
+        run("conv/direct", ConvShape(1, 1, 8, 8, 2, 3, 3), engine="emulator")
+
+
+def test_derived_figures():
+    told = run("conv/im2col-gemm", ConvShape(1, 1, 8, 8, 2, 3, 3), engine="emulator").to_json()["counters"][
+        "total"
+    ]
+    assert told["bytes_moved_ld"] == 32 * told["sectors_ld"]
+    assert told["sectors_per_request_ld"] == told["sectors_ld"] / told["requests_ld"]
+
+
 def test_only_the_emulator_traces():
     with pytest.raises(RuleError, match="only the emulator engine can trace"):
         run("conv/direct", ConvShape(1, 1, 8, 8, 2, 3, 3), engine="cpu", trace=0)

@@ -18,6 +18,9 @@ import numpy as np
 from kernels.engines.emulator.parse import Instruction, Line
 
 SECTOR_BITS, BANKS, WORD_BITS, LANES = 5, 32, 2, 32
+# PTX instructions counted for each machine instruction an H200 executed, least and most over the cases of
+# the hardware fixture: tests/unit/test_hardware_counters.py holds these to it.
+PTX_PER_MACHINE = (0.67, 1.65)
 FIELDS = (
     "warp_instructions", "thread_instructions", "branches", "divergent_branches",
     "requests_ld", "requests_st", "sectors_ld", "sectors_st", "bytes_ld", "bytes_st",
@@ -39,12 +42,22 @@ class Counters:
     def to_json(self) -> dict:
         return {
             "level": "PTX",
-            "total": self.total,
+            "total": self.total | _derived(self.total),
             "uncounted": list(self.uncounted),
             "lines": [
                 {"file": line.file, "line": line.number} | counts for line, counts in self.lines.items()
             ],
         }
+
+
+def _derived(counts: dict[str, int]) -> dict[str, float]:
+    """Bytes moved, and sectors per request where there is one."""
+    out: dict[str, float] = {}
+    for op in ("ld", "st"):
+        sectors, requests = counts[f"sectors_{op}"], counts[f"requests_{op}"]
+        out[f"bytes_moved_{op}"] = sectors << SECTOR_BITS
+        out[f"sectors_per_request_{op}"] = sectors / requests if requests else 0.0
+    return out
 
 
 def add_up(parts: Sequence[Counters], uncounted: Sequence[str] = ()) -> Counters:
