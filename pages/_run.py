@@ -296,7 +296,7 @@ def _totals(rung: str, shape: Any, tiles: dict[str, int]) -> tuple[dict[str, int
 
 def _counted(asked: Asked, able: Sequence[Rung]) -> str:
     """What the emulator counts, where the shape is small enough to count at once."""
-    head = f'<tr><th colspan="{len(able) + 1}">{figures.badge("counted", "by the emulator; sectors as Nsight Compute counts them")}</th></tr>'
+    head = f'<tr><th colspan="{len(able) + 1}">{figures.badge("counted", "sectors as in Nsight Compute")}</th></tr>'
     if asked.shape.macs > MOST_COUNTED:
         note = f"counted here up to {figures.count(MOST_COUNTED)} multiply-adds; this shape has {figures.count(asked.shape.macs)}"
         return f'{head}<tr><td colspan="{len(able) + 1}">{note}</td></tr>'

@@ -223,9 +223,8 @@ def _captions(s: ConvShape, part: Part, index: np.ndarray) -> Captions:
     args = np.stack([row * s.Q + column, row, column, crs - padding, padding], axis=1)
     who = "Thread {0} copies" if s.C == 1 else f"{s.C:,} threads, one for each channel, copy"
     window = f"{who} the window of output row {{1}}, column {{2}} from the [input](input) into column {{0}} of the [data matrix](workspace): "
-    sums = "; with the [filters](filter) it gives " + (
-        f"{part.K} [outputs](output)." if part.K > 1 else "one [output](output)."
-    )
+    outputs = f"{s.K:,} [outputs](output)" if s.K > 1 else "one [output](output)"
+    sums = f"; with the [filters](filter) it gives {outputs}{f', {part.K} of them shown' if part.K < s.K else ''}."
     if part.C < s.C:
         sums = f" in the {part.C} channels shown" + sums
     return Captions(
