@@ -196,3 +196,13 @@ def test_a_source_that_does_not_compile_gets_the_compilers_words(tmp_path, capsy
     file.write_text('extern "C" __global__ void f() { return x; }\n')
     assert main(["emulate", str(file), "f", "--grid", "1", "--block", "1"]) == 2
     assert 'bad.cu(1): error: identifier "x" is undefined' in capsys.readouterr().err
+
+
+@needs_nvrtc
+@pytest.mark.parametrize("barrier", ["bar.sync 1, 32;", "bar.arrive 1, 64;"])
+def test_barriers_of_a_part_of_the_block_are_refused_not_guessed(barrier, tmp_path, capsys):
+    file = tmp_path / "part.cu"
+    file.write_text(f'extern "C" __global__ void part() {{\n  asm volatile("{barrier}");\n}}\n')
+    assert main(["emulate", str(file), "part", "--grid", "1", "--block", "64"]) == 2
+    error = capsys.readouterr().err
+    assert "part, part.cu:2: unknown opcode bar." in error and "2 |   asm volatile" in error

@@ -207,6 +207,10 @@ class Machine:
         self._guards: dict[int, tuple[Callable, bool]] = {}
         for pc, i in enumerate(code):
             if _control(i):
+                if i.parts[0] in ("bar", "barrier") and "red" not in i.parts and len(i.operands) > 1:
+                    raise EmulatorError(
+                        f"{self.name}, {i.line or 'unknown line'}: unknown opcode {i.opcode} for a part of the block"
+                    )
                 if i.guard:
                     self._guards[pc] = self.reader(Operand("reg", i.guard[0]), "pred"), i.guard[1]
                 index = self.reader(i.operands[0], "u32") if i.parts[0] == "brx" else None

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from kernels.engines.emulator.decode import Unknown
 from kernels.engines.emulator.parse import Instruction
 from kernels.engines.emulator.table import DTYPES
 
@@ -132,6 +133,8 @@ def redux(m: Machine, pc: int, i: Instruction) -> Run:
 
 def warp_barrier(m: Machine, pc: int, i: Instruction) -> Run:
     """bar.warp.sync: the lanes of a warp run together here anyway; only the race detector cares."""
+    if "warp" not in i.parts:
+        raise Unknown(f"unknown opcode {i.opcode}")
     return lambda: m.races.warp_barrier() if m.races is not None else None
 
 
