@@ -59,20 +59,9 @@ def note(*texts: str) -> None:
 
 
 # -- the controls --------------------------------------------------------------------------------
-def conv_controls(page: str, shown: bool = True) -> ConvShape:
-    """Presets, fields and derived sizes for a convolution; the shape they are at, always valid.
-    `page` is the file of the page, for links to it. Not `shown`: the address alone is read."""
-    asked = _asked(shown)
-    if shown:
-        with st.container(key="chips", horizontal=True):
-            _presets(page, asked)
-        _fields(asked.shape)
-    note(*st.session_state["_lesson"]["notes"])
-    return asked.shape
-
-
 def conv_inputs(page: str, shown: bool = True, orders: Mapping[str, str] | None = None) -> Inputs:
-    """The same with the choosers of picture, filter and order in the line of presets."""
+    """Presets, choosers of picture, filter and order, fields and derived sizes; what they ask for, always
+    valid. `page` is the page's file, for links to it. Not `shown`: the address alone is read."""
     asked = _asked(shown)
     upload = None
     if shown:

@@ -27,6 +27,9 @@ ARGS = [
     "--disable-background-networking", "--disable-component-update", "--disable-sync",
 ]  # fmt: skip
 SEEN = 20_000  # ms to wait for anything to appear
+TOY_STEPS = 36
+PADDED = {"C": "3", "H": "6", "W": "5", "pad_h": "1", "pad_w": "2", "u": "2", "picture": "numbers"}
+VGG = {"C": "64", "H": "224", "W": "224", "K": "64", "pad_h": "1", "pad_w": "1"}
 
 
 @dataclass(frozen=True)
@@ -148,3 +151,32 @@ def convolution(s: ConvShape, x: np.ndarray, w: np.ndarray) -> np.ndarray:
     if s.flip:
         w = w[:, :, ::-1, ::-1]
     return np.einsum("cpqrs,kcrs->kpq", windows, w.astype(np.float64), optimize=True)
+
+
+# -- small things ---------------------------------------------------------------------------------
+def query(params):
+    return "&".join(f"{name}={value}" for name, value in params.items())
+
+
+def number(text):
+    return float(text.replace("−", "-").replace(",", ""))
+
+
+def frames(page, n):
+    """Let n frames pass."""
+    page.evaluate(
+        "n => new Promise(done => { const f = () => (n-- > 0 ? requestAnimationFrame(f) : done()); f(); })", n
+    )
+
+
+def faster(stage):
+    """Eight times as fast: a step in 113 ms."""
+    stage.root.focus()
+    for _ in range(3):
+        stage.page.keyboard.press("+")
+
+
+def scrolled(page):
+    return page.evaluate(
+        "[document.querySelector('[data-testid=stMain]').scrollTop, window.scrollY, window.scrollX]"
+    )

@@ -6,42 +6,21 @@ import pytest
 from playwright.sync_api import expect
 
 from kernels import cuda
-from tests.browser.harness import Stage, serving, truth
+from tests.browser.harness import (
+    PADDED,
+    TOY_STEPS,
+    VGG,
+    Stage,
+    faster,
+    frames,
+    query,
+    scrolled,
+    serving,
+    truth,
+)
 from visuals.scenes.im2col import FILE
 
 pytestmark = pytest.mark.browser
-
-TOY_STEPS = 36
-PADDED = {"C": "3", "H": "6", "W": "5", "pad_h": "1", "pad_w": "2", "u": "2", "picture": "numbers"}
-VGG = {"C": "64", "H": "224", "W": "224", "K": "64", "pad_h": "1", "pad_w": "1"}
-
-
-def query(params):
-    return "&".join(f"{name}={value}" for name, value in params.items())
-
-
-def number(text):
-    return float(text.replace("−", "-").replace(",", ""))
-
-
-def frames(page, n):
-    """Let n frames pass."""
-    page.evaluate(
-        "n => new Promise(done => { const f = () => (n-- > 0 ? requestAnimationFrame(f) : done()); f(); })", n
-    )
-
-
-def faster(stage):
-    """Eight times as fast: a step in 113 ms."""
-    stage.root.focus()
-    for _ in range(3):
-        stage.page.keyboard.press("+")
-
-
-def scrolled(page):
-    return page.evaluate(
-        "[document.querySelector('[data-testid=stMain]').scrollTop, window.scrollY, window.scrollX]"
-    )
 
 
 # -- opening -------------------------------------------------------------------------------------

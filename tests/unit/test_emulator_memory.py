@@ -6,18 +6,11 @@ import numpy as np
 import pytest
 
 from tests.unit.emulated import emulate, needs_nvrtc
+from tests.unit.emulated_numbers import rng
 
 pytestmark = needs_nvrtc
 f32, i32, u32, i64, u64 = np.float32, np.int32, np.uint32, np.int64, np.uint64
 ORDERS = ["forward", "reversed", 1, 2, 3]
-rng = np.random.default_rng(11)
-START = rng.bit_generator.state
-
-
-@pytest.fixture(autouse=True)
-def _same_numbers():
-    """Whatever ran before, in whichever process."""
-    rng.bit_generator.state = START
 
 
 # -- spaces ----------------------------------------------------------------------------------------------

@@ -7,17 +7,10 @@ import pytest
 
 from kernels.engines.emulator.machine import EmulatorError
 from tests.unit.emulated import emulate, needs_nvrtc
+from tests.unit.emulated_numbers import rng
 
 pytestmark = needs_nvrtc
 f16, f32, f64, i32, u32, u16 = np.float16, np.float32, np.float64, np.int32, np.uint32, np.uint16
-rng = np.random.default_rng(5)
-START = rng.bit_generator.state
-
-
-@pytest.fixture(autouse=True)
-def _same_numbers():
-    """Whatever ran before, in whichever process."""
-    rng.bit_generator.state = START
 
 
 def _to_bf16(x: np.ndarray) -> np.ndarray:

@@ -221,7 +221,6 @@ class Machine:
             except decode.Unknown as e:
                 raise EmulatorError(f"{self.name}, {i.line or 'unknown line'}: {e}") from None
         leaders = {t for i in code for t in i.targets} | {pc + 1 for pc, i in enumerate(code) if _control(i)}
-        self._leaders = leaders
         self._stop = [0] * (len(code) + 1)  # from pc on: where straight running ends
         stop = len(code)
         for pc in range(len(code) - 1, -1, -1):
