@@ -1,16 +1,26 @@
 # make run: the app in the browser.  make test: style and tests.  Both make .venv where it is missing.
 PYTHON ?= python3
 BIN := .venv/bin
+NODE := $(and $(shell command -v node 2>/dev/null),$(shell command -v npm 2>/dev/null))
 
-.PHONY: run test
+.PHONY: run test javascript
 
 run: .venv/.run
 	$(BIN)/streamlit run app.py
 
-test: .venv/.test
+test: .venv/.test javascript
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
 	$(BIN)/pytest $(PYTEST_ARGS)
+
+ifneq ($(NODE),)
+javascript: node_modules/.made
+	node --test --test-reporter=spec tests/node/*.test.js
+else
+javascript:
+	$(if $(CI),$(error node and npm are missing))
+	@echo "No node and npm here: the tests of JavaScript, of the deck and of accessibility are left out."
+endif
 
 $(BIN)/python:
 	$(PYTHON) -m venv .venv
@@ -22,4 +32,8 @@ $(BIN)/python:
 
 .venv/.test: requirements-dev.txt .venv/.run
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check -r requirements-dev.txt
+	touch $@
+
+node_modules/.made: package.json
+	npm install --loglevel=error
 	touch $@
