@@ -1,0 +1,121 @@
+"""Grounds, roles and outlines stay apart for every eye, and text stays readable on every ground.
+
+Differences are CIE76: Euclidean distance in CIE Lab (D65), about 2.3 of which is just seen side by side.
+Colour-blind eyes are those of Machado, Oliveira and Fernandes, "A Physiologically-based Model for
+Simulation of Color Vision Deficiency", IEEE TVCG 15(6), 2009, doi:10.1109/TVCG.2009.113: the published
+matrices of severity 1.0, for linear RGB. Contrast is WCAG 2's.
+"""
+
+from itertools import combinations
+
+import numpy as np
+import pytest
+
+from visuals.palette import DARK, LIGHT
+
+EYES = {
+    "normal": np.eye(3),
+    "protanopia": np.array(
+        [[0.152286, 1.052583, -0.204868], [0.114503, 0.786281, 0.099216], [-0.003882, -0.048116, 1.051998]]
+    ),
+    "deuteranopia": np.array(
+        [[0.367322, 0.860646, -0.227968], [0.280085, 0.672501, 0.047413], [-0.011820, 0.042940, 0.968881]]
+    ),
+}
+TO_XYZ = np.array(
+    [[0.4124564, 0.3575761, 0.1804375], [0.2126729, 0.7151522, 0.0721750], [0.0193339, 0.1191920, 0.9503041]]
+)
+
+PALETTES = {"light": LIGHT, "dark": DARK}
+GROUNDS = ("panel", "workspace-ground", "shared-ground", "registers-ground")
+ROLES = ("input", "filter", "output", "workspace")
+
+# Grounds meet as large areas, so little is enough, and more would shout; hues sit in cells and small words.
+GROUNDS_APART, GROUNDS_APART_GREY = 3.0, 1.2
+ROLES_APART, OUTLINES_APART = 12.0, 40.0
+
+themes = pytest.mark.parametrize("palette", PALETTES.values(), ids=PALETTES)
+eyes = pytest.mark.parametrize("eye", EYES)
+
+
+def linear(colour):
+    c = np.array([int(colour[i : i + 2], 16) for i in (1, 3, 5)]) / 255
+    return np.where(c <= 0.04045, c / 12.92, ((c + 0.055) / 1.055) ** 2.4)
+
+
+def lab(colour, eye="normal"):
+    seen = np.clip(EYES[eye] @ linear(colour), 0, 1)
+    t = (TO_XYZ @ seen) / TO_XYZ.sum(axis=1)
+    f = np.where(t > 216 / 24389, np.cbrt(t), (t * 24389 / 27 + 16) / 116)
+    return np.array([116 * f[1] - 16, 500 * (f[0] - f[1]), 200 * (f[1] - f[2])])
+
+
+def apart(a, b, eye):
+    return float(np.linalg.norm(lab(a, eye) - lab(b, eye)))
+
+
+def contrast(a, b):
+    dark, light = sorted(float(linear(colour) @ TO_XYZ[1]) for colour in (a, b))
+    return (light + 0.05) / (dark + 0.05)
+
+
+def closest(palette, names, distance):
+    """(distance, names) of the pair that is least apart."""
+    return min((distance(palette[a], palette[b]), a, b) for a, b in combinations(names, 2))
+
+
+def test_the_measures():
+    assert lab("#ffffff") == pytest.approx([100, 0, 0], abs=1e-9)
+    assert lab("#ff0000") == pytest.approx([53.24, 80.09, 67.20], abs=0.02)
+    assert contrast("#ffffff", "#000000") == pytest.approx(21)
+    # greys are greys to every eye; a red and a green that differ for most are close for some
+    assert all(apart("#808080", "#808080", eye) == 0 for eye in EYES)
+    assert lab("#808080", "protanopia") == pytest.approx(lab("#808080"), abs=0.01)
+    assert apart("#aa5500", "#558000", "deuteranopia") < 0.5 * apart("#aa5500", "#558000", "normal")
+
+
+def test_both_themes_have_the_same_tokens():
+    assert LIGHT.keys() == DARK.keys()
+
+
+@themes
+@eyes
+def test_grounds_stay_apart(palette, eye):
+    least = closest(palette, GROUNDS, lambda a, b: apart(a, b, eye))
+    assert least[0] >= GROUNDS_APART, least
+
+
+@themes
+def test_grounds_stay_apart_in_grey(palette):
+    least = closest(palette, GROUNDS, lambda a, b: abs(lab(a)[0] - lab(b)[0]))
+    assert least[0] >= GROUNDS_APART_GREY, least
+
+
+@themes
+@pytest.mark.parametrize("ground", GROUNDS)
+def test_text_is_readable_on_every_ground(palette, ground):
+    assert contrast(palette["ink"], palette[ground]) >= 7
+    for name in ("dim", *ROLES):
+        assert contrast(palette[name], palette[ground]) >= 4.5, name
+
+
+@themes
+@pytest.mark.parametrize("ground", GROUNDS[1:])
+def test_tints_are_quieter_than_any_role(palette, ground):
+    def chroma(token):
+        return float(np.hypot(*lab(palette[token])[1:]))
+
+    assert chroma(ground) <= 0.4 * min(map(chroma, ROLES))
+
+
+@themes
+@eyes
+def test_roles_stay_apart(palette, eye):
+    least = closest(palette, ROLES, lambda a, b: apart(a, b, eye))
+    assert least[0] >= ROLES_APART, least
+
+
+@themes
+@eyes
+def test_read_and_write_stay_apart(palette, eye):
+    assert apart(palette["read"], palette["write"], eye) >= OUTLINES_APART
