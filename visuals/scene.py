@@ -1,35 +1,48 @@
 """The Scene contract: what the stage shows, as data. Documented here and nowhere else.
 
-A scene is tensors (grids of cells), relations between them, and steps. The picture at step t is
-a pure function of (scene, t), so pause, scrub, deep link, export and test come free.
+A scene is tensors (grids of cells), what is written into them at which step, and what is said of each
+step. The picture at step t is a pure function of (scene, t), so pause, scrub, deep link, export and test
+come free.
 
 * A **Tensor** is `planes` grids of rows x cols, drawn side by side; cell indices are flat in
-  (plane, row, col) order. Its `role` is its colour; `workspace=True` puts the workspace ground
-  under it. `values=None` means: every cell is a copy along the Gather that fills the tensor, and
-  keeps the hue of the tensor it was copied from.
-* A **Gather** says target[i] = source[index[i]], or zero (padding) where index[i] is -1.
-* A **MatMul** says out[m, j] = sum_i left[m, i] * right[i, j] + rest[m, j], where left is read
-  as (rows, cols), right as (rows, cols) and out as (planes, rows*cols). `rest` is what the terms
-  outside the part shown add (None where nothing is left out).
-* `born` gives for each written tensor the step at which a cell is written; it repeats over the
-  flat cells: cell i is written at step born[i % len(born)]. Before that the cell is a ghost.
-* **Captions** are templates with {0}, {1} ... filled from integer arguments, one row a step;
-  words that name a role are written [text](role). `caption(t)` is the text form of step t.
+  (plane, row, col) order. Its `role` is its colour. `values` is what it holds before the first step; a cell
+  that nothing has been written to is a ghost. A tensor that is never written and holds nothing is one that
+  an algorithm avoids: its cells are air.
+* **Group**s are regions of the stage, each in one place: global memory, workspace, shared memory, registers.
+* A **Write** says which cells get new values at which steps: numbers, or copies of another tensor's cells,
+  which then keep the hue of where they came from. A cell may be written again: the last write counts. A copy
+  made at step t sees what was written up to and including t; it may not read what nothing has written yet, and
+  copies may not go round in a circle.
+* A **Read** says which cells a step reads without copying them.
+* A **MatMul** says out[m, j] = sum_i left[m, i] * right[i, j] + rest[m, j], where left and right are read as
+  (rows, cols) and out, in its flat order, as (left's rows, right's cols). `rest` is what the terms outside the part
+  shown add (None where nothing is left out); `upto[t]` how many terms are in the sum after step t (None: all
+  of them, as soon as it is written).
+* **Readings** are numbers that tick with the steps: counters with their badge, running values of the
+  algorithm (a maximum, a sum) with their role.
+* **Captions** are templates with {0}, {1} ... filled from numbers, one row a step; words that name a role are
+  written [text](role). `caption(t)` is the text form of step t.
 * **Source** is the kernel's CUDA text, the line lit at each step and notes in the margin; **Lanes** the
   warp a step follows and its active lanes.
 
-`payload()` is what crosses to the browser: a JSON-able dict and one block of bytes.
+visuals/payload.py turns a scene into what crosses to the browser.
 """
 
 from __future__ import annotations
 
 import re
 from dataclasses import dataclass, field
+from functools import cached_property
 
 import numpy as np
 
-VERSION = 1
+VERSION = 2
 ROLES = ("input", "filter", "output", "workspace")
+_FIELD = re.compile(r"\{\{|\}\}|\{([0-9]+)\}")
+_MARK = re.compile(r"\[([^\]]*)\]\((\w+)\)")
+PLACES = ("global", "workspace", "shared", "registers")
+KINDS = ("", "measured", "counted", "recorded", "predicted")
+MOST_STEPS, MOST_CELLS = 100_000, 1_000_000
 
 
 class SceneError(ValueError):
@@ -38,17 +51,16 @@ class SceneError(ValueError):
 
 @dataclass(frozen=True)
 class Tensor:
-    name: str  # key in relations and in `rows`, e.g. "D"
+    name: str  # key in relations and in groups, e.g. "D"
     symbol: str  # as formulas write it, e.g. "x"
     title: str  # above the grid, e.g. "data matrix (workspace)"
     role: str
     planes: int
     rows: int
     cols: int
-    values: np.ndarray | None = None  # float32, planes*rows*cols
+    values: np.ndarray | None = None  # float32, planes*rows*cols, before the first step
     origin: tuple[int, int, int] = (0, 0, 0)  # index of cell 0 in the whole tensor: the part shown
     note: str = ""  # beside the title: its size, or which part of a whole
-    workspace: bool = False
     plane_name: str = ""  # what a plane is: "channel", "filter"; "" where there is but one sort
     pad: tuple[int, int, int, int] = (0, 0, 0, 0)  # padding drawn round each plane: top, left, bottom, right
     partial: bool = False  # a part of a larger whole is shown
@@ -60,10 +72,34 @@ class Tensor:
 
 
 @dataclass(frozen=True)
-class Gather:
-    source: str
+class Group:
+    """A region of the stage: rows of tensors, by name, that live in one of PLACES."""
+
+    rows: tuple[tuple[str, ...], ...]
+    place: str = "global"
+    title: str = ""  # above the region: "shared memory of block (0, 0)"
+
+
+@dataclass(frozen=True)
+class Write:
+    """Cell cells[k] of `target` is written at step steps[k % len(steps)]: with values[k], or with a copy of
+    cell index[k] of `source` (-1: a zero of the padding). Without `cells`, all cells in their order."""
+
     target: str
-    index: np.ndarray  # integer, one a target cell; -1: padding zero
+    steps: np.ndarray  # integer
+    values: np.ndarray | None = None  # float32, one a write
+    source: str = ""
+    index: np.ndarray | None = None  # integer, one a write
+    cells: np.ndarray | None = None  # integer
+
+
+@dataclass(frozen=True)
+class Read:
+    """Step t reads cells[start[t] : start[t + 1]] of `source`."""
+
+    source: str
+    start: np.ndarray  # integer, steps + 1
+    cells: np.ndarray  # integer
 
 
 @dataclass(frozen=True)
@@ -72,6 +108,15 @@ class MatMul:
     right: str
     out: str
     rest: np.ndarray | None = None  # float32, one an out cell
+    upto: np.ndarray | None = None  # integer, one a step
+
+
+@dataclass(frozen=True)
+class Reading:
+    label: str  # "sectors read", "m, running maximum"
+    values: np.ndarray  # one a step
+    kind: str = ""  # the badge of a counter; "" for a value of the algorithm itself
+    role: str = ""  # the colour of such a value
 
 
 @dataclass(frozen=True)
@@ -96,7 +141,7 @@ class Lanes:
 class Captions:
     templates: tuple[str, ...]
     kind: np.ndarray  # integer, per step: which template
-    args: np.ndarray  # integer (steps, n)
+    args: np.ndarray  # integer or float (steps, n)
 
 
 @dataclass(frozen=True)
@@ -104,15 +149,16 @@ class Scene:
     key: str  # equal keys mean equal scenes; a player keeps its step while the key stays
     title: str
     tensors: tuple[Tensor, ...]
-    rows: tuple[tuple[str, ...], ...]  # layout: names of tensors, row by row
+    groups: tuple[Group, ...]
     steps: int
     step_name: str  # what one step is: "column"
     order_name: str  # in whose order the steps run: "explaining order"
     order_note: str  # how that order differs from the GPU's
-    born: dict[str, np.ndarray]
-    gathers: tuple[Gather, ...]
-    matmuls: tuple[MatMul, ...]
+    writes: tuple[Write, ...]
     captions: Captions
+    matmuls: tuple[MatMul, ...] = ()
+    reads: tuple[Read, ...] = ()
+    readings: tuple[Reading, ...] = ()
     source: Source | None = None
     lanes: Lanes | None = None
     version: int = field(default=VERSION, init=False)
@@ -123,136 +169,66 @@ class Scene:
     def tensor(self, name: str) -> Tensor:
         return next(t for t in self.tensors if t.name == name)
 
+    def write(self, target: str) -> Write:
+        """The first write into a tensor."""
+        return next(w for w in self.writes if w.target == target)
+
     def caption(self, t: int) -> str:
         """The sentence of step t with its role marks taken out: the scene's text form."""
-        return re.sub(r"\[([^\]]*)\]\(\w+\)", r"\1", self.marked_caption(t))
+        return _MARK.sub(r"\1", self.marked_caption(t))
 
     def marked_caption(self, t: int) -> str:
         template = self.captions.templates[int(self.captions.kind[t])]
-        return template.format(*(int(a) for a in self.captions.args[t]))
+        args = np.asarray(self.captions.args[t])
+        return template.format(*(number(a) for a in (args.astype("f4") if args.dtype.kind == "f" else args)))
 
     def cells(self, name: str, t: int | None = None) -> np.ndarray:
-        """Values of a tensor's cells after step t (the last when left out), NaN where unwritten."""
-        tensor = self.tensor(name)
+        """float32: values of a tensor's cells after step t (the last when left out), NaN where unwritten."""
+        tensor, last = self.tensor(name), self.steps - 1 if t is None else t
+        values = np.full(tensor.size, np.nan, np.float32)
         if tensor.values is not None:
-            values = tensor.values.astype(np.float32, copy=True)
-        else:
-            gather = next(g for g in self.gathers if g.target == name)
-            values = np.append(self.cells(gather.source), np.float32(0))[gather.index]
-        if name in self.born and t is not None:
-            born = np.resize(self.born[name], tensor.size)
-            values[born > t] = np.nan
+            values[:] = np.ravel(tensor.values)
+        steps, cells, written = self._events(name)
+        done = np.searchsorted(steps, last, side="right")
+        values[cells[:done]] = written[:done]  # where a cell comes twice, the later write stays
         return values
 
-    def payload(self) -> tuple[dict, bytes]:
-        """(meta, block): meta holds every field, arrays in it as {dtype, offset, length} into block.
+    @cached_property
+    def _known(self) -> dict[str, tuple[np.ndarray, np.ndarray, np.ndarray]]:
+        return {}
 
-        dtypes are f4, u1, u2, i2, i4 (little endian), the narrowest that holds the values; offsets
-        are multiples of 4. A gather's index that is a sum, index[i, j] = row[i] + col[j] wherever it is
-        not -1, travels as {row, col, padding}: two short arrays and the flat places of the -1.
-        """
-        block = bytearray()
+    def _events(self, name: str) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+        """(step, cell, value) of every write into a tensor, in order of the steps."""
+        if name not in self._known:
+            parts = [self._written(w) for w in self.writes if w.target == name]
+            columns = [np.concatenate(column) for column in zip(*parts, strict=True)] or [
+                np.zeros(0, int)
+            ] * 3
+            order = np.argsort(columns[0], kind="stable")
+            self._known[name] = tuple(column[order] for column in columns)
+        return self._known[name]
 
-        def put(array):
-            if array is None:
-                return None
-            flat = _narrow(np.asarray(array).ravel())
-            block.extend(bytes(-len(block) % 4))
-            entry = {"dtype": flat.dtype.str[1:], "offset": len(block), "length": int(flat.size)}
-            block.extend(flat.tobytes())
-            return entry
-
-        def put_index(g):
-            terms = _as_sum(np.asarray(g.index).reshape(-1, self.tensor(g.target).cols))
-            return put(g.index) if terms is None else {name: put(array) for name, array in terms.items()}
-
-        meta = {
-            "version": self.version,
-            "key": self.key,
-            "title": self.title,
-            "steps": self.steps,
-            "stepName": self.step_name,
-            "orderName": self.order_name,
-            "orderNote": self.order_note,
-            "rows": [list(row) for row in self.rows],
-            "tensors": [
-                {
-                    "name": t.name,
-                    "symbol": t.symbol,
-                    "title": t.title,
-                    "role": t.role,
-                    "planes": t.planes,
-                    "rows": t.rows,
-                    "cols": t.cols,
-                    "origin": list(t.origin),
-                    "note": t.note,
-                    "workspace": t.workspace,
-                    "planeName": t.plane_name,
-                    "pad": list(t.pad),
-                    "partial": t.partial,
-                    "colIndex": put(t.col_index),
-                    "values": put(t.values),
-                }
-                for t in self.tensors
-            ],
-            "born": {name: put(array) for name, array in self.born.items()},
-            "gathers": [
-                {"source": g.source, "target": g.target, "index": put_index(g)} for g in self.gathers
-            ],
-            "matmuls": [
-                {"left": m.left, "right": m.right, "out": m.out, "rest": put(m.rest)} for m in self.matmuls
-            ],
-            "captions": {
-                "templates": list(self.captions.templates),
-                "kind": put(self.captions.kind),
-                "args": put(self.captions.args),
-                "width": int(self.captions.args.shape[1]),
-            },
-            "source": None
-            if self.source is None
-            else {
-                "file": self.source.file,
-                "text": self.source.text,
-                "lines": put(self.source.lines),
-                "first": self.source.first,
-                "detail": self.source.detail,
-                "notes": {str(line): text for line, text in self.source.notes.items()},
-            },
-            "lanes": None
-            if self.lanes is None
-            else {
-                "warp": put(self.lanes.warp),
-                "mask": put(self.lanes.mask.astype(np.uint32).view(np.int32)),
-            },
-        }
-        return meta, bytes(block)
+    def _written(self, w: Write) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+        cells = np.arange(self.tensor(w.target).size) if w.cells is None else np.ravel(w.cells).astype(int)
+        steps = np.resize(w.steps, cells.size).astype(int)
+        if w.values is not None:
+            return steps, cells, np.ravel(w.values).astype(np.float32)
+        index, values = np.ravel(w.index).astype(int), np.zeros(cells.size, np.float32)
+        moments = np.unique(steps) if any(other.target == w.source for other in self.writes) else [None]
+        for t in moments:  # a source that never changes is asked once
+            now = steps == t if t is not None else np.ones(cells.size, bool)
+            values[now] = np.append(self.cells(w.source, t), np.float32(0))[index[now]]
+        return steps, cells, values
 
 
-def _as_sum(index: np.ndarray) -> dict[str, np.ndarray] | None:
-    """Arrays row, col with index[i, j] = row[i] + col[j] where it is not -1, and the flat places of the
-    -1; None where the index is no such sum (or no line of it is free of -1 to read the terms from)."""
-    inside = index >= 0
-    full_row, full_col = inside.all(axis=1), inside.all(axis=0)
-    if not (full_row.any() and full_col.any()):
-        return None
-    i, j = int(full_row.argmax()), int(full_col.argmax())
-    row, col = index[:, j], index[i] - index[i, j]
-    if not (np.where(inside, row[:, None] + col, -1) == index).all():
-        return None
-    return {"row": row, "col": col, "padding": np.flatnonzero(~inside)}
+def number(v: float) -> str:
+    """As captions print it: whole numbers plain, others to four digits, never with an exponent."""
+    if float(v).is_integer():
+        return str(int(v))
+    return np.format_float_positional(float(v), precision=4, unique=False, fractional=False, trim="-")
 
 
-def _narrow(array: np.ndarray) -> np.ndarray:
-    if array.dtype.kind == "f":
-        return array.astype("<f4")
-    low, high = (int(array.min()), int(array.max())) if array.size else (0, 0)
-    for dtype in ("<u1", "<u2", "<i2", "<i4"):
-        info = np.iinfo(dtype)
-        if info.min <= low and high <= info.max:
-            return array.astype(dtype)
-    raise SceneError(f"integers {low} .. {high} do not fit 32 bits")
-
-
+# -- the contract, checked -----------------------------------------------------------------------
 def validate(scene: Scene) -> None:
     """Raise SceneError naming the part of the contract that is broken."""
 
@@ -260,45 +236,124 @@ def validate(scene: Scene) -> None:
         if not condition:
             raise SceneError(f"scene {scene.key!r}: {message}")
 
+    need(1 <= scene.steps <= MOST_STEPS, f"a scene has 1 to {MOST_STEPS:,} steps, not {scene.steps:,}")
     tensors = {t.name: t for t in scene.tensors}
     need(len(tensors) == len(scene.tensors), "two tensors share a name")
-    need(scene.steps >= 1, "needs at least one step")
-    targets = {g.target for g in scene.gathers}
     for t in scene.tensors:
-        need(t.role in ROLES, f"{t.name}: role {t.role!r} is none of {', '.join(ROLES)}")
-        need(min(t.planes, t.rows, t.cols) >= 1, f"{t.name} is empty")
-        need(t.col_index is None or len(t.col_index) == t.cols, f"{t.name}: a column has no index")
-        if t.values is None:
-            need(t.name in targets, f"{t.name} has neither values nor a gather that fills it")
-        else:
-            need(np.size(t.values) == t.size, f"{t.name}: {np.size(t.values)} values for {t.size} cells")
-            need(np.isfinite(t.values).all(), f"{t.name} has values that are not finite")
-    shown = [name for row in scene.rows for name in row]
-    need(sorted(shown) == sorted(tensors), "the layout must name every tensor once")
-    for name, born in scene.born.items():
-        need(name in tensors, f"born names {name!r}, which is no tensor")
-        need(tensors[name].size % len(born) == 0, f"born of {name} does not divide its cells")
-        need(born.min() >= 0 and born.max() < scene.steps, f"born of {name} leaves the steps")
-    for g in scene.gathers:
-        need(g.source in tensors and g.target in tensors, "a gather names no tensor")
-        need(g.index.size == tensors[g.target].size, f"the gather into {g.target} misses cells")
-        need(
-            g.index.min() >= -1 and g.index.max() < tensors[g.source].size,
-            f"the gather into {g.target} leaves {g.source}",
-        )
+        _check_tensor(t, need)
+    total = sum(t.size for t in scene.tensors)
+    need(total <= MOST_CELLS, f"{total:,} cells; at most {MOST_CELLS:,} are shown")
+    for g in scene.groups:
+        need(g.place in PLACES, f"place {g.place!r} is none of {', '.join(PLACES)}")
+    shown = [name for g in scene.groups for row in g.rows for name in row]
+    need(sorted(shown) == sorted(tensors), "the groups must name every tensor once")
+    for w in scene.writes:
+        _check_write(w, tensors, scene.steps, need)
+    need(not _circular(scene.writes), "copies go round in a circle")
+    for w in scene.writes:
+        if w.source and tensors[w.source].values is None:
+            known = np.isfinite(scene._written(w)[2]).all()
+            need(known, f"the copy into {w.target} reads cells of {w.source} that nothing has written yet")
+    for r in scene.reads:
+        need(r.source in tensors, f"a read names {r.source!r}, which is no tensor")
+        start = np.asarray(r.start)
+        fits = len(start) == scene.steps + 1 and start[0] == 0 and start[-1] == np.size(r.cells)
+        need(fits and (np.diff(start) >= 0).all(), f"the reads of {r.source} do not divide into steps")
+        need(_within(r.cells, 0, tensors[r.source].size), f"the reads leave {r.source}")
     for m in scene.matmuls:
-        need({m.left, m.right, m.out} <= tensors.keys(), "a matmul names no tensor")
-        left, right, out = tensors[m.left], tensors[m.right], tensors[m.out]
-        agree = (left.cols, left.rows, right.cols) == (right.rows, out.planes, out.rows * out.cols)
-        need(agree, f"{m.out} = {m.left} x {m.right}: the extents do not agree")
-        need(m.rest is None or np.size(m.rest) == out.size, f"the rest of {m.out} misses cells")
-    need(
-        len(scene.captions.kind) == scene.steps and len(scene.captions.args) == scene.steps,
-        "captions and steps differ in number",
-    )
+        _check_matmul(m, tensors, scene.steps, need)
+    for r in scene.readings:
+        need(np.size(r.values) == scene.steps, f"reading {r.label!r} has not one value a step")
+        need(_finite(r.values), f"reading {r.label!r} has values that are not finite")
+        need(r.kind in KINDS, f"reading {r.label!r}: kind {r.kind!r} is no badge")
+        need(r.role in ("", *ROLES), f"reading {r.label!r}: role {r.role!r} is none of {', '.join(ROLES)}")
+    _check_captions(scene.captions, scene.steps, need)
     if scene.lanes is not None:
-        need(
-            len(scene.lanes.warp) == len(scene.lanes.mask) == scene.steps, "lanes and steps differ in number"
-        )
+        same = len(scene.lanes.warp) == len(scene.lanes.mask) == scene.steps
+        need(same, "lanes and steps differ in number")
     if scene.source is not None:
         need(np.size(scene.source.lines) in (1, scene.steps), "source lines and steps differ in number")
+
+
+def _within(array, low: int, stop: int) -> bool:
+    array = np.asarray(array)
+    return array.size == 0 or bool(array.dtype.kind in "iu" and array.min() >= low and array.max() < stop)
+
+
+def _finite(array) -> bool:
+    with np.errstate(over="ignore"):
+        return bool(np.isfinite(np.asarray(array).astype("f4")).all())
+
+
+def _check_tensor(t: Tensor, need) -> None:
+    need(re.fullmatch(r"\w{1,32}", t.name), f"{t.name!r} is no name of a tensor: letters and digits alone")
+    need(t.role in ROLES, f"{t.name}: role {t.role!r} is none of {', '.join(ROLES)}")
+    need(min(t.planes, t.rows, t.cols) >= 1, f"{t.name} is empty")
+    need(min(t.pad) >= 0, f"{t.name}: padding below zero")
+    need(t.col_index is None or len(t.col_index) == t.cols, f"{t.name}: a column has no index")
+    if t.values is not None:
+        need(np.size(t.values) == t.size, f"{t.name}: {np.size(t.values)} values for {t.size} cells")
+        need(_finite(t.values), f"{t.name} has values that are not finite")
+
+
+def _check_write(w: Write, tensors, steps: int, need) -> None:
+    need(w.target in tensors, f"a write names {w.target!r}, which is no tensor")
+    size = tensors[w.target].size
+    count = size if w.cells is None else np.size(w.cells)
+    need(w.cells is None or _within(w.cells, 0, size), f"a write leaves {w.target}")
+    need(
+        len(w.steps) and count % len(w.steps) == 0,
+        f"the steps of a write into {w.target} do not divide its cells",
+    )
+    need(_within(w.steps, 0, steps), f"a write into {w.target} leaves the steps")
+    need(
+        (w.values is None) == bool(w.source), f"a write into {w.target} needs values or a source, one of them"
+    )
+    if w.values is not None:
+        need(np.size(w.values) == count, f"{w.target}: {np.size(w.values)} values for {count} writes")
+        need(_finite(w.values), f"values written into {w.target} are not finite")
+        return
+    need(w.source in tensors, f"a write names {w.source!r}, which is no tensor")
+    need(w.index is not None and np.size(w.index) == count, f"the copy into {w.target} misses cells")
+    need(_within(w.index, -1, tensors[w.source].size), f"the copy into {w.target} leaves {w.source}")
+
+
+def _circular(writes: tuple[Write, ...]) -> bool:
+    """Whether some tensor is copied, by way of others, into itself."""
+    sources = {}
+    for w in writes:
+        if w.source:
+            sources.setdefault(w.target, set()).add(w.source)
+    while sources:
+        free = [target for target, of in sources.items() if not of & sources.keys()]
+        if not free:
+            return True
+        for target in free:
+            del sources[target]
+    return False
+
+
+def _check_matmul(m: MatMul, tensors, steps: int, need) -> None:
+    need({m.left, m.right, m.out} <= tensors.keys(), "a matmul names no tensor")
+    left, right, out = tensors[m.left], tensors[m.right], tensors[m.out]
+    agree = left.planes == right.planes == 1 and (left.cols, left.rows * right.cols) == (right.rows, out.size)
+    need(agree, f"{m.out} = {m.left} x {m.right}: the extents do not agree")
+    need(m.rest is None or np.size(m.rest) == out.size, f"the rest of {m.out} misses cells")
+    need(m.rest is None or _finite(m.rest), f"the rest of {m.out} is not finite")
+    counted = m.upto is None or (np.size(m.upto) == steps and _within(m.upto, 0, left.cols + 1))
+    need(counted, f"{m.out}: the terms summed by each step are not told")
+
+
+def _check_captions(c: Captions, steps: int, need) -> None:
+    need(len(c.kind) == len(c.args) == steps, "captions and steps differ in number")
+    need(np.ndim(c.args) == 2, "captions are filled from one row of numbers a step")
+    need(_within(c.kind, 0, len(c.templates)), "a step has no caption")
+    for template in c.templates:
+        # Filled here and by the player, so no braces but theirs: no "{}", no "{0:.2f}".
+        asked = [int(n) for n in _FIELD.findall(template) if n]
+        plain, width = _FIELD.sub("", template), np.shape(c.args)[1]
+        fits = not re.search("[{}]", plain) and max(asked, default=-1) < width
+        need(fits, f"the caption {template[:60]!r} cannot be filled from {width} numbers")
+        for _, role in _MARK.findall(template):
+            need(role in ROLES, f"the caption {template[:60]!r}: role {role!r} is none of {', '.join(ROLES)}")
+    need(_finite(c.args), "captions hold numbers that are not finite")

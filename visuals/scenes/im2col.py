@@ -16,7 +16,7 @@ from kernels.engines.emulator import stock
 from kernels.engines.emulator.occupancy import occupancy
 from kernels.ladders import find
 from kernels.shapes import ConvShape
-from visuals.scene import Captions, Gather, MatMul, Scene, Source, Tensor
+from visuals.scene import Captions, Group, MatMul, Reading, Scene, Source, Tensor, Write
 
 FILE = "conv/02_im2col.cu"
 MOST_CELLS, MOST_STEPS = 20_000, 1_024  # of the data matrix: beyond them a cell falls below the eye
@@ -155,26 +155,40 @@ def im2col_scene(s: ConvShape, part: Part, x: np.ndarray, w: np.ndarray, y: np.n
         Tensor("x", "x", "input", "input", part.C, part.H, part.W, shown_x.ravel(), (0, part.h, part.w),
                notes["x"], plane_name="channel", pad=pad),
         Tensor("w", "w", "filters", "filter", 1, part.K, crs, left.ravel(), note=notes["w"]),
-        Tensor("y", "y", "output", "output", part.K, part.P, part.Q, np.asarray(y, np.float32).ravel(),
-               (0, part.p, part.q), notes["y"], plane_name="filter"),
+        Tensor("y", "y", "output", "output", part.K, part.P, part.Q, None, (0, part.p, part.q), notes["y"],
+               plane_name="filter"),
         Tensor("D", "D", "data matrix (workspace)", "workspace", 1, crs, steps, note=_matrix_note(s, part),
-               workspace=True, partial=(crs, steps) != (s.CRS, s.PQ),
+               partial=(crs, steps) != (s.CRS, s.PQ),
                col_index=None if steps == s.PQ else _whole_column(s, part)),
     )  # fmt: skip
     return Scene(
         key=f"im2col {part.p},{part.q} " + ",".join(f"{k}={v}" for k, v in s.params().items()),
         title="im2col",
         tensors=tensors,
-        rows=(("x", "w", "y"), ("D",)),
+        groups=(Group((("x", "w", "y"),)), Group((("D",),), "workspace")),
         steps=steps,
         step_name="column",
         order_name=ORDER,
         order_note=ORDER_NOTE,
-        born={"D": np.arange(steps), "y": np.arange(steps)},
-        gathers=(Gather("x", "D", index.ravel()),),
+        writes=(
+            Write("D", np.arange(steps), source="x", index=index.ravel()),
+            Write("y", np.arange(steps), np.asarray(y, np.float32).ravel()),
+        ),
         matmuls=(MatMul("w", "D", "y", rest),),
+        readings=_readings(part, index),
         captions=_captions(s, part, index),
         source=kernel_source(),
+    )
+
+
+def _readings(part: Part, index: np.ndarray) -> tuple[Reading, ...]:
+    """What the steps have moved and multiplied so far, in the part shown."""
+    crs, steps = index.shape
+    columns = np.arange(1, steps + 1)
+    return (
+        Reading("values read", np.cumsum((index >= 0).sum(axis=0)), "predicted"),
+        Reading("values written", columns * crs, "predicted"),
+        Reading("multiply-adds", columns * crs * part.K, "predicted"),
     )
 
 

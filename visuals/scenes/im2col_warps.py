@@ -15,7 +15,7 @@ from kernels.engines.emulator.counters import Counters
 from kernels.engines.emulator.trace import BlockTrace
 from kernels.ladders import find
 from kernels.shapes import ConvShape
-from visuals.scene import Captions, Lanes, Scene
+from visuals.scene import Captions, Lanes, Reading, Scene
 from visuals.scenes.im2col import Part
 
 SECTOR = 32  # bytes
@@ -81,9 +81,9 @@ def in_warp_order(scene: Scene, s: ConvShape, trace: BlockTrace, counters: Count
     stores = stores_of(trace)
     more = blocks > 1
     steps = len(stores) + more + 1
-    born = np.full(s.CRS * s.PQ, len(stores))  # what other blocks write comes after
+    written = np.full(s.CRS * s.PQ, len(stores))  # what other blocks write comes after
     for n, store in enumerate(stores):
-        born[store.cells] = n
+        written[store.cells] = n
     args = np.zeros((steps, 11), np.int64)
     for n, store in enumerate(stores):
         rows, columns = store.cells // s.PQ, store.cells % s.PQ
@@ -100,10 +100,27 @@ def in_warp_order(scene: Scene, s: ConvShape, trace: BlockTrace, counters: Count
         step_name="store",
         order_name=ORDER,
         order_note=ORDER_NOTE,
-        born={"D": born, "y": np.full(s.PQ, steps - 1)},
+        writes=(
+            dataclasses.replace(scene.write("D"), steps=written),
+            dataclasses.replace(scene.write("y"), steps=np.array([steps - 1])),
+        ),
+        readings=_readings(args[: len(stores)], steps),
         captions=Captions(_TEMPLATES, np.array(_kinds(stores, s.PQ, more)), args),
         source=dataclasses.replace(scene.source, lines=lines, notes=margin(counters, scene.source.file)),
         lanes=Lanes(np.array(warps), np.array(masks, np.uint32)),
+    )
+
+
+def _readings(args: np.ndarray, steps: int) -> tuple[Reading, ...]:
+    """Sectors and store instructions of block 0 so far; nothing more once its stores are done."""
+
+    def so_far(column):
+        return np.cumsum(np.pad(column, (0, steps - len(column))))
+
+    return (
+        Reading("sectors read by block 0", so_far(args[:, 6]), "counted"),
+        Reading("sectors written by block 0", so_far(args[:, 9]), "counted"),
+        Reading("stores of its warps", so_far(np.ones(len(args), int)), "counted"),
     )
 
 

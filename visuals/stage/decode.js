@@ -1,96 +1,123 @@
 // Payload -> scene: typed arrays over one block of bytes, and the indexes every frame needs.
 // Pure. The contract is visuals/scene.py; a payload that breaks it throws a readable Error.
 
-const SCENE_VERSION = 1;
+export const SCENE_VERSION = 2;
 const ARRAYS = { f4: Float32Array, u1: Uint8Array, u2: Uint16Array, i2: Int16Array, i4: Int32Array };
 
 // A message is the length of a JSON head in 4 bytes, the head, and the scene's block.
-function unpack(bytes) {
+export function unpack(bytes) {
   if (!(bytes instanceof Uint8Array) || bytes.length < 4) throw new Error("the scene came without its bytes");
   const length = new DataView(bytes.buffer, bytes.byteOffset).getUint32(0, true);
   const head = JSON.parse(new TextDecoder().decode(bytes.subarray(4, 4 + length)));
   return { ...head, bytes, block: bytes.subarray(4 + length) };
 }
 
-const sameBytes = (a, b) => a.length === b.length && a.every((v, i) => v === b[i]);
+export const sameBytes = (a, b) => a.length === b.length && a.every((v, i) => v === b[i]);
 
-function decodeScene(meta, block) {
+export function decodeScene(meta, block) {
   if (!meta || typeof meta !== "object") throw new Error("the scene is missing");
   if (meta.version !== SCENE_VERSION)
     throw new Error(`this player reads scenes of version ${SCENE_VERSION}, this one is version ${meta.version}`);
+  const read = reader(block);
+  const tensors = { __proto__: null }; // no names but the scene's own
+  for (const t of meta.tensors)
+    tensors[t.name] = { ...t, size: t.planes * t.rows * t.cols, values: read(t.values), colIndex: read(t.colIndex), hue: t.role, writes: [] };
+  const tensor = (name) => {
+    if (!tensors[name]) throw new Error(`the scene names a tensor ${name} that it does not hold`);
+    return tensors[name];
+  };
+  for (const w of meta.writes)
+    tensor(w.target).writes.push({
+      steps: read(w.steps), cells: read(w.cells), values: read(w.values), source: w.source ? tensor(w.source) : null,
+      index: w.source ? readIndex(w.index, read) : null,
+    });
+  const scene = {
+    ...meta, tensors,
+    groups: meta.groups.map((g) => ({ ...g, rows: g.rows.map((row) => row.map(tensor)) })),
+    reads: meta.reads.map((r) => ({ source: tensor(r.source), start: read(r.start), cells: read(r.cells) })),
+    matmuls: meta.matmuls.map((m) => ({ left: tensor(m.left), right: tensor(m.right), out: tensor(m.out), rest: read(m.rest), upto: read(m.upto) })),
+    readings: meta.readings.map((r) => ({ ...r, values: read(r.values) })),
+    captions: { ...meta.captions, kind: read(meta.captions.kind), args: read(meta.captions.args) },
+    lanes: meta.lanes && { warp: read(meta.lanes.warp), mask: read(meta.lanes.mask) },
+    source: meta.source && { ...meta.source, lines: read(meta.source.lines), colours: read(meta.source.colours) },
+  };
+  for (const t of Object.values(tensors)) resolve(t, scene.steps, []);
+  return scene;
+}
+
+// Reads an entry {dtype, offset, length} of the block; null for null.
+export function reader(block) {
   const buffer = block.slice().buffer; // a copy: the view may start at an odd offset
-  const read = (entry) => {
+  return (entry) => {
     if (!entry) return null;
     const type = ARRAYS[entry.dtype];
     if (!type) throw new Error(`numbers of type ${entry.dtype} are unknown`);
     return new type(buffer, entry.offset, entry.length);
   };
-
-  const tensors = {};
-  for (const t of meta.tensors) {
-    const size = t.planes * t.rows * t.cols;
-    tensors[t.name] = {
-      ...t, size, values: read(t.values), hue: t.role, born: read(meta.born[t.name]),
-      colIndex: read(t.colIndex), pad: t.pad || [0, 0, 0, 0], gather: null, max: 1, byStep: null,
-    };
-  }
-  const tensor = (name) => {
-    if (!tensors[name]) throw new Error(`the scene names a tensor ${name} that it does not hold`);
-    return tensors[name];
-  };
-  const gathers = meta.gathers.map((g) => {
-    const gather = { source: tensor(g.source), target: tensor(g.target), index: readIndex(g.index, read), copies: null };
-    if (gather.index.length !== gather.target.size) throw new Error(`the gather into ${g.target} misses cells`);
-    gather.target.gather = gather;
-    return gather;
-  });
-  for (const t of Object.values(tensors)) fillFromSource(t, 0);
-  for (const t of Object.values(tensors)) {
-    if (t.values.length !== t.size) throw new Error(`${t.name} has ${t.values.length} values for ${t.size} cells`);
-    t.max = t.values.reduce((most, v) => Math.max(most, Math.abs(v)), 0) || 1;
-    if (t.born) t.byStep = group(t.size, meta.steps, (i) => t.born[i % t.born.length]);
-  }
-  return {
-    key: meta.key, title: meta.title, steps: meta.steps, stepName: meta.stepName,
-    orderName: meta.orderName, orderNote: meta.orderNote,
-    rows: meta.rows.map((row) => row.map(tensor)), tensors, gathers,
-    matmuls: meta.matmuls.map((m) => ({
-      left: tensor(m.left), right: tensor(m.right), out: tensor(m.out), rest: read(m.rest),
-    })),
-    captions: {
-      templates: meta.captions.templates, width: meta.captions.width,
-      kind: read(meta.captions.kind), args: read(meta.captions.args),
-    },
-    lanes: meta.lanes && { warp: read(meta.lanes.warp), mask: read(meta.lanes.mask) },
-    source: meta.source && { ...meta.source, lines: read(meta.source.lines) },
-  };
 }
 
-// A gather's index as it is, or as the sum row[i] + col[j] with the places of its padding.
+// A copy's index as it is, or as the sum row[i] + col[j] with the places of its padding.
 function readIndex(entry, read) {
   if (!entry.row) return read(entry);
   const row = read(entry.row), col = read(entry.col);
-  const index = Int32Array.from({ length: row.length * col.length }, (_, k) => row[Math.floor(k / col.length)] + col[k % col.length]);
+  const index = new Int32Array(row.length * col.length);
+  for (let i = 0, k = 0; i < row.length; i++) for (let j = 0; j < col.length; j++) index[k++] = row[i] + col[j];
   for (const k of read(entry.padding)) index[k] = -1;
   return index;
 }
 
-// A tensor without values is a copy along its gather, and wears the hue of what it copies.
-function fillFromSource(t, depth) {
-  if (t.values) return;
-  if (!t.gather || depth > 8) throw new Error(`${t.name} has neither values nor a gather that fills it`);
-  const { source, index } = t.gather;
-  fillFromSource(source, depth + 1);
-  t.hue = source.hue;
-  t.values = Float32Array.from(index, (i) => (i < 0 ? 0 : source.values[i]));
+// A tensor's writes become events in order of their steps: what cell, what value, from which write and which cell of
+// its source. Sources first, for a copy has the value its source has then.
+const NO_COPY = -2;
+
+function resolve(t, steps, way) {
+  if (t.cell) return;
+  if (way.includes(t)) throw new Error(`${t.name} is copied from itself`);
+  for (const { source } of t.writes) if (source) resolve(source, steps, [...way, t]);
+  if (t.values && t.values.length !== t.size) throw new Error(`${t.name} has ${t.values.length} values for ${t.size} cells`);
+  const lengths = t.writes.map((w) => (w.cells ? w.cells.length : t.size));
+  const total = lengths.reduce((a, b) => a + b, 0);
+  const which = new Int32Array(total), place = new Int32Array(total); // as the writes come: place k of write n
+  let next = 0;
+  t.writes.forEach((w, n) => {
+    if ((w.index || w.values || []).length !== lengths[n]) throw new Error(`a write into ${t.name} misses cells`);
+    for (let k = 0; k < lengths[n]; k++, next++) [which[next], place[next]] = [n, k];
+  });
+  const stepOf = (w, k) => w.steps[k % w.steps.length];
+  const { start, items } = group(total, steps, (n) => stepOf(t.writes[which[n]], place[n]));
+  t.by = Array.from(items, (n) => t.writes[which[n]]);
+  const column = (array, value) => {
+    for (let e = 0; e < total; e++) array[e] = value(t.by[e], place[items[e]], e);
+    return array;
+  };
+  t.byStep = { start, items: column(new Int32Array(total), (w, k, e) => e) };
+  t.step = column(new Int32Array(total), stepOf);
+  t.cell = column(new Int32Array(total), (w, k) => (w.cells ? w.cells[k] : k));
+  t.from = column(new Int32Array(total), (w, k) => (w.index ? w.index[k] : NO_COPY));
+  t.value = column(new Float32Array(total), (w, k, e) => (w.index ? copied(w.source, w.index[k], t.step[e]) : w.values[k]));
+  t.byCell = group(total, t.size, (e) => t.cell[e]);
+  t.once = !t.values && t.byCell.start.every((first, i, all) => !i || first - all[i - 1] <= 1); // no cell written again
+  t.source = t.writes.length && t.writes.every((w) => w.source === t.writes[0].source) ? t.writes[0].source : null;
+  if (t.source) t.hue = t.source.hue; // a copy keeps the hue of what it copies
+  t.max = 0;
+  for (const array of [t.values || [], t.value]) for (const v of array) t.max = Math.max(t.max, Math.abs(v));
+  t.max ||= 1;
 }
 
-// Members 0..size-1 grouped by keyOf: members of group k are items[start[k]] .. items[start[k + 1] - 1].
-function group(size, groups, keyOf) {
+function copied(source, i, step) {
+  if (i === -1) return 0; // padding
+  if (!(i >= 0 && i < source.size)) throw new Error("an index of the scene leaves its range");
+  if (!isWritten(source, i, step)) throw new Error(`a copy reads a cell of ${source.name} that nothing has written yet`);
+  return valueAt(source, i, step);
+}
+
+// Members 0..size-1 grouped by keyOf: members of group k are items[start[k]] .. items[start[k + 1] - 1]. Keys below
+// zero, down to `least`, are in no group.
+export function group(size, groups, keyOf, least = 0) {
   const start = new Int32Array(groups + 1);
   for (let i = 0; i < size; i++) {
     const k = keyOf(i);
-    if (k >= groups) throw new Error("an index of the scene leaves its range");
+    if (!(k >= least && k < groups)) throw new Error("an index of the scene leaves its range");
     if (k >= 0) start[k + 1]++;
   }
   for (let k = 0; k < groups; k++) start[k + 1] += start[k];
@@ -105,26 +132,67 @@ function group(size, groups, keyOf) {
 
 const members = (grouped, k) => grouped.items.subarray(grouped.start[k], grouped.start[k + 1]);
 
-const bornAt = (t, i) => (t.born ? t.born[i % t.born.length] : -1);
-
-const bornCells = (t, step) => (t.byStep && step >= 0 ? members(t.byStep, step) : []);
-
-// Target cells that copy source cell i. Grouped on first use: only a hover asks.
-function copiesOf(gather, i) {
-  gather.copies ||= group(gather.target.size, gather.source.size, (j) => gather.index[j]);
-  return members(gather.copies, i);
+// The event that made cell i what it is after `step`; -1 where there is none yet.
+export function lastEvent(t, i, step) {
+  const { items, start } = t.byCell;
+  let low = start[i], high = start[i + 1];
+  while (low < high) {
+    const mid = (low + high) >> 1;
+    if (t.step[items[mid]] <= step) low = mid + 1;
+    else high = mid;
+  }
+  return low > start[i] ? items[low - 1] : -1;
 }
 
-const isPadding = (t, i) => t.gather !== null && t.gather.index[i] < 0;
+// That event or, for a ghost, the one that will make it; -1 for a cell that is never written.
+export function eventOf(t, i, step) {
+  const e = lastEvent(t, i, step);
+  return e >= 0 || t.values || t.byCell.start[i] === t.byCell.start[i + 1] ? e : t.byCell.items[t.byCell.start[i]];
+}
 
-const lineOf = (source, step) => source.lines[source.lines.length > 1 ? step : 0];
+export const isWritten = (t, i, step) => t.values !== null || lastEvent(t, i, step) >= 0;
+export const isAir = (t, i) => t.values === null && t.byCell.start[i] === t.byCell.start[i + 1]; // never stored
+
+// A cell's value after `step`; of a ghost, the one it will have.
+export function valueAt(t, i, step) {
+  const e = eventOf(t, i, step);
+  return e >= 0 ? t.value[e] : t.values ? t.values[i] : 0;
+}
+
+export const isPadding = (t, i, step) => {
+  const e = eventOf(t, i, step);
+  return e >= 0 && t.from[e] === -1;
+};
+
+// Events of a step, and the cells they write.
+export const eventsAt = (t, step) => (step >= 0 ? members(t.byStep, step) : []);
+export const writtenAt = (t, step) => Array.from(eventsAt(t, step), (e) => t.cell[e]);
+
+// Events that copy cell i of `source` into `target`, in order of their steps. Grouped on first use: only a hover asks.
+export function copiesOf(target, source, i) {
+  target.copies ||= new Map();
+  if (!target.copies.has(source))
+    target.copies.set(source, group(target.cell.length, source.size, (e) => (target.by[e].source === source ? target.from[e] : NO_COPY), NO_COPY));
+  return members(target.copies.get(source), i);
+}
+
+export const lineOf = (source, step) => source.lines[source.lines.length > 1 ? step : 0];
+
+// The first step after `step` at which the line is lit, from the start again where there is none; -1: it never is.
+export function nextOfLine(scene, line, step) {
+  for (let n = 1; n <= scene.steps; n++)
+    if (lineOf(scene.source, (step + n) % scene.steps) === line) return (step + n) % scene.steps;
+  return -1;
+}
+
+const plain = new Intl.NumberFormat("en", { maximumSignificantDigits: 4, useGrouping: false, roundingMode: "halfEven" });
+const inCaption = (v) => (Number.isInteger(v) ? BigInt(v) : plain.format(v)); // never with an exponent
 
 // The caption of a step as parts {text, role}; role is "" for plain words.
-function captionOf(scene, step) {
+export function captionOf(scene, step) {
   const { templates, kind, args, width } = scene.captions;
-  const row = args.subarray(step * width, (step + 1) * width);
   const filled = templates[kind[step]].replace(/\{\{|\}\}|\{(\d+)\}/g, (mark, n) =>
-    n === undefined ? mark[0] : String(row[n]));
+    n === undefined ? mark[0] : inCaption(args[step * width + +n]));
   const parts = [];
   let from = 0;
   for (const m of filled.matchAll(/\[([^\]]*)\]\((\w+)\)/g)) {

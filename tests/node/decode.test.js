@@ -1,0 +1,219 @@
+// The player's decoder: what it refuses, and what it says of a scene at a step.
+import assert from "node:assert/strict";
+import test from "node:test";
+
+import {
+  captionOf, copiesOf, decodeScene, eventOf, eventsAt, group, isAir, isPadding, isWritten, lastEvent, lineOf, nextOfLine, reader,
+  sameBytes, unpack, valueAt, writtenAt,
+} from "../../visuals/stage/decode.js";
+import { message, pack } from "./payload.js";
+
+const decode = (scene) => {
+  const { meta, block } = pack(scene);
+  return decodeScene(meta, block);
+};
+const fails = (scene, told) => assert.throws(() => decode(scene), (error) => error instanceof Error && told.test(error.message));
+const cells = (t, step) => Array.from({ length: t.size }, (_, i) => (isWritten(t, i, step) ? valueAt(t, i, step) : null));
+
+// x is given; D copies it cell by cell with one zero of the padding; y is written twice; air never.
+const SMALL = {
+  steps: 4,
+  tensors: [
+    { name: "x", cols: 3, values: [1, 2, 3] }, { name: "D", role: "workspace", cols: 4 }, { name: "y", role: "output", cols: 2 }, { name: "air", cols: 2 },
+  ],
+  writes: [
+    { target: "D", steps: [0, 1, 2, 3], source: "x", index: [2, -1, 0, 2] },
+    { target: "y", steps: [3, 1, 2], values: [0.5, -7, 4], cells: [0, 0, 1] },
+  ],
+};
+
+test("a message is unpacked, wherever it lies", () => {
+  const bytes = message(SMALL, { step: 2 }), shifted = new Uint8Array(bytes.length + 3);
+  shifted.set(bytes, 3);
+  for (const one of [bytes, shifted.subarray(3)]) {
+    const data = unpack(one), scene = decodeScene(data.meta, data.block);
+    assert.equal(data.step, 2);
+    assert.deepEqual(cells(scene.tensors.D, 3), [3, 0, 1, 3]);
+  }
+});
+
+test("what is no message is refused", () => {
+  for (const bytes of [null, undefined, "text", [1, 2, 3, 4], new Uint8Array(0), new Uint8Array(3)])
+    assert.throws(() => unpack(bytes), /the scene came without its bytes/);
+  const whole = message(SMALL);
+  assert.throws(() => unpack(whole.subarray(0, 40)), SyntaxError);
+  assert.throws(() => unpack(new Uint8Array([255, 255, 255, 255, 1])), SyntaxError);
+  const { meta, block } = pack(SMALL);
+  assert.throws(() => decodeScene(meta, block.subarray(0, 8)), RangeError);
+});
+
+test("equal bytes are equal", () => {
+  assert.ok(sameBytes(message(SMALL), message(SMALL)));
+  assert.ok(!sameBytes(message(SMALL), message({ ...SMALL, key: "l" })));
+  assert.ok(!sameBytes(message(SMALL), message(SMALL).subarray(1)));
+});
+
+test("a scene of another version is refused, and so is none", () => {
+  for (const version of [1, 3, "2", undefined]) fails({ ...SMALL, version }, /reads scenes of version 2, this one is version/);
+  for (const meta of [undefined, null, 7]) assert.throws(() => decodeScene(meta, new Uint8Array()), /the scene is missing/);
+});
+
+test("arrays are read in their type, a type nobody knows is refused", () => {
+  const block = new Uint8Array([1, 0, 255, 255, 0, 0, 128, 63]), read = reader(block);
+  const at = (dtype, offset, length) => Array.from(read({ dtype, offset, length }));
+  assert.deepEqual([at("u1", 0, 4), at("u2", 0, 2), at("i2", 0, 2), at("i4", 0, 1), at("f4", 4, 1)],
+    [[1, 0, 255, 255], [1, 65535], [1, -1], [-65535], [1]]);
+  assert.equal(read(null), null);
+  for (const dtype of ["f8", "u4", ""]) assert.throws(() => read({ dtype, offset: 0, length: 1 }), /numbers of type .* are unknown/);
+});
+
+test("a tensor that is not there is named", () => {
+  const write = (fields) => ({ ...SMALL, writes: [{ ...SMALL.writes[0], ...fields }] });
+  for (const name of ["Z", "toString", "constructor", "__proto__"]) {
+    fails(write({ target: name }), new RegExp(`names a tensor ${name} that it does not hold`));
+    fails(write({ source: name }), /that it does not hold/);
+    fails({ ...SMALL, reads: [{ source: name, start: [0, 0, 0, 0, 0], cells: [] }] }, /does not hold/);
+    fails({ ...SMALL, matmuls: [{ left: "x", right: "D", out: name }] }, /does not hold/);
+    fails({ ...SMALL, groups: [{ rows: [["x", name]], place: "global", title: "" }] }, /does not hold/);
+  }
+});
+
+test("an index that leaves its range is refused", () => {
+  const first = (fields) => ({ ...SMALL, writes: [{ ...SMALL.writes[0], ...fields }] });
+  for (const index of [[0, 1, 2, 3], [0, 1, 2, -2], [0, 1, 2, 1 << 20]]) fails(first({ index }), /leaves its range/);
+  for (const list of [[0, 1, 2, 4], [-1, 1, 2, 3]]) fails(first({ cells: list }), /leaves its range/);
+  for (const steps of [[0, 1, 2, 4], [9], []]) fails(first({ steps }), /leaves its range/);
+  assert.throws(() => group(3, 2, (i) => i), /leaves its range/);
+  assert.throws(() => group(1, 2, () => NaN), /leaves its range/);
+});
+
+test("arrays of the wrong length are refused", () => {
+  fails({ ...SMALL, tensors: [{ name: "x", cols: 3, values: [1, 2] }, ...SMALL.tensors.slice(1)] }, /x has 2 values for 3 cells/);
+  const write = (fields) => ({ ...SMALL, writes: [{ target: "y", steps: [0], ...fields }] });
+  for (const fields of [{ values: [1] }, { source: "x", index: [0] }, { values: [1, 2], cells: [0] }, {}]) fails(write(fields), /write into y misses cells/);
+});
+
+test("copies in a circle are refused, however long a chain that is none", () => {
+  const names = Array.from({ length: 20 }, (_, n) => `t${n}`);
+  const tensors = names.map((name, n) => ({ name, values: n ? null : [6] }));
+  const writes = names.slice(1).map((target, n) => ({ target, steps: [0], source: names[n], index: [0] }));
+  const { tensors: made } = decode({ tensors, writes: [...writes].reverse() });
+  assert.deepEqual(cells(made.t19, 0), [6]);
+  fails({ tensors, writes: [...writes, { target: "t0", steps: [0], source: "t19", index: [0] }] }, /is copied from itself/);
+  fails({ tensors, writes: [{ target: "t0", steps: [0], source: "t0", index: [0] }] }, /t0 is copied from itself/);
+});
+
+test("a copy of what nothing has written yet is refused", () => {
+  const scene = (when) => ({
+    steps: 3, tensors: [{ name: "a" }, { name: "b" }],
+    writes: [{ target: "b", steps: [1], source: "a", index: [0] }, { target: "a", steps: [when], values: [4] }],
+  });
+  assert.deepEqual(cells(decode(scene(1)).tensors.b, 1), [4]);
+  fails(scene(2), /a copy reads a cell of a that nothing has written yet/);
+});
+
+test("a cell is what was last written into it", () => {
+  const { D, y, x, air } = decode(SMALL).tensors;
+  assert.deepEqual([-1, 0, 1, 2, 3].map((t) => cells(y, t)),
+    [[null, null], [null, null], [-7, null], [-7, 4], [0.5, 4]]);
+  assert.deepEqual(cells(D, 1), [3, 0, null, null]);
+  assert.deepEqual(cells(x, -1), [1, 2, 3]);
+  assert.deepEqual([0, 1, 2, 3].map((t) => lastEvent(y, 0, t)), [-1, 0, 0, 2]);
+  assert.equal(valueAt(y, 1, 0), 4, "a ghost has the value it will have");
+  assert.equal(eventOf(y, 1, 0), 1);
+  assert.deepEqual([isAir(air, 0), isAir(y, 0), isAir(x, 0)], [true, false, false]);
+  assert.deepEqual([isWritten(air, 0, 3), eventOf(air, 0, 3), valueAt(air, 0, 3)], [false, -1, 0]);
+  assert.deepEqual([0, 1, 2, 3].map((i) => isPadding(D, i, 0)), [false, true, false, false]);
+  assert.ok(!isPadding(y, 0, 3) && !isPadding(x, 0, 3));
+});
+
+test("of two writes in one step the later declared counts", () => {
+  const write = (value) => ({ target: "a", steps: [1], values: [value] });
+  const { a } = decode({ steps: 2, tensors: [{ name: "a", values: [9] }], writes: [write(1), write(2)] }).tensors;
+  assert.deepEqual([cells(a, 0), cells(a, 1)], [[9], [2]]);
+});
+
+test("a copy sees its source as it is after its step", () => {
+  const { tensors } = decode({
+    steps: 3, tensors: [{ name: "a", cols: 2, values: [0, 0] }, { name: "b", cols: 2 }, { name: "c" }],
+    writes: [
+      { target: "c", steps: [0, 1, 2], source: "b", index: [0, 0, 0], cells: [0, 0, 0] },
+      { target: "b", steps: [0, 1, 2], source: "a", index: [0, 1, 0], cells: [0, 0, 0] },
+      { target: "a", steps: [1, 2], values: [5, 6], cells: [1, 0] },
+    ],
+  });
+  assert.deepEqual([0, 1, 2].map((t) => cells(tensors.c, t)), [[0], [5], [6]]);
+});
+
+test("an index that is a sum is expanded", () => {
+  const { D } = decode({
+    steps: 2, tensors: [{ name: "x", cols: 6, values: [0, 1, 2, 3, 4, 5] }, { name: "D", rows: 3, cols: 2 }],
+    writes: [{ target: "D", steps: [0, 1], source: "x", index: { row: [0, 2, 4], col: [0, 1], padding: [3] } }],
+  }).tensors;
+  assert.deepEqual(cells(D, 1), [0, 1, 2, 0, 4, 5]);
+  assert.ok(isPadding(D, 3, 1));
+});
+
+test("a copy wears the hue of its source, of several none", () => {
+  const tensors = [{ name: "x", values: [1] }, { name: "w", role: "filter", values: [2] }, { name: "s", role: "workspace", cols: 2 }];
+  const copy = (source, cell) => ({ target: "s", steps: [0], source, index: [0], cells: [cell] });
+  const hue = (...writes) => decode({ tensors, writes }).tensors.s.hue;
+  assert.deepEqual([hue(), hue(copy("w", 0)), hue(copy("w", 0), copy("w", 1)), hue(copy("w", 0), copy("x", 1))],
+    ["workspace", "filter", "filter", "workspace"]);
+});
+
+test("what is written once, and the largest value", () => {
+  const { x, D, y, air } = decode(SMALL).tensors;
+  assert.deepEqual([D.once, y.once, D.max, y.max, x.max, air.max], [true, false, 3, 7, 3, 1]);
+  const again = decode({ steps: 2, tensors: [{ name: "a", cols: 4 }], writes: [{ target: "a", steps: [0, 1], values: [1, 2], cells: [3, 3] }] });
+  assert.equal(again.tensors.a.once, false, "fewer writes than cells, yet one twice");
+});
+
+test("the events of a step", () => {
+  const { D, y } = decode(SMALL).tensors;
+  assert.deepEqual([-1, 0, 1, 2, 3].map((t) => writtenAt(y, t)), [[], [], [0], [1], [0]]);
+  assert.deepEqual([...eventsAt(D, 2)].map((e) => [D.step[e], D.cell[e], D.from[e], D.value[e]]), [[2, 2, 0, 1]]);
+  const all = [0, 1, 2, 3].flatMap((t) => [...eventsAt(y, t)]);
+  assert.deepEqual(all, [0, 1, 2], "in the order of the steps");
+});
+
+test("where a cell was copied to, in the order of the steps", () => {
+  const { D, x, y } = decode(SMALL).tensors;
+  const to = (target, i) => [...copiesOf(target, x, i)].map((e) => target.cell[e]);
+  assert.deepEqual([to(D, 0), to(D, 1), to(D, 2), to(y, 0)], [[2], [], [0, 3], []]);
+});
+
+test("the next step that lights a line, round the end", () => {
+  const scene = decode({ ...SMALL, source: { lines: [7, 8, 7, 9] } });
+  const next = (line, step) => nextOfLine(scene, line, step);
+  assert.deepEqual([next(7, 0), next(7, 2), next(9, 3), next(8, 1), next(1, 0)], [2, 0, 3, 1, -1]);
+  assert.equal(lineOf(scene.source, 3), 9);
+  const still = decode({ ...SMALL, source: { lines: [5] } });
+  assert.deepEqual([lineOf(still.source, 3), nextOfLine(still, 5, 3), nextOfLine(still, 4, 3)], [5, 0, -1]);
+});
+
+const caption = (template, args = [0], dtype = "f4") =>
+  captionOf(decode({ tensors: [{ name: "a" }], captions: { templates: [template], args, width: args.length, dtype } }), 0);
+
+test("captions: marks are roles, the rest is text", () => {
+  assert.deepEqual(caption("The [data matrix](workspace), [x](input)"), [
+    { text: "The ", role: "" }, { text: "data matrix", role: "workspace" }, { text: ", ", role: "" }, { text: "x", role: "input" },
+  ]);
+  for (const text of ["plain", "f(x)[0] (a)", "[x] (input)", "<b onclick=alert(1)>&amp;</b>", "$1 $& \\n"])
+    assert.deepEqual(caption(text), [{ text, role: "" }]);
+  assert.deepEqual(caption("[<img src=x onerror=1>](output)"), [{ text: "<img src=x onerror=1>", role: "output" }]);
+  assert.deepEqual(caption(""), []);
+});
+
+test("captions: braces written twice are braces", () => {
+  assert.equal(caption("{{0}} {{{0}}} {{ }}", [3])[0].text, "{0} {3} { }");
+});
+
+test("captions: numbers are told plainly", () => {
+  for (const [value, told] of [
+    [3, "3"], [-0, "0"], [-12, "-12"], [0.5, "0.5"], [1 / 3, "0.3333"], [1.0625, "1.062"], [1.1875, "1.188"], [12345.678, "12350"],
+    [1e-7, "0.0000001"], [2 ** 80, "1208925819614629174706176"],
+  ])
+    assert.equal(caption("{0}", [value])[0].text, told);
+  assert.equal(caption("{1}, {0}", [1_000_000, -2], "i4")[0].text, "-2, 1000000");
+});

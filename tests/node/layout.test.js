@@ -1,0 +1,339 @@
+// Where cells stand: properties over many scenes, sizes and views, made up from a fixed seed.
+import assert from "node:assert/strict";
+import test from "node:test";
+
+import { CELL_MOST, HEAD_LINE, NUMBERS_FROM, cellAt, hitTest, layOut, seat, sitter, tileAt, viewed } from "../../visuals/stage/layout.js";
+
+const CELL_LEAST = 2, HEAD = 25;
+const SIZES = [[930, 448, 1], [600, 448, 1], [358, 600, 1], [1880, 900, 1.6], [1200, 520, 1]];
+const measured = (scale) => (text, bold) => text.length * (bold ? 8.3 : 7) * scale;
+
+function tensor(name, rows, cols, more = {}) {
+  const t = { name, title: name, note: "", role: "input", planes: 1, rows, cols, pad: [0, 0, 0, 0], values: null, ...more };
+  return { ...t, size: t.planes * rows * cols };
+}
+
+// groups as [place, title, ...rows]; product: [left, right, out] by name
+function sceneOf(groups, product) {
+  const scene = { groups: groups.map(([place, title, ...rows]) => ({ place, title, rows })), matmuls: [] };
+  scene.tensors = Object.fromEntries(scene.groups.flatMap((g) => g.rows.flat()).map((t) => [t.name, t]));
+  if (product) {
+    const [left, right, out] = product.map((name) => scene.tensors[name]);
+    scene.matmuls.push({ left, right, out });
+  }
+  return scene;
+}
+
+function im2col(channels, size, filters, pad = 0) {
+  const out = size + 2 * pad - 2;
+  return sceneOf([
+    ["global", "", [
+      tensor("x", size, size, { title: "input", note: `${channels > 1 ? `${channels} channels of ` : ""}${size} × ${size}`, planes: channels, pad: [pad, pad, pad, pad] }),
+      tensor("w", filters, 9 * channels, { title: "filters", note: `${filters} × ${9 * channels}` }),
+      tensor("y", out, out, { title: "output", note: `${filters} planes of ${out} × ${out}`, planes: filters })]],
+    ["workspace", "", [
+      tensor("D", 9 * channels, out * out, { title: "data matrix (workspace)", note: `${9 * channels} × ${out * out}, each pixel copied up to 9 times` })]],
+  ], ["w", "D", "y"]);
+}
+
+const square = (names, size) => names.map((name) => tensor(name, size, size, { note: `${size} × ${size}` }));
+const gemm = () => sceneOf([
+  ["global", "global memory", square(["A", "B", "C"], 16)],
+  ["shared", "shared memory of block (0, 0)", square(["As", "Bs"], 8)],
+  ["registers", "registers of its threads", square(["acc"], 8)],
+], ["A", "B", "C"]);
+const twelve = () => sceneOf(["global", "shared", "registers", "workspace"].map((place, g) =>
+  [place, place, [0, 1, 2].map((n) => tensor(`t${3 * g + n}`, [16, 8, 4, 12][g], [16, 8, 8, 20][g], { note: "a note" }))]));
+const one = () => sceneOf([["global", "", [tensor("x", 8, 8, { title: "input", note: "8 × 8" })]]]);
+
+// mulberry32
+function random(seed) {
+  return () => {
+    seed = (seed + 0x6d2b79f5) | 0;
+    let t = Math.imul(seed ^ (seed >>> 15), 1 | seed);
+    t = (t + Math.imul(t ^ (t >>> 7), 61 | t)) ^ t;
+    return ((t ^ (t >>> 14)) >>> 0) / 4294967296;
+  };
+}
+
+function randomScene(next) {
+  const upTo = (n) => 1 + Math.floor(next() * n), pick = (...all) => all[Math.floor(next() * all.length)];
+  const words = (n) => Array.from({ length: n }, () => "abcdefghij".slice(0, upTo(10))).join(" ");
+  const groups = [];
+  let tensors = 0;
+  for (let g = upTo(4); g > 0; g--) {
+    const rows = [];
+    for (let r = upTo(2); r > 0; r--)
+      rows.push(Array.from({ length: upTo(3) }, () => {
+        const [rowsOf, cols] = pick([upTo(12), upTo(12)], [upTo(12), upTo(12)], [upTo(9), upTo(200)], [upTo(90), upTo(9)], [1, 1]);
+        const planes = cols < 30 && rowsOf < 30 ? pick(1, 1, upTo(5)) : 1;
+        const pad = next() < 0.2 ? [upTo(3) - 1, upTo(3) - 1, upTo(3) - 1, upTo(3) - 1] : [0, 0, 0, 0];
+        return tensor(`t${tensors++}`, rowsOf, cols, { title: words(upTo(2)), note: next() < 0.3 ? "" : words(upTo(6)), planes, pad });
+      }));
+    groups.push([pick("global", "workspace", "shared", "registers"), next() < 0.5 ? "" : words(upTo(3)), ...rows]);
+  }
+  return sceneOf(groups);
+}
+
+// Every case: [what, scene, width, height, scale]
+const cases = [];
+for (const [what, scene] of Object.entries({
+  toy: im2col(1, 8, 2), "32 x 32": im2col(1, 32, 2), ring: im2col(3, 8, 4, 1), gemm: gemm(), twelve: twelve(), one: one(),
+  vectors: sceneOf([["global", "", [tensor("x", 1, 997)]], ["shared", "s", [tensor("s", 1, 256)]], ["registers", "", [tensor("r", 60, 1)]]]),
+}))
+  for (const size of SIZES) cases.push([`${what} at ${size}`, scene, ...size]);
+const next = random(20);
+for (let n = 0; n < 120; n++) {
+  const scale = next() < 0.2 ? 1.6 : 1;
+  cases.push([`random ${n}`, randomScene(next), Math.round((340 + 1500 * next()) * scale), Math.round((380 + 500 * next()) * scale), scale]);
+}
+const laid = cases.map(([what, scene, width, height, scale]) =>
+  ({ what, scene, width, height, scale, layout: layOut(scene, width, height, measured(scale), scale) }));
+const blocksOf = (layout) => Object.values(layout.blocks);
+const apart = (a, b) => a.x + a.w <= b.x + 1e-6 || b.x + b.w <= a.x + 1e-6 || a.y + a.h <= b.y + 1e-6 || b.y + b.h <= a.y + 1e-6;
+
+function headBox(block, scale) {
+  const measure = measured(scale), { t, x, headY, beside, below, titleWidth } = block;
+  const line = titleWidth + (beside ? 8 * scale + measure(beside) : 0);
+  return { x, y: headY, w: Math.max(line, ...below.map((text) => measure(text))), h: (HEAD + HEAD_LINE * below.length) * scale, name: t.name };
+}
+
+test("what is asked for is there", () => {
+  for (const { what, scene, layout, width } of laid) {
+    assert.deepEqual(Object.keys(layout.blocks).sort(), Object.keys(scene.tensors).sort(), what);
+    assert.equal(layout.width, width);
+    const wanted = scene.groups.filter((g) => g.place !== "global" || g.title);
+    assert.deepEqual(layout.grounds.map((g) => [g.ground, g.title]),
+      wanted.map((g) => [g.place === "global" ? "panel" : `${g.place}-ground`, g.title]), what);
+    for (const g of scene.groups)
+      for (const t of g.rows.flat()) assert.equal(layout.blocks[t.name].ground, g.place === "global" ? "panel" : `${g.place}-ground`, what);
+  }
+});
+
+test("every note is written, whole", () => {
+  for (const { what, layout } of laid)
+    for (const { t, beside, below } of blocksOf(layout)) {
+      assert.equal(beside || below.join(" "), t.note, what);
+      assert.ok(!beside || !below.length, what);
+    }
+});
+
+test("a note broken into lines is broken at words, where a line is full", () => {
+  let broken = 0;
+  for (const { what, layout, scale } of laid)
+    for (const { below } of blocksOf(layout)) {
+      if (below.length < 2) continue;
+      broken++;
+      for (const line of below) assert.ok(measured(scale)(line) <= 130 * scale || !line.includes(" "), `${what}: ${line}`);
+    }
+  assert.ok(broken > 5, `${broken}`);
+});
+
+test("no two grids overlap, no head lies on a grid or a head", () => {
+  for (const { what, layout, scale } of laid) {
+    const blocks = blocksOf(layout), heads = blocks.map((b) => headBox(b, scale));
+    blocks.forEach((a, n) => {
+      blocks.slice(n + 1).forEach((b) => assert.ok(apart(a, b), `${what}: grids of ${a.t.name} and ${b.t.name}`));
+      heads.forEach((h) => assert.ok(apart(a, h), `${what}: head of ${h.name} on ${a.t.name}`));
+      heads.slice(n + 1).forEach((h) => assert.ok(apart(heads[n], h), `${what}: heads of ${h.name} and ${a.t.name}`));
+    });
+  }
+});
+
+const tight = ({ layout }) => blocksOf(layout).some((b) => b.cell === CELL_LEAST);
+
+test("cells are whole pixels and within bounds", () => {
+  for (const { what, layout, scale } of laid)
+    for (const { cell } of blocksOf(layout)) assert.ok(Number.isInteger(cell) && cell >= CELL_LEAST && cell <= CELL_MOST * scale, `${what}: ${cell}`);
+});
+
+test("nothing leaves the width; the height fits while cells are above the least", () => {
+  let roomy = 0;
+  for (const one of laid) {
+    const { what, layout, width, height, scale } = one;
+    if (tight(one)) continue;
+    roomy++;
+    assert.ok(layout.height <= height, `${what}: ${layout.height}`);
+    for (const part of [...blocksOf(layout), ...layout.grounds, ...blocksOf(layout).map((b) => headBox(b, scale))]) {
+      assert.ok(part.x >= 0 && part.x + part.w <= width, what);
+      assert.ok(part.y >= 0 && part.y + part.h <= layout.height, what);
+    }
+  }
+  assert.ok(roomy > 0.8 * laid.length, `${roomy} of ${laid.length}`);
+});
+
+test("more room gives larger cells", () => {
+  let grew = 0;
+  const all = (layout) => blocksOf(layout).reduce((sum, b) => sum + Math.log(b.cell), 0);
+  for (const { what, scene, layout, width, height, scale } of laid.slice(0, 60)) {
+    const larger = layOut(scene, 2 * width, 2 * height, measured(scale), scale);
+    assert.ok(all(larger) >= all(layout) - 0.2 * blocksOf(layout).length, what);
+    grew += all(larger) > all(layout);
+  }
+  assert.ok(grew > 40, `${grew}`);
+});
+
+test("tensors stand inside the ground of their group, and grounds apart", () => {
+  for (const { what, scene, layout, scale } of laid) {
+    layout.grounds.forEach((a, n) => layout.grounds.slice(n + 1).forEach((b) => assert.ok(apart(a, b), what)));
+    const framed = scene.groups.filter((g) => g.place !== "global" || g.title);
+    framed.forEach((g, n) => {
+      const { x, y, w, h, titleY, title } = layout.grounds[n];
+      for (const t of g.rows.flat()) {
+        const b = layout.blocks[t.name], head = headBox(b, scale);
+        for (const part of [b, head])
+          assert.ok(part.x >= x && part.x + part.w <= x + w + 1e-6 && part.y >= y && part.y + part.h <= y + h + 1e-6, `${what}: ${t.name}`);
+        assert.ok(!title || x + 10 * scale + measured(scale)(title) <= x + w, `${what}: the ground's title leaves it`);
+        assert.ok(!title || titleY + 17 * scale <= head.y + 4 * scale, `${what}: the ground's title on ${t.name}'s`);
+      }
+    });
+  }
+});
+
+test("tensors keep their order, and titles of a row stand level", () => {
+  for (const { what, scene, layout } of laid)
+    for (const row of scene.groups.flatMap((g) => g.rows)) {
+      const blocks = row.map((t) => layout.blocks[t.name]);
+      blocks.slice(1).forEach((b, n) => {
+        const left = blocks[n];
+        if (b.x > left.x && b.headY < left.y) assert.deepEqual([b.headY, b.y], [left.headY, left.y], what);
+        else assert.ok(b.headY >= left.y + left.h, what);
+      });
+    }
+});
+
+test("seat and sitter are inverse, and tiles hold each cell once", () => {
+  for (const { what, layout } of laid)
+    for (const block of blocksOf(layout)) {
+      const { way, t } = block, seen = new Set();
+      for (let i = 0; i < t.size; i++) {
+        const { tile, row, col } = seat(block, i);
+        assert.ok(tile < way.across * way.down && row < way.tileRows && col < way.tileCols, `${what}: ${t.name} ${i}`);
+        assert.equal(sitter(block, tile, row, col), i, `${what}: ${t.name} ${i}`);
+        seen.add(`${tile} ${row} ${col}`);
+      }
+      assert.equal(seen.size, t.size, what);
+      let sitting = 0;
+      for (let tile = 0; tile < way.across * way.down; tile++)
+        for (let row = -1; row <= way.tileRows; row++)
+          for (let col = -1; col <= way.tileCols; col++) sitting += sitter(block, tile, row, col) !== null;
+      assert.equal(sitting, t.size, `${what}: ${t.name}`);
+    }
+});
+
+test("tiles lie apart and inside their grid", () => {
+  for (const { what, layout } of laid)
+    for (const block of blocksOf(layout)) {
+      const { way, cell } = block, tiles = [];
+      for (let tile = 0; tile < way.across * way.down; tile++) tiles.push({ ...tileAt(block, tile), w: way.tileCols * cell, h: way.tileRows * cell });
+      const right = Math.max(...tiles.map((at) => at.x + at.w)), bottom = Math.max(...tiles.map((at) => at.y + at.h));
+      assert.deepEqual([Math.round(right - block.x), Math.round(bottom - block.y)], [Math.round(block.w), Math.round(block.h)], what);
+      tiles.forEach((a, n) => tiles.slice(n + 1).forEach((b) => assert.ok(apart({ ...a, w: a.w + 1, h: a.h + 1 }, b), what)));
+    }
+});
+
+test("a cell is hit where it is drawn, under any view", () => {
+  const views = random(7);
+  for (const { what, layout, width } of laid) {
+    const scale = 1 + 23 * views() ** 2;
+    const view = { scale, x: views() * width * (1 - 1 / scale), y: views() * layout.height * (1 - 1 / scale) };
+    for (const seen of [layout, viewed(layout, view)])
+      for (const block of blocksOf(seen))
+        for (let i = 0; i < block.t.size; i++) {
+          const at = cellAt(block, i);
+          for (const part of [0.05, 0.95]) {
+            const hit = hitTest(seen, at.x + part * block.cell, at.y + part * block.cell);
+            if (hit?.name !== block.t.name || hit.index !== i) assert.fail(`${what}: ${block.t.name} ${i} under ${JSON.stringify(view)}`);
+          }
+        }
+  }
+});
+
+test("rings and gaps are no cells", () => {
+  for (const [width, height, scale] of SIZES) {
+    const layout = layOut(im2col(3, 8, 4, 1), width, height, measured(scale), scale), { x } = layout.blocks;
+    assert.deepEqual([x.way.tileRows, x.way.tileCols], [10, 10]);
+    for (let tile = 0; tile < 3; tile++) {
+      const at = tileAt(x, tile);
+      for (const [row, col] of [[0, 0], [0, 5], [9, 9], [4, 9], [10, 4]])
+        assert.equal(hitTest(layout, at.x + (col + 0.5) * x.cell, at.y + (row + 0.5) * x.cell), null);
+      assert.deepEqual(hitTest(layout, at.x + 1.5 * x.cell, at.y + 1.5 * x.cell), { name: "x", index: 64 * tile });
+    }
+    assert.equal(hitTest(layout, x.x - 1, x.y - 1), null);
+  }
+});
+
+test("under a view all moves and grows but type", () => {
+  for (const { layout } of laid.slice(0, 40)) {
+    assert.equal(viewed(layout, { scale: 1, x: 0, y: 0 }), layout);
+    const view = { scale: 2.5, x: 31, y: 17 }, seen = viewed(layout, view), close = (a, b) => assert.ok(Math.abs(a - b) < 1e-6, `${a} ${b}`);
+    assert.deepEqual([seen.width, seen.height], [layout.width, layout.height]);
+    for (const block of blocksOf(layout)) {
+      const b = seen.blocks[block.t.name], end = cellAt(block, block.t.size - 1), at = cellAt(b, block.t.size - 1);
+      close(at.x, 2.5 * (end.x - 31));
+      close(at.y, 2.5 * (end.y - 17));
+      close(b.w, 2.5 * block.w);
+      close(b.h, 2.5 * block.h);
+      close(b.y - b.headY, block.y - block.headY);
+      assert.deepEqual([b.below, b.titleWidth], [block.below, block.titleWidth]);
+    }
+    layout.grounds.forEach((g, n) => {
+      close(seen.grounds[n].x, 2.5 * (g.x - 31));
+      close(seen.grounds[n].h, 2.5 * g.h);
+      close(seen.grounds[n].titleY - seen.grounds[n].y, g.titleY - g.y);
+    });
+  }
+});
+
+test("bands of a data matrix break between rows of the output", () => {
+  let folded = 0;
+  for (const size of [12, 18, 32])
+    for (const [width, height, scale] of SIZES) {
+      const { D } = layOut(im2col(1, size, 2), width, height, measured(scale), scale).blocks;
+      assert.ok(D.way.tileCols === D.t.cols || D.way.tileCols % (size - 2) === 0);
+      folded += D.way.down > 1;
+    }
+  assert.ok(folded > 5, `${folded}`);
+});
+
+test("known scenes get large cells", () => {
+  const least = (scene, [width, height, scale]) => Math.min(...blocksOf(layOut(scene, width, height, measured(scale), scale)).map((b) => b.cell));
+  assert.ok(least(im2col(1, 8, 2), SIZES[0]) >= 20);
+  assert.ok(least(im2col(1, 8, 2), SIZES[1]) >= NUMBERS_FROM);
+  assert.ok(least(im2col(1, 8, 2), SIZES[2]) >= 12);
+  assert.ok(least(im2col(1, 8, 2), SIZES[3]) >= 40);
+  assert.ok(least(im2col(1, 32, 2), SIZES[0]) >= 4);
+  assert.ok(least(gemm(), SIZES[0]) >= 12);
+  assert.ok(least(gemm(), SIZES[3]) >= 27);
+  assert.equal(least(one(), SIZES[0]), CELL_MOST);
+  assert.equal(least(one(), SIZES[2]), CELL_MOST);
+});
+
+test("a tile's shared memory and registers stand side by side under its matrices", () => {
+  for (const size of [8, 4]) {
+    const scene = gemm();
+    scene.groups[2].rows = [[tensor("acc", size, size)]];
+    const { grounds, blocks, width } = layOut(scene, 930, 448, measured(1)), [all, shared, registers] = grounds;
+    assert.deepEqual([registers.y, registers.h], [shared.y, shared.h]);
+    assert.ok(registers.x > shared.x + shared.w);
+    assert.ok(shared.y >= blocks.A.y + blocks.A.h);
+    assert.equal(all.x, shared.x);
+    assert.ok(width - registers.x - registers.w - shared.x <= 1); // to the same edges, but for a rounded pixel
+  }
+});
+
+test("it takes little time", () => {
+  const median = (scene) => {
+    const times = [];
+    for (let n = 0; n < 11; n++)
+      for (const [width, height, scale] of SIZES) {
+        const start = performance.now();
+        layOut(scene, width, height, measured(scale), scale);
+        times.push(performance.now() - start);
+      }
+    return times.sort((a, b) => a - b)[times.length >> 1];
+  };
+  const toy = median(im2col(1, 8, 2)), many = median(twelve()); // 3 and 15 ms are wanted; five times that on a busy machine
+  assert.ok(toy <= 15, `${toy} ms`);
+  assert.ok(many <= 75, `${many} ms`);
+});

@@ -1,0 +1,53 @@
+// Scenes written by hand, packed as visuals/payload.py packs them: plain arrays in, {meta, block} out.
+const TYPES = { f4: Float32Array, u1: Uint8Array, u2: Uint16Array, i2: Int16Array, i4: Int32Array };
+
+class Block {
+  bytes = [];
+
+  put(array, dtype = "i4") {
+    if (array == null) return null;
+    while (this.bytes.length % 4) this.bytes.push(0);
+    const entry = { dtype, offset: this.bytes.length, length: array.length };
+    this.bytes.push(...new Uint8Array(TYPES[dtype].from(array).buffer));
+    return entry;
+  }
+}
+
+// Everything a scene may leave out is filled in. Tensors {name, values?, planes, rows, cols}, writes {target, steps,
+// values? | source + index?, cells?}; an index {row, col, padding} travels as that sum.
+export function pack(scene) {
+  const block = new Block(), put = (array, dtype) => block.put(array, dtype);
+  const index = (told) => (told?.row ? Object.fromEntries(Object.entries(told).map(([name, array]) => [name, put(array, "i2")])) : put(told));
+  const { captions = {}, source, lanes, ...told } = scene, steps = told.steps ?? 1;
+  const meta = {
+    version: 2, key: "k", title: "hand-made", stepName: "step", orderName: "", orderNote: "", ...told, steps,
+    groups: told.groups || [{ rows: [told.tensors.map((t) => t.name)], place: "global", title: "" }],
+    tensors: told.tensors.map((t) => ({
+      symbol: t.name, title: "", role: "input", planes: 1, rows: 1, cols: 1, origin: [0, 0, 0], note: "", planeName: "",
+      pad: [0, 0, 0, 0], partial: false, ...t, colIndex: put(t.colIndex), values: put(t.values, "f4"),
+    })),
+    writes: (told.writes || []).map((w) => ({
+      target: w.target, source: w.source || "", steps: put(w.steps, "u2"), cells: put(w.cells), values: put(w.values, "f4"), index: index(w.index),
+    })),
+    reads: (told.reads || []).map((r) => ({ source: r.source, start: put(r.start), cells: put(r.cells, "u1") })),
+    matmuls: (told.matmuls || []).map((m) => ({ ...m, rest: put(m.rest, "f4"), upto: put(m.upto, "u1") })),
+    readings: (told.readings || []).map((r) => ({ kind: "", role: "", ...r, values: put(r.values, "f4") })),
+    captions: {
+      templates: captions.templates || ["Step."], width: captions.width ?? 1,
+      kind: put(captions.kind || Array(steps).fill(0), "u1"), args: put(captions.args || Array(steps).fill(0), captions.dtype || "f4"),
+    },
+    source: source ? { file: "", text: "", detail: "", first: 1, notes: {}, ...source, lines: put(source.lines), colours: put(source.colours || [], "u1") } : null,
+    lanes: lanes ? { warp: put(lanes.warp, "i2"), mask: put(lanes.mask) } : null,
+  };
+  return { meta, block: Uint8Array.from(block.bytes) };
+}
+
+// The bytes that cross: the length of the head, the head, the block.
+export function message(scene, head = {}) {
+  const { meta, block } = pack(scene), text = new TextEncoder().encode(JSON.stringify({ meta, ...head }));
+  const bytes = new Uint8Array(4 + text.length + block.length);
+  new DataView(bytes.buffer).setUint32(0, text.length, true);
+  bytes.set(text, 4);
+  bytes.set(block, 4 + text.length);
+  return bytes;
+}

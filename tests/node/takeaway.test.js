@@ -1,0 +1,280 @@
+// What is taken away, as far as it is made without a canvas: data, drawings, the choice of frames, names.
+import assert from "node:assert/strict";
+import test from "node:test";
+
+import { SvgContext } from "../../visuals/stage/svg.js";
+import { Figure, base64, jsonOf, messageOf, nameOf, pageOf, pretty, svgOf, take, thin, wrap } from "../../visuals/stage/takeaway.js";
+
+const MEASURE = (text, font) => text.length * 0.5 * parseFloat(font.match(/[\d.]+(?=px)/));
+const TOKENS = { ground: "#ffffff", ink: "#111111", dim: "#777777", input: "#0071b1" };
+const SENTENCES = [[{ text: "It begins.", role: "" }], [{ text: "Step 2 reads the ", role: "" }, { text: "in & put", role: "input" }, { text: ", <twice>.", role: "" }]];
+
+// Two arrays at odd places of a larger buffer: x = [0.1, -2], index as a sum with one place of padding.
+function message() {
+  const whole = new Uint8Array(3 + 20), block = whole.subarray(3);
+  block.set(new Uint8Array(Float32Array.of(0.1, -2).buffer));
+  block.set([0, 4, 0, 0, 1, 2, 0, 0], 8);
+  block.set(new Uint8Array(Int32Array.of(-1).buffer), 16);
+  const entry = (dtype, offset, length) => ({ dtype, offset, length });
+  const meta = {
+    version: 2, key: "k", title: "Toy: one", steps: 2, stepName: "column",
+    tensors: [{ name: "x", values: entry("f4", 0, 2), colIndex: null }],
+    writes: [
+      { target: "y", source: "x", steps: entry("u1", 8, 1), cells: null, values: null, index: { row: entry("u1", 8, 2), col: entry("u1", 12, 2), padding: entry("u1", 8, 1) } },
+    ],
+    captions: { templates: ["It begins."], kind: entry("u1", 8, 1), args: null, width: 0 },
+    lanes: { warp: entry("u1", 8, 1), mask: entry("i4", 16, 1) },
+    source: { file: "a.cu", text: "line\n", colours: entry("u1", 8, 2), lines: entry("u1", 12, 1), notes: { 3: "note" } },
+  };
+  return { head: { meta, step: 0, param: "step", tokens: {} }, block };
+}
+
+function stage(more) {
+  const { head, block } = message();
+  return {
+    scene: { title: "Toy: one", stepName: "column", steps: 2 }, head, block, step: 1, range: [0, 1], width: 300, height: 100,
+    theme: { tokens: TOKENS }, font: (px, bold) => `${bold ? 600 : 400} ${px}px "Odd Sans", sans-serif`,
+    caption: (step) => SENTENCES[step], msPerStep: 100, assets: {},
+    paint: (ctx) => {
+      ctx.fillStyle = "rgb(1,2,3)";
+      ctx.fillRect(10, 10, 20, 20);
+    },
+    ...more,
+  };
+}
+
+// Elements of an XML text as [name, attributes, text]; an assertion where it is not well-formed.
+function parsed(xml) {
+  const open = [], found = [];
+  const body = xml.replace(/^<\?xml[^?]*\?>\s*/, "");
+  for (const [, close, name, rest, empty, text] of body.matchAll(/<(\/?)([a-zA-Z]+)((?:\s+[\w-]+="[^"<&]*(?:&(?:amp|lt|gt|quot);[^"<&]*)*")*)\s*(\/?)>([^<]*)/g)) {
+    assert.doesNotMatch(text, /&(?!(amp|lt|gt|quot);)|>/);
+    if (close) assert.equal(open.pop(), name);
+    else {
+      found.push([name, Object.fromEntries([...rest.matchAll(/([\w-]+)="([^"]*)"/g)].map((m) => m.slice(1))), text.trim()]);
+      if (!empty) open.push(name);
+    }
+  }
+  assert.deepEqual(open, []);
+  assert.equal(body.replace(/<\/?[a-zA-Z]+(?:\s+[\w-]+="[^"]*")*\s*\/?>/g, "").includes("<"), false, "what is no element");
+  return found;
+}
+
+const drawn = (draw) => {
+  const ctx = new SvgContext(MEASURE);
+  draw(ctx);
+  return parsed(ctx.text(100, 50, "a title", "what it shows")).slice(3);
+};
+
+test("data: every array spelt out, every sentence said", () => {
+  const data = jsonOf({ ...stage(), ...message() });
+  assert.deepEqual(Object.keys(data).slice(0, 3), ["format", "version", "about"]);
+  assert.equal(data.format, "kernel-theatre scene");
+  assert.equal(data.version, 2);
+  assert.deepEqual(data.tensors, [{ name: "x", values: [0.1, -2], colIndex: null }]); // the shortest that is the same float32
+  assert.deepEqual(data.writes[0].index, [-1, 2, 5, 6]);
+  assert.deepEqual(data.captions, ["It begins.", "Step 2 reads the in & put, <twice>."]);
+  assert.deepEqual(data.lanes.mask, [0xffffffff]);
+  assert.deepEqual(data.source, { file: "a.cu", text: "line\n", lines: [1], notes: { 3: "note" } });
+  assert.doesNotMatch(JSON.stringify(data), /dtype/);
+});
+
+test("float32 values keep their value in the shortest decimal", () => {
+  const values = Float32Array.of(1 / 3, 1e-20, 16777217, 3.4028235e38, -0.7, 123456.79, 0);
+  const { head, block } = message(), wide = new Uint8Array(values.buffer);
+  head.meta.tensors[0].values = { dtype: "f4", offset: 0, length: values.length };
+  const told = jsonOf({ ...stage(), head, block: wide.length > block.length ? wide : block }).tensors[0].values;
+  assert.deepEqual(told.map(Math.fround), [...values]);
+  assert.equal(told[4], -0.7);
+});
+
+test("data is printed to be read: numbers in a line, members in lines", () => {
+  const value = { a: [1, 2], b: { c: ["x", null], d: [], e: {} }, f: [{ g: "h" }], long: ["y".repeat(50)] };
+  const text = pretty(value);
+  assert.deepEqual(JSON.parse(text), value);
+  assert.match(text, /^ {2}"a": \[1,2\],$/m);
+  assert.match(text, /^ {4}"c": \["x",null\],$/m);
+  assert.match(text, /^ {6}"g": "h"$/m);
+});
+
+test("a drawing: fills, outlines and words where they were drawn", () => {
+  const [rect, outline, word] = drawn((ctx) => {
+    ctx.setTransform(2, 0, 0, 2, 1, 0);
+    ctx.fillStyle = "rgb(1, 2, 255)";
+    ctx.globalAlpha = 0.5;
+    ctx.fillRect(10, 10.004, 20, 5);
+    ctx.globalAlpha = 1;
+    ctx.strokeStyle = "#abc";
+    ctx.lineWidth = 1.5;
+    ctx.setLineDash([2, 1]);
+    ctx.strokeRect(0.5, 0.5, 9, 9);
+    ctx.setLineDash([]);
+    Object.assign(ctx, { font: "600 10px sans-serif", textAlign: "center", textBaseline: "middle", fillStyle: "#000000" });
+    ctx.fillText('<&">', 20, 20);
+  });
+  assert.deepEqual(rect, ["rect", { x: "21", y: "20.01", width: "40", height: "10", fill: "#0102ff", "fill-opacity": "0.5" }, ""]);
+  assert.deepEqual(outline, ["rect", { x: "2", y: "1", width: "18", height: "18", fill: "none", stroke: "#abc", "stroke-width": "3", "stroke-dasharray": "4 2" }, ""]);
+  assert.deepEqual(word, ["text", { x: "41", y: "47", "font-size": "20", "font-weight": "600", "text-anchor": "middle", fill: "#000000" }, "&lt;&amp;&quot;&gt;"]);
+});
+
+test("a drawing: cells in rows become one path a colour, neighbours of one colour one rectangle", () => {
+  const cells = drawn((ctx) => {
+    for (let row = 0; row < 2; row++)
+      for (let col = 0; col < 4; col++) {
+        ctx.fillStyle = (row + col) % 4 < 2 ? "#aa0000" : "#0000bb";
+        ctx.fillRect(3 * col, 3 * row, 3, 3);
+      }
+  });
+  assert.deepEqual(cells, [
+    ["path", { d: "M0 0H6V3H0ZM0 3H3V6H0ZM9 3H12V6H9Z", fill: "#aa0000" }, ""],
+    ["path", { d: "M6 0H12V3H6ZM3 3H9V6H3Z", fill: "#0000bb" }, ""],
+  ]);
+});
+
+test("a drawing: what lies on another is painted after it", () => {
+  const order = drawn((ctx) => {
+    for (const [colour, x, y, size] of [["#a", 0, 0, 30], ["#b", 5, 5, 4], ["#a", 9, 5, 4], ["#c", 8, 5, 4], ["#a", 20, 0, 4]]) {
+      ctx.fillStyle = colour;
+      ctx.fillRect(x, y, size, size);
+    }
+  });
+  assert.deepEqual(order.map(([, { x, fill }]) => [x, fill]), [["0", "#a"], ["5", "#b"], ["9", "#a"], ["8", "#c"], ["20", "#a"]]);
+});
+
+test("a drawing: paths, clips, moves; restore brings all of it back", () => {
+  const ctx = new SvgContext(MEASURE);
+  ctx.fillStyle = "#123456";
+  ctx.save();
+  ctx.beginPath();
+  ctx.rect(0, 0, 10, 10);
+  ctx.clip();
+  ctx.translate(5, 0);
+  ctx.fillStyle = "#ffffff";
+  ctx.beginPath();
+  ctx.roundRect(1, 2, 3, 4, 2);
+  ctx.fill();
+  ctx.restore();
+  ctx.fillRect(1, 1, 1, 1);
+  assert.equal(ctx.measureText("abcd").width, 20);
+  const [, , , defs, clip, inClip, group, rounded, last] = parsed(ctx.text(10, 10, "t", "d"));
+  assert.deepEqual([defs[0], clip, inClip[1].width, group], ["defs", ["clipPath", { id: "c0" }, ""], "10", ["g", { "clip-path": "url(#c0)" }, ""]]);
+  assert.deepEqual(rounded, ["rect", { x: "6", y: "2", width: "3", height: "4", rx: "2", fill: "#ffffff" }, ""]);
+  assert.deepEqual(last[1], { x: "1", y: "1", width: "1", height: "1", fill: "#123456" });
+  assert.match(ctx.text(10, 10, "t", "d"), /<\/g>\n<rect/);
+});
+
+test("the figure as a drawing says its title and sentence, escaped, in the roles' colours", () => {
+  const found = parsed(svgOf(stage(), MEASURE));
+  assert.deepEqual(found.slice(1, 3).map(([name, , text]) => [name, text]),
+    [["title", "Toy: one, column 2 of 2"], ["desc", "Step 2 reads the in &amp; put, &lt;twice&gt;."]]);
+  assert.equal(found[0][1]["font-family"], "&quot;Odd Sans&quot;, sans-serif");
+  const words = found.filter(([name]) => name === "text");
+  assert.deepEqual(words.map(([, , text]) => text), ["Toy: one", "column 2 of 2", "Step 2 reads the", "in &amp; put", ", &lt;twice&gt;."]);
+  assert.equal(words[3][1].fill, TOKENS.input);
+  assert.ok(found.some(([, { fill, width }]) => fill === "#010203" && width === "20"));
+  assert.ok(words.every(([, { y }]) => +y > 100 && +y < +found[0][1].height));
+});
+
+test("frames are of one size: that of the longest sentence, and of the type on screen", () => {
+  const narrow = { width: 120 };
+  const size = (steps, more) => new Figure(stage({ ...narrow, ...more }), steps, MEASURE).height;
+  assert.ok(size([1]) > size([0]));
+  assert.equal(size([0, 1]), size([1]));
+  assert.ok(size([0], { font: (px) => `400 ${2 * px}px x` }) > size([0]));
+});
+
+test("lines break between words alone, and a word may be of several colours", () => {
+  const lines = wrap(SENTENCES[1], 100, (text) => 5 * text.length);
+  assert.deepEqual(lines.map((runs) => runs.map((run) => run.text)), [["Step 2 reads the", "in"], ["& put", ", <twice>."]]);
+  assert.deepEqual(lines[0].map((run) => run.x), [0, 85]);
+  assert.deepEqual(lines[1].map((run) => run.x), [0, 25]);
+  assert.deepEqual(wrap([{ text: "averylongword next", role: "" }], 10, (text) => 5 * text.length).length, 2);
+  assert.deepEqual(wrap([], 100, () => 5), [[]]);
+});
+
+test("thinned evenly, both ends among them", () => {
+  assert.deepEqual(thin(3, 7, 300), [3, 4, 5, 6, 7]);
+  assert.deepEqual(thin(0, 10, 3), [0, 5, 10]);
+  assert.deepEqual(thin(4, 4, 300), [4]);
+  assert.deepEqual(thin(0, 9, 1), [9]);
+  const many = thin(0, 899, 300), apart = many.slice(1).map((step, k) => step - many[k]);
+  assert.equal(many.length, 300);
+  assert.deepEqual([many[0], many.at(-1)], [0, 899]);
+  assert.ok(apart.every((gap) => gap === 3 || gap === 4));
+});
+
+test("names say the scene and the part", () => {
+  assert.equal(nameOf(stage(), "png", "column 1,000"), "toy-one-column-1000.png");
+  assert.equal(nameOf(stage(), "gif", "", "300 of 900 steps"), "toy-one-300-of-900-steps.gif");
+  assert.equal(nameOf({ scene: { title: "../..//" } }, "svg"), "scene.svg");
+  assert.equal(nameOf({ scene: { title: "x".repeat(200) } }, "svg").length, 84);
+});
+
+test("a page of its own holds the message as it would be sent now", () => {
+  const { head, block } = message();
+  const sent = { ...head, bytes: new Uint8Array(9), block, assets: { gif: "/gif" } }; // as the player keeps it
+  const made = messageOf({ head: sent, block, step: 1 });
+  const length = new DataView(made.buffer).getUint32(0, true);
+  assert.deepEqual(JSON.parse(new TextDecoder().decode(made.subarray(4, 4 + length))), { ...head, step: 1 });
+  assert.deepEqual(made.subarray(4 + length), Uint8Array.from(block));
+  const page = pageOf("<title>T</title><script>KERNEL/THEATRE/SCENE</script><script>KERNEL/THEATRE/SCENE</script>",
+    { scene: { title: "a < b $& c" }, head: sent, block, step: 1 });
+  assert.equal(page, `<title>a &lt; b $&amp; c · Kernel Theatre</title><script>${base64(made)}</script><script>KERNEL/THEATRE/SCENE</script>`);
+});
+
+test("base64 of any length", () => {
+  const bytes = Uint8Array.from({ length: 100_003 }, (_, k) => (k * 7) % 256);
+  assert.equal(base64(bytes), Buffer.from(bytes).toString("base64"));
+});
+
+// A canvas whose PNG is what was written on it last, and a server that answers as told.
+function pretend(t, answer) {
+  const sent = [];
+  const canvas = () => {
+    const ctx = new SvgContext(MEASURE);
+    return { width: 0, height: 0, getContext: () => ctx, toBlob: (done) => done(new Blob([ctx.out.at(-1)])) };
+  };
+  Object.assign(globalThis, { document: { createElement: canvas } });
+  t.mock.method(globalThis, "fetch", async (url, { body }) => {
+    sent.push({ url, body: new Uint8Array(await body.arrayBuffer()) });
+    return answer();
+  });
+  t.after(() => delete globalThis.document);
+  return sent;
+}
+
+test("a GIF's frames go to the server, each after its length, one a step of the range", async (t) => {
+  const sent = pretend(t, () => new Response("GIF89a"));
+  const { blob, name, note } = await take("gif", stage({ assets: { gif: "/stage/gif" }, msPerStep: 12.5, range: [0, 1] }));
+  assert.deepEqual([name, note, await blob.text(), sent[0].url], ["toy-one.gif", "", "GIF89a", "/stage/gif?ms=20"]);
+  const frames = [], { body } = sent[0];
+  for (let at = 0; at < body.length; ) {
+    const length = new DataView(body.buffer).getUint32(at, true);
+    frames.push(new TextDecoder().decode(body.subarray(at + 4, at + 4 + length)));
+    at += 4 + length;
+  }
+  assert.deepEqual(frames.map((frame) => frame.match(/>(.*)</)[1]), ["It begins.", ", &lt;twice&gt;."]);
+  assert.equal((await take("gif", stage({ assets: { gif: "/g" }, range: [1, 1] }))).name, "toy-one-2-2.gif");
+});
+
+test("what the server refuses is told in its words, what a proxy says is not", async (t) => {
+  const answers = [
+    [() => new Response("Too large", { status: 413 }), "Too large"],
+    [() => new Response("<h1>?</h1>", { status: 502, headers: { "content-type": "text/html" } }), "The app's server made no GIF (502)"],
+    [() => { throw new TypeError("fetch failed"); }, "The app's server cannot be reached"],
+  ];
+  pretend(t, () => answers[0][0]());
+  for (; answers.length; answers.shift())
+    await assert.rejects(take("gif", stage({ assets: { gif: "/stage/gif" } })), { message: answers[0][1] });
+});
+
+test("what cannot be made is said in a sentence", async () => {
+  await assert.rejects(take("gif", stage()), { message: "GIFs are made by the app's server; this file has none" });
+  await assert.rejects(take("html", stage()), { message: "This page is that file already: keep a copy of it" });
+  await assert.rejects(take("video", stage()), /records no video/);
+  await assert.rejects(take("toString", stage()), /There is no toString/);
+  await assert.rejects(take("json", stage({ signal: AbortSignal.abort() })), { name: "AbortError" });
+  const parts = [], { blob, name, note } = await take("json", stage({ progress: (part) => parts.push(part) }));
+  assert.deepEqual([name, note, parts.at(-1)], ["toy-one.json", "", 1]);
+  assert.equal(JSON.parse(await blob.text()).title, "Toy: one");
+});
