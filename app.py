@@ -2,4 +2,6 @@
 
 import streamlit as st
 
-app = st.App("pages/_shell.py")
+from visuals.stage.routes import routes
+
+app = st.App("pages/_shell.py", routes=routes(st.get_option("server.baseUrlPath")))

@@ -94,7 +94,9 @@ class Stage:
 
     def cell(self, name: str, index: int) -> dict[str, float]:
         """Where a cell stands, in pixels of the window."""
-        return self.root.evaluate("(root, [name, index]) => root.cellRect(name, index)", [name, int(index)])
+        return self.root.evaluate(
+            "(root, [name, index]) => root.player.cellRect(name, index)", [name, int(index)]
+        )
 
     def point_at(self, name: str, index: int) -> str:
         """Move the mouse over a cell; what the stage says of it then."""
@@ -128,7 +130,7 @@ class Truth:
 
     def columns_of(self, i: int) -> np.ndarray:
         """The columns of the data matrix on the stage that hold input pixel i, one entry a copy."""
-        index = self.scene.gathers[0].index.reshape(-1, self.scene.steps)
+        index = self.scene.write("D").index.reshape(-1, self.scene.steps)
         return np.nonzero(index == i)[1]
 
 

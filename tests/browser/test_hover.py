@@ -42,7 +42,7 @@ def test_after_the_last_step_an_inner_pixel_stands_in_nine_columns(stage):
 def test_a_column_cell_names_its_window_and_its_outputs(stage):
     told = truth(K="3")
     stage = stage("K=3&step=20")
-    index = told.scene.gathers[0].index.reshape(9, TOY_STEPS)
+    index = told.scene.write("D").index.reshape(9, TOY_STEPS)
     for row, column in ((0, 0), (4, 20), (8, 21)):
         said = stage.point_at("D", row * TOY_STEPS + column)
         pixel = index[row, column]
@@ -92,7 +92,7 @@ def test_an_output_not_yet_computed_says_so(stage):
 def test_padding_cells_say_padding(stage):
     told = truth(**PADDED)
     stage = stage(query(PADDED | {"step": 0}))
-    index = told.scene.gathers[0].index
+    index = told.scene.write("D").index
     padding, inside = np.flatnonzero(index < 0)[0], np.flatnonzero(index >= 0)[0]
     said = stage.point_at("D", padding)
     assert "= 0, a zero of the padding, not read from anywhere." in said and "copy of" not in said
@@ -119,7 +119,9 @@ def test_a_click_pins_and_escape_unpins(stage, page):
     stage.click("y", 3)  # once more
     expect(stage.root).not_to_have_attribute("data-pinned", "")
     stage.click("y", 3)
-    page.locator("h1").click()  # or anywhere else
+    page.locator("h1").click()  # the page about it is another matter
+    expect(stage.root).to_have_attribute("data-pinned", "")
+    page.locator(".caption").click()  # anywhere else on the stage
     expect(stage.root).not_to_have_attribute("data-pinned", "")
 
 

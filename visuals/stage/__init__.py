@@ -1,26 +1,54 @@
 """The stage: one canvas component that plays any Scene. Picture, transport and hover live in the browser;
 nothing comes back to the server.
 
-The player is plain JavaScript in this folder, joined in the order below and sent as one module.
+The player is plain JavaScript in this folder, ES modules as they stand, joined in the order below and sent as one.
 """
 
 from __future__ import annotations
 
 import json
+import re
+from collections.abc import Sequence
 from functools import cache
 from pathlib import Path
 
+from rjsmin import jsmin
+
 from visuals.palette import DARK, LIGHT
+from visuals.payload import payload
 from visuals.scene import Scene
 
 HERE = Path(__file__).parent
-SCRIPTS = ("decode.js", "layout.js", "colour.js", "draw.js", "explain.js", "pane.js", "link.js", "player.js")
+SCRIPTS = (
+    "view",
+    "decode",
+    "layout",
+    "colour",
+    "draw",
+    "explain",
+    "pane",
+    "frame",
+    "link",
+    "input",
+    "player",
+)
 
 
 def script() -> str:
-    """The player as one JavaScript module, indents and whole-line comments left out: they stay here."""
-    lines = (line.strip() for name in SCRIPTS for line in (HERE / name).read_text("utf-8").splitlines())
-    return "\n".join(line for line in lines if line and not line.startswith("//"))
+    """The player as one JavaScript module."""
+    return joined(*SCRIPTS)
+
+
+@cache
+def joined(*names: str) -> str:
+    """Modules of this folder as one, in an order in which each stands after what it imports; comments and needless
+    space left out: they stay here. (rjsmin takes no template within a template: a test looks for them.)"""
+    modules = ((HERE / f"{name}.js").read_text("utf-8") for name in names)
+    return jsmin("\n".join(_OUTSIDE.sub("", module) for module in modules))
+
+
+# What makes a file a module of its own; joined, they share one.
+_OUTSIDE = re.compile(r"^import [^;]*;\n|^export (?!default)", re.MULTILINE)
 
 
 @cache
@@ -36,37 +64,49 @@ def _component():
 
 
 def message(
-    scene: Scene, *, step: int | None = None, height: int | None = None, param: str | None = "step"
+    scene: Scene,
+    *,
+    step: int | None = None,
+    height: int | None = None,
+    param: str | None = "step",
+    play: bool = False,
+    hide: Sequence[str] = (),
+    still: bool = False,
 ) -> bytes:
     """What the player gets: the length of a JSON head (4 bytes, little endian), the head, the scene's block.
+    Arguments as in `mount`.
 
     One piece of bytes, because Streamlit keeps bytes as they are only where they are the whole message.
     """
-    meta, block = scene.payload()
+    meta, block = payload(scene)
     head = {
         "meta": meta,
         "tokens": {"light": LIGHT, "dark": DARK},
         "step": step,
         "height": height,
         "param": param,
+        "play": play,
+        "hide": list(hide),
+        "still": still,
     }
     text = json.dumps(head, separators=(",", ":")).encode()
     return len(text).to_bytes(4, "little") + text + block
 
 
-def mount(
-    scene: Scene,
-    key: str,
-    *,
-    step: int | None = None,
-    height: int | None = None,
-    param: str | None = "step",
-) -> None:
+def mount(scene: Scene, key: str, **how) -> None:
     """Show the scene. A rerun with the same `key` keeps the player, and its step and playing while
     `scene.key` stays.
 
     step: where to begin, unless the address says (0 when left out).
     height: pixels of the whole stage, caption included, at 900 px and wider (560 when left out).
-    param: the query parameter that holds the step; None leaves the address alone.
+    param: the query parameter that holds the step, beside speed, pin, zoom and loop; None leaves the address alone.
+    play: begin to play, over and over, unless the reader wants less motion.
+    hide: names of controls to leave out, as in ?hide= (HIDEABLE in link.js).
+    still: a picture of the step and nothing to press.
     """
-    _component()(key=key, data=message(scene, step=step, height=height, param=param), height="content")
+    show(message(scene, **how), key)
+
+
+def show(message: bytes, key: str) -> None:
+    """Show a scene by its message, which may have been kept from an earlier run."""
+    _component()(key=key, data=message, height="content")

@@ -1,80 +1,88 @@
 // What a cell is made of and where it goes: marks for the canvas, words for the panel. Pure.
 // explain() gives {marks, parts}; parts are {text, role} in order, "\n" breaks a line.
 
+import { copiesOf, eventOf, eventsAt, isAir, isPadding, isWritten, lastEvent, valueAt, writtenAt } from "./decode.js";
+
 const MOST_TERMS = 12;
 
-const plural = (n, noun) => `${n.toLocaleString("en")} ${noun}${n === 1 ? "" : "s"}`;
+const count = (n) => n.toLocaleString("en");
+const plural = (n, noun) => `${count(n)} ${noun}${n === 1 ? "" : "s"}`;
 
 // Numbers of a sentence: integers plain, others to three digits.
-function number(v) {
-  const text = Number.isInteger(v) ? v.toLocaleString("en") : String(+v.toPrecision(3));
+export function number(v) {
+  const text = Number.isInteger(v) ? count(v) : String(+v.toPrecision(3));
   return text.replace("-", "−");
-}
-
-function coordinates(t, i) {
-  const plane = Math.floor(i / (t.rows * t.cols)) + t.origin[0];
-  const row = (Math.floor(i / t.cols) % t.rows) + t.origin[1];
-  const col = columnOf(t, i % t.cols);
-  return t.planes > 1 || t.planeName ? [plane, row, col] : [row, col];
 }
 
 const columnOf = (t, j) => (t.colIndex ? t.colIndex[j] : j + t.origin[2]);
 
-const nameOf = (t, i) => `${t.symbol}[${coordinates(t, i).join(", ")}]`;
+export function nameOf(t, i) {
+  const plane = Math.floor(i / (t.rows * t.cols)) + t.origin[0];
+  const at = [(Math.floor(i / t.cols) % t.rows) + t.origin[1], columnOf(t, i % t.cols)];
+  return `${t.symbol}[${(t.planes > 1 || t.planeName ? [plane, ...at] : at).join(", ")}]`;
+}
 
 const titleOf = (t) => t.title.replace(/\s*\(.*\)$/, "");
 
-function explain(scene, step, name, i) {
+export function explain(scene, step, name, i) {
   const t = scene.tensors[name];
   const marks = [], parts = [];
   const say = (text, role = "") => parts.push({ text, role });
-  const born = bornAt(t, i) <= step;
+  const mark = (tensor, cells, as, more) => marks.push({ name: tensor.name, cells, as, ...more });
+  const now = { scene, step, say, mark, born: isWritten(t, i, step) };
 
   say(nameOf(t, i), "head");
   const out = scene.matmuls.find((m) => m.out === t);
-  if (out) explainProduct(scene, out, i, born, say, marks);
-  else if (isPadding(t, i)) say(" = 0, a zero of the padding, not read from anywhere");
-  else say(` = ${number(t.values[i])}`, t.hue);
+  if (out) explainProduct(now, out, i);
+  else if (isAir(t, i)) say(" is never stored");
+  else if (isPadding(t, i, step)) say(" = 0, a zero of the padding, not read from anywhere");
+  else say(` = ${number(valueAt(t, i, step))}`, t.hue);
 
-  if (t.gather && !isPadding(t, i)) {
-    const { source, index } = t.gather;
-    say(`${born ? ", a copy of " : ", not written yet: will be a copy of "}`);
-    say(nameOf(source, index[i]), source.hue);
-    marks.push({ name: source.name, cells: [index[i]], as: "write" });
-  } else if (!out && !born) say(", not written yet");
+  const e = eventOf(t, i, step);
+  if (e >= 0 && t.from[e] >= 0) {
+    const { source } = t.by[e];
+    say(now.born ? ", a copy of " : ", not written yet: will be a copy of ");
+    say(nameOf(source, t.from[e]), source.hue);
+    mark(source, [t.from[e]], "write");
+  } else if (!out && !now.born && !isAir(t, i)) say(", not written yet");
   if (!out) say(".");
+  const times = t.byCell.start[i + 1] - t.byCell.start[i];
+  if (times > 1) say(` Written ${countDone(t, t.byCell.items.subarray(t.byCell.start[i], t.byCell.start[i + 1]), step)} of ${plural(times, "time")} so far.`);
 
-  for (const gather of scene.gathers) if (gather.source === t) explainCopies(scene, gather, i, step, say, marks);
+  for (const target of Object.values(scene.tensors))
+    if (target.writes.some((w) => w.source === t)) explainCopies(now, target, t, i);
   for (const m of scene.matmuls) {
-    if (m.right === t) explainColumn(m, i, step, say, marks);
-    if (m.left === t) explainFactor(m, i, step, say, marks);
+    if (m.right === t) explainColumn(now, m, i);
+    if (m.left === t) explainFactor(now, m, i);
   }
-  marks.push({ name, cells: [i], as: "write" });
+  mark(t, [i], "write");
   return { marks, parts };
 }
 
-function explainCopies(scene, gather, i, step, say, marks) {
-  const { target } = gather;
-  const copies = [...copiesOf(gather, i)];
-  const done = copies.filter((j) => bornAt(target, j) <= step);
-  marks.push({ name: target.name, cells: copies.filter((j) => bornAt(target, j) > step), as: "write", faint: true });
-  marks.push({ name: target.name, cells: done, as: "write", each: true });
-  const steps = new Set(copies.map((j) => bornAt(target, j)));
-  const noun = steps.size === copies.length ? scene.stepName : "cell";
+const countDone = (t, events, step) => count(events.filter((e) => t.step[e] <= step).length);
+
+function explainCopies({ scene, step, say, mark }, target, source, i) {
+  const copies = [...copiesOf(target, source, i)];
   if (!copies.length) return say(" It is never copied.");
-  say(" It stands in ");
-  say(`${done.length} of ${plural(copies.length, noun)}`, target.role);
-  say(` of ${target.partial ? "the part shown of " : ""}the ${titleOf(target)} so far.`);
+  const there = copies.filter((e) => lastEvent(target, target.cell[e], step) === e);
+  mark(target, copies.filter((e) => target.step[e] > step).map((e) => target.cell[e]), "write", { faint: true });
+  mark(target, there.map((e) => target.cell[e]), "write", { each: true });
+  const noun = new Set(copies.map((e) => target.step[e])).size === copies.length ? scene.stepName : "cell";
+  const where = ` ${target.partial ? "the part shown of " : ""}the ${titleOf(target)} so far.`;
+  say(target.once ? " It stands in " : " It was copied ");
+  say(`${countDone(target, copies, step)} of ${plural(copies.length, target.once ? noun : "time")}`, target.role);
+  say((target.once ? " of" : " into") + where);
 }
 
 const column = (m, j) => Array.from({ length: m.right.rows }, (_, k) => k * m.right.cols + j);
 const productsOf = (m, j) => Array.from({ length: m.left.rows }, (_, r) => r * m.right.cols + j);
 
-function explainColumn(m, i, step, say, marks) {
-  const j = i % m.right.cols, cells = column(m, j), outs = productsOf(m, j);
-  markColumn(m, cells, marks);
-  marks.push({ name: m.out.name, cells: outs, as: "write", each: true });
-  say(` Column ${columnOf(m.right, j)}${m.right.gather ? " is one window; it" : ""} gives `);
+function explainColumn(now, m, i) {
+  const { say, mark } = now, { right } = m;
+  const j = i % right.cols, outs = productsOf(m, j);
+  markColumn(now, m, column(m, j));
+  mark(m.out, outs, "write", { each: true });
+  say(` Column ${columnOf(right, j)}${right.source ? " is one window; it" : ""} gives `);
   outs.slice(0, 4).forEach((o, n) => {
     if (n) say(", ");
     say(nameOf(m.out, o), m.out.hue);
@@ -83,69 +91,68 @@ function explainColumn(m, i, step, say, marks) {
 }
 
 // A column and the window it was copied from.
-function markColumn(m, cells, marks) {
-  marks.push({ name: m.right.name, cells, as: "read" });
-  const gather = m.right.gather;
-  if (gather) marks.push({ name: gather.source.name, cells: [...new Set(cells.map((c) => gather.index[c]).filter((c) => c >= 0))], as: "read" });
+function markColumn({ step, mark }, { right }, cells) {
+  mark(right, cells, "read");
+  if (!right.source) return;
+  const from = cells.map((c) => right.from[eventOf(right, c, step)]).filter((c) => c >= 0);
+  mark(right.source, [...new Set(from)], "read");
 }
 
-function explainFactor(m, i, step, say, marks) {
-  const k = i % m.left.cols, r = Math.floor(i / m.left.cols), cols = m.right.cols;
+function explainFactor({ step, say, mark }, m, i) {
+  const { left, right, out } = m, { cols } = right;
+  const k = i % left.cols, r = Math.floor(i / left.cols);
   const row = Array.from({ length: cols }, (_, j) => k * cols + j);
-  const outs = row.map((_, j) => r * cols + j);
-  marks.push({ name: m.right.name, cells: row, as: "read" });
-  const done = outs.filter((o) => bornAt(m.out, o) <= step);
-  say(` It multiplies all of row ${k + m.right.origin[1]} of the `);
-  say(titleOf(m.right), m.right.role);
+  mark(right, row, "read");
+  const done = row.filter((_, j) => isWritten(out, r * cols + j, step));
+  say(` It multiplies all of row ${k + right.origin[1]} of the `);
+  say(titleOf(right), right.role);
   say(": one term of ");
-  say(plural(cols, titleOf(m.out)), m.out.hue);
-  say(`, ${done.length.toLocaleString("en")} so far.`);
+  say(plural(cols, titleOf(out)), out.hue);
+  say(`, ${count(done.length)} so far.`);
 }
 
 // out = sum of left x right, with the numbers that stand in the cells.
-function explainProduct(scene, m, i, born, say, marks) {
-  const cols = m.right.cols, r = Math.floor(i / cols), j = i % cols, inner = m.left.cols;
-  const cells = column(m, j);
-  marks.push({ name: m.left.name, cells: Array.from({ length: inner }, (_, k) => r * inner + k), as: "read" });
-  markColumn(m, cells, marks);
+function explainProduct(now, m, i) {
+  const { step, say, mark, born } = now, { left, right, out } = m;
+  const r = Math.floor(i / right.cols), cells = column(m, i % right.cols), inner = left.cols;
+  const summed = born && m.upto ? m.upto[step] : inner;
+  mark(left, cells.map((_, k) => r * inner + k), "read");
+  markColumn(now, m, cells);
   say(born ? "\n= " : ", not computed yet\n= ");
   let exact = true;
-  for (let k = 0; k < inner; k++) {
-    const a = m.left.values[r * inner + k], b = m.right.values[cells[k]];
+  for (let k = 0; k < summed; k++) {
+    const a = valueAt(left, r * inner + k, step), b = valueAt(right, cells[k], step);
     exact &&= Number.isInteger(a) && Number.isInteger(b);
     if (k >= MOST_TERMS) continue;
     if (k || a < 0) say(a < 0 ? (k ? " − " : "−") : " + ", "op");
-    say(number(Math.abs(a)), m.left.hue);
+    say(number(Math.abs(a)), left.hue);
     say("·");
-    say(b < 0 ? `(${number(b)})` : number(b), isPadding(m.right, cells[k]) ? "dim" : m.right.hue);
+    say(b < 0 ? `(${number(b)})` : number(b), isPadding(right, cells[k], step) ? "dim" : right.hue);
   }
-  if (inner > MOST_TERMS) say(` + … ${plural(inner - MOST_TERMS, "more term")}`, "dim");
+  if (summed > MOST_TERMS) say(` + … ${plural(summed - MOST_TERMS, "more term")}`, "dim");
   if (m.rest) {
-    const part = m.right.gather?.source.planeName;
-    say(` + ${number(m.rest[i])} from the ${part ? `${part}s` : "terms"} not shown`, "dim");
+    say(` + ${number(m.rest[i])} from the ${right.source?.planeName || "term"}s not shown`, "dim");
   }
-  say(`\n${exact ? "=" : "≈"} ${number(m.out.values[i])}`, "sum");
+  if (summed < inner) say(`, ${plural(inner - summed, "term")} to come`, "dim");
+  say(`\n${exact ? "=" : "≈"} ${number(valueAt(out, i, step))}`, "sum");
 }
 
 // The outlines of a step: what it reads in sky blue, what it writes in vermilion.
-function stepMarks(scene, step) {
-  const marks = [];
-  for (const { source, target, index } of scene.gathers) {
-    const cells = bornCells(target, step);
-    const read = new Set();
-    for (const i of cells) if (index[i] >= 0) read.add(index[i]);
-    if (read.size) marks.push({ name: source.name, cells: [...read], as: "read" });
-  }
+export function stepMarks(scene, step) {
+  const marks = [], read = new Map();
+  const reads = (t, cells) => read.set(t.name, [...(read.get(t.name) || []), ...cells]);
+  for (const { source, start, cells } of scene.reads) reads(source, cells.subarray(start[step], start[step + 1]));
   for (const t of Object.values(scene.tensors)) {
-    const cells = bornCells(t, step);
-    if (cells.length) marks.push({ name: t.name, cells, as: "write" });
+    const events = eventsAt(t, step);
+    for (const e of events) if (t.from[e] >= 0) reads(t.by[e].source, [t.from[e]]);
+    if (events.length) marks.push({ name: t.name, cells: writtenAt(t, step), as: "write" });
   }
-  return marks;
+  return [...Array.from(read, ([name, cells]) => ({ name, cells: [...new Set(cells)], as: "read" })), ...marks].filter((m) => m.cells.length);
 }
 
 // With nothing pointed at, the panel follows the first product of the step, else its first written cell.
-function focusOf(scene, step) {
-  const written = Object.values(scene.tensors).filter((t) => bornCells(t, step).length);
+export function focusOf(scene, step) {
+  const written = Object.values(scene.tensors).filter((t) => eventsAt(t, step).length);
   const t = scene.matmuls.map((m) => m.out).find((o) => written.includes(o)) || written[0];
-  return t ? { name: t.name, index: bornCells(t, step)[0] } : null;
+  return t ? { name: t.name, index: writtenAt(t, step)[0] } : null;
 }

@@ -1,247 +1,236 @@
 // Where every cell stands. Pure: (scene, width, height, measure) -> layout; draw.js and the tests read it.
 //
-// A tensor's planes are tiles in a grid; a wide matrix is folded into tiles that hold bands of its columns.
-// Cell sizes grow one pixel at a time, the smallest first, while lines fit the width and all lines the height,
-// so nothing is hidden and no tensor is large while another is needlessly small.
+// A tensor's planes are tiles in a grid; a wide matrix is folded into tiles that hold bands of its columns, a tall one
+// into parts of its rows. Tensors stand in rows, rows in groups, groups in lines, lines in columns. Cells are as large
+// as fits width and height, the smallest first: nothing is hidden, and no tensor is large while another is needlessly
+// small. Of the ways to fold tensors, break rows and stand groups, the best found by changing one at a time is taken.
 
-const CELL_MOST = 28, CELL_LEAST = 2, NUMBERS_FROM = 15;
-const MARGIN = 24, HEAD = 25, HEAD_LINE = 18, LINE_GAP = 12, SIDE_GAP = 44, GROUND_PAD = 10;
-const TILE_GAP = 12, BAND_GAP = 6;
+export const CELL_MOST = 28, NUMBERS_FROM = 15, HEAD_LINE = 18;
+const CELL_LEAST = 2, CELL_CALM = 18;
+const HEAD = 25, GROUND_TITLE = 23, GROUND_PAD = 10, GAP = 12, BAND_GAP = 6;
+// What begins with a tensor: nothing, a row, a group beside the one before it, a line of groups, a column of lines;
+// and what it costs, for a row is not broken lightly nor is the order of reading.
+const NOTHING = 0, ROW = 1, GROUP = 2, LINE = 3, COLUMN = 4, COSTS = [0, 0.6, 0, 0, 0.8];
 
-function layOut(scene, width, height, measure) {
-  const margin = width < 600 ? 14 : MARGIN;
-  const room = { inner: width - 2 * margin, height, gap: width < 600 ? 18 : 32, narrow: width < 600 };
-  let best = null;
-  for (const split of splits(scene.rows, room.narrow)) {
-    const lines = split.map(({ row, side }) => ({ side, boxes: row.map((t) => box(scene, t, measure, room)) }));
-    const found = arrange(lines, room);
-    if (!best || found.score > best.score) best = found;
+// `measure(text, bold)` is the width of a title (bold) or a note as it will be drawn; `scale` enlarges all that is.
+export function layOut(scene, width, height, measure, scale = 1) {
+  const margin = (width < 600 ? 14 : 24) * scale, gap = GAP * scale, pad = GROUND_PAD * scale;
+  const plan = { scale, gap, pad, sideGap: margin + pad, width: width - 2 * margin, height: height - 2 * gap };
+  const boxes = plan.boxes = boxesOf(scene, measure, plan);
+  let best = -Infinity, layout;
+  // Several beginnings: in each of them one group stands otherwise than below the one before it.
+  for (const b of boxes)
+    for (const begins of b.options.begins) {
+      if (begins !== GROUP && begins !== COLUMN) continue;
+      for (const box of boxes) for (const key in box.options) box[key] = box.options[key][0];
+      b.begins = begins;
+      const score = improve(plan), { page } = plan;
+      if (score <= best) continue;
+      best = score;
+      layout = { width, height: page.h + 2 * gap, blocks: {}, grounds: [] };
+      stand(page, margin, gap, plan.width, page.h, plan, layout);
+    }
+  return layout;
+}
+
+function boxesOf(scene, measure, { scale, pad }) {
+  const boxes = [];
+  for (const { title, place, rows } of scene.groups) {
+    const under = place === "global" ? 0 : pad, before = boxes.at(-1)?.frame;
+    const frame = { title, under, over: title ? GROUND_TITLE * scale : under, least: measure(title), ground: under ? `${place}-ground` : "panel" };
+    const first = !before ? [COLUMN] : before.under ? [LINE, GROUP, COLUMN] : [LINE, COLUMN];
+    for (const row of rows)
+      for (const t of row) {
+        const begins = t !== row[0] ? [NOTHING, ROW] : row !== rows[0] ? [ROW] : first;
+        boxes.push({ t, frame, options: { way: waysOf(scene, t, scale), begins }, ...headsOf(t, measure, scale) });
+      }
   }
-  return place(best.lines, width, margin, room);
+  return boxes;
 }
 
-// Ways to stand the rows: under each other, each whole or broken where the screen is narrow; or, on a wide
-// screen, workspace rows (side 1) beside the others (side 0), which suits a matrix taller than wide.
-function splits(rows, narrow) {
-  const broken = (row) => {
-    const ways = [[row]];
-    for (let cut = 1; cut < row.length; cut++) ways.push([row.slice(0, cut), row.slice(cut)]);
-    return row.length > 2 ? [...ways, row.map((t) => [t])] : ways;
-  };
-  const all = (waysOf, sideOf) => rows.reduce(
-    (done, row) => done.flatMap((lines) => waysOf(row).map((way) => [...lines, ...way.map((part) => ({ row: part, side: sideOf(row) }))])), [[]]);
-  if (narrow) return all(broken, () => 0);
-  const works = (row) => (row.some((t) => t.workspace) ? 1 : 0);
-  const mixed = rows.some(works) && !rows.every(works);
-  return [...all((row) => [[row]], () => 0), ...(mixed ? all((row) => (works(row) ? [[row]] : broken(row)), works) : [])];
-}
-
-function box(scene, t, measure, room) {
-  const [top, left, bottom, right] = t.pad;
-  const rows = t.rows + top + bottom, cols = t.cols + left + right;
-  const titleWidth = measure(t.title, true), noteWidth = t.note ? measure(t.note, false) : 0;
-  const ways = t.planes > 1 ? planeGrids(t.planes, rows, cols) : folds(scene, t, rows, cols);
-  return {
-    t, rows, cols, ways, way: ways[0], cell: CELL_LEAST, measure, titleWidth, noteWidth, headLines: 1,
-    headWidth: Math.min(room.inner, Math.max(titleWidth, Math.min(noteWidth, 130))),
-  };
-}
-
-function planeGrids(planes, tileRows, tileCols) {
-  const ways = [];
-  for (let down = 1; down <= planes; down++) {
-    const across = Math.ceil(planes / down);
-    if (ways.every((w) => w.across !== across)) ways.push({ across, down: Math.ceil(planes / across), tileRows, tileCols, fold: "" });
+// Ways to arrange a tensor's tiles: its planes, or a matrix whole, in bands of columns or in parts of its rows.
+function waysOf(scene, t, scale) {
+  const rows = t.pad[0] + t.rows + t.pad[2], cols = t.pad[1] + t.cols + t.pad[3], ways = [];
+  const gap = (t.planes > 1 ? GAP : BAND_GAP) * scale;
+  const add = (across, down, tileRows, tileCols) => ways.push({ across, down, tileRows, tileCols, gap, cost: 0.06 * across * down });
+  for (let down = 1; down <= t.planes; down++) {
+    const across = Math.ceil(t.planes / down);
+    if (across !== ways.at(-1)?.across) add(across, down, rows, cols);
   }
-  return ways;
-}
-
-// A matrix whole, in bands of columns, or, where it is tall, in parts of its rows side by side.
-function folds(scene, t, rows, cols) {
-  const ways = [{ across: 1, down: 1, tileRows: rows, tileCols: cols, fold: "" }];
-  if (rows !== t.rows || cols !== t.cols) return ways; // with a ring round it, it is a picture, not a matrix
-  // Bands break between rows of the product's output, if there is one; else they divide the columns evenly.
-  const product = scene.matmuls.find((m) => m.right === t);
+  if (t.planes > 1 || t.pad.some(Boolean)) return ways; // a picture
+  // Bands break between rows of a product's output; else they are even, but where there are very many columns.
+  const product = scene.matmuls.find((m) => m.right === t), unit = product ? product.out.cols : 1;
   for (let n = 2; n <= 24; n++) {
-    const unit = product ? product.out.cols : 1;
-    const tileCols = Math.ceil(Math.ceil(cols / n) / unit) * unit;
-    const even = product || (cols % n === 0 && cols / n > 4);
-    if (cols > 12 && cols > rows && even && tileCols < cols && ways.every((w) => w.tileCols !== tileCols))
-      ways.push({ across: 1, down: Math.ceil(cols / tileCols), tileRows: rows, tileCols, fold: "cols" });
-    if (rows > 48 && n <= 4 && rows % n === 0) ways.push({ across: n, down: 1, tileRows: rows / n, tileCols: cols, fold: "rows" });
+    const band = Math.ceil(cols / n / unit) * unit, even = product || cols % n === 0 || cols > 96;
+    if (cols > rows && even && band > 4 && band < ways.at(-1).tileCols) add(1, Math.ceil(cols / band), rows, band);
+    if (rows > cols && rows > 24 && rows % n === 0) add(n, 1, rows / n, cols);
   }
   return ways;
 }
 
-const gapY = (way) => (way.fold ? BAND_GAP : TILE_GAP);
-const gridWidth = (b) => b.way.across * b.way.tileCols * b.cell + (b.way.across - 1) * TILE_GAP;
-const gridHeight = (b) => b.way.down * b.way.tileRows * b.cell + (b.way.down - 1) * gapY(b.way);
-const slotWidth = (b) => Math.max(gridWidth(b), b.headWidth);
-const onGround = (line) => line.boxes.some((b) => b.t.workspace);
-const headHeight = (b) => HEAD + HEAD_LINE * (b.headLines - 1);
-const lineHeight = (line) => Math.max(...line.boxes.map((b) => headHeight(b) + gridHeight(b))) + (onGround(line) ? 2 * GROUND_PAD : 0);
-const lineWidth = (line, room) => line.boxes.reduce((sum, b) => sum + slotWidth(b), (line.boxes.length - 1) * room.gap);
-const sides = (lines) => [0, 1].map((side) => lines.filter((line) => line.side === side)).filter((some) => some.length);
-const sideWidth = (lines, room) => Math.max(...lines.map((line) => lineWidth(line, room)));
-const sideHeight = (lines) => lines.reduce((sum, line) => sum + lineHeight(line) + LINE_GAP, LINE_GAP);
-const totalWidth = (lines, room) => sides(lines).reduce((sum, side) => sum + sideWidth(side, room) + SIDE_GAP, -SIDE_GAP);
-const totalHeight = (lines) => Math.max(...sides(lines).map(sideHeight));
+// Ways to write title and note, the flattest first: the note beside the title, under it, broken at words.
+function headsOf(t, measure, scale) {
+  const titleWidth = measure(t.title, true), lines = [];
+  for (const word of t.note.split(/(?<!×) (?!×)/)) {
+    const longer = `${lines.at(-1)} ${word}`;
+    if (lines.length && measure(longer) <= 130 * scale) lines[lines.length - 1] = longer;
+    else lines.push(word);
+  }
+  const heads = (t.note ? [[], [t.note], lines] : [[]]).map((below) => ({
+    below, beside: below.length ? "" : t.note, headHeight: (HEAD + HEAD_LINE * below.length) * scale,
+    headWidth: below.length ? Math.max(titleWidth, ...below.map((line) => measure(line))) : titleWidth + 8 * scale + measure(t.note),
+  }));
+  return { titleWidth, heads };
+}
 
-// The best folds for these lines: one box at a time, twice over.
-function arrange(lines, room) {
-  const attempt = () => {
-    grow(lines, room);
-    for (const side of sides(lines)) for (const line of side) countHeadLines(line, sideRoom(lines, side, room), room);
-    grow(lines, room);
-    return score(lines, room);
+// -- the search ----------------------------------------------------------------------------------------------
+// Changes one thing at a time as long as that helps.
+function improve(plan) {
+  let best = scoreOf(plan), before;
+  do {
+    before = best;
+    for (const b of plan.boxes)
+      for (const key in b.options)
+        for (const option of b.options[key]) {
+          const kept = b[key];
+          b[key] = option;
+          const score = option === kept ? best : scoreOf(plan);
+          if (score > best) best = score;
+          else b[key] = kept;
+        }
+  } while (best > before);
+  return scoreOf(plan);
+}
+
+// Large cells, numbers readable, few folds and awkward places; what does not fit even so counts against it.
+function scoreOf(plan) {
+  const { boxes, width, height, scale } = plan, page = plan.page = partOf(boxes, COLUMN, plan);
+  let score = 4 * Math.log(grow(plan)) - 0.2 * Math.max(0, page.w - width, (page.h - height) / 10);
+  for (const b of boxes) score += Math.log(b.cell) + (b.cell >= NUMBERS_FROM * scale ? 0.4 : 0) - b.way.cost - COSTS[b.begins];
+  return score;
+}
+
+// Cells as large as they get, together first, then those that still have room; heads as flat as they get between.
+// Beside a cell that has no room a small tensor does not shout: it gets a little larger, or just readable.
+function grow({ page, boxes, width, height, scale }) {
+  const fits = () => (size(page), page.w <= width && page.h <= height);
+  let open = boxes, low = CELL_LEAST, most = Math.floor(CELL_MOST * scale);
+  const together = () => {
+    const set = (cell) => { for (const b of open) b.cell = cell; };
+    for (set(low + 1); low < most && fits(); set(low + 1)) low++;
+    set(low);
   };
-  for (let sweep = 0; sweep < 2; sweep++)
-    for (const b of lines.flatMap((line) => line.boxes).reverse()) {
-      let best = null;
-      for (const way of b.ways) {
-        b.way = way;
-        const value = attempt();
-        if (!best || value > best.value + 1e-9) best = { value, way };
-      }
-      b.way = best.way;
-    }
-  return { lines, score: attempt() };
-}
-
-function grow(lines, room) {
-  const boxes = lines.flatMap((line) => line.boxes);
-  for (const b of boxes) b.cell = CELL_LEAST;
-  const open = new Set(boxes);
-  while (open.size) {
-    let next = null;
-    for (const b of open) if (!next || b.cell < next.cell) next = b;
-    next.cell++;
-    if (next.cell <= CELL_MOST && totalWidth(lines, room) <= room.inner && totalHeight(lines) <= room.height) continue;
-    next.cell--;
-    open.delete(next);
+  for (const b of boxes) b.head = b.heads.at(-1);
+  together();
+  for (const b of boxes) b.heads.some((head) => ((b.head = head), fits()));
+  together();
+  const least = low;
+  most = Math.min(most, Math.ceil(Math.max(CELL_CALM * scale, 1.2 * least)));
+  for (; open.length && low < most; together()) {
+    open = open.filter((b) => (b.cell++, fits()) || !b.cell--);
+    low++;
   }
-  // A small tensor does not shout beside large ones: a little larger than they are, or just readable.
-  const least = Math.min(...boxes.map((b) => b.cell));
-  for (const b of boxes) b.cell = Math.min(b.cell, Math.max(18, Math.ceil(1.2 * least)));
+  size(page);
+  return least;
 }
 
-// Large cells, numbers readable, few folds; what does not fit even so counts against it.
-function score(lines, room) {
-  let sum = -0.4 * lines.length, least = Infinity;
-  for (const { boxes } of lines)
-    for (const { cell, way } of boxes) {
-      least = Math.min(least, cell);
-      sum += Math.log(cell) + (cell >= NUMBERS_FROM ? 0.4 : 0);
-      if (way.fold) sum -= way.fold === "rows" ? 1 : 0.06 * way.down;
-    }
-  const over = Math.max(0, totalWidth(lines, room) - room.inner) + Math.max(0, totalHeight(lines) - room.height);
-  return sum + 3 * Math.log(least) - 0.02 * over;
-}
+// -- the page as parts in parts: across in columns, those down in lines, across in groups, down in rows of boxes ---
+const BARE = { over: 0, under: 0, least: 0 };
 
-// A side takes the width it needs; the first also what is left.
-function sideRoom(lines, side, room) {
-  const all = sides(lines);
-  if (all.length === 1) return room.inner;
-  return side[0].side ? sideWidth(side, room) : room.inner - SIDE_GAP - sideWidth(all[1], room);
-}
-
-function spread(line, inner, room) {
-  if (line.boxes.length === 1) return 0;
-  const slack = Math.max(0, inner - lineWidth(line, room));
-  return room.gap + Math.min(150, slack / (line.boxes.length - 1));
-}
-
-// Width for a tensor's title and note: to the next tensor, or to the edge.
-function headRoom(line, b, inner, gap) {
-  const x = line.boxes.slice(0, line.boxes.indexOf(b)).reduce((sum, other) => sum + slotWidth(other) + gap, 0);
-  return b === line.boxes.at(-1) ? inner - x : slotWidth(b) + gap - 20;
-}
-
-function countHeadLines(line, inner, room) {
-  const gap = spread(line, inner, room);
-  for (const b of line.boxes) b.headLines = 1 + noteLines(b, headRoom(line, b, inner, gap)).below.length;
-}
-
-// A note stands beside its title where it fits, else under it, broken at words.
-function noteLines(b, room) {
-  if (!b.noteWidth) return { beside: "", below: [] };
-  if (b.titleWidth + 8 + b.noteWidth <= room) return { beside: b.t.note, below: [] };
-  const below = [];
-  let line = "";
-  for (const word of b.t.note.split(/(?<!×) (?!×)/)) {
-    const longer = line ? `${line} ${word}` : word;
-    if (line && b.measure(longer, false) > room) {
-      below.push(line);
-      line = word;
-    } else line = longer;
-  }
-  return { beside: "", below: [...below, line] };
-}
-
-function place(lines, width, margin, room) {
-  const blocks = {}, grounds = [];
-  let left = margin;
-  for (const side of sides(lines)) {
-    const inner = sideRoom(lines, side, room);
-    let y = LINE_GAP;
-    for (const line of side) {
-      const pad = onGround(line) ? GROUND_PAD : 0, gap = spread(line, inner, room);
-      if (pad) grounds.push({ x: left - pad, y, w: inner + 2 * pad, h: lineHeight(line) });
-      let x = left;
-      for (const b of line.boxes) {
-        blocks[b.t.name] = {
-          t: b.t, x, y: y + pad + headHeight(b), headY: y + pad, cell: b.cell, way: b.way, titleWidth: b.titleWidth,
-          ...noteLines(b, headRoom(line, b, inner, gap)), ground: pad ? "workspace-ground" : "panel",
-          w: gridWidth(b), h: gridHeight(b),
-        };
-        x += slotWidth(b) + gap;
-      }
-      y += lineHeight(line) + LINE_GAP;
-    }
-    left += inner + SIDE_GAP;
-  }
-  return { width, height: totalHeight(lines), blocks, grounds };
-}
-
-// Tile, row and column of a cell inside its block, padding ring counted.
-function seat({ t, way }, i) {
-  const plane = Math.floor(i / (t.rows * t.cols)), row = Math.floor(i / t.cols) % t.rows, col = i % t.cols;
-  if (way.fold === "cols") return { tile: Math.floor(col / way.tileCols), row, col: col % way.tileCols };
-  if (way.fold === "rows") return { tile: Math.floor(row / way.tileRows), row: row % way.tileRows, col };
-  return { tile: plane, row: row + t.pad[0], col: col + t.pad[1] };
-}
-
-// The other way round: the cell that sits there, or null where the seat is a ring's or empty.
-function sitter({ t, way }, tile, row, col) {
-  if (way.fold === "cols") col += tile * way.tileCols;
-  else if (way.fold === "rows") row += tile * way.tileRows;
-  else { row -= t.pad[0]; col -= t.pad[1]; }
-  if (row < 0 || col < 0 || row >= t.rows || col >= t.cols) return null;
-  return ((way.fold ? 0 : tile) * t.rows + row) * t.cols + col;
-}
-
-function tileAt({ x, y, way, cell }, tile) {
+function partOf(boxes, level, plan) {
+  const across = level % 2 === 0, runs = [];
+  boxes.forEach((b, n) => (n && b.begins < level ? runs.at(-1).push(b) : runs.push([b])));
   return {
-    x: x + (tile % way.across) * (way.tileCols * cell + TILE_GAP),
-    y: y + Math.floor(tile / way.across) * (way.tileRows * cell + gapY(way)),
+    members: level ? runs.map((run) => partOf(run, level - 1, plan)) : boxes,
+    across, gap: across ? plan.sideGap : plan.gap, frame: level === ROW ? boxes[0].frame : BARE,
   };
 }
 
-function cellAt(block, i) {
-  const { tile, row, col } = seat(block, i);
-  const at = tileAt(block, tile);
+// Sets width and height of a part and of all in it. The grids of a row stand level, under the tallest of its heads.
+function size(part) {
+  const { members, across, gap, frame } = part;
+  let along = -gap, most = 0, heads = 0;
+  for (const m of members) {
+    if (m.t) {
+      const { way, cell, head } = m;
+      m.gridWidth = way.across * (way.tileCols * cell + way.gap) - way.gap;
+      m.w = Math.max(m.gridWidth, head.headWidth);
+      m.h = way.down * (way.tileRows * cell + way.gap) - way.gap;
+      heads = Math.max(heads, head.headHeight);
+    } else size(m);
+    along += gap + (across ? m.w : m.h);
+    most = Math.max(most, across ? m.h : m.w);
+  }
+  part.heads = heads;
+  part.w = Math.max(frame.least, across ? along : most);
+  part.h = frame.over + heads + (across ? most : along) + frame.under;
+}
+
+// Puts a part at x, y into w x h: tensors of a row move apart, all else widens to the edge.
+function stand(part, x, y, w, h, plan, layout) {
+  const { members, across, gap, frame, heads } = part, { pad, scale } = plan, slack = across ? Math.max(0, w - part.w) : 0;
+  if (frame.over) layout.grounds.push({ ...frame, x: x - pad, y, w: w + 2 * pad, h, titleY: y });
+  y += frame.over + heads;
+  for (const m of members)
+    if (m.t) {
+      layout.blocks[m.t.name] = { ...m, ...m.head, ground: m.frame.ground, gap: m.way.gap, x, y, headY: y - heads, w: m.gridWidth };
+      x += m.w + gap + Math.floor(Math.min(150 * scale, slack / (members.length - 1)));
+    } else {
+      const wide = across ? m.w + Math.floor(slack / members.length) : w;
+      stand(m, x, y, wide, across ? h : m.h + (m === members.at(-1) ? h - part.h : 0), plan, layout);
+      if (across) x += wide + gap;
+      else y += m.h + gap;
+    }
+}
+
+// The layout as seen under a view: all moved and enlarged but type, so that a title stays right above its grid.
+export function viewed(layout, { scale, x, y }) {
+  if (scale === 1 && !x && !y) return layout;
+  const seen = (r, lengths, head) => {
+    const at = { ...r, x: (r.x - x) * scale, y: (r.y - y) * scale };
+    for (const key of lengths) at[key] *= scale;
+    at[head] += at.y - r.y;
+    return at;
+  };
+  const blocks = {};
+  for (const name in layout.blocks) blocks[name] = seen(layout.blocks[name], ["w", "h", "cell", "gap"], "headY");
+  return { ...layout, blocks, grounds: layout.grounds.map((g) => seen(g, ["w", "h"], "titleY")) };
+}
+
+// -- cells -------------------------------------------------------------------------------------------------
+// Tile, row and column of a cell inside its block, padding ring counted.
+export function seat({ t, way }, i) {
+  const row = t.pad[0] + (Math.floor(i / t.cols) % t.rows), col = t.pad[1] + (i % t.cols);
+  const tile = Math.floor(i / (t.rows * t.cols)) + Math.floor(row / way.tileRows) + Math.floor(col / way.tileCols); // one of these at most
+  return { tile, row: row % way.tileRows, col: col % way.tileCols };
+}
+
+// The other way round: the cell that sits there, or null where the seat is a ring's, empty or outside its tile.
+export function sitter({ t, way: { across, tileRows, tileCols } }, tile, row, col) {
+  const [plane, band] = t.planes > 1 ? [tile, 0] : [0, tile];
+  const r = row - t.pad[0] + (band % across) * tileRows, c = col - t.pad[1] + Math.floor(band / across) * tileCols;
+  if (row < 0 || col < 0 || row >= tileRows || col >= tileCols) return null;
+  return r < 0 || c < 0 || r >= t.rows || c >= t.cols || plane >= t.planes ? null : (plane * t.rows + r) * t.cols + c;
+}
+
+export function tileAt({ x, y, way, cell, gap }, tile) {
+  return {
+    x: x + (tile % way.across) * (way.tileCols * cell + gap),
+    y: y + Math.floor(tile / way.across) * (way.tileRows * cell + gap),
+  };
+}
+
+export function cellAt(block, i) {
+  const { tile, row, col } = seat(block, i), at = tileAt(block, tile);
   return { x: at.x + col * block.cell, y: at.y + row * block.cell };
 }
 
 // The cell under a point of the canvas, or null.
-function hitTest(layout, x, y) {
+export function hitTest(layout, x, y) {
   for (const block of Object.values(layout.blocks)) {
     const { t, way, cell } = block;
-    const tiles = way.fold ? way.across * way.down : t.planes;
-    for (let tile = 0; tile < tiles; tile++) {
-      const at = tileAt(block, tile);
-      const col = Math.floor((x - at.x) / cell), row = Math.floor((y - at.y) / cell);
-      if (row < 0 || col < 0 || col >= way.tileCols || row >= way.tileRows) continue;
+    for (let tile = 0; tile < way.across * way.down; tile++) {
+      const at = tileAt(block, tile), col = Math.floor((x - at.x) / cell), row = Math.floor((y - at.y) / cell);
       const index = sitter(block, tile, row, col);
       if (index !== null) return { name: t.name, index };
     }

@@ -1,55 +1,53 @@
-// The kernel pane: CUDA source with its running line lit, and words with roles. Text only, never markup.
+// The words beside the picture: CUDA source with its running line lit, lanes, readings, sentences with roles.
+// Text only, never markup.
 
-const CUDA_WORDS = new RegExp([
-  String.raw`(?<comment>\/\/[^\n]*|\/\*[\s\S]*?\*\/)`,
-  String.raw`(?<string>"(?:\\.|[^"\\\n])*"|'(?:\\.|[^'\\\n])*')`,
-  String.raw`(?<directive>^[ \t]*#[^\n]*)`,
-  String.raw`(?<keyword>\b(?:extern|__global__|__device__|__host__|__shared__|__restrict__|__launch_bounds__|__syncthreads|const|constexpr|static|inline|template|typename|struct|return|if|else|for|while|do|break|continue|switch|case|sizeof|using|namespace|true|false)\b)`,
-  String.raw`(?<type>\b(?:void|bool|char|short|int|long|unsigned|signed|float|double|half|float2|float4|int2|int4|dim3|size_t|u?int(?:8|16|32|64)_t)\b)`,
-  String.raw`(?<builtin>\b(?:threadIdx|blockIdx|blockDim|gridDim|warpSize)\b)`,
-].join("|"), "gm");
+import { number } from "./explain.js";
 
-// Source -> lines of {text, kind}; a comment over several lines is one kind on each.
-function colourSource(text) {
-  const lines = [[]];
-  const put = (piece, kind) => piece.split("\n").forEach((line, n) => {
-    if (n) lines.push([]);
-    if (line) lines[lines.length - 1].push({ text: line, kind });
-  });
-  let from = 0;
-  for (const m of text.matchAll(CUDA_WORDS)) {
-    put(text.slice(from, m.index), "");
-    put(m[0], Object.keys(m.groups).find((kind) => m.groups[kind] !== undefined));
-    from = m.index + m[0].length;
-  }
-  put(text.slice(from).replace(/\n+$/, ""), "");
-  return lines;
-}
+const KINDS = ["", "comment", "keyword", "type", "builtin", "string", "directive"]; // of visuals/highlight.py
+const ROLES = ["input", "filter", "output", "workspace"];
 
-function element(tag, className, text) {
+export function element(tag, className, text) {
   const node = document.createElement(tag);
   if (className) node.className = className;
   if (text !== undefined) node.textContent = text;
   return node;
 }
 
-function fillSource(list, { text, first, notes }) {
-  list.replaceChildren(...colourSource(text).map((line, n) => {
+// Lines of {text, kind} from the runs of colour; a comment over several lines is one kind on each.
+export function colouredLines(text, colours) {
+  const lines = [[]];
+  let from = 0;
+  for (let n = 0; n < colours.length; n += 2) {
+    text.slice(from, (from += colours[n + 1])).split("\n").forEach((piece, k) => {
+      if (k) lines.push([]);
+      if (piece) lines.at(-1).push({ text: piece, kind: KINDS[colours[n]] });
+    });
+  }
+  return lines.at(-1).length ? lines : lines.slice(0, -1);
+}
+
+// Lines that some step lights are buttons: they lead to their next step.
+export function fillSource(list, { text, colours, first, notes, lines }) {
+  const lit = new Set(lines);
+  list.replaceChildren(...colouredLines(text, colours).map((pieces, n) => {
+    const line = n + first, runs = lit.has(line);
     const row = element("li", "code-line");
-    row.dataset.line = n + first;
+    row.dataset.line = line;
+    const digits = element(runs ? "button" : "span", "line-number", String(line));
+    if (runs) Object.assign(digits, { type: "button", title: "To the next step of this line" }).setAttribute("aria-label", `Line ${line}: to its next step`);
+    row.classList.toggle("runs", runs);
     const code = element("code");
-    for (const { text: piece, kind } of line) code.append(kind ? element("span", `c-${kind}`, piece) : piece);
-    row.append(element("span", "line-number", String(n + first)), code);
-    if (notes?.[n + first]) row.append(element("span", "line-note", notes[n + first]));
+    for (const { text: piece, kind } of pieces) code.append(kind ? element("span", `c-${kind}`, piece) : piece);
+    row.append(digits, code);
+    if (notes[line]) row.append(element("span", "line-note", notes[line]));
     return row;
   }));
 }
 
 // Light one line and bring it into view inside the list, never scrolling the page.
-function lightLine(list, line) {
+export function lightLine(list, line) {
   const row = list.querySelector(`[data-line="${line}"]`);
-  if (row?.classList.contains("lit")) return;
-  list.querySelector(".lit")?.classList.remove("lit");
+  if (!row?.classList.contains("lit")) list.querySelector(".lit")?.classList.remove("lit");
   if (!row) return;
   row.classList.add("lit");
   const top = row.offsetTop - list.offsetTop, bottom = top + row.offsetHeight;
@@ -58,7 +56,7 @@ function lightLine(list, line) {
 }
 
 // The lanes of the warp a step follows: lit where they take part.
-function fillLanes(box, lanes, step) {
+export function fillLanes(box, lanes, step) {
   const warp = lanes ? lanes.warp[step] : -1;
   box.hidden = warp < 0;
   if (box.hidden) return;
@@ -67,13 +65,37 @@ function fillLanes(box, lanes, step) {
   box.lastElementChild.replaceChildren(...on.map((active, lane) => element("li", active ? "lane active" : "lane", String(lane))));
 }
 
+// Numbers that tick: counters behind their badge, values of the algorithm in their role's colour.
+export function fillReadings(box, readings, step) {
+  let kind = "";
+  box.replaceChildren(...readings.flatMap((r) => {
+    const badge = r.kind && r.kind !== kind ? [element("span", `badge badge-${r.kind}`, r.kind)] : [];
+    kind = r.kind;
+    const item = element("span", r.role ? `role-${r.role}` : "", `${r.label} `);
+    item.append(element("b", "", number(r.values[step])));
+    return [...badge, item];
+  }));
+}
+
 // Parts {text, role} as coloured spans; "\n" at a part's start opens a new line.
-function fillWords(node, parts) {
-  const roles = new Set(["input", "filter", "output", "workspace"]);
+export function fillWords(node, parts) {
   node.replaceChildren(...parts.flatMap(({ text, role }) => {
     const broken = text.startsWith("\n");
     const words = broken ? text.slice(1) : text;
-    const span = role ? element("span", roles.has(role) ? `role role-${role}` : `w-${role}`, words) : document.createTextNode(words);
+    const span = role ? element("span", ROLES.includes(role) ? `role role-${role}` : `w-${role}`, words) : document.createTextNode(words);
     return broken ? [element("br"), span] : [span];
   }));
 }
+
+// The names of what a scene has colours for: the rest of the legend is left out.
+export function legendOf(scene) {
+  const tensors = Object.values(scene.tensors), some = (test) => tensors.some(test);
+  const names = new Set([...tensors.flatMap((t) => [t.role, t.hue]), ...scene.groups.map((g) => `${g.place}-ground`), "read", "write"]);
+  if (some((t) => !t.values)) names.add("ghost");
+  if (some((t) => t.pad.some(Boolean) || t.from.includes(-1))) names.add("padding");
+  if (some((t) => [...(t.values || []), ...t.value].some((v) => v < 0))) names.add("negative");
+  if (scene.lanes) names.add("lanes");
+  if (scene.source) names.add("line");
+  return names;
+}
+

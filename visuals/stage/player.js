@@ -1,93 +1,148 @@
-// The player: DOM, transport, keyboard, pointer and the loop. One a mount; update() may come any time.
+// The player: one a mount. It holds the moment (step, speed, loop, view, pin), draws it, and keeps DOM and address
+// in step with it; update() may come any time. What the reader does is in input.js.
 
-const SPEEDS = [0.25, 0.5, 1, 2, 4, 8];
-const STEP_MS = 620; // one step by hand; its flights take 620 * FLIGHT = 384 ms
+import { isDark, makeTheme } from "./colour.js";
+import { captionOf, decodeScene, lineOf, sameBytes, unpack } from "./decode.js";
+import { Still, drawMarks, drawMoving } from "./draw.js";
+import { explain, focusOf, stepMarks } from "./explain.js";
+import { embedded, tell } from "./frame.js";
+import { listen } from "./input.js";
+import { cellAt, layOut, viewed } from "./layout.js";
+import { SPEEDS, othersIn, readLink, writeLink } from "./link.js";
+import { element, fillLanes, fillReadings, fillSource, fillWords, legendOf, lightLine } from "./pane.js";
+import { WHOLE, clamp, viewFrom, viewText } from "./view.js";
+
+const STEP_MS = 620; // one step by hand; its flights take 0.62 of it
+const DWELL_MS = 900; // at the end of a loop
 const PLAY_ICON = "M4 2.5v11L13 8z", PAUSE_ICON = "M3.5 2.5h3v11h-3zM9.5 2.5h3v11h-3z";
+
+const whole = (n) => n.toLocaleString("en");
 
 // Long scenes run faster: about a minute at 1x, but no step shorter than 130 ms nor longer than 900.
 const playMs = (steps) => clamp(60000 / steps, 130, 900);
 
 class Player {
-  constructor(root) {
-    this.root = root;
-    const find = (selector) => root.querySelector(selector);
-    this.part = Object.fromEntries(["body", "canvas", "kernel", "file", "source", "lanes", "pane", "words", "hint", "notice", "play", "scrub", "count",
-      "speed", "order", "caption"].map((name) => [name, find(name === "canvas" ? "canvas" : `.${name}`)]));
-    this.part.box = find(".canvas-box");
-    this.part.note = find(".order-note");
+  constructor(root, assets) {
+    Object.assign(this, { root, assets, scene: null, speed: 1, gone: new AbortController(), frames: [] });
+    this.part = Object.fromEntries("canvas body canvas-box kernel file source lanes words hint notice play scrub count speed loop order caption readings fit transport"
+      .split(" ").map((name) => [name, root.querySelector(name === "canvas" ? name : `.${name}`)]));
     this.ctx = this.part.canvas.getContext("2d");
     this.calm = matchMedia("(prefers-reduced-motion: reduce)");
-    this.scene = null;
-    this.speed = 1;
+    this.ground = document.createElement("canvas"); // of the still layer
     this.rest();
-    root.cellRect = (name, index) => this.cellRect(name, index);
-    this.listen();
+    listen(this);
   }
 
   rest() {
-    Object.assign(this, { t: 0, until: null, playing: false, hover: null, pin: null, shown: {} });
+    Object.assign(this, { t: 0, until: null, playing: false, hover: null, pin: null, loop: null, view: WHOLE, shown: {} });
   }
 
   // -- data ------------------------------------------------------------------------------------------------
   update(bytes) {
+    const { root } = this, first = !this.scene;
     try {
       if (this.failed || !this.data || !sameBytes(this.data.bytes, bytes)) {
         const data = unpack(bytes);
-        const scene = decodeScene(data.meta, data.block);
-        this.take(data, scene);
+        this.take(data, decodeScene(data.meta, data.block));
       }
       this.setTheme(this.data.tokens);
       this.failed = false;
       this.arrange();
-      this.root.dataset.ready = "true";
+      if (root.dataset.ready !== "true") tell("ready", (this.told = this.step), this.scene.steps);
+      root.dataset.ready = "true";
+      if (first) this.others = othersIn(this.state); // opening rewrites nothing
+      else if (!this.playing) this.writeLink();
+      if (this.data.play && !this.started && !this.calm.matches) this.start();
     } catch (error) {
       this.failed = true;
-      this.pause();
-      this.root.dataset.ready = "error";
-      this.part.notice.hidden = false;
-      this.part.notice.textContent = `This scene cannot be shown: ${error.message}.`;
+      this.playing = false;
+      root.dataset.ready = "error";
+      this.say(`This scene cannot be shown: ${error.message}.`);
     }
   }
 
-  // A scene with another key starts anew: on first mount at the step in the link, else where it is asked to.
+  start() {
+    this.started = true;
+    this.loop = [0, this.scene.steps - 1];
+    this.play();
+  }
+
+  // A scene with another key starts anew: on first mount as the link says, else where it is asked to.
   take(data, scene) {
     const first = !this.scene, same = scene.key === this.scene?.key;
     this.data = data;
-    this.param = data.param;
-    if (!same) {
-      this.rest();
-      const asked = (first ? stepInLink(data.param) : null) ?? data.step;
-      this.t = Math.trunc(Number(asked)) || 0;
-    }
-    this.swap(scene);
-    if (!first && !same) this.writeLink();
+    this.scene = scene;
+    if (data.still) this.stand();
+    this.layout = null;
+    if (!same) this.rest();
+    if (!same && !first) this.say("");
+    if (!same) this.t = clamp(Math.trunc(data.step || 0), 0, scene.steps - 1);
+    if (first || this.back) this.follow();
+    this.back = false;
+    this.t = clamp(this.t, this.playing ? -1 : 0, scene.steps - 1);
+    this.dress();
   }
 
-  swap(scene) {
-    this.scene = scene;
-    this.still = null;
-    this.layout = null;
-    this.t = clamp(this.t, this.playing ? -1 : 0, scene.steps - 1);
-    const { part, root } = this;
-    part.notice.hidden = true;
+  // A picture of a step: nothing to press, and no more words than titles.
+  stand() {
+    const { root } = this;
+    root.classList.add("still");
+    for (const name of ["tabindex", "aria-describedby"]) root.removeAttribute(name);
+    root.setAttribute("role", "img");
+    for (const t of Object.values(this.scene.tensors)) t.note = "";
+  }
+
+  // The moment that the address asks for.
+  follow() {
+    const { data, root } = this, asked = readLink(data.param ? location.search : "", data.param, this.scene);
+    root.classList.toggle("offline", Boolean(this.assets));
+    root.dataset.hide = [...(data.hide || []), asked.hide || ""].join(" ");
+    if (!data.param) return;
+    const here = new URLSearchParams(location.search);
+    root.toggleAttribute("data-present", here.get("present") === "1");
+    this.fills = data.fill || here.get("present") === "1" || (here.get("embed") === "true" && here.get("view") === "watch");
+    root.classList.toggle("fills", Boolean(this.fills));
+    this.t = Math.min(asked.step ?? data.step ?? 0, this.scene.steps - 1);
+    this.speed = asked.speed || 1;
+    this.pin = asked.pin || null;
+    this.loop = asked.loop || null;
+    this.view = WHOLE;
+    this.asked = asked.zoom; // a view needs the layout's size
+    if (this.layout) this.look();
+    if (asked.notes.length) this.say(`${asked.notes.join("; ")}.`);
+  }
+
+  // What changes with the scene alone.
+  dress() {
+    const { part, root, scene } = this;
     root.dataset.scene = scene.key;
-    root.setAttribute("aria-label", `Stage: ${scene.title}`);
+    root.setAttribute("aria-label", this.data.still ? this.captionOf(this.step).map((p) => p.text).join("") : `Stage: ${scene.title}`);
+    part.canvas.setAttribute("aria-label", Object.values(scene.tensors).map((t) => `${t.title}, ${t.note || [t.rows, t.cols].join(" × ")}`).join("; "));
     part.scrub.max = scene.steps - 1;
-    part.count.style.minWidth = `${2 * scene.steps.toLocaleString("en").length + 3}ch`;
+    part.count.style.minWidth = `${2 * whole(scene.steps).length + 3}ch`;
     part.order.textContent = scene.orderName;
-    part.order.title = part.note.textContent = scene.orderNote;
-    part.order.parentElement.hidden = !scene.orderName;
+    root.querySelector(".order-note").textContent = scene.orderNote;
+    part.order.hidden = !scene.orderName;
     part.kernel.hidden = !scene.source;
     if (scene.source) {
       part.file.replaceChildren(scene.source.file, element("span", "detail", scene.source.detail));
       fillSource(part.source, scene.source);
     }
+    const known = legendOf(scene);
+    for (const row of root.querySelectorAll("[data-legend]")) row.hidden = !known.has(row.dataset.legend);
     this.shown = {};
+  }
+
+  // A notice over the stage, which lives on; "" takes it away.
+  say(text) {
+    const { notice } = this.part;
+    notice.hidden = !text;
+    notice.firstElementChild.textContent = text && text[0].toUpperCase() + text.slice(1);
   }
 
   setTheme(tokens) {
     const style = getComputedStyle(this.root);
-    const dark = isDark(style.getPropertyValue("--st-background-color")) ?? this.calmDark();
+    const dark = isDark(style.getPropertyValue("--st-background-color")) ?? matchMedia("(prefers-color-scheme: dark)").matches;
     const key = JSON.stringify([dark, tokens]);
     if (key === this.themeKey) return;
     this.themeKey = key;
@@ -95,37 +150,57 @@ class Player {
     this.theme = makeTheme(own, dark);
     for (const [name, value] of Object.entries(own)) this.root.style.setProperty(`--${name}`, value);
     this.root.dataset.theme = dark ? "dark" : "light";
-    const family = style.fontFamily;
-    this.font = (px, bold) => `${bold ? 600 : 400} ${px}px ${family}`;
-    this.still = null;
-  }
-
-  calmDark() {
-    return matchMedia("(prefers-color-scheme: dark)").matches;
+    this.family = style.fontFamily;
+    this.layout = null;
   }
 
   // -- size ------------------------------------------------------------------------------------------------
   arrange() {
-    const width = Math.floor(this.part.box.clientWidth), dpr = devicePixelRatio || 1;
-    if (!this.scene || width < 60) return;
-    const key = [width, dpr, this.data.height].join();
-    if (this.layout && this.sizeKey === key && this.still) return this.draw();
+    const { part, root, scene } = this, box = part["canvas-box"];
+    if (!scene || !this.theme) return;
+    const present = root.hasAttribute("data-present");
+    const scale = present ? clamp(Math.min(innerWidth / 1100, innerHeight / 620), 1, 2.4) : this.data.still ? 0.85 : 1;
+    root.style.setProperty("--scale", scale);
+    const stacked = getComputedStyle(part.body).gridTemplateColumns.split(" ").length < 2;
+    const fills = this.fills && (!stacked || getComputedStyle(root.querySelector(".pane")).display === "none");
+    root.style.height = fills ? `${innerHeight - root.getBoundingClientRect().top - scrollY}px` : "";
+    const width = Math.floor(box.clientWidth), dpr = devicePixelRatio || 1;
+    if (width < 60) return;
+    const bars = this.data.still ? 0 : 112; // transport and a caption of one line
+    const room = fills ? box.clientHeight : Math.max(120, (this.data.height || 560) - bars) * (width < 600 && !this.data.still ? 1.45 : 1);
+    const key = [width, room, dpr, scale].join();
+    if (this.layout && this.sizeKey === key) return this.asked && this.look();
     this.sizeKey = key;
-    const narrow = width < 600;
-    const bars = 112; // transport and a caption of one line
-    const room = Math.max(260, (this.data.height || 560) - bars) * (narrow ? 1.45 : 1);
-    this.layout = layOut(this.scene, width, room, (text, bold) => {
+    this.font = (px, bold) => `${bold ? 600 : 400} ${px * scale}px ${this.family}`;
+    this.layout = layOut(scene, width, room, (text, bold) => {
       this.ctx.font = this.font(bold ? 14 : 13, bold);
       return this.ctx.measureText(text).width;
-    });
-    const stacked = getComputedStyle(this.part.body).gridTemplateColumns.split(" ").length < 2;
-    this.layout.height = stacked ? this.layout.height : Math.max(this.layout.height, Math.min(room, 400));
-    const { canvas } = this.part;
-    canvas.width = Math.round(width * dpr);
-    canvas.height = Math.round(this.layout.height * dpr);
-    canvas.style.width = `${width}px`;
-    canvas.style.height = `${this.layout.height}px`;
-    this.still = new StillLayer(this.scene, this.layout, this.theme, dpr, this.font);
+    }, scale);
+    this.layout.scale = scale;
+    if (fills || !(stacked || this.data.still)) this.layout.height = Math.max(this.layout.height, fills ? room : Math.min(room, 400));
+    for (const canvas of [part.canvas, this.ground]) {
+      canvas.width = Math.round(width * dpr);
+      canvas.height = Math.round(this.layout.height * dpr);
+    }
+    Object.assign(part.canvas.style, { width: `${width}px`, height: `${this.layout.height}px` });
+    part.caption.style.minHeight = "";
+    this.dpr = dpr;
+    this.shown.step = null; // the lit line may have left its list
+    this.look();
+  }
+
+  // Show the layout under the present view.
+  look(view = this.view) {
+    const { layout, part, ground, dpr } = this;
+    if (this.asked) view = viewFrom(this.asked, layout.width, layout.height);
+    this.asked = null;
+    this.view = view;
+    part.fit.hidden = view === WHOLE;
+    part.canvas.classList.toggle("zoomed", view !== WHOLE);
+    this.seen = viewed(layout, view);
+    const ctx = ground.getContext("2d");
+    ctx.setTransform(dpr, 0, 0, dpr, 0, 0);
+    this.still = new Still(ctx, this.scene, this.seen, this.theme, this.font, dpr);
     this.draw();
   }
 
@@ -134,32 +209,47 @@ class Player {
     return clamp(Math.ceil(this.t), 0, this.scene.steps - 1);
   }
 
+  get msPerStep() {
+    return playMs(this.scene.steps) / this.speed;
+  }
+
   // Steps too short to be followed do not fly: cells stand where they land.
-  get flights() {
-    return !this.calm.matches && (this.until !== null || playMs(this.scene.steps) / this.speed >= 100);
+  get flies() {
+    return !this.calm.matches && (this.until !== null || this.msPerStep >= 100);
   }
 
   draw() {
-    const { ctx, still, scene, t } = this;
+    const { ctx, still, t } = this;
     if (!still || this.failed) return;
-    still.goto(this.flights ? Math.floor(t) : this.step);
+    still.goto(this.flies ? Math.floor(t) : this.step);
     ctx.setTransform(1, 0, 0, 1, 0, 0);
-    ctx.drawImage(still.canvas, 0, 0);
-    ctx.setTransform(still.dpr, 0, 0, still.dpr, 0, 0);
+    ctx.drawImage(this.ground, 0, 0);
+    ctx.setTransform(this.dpr, 0, 0, this.dpr, 0, 0);
     const focus = this.pin || this.hover;
-    drawMarks(ctx, still, stepMarks(scene, this.step), focus ? 0.35 : 1);
-    drawMoving(ctx, still, t, this.flights);
-    if (focus) drawMarks(ctx, still, this.explained(focus).marks, 1);
+    this.drawOver(ctx, still, t, this.flies, focus);
     this.show();
   }
 
-  explained(focus) {
-    return explain(this.scene, Math.floor(this.t), focus.name, focus.index);
+  drawOver(ctx, still, t, flies, focus) {
+    drawMarks(ctx, still, stepMarks(this.scene, clamp(Math.ceil(t), 0, this.scene.steps - 1)), focus ? 0.35 : 1);
+    if (flies) drawMoving(ctx, still, t);
+    if (focus) drawMarks(ctx, still, explain(this.scene, Math.floor(t), focus.name, focus.index).marks, 1);
+  }
+
+  // The same picture on any context, in CSS pixels: for what is taken away.
+  paint(ctx, t) {
+    const still = new Still(ctx, this.scene, this.seen, this.theme, this.font, 0);
+    still.drawAll(Math.floor(t));
+    this.drawOver(ctx, still, t, true, this.pin);
+  }
+
+  captionOf(step) {
+    return captionOf(this.scene, step);
   }
 
   // DOM follows the picture; only what changed is touched.
   show() {
-    const { part, root, scene, shown, step } = this;
+    const { part, root, scene, shown, step } = this, last = scene.steps - 1;
     const set = (name, value, apply) => {
       if (shown[name] === value) return;
       shown[name] = value;
@@ -175,13 +265,23 @@ class Player {
       part.speed.textContent = `${speed}×`;
       part.speed.setAttribute("aria-label", `Speed ${speed} times; change`);
     });
+    set("loop", String(this.loop), () => {
+      const [from, to] = this.loop || [];
+      part.loop.textContent = to !== undefined ? `loop ${from + 1}–${to + 1}` : this.loop ? `loop from ${from + 1} …` : "loop";
+      part.loop.title = to !== undefined ? "End the loop" : this.loop ? "Loop to this step" : "Loop from this step";
+      part.loop.classList.toggle("on", Boolean(this.loop));
+      part.scrub.style.setProperty("--from", `${((from ?? 0) / Math.max(1, last)) * 100}%`);
+      part.scrub.style.setProperty("--to", `${((to ?? from ?? 0) / Math.max(1, last)) * 100}%`);
+    });
     set("step", step, () => {
       root.dataset.step = String(step);
       part.scrub.value = step;
       part.scrub.setAttribute("aria-valuetext", `${scene.stepName} ${step + 1} of ${scene.steps}`);
-      part.scrub.style.setProperty("--done", `${(step / Math.max(1, scene.steps - 1)) * 100}%`);
-      part.count.textContent = `${(step + 1).toLocaleString("en")} / ${scene.steps.toLocaleString("en")}`;
-      fillWords(part.caption, captionOf(scene, step));
+      part.scrub.style.setProperty("--done", `${(step / Math.max(1, last)) * 100}%`);
+      part.count.textContent = `${whole(step + 1)} / ${whole(scene.steps)}`;
+      fillWords(part.caption, this.captionOf(step));
+      part.caption.style.minHeight = `${part.caption.offsetHeight}px`; // what is below never jumps up again
+      fillReadings(part.readings, scene.readings, step);
       fillLanes(part.lanes, scene.lanes, step); // first: it takes room from the source
       if (scene.source) lightLine(part.source, lineOf(scene.source, step));
     });
@@ -191,23 +291,30 @@ class Player {
     set("pin", Boolean(this.pin), (pinned) => root.toggleAttribute("data-pinned", pinned));
     const settled = Math.max(0, Math.floor(this.t));
     const followed = focus || focusOf(scene, settled);
-    set("words", `${at} ${settled}`, () =>
-      fillWords(part.words, followed ? this.explained(followed).parts : []));
+    set("words", `${at} ${settled}`, () => fillWords(part.words, followed ? explain(scene, Math.floor(this.t), followed.name, followed.index).parts : []));
   }
 
   // -- time ------------------------------------------------------------------------------------------------
   tick(now) {
     this.frame = null;
     if (!this.playing && this.until === null) return; // stopped since this frame was asked for
-    const passed = Math.min(100, now - this.last); // a hidden tab must not leap
+    const passed = clamp(now - this.last, 0, 100); // a hidden tab must not leap; a frame may have begun before it was asked for
     this.last = now;
-    const last = this.scene.steps - 1;
-    const ms = this.playing ? playMs(this.scene.steps) / this.speed : STEP_MS;
-    this.t = Math.min(this.t + passed / ms, this.playing ? last : this.until);
-    if (this.playing && this.t >= last) this.pause();
-    else if (!this.playing && this.t >= this.until) this.until = null;
+    const end = this.playing ? this.loop?.[1] ?? this.scene.steps - 1 : this.until;
+    this.t = Math.min(this.t + passed / (this.playing ? this.msPerStep : STEP_MS), end);
+    if (!this.playing && this.t >= end) this.until = null;
+    else if (this.playing && this.t >= end) this.atEnd(passed);
     this.draw();
     this.run();
+  }
+
+  // A loop rests at its end, then begins again; else playing ends.
+  atEnd(passed) {
+    if (this.loop?.[1] === undefined) return this.pause();
+    this.rested = (this.rested || 0) + passed;
+    if (this.rested < DWELL_MS) return;
+    this.rested = 0;
+    this.t = this.loop[0] - 1;
   }
 
   run() {
@@ -217,8 +324,8 @@ class Player {
   }
 
   play() {
-    const last = this.scene.steps - 1;
-    if (this.t <= 0 || this.t >= last) this.t = -1; // from an empty stage, so that the first step is seen too
+    const [from, to] = this.loop || [], first = to === undefined ? 0 : from, last = to ?? this.scene.steps - 1;
+    if (this.t <= first || this.t >= last) this.t = first - 1; // so that the first step is seen too
     this.until = null;
     this.playing = true;
     this.run();
@@ -226,12 +333,11 @@ class Player {
   }
 
   pause() {
-    if (!this.scene) return;
     this.playing = false;
     this.until = null;
     this.t = this.step;
     this.draw();
-    this.writeLink();
+    this.settle();
   }
 
   toggle() {
@@ -241,8 +347,8 @@ class Player {
   // To a step at once; a single step forward by hand is flown.
   goto(step, fly = false) {
     const to = clamp(step, 0, this.scene.steps - 1);
-    this.playing = false;
     const from = this.step;
+    this.playing = false;
     this.t = to;
     this.until = null;
     if (fly && to === from + 1 && !this.calm.matches) {
@@ -251,65 +357,7 @@ class Player {
       this.run();
     }
     this.draw();
-    this.writeLink();
-  }
-
-  changeSpeed(by, wrap = false) {
-    const at = SPEEDS.indexOf(this.speed) + by;
-    this.speed = SPEEDS[wrap ? (at + SPEEDS.length) % SPEEDS.length : clamp(at, 0, SPEEDS.length - 1)];
-    this.draw();
-  }
-
-  writeLink() {
-    writeStepInLink(this.param, this.step);
-  }
-
-  linkChanged(how) {
-    if (!this.scene || !this.param || this.failed) return;
-    if (how === "moved") this.goto(stepInLink(this.param) ?? 0);
-    else if (!this.playing) this.writeLink();
-  }
-
-  // -- input -----------------------------------------------------------------------------------------------
-  listen() {
-    const { root, part } = this;
-    const { signal } = (this.gone = new AbortController());
-    const on = (target, type, handler) => target.addEventListener(type, handler, { signal });
-    const actions = {
-      play: () => this.toggle(),
-      back: () => this.goto(this.step - 1),
-      forward: () => this.goto(this.step + 1, true),
-      speed: () => this.changeSpeed(1, true),
-      order: () => this.showOrder(part.note.hidden),
-    };
-    on(root, "click", (event) => {
-      const button = event.target.closest?.("[data-do]");
-      if (button?.dataset.do !== "order") this.showOrder(false);
-      if (button) actions[button.dataset.do]();
-      else if (event.target !== part.canvas) this.setPin(null);
-    });
-    on(root, "keydown", (event) => this.key(event));
-    on(part.scrub, "input", () => this.scrubTo(Number(part.scrub.value)));
-    on(part.scrub, "change", () => this.writeLink());
-    const over = (event) => {
-      const box = part.canvas.getBoundingClientRect();
-      return this.layout && hitTest(this.layout, event.clientX - box.left, event.clientY - box.top);
-    };
-    on(part.canvas, "pointermove", (event) => this.setHover(event.pointerType === "touch" ? null : over(event)));
-    on(part.canvas, "pointerleave", () => this.setHover(null));
-    on(part.canvas, "click", (event) => {
-      const cell = over(event);
-      this.setPin(cell && this.pin && this.pin.name === cell.name && this.pin.index === cell.index ? null : cell);
-      root.focus({ preventScroll: true });
-    });
-    on(document, "click", (event) => {
-      if (event.composedPath().includes(root)) return;
-      this.setPin(null);
-      this.showOrder(false);
-    });
-    this.resized = new ResizeObserver(() => this.arrange());
-    this.resized.observe(part.box);
-    watchLink(on, (how) => this.linkChanged(how));
+    this.settle();
   }
 
   scrubTo(step) {
@@ -319,78 +367,84 @@ class Player {
     this.draw();
   }
 
-  key(event) {
-    if (!this.scene || this.failed || event.ctrlKey || event.metaKey || event.altKey) return;
-    const leap = event.shiftKey ? 10 : 1;
-    const keys = {
-      ArrowLeft: () => this.goto(this.step - leap), ArrowRight: () => this.goto(this.step + leap, true),
-      PageUp: () => this.goto(this.step - 1), PageDown: () => this.goto(this.step + 1, true),
-      Home: () => this.goto(0), End: () => this.goto(this.scene.steps - 1),
-      " ": () => this.toggle(), "+": () => this.changeSpeed(1), "=": () => this.changeSpeed(1), ">": () => this.changeSpeed(1),
-      "-": () => this.changeSpeed(-1), "<": () => this.changeSpeed(-1),
-      Escape: () => { this.setPin(null); this.showOrder(false); },
-      ArrowUp: () => {}, ArrowDown: () => {},
-    };
-    const action = keys[event.key];
-    if (!action) return;
-    event.stopPropagation();
-    if (event.key === " " && event.target.closest?.("button")) return; // Space presses the focused button
-    event.preventDefault();
-    action();
+  changeSpeed(by, wrap = false) {
+    const at = SPEEDS.indexOf(this.speed) + by;
+    this.speed = SPEEDS[wrap ? (at + SPEEDS.length) % SPEEDS.length : clamp(at, 0, SPEEDS.length - 1)];
+    this.draw();
+    this.writeLink();
   }
 
-  setHover(cell) {
-    if (cell?.name === this.hover?.name && cell?.index === this.hover?.index) return;
-    this.hover = cell;
-    if (cell) this.part.hint.hidden = true; // learnt
-    this.part.canvas.classList.toggle("over-cell", Boolean(cell));
+  setLoop(from, to) {
+    this.loop = from === undefined ? null : to === undefined ? [from] : [Math.min(from, to), Math.max(from, to)];
     this.draw();
+    this.writeLink();
   }
 
   setPin(cell) {
     if (!cell && !this.pin) return;
     this.pin = cell;
     this.draw();
+    this.writeLink();
   }
 
-  showOrder(open) {
-    this.part.note.hidden = !open;
-    this.part.order.setAttribute("aria-expanded", String(open));
+  // -- address ---------------------------------------------------------------------------------------------
+  // The moment as texts of the address; step 0, speed 1, no pin, the whole picture and no loop are the plain page.
+  get state() {
+    const { data, pin, loop, view, layout } = this;
+    return {
+      [data.param]: this.step ? String(this.step) : "", speed: this.speed === 1 ? "" : String(this.speed),
+      pin: pin ? `${pin.name}:${pin.index}` : "", loop: loop?.[1] === undefined ? "" : loop.join("-"),
+      zoom: layout ? viewText(view, layout.width, layout.height) : "",
+    };
   }
 
-  // Where a cell stands on the page: for tests, which point at it.
+  settle() {
+    if (this.told !== this.step) tell("at", this.step, this.scene.steps);
+    this.told = this.step;
+    this.writeLink();
+  }
+
+  writeLink() {
+    clearTimeout(this.waiting);
+    if (!this.data.param) return;
+    writeLink(this.state);
+    this.others = othersIn(this.state);
+  }
+
+  // With another control changed a new scene may be on its way: it, or a while, says what happens.
+  linkChanged(how) {
+    if (!this.scene || !this.data.param || this.failed) return;
+    clearTimeout(this.waiting);
+    const others = othersIn(this.state), same = others === this.others;
+    const soon = (act) => { this.waiting = setTimeout(act, same && !this.back ? 0 : 2000); };
+    if (how === "overwritten") return this.playing || soon(() => this.writeLink());
+    this.others = others;
+    this.playing = false;
+    this.until = null;
+    this.back = !same; // a scene that comes now is one the reader goes back to, at its moment
+    soon(() => this.follow());
+  }
+
+  // Where a cell is in the window.
   cellRect(name, index) {
-    const block = this.layout.blocks[name], box = this.part.canvas.getBoundingClientRect();
+    const block = this.seen.blocks[name], box = this.part.canvas.getBoundingClientRect();
     const at = cellAt(block, index);
     return { x: box.left + at.x, y: box.top + at.y, width: block.cell, height: block.cell };
   }
 
   close() {
     cancelAnimationFrame(this.frame);
-    this.resized.disconnect();
     this.gone.abort();
   }
-}
-
-// Whether a CSS colour is dark; null where there is none to read.
-function isDark(colour) {
-  const probe = document.createElement("canvas").getContext("2d");
-  if (!colour.trim()) return null;
-  probe.fillStyle = colour.trim();
-  return probe.fillStyle.startsWith("#") ? luminance(rgb(probe.fillStyle)) < 0.2 : null;
 }
 
 // Streamlit calls this on mount and whenever data or theme change; the player stays on the element.
 export default function stage({ data, parentElement }) {
   const root = parentElement.querySelector(".stage");
-  let player = parentElement.stagePlayer;
-  if (!player || player.root !== root) {
-    player?.close();
-    player = parentElement.stagePlayer = new Player(root);
-  }
-  player.update(data);
+  root.player ||= new Player(root, parentElement.assets);
+  root.player.update(data);
   return () => {
-    player.close();
-    parentElement.stagePlayer = null;
+    root.player?.close();
+    root.player = null;
   };
 }

@@ -1,0 +1,237 @@
+"""What the stage asks the server for, asked over ASGI; and the GIFs, read back."""
+
+from __future__ import annotations
+
+import asyncio
+from io import BytesIO
+
+import numpy as np
+import pytest
+from PIL import Image, ImageDraw
+from starlette.applications import Starlette
+
+from visuals.stage import routes as stage_routes
+from visuals.stage.routes import HELD, MOST_BYTES, MOST_FRAMES, animate, routes
+from visuals.stage.standalone import PLACE, takeaway
+
+SIZE = (64, 40)
+COLOURS = ("#0071b1", "#9e5d00", "#007c58", "#9a4f86", "#f7f8fa", "#1d2330")
+
+
+def ask(path, body=b"", method="GET", headers=(), base="", chunk=65536):
+    """(status, headers, text or bytes) of a request."""
+    parts = [body[k : k + chunk] for k in range(0, len(body), chunk)] or [b""]
+    sent = []
+
+    async def receive():
+        return {"type": "http.request", "body": parts.pop(0), "more_body": bool(parts)}
+
+    async def send(message):
+        sent.append(message)
+
+    path, _, query = path.partition("?")
+    scope = {
+        "type": "http", "http_version": "1.1", "method": method, "path": path, "raw_path": path.encode(),
+        "query_string": query.encode(), "headers": [(k.lower().encode(), v.encode()) for k, v in headers],
+        "server": ("127.0.0.1", 80), "client": ("127.0.0.1", 1), "scheme": "http", "root_path": "",
+    }  # fmt: skip
+    asyncio.run(Starlette(routes=routes(base))(scope, receive, send))
+    told = {k.decode(): v.decode() for k, v in sent[0]["headers"]}
+    content = b"".join(m.get("body", b"") for m in sent[1:])
+    return (
+        sent[0]["status"],
+        told,
+        content if told.get("content-type", "").startswith("image") else content.decode(),
+    )
+
+
+def gif(frames, ms="120"):
+    body = b"".join(len(frame).to_bytes(4, "little") + frame for frame in frames)
+    return ask(f"/stage/gif?ms={ms}", body, "POST")
+
+
+def png(image):
+    out = BytesIO()
+    image.save(out, "PNG")
+    return out.getvalue()
+
+
+def picture(k, size=SIZE):
+    image = Image.new("RGB", size, "#f7f8fa")
+    draw = ImageDraw.Draw(image)
+    for n, colour in enumerate(COLOURS):
+        draw.rectangle((n * 10, 4, n * 10 + 8, 20), fill=colour)
+    draw.rectangle((k, 24, k + 5, 30), fill="#D55E00")
+    draw.text((2, 28), str(k), fill="#1d2330")
+    return image
+
+
+# -- files ---------------------------------------------------------------------------------------
+def test_the_module_is_whole_in_itself():
+    status, headers, text = ask("/stage/takeaway.js")
+    assert status == 200 and text == takeaway()
+    assert headers["content-type"] == "text/javascript; charset=utf-8"
+    assert "import " not in text and text.count("export") == 1
+
+
+def test_the_template_has_one_place_for_a_scene_before_all_code():
+    status, headers, text = ask("/stage/standalone.html")
+    assert status == 200 and headers["content-type"] == "text/html; charset=utf-8"
+    assert text.index(f">{PLACE}</script>") == text.index(PLACE) - 1 < text.index('type="module"')
+
+
+def test_files_are_kept_but_asked_about_each_time():
+    _, headers, _ = ask("/stage/takeaway.js")
+    assert headers["cache-control"] == "no-cache"
+    for known in (headers["etag"], f'"other", W/{headers["etag"]}'):
+        status, _, text = ask("/stage/takeaway.js", headers=[("If-None-Match", known)])
+        assert (status, text) == (304, "")
+    assert ask("/stage/takeaway.js", headers=[("If-None-Match", '"other"')])[0] == 200
+
+
+@pytest.mark.parametrize("base", ["talk", "/talk/", "a/b"])
+def test_under_a_base_path(base):
+    assert ask(f"/{base.strip('/')}/stage/takeaway.js", base=base)[0] == 200
+    assert ask("/stage/takeaway.js", base=base)[0] == 404
+
+
+def test_methods():
+    assert ask("/stage/gif")[0] == 405
+    assert ask("/stage/takeaway.js", method="POST")[0] == 405
+
+
+# -- GIFs ----------------------------------------------------------------------------------------
+def test_a_gif_has_every_frame_its_time_and_size():
+    status, headers, made = gif([png(picture(k)) for k in range(12)], ms="130")
+    assert status == 200 and headers["content-type"] == "image/gif"
+    with Image.open(BytesIO(made)) as image:
+        assert (image.format, image.size, image.n_frames, image.info["loop"]) == ("GIF", SIZE, 12, 0)
+        for k in range(12):
+            image.seek(k)
+            assert image.info["duration"] == (130 if k < 11 else 130 + HELD)
+            assert np.array_equal(np.asarray(image.convert("RGB")), np.asarray(picture(k))), k
+
+
+def test_one_frame_is_a_gif_too():
+    _, _, made = gif([png(picture(3))])
+    with Image.open(BytesIO(made)) as image:
+        assert (image.n_frames, image.size) == (1, SIZE)
+
+
+def test_more_colours_than_fit_leave_flat_fills_as_they_are():
+    frames = []
+    for k in range(3):
+        noise = np.random.default_rng(k).integers(0, 256, (300, 300, 3), np.uint8)
+        noise[:200] = (0, 113, 177)
+        noise[100:200, :150] = (251 + k, 250, 249)
+        frames.append(Image.fromarray(noise))
+    with Image.open(BytesIO(animate([png(frame) for frame in frames], 100))) as image:
+        for k, frame in enumerate(frames):
+            image.seek(k)
+            shown = np.asarray(image.convert("RGB"), int)
+            assert np.array_equal(shown[:200], np.asarray(frame)[:200])
+            assert np.abs(shown - np.asarray(frame, int)).mean() < 30  # the noise has the nearest there is
+
+
+def test_transparent_and_grey_pngs_are_taken():
+    frames = [
+        Image.new("LA", SIZE, (200, 255)),
+        Image.new("RGBA", SIZE, "#0071b1ff"),
+        Image.new("1", SIZE, 1),
+    ]
+    with Image.open(BytesIO(gif([png(frame) for frame in frames])[2])) as image:
+        assert image.n_frames == 3
+
+
+def damaged():
+    whole = png(Image.fromarray(np.random.default_rng(0).integers(0, 256, (40, 64, 3), np.uint8)))
+    return whole[:200] + bytes(len(whole) - 200)
+
+
+def jpeg():
+    out = BytesIO()
+    picture(0).save(out, "JPEG")
+    return out.getvalue()
+
+
+@pytest.mark.parametrize(
+    ("frames", "status", "sentence"),
+    [
+        ([], 400, "A GIF needs a frame"),
+        ([b"no picture"], 400, "Frame 1 is no PNG"),
+        ([png(picture(0)), jpeg()], 400, "Frame 2 is no PNG"),
+        ([png(picture(0)), damaged()], 400, "Frame 2 is a damaged PNG"),
+        ([png(picture(0)), b""], 400, "Frame 2 is cut off"),
+        ([png(picture(0)), png(picture(1, (64, 41)))], 400, "Frame 2 is 64 × 41 pixels, the first 64 × 40"),
+        ([png(Image.new("1", (2001, 2000)))], 413, "Frame 1 is larger than 4 megapixels"),
+        ([png(Image.new("1", (2000, 2000)))] * 41, 413, "The frames are larger than 160 megapixels together"),
+        ([png(Image.new("1", (1, 1)))] * (MOST_FRAMES + 1), 413, "A GIF has at most 300 frames here"),
+    ],
+)
+def test_what_makes_no_gif_is_said_in_a_sentence(frames, status, sentence):
+    told = gif(frames)
+    assert (told[0], told[2]) == (status, sentence)
+    assert told[1]["content-type"].startswith("text/plain")
+
+
+def test_a_body_cut_off_or_too_large():
+    frame = png(picture(0))
+    body = len(frame).to_bytes(4, "little") + frame
+    for cut in (body[:-1], body[:3], body + b"\1"):
+        assert ask("/stage/gif", cut, "POST")[0] == 400
+    status, _, text = ask("/stage/gif", bytes(MOST_BYTES + 1), "POST", chunk=10_000_000)
+    assert (status, text) == (413, "The frames are larger than 40 MB together")
+
+
+@pytest.mark.parametrize("ms", ["19", "5001", "", "-5", "1e3", "120.5", "x", "٣٠٠", "9" * 5000])
+def test_a_pace_out_of_range(ms):
+    from urllib.parse import quote
+
+    status, _, text = gif([png(picture(0))], ms=quote(ms))
+    assert (status, text) == (400, "ms must be a whole number from 20 to 5000")
+
+
+@pytest.mark.parametrize("ms", ["20", "5000"])
+def test_a_pace_at_its_ends(ms):
+    assert gif([png(picture(0)), png(picture(1))], ms=ms)[0] == 200
+
+
+def test_gifs_are_made_one_at_a_time_and_off_the_loop(monkeypatch):
+    import threading
+
+    at_once, seen = [], []
+
+    def slow(frames, ms):
+        at_once.append(threading.current_thread())
+        seen.append(len(at_once))
+        threading.Event().wait(0.05)
+        at_once.pop()
+        return b"GIF89a"
+
+    monkeypatch.setattr(stage_routes, "animate", slow)
+    monkeypatch.setattr(stage_routes, "_limiter", None)
+
+    async def three():
+        app, frame = Starlette(routes=routes()), png(picture(0))
+        body = len(frame).to_bytes(4, "little") + frame
+
+        async def one():
+            async def receive():
+                return {"type": "http.request", "body": body, "more_body": False}
+
+            async def send(message):
+                seen.append(threading.current_thread() is threading.main_thread())
+
+            scope = {
+                "type": "http",
+                "method": "POST",
+                "path": "/stage/gif",
+                "query_string": b"",
+                "headers": [],
+            }
+            await app(scope, receive, send)
+
+        await asyncio.gather(one(), one(), one())
+
+    asyncio.run(three())
+    assert [n for n in seen if n is not True] == [1, 1, 1]

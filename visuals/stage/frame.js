@@ -1,0 +1,40 @@
+// The page that embeds the stage: a slide deck, a course. It hears in JSON where the stage is and when the reader wants
+// to go on, and may say {stage: "goto", step}, {stage: "step", by}, {stage: "play"} or {stage: "pause"}.
+
+export const embedded = globalThis.parent !== globalThis.self; // equal in a page of its own, and under node
+
+// "method" is what Reveal.js understands by itself.
+export function tell(what, step, steps) {
+  const method = what === "next" || what === "prev" ? { method: what } : {};
+  if (embedded) window.parent.postMessage(JSON.stringify({ ...method, stage: what, step, steps }), "*");
+}
+
+// What a message asks for: {goto} | {by} | {play}, null where it is not for a stage; an Error names what is wrong.
+export function readMessage(data) {
+  if (data === "slide:stop") return { play: false }; // Reveal.js leaves the slide
+  if (typeof data === "string") {
+    if (data.length > 1000 || !data.startsWith("{")) return null;
+    try {
+      data = JSON.parse(data);
+    } catch {
+      return null;
+    }
+  }
+  if (!data || typeof data !== "object" || typeof data.stage !== "string") return null;
+  const { stage, step, by = 1 } = data;
+  if (stage === "goto" && Number.isInteger(step)) return { goto: step };
+  if (stage === "step" && Number.isInteger(by)) return { by };
+  if (stage === "play" || stage === "pause") return { play: stage === "play" };
+  return new Error('a message to the stage must be goto with a whole step, step with a whole "by", play or pause');
+}
+
+// Only the embedding page is heard.
+export function listenToParent(on, act, refuse) {
+  on(window, "message", (event) => {
+    const asked = readMessage(event.data);
+    if (!asked) return;
+    if (!embedded || event.source !== window.parent) refuse("a message that did not come from the embedding page was left unheard");
+    else if (asked instanceof Error) refuse(asked.message);
+    else act(asked);
+  });
+}

@@ -1,0 +1,222 @@
+// What the reader does: buttons, keys, pointer, menus, the embedding page.
+
+import { lineOf, nextOfLine } from "./decode.js";
+import { focusOf } from "./explain.js";
+import { embedded, listenToParent, tell } from "./frame.js";
+import { hitTest } from "./layout.js";
+import { watchLink } from "./link.js";
+import { WHOLE, clamp, zoomed } from "./view.js";
+
+export function listen(player) {
+  const { root, part } = player, { signal } = player.gone;
+  const on = (target, type, handler, options) => target.addEventListener(type, handler, { signal, ...options });
+  const live = (handler) => (event) => { if (player.scene && !player.failed && !player.data.still) handler(event); };
+  on(root, "click", live((event) => click(player, event)));
+  on(root, "keydown", live((event) => key(player, event)));
+  on(part.scrub, "input", () => player.scrubTo(Number(part.scrub.value)));
+  on(part.scrub, "change", () => player.settle());
+  on(document, "click", (event) => event.composedPath().includes(root) || openPanel(player, null));
+  listenToPointer(player, (type, handler, options) => on(part.canvas, type, live(handler), options));
+  const sized = new ResizeObserver(() => player.arrange());
+  sized.observe(part["canvas-box"]);
+  on(window, "resize", () => player.arrange());
+  on(signal, "abort", () => sized.disconnect());
+  watchLink(on, (how) => player.linkChanged(how));
+  listenToParent(on, live((asked) => {
+    if (asked.goto !== undefined) player.goto(asked.goto, asked.goto === player.step + 1);
+    else if (asked.by) player.goto(player.step + asked.by, asked.by === 1);
+    else if (asked.play) player.play();
+    else player.pause();
+  }), (why) => player.say(`${why}.`));
+}
+
+// -- buttons -------------------------------------------------------------------------------------------------
+const BUTTONS = {
+  play: (player) => player.toggle(),
+  back: (player) => player.goto(player.step - 1),
+  forward: (player) => player.goto(player.step + 1, true),
+  speed: (player) => player.changeSpeed(1, true),
+  loop: (player) => (player.loop?.[1] === undefined ? loopTo(player, player.loop ? 1 : 0) : player.setLoop()),
+  fit: (player) => view(player, WHOLE),
+  dismiss: (player) => player.say(""),
+};
+
+function click(player, event) {
+  const { root, part } = player, { target } = event;
+  const button = target.closest("button"), { do: action, take, copy } = button?.dataset || {};
+  if (!target.closest(".panel")) openPanel(player, root.querySelector(`[data-panel="${action}"]`)?.hidden ? action : null);
+  if (BUTTONS[action]) BUTTONS[action](player);
+  else if (take) ask(player, "take", take);
+  else if (copy) ask(player, "link", copy);
+  else if (target.closest(".runs")) jump(player, Number(target.closest(".runs").dataset.line));
+  else if (!button && target !== part.canvas && !target.closest(".panel, .explain")) player.setPin(null);
+}
+
+// One panel at a time; the button that opened it says so, and has the focus again when it closes.
+function openPanel({ root }, name) {
+  for (const panel of root.querySelectorAll("[data-panel]")) {
+    const button = root.querySelector(`[data-do="${panel.dataset.panel}"]`), open = panel.dataset.panel === name;
+    if (!panel.hidden && !open && panel.contains(root.getRootNode().activeElement)) button.focus();
+    panel.hidden = !open;
+    button.setAttribute("aria-expanded", String(open));
+  }
+}
+
+const jump = (player, line) => player.goto(nextOfLine(player.scene, line, player.step));
+
+// `end` 0: loop from this step; 1: to it.
+function loopTo(player, end) {
+  const { loop, step } = player;
+  if (end) player.setLoop(loop?.[0] ?? 0, step);
+  else player.setLoop(step, loop?.[1] > step ? loop[1] : undefined);
+}
+
+// Files and links are made by a module of their own, loaded when somebody first asks for one.
+async function ask(player, panel, what) {
+  const said = player.root.querySelector(`[data-panel=${panel}] .said`), near = (path) => new URL(path, document.baseURI).href;
+  const assets = player.assets || { module: near("stage/takeaway.js"), template: near("stage/standalone.html"), gif: near("stage/gif") };
+  const say = (text) => { said.textContent = text; };
+  if (player.busy) return;
+  player.busy = true;
+  say("…");
+  try {
+    const { panels } = await import(assets.module);
+    await panels[panel](player, what, assets, say);
+  } catch (error) {
+    say(`${error.message}.`);
+  }
+  player.busy = false;
+}
+
+// -- keys ----------------------------------------------------------------------------------------------------
+const KEYS = {
+  " ": (player) => player.toggle(),
+  ArrowLeft: (player, leap) => stepBy(player, -leap), ArrowRight: (player, leap) => stepBy(player, leap),
+  PageUp: (player) => page(player, -1), PageDown: (player) => page(player, 1),
+  Home: (player) => player.goto(0), End: (player) => player.goto(player.scene.steps - 1),
+  "+": (player) => player.changeSpeed(1), "-": (player) => player.changeSpeed(-1),
+  "[": (player) => loopTo(player, 0), "]": (player) => loopTo(player, 1), "\\": (player) => player.setLoop(),
+  l: (player) => player.scene.source && jump(player, lineOf(player.scene.source, player.step)),
+  p: (player) => player.setPin(player.pin ? null : focusOf(player.scene, player.step)),
+  w: (player) => movePin(player, -1, 0), s: (player) => movePin(player, 1, 0), a: (player) => movePin(player, 0, -1), d: (player) => movePin(player, 0, 1),
+  t: (player) => nextTensor(player),
+  z: (player) => zoomAt(player, 1.5), x: (player) => zoomAt(player, 1 / 1.5), 0: (player) => view(player, WHOLE),
+  "?": (player) => togglePanel(player, "help"), c: (player) => togglePanel(player, "colours"),
+  Escape: (player) => { player.setPin(null); openPanel(player, null); },
+  ArrowUp: () => {}, ArrowDown: () => {},
+};
+const SAME = { "=": "+", ">": "+", "<": "-", _: "-" };
+
+function key(player, event) {
+  if (event.ctrlKey || event.metaKey || event.altKey || event.target.closest("textarea")) return;
+  const name = event.key.length === 1 ? event.key.toLowerCase() : event.key;
+  const action = KEYS[SAME[name] || name];
+  if (!action) return;
+  event.stopPropagation();
+  if (name === " " && event.target.closest("button")) return; // Space presses the focused button
+  event.preventDefault();
+  action(player, event.shiftKey ? 10 : 1);
+}
+
+// At the ends, arrows lead on in the deck that embeds the stage; a clicker's keys always do.
+function stepBy(player, by) {
+  const { step, scene } = player, end = by > 0 ? scene.steps - 1 : 0;
+  if (embedded && step === end && player.until === null) tell(by > 0 ? "next" : "prev", step, scene.steps);
+  else player.goto(step + by, by > 0);
+}
+
+function page(player, by) {
+  if (embedded) tell(by > 0 ? "next" : "prev", player.step, player.scene.steps);
+  else player.goto(player.step + by, by > 0);
+}
+
+const togglePanel = (player, name) => openPanel(player, player.root.querySelector(`[data-panel=${name}]`).hidden ? name : null);
+
+// The pin walks over the cells of its tensor, from plane to plane at the edges of a row.
+function movePin(player, down, right) {
+  const { pin, scene } = player;
+  if (!pin) return KEYS.p(player);
+  const t = scene.tensors[pin.name], index = pin.index + down * t.cols + right;
+  if (index >= 0 && index < t.size) player.setPin({ name: t.name, index });
+}
+
+function nextTensor(player) {
+  const names = Object.keys(player.scene.tensors);
+  player.setPin({ name: names[(names.indexOf(player.pin?.name) + 1) % names.length], index: 0 });
+}
+
+// -- pointer -------------------------------------------------------------------------------------------------
+function view(player, to) {
+  player.look(to);
+  player.writeLink();
+}
+
+// Larger round the pinned cell, else round the middle.
+function zoomAt(player, factor) {
+  const { pin, seen, part } = player, box = part.canvas.getBoundingClientRect();
+  const at = pin ? player.cellRect(pin.name, pin.index) : { x: box.x + seen.width / 2, y: box.y + seen.height / 2 };
+  zoomRound(player, factor, at.x - box.x, at.y - box.y);
+}
+
+function zoomRound(player, factor, x, y, dx = 0, dy = 0) {
+  const { layout } = player;
+  player.look(zoomed(player.view, factor, x, y, layout.width, layout.height, dx, dy));
+}
+
+function setHover(player, cell) {
+  if (cell?.name === player.hover?.name && cell?.index === player.hover?.index) return;
+  player.hover = cell;
+  if (cell) player.part.hint.hidden = true; // learnt
+  player.part.canvas.classList.toggle("over-cell", Boolean(cell));
+  player.draw();
+}
+
+function listenToPointer(player, on) {
+  const { canvas } = player.part, fingers = new Map();
+  let dragged = false;
+  const at = (event) => {
+    const box = canvas.getBoundingClientRect();
+    return { x: event.clientX - box.left, y: event.clientY - box.top };
+  };
+  const over = (event) => hitTest(player.seen, at(event).x, at(event).y);
+  on("pointerdown", (event) => {
+    fingers.set(event.pointerId, at(event));
+    dragged = false;
+  });
+  on("pointermove", (event) => {
+    const before = fingers.get(event.pointerId), now = at(event);
+    if (!before) return setHover(player, event.pointerType === "touch" ? null : over(event));
+    if (fingers.size === 1 && (player.view === WHOLE || (!dragged && Math.hypot(now.x - before.x, now.y - before.y) < 4))) return;
+    dragged = true;
+    canvas.setPointerCapture(event.pointerId);
+    fingers.set(event.pointerId, now);
+    const other = [...fingers].find(([id]) => id !== event.pointerId)?.[1];
+    if (!other) return zoomRound(player, 1, now.x, now.y, now.x - before.x, now.y - before.y);
+    const spread = (p) => Math.hypot(p.x - other.x, p.y - other.y) || 1;
+    zoomRound(player, spread(now) / spread(before), (before.x + other.x) / 2, (before.y + other.y) / 2, (now.x - before.x) / 2, (now.y - before.y) / 2);
+  });
+  const up = (event) => {
+    fingers.delete(event.pointerId);
+    if (dragged) player.writeLink();
+  };
+  on("pointerup", up);
+  on("pointercancel", up);
+  on("pointerleave", (event) => {
+    up(event);
+    setHover(player, null);
+  });
+  on("click", (event) => {
+    if (dragged) return;
+    const cell = over(event), { pin } = player;
+    player.setPin(cell && pin && pin.name === cell.name && pin.index === cell.index ? null : cell);
+    player.root.focus({ preventScroll: true });
+  });
+  on("wheel", (event) => {
+    if (!event.ctrlKey && !event.metaKey && !player.fills) return; // the page scrolls
+    event.preventDefault();
+    const { x, y } = at(event);
+    zoomRound(player, Math.exp(-clamp(event.deltaY, -60, 60) / 120), x, y);
+    clearTimeout(player.wheeled);
+    player.wheeled = setTimeout(() => player.writeLink(), 200);
+  }, { passive: false });
+}

@@ -1,0 +1,51 @@
+// Behind the panels "take away" and "link": from what the player shows to a file or a text. Loaded with takeaway.js
+// when first asked for.
+
+import { take } from "./takeaway.js";
+
+// By panel: (player, what was pressed, addresses of what the server gives, where to say how it goes).
+export const panels = { take: toFile, link: toClipboard };
+
+async function toFile(player, kind, assets, say) {
+  const { scene, data, seen, theme, font, msPerStep, loop } = player;
+  const { blob, name, note } = await take(kind, {
+    scene, head: data, block: data.block, step: player.step, range: loop?.[1] === undefined ? [0, scene.steps - 1] : loop,
+    width: seen.width, height: seen.height, theme, font, msPerStep, assets, signal: player.gone.signal,
+    caption: (step) => player.captionOf(step), paint: (ctx, t) => player.paint(ctx, t), progress: (part) => say(`${Math.round(100 * part)} %`),
+  });
+  const link = Object.assign(document.createElement("a"), { href: URL.createObjectURL(blob), download: name });
+  link.click();
+  setTimeout(() => URL.revokeObjectURL(link.href), 60_000);
+  say(note || `${name}, ${Math.ceil(blob.size / 1000).toLocaleString("en")} KB`);
+}
+
+// What is copied is shown too: a browser may refuse the clipboard.
+async function toClipboard({ root, scene }, what, assets, say) {
+  const box = root.querySelector(".copied");
+  box.hidden = false;
+  box.value = shareTexts(location.href, scene)[what];
+  try {
+    await navigator.clipboard.writeText(box.value);
+    say("Copied.");
+  } catch {
+    box.select();
+    say("The browser keeps the clipboard to itself: copy the text above.");
+  }
+}
+
+const quoted = (text) => text.replaceAll("&", "&amp;").replaceAll('"', "&quot;").replaceAll("<", "&lt;");
+
+// The address, an iframe for a page, a section for a Reveal deck. The version tells an older app what it cannot know.
+export function shareTexts(href, { title, version }) {
+  const link = new URL(href);
+  link.searchParams.set("version", version);
+  const framed = new URL(link);
+  framed.searchParams.set("embed", "true");
+  framed.searchParams.set("view", "watch");
+  const frame = (source, more) =>
+    `<iframe ${source}="${quoted(framed.href)}" title="${quoted("Kernel Theatre: " + title)}" ${more} allow="fullscreen; clipboard-write"></iframe>`;
+  const iframe = frame("src", 'width="100%" height="640" style="border:0"');
+  framed.searchParams.set("present", "1");
+  const slide = frame("data-src", 'style="width:100%;height:90vh;border:0"');
+  return { link: link.href, iframe, slide: `<section>\n  ${slide}\n</section>` };
+}

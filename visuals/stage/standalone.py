@@ -1,0 +1,95 @@
+"""One HTML file that plays a scene from a disk or a mail: no server, no request, nothing to install."""
+
+from __future__ import annotations
+
+import re
+from base64 import b64encode
+from html import escape
+
+from visuals import stage
+from visuals.palette import DARK, LIGHT
+
+# Where a template has room for a scene, as in takeaway.js. It is base64, of no scene.
+PLACE = "KERNEL/THEATRE/SCENE"
+
+
+def takeaway() -> str:
+    """What is loaded when somebody takes something away: a module that stands alone."""
+    return stage.joined("svg", "takeaway", "panels") + "\nexport{panels};\n"
+
+
+def standalone(message: bytes | None = None, title: str = "Kernel Theatre") -> str:
+    """The page that plays a `stage.message`; without one, a template with PLACE where its base64 goes."""
+    scene = PLACE if message is None else b64encode(message).decode()
+    name, css, html = escape(title), _in_style((stage.HERE / "stage.css").read_text("utf-8")), _html()
+    return f"""<!doctype html>
+<html lang="en">
+<head>
+<meta charset="utf-8">
+<meta name="viewport" content="width=device-width, initial-scale=1">
+<meta name="color-scheme" content="light dark">
+<meta http-equiv="Content-Security-Policy" content="{_POLICY}">
+<title>{name}</title>
+<script type="text/plain" id="scene">{scene}</script>
+<style>
+{_colours()}
+{_LOOK}
+{css}
+</style>
+</head>
+<body>
+<main>
+{html}
+</main>
+<footer>Made with Kernel Theatre</footer>
+<script type="text/plain" id="takeaway">{_in_script(takeaway())}</script>
+<script type="module">
+{_in_script(stage.script())}
+{_BOOT}
+</script>
+</body>
+</html>
+"""
+
+
+# Only what stands in the file runs, and nothing can be asked of anybody.
+_POLICY = (
+    "default-src 'none'; script-src 'unsafe-inline' data:; style-src 'unsafe-inline'; img-src data: blob:; "
+    "media-src blob:; base-uri 'none'; form-action 'none'"
+)
+_LOOK = """body { margin: 0; background: var(--page); color: var(--small); font: 13px/1.5 system-ui, sans-serif; }
+main, footer { max-width: 1600px; margin: 0 auto; padding: 16px 16px 0; }
+footer { padding: 8px 16px 16px; }"""
+
+# A block of its own: its names are not the player's. The theme may change while the page is open.
+_BOOT = """{
+const text = (id) => document.getElementById(id).textContent.trim();
+const parentElement = document.querySelector("main");
+const data = Uint8Array.from(atob(text("scene")), (c) => c.charCodeAt(0));
+const module = "data:text/javascript;charset=utf-8," + encodeURIComponent(text("takeaway"));
+parentElement.assets = { module, template: null, gif: null };
+const show = () => stage({ data, parentElement });
+matchMedia("(prefers-color-scheme: dark)").addEventListener("change", show);
+show();
+}"""
+
+
+def _html() -> str:
+    return (stage.HERE / "stage.html").read_text("utf-8").strip()
+
+
+def _colours() -> str:
+    def root(colours):
+        return f":root {{ --page: {colours['ground']}; --small: {colours['dim']}; }}"
+
+    return f"{root(LIGHT)}\n@media (prefers-color-scheme: dark) {{ {root(DARK)} }}"
+
+
+def _in_script(code: str) -> str:
+    """JavaScript that cannot end the element it stands in, nor open a comment there: in texts and patterns,
+    the only places where code holds such marks, the backslash says nothing."""
+    return re.sub(r"<(?=/script)", r"<\\", code, flags=re.IGNORECASE).replace("<!--", r"<\!--")
+
+
+def _in_style(css: str) -> str:
+    return re.sub(r"<(?=/style)", r"\\3c ", css, flags=re.IGNORECASE)

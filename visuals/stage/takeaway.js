@@ -1,0 +1,317 @@
+// What a reader takes away: the scene as a picture, a moving one, a drawing for a paper, data, or a page of its own.
+// Loaded when first asked for, joined with svg.js to a module that imports nothing.
+
+import { SvgContext, escaped } from "./svg.js";
+
+const MIME = { html: "text/html", png: "image/png", gif: "image/gif", svg: "image/svg+xml", json: "application/json" };
+const MOST_FRAMES = 300, MOST_GIF_PIXELS = 160e6, MOST_FRAME_PIXELS = 4e6; // what the server takes
+const FPS = 30, LONGEST_VIDEO = 60000, LAST_HELD = 1500; // ms
+const VIDEO_PIXELS = 2.1e6; // 1920 x 1080: beyond that an encoder falls behind
+const VIDEOS = [["video/mp4;codecs=avc1.640028", "mp4"], ["video/mp4;codecs=avc1.42E01F", "mp4"], ["video/mp4;codecs=avc1", "mp4"],
+  ["video/webm;codecs=vp9", "webm"], ["video/webm;codecs=vp8", "webm"]];
+const SCENE_PLACE = "KERNEL/THEATRE/SCENE"; // as in standalone.py
+
+const MAKERS = { html, png, gif, video, svg, json };
+
+// Resolves to {blob, name, note}; note is a sentence where what was made is not quite what was asked for, else "".
+export async function take(kind, stage) {
+  if (!Object.hasOwn(MAKERS, kind)) throw new Error(`There is no ${kind} to take away`);
+  stage.signal?.throwIfAborted();
+  stage.progress?.(0);
+  const made = await MAKERS[kind](stage);
+  stage.progress?.(1);
+  return { note: "", ...made };
+}
+
+export function nameOf(stage, ending, ...parts) {
+  const slug = (text) => String(text).toLowerCase().replace(/(\d),(?=\d)/g, "$1").replace(/[^a-z0-9]+/g, "-").replace(/^-+|-+$/g, "");
+  return `${[stage.scene.title, ...parts].map(slug).filter(Boolean).join("-").slice(0, 80) || "scene"}.${ending}`;
+}
+
+// "column 4", and of how many where a word for it is given.
+const stepPart = ({ scene }, step, of = "") =>
+  `${scene.stepName || "step"} ${(step + 1).toLocaleString("en")}${of && of + scene.steps.toLocaleString("en")}`;
+const rangePart = ({ range: [from, to], scene }) => (to - from + 1 === scene.steps ? "" : `${from + 1}-${to + 1}`);
+
+// -- pictures --------------------------------------------------------------------------------------------------
+async function png(stage) {
+  const blob = await toPng(new Figure(stage, [stage.step]).canvas(stage.step, 2));
+  return { blob, name: nameOf(stage, "png", stepPart(stage, stage.step)) };
+}
+
+async function svg(stage) {
+  return { blob: new Blob([svgOf(stage)], { type: MIME.svg }), name: nameOf(stage, "svg", stepPart(stage, stage.step)) };
+}
+
+export function svgOf(stage, measure = measureOnCanvas) {
+  const { scene, step } = stage, figure = new Figure(stage, [step], measure);
+  const ctx = new SvgContext(measure);
+  figure.paint(ctx, step, 1);
+  return ctx.text(figure.width, figure.height, `${scene.title}, ${stepPart(stage, step, " of ")}`, sentence(stage, step));
+}
+
+async function gif(stage) {
+  if (!stage.assets.gif) throw new Error("GIFs are made by the app's server; this file has none");
+  const [from, to] = stage.range, count = to - from + 1;
+  const pixels = new Figure(stage, [to]).pixels;
+  const steps = thin(from, to, Math.max(2, Math.min(MOST_FRAMES, Math.floor(MOST_GIF_PIXELS / pixels))));
+  const figure = new Figure(stage, steps);
+  const room = Math.min(MOST_FRAME_PIXELS, MOST_GIF_PIXELS / 2 / steps.length);
+  const scale = [2, 1.5].find((s) => figure.pixels * s * s <= room) || Math.min(1, Math.sqrt(MOST_FRAME_PIXELS / figure.pixels));
+  const parts = [];
+  for (const [k, step] of steps.entries()) {
+    stage.signal?.throwIfAborted();
+    const frame = await toPng(figure.canvas(step, scale));
+    parts.push(Uint32Array.of(frame.size), frame); // little endian wherever browsers run
+    stage.progress?.((0.7 * (k + 1)) / steps.length);
+  }
+  const ms = Math.round(Math.min(5000, Math.max(20, stage.msPerStep)));
+  const answer = await fetch(`${stage.assets.gif}?ms=${ms}`, { method: "POST", body: new Blob(parts), signal: stage.signal })
+    .catch((fault) => { throw fault.name === "AbortError" ? fault : new Error("The app's server cannot be reached"); });
+  if (!answer.ok) throw new Error(await refusal(answer));
+  const thinned = steps.length < count;
+  return {
+    blob: await answer.blob(),
+    name: nameOf(stage, "gif", rangePart(stage), thinned ? `${steps.length} of ${count} steps` : ""),
+    note: thinned ? `The GIF shows ${steps.length} of the ${count.toLocaleString("en")} steps, evenly chosen` : "",
+  };
+}
+
+// The server says what was wrong in plain text; a proxy in between may say anything.
+async function refusal(answer) {
+  const plain = (answer.headers.get("content-type") || "").startsWith("text/plain");
+  return (plain && (await answer.text()).slice(0, 300)) || `The app's server made no GIF (${answer.status})`;
+}
+
+// At most `most` of the steps from..to, both ends among them, evenly apart.
+export function thin(from, to, most) {
+  const count = to - from + 1, n = Math.min(count, most);
+  return Array.from({ length: n }, (_, k) => from + (n > 1 ? Math.round((k * (count - 1)) / (n - 1)) : count - 1));
+}
+
+async function video(stage) {
+  const [type, ending] = globalThis.MediaRecorder ? VIDEOS.find(([type]) => MediaRecorder.isTypeSupported(type)) || [] : [];
+  if (!type) throw new Error("This browser records no video; a GIF shows the same");
+  const [from, to] = stage.range, asked = (to - from + 1) * stage.msPerStep, length = Math.min(asked, LONGEST_VIDEO);
+  const figure = new Figure(stage, thin(from, to, to - from + 1));
+  const scale = Math.min(2, Math.sqrt(VIDEO_PIXELS / figure.pixels));
+  const canvas = figure.canvas(from - 1, scale);
+  const recorder = new MediaRecorder(canvas.captureStream(FPS), { mimeType: type, videoBitsPerSecond: 8e6 });
+  const chunks = [];
+  recorder.ondataavailable = ({ data }) => chunks.push(data);
+  const done = new Promise((resolve, reject) => {
+    recorder.onstop = resolve;
+    recorder.onerror = () => reject(new Error("The browser's video encoder gave up; a GIF shows the same"));
+  });
+  done.catch(() => {}); // heard below, but maybe after it came
+  recorder.start(1000);
+  try {
+    const start = performance.now(), all = length + LAST_HELD;
+    for (let passed = 0; passed < all && recorder.state === "recording"; passed = performance.now() - start) {
+      stage.signal?.throwIfAborted();
+      figure.canvas(Math.min(to, from - 1 + (to - from + 1) * (passed / length)), scale, canvas);
+      stage.progress?.(passed / all);
+      await new Promise((resolve) => setTimeout(resolve, 1000 / FPS)); // not by frames of the page: a hidden one has none
+    }
+  } finally {
+    if (recorder.state !== "inactive") recorder.stop();
+    for (const track of recorder.stream.getTracks()) track.stop();
+  }
+  await done;
+  const pace = asked / length, faster = pace > 1.01 ? `${pace.toFixed(1)} times as fast` : "";
+  return {
+    blob: new Blob(chunks, { type: type.split(";")[0] }),
+    name: nameOf(stage, ending, rangePart(stage), faster),
+    note: faster && `The video runs ${faster} as the stage, so that it ends within a minute`,
+  };
+}
+
+const toPng = (canvas) => new Promise((resolve, reject) =>
+  canvas.toBlob((blob) => (blob ? resolve(blob) : reject(new Error("The picture is too large for this browser"))), MIME.png));
+
+// -- the figure: the picture, under it the title and what is said of the step ---------------------------------------
+const MARGIN = 16, TITLE = 15, WORDS = 14, LINE = 21; // for type of its usual size
+
+const sentence = (stage, step) => stage.caption(step).map((part) => part.text).join("");
+
+// Its size holds the longest sentence of `steps`, so that frames are of one size.
+export class Figure {
+  constructor(stage, steps, measure = measureOnCanvas) {
+    const unit = (parseFloat(stage.font(WORDS, false).match(/[\d.]+px/)) || WORDS) / WORDS; // larger type on a projector
+    Object.assign(this, { stage, measure, margin: unit * MARGIN, line: unit * LINE, width: Math.ceil(stage.width), top: Math.ceil(stage.height) });
+    const longest = steps.map((step) => [sentence(stage, step).length, step]).sort(([a], [b]) => b - a).slice(0, 12);
+    this.lines = Math.max(1, ...longest.map(([, step]) => this.wrapped(step).length));
+    this.height = this.top + Math.ceil(1.5 * this.margin + (1 + this.lines) * this.line);
+  }
+
+  get pixels() {
+    return this.width * this.height;
+  }
+
+  wrapped(step) {
+    const { stage } = this;
+    return wrap(stage.caption(step), this.width - 2 * this.margin, (text, role) => this.measure(text, stage.font(WORDS, Boolean(role))));
+  }
+
+  // On a canvas of its own or the one given; even numbers of pixels, as video encoders want them.
+  canvas(t, scale, canvas = document.createElement("canvas")) {
+    const even = (v) => 2 * Math.ceil((v * scale) / 2);
+    if (canvas.width !== even(this.width)) canvas.width = even(this.width);
+    if (canvas.height !== even(this.height)) canvas.height = even(this.height);
+    this.paint(canvas.getContext("2d"), t, scale);
+    return canvas;
+  }
+
+  paint(ctx, t, scale) {
+    const { stage, margin, line, width, top } = this, { tokens } = stage.theme, { scene } = stage;
+    const step = Math.max(0, Math.ceil(t));
+    ctx.setTransform(scale, 0, 0, scale, 0, 0);
+    ctx.fillStyle = tokens.ground;
+    ctx.fillRect(0, 0, width + 2 / scale, this.height + 2 / scale); // and the pixels that made it even
+    ctx.save();
+    ctx.beginPath();
+    ctx.rect(0, 0, width, top);
+    ctx.clip(); // what is zoomed in is larger than the picture
+    stage.paint(ctx, t);
+    ctx.restore();
+    ctx.globalAlpha = 1;
+    ctx.textBaseline = "alphabetic";
+    const write = (text, x, y, px, bold, colour, align = "left") => {
+      Object.assign(ctx, { font: stage.font(px, bold), fillStyle: colour, textAlign: align });
+      ctx.fillText(text, x, y);
+    };
+    let y = top + margin / 2 + line;
+    write(scene.title, margin, y, TITLE, true, tokens.ink);
+    write(stepPart(stage, step, " of "), width - margin, y, WORDS, false, tokens.dim, "right");
+    for (const runs of this.wrapped(step).slice(0, this.lines)) {
+      y += line;
+      for (const { text, role, x } of runs) write(text, margin + x, y, WORDS, Boolean(role), tokens[role] || tokens.ink);
+    }
+  }
+}
+
+// Parts {text, role} in lines of runs {text, role, x}. Lines break between words alone; a word may be of several parts.
+export function wrap(parts, room, measure) {
+  const words = [[]];
+  for (const { text, role } of parts)
+    text.split(/(\s+)/).forEach((piece, k) => {
+      if (k % 2) words.push([]);
+      else if (piece) words.at(-1).push({ text: piece, role, width: measure(piece, role) });
+    });
+  const space = measure(" ", ""), lines = [[]];
+  let x = 0;
+  for (const word of words.filter((word) => word.length)) {
+    const width = word.reduce((sum, piece) => sum + piece.width, 0);
+    if (x && x + space + width > room) {
+      lines.push([]);
+      x = 0;
+    }
+    let gap = x ? " " : "";
+    for (const { text, role, width } of word) {
+      const last = lines.at(-1).at(-1);
+      if (gap) x += space;
+      if (last?.role === role) last.text += gap + text;
+      else lines.at(-1).push({ text, role, x });
+      x += width;
+      gap = "";
+    }
+  }
+  return lines;
+}
+
+let probe = null;
+function measureOnCanvas(text, font) {
+  probe ||= document.createElement("canvas").getContext("2d");
+  probe.font = font;
+  return probe.measureText(text).width;
+}
+
+// -- data --------------------------------------------------------------------------------------------------------
+const ABOUT = "A scene of Kernel Theatre: tensors, what is written into their cells at which step, and what is said of each step. "
+  + "Cells are numbered flat in the order plane, row, column, from 0; so are steps. A write puts values[k], or the value of cell index[k] of "
+  + "its source as it is then (-1: a zero of the padding), into cell cells[k] (null: all cells in their order) at step steps[k mod steps.length]. "
+  + "A read: step t reads cells[start[t]] up to but not including cells[start[t + 1]] of its source. A matmul: out = left * right + rest. "
+  + "captions[t] is the sentence of step t. Where source.lines holds one number, that line is lit throughout.";
+const ARRAYS = { f4: Float32Array, u1: Uint8Array, u2: Uint16Array, i2: Int16Array, i4: Int32Array };
+
+async function json(stage) {
+  return { blob: new Blob([pretty(jsonOf(stage))], { type: MIME.json }), name: nameOf(stage, "json") };
+}
+
+// The scene with every array spelt out.
+export function jsonOf({ head, block, caption }) {
+  const { meta } = head, bytes = block.slice().buffer; // a copy: the view may start at an odd place
+  const plain = (value) => {
+    if (!value || typeof value !== "object") return value;
+    if (Array.isArray(value)) return value.map(plain);
+    if (value.dtype) return Array.from(new ARRAYS[value.dtype](bytes, value.offset, value.length), value.dtype === "f4" ? shortest : Number);
+    const members = Object.fromEntries(Object.entries(value).map(([name, member]) => [name, plain(member)]));
+    return members.row && members.col && members.padding ? summed(members) : members;
+  };
+  const { version, captions, ...rest } = meta;
+  const scene = plain(rest);
+  if (scene.lanes) scene.lanes.mask = scene.lanes.mask.map((mask) => mask >>> 0); // bit 31 is a lane, not a sign
+  if (scene.source) delete scene.source.colours; // of the pane's print, not of the scene
+  const sentences = Array.from({ length: meta.steps }, (_, step) => sentence({ caption }, step));
+  return { format: "kernel-theatre scene", version, about: ABOUT, ...scene, captions: sentences };
+}
+
+// An index that travelled as the sum row[i] + col[j] with the places of its padding.
+function summed({ row, col, padding }) {
+  const index = row.flatMap((r) => col.map((c) => r + c));
+  for (const k of padding) index[k] = -1;
+  return index;
+}
+
+// The shortest decimal that is the same float32.
+function shortest(v) {
+  for (let digits = 6; digits < 9; digits++) if (Math.fround(+v.toPrecision(digits)) === v) return +v.toPrecision(digits);
+  return +v.toPrecision(9);
+}
+
+// Objects in lines, arrays of numbers and of short texts in one.
+export function pretty(value, indent = "") {
+  const items = value && typeof value === "object" ? Object.values(value) : [];
+  const flat = items.every((v) => v === null || typeof v === "number" || (typeof v === "string" && v.length < 40));
+  if (!items.length || (flat && Array.isArray(value))) return JSON.stringify(value);
+  const inner = `${indent}  `;
+  const members = Array.isArray(value)
+    ? value.map((v) => inner + pretty(v, inner))
+    : Object.entries(value).filter(([, v]) => v !== undefined).map(([name, v]) => `${inner}${JSON.stringify(name)}: ${pretty(v, inner)}`);
+  const [left, right] = Array.isArray(value) ? "[]" : "{}";
+  return `${left}\n${members.join(",\n")}\n${indent}${right}`;
+}
+
+// -- a page of its own -------------------------------------------------------------------------------------------
+async function html(stage) {
+  if (!stage.assets.template) throw new Error("This page is that file already: keep a copy of it");
+  const answer = await fetch(stage.assets.template, { signal: stage.signal })
+    .catch((fault) => { throw fault.name === "AbortError" ? fault : new Error("The app's server cannot be reached"); });
+  const template = answer.ok ? await answer.text() : "";
+  if (!template.includes(SCENE_PLACE)) throw new Error(`The app's server sent no page to put the scene in (${answer.status})`);
+  return { blob: new Blob([pageOf(template, stage)], { type: MIME.html }), name: nameOf(stage, "html") };
+}
+
+// The first place is the scene's: the page holds this file too. Functions, for $ in a replacement has a meaning.
+export function pageOf(template, stage) {
+  return template
+    .replace(/<title>.*?<\/title>/, () => `<title>${escaped(stage.scene.title)} · Kernel Theatre</title>`)
+    .replace(SCENE_PLACE, () => base64(messageOf(stage)));
+}
+
+// The message that this stage was sent, as it would be now: the current step in it, and no address of a server.
+export function messageOf({ head, block, step }) {
+  const { bytes, block: _, assets, ...rest } = head;
+  const text = new TextEncoder().encode(JSON.stringify({ ...rest, step }));
+  const message = new Uint8Array(4 + text.length + block.length);
+  new DataView(message.buffer).setUint32(0, text.length, true);
+  message.set(text, 4);
+  message.set(block, 4 + text.length);
+  return message;
+}
+
+export function base64(bytes) {
+  const parts = []; // not all at once: arguments of a call are few
+  for (let k = 0; k < bytes.length; k += 0x8000) parts.push(String.fromCharCode(...bytes.subarray(k, k + 0x8000)));
+  return btoa(parts.join(""));
+}
