@@ -40,6 +40,8 @@ MOST = {"N": 64, "C": 1024, "H": 512, "W": 512, "K": 1024, "R": 11, "S": 11, "u"
         "pad_h": 8, "pad_w": 8, "dilation_h": 8, "dilation_w": 8, "seed": MOST_SEED}  # fmt: skip
 LEAST = {name: 0 if name in ("pad_h", "pad_w", "seed") else 1 for name in MOST}
 MOST_TEXT = 2_000
+# What the stage writes of the moment it shows: at another shape it means nothing.
+STAGE = ("step", "pin", "zoom", "loop")
 # The fields of one axis that must fit each other; of two that could be set back, the first is.
 AXES = (("R", "dilation_h", "H", "pad_h"), ("S", "dilation_w", "W", "pad_w"))
 
@@ -84,6 +86,11 @@ def write(asked: Asked) -> dict[str, str]:
 def at(asked: Asked, shape: ConvShape) -> dict[str, str]:
     """The parameters for another shape with the same picture and filters."""
     return write(replace(asked, shape=shape))
+
+
+def presents(params: Mapping[str, str]) -> bool:
+    """Whether the stage is to stand alone, as in a lecture hall."""
+    return params.get("present") == "1"
 
 
 def shown(text: object) -> str:

@@ -112,9 +112,9 @@ def _presets(page: str, asked: Asked) -> None:
 
 
 def preset_link(page: str) -> Callable[[Preset, str], None]:
-    """A function that draws a link to a preset, every other control kept."""
+    """A function that draws a link to a preset, every control kept but the moment of the stage."""
     asked = st.session_state["_lesson"]["asked"]
-    kept = {k: v for k, v in st.query_params.items() if k not in (*_address.NAMES, "step")}
+    kept = {k: v for k, v in st.query_params.items() if k not in (*_address.NAMES, *_address.STAGE)}
 
     def link(preset: Preset, label: str) -> None:
         st.page_link(
@@ -311,8 +311,9 @@ PARTS = frozenset({"watch", "kernel", "run", "why"})
 
 
 def parts() -> frozenset[str]:
-    """The parts asked for: ?view=watch gives one alone, for embedding; anything else the whole page."""
-    view = st.query_params.get("view")
+    """The parts asked for: ?view=watch gives one alone, for embedding, ?present=1 the stage for a lecture
+    hall; anything else the whole page."""
+    view = "watch" if _address.presents(st.query_params) else st.query_params.get("view")
     return frozenset({view}) if view in PARTS else PARTS
 
 

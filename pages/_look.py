@@ -9,6 +9,14 @@ from visuals.palette import DARK, LIGHT
 
 # In somebody's slide or page the lesson fills the frame it was given.
 EMBEDDED = '[data-testid="stMainBlockContainer"] { max-width: none; padding: 4px 6px !important; }'
+# The stage alone: it is given all of the frame, and nothing stands round it or before it.
+ALONE = """
+[data-testid="stMain"] { overflow: auto; }
+[data-testid="stMainBlockContainer"] { max-width: none; height: 100dvh; padding: 0 !important; }
+[data-testid="stMainBlockContainer"] > [data-testid="stVerticalBlock"] { height: 100%; gap: 0; }
+[data-testid="stElementContainer"]:has(> [data-testid^="stBidiComponent"]) { flex: 1; min-height: 0; }
+[data-testid="stHeader"], [data-testid="stToolbar"], [data-testid="stStatusWidget"] { display: none; }
+"""
 
 
 def tokens() -> dict[str, str]:
@@ -16,9 +24,9 @@ def tokens() -> dict[str, str]:
     return DARK if st.context.theme.type == "dark" else LIGHT
 
 
-def css() -> str:
+def css(alone: bool = False) -> str:
     variables = "".join(f"--kt-{name}:{colour};" for name, colour in tokens().items())
-    frame = EMBEDDED if st.context.is_embedded else ""
+    frame = ALONE if alone else EMBEDDED if st.context.is_embedded else ""
     return f"<style>:root{{{variables}}}\n{_rules()}{frame}</style>"
 
 

@@ -281,7 +281,7 @@ def _table(asked: Asked, shown: Shown) -> str:
             got["share of the library's speed"] = [f"{library[0] / r['median_ms']:.0%}" for r in rows]
         badge = figures.badge(shown.kind, figures.provenance(rows[0]))
         text += f'<tr><th colspan="{len(able) + 1}">{badge}</th></tr>' + _lines(got)
-    return f'<div class="kt-scroll"><table class="kt-table">{text}</table></div>'
+    return f'<div class="kt-scroll" tabindex="0" role="region" aria-label="Predicted, counted and measured"><table class="kt-table">{text}</table></div>'
 
 
 MOST_COUNTED = 500_000  # multiply-adds the emulator runs while a reader waits

@@ -9,18 +9,20 @@ if str(ROOT) not in sys.path:  # Streamlit puts this folder first on the path, n
 
 import streamlit as st  # noqa: E402
 
-from pages import _look  # noqa: E402
+from pages import _address, _look  # noqa: E402
+from pages._lessons import LESSONS  # noqa: E402
 
 st.set_page_config(page_title="Kernel Theatre", layout="wide", initial_sidebar_state="collapsed")
 
 HOME = st.Page("home.py", title="Kernel Theatre", default=True)
-LESSONS = [st.Page("im2col.py", title="im2col", url_path="im2col")]
+PAGES = [st.Page(lesson.page, title=lesson.title, url_path=lesson.title) for lesson in LESSONS]
 
-page = st.navigation([HOME, *LESSONS], position="hidden")
-st.html(_look.css())
-if not st.context.is_embedded:
+page = st.navigation([HOME, *PAGES], position="hidden")
+presents = _address.presents(st.query_params)
+st.html(_look.css(alone=presents or (st.context.is_embedded and st.query_params.get("view") == "watch")))
+if not (presents or st.context.is_embedded):
     with st.container(key="nav", horizontal=True, gap=None, vertical_alignment="center"):
         st.page_link(HOME, label="**Kernel Theatre**")
-        for lesson in LESSONS:
+        for lesson in PAGES:
             st.page_link(lesson, label=f"*{lesson.title}*" if lesson == page else lesson.title)
 page.run()

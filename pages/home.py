@@ -1,64 +1,117 @@
-"""The first screen: what this is, and the way in."""
+"""The first screen: the stage plays, what it plays was measured, and the lessons lie under it."""
 
 from html import escape
 
 import streamlit as st
 
+from kernels import records
+from kernels.ladders import LADDERS
 from kernels.presets import CONV_PRESETS
-from pages import _address
+from pages import _address, _lesson
+from pages._lessons import CARDS, FIRST, LAYERS, Card
+from visuals import figures, stage, why
 
 PROMISE = "What you watch is what you measured."
-INTO = {
-    "cudnn-paper": "the figure of the cuDNN paper",
-    "lenet-conv1": "LeNet’s first layer",
-    "resnet50-conv1-n1": "ResNet-50’s first layer",
-    "vgg-conv1_2": "VGG’s second layer",
-}
+IDEA = "GPU kernels, explained by running them. The CUDA kernel behind the picture is the one that is verified and timed."
+SHAPE = _address.read(FIRST.params)[0].shape
 ENGINES = {
-    "cuda": "CUDA kernels on an NVIDIA GPU",
-    "emulator": "CUDA kernels, thread by thread, without a GPU",
-    "cpu": "the same algorithms on this processor",
+    "cuda": "runs the CUDA kernels",
+    "emulator": "runs the CUDA kernels without a GPU",
+    "cpu": "runs the same algorithms",
 }
+# On this page a stage is looked at; what is left out is a click away, in the lesson.
+HIDE = ("kernel", "explain", "readings", "order", "colours", "take", "link", "help", "loop")
+HEIGHT, CARD_HEIGHT = 530, 220
 
 
 @st.cache_data(ttl=60, show_spinner=False)
-def engines() -> dict[str, str]:
-    """What runs on this machine: engine -> its device, or why it is absent. Empty where nobody can say."""
+def engines() -> dict[str, tuple[bool, str]]:
+    """What runs on this machine: engine -> (ready, its device or why it is absent). Empty where nobody can say."""
     try:
         from kernels.engines import available
     except ImportError:
         return {}
-    return {name: status.text for name, status in available().items()}
+    found = available()
+    return {name: (found[name].ready, found[name].text) for name in ENGINES if name in found}
 
 
-st.html(
-    f'<div class="kt-home"><h1 class="kt-title">Kernel Theatre</h1><p class="kt-promise">{PROMISE}</p>'
-    '<p class="kt-idea">GPU kernels, explained by running them. Set the shape of a convolution and see '
-    "every number on its way from the input to the output.</p><ul>"
-    "<li><b>Set</b> images, channels, filters, stride, padding: any shape that is valid, none that is not.</li>"
-    "<li><b>Watch</b> each value move, forwards, backwards, one step at a time; point at a cell to see what it is made of.</li>"
-    "<li><b>Run</b> the CUDA kernels on your GPU, or the same algorithms on your processor: time and memory as "
-    "measured, recordings from an NVIDIA H200 beside them.</li>"
-    "<li><b>Share</b> what you see: every control stands in the address.</li></ul></div>"
-)
-with st.container(key="enter"):
-    st.page_link("im2col.py", label="Open the first lesson: im2col")
-st.html('<p class="kt-quiet">Or begin with a layer you know:</p>')
-with st.container(key="chips", horizontal=True):
-    for key, label in INTO.items():
-        preset = CONV_PRESETS[key]
-        st.page_link(
-            "im2col.py",
-            label=label,
-            query_params=_address.at(_address.DEFAULT, preset.shape),
-            help=preset.source,
+@st.cache_data(show_spinner=False)
+def measured() -> str:
+    """The times of every rung at the shape on the stage, as recorded: HTML; "" where there are none."""
+    rungs = LADDERS["conv"].rungs
+    rows = {r.name: row for r in rungs if (row := records.recorded(r.name, SHAPE, r.default_tiles))}
+    if not rows:
+        return ""
+    most = max(row["p80_ms"] for row in rows.values())
+    bars = "".join(_bar(r.title_on("cuda"), rows[r.name], most) for r in rungs if r.name in rows)
+    badge = figures.badge("recorded", figures.provenance(next(iter(rows.values()))))
+    return (
+        f'<h2 class="kt-section">This convolution, timed</h2><p class="kt-figures">{badge}</p><dl class="kt-bars">{bars}</dl>'
+        f'<p class="kt-quiet">{escape(why.IM2COL.gain(rows))} {escape(why.IM2COL.cost(SHAPE))}</p>'
+    )
+
+
+def _bar(title: str, row: dict, most: float) -> str:
+    """A median as a bar, its spread (p20 to p80) as a line in it."""
+    long, low, high = (f"{100 * row[name] / most:.1f}%" for name in ("median_ms", "p20_ms", "p80_ms"))
+    return (
+        f'<div><dt>{escape(title)}</dt><dd class="kt-bar"><i style="width:{long}"></i><b style="left:{low};right:calc(100% - {high})">'
+        f"</b></dd><dd>{figures.time_(row['median_ms'])}</dd></div>"
+    )
+
+
+def _machine() -> str:
+    rows = "".join(
+        f'<tr class="{"kt-here" if ready else "kt-absent"}"><th>{escape(name)}</th>'
+        f"<td>{escape(said)}<small>{ENGINES[name]}</small></td></tr>"
+        for name, (ready, said) in engines().items()
+    )
+    if not rows:
+        return '<p class="kt-quiet">The lessons play on this machine without a GPU.</p>'
+    return f'<h2 class="kt-section">On this machine</h2><table class="kt-table kt-engines">{rows}</table>'
+
+
+def _hero() -> None:
+    st.html(f'<div class="kt-home"><h1 class="kt-title">{PROMISE}</h1><p class="kt-idea">{IDEA}</p></div>')
+    with st.container(key="hero", horizontal=True):
+        with st.container(key="hero_stage"):
+            _play(height=HEIGHT, param=None)
+        with st.container(key="hero_side"):
+            st.html(measured())
+            with st.container(key="enter"):
+                st.page_link(FIRST.page, label="Open this lesson and run it", query_params=FIRST.query())
+            st.html(_machine())
+
+
+def _play(**how) -> None:
+    """The first stage. Presented, it heeds the address and fills the frame; among the cards it leaves both alone."""
+    stage.mount(FIRST.shown(), key="home", play=True, hide=HIDE, **how)
+
+
+def _card(n: int, card: Card) -> None:
+    with st.container(key=f"lesson_{n}"):
+        stage.mount(
+            card.shown(), key=f"preview_{n}", step=card.step, height=CARD_HEIGHT, param=None, still=True
         )
-rows = "".join(
-    f"<tr><th>{escape(ENGINES.get(name, name))}</th><td>{escape(said)}</td></tr>"
-    for name, said in engines().items()
-)
-st.html(
-    f'<div class="kt-home"><h2 class="kt-section">On this machine</h2><table class="kt-table">{rows}</table></div>'
-    if rows
-    else '<p class="kt-quiet">The lessons play on this machine without a GPU.</p>'
-)
+        st.page_link(card.page, label=card.title, query_params=card.query())
+        st.html(f'<p class="kt-quiet">{escape(card.text)}</p>')
+
+
+def _layers() -> None:
+    with st.container(key="chips", horizontal=True):
+        st.html('<p class="kt-quiet">Layers you know:</p>')
+        for key, label in LAYERS.items():
+            preset = CONV_PRESETS[key]
+            query = _address.at(_address.DEFAULT, preset.shape)
+            st.page_link("im2col.py", label=label, query_params=query, help=preset.source)
+
+
+if _lesson.parts() == {"watch"}:
+    _play()
+else:
+    _hero()
+    st.html('<h2 class="kt-section">Begin anywhere</h2>')
+    with st.container(key="lessons", horizontal=True):
+        for n, card in enumerate(CARDS):
+            _card(n, card)
+    _layers()

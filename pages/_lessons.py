@@ -1,0 +1,112 @@
+"""The lessons as data: a row for each page, and a row for each card of the first screen.
+
+A card previews one state of a lesson: the stage in it is the lesson's own scene at `params` and `step`,
+and its link leads to just that. A new lesson is one more row in each table.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+
+from kernels.presets import CONV_PRESETS
+from pages import _address, _scenes
+from visuals.inputs import Inputs
+from visuals.scene import Scene
+
+Params = Mapping[str, str]
+
+
+@dataclass(frozen=True)
+class Lesson:
+    page: str  # its file
+    title: str  # in the line of lessons, and its address
+
+
+@dataclass(frozen=True)
+class Card:
+    title: str
+    text: str
+    page: str
+    scene: Callable[[Params], Scene]
+    params: Params = field(default_factory=dict)
+    step: int = 0
+
+    def query(self) -> dict[str, str]:
+        """The parameters of the address it leads to."""
+        return dict(self.params) | ({"step": str(self.step)} if self.step else {})
+
+    def shown(self) -> Scene:
+        return self.scene(self.params)
+
+
+def im2col(params: Params) -> Scene:
+    """What the page im2col.py plays at `params`."""
+    asked, _ = _address.read(params)
+    inputs = Inputs(asked.shape, asked.picture, asked.filter, asked.seed)
+    return _scenes.im2col(inputs, params.get("order", "explaining"))[0]
+
+
+def _preset(key: str) -> dict[str, str]:
+    return _address.at(_address.DEFAULT, CONV_PRESETS[key].shape)
+
+
+LESSONS = (Lesson("im2col.py", "im2col"),)
+FIRST = Card("im2col", "A convolution becomes one matrix product.", "im2col.py", im2col)
+CARDS = (
+    Card(
+        "A convolution becomes one matrix product",
+        "Every window of the input is copied into a column; the filters times the columns are the output.",
+        "im2col.py",
+        im2col,
+        {"picture": "numbers"},
+        14,
+    ),
+    Card(
+        "The same kernel, as its warps run",
+        "32 lanes store 32 neighbouring columns: the order, the sectors and the counts of the CUDA kernel.",
+        "im2col.py",
+        im2col,
+        {"order": "warps"},
+        6,
+    ),
+    Card(
+        "Three channels, padding, stride 2",
+        "Channels stand under each other in a column. What the padding adds are zeros that nobody reads.",
+        "im2col.py",
+        im2col,
+        {"C": "3", "H": "6", "W": "5", "pad_h": "1", "pad_w": "2", "u": "2", "picture": "numbers"},
+        7,
+    ),
+    Card(
+        "A 1×1 filter copies nothing twice",
+        "Where a window is one pixel, the data matrix is the input again, and im2col has no price but the copy.",
+        "im2col.py",
+        im2col,
+        {"C": "3", "R": "1", "S": "1", "picture": "gradient"},
+        40,
+    ),
+    Card(
+        "The figure of the cuDNN paper",
+        "A filter matrix of 2 × 12, a data matrix of 12 × 4; the filters flipped, as mathematics has it.",
+        "im2col.py",
+        im2col,
+        _preset("cudnn-paper"),
+        2,
+    ),
+    Card(
+        "VGG’s second layer",
+        "A block of it, at its place: the whole data matrix would have 576 rows and 50,176 columns, 116 MB.",
+        "im2col.py",
+        im2col,
+        _preset("vgg-conv1_2"),
+        40,
+    ),
+)
+# Layers readers know, as chips: words by preset.
+LAYERS = {
+    "lenet-conv1": "LeNet’s first layer",
+    "resnet50-conv1-n1": "ResNet-50’s first layer",
+    "resnet50-res3-3x3-n1": "ResNet-50 res3 3×3",
+    "resnet50-res2-1x1": "ResNet-50 1×1",
+}

@@ -1,0 +1,87 @@
+"""The stage alone: in a lecture hall (?present=1) and in somebody's slide (?embed=true&view=watch)."""
+
+import pytest
+from playwright.sync_api import expect
+
+pytestmark = pytest.mark.browser
+HALL = {"width": 1920, "height": 1080}
+SLIDE = {"width": 960, "height": 540}
+
+
+def alone(page, size):
+    """Nothing but the stage is seen, all of the frame is its own, and nothing scrolls."""
+    for gone in (
+        ".st-key-nav",
+        ".st-key-chips",
+        ".st-key-params",
+        ".st-key-cards",
+        ".kt-title",
+        ".st-key-below",
+    ):
+        expect(page.locator(gone)).to_have_count(0)
+    for bar in ("stHeader", "stToolbar"):
+        expect(page.get_by_test_id(bar).locator("visible=true")).to_have_count(0)
+    scrolls = page.evaluate(
+        """() => [...document.querySelectorAll('*')].filter(e => {
+            const how = getComputedStyle(e);
+            return ['auto', 'scroll'].includes(how.overflowY) && e.scrollHeight > e.clientHeight + 1
+                || ['auto', 'scroll'].includes(how.overflowX) && e.scrollWidth > e.clientWidth + 1;
+        }).map(e => e.dataset.testid || e.tagName)"""
+    )
+    assert scrolls == []
+    box = page.locator(".stage").bounding_box()
+    assert (box["x"], box["y"], box["width"]) == (0, 0, size["width"])
+    assert size["height"] - 8 <= box["height"] <= size["height"]
+
+
+@pytest.mark.parametrize("scheme", ["light", "dark"])
+def test_presented_the_stage_fills_the_hall(stage, page, scheme):
+    page.set_viewport_size(HALL)
+    page.emulate_media(color_scheme=scheme)
+    stage = stage("present=1&C=3&step=7")
+    stage.at_step(7)
+    alone(page, HALL)
+    page.keyboard.press("Tab")
+    stage.root.press("ArrowRight")
+    stage.at_step(8)
+    alone(page, HALL)
+
+
+def test_presented_it_keeps_to_its_frame_when_the_frame_changes(stage, page):
+    page.set_viewport_size(HALL)
+    stage("present=1")
+    page.set_viewport_size({"width": 1280, "height": 720})
+    expect(page.locator("[data-testid=stMain]")).to_have_css("height", "720px")
+    page.wait_for_function("() => document.querySelector('[data-testid=stMain]').scrollHeight <= 720")
+    page.get_by_test_id("stMain").hover()
+    page.mouse.wheel(0, 400)
+    assert page.evaluate("document.querySelector('[data-testid=stMain]').scrollTop") == 0
+
+
+def test_a_note_leaves_the_stage_its_room(stage, page):
+    page.set_viewport_size(HALL)
+    stage("present=1&H=abc")
+    expect(page.locator(".kt-note")).to_be_visible()
+    assert page.evaluate("document.querySelector('[data-testid=stMain]').scrollHeight") == HALL["height"]
+
+
+def test_embedded_and_watched_the_stage_is_alone(stage, page):
+    page.set_viewport_size(SLIDE)
+    stage("embed=true&view=watch&step=3").at_step(3)
+    alone(page, SLIDE)
+
+
+def test_the_first_screen_presented_is_its_stage(page, server):
+    page.set_viewport_size(HALL)
+    page.goto(server + "/?present=1")
+    expect(page.locator(".stage")).to_have_attribute("data-playing", "true")
+    expect(page.locator(".stage")).to_have_count(1)
+    alone(page, HALL)
+
+
+@pytest.mark.parametrize("value", ["0", "true", "11", "", "%3Cb%3E"])
+def test_another_value_of_present_is_ignored(stage, page, value):
+    stage(f"present={value}")
+    expect(page.locator(".st-key-nav")).to_be_visible()
+    expect(page.locator(".kt-title")).to_be_visible()
+    expect(page.locator(".st-key-card_why")).to_be_visible()
