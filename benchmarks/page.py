@@ -186,7 +186,12 @@ def main() -> None:
             lines += [frames(page, app.url, size), changes(page, app.url, size)]
         version = browser.version
         browser.close()
-    about = f"{cpu.device_name()}; Chromium {version}, headless, no GPU, 1440 × 900; Python {sys.version.split()[0]}; load average before {busy:.1f}"
+    publish(lines, version, busy)
+
+
+def publish(lines: list[Line], chromium: str, busy: float) -> None:
+    """The table on standard output; all samples in the file that the command line names."""
+    about = f"{cpu.device_name()}; Chromium {chromium}, headless, no GPU, 1440 × 900; Python {sys.version.split()[0]}; load average before {busy:.1f}"
     print(f"{about}\n\n| what | measured | target | met | n | spread |\n|---|---|---|---|---|---|")
     for one in lines:
         met = "yes" if one.met else "**no**"

@@ -1,0 +1,199 @@
+"""How fast and how small is the stage alone? In Chromium, from a file: python -m benchmarks.stage [OUT.json]
+
+Frames are timed as in benchmarks/page.py. The scene played has 20,000 cells on the stage, of which each step
+copies 200.
+"""
+
+from __future__ import annotations
+
+import gzip
+import os
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from urllib.parse import urlsplit
+
+import numpy as np
+from playwright.sync_api import Browser, Page, sync_playwright
+
+from benchmarks.page import FRAMES, Line, line, publish, spread
+from tests import scenes
+from tests.browser.harness import ARGS, Stage, serving, truth
+from tests.conftest import CHROMIUM
+from visuals import stage as stage_module
+from visuals.scene import Scene
+from visuals.stage.standalone import standalone, takeaway
+
+PLAY_S, DRAG_S = 8, 3
+PRESSES = 40
+
+# From the key event to the change of the step, and on to the first frame that shows it.
+PRESSED = """root => { window.pressed = new Promise(done => {
+  let start;
+  document.addEventListener("keydown", () => { start = performance.now(); }, { capture: true, once: true });
+  new MutationObserver((_, watcher) => {
+    const drawn = performance.now() - start;
+    watcher.disconnect();
+    requestAnimationFrame(() => done([drawn, performance.now() - start]));
+  }).observe(root, { attributes: true, attributeFilter: ["data-step"] });
+}); }"""
+
+
+def told(what: str, unit: str, value: float, detail: str = "") -> Line:
+    """A figure without a target."""
+    return Line(what, unit, value, "–", True, 1, detail, [value])
+
+
+@contextmanager
+def opened(browser: Browser, scene: Scene, **context) -> Iterator[Page]:
+    """A page made of the scene, opened from a file."""
+    with TemporaryDirectory() as folder:
+        path = Path(folder) / "scene.html"
+        path.write_text(standalone(stage_module.message(scene)), encoding="utf-8")
+        pages = browser.new_context(viewport={"width": 1440, "height": 900}, **context)
+        page = pages.new_page()
+        page.goto(path.as_uri())
+        Stage(page).ready()
+        yield page
+        pages.close()
+
+
+def playing(browser: Browser) -> list[Line]:
+    lines = []
+    with opened(browser, scenes.big()) as page:
+        stage = Stage(page)
+        for speed in (1, 2, 4):  # the last two: steps of 300 and 150 ms, which still fly
+            stage.do("play")
+            gaps = np.diff(page.evaluate(FRAMES, PLAY_S))
+            assert stage.root.get_attribute("data-playing") == "true", "the scene ended while it was timed"
+            stage.do("play")
+            stage.root.focus()
+            page.keyboard.press("+")
+            rate = 1e3 * len(gaps) / gaps.sum()
+            detail = f"frame interval median {np.median(gaps):.1f} ms, p95 {np.percentile(gaps, 95):.1f} ms, {np.mean(gaps > 25):.1%} over 25 ms"
+            what = f"playing 20,000 cells, 200 moving, at {speed}×"
+            lines.append(line(what, "frames/s", rate, 59, gaps, detail, least=True))
+    return lines
+
+
+def presses(browser: Browser, motion: str) -> Line:
+    """One step by key. With less motion wanted, the frame is the whole step; else the first of its flights."""
+    samples = []
+    with opened(browser, scenes.big(), reduced_motion=motion) as page:
+        stage = Stage(page)
+        stage.root.focus()
+        for i in range(PRESSES + 5):
+            page.wait_for_timeout(700 + 7 * i % 16)  # the flight before has ended; at any moment of a frame
+            stage.root.evaluate(PRESSED)
+            page.keyboard.press("ArrowRight")
+            samples.append(page.evaluate("window.pressed"))
+    drawn, painted = np.array(samples[5:]).T  # the first warm up
+    what = "step to its frame, less motion" if motion == "reduce" else "step to its first frame, with flights"
+    return line(
+        f"{what}, 20,000 cells",
+        "ms",
+        np.median(painted),
+        16,
+        painted,
+        f"{spread(painted)}; drawn after {np.median(drawn):.1f} ms",
+    )
+
+
+def dragging(browser: Browser) -> list[Line]:
+    """Frames while the wheel zooms and while the zoomed picture is dragged."""
+    lines = []
+    with opened(browser, scenes.big()) as page:
+        box = page.locator("canvas").bounding_box()
+        x, y = box["x"] + box["width"] / 2, box["y"] + box["height"] / 2
+        page.mouse.move(x, y)
+
+        def timed(what, move) -> None:
+            page.evaluate(f"seconds => {{ window.timed = ({FRAMES})(seconds); }}", DRAG_S)
+            page.evaluate("() => { window.over = false; window.timed.then(() => { window.over = true; }); }")
+            n = 0
+            while not page.evaluate("window.over"):
+                move(n)
+                n += 1
+            gaps = np.diff(page.evaluate("window.timed"))
+            detail = f"p95 {np.percentile(gaps, 95):.1f} ms, {np.mean(gaps > 25):.1%} over 25 ms; {n} events"
+            lines.append(
+                line(f"{what}, 20,000 cells: frame interval", "ms", np.median(gaps), 17, gaps, detail)
+            )
+
+        page.keyboard.down("Control")
+        timed("zooming", lambda n: page.mouse.wheel(0, -20 if n // 40 % 2 == 0 else 20))
+        for _ in range(10):
+            page.mouse.wheel(0, -60)
+        page.keyboard.up("Control")
+        assert "zoomed" in page.locator("canvas").get_attribute("class"), "the wheel zoomed nothing"
+        page.mouse.down()
+        timed("dragging", lambda n: page.mouse.move(x + 60 * np.sin(n / 9), y + 40 * np.cos(n / 9)))
+        page.mouse.up()
+    return lines
+
+
+def sizes() -> list[Line]:
+    def kilobytes(what, data: bytes, most=None, detail="") -> Line:
+        size = len(data) / 1e3
+        return (
+            told(what, "KB", size, detail) if most is None else line(what, "KB", size, most, [size], detail)
+        )
+
+    script = stage_module.script().encode()
+    written = sum((stage_module.HERE / f"{name}.js").stat().st_size for name in stage_module.SCRIPTS)
+    less = f"{written / 1e3:.1f} KB as written, {len(gzip.compress(script, 9)) / 1e3:.1f} KB under gzip"
+    page = standalone(stage_module.message(truth().scene)).encode()
+    turn = scenes.tiled(20, 24, 24, 30)
+    return [
+        kilobytes("player", script, 40, less),
+        kilobytes("what takes scenes away, loaded when asked for", takeaway().encode()),
+        kilobytes("HTML export of the toy scene", page, 100),
+        kilobytes("im2col, 1,000 steps", stage_module.message(scenes.long(1_000)), 60),
+        kilobytes("im2col 32×32, 900 steps", stage_module.message(truth(H="32", W="32").scene), 60),
+        kilobytes(f"tiled product, {turn.steps:,} steps of up to 16 new sums", stage_module.message(turn)),
+    ]
+
+
+def requests(browser: Browser, url: str) -> Line:
+    """Whom the lesson's page asks, and the exported page."""
+    asked = []
+    page = browser.new_context(viewport={"width": 1440, "height": 900}).new_page()
+    page.on("request", lambda request: asked.append(request.url))
+    page.on("websocket", lambda socket: asked.append(socket.url))
+    page.goto(f"{url}/im2col")
+    stage = Stage(page).ready()
+    page.wait_for_load_state("networkidle")
+    stage.do("play")
+    page.wait_for_timeout(3_000)
+    away = [one for one in asked if urlsplit(one).scheme not in ("data", "blob")]
+    own = urlsplit(url).hostname
+    strangers = {urlsplit(one).hostname for one in away} - {own}
+    count = sum(urlsplit(one).hostname != own for one in away)
+    return line(
+        "requests of the lesson that leave the machine",
+        "requests",
+        count,
+        0,
+        [count],
+        f"{len(away)} requests in all{': ' * bool(strangers)}{', '.join(sorted(map(str, strangers)))}",
+    )
+
+
+def main() -> None:
+    busy = os.getloadavg()[0]  # what else runs here spoils the figures
+    lines = sizes()
+    with sync_playwright() as playwright:
+        browser = playwright.chromium.launch(executable_path=CHROMIUM, args=ARGS)
+        lines += playing(browser)
+        lines += [presses(browser, motion) for motion in ("reduce", "no-preference")]
+        lines += dragging(browser)
+        with serving() as app:
+            lines.append(requests(browser, app.url))
+        version = browser.version
+        browser.close()
+    publish(lines, version, busy)
+
+
+if __name__ == "__main__":
+    main()
