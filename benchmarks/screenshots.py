@@ -63,7 +63,7 @@ def save(page: Page, folder: Path, name: str) -> None:
 
 def home(browser: Browser, url: str, folder: Path, scheme: str) -> None:
     page = open_(browser, url, scheme)
-    expect(page.get_by_text("On this machine")).to_be_visible()
+    expect(page.get_by_text("On this machine", exact=True)).to_be_visible()
     save(page, folder, f"home-{scheme}")
 
 

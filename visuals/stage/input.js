@@ -80,7 +80,7 @@ async function ask(player, panel, what) {
   player.busy = true;
   say("…");
   try {
-    const { panels } = await import(assets.module);
+    const { panels } = await import(await assets.module);
     await panels[panel](player, what, assets, say);
   } catch (error) {
     say(`${error.message}.`);

@@ -266,12 +266,12 @@ class Player {
       part.speed.setAttribute("aria-label", `Speed ${speed} times; change`);
     });
     set("loop", String(this.loop), () => {
-      const [from, to] = this.loop || [];
+      const [from, to] = this.loop || [], all = from === 0 && to === last;
       part.loop.textContent = to !== undefined ? `loop ${from + 1}–${to + 1}` : this.loop ? `loop from ${from + 1} …` : "loop";
       part.loop.title = to !== undefined ? "End the loop" : this.loop ? "Loop to this step" : "Loop from this step";
       part.loop.classList.toggle("on", Boolean(this.loop));
       part.scrub.style.setProperty("--from", `${((from ?? 0) / Math.max(1, last)) * 100}%`);
-      part.scrub.style.setProperty("--to", `${((to ?? from ?? 0) / Math.max(1, last)) * 100}%`);
+      part.scrub.style.setProperty("--to", `${all ? 0 : ((to ?? from ?? 0) / Math.max(1, last)) * 100}%`);
     });
     set("step", step, () => {
       root.dataset.step = String(step);

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from base64 import b64encode
+from gzip import compress
 from html import escape
 
 from visuals import stage
@@ -42,7 +43,7 @@ def standalone(message: bytes | None = None, title: str = "Kernel Theatre") -> s
 {html}
 </main>
 <footer>Made with Kernel Theatre</footer>
-<script type="text/plain" id="takeaway">{_in_script(takeaway())}</script>
+<script type="text/plain" id="takeaway">{b64encode(compress(takeaway().encode(), mtime=0)).decode()}</script>
 <script type="module">
 {_in_script(stage.script())}
 {_BOOT}
@@ -65,8 +66,10 @@ footer { padding: 8px 16px 16px; }"""
 _BOOT = """{
 const text = (id) => document.getElementById(id).textContent.trim();
 const parentElement = document.querySelector("main");
-const data = Uint8Array.from(atob(text("scene")), (c) => c.charCodeAt(0));
-const module = "data:text/javascript;charset=utf-8," + encodeURIComponent(text("takeaway"));
+const bytes = (id) => Uint8Array.from(atob(text(id)), (c) => c.charCodeAt(0));
+const data = bytes("scene");
+const unzipped = new Blob([bytes("takeaway")]).stream().pipeThrough(new DecompressionStream("gzip"));
+const module = new Response(unzipped).text().then((code) => "data:text/javascript;charset=utf-8," + encodeURIComponent(code));
 parentElement.assets = { module, template: null, gif: null };
 const show = () => stage({ data, parentElement });
 matchMedia("(prefers-color-scheme: dark)").addEventListener("change", show);
