@@ -1,54 +1,143 @@
-"""Do our cold times agree with Triton's do_bench? Run on a GPU: python benchmarks/timing_agreement.py
+"""Do our cold times hold up? On a GPU, against triton's do_bench and Nsight Compute's gpu__time_duration:
 
-Both flush the L2 before each sample and time with CUDA events; the medians should lie within 3 %.
+    PYTHONPATH=. python benchmarks/timing_agreement.py OUT.json
+
+Every launch of the conv ladder at a few presets, from 5 us to 50 ms, timed alone. All three empty the caches
+before each sample: we and do_bench by writing over the L2, the profiler by --cache-control all; clocks are left
+as they are. do_bench and we time with CUDA events, so both hold what the events cost (`floor_ms`); the profiler
+counts from the first instruction to the last.
 """
 
 from __future__ import annotations
 
+import csv
+import datetime
+import io
 import json
+import os
+import subprocess
 import sys
+from collections.abc import Iterator
+from dataclasses import replace
+from pathlib import Path
 
 import numpy as np
 
+from kernels.engines import cuda
+from kernels.engines.timing import Budget, interleave, warm_up
+from kernels.ladders import conv
+from kernels.presets import CONV_PRESETS
+from kernels.program import INPUT, Launch
+from kernels.runner import seeded_inputs
 
-def main() -> None:
-    import cupy
-    import torch
-    from triton.testing import do_bench
+RUNGS = ("conv/direct", "conv/im2col-gemm")
+PRESETS = (
+    "toy", "lenet-conv1", "resnet50-res2-3x3-n1", "resnet50-res5-3x3-n1", "resnet50-res3-3x3-n32", "vgg-conv1_2",
+)  # fmt: skip
+LARGE = replace(CONV_PRESETS["vgg-conv1_2"].shape, N=16)
+PROFILED = 7  # launches of each under the profiler; the first is not counted
+BUDGET = Budget(samples=100, seconds=8.0)
 
-    from kernels.engines import cuda
-    from kernels.engines.timing import Budget
-    from kernels.ladders import conv
-    from kernels.presets import CONV_PRESETS
-    from kernels.program import INPUT
-    from kernels.runner import seeded_inputs
 
-    torch.zeros(1, device="cuda")
-    stream = torch.cuda.ExternalStream(cuda._stream().ptr)
-    rows = []
-    for key in (
-        "toy",
-        "resnet50-res5-3x3-n1",
-        "resnet50-res2-3x3-n1",
-        "resnet50-res3-3x3-n32",
-        "vgg-conv1_2",
-    ):
-        shape = CONV_PRESETS[key].shape
-        for rung in conv.LADDER.rungs:
+def steps() -> Iterator[tuple[str, cuda.Session, int]]:
+    """(name, session, index of the launch in it), one at a time; a session is closed after its last."""
+    shapes = {key: CONV_PRESETS[key].shape for key in PRESETS} | {"vgg-conv1_2, N=16": LARGE}
+    for key, shape in shapes.items():
+        for rung in map(conv.LADDER.rung, RUNGS):
             program = rung.build(shape, rung.default_tiles)
             session = cuda.open(program, seeded_inputs(program.of_role(INPUT)))
             session.verify_run()
-            ours = float(np.median(cuda.sample([session], "cold", Budget())[0].samples_ms))
-            with torch.cuda.stream(stream), cuda._stream():
-                theirs = do_bench(session.run, warmup=100, rep=500, return_mode="median")
+            for index, step in enumerate(program.steps):
+                if isinstance(step, Launch):
+                    yield f"{key}: {step.entry}", session, index
             session.close()
-            rows.append({"preset": key, "rung": rung.name, "ours_ms": ours, "do_bench_ms": theirs})
-            print(f"{key:24} {rung.name:20} {ours:9.4f} {theirs:9.4f} ms  {100 * (ours / theirs - 1):+.1f} %")
-    print(f"device {cuda.device_name()}, floor {cuda.floor_ms() * 1e3:.2f} us, CuPy {cupy.__version__}")
-    if len(sys.argv) > 1:
-        with open(sys.argv[1], "w", encoding="utf-8") as file:
-            json.dump(rows, file, indent=1)
+
+
+def ours(session: cuda.Session, index: int) -> list[float]:
+    stream = cuda._stream()
+    with stream:
+        warm_up(lambda: (session.run_step(index), stream.synchronize()), 0.1)
+        take = cuda._take(lambda: session.run_step(index), stream, cuda._flusher(stream))
+        return list(interleave([take], BUDGET)[0])
+
+
+def do_bench(session: cuda.Session, index: int) -> list[float]:
+    import torch
+    from triton.testing import do_bench
+
+    with torch.cuda.stream(torch.cuda.ExternalStream(cuda._stream().ptr)), cuda._stream():
+        return do_bench(lambda: session.run_step(index), warmup=100, rep=1000, return_mode="all")
+
+
+# -- under the profiler ------------------------------------------------------------------------------
+def launch_all() -> None:
+    """What runs under ncu: each launch PROFILED times, profiled from the start of its turn to the end."""
+    import cupy
+
+    for name, session, index in steps():
+        print(name, file=sys.stderr)
+        with cuda._stream():
+            cuda._stream().synchronize()
+            cupy.cuda.runtime.profilerStart()
+            for _ in range(PROFILED):
+                session.run_step(index)
+            cuda._stream().synchronize()
+            cupy.cuda.runtime.profilerStop()
+
+
+def profiled(ncu: str, out: Path) -> list[float]:
+    """gpu__time_duration in ms of every profiled launch, in order."""
+    log = out.with_suffix(".ncu.csv")
+    command = [
+        ncu, "--clock-control", "none", "--cache-control", "all", "--profile-from-start", "off", "--csv", "--page", "raw",
+        "--print-units", "base", "--log-file", str(log), "--metrics", "gpu__time_duration.sum",
+        sys.executable, str(Path(__file__).resolve()), "launch",
+    ]  # fmt: skip
+    root = str(Path(__file__).resolve().parents[1])
+    subprocess.run(command, check=True, env=os.environ | {"PYTHONPATH": root})
+    text = "\n".join(line for line in log.read_text().splitlines() if not line.startswith("=="))
+    rows = [row for row in csv.DictReader(io.StringIO(text)) if row.get("ID", "").isdigit()]
+    return [float(row["gpu__time_duration.sum"].replace(",", "")) / 1e6 for row in rows]
+
+
+def spread(samples: list[float]) -> dict[str, float]:
+    p20, median, p80 = (float(f"{v:.5g}") for v in np.percentile(samples, [20, 50, 80]))
+    return {"median_ms": median, "p20_ms": p20, "p80_ms": p80, "n": len(samples)}
+
+
+def main(out: Path) -> None:
+    import torch
+
+    torch.zeros(1, device="cuda")
+    cases = []
+    for name, session, index in steps():
+        case = {
+            "name": name,
+            "ours": spread(ours(session, index)),
+            "do_bench": spread(do_bench(session, index)),
+        }
+        cases.append(case)
+        print(name, *(case[by]["median_ms"] for by in ("ours", "do_bench")), flush=True)
+    durations = profiled(os.environ.get("NCU", "ncu"), out)
+    assert len(durations) == PROFILED * len(cases), (len(durations), len(cases))
+    for n, case in enumerate(cases):
+        case["ncu"] = spread(durations[n * PROFILED + 1 : (n + 1) * PROFILED])
+    about = cuda.conditions() | {"device": cuda.device_name(), "date": datetime.date.today().isoformat()}
+    out.write_text(json.dumps({"about": about, "cases": cases}, indent=1) + "\n", encoding="utf-8")
+    print(table(json.loads(out.read_text())))
+
+
+def table(told: dict) -> str:
+    """As Markdown: medians, and by how much ours is above the others'."""
+    lines = ["| launch | ours | do_bench | ncu | to do_bench | to ncu |", "|---|---|---|---|---|---|"]
+    for case in told["cases"]:
+        ms = {by: case[by]["median_ms"] for by in ("ours", "do_bench", "ncu")}
+        apart = [f"{100 * (ms['ours'] / ms[by] - 1):+.1f} %" for by in ("do_bench", "ncu")]
+        lines.append(
+            f"| {case['name']} | " + " | ".join([*(f"{1e3 * v:,.2f} µs" for v in ms.values()), *apart]) + " |"
+        )
+    return "\n".join(lines)
 
 
 if __name__ == "__main__":
-    main()
+    launch_all() if sys.argv[1] == "launch" else main(Path(sys.argv[1]))
