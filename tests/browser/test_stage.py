@@ -180,12 +180,12 @@ def test_the_keyboard_reaches_everything_and_the_page_stays(stage, page):
 
 def test_tab_leads_to_the_stage_and_shows_where_one_is(stage, page):
     stage = stage()
-    ring = "root => getComputedStyle(root).boxShadow"
-    assert stage.root.evaluate(ring) == "none"
+    ring = "root => getComputedStyle(root).outline"
+    assert "solid" not in stage.root.evaluate(ring)
     page.get_by_role("button", name="more", exact=True).focus()
     page.keyboard.press("Tab")
     assert stage.root.evaluate("root => root.getRootNode().activeElement === root")
-    assert "4px" in stage.root.evaluate(ring)
+    assert "solid 2px" in stage.root.evaluate(ring)
     # On through its buttons; Space presses the one it is on, once.
     page.keyboard.press("Tab")
     focused = "root => root.getRootNode().activeElement.dataset.do"

@@ -8,7 +8,7 @@ class Block {
     if (array == null) return null;
     while (this.bytes.length % 4) this.bytes.push(0);
     const entry = { dtype, offset: this.bytes.length, length: array.length };
-    this.bytes.push(...new Uint8Array(TYPES[dtype].from(array).buffer));
+    for (const byte of new Uint8Array(TYPES[dtype].from(array).buffer)) this.bytes.push(byte);
     return entry;
   }
 }

@@ -4,7 +4,7 @@
 import { eventOf, lastEvent } from "./decode.js";
 
 const LEVELS = 48;
-const HUES = ["input", "filter", "output", "workspace"];
+export const HUES = ["input", "filter", "output", "workspace"];
 const GROUNDS = ["panel", "workspace-ground", "shared-ground", "registers-ground"];
 
 const rgb = (hex) => [1, 3, 5].map((at) => parseInt(hex.slice(at, at + 2), 16));

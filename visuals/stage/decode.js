@@ -159,10 +159,7 @@ export function valueAt(t, i, step) {
   return e >= 0 ? t.value[e] : t.values ? t.values[i] : 0;
 }
 
-export const isPadding = (t, i, step) => {
-  const e = eventOf(t, i, step);
-  return e >= 0 && t.from[e] === -1;
-};
+export const isPadding = (t, i, step) => t.from[eventOf(t, i, step)] === -1;
 
 // Events of a step, and the cells they write.
 export const eventsAt = (t, step) => (step >= 0 ? members(t.byStep, step) : []);

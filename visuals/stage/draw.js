@@ -2,7 +2,7 @@
 // what moves or is marked is drawn over it each frame.
 
 import { lookOf } from "./colour.js";
-import { eventsAt, isWritten, valueAt, writtenAt } from "./decode.js";
+import { eventsAt, valueAt } from "./decode.js";
 import { HEAD_LINE, NUMBERS_FROM, cellAt, seat, sitter, tileAt } from "./layout.js";
 import { clamp } from "./view.js";
 
@@ -21,10 +21,11 @@ export function cellText(v) {
 // Numbers of a block: one size of type for all, so that the longest fits; they fade out as cells grow small.
 function numbersOf(ctx, block, font, scale) {
   const { t, cell } = block;
+  if (cell < NUMBERS_FROM) return null;
   t.longest ??= [...(t.values || []), ...t.value].map(cellText).reduce((a, b) => (b.length > a.length ? b : a), "0");
   ctx.font = font(100 / scale);
   const px = Math.min(13 * scale, cell * 0.56, (100 * (cell - 3)) / ctx.measureText(t.longest).width);
-  const alpha = cell < NUMBERS_FROM ? 0 : clamp((px - 6.5) / 1.5, 0, 1);
+  const alpha = clamp((px - 6.5) / 1.5, 0, 1);
   return alpha ? { font: font(px / scale), alpha } : null;
 }
 
@@ -36,19 +37,20 @@ function dashed(ctx, x, y, w, h, colour) {
   ctx.setLineDash([]);
 }
 
-function drawCell(ctx, x, y, size, look, text, numbers) {
+// Ghosts have no ink, and print nothing.
+function drawCell(ctx, x, y, size, look, value, numbers) {
   const inner = size >= SMALL ? size - 1 : size;
   ctx.fillStyle = look.css;
   ctx.fillRect(x, y, inner, inner);
   if (look.padding && size >= SMALL) dashed(ctx, x, y, inner, inner, look.line);
-  if (!text || !numbers || !look.ink) return;
+  if (!numbers || !look.ink) return;
   const alpha = ctx.globalAlpha;
   ctx.globalAlpha = alpha * numbers.alpha;
   ctx.font = numbers.font;
   ctx.fillStyle = look.ink;
   ctx.textAlign = "center";
   ctx.textBaseline = "middle";
-  ctx.fillText(text, x + inner / 2, y + inner / 2 + 0.5);
+  ctx.fillText(cellText(value), x + inner / 2, y + inner / 2 + 0.5);
   ctx.globalAlpha = alpha;
 }
 
@@ -118,7 +120,7 @@ export class Still {
       else
         for (let r = 0; r < way.tileRows; r++)
           for (let c = 0; c < way.tileCols; c++)
-            if (sitter(block, tile, r, c) === null) drawCell(this.ctx, at.x + c * cell, at.y + r * cell, cell, look, "0", block.numbers);
+            if (sitter(block, tile, r, c) === null) drawCell(this.ctx, at.x + c * cell, at.y + r * cell, cell, look, 0, block.numbers);
     }
   }
 
@@ -134,8 +136,7 @@ export class Still {
         ctx.fillStyle = theme.grounds[block.ground].css;
         ctx.fillRect(at.x, at.y, block.cell, block.cell);
       }
-      const text = block.numbers && isWritten(block.t, i, step) ? cellText(valueAt(block.t, i, step)) : "";
-      drawCell(ctx, at.x, at.y, block.cell, lookOf(theme, block, i, step), text, block.numbers);
+      drawCell(ctx, at.x, at.y, block.cell, lookOf(theme, block, i, step), valueAt(block.t, i, step), block.numbers);
     }
   }
 
@@ -187,7 +188,7 @@ export function drawMoving(ctx, still, t) {
   for (const { to, others } of blocks)
     for (const e of lit > 0 ? others : []) {
       const i = to.t.cell[e], at = cellAt(to, i);
-      drawCell(ctx, at.x, at.y, to.cell, lookOf(theme, to, i, step), cellText(to.t.value[e]), to.numbers);
+      drawCell(ctx, at.x, at.y, to.cell, lookOf(theme, to, i, step), to.t.value[e], to.numbers);
     }
   ctx.globalAlpha = 1;
 }
@@ -197,14 +198,14 @@ function drawFlying(ctx, theme, from, to, e, step, u) {
   const look = lookOf(theme, to, i, step);
   if (source < 0) { // a zero of the padding is read nowhere: it appears in place
     ctx.globalAlpha = u;
-    drawCell(ctx, end.x, end.y, to.cell, look, "0", to.numbers);
+    drawCell(ctx, end.x, end.y, to.cell, look, 0, to.numbers);
     ctx.globalAlpha = 1;
     return;
   }
   const start = cellAt(from, source);
   const size = from.cell + (to.cell - from.cell) * u;
   const x = start.x + (end.x - start.x) * u, y = start.y + (end.y - start.y) * u;
-  drawCell(ctx, x, y, size, look, cellText(to.t.value[e]), size < NUMBERS_FROM ? null : to.numbers || from.numbers);
+  drawCell(ctx, x, y, size, look, to.t.value[e], size < NUMBERS_FROM ? null : to.numbers || from.numbers);
   if (u < 1) {
     ctx.strokeStyle = theme.tokens.read;
     ctx.lineWidth = size >= SMALL ? 1.5 : 1;
@@ -241,13 +242,14 @@ export function outlines(block, cells, each) {
   const rects = [];
   for (const [tile, seats] of tiles) {
     const at = tileAt(block, tile), size = block.cell;
-    const rect = (row, col, rows, cols) => ({ x: at.x + col * size, y: at.y + row * size, w: cols * size, h: rows * size });
-    const low = (key) => seats.reduce((v, s) => Math.min(v, s[key]), Infinity);
-    const high = (key) => seats.reduce((v, s) => Math.max(v, s[key]), 0);
-    const [row, col] = [low("row"), low("col")];
-    const [rows, cols] = [high("row") - row + 1, high("col") - col + 1];
-    if (!each && rows * cols === seats.length) rects.push(rect(row, col, rows, cols));
-    else for (const s of seats) rects.push(rect(s.row, s.col, 1, 1));
+    const add = (row, col, rows, cols) => rects.push({ x: at.x + col * size, y: at.y + row * size, w: cols * size, h: rows * size });
+    const span = (key) => {
+      const low = seats.reduce((v, s) => Math.min(v, s[key]), Infinity);
+      return [low, seats.reduce((v, s) => Math.max(v, s[key]), 0) - low + 1];
+    };
+    const [row, rows] = span("row"), [col, cols] = span("col");
+    if (!each && rows * cols === seats.length) add(row, col, rows, cols);
+    else for (const s of seats) add(s.row, s.col, 1, 1);
   }
   return rects;
 }

@@ -8,9 +8,9 @@ const MOST_TERMS = 12;
 const count = (n) => n.toLocaleString("en");
 const plural = (n, noun) => `${count(n)} ${noun}${n === 1 ? "" : "s"}`;
 
-// Numbers of a sentence: integers plain, others to three digits.
+// Numbers of a sentence: integers plain (no zero below zero), others to three digits.
 export function number(v) {
-  const text = Number.isInteger(v) ? count(v) : String(+v.toPrecision(3));
+  const text = Number.isInteger(v) ? count(v + 0) : String(+v.toPrecision(3));
   return text.replace("-", "−");
 }
 
@@ -140,14 +140,17 @@ function explainProduct(now, m, i) {
 // The outlines of a step: what it reads in sky blue, what it writes in vermilion.
 export function stepMarks(scene, step) {
   const marks = [], read = new Map();
-  const reads = (t, cells) => read.set(t.name, [...(read.get(t.name) || []), ...cells]);
+  const reads = ({ name }, cells) => {
+    if (!read.has(name)) read.set(name, new Set());
+    for (const i of cells) read.get(name).add(i);
+  };
   for (const { source, start, cells } of scene.reads) reads(source, cells.subarray(start[step], start[step + 1]));
   for (const t of Object.values(scene.tensors)) {
     const events = eventsAt(t, step);
     for (const e of events) if (t.from[e] >= 0) reads(t.by[e].source, [t.from[e]]);
     if (events.length) marks.push({ name: t.name, cells: writtenAt(t, step), as: "write" });
   }
-  return [...Array.from(read, ([name, cells]) => ({ name, cells: [...new Set(cells)], as: "read" })), ...marks].filter((m) => m.cells.length);
+  return [...Array.from(read, ([name, cells]) => ({ name, cells: [...cells], as: "read" })), ...marks].filter((m) => m.cells.length);
 }
 
 // With nothing pointed at, the panel follows the first product of the step, else its first written cell.

@@ -10,7 +10,7 @@ import { WHOLE, clamp, zoomed } from "./view.js";
 export function listen(player) {
   const { root, part } = player, { signal } = player.gone;
   const on = (target, type, handler, options) => target.addEventListener(type, handler, { signal, ...options });
-  const live = (handler) => (event) => { if (player.scene && !player.failed && !player.data.still) handler(event); };
+  const live = (handler) => (event) => player.scene && !player.failed && !player.data.still && handler(event);
   on(root, "click", live((event) => click(player, event)));
   on(root, "keydown", live((event) => key(player, event)));
   on(part.scrub, "input", () => player.scrubTo(Number(part.scrub.value)));
@@ -20,11 +20,11 @@ export function listen(player) {
   const sized = new ResizeObserver(() => player.arrange());
   sized.observe(part["canvas-box"]);
   on(window, "resize", () => player.arrange());
-  on(signal, "abort", () => sized.disconnect());
+  signal.addEventListener("abort", () => sized.disconnect()); // not by on(): that ends before it would hear
   watchLink(on, (how) => player.linkChanged(how));
   listenToParent(on, live((asked) => {
-    if (asked.goto !== undefined) player.goto(asked.goto, asked.goto === player.step + 1);
-    else if (asked.by) player.goto(player.step + asked.by, asked.by === 1);
+    if (asked.goto !== undefined) player.goto(asked.goto);
+    else if (asked.by) player.goto(player.step + asked.by);
     else if (asked.play) player.play();
     else player.pause();
   }), (why) => player.say(`${why}.`));
@@ -34,7 +34,7 @@ export function listen(player) {
 const BUTTONS = {
   play: (player) => player.toggle(),
   back: (player) => player.goto(player.step - 1),
-  forward: (player) => player.goto(player.step + 1, true),
+  forward: (player) => player.goto(player.step + 1),
   speed: (player) => player.changeSpeed(1, true),
   loop: (player) => (player.loop?.[1] === undefined ? loopTo(player, player.loop ? 1 : 0) : player.setLoop()),
   fit: (player) => view(player, WHOLE),
@@ -44,13 +44,17 @@ const BUTTONS = {
 function click(player, event) {
   const { root, part } = player, { target } = event;
   const button = target.closest("button"), { do: action, take, copy } = button?.dataset || {};
-  if (!target.closest(".panel")) openPanel(player, root.querySelector(`[data-panel="${action}"]`)?.hidden ? action : null);
-  if (BUTTONS[action]) BUTTONS[action](player);
-  else if (take) ask(player, "take", take);
+  if (!target.closest(".panel")) togglePanel(player, action);
+  if (BUTTONS[action]) {
+    BUTTONS[action](player);
+    if (!button.offsetParent) root.focus({ preventScroll: true }); // it hid itself
+  } else if (take) ask(player, "take", take);
   else if (copy) ask(player, "link", copy);
   else if (target.closest(".runs")) jump(player, Number(target.closest(".runs").dataset.line));
-  else if (!button && target !== part.canvas && !target.closest(".panel, .explain")) player.setPin(null);
+  else if (!button && target !== part.canvas && !target.closest(".transport, .explain")) player.setPin(null);
 }
+
+const togglePanel = (player, name) => openPanel(player, player.root.querySelector(`[data-panel=${name}]`)?.hidden ? name : null);
 
 // One panel at a time; the button that opened it says so, and has the focus again when it closes.
 function openPanel({ root }, name) {
@@ -92,14 +96,14 @@ async function ask(player, panel, what) {
 const KEYS = {
   " ": (player) => player.toggle(),
   ArrowLeft: (player, leap) => stepBy(player, -leap), ArrowRight: (player, leap) => stepBy(player, leap),
-  PageUp: (player) => page(player, -1), PageDown: (player) => page(player, 1),
+  PageUp: (player) => stepBy(player, -1, true), PageDown: (player) => stepBy(player, 1, true),
   Home: (player) => player.goto(0), End: (player) => player.goto(player.scene.steps - 1),
   "+": (player) => player.changeSpeed(1), "-": (player) => player.changeSpeed(-1),
   "[": (player) => loopTo(player, 0), "]": (player) => loopTo(player, 1), "\\": (player) => player.setLoop(),
   l: (player) => player.scene.source && jump(player, lineOf(player.scene.source, player.step)),
   p: (player) => player.setPin(player.pin ? null : focusOf(player.scene, player.step)),
   w: (player) => movePin(player, -1, 0), s: (player) => movePin(player, 1, 0), a: (player) => movePin(player, 0, -1), d: (player) => movePin(player, 0, 1),
-  t: (player) => nextTensor(player),
+  t: nextTensor,
   z: (player) => zoomAt(player, 1.5), x: (player) => zoomAt(player, 1 / 1.5), 0: (player) => view(player, WHOLE),
   "?": (player) => togglePanel(player, "help"), c: (player) => togglePanel(player, "colours"),
   Escape: (player) => { player.setPin(null); openPanel(player, null); },
@@ -108,29 +112,23 @@ const KEYS = {
 const SAME = { "=": "+", ">": "+", "<": "-", _: "-" };
 
 function key(player, event) {
-  if (event.ctrlKey || event.metaKey || event.altKey || event.target.closest("textarea")) return;
-  const name = event.key.length === 1 ? event.key.toLowerCase() : event.key;
+  const { target } = event, name = event.key.length === 1 ? event.key.toLowerCase() : event.key;
+  if (event.ctrlKey || event.metaKey || event.altKey || (target.closest("textarea") && name !== "Escape")) return;
+  if (target.closest(".explain") && /^Arrow(Up|Down)$/.test(name)) return; // they scroll it
   const action = KEYS[SAME[name] || name];
   if (!action) return;
   event.stopPropagation();
-  if (name === " " && event.target.closest("button")) return; // Space presses the focused button
+  if (name === " " && target.closest("button")) return; // Space presses the focused button
   event.preventDefault();
   action(player, event.shiftKey ? 10 : 1);
 }
 
 // At the ends, arrows lead on in the deck that embeds the stage; a clicker's keys always do.
-function stepBy(player, by) {
+function stepBy(player, by, clicker) {
   const { step, scene } = player, end = by > 0 ? scene.steps - 1 : 0;
-  if (embedded && step === end && player.until === null) tell(by > 0 ? "next" : "prev", step, scene.steps);
-  else player.goto(step + by, by > 0);
+  if (embedded && (clicker || (step === end && player.until === null))) tell(by > 0 ? "next" : "prev", step, scene.steps);
+  else player.goto(step + by);
 }
-
-function page(player, by) {
-  if (embedded) tell(by > 0 ? "next" : "prev", player.step, player.scene.steps);
-  else player.goto(player.step + by, by > 0);
-}
-
-const togglePanel = (player, name) => openPanel(player, player.root.querySelector(`[data-panel=${name}]`).hidden ? name : null);
 
 // The pin walks over the cells of its tensor, from plane to plane at the edges of a row.
 function movePin(player, down, right) {
@@ -163,11 +161,12 @@ function zoomRound(player, factor, x, y, dx = 0, dy = 0) {
   player.look(zoomed(player.view, factor, x, y, layout.width, layout.height, dx, dy));
 }
 
+const same = (a, b) => a?.name === b?.name && a?.index === b?.index;
+
 function setHover(player, cell) {
-  if (cell?.name === player.hover?.name && cell?.index === player.hover?.index) return;
+  if (same(cell, player.hover)) return;
   player.hover = cell;
   if (cell) player.part.hint.hidden = true; // learnt
-  player.part.canvas.classList.toggle("over-cell", Boolean(cell));
   player.draw();
 }
 
@@ -180,6 +179,7 @@ function listenToPointer(player, on) {
   };
   const over = (event) => hitTest(player.seen, at(event).x, at(event).y);
   on("pointerdown", (event) => {
+    if (event.button) return; // the release of another button may go to a menu
     fingers.set(event.pointerId, at(event));
     dragged = false;
   });
@@ -207,8 +207,8 @@ function listenToPointer(player, on) {
   });
   on("click", (event) => {
     if (dragged) return;
-    const cell = over(event), { pin } = player;
-    player.setPin(cell && pin && pin.name === cell.name && pin.index === cell.index ? null : cell);
+    const cell = over(event);
+    player.setPin(same(cell, player.pin) ? null : cell);
     player.root.focus({ preventScroll: true });
   });
   on("wheel", (event) => {
@@ -216,7 +216,7 @@ function listenToPointer(player, on) {
     event.preventDefault();
     const { x, y } = at(event);
     zoomRound(player, Math.exp(-clamp(event.deltaY, -60, 60) / 120), x, y);
-    clearTimeout(player.wheeled);
-    player.wheeled = setTimeout(() => player.writeLink(), 200);
+    clearTimeout(player.waiting);
+    player.waiting = setTimeout(() => player.writeLink(), 200);
   }, { passive: false });
 }

@@ -1,10 +1,10 @@
 // The words beside the picture: CUDA source with its running line lit, lanes, readings, sentences with roles.
 // Text only, never markup.
 
+import { HUES } from "./colour.js";
 import { number } from "./explain.js";
 
 const KINDS = ["", "comment", "keyword", "type", "builtin", "string", "directive"]; // of visuals/highlight.py
-const ROLES = ["input", "filter", "output", "workspace"];
 
 export function element(tag, className, text) {
   const node = document.createElement(tag);
@@ -82,7 +82,7 @@ export function fillWords(node, parts) {
   node.replaceChildren(...parts.flatMap(({ text, role }) => {
     const broken = text.startsWith("\n");
     const words = broken ? text.slice(1) : text;
-    const span = role ? element("span", ROLES.includes(role) ? `role role-${role}` : `w-${role}`, words) : document.createTextNode(words);
+    const span = role ? element("span", HUES.includes(role) ? `role role-${role}` : `w-${role}`, words) : document.createTextNode(words);
     return broken ? [element("br"), span] : [span];
   }));
 }

@@ -18,12 +18,12 @@ const PLAY_ICON = "M4 2.5v11L13 8z", PAUSE_ICON = "M3.5 2.5h3v11h-3zM9.5 2.5h3v1
 
 const whole = (n) => n.toLocaleString("en");
 
-// Long scenes run faster: about a minute at 1x, but no step shorter than 130 ms nor longer than 900.
-const playMs = (steps) => clamp(60000 / steps, 130, 900);
+// Step, pin and loop of one scene are those of another where this is equal.
+const shapeOf = (scene) => scene && JSON.stringify([scene.key, scene.steps, Object.values(scene.tensors).map((t) => [t.name, t.size])]);
 
 class Player {
   constructor(root, assets) {
-    Object.assign(this, { root, assets, scene: null, speed: 1, gone: new AbortController(), frames: [] });
+    Object.assign(this, { root, assets, scene: null, speed: 1, gone: new AbortController() });
     this.part = Object.fromEntries("canvas body canvas-box kernel file source lanes words hint notice play scrub count speed loop order caption readings fit transport"
       .split(" ").map((name) => [name, root.querySelector(name === "canvas" ? name : `.${name}`)]));
     this.ctx = this.part.canvas.getContext("2d");
@@ -34,7 +34,7 @@ class Player {
   }
 
   rest() {
-    Object.assign(this, { t: 0, until: null, playing: false, hover: null, pin: null, loop: null, view: WHOLE, shown: {} });
+    Object.assign(this, { t: 0, until: null, playing: false, hover: null, pin: null, loop: null, view: WHOLE });
   }
 
   // -- data ------------------------------------------------------------------------------------------------
@@ -52,7 +52,11 @@ class Player {
       root.dataset.ready = "true";
       if (first) this.others = othersIn(this.state); // opening rewrites nothing
       else if (!this.playing) this.writeLink();
-      if (this.data.play && !this.started && !this.calm.matches) this.start();
+      if (this.data.play && !this.started && !this.calm.matches) {
+        this.started = true;
+        this.loop ||= [0, this.scene.steps - 1];
+        this.play();
+      }
     } catch (error) {
       this.failed = true;
       this.playing = false;
@@ -61,25 +65,19 @@ class Player {
     }
   }
 
-  start() {
-    this.started = true;
-    this.loop = [0, this.scene.steps - 1];
-    this.play();
-  }
-
   // A scene with another key starts anew: on first mount as the link says, else where it is asked to.
   take(data, scene) {
-    const first = !this.scene, same = scene.key === this.scene?.key;
+    const first = !this.scene, same = shapeOf(scene) === shapeOf(this.scene);
     this.data = data;
     this.scene = scene;
     if (data.still) this.stand();
-    this.layout = null;
-    if (!same) this.rest();
-    if (!same && !first) this.say("");
-    if (!same) this.t = clamp(Math.trunc(data.step || 0), 0, scene.steps - 1);
+    this.layout = this.still = null;
+    if (!same || this.failed) this.say("");
+    if (!same) {
+      this.rest();
+      this.t = clamp(Math.trunc(data.step || 0), 0, scene.steps - 1);
+    }
     if (first || this.back) this.follow();
-    this.back = false;
-    this.t = clamp(this.t, this.playing ? -1 : 0, scene.steps - 1);
     this.dress();
   }
 
@@ -95,6 +93,7 @@ class Player {
   // The moment that the address asks for.
   follow() {
     const { data, root } = this, asked = readLink(data.param ? location.search : "", data.param, this.scene);
+    this.back = false;
     root.classList.toggle("offline", Boolean(this.assets));
     root.dataset.hide = [...(data.hide || []), asked.hide || ""].join(" ");
     if (!data.param) return;
@@ -102,7 +101,7 @@ class Player {
     root.toggleAttribute("data-present", here.get("present") === "1");
     this.fills = data.fill || here.get("present") === "1" || (here.get("embed") === "true" && here.get("view") === "watch");
     root.classList.toggle("fills", Boolean(this.fills));
-    this.t = Math.min(asked.step ?? data.step ?? 0, this.scene.steps - 1);
+    this.t = clamp(Math.trunc(asked.step ?? data.step ?? 0), 0, this.scene.steps - 1);
     this.speed = asked.speed || 1;
     this.pin = asked.pin || null;
     this.loop = asked.loop || null;
@@ -171,6 +170,7 @@ class Player {
     const key = [width, room, dpr, scale].join();
     if (this.layout && this.sizeKey === key) return this.asked && this.look();
     this.sizeKey = key;
+    if (this.layout) this.asked ||= viewText(this.view, this.layout.width, this.layout.height); // what is looked at stays in sight
     this.font = (px, bold) => `${bold ? 600 : 400} ${px * scale}px ${this.family}`;
     this.layout = layOut(scene, width, room, (text, bold) => {
       this.ctx.font = this.font(bold ? 14 : 13, bold);
@@ -209,8 +209,9 @@ class Player {
     return clamp(Math.ceil(this.t), 0, this.scene.steps - 1);
   }
 
+  // Long scenes run faster: about a minute at 1x, but no step shorter than 130 ms nor longer than 900.
   get msPerStep() {
-    return playMs(this.scene.steps) / this.speed;
+    return clamp(60000 / this.scene.steps, 130, 900) / this.speed;
   }
 
   // Steps too short to be followed do not fly: cells stand where they land.
@@ -250,6 +251,7 @@ class Player {
   // DOM follows the picture; only what changed is touched.
   show() {
     const { part, root, scene, shown, step } = this, last = scene.steps - 1;
+    const along = (name, at) => part.scrub.style.setProperty(name, `${(at / Math.max(1, last)) * 100}%`);
     const set = (name, value, apply) => {
       if (shown[name] === value) return;
       shown[name] = value;
@@ -259,25 +261,28 @@ class Player {
       root.dataset.playing = String(playing);
       part.play.setAttribute("aria-label", playing ? "Pause" : "Play");
       part.play.querySelector("path").setAttribute("d", playing ? PAUSE_ICON : PLAY_ICON);
-      part.caption.setAttribute("aria-live", playing ? "off" : "polite"); // no torrent of sentences while it runs
+    });
+    set("spoken", !this.playing + (!this.playing && this.pin ? 1 : 0), (spoken) => { // no torrent of sentences while it runs
+      part.caption.setAttribute("aria-live", spoken ? "polite" : "off");
+      part.words.setAttribute("aria-live", spoken > 1 ? "polite" : "off"); // of the cell one walks to
     });
     set("speed", this.speed, (speed) => {
       part.speed.textContent = `${speed}×`;
       part.speed.setAttribute("aria-label", `Speed ${speed} times; change`);
     });
     set("loop", String(this.loop), () => {
-      const [from, to] = this.loop || [], all = from === 0 && to === last;
-      part.loop.textContent = to !== undefined ? `loop ${from + 1}–${to + 1}` : this.loop ? `loop from ${from + 1} …` : "loop";
-      part.loop.title = to !== undefined ? "End the loop" : this.loop ? "Loop to this step" : "Loop from this step";
-      part.loop.classList.toggle("on", Boolean(this.loop));
-      part.scrub.style.setProperty("--from", `${((from ?? 0) / Math.max(1, last)) * 100}%`);
-      part.scrub.style.setProperty("--to", `${all ? 0 : ((to ?? from ?? 0) / Math.max(1, last)) * 100}%`);
+      const [from = 0, to = from] = this.loop || [];
+      const [textContent, title] = !this.loop ? ["loop", "Loop from this step"]
+        : this.loop[1] === undefined ? [`loop from ${from + 1} …`, "Loop to this step"] : [`loop ${from + 1}–${to + 1}`, "End the loop"];
+      Object.assign(part.loop, { textContent, title }).classList.toggle("on", Boolean(this.loop));
+      along("--from", from);
+      along("--to", to - from === last ? 0 : to); // all of it is no part to show
     });
     set("step", step, () => {
       root.dataset.step = String(step);
       part.scrub.value = step;
       part.scrub.setAttribute("aria-valuetext", `${scene.stepName} ${step + 1} of ${scene.steps}`);
-      part.scrub.style.setProperty("--done", `${(step / Math.max(1, last)) * 100}%`);
+      along("--done", step);
       part.count.textContent = `${whole(step + 1)} / ${whole(scene.steps)}`;
       fillWords(part.caption, this.captionOf(step));
       part.caption.style.minHeight = `${part.caption.offsetHeight}px`; // what is below never jumps up again
@@ -288,6 +293,7 @@ class Player {
     const focus = this.pin || this.hover;
     const at = focus ? `${focus.name}:${focus.index}` : "";
     set("hover", at, () => { root.dataset.hover = at; });
+    set("over", Boolean(this.hover), (over) => part.canvas.classList.toggle("over-cell", over));
     set("pin", Boolean(this.pin), (pinned) => root.toggleAttribute("data-pinned", pinned));
     const settled = Math.max(0, Math.floor(this.t));
     const followed = focus || focusOf(scene, settled);
@@ -333,10 +339,7 @@ class Player {
   }
 
   pause() {
-    this.playing = false;
-    this.until = null;
-    this.t = this.step;
-    this.draw();
+    this.scrubTo(this.step);
     this.settle();
   }
 
@@ -345,18 +348,14 @@ class Player {
   }
 
   // To a step at once; a single step forward by hand is flown.
-  goto(step, fly = false) {
-    const to = clamp(step, 0, this.scene.steps - 1);
-    const from = this.step;
-    this.playing = false;
-    this.t = to;
-    this.until = null;
-    if (fly && to === from + 1 && !this.calm.matches) {
+  goto(step) {
+    const to = clamp(step, 0, this.scene.steps - 1), from = this.step;
+    this.scrubTo(to);
+    if (to === from + 1 && !this.calm.matches) {
       this.t = from + 1e-6;
       this.until = to;
       this.run();
     }
-    this.draw();
     this.settle();
   }
 
@@ -419,8 +418,7 @@ class Player {
     const soon = (act) => { this.waiting = setTimeout(act, same && !this.back ? 0 : 2000); };
     if (how === "overwritten") return this.playing || soon(() => this.writeLink());
     this.others = others;
-    this.playing = false;
-    this.until = null;
+    this.scrubTo(this.step);
     this.back = !same; // a scene that comes now is one the reader goes back to, at its moment
     soon(() => this.follow());
   }
@@ -434,6 +432,7 @@ class Player {
 
   close() {
     cancelAnimationFrame(this.frame);
+    clearTimeout(this.waiting);
     this.gone.abort();
   }
 }

@@ -1,0 +1,123 @@
+"""The player's modules as one: nothing in them that joining or minifying would break."""
+
+from __future__ import annotations
+
+import re
+import subprocess
+from collections import Counter
+from itertools import chain
+
+import pytest
+
+from visuals import stage
+from visuals.stage.standalone import takeaway
+
+MODULES = sorted(stage.HERE.glob("*.js"))
+LIMIT = 59_200  # bytes of the player; it is to shrink
+
+# At the left margin: what a module declares for all that is joined with it.
+_TOP = re.compile(
+    r"^(?:export )?(?:default )?(?:async )?(?:(?:function\*?|class) (\w+)|(?:const|let|var) (.+))",
+    re.MULTILINE,
+)
+_PARTS = re.compile(
+    r"//[^\n]*|/\*.*?\*/|\"(?:\\.|[^\"\\\n])*\"|'(?:\\.|[^'\\\n])*'|\\.|[`{}]|\$\{"
+    r"|(?<=[=(,:?!&|\[])\s*/(?![/*])(?:\\.|\[(?:\\.|[^\]\\\n])*\]|[^/\\\n\[])+/",  # a pattern, not a division
+    re.DOTALL,
+)
+
+
+def nested(code: str) -> list[int]:
+    """Lines on which a template begins within a template."""
+    found, open_, at = [], [], 0  # open_: "`" of a text, "$" of a place in it, "{" of a block there
+    while at < len(code):
+        if open_ and open_[-1] == "`":
+            piece = re.compile(r"\\.|`|\$\{|[^\\`$]+|\$", re.DOTALL).match(code, at)
+        else:
+            piece = _PARTS.search(code, at)
+        if piece is None:
+            break
+        at, token = piece.end(), piece.group()
+        if token == "`":
+            if open_ and open_[-1] == "`":
+                open_.pop()
+                continue
+            if "`" in open_:
+                found.append(code.count("\n", 0, at) + 1)
+            open_.append("`")
+        elif token == "${" and open_ and open_[-1] == "`":
+            open_.append("$")
+        elif token in ("{", "}") and open_ and open_[-1] != "`":
+            open_.append("{") if token == "{" else open_.pop()
+    assert not open_
+    return found
+
+
+def declared(code: str) -> list[str]:
+    """Names that a module declares at its top."""
+    names = []
+    for name, several in _TOP.findall(code):
+        if name:
+            names.append(name)
+        elif several.startswith(("{", "[")):
+            names += re.findall(r"\w+(?=\s*[,}\]])", several.split("=")[0])
+        else:
+            flat = several
+            while (inner := re.sub(r"\([^()]*\)|\[[^][]*\]|\{[^{}]*\}|\"[^\"]*\"|`[^`]*`", "", flat)) != flat:
+                flat = inner
+            names += re.findall(r"(?:^|, )(\w+)(?= =|$|,|;)", flat)
+    return names
+
+
+@pytest.mark.parametrize("module", MODULES, ids=lambda module: module.stem)
+def test_no_template_stands_within_a_template(module):
+    assert nested(module.read_text("utf-8")) == []
+
+
+@pytest.mark.parametrize(
+    ("code", "lines"),
+    [
+        ("`a ${f(`b`)} c`", [1]),
+        ("\n`${x ? `y` : ''}`", [2]),
+        ("`${{ a: { b: `c` } }.a}`", [1]),
+        ("`${a}`; `${b}`", []),
+        ("// it's `here\nconst a = `${b}`; /* `${`*/", []),
+        ("const a = '`', b = \"`${\", c = /[`/]`/;", []),
+        (r"`\` ${a} \${`", []),
+        ("const f = () => { return `${a}` + { b: `c` }; };", []),
+    ],
+)
+def test_the_test_sees_templates(code, lines):
+    assert nested(code) == lines
+
+
+@pytest.mark.parametrize("names", [stage.SCRIPTS, ("svg", "takeaway", "panels")], ids=["player", "takeaway"])
+def test_no_two_modules_declare_one_name(names):
+    found = Counter(chain(*(declared((stage.HERE / f"{name}.js").read_text("utf-8")) for name in names)))
+    assert len(found) > 20
+    assert [name for name, times in found.items() if times > 1] == []
+
+
+def test_the_test_sees_declarations():
+    code = (
+        "export const a = 1, b = (x, y) => x;\nlet c;\nasync function d() {\n  const inner = 1;\n}\n"
+        "export class E {\n}\nconst { f, g: h } = i;\nexport default function k() {}\nconst l = [1, 2], m = { n: o, p };\n"
+    )
+    assert declared(code) == ["a", "b", "c", "d", "E", "f", "h", "k", "l", "m"]
+
+
+@pytest.mark.parametrize("code", [stage.script(), takeaway()], ids=["player", "takeaway"])
+def test_what_is_joined_is_a_module(code, tmp_path):
+    """Node reads it whole: nothing was cut in two, nothing is declared twice, nothing is still imported."""
+    file = tmp_path / "joined.mjs"
+    file.write_text(code, "utf-8")
+    try:
+        read = subprocess.run(["node", "--check", file], capture_output=True, text=True)
+    except FileNotFoundError:
+        pytest.skip("no node here")
+    assert read.returncode == 0, read.stderr
+    assert not re.search(r"^import\b", code, re.MULTILINE)
+
+
+def test_the_player_does_not_grow():
+    assert len(stage.script().encode()) <= LIMIT
