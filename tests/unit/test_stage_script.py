@@ -121,3 +121,12 @@ def test_what_is_joined_is_a_module(code, tmp_path):
 
 def test_the_player_does_not_grow():
     assert len(stage.script().encode()) <= LIMIT
+
+
+def test_every_module_is_sent_after_what_it_imports():
+    later = ("svg", "takeaway", "panels")  # when somebody takes something away
+    assert {module.stem for module in MODULES} == {*stage.SCRIPTS, *later}
+    for order in (stage.SCRIPTS, later):
+        for n, name in enumerate(order):
+            text = (stage.HERE / f"{name}.js").read_text("utf-8")
+            assert set(re.findall(r'from "\./(\w+)\.js"', text)) <= set(order[:n])

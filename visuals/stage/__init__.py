@@ -19,7 +19,7 @@ from visuals.payload import payload
 from visuals.scene import Scene
 
 HERE = Path(__file__).parent
-SCRIPTS = (
+SCRIPTS = (  # each after what it imports
     "view",
     "decode",
     "layout",
@@ -27,6 +27,7 @@ SCRIPTS = (
     "draw",
     "explain",
     "pane",
+    "face",
     "frame",
     "link",
     "input",

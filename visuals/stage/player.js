@@ -2,21 +2,18 @@
 // in step with it; update() may come any time. What the reader does is in input.js.
 
 import { isDark, makeTheme } from "./colour.js";
-import { captionOf, decodeScene, lineOf, sameBytes, unpack } from "./decode.js";
+import { captionOf, decodeScene, sameBytes, unpack } from "./decode.js";
 import { Still, drawMarks, drawMoving } from "./draw.js";
-import { explain, focusOf, stepMarks } from "./explain.js";
-import { embedded, tell } from "./frame.js";
+import { explain, stepMarks } from "./explain.js";
+import { dress, show } from "./face.js";
+import { tell } from "./frame.js";
 import { listen } from "./input.js";
 import { cellAt, layOut, viewed } from "./layout.js";
 import { SPEEDS, othersIn, readLink, writeLink } from "./link.js";
-import { element, fillLanes, fillReadings, fillSource, fillWords, legendOf, lightLine } from "./pane.js";
 import { WHOLE, clamp, viewFrom, viewText } from "./view.js";
 
 const STEP_MS = 620; // one step by hand; its flights take 0.62 of it
 const DWELL_MS = 900; // at the end of a loop
-const PLAY_ICON = "M4 2.5v11L13 8z", PAUSE_ICON = "M3.5 2.5h3v11h-3zM9.5 2.5h3v11h-3z";
-
-const whole = (n) => n.toLocaleString("en");
 
 // Step, pin and loop of one scene are those of another where this is equal.
 const shapeOf = (scene) => scene && JSON.stringify([scene.key, scene.steps, Object.values(scene.tensors).map((t) => [t.name, t.size])]);
@@ -78,7 +75,7 @@ class Player {
       this.t = clamp(Math.trunc(data.step || 0), 0, scene.steps - 1);
     }
     if (first || this.back) this.follow();
-    this.dress();
+    dress(this);
   }
 
   // A picture of a step: nothing to press, and no more words than titles.
@@ -109,27 +106,6 @@ class Player {
     this.asked = asked.zoom; // a view needs the layout's size
     if (this.layout) this.look();
     if (asked.notes.length) this.say(`${asked.notes.join("; ")}.`);
-  }
-
-  // What changes with the scene alone.
-  dress() {
-    const { part, root, scene } = this;
-    root.dataset.scene = scene.key;
-    root.setAttribute("aria-label", this.data.still ? this.captionOf(this.step).map((p) => p.text).join("") : `Stage: ${scene.title}`);
-    part.canvas.setAttribute("aria-label", Object.values(scene.tensors).map((t) => `${t.title}, ${t.note || [t.rows, t.cols].join(" × ")}`).join("; "));
-    part.scrub.max = scene.steps - 1;
-    part.count.style.minWidth = `${2 * whole(scene.steps).length + 3}ch`;
-    part.order.textContent = scene.orderName;
-    root.querySelector(".order-note").textContent = scene.orderNote;
-    part.order.hidden = !scene.orderName;
-    part.kernel.hidden = !scene.source;
-    if (scene.source) {
-      part.file.replaceChildren(scene.source.file, element("span", "detail", scene.source.detail));
-      fillSource(part.source, scene.source);
-    }
-    const known = legendOf(scene);
-    for (const row of root.querySelectorAll("[data-legend]")) row.hidden = !known.has(row.dataset.legend);
-    this.shown = {};
   }
 
   // A notice over the stage, which lives on; "" takes it away.
@@ -228,7 +204,7 @@ class Player {
     ctx.setTransform(this.dpr, 0, 0, this.dpr, 0, 0);
     const focus = this.pin || this.hover;
     this.drawOver(ctx, still, t, this.flies, focus);
-    this.show();
+    show(this);
   }
 
   drawOver(ctx, still, t, flies, focus) {
@@ -246,58 +222,6 @@ class Player {
 
   captionOf(step) {
     return captionOf(this.scene, step);
-  }
-
-  // DOM follows the picture; only what changed is touched.
-  show() {
-    const { part, root, scene, shown, step } = this, last = scene.steps - 1;
-    const along = (name, at) => part.scrub.style.setProperty(name, `${(at / Math.max(1, last)) * 100}%`);
-    const set = (name, value, apply) => {
-      if (shown[name] === value) return;
-      shown[name] = value;
-      apply(value);
-    };
-    set("playing", this.playing, (playing) => {
-      root.dataset.playing = String(playing);
-      part.play.setAttribute("aria-label", playing ? "Pause" : "Play");
-      part.play.querySelector("path").setAttribute("d", playing ? PAUSE_ICON : PLAY_ICON);
-    });
-    set("spoken", !this.playing + (!this.playing && this.pin ? 1 : 0), (spoken) => { // no torrent of sentences while it runs
-      part.caption.setAttribute("aria-live", spoken ? "polite" : "off");
-      part.words.setAttribute("aria-live", spoken > 1 ? "polite" : "off"); // of the cell one walks to
-    });
-    set("speed", this.speed, (speed) => {
-      part.speed.textContent = `${speed}×`;
-      part.speed.setAttribute("aria-label", `Speed ${speed} times; change`);
-    });
-    set("loop", String(this.loop), () => {
-      const [from = 0, to = from] = this.loop || [];
-      const [textContent, title] = !this.loop ? ["loop", "Loop from this step"]
-        : this.loop[1] === undefined ? [`loop from ${from + 1} …`, "Loop to this step"] : [`loop ${from + 1}–${to + 1}`, "End the loop"];
-      Object.assign(part.loop, { textContent, title }).classList.toggle("on", Boolean(this.loop));
-      along("--from", from);
-      along("--to", to - from === last ? 0 : to); // all of it is no part to show
-    });
-    set("step", step, () => {
-      root.dataset.step = String(step);
-      part.scrub.value = step;
-      part.scrub.setAttribute("aria-valuetext", `${scene.stepName} ${step + 1} of ${scene.steps}`);
-      along("--done", step);
-      part.count.textContent = `${whole(step + 1)} / ${whole(scene.steps)}`;
-      fillWords(part.caption, this.captionOf(step));
-      part.caption.style.minHeight = `${part.caption.offsetHeight}px`; // what is below never jumps up again
-      fillReadings(part.readings, scene.readings, step);
-      fillLanes(part.lanes, scene.lanes, step); // first: it takes room from the source
-      if (scene.source) lightLine(part.source, lineOf(scene.source, step));
-    });
-    const focus = this.pin || this.hover;
-    const at = focus ? `${focus.name}:${focus.index}` : "";
-    set("hover", at, () => { root.dataset.hover = at; });
-    set("over", Boolean(this.hover), (over) => part.canvas.classList.toggle("over-cell", over));
-    set("pin", Boolean(this.pin), (pinned) => root.toggleAttribute("data-pinned", pinned));
-    const settled = Math.max(0, Math.floor(this.t));
-    const followed = focus || focusOf(scene, settled);
-    set("words", `${at} ${settled}`, () => fillWords(part.words, followed ? explain(scene, Math.floor(this.t), followed.name, followed.index).parts : []));
   }
 
   // -- time ------------------------------------------------------------------------------------------------

@@ -1,0 +1,82 @@
+// What stands about the picture: labels, caption, kernel, readings, legend; in step with the player.
+
+import { lineOf } from "./decode.js";
+import { explain, focusOf } from "./explain.js";
+import { element, fillLanes, fillReadings, fillSource, fillWords, legendOf, lightLine } from "./pane.js";
+
+const PLAY_ICON = "M4 2.5v11L13 8z", PAUSE_ICON = "M3.5 2.5h3v11h-3zM9.5 2.5h3v11h-3z";
+
+const whole = (n) => n.toLocaleString("en");
+
+// What changes with the scene alone.
+export function dress(player) {
+  const { part, root, scene } = player;
+  root.dataset.scene = scene.key;
+  root.setAttribute("aria-label", player.data.still ? player.captionOf(player.step).map((p) => p.text).join("") : `Stage: ${scene.title}`);
+  part.canvas.setAttribute("aria-label", Object.values(scene.tensors).map((t) => `${t.title}, ${t.note || [t.rows, t.cols].join(" × ")}`).join("; "));
+  part.scrub.max = scene.steps - 1;
+  part.count.style.minWidth = `${2 * whole(scene.steps).length + 3}ch`;
+  part.order.textContent = scene.orderName;
+  root.querySelector(".order-note").textContent = scene.orderNote;
+  part.order.hidden = !scene.orderName;
+  part.kernel.hidden = !scene.source;
+  if (scene.source) {
+    part.file.replaceChildren(scene.source.file, element("span", "detail", scene.source.detail));
+    fillSource(part.source, scene.source);
+  }
+  const known = legendOf(scene);
+  for (const row of root.querySelectorAll("[data-legend]")) row.hidden = !known.has(row.dataset.legend);
+  player.shown = {};
+}
+
+// DOM follows the picture; only what changed is touched.
+export function show(player) {
+  const { part, root, scene, shown, step } = player, last = scene.steps - 1;
+  const along = (name, at) => part.scrub.style.setProperty(name, `${(at / Math.max(1, last)) * 100}%`);
+  const set = (name, value, apply) => {
+    if (shown[name] === value) return;
+    shown[name] = value;
+    apply(value);
+  };
+  set("playing", player.playing, (playing) => {
+    root.dataset.playing = String(playing);
+    part.play.setAttribute("aria-label", playing ? "Pause" : "Play");
+    part.play.querySelector("path").setAttribute("d", playing ? PAUSE_ICON : PLAY_ICON);
+  });
+  set("spoken", !player.playing + (!player.playing && player.pin ? 1 : 0), (spoken) => { // no torrent of sentences while it runs
+    part.caption.setAttribute("aria-live", spoken ? "polite" : "off");
+    part.words.setAttribute("aria-live", spoken > 1 ? "polite" : "off"); // of the cell one walks to
+  });
+  set("speed", player.speed, (speed) => {
+    part.speed.textContent = `${speed}×`;
+    part.speed.setAttribute("aria-label", `Speed ${speed} times; change`);
+  });
+  set("loop", String(player.loop), () => {
+    const [from = 0, to = from] = player.loop || [];
+    const [textContent, title] = !player.loop ? ["loop", "Loop from player step"]
+      : player.loop[1] === undefined ? [`loop from ${from + 1} …`, "Loop to player step"] : [`loop ${from + 1}–${to + 1}`, "End the loop"];
+    Object.assign(part.loop, { textContent, title }).classList.toggle("on", Boolean(player.loop));
+    along("--from", from);
+    along("--to", to - from === last ? 0 : to); // all of it is no part to show
+  });
+  set("step", step, () => {
+    root.dataset.step = String(step);
+    part.scrub.value = step;
+    part.scrub.setAttribute("aria-valuetext", `${scene.stepName} ${step + 1} of ${scene.steps}`);
+    along("--done", step);
+    part.count.textContent = `${whole(step + 1)} / ${whole(scene.steps)}`;
+    fillWords(part.caption, player.captionOf(step));
+    part.caption.style.minHeight = `${part.caption.offsetHeight}px`; // what is below never jumps up again
+    fillReadings(part.readings, scene.readings, step);
+    fillLanes(part.lanes, scene.lanes, step); // first: it takes room from the source
+    if (scene.source) lightLine(part.source, lineOf(scene.source, step));
+  });
+  const focus = player.pin || player.hover;
+  const at = focus ? `${focus.name}:${focus.index}` : "";
+  set("hover", at, () => { root.dataset.hover = at; });
+  set("over", Boolean(player.hover), (over) => part.canvas.classList.toggle("over-cell", over));
+  set("pin", Boolean(player.pin), (pinned) => root.toggleAttribute("data-pinned", pinned));
+  const settled = Math.max(0, Math.floor(player.t));
+  const followed = focus || focusOf(scene, settled);
+  set("words", `${at} ${settled}`, () => fillWords(part.words, followed ? explain(scene, Math.floor(player.t), followed.name, followed.index).parts : []));
+}
