@@ -191,7 +191,8 @@ def main() -> None:
 
 def publish(lines: list[Line], chromium: str, busy: float) -> None:
     """The table on standard output; all samples in the file that the command line names."""
-    about = f"{cpu.device_name()}; Chromium {chromium}, headless, no GPU, 1440 × 900; Python {sys.version.split()[0]}; load average before {busy:.1f}"
+    browser = f"Chromium {chromium}, headless, no GPU, 1440 × 900; " if chromium else ""
+    about = f"{cpu.device_name()}; {browser}Python {sys.version.split()[0]}; load average before {busy:.1f}"
     print(f"{about}\n\n| what | measured | target | met | n | spread |\n|---|---|---|---|---|---|")
     for one in lines:
         met = "yes" if one.met else "**no**"

@@ -11,6 +11,7 @@ from kernels import engines, records
 from kernels.engines.timing import MODES, Budget
 from kernels.ladders import LADDERS, ladder_of
 from kernels.program import RuleError
+from kernels.records.sweep import Sweep, record
 from kernels.runner import VerificationError, run
 from kernels.shapes import ShapeError
 
@@ -48,10 +49,14 @@ def parser() -> argparse.ArgumentParser:
 
     commands.add_parser("ptx", help="compile every kernel's PTX anew into the tree")
 
-    recording = commands.add_parser("record", help="measure every rung at every preset into a file")
+    recording = commands.add_parser(
+        "record",
+        help="measure every rung at every preset and tile size into a file; resumes what was cut off",
+    )
     recording.add_argument("--out", type=Path, required=True)
     recording.add_argument("--engine")
     recording.add_argument("--presets", default="", help="comma-separated keys; all when left out")
+    recording.add_argument("--batches", default="", help="each preset at these N as well: 1,8,32")
     recording.add_argument("--modes", default=",".join(MODES))
     recording.add_argument("--seconds", type=float, default=2.0, help="time budget of one comparison")
     recording.add_argument("--commit", help="commit to name in the rows where git is not at hand")
@@ -146,13 +151,39 @@ def do_record(args) -> None:
         if key not in known:
             raise RuleError(f"no preset {key!r}; there are: {', '.join(sorted(known))}")
     modes = args.modes.split(",")
+    for mode in modes:
+        if mode not in MODES:
+            raise RuleError(f"no mode {mode!r}; there are: {', '.join(MODES)}")
+    batches = [part.strip() for part in args.batches.split(",") if part.strip()]
+    for n in batches:
+        if not n.isdecimal() or not int(n):
+            raise RuleError(f"a batch is a whole number above 0, got {n!r}")
     engine = args.engine or engines.default()
-    budget = Budget(seconds=args.seconds)
-    for row in records.record(args.out, engine, presets, modes, budget, args.commit or records.commit()):
-        shape = ladder_of(row["rung"]).shape(**row["shape"])
-        rate = row["flops"] / row["median_ms"] / 1e9
-        print(f"{row['mode']:5} {row['rung']:20} {row['tiles']} {shape}: {row['median_ms']:.4g} ms", end=", ")
-        print(f"n {row['n']}, {rate:.3g} TFLOP/s, error {row['error']:.1e}", flush=True)
+    told = Sweep(engine, presets, modes, [int(n) for n in batches], Budget(seconds=args.seconds))
+    try:
+        for at in record(args.out, told, args.commit or records.commit()):
+            left = "" if at.left_s is None else f", about {_duration(at.left_s)} left"
+            print(f"[{at.done} of {at.total}{left}] {_line(at.row) if at.row else at.said}", flush=True)
+    except KeyboardInterrupt:
+        print(f"stopped; the same command goes on where {args.out} ends", file=sys.stderr)
+
+
+def _line(row: dict) -> str:
+    shape = ladder_of(row["rung"]).shape(**row["shape"])
+    rate = row["flops"] / row["median_ms"] / 1e9
+    tiles = " ".join(f"{name} {value}" for name, value in row["tiles"].items())
+    return (
+        f"{row['mode']:5} {row['rung']:20} {tiles} {shape}: {row['median_ms']:.4g} ms, n {row['n']}, "
+        f"{rate:.3g} TFLOP/s, error {row['error']:.1e}"
+    )
+
+
+def _duration(seconds: float) -> str:
+    minutes, seconds = divmod(round(seconds), 60)
+    hours, minutes = divmod(minutes, 60)
+    return (
+        f"{hours} h {minutes} min" if hours else f"{minutes} min {seconds} s" if minutes else f"{seconds} s"
+    )
 
 
 def main(argv: list[str] | None = None) -> int:

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-import csv
-import io
 import json
+import time
+import uuid
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from html import escape
@@ -19,6 +19,8 @@ from kernels.jobs import JobError, Request, Worker
 from kernels.ladders import find
 from kernels.presets import Preset
 from kernels.program import Ladder, Rung
+from kernels.records import store
+from kernels.records.rows import id_of, table
 from kernels.runner import run
 from pages._lesson import option, settled
 from pages._look import tokens
@@ -65,10 +67,16 @@ class Asked:
 
 @dataclass(frozen=True)
 class Ran:
-    """A finished comparison: what was asked for then, and a row for each rung by name."""
+    """A finished comparison: what was asked for then, a row for each rung by name, when it was answered."""
 
     asked: Asked
     rows: Mapping[str, dict]
+    at: float  # seconds since the epoch; before one's own press where somebody had asked the same
+
+    @property
+    def ago(self) -> str:
+        minutes = int((time.time() - self.at) / 60)
+        return f", {minutes} min ago" if minutes else ""
 
 
 @dataclass(frozen=True)
@@ -82,7 +90,12 @@ class Shown:
 
 @st.cache_resource
 def worker() -> Worker:
-    return Worker()
+    return Worker(on_rows=_keep)
+
+
+def _keep(measured: Sequence[dict]) -> None:
+    """What was measured goes into the store, whoever is still there to see it; the history tells of faults."""
+    store.mine().keep([row for row in measured if "median_ms" in row])
 
 
 def run_section(ladder: Ladder, shape: Any, story: Story, link: Link) -> None:
@@ -128,7 +141,8 @@ def _collect() -> None:
         return
     job, asked = st.session_state.pop("job")
     try:
-        st.session_state["ran"] = Ran(asked, {row["rung"]: row for row in job.result()})
+        rows = {row["rung"]: row for row in job.result()}
+        st.session_state["ran"] = Ran(asked, rows, job.answered_at)
     except JobError as e:
         st.session_state["run_error"] = str(e)
     st.rerun()
@@ -145,7 +159,8 @@ def _time_card(ladder: Ladder, shape: Any, story: Story) -> Asked:
     if error := st.session_state.get("run_error"):
         st.html(f'<p class="kt-note" role="alert">{escape(error)}</p>')
     if ran := st.session_state.get("ran"):
-        _times(asked, ran.rows, "measured", story, stale="" if ran.asked == asked else str(ran.asked))
+        stale = "" if ran.asked == asked else str(ran.asked)
+        _times(asked, ran.rows, "measured", story, stale, ran.ago)
     if recorded := asked.recorded():
         _times(asked, recorded, "recorded", story)
     else:
@@ -180,8 +195,11 @@ def _button(asked: Asked) -> None:
     if not st.button("Run here", key="run", type="primary"):
         return
     st.session_state["run_error"] = ""
+    owner = st.session_state.setdefault("owner", uuid.uuid4().hex)
+    ran = st.session_state.get("ran")
+    again = ran is not None and ran.asked == asked  # what is on the page already is measured anew
     try:
-        st.session_state["job"] = worker().submit(asked.request()), asked
+        st.session_state["job"] = worker().submit(asked.request(), owner=owner, fresh=again), asked
     except JobError as e:
         st.session_state["run_error"] = str(e)
     st.rerun()
@@ -195,12 +213,13 @@ def _progress() -> None:
         st.progress(job[0].share, text=text)
 
 
-def _times(asked: Asked, rows: Mapping[str, dict], kind: str, story: Story, stale: str = "") -> None:
+def _times(
+    asked: Asked, rows: Mapping[str, dict], kind: str, story: Story, stale: str = "", ago: str = ""
+) -> None:
     bars = _bars(asked, rows)
     first = rows[next(iter(rows))]
-    head = figures.badge(
-        kind, figures.provenance(first) + (f", {first['date']}" if kind == "recorded" else "")
-    )
+    when = f", {first['date']}" if kind == "recorded" else ago
+    head = figures.badge(kind, figures.provenance(first) + when)
     if stale:
         head += f' <span class="kt-stale">stale: measured at {escape(stale)}</span>'
     st.html(f'<p class="kt-figures">{head}</p>')
@@ -248,11 +267,15 @@ def _downloads(asked: Asked) -> None:
         return
     with st.container(key="downloads", horizontal=True):
         for name, data, kind in (
-            ("CSV", _csv(rows), "text/csv"),
+            ("CSV", table(rows), "text/csv"),
             ("JSON", json.dumps(rows, indent=1), "application/json"),
         ):
             file = f"kernel-theatre.{name.lower()}"
             st.download_button(name, data, file, kind, key=f"download_{name}", on_click="ignore")
+        if ran:
+            ids = [id_of(row) for row in ran.rows.values()][:2]
+            query = dict(zip(("run", "against"), ids, strict=False))
+            st.page_link("history.py", label="in the history", query_params=query)
 
 
 def _table(asked: Asked, shown: Shown) -> str:
@@ -322,14 +345,3 @@ def _lines(figures_: Mapping[str, Sequence[str]]) -> str:
         f"<tr><td>{name}</td>{''.join(f'<td>{cell}</td>' for cell in cells)}</tr>"
         for name, cells in figures_.items()
     )
-
-
-def _csv(rows: Sequence[Mapping]) -> str:
-    """One line a row; what is not a plain value (shape, tiles, samples) as JSON in its cell."""
-    names = list(dict.fromkeys(name for row in rows for name in row))
-    text = io.StringIO()
-    writer = csv.DictWriter(text, names, lineterminator="\n")
-    writer.writeheader()
-    for row in rows:
-        writer.writerow({k: json.dumps(v) if isinstance(v, (dict, list)) else v for k, v in row.items()})
-    return text.getvalue()

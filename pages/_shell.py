@@ -15,9 +15,10 @@ from pages._lessons import LESSONS  # noqa: E402
 st.set_page_config(page_title="Kernel Theatre", layout="wide", initial_sidebar_state="collapsed")
 
 HOME = st.Page("home.py", title="Kernel Theatre", default=True)
+HISTORY = st.Page("history.py", title="History", url_path="history")
 PAGES = [st.Page(lesson.page, title=lesson.title, url_path=lesson.title) for lesson in LESSONS]
 
-page = st.navigation([HOME, *PAGES], position="hidden")
+page = st.navigation([HOME, *PAGES, HISTORY], position="hidden")
 presents = _address.presents(st.query_params)
 st.html(_look.css(alone=presents or (st.context.is_embedded and st.query_params.get("view") == "watch")))
 if not (presents or st.context.is_embedded):
@@ -25,4 +26,6 @@ if not (presents or st.context.is_embedded):
         st.page_link(HOME, label="**Kernel Theatre**")
         for lesson in PAGES:
             st.page_link(lesson, label=f"*{lesson.title}*" if lesson == page else lesson.title)
+        with st.container(key="nav_end", width="content"):
+            st.page_link(HISTORY, label="*History*" if page == HISTORY else "History")
 page.run()

@@ -8,6 +8,7 @@ import shutil
 import pytest
 
 from kernels import engines
+from kernels.records import place
 
 CHROMIUM = shutil.which("chromium") or shutil.which("chromium-browser") or shutil.which("google-chrome")
 
@@ -26,3 +27,11 @@ def pytest_collection_modifyitems(items):
 def chromium() -> str:
     assert CHROMIUM, "Chromium is missing: install it (Debian: apt-get install chromium)"
     return CHROMIUM
+
+
+@pytest.fixture(scope="session", autouse=True)
+def store_of_tests(tmp_path_factory):
+    """Nothing a test runs, in this process or in one it starts, writes to the store of whoever runs the tests."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv(place.VARIABLE, str(tmp_path_factory.mktemp("data")))
+        yield

@@ -212,9 +212,7 @@ def _table(lines: str, label: str) -> str:
     )
 
 
-def _folded(label: str, lines: str) -> str:
-    return (
-        f'<details class="kt-more"><summary>{label}</summary>{_table(lines, label)}</details>'
-        if lines
-        else ""
-    )
+def _folded(label: str, lines: str, how: str = "") -> str:
+    if not lines:
+        return ""
+    return f'<details class="kt-more"{how}><summary>{label}</summary>{_table(lines, label)}</details>'

@@ -21,7 +21,7 @@ def runs(text: str) -> list[tuple[int, int]]:
 
 @lru_cache(maxsize=256)
 def _runs(text: str) -> tuple[tuple[int, int], ...]:
-    from pygments.lexers import CudaLexer
+    from pygments.lexers.c_like import CudaLexer  # the package's own door breaks where threads meet in it
 
     # A lexer wants its last line ended; what that adds is cut off again. Its plain entry point leaves
     # the text as it is, where the usual one trims it.

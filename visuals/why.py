@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from functools import cache
 from typing import Any
 
 from kernels import records
@@ -52,6 +53,7 @@ def im2col_gain(rows: Mapping[str, Row]) -> str:
     )
 
 
+@cache
 def im2col_examples() -> list[tuple[Preset, str]]:
     """The presets at which im2col wins most and least (or loses), by the recordings made cold."""
     ratios = []

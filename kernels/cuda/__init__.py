@@ -10,11 +10,13 @@ ROOT = Path(__file__).parent
 _INCLUDE = re.compile(r'^#include "([\w./]+)"$', re.MULTILINE)
 
 
+@cache
 def text(path: str) -> str:
     """The source as a reader sees it. `path` is relative to this folder: "conv/02_im2col.cu"."""
     return (ROOT / path).read_text(encoding="utf-8")
 
 
+@cache
 def headers(path: str) -> list[str]:
     """The project's own headers a source includes, as paths like its own."""
     return [f"{Path(path).parent.as_posix()}/{name}" for name in _INCLUDE.findall(text(path))]

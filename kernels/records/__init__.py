@@ -1,4 +1,5 @@
-"""Recordings: measurements taken on named devices, shipped with the app as rows of JSON."""
+"""Records: measurements as rows. Recordings, made on named devices and shipped with the app, and the store of
+this user's own (kernels.records.store)."""
 
 from __future__ import annotations
 
@@ -6,16 +7,14 @@ import datetime
 import hashlib
 import json
 import subprocess
-from collections.abc import Iterable, Iterator, Sequence
 from functools import cache
 from pathlib import Path
 from typing import Any
 
 from kernels import cuda
-from kernels.engines.timing import Budget
-from kernels.ladders import LADDERS
-from kernels.program import Launch, Program, Result, Rung
-from kernels.runner import compare
+from kernels.program import Launch, Program, Result
+from kernels.records import near
+from kernels.records.near import Near
 
 FOLDER = Path(__file__).parent / "recordings"
 
@@ -43,7 +42,7 @@ def commit() -> str:
 
 def row(result: Result, program: Program, made_at: str) -> dict[str, Any]:
     """One measurement as a row that explains itself: every field of provenance beside the figures."""
-    m = result.measurement
+    m, now = result.measurement, datetime.datetime.now(datetime.UTC)
     return {
         "rung": result.rung,
         "shape": result.shape.params(),
@@ -66,50 +65,11 @@ def row(result: Result, program: Program, made_at: str) -> dict[str, Any]:
         "error": result.error,
         "device": m.device,
         **m.conditions,
-        "date": datetime.datetime.now(datetime.UTC).date().isoformat(),
+        "date": now.date().isoformat(),
+        "time": now.strftime("%Y-%m-%dT%H:%M:%SZ"),
         "commit": made_at,
         "kernels": kernel_digest(program),
     }
-
-
-def record(
-    out: Path, engine: str, presets: Sequence[str], modes: Sequence[str], budget: Budget, made_at: str
-) -> Iterator[dict[str, Any]]:
-    """Measure every rung at every preset and tile size, write the rows to `out` as JSON lines, yield each.
-
-    Rungs of one preset and one tile choice are interleaved; a rung that breaks a rule is left out.
-    """
-    with out.open("w", encoding="utf-8") as file:
-        for ladder in LADDERS.values():
-            for key, preset in ladder.presets.items():
-                if presets and key not in presets:
-                    continue
-                for mode in modes:
-                    for row_ in _record_preset(ladder, preset.shape, engine, mode, budget, made_at):
-                        file.write(json.dumps(row_) + "\n")
-                        file.flush()
-                        yield row_
-
-
-def _record_preset(ladder, shape, engine, mode, budget, made_at) -> Iterator[dict[str, Any]]:
-    for names, tiles in _candidates(ladder.rungs, shape):
-        if tiles and mode == "hot":
-            continue  # tile sizes are compared cold
-        for result in compare(names, shape, engine=engine, tiles=tiles, mode=mode, budget=budget):
-            program = ladder.rung(result.rung).build(shape, result.tiles)
-            yield row(result, program, made_at)
-
-
-def _candidates(rungs: Iterable[Rung], shape) -> Iterator[tuple[list[str], dict[str, int]]]:
-    """First every rung at its default tiles, together; then each other tile size, one at a time."""
-    able = [r for r in rungs if not any(r.rules(shape, r.default_tiles))]
-    if able:
-        yield [r.name for r in able], {}
-    for rung in able:
-        for tile, choices in rung.tiles.items():
-            for value in choices[1:]:
-                if not any(rung.rules(shape, rung.default_tiles | {tile: value})):
-                    yield [rung.name], {tile: value}
 
 
 @cache
@@ -133,3 +93,8 @@ def recorded(rung: str, shape: Any, tiles: dict[str, int], mode: str = "cold") -
         ):
             return row_
     return None
+
+
+def nearest(rung: str, shape: Any, tiles: dict[str, int], mode: str = "cold") -> Near | None:
+    """The recording at this shape, else at the nearest, and in words which of the two: near.nearest tells how."""
+    return near.nearest(rung, shape, tiles, mode, recordings())

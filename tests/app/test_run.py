@@ -119,7 +119,7 @@ def test_a_shape_too_large_for_memory_says_so_and_the_next_run_runs():
 def test_a_full_queue_is_told_not_raised(monkeypatch):
     at = open_at(engine="cpu")
 
-    def full(request):
+    def full(request, **how):
         raise JobError("64 runs are waiting already; try again in a moment")
 
     monkeypatch.setattr(_run.worker(), "submit", full)

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import os
 import socket
 import subprocess
 import sys
+import tempfile
 import time
 import urllib.request
 from collections.abc import Iterator
@@ -15,6 +17,7 @@ from pathlib import Path
 import numpy as np
 from playwright.sync_api import Page, expect
 
+from kernels.records import place
 from kernels.shapes import ConvShape
 from pages import _address
 from visuals.inputs import Inputs
@@ -40,16 +43,19 @@ class Server:
 
 @contextmanager
 def serving() -> Iterator[Server]:
-    """The app, just started and never visited, on a free port."""
+    """The app, just started and never visited, on a free port. What it measures is kept in a folder of its own
+    where the environment names none: never in the store of whoever runs this."""
     with socket.socket() as probe:
         probe.bind(("127.0.0.1", 0))
         port = probe.getsockname()[1]
     url = f"http://127.0.0.1:{port}"
     options = {"port": port, "address": "127.0.0.1", "headless": "true", "fileWatcherType": "none"}
+    data = tempfile.TemporaryDirectory(prefix="kernel-theatre-", ignore_cleanup_errors=True)
     process = subprocess.Popen(
         [sys.executable, "-m", "streamlit", "run", "app.py"]
         + [f"--server.{name}={value}" for name, value in options.items()],
         cwd=ROOT,
+        env={place.VARIABLE: data.name} | os.environ,
         stdout=subprocess.DEVNULL,
         stderr=subprocess.DEVNULL,
     )
@@ -65,6 +71,7 @@ def serving() -> Iterator[Server]:
     finally:
         process.terminate()
         process.wait()
+        data.cleanup()
 
 
 class Stage:

@@ -3,6 +3,8 @@
 import pytest
 from playwright.sync_api import expect
 
+from kernels import records
+from kernels.records import rows
 from tests.browser.deck import PACKAGES, Deck, npm, serving_files
 from tests.browser.harness import Stage
 
@@ -53,6 +55,18 @@ def test_the_lesson(page, server, complaints, scheme, width):
     Stage(page).ready()
     expect(page.locator(".st-key-card_why table")).to_be_visible()
     expect(page.locator(".st-key-kernels [data-testid=stCode] code").first).to_be_visible()
+    expect(page.get_by_test_id("stStatusWidget")).to_have_count(0)
+    assert complaints() == []
+
+
+@pytest.mark.parametrize(("scheme", "width"), [("light", 1440), ("dark", 1440), ("light", 390)])
+def test_the_history(page, server, complaints, scheme, width):
+    page.emulate_media(color_scheme=scheme)
+    page.set_viewport_size({"width": width, "height": 900})
+    run, against = (rows.id_of(row) for row in records.recordings()[:2])
+    page.goto(f"{server}/history?run={run}&against={against}")
+    expect(page.locator(".kt-verdict")).to_be_visible()
+    expect(page.locator(".kt-rows")).to_be_visible()
     expect(page.get_by_test_id("stStatusWidget")).to_have_count(0)
     assert complaints() == []
 

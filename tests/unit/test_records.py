@@ -8,8 +8,10 @@ import pytest
 
 from kernels import records
 from kernels.__main__ import main
+from kernels.engines import cpu
 from kernels.ladders import LADDERS, find
 from kernels.presets import CONV_PRESETS
+from kernels.records.near import nearest as find_nearest
 
 ROWS = records.recordings()
 FIELDS = {
@@ -49,10 +51,160 @@ def test_recorded_finds_exactly_what_was_asked():
     assert records.recorded("conv/im2col-gemm", s.with_(N=2), {"BLOCK": 256, "TILE": 32}) is None
 
 
+# -- the nearest ---------------------------------------------------------------------------------
+VGG = CONV_PRESETS["vgg-conv1_2"].shape
+GEMM = {"BLOCK": 256, "TILE": 16}
+
+
+def test_nearest_is_the_recording_itself_where_there_is_one():
+    near = records.nearest("conv/im2col-gemm", VGG, GEMM)
+    assert near.exact and near.row is records.recorded("conv/im2col-gemm", VGG, GEMM)
+    assert near.words == "recorded at this shape"
+
+
+@pytest.mark.parametrize("rung", [r.name for r in LADDERS["conv"].rungs])
+def test_nearest_says_where_and_how_much_of_the_work(rung):
+    tiles = find(rung).default_tiles
+    near = records.nearest(rung, VGG.with_(N=2, C=60), tiles)
+    assert not near.exact and shape_of(near.row).R == 3 and near.row["tiles"] == tiles
+    assert near.words.startswith("recorded at N=") and "; this shape has " in near.words
+    assert "pad_h=1" in near.words and "dilation" not in near.words
+
+
+def test_nearest_goes_by_work_first_and_by_extents_then():
+    s = VGG
+    recordings = [row_at(s.with_(N=4)), row_at(s.with_(H=448, W=448)), row_at(s.with_(N=2))]
+    asked = s.with_(N=4, H=223)  # the work of both first, nearer to the first in its extents
+    near = find_nearest("conv/direct", asked, {"BLOCK": 256}, "cold", recordings)
+    assert near.row is recordings[0]
+    assert near.words.endswith("this shape has 0.996 times the multiply-adds")
+    assert find_nearest("conv/direct", s.with_(N=9), {"BLOCK": 256}, "cold", recordings[2:]).words.endswith("4.5 times the multiply-adds")  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    "change",
+    [{"R": 5}, {"S": 1}, {"u": 2}, {"v": 2}, {"dilation_h": 2}, {"mode": "convolution"}],
+    ids=lambda change: next(iter(change)),
+)
+def test_what_must_agree_does(change):
+    assert find_nearest("conv/direct", VGG.with_(**change), {"BLOCK": 256}, "cold", [row_at(VGG)]) is None
+
+
+def test_another_rung_or_mode_says_nothing_and_other_tiles_are_named():
+    only = [row_at(VGG)]
+    assert find_nearest("conv/im2col-gemm", VGG, GEMM, "cold", only) is None
+    assert find_nearest("conv/direct", VGG, {"BLOCK": 256}, "hot", only) is None
+    near = find_nearest("conv/direct", VGG, {"BLOCK": 64}, "cold", only)
+    assert not near.exact and near.words == "recorded at this shape, with BLOCK 256"
+
+
+def row_at(shape):
+    return {"rung": "conv/direct", "mode": "cold", "shape": shape.params(), "tiles": {"BLOCK": 256}}
+
+
+# -- the command ---------------------------------------------------------------------------------
+def recording(out, *more, presets="cudnn-paper", modes="hot"):
+    return main(["record", "--out", str(out), "--engine", "cpu", "--presets", presets, "--modes", modes, "--seconds", "0.01", *more])  # fmt: skip
+
+
 def test_record_writes_rows_that_read_back(tmp_path, capsys):
     out = tmp_path / "here.jsonl"
-    assert main(["record", "--out", str(out), "--engine", "cpu", "--presets", "cudnn-paper", "--modes", "hot", "--seconds", "0.05"]) == 0  # fmt: skip
+    assert recording(out) == 0
     rows = [json.loads(line) for line in out.read_text().splitlines()]
     assert [r["rung"] for r in rows] == [r.name for r in LADDERS["conv"].rungs]
     assert all(r["engine"] == "cpu" and r["n"] >= 5 and r["shape"]["C"] == 3 for r in rows)
     assert "conv/direct" in capsys.readouterr().out
+
+
+def test_record_sweeps_tiles_and_batches_and_tells_how_far_it_is(tmp_path, capsys):
+    out = tmp_path / "here.jsonl"
+    assert recording(out, "--batches", "1,2", modes="cold") == 0
+    rows = read(out)
+    assert {r["shape"]["N"] for r in rows} == {1, 2}  # the preset's own batch is 1: not measured twice
+    got = [(r["rung"], r["shape"]["N"], tuple(r["tiles"].items())) for r in rows]
+    every = {
+        (r.name, n, t, v)
+        for r in LADDERS["conv"].rungs
+        for n in (1, 2)
+        for t, c in r.tiles.items()
+        for v in c
+    }
+    assert {(rung, n, *tile) for rung, n, tiles in got for tile in tiles} == every
+    assert len(set(got)) == len(got)
+    said = capsys.readouterr().out.splitlines()
+    assert said[0].startswith(f"[1 of {len(rows)}, about ") and said[-1].startswith(
+        f"[{len(rows)} of {len(rows)}, "
+    )
+
+
+def test_a_sweep_that_was_cut_off_goes_on_and_measures_nothing_twice(tmp_path, capsys):
+    out = tmp_path / "here.jsonl"
+    recording(out)
+    first, *others = lines = out.read_text().splitlines()
+    out.write_text(first + "\n" + others[0][:200])  # killed in the middle of a line
+    capsys.readouterr()
+    assert recording(out) == 0
+    again = out.read_text().splitlines()
+    assert again[0] == first and len(again) == len(lines)
+    assert [r["rung"] for r in read(out)] == [r["rung"] for r in map(json.loads, lines)]
+    assert capsys.readouterr().out.startswith("[1 of 3] 1 of 3 were there already")
+    before = out.read_bytes()
+    assert recording(out) == 0
+    assert out.read_bytes() == before
+
+
+def test_rows_of_other_kernels_are_measured_again_and_kept_beside(tmp_path):
+    out = tmp_path / "here.jsonl"
+    recording(out)
+    rows = read(out)
+    old = rows[1] | {"kernels": "0" * 16}
+    out.write_text("".join(json.dumps(r) + "\n" for r in (rows[0], old, rows[2])))
+    assert recording(out) == 0
+    assert {r["rung"]: r["kernels"] for r in read(out)} == {r["rung"]: r["kernels"] for r in rows}
+    assert read(tmp_path / "here.jsonl.superseded") == [old]
+
+
+def test_rows_of_another_device_or_preset_stay(tmp_path):
+    out = tmp_path / "here.jsonl"
+    recording(out)
+    theirs = [r | {"device": "another"} for r in read(out)]
+    out.write_text("".join(json.dumps(r) + "\n" for r in theirs))
+    assert recording(out) == 0 and recording(out, presets="toy") == 0
+    assert read(out)[:3] == theirs and len(read(out)) == 9
+
+
+def test_a_file_that_is_no_recording_is_not_written_over(tmp_path, capsys):
+    out = tmp_path / "notes.txt"
+    out.write_text("my notes\nof today\n")
+    assert recording(out) == 2
+    assert (
+        "notes.txt, line 1: not JSON" in capsys.readouterr().err and out.read_text() == "my notes\nof today\n"
+    )
+
+
+@pytest.mark.parametrize(
+    ("more", "words"),
+    [
+        (["--presets", "nothing"], "no preset 'nothing'"),
+        (["--modes", "warm"], "no mode 'warm'"),
+        (["--batches", "1,x"], "a batch is a whole number"),
+        (["--batches", "0"], "a batch is a whole number"),
+        (["--engine", "emulator"], "takes no times"),
+    ],
+)
+def test_what_cannot_be_recorded_is_named(tmp_path, capsys, more, words):
+    assert recording(tmp_path / "x.jsonl", *more) == 2
+    assert words in capsys.readouterr().err
+
+
+def test_a_shape_too_large_is_left_out_and_the_others_are_measured(tmp_path, capsys, monkeypatch):
+    monkeypatch.setattr(cpu, "free_bytes", lambda: 1_000_000)
+    out = tmp_path / "here.jsonl"
+    assert recording(out, "--batches", "60000") == 0
+    said = capsys.readouterr().out
+    assert "left out" in said and "take a smaller shape or batch" in said
+    assert len(read(out)) == 3
+
+
+def read(path):
+    return [json.loads(line) for line in path.read_text().splitlines()]

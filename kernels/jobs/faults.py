@@ -1,0 +1,94 @@
+"""What an error of the GPU means to a reader: what happened and what to try, by the error's name."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True)
+class Meaning:
+    """`names`: of the runtime (cudaError...) and of the driver (CUDA_ERROR_...), without what they share."""
+
+    names: tuple[str, ...]
+    what: str
+    advice: str
+
+
+EMULATE = "run it on the emulator, which names the line and the thread"
+SMALLER = "take a smaller shape or batch"
+TILES = "choose smaller tiles or blocks"
+DRIVER = "update the NVIDIA driver, or install the CuPy that fits it"
+
+MEANINGS = (
+    Meaning(
+        ("IllegalAddress", "InvalidAddressSpace", "InvalidPc"),
+        "a kernel read or wrote memory that is not its own",
+        EMULATE,
+    ),
+    Meaning(
+        ("MemoryAllocation", "OutOfMemory", "OutOfMemoryError", "AllocFailed"),
+        "the GPU's memory is full",
+        SMALLER,
+    ),
+    Meaning(
+        ("LaunchOutOfResources",),
+        "a block asks for more registers or shared memory than the GPU has for one",
+        TILES,
+    ),
+    Meaning(
+        ("InvalidConfiguration", "InvalidValue"),
+        "the GPU takes no launch of this grid and block",
+        TILES + ", or a smaller shape",
+    ),
+    Meaning(
+        ("NoKernelImageForDevice", "NoBinaryForGpu", "UnsupportedPtxVersion", "InvalidPtx"),
+        "the kernel was compiled for another GPU than this one",
+        DRIVER,
+    ),
+    Meaning(
+        ("LaunchTimeout",),
+        "the kernel ran longer than a GPU that also draws a screen allows",
+        SMALLER,
+    ),
+    Meaning(
+        ("LaunchFailure", "LaunchFailed", "HardwareStackError", "Assert"), "a kernel failed on the GPU", EMULATE
+    ),
+    Meaning(("IllegalInstruction",), "the GPU met an instruction it does not know", EMULATE),
+    Meaning(("MisalignedAddress",), "a kernel read or wrote at an address that is not aligned", EMULATE),
+    Meaning(("InsufficientDriver", "SystemDriverMismatch"), "the NVIDIA driver is older than this CUDA", DRIVER),
+    Meaning(
+        ("EccUncorrectable", "DevicesUnavailable", "NoDevice", "DeviceUnavailable"),
+        "the GPU cannot be used now",
+        "wait until others are done with it, or restart it",
+    ),
+    Meaning(
+        ("CompileException", "Compilation"),
+        "the CUDA C++ does not compile",
+        "read the compiler's words below; at the default tiles it does compile",
+    ),
+)  # fmt: skip
+UNKNOWN = Meaning((), "the GPU reported an error", "try once more, or " + SMALLER)
+
+# What the names of the runtime, the driver, NVRTC and cuBLAS begin with.
+_PREFIX = re.compile(r"^(cudaError|CUDA_ERROR_|NVRTC_ERROR_|CUBLAS_STATUS_)")
+_BY_NAME = {name.lower(): meaning for meaning in MEANINGS for name in meaning.names}
+MOST_WORDS = 600  # characters of what the compiler or the driver said
+
+
+def of_gpu(error: BaseException) -> bool:
+    """Does the error come from CuPy or what it calls? Then the process is not to be used again."""
+    return type(error).__module__.partition(".")[0] in ("cupy", "cupy_backends")
+
+
+def words(error: BaseException, doing: str) -> str:
+    """One sentence for a reader: what happened, in which rung, what to try, and the error's own words."""
+    said = str(error)
+    name = re.match(r"\w*", said)[0]
+    if not _PREFIX.match(name):  # OutOfMemoryError and CompileException begin with prose
+        name = type(error).__name__
+    meaning = _BY_NAME.get(_PREFIX.sub("", name).replace("_", "").lower(), UNKNOWN)
+    said = said.removeprefix(name).strip(": \n") or type(error).__name__
+    if len(said) > MOST_WORDS:
+        said = said[:MOST_WORDS] + " ..."
+    return f"{meaning.what}, {doing}; {meaning.advice} ({name}: {said})"

@@ -1,0 +1,275 @@
+"""A row: one measurement with everything that explains it. What makes a foreign one acceptable, and its name.
+
+A row may hold fields this version does not know; they are kept as they are.
+"""
+
+from __future__ import annotations
+
+import csv
+import hashlib
+import io
+import json
+import math
+import re
+from collections.abc import Iterable, Mapping, Sequence
+from functools import lru_cache
+from typing import Any
+
+from kernels.engines.timing import MODES
+from kernels.ladders import LADDERS
+from kernels.shapes import ShapeError
+
+FORMAT = "kernel-theatre rows 1"
+MOST_BYTES = 32 * 2**20  # of a file, before it is parsed
+MOST_ROWS = 10_000  # in one file
+MOST_ROW_BYTES = 256 * 2**10
+MOST_SAMPLES = 10_000
+MOST_WORDS = 300  # characters of a text that is shown
+MOST_DEPTH = 8
+MOST_COUNT = 2**63 - 1
+ID = re.compile(r"[0-9a-f]{20}")
+_NAME = re.compile(r"[a-z0-9][a-z0-9_.+-]{0,39}")
+_RUNG = re.compile(r"[a-z0-9][a-z0-9-]{0,39}/[a-z0-9][a-z0-9_.+-]{0,39}")
+_KEY = re.compile(r"[A-Za-z_][A-Za-z0-9_]{0,39}")
+_TOLD = 5  # rows with errors that a message names
+
+
+class RowError(ValueError):
+    """Why a row or a file of rows is not taken, in words a reader can use."""
+
+
+def canonical(value: Any) -> str:
+    return json.dumps(value, sort_keys=True, separators=(",", ":"), allow_nan=False)
+
+
+def id_of(row: Mapping[str, Any]) -> str:
+    """20 hex digits of the row's content: the same row has the same name wherever it came from."""
+    return hashlib.sha256(canonical(row).encode()).hexdigest()[:20]
+
+
+# -- words ---------------------------------------------------------------------------------------
+def made(row: Mapping[str, Any]) -> str:
+    """When it was measured: a UTC time, or a day where only that was kept."""
+    return str(row.get("time") or row.get("date") or "")
+
+
+@lru_cache(maxsize=4096)
+def _shape_words(rung: str, shape: str) -> str:
+    params = json.loads(shape)
+    ladder = LADDERS.get(rung.partition("/")[0])
+    try:
+        return str(ladder.shape(**params))
+    except (ShapeError, TypeError, ValueError, AttributeError):  # a ladder or field of another version
+        return " ".join(f"{name}={value}" for name, value in params.items())
+
+
+def shape_words(row: Mapping[str, Any]) -> str:
+    """The shape as a reader says it: "N1 C64 56x56 K64 3x3 pad 1"."""
+    return _shape_words(row["rung"], canonical(row["shape"]))
+
+
+@lru_cache(maxsize=4096)
+def matches(text: str, rung: str, shape: str) -> bool:
+    """Whether a shape (canonical JSON) is meant by `text`: "C=64" is a field's value, all else a part of the words."""
+    params = {name.lower(): str(value).lower() for name, value in json.loads(shape).items()}
+    said = _shape_words(rung, shape).lower()
+    for word in text.lower().replace(",", " ").split():
+        name, equals, value = word.partition("=")
+        if not (params.get(name) == value if equals else word in said):
+            return False
+    return True
+
+
+# -- a row from elsewhere ------------------------------------------------------------------------
+def parse(text: str) -> list[dict[str, Any]]:
+    """The rows of an export: {"format", "rows"}, a list of rows, or a row a line. RowError says what is wrong,
+    and where; then nothing of it is taken."""
+    if len(text) > MOST_BYTES or len(text.encode("utf-8", "replace")) > MOST_BYTES:
+        raise RowError(f"the file is larger than {MOST_BYTES // 2**20} MB")
+    told = _load(text)
+    if isinstance(told, dict) and "rows" in told:
+        if told.get("format") != FORMAT:
+            raise RowError(f"the file's format is not {FORMAT!r}; another version may have written it")
+        told = told["rows"]
+    elif isinstance(told, dict):
+        told = [told]
+    if not isinstance(told, list):
+        raise RowError("the file holds no list of rows")
+    if len(told) > MOST_ROWS:
+        raise RowError(f"the file holds {len(told):,} rows; at most {MOST_ROWS:,} are taken at once")
+    wrong = []
+    for n, row in enumerate(told, 1):
+        try:
+            check(row)
+        except RowError as e:
+            wrong.append(f"row {n}: {e}")
+    if wrong:
+        more = f"; and {len(wrong) - _TOLD:,} more" if len(wrong) > _TOLD else ""
+        raise RowError(f"nothing was taken. {'; '.join(wrong[:_TOLD])}{more}")
+    return told
+
+
+def load(text: str) -> Any:
+    """JSON without NaN, infinity, names given twice or endless nesting. RowError says what is wrong."""
+
+    def constant(name: str):
+        raise RowError(f"{name} is not a number of JSON")
+
+    def pairs(items: Sequence[tuple[str, Any]]) -> dict[str, Any]:
+        if len(found := dict(items)) < len(items):
+            raise RowError("a name is given twice in one object")
+        return found
+
+    try:
+        return json.loads(text, parse_constant=constant, object_pairs_hook=pairs)
+    except RowError:
+        raise
+    except json.JSONDecodeError as e:
+        raise RowError(f"not JSON: {e.msg} at line {e.lineno}, column {e.colno}") from None
+    except (ValueError, RecursionError):  # digits or brackets without end
+        raise RowError("not JSON that can be read: a number or its nesting is too long") from None
+
+
+def _load(text: str) -> Any:
+    text = text.removeprefix("\ufeff").strip()
+    lines = text.splitlines()
+    if len(lines) > 1 and lines[0].startswith("{") and lines[0].endswith("}"):  # as recordings are written
+        return [load(line) for line in lines if line.strip()]
+    return load(text)
+
+
+def check(row: Any) -> None:
+    """RowError where a row could not have been made by a measurement."""
+    if not isinstance(row, dict):
+        raise RowError("is not an object")
+    _plain(row)
+    if len(canonical(row)) > MOST_ROW_BYTES:
+        raise RowError(f"is larger than {MOST_ROW_BYTES // 2**10} KB")
+    _text(row, "rung", _RUNG)
+    _text(row, "engine", _NAME)
+    _text(row, "device")
+    if _need(row, "mode") not in MODES:
+        raise RowError(f"mode must be one of {', '.join(MODES)}")
+    _check_shape(row)
+    tiles = _need(row, "tiles")
+    if not (isinstance(tiles, dict) and all(_whole(v) and v > 0 for v in tiles.values())):
+        raise RowError("tiles must be whole numbers by name")
+    _check_times(row)
+    for name in ("peak_bytes", "input_bytes", "output_bytes", "workspace_bytes", "flops"):
+        if not _whole(_need(row, name)):
+            raise RowError(f"{name} must be a whole number, 0 or more")
+    if not (_finite(_need(row, "error")) and row["error"] >= 0):
+        raise RowError("error must be a number, 0 or more")
+    for name in ("date", "time", "commit", "kernels"):
+        if name in row:
+            _text(row, name)
+
+
+def _check_shape(row: Mapping[str, Any]) -> None:
+    shape = _need(row, "shape")
+    if not (isinstance(shape, dict) and 0 < len(shape) <= 32):
+        raise RowError("shape must be an object of fields")
+    for name, value in shape.items():
+        if not (_whole(value) or (isinstance(value, str) and len(value) <= 40 and value.isprintable())):
+            raise RowError(f"the shape's {name} must be a whole number or a word")
+    if ladder := LADDERS.get(row["rung"].partition("/")[0]):
+        try:
+            known = ladder.shape(**shape).params()
+        except (ShapeError, TypeError) as e:
+            raise RowError(f"shape: {e}") from None
+        if known != shape:
+            raise RowError(f"shape must name every field: {', '.join(known)}")
+
+
+def _check_times(row: Mapping[str, Any]) -> None:
+    samples = _need(row, "samples_ms")
+    if not (isinstance(samples, list) and 0 < len(samples) <= MOST_SAMPLES):
+        raise RowError(f"samples_ms must be a list of 1 to {MOST_SAMPLES:,} times")
+    if not all(_finite(ms) and ms > 0 for ms in samples):
+        raise RowError("samples_ms must be times above 0")
+    if not _whole(_need(row, "n")) or row["n"] != len(samples):
+        raise RowError(f"n must be the number of samples_ms, {len(samples)}")
+    ordered = sorted(samples)
+    for name, share in (("median_ms", 0.5), ("p20_ms", 0.2), ("p80_ms", 0.8)):
+        if not _finite(_need(row, name)):
+            raise RowError(f"{name} must be a number")
+        at = share * (len(ordered) - 1)
+        low, high = ordered[math.floor(at)], ordered[math.ceil(at)]
+        # Samples are kept to five digits.
+        if not low * 0.999 <= row[name] <= high * 1.001:
+            raise RowError(f"{name} is not that of samples_ms")
+    if not row["p20_ms"] <= row["median_ms"] <= row["p80_ms"]:
+        raise RowError("p20_ms, median_ms and p80_ms must rise in this order")
+
+
+def _plain(value: Any, depth: int = 0) -> None:
+    """Refuse what no measurement holds, wherever it stands: unbounded numbers, broken text, odd names."""
+    if depth > MOST_DEPTH:
+        raise RowError(f"is nested deeper than {MOST_DEPTH}")
+    if isinstance(value, float) and not math.isfinite(value):
+        raise RowError("holds a number that is not finite")
+    if isinstance(value, int) and abs(value) > MOST_COUNT:
+        raise RowError("holds a whole number of more than 63 bits")
+    if isinstance(value, str):
+        try:
+            value.encode()
+        except UnicodeEncodeError:
+            raise RowError("holds text that is not Unicode") from None
+    elif isinstance(value, dict):
+        for name, inner in value.items():
+            if not (isinstance(name, str) and 0 < len(name) <= 80 and name.isprintable()):
+                raise RowError("holds a name that is no word")
+            if depth == 0 and not _KEY.fullmatch(name):
+                raise RowError(f"has a field that is no name: {name[:40]!r}")
+            _plain(inner, depth + 1)
+    elif isinstance(value, (list, tuple)):
+        for inner in value:
+            _plain(inner, depth + 1)
+    elif not isinstance(value, (int, float)) and value is not None:
+        raise RowError(f"holds a {type(value).__name__}, which JSON has not")
+
+
+def _need(row: Mapping[str, Any], name: str) -> Any:
+    if name not in row:
+        raise RowError(f"{name} is missing")
+    return row[name]
+
+
+def _text(row: Mapping[str, Any], name: str, form: re.Pattern | None = None) -> None:
+    value = _need(row, name)
+    if not isinstance(value, str) or not 0 < len(value) <= MOST_WORDS or not value.isprintable():
+        raise RowError(f"{name} must be a line of at most {MOST_WORDS} characters")
+    if form and not form.fullmatch(value):
+        raise RowError(f"{name} is not a name as this app gives it: {value[:40]!r}")
+
+
+def _whole(value: Any) -> bool:
+    return isinstance(value, int) and not isinstance(value, bool) and 0 <= value <= MOST_COUNT
+
+
+def _finite(value: Any) -> bool:
+    return isinstance(value, (int, float)) and not isinstance(value, bool) and math.isfinite(value)
+
+
+# -- to take away --------------------------------------------------------------------------------
+def exported(rows: Iterable[Mapping[str, Any]]) -> str:
+    """A file that `parse` reads, a row a line."""
+    lines = ",\n".join(json.dumps(row, separators=(",", ":"), allow_nan=False) for row in rows)
+    return f'{{"format": {json.dumps(FORMAT)}, "rows": [\n{lines}\n]}}\n'
+
+
+def table(rows: Sequence[Mapping[str, Any]]) -> str:
+    """CSV, a line a row; what is not a plain value (shape, tiles, samples) as JSON in its cell."""
+    names = list(dict.fromkeys(name for row in rows for name in row))
+    text = io.StringIO()
+    writer = csv.DictWriter(text, names, lineterminator="\n")
+    writer.writeheader()
+    writer.writerows({name: _cell(value) for name, value in row.items()} for row in rows)
+    return text.getvalue()
+
+
+def _cell(value: Any) -> Any:
+    if isinstance(value, (dict, list)):
+        return json.dumps(value)
+    # A text from elsewhere must not be a formula in whoever's spreadsheet.
+    return f"'{value}" if isinstance(value, str) and value[:1] in ("=", "+", "-", "@", "\t", "\r") else value

@@ -1,0 +1,179 @@
+"""The sweep behind a recording: every rung at every preset, batch and tile size, into a file that can be resumed."""
+
+from __future__ import annotations
+
+import json
+import os
+import time
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from kernels import engines, records
+from kernels.engines.timing import Budget
+from kernels.ladders import LADDERS, ladder_of
+from kernels.program import Ladder, RuleError, Rung
+from kernels.records import rows
+from kernels.runner import compare
+from kernels.shapes import ShapeError
+
+
+@dataclass(frozen=True)
+class Sweep:
+    """What is measured. `presets` and `batches` empty: every preset, at its own batch alone."""
+
+    engine: str
+    presets: Sequence[str] = ()
+    modes: Sequence[str] = ("cold",)
+    batches: Sequence[int] = ()
+    budget: Budget = field(default_factory=Budget)
+
+    def groups(self) -> Iterator[Group]:
+        """Each comparison: rungs at one shape, tile choice and mode. A shape that two presets share comes once."""
+        for ladder in LADDERS.values():
+            seen = set()
+            for key, preset in ladder.presets.items():
+                if self.presets and key not in self.presets:
+                    continue
+                for shape in (preset.shape, *(preset.shape.with_(N=n) for n in self.batches)):
+                    if shape in seen:
+                        continue
+                    seen.add(shape)
+                    for mode in self.modes:
+                        for rungs, tiles in candidates(ladder.rungs, shape):
+                            if not (tiles and mode == "hot"):  # tile sizes are compared cold
+                                yield Group(ladder, tuple(rungs), shape, tiles, mode)
+
+
+@dataclass(frozen=True)
+class Group:
+    """Rungs whose samples are interleaved, all at one shape and one choice of tiles."""
+
+    ladder: Ladder
+    rungs: tuple[str, ...]
+    shape: Any
+    tiles: dict[str, int]
+    mode: str
+
+    def key(self, rung: str, device: str) -> tuple:
+        """What a row must agree in to be the one that this group would measure."""
+        full = self.ladder.rung(rung).check(self.shape, self._of(rung))
+        digest = records.kernel_digest(self.ladder.rung(rung).build(self.shape, full))
+        return rung, rows.canonical(self.shape.params()), rows.canonical(full), self.mode, device, digest
+
+    def _of(self, rung: str) -> dict[str, int]:
+        return {name: value for name, value in self.tiles.items() if name in self.ladder.rung(rung).tiles}
+
+    def __str__(self) -> str:
+        tiles = " ".join(f"{name} {value}" for name, value in self.tiles.items())
+        return " ".join(filter(None, (", ".join(self.rungs), str(self.shape), tiles, self.mode)))
+
+
+@dataclass(frozen=True)
+class Progress:
+    """One row of the sweep: measured, or why not (`said`)."""
+
+    row: dict[str, Any] | None
+    said: str
+    done: int
+    total: int
+    left_s: float | None  # by what was measured so far; None before that
+
+
+def candidates(rungs: Iterable[Rung], shape) -> Iterator[tuple[list[str], dict[str, int]]]:
+    """First every rung at its default tiles, together; then each other tile size, one at a time. A rung that breaks
+    a rule is left out."""
+    able = [r for r in rungs if not any(r.rules(shape, r.default_tiles))]
+    if able:
+        yield [r.name for r in able], {}
+    for rung in able:
+        for tile, choices in rung.tiles.items():
+            for value in choices[1:]:
+                if not any(rung.rules(shape, rung.default_tiles | {tile: value})):
+                    yield [rung.name], {tile: value}
+
+
+def record(
+    out: Path, sweep: Sweep, made_at: str, clock: Callable[[], float] = time.monotonic
+) -> Iterator[Progress]:
+    """Measure what `out` does not hold yet, write each row to it as a line of JSON, yield each.
+
+    What was measured on this device by the kernels that are in the tree is not measured again: a sweep that was cut
+    off goes on where it was. Rows of other kernels move to `out`.superseded; nothing measured is deleted.
+    """
+    machine = engines.load(sweep.engine)
+    if not machine.MEASURES:
+        raise RuleError(f"the {sweep.engine} engine counts, it takes no times to record")
+    device = machine.status().text
+    have = {_key(row) for row in _tidied(out)}
+    groups = list(sweep.groups())
+    total = sum(len(g.rungs) for g in groups)
+    todo = [(g, [r for r in g.rungs if g.key(r, device) not in have]) for g in groups]
+    done = total - sum(len(missing) for _, missing in todo)
+    if done:
+        yield Progress(None, f"{done} of {total} were there already", done, total, None)
+    start, resumed = clock(), done
+    with out.open("a", encoding="utf-8") as file:
+        for group, missing in todo:
+            if not missing:
+                continue
+            try:
+                results = compare(missing, group.shape, engine=sweep.engine, tiles=group.tiles, mode=group.mode,
+                                  budget=sweep.budget)  # fmt: skip
+            except RuleError as e:  # too large for this machine's memory: the others may fit
+                done += len(missing)
+                yield Progress(None, f"left out {group}: {e}", done, total, None)
+                continue
+            for result in results:
+                program = group.ladder.rung(result.rung).build(group.shape, result.tiles)
+                row = records.row(result, program, made_at)
+                file.write(json.dumps(row) + "\n")
+                file.flush()
+                done += 1
+                left = (clock() - start) / (done - resumed) * (total - done)
+                yield Progress(row, "", done, total, left)
+
+
+def _tidied(out: Path) -> list[dict[str, Any]]:
+    """The rows of `out` that the kernels in the tree made. A line cut short by an interruption is dropped, rows of
+    other kernels are moved."""
+    if not out.exists():
+        return []
+    lines = out.read_text(encoding="utf-8").splitlines()
+    good, old = [], []
+    for number, line in enumerate(lines, 1):
+        try:
+            row = rows.load(line)
+            rows.check(row)
+        except rows.RowError as e:
+            if number == len(lines):
+                continue
+            raise RuleError(f"{out}, line {number}: {e}") from None
+        (good if _current(row) else old).append((line, row))
+    if len(good) < len(lines):
+        if old:
+            with Path(f"{out}.superseded").open("a", encoding="utf-8") as file:
+                file.writelines(f"{line}\n" for line, _ in old)
+        fresh = Path(f"{out}.new")
+        fresh.write_text("".join(f"{line}\n" for line, _ in good), encoding="utf-8")
+        os.replace(fresh, out)
+    elif lines and not out.read_text(encoding="utf-8").endswith("\n"):
+        with out.open("a", encoding="utf-8") as file:
+            file.write("\n")
+    return [row for _, row in good]
+
+
+def _current(row: dict[str, Any]) -> bool:
+    """Whether the kernels of the tree are those that the row was measured with."""
+    try:
+        ladder = ladder_of(row["rung"])
+        program = ladder.rung(row["rung"]).build(ladder.shape(**row["shape"]), row["tiles"])
+    except (RuleError, ShapeError, KeyError):
+        return False
+    return records.kernel_digest(program) == row.get("kernels")
+
+
+def _key(row: dict[str, Any]) -> tuple:
+    return (row["rung"], rows.canonical(row["shape"]), rows.canonical(row["tiles"]), row["mode"], row["device"],
+            row["kernels"])  # fmt: skip

@@ -1,0 +1,3 @@
+"""A child that cannot be imported."""
+
+raise ImportError("no such library here")

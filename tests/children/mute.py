@@ -1,0 +1,5 @@
+"""A child that starts and never says so."""
+
+import time
+
+time.sleep(3600)

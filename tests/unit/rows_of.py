@@ -1,0 +1,27 @@
+"""Rows as a measurement makes them, for tests of what keeps, compares and carries them."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from kernels.presets import CONV_PRESETS
+
+SHAPE = CONV_PRESETS["toy"].shape.params()
+
+
+def a_row(seed: int = 0, samples=None, **changes) -> dict[str, Any]:
+    """A row that passes every check; `seed` makes it another one."""
+    if samples is None:
+        samples = np.random.default_rng(seed).normal(1.0, 0.02, 20)
+    samples = [float(f"{ms:.5g}") for ms in samples]
+    low, median, high = (float(q) for q in np.quantile(samples, (0.2, 0.5, 0.8)))
+    return {
+        "rung": "conv/direct", "shape": dict(SHAPE), "tiles": {"BLOCK": 256}, "engine": "cpu", "mode": "cold",
+        "median_ms": median, "p20_ms": low, "p80_ms": high, "n": len(samples), "samples_ms": samples, "parts_ms": {},
+        "peak_bytes": 616, "input_bytes": 328, "output_bytes": 288, "workspace_bytes": 0, "flops": 1296,
+        "error": 1e-7, "device": "a processor", "numpy": "2.4", "date": "2026-01-02",
+        "time": f"2026-01-02T03:{seed // 60 % 60:02}:{seed % 60:02}Z", "commit": "unknown", "kernels": "0" * 16,
+        "a_field_of_later": {"timeline": [1, 2.5, None]},
+    } | changes  # fmt: skip
