@@ -161,7 +161,9 @@ class Measurement:
     workspace_bytes: int
     device: str
     parts_ms: tuple[tuple[str, float], ...] = ()  # median of each step, timed in runs of their own
-    conditions: Mapping[str, Any] = field(default_factory=dict)  # driver, clocks, versions ...
+    conditions: Mapping[str, Any] = field(default_factory=dict)  # driver, clocks, versions, ceilings ...
+    timeline: tuple[Mapping[str, Any], ...] = ()  # each stage ("at") with its most bytes by role
+    copies_ms: Mapping[str, float] | None = None  # inputs in (h2d), output back (d2h): medians; n
 
     def _quantile(self, q: float) -> float:
         return float(np.quantile(self.samples_ms, q))
@@ -195,6 +197,8 @@ class Measurement:
             "input_bytes": self.input_bytes,
             "output_bytes": self.output_bytes,
             "parts_ms": [{"step": name, "median_ms": ms} for name, ms in self.parts_ms],
+            "timeline": [dict(stage) for stage in self.timeline],
+            "copies_ms": dict(self.copies_ms) if self.copies_ms else None,
         }
 
 

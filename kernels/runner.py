@@ -83,25 +83,9 @@ def compare(
 ) -> list[Result]:
     """Several rungs of one ladder on the same inputs, their samples interleaved. As `run`; `tiles`
     reaches each rung that has a tile size of that name."""
-    if mode not in MODES:
-        raise RuleError(f"mode must be one of {', '.join(MODES)}, got {mode!r}")
     name = engine or engines.default()
-    machine = engines.load(name)
-    status = machine.status()
-    if not status.ready:
-        raise RuleError(f"engine {name!r} cannot run here: {status.text}")
-    if trace is not None and name != "emulator":
-        raise RuleError(f"only the emulator engine can trace a block, not {name}")
-    ladder = ladder_of(rungs[0])
-    chosen = [ladder.rung(r) for r in rungs]
-    known = {t for rung in chosen for t in rung.tiles}
-    for tile in tiles or {}:
-        if tile not in known:
-            raise RuleError(
-                f"no tile size {tile!r} in {', '.join(rungs)}; there are: {', '.join(sorted(known))}"
-            )
-    full = [rung.check(shape, {t: v for t, v in (tiles or {}).items() if t in rung.tiles}) for rung in chosen]
-    programs = [rung.build(shape, t) for rung, t in zip(chosen, full, strict=True)]
+    machine, device = _ready(name, mode, trace)
+    ladder, chosen, full, programs = _asked(rungs, shape, tiles or {})
     check_memory(name, shape, programs)
     buffers = programs[0].of_role(INPUT)
     progress(0.0, "computing the float64 reference")
@@ -111,6 +95,10 @@ def compare(
     else:
         arrays, ref, scale = _seeded_reference(ladder.name, shape, buffers, seed)
 
+    measured = measure and machine.MEASURES
+    if measured:
+        progress(0.1, "measuring what the device does at most")
+        ceilings = _ceilings(machine)  # before the buffers take its memory
     sessions, outputs = [], []
     try:
         for i, (rung, program) in enumerate(zip(chosen, programs, strict=True)):
@@ -123,8 +111,8 @@ def compare(
                 raise type(e)(f"{rung.name}: {e}") from None
             outputs.append(_verified(rung, name, out, ref, scale))
         measurements = [None] * len(chosen)
-        if measure and machine.MEASURES:
-            measurements = _measure(machine, status.text, sessions, mode, budget or Budget(), progress)
+        if measured:
+            measurements = _measure(machine, device, ceilings, sessions, mode, budget or Budget(), progress)
     finally:
         for session in sessions:
             session.close()
@@ -146,7 +134,42 @@ def compare(
     ]
 
 
-def _measure(machine, device, sessions, mode, budget, progress) -> list[Measurement]:
+def _ready(name: str, mode: str, trace: int | None) -> tuple[engines.Engine, str]:
+    """The engine and its device. RuleError where it cannot do what is asked."""
+    if mode not in MODES:
+        raise RuleError(f"mode must be one of {', '.join(MODES)}, got {mode!r}")
+    machine = engines.load(name)
+    status = machine.status()
+    if not status.ready:
+        raise RuleError(f"engine {name!r} cannot run here: {status.text}")
+    if trace is not None and name != "emulator":
+        raise RuleError(f"only the emulator engine can trace a block, not {name}")
+    return machine, status.text
+
+
+def _asked(rungs: Sequence[str], shape: Any, tiles: Mapping[str, int]):
+    """(ladder, rungs, the tiles of each, the program of each). RuleError names what one does not allow."""
+    ladder = ladder_of(rungs[0])
+    chosen = [ladder.rung(r) for r in rungs]
+    known = {t for rung in chosen for t in rung.tiles}
+    for tile in tiles:
+        if tile not in known:
+            raise RuleError(
+                f"no tile size {tile!r} in {', '.join(rungs)}; there are: {', '.join(sorted(known))}"
+            )
+    full = [rung.check(shape, {t: v for t, v in tiles.items() if t in rung.tiles}) for rung in chosen]
+    return ladder, chosen, full, [rung.build(shape, t) for rung, t in zip(chosen, full, strict=True)]
+
+
+def _ceilings(machine: engines.Engine) -> dict | None:
+    """None on a device that cannot be measured so, for want of memory say: a run does without."""
+    try:
+        return machine.ceilings()
+    except RuleError:
+        return None
+
+
+def _measure(machine, device, ceilings, sessions, mode, budget, progress) -> list[Measurement]:
     before = machine.conditions()
     timed = machine.sample(
         sessions,
@@ -156,6 +179,9 @@ def _measure(machine, device, sessions, mode, budget, progress) -> list[Measurem
     )
     after = machine.conditions()
     conditions = before | {f"{k}_after": after[k] for k in after if k.startswith("clock_")}
+    if ceilings:
+        conditions |= {"ceilings": ceilings}
+    copies_ms = machine.copies(sessions[0])  # all candidates have the same inputs and output
     return [
         Measurement(
             samples_ms=t.samples_ms,
@@ -167,6 +193,8 @@ def _measure(machine, device, sessions, mode, budget, progress) -> list[Measurem
             device=device,
             parts_ms=t.parts_ms,
             conditions=conditions,
+            timeline=tuple(s.timeline),
+            copies_ms=copies_ms,
         )
         for s, t in zip(sessions, timed, strict=True)
     ]

@@ -1,4 +1,7 @@
-"""Plotly figures of measurements: rows (kernels.records.row) in, figure out. Pure functions."""
+"""Plotly figures of measurements: rows (kernels.records.row) in, figure out. Pure functions.
+
+Rows made before a field was measured lack it: such a figure is None, or does without.
+"""
 
 from __future__ import annotations
 
@@ -11,96 +14,283 @@ if TYPE_CHECKING:  # Plotly is slow to import: only once a chart is drawn
     from plotly.graph_objects import Figure
 
 Row = Mapping
-BAR_PX = 34
+Titled = Sequence[tuple[str, Row]]
+BAR_PX, COPY_PX, TIMELINE_PX = 44, 26, 190
+TEXT_PX = 86  # the column of figures at the right
+MOST_SAMPLES = 100
+ROLES = (("input", "input + filters"), ("output", "output"), ("workspace", "workspace"))
+COPIES = (
+    ("h2d_pageable", "inputs in, pageable", "input"),
+    ("h2d_pinned", "inputs in, pinned", "input"),
+    ("d2h_pageable", "output back, pageable", "output"),
+    ("d2h_pinned", "output back, pinned", "output"),
+)
 
 
-def times(titled: Sequence[tuple[str, Row]], tokens: Mapping[str, str]) -> Figure:
-    """(title, row) pairs: the median as a bar, p20 to p80 as its whisker, the figure at its end."""
+# -- times ---------------------------------------------------------------------------------------
+def times(titled: Titled, tokens: Mapping[str, str]) -> Figure:
+    """(title, row) pairs: the median as a bar, every sample on it, p20 to p80 as its whisker, the figures at
+    its end; under it a thin bar as long as so many launches of nothing take."""
     import plotly.graph_objects as go
 
-    titles, rows = zip(*titled, strict=True)
-    medians = [r["median_ms"] for r in rows]
-    longest = max(r["p80_ms"] for r in rows)
-    bars = go.Bar(
-        y=list(titles),
-        x=medians,
+    rows = [row for _, row in titled]
+    edge = min(max(max(r["samples_ms"]) for r in rows) * 1.02, max(r["p80_ms"] for r in rows) * 1.6)
+    figure = go.Figure(_median_bars(titled, tokens))
+    _launches(figure, rows, tokens)
+    for i, row in enumerate(rows):
+        _strip(figure, i, row, edge, tokens)
+        spread = f"{figures.time_(row['p20_ms'])} to {figures.time_(row['p80_ms'])}"
+        _write_at_end(
+            figure,
+            i,
+            f"<b>{figures.time_(row['median_ms'])}</b><br><span style='font-size:11px;color:{tokens['dim']}'>"
+            f"{_without_unit_twice(spread)}</span>",
+            tokens,
+        )
+    _finish(figure, BAR_PX, [title for title, _ in titled], edge, tokens)
+    return figure
+
+
+def launches_of(row: Row) -> int:
+    """How many launches or calls a run of it makes: its steps, which are told only where there are several."""
+    return max(1, len(row.get("parts_ms") or ()))
+
+
+def launch_ms(row: Row) -> float:
+    """What so many launches of nothing take on its device; 0 where that was not measured."""
+    return launches_of(row) * (row.get("ceilings") or {}).get("launch_us", 0) / 1e3
+
+
+def _launches(figure: Figure, rows: Sequence[Row], tokens: Mapping[str, str]) -> None:
+    """Under each bar a line as long as so many launches of nothing take."""
+    for i, row in enumerate(rows):
+        if ms := launch_ms(row):
+            told = f"{launches_of(row)} × a launch of nothing: {figures.time_(ms)}"
+            figure.add_scatter(
+                x=[0, ms], y=[i + 0.4] * 2, mode="lines", line={"color": tokens["dim"], "width": 4},
+                hovertemplate=f"{told}<extra></extra>",
+            )  # fmt: skip
+
+
+def _without_unit_twice(spread: str) -> str:
+    low, unit, rest = spread.split(" ", 2)
+    return f"{low} {rest}" if spread.endswith(f" {unit}") else spread
+
+
+def _median_bars(titled: Titled, tokens: Mapping[str, str]):
+    import plotly.graph_objects as go
+
+    rows = [row for _, row in titled]
+    return go.Bar(
+        y=list(range(len(rows))),
+        x=[r["median_ms"] for r in rows],
+        width=0.62,
         orientation="h",
-        marker={"color": tokens["input"], "cornerradius": 3},
+        marker={"color": tokens["input"], "cornerradius": 3, "opacity": 0.55},
         error_x={
             "type": "data",
             "symmetric": False,
             "array": [r["p80_ms"] - r["median_ms"] for r in rows],
             "arrayminus": [r["median_ms"] - r["p20_ms"] for r in rows],
             "color": tokens["ink"],
-            "thickness": 1.2,
-            "width": 3,
+            "thickness": 2,
+            "width": 6,
         },
         customdata=[
-            [figures.time_(r["median_ms"]), figures.time_(r["p20_ms"]), figures.time_(r["p80_ms"]), r["n"]]
-            for r in rows
+            [title, *(figures.time_(r[k]) for k in ("median_ms", "p20_ms", "p80_ms")), r["n"]]
+            for title, r in titled
         ],
-        hovertemplate="%{y}: median %{customdata[0]}<br>p20 %{customdata[1]}, p80 %{customdata[2]}, n = %{customdata[3]}<extra></extra>",
+        hovertemplate="%{customdata[0]}: median %{customdata[1]}<br>p20 %{customdata[2]}, p80 %{customdata[3]}, n = %{customdata[4]}<extra></extra>",
     )
-    figure = go.Figure(bars)
-    for row, title in zip(rows, titles, strict=True):
-        _write_at_end(figure, row["p80_ms"], title, figures.time_(row["median_ms"]), tokens)
-    return _finish(figure, len(rows), longest, tokens)
 
 
-def memory(titled: Sequence[tuple[str, Row]], tokens: Mapping[str, str]) -> Figure:
+def thinned(samples: Sequence[float], most: int = MOST_SAMPLES) -> list[float]:
+    """At most so many of the samples, evenly by rank: the spread stays as it is."""
+    if len(samples) <= most:
+        return list(samples)
+    ordered, step = sorted(samples), (len(samples) - 1) / (most - 1)
+    return [ordered[round(i * step)] for i in range(most)]
+
+
+def _strip(figure: Figure, i: int, row: Row, edge: float, tokens: Mapping[str, str]) -> None:
+    """The samples over bar i, spread in its height; those beyond the edge as one arrow that tells of them."""
+    kept = thinned(row["samples_ms"])
+    inside = [ms for ms in kept if ms <= edge]
+    figure.add_scatter(
+        x=[float(f"{ms:.4g}") for ms in inside],
+        y=[round(i - 0.27 + 0.54 * (n * 0.618 % 1), 2) for n in range(len(inside))],
+        mode="markers",
+        marker={"color": tokens["ink"], "size": 3.5, "opacity": 0.5},
+        hoverinfo="skip",
+    )
+    if beyond := [ms for ms in row["samples_ms"] if ms > edge]:
+        told = f"{len(beyond)} of {row['n']} samples beyond, up to {figures.time_(max(beyond))}"
+        figure.add_scatter(
+            x=[edge * 0.99], y=[i], mode="markers", hovertemplate=f"{told}<extra></extra>",
+            marker={"symbol": "triangle-right", "size": 8, "color": tokens["dim"]},
+        )  # fmt: skip
+
+
+# -- copies --------------------------------------------------------------------------------------
+def copies(row: Row, tokens: Mapping[str, str]) -> Figure | None:
+    """The inputs to the GPU and the output back, from pageable and from pinned memory."""
+    told = row.get("copies_ms")
+    if not told:
+        return None
+    import plotly.graph_objects as go
+
+    lines = [(told[key], title, role) for key, title, role in COPIES if key in told]
+    sizes = [row["input_bytes"] if role == "input" else row["output_bytes"] for _, _, role in lines]
+    rates = [figures.bandwidth(size / ms * 1e3) for size, (ms, _, _) in zip(sizes, lines, strict=True)]
+    figure = go.Figure(
+        go.Bar(
+            y=list(range(len(lines))),
+            x=[ms for ms, _, _ in lines],
+            width=0.5,
+            orientation="h",
+            marker={"color": [tokens[role] for _, _, role in lines], "cornerradius": 3},
+            customdata=[[title, figures.time_(ms), figures.bytes_(size), rate, told.get("n", "?")]
+                        for (ms, title, _), size, rate in zip(lines, sizes, rates, strict=True)],
+            hovertemplate="%{customdata[0]}: median %{customdata[1]}, n = %{customdata[4]}<br>%{customdata[2]}, %{customdata[3]}<extra></extra>",
+        )
+    )  # fmt: skip
+    for i, (ms, _, _) in enumerate(lines):
+        _write_at_end(figure, i, figures.time_(ms), tokens)
+    longest = max(ms for ms, _, _ in lines)
+    return _finish(figure, COPY_PX, [title for _, title, _ in lines], longest, tokens)
+
+
+def copies_words(rows: Sequence[Row]) -> str:
+    """What the copies cost beside the fastest of these runs; "" where they were not measured."""
+    told = rows[0].get("copies_ms") or {}
+    if not {"h2d_pageable", "d2h_pageable", "h2d_pinned", "d2h_pinned"} <= told.keys():
+        return ""
+    fastest = min(r["median_ms"] for r in rows)
+    ways = {kind: told[f"h2d_{kind}"] + told[f"d2h_{kind}"] for kind in ("pageable", "pinned")}
+    first = rows[0]
+    return (
+        f"{figures.bytes_(first['input_bytes'])} in and {figures.bytes_(first['output_bytes'])} back take "
+        f"{ways['pageable'] / fastest:.3g} times as long as the fastest rung computes, from pinned memory "
+        f"{ways['pinned'] / fastest:.3g} times."
+    )
+
+
+# -- memory --------------------------------------------------------------------------------------
+def memory(titled: Titled, tokens: Mapping[str, str]) -> Figure:
     """(title, row) pairs: bytes allocated, split into input + filters, output and workspace."""
     import plotly.graph_objects as go
 
     titles, rows = zip(*titled, strict=True)
     figure = go.Figure()
-    for key, name, role in (
-        ("input_bytes", "input + filters", "input"),
-        ("output_bytes", "output", "output"),
-        ("workspace_bytes", "workspace", "workspace"),
-    ):
+    for role, name in ROLES:
+        told = [r[f"{role}_bytes"] for r in rows]
         figure.add_bar(
-            y=list(titles),
-            x=[r[key] for r in rows],
+            y=list(range(len(rows))),
+            x=told,
+            width=0.5,
             orientation="h",
             name=name,
             marker={"color": tokens[role]},
-            customdata=[[figures.bytes_(r[key]), f"{r[key]:,}"] for r in rows],
-            hovertemplate=f"%{{y}}, {name}: %{{customdata[0]}} (%{{customdata[1]}} bytes)<extra></extra>",
+            customdata=[[title, figures.bytes_(b), f"{b:,}"] for title, b in zip(titles, told, strict=True)],
+            hovertemplate=f"%{{customdata[0]}}, {name}: %{{customdata[1]}} (%{{customdata[2]}} bytes)<extra></extra>",
         )
-    for row, title in zip(rows, titles, strict=True):
-        total = row["input_bytes"] + row["output_bytes"] + row["workspace_bytes"]
-        _write_at_end(figure, total, title, figures.bytes_(row["peak_bytes"]), tokens)
-    longest = max(r["input_bytes"] + r["output_bytes"] + r["workspace_bytes"] for r in rows)
-    return _finish(figure, len(rows), longest, tokens)
+    for i, row in enumerate(rows):
+        _write_at_end(figure, i, f"<b>{figures.bytes_(row['peak_bytes'])}</b>", tokens)
+    longest = max(sum(r[f"{role}_bytes"] for role, _ in ROLES) for r in rows)
+    return _finish(figure, 34, list(titles), longest, tokens)
 
 
-def height(rows: int) -> int:
-    """Pixels of a chart of so many bars."""
-    return BAR_PX * rows + 8
+def timeline(titled: Titled, tokens: Mapping[str, str]) -> Figure | None:
+    """Bytes by role as the program goes on, a panel a rung: what is allocated first, then its steps. The peak
+    is a line with its figure."""
+    from plotly.subplots import make_subplots
+
+    told = [(title, row) for title, row in titled if row.get("timeline")]
+    if not told:
+        return None
+    steps = [len(row["timeline"]) for _, row in told]
+    figure = make_subplots(
+        1, len(told), shared_yaxes=True, horizontal_spacing=0.04, column_widths=[max(3, n) for n in steps]
+    )
+    for column, (title, row) in enumerate(told, 1):
+        stages = row["timeline"]
+        for role, name in ROLES:
+            figure.add_bar(
+                x=list(range(len(stages))),
+                y=[stage[role] for stage in stages],
+                marker={"color": tokens[role]},
+                customdata=[[f"{title}, {s['at']}", figures.bytes_(s[role])] for s in stages],
+                hovertemplate=f"%{{customdata[0]}}: {name} %{{customdata[1]}}<extra></extra>",
+                row=1,
+                col=column,
+            )
+        _panel(figure, column, title, row, tokens)
+    _lay_out(figure, TIMELINE_PX, tokens)
+    figure.update_layout(bargap=0.12, margin={"l": 0, "r": 0, "t": 26, "b": 4})
+    most = max(row["peak_bytes"] for _, row in told)
+    figure.update_yaxes(visible=False, range=[0, most * 1.18], fixedrange=True)
+    return figure
 
 
-def _write_at_end(figure: Figure, x: float, y: str, text: str, tokens: Mapping[str, str]) -> None:
+def _panel(figure: Figure, column: int, title: str, row: Row, tokens: Mapping[str, str]) -> None:
+    """One rung's axis, title and peak."""
+    stages, dim = row["timeline"], tokens["dim"]
+    figure.update_xaxes(
+        tickvals=list(range(len(stages))), ticktext=[s["at"] for s in stages], range=[-0.5, len(stages) - 0.5],
+        tickfont={"size": 11, "color": dim}, tickangle=-40, showgrid=False, zeroline=False, ticks="",
+        fixedrange=True, row=1, col=column, linecolor=tokens["line"], showline=True,
+    )  # fmt: skip
+    peak = row["peak_bytes"]
+    figure.add_hline(peak, line={"color": tokens["ink"], "width": 1, "dash": "dot"}, row=1, col=column)
     figure.add_annotation(
-        x=x, y=y, text=text, showarrow=False, xanchor="left", xshift=8, font={"color": tokens["ink"], "size": 13}
+        x=-0.5, y=peak, text=f"peak {figures.bytes_(peak)}", showarrow=False, xanchor="left", yanchor="bottom",
+        font={"size": 11, "color": tokens["ink"]}, row=1, col=column,
+    )  # fmt: skip
+    figure.add_annotation(
+        x=0, y=1, xref="x domain", yref="y domain", text=title, showarrow=False, xanchor="left", yanchor="bottom",
+        yshift=6, font={"size": 12, "color": tokens["ink"]}, row=1, col=column,
     )  # fmt: skip
 
 
-def _finish(figure: Figure, rows: int, longest: float, tokens: Mapping[str, str]) -> Figure:
+# -- what all share ------------------------------------------------------------------------------
+def height(rows: int, px: int = BAR_PX) -> int:
+    """Pixels of a chart of so many bars."""
+    return px * rows + 8
+
+
+def _write_at_end(figure: Figure, i: int, text: str, tokens: Mapping[str, str]) -> None:
+    """The figure of bar i, in the column at the right."""
+    figure.add_annotation(
+        x=1, xref="paper", y=i, text=text, showarrow=False, xanchor="left", xshift=8, align="left",
+        font={"color": tokens["ink"], "size": 13},
+    )  # fmt: skip
+
+
+def _finish(figure: Figure, px: int, titles: list[str], longest: float, tokens: Mapping[str, str]) -> Figure:
+    _lay_out(figure, height(len(titles), px), tokens)
     figure.update_layout(
         barmode="stack",
-        bargap=0.45,
-        height=height(rows),
-        margin={"l": 0, "r": 0, "t": 4, "b": 4},
+        margin={"l": 0, "r": TEXT_PX, "t": 4, "b": 4},
+        xaxis={"visible": False, "range": [0, longest], "fixedrange": True},
+        yaxis={
+            "tickvals": list(range(len(titles))), "ticktext": titles, "range": [len(titles) - 0.5, -0.5],
+            "fixedrange": True, "ticklabelstandoff": 8, "automargin": True, "showgrid": False, "zeroline": False,
+        },
+    )  # fmt: skip
+    return figure
+
+
+def _lay_out(figure: Figure, height: int, tokens: Mapping[str, str]) -> None:
+    figure.update_layout(
+        barmode="stack",
+        height=height,
         paper_bgcolor="rgba(0,0,0,0)",
         plot_bgcolor="rgba(0,0,0,0)",
         showlegend=False,
         font={"color": tokens["ink"], "size": 13},
-        xaxis={"visible": False, "range": [0, longest * 1.5], "fixedrange": True},
-        yaxis={"autorange": "reversed", "fixedrange": True, "ticklabelstandoff": 8, "automargin": True},
         hoverlabel={
             "bgcolor": tokens["panel"],
             "bordercolor": tokens["line"],
             "font": {"color": tokens["ink"]},
         },
     )
-    return figure

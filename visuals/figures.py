@@ -51,6 +51,19 @@ def rate(flops: float, ms: float) -> str:
     return f"{per_second / 1e3:.3g} kFLOP/s"
 
 
+def bandwidth(bytes_per_s: float) -> str:
+    """4.1e12 -> "4.1 TB/s"."""
+    for unit, scale in (("TB/s", 1e12), ("GB/s", 1e9), ("MB/s", 1e6)):
+        if bytes_per_s >= scale:
+            return f"{bytes_per_s / scale:.3g} {unit}"
+    return f"{bytes_per_s / 1e3:.3g} kB/s"
+
+
+def share(part: float) -> str:
+    """0.4512 -> "45 %", 0.00123 -> "0.12 %"."""
+    return f"{100 * part:,.0f} %" if part >= 0.1 else f"{100 * part:.2g} %"
+
+
 def provenance(row: Mapping) -> str:
     """What a badge says of one measured row: device, mode, n."""
     return f"{row['device']}, {row['mode']}, n = {row['n']}"

@@ -10,9 +10,14 @@ from typing import Protocol
 import numpy as np
 
 from kernels.engines.timing import Budget
-from kernels.program import Program, RuleError
+from kernels.program import INPUT, OUTPUT, WORKSPACE, Program, RuleError
 
 NAMES = ("cuda", "cpu", "emulator")
+ALLOCATED = {
+    INPUT: "inputs",
+    OUTPUT: "output",
+    WORKSPACE: "workspace",
+}  # stages before the first step, by role
 
 
 class Session(Protocol):
@@ -20,6 +25,7 @@ class Session(Protocol):
 
     program: Program
     bytes: dict[str, int]  # as allocated: input, output, workspace, peak
+    timeline: list[dict]  # of a measuring engine: each stage's name ("at") and its most bytes by role
     counters: object | None  # what the emulator counted
     trace: object | None  # what it traced
 
@@ -30,7 +36,7 @@ class Session(Protocol):
 
 
 class Engine(Protocol):
-    """What an engine module offers. One that does not measure has no sample() and no conditions()."""
+    """What an engine module offers. One that does not measure has none of what follows open()."""
 
     MEASURES: bool
 
@@ -50,6 +56,10 @@ class Engine(Protocol):
 
     def conditions(self) -> dict: ...
 
+    def ceilings(self) -> dict: ...
+
+    def copies(self, session: Session) -> dict | None: ...
+
 
 @dataclass(frozen=True)
 class Status:
@@ -65,6 +75,11 @@ class Timed:
 
     samples_ms: tuple[float, ...]
     parts_ms: tuple[tuple[str, float], ...]
+
+
+def total_bytes(stage: dict) -> int:
+    """All bytes of one stage of a timeline."""
+    return sum(stage[role] for role in ALLOCATED)
 
 
 def load(name: str) -> Engine:

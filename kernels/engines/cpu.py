@@ -12,7 +12,7 @@ from pathlib import Path
 
 import numpy as np
 
-from kernels.engines import Status, Timed
+from kernels.engines import ALLOCATED, Status, Timed, total_bytes
 from kernels.engines.timing import Budget, interleave, warm_up
 from kernels.program import INPUT, OUTPUT, WORKSPACE, Program, Step
 
@@ -51,6 +51,18 @@ def conditions() -> dict:
     return {"numpy": np.__version__, "python": platform.python_version(), "system": platform.platform()}
 
 
+@cache
+def ceilings() -> dict:
+    """What this processor does at most, as engines.ceilings.Ceilings tells it; measured once in a process."""
+    from kernels.engines import cpu_probes
+
+    return cpu_probes.ceilings().to_row()
+
+
+def copies(session: Session) -> None:
+    """The inputs are where the processor reads them: nothing is copied."""
+
+
 class Session:
     """Buffers as NumPy arrays. Memory is what NumPy took while the first run was traced (tracemalloc):
     the buffers, and what the twins allocate on top (a padded copy, say), which counts as workspace.
@@ -61,28 +73,44 @@ class Session:
     def __init__(self, program: Program, inputs: dict[str, np.ndarray]):
         self.program = program
         self.arrays = {b.name: np.ascontiguousarray(inputs[b.name]) for b in program.of_role(INPUT)}
-        self.bytes: dict[str, int] = {}
+        self.timeline: list[dict] = []
         self.first_run_s = 0.0
 
     def verify_run(self) -> np.ndarray:
+        self.timeline = []
+        for b in (*self.program.of_role(OUTPUT), *self.program.of_role(WORKSPACE)):
+            self.arrays.pop(b.name, None)
         tracemalloc.start()
         try:
-            for b in (*self.program.of_role(OUTPUT), *self.program.of_role(WORKSPACE)):
-                self.arrays[b.name] = np.full(b.shape, np.nan, b.dtype)
+            self._stage(ALLOCATED[INPUT])
+            for role in (OUTPUT, WORKSPACE):
+                if buffers := self.program.of_role(role):
+                    self.arrays |= {b.name: np.full(b.shape, np.nan, b.dtype) for b in buffers}
+                    self._stage(ALLOCATED[role])
             start = time.perf_counter()
-            self.run()
+            for step in self.program.steps:
+                tracemalloc.reset_peak()
+                self.run_step(step)
+                self._stage(step.name)
             self.first_run_s = time.perf_counter() - start
-            peak = tracemalloc.get_traced_memory()[1]
         finally:
             tracemalloc.stop()
-        taken = {
-            role: sum(self.arrays[b.name].nbytes for b in self.program.of_role(role))
-            for role in (INPUT, OUTPUT, WORKSPACE)
-        }
-        excess = peak - taken[OUTPUT] - taken[WORKSPACE]
-        taken[WORKSPACE] += excess if excess >= RESOLUTION else 0
-        self.bytes = taken | {"peak": sum(taken.values())}
         return self.arrays[self.program.of_role(OUTPUT)[0].name]
+
+    def _stage(self, at: str) -> None:
+        """Note the most bytes since the stage before."""
+        taken = {
+            role: sum(self.arrays[b.name].nbytes for b in self.program.of_role(role) if b.name in self.arrays)
+            for role in ALLOCATED
+        }
+        excess = tracemalloc.get_traced_memory()[1] - taken[OUTPUT] - taken[WORKSPACE]
+        taken[WORKSPACE] += excess if excess >= RESOLUTION else 0
+        self.timeline.append({"at": at, **taken})
+
+    @property
+    def bytes(self) -> dict[str, int]:
+        most = {role: max((stage[role] for stage in self.timeline), default=0) for role in ALLOCATED}
+        return most | {"peak": max(map(total_bytes, self.timeline), default=0)}
 
     def run_step(self, step: Step) -> None:
         step.twin(*(self.arrays[a] if isinstance(a, str) else a for a in step.args))

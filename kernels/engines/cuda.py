@@ -16,7 +16,7 @@ from functools import cache
 import numpy as np
 
 from kernels import cuda as sources
-from kernels.engines import Status, Timed
+from kernels.engines import ALLOCATED, Status, Timed, total_bytes
 from kernels.engines.timing import Budget, interleave, warm_up
 from kernels.program import INPUT, OUTPUT, WORKSPACE, Launch, Program, RuleError, Step
 
@@ -85,6 +85,21 @@ def _cuda_version(number: int) -> tuple[int, int]:
 
 
 @cache
+def ceilings() -> dict:
+    """What this GPU does at most, as engines.ceilings.Ceilings tells it; measured once in a process."""
+    from kernels.engines import cuda_probes
+
+    return cuda_probes.ceilings().to_row()
+
+
+def copies(session: Session) -> dict | None:
+    """Medians in ms of bringing the inputs to the GPU and the output back; None where that is too much."""
+    from kernels.engines import cuda_probes
+
+    return cuda_probes.copies(session)
+
+
+@cache
 def compile_kernel(source: str, entry: str, defines: tuple[tuple[str, int], ...]):
     """The compiled entry point. RuleError with the compiler's words where it does not compile."""
     import cupy
@@ -111,10 +126,12 @@ class Session:
         self._ledger = _ledger_class()()
         self.arrays = {}
         with self._accounted():
-            for role in (INPUT, OUTPUT, WORKSPACE):
-                self._ledger.role = role
-                for b in program.of_role(role):
+            for role, at in ALLOCATED.items():
+                for i, b in enumerate(program.of_role(role)):
+                    if i == 0:
+                        self._ledger.stage(at, role)
                     self.arrays[b.name] = cupy.empty(b.shape, b.dtype)
+        self._allocations = len(self._ledger.timeline)
         for b in program.of_role(INPUT):
             self.arrays[b.name].set(np.ascontiguousarray(inputs[b.name]), stream=self.stream)
         self._calls = [self._call_of(step) for step in program.steps]
@@ -122,6 +139,10 @@ class Session:
     @property
     def bytes(self) -> dict[str, int]:
         return self._ledger.bytes()
+
+    @property
+    def timeline(self) -> list[dict]:
+        return self._ledger.timeline
 
     def _accounted(self):
         from contextlib import ExitStack
@@ -156,9 +177,11 @@ class Session:
     def verify_run(self) -> np.ndarray:
         for b in (*self.program.of_role(OUTPUT), *self.program.of_role(WORKSPACE)):
             _poison(self.arrays[b.name], self.stream)
-        self._ledger.role = WORKSPACE  # what a library call takes while it runs
+        del self._ledger.timeline[self._allocations :]
         with self.stream, self._accounted():
-            self.run()
+            for step, call in zip(self.program.steps, self._calls, strict=True):
+                self._ledger.stage(step.name, WORKSPACE)  # what a library call takes while it runs
+                call()
             out = self.arrays[self.program.of_role(OUTPUT)[0].name].get(stream=self.stream)
         self.stream.synchronize()
         return out
@@ -188,7 +211,7 @@ def _poison(array, stream) -> None:
 
 @cache
 def _ledger_class():
-    """A MemoryHook that keeps bytes by role; made when CuPy is first needed."""
+    """A MemoryHook that keeps bytes by role, stage by stage; made when CuPy is first needed."""
     import cupy
 
     class Ledger(cupy.cuda.MemoryHook):
@@ -197,25 +220,30 @@ def _ledger_class():
         def __init__(self):
             super().__init__()
             self.role = WORKSPACE
-            self._live: dict[int, int] = {}
-            self._most = {INPUT: 0, OUTPUT: 0, WORKSPACE: 0}
-            self._now = dict(self._most)
-            self._role_of: dict[int, str] = {}
-            self._peak = 0
+            self.timeline: list[dict] = []  # of each stage, its moment with the most bytes
+            self._live: dict[int, tuple[str, int]] = {}
+            self._now = dict.fromkeys(ALLOCATED, 0)
+            self._most = dict(self._now)
+
+        def stage(self, at: str, role: str) -> None:
+            """From here on allocations are of `role`, and belong to the stage `at`."""
+            self.role = role
+            self.timeline.append({"at": at, **self._now})
 
         def malloc_postprocess(self, device_id, size, mem_size, mem_ptr, pmem_id):
-            self._live[pmem_id] = mem_size
-            self._role_of[pmem_id] = self.role
+            self._live[pmem_id] = self.role, mem_size
             self._now[self.role] += mem_size
             self._most[self.role] = max(self._most[self.role], self._now[self.role])
-            self._peak = max(self._peak, sum(self._now.values()))
+            if sum(self._now.values()) > total_bytes(self.timeline[-1]):
+                self.timeline[-1].update(self._now)
 
         def free_postprocess(self, device_id, mem_size, mem_ptr, pmem_id):
             if pmem_id in self._live:
-                self._now[self._role_of.pop(pmem_id)] -= self._live.pop(pmem_id)
+                role, size = self._live.pop(pmem_id)
+                self._now[role] -= size
 
         def bytes(self) -> dict[str, int]:
-            return {**self._most, "peak": self._peak}
+            return {**self._most, "peak": max(map(total_bytes, self.timeline), default=0)}
 
     return Ledger
 

@@ -1,0 +1,84 @@
+"""What a press on Run would run, what it ran, and which rows the cards tell of."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import streamlit as st
+
+from kernels import records
+from kernels.jobs import Request
+from kernels.program import Ladder, Rung
+
+
+@dataclass(frozen=True)
+class Asked:
+    """What a press on Run would run: every rung of the ladder that can, on seeded random inputs (as the
+    recordings were made: pictures hold many zeros, and zeros can run faster)."""
+
+    ladder: Ladder
+    shape: Any
+    engine: str
+    timing: str
+    tiles: tuple[tuple[str, int], ...]
+
+    def tiles_of(self, rung: Rung) -> dict[str, int]:
+        return {name: value for name, value in self.tiles if name in rung.tiles}
+
+    def able(self) -> list[Rung]:
+        return [r for r in self.ladder.rungs if not any(r.rules(self.shape, self.tiles_of(r)))]
+
+    def request(self) -> Request:
+        able = self.able()
+        tiles = {name: value for name, value in self.tiles if any(name in r.tiles for r in able)}
+        return Request(tuple(r.name for r in able), self.shape, None, self.engine, tiles, self.timing)
+
+    def recorded(self) -> dict[str, dict]:
+        """Recorded rows by rung name, at exactly this shape, tiles and timing."""
+        found = {
+            r.name: records.recorded(r.name, self.shape, self.tiles_of(r), self.timing)
+            for r in self.ladder.rungs
+        }
+        return {name: row for name, row in found.items() if row}
+
+    def __str__(self) -> str:
+        return f"{self.shape}, {', '.join(f'{name} {value}' for name, value in self.tiles)}, {self.timing}, {self.engine}"
+
+
+@dataclass(frozen=True)
+class Ran:
+    """A finished comparison: what was asked for then, a row for each rung by name, when it was answered."""
+
+    asked: Asked
+    rows: Mapping[str, dict]
+    at: float  # seconds since the epoch; before one's own press where somebody had asked the same
+
+    @property
+    def ago(self) -> str:
+        minutes = int((time.time() - self.at) / 60)
+        return f", {minutes} min ago" if minutes else ""
+
+
+@dataclass(frozen=True)
+class Shown:
+    """The rows a card tells of, their kind, and whether the controls have moved away from them."""
+
+    rows: Mapping[str, dict]
+    kind: str
+    stale: bool
+
+
+def shown(asked: Asked) -> Shown:
+    """What the cards tell of: the run of just these settings, else their recording, else a stale run."""
+    ran, recorded = st.session_state.get("ran"), asked.recorded()
+    if ran and (ran.asked == asked or not recorded):
+        return Shown(ran.rows, "measured", ran.asked != asked)
+    return Shown(recorded, "recorded", False)
+
+
+def bars(asked: Asked, rows: Mapping[str, dict]) -> list[tuple[str, dict]]:
+    """(title, row) of each rung that has a row, in the order of the ladder."""
+    return [(r.title_on(rows[r.name]["engine"]), rows[r.name]) for r in asked.ladder.rungs if r.name in rows]

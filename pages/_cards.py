@@ -1,0 +1,201 @@
+"""The cards Time, Memory and Roofline: charts of rows with what they say in words."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from html import escape
+from typing import Any
+
+import streamlit as st
+
+from kernels.records.rows import id_of
+from pages import _why
+from pages._asked import Asked, Shown, bars
+from pages._lesson import settled
+from pages._look import tokens
+from visuals import charts, figures, roofline
+from visuals.why import Story
+
+
+def sentence(text: str) -> None:
+    if text:
+        st.html(f'<p class="kt-why">{escape(text)}</p>')
+
+
+def _quiet(text: str) -> None:
+    st.html(f'<p class="kt-quiet">{text}</p>')
+
+
+def _chart(draw: Callable[[], Any], height: int, key: str, made_of: object) -> None:
+    """A figure, drawn once for the same `made_of`: a run that is polled draws nothing anew."""
+    if not settled():
+        st.container(height=height, border=False, key=f"{key}_wait")
+        return
+    figure = _drawn(key, made_of, tuple(tokens().items()), draw)
+    st.plotly_chart(figure, key=key, theme=None, config={"displayModeBar": False})
+
+
+@st.cache_resource(max_entries=128, show_spinner=False)
+def _drawn(key: str, made_of: object, colours: tuple, _draw: Callable[[], Any]) -> Any:
+    return _draw()
+
+
+def _ids(told: list[tuple[str, dict]]) -> tuple[str, ...]:
+    return tuple(id_of(row) for _, row in told)
+
+
+# -- time ----------------------------------------------------------------------------------------
+def times(asked: Asked, story: Story) -> None:
+    if ran := st.session_state.get("ran"):
+        stale = "" if ran.asked == asked else str(ran.asked)
+        _times(asked, ran.rows, "measured", story, stale, ran.ago)
+    if recorded := asked.recorded():
+        _times(asked, recorded, "recorded", story)
+    else:
+        _quiet("No recording at this shape and these options; the presets above have one.")
+    for rung in asked.ladder.rungs:
+        for rule in rung.rules(asked.shape, asked.tiles_of(rung)):
+            _quiet(f"{escape(rung.title)} cannot run this shape: {escape(rule)}")
+
+
+def _times(
+    asked: Asked, rows: Mapping[str, dict], kind: str, story: Story, stale: str = "", ago: str = ""
+) -> None:
+    told = bars(asked, rows)
+    first = rows[next(iter(rows))]
+    when = f", {first['date']}" if kind == "recorded" else ago
+    head = figures.badge(kind, figures.provenance(first) + when)
+    if stale:
+        head += f' <span class="kt-stale">stale: measured at {escape(stale)}</span>'
+    st.html(f'<p class="kt-figures">{head}</p>')
+    with st.container(key=f"{'stale' if stale else 'fresh'}_{kind}"):
+        _chart(
+            lambda: charts.times(told, tokens()), charts.height(len(told)), f"chart_times_{kind}", _ids(told)
+        )
+        sentence(story.gain(rows))
+        _launches(told)
+        _copies(first, kind, told)
+
+
+def _launches(told: list[tuple[str, dict]]) -> None:
+    """What the thin line under each bar is."""
+    first = told[0][1]
+    ceilings = first.get("ceilings") or {}
+    if not ceilings.get("launch_us"):
+        return
+    shares = ", ".join(
+        f"{escape(title)} {figures.share(charts.launch_ms(r) / r['median_ms'])}" for title, r in told
+    )
+    sync = ceilings.get("launch_sync_us")
+    waited = f"; launched and waited for: {figures.time_(sync / 1e3)}" if sync else ""
+    _quiet(
+        f'<span class="kt-line">▬</span> launches of nothing, {figures.time_(ceilings["launch_us"] / 1e3)} each '
+        f"({escape(ceilings.get('launch', ''))}; n = {ceilings.get('launch_n', '?')}{waited}), as a share of the median: {shares}."
+    )  # fmt: skip
+
+
+def _copies(first: dict, kind: str, told: list[tuple[str, dict]]) -> None:
+    copies = first.get("copies_ms")
+    if not copies:
+        return
+    detail = f"{first['device']}, by the wall clock, medians of n = {copies.get('n', '?')}"
+    st.html(f'<p class="kt-figures">Copying {figures.badge(kind, detail)}</p>')
+    _chart(
+        lambda: charts.copies(first, tokens()),
+        charts.height(len(charts.COPIES), charts.COPY_PX),
+        f"chart_copies_{kind}",
+        id_of(first),
+    )
+    sentence(charts.copies_words([row for _, row in told]))
+
+
+# -- memory --------------------------------------------------------------------------------------
+def memory(asked: Asked, now: Shown, cost: str) -> None:
+    st.html('<h2 class="kt-card">Memory</h2>')
+    if not now.rows:
+        _quiet("Press Run: what each rung allocates is measured, not computed.")
+        sentence(cost)
+        return
+    told = bars(asked, now.rows)
+    stale = ' <span class="kt-stale">stale</span>' if now.stale else ""
+    st.html(f'<p class="kt-figures">{figures.badge(now.kind, told[0][1]["device"] + ", peak")}{stale}</p>')
+    with st.container(key="stale_memory" if now.stale else "fresh_memory"):
+        _chart(
+            lambda: charts.memory(told, tokens()), charts.height(len(told), 34), "chart_memory", _ids(told)
+        )
+        squares = " ".join(f'<span class="kt-{role}">■</span> {name}' for role, name in charts.ROLES)
+        _quiet(squares)
+        if any(row.get("timeline") for _, row in told):
+            _quiet("As the program goes on: what is allocated first, then each step with the most it held.")
+            _chart(lambda: charts.timeline(told, tokens()), charts.TIMELINE_PX, "chart_timeline", _ids(told))
+    sentence(cost)
+
+
+# -- roofline ------------------------------------------------------------------------------------
+def rooflines(asked: Asked) -> None:
+    """Measured here and recorded elsewhere under their devices' roofs, at this shape; what was run at another
+    shape is faded, and rungs without a time are marks."""
+    st.html('<h2 class="kt-card">Roofline</h2>')
+    dots, marks = _dots(asked), _marks(asked)
+    roofs = roofline.roofs((dot.row, dot.kind) for dot in dots)
+    for roof in roofs:
+        detail = f"{roof.device}, {roof.told.get('date', '')}"
+        st.html(
+            f'<p class="kt-figures">{figures.badge(roof.kind, detail)} {escape(roofline.ceilings_words(roof))}</p>'
+        )
+    if not roofs:
+        _quiet(
+            "No ceilings were measured yet with what is shown here: press Run, and this device's roof stands over the dots."
+        )
+    made_of = (
+        tuple((id_of(d.row), d.stale, d.moved) for d in dots),
+        tuple(marks),
+        tuple(r.device for r in roofs),
+    )
+    _chart(lambda: roofline.chart(roofs, dots, marks, tokens()), roofline.HEIGHT, "chart_roofline", made_of)
+    _legend(asked, dots, marks)
+    for text in (*roofline.verdict(dots, roofs), roofline.factor(dots), roofline.bounds(marks, roofs)):
+        sentence(text)
+
+
+def _dots(asked: Asked) -> list[roofline.Dot]:
+    ran, found = st.session_state.get("ran"), []
+    for rows, kind, stale in (
+        (asked.recorded(), "recorded", False),
+        (ran.rows if ran else {}, "measured", bool(ran) and ran.asked != asked),
+    ):
+        for n, rung in enumerate(asked.ladder.rungs, 1):
+            if row := rows.get(rung.name):
+                moved = None if stale or row["engine"] != "cuda" else _why.moved(asked, rung)
+                found.append(roofline.Dot(n, rung.title_on(row["engine"]), row, kind, stale, moved))
+    return found
+
+
+def _marks(asked: Asked) -> list[roofline.Mark]:
+    """The rungs that could run here and have no time at this shape."""
+    timed = {d.row["rung"] for d in _dots(asked) if not d.stale}
+    marks = []
+    for n, rung in enumerate(asked.ladder.rungs, 1):
+        if rung.name not in timed and rung in asked.able():
+            cost = _why.cost(asked, rung)
+            marks.append(roofline.Mark(n, rung.title, cost.flops / cost.bytes))
+    return marks
+
+
+def _legend(asked: Asked, dots: list[roofline.Dot], marks: list[roofline.Mark]) -> None:
+    engine = dots[-1].row["engine"] if dots else asked.engine
+    rungs = ", ".join(f"<b>{n}</b> {escape(r.title_on(engine))}" for n, r in enumerate(asked.ladder.rungs, 1))
+    kinds = [
+        ("measured", '<span class="kt-output">●</span> measured'),
+        ("recorded", '<span class="kt-workspace">◆</span> recorded'),
+    ]
+    told = [words for kind, words in kinds if any(d.kind == kind for d in dots)]
+    if any(d.moved for d in dots):
+        told.append(
+            '<span class="kt-input">○</span> counted: by the 32-byte sectors its warps ask for, of which the caches answer a part'
+        )
+    if marks:
+        told.append("┊ predicted")
+    _quiet(
+        f"{rungs}. {', '.join(told)}. Intensity is predicted: direct convolution's FLOPs by the bytes each step must read and write once."
+    )

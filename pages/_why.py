@@ -1,0 +1,145 @@
+"""Why: predicted, counted and measured figures of every rung, side by side, and files to take away."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Mapping, Sequence
+from html import escape
+from typing import Any
+
+import streamlit as st
+
+from kernels.engines.emulator.counters import PTX_PER_MACHINE
+from kernels.ladders import find
+from kernels.presets import Preset
+from kernels.program import Cost, Rung
+from kernels.records.rows import id_of, table
+from kernels.runner import run
+from pages._asked import Asked, Shown
+from visuals import figures, roofline
+from visuals.why import Story
+
+
+def card(asked: Asked, now: Shown, story: Story, link: Callable[[Preset, str], None]) -> None:
+    st.html('<h2 class="kt-card">Why</h2>' + _table(asked, now))
+    with st.container(key="chips_why", horizontal=True):
+        st.html('<p class="kt-quiet">im2col, times as fast as direct, recorded:</p>')
+        for preset, words in story.examples():
+            link(preset, words)
+    _downloads(asked)
+
+
+def _downloads(asked: Asked) -> None:
+    ran = st.session_state.get("ran")
+    rows = [*(ran.rows.values() if ran else ()), *asked.recorded().values()]
+    if not rows:
+        return
+    with st.container(key="downloads", horizontal=True):
+        for name, data, kind in (
+            ("CSV", table(rows), "text/csv"),
+            ("JSON", json.dumps(rows, indent=1), "application/json"),
+        ):
+            file = f"kernel-theatre.{name.lower()}"
+            st.download_button(name, data, file, kind, key=f"download_{name}", on_click="ignore")
+        if ran:
+            ids = [id_of(row) for row in ran.rows.values()][:2]
+            query = dict(zip(("run", "against"), ids, strict=False))
+            st.page_link("history.py", label="in the history", query_params=query)
+
+
+def cost(asked: Asked, rung: Rung) -> Cost:
+    """What is predicted of a rung at this shape."""
+    return rung.cost(asked.shape, rung.build(asked.shape, asked.tiles_of(rung)))
+
+
+def _table(asked: Asked, shown: Shown) -> str:
+    """Predicted above counted above measured, a column a rung."""
+    able = asked.able()
+    costs = [cost(asked, r) for r in able]
+    predicted = {
+        "FLOPs of direct convolution": [figures.count(c.flops) for c in costs],
+        "bytes moved, each tensor once a step": [figures.bytes_(c.bytes) for c in costs],
+        "FLOP per byte": [f"{c.flops / c.bytes:.3g}" for c in costs],
+        "workspace": [figures.bytes_(c.workspace_bytes) for c in costs],
+    }
+    engine = next(iter(shown.rows.values()))["engine"] if shown.rows else asked.engine
+    head = "".join(f"<th>{escape(r.title_on(engine))}</th>" for r in able)
+    text = f"<tr><th>{figures.badge('predicted')}</th>{head}</tr>" + _lines(predicted)
+    text += _counted(asked, able)
+    if shown.rows and not shown.stale:
+        rows = [shown.rows.get(r.name) for r in able]
+        first = next(iter(shown.rows.values()))
+        when = f", {first['date']}" if shown.kind == "recorded" else ""
+        badge = figures.badge(shown.kind, figures.provenance(first) + when)
+        text += f'<tr><th colspan="{len(able) + 1}">{badge}</th></tr>' + _lines(_got(rows, first))
+    return f'<div class="kt-scroll" tabindex="0" role="region" aria-label="Predicted, counted and measured"><table class="kt-table">{text}</table></div>'
+
+
+def _got(rows: Sequence[dict | None], first: dict) -> dict[str, list[str]]:
+    """What was measured of each rung, None where it has no row; shares only of what was measured with them."""
+    library = [r["median_ms"] for r in rows if r and find(r["rung"]).library]
+    roof = roofline.roof_of(first, "measured")
+    told: dict[str, Callable[[dict], str]] = {
+        "workspace": lambda r: figures.bytes_(r["workspace_bytes"]),
+        "effective rate: direct convolution's FLOPs": lambda r: figures.rate(r["flops"], r["median_ms"]),
+        "relative L2 error": lambda r: f"{r['error']:.1e}",
+    }
+    if library:
+        told["share of the library's speed"] = lambda r: figures.share(library[0] / r["median_ms"])
+    if roof:
+        flops, copy = figures.rate(roof.flops_per_s, 1e3), figures.bandwidth(roof.bytes_per_s)
+        told[f"effective rate, share of the FP32 ceiling ({flops})"] = lambda r: figures.share(
+            r["flops"] / r["median_ms"] * 1e3 / roof.flops_per_s
+        )
+        told[f"bytes moved, share of the copy ceiling ({copy})"] = lambda r: figures.share(
+            r["predicted_bytes"] / r["median_ms"] * 1e3 / roof.bytes_per_s
+        )
+    return {name: [tell(r) if r else "–" for r in rows] for name, tell in told.items()}
+
+
+MOST_COUNTED = 500_000  # multiply-adds the emulator runs while a reader waits
+
+
+@st.cache_data(max_entries=64, show_spinner=False)
+def _totals(rung: str, shape: Any, tiles: dict[str, int]) -> tuple[dict[str, int], bool]:
+    """(counters of the whole program, is a library call left out) from the emulator."""
+    counters = run(rung, shape, engine="emulator", tiles=tiles).counters
+    return counters.total, bool(counters.uncounted)
+
+
+def moved(asked: Asked, rung: Rung) -> int | None:
+    """Bytes of the sectors that a rung's warps read and write, where the emulator can count all of them."""
+    if asked.shape.macs > MOST_COUNTED or rung.library:
+        return None
+    total, _ = _totals(rung.name, asked.shape, asked.tiles_of(rung))
+    return roofline.SECTOR * (total["sectors_ld"] + total["sectors_st"])
+
+
+def _counted(asked: Asked, able: Sequence[Rung]) -> str:
+    """What the emulator counts, where the shape is small enough to count at once."""
+    head = f'<tr><th colspan="{len(able) + 1}">{figures.badge("counted", "sectors as in Nsight Compute")}</th></tr>'
+    if asked.shape.macs > MOST_COUNTED:
+        note = f"counted here up to {figures.count(MOST_COUNTED)} multiply-adds; this shape has {figures.count(asked.shape.macs)}"
+        return f'{head}<tr><td colspan="{len(able) + 1}">{note}</td></tr>'
+    got = [_totals(r.name, asked.shape, asked.tiles_of(r)) for r in able]
+
+    def row(name: str) -> list[str]:
+        return [figures.count(total[name]) + (" + library" if left_out else "") for total, left_out in got]
+
+    least, most = PTX_PER_MACHINE
+    return head + _lines(
+        {
+            "sectors read": row("sectors_ld"),
+            "sectors written": row("sectors_st"),
+            f"warp instructions (PTX: {least} to {most} for each machine instruction)": row(
+                "warp_instructions"
+            ),
+        }
+    )
+
+
+def _lines(figures_: Mapping[str, Sequence[str]]) -> str:
+    return "".join(
+        f"<tr><td>{name}</td>{''.join(f'<td>{cell}</td>' for cell in cells)}</tr>"
+        for name, cells in figures_.items()
+    )

@@ -1,0 +1,354 @@
+"""The roofline: what a device does at most at each intensity, and where the rungs stand under it.
+
+Roofs are measured ceilings (kernels.engines.ceilings) that came with a row; a dot is a row. Pure functions.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from functools import cache
+from typing import TYPE_CHECKING
+
+from kernels import records
+from visuals import charts, figures
+
+if TYPE_CHECKING:
+    from plotly.graph_objects import Figure
+
+Row = Mapping
+HEIGHT = 330
+SECTOR = 32  # bytes
+NEAR_PX = 15  # labels closer than this are written as one
+KIND_COLOUR = {"measured": "output", "recorded": "workspace"}  # as their badges
+KIND_SYMBOL = {"measured": "circle", "recorded": "diamond"}
+MARGIN = {"l": 4, "r": 4, "t": 8, "b": 4}
+RATES = ((1e12, "TFLOP/s"), (1e9, "GFLOP/s"), (1e6, "MFLOP/s"), (1e3, "kFLOP/s"))
+
+
+@dataclass(frozen=True)
+class Roof:
+    """What one device does at most, and which kind of number that is."""
+
+    device: str
+    kind: str  # "measured" or "recorded"
+    bytes_per_s: float
+    flops_per_s: float
+    told: Mapping  # the ceilings as the row keeps them
+
+    @property
+    def ridge(self) -> float:
+        """FLOP per byte from which arithmetic is the limit."""
+        return self.flops_per_s / self.bytes_per_s
+
+    def bound(self, intensity: float) -> float:
+        return min(self.flops_per_s, intensity * self.bytes_per_s)
+
+
+@dataclass(frozen=True)
+class Dot:
+    """A rung's row under the roof. `moved` are the bytes its warps asked for, where the emulator counted."""
+
+    number: int  # in the ladder, from 1
+    title: str
+    row: Row
+    kind: str
+    stale: bool = False
+    moved: int | None = None
+
+    @property
+    def intensity(self) -> float:
+        return self.row["flops"] / self.row["predicted_bytes"]
+
+    @property
+    def rate(self) -> float:
+        return self.row["flops"] / self.row["median_ms"] * 1e3
+
+
+@dataclass(frozen=True)
+class Mark:
+    """A rung that has no time at this shape: only what is predicted of it."""
+
+    number: int
+    title: str
+    intensity: float
+
+
+def roof_of(row: Row | None, kind: str) -> Roof | None:
+    """The roof that came with a row; None where none was measured."""
+    told = (row or {}).get("ceilings") or {}
+    copy, flops = told.get("copy_bytes_per_s"), told.get("fp32_flops_per_s")
+    if not (copy and flops):
+        return None
+    return Roof(told.get("device", row["device"]), kind, copy, flops, told)
+
+
+@cache
+def recorded_roofs() -> tuple[Roof, ...]:
+    """One roof for each device that a shipped recording tells of."""
+    found = {row["device"]: roof for row in records.recordings() if (roof := roof_of(row, "recorded"))}
+    return tuple(found.values())
+
+
+def roofs(rows: Iterable[tuple[Row, str]]) -> list[Roof]:
+    """The roofs of these (row, kind), then of recorded devices that are not among them; one for each device."""
+    found = {}
+    for roof in (*(roof_of(row, kind) for row, kind in rows), *recorded_roofs()):
+        if roof:
+            found.setdefault(roof.device, roof)
+    return list(found.values())
+
+
+# -- words ---------------------------------------------------------------------------------------
+def ceilings_words(roof: Roof) -> str:
+    """What stands behind a roof, beside its badge."""
+    t = roof.told
+    return (
+        f"copy {figures.bandwidth(roof.bytes_per_s)} ({t.get('copy', '')}; best of {t.get('copy_n', '?')}), "
+        f"FP32 {_rate(roof.flops_per_s)} ({t.get('fp32', '')}; best of {t.get('fp32_n', '?')})"
+    )
+
+
+def verdict(dots: Sequence[Dot], all_roofs: Sequence[Roof]) -> list[str]:
+    """Of each device's fastest fresh rung: how far under its roof it stands, and what keeps it there."""
+    told = []
+    for kind in ("measured", "recorded"):
+        fresh = [d for d in dots if d.kind == kind and not d.stale]
+        if not fresh:
+            continue
+        dot = max(fresh, key=lambda d: d.rate)
+        roof = next((r for r in all_roofs if r.device == dot.row["device"]), None)
+        if roof:
+            told.append(_under(dot, roof))
+        else:
+            told.append(
+                f"{dot.title} does {_rate(dot.rate)} on {dot.row['device']}; its row tells of no ceilings, "
+                "so it has no roof here."
+            )
+    return told
+
+
+def _under(dot: Dot, roof: Roof) -> str:
+    bound = roof.bound(dot.intensity)
+    limit = "the memory's slope" if dot.intensity < roof.ridge else "the FP32 roof"
+    text = (
+        f"{dot.title} does {_rate(dot.rate)} on {roof.device}: {figures.share(dot.rate / bound)} of the "
+        f"{_rate(bound)} that {limit} allows {dot.intensity:.3g} FLOP per byte."
+    )
+    launching = charts.launch_ms(dot.row) / dot.row["median_ms"]
+    if dot.row["mode"] == "cold" and launching > 0.2:
+        what = "calls" if dot.row["engine"] == "cpu" else "launches"
+        n = charts.launches_of(dot.row)
+        text += f" As many {what} of nothing ({n}) take {figures.share(launching)} of its time: it is too small for a roof to matter."
+    elif dot.rate > bound:
+        text += " More than the slope allows: part of what it moves stayed in the caches."
+    return text
+
+
+def factor(dots: Sequence[Dot]) -> str:
+    """The fastest rung measured here against the fastest recorded elsewhere, where both are at this shape."""
+    best = {
+        kind: min((d for d in dots if d.kind == kind and not d.stale), key=lambda d: d.row["median_ms"], default=None)
+        for kind in KIND_COLOUR
+    }  # fmt: skip
+    here, there = best["measured"], best["recorded"]
+    if not (here and there) or here.row["device"] == there.row["device"]:
+        return ""
+    ratio = here.row["median_ms"] / there.row["median_ms"]
+    said = f"{ratio:.3g} times as long as" if ratio >= 1 else f"{1 / ratio:.3g} times less than"
+    return (
+        f"The fastest here, {here.title} ({figures.time_(here.row['median_ms'])}), takes {said} the fastest recorded on "
+        f"{there.row['device']}, {there.title} ({figures.time_(there.row['median_ms'])})."
+    )
+
+
+def bounds(marks: Sequence[Mark], all_roofs: Sequence[Roof]) -> str:
+    """What the roofs allow rungs that were not run at this shape; "" where there are none of either."""
+    told = []
+    for roof in all_roofs:
+        said = {}
+        for mark in marks:
+            said.setdefault(_rate(roof.bound(mark.intensity)), []).append(mark.title)
+        told += [f"{', '.join(titles)} at most {rate} on {roof.device}" for rate, titles in said.items()]
+    return "Not run at this shape; by the roofs " + "; ".join(told) + "." if told else ""
+
+
+def _rate(flops_per_s: float) -> str:
+    return figures.rate(flops_per_s, 1e3)
+
+
+# -- the chart -----------------------------------------------------------------------------------
+def chart(
+    all_roofs: Sequence[Roof], dots: Sequence[Dot], marks: Sequence[Mark], tokens: Mapping[str, str]
+) -> Figure:
+    """Log-log: a roof for each device, dots filled at the predicted intensity, hollow at the counted one,
+    vertical marks where nothing was run."""
+    import plotly.graph_objects as go
+
+    (x0, x1), (y0, y1) = _ranges(all_roofs, dots, marks)
+    figure = go.Figure()
+    for roof in all_roofs:
+        _draw_roof(figure, roof, x0, x1, y0, tokens)
+    for mark in marks:
+        _draw_mark(figure, mark, all_roofs, y0, y1, tokens)
+    for dot in dots:
+        _draw_dot(figure, dot, all_roofs, tokens)
+    for x, y, text in labels(dots, y1 - y0):
+        figure.add_annotation(
+            x=x, y=y, text=text, showarrow=False, xanchor="left", xshift=9,
+            font={"size": 13, "color": tokens["ink"]},
+        )  # fmt: skip
+    charts._lay_out(figure, HEIGHT, tokens)
+    axis = {
+        "type": "log", "fixedrange": True, "gridcolor": tokens["line"], "zeroline": False, "dtick": 1,
+        "tickfont": {"size": 12, "color": tokens["dim"]}, "automargin": True,
+    }  # fmt: skip
+    figure.update_layout(
+        margin=MARGIN,
+        xaxis={**axis, "range": [x0, x1], "exponentformat": "none", "title": _title("FLOP per byte moved", tokens)},
+        yaxis={**axis, "range": [y0, y1], "title": _title("effective FLOP/s", tokens), **_rate_ticks(y0, y1)},
+    )  # fmt: skip
+    return figure
+
+
+def _title(text: str, tokens: Mapping[str, str]) -> dict:
+    return {"text": text, "font": {"size": 12, "color": tokens["dim"]}, "standoff": 4}
+
+
+def _rate_ticks(y0: float, y1: float) -> dict:
+    powers = range(math.ceil(y0), math.floor(y1) + 1)
+    return {"tickvals": [10.0**p for p in powers], "ticktext": [_power(p) for p in powers]}
+
+
+def _power(p: int) -> str:
+    for scale, unit in RATES:
+        if 10.0**p >= scale:
+            return f"{10.0**p / scale:g} {unit[0]}"
+    return f"{10.0**p:g}"
+
+
+def _ranges(roofs_: Sequence[Roof], dots: Sequence[Dot], marks: Sequence[Mark]):
+    """Decades (low, high) of both axes, with room around all that is drawn."""
+    x = [d.intensity for d in dots] + [m.intensity for m in marks] + [r.ridge for r in roofs_]
+    x += [d.row["flops"] / d.moved for d in dots if d.moved]
+    y = [d.rate for d in dots] + [r.flops_per_s for r in roofs_]
+    y += [r.bound(m.intensity) for r in roofs_ for m in marks]
+    x, y = x or [1.0], y or [1e9]
+    return (
+        (math.log10(min(x)) - 0.5, math.log10(max(x)) + 0.8),
+        (math.log10(min(y)) - 0.6, math.log10(max(y)) + 0.5),
+    )
+
+
+def _draw_roof(
+    figure: Figure, roof: Roof, x0: float, x1: float, y0: float, tokens: Mapping[str, str]
+) -> None:
+    colour = tokens[KIND_COLOUR[roof.kind]]
+    left = max(10**x0, 10**y0 / roof.bytes_per_s)
+    xs = [left, roof.ridge, 10**x1]
+    figure.add_scatter(
+        x=xs,
+        y=[roof.bound(x) for x in xs],
+        mode="lines",
+        line={"color": colour, "width": 2},
+        hovertemplate=f"{roof.device}: copy {figures.bandwidth(roof.bytes_per_s)}, FP32 {_rate(roof.flops_per_s)}<extra></extra>",
+    )
+    middle = (math.log10(left) + math.log10(roof.ridge)) / 2
+    for x, text, anchor in (
+        (x1, f"FP32 {_rate(roof.flops_per_s)}", {"xanchor": "right", "yanchor": "bottom"}),
+        (middle, f"copy {figures.bandwidth(roof.bytes_per_s)}", {"xanchor": "right", "yanchor": "bottom"}),
+    ):
+        figure.add_annotation(
+            x=x, y=math.log10(roof.bound(10**x)), text=text, showarrow=False, xshift=-4, yshift=1,
+            font={"size": 12, "color": colour}, **anchor,
+        )  # fmt: skip
+
+
+def _draw_mark(
+    figure: Figure, mark: Mark, all_roofs: Sequence[Roof], y0: float, y1: float, tokens: Mapping[str, str]
+) -> None:
+    tops = [roof.bound(mark.intensity) for roof in all_roofs]
+    top = max(tops, default=10**y1)
+    figure.add_scatter(
+        x=[mark.intensity] * 2,
+        y=[10**y0, top],
+        mode="lines",
+        line={"color": tokens["dim"], "width": 1.5, "dash": "dot"},
+        hovertemplate=f"{mark.title}: predicted {mark.intensity:.3g} FLOP per byte<extra></extra>",
+    )
+    figure.add_scatter(
+        x=[mark.intensity] * len(tops),
+        y=tops,
+        mode="markers",
+        marker={"symbol": "line-ew-open", "size": 14, "color": tokens["ink"], "line": {"width": 2}},
+        hovertemplate=[
+            f"{mark.title}: at most {_rate(t)} on {r.device}<extra></extra>"
+            for t, r in zip(tops, all_roofs, strict=True)
+        ],
+    )
+
+
+def _draw_dot(figure: Figure, dot: Dot, all_roofs: Sequence[Roof], tokens: Mapping[str, str]) -> None:
+    colour, opacity = tokens[KIND_COLOUR[dot.kind]], 0.35 if dot.stale else 1
+    roof = next((r for r in all_roofs if r.device == dot.row["device"]), None)
+    allowed = (
+        f"<br>{figures.share(dot.rate / roof.bound(dot.intensity))} of what the roof allows" if roof else ""
+    )
+    stale = "stale: " if dot.stale else ""
+    if dot.moved:
+        counted = dot.row["flops"] / dot.moved
+        figure.add_scatter(
+            x=[dot.intensity, counted],
+            y=[dot.rate] * 2,
+            mode="lines",
+            hoverinfo="skip",
+            line={"color": tokens["input"], "width": 1},
+            opacity=opacity,
+        )
+        figure.add_scatter(
+            x=[counted],
+            y=[dot.rate],
+            mode="markers",
+            opacity=opacity,
+            marker={
+                "symbol": "circle",
+                "size": 10,
+                "color": tokens["ground"],
+                "line": {"width": 2, "color": tokens["input"]},
+            },
+            hovertemplate=f"{stale}{dot.title}: counted {counted:.3g} FLOP per byte of {figures.bytes_(dot.moved)} in sectors<extra></extra>",
+        )
+    figure.add_scatter(
+        x=[dot.intensity],
+        y=[dot.rate],
+        mode="markers",
+        opacity=opacity,
+        marker={"symbol": KIND_SYMBOL[dot.kind], "size": 11, "color": colour},
+        hovertemplate=f"{stale}{dot.title}, {dot.kind} {figures.provenance(dot.row)}: {_rate(dot.rate)}<br>"
+        f"predicted {dot.intensity:.3g} FLOP per byte{allowed}<extra></extra>",
+    )
+
+
+def labels(dots: Sequence[Dot], decades: float) -> list[tuple[float, float, str]]:
+    """(log x, log y, numbers) to write right of the dots: those of one intensity that stand too near for two
+    labels share one."""
+    per_px = decades / (HEIGHT - 60)
+    groups: list[list[Dot]] = []
+    for dot in sorted(dots, key=lambda d: (d.stale, round(math.log10(d.intensity), 2), d.rate)):
+        last = groups[-1] if groups else None
+        if last and (
+            abs(math.log10(last[-1].intensity / dot.intensity)) < 0.12
+            and abs(math.log10(last[-1].rate / dot.rate)) < NEAR_PX * per_px
+        ):
+            last.append(dot)
+        else:
+            groups.append([dot])
+    return [
+        (
+            max(math.log10(d.intensity) for d in group),
+            sum(math.log10(d.rate) for d in group) / len(group),
+            ", ".join(str(n) for n in sorted({d.number for d in group})),
+        )
+        for group in groups
+    ]
