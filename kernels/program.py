@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import itertools
 import math
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -64,7 +65,19 @@ class LibraryCall:
         return self.routine
 
 
-Step = Launch | LibraryCall
+@dataclass(frozen=True)
+class HostLoop:
+    """Loops written for the processor (or its library in their place): only the cpu engine runs them, on the
+    arrays themselves. `prepare` compiles what `twin` will call, before anything is timed or counted."""
+
+    name: str
+    source: str  # the file a reader is shown, under kernels
+    args: tuple[Arg, ...]
+    twin: Callable[..., None]
+    prepare: Callable[[], None]
+
+
+Step = Launch | LibraryCall | HostLoop
 
 
 @dataclass(frozen=True)
@@ -78,6 +91,13 @@ class Program:
     def nbytes(self, *roles: str) -> int:
         """Bytes of the buffers of these roles (of all where none is named)."""
         return sum(b.nbytes for b in self.buffers if not roles or b.role in roles)
+
+
+def refuse_host_loops(program: Program, engine: str) -> None:
+    """RuleError where a step is the processor's alone."""
+    for step in program.steps:
+        if isinstance(step, HostLoop):
+            raise RuleError(f"{step.name} is loops for the processor: the cpu engine runs them, not {engine}")
 
 
 @dataclass(frozen=True)
@@ -114,6 +134,27 @@ class Rung:
     def default_tiles(self) -> dict[str, int]:
         return {name: choices[0] for name, choices in self.tiles.items()}
 
+    def tile_sets(self, shape) -> Iterator[dict[str, int]]:
+        """The default tiles, then each other choice once, with as few of the others moved as the rules ask
+        for at this shape (two at most). A choice that no rule allows then is left out."""
+        default = self.default_tiles
+        if any(self.rules(shape, default)):
+            return
+        yield default
+        for name, choices in self.tiles.items():
+            for value in choices[1:]:
+                near = self._near(default | {name: value}, [other for other in self.tiles if other != name])
+                found = next((tiles for tiles in near if not any(self.rules(shape, tiles))), None)
+                if found:
+                    yield found
+
+    def _near(self, tiles: dict[str, int], names: list[str]) -> Iterator[dict[str, int]]:
+        """`tiles`, then those with one of `names` moved, then with two."""
+        for count in range(3):
+            for moved in itertools.combinations(names, count):
+                for values in itertools.product(*(self.tiles[name] for name in moved)):
+                    yield tiles | dict(zip(moved, values, strict=True))
+
     def check(self, shape, tiles: Tiles | None) -> dict[str, int]:
         """All tiles, defaults filled in. RuleError names the first rule broken."""
         given = dict(tiles or {})
@@ -141,6 +182,7 @@ class Ladder:
     reference: Callable[..., tuple[np.ndarray, np.ndarray]]
     rungs: tuple[Rung, ...]
     presets: Mapping[str, Any]
+    engines: tuple[str, ...] = ("cuda", "cpu", "emulator")  # those that run its rungs
 
     def rung(self, name: str) -> Rung:
         for rung in self.rungs:

@@ -12,6 +12,7 @@ import streamlit as st
 from kernels import records
 from kernels.jobs import Request
 from kernels.program import Ladder, Rung
+from kernels.records import Near
 
 
 @dataclass(frozen=True)
@@ -24,8 +25,11 @@ class Asked:
     engine: str
     timing: str
     tiles: tuple[tuple[str, int], ...]
+    of: str = ""  # the rung whose tile sizes these are, the others at their usual ones; "": every rung's that has them
 
     def tiles_of(self, rung: Rung) -> dict[str, int]:
+        if self.of and rung.name != self.of:
+            return rung.default_tiles
         return {name: value for name, value in self.tiles if name in rung.tiles}
 
     def able(self) -> list[Rung]:
@@ -33,7 +37,9 @@ class Asked:
 
     def request(self) -> Request:
         able = self.able()
-        tiles = {name: value for name, value in self.tiles if any(name in r.tiles for r in able)}
+        tiles: dict = {name: value for name, value in self.tiles if any(name in r.tiles for r in able)}
+        if self.of:
+            tiles = {r.name: self.tiles_of(r) for r in able if r.name == self.of}
         return Request(tuple(r.name for r in able), self.shape, None, self.engine, tiles, self.timing)
 
     def recorded(self) -> dict[str, dict]:
@@ -43,6 +49,18 @@ class Asked:
             for r in self.ladder.rungs
         }
         return {name: row for name, row in found.items() if row}
+
+    def near(self) -> dict[str, Near]:
+        """By rung name, for rungs without such a row: the recording nearest to what is asked, all at one shape, so that
+        they can be compared with each other. They are of other settings: never drawn as if of these."""
+        exact = self.recorded()
+        found = {
+            r.name: records.nearest(r.name, self.shape, self.tiles_of(r), self.timing)
+            for r in self.able()
+            if r.name not in exact
+        }
+        where = next((near.row["shape"] for near in found.values() if near), None)
+        return {name: near for name, near in found.items() if near and near.row["shape"] == where}
 
     def __str__(self) -> str:
         return f"{self.shape}, {', '.join(f'{name} {value}' for name, value in self.tiles)}, {self.timing}, {self.engine}"

@@ -8,13 +8,14 @@ from typing import Any
 
 import streamlit as st
 
+from kernels.records import Near
 from kernels.records.rows import id_of
 from pages import _why
 from pages._asked import Asked, Shown, bars
 from pages._lesson import settled
 from pages._look import tokens
 from visuals import charts, figures, roofline
-from visuals.why import Story
+from visuals.why import Story, factor, shares
 
 
 def sentence(text: str) -> None:
@@ -46,13 +47,19 @@ def _ids(told: list[tuple[str, dict]]) -> tuple[str, ...]:
 
 # -- time ----------------------------------------------------------------------------------------
 def times(asked: Asked, story: Story) -> None:
-    if ran := st.session_state.get("ran"):
+    ran, recorded, near = st.session_state.get("ran"), asked.recorded(), asked.near()
+    if ran:
         stale = "" if ran.asked == asked else str(ran.asked)
         _times(asked, ran.rows, "measured", story, stale, ran.ago)
-    if recorded := asked.recorded():
+    if recorded:
         _times(asked, recorded, "recorded", story)
+        _others(asked, near)
+    elif near:
+        _nearest(asked, near)
     else:
-        _quiet("No recording at this shape and these options; the presets above have one.")
+        _quiet("No recording speaks of this shape at these options; the presets above have one.")
+    if ran and ran.asked == asked:
+        sentence(factor(bars(asked, ran.rows), bars(asked, recorded)))
     for rung in asked.ladder.rungs:
         for rule in rung.rules(asked.shape, asked.tiles_of(rung)):
             _quiet(f"{escape(rung.title)} cannot run this shape: {escape(rule)}")
@@ -62,36 +69,69 @@ def _times(
     asked: Asked, rows: Mapping[str, dict], kind: str, story: Story, stale: str = "", ago: str = ""
 ) -> None:
     told = bars(asked, rows)
-    first = rows[next(iter(rows))]
+    first = told[0][1]
     when = f", {first['date']}" if kind == "recorded" else ago
     head = figures.badge(kind, figures.provenance(first) + when)
     if stale:
         head += f' <span class="kt-stale">stale: measured at {escape(stale)}</span>'
     st.html(f'<p class="kt-figures">{head}</p>')
     with st.container(key=f"{'stale' if stale else 'fresh'}_{kind}"):
-        _chart(
-            lambda: charts.times(told, tokens()), charts.height(len(told)), f"chart_times_{kind}", _ids(told)
-        )
+        _bars(told, kind)
+        _shares(told)
         sentence(story.gain(rows))
-        _launches(told)
         _copies(first, kind, told)
 
 
-def _launches(told: list[tuple[str, dict]]) -> None:
-    """What the thin line under each bar is."""
-    first = told[0][1]
-    ceilings = first.get("ceilings") or {}
-    if not ceilings.get("launch_us"):
-        return
-    shares = ", ".join(
-        f"{escape(title)} {figures.share(charts.launch_ms(r) / r['median_ms'])}" for title, r in told
+def _bars(told: list[tuple[str, dict]], key: str) -> None:
+    _chart(lambda: charts.times(told, tokens()), charts.height(len(told)), f"chart_times_{key}", _ids(told))
+
+
+def _nearest(asked: Asked, near: Mapping[str, Near]) -> None:
+    """Recorded at another shape, faded as what is stale: it says which."""
+    told = bars(asked, {name: n.row for name, n in near.items()})
+    first = near[told[0][1]["rung"]]
+    badge = figures.badge("recorded", f"{figures.provenance(first.row)}, {first.row['date']}")
+    st.html(
+        f'<p class="kt-figures">{badge} <span class="kt-elsewhere">not this shape</span>, the nearest: {escape(first.words)}</p>'
     )
+    with st.container(key="stale_nearest"):
+        _bars(told, "nearest")
+
+
+def _others(asked: Asked, near: Mapping[str, Near]) -> None:
+    """Rungs that were recorded with other options only, beside those recorded with these."""
+    for title, row in bars(asked, {name: n.row for name, n in near.items()}):
+        badge = figures.badge("recorded", f"{figures.provenance(row)}, {row['date']}")
+        _quiet(
+            f"{escape(title)} has no recording with these options; the nearest: {figures.time_(row['median_ms'])}, "
+            f"{escape(near[row['rung']].words)}. {badge}"
+        )
+
+
+def _shares(told: list[tuple[str, dict]]) -> None:
+    """What each rung reaches of what could be, and what that is measured against."""
+    columns = shares(told)
+    if not columns:
+        return
+    head = "".join(f'<th scope="col">{escape(name)}</th>' for name in columns)
+    lines = "".join(
+        f'<tr><th scope="row">{escape(title)}</th>{"".join(f"<td>{cells[i]}</td>" for cells in columns.values())}</tr>'
+        for i, (title, _) in enumerate(told)
+    )
+    st.html(
+        '<div class="kt-scroll" tabindex="0" role="region" aria-label="Shares"><table class="kt-table kt-shares">'
+        f"<tr><td>share</td>{head}</tr>{lines}</table></div>"
+    )
+    ceilings = told[0][1].get("ceilings")
+    if not ceilings:
+        return
     sync = ceilings.get("launch_sync_us")
     waited = f"; launched and waited for: {figures.time_(sync / 1e3)}" if sync else ""
     _quiet(
-        f'<span class="kt-line">▬</span> launches of nothing, {figures.time_(ceilings["launch_us"] / 1e3)} each '
-        f"({escape(ceilings.get('launch', ''))}; n = {ceilings.get('launch_n', '?')}{waited}), as a share of the median: {shares}."
-    )  # fmt: skip
+        "Roof: what this device's copy and FP32 peak, both measured, allow at the predicted FLOP per byte (Roofline). "
+        f'<span class="kt-line">▬</span> {charts.launch_word(told[0][1])} of nothing: {figures.time_(ceilings["launch_us"] / 1e3)} each '
+        f"({escape(ceilings['launch'])}; n = {ceilings.get('launch_n', '?')}{waited})."
+    )
 
 
 def _copies(first: dict, kind: str, told: list[tuple[str, dict]]) -> None:
@@ -121,7 +161,10 @@ def memory(asked: Asked, now: Shown, cost: str) -> None:
     st.html(f'<p class="kt-figures">{figures.badge(now.kind, told[0][1]["device"] + ", peak")}{stale}</p>')
     with st.container(key="stale_memory" if now.stale else "fresh_memory"):
         _chart(
-            lambda: charts.memory(told, tokens()), charts.height(len(told), 34), "chart_memory", _ids(told)
+            lambda: charts.memory(told, tokens()),
+            charts.height(len(told), charts.MEMORY_PX),
+            "chart_memory",
+            _ids(told),
         )
         squares = " ".join(f'<span class="kt-{role}">■</span> {name}' for role, name in charts.ROLES)
         _quiet(squares)
@@ -136,7 +179,8 @@ def rooflines(asked: Asked) -> None:
     """Measured here and recorded elsewhere under their devices' roofs, at this shape; what was run at another
     shape is faded, and rungs without a time are marks."""
     st.html('<h2 class="kt-card">Roofline</h2>')
-    dots, marks = _dots(asked), _marks(asked)
+    dots = _dots(asked)
+    marks = _marks(asked, dots)
     roofs = roofline.roofs((dot.row, dot.kind) for dot in dots)
     for roof in roofs:
         detail = f"{roof.device}, {roof.told.get('date', '')}"
@@ -152,9 +196,12 @@ def rooflines(asked: Asked) -> None:
         tuple(marks),
         tuple(r.device for r in roofs),
     )
-    _chart(lambda: roofline.chart(roofs, dots, marks, tokens()), roofline.HEIGHT, "chart_roofline", made_of)
-    _legend(asked, dots, marks)
-    for text in (*roofline.verdict(dots, roofs), roofline.factor(dots), roofline.bounds(marks, roofs)):
+    if dots or roofs:
+        _chart(
+            lambda: roofline.chart(roofs, dots, marks, tokens()), roofline.HEIGHT, "chart_roofline", made_of
+        )
+        _legend(asked, dots, marks)
+    for text in (*roofline.verdict(dots, roofs), roofline.bounds(marks, roofs)):
         sentence(text)
 
 
@@ -165,26 +212,28 @@ def _dots(asked: Asked) -> list[roofline.Dot]:
         (ran.rows if ran else {}, "measured", bool(ran) and ran.asked != asked),
     ):
         for n, rung in enumerate(asked.ladder.rungs, 1):
-            if row := rows.get(rung.name):
+            if (row := rows.get(rung.name)) and roofline.stands(row):
                 moved = None if stale or row["engine"] != "cuda" else _why.moved(asked, rung)
                 found.append(roofline.Dot(n, rung.title_on(row["engine"]), row, kind, stale, moved))
     return found
 
 
-def _marks(asked: Asked) -> list[roofline.Mark]:
+def _marks(asked: Asked, dots: list[roofline.Dot]) -> list[roofline.Mark]:
     """The rungs that could run here and have no time at this shape."""
-    timed = {d.row["rung"] for d in _dots(asked) if not d.stale}
+    timed = {d.row["rung"] for d in dots if not d.stale}
     marks = []
     for n, rung in enumerate(asked.ladder.rungs, 1):
         if rung.name not in timed and rung in asked.able():
             cost = _why.cost(asked, rung)
-            marks.append(roofline.Mark(n, rung.title, cost.flops / cost.bytes))
+            if cost.flops and cost.bytes:
+                marks.append(roofline.Mark(n, rung.title, cost.flops / cost.bytes))
     return marks
 
 
 def _legend(asked: Asked, dots: list[roofline.Dot], marks: list[roofline.Mark]) -> None:
-    engine = dots[-1].row["engine"] if dots else asked.engine
-    rungs = ", ".join(f"<b>{n}</b> {escape(r.title_on(engine))}" for n, r in enumerate(asked.ladder.rungs, 1))
+    on = list(dict.fromkeys(d.row["engine"] for d in dots)) or [asked.engine]
+    titles = [" / ".join(dict.fromkeys(r.title_on(engine) for engine in on)) for r in asked.ladder.rungs]
+    rungs = ", ".join(f"<b>{n}</b> {escape(title)}" for n, title in enumerate(titles, 1))
     kinds = [
         ("measured", '<span class="kt-output">●</span> measured'),
         ("recorded", '<span class="kt-workspace">◆</span> recorded'),
@@ -195,7 +244,9 @@ def _legend(asked: Asked, dots: list[roofline.Dot], marks: list[roofline.Mark]) 
             '<span class="kt-input">○</span> counted: by the 32-byte sectors its warps ask for, of which the caches answer a part'
         )
     if marks:
-        told.append("┊ predicted")
+        told.append("┊ predicted, with no time at this shape")
+    if any(d.stale for d in dots):
+        told.append("faded: at the settings before")
     _quiet(
         f"{rungs}. {', '.join(told)}. Intensity is predicted: direct convolution's FLOPs by the bytes each step must read and write once."
     )

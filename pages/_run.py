@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import uuid
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from html import escape
 from typing import Any
 
@@ -21,6 +21,8 @@ from pages._lesson import option
 from visuals.why import Story
 
 POLL_S = 0.25
+CACHES = "cold: the caches are overwritten before each sample; hot: left as the run before left them."
+SEEDED = "Every run is on seeded random numbers."
 Link = Callable[[Preset, str], None]
 
 
@@ -34,18 +36,27 @@ def _keep(measured: Sequence[dict]) -> None:
     store.mine().keep([row for row in measured if "median_ms" in row])
 
 
-def run_section(ladder: Ladder, shape: Any, story: Story, link: Link) -> None:
-    """The four cards. `link(preset, words)` draws a link that sets the page to a preset."""
+def run_section(
+    ladder: Ladder,
+    shape: Any,
+    story: Story,
+    link: Link,
+    own: tuple[str, Mapping[str, int]] | None = None,
+    more: Callable[[Asked], None] = lambda asked: None,
+) -> None:
+    """The four cards. `link(preset, words)` draws a link that sets the page to a preset. `own`: a rung's name and
+    its tile sizes, of which the page has controls; else the options have some. `more` draws what follows."""
     every = POLL_S if st.session_state.get("job") else None
-    st.fragment(_all, run_every=every)(ladder, shape, story, link)
+    st.fragment(_all, run_every=every)(ladder, shape, story, link, own, more)
 
 
-def _all(ladder: Ladder, shape: Any, story: Story, link: Link) -> None:
+def _all(ladder: Ladder, shape: Any, story: Story, link: Link, own, more: Callable[[Asked], None]) -> None:
     _collect()
+    _bring(ladder)
     with st.container(key="cards", horizontal=True):
         with st.container(key="cards_left"):
             with st.container(key="card_time", border=True):
-                asked = _head(ladder, shape)
+                asked = _head(ladder, shape, own)
                 _cards.times(asked, story)
             now = shown(asked)
             with st.container(key="card_memory", border=True):
@@ -55,6 +66,18 @@ def _all(ladder: Ladder, shape: Any, story: Story, link: Link) -> None:
                 _why.card(asked, now, story, link)
             with st.container(key="card_roofline", border=True):
                 _cards.rooflines(asked)
+    more(asked)
+
+
+def _bring(ladder: Ladder) -> None:
+    """What was run of this ladder is "ran"; what was run of another waits until its page is opened again."""
+    state = st.session_state
+    waiting = state.setdefault("ran_elsewhere", {})
+    if "ran" in state and state["ran"].asked.ladder.name != ladder.name:
+        ran = state.pop("ran")
+        waiting[ran.asked.ladder.name] = ran
+    if "ran" not in state and ladder.name in waiting:
+        state["ran"] = waiting.pop(ladder.name)
 
 
 def _collect() -> None:
@@ -64,18 +87,19 @@ def _collect() -> None:
     job, asked = st.session_state.pop("job")
     try:
         rows = {row["rung"]: row for row in job.result()}
+        _bring(asked.ladder)
         st.session_state["ran"] = Ran(asked, rows, job.answered_at)
     except JobError as e:
         st.session_state["run_error"] = str(e)
     st.rerun()
 
 
-def _head(ladder: Ladder, shape: Any) -> Asked:
+def _head(ladder: Ladder, shape: Any, own) -> Asked:
     """The line over the times: options, Run, and under it how a run goes on or why it did not."""
     with st.container(key="time_head", horizontal=True, vertical_alignment="center"):
         st.html('<h2 class="kt-card">Time</h2>')
         with st.container(key="chips_run", width="content"), st.popover("options", key="run_options"):
-            asked = _options(ladder, shape)
+            asked = _options(ladder, shape, own)
         _button(asked)
     _progress()
     if error := st.session_state.get("run_error"):
@@ -83,16 +107,17 @@ def _head(ladder: Ladder, shape: Any) -> Asked:
     return asked
 
 
-def _options(ladder: Ladder, shape: Any) -> Asked:
+def _options(ladder: Ladder, shape: Any, own) -> Asked:
     ready = [name for name, s in engines.available().items() if s.ready and engines.load(name).MEASURES]
     engine = option("engine", ready)
     timing = option("caches", MODES)
+    if own:
+        st.caption(f"{CACHES} {SEEDED}")
+        return Asked(ladder, shape, engine, timing, tuple(own[1].items()), own[0])
     tiles = {name: choices for rung in ladder.rungs for name, choices in rung.tiles.items()}
     chosen = tuple((name, int(option(name, [str(c) for c in choices]))) for name, choices in tiles.items())
     st.caption(
-        "cold: the caches are overwritten before each sample; hot: left as the run before left them. "
-        "Tile sizes reach the CUDA kernels that have them; on the cpu engine only TILE means something. "
-        "Every run is on seeded random numbers."
+        f"{CACHES} Tile sizes reach the CUDA kernels that have them; on the cpu engine only TILE means something. {SEEDED}"
     )
     return Asked(ladder, shape, engine, timing, chosen)
 

@@ -15,8 +15,10 @@ if TYPE_CHECKING:  # Plotly is slow to import: only once a chart is drawn
 
 Row = Mapping
 Titled = Sequence[tuple[str, Row]]
-BAR_PX, COPY_PX, TIMELINE_PX = 44, 26, 190
-TEXT_PX = 86  # the column of figures at the right
+FONT = "system-ui, -apple-system, 'Segoe UI', Roboto, 'DejaVu Sans', sans-serif"  # the theme's
+BAR_PX, MEMORY_PX, COPY_PX, TIMELINE_PX = 44, 38, 26, 270
+TEXT_PX = 96  # the column of figures at the right
+STAGES_PX = 92  # under a timeline, for the names of its stages
 MOST_SAMPLES = 100
 ROLES = (("input", "input + filters"), ("output", "output"), ("workspace", "workspace"))
 COPIES = (
@@ -56,6 +58,11 @@ def launches_of(row: Row) -> int:
     return max(1, len(row.get("parts_ms") or ()))
 
 
+def launch_word(row: Row) -> str:
+    """What its engine launches: the cpu engine calls."""
+    return "calls" if row["engine"] == "cpu" else "launches"
+
+
 def launch_ms(row: Row) -> float:
     """What so many launches of nothing take on its device; 0 where that was not measured."""
     return launches_of(row) * (row.get("ceilings") or {}).get("launch_us", 0) / 1e3
@@ -65,7 +72,7 @@ def _launches(figure: Figure, rows: Sequence[Row], tokens: Mapping[str, str]) ->
     """Under each bar a line as long as so many launches of nothing take."""
     for i, row in enumerate(rows):
         if ms := launch_ms(row):
-            told = f"{launches_of(row)} × a launch of nothing: {figures.time_(ms)}"
+            told = f"{launch_word(row)} of nothing ({launches_of(row)}): {figures.time_(ms)}"
             figure.add_scatter(
                 x=[0, ms], y=[i + 0.4] * 2, mode="lines", line={"color": tokens["dim"], "width": 4},
                 hovertemplate=f"{told}<extra></extra>",
@@ -170,8 +177,8 @@ def copies_words(rows: Sequence[Row]) -> str:
     first = rows[0]
     return (
         f"{figures.bytes_(first['input_bytes'])} in and {figures.bytes_(first['output_bytes'])} back take "
-        f"{ways['pageable'] / fastest:.3g} times as long as the fastest rung computes, from pinned memory "
-        f"{ways['pinned'] / fastest:.3g} times."
+        f"{figures.ratio(ways['pageable'] / fastest)} times as long as the fastest rung computes, from pinned memory "
+        f"{figures.ratio(ways['pinned'] / fastest)} times."
     )
 
 
@@ -197,7 +204,7 @@ def memory(titled: Titled, tokens: Mapping[str, str]) -> Figure:
     for i, row in enumerate(rows):
         _write_at_end(figure, i, f"<b>{figures.bytes_(row['peak_bytes'])}</b>", tokens)
     longest = max(sum(r[f"{role}_bytes"] for role, _ in ROLES) for r in rows)
-    return _finish(figure, 34, list(titles), longest, tokens)
+    return _finish(figure, MEMORY_PX, list(titles), longest, tokens)
 
 
 def timeline(titled: Titled, tokens: Mapping[str, str]) -> Figure | None:
@@ -226,7 +233,7 @@ def timeline(titled: Titled, tokens: Mapping[str, str]) -> Figure | None:
             )
         _panel(figure, column, title, row, tokens)
     _lay_out(figure, TIMELINE_PX, tokens)
-    figure.update_layout(bargap=0.12, margin={"l": 0, "r": 0, "t": 26, "b": 4})
+    figure.update_layout(bargap=0.12, margin={"l": 0, "r": 0, "t": 42, "b": STAGES_PX})
     most = max(row["peak_bytes"] for _, row in told)
     figure.update_yaxes(visible=False, range=[0, most * 1.18], fixedrange=True)
     return figure
@@ -237,7 +244,7 @@ def _panel(figure: Figure, column: int, title: str, row: Row, tokens: Mapping[st
     stages, dim = row["timeline"], tokens["dim"]
     figure.update_xaxes(
         tickvals=list(range(len(stages))), ticktext=[s["at"] for s in stages], range=[-0.5, len(stages) - 0.5],
-        tickfont={"size": 11, "color": dim}, tickangle=-40, showgrid=False, zeroline=False, ticks="",
+        tickfont={"size": 11, "color": dim}, tickangle=-90, showgrid=False, zeroline=False, ticks="",
         fixedrange=True, row=1, col=column, linecolor=tokens["line"], showline=True,
     )  # fmt: skip
     peak = row["peak_bytes"]
@@ -247,7 +254,7 @@ def _panel(figure: Figure, column: int, title: str, row: Row, tokens: Mapping[st
         font={"size": 11, "color": tokens["ink"]}, row=1, col=column,
     )  # fmt: skip
     figure.add_annotation(
-        x=0, y=1, xref="x domain", yref="y domain", text=title, showarrow=False, xanchor="left", yanchor="bottom",
+        x=0, y=1, xref="x domain", yref="y domain", text=broken(title), align="left", showarrow=False, xanchor="left", yanchor="bottom",
         yshift=6, font={"size": 12, "color": tokens["ink"]}, row=1, col=column,
     )  # fmt: skip
 
@@ -256,6 +263,11 @@ def _panel(figure: Figure, column: int, title: str, row: Row, tokens: Mapping[st
 def height(rows: int, px: int = BAR_PX) -> int:
     """Pixels of a chart of so many bars."""
     return px * rows + 8
+
+
+def broken(title: str) -> str:
+    """A rung's title in two lines: bars are long where titles are narrow."""
+    return title.replace(" + ", " +<br>")
 
 
 def _write_at_end(figure: Figure, i: int, text: str, tokens: Mapping[str, str]) -> None:
@@ -273,7 +285,7 @@ def _finish(figure: Figure, px: int, titles: list[str], longest: float, tokens: 
         margin={"l": 0, "r": TEXT_PX, "t": 4, "b": 4},
         xaxis={"visible": False, "range": [0, longest], "fixedrange": True},
         yaxis={
-            "tickvals": list(range(len(titles))), "ticktext": titles, "range": [len(titles) - 0.5, -0.5],
+            "tickvals": list(range(len(titles))), "ticktext": [broken(title) for title in titles], "range": [len(titles) - 0.5, -0.5],
             "fixedrange": True, "ticklabelstandoff": 8, "automargin": True, "showgrid": False, "zeroline": False,
         },
     )  # fmt: skip
@@ -287,10 +299,10 @@ def _lay_out(figure: Figure, height: int, tokens: Mapping[str, str]) -> None:
         paper_bgcolor="rgba(0,0,0,0)",
         plot_bgcolor="rgba(0,0,0,0)",
         showlegend=False,
-        font={"color": tokens["ink"], "size": 13},
+        font={"color": tokens["ink"], "size": 13, "family": FONT},
         hoverlabel={
             "bgcolor": tokens["panel"],
             "bordercolor": tokens["line"],
-            "font": {"color": tokens["ink"]},
+            "font": {"color": tokens["ink"], "family": FONT},
         },
     )

@@ -13,6 +13,7 @@ from typing import Any
 
 import numpy as np
 
+from kernels.engines import COPIED
 from kernels.records import rows
 from visuals import figures
 
@@ -33,7 +34,7 @@ WORDS = {
     "kernels": "kernels’ digest", "event_floor_ms": "timing nothing reads, ms", "clock_sm_mhz": "SM clock before, MHz",
     "clock_sm_mhz_after": "SM clock after, MHz", "clock_memory_mhz": "memory clock before, MHz",
     "clock_memory_mhz_after": "memory clock after, MHz", "cuda": "CUDA", "cublas": "cuBLAS", "cupy": "CuPy",
-    "numpy": "NumPy", "python": "Python", "time": "measured at (UTC)", "date": "measured on",
+    "numpy": "NumPy", "python": "Python", "ceilings": "device at most", "copies_ms": "copies", "timeline": "memory, stages", "time": "measured at (UTC)", "date": "measured on",
 }  # fmt: skip
 FIRST = tuple(
     "rung shape tiles engine device mode time date driver cuda cublas cupy numpy python system".split()
@@ -177,6 +178,13 @@ def _said(name: str, row: Row) -> str:
         return rows.shape_words(row)
     if name == "tiles":
         return ", ".join(f"{n} {v}" for n, v in value.items()) or "none"
+    if name == "ceilings" and value:
+        return (
+            f"copy {figures.bandwidth(value['copy_bytes_per_s'])}, FP32 {figures.rate(value['fp32_flops_per_s'], 1e3)}, "
+            f"a launch of nothing {figures.time_(value['launch_us'] / 1e3)}"
+        )
+    if name == "copies_ms" and value:
+        return ", ".join(f"{way.replace('_', ' ')} {figures.time_(value[way])}" for way in COPIED)
     if isinstance(value, list):
         return f"{len(value)} values"
     if isinstance(value, dict):

@@ -61,7 +61,14 @@ def bandwidth(bytes_per_s: float) -> str:
 
 def share(part: float) -> str:
     """0.4512 -> "45 %", 0.00123 -> "0.12 %"."""
+    if 0 < part < 1e-5:
+        return "< 0.001 %"
     return f"{100 * part:,.0f} %" if part >= 0.1 else f"{100 * part:.2g} %"
+
+
+def ratio(number: float) -> str:
+    """0.404 -> "0.404", 1253.7 -> "1,250": three digits, never a power of ten below a million."""
+    return f"{float(f'{number:.3g}'):,.0f}" if 100 <= number < 1e6 else f"{number:.3g}"
 
 
 def provenance(row: Mapping) -> str:

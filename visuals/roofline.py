@@ -20,6 +20,7 @@ if TYPE_CHECKING:
 Row = Mapping
 HEIGHT = 330
 SECTOR = 32  # bytes
+SLOPE = 10  # times the ridge's intensity down to where a slope is seen at least
 NEAR_PX = 15  # labels closer than this are written as one
 KIND_COLOUR = {"measured": "output", "recorded": "workspace"}  # as their badges
 KIND_SYMBOL = {"measured": "circle", "recorded": "diamond"}
@@ -66,6 +67,11 @@ class Dot:
         return self.row["flops"] / self.row["median_ms"] * 1e3
 
 
+def stands(row: Row) -> bool:
+    """Whether it has a place under a roof: a copy, say, computes nothing."""
+    return bool(row["flops"] and row.get("predicted_bytes"))
+
+
 @dataclass(frozen=True)
 class Mark:
     """A rung that has no time at this shape: only what is predicted of it."""
@@ -106,7 +112,8 @@ def ceilings_words(roof: Roof) -> str:
     t = roof.told
     return (
         f"copy {figures.bandwidth(roof.bytes_per_s)} ({t.get('copy', '')}; best of {t.get('copy_n', '?')}), "
-        f"FP32 {_rate(roof.flops_per_s)} ({t.get('fp32', '')}; best of {t.get('fp32_n', '?')})"
+        f"FP32 {_rate(roof.flops_per_s)} ({t.get('fp32', '')}; best of {t.get('fp32_n', '?')}). "
+        f"They meet at {figures.ratio(roof.ridge)} FLOP per byte"
     )
 
 
@@ -134,33 +141,17 @@ def _under(dot: Dot, roof: Roof) -> str:
     limit = "the memory's slope" if dot.intensity < roof.ridge else "the FP32 roof"
     text = (
         f"{dot.title} does {_rate(dot.rate)} on {roof.device}: {figures.share(dot.rate / bound)} of the "
-        f"{_rate(bound)} that {limit} allows {dot.intensity:.3g} FLOP per byte."
+        f"{_rate(bound)} that {limit} allows {figures.ratio(dot.intensity)} FLOP per byte."
     )
     launching = charts.launch_ms(dot.row) / dot.row["median_ms"]
     if dot.row["mode"] == "cold" and launching > 0.2:
-        what = "calls" if dot.row["engine"] == "cpu" else "launches"
-        n = charts.launches_of(dot.row)
+        what, n = charts.launch_word(dot.row), charts.launches_of(dot.row)
         text += f" As many {what} of nothing ({n}) take {figures.share(launching)} of its time: it is too small for a roof to matter."
-    elif dot.rate > bound:
+    elif dot.rate > bound and dot.intensity < roof.ridge:
         text += " More than the slope allows: part of what it moves stayed in the caches."
+    elif dot.rate > bound:
+        text += " More than the roof: it executes less than direct convolution does, or the peak was taken while others kept the device busy."
     return text
-
-
-def factor(dots: Sequence[Dot]) -> str:
-    """The fastest rung measured here against the fastest recorded elsewhere, where both are at this shape."""
-    best = {
-        kind: min((d for d in dots if d.kind == kind and not d.stale), key=lambda d: d.row["median_ms"], default=None)
-        for kind in KIND_COLOUR
-    }  # fmt: skip
-    here, there = best["measured"], best["recorded"]
-    if not (here and there) or here.row["device"] == there.row["device"]:
-        return ""
-    ratio = here.row["median_ms"] / there.row["median_ms"]
-    said = f"{ratio:.3g} times as long as" if ratio >= 1 else f"{1 / ratio:.3g} times less than"
-    return (
-        f"The fastest here, {here.title} ({figures.time_(here.row['median_ms'])}), takes {said} the fastest recorded on "
-        f"{there.row['device']}, {there.title} ({figures.time_(there.row['median_ms'])})."
-    )
 
 
 def bounds(marks: Sequence[Mark], all_roofs: Sequence[Roof]) -> str:
@@ -192,13 +183,12 @@ def chart(
         _draw_roof(figure, roof, x0, x1, y0, tokens)
     for mark in marks:
         _draw_mark(figure, mark, all_roofs, y0, y1, tokens)
+    for x, text in mark_labels(marks):
+        _write(figure, x, y0, text, tokens, yanchor="bottom")
     for dot in dots:
         _draw_dot(figure, dot, all_roofs, tokens)
     for x, y, text in labels(dots, y1 - y0):
-        figure.add_annotation(
-            x=x, y=y, text=text, showarrow=False, xanchor="left", xshift=9,
-            font={"size": 13, "color": tokens["ink"]},
-        )  # fmt: skip
+        _write(figure, x, y, text, tokens)
     charts._lay_out(figure, HEIGHT, tokens)
     axis = {
         "type": "log", "fixedrange": True, "gridcolor": tokens["line"], "zeroline": False, "dtick": 1,
@@ -230,7 +220,8 @@ def _power(p: int) -> str:
 
 def _ranges(roofs_: Sequence[Roof], dots: Sequence[Dot], marks: Sequence[Mark]):
     """Decades (low, high) of both axes, with room around all that is drawn."""
-    x = [d.intensity for d in dots] + [m.intensity for m in marks] + [r.ridge for r in roofs_]
+    x = [d.intensity for d in dots] + [m.intensity for m in marks]
+    x += [at for r in roofs_ for at in (r.ridge, r.ridge / SLOPE)]
     x += [d.row["flops"] / d.moved for d in dots if d.moved]
     y = [d.rate for d in dots] + [r.flops_per_s for r in roofs_]
     y += [r.bound(m.intensity) for r in roofs_ for m in marks]
@@ -254,14 +245,19 @@ def _draw_roof(
         line={"color": colour, "width": 2},
         hovertemplate=f"{roof.device}: copy {figures.bandwidth(roof.bytes_per_s)}, FP32 {_rate(roof.flops_per_s)}<extra></extra>",
     )
-    middle = (math.log10(left) + math.log10(roof.ridge)) / 2
-    for x, text, anchor in (
-        (x1, f"FP32 {_rate(roof.flops_per_s)}", {"xanchor": "right", "yanchor": "bottom"}),
-        (middle, f"copy {figures.bandwidth(roof.bytes_per_s)}", {"xanchor": "right", "yanchor": "bottom"}),
+    low = math.log10(left)
+    for x, text, side in (
+        (x1, f"FP32 {_rate(roof.flops_per_s)}", {"xanchor": "right", "yanchor": "bottom", "xshift": -4}),
+        # Under the slope's low end, which rises away from it.
+        (
+            low,
+            f"copy {figures.bandwidth(roof.bytes_per_s)}",
+            {"xanchor": "left", "yanchor": "top", "xshift": 16},
+        ),
     ):
         figure.add_annotation(
-            x=x, y=math.log10(roof.bound(10**x)), text=text, showarrow=False, xshift=-4, yshift=1,
-            font={"size": 12, "color": colour}, **anchor,
+            x=x, y=math.log10(roof.bound(10**x)), text=text, showarrow=False,
+            font={"size": 12, "color": colour}, **side,
         )  # fmt: skip
 
 
@@ -275,7 +271,7 @@ def _draw_mark(
         y=[10**y0, top],
         mode="lines",
         line={"color": tokens["dim"], "width": 1.5, "dash": "dot"},
-        hovertemplate=f"{mark.title}: predicted {mark.intensity:.3g} FLOP per byte<extra></extra>",
+        hovertemplate=f"{mark.title}: predicted {figures.ratio(mark.intensity)} FLOP per byte<extra></extra>",
     )
     figure.add_scatter(
         x=[mark.intensity] * len(tops),
@@ -317,7 +313,7 @@ def _draw_dot(figure: Figure, dot: Dot, all_roofs: Sequence[Roof], tokens: Mappi
                 "color": tokens["ground"],
                 "line": {"width": 2, "color": tokens["input"]},
             },
-            hovertemplate=f"{stale}{dot.title}: counted {counted:.3g} FLOP per byte of {figures.bytes_(dot.moved)} in sectors<extra></extra>",
+            hovertemplate=f"{stale}{dot.title}: counted {figures.ratio(counted)} FLOP per byte of {figures.bytes_(dot.moved)} in sectors<extra></extra>",
         )
     figure.add_scatter(
         x=[dot.intensity],
@@ -326,8 +322,24 @@ def _draw_dot(figure: Figure, dot: Dot, all_roofs: Sequence[Roof], tokens: Mappi
         opacity=opacity,
         marker={"symbol": KIND_SYMBOL[dot.kind], "size": 11, "color": colour},
         hovertemplate=f"{stale}{dot.title}, {dot.kind} {figures.provenance(dot.row)}: {_rate(dot.rate)}<br>"
-        f"predicted {dot.intensity:.3g} FLOP per byte{allowed}<extra></extra>",
+        f"predicted {figures.ratio(dot.intensity)} FLOP per byte{allowed}<extra></extra>",
     )
+
+
+def _write(figure: Figure, x: float, y: float, text: str, tokens: Mapping[str, str], **how) -> None:
+    """Numbers of rungs, right of (log x, log y)."""
+    figure.add_annotation(
+        x=x, y=y, text=text, showarrow=False, xanchor="left", xshift=9,
+        font={"size": 13, "color": tokens["ink"]}, **how,
+    )  # fmt: skip
+
+
+def mark_labels(marks: Sequence[Mark]) -> list[tuple[float, str]]:
+    """(log x, numbers) to write at the marks: those of one intensity share a label."""
+    at: dict[float, list[int]] = {}
+    for mark in marks:
+        at.setdefault(round(math.log10(mark.intensity), 2), []).append(mark.number)
+    return [(x, ", ".join(map(str, numbers))) for x, numbers in at.items()]
 
 
 def labels(dots: Sequence[Dot], decades: float) -> list[tuple[float, float, str]]:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache
 from typing import Any
@@ -11,7 +11,7 @@ from kernels import records
 from kernels.ladders import find
 from kernels.presets import CONV_PRESETS, Preset
 from kernels.shapes import ConvShape
-from visuals import figures
+from visuals import charts, figures, roofline
 from visuals.scenes.im2col import copies_per_pixel
 
 Row = Mapping
@@ -25,6 +25,41 @@ class Story:
     cost: Callable[[Any], str]
     gain: Callable[[Mapping[str, Row]], str]
     examples: Callable[[], list[tuple[Preset, str]]]
+
+
+def shares(titled: Sequence[tuple[str, Row]]) -> dict[str, list[str]]:
+    """Of (title, row) pairs measured together, a column by name: what each reaches of the library's speed, of its
+    roof, of the FP32 peak, and what of its time so many launches of nothing take. What was not measured is left out."""
+    told = {}
+    if library := next((row for _, row in titled if find(row["rung"]).library), None):
+        told["of the library's speed"] = [library["median_ms"] / row["median_ms"] for _, row in titled]
+    dots = [roofline.Dot(n, title, row, "measured") for n, (title, row) in enumerate(titled, 1)]
+    if (roof := roofline.roof_of(titled[0][1], "measured")) and all(
+        roofline.stands(row) for _, row in titled
+    ):
+        told["of its roof"] = [dot.rate / roof.bound(dot.intensity) for dot in dots]
+        told["of the FP32 peak"] = [dot.rate / roof.flops_per_s for dot in dots]
+    if charts.launch_ms(titled[0][1]):
+        told[f"{charts.launch_word(titled[0][1])} of nothing"] = [
+            charts.launch_ms(row) / row["median_ms"] for _, row in titled
+        ]
+    return {name: [figures.share(part) for part in parts] for name, parts in told.items()}
+
+
+def factor(here: Sequence[tuple[str, Row]], there: Sequence[tuple[str, Row]]) -> str:
+    """The fastest (title, row) measured here against the fastest recorded at this shape; "" where one is missing or
+    both are of one device."""
+    if not (here and there):
+        return ""
+    (name, row), (other_name, other) = (min(rows, key=lambda r: r[1]["median_ms"]) for rows in (here, there))
+    if row["device"] == other["device"] or row["shape"] != other["shape"] or row["mode"] != other["mode"]:
+        return ""
+    took = row["median_ms"] / other["median_ms"]
+    said = f"{figures.ratio(took)} times as long as" if took >= 1 else f"{figures.ratio(took)} of the time of"
+    return (
+        f"The fastest here, {name} ({figures.time_(row['median_ms'])} on {row['device']}), takes {said} the fastest "
+        f"recorded on {other['device']}, {other_name} ({figures.time_(other['median_ms'])})."
+    )
 
 
 def im2col_cost(s: ConvShape) -> str:
@@ -46,9 +81,9 @@ def im2col_gain(rows: Mapping[str, Row]) -> str:
     if best["p20_ms"] <= direct["p80_ms"] and direct["p20_ms"] <= best["p80_ms"]:
         return f"In time it buys nothing here: with {name} the spreads of the two overlap."
     if ratio > 1:
-        return f"It buys time: with {name} im2col is {ratio:.3g} times as fast as direct."
+        return f"It buys time: with {name} im2col is {figures.ratio(ratio)} times as fast as direct."
     return (
-        f"It loses time here: even with {name} im2col takes {1 / ratio:.3g} times as long as direct. "
+        f"It loses time here: even with {name} im2col takes {figures.ratio(1 / ratio)} times as long as direct. "
         "The copy and a second launch are not won back at this size."
     )
 

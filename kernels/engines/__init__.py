@@ -18,6 +18,7 @@ ALLOCATED = {
     OUTPUT: "output",
     WORKSPACE: "workspace",
 }  # stages before the first step, by role
+COPIED = ("h2d_pageable", "d2h_pageable", "h2d_pinned", "d2h_pinned")  # ways between host and device
 
 
 class Session(Protocol):

@@ -12,9 +12,10 @@ from pathlib import Path
 
 import numpy as np
 
+from kernels import values
 from kernels.engines import ALLOCATED, Status, Timed, total_bytes
 from kernels.engines.timing import Budget, interleave, warm_up
-from kernels.program import INPUT, OUTPUT, WORKSPACE, Program, Step
+from kernels.program import INPUT, OUTPUT, WORKSPACE, HostLoop, Program, Step
 
 MEASURES = True
 RESOLUTION = 16 * 2**10  # bytes
@@ -75,6 +76,9 @@ class Session:
         self.arrays = {b.name: np.ascontiguousarray(inputs[b.name]) for b in program.of_role(INPUT)}
         self.timeline: list[dict] = []
         self.first_run_s = 0.0
+        for step in program.steps:
+            if isinstance(step, HostLoop):
+                step.prepare()
 
     def verify_run(self) -> np.ndarray:
         self.timeline = []
@@ -85,7 +89,7 @@ class Session:
             self._stage(ALLOCATED[INPUT])
             for role in (OUTPUT, WORKSPACE):
                 if buffers := self.program.of_role(role):
-                    self.arrays |= {b.name: np.full(b.shape, np.nan, b.dtype) for b in buffers}
+                    self.arrays |= {b.name: np.full(b.shape, values.poison(b.dtype), b.dtype) for b in buffers}
                     self._stage(ALLOCATED[role])
             start = time.perf_counter()
             for step in self.program.steps:

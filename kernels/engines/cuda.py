@@ -16,12 +16,14 @@ from functools import cache
 import numpy as np
 
 from kernels import cuda as sources
+from kernels import values
 from kernels.engines import ALLOCATED, Status, Timed, total_bytes
 from kernels.engines.timing import Budget, interleave, warm_up
-from kernels.program import INPUT, OUTPUT, WORKSPACE, Launch, Program, RuleError, Step
+from kernels.program import INPUT, OUTPUT, WORKSPACE, Launch, Program, RuleError, Step, refuse_host_loops
 
 MEASURES = True
 GRAPH_MS = 0.5  # a hot sample is a captured graph of as many runs as take about this long
+MOST_STATIC_SHARED = 48 * 2**10  # bytes of shared memory that any kernel may have
 LEAST_FLUSH = 256 * 2**20  # bytes: long enough to hide the launches queued behind it
 
 
@@ -161,6 +163,8 @@ class Session:
         )
         if isinstance(step, Launch):
             kernel = compile_kernel(step.source, step.entry, step.defines)
+            if step.shared > MOST_STATIC_SHARED:  # a kernel must be told that it may have more
+                kernel.max_dynamic_shared_size_bytes = step.shared
             return lambda: kernel(step.grid, step.block, args, shared_mem=step.shared)
         from kernels.engines import cuda_libraries
 
@@ -194,6 +198,7 @@ class Session:
 
 
 def open(program: Program, inputs: dict[str, np.ndarray], trace: None = None) -> Session:
+    refuse_host_loops(program, "cuda")
     return Session(program, inputs)
 
 
@@ -205,8 +210,8 @@ def _stream():
 
 
 def _poison(array, stream) -> None:
-    """Every byte 0xff: NaN in each floating type, -1 in each integer."""
-    array.data.memset_async(0xFF, array.nbytes, stream)
+    """NaN in each floating type; in each whole one a number so low that no result comes near it."""
+    array.data.memset_async(0x80 if values.is_whole(array.dtype) else 0xFF, array.nbytes, stream)
 
 
 @cache

@@ -7,12 +7,12 @@ import datetime
 import hashlib
 import json
 import subprocess
-from functools import cache
+from functools import cache, lru_cache
 from pathlib import Path
 from typing import Any
 
 from kernels import cuda
-from kernels.program import Launch, Program, Result
+from kernels.program import HostLoop, Launch, Program, Result
 from kernels.records import near
 from kernels.records.near import Near
 
@@ -25,6 +25,8 @@ def kernel_digest(program: Program) -> str:
     parts = [
         (cuda.translation_unit(s.source), s.entry, s.defines, s.grid, s.block, s.shared)
         if isinstance(s, Launch)
+        else (s.name, FOLDER.parents[1].joinpath(s.source).read_text(encoding="utf-8"))
+        if isinstance(s, HostLoop)
         else s.routine
         for s in program.steps
     ]
@@ -86,17 +88,27 @@ def recordings() -> tuple[dict[str, Any], ...]:
 
 def recorded(rung: str, shape: Any, tiles: dict[str, int], mode: str = "cold") -> dict[str, Any] | None:
     """The recording of this rung at exactly this shape, tile sizes and mode; None where there is none."""
-    params = shape.params()
+    return _by_setting().get(_setting(rung, shape.params(), tiles, mode))
+
+
+@cache
+def _by_setting() -> dict[tuple, dict[str, Any]]:
+    """The first recording of each setting: pages ask for many at every turn of a control."""
+    found: dict[tuple, dict[str, Any]] = {}
     for row_ in recordings():
-        if (
-            (row_["rung"], row_["mode"]) == (rung, mode)
-            and row_["shape"] == params
-            and row_["tiles"] == tiles
-        ):
-            return row_
-    return None
+        found.setdefault(_setting(row_["rung"], row_["shape"], row_["tiles"], row_["mode"]), row_)
+    return found
+
+
+def _setting(rung: str, params: dict, tiles: dict, mode: str) -> tuple:
+    return rung, frozenset(params.items()), frozenset(tiles.items()), mode
 
 
 def nearest(rung: str, shape: Any, tiles: dict[str, int], mode: str = "cold") -> Near | None:
     """The recording at this shape, else at the nearest, and in words which of the two: near.nearest tells how."""
-    return near.nearest(rung, shape, tiles, mode, recordings())
+    return _nearest(rung, shape, tuple(tiles.items()), mode)
+
+
+@lru_cache(maxsize=512)
+def _nearest(rung: str, shape: Any, tiles: tuple[tuple[str, int], ...], mode: str) -> Near | None:
+    return near.nearest(rung, shape, dict(tiles), mode, recordings())

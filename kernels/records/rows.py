@@ -15,6 +15,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from functools import lru_cache
 from typing import Any
 
+from kernels.engines import ALLOCATED, COPIED, total_bytes
 from kernels.engines.timing import MODES
 from kernels.ladders import LADDERS
 from kernels.shapes import ShapeError
@@ -26,6 +27,7 @@ MOST_ROW_BYTES = 256 * 2**10
 MOST_SAMPLES = 10_000
 MOST_WORDS = 300  # characters of a text that is shown
 MOST_DEPTH = 8
+MOST_STAGES = 1_000  # of a timeline
 MOST_COUNT = 2**63 - 1
 ID = re.compile(r"[0-9a-f]{20}")
 _NAME = re.compile(r"[a-z0-9][a-z0-9_.+-]{0,39}")
@@ -163,6 +165,9 @@ def check(row: Any) -> None:
     for name in ("date", "time", "commit", "kernels"):
         if name in row:
             _text(row, name)
+    for name, check_ in _SINCE.items():
+        if name in row:
+            check_(row)
 
 
 def _check_shape(row: Mapping[str, Any]) -> None:
@@ -170,8 +175,8 @@ def _check_shape(row: Mapping[str, Any]) -> None:
     if not (isinstance(shape, dict) and 0 < len(shape) <= 32):
         raise RowError("shape must be an object of fields")
     for name, value in shape.items():
-        if not (_whole(value) or (isinstance(value, str) and len(value) <= 40 and value.isprintable())):
-            raise RowError(f"the shape's {name} must be a whole number or a word")
+        if not (_finite(value) or (isinstance(value, str) and len(value) <= 40 and value.isprintable())):
+            raise RowError(f"the shape's {name} must be a number or a word")
     if ladder := LADDERS.get(row["rung"].partition("/")[0]):
         try:
             known = ladder.shape(**shape).params()
@@ -200,6 +205,41 @@ def _check_times(row: Mapping[str, Any]) -> None:
             raise RowError(f"{name} is not that of samples_ms")
     if not row["p20_ms"] <= row["median_ms"] <= row["p80_ms"]:
         raise RowError("p20_ms, median_ms and p80_ms must rise in this order")
+
+
+def _check_timeline(row: Mapping[str, Any]) -> None:
+    stages = row["timeline"]
+    if not (
+        isinstance(stages, list) and len(stages) <= MOST_STAGES and all(isinstance(s, dict) for s in stages)
+    ):
+        raise RowError(f"timeline must be a list of at most {MOST_STAGES} stages")
+    for stage in stages:
+        _text(stage, "at")
+        if not all(_whole(stage.get(role)) for role in ALLOCATED):
+            raise RowError(f"each stage of timeline must tell {', '.join(ALLOCATED)} in whole bytes")
+    if stages and max(map(total_bytes, stages)) != row["peak_bytes"]:
+        raise RowError("peak_bytes is not the most of timeline")
+
+
+def _check_copies(row: Mapping[str, Any]) -> None:
+    told = row["copies_ms"]
+    if not (isinstance(told, dict) and all(_finite(told.get(way)) and told[way] > 0 for way in COPIED)):
+        raise RowError(f"copies_ms must tell times above 0 of {', '.join(COPIED)}")
+    if not (_whole(told.get("n")) and told["n"]):
+        raise RowError("copies_ms must tell n, a whole number above 0")
+
+
+def _check_ceilings(row: Mapping[str, Any]) -> None:
+    told = row["ceilings"]
+    rates = ("copy_bytes_per_s", "fp32_flops_per_s", "launch_us")
+    if not (isinstance(told, dict) and all(_finite(told.get(rate)) and told[rate] > 0 for rate in rates)):
+        raise RowError(f"ceilings must tell numbers above 0 of {', '.join(rates)}")
+    for name in ("copy", "fp32", "launch", "device"):
+        _text(told, name)
+
+
+# Fields that rows made before them lack.
+_SINCE = {"timeline": _check_timeline, "copies_ms": _check_copies, "ceilings": _check_ceilings}
 
 
 def _plain(value: Any, depth: int = 0) -> None:

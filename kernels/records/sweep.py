@@ -16,7 +16,7 @@ from kernels.ladders import LADDERS, ladder_of
 from kernels.program import Ladder, RuleError, Rung
 from kernels.records import rows
 from kernels.runner import compare
-from kernels.shapes import ShapeError
+from kernels.shapes import ConvShape, ShapeError
 
 
 @dataclass(frozen=True)
@@ -33,10 +33,15 @@ class Sweep:
         """Each comparison: rungs at one shape, tile choice and mode. A shape that two presets share comes once."""
         for ladder in LADDERS.values():
             seen = set()
+            if self.engine not in ladder.engines:
+                continue
             for key, preset in ladder.presets.items():
                 if self.presets and key not in self.presets:
                     continue
-                for shape in (preset.shape, *(preset.shape.with_(N=n) for n in self.batches)):
+                batches = (
+                    self.batches if isinstance(preset.shape, ConvShape) else ()
+                )  # elsewhere N is no batch
+                for shape in (preset.shape, *(preset.shape.with_(N=n) for n in batches)):
                     if shape in seen:
                         continue
                     seen.add(shape)

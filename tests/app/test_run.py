@@ -9,7 +9,7 @@ from streamlit.testing.v1 import AppTest
 
 from kernels.jobs import JobError
 from kernels.presets import CONV_PRESETS
-from pages import _address, _run
+from pages import _conv, _run
 
 ROOT = Path(__file__).resolve().parents[2]
 RUNGS = ["conv/direct", "conv/im2col-gemm", "conv/im2col-cublas"]
@@ -58,7 +58,7 @@ def run(at):
 @pytest.mark.parametrize("key", CONV_PRESETS)
 def test_every_preset_shows_every_part(key):
     shape = CONV_PRESETS[key].shape
-    at = open_at(**_address.at(_address.DEFAULT, shape))
+    at = open_at(**_conv.at(_conv.DEFAULT, shape))
     head, size = stage(at)
     assert head["meta"]["key"].endswith(",".join(f"{name}={value}" for name, value in shape.params().items()))
     assert size < 50_000
@@ -109,7 +109,7 @@ def test_a_shape_too_large_for_memory_says_so_and_the_next_run_runs():
     assert "ran" not in at.session_state
     assert "bytes are free; take a smaller shape or batch" in texts(at)
     for name in "NCHWK":  # as a link to the toy does
-        at.query_params[name] = str(_address.DEFAULT.params()[name])
+        at.query_params[name] = str(_conv.DEFAULT.params()[name])
     at.run()
     assert stage(at)[0]["meta"]["key"].startswith("im2col 0,0 N=1,C=1,H=8,W=8,K=2")
     run(at)

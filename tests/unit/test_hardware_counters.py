@@ -91,7 +91,8 @@ def test_every_kernel_is_a_case_at_two_shapes():
     for case in bench.cases().values():
         seen.setdefault(case.launch.source, set()).add(case.shape)
     files = {p.relative_to(sources.ROOT).as_posix() for p in sources.ROOT.rglob("*.cu")}
-    assert set(seen) == files
+    # Probes measure the device: one does nothing, one only registers. No memory counter has anything to count.
+    assert set(seen) == {name for name in files if not name.startswith("probes/")}
     assert all(len(shapes) > 1 for shapes in seen.values())
 
 

@@ -1,0 +1,154 @@
+"""The charts of a comparison: every mark in them is a figure of its row."""
+
+from __future__ import annotations
+
+import tomllib
+from pathlib import Path
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from tests.unit.rows_of import COPIES, TIMELINE, a_full_row, a_row
+from visuals import charts, figures, palette
+
+T = palette.LIGHT
+ROOT = Path(__file__).parents[2]
+
+
+def drawn(figure, kind):
+    return [trace for trace in figure.data if trace.type == kind]
+
+
+def written(figure):
+    return " ".join(note.text for note in figure.layout.annotations)
+
+
+def strips(figure):
+    """Of each bar, the samples drawn over it."""
+    found = {}
+    for trace in drawn(figure, "scatter"):
+        if trace.mode == "markers" and trace.marker.symbol is None:
+            found[round(np.mean(trace.y))] = list(trace.x)
+    return found
+
+
+# -- times ---------------------------------------------------------------------------------------
+def test_bars_are_medians_with_their_spread_and_their_samples():
+    rows = [a_full_row(1), a_full_row(2)]
+    figure = charts.times([("one", rows[0]), ("two", rows[1])], T)
+    (bars,) = drawn(figure, "bar")
+    assert list(bars.x) == [r["median_ms"] for r in rows]
+    assert list(bars.error_x.array) == [r["p80_ms"] - r["median_ms"] for r in rows]
+    assert list(bars.error_x.arrayminus) == [r["median_ms"] - r["p20_ms"] for r in rows]
+    assert list(figure.layout.yaxis.ticktext) == ["one", "two"]
+    for i, row in enumerate(rows):
+        np.testing.assert_allclose(strips(figure)[i], row["samples_ms"], rtol=1e-3)  # none is left out
+        assert figures.time_(row["median_ms"]) in written(figure)
+    assert figure.layout.height == charts.height(2)
+
+
+def test_samples_far_out_are_one_arrow_that_tells_of_them():
+    row = a_row(samples=[1.0] * 18 + [40.0, 50.0])
+    figure = charts.times([("one", row)], T)
+    (arrow,) = (t for t in drawn(figure, "scatter") if t.marker.symbol == "triangle-right")
+    assert arrow.hovertemplate.startswith("2 of 20 samples beyond, up to 50 ms")
+    low, high = figure.layout.xaxis.range
+    assert (low, high) == (0, 1.6) and arrow.x[0] < high
+    assert strips(figure)[0] == [1.0] * 18
+
+
+def test_launches_of_nothing_are_a_line_under_the_bar_as_long_as_they_take():
+    two = a_full_row(parts_ms={"im2col": 0.4, "gemm": 0.6}, engine="cuda")
+    figure = charts.times([("one", a_full_row()), ("two", two), ("old", a_row())], T)
+    lines = [t for t in drawn(figure, "scatter") if t.mode == "lines"]
+    assert [list(line.x) for line in lines] == [
+        [0, 0.002],
+        [0, 0.004],
+    ]  # 2 us each; nothing was measured of the old
+    assert [line.hovertemplate.partition("<")[0] for line in lines] == [
+        "calls of nothing (1): 2 µs",
+        "launches of nothing (2): 4 µs",
+    ]
+    assert charts.launch_ms(a_row()) == 0 and charts.launches_of(two) == 2
+
+
+@given(st.lists(st.floats(1e-4, 1e4), min_size=1, max_size=700), st.integers(2, 120))
+def test_thinning_keeps_the_spread(samples, most):
+    kept = charts.thinned(samples, most)
+    assert len(kept) == min(most, len(samples)) and set(kept) <= set(samples)
+    if len(samples) <= most:
+        assert kept == samples
+        return
+    ordered = sorted(samples)
+    assert (kept[0], kept[-1]) == (ordered[0], ordered[-1])
+    reach = 1 + (len(samples) - 1) / (most - 1)  # ranks between two that are kept
+    for share in (0.2, 0.5, 0.8):
+        rank = share * (len(samples) - 1)
+        low, high = max(0, int(rank - reach)), min(len(samples) - 1, int(rank + reach) + 1)
+        assert ordered[low] <= np.quantile(kept, share) <= ordered[high]
+
+
+# -- copies --------------------------------------------------------------------------------------
+def test_copies_are_bars_with_the_bandwidth_they_come_to():
+    figure = charts.copies(a_full_row(input_bytes=4_000_000, output_bytes=1_000_000), T)
+    (bars,) = drawn(figure, "bar")
+    assert list(bars.x) == [COPIES[k] for k in ("h2d_pageable", "h2d_pinned", "d2h_pageable", "d2h_pinned")]
+    assert list(bars.marker.color) == [T["input"]] * 2 + [T["output"]] * 2
+    assert [list(told[1:]) for told in bars.customdata] == [
+        ["4 ms", "4 MB", "1 GB/s", 11],
+        ["1 ms", "4 MB", "4 GB/s", 11],
+        ["2 ms", "1 MB", "500 MB/s", 11],
+        ["500 µs", "1 MB", "2 GB/s", 11],
+    ]
+    assert charts.copies(a_row(), T) is None
+
+
+def test_copies_are_said_beside_the_fastest_rung():
+    rows = [a_full_row(samples=[4.0] * 3), a_full_row(samples=[2.0] * 3)]
+    assert charts.copies_words(rows) == (
+        "328 B in and 288 B back take 3 times as long as the fastest rung computes, from pinned memory 0.75 times."
+    )
+    assert charts.copies_words([a_row()]) == ""
+    assert charts.copies_words([a_full_row(copies_ms={"h2d_pageable": 1.0})]) == ""
+
+
+# -- memory --------------------------------------------------------------------------------------
+def test_memory_is_stacked_by_role_and_ends_at_the_peak():
+    row = a_row(workspace_bytes=900, peak_bytes=1516)
+    figure = charts.memory([("one", row)], T)
+    assert [(t.name, t.x[0], t.marker.color) for t in drawn(figure, "bar")] == [
+        ("input + filters", 328, T["input"]),
+        ("output", 288, T["output"]),
+        ("workspace", 900, T["workspace"]),
+    ]
+    assert "1.52 KB" in written(figure) and figure.layout.xaxis.range[1] == 1516
+
+
+def test_the_timeline_is_a_panel_a_rung_with_every_stage_and_the_peak():
+    more = [*TIMELINE[:2], {"at": "workspace", "input": 328, "output": 288, "workspace": 1296},
+            {"at": "im2col", "input": 328, "output": 288, "workspace": 2000}]  # fmt: skip
+    rows = [("direct", a_full_row()), ("im2col + our GEMM", a_full_row(timeline=more, peak_bytes=2616))]
+    figure = charts.timeline([*rows, ("old", a_row())], T)  # the old one tells of none: it has no panel
+    bars = drawn(figure, "bar")
+    assert len(bars) == 6
+    for n, (_, row) in enumerate(rows):
+        for bar, role in zip(bars[3 * n : 3 * n + 3], ("input", "output", "workspace"), strict=True):
+            assert list(bar.y) == [stage[role] for stage in row["timeline"]] and bar.marker.color == T[role]
+    assert list(figure.layout.xaxis.ticktext) == ["inputs", "output", "direct"]
+    assert list(figure.layout.xaxis2.ticktext) == ["inputs", "output", "workspace", "im2col"]
+    assert [line.y0 for line in figure.layout.shapes] == [616, 2616]
+    assert "peak 616 B" in written(figure) and "peak 2.62 KB" in written(figure)
+    assert figure.layout.yaxis.range[1] > 2616 and figure.layout.height == charts.TIMELINE_PX
+    assert charts.timeline([("old", a_row())], T) is None
+
+
+@pytest.mark.parametrize("tokens", [palette.LIGHT, palette.DARK], ids=["light", "dark"])
+def test_charts_wear_the_theme(tokens):
+    theme = tomllib.loads((ROOT / ".streamlit" / "config.toml").read_text(encoding="utf-8"))["theme"]
+    assert theme["font"] == charts.FONT
+    told = [("one", a_full_row())]
+    for figure in (charts.times(told, tokens), charts.memory(told, tokens), charts.timeline(told, tokens)):
+        assert figure.layout.font.family == charts.FONT and figure.layout.font.color == tokens["ink"]
+        assert figure.layout.paper_bgcolor == "rgba(0,0,0,0)"

@@ -1,0 +1,114 @@
+"""Figures as a reader says them: three digits, the unit that fits, and the badge that tells their kind."""
+
+from __future__ import annotations
+
+import re
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from tests.unit.rows_of import a_full_row, a_row
+from visuals import compare, figures
+from visuals.why import factor, shares
+
+
+@pytest.mark.parametrize(
+    ("said", "words"),
+    [
+        (figures.bytes_(1536), "1.54 KB"),
+        (figures.bytes_(12), "12 B"),
+        (figures.bytes_(5e12), "5e+03 GB"),
+        (figures.time_(0.0047), "4.7 µs"),
+        (figures.time_(28.1), "28.1 ms"),
+        (figures.time_(61_000), "61 s"),
+        (figures.bandwidth(4.28e12), "4.28 TB/s"),
+        (figures.bandwidth(24.8e9), "24.8 GB/s"),
+        (figures.rate(6.51e10, 1.0), "65.1 TFLOP/s"),
+        (figures.share(0.4512), "45 %"),
+        (figures.share(0.00123), "0.12 %"),
+        (figures.share(1.634), "163 %"),
+        (figures.share(1e-6), "< 0.001 %"),
+        (figures.share(0), "0 %"),
+        (figures.ratio(0.4041), "0.404"),
+        (figures.ratio(12.34), "12.3"),
+        (figures.ratio(1253.7), "1,250"),
+        (figures.ratio(99_960), "100,000"),
+    ],
+)
+def test_a_figure_is_said(said, words):
+    assert said == words
+
+
+@given(st.floats(1e-3, 9.9e5))
+def test_a_ratio_keeps_three_digits_and_no_power_of_ten(number):
+    said = figures.ratio(number)
+    assert "e" not in said and float(said.replace(",", "")) == pytest.approx(number, rel=0.0051)
+
+
+@given(st.floats(1e-9, 10))
+def test_a_share_is_never_a_power_of_ten(part):
+    assert re.fullmatch(r"(< )?[\d.,]+ %", figures.share(part))
+
+
+def test_a_badge_has_a_kind_and_no_markup_of_others():
+    assert (
+        figures.badge("measured", "<b>")
+        == '<span class="kt-badge kt-badge-measured">measured &lt;b&gt;</span>'
+    )
+    with pytest.raises(ValueError, match="kind must be one of measured, counted"):
+        figures.badge("guessed")
+    assert figures.provenance(a_row(samples=[1.0, 2.0])) == "a processor, cold, n = 2"
+
+
+# -- what they come to, side by side -------------------------------------------------------------
+FAST = a_full_row(
+    rung="conv/im2col-cublas", samples=[0.5] * 3, tiles={}, parts_ms={"im2col": 0.1, "cublas_sgemm": 0.4}
+)
+SLOW = a_full_row(samples=[2.0] * 3)
+
+
+def test_shares_are_of_the_library_the_roof_the_peak_and_the_launches():
+    # 1296 FLOPs at 4 FLOP per byte: the roof is 4e12 of a peak of 1e13 FLOP/s.
+    told = shares([("direct", SLOW), ("library", FAST)])
+    slow, fast = 1296 / 2e-3, 1296 / 0.5e-3
+    assert told == {
+        "of the library's speed": ["25 %", "100 %"],
+        "of its roof": [figures.share(slow / 4e12), figures.share(fast / 4e12)],
+        "of the FP32 peak": [figures.share(slow / 1e13), figures.share(fast / 1e13)],
+        "calls of nothing": ["0.1 %", "0.8 %"],  # one of 2 us in 2 ms; two in 0.5 ms
+    }
+    assert "launches of nothing" in shares([("direct", SLOW | {"engine": "cuda"})])
+
+
+def test_what_was_not_measured_has_no_share():
+    assert shares([("direct", a_row())]) == {}
+    assert list(shares([("direct", a_row()), ("library", a_row(rung="conv/im2col-cublas"))])) == [
+        "of the library's speed"
+    ]
+    assert list(shares([("direct", SLOW | {"flops": 0})])) == ["calls of nothing"]
+
+
+def test_two_devices_are_set_against_each_other_in_one_sentence():
+    there = FAST | {"device": "a GPU", "median_ms": 0.001}
+    assert factor([("direct", SLOW), ("library", FAST)], [("cuBLAS", there)]) == (
+        "The fastest here, library (500 µs on a processor), takes 500 times as long as the fastest recorded on a GPU, "
+        "cuBLAS (1 µs)."
+    )
+    assert "takes 0.002 of the time of the fastest" in factor([("cuBLAS", there)], [("library", FAST)])
+
+
+@pytest.mark.parametrize(
+    "other", [{"device": "a processor"}, {"mode": "hot"}, {"shape": SLOW["shape"] | {"N": 2}}], ids=str
+)
+def test_what_cannot_be_compared_is_not(other):
+    assert factor([("direct", SLOW)], [("direct", SLOW | {"device": "a GPU"} | other)]) == ""
+    assert factor([("direct", SLOW)], []) == factor([], [("direct", SLOW)]) == ""
+
+
+def test_the_history_says_ceilings_and_copies_in_words():
+    said = compare.explained({name: value for name, value in SLOW.items() if name != "a_field_of_later"})
+    assert "copy 1 TB/s, FP32 10 TFLOP/s, a launch of nothing 2 µs" in said
+    assert "h2d pageable 4 ms, d2h pageable 2 ms, h2d pinned 1 ms, d2h pinned 500 µs" in said
+    assert "{" not in said
+    assert "device at most" in compare.explained(a_row(), SLOW)  # "none" beside it
