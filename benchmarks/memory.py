@@ -1,0 +1,103 @@
+"""Strides, banks, thread mappings and layouts on this machine's GPU (or processor): verified, timed cold and hot.
+
+    python benchmarks/memory.py --out FOLDER [--engine cuda] [--seconds 0.4]
+
+writes memory.jsonl, rows as `python -m kernels record` writes them, and levels.json, the sizes of the device's
+memories with the copy bandwidth measured; prints each slowdown beside the sectors and passes counted.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+from kernels import engines, records
+from kernels.engines import levels
+from kernels.engines.timing import MODES, Budget
+from kernels.ladders import memory
+from kernels.program import Ladder
+from kernels.runner import compare
+from visuals.memory_charts import passes, sectors
+
+SKIPPED = {"cpu": ("banks",), "cuda": ()}  # a processor has no banks
+
+
+def wanted(engine: str) -> Iterator[tuple[Ladder, object]]:
+    """Every ladder's presets but the toys."""
+    for ladder in memory.LADDERS:
+        if ladder.name not in SKIPPED[engine]:
+            yield from ((ladder, p.shape) for key, p in ladder.presets.items() if not key.endswith("-toy"))
+
+
+def measured(engine: str, seconds: float, made_at: str) -> Iterator[dict]:
+    for ladder, shape in wanted(engine):
+        for mode in MODES:
+            rungs = [r.name for r in ladder.rungs if not any(r.rules(shape, r.default_tiles))]
+            for result in compare(rungs, shape, engine=engine, mode=mode, budget=Budget(seconds=seconds)):
+                program = ladder.rung(result.rung).build(shape, result.tiles)
+                row = records.row(result, program, made_at)
+                yield row
+
+
+def counted(row: dict) -> float | None:
+    """Sectors of a warp, or passes of a read, at a row's stride."""
+    stride = row["shape"].get("stride")
+    if row["rung"] == "stride/copy":
+        return sectors(stride)
+    return passes(stride, row["rung"] == "banks/padded") if row["rung"].startswith("banks/") else None
+
+
+def tell(rows: list[dict]) -> None:
+    first = {}
+    print(f"{'rung':24} {'mode':5} {'shape':32} {'median':>10} {'slowdown':>9} {'counted':>8}")
+    for row in rows:
+        key, many = (row["rung"], row["mode"]), counted(row)
+        shape = " ".join(f"{k} {v}" for k, v in row["shape"].items())
+        base, base_many = first.setdefault(key, (row["median_ms"], many)) if many else (None, None)
+        ratios = f"{row['median_ms'] / base:9.2f} {many / base_many:8.2f}" if many else ""
+        print(f"{row['rung']:24} {row['mode']:5} {shape:32} {row['median_ms'] * 1e3:8.2f} µs {ratios}")
+
+
+def driver_agrees(told: levels.Levels) -> None:
+    """The sizes asked of the driver by number are those that CuPy gives by name."""
+    import cupy
+
+    by_name = cupy.cuda.Device().attributes
+    sizes = {level.name: level.bytes for level in told.levels}
+    assert sizes["registers"] == 4 * by_name["MaxRegistersPerMultiprocessor"]
+    assert sizes["shared memory"] == by_name["MaxSharedMemoryPerMultiprocessor"]
+    assert sizes["L2 cache"] == by_name["L2CacheSize"]
+    assert sizes["global memory (HBM or GDDR)"] == cupy.cuda.Device().mem_info[1]
+
+
+def main() -> None:
+    top = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    top.add_argument("--out", type=Path, required=True)
+    top.add_argument("--engine", default=engines.default(), choices=("cuda", "cpu"))
+    top.add_argument("--seconds", type=float, default=0.4, help="of each comparison")
+    top.add_argument("--commit", help="commit to name in the rows where git is not at hand")
+    args = top.parse_args()
+    start = time.monotonic()
+    args.out.mkdir(parents=True, exist_ok=True)
+    ceilings = engines.load(args.engine).ceilings()
+    told = (levels.gpu() if args.engine == "cuda" else levels.cpu()).with_copy(ceilings)
+    if args.engine == "cuda":
+        driver_agrees(told)
+    text = json.dumps(told.to_json() | {"date": ceilings["date"]}, indent=1)
+    (args.out / "levels.json").write_text(text + "\n", encoding="utf-8")
+    rows = []
+    with (args.out / "memory.jsonl").open("w", encoding="utf-8") as file:
+        for row in measured(args.engine, args.seconds, args.commit or records.commit()):
+            rows.append(row)
+            file.write(json.dumps(row) + "\n")
+            file.flush()
+    tell(rows)
+    print(text)
+    print(f"{len(rows)} rows in {time.monotonic() - start:.0f} s")
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,112 @@
+"""Threads and memory: who computes which element, and what it costs to reach it."""
+
+import streamlit as st
+
+from pages import _kernels, _lesson, _threads, _threads_cards
+from visuals import stage
+
+PAGE = "threads.py"
+IDEAS = {
+    "threads": (
+        "A grid of threads, each with its own element",
+        "A launch is a grid of blocks; a block runs on one SM, 32 threads at a time: a warp, whose lanes do the same at "
+        'the same moment. <span class="kt-math">i = blockIdx.x · blockDim.x + threadIdx.x</span> is all that tells one '
+        "thread from another. Which elements a warp’s lanes get decides what reaching them costs.",
+    ),
+    "coalescing": (
+        "Coalescing: a warp is served by the sector",
+        "The 32 loads of a warp are one request, served in sectors of 32 bytes. Floats side by side fill 4 of them; "
+        '<span class="kt-math">x[i · stride]</span> spreads them over up to 32, and what is fetched beside them is '
+        "thrown away.",
+    ),
+    "banks": (
+        "Banks: shared memory gives one word a bank",
+        'Shared memory has 32 banks; word <span class="kt-math">w</span> lies in bank <span class="kt-math">w mod 32</span>. '
+        "Lanes that want different words of one bank wait for each other, a pass each. One unused word behind each row, "
+        "padding, moves a column across all banks.",
+    ),
+    "layout": (
+        "Layout: an index becomes an address",
+        "Memory is a line. A tensor of four axes is laid along it in some order: NCHW counts w fastest, NHWC counts c. "
+        '<span class="kt-math">((n·C + c)·H + h)·W + w</span> is the address in the one, '
+        '<span class="kt-math">((n·H + h)·W + w)·C + c</span> in the other.',
+    ),
+}
+LINES = {
+    "threads": ((("M", "M", 62), ("N", "N", 62)),),
+    "coalescing": ((("stride", "stride", 110),),),
+    "banks": ((("stride", "stride", 110),),),
+    "layout": ((("n", "N", 56), ("c", "C", 56), ("h", "H", 56), ("w", "W", 58)),),
+}
+LABELS = {
+    "mapping": "threads",
+    "BLOCK": "BLOCK",
+    "TILE": "TILE",
+    "row": "words in a row",
+    "along": "threads along",
+}
+WIDTHS = {"mapping": 230, "BLOCK": 122, "TILE": 108, "row": 170, "along": 150}
+
+
+def choice(fields: _lesson.Fields, name: str) -> None:
+    of = fields.of[name]
+    st.selectbox(
+        LABELS[name],
+        of.choices,
+        index=of.choices.index(of.usual),
+        key=name,
+        bind="query-params",
+        width=WIDTHS[name],
+    )
+
+
+def controls(topic: str, fields: _lesson.Fields, values: _threads.Values) -> None:
+    """The topics, then the parameters of this one."""
+    with st.container(key="chips", horizontal=True):
+        for other in _threads.TOPICS:
+            st.page_link(
+                PAGE, label=f"**{other}**" if other == topic else other, query_params={"topic": other}
+            )
+    unused = {"vector": "TILE"}.get(values.get("mapping"), "BLOCK")
+    with st.container(key="params", horizontal=True):
+        _lesson.numbers(fields, LINES[topic], _threads.bounds(topic))
+        for name in fields.of:
+            if name in LABELS and name != unused:
+                choice(fields, name)
+        rung = _threads.ladder(topic).rung(_threads.rung(topic, values))
+        st.html(f'<p class="kt-derived">{rung.idea}</p>')
+
+
+parts = _lesson.parts()
+whole = parts == _lesson.PARTS
+topic = _threads.topic(st.query_params)
+fields = _threads.fields(topic)
+values, notes = _lesson.asked(fields, whole)
+if st.session_state.get("_topic", topic) != topic:  # a link led here: let the browser's address show it
+    st.query_params.update({})
+st.session_state["_topic"] = topic
+if whole:
+    _lesson.heading(*IDEAS[topic])
+    controls(topic, fields, values)
+_lesson.note(*notes)
+if "watch" in parts:
+    stage.mount(_threads.scene(topic, values), key="threads")
+if {"run", "why"} & parts:
+    with st.container(key="cards", horizontal=True):
+        with st.container(key="cards_left"):
+            if "run" in parts:
+                _threads_cards.run_card(topic, values)
+            if "why" in parts:
+                _threads_cards.levels_card()
+        with st.container(key="cards_right"):
+            if "why" in parts:
+                _threads_cards.why_card(topic, values)
+if "kernel" in parts:
+    ladder, asked = _threads.ladder(topic), _threads.tiles(topic, values)
+    _kernels.show(
+        ladder, _threads.shape(topic, values),
+        lambda rung: rung.default_tiles | {n: v for n, v in asked.items() if n in rung.tiles},
+        first=_threads.rung(topic, values),
+    )  # fmt: skip
+if parts != {"watch"} and not _lesson.settled():
+    _lesson.settle_soon()
