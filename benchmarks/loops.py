@@ -1,0 +1,60 @@
+"""The loops of kernels/loops.py on this machine: python -m benchmarks.loops [n ...] (512 and 1024 where none is given)
+
+Every rung on one core and on all, each set of threads in one comparison with its samples interleaved, cold; then
+the blocked loops at every BLOCK. Prints Markdown: medians with p20 to p80 and n.
+"""
+
+from __future__ import annotations
+
+import sys
+
+from kernels import GemmShape, compare, run
+from kernels.engines import cpu
+from kernels.engines.timing import Budget
+from kernels.ladders import loops
+from kernels.ladders.loops_traffic import traffic_ratio
+from visuals import figures
+from visuals.tile_curve import caches_words
+
+BUDGET = Budget(samples=30, seconds=6.0, least=5)
+EACH = Budget(samples=30, seconds=1.5, least=5)
+
+
+def line(m, flops: int) -> str:
+    spread = f"{figures.time_(m.p20_ms)} to {figures.time_(m.p80_ms)}"
+    return f"{figures.time_(m.median_ms)} ({spread}, n = {m.n}) | {figures.rate(flops, m.median_ms)}"
+
+
+def ladder(n: int) -> None:
+    s = GemmShape(n, n, n)
+    print(f"\n{n} x {n} x {n}\n\n| rung | threads | median (p20 to p80) | rate |\n|---|---|---|---|")
+    for threads in dict.fromkeys((1, loops.cores())):
+        names = [rung.name for rung in loops.LADDER.rungs]
+        for r in compare(names, s, engine="cpu", tiles={"THREADS": threads}, budget=BUDGET):
+            tiles = f", BLOCK {r.tiles['BLOCK']}" if "BLOCK" in r.tiles else ""
+            print(f"| `{r.rung}`{tiles} | {threads} | {line(r.measurement, s.flops)} |", flush=True)
+
+
+def curve(n: int, threads: int) -> None:
+    s = GemmShape(n, n, n)
+    names = " | ".join(f"past {c.name}" for c in loops.caches())
+    print(f"\n{n} x {n} x {n}, {threads} threads; bytes past each cache, predicted, as a share of naive's\n")
+    print(f"| BLOCK | median (p20 to p80) | rate | {names} |\n|{'---|' * (3 + len(loops.caches()))}")
+    for block in sorted(loops.BLOCKS):
+        tiles = {"BLOCK": block, "THREADS": threads}
+        r = run("loops/blocked", s, engine="cpu", tiles=tiles, budget=EACH)
+        shares = [figures.share(traffic_ratio(s, block, c.line_bytes, c.bytes)) for c in loops.caches()]
+        print(f"| {block} | {line(r.measurement, s.flops)} | {' | '.join(shares)} |", flush=True)
+
+
+def main(sizes: list[int]) -> None:
+    told = cpu.conditions()
+    print(f"{cpu.device_name()}; Python {told['python']}, NumPy {told['numpy']}; cold")
+    print(caches_words(loops.caches()))
+    for n in sizes:
+        ladder(n)
+        curve(n, 1)
+
+
+if __name__ == "__main__":
+    main([int(n) for n in sys.argv[1:]] or [512, 1024])
