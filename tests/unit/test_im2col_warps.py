@@ -11,8 +11,9 @@ from kernels.engines import emulator
 from kernels.ladders import find
 from kernels.presets import CONV_PRESETS
 from tests.shapes import conv_shapes
+from visuals.scenes.elements import sectors
 from visuals.scenes.im2col import im2col_scene, part_of
-from visuals.scenes.im2col_warps import blocks, in_warp_order, sectors, stores_of, why_not
+from visuals.scenes.im2col_warps import blocks, in_warp_order, stores_of, why_not
 
 
 def both(s: ConvShape):

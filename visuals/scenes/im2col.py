@@ -12,11 +12,10 @@ from dataclasses import dataclass
 import numpy as np
 
 from kernels import cuda
-from kernels.engines.emulator import stock
-from kernels.engines.emulator.occupancy import occupancy
 from kernels.ladders import find
 from kernels.shapes import ConvShape
 from visuals.scene import Captions, Group, MatMul, Reading, Scene, Source, Tensor, Write
+from visuals.scenes.elements import resources
 
 FILE = "conv/02_im2col.cu"
 MOST_CELLS, MOST_STEPS = 20_000, 1_024  # of the data matrix: beyond them a cell falls below the eye
@@ -105,6 +104,8 @@ def gather_index(s: ConvShape, part: Part) -> np.ndarray:
 
 def kernel_source() -> Source:
     """The im2col kernel from its signature on, its copying line lit."""
+    rung = find("conv/im2col-gemm")
+    launch = rung.build(ConvShape(1, 1, 1, 1, 1, 1, 1), rung.default_tiles).steps[0]
     lines = cuda.text(FILE).splitlines()
     first = next(i for i, line in enumerate(lines) if line.startswith('extern "C"'))
     copying = next(i for i, line in enumerate(lines) if "column[" in line)
@@ -113,18 +114,7 @@ def kernel_source() -> Source:
         "\n".join(lines[first:]),
         np.array([copying + 1]),
         first + 1,
-        detail=_resources(),
-    )
-
-
-def _resources() -> str:
-    """Registers and shared memory as ptxas reports them for sm_90, and the occupancy they allow there."""
-    told = stock.resources(FILE, ())
-    if not told:
-        return ""
-    fits = occupancy(told["registers"], told["shared_bytes"], find("conv/im2col-gemm").default_tiles["BLOCK"])
-    return (
-        f"{told['registers']} registers, {told['shared_bytes']} B shared, occupancy {fits.share:.0%} (H200)"
+        detail=resources(launch),
     )
 
 

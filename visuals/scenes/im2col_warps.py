@@ -16,14 +16,10 @@ from kernels.engines.emulator.trace import BlockTrace
 from kernels.ladders import find
 from kernels.shapes import ConvShape
 from visuals.scene import Captions, Lanes, Reading, Scene
+from visuals.scenes.elements import ORDER, ORDER_NOTE, margin, mask_of, traffic
 from visuals.scenes.im2col import Part
 
-SECTOR = 32  # bytes
-ORDER = "as the warps run"
-ORDER_NOTE = (
-    "Block 0 as the emulator executed it, one store of one warp a step. On a GPU the warps of a block "
-    "run in an order of the scheduler's choosing, and other blocks at the same time on other SMs."
-)
+NOTE = f"Block 0 as the emulator executed it, one store of one warp a step. {ORDER_NOTE}"
 
 
 @dataclasses.dataclass(frozen=True)
@@ -51,9 +47,9 @@ def stores_of(trace: BlockTrace) -> list[Store]:
                     fed.setdefault(warp, []).append(trace.element[at])
                 continue
             line = trace.lines[trace.line[trace.step[start]]]
-            mask = int((np.uint64(1) << lanes[at].astype(np.uint64)).sum())
             read = np.concatenate(fed.pop(warp, [np.zeros(0, np.uint32)]))
-            out.append(Store(int(warp), mask, line.number, trace.element[at].astype(int), read.astype(int)))
+            cells = trace.element[at].astype(int)
+            out.append(Store(int(warp), mask_of(lanes[at]), line.number, cells, read.astype(int)))
     return out
 
 
@@ -87,7 +83,7 @@ def in_warp_order(scene: Scene, s: ConvShape, trace: BlockTrace, counters: Count
     args = np.zeros((steps, 11), np.int64)
     for n, store in enumerate(stores):
         rows, columns = store.cells // s.PQ, store.cells % s.PQ
-        told = (rows[0], rows[-1], columns[0], columns[-1], *_traffic(store.read), *_traffic(store.cells))
+        told = (rows[0], rows[-1], columns[0], columns[-1], *traffic(store.read), *traffic(store.cells))
         args[n] = (store.warp, *told)
     args[-2:, 0] = blocks - 1
     masks = [store.mask for store in stores] + [0] * (1 + more)
@@ -99,7 +95,7 @@ def in_warp_order(scene: Scene, s: ConvShape, trace: BlockTrace, counters: Count
         steps=steps,
         step_name="store",
         order_name=ORDER,
-        order_note=ORDER_NOTE,
+        order_note=NOTE,
         writes=(
             dataclasses.replace(scene.write("D"), steps=written),
             dataclasses.replace(scene.write("y"), steps=np.array([steps - 1])),
@@ -144,29 +140,3 @@ def _kinds(stores: list[Store], row: int, more: bool) -> list[int]:
     several = [int(store.cells[0] // row != store.cells[-1] // row) for store in stores]
     zeros = [2 * (not len(store.read)) for store in stores]
     return [a + b for a, b in zip(several, zeros, strict=True)] + [4] * more + [5]
-
-
-def _traffic(elements: np.ndarray) -> tuple[int, int, int]:
-    """(lanes, sectors, fewest possible sectors) of one access."""
-    return len(elements), sectors(elements), -(-len(elements) * 4 // SECTOR)
-
-
-def sectors(elements: np.ndarray) -> int:
-    """Different 32-byte sectors under float32 elements of a buffer that starts aligned."""
-    return len(np.unique(elements * 4 // SECTOR))
-
-
-def margin(counters: Counters, file: str) -> dict[int, str]:
-    """By line of `file`: what the whole launch moved and where warps parted."""
-    notes = {}
-    for line, c in counters.lines.items():
-        parts = []
-        if c["sectors_ld"]:
-            parts.append(f"ld {c['sectors_ld']:,} sect")
-        if c["sectors_st"]:
-            parts.append(f"st {c['sectors_st']:,} sect")
-        if c["divergent_branches"]:
-            parts.append(f"div {c['divergent_branches'] / c['branches']:.0%}")
-        if line.file == file and parts:
-            notes[line.number] = ", ".join(parts)
-    return notes

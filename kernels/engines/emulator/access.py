@@ -97,14 +97,17 @@ class Accessor:
         if m.tally is None or name not in ("global", "shared"):
             return
         active = None if m.am is None else m.am.reshape(-1, 32)
-        lines = offsets.reshape(-1, 32)
+        lines, width = offsets.reshape(-1, 32), self.width
         if name == "global":
-            m.tally.global_access(self.pc, op, lines, active, self.width)
-            return
-        width = m.merged.get(self.pc, self.width) if op == "ld" else self.width
-        if width:  # else it is part of another instruction's access
+            m.tally.global_access(self.pc, op, lines, active, width)
+        else:
+            width = m.merged.get(self.pc, width) if op == "ld" else width
+            if not width:  # it is part of another instruction's access
+                return
             lines = lines & np.uint64(~(width - 1) % (1 << 64))
             m.tally.shared_access(self.pc, op, lines, active, width)
+        if m.trace is not None:
+            m.trace.request(name, op, lines, active, width)
 
 
 def _is_32_bit(m: Machine, base: Operand) -> bool:

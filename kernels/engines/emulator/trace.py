@@ -14,6 +14,25 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True)
+class Requests:
+    """What the block's warps asked of memory, one row a request, as the counters count it: its step, buffer
+    and direction as in BlockTrace, the warp, the lanes that ask (`mask`, bit i: lane i), the bytes each of
+    them asks for and, for each of the 32, where those begin, in bytes from the buffer's start (0 where idle).
+    Loads that ptxas makes one are one; WMMA's own loads and stores, whose lanes nobody knows, are left out."""
+
+    step: np.ndarray
+    buffer: np.ndarray
+    write: np.ndarray
+    warp: np.ndarray
+    mask: np.ndarray
+    width: np.ndarray
+    byte: np.ndarray  # int32[requests, 32]
+
+    def __len__(self) -> int:
+        return len(self.step)
+
+
+@dataclass(frozen=True)
 class BlockTrace:
     """One block's steps and memory accesses.
 
@@ -34,6 +53,7 @@ class BlockTrace:
     write: np.ndarray
     thread: np.ndarray
     value: np.ndarray
+    requests: Requests
 
     @property
     def steps(self) -> int:
@@ -65,6 +85,7 @@ class Trace:
         self._buffers: dict[str, int] = {}
         self._steps: list[tuple[int, np.ndarray]] = []
         self._accesses: list[tuple] = []
+        self._requests: list[tuple] = []
         self._last: tuple[int, bytes] | None = None
 
     def at(self, pc: int, here: np.ndarray) -> None:
@@ -109,11 +130,41 @@ class Trace:
                     (len(self._steps) - 1, buffer, element, write, thread, bits[here].astype(float))
                 )
 
+    def request(
+        self, name: str, op: str, lines: np.ndarray, active: np.ndarray | None, width: int
+    ) -> None:
+        """Warps ask for `width` bytes a lane; lines: byte offsets (warps, 32), active alike or None for all."""
+        base = 0 if name == "global" else int(self.m.shared_base[self._slots[0]])
+        for warp, row in enumerate(self._rows):
+            on = np.ones(32, bool) if active is None else active[row]
+            if not on.any():
+                continue
+            at = np.where(on, lines[row].astype(np.int64) - base, -1)
+            for placed in (self.m.memory if name == "global" else self.m.shared).placed:
+                if placed.start <= at[on.argmax()] < placed.stop:
+                    buffer = self._buffers.setdefault(placed.name, len(self._buffers))
+                    told = np.where(on, at - placed.start, 0)
+                    mask = np.packbits(on, bitorder="little").view(np.uint32)[0]
+                    now = len(self._steps) - 1
+                    self._requests.append((now, buffer, op == "st", warp, mask, width, told))
+
     def result(self) -> BlockTrace:
         def column(n: int, dtype) -> np.ndarray:
             parts = [np.broadcast_to(a[n], len(a[2])) for a in self._accesses]
             return np.concatenate(parts).astype(dtype) if parts else np.zeros(0, dtype)
 
+        def asked(n: int, dtype) -> np.ndarray:
+            return np.array([request[n] for request in self._requests], dtype)
+
+        requests = Requests(
+            step=asked(0, np.uint32),
+            buffer=asked(1, np.uint8),
+            write=asked(2, np.bool_),
+            warp=asked(3, np.uint16),
+            mask=asked(4, np.uint32),
+            width=asked(5, np.uint8),
+            byte=asked(6, np.int32).reshape(-1, 32),
+        )
         warps = max(1, len(self._rows))
         return BlockTrace(
             block=self.block,
@@ -127,4 +178,5 @@ class Trace:
             write=column(3, np.bool_),
             thread=column(4, np.uint16),
             value=column(5, np.float32),
+            requests=requests,
         )

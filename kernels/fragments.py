@@ -1,0 +1,77 @@
+"""Which lane holds what: the fragments of mma.sync.m16n8k16 (fp16, bf16) and the rows ldmatrix asks for.
+
+Source: PTX ISA, "Matrix Fragments for mma.m16n8k16 with floating point type" and "Warp-level matrix load
+instruction: ldmatrix". The places of wmma fragments are not told there: they are the hardware's own, and
+nothing may rely on them.
+
+Lanes and values are ints or integer arrays alike. Two values of 16 bits share a register, the first in its
+low half; a float32 has one of its own.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import numpy as np
+
+LANES = 32
+Place = Callable[[int, int], tuple[int, int]]
+
+
+def a_place(lane, value):
+    """(row, column) in A [16, 16] of a lane's value 0 .. 7."""
+    group, within = lane // 4, lane % 4
+    return group + value // 2 % 2 * 8, within * 2 + value % 2 + value // 4 * 8
+
+
+def b_place(lane, value):
+    """(row, column) in B [16, 8] of a lane's value 0 .. 3."""
+    group, within = lane // 4, lane % 4
+    return within * 2 + value % 2 + value // 2 * 8, group
+
+
+def c_place(lane, value):
+    """(row, column) in C and D [16, 8] of a lane's value 0 .. 3."""
+    group, within = lane // 4, lane % 4
+    return group + value // 2 * 8, within * 2 + value % 2
+
+
+def ldmatrix_row(lane):
+    """(matrix, row) of which a lane gives the address to ldmatrix.x4."""
+    return lane // 8, lane % 8
+
+
+def ldmatrix_place(lane, value, transposed: bool = False):
+    """(row, column) within one 8 x 8 matrix of a lane's value 0 or 1 of that matrix's register."""
+    row, column = lane // 4, lane % 4 * 2 + value
+    return (column, row) if transposed else (row, column)
+
+
+@dataclass(frozen=True)
+class Fragment:
+    """One operand of the instruction, spread over a warp: each lane holds `values` of its elements."""
+
+    name: str
+    rows: int
+    columns: int
+    values: int
+    per_register: int
+    place: Place
+
+    def holders(self) -> np.ndarray:
+        """int [rows, columns, 2]: the lane and the value that hold each element."""
+        lane, value = np.divmod(np.arange(LANES * self.values), self.values)
+        out = np.full((self.rows, self.columns, 2), -1)
+        out[self.place(lane, value)] = np.stack([lane, value], axis=-1)
+        return out
+
+
+M16N8K16 = {
+    f.name: f
+    for f in (
+        Fragment("A", 16, 16, 8, 2, a_place),
+        Fragment("B", 16, 8, 4, 2, b_place),
+        Fragment("C", 16, 8, 4, 1, c_place),
+    )
+}
