@@ -1,7 +1,13 @@
 """The app: `streamlit run app.py`, or any ASGI server on `app:app`."""
 
+import sys
+
 import streamlit as st
 
 from visuals.stage.routes import routes
+
+# What a page says is sent by one thread, which the threads that run pages make wait so long for each of a hundred
+# messages: with the usual 5 ms a lecture hall waits several times as long.
+sys.setswitchinterval(0.0005)
 
 app = st.App("pages/_shell.py", routes=routes(st.get_option("server.baseUrlPath")))

@@ -8,10 +8,10 @@ from typing import Any
 
 import numpy as np
 
-from kernels import engines, reference
+from kernels import engines, reference, values
 from kernels.engines.timing import MODES, Budget
 from kernels.ladders import LADDERS, ladder_of
-from kernels.program import INPUT, OUTPUT, Buffer, Measurement, Program, Result, RuleError, Rung
+from kernels.program import INPUT, OUTPUT, Buffer, Launch, Measurement, Program, Result, RuleError, Rung
 
 Progress = Callable[[float, str], None]
 
@@ -21,9 +21,9 @@ class VerificationError(RuntimeError):
 
 
 def seeded_inputs(buffers: Sequence[Buffer], seed: int = 0) -> dict[str, np.ndarray]:
-    """Standard normal float32 values for each input buffer, the same for the same seed."""
+    """Random values for each input buffer in its type (values.random), the same for the same seed."""
     rng = np.random.default_rng(seed)
-    return {b.name: rng.standard_normal(b.shape, dtype=np.float32) for b in buffers}
+    return {b.name: values.random(rng, b) for b in buffers}
 
 
 @lru_cache(maxsize=1)
@@ -48,7 +48,7 @@ def run(
 ) -> Result:
     """Run one rung at a shape, verify it against the float64 reference, then time it.
 
-    inputs: NumPy arrays by buffer name, float32; those left out are seeded random.
+    inputs: NumPy arrays by buffer name; those left out are seeded random.
     engine: "cuda", "cpu" or "emulator"; the GPU where there is one, else the processor, when left out.
     trace: the block (linear index) to trace, emulator only.
     Raises ShapeError, RuleError (the rule is named), VerificationError.
@@ -82,10 +82,16 @@ def compare(
     progress: Progress = lambda share, text: None,
 ) -> list[Result]:
     """Several rungs of one ladder on the same inputs, their samples interleaved. As `run`; `tiles`
-    reaches each rung that has a tile size of that name."""
+    reaches each rung that has a tile size of that name, an entry under a rung's name that rung alone."""
     name = engine or engines.default()
     machine, device = _ready(name, mode, trace)
     ladder, chosen, full, programs = _asked(rungs, shape, tiles or {})
+    if name not in ladder.engines:
+        raise RuleError(
+            f"{chosen[0].name} runs on the {' or '.join(ladder.engines)} engine only, not on {name}"
+        )
+    if name == "emulator":
+        _check_threads(machine, chosen, programs)
     check_memory(name, shape, programs)
     buffers = programs[0].of_role(INPUT)
     progress(0.0, "computing the float64 reference")
@@ -109,7 +115,8 @@ def compare(
                 out = session.verify_run()
             except RuleError as e:
                 raise type(e)(f"{rung.name}: {e}") from None
-            outputs.append(_verified(rung, name, out, ref, scale))
+            bound = rung.scale(shape, full[i], arrays) if rung.scale else scale
+            outputs.append(_verified(rung, name, out, ref, bound))
         measurements = [None] * len(chosen)
         if measured:
             measurements = _measure(machine, device, ceilings, sessions, mode, budget or Budget(), progress)
@@ -151,13 +158,18 @@ def _asked(rungs: Sequence[str], shape: Any, tiles: Mapping[str, int]):
     """(ladder, rungs, the tiles of each, the program of each). RuleError names what one does not allow."""
     ladder = ladder_of(rungs[0])
     chosen = [ladder.rung(r) for r in rungs]
-    known = {t for rung in chosen for t in rung.tiles}
+    known = {t for rung in chosen for t in rung.tiles} | {rung.name for rung in chosen}
     for tile in tiles:
         if tile not in known:
             raise RuleError(
                 f"no tile size {tile!r} in {', '.join(rungs)}; there are: {', '.join(sorted(known))}"
             )
-    full = [rung.check(shape, {t: v for t, v in tiles.items() if t in rung.tiles}) for rung in chosen]
+    full = [
+        rung.check(
+            shape, {t: v for t, v in tiles.items() if t in rung.tiles} | dict(tiles.get(rung.name, {}))
+        )
+        for rung in chosen
+    ]
     return ladder, chosen, full, [rung.build(shape, t) for rung, t in zip(chosen, full, strict=True)]
 
 
@@ -210,6 +222,17 @@ def _verified(rung: Rung, engine: str, out: np.ndarray, ref: np.ndarray, scale: 
     return np.array(out)
 
 
+def _check_threads(emulator: Any, rungs: Sequence[Rung], programs: Sequence[Program]) -> None:
+    """RuleError, before anything is computed, where a launch has more threads than can be emulated."""
+    for rung, program in zip(rungs, programs, strict=True):
+        for step in program.steps:
+            if isinstance(step, Launch):
+                try:
+                    emulator.check(step)
+                except RuleError as e:
+                    raise RuleError(f"{rung.name}: {e}") from None
+
+
 def check_memory(engine: str, shape: Any, programs: Sequence[Program]) -> None:
     """RuleError with the bytes where the candidates' buffers, all live at once, exceed what is free on
     the engine, or where host memory cannot hold inputs and output beside their float64 reference."""
@@ -237,17 +260,4 @@ def _checked_inputs(
         if name not in names:
             raise RuleError(f"no input {name!r}; there are: {', '.join(names)}")
     arrays = seeded_inputs([b for b in buffers if b.name not in given], seed)
-    return arrays | {b.name: _checked_input(b, given[b.name]) for b in buffers if b.name in given}
-
-
-def _checked_input(b: Buffer, value: np.ndarray) -> np.ndarray:
-    array = np.asarray(value)
-    if array.shape != b.shape:
-        raise RuleError(f"input {b.name} must have shape {b.shape}, got {array.shape}")
-    if array.dtype.kind not in "fiub":
-        raise RuleError(f"input {b.name} must hold numbers, got {array.dtype}")
-    with np.errstate(over="ignore"):  # what overflows is caught below, by name
-        array = array.astype(b.dtype)
-    if not np.isfinite(array).all():
-        raise RuleError(f"input {b.name} must be finite in {b.dtype}; it holds NaN or infinity")
-    return array
+    return arrays | {b.name: values.checked(b, given[b.name]) for b in buffers if b.name in given}

@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 from collections.abc import Callable, Mapping, Sequence
 from html import escape
-from typing import Any
 
 import streamlit as st
 
@@ -14,19 +13,31 @@ from kernels.ladders import find
 from kernels.presets import Preset
 from kernels.program import Cost, Rung
 from kernels.records.rows import id_of, table
-from kernels.runner import run
-from pages._asked import Asked, Shown
+from pages import _counts
+from pages._asked import Asked, Shown, work
 from visuals import figures, roofline
 from visuals.why import Story
 
 
 def card(asked: Asked, now: Shown, story: Story, link: Callable[[Preset, str], None]) -> None:
-    st.html('<h2 class="kt-card">Why</h2>' + _table(asked, now))
+    st.html('<h2 class="kt-card">Why</h2>')
+    every = None if st.session_state.get("job") else _counts.look_again(_counts.wish(asked, asked.able()))
+    draw = st.fragment(_figures, run_every=every) if every else _figures
+    draw(asked, now, polled=bool(every))
     with st.container(key="chips_why", horizontal=True):
-        st.html('<p class="kt-quiet">im2col, times as fast as direct, recorded:</p>')
-        for preset, words in story.examples():
+        if found := story.examples():
+            st.html(f'<p class="kt-quiet">{escape(story.examples_are)}</p>')
+        for preset, words in found:
             link(preset, words)
     _downloads(asked)
+
+
+def _figures(asked: Asked, now: Shown, polled: bool) -> None:
+    """The table. It is looked at again and again while rungs are counted, and then no more."""
+    wish = _counts.wish(asked, asked.able())
+    if polled and _counts.look_again(wish) is None:
+        st.rerun()
+    st.html(_table(asked, now, wish))
 
 
 def _downloads(asked: Asked) -> None:
@@ -52,12 +63,12 @@ def cost(asked: Asked, rung: Rung) -> Cost:
     return rung.cost(asked.shape, rung.build(asked.shape, asked.tiles_of(rung)))
 
 
-def _table(asked: Asked, shown: Shown) -> str:
+def _table(asked: Asked, shown: Shown, wish: _counts.Wish | None) -> str:
     """Predicted above counted above measured, a column a rung."""
     able = asked.able()
     costs = [cost(asked, r) for r in able]
     predicted = {
-        "FLOPs of direct convolution": [figures.count(c.flops) for c in costs],
+        f"FLOPs of {work(asked.ladder.name)}": [figures.count(c.flops) for c in costs],
         "bytes moved, each tensor once a step": [figures.bytes_(c.bytes) for c in costs],
         "FLOP per byte": [f"{c.flops / c.bytes:.3g}" for c in costs],
         "workspace": [figures.bytes_(c.workspace_bytes) for c in costs],
@@ -65,7 +76,7 @@ def _table(asked: Asked, shown: Shown) -> str:
     engine = next(iter(shown.rows.values()))["engine"] if shown.rows else asked.engine
     head = "".join(f"<th>{escape(r.title_on(engine))}</th>" for r in able)
     text = f"<tr><th>{figures.badge('predicted')}</th>{head}</tr>" + _lines(predicted)
-    text += _counted(asked, able)
+    text += _counted(asked, able, wish)
     if shown.rows and not shown.stale:
         rows = [shown.rows.get(r.name) for r in able]
         first = next(iter(shown.rows.values()))
@@ -81,7 +92,9 @@ def _got(rows: Sequence[dict | None], first: dict) -> dict[str, list[str]]:
     roof = roofline.roof_of(first, "measured")
     told: dict[str, Callable[[dict], str]] = {
         "workspace": lambda r: figures.bytes_(r["workspace_bytes"]),
-        "effective rate: direct convolution's FLOPs": lambda r: figures.rate(r["flops"], r["median_ms"]),
+        f"effective rate: {work(first['rung'].partition('/')[0])}'s FLOPs": lambda r: figures.rate(
+            r["flops"], r["median_ms"]
+        ),
         "relative L2 error": lambda r: f"{r['error']:.1e}",
     }
     if library:
@@ -97,34 +110,22 @@ def _got(rows: Sequence[dict | None], first: dict) -> dict[str, list[str]]:
     return {name: [tell(r) if r else "–" for r in rows] for name, tell in told.items()}
 
 
-MOST_COUNTED = 500_000  # multiply-adds the emulator runs while a reader waits
-
-
-@st.cache_data(max_entries=64, show_spinner=False)
-def _totals(rung: str, shape: Any, tiles: dict[str, int]) -> tuple[dict[str, int], bool]:
-    """(counters of the whole program, is a library call left out) from the emulator."""
-    counters = run(rung, shape, engine="emulator", tiles=tiles).counters
-    return counters.total, bool(counters.uncounted)
-
-
 def moved(asked: Asked, rung: Rung) -> int | None:
-    """Bytes of the sectors that a rung's warps read and write, where the emulator can count all of them."""
-    if asked.shape.macs > MOST_COUNTED or rung.library:
-        return None
-    total, _ = _totals(rung.name, asked.shape, asked.tiles_of(rung))
-    return roofline.SECTOR * (total["sectors_ld"] + total["sectors_st"])
+    """Bytes of the sectors that a rung's warps read and write, where the emulator has counted all of them."""
+    count = None if rung.library else _counts.known(asked, rung)
+    return count and roofline.SECTOR * (count.total["sectors_ld"] + count.total["sectors_st"])
 
 
-def _counted(asked: Asked, able: Sequence[Rung]) -> str:
-    """What the emulator counts, where the shape is small enough to count at once."""
+def _counted(asked: Asked, able: Sequence[Rung], wish: _counts.Wish | None) -> str:
+    """What the emulator counted, where the shape is small enough; else why there is nothing."""
     head = f'<tr><th colspan="{len(able) + 1}">{figures.badge("counted", "sectors as in Nsight Compute")}</th></tr>'
-    if asked.shape.macs > MOST_COUNTED:
-        note = f"counted here up to {figures.count(MOST_COUNTED)} multiply-adds; this shape has {figures.count(asked.shape.macs)}"
-        return f'{head}<tr><td colspan="{len(able) + 1}">{note}</td></tr>'
-    got = [_totals(r.name, asked.shape, asked.tiles_of(r)) for r in able]
+    got = [_counts.known(asked, r) for r in able]
+    if not all(got):
+        note = wish.words if wish else _counts.too_large(asked)
+        return f'{head}<tr><td colspan="{len(able) + 1}" role="status">{escape(note)}</td></tr>'
 
     def row(name: str) -> list[str]:
-        return [figures.count(total[name]) + (" + library" if left_out else "") for total, left_out in got]
+        return [figures.count(c.total[name]) + (" + library" if c.left_out else "") for c in got]
 
     least, most = PTX_PER_MACHINE
     return head + _lines(

@@ -244,9 +244,8 @@ def _shown(text: object) -> str:
 
 
 # -- as small images -----------------------------------------------------------------------------
-def picture_rgb(values: np.ndarray, colour: str, ground: str, ink: str, least: int = 224) -> np.ndarray:
-    """uint8[h, w, 3]: values [H, W] in shades of `colour` (all "#rrggbb"), each cell enlarged to
-    a whole number of pixels so that the picture measures about `least`.
+def picture_rgb(values: np.ndarray, colour: str, ground: str, ink: str) -> np.ndarray:
+    """uint8[H, W, 3]: values [H, W] in shades of `colour` (all "#rrggbb"), a pixel each: the page enlarges them.
 
     Without negative values: from the ground to the full colour. With them: zero stands in the
     middle, negative values go to the ground, positive ones past the colour towards the ink.
@@ -260,8 +259,7 @@ def picture_rgb(values: np.ndarray, colour: str, ground: str, ink: str, least: i
     else:
         stops, at, where = np.stack([low, full]), values / top, [0, 1]
     rgb = np.stack([np.interp(at, where, stops[:, c]) for c in range(3)], axis=-1)
-    scale = max(1, round(least / max(values.shape)))
-    return np.rint(rgb).astype(np.uint8).repeat(scale, axis=0).repeat(scale, axis=1)
+    return np.rint(rgb).astype(np.uint8)
 
 
 def data_uri(rgb: np.ndarray) -> str:

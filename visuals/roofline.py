@@ -175,10 +175,10 @@ def chart(
 ) -> Figure:
     """Log-log: a roof for each device, dots filled at the predicted intensity, hollow at the counted one,
     vertical marks where nothing was run."""
-    import plotly.graph_objects as go
+    from visuals.drawn import Drawn
 
     (x0, x1), (y0, y1) = _ranges(all_roofs, dots, marks)
-    figure = go.Figure()
+    figure = Drawn()
     for roof in all_roofs:
         _draw_roof(figure, roof, x0, x1, y0, tokens)
     for mark in marks:

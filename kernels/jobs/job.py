@@ -35,7 +35,7 @@ class Request:
     def key(self) -> Hashable:
         """Equal for requests that ask for the same; inputs are compared by content."""
         inputs = tuple((name, _digest(value)) for name, value in sorted((self.inputs or {}).items()))
-        tiles = tuple(sorted(self.tiles.items()))
+        tiles = repr(sorted(self.tiles.items()))  # what a rung has of its own is a dict
         return tuple(self.rungs), repr(self.shape), inputs, self.engine, tiles, self.mode, self.seconds
 
     def packed(self) -> bytes:

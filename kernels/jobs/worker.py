@@ -80,10 +80,15 @@ class Worker:
                 return 0
             return self._waiting.index(job._run) + (self._running is not None)
 
-    def cancel(self, job: Job) -> None:
-        """End a job; its run as well where nobody else wants it."""
+    def waiting(self) -> int:
+        """How many runs wait, the one that runs not among them."""
         with self._changed:
-            if not job.done:
+            return len(self._waiting)
+
+    def cancel(self, job: Job, running: bool = True) -> None:
+        """End a job; its run as well where nobody else wants it. Not `running`: only where it still waits."""
+        with self._changed:
+            if not job.done and (running or job._run in self._waiting):
                 self._leave(job, CANCELLED)
 
     def close(self) -> None:

@@ -111,4 +111,9 @@ def nearest(rung: str, shape: Any, tiles: dict[str, int], mode: str = "cold") ->
 
 @lru_cache(maxsize=512)
 def _nearest(rung: str, shape: Any, tiles: tuple[tuple[str, int], ...], mode: str) -> Near | None:
-    return near.nearest(rung, shape, dict(tiles), mode, recordings())
+    return near.nearest(rung, shape, dict(tiles), mode, _of(rung, mode))
+
+
+@cache
+def _of(rung: str, mode: str) -> tuple[dict[str, Any], ...]:
+    return tuple(row_ for row_ in recordings() if (row_["rung"], row_["mode"]) == (rung, mode))

@@ -4,15 +4,16 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
+from functools import cache
 from typing import Any
 
-from kernels.ladders import ladder_of
-from kernels.shapes import ShapeError
+from kernels.ladders import LADDERS, ladder_of
+from kernels.shapes import CONV_SINCE, ShapeError
 
 # What must agree for a time to say anything of another shape; the other whole numbers are extents. A ladder
 # that is not named here: every field that is not a number.
-AGREE = {"conv": ("R", "S", "u", "v", "dilation_h", "dilation_w", "mode")}
+AGREE = {"conv": ("R", "S", "u", "v", "dilation_h", "dilation_w", "mode", "groups")}
 SAME_WORK = 0.1  # doublings of multiply-adds that count as none: then the extents decide
 
 
@@ -31,28 +32,39 @@ def nearest(
     Near is measured in doublings: first those of the multiply-adds, in steps of SAME_WORK, then the sum of
     those of each extent. Tile sizes that agree go before others; other ones are named.
     """
-    asked = shape.params()
+    asked = asdict(shape)
     ladder = ladder_of(rung)
+    since = CONV_SINCE if ladder.name == "conv" else {}
     agree = AGREE.get(ladder.name, tuple(n for n, v in asked.items() if not isinstance(v, int)))
     best, best_key = None, None
     for row in rows:
         if (row["rung"], row["mode"]) != (rung, mode):
             continue
-        there = row["shape"]
+        there = since | row["shape"]
         if there.keys() != asked.keys() or any(there[name] != asked[name] for name in agree):
             continue
-        try:
-            macs = ladder.shape(**there).macs
-        except ShapeError:
+        if (macs := _macs(ladder.name, tuple(there.items()))) is None:
             continue
-        extents = sum(abs(_doublings(asked[n], there[n])) for n in asked if n not in agree)
         work = abs(_doublings(shape.macs, macs))
-        key = (row["tiles"] != dict(tiles), there != asked, round(work / SAME_WORK), extents, work)
+        first = (row["tiles"] != dict(tiles), there != asked, round(work / SAME_WORK))
+        if best_key and first > best_key[:3]:
+            continue  # most are: the extents need not be compared
+        extents = sum(abs(_doublings(asked[n], there[n])) for n in asked if n not in agree)
+        key = (*first, extents, work)
         if best_key is None or key < best_key:
             best, best_key = row, key
     if best is None:
         return None
     return Near(best, not any(best_key[:2]), _words(shape, ladder.shape(**best["shape"]), best, tiles))
+
+
+@cache
+def _macs(ladder: str, params: tuple[tuple[str, Any], ...]) -> int | None:
+    """Multiply-adds at a recorded shape; None where the ladder has no such shape."""
+    try:
+        return LADDERS[ladder].shape(**dict(params)).macs
+    except ShapeError:
+        return None
 
 
 def _doublings(a: int, b: int) -> float:
@@ -74,7 +86,7 @@ def _words(shape: Any, there: Any, row: Mapping[str, Any], tiles: Mapping[str, i
 
 def _tells(name: str, value: int | str) -> bool:
     """Whether a field of a convolution says more than its usual value."""
-    usual = {"u": 1, "v": 1, "pad_h": 0, "pad_w": 0, "dilation_h": 1, "dilation_w": 1, "mode": "cross-correlation"}  # fmt: skip
+    usual = {"u": 1, "v": 1, "pad_h": 0, "pad_w": 0, "dilation_h": 1, "dilation_w": 1, "mode": "cross-correlation", **CONV_SINCE}  # fmt: skip
     return usual.get(name) != value
 
 

@@ -45,9 +45,11 @@ class Sweep:
                     if shape in seen:
                         continue
                     seen.add(shape)
+                    swept = ladder.swept is None or key in ladder.swept
                     for mode in self.modes:
                         for rungs, tiles in candidates(ladder.rungs, shape):
-                            if not (tiles and mode == "hot"):  # tile sizes are compared cold
+                            wanted = swept or not (tiles or mode == "hot")
+                            if wanted and not (tiles and mode == "hot"):  # tile sizes are compared cold
                                 yield Group(ladder, tuple(rungs), shape, tiles, mode)
 
 
@@ -87,16 +89,14 @@ class Progress:
 
 
 def candidates(rungs: Iterable[Rung], shape) -> Iterator[tuple[list[str], dict[str, int]]]:
-    """First every rung at its default tiles, together; then each other tile size, one at a time. A rung that breaks
-    a rule is left out."""
+    """First every rung at its default tiles, together; then its other sets of tile sizes (what differs from the
+    default), one at a time. A rung that breaks a rule is left out."""
     able = [r for r in rungs if not any(r.rules(shape, r.default_tiles))]
     if able:
         yield [r.name for r in able], {}
     for rung in able:
-        for tile, choices in rung.tiles.items():
-            for value in choices[1:]:
-                if not any(rung.rules(shape, rung.default_tiles | {tile: value})):
-                    yield [rung.name], {tile: value}
+        for tiles in list(rung.tile_sets(shape))[1:]:
+            yield [rung.name], {name: v for name, v in tiles.items() if v != rung.default_tiles[name]}
 
 
 def record(

@@ -19,7 +19,7 @@ from playwright.sync_api import Page, expect
 
 from kernels.records import place
 from kernels.shapes import ConvShape
-from pages import _address
+from pages import _conv
 from visuals.inputs import Inputs
 from visuals.scene import Scene
 from visuals.scenes.im2col import im2col_scene, part_of
@@ -42,9 +42,9 @@ class Server:
 
 
 @contextmanager
-def serving() -> Iterator[Server]:
-    """The app, just started and never visited, on a free port. What it measures is kept in a folder of its own
-    where the environment names none: never in the store of whoever runs this."""
+def serving(app: str = "app.py") -> Iterator[Server]:
+    """The app (or what another file serves), just started and never visited, on a free port. What it measures is
+    kept in a folder of its own where the environment names none: never in the store of whoever runs this."""
     with socket.socket() as probe:
         probe.bind(("127.0.0.1", 0))
         port = probe.getsockname()[1]
@@ -52,7 +52,7 @@ def serving() -> Iterator[Server]:
     options = {"port": port, "address": "127.0.0.1", "headless": "true", "fileWatcherType": "none"}
     data = tempfile.TemporaryDirectory(prefix="kernel-theatre-", ignore_cleanup_errors=True)
     process = subprocess.Popen(
-        [sys.executable, "-m", "streamlit", "run", "app.py"]
+        [sys.executable, "-m", "streamlit", "run", app]
         + [f"--server.{name}={value}" for name, value in options.items()],
         cwd=ROOT,
         env={place.VARIABLE: data.name} | os.environ,
@@ -142,7 +142,7 @@ class Truth:
 
 
 def truth(**params) -> Truth:
-    asked, notes = _address.read(params)
+    asked, notes = _conv.read(params)
     assert not notes
     s = asked.shape
     inputs = Inputs(s, asked.picture, asked.filter, asked.seed)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 
+import plotly.graph_objects as go
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -32,6 +33,11 @@ def row_at(intensity: float, ms: float, flops: int = 10**9, **changes):
 
 def a_dot(intensity=5.0, ms=1.0, number=1, kind="measured", stale=False, moved=None, **changes):
     return Dot(number, f"rung {number}", row_at(intensity, ms, **changes), kind, stale, moved)
+
+
+def checked(*told):
+    """The chart as Plotly takes it: it refuses a property that it does not know, or a value that cannot be."""
+    return go.Figure(roofline.chart(*told).to_dict())
 
 
 # -- roofs ---------------------------------------------------------------------------------------
@@ -134,7 +140,7 @@ def lines(figure):
 
 def test_dots_stand_at_what_is_predicted_and_rings_at_what_was_counted():
     dot = a_dot(moved=800_000_000, kind="recorded")
-    figure = roofline.chart([ROOF], [dot, a_dot(number=2, ms=4.0)], [], T)
+    figure = checked([ROOF], [dot, a_dot(number=2, ms=4.0)], [], T)
     (recorded,) = points(figure, "diamond")
     ring, measured = points(figure, "circle")
     assert (recorded.x[0], recorded.y[0], recorded.marker.color) == (5, 1e12, T["workspace"])
@@ -146,7 +152,7 @@ def test_dots_stand_at_what_is_predicted_and_rings_at_what_was_counted():
 
 
 def test_the_roof_is_a_slope_and_a_flat_that_meet():
-    figure = roofline.chart([ROOF], [a_dot()], [], T)
+    figure = checked([ROOF], [a_dot()], [], T)
     (roof,) = lines(figure)
     low, ridge, high = roof.x
     assert ridge == 10 and low <= 1 and high > 10  # a decade of the slope is seen, whatever the dots
@@ -156,7 +162,7 @@ def test_the_roof_is_a_slope_and_a_flat_that_meet():
 
 
 def test_what_is_stale_is_faded_and_says_so():
-    figure = roofline.chart(
+    figure = checked(
         [ROOF], [a_dot(moved=8 * 10**8), a_dot(stale=True, number=2, ms=9.0, moved=10**9)], [], T
     )
     faded = [t for t in figure.data if t.opacity is not None and t.opacity < 1]
@@ -166,9 +172,7 @@ def test_what_is_stale_is_faded_and_says_so():
 
 def test_what_was_not_run_is_a_mark_up_to_each_roof():
     other = roofline.roof_of(a_full_row(ceilings=CEILINGS | {"copy_bytes_per_s": 2e11}), "recorded")
-    figure = roofline.chart(
-        [ROOF, other], [], [Mark(1, "direct", 5.0), Mark(2, "a", 5.0), Mark(3, "b", 50.0)], T
-    )
+    figure = checked([ROOF, other], [], [Mark(1, "direct", 5.0), Mark(2, "a", 5.0), Mark(3, "b", 50.0)], T)
     (top, *_) = points(figure, "line-ew-open")
     assert list(top.x) == [5, 5] and list(top.y) == [5e12, 1e12]
     dotted = [line for line in lines(figure) if line.line.dash == "dot"]
@@ -200,7 +204,7 @@ finite = st.floats(1e-3, 1e5)
 )
 def test_all_that_is_drawn_is_within_the_axes(dots, marks, roofs):
     told = [a_dot(i, ms, n, stale=stale) for n, (i, ms, stale) in enumerate(dots, 1)]
-    figure = roofline.chart([ROOF] * roofs, told, [Mark(n, "m", i) for n, i in enumerate(marks, 1)], T)
+    figure = checked([ROOF] * roofs, told, [Mark(n, "m", i) for n, i in enumerate(marks, 1)], T)
     (x0, x1), (y0, y1) = figure.layout.xaxis.range, figure.layout.yaxis.range
     for trace in figure.data:
         for x, y in zip(trace.x, trace.y, strict=True):

@@ -207,3 +207,19 @@ def test_engine_that_cannot_run_says_why():
         return  # the gpu tests speak for it
     with pytest.raises(RuleError, match=f"engine 'cuda' cannot run here: {status.text}"):
         run_rung("conv/direct", TOY, engine="cuda")
+
+
+def test_too_many_threads_to_emulate_are_refused_before_anything_is_computed(monkeypatch):
+    shape = ConvShape(1, 1, 2100, 2100, 1, 1, 1)
+
+    def computed(*_):
+        raise AssertionError("the reference was computed")
+
+    monkeypatch.setattr(runner, "_seeded_reference", computed)
+    for engine in ("emulator", "cpu"):
+        expected = RuleError if engine == "emulator" else AssertionError
+        with pytest.raises(expected) as refused:
+            compare(RUNGS[:1], shape, engine=engine, measure=False)
+        if engine == "emulator":
+            assert str(refused.value).startswith("conv/direct: ")
+            assert "4,410,112 threads; the emulator runs at most 4,194,304 at once" in str(refused.value)

@@ -5,17 +5,20 @@ It gives results, counters and traces, never times. Library calls are computed b
 
 from __future__ import annotations
 
+import math
+
 import numpy as np
 
+from kernels import values
 from kernels.engines import Status
 from kernels.engines.cpu import free_bytes
 from kernels.engines.emulator import stock
 from kernels.engines.emulator.counters import Counters, add_up
 from kernels.engines.emulator.launch import Options, launch, place
 from kernels.engines.emulator.trace import BlockTrace
-from kernels.program import INPUT, OUTPUT, WORKSPACE, Launch, Program, RuleError
+from kernels.program import INPUT, OUTPUT, WORKSPACE, Launch, Program, RuleError, refuse_host_loops
 
-__all__ = ["MEASURES", "Session", "free_bytes", "open", "status", "trace_launch"]
+__all__ = ["MEASURES", "Session", "check", "free_bytes", "open", "status", "trace_launch"]
 
 MEASURES = False  # there is no time to take
 MOST_THREADS = 1 << 22  # of one launch: beyond it a register alone takes 16 MB, a kernel gigabytes
@@ -27,13 +30,27 @@ def status() -> Status:
     )
 
 
+def check(step: Launch) -> None:
+    """RuleError where a launch has more threads than can be emulated."""
+    threads = math.prod(step.grid) * math.prod(step.block)
+    if threads > MOST_THREADS:
+        raise RuleError(
+            f"{step.entry} launches {threads:,} threads; the emulator runs at most {MOST_THREADS:,} at once: "
+            "take a smaller shape"
+        )
+
+
 class Session:
     """Buffers in emulated memory; output and workspace count as never written until a kernel writes them."""
 
     def __init__(self, program: Program, inputs: dict[str, np.ndarray], options: Options):
         self.program, self.options = program, options
         arrays = {b.name: np.ascontiguousarray(inputs[b.name]) for b in program.of_role(INPUT)}
-        empty = {b.name: np.zeros(b.shape, b.dtype) for b in program.buffers if b.role in (OUTPUT, WORKSPACE)}
+        empty = {
+            b.name: np.full(b.shape, values.poison(b.dtype), b.dtype)
+            for b in program.buffers
+            if b.role in (OUTPUT, WORKSPACE)
+        }
         self.memory = place(arrays | empty, list(arrays))
         self.bytes: dict[str, int] = {}
         self.counters: Counters | None = None
@@ -53,12 +70,7 @@ class Session:
         return self.memory.array(self.program.of_role(OUTPUT)[0].name)
 
     def _launch(self, step: Launch):
-        threads = int(np.prod(step.grid)) * int(np.prod(step.block))
-        if threads > MOST_THREADS:
-            raise RuleError(
-                f"{step.entry} launches {threads:,} threads; the emulator runs at most {MOST_THREADS:,} at once: "
-                "take a smaller shape"
-            )
+        check(step)
         options = self.options
         if options.trace_block is not None:  # a launch with fewer blocks is traced at its last
             options = options.tracing(min(options.trace_block, int(np.prod(step.grid)) - 1))
@@ -92,4 +104,5 @@ def trace_launch(
 
 
 def open(program: Program, inputs: dict[str, np.ndarray], trace: int | None = None) -> Session:
+    refuse_host_loops(program, "emulator")
     return Session(program, inputs, Options(trace_block=trace))
