@@ -1,91 +1,121 @@
 """The address of a lesson as data: what ?N=1&H=8&picture=digit means, and how it is written.
 
-A parameter that is missing means its value in DEFAULT; so does one that breaks a rule, and then a
-note says which rule. Only values that differ from DEFAULT are written. Pure functions.
+A parameter that is missing means its usual value; so does one that breaks a rule, and then a note says
+which rule. Only values that differ from the usual are written. Pure functions; each lesson has its Fields.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
-from dataclasses import dataclass, replace
-from itertools import combinations
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass
+from typing import Any
 
-from kernels.presets import CONV_PRESETS
-from kernels.shapes import MODES, ConvShape, ShapeError
-from visuals.pictures import CUSTOM, FILTERS, MOST_SEED, PICTURES, UPLOAD
+from kernels.shapes import ShapeError
 
-
-@dataclass(frozen=True)
-class Asked:
-    """What the parameters of a lesson ask for."""
-
-    shape: ConvShape
-    picture: str = "digit"
-    filter: str = "sobel-x"
-    seed: int = 0
-    taps: str = ""  # of the custom filter, as visuals.pictures.parse_taps reads them
-
-    def params(self) -> dict[str, int | str]:
-        return self.shape.params() | {
-            name: getattr(self, name) for name in ("picture", "filter", "seed", "taps")
-        }
-
-
-DEFAULT = Asked(CONV_PRESETS["toy"].shape)
-NAMES = tuple(DEFAULT.params())
-CHOICES = {"mode": MODES, "picture": (*PICTURES, UPLOAD), "filter": (*FILTERS, CUSTOM)}
-# What a page is ready to show.
-MOST = {"N": 64, "C": 1024, "H": 512, "W": 512, "K": 1024, "R": 11, "S": 11, "u": 8, "v": 8,
-        "pad_h": 8, "pad_w": 8, "dilation_h": 8, "dilation_w": 8, "seed": MOST_SEED}  # fmt: skip
-LEAST = {name: 0 if name in ("pad_h", "pad_w", "seed") else 1 for name in MOST}
 MOST_TEXT = 2_000
 # What the stage writes of the moment it shows: at another shape it means nothing.
 STAGE = ("step", "pin", "zoom", "loop")
-# The fields of one axis that must fit each other; of two that could be set back, the first is.
-AXES = (("R", "dilation_h", "H", "pad_h"), ("S", "dilation_w", "W", "pad_w"))
 
 Value = str | float | int | None
+Values = dict[str, Any]
 
 
-def read(raw: Mapping[str, Value]) -> tuple[Asked, list[str]]:
-    """What `raw` (texts of an address, or the values of controls) asks for, and a note for every value
-    that could not be taken. The shape is always valid."""
-    usual = DEFAULT.params()
-    values, notes = dict(usual), []
-    for name in NAMES:
-        if raw.get(name) not in (None, ""):
-            try:
-                values[name] = _one(name, raw[name])
-            except ShapeError as error:
-                notes.append(
-                    f"{error}: {name}={usual[name]} is used"
-                    if usual[name] != ""
-                    else f"{error}: it is left out"
-                )
-    for axis in AXES:
-        back = _fewest_back(values, axis)
-        if back:
-            tap, dilation, size, pad = axis
-            span, room = values[dilation] * (values[tap] - 1) + 1, values[size] + 2 * values[pad]
-            notes.append(
-                f"the filter must fit the padded input, {dilation}*({tap}-1)+1 <= {size}+2*{pad}, but {span} > {room}: "
-                + " and ".join(f"{name}={usual[name]} is used" for name in back)
+@dataclass(frozen=True)
+class Number:
+    """A number within what the page is ready to show; a whole one if `whole`."""
+
+    usual: float
+    least: float
+    most: float
+    whole: bool = True
+
+    def take(self, name: str, value: Value) -> float:
+        kind = "whole " if self.whole else ""
+        try:
+            number = float(value)
+        except (TypeError, ValueError):
+            raise ShapeError(f"{name} must be a {kind}number, got {shown(value)}") from None
+        if math.isnan(number) or (self.whole and not (math.isinf(number) or number.is_integer())):
+            raise ShapeError(f"{name} must be a {kind}number, got {shown(value)}")
+        if not self.least <= number <= self.most:
+            raise ShapeError(
+                f"{name} must lie in {self.least:g} .. {self.most:g} on this page, got {shown(value)}"
             )
-            values.update({name: usual[name] for name in back})
-    own = {name: values.pop(name) for name in ("picture", "filter", "seed", "taps")}
-    return Asked(ConvShape(**values), **own), notes
+        return int(number) if self.whole else number
 
 
-def write(asked: Asked) -> dict[str, str]:
-    """The parameters of the address that stand for it."""
-    usual = DEFAULT.params()
-    return {name: str(value) for name, value in asked.params().items() if value != usual[name]}
+@dataclass(frozen=True)
+class Choice:
+    """One of `choices`, which are texts or whole numbers."""
+
+    usual: str | int
+    choices: tuple
+
+    def take(self, name: str, value: Value) -> str | int:
+        for choice in self.choices:
+            if str(choice) == str(value):
+                return choice
+        raise ShapeError(f"{name} must be one of {', '.join(map(str, self.choices))}; got {shown(value)}")
 
 
-def at(asked: Asked, shape: ConvShape) -> dict[str, str]:
-    """The parameters for another shape with the same picture and filters."""
-    return write(replace(asked, shape=shape))
+@dataclass(frozen=True)
+class Text:
+    usual: str = ""
+
+    def take(self, name: str, value: Value) -> str:
+        if len(str(value)) > MOST_TEXT:
+            raise ShapeError(f"{name} may have at most {MOST_TEXT} characters, got {len(str(value))}")
+        return str(value)
+
+
+Field = Number | Choice | Text
+
+
+def _no_rules(values: Values) -> Iterable[tuple[str, Values]]:
+    return ()
+
+
+@dataclass(frozen=True)
+class Fields:
+    """The parameters of one lesson by name. `mend` yields (a rule between fields that `values` break, the
+    values to take instead); each is put in place before the next is asked for."""
+
+    lesson: str
+    of: Mapping[str, Field]
+    mend: Callable[[Values], Iterable[tuple[str, Values]]] = _no_rules
+
+    @property
+    def usual(self) -> Values:
+        return {name: field.usual for name, field in self.of.items()}
+
+    def read(self, raw: Mapping[str, Value]) -> tuple[Values, list[str]]:
+        """What `raw` (texts of an address, or the values of controls) asks for, and a note for every value
+        that could not be taken."""
+        values, notes = self.usual, []
+        for name, field in self.of.items():
+            if raw.get(name) not in (None, ""):
+                try:
+                    values[name] = field.take(name, raw[name])
+                except ShapeError as error:
+                    notes.append(
+                        f"{error}: {name}={field.usual} is used"
+                        if field.usual != ""
+                        else f"{error}: it is left out"
+                    )
+        for rule, instead in self.mend(values):
+            notes.append(f"{rule}: " + " and ".join(f"{n}={v} is used" for n, v in instead.items()))
+            values.update(instead)
+        return values, notes
+
+    def write(self, values: Mapping[str, Any]) -> dict[str, str]:
+        """The parameters of the address that stand for them."""
+        usual = self.usual
+        return {
+            name: format(value, "g") if isinstance(value, float) else str(value)
+            for name, value in values.items()
+            if value != usual[name]
+        }
 
 
 def presents(params: Mapping[str, str]) -> bool:
@@ -97,36 +127,3 @@ def shown(text: object) -> str:
     """Foreign text as a message may carry it: short, quoted."""
     text = "".join(c if c.isprintable() else " " for c in str(text)[:25])
     return f"“{text if len(text) <= 24 else text[:23] + '…'}”"
-
-
-def _one(name: str, value: Value) -> int | str:
-    if name in MOST:
-        return _whole(name, value)
-    if name in CHOICES and value not in CHOICES[name]:
-        raise ShapeError(f"{name} must be one of {', '.join(CHOICES[name])}; got {shown(value)}")
-    if len(str(value)) > MOST_TEXT:
-        raise ShapeError(f"{name} may have at most {MOST_TEXT} characters, got {len(str(value))}")
-    return str(value)
-
-
-def _whole(name: str, value: Value) -> int:
-    try:
-        number = float(value)
-    except (TypeError, ValueError):
-        raise ShapeError(f"{name} must be a whole number, got {shown(value)}") from None
-    if number != number or not (math.isinf(number) or number.is_integer()):
-        raise ShapeError(f"{name} must be a whole number, got {shown(value)}")
-    if not LEAST[name] <= number <= MOST[name]:
-        raise ShapeError(f"{name} must lie in {LEAST[name]} .. {MOST[name]} on this page, got {shown(value)}")
-    return int(number)
-
-
-def _fewest_back(values: Mapping[str, int], axis: tuple[str, ...]) -> tuple[str, ...]:
-    """The fewest fields of the axis to set back to their defaults so that the filter fits."""
-    usual = DEFAULT.params()
-    for count in range(len(axis) + 1):
-        for names in combinations(axis, count):
-            tap, dilation, size, pad = (usual[n] if n in names else values[n] for n in axis)
-            if dilation * (tap - 1) + 1 <= size + 2 * pad:
-                return names
-    raise AssertionError("the default shape is valid")

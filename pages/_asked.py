@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -13,6 +13,12 @@ from kernels import records
 from kernels.jobs import Request
 from kernels.program import Ladder, Rung
 from kernels.records import Near
+
+WORK = {"conv": "direct convolution", "gemm": "the product"}  # what the FLOPs of a ladder are those of
+
+
+def work(ladder: str) -> str:
+    return WORK.get(ladder, "the definition")
 
 
 @dataclass(frozen=True)
@@ -35,11 +41,15 @@ class Asked:
     def able(self) -> list[Rung]:
         return [r for r in self.ladder.rungs if not any(r.rules(self.shape, self.tiles_of(r)))]
 
+    def tiles_for(self, rungs: Sequence[Rung]) -> dict[str, Any]:
+        """The tile sizes as kernels.runner.compare takes them for these rungs."""
+        if self.of:
+            return {r.name: self.tiles_of(r) for r in rungs if r.name == self.of}
+        return {name: value for name, value in self.tiles if any(name in r.tiles for r in rungs)}
+
     def request(self) -> Request:
         able = self.able()
-        tiles: dict = {name: value for name, value in self.tiles if any(name in r.tiles for r in able)}
-        if self.of:
-            tiles = {r.name: self.tiles_of(r) for r in able if r.name == self.of}
+        tiles = self.tiles_for(able)
         return Request(tuple(r.name for r in able), self.shape, None, self.engine, tiles, self.timing)
 
     def recorded(self) -> dict[str, dict]:

@@ -11,7 +11,7 @@ import streamlit as st
 from kernels.records import Near
 from kernels.records.rows import id_of
 from pages import _why
-from pages._asked import Asked, Shown, bars
+from pages._asked import Asked, Shown, bars, work
 from pages._lesson import settled
 from pages._look import tokens
 from visuals import charts, figures, roofline
@@ -248,5 +248,5 @@ def _legend(asked: Asked, dots: list[roofline.Dot], marks: list[roofline.Mark]) 
     if any(d.stale for d in dots):
         told.append("faded: at the settings before")
     _quiet(
-        f"{rungs}. {', '.join(told)}. Intensity is predicted: direct convolution's FLOPs by the bytes each step must read and write once."
+        f"{rungs}. {', '.join(told)}. Intensity is predicted: {work(asked.ladder.name)}'s FLOPs by the bytes each step must read and write once."
     )

@@ -10,7 +10,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 
 from kernels.presets import CONV_PRESETS
-from pages import _address, _scenes
+from pages import _conv, _gemm, _scenes
 from visuals.inputs import Inputs
 from visuals.scene import Scene
 
@@ -42,16 +42,23 @@ class Card:
 
 def im2col(params: Params) -> Scene:
     """What the page im2col.py plays at `params`."""
-    asked, _ = _address.read(params)
+    asked, _ = _conv.read(params)
     inputs = Inputs(asked.shape, asked.picture, asked.filter, asked.seed)
     return _scenes.im2col(inputs, params.get("order", "explaining"))[0]
 
 
+def tiling(params: Params) -> Scene:
+    """What the page tiling.py plays at `params`, where the rung can run so."""
+    asked, _ = _gemm.read(params)
+    order = params.get("order", "explaining")
+    return _scenes.gemm(asked.shape, asked.rung.name, tuple(asked.tiles.items()), order)[0]
+
+
 def _preset(key: str) -> dict[str, str]:
-    return _address.at(_address.DEFAULT, CONV_PRESETS[key].shape)
+    return _conv.at(_conv.DEFAULT, CONV_PRESETS[key].shape)
 
 
-LESSONS = (Lesson("im2col.py", "im2col"),)
+LESSONS = (Lesson("threads.py", "threads"), Lesson("tiling.py", "tiling"), Lesson("im2col.py", "im2col"))
 FIRST = Card("im2col", "A convolution becomes one matrix product.", "im2col.py", im2col)
 CARDS = (
     Card(
@@ -101,6 +108,30 @@ CARDS = (
         im2col,
         _preset("vgg-conv1_2"),
         40,
+    ),
+    Card(
+        "A tile in shared memory",
+        "A block fetches 8 × 8 values of A and of B once, and its 64 threads use each of them eight times.",
+        "tiling.py",
+        tiling,
+        {"M": "16", "N": "16", "K": "16", "BM": "8", "BN": "8", "BK": "8"},
+        6,
+    ),
+    Card(
+        "Four sums in the registers of a thread",
+        "A value of B meets four of A: 5 reads of shared memory for 4 multiply-adds, where a sum a thread takes 8.",
+        "tiling.py",
+        tiling,
+        {"M": "32", "N": "32", "K": "16", "rung": "register-tile-1d", "BM": "32", "BN": "32", "TM": "4"},
+        4,
+    ),
+    Card(
+        "32 sectors where 4 would do",
+        "A warp that reads down a column of A asks for 32 bytes a lane and uses 4 of them.",
+        "tiling.py",
+        tiling,
+        {"M": "64", "N": "64", "K": "64", "rung": "uncoalesced", "order": "warps"},
+        3,
     ),
 )
 # Layers readers know, as chips: words by preset.

@@ -2,12 +2,19 @@
 
 from __future__ import annotations
 
+import numpy as np
 import streamlit as st
 
 from kernels.engines import emulator
 from kernels.ladders import find
+from kernels.ladders.gemm_parts import buffers
+from kernels.program import RuleError
+from kernels.shapes import GemmShape
 from visuals.inputs import Inputs, outputs
 from visuals.scene import Scene
+from visuals.scenes.gemm import gemm_scene
+from visuals.scenes.gemm_plan import why_not as gemm_why_not
+from visuals.scenes.gemm_warps import warps_scene
 from visuals.scenes.im2col import im2col_scene, part_of
 from visuals.scenes.im2col_warps import blocks, in_warp_order, why_not
 
@@ -30,3 +37,40 @@ def im2col(inputs: Inputs, order: str) -> tuple[Scene, str]:
     program = rung.build(shape, rung.default_tiles)
     trace, counters = emulator.trace_launch(program, 0, {"x": inputs.x(), "w": inputs.w()})
     return in_warp_order(scene, shape, trace, counters, blocks(shape)), ""
+
+
+GEMM_ORDERS = {
+    "explaining": "one block, what it loads and then the terms of its sums one after the other",
+    "warps": "what one warp of block 0 asks of memory, request by request, as the emulator executed it",
+}
+NEAR = 512  # rows of A and columns of B, of which block 0 has the first
+
+
+@st.cache_resource(max_entries=MOST_KEPT, show_spinner=False)
+def gemm(
+    shape: GemmShape, rung: str, tiles: tuple[tuple[str, int], ...], order: str
+) -> tuple[Scene | None, str]:
+    """The scene of a rung in one of GEMM_ORDERS, None where it has none; and why it is not what was asked for."""
+    if reason := gemm_why_not(shape, rung, dict(tiles)):
+        return None, reason
+    given = _matrices(shape)
+    if order == "warps":
+        try:
+            return warps_scene(shape, rung, dict(tiles), *given), ""
+        except RuleError as error:  # no compiler here for these tile sizes
+            return gemm_scene(shape, rung, dict(tiles), *given), f"{error}. Until then: the explaining order."
+    return gemm_scene(shape, rung, dict(tiles), *given), ""
+
+
+def _matrices(shape: GemmShape) -> list[np.ndarray]:
+    """A, B and, where beta is not 0, C0: small whole numbers in all that block 0 reads, and beyond that zeros, for
+    which no memory is taken."""
+    random, found = np.random.default_rng(0), []
+    read = {"A": np.s_[:NEAR], "B": np.s_[:, :NEAR], "C0": np.s_[:NEAR, :NEAR]}
+    for buffer in buffers(shape):
+        if buffer.name in read:
+            matrix = np.zeros(buffer.shape, buffer.dtype)
+            near = matrix[read[buffer.name]]
+            near[:] = random.integers(-4, 5, near.shape, np.int8)
+            found.append(matrix)
+    return found

@@ -7,13 +7,13 @@ import streamlit as st
 from kernels import records
 from kernels.ladders import LADDERS
 from kernels.presets import CONV_PRESETS
-from pages import _address, _lesson
+from pages import _conv, _lesson
 from pages._lessons import CARDS, FIRST, LAYERS, Card
 from visuals import figures, stage, why
 
 PROMISE = "What you watch is what you measured."
 IDEA = "GPU kernels, explained by running them. The CUDA kernel behind the picture is the one that is verified and timed."
-SHAPE = _address.read(FIRST.params)[0].shape
+SHAPE = _conv.read(FIRST.params)[0].shape
 ENGINES = {
     "cuda": "runs the CUDA kernels",
     "emulator": "runs the CUDA kernels without a GPU",
@@ -102,7 +102,7 @@ def _layers() -> None:
         st.html('<p class="kt-quiet">Layers you know:</p>')
         for key, label in LAYERS.items():
             preset = CONV_PRESETS[key]
-            query = _address.at(_address.DEFAULT, preset.shape)
+            query = _conv.at(_conv.DEFAULT, preset.shape)
             st.page_link("im2col.py", label=label, query_params=query, help=preset.source)
 
 

@@ -1,7 +1,7 @@
 """im2col: a convolution becomes one matrix product."""
 
 from kernels.ladders import LADDERS
-from pages import _lesson, _run, _scenes
+from pages import _conv_controls, _kernels, _lesson, _run, _scenes
 from visuals import stage, why
 
 PAGE, LADDER = "im2col.py", LADDERS["conv"]
@@ -15,7 +15,7 @@ if whole:
         '<span class="kt-math">output = filters × columns</span>, a GEMM, the fastest thing a GPU does. '
         'The price: each pixel is stored up to <span class="kt-math">R·S</span> times.',
     )
-inputs = _lesson.conv_inputs(PAGE, shown=whole, orders=_scenes.ORDERS)
+inputs, link = _conv_controls.inputs(PAGE, shown=whole, orders=_scenes.ORDERS)
 shape = inputs.shape
 if "watch" in parts:
     scene, instead = _scenes.im2col(inputs, _lesson.chosen("order", _scenes.ORDERS))
@@ -23,12 +23,12 @@ if "watch" in parts:
         _lesson.note(instead)
     stage.mount(scene, key="im2col")
 if {"run", "why"} & parts:
-    _run.run_section(LADDER, shape, why.IM2COL, _lesson.preset_link(PAGE))
+    _run.run_section(LADDER, shape, why.IM2COL, link)
 if whole:
     with _lesson.below():
-        _lesson.show_pictures(inputs)
-        _lesson.show_kernels(LADDER, shape)
+        _conv_controls.show_pictures(inputs)
+        _kernels.show(LADDER, shape, _kernels.chosen_tiles)
 elif "kernel" in parts:
-    _lesson.show_kernels(LADDER, shape)
+    _kernels.show(LADDER, shape, _kernels.chosen_tiles)
 if parts != {"watch"} and not _lesson.settled():
     _lesson.settle_soon()

@@ -4,8 +4,8 @@ from hypothesis import strategies as st
 
 from kernels.presets import CONV_PRESETS
 from kernels.shapes import MODES, ConvShape
-from pages import _address
-from pages._address import DEFAULT, LEAST, MOST, NAMES, Asked
+from pages import _conv
+from pages._conv import DEFAULT, LEAST, MOST, NAMES, Asked
 
 SHAPES = st.fixed_dictionaries(
     {name: st.integers(LEAST[name], MOST[name]) for name in MOST if name != "seed"}
@@ -17,16 +17,16 @@ ANYTHING = st.one_of(
 )  # fmt: skip
 
 
-@given(SHAPES, st.sampled_from(_address.CHOICES["picture"]), st.integers(0, 9999))
+@given(SHAPES, st.sampled_from(_conv.CHOICES["picture"]), st.integers(0, 9999))
 def test_what_is_written_reads_back(values, picture, seed):
-    asked, _ = _address.read(values)
+    asked, _ = _conv.read(values)
     asked = Asked(asked.shape, picture, "custom", seed, "1 2 3\n4 5 6")
-    assert _address.read(_address.write(asked)) == (asked, [])
+    assert _conv.read(_conv.write(asked)) == (asked, [])
 
 
 @given(SHAPES)
 def test_any_shape_in_range_is_mended_by_giving_up_single_values(values):
-    asked, notes = _address.read(values)
+    asked, notes = _conv.read(values)
     got, usual = asked.shape.params(), DEFAULT.params()
     assert all(got[name] in (values[name], usual[name]) for name in values)
     changed = {name for name in values if got[name] != values[name]}
@@ -38,11 +38,11 @@ def test_any_shape_in_range_is_mended_by_giving_up_single_values(values):
 
 @given(st.dictionaries(st.sampled_from(NAMES), ANYTHING))
 def test_hostile_values_give_a_valid_shape_and_say_why(raw):
-    asked, notes = _address.read(raw)
+    asked, notes = _conv.read(raw)
     assert isinstance(asked.shape, ConvShape)
     got = asked.params()
-    for name in _address.CHOICES:
-        assert got[name] in _address.CHOICES[name]
+    for name in _conv.CHOICES:
+        assert got[name] in _conv.CHOICES[name]
     for name in MOST:
         assert LEAST[name] <= got[name] <= MOST[name]
     assert all(len(note) < 300 for note in notes)
@@ -64,17 +64,17 @@ def test_hostile_values_give_a_valid_shape_and_say_why(raw):
     ],
 )  # fmt: skip
 def test_notes_name_the_rule_the_limit_and_what_is_used(raw, says):
-    asked, notes = _address.read(raw)
+    asked, notes = _conv.read(raw)
     assert notes == [says]
     assert asked == DEFAULT
 
 
 def test_one_bad_value_costs_no_other():
-    asked, _ = _address.read({"H": "32", "W": "32", "R": "99", "S": "5", "picture": "gradient", "u": "x"})
+    asked, _ = _conv.read({"H": "32", "W": "32", "R": "99", "S": "5", "picture": "gradient", "u": "x"})
     assert asked == Asked(ConvShape(1, 1, 32, 32, 2, 3, 5), "gradient")
 
 
 @pytest.mark.parametrize("key", CONV_PRESETS)
 def test_every_preset_can_be_linked(key):
     shape = CONV_PRESETS[key].shape
-    assert _address.read(_address.at(DEFAULT, shape)) == (Asked(shape), [])
+    assert _conv.read(_conv.at(DEFAULT, shape)) == (Asked(shape), [])

@@ -6,7 +6,7 @@ from streamlit.testing.v1 import AppTest
 
 from kernels.presets import CONV_PRESETS
 from kernels.shapes import ConvShape
-from pages import _address
+from pages import _conv
 from visuals import pictures
 from visuals.inputs import Inputs, outputs
 
@@ -14,10 +14,10 @@ from visuals.inputs import Inputs, outputs
 def page():
     import streamlit as st
 
-    from pages import _lesson
+    from pages import _conv_controls, _lesson
 
-    _lesson._presets = lambda *args: None  # links need the app's pages
-    inputs = _lesson.conv_inputs("im2col.py")
+    _lesson.presets = lambda *args: None  # links need the app's pages
+    inputs, _ = _conv_controls.inputs("im2col.py")
     st.session_state["got"] = inputs
 
 
@@ -43,7 +43,7 @@ def test_without_parameters_the_toy_stands_there():
 
 @pytest.mark.parametrize("key", CONV_PRESETS)
 def test_every_preset_opens_from_its_link(key):
-    at = open_at(**_address.at(_address.DEFAULT, CONV_PRESETS[key].shape))
+    at = open_at(**_conv.at(_conv.DEFAULT, CONV_PRESETS[key].shape))
     assert at.session_state["got"].shape == CONV_PRESETS[key].shape
     assert not notes(at)
 
@@ -64,7 +64,7 @@ def test_no_field_can_be_turned_to_an_invalid_shape():
         for value in (field.min, field.max):
             assert isinstance(shape.with_(**{field.key: int(value)}), ConvShape)
         beyond = int(field.max) + 1
-        if beyond <= _address.MOST[field.key]:
+        if beyond <= _conv.MOST[field.key]:
             with pytest.raises(ValueError, match="filter must fit"):
                 shape.with_(**{field.key: beyond})
 

@@ -7,9 +7,12 @@ from urllib.parse import parse_qsl
 import pytest
 from streamlit.testing.v1 import AppTest
 
+from kernels import records
 from kernels.engines import Status
+from kernels.ladders import LADDERS
 from kernels.presets import CONV_PRESETS
-from pages import _address, _lessons, _scenes
+from pages import _address, _conv, _lessons, _scenes
+from visuals import figures
 from visuals.inputs import Inputs
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -67,7 +70,7 @@ def test_links_carry_what_the_cards_say():
     for card in _lessons.CARDS:
         assert links(at)[card.title] == card.query()
     for key, label in _lessons.LAYERS.items():
-        assert _address.read(links(at)[label])[0].shape == CONV_PRESETS[key].shape
+        assert _conv.read(links(at)[label])[0].shape == CONV_PRESETS[key].shape
 
 
 def test_engines_are_told_with_words_for_one_that_is_absent(monkeypatch):
@@ -92,11 +95,12 @@ def test_engines_are_told_with_words_for_one_that_is_absent(monkeypatch):
 
 def test_the_times_beside_the_stage_are_recordings_of_what_it_plays():
     at = open_at()
-    shape = _address.read(_lessons.FIRST.params)[0].shape
+    shape = _conv.read(_lessons.FIRST.params)[0].shape
     assert stages(at)[0]["meta"]["key"].endswith(",".join(f"{k}={v}" for k, v in shape.params().items()))
     shown = texts(at)
     assert "kt-badge-recorded" in shown and "kt-badge-measured" not in shown
-    assert "4.83 µs" in shown  # direct, from the file of recordings
+    direct = LADDERS["conv"].rung("conv/direct")
+    assert figures.time_(records.recorded(direct.name, shape, direct.default_tiles)["median_ms"]) in shown
 
 
 # -- the stage alone -----------------------------------------------------------------------------
@@ -124,7 +128,7 @@ def test_a_link_to_another_shape_leaves_the_moment_of_the_stage_behind():
     kept = {"speed": "2", "hide": "kernel", "order": "warps", "picture": "gradient"}
     shown = links(open_at("im2col.py", **moment, **kept))
     query = next(query for label, query in shown.items() if label.startswith("LeNet conv1"))
-    assert query == kept | _address.at(_address.DEFAULT, CONV_PRESETS["lenet-conv1"].shape)
+    assert query == kept | _conv.at(_conv.DEFAULT, CONV_PRESETS["lenet-conv1"].shape)
 
 
 # -- scenes are built once -----------------------------------------------------------------------

@@ -1,0 +1,212 @@
+"""Autotune: the legal tile sizes of one rung at the page's shape, each timed by the worker, as a curve."""
+
+from __future__ import annotations
+
+import uuid
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from html import escape
+from typing import Any
+
+import streamlit as st
+
+from kernels import engines, records
+from kernels.engines.timing import MODES
+from kernels.jobs import Job, JobError, Request
+from kernels.program import Rung
+from kernels.records.rows import id_of
+from pages import _cards, _lesson, _run, _tiles
+from pages._look import tokens
+from visuals import figures, sweeps
+
+PART = "autotune"  # ?view=autotune
+MOST_TRIED = 32
+SECONDS = 0.3  # of timing for each combination
+TOLD = 3  # reasons that are told of combinations that gave no time
+
+
+@dataclass(frozen=True)
+class Asked:
+    """What is swept, and how it is timed."""
+
+    rung: Rung
+    shape: Any
+    engine: str
+    timing: str
+
+    def request(self, tiles: Mapping[str, int]) -> Request:
+        return Request((self.rung.name,), self.shape, None, self.engine, dict(tiles), self.timing, SECONDS)
+
+    def __str__(self) -> str:
+        return f"{self.rung.title}, {self.shape}, {self.timing}, {self.engine}"
+
+
+@dataclass
+class Sweep:
+    """One sweep as it goes on: `todo` is what is left, `job` what runs."""
+
+    asked: Asked
+    todo: list[_tiles.Combination]
+    legal: int  # combinations there are
+    rows: list[dict] = field(default_factory=list)
+    failed: list[str] = field(default_factory=list)
+    job: Job | None = None
+    stopped: bool = False
+
+    @property
+    def tried(self) -> int:
+        return len(self.rows) + len(self.failed)
+
+    @property
+    def total(self) -> int:
+        return self.tried + len(self.todo) + (self.job is not None)
+
+
+def section(rung: Rung, shape: Any, tiles: Mapping[str, int]) -> None:
+    """The card. It is polled while a sweep goes on."""
+    going = st.session_state.get("sweep")
+    every = _run.POLL_S if going and going.job else None
+    st.fragment(_all, run_every=every)(rung, shape, dict(tiles))
+
+
+def _all(rung: Rung, shape: Any, tiles: dict[str, int]) -> None:
+    sweep: Sweep | None = st.session_state.get("sweep")
+    if sweep and sweep.job and _go_on(sweep) and not sweep.job:
+        st.rerun()  # the page, so that polling stops
+    with st.container(key="card_autotune", border=True):
+        asked = Asked(rung, shape, _lesson.chosen("engine", measuring()), _lesson.chosen("caches", MODES))
+        _head(asked, tiles, sweep)
+        if sweep and sweep.tried:
+            _measured(sweep, asked, tiles)
+        _recorded(asked, tiles)
+
+
+def measuring() -> list[str]:
+    """The engines that take times on this machine."""
+    return [name for name, s in engines.available().items() if s.ready and engines.load(name).MEASURES]
+
+
+# -- the sweep -----------------------------------------------------------------------------------
+def _head(asked: Asked, tiles: dict[str, int], sweep: Sweep | None) -> None:
+    legal = _tiles.legal(asked.rung, asked.shape)
+    todo = _tiles.tried(asked.rung, asked.shape, tiles, MOST_TRIED)
+    with st.container(key="autotune_head", horizontal=True, vertical_alignment="center"):
+        st.html('<h2 class="kt-card">Autotune</h2>')
+        if sweep and sweep.job:
+            if st.button("Stop", key="stop_autotune"):
+                _stop(sweep)
+        elif len(todo) > 1 and st.button(f"Try {len(todo)} tile sizes", key="autotune"):
+            _start(Sweep(asked, todo, len(legal)))
+    if sweep and sweep.job:
+        st.progress((sweep.tried + sweep.job.share) / sweep.total, text=_doing(sweep))
+    _lesson.quiet(_plan(asked, len(legal), len(todo)))
+
+
+def _plan(asked: Asked, legal: int, todo: int) -> str:
+    title = asked.rung.title
+    if not asked.rung.tiles:
+        return f"{title} has no tile sizes to choose."
+    if legal <= 1:
+        return f"{title} runs this shape with {'one combination' if legal else 'no combination'} of tile sizes alone."
+    if todo == legal:
+        return f"All {legal} legal combinations of {title} at this shape, each verified and timed as Run does ({asked.engine}, {asked.timing})."
+    return (
+        f"{todo} of {legal:,} legal combinations of {title} at this shape: the one on the page, each value of each size, "
+        f"the page's with one size turned, then others spread evenly. Each is verified and timed as Run does ({asked.engine}, {asked.timing})."
+    )
+
+
+def _doing(sweep: Sweep) -> str:
+    ahead = _run.worker().position(sweep.job)
+    waits = f", {ahead} ahead of you" if ahead else ""
+    return f"{sweep.tried} of {sweep.total} done{waits}: {sweeps.tiles_words(sweep.job.request.tiles)}"
+
+
+def _start(sweep: Sweep) -> None:
+    st.session_state["sweep"] = sweep
+    _next(sweep)
+    st.rerun()
+
+
+def _next(sweep: Sweep) -> None:
+    """Submit what is left, one at a time, so that others' runs come between."""
+    owner = st.session_state.setdefault("tuner", uuid.uuid4().hex)
+    sweep.job = None
+    while sweep.todo and not sweep.job:
+        tiles = sweep.todo.pop(0)
+        try:
+            sweep.job = _run.worker().submit(sweep.asked.request(tiles), owner=owner)
+        except JobError as e:
+            sweep.failed.append(f"{sweeps.tiles_words(tiles)}: {e}")
+
+
+def _go_on(sweep: Sweep) -> bool:
+    """Take what is done and submit the next; whether anything was done."""
+    if not sweep.job.done:
+        return False
+    while sweep.job and sweep.job.done:  # what was measured before is answered at once
+        try:
+            sweep.rows += sweep.job.result()
+        except JobError as e:
+            sweep.failed.append(f"{sweeps.tiles_words(sweep.job.request.tiles)}: {e}")
+        _next(sweep)
+    return True
+
+
+def _stop(sweep: Sweep) -> None:
+    job, sweep.job = sweep.job, None
+    sweep.todo.clear()
+    sweep.stopped = True
+    _run.worker().cancel(job)
+    st.rerun()
+
+
+# -- what came out -------------------------------------------------------------------------------
+def _measured(sweep: Sweep, asked: Asked, tiles: dict[str, int]) -> None:
+    stale = sweep.asked != asked
+    if sweep.rows:
+        how = (
+            f"{'stopped after ' if sweep.stopped else ''}{sweep.tried} of {sweep.legal:,} legal combinations"
+        )
+        head = f"{figures.badge('measured', sweeps.provenance(sweep.rows))} {how}"
+        if stale:
+            head += f' <span class="kt-stale">stale: measured at {escape(str(sweep.asked))}</span>'
+        st.html(f'<p class="kt-figures">{head}</p>')
+        with st.container(key=f"{'stale' if stale else 'fresh'}_autotune"):
+            _curve(sweep.rows, tiles, sweep.asked.rung, "measured")
+    _lesson.quiet(*[f"No time: {why}" for why in sweep.failed[:TOLD]])
+    if len(sweep.failed) > TOLD:
+        _lesson.quiet(f"and {len(sweep.failed) - TOLD} more without a time")
+
+
+def _recorded(asked: Asked, tiles: dict[str, int]) -> None:
+    rows, words = recorded(asked.rung, asked.shape, asked.timing)
+    if not rows:
+        _lesson.quiet("No recorded sweep of this rung.")
+        return
+    badge = figures.badge("recorded", f"{sweeps.provenance(rows)}, {rows[0]['date']}")
+    st.html(f'<p class="kt-figures">{badge} {escape(words)}, {len(rows)} combinations</p>')
+    with st.container(key="fresh_autotune_recorded"):
+        _curve(rows, tiles, asked.rung, "recorded")
+
+
+def recorded(rung: Rung, shape: Any, timing: str) -> tuple[list[dict], str]:
+    """The recorded rows of a rung over tile sizes at one shape, the page's or the nearest, and which; none
+    where there are not two."""
+    near = records.nearest(rung.name, shape, rung.default_tiles, timing)
+    if not near:
+        return [], ""
+    same = ("rung", "shape", "mode", "device", "engine")
+    rows = [r for r in records.recordings() if all(r[name] == near.row[name] for name in same)]
+    return (rows, near.words) if len(rows) > 1 else ([], "")
+
+
+def _curve(rows: Sequence[dict], tiles: Mapping[str, int], rung: Rung, kind: str) -> None:
+    made_of = tuple(id_of(row) for row in rows), tuple(tiles.items())
+    _cards._chart(
+        lambda: sweeps.tiles(rows, tiles, tokens()), sweeps.tiles_px(rows), f"chart_autotune_{kind}", made_of
+    )
+    _lesson.quiet(
+        "Each dot is a combination with p20 to p80; the line joins the best at each value. ★ the best of all, ○ the one on the page."
+    )
+    _cards.sentence(sweeps.tiles_told(rows, rung.default_tiles))

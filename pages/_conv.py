@@ -1,0 +1,94 @@
+"""What the address of a convolution lesson means: its fields, their bounds, and the rule between them.
+
+The shape that is read is always valid. Pure functions.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, replace
+from itertools import combinations
+
+from kernels.presets import CONV_PRESETS
+from kernels.shapes import MODES, ConvShape
+from pages._address import Choice, Fields, Number, Text, Value, Values
+from visuals.pictures import CUSTOM, FILTERS, MOST_SEED, PICTURES, UPLOAD
+
+OWN = ("picture", "filter", "seed", "taps")  # the parameters that are not the shape's
+
+
+@dataclass(frozen=True)
+class Asked:
+    """What the parameters of a lesson ask for."""
+
+    shape: ConvShape
+    picture: str = "digit"
+    filter: str = "sobel-x"
+    seed: int = 0
+    taps: str = ""  # of the custom filter, as visuals.pictures.parse_taps reads them
+
+    def params(self) -> dict[str, int | str]:
+        return self.shape.params() | {name: getattr(self, name) for name in OWN}
+
+
+DEFAULT = Asked(CONV_PRESETS["toy"].shape)
+CHOICES = {"mode": MODES, "picture": (*PICTURES, UPLOAD), "filter": (*FILTERS, CUSTOM)}
+# What a page is ready to show.
+MOST = {"N": 64, "C": 1024, "H": 512, "W": 512, "K": 1024, "R": 11, "S": 11, "u": 8, "v": 8,
+        "pad_h": 8, "pad_w": 8, "dilation_h": 8, "dilation_w": 8, "seed": MOST_SEED}  # fmt: skip
+LEAST = {name: 0 if name in ("pad_h", "pad_w", "seed") else 1 for name in MOST}
+# The fields of one axis that must fit each other; of two that could be set back, the first is.
+AXES = (("R", "dilation_h", "H", "pad_h"), ("S", "dilation_w", "W", "pad_w"))
+
+
+def _mend(values: Values) -> Iterator[tuple[str, Values]]:
+    for axis in AXES:
+        back = _fewest_back(values, axis)
+        if back:
+            tap, dilation, size, pad = axis
+            span, room = values[dilation] * (values[tap] - 1) + 1, values[size] + 2 * values[pad]
+            rule = f"the filter must fit the padded input, {dilation}*({tap}-1)+1 <= {size}+2*{pad}, but {span} > {room}"
+            yield rule, back
+
+
+def _fewest_back(values: Values, axis: tuple[str, ...]) -> Values:
+    """The fewest fields of the axis to set back to their defaults so that the filter fits."""
+    usual = DEFAULT.params()
+    for count in range(len(axis) + 1):
+        for names in combinations(axis, count):
+            tap, dilation, size, pad = (usual[n] if n in names else values[n] for n in axis)
+            if dilation * (tap - 1) + 1 <= size + 2 * pad:
+                return {name: usual[name] for name in names}
+    raise AssertionError("the default shape is valid")
+
+
+def _field(name: str, usual: int | str) -> Number | Choice | Text:
+    if name in MOST:
+        return Number(usual, LEAST[name], MOST[name])
+    return Choice(usual, CHOICES[name]) if name in CHOICES else Text(usual)
+
+
+FIELDS = Fields("conv", {name: _field(name, usual) for name, usual in DEFAULT.params().items()}, _mend)
+NAMES = tuple(FIELDS.of)
+
+
+def of(values: Mapping) -> Asked:
+    """What the values of all fields, which keep every rule, ask for."""
+    return Asked(
+        ConvShape(**{name: value for name, value in values.items() if name not in OWN}),
+        **{name: values[name] for name in OWN},
+    )
+
+
+def read(raw: Mapping[str, Value]) -> tuple[Asked, list[str]]:
+    values, notes = FIELDS.read(raw)
+    return of(values), notes
+
+
+def write(asked: Asked) -> dict[str, str]:
+    return FIELDS.write(asked.params())
+
+
+def at(asked: Asked, shape: ConvShape) -> dict[str, str]:
+    """The parameters for another shape with the same picture and filters."""
+    return write(replace(asked, shape=shape))

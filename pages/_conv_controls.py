@@ -1,0 +1,167 @@
+"""The controls of a convolution: presets, choosers of picture, filter and order, fields, derived sizes."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from html import escape
+
+import numpy as np
+import streamlit as st
+
+from kernels.presets import CONV_PRESETS
+from kernels.shapes import ConvShape, conv_bounds
+from pages import _address, _conv, _lesson
+from pages._conv import FIELDS, Asked
+from pages._look import tokens
+from visuals import pictures
+from visuals.inputs import Inputs, outputs
+from visuals.pictures import CUSTOM, UPLOAD, PictureError
+from visuals.scenes.im2col import copies_per_pixel
+
+CHIPS = {
+    "toy": "Toy 8×8", "cudnn-paper": "cuDNN paper", "lenet-conv1": "LeNet conv1",
+    "resnet50-conv1-n1": "ResNet-50 conv1", "resnet50-res3-3x3-n1": "res3 3×3",
+    "resnet50-res2-1x1": "1×1", "vgg-conv1_2": "VGG conv1_2",
+}  # fmt: skip
+LINE = (
+    (("N", "N", 48),), (("C", "C", 60),), (("H", "H", 54), ("W", "W", 56)), (("K", "K", 60),),
+    (("R", "R", 50), ("S", "S", 48)), (("u", "stride u", 87), ("v", "stride v", 87)),
+    (("pad_h", "pad h", 72), ("pad_w", "pad w", 75)),
+)  # fmt: skip
+RARE = ((("dilation_h", "dilation h", 108), ("dilation_w", "dilation w", 108)),)
+
+
+def inputs(
+    page: str, shown: bool = True, orders: Mapping[str, str] | None = None
+) -> tuple[Inputs, _lesson.Link]:
+    """What the controls ask for, always valid, and what draws a link to another preset with all else kept.
+    `page` is the page's file. Not `shown`: the address alone is read."""
+    values, notes = _lesson.asked(FIELDS, shown)
+    asked = _conv.of(values)
+    link = _lesson.preset_link(page, FIELDS, lambda shape: _conv.at(asked, shape))
+    upload = None
+    if shown:
+        with st.container(key="chips", horizontal=True):
+            _lesson.presets(link, CHIPS, CONV_PRESETS, asked.shape)
+            upload = _picture_chooser(asked)
+            _filter_chooser(asked)
+            if orders:
+                _lesson.order_chooser(orders)
+        _fields(asked.shape)
+    _lesson.note(*notes)
+    return _inputs(asked, upload), link
+
+
+# -- shape ---------------------------------------------------------------------------------------
+def _fields(shape: ConvShape) -> None:
+    bounds = conv_bounds(shape, _conv.MOST)
+    with st.container(key="params", horizontal=True):
+        _lesson.numbers(FIELDS, LINE, bounds)
+        with st.container(key="chips_more", width="content"), st.popover(_more_label(shape), key="more"):
+            with st.container(key="params_rare", horizontal=True):
+                _lesson.numbers(FIELDS, RARE, bounds)
+            _lesson.choose(FIELDS, "mode")
+            st.caption(
+                "Deep-learning frameworks do not flip the filter: cross-correlation. The convolution "
+                "of mathematics, and of the cuDNN paper, flips it in both axes."
+            )
+        st.html(
+            f'<p class="kt-derived">output <b>{shape.P}×{shape.Q}</b> · data matrix <b>{shape.CRS:,}×'
+            f"{shape.PQ:,}</b>{' an image' if shape.N > 1 else ''} · copies per pixel up to <b>{copies_per_pixel(shape)}</b></p>"
+        )
+    _lesson.limits(shape.params(), bounds)
+
+
+def _more_label(shape: ConvShape) -> str:
+    """What the popover hides, where it is not the usual."""
+    parts = []
+    if shape.dilation != (1, 1):
+        parts.append(f"dilation {shape.dilation_h}×{shape.dilation_w}")
+    if shape.flip:
+        parts.append("filter flipped")
+    return ", ".join(parts) or "more"
+
+
+# -- picture and filters -------------------------------------------------------------------------
+def _inputs(asked: Asked, upload: bytes | None) -> Inputs:
+    """The inputs asked for; what cannot be had is named and replaced."""
+    s, picture, first, custom, planes = asked.shape, asked.picture, asked.filter, None, None
+    if picture == UPLOAD:
+        try:
+            planes = _decoded(upload, s.H, s.W, min(s.C, 3)) if upload else None
+            if upload is None:
+                _lesson.note(
+                    "Choose a file under “picture”: one of your own does not travel in a link. Until then: the digit."
+                )
+        except PictureError as error:
+            _lesson.note(f"{error}. Until then: the digit.")
+    if first == CUSTOM:
+        try:
+            custom = pictures.parse_taps(asked.taps, s.R, s.S) if asked.taps.strip() else _usual_taps(s)
+        except PictureError as error:
+            _lesson.note(f"{error}. Until then: sharpen.")
+            custom = _usual_taps(s)
+    return Inputs(s, "digit" if picture == UPLOAD else picture, first, asked.seed, custom, planes)
+
+
+def _usual_taps(s: ConvShape) -> np.ndarray:
+    return pictures.taps("sharpen", s.R, s.S)
+
+
+@st.cache_data(max_entries=16, show_spinner=False)
+def _decoded(data: bytes, H: int, W: int, planes: int) -> np.ndarray:
+    return pictures.upload_planes(data, H, W, planes)
+
+
+def _picture_chooser(asked: Asked) -> bytes | None:
+    """The file of the reader's own, where one is chosen."""
+    upload = None
+    with st.popover(f"picture: {asked.picture}", key="picture_chooser"):
+        _lesson.choose(FIELDS, "picture")
+        if asked.picture == UPLOAD:
+            file = st.file_uploader("PNG or JPEG, at most 10 MB and 40 megapixels", ["png", "jpg", "jpeg"])
+            upload = file.getvalue() if file else None
+        # A control that is not drawn would leave the address: it is hidden instead.
+        with st.container(key="seed_line" if "random" in (asked.picture, asked.filter) else "away_seed"):
+            st.number_input("seed of what is random", 0.0, float(pictures.MOST_SEED), 0.0, 1.0, "%.0f",
+                            required=True, key="seed", bind="query-params", width=180)  # fmt: skip
+    return upload
+
+
+def _filter_chooser(asked: Asked) -> None:
+    s = asked.shape
+    with st.popover(f"filter: {asked.filter}", key="filter_chooser"):
+        _lesson.choose(FIELDS, "filter")
+        with st.container(key="taps_grid" if asked.filter == CUSTOM else "away_taps"):
+            st.text_area(
+                f"{s.R} × {s.S} taps, a line a row",
+                key="taps",
+                bind="query-params",
+                max_chars=_address.MOST_TEXT,
+                placeholder=pictures.taps_text(_usual_taps(s)),
+                height=34 + 22 * max(2, s.R),
+            )
+        names = pictures.filter_names(min(s.K, 8), asked.filter)
+        st.caption(
+            "Filters in order: "
+            + ", ".join(names)
+            + (", …" if s.K > 8 else "")
+            + ". The same taps on every channel."
+        )
+
+
+def show_pictures(inputs: Inputs) -> None:
+    """The input's first channel, and beside it the first plane of the output, whole."""
+    s, t, x = inputs.shape, tokens(), inputs.planes()[0]
+    y = outputs(inputs, 1, s.P, s.Q)[0]
+    name = "your picture" if inputs.upload is not None else inputs.picture
+    span = f"from {y.min():.4g} to {y.max():.4g}".replace("-", "−")
+    shown = (
+        (x, "input", f"Input: {name}, {s.H} × {s.W}" + (", first channel" if s.C > 1 else "")),
+        (y, "output", f"Output of filter 1, {inputs.names()[0]}, {s.P} × {s.Q}, {span}"),
+    )
+    figures = ""
+    for values, role, caption in shown:
+        uri = pictures.data_uri(pictures.picture_rgb(values, t[role], t["ground"], t["ink"]))
+        figures += f'<figure><img src="{uri}" alt="{escape(caption)}"><figcaption>{escape(caption)}</figcaption></figure>'
+    st.html(f'<div class="kt-pictures">{figures}</div>')

@@ -1,0 +1,368 @@
+"""The GEMM lesson: its address, its controls, the rules of its tile sizes, Run and Autotune, without a browser."""
+
+import contextlib
+import json
+from itertools import product
+from pathlib import Path
+from urllib.parse import parse_qsl
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from streamlit.testing.v1 import AppTest
+
+from kernels.jobs import JobError
+from kernels.presets import CONV_PRESETS, GEMM_PRESETS
+from kernels.runner import compare
+from kernels.shapes import GemmShape
+from pages import _autotune, _conv, _gemm, _run, _tiles
+from pages._gemm import DEFAULT, RUNGS
+
+ROOT = Path(__file__).resolve().parents[2]
+EXTENTS = st.integers(1, _gemm.MOST)
+FACTORS = st.floats(-_gemm.MOST_FACTOR, _gemm.MOST_FACTOR).map(lambda value: float(f"{value:.3g}"))
+SHAPES = st.fixed_dictionaries(
+    {"M": EXTENTS, "N": EXTENTS, "K": EXTENTS, "alpha": FACTORS, "beta": FACTORS}
+    | {"dtype": st.sampled_from(["fp32", "fp16", "bf16", "int8"])}
+)
+ANYTHING = st.one_of(
+    st.text("0123456789.-+eE_<>'&\n ١x\0", max_size=30), st.integers(), st.floats(), st.none(),
+    st.sampled_from(["abc", "1e9", "nan", "inf", "-inf", "<script>", "8.5", "9" * 4000, *RUNGS]),
+)  # fmt: skip
+
+
+@st.composite
+def asked(draw):
+    rung = RUNGS[draw(st.sampled_from(list(RUNGS)))]
+    tiles = {name: draw(st.sampled_from(choices)) for name, choices in rung.tiles.items()}
+    read, _ = _gemm.read(draw(SHAPES))
+    return _gemm.Asked(read.shape, rung, tiles)
+
+
+def illegal():
+    """(rung, tiles, rule) of each rung that has a combination of tile sizes which one of its rules forbids."""
+    shape = GEMM_PRESETS["square-1024"].shape
+    for rung in RUNGS.values():
+        for values in product(*rung.tiles.values()):
+            tiles = dict(zip(rung.tiles, values, strict=True))
+            if (
+                shape.dtype in ("fp32",)
+                and (rules := _tiles.broken(rung, shape, tiles))
+                and _tiles.legal(rung, shape)
+            ):
+                yield rung, tiles, rules[0]
+                break
+
+
+# -- the address -----------------------------------------------------------------------------------
+@given(asked())
+def test_what_is_written_reads_back(one):
+    assert _gemm.read(_gemm.write(one)) == (one, [])
+
+
+@given(SHAPES)
+def test_a_mended_shape_keeps_the_rules_and_changes_nothing_without_a_note(values):
+    read, notes = _gemm.read(values)
+    got = read.shape
+    assert max(got.elements.values()) <= _gemm.MOST_ELEMENTS
+    changed = {name for name, value in got.params().items() if value != values[name]}
+    assert bool(changed) == bool(notes)
+    assert all(getattr(got, name) == getattr(DEFAULT, name) for name in changed)
+
+
+@given(
+    st.dictionaries(
+        st.sampled_from(["M", "N", "K", "alpha", "beta", "dtype", "rung", "BM", "BK", "TM"]), ANYTHING
+    )
+)
+def test_hostile_values_give_a_valid_state_and_say_why(raw):
+    one, notes = _gemm.read(raw)
+    assert isinstance(one.shape, GemmShape) and one.rung in RUNGS.values()
+    assert all(one.tiles[name] in choices for name, choices in one.rung.tiles.items())
+    assert all(len(note) < 300 for note in notes)
+
+
+@pytest.mark.parametrize(
+    ("raw", "says"),
+    [
+        ({"M": "0"}, "M must lie in 1 .. 65536 on this page, got “0”: M=8 is used"),
+        ({"K": "1e9"}, "K must lie in 1 .. 65536 on this page, got “1e9”: K=8 is used"),
+        ({"N": "8.5"}, "N must be a whole number, got “8.5”: N=8 is used"),
+        ({"alpha": "nan"}, "alpha must be a number, got “nan”: alpha=1.0 is used"),
+        ({"dtype": "fp64"}, "dtype must be one of fp32, fp16, bf16, int8; got “fp64”: dtype=fp32 is used"),
+        ({"M": "65536", "N": "65536"}, "C may have 268,435,456 elements on this page, M*N is 4,294,967,296: M=8 is used"),
+        ({"BM": "17"}, "BM must be one of 8, 16, 32; got “17”: BM=32 is used"),
+        ({"rung": "<b>"}, f"rung must be one of {', '.join(RUNGS)}; got “<b>”: rung=shared-tile is used"),
+        ({"dtype": "int8", "alpha": "0.5", "rung": "naive"}, "alpha must be a whole number where dtype is int8, got 0.5: alpha=1.0 is used"),
+    ],
+)  # fmt: skip
+def test_notes_name_the_rule_the_limit_and_what_is_used(raw, says):
+    assert _gemm.read(raw)[1] == [says]
+
+
+@given(SHAPES)
+def test_no_field_can_be_turned_to_a_shape_that_is_mended(values):
+    shape = _gemm.read(values)[0].shape
+    for name, bound in _gemm.bounds(shape).items():
+        for value in (bound.low, bound.high):
+            moved = {**shape.params(), name: value}
+            assert _gemm.read(moved)[1] == []
+        if bound.why_high:
+            assert _gemm.read({**shape.params(), name: bound.high + 1})[1] != []
+        if bound.why_low:
+            assert _gemm.read({**shape.params(), name: bound.low - 1})[1] != []
+
+
+@settings(deadline=None)
+@given(asked(), st.sampled_from(list(GEMM_PRESETS)))
+def test_a_link_to_a_preset_leads_to_something_that_runs(one, key):
+    there, notes = _gemm.read(_gemm.at_shape(one, GEMM_PRESETS[key].shape))
+    assert there.shape == GEMM_PRESETS[key].shape and notes == []
+    if _gemm.able(there.shape):
+        assert there.broken == []
+    if there.rung is one.rung and not _tiles.broken(one.rung, there.shape, one.tiles):
+        assert there.tiles == one.tiles  # nothing is given up without need
+
+
+# -- tile sizes ------------------------------------------------------------------------------------
+@settings(deadline=None)
+@given(asked(), st.integers(1, 40))
+def test_choices_nearest_and_tried_are_legal(one, most):
+    rung, shape, tiles = one.rung, one.shape, one.tiles
+    legal = _tiles.legal(rung, shape)
+    for name, choices in _tiles.choices(rung, shape, tiles).items():
+        assert tiles[name] in choices
+        for value in rung.tiles[name]:
+            assert (value in choices) == ({**tiles, name: value} in legal or value == tiles[name])
+    near = _tiles.nearest(rung, shape, tiles)
+    assert near in legal if legal else near is None
+    if tiles in legal:
+        assert near == tiles
+    tried = _tiles.tried(rung, shape, tiles, most)
+    assert len(tried) == min(most, len(legal)) and all(t in legal for t in tried)
+    assert len({tuple(t.values()) for t in tried}) == len(tried)
+    assert tiles in tried or tiles not in legal
+
+
+def test_an_entry_under_a_rungs_name_reaches_that_rung_alone():
+    other = RUNGS["shared-tile"].default_tiles | {"BM": 8}
+    names = ["gemm/naive", "gemm/shared-tile"]
+    results = compare(names, DEFAULT, engine="cpu", tiles={"gemm/shared-tile": other}, measure=False)
+    assert [dict(r.tiles) for r in results] == [RUNGS["naive"].default_tiles, other]
+
+
+# -- the page --------------------------------------------------------------------------------------
+@pytest.fixture(scope="module", autouse=True)
+def stop_the_worker():
+    yield
+    _run.worker().close()
+    _run.worker.clear()
+
+
+def open_at(**params):
+    at = AppTest.from_file(str(ROOT / "pages" / "_shell.py"), default_timeout=60)
+    at.run()
+    at.switch_page("tiling.py")
+    for name, value in params.items():
+        at.query_params[name] = str(value)
+    at.run()
+    assert not at.exception
+    return at
+
+
+def texts(at):
+    return " ".join(html.value for html in at.get("html") if not html.value.startswith("<style"))
+
+
+def stages(at):
+    """The key of the scene that each stage was sent."""
+    messages = [component.proto.bytes for component in at.get("bidi_component")]
+    return [json.loads(m[4 : 4 + int.from_bytes(m[:4], "little")])["meta"]["key"] for m in messages]
+
+
+def links(at):
+    return {link.proto.label: dict(parse_qsl(link.proto.query_string)) for link in at.get("page_link")}
+
+
+def finish(at, key, kept):
+    """Press the button and see it through, as the browser's polling does."""
+    at.button(key=key).click().run()
+    while going(at, kept):
+        with contextlib.suppress(JobError):
+            going(at, kept).result(timeout=60)
+        at.run()
+    assert not at.exception
+
+
+def going(at, kept):
+    held = at.session_state[kept] if kept in at.session_state else None  # noqa: SIM401
+    return held and (held[0] if kept == "job" else held.job)
+
+
+@pytest.mark.parametrize(
+    "key", ["square-8", "odd", "square-4096", "tall", "deep", "gpt2-qkv", "square-64-int8"]
+)
+def test_a_preset_shows_every_part(key):
+    shape = GEMM_PRESETS[key].shape
+    at = open_at(**_gemm.at_shape(_gemm.read({})[0], shape))
+    shown = texts(at)
+    assert "kt-note" not in shown and f"C <b>{shape.M:,}×{shape.N:,}</b>" in shown
+    for part in (
+        "Time",
+        "Memory",
+        "Roofline",
+        "Why",
+        "The ladder in FLOP/s",
+        "Over sizes",
+        "Autotune",
+        "Kernel",
+    ):
+        assert f'<h2 class="kt-card">{part}</h2>' in shown, part
+    assert at.code and at.button(key="run").label == "Run here"
+    asked = _gemm.read(dict(at.query_params))[0]
+    sizes = ",".join(f"{name}={value}" for name, value in asked.tiles.items())
+    assert stages(at) == [f"{asked.rung.name} {shape} {sizes} (0, 0)"]
+
+
+@pytest.mark.parametrize("view", ["watch", "run", "why", "kernel", "autotune"])
+def test_each_view_is_its_part_alone(view):
+    at = open_at(view=view, M=16)
+    assert bool([b for b in at.button if b.key == "run"]) == (view in ("run", "why"))
+    assert bool([b for b in at.button if b.key == "autotune"]) == (view == "autotune")
+    assert bool(at.code) == (view == "kernel")
+    assert len(stages(at)) == (view == "watch")
+    assert not at.number_input and "<h1" not in texts(at)
+
+
+def test_hostile_parameters_are_named_and_harmless():
+    at = open_at(M="abc", N="1e400", rung="<script>alert(1)</script>", BM="-3", K="5")
+    shown = texts(at)
+    assert "M must be a whole number" in shown and "&lt;script" in shown and "<script" not in shown
+    assert at.number_input(key="K").value == 5 and at.number_input(key="M").value == DEFAULT.M
+
+
+@pytest.mark.parametrize(
+    ("rung", "tiles", "rule"), list(illegal()), ids=lambda value: getattr(value, "name", None)
+)
+def test_an_illegal_combination_is_named_and_nothing_is_lost(rung, tiles, rule):
+    at = open_at(M=1024, N=1024, K=1024, rung=_gemm.short(rung), **tiles)
+    shown = texts(at)
+    assert (
+        f"{rung.title} cannot run so: " in shown
+        and rule.partition(",")[0].replace("<", "&lt;").replace(">", "&gt;") in shown
+    )
+    for name, value in tiles.items():
+        assert at.selectbox(key=name).value == value
+    (label,) = [label for label in links(at) if label.startswith("nearest that can")]
+    there, notes = _gemm.read(links(at)[label])
+    assert there.rung is rung and there.shape == GEMM_PRESETS["square-1024"].shape
+    assert there.broken == [] and notes == [] and not stages(at)
+
+
+def test_a_rung_that_cannot_take_the_type_says_so_and_leads_to_those_that_can():
+    at = open_at(dtype="int8", rung="naive")
+    assert "naive, coalesced cannot run so: dtype must be fp32, got int8" in texts(at)
+    assert at.selectbox(key="BLOCK").value == 32 and not stages(at)
+    there, _ = _gemm.read(links(at)["dp4a: INT8"])
+    assert there.shape == DEFAULT.with_(dtype="int8") and there.broken == []
+
+
+def test_a_library_has_no_stage_and_says_why():
+    at = open_at(rung="cublas")
+    assert not stages(at) and "its source is not open" in texts(at) and at.button(key="run")
+
+
+@pytest.mark.parametrize("order", ["explaining", "warps"])
+def test_the_stage_plays_the_order_that_is_asked_for(order):
+    at = open_at(M=64, N=64, K=64, rung="uncoalesced", order=order)
+    (key,) = stages(at)
+    assert key.endswith("warps") == (order == "warps") and "kt-note" not in texts(at)
+
+
+def test_a_tile_size_that_is_turned_is_offered_legally_and_reaches_the_kernel():
+    at = open_at(M=64, N=64, K=64)
+    asked = _gemm.read({"M": 64, "N": 64, "K": 64})[0]
+    offered = _tiles.choices(asked.rung, asked.shape, asked.tiles)
+    for name, choices in offered.items():
+        assert at.selectbox(key=name).options == [str(choice) for choice in choices]
+    assert len(offered["BM"]) > 1
+    at.selectbox(key="BM").select(8).run()
+    assert not at.exception and "<b>shared_tile</b> at BM 8 BN 32 BK 32: 256 threads" in texts(at)
+    assert "Difference from 02_naive.cu" in texts(at)
+
+
+def test_run_times_the_rungs_with_the_pages_tiles_for_the_one_that_is_watched():
+    shape, watched = GemmShape(32, 32, 32, dtype="fp16"), RUNGS["wmma"]
+    turned = next(t for t in _tiles.legal(watched, shape) if t != watched.default_tiles)
+    at = open_at(engine="cpu", M=32, N=32, K=32, dtype="fp16", rung="wmma", **turned)
+    finish(at, "run", "job")
+    rows = at.session_state["ran"].rows
+    assert list(rows) == [rung.name for rung in _gemm.able(shape)] and len(rows) > 1
+    for name, row in rows.items():
+        assert row["tiles"] == (
+            turned if name == watched.name else RUNGS[name.partition("/")[2]].default_tiles
+        )
+    shown = texts(at)
+    assert "kt-badge-measured" in shown and "kt-stale" not in shown
+    name, other = next(
+        (n, v) for n, c in _tiles.choices(watched, shape, turned).items() for v in c if v != turned[n]
+    )
+    at.selectbox(key=name).select(other).run()
+    assert "stale: measured at M32 N32 K32 fp16" in texts(at) and not at.exception
+
+
+def test_what_was_run_in_one_lesson_waits_while_another_is_open():
+    at = open_at(engine="cpu", dtype="int8", rung="dp4a")
+    finish(at, "run", "job")
+    mine = at.session_state["ran"]
+    at.switch_page("im2col.py")
+    for name, value in _conv.write(_conv.Asked(CONV_PRESETS["toy"].shape)).items():
+        at.query_params[name] = value
+    at.run()
+    assert not at.exception and "ran" not in at.session_state and "kt-badge-measured" not in texts(at)
+    at.switch_page("tiling.py")
+    at.run()
+    assert not at.exception and at.session_state["ran"] is mine
+
+
+# -- autotune --------------------------------------------------------------------------------------
+def test_autotune_times_legal_combinations_and_tells_the_best(monkeypatch):
+    monkeypatch.setattr(_autotune, "MOST_TRIED", 5)
+    monkeypatch.setattr(_autotune, "SECONDS", 0.02)
+    at = open_at(engine="cpu", view="autotune", M=24, N=24, K=24)
+    rung = RUNGS[_gemm.DEFAULT_RUNG]
+    legal = _tiles.legal(rung, GemmShape(24, 24, 24))
+    assert f"5 of {len(legal)} legal combinations" in texts(at)
+    finish(at, "autotune", "sweep")
+    sweep = at.session_state["sweep"]
+    assert not sweep.failed and not sweep.todo and len(sweep.rows) == 5
+    assert all(row["tiles"] in legal and row["engine"] == "cpu" and row["n"] >= 3 for row in sweep.rows)
+    shown = texts(at)
+    best = min(sweep.rows, key=lambda row: row["median_ms"])["tiles"]
+    assert f"Best: BM {best['BM']}, BN {best['BN']}, BK {best['BK']} with" in shown
+    assert "kt-badge-measured" in shown and "kt-stale" not in shown
+    at.query_params["M"] = "25"
+    at.run()
+    assert "stale: measured at" in texts(at) and not at.exception
+
+
+def test_autotune_goes_on_past_a_combination_that_fails_and_can_be_stopped(monkeypatch):
+    monkeypatch.setattr(_autotune, "SECONDS", 0.02)
+    worker, asked_for = _run.worker(), []
+    real = worker.submit
+
+    def submit(request, **how):
+        asked_for.append(request)
+        if len(asked_for) == 1:
+            raise JobError("256 runs are waiting already; try again in a moment")
+        return real(request, **how)
+
+    monkeypatch.setattr(worker, "submit", submit)
+    at = open_at(engine="cpu", view="autotune", M=9, N=9, K=9)
+    at.button(key="autotune").click().run()
+    assert len(asked_for) >= 2
+    at.button(key="stop_autotune").click().run()
+    sweep = at.session_state["sweep"]
+    assert not at.exception and sweep.stopped and not sweep.job and not sweep.todo
+    assert "No time: BM" in texts(at) and "try again in a moment" in texts(at)
+    assert [b for b in at.button if b.key == "autotune"]

@@ -1,0 +1,89 @@
+"""What the figures of the GEMM ladder say, in sentences with the numbers in them. Pure functions."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from functools import cache
+
+from kernels import records
+from kernels.ladders import LADDERS, find
+from kernels.presets import GEMM_PRESETS, Preset
+from kernels.shapes import ELEMENT_BYTES, GemmShape
+from visuals import figures
+from visuals.why import Row, Story
+
+# The library at the same precision as the kernels of ours that take the type. There is none for int8 here.
+LIBRARY = {"fp32": "gemm/cublas", "fp16": "gemm/cublas-fp16", "bf16": "gemm/cublas-fp16"}
+
+
+def gemm_cost(s: GemmShape) -> str:
+    """What a thread for each result would ask of memory, against what there is."""
+    asked = 2 * s.macs * ELEMENT_BYTES[s.dtype]
+    there = ELEMENT_BYTES[s.dtype] * (s.elements["A"] + s.elements["B"])
+    return (
+        f"A and B take {figures.bytes_(there)}. A thread for each result asks for "
+        f"{figures.bytes_(asked)} of them, {figures.count(asked / there)} times as much: each element of A is wanted {s.N:,} times, "
+        f"each of B {s.M:,} times. A tile kept close to the threads is asked for once and used many times."
+    )
+
+
+def library_row(rows: Mapping[str, Row]) -> Row | None:
+    """The row of the vendor's library at the precision of these rows."""
+    for row in rows.values():
+        if (name := LIBRARY.get(row["shape"]["dtype"])) in rows:
+            return rows[name]
+    return None
+
+
+def best_own(rows: Mapping[str, Row]) -> Row | None:
+    """The fastest of the kernels that stand on the page."""
+    return min(
+        (row for name, row in rows.items() if not find(name).library),
+        key=lambda row: row["median_ms"],
+        default=None,
+    )
+
+
+def gemm_gain(rows: Mapping[str, Row]) -> str:
+    """What the ladder buys, `rows` by rung name from one device; "" where there is nothing to compare."""
+    best, library = best_own(rows), library_row(rows)
+    if not best:
+        return ""
+    name = find(best["rung"]).title_on(best["engine"])
+    first = next(row for rung, row in rows.items() if not find(rung).library)
+    text = ""
+    if first is not best:
+        text = f"{_capital(name)} is {first['median_ms'] / best['median_ms']:.3g} times as fast as {find(first['rung']).title}. "
+    if library:
+        words = find(library["rung"]).title_on(library["engine"])
+        if best["p20_ms"] <= library["p80_ms"] and library["p20_ms"] <= best["p80_ms"]:
+            text += f"{_capital(name)} and {words} cannot be told apart here: their spreads overlap."
+        else:
+            text += f"{_capital(name)} reaches {figures.share(library['median_ms'] / best['median_ms'])} of the speed of {words}."
+    return text.strip()
+
+
+def _capital(text: str) -> str:
+    return text[:1].upper() + text[1:]
+
+
+@cache
+def gemm_examples() -> list[tuple[Preset, str]]:
+    """The presets at which our best kernel comes nearest to the library and stays farthest from it, by the
+    recordings made cold at the usual tile sizes."""
+    found = []
+    for preset in GEMM_PRESETS.values():
+        rows = {
+            rung.name: row
+            for rung in LADDERS["gemm"].rungs
+            if (row := records.recorded(rung.name, preset.shape, rung.default_tiles))
+        }
+        best, library = best_own(rows), library_row(rows)
+        if best and library:
+            found.append((library["median_ms"] / best["median_ms"], preset))
+    found.sort(key=lambda pair: -pair[0])
+    chosen = found if len(found) <= 4 else (*found[:2], *found[-2:])
+    return [(preset, f"{preset.label}: {figures.share(part)}") for part, preset in chosen]
+
+
+GEMM = Story(gemm_cost, gemm_gain, gemm_examples, "our best kernel, share of the library’s speed, recorded:")
