@@ -5,17 +5,28 @@ from __future__ import annotations
 
 import ctypes
 from collections.abc import Callable
-from functools import cache
+from functools import cache, partial
 
+from kernels.engines import cuda_cudnn, cuda_cufft
 from kernels.program import RuleError
 
 _NO_TRANSPOSE = 0
 _DEFAULT_MATH = 0  # FP32 in FP32: TF32 stays off
+_COMPUTE_FP32, _COMPUTE_TF32 = 68, 77  # CUBLAS_COMPUTE_32F, CUBLAS_COMPUTE_32F_FAST_TF32
+_DEFAULT_ALGORITHM = -1  # CUBLAS_GEMM_DEFAULT: cuBLAS chooses
+_TYPES = {"float32": 0, "float16": 2, "bfloat16": 14}  # cudaDataType
+_DEVICE_TO_DEVICE = 3
 
 
 def bind(routine: str, args: tuple) -> Callable[[], None]:
     """`routine` with its arguments fixed, ready to be called many times."""
-    return {"cublas_sgemm": _sgemm}[routine](*args)
+    ours = {
+        "cublas_sgemm": _sgemm,
+        "cublas_gemm": _gemm,
+        "cublas_gemm_tf32": partial(_gemm, compute=_COMPUTE_TF32),
+        "copy": _copy,
+    }
+    return (ours | cuda_cufft.ROUTINES | cuda_cudnn.ROUTINES)[routine](*args)
 
 
 @cache
@@ -59,6 +70,38 @@ def _sgemm(A, B, C, rows, cols, inner) -> Callable[[], None]:
     def call() -> None:
         _check(library.cublasSetStream_v2(handle, ctypes.c_void_p(cupy.cuda.get_current_stream().ptr)))
         _check(routine(*head, *tail))
+
+    return call
+
+
+def _gemm(A, B, _, C, M, N, K, alpha, beta, compute: int = _COMPUTE_FP32) -> Callable[[], None]:
+    """C = alpha * A x B + beta * C in place, row-major: A [M, K] and B [K, N] of one type (float32, float16,
+    bfloat16), C [M, N] float32, sums in FP32. As above, cuBLAS is asked for C^T = B^T A^T.
+    """
+    library, handle, cupy = _cublas()
+    M, N, K = int(M), int(N), int(K)
+    factors = ctypes.c_float(alpha), ctypes.c_float(beta)  # read at each call: they must live on
+    a, b, c = (ctypes.c_void_p(array.data.ptr) for array in (A, B, C))
+    ab, cd = _TYPES[A.dtype.name], _TYPES[C.dtype.name]
+    args = (
+        handle, _NO_TRANSPOSE, _NO_TRANSPOSE, N, M, K, ctypes.byref(factors[0]), b, ab, N, a, ab, K,
+        ctypes.byref(factors[1]), c, cd, N, compute, _DEFAULT_ALGORITHM,
+    )  # fmt: skip
+
+    def call() -> None:
+        _check(library.cublasSetStream_v2(handle, ctypes.c_void_p(cupy.cuda.get_current_stream().ptr)))
+        _check(library.cublasGemmEx(*args))
+
+    return call
+
+
+def _copy(source, to) -> Callable[[], None]:
+    """Bytes from one array on the GPU to another."""
+    import cupy
+
+    def call() -> None:
+        stream = cupy.cuda.get_current_stream().ptr
+        cupy.cuda.runtime.memcpyAsync(to.data.ptr, source.data.ptr, source.nbytes, _DEVICE_TO_DEVICE, stream)
 
     return call
 

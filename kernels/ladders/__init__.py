@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
-from kernels.ladders import conv
+from kernels.ladders import conv, gemm, loops, memory
 from kernels.program import Ladder, RuleError, Rung
 
-LADDERS: dict[str, Ladder] = {ladder.name: ladder for ladder in (conv.LADDER,)}
+LADDERS: dict[str, Ladder] = {
+    ladder.name: ladder for ladder in (conv.LADDER, gemm.LADDER, loops.LADDER, *memory.LADDERS)
+}
 
 
 def ladder_of(rung_name: str) -> Ladder:

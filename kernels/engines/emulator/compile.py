@@ -12,6 +12,7 @@ from collections.abc import Sequence
 from functools import cache
 from pathlib import Path
 
+from kernels.engines import headers
 from kernels.program import RuleError
 
 PTX_TARGET = "compute_80"
@@ -58,21 +59,9 @@ def version() -> str | None:
     return f"{major.value}.{minor.value}"
 
 
-def include_options() -> tuple[str, ...]:
-    """-I for CUDA's own headers (cuda_fp16.h, mma.h), where a wheel has brought them."""
-    try:
-        import nvidia
-    except ImportError:
-        return ()
-    return tuple(
-        f"-I{path}" for folder in nvidia.__path__ for path in sorted(Path(folder).glob("cu*/include"))
-    )
-
-
 def digest(text: str, options: Sequence[str]) -> str:
     """16 hex digits that name one compilation: the text and every option that shapes the PTX."""
-    shaping = [o for o in options if not o.startswith("-I")]
-    return hashlib.sha256("\0".join((text, *shaping)).encode()).hexdigest()[:16]
+    return hashlib.sha256("\0".join((text, *options)).encode()).hexdigest()[:16]
 
 
 def compile_ptx(text: str, name: str, options: Sequence[str] = OPTIONS) -> str:
@@ -81,13 +70,13 @@ def compile_ptx(text: str, name: str, options: Sequence[str] = OPTIONS) -> str:
     Raises CompileError with the compiler's messages, CompilerMissing without NVRTC.
     """
     if '#include "' in text:  # what it includes may change behind its back
-        return _compile(text, name, (*options, *include_options()))
+        return _compile(text, name, options)
     cached = _cache_folder() / f"{version()}-{digest(name + text, options)}.ptx"
     try:
         return cached.read_text(encoding="utf-8")
     except OSError:
         pass
-    ptx = _compile(text, name, (*options, *include_options()))
+    ptx = _compile(text, name, options)
     _write(cached, ptx)
     return ptx
 
@@ -95,18 +84,18 @@ def compile_ptx(text: str, name: str, options: Sequence[str] = OPTIONS) -> str:
 def ptxas_log(text: str, name: str, defines: Sequence[tuple[str, int]]) -> str:
     """What ptxas says of the kernel on sm_90: registers, shared memory, spills."""
     options = ("--std=c++17", "--gpu-architecture=sm_90", "--ptxas-options=-v")
-    given = (*options, *(f"-D{name}={value}" for name, value in defines), *include_options())
+    given = (*options, *(f"-D{name}={value}" for name, value in defines))
     return _compile(text, name, given, "ProgramLog")
 
 
 def _compile(text: str, name: str, options: Sequence[str], what: str = "PTX") -> str:
-    library = _nvrtc()
+    library, options = _nvrtc(), (*options, *headers.options(text))
     program = ctypes.c_void_p()
     library.nvrtcCreateProgram(ctypes.byref(program), text.encode(), name.encode(), 0, None, None)
     try:
         given = (ctypes.c_char_p * len(options))(*(o.encode() for o in options))
         if library.nvrtcCompileProgram(program, len(options), given):
-            raise CompileError(_fetch(library, program, "ProgramLog").strip())
+            raise CompileError(headers.explained(_fetch(library, program, "ProgramLog").strip()))
         return _FOLDERS.sub(r"\1", _fetch(library, program, what))
     finally:
         library.nvrtcDestroyProgram(ctypes.byref(program))

@@ -1,4 +1,5 @@
-"""PTX of the project's kernels: checked in at every tile size they offer, compiled where it is not.
+"""PTX of the project's kernels: checked in at their default tile sizes and with each other choice once,
+compiled where it is not.
 
 Each file begins with a comment: the digest of source and options it was made from, and what ptxas says
 of the kernel for sm_90. `python -m kernels ptx` writes them all; a test compiles them anew and compares.
@@ -6,16 +7,16 @@ of the kernel for sm_90. `python -m kernels ptx` writes them all; a test compile
 
 from __future__ import annotations
 
-import itertools
 import json
 import re
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from pathlib import Path
+from typing import Any
 
 from kernels import cuda
 from kernels.engines.emulator import compile
 from kernels.ladders import LADDERS
-from kernels.program import Launch
+from kernels.program import Ladder, Launch, Rung
 
 FOLDER = Path(__file__).parent / "ptx"
 HEAD = "// kernel-theatre "
@@ -61,20 +62,29 @@ def resources(source: str, defines: Defines) -> dict | None:
 
 
 def kernels() -> Iterator[tuple[str, str, Defines]]:
-    """(source, entry, defines) of every kernel of every rung at every tile size it offers."""
-    seen = set()
-    for ladder in LADDERS.values():
-        shape = next(iter(ladder.presets.values())).shape
-        for rung in ladder.rungs:
-            for values in itertools.product(*rung.tiles.values()):
-                program = rung.build(shape, dict(zip(rung.tiles, values, strict=True)))
-                for step in program.steps:
-                    if (
-                        isinstance(step, Launch)
-                        and (key := (step.source, step.entry, step.defines)) not in seen
-                    ):
-                        seen.add(key)
-                        yield key
+    """(source, entry, defines) of every kernel of every rung, for each type of data that a preset has, at the
+    tile sizes of Rung.tile_sets."""
+    steps = (
+        step
+        for ladder in LADDERS.values()
+        for rung in ladder.rungs
+        for shape in _typical(ladder, rung)
+        for tiles in rung.tile_sets(shape)
+        for step in rung.build(shape, tiles).steps
+        if isinstance(step, Launch)
+    )
+    yield from dict.fromkeys((step.source, step.entry, step.defines) for step in steps)
+
+
+def _typical(ladder: Ladder, rung: Rung) -> Iterable[Any]:
+    """One shape of the ladder's presets for each combination of buffer types that the rung can run."""
+    tiles = rung.default_tiles
+    found: dict[tuple[str, ...], Any] = {}
+    for preset in ladder.presets.values():
+        if not any(rung.rules(preset.shape, tiles)):
+            types = tuple(b.dtype for b in rung.build(preset.shape, tiles).buffers)
+            found.setdefault(types, preset.shape)
+    return found.values()
 
 
 def build(source: str, defines: Defines) -> str:

@@ -1,0 +1,301 @@
+"""The GEMM ladder on a GPU: is every rung right, and how near does each come to cuBLAS?
+
+    python3 benchmarks/gemm.py --out OUT
+    python3 benchmarks/gemm.py --out OUT --tune gemm/warp-tile [--fix TM=8,TN=16] [--most 80] [--n 4096]
+    python3 benchmarks/gemm.py --emulator
+
+The first verifies every rung at odd shapes and times all of a type together, cold, with the library's rung in the same
+rounds: FP32 from 128 to 8192, the other types at 4096, FP16 at 8192 as well. gemm/uncoalesced is timed by itself, and
+not at 8192, where one run of it takes 2 s. Rows go to OUT/gemm.jsonl as `python -m kernels record` writes them, so that
+they can be appended to a recording; past --seconds nothing new is begun, and what is left out is told. The second times
+the tile sizes of one rung, each verified, beside the library's rung: OUT/tune-RUNG.json. The third needs no GPU: every
+rung at 64 x 64 x 64 in the emulator, which must not take longer than a second.
+"""
+
+from __future__ import annotations
+
+import argparse
+import itertools
+import json
+import multiprocessing
+import os
+import random
+import sys
+import time
+from collections.abc import Iterator, Mapping, Sequence
+from concurrent.futures import ProcessPoolExecutor
+from pathlib import Path
+
+import numpy as np
+
+sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
+from kernels import GemmShape, RuleError, compare, records, reference
+from kernels.engines import cuda
+from kernels.engines.timing import Budget
+from kernels.ladders import LADDERS
+from kernels.program import INPUT, Launch, Program, Rung
+from kernels.runner import VerificationError, seeded_inputs
+
+LADDER = LADDERS["gemm"]
+DTYPES = ("fp32", "fp16", "bf16", "int8")
+# What a type is held against; INT8 against FP32, which is timed first.
+LIBRARY = {
+    "fp32": "gemm/cublas",
+    "fp16": "gemm/cublas-fp16",
+    "bf16": "gemm/cublas-fp16",
+    "int8": "gemm/cublas",
+}
+ODD = (
+    (1, 1, 1), (61, 45, 37), (129, 130, 17), (1, 1000, 129), (1000, 1, 63), (513, 1023, 1), (1021, 1022, 1023),
+)  # fmt: skip
+MOST_EMULATED_S = 1.0
+SLOW = "gemm/uncoalesced"
+MOST_SLOW = 4096
+# What is wanted most comes first; 8192 takes longest, in its reference too.
+SIZES = ((4096, "fp32"), (4096, "fp16"), (4096, "bf16"), (4096, "int8"),
+         *((n, "fp32") for n in (1024, 2048, 512, 256, 128, 8192)), (8192, "fp16"))  # fmt: skip
+
+
+def able(shape: GemmShape) -> list[str]:
+    return [r.name for r in LADDER.rungs if not any(r.rules(shape, r.default_tiles))]
+
+
+def compiled(program: Program) -> dict[str, int]:
+    """Registers, bytes of local memory (spills) and static shared memory, as the driver tells them."""
+    for step in program.steps:
+        if isinstance(step, Launch):
+            kernel = cuda.compile_kernel(step.source, step.entry, step.defines)
+            names = {"registers": "num_regs", "local": "local_size_bytes", "shared": "shared_size_bytes"}
+            return {name: int(getattr(kernel, attribute)) for name, attribute in names.items()}
+    return {}
+
+
+# -- the whole ladder --------------------------------------------------------------------------------
+def verify() -> list[str]:
+    """Every rung at each odd shape and type, with and without C0; what failed, in words."""
+    failed = []
+    for (M, N, K), dtype, (alpha, beta) in itertools.product(ODD, DTYPES, ((1, 0), (-2, 3))):
+        shape = GemmShape(M, N, K, alpha, beta, dtype)
+        for rung in able(shape):
+            try:
+                compare([rung], shape, engine="cuda", measure=False)
+            except (VerificationError, RuleError, RuntimeError) as e:
+                failed.append(f"{rung} {shape}: {e}")
+    return failed
+
+
+def groups(n: int, dtype: str) -> Iterator[tuple[GemmShape, list[str], Budget]]:
+    """What is timed together: the slowest rung would leave the others few rounds."""
+    shape = GemmShape(n, n, n, dtype=dtype)
+    rungs = able(shape)
+    yield shape, [r for r in rungs if r != SLOW], Budget(samples=50, seconds=2.0 if n >= 4096 else 1.0)
+    if SLOW in rungs and n <= MOST_SLOW:
+        yield shape, [SLOW], Budget(samples=50, seconds=0.5, least=3, warm_up_s=0.01)
+
+
+def measure(shape: GemmShape, rungs: Sequence[str], budget: Budget, made_at: str) -> list[dict]:
+    """Rows as a recording holds them."""
+    results = compare(rungs, shape, engine="cuda", budget=budget)
+    return [records.row(r, LADDER.rung(r.rung).build(shape, r.tiles), made_at) for r in results]
+
+
+def ladder(sizes: Sequence[tuple[int, str]], seconds: float, made_at: str, out: Path) -> None:
+    start = time.perf_counter()
+
+    def spent() -> float:
+        return time.perf_counter() - start
+
+    cubes = [GemmShape(64, 64, 64, dtype=dtype) for dtype in DTYPES]
+    rungs = [(LADDER.rung(name), s) for s in cubes for name in able(s)]
+    compile_all([rung.build(s, rung.default_tiles) for rung, s in rungs])
+    print(f"compiled, {spent():.0f} s", flush=True)
+    failed = verify()
+    print(f"{len(ODD) * len(DTYPES) * 2} odd shapes: {len(failed)} failures, {spent():.0f} s")
+    print("\n".join(failed), flush=True)
+    told = {"device": cuda.device_name(), "conditions": cuda.conditions(), "failed": failed}
+    (out / "gemm.json").write_text(json.dumps(told, indent=1) + "\n", encoding="utf-8")
+    bases: dict[tuple[int, str], float] = {}  # TFLOP/s of the libraries
+    with (out / "gemm.jsonl").open("w", encoding="utf-8") as file:
+        for shape, rungs, budget in (g for size in sizes for g in groups(*size)):
+            if spent() > seconds:
+                print(f"left out for want of time: {shape}, {', '.join(rungs)}")
+                continue
+            rows = measure(shape, rungs, budget, made_at)
+            file.writelines(json.dumps(row) + "\n" for row in rows)
+            file.flush()
+            shown = [figures(shape, row) for row in rows]
+            bases |= {(shape.M, r["rung"]): r["tflops"] for r in shown}
+            print(f"\n{shape}, {spent():.0f} s so far")
+            print(table(shown, bases.get((shape.M, LIBRARY[shape.dtype]))), flush=True)
+    print(f"{spent():.0f} s")
+
+
+def figures(shape: GemmShape, row: Mapping) -> dict:
+    """What the table shows of a row."""
+    program = LADDER.rung(row["rung"]).build(shape, row["tiles"])
+    return {**row, "tflops": shape.flops / row["median_ms"] / 1e9, **compiled(program)}
+
+
+def table(rows: Sequence[Mapping], base: float | None) -> str:
+    lines = [
+        f"{'':24} {'ms':>9} {'spread':>7} {'n':>3} {'TFLOP/s':>8} {'of lib':>7} {'error':>8} regs local shared"
+    ]
+    for r in rows:
+        share = f"{r['tflops'] / base:7.1%}" if base else ""
+        spread = (r["p80_ms"] - r["p20_ms"]) / r["median_ms"]
+        lines.append(
+            f"{r['rung']:24} {r['median_ms']:9.4f} {spread:7.1%} {r['n']:3} {r['tflops']:8.2f} {share:>7} "
+            f"{r['error']:8.1e} {r.get('registers', ''):>4} {r.get('local', ''):>5} {r.get('shared', ''):>6}"
+            + ("  " + words(r["tiles"]) if r.get("tuned") else "")
+        )
+    return "\n".join(lines)
+
+
+def words(tiles: Mapping[str, int]) -> str:
+    return " ".join(f"{name}={value}" for name, value in tiles.items())
+
+
+# -- the tile sizes of one rung ----------------------------------------------------------------------
+def choices(rung: Rung, shape: GemmShape, fixed: Mapping[str, int], most: int) -> list[dict[str, int]]:
+    """Every legal set of tile sizes, the default first; a seeded draw of `most` where there are more."""
+    values = ([fixed[name]] if name in fixed else choices_ for name, choices_ in rung.tiles.items())
+    sets = [dict(zip(rung.tiles, v, strict=True)) for v in itertools.product(*values)]
+    legal = [tiles for tiles in sets if not any(rung.rules(shape, tiles))]
+    if len(legal) <= most:
+        return legal
+    first = [tiles for tiles in legal if tiles == rung.default_tiles]
+    return first + random.Random(0).sample(legal, most - len(first))
+
+
+def compile_in_a_process(key: tuple) -> str:
+    """Into CuPy's cache on disk; what the compiler said where it failed."""
+    try:
+        cuda.compile_kernel(*key)
+    except RuleError as e:
+        return str(e)
+    return ""
+
+
+def compile_all(programs: Sequence[Program]) -> None:
+    keys = [(s.source, s.entry, s.defines) for p in programs for s in p.steps if isinstance(s, Launch)]
+    context = multiprocessing.get_context("spawn")
+    with ProcessPoolExecutor(min(14, os.cpu_count() or 1), mp_context=context) as pool:
+        for key, said in zip(keys, pool.map(compile_in_a_process, keys), strict=True):
+            if said:
+                print(key, said)
+
+
+def sessions(
+    programs: Sequence[Program], inputs: Mapping[str, np.ndarray], shape: GemmShape, tolerance: float
+) -> Iterator[cuda.Session | None]:
+    """A session for each program, verified; None where it gives a wrong result or does not run."""
+    ref, scale = LADDER.reference(shape, **inputs)
+    for program in programs:
+        try:
+            session = cuda.open(program, inputs)
+            right = reference.agrees(session.verify_run(), ref, scale, tolerance)
+        except (RuleError, RuntimeError) as e:
+            print(e)
+            right = False
+        yield session if right else None
+
+
+def tune(name: str, n: int, fixed: Mapping[str, int], most: int, dtype: str, out: Path) -> None:
+    start = time.perf_counter()
+    rung = LADDER.rung(name)
+    of = [
+        d
+        for d in (dtype, *DTYPES)
+        if d and not any(rung.rules(GemmShape(n, n, n, dtype=d), rung.default_tiles))
+    ]
+    shape = GemmShape(n, n, n, dtype=of[0])
+    library = LADDER.rung(LIBRARY[shape.dtype])
+    sets = choices(rung, shape, fixed, most)
+    programs = [rung.build(shape, tiles) for tiles in sets]
+    compile_all(programs)
+    print(
+        f"{name}, {shape}: {len(sets)} sets of tile sizes compiled, {time.perf_counter() - start:.0f} s",
+        flush=True,
+    )
+    if not any(library.rules(shape, {})):
+        sets, programs = [{}, *sets], [library.build(shape, {}), *programs]
+    inputs = seeded_inputs(programs[0].of_role(INPUT))
+    opened = list(sessions(programs, inputs, shape, max(rung.tolerance, library.tolerance)))
+    for tiles, session in zip(sets, opened, strict=True):
+        if session is None:
+            print("WRONG", words(tiles))
+    good = [(t, p, s) for t, p, s in zip(sets, programs, opened, strict=True) if s]
+    rows = timed(name, library.name, shape, good, Budget(samples=12, seconds=15.0, least=3, warm_up_s=0.01))
+    best = {words(r["tiles"]) for r in sorted(rows, key=lambda r: r["median_ms"])[:8]} | {""}
+    few = [g for g in good if words(g[0]) in best]
+    print(f"all timed, {time.perf_counter() - start:.0f} s")
+    again = timed(name, library.name, shape, few, Budget(samples=60, seconds=6.0, least=5))
+    base = next((r["tflops"] for r in again if r["rung"] == library.name), None)
+    for title, part in (("the best, again", again), ("all", rows)):
+        print(f"\n{title}\n{table(sorted(part, key=lambda r: r['median_ms']), base)}")
+    out.write_text(json.dumps({"device": cuda.device_name(), "best": again, "all": rows}, indent=1) + "\n")
+    print(f"{time.perf_counter() - start:.0f} s")
+
+
+def timed(name: str, library: str, shape: GemmShape, good: Sequence[tuple], budget: Budget) -> list[dict]:
+    samples = [t.samples_ms for t in cuda.sample([session for _, _, session in good], "cold", budget)]
+    rows = []
+    for (tiles, program, _), ms in zip(good, samples, strict=True):
+        p20, median, p80 = np.quantile(ms, (0.2, 0.5, 0.8)).tolist()
+        rows.append({
+            "rung": name if tiles else library, "tiles": tiles, "n": len(ms), "median_ms": median, "p20_ms": p20,
+            "p80_ms": p80, "tflops": shape.flops / median / 1e9, "error": 0.0, "tuned": True, **compiled(program),
+        })  # fmt: skip
+    return rows
+
+
+# -- without a GPU -----------------------------------------------------------------------------------
+def emulate() -> None:
+    slow = []
+    for dtype in DTYPES:
+        shape = GemmShape(64, 64, 64, dtype=dtype)
+        for rung in able(shape):
+            taken = []
+            for _ in range(3):  # the first one compiles and parses, where that was not done before
+                start = time.perf_counter()
+                counters = compare([rung], shape, engine="emulator")[0].counters
+                taken.append(time.perf_counter() - start)
+            instructions = counters.total["warp_instructions"]
+            print(
+                f"{rung:24} {shape!s:20} {instructions:9,} warp instructions  {taken[0]:.2f} s, again {min(taken):.2f} s"
+            )
+            slow += [rung] if min(taken) > MOST_EMULATED_S else []
+    assert not slow, f"longer than {MOST_EMULATED_S} s at 64 x 64 x 64: {slow}"
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument("--out", type=Path, help="a folder")
+    parser.add_argument("--emulator", action="store_true", help="time the emulator instead")
+    parser.add_argument("--sizes", default="", help="of those timed, such as 1024,4096; all when left out")
+    parser.add_argument("--seconds", type=float, default=85.0, help="nothing new is begun after so many")
+    parser.add_argument("--commit", help="commit to name in the rows where git is not at hand")
+    parser.add_argument("--tune", action="append", default=[], metavar="RUNG")
+    parser.add_argument("--fix", default="", help="tile sizes that stay: BK=8,STAGES=3")
+    parser.add_argument("--most", type=int, default=80, help="sets of tile sizes tried at most")
+    parser.add_argument("--n", type=int, default=4096)
+    parser.add_argument("--dtype", default="", help="of the rung tuned, where it takes several")
+    args = parser.parse_args()
+    if args.emulator:
+        return emulate()
+    if not args.out:
+        parser.error("--out is needed")
+    args.out.mkdir(parents=True, exist_ok=True)
+    fixed = {name: int(value) for name, _, value in (p.partition("=") for p in args.fix.split(",") if p)}
+    for rung in args.tune:
+        tune(rung, args.n, fixed, args.most, args.dtype, args.out / f"tune-{rung.partition('/')[2]}.json")
+    if not args.tune:
+        wanted = {int(n) for n in args.sizes.split(",") if n}
+        sizes = [(n, dtype) for n, dtype in SIZES if not wanted or n in wanted]
+        ladder(sizes, args.seconds, args.commit or records.commit(), args.out)
+
+
+if __name__ == "__main__":
+    main()
