@@ -1,25 +1,36 @@
-"""Write the recorded table into README.md: python benchmarks/tables.py"""
+"""Write the recorded tables into README.md: PYTHONPATH=. python benchmarks/tables.py"""
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from pathlib import Path
 
 from kernels import records
 from kernels.ladders import LADDERS
 from kernels.presets import CONV_PRESETS
+from kernels.program import Launch
+from kernels.shapes import GemmShape
+from kernels.shapes_memory import BanksShape
 from visuals import figures
 
 README = Path(__file__).parents[1] / "README.md"
-BEGIN, END = "<!-- recorded: python benchmarks/tables.py -->", "<!-- end recorded -->"
+SIDE = 4096
+LIBRARY = {
+    "fp32": "gemm/cublas",
+    "fp16": "gemm/cublas-fp16",
+    "bf16": "gemm/cublas-fp16",
+    "int8": "gemm/cublas",
+}
+STRIDES = (1, 2, 3, 4, 8, 16, 32)
 
 
-def table() -> str:
+def conv() -> str:
     """Cold medians of every rung at its default tiles, and what im2col allocated, for every preset."""
     rungs = LADDERS["conv"].rungs
     first = records.recordings()[0]
     lines = [
         f"Recorded on an {first['device']} (driver {first['driver']}, CUDA {first['cuda']}, cuBLAS {first['cublas']}, "
-        f"{first['date']}), FP32 without TF32, cold, median of n = {first['n']} (p20 to p80 in the file "
+        f"{first['date']}), FP32 without TF32, cold, median of up to 100 samples (p20 to p80 in the file "
         "`kernels/records/recordings/nvidia-h200.jsonl`):",
         "",
         "| shape | " + " | ".join(r.title for r in rungs) + " | workspace of im2col |",
@@ -27,18 +38,78 @@ def table() -> str:
     ]
     for preset in CONV_PRESETS.values():
         rows = [records.recorded(r.name, preset.shape, r.default_tiles) for r in rungs]
-        times = [figures.time_(row["median_ms"]) for row in rows]
+        times = [figures.time_(row["median_ms"]) if row else "" for row in rows]
+        im2col = next(row for row in rows if row and row["rung"] == "conv/im2col-gemm")
         lines.append(
-            f"| {preset.label} | " + " | ".join(times) + f" | {figures.bytes_(rows[1]['workspace_bytes'])} |"
+            f"| {preset.label} | " + " | ".join(times) + f" | {figures.bytes_(im2col['workspace_bytes'])} |"
         )
+    return "\n".join(lines)
+
+
+def gemm() -> str:
+    """Every rung at 4096 x 4096 x 4096, at its default tiles, beside the library's of the same type."""
+    lines = [
+        f"M = N = K = {SIDE:,}, same device and mode. *Of the library*: cuBLAS on the same types, interleaved in the same run (uncoalesced and INT8: in another); "
+        "the INT8 rung beside cuBLAS FP32.",
+        "",
+        "| rung | in, sums | tiles | median (p20 to p80, n) | TFLOP/s | of the library |",
+        "|---|---|---|---|---|---|",
+    ]
+    for dtype in ("fp32", "fp16", "bf16", "int8"):
+        shape = GemmShape(SIDE, SIDE, SIDE, dtype=dtype)
+        library = records.recorded(
+            LIBRARY[dtype], GemmShape(SIDE, SIDE, SIDE) if dtype == "int8" else shape, {}
+        )
+        for rung in LADDERS["gemm"].rungs:
+            if row := records.recorded(rung.name, shape, rung.default_tiles):
+                lines.append(_gemm_line(rung, row, dtype, library))
+    return "\n".join(lines)
+
+
+def _gemm_line(rung, row: Mapping, dtype: str, library: Mapping) -> str:
+    step = rung.build(GemmShape(SIDE, SIDE, SIDE, dtype=dtype), rung.default_tiles).steps[0]
+    name = f"[`{rung.name}`](kernels/cuda/{step.source})" if isinstance(step, Launch) else f"`{rung.name}`"
+    tiles = " ".join(f"{k}={v}" for k, v in row["tiles"].items())
+    spread = f"{figures.time_(row['p20_ms'])} to {figures.time_(row['p80_ms'])}, {row['n']}"
+    share = 100 * library["median_ms"] / row["median_ms"]
+    sums = "INT32" if dtype == "int8" else "FP32"
+    return (
+        f"| {name} | {dtype.upper()}, {sums} | {tiles} | {figures.time_(row['median_ms'])} ({spread}) "
+        f"| {row['flops'] / row['median_ms'] / 1e9:.3g} | {share:.3g} % |"
+    )
+
+
+def banks() -> str:
+    """A warp's reads of shared memory at a stride: measured against stride 1, hot."""
+    plain, padded = LADDERS["banks"].rungs
+    lines = [
+        "Reading shared memory at a stride, times as long as at stride 1 (hot; the passes that the emulator counts are 1, 2, 1, 4, "
+        "8, 16, 32 without padding):",
+        "",
+        "| stride | " + " | ".join(map(str, STRIDES)) + " |",
+        "|---" * (len(STRIDES) + 1) + "|",
+    ]
+    for rung in (plain, padded):
+        rows = [
+            records.recorded(rung.name, BanksShape(n=262_144, stride=s, turns=64), rung.default_tiles, "hot")
+            for s in STRIDES
+        ]
+        told = " | ".join(f"{r['median_ms'] / rows[0]['median_ms']:.3g}" for r in rows)
+        lines.append(f"| {rung.title} | {told} |")
     return "\n".join(lines)
 
 
 def main() -> None:
     text = README.read_text(encoding="utf-8")
-    head, rest = text.split(BEGIN)
-    _, tail = rest.split(END)
-    README.write_text(f"{head}{BEGIN}\n{table()}\n{END}{tail}", encoding="utf-8")
+    for table in (conv, gemm, banks):
+        begin, end = (
+            f"<!-- recorded {table.__name__}: python benchmarks/tables.py -->",
+            "<!-- end recorded -->",
+        )
+        head, rest = text.split(begin)
+        _, tail = rest.split(end, 1)
+        text = f"{head}{begin}\n{table()}\n{end}{tail}"
+    README.write_text(text, encoding="utf-8")
 
 
 if __name__ == "__main__":

@@ -1,8 +1,10 @@
 """What is computed, run and measured. Knows no Streamlit and no Plotly."""
 
+import ml_dtypes  # noqa: F401  # gives NumPy its dtype "bfloat16"
+
 from kernels import ladders
 from kernels.program import Result, RuleError
 from kernels.runner import compare, run
-from kernels.shapes import ConvShape, ShapeError
+from kernels.shapes import ConvShape, GemmShape, ShapeError
 
-__all__ = ["ConvShape", "Result", "RuleError", "ShapeError", "compare", "ladders", "run"]
+__all__ = ["ConvShape", "GemmShape", "Result", "RuleError", "ShapeError", "compare", "ladders", "run"]

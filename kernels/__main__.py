@@ -122,7 +122,8 @@ def do_run(args) -> None:
     print(f"{result.rung}  {shape}  {dict(result.tiles)}  on {m.device} ({result.engine}, {m.mode})")
     print(f"  time       {m.median_ms:.4g} ms  (p20 {m.p20_ms:.4g}, p80 {m.p80_ms:.4g}, n {m.n})  measured")
     print(f"  rate       {p.flops / m.median_ms / 1e9:.4g} TFLOP/s")
-    print(f"  workspace  {m.workspace_bytes:,} bytes measured, {p.workspace_bytes:,} predicted")
+    predicted = "not" if p.workspace_bytes is None else f"{p.workspace_bytes:,}"
+    print(f"  workspace  {m.workspace_bytes:,} bytes measured, {predicted} predicted")
     print(f"  peak       {m.peak_bytes:,} bytes measured")
     print(f"  error      {result.error:.2e} relative L2 against float64")
 

@@ -18,8 +18,15 @@ Arg = str | np.generic
 Tiles = Mapping[str, int]
 
 
+ENGINES = ("cuda", "cpu", "emulator")
+
+
 class RuleError(ValueError):
     """A request that breaks a rule of a rung, an engine or the machine; the message names it."""
+
+
+class UnsupportedError(RuleError):
+    """A request that a vendor's library, asked, does not support; the message says so in its words."""
 
 
 @dataclass(frozen=True)
@@ -54,11 +61,12 @@ class Launch:
 
 @dataclass(frozen=True)
 class LibraryCall:
-    """One call into a vendor library; `routine` names the function in kernels.engines.cuda_libraries."""
+    """One call into a vendor library; `routine` names the function in kernels.engines.cuda_libraries. Without a
+    `twin` only the cuda engine runs it: what the library does inside is not ours to repeat."""
 
     routine: str
     args: tuple[Arg, ...]
-    twin: Callable[..., None]
+    twin: Callable[..., None] | None
 
     @property
     def name(self) -> str:
@@ -93,26 +101,29 @@ class Program:
         return sum(b.nbytes for b in self.buffers if not roles or b.role in roles)
 
 
-def refuse_host_loops(program: Program, engine: str) -> None:
-    """RuleError where a step is the processor's alone."""
+def refuse_steps(program: Program, engine: str) -> None:
+    """RuleError where a step is another engine's alone."""
     for step in program.steps:
-        if isinstance(step, HostLoop):
+        if isinstance(step, HostLoop) and engine != "cpu":
             raise RuleError(f"{step.name} is loops for the processor: the cpu engine runs them, not {engine}")
+        if isinstance(step, LibraryCall) and not step.twin and engine != "cuda":
+            raise RuleError(f"{step.name} is a library of the GPU: the cuda engine runs it, not {engine}")
 
 
 @dataclass(frozen=True)
 class Cost:
-    """What a formula predicts: FLOPs executed, bytes through HBM, workspace bytes."""
+    """What a formula predicts: FLOPs executed, bytes through HBM, workspace bytes (None: only a library knows)."""
 
     flops: int
     bytes: int
-    workspace_bytes: int
+    workspace_bytes: int | None
 
 
 @dataclass(frozen=True)
 class Rung:
     """One algorithm variant. `tolerance` t admits |out - ref| <= t * bound, where bound is the same
-    computation on absolute values: the usual backward-error scale of a sum."""
+    computation on absolute values: the usual backward-error scale of a sum. `scale(shape, tiles, inputs)` gives it
+    in float64 for an algorithm whose own computation is not the definition's: what it rounds spreads."""
 
     name: str  # "conv/im2col-gemm"
     title: str
@@ -123,6 +134,9 @@ class Rung:
     tolerance: float
     tiles: Mapping[str, tuple[int, ...]] = field(default_factory=dict)  # choices, the default first
     library: str = ""  # the vendor library that does part of the work
+    scale: Callable[[Any, Tiles, Mapping[str, np.ndarray]], np.ndarray] | None = None  # else the ladder's
+    sets: tuple[Tiles, ...] | None = None  # see tile_sets; what one leaves out is the default
+    engines: tuple[str, ...] = ENGINES  # those that run it, of its ladder's
 
     def title_on(self, engine: str) -> str:
         """The title as it is true on an engine: the cpu engine calls NumPy's BLAS, not the vendor's."""
@@ -135,12 +149,17 @@ class Rung:
         return {name: choices[0] for name, choices in self.tiles.items()}
 
     def tile_sets(self, shape) -> Iterator[dict[str, int]]:
-        """The default tiles, then each other choice once, with as few of the others moved as the rules ask
-        for at this shape (two at most). A choice that no rule allows then is left out."""
+        """The tile sizes that are compiled ahead and recorded: the default, then `sets`; where that is None each
+        other choice once, with as few of the others moved as the rules ask for at this shape (two at most).
+        What no rule allows then is left out."""
         default = self.default_tiles
         if any(self.rules(shape, default)):
             return
         yield default
+        if self.sets is not None:
+            sets = (default | dict(tiles) for tiles in self.sets)
+            yield from (tiles for tiles in sets if not any(self.rules(shape, tiles)))
+            return
         for name, choices in self.tiles.items():
             for value in choices[1:]:
                 near = self._near(default | {name: value}, [other for other in self.tiles if other != name])
@@ -182,7 +201,8 @@ class Ladder:
     reference: Callable[..., tuple[np.ndarray, np.ndarray]]
     rungs: tuple[Rung, ...]
     presets: Mapping[str, Any]
-    engines: tuple[str, ...] = ("cuda", "cpu", "emulator")  # those that run its rungs
+    engines: tuple[str, ...] = ENGINES  # those that run its rungs
+    swept: tuple[str, ...] | None = None  # presets recorded hot and at other tile sizes too; None: all
 
     def rung(self, name: str) -> Rung:
         for rung in self.rungs:

@@ -4,32 +4,59 @@ from __future__ import annotations
 
 import numpy as np
 
-from kernels.shapes import ConvShape
+from kernels.shapes import ConvShape, GemmShape
 
 
 def conv2d(s: ConvShape, x: np.ndarray, w: np.ndarray) -> np.ndarray:
-    """y [N,K,P,Q] of x [N,C,H,W] and w [K,C,R,S], in the dtype of x (give float64 for a reference).
+    """y [N,K,P,Q] of x [N,C,H,W] and w [K,C/groups,R,S], in the dtype of x (give float64 for a reference);
+    without bias and ReLU.
 
-    y[n,k,p,q] = sum_{c,r,t} w[k,c,r,t] * x[n, c, p*u - pad_h + r'*dilation_h, q*v - pad_w + t'*dilation_w]
-    with r' = r (cross-correlation) or R-1-r (convolution), t' alike; x is zero outside.
+    y[n,k,p,q] = sum_{c,r,t} w[k,c,r,t] * x[n, g*C/groups + c, p*u - pad_h + r'*dilation_h, q*v - pad_w + t'*dilation_w]
+    with g the group of filter k, r' = r (cross-correlation) or R-1-r (convolution), t' alike; x is zero outside.
     (cuDNN paper, arXiv 1410.0759, section 2.)
     """
     padded = np.pad(x, ((0, 0), (0, 0), (s.pad_h,) * 2, (s.pad_w,) * 2))
-    y = np.zeros((s.N, s.K, s.PQ), x.dtype)
+    y = np.zeros((s.N, s.groups, s.filters, s.PQ), x.dtype)
     if s.flip:
         w = w[:, :, ::-1, ::-1]
+    w = w.reshape(s.groups, s.filters, s.maps, s.R, s.S)
     for r in range(s.R):
         for t in range(s.S):
             h, v = r * s.dilation_h, t * s.dilation_w
             under = padded[:, :, h : h + (s.P - 1) * s.u + 1 : s.u, v : v + (s.Q - 1) * s.v + 1 : s.v]
-            y += w[:, :, r, t] @ under.reshape(s.N, s.C, s.PQ)
+            y += w[..., r, t] @ under.reshape(s.N, s.groups, s.maps, s.PQ)
     return y.reshape(s.y_shape)
 
 
-def conv(s: ConvShape, x: np.ndarray, w: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """(reference, error scale), both float64 [N,K,P,Q]; the scale is the convolution of |x| and |w|."""
+def conv(
+    s: ConvShape, x: np.ndarray, w: np.ndarray, b: np.ndarray | None = None
+) -> tuple[np.ndarray, np.ndarray]:
+    """(reference, error scale), both float64 [N,K,P,Q]: the convolution, plus b [K] and through ReLU where the
+    shape asks for them; the scale is that of absolute values, before ReLU."""
     x, w = x.astype(np.float64), w.astype(np.float64)
-    return conv2d(s, x, w), conv2d(s, np.abs(x), np.abs(w))
+    ref, scale = conv2d(s, x, w), conv2d(s, np.abs(x), np.abs(w))
+    if s.bias:
+        b = b.astype(np.float64)[:, None, None]
+        ref, scale = ref + b, scale + np.abs(b)
+    return np.maximum(ref, 0) if s.relu else ref, scale
+
+
+def gemm(
+    s: GemmShape, A: np.ndarray, B: np.ndarray, C0: np.ndarray | None = None
+) -> tuple[np.ndarray, np.ndarray]:
+    """(reference, error scale), both float64 [M, N]: alpha A B + beta C0, and the same of absolute values.
+
+    alpha and beta are those of float32, as a kernel gets them. For int8 both are exact: every product and
+    sum is a whole number far below 2^53.
+    """
+    whole = s.dtype == "int8"
+    alpha, beta = (value if whole else float(np.float32(value)) for value in (s.alpha, s.beta))
+    A, B = A.astype(np.float64), B.astype(np.float64)
+    ref, scale = alpha * (A @ B), abs(alpha) * (np.abs(A, out=A) @ np.abs(B, out=B))
+    if s.beta:
+        C0 = C0.astype(np.float64)
+        ref, scale = ref + beta * C0, scale + abs(beta) * np.abs(C0)
+    return ref, scale
 
 
 def relative_error(out: np.ndarray, ref: np.ndarray) -> float:

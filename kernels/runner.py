@@ -11,7 +11,18 @@ import numpy as np
 from kernels import engines, reference, values
 from kernels.engines.timing import MODES, Budget
 from kernels.ladders import LADDERS, ladder_of
-from kernels.program import INPUT, OUTPUT, Buffer, Launch, Measurement, Program, Result, RuleError, Rung
+from kernels.program import (
+    INPUT,
+    OUTPUT,
+    Buffer,
+    Launch,
+    Measurement,
+    Program,
+    Result,
+    RuleError,
+    Rung,
+    UnsupportedError,
+)
 
 Progress = Callable[[float, str], None]
 
@@ -80,16 +91,16 @@ def compare(
     measure: bool = True,
     trace: int | None = None,
     progress: Progress = lambda share, text: None,
+    refused: Callable[[str, str], None] | None = None,
 ) -> list[Result]:
     """Several rungs of one ladder on the same inputs, their samples interleaved. As `run`; `tiles`
-    reaches each rung that has a tile size of that name, an entry under a rung's name that rung alone."""
+    reaches each rung that has a tile size of that name, an entry under a rung's name that rung alone.
+    A rung whose library does not support the shape is left out and told to `refused` (its name, the library's
+    words); without `refused` it raises UnsupportedError, a RuleError."""
     name = engine or engines.default()
     machine, device = _ready(name, mode, trace)
+    _check_engine(name, rungs)
     ladder, chosen, full, programs = _asked(rungs, shape, tiles or {})
-    if name not in ladder.engines:
-        raise RuleError(
-            f"{chosen[0].name} runs on the {' or '.join(ladder.engines)} engine only, not on {name}"
-        )
     if name == "emulator":
         _check_threads(machine, chosen, programs)
     check_memory(name, shape, programs)
@@ -105,20 +116,26 @@ def compare(
     if measured:
         progress(0.1, "measuring what the device does at most")
         ceilings = _ceilings(machine)  # before the buffers take its memory
-    sessions, outputs = [], []
+    sessions, outputs, ran = [], [], []
     try:
         for i, (rung, program) in enumerate(zip(chosen, programs, strict=True)):
             progress(0.1 + 0.3 * i / len(chosen), f"verifying {rung.title}")
-            session = machine.open(program, arrays, trace)
-            sessions.append(session)
             try:
-                out = session.verify_run()
+                session, out = _opened(machine, program, arrays, trace)
+            except UnsupportedError as e:
+                if not refused:
+                    raise UnsupportedError(f"{rung.name}: {e}") from None
+                refused(rung.name, str(e))
+                continue
             except RuleError as e:
                 raise type(e)(f"{rung.name}: {e}") from None
+            sessions.append(session)
+            ran.append(i)
             bound = rung.scale(shape, full[i], arrays) if rung.scale else scale
             outputs.append(_verified(rung, name, out, ref, bound))
-        measurements = [None] * len(chosen)
-        if measured:
+        chosen, full, programs = ([of[i] for i in ran] for of in (chosen, full, programs))
+        measurements = [None] * len(ran)
+        if measured and ran:
             measurements = _measure(machine, device, ceilings, sessions, mode, budget or Budget(), progress)
     finally:
         for session in sessions:
@@ -152,6 +169,25 @@ def _ready(name: str, mode: str, trace: int | None) -> tuple[engines.Engine, str
     if trace is not None and name != "emulator":
         raise RuleError(f"only the emulator engine can trace a block, not {name}")
     return machine, status.text
+
+
+def _opened(machine: engines.Engine, program: Program, arrays: Mapping[str, np.ndarray], trace: int | None):
+    """(session, its output); a program that fails leaves nothing open."""
+    session = machine.open(program, arrays, trace)
+    try:
+        return session, session.verify_run()
+    except BaseException:
+        session.close()
+        raise
+
+
+def _check_engine(name: str, rungs: Sequence[str]) -> None:
+    """RuleError where an engine does not run a ladder, or one of its rungs."""
+    ladder = ladder_of(rungs[0])
+    for rung in map(ladder.rung, rungs):
+        able = [engine for engine in ladder.engines if engine in rung.engines]
+        if name not in able:
+            raise RuleError(f"{rung.name} runs on the {' or '.join(able)} engine only, not on {name}")
 
 
 def _asked(rungs: Sequence[str], shape: Any, tiles: Mapping[str, int]):

@@ -1,15 +1,18 @@
 """Problem shapes: what is asked of a kernel, validated, with every derived extent.
 
-Names follow the cuDNN paper (arXiv 1410.0759): N images of C maps H x W, K filters R x S,
-stride (u, v), padding (pad_h, pad_w), dilation; output P x Q.
+Names of a convolution follow the cuDNN paper (arXiv 1410.0759): N images of C maps H x W, K filters
+R x S, stride (u, v), padding (pad_h, pad_w), dilation; output P x Q. Those of a matrix product follow
+BLAS: C = alpha * A x B + beta * C0, A [M, K], B [K, N], C and C0 [M, N].
 """
 
 from __future__ import annotations
 
+import math
 import operator
 from dataclasses import asdict, dataclass, replace
 
 INT_MAX = 2**31 - 1
+FLOAT_MAX = math.ldexp(2 - 2**-23, 127)  # the largest float32
 MODES = ("cross-correlation", "convolution")
 
 
@@ -38,6 +41,9 @@ def _pair(name: str, value: object) -> tuple[object, object]:
     return value, value
 
 
+CONV_SINCE = {"groups": 1, "bias": 0, "relu": 0}  # fields that came later, and what their lack means
+
+
 @dataclass(frozen=True, init=False)
 class ConvShape:
     """A 2-D convolution in NCHW.
@@ -45,7 +51,9 @@ class ConvShape:
     Give `stride`, `pad`, `dilation` as one number or (vertical, horizontal), or name an axis:
     `u`, `v`, `pad_h`, `pad_w`, `dilation_h`, `dilation_w`. `mode` is "cross-correlation" (the
     default, as in every deep-learning framework) or "convolution" (filter flipped in both
-    axes, as the cuDNN paper defines it).
+    axes, as the cuDNN paper defines it). Of `groups` each has C/groups maps and K/groups
+    filters that see those alone (depthwise: groups == C). `bias` (1 or 0): b[k] is added to
+    map k; `relu`: what is below 0 after that becomes 0.
 
     Raises ShapeError naming the rule that is broken.
     """
@@ -64,11 +72,14 @@ class ConvShape:
     dilation_h: int
     dilation_w: int
     mode: str
+    groups: int
+    bias: int
+    relu: int
 
     def __init__(
         self, N, C, H, W, K, R, S, *, stride=1, pad=0, dilation=1,
         u=None, v=None, pad_h=None, pad_w=None, dilation_h=None, dilation_w=None,
-        mode="cross-correlation",
+        mode="cross-correlation", groups=1, bias=0, relu=0,
     ):  # fmt: skip
         both = {
             ("u", "v"): (_pair("stride", stride), (u, v), 1),
@@ -83,6 +94,16 @@ class ConvShape:
         if mode not in MODES:
             raise ShapeError(f"mode must be one of {', '.join(MODES)}, got {mode!r}")
         object.__setattr__(self, "mode", mode)
+        object.__setattr__(self, "groups", _integer("groups", groups, 1))
+        for name, value in (("bias", bias), ("relu", relu)):
+            if value not in (0, 1):
+                raise ShapeError(f"{name} must be 0 or 1, got {value!r}")
+            object.__setattr__(self, name, int(value))
+        for name in "CK":
+            if getattr(self, name) % self.groups:
+                raise ShapeError(
+                    f"{name} must be a multiple of groups, got {getattr(self, name)} % {self.groups}"
+                )
         self._check_fit("R", self.R, self.dilation_h, "H", self.H, self.pad_h, "pad_h")
         self._check_fit("S", self.S, self.dilation_w, "W", self.W, self.pad_w, "pad_w")
 
@@ -133,8 +154,19 @@ class ConvShape:
         return (self.W + 2 * self.pad_w - self.span_w) // self.v + 1
 
     @property
+    def maps(self) -> int:
+        """Input maps that a filter sees: those of its group."""
+        return self.C // self.groups
+
+    @property
+    def filters(self) -> int:
+        """Filters of a group."""
+        return self.K // self.groups
+
+    @property
     def CRS(self) -> int:
-        return self.C * self.R * self.S
+        """Taps of a filter."""
+        return self.maps * self.R * self.S
 
     @property
     def PQ(self) -> int:
@@ -146,7 +178,7 @@ class ConvShape:
 
     @property
     def w_shape(self) -> tuple[int, int, int, int]:
-        return self.K, self.C, self.R, self.S
+        return self.K, self.maps, self.R, self.S
 
     @property
     def y_shape(self) -> tuple[int, int, int, int]:
@@ -160,7 +192,8 @@ class ConvShape:
 
     @property
     def flops(self) -> int:
-        """Direct-convolution FLOPs, two to a multiply-add: the base of "effective" FLOP/s."""
+        """Direct-convolution FLOPs, two to a multiply-add: the base of "effective" FLOP/s. Bias and ReLU
+        are not counted."""
         return 2 * self.macs
 
     @property
@@ -169,6 +202,7 @@ class ConvShape:
             "x": self.N * self.C * self.H * self.W,
             "w": self.K * self.CRS,
             "y": self.N * self.K * self.PQ,
+            **({"b": self.K} if self.bias else {}),
         }
 
     @property
@@ -178,8 +212,9 @@ class ConvShape:
 
     # -- as data -------------------------------------------------------------------------------
     def params(self) -> dict[str, int | str]:
-        """Every field by name, as it stands in a link, a recording row or JSON."""
-        return asdict(self)
+        """The fields by name, as they stand in a link, a recording row or JSON. Those that rows of before
+        do not have are left out where they say the usual, so that a shape has one name in rows old and new."""
+        return {name: value for name, value in asdict(self).items() if CONV_SINCE.get(name) != value}
 
     def with_(self, **changes) -> ConvShape:
         return replace(self, **changes)
@@ -193,34 +228,138 @@ class ConvShape:
         ):
             if pair != (usual, usual):
                 text += f" {name} {pair[0]}" + (f",{pair[1]}" if pair[0] != pair[1] else "")
-        return text + (" flipped" if self.flip else "")
+        text += f" groups {self.groups}" if self.groups > 1 else ""
+        return text + "".join(f" {name}" for name in ("bias", "relu") if getattr(self, name)) + (
+            " flipped" if self.flip else ""
+        )
+
+
+# Bytes of an element of A and B, and the type of C and C0, by the name of the type of A and B.
+ELEMENT_BYTES = {"fp32": 4, "fp16": 2, "bf16": 2, "int8": 1}
+RESULT_DTYPE = {"fp32": "float32", "fp16": "float32", "bf16": "float32", "int8": "int32"}
+MOST_INT8_K = INT_MAX // 128**2  # a longer sum of int8 products may leave int32
+
+
+def _factor(name: str, value: object, whole: bool) -> float:
+    """alpha or beta: a finite float32, whole where C holds whole numbers."""
+    try:
+        if isinstance(value, (bool, str)):
+            raise TypeError
+        number = float(value)
+    except (TypeError, ValueError, OverflowError):
+        raise ShapeError(f"{name} must be a number, got {value!r}") from None
+    if not abs(number) <= FLOAT_MAX:
+        raise ShapeError(f"{name} must be finite in float32, got {number}")
+    if whole and not (number.is_integer() and abs(number) <= INT_MAX):
+        raise ShapeError(f"{name} must be a whole number where dtype is int8, got {number}")
+    return number
+
+
+@dataclass(frozen=True)
+class GemmShape:
+    """A matrix product C = alpha * A x B + beta * C0, row-major: A [M, K], B [K, N], C and C0 [M, N].
+
+    `dtype` is the type of A and B: "fp32", "fp16", "bf16" (C is float32 and sums are FP32) or "int8"
+    (C is int32). Where beta is 0 there is no C0.
+
+    Raises ShapeError naming the rule that is broken.
+    """
+
+    M: int
+    N: int
+    K: int
+    alpha: float = 1.0
+    beta: float = 0.0
+    dtype: str = "fp32"
+
+    def __post_init__(self):
+        for name in "MNK":
+            object.__setattr__(self, name, _integer(name, getattr(self, name), 1))
+        if self.dtype not in ELEMENT_BYTES:
+            raise ShapeError(f"dtype must be one of {', '.join(ELEMENT_BYTES)}, got {self.dtype!r}")
+        for name in ("alpha", "beta"):
+            object.__setattr__(self, name, _factor(name, getattr(self, name), self.dtype == "int8"))
+        if self.dtype == "int8" and self.K * max(1, abs(self.alpha)) > MOST_INT8_K:
+            raise ShapeError(
+                f"K*|alpha| <= {MOST_INT8_K} where dtype is int8 (sums stay in int32), "
+                f"got {self.K}*{abs(self.alpha):g}"
+            )
+
+    @property
+    def macs(self) -> int:
+        return self.M * self.N * self.K
+
+    @property
+    def flops(self) -> int:
+        """Two to a multiply-add; scaling by alpha and beta is not counted."""
+        return 2 * self.macs
+
+    @property
+    def elements(self) -> dict[str, int]:
+        return {"A": self.M * self.K, "B": self.K * self.N, "C": self.M * self.N}
+
+    @property
+    def bytes(self) -> int:
+        """Least traffic in bytes: A, B (and C0 where beta is not 0) read once, C written once."""
+        n = self.elements
+        return ELEMENT_BYTES[self.dtype] * (n["A"] + n["B"]) + 4 * n["C"] * (2 if self.beta else 1)
+
+    def params(self) -> dict[str, int | float | str]:
+        """Every field by name, as it stands in a link, a recording row or JSON."""
+        return asdict(self)
+
+    def with_(self, **changes) -> GemmShape:
+        return replace(self, **changes)
+
+    def __str__(self) -> str:
+        text = f"M{self.M} N{self.N} K{self.K}"
+        for name, usual in (("alpha", 1), ("beta", 0)):
+            if (value := getattr(self, name)) != usual:
+                text += f" {name} {value:g}"
+        return text + (f" {self.dtype}" if self.dtype != "fp32" else "")
 
 
 FIELDS = {
-    "conv": "N C H W K R S stride u v pad pad_h pad_w dilation dilation_h dilation_w mode".split(),
+    "conv": "N C H W K R S stride u v pad pad_h pad_w dilation dilation_h dilation_w mode groups bias relu".split(),
+    "gemm": "M N K alpha beta dtype".split(),
 }
+
+
+def _parse(text: str, fields: list[str], words: tuple[str, ...], factors: tuple[str, ...] = ()) -> dict:
+    """Values by name from "NAME=VALUE,NAME=VALUE": those in `words` as they stand, those in `factors` as
+    floats, all others as whole numbers. ShapeError where it is malformed."""
+    params: dict[str, object] = {}
+    for part in filter(None, (p.strip() for p in text.split(","))):
+        name, equals, value = (s.strip() for s in part.partition("="))
+        if not equals or name not in fields:
+            raise ShapeError(f"expected NAME=VALUE with NAME among {' '.join(fields)}; got {part!r}")
+        if name in params:
+            raise ShapeError(f"{name} is given twice")
+        kind, called = (float, "number") if name in factors else (int, "whole number")
+        try:
+            params[name] = value if name in words else kind(value)
+        except ValueError:
+            raise ShapeError(f"{name} must be a {called}, got {value!r}") from None
+    return params
+
+
+def _need(params: dict, names: str) -> None:
+    if missing := [name for name in names if name not in params]:
+        raise ShapeError(f"missing {', '.join(missing)}")
 
 
 def parse_conv(text: str) -> ConvShape:
     """ConvShape from "N=1,C=3,H=8,W=8,K=4,R=3,S=3,pad=1"; ShapeError where it is malformed."""
-    params: dict[str, object] = {}
-    for part in filter(None, (p.strip() for p in text.split(","))):
-        name, equals, value = (s.strip() for s in part.partition("="))
-        if not equals or name not in FIELDS["conv"]:
-            raise ShapeError(f"expected NAME=VALUE with NAME among {' '.join(FIELDS['conv'])}; got {part!r}")
-        if name in params:
-            raise ShapeError(f"{name} is given twice")
-        if name == "mode":
-            params[name] = value
-        else:
-            try:
-                params[name] = int(value)
-            except ValueError:
-                raise ShapeError(f"{name} must be a whole number, got {value!r}") from None
-    missing = [name for name in "NCHWKRS" if name not in params]
-    if missing:
-        raise ShapeError(f"missing {', '.join(missing)}")
+    params = _parse(text, FIELDS["conv"], words=("mode",))
+    _need(params, "NCHWKRS")
     return ConvShape(**params)
+
+
+def parse_gemm(text: str) -> GemmShape:
+    """GemmShape from "M=64,N=64,K=64,beta=1,dtype=fp16"; ShapeError where it is malformed."""
+    params = _parse(text, FIELDS["gemm"], words=("dtype",), factors=("alpha", "beta"))
+    _need(params, "MNK")
+    return GemmShape(**params)
 
 
 @dataclass(frozen=True)
@@ -245,6 +384,8 @@ def conv_bounds(shape: ConvShape, most: dict[str, int]) -> dict[str, Bound]:
         return most.get(name, INT_MAX)
 
     out = {name: Bound(1, cap(name)) for name in ("N", "C", "K", "u", "v")}
+    if s.groups > 1:  # a range has no gaps: where only multiples are valid, the value stays
+        out |= {name: Bound(*[getattr(s, name)] * 2, *["C % groups == 0, K % groups == 0"] * 2) for name in "CK"}
     for size, extent, tap, taps, pad_name, pad, dil_name, dil in (
         ("H", s.H, "R", s.R, "pad_h", s.pad_h, "dilation_h", s.dilation_h),
         ("W", s.W, "S", s.S, "pad_w", s.pad_w, "dilation_w", s.dilation_w),

@@ -21,7 +21,7 @@ from pages._address import Choice, Fields, Number, Value, Values
 
 LADDER = LADDERS["gemm"]
 RUNGS = {rung.name.partition("/")[2]: rung for rung in LADDER.rungs}
-DEFAULT = GEMM_PRESETS["square-8"].shape
+DEFAULT = GEMM_PRESETS["square-64"].shape
 DEFAULT_RUNG = "shared-tile"
 SIZES, FACTORS = ("M", "N", "K"), ("alpha", "beta")
 MOST = 65_536
@@ -115,8 +115,10 @@ def write(asked: Asked) -> dict[str, str]:
 
 def at_shape(asked: Asked, shape: GemmShape) -> dict[str, str]:
     """The parameters for another shape: with the same rung and tile sizes where they can run it, else the
-    nearest tile sizes, else the last kernel of the ladder that can."""
+    nearest tile sizes, else the last kernel of the ladder that can. Tile sizes nobody chose are those that fit."""
     tiles = asked.tiles
+    if tiles in (asked.rung.default_tiles, _tiles.fitting(asked.rung, asked.shape)):
+        tiles = _tiles.fitting(asked.rung, shape)
     if _tiles.broken(asked.rung, shape, tiles):
         tiles = _tiles.nearest(asked.rung, shape, tiles)
     if tiles is None:
@@ -125,8 +127,8 @@ def at_shape(asked: Asked, shape: GemmShape) -> dict[str, str]:
 
 
 def at_rung(asked: Asked, rung: Rung) -> dict[str, str]:
-    """The parameters for another rung, at its usual tile sizes."""
-    return write(Asked(asked.shape, rung, rung.default_tiles))
+    """The parameters for another rung, at the tile sizes that fit the shape."""
+    return write(Asked(asked.shape, rung, _tiles.fitting(rung, asked.shape)))
 
 
 def at_tiles(asked: Asked, tiles: Mapping[str, int]) -> dict[str, str]:

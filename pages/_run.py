@@ -86,7 +86,9 @@ def _collect() -> None:
         return
     job, asked = st.session_state.pop("job")
     try:
-        rows = {row["rung"]: row for row in job.result()}
+        told = job.result()
+        rows = {row["rung"]: row for row in told if "unsupported" not in row}
+        st.session_state["run_error"] = ". ".join(row["unsupported"] for row in told if "unsupported" in row)
         _bring(asked.ladder)
         st.session_state["ran"] = Ran(asked, rows, job.answered_at)
     except JobError as e:

@@ -12,7 +12,7 @@ from itertools import product
 from typing import Any
 
 from kernels.ladders import find
-from kernels.program import Rung
+from kernels.program import Launch, Rung
 
 Combination = dict[str, int]
 
@@ -50,6 +50,24 @@ def nearest(rung: Rung, shape: Any, tiles: Mapping[str, int]) -> Combination | N
         return len(changed), sum(abs(math.log2(other[n] / tiles[n])) for n in changed)
 
     return min(legal(rung, shape), key=distance, default=None)
+
+
+def fitting(rung: Rung, shape: Any) -> Combination:
+    """The usual tile sizes, or where all of C is one block of them: the largest of the rung's sets that leaves two
+    blocks each way, the smallest set where none does. So the tiles are seen."""
+    sets = {tuple(tiles.values()): _blocks(rung, shape, tiles) for tiles in rung.tile_sets(shape)}
+    usual = tuple(rung.default_tiles.values())
+    found = usual
+    if sets.get(usual) == (1, 1):
+        parted = [tiles for tiles, blocks in sets.items() if min(blocks) > 1]
+        found = min(parted, key=lambda t: math.prod(sets[t])) if parted else min(sets, key=math.prod)
+    return dict(zip(rung.tiles, found, strict=True))
+
+
+def _blocks(rung: Rung, shape: Any, tiles: Mapping[str, int]) -> tuple[int, ...]:
+    """Blocks across and down of a rung's first launch; none of a library's call."""
+    step = rung.build(shape, tiles).steps[0]
+    return step.grid[:2] if isinstance(step, Launch) else ()
 
 
 def tried(rung: Rung, shape: Any, tiles: Mapping[str, int], most: int) -> list[Combination]:

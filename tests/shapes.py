@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from hypothesis import strategies as st
 
-from kernels.shapes import MODES, ConvShape
+from kernels.shapes import MODES, ConvShape, GemmShape
 
 
 @st.composite
@@ -31,3 +31,27 @@ def conv_shapes(draw, most: int = 4) -> ConvShape:
         dilation_w=dilation_w,
         mode=draw(st.sampled_from(MODES)),
     )
+
+
+@st.composite
+def layer_shapes(draw, most: int = 3, groups: bool = True) -> ConvShape:
+    """conv_shapes with bias, ReLU and, where `groups`, groups: one, several, or a map each (depthwise)."""
+    s = draw(conv_shapes(most))
+    count = draw(st.integers(1, 4)) if groups else 1
+    return s.with_(
+        C=count * draw(st.integers(1, most)),
+        K=count * draw(st.integers(1, most)),
+        groups=count,
+        bias=draw(st.integers(0, 1)),
+        relu=draw(st.integers(0, 1)),
+    )
+
+
+@st.composite
+def gemm_shapes(draw, most: int = 140, most_k: int = 40, dtype: str = "fp32") -> GemmShape:
+    """Odd extents, smaller and larger than a tile, single rows, columns and terms; alpha and beta."""
+    extent = st.one_of(st.integers(1, 9), st.integers(1, most))
+    depth = st.one_of(st.just(1), st.integers(1, most_k))
+    factors = st.sampled_from([(1, 0), (1, 1), (-2, 0), (3, -2), (0, 1)])
+    alpha, beta = draw(factors)
+    return GemmShape(draw(extent), draw(extent), draw(depth), alpha, beta, dtype)

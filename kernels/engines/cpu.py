@@ -15,7 +15,7 @@ import numpy as np
 from kernels import values
 from kernels.engines import ALLOCATED, Status, Timed, total_bytes
 from kernels.engines.timing import Budget, interleave, warm_up
-from kernels.program import INPUT, OUTPUT, WORKSPACE, HostLoop, Program, Step
+from kernels.program import INPUT, OUTPUT, WORKSPACE, HostLoop, Program, Step, refuse_steps
 
 MEASURES = True
 RESOLUTION = 16 * 2**10  # bytes
@@ -128,6 +128,7 @@ class Session:
 
 
 def open(program: Program, inputs: dict[str, np.ndarray], trace: None = None) -> Session:
+    refuse_steps(program, "cpu")
     return Session(program, inputs)
 
 

@@ -17,9 +17,9 @@ import numpy as np
 
 from kernels import cuda as sources
 from kernels import values
-from kernels.engines import ALLOCATED, Status, Timed, total_bytes
+from kernels.engines import ALLOCATED, Status, Timed, headers, total_bytes
 from kernels.engines.timing import Budget, interleave, warm_up
-from kernels.program import INPUT, OUTPUT, WORKSPACE, Launch, Program, RuleError, Step, refuse_host_loops
+from kernels.program import INPUT, OUTPUT, WORKSPACE, Launch, Program, RuleError, Step, refuse_steps
 
 MEASURES = True
 GRAPH_MS = 0.5  # a hot sample is a captured graph of as many runs as take about this long
@@ -58,7 +58,7 @@ def conditions() -> dict:
     timing nothing costs (ms): the part of every cold figure that is not the kernel's."""
     import cupy
 
-    from kernels.engines import cuda_libraries
+    from kernels.engines import cuda_cudnn, cuda_cufft, cuda_libraries
 
     query = "driver_version,clocks.sm,clocks.mem"
     told = subprocess.run(
@@ -74,6 +74,8 @@ def conditions() -> dict:
         "driver": driver,
         "cuda": ".".join(map(str, _cuda_version(cupy.cuda.runtime.runtimeGetVersion()))),
         "cublas": cuda_libraries.version(),
+        "cufft": cuda_cufft.version(),
+        "cudnn": cuda_cudnn.version(),
         "cupy": cupy.__version__,
         "numpy": np.__version__,
         "clock_sm_mhz": int(sm) if sm else None,
@@ -106,12 +108,13 @@ def compile_kernel(source: str, entry: str, defines: tuple[tuple[str, int], ...]
     """The compiled entry point. RuleError with the compiler's words where it does not compile."""
     import cupy
 
-    options = ("--std=c++17", *(f"-D{name}={value}" for name, value in defines))
-    module = cupy.RawModule(code=sources.translation_unit(source), options=options)
+    text = sources.translation_unit(source)
+    defined = (f"-D{name}={value}" for name, value in defines)
+    module = cupy.RawModule(code=text, options=("--std=c++17", *defined, *headers.options(text)))
     try:
         return module.get_function(entry)
     except cupy.cuda.compiler.CompileException as e:
-        raise RuleError(f"{source} does not compile:\n{e}") from None
+        raise RuleError(f"{source} does not compile:\n{headers.explained(str(e))}") from None
 
 
 class Session:
@@ -198,7 +201,7 @@ class Session:
 
 
 def open(program: Program, inputs: dict[str, np.ndarray], trace: None = None) -> Session:
-    refuse_host_loops(program, "cuda")
+    refuse_steps(program, "cuda")
     return Session(program, inputs)
 
 

@@ -29,7 +29,8 @@ made_at = cache(records.commit)
 
 
 def compare_rows(request: Request, progress: Progress) -> Rows:
-    """A row for each rung."""
+    """A row for each rung; of one that its library does not support, the library's words ("unsupported")."""
+    told: Rows = []
     results = compare(
         request.rungs,
         request.shape,
@@ -39,8 +40,9 @@ def compare_rows(request: Request, progress: Progress) -> Rows:
         mode=request.mode,
         budget=Budget(seconds=request.seconds, least=3),
         progress=progress,
+        refused=lambda rung, said: told.append({"rung": rung, "unsupported": said}),
     )
-    return [_row(result) for result in results]
+    return [*map(_row, results), *told]
 
 
 def _row(result: Result) -> dict[str, Any]:

@@ -7,62 +7,34 @@ from collections.abc import Iterator
 import numpy as np
 
 from kernels import reference, twins
+from kernels.ladders import conv_parts as parts
+from kernels.ladders.conv_parts import MOST_GRID_YZ, TOLERANCE, ceil, cost, struct
 from kernels.presets import CONV_PRESETS
-from kernels.program import (
-    INPUT,
-    OUTPUT,
-    WORKSPACE,
-    Buffer,
-    Cost,
-    Ladder,
-    Launch,
-    LibraryCall,
-    Program,
-    Rung,
-    Tiles,
-)
+from kernels.program import WORKSPACE, Buffer, Ladder, Launch, LibraryCall, Program, Rung, Tiles
 from kernels.shapes import INT_MAX, ConvShape, parse_conv
 
-CONV_STRUCT = np.dtype(
-    [(name, np.int32) for name in "N C H W K R S P Q u v pad_h pad_w dilation_h dilation_w flip".split()]
-)
-MOST_GRID_YZ = 65_535  # CUDA's limit on grid.y and grid.z
 BLOCKS = (256, 64, 128, 512)
 TILES = (16, 8, 32)
-
-
-def struct(s: ConvShape) -> np.void:
-    """ConvShape as the kernels' `struct Conv` (kernels/cuda/conv/conv.cuh)."""
-    return np.array(tuple(int(getattr(s, name)) for name in CONV_STRUCT.names), CONV_STRUCT)[()]
-
-
-def _ceil(a: int, b: int) -> int:
-    return -(-a // b)
-
-
-def _x_w_y(s: ConvShape) -> tuple[Buffer, Buffer, Buffer]:
-    return Buffer("x", INPUT, s.x_shape), Buffer("w", INPUT, s.w_shape), Buffer("y", OUTPUT, s.y_shape)
 
 
 def build_direct(s: ConvShape, tiles: Tiles) -> Program:
     block = tiles["BLOCK"]
     launch = Launch(
-        "conv/01_direct.cu", "direct", (_ceil(s.K * s.PQ, block), s.N, 1), (block, 1, 1),
+        "conv/01_direct.cu", "direct", (ceil(s.K * s.PQ, block), s.N, 1), (block, 1, 1),
         ("x", "w", "y", struct(s)), twins.direct,
     )  # fmt: skip
-    return Program(_x_w_y(s), (launch,))
+    return Program(parts.buffers(s), (launch, *parts.finish(s)))
 
 
 def _with_columns(s: ConvShape, tiles: Tiles, product) -> Program:
     """im2col into a workspace [N, C*R*S, P*Q], then `product`: filters [K, C*R*S] x columns, per image."""
     block = tiles["BLOCK"]
-    x, w, y = _x_w_y(s)
     col = Buffer("col", WORKSPACE, (s.N, s.CRS, s.PQ))
     im2col = Launch(
-        "conv/02_im2col.cu", "im2col", (_ceil(s.C * s.PQ, block), s.N, 1), (block, 1, 1),
+        "conv/02_im2col.cu", "im2col", (ceil(s.C * s.PQ, block), s.N, 1), (block, 1, 1),
         ("x", "col", struct(s)), twins.im2col,
     )  # fmt: skip
-    return Program((x, w, y, col), (im2col, product))
+    return Program((*parts.buffers(s), col), (im2col, product, *parts.finish(s)))
 
 
 def _product_args(s: ConvShape):
@@ -72,7 +44,7 @@ def _product_args(s: ConvShape):
 def build_im2col_gemm(s: ConvShape, tiles: Tiles) -> Program:
     tile = tiles["TILE"]
     gemm = Launch(
-        "conv/03_gemm.cu", "gemm", (_ceil(s.PQ, tile), _ceil(s.K, tile), s.N), (tile, tile, 1),
+        "conv/03_gemm.cu", "gemm", (ceil(s.PQ, tile), ceil(s.K, tile), s.N), (tile, tile, 1),
         _product_args(s), _matrices(twins.tiled_gemm(tile)), (("TILE", tile),),
     )  # fmt: skip
     return _with_columns(s, tiles, gemm)
@@ -94,6 +66,7 @@ def _matrices(gemm):
 
 
 def direct_rules(s: ConvShape, tiles: Tiles) -> Iterator[str]:
+    yield from parts.ungrouped_rules(s)
     if s.N > MOST_GRID_YZ:
         yield f"N <= {MOST_GRID_YZ} (grid.y), got {s.N}"
     for name, count in (("K*P*Q", s.K * s.PQ), ("R*S", s.R * s.S)):
@@ -106,20 +79,9 @@ def im2col_rules(s: ConvShape, tiles: Tiles) -> Iterator[str]:
     for name, count in (("C*P*Q", s.C * s.PQ), ("C*R*S", s.CRS)):
         if count > INT_MAX - tiles["BLOCK"]:
             yield f"{name} must stay below 2^31 - BLOCK, got {count}"
-    if "TILE" in tiles and _ceil(s.K, tiles["TILE"]) > MOST_GRID_YZ:
+    if "TILE" in tiles and ceil(s.K, tiles["TILE"]) > MOST_GRID_YZ:
         yield f"K <= {MOST_GRID_YZ}*TILE (grid.y), got {s.K}"
 
-
-def cost(s: ConvShape, program: Program) -> Cost:
-    """FLOPs of direct convolution; HBM bytes if caches are perfect: inputs in, output out, and the
-    workspace once out and once in again."""
-    workspace = program.nbytes(WORKSPACE)
-    return Cost(s.flops, s.bytes + 2 * workspace, workspace)
-
-
-# The error of a float32 sum grows at worst with its length; 1e-5 of the sum of absolute products is
-# above what C*R*S = 4,608 terms are seen to give and below the smallest share of one lost tap.
-TOLERANCE = 1e-5
 
 LADDER = Ladder(
     name="conv",

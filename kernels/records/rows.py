@@ -154,7 +154,7 @@ def check(row: Any) -> None:
         raise RowError(f"mode must be one of {', '.join(MODES)}")
     _check_shape(row)
     tiles = _need(row, "tiles")
-    if not (isinstance(tiles, dict) and all(_whole(v) and v > 0 for v in tiles.values())):
+    if not (isinstance(tiles, dict) and all(map(_whole, tiles.values()))):
         raise RowError("tiles must be whole numbers by name")
     _check_times(row)
     for name in ("peak_bytes", "input_bytes", "output_bytes", "workspace_bytes", "flops"):

@@ -14,7 +14,7 @@ from kernels import engines, records
 from kernels.engines.timing import Budget
 from kernels.ladders import LADDERS, ladder_of
 from kernels.program import Ladder, RuleError, Rung
-from kernels.records import rows
+from kernels.records import rows, unsupported
 from kernels.runner import compare
 from kernels.shapes import ConvShape, ShapeError
 
@@ -47,10 +47,13 @@ class Sweep:
                     seen.add(shape)
                     swept = ladder.swept is None or key in ladder.swept
                     for mode in self.modes:
-                        for rungs, tiles in candidates(ladder.rungs, shape):
+                        for rungs, tiles in candidates(self._on_engine(ladder), shape):
                             wanted = swept or not (tiles or mode == "hot")
                             if wanted and not (tiles and mode == "hot"):  # tile sizes are compared cold
                                 yield Group(ladder, tuple(rungs), shape, tiles, mode)
+
+    def _on_engine(self, ladder: Ladder) -> list[Rung]:
+        return [rung for rung in ladder.rungs if self.engine in rung.engines]
 
 
 @dataclass(frozen=True)
@@ -105,16 +108,19 @@ def record(
     """Measure what `out` does not hold yet, write each row to it as a line of JSON, yield each.
 
     What was measured on this device by the kernels that are in the tree is not measured again: a sweep that was cut
-    off goes on where it was. Rows of other kernels move to `out`.superseded; nothing measured is deleted.
+    off goes on where it was. Rows of other kernels move to `out`.superseded; nothing measured is deleted. What a
+    vendor's library does not support is kept beside `out` (kernels.records.unsupported).
     """
     machine = engines.load(sweep.engine)
     if not machine.MEASURES:
         raise RuleError(f"the {sweep.engine} engine counts, it takes no times to record")
     device = machine.status().text
-    have = {_key(row) for row in _tidied(out)}
+    have, told = {_key(row) for row in _tidied(out)}, unsupported.Sidecar(out, device, machine.conditions)
     groups = list(sweep.groups())
     total = sum(len(g.rungs) for g in groups)
-    todo = [(g, [r for r in g.rungs if g.key(r, device) not in have]) for g in groups]
+    todo = [
+        (g, [r for r in g.rungs if g.key(r, device) not in have and (r, g.shape) not in told]) for g in groups
+    ]
     done = total - sum(len(missing) for _, missing in todo)
     if done:
         yield Progress(None, f"{done} of {total} were there already", done, total, None)
@@ -125,11 +131,18 @@ def record(
                 continue
             try:
                 results = compare(missing, group.shape, engine=sweep.engine, tiles=group.tiles, mode=group.mode,
-                                  budget=sweep.budget)  # fmt: skip
+                                  budget=sweep.budget,
+                                  refused=lambda rung, said, shape=group.shape: told.add(rung, shape, said))  # fmt: skip
             except RuleError as e:  # too large for this machine's memory: the others may fit
                 done += len(missing)
                 yield Progress(None, f"left out {group}: {e}", done, total, None)
                 continue
+            for rung in missing:
+                if (rung, group.shape) in told:
+                    done += 1
+                    yield Progress(
+                        None, f"{rung} {group.shape}: {told[rung, group.shape]}", done, total, None
+                    )
             for result in results:
                 program = group.ladder.rung(result.rung).build(group.shape, result.tiles)
                 row = records.row(result, program, made_at)

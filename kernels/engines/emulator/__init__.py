@@ -16,7 +16,7 @@ from kernels.engines.emulator import stock
 from kernels.engines.emulator.counters import Counters, add_up
 from kernels.engines.emulator.launch import Options, launch, place
 from kernels.engines.emulator.trace import BlockTrace
-from kernels.program import INPUT, OUTPUT, WORKSPACE, Launch, Program, RuleError, refuse_host_loops
+from kernels.program import INPUT, OUTPUT, WORKSPACE, Launch, Program, RuleError, refuse_steps
 
 __all__ = ["MEASURES", "Session", "check", "free_bytes", "open", "status", "trace_launch"]
 
@@ -104,5 +104,5 @@ def trace_launch(
 
 
 def open(program: Program, inputs: dict[str, np.ndarray], trace: int | None = None) -> Session:
-    refuse_host_loops(program, "emulator")
+    refuse_steps(program, "emulator")
     return Session(program, inputs, Options(trace_block=trace))
