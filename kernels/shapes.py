@@ -99,11 +99,9 @@ class ConvShape:
             if value not in (0, 1):
                 raise ShapeError(f"{name} must be 0 or 1, got {value!r}")
             object.__setattr__(self, name, int(value))
-        for name in "CK":
-            if getattr(self, name) % self.groups:
-                raise ShapeError(
-                    f"{name} must be a multiple of groups, got {getattr(self, name)} % {self.groups}"
-                )
+        for name, count in (("C", self.C), ("K", self.K)):
+            if count % self.groups:
+                raise ShapeError(f"{name} must be a multiple of groups, got {count} % {self.groups}")
         self._check_fit("R", self.R, self.dilation_h, "H", self.H, self.pad_h, "pad_h")
         self._check_fit("S", self.S, self.dilation_w, "W", self.W, self.pad_w, "pad_w")
 
@@ -165,7 +163,6 @@ class ConvShape:
 
     @property
     def CRS(self) -> int:
-        """Taps of a filter."""
         return self.maps * self.R * self.S
 
     @property
@@ -192,8 +189,7 @@ class ConvShape:
 
     @property
     def flops(self) -> int:
-        """Direct-convolution FLOPs, two to a multiply-add: the base of "effective" FLOP/s. Bias and ReLU
-        are not counted."""
+        """Direct-convolution FLOPs, two to a multiply-add, without bias and ReLU: the base of "effective" FLOP/s."""
         return 2 * self.macs
 
     @property
@@ -212,8 +208,8 @@ class ConvShape:
 
     # -- as data -------------------------------------------------------------------------------
     def params(self) -> dict[str, int | str]:
-        """The fields by name, as they stand in a link, a recording row or JSON. Those that rows of before
-        do not have are left out where they say the usual, so that a shape has one name in rows old and new."""
+        """The fields by name, as they stand in a link, a recording row or JSON; those of CONV_SINCE only where
+        they say more than the usual, so that a shape has one name in rows old and new."""
         return {name: value for name, value in asdict(self).items() if CONV_SINCE.get(name) != value}
 
     def with_(self, **changes) -> ConvShape:
@@ -229,9 +225,8 @@ class ConvShape:
             if pair != (usual, usual):
                 text += f" {name} {pair[0]}" + (f",{pair[1]}" if pair[0] != pair[1] else "")
         text += f" groups {self.groups}" if self.groups > 1 else ""
-        return text + "".join(f" {name}" for name in ("bias", "relu") if getattr(self, name)) + (
-            " flipped" if self.flip else ""
-        )
+        said = {"bias": self.bias, "relu": self.relu, "flipped": self.flip}
+        return text + "".join(f" {word}" for word, true in said.items() if true)
 
 
 # Bytes of an element of A and B, and the type of C and C0, by the name of the type of A and B.
@@ -373,19 +368,14 @@ class Bound:
 
 
 def conv_bounds(shape: ConvShape, most: dict[str, int]) -> dict[str, Bound]:
-    """For each field the values that keep `shape` valid with the other fields as they are.
-
-    `most` caps a field from outside (what a page is ready to show); fields not in it are capped
-    by 2^31 - 1 alone. Moving one control within its bound always gives a valid ConvShape.
+    """For each field the values that keep `shape` valid with the other fields as they are. `most` caps
+    a field from outside (what a page is ready to show), others are capped by 2^31 - 1 alone. Moving one control within its bound always gives a valid ConvShape.
     """
-    s = shape
-
-    def cap(name):
-        return most.get(name, INT_MAX)
-
+    s, cap = shape, lambda name: most.get(name, INT_MAX)
     out = {name: Bound(1, cap(name)) for name in ("N", "C", "K", "u", "v")}
     if s.groups > 1:  # a range has no gaps: where only multiples are valid, the value stays
-        out |= {name: Bound(*[getattr(s, name)] * 2, *["C % groups == 0, K % groups == 0"] * 2) for name in "CK"}
+        rule = "C % groups == 0, K % groups == 0"
+        out |= {"C": Bound(s.C, s.C, rule, rule), "K": Bound(s.K, s.K, rule, rule)}
     for size, extent, tap, taps, pad_name, pad, dil_name, dil in (
         ("H", s.H, "R", s.R, "pad_h", s.pad_h, "dilation_h", s.dilation_h),
         ("W", s.W, "S", s.S, "pad_w", s.pad_w, "dilation_w", s.dilation_w),

@@ -1,0 +1,86 @@
+"""conv/cudnn-*: the forward algorithms that cuDNN names, each as it is, beside ours.
+
+What one of them supports only cuDNN says, when it is asked on the machine that runs it: no rule here is taken from a
+manual. Where it cannot be asked, a recording may tell what it said elsewhere.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from functools import partial
+
+from kernels import engines
+from kernels.engines import cuda_cudnn
+from kernels.ladders import conv_fft
+from kernels.ladders import conv_parts as parts
+from kernels.program import Cost, LibraryCall, Program, RuleError, Rung, Tiles
+from kernels.shapes import ConvShape
+
+IDEAS = {  # algorithm: what it does, by its name and cudnn_ops.h
+    "IMPLICIT_GEMM": "One matrix product whose data matrix is never written out.",
+    "IMPLICIT_PRECOMP_GEMM": "The same; where each element lies is worked out ahead, in a small workspace.",
+    "GEMM": "im2col inside the library: the data matrix is written out, then multiplied.",
+    "DIRECT": "The definition, without a matrix product.",
+    "FFT": "Spectra of whole images, multiplied.",
+    "FFT_TILING": "Spectra of parts of the images: less workspace for large ones.",
+    "WINOGRAD": "Winograd's transforms and products in one kernel.",
+    "WINOGRAD_NONFUSED": "Winograd's transforms and products one after the other, through a workspace.",
+}
+SPREADS = ("FFT", "FFT_TILING", "WINOGRAD", "WINOGRAD_NONFUSED")  # rounding of one output reaches others
+# Of the definition's own scale, as every rung; of conv_fft.scale, far above it, a smaller share. F(4x4) and larger
+# Winograd tiles round more than transforms do.
+TOLERANCE, TOLERANCE_SPREAD = parts.TOLERANCE, 5e-6
+
+
+def rung_name(algorithm: str) -> str:
+    """IMPLICIT_GEMM is conv/cudnn-implicit-gemm."""
+    return f"conv/cudnn-{algorithm.lower().replace('_', '-')}"
+
+
+def build(algorithm: str, s: ConvShape, tiles: Tiles) -> Program:
+    call = LibraryCall(cuda_cudnn.routine(algorithm), ("x", "w", "y", parts.struct(s)), None)
+    return Program(parts.buffers(s), (call, *parts.finish(s)))
+
+
+def rules(algorithm: str, s: ConvShape, tiles: Tiles) -> Iterator[str]:
+    """Why it cannot be asked here; before that what it said where it was recorded. Where it can be asked there are no
+    rules: cuDNN says when it is bound whether it supports the shape (UnsupportedError)."""
+    gpu = engines.load("cuda").status()
+    if not gpu.ready:
+        from kernels.records import unsupported  # records stand above the ladders
+
+        if told := unsupported.recorded(rung_name(algorithm), s):
+            yield f"{told['said']}, asked on an {told['device']}, {told['date']}"
+        yield f"cuDNN was not asked here: {gpu.text}"
+        return
+    try:
+        cuda_cudnn.load()
+    except RuleError as e:
+        yield f"cuDNN was not asked here: {e}"
+
+
+def cost(s: ConvShape, program: Program) -> Cost:
+    """FLOPs of direct convolution and the bytes of the tensors alone: what cuDNN writes between it does not say ahead."""
+    return Cost(s.flops, parts.cost(s, program).bytes, None)
+
+
+def _rung(algorithm: str, idea: str) -> Rung:
+    def of(function: Callable) -> Callable:
+        return partial(function, algorithm)
+
+    spreads = algorithm in SPREADS
+    return Rung(
+        name=rung_name(algorithm),
+        title=f"cuDNN {algorithm}",
+        idea=idea,
+        build=of(build),
+        cost=cost,
+        rules=of(rules),
+        tolerance=TOLERANCE_SPREAD if spreads else TOLERANCE,
+        library="cuDNN",
+        scale=conv_fft.scale if spreads else None,
+        engines=("cuda",),
+    )
+
+
+RUNGS = tuple(_rung(algorithm, idea) for algorithm, idea in IDEAS.items())
