@@ -39,7 +39,11 @@ class Asked:
         return {name: value for name, value in self.tiles if name in rung.tiles}
 
     def able(self) -> list[Rung]:
-        return [r for r in self.ladder.rungs if not any(r.rules(self.shape, self.tiles_of(r)))]
+        return [
+            r
+            for r in self.ladder.rungs
+            if self.engine in r.engines and not any(r.rules(self.shape, self.tiles_of(r)))
+        ]
 
     def tiles_for(self, rungs: Sequence[Rung]) -> dict[str, Any]:
         """The tile sizes as kernels.runner.compare takes them for these rungs."""

@@ -2,19 +2,21 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Mapping
 from html import escape
 from typing import Any
 
 import streamlit as st
 
+from kernels.program import Rung
 from kernels.records import Near
 from kernels.records.rows import id_of
 from pages import _why
 from pages._asked import Asked, Shown, bars, work
 from pages._lesson import settled
 from pages._look import tokens
-from visuals import charts, figures, roofline
+from visuals import charts, figures, roofline, sweeps
 from visuals.why import Story, factor, shares
 
 
@@ -60,9 +62,26 @@ def times(asked: Asked, story: Story) -> None:
         _quiet("No recording speaks of this shape at these options; the presets above have one.")
     if ran and ran.asked == asked:
         sentence(factor(bars(asked, ran.rows), bars(asked, recorded)))
+    if text := unable(asked):
+        _quiet(escape(text))
+
+
+def unable(asked: Asked) -> str:
+    """The rungs that rules keep from this shape, by rule, in one line; "" where all can run."""
+    by: dict[str, list[str]] = {}
     for rung in asked.ladder.rungs:
-        for rule in rung.rules(asked.shape, asked.tiles_of(rung)):
-            _quiet(f"{escape(rung.title)} cannot run this shape: {escape(rule)}")
+        if rules := list(rung.rules(asked.shape, asked.tiles_of(rung))):
+            by.setdefault("; ".join(rule.partition(", got ")[0] for rule in rules), []).append(
+                _brief(asked, rung)
+            )
+    told = ", ".join(f"{', '.join(titles)} ({rules})" for rules, titles in by.items())
+    return f"not at this shape: {told}" if told else ""
+
+
+def _brief(asked: Asked, rung: Rung) -> str:
+    """The head of its title, where no other title begins so."""
+    head = re.split(r"[:,]| or ", rung.title)[0]
+    return head if sum(r.title.startswith(head) for r in asked.ladder.rungs) == 1 else rung.title
 
 
 def _times(
@@ -71,7 +90,7 @@ def _times(
     told = bars(asked, rows)
     first = told[0][1]
     when = f", {first['date']}" if kind == "recorded" else ago
-    head = figures.badge(kind, figures.provenance(first) + when)
+    head = figures.badge(kind, sweeps.provenance([row for _, row in told]) + when)
     if stale:
         head += f' <span class="kt-stale">stale: measured at {escape(stale)}</span>'
     st.html(f'<p class="kt-figures">{head}</p>')
@@ -84,6 +103,8 @@ def _times(
 
 def _bars(told: list[tuple[str, dict]], key: str) -> None:
     _chart(lambda: charts.times(told, tokens()), charts.height(len(told)), f"chart_times_{key}", _ids(told))
+    if charts.decade_under([row for _, row in told]):
+        _quiet("The axis is logarithmic: from each line to the next ten times as long.")
 
 
 def _nearest(asked: Asked, near: Mapping[str, Near]) -> None:
@@ -160,14 +181,19 @@ def memory(asked: Asked, now: Shown, cost: str) -> None:
     stale = ' <span class="kt-stale">stale</span>' if now.stale else ""
     st.html(f'<p class="kt-figures">{figures.badge(now.kind, told[0][1]["device"] + ", peak")}{stale}</p>')
     with st.container(key="stale_memory" if now.stale else "fresh_memory"):
+        groups = charts.alike(told)
+        told = [charts.together(group, len(told)) for group in groups]
         _chart(
             lambda: charts.memory(told, tokens()),
             charts.height(len(told), charts.MEMORY_PX),
             "chart_memory",
             _ids(told),
         )
-        squares = " ".join(f'<span class="kt-{role}">■</span> {name}' for role, name in charts.ROLES)
-        _quiet(squares)
+        roles = charts.roles(told[0][1])
+        _quiet(" ".join(f'<span class="kt-{role}">■</span> {name}' for role, name in roles))
+        for (title, _), group in zip(told, groups, strict=True):
+            if len(group) > 1 and len(groups) > 1:
+                _quiet(f"{escape(title)}: {escape('; '.join(other for other, _ in group[1:]))}")
         if any(row.get("timeline") for _, row in told):
             _quiet("As the program goes on: what is allocated first, then each step with the most it held.")
             _chart(lambda: charts.timeline(told, tokens()), charts.TIMELINE_PX, "chart_timeline", _ids(told))
@@ -226,7 +252,7 @@ def _marks(asked: Asked, dots: list[roofline.Dot]) -> list[roofline.Mark]:
         if rung.name not in timed and rung in asked.able():
             cost = _why.cost(asked, rung)
             if cost.flops and cost.bytes:
-                marks.append(roofline.Mark(n, rung.title, cost.flops / cost.bytes))
+                marks.append(roofline.Mark(n, rung.title, cost.flops / cost.bytes, rung.name))
     return marks
 
 

@@ -26,10 +26,10 @@ TILE_PX = 74  # of a field for a tile size, without its name
 
 
 def asked(
-    page: str, shown: bool = True, orders: Mapping[str, str] | None = None
+    page: str, shown: bool = True, orders: Callable[[str], Mapping[str, str]] | None = None
 ) -> tuple[Asked, _lesson.Link]:
-    """What the controls ask for, and what draws a link to another preset with all else kept. Not `shown`:
-    the address alone is read."""
+    """What the controls ask for, and what draws a link to another preset with all else kept. `orders(rung)` are those
+    of the stage. Not `shown`: the address alone is read."""
     fields = _gemm.fields(_gemm.watched(st.query_params))
     values, notes = _lesson.asked(fields, shown)
     asked = _gemm.of(values)
@@ -38,7 +38,7 @@ def asked(
         with st.container(key="chips", horizontal=True):
             _lesson.presets(link, CHIPS, GEMM_PRESETS, asked.shape)
             if orders:
-                _lesson.order_chooser(orders)
+                _lesson.order_chooser(orders(asked.rung.name))
         _fields(fields, asked.shape)
         _rung_line(page, fields, asked)
     _lesson.note(*notes)

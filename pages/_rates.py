@@ -26,9 +26,11 @@ def card(asked: Asked, library: Library) -> None:
         if not now.rows:
             _lesson.quiet("Press Run: each rung that can run this shape is timed beside the others.")
             return
-        told, of = bars(asked, now.rows), library(now.rows)
+        told, of, ladder = bars(asked, now.rows), library(now.rows), asked.ladder
         stale = ' <span class="kt-stale">stale</span>' if now.stale else ""
-        st.html(f'<p class="kt-figures">{figures.badge(now.kind, figures.provenance(told[0][1]))}{stale}</p>')
+        st.html(
+            f'<p class="kt-figures">{figures.badge(now.kind, sweeps.provenance([row for _, row in told]))}{stale}</p>'
+        )
         with st.container(key=f"{'stale' if now.stale else 'fresh'}_rates"):
             made_of = tuple(id_of(row) for _, row in told)
             _cards._chart(
@@ -38,9 +40,8 @@ def card(asked: Asked, library: Library) -> None:
                 made_of,
             )
             if of:
-                _lesson.quiet(
-                    "The share is of the library's speed at the same precision, timed with the others."
-                )
+                title = ladder.rung(of["rung"]).title_on(of["engine"])
+                _lesson.quiet(f"The share is of the speed of {title}, timed with the others.")
 
 
 def sizes(ladder: Ladder, shape: Any, timing: str, size: Callable[[Any], float | None], title: str) -> None:

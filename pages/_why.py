@@ -15,8 +15,10 @@ from kernels.program import Cost, Rung
 from kernels.records.rows import id_of, table
 from pages import _counts
 from pages._asked import Asked, Shown, work
-from visuals import figures, roofline
+from visuals import figures, roofline, sweeps
 from visuals.why import Story
+
+MOST_COLUMNS = 6  # of rungs: more stand below each other
 
 
 def card(asked: Asked, now: Shown, story: Story, link: Callable[[Preset, str], None]) -> None:
@@ -63,27 +65,79 @@ def cost(asked: Asked, rung: Rung) -> Cost:
     return rung.cost(asked.shape, rung.build(asked.shape, asked.tiles_of(rung)))
 
 
+Lines = Mapping[str, Sequence[str]]  # a figure's name: its cells, a rung each
+
+
 def _table(asked: Asked, shown: Shown, wish: _counts.Wish | None) -> str:
-    """Predicted above counted above measured, a column a rung."""
+    """Predicted above counted above measured: a column a rung, or a line a rung where there are many."""
     able = asked.able()
     costs = [cost(asked, r) for r in able]
     predicted = {
         f"FLOPs of {work(asked.ladder.name)}": [figures.count(c.flops) for c in costs],
         "bytes moved, each tensor once a step": [figures.bytes_(c.bytes) for c in costs],
-        "FLOP per byte": [f"{c.flops / c.bytes:.3g}" for c in costs],
+        "FLOP per byte": [figures.ratio(c.flops / c.bytes) for c in costs],
         "workspace": [figures.bytes_(c.workspace_bytes) for c in costs],
     }
     engine = next(iter(shown.rows.values()))["engine"] if shown.rows else asked.engine
-    head = "".join(f"<th>{escape(r.title_on(engine))}</th>" for r in able)
-    text = f"<tr><th>{figures.badge('predicted')}</th>{head}</tr>" + _lines(predicted)
-    text += _counted(asked, able, wish)
+    parts: list[tuple[str, Lines | str]] = [
+        (figures.badge("predicted"), predicted),
+        (figures.badge("counted", "sectors as in Nsight Compute"), _counted(asked, able, wish)),
+    ]
     if shown.rows and not shown.stale:
-        rows = [shown.rows.get(r.name) for r in able]
         first = next(iter(shown.rows.values()))
         when = f", {first['date']}" if shown.kind == "recorded" else ""
-        badge = figures.badge(shown.kind, figures.provenance(first) + when)
-        text += f'<tr><th colspan="{len(able) + 1}">{badge}</th></tr>' + _lines(_got(rows, first))
-    return f'<div class="kt-scroll" tabindex="0" role="region" aria-label="Predicted, counted and measured"><table class="kt-table">{text}</table></div>'
+        badge = figures.badge(shown.kind, sweeps.provenance(list(shown.rows.values())) + when)
+        parts.append((badge, _got([shown.rows.get(r.name) for r in able], first)))
+    titles = [escape(r.title_on(engine)) for r in able]
+    return (_columns if len(able) <= MOST_COLUMNS else _lines)(titles, parts)
+
+
+def _columns(titles: Sequence[str], parts: Sequence[tuple[str, Lines | str]]) -> str:
+    """One table, a column a rung; a part that is a text says why it has no figures."""
+    span, text = f'colspan="{len(titles) + 1}"', ""
+    for n, (badge, told) in enumerate(parts):
+        heads = "".join(f"<th>{title}</th>" for title in titles)
+        text += f"<tr><th>{badge}</th>{heads}</tr>" if n == 0 else f"<tr><th {span}>{badge}</th></tr>"
+        if isinstance(told, str):
+            text += f'<tr><td {span} role="status">{escape(told)}</td></tr>'
+            continue
+        for name, cells in told.items():
+            text += f"<tr><td>{name}</td>{_cells(cells)}</tr>"
+    return _scrolled("Predicted, counted and measured", "", text)
+
+
+def _lines(titles: Sequence[str], parts: Sequence[tuple[str, Lines | str]]) -> str:
+    """A table for each part, a line a rung; rungs of which all is the same share one."""
+    text = ""
+    for badge, told in parts:
+        text += f'<p class="kt-figures">{badge}</p>'
+        if isinstance(told, str):
+            text += f'<p class="kt-quiet" role="status">{escape(told)}</p>'
+            continue
+        same: dict[tuple[str, ...], list[str]] = {}
+        for title, cells in zip(titles, zip(*told.values(), strict=True), strict=True):
+            same.setdefault(cells, []).append(title)
+        lines = "".join(
+            f'<tr><th scope="row">{_together(of, len(titles))}</th>{_cells(cells)}</tr>'
+            for cells, of in same.items()
+        )
+        heads = "".join(f'<th scope="col">{name}</th>' for name in told)
+        text += _scrolled(
+            badge.partition(">")[2].partition("<")[0], " kt-shares", f"<tr><td></td>{heads}</tr>{lines}"
+        )
+    return text
+
+
+def _together(titles: Sequence[str], all_: int) -> str:
+    return f"all {all_} rungs" if len(titles) == all_ else "; ".join(titles)
+
+
+def _cells(cells: Sequence[str]) -> str:
+    return "".join(f"<td>{cell}</td>" for cell in cells)
+
+
+def _scrolled(label: str, kind: str, rows: str) -> str:
+    return f'<div class="kt-scroll" tabindex="0" role="region" aria-label="{label}"><table class="kt-table{kind}">{rows}</table></div>'
 
 
 def _got(rows: Sequence[dict | None], first: dict) -> dict[str, list[str]]:
@@ -116,31 +170,18 @@ def moved(asked: Asked, rung: Rung) -> int | None:
     return count and roofline.SECTOR * (count.total["sectors_ld"] + count.total["sectors_st"])
 
 
-def _counted(asked: Asked, able: Sequence[Rung], wish: _counts.Wish | None) -> str:
+def _counted(asked: Asked, able: Sequence[Rung], wish: _counts.Wish | None) -> Lines | str:
     """What the emulator counted, where the shape is small enough; else why there is nothing."""
-    head = f'<tr><th colspan="{len(able) + 1}">{figures.badge("counted", "sectors as in Nsight Compute")}</th></tr>'
     got = [_counts.known(asked, r) for r in able]
     if not all(got):
-        note = wish.words if wish else _counts.too_large(asked)
-        return f'{head}<tr><td colspan="{len(able) + 1}" role="status">{escape(note)}</td></tr>'
+        return wish.words if wish else _counts.too_large(asked)
 
     def row(name: str) -> list[str]:
         return [figures.count(c.total[name]) + (" + library" if c.left_out else "") for c in got]
 
     least, most = PTX_PER_MACHINE
-    return head + _lines(
-        {
-            "sectors read": row("sectors_ld"),
-            "sectors written": row("sectors_st"),
-            f"warp instructions (PTX: {least} to {most} for each machine instruction)": row(
-                "warp_instructions"
-            ),
-        }
-    )
-
-
-def _lines(figures_: Mapping[str, Sequence[str]]) -> str:
-    return "".join(
-        f"<tr><td>{name}</td>{''.join(f'<td>{cell}</td>' for cell in cells)}</tr>"
-        for name, cells in figures_.items()
-    )
+    return {
+        "sectors read": row("sectors_ld"),
+        "sectors written": row("sectors_st"),
+        f"warp instructions (PTX: {least} to {most} for each machine instruction)": row("warp_instructions"),
+    }

@@ -1,7 +1,7 @@
 """Tiling: the GEMM ladder, from a thread for each result to the library's speed."""
 
 from kernels.ladders import LADDERS
-from pages import _autotune, _gemm_controls, _kernels, _lesson, _run, _scenes
+from pages import _autotune, _cpu_curve, _gemm_controls, _kernels, _lesson, _run, _scenes
 from visuals import stage, why_gemm
 
 PAGE, LADDER = "tiling.py", LADDERS["gemm"]
@@ -16,10 +16,10 @@ if whole:
         "Σ<sub>k</sub> A[row, k]·B[k, col]</span>. So each rung keeps what it fetched closer to the "
         "threads, in shared memory, then in registers, and uses it more often.",
     )
-asked, link = _gemm_controls.asked(PAGE, shown=whole, orders=_scenes.GEMM_ORDERS)
+asked, link = _gemm_controls.asked(PAGE, shown=whole, orders=_scenes.gemm_orders)
 shape, rung = asked.shape, asked.rung
 if "watch" in parts:
-    order = _lesson.chosen("order", _scenes.GEMM_ORDERS)
+    order = _lesson.chosen("order", _scenes.gemm_orders(rung.name))
     scene, instead = _scenes.gemm(shape, rung.name, tuple(asked.tiles.items()), order)
     if instead and not asked.broken:  # a broken rule is named beside the tile sizes
         _lesson.note(instead)
@@ -31,6 +31,8 @@ if {"run", "why"} & parts:
     )
 if _autotune.PART in parts:
     _autotune.section(rung, shape, asked.tiles)
+if whole:
+    _cpu_curve.section(shape)
 if "kernel" in parts:
     _kernels.show(LADDER, shape, asked.tiles_of, first=rung.name)
 if parts != {"watch"} and not _lesson.settled():

@@ -5,6 +5,7 @@ Rows made before a field was measured lack it: such a figure is None, or does wi
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING
 
@@ -20,7 +21,7 @@ BAR_PX, MEMORY_PX, COPY_PX, TIMELINE_PX = 44, 38, 26, 270
 TEXT_PX = 96  # the column of figures at the right
 STAGES_PX = 92  # under a timeline, for the names of its stages
 MOST_SAMPLES = 100
-ROLES = (("input", "input + filters"), ("output", "output"), ("workspace", "workspace"))
+MOST_LINEAR = 50  # the longest bar by the shortest: beyond that their axis is logarithmic
 COPIES = (
     ("h2d_pageable", "inputs in, pageable", "input"),
     ("h2d_pinned", "inputs in, pinned", "input"),
@@ -37,8 +38,9 @@ def times(titled: Titled, tokens: Mapping[str, str]) -> Figure:
 
     rows = [row for _, row in titled]
     edge = min(max(max(r["samples_ms"]) for r in rows) * 1.02, max(r["p80_ms"] for r in rows) * 1.6)
+    left = decade_under(rows)
     figure = go.Figure(_median_bars(titled, tokens))
-    _launches(figure, rows, tokens)
+    _launches(figure, rows, left, tokens)
     for i, row in enumerate(rows):
         _strip(figure, i, row, edge, tokens)
         spread = f"{figures.time_(row['p20_ms'])} to {figures.time_(row['p80_ms'])}"
@@ -50,7 +52,20 @@ def times(titled: Titled, tokens: Mapping[str, str]) -> Figure:
             tokens,
         )
     _finish(figure, BAR_PX, [title for title, _ in titled], edge, tokens)
+    if left:
+        powers = range(round(math.log10(left)), math.ceil(math.log10(edge)))
+        figure.update_xaxes(
+            type="log", range=[math.log10(left), math.log10(edge)], visible=True, showticklabels=False, ticks="",
+            tickvals=[10.0**p for p in powers], gridcolor=tokens["line"], zeroline=False,
+        )  # fmt: skip
     return figure
+
+
+def decade_under(rows: Sequence[Row]) -> float:
+    """Where a logarithmic axis of their times begins, in ms: the power of ten under all of them. 0 where they are
+    near enough for bars from 0."""
+    least, most = min(r["median_ms"] for r in rows), max(r["median_ms"] for r in rows)
+    return 10.0 ** math.floor(math.log10(least * 0.8)) if most > MOST_LINEAR * least else 0.0
 
 
 def launches_of(row: Row) -> int:
@@ -68,13 +83,13 @@ def launch_ms(row: Row) -> float:
     return launches_of(row) * (row.get("ceilings") or {}).get("launch_us", 0) / 1e3
 
 
-def _launches(figure: Figure, rows: Sequence[Row], tokens: Mapping[str, str]) -> None:
-    """Under each bar a line as long as so many launches of nothing take."""
+def _launches(figure: Figure, rows: Sequence[Row], left: float, tokens: Mapping[str, str]) -> None:
+    """Under each bar a line as long as so many launches of nothing take, where the axis, from `left` on, reaches it."""
     for i, row in enumerate(rows):
-        if ms := launch_ms(row):
+        if (ms := launch_ms(row)) > left:
             told = f"{launch_word(row)} of nothing ({launches_of(row)}): {figures.time_(ms)}"
             figure.add_scatter(
-                x=[0, ms], y=[i + 0.4] * 2, mode="lines", line={"color": tokens["dim"], "width": 4},
+                x=[left, ms], y=[i + 0.4] * 2, mode="lines", line={"color": tokens["dim"], "width": 4},
                 hovertemplate=f"{told}<extra></extra>",
             )  # fmt: skip
 
@@ -183,13 +198,47 @@ def copies_words(rows: Sequence[Row]) -> str:
 
 
 # -- memory --------------------------------------------------------------------------------------
+def roles(row: Row) -> tuple[tuple[str, str], ...]:
+    """(role, what it is called on the ladder of a row)."""
+    inputs = "input + filters" if row["rung"].startswith("conv/") else "inputs"
+    return ("input", inputs), ("output", "output"), ("workspace", "workspace")
+
+
+def alike(titled: Titled) -> list[list[tuple[str, Row]]]:
+    """The (title, row) pairs, three or more together that allocate the same bytes all along, the others alone."""
+    groups: dict[tuple, list[tuple[str, Row]]] = {}
+    for title, row in titled:
+        stages = row.get("timeline") or ()
+        all_ = (row, *({f"{role}_bytes": s[role] for role, _ in roles(row)} for s in stages))
+        key = row["peak_bytes"], *(s[f"{role}_bytes"] for s in all_ for role, _ in roles(row))
+        groups.setdefault(key, []).append((title, row))
+    return [
+        part
+        for group in groups.values()
+        for part in ([group] if len(group) > 2 else [[one] for one in group])
+    ]
+
+
+def together(group: Titled, all_: int) -> tuple[str, Row]:
+    """One (title, row) for rungs that allocate alike, of `all_` in the chart; what each calls its steps is "step"."""
+    (title, row), *others = group
+    if not others:
+        return title, row
+    title = f"all {all_} rungs" if len(group) == all_ else f"{title} and {len(others)} others"
+    stages = [
+        {**stage, "at": stage["at"] if len({r["timeline"][n]["at"] for _, r in group}) == 1 else "step"}
+        for n, stage in enumerate(row.get("timeline") or ())
+    ]
+    return title, {**row, "timeline": stages}
+
+
 def memory(titled: Titled, tokens: Mapping[str, str]) -> Figure:
-    """(title, row) pairs: bytes allocated, split into input + filters, output and workspace."""
+    """(title, row) pairs: bytes allocated, split into inputs, output and workspace."""
     import plotly.graph_objects as go
 
     titles, rows = zip(*titled, strict=True)
     figure = go.Figure()
-    for role, name in ROLES:
+    for role, name in roles(rows[0]):
         told = [r[f"{role}_bytes"] for r in rows]
         figure.add_bar(
             y=list(range(len(rows))),
@@ -203,7 +252,7 @@ def memory(titled: Titled, tokens: Mapping[str, str]) -> Figure:
         )
     for i, row in enumerate(rows):
         _write_at_end(figure, i, f"<b>{figures.bytes_(row['peak_bytes'])}</b>", tokens)
-    longest = max(sum(r[f"{role}_bytes"] for role, _ in ROLES) for r in rows)
+    longest = max(sum(r[f"{role}_bytes"] for role, _ in roles(r)) for r in rows)
     return _finish(figure, MEMORY_PX, list(titles), longest, tokens)
 
 
@@ -221,7 +270,7 @@ def timeline(titled: Titled, tokens: Mapping[str, str]) -> Figure | None:
     )
     for column, (title, row) in enumerate(told, 1):
         stages = row["timeline"]
-        for role, name in ROLES:
+        for role, name in roles(row):
             figure.add_bar(
                 x=list(range(len(stages))),
                 y=[stage[role] for stage in stages],

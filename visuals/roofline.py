@@ -9,6 +9,7 @@ import math
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache
+from itertools import product
 from typing import TYPE_CHECKING
 
 from kernels import records
@@ -21,6 +22,8 @@ Row = Mapping
 HEIGHT = 330
 SECTOR = 32  # bytes
 SLOPE = 10  # times the ridge's intensity down to where a slope is seen at least
+MOST_LISTED = 4  # titles in a sentence where they are all there are
+MOST_APART = 4  # dots of one kind: more are joined in the ladder's order
 NEAR_PX = 15  # labels closer than this are written as one
 KIND_COLOUR = {"measured": "output", "recorded": "workspace"}  # as their badges
 KIND_SYMBOL = {"measured": "circle", "recorded": "diamond"}
@@ -67,6 +70,18 @@ class Dot:
         return self.row["flops"] / self.row["median_ms"] * 1e3
 
 
+# What does its arithmetic on other units than those whose peak the roof is.
+OTHER_UNITS = {
+    "gemm/cublas-tf32": "tensor cores", "gemm/wmma": "tensor cores", "gemm/mma-sync": "tensor cores",
+    "gemm/cublas-fp16": "tensor cores", "gemm/dp4a": "INT8 arithmetic",
+}  # fmt: skip
+
+
+def units(row: Row) -> str:
+    """The units of a row's rung where the FP32 roof is not theirs; "" where it is. The cpu engine has no others."""
+    return OTHER_UNITS.get(row["rung"], "") if row["engine"] == "cuda" else ""
+
+
 def stands(row: Row) -> bool:
     """Whether it has a place under a roof: a copy, say, computes nothing."""
     return bool(row["flops"] and row.get("predicted_bytes"))
@@ -79,6 +94,11 @@ class Mark:
     number: int
     title: str
     intensity: float
+    rung: str = ""
+
+    def most(self, roof: Roof) -> float:
+        """FLOP/s that a roof allows it: of other units than FP32's only the memory's slope is known."""
+        return self.intensity * roof.bytes_per_s if self.rung in OTHER_UNITS else roof.bound(self.intensity)
 
 
 def roof_of(row: Row | None, kind: str) -> Roof | None:
@@ -118,10 +138,11 @@ def ceilings_words(roof: Roof) -> str:
 
 
 def verdict(dots: Sequence[Dot], all_roofs: Sequence[Roof]) -> list[str]:
-    """Of each device's fastest fresh rung: how far under its roof it stands, and what keeps it there."""
+    """Of each device's fastest fresh rung: how far under its roof it stands, and what keeps it there; and of the
+    fastest on other units, which have another roof."""
     told = []
-    for kind in ("measured", "recorded"):
-        fresh = [d for d in dots if d.kind == kind and not d.stale]
+    for kind, other in product(("measured", "recorded"), (False, True)):
+        fresh = [d for d in dots if d.kind == kind and not d.stale and bool(units(d.row)) == other]
         if not fresh:
             continue
         dot = max(fresh, key=lambda d: d.rate)
@@ -137,6 +158,14 @@ def verdict(dots: Sequence[Dot], all_roofs: Sequence[Roof]) -> list[str]:
 
 
 def _under(dot: Dot, roof: Roof) -> str:
+    if of := units(dot.row):
+        over = dot.rate / roof.flops_per_s
+        peak = (
+            f"{figures.ratio(over)} times the FP32 peak"
+            if over > 1
+            else f"{figures.share(over)} of the FP32 peak"
+        )
+        return f"{dot.title} does {_rate(dot.rate)} on {roof.device}, {peak} ({of}: another roof, not measured here)."
     bound = roof.bound(dot.intensity)
     limit = "the memory's slope" if dot.intensity < roof.ridge else "the FP32 roof"
     text = (
@@ -160,9 +189,15 @@ def bounds(marks: Sequence[Mark], all_roofs: Sequence[Roof]) -> str:
     for roof in all_roofs:
         said = {}
         for mark in marks:
-            said.setdefault(_rate(roof.bound(mark.intensity)), []).append(mark.title)
-        told += [f"{', '.join(titles)} at most {rate} on {roof.device}" for rate, titles in said.items()]
+            said.setdefault(_rate(mark.most(roof)), []).append(mark.title)
+        told += [
+            f"{_listed(titles, len(marks))} at most {rate} on {roof.device}" for rate, titles in said.items()
+        ]
     return "Not run at this shape; by the roofs " + "; ".join(told) + "." if told else ""
+
+
+def _listed(titles: Sequence[str], all_: int) -> str:
+    return f"each of the {all_} rungs" if len(titles) == all_ > MOST_LISTED else ", ".join(titles)
 
 
 def _rate(flops_per_s: float) -> str:
@@ -185,6 +220,7 @@ def chart(
         _draw_mark(figure, mark, all_roofs, y0, y1, tokens)
     for x, text in mark_labels(marks):
         _write(figure, x, y0, text, tokens, yanchor="bottom")
+    _draw_paths(figure, dots, tokens)
     for dot in dots:
         _draw_dot(figure, dot, all_roofs, tokens)
     for x, y, text in labels(dots, y1 - y0):
@@ -223,8 +259,8 @@ def _ranges(roofs_: Sequence[Roof], dots: Sequence[Dot], marks: Sequence[Mark]):
     x = [d.intensity for d in dots] + [m.intensity for m in marks]
     x += [at for r in roofs_ for at in (r.ridge, r.ridge / SLOPE)]
     x += [d.row["flops"] / d.moved for d in dots if d.moved]
-    y = [d.rate for d in dots] + [r.flops_per_s for r in roofs_]
-    y += [r.bound(m.intensity) for r in roofs_ for m in marks]
+    y = [d.rate for d in dots] + [at for r in roofs_ for at in (r.flops_per_s, r.flops_per_s / SLOPE)]
+    y += [m.most(r) for r in roofs_ for m in marks]
     x, y = x or [1.0], y or [1e9]
     return (
         (math.log10(min(x)) - 0.5, math.log10(max(x)) + 0.8),
@@ -239,21 +275,14 @@ def _draw_roof(
     left = max(10**x0, 10**y0 / roof.bytes_per_s)
     xs = [left, roof.ridge, 10**x1]
     figure.add_scatter(
-        x=xs,
-        y=[roof.bound(x) for x in xs],
-        mode="lines",
-        line={"color": colour, "width": 2},
+        x=xs, y=[roof.bound(x) for x in xs], mode="lines", line={"color": colour, "width": 2},
         hovertemplate=f"{roof.device}: copy {figures.bandwidth(roof.bytes_per_s)}, FP32 {_rate(roof.flops_per_s)}<extra></extra>",
-    )
-    low = math.log10(left)
+    )  # fmt: skip
+    copy = f"copy {figures.bandwidth(roof.bytes_per_s)}"
     for x, text, side in (
         (x1, f"FP32 {_rate(roof.flops_per_s)}", {"xanchor": "right", "yanchor": "bottom", "xshift": -4}),
         # Under the slope's low end, which rises away from it.
-        (
-            low,
-            f"copy {figures.bandwidth(roof.bytes_per_s)}",
-            {"xanchor": "left", "yanchor": "top", "xshift": 16},
-        ),
+        (math.log10(left), copy, {"xanchor": "left", "yanchor": "top", "xshift": 16}),
     ):
         figure.add_annotation(
             x=x, y=math.log10(roof.bound(10**x)), text=text, showarrow=False,
@@ -264,25 +293,32 @@ def _draw_roof(
 def _draw_mark(
     figure: Figure, mark: Mark, all_roofs: Sequence[Roof], y0: float, y1: float, tokens: Mapping[str, str]
 ) -> None:
-    tops = [roof.bound(mark.intensity) for roof in all_roofs]
+    tops = [mark.most(roof) for roof in all_roofs]
     top = max(tops, default=10**y1)
     figure.add_scatter(
-        x=[mark.intensity] * 2,
-        y=[10**y0, top],
-        mode="lines",
+        x=[mark.intensity] * 2, y=[10**y0, top], mode="lines",
         line={"color": tokens["dim"], "width": 1.5, "dash": "dot"},
         hovertemplate=f"{mark.title}: predicted {figures.ratio(mark.intensity)} FLOP per byte<extra></extra>",
-    )
+    )  # fmt: skip
     figure.add_scatter(
-        x=[mark.intensity] * len(tops),
-        y=tops,
-        mode="markers",
+        x=[mark.intensity] * len(tops), y=tops, mode="markers",
         marker={"symbol": "line-ew-open", "size": 14, "color": tokens["ink"], "line": {"width": 2}},
         hovertemplate=[
             f"{mark.title}: at most {_rate(t)} on {r.device}<extra></extra>"
             for t, r in zip(tops, all_roofs, strict=True)
         ],
-    )
+    )  # fmt: skip
+
+
+def _draw_paths(figure: Figure, dots: Sequence[Dot], tokens: Mapping[str, str]) -> None:
+    """A thin line from rung to rung through the dots of one kind, where they are many."""
+    for kind, stale in product(KIND_COLOUR, (False, True)):
+        path = sorted((d for d in dots if (d.kind, d.stale) == (kind, stale)), key=lambda d: d.number)
+        if len(path) > MOST_APART:
+            figure.add_scatter(
+                x=[d.intensity for d in path], y=[d.rate for d in path], mode="lines", hoverinfo="skip",
+                line={"color": tokens[KIND_COLOUR[kind]], "width": 1}, opacity=0.35 if stale else 0.7,
+            )  # fmt: skip
 
 
 def _draw_dot(figure: Figure, dot: Dot, all_roofs: Sequence[Roof], tokens: Mapping[str, str]) -> None:
@@ -291,39 +327,27 @@ def _draw_dot(figure: Figure, dot: Dot, all_roofs: Sequence[Roof], tokens: Mappi
     allowed = (
         f"<br>{figures.share(dot.rate / roof.bound(dot.intensity))} of what the roof allows" if roof else ""
     )
+    if of := units(dot.row):
+        allowed = f"<br>{of}: another roof, not measured here"
     stale = "stale: " if dot.stale else ""
     if dot.moved:
         counted = dot.row["flops"] / dot.moved
         figure.add_scatter(
-            x=[dot.intensity, counted],
-            y=[dot.rate] * 2,
-            mode="lines",
-            hoverinfo="skip",
-            line={"color": tokens["input"], "width": 1},
-            opacity=opacity,
-        )
+            x=[dot.intensity, counted], y=[dot.rate] * 2, mode="lines", hoverinfo="skip",
+            line={"color": tokens["input"], "width": 1}, opacity=opacity,
+        )  # fmt: skip
         figure.add_scatter(
-            x=[counted],
-            y=[dot.rate],
-            mode="markers",
-            opacity=opacity,
-            marker={
-                "symbol": "circle",
-                "size": 10,
-                "color": tokens["ground"],
-                "line": {"width": 2, "color": tokens["input"]},
-            },
+            x=[counted], y=[dot.rate], mode="markers", opacity=opacity,
+            marker={"symbol": "circle", "size": 10, "color": tokens["ground"],
+                    "line": {"width": 2, "color": tokens["input"]}},
             hovertemplate=f"{stale}{dot.title}: counted {figures.ratio(counted)} FLOP per byte of {figures.bytes_(dot.moved)} in sectors<extra></extra>",
-        )
+        )  # fmt: skip
     figure.add_scatter(
-        x=[dot.intensity],
-        y=[dot.rate],
-        mode="markers",
-        opacity=opacity,
+        x=[dot.intensity], y=[dot.rate], mode="markers", opacity=opacity,
         marker={"symbol": KIND_SYMBOL[dot.kind], "size": 11, "color": colour},
         hovertemplate=f"{stale}{dot.title}, {dot.kind} {figures.provenance(dot.row)}: {_rate(dot.rate)}<br>"
         f"predicted {figures.ratio(dot.intensity)} FLOP per byte{allowed}<extra></extra>",
-    )
+    )  # fmt: skip
 
 
 def _write(figure: Figure, x: float, y: float, text: str, tokens: Mapping[str, str], **how) -> None:
@@ -339,7 +363,18 @@ def mark_labels(marks: Sequence[Mark]) -> list[tuple[float, str]]:
     at: dict[float, list[int]] = {}
     for mark in marks:
         at.setdefault(round(math.log10(mark.intensity), 2), []).append(mark.number)
-    return [(x, ", ".join(map(str, numbers))) for x, numbers in at.items()]
+    return [(x, _numbers(numbers)) for x, numbers in at.items()]
+
+
+def _numbers(numbers: Iterable[int]) -> str:
+    """[1, 2, 4, 5, 6] -> "1, 2, 4–6"."""
+    runs: list[list[int]] = []
+    for n in sorted(set(numbers)):
+        if runs and n == runs[-1][-1] + 1:
+            runs[-1].append(n)
+        else:
+            runs.append([n])
+    return ", ".join(f"{r[0]}–{r[-1]}" if len(r) > 2 else ", ".join(map(str, r)) for r in runs)
 
 
 def labels(dots: Sequence[Dot], decades: float) -> list[tuple[float, float, str]]:
@@ -348,19 +383,17 @@ def labels(dots: Sequence[Dot], decades: float) -> list[tuple[float, float, str]
     per_px = decades / (HEIGHT - 60)
     groups: list[list[Dot]] = []
     for dot in sorted(dots, key=lambda d: (d.stale, round(math.log10(d.intensity), 2), d.rate)):
-        last = groups[-1] if groups else None
-        if last and (
-            abs(math.log10(last[-1].intensity / dot.intensity)) < 0.12
-            and abs(math.log10(last[-1].rate / dot.rate)) < NEAR_PX * per_px
-        ):
-            last.append(dot)
+        last = groups[-1][-1] if groups else None
+        near = last and abs(math.log10(last.rate / dot.rate)) < NEAR_PX * per_px
+        if near and abs(math.log10(last.intensity / dot.intensity)) < 0.12:
+            groups[-1].append(dot)
         else:
             groups.append([dot])
     return [
         (
             max(math.log10(d.intensity) for d in group),
             sum(math.log10(d.rate) for d in group) / len(group),
-            ", ".join(str(n) for n in sorted({d.number for d in group})),
+            _numbers(d.number for d in group),
         )
         for group in groups
     ]

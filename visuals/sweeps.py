@@ -10,6 +10,7 @@ from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING
 
 from visuals import figures
+from visuals.charts import FONT
 
 if TYPE_CHECKING:  # Plotly is slow to import: only once a chart is drawn
     from plotly.graph_objects import Figure
@@ -18,7 +19,7 @@ Row = Mapping
 Tokens = Mapping[str, str]
 TILES_PX, SIZES_PX, BAR_PX = 230, 300, 30
 MOST_ACROSS = 4  # panels in a line
-TEXT_PX = 150  # the column of figures at the right of the ladder
+TEXT_PX = 164  # the column of figures at the right of the ladder
 # Of lines that cross: by hue, dash and symbol, so that none tells them apart alone.
 HUES = ("input", "filter", "output", "workspace", "write", "dim", "accent")
 DASHES = ("solid", "dash", "dot")
@@ -209,7 +210,11 @@ def sizes(
     if max(decades) - min(decades) > 1.5:
         figure.update_yaxes(dtick=1)  # else Plotly writes a 2 and a 5 between
     figure.update_yaxes(
-        type="log", title={"text": unit, "standoff": 6}, gridcolor=tokens["line"], **_axis(tokens)
+        type="log",
+        exponentformat="none",
+        title={"text": unit, "standoff": 6},
+        gridcolor=tokens["line"],
+        **_axis(tokens),
     )
     if here and ticks[0] <= here <= ticks[-1]:
         figure.add_vline(here, line={"color": tokens["ink"], "width": 1, "dash": "dot"})
@@ -245,6 +250,6 @@ def _axis(tokens: Tokens) -> dict:
 def _lay_out(figure: Figure, height: int, tokens: Tokens) -> Figure:
     return figure.update_layout(
         height=height, paper_bgcolor="rgba(0,0,0,0)", plot_bgcolor="rgba(0,0,0,0)", showlegend=False,
-        margin={"l": 0, "r": 6, "t": 8, "b": 4}, font={"color": tokens["ink"], "size": 13},
+        margin={"l": 0, "r": 6, "t": 8, "b": 4}, font={"color": tokens["ink"], "size": 13, "family": FONT},
         hoverlabel={"bgcolor": tokens["panel"], "bordercolor": tokens["line"], "font": {"color": tokens["ink"]}},
     )  # fmt: skip

@@ -38,13 +38,17 @@ def shares(titled: Sequence[tuple[str, Row]]) -> dict[str, list[str]]:
     if (roof := roofline.roof_of(titled[0][1], "measured")) and all(
         roofline.stands(row) for _, row in titled
     ):
-        told["of its roof"] = [dot.rate / roof.bound(dot.intensity) for dot in dots]
+        told["of its roof"] = [
+            None if roofline.units(dot.row) else dot.rate / roof.bound(dot.intensity) for dot in dots
+        ]
         told["of the FP32 peak"] = [dot.rate / roof.flops_per_s for dot in dots]
     if charts.launch_ms(titled[0][1]):
         told[f"{charts.launch_word(titled[0][1])} of nothing"] = [
             charts.launch_ms(row) / row["median_ms"] for _, row in titled
         ]
-    return {name: [figures.share(part) for part in parts] for name, parts in told.items()}
+    return {
+        name: ["–" if part is None else figures.share(part) for part in parts] for name, parts in told.items()
+    }
 
 
 def factor(here: Sequence[tuple[str, Row]], there: Sequence[tuple[str, Row]]) -> str:

@@ -64,7 +64,8 @@ def gemm_gain(rows: Mapping[str, Row]) -> str:
 
 
 def _capital(text: str) -> str:
-    return text[:1].upper() + text[1:]
+    """As a sentence begins; a name with a dot in it, as mma.sync, stays."""
+    return text if "." in text.split()[0] else text[:1].upper() + text[1:]
 
 
 @cache

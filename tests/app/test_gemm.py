@@ -6,6 +6,7 @@ from itertools import product
 from pathlib import Path
 from urllib.parse import parse_qsl
 
+import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -15,7 +16,7 @@ from kernels.jobs import JobError
 from kernels.presets import CONV_PRESETS, GEMM_PRESETS
 from kernels.runner import compare
 from kernels.shapes import GemmShape
-from pages import _autotune, _conv, _gemm, _run, _tiles
+from pages import _autotune, _conv, _gemm, _run, _scenes, _tiles
 from pages._gemm import DEFAULT, RUNGS
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -85,12 +86,12 @@ def test_hostile_values_give_a_valid_state_and_say_why(raw):
 @pytest.mark.parametrize(
     ("raw", "says"),
     [
-        ({"M": "0"}, "M must lie in 1 .. 65536 on this page, got “0”: M=8 is used"),
-        ({"K": "1e9"}, "K must lie in 1 .. 65536 on this page, got “1e9”: K=8 is used"),
-        ({"N": "8.5"}, "N must be a whole number, got “8.5”: N=8 is used"),
+        ({"M": "0"}, "M must lie in 1 .. 65536 on this page, got “0”: M=64 is used"),
+        ({"K": "1e9"}, "K must lie in 1 .. 65536 on this page, got “1e9”: K=64 is used"),
+        ({"N": "8.5"}, "N must be a whole number, got “8.5”: N=64 is used"),
         ({"alpha": "nan"}, "alpha must be a number, got “nan”: alpha=1.0 is used"),
         ({"dtype": "fp64"}, "dtype must be one of fp32, fp16, bf16, int8; got “fp64”: dtype=fp32 is used"),
-        ({"M": "65536", "N": "65536"}, "C may have 268,435,456 elements on this page, M*N is 4,294,967,296: M=8 is used"),
+        ({"M": "65536", "N": "65536"}, "C may have 268,435,456 elements on this page, M*N is 4,294,967,296: M=64 is used"),
         ({"BM": "17"}, "BM must be one of 8, 16, 32; got “17”: BM=32 is used"),
         ({"rung": "<b>"}, f"rung must be one of {', '.join(RUNGS)}; got “<b>”: rung=shared-tile is used"),
         ({"dtype": "int8", "alpha": "0.5", "rung": "naive"}, "alpha must be a whole number where dtype is int8, got 0.5: alpha=1.0 is used"),
@@ -121,7 +122,9 @@ def test_a_link_to_a_preset_leads_to_something_that_runs(one, key):
     if _gemm.able(there.shape):
         assert there.broken == []
     if there.rung is one.rung and not _tiles.broken(one.rung, there.shape, one.tiles):
-        assert there.tiles == one.tiles  # nothing is given up without need
+        fits = _tiles.fitting(one.rung, there.shape)
+        nobodys = one.tiles in (one.rung.default_tiles, _tiles.fitting(one.rung, one.shape))
+        assert there.tiles == (fits if nobodys else one.tiles)  # nothing chosen is given up without need
 
 
 # -- tile sizes ------------------------------------------------------------------------------------
@@ -142,6 +145,34 @@ def test_choices_nearest_and_tried_are_legal(one, most):
     assert len(tried) == min(most, len(legal)) and all(t in legal for t in tried)
     assert len({tuple(t.values()) for t in tried}) == len(tried)
     assert tiles in tried or tiles not in legal
+
+
+@pytest.mark.parametrize("rung", RUNGS.values(), ids=lambda rung: rung.name)
+def test_tiles_that_fit_are_a_compiled_set_and_part_the_matrix_where_one_can(rung):
+    for preset in GEMM_PRESETS.values():
+        shape, fits = preset.shape, _tiles.fitting(rung, preset.shape)
+        if _tiles.broken(rung, shape, rung.default_tiles) or rung.library:
+            assert fits == rung.default_tiles
+            continue
+        sets = list(rung.tile_sets(shape))
+        blocks = {tuple(t.values()): rung.build(shape, t).steps[0].grid[:2] for t in sets}
+        mine = blocks[tuple(fits.values())]
+        if blocks[tuple(rung.default_tiles.values())] != (1, 1):
+            assert fits == rung.default_tiles
+        elif parted := [grid for grid in blocks.values() if min(grid) >= 2]:
+            assert min(mine) >= 2 and mine[0] * mine[1] == min(x * y for x, y in parted)
+        else:
+            assert mine == (1, 1)
+
+
+def test_at_first_sight_and_from_chip_to_chip_the_tiles_are_seen():
+    first, _ = _gemm.read({})
+    assert first.shape == GEMM_PRESETS["square-64"].shape and first.tiles == {"BM": 32, "BN": 32, "BK": 32}
+    toy, _ = _gemm.read(_gemm.at_shape(first, GEMM_PRESETS["square-16"].shape))
+    assert toy.tiles == {"BM": 8, "BN": 8, "BK": 8}
+    assert _gemm.read(_gemm.at_shape(toy, first.shape))[0] == first
+    there = _gemm.at_rung(first, RUNGS["vectorized"])
+    assert there == {"rung": "vectorized", "BM": "32", "BN": "32", "BK": "8", "TM": "4", "TN": "4"}
 
 
 def test_an_entry_under_a_rungs_name_reaches_that_rung_alone():
@@ -215,6 +246,7 @@ def test_a_preset_shows_every_part(key):
         "The ladder in FLOP/s",
         "Over sizes",
         "Autotune",
+        "Tile sizes on this processor",
         "Kernel",
     ):
         assert f'<h2 class="kt-card">{part}</h2>' in shown, part
@@ -277,6 +309,44 @@ def test_the_stage_plays_the_order_that_is_asked_for(order):
     at = open_at(M=64, N=64, K=64, rung="uncoalesced", order=order)
     (key,) = stages(at)
     assert key.endswith("warps") == (order == "warps") and "kt-note" not in texts(at)
+
+
+def test_fragments_are_an_order_of_mma_sync_alone():
+    shown = {"M": 64, "N": 64, "K": 64, "dtype": "fp16", "order": "fragments"}
+    at = open_at(rung="mma-sync", **shown)
+    assert stages(at) == ["m16n8k16"] and "kt-note" not in texts(at)
+    at = open_at(rung="wmma", **shown)
+    assert stages(at)[0].startswith("gemm/wmma")
+
+
+def test_the_fragments_are_the_corner_of_the_pages_matrices_and_zeros_beyond_them():
+    shape = GemmShape(5, 20, 9, dtype="fp16")
+    tiles = tuple(RUNGS["mma-sync"].default_tiles.items())
+    scene, why = _scenes.gemm(shape, "gemm/mma-sync", tiles, "fragments")
+    A, B = (np.asarray(matrix, np.float32) for matrix in _scenes._matrices(shape))
+    shown = {t.name: np.reshape(t.values, (t.rows, t.cols)) for t in scene.tensors[:2]}
+    assert not why and (shown["A"][:5, :9] == A).all() and (shown["B"][:9] == B[:, :8]).all()
+    assert not shown["A"][5:].any() and not shown["A"][:, 9:].any() and not shown["B"][9:].any()
+    assert A.any() and B.any()
+
+
+def test_rungs_that_cannot_run_share_a_line_by_rule():
+    assert (
+        "not at this shape: wmma, mma.sync, cuBLAS FP16 (dtype must be fp16 or bf16), dp4a (dtype must be int8)"
+        in texts(open_at())
+    )
+    assert (
+        "uncoalesced, naive" in texts(open_at(dtype="fp16", rung="wmma")).partition("not at this shape: ")[2]
+    )
+
+
+def test_many_rungs_stand_below_each_other_in_why_and_equal_ones_on_one_line():
+    shown = texts(open_at(M=4096, N=4096, K=4096))
+    why = shown.partition('<h2 class="kt-card">Why</h2>')[2].partition("</h2>")[0]
+    assert "all 11 rungs" in why
+    assert '<th scope="row">warp tile</th>' in why and '<th scope="col">relative L2 error</th>' in why
+    few = texts(open_at(dtype="int8", rung="dp4a"))
+    assert '<th scope="col">FLOP per byte</th>' not in few and "<td>FLOP per byte</td>" in few
 
 
 def test_a_tile_size_that_is_turned_is_offered_legally_and_reaches_the_kernel():

@@ -56,11 +56,12 @@ def test_where_nothing_was_recorded_the_nearest_says_which_it_is_and_is_no_dot()
     near = records.nearest("conv/direct", shape.with_(N=3), {"BLOCK": 256})
     assert not near.exact
     assert f'<span class="kt-elsewhere">not this shape</span>, the nearest: {near.words}</p>' in said
-    assert said.count("kt-badge-recorded") == 1  # over these bars: memory and roofline tell of none
+    assert said.count("kt-badge-recorded") == 2  # over these bars and at the roof: memory tells of none
+    assert "kt-badge-recorded" in said.partition("Roofline</h2>")[2]
     assert (
         "What each rung allocates" not in said and "Press Run: what each rung allocates is measured" in said
     )
-    assert plotted(at) == 1
+    assert plotted(at) == 2  # the bars, and the recorded roof
     assert "It buys time" not in said and "◆" not in said
     run(at)
     assert "The fastest here" not in texts(at) and "◆" not in texts(at)
@@ -82,7 +83,8 @@ def test_a_rung_recorded_with_other_tiles_only_says_with_which():
 def test_a_shape_that_no_recording_speaks_of_says_so():
     said = texts(open_at(engine="cpu", dilation_h="3", H="19"))
     assert "No recording speaks of this shape at these options" in said
-    assert "kt-badge-recorded" not in said
+    assert said.count("kt-badge-recorded") == 1  # the roof's
+    assert "kt-badge-recorded" in said.partition("Roofline</h2>")[2]
 
 
 @pytest.fixture

@@ -65,7 +65,7 @@ def test_every_preset_shows_every_part(key):
     shown = texts(at)
     assert "kt-note" not in shown and f"data matrix <b>{shape.CRS:,}×{shape.PQ:,}</b>" in shown
     assert "kt-badge-recorded" in shown and "kt-badge-predicted" in shown and "kt-badge-measured" not in shown
-    assert "cannot run this shape" not in shown
+    assert "not at this shape" not in shown
     assert len(at.code) >= 3 and at.button(key="run").label == "Run here"
 
 

@@ -58,7 +58,7 @@ def test_another_rung_is_a_link_that_back_undoes(lesson):
     page = lesson("M=64&N=64&K=64&BM=8")
     page.get_by_role("button", name="rung 3").click()
     page.get_by_role("link", name="2 naive, coalesced", exact=True).click()
-    expect(page).to_have_url(re.compile(r"\?M=64&N=64&K=64&rung=naive$"))
+    expect(page).to_have_url(re.compile(r"/tiling\?rung=naive$"))
     expect(tile(page, "BLOCK")).to_have_value("32")
     expect(page.locator(".st-key-BM")).to_have_count(0)
     expect(page.get_by_role("tab", name="02_naive.cu")).to_have_attribute("aria-selected", "true")
@@ -66,8 +66,44 @@ def test_another_rung_is_a_link_that_back_undoes(lesson):
     expect(tile(page, "BM")).to_have_value("8")
     expect(field(page, "M")).to_have_value("64")
     page.get_by_role("link", name="Toy 8×8", exact=True).click()
-    expect(page).to_have_url(re.compile(r"/tiling\?BM=8$"))  # the rung's sizes stay
+    expect(page).to_have_url(re.compile(r"/tiling\?M=8&N=8&K=8&BM=8$"))  # what was chosen stays
     expect(field(page, "M")).to_have_value("8")
+
+
+def test_a_chip_brings_the_tile_sizes_that_fit_and_takes_them_away(lesson):
+    page = lesson()
+    expect(tile(page, "BM")).to_have_value("32")
+    page.get_by_role("link", name="Toy 8×8", exact=True).click()
+    expect(page).to_have_url(re.compile(r"/tiling\?M=8&N=8&K=8&BM=8&BN=8&BK=8$"))
+    expect(tile(page, "BK")).to_have_value("8")
+    page.get_by_role("link", name="64×64", exact=True).click()
+    expect(page).to_have_url(re.compile(r"/tiling$"))
+    expect(tile(page, "BK")).to_have_value("32")
+
+
+def test_fragments_are_a_choice_of_the_order(lesson):
+    page = lesson("M=64&N=64&K=64&dtype=fp16&rung=mma-sync&BM=64&BN=64&WM=32&WN=32")
+    page.get_by_role("button", name="order: explaining").click()
+    page.get_by_role("radio", name="fragments").or_(
+        page.get_by_role("button", name="fragments")
+    ).first.click()
+    expect(page).to_have_url(re.compile("order=fragments"))
+    expect(page.locator(".stage")).to_have_attribute("data-scene", "m16n8k16")
+    expect(page.locator("[data-part=caption]")).to_contain_text(
+        "Lane 0 (group 0, place 0 in it) holds 8 elements of A"
+    )
+
+
+@pytest.mark.parametrize("width", [1440, 390])
+def test_many_rungs_are_not_clipped_in_why(lesson, page, width):
+    page.set_viewport_size({"width": width, "height": 900})
+    lesson("M=4096&N=4096&K=4096")
+    tables = page.locator(".st-key-card_why .kt-scroll")
+    expect(tables).to_have_count(2)  # predicted, recorded; too large to be counted
+    for n in range(2):
+        over = tables.nth(n).evaluate("e => e.scrollWidth - e.clientWidth")
+        assert over <= 0 or width < 1440
+        assert tables.nth(n).bounding_box()["width"] <= width
 
 
 def test_fields_of_the_same_name_in_two_lessons_do_not_meet(lesson):
@@ -79,7 +115,7 @@ def test_fields_of_the_same_name_in_two_lessons_do_not_meet(lesson):
     field(page, "N").press("ArrowUp")
     expect(page).to_have_url(re.compile(r"/im2col\?N=2$"))
     page.get_by_role("link", name="tiling", exact=True).click()
-    expect(field(page, "N")).to_have_value("8")
+    expect(field(page, "N")).to_have_value("64")
     expect(page).to_have_url(re.compile(r"/tiling$"))
 
 

@@ -5,12 +5,14 @@ import re
 import pytest
 from playwright.sync_api import expect
 
+from kernels import records
+from kernels.presets import CONV_PRESETS
 from tests.browser.test_run import RUN_MS, bars, lesson, measured, run, run_button  # noqa: F401
 
 pytestmark = pytest.mark.browser
 
 CHARTS = ("chart_times_measured", "chart_memory", "chart_timeline", "chart_roofline")
-NEAR = "N=3&C=128&H=28&W=28&K=128&pad_h=1&pad_w=1"  # three times the work of a recorded shape
+NEAR = "N=3&C=128&H=28&W=28&K=128&pad_h=1&pad_w=1"  # of this N nothing was recorded
 
 
 def dots(page, symbol_colour):
@@ -125,13 +127,16 @@ def test_shares_stand_under_the_bars_and_memory_is_told_stage_by_stage(lesson, p
 def test_the_nearest_recording_says_which_shape_it_is_of_and_is_no_dot(lesson, page):  # noqa: F811
     lesson(NEAR)
     time = page.locator(".st-key-card_time")
-    expect(time).to_contain_text(
-        "not this shape, the nearest: recorded at N=1 C=128 H=28 W=28 K=128 R=3 S=3 pad_h=1 pad_w=1; this shape has 3 "
-        "times the multiply-adds"
-    )
+    shape = CONV_PRESETS["resnet50-res3-3x3-n1"].shape.with_(N=3)
+    near = records.nearest("conv/direct", shape, {"BLOCK": 256})
+    assert near.row["shape"]["N"] != 3
+    expect(time).to_contain_text(f"not this shape, the nearest: {near.words}")
     expect(bars(page, "chart_times_nearest")).to_have_count(3)
     assert float(page.locator(".st-key-stale_nearest").evaluate("e => getComputedStyle(e).opacity")) < 0.6
-    expect(page.locator(".st-key-chart_roofline")).to_have_count(0)
+    expect(
+        page.locator(".st-key-chart_roofline .main-svg").first
+    ).to_be_visible()  # the recorded roof, no dot under it
+    assert dots(page, colour(page, "workspace")) == []
     expect(page.locator(".st-key-card_memory .kt-badge")).to_have_count(0)
 
 

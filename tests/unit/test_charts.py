@@ -62,7 +62,7 @@ def test_samples_far_out_are_one_arrow_that_tells_of_them():
 def test_launches_of_nothing_are_a_line_under_the_bar_as_long_as_they_take():
     two = a_full_row(parts_ms={"im2col": 0.4, "gemm": 0.6}, engine="cuda")
     figure = charts.times([("one", a_full_row()), ("two", two), ("old", a_row())], T)
-    lines = [t for t in drawn(figure, "scatter") if t.mode == "lines"]
+    lines = [t for t in drawn(figure, "scatter") if getattr(t, "mode", "") == "lines"]
     assert [list(line.x) for line in lines] == [
         [0, 0.002],
         [0, 0.004],
@@ -142,6 +142,39 @@ def test_the_timeline_is_a_panel_a_rung_with_every_stage_and_the_peak():
     assert "peak 616 B" in written(figure) and "peak 2.62 KB" in written(figure)
     assert figure.layout.yaxis.range[1] > 2616 and figure.layout.height == charts.TIMELINE_PX
     assert charts.timeline([("old", a_row())], T) is None
+
+
+def test_rungs_that_allocate_alike_share_a_bar_and_a_panel():
+    other = [*TIMELINE[:2], TIMELINE[2] | {"at": "naive"}]
+    same = [
+        (t, a_full_row(rung="gemm/naive", timeline=told))
+        for t, told in (("a", TIMELINE), ("b", other), ("d", TIMELINE))
+    ]
+    more = ("c", a_full_row(rung="gemm/naive", workspace_bytes=100, peak_bytes=716))
+    groups = charts.alike([same[0], more, *same[1:]])
+    assert [[title for title, _ in group] for group in groups] == [["a", "b", "d"], ["c"]]
+    assert charts.together(groups[0], 4)[0] == "a and 2 others" and charts.together(groups[1], 4) == more
+    title, row = charts.together(same, 3)
+    assert title == "all 3 rungs" and [s["at"] for s in row["timeline"]] == ["inputs", "output", "step"]
+    assert [dict(s, at="") for s in row["timeline"]] == [dict(s, at="") for s in TIMELINE]
+    assert len(charts.alike(same[:2])) == 2  # two have room to stand apart
+    assert len(charts.alike([*same[:2], ("b", a_full_row(rung="gemm/naive", timeline=TIMELINE[:2]))])) == 3
+    assert charts.roles(same[0][1])[0] == ("input", "inputs")
+
+
+def test_times_far_apart_stand_on_a_logarithmic_axis_that_holds_them_all():
+    near = [("a", a_full_row(samples=[1.0] * 3)), ("b", a_full_row(samples=[50.0] * 3))]
+    far = [("a", a_full_row(samples=[0.35] * 3)), ("b", a_full_row(samples=[276.0] * 3))]
+    assert (
+        charts.decade_under([row for _, row in near]) == 0
+        and charts.times(near, T).layout.xaxis.type != "log"
+    )
+    axis = charts.times(far, T).layout.xaxis
+    assert axis.type == "log" and list(axis.tickvals) == [0.1, 1, 10, 100]
+    assert axis.range[0] == -1 and 10 ** axis.range[1] >= 276
+    lines = [t for t in charts.times(far, T).data if getattr(t, "mode", "") == "lines"]
+    assert not lines  # launches of nothing, 2 us, lie before the axis begins
+    assert len([t for t in charts.times(near, T).data if getattr(t, "mode", "") == "lines"]) == 2
 
 
 @pytest.mark.parametrize("tokens", [palette.LIGHT, palette.DARK], ids=["light", "dark"])

@@ -81,6 +81,12 @@ def test_shares_are_of_the_library_the_roof_the_peak_and_the_launches():
     assert "launches of nothing" in shares([("direct", SLOW | {"engine": "cuda"})])
 
 
+def test_of_another_roof_there_is_no_share():
+    tensor = a_full_row(rung="gemm/cublas-tf32", engine="cuda", tiles={})
+    told = shares([("FP32", SLOW), ("TF32", tensor)])
+    assert told["of its roof"][1] == "–" != told["of its roof"][0] and told["of the FP32 peak"][1] != "–"
+
+
 def test_what_was_not_measured_has_no_share():
     assert shares([("direct", a_row())]) == {}
     assert list(shares([("direct", a_row()), ("library", a_row(rung="conv/im2col-cublas"))])) == [

@@ -8,7 +8,7 @@ from hypothesis import given, settings
 
 from kernels import reference
 from kernels.shapes import ConvShape
-from tests.shapes import conv_shapes
+from tests.shapes import conv_shapes, layer_shapes
 
 
 def seven_loops(s: ConvShape, x: np.ndarray, w: np.ndarray) -> np.ndarray:
@@ -17,14 +17,14 @@ def seven_loops(s: ConvShape, x: np.ndarray, w: np.ndarray) -> np.ndarray:
         for k in range(s.K):
             for p in range(s.P):
                 for q in range(s.Q):
-                    for c in range(s.C):
+                    for c in range(s.maps):
                         for r in range(s.R):
                             for t in range(s.S):
                                 h = p * s.u - s.pad_h + r * s.dilation_h
                                 v = q * s.v - s.pad_w + t * s.dilation_w
                                 if 0 <= h < s.H and 0 <= v < s.W:
                                     far = (s.R - 1 - r, s.S - 1 - t) if s.flip else (r, t)
-                                    y[n, k, p, q] += x[n, c, h, v] * w[k, c, *far]
+                                    y[n, k, p, q] += x[n, k // s.filters * s.maps + c, h, v] * w[k, c, *far]
     return y
 
 
@@ -36,6 +36,19 @@ def test_reference_is_the_definition(s):
     ref, scale = reference.conv(s, x, w)
     np.testing.assert_allclose(ref, seven_loops(s, x, w), rtol=1e-12, atol=1e-12)
     np.testing.assert_allclose(scale, seven_loops(s, abs(x), abs(w)), rtol=1e-12, atol=1e-12)
+
+
+@settings(max_examples=40, deadline=None)
+@given(layer_shapes())
+def test_a_layer_is_the_definition_with_bias_and_relu(s):
+    rng = np.random.default_rng(0)
+    x, w, b = (rng.standard_normal(shape) for shape in (s.x_shape, s.w_shape, s.K))
+    y, most = seven_loops(s, x, w), seven_loops(s, abs(x), abs(w))
+    if s.bias:
+        y, most = y + b[:, None, None], most + abs(b)[:, None, None]
+    ref, scale = reference.conv(s, x, w, **({"b": b} if s.bias else {}))
+    np.testing.assert_allclose(ref, np.maximum(y, 0) if s.relu else y, rtol=1e-12, atol=1e-12)
+    np.testing.assert_allclose(scale, most, rtol=1e-12, atol=1e-12)
 
 
 def test_convolution_flips_the_filter():

@@ -212,3 +212,41 @@ def test_all_that_is_drawn_is_within_the_axes(dots, marks, roofs):
             assert y0 - 1e-9 <= math.log10(y) <= y1 + 1e-9
     for note in figure.layout.annotations:
         assert x0 <= note.x <= x1 and y0 <= note.y <= y1
+
+
+# -- many rungs, and those whose roof is another ---------------------------------------------------
+def test_many_dots_of_one_kind_are_joined_in_the_ladders_order():
+    dots = [a_dot(number=n, ms=ms) for n, ms in ((3, 1.0), (1, 8.0), (5, 4.0), (2, 2.0), (4, 0.5))]
+
+    def paths(told):
+        width = 1  # a roof is drawn thicker
+        return [
+            list(t.y)
+            for t in checked([ROOF], told, [], T).data
+            if t.mode == "lines" and t.line.width == width
+        ]
+
+    assert paths(dots) == [[d.rate for d in sorted(dots, key=lambda d: d.number)]]
+    assert paths(dots[:4]) == paths([*dots[:3], *(a_dot(kind="recorded", number=n) for n in (1, 2))]) == []
+
+
+def test_numbers_that_follow_each_other_are_written_as_a_range():
+    assert [text for *_, text in roofline.labels([a_dot(number=n) for n in (4, 1, 2, 6, 3)], 3)] == ["1–4, 6"]
+    assert roofline.mark_labels([Mark(n, "m", 5.0) for n in (1, 2)])[0][1] == "1, 2"
+
+
+def test_what_tensor_cores_do_is_never_held_against_the_fp32_roof():
+    fast = a_dot(20, 0.05, 11, rung="gemm/cublas-tf32", engine="cuda", mode="cold")
+    assert fast.rate == pytest.approx(2 * ROOF.flops_per_s)
+    under, over = roofline.verdict([a_dot(20, 0.2), fast], [ROOF])
+    assert "that the FP32 roof allows" in under and "rung 1" in under
+    assert over == (
+        "rung 11 does 20 TFLOP/s on a processor, 2 times the FP32 peak (tensor cores: another roof, not measured here)."
+    )
+    (said,) = roofline.verdict([a_dot(20, 0.05, 11, rung="gemm/cublas-tf32")], [ROOF])
+    assert "More than the roof" in said  # the cpu engine runs it in FP32
+
+
+def test_only_the_slope_binds_a_mark_whose_roof_is_another():
+    told = roofline.bounds([Mark(1, "fma", 100.0), Mark(2, "mma", 100.0, "gemm/mma-sync")], [ROOF])
+    assert "fma at most 10 TFLOP/s" in told and "mma at most 100 TFLOP/s" in told

@@ -5,9 +5,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from kernels.presets import CONV_PRESETS
+from kernels.presets import CONV_LAYER_PRESETS, CONV_PRESETS
 from kernels.shapes import INT_MAX, ConvShape, ShapeError, conv_bounds, parse_conv
-from tests.shapes import conv_shapes
+from tests.shapes import conv_shapes, layer_shapes
 
 PLAIN = {"N": 1, "C": 3, "H": 8, "W": 8, "K": 4, "R": 3, "S": 3}
 
@@ -100,3 +100,58 @@ def test_presets_are_what_they_claim():
 
 def test_numpy_integers_are_whole_numbers():
     assert ConvShape(*np.array([1, 3, 8, 8, 4, 3, 3])) == ConvShape(**PLAIN)
+
+
+# -- groups, bias, ReLU ----------------------------------------------------------------------------------
+def test_groups_divide_maps_and_filters():
+    s = ConvShape(2, 6, 8, 8, 9, 3, 2, groups=3, bias=1)
+    assert (s.maps, s.filters, s.w_shape, s.CRS) == (2, 3, (9, 2, 3, 2), 12)
+    assert s.macs == 2 * 9 * s.PQ * 12 and s.elements["w"] == 9 * 12 and s.elements["b"] == 9
+    assert s.bytes == 4 * (2 * 6 * 64 + 9 * 12 + 9 + 2 * 9 * s.PQ)
+    assert str(s) == "N2 C6 8x8 K9 3x2 groups 3 bias"
+
+
+@pytest.mark.parametrize(
+    ("change", "rule"),
+    [
+        ({"groups": 2}, "C must be a multiple of groups, got 3 % 2"),
+        ({"groups": 3}, "K must be a multiple of groups, got 4 % 3"),
+        ({"groups": 0}, r"groups must lie in 1 \.\. 2147483647, got 0"),
+        ({"bias": 2}, "bias must be 0 or 1, got 2"),
+        ({"relu": "yes"}, "relu must be 0 or 1, got 'yes'"),
+    ],
+)
+def test_a_broken_rule_of_a_layer_is_named(change, rule):
+    with pytest.raises(ShapeError, match=rule):
+        ConvShape(**(PLAIN | change))
+
+
+@given(layer_shapes())
+def test_a_layer_comes_back_from_params_and_text(s):
+    assert ConvShape(**s.params()) == s
+    assert parse_conv(",".join(f"{k}={v}" for k, v in s.params().items())) == s
+
+
+@given(conv_shapes())
+def test_a_plain_shape_is_named_as_before_there_were_layers(s):
+    """Rows and links made before find it, and it finds them."""
+    assert list(s.params()) == "N C H W K R S u v pad_h pad_w dilation_h dilation_w mode".split()
+    assert s == s.with_(groups=1, bias=0, relu=False) and s.params() == s.with_(bias=0).params()
+
+
+@given(layer_shapes(), st.data())
+def test_a_control_within_its_bound_never_breaks_a_layer(s, data):
+    most = dict.fromkeys(("N", "C", "K", "H", "W", "R", "S", "u", "v", "pad_h", "pad_w"), 16)
+    name, bound = data.draw(
+        st.sampled_from(sorted(conv_bounds(s, most | {"dilation_h": 8, "dilation_w": 8}).items()))
+    )
+    assert bound.low <= getattr(s, name) <= bound.high
+    s.with_(**{name: data.draw(st.integers(bound.low, bound.high))})  # raises if it could
+
+
+def test_layer_presets_are_what_they_claim():
+    for p in CONV_LAYER_PRESETS.values():
+        assert ConvShape(**p.shape.params()) == p.shape and p.key not in CONV_PRESETS
+    depthwise = CONV_LAYER_PRESETS["mobilenet-depthwise-n32"].shape
+    assert depthwise.maps == depthwise.filters == 1 and depthwise.CRS == 9
+    assert CONV_LAYER_PRESETS["resnext50-res2-grouped-n32"].shape.maps == 4
