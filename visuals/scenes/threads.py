@@ -125,9 +125,9 @@ def add_scene(rung: str, shape, tiles: Mapping[str, int], seed: int = 0) -> Scen
         key=f"{rung} {shape.M},{shape.N} " + ",".join(f"{k}={v}" for k, v in sorted(tiles.items())),
         title=find(rung).title,
         tensors=(
-            Tensor("A", "A", "left", "input", 1, M, N, t.inputs["A"].ravel(), note=f"{M} × {N}"),
-            Tensor("B", "B", "right", "filter", 1, M, N, t.inputs["B"].ravel(), note=f"{M} × {N}"),
-            Tensor("C", "C", "sum", "output", 1, M, N, note=f"{M} × {N}"),
+            Tensor("A", "A", "A", "input", 1, M, N, t.inputs["A"].ravel(), note=f"{M} × {N}"),
+            Tensor("B", "B", "B", "filter", 1, M, N, t.inputs["B"].ravel(), note=f"{M} × {N}"),
+            Tensor("C", "C", "C = A + B", "output", 1, M, N, note=f"{M} × {N}"),
             *(Tensor(name, name, f"{name} that adds it", "workspace", 1, M, N) for name in who),
         ),
         groups=(
