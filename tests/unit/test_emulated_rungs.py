@@ -23,7 +23,7 @@ RUNGS = [r.name for r in conv.LADDER.rungs]
 needs_nvrtc = pytest.mark.skipif(compile.version() is None, reason="NVRTC is not installed")
 
 
-@settings(max_examples=25, deadline=None)
+@settings(max_examples=12, deadline=None)
 @given(shape=conv_shapes(most=3), tile=st.sampled_from(conv.TILES), block=st.sampled_from(conv.BLOCKS))
 def test_every_rung_agrees_at_any_shape(shape, tile, block):
     for result in compare(RUNGS, shape, engine="emulator", tiles={"TILE": tile, "BLOCK": block}):
@@ -33,7 +33,7 @@ def test_every_rung_agrees_at_any_shape(shape, tile, block):
         assert result.counters.uncounted == (("cublas_sgemm",) if library else ())
 
 
-@settings(max_examples=10, deadline=None)
+@settings(max_examples=6, deadline=None)
 @given(shape=conv_shapes(most=3), order=st.sampled_from(["reversed", 1, 2]))
 def test_the_order_of_warps_changes_nothing(shape, order):
     rung = LADDERS["conv"].rung("conv/im2col-gemm")

@@ -34,14 +34,14 @@ def rung_of(name: str):
 
 # -- right at any shape -----------------------------------------------------------------------------
 @pytest.mark.parametrize("name", OURS)
-@settings(max_examples=8, deadline=None)
+@settings(max_examples=4, deadline=None)
 @given(shape=gemm_shapes())
 def test_the_emulator_agrees_with_the_reference_at_any_shape(name, shape):
     result = run(name, shape, engine="emulator")  # verifies each element
     assert result.output.shape == (shape.M, shape.N)
 
 
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=25, deadline=None)
 @given(shape=gemm_shapes(most=200, most_k=300))
 def test_the_cpu_twins_agree_at_any_shape(shape):
     for result in compare(FP32, shape, engine="cpu", measure=False):
@@ -136,7 +136,7 @@ def legal(rung) -> list[dict[str, int]]:
 
 
 @needs_nvrtc
-@settings(max_examples=25, deadline=None)
+@settings(max_examples=10, deadline=None)
 @given(data=st.data())
 def test_every_choice_of_tile_sizes_runs_or_names_its_rule(data):
     rung = data.draw(st.sampled_from(gemm.FP32_RUNGS))

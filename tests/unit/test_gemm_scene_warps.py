@@ -80,7 +80,7 @@ def test_what_all_warps_ask_adds_up_to_the_counters(rung):
     assert total.tolist() == [t["sectors_ld"], t["sectors_st"], passes, conflicts]
 
 
-@settings(max_examples=20, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+@settings(max_examples=12, deadline=None, suppress_health_check=[HealthCheck.too_slow])
 @given(asked(rungs=tuple(FLOATS)))
 def test_lanes_get_the_values_that_the_kernel_loaded(ask):
     """Each load that is a step of its own: every lane's values stand in its column, from the cells outlined."""
@@ -118,7 +118,7 @@ def values_at(scene, steps, t):
                 yield from ((int(cell % 32), float(held[i])) for cell, i in zip(cells, index, strict=True))
 
 
-@settings(max_examples=20, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+@settings(max_examples=12, deadline=None, suppress_health_check=[HealthCheck.too_slow])
 @given(asked())
 def test_the_last_picture_is_what_the_block_computed(ask):
     rung, tiles, s = ask

@@ -29,7 +29,7 @@ def machine_of(monkeypatch, cores):
 
 
 # -- what they compute ---------------------------------------------------------------------------------
-@settings(max_examples=30, deadline=None)
+@settings(max_examples=20, deadline=None)
 @given(st.builds(GemmShape, extent, extent, extent), st.sampled_from(loops.BLOCKS[:9]), st.data())
 def test_every_rung_agrees_with_float64_at_any_shape(s, block, data):
     threads = data.draw(st.sampled_from([n for n in loops.THREADS if n <= loops.cores()]))
@@ -180,7 +180,7 @@ def test_the_digest_is_of_the_loops():
 
 
 # -- traffic -----------------------------------------------------------------------------------------------
-def cases(order: str, count: int = 150):
+def cases(order: str, count: int = 60):
     """(shape, floats of a line, lines of the cache, block) at which the formula does not hang on a few lines more
     or less: a cache two thirds or half as large again gives the same."""
     rng = random.Random(order)

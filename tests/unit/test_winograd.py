@@ -9,7 +9,7 @@ from fractions import Fraction
 
 import numpy as np
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from kernels import winograd
@@ -51,6 +51,7 @@ def test_nested_it_holds_for_every_pair_in_two_dimensions(m, r):
         assert (winograd.correlate(t, g, d) == defined(g, d)).all()
 
 
+@settings(max_examples=40, deadline=None)
 @given(size=st.sampled_from(SIZES), dimensions=st.sampled_from([1, 2]), data=st.data())
 def test_the_identity_holds_for_any_filter_and_input(size, dimensions, data):
     m, r = size
@@ -65,6 +66,7 @@ def test_the_identity_holds_for_any_filter_and_input(size, dimensions, data):
     assert (winograd.correlate(t, g, d) == defined(g, d)).all()
 
 
+@settings(max_examples=50, deadline=None)
 @given(size=st.sampled_from(SIZES), data=st.data())
 def test_one_wrong_entry_breaks_it(size, data):
     """The tests above would see it, wherever it is."""
@@ -78,6 +80,7 @@ def test_one_wrong_entry_breaks_it(size, data):
     assert any((winograd.correlate(wrong, g, d) != defined(g, d)).any() for g, d in pairs)
 
 
+@settings(max_examples=40, deadline=None)
 @given(data=st.data(), m=st.integers(1, 4), r=st.integers(1, 4))
 def test_any_points_will_do_as_long_as_they_differ(data, m, r):
     points = data.draw(st.lists(fractions, min_size=m + r - 2, max_size=m + r - 2, unique=True))

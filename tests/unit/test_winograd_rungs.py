@@ -68,7 +68,7 @@ def verified(rung, *args, **how) -> np.ndarray:
 
 
 # -- right at any shape -----------------------------------------------------------------------------
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=40, deadline=None)
 @given(shape=shapes(most=20), rung=st.sampled_from(RUNGS), m=st.sampled_from(winograd.TILES))
 def test_the_cpu_twins_agree_at_any_shape(shape, rung, m):
     assert verified(rung, shape, with_m(rung, m)).dtype == np.float32
@@ -76,7 +76,7 @@ def test_the_cpu_twins_agree_at_any_shape(shape, rung, m):
 
 @needs_nvrtc
 @rungs
-@settings(max_examples=6, deadline=None)
+@settings(max_examples=3, deadline=None)
 @given(data=st.data())
 def test_the_emulator_agrees_with_the_reference_at_any_shape(rung, data):
     shape = data.draw(shapes())

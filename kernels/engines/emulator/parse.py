@@ -8,6 +8,7 @@ from __future__ import annotations
 import re
 import struct
 from dataclasses import dataclass, replace
+from functools import lru_cache
 
 from kernels.program import RuleError
 
@@ -101,8 +102,10 @@ _CALL = re.compile(r"^(?:\(([^)]*)\)\s*,)?\s*([%\w$]+)\s*(?:,\s*\(([^)]*)\).*)?$
 _FILE = re.compile(r'^\s*\.file\s+(\d+)\s+"([^"]*)"')
 
 
+@lru_cache(maxsize=16)  # a kernel is launched more often than it is read
 def parse(ptx: str, entry: str) -> Kernel:
-    """The kernel `entry` of a PTX module, module-level variables included. PtxError where it is missing."""
+    """The kernel `entry` of a PTX module, module-level variables included; not to be changed, the next launch
+    gets the same. PtxError where it is missing."""
     text = re.sub(r"/\*.*?\*/", "", ptx, flags=re.DOTALL)
     lines = _one_statement_a_line([line.split("//")[0] for line in text.split("\n")])
     files = {int(m[1]): m[2].replace("\\", "/").rpartition("/")[2] for m in map(_FILE.match, lines) if m}
