@@ -91,7 +91,7 @@ def choose(page, name, choice):
 def test_run_measures_beside_what_was_recorded_and_downloads_whole(lesson):
     page = lesson("step=5")
     expect(measured(page)).to_have_count(0)
-    expect(page.locator(".st-key-card_time .kt-badge-recorded")).to_contain_text("recorded NVIDIA")
+    expect(page.locator(".st-key-card_time .kt-badge-recorded").first).to_contain_text("recorded NVIDIA")
     page.locator(".stage").evaluate("root => { root.mark = 'the same'; }")
 
     run_button(page).click()
@@ -109,7 +109,7 @@ def test_run_measures_beside_what_was_recorded_and_downloads_whole(lesson):
         expect(page.locator(".st-key-chart_times_measured")).to_contain_text(
             title.replace(" + ", " +")
         )  # two lines
-    expect(page.locator(".st-key-card_time .kt-badge-recorded")).to_contain_text("recorded NVIDIA")
+    expect(page.locator(".st-key-card_time .kt-badge-recorded").first).to_contain_text("recorded NVIDIA")
     expect(bars(page, "chart_times_recorded")).to_have_count(3)
     memory = page.locator(".st-key-card_memory")
     expect(memory.locator(".kt-badge")).to_have_text(re.compile(rf"^measured {device}, peak$"))
@@ -196,7 +196,7 @@ def test_options_travel_in_the_address_and_reach_the_run(lesson):
 
 def test_hostile_options_are_the_defaults(lesson):
     page = lesson("TILE=7&caches=%3Cb%3E&BLOCK=1e9")
-    expect(page.locator(".st-key-card_time .kt-badge-recorded")).to_contain_text("cold, n = ")
+    expect(page.locator(".st-key-card_time .kt-badge-recorded").first).to_contain_text("cold, n = ")
     run(page)
     page.get_by_label("K", exact=True).press("ArrowUp")
     expect(page.locator(".st-key-card_time .kt-stale")).to_contain_text("BLOCK 256, TILE 16, cold, cpu")
