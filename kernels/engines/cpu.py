@@ -89,7 +89,9 @@ class Session:
             self._stage(ALLOCATED[INPUT])
             for role in (OUTPUT, WORKSPACE):
                 if buffers := self.program.of_role(role):
-                    self.arrays |= {b.name: np.full(b.shape, values.poison(b.dtype), b.dtype) for b in buffers}
+                    self.arrays |= {
+                        b.name: np.full(b.shape, values.poison(b.dtype), b.dtype) for b in buffers
+                    }
                     self._stage(ALLOCATED[role])
             start = time.perf_counter()
             for step in self.program.steps:

@@ -5,6 +5,7 @@ from playwright.sync_api import expect
 
 from kernels import records
 from kernels.records import rows
+from pages._lessons import CARDS
 from tests.browser.deck import PACKAGES, Deck, npm, serving_files
 from tests.browser.harness import Stage
 
@@ -44,6 +45,7 @@ def test_home(page, server, complaints, scheme):
     page.emulate_media(color_scheme=scheme)
     page.goto(server)
     expect(page.locator(".kt-table").first).to_be_visible()
+    expect(page.locator(".stage[data-ready=true]")).to_have_count(1 + len(CARDS))
     assert complaints() == []
 
 

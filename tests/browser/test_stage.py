@@ -334,5 +334,5 @@ def test_the_pictures_below_are_those_of_the_last_change(stage, page):
         page.get_by_label("H", exact=True).press("ArrowUp")
     expect(page.locator(".kt-pictures")).to_contain_text("Input: digit, 12 × 8")
     page.wait_for_function(
-        "() => [...document.querySelectorAll('.kt-pictures img')].every(i => i.complete && i.naturalWidth >= 100)"
+        "() => [...document.querySelectorAll('.kt-pictures img')].every(i => i.complete && i.naturalWidth > 0)"
     )

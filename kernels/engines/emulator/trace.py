@@ -130,9 +130,7 @@ class Trace:
                     (len(self._steps) - 1, buffer, element, write, thread, bits[here].astype(float))
                 )
 
-    def request(
-        self, name: str, op: str, lines: np.ndarray, active: np.ndarray | None, width: int
-    ) -> None:
+    def request(self, name: str, op: str, lines: np.ndarray, active: np.ndarray | None, width: int) -> None:
         """Warps ask for `width` bytes a lane; lines: byte offsets (warps, 32), active alike or None for all."""
         base = 0 if name == "global" else int(self.m.shared_base[self._slots[0]])
         for warp, row in enumerate(self._rows):
