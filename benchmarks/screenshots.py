@@ -80,6 +80,18 @@ def im2col(browser: Browser, url: str, folder: Path) -> None:
     save(page, folder, "im2col-light")
 
 
+def other(
+    browser: Browser, url: str, folder: Path, name: str, address: str, height: int, scheme: str
+) -> None:
+    """A lesson of recorded figures, its charts drawn."""
+    page = open_(browser, f"{url}/{address}", scheme)
+    Stage(page).ready()
+    expect(page.locator(".st-key-card_time [data-testid=stPlotlyChart] .cartesianlayer").first).to_be_attached()
+    expect(page.locator("[data-testid=stApp][data-test-script-state=notRunning]")).to_be_visible()
+    grow(page, height)
+    save(page, folder, name)
+
+
 def main() -> None:
     folder = Path(sys.argv[1]) if len(sys.argv) > 1 else ROOT / "docs" / "screenshots"
     folder.mkdir(parents=True, exist_ok=True)
@@ -102,6 +114,9 @@ def main() -> None:
         page.evaluate("() => document.querySelector('.st-key-params').scrollIntoView()")
         expect(stage.root).to_have_attribute("data-step", re.compile("21"))
         save(page, folder, "im2col-narrow")
+        tiling = "tiling?M=4096&N=4096&K=4096&rung=register-tile-2d&step=12"
+        other(browser, app.url, folder, "tiling-light", tiling, 1800, "light")
+        other(browser, app.url, folder, "banks-dark", "threads?topic=banks&step=3", 1150, "dark")
         browser.close()
 
 
