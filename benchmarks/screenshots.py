@@ -86,7 +86,9 @@ def other(
     """A lesson of recorded figures, its charts drawn."""
     page = open_(browser, f"{url}/{address}", scheme)
     Stage(page).ready()
-    expect(page.locator(".st-key-card_time [data-testid=stPlotlyChart] .cartesianlayer").first).to_be_attached()
+    expect(
+        page.locator(".st-key-card_time [data-testid=stPlotlyChart] .cartesianlayer").first
+    ).to_be_attached()
     expect(page.locator("[data-testid=stApp][data-test-script-state=notRunning]")).to_be_visible()
     grow(page, height)
     save(page, folder, name)
