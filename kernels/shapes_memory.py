@@ -15,7 +15,8 @@ READS_A_TURN = 32  # words each thread reads in one turn there
 
 @dataclass(frozen=True)
 class MemoryShape:
-    """Whole numbers by name, each at least 1 and at most MOST. ShapeError names the one that is not."""
+    """Whole numbers by name, each at least 1 and at most MOST; ShapeError names the one that is not. Each has `macs`,
+    what its work grows with: the elements written, one operation or copy each."""
 
     MOST: ClassVar[dict[str, int]] = {}
 
@@ -33,11 +34,6 @@ class MemoryShape:
 
     def with_(self, **changes) -> Self:
         return replace(self, **changes)
-
-    @property
-    def macs(self) -> int:
-        """What the work grows with: the elements written, one operation or copy each."""
-        raise NotImplementedError
 
     def __str__(self) -> str:
         return " ".join(f"{name} {value}" for name, value in self.params().items())

@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-import uuid
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from html import escape
 from typing import Any
 
@@ -12,14 +11,16 @@ import streamlit as st
 
 from kernels import engines, records
 from kernels.engines.timing import MODES
-from kernels.jobs import Job, JobError, Request
+from kernels.jobs import Request
 from kernels.program import Rung
 from kernels.records.rows import id_of
-from pages import _cards, _lesson, _run, _tiles
+from pages import _cards, _lesson, _series, _tiles
 from pages._look import tokens
+from pages._series import Series
 from visuals import figures, sweeps
 
 PART = "autotune"  # ?view=autotune
+KEY = "sweep"
 MOST_TRIED = 32
 SECONDS = 0.3  # of timing for each combination
 TOLD = 3  # reasons that are told of combinations that gave no time
@@ -41,38 +42,13 @@ class Asked:
         return f"{self.rung.title}, {self.shape}, {self.timing}, {self.engine}"
 
 
-@dataclass
-class Sweep:
-    """One sweep as it goes on: `todo` is what is left, `job` what runs."""
-
-    asked: Asked
-    todo: list[_tiles.Combination]
-    legal: int  # combinations there are
-    rows: list[dict] = field(default_factory=list)
-    failed: list[str] = field(default_factory=list)
-    job: Job | None = None
-    stopped: bool = False
-
-    @property
-    def tried(self) -> int:
-        return len(self.rows) + len(self.failed)
-
-    @property
-    def total(self) -> int:
-        return self.tried + len(self.todo) + (self.job is not None)
-
-
 def section(rung: Rung, shape: Any, tiles: Mapping[str, int]) -> None:
     """The card. It is polled while a sweep goes on."""
-    going = st.session_state.get("sweep")
-    every = _run.POLL_S if going and going.job else None
-    st.fragment(_all, run_every=every)(rung, shape, dict(tiles))
+    st.fragment(_all, run_every=_series.every(KEY))(rung, shape, dict(tiles))
 
 
 def _all(rung: Rung, shape: Any, tiles: dict[str, int]) -> None:
-    sweep: Sweep | None = st.session_state.get("sweep")
-    if sweep and sweep.job and _go_on(sweep) and not sweep.job:
-        st.rerun()  # the page, so that polling stops
+    sweep = _series.going(KEY)
     with st.container(key="card_autotune", border=True):
         asked = Asked(rung, shape, _lesson.chosen("engine", measuring()), _lesson.chosen("caches", MODES))
         _head(asked, tiles, sweep)
@@ -87,18 +63,17 @@ def measuring() -> list[str]:
 
 
 # -- the sweep -----------------------------------------------------------------------------------
-def _head(asked: Asked, tiles: dict[str, int], sweep: Sweep | None) -> None:
+def _head(asked: Asked, tiles: dict[str, int], sweep: Series | None) -> None:
     legal = _tiles.legal(asked.rung, asked.shape)
     todo = _tiles.tried(asked.rung, asked.shape, tiles, MOST_TRIED)
     with st.container(key="autotune_head", horizontal=True, vertical_alignment="center"):
         st.html('<h2 class="kt-card">Autotune</h2>')
         if sweep and sweep.job:
             if st.button("Stop", key="stop_autotune"):
-                _stop(sweep)
+                _series.stop(sweep)
         elif len(todo) > 1 and st.button(f"Try {len(todo)} tile sizes", key="autotune"):
-            _start(Sweep(asked, todo, len(legal)))
-    if sweep and sweep.job:
-        st.progress((sweep.tried + sweep.job.share) / sweep.total, text=_doing(sweep))
+            _series.start(KEY, Series(asked, [asked.request(t) for t in todo], _name))
+    _series.progress(sweep)
     _lesson.quiet(_plan(asked, len(legal), len(todo)))
 
 
@@ -116,58 +91,15 @@ def _plan(asked: Asked, legal: int, todo: int) -> str:
     )
 
 
-def _doing(sweep: Sweep) -> str:
-    ahead = _run.worker().position(sweep.job)
-    waits = f", {ahead} ahead of you" if ahead else ""
-    return f"{sweep.tried} of {sweep.total} done{waits}: {sweeps.tiles_words(sweep.job.request.tiles)}"
-
-
-def _start(sweep: Sweep) -> None:
-    st.session_state["sweep"] = sweep
-    _next(sweep)
-    st.rerun()
-
-
-def _next(sweep: Sweep) -> None:
-    """Submit what is left, one at a time, so that others' runs come between."""
-    owner = st.session_state.setdefault("tuner", uuid.uuid4().hex)
-    sweep.job = None
-    while sweep.todo and not sweep.job:
-        tiles = sweep.todo.pop(0)
-        try:
-            sweep.job = _run.worker().submit(sweep.asked.request(tiles), owner=owner)
-        except JobError as e:
-            sweep.failed.append(f"{sweeps.tiles_words(tiles)}: {e}")
-
-
-def _go_on(sweep: Sweep) -> bool:
-    """Take what is done and submit the next; whether anything was done."""
-    if not sweep.job.done:
-        return False
-    while sweep.job and sweep.job.done:  # what was measured before is answered at once
-        try:
-            sweep.rows += sweep.job.result()
-        except JobError as e:
-            sweep.failed.append(f"{sweeps.tiles_words(sweep.job.request.tiles)}: {e}")
-        _next(sweep)
-    return True
-
-
-def _stop(sweep: Sweep) -> None:
-    job, sweep.job = sweep.job, None
-    sweep.todo.clear()
-    sweep.stopped = True
-    _run.worker().cancel(job)
-    st.rerun()
+def _name(request: Request) -> str:
+    return sweeps.tiles_words(request.tiles)
 
 
 # -- what came out -------------------------------------------------------------------------------
-def _measured(sweep: Sweep, asked: Asked, tiles: dict[str, int]) -> None:
+def _measured(sweep: Series, asked: Asked, tiles: dict[str, int]) -> None:
     stale = sweep.asked != asked
     if sweep.rows:
-        how = (
-            f"{'stopped after ' if sweep.stopped else ''}{sweep.tried} of {sweep.legal:,} legal combinations"
-        )
+        how = f"{'stopped after ' if sweep.stopped else ''}{sweep.tried} of {len(_tiles.legal(sweep.asked.rung, sweep.asked.shape)):,} legal combinations"
         head = f"{figures.badge('measured', sweeps.provenance(sweep.rows))} {how}"
         if stale:
             head += f' <span class="kt-stale">stale: measured at {escape(str(sweep.asked))}</span>'

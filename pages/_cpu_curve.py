@@ -2,21 +2,22 @@
 
 from __future__ import annotations
 
-import uuid
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from html import escape
 
 import streamlit as st
 
 from kernels.engines.timing import MODES
-from kernels.jobs import Job, JobError, Request
+from kernels.jobs import Request
 from kernels.ladders import loops
 from kernels.records.rows import id_of
 from kernels.shapes import GemmShape
-from pages import _cards, _lesson, _run
+from pages import _cards, _lesson, _series
 from pages._look import tokens
+from pages._series import Series
 from visuals import figures, tile_curve
 
+KEY = "cpu_curve"
 SECONDS = 0.4  # of timing for each BLOCK
 SIZES = {f"{n}³": GemmShape(n, n, n) for n in (512, 256, 1024)}
 OWN = "this shape"
@@ -36,29 +37,14 @@ class Asked:
         return f"{self.shape}, THREADS {self.threads}, {self.timing}"
 
 
-@dataclass
-class Curve:
-    """One curve as it is measured: `todo` is what is left, `job` what runs."""
+def blocked(curve: Series) -> list[dict]:
+    return [row for row in curve.rows if row["rung"] == BLOCKED.name]
 
-    asked: Asked
-    todo: list[Request]
-    total: int
-    rows: list[dict] = field(default_factory=list)
-    failed: list[str] = field(default_factory=list)
-    job: Job | None = None
 
-    @property
-    def done(self) -> int:
-        return self.total - len(self.todo) - (self.job is not None)
-
-    @property
-    def blocked(self) -> list[dict]:
-        return [row for row in self.rows if row["rung"] == BLOCKED.name]
-
-    @property
-    def lines(self) -> list[tuple[str, dict]]:
-        rows = {row["rung"]: row for row in self.rows}
-        return [(rung.title, rows[rung.name]) for rung in OTHERS if rung.name in rows]
+def lines(curve: Series) -> list[tuple[str, dict]]:
+    """(title, row) of the loops without tiles."""
+    rows = {row["rung"]: row for row in curve.rows}
+    return [(rung.title, rows[rung.name]) for rung in OTHERS if rung.name in rows]
 
 
 def requests(asked: Asked) -> list[Request]:
@@ -77,26 +63,22 @@ def requests(asked: Asked) -> list[Request]:
 
 def section(shape: GemmShape) -> None:
     """The card. `shape` is the page's; it is polled while a curve is measured."""
-    going = st.session_state.get("cpu_curve")
-    every = _run.POLL_S if going and going.job else None
-    st.fragment(_all, run_every=every)(shape)
+    st.fragment(_all, run_every=_series.every(KEY))(shape)
 
 
 def _all(shape: GemmShape) -> None:
-    curve: Curve | None = st.session_state.get("cpu_curve")
-    if curve and curve.job and _go_on(curve) and not curve.job:
-        st.rerun()  # the page, so that polling stops
+    curve = _series.going(KEY)
     with st.container(key="card_cpu_curve", border=True):
         asked = _head(shape, curve)
         _lesson.quiet(tile_curve.caches_words(loops.caches()))
-        if curve and curve.blocked:
+        if curve and blocked(curve):
             _measured(curve, asked)
         if curve:
             _lesson.quiet(*[f"No time: {why}" for why in curve.failed])
 
 
 # -- what is asked ---------------------------------------------------------------------------------
-def _head(shape: GemmShape, curve: Curve | None) -> Asked:
+def _head(shape: GemmShape, curve: Series | None) -> Asked:
     with st.container(key="cpu_curve_head", horizontal=True, vertical_alignment="center"):
         st.html('<h2 class="kt-card">Tile sizes on this processor</h2>')
         with (
@@ -107,11 +89,10 @@ def _head(shape: GemmShape, curve: Curve | None) -> Asked:
         todo = requests(asked)
         if curve and curve.job:
             if st.button("Stop", key="stop_cpu_curve"):
-                _stop(curve)
+                _series.stop(curve)
         elif todo and st.button("Measure the curve", key="measure_cpu_curve"):
-            _start(Curve(asked, todo, len(todo)))
-    if curve and curve.job:
-        st.progress((curve.done + curve.job.share) / curve.total, text=_doing(curve))
+            _series.start(KEY, Series(asked, todo, _name))
+    _series.progress(curve)
     if not todo:
         broken = BLOCKED.rules(
             asked.shape, {"BLOCK": BLOCKED.default_tiles["BLOCK"], "THREADS": asked.threads}
@@ -132,73 +113,28 @@ def _options(shape: GemmShape) -> Asked:
     return Asked(SIZES.get(size, shape), int(threads), _lesson.chosen("caches", MODES))
 
 
-# -- measuring -------------------------------------------------------------------------------------
-def _start(curve: Curve) -> None:
-    st.session_state["cpu_curve"] = curve
-    _next(curve)
-    st.rerun()
-
-
-def _next(curve: Curve) -> None:
-    """Submit what is left, one at a time, so that others' runs come between."""
-    owner = st.session_state.setdefault("cpu_curve_owner", uuid.uuid4().hex)
-    curve.job = None
-    while curve.todo and not curve.job:
-        request = curve.todo.pop(0)
-        try:
-            curve.job = _run.worker().submit(request, owner=owner)
-        except JobError as e:
-            curve.failed.append(f"{_name(request)}: {e}")
-
-
-def _go_on(curve: Curve) -> bool:
-    """Take what is done and submit the next; whether anything was done."""
-    if not curve.job.done:
-        return False
-    while curve.job and curve.job.done:  # what was measured before is answered at once
-        try:
-            curve.rows += curve.job.result()
-        except JobError as e:
-            curve.failed.append(f"{_name(curve.job.request)}: {e}")
-        _next(curve)
-    return True
-
-
-def _stop(curve: Curve) -> None:
-    job, curve.job = curve.job, None
-    curve.todo.clear()
-    _run.worker().cancel(job)
-    st.rerun()
-
-
-def _doing(curve: Curve) -> str:
-    ahead = _run.worker().position(curve.job)
-    waits = f", {ahead} ahead of you" if ahead else ""
-    return f"{curve.done} of {curve.total} done{waits}: {_name(curve.job.request)}, {curve.job.text}"
-
-
 def _name(request: Request) -> str:
     block = request.tiles.get("BLOCK")
     return f"BLOCK {block}" if block else "the loops without tiles"
 
 
 # -- what came out ---------------------------------------------------------------------------------
-def _measured(curve: Curve, asked: Asked) -> None:
+def _measured(curve: Series, asked: Asked) -> None:
     stale = curve.asked != asked
-    told = f"{curve.blocked[0]['device']}, {curve.asked}"
+    told = f"{blocked(curve)[0]['device']}, {curve.asked}"
     head = f"{figures.badge('measured', told)} {figures.badge('predicted', 'below')}"
     if stale:
         head += f' <span class="kt-stale">stale: measured at {escape(str(curve.asked))}</span>'
     st.html(f'<p class="kt-figures">{head}</p>')
-    caches, rows, lines = loops.caches(), curve.blocked, curve.lines
+    caches, rows, others = loops.caches(), blocked(curve), lines(curve)
     with st.container(key=f"{'stale' if stale else 'fresh'}_cpu_curve"):
         _cards._chart(
-            lambda: tile_curve.chart(rows, lines, caches, curve.asked.shape, tokens()),
+            lambda: tile_curve.chart(rows, others, caches, curve.asked.shape, tokens()),
             tile_curve.HEIGHT,
             "chart_cpu_curve",
             tuple(id_of(row) for row in curve.rows),
         )
-        _cards.sentence(tile_curve.words(rows, lines, caches))
+        _cards.sentence(tile_curve.words(rows, others, caches))
         _lesson.quiet(
             "Above: the median with p20 to p80; ★ the best. Below: bytes predicted to pass each cache, as a share of the naive "
             "loops’. The formula’s cache is ideal and one thread’s own: a real one is parted into sets, and rows a power of two apart crowd each other out."

@@ -71,9 +71,9 @@ def test_a_curve_is_measured_drawn_and_goes_stale():
     assert keys(at) == ["measure_cpu_curve"] and "kt-badge-measured" not in texts(at)
     at.button(key="measure_cpu_curve").click().run()
     curve = finish(at)
-    assert not curve.failed and curve.done == curve.total == 1 + len(loops.BLOCKS)
-    assert sorted(row["tiles"]["BLOCK"] for row in curve.blocked) == sorted(loops.BLOCKS)
-    assert [title for title, _ in curve.lines] == ["naive", "reordered", "NumPy BLAS"]
+    assert not curve.failed and curve.tried == curve.total == 1 + len(loops.BLOCKS)
+    assert sorted(row["tiles"]["BLOCK"] for row in _cpu_curve.blocked(curve)) == sorted(loops.BLOCKS)
+    assert [title for title, _ in _cpu_curve.lines(curve)] == ["naive", "reordered", "NumPy BLAS"]
     assert all(row["engine"] == "cpu" and row["shape"]["M"] == 24 for row in curve.rows)
     assert "kt-badge-measured" in texts(at) and "kt-badge-predicted" in texts(at)
     assert "Best here: BLOCK" in texts(at) and "kt-stale" not in texts(at)
