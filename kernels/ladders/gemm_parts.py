@@ -28,6 +28,8 @@ MOST_STATIC_SHARED = 48 * 2**10  # bytes
 REGISTERS = 65_536  # of an SM
 WARP = 32
 OTHER_REGISTERS = 32  # addresses, counters
+# Tile sizes as -D options, in this order whatever order they came in: a kernel's digest must not hang on it.
+DEFINES = ("BLOCK", "BM", "BN", "BK", "WM", "WN", "TM", "TN", "STAGES", "GROUP", "BF16")
 INPUT_DTYPE = {"fp32": "float32", "fp16": "float16", "bf16": "bfloat16", "int8": "int8"}
 
 
@@ -62,9 +64,8 @@ def one_launch(
 ) -> Program:
     """One launch of kernels/cuda/gemm/`source`; its entry point is the file's name without the number."""
     entry = source.partition("_")[2].removesuffix(".cu")
-    launch = Launch(
-        f"gemm/{source}", entry, (*grid, 1), (*block, 1), arguments(s), twin, tuple(defines.items()), shared
-    )
+    options = tuple((name, defines[name]) for name in sorted(defines, key=DEFINES.index))
+    launch = Launch(f"gemm/{source}", entry, (*grid, 1), (*block, 1), arguments(s), twin, options, shared)
     return Program(buffers(s), (launch,))
 
 

@@ -7,10 +7,11 @@ import sys
 
 import pytest
 
-from kernels import ConvShape, run
+from kernels import ConvShape, GemmShape, run
 from kernels.jobs import Counts, JobError
 from kernels.jobs import counts as module
-from kernels.ladders import LADDERS
+from kernels.ladders import LADDERS, find, ladder_of
+from kernels.records import kernel_digest
 from tests.children.helpers import act, begun
 
 RUNGS = LADDERS["conv"].rungs
@@ -44,6 +45,21 @@ def test_counts_are_the_emulators_and_known_by_tiles_and_shape(counts):
         assert got.left_out == counted.uncounted
     assert counts.of(IM2COL, SHAPE, {}) is None and counts.of(IM2COL, SHAPE, {"TILE": 16}) is None
     assert counts.of(DIRECT, ConvShape(1, 2, 6, 5, 4, 3, 2, pad=1), {}) is None
+
+
+@pytest.mark.parametrize("name", [r.name for ladder in LADDERS.values() for r in ladder.rungs])
+def test_a_digest_does_not_hang_on_the_order_in_which_tiles_came(name):
+    rung, presets = find(name), ladder_of(name).presets
+    shape = next(p.shape for p in presets.values() if not any(rung.rules(p.shape, rung.default_tiles)))
+    turned = dict(reversed(rung.default_tiles.items()))
+    assert kernel_digest(rung.build(shape, turned)) == kernel_digest(rung.build(shape, rung.default_tiles))
+
+
+def test_a_rung_of_many_tile_sizes_is_known_once_it_is_counted(counts):
+    rung, shape = find("gemm/warp-tile"), GemmShape(40, 36, 20)
+    tiles = {"BM": 32, "BN": 32, "BK": 8, "WM": 32, "WN": 16, "TM": 4, "TN": 4, "STAGES": 2}
+    counts.ask([rung], shape, {rung.name: tiles}).result(60)
+    assert counts.of(rung, shape, tiles).total["sectors_st"] > 0
 
 
 def test_counts_of_other_kernels_are_not_those(counts, monkeypatch):

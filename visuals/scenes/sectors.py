@@ -124,8 +124,8 @@ def banks_scene(stride: int, pad: int, seed: int = 0) -> Scene:
         title=f"one read, stride {stride}, {'padded' if pad else 'no padding'}",
         tensors=(
             Tensor("y", "y", "output", "output", 1, 1, LANES),
-            Tensor("m", "m", "table, word by word", "input", 1, depth, BANKS, note="a column is a bank"),
-            Tensor("g", "g", "passes", "input", 1, passes, BANKS, note="a row is a pass, a column a bank"),
+            Tensor("m", "m", "table, word by word", "input", 1, depth, BANKS, note="word w in bank w mod 32"),
+            Tensor("g", "g", "passes", "input", 1, passes, BANKS, note="32 banks a pass"),
             Tensor("v", "v", "one word a lane", "input", 1, 1, LANES),
         ),
         groups=(
