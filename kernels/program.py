@@ -5,7 +5,7 @@ from __future__ import annotations
 import itertools
 import math
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numpy as np
@@ -209,6 +209,16 @@ class Ladder:
             if rung.name == name:
                 return rung
         raise RuleError(f"no rung {name!r}; there are: {', '.join(r.name for r in self.rungs)}")
+
+    def only(self, *names: str) -> Ladder:
+        """The same ladder with these rungs alone, in its own order: what a lesson compares."""
+        for name in names:
+            self.rung(name)
+        return replace(self, rungs=tuple(rung for rung in self.rungs if rung.name in names))
+
+    def able(self, engine: str, shape: Any) -> list[Rung]:
+        """The rungs that run a shape on an engine at their usual tile sizes."""
+        return [r for r in self.rungs if engine in r.engines and not any(r.rules(shape, r.default_tiles))]
 
 
 @dataclass(frozen=True)

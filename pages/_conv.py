@@ -9,12 +9,33 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 from itertools import combinations
 
+from kernels.ladders import LADDERS
 from kernels.presets import CONV_PRESETS
+from kernels.program import Ladder
 from kernels.shapes import MODES, ConvShape
 from pages._address import Choice, Fields, Number, Text, Value, Values
 from visuals.pictures import CUSTOM, FILTERS, MOST_SEED, PICTURES, UPLOAD
 
+# What each lesson compares: rungs of the ladder "conv".
+RUNGS = {
+    "im2col": ("conv/direct", "conv/im2col-gemm", "conv/im2col-cublas"),
+    "direct": ("conv/direct", "conv/direct-tiled", "conv/im2col-cublas", "conv/cudnn-implicit-precomp-gemm"),
+    "implicit": (
+        "conv/im2col-gemm", "conv/im2col-cublas", "conv/implicit-gemm-plain", "conv/implicit-gemm",
+        "conv/cudnn-implicit-gemm", "conv/cudnn-implicit-precomp-gemm",
+    ),
+    "winograd": (
+        "conv/implicit-gemm", "conv/winograd-2x2", "conv/winograd-4x4", "conv/winograd-nonfused",
+        "conv/cudnn-winograd", "conv/cudnn-winograd-nonfused",
+    ),
+    "fft": ("conv/direct", "conv/implicit-gemm", "conv/fft", "conv/cudnn-fft", "conv/cudnn-fft-tiling"),
+}  # fmt: skip
 OWN = ("picture", "filter", "seed", "taps")  # the parameters that are not the shape's
+
+
+def ladder(lesson: str) -> Ladder:
+    """What a lesson compares."""
+    return LADDERS["conv"].only(*RUNGS[lesson])
 
 
 @dataclass(frozen=True)

@@ -70,14 +70,18 @@ def _all(ladder: Ladder, shape: Any, story: Story, link: Link, own, more: Callab
 
 
 def _bring(ladder: Ladder) -> None:
-    """What was run of this ladder is "ran"; what was run of another waits until its page is opened again."""
-    state = st.session_state
+    """What was run of these rungs is "ran"; what was run of others waits until their page is opened again."""
+    state, here = st.session_state, _names(ladder)
     waiting = state.setdefault("ran_elsewhere", {})
-    if "ran" in state and state["ran"].asked.ladder.name != ladder.name:
+    if "ran" in state and _names(state["ran"].asked.ladder) != here:
         ran = state.pop("ran")
-        waiting[ran.asked.ladder.name] = ran
-    if "ran" not in state and ladder.name in waiting:
-        state["ran"] = waiting.pop(ladder.name)
+        waiting[_names(ran.asked.ladder)] = ran
+    if "ran" not in state and here in waiting:
+        state["ran"] = waiting.pop(here)
+
+
+def _names(ladder: Ladder) -> tuple[str, ...]:
+    return tuple(rung.name for rung in ladder.rungs)
 
 
 def _collect() -> None:

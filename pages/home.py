@@ -5,7 +5,6 @@ from html import escape
 import streamlit as st
 
 from kernels import records
-from kernels.ladders import LADDERS
 from kernels.presets import CONV_PRESETS
 from pages import _conv, _lesson
 from pages._lessons import CARDS, FIRST, LAYERS, Card
@@ -38,7 +37,7 @@ def engines() -> dict[str, tuple[bool, str]]:
 @st.cache_data(show_spinner=False)
 def measured() -> str:
     """The times of every rung at the shape on the stage, as recorded: HTML; "" where there are none."""
-    rungs = LADDERS["conv"].rungs
+    rungs = _conv.ladder("im2col").rungs
     rows = {r.name: row for r in rungs if (row := records.recorded(r.name, SHAPE, r.default_tiles))}
     if not rows:
         return ""

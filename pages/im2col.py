@@ -1,10 +1,9 @@
 """im2col: a convolution becomes one matrix product."""
 
-from kernels.ladders import LADDERS
-from pages import _conv_controls, _kernels, _lesson, _run, _scenes
+from pages import _conv, _conv_controls, _kernels, _lesson, _run, _scenes
 from visuals import stage, why
 
-PAGE, LADDER = "im2col.py", LADDERS["conv"]
+PAGE, LADDER = "im2col.py", _conv.ladder("im2col")
 
 parts = _lesson.parts()
 whole = parts == _lesson.PARTS

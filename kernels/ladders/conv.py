@@ -7,9 +7,10 @@ from collections.abc import Iterator
 import numpy as np
 
 from kernels import reference, twins
+from kernels.ladders import conv_cudnn, conv_fft, conv_implicit, conv_winograd
 from kernels.ladders import conv_parts as parts
 from kernels.ladders.conv_parts import MOST_GRID_YZ, TOLERANCE, ceil, cost, struct
-from kernels.presets import CONV_PRESETS
+from kernels.presets import CONV_LAYER_PRESETS, CONV_PRESETS
 from kernels.program import WORKSPACE, Buffer, Ladder, Launch, LibraryCall, Program, Rung, Tiles
 from kernels.shapes import INT_MAX, ConvShape, parse_conv
 
@@ -83,43 +84,55 @@ def im2col_rules(s: ConvShape, tiles: Tiles) -> Iterator[str]:
         yield f"K <= {MOST_GRID_YZ}*TILE (grid.y), got {s.K}"
 
 
+OWN: tuple[Rung, ...] = (
+    Rung(
+        name="conv/direct",
+        title="direct",
+        idea="One thread per output pixel walks its window: the definition, no workspace.",
+        build=build_direct,
+        cost=cost,
+        rules=direct_rules,
+        tolerance=TOLERANCE,
+        tiles={"BLOCK": BLOCKS},
+    ),
+    Rung(
+        name="conv/im2col-gemm",
+        title="im2col + our GEMM",
+        idea="Write every window out as a column, then one matrix product tiled through shared memory.",
+        build=build_im2col_gemm,
+        cost=cost,
+        rules=im2col_rules,
+        tolerance=TOLERANCE,
+        tiles={"BLOCK": BLOCKS, "TILE": TILES},
+    ),
+    Rung(
+        name="conv/im2col-cublas",
+        title="im2col + cuBLAS",
+        idea="The same columns, the product by the vendor's library.",
+        build=build_im2col_cublas,
+        cost=cost,
+        rules=im2col_rules,
+        tolerance=TOLERANCE,
+        tiles={"BLOCK": BLOCKS},
+        library="cuBLAS",
+    ),
+)
+DIRECT, *COLUMNS = OWN
+DIRECT_TILED, *IMPLICIT = conv_implicit.RUNGS
+
 LADDER = Ladder(
     name="conv",
     shape=ConvShape,
     parse=parse_conv,
     reference=reference.conv,
-    presets=CONV_PRESETS,
+    presets=CONV_PRESETS | CONV_LAYER_PRESETS,
     rungs=(
-        Rung(
-            name="conv/direct",
-            title="direct",
-            idea="One thread per output pixel walks its window: the definition, no workspace.",
-            build=build_direct,
-            cost=cost,
-            rules=direct_rules,
-            tolerance=TOLERANCE,
-            tiles={"BLOCK": BLOCKS},
-        ),
-        Rung(
-            name="conv/im2col-gemm",
-            title="im2col + our GEMM",
-            idea="Write every window out as a column, then one matrix product tiled through shared memory.",
-            build=build_im2col_gemm,
-            cost=cost,
-            rules=im2col_rules,
-            tolerance=TOLERANCE,
-            tiles={"BLOCK": BLOCKS, "TILE": TILES},
-        ),
-        Rung(
-            name="conv/im2col-cublas",
-            title="im2col + cuBLAS",
-            idea="The same columns, the product by the vendor's library.",
-            build=build_im2col_cublas,
-            cost=cost,
-            rules=im2col_rules,
-            tolerance=TOLERANCE,
-            tiles={"BLOCK": BLOCKS},
-            library="cuBLAS",
-        ),
+        DIRECT,
+        DIRECT_TILED,
+        *COLUMNS,
+        *IMPLICIT,
+        *conv_winograd.RUNGS,
+        *conv_fft.RUNGS,
+        *conv_cudnn.RUNGS,
     ),
 )

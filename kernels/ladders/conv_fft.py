@@ -147,7 +147,9 @@ def scale(s: ConvShape, tiles: Tiles, inputs: Mapping[str, np.ndarray]) -> np.nd
     transform rounds as much as its whole array asks for, and spreads that over all of it: an output in the padding
     is not exactly 0."""
     x, w = (np.abs(inputs[name].astype(np.float64)) for name in "xw")
-    most = x.max(axis=(2, 3)) @ w.sum(axis=(2, 3)).T
+    largest = x.max(axis=(2, 3)).reshape(s.N, s.groups, 1, s.maps)
+    sums = w.sum(axis=(2, 3)).reshape(s.groups, s.filters, s.maps)
+    most = (largest @ sums.swapaxes(1, 2)).reshape(s.N, s.K)
     if s.bias:
         most += np.abs(inputs["b"].astype(np.float64))
     return most[:, :, None, None]

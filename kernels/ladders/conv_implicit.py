@@ -144,14 +144,29 @@ def _tile_rules(tiles: Tiles) -> Iterator[str]:
     )
 
 
+DIRECT_TILES = {"TILE": (16, 8, 32), "TK": (8, 4, 1), "TP": (4, 2, 1), "CHUNK": (4, 1, 2, 8)}
 IMPLICIT_TILES = {
     "BM": (64, 128, 32),
     "BN": (64, 128, 32),
     "BK": (16, 8),
-    "TM": (8, 4),
-    "TN": (4, 8),
+    "TM": (4, 8),
+    "TN": (8, 4),
     "STAGES": (3, 2, 4),
 }
+
+# BM, BN, BK, TM, TN, STAGES: what was fastest at some layer, and the sizes that GEMM kernels like best.
+IMPLICIT_SETS = tuple(
+    dict(zip(IMPLICIT_TILES, sizes, strict=True))
+    for sizes in (
+        (64, 64, 16, 8, 4, 3), (64, 64, 16, 8, 8, 3), (64, 128, 16, 8, 8, 3), (128, 128, 16, 8, 8, 3),
+        (64, 32, 16, 4, 4, 3), (32, 64, 16, 4, 4, 3), (32, 32, 16, 4, 4, 4),
+    )
+)  # fmt: skip
+# TILE, TK, TP, CHUNK: small maps, and a map each (depthwise).
+DIRECT_SETS = tuple(
+    dict(zip(DIRECT_TILES, sizes, strict=True))
+    for sizes in ((8, 8, 2, 8), (16, 4, 4, 4), (16, 8, 2, 4), (8, 1, 2, 1), (16, 1, 4, 1))
+)
 
 RUNGS: tuple[Rung, ...] = (
     Rung(
@@ -162,7 +177,8 @@ RUNGS: tuple[Rung, ...] = (
         cost=parts.cost,
         rules=direct_tiled_rules,
         tolerance=TOLERANCE,
-        tiles={"TILE": (16, 8, 32), "TK": (8, 4, 1), "TP": (4, 2, 1), "CHUNK": (4, 1, 2, 8)},
+        tiles=DIRECT_TILES,
+        sets=DIRECT_SETS,
     ),
     Rung(
         name="conv/implicit-gemm-plain",
@@ -173,6 +189,7 @@ RUNGS: tuple[Rung, ...] = (
         rules=implicit_rules,
         tolerance=TOLERANCE,
         tiles=IMPLICIT_TILES,
+        sets=(IMPLICIT_SETS[0], IMPLICIT_SETS[3]),
     ),
     Rung(
         name="conv/implicit-gemm",
@@ -183,5 +200,6 @@ RUNGS: tuple[Rung, ...] = (
         rules=implicit_rules,
         tolerance=TOLERANCE,
         tiles=IMPLICIT_TILES,
+        sets=IMPLICIT_SETS,
     ),
 )

@@ -14,13 +14,14 @@ from kernels import records
 from kernels.engines import cpu
 from kernels.ladders import LADDERS
 from kernels.presets import CONV_PRESETS
+from pages import _conv
 from tests.browser.harness import Stage
 from visuals import figures
 
 pytestmark = pytest.mark.browser
 
 RUNGS = ["conv/direct", "conv/im2col-gemm", "conv/im2col-cublas"]
-TITLES = [rung.title_on("cpu") for rung in LADDERS["conv"].rungs]
+TITLES = [rung.title_on("cpu") for rung in _conv.ladder("im2col").rungs]
 LONG = "N=16&C=64&H=224&W=224&K=64&pad_h=1&pad_w=1"  # minutes of float64 reference
 HUGE = "N=64&C=1024&H=512&W=512&K=1024"
 RUN_MS = 60_000

@@ -27,13 +27,6 @@ NO_GPU = Status(False, "no NVIDIA GPU in this machine")
 GPU = Status(True, "NVIDIA H200")
 
 
-@pytest.fixture
-def joined(monkeypatch):
-    """The ladder with cuDNN's rungs at its end, as a reader has it."""
-    ours = tuple(r for r in conv.LADDER.rungs if r.library != "cuDNN")
-    monkeypatch.setitem(LADDERS, "conv", dataclasses.replace(conv.LADDER, rungs=(*ours, *conv_cudnn.RUNGS)))
-
-
 def there(monkeypatch, status: Status) -> None:
     monkeypatch.setattr(cuda, "status", lambda: status)
 
@@ -198,7 +191,7 @@ def test_what_a_recording_tells_is_said_first(monkeypatch):
 
 
 @pytest.mark.parametrize("engine", ["cpu", "emulator"])
-def test_other_engines_refuse_by_name(joined, engine):
+def test_other_engines_refuse_by_name(engine):
     for rung in conv_cudnn.RUNGS:
         with pytest.raises(RuleError, match=f"{rung.name} runs on the cuda engine only, not on {engine}"):
             run(rung.name, SHAPE, engine=engine)
@@ -295,7 +288,7 @@ def test_a_sweep_keeps_what_was_refused_beside_its_rows(asked, monkeypatch, tmp_
     assert entry["library"] == "cudnn 9.99.0"
 
 
-def test_a_sweep_leaves_out_rungs_of_other_engines(joined):
+def test_a_sweep_leaves_out_rungs_of_other_engines():
     names = {name for group in sweep.Sweep("cpu", ["toy"]).groups() for name in group.rungs}
     assert "conv/direct" in names and not any("cudnn" in name for name in names)
 

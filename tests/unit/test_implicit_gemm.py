@@ -26,7 +26,7 @@ RUNGS = {rung.name: rung for rung in conv_implicit.RUNGS}
 PLAIN, MAGIC, DIRECT = (
     RUNGS[f"conv/{name}"] for name in ("implicit-gemm-plain", "implicit-gemm", "direct-tiled")
 )
-OLD = {rung.name: rung for rung in conv.LADDER.rungs if rung.name.startswith(("conv/direct", "conv/im2col"))}
+OLD = {rung.name: rung for rung in conv.OWN}
 TOY = ConvShape(1, 1, 8, 8, 2, 3, 3)
 # Several blocks, parts of them outside, several images in a tile, more terms than two tiles, a group each.
 RAGGED = ConvShape(3, 6, 9, 7, 10, 3, 2, stride=(2, 1), pad=(2, 1), dilation=(1, 2), groups=2, bias=1, relu=1)

@@ -10,11 +10,11 @@ import pytest
 from kernels import ConvShape, GemmShape, run
 from kernels.jobs import Counts, JobError
 from kernels.jobs import counts as module
-from kernels.ladders import LADDERS, find, ladder_of
+from kernels.ladders import LADDERS, conv, find, ladder_of
 from kernels.records import kernel_digest
 from tests.children.helpers import act, begun
 
-RUNGS = LADDERS["conv"].rungs
+RUNGS = conv.OWN
 DIRECT, IM2COL, LIBRARY = RUNGS[:3]
 SHAPE = ConvShape(1, 2, 6, 5, 3, 3, 2, pad=1)
 

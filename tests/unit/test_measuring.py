@@ -128,7 +128,7 @@ def opened(program):
 @settings(max_examples=40, deadline=None)
 @given(shape=conv_shapes())
 def test_each_stage_tells_what_is_there_and_the_peak_is_the_most(shape):
-    for rung in conv.LADDER.rungs:
+    for rung in conv.LADDER.able("cpu", shape):
         program = rung.build(shape, rung.default_tiles)
         session = opened(program)
         before = [engines.ALLOCATED[role] for role in (INPUT, OUTPUT, WORKSPACE) if program.of_role(role)]
