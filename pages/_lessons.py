@@ -19,8 +19,12 @@ Params = Mapping[str, str]
 
 @dataclass(frozen=True)
 class Lesson:
-    page: str  # its file
-    title: str  # in the line of lessons, and its address
+    page: str  # its file, and without the ending its address
+    title: str  # in the line of lessons
+
+    @property
+    def path(self) -> str:
+        return self.page.removesuffix(".py")
 
 
 @dataclass(frozen=True)

@@ -16,7 +16,7 @@ st.set_page_config(page_title="Kernel Theatre", layout="wide", initial_sidebar_s
 
 HOME = st.Page("home.py", title="Kernel Theatre", default=True)
 HISTORY = st.Page("history.py", title="History", url_path="history")
-PAGES = [st.Page(lesson.page, title=lesson.title, url_path=lesson.title) for lesson in LESSONS]
+PAGES = [st.Page(lesson.page, title=lesson.title, url_path=lesson.path) for lesson in LESSONS]
 
 page = st.navigation([HOME, *PAGES, HISTORY], position="hidden")
 presents = _address.presents(st.query_params)

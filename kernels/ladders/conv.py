@@ -135,4 +135,10 @@ LADDER = Ladder(
         *conv_fft.RUNGS,
         *conv_cudnn.RUNGS,
     ),
+    swept=(
+        "toy",
+        "resnet50-conv1-n32",
+        *(f"resnet50-res{stage}-3x3-n32" for stage in (2, 3, 4, 5)),
+        "vgg-conv1_2",
+    ),
 )

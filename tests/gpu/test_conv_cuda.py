@@ -10,19 +10,33 @@ from hypothesis import strategies as st
 from kernels import ConvShape, compare, reference, run
 from kernels.engines import cuda
 from kernels.engines.timing import Budget
-from kernels.ladders import conv
-from kernels.presets import CONV_PRESETS
+from kernels.ladders import conv, conv_winograd
+from kernels.presets import CONV_LAYER_PRESETS, CONV_PRESETS
 from kernels.program import WORKSPACE
-from tests.shapes import conv_shapes
+from tests.shapes import conv_shapes, layer_shapes
 
 pytestmark = pytest.mark.gpu
-RUNGS = [r.name for r in conv.LADDER.rungs]
+RUNGS = [r.name for r in conv.OWN]
+OURS = [r for r in conv.LADDER.rungs if r.library != "cuDNN"]
 POOL_GRAIN = 512  # CuPy's pool hands memory out in multiples of this
 
 
-def rounding(s: ConvShape) -> float:
-    """What float32 summation in any order is seen to stay under: it grows as the root of the length."""
-    return 1e-7 + 0.5 * np.finfo("f4").eps * s.CRS**0.5
+@st.composite
+def three_by_three(draw) -> ConvShape:
+    """What Winograd takes, beyond a tile and a block each way."""
+    s = draw(layer_shapes(most=5, groups=False))
+    return ConvShape(
+        s.N, draw(st.integers(1, 40)), s.H + 5, s.W + 5, draw(st.integers(1, 70)), 3, 3,
+        pad=(s.pad_h, s.pad_w), mode=s.mode, bias=s.bias, relu=s.relu,
+    )  # fmt: skip
+
+
+def rounding(s: ConvShape, rung: str = "conv/direct") -> float:
+    """What relative L2 error of float32 is seen to stay under. A sum's grows as the root of its length, in any order
+    of its terms; Winograd's transforms add their own, FFT's the size of the image."""
+    m = {"conv/winograd-2x2": 2, "conv/winograd-4x4": 4, "conv/winograd-nonfused": 4}.get(rung)
+    own = conv_winograd.MOST_ERROR[m] if m else 2e-6 if rung == "conv/fft" else 0
+    return max(own, 1e-7 + 0.5 * np.finfo("f4").eps * s.CRS**0.5)
 
 
 @settings(max_examples=200, deadline=None)
@@ -32,11 +46,26 @@ def test_every_rung_agrees_at_any_shape(shape, tile, block):
         assert result.output.shape == shape.y_shape, result.rung  # compare() verified each element
 
 
-@pytest.mark.parametrize("key", CONV_PRESETS)
+@settings(max_examples=200, deadline=None)
+@given(shape=st.one_of(layer_shapes(most=5), three_by_three()), data=st.data())
+def test_every_algorithm_agrees_at_any_shape_it_takes(shape, data):
+    """At tile sizes that are compiled ahead: any other would wait for a compiler."""
+    able = [r for r in OURS if not any(r.rules(shape, r.default_tiles))]
+    tiles = {r.name: data.draw(st.sampled_from(list(r.tile_sets(shape))), r.name) for r in able}
+    for result in compare([r.name for r in able], shape, engine="cuda", tiles=tiles, measure=False):
+        assert result.output.shape == shape.y_shape, result.rung
+
+
+@pytest.mark.parametrize("key", CONV_PRESETS | CONV_LAYER_PRESETS)
 def test_every_preset(key):
-    shape = CONV_PRESETS[key].shape
-    for result in compare(RUNGS, shape, engine="cuda", measure=False):
-        assert result.error < rounding(shape), result.rung
+    """cuDNN's rungs too, of which some are refused."""
+    shape, refused = (CONV_PRESETS | CONV_LAYER_PRESETS)[key].shape, []
+    able = [rung.name for rung in conv.LADDER.able("cuda", shape)]
+    results = compare(able, shape, engine="cuda", measure=False, refused=lambda *said: refused.append(said))
+    assert {r.rung for r in results} | {rung for rung, _ in refused} == set(able)
+    for result in results:
+        if "cudnn" not in result.rung:
+            assert result.error < rounding(shape, result.rung), result.rung
 
 
 @pytest.mark.parametrize("scale", [1e-4, 1e4])
@@ -58,7 +87,7 @@ def test_offsets_beyond_two_to_the_31():
     x = rng.standard_normal(s.x_shape, dtype=np.float32)
     w = rng.standard_normal(s.w_shape, dtype=np.float32)
     ref, scale = reference.conv(s.with_(N=1), x[-1:], w)
-    for rung in conv.LADDER.rungs:
+    for rung in conv.OWN:
         session = cuda.open(rung.build(s, rung.default_tiles), {"x": x, "w": w})
         out = session.verify_run()
         session.close()

@@ -149,7 +149,9 @@ def test_what_would_pin_too_much_is_not_copied(monkeypatch, session):
 
 
 # -- memory, stage by stage ----------------------------------------------------------------------
-@pytest.mark.parametrize("rung", [r.name for r in conv.LADDER.rungs])
+@pytest.mark.parametrize(
+    "rung", [r.name for r in conv.LADDER.rungs if not r.library or r.library == "cuBLAS"]
+)
 def test_the_timeline_is_the_ledger(rung):
     found = conv.LADDER.rung(rung)
     program = found.build(ConvShape(2, 16, 56, 56, 32, 3, 3, pad=1), found.default_tiles)

@@ -9,8 +9,9 @@ import pytest
 from kernels import records
 from kernels.__main__ import main
 from kernels.engines import cpu
-from kernels.ladders import LADDERS, find
+from kernels.ladders import LADDERS, conv, conv_winograd, find
 from kernels.presets import CONV_PRESETS
+from kernels.records import unsupported
 from kernels.records.near import nearest as find_nearest
 
 ROWS = records.recordings()
@@ -26,22 +27,44 @@ def shape_of(row):
 
 def test_the_recording_covers_every_rung_at_every_preset():
     got = {(r["rung"], shape_of(r), r["mode"]) for r in ROWS if r["device"] == "NVIDIA H200"}
-    for rung in LADDERS["conv"].rungs:
-        for preset in CONV_PRESETS.values():
-            for mode in ("cold", "hot"):
-                assert (rung.name, preset.shape, mode) in got
+    ladder = LADDERS["conv"]
+    for key, preset in ladder.presets.items():
+        for rung in ladder.rungs:
+            ran = rung.name, preset.shape
+            # A rule of its own, but for cuDNN's: what it refused there is recorded beside.
+            if rung.library == "cuDNN":
+                refused = unsupported.recorded(*ran)
+            else:
+                refused = any(rung.rules(preset.shape, rung.default_tiles))
+            assert bool(refused) != ((*ran, "cold") in got)
+            if key in ladder.swept and not refused:
+                assert (*ran, "hot") in got
 
 
-@pytest.mark.parametrize("row", ROWS, ids=lambda r: f"{r['rung']} {shape_of(r)} {r['tiles']} {r['mode']}")
-def test_a_row_explains_itself_and_was_made_by_these_kernels(row):
-    assert row.keys() >= FIELDS
-    rung, shape = find(row["rung"]), shape_of(row)
-    program = rung.build(shape, row["tiles"])
-    assert row["kernels"] == records.kernel_digest(program), "recorded by other kernels: record again"
-    assert 0 < row["p20_ms"] <= row["median_ms"] <= row["p80_ms"]
-    assert len(row["samples_ms"]) == row["n"] >= 5
-    assert row["error"] < max(1e-5, rung.tolerance)
-    assert 0 <= row["workspace_bytes"] - program.nbytes("workspace") < 512  # the pool's grain
+@pytest.mark.parametrize("name", sorted({row["rung"] for row in ROWS}))
+def test_a_row_explains_itself_and_was_made_by_these_kernels(name):
+    rung = find(name)
+    for row in (r for r in ROWS if r["rung"] == name):
+        said = f"{shape_of(row)} {row['tiles']} {row['mode']}"
+        assert row.keys() >= FIELDS, said
+        program = rung.build(shape_of(row), row["tiles"])
+        assert row["kernels"] == records.kernel_digest(program), f"{said}: recorded by other kernels"
+        assert 0 < row["p20_ms"] <= row["median_ms"] <= row["p80_ms"], said
+        assert len(row["samples_ms"]) == row["n"] >= 5, said
+        assert row["error"] < most_error(rung, row), said
+        # More than the pool's grain only where a library takes memory of its own.
+        more = row["workspace_bytes"] - program.nbytes("workspace")
+        assert 0 <= more < 512 * (1 + len(program.of_role("workspace"))) or rung.library in (
+            "cuDNN",
+            "cuFFT",
+        ), said
+
+
+def most_error(rung, row) -> float:
+    """Of what is relative to the output; a Winograd rung's tolerance is of a scale that grows with its transforms."""
+    m = {"conv/winograd-2x2": 2, "conv/winograd-4x4": 4, "conv/cudnn-winograd-nonfused": 6}.get(rung.name)
+    m = m or row["tiles"].get("M")
+    return conv_winograd.MOST_ERROR[m] if m else max(1e-5, rung.tolerance)
 
 
 def test_recorded_finds_exactly_what_was_asked():
@@ -62,7 +85,7 @@ def test_nearest_is_the_recording_itself_where_there_is_one():
     assert near.words == "recorded at this shape"
 
 
-@pytest.mark.parametrize("rung", [r.name for r in LADDERS["conv"].rungs])
+@pytest.mark.parametrize("rung", [r.name for r in LADDERS["conv"].rungs if r.library != "cuDNN"])
 def test_nearest_says_where_and_how_much_of_the_work(rung):
     tiles = find(rung).default_tiles
     near = records.nearest(rung, VGG.with_(N=2, C=60), tiles)
@@ -113,7 +136,13 @@ def test_bias_and_relu_are_told_of_a_recording_without_and_groups_keep_shapes_ap
 
 
 # -- the command ---------------------------------------------------------------------------------
-def recording(out, *more, presets="cudnn-paper", modes="hot"):
+@pytest.fixture
+def three(monkeypatch):
+    """The ladder with its three first rungs alone."""
+    monkeypatch.setitem(LADDERS, "conv", conv.LADDER.only(*(rung.name for rung in conv.OWN)))
+
+
+def recording(out, *more, presets="toy", modes="hot"):
     return main(["record", "--out", str(out), "--engine", "cpu", "--presets", presets, "--modes", modes, "--seconds", "0.01", *more])  # fmt: skip
 
 
@@ -121,8 +150,9 @@ def test_record_writes_rows_that_read_back(tmp_path, capsys):
     out = tmp_path / "here.jsonl"
     assert recording(out) == 0
     rows = [json.loads(line) for line in out.read_text().splitlines()]
-    assert [r["rung"] for r in rows] == [r.name for r in LADDERS["conv"].rungs]
-    assert all(r["engine"] == "cpu" and r["n"] >= 5 and r["shape"]["C"] == 3 for r in rows)
+    toy = CONV_PRESETS["toy"].shape
+    assert [r["rung"] for r in rows] == [r.name for r in LADDERS["conv"].able("cpu", toy)]
+    assert all(r["engine"] == "cpu" and r["n"] >= 5 and r["shape"] == toy.params() for r in rows)
     assert "conv/direct" in capsys.readouterr().out
 
 
@@ -132,22 +162,21 @@ def test_record_sweeps_tiles_and_batches_and_tells_how_far_it_is(tmp_path, capsy
     rows = read(out)
     assert {r["shape"]["N"] for r in rows} == {1, 2}  # the preset's own batch is 1: not measured twice
     got = [(r["rung"], r["shape"]["N"], tuple(r["tiles"].items())) for r in rows]
+    toy = CONV_PRESETS["toy"].shape
     every = {
-        (r.name, n, t, v)
-        for r in LADDERS["conv"].rungs
+        (r.name, n, tuple(tiles.items()))
         for n in (1, 2)
-        for t, c in r.tiles.items()
-        for v in c
+        for r in LADDERS["conv"].able("cpu", toy)
+        for tiles in r.tile_sets(toy.with_(N=n))
     }
-    assert {(rung, n, *tile) for rung, n, tiles in got for tile in tiles} == every
-    assert len(set(got)) == len(got)
+    assert set(got) == every and len(set(got)) == len(got)
     said = capsys.readouterr().out.splitlines()
     assert said[0].startswith(f"[1 of {len(rows)}, about ") and said[-1].startswith(
         f"[{len(rows)} of {len(rows)}, "
     )
 
 
-def test_a_sweep_that_was_cut_off_goes_on_and_measures_nothing_twice(tmp_path, capsys):
+def test_a_sweep_that_was_cut_off_goes_on_and_measures_nothing_twice(three, tmp_path, capsys):
     out = tmp_path / "here.jsonl"
     recording(out)
     first, *others = lines = out.read_text().splitlines()
@@ -163,7 +192,7 @@ def test_a_sweep_that_was_cut_off_goes_on_and_measures_nothing_twice(tmp_path, c
     assert out.read_bytes() == before
 
 
-def test_rows_of_other_kernels_are_measured_again_and_kept_beside(tmp_path):
+def test_rows_of_other_kernels_are_measured_again_and_kept_beside(three, tmp_path):
     out = tmp_path / "here.jsonl"
     recording(out)
     rows = read(out)
@@ -174,12 +203,12 @@ def test_rows_of_other_kernels_are_measured_again_and_kept_beside(tmp_path):
     assert read(tmp_path / "here.jsonl.superseded") == [old]
 
 
-def test_rows_of_another_device_or_preset_stay(tmp_path):
+def test_rows_of_another_device_or_preset_stay(three, tmp_path):
     out = tmp_path / "here.jsonl"
     recording(out)
     theirs = [r | {"device": "another"} for r in read(out)]
     out.write_text("".join(json.dumps(r) + "\n" for r in theirs))
-    assert recording(out) == 0 and recording(out, presets="toy") == 0
+    assert recording(out) == 0 and recording(out, presets="cudnn-paper", modes="cold") == 0
     assert read(out)[:3] == theirs and len(read(out)) == 9
 
 
@@ -207,7 +236,7 @@ def test_what_cannot_be_recorded_is_named(tmp_path, capsys, more, words):
     assert words in capsys.readouterr().err
 
 
-def test_a_shape_too_large_is_left_out_and_the_others_are_measured(tmp_path, capsys, monkeypatch):
+def test_a_shape_too_large_is_left_out_and_the_others_are_measured(three, tmp_path, capsys, monkeypatch):
     monkeypatch.setattr(cpu, "free_bytes", lambda: 1_000_000)
     out = tmp_path / "here.jsonl"
     assert recording(out, "--batches", "60000") == 0
