@@ -1,11 +1,12 @@
 """Are the emulator's memory counters Nsight Compute's numbers?
 
-On a machine with a GPU and ncu, every case below is launched once under the profiler and written down:
+On a machine with a GPU and ncu, every case (hardware_cases.py) is launched once under the profiler and written down;
+those that copy by cp.async or multiply on tensor cores once more, for metrics that take patched machine code:
 
     PYTHONPATH=. python benchmarks/hardware_counters.py measure counters.json
 
-which also leaves counters.csv (what ncu printed) and counters.sass.txt (memory instructions of the machine
-code). Anywhere else the same cases run in the emulator and stand beside what was measured:
+which also leaves counters.csv and counters.patched.csv (what ncu printed) and counters.sass.txt (memory instructions
+of the machine code). Anywhere else the same cases run in the emulator and stand beside what was measured:
 
     PYTHONPATH=. python benchmarks/hardware_counters.py compare counters.json
 """
@@ -17,20 +18,20 @@ import datetime
 import json
 import os
 import re
-import shutil
 import subprocess
 import sys
 import tempfile
-from collections import Counter
-from collections.abc import Iterable, Sequence
+import time
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
 
-from benchmarks.hardware_cases import Case, cases
+from benchmarks import hardware_sass as sass
+from benchmarks.hardware_case import Case, poisoned
+from benchmarks.hardware_cases import cases
 from kernels import cuda as sources
-from kernels.engines.emulator import compile as compiler
 
 # -- what is compared -----------------------------------------------------------------------------------
 _GLOBAL = "l1tex__t_{}_pipe_lsu_mem_global_op_{}.sum"
@@ -41,13 +42,34 @@ EQUAL = {
     **{f"wavefronts_{op}": _SHARED.format("pipe_lsu_wavefronts", op) for op in ("ld", "st")},
     **{f"bank_conflicts_{op}": _SHARED.format("bank_conflicts_pipe_lsu", op) for op in ("ld", "st")},
 }
+# What the hardware counts apart from them: copies by cp.async, through the L1 cache and past it.
+_COPIES = "sm__sass_l1tex_{}_op_ldgsts_cache_{}.sum"
+COPIES = {
+    counter: tuple(_COPIES.format(name, way) for way in ("access", "bypass"))
+    for counter, name in {
+        "requests_ld": "t_requests_pipe_lsu_mem_global",
+        "sectors_ld": "t_sectors_pipe_lsu_mem_global",
+        "wavefronts_st": "data_pipe_lsu_wavefronts_mem_shared",
+        "bank_conflicts_st": "data_bank_conflicts_pipe_lsu_mem_shared",
+    }.items()
+}
+# Loads of matrices from shared memory, to be looked at beside EQUAL's.
+MATRICES = tuple(
+    f"sm__sass_l1tex_data_{name}_mem_shared_op_ldsm.sum"
+    for name in ("pipe_lsu_wavefronts", "bank_conflicts_pipe_lsu")
+)
 INSTRUCTIONS = "smsp__inst_executed.sum"
 LANES = "smsp__thread_inst_executed_per_inst_executed.ratio"
 REQUIRED = (*EQUAL.values(), INSTRUCTIONS, LANES, "sm__cycles_elapsed.max", "gpu__time_duration.sum")
 # Written down where the profiler knows them.
 WANTED = (
     *(_GLOBAL.format(name, op) for name in ("requests", "sectors") for op in ("atom", "red")),
-    *(_SHARED.format(name, "atom") for name in ("pipe_lsu_wavefronts", "bank_conflicts_pipe_lsu")),
+    *(
+        _SHARED.format(n, op)
+        for n in ("pipe_lsu_wavefronts", "bank_conflicts_pipe_lsu")
+        for op in ("atom", "ldgsts")
+    ),
+    "smsp__inst_executed_op_ldgsts.sum",
     "smsp__inst_executed_op_shared_ld.sum",
     "smsp__inst_executed_op_shared_st.sum",
     "smsp__inst_executed_op_global_ld.sum",
@@ -55,39 +77,55 @@ WANTED = (
     "dram__bytes_read.sum",
     "dram__bytes_write.sum",
 )
+PATCHED = (*(m for parts in COPIES.values() for m in parts), *MATRICES)
+
+
+def hardware(metrics: Mapping[str, float], counter: str) -> float:
+    """The hardware's number for one of the emulator's counters."""
+    return metrics[EQUAL[counter]] + sum(metrics.get(m, 0) for m in COPIES.get(counter, ()))
+
+
+def is_patched(case: Case) -> bool:
+    """Whether PATCHED has anything to tell of it."""
+    text = sources.translation_unit(case.launch.source)
+    return any(word in text for word in ("cp.async", "ldmatrix", "wmma"))
 
 
 # -- in the emulator ----------------------------------------------------------------------------------------
 @dataclass(frozen=True)
 class Emulated:
-    """Counters of one case, and its outputs."""
+    """Counters of one case, its outputs, and the data races found where asked for."""
 
     total: dict[str, int]
     outputs: dict[str, np.ndarray]
+    races: tuple[str, ...] = ()
 
     @property
     def lanes(self) -> float:
         return self.total["thread_instructions"] / self.total["warp_instructions"]
 
 
-def emulate(case: Case) -> Emulated:
-    from kernels.engines.emulator.launch import launch, place
+def emulate(case: Case, races: bool = False) -> Emulated:
+    from kernels.engines.emulator import stock
+    from kernels.engines.emulator.launch import Options, launch, place
 
     step, arrays = case.launch, case.arrays()
-    text = sources.translation_unit(step.source)
-    ptx = compiler.compile_ptx(text, Path(step.source).name, (*compiler.OPTIONS, *case.defines))
-    written = [n for n in arrays if n not in case.outputs or not np.isnan(arrays[n]).any()]
-    memory = place(arrays, written)
-    run = launch(ptx, step.entry, step.grid, step.block, step.args, memory, step.shared, name=step.source)
-    return Emulated(run.counters.total, {name: memory.array(name) for name in case.outputs})
+    ptx = stock.ptx(step.source, step.defines)
+    memory = place(
+        arrays, [name for name in arrays if name not in case.outputs or not poisoned(arrays[name])]
+    )
+    run = launch(
+        ptx, step.entry, step.grid, step.block, step.args, memory, step.shared, Options(races=races), step.source
+    )  # fmt: skip
+    return Emulated(run.counters.total, {name: memory.array(name) for name in case.outputs}, run.races)
 
 
 # -- on the GPU ---------------------------------------------------------------------------------------------
-def _launch_on_gpu(case: Case) -> dict[str, np.ndarray]:
+def launch_on_gpu(case: Case) -> dict[str, np.ndarray]:
     """Launch once and bring the outputs back. Nothing but copies and the kernel itself runs."""
     import cupy
 
-    from kernels.engines.cuda import compile_kernel
+    from kernels.engines.cuda import MOST_STATIC_SHARED, compile_kernel
 
     step = case.launch
     kernel = compile_kernel(step.source, step.entry, step.defines)
@@ -100,53 +138,50 @@ def _launch_on_gpu(case: Case) -> dict[str, np.ndarray]:
     args = tuple(
         on_gpu[a] if isinstance(a, str) else (np.asarray(a) if a.dtype.names else a) for a in step.args
     )
+    if step.shared > MOST_STATIC_SHARED:  # a kernel must be told that it may have more
+        kernel.max_dynamic_shared_size_bytes = step.shared
     kernel(step.grid, step.block, args, shared_mem=step.shared)
     cupy.cuda.get_current_stream().synchronize()
     return {name: on_gpu[name].get() for name in case.outputs}
-
-
-def _tool(name: str) -> str | None:
-    """A program of the CUDA toolkit: from the PATH, or from CUDA_HOME's or CuPy's idea of the toolkit."""
-    import cupy
-
-    homes = [os.environ.get("CUDA_HOME"), os.environ.get("CUDA_PATH"), cupy.cuda.get_cuda_path()]
-    return shutil.which(name) or next(
-        (found for home in homes if home and (found := shutil.which(name, path=str(Path(home) / "bin")))),
-        None,
-    )
 
 
 def measure(out: Path) -> int:
     """Verify every case, profile those that are right, write the fixture. Exit status."""
     import cupy
 
-    ncu = _tool("ncu")
+    start, ncu = time.perf_counter(), sass.tool("ncu")
     if ncu is None:
         print("ncu (Nsight Compute) is not on the PATH")
         return 2
+    listings = sass.compile_all(cases().values())
+    out.with_suffix(".sass.txt").write_text(listings, encoding="utf-8")
+    print(f"compiled, {time.perf_counter() - start:.0f} s", flush=True)
     right = []
     for case in cases().values():
         try:
-            problem = case.wrong(_launch_on_gpu(case))
+            problem = case.wrong(launch_on_gpu(case))
         except Exception as e:  # told, and the others are still measured
             problem = f"{type(e).__name__}: {e}"
         print(f"{case.name}: {problem or 'output as in NumPy'}")
         if not problem:
             right.append(case)
-    _write_sass(out.with_suffix(".sass.txt"), right)
+    print(f"verified, {time.perf_counter() - start:.0f} s", flush=True)
+    entries = match(right, _rows(ncu, REQUIRED, WANTED, right, out.with_suffix(".csv")))
+    print(f"profiled, {time.perf_counter() - start:.0f} s", flush=True)
+    by_name = {entry["case"]: entry for entry in entries}
+    patched = [case for case in right if is_patched(case)]
+    for more in _patched(ncu, patched, out.with_suffix(".patched.csv")):
+        by_name[more["case"]]["metrics"] |= more["metrics"]
+    fixture = _told_of_the_machine(cupy, ncu) | {"cases": entries}
+    out.write_text(json.dumps(fixture, indent=1) + "\n", encoding="utf-8")
+    print(f"{len(entries)} of {len(cases())} cases are in {out}, {time.perf_counter() - start:.0f} s")
+    return 0 if len(entries) == len(cases()) else 1
 
-    rows, metrics = [], (*REQUIRED, *WANTED)
-    for _ in range(3):
-        text = _profile(ncu, metrics, right)
-        out.with_suffix(".csv").write_text(text, encoding="utf-8")
-        rows = parse_ncu(text)
-        if len(rows) == len(right) and all(row.get(m) is not None for row in rows for m in REQUIRED):
-            break
-        print(f"ncu gave {len(rows)} of {len(right)} rows or left metrics out; see {out.with_suffix('.csv')}")
-        metrics = _without_unknown(metrics, text)
+
+def _told_of_the_machine(cupy, ncu: str) -> dict:
     properties = cupy.cuda.runtime.getDeviceProperties(0)
     version = subprocess.run([ncu, "--version"], capture_output=True, text=True, check=False).stdout
-    fixture = {
+    return {
         "device": properties["name"].decode(),
         "compute_capability": f"{properties['major']}.{properties['minor']}",
         "driver": _first_line("nvidia-smi", "--query-gpu=driver_version", "--format=csv,noheader"),
@@ -155,21 +190,40 @@ def measure(out: Path) -> int:
         "nvrtc": ".".join(map(str, cupy.cuda.nvrtc.getVersion())),
         "cupy": cupy.__version__,
         "date": datetime.datetime.now(datetime.UTC).date().isoformat(),
-        "cases": match(right, rows),
     }
-    out.write_text(json.dumps(fixture, indent=1) + "\n", encoding="utf-8")
-    print(f"{len(fixture['cases'])} of {len(cases())} cases are in {out}")
-    return 0 if len(fixture["cases"]) == len(cases()) else 1
 
 
-def _without_unknown(metrics: Sequence[str], text: str) -> tuple[str, ...]:
+def _rows(
+    ncu: str, required: Sequence[str], wanted: Sequence[str], chosen: Sequence[Case], csv_: Path
+) -> list:
+    """What ncu tells of these cases. Which of the metrics it knows is asked of the first of them alone."""
+    metrics = (*required, *wanted)
+    while len(metrics) > len(required):
+        text = _profile(ncu, metrics, chosen[:1])
+        if len(rows := parse_ncu(text)) == 1 and all(rows[0].get(m) is not None for m in required):
+            break
+        metrics = _without_unknown(metrics, required, text)
+    text = _profile(ncu, metrics, chosen)
+    csv_.write_text(text, encoding="utf-8")
+    return parse_ncu(text)
+
+
+def _patched(ncu: str, chosen: Sequence[Case], csv_: Path) -> list[dict]:
+    try:
+        return match(chosen, _rows(ncu, (), PATCHED, chosen, csv_), PATCHED)
+    except ValueError as e:
+        print(f"what takes patched machine code is left out: {e}; see {csv_}")
+        return []
+
+
+def _without_unknown(metrics: Sequence[str], required: Sequence[str], text: str) -> tuple[str, ...]:
     """The metrics ncu did not complain of; where it names none of them, the required ones."""
     complaints = "\n".join(
         line for line in text.splitlines() if line.startswith(("==ERROR==", "==WARNING=="))
     )
     print(complaints)
-    kept = tuple(m for m in metrics if m in REQUIRED or m.rpartition(".")[0] not in complaints)
-    return kept if len(kept) < len(metrics) else REQUIRED
+    kept = tuple(m for m in metrics if m in required or m.rpartition(".")[0] not in complaints)
+    return kept if len(kept) < len(metrics) else tuple(required)
 
 
 def _version(number: int) -> str:
@@ -215,7 +269,7 @@ def _profile(ncu: str, metrics: Sequence[str], chosen: Sequence[Case]) -> str:
 def launch_all(names: Path) -> int:
     """What runs under ncu: each case once."""
     for name in json.loads(names.read_text(encoding="utf-8")):
-        _launch_on_gpu(cases()[name])
+        launch_on_gpu(cases()[name])
     return 0
 
 
@@ -252,7 +306,9 @@ def number(cell: str) -> int | float | None:
     return int(value) if value.is_integer() else value
 
 
-def match(chosen: Sequence[Case], rows: Sequence[dict]) -> list[dict]:
+def match(
+    chosen: Sequence[Case], rows: Sequence[dict], metrics: Sequence[str] = (*REQUIRED, *WANTED)
+) -> list[dict]:
     """The fixture's entry of each case. ValueError where the rows are not these launches in this order."""
     if len(rows) != len(chosen):
         raise ValueError(f"{len(chosen)} launches, but ncu tells of {len(rows)}")
@@ -277,53 +333,10 @@ def match(chosen: Sequence[Case], rows: Sequence[dict]) -> list[dict]:
                 "grid": list(step.grid),
                 "block": list(step.block),
                 "args": case.describe(),
-                "metrics": {m: row[m] for m in (*REQUIRED, *WANTED) if row.get(m) is not None},
+                "metrics": {m: row[m] for m in metrics if row.get(m) is not None},
             }
         )
     return out
-
-
-# -- machine code -----------------------------------------------------------------------------------------------
-_MEMORY = re.compile(
-    r"/\*[0-9a-f]{4,}\*/\s+((?:@!?U?P\w+\s+)?(?!LDC|LDGDEPBAR)(?:LD|ST|ATOM|RED)[A-Z]*(?:\.\w+)*\s[^;]*)"
-)
-
-
-def memory_instructions(sass: str) -> list[str]:
-    """The loads, stores and atomics of a disassembly, in order."""
-    return [" ".join(found.split()) for found in _MEMORY.findall(sass)]
-
-
-def _write_sass(out: Path, chosen: Iterable[Case]) -> None:
-    """Memory instructions of each kernel's machine code, counted and listed."""
-    lines = []
-    for case in {case.digest: case for case in chosen}.values():
-        step = case.launch
-        lines.append(f"== {step.source} {' '.join(case.defines)} ({case.digest})")
-        try:
-            found = memory_instructions(_disassemble(case))
-        except Exception as e:  # the counters matter more than the listing
-            lines += [f"no disassembly: {type(e).__name__}: {e}", ""]
-            continue
-        kinds = Counter(re.sub(r"^@\S+\s+", "", text).split()[0] for text in found)
-        lines += [f"{n:4} {kind}" for kind, n in sorted(kinds.items())]
-        lines += [f"       {text}" for text in found] + [""]
-    out.write_text("\n".join(lines), encoding="utf-8")
-
-
-def _disassemble(case: Case) -> str:
-    from cupy.cuda import compiler as cupy_compiler
-
-    cubin, _ = cupy_compiler.compile_using_nvrtc(
-        sources.translation_unit(case.launch.source), options=("--std=c++17", *case.defines)
-    )
-    with tempfile.TemporaryDirectory() as folder:
-        path = Path(folder) / "kernel.cubin"
-        path.write_bytes(cubin + b"\0" * (-len(cubin) % 8))  # CuPy takes the last byte for a string's end
-        tool = _tool("nvdisasm")
-        command = [tool, "-c", str(path)] if tool else [_tool("cuobjdump") or "cuobjdump", "-sass", str(path)]
-        told = subprocess.run(command, capture_output=True, text=True, check=True)
-    return told.stdout
 
 
 # -- side by side -----------------------------------------------------------------------------------------------
@@ -341,7 +354,7 @@ def compare(fixture: Path) -> int:
             continue
         got = emulate(case)
         problem = case.wrong(got.outputs)
-        told = {name: (row["metrics"][metric], got.total[name]) for name, metric in EQUAL.items()}
+        told = {name: (hardware(row["metrics"], name), got.total[name]) for name in EQUAL}
         ratio = got.total["warp_instructions"] / row["metrics"][INSTRUCTIONS]
         ratios.append(ratio)
         same = not problem and all(a == b for a, b in told.values())
@@ -351,6 +364,13 @@ def compare(fixture: Path) -> int:
         print(
             "  " + "  ".join(f"{n} {a:,}" if a == b else f"{n} {a:,} / {b:,} !" for n, (a, b) in told.items())
         )
+        if not same:
+            apart = {
+                m: n
+                for m in (*WANTED, *PATCHED)
+                if (n := row["metrics"].get(m)) and ("ldgsts" in m or "ldsm" in m)
+            }
+            print("".join(f"  {m} {n:,}\n" for m, n in apart.items()), end="")
         print(f"  PTX/SASS instructions {ratio:.2f}, lanes {row['metrics'][LANES]:.1f} / {got.lanes:.1f}")
     missing = set(cases()) - {row["case"] for row in measured["cases"]}
     print(f"\n{len(measured['cases']) - len(unequal)} of {len(measured['cases'])} cases equal")

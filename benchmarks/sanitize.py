@@ -1,29 +1,143 @@
-"""A few ragged shapes through every rung, for compute-sanitizer:
+"""Every kernel of the ladders at small ragged shapes and at every tile size that is compiled ahead, for
+compute-sanitizer. Exit status 1 where a result is wrong.
 
-compute-sanitizer --tool memcheck python benchmarks/sanitize.py
-compute-sanitizer --tool racecheck python benchmarks/sanitize.py
+    python benchmarks/sanitize.py --compile
+    compute-sanitizer --tool memcheck --error-exitcode 3 python benchmarks/sanitize.py gemm
+    compute-sanitizer --tool racecheck --error-exitcode 3 python benchmarks/sanitize.py gemm
+
+and likewise conv and memory; all three where none is named. The first line compiles everything, several kernels at a
+time, into CuPy's cache: under the sanitizer nothing is left to compile. --emulator needs no GPU: the emulator runs the
+same launches, with its own checks of bounds, barriers and races.
+
+Libraries are left out: what cuBLAS, cuFFT and cuDNN do inside is not ours to repair. Rungs that are a library's are not
+run, and where a launch of ours reads what a library call left, NumPy does the call. Each array is an allocation of its
+own (no pool), so that memcheck knows where it ends.
 """
 
 from __future__ import annotations
 
-from kernels import ConvShape, compare
-from kernels.ladders import conv
+import argparse
+import sys
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
 
-SHAPES = (
-    ConvShape(1, 1, 8, 8, 2, 3, 3),
-    ConvShape(2, 3, 17, 13, 5, 3, 5, stride=(2, 1), pad=(1, 2), dilation=(2, 1)),
-    ConvShape(3, 7, 9, 9, 33, 2, 2, mode="convolution"),
-    ConvShape(1, 40, 7, 7, 50, 1, 1),
+sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
+from benchmarks import hardware_sass
+from benchmarks.hardware_case import Case, steps
+from benchmarks.hardware_counters import emulate, launch_on_gpu
+from kernels.ladders import conv, gemm, memory
+from kernels.program import Rung
+from kernels.shapes import ConvShape, GemmShape
+from kernels.shapes_memory import AddShape, BanksShape, LayoutShape, StrideShape
+
+# Of each ladder: shapes at which every set of tile sizes runs, and shapes for the default sizes alone. None is a
+# multiple of a tile, but what can be read by fours is there too.
+GEMM = (
+    ((61, 45, 37, -2, 3), (36, 72, 40)),
+    ((1, 1, 1, 2, -1), (129, 130, 1)),
 )
+CONV = (
+    (ConvShape(2, 5, 11, 9, 37, 3, 3, pad=(1, 0), mode="convolution", bias=1, relu=1),),
+    (
+        ConvShape(1, 1, 8, 8, 2, 3, 3),
+        ConvShape(2, 3, 17, 13, 5, 3, 5, stride=(2, 1), pad=(1, 2), dilation=(2, 1), bias=1),
+        ConvShape(1, 40, 7, 7, 50, 1, 1, relu=1),
+        ConvShape(2, 6, 11, 9, 10, 3, 3, pad=1, groups=2, bias=1, relu=1),
+        ConvShape(1, 4, 8, 8, 4, 3, 3, stride=2, groups=4),
+    ),
+)
+MEMORY = {
+    "add": (AddShape(61, 45), AddShape(1, 3)),
+    "stride": (StrideShape(301, 3), StrideShape(1, 7)),
+    "banks": (BanksShape(301, 5, 2), BanksShape(7, 32)),
+    "layout": (LayoutShape(3, 5, 7, 11), LayoutShape(1, 1, 1, 1)),
+}
+
+
+def asked(name: str) -> Iterator[tuple[Rung, Any, dict[str, int]]]:
+    """Every rung of ours with each shape and tiles it is run at."""
+    for rung, every, default in {"gemm": _gemm, "conv": _conv, "memory": _memory}[name]():
+        if rung.library or "cuda" not in rung.engines:
+            continue
+        for shape in every:
+            yield from ((rung, shape, tiles) for tiles in rung.tile_sets(shape))
+        for shape in default:
+            if not any(rung.rules(shape, rung.default_tiles)):
+                yield rung, shape, rung.default_tiles
+
+
+def _gemm():
+    for rung in gemm.LADDER.rungs:
+        for dtype in ("fp32", "fp16", "bf16", "int8"):
+            yield rung, *([GemmShape(*shape, dtype=dtype) for shape in shapes] for shapes in GEMM)
+
+
+def _conv():
+    yield from ((rung, *CONV) for rung in conv.LADDER.rungs)
+
+
+def _memory():
+    yield from ((rung, MEMORY[ladder.name], ()) for ladder in memory.LADDERS for rung in ladder.rungs)
+
+
+def launches(name: str) -> list[Case]:
+    """Every launch of a ladder once: two rungs may have one in common."""
+    found = {}
+    for rung, shape, tiles in asked(name):
+        for case in steps(rung, shape, **tiles):
+            step = case.launch
+            args = tuple(a if isinstance(a, str) else a.tobytes() for a in step.args)
+            found.setdefault((step.source, step.defines, step.grid, step.block, args), case)
+    return list(found.values())
+
+
+def on_gpu(case: Case) -> str:
+    return case.wrong(launch_on_gpu(case))
+
+
+def in_emulator(case: Case) -> str:
+    run = emulate(case, races=True)
+    return "; ".join(filter(None, (case.wrong(run.outputs), *run.races)))
+
+
+def run(name: str, of: Callable[[Case], str]) -> int:
+    """How many launches of a ladder went wrong."""
+    chosen, wrong = launches(name), 0
+    for case in chosen:
+        try:
+            problem = of(case)
+        except Exception as e:  # told, and the others still run
+            problem = f"{type(e).__name__}: {e}"
+        if problem:
+            wrong += 1
+            print(f"WRONG {case.name}: {problem}", flush=True)
+    print(f"{name}: {len(chosen)} launches, {wrong} wrong", flush=True)
+    return wrong
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    names = ("gemm", "conv", "memory")
+    parser.add_argument("ladder", nargs="*", metavar="gemm|conv|memory", help="all when left out")
+    parser.add_argument("--compile", action="store_true", help="compile, and run nothing")
+    parser.add_argument("--emulator", action="store_true", help="run in the emulator, without a GPU")
+    args = parser.parse_args()
+    if unknown := set(args.ladder) - set(names):
+        parser.error(f"no ladder {', '.join(sorted(unknown))}; there are: {', '.join(names)}")
+    chosen = args.ladder or names
+    if args.compile:
+        cases = [case for name in chosen for case in launches(name)]
+        print(hardware_sass.compile_all(cases, hardware_sass.compile_one))
+        return 0
+    if not args.emulator:
+        import cupy
+
+        cupy.cuda.set_allocator(None)
+    return int(sum(run(name, in_emulator if args.emulator else on_gpu) for name in chosen) > 0)
+
 
 if __name__ == "__main__":
-    for shape in SHAPES:
-        for tile in conv.TILES:
-            results = compare(
-                [r.name for r in conv.LADDER.rungs],
-                shape,
-                engine="cuda",
-                tiles={"TILE": tile},
-                measure=False,
-            )
-            print(shape, tile, [f"{r.error:.1e}" for r in results])
+    sys.exit(main())

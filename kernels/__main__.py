@@ -11,7 +11,7 @@ from kernels import engines, records
 from kernels.engines.timing import MODES, Budget
 from kernels.ladders import LADDERS, ladder_of
 from kernels.program import RuleError
-from kernels.records.sweep import Sweep, record
+from kernels.records.sweep import GROUPS, Sweep, record
 from kernels.runner import VerificationError, run
 from kernels.shapes import ShapeError
 
@@ -55,7 +55,8 @@ def parser() -> argparse.ArgumentParser:
     )
     recording.add_argument("--out", type=Path, required=True)
     recording.add_argument("--engine")
-    recording.add_argument("--presets", default="", help="comma-separated keys; all when left out")
+    recording.add_argument("--presets", default="", help="comma-separated keys, all when left out; and "
+                           f"groups that are recorded only by name: {', '.join(GROUPS)}")  # fmt: skip
     recording.add_argument("--batches", default="", help="each preset at these N as well: 1,8,32")
     recording.add_argument("--modes", default=",".join(MODES))
     recording.add_argument("--seconds", type=float, default=2.0, help="time budget of one comparison")
@@ -147,7 +148,7 @@ def do_ptx(args) -> None:
 
 def do_record(args) -> None:
     presets = [p for p in args.presets.split(",") if p]
-    known = {key for ladder in LADDERS.values() for key in ladder.presets}
+    known = {key for ladder in LADDERS.values() for key in ladder.presets} | GROUPS.keys()
     for key in presets:
         if key not in known:
             raise RuleError(f"no preset {key!r}; there are: {', '.join(sorted(known))}")

@@ -46,6 +46,12 @@ CONV_PRESETS: dict[str, Preset] = {
             "the figure of the cuDNN paper (arXiv 1410.0759): filter matrix 2 x 12, data matrix 12 x 4; the paper flips the filter",
         ),
         Preset(
+            "one-tile",
+            "6 maps of 8×8, 64 filters",
+            ConvShape(1, 6, 8, 8, 64, 3, 3, pad=1),
+            "64 filters and 64 output pixels: just a tile of 64 x 64 in a matrix product",
+        ),
+        Preset(
             "lenet-conv1",
             "LeNet conv1",
             ConvShape(1, 1, 32, 32, 6, 5, 5),
@@ -95,6 +101,26 @@ CONV_LAYER_PRESETS: dict[str, Preset] = {
             )
             for batch in (1, 32)
         ),
+    )
+}  # fmt: skip
+
+
+def _grid(channels: int, size: int, taps: int) -> Preset:
+    return Preset(
+        f"grid-{taps}x{taps}-c{channels}-h{size}",
+        f"{taps}×{taps}, C = K = {channels}, {size}×{size}, N=32",
+        ConvShape(32, channels, size, size, channels, taps, taps, pad=taps // 2),
+        "a point of the map of winners: batch 32, as many filters as maps, padding that keeps the size",
+    )
+
+
+# Where each algorithm wins: over maps and their size at 3x3, and over the filter's size and the maps' at C = K = 64.
+# Recorded only where it is asked for by name (kernels.records.sweep).
+CONV_GRID: dict[str, Preset] = {
+    preset.key: preset
+    for preset in (
+        *(_grid(channels, size, 3) for channels in (16, 32, 64, 128, 256, 512) for size in (7, 14, 28, 56, 112)),
+        *(_grid(64, size, taps) for taps in (1, 5, 7, 9, 11) for size in (14, 28, 56)),
     )
 }  # fmt: skip
 

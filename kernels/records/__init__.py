@@ -76,6 +76,23 @@ def row(result: Result, program: Program, made_at: str) -> dict[str, Any]:
     }
 
 
+LEFT_OUT = ("timeline", "copies_ms")  # of a brief row
+
+
+def brief(row_: dict[str, Any]) -> dict[str, Any]:
+    """A row with its figures to five digits, as its samples are, and without what only charts of memory and copies
+    want: a sweep over many shapes holds many rows."""
+    return {
+        name: {step: float(f"{ms:.5g}") for step, ms in value.items()}
+        if name == "parts_ms"
+        else float(f"{value:.5g}")
+        if isinstance(value, float)
+        else value
+        for name, value in row_.items()
+        if name not in LEFT_OUT
+    }
+
+
 @cache
 def recordings() -> tuple[dict[str, Any], ...]:
     """Every row of every recording shipped with the app."""
@@ -111,9 +128,15 @@ def nearest(rung: str, shape: Any, tiles: dict[str, int], mode: str = "cold") ->
 
 @lru_cache(maxsize=512)
 def _nearest(rung: str, shape: Any, tiles: tuple[tuple[str, int], ...], mode: str) -> Near | None:
-    return near.nearest(rung, shape, dict(tiles), mode, _of(rung, mode))
+    agree = near.agreeing(rung.partition("/")[0], vars(shape))
+    return near.nearest(rung, shape, dict(tiles), mode, _by_kernel().get((rung, mode, agree), ()))
 
 
 @cache
-def _of(rung: str, mode: str) -> tuple[dict[str, Any], ...]:
-    return tuple(row_ for row_ in recordings() if (row_["rung"], row_["mode"]) == (rung, mode))
+def _by_kernel() -> dict[tuple, list[dict[str, Any]]]:
+    """The recordings that can speak of each other, together: a few of the hundreds."""
+    found: dict[tuple, list[dict[str, Any]]] = {}
+    for row_ in recordings():
+        agree = near.agreeing(row_["rung"].partition("/")[0], row_["shape"])
+        found.setdefault((row_["rung"], row_["mode"], agree), []).append(row_)
+    return found

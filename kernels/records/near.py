@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Mapping
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from functools import cache
 from typing import Any
 
@@ -32,30 +32,40 @@ def nearest(
     Near is measured in doublings: first those of the multiply-adds, in steps of SAME_WORK, then the sum of
     those of each extent. Tile sizes that agree go before others; other ones are named.
     """
-    asked = asdict(shape)
+    asked, tiles = vars(shape), dict(tiles)
     ladder = ladder_of(rung)
     since = CONV_SINCE if ladder.name == "conv" else {}
-    agree = AGREE.get(ladder.name, tuple(n for n, v in asked.items() if not isinstance(v, int)))
-    best, best_key = None, None
+    agree, best, best_key = agreeing(ladder.name, asked), None, None
     for row in rows:
         if (row["rung"], row["mode"]) != (rung, mode):
             continue
-        there = since | row["shape"]
-        if there.keys() != asked.keys() or any(there[name] != asked[name] for name in agree):
+        there, other = since | row["shape"], row["tiles"] != tiles
+        if there.keys() != asked.keys() or any(there[name] != value for name, value in agree):
             continue
+        if best_key and other > best_key[0]:
+            continue  # most are: their work need not be compared
         if (macs := _macs(ladder.name, tuple(there.items()))) is None:
             continue
         work = abs(_doublings(shape.macs, macs))
-        first = (row["tiles"] != dict(tiles), there != asked, round(work / SAME_WORK))
+        first = (other, there != asked, round(work / SAME_WORK))
         if best_key and first > best_key[:3]:
-            continue  # most are: the extents need not be compared
-        extents = sum(abs(_doublings(asked[n], there[n])) for n in asked if n not in agree)
+            continue
+        apart = (abs(_doublings(asked[n], there[n])) for n in asked if (n, asked[n]) not in agree)
+        extents = sum(apart)
         key = (*first, extents, work)
         if best_key is None or key < best_key:
             best, best_key = row, key
     if best is None:
         return None
     return Near(best, not any(best_key[:2]), _words(shape, ladder.shape(**best["shape"]), best, tiles))
+
+
+def agreeing(ladder: str, params: Mapping[str, Any]) -> tuple[tuple[str, Any], ...]:
+    """(field, value) of those in which a recording must agree with a shape to say anything of it."""
+    since = CONV_SINCE if ladder == "conv" else {}
+    full = since | params
+    names = AGREE.get(ladder) or sorted(name for name, value in full.items() if not isinstance(value, int))
+    return tuple((name, full[name]) for name in names if name in full)
 
 
 @cache

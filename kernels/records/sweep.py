@@ -6,22 +6,28 @@ import json
 import os
 import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
-from kernels import engines, records
+from kernels import engines, networks, presets, records
 from kernels.engines.timing import Budget
 from kernels.ladders import LADDERS, ladder_of
 from kernels.program import Ladder, RuleError, Rung
 from kernels.records import rows, unsupported
-from kernels.runner import compare
+from kernels.runner import VerificationError, compare
 from kernels.shapes import ConvShape, ShapeError
+
+# Presets of the ladder "conv" that are recorded only where their group is asked for: cold, at the usual tile sizes,
+# with few samples, each row kept brief (records.brief). They are many, and a map or a sum wants their times alone.
+GROUPS = {"grid": presets.CONV_GRID, "networks": networks.LAYERS}
+FEW = 30  # samples
 
 
 @dataclass(frozen=True)
 class Sweep:
-    """What is measured. `presets` and `batches` empty: every preset, at its own batch alone."""
+    """What is measured. `presets` and `batches` empty: every preset, at its own batch alone. A name of GROUPS among
+    `presets` stands for those of the group."""
 
     engine: str
     presets: Sequence[str] = ()
@@ -51,6 +57,13 @@ class Sweep:
                             wanted = swept or not (tiles or mode == "hot")
                             if wanted and not (tiles and mode == "hot"):  # tile sizes are compared cold
                                 yield Group(ladder, tuple(rungs), shape, tiles, mode)
+        yield from self._brief()
+
+    def _brief(self) -> Iterator[Group]:
+        ladder = LADDERS["conv"]
+        for shape in dict.fromkeys(p.shape for name in self.presets for p in GROUPS.get(name, {}).values()):
+            if rungs := [rung.name for rung in ladder.able(self.engine, shape)]:
+                yield Group(ladder, tuple(rungs), shape, {}, "cold", brief=True)
 
     def _on_engine(self, ladder: Ladder) -> list[Rung]:
         return [rung for rung in ladder.rungs if self.engine in rung.engines]
@@ -65,6 +78,10 @@ class Group:
     shape: Any
     tiles: dict[str, int]
     mode: str
+    brief: bool = False
+
+    def budget(self, usual: Budget) -> Budget:
+        return replace(usual, samples=min(usual.samples, FEW)) if self.brief else usual
 
     def key(self, rung: str, device: str) -> tuple:
         """What a row must agree in to be the one that this group would measure."""
@@ -131,9 +148,9 @@ def record(
                 continue
             try:
                 results = compare(missing, group.shape, engine=sweep.engine, tiles=group.tiles, mode=group.mode,
-                                  budget=sweep.budget,
+                                  budget=group.budget(sweep.budget),
                                   refused=lambda rung, said, shape=group.shape: told.add(rung, shape, said))  # fmt: skip
-            except RuleError as e:  # too large for this machine's memory: the others may fit
+            except (RuleError, VerificationError) as e:  # too large for this machine's memory, or wrong: told
                 done += len(missing)
                 yield Progress(None, f"left out {group}: {e}", done, total, None)
                 continue
@@ -146,6 +163,7 @@ def record(
             for result in results:
                 program = group.ladder.rung(result.rung).build(group.shape, result.tiles)
                 row = records.row(result, program, made_at)
+                row = records.brief(row) if group.brief else row
                 file.write(json.dumps(row) + "\n")
                 file.flush()
                 done += 1

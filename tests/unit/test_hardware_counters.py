@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import csv
 import io
+import itertools
 import json
 from functools import cache
 from pathlib import Path
@@ -13,16 +14,21 @@ import pytest
 
 from benchmarks import hardware_counters as bench
 from benchmarks.hardware_cases import APART
+from benchmarks.hardware_sass import memory_instructions
 from kernels import cuda as sources
 from kernels.engines.emulator import compile as compiler
 from kernels.engines.emulator.counters import PTX_PER_MACHINE
 from kernels.engines.emulator.merge import merged
 from kernels.engines.emulator.parse import Kernel, parse, type_bytes
+from kernels.ladders import LADDERS
+from kernels.program import Launch
+from kernels.shapes import ConvShape, GemmShape
 
 FIXTURE = Path(__file__).parents[1] / "fixtures" / "hardware_counters_h200.json"
 AGAIN = "measure it on a GPU: python benchmarks/hardware_counters.py measure counters.json"
 
-# Counters that are not the hardware's, and why. Each must still differ, so that this list cannot rot.
+# Counters of a source that are not the hardware's, and why. Each must still differ in one of its cases, so that
+# this list cannot rot.
 KNOWN: dict[tuple[str, str], str] = {}
 
 needs_nvrtc = pytest.mark.skipif(compiler.version() is None, reason="NVRTC is not installed here")
@@ -41,11 +47,27 @@ def emulated(name: str) -> bench.Emulated:
 
 
 # -- hardware and emulator --------------------------------------------------------------------------------
-@pytest.mark.parametrize("name", bench.cases())
+def told(name: str) -> dict[str, tuple[float, int]]:
+    """(hardware, emulator) of each counter. Skips a case that was not measured: a test of its own tells of those."""
+    if name not in measured():
+        pytest.skip("not measured")
+    metrics, total = measured()[name]["metrics"], emulated(name).total
+    return {counter: (bench.hardware(metrics, counter), total[counter]) for counter in bench.EQUAL}
+
+
+def unequal(name: str) -> dict[str, tuple[float, int]]:
+    return {counter: pair for counter, pair in told(name).items() if pair[0] != pair[1]}
+
+
+def test_every_case_was_measured():
+    missing = [name for name in bench.cases() if name not in measured()]
+    assert not missing, f"{len(missing)} cases were not measured, {missing[0]} for one: {AGAIN}"
+
+
+@pytest.mark.parametrize("name", measured())
 def test_the_measurement_is_of_this_text(name):
-    row = measured().get(name)
-    assert row, f"{name} was not measured: {AGAIN}"
-    case = bench.cases()[name]
+    row, case = measured()[name], bench.cases().get(name)
+    assert case, f"{name} is no case any more: {AGAIN}"
     assert row["digest"] == case.digest, f"{case.launch.source} has changed: {AGAIN}"
     assert (row["grid"], row["block"]) == (list(case.launch.grid), list(case.launch.block))
 
@@ -53,19 +75,16 @@ def test_the_measurement_is_of_this_text(name):
 @needs_nvrtc
 @pytest.mark.parametrize("name", bench.cases())
 def test_memory_counters_are_the_hardwares(name):
-    metrics, total = measured()[name]["metrics"], emulated(name).total
-    told = {counter: (metrics[metric], total[counter]) for counter, metric in bench.EQUAL.items()}
-    unequal = {counter for counter, (hardware, ours) in told.items() if hardware != ours}
-    known = {counter for case, counter in KNOWN if case == name}
-    wrong = {counter: told[counter] for counter in unequal - known}
+    source = bench.cases()[name].launch.source
+    wrong = {counter: pair for counter, pair in unequal(name).items() if (source, counter) not in KNOWN}
     assert not wrong, f"{name}: (hardware, emulator) {wrong}"
-    healed = known - unequal
-    assert not healed, f"{name}: {healed} agree now, take them out of KNOWN"
 
 
-def test_known_names_cases_and_counters():
-    for case, counter in KNOWN:
-        assert case in bench.cases() and counter in bench.EQUAL
+@needs_nvrtc
+@pytest.mark.parametrize("source, counter", KNOWN)
+def test_what_is_known_to_differ_does(source, counter):
+    names = [name for name, case in bench.cases().items() if case.launch.source == source]
+    assert any(counter in unequal(name) for name in names), "they agree now: take it out of KNOWN"
 
 
 @needs_nvrtc
@@ -96,6 +115,24 @@ def test_every_kernel_is_a_case_at_two_shapes():
     for place in APART:  # none is left over
         assert any(name.startswith(place) for name in files), place
     assert all(len(shapes) > 1 for shapes in seen.values())
+
+
+def test_every_rung_is_a_case_at_its_default_tiles_and_at_others():
+    seen: dict[str, set] = {}
+    for case in bench.cases().values():
+        seen.setdefault(case.launch.source, set()).add(case.launch.defines)
+    plain = {
+        "gemm": [GemmShape(64, 64, 64, dtype=dtype) for dtype in ("fp32", "fp16", "bf16", "int8")],
+        "conv": [ConvShape(1, 3, 12, 12, 8, 3, 3, bias=1)],
+    }
+    for name, shapes in plain.items():
+        for rung, s in itertools.product(LADDERS[name].rungs, shapes):
+            if rung.library or any(rung.rules(s, rung.default_tiles)):
+                continue
+            for step in rung.build(s, rung.default_tiles).steps:
+                if isinstance(step, Launch):
+                    assert step.defines in seen[step.source], f"{rung.name} {step.source} {step.defines}"
+                    assert not step.defines or len(seen[step.source]) > 1, step.source
 
 
 def test_teaching_kernels_fit_a_narrow_column():
@@ -156,6 +193,45 @@ def test_ncu_rows_become_the_fixture():
     json.dumps(fixture)
 
 
+def test_asynchronous_copies_are_added_to_what_the_hardware_calls_loads():
+    case = next(iter(bench.cases().values()))
+    metrics = made_up(case, sectors_ld=100)
+    assert bench.hardware(metrics, "sectors_ld") == 100
+    access, bypass = bench.COPIES["sectors_ld"]
+    assert bench.hardware(metrics | {access: 20, bypass: 3}, "sectors_ld") == 123
+    assert bench.hardware(metrics | {access: 20, bypass: 3}, "sectors_st") == 16_384
+
+
+def test_patched_metrics_are_asked_where_there_are_such_instructions():
+    patched = {case.launch.source for case in bench.cases().values() if bench.is_patched(case)}
+    assert {"gemm/08_double_buffer.cu", "gemm/10_wmma.cu", "conv/06_implicit_gemm.cu"} <= patched
+    assert not patched & {"gemm/02_naive.cu", "conv/10_fft_pick.cu"}
+
+
+def test_unknown_metrics_are_asked_no_more():
+    asked = (*bench.REQUIRED, *bench.WANTED)
+    said = f"==ERROR== Failed to find metric {bench.WANTED[0]}\nother lines, {bench.WANTED[1]}"
+    assert bench._without_unknown(asked, bench.REQUIRED, said) == (*bench.REQUIRED, *bench.WANTED[1:])
+    assert bench._without_unknown(asked, bench.REQUIRED, "") == bench.REQUIRED
+
+
+def test_what_ncu_does_not_know_is_asked_of_one_case_alone(monkeypatch, tmp_path):
+    chosen, calls = list(bench.cases().values())[:3], []
+    unknown = bench.WANTED[2]
+
+    def profile(ncu, metrics, of):
+        calls.append((unknown in metrics, len(of)))
+        if unknown in metrics:
+            return f"==ERROR== Failed to find metric {unknown}"
+        return printed([(case, made_up(case)) for case in of])
+
+    monkeypatch.setattr(bench, "_profile", profile)
+    rows = bench._rows("ncu", bench.REQUIRED, bench.WANTED, chosen, tmp_path / "out.csv")
+    assert calls == [(True, 1), (False, 1), (False, 3)]
+    assert [entry["case"] for entry in bench.match(chosen, rows)] == [case.name for case in chosen]
+    assert bench.parse_ncu((tmp_path / "out.csv").read_text(encoding="utf-8")) == rows
+
+
 def test_rows_of_other_launches_are_refused():
     first, *_, last = bench.cases().values()
     rows = bench.parse_ncu(printed([(first, made_up(first))]))
@@ -184,7 +260,7 @@ def test_memory_instructions_of_a_listing():
         /*0070*/                   REDG.E.ADD.STRONG.GPU desc[UR4][R2.64], R7 ;
         /*0080*/                   FFMA R0, R1, R2, R3 ;
     """
-    found = bench.memory_instructions(sass)
+    found = memory_instructions(sass)
     assert [text.split()[-3] for text in found[:1]] == ["LDG.E.CONSTANT"]
     assert [text.split()[0] for text in found] == ["@!P0", "LDS.128", "REDG.E.ADD.STRONG.GPU"]
 

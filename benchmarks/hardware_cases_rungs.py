@@ -1,0 +1,113 @@
+"""Every kernel of the ladders as cases: at its default tile sizes and at others, whole tiles and ragged ones."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator
+from itertools import chain
+
+from benchmarks.hardware_case import Case, steps
+from kernels.ladders import conv, gemm, memory
+from kernels.program import Rung
+from kernels.shapes import ConvShape, GemmShape
+from kernels.shapes_memory import AddShape, BanksShape, LayoutShape
+
+DTYPES = ("fp32", "fp16", "bf16", "int8")
+
+
+def _smallest(rung: Rung, shape) -> dict[str, int]:
+    return min(rung.tile_sets(shape), key=lambda tiles: math.prod(tiles.values()))
+
+
+def _allowed(rung: Rung, shape) -> bool:
+    return not any(rung.rules(shape, rung.default_tiles))
+
+
+# -- matrix products ---------------------------------------------------------------------------------------
+def _gemm(rung: Rung, dtype: str) -> Iterator[Case]:
+    """A whole tile of the default sizes; edges on all sides of the smallest, where nothing can be read by fours;
+    edges that can."""
+    plain, ragged = GemmShape(128, 128, 64, dtype=dtype), GemmShape(61, 45, 37, -2, 3, dtype)
+    if _allowed(rung, plain):
+        yield from steps(rung, plain)
+        yield from steps(rung, ragged, **_smallest(rung, ragged))
+        fours = GemmShape(36, 72, 40, dtype=dtype)
+        yield from steps(rung, fours, **_smallest(rung, fours))
+
+
+GEMM = tuple(
+    case for rung in gemm.LADDER.rungs if not rung.library for dtype in DTYPES for case in _gemm(rung, dtype)
+)
+
+# -- threads and memory ------------------------------------------------------------------------------------
+_MEMORY = (
+    (memory.ADD, (AddShape(64, 96), {}), (AddShape(61, 45), {"BLOCK": 128, "TILE": 8})),
+    (
+        memory.BANKS,
+        *((BanksShape(512, n), {}) for n in (1, 2, 3, 32)),
+        (BanksShape(301, 5, 2), {"BLOCK": 64}),
+    ),
+    (memory.LAYOUT, (LayoutShape(2, 8, 16, 16), {}), (LayoutShape(3, 5, 7, 11), {"BLOCK": 64})),
+)  # stride/copy is teaching/01_strided_copy.cu
+MEMORY = tuple(
+    case
+    for ladder, *asked in _MEMORY
+    for rung in ladder.rungs
+    for shape, tiles in asked
+    for case in steps(rung, shape, **{name: value for name, value in tiles.items() if name in rung.tiles})
+)
+
+# -- convolution -------------------------------------------------------------------------------------------
+_PLAIN = ConvShape(1, 8, 28, 28, 16, 3, 3, pad=1)
+_RAGGED = ConvShape(2, 3, 17, 13, 5, 3, 5, stride=(2, 1), pad=(1, 2), dilation=(2, 1))
+_FLIPPED = ConvShape(1, 7, 9, 9, 33, 2, 2, mode="convolution")
+_GROUPED = ConvShape(2, 6, 11, 9, 10, 3, 3, pad=1, groups=2, bias=1, relu=1)
+_FINISHED = ConvShape(2, 3, 9, 7, 5, 3, 3, bias=1, relu=1)
+_ODD = ConvShape(2, 5, 11, 9, 37, 3, 3, pad=(1, 0), mode="convolution")  # maps that no tile divides
+_SMALL = ConvShape(1, 3, 12, 12, 8, 3, 3, pad=1)
+
+
+def _conv(name: str, shape: ConvShape, *entries: str, **tiles: int) -> Iterator[Case]:
+    return steps(conv.LADDER.rung(f"conv/{name}"), shape, *entries, **tiles)
+
+
+IM2COL = tuple(
+    chain(
+        *(_conv("direct", shape, BLOCK=256) for shape in (_PLAIN, _RAGGED, _FLIPPED)),
+        *(_conv("im2col-gemm", shape, "im2col", BLOCK=256) for shape in (_PLAIN, _RAGGED, _FLIPPED)),
+        *(
+            _conv("im2col-gemm", shape, "gemm", TILE=tile)
+            for tile in conv.TILES
+            for shape in (_PLAIN, _RAGGED, _FLIPPED)
+        ),
+    )
+)
+
+CONV = tuple(
+    chain(
+        _conv("direct-tiled", _PLAIN),
+        _conv("direct-tiled", _RAGGED, TILE=8, TK=4, TP=2, CHUNK=2),
+        _conv("direct-tiled", _GROUPED, TILE=8, TK=4, TP=2, CHUNK=1),
+        *(
+            chain(
+                _conv(name, _PLAIN),
+                _conv(name, _RAGGED, BM=32, BN=32, BK=8, TM=4, TN=4, STAGES=2),
+                _conv(name, _GROUPED, BM=32, BN=32, BK=8, TM=4, TN=4, STAGES=2),
+            )
+            for name in ("implicit-gemm-plain", "implicit-gemm")
+        ),
+        _conv("winograd-2x2", _PLAIN),
+        _conv("winograd-2x2", _ODD, BK=32, BC=4),
+        _conv("winograd-4x4", _SMALL),
+        _conv("winograd-4x4", _ODD, BC=4),
+        # The filters' transform is the same launch for F(2x2) and F(4x4) above.
+        _conv("winograd-nonfused", _PLAIN, "winograd_input", "winograd_product", "winograd_output", M=4),
+        _conv("winograd-nonfused", _SMALL, "winograd_input", "winograd_product", "winograd_output", M=2, STAGES=2),
+        _conv("winograd-nonfused", _ODD, M=6, BLOCK=256, BM=128, BN=64),
+        _conv("fft", _SMALL),
+        _conv("fft", _RAGGED, FFT_TILE=16, SPECTRA=8),
+        _conv("fft", _FINISHED, "fft_pick"),
+        _conv("direct", _PLAIN.with_(bias=1), "bias_relu"),
+        _conv("direct", _FINISHED, "bias_relu"),
+    )
+)  # fmt: skip

@@ -1,0 +1,181 @@
+"""The teaching kernels (kernels/cuda/teaching) as cases."""
+
+from __future__ import annotations
+
+import re
+
+import numpy as np
+
+from benchmarks.hardware_case import Case, ceil, floats, integers, unwritten
+from kernels.program import Launch
+
+
+def _teaching(file: str, name: str, shape: str, grid, block, args, twin, arrays, outputs=("y",), **defines):
+    entry = re.sub(r"^\d+_", "", file)
+    args = tuple(np.int32(a) if isinstance(a, int) else a for a in args)
+    grid, block = ((*dim, 1, 1)[:3] for dim in (grid, block))
+    launch = Launch(f"teaching/{file}.cu", entry, grid, block, args, twin, tuple(defines.items()))
+    return Case(name, shape, launch, arrays, outputs)
+
+
+def _strided(n: int, stride: int) -> Case:
+    def twin(x, y, n, stride):
+        y[:] = x[::stride]
+
+    return _teaching(
+        "01_strided_copy", f"strided-copy-{n}-stride{stride}", f"n={n} stride={stride}",
+        (ceil(n, 256),), (256,), ("x", "y", n, stride), twin,
+        lambda: {"x": floats((n - 1) * stride + 1), "y": unwritten(n)},
+    )  # fmt: skip
+
+
+def _misaligned(n: int, offset: int) -> Case:
+    def twin(x, y, n, offset):
+        y[:] = x[offset:]
+
+    return _teaching(
+        "02_misaligned_copy", f"misaligned-copy-{n}-offset{offset}", f"n={n} offset={offset}",
+        (ceil(n, 256),), (256,), ("x", "y", n, offset), twin,
+        lambda: {"x": floats(n + offset), "y": unwritten(n)},
+    )  # fmt: skip
+
+
+def _float4(n: int) -> Case:
+    def twin(x, y, n):
+        y[:] = x
+
+    return _teaching(
+        "03_float4_copy", f"float4-copy-{n}", f"n={n}", (ceil(ceil(n, 4), 128),), (128,), ("x", "y", n),
+        twin, lambda: {"x": floats(n), "y": unwritten(n)},
+    )  # fmt: skip
+
+
+def _scattered(n: int, m: int) -> Case:
+    def twin(x, index, y, n, m):
+        y[:] = x[index]
+
+    return _teaching(
+        "04_scattered_copy", f"scattered-copy-{n}-of-{m}", f"n={n} m={m}",
+        (ceil(n, 256),), (256,), ("x", "index", "y", n, m), twin,
+        lambda: {"x": floats(m), "index": integers(n, m), "y": unwritten(n)},
+    )  # fmt: skip
+
+
+def _transpose(rows: int, cols: int, pitch: int) -> Case:
+    def twin(x, y, rows, cols):
+        y[:] = x.T
+
+    return _teaching(
+        "05_transpose", f"transpose-{rows}x{cols}-pitch{pitch}", f"rows={rows} cols={cols} PITCH={pitch}",
+        (ceil(cols, 32), ceil(rows, 32)), (32, 32), ("x", "y", rows, cols), twin,
+        lambda: {"x": floats(rows, cols), "y": unwritten(cols, rows)}, PITCH=pitch,
+    )  # fmt: skip
+
+
+def _shared_read(n: int, share: int, stride: int) -> Case:
+    def twin(x, y, n, share, stride):
+        y[:] = x[np.arange(n) % 256 // share * stride % 1024]
+
+    return _teaching(
+        "06_shared_read", f"shared-read-{n}-share{share}-stride{stride}",
+        f"n={n} share={share} stride={stride}", (ceil(n, 256),), (256,), ("x", "y", n, share, stride), twin,
+        lambda: {"x": floats(1024), "y": unwritten(n)},
+    )  # fmt: skip
+
+
+def _shared_wide_read(n: int, vector: int, share: int, stride: int = 1) -> Case:
+    def twin(x, y, n, share, stride):
+        t = np.arange(n) % 256
+        element = (t // share if share > 0 else t & ~-share) * stride % 256
+        y[:] = x.reshape(256, vector)[element] @ np.arange(1, vector + 1, dtype=np.float32)
+
+    how = (f"share{share}" if share > 0 else f"apart{-share}") + (f"-stride{stride}" if stride > 1 else "")
+    return _teaching(
+        "07_shared_wide_read", f"shared-read-float{vector}-{n}-{how}",
+        f"n={n} share={share} stride={stride} VECTOR={vector}",
+        (ceil(n, 256),), (256,), ("x", "y", n, share, stride), twin,
+        lambda: {"x": floats(256 * vector), "y": unwritten(n)}, VECTOR=vector,
+    )  # fmt: skip
+
+
+def _broadcast(n: int, terms: int) -> Case:
+    def twin(coefficient, x, y, n, terms):
+        y[:] = np.polynomial.polynomial.polyval(x, coefficient)
+
+    return _teaching(
+        "08_broadcast_global", f"broadcast-global-{n}-terms{terms}", f"n={n} terms={terms}",
+        (ceil(n, 256),), (256,), ("coefficient", "x", "y", n, terms), twin,
+        lambda: {"coefficient": floats(terms), "x": floats(n, seed=1), "y": unwritten(n)},
+    )  # fmt: skip
+
+
+def _histogram(where: str, n: int, bins: int) -> Case:
+    def twin(value, count, n, bins):
+        count += np.bincount(value, minlength=bins).astype(np.int32)
+
+    number = {"global": "09", "shared": "10"}[where]
+    return _teaching(
+        f"{number}_histogram_{where}", f"histogram-{where}-{n}-bins{bins}", f"n={n} bins={bins}",
+        (ceil(n, 256),), (256,), ("value", "count", n, bins), twin,
+        lambda: {"value": integers(n, bins), "count": np.zeros(bins, np.int32)}, ("count",),
+    )  # fmt: skip
+
+
+def _reduction(n: int) -> Case:
+    blocks = ceil(n, 256)
+
+    def twin(x, sums, n):
+        sums[:] = np.pad(x, (0, blocks * 256 - n)).reshape(blocks, 256).sum(axis=1)
+
+    return _teaching(
+        "11_reduction", f"reduction-{n}", f"n={n}", (blocks,), (256,), ("x", "sums", n), twin,
+        lambda: {"x": floats(n), "sums": unwritten(blocks)}, ("sums",),
+    )  # fmt: skip
+
+
+def _sgemm(kind: str, M: int, N: int, K: int, tile: int = 16) -> Case:
+    def twin(A, B, C, M, N, K):
+        C[:] = A @ B
+
+    number = {"uncoalesced": "12", "naive": "13", "shared": "14"}[kind]
+    grid = (ceil(N, tile), ceil(M, tile))
+    defines = {"TILE": tile} if kind == "shared" else {}
+    told = f"-tile{tile}" if defines else ""
+    return _teaching(
+        f"{number}_sgemm_{kind}", f"sgemm-{kind}{told}-{M}x{N}x{K}", f"M={M} N={N} K={K} block={tile}x{tile}",
+        grid[::-1] if kind == "uncoalesced" else grid, (tile, tile), ("A", "B", "C", M, N, K), twin,
+        lambda: {"A": floats(M, K), "B": floats(K, N, seed=1), "C": unwritten(M, N)}, ("C",), **defines,
+    )  # fmt: skip
+
+
+CASES = (
+    *(_strided(4096, stride) for stride in (1, 2, 8, 33)),
+    _strided(1000, 3),
+    *(_misaligned(4096, offset) for offset in (1, 8)),
+    _misaligned(1001, 5),
+    *(_float4(n) for n in (4096, 4099, 1021)),
+    *(_scattered(n, m) for n, m in ((4096, 4096), (1003, 300))),
+    *(_transpose(128, 128, pitch) for pitch in (32, 33)),
+    *(_transpose(61, 100, pitch) for pitch in (32, 33)),
+    *(_shared_read(2048, share, stride) for share, stride in ((32, 1), (1, 1), (1, 2), (1, 32), (4, 8))),
+    _shared_read(1001, 1, 3),
+    *(
+        _shared_wide_read(2048, vector, share)
+        for vector in (2, 4)
+        for share in (1, 2, 4, 8, 16, 32, -1, -2, -4, -8, -16)
+    ),
+    *(_shared_wide_read(2048, vector, 1, stride) for vector in (2, 4) for stride in (2, 3, 4, 8)),
+    *(_shared_wide_read(2048, vector, 2, stride) for vector in (2, 4) for stride in (2, 4)),
+    *(_shared_wide_read(1001, vector, share) for vector in (2, 4) for share in (1, 2)),
+    _broadcast(4096, 16),
+    _broadcast(1001, 7),
+    *(_histogram(where, n, b) for where in ("global", "shared") for n, b in ((4096, 256), (1003, 17))),
+    _reduction(4096),
+    _reduction(1001),
+    *(
+        _sgemm(kind, *size)
+        for kind in ("uncoalesced", "naive", "shared")
+        for size in ((64, 64, 64), (61, 45, 50))
+    ),
+    *(_sgemm("shared", *size, tile=t) for t in (8, 32) for size in ((64, 64, 64), (61, 45, 50))),
+)
