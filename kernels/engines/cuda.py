@@ -8,8 +8,10 @@ from __future__ import annotations
 
 import ctypes
 import importlib.util
+import math
 import subprocess
 import sys
+import time
 from collections.abc import Callable, Sequence
 from functools import cache
 
@@ -24,7 +26,9 @@ from kernels.program import INPUT, OUTPUT, WORKSPACE, Launch, Program, RuleError
 MEASURES = True
 GRAPH_MS = 0.5  # a hot sample is a captured graph of as many runs as take about this long
 MOST_STATIC_SHARED = 48 * 2**10  # bytes of shared memory that any kernel may have
-LEAST_FLUSH = 256 * 2**20  # bytes: long enough to hide the launches queued behind it
+LEAST_FLUSH = 256 * 2**20  # bytes: long enough to hide a launch queued behind it
+QUEUE_ROOM = 2  # flushes take so many times what the processor needs to queue a sample
+MOST_FLUSHES = 50
 
 
 @cache
@@ -265,8 +269,8 @@ def sample(
     budget: Budget,
     progress: Callable[[float], None] = lambda share: None,
 ) -> list[Timed]:
-    """Time every session by CUDA events, interleaved. Cold: a write over more than twice the L2 runs
-    before each sample, which also keeps the queue full, so no launch from Python is waited for.
+    """Time every session by CUDA events, interleaved. Cold: a write over more than twice the L2 runs before each
+    sample, as often as keeps the GPU busy until all of the sample is queued: no launch from Python is waited for.
     Hot: no flush; a graph of many runs is launched twice and the second launch is timed."""
     stream = _stream()
     with stream:
@@ -306,7 +310,8 @@ def _between_events(run: Callable[[], None], stream, before: Callable[[], None] 
 def _take(run: Callable[[], None], stream, flush: Callable[[], None] | None) -> Callable[[], float]:
     """A function that takes one sample in ms."""
     if flush:
-        return lambda: _between_events(run, stream, flush)
+        before = _busy(run, stream, flush)
+        return lambda: _between_events(run, stream, before)
     once = min(_between_events(run, stream, None) for _ in range(3))
     many = max(1, round(GRAPH_MS / max(once, 1e-3)))
     stream.begin_capture()
@@ -319,6 +324,34 @@ def _take(run: Callable[[], None], stream, flush: Callable[[], None] | None) -> 
 
     launch()
     return lambda: _between_events(launch, stream, before=launch) / many
+
+
+def _busy(run: Callable[[], None], stream, flush: Callable[[], None]) -> Callable[[], None]:
+    """`flush` as often as the processor needs to queue `run`: a library's call can take longer than one flush."""
+    once = min(_between_events(flush, stream, None) for _ in range(3))
+    times = flushes(min(_queued_ms(run, stream) for _ in range(5)), once)
+
+    def before() -> None:
+        for _ in range(times):
+            flush()
+
+    return before
+
+
+def _queued_ms(run: Callable[[], None], stream) -> float:
+    """ms of the processor until `run` is queued."""
+    stream.synchronize()
+    start = time.perf_counter()
+    run()
+    queued = time.perf_counter() - start
+    stream.synchronize()
+    return 1e3 * queued
+
+
+def flushes(queued_ms: float, once_ms: float) -> int:
+    """How many flushes outlast the queueing of a sample with room to spare; bounded, for a call that waits for the GPU
+    is outlasted by none."""
+    return min(MOST_FLUSHES, max(1, math.ceil(QUEUE_ROOM * queued_ms / once_ms)))
 
 
 def _parts(session: Session, stream, flush) -> tuple[tuple[str, float], ...]:

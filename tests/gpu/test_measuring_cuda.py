@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import time
+
 import numpy as np
 import pytest
 
@@ -141,6 +143,21 @@ def test_copying_leaves_the_data_as_it_was(session):
     cuda.copies(session)
     for name, array in session.arrays.items():
         np.testing.assert_array_equal(array.get(), before[name])
+
+
+def test_what_the_processor_needs_to_queue_a_sample_is_in_no_time(session):
+    """A library that thinks for a millisecond between two launches is as fast as one that does not."""
+    budget = Budget(samples=30, seconds=2)
+    plain = cuda.sample([session], "cold", budget)[0]
+    call = session._calls[0]
+
+    def slow():
+        time.sleep(1e-3)
+        call()
+
+    session._calls[:] = [call, slow]
+    twice = cuda.sample([session], "cold", budget)[0]
+    assert np.median(twice.samples_ms) < 2.5 * np.median(plain.samples_ms) < 1
 
 
 def test_what_would_pin_too_much_is_not_copied(monkeypatch, session):

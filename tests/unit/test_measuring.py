@@ -10,7 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from kernels import ConvShape, RuleError, engines, run
-from kernels.engines import ceilings, cpu, cpu_probes
+from kernels.engines import ceilings, cpu, cpu_probes, cuda
 from kernels.engines.ceilings import Ceilings
 from kernels.engines.timing import Budget
 from kernels.ladders import conv
@@ -116,6 +116,13 @@ def test_a_device_that_cannot_tell_its_ceilings_is_still_timed(monkeypatch):
     monkeypatch.setattr(cpu, "ceilings", none)
     m = run("conv/direct", ConvShape(1, 1, 8, 8, 2, 3, 3), engine="cpu", budget=QUICK).measurement
     assert m.n and "ceilings" not in m.conditions
+
+
+@pytest.mark.parametrize(
+    ("queued", "times"), [(0.001, 1), (0.04, 1), (0.06, 2), (0.5, 10), (1e9, cuda.MOST_FLUSHES)]
+)
+def test_the_gpu_is_kept_busy_twice_as_long_as_a_sample_takes_to_queue(queued, times):
+    assert cuda.flushes(queued, once_ms=0.1) == times
 
 
 # -- memory, stage by stage ----------------------------------------------------------------------
