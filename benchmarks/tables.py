@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
 from pathlib import Path
 
@@ -21,6 +22,7 @@ LIBRARY = {
     "bf16": "gemm/cublas-fp16",
     "int8": "gemm/cublas",
 }
+STAGES, BASE = (2, 3, 4, 5), "conv/cudnn-implicit-precomp-gemm"
 STRIDES = (1, 2, 3, 4, 8, 16, 32)
 
 
@@ -36,14 +38,47 @@ def conv() -> str:
         "| shape | " + " | ".join(r.title for r in rungs) + " | workspace of im2col |",
         "|---" * (len(rungs) + 2) + "|",
     ]
-    for preset in CONV_PRESETS.values():
+    for preset in LADDERS["conv"].presets.values():
         rows = [records.recorded(r.name, preset.shape, r.default_tiles) for r in rungs]
+        if not any(rows):
+            continue
         times = [figures.time_(row["median_ms"]) if row else "" for row in rows]
-        im2col = next(row for row in rows if row and row["rung"] == "conv/im2col-gemm")
+        im2col = next((row for row in rows if row and row["rung"] == "conv/im2col-gemm"), None)
+        took = figures.bytes_(im2col["workspace_bytes"]) if im2col else ""
+        lines.append(f"| {preset.label} | " + " | ".join(times) + f" | {took} |")
+    return "\n".join(lines)
+
+
+def algorithms() -> str:
+    """Every rung at the 3x3 layers of ResNet-50's four stages, ours and cuDNN's, hot; and what each cost and erred."""
+    shapes = [CONV_PRESETS[f"resnet50-res{stage}-3x3-n32"].shape for stage in STAGES]
+    rungs = LADDERS["conv"].rungs
+    rows = {r.name: [records.recorded(r.name, s, r.default_tiles, "hot") for s in shapes] for r in rungs}
+    lines = [
+        "ResNet-50's 3×3 layers at batch 32, same device, every rung in the same runs, hot (a captured graph: nothing of "
+        "what the processor needs to queue a library's call is in it). *Of cuDNN*: geometric mean over the four of the speed "
+        f"beside {rungs_title(BASE)}'s. Workspace at res2, the largest relative L2 error of the four:",
+        "",
+        "| rung | " + " | ".join(f"res{stage}" for stage in STAGES) + " | of cuDNN | workspace | error |",
+        "|---" * (len(STAGES) + 4) + "|",
+    ]
+    for rung in rungs:
+        told = rows[rung.name]
+        if not all(told):
+            lines.append(f"| `{rung.name}` | not supported |" + " |" * (len(STAGES) + 2))
+            continue
+        shares = [base["median_ms"] / row["median_ms"] for base, row in zip(rows[BASE], told, strict=True)]
+        mean = math.exp(sum(map(math.log, shares)) / len(shares))
+        times = " | ".join(figures.time_(row["median_ms"]) for row in told)
         lines.append(
-            f"| {preset.label} | " + " | ".join(times) + f" | {figures.bytes_(im2col['workspace_bytes'])} |"
+            f"| `{rung.name}` | {times} | {100 * mean:.3g} % | {figures.bytes_(told[0]['workspace_bytes'])} "
+            f"| {max(row['error'] for row in told):.1e} |"
         )
     return "\n".join(lines)
+
+
+def rungs_title(name: str) -> str:
+    return LADDERS["conv"].rung(name).title
 
 
 def gemm() -> str:
@@ -101,7 +136,7 @@ def banks() -> str:
 
 def main() -> None:
     text = README.read_text(encoding="utf-8")
-    for table in (conv, gemm, banks):
+    for table in (conv, algorithms, gemm, banks):
         begin, end = (
             f"<!-- recorded {table.__name__}: python benchmarks/tables.py -->",
             "<!-- end recorded -->",
