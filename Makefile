@@ -1,6 +1,8 @@
 # make run: the app in the browser.  make test: style and tests.  Both make .venv where it is missing.
 PYTHON ?= python3
 BIN := .venv/bin
+# Two processes, each with a server and a browser of its own. A file stays whole, and the long ones come first.
+SIDE_BY_SIDE := -n 2 --dist loadfile --no-loadscope-reorder
 NODE := $(and $(shell command -v node 2>/dev/null),$(shell command -v npm 2>/dev/null))
 
 .PHONY: run test javascript
@@ -11,7 +13,8 @@ run: .venv/.run
 test: .venv/.test javascript
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
-	$(BIN)/pytest $(PYTEST_ARGS)
+	$(BIN)/pytest $(SIDE_BY_SIDE) -m "not gpu" $(PYTEST_ARGS)
+	$(BIN)/pytest -m gpu tests/gpu
 
 ifneq ($(NODE),)
 javascript: node_modules/.made

@@ -102,7 +102,7 @@ def draws(monkeypatch):
     for name in ("times", "memory", "timeline"):
         monkeypatch.setattr(charts, name, counted(name, getattr(charts, name)))
     monkeypatch.setattr(roofline, "chart", counted("roofline", roofline.chart))
-    _cards._drawn.clear()
+    _cards._drawn.cache_clear()
     return counts
 
 

@@ -14,6 +14,7 @@ from tests.browser.harness import ARGS, SEEN, Stage, serving
 # Streamlit looks for its base path under the address of the page first: two answers of 404 a visit.
 PROBED = ("/_stcore/health", "/_stcore/host-config")
 VIEWPORT = {"width": 1440, "height": 900}
+PHONE = {"width": 390, "height": 844}
 
 
 @pytest.fixture(scope="session")
@@ -73,15 +74,36 @@ def page(watched):
     assert [*heard, *_exceptions(page)] == []
 
 
+@pytest.fixture(scope="session")
+def watched_phone(browser):
+    return _watched(browser.new_context(viewport=PHONE, has_touch=True, is_mobile=True).new_page())
+
+
+@pytest.fixture
+def phone(watched_phone):
+    """As `page`, on a telephone: fingers, no mouse."""
+    page, heard = watched_phone
+    heard.clear()
+    yield page
+    assert [*heard, *_exceptions(page)] == []
+
+
 @pytest.fixture
 def stage(page, server):
-    """Opens a page by its query and gives its stage, ready: stage("K=3&step=5")."""
+    """Opens the lesson by its query and gives its stage, ready: stage("K=3&step=5")."""
+    return lambda query="": _opened(page, f"{server}/im2col?{query}")
 
-    def open_(query=""):
-        page.goto(f"{server}/im2col?{query}")
-        return Stage(page).ready()
 
-    return open_
+@pytest.fixture
+def watch(page, server):
+    """The same without the cards, the kernel and the controls, for what the stage does by itself: their charts
+    take the browser seven times as long as the stage."""
+    return lambda query="": _opened(page, f"{server}/im2col?view=watch&{query}")
+
+
+def _opened(page, address):
+    page.goto(address)
+    return Stage(page).ready()
 
 
 def _watched(page):

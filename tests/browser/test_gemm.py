@@ -168,13 +168,14 @@ def test_autotune_measures_and_can_be_stopped(lesson):
     expect(card.get_by_role("button", name="Try")).to_be_visible()
 
 
-@pytest.mark.parametrize("scheme", ["light", "dark"])
 @pytest.mark.parametrize("width", [1440, 800, 390])
-def test_the_page_fits_its_width(lesson, page, scheme, width):
+def test_the_page_fits_its_width(lesson, page, width):
     page.set_viewport_size({"width": width, "height": 900})
-    page.emulate_media(color_scheme=scheme)
     lesson("M=1024&N=1024&K=1024&beta=1")
-    assert page.evaluate("document.querySelector('[data-testid=stMain]').scrollWidth") <= width
-    for name in ("params", "params_tiles", "card_autotune", "kernels"):
-        box = page.locator(f".st-key-{name}").bounding_box()
-        assert box["x"] >= 0 and box["x"] + box["width"] <= width + 1, name
+    for scheme in ("light", "dark"):
+        page.emulate_media(color_scheme=scheme)
+        expect(page.locator(".stage")).to_have_attribute("data-theme", scheme)
+        assert page.evaluate("document.querySelector('[data-testid=stMain]').scrollWidth") <= width
+        for name in ("params", "params_tiles", "card_autotune", "kernels"):
+            box = page.locator(f".st-key-{name}").bounding_box()
+            assert box["x"] >= 0 and box["x"] + box["width"] <= width + 1, name

@@ -121,18 +121,24 @@ def test_the_engines_of_this_machine_are_told(home, page):
         expect(row).to_contain_text(status.text)
 
 
-@pytest.mark.parametrize("scheme", ["light", "dark"])
 @pytest.mark.parametrize("width", WIDTHS)
-def test_promise_and_stage_stand_above_the_fold_and_nothing_overflows(home, page, width, scheme):
-    stage = home(width, color_scheme=scheme)
-    expect(stage.root).to_have_attribute("data-theme", scheme)
-    heading = page.get_by_role("heading", name="What you watch is what you measured.")
-    expect(heading).to_be_in_viewport(ratio=1)
+def test_promise_and_stage_stand_above_the_fold_and_nothing_overflows(home, page, width):
+    stage = home(width)
     last = page.locator(f".st-key-lesson_{len(CARDS) - 1} .stage")
     expect(last).to_have_attribute("data-ready", "true")
+    for scheme in ("light", "dark"):
+        page.emulate_media(color_scheme=scheme)
+        for one in (stage.root, last):
+            expect(one).to_have_attribute("data-theme", scheme)
+        heading = page.get_by_role("heading", name="What you watch is what you measured.")
+        expect(heading).to_be_in_viewport(ratio=1)
+        fits(page, stage, *WIDTHS[width])
+
+
+def fits(page, stage, width, height):
     canvas = stage.root.locator("canvas").bounding_box()
-    assert canvas["y"] + canvas["height"] <= WIDTHS[width][1] + 1
-    assert page.evaluate("document.querySelector('[data-testid=stMain]').scrollWidth") <= WIDTHS[width][0]
+    assert canvas["y"] + canvas["height"] <= height + 1
+    assert page.evaluate("document.querySelector('[data-testid=stMain]').scrollWidth") <= width
     for n in range(len(CARDS)):
         room, drawn = (
             page.locator(f".st-key-{name}").bounding_box() for name in (f"lesson_{n}", f"preview_{n}")

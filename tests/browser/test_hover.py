@@ -15,9 +15,9 @@ pytestmark = pytest.mark.browser
 
 # -- what a cell says ----------------------------------------------------------------------------
 @pytest.mark.parametrize("params", [{}, PADDED], ids=["toy", "padded"])
-def test_a_pixel_tells_how_often_it_was_copied(stage, page, params):
+def test_a_pixel_tells_how_often_it_was_copied(watch, page, params):
     told, t = truth(**params), 7
-    stage = stage(query(params | {"step": t}))
+    stage = watch(query(params | {"step": t}))
     s, most = told.shape, 0
     for i in np.linspace(0, told.scene.tensor("x").size - 1, 9).astype(int):
         columns = told.columns_of(i)
@@ -35,14 +35,14 @@ def test_a_pixel_tells_how_often_it_was_copied(stage, page, params):
     expect(stage.explanation).to_contain_text(f"y[0, {t // s.Q}, {t % s.Q}]")
 
 
-def test_after_the_last_step_an_inner_pixel_stands_in_nine_columns(stage):
-    said = stage(f"step={TOY_STEPS - 1}").point_at("x", 2 * 8 + 2)
+def test_after_the_last_step_an_inner_pixel_stands_in_nine_columns(watch):
+    said = watch(f"step={TOY_STEPS - 1}").point_at("x", 2 * 8 + 2)
     assert "It stands in 9 of 9 columns of the data matrix so far." in said
 
 
-def test_a_column_cell_names_its_window_and_its_outputs(stage):
+def test_a_column_cell_names_its_window_and_its_outputs(watch):
     told = truth(K="3")
-    stage = stage("K=3&step=20")
+    stage = watch("K=3&step=20")
     index = told.scene.write("D").index.reshape(9, TOY_STEPS)
     for row, column in ((0, 0), (4, 20), (8, 21)):
         said = stage.point_at("D", row * TOY_STEPS + column)
@@ -59,10 +59,10 @@ def test_a_column_cell_names_its_window_and_its_outputs(stage):
 
 
 @pytest.mark.parametrize("params", [{}, PADDED, {"mode": "convolution", "filter": "sobel-y"}])
-def test_an_output_cell_is_its_sum_and_the_sum_is_the_convolution(stage, params):
+def test_an_output_cell_is_its_sum_and_the_sum_is_the_convolution(watch, params):
     told = truth(**params)
     _, P, Q = told.y.shape
-    stage = stage(query(params | {"step": P * Q - 1}))
+    stage = watch(query(params | {"step": P * Q - 1}))
     for i in np.linspace(0, told.y.size - 1, 5).astype(int):
         k, p, q = np.unravel_index(i, told.y.shape)
         name, terms, total = stage.point_at("y", i).split("\n")
@@ -79,20 +79,20 @@ def test_an_output_cell_is_its_sum_and_the_sum_is_the_convolution(stage, params)
             assert f"{len(window) - 12} more terms" in terms
 
 
-def test_a_filter_tap_tells_what_it_multiplies(stage):
-    said = stage("step=4").point_at("w", 9 + 1)
+def test_a_filter_tap_tells_what_it_multiplies(watch):
+    said = watch("step=4").point_at("w", 9 + 1)
     assert "w[1, 1] = −2" in said
     assert "It multiplies all of row 1 of the data matrix: one term of 36 outputs, 5 so far." in said
 
 
-def test_an_output_not_yet_computed_says_so(stage):
-    said = stage("step=4").point_at("y", 30)
+def test_an_output_not_yet_computed_says_so(watch):
+    said = watch("step=4").point_at("y", 30)
     assert "y[0, 5, 0], not computed yet" in said
 
 
-def test_padding_cells_say_padding(stage):
+def test_padding_cells_say_padding(watch):
     told = truth(**PADDED)
-    stage = stage(query(PADDED | {"step": 0}))
+    stage = watch(query(PADDED | {"step": 0}))
     index = told.scene.write("D").index
     padding, inside = np.flatnonzero(index < 0)[0], np.flatnonzero(index >= 0)[0]
     said = stage.point_at("D", padding)
@@ -126,8 +126,8 @@ def test_a_click_pins_and_escape_unpins(stage, page):
     expect(stage.root).not_to_have_attribute("data-pinned", "")
 
 
-def test_three_channels_are_three_planes_apart_and_in_line(stage):
-    stage = stage("C=3")
+def test_three_channels_are_three_planes_apart_and_in_line(watch):
+    stage = watch("C=3")
     planes = [(stage.cell("x", 64 * plane), stage.cell("x", 64 * plane + 63)) for plane in range(3)]
     for (first, last), (after, _) in itertools.pairwise(planes):
         across = after["y"] == first["y"] and after["x"] > last["x"] + last["width"]
@@ -136,11 +136,11 @@ def test_three_channels_are_three_planes_apart_and_in_line(stage):
     assert "x[2, 0, 0]" in stage.point_at("x", 128)
 
 
-def test_a_large_shape_says_which_part_it_shows(stage):
+def test_a_large_shape_says_which_part_it_shows(watch):
     told = truth(**VGG)
     scene = told.scene
     t = 9
-    stage = stage(query(VGG | {"step": t}))
+    stage = watch(query(VGG | {"step": t}))
     assert scene.steps == 64 and told.shape.PQ == 224 * 224
     _, h, w = scene.tensor("x").origin
     assert (h, w) != (0, 0)

@@ -15,8 +15,8 @@ WARPS = "order=warps"
 
 
 # -- loop ------------------------------------------------------------------------------------------
-def test_a_loop_from_here_to_there_plays_over_and_over(stage, page):
-    stage = stage("step=4&speed=8")
+def test_a_loop_from_here_to_there_plays_over_and_over(watch, page):
+    stage = watch("step=4&speed=8")
     loop = page.locator("[data-do=loop]")
     expect(loop).to_have_text("loop")
     stage.do("loop")
@@ -39,8 +39,8 @@ def test_a_loop_from_here_to_there_plays_over_and_over(stage, page):
     expect(page).not_to_have_url(re.compile("loop="))
 
 
-def test_brackets_set_the_loop(stage, page):
-    stage = stage("step=20")
+def test_brackets_set_the_loop(watch, page):
+    stage = watch("step=20")
     stage.root.focus()
     for key, said in (("]", "loop 1–21"), ("[", "loop from 21 …"), ("\\", "loop")):
         page.keyboard.press(key)
@@ -48,8 +48,8 @@ def test_brackets_set_the_loop(stage, page):
 
 
 # -- lines -----------------------------------------------------------------------------------------
-def test_a_click_on_a_line_goes_to_its_next_step(stage, page):
-    stage = stage(WARPS)
+def test_a_click_on_a_line_goes_to_its_next_step(watch, page):
+    stage = watch(WARPS)
     lines = page.locator(".code-line.runs")
     expect(lines).not_to_have_count(0)
     line = int(lines.first.get_attribute("data-line"))
@@ -69,8 +69,8 @@ def test_a_click_on_a_line_goes_to_its_next_step(stage, page):
     assert FILE.endswith(page.locator(".file").inner_text().split()[0])
 
 
-def test_a_line_that_no_step_lights_is_no_button(stage, page):
-    stage("step=3")
+def test_a_line_that_no_step_lights_is_no_button(watch, page):
+    watch("step=3")
     idle = page.locator(".code-line:not(.runs)").first
     expect(idle.get_by_role("button")).to_have_count(0)
 
@@ -85,8 +85,8 @@ def wheel(page, cell, delta, ctrl):
     return page.locator(".stage canvas").evaluate(WHEEL, [x, y, delta, ctrl])
 
 
-def test_ctrl_and_wheel_zoom_under_the_mouse_and_a_wheel_alone_scrolls_the_page(stage, page):
-    stage = stage("H=32&W=32&step=450")
+def test_ctrl_and_wheel_zoom_under_the_mouse_and_a_wheel_alone_scrolls_the_page(watch, page):
+    stage = watch("H=32&W=32&step=450")
     cell = stage.cell("D", 4 * 900 + 450)
     assert not wheel(page, cell, -50, False)  # the page's
     assert stage.cell("D", 4 * 900 + 450) == cell
@@ -104,8 +104,8 @@ def test_ctrl_and_wheel_zoom_under_the_mouse_and_a_wheel_alone_scrolls_the_page(
     expect(page.locator(".stage .fit")).to_be_hidden()
 
 
-def test_dragging_pans_and_is_no_click(stage, page):
-    stage = stage("zoom=4,0.5,0.5")
+def test_dragging_pans_and_is_no_click(watch, page):
+    stage = watch("zoom=4,0.5,0.5")
     index = 100
     before = stage.cell("D", index)
     box = page.locator(".stage canvas").bounding_box()
@@ -132,17 +132,17 @@ PINCH = """canvas => {
 }"""
 
 
-def test_two_fingers_pinch(stage, page):
+def test_two_fingers_pinch(watch, page):
     page.set_viewport_size({"width": 390, "height": 844})
-    stage = stage()
+    stage = watch()
     before = stage.cell("x", 0)
     page.locator(".stage canvas").evaluate(PINCH)
     assert stage.cell("x", 0)["width"] == pytest.approx(4 * before["width"], rel=0.05)
     expect(page).to_have_url(re.compile("zoom="))
 
 
-def test_numbers_appear_as_cells_grow_and_titles_stay(stage, page):
-    stage = stage("H=32&W=32&step=899")
+def test_numbers_appear_as_cells_grow_and_titles_stay(watch, page):
+    stage = watch("H=32&W=32&step=899")
     small = page.locator(".stage canvas").screenshot()
     stage.root.focus()
     page.keyboard.press("p")
@@ -155,9 +155,9 @@ def test_numbers_appear_as_cells_grow_and_titles_stay(stage, page):
 
 
 # -- cells by keyboard -----------------------------------------------------------------------------
-def test_the_keyboard_walks_over_cells_and_tensors(stage, page):
+def test_the_keyboard_walks_over_cells_and_tensors(watch, page):
     told = truth()
-    stage = stage("step=7")
+    stage = watch("step=7")
     stage.root.focus()
     page.keyboard.press("p")
     expect(stage.root).to_have_attribute("data-hover", "y:7")  # what the step wrote
@@ -208,8 +208,8 @@ def test_keys_are_told_under_the_question_mark(stage, page):
         ("pad_h=1&order=warps", {"padding", "lanes", "input"}, {"shared-ground"}),
     ],
 )  # fmt: skip
-def test_the_legend_explains_the_colours_there_are(stage, page, query, there, gone):
-    stage = stage(query)
+def test_the_legend_explains_the_colours_there_are(watch, page, query, there, gone):
+    stage = watch(query)
     stage.do("colours")
     for names, check in ((there, "to_be_visible"), (gone, "to_be_hidden")):
         for name in names:
@@ -232,8 +232,8 @@ def test_links_to_copy(stage, page):
         expect(page.locator(".copied")).to_have_value(text)
 
 
-def test_without_a_clipboard_the_text_is_there_to_copy(stage, page):
-    stage = stage("step=2")
+def test_without_a_clipboard_the_text_is_there_to_copy(watch, page):
+    stage = watch("step=2")
     page.evaluate("Object.defineProperty(navigator, 'clipboard', { value: undefined, configurable: true })")
     stage.do("link")
     page.locator("[data-copy=link]").click()
@@ -242,9 +242,9 @@ def test_without_a_clipboard_the_text_is_there_to_copy(stage, page):
 
 
 # -- readings --------------------------------------------------------------------------------------
-def test_readings_tick_with_the_steps_and_wear_their_badge(stage, page):
+def test_readings_tick_with_the_steps_and_wear_their_badge(watch, page):
     scene = truth(K="3").scene
-    stage = stage("K=3")
+    stage = watch("K=3")
     readings = page.locator("[data-part=readings]")
     for t in (0, 17, TOY_STEPS - 1):
         page.locator(".scrub").fill(str(t))
@@ -258,8 +258,8 @@ def test_readings_tick_with_the_steps_and_wear_their_badge(stage, page):
 @pytest.mark.parametrize(
     "names", ["kernel,explain", "transport", "caption,readings", "order,take,link,colours,help"]
 )
-def test_controls_named_in_hide_are_gone(stage, page, names):
-    stage = stage(f"hide={names}&step=3")
+def test_controls_named_in_hide_are_gone(watch, page, names):
+    stage = watch(f"hide={names}&step=3")
     for name in names.split(","):
         expect(page.locator(f".stage .{name}").first).to_be_hidden()
     stage.root.press("ArrowRight")

@@ -8,6 +8,7 @@ from playwright.sync_api import expect
 from kernels import records
 from kernels.presets import CONV_PRESETS
 from tests.browser.test_run import RUN_MS, bars, lesson, measured, run, run_button  # noqa: F401
+from visuals import charts
 
 pytestmark = pytest.mark.browser
 
@@ -61,6 +62,11 @@ def met(page, chart, texts):
     )
 
 
+# Of a text in the font of an element of SVG, in pixels.
+WIDTH = """(tspan, text) => { const copy = tspan.cloneNode(); copy.textContent = text; tspan.after(copy);
+    const width = copy.getComputedTextLength(); copy.remove(); return width; }"""
+
+
 @pytest.mark.parametrize(("width", "scheme"), [(1440, "light"), (800, "dark"), (400, "light")])
 def test_no_figure_is_cut_off_or_lies_over_another(lesson, page, width, scheme):  # noqa: F811
     page.set_viewport_size({"width": width, "height": 900})
@@ -74,6 +80,10 @@ def test_no_figure_is_cut_off_or_lies_over_another(lesson, page, width, scheme):
         assert (
             met(page, chart, ".annotation-text, .xtick text, .ytick text, .x2tick text, .x3tick text") == []
         ), chart
+    widest = page.locator(".st-key-chart_times_measured .annotation-text tspan").last.evaluate(
+        WIDTH, "88.8 µs to 8.88 ms"
+    )
+    assert 60 < widest <= charts.TEXT_PX - 8, "whatever is measured"  # it begins 8 px from the bars
     for card in ("time", "memory", "roofline"):
         over = page.locator(f".st-key-card_{card}").evaluate("card => card.scrollWidth - card.clientWidth")
         assert over <= 0, card

@@ -39,8 +39,8 @@ def test_what_is_zoomed_at_is_still_there_in_another_window(stage, page):
 
 
 # -- other scenes ----------------------------------------------------------------------------------
-def test_an_error_s_notice_goes_with_it(stage, page):
-    stage = stage("step=5")
+def test_an_error_s_notice_goes_with_it(watch, page):
+    stage = watch("step=5")
     notice = page.locator(".stage .notice")
     stage.root.evaluate(RESEND, "head => { head.meta.version = 99; }")
     expect(notice).to_contain_text("this one is version 99")
@@ -50,8 +50,8 @@ def test_an_error_s_notice_goes_with_it(stage, page):
     stage.at_step(5)
 
 
-def test_a_pin_that_a_scene_of_the_same_key_has_no_room_for(stage, page):
-    stage = stage("step=30&loop=20-33&pin=x:60")
+def test_a_pin_that_a_scene_of_the_same_key_has_no_room_for(watch, page):
+    stage = watch("step=30&loop=20-33&pin=x:60")
     stage.root.evaluate(
         RESEND,
         """head => {
@@ -69,8 +69,8 @@ def test_a_pin_that_a_scene_of_the_same_key_has_no_room_for(stage, page):
     stage.playing(False)
 
 
-def test_a_scene_that_comes_takes_the_hand_off_the_cell(stage, page):
-    stage = stage()
+def test_a_scene_that_comes_takes_the_hand_off_the_cell(watch, page):
+    stage = watch()
     stage.point_at("x", 9)
     canvas = page.locator(".stage canvas")
     expect(canvas).to_have_class(re.compile("over-cell"))
@@ -79,12 +79,22 @@ def test_a_scene_that_comes_takes_the_hand_off_the_cell(stage, page):
 
 
 # -- the address -----------------------------------------------------------------------------------
+UNTIL_BACK = """(root, yes) => new Promise(done => {
+  const look = () => Boolean(root.player.back) === yes ? done() : requestAnimationFrame(look);
+  look();
+})"""
+
+
 def test_a_scene_after_going_back_to_the_same_one_starts_anew(stage, page):
     stage = stage("step=3")
     page.evaluate("history.pushState(history.state, '', '?other=1&step=3')")
     stage.root.evaluate("root => root.player.writeLink()")  # it has seen that
     page.evaluate("history.back()")
-    page.wait_for_timeout(2500)  # nothing came: the address is followed
+    for back in (
+        True,
+        False,
+    ):  # it waits for the scene that was there; nothing comes: the address is followed
+        stage.root.evaluate(UNTIL_BACK, back)
     stage.at_step(3)
     stage.root.press("End")
     page.get_by_label("K", exact=True).press("ArrowUp")
@@ -117,15 +127,15 @@ def test_a_loop_in_the_address_is_the_one_that_plays(page, server):
 
 
 # -- pins, pointers, fingers -----------------------------------------------------------------------
-def test_a_pin_outlives_the_slider(stage, page):
-    stage = stage("pin=x:18")
+def test_a_pin_outlives_the_slider(watch, page):
+    stage = watch("pin=x:18")
     page.locator(".scrub").click(position={"x": 40, "y": 10})
     expect(stage.root).not_to_have_attribute("data-step", "0")
     expect(stage.root).to_have_attribute("data-pinned", "")
 
 
-def test_a_press_of_the_other_button_holds_nothing(stage, page):
-    stage = stage("zoom=2,0.5,0.5")
+def test_a_press_of_the_other_button_holds_nothing(watch, page):
+    stage = watch("zoom=2,0.5,0.5")
     canvas = page.locator(".stage canvas")
     box = canvas.bounding_box()
     canvas.evaluate(  # its release went to a menu
@@ -150,14 +160,13 @@ class Fingers:
 
 
 @pytest.fixture
-def telephone(new_page, server):
+def telephone(phone, server):
     """A page of a telephone and its stage, in the middle of the window."""
-    page = new_page(viewport={"width": 390, "height": 844}, has_touch=True, is_mobile=True)
-    page.goto(f"{server}/im2col?step=5")
-    stage = Stage(page).ready()
-    expect(page.locator(".st-key-card_why table")).to_be_visible()
-    page.locator(".stage canvas").scroll_into_view_if_needed()
-    return page, stage, Fingers(page)
+    phone.goto(f"{server}/im2col?step=5")
+    stage = Stage(phone).ready()
+    expect(phone.locator(".st-key-card_why table")).to_be_visible()
+    phone.locator(".stage canvas").scroll_into_view_if_needed()
+    return phone, stage, Fingers(phone)
 
 
 @pytest.mark.parametrize("way", ["across", "down"])
@@ -205,8 +214,8 @@ def test_a_finger_scrolls_the_page_pans_what_is_zoomed_and_taps_pin(telephone):
 
 
 # -- keys and focus --------------------------------------------------------------------------------
-def test_focus_stays_on_the_stage_when_its_button_goes(stage, page):
-    stage = stage("zoom=2,0.5,0.5&speed=99")
+def test_focus_stays_on_the_stage_when_its_button_goes(watch, page):
+    stage = watch("zoom=2,0.5,0.5&speed=99")
     for name in ("fit", "dismiss"):
         stage.root.locator(f"[data-do={name}]").press("Enter")
         expect(stage.root.locator(f"[data-do={name}]")).to_be_hidden()
@@ -214,8 +223,8 @@ def test_focus_stays_on_the_stage_when_its_button_goes(stage, page):
         assert stage.root.evaluate(FOCUSED), name
 
 
-def test_the_cell_one_walks_to_is_read_aloud(stage, page):
-    stage = stage("step=4")
+def test_the_cell_one_walks_to_is_read_aloud(watch, page):
+    stage = watch("step=4")
     spoken = lambda: [part.get_attribute("aria-live") for part in (stage.caption, stage.explanation)]  # noqa: E731
     stage.point_at("x", 9)
     assert spoken() == ["polite", "off"]  # the mouse may wander
@@ -228,8 +237,8 @@ def test_the_cell_one_walks_to_is_read_aloud(stage, page):
     assert spoken() == ["polite", "off"]
 
 
-def test_escape_closes_a_panel_from_its_text_too(stage, page):
-    stage = stage("step=2")
+def test_escape_closes_a_panel_from_its_text_too(watch, page):
+    stage = watch("step=2")
     stage.do("link")
     page.locator("[data-copy=slide]").click()
     text = page.locator(".copied")
@@ -243,9 +252,9 @@ def test_escape_closes_a_panel_from_its_text_too(stage, page):
     assert stage.root.evaluate("root => root.getRootNode().activeElement.dataset.do") == "link"
 
 
-def test_arrows_scroll_a_long_explanation(stage, page):
+def test_arrows_scroll_a_long_explanation(watch, page):
     page.set_viewport_size({"width": 1440, "height": 900})
-    stage = stage("C=3&H=12&W=12&pin=y:0&step=9")
+    stage = watch("C=3&H=12&W=12&pin=y:0&step=9")
     explain = page.locator(".explain")
     explain.evaluate("box => { box.style.maxHeight = box.style.minHeight = box.style.flexBasis = '60px'; }")
     explain.focus()

@@ -98,8 +98,8 @@ HOSTILE = "%3Cimg%20src%3Dx%20onerror%3Dalert(1)%3E"
         ("step=99", f"This scene has {TOY_STEPS} steps"),
     ],
 )
-def test_a_value_that_breaks_a_rule_is_named_on_the_stage(stage, page, query, words):
-    stage = stage(query)
+def test_a_value_that_breaks_a_rule_is_named_on_the_stage(watch, page, query, words):
+    stage = watch(query)
     expect(notice(page)).to_contain_text(words)
     expect(notice(page).locator("img")).to_have_count(0)
     stage.root.press("Home")
@@ -109,8 +109,8 @@ def test_a_value_that_breaks_a_rule_is_named_on_the_stage(stage, page, query, wo
     expect(notice(page)).to_be_hidden()
 
 
-def test_several_faults_stand_in_one_notice(stage, page):
-    stage("speed=99&pin=no:1")
+def test_several_faults_stand_in_one_notice(watch, page):
+    watch("speed=99&pin=no:1")
     expect(notice(page)).to_contain_text("Speed must be")
     expect(notice(page)).to_contain_text("pin must be")
 
@@ -121,8 +121,8 @@ POST = "message => window.postMessage(message, '*')"
 @pytest.mark.parametrize(
     "message", [{"stage": "goto", "step": 7}, {"stage": "step"}, {"stage": "<img src=x onerror=alert(1)>"}]
 )
-def test_a_message_from_elsewhere_moves_nothing(stage, page, message):
-    stage = stage("step=3")
+def test_a_message_from_elsewhere_moves_nothing(watch, page, message):
+    stage = watch("step=3")
     for text in (message, json.dumps(message)):
         page.evaluate(POST, text)
     expect(notice(page)).to_contain_text("did not come from the embedding page")
@@ -131,8 +131,8 @@ def test_a_message_from_elsewhere_moves_nothing(stage, page, message):
     stage.playing(False)
 
 
-def test_messages_that_are_none_of_the_stage_s_are_left_alone(stage, page):
-    stage = stage("step=3")
+def test_messages_that_are_none_of_the_stage_s_are_left_alone(watch, page):
+    stage = watch("step=3")
     for message in ("hello", {"type": "SET_THEME"}, None, 5, "{broken", {"stage": 7}):
         page.evaluate(POST, message)
     frames(page, 5)

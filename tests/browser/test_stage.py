@@ -44,8 +44,8 @@ def test_a_cold_deep_link_opens_at_its_shape_and_step(new_page):
     [("abc", 0), ("-1", 0), ("3.5", 0), ("", 0), ("%3Cimg%20src=x%20onerror=alert(1)%3E", 0), ("9" * 40, TOY_STEPS - 1),
      ("999999999", TOY_STEPS - 1), ("36", TOY_STEPS - 1), ("007", 7)],
 )  # fmt: skip
-def test_a_hostile_step_opens_a_step_there_is(stage, asked, step):
-    stage = stage(f"step={asked}")
+def test_a_hostile_step_opens_a_step_there_is(watch, asked, step):
+    stage = watch(f"step={asked}")
     stage.at_step(step)
     stage.do("back")
     stage.at_step(max(0, step - 1))
@@ -76,8 +76,8 @@ def test_the_step_survives_reload_and_controls_keep_the_other_parameters(stage, 
 
 
 # -- transport -----------------------------------------------------------------------------------
-def test_play_advances_and_pause_stops(stage, page):
-    stage = stage()
+def test_play_advances_and_pause_stops(watch, page):
+    stage = watch()
     stage.playing(False)
     faster(stage)
     stage.do("play")
@@ -93,8 +93,8 @@ def test_play_advances_and_pause_stops(stage, page):
     expect(page).to_have_url(re.compile(rf"step={stopped}&"))
 
 
-def test_play_ends_at_the_last_step_and_begins_again(stage):
-    stage = stage(f"step={TOY_STEPS - 3}")
+def test_play_ends_at_the_last_step_and_begins_again(watch):
+    stage = watch(f"step={TOY_STEPS - 3}")
     faster(stage)
     stage.do("play")
     stage.at_step(TOY_STEPS - 1)
@@ -105,8 +105,8 @@ def test_play_ends_at_the_last_step_and_begins_again(stage):
     assert stage.step < 9
 
 
-def test_step_buttons_go_both_ways_and_stop_at_the_ends(stage):
-    stage = stage("step=1")
+def test_step_buttons_go_both_ways_and_stop_at_the_ends(watch):
+    stage = watch("step=1")
     stage.do("forward")
     stage.at_step(2)
     for step in (1, 0, 0):
@@ -118,8 +118,8 @@ def test_step_buttons_go_both_ways_and_stop_at_the_ends(stage):
     stage.playing(False)
 
 
-def test_scrubbing_shows_the_step_and_pauses(stage, page):
-    stage = stage()
+def test_scrubbing_shows_the_step_and_pauses(watch, page):
+    stage = watch()
     stage.do("play")
     stage.playing(True)
     page.locator(".scrub").fill("20")
@@ -129,8 +129,8 @@ def test_scrubbing_shows_the_step_and_pauses(stage, page):
     expect(page).to_have_url(re.compile(r"step=20$"))
 
 
-def test_speed(stage, page):
-    stage = stage("step=3")
+def test_speed(watch, page):
+    stage = watch("step=3")
     speed = page.locator("[data-do=speed]")
     for said in ("1×", "2×", "4×", "8×", "0.25×", "0.5×", "1×"):
         expect(speed).to_have_text(said)
@@ -143,8 +143,8 @@ def test_speed(stage, page):
     stage.playing(False)
 
 
-def test_the_order_is_named_and_its_note_closes(stage, page):
-    stage = stage()
+def test_the_order_is_named_and_its_note_closes(watch, page):
+    stage = watch()
     stage.do("order")
     expect(page.get_by_role("note")).to_contain_text("The GPU first fills the whole data matrix")
     stage.root.press("Escape")
@@ -198,9 +198,9 @@ def test_tab_leads_to_the_stage_and_shows_where_one_is(stage, page):
 
 # -- text form -----------------------------------------------------------------------------------
 @pytest.mark.parametrize("params", [{}, PADDED, {"H": "32", "W": "32"}], ids=["toy", "padded", "900 steps"])
-def test_the_caption_is_the_scene_s(stage, page, params):
+def test_the_caption_is_the_scene_s(watch, page, params):
     scene = truth(**params).scene
-    stage = stage(query(params))
+    stage = watch(query(params))
     for t in (0, 1, scene.steps // 2, scene.steps - 1):
         page.locator(".scrub").fill(str(t))
         stage.at_step(t)
@@ -213,8 +213,8 @@ def test_the_caption_is_the_scene_s(stage, page, params):
     expect(stage.caption.locator("script, img")).to_have_count(0)
 
 
-def test_the_lit_line_is_the_one_that_copies(stage, page):
-    stage = stage("step=3")
+def test_the_lit_line_is_the_one_that_copies(watch, page):
+    stage = watch("step=3")
     lit = page.locator(".code-line.lit")
     expect(lit).to_have_count(1)
     expect(lit).to_contain_text("column[")
@@ -256,8 +256,8 @@ MOVES = """root => {
 }"""
 
 
-def test_with_reduced_motion_nothing_flies(stage, page):
-    stage = stage("step=5")
+def test_with_reduced_motion_nothing_flies(watch, page):
+    stage = watch("step=5")
     assert stage.root.evaluate(MOVES) > 5
     page.emulate_media(reduced_motion="reduce")
     assert stage.root.evaluate(MOVES) == 1

@@ -53,8 +53,8 @@ def test_nothing_is_loaded_until_somebody_asks(stage, page, take):
     expect(said(page)).to_contain_text("im2col.json")
 
 
-def test_the_keyboard_takes_it_too_and_the_stage_stays_as_it_was(stage, page):
-    stage = stage(f"step={STEP}")
+def test_the_keyboard_takes_it_too_and_the_stage_stays_as_it_was(watch, page):
+    stage = watch(f"step={STEP}")
     page.locator("[data-do=take]").press("Enter")
     with page.expect_download() as started:
         page.locator("[data-take=svg]").press("Enter")
@@ -65,8 +65,8 @@ def test_the_keyboard_takes_it_too_and_the_stage_stays_as_it_was(stage, page):
 
 
 # -- pictures --------------------------------------------------------------------------------------
-def test_a_png_is_the_picture_twice_as_sharp_with_its_words_below(stage, page, take):
-    stage = stage(f"step={STEP}")
+def test_a_png_is_the_picture_twice_as_sharp_with_its_words_below(watch, page, take):
+    stage = watch(f"step={STEP}")
     cell, canvas = stage.cell("D", STEP), page.locator(".stage canvas").bounding_box()
     path = take("png")
     assert path.name == "im2col-column-8.png"
@@ -93,9 +93,9 @@ def rgb(colour):
 
 
 @pytest.mark.parametrize("params", [{}, PADDED, {"H": "32", "W": "32"}], ids=["toy", "padded", "900 steps"])
-def test_an_svg_holds_every_cell_and_word(stage, take, params):
+def test_an_svg_holds_every_cell_and_word(watch, take, params):
     scene = truth(**params).scene
-    stage(query(params | {"step": STEP}))
+    watch(query(params | {"step": STEP}))
     drawing = ElementTree.parse(take("svg")).getroot()
     assert drawing.find(f"{SVG}title").text == f"im2col, column {STEP + 1} of {scene.steps}"
     assert drawing.find(f"{SVG}desc").text == scene.caption(STEP)
@@ -123,8 +123,8 @@ def rectangles(element):
 
 
 # -- moving pictures -------------------------------------------------------------------------------
-def test_a_gif_has_a_frame_for_each_step(stage, page, take):
-    stage = stage()
+def test_a_gif_has_a_frame_for_each_step(watch, page, take):
+    stage = watch()
     faster(stage)  # eight times as fast: a step in 113 ms, in whole hundredths in a GIF
     path = take("gif")
     assert path.name == "im2col.gif"
@@ -142,16 +142,16 @@ def test_a_gif_has_a_frame_for_each_step(stage, page, take):
     assert (np.abs(ends[0] - ends[1]).max(axis=2) > 20).mean() > 0.02
 
 
-def test_a_gif_of_a_loop_has_its_steps_alone(stage, take):
-    stage("loop=3-9&step=5")
+def test_a_gif_of_a_loop_has_its_steps_alone(watch, take):
+    watch("loop=3-9&step=5")
     path = take("gif")
     assert path.name == "im2col-4-10.gif"
     with Image.open(path) as image:
         assert image.n_frames == 7
 
 
-def test_a_long_gif_is_thinned_and_says_so(stage, page, take):
-    stage("H=32&W=32&step=5")
+def test_a_long_gif_is_thinned_and_says_so(watch, page, take):
+    watch("H=32&W=32&step=5")
     page.set_viewport_size({"width": 640, "height": 700})
     path = take("gif")
     kept = re.fullmatch(r"im2col-(\d+)-of-900-steps\.gif", path.name)
@@ -161,8 +161,8 @@ def test_a_long_gif_is_thinned_and_says_so(stage, page, take):
     expect(said(page)).to_contain_text(f"shows {kept[1]} of the 900 steps")
 
 
-def test_a_video_plays_the_loop(stage, page, take):
-    stage("loop=3-9&speed=8")
+def test_a_video_plays_the_loop(watch, page, take):
+    watch("loop=3-9&speed=8")
     path = take("video")
     assert path.stem == "im2col-4-10"
     head = path.read_bytes()[:16]
@@ -172,9 +172,9 @@ def test_a_video_plays_the_loop(stage, page, take):
 
 # -- data ------------------------------------------------------------------------------------------
 @pytest.mark.parametrize("params", [{}, PADDED], ids=["toy", "padded"])
-def test_the_data_are_the_scene_s(stage, take, params):
+def test_the_data_are_the_scene_s(watch, take, params):
     scene = truth(**params).scene
-    stage(query(params))
+    watch(query(params))
     told = json.loads(take("json").read_text(encoding="utf-8"))
     assert (told["format"], told["version"], told["key"]) == (
         "kernel-theatre scene",
@@ -210,8 +210,8 @@ def same(array, told):
 
 # -- a page of its own -----------------------------------------------------------------------------
 @pytest.mark.parametrize("theme", ["light", "dark"])
-def test_the_page_plays_from_a_disk_without_a_network(stage, page, take, new_page, theme):
-    stage(f"{query(PADDED)}&step={STEP}")
+def test_the_page_plays_from_a_disk_without_a_network(watch, page, take, new_page, theme):
+    watch(f"{query(PADDED)}&step={STEP}")
     path, scene = take("html"), truth(**PADDED).scene
     assert path.name == "im2col.html"
     alone = new_page(offline=True, color_scheme=theme)

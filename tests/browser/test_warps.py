@@ -19,9 +19,9 @@ def executed(**params):
     return in_warp_order(told.scene, told.shape, trace, counters, blocks(told.shape))
 
 
-def test_steps_lanes_and_counts_are_the_emulator_s(stage, page):
+def test_steps_lanes_and_counts_are_the_emulator_s(watch, page):
     scene = executed()
-    stage = stage("order=warps")
+    stage = watch("order=warps")
     expect(page.locator("[data-do=order]")).to_have_text("as the warps run")
     for t in (0, 1, 9, scene.steps - 1):
         page.locator(".scrub").fill(str(t))

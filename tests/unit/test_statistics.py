@@ -109,6 +109,6 @@ def test_as_many_samples_as_an_import_may_have_are_quick():
     import time
 
     many = a_row(samples=np.random.default_rng(0).normal(1, 0.01, 10_000))
-    start = time.perf_counter()
+    start = time.process_time()  # whatever else the machine does
     found = statistics.compare(many, many | {"device": "another"})
-    assert not found.certain and time.perf_counter() - start < 2.0
+    assert not found.certain and time.process_time() - start < 2.0

@@ -126,10 +126,10 @@ def test_ten_thousand_rows_are_listed_at_once(kept):
 
     new = [a_row(samples=[1.0 + n / 1e4]) for n in range(10_000)]
     kept.add(new)
-    start = time.perf_counter()
+    start = time.process_time()  # whatever else the machine does
     assert kept.count(Filter(shape="K=2")) == 10_000
     assert len(kept.rows(Filter(shape="K=2"), most=20, skip=200)) == 20
-    assert time.perf_counter() - start < 1.0
+    assert time.process_time() - start < 1.0
 
 
 def test_the_schema_is_migrated_and_rows_stay(kept, monkeypatch):

@@ -1,0 +1,157 @@
+"""The address of the GEMM lesson and the rules of its tile sizes: what is written reads back, what is hostile is mended."""
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from kernels.presets import GEMM_PRESETS
+from kernels.runner import compare
+from kernels.shapes import GemmShape
+from pages import _gemm, _tiles
+from pages._gemm import DEFAULT, RUNGS
+
+EXTENTS = st.integers(1, _gemm.MOST)
+FACTORS = st.floats(-_gemm.MOST_FACTOR, _gemm.MOST_FACTOR).map(lambda value: float(f"{value:.3g}"))
+SHAPES = st.fixed_dictionaries(
+    {"M": EXTENTS, "N": EXTENTS, "K": EXTENTS, "alpha": FACTORS, "beta": FACTORS}
+    | {"dtype": st.sampled_from(["fp32", "fp16", "bf16", "int8"])}
+)
+ANYTHING = st.one_of(
+    st.text("0123456789.-+eE_<>'&\n ١x\0", max_size=30), st.integers(), st.floats(), st.none(),
+    st.sampled_from(["abc", "1e9", "nan", "inf", "-inf", "<script>", "8.5", "9" * 4000, *RUNGS]),
+)  # fmt: skip
+
+
+@st.composite
+def asked(draw):
+    rung = RUNGS[draw(st.sampled_from(list(RUNGS)))]
+    tiles = {name: draw(st.sampled_from(choices)) for name, choices in rung.tiles.items()}
+    read, _ = _gemm.read(draw(SHAPES))
+    return _gemm.Asked(read.shape, rung, tiles)
+
+
+# -- the address -----------------------------------------------------------------------------------
+@given(asked())
+def test_what_is_written_reads_back(one):
+    assert _gemm.read(_gemm.write(one)) == (one, [])
+
+
+@given(SHAPES)
+def test_a_mended_shape_keeps_the_rules_and_changes_nothing_without_a_note(values):
+    read, notes = _gemm.read(values)
+    got = read.shape
+    assert max(got.elements.values()) <= _gemm.MOST_ELEMENTS
+    changed = {name for name, value in got.params().items() if value != values[name]}
+    assert bool(changed) == bool(notes)
+    assert all(getattr(got, name) == getattr(DEFAULT, name) for name in changed)
+
+
+@given(
+    st.dictionaries(
+        st.sampled_from(["M", "N", "K", "alpha", "beta", "dtype", "rung", "BM", "BK", "TM"]), ANYTHING
+    )
+)
+def test_hostile_values_give_a_valid_state_and_say_why(raw):
+    one, notes = _gemm.read(raw)
+    assert isinstance(one.shape, GemmShape) and one.rung in RUNGS.values()
+    assert all(one.tiles[name] in choices for name, choices in one.rung.tiles.items())
+    assert all(len(note) < 300 for note in notes)
+
+
+@pytest.mark.parametrize(
+    ("raw", "says"),
+    [
+        ({"M": "0"}, "M must lie in 1 .. 65536 on this page, got “0”: M=64 is used"),
+        ({"K": "1e9"}, "K must lie in 1 .. 65536 on this page, got “1e9”: K=64 is used"),
+        ({"N": "8.5"}, "N must be a whole number, got “8.5”: N=64 is used"),
+        ({"alpha": "nan"}, "alpha must be a number, got “nan”: alpha=1.0 is used"),
+        ({"dtype": "fp64"}, "dtype must be one of fp32, fp16, bf16, int8; got “fp64”: dtype=fp32 is used"),
+        ({"M": "65536", "N": "65536"}, "C may have 268,435,456 elements on this page, M*N is 4,294,967,296: M=64 is used"),
+        ({"BM": "17"}, "BM must be one of 8, 16, 32; got “17”: BM=32 is used"),
+        ({"rung": "<b>"}, f"rung must be one of {', '.join(RUNGS)}; got “<b>”: rung=shared-tile is used"),
+        ({"dtype": "int8", "alpha": "0.5", "rung": "naive"}, "alpha must be a whole number where dtype is int8, got 0.5: alpha=1.0 is used"),
+    ],
+)  # fmt: skip
+def test_notes_name_the_rule_the_limit_and_what_is_used(raw, says):
+    assert _gemm.read(raw)[1] == [says]
+
+
+@given(SHAPES)
+def test_no_field_can_be_turned_to_a_shape_that_is_mended(values):
+    shape = _gemm.read(values)[0].shape
+    for name, bound in _gemm.bounds(shape).items():
+        for value in (bound.low, bound.high):
+            moved = {**shape.params(), name: value}
+            assert _gemm.read(moved)[1] == []
+        if bound.why_high:
+            assert _gemm.read({**shape.params(), name: bound.high + 1})[1] != []
+        if bound.why_low:
+            assert _gemm.read({**shape.params(), name: bound.low - 1})[1] != []
+
+
+@settings(deadline=None)
+@given(asked(), st.sampled_from(list(GEMM_PRESETS)))
+def test_a_link_to_a_preset_leads_to_something_that_runs(one, key):
+    there, notes = _gemm.read(_gemm.at_shape(one, GEMM_PRESETS[key].shape))
+    assert there.shape == GEMM_PRESETS[key].shape and notes == []
+    if _gemm.able(there.shape):
+        assert there.broken == []
+    if there.rung is one.rung and not _tiles.broken(one.rung, there.shape, one.tiles):
+        fits = _tiles.fitting(one.rung, there.shape)
+        nobodys = one.tiles in (one.rung.default_tiles, _tiles.fitting(one.rung, one.shape))
+        assert there.tiles == (fits if nobodys else one.tiles)  # nothing chosen is given up without need
+
+
+# -- tile sizes ------------------------------------------------------------------------------------
+@settings(deadline=None)
+@given(asked(), st.integers(1, 40))
+def test_choices_nearest_and_tried_are_legal(one, most):
+    rung, shape, tiles = one.rung, one.shape, one.tiles
+    legal = _tiles.legal(rung, shape)
+    for name, choices in _tiles.choices(rung, shape, tiles).items():
+        assert tiles[name] in choices
+        for value in rung.tiles[name]:
+            assert (value in choices) == ({**tiles, name: value} in legal or value == tiles[name])
+    near = _tiles.nearest(rung, shape, tiles)
+    assert near in legal if legal else near is None
+    if tiles in legal:
+        assert near == tiles
+    tried = _tiles.tried(rung, shape, tiles, most)
+    assert len(tried) == min(most, len(legal)) and all(t in legal for t in tried)
+    assert len({tuple(t.values()) for t in tried}) == len(tried)
+    assert tiles in tried or tiles not in legal
+
+
+@pytest.mark.parametrize("rung", RUNGS.values(), ids=lambda rung: rung.name)
+def test_tiles_that_fit_are_a_compiled_set_and_part_the_matrix_where_one_can(rung):
+    for preset in GEMM_PRESETS.values():
+        shape, fits = preset.shape, _tiles.fitting(rung, preset.shape)
+        if _tiles.broken(rung, shape, rung.default_tiles) or rung.library:
+            assert fits == rung.default_tiles
+            continue
+        sets = list(rung.tile_sets(shape))
+        blocks = {tuple(t.values()): rung.build(shape, t).steps[0].grid[:2] for t in sets}
+        mine = blocks[tuple(fits.values())]
+        if blocks[tuple(rung.default_tiles.values())] != (1, 1):
+            assert fits == rung.default_tiles
+        elif parted := [grid for grid in blocks.values() if min(grid) >= 2]:
+            assert min(mine) >= 2 and mine[0] * mine[1] == min(x * y for x, y in parted)
+        else:
+            assert mine == (1, 1)
+
+
+def test_at_first_sight_and_from_chip_to_chip_the_tiles_are_seen():
+    first, _ = _gemm.read({})
+    assert first.shape == GEMM_PRESETS["square-64"].shape and first.tiles == {"BM": 32, "BN": 32, "BK": 32}
+    toy, _ = _gemm.read(_gemm.at_shape(first, GEMM_PRESETS["square-16"].shape))
+    assert toy.tiles == {"BM": 8, "BN": 8, "BK": 8}
+    assert _gemm.read(_gemm.at_shape(toy, first.shape))[0] == first
+    there = _gemm.at_rung(first, RUNGS["vectorized"])
+    assert there == {"rung": "vectorized", "BM": "32", "BN": "32", "BK": "8", "TM": "4", "TN": "4"}
+
+
+def test_an_entry_under_a_rungs_name_reaches_that_rung_alone():
+    other = RUNGS["shared-tile"].default_tiles | {"BM": 8}
+    names = ["gemm/naive", "gemm/shared-tile"]
+    results = compare(names, DEFAULT, engine="cpu", tiles={"gemm/shared-tile": other}, measure=False)
+    assert [dict(r.tiles) for r in results] == [RUNGS["naive"].default_tiles, other]
