@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import math
 import operator
-from dataclasses import asdict, dataclass, replace
+from dataclasses import dataclass, replace
 
 INT_MAX = 2**31 - 1
 FLOAT_MAX = math.ldexp(2 - 2**-23, 127)  # the largest float32
@@ -210,7 +210,7 @@ class ConvShape:
     def params(self) -> dict[str, int | str]:
         """The fields by name, as they stand in a link, a recording row or JSON; those of CONV_SINCE only where
         they say more than the usual, so that a shape has one name in rows old and new."""
-        return {name: value for name, value in asdict(self).items() if CONV_SINCE.get(name) != value}
+        return {name: value for name, value in vars(self).items() if CONV_SINCE.get(name) != value}
 
     def with_(self, **changes) -> ConvShape:
         return replace(self, **changes)
@@ -301,7 +301,7 @@ class GemmShape:
 
     def params(self) -> dict[str, int | float | str]:
         """Every field by name, as it stands in a link, a recording row or JSON."""
-        return asdict(self)
+        return dict(vars(self))
 
     def with_(self, **changes) -> GemmShape:
         return replace(self, **changes)

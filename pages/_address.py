@@ -9,6 +9,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Any
 
 from kernels.shapes import ShapeError
@@ -85,14 +86,14 @@ class Fields:
     of: Mapping[str, Field]
     mend: Callable[[Values], Iterable[tuple[str, Values]]] = _no_rules
 
-    @property
+    @cached_property
     def usual(self) -> Values:
         return {name: field.usual for name, field in self.of.items()}
 
     def read(self, raw: Mapping[str, Value]) -> tuple[Values, list[str]]:
         """What `raw` (texts of an address, or the values of controls) asks for, and a note for every value
         that could not be taken."""
-        values, notes = self.usual, []
+        values, notes = dict(self.usual), []
         for name, field in self.of.items():
             if raw.get(name) not in (None, ""):
                 try:
@@ -110,11 +111,10 @@ class Fields:
 
     def write(self, values: Mapping[str, Any]) -> dict[str, str]:
         """The parameters of the address that stand for them."""
-        usual = self.usual
         return {
             name: format(value, "g") if isinstance(value, float) else str(value)
             for name, value in values.items()
-            if value != usual[name]
+            if value != self.usual[name]
         }
 
 

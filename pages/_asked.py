@@ -5,6 +5,7 @@ from __future__ import annotations
 import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Any
 
 import streamlit as st
@@ -39,6 +40,10 @@ class Asked:
         return {name: value for name, value in self.tiles if name in rung.tiles}
 
     def able(self) -> list[Rung]:
+        return self._able
+
+    @cached_property
+    def _able(self) -> list[Rung]:
         return [
             r
             for r in self.ladder.rungs
@@ -58,6 +63,10 @@ class Asked:
 
     def recorded(self) -> dict[str, dict]:
         """Recorded rows by rung name, at exactly this shape, tiles and timing."""
+        return self._recorded
+
+    @cached_property
+    def _recorded(self) -> dict[str, dict]:  # every card asks for them
         found = {
             r.name: records.recorded(r.name, self.shape, self.tiles_of(r), self.timing)
             for r in self.ladder.rungs

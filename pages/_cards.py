@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Hashable, Mapping
+from dataclasses import dataclass, field
+from functools import lru_cache
 from html import escape
 from typing import Any
 
@@ -14,7 +16,7 @@ from kernels.records import Near
 from kernels.records.rows import id_of
 from pages import _why
 from pages._asked import Asked, Shown, bars, work
-from pages._lesson import settled
+from pages._lesson import settled, together
 from pages._look import tokens
 from visuals import charts, figures, roofline, sweeps
 from visuals.why import Story, factor, shares
@@ -22,25 +24,46 @@ from visuals.why import Story, factor, shares
 
 def sentence(text: str) -> None:
     if text:
-        st.html(f'<p class="kt-why">{escape(text)}</p>')
+        st.html(_sentence(text))
+
+
+def _sentence(text: str) -> str:
+    return f'<p class="kt-why">{escape(text)}</p>' if text else ""
 
 
 def _quiet(text: str) -> None:
-    st.html(f'<p class="kt-quiet">{text}</p>')
+    st.html(_small(text))
 
 
-def _chart(draw: Callable[[], Any], height: int, key: str, made_of: object) -> None:
+def _small(text: str) -> str:
+    return f'<p class="kt-quiet">{text}</p>'
+
+
+@dataclass(frozen=True)
+class _Drawing:
+    """A figure by what it is made of."""
+
+    key: str
+    made_of: Hashable
+    colours: Hashable
+    draw: Callable[[], Any] = field(compare=False)
+
+
+def _chart(draw: Callable[[], Any], height: int, key: str, made_of: Hashable) -> None:
     """A figure, drawn once for the same `made_of`: a run that is polled draws nothing anew."""
     if not settled():
         st.container(height=height, border=False, key=f"{key}_wait")
         return
-    figure = _drawn(key, made_of, tuple(tokens().items()), draw)
+    figure = _drawn(_Drawing(key, made_of, tuple(tokens().items()), draw))
     st.plotly_chart(figure, key=key, theme=None, config={"displayModeBar": False})
 
 
-@st.cache_resource(max_entries=128, show_spinner=False)
-def _drawn(key: str, made_of: object, colours: tuple, _draw: Callable[[], Any]) -> Any:
-    return _draw()
+@lru_cache(maxsize=128)
+def _drawn(drawing: _Drawing) -> Any:
+    from visuals.drawn import Drawn  # with it comes Plotly
+
+    figure = drawing.draw()
+    return figure if isinstance(figure, Drawn) else Drawn(figure.to_plotly_json())
 
 
 def _ids(told: list[tuple[str, dict]]) -> tuple[str, ...]:
@@ -172,14 +195,15 @@ def _copies(first: dict, kind: str, told: list[tuple[str, dict]]) -> None:
 
 # -- memory --------------------------------------------------------------------------------------
 def memory(asked: Asked, now: Shown, cost: str) -> None:
-    st.html('<h2 class="kt-card">Memory</h2>')
+    head = '<h2 class="kt-card">Memory</h2>'
     if not now.rows:
-        _quiet("Press Run: what each rung allocates is measured, not computed.")
-        sentence(cost)
+        press = _small("Press Run: what each rung allocates is measured, not computed.")
+        together(head, press, _sentence(cost))
         return
     told = bars(asked, now.rows)
     stale = ' <span class="kt-stale">stale</span>' if now.stale else ""
-    st.html(f'<p class="kt-figures">{figures.badge(now.kind, told[0][1]["device"] + ", peak")}{stale}</p>')
+    badge = figures.badge(now.kind, told[0][1]["device"] + ", peak")
+    together(head, f'<p class="kt-figures">{badge}{stale}</p>')
     with st.container(key="stale_memory" if now.stale else "fresh_memory"):
         groups = charts.alike(told)
         told = [charts.together(group, len(told)) for group in groups]
@@ -201,22 +225,16 @@ def memory(asked: Asked, now: Shown, cost: str) -> None:
 
 
 # -- roofline ------------------------------------------------------------------------------------
+NO_ROOF = "No ceilings were measured yet with what is shown here: press Run, and this device's roof stands over the dots."
+
+
 def rooflines(asked: Asked) -> None:
     """Measured here and recorded elsewhere under their devices' roofs, at this shape; what was run at another
     shape is faded, and rungs without a time are marks."""
-    st.html('<h2 class="kt-card">Roofline</h2>')
     dots = _dots(asked)
     marks = _marks(asked, dots)
     roofs = roofline.roofs((dot.row, dot.kind) for dot in dots)
-    for roof in roofs:
-        detail = f"{roof.device}, {roof.told.get('date', '')}"
-        st.html(
-            f'<p class="kt-figures">{figures.badge(roof.kind, detail)} {escape(roofline.ceilings_words(roof))}</p>'
-        )
-    if not roofs:
-        _quiet(
-            "No ceilings were measured yet with what is shown here: press Run, and this device's roof stands over the dots."
-        )
+    together('<h2 class="kt-card">Roofline</h2>', *(map(_over, roofs) if roofs else [_small(NO_ROOF)]))
     made_of = (
         tuple((id_of(d.row), d.stale, d.moved) for d in dots),
         tuple(marks),
@@ -226,9 +244,14 @@ def rooflines(asked: Asked) -> None:
         _chart(
             lambda: roofline.chart(roofs, dots, marks, tokens()), roofline.HEIGHT, "chart_roofline", made_of
         )
-        _legend(asked, dots, marks)
-    for text in (*roofline.verdict(dots, roofs), roofline.bounds(marks, roofs)):
-        sentence(text)
+    under = [_legend(asked, dots, marks)] if dots or roofs else []
+    told = (*roofline.verdict(dots, roofs), roofline.bounds(marks, roofs))
+    together(*under, *map(_sentence, told))
+
+
+def _over(roof: roofline.Roof) -> str:
+    badge = figures.badge(roof.kind, f"{roof.device}, {roof.told.get('date', '')}")
+    return f'<p class="kt-figures">{badge} {escape(roofline.ceilings_words(roof))}</p>'
 
 
 def _dots(asked: Asked) -> list[roofline.Dot]:
@@ -256,7 +279,7 @@ def _marks(asked: Asked, dots: list[roofline.Dot]) -> list[roofline.Mark]:
     return marks
 
 
-def _legend(asked: Asked, dots: list[roofline.Dot], marks: list[roofline.Mark]) -> None:
+def _legend(asked: Asked, dots: list[roofline.Dot], marks: list[roofline.Mark]) -> str:
     on = list(dict.fromkeys(d.row["engine"] for d in dots)) or [asked.engine]
     titles = [" / ".join(dict.fromkeys(r.title_on(engine) for engine in on)) for r in asked.ladder.rungs]
     rungs = ", ".join(f"<b>{n}</b> {escape(title)}" for n, title in enumerate(titles, 1))
@@ -273,6 +296,6 @@ def _legend(asked: Asked, dots: list[roofline.Dot], marks: list[roofline.Mark]) 
         told.append("┊ predicted, with no time at this shape")
     if any(d.stale for d in dots):
         told.append("faded: at the settings before")
-    _quiet(
+    return _small(
         f"{rungs}. {', '.join(told)}. Intensity is predicted: {work(asked.ladder.name)}'s FLOPs by the bytes each step must read and write once."
     )

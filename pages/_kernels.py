@@ -6,6 +6,7 @@ import json
 import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import lru_cache
 from html import escape
 from typing import Any
 
@@ -15,7 +16,7 @@ from kernels import cuda
 from kernels.engines.emulator import stock
 from kernels.engines.emulator.occupancy import H200, Occupancy, occupancy
 from kernels.program import Ladder, Launch, RuleError, Rung
-from pages._lesson import chosen, settled
+from pages._lesson import chosen, settled, together
 from visuals import diff, figures
 
 Tiles = Callable[[Rung], Mapping[str, int]]
@@ -72,17 +73,20 @@ def name_of(file: str) -> str:
 
 
 def _tab(file: str, before: str, uses: Sequence[Use]) -> None:
-    told = {needs(use.launch): use for use in uses}  # two rungs may launch the same kernel alike
-    if told:
-        st.html("".join(f'<p class="kt-figures">{text}</p>' for text in told))
-    if before:
-        added, removed = diff.counts(cuda.text(before), cuda.text(file))
-        label = f"Difference from {name_of(before)}"
-        st.html(
-            f'<details class="kt-more kt-changes"><summary>{escape(label)}: {added} lines added, {removed} removed</summary>'
-            f"{diff.html(cuda.text(before), cuda.text(file), label)}</details>"
-        )
+    told = dict.fromkeys(needs(use.launch) for use in uses)  # two rungs may launch the same kernel alike
+    heads = "".join(f'<p class="kt-figures">{text}</p>' for text in told)
+    together(f"<div>{heads}</div>" if heads else "", _changes(before, file) if before else "")
     st.code(cuda.text(file), language="cpp", line_numbers=True)
+
+
+@lru_cache(maxsize=64)
+def _changes(before: str, file: str) -> str:
+    added, removed = diff.counts(cuda.text(before), cuda.text(file))
+    label = f"Difference from {name_of(before)}"
+    return (
+        f'<details class="kt-more kt-changes"><summary>{escape(label)}: {added} lines added, {removed} removed</summary>'
+        f"{diff.html(cuda.text(before), cuda.text(file), label)}</details>"
+    )
 
 
 def needs(launch: Launch) -> str:
@@ -100,7 +104,7 @@ def needs(launch: Launch) -> str:
     return f"{head}, {told['registers']} registers a thread, {spills}, {figures.bytes_(shared)} shared. {_fits(fit)} {badge}"
 
 
-@st.cache_data(max_entries=256, show_spinner=False)
+@lru_cache(maxsize=256)
 def resources(source: str, defines: stock.Defines) -> dict | None:
     """What ptxas says of a kernel: as it is checked in, else compiled now; None where there is no compiler."""
     if told := stock.resources(source, defines):

@@ -16,6 +16,7 @@ each run reads it anew. Streamlit 1.67 makes five things worth knowing:
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from contextlib import nullcontext
 from html import escape
 from typing import Any
 
@@ -48,6 +49,12 @@ def quiet(*texts: str) -> None:
         st.html(f'<p class="kt-quiet">{" · ".join(map(escape, texts))}</p>')
 
 
+def together(*pieces: str) -> None:
+    """Pieces of HTML of ours under each other, as one element: each of Streamlit's costs a message."""
+    if pieces := "".join(pieces):
+        st.html(f'<div class="kt-told">{pieces}</div>')
+
+
 # -- what is asked for ---------------------------------------------------------------------------
 def asked(fields: Fields, shown: bool) -> tuple[Values, list[str]]:
     """What the parameters ask for now, and a note for each that could not be taken. In a browser the
@@ -56,7 +63,9 @@ def asked(fields: Fields, shown: bool) -> tuple[Values, list[str]]:
     address = {name: value for name, value in st.query_params.items() if name in fields.of}
     held = {name: state.get(name) for name in fields.of}
     before = state.get(kept)  # of the last run
-    turned = bool(shown and before) and any(state.get(n) != v for n, v in before["values"].items())
+    turned = bool(shown and before) and any(
+        (held[n] if n in held else state.get(n)) != v for n, v in before["values"].items()
+    )
     values, notes = fields.read(held if turned and st.context.url is None else address)
     if before is None:
         if notes:  # one entry of the browser's history, where the controls would each make their own
@@ -70,7 +79,7 @@ def asked(fields: Fields, shown: bool) -> tuple[Values, list[str]]:
         st.query_params.update({})
     if shown:
         for name, value in values.items():
-            if state.get(name) != value:
+            if held[name] != value:
                 state[name] = value
     state[kept] = {"values": values, "notes": notes}
     return values, notes
@@ -116,7 +125,9 @@ def presets(link: Link, chips: Mapping[str, str], known: Mapping[str, Preset], s
 def numbers(fields: Fields, groups: Iterable[Group], bounds: Mapping[str, Bound]) -> None:
     """A line's fields, in a container whose key begins with "params"; `bounds` are those of the moment."""
     for group in groups:
-        with st.container(key=f"pair_{group[0][0]}", horizontal=True, width="content", gap=None):
+        joined = len(group) > 1
+        key = f"pair_{group[0][0]}"
+        with st.container(key=key, horizontal=True, width="content", gap=None) if joined else nullcontext():
             for name, label, width in group:
                 _number(fields, name, label, width, bounds[name])
 

@@ -27,9 +27,11 @@ def tokens() -> dict[str, str]:
 def css(alone: bool = False) -> str:
     variables = "".join(f"--kt-{name}:{colour};" for name, colour in tokens().items())
     frame = ALONE if alone else EMBEDDED if st.context.is_embedded else ""
-    return f"<style>:root{{{variables}}}\n{_rules()}{frame}</style>"
+    return f"<style>:root{{{variables}}} {_rules()}{frame}</style>"
 
 
 @cache
 def _rules() -> str:
-    return Path(__file__).with_name("_look.css").read_text(encoding="utf-8")
+    """In one line: Streamlit dedents every text at every run, which takes long where lines are many."""
+    lines = Path(__file__).with_name("_look.css").read_text(encoding="utf-8").splitlines()
+    return " ".join(line.strip() for line in lines)

@@ -100,10 +100,10 @@ def _collect() -> None:
     st.rerun()
 
 
-def _head(ladder: Ladder, shape: Any, own) -> Asked:
+def _head(ladder: Ladder, shape: Any, own, title: str = "Time") -> Asked:
     """The line over the times: options, Run, and under it how a run goes on or why it did not."""
     with st.container(key="time_head", horizontal=True, vertical_alignment="center"):
-        st.html('<h2 class="kt-card">Time</h2>')
+        st.html(f'<h2 class="kt-card">{title}</h2>')
         with st.container(key="chips_run", width="content"), st.popover("options", key="run_options"):
             asked = _options(ladder, shape, own)
         _button(asked)

@@ -26,6 +26,5 @@ if not (presents or st.context.is_embedded):
         st.page_link(HOME, label="**Kernel Theatre**")
         for lesson in PAGES:
             st.page_link(lesson, label=f"*{lesson.title}*" if lesson == page else lesson.title)
-        with st.container(key="nav_end", width="content"):
-            st.page_link(HISTORY, label="*History*" if page == HISTORY else "History")
+        st.page_link(HISTORY, label="*History*" if page == HISTORY else "History")
 page.run()

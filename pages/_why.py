@@ -9,12 +9,13 @@ from html import escape
 import streamlit as st
 
 from kernels.engines.emulator.counters import PTX_PER_MACHINE
-from kernels.ladders import find
+from kernels.ladders import find, ladder_of
 from kernels.presets import Preset
 from kernels.program import Cost, Rung
 from kernels.records.rows import id_of, table
 from pages import _counts
 from pages._asked import Asked, Shown, work
+from pages._lesson import together
 from visuals import figures, roofline, sweeps
 from visuals.why import Story
 
@@ -22,7 +23,6 @@ MOST_COLUMNS = 6  # of rungs: more stand below each other
 
 
 def card(asked: Asked, now: Shown, story: Story, link: Callable[[Preset, str], None]) -> None:
-    st.html('<h2 class="kt-card">Why</h2>')
     every = None if st.session_state.get("job") else _counts.look_again(_counts.wish(asked, asked.able()))
     draw = st.fragment(_figures, run_every=every) if every else _figures
     draw(asked, now, polled=bool(every))
@@ -39,7 +39,7 @@ def _figures(asked: Asked, now: Shown, polled: bool) -> None:
     wish = _counts.wish(asked, asked.able())
     if polled and _counts.look_again(wish) is None:
         st.rerun()
-    st.html(_table(asked, now, wish))
+    together('<h2 class="kt-card">Why</h2>', f"<div>{_table(asked, now, wish)}</div>")
 
 
 def _downloads(asked: Asked) -> None:
@@ -72,8 +72,11 @@ def _table(asked: Asked, shown: Shown, wish: _counts.Wish | None) -> str:
     """Predicted above counted above measured: a column a rung, or a line a rung where there are many."""
     able = asked.able()
     costs = [cost(asked, r) for r in able]
+    as_defined = all(c.flops == asked.shape.flops for c in costs)
     predicted = {
-        f"FLOPs of {work(asked.ladder.name)}": [figures.count(c.flops) for c in costs],
+        f"FLOPs of {work(asked.ladder.name)}" if as_defined else "FLOPs executed": [
+            figures.count(c.flops) for c in costs
+        ],
         "bytes moved, each tensor once a step": [figures.bytes_(c.bytes) for c in costs],
         "FLOP per byte": [figures.ratio(c.flops / c.bytes) for c in costs],
         "workspace": [figures.bytes_(c.workspace_bytes) for c in costs],
@@ -144,10 +147,16 @@ def _got(rows: Sequence[dict | None], first: dict) -> dict[str, list[str]]:
     """What was measured of each rung, None where it has no row; shares only of what was measured with them."""
     library = [r["median_ms"] for r in rows if r and find(r["rung"]).library]
     roof = roofline.roof_of(first, "measured")
+    as_defined = all(r["flops"] == _defined(r) for r in rows if r)
     told: dict[str, Callable[[dict], str]] = {
         "workspace": lambda r: figures.bytes_(r["workspace_bytes"]),
         f"effective rate: {work(first['rung'].partition('/')[0])}'s FLOPs": lambda r: figures.rate(
-            r["flops"], r["median_ms"]
+            _defined(r), r["median_ms"]
+        ),
+        **(
+            {}
+            if as_defined
+            else {"actual rate: FLOPs executed": lambda r: figures.rate(r["flops"], r["median_ms"])}
         ),
         "relative L2 error": lambda r: f"{r['error']:.1e}",
     }
@@ -155,13 +164,27 @@ def _got(rows: Sequence[dict | None], first: dict) -> dict[str, list[str]]:
         told["share of the library's speed"] = lambda r: figures.share(library[0] / r["median_ms"])
     if roof:
         flops, copy = figures.rate(roof.flops_per_s, 1e3), figures.bandwidth(roof.bytes_per_s)
-        told[f"effective rate, share of the FP32 ceiling ({flops})"] = lambda r: figures.share(
+        kind = "effective" if as_defined else "actual"
+        told[f"{kind} rate, share of the FP32 ceiling ({flops})"] = lambda r: figures.share(
             r["flops"] / r["median_ms"] * 1e3 / roof.flops_per_s
         )
         told[f"bytes moved, share of the copy ceiling ({copy})"] = lambda r: figures.share(
             r["predicted_bytes"] / r["median_ms"] * 1e3 / roof.bytes_per_s
         )
-    return {name: [tell(r) if r else "–" for r in rows] for name, tell in told.items()}
+    return {
+        name: [tell(r) if r and not (name.startswith("actual") and _secret(r)) else "–" for r in rows]
+        for name, tell in told.items()
+    }
+
+
+def _defined(row: dict) -> int:
+    """FLOPs that the definition has at the shape of a row."""
+    return ladder_of(row["rung"]).shape(**row["shape"]).flops
+
+
+def _secret(row: dict) -> bool:
+    """Whether only the library knows what it executes."""
+    return find(row["rung"]).library == "cuDNN"
 
 
 def moved(asked: Asked, rung: Rung) -> int | None:

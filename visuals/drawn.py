@@ -15,8 +15,8 @@ from plotly.basedatatypes import BaseFigure
 class Drawn(BaseFigure):
     """Takes these calls as a go.Figure does, and keeps what they say as it was said. It has no template."""
 
-    def __init__(self):
-        self._told: dict[str, Any] = {"data": [], "layout": {}}
+    def __init__(self, told: dict[str, Any] | None = None):
+        self._told: dict[str, Any] = told or {"data": [], "layout": {}}
 
     def add_scatter(self, **trace) -> None:
         self._told["data"].append({"type": "scatter", **trace})

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Hashable
 from dataclasses import dataclass
 
 import numpy as np
@@ -10,7 +11,7 @@ from kernels.shapes import ConvShape
 from visuals import pictures
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class Inputs:
     """What is convolved, and with what. Costs nothing until `x` or `w` is asked for; a page asks for
     the images, channels and filters it needs."""
@@ -21,6 +22,16 @@ class Inputs:
     seed: int = 0
     custom: np.ndarray | None = None  # float64[R, S]
     upload: np.ndarray | None = None  # float32[min(C, 3), H, W]
+
+    def _what(self) -> Hashable:
+        own = (array if array is None else array.tobytes() for array in (self.custom, self.upload))
+        return self.shape, self.picture, self.filter, self.seed, *own
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, Inputs) and self._what() == other._what()
+
+    def __hash__(self) -> int:
+        return hash(self._what())
 
     def planes(self, n: int = 0) -> np.ndarray:
         """float32[min(C, 3), H, W] of image n: channel c is plane c mod 3."""
