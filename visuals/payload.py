@@ -9,7 +9,7 @@ from __future__ import annotations
 import numpy as np
 
 from visuals.highlight import runs
-from visuals.scene import Scene, SceneError, Source, Tensor, Write
+from visuals.scene import Captions, Scene, SceneError, Source, Sum, Tensor, Write
 
 
 class Block:
@@ -51,16 +51,28 @@ def payload(scene: Scene) -> tuple[dict, bytes]:
             {"left": m.left, "right": m.right, "out": m.out, "rest": put(m.rest), "upto": put(m.upto)}
             for m in scene.matmuls
         ],
+        "views": [
+            {"tensor": v.tensor, "source": v.source, "index": _index(v.index, scene.tensor(v.tensor), put)}
+            for v in scene.views
+        ],
+        "sums": [
+            {"out": s.out, "left": s.left, "right": s.right, "rest": s.rest}
+            | {"start": put(s.start), "cells": put(s.cells), "factors": _factors(s, put)}
+            for s in scene.sums
+        ],
         "readings": [
             {"label": r.label, "values": put(r.values), "kind": r.kind, "role": r.role}
             for r in scene.readings
         ],
-        "captions": {
-            "templates": list(scene.captions.templates),
-            "kind": put(scene.captions.kind),
-            "args": put(scene.captions.args),
-            "width": int(np.shape(scene.captions.args)[1]),
-        },
+        "told": [
+            {
+                "of": t.of,
+                "words": _captions(t.words, put, scene.tensor(t.of).cols),
+                "links": [{"source": source, "cells": put(cells)} for source, cells in t.links.items()],
+            }
+            for t in scene.told
+        ],
+        "captions": _captions(scene.captions, put),
         "source": scene.source and _source(scene.source, put),
         "lanes": scene.lanes
         and {
@@ -69,6 +81,25 @@ def payload(scene: Scene) -> tuple[dict, bytes]:
         },
     }
     return meta, bytes(block.bytes)
+
+
+def _factors(s: Sum, put) -> dict:
+    """Cells as they are; numbers, of which few differ, as {values, index}."""
+    if s.left:
+        return put(s.factors)
+    values, index = np.unique(np.asarray(s.factors, np.float32), return_inverse=True)
+    return {"values": put(values), "index": put(index)}
+
+
+def _captions(c: Captions, put, cols: int = 0) -> dict:
+    """Numbers of cells, `cols` in a row, that are sums of one of their row and one of their column travel as these."""
+    args = np.asarray(c.args)
+    return {
+        "templates": list(c.templates),
+        "kind": put(c.kind),
+        "args": _outer(args.reshape(-1, cols, args.shape[1]), put) if cols > 1 else put(args),
+        "width": args.shape[1],
+    }
 
 
 def _tensor(t: Tensor, put) -> dict:
@@ -95,9 +126,7 @@ def _write(w: Write, scene: Scene, put) -> dict:
     padding}: two short arrays and the flat places of the -1."""
     index = w.index
     if index is not None:
-        index = np.asarray(index)
-        terms = None if w.cells is not None else _as_sum(index.reshape(-1, scene.tensor(w.target).cols))
-        index = put(index) if terms is None else {name: put(array) for name, array in terms.items()}
+        index = put(index) if w.cells is not None else _index(index, scene.tensor(w.target), put)
     return {
         "target": w.target,
         "steps": put(w.steps),
@@ -118,6 +147,20 @@ def _source(s: Source, put) -> dict:
         "detail": s.detail,
         "notes": {str(line): text for line, text in s.notes.items()},
     }
+
+
+def _index(index: np.ndarray, of: Tensor, put) -> dict:
+    """The source's cells for all cells of a tensor."""
+    terms = _as_sum(np.asarray(index).reshape(-1, of.cols))
+    return put(index) if terms is None else {name: put(array) for name, array in terms.items()}
+
+
+def _outer(args: np.ndarray, put) -> dict:
+    """Of args [rows, cols, n]: as {row, col} where args[i, j] = row[i] + col[j], else as they are."""
+    row, col = args[:, 0], args[0] - args[0, 0]
+    if args.dtype.kind not in "iu" or not (row[:, None] + col == args).all():
+        return put(args)
+    return {"row": put(row), "col": put(col)}
 
 
 def _as_sum(index: np.ndarray) -> dict[str, np.ndarray] | None:

@@ -13,11 +13,17 @@ come free.
   which then keep the hue of where they came from. A cell may be written again: the last write counts. A copy
   made at step t sees what was written up to and including t; it may not read what nothing has written yet, and
   copies may not go round in a circle.
+* A **View** says what the cells of a tensor that is never written would hold: those of another tensor. A copy from a
+  view is a copy from there.
 * A **Read** says which cells a step reads without copying them.
 * A **MatMul** says out[m, j] = sum_i left[m, i] * right[i, j] + rest[m, j], where left and right are read as
   (rows, cols) and out, in its flat order, as (left's rows, right's cols). `rest` is what the terms outside the part
   shown add (None where nothing is left out); `upto[t]` how many terms are in the sum after step t (None: all
   of them, as soon as it is written).
+* A **Told** says of each cell of a tensor what it is made of, where no copy and no product does: a sentence filled from
+  its own numbers, and the cells of other tensors that light with it.
+* A **Sum** says out[i] = the sum of factor * right over the terms start[i] .. start[i + 1] - 1: the factors are
+  numbers, or cells of `left`. All of them count as they stood when out[i] was written.
 * **Readings** are numbers that tick with the steps: counters with their badge, running values of the
   algorithm (a maximum, a sum) with their role.
 * **Captions** are templates with {0}, {1} ... filled from numbers, one row a step; words that name a role are
@@ -31,7 +37,8 @@ visuals/payload.py turns a scene into what crosses to the browser.
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass, field
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 
 import numpy as np
@@ -94,6 +101,13 @@ class Write:
 
 
 @dataclass(frozen=True)
+class View:
+    tensor: str
+    source: str
+    index: np.ndarray  # integer, one a cell: of the source; -1: a zero of the padding
+
+
+@dataclass(frozen=True)
 class Read:
     """Step t reads cells[start[t] : start[t + 1]] of `source`."""
 
@@ -109,6 +123,19 @@ class MatMul:
     out: str
     rest: np.ndarray | None = None  # float32, one an out cell
     upto: np.ndarray | None = None  # integer, one a step
+
+
+@dataclass(frozen=True)
+class Sum:
+    """Of cell i of `out`: its terms k are start[i] .. start[i + 1] - 1, each factors[k] * right[cells[k]]."""
+
+    out: str
+    right: str
+    start: np.ndarray  # integer, out's cells + 1
+    cells: np.ndarray  # integer
+    factors: np.ndarray  # float32; integer, cells of `left`, where there is one
+    left: str = ""
+    rest: str = ""  # what terms that are not shown come from: "channels"
 
 
 @dataclass(frozen=True)
@@ -145,6 +172,13 @@ class Captions:
 
 
 @dataclass(frozen=True)
+class Told:
+    of: str
+    words: Captions  # a row a cell, where those of a scene have one a step
+    links: Mapping[str, np.ndarray] = field(default_factory=dict)  # integer (cells, n) by tensor; -1: none
+
+
+@dataclass(frozen=True)
 class Scene:
     key: str  # equal keys mean equal scenes; a player keeps its step while the key stays
     title: str
@@ -159,8 +193,11 @@ class Scene:
     matmuls: tuple[MatMul, ...] = ()
     reads: tuple[Read, ...] = ()
     readings: tuple[Reading, ...] = ()
+    told: tuple[Told, ...] = ()
     source: Source | None = None
     lanes: Lanes | None = None
+    sums: tuple[Sum, ...] = ()
+    views: tuple[View, ...] = ()
     version: int = field(default=VERSION, init=False)
 
     def __post_init__(self):
@@ -214,6 +251,10 @@ class Scene:
         if w.values is not None:
             return steps, cells, np.ravel(w.values).astype(np.float32)
         index, values = np.ravel(w.index).astype(int), np.zeros(cells.size, np.float32)
+        for v in self.views:
+            if v.tensor == w.source:
+                index = np.append(np.ravel(v.index), -1).astype(int)[index]
+                w = replace(w, source=v.source, index=index)
         moments = np.unique(steps) if any(other.target == w.source for other in self.writes) else [None]
         for t in moments:  # a source that never changes is asked once
             now = steps == t if t is not None else np.ones(cells.size, bool)
@@ -247,6 +288,8 @@ def validate(scene: Scene) -> None:
         need(g.place in PLACES, f"place {g.place!r} is none of {', '.join(PLACES)}")
     shown = [name for g in scene.groups for row in g.rows for name in row]
     need(sorted(shown) == sorted(tensors), "the groups must name every tensor once")
+    for v in scene.views:
+        _check_view(v, scene, tensors, need)
     for w in scene.writes:
         _check_write(w, tensors, scene.steps, need)
     need(not _circular(scene.writes), "copies go round in a circle")
@@ -262,11 +305,15 @@ def validate(scene: Scene) -> None:
         need(_within(r.cells, 0, tensors[r.source].size), f"the reads leave {r.source}")
     for m in scene.matmuls:
         _check_matmul(m, tensors, scene.steps, need)
+    for s in scene.sums:
+        _check_sum(s, tensors, need)
     for r in scene.readings:
         need(np.size(r.values) == scene.steps, f"reading {r.label!r} has not one value a step")
         need(_finite(r.values), f"reading {r.label!r} has values that are not finite")
         need(r.kind in KINDS, f"reading {r.label!r}: kind {r.kind!r} is no badge")
         need(r.role in ("", *ROLES), f"reading {r.label!r}: role {r.role!r} is none of {', '.join(ROLES)}")
+    for told in scene.told:
+        _check_told(told, tensors, need)
     _check_captions(scene.captions, scene.steps, need)
     if scene.lanes is not None:
         same = len(scene.lanes.warp) == len(scene.lanes.mask) == scene.steps
@@ -294,6 +341,14 @@ def _check_tensor(t: Tensor, need) -> None:
     if t.values is not None:
         need(np.size(t.values) == t.size, f"{t.name}: {np.size(t.values)} values for {t.size} cells")
         need(_finite(t.values), f"{t.name} has values that are not finite")
+
+
+def _check_view(v: View, scene: Scene, tensors, need) -> None:
+    need({v.tensor, v.source} <= tensors.keys(), "a view names no tensor")
+    need(np.size(v.index) == tensors[v.tensor].size, f"the view {v.tensor} misses cells")
+    need(_within(v.index, -1, tensors[v.source].size), f"the view {v.tensor} leaves {v.source}")
+    written = tensors[v.tensor].values is not None or any(w.target == v.tensor for w in scene.writes)
+    need(not written, f"the view {v.tensor} is written")
 
 
 def _check_write(w: Write, tensors, steps: int, need) -> None:
@@ -344,10 +399,32 @@ def _check_matmul(m: MatMul, tensors, steps: int, need) -> None:
     need(counted, f"{m.out}: the terms summed by each step are not told")
 
 
-def _check_captions(c: Captions, steps: int, need) -> None:
-    need(len(c.kind) == len(c.args) == steps, "captions and steps differ in number")
-    need(np.ndim(c.args) == 2, "captions are filled from one row of numbers a step")
-    need(_within(c.kind, 0, len(c.templates)), "a step has no caption")
+def _check_told(told: Told, tensors, need) -> None:
+    need({told.of, *told.links} <= tensors.keys(), "what is told of cells names no tensor")
+    size = tensors[told.of].size
+    _check_captions(told.words, size, need, "cell")
+    for source, cells in told.links.items():
+        fits = np.ndim(cells) == 2 and len(cells) == size and _within(cells, -1, tensors[source].size)
+        need(fits, f"what is told of {told.of} leaves {source}")
+
+
+def _check_sum(s: Sum, tensors, need) -> None:
+    need({s.out, s.right, s.left or s.right} <= tensors.keys(), "a sum names no tensor")
+    start, terms = np.asarray(s.start), np.size(s.cells)
+    fits = len(start) == tensors[s.out].size + 1 and start[0] == 0 and start[-1] == terms
+    need(fits and (np.diff(start) >= 0).all(), f"the terms of {s.out} do not divide into its cells")
+    need(np.size(s.factors) == terms, f"the sums of {s.out}: not a factor for each term")
+    need(_within(s.cells, 0, tensors[s.right].size), f"the sums of {s.out} leave {s.right}")
+    if s.left:
+        need(_within(s.factors, 0, tensors[s.left].size), f"the sums of {s.out} leave {s.left}")
+    else:
+        need(_finite(s.factors), f"the sums of {s.out} have factors that are not finite")
+
+
+def _check_captions(c: Captions, steps: int, need, what: str = "step") -> None:
+    need(len(c.kind) == len(c.args) == steps, f"captions and {what}s differ in number")
+    need(np.ndim(c.args) == 2, f"captions are filled from one row of numbers a {what}")
+    need(_within(c.kind, 0, len(c.templates)), f"a {what} has no caption")
     for template in c.templates:
         # Filled here and by the player, so no braces but theirs: no "{}", no "{0:.2f}".
         asked = [int(n) for n in _FIELD.findall(template) if n]

@@ -29,6 +29,11 @@ export function pack(scene) {
     writes: (told.writes || []).map((w) => ({
       target: w.target, source: w.source || "", steps: put(w.steps, "u2"), cells: put(w.cells), values: put(w.values, "f4"), index: index(w.index),
     })),
+    views: (told.views || []).map((v) => ({ ...v, index: index(v.index) })),
+    told: (told.told || []).map((o) => ({
+      of: o.of, links: (o.links || []).map((l) => ({ ...l, cells: put(l.cells) })),
+      words: { ...o.words, kind: put(o.words.kind, "u1"), args: o.words.args.row ? { row: put(o.words.args.row), col: put(o.words.args.col) } : put(o.words.args) },
+    })),
     reads: (told.reads || []).map((r) => ({ source: r.source, start: put(r.start), cells: put(r.cells, "u1") })),
     matmuls: (told.matmuls || []).map((m) => ({ ...m, rest: put(m.rest, "f4"), upto: put(m.upto, "u1") })),
     readings: (told.readings || []).map((r) => ({ kind: "", role: "", ...r, values: put(r.values, "f4") })),

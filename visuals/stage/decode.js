@@ -26,24 +26,37 @@ export function decodeScene(meta, block) {
     if (!tensors[name]) throw new Error(`the scene names a tensor ${name} that it does not hold`);
     return tensors[name];
   };
+  for (const v of meta.views || []) tensor(v.tensor).view = { source: tensor(v.source), index: readIndex(v.index, read) };
   for (const w of meta.writes)
-    tensor(w.target).writes.push({
-      steps: read(w.steps), cells: read(w.cells), values: read(w.values), source: w.source ? tensor(w.source) : null,
-      index: w.source ? readIndex(w.index, read) : null,
-    });
+    tensor(w.target).writes.push({ steps: read(w.steps), cells: read(w.cells), values: read(w.values), ...(w.source ? readCopy(tensor(w.source), readIndex(w.index, read)) : { source: null, index: null }) });
   const scene = {
     ...meta, tensors,
     groups: meta.groups.map((g) => ({ ...g, rows: g.rows.map((row) => row.map(tensor)) })),
     reads: meta.reads.map((r) => ({ source: tensor(r.source), start: read(r.start), cells: read(r.cells) })),
     matmuls: meta.matmuls.map((m) => ({ left: tensor(m.left), right: tensor(m.right), out: tensor(m.out), rest: read(m.rest), upto: read(m.upto) })),
+    sums: (meta.sums || []).map((s) => ({ ...s, out: tensor(s.out), left: s.left ? tensor(s.left) : null, right: tensor(s.right), start: read(s.start), cells: read(s.cells), factors: readFactors(s.factors, read) })),
     readings: meta.readings.map((r) => ({ ...r, values: read(r.values) })),
-    captions: { ...meta.captions, kind: read(meta.captions.kind), args: read(meta.captions.args) },
+    told: (meta.told || []).map((o) => ({ of: tensor(o.of), words: readCaptions(o.words, read), links: o.links.map((l) => ({ source: tensor(l.source), cells: read(l.cells) })) })),
+    captions: readCaptions(meta.captions, read),
     lanes: meta.lanes && { warp: read(meta.lanes.warp), mask: read(meta.lanes.mask) },
     source: meta.source && { ...meta.source, lines: read(meta.source.lines), colours: read(meta.source.colours) },
   };
   for (const t of Object.values(tensors)) resolve(t, scene.steps, []);
   return scene;
 }
+
+// The factors of a sum's terms: cells as they are, numbers as places among the few that differ.
+function readFactors(entry, read) {
+  if (!entry.index) return read(entry);
+  const values = read(entry.values);
+  return Float32Array.from(read(entry.index), (n) => values[n]);
+}
+
+const readCaptions = (c, read) => ({ ...c, kind: read(c.kind), args: c.args.row ? readOuter(read(c.args.row), read(c.args.col), c.width) : read(c.args) });
+
+// Numbers of cells, `width` each: those of its row and of its column added.
+const readOuter = (row, col, width) => Int32Array.from({ length: (row.length * col.length) / width }, (_, n) =>
+  row[Math.floor(n / col.length) * width + (n % width)] + col[n % col.length]);
 
 // Reads an entry {dtype, offset, length} of the block; null for null.
 export function reader(block) {
@@ -54,6 +67,12 @@ export function reader(block) {
     if (!type) throw new Error(`numbers of type ${entry.dtype} are unknown`);
     return new type(buffer, entry.offset, entry.length);
   };
+}
+
+// A copy from a view is one from what it shows; `via` and `place` say through which cells.
+function readCopy(source, index) {
+  const { view } = source;
+  return view ? { source: view.source, index: Int32Array.from(index, (k) => (k < 0 ? k : view.index[k])), via: source, place: index } : { source, index };
 }
 
 // A copy's index as it is, or as the sum row[i] + col[j] with the places of its padding.
@@ -94,6 +113,7 @@ function resolve(t, steps, way) {
   t.step = column(new Int32Array(total), stepOf);
   t.cell = column(new Int32Array(total), (w, k) => (w.cells ? w.cells[k] : k));
   t.from = column(new Int32Array(total), (w, k) => (w.index ? w.index[k] : NO_COPY));
+  t.place = column(new Int32Array(total), (w, k) => (w.via ? w.place[k] : -1));
   t.value = column(new Float32Array(total), (w, k, e) => (w.index ? copied(w.source, w.index[k], t.step[e]) : w.values[k]));
   t.byCell = group(total, t.size, (e) => t.cell[e]);
   t.once = !t.values && t.byCell.start.every((first, i, all) => !i || first - all[i - 1] <= 1); // no cell written again
@@ -155,11 +175,15 @@ export const isAir = (t, i) => t.values === null && t.byCell.start[i] === t.byCe
 
 // A cell's value after `step`; of a ghost, the one it will have.
 export function valueAt(t, i, step) {
+  if (t.view) return isPadding(t, i) ? 0 : valueAt(t.view.source, t.view.index[i], step);
   const e = eventOf(t, i, step);
   return e >= 0 ? t.value[e] : t.values ? t.values[i] : 0;
 }
 
-export const isPadding = (t, i, step) => t.from[eventOf(t, i, step)] === -1;
+export const isPadding = (t, i, step) => cellOf(t, i, step) === -1;
+
+// The cell of its source that cell i copies or shows.
+export const cellOf = (t, i, step) => (t.view ? t.view.index[i] : t.from[eventOf(t, i, step)]);
 
 // Events of a step, and the cells they write.
 export const eventsAt = (t, step) => (step >= 0 ? members(t.byStep, step) : []);
@@ -185,9 +209,10 @@ export function nextOfLine(scene, line, step) {
 const plain = new Intl.NumberFormat("en", { maximumSignificantDigits: 4, useGrouping: false, roundingMode: "halfEven" });
 const inCaption = (v) => (Number.isInteger(v) ? BigInt(v) : plain.format(v)); // never with an exponent
 
-// The caption of a step as parts {text, role}; role is "" for plain words.
-export function captionOf(scene, step) {
-  const { templates, kind, args, width } = scene.captions;
+// The caption of a step (or of a cell) as parts {text, role}; role is "" for plain words.
+export const captionOf = (scene, step) => filled(scene.captions, step);
+
+export function filled({ templates, kind, args, width }, step) {
   const filled = templates[kind[step]].replace(/\{\{|\}\}|\{(\d+)\}/g, (mark, n) =>
     n === undefined ? mark[0] : inCaption(args[step * width + +n]));
   const parts = [];

@@ -15,7 +15,8 @@ const ease = (u) => (u < 0.5 ? 4 * u * u * u : 1 - (2 - 2 * u) ** 3 / 2);
 export function cellText(v) {
   const size = Math.abs(v);
   const text = Number.isInteger(v) || size >= 10 ? String(Math.round(v)) : v.toFixed(size < 1 ? 2 : 1);
-  return text.replace("-", "−").replace(/^(−?)0\./, "$1.");
+  const short = +text === v ? String(+text) : text; // .5 where it is just that
+  return short.replace("-", "−").replace(/^(−?)0\./, "$1.");
 }
 
 // Numbers of a block: one size of type for all, so that the longest fits; they fade out as cells grow small.

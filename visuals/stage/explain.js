@@ -1,7 +1,7 @@
 // What a cell is made of and where it goes: marks for the canvas, words for the panel. Pure.
 // explain() gives {marks, parts}; parts are {text, role} in order, "\n" breaks a line.
 
-import { copiesOf, eventOf, eventsAt, isAir, isPadding, isWritten, lastEvent, valueAt, writtenAt } from "./decode.js";
+import { cellOf, copiesOf, eventOf, eventsAt, filled, isAir, isPadding, isWritten, lastEvent, valueAt, writtenAt } from "./decode.js";
 
 const MOST_TERMS = 12;
 
@@ -33,7 +33,9 @@ export function explain(scene, step, name, i) {
 
   say(nameOf(t, i), "head");
   const out = scene.matmuls.find((m) => m.out === t);
+  const sum = scene.sums.find((s) => s.out === t && s.start[i] < s.start[i + 1]);
   if (out) explainProduct(now, out, i);
+  else if (sum) explainSum(now, sum, i);
   else if (isAir(t, i)) say(" is never stored");
   else if (isPadding(t, i, step)) say(" = 0, a zero of the padding, not read from anywhere");
   else say(` = ${number(valueAt(t, i, step))}`, t.hue);
@@ -44,22 +46,45 @@ export function explain(scene, step, name, i) {
     say(now.born ? ", a copy of " : ", not written yet: will be a copy of ");
     say(nameOf(source, t.from[e]), source.hue);
     mark(source, [t.from[e]], "write");
-  } else if (!out && !now.born && !isAir(t, i)) say(", not written yet");
-  if (!out) say(".");
+  } else if (!out && !sum && !now.born && !isAir(t, i)) say(", not written yet");
+  const via = e >= 0 && t.place[e] >= 0 ? t.by[e].via : null;
+  if (via) {
+    say(", in place of ");
+    say(nameOf(via, t.place[e]), via.hue);
+    mark(via, [t.place[e]], "read");
+  }
+  if (!out && !sum) say(".");
   const times = t.byCell.start[i + 1] - t.byCell.start[i];
   if (times > 1) say(` Written ${countDone(t, t.byCell.items.subarray(t.byCell.start[i], t.byCell.start[i + 1]), step)} of ${plural(times, "time")} so far.`);
 
+  if (t.view && cellOf(t, i) >= 0) mark(t.view.source, [cellOf(t, i)], "read");
+  for (const told of scene.told) explainTold(now, told, t, i);
+  if (via) for (const told of scene.told) if (told.of === via) explainTold(now, told, via, t.place[e]);
   for (const target of Object.values(scene.tensors))
     if (target.writes.some((w) => w.source === t)) explainCopies(now, target, t, i);
   for (const m of scene.matmuls) {
     if (m.right === t) explainColumn(now, m, i);
     if (m.left === t) explainFactor(now, m, i);
   }
+  for (const s of scene.sums) if (s.left === t || s.right === t) explainTerm(now, s, t, i);
   mark(t, [i], "write");
   return { marks, parts };
 }
 
 const countDone = (t, events, step) => count(events.filter((e) => t.step[e] <= step).length);
+
+// What a scene says of the cell itself, with the cells it is made of; and the cells that it is in.
+function explainTold({ say, mark }, { of, words, links }, t, i) {
+  const among = ({ cells }, k) => cells.subarray(k * (cells.length / of.size), (k + 1) * (cells.length / of.size));
+  if (of === t) {
+    say(" ");
+    for (const { text, role } of filled(words, i)) say(text, role);
+  }
+  for (const link of links) {
+    if (of === t) mark(link.source, [...among(link, i)].filter((c) => c >= 0), "read");
+    if (link.source === t) mark(of, Array.from({ length: of.size }, (_, k) => k).filter((k) => among(link, k).includes(i)), "write", { each: true, faint: true });
+  }
+}
 
 function explainCopies({ scene, step, say, mark }, target, source, i) {
   const copies = [...copiesOf(target, source, i)];
@@ -92,10 +117,9 @@ function explainColumn(now, m, i) {
 
 // A column and the window it was copied from.
 function markColumn({ step, mark }, { right }, cells) {
+  const { source } = right.view || right;
   mark(right, cells, "read");
-  if (!right.source) return;
-  const from = cells.map((c) => right.from[eventOf(right, c, step)]).filter((c) => c >= 0);
-  mark(right.source, [...new Set(from)], "read");
+  if (source) mark(source, [...new Set(cells.map((c) => cellOf(right, c, step)))].filter((c) => c >= 0), "read");
 }
 
 function explainFactor({ step, say, mark }, m, i) {
@@ -137,6 +161,44 @@ function explainProduct(now, m, i) {
   say(`\n${exact ? "=" : "≈"} ${number(valueAt(out, i, step))}`, "sum");
 }
 
+// out = the sum of its terms, as they stood when it was written (a ghost's: as they will stand then).
+function explainSum({ scene, step, say, mark, born }, { out, left, right, start, cells, factors, rest }, i) {
+  const e = eventOf(out, i, step), then = e >= 0 ? out.step[e] : step, value = valueAt(out, i, step);
+  const own = cells.subarray(start[i], start[i + 1]), by = factors.subarray(start[i], start[i + 1]);
+  mark(right, [...own], "read");
+  if (left) mark(left, [...by], "read");
+  say(born ? "\n= " : ", not computed yet\n= ");
+  let total = 0, exact = true;
+  own.forEach((cell, k) => {
+    const a = left ? valueAt(left, by[k], then) : by[k], b = valueAt(right, cell, then);
+    total += a * b;
+    exact &&= Number.isInteger(a) && Number.isInteger(b);
+    if (k >= MOST_TERMS) return;
+    if (k || a < 0) say(a < 0 ? (k ? " − " : "−") : " + ", "op");
+    const plain = !left && Math.abs(a) === 1; // a factor of 1 is left away
+    if (!plain) {
+      say(number(Math.abs(a)), left ? left.hue : "");
+      say("·");
+    }
+    say(b < 0 && (k || !plain || a < 0) ? `(${number(b)})` : number(b), right.hue);
+  });
+  if (own.length > MOST_TERMS) say(` + … ${plural(own.length - MOST_TERMS, "more term")}`, "dim");
+  if (rest) say(` + ${number(value - total)} from the ${rest} not shown`, "dim");
+  say(`\n${exact && Number.isInteger(value) ? "=" : "≈"} ${number(value)}`, "sum");
+  if (own.some((cell) => valueAt(right, cell, then) !== valueAt(right, cell, step))) say(`\nWhat it was made of has been overwritten since.`, "dim");
+}
+
+// Where a cell is a term: its sums, of those that are written or will be.
+function explainTerm({ say, mark }, s, t, i) {
+  const outs = [], of = s.right === t ? s.cells : s.factors;
+  for (let o = 0; o < s.out.size; o++) if (of.subarray(s.start[o], s.start[o + 1]).includes(i)) outs.push(o);
+  if (!outs.length) return;
+  mark(s.out, outs, "write", { each: true });
+  say(" It is a term of ");
+  say(plural(outs.length, "cell"), s.out.hue);
+  say(` of the ${titleOf(s.out)}.`);
+}
+
 // The outlines of a step: what it reads in sky blue, what it writes in vermilion.
 export function stepMarks(scene, step) {
   const marks = [], read = new Map();
@@ -145,9 +207,17 @@ export function stepMarks(scene, step) {
     for (const i of cells) read.get(name).add(i);
   };
   for (const { source, start, cells } of scene.reads) reads(source, cells.subarray(start[step], start[step + 1]));
+  for (const { out, left, right, start, cells, factors } of scene.sums)
+    for (const i of writtenAt(out, step)) {
+      reads(right, cells.subarray(start[i], start[i + 1]));
+      if (left) reads(left, factors.subarray(start[i], start[i + 1]));
+    }
   for (const t of Object.values(scene.tensors)) {
     const events = eventsAt(t, step);
-    for (const e of events) if (t.from[e] >= 0) reads(t.by[e].source, [t.from[e]]);
+    for (const e of events) {
+      if (t.from[e] >= 0) reads(t.by[e].source, [t.from[e]]);
+      if (t.place[e] >= 0) reads(t.by[e].via, [t.place[e]]);
+    }
     if (events.length) marks.push({ name: t.name, cells: writtenAt(t, step), as: "write" });
   }
   return [...Array.from(read, ([name, cells]) => ({ name, cells: [...cells], as: "read" })), ...marks].filter((m) => m.cells.length);
@@ -156,6 +226,6 @@ export function stepMarks(scene, step) {
 // With nothing pointed at, the panel follows the first product of the step, else its first written cell.
 export function focusOf(scene, step) {
   const written = Object.values(scene.tensors).filter((t) => eventsAt(t, step).length);
-  const t = scene.matmuls.map((m) => m.out).find((o) => written.includes(o)) || written[0];
+  const t = [...scene.matmuls, ...scene.sums].map((m) => m.out).find((o) => written.includes(o)) || written[0];
   return t ? { name: t.name, index: writtenAt(t, step)[0] } : null;
 }

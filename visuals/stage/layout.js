@@ -17,16 +17,19 @@ export function layOut(scene, width, height, measure, scale = 1) {
   const margin = (width < 600 ? 14 : 24) * scale, gap = GAP * scale, pad = GROUND_PAD * scale;
   const plan = { scale, gap, pad, sideGap: margin + pad, width: width - 2 * margin, height: height - 2 * gap };
   const boxes = plan.boxes = boxesOf(scene, measure, plan);
-  let best = -Infinity, layout;
-  // Several beginnings: in each of them one group stands otherwise than below the one before it.
-  for (const b of boxes)
+  let best = -Infinity, layout, fits;
+  // Several beginnings: in each of them one group stands otherwise than below the one before it. Where no end fits, they
+  // begin anew from tensors folded as far as they go.
+  for (const fold of [0, -1]) for (const b of fits ? [] : boxes)
     for (const begins of b.options.begins) {
       if (begins !== GROUP && begins !== COLUMN) continue;
-      for (const box of boxes) for (const key in box.options) box[key] = box.options[key][0];
+      for (const box of boxes) for (const key in box.options) box[key] = box.options[key].at(key === "way" ? fold : 0);
       b.begins = begins;
       const score = improve(plan), { page } = plan;
       if (score <= best) continue;
       best = score;
+      fits = page.w <= plan.width && page.h <= plan.height;
+      if (!fits) grow({ ...plan, width: Math.max(page.w, plan.width), height: Math.max(page.h, plan.height) }); // beside what does not fit there is room
       layout = { width, height: page.h + 2 * gap, blocks: {}, grounds: [] };
       stand(page, margin, gap, plan.width, page.h, plan, layout);
     }

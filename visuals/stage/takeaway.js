@@ -231,6 +231,7 @@ const ABOUT = "A scene of Kernel Theatre: tensors, what is written into their ce
   + "Cells are numbered flat in the order plane, row, column, from 0; so are steps. A write puts values[k], or the value of cell index[k] of "
   + "its source as it is then (-1: a zero of the padding), into cell cells[k] (null: all cells in their order) at step steps[k mod steps.length]. "
   + "A read: step t reads cells[start[t]] up to but not including cells[start[t + 1]] of its source. A matmul: out = left * right + rest. "
+  + "A view is never written: cell index[k] of its source is what its cell k would hold. "
   + "captions[t] is the sentence of step t. Where source.lines holds one number, that line is lit throughout.";
 const ARRAYS = { f4: Float32Array, u1: Uint8Array, u2: Uint16Array, i2: Int16Array, i4: Int32Array };
 
