@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
+from functools import lru_cache
 from itertools import combinations
 
 from kernels.ladders import LADDERS
@@ -62,9 +63,10 @@ LEAST = {name: 0 if name in ("pad_h", "pad_w", "seed") else 1 for name in MOST}
 AXES = (("R", "dilation_h", "H", "pad_h"), ("S", "dilation_w", "W", "pad_w"))
 
 
-def _mend(values: Values) -> Iterator[tuple[str, Values]]:
+def fits(values: Values, usual: Values) -> Iterator[tuple[str, Values]]:
+    """As Fields.mend: the filter must fit; what keeps it from that is set back to `usual`, which does."""
     for axis in AXES:
-        back = _fewest_back(values, axis)
+        back = _fewest_back(values, axis, usual)
         if back:
             tap, dilation, size, pad = axis
             span, room = values[dilation] * (values[tap] - 1) + 1, values[size] + 2 * values[pad]
@@ -72,9 +74,12 @@ def _mend(values: Values) -> Iterator[tuple[str, Values]]:
             yield rule, back
 
 
-def _fewest_back(values: Values, axis: tuple[str, ...]) -> Values:
+def _mend(values: Values) -> Iterator[tuple[str, Values]]:
+    yield from fits(values, DEFAULT.params())
+
+
+def _fewest_back(values: Values, axis: tuple[str, ...], usual: Values) -> Values:
     """The fewest fields of the axis to set back to their defaults so that the filter fits."""
-    usual = DEFAULT.params()
     for count in range(len(axis) + 1):
         for names in combinations(axis, count):
             tap, dilation, size, pad = (usual[n] if n in names else values[n] for n in axis)
@@ -110,6 +115,7 @@ def write(asked: Asked) -> dict[str, str]:
     return FIELDS.write(asked.params())
 
 
+@lru_cache(maxsize=512)  # every run draws the same dozen links
 def at(asked: Asked, shape: ConvShape) -> dict[str, str]:
     """The parameters for another shape with the same picture and filters."""
     return write(replace(asked, shape=shape))

@@ -10,7 +10,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 
 from kernels.presets import CONV_PRESETS
-from pages import _conv, _gemm, _scenes
+from pages import _conv, _direct, _fft, _gemm, _implicit, _scenes, _winograd
 from visuals.inputs import Inputs
 from visuals.scene import Scene
 
@@ -51,6 +51,28 @@ def im2col(params: Params) -> Scene:
     return _scenes.im2col(inputs, params.get("order", "explaining"))[0]
 
 
+def direct(params: Params) -> Scene:
+    """What the page direct.py plays at `params`."""
+    asked, _ = _conv.read(params)
+    inputs = Inputs(asked.shape, asked.picture, asked.filter, asked.seed)
+    return _direct.scene(inputs, params.get("order", "explaining"))[0]
+
+
+def fft(params: Params) -> Scene:
+    """What the page fft.py plays at `params`."""
+    asked, _ = _conv.read(params)
+    inputs = Inputs(asked.shape, asked.picture, asked.filter, asked.seed)
+    room = params.get("room", _fft.ROOMS[0])
+    return _fft.scene(inputs, _fft.TILES[params.get("transform", next(iter(_fft.TILES)))], room)[0]
+
+
+def implicit(params: Params) -> Scene:
+    """What the page implicit.py plays at `params`, where the rung can run so."""
+    asked, now = _implicit.read(params)
+    inputs = Inputs(asked.shape, asked.picture, asked.filter, asked.seed)
+    return _implicit.scene(inputs, now.rung.name, tuple(now.tiles.items()))[0]
+
+
 def tiling(params: Params) -> Scene:
     """What the page tiling.py plays at `params`, where the rung can run so."""
     asked, _ = _gemm.read(params)
@@ -62,7 +84,16 @@ def _preset(key: str) -> dict[str, str]:
     return _conv.at(_conv.DEFAULT, CONV_PRESETS[key].shape)
 
 
-LESSONS = (Lesson("threads.py", "threads"), Lesson("tiling.py", "tiling"), Lesson("im2col.py", "im2col"))
+LESSONS = (
+    Lesson("threads.py", "threads"),
+    Lesson("tiling.py", "tiling"),
+    Lesson("direct.py", "direct"),
+    Lesson("im2col.py", "im2col"),
+    Lesson("implicit.py", "implicit GEMM"),
+    Lesson("winograd.py", "Winograd"),
+    Lesson("fft.py", "FFT"),
+    Lesson("choose.py", "choose"),
+)
 FIRST = Card("im2col", "A convolution becomes one matrix product.", "im2col.py", im2col)
 CARDS = (
     Card(
@@ -72,6 +103,22 @@ CARDS = (
         im2col,
         {"picture": "numbers"},
         14,
+    ),
+    Card(
+        "Seven loops, one window",
+        "Each output pixel is the sum of its window times the taps, product by product, here with taps two pixels apart.",
+        "direct.py",
+        direct,
+        {"picture": "numbers", "dilation_h": "2", "dilation_w": "2", "pad_h": "1", "pad_w": "1"},
+        7,
+    ),
+    Card(
+        "32 lanes, one tap",
+        "A warp of the direct kernel asks for 32 neighbouring pixels and for one tap, which a single load gives to all lanes.",
+        "direct.py",
+        direct,
+        {"order": "warps"},
+        3,
     ),
     Card(
         "The same kernel, as its warps run",
@@ -114,6 +161,30 @@ CARDS = (
         40,
     ),
     Card(
+        "A product of spectra",
+        "Input and filter are transformed at one size, multiplied frequency by frequency, and transformed back.",
+        "fft.py",
+        fft,
+        {"picture": "numbers"},
+        29,
+    ),
+    Card(
+        "A transform is a circle",
+        "Where it is too small, windows run over the end and go on at the start: the last rows and columns are wrong.",
+        "fft.py",
+        fft,
+        {"room": "too small", "picture": "gradient"},
+        37,
+    ),
+    Card(
+        "A matrix that is never stored",
+        "Tiles of im2col’s matrix are made in shared memory from where their pixels lie, used, and overwritten.",
+        "implicit.py",
+        implicit,
+        {},
+        8,
+    ),
+    Card(
         "A tile in shared memory",
         "A block fetches 8 × 8 values of A and of B once, and its 64 threads use each of them eight times.",
         "tiling.py",
@@ -136,6 +207,22 @@ CARDS = (
         tiling,
         {"M": "64", "N": "64", "K": "64", "rung": "uncoalesced", "order": "warps"},
         3,
+    ),
+    Card(
+        "16 multiplications instead of 36",
+        "A tile of 4 × 4 pixels and a filter, both transformed, meet element by element: 2 × 2 outputs at once.",
+        "winograd.py",
+        _winograd.card,
+        {"pad_h": "1", "pad_w": "1"},
+        8,
+    ),
+    Card(
+        "36 products that know nothing of each other",
+        "Winograd in steps: every position of a tile is a matrix product of its own, in three workspaces.",
+        "winograd.py",
+        _winograd.card,
+        {"kernel": "4x4-steps"},
+        16,
     ),
 )
 # Layers readers know, as chips: words by preset.

@@ -1,0 +1,50 @@
+"""Whole networks: every convolution of ResNet-50 and VGG-16 with the rung that is best for it, as recorded."""
+
+from __future__ import annotations
+
+from functools import cache
+from html import escape
+
+import streamlit as st
+
+from kernels import records
+from kernels.networks import BATCH, NETWORKS
+from pages import _cards, _choose_map, _lesson
+from visuals import figures, layers, sweeps
+
+
+@cache
+def _timed(key: str) -> list[layers.Timed]:
+    return layers.timed(NETWORKS[key], records.recorded)
+
+
+def section(predict: str) -> None:
+    """The card. It tells of recordings made cold alone."""
+    with st.container(key="card_networks", border=True):
+        with st.container(key="networks_head", horizontal=True, vertical_alignment="center"):
+            st.html('<h2 class="kt-card">Whole networks</h2>')
+            key = _lesson.option("network", list(NETWORKS))
+        network, told = NETWORKS[key], _timed(key)
+        rows = [row for one in told for row in one.rows.values()]
+        if not rows:
+            _lesson.quiet(f"No layer of {network.title} was recorded.")
+            return
+        missing = sum(not one.rows for one in told)
+        lacks = f"; {missing} shapes have no recording" if missing else ""
+        badge = figures.badge("recorded", f"{sweeps.provenance(rows)}, {rows[0]['date']}")
+        st.html(
+            f'<p class="kt-figures">{badge} {escape(network.title)}: {network.convolutions} convolutions of '
+            f"{len(told)} shapes, batch {BATCH}{lacks}</p>"
+        )
+        with st.container(key="networks", horizontal=True):
+            st.html(layers.html(told, lambda shape: _choose_map.href(shape, predict)))
+            st.html(
+                '<p class="kt-label">The network’s convolutions with one rung throughout</p>'
+                f'<p class="kt-quiet">Bars are cut at {layers.CUT} times the shortest. Cannot: of the {len(told)} shapes.</p>'
+                + layers.totals(told)
+            )
+        _cards.sentence(layers.told(told))
+        _lesson.quiet(
+            f"{network.source}. The convolutions alone, each timed with cold caches: without biases, normalisation, ReLU and pooling.",
+            "Ours: every rung that is not cuDNN's, im2col + cuBLAS among them.",
+        )
