@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
+from dataclasses import replace
 from html import escape
 
 import numpy as np
@@ -32,44 +33,55 @@ RARE = ((("dilation_h", "dilation h", 108), ("dilation_w", "dilation w", 108)),)
 
 
 def inputs(
-    page: str, shown: bool = True, orders: Mapping[str, str] | None = None
+    page: str,
+    shown: bool = True,
+    orders: Mapping[str, str] | None = None,
+    fields: _address.Fields = FIELDS,
+    chips: Mapping[str, str] = CHIPS,
+    derived: Callable[[ConvShape], str] | None = None,
 ) -> tuple[Inputs, _lesson.Link]:
     """What the controls ask for, always valid, and what draws a link to another preset with all else kept.
-    `page` is the page's file. Not `shown`: the address alone is read."""
-    values, notes = _lesson.asked(FIELDS, shown)
+    `page` is the page's file; `fields` those of _conv, with defaults of its own; `derived(shape)`, HTML, ends the line
+    of fields. Not `shown`: the address alone is read."""
+    values, notes = _lesson.asked(fields, shown)
     asked = _conv.of(values)
-    link = _lesson.preset_link(page, FIELDS, lambda shape: _conv.at(asked, shape))
+    link = _lesson.preset_link(page, fields, lambda shape: fields.write(replace(asked, shape=shape).params()))
     upload = None
     if shown:
         with st.container(key="chips", horizontal=True):
-            _lesson.presets(link, CHIPS, CONV_PRESETS, asked.shape)
-            upload = _picture_chooser(asked)
-            _filter_chooser(asked)
+            _lesson.presets(link, chips, CONV_PRESETS, asked.shape)
+            upload = _picture_chooser(fields, asked)
+            _filter_chooser(fields, asked)
             if orders:
                 _lesson.order_chooser(orders)
-        _fields(asked.shape)
+        _fields(fields, asked.shape, (derived or _data_matrix)(asked.shape))
     _lesson.note(*notes)
     return _inputs(asked, upload), link
 
 
 # -- shape ---------------------------------------------------------------------------------------
-def _fields(shape: ConvShape) -> None:
+def _fields(fields: _address.Fields, shape: ConvShape, derived: str) -> None:
     bounds = conv_bounds(shape, _conv.MOST)
     with st.container(key="params", horizontal=True):
-        _lesson.numbers(FIELDS, LINE, bounds)
+        _lesson.numbers(fields, LINE, bounds)
         with st.container(key="chips_more", width="content"), st.popover(_more_label(shape), key="more"):
             with st.container(key="params_rare", horizontal=True):
-                _lesson.numbers(FIELDS, RARE, bounds)
-            _lesson.choose(FIELDS, "mode")
+                _lesson.numbers(fields, RARE, bounds)
+            _lesson.choose(fields, "mode")
             st.caption(
                 "Deep-learning frameworks do not flip the filter: cross-correlation. The convolution "
                 "of mathematics, and of the cuDNN paper, flips it in both axes."
             )
-        st.html(
-            f'<p class="kt-derived">output <b>{shape.P}×{shape.Q}</b> · data matrix <b>{shape.CRS:,}×'
-            f"{shape.PQ:,}</b>{' an image' if shape.N > 1 else ''} · copies per pixel up to <b>{copies_per_pixel(shape)}</b></p>"
-        )
+        st.html(f'<p class="kt-derived">output <b>{shape.P}×{shape.Q}</b> · {derived}</p>')
     _lesson.limits(shape.params(), bounds)
+
+
+def _data_matrix(shape: ConvShape) -> str:
+    an_image = " an image" if shape.N > 1 else ""
+    return (
+        f"data matrix <b>{shape.CRS:,}×{shape.PQ:,}</b>{an_image} · "
+        f"copies per pixel up to <b>{copies_per_pixel(shape)}</b>"
+    )
 
 
 def _more_label(shape: ConvShape) -> str:
@@ -113,11 +125,11 @@ def _decoded(data: bytes, H: int, W: int, planes: int) -> np.ndarray:
     return pictures.upload_planes(data, H, W, planes)
 
 
-def _picture_chooser(asked: Asked) -> bytes | None:
+def _picture_chooser(fields: _address.Fields, asked: Asked) -> bytes | None:
     """The file of the reader's own, where one is chosen."""
     upload = None
     with st.popover(f"picture: {asked.picture}", key="picture_chooser"):
-        _lesson.choose(FIELDS, "picture")
+        _lesson.choose(fields, "picture")
         if asked.picture == UPLOAD:
             file = st.file_uploader("PNG or JPEG, at most 10 MB and 40 megapixels", ["png", "jpg", "jpeg"])
             upload = file.getvalue() if file else None
@@ -128,10 +140,10 @@ def _picture_chooser(asked: Asked) -> bytes | None:
     return upload
 
 
-def _filter_chooser(asked: Asked) -> None:
+def _filter_chooser(fields: _address.Fields, asked: Asked) -> None:
     s = asked.shape
     with st.popover(f"filter: {asked.filter}", key="filter_chooser"):
-        _lesson.choose(FIELDS, "filter")
+        _lesson.choose(fields, "filter")
         with st.container(key="taps_grid" if asked.filter == CUSTOM else "away_taps"):
             st.text_area(
                 f"{s.R} × {s.S} taps, a line a row",

@@ -2,15 +2,13 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable, Mapping
 
 import streamlit as st
 
 from kernels.presets import GEMM_PRESETS
-from kernels.program import Launch, Rung
 from kernels.shapes import GemmShape
-from pages import _asked, _gemm, _lesson, _rates, _tiles
+from pages import _asked, _gemm, _lesson, _rates, _rung_line
 from pages._gemm import LADDER, Asked
 from visuals import figures, why_gemm
 
@@ -22,7 +20,6 @@ CHIPS = {
 }  # fmt: skip
 LINE = ((("M", "M", 80), ("N", "N", 78), ("K", "K", 78)),)
 RARE = ((("alpha", "alpha", 96), ("beta", "beta", 92)),)
-TILE_PX = 74  # of a field for a tile size, without its name
 
 
 def asked(
@@ -40,7 +37,7 @@ def asked(
             if orders:
                 _lesson.order_chooser(orders(asked.rung.name))
         _fields(fields, asked.shape)
-        _rung_line(page, fields, asked)
+        _rung_line.draw(_watched(page, fields, asked))
     _lesson.note(*notes)
     return asked, link
 
@@ -75,77 +72,18 @@ def _more_label(shape: GemmShape) -> str:
     return ", ".join(parts) or "more"
 
 
-# -- the rung that is watched --------------------------------------------------------------------
-def _rung_line(page: str, fields: _lesson.Fields, asked: Asked) -> None:
-    with st.container(key="params_tiles", horizontal=True):
-        with st.container(key="chips_rung", width="content"):
-            _rung_chooser(page, fields, asked)
-        _tile_fields(fields, asked)
-        st.html(f'<p class="kt-derived">{_launch_words(asked)}</p>')
-    _lesson.quiet(asked.rung.idea)
-    if asked.broken:
-        _refused(page, fields, asked)
-
-
-def _rung_chooser(page: str, fields: _lesson.Fields, asked: Asked) -> None:
-    """Links, for another rung has other tile sizes: what the address says of them is to change with it."""
-    with st.popover(f"rung {number(asked.rung)}: {asked.rung.title}", key="rung_chooser"):
-        able = _gemm.able(asked.shape)
-        with st.container(key="rungs", gap=None):
-            for rung in LADDER.rungs:
-                title = f"{number(rung)} {rung.title}"
-                cannot = "" if rung in able else " (not at this shape)"
-                label = f"**{title}**" if rung is asked.rung else f"{title}{cannot}"
-                _link(page, fields, _gemm.at_rung(asked, rung), label, rung.idea)
-
-
-def number(rung: Rung) -> int:
-    """Its place in the ladder, from 1."""
-    return LADDER.rungs.index(rung) + 1
-
-
-def _link(page: str, fields: _lesson.Fields, params: dict[str, str], label: str, help: str = "") -> None:
-    query = _lesson.others(fields) | params
-    st.page_link(page, label=label, query_params=query, help=help or None)
-
-
-def _tile_fields(fields: _lesson.Fields, asked: Asked) -> None:
-    """A field for each tile size; its choices are those that are legal while the others stay."""
-    for name, choices in _tiles.choices(asked.rung, asked.shape, asked.tiles).items():
-        usual = fields.of[name].usual
-        st.selectbox(
-            name,
-            choices,
-            index=choices.index(usual) if usual in choices else None,
-            key=name,
-            bind="query-params",
-            width=TILE_PX + 9 * len(name),
-        )
-
-
-def _launch_words(asked: Asked) -> str:
-    """What the rung launches at these tile sizes: HTML; "" where it cannot or calls a library."""
-    if asked.broken:
-        return ""
-    launches = [s for s in asked.rung.build(asked.shape, asked.tiles).steps if isinstance(s, Launch)]
-    return " · ".join(
-        f"<b>{math.prod(s.grid):,}</b> block{'s' if math.prod(s.grid) > 1 else ''} of <b>{math.prod(s.block):,}</b> threads"
-        for s in launches
+def _watched(page: str, fields: _lesson.Fields, asked: Asked) -> _rung_line.Watched:
+    return _rung_line.Watched(
+        page,
+        fields,
+        LADDER.rungs,
+        _gemm.able(asked.shape),
+        asked.shape,
+        asked.rung,
+        asked.tiles,
+        lambda rung: _gemm.at_rung(asked, rung),
+        lambda tiles: _gemm.at_tiles(asked, tiles),
     )
-
-
-def _refused(page: str, fields: _lesson.Fields, asked: Asked) -> None:
-    """The rule that is broken, and where to go on: the nearest tile sizes, or the rungs that can."""
-    _lesson.quiet(f"{asked.rung.title} cannot run so: {'; '.join(asked.broken)}")
-    near = _tiles.nearest(asked.rung, asked.shape, asked.tiles)
-    with st.container(key="chips_legal", horizontal=True):
-        if near:
-            words = ", ".join(f"{n} {v}" for n, v in near.items() if v != asked.tiles[n])
-            _link(page, fields, _gemm.at_tiles(asked, near), f"nearest that can: {words}")
-        else:
-            st.html('<p class="kt-quiet">These can:</p>')
-            for rung in _gemm.able(asked.shape):
-                _link(page, fields, _gemm.at_rung(asked, rung), rung.title, rung.idea)
 
 
 # -- under the cards of Run ----------------------------------------------------------------------

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+from functools import lru_cache
+
 import numpy as np
-import streamlit as st
 
 from kernels.engines import emulator
 from kernels.ladders import find
@@ -27,7 +28,7 @@ ORDERS = {
 }
 
 
-@st.cache_resource(max_entries=MOST_KEPT, show_spinner=False)
+@lru_cache(maxsize=MOST_KEPT)
 def im2col(inputs: Inputs, order: str) -> tuple[Scene, str]:
     """The scene in one of ORDERS, and why it is not in the order asked for: "" where it is."""
     shape, part = inputs.shape, part_of(inputs.shape, inputs.planes()[0])
@@ -54,7 +55,7 @@ def gemm_orders(rung: str) -> dict[str, str]:
     return GEMM_ORDERS | FRAGMENTS if rung == "gemm/mma-sync" else GEMM_ORDERS
 
 
-@st.cache_resource(max_entries=MOST_KEPT, show_spinner=False)
+@lru_cache(maxsize=MOST_KEPT)
 def gemm(
     shape: GemmShape, rung: str, tiles: tuple[tuple[str, int], ...], order: str
 ) -> tuple[Scene | None, str]:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from hypothesis import strategies as st
 
 from kernels.shapes import MODES, ConvShape, GemmShape
+from kernels.shapes_attention import AttentionShape
 
 
 @st.composite
@@ -55,3 +56,24 @@ def gemm_shapes(draw, most: int = 140, most_k: int = 40, dtype: str = "fp32") ->
     factors = st.sampled_from([(1, 0), (1, 1), (-2, 0), (3, -2), (0, 1)])
     alpha, beta = draw(factors)
     return GemmShape(draw(extent), draw(extent), draw(depth), alpha, beta, dtype)
+
+
+@st.composite
+def attention_shapes(
+    draw, most: int = 40, most_d: int = 40, most_heads: int = 3, dtype: str = "fp32"
+) -> AttentionShape:
+    """Sequences shorter and longer than a tile, head sizes that are no multiple of anything, causal and not, the
+    usual scale and others."""
+    extent = st.one_of(st.integers(1, 9), st.integers(1, most))
+    width = st.one_of(
+        st.sampled_from([n for n in (1, 4, 8, 32, 64, 128) if n <= most_d]), st.integers(1, most_d)
+    )
+    return AttentionShape(
+        B=draw(st.integers(1, 2)),
+        H=draw(st.integers(1, most_heads)),
+        N=draw(extent),
+        d=draw(width),
+        causal=draw(st.integers(0, 1)),
+        scale=draw(st.sampled_from([0.0, 0.0, 1.0, -0.5])),
+        dtype=dtype,
+    )

@@ -62,7 +62,7 @@ def conditions() -> dict:
     timing nothing costs (ms): the part of every cold figure that is not the kernel's."""
     import cupy
 
-    from kernels.engines import cuda_cudnn, cuda_cufft, cuda_libraries
+    from kernels.engines import cuda_cudnn, cuda_cufft, cuda_libraries, cuda_torch
 
     query = "driver_version,clocks.sm,clocks.mem"
     told = subprocess.run(
@@ -80,11 +80,13 @@ def conditions() -> dict:
         "cublas": cuda_libraries.version(),
         "cufft": cuda_cufft.version(),
         "cudnn": cuda_cudnn.version(),
+        "torch": cuda_torch.version(),
         "cupy": cupy.__version__,
         "numpy": np.__version__,
         "clock_sm_mhz": int(sm) if sm else None,
         "clock_memory_mhz": int(memory) if memory else None,
         "event_floor_ms": floor_ms(),
+        "queue_room": QUEUE_ROOM,
     }
 
 
@@ -193,6 +195,9 @@ class Session:
             for step, call in zip(self.program.steps, self._calls, strict=True):
                 self._ledger.stage(step.name, WORKSPACE)  # what a library call takes while it runs
                 call()
+                self._ledger.told(getattr(call, "own_bytes", 0))
+            for call in self._calls:  # a library with memory of its own brings its result here
+                getattr(call, "deliver", lambda: None)()
             out = self.arrays[self.program.of_role(OUTPUT)[0].name].get(stream=self.stream)
         self.stream.synchronize()
         return out
@@ -253,6 +258,13 @@ def _ledger_class():
             if pmem_id in self._live:
                 role, size = self._live.pop(pmem_id)
                 self._now[role] -= size
+
+        def told(self, nbytes: int) -> None:
+            """What a step took of this role, while it ran, from an allocator that is not CuPy's."""
+            most = {**self._now, self.role: self._now[self.role] + nbytes}
+            self._most[self.role] = max(self._most[self.role], most[self.role])
+            if total_bytes(most) > total_bytes(self.timeline[-1]):
+                self.timeline[-1].update(most)
 
         def bytes(self) -> dict[str, int]:
             return {**self._most, "peak": max(map(total_bytes, self.timeline), default=0)}

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 
 import numpy as np
 
@@ -24,6 +24,11 @@ DIVISORS = ("area", "S", "pixels", "Q")
 DIVISORS_STRUCT = np.dtype(
     [(f"{name}_{part}", kind) for name in DIVISORS for part, kind in (("multiplier", "u4"), ("shift", "i4"))]
 )
+
+
+def _defines(names: Iterable[str], tiles: Tiles) -> tuple[tuple[str, int], ...]:
+    """Tile sizes as -D options, in one order whatever order they came in: a kernel's digest must not hang on it."""
+    return tuple((name, tiles[name]) for name in names)
 
 
 # -- direct-tiled -----------------------------------------------------------------------------------------
@@ -51,7 +56,7 @@ def build_direct_tiled(s: ConvShape, tiles: Tiles) -> Program:
         (tile, tile // tiles["TP"], z),
         ("x", "w", parts.bias_name(s), "y", parts.struct(s), parts.layer(s)),
         twins_conv.direct_tiled(filters, tile, tiles["CHUNK"]),
-        tuple(tiles.items()),
+        _defines(DIRECT_TILES, tiles),
         direct_shared(s, tiles),
     )
     return Program(parts.buffers(s), (launch,))
@@ -112,7 +117,7 @@ def _implicit(source: str, s: ConvShape, tiles: Tiles, *more: np.void) -> Progra
         (threads(tiles), 1, 1),
         ("x", "w", parts.bias_name(s), "y", parts.struct(s), parts.layer(s), *more),
         twins_conv.implicit_gemm(tiles["BM"], tiles["BN"], tiles["BK"]),
-        tuple(tiles.items()),
+        _defines(IMPLICIT_TILES, tiles),
         implicit_shared(tiles),
     )
     return Program(parts.buffers(s), (launch,))

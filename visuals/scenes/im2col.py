@@ -47,12 +47,13 @@ class Part:
     w: int = 0
 
 
-def part_of(s: ConvShape, picture: np.ndarray | None = None) -> Part:
-    """The whole where it fits on a stage, else a block of the output with stride and padding kept: the
+def part_of(s: ConvShape, picture: np.ndarray | None = None, most: int = MOST_CELLS) -> Part:
+    """The whole where it fits on a stage (`most` cells of the data matrix), else a block of the output with stride and padding kept: the
     one under which `picture` [H, W] varies most, the first where no picture is given."""
     C, K = min(s.C, MOST_CHANNELS), min(s.K, MOST_FILTERS)
     P, Q = s.P, s.Q
-    if C * s.R * s.S * P * Q > MOST_CELLS or P * Q > MOST_STEPS:
+    cells = C * s.R * s.S * P * Q
+    if cells > most or P * Q > MOST_STEPS:
         P, Q = min(P, PART), min(Q, PART)
     blocks = [
         _block(s, C, K, P, Q, p, q) for p in _starts(s.P, P) for q in _starts(s.Q, Q)

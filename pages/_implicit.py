@@ -1,0 +1,101 @@
+"""What the address of the lesson on implicit GEMM means beside the shape: the rung that is watched and its tile sizes.
+
+The shape is that of every convolution lesson, with a usual value of its own: one that fills a tile. Each tile size
+is one that the rung offers; together they may still break a rule of it, which the page then names.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+
+import streamlit as st
+
+from kernels.ladders import find
+from kernels.presets import CONV_PRESETS
+from kernels.program import Rung
+from kernels.shapes import ConvShape
+from pages import _conv, _lesson, _rung_line, _tiles
+from pages._address import Choice, Fields, Value, Values
+from pages._scenes import MOST_KEPT
+from visuals.inputs import Inputs
+from visuals.scene import Scene
+from visuals.scenes import implicit_plan
+from visuals.scenes.implicit import implicit_scene
+
+DEFAULT = _conv.Asked(CONV_PRESETS["one-tile"].shape)
+FIELDS = Fields(
+    "implicit",
+    {name: replace(_conv.FIELDS.of[name], usual=usual) for name, usual in DEFAULT.params().items()},
+    lambda values: _conv.fits(values, DEFAULT.params()),
+)
+RUNGS = {name.partition("/")[2]: find(name) for name in implicit_plan.RUNGS}
+DEFAULT_RUNG = "implicit-gemm"
+
+
+@dataclass(frozen=True)
+class Watched:
+    """A rung and all its tile sizes."""
+
+    rung: Rung
+    tiles: Mapping[str, int]
+
+    def params(self) -> Values:
+        return {"rung": self.rung.name.partition("/")[2]} | dict(self.tiles)
+
+    def tiles_of(self, rung: Rung) -> Mapping[str, int]:
+        """Those of the page for the rung that is watched, the usual for the others."""
+        return self.tiles if rung is self.rung else rung.default_tiles
+
+
+# The parameters beside the shape's: both rungs have the same tile sizes.
+TILES = Fields(
+    "implicit-tiles",
+    {"rung": Choice(DEFAULT_RUNG, tuple(RUNGS))}
+    | {name: Choice(all_[0], tuple(sorted(all_))) for name, all_ in RUNGS[DEFAULT_RUNG].tiles.items()},
+)
+
+
+def watched_in(values: Values) -> Watched:
+    rung = RUNGS[values["rung"]]
+    return Watched(rung, {name: values[name] for name in rung.tiles})
+
+
+def read(raw: Mapping[str, Value]) -> tuple[_conv.Asked, Watched]:
+    """What an address asks for; what cannot be taken is left out."""
+    return _conv.of(FIELDS.read(raw)[0]), watched_in(TILES.read(raw)[0])
+
+
+def watched(shown: bool) -> tuple[Watched, list[str]]:
+    """What the controls ask for, and what could not be taken; not `shown`: the address alone is read. Asked before
+    any control of the page is drawn: an address that holds what cannot be taken is then written anew."""
+    values, notes = _lesson.asked(TILES, shown)
+    return watched_in(values), notes
+
+
+def draw(page: str, shape: ConvShape, now: Watched) -> None:
+    """The line of the rung that is watched."""
+    _rung_line.draw(
+        _rung_line.Watched(
+            page,
+            TILES,
+            tuple(RUNGS.values()),
+            [rung for rung in RUNGS.values() if not _tiles.broken(rung, shape, rung.default_tiles)],
+            shape,
+            now.rung,
+            now.tiles,
+            lambda rung: TILES.write(replace(now, rung=rung).params()),
+            lambda tiles: TILES.write(replace(now, tiles=tiles).params()),
+        )
+    )
+
+
+@st.cache_resource(max_entries=MOST_KEPT, show_spinner=False)
+def scene(inputs: Inputs, rung: str, tiles: tuple[tuple[str, int], ...]) -> tuple[Scene | None, str]:
+    """The scene of a rung at its tile sizes; None where it has none, and then why."""
+    shape, sizes = inputs.shape, dict(tiles)
+    if reason := implicit_plan.why_not(shape, rung, sizes):
+        return None, reason
+    plan = implicit_plan.Plan(shape, rung, sizes)
+    images = -(-plan.columns_shown // shape.PQ)
+    return implicit_scene(shape, rung, sizes, inputs.x(images), inputs.w(min(shape.K, plan.BM))), ""

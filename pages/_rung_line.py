@@ -1,0 +1,112 @@
+"""The line of controls for the rung that is watched: which one it is, and its tile sizes.
+
+For every lesson whose address holds a rung and its tile sizes.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import streamlit as st
+
+from kernels.program import Launch, Rung
+from pages import _lesson, _tiles
+from pages._address import Fields
+
+TILE_PX = 74  # of a field for a tile size, without its name
+Params = dict[str, str]
+
+
+@dataclass(frozen=True)
+class Watched:
+    """What is watched, among what, and how the address says so."""
+
+    page: str  # its file
+    fields: Fields  # those of the address that hold the rung and its tile sizes
+    rungs: Sequence[Rung]  # to choose from
+    able: Sequence[Rung]  # those that can run the shape
+    shape: Any
+    rung: Rung
+    tiles: Mapping[str, int]
+    at_rung: Callable[[Rung], Params]  # the parameters for another rung
+    at_tiles: Callable[[Mapping[str, int]], Params]  # and for other tile sizes
+
+    @property
+    def broken(self) -> list[str]:
+        """The rules that keep the rung from running so."""
+        return _tiles.broken(self.rung, self.shape, self.tiles)
+
+
+def draw(now: Watched) -> None:
+    """The rung as a popover of links, a field for each tile size, what that launches; and the rule that is broken."""
+    with st.container(key="params_tiles", horizontal=True):
+        with st.container(key="chips_rung", width="content"):
+            _chooser(now)
+        _tile_fields(now)
+        st.html(f'<p class="kt-derived">{_launch_words(now)}</p>')
+    _lesson.quiet(now.rung.idea)
+    if now.broken:
+        _refused(now)
+
+
+def _chooser(now: Watched) -> None:
+    """Links, for another rung has other tile sizes: what the address says of them is to change with it."""
+    label = f"rung {_number(now, now.rung)}: {now.rung.title}"
+    with st.popover(label, key="rung_chooser"), st.container(key="rungs", gap=None):
+        for rung in now.rungs:
+            title = f"{_number(now, rung)} {rung.title}"
+            cannot = "" if rung in now.able else " (not at this shape)"
+            label = f"**{title}**" if rung is now.rung else f"{title}{cannot}"
+            _link(now, now.at_rung(rung), label, rung.idea)
+
+
+def _number(now: Watched, rung: Rung) -> int:
+    """Its place among the rungs, from 1."""
+    return now.rungs.index(rung) + 1
+
+
+def _link(now: Watched, params: Params, label: str, help: str = "") -> None:
+    query = _lesson.others(now.fields) | params
+    st.page_link(now.page, label=label, query_params=query, help=help or None)
+
+
+def _tile_fields(now: Watched) -> None:
+    """A field for each tile size; its choices are those that are legal while the others stay."""
+    for name, choices in _tiles.choices(now.rung, now.shape, now.tiles).items():
+        usual = now.fields.of[name].usual
+        st.selectbox(
+            name,
+            choices,
+            index=choices.index(usual) if usual in choices else None,
+            key=name,
+            bind="query-params",
+            width=TILE_PX + 9 * len(name),
+        )
+
+
+def _launch_words(now: Watched) -> str:
+    """What the rung launches at these tile sizes: HTML; "" where it cannot or calls a library."""
+    if now.broken:
+        return ""
+    launches = [s for s in now.rung.build(now.shape, now.tiles).steps if isinstance(s, Launch)]
+    return " · ".join(
+        f"<b>{math.prod(s.grid):,}</b> block{'s' if math.prod(s.grid) > 1 else ''} of <b>{math.prod(s.block):,}</b> threads"
+        for s in launches
+    )
+
+
+def _refused(now: Watched) -> None:
+    """The rule that is broken, and where to go on: the nearest tile sizes, or the rungs that can."""
+    _lesson.quiet(f"{now.rung.title} cannot run so: {'; '.join(now.broken)}")
+    near = _tiles.nearest(now.rung, now.shape, now.tiles)
+    with st.container(key="chips_legal", horizontal=True):
+        if near:
+            words = ", ".join(f"{n} {v}" for n, v in near.items() if v != now.tiles[n])
+            _link(now, now.at_tiles(near), f"nearest that can: {words}")
+        else:
+            st.html('<p class="kt-quiet">These can:</p>')
+            for rung in now.able:
+                _link(now, now.at_rung(rung), rung.title, rung.idea)
