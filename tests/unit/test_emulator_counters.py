@@ -206,6 +206,32 @@ def test_bank_conflicts_of_the_lanes_that_take_part_alone():
     assert _pick(run, "wavefronts_ld", "bank_conflicts_ld") == (5, 4)
 
 
+@pytest.mark.parametrize(
+    "size, apart, waves, fewest", [(4, 1, 1, 1), (4, 2, 2, 1), (8, 1, 2, 2), (16, 1, 4, 4)]
+)
+def test_copies_are_counted_among_the_stores_and_apart(size, apart, waves, fewest):
+    """One warp copies `size` bytes a lane, `apart` times as far from one another in shared memory, and stores once."""
+    floats = size // 4
+    source = f"""extern "C" __global__ void k(float* out, const float* in) {{
+      __shared__ __align__(16) float s[1024];
+      int t = threadIdx.x;
+      unsigned to = (unsigned)__cvta_generic_to_shared(s + {floats * apart} * t);
+      asm volatile("cp.async.ca.shared.global [%0], [%1], {size};" :: "r"(to), "l"(in + {floats} * t));
+      asm volatile("cp.async.wait_all;" ::);
+      __syncwarp();
+      float sum = s[{floats * apart} * t];
+      s[512 + t] = sum;
+      __syncwarp();
+      out[t] = s[512 + (t ^ 1)];
+    }}"""
+    a = np.arange(32 * floats, dtype=f32)
+    run = emulate(source, {"in": a}, {"out": ((32,), f32)}, args=["out", "in"])
+    np.testing.assert_array_equal(run["out"], a[::floats].reshape(-1, 2)[:, ::-1].ravel())
+    assert _pick(run, "wavefronts_copied", "bank_conflicts_copied") == (waves, waves - fewest)
+    assert _pick(run, "wavefronts_st", "bank_conflicts_st") == (waves + 1, waves - fewest)
+    assert _pick(run, "requests_ld", "sectors_ld") == (1, size)
+
+
 # -- instructions --------------------------------------------------------------------------------------------
 def test_branches_and_how_many_diverge():
     source = """extern "C" __global__ void k(int* out, const int* in) {

@@ -17,9 +17,7 @@ from benchmarks.hardware_cases import APART
 from benchmarks.hardware_sass import memory_instructions
 from kernels import cuda as sources
 from kernels.engines.emulator import compile as compiler
-from kernels.engines.emulator.counters import PTX_PER_MACHINE
-from kernels.engines.emulator.merge import merged
-from kernels.engines.emulator.parse import Kernel, parse, type_bytes
+from kernels.engines.emulator.counters import FIELDS, PTX_PER_MACHINE
 from kernels.ladders import LADDERS
 from kernels.program import Launch
 from kernels.shapes import ConvShape, GemmShape
@@ -29,7 +27,52 @@ AGAIN = "measure it on a GPU: python benchmarks/hardware_counters.py measure cou
 
 # Counters of a source that are not the hardware's, and why. Each must still differ in one of its cases, so that
 # this list cannot rot.
-KNOWN: dict[tuple[str, str], str] = {}
+COPIED = (
+    "Data of cp.async take more passes than the banks ask for, by which cache lines they come from. No rule was "
+    "found: 448 requests alike in lanes, banks and places in their lines take 5.5 passes on average, not 4."
+)
+SKEWED = (
+    "cp.async past L1, from rows that begin in the middle of a sector: 2,808 sectors where the lanes touch 2,592, "
+    "312 where they touch 288, 456 where they touch 472. No rule was found."
+)
+ARRIVING = (
+    "A few passes more, all of them called conflicts, that no address asks for: the same loads take 2 of them "
+    "with fp16 and 1 with bf16, 4 before one transform and 5 before another."
+)
+SUNK = "ptxas moves loads behind the test which warps have anything to write: the others never load."
+UNROLLED = (
+    "ptxas unrolls both loops that fetch (nine stores to shared memory in machine code, three in PTX): lanes "
+    "with one turn and lanes with two go through different copies of a load and a store."
+)
+# Where passes more than the banks ask for are called conflicts, and all that copy by cp.async.
+CONFLICTING = (
+    "gemm/08_double_buffer.cu",
+    "gemm/09_warp_tile.cu",
+    "gemm/11_mma_sync.cu",
+    "conv/05_implicit_gemm_plain.cu",
+    "conv/06_implicit_gemm.cu",
+    "conv/10_fft_multiply.cu",
+)
+COPYING = (*CONFLICTING, "conv/08_winograd_fused.cu", "conv/09_winograd_product.cu")
+KNOWN: dict[tuple[str, str], str] = {
+    **{(source, "wavefronts_copied"): COPIED for source in COPYING},
+    **{(source, "bank_conflicts_copied"): COPIED for source in CONFLICTING},
+    **{(source, "sectors_ld"): SKEWED for source in ("gemm/11_mma_sync.cu", "conv/09_winograd_product.cu")},
+    **{
+        (source, counter): ARRIVING
+        for source, op in (("gemm/11_mma_sync.cu", "ld"), ("conv/08_winograd_fused.cu", "st"))
+        for counter in (f"wavefronts_{op}", f"bank_conflicts_{op}")
+    },
+    **{
+        (source, counter): reason
+        for source in ("conv/07_winograd_filter.cu", "conv/08_winograd_fused.cu")
+        for counter, reason in (("wavefronts_ld", f"{SUNK} {ARRIVING}"), ("bank_conflicts_ld", ARRIVING))
+    },
+    **{
+        ("conv/04_direct_tiled.cu", counter): UNROLLED
+        for counter in ("requests_ld", "sectors_ld", "wavefronts_st", "bank_conflicts_st")
+    },
+}
 
 needs_nvrtc = pytest.mark.skipif(compiler.version() is None, reason="NVRTC is not installed here")
 
@@ -51,8 +94,8 @@ def told(name: str) -> dict[str, tuple[float, int]]:
     """(hardware, emulator) of each counter. Skips a case that was not measured: a test of its own tells of those."""
     if name not in measured():
         pytest.skip("not measured")
-    metrics, total = measured()[name]["metrics"], emulated(name).total
-    return {counter: (bench.hardware(metrics, counter), total[counter]) for counter in bench.EQUAL}
+    metrics, got = measured()[name]["metrics"], emulated(name)
+    return {counter: (bench.hardware(metrics, counter), got.counted(counter)) for counter in bench.COMPARED}
 
 
 def unequal(name: str) -> dict[str, tuple[float, int]]:
@@ -85,6 +128,38 @@ def test_memory_counters_are_the_hardwares(name):
 def test_what_is_known_to_differ_does(source, counter):
     names = [name for name, case in bench.cases().items() if case.launch.source == source]
     assert any(counter in unequal(name) for name in names), "they agree now: take it out of KNOWN"
+
+
+@needs_nvrtc
+@pytest.mark.parametrize("name", [n for n, case in bench.cases().items() if bench.is_patched(case)])
+def test_copies_take_the_passes_the_banks_ask_for_or_more(name):
+    for counter in bench.COPIES:
+        hardware, counted = told(name)[counter]
+        assert hardware >= counted, counter
+
+
+@needs_nvrtc
+@pytest.mark.parametrize("source, counter", [key for key, reason in KNOWN.items() if reason == ARRIVING])
+def test_passes_no_address_asks_for_are_few_and_are_conflicts(source, counter):
+    """Without them the hardware's passes are the emulator's, unless ptxas has moved loads."""
+    op = counter.rpartition("_")[2]
+    moved = SUNK in KNOWN[source, f"wavefronts_{op}"]
+    for name in (name for name, case in bench.cases().items() if case.launch.source == source):
+        waves, conflicts = (told(name)[f"{what}_{op}"] for what in ("wavefronts", "bank_conflicts"))
+        assert 0 <= conflicts[0] - conflicts[1] <= 20, name
+        fewest = waves[0] - conflicts[0], waves[1] - conflicts[1]
+        assert fewest[0] <= fewest[1] if moved else fewest[0] == fewest[1], name
+
+
+@needs_nvrtc
+@pytest.mark.parametrize(
+    "name", [n for n, c in bench.cases().items() if "07_winograd_filter" in c.launch.source]
+)
+def test_loads_that_ptxas_moved_are_as_many_as_warps_go_on(name):
+    """Nine taps of a warp that has something to write are one pass each; the others load at most as many."""
+    metrics, (waves, counted) = measured()[name]["metrics"], told(name)["wavefronts_ld"]
+    executed = metrics["smsp__inst_executed_op_shared_ld.sum"]
+    assert waves - told(name)["bank_conflicts_ld"][0] == executed <= counted
 
 
 @needs_nvrtc
@@ -193,13 +268,16 @@ def test_ncu_rows_become_the_fixture():
     json.dumps(fixture)
 
 
-def test_asynchronous_copies_are_added_to_what_the_hardware_calls_loads():
+def test_asynchronous_copies_are_no_stores_to_the_hardware():
     case = next(iter(bench.cases().values()))
-    metrics = made_up(case, sectors_ld=100)
-    assert bench.hardware(metrics, "sectors_ld") == 100
-    access, bypass = bench.COPIES["sectors_ld"]
-    assert bench.hardware(metrics | {access: 20, bypass: 3}, "sectors_ld") == 123
-    assert bench.hardware(metrics | {access: 20, bypass: 3}, "sectors_st") == 16_384
+    access, bypass = bench.COPIES["wavefronts_copied"]
+    metrics = made_up(case, wavefronts_st=100) | {access: 20, bypass: 3}
+    assert bench.hardware(metrics, "wavefronts_st") == 100
+    assert bench.hardware(metrics, "wavefronts_copied") == 23
+    assert bench.hardware(metrics, "bank_conflicts_copied") == 0
+    total = dict.fromkeys(FIELDS, 0) | {"wavefronts_st": 123, "wavefronts_copied": 23, "wavefronts_ld": 5}
+    got = bench.Emulated(total, {})
+    assert [got.counted(f"wavefronts_{op}") for op in ("ld", "st", "copied")] == [5, 100, 23]
 
 
 def test_patched_metrics_are_asked_where_there_are_such_instructions():
@@ -280,99 +358,3 @@ def test_compare_prints_what_differs(tmp_path, capsys):
     told = capsys.readouterr().out
     assert f"{chosen[0].name}: equal" in told and f"{chosen[1].name}: NOT EQUAL" in told
     assert "sectors_ld 1,025 / 1,024 !" in told and "1 of 2 cases equal" in told
-
-
-# -- merged loads -----------------------------------------------------------------------------------------------
-def shared_at(kernel: Kernel) -> dict[str, int]:
-    """Where the kernel's shared arrays start, one after the other."""
-    out, at = {}, 0
-    for v in kernel.variables:
-        if v.space == "shared":
-            out[v.name] = at = -(-at // v.align) * v.align
-            at += v.size
-    return out
-
-
-def widths(kernel: Kernel) -> list[int]:
-    """Bytes of each load from shared memory that is left, the widest first."""
-    merge = merged(kernel.code, shared_at(kernel))
-    out = []
-    for pc, i in enumerate(kernel.code):
-        if i.opcode.startswith("ld.shared"):
-            own = type_bytes(i.parts[-1]) * next((int(p[1:]) for p in i.parts if p in ("v2", "v4")), 1)
-            out.append(merge.get(pc, own))
-    return sorted((w for w in out if w), reverse=True)
-
-
-@needs_nvrtc
-@pytest.mark.parametrize(
-    "tile, wide, single", [(8, 6, 24), (16, 4, 16), (32, 8, 32)]
-)  # as counted in sm_90 machine code
-def test_rows_of_the_tiled_product_are_read_by_16_bytes(tile, wide, single):
-    options = (*compiler.OPTIONS, f"-DTILE={tile}")
-    ptx = compiler.compile_ptx(sources.translation_unit("conv/03_gemm.cu"), "03_gemm.cu", options)
-    assert widths(parse(ptx, "gemm")) == [16] * wide + [4] * single
-
-
-def written(body: str, arrays: str = ".shared .align 4 .b8 a[4096];") -> Kernel:
-    registers = ".reg .b32 %r<20>; .reg .f32 %f<20>; .reg .b64 %rd<9>; .reg .pred %p<3>;"
-    ptx = f".entry k()\n{{\n{registers}\n{arrays}\n{body}\nret;\n}}\n"
-    return parse(ptx.replace("; ", ";\n"), "k")
-
-
-ROW = "mov.u32 %r0, %tid.y; shl.b32 %r1, %r0, 4; mov.u32 %r2, a; add.s32 %r3, %r2, %r1; "  # 16-aligned
-
-
-def loads(*offsets: int, base: str = "%r3") -> str:
-    return " ".join(f"ld.shared.f32 %f{n}, [{base}+{at}];" for n, at in enumerate(offsets)) + " "
-
-
-@pytest.mark.parametrize(
-    "body, want",
-    [
-        (ROW + loads(0, 4, 8, 12), [16]),
-        (ROW + loads(12, 4, 0, 8), [16]),
-        (ROW + loads(0, 4, 8), [16]),  # three of four are enough
-        (ROW + loads(4, 8, 12), [16]),
-        (ROW + loads(0, 12), [4, 4]),
-        (ROW + loads(4, 8), [4, 4]),  # no aligned pair
-        (ROW + loads(8, 12), [8]),
-        (ROW + loads(4, 8, 12, 16, 20), [16, 8]),
-        (ROW + loads(0, 8, 16, 24), [4] * 4),
-        (ROW.replace("shl.b32 %r1, %r0, 4", "mul.lo.s32 %r1, %r0, 132") + loads(0, 4, 8, 12), [4] * 4),
-        (ROW.replace("shl.b32 %r1, %r0, 4", "mul.lo.s32 %r1, %r0, 136") + loads(0, 4, 8, 12), [8, 8]),
-        (ROW + "add.s32 %r4, %r3, 8; " + loads(0, 4) + loads(0, 4, base="%r4"), [16]),
-        # What may write in between keeps loads apart.
-        (ROW + loads(0, 4) + "bar.sync 0; " + loads(8, 12), [8, 8]),
-        (ROW + loads(0, 4) + "bar.warp.sync -1; " + loads(8, 12), [8, 8]),
-        (ROW + loads(0, 4) + "st.shared.f32 [%r1], %f0; " + loads(8, 12), [8, 8]),
-        (ROW + loads(0, 4) + "st.shared.f32 [%r3+8], %f0; " + loads(8, 12), [8, 8]),
-        (ROW + loads(0, 4) + "st.shared.f32 [%r3+64], %f0; " + loads(8, 12), [16]),
-        (ROW + loads(0, 4) + "st.global.f32 [%rd1], %f0; " + loads(8, 12), [16]),
-        # A base that moves is another base.
-        (ROW + loads(0, 4) + "add.s32 %r3, %r3, 16; " + loads(8, 12), [8, 8]),
-        # A pointer that starts 8 bytes in and walks by 16 is known to be 8-aligned, no more.
-        (ROW + "add.s32 %r5, %r3, 8; $L:\n " + loads(-8, -4, 0, 4, base="%r5") + "add.s32 %r5, %r5, 16; @%p1 bra $L; ", [8, 8]),
-    ],
-)  # fmt: skip
-def test_which_loads_become_one(body, want):
-    assert widths(written(body)) == want
-
-
-def test_a_store_to_another_array_forbids_nothing():
-    arrays = ".shared .align 4 .b8 a[4096];\n.shared .align 4 .b8 b[4096];"
-    other = "mov.u32 %r8, b; add.s32 %r9, %r8, %r0; "
-    body = ROW + other + loads(0, 4) + "st.shared.f32 [%r9], %f0; " + loads(8, 12)
-    assert widths(written(body, arrays)) == [16]
-
-
-def test_arrays_lie_where_they_are_placed():
-    """After five floats the next array starts at byte 20: three of its words share an aligned piece."""
-    arrays = ".shared .align 4 .b8 a[20];\n.shared .align 4 .b8 b[256];"
-    assert widths(written(loads(0, 4, 8, 12, base="b"), arrays)) == [16, 4]
-
-
-def test_the_lowest_address_leads():
-    kernel = written(ROW + loads(8, 0, 4))
-    places = [pc for pc, i in enumerate(kernel.code) if i.opcode.startswith("ld.shared")]
-    assert merged(kernel.code, shared_at(kernel)) == {places[0]: 0, places[1]: 16, places[2]: 0}

@@ -5,6 +5,9 @@ requests  warps with an active lane, per global load or store
 sectors   distinct 32-byte pieces per request (l1tex__t_sectors_pipe_lsu_mem_global_op_{ld,st})
 wavefronts, bank_conflicts  shared memory: passes over 32 banks of 4 bytes, and those beyond the fewest
           possible (l1tex__data_{pipe_lsu_wavefronts,bank_conflicts_pipe_lsu}_mem_shared_op_{ld,st})
+*_copied  of those in *_st, the ones of cp.async, which Nsight Compute counts apart
+          (sm__sass_l1tex_data_{...}_mem_shared_op_ldgsts_cache_{access,bypass}). These are what the banks
+          ask for: the hardware takes as many or more, by which cache lines the data come from
 warp_instructions, thread_instructions  PTX instructions, not SASS.
 """
 
@@ -19,13 +22,15 @@ from kernels.engines.emulator.parse import Instruction, Line
 
 SECTOR_BITS, BANKS, WORD_BITS, LANES = 5, 32, 2, 32
 # PTX instructions counted for each machine instruction an H200 executed, least and most over the cases of
-# the hardware fixture: tests/unit/test_hardware_counters.py holds these to it.
-PTX_PER_MACHINE = (0.67, 1.65)
+# the hardware fixture: tests/unit/test_hardware_counters.py holds these to it. Below a half are kernels that do
+# little but divide integers: a division is one instruction of PTX and many of machine code.
+PTX_PER_MACHINE = (0.26, 1.65)
 FIELDS = (
     "warp_instructions", "thread_instructions", "branches", "divergent_branches",
     "requests_ld", "requests_st", "sectors_ld", "sectors_st", "bytes_ld", "bytes_st",
     "shared_requests_ld", "shared_requests_st", "wavefronts_ld", "wavefronts_st",
-    "bank_conflicts_ld", "bank_conflicts_st", "atomics", "barriers",
+    "bank_conflicts_ld", "bank_conflicts_st", "wavefronts_copied", "bank_conflicts_copied",
+    "atomics", "barriers",
     "flops_fp", "flops_dp4a", "flops_mma",
 )  # fmt: skip
 
@@ -102,6 +107,9 @@ class Tally:
         self.rows[f"shared_requests_{op}"][pc] += _warps(lines, active)
         self.rows[f"wavefronts_{op}"][pc] += waves
         self.rows[f"bank_conflicts_{op}"][pc] += waves - ideal
+        if self.code[pc].parts[0] == "cp":
+            self.rows["wavefronts_copied"][pc] += waves
+            self.rows["bank_conflicts_copied"][pc] += waves - ideal
 
     def counters(self) -> Counters:
         total = {name: int(row.sum()) for name, row in self.rows.items()}
