@@ -209,7 +209,7 @@ RUNGS = (
             "BK": (16,),
             "STAGES": (3, 2),
         },
-        sets=({"M": 2}, {"M": 6}, {"BN": 64}, {"BM": 128}, {"STAGES": 2}),
+        sets=({"M": 2}, {"M": 6}, {"BLOCK": 256}, {"BN": 64}, {"BM": 128}, {"STAGES": 2}),
         scale=scale(),
     ),
 )  # fmt: skip
