@@ -1,0 +1,132 @@
+"""Which Winograd kernel is watched, as the address says it, its tile sizes, and its scene."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+
+import streamlit as st
+
+from kernels.ladders import find
+from kernels.ladders.conv_winograd import positions, tiles_of
+from kernels.presets import CONV_PRESETS, Preset
+from kernels.program import Rung
+from kernels.shapes import ConvShape
+from pages import _conv, _kernels, _lesson
+from pages._address import Fields
+from visuals.inputs import Inputs
+from visuals.scene import Scene
+from visuals.scenes.winograd import fused_scene
+from visuals.scenes.winograd_part import NONFUSED, numbers, part_of, why_not
+from visuals.scenes.winograd_steps import steps_scene
+
+# As on every page of a convolution, but with a picture of which each number can be followed.
+DEFAULT = replace(_conv.DEFAULT, picture="numbers")
+FIELDS = Fields(
+    "winograd",
+    {name: replace(field, usual=DEFAULT.params()[name]) for name, field in _conv.FIELDS.of.items()},
+    _conv.FIELDS.mend,
+)
+CHIPS = {
+    "toy": "Toy 8×8", "resnet50-res2-3x3-n1": "res2 3×3", "resnet50-res3-3x3-n1": "res3", "resnet50-res4-3x3-n1": "res4",
+    "resnet50-res5-3x3-n1": "res5", "resnet50-res2-3x3-n32": "res2, N=32", "resnet50-res4-3x3-n32": "res4, N=32",
+    "resnet50-res5-3x3-n32": "res5, N=32", "vgg-conv1_2": "VGG conv1_2", "lenet-conv1": "LeNet conv1 (5×5)",
+}  # fmt: skip
+NAME = "kernel"  # of the parameter
+KERNELS = {
+    "2x2": ("conv/winograd-2x2", 2, "2×2, fused"),
+    "4x4": ("conv/winograd-4x4", 4, "4×4, fused"),
+    "2x2-steps": (NONFUSED, 2, "2×2, in steps"),
+    "4x4-steps": (NONFUSED, 4, "4×4, in steps"),
+    "6x6-steps": (NONFUSED, 6, "6×6, in steps"),
+}
+FEWEST = "No 6×6 is fused: the sums of its 64 positions would not fit into the registers of a block."
+
+
+@dataclass(frozen=True)
+class Watched:
+    """What is watched: a rung, m of its F(m×m, 3×3), and all its tile sizes."""
+
+    rung: Rung
+    m: int
+    tiles: Mapping[str, int]
+    words: str
+
+    def tiles_of(self, rung: Rung) -> Mapping[str, int]:
+        """Those of the page for the rung that is watched, the usual for the others."""
+        return self.tiles if rung is self.rung else rung.default_tiles
+
+
+def of(kernel: str, tiles: Mapping[str, int]) -> Watched:
+    """One of KERNELS; `tiles` by name, where they differ from the usual."""
+    name, m, words = KERNELS[kernel]
+    rung = find(name)
+    return Watched(rung, m, rung.default_tiles | tiles | ({"M": m} if "M" in rung.tiles else {}), words)
+
+
+def asked() -> Watched:
+    """What the address asks for; what it asks of tile sizes that the kernel has not is left out."""
+    kernel = _lesson.chosen(NAME, KERNELS)
+    return of(kernel, _kernels.chosen_tiles(find(KERNELS[kernel][0])))
+
+
+def chooser() -> None:
+    """The kernel that is watched and its tile sizes, bound to the address."""
+    watched = asked()
+    with (
+        st.container(key="chips_kernel", horizontal=True),
+        st.popover(f"kernel: {watched.words}", key="kernel_chooser"),
+    ):
+        _lesson.option(NAME, list(KERNELS))
+        st.caption(f"{watched.rung.title}: {watched.rung.idea} {FEWEST}")
+        for name, choices in watched.rung.tiles.items():
+            if name != "M" and len(choices) > 1:
+                _lesson.option(name, [str(c) for c in choices])  # fmt: skip
+
+
+def derived(watched: Watched, s: ConvShape) -> str:
+    """HTML: the tiles of a map, and how often they read a pixel."""
+    if why_not(s, watched.m):
+        return "no tiles at this shape"
+    m, T, count = watched.m, watched.m + 2, tiles_of(s, watched.m)
+    return (
+        f"<b>{count:,}</b> tile{'s' * (count > 1)} of <b>{T}×{T}</b> pixels, <b>{m}</b> apart · "
+        f"a pixel is read <b>{positions(m) / m**2:.3g}</b> times"
+    )
+
+
+def fitting() -> list[Preset]:
+    """The presets that Winograd can run."""
+    return [preset for preset in CONV_PRESETS.values() if not why_not(preset.shape, 2)]
+
+
+@st.cache_resource(max_entries=64, show_spinner=False)
+def _scene(inputs: Inputs, kernel: str, m: int, tiles: tuple[tuple[str, int], ...]) -> Scene:
+    part = part_of(inputs.shape, m, inputs.planes()[0])
+    draw = steps_scene if kernel == NONFUSED else fused_scene
+    return draw(part, dict(tiles), numbers(part, inputs))
+
+
+def scene(inputs: Inputs, watched: Watched) -> tuple[Scene | None, str]:
+    """The scene, None where the shape has none; and the rule that forbids it."""
+    if reason := why_not(inputs.shape, watched.m):
+        return None, reason
+    return _scene(inputs, watched.rung.name, watched.m, tuple(watched.tiles.items())), ""
+
+
+def card(params: Mapping[str, str]) -> Scene:
+    """What the page winograd.py plays at `params`, where the shape can run so."""
+    asked = _conv.of(FIELDS.read(params)[0])
+    kernel = params.get(NAME, next(iter(KERNELS)))
+    tiles = {n: int(params[n]) for n in find(KERNELS[kernel][0]).tiles if n in params}
+    return scene(Inputs(asked.shape, asked.picture, asked.filter, asked.seed), of(kernel, tiles))[0]
+
+
+def refused(shape: ConvShape, reason: str, link: _lesson.Link) -> None:
+    """In place of the stage: the rule, and presets that keep it."""
+    _lesson.note(
+        f"Winograd cannot run {shape}: {reason}. What is below the stage goes on; these presets can be watched:"
+    )
+    with st.container(key="chips_fitting", horizontal=True):
+        for preset in fitting():
+            link(preset, preset.label)
