@@ -10,7 +10,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 
 from kernels.presets import CONV_PRESETS
-from pages import _conv, _direct, _fft, _gemm, _implicit, _scenes, _winograd
+from pages import _conv, _direct, _fft, _gemm, _scenes, _winograd
 from visuals.inputs import Inputs
 from visuals.scene import Scene
 
@@ -66,13 +66,6 @@ def fft(params: Params) -> Scene:
     return _fft.scene(inputs, _fft.TILES[params.get("transform", next(iter(_fft.TILES)))], room)[0]
 
 
-def implicit(params: Params) -> Scene:
-    """What the page implicit.py plays at `params`, where the rung can run so."""
-    asked, now = _implicit.read(params)
-    inputs = Inputs(asked.shape, asked.picture, asked.filter, asked.seed)
-    return _implicit.scene(inputs, now.rung.name, tuple(now.tiles.items()))[0]
-
-
 def tiling(params: Params) -> Scene:
     """What the page tiling.py plays at `params`, where the rung can run so."""
     asked, _ = _gemm.read(params)
@@ -113,14 +106,6 @@ CARDS = (
         7,
     ),
     Card(
-        "32 lanes, one tap",
-        "A warp of the direct kernel asks for 32 neighbouring pixels and for one tap, which a single load gives to all lanes.",
-        "direct.py",
-        direct,
-        {"order": "warps"},
-        3,
-    ),
-    Card(
         "The same kernel, as its warps run",
         "32 lanes store 32 neighbouring columns: the order, the sectors and the counts of the CUDA kernel.",
         "im2col.py",
@@ -129,36 +114,20 @@ CARDS = (
         6,
     ),
     Card(
-        "Three channels, padding, stride 2",
-        "Channels stand under each other in a column. What the padding adds are zeros that nobody reads.",
-        "im2col.py",
-        im2col,
-        {"C": "3", "H": "6", "W": "5", "pad_h": "1", "pad_w": "2", "u": "2", "picture": "numbers"},
-        7,
+        "32 lanes, one tap",
+        "A warp of the direct kernel asks for 32 neighbouring pixels and for one tap, which a single load gives to all lanes.",
+        "direct.py",
+        direct,
+        {"order": "warps"},
+        3,
     ),
     Card(
-        "A 1×1 filter copies nothing twice",
-        "Where a window is one pixel, the data matrix is the input again, and im2col has no price but the copy.",
-        "im2col.py",
-        im2col,
-        {"C": "3", "R": "1", "S": "1", "picture": "gradient"},
-        40,
-    ),
-    Card(
-        "The figure of the cuDNN paper",
-        "A filter matrix of 2 × 12, a data matrix of 12 × 4; the filters flipped, as mathematics has it.",
-        "im2col.py",
-        im2col,
-        _preset("cudnn-paper"),
-        2,
-    ),
-    Card(
-        "VGG’s second layer",
-        "A block of it, at its place: the whole data matrix would have 576 rows and 50,176 columns, 116 MB.",
-        "im2col.py",
-        im2col,
-        _preset("vgg-conv1_2"),
-        40,
+        "16 multiplications instead of 36",
+        "A tile of 4 × 4 pixels and a filter, both transformed, meet element by element: 2 × 2 outputs at once.",
+        "winograd.py",
+        _winograd.card,
+        {"pad_h": "1", "pad_w": "1"},
+        8,
     ),
     Card(
         "A product of spectra",
@@ -167,22 +136,6 @@ CARDS = (
         fft,
         {"picture": "numbers"},
         29,
-    ),
-    Card(
-        "A transform is a circle",
-        "Where it is too small, windows run over the end and go on at the start: the last rows and columns are wrong.",
-        "fft.py",
-        fft,
-        {"room": "too small", "picture": "gradient"},
-        37,
-    ),
-    Card(
-        "A matrix that is never stored",
-        "Tiles of im2col’s matrix are made in shared memory from where their pixels lie, used, and overwritten.",
-        "implicit.py",
-        implicit,
-        {},
-        8,
     ),
     Card(
         "A tile in shared memory",
@@ -209,20 +162,28 @@ CARDS = (
         3,
     ),
     Card(
-        "16 multiplications instead of 36",
-        "A tile of 4 × 4 pixels and a filter, both transformed, meet element by element: 2 × 2 outputs at once.",
-        "winograd.py",
-        _winograd.card,
-        {"pad_h": "1", "pad_w": "1"},
-        8,
-    ),
-    Card(
         "36 products that know nothing of each other",
         "Winograd in steps: every position of a tile is a matrix product of its own, in three workspaces.",
         "winograd.py",
         _winograd.card,
         {"kernel": "4x4-steps"},
         16,
+    ),
+    Card(
+        "A transform is a circle",
+        "Where it is too small, windows run over the end and go on at the start: the last rows and columns are wrong.",
+        "fft.py",
+        fft,
+        {"room": "too small", "picture": "gradient"},
+        37,
+    ),
+    Card(
+        "The figure of the cuDNN paper",
+        "A filter matrix of 2 × 12, a data matrix of 12 × 4; the filters flipped, as mathematics has it.",
+        "im2col.py",
+        im2col,
+        _preset("cudnn-paper"),
+        2,
     ),
 )
 # Layers readers know, as chips: words by preset.

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import re
 from base64 import b64decode
+from gzip import decompress
 from html.parser import HTMLParser
 
 import numpy as np
@@ -17,7 +18,7 @@ from visuals.scenes.im2col import im2col_scene, part_of
 from visuals.stage import standalone as made
 from visuals.stage.standalone import PLACE, standalone
 
-LIMIT = 100_000  # bytes of the toy scene's page
+LIMIT = 75_000  # bytes of the toy scene's page
 
 
 class Elements(HTMLParser):
@@ -53,6 +54,7 @@ def test_it_holds_the_message(message):
     scripts = Elements(standalone(message)).found["script"]
     assert [attributes.get("id", attributes["type"]) for attributes, _ in scripts] == [
         "scene",
+        "player",
         "takeaway",
         "module",
     ]
@@ -88,15 +90,15 @@ def test_titles_are_escaped():
     assert "<script>alert" not in page
 
 
-def test_code_cannot_end_its_element(message, monkeypatch):
+def test_code_lies_in_it_packed_and_cannot_end_its_element(message, monkeypatch):
     code = 'const a = "</script><b>", b = "</SCRIPT >", c = /<\\/script/, d = "<!-- <script>";'
     monkeypatch.setattr(stage, "script", lambda: code + "export default function stage() {}")
     monkeypatch.setattr(made, "takeaway", lambda: code)
     found = Elements(standalone(message)).found
-    assert len(found["script"]) == 3 and "b" not in found
-    for _, text in found["script"][1:]:
-        assert "</script" not in text.lower() and "<!--" not in text
-    assert r'"<\/script><b>", b = "<\/SCRIPT >"' in text and r'"<\!-- <script>"' in text
+    assert len(found["script"]) == 4 and "b" not in found
+    packed = {attributes["id"]: text for attributes, text in found["script"] if "id" in attributes}
+    unpacked = {name: decompress(b64decode(packed[name])).decode() for name in ("player", "takeaway")}
+    assert unpacked == {"player": stage.script(), "takeaway": code}
 
 
 def test_styles_cannot_end_their_element():
