@@ -7,10 +7,10 @@ import ctypes
 from collections.abc import Callable
 from functools import cache, partial
 
-from kernels.engines import cuda_cudnn, cuda_cufft
+from kernels.engines import cuda_cudnn, cuda_cufft, cuda_torch
 from kernels.program import RuleError
 
-_NO_TRANSPOSE = 0
+_NO_TRANSPOSE, _TRANSPOSE = 0, 1
 _DEFAULT_MATH = 0  # FP32 in FP32: TF32 stays off
 _COMPUTE_FP32, _COMPUTE_TF32 = 68, 77  # CUBLAS_COMPUTE_32F, CUBLAS_COMPUTE_32F_FAST_TF32
 _DEFAULT_ALGORITHM = -1  # CUBLAS_GEMM_DEFAULT: cuBLAS chooses
@@ -24,9 +24,11 @@ def bind(routine: str, args: tuple) -> Callable[[], None]:
         "cublas_sgemm": _sgemm,
         "cublas_gemm": _gemm,
         "cublas_gemm_tf32": partial(_gemm, compute=_COMPUTE_TF32),
+        "cublas_scores": _scores,
+        "cublas_values": _values,
         "copy": _copy,
     }
-    return (ours | cuda_cufft.ROUTINES | cuda_cudnn.ROUTINES)[routine](*args)
+    return (ours | cuda_cufft.ROUTINES | cuda_cudnn.ROUTINES | cuda_torch.ROUTINES)[routine](*args)
 
 
 @cache
@@ -93,6 +95,36 @@ def _gemm(A, B, _, C, M, N, K, alpha, beta, compute: int = _COMPUTE_FP32) -> Cal
         _check(library.cublasGemmEx(*args))
 
     return call
+
+
+def _batched(A, B, C, rows: int, cols: int, inner: int, alpha: float, turned: bool) -> Callable[[], None]:
+    """C[n] = alpha * A[n] x B[n] for row-major float32 A [n, rows, inner], B [n, inner, cols], or if `turned`
+    [n, cols, inner], whose transposes are then meant, and C [n, rows, cols]; n is what is left of their axes."""
+    library, handle, cupy = _cublas()
+    factor, zero = ctypes.c_float(alpha), ctypes.c_float(0)  # read at each call: they must live on
+    a, b, c = (ctypes.c_void_p(array.data.ptr) for array in (A, B, C))
+    step_a, step_b, step_c = (ctypes.c_longlong(n) for n in (rows * inner, inner * cols, rows * cols))
+    args = (
+        handle, _TRANSPOSE if turned else _NO_TRANSPOSE, _NO_TRANSPOSE, cols, rows, inner, ctypes.byref(factor),
+        b, inner if turned else cols, step_b, a, inner, step_a, ctypes.byref(zero), c, cols, step_c,
+        C.size // (rows * cols),
+    )  # fmt: skip
+
+    def call() -> None:
+        _check(library.cublasSetStream_v2(handle, ctypes.c_void_p(cupy.cuda.get_current_stream().ptr)))
+        _check(library.cublasSgemmStridedBatched(*args))
+
+    return call
+
+
+def _scores(Q, K, S, N, d, scale) -> Callable[[], None]:
+    """S = scale * Q K^T for each head: Q, K [B, H, N, d], S [B, H, N, N]."""
+    return _batched(Q, K, S, int(N), int(N), int(d), float(scale), turned=True)
+
+
+def _values(P, V, out, N, d) -> Callable[[], None]:
+    """out = P V for each head: P [B, H, N, N], V and out [B, H, N, d]."""
+    return _batched(P, V, out, int(N), int(d), int(N), 1.0, turned=False)
 
 
 def _copy(source, to) -> Callable[[], None]:

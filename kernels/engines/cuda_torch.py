@@ -1,0 +1,126 @@
+"""PyTorch's scaled_dot_product_attention on arrays of CuPy, one backend at a time, on the current stream.
+
+The function chooses a backend for its caller; here one is named (torch.nn.attention.sdpa_kernel), so that what ran is
+known: PyTorch refuses where that one does not support a shape. FP32 is FP32: TF32 stays off where PyTorch asks.
+"""
+
+from __future__ import annotations
+
+import importlib.metadata
+import importlib.util
+import warnings
+from collections.abc import Callable
+from functools import cache, partial
+from typing import Any
+
+from kernels.program import RuleError, UnsupportedError
+
+BACKENDS = ("EFFICIENT_ATTENTION", "FLASH_ATTENTION", "CUDNN_ATTENTION")  # of torch.nn.attention.SDPBackend
+LEAST = (2, 5)  # the first version that has them all
+
+
+def find() -> None:
+    """RuleError, which says what brings it, where there is no PyTorch. It is not imported, which takes seconds."""
+    if importlib.util.find_spec("torch") is None:
+        raise RuleError("PyTorch was not found on this machine; pip install torch brings it")
+    said = version()
+    if said and tuple(int(n) for n in said.split(".")[:2]) < LEAST:
+        raise RuleError(f"PyTorch {said} was found on this machine; {'.'.join(map(str, LEAST))} is needed")
+
+
+def version() -> str | None:
+    """PyTorch's version, "2.9.0+cu130"; None where there is none."""
+    try:
+        return importlib.metadata.version("torch")
+    except importlib.metadata.PackageNotFoundError:
+        return None
+
+
+@cache
+def load() -> Any:
+    """The module. RuleError where it is missing or knows no GPU."""
+    find()
+    try:
+        import torch
+        import torch.nn.attention
+    except (ImportError, OSError) as e:
+        raise RuleError(f"PyTorch was found but does not load: {e}") from None
+    if not torch.cuda.is_available():
+        raise RuleError(f"PyTorch {torch.__version__} was found, but it does not see the GPU")
+    torch.backends.cuda.matmul.allow_tf32 = False
+    torch.backends.cudnn.allow_tf32 = False
+    return torch
+
+
+class Attention:
+    """One backend on Q, K, V and O [B, H, N, d] of CuPy, which PyTorch reads where they lie. What it returns lies in
+    memory of its own; deliver() brings that to O, outside of what is timed, for PyTorch takes no place to write to.
+
+    `own_bytes`: what it took beside the result, as its allocator tells of the first call."""
+
+    def __init__(self, backend: str, Q, K, V, out, N, d, scale, causal):
+        self.torch, self.backend = load(), backend
+        self._q, self._k, self._v, self._o = (_shared(self.torch, array) for array in (Q, K, V, out))
+        self._factors = {"is_causal": bool(causal), "scale": float(scale)}
+        self._result = None
+        self.own_bytes: int | None = None
+
+    def __call__(self) -> None:
+        with self._on_our_stream():
+            self._run() if self.own_bytes is not None else self._first()
+
+    def _on_our_stream(self):
+        import cupy
+
+        stream = cupy.cuda.get_current_stream().ptr
+        return self.torch.cuda.stream(self.torch.cuda.ExternalStream(stream))
+
+    def _run(self) -> None:
+        attention = self.torch.nn.attention
+        self._result = None  # its memory is free for the next
+        with self.torch.inference_mode(), attention.sdpa_kernel(getattr(attention.SDPBackend, self.backend)):
+            self._result = self.torch.nn.functional.scaled_dot_product_attention(
+                self._q, self._k, self._v, **self._factors
+            )
+
+    def _first(self) -> None:
+        """As any run, its memory measured, and a refusal told in PyTorch's words."""
+        cuda = self.torch.cuda
+        cuda.reset_peak_memory_stats()
+        with warnings.catch_warnings(record=True) as said:
+            warnings.simplefilter("always")
+            try:
+                self._run()
+            except RuntimeError as e:
+                if "No available kernel" not in str(e):
+                    raise
+                words = "; ".join(_first_sentence(w.message) for w in said) or str(e)
+                raise UnsupportedError(
+                    f"PyTorch {self.torch.__version__} does not support {self.backend} for this shape ({words})"
+                ) from None
+        self.own_bytes = cuda.max_memory_allocated() - cuda.memory_allocated()
+
+    def deliver(self) -> None:
+        with self._on_our_stream(), self.torch.inference_mode():
+            self._o.copy_(self._result)
+
+
+def _first_sentence(message: object) -> str:
+    """Of a warning, without the place in PyTorch's source that stands behind it."""
+    return " ".join(str(message).partition("(Triggered")[0].split())
+
+
+def _shared(torch, array):
+    """A tensor on the memory of a CuPy array. DLPack does not know CuPy's bfloat16: it goes as whole numbers."""
+    if array.dtype.name == "bfloat16":
+        return torch.from_dlpack(array.view("int16")).view(torch.bfloat16)
+    return torch.from_dlpack(array)
+
+
+def routine(backend: str) -> str:
+    return f"torch_{backend.lower()}"
+
+
+ROUTINES: dict[str, Callable[..., Attention]] = {
+    routine(backend): partial(Attention, backend) for backend in BACKENDS
+}
