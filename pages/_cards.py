@@ -16,7 +16,7 @@ from kernels.records import Near
 from kernels.records.rows import id_of
 from pages import _why
 from pages._asked import Asked, Shown, bars, work
-from pages._lesson import quiet, settled, together
+from pages._lesson import settled, together
 from pages._look import tokens
 from visuals import charts, figures, roofline, sweeps
 from visuals.why import Story, factor, shares
@@ -128,7 +128,6 @@ def _bars(told: list[tuple[str, dict]], key: str) -> None:
     _chart(lambda: charts.times(told, tokens()), charts.height(len(told)), f"chart_times_{key}", _ids(told))
     if charts.decade_under([row for _, row in told]):
         _quiet("The axis is logarithmic: from each line to the next ten times as long.")
-    quiet(*figures.waited(row for _, row in told))
 
 
 def _nearest(asked: Asked, near: Mapping[str, Near]) -> None:

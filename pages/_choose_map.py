@@ -153,7 +153,6 @@ def _map(
     with st.container(key=f"{'stale' if stale else 'fresh'}_map_{kind}"):
         st.html(winners.html(told, shape, lambda to: href(to, predict)))
         _cards.sentence(winners.told_of(told))
-        _lesson.quiet(*figures.waited(rows))
 
 
 def href(shape: ConvShape, predict: str) -> str:

@@ -44,7 +44,6 @@ def section(predict: str) -> None:
                 + layers.totals(told)
             )
         _cards.sentence(layers.told(told))
-        _lesson.quiet(*figures.waited(rows))
         _lesson.quiet(
             f"{network.source}. The convolutions alone, each timed with cold caches: without biases, normalisation, ReLU and pooling.",
             "Ours: every rung that is not cuDNN's, im2col + cuBLAS among them.",

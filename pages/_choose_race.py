@@ -122,7 +122,6 @@ def _race(run: Race, predict: str) -> None:
             name, said = rung.name, race.verdict(lanes, rung.name, title, why)
         turn = st.session_state.get("race_turn", 0)
         st.html(race.html(lanes, _choose.out(run), name, said, turn))
-        _lesson.quiet(*figures.waited(run.rows.values()))
 
 
 def _from(run: Race) -> str:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from html import escape
 
 KINDS = ("measured", "counted", "recorded", "predicted")
@@ -69,17 +69,6 @@ def share(part: float) -> str:
 def ratio(number: float) -> str:
     """0.404 -> "0.404", 1253.7 -> "1,250": three digits, never a power of ten below a million."""
     return f"{float(f'{number:.3g}'):,.0f}" if 100 <= number < 1e6 else f"{number:.3g}"
-
-
-def waited(rows: Iterable[Mapping]) -> tuple[str, ...]:
-    """What must be said of cold times of cuDNN taken before the GPU was kept busy until a sample was queued; nothing
-    where there are none."""
-    if any("/cudnn-" in r["rung"] and r["mode"] == "cold" and "queue_room" not in r for r in rows):
-        return (
-            "These cold times of cuDNN hold waits of up to 0.1 ms for the processor, which queues several kernels a call; "
-            "its hot times (options), one captured graph, hold none.",
-        )
-    return ()
 
 
 def provenance(row: Mapping) -> str:

@@ -118,11 +118,3 @@ def test_the_history_says_ceilings_and_copies_in_words():
     assert "h2d pageable 4 ms, d2h pageable 2 ms, h2d pinned 1 ms, d2h pinned 500 µs" in said
     assert "{" not in said
     assert "device at most" in compare.explained(a_row(), SLOW)  # "none" beside it
-
-
-def test_cold_times_of_cudnn_that_hold_waits_say_so():
-    cudnn = a_row(rung="conv/cudnn-gemm", mode="cold")
-    (said,) = figures.waited([a_row(), cudnn])
-    assert "cuDNN" in said and "waits" in said
-    kept = [cudnn | {"queue_room": 2}, cudnn | {"mode": "hot"}, a_row(rung="conv/direct", mode="cold")]
-    assert figures.waited(kept) == figures.waited([]) == ()
