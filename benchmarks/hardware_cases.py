@@ -10,7 +10,10 @@ from benchmarks import hardware_cases_teaching as teaching
 from benchmarks.hardware_case import Case
 
 # What is no case, by how its name begins in kernels/cuda, and why.
-APART = {"probes/": "they measure the device: no memory counter has anything to count"}
+APART = {
+    "probes/": "they measure the device: no memory counter has anything to count",
+    "attention/": "not yet measured; their cases are hardware_cases_rungs.ATTENTION",
+}
 
 
 @cache

@@ -7,9 +7,10 @@ from collections.abc import Iterator
 from itertools import chain
 
 from benchmarks.hardware_case import Case, steps
-from kernels.ladders import conv, gemm, memory
+from kernels.ladders import attention, conv, gemm, memory
 from kernels.program import Rung
 from kernels.shapes import ConvShape, GemmShape
+from kernels.shapes_attention import AttentionShape
 from kernels.shapes_memory import AddShape, BanksShape, LayoutShape
 
 DTYPES = ("fp32", "fp16", "bf16", "int8")
@@ -111,3 +112,38 @@ CONV = tuple(
         _conv("direct", _FINISHED, "bias_relu"),
     )
 )  # fmt: skip
+
+# -- attention ---------------------------------------------------------------------------------------------
+_HEAD = AttentionShape(1, 1, 128, 64)
+_HEADS = AttentionShape(1, 2, 61, 37)
+_FOURS = AttentionShape(2, 1, 36, 20)
+_CAUSAL = AttentionShape(1, 2, 131, 64, causal=1)
+
+
+def _attention(name: str, shape: AttentionShape, *entries: str, **tiles: int) -> Iterator[Case]:
+    return steps(attention.LADDER.rung(f"attention/{name}"), shape, *entries, **tiles)
+
+
+ATTENTION = tuple(
+    chain(
+        *(
+            _attention("naive", shape, BLOCK=block)
+            for shape, block in ((_HEAD, 16), (_HEADS, 8), (_FOURS, 32))
+        ),
+        *(
+            _attention("blocked", shape, "scores_tiled", "values_tiled", TILE=tile)
+            for shape, tile in ((_HEAD, 32), (_HEADS, 8), (_FOURS, 16))
+        ),
+        *(
+            _attention("fused", shape, BLOCK=block)
+            for shape, block in ((_HEAD, 256), (_HEADS, 128), (_CAUSAL, 256))
+        ),
+        _attention("flash", _HEAD),
+        _attention("flash", _HEADS, Br=4, Bc=8),
+        _attention("flash", _CAUSAL, Br=16, Bc=16),
+        _attention("flash-registers", _HEAD),
+        _attention("flash-registers", _HEADS, Br=32, Bc=8),
+        _attention("flash-registers", _FOURS, Br=64, TM=4),
+        _attention("flash-registers", _CAUSAL, Bc=32),
+    )
+)

@@ -5,7 +5,7 @@ compute-sanitizer. Exit status 1 where a result is wrong.
     compute-sanitizer --tool memcheck --error-exitcode 3 python benchmarks/sanitize.py gemm
     compute-sanitizer --tool racecheck --error-exitcode 3 python benchmarks/sanitize.py gemm
 
-and likewise conv and memory; all three where none is named. The first line compiles everything, several kernels at a
+and likewise conv, attention and memory; all four where none is named. The first line compiles everything, several kernels at a
 time, into CuPy's cache: under the sanitizer nothing is left to compile. --emulator needs no GPU: the emulator runs the
 same launches, with its own checks of bounds, barriers and races.
 
@@ -26,9 +26,10 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 from benchmarks import hardware_sass
 from benchmarks.hardware_case import Case, steps
 from benchmarks.hardware_counters import emulate, launch_on_gpu
-from kernels.ladders import conv, gemm, memory
+from kernels.ladders import attention, conv, gemm, memory
 from kernels.program import Rung
 from kernels.shapes import ConvShape, GemmShape
+from kernels.shapes_attention import AttentionShape
 from kernels.shapes_memory import AddShape, BanksShape, LayoutShape, StrideShape
 
 # Of each ladder: shapes at which every set of tile sizes runs, and shapes for the default sizes alone. None is a
@@ -47,6 +48,8 @@ CONV = (
         ConvShape(1, 4, 8, 8, 4, 3, 3, stride=2, groups=4),
     ),
 )
+ATTENTION = (AttentionShape(1, 2, 61, 37), AttentionShape(2, 1, 36, 8, scale=-0.5))
+CAUSAL = (AttentionShape(1, 2, 131, 96, causal=1), AttentionShape(1, 1, 1, 1, causal=1))
 MEMORY = {
     "add": (AddShape(61, 45), AddShape(1, 3)),
     "stride": (StrideShape(301, 3), StrideShape(1, 7)),
@@ -57,7 +60,9 @@ MEMORY = {
 
 def asked(name: str) -> Iterator[tuple[Rung, Any, dict[str, int]]]:
     """Every rung of ours with each shape and tiles it is run at."""
-    for rung, every, default in {"gemm": _gemm, "conv": _conv, "memory": _memory}[name]():
+    for rung, every, default in {"gemm": _gemm, "conv": _conv, "attention": _attention, "memory": _memory}[
+        name
+    ]():
         if rung.library or "cuda" not in rung.engines:
             continue
         for shape in every:
@@ -75,6 +80,13 @@ def _gemm():
 
 def _conv():
     yield from ((rung, *CONV) for rung in conv.LADDER.rungs)
+
+
+def _attention():
+    """Causal where there is no S: what is hidden of it is left unwritten, and could not be compared."""
+    for rung in attention.LADDER.rungs:
+        fused = not rung.cost(CAUSAL[0], rung.build(CAUSAL[0], rung.default_tiles)).workspace_bytes
+        yield rung, ATTENTION, CAUSAL if fused else ()
 
 
 def _memory():
@@ -120,8 +132,8 @@ def main() -> int:
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
-    names = ("gemm", "conv", "memory")
-    parser.add_argument("ladder", nargs="*", metavar="gemm|conv|memory", help="all when left out")
+    names = ("gemm", "conv", "attention", "memory")
+    parser.add_argument("ladder", nargs="*", metavar="gemm|conv|attention|memory", help="all when left out")
     parser.add_argument("--compile", action="store_true", help="compile, and run nothing")
     parser.add_argument("--emulator", action="store_true", help="run in the emulator, without a GPU")
     args = parser.parse_args()

@@ -15,6 +15,7 @@ from playwright.sync_api import Browser, Page, expect, sync_playwright
 
 from tests.browser.harness import ARGS, ROOT, SEEN, Stage, serving
 from tests.conftest import CHROMIUM
+from visuals.race import SECONDS
 
 WIDE, NARROW = (1440, 900), (390, 844)
 MOST_BYTES = 250_000
@@ -119,6 +120,12 @@ def main() -> None:
         tiling = "tiling?M=4096&N=4096&K=4096&rung=register-tile-2d&step=12"
         other(browser, app.url, folder, "tiling-light", tiling, 1800, "light")
         other(browser, app.url, folder, "banks-dark", "threads?topic=banks&step=3", 1150, "dark")
+        other(browser, app.url, folder, "winograd-dark", "winograd?pad_h=1&pad_w=1&step=8", 900, "dark")
+        page = open_(browser, f"{app.url}/choose?caches=hot&predict=implicit-gemm")
+        expect(page.locator(".st-key-card_networks table")).to_be_visible()
+        grow(page, 1250)
+        page.wait_for_timeout(1e3 * (SECONDS + 1))  # the race
+        save(page, folder, "choose-light")
         browser.close()
 
 

@@ -6,5 +6,16 @@ from kernels import ladders
 from kernels.program import Result, RuleError
 from kernels.runner import compare, run
 from kernels.shapes import ConvShape, GemmShape, ShapeError
+from kernels.shapes_attention import AttentionShape
 
-__all__ = ["ConvShape", "GemmShape", "Result", "RuleError", "ShapeError", "compare", "ladders", "run"]
+__all__ = [
+    "AttentionShape",
+    "ConvShape",
+    "GemmShape",
+    "Result",
+    "RuleError",
+    "ShapeError",
+    "compare",
+    "ladders",
+    "run",
+]

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from kernels.shapes import ConvShape, GemmShape
+from kernels.shapes_attention import AttentionShape
 
 
 @dataclass(frozen=True)
@@ -13,7 +14,7 @@ class Preset:
 
     key: str
     label: str
-    shape: ConvShape | GemmShape
+    shape: ConvShape | GemmShape | AttentionShape
     source: str
 
 

@@ -1,7 +1,7 @@
 """PyTorch's scaled_dot_product_attention on arrays of CuPy, one backend at a time, on the current stream.
 
 The function chooses a backend for its caller; here one is named (torch.nn.attention.sdpa_kernel), so that what ran is
-known: PyTorch refuses where that one does not support a shape. FP32 is FP32: TF32 stays off where PyTorch asks.
+known: PyTorch refuses where that one does not support a shape. TF32 is off wherever PyTorch has a switch for it.
 """
 
 from __future__ import annotations
@@ -17,6 +17,7 @@ from kernels.program import RuleError, UnsupportedError
 
 BACKENDS = ("EFFICIENT_ATTENTION", "FLASH_ATTENTION", "CUDNN_ATTENTION")  # of torch.nn.attention.SDPBackend
 LEAST = (2, 5)  # the first version that has them all
+REFUSALS = ("No available kernel", "no kernel found to launch")
 
 
 def find() -> None:
@@ -92,7 +93,7 @@ class Attention:
             try:
                 self._run()
             except RuntimeError as e:
-                if "No available kernel" not in str(e):
+                if not any(words in str(e) for words in REFUSALS):
                     raise
                 words = "; ".join(_first_sentence(w.message) for w in said) or str(e)
                 raise UnsupportedError(

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from kernels.ladders import conv, gemm, loops, memory
+from kernels.ladders import attention, conv, gemm, loops, memory
 from kernels.program import Ladder, RuleError, Rung
 
 LADDERS: dict[str, Ladder] = {
-    ladder.name: ladder for ladder in (conv.LADDER, gemm.LADDER, loops.LADDER, *memory.LADDERS)
+    ladder.name: ladder
+    for ladder in (conv.LADDER, gemm.LADDER, attention.LADDER, loops.LADDER, *memory.LADDERS)
 }
 
 

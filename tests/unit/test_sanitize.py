@@ -13,7 +13,7 @@ from kernels.engines.emulator import compile as compiler
 from kernels.engines.emulator import stock
 from kernels.ladders import LADDERS
 
-NAMES = ("gemm", "conv", "memory")
+NAMES = ("gemm", "conv", "attention", "memory")
 MOST = 150  # of a ladder: what racecheck runs within a minute
 
 
@@ -73,7 +73,7 @@ def test_a_race_is_an_error():
 
 
 def test_a_ladder_that_is_not_there_is_told(monkeypatch, capsys):
-    monkeypatch.setattr(sys, "argv", ["sanitize.py", "attention"])
+    monkeypatch.setattr(sys, "argv", ["sanitize.py", "fusion"])
     with pytest.raises(SystemExit):
         sanitize.main()
-    assert "no ladder attention; there are: gemm, conv, memory" in capsys.readouterr().err
+    assert "no ladder fusion; there are: gemm, conv, attention, memory" in capsys.readouterr().err

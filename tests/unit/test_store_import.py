@@ -128,7 +128,7 @@ def test_every_recording_is_a_row_that_can_be_imported_and_carried():
 
 
 def test_a_rung_of_another_version_is_kept_and_named_by_its_fields():
-    row = a_row() | {"rung": "attention/flash", "shape": {"B": 4, "H": 16, "d": 64}}
+    row = a_row() | {"rung": "pooling/flash", "shape": {"B": 4, "H": 16, "d": 64}}
     rows.check(row)
     assert rows.shape_words(row) == "B=4 H=16 d=64"
     assert rows.matches("h=16", row["rung"], rows.canonical(row["shape"]))

@@ -1,0 +1,254 @@
+"""The attention ladder on a GPU: is every rung right, and how near does each come to PyTorch's?
+
+    python3 benchmarks/attention.py --out OUT [--seconds 100] [--shapes B=4,H=16,N=2048,d=64 ...]
+
+First every rung, PyTorch's among them, is verified at random shapes and tile sizes. Then all that run a shape are timed
+in the same rounds, cold, flash attention at several sets of tile sizes; the first shape hot as well, where a sample is a
+captured graph. Every output that is timed is verified first. A table for each shape, and OUT/attention.json: rows with
+times, FLOP/s, the share of PyTorch's (attention/library), error, bytes allocated beside those predicted, registers.
+Past --seconds nothing new is begun, and what is left out is told.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import multiprocessing
+import os
+import random
+import sys
+import time
+from collections.abc import Iterator, Mapping, Sequence
+from concurrent.futures import ProcessPoolExecutor
+from pathlib import Path
+
+import numpy as np
+
+sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
+from kernels import RuleError, reference
+from kernels.engines import cuda
+from kernels.engines.timing import Budget
+from kernels.ladders import attention
+from kernels.program import INPUT, Launch, Program, Rung, UnsupportedError
+from kernels.runner import seeded_inputs
+from kernels.shapes_attention import AttentionShape, parse_attention
+
+LADDER = attention.LADDER
+BASE = "attention/library"
+RANDOM_SHAPES = 24
+SHAPES = (
+    AttentionShape(4, 16, 2048, 64),
+    AttentionShape(4, 16, 2048, 64, causal=1),
+    AttentionShape(2, 16, 2048, 128),
+    AttentionShape(1, 12, 1024, 64, causal=1),
+    AttentionShape(1, 12, 512, 64),
+    AttentionShape(1, 8, 8192, 64),
+    AttentionShape(4, 16, 2048, 64, dtype="fp16"),
+    AttentionShape(4, 16, 2048, 64, dtype="bf16"),
+)
+# Sets of tile sizes timed beside the default.
+FLASH_SETS = {
+    "attention/flash": ({"Br": 16}, {"Br": 16, "Bc": 16}),
+    "attention/flash-registers": (
+        *({"Br": br, "Bc": bc, "TM": tm} for br in (128, 64) for bc in (64, 32) for tm in (8, 4)),
+        {"Br": 32, "Bc": 64, "TM": 4},
+        {"Br": 128, "Bc": 16, "TM": 8},
+    ),
+}
+Candidate = tuple[Rung, dict[str, int]]
+
+
+def candidates(s: AttentionShape, every_set: bool = True) -> Iterator[Candidate]:
+    """Each rung that may run a shape, at its usual tile sizes and at those of FLASH_SETS."""
+    for rung in LADDER.rungs:
+        sets = [rung.default_tiles]
+        sets += [rung.default_tiles | t for t in FLASH_SETS.get(rung.name, ())] if every_set else []
+        for tiles in (dict(t) for t in dict.fromkeys(tuple(t.items()) for t in sets)):
+            if not any(rung.rules(s, tiles)):
+                yield rung, tiles
+
+
+# -- compiling -----------------------------------------------------------------------------------------
+def compile_in_a_process(key: tuple) -> str:
+    """Into CuPy's cache on disk; what the compiler said where it failed."""
+    try:
+        cuda.compile_kernel(*key)
+    except RuleError as e:
+        return str(e)
+    return ""
+
+
+def compile_all(programs: Sequence[Program]) -> None:
+    keys = list(
+        dict.fromkeys(
+            (t.source, t.entry, t.defines) for p in programs for t in p.steps if isinstance(t, Launch)
+        )
+    )
+    context = multiprocessing.get_context("spawn")
+    with ProcessPoolExecutor(min(14, os.cpu_count() or 1), mp_context=context) as pool:
+        for key, said in zip(keys, pool.map(compile_in_a_process, keys), strict=True):
+            if said:
+                print(key, said)
+
+
+def compiled(program: Program) -> dict[str, int]:
+    """Registers and bytes of local memory (spills) of the kernel with most registers, as the driver tells them."""
+    kernels = [
+        cuda.compile_kernel(t.source, t.entry, t.defines) for t in program.steps if isinstance(t, Launch)
+    ]
+    most = max(kernels, key=lambda kernel: kernel.num_regs, default=None)
+    return {"registers": int(most.num_regs), "local": int(most.local_size_bytes)} if most else {}
+
+
+# -- right? --------------------------------------------------------------------------------------------
+def random_cases(rng: random.Random) -> list[tuple[AttentionShape, list[Candidate]]]:
+    """Odd shapes, each with every rung that may run it: half at the usual tile sizes, half at any that are legal. d is
+    one of few, for each is compiled anew."""
+    cases = []
+    for i in range(RANDOM_SHAPES):
+        s = AttentionShape(
+            rng.randint(1, 3), rng.randint(1, 5), rng.choice([1, rng.randint(2, 40), rng.randint(41, 700)]),
+            rng.choice([1, 5, 32, 40, 64, 90, 128]), i % 2, rng.choice([0.0, 0.0, 1.0, -0.5]),
+        )  # fmt: skip
+        chosen = []
+        for rung, tiles in candidates(s, every_set=False):
+            if i % 4 >= 2:
+                drawn = {name: rng.choice(choices) for name, choices in rung.tiles.items()}
+                tiles = drawn if not any(rung.rules(s, drawn)) else tiles
+            chosen.append((rung, tiles))
+        cases.append((s, chosen))
+    return cases
+
+
+def verify(cases: Sequence[tuple[AttentionShape, Sequence[Candidate]]]) -> tuple[list[str], int]:
+    """(what failed, in words; how many agreed). What PyTorch does not support is neither."""
+    failed, right = [], 0
+    for s, chosen in cases:
+        inputs = seeded_inputs([b for b in attention.parts.buffers(s) if b.role == INPUT])
+        ref, scale = LADDER.reference(s, **inputs)
+        for rung, tiles in chosen:
+            try:
+                session = cuda.open(rung.build(s, tiles), inputs)
+                out = session.verify_run()
+                session.close()
+            except UnsupportedError:
+                continue
+            except (RuleError, RuntimeError) as e:
+                failed.append(f"{rung.name} {s} {tiles}: {e}")
+                continue
+            if reference.agrees(out, ref, scale, rung.tolerance):
+                right += 1
+            else:
+                error = reference.relative_error(out, ref)
+                failed.append(f"{rung.name} {s} {tiles}: relative L2 error {error:.1e}")
+    return failed, right
+
+
+# -- how fast? -----------------------------------------------------------------------------------------
+def measured(s: AttentionShape, mode: str, budget: Budget) -> list[dict]:
+    """A row for each candidate that gives a right result; the others are told of."""
+    inputs = seeded_inputs([b for b in attention.parts.buffers(s) if b.role == INPUT])
+    ref, scale = LADDER.reference(s, **inputs)
+    opened = []
+    for rung, tiles in candidates(s):
+        program = rung.build(s, tiles)
+        try:
+            session = cuda.open(program, inputs)
+            out = session.verify_run()
+        except (RuleError, RuntimeError) as e:
+            print(f"{rung.name} {words(tiles)}: {e}", flush=True)
+            continue
+        if reference.agrees(out, ref, scale, rung.tolerance):
+            opened.append((rung, tiles, session, reference.relative_error(out, ref)))
+        else:
+            print(f"WRONG {rung.name} {words(tiles)}: {reference.relative_error(out, ref):.1e}", flush=True)
+            session.close()
+    timed = cuda.sample([session for _, _, session, _ in opened], mode, budget)
+    rows = [row(s, mode, *of, t) for of, t in zip(opened, timed, strict=True)]
+    for _, _, session, _ in opened:
+        session.close()
+    base = next((r["tflops"] for r in rows if r["rung"] == BASE), None)
+    return [r | {"of_library": r["tflops"] / base if base else None} for r in rows]
+
+
+def row(s: AttentionShape, mode: str, rung: Rung, tiles: Mapping, session, error: float, timed) -> dict:
+    p20, median, p80 = np.quantile(timed.samples_ms, (0.2, 0.5, 0.8)).tolist()
+    predicted = rung.cost(s, session.program)
+    return {
+        "shape": s.params(), "mode": mode, "rung": rung.name, "title": rung.title, "tiles": dict(tiles),
+        "n": len(timed.samples_ms), "median_ms": median, "p20_ms": p20, "p80_ms": p80,
+        "parts_ms": dict(timed.parts_ms), "tflops": s.flops / median / 1e9, "error": error,
+        "peak_bytes": session.bytes["peak"], "workspace_bytes": session.bytes["workspace"],
+        "predicted_peak_bytes": session.program.nbytes(), "predicted_workspace_bytes": predicted.workspace_bytes,
+        **compiled(session.program),
+    }  # fmt: skip
+
+
+def words(tiles: Mapping[str, int]) -> str:
+    return " ".join(f"{name}={value}" for name, value in tiles.items())
+
+
+def table(rows: Sequence[Mapping]) -> str:
+    head = (
+        f"{'':26} {'ms':>9} {'spread':>7} {'n':>3} {'TFLOP/s':>8} {'of lib':>7} {'error':>8} {'peak MB':>9}"
+    )
+    lines = [f"{head} {'predicted':>9} regs local"]
+    for r in sorted(rows, key=lambda r: -r["median_ms"]):
+        share = f"{r['of_library']:7.1%}" if r["of_library"] else ""
+        spread = (r["p80_ms"] - r["p20_ms"]) / r["median_ms"]
+        lines.append(
+            f"{r['rung']:26} {r['median_ms']:9.4f} {spread:7.1%} {r['n']:3} {r['tflops']:8.2f} {share:>7} "
+            f"{r['error']:8.1e} {r['peak_bytes'] / 1e6:9.1f} {r['predicted_peak_bytes'] / 1e6:9.1f} "
+            f"{r.get('registers', ''):>4} {r.get('local', ''):>5}  {words(r['tiles'])}"
+        )
+    return "\n".join(lines)
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument("--out", type=Path, required=True, help="a folder")
+    parser.add_argument("--seconds", type=float, default=100.0, help="nothing new is begun after so many")
+    parser.add_argument("--shapes", type=parse_attention, nargs="*", default=SHAPES)
+    parser.add_argument("--no-verify", action="store_true", help="time at once")
+    args = parser.parse_args()
+    args.out.mkdir(parents=True, exist_ok=True)
+    start = time.perf_counter()
+    told = {"device": cuda.device_name(), "conditions": cuda.conditions(), "failed": [], "rows": []}
+
+    def spent() -> float:
+        return time.perf_counter() - start
+
+    def keep() -> None:
+        (args.out / "attention.json").write_text(json.dumps(told, indent=1) + "\n", encoding="utf-8")
+
+    for rung in LADDER.rungs:
+        if rung.library == "PyTorch" and (why := list(rung.rules(args.shapes[0], {}))):
+            print(f"{rung.name}: {why[0]}")
+    cases = [] if args.no_verify else random_cases(random.Random(0))
+    wanted = [*cases, *((s, list(candidates(s))) for s in args.shapes)]
+    compile_all([rung.build(s, tiles) for s, chosen in wanted for rung, tiles in chosen])
+    print(f"compiled, {spent():.0f} s", flush=True)
+    told["failed"], right = verify(cases)
+    print(f"{len(cases)} random shapes: {right} outputs right, {len(told['failed'])} wrong, {spent():.0f} s")
+    print("\n".join(told["failed"]), flush=True)
+    runs = [(args.shapes[0], "cold"), (args.shapes[0], "hot"), *((s, "cold") for s in args.shapes[1:])]
+    for s, mode in runs:
+        if spent() > args.seconds:
+            print(f"left out for want of time: {s}, {mode}")
+            continue
+        if not any(candidates(s, every_set=False)):
+            print(f"no rung runs {s} here")
+            continue
+        rows = measured(s, mode, Budget(samples=50, seconds=3.0, warm_up_s=0.05))
+        told["rows"] += rows
+        keep()
+        print(f"\n{s}, {mode}, {spent():.0f} s so far\n{table(rows)}", flush=True)
+    told["conditions_after"] = cuda.conditions()
+    keep()
+    print(f"{spent():.0f} s")
+
+
+if __name__ == "__main__":
+    main()

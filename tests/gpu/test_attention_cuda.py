@@ -1,0 +1,204 @@
+"""The attention ladder on a real GPU: every rung at any shape and tile size, hard scores, presets, memory, PyTorch."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from kernels import RuleError, reference
+from kernels.engines import cuda, cuda_torch
+from kernels.engines.timing import Budget
+from kernels.ladders import attention, attention_library
+from kernels.presets_attention import ATTENTION_PRESETS
+from kernels.program import INPUT, Launch, UnsupportedError
+from kernels.runner import seeded_inputs
+from kernels.shapes_attention import AttentionShape
+from tests.shapes import attention_shapes
+
+pytestmark = pytest.mark.gpu
+RUNGS = {rung.name: rung for rung in (*attention.RUNGS, attention.CUBLAS)}
+FLASH = ("attention/flash", "attention/flash-registers")
+LIBRARY, *LIBRARY_16_BITS = attention_library.RUNGS
+POOL_GRAIN = 512  # CuPy's pool hands memory out in multiples of this
+
+
+def there() -> bool:
+    try:
+        cuda_torch.load()
+    except RuleError:
+        return False
+    return True
+
+
+needs_torch = pytest.mark.skipif(
+    not cuda.status().ready or not there(), reason="PyTorch is not installed here, or sees no GPU"
+)
+
+
+def opened(rung, s: AttentionShape, tiles=None, inputs=None):
+    """(session, its output, its inputs)."""
+    program = rung.build(s, rung.check(s, tiles))
+    inputs = inputs or seeded_inputs(program.of_role(INPUT))
+    session = cuda.open(program, inputs)
+    return session, np.array(session.verify_run()), inputs
+
+
+def on(rung, s: AttentionShape, tiles=None, inputs=None) -> float:
+    """Relative error of a rung, every element held against the float64 reference."""
+    session, out, inputs = opened(rung, s, tiles, inputs)
+    session.close()
+    ref, scale = attention.reference(s, **inputs)
+    assert reference.agrees(out, ref, scale, rung.tolerance), (
+        f"{rung.name} {s} {tiles} {reference.relative_error(out, ref)}"
+    )
+    return reference.relative_error(out, ref)
+
+
+@pytest.mark.parametrize("name", RUNGS)
+@settings(max_examples=60, deadline=None)
+@given(shape=attention_shapes(most=400, most_d=128, most_heads=5))
+def test_every_rung_agrees_at_any_shape(name, shape):
+    on(RUNGS[name], shape)
+
+
+@settings(max_examples=60, deadline=None)
+@given(data=st.data())
+def test_every_set_of_tile_sizes_that_no_rule_forbids_runs(data):
+    rung = data.draw(st.sampled_from(attention.RUNGS))
+    shape = data.draw(attention_shapes(most=300, most_d=128))
+    tiles = {name: data.draw(st.sampled_from(choices)) for name, choices in rung.tiles.items()}
+    if not any(rung.rules(shape, tiles)):
+        on(rung, shape, tiles)
+
+
+def hard(kind: str, s: AttentionShape) -> dict[str, np.ndarray]:
+    inputs = seeded_inputs([b for b in attention.parts.buffers(s) if b.role == INPUT], 4)
+    Q, K = inputs["Q"], inputs["K"]
+    if kind == "logits of 1e4":
+        Q[...], K[...] = 100 * np.sign(Q), 100 * np.sign(K) / s.d**0.5
+    elif kind == "all equal":
+        Q[...] = 0
+    elif kind == "one hot":
+        Q[...], K[...] = 0, 0
+        for i in range(s.N):
+            Q[:, :, i, i % s.d] = K[:, :, i, i % s.d] = 100
+    elif kind == "rising":
+        Q[...], K[...] = 1, np.arange(s.N)[:, None] / s.d
+    elif kind == "falling":
+        Q[...], K[...] = 1, -1e4 * np.arange(s.N)[:, None] / s.d
+    return inputs
+
+
+@pytest.mark.parametrize("kind", ["logits of 1e4", "all equal", "one hot", "rising", "falling"])
+@pytest.mark.parametrize("causal", [0, 1])
+@pytest.mark.parametrize("name", RUNGS)
+def test_hard_scores_stay_finite_and_right(name, kind, causal):
+    shape = AttentionShape(2, 2, 333, 64, causal=causal, scale=1)
+    on(RUNGS[name], shape, inputs=hard(kind, shape))
+
+
+@pytest.mark.parametrize("name", RUNGS)
+@pytest.mark.parametrize("keys", [slice(0, 130), slice(40, 41), slice(None)])
+@pytest.mark.parametrize("value", [-np.inf, np.inf, np.nan])
+def test_infinities_and_nans_give_what_the_reference_gives(name, keys, value):
+    shape = AttentionShape(1, 2, 200, 64)
+    inputs = seeded_inputs([b for b in attention.parts.buffers(shape) if b.role == INPUT])
+    inputs["Q"][..., 0] = np.abs(inputs["Q"][..., 0]) + 0.1
+    inputs["K"][:, :, keys, 0] = value
+    session, out, _ = opened(RUNGS[name], shape, inputs=inputs)
+    session.close()
+    ref, _ = attention.reference(shape, **inputs)
+    np.testing.assert_array_equal(np.isnan(out), np.isnan(ref))
+    np.testing.assert_allclose(out, ref, rtol=1e-3, atol=1e-5)
+
+
+@pytest.mark.parametrize("key", [k for k, p in ATTENTION_PRESETS.items() if p.shape.dtype == "fp32"])
+def test_every_preset(key):
+    shape = ATTENTION_PRESETS[key].shape
+    for rung in RUNGS.values():
+        assert on(rung, shape) < 5e-6, rung.name
+
+
+def test_memory_of_naive_and_flash_at_8192_is_what_is_predicted():
+    shape = AttentionShape(1, 2, 8192, 64)
+    peaks = {}
+    for name in ("attention/naive", *FLASH):
+        rung = RUNGS[name]
+        session, _, _ = opened(rung, shape)
+        program = session.program
+        assert session.bytes["peak"] == pytest.approx(program.nbytes(), rel=0.02, abs=8 * POOL_GRAIN)
+        workspace = rung.cost(shape, program).workspace_bytes
+        assert session.bytes["workspace"] == pytest.approx(workspace, rel=0.02, abs=4 * POOL_GRAIN)
+        peaks[name] = session.bytes["peak"]
+        session.close()
+    assert all(peaks["attention/naive"] > 50 * peaks[name] for name in FLASH)
+
+
+@pytest.mark.parametrize("d", [8, 64, 96, 128])
+def test_no_kernel_spills(d):
+    shape = AttentionShape(1, 1, 256, d)
+    for rung in attention.RUNGS:
+        for tiles in rung.tile_sets(shape):
+            for step in rung.build(shape, tiles).steps:
+                if isinstance(step, Launch):
+                    kernel = cuda.compile_kernel(step.source, step.entry, step.defines)
+                    assert kernel.local_size_bytes == 0, (rung.name, tiles)
+
+
+@pytest.mark.parametrize("mode", ["cold", "hot"])
+def test_cublas_is_timed_in_both_modes_step_by_step(mode):
+    session, _, _ = opened(attention.CUBLAS, AttentionShape(1, 4, 512, 64))
+    (timed,) = cuda.sample([session], mode, Budget(samples=20, seconds=1))
+    session.close()
+    assert [name for name, _ in timed.parts_ms] == ["cublas_scores", "softmax", "cublas_values"]
+    assert min(timed.samples_ms) > 0
+
+
+# -- PyTorch ------------------------------------------------------------------------------------------
+@needs_torch
+@settings(max_examples=40, deadline=None)
+@given(shape=attention_shapes(most=300, most_d=128))
+def test_pytorchs_fp32_agrees_or_says_why_not(shape):
+    try:
+        on(LIBRARY, shape)
+    except UnsupportedError as e:
+        assert "does not support EFFICIENT_ATTENTION" in str(e)
+
+
+@needs_torch
+@pytest.mark.parametrize("dtype", ["fp16", "bf16"])
+@pytest.mark.parametrize("causal", [0, 1])
+@pytest.mark.parametrize("rung", attention_library.RUNGS, ids=lambda r: r.name)
+def test_pytorchs_16_bit_types_agree(rung, causal, dtype):
+    on(rung, AttentionShape(2, 4, 257, 64, causal=causal, dtype=dtype))
+
+
+@needs_torch
+@pytest.mark.parametrize("rung", LIBRARY_16_BITS, ids=lambda r: r.name)
+def test_a_backend_that_takes_no_fp32_says_so(rung):
+    with pytest.raises(
+        UnsupportedError, match=r"PyTorch [\d.]+.* does not support \w+_ATTENTION for this shape"
+    ):
+        on(rung, AttentionShape(1, 1, 64, 64))
+
+
+@needs_torch
+@pytest.mark.parametrize("mode", ["cold", "hot"])
+def test_pytorch_is_timed_in_both_modes_and_its_memory_told(mode):
+    """Hot samples are captured graphs; after them the output is still right."""
+    shape = AttentionShape(2, 8, 1024, 64)
+    session, _, inputs = opened(LIBRARY, shape)
+    (timed,) = cuda.sample([session], mode, Budget(samples=20, seconds=1))
+    assert min(timed.samples_ms) > 0
+    out = np.array(session.verify_run())
+    ref, scale = attention.reference(shape, **inputs)
+    assert reference.agrees(out, ref, scale, LIBRARY.tolerance)
+    assert 0 <= session.bytes["workspace"] < shape.bytes
+    session.close()
+
+
+@needs_torch
+def test_pytorchs_version_stands_in_the_conditions():
+    assert cuda.conditions()["torch"] == cuda_torch.version()

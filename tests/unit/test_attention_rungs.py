@@ -1,0 +1,375 @@
+"""The attention ladder without a GPU: right at any shape and tile size, whatever the scores; free of races, told by
+its rules."""
+
+from __future__ import annotations
+
+import itertools
+import re
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from kernels import RuleError, cuda, reference
+from kernels.engines import cpu, emulator
+from kernels.engines.emulator import stock
+from kernels.engines.emulator.compile import compile_ptx, ptxas_log
+from kernels.engines.emulator.launch import Options, launch, place
+from kernels.ladders import attention
+from kernels.runner import check_memory, seeded_inputs
+from kernels.shapes_attention import AttentionShape
+from tests.shapes import attention_shapes
+from tests.unit.emulated import needs_nvrtc
+
+pytestmark = needs_nvrtc
+RUNGS = {rung.name: rung for rung in (*attention.RUNGS, attention.CUBLAS)}
+OURS = [rung.name for rung in attention.RUNGS]
+FLASH = ("attention/flash", "attention/flash-registers")
+TOY = AttentionShape(1, 1, 8, 4)
+# Tiles that stick out on every side, several heads, hidden keys in a tile and in whole ones.
+RAGGED = AttentionShape(2, 2, 75, 37, causal=1)
+SMALL = {"attention/flash": {"Br": 4, "Bc": 8}, "attention/flash-registers": {"Br": 32, "Bc": 8}}
+
+
+def run(engine, rung, s: AttentionShape, tiles=None, inputs=None, options=None) -> np.ndarray:
+    """O of a rung; nothing is held against the reference."""
+    program = rung.build(s, rung.check(s, tiles))
+    inputs = inputs or seeded_inputs(program.of_role("input"))
+    session = engine.Session(program, inputs, *([options or Options()] if engine is emulator else []))
+    return np.array(session.verify_run())
+
+
+def on(engine, rung, s: AttentionShape, tiles=None, inputs=None, options=None) -> np.ndarray:
+    """O of a rung, held against the float64 reference as the runner does."""
+    inputs = inputs or seeded_inputs(rung.build(s, rung.check(s, tiles)).of_role("input"))
+    out = run(engine, rung, s, tiles, inputs, options)
+    ref, scale = attention.reference(s, **inputs)
+    assert reference.agrees(out, ref, scale, rung.tolerance), (
+        f"{rung.name} {s} {tiles} {reference.relative_error(out, ref)}"
+    )
+    return out
+
+
+# -- right at any shape -----------------------------------------------------------------------------
+@pytest.mark.parametrize("name", OURS)
+@settings(max_examples=6, deadline=None)
+@given(shape=attention_shapes())
+def test_the_emulator_agrees_with_the_reference_at_any_shape(name, shape):
+    on(emulator, RUNGS[name], shape)
+
+
+@pytest.mark.parametrize("name", FLASH)
+@settings(max_examples=6, deadline=None)
+@given(shape=attention_shapes())
+def test_small_tiles_agree_with_the_reference_at_any_shape(name, shape):
+    """Many tiles of keys to a row, so that what was summed before is mended again and again."""
+    on(emulator, RUNGS[name], shape, SMALL[name])
+
+
+@pytest.mark.parametrize("name", RUNGS)
+@settings(max_examples=25, deadline=None)
+@given(shape=attention_shapes(most=90, most_d=128))
+def test_the_cpu_twins_agree_at_any_shape(name, shape):
+    assert on(cpu, RUNGS[name], shape).dtype == np.float32
+
+
+@pytest.mark.parametrize("name", OURS)
+@pytest.mark.parametrize("d", [33, 64, 128])
+def test_wide_heads(name, d):
+    """A float4 path and none, one row tile and more, and where a lane has fewer rows for more columns."""
+    on(emulator, RUNGS[name], AttentionShape(1, 1, 67, d, causal=1))
+
+
+@pytest.mark.parametrize("name", RUNGS)
+def test_twin_and_kernel_walk_alike(name):
+    both = (on(engine, RUNGS[name], RAGGED, SMALL.get(name)) for engine in (emulator, cpu))
+    np.testing.assert_allclose(*both, rtol=1e-4, atol=1e-5)
+
+
+# -- whatever the scores ------------------------------------------------------------------------------
+def adversarial(kind: str, s: AttentionShape) -> dict[str, np.ndarray]:
+    """Inputs whose scores are hard: the scale of `s` is 1."""
+    inputs = seeded_inputs([b for b in attention.parts.buffers(s) if b.role == "input"], 4)
+    Q, K, V = (inputs[name] for name in "QKV")
+    if kind == "logits of 1e4":
+        Q[...], K[...] = 100 * np.sign(Q), 100 * np.sign(K) / s.d**0.5  # sums of +-1e4 / sqrt(d)
+    elif kind == "all equal":
+        Q[...] = 0
+    elif kind == "one hot":  # key i for query i, far above all others
+        Q[...], K[...] = 0, 0
+        for i in range(s.N):
+            Q[:, :, i, i % s.d] = K[:, :, i, i % s.d] = 100
+    elif kind == "rising":  # the maximum moves in every tile
+        Q[...], K[...] = 1, np.arange(s.N)[:, None] / s.d
+    elif kind == "falling":  # the first key hides all later ones
+        Q[...], K[...] = 1, -1e4 * np.arange(s.N)[:, None] / s.d
+    elif kind == "values of every size":
+        V[...] = 10.0 ** np.random.default_rng(2).uniform(-20, 20, V.shape) * np.sign(V)
+    return inputs
+
+
+KINDS = ["logits of 1e4", "all equal", "one hot", "rising", "falling", "values of every size"]
+
+
+@pytest.mark.parametrize("name", RUNGS)
+@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("causal", [0, 1])
+def test_hard_scores_stay_finite_and_right(name, kind, causal):
+    shape = AttentionShape(1, 2, 45, 16, causal=causal, scale=1)
+    inputs = adversarial(kind, shape)
+    for engine in (emulator, cpu):
+        on(engine, RUNGS[name], shape, SMALL.get(name), inputs)
+
+
+def test_the_hard_scores_are_what_they_say():
+    shape = AttentionShape(1, 2, 45, 16, scale=1)
+    for kind, size in (("logits of 1e4", 1e4), ("one hot", 1e4), ("falling", 4e5)):
+        inputs = adversarial(kind, shape)
+        assert np.abs(inputs["Q"] @ inputs["K"].swapaxes(2, 3)).max() > size / 2, kind
+
+
+def same_where_not_finite(out: np.ndarray, ref: np.ndarray) -> None:
+    np.testing.assert_array_equal(np.isnan(out), np.isnan(ref))
+    np.testing.assert_allclose(out, ref, rtol=2e-5, atol=2e-5)
+
+
+SPOILT = {  # input, place in it (N, d), value
+    "a NaN query": ("Q", (9, 2), np.nan),
+    "an infinite query": ("Q", (9, 2), np.inf),
+    "a NaN key": ("K", (11, 0), np.nan),
+    "keys of -infinity": ("K", (slice(0, 9), slice(0, 1)), -np.inf),
+    "keys of +-infinity": ("K", (slice(3, 6), slice(0, 1)), np.array([[-np.inf], [np.inf], [-np.inf]])),
+    "all keys of -infinity": ("K", (slice(None), slice(0, 1)), -np.inf),
+    "an infinite value": ("V", (0, 1), np.inf),  # of a key that all see
+    "a NaN value": ("V", (0, 3), np.nan),
+}
+
+
+@pytest.mark.parametrize("name", RUNGS)
+@pytest.mark.parametrize("what", SPOILT)
+def test_infinities_and_nans_give_what_the_reference_gives(name, what):
+    """A key of -infinity is a mask: with small tiles a whole tile of such keys comes first. Where all of a row's are,
+    it is NaN, 0 / 0, and so it is where one is +infinity."""
+    at, place_, value = SPOILT[what]
+    for causal in (0, 1):
+        shape = AttentionShape(1, 2, 21, 8, causal=causal)
+        inputs = seeded_inputs([b for b in attention.parts.buffers(shape) if b.role == "input"])
+        inputs["Q"][..., 0] = (
+            np.abs(inputs["Q"][..., 0]) + 0.1
+        )  # else -infinity times it would be another sign
+        inputs[at][(..., *place_)] = value
+        ref, _ = attention.reference(shape, **inputs)
+        assert np.isnan(ref).any() or not np.isfinite(inputs[at]).all()
+        for engine in (emulator, cpu):
+            with np.errstate(all="ignore"):
+                same_where_not_finite(run(engine, RUNGS[name], shape, SMALL.get(name), inputs), ref)
+
+
+# -- races, faults -------------------------------------------------------------------------------------
+@pytest.mark.parametrize(("name", "tiles"), [*((name, {}) for name in OURS), *SMALL.items()])
+def test_the_order_of_warps_changes_nothing_and_nothing_races(name, tiles, monkeypatch):
+    races = []
+    launched = emulator.Session._launch
+
+    def watched(session, step):
+        ran = launched(session, step)
+        races.extend(ran.races)
+        return ran
+
+    monkeypatch.setattr(emulator.Session, "_launch", watched)
+    outputs = [
+        on(emulator, RUNGS[name], RAGGED.with_(B=1), tiles, options=Options(order=order, races=True))
+        for order in ("forward", "reversed")
+    ]
+    np.testing.assert_array_equal(*outputs)
+    assert races == []
+
+
+FAULTS = {  # what is wrong: (the kernel, what stands there, what is put in its place)
+    "old sums not shrunk": ("flash", "o[n] *= shrink;", ";"),
+    "the sum not shrunk": ("flash", "l = l * shrink + p;", "l = l + p;"),
+    "the maximum of a lane alone": ("flash", "most = fmaxf(most, __shfl_xor_sync(~0u, most, other));", ";"),
+    "a hidden key seen": ("flash", "if (j0 + x >= seen(q0 + y, N, causal))", "if (j0 + x > seen(q0 + y, N, causal))"),
+    "the last barrier of a tile": ("flash", "* Vs[j][x + Bc * n];\n    __syncthreads();", "* Vs[j][x + Bc * n];"),
+    "lanes' sums not added": ("flash-registers", "l[i] += __shfl_xor_sync(~0u, l[i], other);", ";"),
+    "O not shrunk": ("flash-registers", "o[i][n] *= shrink;", ";"),
+    "the first barrier": ("flash-registers", "__syncthreads();  // K is there", "// K is there"),
+    "the second barrier": ("flash-registers", "__syncthreads();  // V is there", "// V is there"),
+    "no base for rows of -infinity": ("flash-registers", "most == -INFINITE ? 0.0f : most", "most"),
+    "keys hidden too late": ("flash-registers", "if (j0 + Bc > seen(q0, N, causal))", "if (j0 > seen(q0, N, causal))"),
+    "the scale left out": ("flash-registers", "float factor = scale * LOG2E;", "float factor = LOG2E;"),
+    "a key of the next tile": ("flash-registers", "row < rows ? d - col : 0", "d - col"),
+    "one group too few": ("fused", "BLOCK / d, c", "BLOCK / d + 1, c"),
+    "the maximum left out": ("fused", "m = together<larger>(m, parts);", ""),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("fault", FAULTS)
+def test_a_fault_in_the_kernel_is_seen(fault):
+    """What the tests above would see: the kernel with one thing wrong, at small tiles."""
+    which, right, wrong = FAULTS[fault]
+    rung = RUNGS[f"attention/{which}"]
+    shape = RAGGED.with_(B=1, H=1, causal=int(fault != "a key of the next tile"))
+    program = rung.build(shape, rung.check(shape, SMALL.get(rung.name)))
+    (step,) = program.steps
+    text = cuda.translation_unit(step.source)
+    assert text.count(right) == 1, fault
+    inputs = seeded_inputs(program.of_role("input"))
+    if "-infinity" in fault:
+        inputs["Q"][..., 0] = 1
+        inputs["K"][:, :, :16, 0] = -np.inf
+    memory = place(inputs | {"O": np.zeros(shape.qkv_shape, "f4")}, list(inputs))
+    ptx = compile_ptx(text.replace(right, wrong), "kernel.cu", stock.options(step.defines))
+    try:
+        with np.errstate(all="ignore"):
+            ran = launch(
+                ptx, step.entry, step.grid, step.block, step.args, memory, step.shared, Options(races=True)
+            )
+    except RuleError as e:
+        assert re.search("out-of-bounds|never written", str(e)), e
+        return
+    ref, scale = attention.reference(shape, **inputs)
+    seen = np.isfinite(ref)
+    wrong_ = np.abs(memory.array("O") - ref)[seen] > rung.tolerance * scale[seen]
+    assert ran.races or wrong_.any() or np.isnan(memory.array("O"))[seen].any()
+
+
+# -- tile sizes and rules -----------------------------------------------------------------------------
+def legal(rung, s: AttentionShape) -> list[dict[str, int]]:
+    sets = (dict(zip(rung.tiles, v, strict=True)) for v in itertools.product(*rung.tiles.values()))
+    return [tiles for tiles in sets if not any(rung.rules(s, tiles))]
+
+
+@settings(max_examples=10, deadline=None)
+@given(data=st.data())
+def test_every_choice_of_tile_sizes_runs_or_names_its_rule(data):
+    rung = data.draw(st.sampled_from(attention.RUNGS))
+    shape = data.draw(attention_shapes(most_d=70))
+    if data.draw(st.booleans()):
+        tiles = data.draw(st.sampled_from(legal(rung, shape)))
+    else:
+        tiles = {name: data.draw(st.sampled_from(choices)) for name, choices in rung.tiles.items()}
+    broken = next(iter(rung.rules(shape, tiles)), None)
+    if broken is None:
+        on(emulator, rung, shape, tiles)
+    else:
+        assert re.search(r"(<=|==|whole warps).*, got ", broken), broken
+        with pytest.raises(RuleError, match=re.escape(broken)):
+            rung.check(shape, tiles)
+
+
+@pytest.mark.parametrize("rung", attention.RUNGS, ids=lambda r: r.name)
+def test_every_choice_is_part_of_some_legal_set_and_the_stock_sets_are_legal(rung):
+    for s in (TOY, AttentionShape(1, 1, 2048, 64), AttentionShape(1, 1, 2048, 128)):
+        for name, choices in rung.tiles.items():
+            assert {tiles[name] for tiles in legal(rung, s)} == set(choices), (name, s)
+        sets = list(rung.tile_sets(s))
+        assert sets[0] == rung.default_tiles and len(sets) > len(rung.sets or ())
+
+
+@pytest.mark.parametrize("d", [4, 64, 96, 128])
+@pytest.mark.parametrize("rung", attention.RUNGS, ids=lambda r: r.name)
+def test_no_kernel_spills(rung, d):
+    """At every set of tile sizes that is compiled ahead."""
+    shape = AttentionShape(1, 1, 256, d)
+    steps = {(t.source, t.defines) for tiles in rung.tile_sets(shape) for t in rung.build(shape, tiles).steps}
+    for source, defines in steps:
+        told = stock._resources(ptxas_log(cuda.translation_unit(source), source, defines))
+        assert told["spill_bytes"] == 0 and 0 < told["registers"] <= 255, (source, defines)
+
+
+HUGE = 2**31 - 1
+RULES = [
+    ("attention/naive", TOY.with_(dtype="fp16"), {}, "dtype must be fp32, got fp16"),
+    ("attention/flash-registers", TOY.with_(dtype="bf16"), {}, "dtype must be fp32, got bf16"),
+    ("attention/flash", TOY.with_(B=70_000), {}, r"B\*H \(grid\) <= 65535, got 70000"),
+    ("attention/naive", TOY.with_(N=2_000_000), {}, r"N <= 65535\*BLOCK \(grid.y\), got 2000000"),
+    ("attention/blocked", TOY.with_(H=60_000, N=60_000), {}, r"B\*H\*N must stay below 2\^31 - 32, got 3600000000"),
+    ("attention/cublas", TOY.with_(N=HUGE - 2), {}, r"B\*H\*N must stay below 2\^31 - 4, got"),
+    ("attention/flash-registers", TOY.with_(N=HUGE), {}, r"N must stay below 2\^31 - 128, got"),
+    ("attention/fused", TOY.with_(d=129), {}, "d <= 128, got 129"),
+    ("attention/flash", TOY.with_(d=200), {}, "d <= 128, got 200"),
+    ("attention/flash-registers", TOY.with_(d=1000), {}, "d <= 128, got 1000"),
+    ("attention/fused", TOY.with_(N=60_000), {},
+     r"4\*\(N \+ d \+ BLOCK\) bytes of shared memory <= 232448, got 241040"),
+    ("attention/flash", TOY, {"Br": 4, "Bc": 32, "DP": 1}, "no tile size 'DP'"),
+    ("attention/flash", TOY, {"Br": 5}, "Br must be one of 4, 8, 16, 32, got 5"),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("name", "shape", "tiles", "words"), RULES)
+def test_what_cannot_run_names_its_rule(name, shape, tiles, words):
+    with pytest.raises(RuleError, match=words):
+        RUNGS[name].check(shape, tiles)
+
+
+# -- memory and cost --------------------------------------------------------------------------------
+@pytest.mark.parametrize("name", RUNGS)
+def test_s_and_p_are_taken_by_the_unfused_rungs_alone(name):
+    shape = AttentionShape(1, 2, 8192, 64)
+    rung = RUNGS[name]
+    program = rung.build(shape, rung.default_tiles)
+    square = 4 * 2 * 8192**2
+    unfused = name not in ("attention/fused", *FLASH)
+    assert program.nbytes("workspace") == (2 * square if unfused else 0)
+    cost = rung.cost(shape, program)
+    assert cost.workspace_bytes == program.nbytes("workspace")
+    assert cost.bytes == shape.bytes + (4 * square if unfused else 0)
+    assert cost.flops == shape.flops
+    causal = rung.cost(shape.with_(causal=1), program).flops
+    assert causal == shape.flops if name == "attention/cublas" else causal < 0.51 * shape.flops
+
+
+def test_s_that_exceeds_memory_is_refused_with_its_bytes():
+    shape = AttentionShape(64, 16, 32_768, 64)
+    rung = RUNGS["attention/naive"]
+    program = rung.build(shape, rung.check(shape, None))
+    with pytest.raises(RuleError, match=r"needs ([\d,]+) bytes of memory for the cpu engine") as told:
+        check_memory("cpu", shape, [program])
+    said = int(re.search(r"needs ([\d,]+) bytes", str(told.value))[1].replace(",", ""))
+    assert said > program.nbytes() > 2 * 4 * 64 * 16 * 32_768**2
+
+
+@pytest.mark.parametrize("name", RUNGS)
+def test_the_cpu_engine_allocates_what_is_predicted(name):
+    """S and P where they are, and beside them less than one of the two: a flash twin holds tiles alone."""
+    shape = AttentionShape(1, 2, 300, 32)
+    rung = RUNGS[name]
+    program = rung.build(shape, rung.default_tiles)
+    session = cpu.Session(program, seeded_inputs(program.of_role("input")))
+    session.verify_run()
+    beside = session.bytes["workspace"] - rung.cost(shape, program).workspace_bytes
+    assert 0 <= beside < 4 * 300**2
+
+
+# -- what each step of the ladder saves ------------------------------------------------------------------
+def counted(name: str, s: AttentionShape, tiles=None) -> dict[str, int]:
+    rung = RUNGS[name]
+    program = rung.build(s, rung.check(s, tiles))
+    session = emulator.Session(program, seeded_inputs(program.of_role("input")), Options())
+    session.verify_run()
+    return session.counters.total
+
+
+def test_each_step_of_the_ladder_saves_what_it_says():
+    """What the headers claim, counted at one head of N = 128, d = 64."""
+    shape = AttentionShape(1, 1, 128, 64)
+    total = {name: counted(name, shape) for name in OURS}
+
+    def of(name, counter):
+        return total[f"attention/{name}"].get(counter, 0)
+
+    assert of("blocked", "sectors_ld") * 3 < of("naive", "sectors_ld")
+    for name in ("fused", "flash", "flash-registers"):  # O alone, no S and P
+        assert of(name, "bytes_st") == 4 * 128 * 64 < of("naive", "bytes_st") / 4
+    assert of("flash", "sectors_ld") * 4 < of("fused", "sectors_ld")
+    assert of("flash-registers", "shared_requests_ld") * 16 < of("flash", "shared_requests_ld")
+    assert of("flash-registers", "bank_conflicts_ld") == of("flash-registers", "bank_conflicts_st") == 0
+
+
+def test_tiles_of_hidden_keys_are_left_out():
+    shape = AttentionShape(1, 1, 128, 32)
+    for name in FLASH:
+        whole, causal = (counted(name, shape.with_(causal=c), SMALL[name])["flops_fp"] for c in (0, 1))
+        assert causal < 0.7 * whole
