@@ -123,11 +123,11 @@ CARDS = (
     ),
     Card(
         "16 multiplications instead of 36",
-        "A tile of 4 × 4 pixels and a filter, both transformed, meet element by element: 2 × 2 outputs at once.",
+        "Tiles of 4 × 4 pixels and filters, both transformed, meet in 16 products; back come 2 × 2 outputs at once.",
         "winograd.py",
         _winograd.card,
-        {"pad_h": "1", "pad_w": "1"},
-        8,
+        {"kernel": "2x2-steps", "pad_h": "1", "pad_w": "1"},
+        36,
     ),
     Card(
         "A product of spectra",

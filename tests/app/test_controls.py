@@ -6,17 +6,22 @@ from streamlit.testing.v1 import AppTest
 
 from kernels.presets import CONV_PRESETS
 from kernels.shapes import ConvShape
-from pages import _conv
+from pages import _conv, _lesson
 from visuals import pictures
 from visuals.inputs import Inputs, outputs
+
+
+@pytest.fixture(autouse=True)
+def no_links(monkeypatch):
+    """They need the app's pages."""
+    monkeypatch.setattr(_lesson, "presets", lambda *args: None)
 
 
 def page():
     import streamlit as st
 
-    from pages import _conv_controls, _lesson
+    from pages import _conv_controls
 
-    _lesson.presets = lambda *args: None  # links need the app's pages
     inputs, _ = _conv_controls.inputs("im2col.py")
     st.session_state["got"] = inputs
 

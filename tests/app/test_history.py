@@ -54,7 +54,7 @@ def listed(at):
 
 def test_the_recordings_are_listed_a_page_at_a_time(kept):
     at = open_at()
-    assert f"{TOTAL} runs, newest first" in texts(at)
+    assert f"{TOTAL:,} runs, newest first" in texts(at)
     told = listed(at)
     assert len(told["lines"]) == 20 and told["page"] == 1 and told["pages"] == -(-TOTAL // 20)
     assert {line["kind"] for line in told["lines"]} == {"recorded"}
@@ -96,7 +96,7 @@ def test_what_was_measured_here_comes_first_and_is_called_measured(kept):
 )  # fmt: skip
 def test_filters_of_the_address(kept, params, means):
     at = open_at(**params)
-    assert f"{sum(map(means, records.recordings()))} runs, newest first" in texts(at)
+    assert f"{sum(map(means, records.recordings())):,} runs, newest first" in texts(at)
     assert "kt-note" not in texts(at)
 
 
@@ -135,7 +135,7 @@ def test_a_run_that_only_the_link_has(kept):
     row = a_row(device="someone's GPU")
     at = open_at(result=carried.pack(row), against=rows.id_of(DIRECT))
     assert "recorded someone&#x27;s GPU, cold, n = 20, carried by the link" in texts(at)
-    assert "kt-verdict" in texts(at) and f"{TOTAL} runs" in texts(at)
+    assert "kt-verdict" in texts(at) and f"{TOTAL:,} runs" in texts(at)
     assert not kept.path.exists()  # shown, not kept
     kept.add([row])
     assert "measured someone&#x27;s GPU, cold, n = 20<" in texts(open_at(result=carried.pack(row)))
@@ -193,7 +193,7 @@ def test_a_damaged_store_is_told_and_the_recordings_are_there(kept):
     store._store.cache_clear()
     at = open_at()
     assert "The store was damaged. It was set aside as measurements.damaged-" in texts(at)
-    assert f"{TOTAL} runs" in texts(at)
+    assert f"{TOTAL:,} runs" in texts(at)
 
 
 def test_a_store_that_cannot_answer_is_told_and_the_recordings_are_there(kept, monkeypatch):
@@ -203,7 +203,7 @@ def test_a_store_that_cannot_answer_is_told_and_the_recordings_are_there(kept, m
     monkeypatch.setattr(store.Store, "_opened", locked)
     at = open_at(run=rows.id_of(DIRECT))
     assert texts(at).count("locked by another process") == 1
-    assert f"{TOTAL} runs" in texts(at) and "kt-strips" in texts(at)
+    assert f"{TOTAL:,} runs" in texts(at) and "kt-strips" in texts(at)
 
 
 def test_an_import_is_told_in_words(kept):
@@ -212,7 +212,7 @@ def test_an_import_is_told_in_words(kept):
     at.file_uploader(key="upload").set_value(
         ("anna.json", rows.exported(new).encode(), "application/json")
     ).run()
-    assert "3 rows read, 3 of them new." in texts(at) and f"{TOTAL + 3} runs" in texts(at)
+    assert "3 rows read, 3 of them new." in texts(at) and f"{TOTAL + 3:,} runs" in texts(at)
     assert {e.origin for e in kept.rows()} == {"anna.json"}
     at.file_uploader(key="upload").set_value(("bad.json", b'[{"rung": 1}]', "application/json")).run()
     assert "nothing was taken. row 1: rung must be a line" in texts(at) and kept.count() == 3

@@ -57,7 +57,7 @@ def test_what_one_sets_stands_in_the_address_and_opens_again(stage, page, new_pa
 def test_back_returns_to_the_moment_one_left(stage, page):
     stage = stage("step=5&pin=x:9")
     stage.at_step(5)
-    page.get_by_role("link", name="cuDNN paper").click()
+    page.get_by_role("link", name="cuDNN paper", exact=True).click()
     expect(stage.root).to_have_attribute("data-scene", re.compile("H=3"))
     stage.at_step(0)
     expect(stage.root).not_to_have_attribute("data-pinned", "")
