@@ -41,7 +41,7 @@ from pages import _conv
 from tests.browser.harness import serving
 
 EVERY_S, RAMP_S, REST_S, PATIENCE_S = 3.0, 20.0, 5.0, 60.0
-CACHED_RUNS = 2  # as long as the browser keeps large messages
+CACHED_RUNS = 20  # as long as the browser keeps large messages
 FINISHED = (ForwardMsg.FINISHED_SUCCESSFULLY, ForwardMsg.FINISHED_FRAGMENT_RUN_SUCCESSFULLY)
 SCENE = re.compile(rb'"key":"(im2col [^"]*)"')
 VALUES = {
