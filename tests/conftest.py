@@ -29,6 +29,16 @@ def chromium() -> str:
     return CHROMIUM
 
 
+@pytest.fixture(scope="session")
+def node() -> str:
+    """Node.js, which reads and runs the player's modules. In CI it must be there."""
+    found = shutil.which("node")
+    if not found and not os.environ.get("CI"):
+        pytest.skip("no Node.js here: install it (Debian: apt-get install nodejs)")
+    assert found, "Node.js is missing: install it (Debian: apt-get install nodejs)"
+    return found
+
+
 @pytest.fixture(scope="session", autouse=True)
 def store_of_tests(tmp_path_factory):
     """Nothing a test runs, in this process or in one it starts, writes to the store of whoever runs the tests."""

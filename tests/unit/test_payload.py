@@ -5,8 +5,6 @@ from __future__ import annotations
 import base64
 import functools
 import json
-import os
-import shutil
 import subprocess
 from dataclasses import replace
 
@@ -158,12 +156,8 @@ process.stdout.write(JSON.stringify(told));
 
 
 @pytest.fixture(scope="session")
-def decoded():
+def decoded(node):
     """The pictures that stage/decode.js shows of some scenes at some steps, asked of Node."""
-    node = shutil.which("node")
-    if not node and not os.environ.get("CI"):
-        pytest.skip("no Node.js here: install it (Debian: apt-get install nodejs) to compare with the player")
-    assert node, "Node.js is missing: install it (Debian: apt-get install nodejs)"
     module = (HERE / "decode.js").as_uri()
 
     def ask(asked: list[tuple[Scene, list[int]]]) -> list[list[dict]]:

@@ -107,14 +107,11 @@ def test_the_test_sees_declarations():
 
 
 @pytest.mark.parametrize("code", [stage.script(), takeaway()], ids=["player", "takeaway"])
-def test_what_is_joined_is_a_module(code, tmp_path):
+def test_what_is_joined_is_a_module(node, code, tmp_path):
     """Node reads it whole: nothing was cut in two, nothing is declared twice, nothing is still imported."""
     file = tmp_path / "joined.mjs"
     file.write_text(code, "utf-8")
-    try:
-        read = subprocess.run(["node", "--check", file], capture_output=True, text=True)
-    except FileNotFoundError:
-        pytest.skip("no node here")
+    read = subprocess.run([node, "--check", file], capture_output=True, text=True)
     assert read.returncode == 0, read.stderr
     assert not re.search(r"^import\b", code, re.MULTILINE)
 

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import base64
 import json
-import os
-import shutil
 import subprocess
 from dataclasses import replace
 
@@ -54,11 +52,8 @@ process.stdout.write(JSON.stringify(told.map(({ marks, parts }) => ({ marks, tex
 """
 
 
-def explained(cells: list[tuple[int, str, int]]) -> list[dict]:
+def explained(node: str, cells: list[tuple[int, str, int]]) -> list[dict]:
     """What stage/explain.js says and marks for (step, tensor, cell)."""
-    node = shutil.which("node")
-    if not node and not os.environ.get("CI"):
-        pytest.skip("no Node.js here: install it (Debian: apt-get install nodejs)")
     asked = {"message": base64.b64encode(message(GOOD)).decode(), "cells": cells}
     modules = [(HERE / f"{name}.js").as_uri() for name in ("decode", "explain")]
     command = [node, "--input-type=module", "--eval", PLAYER, "--", *modules]
@@ -67,9 +62,9 @@ def explained(cells: list[tuple[int, str, int]]) -> list[dict]:
     return json.loads(done.stdout)
 
 
-def test_the_player_says_it_and_lights_what_the_cell_is_made_of():
+def test_the_player_says_it_and_lights_what_the_cell_is_made_of(node):
     last, per_map = GOOD.steps - 1, SIZE
-    product, factor, pixel = explained([(last, "Y", 5), (last, "X", per_map + 5), (0, "y", 3)])
+    product, factor, pixel = explained(node, [(last, "Y", 5), (last, "X", per_map + 5), (0, "y", 3)])
     a, b = Y.words.args[5][:2], Y.words.args[5][-2:]
     filled = Y.words.templates[0].format(*(f"<{n}>" for n in range(len(Y.words.args[5]))))
     assert filled.count("conj") == 2 and product["text"].count("conj") == 2
