@@ -7,45 +7,16 @@ BLAS: C = alpha * A x B + beta * C0, A [M, K], B [K, N], C and C0 [M, N].
 
 from __future__ import annotations
 
-import math
-import operator
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
-INT_MAX = 2**31 - 1
-FLOAT_MAX = math.ldexp(2 - 2**-23, 127)  # the largest float32
+from kernels.shapes_checks import INT_MAX, Shape, ShapeError, factor, flag, integer, one_of, pair, parse
+
 MODES = ("cross-correlation", "convolution")
-
-
-class ShapeError(ValueError):
-    """A shape that breaks a rule; the message names the rule and the values that break it."""
-
-
-def _integer(name: str, value: object, least: int) -> int:
-    try:
-        if isinstance(value, bool):
-            raise TypeError
-        number = operator.index(value)
-    except TypeError:
-        raise ShapeError(f"{name} must be a whole number, got {value!r}") from None
-    if not least <= number <= INT_MAX:
-        raise ShapeError(f"{name} must lie in {least} .. {INT_MAX}, got {number}")
-    return number
-
-
-def _pair(name: str, value: object) -> tuple[object, object]:
-    """An int for both axes, or (vertical, horizontal)."""
-    if isinstance(value, (tuple, list)):
-        if len(value) != 2:
-            raise ShapeError(f"{name} takes one number or two (vertical, horizontal), got {value!r}")
-        return value[0], value[1]
-    return value, value
-
-
 CONV_SINCE = {"groups": 1, "bias": 0, "relu": 0}  # fields that came later, and what their lack means
 
 
 @dataclass(frozen=True, init=False)
-class ConvShape:
+class ConvShape(Shape):
     """A 2-D convolution in NCHW.
 
     Give `stride`, `pad`, `dilation` as one number or (vertical, horizontal), or name an axis:
@@ -82,23 +53,19 @@ class ConvShape:
         mode="cross-correlation", groups=1, bias=0, relu=0,
     ):  # fmt: skip
         both = {
-            ("u", "v"): (_pair("stride", stride), (u, v), 1),
-            ("pad_h", "pad_w"): (_pair("pad", pad), (pad_h, pad_w), 0),
-            ("dilation_h", "dilation_w"): (_pair("dilation", dilation), (dilation_h, dilation_w), 1),
+            ("u", "v"): (pair("stride", stride), (u, v), 1),
+            ("pad_h", "pad_w"): (pair("pad", pad), (pad_h, pad_w), 0),
+            ("dilation_h", "dilation_w"): (pair("dilation", dilation), (dilation_h, dilation_w), 1),
         }
         for name, value in zip("NCHWKRS", (N, C, H, W, K, R, S), strict=True):
-            object.__setattr__(self, name, _integer(name, value, 1))
+            object.__setattr__(self, name, integer(name, value, 1))
         for names, (shared, single, least) in both.items():
             for name, default, own in zip(names, shared, single, strict=True):
-                object.__setattr__(self, name, _integer(name, default if own is None else own, least))
-        if mode not in MODES:
-            raise ShapeError(f"mode must be one of {', '.join(MODES)}, got {mode!r}")
-        object.__setattr__(self, "mode", mode)
-        object.__setattr__(self, "groups", _integer("groups", groups, 1))
+                object.__setattr__(self, name, integer(name, default if own is None else own, least))
+        object.__setattr__(self, "mode", one_of("mode", mode, MODES))
+        object.__setattr__(self, "groups", integer("groups", groups, 1))
         for name, value in (("bias", bias), ("relu", relu)):
-            if value not in (0, 1):
-                raise ShapeError(f"{name} must be 0 or 1, got {value!r}")
-            object.__setattr__(self, name, int(value))
+            object.__setattr__(self, name, flag(name, value))
         for name, count in (("C", self.C), ("K", self.K)):
             if count % self.groups:
                 raise ShapeError(f"{name} must be a multiple of groups, got {count} % {self.groups}")
@@ -212,18 +179,15 @@ class ConvShape:
         they say more than the usual, so that a shape has one name in rows old and new."""
         return {name: value for name, value in vars(self).items() if CONV_SINCE.get(name) != value}
 
-    def with_(self, **changes) -> ConvShape:
-        return replace(self, **changes)
-
     def __str__(self) -> str:
         text = f"N{self.N} C{self.C} {self.H}x{self.W} K{self.K} {self.R}x{self.S}"
-        for name, pair, usual in (
+        for name, both, usual in (
             ("stride", self.stride, 1),
             ("pad", self.pad, 0),
             ("dilation", self.dilation, 1),
         ):
-            if pair != (usual, usual):
-                text += f" {name} {pair[0]}" + (f",{pair[1]}" if pair[0] != pair[1] else "")
+            if both != (usual, usual):
+                text += f" {name} {both[0]}" + (f",{both[1]}" if both[0] != both[1] else "")
         text += f" groups {self.groups}" if self.groups > 1 else ""
         said = {"bias": self.bias, "relu": self.relu, "flipped": self.flip}
         return text + "".join(f" {word}" for word, true in said.items() if true)
@@ -235,23 +199,8 @@ RESULT_DTYPE = {"fp32": "float32", "fp16": "float32", "bf16": "float32", "int8":
 MOST_INT8_K = INT_MAX // 128**2  # a longer sum of int8 products may leave int32
 
 
-def _factor(name: str, value: object, whole: bool) -> float:
-    """alpha or beta: a finite float32, whole where C holds whole numbers."""
-    try:
-        if isinstance(value, (bool, str)):
-            raise TypeError
-        number = float(value)
-    except (TypeError, ValueError, OverflowError):
-        raise ShapeError(f"{name} must be a number, got {value!r}") from None
-    if not abs(number) <= FLOAT_MAX:
-        raise ShapeError(f"{name} must be finite in float32, got {number}")
-    if whole and not (number.is_integer() and abs(number) <= INT_MAX):
-        raise ShapeError(f"{name} must be a whole number where dtype is int8, got {number}")
-    return number
-
-
 @dataclass(frozen=True)
-class GemmShape:
+class GemmShape(Shape):
     """A matrix product C = alpha * A x B + beta * C0, row-major: A [M, K], B [K, N], C and C0 [M, N].
 
     `dtype` is the type of A and B: "fp32", "fp16", "bf16" (C is float32 and sums are FP32) or "int8"
@@ -268,12 +217,9 @@ class GemmShape:
     dtype: str = "fp32"
 
     def __post_init__(self):
-        for name in "MNK":
-            object.__setattr__(self, name, _integer(name, getattr(self, name), 1))
-        if self.dtype not in ELEMENT_BYTES:
-            raise ShapeError(f"dtype must be one of {', '.join(ELEMENT_BYTES)}, got {self.dtype!r}")
-        for name in ("alpha", "beta"):
-            object.__setattr__(self, name, _factor(name, getattr(self, name), self.dtype == "int8"))
+        self._check("MNK", integer, 1)
+        self._check(("dtype",), one_of, ELEMENT_BYTES)
+        self._check(("alpha", "beta"), factor, self.dtype == "int8")
         if self.dtype == "int8" and self.K * max(1, abs(self.alpha)) > MOST_INT8_K:
             raise ShapeError(
                 f"K*|alpha| <= {MOST_INT8_K} where dtype is int8 (sums stay in int32), "
@@ -299,13 +245,6 @@ class GemmShape:
         n = self.elements
         return ELEMENT_BYTES[self.dtype] * (n["A"] + n["B"]) + 4 * n["C"] * (2 if self.beta else 1)
 
-    def params(self) -> dict[str, int | float | str]:
-        """Every field by name, as it stands in a link, a recording row or JSON."""
-        return dict(vars(self))
-
-    def with_(self, **changes) -> GemmShape:
-        return replace(self, **changes)
-
     def __str__(self) -> str:
         text = f"M{self.M} N{self.N} K{self.K}"
         for name, usual in (("alpha", 1), ("beta", 0)):
@@ -320,41 +259,14 @@ FIELDS = {
 }
 
 
-def _parse(text: str, fields: list[str], words: tuple[str, ...], factors: tuple[str, ...] = ()) -> dict:
-    """Values by name from "NAME=VALUE,NAME=VALUE": those in `words` as they stand, those in `factors` as
-    floats, all others as whole numbers. ShapeError where it is malformed."""
-    params: dict[str, object] = {}
-    for part in filter(None, (p.strip() for p in text.split(","))):
-        name, equals, value = (s.strip() for s in part.partition("="))
-        if not equals or name not in fields:
-            raise ShapeError(f"expected NAME=VALUE with NAME among {' '.join(fields)}; got {part!r}")
-        if name in params:
-            raise ShapeError(f"{name} is given twice")
-        kind, called = (float, "number") if name in factors else (int, "whole number")
-        try:
-            params[name] = value if name in words else kind(value)
-        except ValueError:
-            raise ShapeError(f"{name} must be a {called}, got {value!r}") from None
-    return params
-
-
-def _need(params: dict, names: str) -> None:
-    if missing := [name for name in names if name not in params]:
-        raise ShapeError(f"missing {', '.join(missing)}")
-
-
 def parse_conv(text: str) -> ConvShape:
     """ConvShape from "N=1,C=3,H=8,W=8,K=4,R=3,S=3,pad=1"; ShapeError where it is malformed."""
-    params = _parse(text, FIELDS["conv"], words=("mode",))
-    _need(params, "NCHWKRS")
-    return ConvShape(**params)
+    return ConvShape(**parse(text, FIELDS["conv"], "NCHWKRS", words=("mode",)))
 
 
 def parse_gemm(text: str) -> GemmShape:
     """GemmShape from "M=64,N=64,K=64,beta=1,dtype=fp16"; ShapeError where it is malformed."""
-    params = _parse(text, FIELDS["gemm"], words=("dtype",), factors=("alpha", "beta"))
-    _need(params, "MNK")
-    return GemmShape(**params)
+    return GemmShape(**parse(text, FIELDS["gemm"], "MNK", words=("dtype",), factors=("alpha", "beta")))
 
 
 @dataclass(frozen=True)

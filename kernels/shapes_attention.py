@@ -6,16 +6,17 @@ Names follow FlashAttention (arXiv 2205.14135): N queries and keys, head size d.
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
-from kernels.shapes import ShapeError, _factor, _integer, _need, _parse
+from kernels.shapes import ELEMENT_BYTES
+from kernels.shapes_checks import Shape, factor, flag, integer, one_of, parse
 
-ELEMENT_BYTES = {"fp32": 4, "fp16": 2, "bf16": 2}  # of Q, K, V and O
+DTYPES = ("fp32", "fp16", "bf16")  # of Q, K, V and O
 FIELDS = "B H N d causal scale dtype".split()
 
 
 @dataclass(frozen=True)
-class AttentionShape:
+class AttentionShape(Shape):
     """Self-attention: Q, K, V and O [B, H, N, d], row-major, all of one type. B sequences of H heads, N queries
     and keys each, head size d.
 
@@ -34,14 +35,10 @@ class AttentionShape:
     dtype: str = "fp32"
 
     def __post_init__(self):
-        for name in "BHNd":
-            object.__setattr__(self, name, _integer(name, getattr(self, name), 1))
-        if self.causal not in (0, 1):
-            raise ShapeError(f"causal must be 0 or 1, got {self.causal!r}")
-        object.__setattr__(self, "causal", int(self.causal))
-        object.__setattr__(self, "scale", _factor("scale", self.scale, whole=False))
-        if self.dtype not in ELEMENT_BYTES:
-            raise ShapeError(f"dtype must be one of {', '.join(ELEMENT_BYTES)}, got {self.dtype!r}")
+        self._check("BHNd", integer, 1)
+        self._check(("causal",), flag)
+        self._check(("scale",), factor)
+        self._check(("dtype",), one_of, DTYPES)
 
     @property
     def heads(self) -> int:
@@ -81,13 +78,6 @@ class AttentionShape:
         """Least traffic in bytes: Q, K and V read once, O written once."""
         return ELEMENT_BYTES[self.dtype] * sum(self.elements.values())
 
-    def params(self) -> dict[str, int | float | str]:
-        """Every field by name, as it stands in a link, a recording row or JSON."""
-        return dict(vars(self))
-
-    def with_(self, **changes) -> AttentionShape:
-        return replace(self, **changes)
-
     def __str__(self) -> str:
         text = f"B{self.B} H{self.H} N{self.N} d{self.d}"
         text += " causal" if self.causal else ""
@@ -97,6 +87,4 @@ class AttentionShape:
 
 def parse_attention(text: str) -> AttentionShape:
     """AttentionShape from "B=1,H=12,N=1024,d=64,causal=1,dtype=fp16"; ShapeError where it is malformed."""
-    params = _parse(text, FIELDS, words=("dtype",), factors=("scale",))
-    _need(params, "BHNd")
-    return AttentionShape(**params)
+    return AttentionShape(**parse(text, FIELDS, "BHNd", words=("dtype",), factors=("scale",)))

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import asdict, dataclass, fields, replace
-from typing import ClassVar, Self
+from dataclasses import MISSING, dataclass, fields
+from typing import ClassVar
 
-from kernels.shapes import INT_MAX, ShapeError, _integer
+from kernels.shapes_checks import INT_MAX, Shape, integer, parse
 
 SECTOR = 32  # bytes: the piece in which global memory is fetched
 TILE_ROWS, TILE_COLS = 96, 32  # of the table in threads/04_shared_stride.cu
@@ -14,7 +14,7 @@ READS_A_TURN = 32  # words each thread reads in one turn there
 
 
 @dataclass(frozen=True)
-class MemoryShape:
+class MemoryShape(Shape):
     """Whole numbers by name, each at least 1 and at most MOST; ShapeError names the one that is not. Each has `macs`,
     what its work grows with: the elements written, one operation or copy each."""
 
@@ -22,18 +22,7 @@ class MemoryShape:
 
     def __post_init__(self):
         for f in fields(self):
-            value = _integer(f.name, getattr(self, f.name), 1)
-            most = self.MOST.get(f.name, INT_MAX)
-            if value > most:
-                raise ShapeError(f"{f.name} must lie in 1 .. {most}, got {value}")
-            object.__setattr__(self, f.name, value)
-
-    def params(self) -> dict[str, int]:
-        """Every field by name, as it stands in a link, a recording row or JSON."""
-        return asdict(self)
-
-    def with_(self, **changes) -> Self:
-        return replace(self, **changes)
+            self._check((f.name,), integer, 1, self.MOST.get(f.name, INT_MAX))
 
     def __str__(self) -> str:
         return " ".join(f"{name} {value}" for name, value in self.params().items())
@@ -150,23 +139,5 @@ class LayoutShape(MemoryShape):
 def parser(cls: type[MemoryShape]) -> Callable[[str], MemoryShape]:
     """A function from "n=1024,stride=2" to the shape; ShapeError where the text is malformed."""
     names = [f.name for f in fields(cls)]
-    optional = [f.name for f in fields(cls) if f.default == 1]
-
-    def parse(text: str) -> MemoryShape:
-        params: dict[str, int] = {}
-        for part in filter(None, (p.strip() for p in text.split(","))):
-            name, equals, value = (s.strip() for s in part.partition("="))
-            if not equals or name not in names:
-                raise ShapeError(f"expected NAME=VALUE with NAME among {' '.join(names)}; got {part!r}")
-            if name in params:
-                raise ShapeError(f"{name} is given twice")
-            try:
-                params[name] = int(value)
-            except ValueError:
-                raise ShapeError(f"{name} must be a whole number, got {value!r}") from None
-        missing = [name for name in names if name not in params and name not in optional]
-        if missing:
-            raise ShapeError(f"missing {', '.join(missing)}")
-        return cls(**params)
-
-    return parse
+    needed = [f.name for f in fields(cls) if f.default is MISSING]
+    return lambda text: cls(**parse(text, names, needed))

@@ -135,7 +135,7 @@ def recorded(rung: Rung, shape: Any, timing: str) -> tuple[list[dict], str]:
 
 def _curve(rows: Sequence[dict], tiles: Mapping[str, int], rung: Rung, kind: str) -> None:
     made_of = tuple(id_of(row) for row in rows), tuple(tiles.items())
-    _cards._chart(
+    _cards.chart(
         lambda: sweeps.tiles(rows, tiles, tokens()), sweeps.tiles_px(rows), f"chart_autotune_{kind}", made_of
     )
     _lesson.quiet(

@@ -49,7 +49,7 @@ class _Drawing:
     draw: Callable[[], Any] = field(compare=False)
 
 
-def _chart(draw: Callable[[], Any], height: int, key: str, made_of: Hashable) -> None:
+def chart(draw: Callable[[], Any], height: int, key: str, made_of: Hashable) -> None:
     """A figure, drawn once for the same `made_of`: a run that is polled draws nothing anew."""
     if not settled():
         st.container(height=height, border=False, key=f"{key}_wait")
@@ -125,7 +125,7 @@ def _times(
 
 
 def _bars(told: list[tuple[str, dict]], key: str) -> None:
-    _chart(lambda: charts.times(told, tokens()), charts.height(len(told)), f"chart_times_{key}", _ids(told))
+    chart(lambda: charts.times(told, tokens()), charts.height(len(told)), f"chart_times_{key}", _ids(told))
     if charts.decade_under([row for _, row in told]):
         _quiet("The axis is logarithmic: from each line to the next ten times as long.")
 
@@ -184,7 +184,7 @@ def _copies(first: dict, kind: str, told: list[tuple[str, dict]]) -> None:
         return
     detail = f"{first['device']}, by the wall clock, medians of n = {copies.get('n', '?')}"
     st.html(f'<p class="kt-figures">Copying {figures.badge(kind, detail)}</p>')
-    _chart(
+    chart(
         lambda: charts.copies(first, tokens()),
         charts.height(len(charts.COPIES), charts.COPY_PX),
         f"chart_copies_{kind}",
@@ -207,7 +207,7 @@ def memory(asked: Asked, now: Shown, cost: str) -> None:
     with st.container(key="stale_memory" if now.stale else "fresh_memory"):
         groups = charts.alike(told)
         told = [charts.together(group, len(told)) for group in groups]
-        _chart(
+        chart(
             lambda: charts.memory(told, tokens()),
             charts.height(len(told), charts.MEMORY_PX),
             "chart_memory",
@@ -220,7 +220,7 @@ def memory(asked: Asked, now: Shown, cost: str) -> None:
                 _quiet(f"{escape(title)}: {escape('; '.join(other for other, _ in group[1:]))}")
         if any(row.get("timeline") for _, row in told):
             _quiet("As the program goes on: what is allocated first, then each step with the most it held.")
-            _chart(lambda: charts.timeline(told, tokens()), charts.TIMELINE_PX, "chart_timeline", _ids(told))
+            chart(lambda: charts.timeline(told, tokens()), charts.TIMELINE_PX, "chart_timeline", _ids(told))
     sentence(cost)
 
 
@@ -241,7 +241,7 @@ def rooflines(asked: Asked) -> None:
         tuple(r.device for r in roofs),
     )
     if dots or roofs:
-        _chart(
+        chart(
             lambda: roofline.chart(roofs, dots, marks, tokens()), roofline.HEIGHT, "chart_roofline", made_of
         )
     under = [_legend(asked, dots, marks)] if dots or roofs else []

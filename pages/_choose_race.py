@@ -32,10 +32,10 @@ def section(shape: ConvShape, predict: str, link: Callable, cards: bool) -> None
 
 
 def _all(shape: ConvShape, predict: str, link: Callable, cards: bool) -> None:
-    _run._collect()
-    _run._bring(LADDER)
+    _run.collect()
+    _run.bring(LADDER)
     with st.container(key="card_race", border=True):
-        asked = _run._head(LADDER, shape, OWN, "The race")
+        asked = _run.head(LADDER, shape, OWN, "The race")
         if cards:
             _smaller(asked, predict)
         runs = _choose.races(asked)
@@ -146,10 +146,10 @@ def _why_card(asked: Asked, now: Shown, link: Callable) -> None:
     _cards.sentence(why_choose.CHOOSE.gain(now.rows))
     engine = next(iter(now.rows.values()))["engine"] if now.rows else asked.engine
     titles, told = why_choose.predicted(asked.shape, engine)
-    st.html(_why._lines([escape(title) for title in titles], [(figures.badge("predicted"), told)]))
+    st.html(_why.lines([escape(title) for title in titles], [(figures.badge("predicted"), told)]))
     with st.container(key="chips_why", horizontal=True):
         if found := why_choose.CHOOSE.examples():
             st.html(f'<p class="kt-quiet">{escape(why_choose.CHOOSE.examples_are)}</p>')
         for preset, words in found:
             link(preset, words)
-    _why._downloads(asked)
+    _why.downloads(asked)

@@ -15,6 +15,7 @@ from kernels.presets import CONV_PRESETS
 from kernels.program import Ladder
 from kernels.shapes import MODES, ConvShape
 from pages._address import Choice, Fields, Number, Text, Value, Values
+from visuals.inputs import Inputs
 from visuals.pictures import CUSTOM, FILTERS, MOST_SEED, PICTURES, UPLOAD
 
 # What each lesson compares: rungs of the ladder "conv".
@@ -51,6 +52,10 @@ class Asked:
 
     def params(self) -> dict[str, int | str]:
         return self.shape.params() | {name: getattr(self, name) for name in OWN}
+
+    def inputs(self) -> Inputs:
+        """Without what the reader alone has: taps and a picture of their own."""
+        return Inputs(self.shape, self.picture, self.filter, self.seed)
 
 
 DEFAULT = Asked(CONV_PRESETS["toy"].shape)

@@ -128,7 +128,7 @@ def _measured(curve: Series, asked: Asked) -> None:
     st.html(f'<p class="kt-figures">{head}</p>')
     caches, rows, others = loops.caches(), blocked(curve), lines(curve)
     with st.container(key=f"{'stale' if stale else 'fresh'}_cpu_curve"):
-        _cards._chart(
+        _cards.chart(
             lambda: tile_curve.chart(rows, others, caches, curve.asked.shape, tokens()),
             tile_curve.HEIGHT,
             "chart_cpu_curve",

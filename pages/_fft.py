@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from functools import lru_cache
 
 import numpy as np
 import streamlit as st
 
 from kernels.ladders import conv_fft
-from kernels.program import Rung
 from pages import _conv, _lesson
+from pages._scenes import MOST_KEPT
+from pages._tiles import Watched
 from visuals import figures
 from visuals.fft_charts import tile_words
 from visuals.inputs import Inputs, outputs
@@ -32,9 +33,8 @@ def tiles() -> dict[str, int]:
     }
 
 
-def tiles_of(rung: Rung) -> Mapping[str, int]:
-    """Those of the page for the FFT, the usual for the others."""
-    return tiles() if rung.name == RUNG.name else rung.default_tiles
+def watched() -> Watched:
+    return Watched(RUNG, tiles())
 
 
 def room() -> str:
@@ -75,7 +75,7 @@ def too_large(inputs: Inputs, tile: int) -> bool:
     return 0 < tile < max(inputs.shape.span_h, inputs.shape.span_w)
 
 
-@st.cache_resource(max_entries=32, show_spinner=False)
+@lru_cache(maxsize=MOST_KEPT // 2)
 def arrays(inputs: Inputs, tile: int, room: str) -> Arrays:
     """What image 0 and filter 0 become, all channels counted."""
     s, maps = inputs.shape, len(inputs.planes())
@@ -88,7 +88,7 @@ def right(inputs: Inputs) -> np.ndarray:
     return outputs(inputs, 1, inputs.shape.P, inputs.shape.Q)[0]
 
 
-@st.cache_resource(max_entries=64, show_spinner=False)
+@lru_cache(maxsize=MOST_KEPT)
 def scene(inputs: Inputs, tile: int, room: str) -> tuple[Scene | None, str]:
     """The scene, None where there is none, and why it is not what was asked for or what forbids to run it."""
     s = inputs.shape

@@ -43,7 +43,7 @@ def asides(inputs: Inputs) -> None:
         wrap(inputs)
         with st.container(key="card_waves", border=True):
             st.html('<h2 class="kt-card">Two waves, two spikes</h2>')
-            _cards._chart(lambda: fft_waves.chart(tokens()), fft_waves.HEIGHT, "chart_waves", ())
+            _cards.chart(lambda: fft_waves.chart(tokens()), fft_waves.HEIGHT, "chart_waves", ())
             _lesson.quiet(fft_waves.words())
 
 
@@ -141,7 +141,7 @@ def _curves(asked: Asked) -> None:
             badges += " " + figures.badge("recorded", f"{sweeps.provenance(rows)}, {rows[0]['date']}")
         st.html(f'<p class="kt-figures">{badges}</p>')
         made_of = (s, asked.tiles, tuple(id_of(row) for _, points in times for _, row in points))
-        _cards._chart(
+        _cards.chart(
             lambda: fft_charts.chart(s, told, times, tokens()), fft_charts.px(times), "chart_curves", made_of
         )
         _cards.sentence(f"{fft_charts.words(s, told)} {fft_charts.fastest(times)}".strip())

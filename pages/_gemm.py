@@ -31,12 +31,10 @@ MATRICES = (("A", "M", "K"), ("B", "K", "N"), ("C", "M", "N"))
 
 
 @dataclass(frozen=True)
-class Asked:
-    """What the parameters ask for; `tiles` of `rung`, all of them."""
+class Asked(_tiles.Watched):
+    """What the parameters ask for."""
 
     shape: GemmShape
-    rung: Rung
-    tiles: Mapping[str, int]
 
     @property
     def broken(self) -> list[str]:
@@ -45,10 +43,6 @@ class Asked:
 
     def params(self) -> Values:
         return self.shape.params() | {"rung": short(self.rung)} | dict(self.tiles)
-
-    def tiles_of(self, rung: Rung) -> Mapping[str, int]:
-        """Those of the page for the rung that is watched, the usual for the others."""
-        return self.tiles if rung is self.rung else rung.default_tiles
 
 
 def short(rung: Rung) -> str:
@@ -100,7 +94,7 @@ def of(values: Values) -> Asked:
     """What the values of all fields ask for."""
     rung = RUNGS[values["rung"]]
     shape = GemmShape(**{name: values[name] for name in (*SIZES, *FACTORS, "dtype")})
-    return Asked(shape, rung, {name: values[name] for name in rung.tiles})
+    return Asked(rung, {name: values[name] for name in rung.tiles}, shape)
 
 
 def read(raw: Mapping[str, Value]) -> tuple[Asked, list[str]]:
@@ -123,12 +117,12 @@ def at_shape(asked: Asked, shape: GemmShape) -> dict[str, str]:
         tiles = _tiles.nearest(asked.rung, shape, tiles)
     if tiles is None:
         return at_rung(replace(asked, shape=shape), last_that_runs(shape))
-    return write(Asked(shape, asked.rung, tiles))
+    return write(Asked(asked.rung, tiles, shape))
 
 
 def at_rung(asked: Asked, rung: Rung) -> dict[str, str]:
     """The parameters for another rung, at the tile sizes that fit the shape."""
-    return write(Asked(asked.shape, rung, _tiles.fitting(rung, asked.shape)))
+    return write(Asked(rung, _tiles.fitting(rung, asked.shape), asked.shape))
 
 
 def at_tiles(asked: Asked, tiles: Mapping[str, int]) -> dict[str, str]:

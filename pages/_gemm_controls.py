@@ -37,7 +37,7 @@ def asked(
             if orders:
                 _lesson.order_chooser(orders(asked.rung.name))
         _fields(fields, asked.shape)
-        _rung_line.draw(_watched(page, fields, asked))
+        _rung_line.draw(_line(page, fields, asked))
     _lesson.note(*notes)
     return asked, link
 
@@ -72,8 +72,8 @@ def _more_label(shape: GemmShape) -> str:
     return ", ".join(parts) or "more"
 
 
-def _watched(page: str, fields: _lesson.Fields, asked: Asked) -> _rung_line.Watched:
-    return _rung_line.Watched(
+def _line(page: str, fields: _lesson.Fields, asked: Asked) -> _rung_line.Line:
+    return _rung_line.Line(
         page,
         fields,
         LADDER.rungs,

@@ -8,12 +8,10 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
-
-import streamlit as st
+from functools import lru_cache
 
 from kernels.ladders import find
 from kernels.presets import CONV_PRESETS
-from kernels.program import Rung
 from kernels.shapes import ConvShape
 from pages import _conv, _lesson, _rung_line, _tiles
 from pages._address import Choice, Fields, Value, Values
@@ -34,18 +32,11 @@ DEFAULT_RUNG = "implicit-gemm"
 
 
 @dataclass(frozen=True)
-class Watched:
-    """A rung and all its tile sizes."""
-
-    rung: Rung
-    tiles: Mapping[str, int]
+class Watched(_tiles.Watched):
+    """As the address says it."""
 
     def params(self) -> Values:
         return {"rung": self.rung.name.partition("/")[2]} | dict(self.tiles)
-
-    def tiles_of(self, rung: Rung) -> Mapping[str, int]:
-        """Those of the page for the rung that is watched, the usual for the others."""
-        return self.tiles if rung is self.rung else rung.default_tiles
 
 
 # The parameters beside the shape's: both rungs have the same tile sizes.
@@ -76,7 +67,7 @@ def watched(shown: bool) -> tuple[Watched, list[str]]:
 def draw(page: str, shape: ConvShape, now: Watched) -> None:
     """The line of the rung that is watched."""
     _rung_line.draw(
-        _rung_line.Watched(
+        _rung_line.Line(
             page,
             TILES,
             tuple(RUNGS.values()),
@@ -90,7 +81,7 @@ def draw(page: str, shape: ConvShape, now: Watched) -> None:
     )
 
 
-@st.cache_resource(max_entries=MOST_KEPT, show_spinner=False)
+@lru_cache(maxsize=MOST_KEPT)
 def scene(inputs: Inputs, rung: str, tiles: tuple[tuple[str, int], ...]) -> tuple[Scene | None, str]:
     """The scene of a rung at its tile sizes; None where it has none, and then why."""
     shape, sizes = inputs.shape, dict(tiles)

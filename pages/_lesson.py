@@ -194,14 +194,29 @@ def parts(*more: str) -> frozenset[str]:
     return frozenset({view}) if view in every else every
 
 
+def begin(title: str, idea: str, *more: str) -> tuple[frozenset[str], bool]:
+    """The parts asked for (`more` as in `parts`), and whether they are the whole page: that begins with its heading."""
+    asked = parts(*more)
+    whole = len(asked) > 1
+    if whole:
+        heading(title, idea)
+    return asked, whole
+
+
 def settled() -> bool:
     """False in a browser's first run of a page: charts and code listings bring megabytes of script, which
-    would hold up the stage's first paint. They wait for the run that `settle_soon` asks for."""
+    would hold up the stage's first paint. They wait for the run that `settle` asks for."""
     return st.context.url is None or "_settled" in st.session_state
 
 
+def settle(parts: frozenset[str]) -> None:
+    """The end of a page: what waits for a second run gets one. The stage alone has nothing that waits."""
+    if parts != {"watch"} and not settled():
+        _settle_soon()
+
+
 @st.fragment(run_every=0.5)
-def settle_soon() -> None:
+def _settle_soon() -> None:
     """Run the page again shortly, now with everything on it."""
     if "_waited" in st.session_state:  # the second time: the first is the page's own run
         st.session_state["_settled"] = True

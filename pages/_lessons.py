@@ -10,8 +10,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 
 from kernels.presets import CONV_PRESETS
-from pages import _conv, _direct, _fft, _gemm, _scenes, _winograd
-from visuals.inputs import Inputs
+from pages import _conv, _fft, _gemm, _scenes, _winograd
 from visuals.scene import Scene
 
 Params = Mapping[str, str]
@@ -46,24 +45,18 @@ class Card:
 
 def im2col(params: Params) -> Scene:
     """What the page im2col.py plays at `params`."""
-    asked, _ = _conv.read(params)
-    inputs = Inputs(asked.shape, asked.picture, asked.filter, asked.seed)
-    return _scenes.im2col(inputs, params.get("order", "explaining"))[0]
+    return _scenes.im2col(_conv.read(params)[0].inputs(), params.get("order", "explaining"))[0]
 
 
 def direct(params: Params) -> Scene:
     """What the page direct.py plays at `params`."""
-    asked, _ = _conv.read(params)
-    inputs = Inputs(asked.shape, asked.picture, asked.filter, asked.seed)
-    return _direct.scene(inputs, params.get("order", "explaining"))[0]
+    return _scenes.direct(_conv.read(params)[0].inputs(), params.get("order", "explaining"))[0]
 
 
 def fft(params: Params) -> Scene:
     """What the page fft.py plays at `params`."""
-    asked, _ = _conv.read(params)
-    inputs = Inputs(asked.shape, asked.picture, asked.filter, asked.seed)
-    room = params.get("room", _fft.ROOMS[0])
-    return _fft.scene(inputs, _fft.TILES[params.get("transform", next(iter(_fft.TILES)))], room)[0]
+    tile = _fft.TILES[params.get("transform", next(iter(_fft.TILES)))]
+    return _fft.scene(_conv.read(params)[0].inputs(), tile, params.get("room", _fft.ROOMS[0]))[0]
 
 
 def tiling(params: Params) -> Scene:

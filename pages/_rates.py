@@ -33,7 +33,7 @@ def card(asked: Asked, library: Library) -> None:
         )
         with st.container(key=f"{'stale' if now.stale else 'fresh'}_rates"):
             made_of = tuple(id_of(row) for _, row in told)
-            _cards._chart(
+            _cards.chart(
                 lambda: sweeps.ladder(told, of, tokens()),
                 sweeps.ladder_px(len(told)),
                 "chart_rates",
@@ -58,7 +58,7 @@ def sizes(ladder: Ladder, shape: Any, timing: str, size: Callable[[Any], float |
         st.html(f'<p class="kt-figures">{badge}</p>')
         made_of = tuple(id_of(row) for _, points in lines for _, row in points), size(shape)
         px = sweeps.sizes_px(len(lines))
-        _cards._chart(lambda: sweeps.sizes(lines, title, size(shape), tokens()), px, "chart_sizes", made_of)
+        _cards.chart(lambda: sweeps.sizes(lines, title, size(shape), tokens()), px, "chart_sizes", made_of)
 
 
 def recorded_sizes(

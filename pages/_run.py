@@ -51,12 +51,12 @@ def run_section(
 
 
 def _all(ladder: Ladder, shape: Any, story: Story, link: Link, own, more: Callable[[Asked], None]) -> None:
-    _collect()
-    _bring(ladder)
+    collect()
+    bring(ladder)
     with st.container(key="cards", horizontal=True):
         with st.container(key="cards_left"):
             with st.container(key="card_time", border=True):
-                asked = _head(ladder, shape, own)
+                asked = head(ladder, shape, own)
                 _cards.times(asked, story)
             now = shown(asked)
             with st.container(key="card_memory", border=True):
@@ -69,7 +69,7 @@ def _all(ladder: Ladder, shape: Any, story: Story, link: Link, own, more: Callab
     more(asked)
 
 
-def _bring(ladder: Ladder) -> None:
+def bring(ladder: Ladder) -> None:
     """What was run of these rungs is "ran"; what was run of others waits until their page is opened again."""
     state, here = st.session_state, _names(ladder)
     waiting = state.setdefault("ran_elsewhere", {})
@@ -84,7 +84,7 @@ def _names(ladder: Ladder) -> tuple[str, ...]:
     return tuple(rung.name for rung in ladder.rungs)
 
 
-def _collect() -> None:
+def collect() -> None:
     """Take the result of a finished job; the page is run again so that polling stops."""
     if not (going := st.session_state.get("job")) or not going[0].done:
         return
@@ -93,14 +93,14 @@ def _collect() -> None:
         told = job.result()
         rows = {row["rung"]: row for row in told if "unsupported" not in row}
         st.session_state["run_error"] = ". ".join(row["unsupported"] for row in told if "unsupported" in row)
-        _bring(asked.ladder)
+        bring(asked.ladder)
         st.session_state["ran"] = Ran(asked, rows, job.answered_at)
     except JobError as e:
         st.session_state["run_error"] = str(e)
     st.rerun()
 
 
-def _head(ladder: Ladder, shape: Any, own, title: str = "Time") -> Asked:
+def head(ladder: Ladder, shape: Any, own, title: str = "Time") -> Asked:
     """The line over the times: options, Run, and under it how a run goes on or why it did not."""
     with st.container(key="time_head", horizontal=True, vertical_alignment="center"):
         st.html(f'<h2 class="kt-card">{title}</h2>')

@@ -21,7 +21,7 @@ Params = dict[str, str]
 
 
 @dataclass(frozen=True)
-class Watched:
+class Line:
     """What is watched, among what, and how the address says so."""
 
     page: str  # its file
@@ -40,7 +40,7 @@ class Watched:
         return _tiles.broken(self.rung, self.shape, self.tiles)
 
 
-def draw(now: Watched) -> None:
+def draw(now: Line) -> None:
     """The rung as a popover of links, a field for each tile size, what that launches; and the rule that is broken."""
     with st.container(key="params_tiles", horizontal=True):
         with st.container(key="chips_rung", width="content"):
@@ -52,7 +52,7 @@ def draw(now: Watched) -> None:
         _refused(now)
 
 
-def _chooser(now: Watched) -> None:
+def _chooser(now: Line) -> None:
     """Links, for another rung has other tile sizes: what the address says of them is to change with it."""
     label = f"rung {_number(now, now.rung)}: {now.rung.title}"
     with st.popover(label, key="rung_chooser"), st.container(key="rungs", gap=None):
@@ -63,17 +63,17 @@ def _chooser(now: Watched) -> None:
             _link(now, now.at_rung(rung), label, rung.idea)
 
 
-def _number(now: Watched, rung: Rung) -> int:
+def _number(now: Line, rung: Rung) -> int:
     """Its place among the rungs, from 1."""
     return now.rungs.index(rung) + 1
 
 
-def _link(now: Watched, params: Params, label: str, help: str = "") -> None:
+def _link(now: Line, params: Params, label: str, help: str = "") -> None:
     query = _lesson.others(now.fields) | params
     st.page_link(now.page, label=label, query_params=query, help=help or None)
 
 
-def _tile_fields(now: Watched) -> None:
+def _tile_fields(now: Line) -> None:
     """A field for each tile size; its choices are those that are legal while the others stay."""
     for name, choices in _tiles.choices(now.rung, now.shape, now.tiles).items():
         usual = now.fields.of[name].usual
@@ -87,7 +87,7 @@ def _tile_fields(now: Watched) -> None:
         )
 
 
-def _launch_words(now: Watched) -> str:
+def _launch_words(now: Line) -> str:
     """What the rung launches at these tile sizes: HTML; "" where it cannot or calls a library."""
     if now.broken:
         return ""
@@ -98,7 +98,7 @@ def _launch_words(now: Watched) -> str:
     )
 
 
-def _refused(now: Watched) -> None:
+def _refused(now: Line) -> None:
     """The rule that is broken, and where to go on: the nearest tile sizes, or the rungs that can."""
     _lesson.quiet(f"{now.rung.title} cannot run so: {'; '.join(now.broken)}")
     near = _tiles.nearest(now.rung, now.shape, now.tiles)

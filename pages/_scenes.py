@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from functools import lru_cache
+from types import ModuleType
 
 import numpy as np
 
@@ -13,33 +15,55 @@ from kernels.program import RuleError
 from kernels.shapes import GemmShape
 from visuals.inputs import Inputs, outputs
 from visuals.scene import Scene
-from visuals.scenes import fragment
+from visuals.scenes import direct_warps, fragment, im2col_warps
+from visuals.scenes.direct import direct_scene, part_shown
 from visuals.scenes.fragment import fragment_scene
 from visuals.scenes.gemm import gemm_scene
 from visuals.scenes.gemm_plan import why_not as gemm_why_not
 from visuals.scenes.gemm_warps import warps_scene
-from visuals.scenes.im2col import im2col_scene, part_of
-from visuals.scenes.im2col_warps import blocks, in_warp_order, why_not
+from visuals.scenes.im2col import Part, im2col_scene, part_of
 
 MOST_KEPT = 64  # scenes of a megabyte at most, most of them a hundredth of that
-ORDERS = {
+Ordered = tuple[Scene, str]  # a scene, and why it is not in the order asked for: "" where it is
+IM2COL_ORDERS = {
     "explaining": "one column after the other, copied and multiplied at once",
     "warps": "store by store as the emulator executed block 0 of the CUDA kernel",
+}
+DIRECT_ORDERS = {
+    "explaining": "one thread after the other, the first of them product by product",
+    "warps": "request by request as the emulator executed block 0 of the CUDA kernel",
 }
 
 
 @lru_cache(maxsize=MOST_KEPT)
-def im2col(inputs: Inputs, order: str) -> tuple[Scene, str]:
-    """The scene in one of ORDERS, and why it is not in the order asked for: "" where it is."""
-    shape, part = inputs.shape, part_of(inputs.shape, inputs.planes()[0])
+def im2col(inputs: Inputs, order: str) -> Ordered:
+    """The scene in one of IM2COL_ORDERS."""
+    part = part_of(inputs.shape, inputs.planes()[0])
+    return _in_order(order, inputs, part, im2col_scene, "conv/im2col-gemm", im2col_warps)
+
+
+@lru_cache(maxsize=MOST_KEPT)
+def direct(inputs: Inputs, order: str) -> Ordered:
+    """The scene in one of DIRECT_ORDERS."""
+    part = part_shown(inputs.shape, inputs.planes()[0])
+    return _in_order(order, inputs, part, direct_scene, "conv/direct", direct_warps)
+
+
+def _in_order(
+    order: str, inputs: Inputs, part: Part, draw: Callable[..., Scene], name: str, warps: ModuleType
+) -> Ordered:
+    """The part of a convolution as `draw` plays it, or in the order in which the warps of the rung `name` ran."""
+    shape = inputs.shape
     y = outputs(inputs, part.K, part.P, part.Q, part.p, part.q)
-    scene = im2col_scene(shape, part, inputs.x(1, part.C), inputs.w(part.K, part.C), y)
-    if order == "explaining" or (reason := why_not(shape, part)):
-        return scene, "" if order == "explaining" else reason
-    rung = find("conv/im2col-gemm")
+    explained = draw(shape, part, inputs.x(1, part.C), inputs.w(part.K, part.C), y)
+    if order == "explaining":
+        return explained, ""
+    if reason := warps.why_not(shape, part):
+        return explained, reason
+    rung = find(name)
     program = rung.build(shape, rung.default_tiles)
     trace, counters = emulator.trace_launch(program, 0, {"x": inputs.x(), "w": inputs.w()})
-    return in_warp_order(scene, shape, trace, counters, blocks(shape)), ""
+    return warps.in_warp_order(explained, shape, trace, counters, program.steps[0].grid[0]), ""
 
 
 GEMM_ORDERS = {

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from functools import lru_cache
 from itertools import product
 from typing import Any
@@ -15,6 +16,23 @@ from kernels.ladders import find
 from kernels.program import Launch, Rung
 
 Combination = dict[str, int]
+
+
+@dataclass(frozen=True)
+class Watched:
+    """The rung that a page shows, and all its tile sizes."""
+
+    rung: Rung
+    tiles: Mapping[str, int]
+
+    def tiles_of(self, rung: Rung) -> Mapping[str, int]:
+        """Those of the page for the rung that is watched, the usual for the others."""
+        return self.tiles if rung is self.rung else rung.default_tiles
+
+    @property
+    def own(self) -> tuple[str, Mapping[str, int]]:
+        """As _run.run_section takes it."""
+        return self.rung.name, self.tiles
 
 
 def broken(rung: Rung, shape: Any, tiles: Mapping[str, int]) -> list[str]:

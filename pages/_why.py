@@ -31,7 +31,7 @@ def card(asked: Asked, now: Shown, story: Story, link: Callable[[Preset, str], N
             st.html(f'<p class="kt-quiet">{escape(story.examples_are)}</p>')
         for preset, words in found:
             link(preset, words)
-    _downloads(asked)
+    downloads(asked)
 
 
 def _figures(asked: Asked, now: Shown, polled: bool) -> None:
@@ -42,7 +42,7 @@ def _figures(asked: Asked, now: Shown, polled: bool) -> None:
     together('<h2 class="kt-card">Why</h2>', f"<div>{_table(asked, now, wish)}</div>")
 
 
-def _downloads(asked: Asked) -> None:
+def downloads(asked: Asked) -> None:
     ran = st.session_state.get("ran")
     rows = [*(ran.rows.values() if ran else ()), *asked.recorded().values()]
     if not rows:
@@ -92,7 +92,7 @@ def _table(asked: Asked, shown: Shown, wish: _counts.Wish | None) -> str:
         badge = figures.badge(shown.kind, sweeps.provenance(list(shown.rows.values())) + when)
         parts.append((badge, _got([shown.rows.get(r.name) for r in able], first)))
     titles = [escape(r.title_on(engine)) for r in able]
-    return (_columns if len(able) <= MOST_COLUMNS else _lines)(titles, parts)
+    return (_columns if len(able) <= MOST_COLUMNS else lines)(titles, parts)
 
 
 def _columns(titles: Sequence[str], parts: Sequence[tuple[str, Lines | str]]) -> str:
@@ -109,7 +109,7 @@ def _columns(titles: Sequence[str], parts: Sequence[tuple[str, Lines | str]]) ->
     return _scrolled("Predicted, counted and measured", "", text)
 
 
-def _lines(titles: Sequence[str], parts: Sequence[tuple[str, Lines | str]]) -> str:
+def lines(titles: Sequence[str], parts: Sequence[tuple[str, Lines | str]]) -> str:
     """A table for each part, a line a rung; rungs of which all is the same share one."""
     text = ""
     for badge, told in parts:
@@ -120,13 +120,13 @@ def _lines(titles: Sequence[str], parts: Sequence[tuple[str, Lines | str]]) -> s
         same: dict[tuple[str, ...], list[str]] = {}
         for title, cells in zip(titles, zip(*told.values(), strict=True), strict=True):
             same.setdefault(cells, []).append(title)
-        lines = "".join(
+        body = "".join(
             f'<tr><th scope="row">{_together(of, len(titles))}</th>{_cells(cells)}</tr>'
             for cells, of in same.items()
         )
         heads = "".join(f'<th scope="col">{name}</th>' for name in told)
         text += _scrolled(
-            badge.partition(">")[2].partition("<")[0], " kt-shares", f"<tr><td></td>{heads}</tr>{lines}"
+            badge.partition(">")[2].partition("<")[0], " kt-shares", f"<tr><td></td>{heads}</tr>{body}"
         )
     return text
 

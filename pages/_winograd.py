@@ -4,16 +4,17 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
+from functools import lru_cache
 
 import streamlit as st
 
 from kernels.ladders import find
 from kernels.ladders.conv_winograd import positions, tiles_of
 from kernels.presets import CONV_PRESETS, Preset
-from kernels.program import Rung
 from kernels.shapes import ConvShape
-from pages import _conv, _kernels, _lesson
+from pages import _conv, _kernels, _lesson, _tiles
 from pages._address import Fields
+from pages._scenes import MOST_KEPT
 from visuals.inputs import Inputs
 from visuals.scene import Scene
 from visuals.scenes.winograd import fused_scene
@@ -44,24 +45,18 @@ FEWEST = "No 6×6 is fused: the sums of its 64 positions would not fit into the 
 
 
 @dataclass(frozen=True)
-class Watched:
-    """What is watched: a rung, m of its F(m×m, 3×3), and all its tile sizes."""
+class Watched(_tiles.Watched):
+    """What is watched, with m of its F(m×m, 3×3)."""
 
-    rung: Rung
     m: int
-    tiles: Mapping[str, int]
     words: str
-
-    def tiles_of(self, rung: Rung) -> Mapping[str, int]:
-        """Those of the page for the rung that is watched, the usual for the others."""
-        return self.tiles if rung is self.rung else rung.default_tiles
 
 
 def of(kernel: str, tiles: Mapping[str, int]) -> Watched:
     """One of KERNELS; `tiles` by name, where they differ from the usual."""
     name, m, words = KERNELS[kernel]
     rung = find(name)
-    return Watched(rung, m, rung.default_tiles | tiles | ({"M": m} if "M" in rung.tiles else {}), words)
+    return Watched(rung, rung.default_tiles | tiles | ({"M": m} if "M" in rung.tiles else {}), m, words)
 
 
 def asked() -> Watched:
@@ -100,7 +95,7 @@ def fitting() -> list[Preset]:
     return [preset for preset in CONV_PRESETS.values() if not why_not(preset.shape, 2)]
 
 
-@st.cache_resource(max_entries=64, show_spinner=False)
+@lru_cache(maxsize=MOST_KEPT)
 def _scene(inputs: Inputs, kernel: str, m: int, tiles: tuple[tuple[str, int], ...]) -> Scene:
     part = part_of(inputs.shape, m, inputs.planes()[0])
     draw = steps_scene if kernel == NONFUSED else fused_scene
@@ -119,7 +114,7 @@ def card(params: Mapping[str, str]) -> Scene:
     asked = _conv.of(FIELDS.read(params)[0])
     kernel = params.get(NAME, next(iter(KERNELS)))
     tiles = {n: int(params[n]) for n in find(KERNELS[kernel][0]).tiles if n in params}
-    return scene(Inputs(asked.shape, asked.picture, asked.filter, asked.seed), of(kernel, tiles))[0]
+    return scene(asked.inputs(), of(kernel, tiles))[0]
 
 
 def refused(shape: ConvShape, reason: str, link: _lesson.Link) -> None:

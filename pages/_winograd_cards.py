@@ -102,7 +102,7 @@ def _errors(s: ConvShape) -> None:
             badges.append(figures.badge("recorded", f"{first['device']}, {first['date']}: ◇"))
         st.html(f'<p class="kt-figures">{" ".join(badges)}</p>')
         made_of = (s.C, tuple(id_of(row) for _, _, row in rows))
-        _cards._chart(
+        _cards.chart(
             lambda: winograd_charts.error_chart(told, rows, tokens()), winograd_charts.HEIGHT, "chart_winograd_errors", made_of
         )  # fmt: skip
         _cards.sentence(winograd_charts.error_words(s.C, told))

@@ -1,24 +1,20 @@
 """Choosing an algorithm: all rungs of the convolution ladder against each other, at one shape, over two axes, in
 whole networks."""
 
-import streamlit as st
-
 from pages import _choose_controls, _choose_map, _choose_networks, _choose_race, _kernels, _lesson
 from pages._choose import LADDER
-from visuals import race
 
 PAGE = "choose.py"
 
-parts = _lesson.parts("race", "map", "networks")
-whole = len(parts) > 1
-st.html(f"<style>{race.css()}</style>")
-if whole:
-    _lesson.heading(
-        "Choosing an algorithm",
-        "Every rung computes the same convolution, and no rung is the fastest at every shape: the filter's size, the "
-        "number of maps, their size and the batch decide. "
-        '<span class="kt-math">time = work / speed</span>: some do less work, some work faster.',
-    )
+parts, whole = _lesson.begin(
+    "Choosing an algorithm",
+    "Every rung computes the same convolution, and no rung is the fastest at every shape: the filter's size, the "
+    "number of maps, their size and the batch decide. "
+    '<span class="kt-math">time = work / speed</span>: some do less work, some work faster.',
+    "race",
+    "map",
+    "networks",
+)
 shape, predict, link = _choose_controls.asked(PAGE, shown=whole)
 if {"watch", "race", "run", "why"} & parts:
     _choose_race.section(shape, predict, link, cards=bool({"run", "why"} & parts))
@@ -29,5 +25,4 @@ if "networks" in parts and told:
     _choose_networks.section(predict)
 if parts == {"kernel"}:
     _kernels.show(LADDER, shape)
-if parts != {"watch"} and not _lesson.settled():
-    _lesson.settle_soon()
+_lesson.settle(parts)

@@ -1,21 +1,18 @@
 """Implicit GEMM: one matrix product whose data matrix is never stored."""
 
-from pages import _conv, _conv_controls, _implicit, _kernels, _lesson, _run
+from pages import _conv, _conv_controls, _conv_lesson, _implicit, _lesson, _run
 from visuals import stage, why_implicit
 
 PAGE, LADDER = "implicit.py", _conv.ladder("implicit")
 CHIPS = {"one-tile": "one tile"} | _conv_controls.CHIPS
 
-parts = _lesson.parts()
-whole = parts == _lesson.PARTS
-if whole:
-    _lesson.heading(
-        "Implicit GEMM: the matrix that is never stored",
-        'im2col’s <span class="kt-workspace">data matrix</span> is a rule, not data: row (c, r, s) and column (n, p, q) name one '
-        '<span class="kt-input">pixel</span>. <span class="kt-math">D[(c, r, s), (n, p, q)] = x[n, c, h, w]</span>, '
-        '<span class="kt-math">h = p·u − pad + r·dilation</span>. So a block makes each tile of it in shared memory when it is wanted, '
-        'multiplies it by the tile of the <span class="kt-filter">filters</span>, and lets it go.',
-    )
+parts, whole = _lesson.begin(
+    "Implicit GEMM: the matrix that is never stored",
+    'im2col’s <span class="kt-workspace">data matrix</span> is a rule, not data: row (c, r, s) and column (n, p, q) name one '
+    '<span class="kt-input">pixel</span>. <span class="kt-math">D[(c, r, s), (n, p, q)] = x[n, c, h, w]</span>, '
+    '<span class="kt-math">h = p·u − pad + r·dilation</span>. So a block makes each tile of it in shared memory when it is wanted, '
+    'multiplies it by the tile of the <span class="kt-filter">filters</span>, and lets it go.',
+)
 now, notes = _implicit.watched(shown=whole)
 inputs, link = _conv_controls.inputs(PAGE, shown=whole, fields=_implicit.FIELDS, chips=CHIPS)
 shape = inputs.shape
@@ -29,12 +26,5 @@ if "watch" in parts:
     elif not whole:  # elsewhere the rule is named beside the tile sizes
         _lesson.note(instead)
 if {"run", "why"} & parts:
-    _run.run_section(LADDER, shape, why_implicit.STORY, link, own=(now.rung.name, now.tiles))
-if whole:
-    with _lesson.below():
-        _conv_controls.show_pictures(inputs)
-        _kernels.show(LADDER, shape, now.tiles_of, first=now.rung.name)
-elif "kernel" in parts:
-    _kernels.show(LADDER, shape, now.tiles_of, first=now.rung.name)
-if parts != {"watch"} and not _lesson.settled():
-    _lesson.settle_soon()
+    _run.run_section(LADDER, shape, why_implicit.STORY, link, own=now.own)
+_conv_lesson.end(parts, LADDER, inputs, now.tiles_of, now.rung.name)

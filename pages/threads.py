@@ -77,16 +77,14 @@ def controls(topic: str, fields: _lesson.Fields, values: _threads.Values) -> Non
         st.html(f'<p class="kt-derived">{rung.idea}</p>')
 
 
-parts = _lesson.parts()
-whole = parts == _lesson.PARTS
 topic = _threads.topic(st.query_params)
+parts, whole = _lesson.begin(*IDEAS[topic])
 fields = _threads.fields(topic)
 values, notes = _lesson.asked(fields, whole)
 if st.session_state.get("_topic", topic) != topic:  # a link led here: let the browser's address show it
     st.query_params.update({})
 st.session_state["_topic"] = topic
 if whole:
-    _lesson.heading(*IDEAS[topic])
     controls(topic, fields, values)
 _lesson.note(*notes)
 if "watch" in parts:
@@ -108,5 +106,4 @@ if "kernel" in parts:
         lambda rung: rung.default_tiles | {n: v for n, v in asked.items() if n in rung.tiles},
         first=_threads.rung(topic, values),
     )  # fmt: skip
-if parts != {"watch"} and not _lesson.settled():
-    _lesson.settle_soon()
+_lesson.settle(parts)

@@ -6,16 +6,14 @@ from visuals import stage, why_gemm
 
 PAGE, LADDER = "tiling.py", LADDERS["gemm"]
 
-parts = _lesson.parts(_autotune.PART)
-whole = len(parts) > 1
-if whole:
-    _lesson.heading(
-        "Tiling: the GEMM ladder",
-        'Each number of <span class="kt-input">A</span> and <span class="kt-filter">B</span> is used thousands of times, '
-        'and fetching it from memory costs more than using it. <span class="kt-math">C[row, col] = '
-        "Σ<sub>k</sub> A[row, k]·B[k, col]</span>. So each rung keeps what it fetched closer to the "
-        "threads, in shared memory, then in registers, and uses it more often.",
-    )
+parts, whole = _lesson.begin(
+    "Tiling: the GEMM ladder",
+    'Each number of <span class="kt-input">A</span> and <span class="kt-filter">B</span> is used thousands of times, '
+    'and fetching it from memory costs more than using it. <span class="kt-math">C[row, col] = '
+    "Σ<sub>k</sub> A[row, k]·B[k, col]</span>. So each rung keeps what it fetched closer to the "
+    "threads, in shared memory, then in registers, and uses it more often.",
+    _autotune.PART,
+)
 asked, link = _gemm_controls.asked(PAGE, shown=whole, orders=_scenes.gemm_orders)
 shape, rung = asked.shape, asked.rung
 if "watch" in parts:
@@ -26,14 +24,11 @@ if "watch" in parts:
     if scene:
         stage.mount(scene, key="tiling")
 if {"run", "why"} & parts:
-    _run.run_section(
-        LADDER, shape, why_gemm.GEMM, link, own=(rung.name, asked.tiles), more=_gemm_controls.rates
-    )
+    _run.run_section(LADDER, shape, why_gemm.GEMM, link, own=asked.own, more=_gemm_controls.rates)
 if _autotune.PART in parts:
     _autotune.section(rung, shape, asked.tiles)
 if whole:
     _cpu_curve.section(shape)
 if "kernel" in parts:
     _kernels.show(LADDER, shape, asked.tiles_of, first=rung.name)
-if parts != {"watch"} and not _lesson.settled():
-    _lesson.settle_soon()
+_lesson.settle(parts)

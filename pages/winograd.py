@@ -3,7 +3,7 @@
 from pages import (
     _conv,
     _conv_controls,
-    _kernels,
+    _conv_lesson,
     _lesson,
     _run,
     _winograd,
@@ -14,16 +14,16 @@ from visuals import stage, why_winograd
 
 PAGE, LADDER = "winograd.py", _conv.ladder("winograd")
 
-parts = _lesson.parts(_winograd_cards.COUNTS, _winograd_cards.ERRORS, _winograd_matrices.PART)
-whole = len(parts) > 1
-if whole:
-    _lesson.heading(
-        "Winograd: 16 multiplications instead of 36",
-        'A tile of <span class="kt-output">outputs</span> is computed whole: <span class="kt-input">input</span> and '
-        '<span class="kt-filter">filter</span> are transformed, multiplied element by element, and transformed back, '
-        '<span class="kt-math">Y = A<sup>T</sup> [ (G g G<sup>T</sup>) ∘ (B<sup>T</sup> d B) ] A</span>. '
-        "The price: additions, overlapping tiles, room for what is transformed, and digits.",
-    )
+parts, whole = _lesson.begin(
+    "Winograd: 16 multiplications instead of 36",
+    'A tile of <span class="kt-output">outputs</span> is computed whole: <span class="kt-input">input</span> and '
+    '<span class="kt-filter">filter</span> are transformed, multiplied element by element, and transformed back, '
+    '<span class="kt-math">Y = A<sup>T</sup> [ (G g G<sup>T</sup>) ∘ (B<sup>T</sup> d B) ] A</span>. '
+    "The price: additions, overlapping tiles, room for what is transformed, and digits.",
+    _winograd_cards.COUNTS,
+    _winograd_cards.ERRORS,
+    _winograd_matrices.PART,
+)
 inputs, link = _conv_controls.inputs(
     PAGE, whole, None, _winograd.FIELDS, _winograd.CHIPS, lambda s: _winograd.derived(_winograd.asked(), s)
 )
@@ -37,15 +37,8 @@ if "watch" in parts:
     else:
         _winograd.refused(shape, reason, link)
 if {"run", "why"} & parts:
-    _run.run_section(LADDER, shape, why_winograd.WINOGRAD, link, own=(watched.rung.name, watched.tiles))
+    _run.run_section(LADDER, shape, why_winograd.WINOGRAD, link, own=watched.own)
 _winograd_cards.section(parts, shape)
 if _winograd_matrices.PART in parts:
     _winograd_matrices.section()
-if whole:
-    with _lesson.below():
-        _conv_controls.show_pictures(inputs)
-        _kernels.show(LADDER, shape, watched.tiles_of, first=watched.rung.name)
-elif "kernel" in parts:
-    _kernels.show(LADDER, shape, watched.tiles_of, first=watched.rung.name)
-if parts != {"watch"} and not _lesson.settled():
-    _lesson.settle_soon()
+_conv_lesson.end(parts, LADDER, inputs, watched.tiles_of, watched.rung.name)

@@ -281,7 +281,7 @@ def timeline(titled: Titled, tokens: Mapping[str, str]) -> Figure | None:
                 col=column,
             )
         _panel(figure, column, title, row, tokens)
-    _lay_out(figure, TIMELINE_PX, tokens)
+    lay_out(figure, TIMELINE_PX, tokens)
     figure.update_layout(bargap=0.12, margin={"l": 0, "r": 0, "t": 42, "b": STAGES_PX})
     most = max(row["peak_bytes"] for _, row in told)
     figure.update_yaxes(visible=False, range=[0, most * 1.18], fixedrange=True)
@@ -328,7 +328,7 @@ def _write_at_end(figure: Figure, i: int, text: str, tokens: Mapping[str, str]) 
 
 
 def _finish(figure: Figure, px: int, titles: list[str], longest: float, tokens: Mapping[str, str]) -> Figure:
-    _lay_out(figure, height(len(titles), px), tokens)
+    lay_out(figure, height(len(titles), px), tokens)
     figure.update_layout(
         barmode="stack",
         margin={"l": 0, "r": TEXT_PX, "t": 4, "b": 4},
@@ -341,7 +341,7 @@ def _finish(figure: Figure, px: int, titles: list[str], longest: float, tokens: 
     return figure
 
 
-def _lay_out(figure: Figure, height: int, tokens: Mapping[str, str]) -> None:
+def lay_out(figure: Figure, height: int, tokens: Mapping[str, str]) -> None:
     figure.update_layout(
         barmode="stack",
         height=height,

@@ -225,7 +225,7 @@ def chart(
         _draw_dot(figure, dot, all_roofs, tokens)
     for x, y, text in labels(dots, y1 - y0):
         _write(figure, x, y, text, tokens)
-    charts._lay_out(figure, HEIGHT, tokens)
+    charts.lay_out(figure, HEIGHT, tokens)
     axis = {
         "type": "log", "fixedrange": True, "gridcolor": tokens["line"], "zeroline": False, "dtick": 1,
         "tickfont": {"size": 12, "color": tokens["dim"]}, "automargin": True,

@@ -263,10 +263,10 @@ class Scene:
 
 
 def number(v: float) -> str:
-    """As captions print it: whole numbers plain, others to four digits, never with an exponent."""
-    if float(v).is_integer():
-        return str(int(v))
-    return np.format_float_positional(float(v), precision=4, unique=False, fractional=False, trim="-")
+    """As captions print it: whole numbers plain, others to four digits, never with an exponent, a true minus."""
+    whole = float(v).is_integer()
+    text = str(int(v)) if whole else np.format_float_positional(float(v), precision=4, unique=False, fractional=False, trim="-")  # fmt: skip
+    return text.replace("-", "−")
 
 
 # -- the contract, checked -----------------------------------------------------------------------

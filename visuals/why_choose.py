@@ -29,9 +29,9 @@ def cost(s: ConvShape) -> str:
     without = [title for title, nbytes in told.items() if not nbytes]
     title, most = max(told.items(), key=lambda pair: pair[1])
     tensors = 4 * sum(s.elements.values())
-    none = f"{', '.join(without)} take no workspace; " if without else ""
+    none = f"No workspace: {'; '.join(without)}. " if without else ""
     return (
-        f"{none}{title} takes the most of ours: {figures.bytes_(most)}, {figures.ratio(most / tensors)} times the "
+        f"{none}{title[0].upper()}{title[1:]} takes the most of ours: {figures.bytes_(most)}, {figures.ratio(most / tensors)} times the "
         f"{figures.bytes_(tensors)} of input, filters and output."
     )
 

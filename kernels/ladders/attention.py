@@ -10,9 +10,9 @@ import numpy as np
 from kernels import twins_attention as twins
 from kernels.ladders import attention_library
 from kernels.ladders import attention_parts as parts
-from kernels.ladders.attention_parts import TOLERANCE, ceil, launch
+from kernels.ladders.attention_parts import TOLERANCE
+from kernels.ladders.common import MOST_SHARED, ceil, launch, rungs_of
 from kernels.ladders.gemm_parts import multiple_rules, shared_rules, thread_rules
-from kernels.ladders.gemm_tensor import MOST_SHARED
 from kernels.presets_attention import ATTENTION_PRESETS
 from kernels.program import Ladder, Launch, LibraryCall, Program, Rung, Tiles
 from kernels.reference_attention import attention as reference
@@ -29,7 +29,7 @@ def softmax(s: AttentionShape) -> Launch:
     args = ("S", "P", np.int32(rows), np.int32(s.N), np.int32(s.causal))
     grid = (ceil(rows, SOFTMAX_WARPS),)
     defines = {"WARPS": SOFTMAX_WARPS}
-    return launch("01_softmax.cu", grid, 32 * SOFTMAX_WARPS, args, twins.softmax, defines)
+    return launch("attention/01_softmax.cu", grid, 32 * SOFTMAX_WARPS, args, twins.softmax, defines)
 
 
 def unfused(s: AttentionShape, scores, values) -> Program:
@@ -48,8 +48,12 @@ def build_naive(s: AttentionShape, tiles: Tiles) -> Program:
     for_scores, for_values = _products(s)
     return unfused(
         s,
-        launch("01_scores.cu", (down, down, s.heads), (side, side), for_scores, twins.scores, tiles),
-        launch("01_values.cu", (across, down, s.heads), (side, side), for_values, twins.values, tiles),
+        launch(
+            "attention/01_scores.cu", (down, down, s.heads), (side, side), for_scores, twins.scores, tiles
+        ),
+        launch(
+            "attention/01_values.cu", (across, down, s.heads), (side, side), for_values, twins.values, tiles
+        ),
     )
 
 
@@ -60,8 +64,10 @@ def build_blocked(s: AttentionShape, tiles: Tiles) -> Program:
     scores, values = twins.scores_tiled(side), twins.values_tiled(side)
     return unfused(
         s,
-        launch("02_scores_tiled.cu", (down, down, s.heads), side * side, for_scores, scores, tiles),
-        launch("02_values_tiled.cu", (across, down, s.heads), side * side, for_values, values, tiles),
+        launch("attention/02_scores_tiled.cu", (down, down, s.heads), side * side, for_scores, scores, tiles),
+        launch(
+            "attention/02_values_tiled.cu", (across, down, s.heads), side * side, for_values, values, tiles
+        ),
     )
 
 
@@ -81,7 +87,9 @@ def fused_shared(s: AttentionShape, tiles: Tiles) -> int:
 
 def build_fused(s: AttentionShape, tiles: Tiles) -> Program:
     grid, shared = (s.N, s.heads), fused_shared(s, tiles)
-    step = launch("03_fused.cu", grid, tiles["BLOCK"], parts.arguments(s), twins.fused, tiles, shared)
+    step = launch(
+        "attention/03_fused.cu", grid, tiles["BLOCK"], parts.arguments(s), twins.fused, tiles, shared
+    )
     return Program(parts.buffers(s), (step,))
 
 
@@ -99,7 +107,9 @@ def build_flash(s: AttentionShape, tiles: Tiles) -> Program:
     Br, Bc = tiles["Br"], tiles["Bc"]
     defines = dict(tiles) | {"DP": flash_padded(s, tiles)}
     twin, grid = twins.flash(Br, Bc), (ceil(s.N, Br), s.heads)
-    step = launch("04_flash.cu", grid, Br * Bc, parts.arguments(s), twin, defines, flash_shared(s, tiles))
+    step = launch(
+        "attention/04_flash.cu", grid, Br * Bc, parts.arguments(s), twin, defines, flash_shared(s, tiles)
+    )
     return Program(parts.buffers(s), (step,))
 
 
@@ -123,7 +133,7 @@ def build_registers(s: AttentionShape, tiles: Tiles) -> Program:
     Br, Bc = tiles["Br"], tiles["Bc"]
     twin, grid, threads = twins.flash(Br, Bc), (ceil(s.N, Br), s.heads), registers_threads(s, tiles)
     defines, shared = registers_defines(s, tiles), registers_shared(s, tiles)
-    step = launch("05_flash_registers.cu", grid, threads, parts.arguments(s), twin, defines, shared)
+    step = launch("attention/05_flash_registers.cu", grid, threads, parts.arguments(s), twin, defines, shared)
     return Program(parts.buffers(s), (step,))
 
 
@@ -165,11 +175,7 @@ def registers_rules(s: AttentionShape, tiles: Tiles) -> Iterator[str]:
         yield from shared_rules(formula, registers_shared(s, tiles), MOST_SHARED)
 
 
-def ours(name: str, title: str, idea: str, build, rules, tiles, *sets: Tiles) -> Rung:
-    return Rung(
-        f"attention/{name}", title, idea, build, parts.cost, rules, TOLERANCE, tiles, sets=sets or None
-    )
-
+ours = rungs_of("attention", parts.cost, TOLERANCE)
 
 RUNGS = (
     ours(

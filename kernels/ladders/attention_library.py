@@ -1,6 +1,6 @@
 """attention/library*: PyTorch's scaled_dot_product_attention beside ours, a rung for each backend, each named.
 
-What a backend supports only PyTorch says, when it is asked on the machine that runs it: FLASH_ATTENTION and
+What a backend supports PyTorch says when it is called (kernels.ladders.asked): FLASH_ATTENTION and
 CUDNN_ATTENTION want 16-bit types, EFFICIENT_ATTENTION takes FP32 too. From compute capability 8.0 on it multiplies FP32
 on the tensor cores, each product made of three TF32 products, whatever allow_tf32 says (PyTorch's source,
 mem_eff_attention/gemm_kernel_utils.h: OpMultiplyAddFastF32): nearly as exact as FP32, and not bound by its rate.
@@ -11,13 +11,13 @@ from __future__ import annotations
 from collections.abc import Iterator
 from functools import partial
 
-from kernels import engines
 from kernels.engines import cuda_torch
+from kernels.ladders import asked
 from kernels.ladders import attention_parts as parts
-from kernels.program import Cost, LibraryCall, Program, RuleError, Rung, Tiles
+from kernels.program import Cost, LibraryCall, Program, Rung, Tiles
 from kernels.shapes_attention import AttentionShape
 
-IDEAS = {  # backend: (the rung's name, what it is by PyTorch's documentation)
+IDEAS = {  # backend: (the end of the rung's name, what it is by PyTorch's documentation)
     "EFFICIENT_ATTENTION": (
         "library",
         "Memory-efficient attention: nothing N x N. FP32 as three TF32 products on tensor cores.",
@@ -32,17 +32,8 @@ def build(backend: str, s: AttentionShape, tiles: Tiles) -> Program:
     return Program(parts.buffers(s), (call,))
 
 
-def rules(s: AttentionShape, tiles: Tiles) -> Iterator[str]:
-    """Why it cannot be asked here. Where it can be there are no rules: PyTorch says when it is called whether it
-    supports the shape (UnsupportedError)."""
-    gpu = engines.load("cuda").status()
-    if not gpu.ready:
-        yield f"PyTorch was not asked here: {gpu.text}"
-        return
-    try:
-        cuda_torch.find()
-    except RuleError as e:
-        yield f"PyTorch was not asked here: {e}"
+def rules(name: str, s: AttentionShape, tiles: Tiles) -> Iterator[str]:
+    return asked.rules("PyTorch", cuda_torch.find, name, s)
 
 
 def cost(s: AttentionShape, program: Program) -> Cost:
@@ -50,18 +41,19 @@ def cost(s: AttentionShape, program: Program) -> Cost:
     return Cost(s.flops, s.bytes, None)
 
 
-def _rung(backend: str, name: str, idea: str) -> Rung:
+def _rung(backend: str, tail: str, idea: str) -> Rung:
+    name = f"attention/{tail}"
     return Rung(
-        name=f"attention/{name}",
+        name=name,
         title=f"PyTorch {backend}",
         idea=idea,
         build=partial(build, backend),
         cost=cost,
-        rules=rules,
+        rules=partial(rules, name),
         tolerance=parts.TOLERANCE,
         library="PyTorch",
         engines=("cuda",),
     )
 
 
-RUNGS = tuple(_rung(backend, name, idea) for backend, (name, idea) in IDEAS.items())
+RUNGS = tuple(_rung(backend, tail, idea) for backend, (tail, idea) in IDEAS.items())

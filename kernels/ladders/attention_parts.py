@@ -1,27 +1,25 @@
-"""What all rungs of the attention ladder share: buffers, arguments, launches, cost, and the rules in words."""
+"""What all rungs of the attention ladder share: buffers, arguments, cost, and the rules in words."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 
 import numpy as np
 
-from kernels.ladders.gemm_parts import MOST_GRID_Y, ceil, dtype_rules, most_rules
-from kernels.program import INPUT, OUTPUT, WORKSPACE, Arg, Buffer, Cost, Launch, Program, Tiles
+from kernels.ladders.common import MOST_GRID_YZ, ceil, most_rules
+from kernels.ladders.gemm_parts import INPUT_DTYPE, dtype_rules
+from kernels.program import INPUT, OUTPUT, WORKSPACE, Arg, Buffer, Cost, Program
 from kernels.reference_attention import TOLERANCE as TOLERANCE
 from kernels.shapes import INT_MAX
 from kernels.shapes_attention import AttentionShape
 
 MOST_D = 128
-DTYPE = {"fp32": "float32", "fp16": "float16", "bf16": "bfloat16"}
-# Tile sizes as -D options, in this order whatever order they came in: a kernel's digest must not hang on it.
-DEFINES = ("BLOCK", "TILE", "WARPS", "Br", "Bc", "TM", "DP")
 
 
 def buffers(s: AttentionShape) -> tuple[Buffer, ...]:
     """Q, K, V and O [B, H, N, d]."""
-    inputs = (Buffer(name, INPUT, s.qkv_shape, DTYPE[s.dtype]) for name in "QKV")
-    return (*inputs, Buffer("O", OUTPUT, s.qkv_shape, DTYPE[s.dtype]))
+    inputs = (Buffer(name, INPUT, s.qkv_shape, INPUT_DTYPE[s.dtype]) for name in "QKV")
+    return (*inputs, Buffer("O", OUTPUT, s.qkv_shape, INPUT_DTYPE[s.dtype]))
 
 
 def square_buffers(s: AttentionShape) -> tuple[Buffer, ...]:
@@ -32,23 +30,6 @@ def square_buffers(s: AttentionShape) -> tuple[Buffer, ...]:
 def arguments(s: AttentionShape) -> tuple[Arg, ...]:
     """(Q, K, V, O, N, d, scale, causal) as every kernel takes them that does all of attention."""
     return ("Q", "K", "V", "O", np.int32(s.N), np.int32(s.d), np.float32(s.factor), np.int32(s.causal))
-
-
-def launch(
-    source: str,
-    grid: tuple[int, ...],
-    block: int | tuple[int, int],
-    args: tuple[Arg, ...],
-    twin: Callable[..., None],
-    defines: Tiles,
-    shared: int = 0,
-) -> Launch:
-    """A launch of kernels/cuda/attention/`source`; its entry point is the file's name without the number."""
-    entry = source.partition("_")[2].removesuffix(".cu")
-    options = tuple((name, defines[name]) for name in sorted(defines, key=DEFINES.index))
-    threads = (block, 1) if isinstance(block, int) else block
-    grid = (*grid, *(1,) * (3 - len(grid)))
-    return Launch(f"attention/{source}", entry, grid, (*threads, 1), args, twin, options, shared)
 
 
 def cost(s: AttentionShape, program: Program) -> Cost:
@@ -69,7 +50,7 @@ def common_rules(s: AttentionShape, ahead: int = 1) -> Iterator[str]:
     """What holds for every rung: FP32, a grid of blocks for each head, and no index of a tile that sticks out, of
     `ahead` queries or keys, may pass 2^31."""
     yield from dtype_rules(s, "fp32")
-    yield from most_rules("B*H (grid)", s.heads, MOST_GRID_Y)
+    yield from most_rules("B*H (grid)", s.heads, MOST_GRID_YZ)
     for name, extent in (("N", s.N), ("d", s.d)):
         if extent > INT_MAX - ahead:
             yield f"{name} must stay below 2^31 - {ahead}, got {extent}"
@@ -88,6 +69,6 @@ def row_rules(s: AttentionShape, ahead: int) -> Iterator[str]:
 
 def square_rules(s: AttentionShape, tile: int, name: str) -> Iterator[str]:
     """Blocks of `tile` queries along grid.y."""
-    if ceil(s.N, tile) > MOST_GRID_Y:
-        yield f"N <= {MOST_GRID_Y}*{name} (grid.y), got {s.N}"
+    if ceil(s.N, tile) > MOST_GRID_YZ:
+        yield f"N <= {MOST_GRID_YZ}*{name} (grid.y), got {s.N}"
     yield from row_rules(s, tile)

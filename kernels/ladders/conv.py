@@ -9,9 +9,10 @@ import numpy as np
 from kernels import reference, twins
 from kernels.ladders import conv_cudnn, conv_fft, conv_implicit, conv_winograd
 from kernels.ladders import conv_parts as parts
-from kernels.ladders.conv_parts import MOST_GRID_YZ, TOLERANCE, ceil, cost, struct
+from kernels.ladders.common import MOST_GRID_YZ, ceil, launch
+from kernels.ladders.conv_parts import TOLERANCE, cost, struct
 from kernels.presets import CONV_LAYER_PRESETS, CONV_PRESETS
-from kernels.program import WORKSPACE, Buffer, Ladder, Launch, LibraryCall, Program, Rung, Tiles
+from kernels.program import WORKSPACE, Buffer, Ladder, LibraryCall, Program, Rung, Tiles
 from kernels.shapes import INT_MAX, ConvShape, parse_conv
 
 BLOCKS = (256, 64, 128, 512)
@@ -20,21 +21,17 @@ TILES = (16, 8, 32)
 
 def build_direct(s: ConvShape, tiles: Tiles) -> Program:
     block = tiles["BLOCK"]
-    launch = Launch(
-        "conv/01_direct.cu", "direct", (ceil(s.K * s.PQ, block), s.N, 1), (block, 1, 1),
-        ("x", "w", "y", struct(s)), twins.direct,
-    )  # fmt: skip
-    return Program(parts.buffers(s), (launch, *parts.finish(s)))
+    grid, args = (ceil(s.K * s.PQ, block), s.N), ("x", "w", "y", struct(s))
+    direct = launch("conv/01_direct.cu", grid, block, args, twins.direct)
+    return Program(parts.buffers(s), (direct, *parts.finish(s)))
 
 
 def _with_columns(s: ConvShape, tiles: Tiles, product) -> Program:
     """im2col into a workspace [N, C*R*S, P*Q], then `product`: filters [K, C*R*S] x columns, per image."""
     block = tiles["BLOCK"]
     col = Buffer("col", WORKSPACE, (s.N, s.CRS, s.PQ))
-    im2col = Launch(
-        "conv/02_im2col.cu", "im2col", (ceil(s.C * s.PQ, block), s.N, 1), (block, 1, 1),
-        ("x", "col", struct(s)), twins.im2col,
-    )  # fmt: skip
+    grid, args = (ceil(s.C * s.PQ, block), s.N), ("x", "col", struct(s))
+    im2col = launch("conv/02_im2col.cu", grid, block, args, twins.im2col)
     return Program((*parts.buffers(s), col), (im2col, product, *parts.finish(s)))
 
 
@@ -43,11 +40,9 @@ def _product_args(s: ConvShape):
 
 
 def build_im2col_gemm(s: ConvShape, tiles: Tiles) -> Program:
-    tile = tiles["TILE"]
-    gemm = Launch(
-        "conv/03_gemm.cu", "gemm", (ceil(s.PQ, tile), ceil(s.K, tile), s.N), (tile, tile, 1),
-        _product_args(s), _matrices(twins.tiled_gemm(tile)), (("TILE", tile),),
-    )  # fmt: skip
+    tile, twin = tiles["TILE"], _matrices(twins.tiled_gemm(tiles["TILE"]))
+    grid = ceil(s.PQ, tile), ceil(s.K, tile), s.N
+    gemm = launch("conv/03_gemm.cu", grid, (tile, tile), _product_args(s), twin, {"TILE": tile})
     return _with_columns(s, tiles, gemm)
 
 

@@ -1,19 +1,17 @@
 """conv/cudnn-*: the forward algorithms that cuDNN names, each as it is, beside ours.
 
-What one of them supports only cuDNN says, when it is asked on the machine that runs it: no rule here is taken from a
-manual. Where it cannot be asked, a recording may tell what it said elsewhere.
+What one of them supports cuDNN says when it is bound (kernels.ladders.asked).
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from functools import partial
 
-from kernels import engines
 from kernels.engines import cuda_cudnn
-from kernels.ladders import conv_fft
+from kernels.ladders import asked, conv_fft
 from kernels.ladders import conv_parts as parts
-from kernels.program import Cost, LibraryCall, Program, RuleError, Rung, Tiles
+from kernels.program import Cost, LibraryCall, Program, Rung, Tiles
 from kernels.shapes import ConvShape
 
 IDEAS = {  # algorithm: what it does, by its name and cudnn_ops.h
@@ -44,20 +42,7 @@ def build(algorithm: str, s: ConvShape, tiles: Tiles) -> Program:
 
 
 def rules(algorithm: str, s: ConvShape, tiles: Tiles) -> Iterator[str]:
-    """Why it cannot be asked here; before that what it said where it was recorded. Where it can be asked there are no
-    rules: cuDNN says when it is bound whether it supports the shape (UnsupportedError)."""
-    gpu = engines.load("cuda").status()
-    if not gpu.ready:
-        from kernels.records import unsupported  # records stand above the ladders
-
-        if told := unsupported.recorded(rung_name(algorithm), s):
-            yield f"{told['said']}, asked on an {told['device']}, {told['date']}"
-        yield f"cuDNN was not asked here: {gpu.text}"
-        return
-    try:
-        cuda_cudnn.load()
-    except RuleError as e:
-        yield f"cuDNN was not asked here: {e}"
+    return asked.rules("cuDNN", cuda_cudnn.load, rung_name(algorithm), s)
 
 
 def cost(s: ConvShape, program: Program) -> Cost:
@@ -72,17 +57,14 @@ def _tolerance(algorithm: str) -> float:
 
 
 def _rung(algorithm: str, idea: str) -> Rung:
-    def of(function: Callable) -> Callable:
-        return partial(function, algorithm)
-
     spreads = algorithm in SPREADS
     return Rung(
         name=rung_name(algorithm),
         title=f"cuDNN {algorithm}",
         idea=idea,
-        build=of(build),
+        build=partial(build, algorithm),
         cost=cost,
-        rules=of(rules),
+        rules=partial(rules, algorithm),
         tolerance=_tolerance(algorithm),
         library="cuDNN",
         scale=conv_fft.scale if spreads else None,

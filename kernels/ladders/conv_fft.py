@@ -17,8 +17,8 @@ import numpy as np
 
 from kernels import twins_fft
 from kernels.ladders import conv_parts as parts
-from kernels.ladders.conv_parts import MOST_GRID_YZ, ceil
-from kernels.program import WORKSPACE, Buffer, Launch, LibraryCall, Program, Rung, Tiles
+from kernels.ladders.common import MOST_GRID_YZ, ceil, launch
+from kernels.program import WORKSPACE, Buffer, LibraryCall, Program, Rung, Tiles
 from kernels.shapes import INT_MAX, ConvShape
 
 CUT_STRUCT = np.dtype(
@@ -88,21 +88,17 @@ def build(s: ConvShape, tiles: Tiles) -> Program:
     grid = ceil(frequencies, FREQUENCIES), ceil(s.K, FILTERS), ceil(images, spectra)
     extents = tuple(np.int32(n) for n in (images, s.K, s.C, frequencies))
 
-    def launch(source: str, grid: tuple[int, int, int], block: int, args, twin, defines=()) -> Launch:
-        entry = f"fft_{source}"
-        return Launch(f"conv/10_{entry}.cu", entry, grid, (block, 1, 1), args, twin, defines)
-
     steps = (
-        launch("pad_input", (ceil(s.C * area, BLOCK), images, 1), BLOCK,
+        launch("conv/10_fft_pad_input.cu", (ceil(s.C * area, BLOCK), images), BLOCK,
                ("x", "x_padded", conv, of), twins_fft.pad_input),
-        launch("pad_filter", (ceil(s.C * area, BLOCK), s.K, 1), BLOCK,
+        launch("conv/10_fft_pad_filter.cu", (ceil(s.C * area, BLOCK), s.K), BLOCK,
                ("w", "w_padded", conv, of), twins_fft.pad_filter),
         LibraryCall("cufft_input", ("x_padded", "x_spectra"), twins_fft.forward),
         LibraryCall("cufft_filter", ("w_padded", "w_spectra"), twins_fft.forward),
-        launch("multiply", grid, FREQUENCIES * (FILTERS // 4) * (spectra // 4),
-               ("x_spectra", "w_spectra", "y_spectra", *extents), twins_fft.multiply, (("SPECTRA", spectra),)),
+        launch("conv/10_fft_multiply.cu", grid, FREQUENCIES * (FILTERS // 4) * (spectra // 4),
+               ("x_spectra", "w_spectra", "y_spectra", *extents), twins_fft.multiply, {"SPECTRA": spectra}),
         LibraryCall("cufft_output", ("y_spectra", "y_padded"), twins_fft.inverse),
-        launch("pick", (ceil(s.K * s.PQ, BLOCK), s.N, 1), BLOCK,
+        launch("conv/10_fft_pick.cu", (ceil(s.K * s.PQ, BLOCK), s.N), BLOCK,
                ("y_padded", parts.bias_name(s), "y", conv, of, parts.layer(s)), twins_fft.pick),
     )  # fmt: skip
     return Program((*parts.buffers(s), *workspace(s, of)), steps)

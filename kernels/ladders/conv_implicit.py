@@ -2,19 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 
 import numpy as np
 
 from kernels import twins_conv
 from kernels.ladders import conv_parts as parts
-from kernels.ladders.conv_parts import MOST_GRID_YZ, TOLERANCE, ceil
+from kernels.ladders.common import MOST_GRID_YZ, MOST_SHARED, WARP, ceil, launch, most_rules
+from kernels.ladders.conv_parts import TOLERANCE
 from kernels.magic import magic
-from kernels.program import Launch, Program, Rung, Tiles
+from kernels.program import Program, Rung, Tiles
 from kernels.shapes import ConvShape
 
-WARP = 32
-MOST_SHARED = 227 * 2**10  # bytes of dynamic shared memory a block may have on sm_90
 MOST_THREADS = 256  # of a block of direct-tiled
 PIECE = 4  # rows and columns of a thread's sums that lie together
 FILTER_LANES = 8  # of k that a warp copies at a time: KA in implicit.cuh
@@ -24,11 +23,6 @@ DIVISORS = ("area", "S", "pixels", "Q")
 DIVISORS_STRUCT = np.dtype(
     [(f"{name}_{part}", kind) for name in DIVISORS for part, kind in (("multiplier", "u4"), ("shift", "i4"))]
 )
-
-
-def _defines(names: Iterable[str], tiles: Tiles) -> tuple[tuple[str, int], ...]:
-    """Tile sizes as -D options, in one order whatever order they came in: a kernel's digest must not hang on it."""
-    return tuple((name, tiles[name]) for name in names)
 
 
 # -- direct-tiled -----------------------------------------------------------------------------------------
@@ -49,35 +43,32 @@ def direct_shared(s: ConvShape, tiles: Tiles) -> int:
 def build_direct_tiled(s: ConvShape, tiles: Tiles) -> Program:
     tile, z = tiles["TILE"], filter_threads(s, tiles)
     filters = z * tiles["TK"]
-    launch = Launch(
+    step = launch(
         "conv/04_direct_tiled.cu",
-        "direct_tiled",
         (ceil(s.P, tile) * ceil(s.Q, tile), s.groups * ceil(s.filters, filters), s.N),
         (tile, tile // tiles["TP"], z),
         ("x", "w", parts.bias_name(s), "y", parts.struct(s), parts.layer(s)),
         twins_conv.direct_tiled(filters, tile, tiles["CHUNK"]),
-        _defines(DIRECT_TILES, tiles),
+        tiles,
         direct_shared(s, tiles),
     )
-    return Program(parts.buffers(s), (launch,))
+    return Program(parts.buffers(s), (step,))
 
 
 def direct_tiled_rules(s: ConvShape, tiles: Tiles) -> Iterator[str]:
     tile = tiles["TILE"]
     yield from parts.multiple_rules(tiles, ("TILE", tiles["TP"]))
-    yield from parts.most_rules("TILE*TILE/TP threads", tile * tile // tiles["TP"], MOST_THREADS)
-    yield from parts.most_rules("N (grid.z)", s.N, MOST_GRID_YZ)
+    yield from most_rules("TILE*TILE/TP threads", tile * tile // tiles["TP"], MOST_THREADS)
+    yield from most_rules("N (grid.z)", s.N, MOST_GRID_YZ)
     blocks = s.groups * ceil(s.filters, filter_threads(s, tiles) * tiles["TK"])
-    yield from parts.most_rules("blocks along the filters (grid.y)", blocks, MOST_GRID_YZ)
+    yield from most_rules("blocks along the filters (grid.y)", blocks, MOST_GRID_YZ)
     yield from parts.count_rules(0, P_Q=(s.P + tile) * (s.Q + tile))
     for name, extent, stride in (
         ("H + 2*pad_h", s.H + 2 * s.pad_h, s.u),
         ("W + 2*pad_w", s.W + 2 * s.pad_w, s.v),
     ):
         yield from parts.count_rules(2 * tile * stride, **{name: extent})
-    yield from parts.most_rules(
-        "bytes of shared memory for patch and taps", direct_shared(s, tiles), MOST_SHARED
-    )
+    yield from most_rules("bytes of shared memory for patch and taps", direct_shared(s, tiles), MOST_SHARED)
 
 
 # -- implicit-gemm ----------------------------------------------------------------------------------------
@@ -110,24 +101,23 @@ def build_implicit(s: ConvShape, tiles: Tiles) -> Program:
 
 
 def _implicit(source: str, s: ConvShape, tiles: Tiles, *more: np.void) -> Program:
-    launch = Launch(
+    step = launch(
         f"conv/{source}",
-        source.partition("_")[2].removesuffix(".cu"),
         (ceil(s.N * s.PQ, tiles["BN"]), ceil(s.filters, tiles["BM"]), s.groups),
-        (threads(tiles), 1, 1),
+        threads(tiles),
         ("x", "w", parts.bias_name(s), "y", parts.struct(s), parts.layer(s), *more),
         twins_conv.implicit_gemm(tiles["BM"], tiles["BN"], tiles["BK"]),
-        _defines(IMPLICIT_TILES, tiles),
+        tiles,
         implicit_shared(tiles),
     )
-    return Program(parts.buffers(s), (launch,))
+    return Program(parts.buffers(s), (step,))
 
 
 def implicit_rules(s: ConvShape, tiles: Tiles) -> Iterator[str]:
     BM, BN, BK = (tiles[name] for name in ("BM", "BN", "BK"))
     yield from _tile_rules(tiles)
-    yield from parts.most_rules("groups (grid.z)", s.groups, MOST_GRID_YZ)
-    yield from parts.most_rules("K/groups/BM blocks (grid.y)", ceil(s.filters, BM), MOST_GRID_YZ)
+    yield from most_rules("groups (grid.z)", s.groups, MOST_GRID_YZ)
+    yield from most_rules("K/groups/BM blocks (grid.y)", ceil(s.filters, BM), MOST_GRID_YZ)
     yield from parts.count_rules(0, N_C_H_W=s.elements["x"])
     yield from parts.count_rules(BN, N_P_Q=s.N * s.PQ)
     yield from parts.count_rules(BM, **{"K/groups": s.filters})
@@ -144,7 +134,7 @@ def _tile_rules(tiles: Tiles) -> Iterator[str]:
         yield f"BK % warps == 0 (a warp copies a row), got {BK} % {count // WARP}"
     elif BM * FILTER_LANES % count:
         yield f"{FILTER_LANES}*BM % threads == 0 (filters are copied in whole rounds), got {FILTER_LANES}*{BM} % {count}"
-    yield from parts.most_rules(
+    yield from most_rules(
         "4*STAGES*BK*(BM + 4 + BN) bytes of shared memory", implicit_shared(tiles), MOST_SHARED
     )
 

@@ -7,6 +7,7 @@ from collections.abc import Iterator
 import numpy as np
 
 from kernels import twins_conv
+from kernels.ladders.common import ceil, launch
 from kernels.program import INPUT, OUTPUT, WORKSPACE, Buffer, Cost, Launch, Program, Tiles
 from kernels.shapes import INT_MAX, ConvShape
 
@@ -14,16 +15,11 @@ CONV_STRUCT = np.dtype(
     [(name, np.int32) for name in "N C H W K R S P Q u v pad_h pad_w dilation_h dilation_w flip".split()]
 )
 LAYER_STRUCT = np.dtype([(name, np.int32) for name in ("groups", "bias", "relu")])
-MOST_GRID_YZ = 65_535  # CUDA's limit on grid.y and grid.z
 FINISH_BLOCK = 256
 
 # The error of a float32 sum grows at worst with its length; 1e-5 of the sum of absolute products is
 # above what C*R*S = 4,608 terms are seen to give and below the smallest share of one lost tap.
 TOLERANCE = 1e-5
-
-
-def ceil(a: int, b: int) -> int:
-    return -(-a // b)
 
 
 def struct(s: ConvShape) -> np.void:
@@ -52,12 +48,8 @@ def finish(s: ConvShape) -> tuple[Launch, ...]:
     where neither is asked for."""
     if not (s.bias or s.relu):
         return ()
-    grid = ceil(s.K * s.PQ, FINISH_BLOCK), s.N, 1
-    args = (bias_name(s), "y", struct(s), layer(s))
-    launch = Launch(
-        "conv/11_bias_relu.cu", "bias_relu", grid, (FINISH_BLOCK, 1, 1), args, twins_conv.bias_relu
-    )
-    return (launch,)
+    grid, args = (ceil(s.K * s.PQ, FINISH_BLOCK), s.N), (bias_name(s), "y", struct(s), layer(s))
+    return (launch("conv/11_bias_relu.cu", grid, FINISH_BLOCK, args, twins_conv.bias_relu),)
 
 
 def cost(s: ConvShape, program: Program) -> Cost:
@@ -85,8 +77,3 @@ def multiple_rules(tiles: Tiles, *pairs: tuple[str, int]) -> Iterator[str]:
     for name, of in pairs:
         if tiles[name] % of:
             yield f"{name} % {of} == 0, got {tiles[name]}"
-
-
-def most_rules(rule: str, value: int, most: int) -> Iterator[str]:
-    if value > most:
-        yield f"{rule} <= {most}, got {value}"

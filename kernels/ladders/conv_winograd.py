@@ -9,7 +9,8 @@ import numpy as np
 from kernels import twins_winograd as twins
 from kernels import winograd
 from kernels.ladders import conv_parts as parts
-from kernels.ladders.conv_parts import MOST_GRID_YZ, ceil, struct
+from kernels.ladders.common import MOST_GRID_YZ, WARP, ceil, launch
+from kernels.ladders.conv_parts import struct
 from kernels.program import WORKSPACE, Buffer, Cost, Launch, Program, Rung, Tiles
 from kernels.shapes import INT_MAX, ConvShape
 from kernels.twins_winograd import R, fours
@@ -40,11 +41,9 @@ def positions(m: int) -> int:
 def _filters(s: ConvShape, m: int) -> tuple[Buffer, Launch]:
     """The transformed filters and the launch that makes them."""
     row, (across, down) = fours(s.K), FILTER_BLOCK
-    launch = Launch(
-        "conv/07_winograd_filter.cu", "winograd_filter", (ceil(row, across), ceil(s.C, down), 1),
-        (across * down, 1, 1), ("w", "U", struct(s)), twins.filters(m), (("M", m),),
-    )  # fmt: skip
-    return Buffer("U", WORKSPACE, (positions(m), s.C, row)), launch
+    grid, args = (ceil(row, across), ceil(s.C, down)), ("w", "U", struct(s))
+    step = launch("conv/07_winograd_filter.cu", grid, across * down, args, twins.filters(m), {"M": m})
+    return Buffer("U", WORKSPACE, (positions(m), s.C, row)), step
 
 
 def build_fused(m: int):
@@ -52,10 +51,10 @@ def build_fused(m: int):
         U, transform = _filters(s, m)
         bk, bc, warps = tiles["BK"], tiles["BC"], WARPS[m]
         defines = {"M": m, "BK": bk, "BC": bc, "WARPS": warps}
-        fused = Launch(
-            "conv/08_winograd_fused.cu", "winograd_fused",
-            (ceil(tiles_of(s, m), FUSED_TILES), ceil(s.K, bk), 1), (32 * warps, 1, 1),
-            ("x", "U", "y", struct(s)), twins.fused(m, bc), tuple(defines.items()),
+        fused = launch(
+            "conv/08_winograd_fused.cu",
+            (ceil(tiles_of(s, m), FUSED_TILES), ceil(s.K, bk)), WARP * warps,
+            ("x", "U", "y", struct(s)), twins.fused(m, bc), defines,
             shared=8 * positions(m) * bc * (bk + FUSED_TILES),
         )  # fmt: skip
         return Program((*parts.buffers(s), U), (transform, fused, *parts.finish(s)))
@@ -69,21 +68,17 @@ def build_nonfused(s: ConvShape, tiles: Tiles) -> Program:
     many, row, args = positions(m), fours(tiles_of(s, m)), struct(s)
     U, transform = _filters(s, m)
     V, Z = Buffer("V", WORKSPACE, (many, s.C, row)), Buffer("Z", WORKSPACE, (many, s.K, row))
-    of_tiles = (("M", m), ("BLOCK", block))
-    of_product = tuple((name, tiles[name]) for name in ("M", "BM", "BN", "BK", "STAGES"))
+    of_product = {name: tiles[name] for name in ("M", "BM", "BN", "BK", "STAGES")}
 
     def across(name: str, channels: int, ends: tuple[str, str], twin) -> Launch:
         """One thread for each tile of each channel."""
-        return Launch(
-            f"conv/09_{name}.cu", name, (ceil(channels * row, block), 1, 1), (block, 1, 1),
-            (*ends, args), twin, of_tiles,
-        )  # fmt: skip
+        grid = (ceil(channels * row, block),)
+        return launch(f"conv/09_{name}.cu", grid, block, (*ends, args), twin, {"M": m, "BLOCK": block})
 
-    product = Launch(
-        "conv/09_winograd_product.cu", "winograd_product",
-        (ceil(row, tiles["BN"]), ceil(s.K, tiles["BM"]), many), (threads(tiles), 1, 1),
-        ("U", "V", "Z", args), twins.product, of_product,
-    )  # fmt: skip
+    grid = ceil(row, tiles["BN"]), ceil(s.K, tiles["BM"]), many
+    product = launch(
+        "conv/09_winograd_product.cu", grid, threads(tiles), ("U", "V", "Z", args), twins.product, of_product
+    )
     before = across("winograd_input", s.C, ("x", "V"), twins.inputs(m))
     after = across("winograd_output", s.K, ("Z", "y"), twins.outputs(m))
     steps = (transform, before, product, after, *parts.finish(s))

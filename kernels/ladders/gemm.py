@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterator
 from kernels import reference, twins
 from kernels.ladders import gemm_parts as parts
 from kernels.ladders import gemm_tensor
-from kernels.ladders.gemm_parts import ceil
+from kernels.ladders.common import MOST_SHARED, ceil, rungs_of
 from kernels.presets import GEMM_PRESETS
 from kernels.program import Ladder, Program, Rung, Tiles
 from kernels.shapes import GemmShape, parse_gemm
@@ -106,7 +106,7 @@ def async_rules(s: GemmShape, tiles: Tiles) -> Iterator[str]:
     yield from _register_rules(tiles)
     yield from parts.fetch_rules(tiles, threads(tiles), "BM", "BK", 1)
     yield from parts.fetch_rules(tiles, threads(tiles), "BK", "BN", 4)
-    yield from parts.shared_rules("4*STAGES*BK*(BM + 4 + BN)", staged(tiles), gemm_tensor.MOST_SHARED)
+    yield from parts.shared_rules("4*STAGES*BK*(BM + 4 + BN)", staged(tiles), MOST_SHARED)
 
 
 def warp_tile_rules(s: GemmShape, tiles: Tiles) -> Iterator[str]:
@@ -134,9 +134,7 @@ SMALL = {"BM": 32, "BN": 32, "BK": 8, "TM": 4, "TN": 4}
 MIDDLE = {"BM": 64, "BN": 64, "BK": 16, "TM": 4, "TN": 4}
 
 
-def fp32(name: str, title: str, idea: str, build, rules, tiles, *sets: Tiles) -> Rung:
-    return Rung(f"gemm/{name}", title, idea, build, parts.cost, rules, TOLERANCE, tiles, sets=sets or None)
-
+fp32 = rungs_of("gemm", parts.cost, TOLERANCE)
 
 FP32_RUNGS = (
     fp32(

@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterator, Mapping
 import numpy as np
 
 from kernels import twins
+from kernels.ladders.common import MOST_GRID_YZ, WARP, ceil, launch, most_rules
 from kernels.program import (
     INPUT,
     OUTPUT,
@@ -14,27 +15,18 @@ from kernels.program import (
     Arg,
     Buffer,
     Cost,
-    Launch,
     LibraryCall,
     Program,
     Tiles,
 )
 from kernels.shapes import INT_MAX, RESULT_DTYPE, GemmShape
 
-MOST_GRID_Y = 65_535  # CUDA's limits from here on
-MOST_THREADS = 1024
+MOST_THREADS = 1024  # CUDA's limits from here on
 MOST_REGISTERS = 255
 MOST_STATIC_SHARED = 48 * 2**10  # bytes
 REGISTERS = 65_536  # of an SM
-WARP = 32
 OTHER_REGISTERS = 32  # addresses, counters
-# Tile sizes as -D options, in this order whatever order they came in: a kernel's digest must not hang on it.
-DEFINES = ("BLOCK", "BM", "BN", "BK", "WM", "WN", "TM", "TN", "STAGES", "GROUP", "BF16")
 INPUT_DTYPE = {"fp32": "float32", "fp16": "float16", "bf16": "bfloat16", "int8": "int8"}
-
-
-def ceil(a: int, b: int) -> int:
-    return -(-a // b)
 
 
 def buffers(s: GemmShape) -> tuple[Buffer, ...]:
@@ -62,11 +54,9 @@ def one_launch(
     defines: Mapping[str, int],
     shared: int = 0,
 ) -> Program:
-    """One launch of kernels/cuda/gemm/`source`; its entry point is the file's name without the number."""
-    entry = source.partition("_")[2].removesuffix(".cu")
-    options = tuple((name, defines[name]) for name in sorted(defines, key=DEFINES.index))
-    launch = Launch(f"gemm/{source}", entry, (*grid, 1), (*block, 1), arguments(s), twin, options, shared)
-    return Program(buffers(s), (launch,))
+    """One launch of kernels/cuda/gemm/`source`."""
+    step = launch(f"gemm/{source}", grid, block, arguments(s), twin, defines, shared)
+    return Program(buffers(s), (step,))
 
 
 def one_call(s: GemmShape, routine: str) -> Program:
@@ -91,8 +81,8 @@ def dtype_rules(s: GemmShape, *dtypes: str) -> Iterator[str]:
 
 def extent_rules(s: GemmShape, bm: int, bn: int, bk: int = 1, rows: str = "BM") -> Iterator[str]:
     """Blocks of bm rows along grid.y; no index of a tile that sticks out may pass 2^31."""
-    if ceil(s.M, bm) > MOST_GRID_Y:
-        yield f"M <= {MOST_GRID_Y}*{rows} (grid.y), got {s.M}"
+    if ceil(s.M, bm) > MOST_GRID_YZ:
+        yield f"M <= {MOST_GRID_YZ}*{rows} (grid.y), got {s.M}"
     for name, extent, tile in (("M", s.M, bm), ("N", s.N, bn), ("K", s.K, bk)):
         if extent > INT_MAX - tile:
             yield f"{name} must stay below 2^31 - {tile}, got {extent}"
@@ -130,11 +120,6 @@ def register_rules(tiles: Tiles, threads: int) -> Iterator[str]:
     need, most = tm * tn + tm + tn + OTHER_REGISTERS, min(MOST_REGISTERS, REGISTERS // max(threads, 1))
     if need > most:
         yield f"TM*TN + TM + TN + {OTHER_REGISTERS} registers <= {most} ({threads} threads), got {need}"
-
-
-def most_rules(rule: str, value: int, most: int) -> Iterator[str]:
-    if value > most:
-        yield f"{rule} <= {most}, got {value}"
 
 
 def shared_rules(formula: str, nbytes: int, most: int = MOST_STATIC_SHARED) -> Iterator[str]:

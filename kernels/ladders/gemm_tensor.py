@@ -12,11 +12,10 @@ import numpy as np
 
 from kernels import twins
 from kernels.ladders import gemm_parts as parts
-from kernels.ladders.gemm_parts import ceil
+from kernels.ladders.common import MOST_SHARED, ceil
 from kernels.program import LibraryCall, Program, Rung, Tiles
 from kernels.shapes import GemmShape
 
-MOST_SHARED = 227 * 2**10  # bytes of dynamic shared memory a block may have on sm_90
 PAD = 8  # elements after each padded row in shared memory, as in the sources
 HALVES = ("fp16", "bf16")
 MMA_K = 16  # products that one mma.sync or wmma call sums

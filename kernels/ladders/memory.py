@@ -13,8 +13,9 @@ from collections.abc import Iterator
 import numpy as np
 
 from kernels import reference_memory, twins_memory
+from kernels.ladders.common import MOST_GRID_YZ, ceil, launch
 from kernels.presets import Preset
-from kernels.program import INPUT, OUTPUT, Buffer, Cost, Ladder, Launch, Program, Rung, Tiles
+from kernels.program import INPUT, OUTPUT, Buffer, Cost, Ladder, Program, Rung, Tiles
 from kernels.shapes import INT_MAX
 from kernels.shapes_memory import (
     TILE_COLS,
@@ -27,15 +28,10 @@ from kernels.shapes_memory import (
     parser,
 )
 
-MOST_GRID_YZ = 65_535  # CUDA's limit on grid.y and grid.z
 BLOCKS = (256, 64, 128, 512)
 TILES = (32, 16, 8)
 STRIDES = (1, 2, 3, 4, 8, 16, 32)
 BANK_STRIDES = (1, 2, 3, 4, 5, 8, 12, 16, 32)
-
-
-def _ceil(a: int, b: int) -> int:
-    return -(-a // b)
 
 
 def _ints(*values: int) -> tuple[np.int32, ...]:
@@ -58,30 +54,30 @@ def _added(s: AddShape) -> tuple[Buffer, Buffer, Buffer]:
 
 def build_vector(s: AddShape, tiles: Tiles) -> Program:
     block = tiles["BLOCK"]
-    launch = Launch(
-        "threads/01_vector_add.cu", "vector_add", (_ceil(s.elements, block), 1, 1), (block, 1, 1),
+    step = launch(
+        "threads/01_vector_add.cu", (ceil(s.elements, block),), block,
         ("A", "B", "C", *_ints(s.elements)), twins_memory.vector_add,
     )  # fmt: skip
-    return Program(_added(s), (launch,))
+    return Program(_added(s), (step,))
 
 
 def build_matrix(s: AddShape, tiles: Tiles) -> Program:
     tile = tiles["TILE"]
-    launch = Launch(
-        "threads/02_matrix_add.cu", "matrix_add", (_ceil(s.N, tile), _ceil(s.M, tile), 1), (tile, tile, 1),
+    step = launch(
+        "threads/02_matrix_add.cu", (ceil(s.N, tile), ceil(s.M, tile)), (tile, tile),
         ("A", "B", "C", *_ints(s.M, s.N)), twins_memory.matrix_add,
     )  # fmt: skip
-    return Program(_added(s), (launch,))
+    return Program(_added(s), (step,))
 
 
 def build_transposed(s: AddShape, tiles: Tiles) -> Program:
     tile = tiles["TILE"]
-    launch = Launch(
-        "threads/03_matrix_add_transposed.cu", "matrix_add_transposed",
-        (_ceil(s.M, tile), _ceil(s.N, tile), 1), (tile, tile, 1),
+    step = launch(
+        "threads/03_matrix_add_transposed.cu",
+        (ceil(s.M, tile), ceil(s.N, tile)), (tile, tile),
         ("A", "B", "C", *_ints(s.M, s.N)), twins_memory.matrix_add_transposed,
     )  # fmt: skip
-    return Program(_added(s), (launch,))
+    return Program(_added(s), (step,))
 
 
 def vector_rules(s: AddShape, tiles: Tiles) -> Iterator[str]:
@@ -89,12 +85,12 @@ def vector_rules(s: AddShape, tiles: Tiles) -> Iterator[str]:
 
 
 def matrix_rules(s: AddShape, tiles: Tiles) -> Iterator[str]:
-    if _ceil(s.M, tiles["TILE"]) > MOST_GRID_YZ:
+    if ceil(s.M, tiles["TILE"]) > MOST_GRID_YZ:
         yield f"M <= {MOST_GRID_YZ}*TILE (grid.y), got {s.M}"
 
 
 def transposed_rules(s: AddShape, tiles: Tiles) -> Iterator[str]:
-    if _ceil(s.N, tiles["TILE"]) > MOST_GRID_YZ:
+    if ceil(s.N, tiles["TILE"]) > MOST_GRID_YZ:
         yield f"N <= {MOST_GRID_YZ}*TILE (grid.y), got {s.N}"
 
 
@@ -154,11 +150,11 @@ ADD = Ladder(
 # -- stride ----------------------------------------------------------------------------------------
 def build_stride(s: StrideShape, tiles: Tiles) -> Program:
     block = tiles["BLOCK"]
-    launch = Launch(
-        "teaching/01_strided_copy.cu", "strided_copy", (_ceil(s.n, block), 1, 1), (block, 1, 1),
+    step = launch(
+        "teaching/01_strided_copy.cu", (ceil(s.n, block),), block,
         ("x", "y", *_ints(s.n, s.stride)), twins_memory.strided_copy,
     )  # fmt: skip
-    return Program((Buffer("x", INPUT, (s.extent,)), Buffer("y", OUTPUT, (s.n,))), (launch,))
+    return Program((Buffer("x", INPUT, (s.extent,)), Buffer("y", OUTPUT, (s.n,))), (step,))
 
 
 def stride_rules(s: StrideShape, tiles: Tiles) -> Iterator[str]:
@@ -202,11 +198,11 @@ STRIDE = Ladder(
 def _build_banks(pad: int):
     def build(s: BanksShape, tiles: Tiles) -> Program:
         block = tiles["BLOCK"]
-        launch = Launch(
-            "threads/04_shared_stride.cu", "shared_stride", (_ceil(s.n, block), 1, 1), (block, 1, 1),
-            ("x", "y", *_ints(s.n, s.stride, s.turns)), twins_memory.shared_stride, (("PAD", pad),),
+        step = launch(
+            "threads/04_shared_stride.cu", (ceil(s.n, block),), block,
+            ("x", "y", *_ints(s.n, s.stride, s.turns)), twins_memory.shared_stride, {"PAD": pad},
         )  # fmt: skip
-        return Program((Buffer("x", INPUT, (TILE_ROWS, TILE_COLS)), Buffer("y", OUTPUT, (s.n,))), (launch,))
+        return Program((Buffer("x", INPUT, (TILE_ROWS, TILE_COLS)), Buffer("y", OUTPUT, (s.n,))), (step,))
 
     return build
 
@@ -259,12 +255,12 @@ BANKS = Ladder(
 def _build_layout(source: str, twin):
     def build(s: LayoutShape, tiles: Tiles) -> Program:
         block = tiles["BLOCK"]
-        launch = Launch(
-            f"threads/{source}.cu", twin.__name__, (_ceil(s.elements, block), 1, 1), (block, 1, 1),
+        step = launch(
+            f"threads/{source}.cu", (ceil(s.elements, block),), block,
             ("x", "y", *_ints(s.N, s.C, s.H, s.W)), twin,
         )  # fmt: skip
         x, y = Buffer("x", INPUT, (s.N, s.C, s.H, s.W)), Buffer("y", OUTPUT, (s.N, s.H, s.W, s.C))
-        return Program((x, y), (launch,))
+        return Program((x, y), (step,))
 
     return build
 

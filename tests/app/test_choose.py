@@ -19,6 +19,7 @@ from kernels.records import unsupported
 from kernels.shapes import ConvShape, ShapeError
 from pages import _choose, _choose_controls, _choose_map, _choose_networks, _run
 from tests.unit.race_rows import LADDER, timed
+from visuals import why_choose
 
 ROOT = Path(__file__).resolve().parents[2]
 SMALL = ConvShape(1, 2, 8, 8, 3, 3, 3, pad=1)
@@ -82,16 +83,19 @@ def recorded(monkeypatch):
     names = [r.name for r in LADDER.rungs if r.name not in ("conv/cudnn-direct", "conv/cudnn-gemm")]
     rows = tuple(timed(name, s, 1 + n / 10) for s in shapes for n, name in enumerate(reversed(names)))
     said = {"said": "cuDNN 9 does not support DIRECT for this shape", "device": "GPU X", "date": "2026-01-02"}
-    caches = (records._by_setting, records._by_kernel, _choose_map._by_shape, _choose_networks._timed)
+    caches = (
+        records._by_setting, records._by_kernel, records._nearest,
+        _choose_map._by_shape, _choose_networks._timed, why_choose.examples,
+    )  # fmt: skip
     monkeypatch.setattr(records, "recordings", lambda: rows)
     monkeypatch.setattr(
         unsupported, "recorded", lambda rung, shape: said if rung == "conv/cudnn-direct" else None
     )
-    for cache in (*caches, records._nearest):
+    for cache in caches:
         cache.cache_clear()
     yield rows
     monkeypatch.undo()
-    for cache in (*caches, records._nearest):
+    for cache in caches:
         cache.cache_clear()
 
 

@@ -7,9 +7,8 @@ import pytest
 from streamlit.testing.v1 import AppTest
 
 from kernels.presets import CONV_PRESETS
-from pages import _conv, _direct
+from pages import _conv, _scenes
 from pages._conv_controls import CHIPS
-from visuals.inputs import Inputs
 
 ROOT = Path(__file__).resolve().parents[2]
 
@@ -71,7 +70,7 @@ def test_the_order_of_the_warps_is_played_where_it_can_be_and_else_refused_in_wo
 
 def test_a_flipped_filter_is_told():
     asked, _ = _conv.read({"mode": "convolution"})
-    scene, _ = _direct.scene(Inputs(asked.shape, asked.picture, asked.filter), "explaining")
+    scene, _ = _scenes.direct(asked.inputs(), "explaining")
     assert "(2 − 0)·1" in scene.caption(0)
     taps = next(told for told in scene.told if told.of == "w")
     assert "The filter is flipped" in taps.words.templates[0]

@@ -27,7 +27,7 @@ def asked(draw):
     rung = RUNGS[draw(st.sampled_from(list(RUNGS)))]
     tiles = {name: draw(st.sampled_from(choices)) for name, choices in rung.tiles.items()}
     read, _ = _gemm.read(draw(SHAPES))
-    return _gemm.Asked(read.shape, rung, tiles)
+    return _gemm.Asked(rung, tiles, read.shape)
 
 
 # -- the address -----------------------------------------------------------------------------------

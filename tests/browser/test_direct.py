@@ -6,9 +6,8 @@ import numpy as np
 import pytest
 from playwright.sync_api import expect
 
-from pages import _conv, _direct
+from pages import _conv, _scenes
 from tests.browser.harness import Stage
-from visuals.inputs import Inputs
 
 pytestmark = pytest.mark.browser
 RUN_MS = 60_000
@@ -26,9 +25,7 @@ def watch(page, server):
 
 def scene(**params):
     asked, _ = _conv.read(params)
-    return _direct.scene(
-        Inputs(asked.shape, asked.picture, asked.filter, asked.seed), params.get("order", "explaining")
-    )[0]
+    return _scenes.direct(asked.inputs(), params.get("order", "explaining"))[0]
 
 
 def test_the_loops_turn_and_the_sum_is_stored(watch):

@@ -19,14 +19,15 @@ from kernels.records import rows
 from kernels.reference_attention import TOLERANCE
 from kernels.reference_attention import attention as reference
 from kernels.runner import seeded_inputs
-from kernels.shapes_attention import ELEMENT_BYTES, AttentionShape, parse_attention
+from kernels.shapes import ELEMENT_BYTES
+from kernels.shapes_attention import DTYPES, AttentionShape, parse_attention
 from tests.shapes import attention_shapes
 
 extents = st.integers(1, 2**12)
 scales = st.floats(-1e6, 1e6, width=32)
 
 
-@given(extents, extents, extents, extents, st.integers(0, 1), scales, st.sampled_from(list(ELEMENT_BYTES)))
+@given(extents, extents, extents, extents, st.integers(0, 1), scales, st.sampled_from(DTYPES))
 def test_a_shape_survives_json_its_own_words_and_the_command_line(B, H, N, d, causal, scale, dtype):
     s = AttentionShape(B, H, N, d, causal, scale, dtype)
     assert AttentionShape(**json.loads(rows.canonical(s.params()))) == s
@@ -51,7 +52,7 @@ def test_the_usual_scale_is_one_over_the_root_of_d():
     assert str(AttentionShape(1, 2, 3, 4, 1, 0.5, "fp16")) == "B1 H2 N3 d4 causal scale 0.5 fp16"
 
 
-@pytest.mark.parametrize("dtype", ELEMENT_BYTES)
+@pytest.mark.parametrize("dtype", DTYPES)
 def test_bytes_are_those_of_the_buffers(dtype):
     s = AttentionShape(2, 3, 5, 7, dtype=dtype)
     assert s.bytes == ELEMENT_BYTES[dtype] * 4 * 2 * 3 * 5 * 7
@@ -91,7 +92,7 @@ def test_malformed_text_is_named(text, words):
 def test_presets_are_of_every_kind_and_each_fp32_one_has_rungs():
     shapes = [p.shape for p in ATTENTION_PRESETS.values()]
     assert len(set(shapes)) == len(shapes)
-    assert {s.dtype for s in shapes} == set(ELEMENT_BYTES) and {s.causal for s in shapes} == {0, 1}
+    assert {s.dtype for s in shapes} == set(DTYPES) and {s.causal for s in shapes} == {0, 1}
     assert not set(ATTENTION_PRESETS) & (set(CONV_PRESETS) | set(GEMM_PRESETS))
     for key, preset in ATTENTION_PRESETS.items():
         assert preset.key == key and preset.source and preset.label

@@ -16,6 +16,7 @@ from tests.shapes import conv_shapes
 from visuals import why_direct
 from visuals.inputs import Inputs, outputs
 from visuals.payload import payload
+from visuals.scene import number
 from visuals.scenes import direct, direct_warps
 from visuals.scenes.direct import PIXEL, STORE, TERM, ZERO, direct_scene, part_shown
 
@@ -77,10 +78,10 @@ def test_the_seven_loops_lead_to_the_pixel_and_the_tap(s):
         assert (kind == TERM) == inside
         assert scene.cells("win", t)[term] == (x[0, c, h, at] if inside else 0)
         assert scene.cells("tap", t)[term] == w[k, c, r, tap]
-        assert f"= {h}, w" in scene.caption(t) and f"= {at}" in scene.caption(t)
+        assert f"= {number(h)}, w" in scene.caption(t) and f"= {number(at)}" in scene.caption(t)
         assert ("address" in scene.caption(t)) == inside and ("padding" in scene.caption(t)) != inside
         if inside:
-            assert f"address {(c * s.H + h) * s.W + at} is {x[0, c, h, at]:g}" in scene.caption(t)
+            assert f"address {(c * s.H + h) * s.W + at} is {number(x[0, c, h, at])}" in scene.caption(t)
         term += 1
     assert term == scene.tensor("win").size
 

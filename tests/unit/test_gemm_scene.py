@@ -16,6 +16,7 @@ from kernels.engines import emulator
 from kernels.ladders import LADDERS, find
 from kernels.presets import GEMM_PRESETS
 from visuals.payload import payload
+from visuals.scene import number
 from visuals.scenes import gemm_plan as does
 from visuals.scenes.gemm import gemm_scene, why_not
 from visuals.scenes.gemm_plan import PLANS, plan_of
@@ -150,9 +151,9 @@ def test_owners_read_from_shared_memory_what_they_are_said_to(ask):
     owner, byte = shared_reads(plan, trace)
     for name, layout, of in (("As", plan.As, plan.rows), ("Bs", plan.Bs, plan.cols)):
         mine = tile_bytes(name, layout, plan, owner, byte)
-        for number in {0, len(of) // 2, len(of) - 1}:
-            cells = layout.at[of[number]] if name == "As" else layout.at[:, of[number]]
-            assert set(mine[number]) == set(np.unique(cells.ravel() * layout.item // 4))
+        for at in {0, len(of) // 2, len(of) - 1}:
+            cells = layout.at[of[at]] if name == "As" else layout.at[:, of[at]]
+            assert set(mine[at]) == set(np.unique(cells.ravel() * layout.item // 4))
 
 
 def shared_reads(plan, trace):
@@ -173,14 +174,14 @@ def shared_reads(plan, trace):
 def tile_bytes(name, layout, plan, owner, places):
     """By owner: words of a tile, counted from its start, that the owner reads in any stage."""
     out = {}
-    for number, place in zip(owner, places, strict=True):
+    for reader, place in zip(owner, places, strict=True):
         buffer, byte = place.split("@")
         past = int(byte) - layout.start
         if layout.stride and 0 <= past < plan.stages * layout.stride:
             past %= layout.stride
         size = layout.rows * layout.cols * layout.item
         if buffer == layout.buffer and 0 <= past < size:
-            out.setdefault(int(number), set()).add(past // 4)
+            out.setdefault(int(reader), set()).add(past // 4)
     return out
 
 
@@ -231,7 +232,7 @@ def test_every_step_has_its_words_and_its_line(ask):
     assert any(word in lit for word in ("sum", "multiply", "mma_sync", "__dp4a"))
     first = scene.cells("acc", multiply)
     if len(first) == 1:
-        assert f"sum is now {int(first[0])}." in scene.caption(multiply)
+        assert f"sum is now {number(first[0])}." in scene.caption(multiply)
 
 
 def test_why_there_is_no_scene_is_said_in_words():

@@ -12,7 +12,7 @@ import pytest
 
 from kernels import ConvShape
 from tests.unit.test_fft_scene import scene_of
-from visuals.scene import Captions, SceneError, Told
+from visuals.scene import Captions, SceneError, Told, number
 from visuals.stage import HERE, message
 
 _, GOOD, _ = scene_of(ConvShape(1, 2, 6, 6, 1, 3, 3))
@@ -69,8 +69,8 @@ def test_the_player_says_it_and_lights_what_the_cell_is_made_of(node):
     filled = Y.words.templates[0].format(*(f"<{n}>" for n in range(len(Y.words.args[5]))))
     assert filled.count("conj") == 2 and product["text"].count("conj") == 2
     assert product["text"].startswith("|Y|[1, 1] = ")
-    for number in (*a, *b):
-        assert f"{np.float32(number):.4g}" in product["text"]
+    for value in (*a, *b):
+        assert number(np.float32(value)) in product["text"]
     lit = {m["name"]: m["cells"] for m in product["marks"] if m["as"] == "read"}
     assert lit == {"X": [5, per_map + 5], "W": [5, per_map + 5]}
     feeds = {m["name"]: m["cells"] for m in factor["marks"] if m.get("faint")}

@@ -179,7 +179,7 @@ def tensors(s: ConvShape, part: Part, x: np.ndarray, w: np.ndarray) -> tuple[Ten
         Tensor("w", "w", "filters", "filter", part.K * part.C, s.R, s.S, w.ravel(), plane_name="map",
                note=_taps_note(s, part)),
         Tensor("y", "y", "output", "output", part.K, part.P, part.Q, None, first[1], plane_name="filter",
-               note=_note(("filter", s.K, 0, part.K), (s.P, part.p, part.P), (s.Q, part.q, part.Q))),
+               note=_note(("plane", s.K, 0, part.K), (s.P, part.p, part.P), (s.Q, part.q, part.Q))),
     )  # fmt: skip
 
 

@@ -22,7 +22,7 @@ TEMPLATES = (
     "Warp {0}: {1} of its {11} lanes ask for a [pixel](input) each, x[{4}, {5}, {6}] to x[{7}, {8}, {9}], {10} different ones: "
     "sectors {2}, fewest possible {3}.",
     "Warp {0}: {1} of its {11} lanes ask for [pixel](input) x[{4}, {5}, {6}]: sectors {2}.",
-    "Warp {0}: {1} lanes ask for the same [tap](filter), at address {4}: sectors {2}. One load serves them all.",
+    "Warp {0}: {1} lanes ask for the same [tap](filter), at address {4}: one sector, one load serves them all.",
     "Warp {0}: {1} lanes ask for {10} [taps](filter), of filters {4} to {7}: sectors {2}, fewest possible {3}.",
     "Warp {0} stores its {1} [sums](output): sectors {2}, fewest possible {3}.",
     "The other {0} blocks did the same at the same time, on other SMs: the [output](output) is whole.",

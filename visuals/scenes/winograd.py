@@ -104,7 +104,7 @@ def around(part: Part, n: Numbers) -> tuple[Tensor, ...]:
                plane_name="channel" if s.C > 1 else "", pad=part.pad),
         Tensor("w", "g", "filters", "filter", planes, 3, 3, n.w.ravel(), note=", ".join(of) or ("3 × 3" if planes == 1 else f"{planes} of 3 × 3"),
                plane_name="" if s.K * s.C == 1 else which),
-        Tensor("y", "y", "output", "output", part.K, P, Q, None, (0, p, q), _note((part.K, s.K, "filter"), (p, P, s.P), (q, Q, s.Q)) + finish,
+        Tensor("y", "y", "output", "output", part.K, P, Q, None, (0, p, q), _note((part.K, s.K, "plane"), (p, P, s.P), (q, Q, s.Q)) + finish,
                plane_name="filter" if s.K > 1 else ""),
         Tensor("R", "reads", "reads of each pixel", "workspace", 1, H, W, np.zeros(H * W), (0, h, w), "so far, in one channel"),
     )  # fmt: skip

@@ -207,7 +207,8 @@ export function nextOfLine(scene, line, step) {
 }
 
 const plain = new Intl.NumberFormat("en", { maximumSignificantDigits: 4, useGrouping: false, roundingMode: "halfEven" });
-const inCaption = (v) => (Number.isInteger(v) ? BigInt(v) : plain.format(v)); // never with an exponent
+export const minus = (v) => String(v).replace("-", "−");
+const inCaption = (v) => minus(Number.isInteger(v) ? BigInt(v) : plain.format(v)); // never with an exponent
 
 // The caption of a step (or of a cell) as parts {text, role}; role is "" for plain words.
 export const captionOf = (scene, step) => filled(scene.captions, step);

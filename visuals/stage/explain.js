@@ -1,7 +1,7 @@
 // What a cell is made of and where it goes: marks for the canvas, words for the panel. Pure.
 // explain() gives {marks, parts}; parts are {text, role} in order, "\n" breaks a line.
 
-import { cellOf, copiesOf, eventOf, eventsAt, filled, isAir, isPadding, isWritten, lastEvent, valueAt, writtenAt } from "./decode.js";
+import { cellOf, copiesOf, eventOf, eventsAt, filled, isAir, isPadding, isWritten, lastEvent, minus, valueAt, writtenAt } from "./decode.js";
 
 const MOST_TERMS = 12;
 
@@ -10,8 +10,7 @@ const plural = (n, noun) => `${count(n)} ${noun}${n === 1 ? "" : "s"}`;
 
 // Numbers of a sentence: integers plain (no zero below zero), others to three digits.
 export function number(v) {
-  const text = Number.isInteger(v) ? count(v + 0) : String(+v.toPrecision(3));
-  return text.replace("-", "−");
+  return minus(Number.isInteger(v) ? count(v + 0) : +v.toPrecision(3));
 }
 
 const columnOf = (t, j) => (t.colIndex ? t.colIndex[j] : j + t.origin[2]);
