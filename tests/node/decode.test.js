@@ -215,5 +215,5 @@ test("captions: numbers are told plainly", () => {
     [1e-7, "0.0000001"], [2 ** 80, "1208925819614629174706176"],
   ])
     assert.equal(caption("{0}", [value])[0].text, told);
-  assert.equal(caption("{1}, {0}", [1_000_000, -2], "i4")[0].text, "-2, 1000000");
+  assert.equal(caption("{1}, {0}", [1_000_000, -2], "i4")[0].text, "−2, 1000000");
 });
