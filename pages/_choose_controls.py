@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from math import gcd
+
 import streamlit as st
 
 from kernels.presets import CONV_LAYER_PRESETS, CONV_PRESETS
@@ -44,8 +46,18 @@ def _fields(shape: ConvShape) -> None:
             with st.container(key="params_rare", horizontal=True):
                 _lesson.numbers(FIELDS, RARE, bounds)
             _lesson.choose(FIELDS, "mode")
+            with st.container(key="params_layer", horizontal=True):
+                _lesson.choose(FIELDS, "bias", "bias")
+                _lesson.choose(FIELDS, "relu", "ReLU")
+            _lesson.choose(FIELDS, "groups", "groups", _groups(shape))
         st.html(f'<p class="kt-derived">{derived(shape)}</p>')
     _lesson.limits(shape.params(), bounds)
+
+
+def _groups(s: ConvShape) -> list[int]:
+    """Into how many groups the channels and the filters can be parted."""
+    both = gcd(s.C, s.K)
+    return [n for n in range(1, both + 1) if both % n == 0]
 
 
 def derived(s: ConvShape) -> str:

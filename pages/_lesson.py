@@ -148,17 +148,17 @@ def _number(fields: Fields, name: str, label: str, width: int, bound: Bound) -> 
     )
 
 
-def choose(fields: Fields, name: str) -> None:
-    """A Choice of the lesson as pills."""
+def choose(fields: Fields, name: str, label: str = "", choices: Sequence = ()) -> None:
+    """A Choice of the lesson as pills, or those `choices` of a Number; the usual must be among them."""
     field = fields.of[name]
     st.pills(
-        name,
-        field.choices,
+        label or name,
+        choices or field.choices,
         default=field.usual,
         required=True,
         key=name,
         bind="query-params",
-        label_visibility="collapsed",
+        label_visibility="visible" if label else "collapsed",
     )
 
 

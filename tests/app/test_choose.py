@@ -278,3 +278,15 @@ def test_networks_are_summed_from_recordings(recorded):
     assert shown.count("cannot 9 of 9") == 2
     at = open_at(view="networks")
     assert "shapes have no recording" in texts(at) and "version 1" in texts(at)
+
+
+# -- what a layer does besides ----------------------------------------------------------------------
+def test_bias_relu_and_only_groups_that_part_the_channels_can_be_asked_for():
+    at = open_at(C="12", K="18")
+    groups = next(pills for pills in at.button_group if pills.key == "groups")
+    assert list(groups.options) == ["1", "2", "3", "6"]
+    groups.set_value(3)
+    next(pills for pills in at.button_group if pills.key == "relu").set_value(1)
+    at.run()
+    shown = texts(at)
+    assert "<b>3</b> groups" in shown and "ReLU" in shown and "kt-note" not in shown
