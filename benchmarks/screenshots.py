@@ -41,7 +41,7 @@ def lesson(browser: Browser, url: str, query: str, **options) -> tuple[Page, Sta
     expect(page.locator("[data-testid=stApp][data-test-script-state=notRunning]")).to_be_visible()
     expect(page.get_by_test_id("stCode").first).to_be_visible()  # charts and listings come last
     for chart in page.get_by_test_id("stPlotlyChart").all():
-        expect(chart.locator(".bars .point").first).to_be_visible()
+        expect(chart.locator(".cartesianlayer").first).to_be_attached()
     expect(page.locator(".kt-pictures img")).to_have_count(2)
     return page, stage
 

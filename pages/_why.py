@@ -9,7 +9,7 @@ from html import escape
 import streamlit as st
 
 from kernels.engines.emulator.counters import PTX_PER_MACHINE
-from kernels.ladders import find, ladder_of
+from kernels.ladders import find
 from kernels.presets import Preset
 from kernels.program import Cost, Rung
 from kernels.records.rows import id_of, table
@@ -147,11 +147,11 @@ def _got(rows: Sequence[dict | None], first: dict) -> dict[str, list[str]]:
     """What was measured of each rung, None where it has no row; shares only of what was measured with them."""
     library = [r["median_ms"] for r in rows if r and find(r["rung"]).library]
     roof = roofline.roof_of(first, "measured")
-    as_defined = all(r["flops"] == _defined(r) for r in rows if r)
+    as_defined = roofline.as_defined(r for r in rows if r)
     told: dict[str, Callable[[dict], str]] = {
         "workspace": lambda r: figures.bytes_(r["workspace_bytes"]),
         f"effective rate: {work(first['rung'].partition('/')[0])}'s FLOPs": lambda r: figures.rate(
-            _defined(r), r["median_ms"]
+            roofline.defined_flops(r), r["median_ms"]
         ),
         **(
             {}
@@ -172,17 +172,12 @@ def _got(rows: Sequence[dict | None], first: dict) -> dict[str, list[str]]:
             r["predicted_bytes"] / r["median_ms"] * 1e3 / roof.bytes_per_s
         )
     return {
-        name: [tell(r) if r and not (name.startswith("actual") and _secret(r)) else "–" for r in rows]
+        name: [tell(r) if r and not (name.startswith("actual") and secret(r)) else "–" for r in rows]
         for name, tell in told.items()
     }
 
 
-def _defined(row: dict) -> int:
-    """FLOPs that the definition has at the shape of a row."""
-    return ladder_of(row["rung"]).shape(**row["shape"]).flops
-
-
-def _secret(row: dict) -> bool:
+def secret(row: dict) -> bool:
     """Whether only the library knows what it executes."""
     return find(row["rung"]).library == "cuDNN"
 

@@ -13,6 +13,7 @@ from itertools import product
 from typing import TYPE_CHECKING
 
 from kernels import records
+from kernels.ladders import ladder_of
 from visuals import charts, figures
 
 if TYPE_CHECKING:
@@ -68,6 +69,16 @@ class Dot:
     @property
     def rate(self) -> float:
         return self.row["flops"] / self.row["median_ms"] * 1e3
+
+
+def defined_flops(row: Row) -> int:
+    """FLOPs that the definition has at the shape of a row: those of direct convolution for any of its algorithms."""
+    return ladder_of(row["rung"]).shape(**row["shape"]).flops
+
+
+def as_defined(rows: Iterable[Row]) -> bool:
+    """Whether the FLOPs of all rows are those of the definition: then executed and effective rates are one."""
+    return all(row["flops"] == defined_flops(row) for row in rows)
 
 
 # What does its arithmetic on other units than those whose peak the roof is.
@@ -230,10 +241,11 @@ def chart(
         "type": "log", "fixedrange": True, "gridcolor": tokens["line"], "zeroline": False, "dtick": 1,
         "tickfont": {"size": 12, "color": tokens["dim"]}, "automargin": True,
     }  # fmt: skip
+    rate = "effective FLOP/s" if as_defined(dot.row for dot in dots) else "FLOP/s executed"
     figure.update_layout(
         margin=MARGIN,
         xaxis={**axis, "range": [x0, x1], "exponentformat": "none", "title": _title("FLOP per byte moved", tokens)},
-        yaxis={**axis, "range": [y0, y1], "title": _title("effective FLOP/s", tokens), **_rate_ticks(y0, y1)},
+        yaxis={**axis, "range": [y0, y1], "title": _title(rate, tokens), **_rate_ticks(y0, y1)},
     )  # fmt: skip
     return figure
 

@@ -250,3 +250,14 @@ def test_what_tensor_cores_do_is_never_held_against_the_fp32_roof():
 def test_only_the_slope_binds_a_mark_whose_roof_is_another():
     told = roofline.bounds([Mark(1, "fma", 100.0), Mark(2, "mma", 100.0, "gemm/mma-sync")], [ROOF])
     assert "fma at most 10 TFLOP/s" in told and "mma at most 100 TFLOP/s" in told
+
+
+# -- which FLOPs -----------------------------------------------------------------------------------
+def test_the_axis_says_whether_it_counts_what_is_defined_or_what_is_executed():
+    own = a_dot(flops=roofline.defined_flops(row_at(5.0, 1.0)))
+    fewer = a_dot(flops=own.row["flops"] // 2)
+
+    def axis(*dots):
+        return checked([ROOF], dots, [], T).layout.yaxis.title.text
+
+    assert axis(own) == "effective FLOP/s" and axis(own, fewer) == axis(fewer) == "FLOP/s executed"
