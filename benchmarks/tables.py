@@ -10,9 +10,10 @@ from kernels import records
 from kernels.ladders import LADDERS
 from kernels.presets import CONV_PRESETS
 from kernels.program import Launch
+from kernels.records import unsupported
 from kernels.shapes import GemmShape
 from kernels.shapes_memory import BanksShape
-from visuals import figures
+from visuals import figures, memory_charts
 
 README = Path(__file__).parents[1] / "README.md"
 SIDE = 4096
@@ -26,6 +27,18 @@ STAGES, BASE = (2, 3, 4, 5), "conv/cudnn-implicit-precomp-gemm"
 STRIDES = (1, 2, 3, 4, 8, 16, 32)
 
 
+def rungs() -> str:
+    """The rungs of a convolution: name, idea, and the sources of what they launch at a 3x3 layer."""
+    shape = CONV_PRESETS["resnet50-res3-3x3-n1"].shape
+    lines = ["| rung | idea | CUDA C++ |", "|---|---|---|"]
+    for rung in LADDERS["conv"].rungs:
+        steps = rung.build(shape, rung.default_tiles).steps
+        sources = dict.fromkeys(step.source for step in steps if isinstance(step, Launch))
+        links = ", ".join(f"[{s.partition('/')[2]}](kernels/cuda/{s})" for s in sources)
+        lines.append(f"| `{rung.name}` | {rung.idea} | {links} |")
+    return "\n".join(lines)
+
+
 def conv() -> str:
     """Cold medians of every rung of ours at its default tiles, and what im2col allocated, for every preset."""
     rungs = [r for r in LADDERS["conv"].rungs if r.library != "cuDNN"]
@@ -33,7 +46,7 @@ def conv() -> str:
     lines = [
         f"Recorded on an {first['device']} (driver {first['driver']}, CUDA {first['cuda']}, cuBLAS {first['cublas']}, "
         f"{first['date']}), FP32 without TF32, cold, median of up to 100 samples (p20 to p80 in the file "
-        "`kernels/records/recordings/nvidia-h200.jsonl`):",
+        "`kernels/records/recordings/nvidia-h200.jsonl`). Empty: a rule forbids it; –: not recorded:",
         "",
         "| shape | " + " | ".join(r.title for r in rungs) + " | workspace of im2col |",
         "|---" * (len(rungs) + 2) + "|",
@@ -42,7 +55,11 @@ def conv() -> str:
         rows = [records.recorded(r.name, preset.shape, r.default_tiles) for r in rungs]
         if not any(rows):
             continue
-        times = [figures.time_(row["median_ms"]) if row else "" for row in rows]
+        barred = [any(r.rules(preset.shape, r.default_tiles)) for r in rungs]
+        times = [
+            figures.time_(row["median_ms"]) if row else "" if no else "–"
+            for row, no in zip(rows, barred, strict=True)
+        ]
         im2col = next((row for row in rows if row and row["rung"] == "conv/im2col-gemm"), None)
         took = figures.bytes_(im2col["workspace_bytes"]) if im2col else ""
         lines.append(f"| {preset.label} | " + " | ".join(times) + f" | {took} |")
@@ -65,7 +82,9 @@ def algorithms() -> str:
     for rung in rungs:
         told = rows[rung.name]
         if not all(told):
-            lines.append(f"| `{rung.name}` | not supported |" + " |" * (len(STAGES) + 2))
+            refused = any(unsupported.recorded(rung.name, s) for s in shapes)
+            why = "not supported" if refused else "not recorded"
+            lines.append(f"| `{rung.name}` | {why} |" + " |" * (len(STAGES) + 2))
             continue
         shares = [base["median_ms"] / row["median_ms"] for base, row in zip(rows[BASE], told, strict=True)]
         mean = math.exp(sum(map(math.log, shares)) / len(shares))
@@ -117,9 +136,10 @@ def _gemm_line(rung, row: Mapping, dtype: str, library: Mapping) -> str:
 def banks() -> str:
     """A warp's reads of shared memory at a stride: measured against stride 1, hot."""
     plain, padded = LADDERS["banks"].rungs
+    counted = ", ".join(f"{memory_charts.passes(stride, False):g}" for stride in STRIDES)
     lines = [
-        "Reading shared memory at a stride, times as long as at stride 1 (hot; the passes that the emulator counts are 1, 2, 1, 4, "
-        "8, 16, 32 without padding):",
+        f"Reading shared memory at a stride, times as long as at stride 1 (hot; the passes that the emulator counts are {counted} "
+        "without padding):",
         "",
         "| stride | " + " | ".join(map(str, STRIDES)) + " |",
         "|---" * (len(STRIDES) + 1) + "|",
@@ -136,7 +156,7 @@ def banks() -> str:
 
 def main() -> None:
     text = README.read_text(encoding="utf-8")
-    for table in (conv, algorithms, gemm, banks):
+    for table in (rungs, conv, algorithms, gemm, banks):
         begin, end = (
             f"<!-- recorded {table.__name__}: python benchmarks/tables.py -->",
             "<!-- end recorded -->",

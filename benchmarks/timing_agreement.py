@@ -54,10 +54,10 @@ def steps() -> Iterator[tuple[str, cuda.Session, int]]:
 
 
 def ours(session: cuda.Session, index: int) -> list[float]:
-    stream = cuda._stream()
+    stream = cuda.own_stream()
     with stream:
         warm_up(lambda: (session.run_step(index), stream.synchronize()), 0.1)
-        take = cuda._take(lambda: session.run_step(index), stream, cuda._flusher(stream))
+        take = cuda.taker(lambda: session.run_step(index), stream, cuda.flusher(stream))
         return list(interleave([take], BUDGET)[0])
 
 
@@ -65,7 +65,7 @@ def do_bench(session: cuda.Session, index: int) -> list[float]:
     import torch
     from triton.testing import do_bench
 
-    with torch.cuda.stream(torch.cuda.ExternalStream(cuda._stream().ptr)), cuda._stream():
+    with torch.cuda.stream(torch.cuda.ExternalStream(cuda.own_stream().ptr)), cuda.own_stream():
         return do_bench(lambda: session.run_step(index), warmup=100, rep=1000, return_mode="all")
 
 
@@ -76,12 +76,12 @@ def launch_all() -> None:
 
     for name, session, index in steps():
         print(name, file=sys.stderr)
-        with cuda._stream():
-            cuda._stream().synchronize()
+        with cuda.own_stream():
+            cuda.own_stream().synchronize()
             cupy.cuda.runtime.profilerStart()
             for _ in range(PROFILED):
                 session.run_step(index)
-            cuda._stream().synchronize()
+            cuda.own_stream().synchronize()
             cupy.cuda.runtime.profilerStop()
 
 

@@ -143,6 +143,7 @@ def title(rung: Rung, engine: str) -> str:
 
 
 def reason(rung: Rung, run: Race, engine: str) -> str:
+    mode = next(iter(run.rows.values()))["mode"]
     if engine not in rung.engines:
         return f"runs on the {' or '.join(rung.engines)} engine only"
-    return why_not(rung, run.shape) or f"not {run.kind} at this shape"
+    return why_not(rung, run.shape) or f"not {run.kind} {mode} at this shape"

@@ -135,7 +135,7 @@ def recorded(shape: ConvShape, across: Axis, down: Axis, timing: str) -> winners
 def _recorded(shape: ConvShape, across: Axis, down: Axis, timing: str, predict: str) -> None:
     told = recorded(shape, across, down, timing)
     if not told:
-        _lesson.quiet(f"No recording goes over {across.title} and {down.title} at once.")
+        _lesson.quiet(f"No {timing} recording goes over {across.title} and {down.title} at once.")
         return
     here = winners.is_on(told, shape)
     words = f"all else as on the page: {winners.held(told)}" if here else f"at {winners.held(told)}"

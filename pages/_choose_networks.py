@@ -9,13 +9,13 @@ import streamlit as st
 
 from kernels import records
 from kernels.networks import BATCH, NETWORKS
-from pages import _cards, _choose_map, _lesson
+from pages import _cards, _choose, _choose_map, _lesson
 from visuals import figures, layers, sweeps
 
 
 @cache
 def _timed(key: str) -> list[layers.Timed]:
-    return layers.timed(NETWORKS[key], records.recorded)
+    return layers.timed(NETWORKS[key], records.recorded, _choose.why_not)
 
 
 def section(predict: str) -> None:
@@ -40,11 +40,12 @@ def section(predict: str) -> None:
             st.html(layers.html(told, lambda shape: _choose_map.href(shape, predict)))
             st.html(
                 '<p class="kt-label">The network’s convolutions with one rung throughout</p>'
-                f'<p class="kt-quiet">Bars are cut at {layers.CUT} times the shortest. Cannot: of the {len(told)} shapes.</p>'
+                f'<p class="kt-quiet">Bars are cut at {layers.CUT} times the shortest. Those without one: of how many of the {len(told)} shapes there is no time.</p>'
                 + layers.totals(told)
             )
         _cards.sentence(layers.told(told))
         _lesson.quiet(
             f"{network.source}. The convolutions alone, each timed with cold caches: without biases, normalisation, ReLU and pooling.",
+            *["No rung of cuDNN's was recorded so."] * (not any(one.library for one in told)),
             "Ours: every rung that is not cuDNN's, im2col + cuBLAS among them.",
         )

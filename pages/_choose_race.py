@@ -18,7 +18,7 @@ from visuals.families import family
 
 PAGE = "choose.py"
 OWN = "conv/direct", LADDER.rung("conv/direct").default_tiles  # every rung at its usual tile sizes
-MANY = 50_000_000  # multiply-adds: a second or two for the slowest rung on a processor
+MANY = 50_000_000  # multiply-adds: more keep a processor busy for long, all rungs together
 UNITS = (
     "Effective: the FLOPs of direct convolution by the time. Actual: the FLOPs that the algorithm itself executes "
     "(Winograd's transforms and products, FFT's 2.5 n log₂ n for a transform); – where a library does not say."
@@ -56,7 +56,7 @@ def _all(shape: ConvShape, predict: str, link: Callable, cards: bool) -> None:
 
 
 def _smaller(asked: Asked, predict: str) -> None:
-    """Where a processor would take minutes, a way to a shape that it does in seconds."""
+    """Where a processor would be long at it, a way to a shape that it does in seconds."""
     if asked.engine != "cpu" or asked.shape.macs <= MANY:
         return
     to = _choose.small(asked.shape)
@@ -64,7 +64,7 @@ def _smaller(asked: Asked, predict: str) -> None:
         query = _lesson.others(FIELDS) | _choose.at(to, predict)
         st.page_link(PAGE, label=f"a shape for this processor: {to}", query_params=query)
         _lesson.quiet(
-            f"Run here takes minutes at this one: {figures.count(asked.shape.macs)} multiply-adds for every rung."
+            f"Run here takes long at this one: {figures.count(asked.shape.macs)} multiply-adds for every rung."
         )
 
 
@@ -74,7 +74,7 @@ def _guess(shape: ConvShape, runs: list[Race]) -> None:
     able = _choose.starters(shape)
     where = runs[0].rows[next(iter(runs[0].rows))]["device"] if runs else "this machine"
     st.html(
-        f'<p class="kt-ask">{len(able)} of {len(LADDER.rungs)} can run this shape. '
+        f'<p class="kt-ask">Nothing is known to keep {len(able)} of {len(LADDER.rungs)} rungs from this shape. '
         f"Which is the fastest on {escape(where)}? Guess before you look.</p>"
     )
     with st.container(key="guesses"):

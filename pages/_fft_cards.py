@@ -87,7 +87,7 @@ def _tilings(asked: Asked) -> None:
     with st.container(key="card_tilings", border=True):
         st.html('<h2 class="kt-card">Whole images or parts of them</h2>')
         rows, kind = _rows(asked)
-        told = fft_charts.tilings(asked.shape, asked.tiles_of(_fft.RUNG)["SPECTRA"], rows)
+        told = fft_charts.tilings(asked.shape, asked.tiles_of(_fft.RUNG)["SPECTRA"], rows, kind)
         badges = figures.badge("predicted")
         if rows:
             badges += " " + figures.badge(kind, sweeps.provenance(list(rows.values())))
@@ -145,4 +145,4 @@ def _curves(asked: Asked) -> None:
             lambda: fft_charts.chart(s, told, times, tokens()), fft_charts.px(times), "chart_curves", made_of
         )
         _cards.sentence(f"{fft_charts.words(s, told)} {fft_charts.fastest(times)}".strip())
-        _lesson.quiet("Square filters; the padding grows with R, so that the output keeps its size.")
+        _lesson.quiet("Square filters; the padding grows with R, so that the output keeps its size, as far as it can.")

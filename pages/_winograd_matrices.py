@@ -16,6 +16,7 @@ from visuals import figures
 PART = "matrices"  # of the page
 OUTPUTS, TAPS = (2, 1, 3, 4, 5, 6), (3, 1, 2, 4, 5)  # the usual first
 PAIRS = 1000  # of filter and input, random
+WHOLE = 20  # pairs in exact fractions, which are slow
 ROLES = {"AT": ("Aᵀ", "output"), "G": ("G", "filter"), "BT": ("Bᵀ", "input")}
 
 
@@ -86,9 +87,9 @@ def _dim(entry: Fraction) -> str:
 @st.cache_data(max_entries=128, show_spinner=False)
 def differences(m: int, r: int, seed: int) -> tuple[int, float, float]:
     """The largest |A^T[(G g) * (B^T d)] - direct| over PAIRS random pairs: of whole numbers -9 .. 9 in exact fractions
-    (of the first 20 pairs), of normal numbers in float64 and in float32, each against direct in float64."""
+    (WHOLE pairs), of normal numbers in float64 and in float32, each against direct in float64."""
     t, rng = winograd.derive(m, r), np.random.default_rng([seed, m, r])
-    whole = [(rng.integers(-9, 10, r), rng.integers(-9, 10, t.n)) for _ in range(20)]
+    whole = [(rng.integers(-9, 10, r), rng.integers(-9, 10, t.n)) for _ in range(WHOLE)]
     exact = max(
         abs(winograd.correlate(t, _exact(g), _exact(d)) - _direct(_exact(g), _exact(d))).max()
         for g, d in whole
@@ -120,6 +121,6 @@ def tried(m: int, r: int, seed: int) -> str:
     badge = figures.badge("measured", f"{cpu.device_name()}, this processor, NumPy")
     return (
         '<p class="kt-why"><span class="kt-math">Aᵀ[(G g) ∘ (Bᵀ d)] − direct</span>, largest difference: '
-        f"<b>{escape(fraction(Fraction(exact)))}</b> in exact fractions, <b>{double:.1e}</b> in FP64, <b>{single:.1e}</b> in FP32 "
-        f"({PAIRS:,} random filters and inputs, normal). {badge}</p>"
+        f"<b>{escape(fraction(Fraction(exact)))}</b> in exact fractions ({WHOLE} random pairs of whole numbers), <b>{double:.1e}</b> in FP64, <b>{single:.1e}</b> in FP32 "
+        f"({PAIRS:,} random pairs of filters and inputs, normal). {badge}</p>"
     )

@@ -30,8 +30,8 @@ Points = Sequence[tuple[int, Row]]  # (R, row)
 
 
 def at_taps(s: ConvShape, taps: int) -> ConvShape:
-    """The same with filters of taps x taps and as much more (or less) padding that the output keeps its size; where
-    there is no padding left to take, the output grows."""
+    """The same with filters of taps x taps and so much more (or less) padding that the output keeps its size, or grows
+    by one where it cannot; where there is no padding left to take, it grows."""
     more = ((s.dilation_h, taps - s.R), (s.dilation_w, taps - s.S))
     pads = [max(0, pad - (-dilation * by // 2)) for pad, (dilation, by) in zip(s.pad, more, strict=True)]
     return replace(s, R=taps, S=taps, pad_h=pads[0], pad_w=pads[1])
@@ -215,9 +215,11 @@ def _axis(tokens: Tokens) -> dict:
 
 
 # -- whole images or parts of them -----------------------------------------------------------------
-def tilings(s: ConvShape, spectra: int, rows: Mapping[int, Row]) -> dict[str, dict[str, str]]:
-    """By FFT_TILE in words, what it costs in figures; `rows` are those measured, by FFT_TILE. One that a rule
-    forbids has that rule alone."""
+def tilings(
+    s: ConvShape, spectra: int, rows: Mapping[int, Row], kind: str = "measured"
+) -> dict[str, dict[str, str]]:
+    """By FFT_TILE in words, what it costs in figures; `rows` are those of a `kind`, measured or recorded, by FFT_TILE.
+    One that a rule forbids has that rule alone."""
     found = {}
     for tile in RUNG.tiles["FFT_TILE"]:
         name, tiles = tile_words(tile), {"FFT_TILE": tile, "SPECTRA": spectra}
@@ -238,8 +240,8 @@ def tilings(s: ConvShape, spectra: int, rows: Mapping[int, Row]) -> dict[str, di
             "filters padded, and their spectra": f"{figures.bytes_(padded)} + {figures.bytes_(spectrum)}",
             "times the filters": figures.ratio((padded + spectrum) / w),
             "workspace": figures.bytes_(RUNG.build(s, tiles).nbytes(WORKSPACE)),
-            "workspace, measured": figures.bytes_(row["workspace_bytes"]) if row else "–",
-            "time, measured": figures.time_(row["median_ms"]) if row else "–",
+            f"workspace, {kind}": figures.bytes_(row["workspace_bytes"]) if row else "–",
+            f"time, {kind}": figures.time_(row["median_ms"]) if row else "–",
         }
     return found
 

@@ -11,6 +11,7 @@ from html import escape
 
 from kernels.ladders import LADDERS
 from kernels.networks import Layer, Network
+from kernels.program import Rung
 from visuals import figures
 from visuals.families import family, short
 
@@ -22,10 +23,11 @@ CUT = 6  # times the shortest bar: longer ones are drawn cut
 
 @dataclass(frozen=True)
 class Timed:
-    """A layer with its rows by rung name."""
+    """A layer with its rows by rung name, and the names of the rungs that cannot run it."""
 
     layer: Layer
     rows: Mapping[str, Row]
+    barred: frozenset[str] = frozenset()
 
     @property
     def best(self) -> Row | None:
@@ -52,12 +54,18 @@ class Timed:
 Choice = Callable[[Timed], Row | None]
 
 
-def timed(network: Network, recorded: Callable[[str, object, dict], Row | None]) -> list[Timed]:
-    """Each layer with the recordings of every rung; `recorded(rung, shape, tiles)` gives one or None."""
+def timed(
+    network: Network,
+    recorded: Callable[[str, object, dict], Row | None],
+    why_not: Callable[[Rung, object], str],
+) -> list[Timed]:
+    """Each layer with the recordings of every rung; `recorded(rung, shape, tiles)` gives one or None, `why_not(rung,
+    shape)` what keeps a rung from it, "" where nothing is known to."""
     return [
         Timed(
             layer,
             {r.name: row for r in LADDER.rungs if (row := recorded(r.name, layer.shape, r.default_tiles))},
+            frozenset(r.name for r in LADDER.rungs if why_not(r, layer.shape)),
         )
         for layer in network.layers
     ]
@@ -71,18 +79,25 @@ def total(layers: Sequence[Timed], choice: Choice) -> float | None:
 
 @dataclass(frozen=True)
 class Throughout:
-    """One rung for every layer: its total, or how many of the shapes it has no time for."""
+    """One rung for every layer: its total, or of how many shapes it has no time, and how many it cannot run."""
 
     rung: str
     ms: float | None
     missing: int
+    cannot: int = 0
+
+    def why(self, shapes: int) -> str:
+        """Why it has no total, of so many shapes."""
+        counts = ("cannot", self.cannot), ("not recorded", self.missing - self.cannot)
+        return ", ".join(f"{word} {n} of {shapes}" for word, n in counts if n)
 
 
 def throughout(layers: Sequence[Timed]) -> list[Throughout]:
     """Every rung used for all layers: those that can first, the fastest before; then those with the fewest gaps."""
     found = [
         Throughout(r.name, total(layers, lambda one, name=r.name: one.rows.get(name)),
-                   sum(r.name not in one.rows for one in layers))
+                   sum(r.name not in one.rows for one in layers),
+                   sum(r.name not in one.rows and r.name in one.barred for one in layers))
         for r in LADDER.rungs
     ]  # fmt: skip
     return sorted(found, key=lambda one: (one.missing, one.ms or 0.0))
@@ -102,26 +117,31 @@ def told(layers: Sequence[Timed]) -> str:
         ("cuDNN's rungs", lambda one: one.library),
         ("rungs that are not cuDNN's", lambda one: one.own),
     ):
-        if ms := total(layers, choice):
+        if _both(layers) and (ms := total(layers, choice)):
             took = "as fast" if ms < 1.005 * best else f"{ms / best:.2f} times as long"
             text += f" Choosing among {name} alone: {took}."
     return text
+
+
+def _both(layers: Sequence[Timed]) -> bool:
+    """Whether cuDNN was recorded beside ours: else there is nothing to choose from."""
+    return any(one.library for one in layers)
 
 
 # -- HTML ----------------------------------------------------------------------------------------
 def html(layers: Sequence[Timed], href: Callable[[object], str]) -> str:
     """A line for each distinct shape. Shares are of the sum of the bests of the layers that have a time."""
     parts = [one.all_of(one.best) or 0.0 for one in layers]
-    sums, most = sum(parts), max(parts)
+    sums, most, both = sum(parts), max(parts), _both(layers)
     heads = "".join(
         f'<th scope="col">{name}</th>'
-        for name in ("layer", "×", "best", "time", "share", "best of ours", "best of cuDNN")
+        for name in ("layer", "×", "best", "time", "share", *("best of ours", "best of cuDNN")[: 2 * both])
     )
-    lines = "".join(_line(one, sums, most, href) for one in layers)
+    lines = "".join(_line(one, sums, most, both, href) for one in layers)
     return f'<div class="kt-scroll" tabindex="0" role="region" aria-label="Layers"><table class="kt-layers"><thead><tr>{heads}</tr></thead><tbody>{lines}</tbody></table></div>'
 
 
-def _line(one: Timed, sums: float, most: float, href: Callable[[object], str]) -> str:
+def _line(one: Timed, sums: float, most: float, both: bool, href: Callable[[object], str]) -> str:
     layer, best = one.layer, one.best
     to = href(layer.shape)
     name = f'<a href="{escape(to)}" target="_self">{escape(layer.name)}</a>' if to else escape(layer.name)
@@ -133,7 +153,8 @@ def _line(one: Timed, sums: float, most: float, href: Callable[[object], str]) -
         f'<tr style="--kt-hue:var(--kt-{family(best["rung"]).token})">{what}<td class="kt-who">{short(best)}</td>'
         f"<td><b>{figures.time_(best['median_ms'])}</b></td>"
         f'<td class="kt-share"><i style="width:{100 * part * sums / most:.1f}%"></i><span>{figures.share(part)}</span></td>'
-        f"<td>{_one(one.own)}</td><td>{_one(one.library)}</td></tr>"
+        + f"<td>{_one(one.own)}</td><td>{_one(one.library)}</td>" * both
+        + "</tr>"
     )
 
 
@@ -157,7 +178,7 @@ def totals(layers: Sequence[Timed]) -> str:
         (
             LADDER.rung(one.rung).title,
             one.ms,
-            f"cannot {one.missing} of {len(layers)}",
+            one.why(len(layers)),
             family(one.rung).token,
         )
         for one in throughout(layers)

@@ -12,7 +12,6 @@ from functools import cache
 from html import escape
 from pathlib import Path
 
-from kernels.ladders import conv_fft
 from kernels.program import Rung
 from visuals import figures
 from visuals.families import family
@@ -51,8 +50,6 @@ def executed_flops(rung: Rung, shape, tiles: Mapping[str, int]) -> int | None:
     are direct convolution's."""
     if rung.library == "cuDNN":
         return None
-    if rung.name == "conv/fft":
-        return conv_fft.executed_flops(shape, tiles)
     return rung.cost(shape, rung.build(shape, tiles)).flops
 
 
@@ -100,7 +97,7 @@ def verdict(told: Sequence[Lane], guess: str, title: str, why_not: str = "") -> 
     lane = next((lane for lane in told if lane.rung == guess), None)
     if lane is None:
         return f"You said {title}, which did not run here{f': {why_not}' if why_not else ''}. The first is {first.title}."
-    if lane is first:
+    if lane is first or lane.place == 1:
         return f"You said {title}: first of {len(told)}."
     place = "last" if lane.place == len(told) else ordinal(lane.place)
     told_apart = " Their spreads overlap: they cannot be told apart." if alike(lane.row, first.row) else ""
@@ -121,7 +118,12 @@ def finish(told: Sequence[Lane]) -> str:
         if alike(first.row, second.row)
         else f"{second.title} took {figures.ratio(second.ratio)} times as long"
     )
-    return f"{first.title} is the first after {figures.time_(first.row['median_ms'])}; {apart}. The last, {by_time[-1].title}, took {figures.ratio(by_time[-1].ratio)} times as long."
+    last = (
+        f" The last, {by_time[-1].title}, took {figures.ratio(by_time[-1].ratio)} times as long."
+        if len(by_time) > 2
+        else ""
+    )
+    return f"{first.title} is the first after {figures.time_(first.row['median_ms'])}; {apart}.{last}"
 
 
 def clock(ms: float) -> tuple[int, str]:
@@ -130,6 +132,10 @@ def clock(ms: float) -> tuple[int, str]:
         if ms * scale >= 10:
             return round(ms * scale), unit
     return max(1, round(ms * 1e6)), "ns"
+
+
+def _times(ratio: float) -> str:
+    return figures.count(float(f"{ratio:.2g}"))
 
 
 # -- HTML ----------------------------------------------------------------------------------------
@@ -147,7 +153,8 @@ def html(
     """The lanes, under them who did not start; at the finish who came first and what is `said` of a `guess`. `turn`:
     another number runs it again."""
     count, unit = clock(winner(told).row["median_ms"])
-    times = figures.count(float(f"{slowed(told):.2g}"))
+    slower = slowed(told)
+    pace = f"slowed {_times(slower)} times" if slower >= 1 else f"sped up {_times(1 / slower)} times"
     heads = "".join(f'<th scope="col" class="kt-num">{words}</th>' for words in HEADS)
     lines = "".join(_lane(lane, winner(told), lane.rung == guess) for lane in told)
     away = "".join(
@@ -157,7 +164,7 @@ def html(
     return (
         f'<div class="kt-race kt-turn-{turn % 2}" style="--kt-seconds:{SECONDS:g}s;--kt-count:{count};--kt-end:{LINE}%">'
         f'<p class="kt-clock" role="timer" aria-label="{count:,} {unit}"><b></b> {unit} '
-        f"<span>slowed {times} times: when the first is done, the picture stops</span></p>"
+        f"<span>{pace}: when the first is done, the picture stops</span></p>"
         f'<p class="kt-verdict">{escape(said)}</p>'
         f'<table><thead><tr><td></td><th scope="col">rung</th><th scope="col">how far, when the first is done</th>'
         f"{heads}</tr></thead><tbody>{lines}{away}</tbody></table>"

@@ -49,7 +49,7 @@ def gain(rows: Mapping[str, Row]) -> str:
     if executed is None:
         text += "; what it executes itself the library does not say."
     elif executed == shape.flops:
-        text += ", and executes just that: it wins by reusing what it fetched, not by doing less."
+        text += ", and executes just that: it does not win by doing less."
     else:
         text += (
             f" and executes {figures.rate(executed, first['median_ms'])}: {figures.ratio(executed / shape.flops)} times the "

@@ -5,14 +5,13 @@ from __future__ import annotations
 from collections.abc import Mapping
 from functools import cache
 
-from kernels import records
 from kernels.ladders import find
 from kernels.ladders.conv_implicit import filter_threads
-from kernels.presets import CONV_PRESETS, Preset
+from kernels.presets import Preset
 from kernels.shapes import ConvShape
 from visuals import figures
 from visuals.scenes.im2col import copies_per_pixel
-from visuals.why import Row, Story
+from visuals.why import Row, Story, extremes, recorded_at
 
 DIRECT, TILED = "conv/direct", "conv/direct-tiled"
 
@@ -43,12 +42,13 @@ def values_tiled(s: ConvShape) -> int:
 def cost(s: ConvShape) -> str:
     """What the threads ask of memory, against what there is; and what a block asks that shares."""
     asked, there = 4 * values_asked(s), 4 * (s.elements["x"] + s.elements["w"])
-    tiled = 4 * values_tiled(s)
+    rule = next(iter(find(TILED).rules(s, find(TILED).default_tiles)), "")
+    tiled = f"{figures.bytes_(4 * values_tiled(s))} in all." if not rule else f"but here a rule forbids it: {rule}."
     return (
         f"No workspace. But each pixel is asked for up to {copies_per_pixel(s) * s.K:,} times (R·S·K = {s.R * s.S * s.K:,}): "
         f"{figures.bytes_(asked)} in all, where input and filters hold {figures.bytes_(there)}. The caches answer what they "
         "can. Tiled, a block brings each pixel of its patch into shared memory once for all its filters, its taps too: "
-        f"{figures.bytes_(tiled)} in all."
+        f"{tiled}"
     )
 
 
@@ -87,14 +87,12 @@ def _against(tiled: Row, direct: Row) -> str:
 @cache
 def examples() -> list[tuple[Preset, str]]:
     """The presets at which the tiled kernel wins most and least over the plain one, by the recordings made cold."""
-    found = []
-    for preset in CONV_PRESETS.values():
-        rows = [records.recorded(name, preset.shape, find(name).default_tiles) for name in (DIRECT, TILED)]
-        if all(rows):
-            found.append((rows[0]["median_ms"] / rows[1]["median_ms"], preset))
-    found.sort(key=lambda pair: -pair[0])
-    chosen = found if len(found) <= 4 else (*found[:2], *found[-2:])
-    return [(preset, f"{preset.label}: {figures.ratio(ratio)}×") for ratio, preset in chosen]
+
+    def gained(s: ConvShape) -> float | None:
+        rows = recorded_at(s, (DIRECT, TILED))
+        return rows[DIRECT]["median_ms"] / rows[TILED]["median_ms"] if len(rows) == 2 else None
+
+    return extremes(gained)
 
 
 STORY = Story(cost, gain, examples, "tiled, times as fast as direct, recorded:")

@@ -173,7 +173,10 @@ def told_of(told: Map) -> str:
         f"{FAMILIES[key].title} {n}" for key, n in sorted(counts(told).items(), key=lambda p: -p[1])
     )
     close = f" In {tied} of them the first two cannot be told apart: their spreads overlap." if tied else ""
-    return f"Of {of} cells: {won}.{close}"
+    ran = {family(row["rung"]).key for row in told.rows()}
+    absent = [FAMILIES[key].title for key in FAMILIES if key not in ran]
+    without = f" Without {' and '.join(absent)}: no time of theirs is here." if absent else ""
+    return f"Of {of} cells: {won}.{close}{without}"
 
 
 def planned(

@@ -169,12 +169,12 @@ def _parts(session: Session, timed, budget: Budget) -> tuple[tuple[str, float], 
 
 
 def _flusher() -> Callable[[], None]:
-    trash = np.zeros(2 * _last_level_cache() // 8)
+    trash = np.zeros(2 * last_level_cache() // 8)
     return lambda: np.add(trash, 1.0, out=trash)
 
 
 @cache
-def _last_level_cache() -> int:
+def last_level_cache() -> int:
     """Bytes of the largest cache Linux reports, 64 MiB where it reports none."""
     sizes = []
     for path in Path("/sys/devices/system/cpu/cpu0/cache").glob("index*/size"):

@@ -32,7 +32,7 @@ def ceilings() -> Ceilings:
         launch_us=1e3 * call_ms,
         launch_n=call_n,
         launch=f"NumPy call on one number, {CALLS:,} in a row",
-        cache_bytes=cpu._last_level_cache(),
+        cache_bytes=cpu.last_level_cache(),
         device=cpu.device_name(),
     )
 
@@ -45,7 +45,7 @@ def _ms(work: Callable[[], object]) -> float:
 
 def _copy() -> tuple[int, float, int]:
     """(bytes read by a copy, bytes read and written a second, n): twice what the caches hold."""
-    size = max(2 * cpu._last_level_cache(), LEAST_COPY)
+    size = max(2 * cpu.last_level_cache(), LEAST_COPY)
     source, target = np.ones(size // 4, np.float32), np.zeros(size // 4, np.float32)
     target[...] = 0  # every page is there before a copy is timed
     rate, n = best(2.0 * size, lambda: _ms(lambda: np.copyto(target, source)), FEW)

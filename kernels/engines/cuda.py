@@ -132,7 +132,7 @@ class Session:
         import cupy
 
         self.program = program
-        self.stream = _stream()
+        self.stream = own_stream()
         self._pool = cupy.cuda.MemoryPool()
         self._ledger = _ledger_class()()
         self.arrays = {}
@@ -189,7 +189,7 @@ class Session:
 
     def verify_run(self) -> np.ndarray:
         for b in (*self.program.of_role(OUTPUT), *self.program.of_role(WORKSPACE)):
-            _poison(self.arrays[b.name], self.stream)
+            poison(self.arrays[b.name], self.stream)
         del self._ledger.timeline[self._allocations :]
         with self.stream, self._accounted():
             for step, call in zip(self.program.steps, self._calls, strict=True):
@@ -215,13 +215,13 @@ def open(program: Program, inputs: dict[str, np.ndarray], trace: None = None) ->
 
 
 @cache
-def _stream():
+def own_stream():
     import cupy
 
     return cupy.cuda.Stream(non_blocking=True)
 
 
-def _poison(array, stream) -> None:
+def poison(array, stream) -> None:
     """NaN in each floating type; in each whole one a number so low that no result comes near it."""
     array.data.memset_async(0x80 if values.is_whole(array.dtype) else 0xFF, array.nbytes, stream)
 
@@ -284,12 +284,12 @@ def sample(
     """Time every session by CUDA events, interleaved. Cold: a write over more than twice the L2 runs before each
     sample, as often as keeps the GPU busy until all of the sample is queued: no launch from Python is waited for.
     Hot: no flush; a graph of many runs is launched twice and the second launch is timed."""
-    stream = _stream()
+    stream = own_stream()
     with stream:
         for session in sessions:
             warm_up(lambda s=session: (s.run(), stream.synchronize()), budget.warm_up_s)
-        flush = _flusher(stream) if mode == "cold" else None
-        takes = [_take(s.run, stream, flush) for s in sessions]
+        flush = flusher(stream) if mode == "cold" else None
+        takes = [taker(s.run, stream, flush) for s in sessions]
         whole = interleave(takes, budget, progress)
         return [
             Timed(samples, _parts(session, stream, flush))
@@ -299,13 +299,13 @@ def sample(
 
 def floor_ms(n: int = 50) -> float:
     """Median of timing nothing at all, cold: what the events themselves cost."""
-    stream = _stream()
+    stream = own_stream()
     with stream:
-        flush = _flusher(stream)
-        return float(np.median([_between_events(lambda: None, stream, flush) for _ in range(n)]))
+        flush = flusher(stream)
+        return float(np.median([between_events(lambda: None, stream, flush) for _ in range(n)]))
 
 
-def _between_events(run: Callable[[], None], stream, before: Callable[[], None] | None) -> float:
+def between_events(run: Callable[[], None], stream, before: Callable[[], None] | None) -> float:
     """ms of `run` on the GPU; `before` keeps the GPU busy while Python queues what follows."""
     import cupy
 
@@ -319,12 +319,12 @@ def _between_events(run: Callable[[], None], stream, before: Callable[[], None] 
     return cupy.cuda.get_elapsed_time(start, end)
 
 
-def _take(run: Callable[[], None], stream, flush: Callable[[], None] | None) -> Callable[[], float]:
+def taker(run: Callable[[], None], stream, flush: Callable[[], None] | None) -> Callable[[], float]:
     """A function that takes one sample in ms."""
     if flush:
         before = _busy(run, stream, flush)
-        return lambda: _between_events(run, stream, before)
-    once = min(_between_events(run, stream, None) for _ in range(3))
+        return lambda: between_events(run, stream, before)
+    once = min(between_events(run, stream, None) for _ in range(3))
     many = max(1, round(GRAPH_MS / max(once, 1e-3)))
     stream.begin_capture()
     for _ in range(many):
@@ -335,12 +335,12 @@ def _take(run: Callable[[], None], stream, flush: Callable[[], None] | None) -> 
         graph.launch(stream)
 
     launch()
-    return lambda: _between_events(launch, stream, before=launch) / many
+    return lambda: between_events(launch, stream, before=launch) / many
 
 
 def _busy(run: Callable[[], None], stream, flush: Callable[[], None]) -> Callable[[], None]:
     """`flush` as often as the processor needs to queue `run`: a library's call can take longer than one flush."""
-    once = min(_between_events(flush, stream, None) for _ in range(3))
+    once = min(between_events(flush, stream, None) for _ in range(3))
     times = flushes(min(_queued_ms(run, stream) for _ in range(5)), once)
 
     def before() -> None:
@@ -371,12 +371,12 @@ def _parts(session: Session, stream, flush) -> tuple[tuple[str, float], ...]:
     steps = session.program.steps
     if len(steps) < 2:
         return ()
-    takes = [_take(lambda i=i: session.run_step(i), stream, flush) for i in range(len(steps))]
+    takes = [taker(lambda i=i: session.run_step(i), stream, flush) for i in range(len(steps))]
     samples = interleave(takes, Budget(samples=30, seconds=1.0))
     return tuple((step.name, float(np.median(s))) for step, s in zip(steps, samples, strict=True))
 
 
-def _flusher(stream) -> Callable[[], None]:
+def flusher(stream) -> Callable[[], None]:
     import cupy
 
     trash = cupy.cuda.alloc(max(2 * cupy.cuda.Device().attributes["L2CacheSize"], LEAST_FLUSH))

@@ -22,13 +22,13 @@ COPIES = Budget(samples=11, seconds=1.0, least=3)
 
 
 def ceilings() -> Ceilings:
-    stream = cuda._stream()
+    stream = cuda.own_stream()
     with stream:
         fma, busy = _fma(stream)
         warm_up(lambda: (fma(), stream.synchronize()), 0.1)
         _verify_fma(busy)
         flops = 2.0 * FMA_CHAINS * ROUNDS * busy.size
-        rate, rate_n = best(flops, lambda: cuda._between_events(fma, stream, before=fma), FEW)
+        rate, rate_n = best(flops, lambda: cuda.between_events(fma, stream, before=fma), FEW)
         copied, copy_rate, copy_n = _copy(stream, fma)
         launches, launch_n = _launches(stream, fma)
         stream.synchronize()
@@ -61,13 +61,13 @@ def _fma(stream):
     blocks = BLOCKS_PER_SM * cupy.cuda.Device().attributes["MultiProcessorCount"]
     out = cupy.empty(blocks * BLOCK, np.float32)
     args = (out, np.float32(A), np.float32(B), np.int32(ROUNDS))
-    cuda._poison(out, stream)
+    cuda.poison(out, stream)
     return lambda: kernel((blocks,), (BLOCK,), args), out
 
 
 def _verify_fma(out) -> None:
-    got = out.get(stream=cuda._stream()).astype(np.float64)
-    cuda._stream().synchronize()
+    got = out.get(stream=cuda.own_stream()).astype(np.float64)
+    cuda.own_stream().synchronize()
     ref = fma_sum(np.arange(got.size) % 1024, A, B, ROUNDS)
     if not (np.isfinite(got).all() and (np.abs(got - ref) <= 1e-3 * ref).all()):
         raise RuntimeError("the FMA kernel disagrees with its closed form: no ceiling is taken from it")
@@ -94,7 +94,7 @@ def _copy_rate(source, target, size: int, stream, busy: Callable[[], None]) -> t
     def copy() -> None:
         target.copy_from_device_async(source, size, stream)
 
-    rate, n = best(2.0 * size, lambda: cuda._between_events(copy, stream, before=busy), FEW)
+    rate, n = best(2.0 * size, lambda: cuda.between_events(copy, stream, before=busy), FEW)
     ends = np.zeros(2, np.uint8)  # the last bytes, where a copy cut short would show
     (target + (size - 2)).copy_to_host_async(ends.ctypes.data, 2, stream)
     stream.synchronize()
@@ -126,7 +126,7 @@ def _launches(stream, busy: Callable[[], None]) -> tuple[dict[str, float], int]:
         stream.synchronize()
 
     many()
-    queued, n = median(lambda: cuda._between_events(many, stream, keep_busy) / QUEUED, FEW)
+    queued, n = median(lambda: cuda.between_events(many, stream, keep_busy) / QUEUED, FEW)
     host, _ = median(lambda: wall(many) / QUEUED, FEW)
     sync, _ = median(lambda: wall(one), Budget(samples=100, seconds=0.5))
     told = {"launch_us": queued, "launch_host_us": host, "launch_sync_us": sync}
@@ -160,7 +160,7 @@ def _pinned(like) -> np.ndarray:
 
 def _fetched(device, host: np.ndarray) -> np.ndarray:
     """`host` with the device's values: what is copied is what was computed with, and every page is there."""
-    host[...] = device.get(stream=cuda._stream())
+    host[...] = device.get(stream=cuda.own_stream())
     return host
 
 

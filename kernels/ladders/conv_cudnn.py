@@ -42,7 +42,8 @@ def build(algorithm: str, s: ConvShape, tiles: Tiles) -> Program:
 
 
 def rules(algorithm: str, s: ConvShape, tiles: Tiles) -> Iterator[str]:
-    return asked.rules("cuDNN", cuda_cudnn.load, rung_name(algorithm), s)
+    yield from asked.rules("cuDNN", cuda_cudnn.load, rung_name(algorithm), s)
+    yield from parts.finish_rules(s)
 
 
 def cost(s: ConvShape, program: Program) -> Cost:

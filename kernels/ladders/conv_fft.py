@@ -18,7 +18,7 @@ import numpy as np
 from kernels import twins_fft
 from kernels.ladders import conv_parts as parts
 from kernels.ladders.common import MOST_GRID_YZ, ceil, launch
-from kernels.program import WORKSPACE, Buffer, LibraryCall, Program, Rung, Tiles
+from kernels.program import WORKSPACE, Buffer, Cost, LibraryCall, Program, Rung, Tiles
 from kernels.shapes import INT_MAX, ConvShape
 
 CUT_STRUCT = np.dtype(
@@ -59,7 +59,10 @@ def cut(s: ConvShape, tiles: Tiles) -> np.void:
 
 def transforms(s: ConvShape, tiles: Tiles) -> dict[str, int]:
     """How many real transforms of one cut each call of cuFFT makes."""
-    of = cut(s, tiles)
+    return _transforms(s, cut(s, tiles))
+
+
+def _transforms(s: ConvShape, of: np.void) -> dict[str, int]:
     images = s.N * int(of["down"]) * int(of["across"])
     return {"input": images * s.C, "filter": s.K * s.C, "output": images * s.K}
 
@@ -154,12 +157,21 @@ def scale(s: ConvShape, tiles: Tiles, inputs: Mapping[str, np.ndarray]) -> np.nd
 def executed_flops(s: ConvShape, tiles: Tiles) -> int:
     """What the algorithm itself does, strides that are thrown away included: 2.5 n log2 n for a real transform of
     n numbers (half of the usual count of a complex one), 8 for a complex multiply-add."""
-    of = cut(s, tiles)
+    return _executed(s, cut(s, tiles))
+
+
+def _executed(s: ConvShape, of: np.void) -> int:
     rows, columns = int(of["rows"]), int(of["columns"])
     each = 2.5 * rows * columns * math.log2(rows * columns)
     images = s.N * int(of["down"]) * int(of["across"])
     products = 8 * images * s.K * s.C * rows * (columns // 2 + 1)
-    return round(each * sum(transforms(s, tiles).values())) + products
+    return round(each * sum(_transforms(s, of).values())) + products
+
+
+def cost(s: ConvShape, program: Program) -> Cost:
+    """FLOPs executed, by the cut that the first step is given; bytes and workspace as of all."""
+    of_all = parts.cost(s, program)
+    return Cost(_executed(s, program.steps[0].args[-1]), of_all.bytes, of_all.workspace_bytes)
 
 
 RUNGS = (
@@ -168,7 +180,7 @@ RUNGS = (
         title="FFT",
         idea="Slide the filter by multiplying spectra: the filter's size no longer matters, its padding does.",
         build=build,
-        cost=parts.cost,
+        cost=cost,
         rules=rules,
         tolerance=TOLERANCE,
         tiles={"FFT_TILE": (WHOLE, 32, 16), "SPECTRA": (32, 8)},

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 import numpy as np
 
 from kernels import twins_conv
-from kernels.ladders.common import ceil, launch
+from kernels.ladders.common import MOST_GRID_YZ, ceil, launch, most_rules
 from kernels.program import INPUT, OUTPUT, WORKSPACE, Buffer, Cost, Launch, Program, Tiles
 from kernels.shapes import INT_MAX, ConvShape
 
@@ -50,6 +50,13 @@ def finish(s: ConvShape) -> tuple[Launch, ...]:
         return ()
     grid, args = (ceil(s.K * s.PQ, FINISH_BLOCK), s.N), (bias_name(s), "y", struct(s), layer(s))
     return (launch("conv/11_bias_relu.cu", grid, FINISH_BLOCK, args, twins_conv.bias_relu),)
+
+
+def finish_rules(s: ConvShape) -> Iterator[str]:
+    """Of the step that `finish` adds, where it adds one."""
+    if s.bias or s.relu:
+        yield from most_rules("N (grid.y, where there is bias or ReLU)", s.N, MOST_GRID_YZ)
+        yield from count_rules(FINISH_BLOCK, K_P_Q=s.K * s.PQ)
 
 
 def cost(s: ConvShape, program: Program) -> Cost:

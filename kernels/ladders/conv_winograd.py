@@ -99,6 +99,7 @@ def shape_rules(s: ConvShape, m: int) -> Iterator[str]:
     if s.dilation != (1, 1):
         yield f"dilation must be 1 each way, got {s.dilation_h} and {s.dilation_w}"
     yield from parts.ungrouped_rules(s)
+    yield from parts.finish_rules(s)
     if ceil(s.C, FILTER_BLOCK[1]) > MOST_GRID_YZ:
         yield f"C <= {MOST_GRID_YZ}*{FILTER_BLOCK[1]} (grid.y), got {s.C}"
     # A tile that sticks out ends up to m + 1 pixels beyond the map.

@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-from pathlib import Path
+from functools import partial
 
 import pytest
-from streamlit.testing.v1 import AppTest
 
 from kernels import records
 from kernels.ladders import conv_fft
@@ -13,24 +12,11 @@ from kernels.presets import CONV_PRESETS
 from kernels.shapes import ConvShape
 from pages import _conv, _conv_controls, _fft
 from pages._asked import Asked
+from tests.app.opened import open_page, texts
 from visuals import figures, why_fft
 from visuals.inputs import Inputs
 
-ROOT = Path(__file__).resolve().parents[2]
-
-
-def open_at(**params):
-    at = AppTest.from_file(str(ROOT / "pages" / "_shell.py"), default_timeout=60)
-    at.switch_page("fft.py")
-    for name, value in params.items():
-        at.query_params[name] = str(value)
-    at.run()
-    assert not at.exception
-    return at
-
-
-def texts(at):
-    return " ".join(html.value for html in at.get("html") if not html.value.startswith("<style"))
+open_at = partial(open_page, "fft.py")
 
 
 def notes(at):
@@ -129,8 +115,9 @@ def test_a_press_on_run_would_run_the_fft_at_the_tiles_of_the_page():
 
 
 def test_the_time_card_tells_where_the_time_goes():
-    """Of the recording that is shipped for the toy, which was timed step by step."""
-    told = texts(open_at())
-    row = records.recorded("conv/fft", CONV_PRESETS["toy"].shape, conv_fft.RUNGS[0].default_tiles)
+    """Of a recording that is shipped, which was timed step by step."""
+    shape = CONV_PRESETS["resnet50-res2-3x3-n1"].shape
+    told = texts(open_at(**_conv.at(_conv.DEFAULT, shape)))
+    row = records.recorded("conv/fft", shape, conv_fft.RUNGS[0].default_tiles)
     assert row and why_fft.shares_of(row) and why_fft.shares_of(row) in told
     assert figures.bytes_(row["workspace_bytes"]) in told

@@ -42,7 +42,7 @@ def test_a_second_take_is_within_a_tenth(told):
 
 def ran(change=lambda out: None):
     """What the FMA kernel wrote, changed."""
-    stream = cuda._stream()
+    stream = cuda.own_stream()
     with stream:
         fma, out = cuda_probes._fma(stream)
         fma()
@@ -66,7 +66,7 @@ def test_no_ceiling_is_taken_from_a_wrong_fma(monkeypatch, fault):
     if fault == "one element":
         out = ran(one_element)
     elif fault == "never run":
-        _, out = cuda_probes._fma(cuda._stream())
+        _, out = cuda_probes._fma(cuda.own_stream())
     else:
         name, value = {
             "half the rounds": ("ROUNDS", cuda_probes.ROUNDS // 2),
@@ -98,7 +98,7 @@ class Short:
 def test_no_ceiling_is_taken_from_a_copy_cut_short():
     import cupy
 
-    size, stream = 2**20, cuda._stream()
+    size, stream = 2**20, cuda.own_stream()
     with stream:
         rate, n = cuda_probes._copy_rate(
             cupy.cuda.alloc(size), cupy.cuda.alloc(size), size, stream, lambda: None

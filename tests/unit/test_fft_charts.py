@@ -228,6 +228,8 @@ def test_the_parts_are_all_of_the_rungs_steps():
 
 
 def test_examples_are_presets_with_recordings_of_the_fft():
-    for preset, words in why_fft.fft_examples():
+    found = why_fft.fft_examples()
+    assert found
+    for preset, words in found:
         rows = records.recorded("conv/fft", preset.shape, WHOLE)
         assert rows and words.startswith(preset.label)

@@ -12,13 +12,12 @@ from hypothesis import strategies as st
 from kernels import ConvShape, RuleError, cuda, reference
 from kernels.engines import cpu, emulator
 from kernels.engines.emulator.compile import ptxas_log
-from kernels.engines.emulator.launch import Options
 from kernels.ladders import conv_fft
 from kernels.presets import CONV_PRESETS
-from kernels.program import INPUT, WORKSPACE
-from kernels.runner import seeded_inputs
+from kernels.program import WORKSPACE
 from tests.shapes import conv_shapes
 from tests.unit.emulated import needs_nvrtc
+from tests.unit.tried import computed, same_in_any_order, told
 
 RUNG = conv_fft.RUNGS[0]
 MOST_ERROR = 2e-6  # relative L2, at any shape
@@ -32,11 +31,8 @@ some_shapes = st.builds(
 
 def output(engine, s: ConvShape, tiles: dict, options=None):
     """(output, reference, scale, inputs) of a run with everything poisoned before."""
-    program = RUNG.build(s, RUNG.check(s, tiles))
-    inputs = seeded_inputs(program.of_role(INPUT))
-    session = emulator.Session(program, inputs, options) if options else engine.open(program, inputs)
-    out = np.array(session.verify_run())
-    return out, reference.conv(s, **inputs)[0], RUNG.scale(s, tiles, inputs), inputs
+    out, inputs = computed(engine, RUNG, s, tiles, options=options)
+    return out, *told(RUNG, s, tiles, inputs), inputs
 
 
 def check(engine, s: ConvShape, tiles: dict) -> None:
@@ -93,12 +89,7 @@ def test_layers_on_the_cpu(shape):
 
 def test_the_order_of_warps_changes_nothing_and_nothing_races():
     s, tiles = ConvShape(2, 9, 11, 12, 33, 3, 3, pad=1), {"FFT_TILE": 16}
-    first, *others = (
-        output(emulator, s, tiles, Options(order=order, races=True))[0]
-        for order in ("forward", "reversed", 1)
-    )
-    for other in others:
-        np.testing.assert_array_equal(first, other)
+    same_in_any_order(lambda options: output(emulator, s, tiles, options)[0], ("forward", "reversed", 1))
 
 
 # -- what makes it wrong ---------------------------------------------------------------------------
@@ -203,6 +194,7 @@ def test_strides_are_thrown_away_not_saved():
     """The same transforms at stride 1 and 2, so the same work; direct convolution has a quarter of it."""
     s = ConvShape(1, 8, 64, 64, 8, 3, 3, pad=1)
     wide, narrow = (conv_fft.executed_flops(s.with_(u=n, v=n), RUNG.default_tiles) for n in (1, 2))
+    assert wide == RUNG.cost(s, RUNG.build(s, RUNG.default_tiles)).flops
     assert wide == narrow and s.with_(u=2, v=2).flops * 3.9 < s.flops
     products = 8 * 8 * 8 * 70 * 36  # 66 x 66 becomes 70 x 70: complex products of 70 x 36 frequencies
     assert narrow - products == round(2.5 * 70 * 70 * math.log2(70 * 70) * (8 + 64 + 8))

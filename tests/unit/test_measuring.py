@@ -64,7 +64,7 @@ def timed_as(monkeypatch, ms):
     monkeypatch.setattr(cpu_probes, "FEW", FOUR)
     monkeypatch.setattr(cpu_probes, "CALLS", 5)
     monkeypatch.setattr(cpu_probes, "EXTENT", 64)
-    monkeypatch.setattr(cpu, "_last_level_cache", lambda: 2**25)
+    monkeypatch.setattr(cpu, "last_level_cache", lambda: 2**25)
 
     def took(work):
         work()

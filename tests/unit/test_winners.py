@@ -77,7 +77,12 @@ def test_no_shape_of_the_readers_map_is_missing(of):
         assert on or not here
         if on and not here:  # it stood alone in its line or its column
             others = {ConvShape(**row["shape"]) for row in rows} - {shape}
-            beside = [s for s in others if rest(s, across, down) == rest(shape, across, down)]
+            beside = [
+                s
+                for s in others
+                if rest(s, across, down) == rest(shape, across, down)
+                and None not in (across.value(s), down.value(s))
+            ]
             assert (
                 min(sum(axis.value(s) == axis.value(shape) for s in beside) for axis in (across, down)) == 0
             )
@@ -132,7 +137,8 @@ def test_the_page_names_the_winner_in_words_and_tells_every_time():
     assert text.count("kt-here") == 1 and 'href="?N=4&amp;x=&lt;"' in text
     assert text.count("<li>") == 8 and "FFT</span> <b>1 ms</b>" in text
     assert winners.told_of(told) == (
-        "Of 4 cells: direct 2, FFT 2. In 1 of them the first two cannot be told apart: their spreads overlap."
+        "Of 4 cells: direct 2, FFT 2. In 1 of them the first two cannot be told apart: their spreads overlap. "
+        "Without im2col and implicit GEMM and Winograd and cuDNN: no time of theirs is here."
     )
 
 
@@ -152,7 +158,7 @@ def timed_networks(draw):
         assert tiles == LADDER.rung(rung).default_tiles
         return timed(rung, shape, here[shape][rung]) if rung in here[shape] else None
 
-    return network, here, layers.timed(network, recorded)
+    return network, here, layers.timed(network, recorded, lambda rung, shape: "")
 
 
 @settings(max_examples=25)
@@ -184,9 +190,36 @@ def test_shares_add_up_and_every_layer_has_its_line(of):
     shares = [float(part) for part in re.findall(r"<span>(?:< )?([\d.]+) %</span>", text)]
     assert len(shares) == len(network.layers) and sum(shares) == pytest.approx(100, abs=len(shares) * 0.5)
     assert text.count("<tr") == len(network.layers) + 1
-    assert layers.totals(told).count("cannot ") == sum(o.ms is None for o in layers.throughout(told))
+    assert layers.totals(told).count("not recorded ") == sum(o.ms is None for o in layers.throughout(told))
 
 
 def test_a_layer_without_a_time_has_none_and_no_total():
-    told = layers.timed(NETWORKS["vgg16"], lambda rung, shape, tiles: None)
+    told = layers.timed(NETWORKS["vgg16"], lambda rung, shape, tiles: None, lambda rung, shape: "")
     assert layers.total(told, lambda one: one.best) is None and layers.told(told) == ""
+
+
+def test_what_cannot_run_is_told_apart_from_what_was_not_recorded():
+    network, name = NETWORKS["vgg16"], "conv/winograd-2x2"
+    first, second, *others = [layer.shape for layer in network.layers]
+
+    def recorded(rung, shape, tiles):
+        return timed(rung, shape, 1.0) if rung == "conv/direct" or shape in others else None
+
+    told = layers.timed(network, recorded, lambda rung, shape: "a rule" if shape == first else "")
+    one = next(one for one in layers.throughout(told) if one.rung == name)
+    assert (one.missing, one.cannot) == (2, 1)
+    assert f"cannot 1 of {len(told)}, not recorded 1 of {len(told)}" in layers.totals(told)
+
+
+def test_where_cudnn_was_not_recorded_nothing_is_compared_with_it():
+    def text(*rungs):
+        told = layers.timed(
+            NETWORKS["vgg16"],
+            lambda rung, shape, tiles: timed(rung, shape, 1.0) if rung in rungs else None,
+            lambda rung, shape: "",
+        )
+        return layers.html(told, lambda shape: "") + layers.told(told)
+
+    alone, beside = text("conv/direct"), text("conv/direct", "conv/cudnn-gemm")
+    assert "best of cuDNN" in beside and "Choosing among" in beside
+    assert "best of" not in alone and "Choosing among" not in alone

@@ -10,15 +10,14 @@ from hypothesis import strategies as st
 
 from kernels import ConvShape, RuleError, cuda, reference, winograd
 from kernels.engines import cpu, emulator
-from kernels.engines.emulator import stock
-from kernels.engines.emulator.compile import compile_ptx
-from kernels.engines.emulator.launch import Options, launch
+from kernels.engines.emulator.launch import Options
 from kernels.ladders import conv_winograd
 from kernels.ladders.conv_winograd import MOST_ERROR, RUNGS
 from kernels.program import WORKSPACE
 from kernels.runner import seeded_inputs
 from kernels.shapes import MODES
 from tests.unit.emulated import needs_nvrtc
+from tests.unit.tried import computed, on, relaunched, same_in_any_order, told, without
 
 RUNG = {rung.name.removeprefix("conv/winograd-"): rung for rung in RUNGS}
 SHAPE = ConvShape(2, 9, 9, 7, 5, 3, 3, pad=1)
@@ -47,31 +46,17 @@ def m_of(rung, tiles) -> int:
     return tiles.get("M") or int(rung.name[-1])
 
 
-def computed(rung, shape, tiles=None, engine=cpu, options=None, inputs=None):
+def on_cpu(rung, shape, tiles, inputs=None):
     """(output, reference, scale) of one rung; the scale is that of its tolerance."""
-    tiles = rung.check(shape, tiles)
-    program = rung.build(shape, tiles)
-    inputs = inputs or seeded_inputs(program.of_role("input"))
-    session = (
-        cpu.open(program, inputs)
-        if engine is cpu
-        else emulator.Session(program, inputs, options or Options())
-    )
-    ref, _ = reference.conv(shape, **inputs)
-    return session.verify_run(), ref, rung.scale(shape, tiles, inputs)
-
-
-def verified(rung, *args, **how) -> np.ndarray:
-    out, ref, scale = computed(rung, *args, **how)
-    assert reference.agrees(out, ref, scale, rung.tolerance), reference.relative_error(out, ref)
-    return out
+    out, inputs = computed(cpu, rung, shape, tiles, inputs)
+    return out, *told(rung, shape, tiles, inputs)
 
 
 # -- right at any shape -----------------------------------------------------------------------------
 @settings(max_examples=40, deadline=None)
 @given(shape=shapes(most=20), rung=st.sampled_from(RUNGS), m=st.sampled_from(winograd.TILES))
 def test_the_cpu_twins_agree_at_any_shape(shape, rung, m):
-    assert verified(rung, shape, with_m(rung, m)).dtype == np.float32
+    assert on(cpu, rung, shape, with_m(rung, m)).dtype == np.float32
 
 
 @needs_nvrtc
@@ -81,7 +66,7 @@ def test_the_cpu_twins_agree_at_any_shape(shape, rung, m):
 def test_the_emulator_agrees_with_the_reference_at_any_shape(rung, data):
     shape = data.draw(shapes())
     tiles = {name: data.draw(st.sampled_from(choices)) for name, choices in rung.tiles.items()}
-    verified(rung, shape, tiles, engine=emulator)
+    on(emulator, rung, shape, tiles)
 
 
 @needs_nvrtc
@@ -105,25 +90,13 @@ def test_values_of_every_size_and_sign(rung):
         b.name: (10.0 ** rng.uniform(-4, 4, b.shape) * rng.choice([-1, 1], b.shape)).astype("f4")
         for b in rung.build(SHAPE, rung.default_tiles).of_role("input")
     }
-    verified(rung, SHAPE, inputs=inputs, engine=emulator)
+    on(emulator, rung, SHAPE, inputs=inputs)
 
 
 @needs_nvrtc
 @rungs
-def test_the_order_of_warps_changes_nothing_and_nothing_races(rung, monkeypatch):
-    launched = emulator.Session._launch
-
-    def without_races(session, step):
-        ran = launched(session, step)
-        assert ran.races == ()
-        return ran
-
-    monkeypatch.setattr(emulator.Session, "_launch", without_races)
-    outputs = [
-        verified(rung, SHAPE, engine=emulator, options=Options(order=order, races=True))
-        for order in ("forward", "reversed")
-    ]
-    np.testing.assert_array_equal(*outputs)
+def test_the_order_of_warps_changes_nothing_and_nothing_races(rung):
+    same_in_any_order(lambda options: on(emulator, rung, SHAPE, options=options))
 
 
 @needs_nvrtc
@@ -136,16 +109,9 @@ def test_a_barrier_left_out_of_the_fused_kernel_is_a_race(which):
     session = emulator.Session(program, inputs, Options())
     transform, step = program.steps
     session._launch(transform)
-    parts = cuda.translation_unit(step.source).split("__syncthreads();")
-    assert len(parts) == 4
-    text = "".join(part + ("" if i in (which, 3) else "__syncthreads();") for i, part in enumerate(parts))
-    ptx = compile_ptx(text, "kernel.cu", stock.options(step.defines))
-    options = Options(races=True, order="reversed")
-    try:
-        ran = launch(ptx, step.entry, step.grid, step.block, step.args, session.memory, step.shared, options)
-        assert "data race" in ran.races[0]
-    except RuleError as e:
-        assert "never written" in str(e)  # read before it was there
+    assert cuda.translation_unit(step.source).count("__syncthreads();") == 3
+    ran = relaunched(step, without(which), session.memory, stops="never written", order="reversed")
+    assert ran is None or "data race" in ran.races[0]  # None: read before it was there
 
 
 # -- how far off ------------------------------------------------------------------------------------
@@ -154,7 +120,7 @@ def test_the_error_grows_with_the_tile_and_stays_in_its_bounds(C):
     shape = ConvShape(1, C, 14, 14, 16, 3, 3, pad=1)
     errors = {}
     for m in winograd.TILES:
-        out, ref, scale = computed(RUNG["nonfused"], shape, with_m(RUNG["nonfused"], m))
+        out, ref, scale = on_cpu(RUNG["nonfused"], shape, with_m(RUNG["nonfused"], m))
         errors[m] = reference.relative_error(out, ref)
         assert errors[m] < MOST_ERROR[m]
         assert (np.abs(out - ref) / scale).max() < RUNG["nonfused"].tolerance / 2
@@ -166,11 +132,11 @@ def test_the_error_grows_with_the_tile_and_stays_in_its_bounds(C):
 def test_a_lost_product_is_not_within_the_tolerance(m, lost):
     rung = RUNG["nonfused"]
     shape = ConvShape(1, 128, 14, 14, 8, 3, 3, pad=1)
-    out, ref, scale = computed(rung, shape, with_m(rung, m))
+    out, ref, scale = on_cpu(rung, shape, with_m(rung, m))
     assert reference.agrees(out, ref, scale, rung.tolerance)
     inputs = seeded_inputs(rung.build(shape, with_m(rung, m)).of_role("input"))
     inputs["w" if "tap" in lost else "x"][0, 3, 1, 1] = 0
-    out, _, _ = computed(rung, shape, with_m(rung, m), inputs=inputs)
+    out, _, _ = on_cpu(rung, shape, with_m(rung, m), inputs=inputs)
     assert not reference.agrees(out, ref, scale, rung.tolerance)
 
 
@@ -232,3 +198,11 @@ def test_the_workspace_is_three_stacks_of_matrices(m):
     tiles = s.N * (24 // m) ** 2
     floats = (m + 2) ** 2 * (s.C * s.K + (s.C + s.K) * tiles)
     assert rung.cost(s, program).workspace_bytes == program.nbytes(WORKSPACE) == 4 * floats
+
+
+@pytest.mark.parametrize("rung", RUNGS, ids=lambda rung: rung.name)
+def test_the_step_that_adds_bias_and_relu_has_a_rule_of_its_own(rung):
+    s = ConvShape(70_000, 1, 4, 4, 1, 3, 3)
+    assert not list(rung.rules(s, rung.default_tiles))
+    (broken,) = rung.rules(s.with_(relu=1), rung.default_tiles)
+    assert broken == "N (grid.y, where there is bias or ReLU) <= 65535, got 70000"

@@ -60,10 +60,10 @@ def part_of(s: ConvShape, picture: np.ndarray | None = None, most: int = MOST_CE
     ]  # at most 128 x 128: pages show no larger input
     if picture is None or len(blocks) == 1:
         return blocks[0]
-    return max(blocks, key=lambda b: _liveliness(picture[b.h : b.h + b.H, b.w : b.w + b.W]))
+    return max(blocks, key=lambda b: liveliness(picture[b.h : b.h + b.H, b.w : b.w + b.W]))
 
 
-def _liveliness(picture: np.ndarray) -> tuple[float, float]:
+def liveliness(picture: np.ndarray) -> tuple[float, float]:
     """More where a picture changes along both axes, then where it changes at all."""
     down, across = (float(np.abs(np.diff(picture, axis=axis)).sum()) for axis in (0, 1))
     return min(down, across), down + across

@@ -141,9 +141,9 @@ class Steps:
         there = plan.address[k0 : k1 + 1][:, plan.lane_columns[plan.lane_columns < plan.columns_shown]]
         count, stage = k1 - k0 + 1, tile % plan.STAGES
         told = tile + 1, plan.turns, stage, k0, k1
-        a = self._step(
-            words.FETCH_A, *told, plan.inside[0] * count, plan.BM * plan.BK - plan.inside[0] * count
-        )
+        taps = plan.inside[0] * count
+        none = plan.BM * plan.BK - taps
+        a = self._step(words.FETCH_A_ZEROS if none else words.FETCH_A, *told, taps, none)
         c, r, t = map(int, plan.taps[k0, :3])
         read = int((there >= 0).sum())
         zeros = plan.BK * plan.BN - read

@@ -18,7 +18,7 @@ from kernels.shapes import ConvShape
 from kernels.twins_winograd import R
 from visuals.inputs import Inputs
 from visuals.scene import Captions, Sum, Write
-from visuals.scenes.im2col import _liveliness
+from visuals.scenes.im2col import liveliness
 
 NONFUSED = "conv/winograd-nonfused"
 SIDE = {2: 4, 4: 3, 6: 2}  # tiles each way that are shown of a larger map
@@ -132,7 +132,7 @@ def part_of(s: ConvShape, m: int, picture: np.ndarray | None = None) -> Part:
 
     def lively(part: Part) -> tuple[float, float]:
         h, H, w, W = part.pixels
-        return _liveliness(picture[h : h + H, w : w + W])
+        return liveliness(picture[h : h + H, w : w + W])
 
     return parts[0] if picture is None else max(parts, key=lively)
 
