@@ -1,50 +1,53 @@
 """The attention ladder on a GPU: is every rung right, and how near does each come to PyTorch's?
 
-    python3 benchmarks/attention.py --out OUT [--seconds 100] [--shapes B=4,H=16,N=2048,d=64 ...]
+    python3 benchmarks/attention.py --out OUT [--seconds 300] [--shapes B=4,H=16,N=2048,d=64 ...]
 
-First every rung, PyTorch's among them, is verified at random shapes and tile sizes. Then all that run a shape are timed
-in the same rounds, cold, flash attention at several sets of tile sizes; the first shape hot as well, where a sample is a
-captured graph. Every output that is timed is verified first. A table for each shape, and OUT/attention.json: rows with
-times, FLOP/s, the share of PyTorch's (attention/library), error, bytes allocated beside those predicted, registers.
-Past --seconds nothing new is begun, and what is left out is told.
+First every rung, PyTorch's among them, is verified at random shapes, types and tile sizes. Then all that run a shape
+are timed in the same rounds, cold, flash attention at several sets of tile sizes; the first shape of each type hot as
+well, where a sample is a captured graph. Every output that is timed is verified first. A table for each shape, the
+memory of each rung at N = 8,192 beside the prediction, and OUT/attention.json: rows with times, FLOP/s, the share of
+the fastest of PyTorch's backends for that type, error, bytes allocated beside those predicted, registers. Past
+--seconds nothing new is begun, and what is left out is told.
 """
 
 from __future__ import annotations
 
 import argparse
 import json
-import multiprocessing
-import os
 import random
 import sys
 import time
 from collections.abc import Iterator, Mapping, Sequence
-from concurrent.futures import ProcessPoolExecutor
 from pathlib import Path
 
 import numpy as np
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
+from benchmarks.compiling import compile_all, words
 from kernels import RuleError, reference
 from kernels.engines import cuda
-from kernels.engines.timing import Budget
+from kernels.engines.timing import MODES, Budget
 from kernels.ladders import attention
 from kernels.program import INPUT, Launch, Program, Rung, UnsupportedError
 from kernels.runner import seeded_inputs
 from kernels.shapes_attention import AttentionShape, parse_attention
 
 LADDER = attention.LADDER
-BASE = "attention/library"
-RANDOM_SHAPES = 24
+RANDOM_SHAPES = 40
+LONG = 8192  # keys, where memory is told
 SHAPES = (
+    AttentionShape(4, 16, 2048, 64, dtype="fp16"),
     AttentionShape(4, 16, 2048, 64),
+    AttentionShape(4, 16, 2048, 64, dtype="bf16"),
+    AttentionShape(1, 8, LONG, 64),
+    AttentionShape(1, 8, LONG, 64, dtype="fp16"),
+    AttentionShape(4, 16, 2048, 64, causal=1, dtype="fp16"),
     AttentionShape(4, 16, 2048, 64, causal=1),
+    AttentionShape(2, 16, 2048, 128, dtype="fp16"),
     AttentionShape(2, 16, 2048, 128),
     AttentionShape(1, 12, 1024, 64, causal=1),
+    AttentionShape(1, 12, 1024, 64, causal=1, dtype="fp16"),
     AttentionShape(1, 12, 512, 64),
-    AttentionShape(1, 8, 8192, 64),
-    AttentionShape(4, 16, 2048, 64, dtype="fp16"),
-    AttentionShape(4, 16, 2048, 64, dtype="bf16"),
 )
 # Sets of tile sizes timed beside the default.
 FLASH_SETS = {
@@ -53,6 +56,12 @@ FLASH_SETS = {
         *({"Br": br, "Bc": bc, "TM": tm} for br in (128, 64) for bc in (64, 32) for tm in (8, 4)),
         {"Br": 32, "Bc": 64, "TM": 4},
         {"Br": 128, "Bc": 16, "TM": 8},
+    ),
+    "attention/flash-mma": (
+        *({"Br": br, "Bc": bc, "WM": wm} for br in (128, 64, 256) for bc in (64, 128, 32) for wm in (32, 16)),
+        {"STAGES": 3},
+        {"STAGES": 3, "Bc": 32},
+        {"STAGES": 3, "WM": 16},
     ),
 }
 Candidate = tuple[Rung, dict[str, int]]
@@ -69,28 +78,6 @@ def candidates(s: AttentionShape, every_set: bool = True) -> Iterator[Candidate]
 
 
 # -- compiling -----------------------------------------------------------------------------------------
-def compile_in_a_process(key: tuple) -> str:
-    """Into CuPy's cache on disk; what the compiler said where it failed."""
-    try:
-        cuda.compile_kernel(*key)
-    except RuleError as e:
-        return str(e)
-    return ""
-
-
-def compile_all(programs: Sequence[Program]) -> None:
-    keys = list(
-        dict.fromkeys(
-            (t.source, t.entry, t.defines) for p in programs for t in p.steps if isinstance(t, Launch)
-        )
-    )
-    context = multiprocessing.get_context("spawn")
-    with ProcessPoolExecutor(min(14, os.cpu_count() or 1), mp_context=context) as pool:
-        for key, said in zip(keys, pool.map(compile_in_a_process, keys), strict=True):
-            if said:
-                print(key, said)
-
-
 def compiled(program: Program) -> dict[str, int]:
     """Registers and bytes of local memory (spills) of the kernel with most registers, as the driver tells them."""
     kernels = [
@@ -102,13 +89,14 @@ def compiled(program: Program) -> dict[str, int]:
 
 # -- right? --------------------------------------------------------------------------------------------
 def random_cases(rng: random.Random) -> list[tuple[AttentionShape, list[Candidate]]]:
-    """Odd shapes, each with every rung that may run it: half at the usual tile sizes, half at any that are legal. d is
-    one of few, for each is compiled anew."""
+    """Odd shapes of any type, each with every rung that may run it: half at the usual tile sizes, half at any that are
+    legal. d is one of few, for each is compiled anew."""
     cases = []
     for i in range(RANDOM_SHAPES):
         s = AttentionShape(
             rng.randint(1, 3), rng.randint(1, 5), rng.choice([1, rng.randint(2, 40), rng.randint(41, 700)]),
             rng.choice([1, 5, 32, 40, 64, 90, 128]), i % 2, rng.choice([0.0, 0.0, 1.0, -0.5]),
+            rng.choice(["fp32", "fp32", "fp16", "bf16"]),
         )  # fmt: skip
         chosen = []
         for rung, tiles in candidates(s, every_set=False):
@@ -167,7 +155,7 @@ def measured(s: AttentionShape, mode: str, budget: Budget) -> list[dict]:
     rows = [row(s, mode, *of, t) for of, t in zip(opened, timed, strict=True)]
     for _, _, session, _ in opened:
         session.close()
-    base = next((r["tflops"] for r in rows if r["rung"] == BASE), None)
+    base = max((r["tflops"] for r in rows if LADDER.rung(r["rung"]).library == "PyTorch"), default=None)
     return [r | {"of_library": r["tflops"] / base if base else None} for r in rows]
 
 
@@ -182,10 +170,6 @@ def row(s: AttentionShape, mode: str, rung: Rung, tiles: Mapping, session, error
         "predicted_peak_bytes": session.program.nbytes(), "predicted_workspace_bytes": predicted.workspace_bytes,
         **compiled(session.program),
     }  # fmt: skip
-
-
-def words(tiles: Mapping[str, int]) -> str:
-    return " ".join(f"{name}={value}" for name, value in tiles.items())
 
 
 def table(rows: Sequence[Mapping]) -> str:
@@ -204,12 +188,29 @@ def table(rows: Sequence[Mapping]) -> str:
     return "\n".join(lines)
 
 
+def memory(rows: Sequence[Mapping]) -> str:
+    """Bytes of each rung where there are many keys: measured, predicted and how far they are apart."""
+    long = [r for r in rows if r["shape"]["N"] == LONG and r["predicted_workspace_bytes"] is not None]
+    lines = (
+        f"{r['rung']:26} {r['shape']['dtype']} {r['peak_bytes']:15,} {r['predicted_peak_bytes']:15,} "
+        f"{r['peak_bytes'] / r['predicted_peak_bytes'] - 1:+.3%}  {words(r['tiles'])}"
+        for r in long
+    )
+    return "\n".join((f"\npeak bytes at N = {LONG:,}: measured, predicted", *lines))
+
+
+def timed_runs(shapes: Sequence[AttentionShape]) -> list[tuple[AttentionShape, str]]:
+    """(shape, mode): the first shape of each type in both modes, the others cold."""
+    firsts = {s.dtype: s for s in reversed(shapes)}
+    return [(s, mode) for s in shapes for mode in (MODES if s is firsts[s.dtype] else MODES[:1])]
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
     parser.add_argument("--out", type=Path, required=True, help="a folder")
-    parser.add_argument("--seconds", type=float, default=100.0, help="nothing new is begun after so many")
+    parser.add_argument("--seconds", type=float, default=300.0, help="nothing new is begun after so many")
     parser.add_argument("--shapes", type=parse_attention, nargs="*", default=SHAPES)
     parser.add_argument("--no-verify", action="store_true", help="time at once")
     args = parser.parse_args()
@@ -233,8 +234,7 @@ def main() -> None:
     told["failed"], right = verify(cases)
     print(f"{len(cases)} random shapes: {right} outputs right, {len(told['failed'])} wrong, {spent():.0f} s")
     print("\n".join(told["failed"]), flush=True)
-    runs = [(args.shapes[0], "cold"), (args.shapes[0], "hot"), *((s, "cold") for s in args.shapes[1:])]
-    for s, mode in runs:
+    for s, mode in timed_runs(args.shapes):
         if spent() > args.seconds:
             print(f"left out for want of time: {s}, {mode}")
             continue
@@ -245,6 +245,7 @@ def main() -> None:
         told["rows"] += rows
         keep()
         print(f"\n{s}, {mode}, {spent():.0f} s so far\n{table(rows)}", flush=True)
+    print(memory(told["rows"]))
     told["conditions_after"] = cuda.conditions()
     keep()
     print(f"{spent():.0f} s")

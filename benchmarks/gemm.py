@@ -17,18 +17,16 @@ from __future__ import annotations
 import argparse
 import itertools
 import json
-import multiprocessing
-import os
 import random
 import sys
 import time
 from collections.abc import Iterator, Mapping, Sequence
-from concurrent.futures import ProcessPoolExecutor
 from pathlib import Path
 
 import numpy as np
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
+from benchmarks.compiling import compile_all, words
 from kernels import GemmShape, RuleError, compare, records, reference
 from kernels.engines import cuda
 from kernels.engines.timing import Budget
@@ -151,10 +149,6 @@ def table(rows: Sequence[Mapping], base: float | None) -> str:
     return "\n".join(lines)
 
 
-def words(tiles: Mapping[str, int]) -> str:
-    return " ".join(f"{name}={value}" for name, value in tiles.items())
-
-
 # -- the tile sizes of one rung ----------------------------------------------------------------------
 def choices(rung: Rung, shape: GemmShape, fixed: Mapping[str, int], most: int) -> list[dict[str, int]]:
     """Every legal set of tile sizes, the default first; a seeded draw of `most` where there are more."""
@@ -165,24 +159,6 @@ def choices(rung: Rung, shape: GemmShape, fixed: Mapping[str, int], most: int) -
         return legal
     first = [tiles for tiles in legal if tiles == rung.default_tiles]
     return first + random.Random(0).sample(legal, most - len(first))
-
-
-def compile_in_a_process(key: tuple) -> str:
-    """Into CuPy's cache on disk; what the compiler said where it failed."""
-    try:
-        cuda.compile_kernel(*key)
-    except RuleError as e:
-        return str(e)
-    return ""
-
-
-def compile_all(programs: Sequence[Program]) -> None:
-    keys = [(s.source, s.entry, s.defines) for p in programs for s in p.steps if isinstance(s, Launch)]
-    context = multiprocessing.get_context("spawn")
-    with ProcessPoolExecutor(min(14, os.cpu_count() or 1), mp_context=context) as pool:
-        for key, said in zip(keys, pool.map(compile_in_a_process, keys), strict=True):
-            if said:
-                print(key, said)
 
 
 def sessions(

@@ -16,6 +16,8 @@ from kernels.engines.emulator import compile as compiler
 from kernels.program import INPUT, Launch, Rung
 from kernels.runner import seeded_inputs
 
+STEP = {"float16": 2.0**-10, "bfloat16": 2.0**-7}  # of the largest number: what a type may round away, twice
+
 
 @dataclass(frozen=True)
 class Case:
@@ -46,7 +48,9 @@ class Case:
         """What is wrong with these outputs; empty where nothing is."""
         for name, want in self.expected().items():
             have = got[name].astype(np.float64)
-            limit = 0.0 if want.dtype.kind == "i" else 1e-4 * float(np.abs(want).max())
+            limit = (
+                0.0 if want.dtype.kind == "i" else STEP.get(want.dtype.name, 1e-4) * float(np.abs(want).max())
+            )
             bad = ~(np.abs(have - want) <= limit)  # NaN is wrong too
             if bad.any():
                 at = tuple(int(i) for i in np.argwhere(bad)[0])

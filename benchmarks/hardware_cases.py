@@ -12,7 +12,9 @@ from benchmarks.hardware_case import Case
 # What is no case, by how its name begins in kernels/cuda, and why.
 APART = {
     "probes/": "they measure the device: no memory counter has anything to count",
+    "fusion/": "not yet measured; their cases are hardware_cases_rungs.FUSION",
     "attention/": "not yet measured; their cases are hardware_cases_rungs.ATTENTION",
+    "softmax/": "not yet measured; their cases are hardware_cases_rungs.SOFTMAX",
 }
 
 

@@ -7,11 +7,13 @@ from collections.abc import Iterator
 from itertools import chain
 
 from benchmarks.hardware_case import Case, steps
-from kernels.ladders import attention, conv, gemm, memory
+from kernels.ladders import attention, conv, fusion, gemm, memory, softmax
 from kernels.program import Rung
 from kernels.shapes import ConvShape, GemmShape
 from kernels.shapes_attention import AttentionShape
+from kernels.shapes_fusion import ChainShape
 from kernels.shapes_memory import AddShape, BanksShape, LayoutShape
+from kernels.shapes_softmax import SoftmaxShape
 
 DTYPES = ("fp32", "fp16", "bf16", "int8")
 
@@ -118,6 +120,7 @@ _HEAD = AttentionShape(1, 1, 128, 64)
 _HEADS = AttentionShape(1, 2, 61, 37)
 _FOURS = AttentionShape(2, 1, 36, 20)
 _CAUSAL = AttentionShape(1, 2, 131, 64, causal=1)
+_EIGHTS = AttentionShape(1, 2, 61, 40)  # rows that begin on 16 bytes in halves too
 
 
 def _attention(name: str, shape: AttentionShape, *entries: str, **tiles: int) -> Iterator[Case]:
@@ -145,5 +148,51 @@ ATTENTION = tuple(
         _attention("flash-registers", _HEADS, Br=32, Bc=8),
         _attention("flash-registers", _FOURS, Br=64, TM=4),
         _attention("flash-registers", _CAUSAL, Bc=32),
+        _attention("flash-mma", _HEAD.with_(dtype="fp16")),
+        _attention("flash-mma", _EIGHTS.with_(dtype="fp16"), Br=16, Bc=16, WM=16),
+        _attention("flash-mma", _HEADS.with_(dtype="bf16"), Br=64),
+        _attention("flash-mma", _CAUSAL.with_(dtype="fp16"), Bc=128),
+        _attention("flash-mma", _CAUSAL.with_(dtype="bf16"), WM=16, STAGES=3),
+        _attention("cublas", _HEADS.with_(dtype="fp16"), "softmax"),
+        _attention("cublas", _CAUSAL.with_(dtype="bf16"), "softmax"),
     )
+)
+
+# -- fusion ------------------------------------------------------------------------------------------------
+_SMALL_MAPS, _ODD_MAPS = (2, 4, 16, 16), (2, 5, 11, 9)  # whole float4, and none
+_CHAINS = (
+    "conv:K=6:R=3 bias bn relu add",
+    "bias bn relu add",
+    "bn relu maxpool:3:stride=2:pad=1",
+    "relu avgpool:2 bias",
+    "bn add relu gap",
+)
+
+
+def _fusion(name: str, chain: str, extents: tuple[int, ...]) -> Iterator[Case]:
+    rung, shape = fusion.LADDER.rung(f"fusion/{name}"), ChainShape(*extents, chain)
+    return steps(rung, shape) if _allowed(rung, shape) else iter(())
+
+
+FUSION = tuple(
+    {
+        case.name: case  # two chains may have a launch in common
+        for name in fusion.PLANS
+        for chain in _CHAINS
+        for extents in (_SMALL_MAPS, _ODD_MAPS)
+        for case in _fusion(name.partition("/")[2], chain, extents)
+    }.values()
+)
+
+# -- softmax -----------------------------------------------------------------------------------------------
+# Whole rows of sectors; rows that begin anywhere within one, and turns that end early.
+SOFTMAX = tuple(
+    case
+    for rung in softmax.RUNGS
+    for shape, tiles in (
+        (SoftmaxShape(16, 512), {}),
+        (SoftmaxShape(7, 333), {"BLOCK": 128, "WARPS": 4}),
+        (SoftmaxShape(3, 77), {"BLOCK": 32, "WARPS": 1}),
+    )
+    for case in steps(rung, shape, **{name: value for name, value in tiles.items() if name in rung.tiles})
 )

@@ -13,8 +13,7 @@ from kernels.engines import cpu
 from kernels.engines.timing import Budget
 from kernels.ladders import loops
 from kernels.ladders.loops_traffic import traffic_ratio
-from visuals import figures
-from visuals.tile_curve import caches_words
+from visuals import figures, tile_curve
 
 BUDGET = Budget(samples=30, seconds=6.0, least=5)
 EACH = Budget(samples=30, seconds=1.5, least=5)
@@ -50,7 +49,7 @@ def curve(n: int, threads: int) -> None:
 def main(sizes: list[int]) -> None:
     told = cpu.conditions()
     print(f"{cpu.device_name()}; Python {told['python']}, NumPy {told['numpy']}; cold")
-    print(caches_words(loops.caches()))
+    print(tile_curve.caches_words(loops.caches(), tile_curve.block(GemmShape(1, 1, 1))))
     for n in sizes:
         ladder(n)
         curve(n, 1)

@@ -5,7 +5,7 @@ compute-sanitizer. Exit status 1 where a result is wrong.
     compute-sanitizer --tool memcheck --error-exitcode 3 python benchmarks/sanitize.py gemm
     compute-sanitizer --tool racecheck --error-exitcode 3 python benchmarks/sanitize.py gemm
 
-and likewise conv, attention and memory; all four where none is named. The first line compiles everything, several kernels at a
+and likewise conv, attention, fusion, softmax and memory; all where none is named. The first line compiles everything, several kernels at a
 time, into CuPy's cache: under the sanitizer nothing is left to compile. --emulator needs no GPU: the emulator runs the
 same launches, with its own checks of bounds, barriers and races.
 
@@ -19,6 +19,7 @@ from __future__ import annotations
 import argparse
 import sys
 from collections.abc import Callable, Iterator
+from itertools import chain
 from pathlib import Path
 from typing import Any
 
@@ -26,11 +27,14 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 from benchmarks import hardware_sass
 from benchmarks.hardware_case import Case, steps
 from benchmarks.hardware_counters import emulate, launch_on_gpu
-from kernels.ladders import attention, conv, gemm, memory
+from kernels.ladders import attention, conv, fusion, gemm, memory, softmax
+from kernels.presets_fusion import FUSION_PRESETS
 from kernels.program import Rung
 from kernels.shapes import ConvShape, GemmShape
 from kernels.shapes_attention import AttentionShape
+from kernels.shapes_fusion import ChainShape
 from kernels.shapes_memory import AddShape, BanksShape, LayoutShape, StrideShape
+from kernels.shapes_softmax import SoftmaxShape
 
 # Of each ladder: shapes at which every set of tile sizes runs, and shapes for the default sizes alone. None is a
 # multiple of a tile, but what can be read by fours is there too.
@@ -50,6 +54,12 @@ CONV = (
 )
 ATTENTION = (AttentionShape(1, 2, 61, 37), AttentionShape(2, 1, 36, 8, scale=-0.5))
 CAUSAL = (AttentionShape(1, 2, 131, 96, causal=1), AttentionShape(1, 1, 1, 1, causal=1))
+# In fp16 and in bf16: copies of 16 bytes and none.
+HALVES = (AttentionShape(1, 2, 61, 51), AttentionShape(2, 1, 140, 56, causal=1, scale=-0.5))
+# The chains of the presets, on maps that no float4 divides and, the first of them, on maps that one does.
+FUSION = tuple(preset.shape.with_(N=2, C=3, H=11, W=9) for preset in FUSION_PRESETS.values())
+FOURS = tuple(ChainShape(1, 3, 8, 8, chain) for chain in ("bias bn relu add", "conv:K=5:R=3 bias bn relu"))
+SOFTMAX = ((SoftmaxShape(5, 77),), (SoftmaxShape(3, 1001), SoftmaxShape(9, 1), SoftmaxShape(2, 64)))
 MEMORY = {
     "add": (AddShape(61, 45), AddShape(1, 3)),
     "stride": (StrideShape(301, 3), StrideShape(1, 7)),
@@ -60,9 +70,7 @@ MEMORY = {
 
 def asked(name: str) -> Iterator[tuple[Rung, Any, dict[str, int]]]:
     """Every rung of ours with each shape and tiles it is run at."""
-    for rung, every, default in {"gemm": _gemm, "conv": _conv, "attention": _attention, "memory": _memory}[
-        name
-    ]():
+    for rung, every, default in ASKED[name]():
         if rung.library or "cuda" not in rung.engines:
             continue
         for shape in every:
@@ -87,21 +95,43 @@ def _attention():
     for rung in attention.LADDER.rungs:
         fused = not rung.cost(CAUSAL[0], rung.build(CAUSAL[0], rung.default_tiles)).workspace_bytes
         yield rung, ATTENTION, CAUSAL if fused else ()
+        yield from ((rung, [s.with_(dtype=dtype) for s in HALVES], ()) for dtype in ("fp16", "bf16"))
 
 
 def _memory():
     yield from ((rung, MEMORY[ladder.name], ()) for ladder in memory.LADDERS for rung in ladder.rungs)
 
 
+def _fusion():
+    yield from ((rung, FOURS, FUSION) for rung in fusion.LADDER.rungs)
+
+
+def _softmax():
+    yield from ((rung, *SOFTMAX) for rung in softmax.RUNGS)
+
+
+ASKED = {
+    "gemm": _gemm, "conv": _conv, "attention": _attention, "fusion": _fusion, "softmax": _softmax,
+    "memory": _memory,
+}  # fmt: skip
+
+
 def launches(name: str) -> list[Case]:
     """Every launch of a ladder once: two rungs may have one in common."""
     found = {}
-    for rung, shape, tiles in asked(name):
-        for case in steps(rung, shape, **tiles):
-            step = case.launch
-            args = tuple(a if isinstance(a, str) else a.tobytes() for a in step.args)
-            found.setdefault((step.source, step.defines, step.grid, step.block, args), case)
+    ours = (case for rung, shape, tiles in asked(name) for case in steps(rung, shape, **tiles))
+    for case in chain(ours, _between_libraries(name)):
+        step = case.launch
+        args = tuple(a if isinstance(a, str) else a.tobytes() for a in step.args)
+        found.setdefault((step.source, step.defines, step.grid, step.block, args), case)
     return list(found.values())
+
+
+def _between_libraries(name: str) -> Iterator[Case]:
+    """Launches of ours that a library's rung alone has: the softmax whose P is in halves."""
+    if name == "attention":
+        for dtype in ("fp16", "bf16"):
+            yield from steps(attention.CUBLAS, HALVES[0].with_(dtype=dtype), "softmax")
 
 
 def on_gpu(case: Case) -> str:
@@ -132,8 +162,8 @@ def main() -> int:
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
-    names = ("gemm", "conv", "attention", "memory")
-    parser.add_argument("ladder", nargs="*", metavar="gemm|conv|attention|memory", help="all when left out")
+    names = tuple(ASKED)
+    parser.add_argument("ladder", nargs="*", metavar="|".join(names), help="all when left out")
     parser.add_argument("--compile", action="store_true", help="compile, and run nothing")
     parser.add_argument("--emulator", action="store_true", help="run in the emulator, without a GPU")
     args = parser.parse_args()

@@ -12,18 +12,16 @@ from __future__ import annotations
 
 import argparse
 import json
-import multiprocessing
-import os
 import sys
 import time
 from collections.abc import Iterator, Mapping, Sequence
-from concurrent.futures import ProcessPoolExecutor
 from pathlib import Path
 
 import numpy as np
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
-from kernels import ConvShape, RuleError, reference
+from benchmarks.compiling import compile_all, words
+from kernels import ConvShape, reference
 from kernels.engines import cuda
 from kernels.engines.timing import Budget
 from kernels.ladders.conv_winograd import MOST_ERROR, RUNGS
@@ -58,25 +56,6 @@ def m_of(rung: Rung, tiles: Mapping[str, int]) -> int:
 
 
 # -- compiled ----------------------------------------------------------------------------------------
-def compile_in_a_process(key: tuple) -> str:
-    """Into CuPy's cache on disk; what the compiler said where it failed."""
-    try:
-        cuda.compile_kernel(*key)
-    except RuleError as e:
-        return str(e)
-    return ""
-
-
-def compile_all(programs: Sequence[Program]) -> None:
-    steps = (step for p in programs for step in p.steps if isinstance(step, Launch))
-    keys = list(dict.fromkeys((s.source, s.entry, s.defines) for s in steps))
-    context = multiprocessing.get_context("spawn")
-    with ProcessPoolExecutor(min(14, os.cpu_count() or 1), mp_context=context) as pool:
-        for key, said in zip(keys, pool.map(compile_in_a_process, keys), strict=True):
-            if said:
-                print(key, said)
-
-
 def compiled(program: Program) -> dict[str, tuple[int, int]]:
     """Registers and bytes of local memory (spills) of each step, as the driver tells them."""
     kernels = {
@@ -124,10 +103,6 @@ def expected(shape: ConvShape, x: np.ndarray, w: np.ndarray, b: np.ndarray | Non
     y = reference.conv2d(shape, x.astype("f8"), w.astype("f8"))
     y = y if b is None else y + b[:, None, None]
     return np.maximum(y, 0) if shape.relu else y
-
-
-def words(tiles: Mapping[str, int]) -> str:
-    return " ".join(f"{name}={value}" for name, value in tiles.items())
 
 
 # -- timed -------------------------------------------------------------------------------------------

@@ -7,9 +7,11 @@ from kernels.program import Result, RuleError
 from kernels.runner import compare, run
 from kernels.shapes import ConvShape, GemmShape, ShapeError
 from kernels.shapes_attention import AttentionShape
+from kernels.shapes_fusion import ChainShape
 
 __all__ = [
     "AttentionShape",
+    "ChainShape",
     "ConvShape",
     "GemmShape",
     "Result",

@@ -7,7 +7,9 @@ to one of them. Only what runs a loop imports this file: Numba is slow to import
 """
 
 import threading
+from collections.abc import Callable
 from functools import cache
+from typing import Any
 
 import numpy as np
 from numba import get_thread_id, njit, prange, set_num_threads
@@ -92,11 +94,16 @@ def run(name: str, THREADS: int, *arrays: np.ndarray) -> None:
     """Run a loop nest on so many threads. Numba keeps their number for each calling thread apart, and a
     library has one for the whole process: it is set for every run, and the library's is set back."""
     if name == "blas":
-        with _library(int(THREADS)):
+        with library(THREADS):
             return blas(*arrays)
+    parallel(LOOPS[name], THREADS, *arrays)
+
+
+def parallel(nest: Callable[..., None], THREADS: int, *args: Any) -> None:
+    """Call a nest that Numba compiled, on so many threads."""
     with _one_at_a_time:
         set_num_threads(int(THREADS))
-        LOOPS[name](*arrays)
+        nest(*args)
 
 
 @cache
@@ -111,8 +118,8 @@ def _libraries() -> ThreadpoolController:
     return ThreadpoolController().select(user_api="blas")
 
 
-def _library(THREADS: int):
+def library(THREADS: int):
     """A context in which NumPy's BLAS has so many threads. RuleError where it cannot be told."""
     if not _libraries().lib_controllers:
         raise RuleError("NumPy's BLAS here takes no number of threads (Apple's Accelerate, say)")
-    return _libraries().limit(limits=THREADS)
+    return _libraries().limit(limits=int(THREADS))

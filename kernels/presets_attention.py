@@ -22,6 +22,10 @@ ATTENTION_PRESETS: dict[str, Preset] = {
             "one head, 8 queries and keys of 4 floats: small enough to follow every number",
         ),
         Preset(
+            "attention-16", "N=16", AttentionShape(1, 1, 16, 4),
+            "the same with 16: with tiles of 8 keys flash attention has something to mend",
+        ),
+        Preset(
             "attention-toy-causal", "Toy N=16, causal", AttentionShape(1, 1, 16, 8, causal=1),
             "two tiles of 8 keys, and a query sees only those up to its own",
         ),

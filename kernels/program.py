@@ -35,6 +35,7 @@ class Buffer:
     role: str  # INPUT, OUTPUT or WORKSPACE
     shape: tuple[int, ...]
     dtype: str = "float32"
+    positive: bool = False  # an input that holds nothing below 0, a variance say
 
     @property
     def nbytes(self) -> int:
@@ -45,7 +46,7 @@ class Buffer:
 class Launch:
     """One kernel launch. `twin` is the same step in NumPy, called with the kernel's own arguments."""
 
-    source: str  # file under kernels/cuda
+    source: str  # file under kernels/cuda, or the name of one that kernels.fusion writes
     entry: str
     grid: tuple[int, int, int]
     block: tuple[int, int, int]
@@ -53,10 +54,11 @@ class Launch:
     twin: Callable[..., None]
     defines: tuple[tuple[str, int], ...] = ()
     shared: int = 0  # bytes of dynamic shared memory
+    label: str = ""  # where a program launches a kernel twice: what tells them apart
 
     @property
     def name(self) -> str:
-        return self.entry
+        return self.label or self.entry
 
 
 @dataclass(frozen=True)
@@ -141,7 +143,9 @@ class Rung:
     def title_on(self, engine: str) -> str:
         """The title as it is true on an engine: the cpu engine calls NumPy's BLAS, not the vendor's."""
         return (
-            self.title.replace(self.library, "NumPy BLAS") if engine == "cpu" and self.library else self.title
+            self.title.replace(self.library, "NumPy BLAS")
+            if engine == "cpu" and self.library and engine in self.engines
+            else self.title
         )
 
     @property

@@ -18,6 +18,11 @@ def heads(*arrays: np.ndarray) -> Iterator[tuple[np.ndarray, ...]]:
     yield from zip(*(x.reshape(-1, *x.shape[2:]) for x in arrays), strict=True)
 
 
+def wide(x: np.ndarray) -> np.ndarray:
+    """x as float32; itself where it is."""
+    return x.astype(np.float32, copy=False)
+
+
 def hidden(queries: range, keys: range) -> np.ndarray:
     """bool [queries, keys]: True where the key comes after the query."""
     return np.asarray(keys) > np.asarray(queries)[:, None]
@@ -33,7 +38,8 @@ def scores(Q: np.ndarray, K: np.ndarray, S: np.ndarray, N, d, scale, causal) -> 
 
 def softmax(S: np.ndarray, P: np.ndarray, rows, N, causal) -> None:
     """P = softmax(S) along its rows, 0 where a key is hidden."""
-    for s, p in heads(S, P):
+    for s, out in heads(S, P):
+        p = out if out.dtype == s.dtype else np.empty_like(s)
         np.copyto(p, s)
         if causal:
             p[hidden(range(N), range(N))] = -np.inf
@@ -41,6 +47,7 @@ def softmax(S: np.ndarray, P: np.ndarray, rows, N, causal) -> None:
             p -= p.max(axis=1, keepdims=True)
         np.exp(p, out=p)
         p /= p.sum(axis=1, keepdims=True)
+        out[...] = p
 
 
 def values(P: np.ndarray, V: np.ndarray, O: np.ndarray, N, d, causal) -> None:
@@ -81,13 +88,14 @@ def values_tiled(tile: int):
 
 
 def library_scores(Q: np.ndarray, K: np.ndarray, S: np.ndarray, N, d, scale) -> None:
-    """S = scale * Q K^T by the BLAS that NumPy is built with."""
-    np.matmul(Q, K.swapaxes(2, 3), out=S)
+    """S = scale * Q K^T by the BLAS that NumPy is built with; 16-bit types are widened first."""
+    np.matmul(wide(Q), wide(K).swapaxes(2, 3), out=S)
     S *= scale
 
 
 def library_values(P: np.ndarray, V: np.ndarray, O: np.ndarray, N, d) -> None:
-    np.matmul(P, V, out=O)
+    for p, v, o in heads(P, V, O):
+        o[...] = wide(p) @ wide(v)
 
 
 # -- nothing N x N ----------------------------------------------------------------------------------
@@ -114,8 +122,21 @@ def flash(br: int, bc: int):
     return twin
 
 
-def _rows(q: np.ndarray, k: np.ndarray, v: np.ndarray, first: int, bc: int, causal) -> np.ndarray:
-    """O of the queries from `first` on, already scaled, of one head."""
+def flash_mma(br: int, bc: int):
+    """The same from 16-bit types: S, m, l and O are float32, and P is rounded to V's type before it is multiplied."""
+
+    def twin(Q: np.ndarray, K: np.ndarray, V: np.ndarray, O: np.ndarray, N, d, scale, causal) -> None:
+        for q, k, v, o in heads(wide(Q), wide(K), wide(V), O):
+            for i in range(0, N, br):
+                o[i : i + br] = _rows(scale * q[i : i + br], k, v, i, bc, causal, V.dtype)
+
+    return twin
+
+
+def _rows(
+    q: np.ndarray, k: np.ndarray, v: np.ndarray, first: int, bc: int, causal, held: np.dtype | None = None
+) -> np.ndarray:
+    """O of the queries from `first` on, already scaled, of one head; P is multiplied as `held` has it."""
     rows, N = len(q), len(k)
     o = np.zeros_like(q)
     m, l = np.full((rows, 1), -np.inf, q.dtype), np.zeros((rows, 1), q.dtype)
@@ -128,6 +149,7 @@ def _rows(q: np.ndarray, k: np.ndarray, v: np.ndarray, first: int, bc: int, caus
         with np.errstate(**QUIET):
             shrink, p = np.exp(m - base), np.exp(s - base)
             l = l * shrink + p.sum(axis=1, keepdims=True)
+            p = p if held is None else p.astype(held).astype(p.dtype)
             o = o * shrink + p @ v[j : j + bc]
         m = most
     with np.errstate(**QUIET):

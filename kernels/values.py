@@ -14,13 +14,14 @@ def is_whole(dtype: np.dtype | str) -> bool:
 
 
 def random(rng: np.random.Generator, b: Buffer) -> np.ndarray:
-    """Values for a buffer: standard normal float32, rounded to the buffer's type; whole numbers evenly from
-    -127 .. 127 (0 .. 127 where there is no sign)."""
+    """Values for a buffer: standard normal float32 (without their signs where it is positive), rounded to the buffer's
+    type; whole numbers evenly from -127 .. 127 (0 .. 127 where there is no sign)."""
     dtype = np.dtype(b.dtype)
     if is_whole(dtype):
         low = -MOST_INT if dtype.kind == "i" else 0
         return rng.integers(low, MOST_INT, b.shape, dtype, endpoint=True)
-    return rng.standard_normal(b.shape, dtype=np.float32).astype(dtype, copy=False)
+    normal = rng.standard_normal(b.shape, dtype=np.float32)
+    return (np.abs(normal, out=normal) if b.positive else normal).astype(dtype, copy=False)
 
 
 def checked(b: Buffer, value: np.ndarray) -> np.ndarray:
@@ -37,6 +38,8 @@ def checked(b: Buffer, value: np.ndarray) -> np.ndarray:
         array = array.astype(dtype)
     if not np.isfinite(array.astype(np.float32) if dtype.itemsize < 4 else array).all():
         raise RuleError(f"input {b.name} must be finite in {b.dtype}; it holds NaN or infinity")
+    if b.positive and (array < 0).any():
+        raise RuleError(f"input {b.name} must not be below 0; it holds {array.min():g}")
     return array
 
 

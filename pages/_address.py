@@ -7,9 +7,10 @@ which rule. Only values that differ from the usual are written. Pure functions; 
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
+from itertools import combinations
 from typing import Any
 
 from kernels.shapes import ShapeError
@@ -73,6 +74,9 @@ class Text:
 Field = Number | Choice | Text
 
 
+Mend = Callable[[Values], Iterable[tuple[str, Values]]]
+
+
 def _no_rules(values: Values) -> Iterable[tuple[str, Values]]:
     return ()
 
@@ -84,7 +88,7 @@ class Fields:
 
     lesson: str
     of: Mapping[str, Field]
-    mend: Callable[[Values], Iterable[tuple[str, Values]]] = _no_rules
+    mend: Mend = _no_rules
 
     @cached_property
     def usual(self) -> Values:
@@ -116,6 +120,18 @@ class Fields:
             for name, value in values.items()
             if value != self.usual[name]
         }
+
+
+def fewest_back(
+    values: Values, usual: Values, names: Sequence[str], fits: Callable[[Values], bool]
+) -> Values:
+    """The fewest of `names` to set back to their usual values so that all fit, as the usual ones do."""
+    for count in range(1, len(names) + 1):
+        for some in combinations(names, count):
+            back = {name: usual[name] for name in some}
+            if fits(values | back):
+                return back
+    raise AssertionError("the usual values fit")
 
 
 def presents(params: Mapping[str, str]) -> bool:

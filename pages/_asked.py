@@ -15,7 +15,11 @@ from kernels.jobs import Request
 from kernels.program import Ladder, Rung
 from kernels.records import Near
 
-WORK = {"conv": "direct convolution", "gemm": "the product"}  # what the FLOPs of a ladder are those of
+WORK = {
+    "conv": "direct convolution",
+    "gemm": "the product",
+    "attention": "attention",
+}  # what the FLOPs of a ladder are those of
 
 
 def work(ladder: str) -> str:

@@ -7,14 +7,13 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
-from functools import lru_cache
-from itertools import combinations
+from functools import lru_cache, partial
 
 from kernels.ladders import LADDERS
 from kernels.presets import CONV_PRESETS
 from kernels.program import Ladder
 from kernels.shapes import MODES, ConvShape
-from pages._address import Choice, Fields, Number, Text, Value, Values
+from pages._address import Choice, Fields, Number, Text, Value, Values, fewest_back
 from visuals.inputs import Inputs
 from visuals.pictures import CUSTOM, FILTERS, MOST_SEED, PICTURES, UPLOAD
 
@@ -71,26 +70,26 @@ AXES = (("R", "dilation_h", "H", "pad_h"), ("S", "dilation_w", "W", "pad_w"))
 def fits(values: Values, usual: Values) -> Iterator[tuple[str, Values]]:
     """As Fields.mend: the filter must fit; what keeps it from that is set back to `usual`, which does."""
     for axis in AXES:
-        back = _fewest_back(values, axis, usual)
-        if back:
+        span, room = _span_and_room(values, axis)
+        if span > room:
             tap, dilation, size, pad = axis
-            span, room = values[dilation] * (values[tap] - 1) + 1, values[size] + 2 * values[pad]
             rule = f"the filter must fit the padded input, {dilation}*({tap}-1)+1 <= {size}+2*{pad}, but {span} > {room}"
-            yield rule, back
+            yield rule, fewest_back(values, usual, axis, partial(_fit, axis))
 
 
 def _mend(values: Values) -> Iterator[tuple[str, Values]]:
     yield from fits(values, DEFAULT.params())
 
 
-def _fewest_back(values: Values, axis: tuple[str, ...], usual: Values) -> Values:
-    """The fewest fields of the axis to set back to their defaults so that the filter fits."""
-    for count in range(len(axis) + 1):
-        for names in combinations(axis, count):
-            tap, dilation, size, pad = (usual[n] if n in names else values[n] for n in axis)
-            if dilation * (tap - 1) + 1 <= size + 2 * pad:
-                return {name: usual[name] for name in names}
-    raise AssertionError("the default shape is valid")
+def _span_and_room(values: Values, axis: tuple[str, ...]) -> tuple[int, int]:
+    """What the filter takes along an axis, and what the padded input has."""
+    tap, dilation, size, pad = (values[name] for name in axis)
+    return dilation * (tap - 1) + 1, size + 2 * pad
+
+
+def _fit(axis: tuple[str, ...], values: Values) -> bool:
+    span, room = _span_and_room(values, axis)
+    return span <= room
 
 
 def _field(name: str, usual: int | str) -> Number | Choice | Text:

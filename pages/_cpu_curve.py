@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from html import escape
 
 import streamlit as st
 
@@ -12,10 +11,10 @@ from kernels.jobs import Request
 from kernels.ladders import loops
 from kernels.records.rows import id_of
 from kernels.shapes import GemmShape
-from pages import _cards, _lesson, _series
+from pages import _cards, _cpu_card, _lesson
 from pages._look import tokens
 from pages._series import Series
-from visuals import figures, tile_curve
+from visuals import tile_curve
 
 KEY = "cpu_curve"
 SECONDS = 0.4  # of timing for each BLOCK
@@ -62,55 +61,30 @@ def requests(asked: Asked) -> list[Request]:
 
 
 def section(shape: GemmShape) -> None:
-    """The card. `shape` is the page's; it is polled while a curve is measured."""
-    st.fragment(_all, run_every=_series.every(KEY))(shape)
-
-
-def _all(shape: GemmShape) -> None:
-    curve = _series.going(KEY)
-    with st.container(key="card_cpu_curve", border=True):
-        asked = _head(shape, curve)
-        _lesson.quiet(tile_curve.caches_words(loops.caches()))
-        if curve and blocked(curve):
-            _measured(curve, asked)
-        if curve:
-            _lesson.quiet(*[f"No time: {why}" for why in curve.failed])
+    """The card. `shape` is the page's."""
+    _cpu_card.section(CARD, shape)
 
 
 # -- what is asked ---------------------------------------------------------------------------------
-def _head(shape: GemmShape, curve: Series | None) -> Asked:
-    with st.container(key="cpu_curve_head", horizontal=True, vertical_alignment="center"):
-        st.html('<h2 class="kt-card">Tile sizes on this processor</h2>')
-        with (
-            st.container(key="chips_cpu_curve", width="content"),
-            st.popover("options", key="cpu_curve_options"),
-        ):
-            asked = _options(shape)
-        todo = requests(asked)
-        if curve and curve.job:
-            if st.button("Stop", key="stop_cpu_curve"):
-                _series.stop(curve)
-        elif todo and st.button("Measure the curve", key="measure_cpu_curve"):
-            _series.start(KEY, Series(asked, todo, _name))
-    _series.progress(curve)
-    if not todo:
-        broken = BLOCKED.rules(
-            asked.shape, {"BLOCK": BLOCKED.default_tiles["BLOCK"], "THREADS": asked.threads}
-        )
-        _lesson.quiet(f"The loops cannot run {asked.shape}: {next(iter(broken))}")
-    else:
-        _lesson.quiet(
-            f"C = A × B as loops in Numba, FP32, {asked}: naive, reordered, NumPy’s BLAS, and in blocks of {len(todo) - 1} sizes, "
-            "each verified against float64 and timed here, on your processor."
-        )
-    return asked
-
-
 def _options(shape: GemmShape) -> Asked:
-    size = _lesson.option("curve", [*SIZES, OWN])
-    threads = _lesson.option("threads", [str(n) for n in loops.THREADS if n <= loops.cores()])
-    st.caption(f"“{OWN}” is {shape}. Cold or hot caches as the options of Run say.")
+    with (
+        st.container(key="chips_cpu_curve", width="content"),
+        st.popover("options", key="cpu_curve_options"),
+    ):
+        size = _lesson.option("curve", [*SIZES, OWN])
+        threads = _lesson.option("threads", [str(n) for n in loops.THREADS if n <= loops.cores()])
+        st.caption(f"“{OWN}” is {shape}. Cold or hot caches as the options of Run say.")
     return Asked(SIZES.get(size, shape), int(threads), _lesson.chosen("caches", MODES))
+
+
+def _plan(asked: Asked, todo: int) -> str:
+    if not todo:
+        tiles = {"BLOCK": BLOCKED.default_tiles["BLOCK"], "THREADS": asked.threads}
+        return f"The loops cannot run {asked.shape}: {next(iter(BLOCKED.rules(asked.shape, tiles)))}"
+    return (
+        f"C = A × B as loops in Numba, FP32, {asked}: naive, reordered, NumPy’s BLAS, and in blocks of {todo - 1} sizes, "
+        f"each verified against float64 and timed here, on your processor. {tile_curve.caches_words(loops.caches(), tile_curve.block(asked.shape))}"
+    )
 
 
 def _name(request: Request) -> str:
@@ -119,23 +93,23 @@ def _name(request: Request) -> str:
 
 
 # -- what came out ---------------------------------------------------------------------------------
-def _measured(curve: Series, asked: Asked) -> None:
-    stale = curve.asked != asked
-    told = f"{blocked(curve)[0]['device']}, {curve.asked}"
-    head = f"{figures.badge('measured', told)} {figures.badge('predicted', 'below')}"
-    if stale:
-        head += f' <span class="kt-stale">stale: measured at {escape(str(curve.asked))}</span>'
-    st.html(f'<p class="kt-figures">{head}</p>')
+def _drawn(curve: Series) -> None:
     caches, rows, others = loops.caches(), blocked(curve), lines(curve)
-    with st.container(key=f"{'stale' if stale else 'fresh'}_cpu_curve"):
-        _cards.chart(
-            lambda: tile_curve.chart(rows, others, caches, curve.asked.shape, tokens()),
-            tile_curve.HEIGHT,
-            "chart_cpu_curve",
-            tuple(id_of(row) for row in curve.rows),
-        )
-        _cards.sentence(tile_curve.words(rows, others, caches))
-        _lesson.quiet(
-            "Above: the median with p20 to p80; ★ the best. Below: bytes predicted to pass each cache, as a share of the naive "
-            "loops’. The formula’s cache is ideal and one thread’s own: a real one is parted into sets, and rows a power of two apart crowd each other out."
-        )
+    tile = tile_curve.block(curve.asked.shape)
+    _cards.chart(
+        lambda: tile_curve.chart(rows, others, caches, tile, tokens()),
+        tile_curve.HEIGHT,
+        "chart_cpu_curve",
+        tuple(id_of(row) for row in curve.rows),
+    )
+    _cards.sentence(tile_curve.words(rows, others, caches, tile))
+    _lesson.quiet(
+        "Above: the median with p20 to p80; ★ the best. Below: bytes predicted to pass each cache, as a share of the naive "
+        "loops’. The formula’s cache is ideal and one thread’s own: a real one is parted into sets, and rows a power of two apart crowd each other out."
+    )
+
+
+CARD = _cpu_card.Card(
+    KEY, "Tile sizes on this processor", "Measure the curve", _options, requests, _name, _plan,
+    lambda curve: bool(blocked(curve)), _drawn,
+)  # fmt: skip

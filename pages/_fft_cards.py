@@ -145,4 +145,6 @@ def _curves(asked: Asked) -> None:
             lambda: fft_charts.chart(s, told, times, tokens()), fft_charts.px(times), "chart_curves", made_of
         )
         _cards.sentence(f"{fft_charts.words(s, told)} {fft_charts.fastest(times)}".strip())
-        _lesson.quiet("Square filters; the padding grows with R, so that the output keeps its size, as far as it can.")
+        _lesson.quiet(
+            "Square filters; the padding grows with R, so that the output keeps its size, as far as it can."
+        )

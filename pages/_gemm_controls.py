@@ -9,6 +9,7 @@ import streamlit as st
 from kernels.presets import GEMM_PRESETS
 from kernels.shapes import GemmShape
 from pages import _asked, _gemm, _lesson, _rates, _rung_line
+from pages._address import Fields
 from pages._gemm import LADDER, Asked
 from visuals import figures, why_gemm
 
@@ -27,22 +28,18 @@ def asked(
 ) -> tuple[Asked, _lesson.Link]:
     """What the controls ask for, and what draws a link to another preset with all else kept. `orders(rung)` are those
     of the stage. Not `shown`: the address alone is read."""
-    fields = _gemm.fields(_gemm.watched(st.query_params))
-    values, notes = _lesson.asked(fields, shown)
-    asked = _gemm.of(values)
-    link = _lesson.preset_link(page, fields, lambda shape: _gemm.at_shape(asked, shape))
-    if shown:
+
+    def controls(fields: Fields, asked: Asked, link: _lesson.Link) -> None:
         with st.container(key="chips", horizontal=True):
             _lesson.presets(link, CHIPS, GEMM_PRESETS, asked.shape)
             if orders:
                 _lesson.order_chooser(orders(asked.rung.name))
         _fields(fields, asked.shape)
-        _rung_line.draw(_line(page, fields, asked))
-    _lesson.note(*notes)
-    return asked, link
+
+    return _rung_line.asked(page, _gemm.ADDRESS, controls if shown else None)
 
 
-def _fields(fields: _lesson.Fields, shape: GemmShape) -> None:
+def _fields(fields: Fields, shape: GemmShape) -> None:
     bounds = _gemm.bounds(shape)
     with st.container(key="params", horizontal=True):
         _lesson.numbers(fields, LINE, bounds)
@@ -70,20 +67,6 @@ def _more_label(shape: GemmShape) -> str:
     if shape.dtype != "fp32":
         parts.append(shape.dtype)
     return ", ".join(parts) or "more"
-
-
-def _line(page: str, fields: _lesson.Fields, asked: Asked) -> _rung_line.Line:
-    return _rung_line.Line(
-        page,
-        fields,
-        LADDER.rungs,
-        _gemm.able(asked.shape),
-        asked.shape,
-        asked.rung,
-        asked.tiles,
-        lambda rung: _gemm.at_rung(asked, rung),
-        lambda tiles: _gemm.at_tiles(asked, tiles),
-    )
 
 
 # -- under the cards of Run ----------------------------------------------------------------------

@@ -162,11 +162,30 @@ def choose(fields: Fields, name: str, label: str = "", choices: Sequence = ()) -
     )
 
 
+def select(fields: Fields, name: str, width: int, label: str = "", choices: Sequence = ()) -> None:
+    """A Choice of the lesson as a field, or some of its `choices`; the usual need not be among them."""
+    field = fields.of[name]
+    choices = choices or field.choices
+    st.selectbox(
+        label or name,
+        choices,
+        index=choices.index(field.usual) if field.usual in choices else None,
+        key=name,
+        bind="query-params",
+        width=width,
+    )
+
+
+def chooser(name: str, choices: Mapping[str, str]) -> None:
+    """A choice bound to the address, in a popover; `choices` tells each in words."""
+    with st.popover(f"{name}: {chosen(name, choices)}", key=f"{name}_chooser"):
+        option(name, list(choices))
+        st.caption(" ".join(f"{choice}: {words}." for choice, words in choices.items()))
+
+
 def order_chooser(orders: Mapping[str, str]) -> None:
     """In whose order the stage plays; `orders` tells each in words."""
-    with st.popover(f"order: {chosen('order', orders)}", key="order_chooser"):
-        option("order", list(orders))
-        st.caption(" ".join(f"{name}: {words}." for name, words in orders.items()))
+    chooser("order", orders)
 
 
 def limits(values: Mapping[str, Any], bounds: Mapping[str, Bound]) -> None:

@@ -10,7 +10,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 
 from kernels.presets import CONV_PRESETS
-from pages import _conv, _fft, _gemm, _scenes, _winograd
+from pages import _attention, _conv, _fft, _gemm, _scenes, _softmax, _winograd
 from visuals.scene import Scene
 
 Params = Mapping[str, str]
@@ -79,6 +79,8 @@ LESSONS = (
     Lesson("winograd.py", "Winograd"),
     Lesson("fft.py", "FFT"),
     Lesson("choose.py", "choose"),
+    Lesson("softmax.py", "softmax"),
+    Lesson("attention.py", "attention"),
 )
 FIRST = Card("im2col", "A convolution becomes one matrix product.", "im2col.py", im2col)
 CARDS = (
@@ -161,6 +163,30 @@ CARDS = (
         _winograd.card,
         {"kernel": "4x4-steps"},
         16,
+    ),
+    Card(
+        "The sum is mended as the maximum grows",
+        "Softmax in two passes: where a thread meets a larger number, what it has summed is rescaled to it.",
+        "softmax.py",
+        _softmax.card,
+        {},
+        3,
+    ),
+    Card(
+        "Scores, weights, values",
+        "Every query is multiplied with every key, the rows become weights that sum to 1, and the values are added up by them: two N × N matrices.",
+        "attention.py",
+        _attention.card,
+        {"N": "8", "rung": "naive"},
+        13,
+    ),
+    Card(
+        "A softmax that begins before its row is known",
+        "Flash attention: keys come by the tile, and a larger maximum shrinks what was summed before. No N × N matrix is stored.",
+        "attention.py",
+        _attention.card,
+        {},
+        13,
     ),
     Card(
         "A transform is a circle",

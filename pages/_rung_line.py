@@ -1,7 +1,5 @@
-"""The line of controls for the rung that is watched: which one it is, and its tile sizes.
-
-For every lesson whose address holds a rung and its tile sizes.
-"""
+"""The controls of every lesson whose address holds a rung and its tile sizes: above all the line that says which rung
+is watched, and its tile sizes."""
 
 from __future__ import annotations
 
@@ -15,6 +13,7 @@ import streamlit as st
 from kernels.program import Launch, Rung
 from pages import _lesson, _tiles
 from pages._address import Fields
+from pages._ladder import Address, Asked
 
 TILE_PX = 74  # of a field for a tile size, without its name
 Params = dict[str, str]
@@ -38,6 +37,34 @@ class Line:
     def broken(self) -> list[str]:
         """The rules that keep the rung from running so."""
         return _tiles.broken(self.rung, self.shape, self.tiles)
+
+
+def asked(
+    page: str, address: Address, controls: Callable[[Fields, Asked, _lesson.Link], None] | None
+) -> tuple[Asked, _lesson.Link]:
+    """What the controls ask for, and what draws a link to another preset with all else kept. `controls` draws those of
+    the shape, above the line of the rung; None: the address alone is read."""
+    fields = address.fields[address.watched(st.query_params)]
+    values, notes = _lesson.asked(fields, bool(controls))
+    found = address.of(values)
+    link = _lesson.preset_link(page, fields, lambda shape: address.at_shape(found, shape))
+    if controls:
+        controls(fields, found, link)
+        draw(
+            Line(
+                page,
+                fields,
+                address.ladder.rungs,
+                address.able(found.shape),
+                found.shape,
+                found.rung,
+                found.tiles,
+                lambda rung: address.at_rung(found, rung),
+                lambda tiles: address.at_tiles(found, tiles),
+            )
+        )
+    _lesson.note(*notes)
+    return found, link
 
 
 def draw(now: Line) -> None:
@@ -76,15 +103,7 @@ def _link(now: Line, params: Params, label: str, help: str = "") -> None:
 def _tile_fields(now: Line) -> None:
     """A field for each tile size; its choices are those that are legal while the others stay."""
     for name, choices in _tiles.choices(now.rung, now.shape, now.tiles).items():
-        usual = now.fields.of[name].usual
-        st.selectbox(
-            name,
-            choices,
-            index=choices.index(usual) if usual in choices else None,
-            key=name,
-            bind="query-params",
-            width=TILE_PX + 9 * len(name),
-        )
+        _lesson.select(now.fields, name, TILE_PX + 9 * len(name), choices=choices)
 
 
 def _launch_words(now: Line) -> str:

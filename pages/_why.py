@@ -19,7 +19,7 @@ from pages._lesson import together
 from visuals import figures, roofline, sweeps
 from visuals.why import Story
 
-MOST_COLUMNS = 6  # of rungs: more stand below each other
+MOST_COLUMNS = 5  # of rungs: more stand below each other
 
 
 def card(asked: Asked, now: Shown, story: Story, link: Callable[[Preset, str], None]) -> None:

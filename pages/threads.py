@@ -48,18 +48,6 @@ LABELS = {
 WIDTHS = {"mapping": 230, "BLOCK": 122, "TILE": 108, "row": 170, "along": 150}
 
 
-def choice(fields: _lesson.Fields, name: str) -> None:
-    of = fields.of[name]
-    st.selectbox(
-        LABELS[name],
-        of.choices,
-        index=of.choices.index(of.usual),
-        key=name,
-        bind="query-params",
-        width=WIDTHS[name],
-    )
-
-
 def controls(topic: str, fields: _lesson.Fields, values: _threads.Values) -> None:
     """The topics, then the parameters of this one."""
     with st.container(key="chips", horizontal=True):
@@ -72,7 +60,7 @@ def controls(topic: str, fields: _lesson.Fields, values: _threads.Values) -> Non
         _lesson.numbers(fields, LINES[topic], _threads.bounds(topic))
         for name in fields.of:
             if name in LABELS and name != unused:
-                choice(fields, name)
+                _lesson.select(fields, name, WIDTHS[name], LABELS[name])
         rung = _threads.ladder(topic).rung(_threads.rung(topic, values))
         st.html(f'<p class="kt-derived">{rung.idea}</p>')
 

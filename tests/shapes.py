@@ -6,6 +6,7 @@ from hypothesis import strategies as st
 
 from kernels.shapes import MODES, ConvShape, GemmShape
 from kernels.shapes_attention import AttentionShape
+from kernels.shapes_fusion import KINDS, ChainShape
 
 
 @st.composite
@@ -77,3 +78,33 @@ def attention_shapes(
         scale=draw(st.sampled_from([0.0, 0.0, 1.0, -0.5])),
         dtype=dtype,
     )
+
+
+@st.composite
+def chain_shapes(draw, most: int = 9, most_blocks: int = 6) -> ChainShape:
+    """Chains of any blocks in any order, each legal where it stands: windows that overlap, reach beyond the map, or are
+    the whole of it."""
+    N, C, H, W = draw(st.integers(1, 2)), draw(st.integers(1, 5)), *(draw(st.integers(1, most)) for _ in "HW")
+    words, extents = [], (N, C, H, W)
+    for _ in range(draw(st.integers(1, most_blocks))):
+        words.append(draw(_blocks(extents)))
+        extents = ChainShape(*extents, words[-1]).y_shape
+    return ChainShape(N, C, H, W, " ".join(words))
+
+
+@st.composite
+def _blocks(draw, extents: tuple[int, int, int, int]) -> str:
+    kind = draw(st.sampled_from(KINDS))
+    if kind == "bn" and draw(st.booleans()):
+        return "bn:eps=0.1"
+    if kind not in ("conv", "maxpool", "avgpool"):
+        return kind
+    small = min(extents[2:])
+    R = draw(st.integers(1, min(4, small + 2)))
+    most = R - 1 if kind == "conv" else R // 2
+    least = max(0, -(-(R - small) // 2))
+    if least > most:
+        R, least, most = 1, 0, 0
+    pad, stride = draw(st.integers(least, most)), draw(st.integers(1, 3))
+    filters = f":K={draw(st.integers(1, 4))}" if kind == "conv" else ""
+    return f"{kind}{filters}:R={R}:stride={stride}:pad={pad}"

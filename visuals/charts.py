@@ -6,6 +6,7 @@ Rows made before a field was measured lack it: such a figure is None, or does wi
 from __future__ import annotations
 
 import math
+import textwrap
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING
 
@@ -20,6 +21,10 @@ FONT = "system-ui, -apple-system, 'Segoe UI', Roboto, 'DejaVu Sans', sans-serif"
 BAR_PX, MEMORY_PX, COPY_PX, TIMELINE_PX = 44, 38, 26, 270
 TEXT_PX = 112  # the column of figures at the right
 STAGES_PX = 92  # under a timeline, for the names of its stages
+MOST_WIDE, MOST_NARROW = (
+    4,
+    11,
+)  # panels of a timeline with room for titles; characters to a line where there are more
 MOST_SAMPLES = 100
 MOST_LINEAR = 50  # the longest bar by the shortest: beyond that their axis is logarithmic
 COPIES = (
@@ -268,7 +273,8 @@ def timeline(titled: Titled, tokens: Mapping[str, str]) -> Figure | None:
     figure = make_subplots(
         1, len(told), shared_yaxes=True, horizontal_spacing=0.04, column_widths=[max(3, n) for n in steps]
     )
-    for column, (title, row) in enumerate(told, 1):
+    heads = [_narrow(title) if len(told) > MOST_WIDE else broken(title) for title, _ in told]
+    for column, (head, (title, row)) in enumerate(zip(heads, told, strict=True), 1):
         stages = row["timeline"]
         for role, name in roles(row):
             figure.add_bar(
@@ -280,9 +286,10 @@ def timeline(titled: Titled, tokens: Mapping[str, str]) -> Figure | None:
                 row=1,
                 col=column,
             )
-        _panel(figure, column, title, row, tokens)
+        _panel(figure, column, head, row, tokens)
     lay_out(figure, TIMELINE_PX, tokens)
-    figure.update_layout(bargap=0.12, margin={"l": 0, "r": 0, "t": 42, "b": STAGES_PX})
+    lines = max(head.count("<br>") for head in heads) + 1
+    figure.update_layout(bargap=0.12, margin={"l": 0, "r": 0, "t": max(42, 6 + 16 * lines), "b": STAGES_PX})
     most = max(row["peak_bytes"] for _, row in told)
     figure.update_yaxes(visible=False, range=[0, most * 1.18], fixedrange=True)
     return figure
@@ -303,7 +310,7 @@ def _panel(figure: Figure, column: int, title: str, row: Row, tokens: Mapping[st
         font={"size": 11, "color": tokens["ink"]}, row=1, col=column,
     )  # fmt: skip
     figure.add_annotation(
-        x=0, y=1, xref="x domain", yref="y domain", text=broken(title), align="left", showarrow=False, xanchor="left", yanchor="bottom",
+        x=0, y=1, xref="x domain", yref="y domain", text=title, align="left", showarrow=False, xanchor="left", yanchor="bottom",
         yshift=6, font={"size": 12, "color": tokens["ink"]}, row=1, col=column,
     )  # fmt: skip
 
@@ -317,6 +324,11 @@ def height(rows: int, px: int = BAR_PX) -> int:
 def broken(title: str) -> str:
     """A rung's title in two lines: bars are long where titles are narrow."""
     return title.replace(" + ", " +<br>")
+
+
+def _narrow(title: str) -> str:
+    """The same where there is room for a word or two."""
+    return "<br>".join(textwrap.wrap(title, MOST_NARROW))
 
 
 def _write_at_end(figure: Figure, i: int, text: str, tokens: Mapping[str, str]) -> None:

@@ -18,8 +18,8 @@ def badge(kind: str, detail: str = "") -> str:
 
 def bytes_(count: float) -> str:
     """1536 -> "1.5 KB" (powers of 1000)."""
-    for unit in ("B", "KB", "MB", "GB"):
-        if count < 1000 or unit == "GB":
+    for unit in ("B", "KB", "MB", "GB", "TB"):
+        if count < 1000 or unit == "TB":
             return f"{count:,.0f} B" if unit == "B" else f"{count:.3g} {unit}"
         count /= 1000
     raise AssertionError

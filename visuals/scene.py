@@ -50,6 +50,7 @@ _MARK = re.compile(r"\[([^\]]*)\]\((\w+)\)")
 PLACES = ("global", "workspace", "shared", "registers")
 KINDS = ("", "measured", "counted", "recorded", "predicted")
 MOST_STEPS, MOST_CELLS = 100_000, 1_000_000
+HUGE = 1e15  # beyond what digits can tell
 
 
 class SceneError(ValueError):
@@ -198,6 +199,7 @@ class Scene:
     lanes: Lanes | None = None
     sums: tuple[Sum, ...] = ()
     views: tuple[View, ...] = ()
+    finite: bool = True  # False: cells, readings and captions may hold infinities and NaN, and print them
     version: int = field(default=VERSION, init=False)
 
     def __post_init__(self):
@@ -263,7 +265,11 @@ class Scene:
 
 
 def number(v: float) -> str:
-    """As captions print it: whole numbers plain, others to four digits, never with an exponent, a true minus."""
+    """As captions print it: whole numbers plain, others to four digits, a true minus; a power of ten from 10^15 on."""
+    if not np.isfinite(v):
+        return "NaN" if np.isnan(v) else "∞" if v > 0 else "−∞"
+    if abs(v) >= HUGE:
+        return f"{v:.3e}".replace("-", "−").replace("e+", "·10^")
     whole = float(v).is_integer()
     text = str(int(v)) if whole else np.format_float_positional(float(v), precision=4, unique=False, fractional=False, trim="-")  # fmt: skip
     return text.replace("-", "−")
@@ -277,11 +283,12 @@ def validate(scene: Scene) -> None:
         if not condition:
             raise SceneError(f"scene {scene.key!r}: {message}")
 
+    finite = _finite if scene.finite else lambda array: True
     need(1 <= scene.steps <= MOST_STEPS, f"a scene has 1 to {MOST_STEPS:,} steps, not {scene.steps:,}")
     tensors = {t.name: t for t in scene.tensors}
     need(len(tensors) == len(scene.tensors), "two tensors share a name")
     for t in scene.tensors:
-        _check_tensor(t, need)
+        _check_tensor(t, need, finite)
     total = sum(t.size for t in scene.tensors)
     need(total <= MOST_CELLS, f"{total:,} cells; at most {MOST_CELLS:,} are shown")
     for g in scene.groups:
@@ -291,7 +298,7 @@ def validate(scene: Scene) -> None:
     for v in scene.views:
         _check_view(v, scene, tensors, need)
     for w in scene.writes:
-        _check_write(w, tensors, scene.steps, need)
+        _check_write(w, tensors, scene.steps, need, finite)
     need(not _circular(scene.writes), "copies go round in a circle")
     for w in scene.writes:
         if w.source and tensors[w.source].values is None:
@@ -309,12 +316,12 @@ def validate(scene: Scene) -> None:
         _check_sum(s, tensors, need)
     for r in scene.readings:
         need(np.size(r.values) == scene.steps, f"reading {r.label!r} has not one value a step")
-        need(_finite(r.values), f"reading {r.label!r} has values that are not finite")
+        need(finite(r.values), f"reading {r.label!r} has values that are not finite")
         need(r.kind in KINDS, f"reading {r.label!r}: kind {r.kind!r} is no badge")
         need(r.role in ("", *ROLES), f"reading {r.label!r}: role {r.role!r} is none of {', '.join(ROLES)}")
     for told in scene.told:
-        _check_told(told, tensors, need)
-    _check_captions(scene.captions, scene.steps, need)
+        _check_told(told, tensors, need, finite)
+    _check_captions(scene.captions, scene.steps, need, finite)
     if scene.lanes is not None:
         same = len(scene.lanes.warp) == len(scene.lanes.mask) == scene.steps
         need(same, "lanes and steps differ in number")
@@ -332,7 +339,7 @@ def _finite(array) -> bool:
         return bool(np.isfinite(np.asarray(array).astype("f4")).all())
 
 
-def _check_tensor(t: Tensor, need) -> None:
+def _check_tensor(t: Tensor, need, finite) -> None:
     need(re.fullmatch(r"\w{1,32}", t.name), f"{t.name!r} is no name of a tensor: letters and digits alone")
     need(t.role in ROLES, f"{t.name}: role {t.role!r} is none of {', '.join(ROLES)}")
     need(min(t.planes, t.rows, t.cols) >= 1, f"{t.name} is empty")
@@ -340,7 +347,7 @@ def _check_tensor(t: Tensor, need) -> None:
     need(t.col_index is None or len(t.col_index) == t.cols, f"{t.name}: a column has no index")
     if t.values is not None:
         need(np.size(t.values) == t.size, f"{t.name}: {np.size(t.values)} values for {t.size} cells")
-        need(_finite(t.values), f"{t.name} has values that are not finite")
+        need(finite(t.values), f"{t.name} has values that are not finite")
 
 
 def _check_view(v: View, scene: Scene, tensors, need) -> None:
@@ -351,7 +358,7 @@ def _check_view(v: View, scene: Scene, tensors, need) -> None:
     need(not written, f"the view {v.tensor} is written")
 
 
-def _check_write(w: Write, tensors, steps: int, need) -> None:
+def _check_write(w: Write, tensors, steps: int, need, finite) -> None:
     need(w.target in tensors, f"a write names {w.target!r}, which is no tensor")
     size = tensors[w.target].size
     count = size if w.cells is None else np.size(w.cells)
@@ -366,7 +373,7 @@ def _check_write(w: Write, tensors, steps: int, need) -> None:
     )
     if w.values is not None:
         need(np.size(w.values) == count, f"{w.target}: {np.size(w.values)} values for {count} writes")
-        need(_finite(w.values), f"values written into {w.target} are not finite")
+        need(finite(w.values), f"values written into {w.target} are not finite")
         return
     need(w.source in tensors, f"a write names {w.source!r}, which is no tensor")
     need(w.index is not None and np.size(w.index) == count, f"the copy into {w.target} misses cells")
@@ -399,10 +406,10 @@ def _check_matmul(m: MatMul, tensors, steps: int, need) -> None:
     need(counted, f"{m.out}: the terms summed by each step are not told")
 
 
-def _check_told(told: Told, tensors, need) -> None:
+def _check_told(told: Told, tensors, need, finite) -> None:
     need({told.of, *told.links} <= tensors.keys(), "what is told of cells names no tensor")
     size = tensors[told.of].size
-    _check_captions(told.words, size, need, "cell")
+    _check_captions(told.words, size, need, finite, "cell")
     for source, cells in told.links.items():
         fits = np.ndim(cells) == 2 and len(cells) == size and _within(cells, -1, tensors[source].size)
         need(fits, f"what is told of {told.of} leaves {source}")
@@ -421,7 +428,7 @@ def _check_sum(s: Sum, tensors, need) -> None:
         need(_finite(s.factors), f"the sums of {s.out} have factors that are not finite")
 
 
-def _check_captions(c: Captions, steps: int, need, what: str = "step") -> None:
+def _check_captions(c: Captions, steps: int, need, finite, what: str = "step") -> None:
     need(len(c.kind) == len(c.args) == steps, f"captions and {what}s differ in number")
     need(np.ndim(c.args) == 2, f"captions are filled from one row of numbers a {what}")
     need(_within(c.kind, 0, len(c.templates)), f"a {what} has no caption")
@@ -433,4 +440,4 @@ def _check_captions(c: Captions, steps: int, need, what: str = "step") -> None:
         need(fits, f"the caption {template[:60]!r} cannot be filled from {width} numbers")
         for _, role in _MARK.findall(template):
             need(role in ROLES, f"the caption {template[:60]!r}: role {role!r} is none of {', '.join(ROLES)}")
-    need(_finite(c.args), "captions hold numbers that are not finite")
+    need(finite(c.args), "captions hold numbers that are not finite")

@@ -1,10 +1,12 @@
-"""The speed of the blocked loops over BLOCK as this machine measured it, and under it what is predicted of its
+"""The speed of loops over the size of their tiles as this machine measured it, and under it what is predicted of its
 caches. Rows (kernels.records.row) in, figure or sentence out. Pure functions."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from math import isqrt, log10
+from bisect import bisect_right
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from math import log10
 from typing import TYPE_CHECKING
 
 from kernels.engines.levels import Level
@@ -19,38 +21,56 @@ if TYPE_CHECKING:  # Plotly is slow to import: only once a chart is drawn
 HEIGHT = 420
 UPPER_PX, LOWER_PX, LABEL_PX = 210, 105, 15  # about, of the two panels and of a label
 Lines = Sequence[tuple[str, Row]]  # (title, row) of the rungs without tiles
-DASHES = ("dot", "dash", "dashdot")
+DASHES = ("dot", "dash", "dashdot", "longdash", "longdashdot")
 ROLES = ("input", "workspace", "filter")  # of a cache's line, from the nearest
+MOST_VALUE = 2**12  # of a tile size: larger ones are not told of
 
 
-def fills(bytes_: int) -> int:
-    """The largest BLOCK of which three squares of floats fit in so many bytes."""
-    return isqrt(bytes_ // (3 * FLOAT))
+@dataclass(frozen=True)
+class Tile:
+    """The tile size that is turned. At a value of it `what` takes `taken(value)` bytes; `share(value, cache)` is what is
+    predicted to pass a cache, as a share of what the naive loops move past it."""
+
+    name: str
+    what: str  # in the plural
+    taken: Callable[[int], int]
+    share: Callable[[int, Level], float]
+
+    def of(self, row: Row) -> int:
+        return row["tiles"][self.name]
+
+    def fills(self, bytes_: int) -> int:
+        """The largest value at which they fit in so many bytes, MOST_VALUE if not less; 0 where none does."""
+        return bisect_right(range(1, MOST_VALUE + 1), bytes_, key=self.taken)
 
 
-def ratios(s: GemmShape, blocks: Sequence[int], cache: Level) -> list[float]:
-    """At each BLOCK what is predicted to pass this cache, as a share of what the naive loops move past it."""
-    return [traffic_ratio(s, block, cache.line_bytes, cache.bytes) for block in blocks]
+def block(s: GemmShape) -> Tile:
+    """BLOCK of the blocked loops."""
+
+    def share(value: int, cache: Level) -> float:
+        return traffic_ratio(s, value, cache.line_bytes, cache.bytes)
+
+    return Tile("BLOCK", "3 squares", lambda value: 3 * FLOAT * value**2, share)
 
 
-def chart(rows: Sequence[Row], lines: Lines, caches: Sequence[Level], s: GemmShape, tokens: Tokens) -> Figure:
-    """Above: each BLOCK's rate with its spread (p20 to p80), the best a star, the other rungs as lines. Below:
-    the predicted traffic of each cache. A dotted mark stands where three squares fill a cache."""
+def chart(rows: Sequence[Row], lines: Lines, caches: Sequence[Level], tile: Tile, tokens: Tokens) -> Figure:
+    """Above: the rate at each value of a tile size with its spread (p20 to p80), the best a star, the other rungs as
+    lines. Below: the predicted traffic of each cache. A dotted mark stands where `tile.what` fills a cache."""
     from plotly.subplots import make_subplots
 
     figure = make_subplots(2, 1, shared_xaxes=True, vertical_spacing=0.09, row_heights=[0.66, 0.34])
-    rows = sorted(rows, key=_block)
-    blocks = [_block(row) for row in rows]
-    _measured(figure, rows, tokens)
+    rows = sorted(rows, key=tile.of)
+    values = [tile.of(row) for row in rows]
+    _measured(figure, rows, tile, tokens)
     _rungs(figure, lines, max(map(_rate, [*rows, *(row for _, row in lines)])), tokens)
-    _predicted(figure, s, blocks, caches, tokens)
-    _marks(figure, blocks, caches, tokens)
-    named = [str(b) if b & (b - 1) == 0 else "" for b in blocks]  # there is room for the powers of two
+    _predicted(figure, tile, values, caches, tokens)
+    _marks(figure, tile, values, caches, tokens)
+    named = [str(v) if v & (v - 1) == 0 else "" for v in values]  # there is room for the powers of two
     figure.update_xaxes(
-        type="log", tickvals=blocks, ticktext=named, tickangle=0, ticks="outside", tickcolor=tokens["line"],
+        type="log", tickvals=values, ticktext=named, tickangle=0, ticks="outside", tickcolor=tokens["line"],
         showgrid=False, **_axis(tokens),
     )  # fmt: skip
-    figure.update_xaxes(title={"text": "BLOCK", "standoff": 4}, row=2, col=1)
+    figure.update_xaxes(title={"text": tile.name, "standoff": 4}, row=2, col=1)
     figure.update_yaxes(gridcolor=tokens["line"], **_axis(tokens))
     figure.update_yaxes(title={"text": "GFLOP/s", "standoff": 6}, rangemode="tozero", row=1, col=1)
     figure.update_yaxes(
@@ -63,28 +83,24 @@ def chart(rows: Sequence[Row], lines: Lines, caches: Sequence[Level], s: GemmSha
     )  # fmt: skip
 
 
-def _block(row: Row) -> int:
-    return row["tiles"]["BLOCK"]
-
-
 def _rate(row: Row, of: str = "median_ms") -> float:
     """GFLOP/s."""
     return row["flops"] / row[of] / 1e6
 
 
-def _measured(figure: Figure, rows: Sequence[Row], tokens: Tokens) -> None:
+def _measured(figure: Figure, rows: Sequence[Row], tile: Tile, tokens: Tokens) -> None:
     rates, top = [_rate(row) for row in rows], sweeps.best(rows)
     figure.add_scatter(
-        x=[_block(row) for row in rows], y=rates, mode="lines+markers", row=1, col=1,
+        x=[tile.of(row) for row in rows], y=rates, mode="lines+markers", row=1, col=1,
         line={"color": tokens["output"], "width": 2}, marker={"size": 7},
         error_y={"type": "data", "symmetric": False, "color": tokens["ink"], "thickness": 1, "width": 3,
                  "array": [_rate(row, "p20_ms") - rate for row, rate in zip(rows, rates, strict=True)],
                  "arrayminus": [rate - _rate(row, "p80_ms") for row, rate in zip(rows, rates, strict=True)]},
         customdata=[_told(row) for row in rows],
-        hovertemplate="BLOCK %{x}: %{customdata[0]}<br>%{customdata[1]}<extra></extra>",
+        hovertemplate=f"{tile.name} %{{x}}: %{{customdata[0]}}<br>%{{customdata[1]}}<extra></extra>",
     )  # fmt: skip
     figure.add_scatter(
-        x=[_block(top)], y=[_rate(top)], mode="markers", hoverinfo="skip", row=1, col=1,
+        x=[tile.of(top)], y=[_rate(top)], mode="markers", hoverinfo="skip", row=1, col=1,
         marker={"symbol": "star", "size": 14, "color": tokens["write"]},
     )  # fmt: skip
 
@@ -104,12 +120,12 @@ def _rungs(figure: Figure, lines: Lines, most: float, tokens: Tokens) -> None:
 
 
 def _predicted(
-    figure: Figure, s: GemmShape, blocks: list[int], caches: Sequence[Level], tokens: Tokens
+    figure: Figure, tile: Tile, values: list[int], caches: Sequence[Level], tokens: Tokens
 ) -> None:
-    told = [ratios(s, blocks, cache) for cache in caches]
+    told = [[tile.share(value, cache) for value in values] for cache in caches]
     for cache, role, dash, shares in zip(caches, ROLES, ("solid", *DASHES), told, strict=False):
         figure.add_scatter(
-            x=blocks, y=shares, mode="lines+markers", row=2, col=1, marker={"size": 4},
+            x=values, y=shares, mode="lines+markers", row=2, col=1, marker={"size": 4},
             line={"color": tokens[role], "width": 2, "dash": dash}, customdata=[figures.share(r) for r in shares],
             hovertemplate=f"past the {cache.name}: %{{customdata}} of naive, predicted<extra></extra>",
         )  # fmt: skip
@@ -131,13 +147,13 @@ def _apart(heights: Sequence[float], px: float) -> list[float]:
     return shifts
 
 
-def _marks(figure: Figure, blocks: list[int], caches: Sequence[Level], tokens: Tokens) -> None:
-    """Where three squares fill a cache, through both panels, named on top; those beyond the last BLOCK are not drawn."""
+def _marks(figure: Figure, tile: Tile, values: list[int], caches: Sequence[Level], tokens: Tokens) -> None:
+    """Where a cache is full, through both panels, named on top; those beyond the values are not drawn."""
     for cache, role in zip(caches, ROLES, strict=False):
-        if blocks[0] <= (full := fills(cache.bytes)) <= blocks[-1]:
+        if values[0] <= (full := tile.fills(cache.bytes)) <= values[-1]:
             figure.add_vline(x=full, line={"color": tokens[role], "width": 1, "dash": "dot"})
             figure.add_annotation(
-                x=log10(full), xref="x", y=1, yref="paper", text=f"3 squares fill {cache.name.split()[0]}",
+                x=log10(full), xref="x", y=1, yref="paper", text=f"{tile.what} fill {cache.name.split()[0]}",
                 showarrow=False, yanchor="bottom", font={"size": 11, "color": tokens[role]},
             )  # fmt: skip
 
@@ -155,27 +171,35 @@ def _axis(tokens: Tokens) -> dict:
 
 
 # -- in words --------------------------------------------------------------------------------------
-def words(rows: Sequence[Row], lines: Lines, caches: Sequence[Level]) -> str:
-    """The best BLOCK against the other rungs, and which cache its three squares fit in."""
+def words(rows: Sequence[Row], lines: Lines, caches: Sequence[Level], tile: Tile) -> str:
+    """The best value against the other rungs, and which cache what it takes fits in."""
     top = sweeps.best(rows)
     against = ", ".join(
         f"{row['median_ms'] / top['median_ms']:.3g} times as fast as {title}" for title, row in lines
     )
-    text = f"Best here: BLOCK {_block(top)} with {figures.rate(top['flops'], top['median_ms'])}"
+    text = f"Best here: {tile.name} {tile.of(top)} with {figures.rate(top['flops'], top['median_ms'])}"
     text += f", {against}." if against else "."
-    size = 3 * FLOAT * _block(top) ** 2
+    size = tile.taken(tile.of(top))
     held = next((cache for cache in caches if size <= cache.bytes), None)
     if not held:
         return text
-    return f"{text} Its three squares take {figures.bytes_(size)}: they fit in the {held.name} of {figures.bytes_(held.bytes)}."
+    return f"{text} Its {tile.what} take {figures.bytes_(size)}: they fit in the {held.name} of {figures.bytes_(held.bytes)}."
 
 
-def caches_words(caches: Sequence[Level]) -> str:
-    """This processor's caches, and the BLOCK that fills each."""
+def caches_words(caches: Sequence[Level], tile: Tile) -> str:
+    """This processor's caches, and the value that fills each."""
     if not caches:
         return "This system does not tell the sizes of its caches: no marks and no prediction."
-    told = "; ".join(
-        f"{c.name} {figures.bytes_(c.bytes)} ({c.each}), filled by three squares of BLOCK {fills(c.bytes):,}"
-        for c in caches
-    )
+    told = "; ".join(f"{c.name} {figures.bytes_(c.bytes)} ({c.each}){_filled(tile, c)}" for c in caches)
     return f"{told}. A cache line is {caches[0].line_bytes} bytes, {caches[0].line_bytes // FLOAT} floats."
+
+
+def _filled(tile: Tile, cache: Level) -> str:
+    full = tile.fills(cache.bytes)
+    if full == MOST_VALUE:
+        return ""
+    return (
+        f", filled by {tile.what} of {tile.name} {full:,}"
+        if full
+        else f", too small for {tile.what} of {tile.name} 1"
+    )

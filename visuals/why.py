@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache
 from typing import Any
@@ -15,6 +15,7 @@ from visuals import charts, figures, roofline
 from visuals.scenes.im2col import copies_per_pixel
 
 Row = Mapping
+IM2COL_GEMMS = {"conv/im2col-gemm": "our GEMM", "conv/im2col-cublas": "the library's GEMM"}
 
 
 @dataclass(frozen=True)
@@ -81,7 +82,7 @@ def im2col_gain(rows: Mapping[str, Row]) -> str:
     if not (both := _direct_and_best(rows)):
         return ""
     direct, best = both
-    name = {"conv/im2col-gemm": "our GEMM", "conv/im2col-cublas": "the library's GEMM"}[best["rung"]]
+    name = IM2COL_GEMMS[best["rung"]]
     ratio = direct["median_ms"] / best["median_ms"]
     if best["p20_ms"] <= direct["p80_ms"] and direct["p20_ms"] <= best["p80_ms"]:
         return f"In time it buys nothing here: with {name} the spreads of the two overlap."
@@ -96,21 +97,35 @@ def im2col_gain(rows: Mapping[str, Row]) -> str:
 @cache
 def im2col_examples() -> list[tuple[Preset, str]]:
     """The presets at which im2col wins most and least (or loses), by the recordings made cold."""
-    ratios = []
-    for preset in CONV_PRESETS.values():
-        rows = {
-            r["rung"]: r
-            for r in records.recordings()
-            if r["mode"] == "cold" and r["shape"] == preset.shape.params() and _default_tiles(r)
-        }
-        if both := _direct_and_best(rows):
-            ratios.append((both[0]["median_ms"] / both[1]["median_ms"], preset))
-    ratios.sort(key=lambda pair: -pair[0])
-    return [(preset, f"{preset.label}: {ratio:.2g}×") for ratio, preset in (*ratios[:2], *ratios[-2:])]
+
+    def gained(s: ConvShape) -> float | None:
+        both = _direct_and_best(recorded_at(s, ("conv/direct", *IM2COL_GEMMS)))
+        return both and both[0]["median_ms"] / both[1]["median_ms"]
+
+    return extremes(gained, "{:.2g}×".format)
 
 
-def _default_tiles(row: Row) -> bool:
-    return row["tiles"] == find(row["rung"]).default_tiles
+def recorded_at(shape: Any, rungs: Iterable[str], mode: str = "cold") -> dict[str, Row]:
+    """By rung name the recordings at this shape and the usual tile sizes, of those rungs that have one."""
+    rows = {name: records.recorded(name, shape, find(name).default_tiles, mode) for name in rungs}
+    return {name: row for name, row in rows.items() if row}
+
+
+def times(ratio: float) -> str:
+    return f"{figures.ratio(ratio)}×"
+
+
+def extremes(
+    ratio: Callable[[Any], float | None],
+    words: Callable[[float], str] = times,
+    presets: Mapping[str, Preset] = CONV_PRESETS,
+) -> list[tuple[Preset, str]]:
+    """The two presets where `ratio(shape)` is largest and the two where it is smallest, each with it in `words`;
+    None is a shape of which it cannot be told."""
+    found = [(told, preset) for preset in presets.values() if (told := ratio(preset.shape)) is not None]
+    found.sort(key=lambda pair: -pair[0])
+    chosen = found if len(found) <= 4 else (*found[:2], *found[-2:])
+    return [(preset, f"{preset.label}: {words(told)}") for told, preset in chosen]
 
 
 def _direct_and_best(rows: Mapping[str, Row]) -> tuple[Row, Row] | None:

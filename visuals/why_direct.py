@@ -43,7 +43,11 @@ def cost(s: ConvShape) -> str:
     """What the threads ask of memory, against what there is; and what a block asks that shares."""
     asked, there = 4 * values_asked(s), 4 * (s.elements["x"] + s.elements["w"])
     rule = next(iter(find(TILED).rules(s, find(TILED).default_tiles)), "")
-    tiled = f"{figures.bytes_(4 * values_tiled(s))} in all." if not rule else f"but here a rule forbids it: {rule}."
+    tiled = (
+        f"{figures.bytes_(4 * values_tiled(s))} in all."
+        if not rule
+        else f"but here a rule forbids it: {rule}."
+    )
     return (
         f"No workspace. But each pixel is asked for up to {copies_per_pixel(s) * s.K:,} times (R·S·K = {s.R * s.S * s.K:,}): "
         f"{figures.bytes_(asked)} in all, where input and filters hold {figures.bytes_(there)}. The caches answer what they "

@@ -5,14 +5,14 @@ from __future__ import annotations
 from collections.abc import Mapping
 from functools import cache
 
-from kernels import records
 from kernels.ladders import conv_fft, find
-from kernels.presets import CONV_PRESETS, Preset
+from kernels.presets import Preset
 from kernels.shapes import ConvShape
 from visuals import figures
-from visuals.why import Row, Story
+from visuals.why import Row, Story, extremes, recorded_at
 
 RUNG = conv_fft.RUNGS[0]
+COMPARED = ("conv/direct", "conv/implicit-gemm")  # what the lesson sets beside the FFT
 # What the steps of the rung are there for.
 PARTS = {
     "padding and transforming the filters": ("fft_pad_filter", "cufft_filter"),
@@ -107,24 +107,13 @@ def _tiling(row: Row, rows: Mapping[str, Row]) -> str:
 def fft_examples() -> list[tuple[Preset, str]]:
     """The presets at which the FFT stands best and worst against the fastest without it, by the recordings made
     cold at the usual tile sizes."""
-    found = []
-    for preset in CONV_PRESETS.values():
-        rows = {
-            rung.name: row
-            for rung in _compared()
-            if (row := records.recorded(rung.name, preset.shape, rung.default_tiles))
-        }
-        others = [row["median_ms"] for name, row in rows.items() if "fft" not in name]
-        if RUNG.name in rows and others:
-            found.append((min(others) / rows[RUNG.name]["median_ms"], preset))
-    found.sort(key=lambda pair: -pair[0])
-    chosen = found if len(found) <= 4 else (*found[:2], *found[-2:])
-    return [(preset, f"{preset.label}: {figures.ratio(ratio)}×") for ratio, preset in chosen]
 
+    def gained(s: ConvShape) -> float | None:
+        ours = recorded_at(s, (RUNG.name,)).get(RUNG.name)
+        others = [row["median_ms"] for row in recorded_at(s, COMPARED).values()]
+        return min(others) / ours["median_ms"] if ours and others else None
 
-def _compared():
-    """The rungs that the lesson sets beside the FFT."""
-    return [find(name) for name in ("conv/direct", "conv/implicit-gemm", RUNG.name)]
+    return extremes(gained)
 
 
 FFT = Story(

@@ -5,12 +5,11 @@ from __future__ import annotations
 from collections.abc import Mapping
 from functools import cache
 
-from kernels import records
 from kernels.ladders import LADDERS, find
 from kernels.presets import GEMM_PRESETS, Preset
 from kernels.shapes import ELEMENT_BYTES, GemmShape
 from visuals import figures
-from visuals.why import Row, Story
+from visuals.why import Row, Story, extremes, recorded_at
 
 # The library at the same precision as the kernels of ours that take the type. There is none for int8 here.
 LIBRARY = {"fp32": "gemm/cublas", "fp16": "gemm/cublas-fp16", "bf16": "gemm/cublas-fp16"}
@@ -72,19 +71,13 @@ def _capital(text: str) -> str:
 def gemm_examples() -> list[tuple[Preset, str]]:
     """The presets at which our best kernel comes nearest to the library and stays farthest from it, by the
     recordings made cold at the usual tile sizes."""
-    found = []
-    for preset in GEMM_PRESETS.values():
-        rows = {
-            rung.name: row
-            for rung in LADDERS["gemm"].rungs
-            if (row := records.recorded(rung.name, preset.shape, rung.default_tiles))
-        }
+
+    def reached(s: GemmShape) -> float | None:
+        rows = recorded_at(s, (rung.name for rung in LADDERS["gemm"].rungs))
         best, library = best_own(rows), library_row(rows)
-        if best and library:
-            found.append((library["median_ms"] / best["median_ms"], preset))
-    found.sort(key=lambda pair: -pair[0])
-    chosen = found if len(found) <= 4 else (*found[:2], *found[-2:])
-    return [(preset, f"{preset.label}: {figures.share(part)}") for part, preset in chosen]
+        return library["median_ms"] / best["median_ms"] if best and library else None
+
+    return extremes(reached, figures.share, GEMM_PRESETS)
 
 
 GEMM = Story(gemm_cost, gemm_gain, gemm_examples, "our best kernel, share of the library’s speed, recorded:")

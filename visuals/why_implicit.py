@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from functools import cache
+from functools import cache, partial
 
-from kernels import records
 from kernels.ladders import find
-from kernels.presets import CONV_PRESETS, Preset
+from kernels.presets import Preset
 from kernels.shapes import ConvShape
 from visuals import figures
-from visuals.why import Row, Story
+from visuals.why import Row, Story, extremes, recorded_at
 
 PLAIN, MAGIC = "conv/implicit-gemm-plain", "conv/implicit-gemm"
 COLUMNS = ("conv/im2col-cublas", "conv/im2col-gemm")
@@ -80,22 +79,15 @@ def _against(best: Row, other: Row) -> str:
 def examples() -> list[tuple[Preset, str]]:
     """The presets at which it comes nearest to the library's implicit GEMM (or passes it) and stays farthest from it, by
     the recordings made cold, or where none of both is there, hot."""
-    found = sorted(_shares("cold") or _shares("hot"), key=lambda pair: -pair[0])
-    chosen = found if len(found) <= 4 else (*found[:2], *found[-2:])
-    return [(preset, f"{preset.label}: {figures.share(part)}") for part, preset in chosen]
+    return extremes(partial(_reached, mode="cold"), figures.share) or extremes(
+        partial(_reached, mode="hot"), figures.share
+    )
 
 
-def _shares(mode: str) -> list[tuple[float, Preset]]:
-    """Its speed as a part of the library's at each preset where both were recorded."""
-    found = []
-    for preset in CONV_PRESETS.values():
-        rows = [
-            records.recorded(name, preset.shape, find(name).default_tiles, mode)
-            for name in (MAGIC, LIBRARY[0])
-        ]
-        if all(rows):
-            found.append((_time(rows[1]) / _time(rows[0]), preset))
-    return found
+def _reached(s: ConvShape, mode: str) -> float | None:
+    """Its speed as a part of the library's where both were recorded."""
+    rows = recorded_at(s, (MAGIC, LIBRARY[0]), mode)
+    return _time(rows[LIBRARY[0]]) / _time(rows[MAGIC]) if len(rows) == 2 else None
 
 
 STORY = Story(

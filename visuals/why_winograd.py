@@ -6,15 +6,14 @@ import math
 from collections.abc import Mapping
 from functools import cache
 
-from kernels import records
 from kernels.ladders import find
-from kernels.ladders.conv_winograd import FUSED_TILES, tiles_of
-from kernels.presets import CONV_PRESETS, Preset
+from kernels.ladders.conv_winograd import FUSED_TILES, RUNGS, tiles_of
+from kernels.presets import Preset
 from kernels.program import Rung
 from kernels.shapes import ConvShape
 from visuals import figures, winograd_charts
 from visuals.scenes.winograd_part import why_not
-from visuals.why import Row, Story
+from visuals.why import Row, Story, extremes, recorded_at
 
 BASE, NONFUSED = "conv/implicit-gemm", "conv/winograd-nonfused"
 LIBRARY = "conv/cudnn-winograd-nonfused"
@@ -121,18 +120,14 @@ def _capital(text: str) -> str:
 @cache
 def winograd_examples() -> list[tuple[Preset, str]]:
     """The presets at which Winograd gains most on implicit GEMM and least (or loses), by the recordings made cold."""
-    found = []
-    for preset in CONV_PRESETS.values():
-        rows = {
-            row["rung"]: row
-            for row in records.recordings()
-            if row["mode"] == "cold" and row["shape"] == preset.shape.params() and row["tiles"] == find(row["rung"]).default_tiles
-        }  # fmt: skip
-        if BASE in rows and (ours := own(rows)):
-            found.append((rows[BASE]["median_ms"] / ours[0]["median_ms"], preset))
-    found.sort(key=lambda pair: -pair[0])
-    chosen = found if len(found) <= 4 else (*found[:2], *found[-2:])
-    return [(preset, f"{preset.label}: {figures.ratio(ratio)}×") for ratio, preset in chosen]
+
+    def gained(s: ConvShape) -> float | None:
+        rows = recorded_at(s, (BASE, *(rung.name for rung in RUNGS)))
+        return (
+            rows[BASE]["median_ms"] / ours[0]["median_ms"] if BASE in rows and (ours := own(rows)) else None
+        )
+
+    return extremes(gained)
 
 
 WINOGRAD = Story(

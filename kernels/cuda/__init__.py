@@ -1,28 +1,33 @@
-"""The CUDA C++ sources, one idea a file."""
+"""The CUDA C++ sources: one idea a file, and those that kernels.fusion writes, which their names alone decide."""
 
 from __future__ import annotations
 
 import re
-from functools import cache
+from functools import lru_cache
 from pathlib import Path
 
+from kernels import fusion
+
 ROOT = Path(__file__).parent
+KEPT = 1024  # texts: more than there are files, fewer than there are chains
 _INCLUDE = re.compile(r'^#include "([\w./]+)"$', re.MULTILINE)
 
 
-@cache
+@lru_cache(maxsize=KEPT)
 def text(path: str) -> str:
     """The source as a reader sees it. `path` is relative to this folder: "conv/02_im2col.cu"."""
+    if path.startswith(fusion.PREFIX):
+        return fusion.text(path)
     return (ROOT / path).read_text(encoding="utf-8")
 
 
-@cache
+@lru_cache(maxsize=KEPT)
 def headers(path: str) -> list[str]:
     """The project's own headers a source includes, as paths like its own."""
     return [f"{Path(path).parent.as_posix()}/{name}" for name in _INCLUDE.findall(text(path))]
 
 
-@cache
+@lru_cache(maxsize=KEPT)
 def translation_unit(path: str) -> str:
     """The source with the project's own headers written in, so that its text alone decides what is
     compiled (and can be hashed); #line keeps every line's own file and number."""

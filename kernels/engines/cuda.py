@@ -13,7 +13,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable, Sequence
-from functools import cache
+from functools import cache, lru_cache
 
 import numpy as np
 
@@ -109,7 +109,7 @@ def copies(session: Session) -> dict | None:
     return cuda_probes.copies(session)
 
 
-@cache
+@lru_cache(maxsize=sources.KEPT)
 def compile_kernel(source: str, entry: str, defines: tuple[tuple[str, int], ...]):
     """The compiled entry point. RuleError with the compiler's words where it does not compile."""
     import cupy

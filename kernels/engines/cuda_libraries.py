@@ -7,7 +7,7 @@ import ctypes
 from collections.abc import Callable
 from functools import cache, partial
 
-from kernels.engines import cuda_cudnn, cuda_cufft, cuda_torch
+from kernels.engines import cuda_cudnn, cuda_cufft, cuda_torch, cuda_torch_chain
 from kernels.program import RuleError
 
 _NO_TRANSPOSE, _TRANSPOSE = 0, 1
@@ -28,7 +28,8 @@ def bind(routine: str, args: tuple) -> Callable[[], None]:
         "cublas_values": _values,
         "copy": _copy,
     }
-    return (ours | cuda_cufft.ROUTINES | cuda_cudnn.ROUTINES | cuda_torch.ROUTINES)[routine](*args)
+    theirs = (cuda_cufft, cuda_cudnn, cuda_torch, cuda_torch_chain)
+    return {**ours, **{k: v for of in theirs for k, v in of.ROUTINES.items()}}[routine](*args)
 
 
 @cache
@@ -98,21 +99,23 @@ def _gemm(A, B, _, C, M, N, K, alpha, beta, compute: int = _COMPUTE_FP32) -> Cal
 
 
 def _batched(A, B, C, rows: int, cols: int, inner: int, alpha: float, turned: bool) -> Callable[[], None]:
-    """C[n] = alpha * A[n] x B[n] for row-major float32 A [n, rows, inner], B [n, inner, cols], or if `turned`
-    [n, cols, inner], whose transposes are then meant, and C [n, rows, cols]; n is what is left of their axes."""
+    """C[n] = alpha * A[n] x B[n] for row-major A [n, rows, inner], B [n, inner, cols], or if `turned` [n, cols,
+    inner], whose transposes are then meant, and C [n, rows, cols]; n is what is left of their axes. A and B are of one
+    type (float32, float16, bfloat16), C of that or float32; sums in FP32."""
     library, handle, cupy = _cublas()
     factor, zero = ctypes.c_float(alpha), ctypes.c_float(0)  # read at each call: they must live on
     a, b, c = (ctypes.c_void_p(array.data.ptr) for array in (A, B, C))
+    ab, cd = _TYPES[A.dtype.name], _TYPES[C.dtype.name]
     step_a, step_b, step_c = (ctypes.c_longlong(n) for n in (rows * inner, inner * cols, rows * cols))
     args = (
         handle, _TRANSPOSE if turned else _NO_TRANSPOSE, _NO_TRANSPOSE, cols, rows, inner, ctypes.byref(factor),
-        b, inner if turned else cols, step_b, a, inner, step_a, ctypes.byref(zero), c, cols, step_c,
-        C.size // (rows * cols),
+        b, ab, inner if turned else cols, step_b, a, ab, inner, step_a, ctypes.byref(zero), c, cd, cols, step_c,
+        C.size // (rows * cols), _COMPUTE_FP32, _DEFAULT_ALGORITHM,
     )  # fmt: skip
 
     def call() -> None:
         _check(library.cublasSetStream_v2(handle, ctypes.c_void_p(cupy.cuda.get_current_stream().ptr)))
-        _check(library.cublasSgemmStridedBatched(*args))
+        _check(library.cublasGemmStridedBatchedEx(*args))
 
     return call
 

@@ -1,6 +1,6 @@
-"""PyTorch's scaled_dot_product_attention on arrays of CuPy, one backend at a time, on the current stream.
+"""PyTorch's softmax, and its scaled_dot_product_attention one backend at a time, on arrays of CuPy, on the current stream.
 
-The function chooses a backend for its caller; here one is named (torch.nn.attention.sdpa_kernel), so that what ran is
+Attention chooses a backend for its caller; here one is named (torch.nn.attention.sdpa_kernel), so that what ran is
 known: PyTorch refuses where that one does not support a shape. TF32 is off wherever PyTorch has a switch for it.
 """
 
@@ -61,20 +61,14 @@ class Attention:
 
     def __init__(self, backend: str, Q, K, V, out, N, d, scale, causal):
         self.torch, self.backend = load(), backend
-        self._q, self._k, self._v, self._o = (_shared(self.torch, array) for array in (Q, K, V, out))
+        self._q, self._k, self._v, self._o = (shared(self.torch, array) for array in (Q, K, V, out))
         self._factors = {"is_causal": bool(causal), "scale": float(scale)}
         self._result = None
         self.own_bytes: int | None = None
 
     def __call__(self) -> None:
-        with self._on_our_stream():
+        with on_our_stream(self.torch):
             self._run() if self.own_bytes is not None else self._first()
-
-    def _on_our_stream(self):
-        import cupy
-
-        stream = cupy.cuda.get_current_stream().ptr
-        return self.torch.cuda.stream(self.torch.cuda.ExternalStream(stream))
 
     def _run(self) -> None:
         attention = self.torch.nn.attention
@@ -102,8 +96,29 @@ class Attention:
         self.own_bytes = cuda.max_memory_allocated() - cuda.memory_allocated()
 
     def deliver(self) -> None:
-        with self._on_our_stream(), self.torch.inference_mode():
+        with on_our_stream(self.torch), self.torch.inference_mode():
             self._o.copy_(self._result)
+
+
+class Softmax:
+    """torch.softmax along the rows of x [M, N] of CuPy into y [M, N]: it takes a place to write to, and no memory of
+    its own."""
+
+    def __init__(self, x, y):
+        self.torch = load()
+        self._x, self._y = shared(self.torch, x), shared(self.torch, y)
+
+    def __call__(self) -> None:
+        with on_our_stream(self.torch), self.torch.inference_mode():
+            self.torch.softmax(self._x, dim=1, out=self._y)
+
+
+def on_our_stream(torch):
+    """A context in which PyTorch launches on CuPy's current stream."""
+    import cupy
+
+    stream = cupy.cuda.get_current_stream().ptr
+    return torch.cuda.stream(torch.cuda.ExternalStream(stream))
 
 
 def _first_sentence(message: object) -> str:
@@ -111,7 +126,7 @@ def _first_sentence(message: object) -> str:
     return " ".join(str(message).partition("(Triggered")[0].split())
 
 
-def _shared(torch, array):
+def shared(torch, array):
     """A tensor on the memory of a CuPy array. DLPack does not know CuPy's bfloat16: it goes as whole numbers."""
     if array.dtype.name == "bfloat16":
         return torch.from_dlpack(array.view("int16")).view(torch.bfloat16)
@@ -122,6 +137,7 @@ def routine(backend: str) -> str:
     return f"torch_{backend.lower()}"
 
 
-ROUTINES: dict[str, Callable[..., Attention]] = {
-    routine(backend): partial(Attention, backend) for backend in BACKENDS
+ROUTINES: dict[str, Callable[..., Attention | Softmax]] = {
+    "torch_softmax": Softmax,
+    **{routine(backend): partial(Attention, backend) for backend in BACKENDS},
 }

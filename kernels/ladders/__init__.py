@@ -2,12 +2,21 @@
 
 from __future__ import annotations
 
-from kernels.ladders import attention, conv, gemm, loops, memory
+from kernels.ladders import attention, attention_loops, conv, fusion, gemm, loops, memory, softmax
 from kernels.program import Ladder, RuleError, Rung
 
 LADDERS: dict[str, Ladder] = {
     ladder.name: ladder
-    for ladder in (conv.LADDER, gemm.LADDER, attention.LADDER, loops.LADDER, *memory.LADDERS)
+    for ladder in (
+        conv.LADDER,
+        gemm.LADDER,
+        attention.LADDER,
+        softmax.LADDER,
+        fusion.LADDER,
+        loops.LADDER,
+        attention_loops.LADDER,
+        *memory.LADDERS,
+    )
 }
 
 

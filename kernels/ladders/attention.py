@@ -8,7 +8,7 @@ from collections.abc import Iterator
 import numpy as np
 
 from kernels import twins_attention as twins
-from kernels.ladders import attention_library
+from kernels.ladders import attention_library, attention_tensor
 from kernels.ladders import attention_parts as parts
 from kernels.ladders.attention_parts import TOLERANCE
 from kernels.ladders.common import MOST_SHARED, ceil, launch, rungs_of
@@ -28,7 +28,7 @@ def softmax(s: AttentionShape) -> Launch:
     rows = s.heads * s.N
     args = ("S", "P", np.int32(rows), np.int32(s.N), np.int32(s.causal))
     grid = (ceil(rows, SOFTMAX_WARPS),)
-    defines = {"WARPS": SOFTMAX_WARPS}
+    defines = {"WARPS": SOFTMAX_WARPS} | ({"BF16": int(s.dtype == "bf16")} if s.dtype in parts.HALVES else {})
     return launch("attention/01_softmax.cu", grid, 32 * SOFTMAX_WARPS, args, twins.softmax, defines)
 
 
@@ -149,7 +149,7 @@ def blocked_rules(s: AttentionShape, tiles: Tiles) -> Iterator[str]:
 
 
 def cublas_rules(s: AttentionShape, tiles: Tiles) -> Iterator[str]:
-    yield from parts.common_rules(s)
+    yield from parts.common_rules(s, dtypes=("fp32", *parts.HALVES))
     yield from parts.row_rules(s, SOFTMAX_WARPS)
 
 
@@ -228,7 +228,8 @@ RUNGS = (
 CUBLAS = Rung(
     name="attention/cublas",
     title="cuBLAS + our softmax",
-    idea="Both products by the vendor's library, FP32 throughout (TF32 off). If causal it multiplies hidden pairs too.",
+    idea="Both products by the vendor's library, sums and S in FP32 (TF32 off), P in V's type. If causal it multiplies "
+    "hidden pairs too.",
     build=build_cublas,
     cost=parts.cost_of_all,
     rules=cublas_rules,
@@ -242,6 +243,6 @@ LADDER = Ladder(
     parse=parse_attention,
     reference=reference,
     presets=ATTENTION_PRESETS,
-    rungs=(*RUNGS, CUBLAS, *attention_library.RUNGS),
+    rungs=(*RUNGS, *attention_tensor.RUNGS, CUBLAS, *attention_library.RUNGS),
     swept=("attention-2048",),
 )

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 
 import numpy as np
 
@@ -14,6 +14,7 @@ from kernels.shapes import INT_MAX
 from kernels.shapes_attention import AttentionShape
 
 MOST_D = 128
+HALVES = ("fp16", "bf16")
 
 
 def buffers(s: AttentionShape) -> tuple[Buffer, ...]:
@@ -23,8 +24,9 @@ def buffers(s: AttentionShape) -> tuple[Buffer, ...]:
 
 
 def square_buffers(s: AttentionShape) -> tuple[Buffer, ...]:
-    """What flash attention does without: S and P [B, H, N, N], float32."""
-    return tuple(Buffer(name, WORKSPACE, (s.B, s.H, s.N, s.N)) for name in "SP")
+    """What flash attention does without: S [B, H, N, N], float32, and P, which is multiplied with V and has its type."""
+    square = s.B, s.H, s.N, s.N
+    return Buffer("S", WORKSPACE, square), Buffer("P", WORKSPACE, square, INPUT_DTYPE[s.dtype])
 
 
 def arguments(s: AttentionShape) -> tuple[Arg, ...]:
@@ -46,10 +48,10 @@ def cost_of_all(s: AttentionShape, program: Program) -> Cost:
 
 
 # -- rules: each yields, in words, what a shape or a choice of tiles breaks -----------------------------
-def common_rules(s: AttentionShape, ahead: int = 1) -> Iterator[str]:
-    """What holds for every rung: FP32, a grid of blocks for each head, and no index of a tile that sticks out, of
-    `ahead` queries or keys, may pass 2^31."""
-    yield from dtype_rules(s, "fp32")
+def common_rules(s: AttentionShape, ahead: int = 1, dtypes: Sequence[str] = ("fp32",)) -> Iterator[str]:
+    """What holds for every rung: its types, a grid of blocks for each head, and no index of a tile that sticks out,
+    of `ahead` queries or keys, may pass 2^31."""
+    yield from dtype_rules(s, *dtypes)
     yield from most_rules("B*H (grid)", s.heads, MOST_GRID_YZ)
     for name, extent in (("N", s.N), ("d", s.d)):
         if extent > INT_MAX - ahead:

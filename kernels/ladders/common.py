@@ -13,7 +13,7 @@ WARP = 32
 # -D options, in this order whatever order they came in: a kernel's digest must not hang on it.
 DEFINES = (
     "M", "BLOCK", "TILE", "TK", "TP", "CHUNK", "PAD", "SPECTRA", "BM", "BN", "BK", "BC", "WARPS", "Br", "Bc",
-    "WM", "WN", "TM", "TN", "DP", "STAGES", "GROUP", "BF16",
+    "WM", "WN", "TM", "TN", "PER", "DP", "STAGES", "GROUP", "BF16",
 )  # fmt: skip
 
 

@@ -43,6 +43,23 @@ def _numba_missing() -> bool:
     return importlib.util.find_spec("numba") is None
 
 
+def threads_told() -> tuple[int, str]:
+    """Threads that Numba may start, and why so many: NUMBA_NUM_THREADS may ask for more than there are cores."""
+    asked = os.environ.get("NUMBA_NUM_THREADS", "")
+    if asked.isdigit() and int(asked):
+        return int(asked), "what NUMBA_NUM_THREADS says"
+    return cores(), "the cores this process may use"
+
+
+def machine_rules(tiles: Tiles) -> Iterator[str]:
+    """What loops of Numba ask of the machine."""
+    if _numba_missing():
+        yield "Numba must be installed, and there is none for this machine"
+    most, why = threads_told()
+    if tiles["THREADS"] > most:
+        yield f"THREADS <= {most}, {why}, got {tiles['THREADS']}"
+
+
 # -- programs -------------------------------------------------------------------------------------------
 def _build(name: str, s: GemmShape, tiles: Tiles) -> Program:
     args, buffers = ("A", "B", "C"), gemm_parts.buffers(s)
@@ -68,14 +85,11 @@ def _prepare(name: str) -> None:
 
 # -- rules ----------------------------------------------------------------------------------------------
 def _rules(name: str, s: GemmShape, tiles: Tiles) -> Iterator[str]:
-    if _numba_missing():
-        yield "Numba must be installed, and there is none for this machine"
+    yield from machine_rules(tiles)
     if s.dtype != "fp32":
         yield f"dtype must be fp32, got {s.dtype}"
     if s.alpha != 1 or s.beta != 0:
         yield f"alpha must be 1 and beta 0, got {s.alpha:g} and {s.beta:g}"
-    if tiles["THREADS"] > cores():
-        yield f"THREADS <= {cores()}, the cores this process may use, got {tiles['THREADS']}"
     slow = name == "naive" or tiles.get("BLOCK", SHORT_BLOCK) < SHORT_BLOCK
     most = MOST_MACS_LIBRARY if name == "blas" else MOST_MACS_SLOW if slow else MOST_MACS
     if s.macs > most:

@@ -1,12 +1,14 @@
 """The controls of a lesson on a page of their own, without a browser."""
 
+from functools import partial
+
 import numpy as np
 import pytest
-from streamlit.testing.v1 import AppTest
 
 from kernels.presets import CONV_PRESETS
 from kernels.shapes import ConvShape
 from pages import _conv, _lesson
+from tests.app.opened import open_part
 from visuals import pictures
 from visuals.inputs import Inputs, outputs
 
@@ -26,13 +28,7 @@ def page():
     st.session_state["got"] = inputs
 
 
-def open_at(**params):
-    at = AppTest.from_function(page, default_timeout=20)
-    for name, value in params.items():
-        at.query_params[name] = value
-    at.run()
-    assert not at.exception
-    return at
+open_at = partial(open_part, page)
 
 
 def notes(at):

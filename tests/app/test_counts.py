@@ -7,12 +7,8 @@ import pytest
 from kernels import ConvShape, run
 from kernels.jobs import Counts
 from pages import _counts
-from tests.app.test_run import (
-    open_at,
-    stop_the_worker,  # noqa: F401
-    texts,
-)
-from tests.app.test_run import run as press_run
+from tests.app.opened import finish, texts
+from tests.app.test_run import open_at
 from tests.children.helpers import act, begun
 from visuals import figures
 
@@ -98,7 +94,7 @@ def test_a_wish_is_dropped_when_the_shape_changes_and_no_run_waits(counting, mon
     at.run()
     second = at.session_state["wish"]
     assert second is not first and second.job.request.shape.K == 3 and counting.waiting() == 1
-    press_run(at)
+    finish(at, "run", "job")
     assert "kt-badge-measured" in texts(at) and not second.job.done
 
 

@@ -1,14 +1,11 @@
 """The tile-size curve without a browser: measured by the worker, drawn, stopped, stale when the shape moves."""
 
-import contextlib
-
 import pytest
-from streamlit.testing.v1 import AppTest
 
 from kernels import GemmShape
-from kernels.jobs import JobError
 from kernels.ladders import loops
-from pages import _cpu_curve, _run
+from pages import _cpu_curve
+from tests.app.opened import finish, open_part, texts
 from visuals import tile_curve
 from visuals.palette import LIGHT
 
@@ -25,52 +22,24 @@ def page():
     _cpu_curve.section(GemmShape(M, 20, 28, beta=beta))
 
 
-@pytest.fixture(scope="module", autouse=True)
-def stop_the_worker():
-    yield
-    _run.worker().close()
-    _run.worker.clear()
-
-
 @pytest.fixture(autouse=True)
 def short(monkeypatch):
     monkeypatch.setattr(_cpu_curve, "SECONDS", 0.02)
 
 
 def open_at(**state):
-    at = AppTest.from_function(page, default_timeout=60)
-    for name, value in ({"M": 24, "beta": 0.0, "curve": _cpu_curve.OWN} | state).items():
-        at.session_state[name] = value
-    at.run()
-    assert not at.exception
-    return at
-
-
-def texts(at):
-    return " ".join(html.value for html in at.get("html"))
+    return open_part(page, {"M": 24, "beta": 0.0, "curve": _cpu_curve.OWN} | state)
 
 
 def keys(at):
     return [button.key for button in at.button]
 
 
-def finish(at):
-    for _ in range(100):
-        curve = at.session_state["cpu_curve"]
-        if not curve.job:
-            break
-        with contextlib.suppress(JobError):
-            curve.job.result(timeout=60)
-        at.run()  # what the browser's polling does
-        assert not at.exception
-    return at.session_state["cpu_curve"]
-
-
 def test_a_curve_is_measured_drawn_and_goes_stale():
     at = open_at()
     assert keys(at) == ["measure_cpu_curve"] and "kt-badge-measured" not in texts(at)
-    at.button(key="measure_cpu_curve").click().run()
-    curve = finish(at)
+    finish(at, "measure_cpu_curve", "cpu_curve")
+    curve = at.session_state["cpu_curve"]
     assert not curve.failed and curve.tried == curve.total == 1 + len(loops.BLOCKS)
     assert sorted(row["tiles"]["BLOCK"] for row in _cpu_curve.blocked(curve)) == sorted(loops.BLOCKS)
     assert [title for title, _ in _cpu_curve.lines(curve)] == ["naive", "reordered", "NumPy BLAS"]
@@ -124,18 +93,18 @@ def test_the_chart_shows_each_block_its_spread_the_best_and_the_caches():
     caches = [Level("L1 cache", 2**15, "each", "", "", 64), Level("L3 cache", 2**25, "all", "", "", 64)]
     rows = [row("loops/blocked", ms, BLOCK=b, THREADS=1) for b, ms in ((8, 60), (64, 10), (256, 20))]
     naive = row("loops/naive", 300, THREADS=1)
-    s = GemmShape(512, 512, 512)
-    figure = tile_curve.chart(rows[::-1], [("naive", naive)], caches, s, LIGHT)
+    tile = tile_curve.block(GemmShape(512, 512, 512))
+    figure = tile_curve.chart(rows[::-1], [("naive", naive)], caches, tile, LIGHT)
     curve, star, L1, L3 = figure.data
     assert list(curve.x) == [8, 64, 256] == list(L1.x)
     assert curve.y[1] == pytest.approx(2 * 512**3 / 10e-3 / 1e9) and star.x == (64,)
     assert curve.error_y.array[1] == pytest.approx(curve.y[1] / 0.9 - curve.y[1])
-    assert list(L1.y) == tile_curve.ratios(s, [8, 64, 256], caches[0])
+    assert list(L1.y) == [tile.share(block, caches[0]) for block in (8, 64, 256)]
     assert L1.y[0] < 0.1 < L3.y[0]
     shown = [a.text for a in figure.layout.annotations]
     assert pytest.approx(naive["flops"] / 300e-3 / 1e9) in [shape.y0 for shape in figure.layout.shapes]
     assert "3 squares fill L1" in shown and "3 squares fill L3" not in shown and "naive" in shown
-    assert tile_curve.fills(2**15) == 52 and 3 * 4 * 52**2 <= 2**15 < 3 * 4 * 53**2
-    told = tile_curve.words(rows, [("naive", naive)], caches)
+    assert tile.fills(2**15) == 52 and 3 * 4 * 52**2 <= 2**15 < 3 * 4 * 53**2
+    told = tile_curve.words(rows, [("naive", naive)], caches, tile)
     assert "BLOCK 64" in told and "30 times as fast as naive" in told and "fit in the L3 cache" in told
-    assert "does not tell" in tile_curve.caches_words([])
+    assert "does not tell" in tile_curve.caches_words([], tile)

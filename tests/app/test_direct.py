@@ -1,37 +1,15 @@
 """The lesson on direct convolution without a browser: it opens at every preset, and names what it cannot take."""
 
-import json
-from pathlib import Path
-
 import pytest
-from streamlit.testing.v1 import AppTest
 
 from kernels.presets import CONV_PRESETS
 from pages import _conv, _scenes
 from pages._conv_controls import CHIPS
-
-ROOT = Path(__file__).resolve().parents[2]
+from tests.app.opened import open_page, stages, texts
 
 
 def open_at(page="direct.py", **params):
-    at = AppTest.from_file(str(ROOT / "pages" / "_shell.py"), default_timeout=60)
-    at.run()
-    at.switch_page(page)
-    for name, value in params.items():
-        at.query_params[name] = str(value)
-    at.run()
-    assert not at.exception
-    return at
-
-
-def texts(at):
-    return " ".join(html.value for html in at.get("html") if not html.value.startswith("<style"))
-
-
-def stages(at):
-    """The key of the scene that each stage was sent."""
-    messages = [component.proto.bytes for component in at.get("bidi_component")]
-    return [json.loads(m[4 : 4 + int.from_bytes(m[:4], "little")])["meta"]["key"] for m in messages]
+    return open_page(page, **params)
 
 
 @pytest.mark.parametrize("key", CHIPS)

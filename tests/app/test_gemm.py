@@ -1,22 +1,19 @@
 """The GEMM lesson without a browser: its parts, its controls, Run and Autotune."""
 
-import contextlib
-import json
+from functools import partial
 from itertools import product
-from pathlib import Path
-from urllib.parse import parse_qsl
 
 import numpy as np
 import pytest
-from streamlit.testing.v1 import AppTest
 
 from kernels.jobs import JobError
 from kernels.presets import CONV_PRESETS, GEMM_PRESETS
 from kernels.shapes import GemmShape
 from pages import _autotune, _conv, _gemm, _run, _scenes, _tiles
 from pages._gemm import DEFAULT, RUNGS
+from tests.app.opened import finish, links, open_page, stages, texts
 
-ROOT = Path(__file__).resolve().parents[2]
+open_at = partial(open_page, "tiling.py")
 
 
 def illegal():
@@ -35,53 +32,6 @@ def illegal():
 
 
 # -- the page --------------------------------------------------------------------------------------
-@pytest.fixture(scope="module", autouse=True)
-def stop_the_worker():
-    yield
-    _run.worker().close()
-    _run.worker.clear()
-
-
-def open_at(**params):
-    at = AppTest.from_file(str(ROOT / "pages" / "_shell.py"), default_timeout=60)
-    at.run()
-    at.switch_page("tiling.py")
-    for name, value in params.items():
-        at.query_params[name] = str(value)
-    at.run()
-    assert not at.exception
-    return at
-
-
-def texts(at):
-    return " ".join(html.value for html in at.get("html") if not html.value.startswith("<style"))
-
-
-def stages(at):
-    """The key of the scene that each stage was sent."""
-    messages = [component.proto.bytes for component in at.get("bidi_component")]
-    return [json.loads(m[4 : 4 + int.from_bytes(m[:4], "little")])["meta"]["key"] for m in messages]
-
-
-def links(at):
-    return {link.proto.label: dict(parse_qsl(link.proto.query_string)) for link in at.get("page_link")}
-
-
-def finish(at, key, kept):
-    """Press the button and see it through, as the browser's polling does."""
-    at.button(key=key).click().run()
-    while going(at, kept):
-        with contextlib.suppress(JobError):
-            going(at, kept).result(timeout=60)
-        at.run()
-    assert not at.exception
-
-
-def going(at, kept):
-    held = at.session_state[kept] if kept in at.session_state else None  # noqa: SIM401
-    return held and (held[0] if kept == "job" else held.job)
-
-
 @pytest.mark.parametrize(
     "key", ["square-8", "odd", "square-4096", "tall", "deep", "gpt2-qkv", "square-64-int8"]
 )

@@ -4,20 +4,20 @@ from __future__ import annotations
 
 import json
 import shutil
-from pathlib import Path
+from functools import partial
 
 import pytest
-from streamlit.testing.v1 import AppTest
 
 from kernels import records
 from kernels.presets import CONV_PRESETS
 from kernels.records import carried, place, rows, store
 from kernels.records.store import Filter
 from pages import _history
+from tests.app.opened import links, open_page, texts
 from tests.unit.rows_of import a_row
 from visuals import figures
 
-ROOT = Path(__file__).resolve().parents[2]
+open_at = partial(open_page, "history.py")
 TOTAL = len(records.recordings())
 TOY = CONV_PRESETS["toy"].shape
 DIRECT, LIBRARY = (records.recorded(r, TOY, {"BLOCK": 256}) for r in ("conv/direct", "conv/im2col-cublas"))
@@ -30,21 +30,6 @@ def kept(tmp_path, monkeypatch):
     store._store.cache_clear()
     yield store.mine()
     store._store.cache_clear()
-
-
-def open_at(**params):
-    at = AppTest.from_file(str(ROOT / "pages" / "_shell.py"), default_timeout=60)
-    at.run()
-    at.switch_page("history.py")
-    for name, value in params.items():
-        at.query_params[name] = value
-    at.run()
-    assert not at.exception
-    return at
-
-
-def texts(at):
-    return " ".join(html.value for html in at.get("html") if not html.value.startswith("<style"))
 
 
 def listed(at):
@@ -221,8 +206,7 @@ def test_an_import_is_told_in_words(kept):
 
 
 def test_the_line_of_lessons_leads_there():
-    at = AppTest.from_file(str(ROOT / "pages" / "_shell.py"), default_timeout=60).run()
-    assert "History" in [link.proto.label for link in at.get("page_link")]
+    assert "History" in links(open_page(None))
 
 
 def test_an_example_is_a_comparison(kept):

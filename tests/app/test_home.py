@@ -1,52 +1,19 @@
 """The first screen without a browser: what its stages are sent, and where its links lead."""
 
-import json
-from pathlib import Path
-from urllib.parse import parse_qsl
-
 import pytest
-from streamlit.testing.v1 import AppTest
 
 from kernels import records
 from kernels.engines import Status
 from kernels.ladders import LADDERS
 from kernels.presets import CONV_PRESETS
 from pages import _address, _conv, _lessons, _scenes
+from tests.app.opened import heads, links, open_page, stages, texts
 from visuals import figures
 from visuals.inputs import Inputs
 
-ROOT = Path(__file__).resolve().parents[2]
-
-
-def open_at(page=None, **params):
-    at = AppTest.from_file(str(ROOT / "pages" / "_shell.py"), default_timeout=60)
-    if page:
-        at.run()
-        at.switch_page(page)
-    for name, value in params.items():
-        at.query_params[name] = value
-    at.run()
-    assert not at.exception
-    return at
-
-
-def stages(at):
-    """What each stage was sent, without its cells."""
-    messages = [component.proto.bytes for component in at.get("bidi_component")]
-    return [json.loads(m[4 : 4 + int.from_bytes(m[:4], "little")]) for m in messages]
-
-
-def texts(at):
-    return " ".join(html.value for html in at.get("html") if not html.value.startswith("<style"))
-
-
-def links(at):
-    """Where each link leads: by its words, the parameters."""
-    return {link.proto.label: dict(parse_qsl(link.proto.query_string)) for link in at.get("page_link")}
-
 
 def test_one_stage_plays_and_every_other_is_a_still_of_its_card():
-    first, *stills = stages(open_at())
+    first, *stills = heads(open_page(None))
     assert first["play"] and not first["still"] and first["param"] is None
     assert "transport" not in first["hide"] and "caption" not in first["hide"]  # what moves can be stopped
     assert [(head["still"], head["play"], head["param"], head["step"]) for head in stills] == [
@@ -60,13 +27,12 @@ def test_a_card_leads_to_the_scene_it_previews(card):
     scene = card.shown()
     assert 0 <= card.step < scene.steps
     assert card.page in {lesson.page for lesson in _lessons.LESSONS}  # nothing is promised that is not there
-    at = open_at(card.page, **card.query())
-    (head,) = stages(at)
-    assert head["meta"]["key"] == scene.key and "kt-note" not in texts(at)
+    at = open_page(card.page, **card.query())
+    assert stages(at) == [scene.key] and "kt-note" not in texts(at)
 
 
 def test_links_carry_what_the_cards_say():
-    at = open_at()
+    at = open_page(None)
     for card in _lessons.CARDS:
         assert links(at)[card.title] == card.query()
     for key, label in _lessons.LAYERS.items():
@@ -86,7 +52,7 @@ def test_engines_are_told_with_words_for_one_that_is_absent(monkeypatch):
 
     st.cache_data.clear()
     try:
-        shown = texts(open_at())
+        shown = texts(open_page(None))
     finally:
         st.cache_data.clear()
     assert "no &lt;GPU&gt; here" in shown and "A Processor, 4 cores" in shown
@@ -94,9 +60,9 @@ def test_engines_are_told_with_words_for_one_that_is_absent(monkeypatch):
 
 
 def test_the_times_beside_the_stage_are_recordings_of_what_it_plays():
-    at = open_at()
+    at = open_page(None)
     shape = _conv.read(_lessons.FIRST.params)[0].shape
-    assert stages(at)[0]["meta"]["key"].endswith(",".join(f"{k}={v}" for k, v in shape.params().items()))
+    assert stages(at)[0].endswith(",".join(f"{k}={v}" for k, v in shape.params().items()))
     shown = texts(at)
     assert "kt-badge-recorded" in shown and "kt-badge-measured" not in shown
     direct = LADDERS["conv"].rung("conv/direct")
@@ -106,19 +72,19 @@ def test_the_times_beside_the_stage_are_recordings_of_what_it_plays():
 # -- the stage alone -----------------------------------------------------------------------------
 @pytest.mark.parametrize("page", [None, "im2col.py"])
 def test_presented_the_stage_stands_alone(page):
-    at = open_at(page, present="1", C="3")
+    at = open_page(page, present="1", C="3")
     assert len(stages(at)) == 1
     assert not links(at) and not at.button and not at.number_input and not at.code and not texts(at).strip()
 
 
 @pytest.mark.parametrize("value", ["0", "true", "yes", "11", "", "<script>"])
 def test_another_value_of_present_is_ignored(value):
-    at = open_at("im2col.py", present=value)
+    at = open_page("im2col.py", present=value)
     assert at.number_input and links(at) and at.code
 
 
 def test_presented_with_a_view_it_is_still_the_stage():
-    assert len(stages(open_at("im2col.py", present="1", view="kernel"))) == 1
+    assert len(stages(open_page("im2col.py", present="1", view="kernel"))) == 1
 
 
 # -- links that carry the other parameters along -------------------------------------------------
@@ -126,7 +92,7 @@ def test_a_link_to_another_shape_leaves_the_moment_of_the_stage_behind():
     moment = {"step": "5", "pin": "x:3", "zoom": "2,0.5,0.5", "loop": "1-4"}
     assert set(moment) == set(_address.STAGE)
     kept = {"speed": "2", "hide": "kernel", "order": "warps", "picture": "gradient"}
-    shown = links(open_at("im2col.py", **moment, **kept))
+    shown = links(open_page("im2col.py", **moment, **kept))
     query = next(query for label, query in shown.items() if label.startswith("LeNet conv1"))
     assert query == kept | _conv.at(_conv.DEFAULT, CONV_PRESETS["lenet-conv1"].shape)
 

@@ -1,25 +1,22 @@
 """The lesson on implicit GEMM without a browser: its address, its tile sizes, the rules that are broken."""
 
+from functools import partial
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from kernels.presets import CONV_PRESETS
-from pages import _implicit, _run, _tiles
+from pages import _implicit, _tiles
 from pages._implicit import DEFAULT, FIELDS, RUNGS, TILES
-from tests.app.test_direct import open_at as open_page
-from tests.app.test_direct import stages, texts
-from tests.app.test_gemm import finish, links
+from tests.app.opened import finish, links, open_page, stages, texts
 
+open_at = partial(open_page, "implicit.py")
 ANYTHING = st.one_of(
     st.text("0123456789.-+eE_<>'&x\0", max_size=20),
     st.integers(),
     st.sampled_from(["nan", "inf", "9" * 400, *RUNGS]),
 )
-
-
-def open_at(**params):
-    return open_page("implicit.py", **params)
 
 
 def at_preset(key: str) -> dict[str, str]:
@@ -100,14 +97,7 @@ def test_hostile_parameters_are_named_and_harmless():
     assert at.number_input(key="K").value == 5 and at.number_input(key="H").value == DEFAULT.shape.H
 
 
-@pytest.fixture
-def worker():
-    yield _run.worker()
-    _run.worker().close()
-    _run.worker.clear()
-
-
-def test_run_measures_the_rung_at_the_tiles_that_are_watched(worker):
+def test_run_measures_the_rung_at_the_tiles_that_are_watched():
     tiles = {"BM": 32, "BN": 32, "BK": 16, "TM": 4, "TN": 4, "STAGES": 2}
     at = open_at(engine="cpu", C=1, H=5, W=5, K=2, **tiles)
     finish(at, "run", "job")

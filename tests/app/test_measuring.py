@@ -7,7 +7,8 @@ import pytest
 from kernels import records
 from kernels.presets import CONV_PRESETS
 from pages import _cards
-from tests.app.test_run import open_at, run, stop_the_worker, texts  # noqa: F401
+from tests.app.opened import finish, texts
+from tests.app.test_run import open_at
 from visuals import charts, figures, roofline
 
 TOY = CONV_PRESETS["toy"].shape
@@ -19,7 +20,7 @@ def plotted(at):
 
 def test_a_run_tells_its_shares_its_ceilings_and_the_other_device():
     at = open_at(engine="cpu")
-    run(at)
+    finish(at, "run", "job")
     said, rows = texts(at), at.session_state["ran"].rows
     told = rows["conv/direct"]["ceilings"]
     head = '<th scope="col">of the library&#x27;s speed</th><th scope="col">of its roof</th>'
@@ -40,7 +41,7 @@ def test_a_run_tells_its_shares_its_ceilings_and_the_other_device():
 
 def test_a_turned_control_fades_the_dots_and_marks_where_the_rungs_would_stand():
     at = open_at(engine="cpu")
-    run(at)
+    finish(at, "run", "job")
     assert "faded" not in texts(at) and "Not run at this shape" not in texts(at)
     at.number_input(key="K").set_value(5.0).run()
     said = texts(at)
@@ -63,7 +64,7 @@ def test_where_nothing_was_recorded_the_nearest_says_which_it_is_and_is_no_dot()
     )
     assert plotted(at) == 2  # the bars, and the recorded roof
     assert "It buys time" not in said and "◆" not in said
-    run(at)
+    finish(at, "run", "job")
     assert "The fastest here" not in texts(at) and "◆" not in texts(at)
 
 
@@ -108,7 +109,7 @@ def draws(monkeypatch):
 
 def test_a_rerun_draws_nothing_anew(draws):
     at = open_at(engine="cpu")
-    run(at)
+    finish(at, "run", "job")
     before = dict(draws)
     assert all(before.values()) and plotted(at) >= 5
     at.run()

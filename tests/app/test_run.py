@@ -1,67 +1,25 @@
 """The whole page of a lesson without a browser: every part is there at every preset, and Run runs."""
 
-import contextlib
-import json
-from pathlib import Path
+from functools import partial
 
 import pytest
-from streamlit.testing.v1 import AppTest
 
 from kernels.jobs import JobError
 from kernels.presets import CONV_PRESETS
 from pages import _conv, _run
+from tests.app.opened import finish, messages, open_page, stages, texts
 
-ROOT = Path(__file__).resolve().parents[2]
+open_at = partial(open_page, "im2col.py")
 RUNGS = ["conv/direct", "conv/im2col-gemm", "conv/im2col-cublas"]
-
-
-@pytest.fixture(scope="module", autouse=True)
-def stop_the_worker():
-    yield
-    _run.worker().close()
-    _run.worker.clear()
-
-
-def open_at(**params):
-    at = AppTest.from_file(str(ROOT / "pages" / "_shell.py"), default_timeout=60)
-    at.run()
-    at.switch_page("im2col.py")
-    for name, value in params.items():
-        at.query_params[name] = value
-    at.run()
-    assert not at.exception
-    return at
-
-
-def stage(at):
-    """What the stage was sent: its head, and the number of bytes."""
-    (component,) = at.get("bidi_component")
-    message = component.proto.bytes
-    length = int.from_bytes(message[:4], "little")
-    return json.loads(message[4 : 4 + length]), len(message)
-
-
-def texts(at):
-    return " ".join(html.value for html in at.get("html") if not html.value.startswith("<style"))
-
-
-def run(at):
-    """Press Run and see it through; an error is the page's to tell."""
-    at.button(key="run").click().run()
-    while "job" in at.session_state:  # else it was done at once
-        with contextlib.suppress(JobError):
-            at.session_state["job"][0].result(timeout=60)
-        at.run()  # what the browser's polling does
-    assert not at.exception
 
 
 @pytest.mark.parametrize("key", CONV_PRESETS)
 def test_every_preset_shows_every_part(key):
     shape = CONV_PRESETS[key].shape
     at = open_at(**_conv.at(_conv.DEFAULT, shape))
-    head, size = stage(at)
-    assert head["meta"]["key"].endswith(",".join(f"{name}={value}" for name, value in shape.params().items()))
-    assert size < 50_000
+    (key,), (message,) = stages(at), messages(at)
+    assert key.endswith(",".join(f"{name}={value}" for name, value in shape.params().items()))
+    assert len(message) < 50_000
     shown = texts(at)
     assert "kt-note" not in shown and f"data matrix <b>{shape.CRS:,}×{shape.PQ:,}</b>" in shown
     assert "kt-badge-recorded" in shown and "kt-badge-predicted" in shown and "kt-badge-measured" not in shown
@@ -83,7 +41,7 @@ def test_each_view_is_its_part_alone(view, stages, runs, codes):
 
 def test_a_run_is_measured_and_goes_stale_and_back():
     at = open_at(engine="cpu")
-    run(at)
+    finish(at, "run", "job")
     assert "kt-badge-measured" in texts(at) and "kt-stale" not in texts(at)
     ran = at.session_state["ran"]
     assert list(ran.rows) == RUNGS and all(row["engine"] == "cpu" for row in ran.rows.values())
@@ -96,7 +54,7 @@ def test_a_run_is_measured_and_goes_stale_and_back():
 
 def test_what_is_sent_to_the_worker_is_what_the_options_say():
     at = open_at(engine="cpu", caches="hot", TILE="8")
-    run(at)
+    finish(at, "run", "job")
     rows = at.session_state["ran"].rows
     assert {row["mode"] for row in rows.values()} == {"hot"}
     assert rows["conv/im2col-gemm"]["tiles"] == {"BLOCK": 256, "TILE": 8}
@@ -105,14 +63,14 @@ def test_what_is_sent_to_the_worker_is_what_the_options_say():
 
 def test_a_shape_too_large_for_memory_says_so_and_the_next_run_runs():
     at = open_at(engine="cpu", N="64", C="1024", H="512", W="512", K="1024")
-    run(at)
+    finish(at, "run", "job")
     assert "ran" not in at.session_state
     assert "bytes are free; take a smaller shape or batch" in texts(at)
     for name in "NCHWK":  # as a link to the toy does
         at.query_params[name] = str(_conv.DEFAULT.params()[name])
     at.run()
-    assert stage(at)[0]["meta"]["key"].startswith("im2col 0,0 N=1,C=1,H=8,W=8,K=2")
-    run(at)
+    assert stages(at)[0].startswith("im2col 0,0 N=1,C=1,H=8,W=8,K=2")
+    finish(at, "run", "job")
     assert "kt-badge-measured" in texts(at) and "bytes are free" not in texts(at)
 
 

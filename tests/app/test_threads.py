@@ -2,39 +2,15 @@
 
 from __future__ import annotations
 
-import contextlib
-from pathlib import Path
+from functools import partial
 
 import pytest
-from streamlit.testing.v1 import AppTest
 
-from kernels.jobs import JobError
 from kernels.shapes_memory import StrideShape
-from pages import _run, _threads
+from pages import _threads
+from tests.app.opened import finish, open_page, texts
 
-ROOT = Path(__file__).resolve().parents[2]
-
-
-@pytest.fixture(scope="module", autouse=True)
-def stop_the_worker():
-    yield
-    _run.worker().close()
-    _run.worker.clear()
-
-
-def open_at(**params):
-    at = AppTest.from_file(str(ROOT / "pages" / "_shell.py"), default_timeout=60)
-    at.run()
-    at.switch_page("threads.py")
-    for name, value in params.items():
-        at.query_params[name] = value
-    at.run()
-    assert not at.exception
-    return at
-
-
-def texts(at):
-    return " ".join(html.value for html in at.get("html") if not html.value.startswith("<style"))
+open_at = partial(open_page, "threads.py")
 
 
 @pytest.mark.parametrize("topic", _threads.TOPICS)
@@ -75,13 +51,7 @@ def test_what_cannot_be_taken_is_named():
 def test_run_measures_every_stride_and_tells_beside_the_counts(monkeypatch):
     monkeypatch.setitem(_threads.SIZES["cpu"], "stride", 4096)
     at = open_at(topic="coalescing", stride="8")
-    at.button(key="run").click().run()
-    while "thread_jobs" in at.session_state:
-        for job in at.session_state["thread_jobs"]:
-            with contextlib.suppress(JobError):
-                job.result(timeout=60)
-        at.run()
-    assert not at.exception
+    finish(at, "run", "thread_jobs")
     rows = at.session_state["thread_rows"]["coalescing"]
     assert [row["shape"] for row in rows] == [StrideShape(4096, s).params() for s in (1, 2, 3, 4, 8, 16, 32)]
     told = texts(at)

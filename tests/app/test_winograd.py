@@ -1,12 +1,9 @@
 """The Winograd lesson without a browser: every kernel and preset, shapes that no rule allows, the chooser, Run."""
 
-import json
 import re
-from pathlib import Path
 
 import numpy as np
 import pytest
-from streamlit.testing.v1 import AppTest
 
 from kernels import records, winograd
 from kernels.jobs import JobError
@@ -14,39 +11,20 @@ from kernels.ladders import find
 from kernels.presets import CONV_PRESETS
 from pages import _lessons, _run, _winograd, _winograd_matrices
 from pages._winograd import KERNELS
+from tests.app.opened import heads, open_page, texts
 from visuals import figures
-
-ROOT = Path(__file__).resolve().parents[2]
-
-
-@pytest.fixture(scope="module", autouse=True)
-def stop_the_worker():
-    yield
-    _run.worker().close()
-    _run.worker.clear()
 
 
 def open_at(**params):
-    at = AppTest.from_file(str(ROOT / "pages" / "_shell.py"), default_timeout=60)
-    at.run()
-    at.switch_page("winograd.py")
-    for name, value in params.items():
-        at.query_params[name] = str(value)
-        if name not in _winograd.FIELDS.of and name != "view":
-            at.session_state[name] = str(value)  # without a browser a choice is what the session holds
-    at.run()
-    assert not at.exception
-    return at
+    chosen = {
+        name: str(v) for name, v in params.items() if name not in _winograd.FIELDS.of and name != "view"
+    }
+    return open_page("winograd.py", chosen, **params)
 
 
 def head(at):
-    (component,) = at.get("bidi_component")
-    message = component.proto.bytes
-    return json.loads(message[4 : 4 + int.from_bytes(message[:4], "little")])["meta"]
-
-
-def texts(at):
-    return " ".join(html.value for html in at.get("html") if not html.value.startswith("<style"))
+    (one,) = heads(at)
+    return one["meta"]
 
 
 def at_preset(key):

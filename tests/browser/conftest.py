@@ -88,17 +88,23 @@ def phone(watched_phone):
     assert [*heard, *_exceptions(page)] == []
 
 
+@pytest.fixture(scope="module")
+def path(request):
+    """Of the lesson that a file of tests is about: its LESSON, or im2col."""
+    return getattr(request.module, "LESSON", "im2col")
+
+
 @pytest.fixture
-def stage(page, server):
+def stage(page, server, path):
     """Opens the lesson by its query and gives its stage, ready: stage("K=3&step=5")."""
-    return lambda query="": _opened(page, f"{server}/im2col?{query}")
+    return lambda query="": _opened(page, f"{server}/{path}?{query}")
 
 
 @pytest.fixture
-def watch(page, server):
+def watch(page, server, path):
     """The same without the cards, the kernel and the controls, for what the stage does by itself: their charts
     take the browser seven times as long as the stage."""
-    return lambda query="": _opened(page, f"{server}/im2col?view=watch&{query}")
+    return lambda query="": _opened(page, f"{server}/{path}?view=watch&{query}")
 
 
 def _opened(page, address):

@@ -7,20 +7,11 @@ import pytest
 from playwright.sync_api import expect
 
 from pages import _conv, _scenes
-from tests.browser.harness import Stage
 
 pytestmark = pytest.mark.browser
+LESSON = "direct"
 RUN_MS = 60_000
 GAPS = "pad_h=1&pad_w=1&dilation_h=2&dilation_w=2&picture=numbers"
-
-
-@pytest.fixture
-def watch(page, server):
-    def open_(query=""):
-        page.goto(f"{server}/direct?view=watch&{query}")
-        return Stage(page).ready()
-
-    return open_
 
 
 def scene(**params):
@@ -62,13 +53,14 @@ def test_a_pixel_tells_how_many_threads_read_it(watch):
 
 def test_the_order_of_the_warps_follows_requests(watch, page):
     stage = watch("order=warps&step=3")
-    expect(stage.caption).to_contain_text("Warp 0: 32 lanes ask for the same tap, at address 0: sectors 1.")
+    expect(stage.caption).to_contain_text(
+        "Warp 0: 32 lanes ask for the same tap, at address 0: one sector, one load serves them all."
+    )
     expect(page.locator(".stage .lanes")).to_contain_text("lanes of warp 0: 32 of 32 active")
 
 
-def test_a_control_turns_the_scene_and_run_measures_the_two(page, server):
-    page.goto(f"{server}/direct?engine=cpu")
-    stage = Stage(page).ready()
+def test_a_control_turns_the_scene_and_run_measures_the_two(stage, page):
+    stage = stage("engine=cpu")
     page.get_by_label("K", exact=True).press("ArrowUp")
     expect(stage.root).to_have_attribute("data-scene", re.compile("K=3,"))
     page.get_by_role("button", name="Run here").click()
@@ -77,9 +69,8 @@ def test_a_control_turns_the_scene_and_run_measures_the_two(page, server):
     expect(page.locator(".st-key-card_why")).to_contain_text("direct, tiled")
 
 
-def test_a_narrow_page_has_no_horizontal_scroll_and_readable_cells(page, server):
+def test_a_narrow_page_has_no_horizontal_scroll_and_readable_cells(stage, page):
     page.set_viewport_size({"width": 390, "height": 900})
-    page.goto(f"{server}/direct?step=20")
-    stage = Stage(page).ready()
+    stage = stage("step=20")
     assert page.evaluate("document.querySelector('[data-testid=stMain]').scrollWidth") <= 390
     assert stage.cell("x", 0)["width"] >= 12

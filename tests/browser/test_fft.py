@@ -7,27 +7,19 @@ from playwright.sync_api import expect
 
 from kernels.presets import CONV_PRESETS
 from pages import _fft
-from tests.browser.harness import Stage
+from tests.browser.harness import number
 from visuals.inputs import Inputs
 from visuals.scenes.fft_arrays import arrays_of
 
 pytestmark = pytest.mark.browser
+LESSON = "fft"
 RUN_MS = 60_000
 TOY = CONV_PRESETS["toy"].shape
 INPUTS = Inputs(TOY, "digit", "sobel-x")
 
 
-@pytest.fixture
-def lesson(page, server):
-    def open_(query=""):
-        page.goto(f"{server}/fft?{query}")
-        return Stage(page).ready()
-
-    return open_
-
-
-def test_it_steps_to_the_end_and_a_frequency_tells_its_product(lesson):
-    stage = lesson("view=watch")
+def test_it_steps_to_the_end_and_a_frequency_tells_its_product(watch):
+    stage = watch()
     scene, _ = _fft.scene(INPUTS, 0, "pad")
     expect(stage.caption).to_have_text(scene.caption(0))
     stage.root.focus()
@@ -38,14 +30,14 @@ def test_it_steps_to_the_end_and_a_frequency_tells_its_product(lesson):
     told = stage.point_at("Y", 6)  # row 1, frequency 1
     assert told.startswith("|Y|[1, 1] = ")
     (x, w, y) = a.X[0, 0, 0, 1, 1], a.W[0, 1, 1], a.Y[0, 0, 1, 1]
-    numbers = [float(n) for n in re.findall(r"-?\d+(?:\.\d+)?", told.partition("Y = ")[2])]
+    numbers = [number(n) for n in re.findall(r"−?\d+(?:\.\d+)?", told.partition("Y = ")[2])]
     assert numbers == pytest.approx([x.real, x.imag, w.real, w.imag, y.real, y.imag], rel=1e-3, abs=1e-3)
     assert "It is d[0, 3] / 64." in stage.point_at("y", 3)
     assert "wrong, and never picked" in stage.point_at("d", 63)
 
 
-def test_the_room_is_in_the_address_and_turns_the_scene(lesson, page):
-    stage = lesson()
+def test_the_room_is_in_the_address_and_turns_the_scene(stage, page):
+    stage = stage()
     expect(stage.root).to_have_attribute("data-scene", re.compile(" pad "))
     page.locator(".st-key-room").get_by_text("too small", exact=True).click()
     expect(page).to_have_url(re.compile(r"room=too(\+|%20)small"))
@@ -56,8 +48,8 @@ def test_the_room_is_in_the_address_and_turns_the_scene(lesson, page):
     expect(page.locator(".st-key-card_wrap")).to_contain_text("20 of 36 output pixels")
 
 
-def test_parts_of_an_image_are_in_the_address(lesson, page):
-    stage = lesson("H=30&W=30&pad_h=1&pad_w=1")
+def test_parts_of_an_image_are_in_the_address(stage, page):
+    stage = stage("H=30&W=30&pad_h=1&pad_w=1")
     page.locator(".st-key-transform").get_by_text("16", exact=True).click()
     expect(page).to_have_url(re.compile("transform=16"))
     expect(page.locator(".st-key-params_tiles")).to_contain_text("9 transforms of 16×16")
@@ -74,9 +66,9 @@ def test_run_gives_rows_here(page, server):
 
 
 @pytest.mark.parametrize("width", [1440, 390])
-def test_the_page_fits_its_width(lesson, page, width):
+def test_the_page_fits_its_width(stage, page, width):
     page.set_viewport_size({"width": width, "height": 900})
-    lesson("N=32&C=64&H=56&W=56&K=64&pad_h=1&pad_w=1")
+    stage("N=32&C=64&H=56&W=56&K=64&pad_h=1&pad_w=1")
     for name in ("card_spectra", "card_wrap", "card_tilings", "card_curves", "params_tiles"):
         box = page.locator(f".st-key-{name}").bounding_box()
         assert box["x"] >= 0 and box["x"] + box["width"] <= width + 1, name

@@ -7,19 +7,10 @@ from playwright.sync_api import expect
 
 from kernels.magic import magic
 from pages import _implicit
-from tests.browser.harness import Stage
 from visuals.inputs import Inputs
 
 pytestmark = pytest.mark.browser
-
-
-@pytest.fixture
-def watch(page, server):
-    def open_(query=""):
-        page.goto(f"{server}/implicit?view=watch&{query}")
-        return Stage(page).ready()
-
-    return open_
+LESSON = "implicit"
 
 
 def scene(**params):
@@ -55,9 +46,8 @@ def test_a_cell_of_a_tile_names_its_pixel_and_the_cell_it_stands_for(watch):
     assert f"Bs[1, 1, 12] = {value:g}, a copy of x[1, 2, 5], in place of D[17, 12]." in said
 
 
-def test_a_tile_size_is_in_the_address_and_turns_the_scene(page, server):
-    page.goto(f"{server}/implicit")
-    stage = Stage(page).ready()
+def test_a_tile_size_is_in_the_address_and_turns_the_scene(stage, page):
+    stage = stage()
     expect(stage.root).to_have_attribute("data-scene", re.compile("STAGES=3"))
     page.locator(".st-key-STAGES").get_by_role("button").click()
     page.get_by_role("option", name="2", exact=True).click()
@@ -73,10 +63,9 @@ def test_a_tile_size_is_in_the_address_and_turns_the_scene(page, server):
 
 
 @pytest.mark.parametrize("width", [800, 390])
-def test_a_narrow_page_has_no_horizontal_scroll_and_nothing_is_cut_off(page, server, width):
+def test_a_narrow_page_has_no_horizontal_scroll_and_nothing_is_cut_off(stage, page, width):
     page.set_viewport_size({"width": width, "height": 900})
-    page.goto(f"{server}/implicit?step=9")
-    stage = Stage(page).ready()
+    stage = stage("step=9")
     assert page.evaluate("document.querySelector('[data-testid=stMain]').scrollWidth") <= width
     for name, cell in (("y", 63), ("Bs", 3 * 16 * 64 - 1), ("use", 4)):
         at = stage.cell(name, cell)

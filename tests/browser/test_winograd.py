@@ -10,24 +10,16 @@ from pages import _winograd
 from tests.browser.harness import Stage, frames
 
 pytestmark = pytest.mark.browser
+LESSON = "winograd"
 RUN_MS = 60_000
-
-
-@pytest.fixture
-def lesson(page, server):
-    def open_(query=""):
-        page.goto(f"{server}/winograd?{query}")
-        return Stage(page).ready()
-
-    return open_
 
 
 def truth(**params):
     return _winograd.card(params)
 
 
-def test_it_steps_to_the_end_and_every_caption_is_the_scenes(lesson):
-    stage, scene = lesson("view=watch"), truth()
+def test_it_steps_to_the_end_and_every_caption_is_the_scenes(watch):
+    stage, scene = watch(), truth()
     for step in range(scene.steps):
         stage.at_step(step)
         expect(stage.caption).to_have_text(scene.caption(step))
@@ -37,9 +29,9 @@ def test_it_steps_to_the_end_and_every_caption_is_the_scenes(lesson):
     )
 
 
-def test_pointing_tells_the_transform_with_the_numbers_in_it(lesson):
+def test_pointing_tells_the_transform_with_the_numbers_in_it(watch):
     """V[0, 0] of F(2x2): d00 - d02 - d20 + d22, as its rows of B^T say."""
-    stage, scene = lesson("view=watch&step=3"), truth()
+    stage, scene = watch("step=3"), truth()
     frames(stage.page, 60)
     d = scene.cells("d", 3).reshape(4, 4)
     BT = winograd.derive(2, 3).arrays("float64")[2]
@@ -51,8 +43,8 @@ def test_pointing_tells_the_transform_with_the_numbers_in_it(lesson):
     assert "It was copied" in read
 
 
-def test_another_kernel_turns_the_scene(lesson, page):
-    stage = lesson("picture=digit")  # another than this lesson's own
+def test_another_kernel_turns_the_scene(stage, page):
+    stage = stage("picture=digit")  # another than this lesson's own
     expect(page.get_by_role("button", name="picture: digit")).to_be_visible()
     page.get_by_role("button", name="kernel: 2×2, fused").click()
     page.get_by_role("radio", name="6x6-steps").or_(
@@ -68,7 +60,7 @@ def test_another_kernel_turns_the_scene(lesson, page):
     expect(stage.root).to_have_attribute("data-scene", re.compile("conv/winograd-4x4"))
 
 
-def test_a_shape_without_winograd_leads_to_one_with_it(lesson, page, server):
+def test_a_shape_without_winograd_leads_to_one_with_it(page, server):
     page.goto(f"{server}/winograd?view=watch&R=5&S=5")
     expect(page.locator(".kt-note")).to_contain_text("R and S must be 3, got 5 and 5")
     expect(page.locator(".stage")).to_have_count(0)
@@ -89,9 +81,9 @@ def test_the_chooser_derives_what_is_chosen(page, server):
     expect(card).to_contain_text("1/24")
 
 
-def test_a_narrow_page_scrolls_down_alone(lesson, page):
+def test_a_narrow_page_scrolls_down_alone(stage, page):
     page.set_viewport_size({"width": 390, "height": 900})
-    lesson("Fm=6&Fr=5&kernel=4x4-steps")
+    stage("Fm=6&Fr=5&kernel=4x4-steps")
     expect(page.locator(".st-key-card_winograd_matrices")).to_contain_text("F(6, 5)")
     expect(page.locator(".st-key-chart_winograd_errors .scatterlayer .trace")).not_to_have_count(0)
     assert page.evaluate("document.querySelector('[data-testid=stMain]').scrollWidth") <= 390

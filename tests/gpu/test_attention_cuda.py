@@ -10,7 +10,8 @@ from hypothesis import strategies as st
 from kernels import RuleError, reference
 from kernels.engines import cuda, cuda_torch
 from kernels.engines.timing import Budget
-from kernels.ladders import attention, attention_library
+from kernels.ladders import attention, attention_library, attention_tensor
+from kernels.ladders import attention_parts as parts
 from kernels.presets_attention import ATTENTION_PRESETS
 from kernels.program import INPUT, Launch, UnsupportedError
 from kernels.runner import seeded_inputs
@@ -20,6 +21,8 @@ from tests.shapes import attention_shapes
 pytestmark = pytest.mark.gpu
 RUNGS = {rung.name: rung for rung in (*attention.RUNGS, attention.CUBLAS)}
 FLASH = ("attention/flash", "attention/flash-registers")
+(TENSOR,) = attention_tensor.RUNGS
+HALVES = {"attention/flash-mma": TENSOR, "attention/cublas": attention.CUBLAS}
 LIBRARY, *LIBRARY_16_BITS = attention_library.RUNGS
 POOL_GRAIN = 512  # CuPy's pool hands memory out in multiples of this
 
@@ -63,20 +66,33 @@ def test_every_rung_agrees_at_any_shape(name, shape):
     on(RUNGS[name], shape)
 
 
+@pytest.mark.parametrize("name", HALVES)
 @settings(max_examples=60, deadline=None)
+@given(shape=attention_shapes(most=400, most_d=128, most_heads=5), dtype=st.sampled_from(parts.HALVES))
+def test_16_bit_types_agree_at_any_shape(name, shape, dtype):
+    on(HALVES[name], shape.with_(dtype=dtype))
+
+
+@settings(max_examples=80, deadline=None)
 @given(data=st.data())
 def test_every_set_of_tile_sizes_that_no_rule_forbids_runs(data):
-    rung = data.draw(st.sampled_from(attention.RUNGS))
+    rung = data.draw(st.sampled_from((*attention.RUNGS, TENSOR)))
     shape = data.draw(attention_shapes(most=300, most_d=128))
+    if rung is TENSOR:
+        shape = shape.with_(dtype=data.draw(st.sampled_from(parts.HALVES)))
     tiles = {name: data.draw(st.sampled_from(choices)) for name, choices in rung.tiles.items()}
     if not any(rung.rules(shape, tiles)):
         on(rung, shape, tiles)
 
 
 def hard(kind: str, s: AttentionShape) -> dict[str, np.ndarray]:
-    inputs = seeded_inputs([b for b in attention.parts.buffers(s) if b.role == INPUT], 4)
+    """Inputs in the shape's type; "far" scores are of 1e9, where a float's last bit is more than an exponent may be."""
+    seeded = seeded_inputs([b for b in parts.buffers(s) if b.role == INPUT], 4)
+    inputs = {name: x.astype("f4") for name, x in seeded.items()}
     Q, K = inputs["Q"], inputs["K"]
-    if kind == "logits of 1e4":
+    if kind == "far":
+        Q[...], K[...] = 30_000 * Q.clip(-2, 2), 30_000 * K.clip(-2, 2)
+    elif kind == "logits of 1e4":
         Q[...], K[...] = 100 * np.sign(Q), 100 * np.sign(K) / s.d**0.5
     elif kind == "all equal":
         Q[...] = 0
@@ -88,7 +104,7 @@ def hard(kind: str, s: AttentionShape) -> dict[str, np.ndarray]:
         Q[...], K[...] = 1, np.arange(s.N)[:, None] / s.d
     elif kind == "falling":
         Q[...], K[...] = 1, -1e4 * np.arange(s.N)[:, None] / s.d
-    return inputs
+    return {name: x.astype(seeded[name].dtype) for name, x in inputs.items()}
 
 
 @pytest.mark.parametrize("kind", ["logits of 1e4", "all equal", "one hot", "rising", "falling"])
@@ -99,19 +115,34 @@ def test_hard_scores_stay_finite_and_right(name, kind, causal):
     on(RUNGS[name], shape, inputs=hard(kind, shape))
 
 
-@pytest.mark.parametrize("name", RUNGS)
+@pytest.mark.parametrize("dtype", parts.HALVES)
+@pytest.mark.parametrize("kind", ["logits of 1e4", "far", "all equal", "one hot", "rising", "falling"])
+@pytest.mark.parametrize("causal", [0, 1])
+@pytest.mark.parametrize("scale", [1, -1])
+@pytest.mark.parametrize("name", HALVES)
+def test_hard_scores_of_16_bit_types_stay_finite_and_right(name, scale, kind, causal, dtype):
+    """N stays below 256, so that FP16 holds every "falling" key."""
+    shape = AttentionShape(2, 2, 250, 64, causal=causal, scale=scale, dtype=dtype)
+    on(HALVES[name], shape, inputs=hard(kind, shape))
+
+
+@pytest.mark.parametrize(
+    "name, dtype", [*((n, "fp32") for n in RUNGS), *((n, t) for n in HALVES for t in parts.HALVES)]
+)
 @pytest.mark.parametrize("keys", [slice(0, 130), slice(40, 41), slice(None)])
 @pytest.mark.parametrize("value", [-np.inf, np.inf, np.nan])
-def test_infinities_and_nans_give_what_the_reference_gives(name, keys, value):
-    shape = AttentionShape(1, 2, 200, 64)
-    inputs = seeded_inputs([b for b in attention.parts.buffers(shape) if b.role == INPUT])
-    inputs["Q"][..., 0] = np.abs(inputs["Q"][..., 0]) + 0.1
+def test_infinities_and_nans_give_what_the_reference_gives(name, dtype, keys, value):
+    shape = AttentionShape(1, 2, 200, 64, dtype=dtype)
+    inputs = seeded_inputs([b for b in parts.buffers(shape) if b.role == INPUT])
+    Q = inputs["Q"]
+    Q[..., 0] = np.abs(Q[..., 0]) + np.ones((), Q.dtype)
     inputs["K"][:, :, keys, 0] = value
-    session, out, _ = opened(RUNGS[name], shape, inputs=inputs)
+    session, out, _ = opened((RUNGS | HALVES)[name], shape, inputs=inputs)
     session.close()
     ref, _ = attention.reference(shape, **inputs)
     np.testing.assert_array_equal(np.isnan(out), np.isnan(ref))
-    np.testing.assert_allclose(out, ref, rtol=1e-3, atol=1e-5)
+    loose = {"fp32": 1e-5, "fp16": 4e-3, "bf16": 3e-2}[dtype]
+    np.testing.assert_allclose(out.astype("f8"), ref, rtol=max(1e-3, loose), atol=loose)
 
 
 @pytest.mark.parametrize("key", [k for k, p in ATTENTION_PRESETS.items() if p.shape.dtype == "fp32"])
@@ -136,10 +167,26 @@ def test_memory_of_naive_and_flash_at_8192_is_what_is_predicted():
     assert all(peaks["attention/naive"] > 50 * peaks[name] for name in FLASH)
 
 
+def test_memory_of_16_bit_types_at_8192_is_what_is_predicted():
+    """S in FP32 and P in halves for cuBLAS, nothing for flash attention."""
+    shape = AttentionShape(1, 2, 8192, 64, dtype="fp16")
+    for rung in HALVES.values():
+        session, _, _ = opened(rung, shape)
+        assert session.bytes["peak"] == pytest.approx(session.program.nbytes(), rel=0.02, abs=8 * POOL_GRAIN)
+        session.close()
+
+
+@pytest.mark.parametrize("key", [k for k, p in ATTENTION_PRESETS.items() if p.shape.dtype in parts.HALVES])
+def test_every_preset_of_16_bits(key):
+    shape = ATTENTION_PRESETS[key].shape
+    for rung in HALVES.values():
+        assert on(rung, shape) < {"fp16": 1e-3, "bf16": 1e-2}[shape.dtype], rung.name
+
+
 @pytest.mark.parametrize("d", [8, 64, 96, 128])
 def test_no_kernel_spills(d):
-    shape = AttentionShape(1, 1, 256, d)
-    for rung in attention.RUNGS:
+    for rung in (*attention.RUNGS, TENSOR):
+        shape = AttentionShape(1, 1, 256, d, dtype="fp16" if rung is TENSOR else "fp32")
         for tiles in rung.tile_sets(shape):
             for step in rung.build(shape, tiles).steps:
                 if isinstance(step, Launch):

@@ -212,7 +212,8 @@ test("captions: braces written twice are braces", () => {
 test("captions: numbers are told plainly", () => {
   for (const [value, told] of [
     [3, "3"], [-0, "0"], [-12, "−12"], [0.5, "0.5"], [1 / 3, "0.3333"], [1.0625, "1.062"], [1.1875, "1.188"], [12345.678, "12350"],
-    [1e-7, "0.0000001"], [2 ** 80, "1208925819614629174706176"],
+    [1e-7, "0.0000001"], [2 ** 49, "562949953421312"], [2 ** 80, "1.209·10^24"], [-3e38, "−3.000·10^38"], [Infinity, "∞"], [-Infinity, "−∞"],
+    [NaN, "NaN"],
   ])
     assert.equal(caption("{0}", [value])[0].text, told);
   assert.equal(caption("{1}, {0}", [1_000_000, -2], "i4")[0].text, "−2, 1000000");

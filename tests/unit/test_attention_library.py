@@ -6,6 +6,7 @@ import ctypes
 import sys
 import types
 import warnings
+from typing import ClassVar
 
 import numpy as np
 import pytest
@@ -14,7 +15,7 @@ from kernels import RuleError
 from kernels.engines import Status, cpu, cuda, cuda_libraries, cuda_torch, emulator
 from kernels.ladders import attention, attention_library
 from kernels.program import UnsupportedError
-from kernels.shapes_attention import AttentionShape
+from kernels.shapes_attention import DTYPES, AttentionShape
 
 GPU, NO_GPU = Status(True, "a GPU"), Status(False, "no NVIDIA GPU in this machine")
 SHAPE = AttentionShape(2, 3, 5, 4, causal=1, scale=-0.5)
@@ -26,39 +27,46 @@ class OnHost:
     """An array that tells its place in memory as CuPy's do."""
 
     def __init__(self, array: np.ndarray):
-        self.array, self.size = array, array.size
+        self.array, self.size, self.dtype = array, array.size, array.dtype
         self.data = types.SimpleNamespace(ptr=array.ctypes.data)
 
 
 class Blas:
-    """cublasSgemmStridedBatched as its manual has it, on host memory: matrices column by column."""
+    """cublasGemmStridedBatchedEx as its manual has it, on host memory: matrices column by column."""
+
+    types: ClassVar = {0: np.dtype("f4"), 2: np.dtype("f2"), 14: np.dtype("bfloat16")}  # cudaDataType
 
     def cublasSetStream_v2(self, handle, stream) -> int:
         return 0
 
-    def cublasSgemmStridedBatched(
-        self, handle, ta, tb, m, n, k, alpha, a, lda, sa, b, ldb, sb, beta, c, ldc, sc, count
-    ):
-        def matrix(at, rows, cols, ld, step, i) -> np.ndarray:
+    def cublasGemmStridedBatchedEx(
+        self, handle, ta, tb, m, n, k, alpha, a, a_type, lda, sa, b, b_type, ldb, sb, beta, c, c_type, ldc, sc,
+        count, compute, algorithm,
+    ):  # fmt: skip
+        def matrix(at, type_, rows, cols, ld, step, i) -> np.ndarray:
             assert ld >= rows
-            start = (ctypes.c_float * (ld * (cols - 1) + rows)).from_address(at.value + 4 * step.value * i)
-            flat = np.ctypeslib.as_array(start)
-            return np.lib.stride_tricks.as_strided(flat, (rows, cols), (4, 4 * ld))
+            dtype = self.types[type_]
+            each, elements = dtype.itemsize, ld * (cols - 1) + rows
+            start = (ctypes.c_char * (each * elements)).from_address(at.value + each * step.value * i)
+            flat = np.frombuffer(start, dtype)
+            return np.lib.stride_tricks.as_strided(flat, (rows, cols), (each, each * ld))
 
+        assert a_type == b_type and c_type in (0, a_type) and compute == 68 and beta._obj.value == 0
         for i in range(count):
-            A = matrix(a, k, m, lda, sa, i).T if ta else matrix(a, m, k, lda, sa, i)
-            B = matrix(b, n, k, ldb, sb, i).T if tb else matrix(b, k, n, ldb, sb, i)
-            assert beta._obj.value == 0
-            matrix(c, m, n, ldc, sc, i)[...] = alpha._obj.value * (A @ B)
+            A = matrix(a, a_type, k, m, lda, sa, i).T if ta else matrix(a, a_type, m, k, lda, sa, i)
+            B = matrix(b, b_type, n, k, ldb, sb, i).T if tb else matrix(b, b_type, k, n, ldb, sb, i)
+            product = alpha._obj.value * (A.astype("f4") @ B.astype("f4"))
+            matrix(c, c_type, m, n, ldc, sc, i)[...] = product
         return 0
 
 
-def test_what_cublas_is_asked_for_is_what_the_twin_computes(monkeypatch):
+@pytest.mark.parametrize("dtype", DTYPES)
+def test_what_cublas_is_asked_for_is_what_the_twin_computes(dtype, monkeypatch):
     stream = types.SimpleNamespace(get_current_stream=lambda: types.SimpleNamespace(ptr=0))
     monkeypatch.setattr(cuda_libraries, "_cublas", lambda: (Blas(), None, types.SimpleNamespace(cuda=stream)))
     rng = np.random.default_rng(0)
-    program = attention.CUBLAS.build(SHAPE, {})
-    arrays = {b.name: rng.standard_normal(b.shape).astype("f4") for b in program.buffers}
+    program = attention.CUBLAS.build(SHAPE.with_(dtype=dtype), {})
+    arrays = {b.name: rng.standard_normal(b.shape).astype(b.dtype) for b in program.buffers}
     for step in (program.steps[0], program.steps[2]):
         args = [arrays[a] if isinstance(a, str) else a for a in step.args]
         told = np.full_like(args[2], np.nan)
@@ -67,7 +75,8 @@ def test_what_cublas_is_asked_for_is_what_the_twin_computes(monkeypatch):
         ]
         cuda_libraries.bind(step.routine, tuple(given))()
         step.twin(*args)
-        np.testing.assert_allclose(told, args[2], rtol=1e-5, atol=1e-6)
+        off = {"float16": 2.0**-10, "bfloat16": 2.0**-7}.get(told.dtype.name, 1e-5)  # one step of the type
+        np.testing.assert_allclose(told.astype("f4"), args[2].astype("f4"), rtol=off, atol=1e-6)
 
 
 # -- PyTorch: absent -----------------------------------------------------------------------------------

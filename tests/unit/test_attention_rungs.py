@@ -3,7 +3,6 @@ its rules."""
 
 from __future__ import annotations
 
-import itertools
 import re
 
 import numpy as np
@@ -11,16 +10,19 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from kernels import RuleError, cuda, reference
+from kernels import RuleError, cuda
 from kernels.engines import cpu, emulator
 from kernels.engines.emulator import stock
-from kernels.engines.emulator.compile import compile_ptx, ptxas_log
-from kernels.engines.emulator.launch import Options, launch, place
+from kernels.engines.emulator.compile import ptxas_log
+from kernels.engines.emulator.launch import Options
 from kernels.ladders import attention
 from kernels.runner import check_memory, seeded_inputs
 from kernels.shapes_attention import AttentionShape
 from tests.shapes import attention_shapes
+from tests.unit import tried
 from tests.unit.emulated import needs_nvrtc
+from tests.unit.hard_scores import SPOILT, adversarial, spoilt
+from tests.unit.tried import on
 
 pytestmark = needs_nvrtc
 RUNGS = {rung.name: rung for rung in (*attention.RUNGS, attention.CUBLAS)}
@@ -30,25 +32,6 @@ TOY = AttentionShape(1, 1, 8, 4)
 # Tiles that stick out on every side, several heads, hidden keys in a tile and in whole ones.
 RAGGED = AttentionShape(2, 2, 75, 37, causal=1)
 SMALL = {"attention/flash": {"Br": 4, "Bc": 8}, "attention/flash-registers": {"Br": 32, "Bc": 8}}
-
-
-def run(engine, rung, s: AttentionShape, tiles=None, inputs=None, options=None) -> np.ndarray:
-    """O of a rung; nothing is held against the reference."""
-    program = rung.build(s, rung.check(s, tiles))
-    inputs = inputs or seeded_inputs(program.of_role("input"))
-    session = engine.Session(program, inputs, *([options or Options()] if engine is emulator else []))
-    return np.array(session.verify_run())
-
-
-def on(engine, rung, s: AttentionShape, tiles=None, inputs=None, options=None) -> np.ndarray:
-    """O of a rung, held against the float64 reference as the runner does."""
-    inputs = inputs or seeded_inputs(rung.build(s, rung.check(s, tiles)).of_role("input"))
-    out = run(engine, rung, s, tiles, inputs, options)
-    ref, scale = attention.reference(s, **inputs)
-    assert reference.agrees(out, ref, scale, rung.tolerance), (
-        f"{rung.name} {s} {tiles} {reference.relative_error(out, ref)}"
-    )
-    return out
 
 
 # -- right at any shape -----------------------------------------------------------------------------
@@ -88,27 +71,6 @@ def test_twin_and_kernel_walk_alike(name):
 
 
 # -- whatever the scores ------------------------------------------------------------------------------
-def adversarial(kind: str, s: AttentionShape) -> dict[str, np.ndarray]:
-    """Inputs whose scores are hard: the scale of `s` is 1."""
-    inputs = seeded_inputs([b for b in attention.parts.buffers(s) if b.role == "input"], 4)
-    Q, K, V = (inputs[name] for name in "QKV")
-    if kind == "logits of 1e4":
-        Q[...], K[...] = 100 * np.sign(Q), 100 * np.sign(K) / s.d**0.5  # sums of +-1e4 / sqrt(d)
-    elif kind == "all equal":
-        Q[...] = 0
-    elif kind == "one hot":  # key i for query i, far above all others
-        Q[...], K[...] = 0, 0
-        for i in range(s.N):
-            Q[:, :, i, i % s.d] = K[:, :, i, i % s.d] = 100
-    elif kind == "rising":  # the maximum moves in every tile
-        Q[...], K[...] = 1, np.arange(s.N)[:, None] / s.d
-    elif kind == "falling":  # the first key hides all later ones
-        Q[...], K[...] = 1, -1e4 * np.arange(s.N)[:, None] / s.d
-    elif kind == "values of every size":
-        V[...] = 10.0 ** np.random.default_rng(2).uniform(-20, 20, V.shape) * np.sign(V)
-    return inputs
-
-
 KINDS = ["logits of 1e4", "all equal", "one hot", "rising", "falling", "values of every size"]
 
 
@@ -134,56 +96,28 @@ def same_where_not_finite(out: np.ndarray, ref: np.ndarray) -> None:
     np.testing.assert_allclose(out, ref, rtol=2e-5, atol=2e-5)
 
 
-SPOILT = {  # input, place in it (N, d), value
-    "a NaN query": ("Q", (9, 2), np.nan),
-    "an infinite query": ("Q", (9, 2), np.inf),
-    "a NaN key": ("K", (11, 0), np.nan),
-    "keys of -infinity": ("K", (slice(0, 9), slice(0, 1)), -np.inf),
-    "keys of +-infinity": ("K", (slice(3, 6), slice(0, 1)), np.array([[-np.inf], [np.inf], [-np.inf]])),
-    "all keys of -infinity": ("K", (slice(None), slice(0, 1)), -np.inf),
-    "an infinite value": ("V", (0, 1), np.inf),  # of a key that all see
-    "a NaN value": ("V", (0, 3), np.nan),
-}
-
-
 @pytest.mark.parametrize("name", RUNGS)
 @pytest.mark.parametrize("what", SPOILT)
 def test_infinities_and_nans_give_what_the_reference_gives(name, what):
     """A key of -infinity is a mask: with small tiles a whole tile of such keys comes first. Where all of a row's are,
     it is NaN, 0 / 0, and so it is where one is +infinity."""
-    at, place_, value = SPOILT[what]
     for causal in (0, 1):
         shape = AttentionShape(1, 2, 21, 8, causal=causal)
-        inputs = seeded_inputs([b for b in attention.parts.buffers(shape) if b.role == "input"])
-        inputs["Q"][..., 0] = (
-            np.abs(inputs["Q"][..., 0]) + 0.1
-        )  # else -infinity times it would be another sign
-        inputs[at][(..., *place_)] = value
+        inputs = spoilt(what, shape)
         ref, _ = attention.reference(shape, **inputs)
-        assert np.isnan(ref).any() or not np.isfinite(inputs[at]).all()
+        assert np.isnan(ref).any() or not np.isfinite(inputs[SPOILT[what][0]]).all()
         for engine in (emulator, cpu):
             with np.errstate(all="ignore"):
-                same_where_not_finite(run(engine, RUNGS[name], shape, SMALL.get(name), inputs), ref)
+                out, _ = tried.computed(engine, RUNGS[name], shape, SMALL.get(name), inputs)
+            same_where_not_finite(out, ref)
 
 
 # -- races, faults -------------------------------------------------------------------------------------
 @pytest.mark.parametrize(("name", "tiles"), [*((name, {}) for name in OURS), *SMALL.items()])
-def test_the_order_of_warps_changes_nothing_and_nothing_races(name, tiles, monkeypatch):
-    races = []
-    launched = emulator.Session._launch
-
-    def watched(session, step):
-        ran = launched(session, step)
-        races.extend(ran.races)
-        return ran
-
-    monkeypatch.setattr(emulator.Session, "_launch", watched)
-    outputs = [
-        on(emulator, RUNGS[name], RAGGED.with_(B=1), tiles, options=Options(order=order, races=True))
-        for order in ("forward", "reversed")
-    ]
-    np.testing.assert_array_equal(*outputs)
-    assert races == []
+def test_the_order_of_warps_changes_nothing_and_nothing_races(name, tiles):
+    tried.same_in_any_order(
+        lambda options: on(emulator, RUNGS[name], RAGGED.with_(B=1), tiles, options=options)
+    )
 
 
 FAULTS = {  # what is wrong: (the kernel, what stands there, what is put in its place)
@@ -213,21 +147,14 @@ def test_a_fault_in_the_kernel_is_seen(fault):
     shape = RAGGED.with_(B=1, H=1, causal=int(fault != "a key of the next tile"))
     program = rung.build(shape, rung.check(shape, SMALL.get(rung.name)))
     (step,) = program.steps
-    text = cuda.translation_unit(step.source)
-    assert text.count(right) == 1, fault
     inputs = seeded_inputs(program.of_role("input"))
     if "-infinity" in fault:
         inputs["Q"][..., 0] = 1
         inputs["K"][:, :, :16, 0] = -np.inf
-    memory = place(inputs | {"O": np.zeros(shape.qkv_shape, "f4")}, list(inputs))
-    ptx = compile_ptx(text.replace(right, wrong), "kernel.cu", stock.options(step.defines))
-    try:
-        with np.errstate(all="ignore"):
-            ran = launch(
-                ptx, step.entry, step.grid, step.block, step.args, memory, step.shared, Options(races=True)
-            )
-    except RuleError as e:
-        assert re.search("out-of-bounds|never written", str(e)), e
+    memory = tried.memory_of(program, inputs)
+    with np.errstate(all="ignore"):
+        ran = tried.relaunched(step, tried.with_(wrong, right), memory)
+    if ran is None:
         return
     ref, scale = attention.reference(shape, **inputs)
     seen = np.isfinite(ref)
@@ -236,34 +163,18 @@ def test_a_fault_in_the_kernel_is_seen(fault):
 
 
 # -- tile sizes and rules -----------------------------------------------------------------------------
-def legal(rung, s: AttentionShape) -> list[dict[str, int]]:
-    sets = (dict(zip(rung.tiles, v, strict=True)) for v in itertools.product(*rung.tiles.values()))
-    return [tiles for tiles in sets if not any(rung.rules(s, tiles))]
-
-
 @settings(max_examples=10, deadline=None)
 @given(data=st.data())
 def test_every_choice_of_tile_sizes_runs_or_names_its_rule(data):
     rung = data.draw(st.sampled_from(attention.RUNGS))
     shape = data.draw(attention_shapes(most_d=70))
-    if data.draw(st.booleans()):
-        tiles = data.draw(st.sampled_from(legal(rung, shape)))
-    else:
-        tiles = {name: data.draw(st.sampled_from(choices)) for name, choices in rung.tiles.items()}
-    broken = next(iter(rung.rules(shape, tiles)), None)
-    if broken is None:
-        on(emulator, rung, shape, tiles)
-    else:
-        assert re.search(r"(<=|==|whole warps).*, got ", broken), broken
-        with pytest.raises(RuleError, match=re.escape(broken)):
-            rung.check(shape, tiles)
+    tried.runs_or_names_its_rule(rung, shape, tried.some_tiles(data, rung, shape), "<=|==|whole warps")
 
 
 @pytest.mark.parametrize("rung", attention.RUNGS, ids=lambda r: r.name)
 def test_every_choice_is_part_of_some_legal_set_and_the_stock_sets_are_legal(rung):
     for s in (TOY, AttentionShape(1, 1, 2048, 64), AttentionShape(1, 1, 2048, 128)):
-        for name, choices in rung.tiles.items():
-            assert {tiles[name] for tiles in legal(rung, s)} == set(choices), (name, s)
+        tried.each_choice_is_legal(rung, s)
         sets = list(rung.tile_sets(s))
         assert sets[0] == rung.default_tiles and len(sets) > len(rung.sets or ())
 

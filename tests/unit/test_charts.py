@@ -144,6 +144,16 @@ def test_the_timeline_is_a_panel_a_rung_with_every_stage_and_the_peak():
     assert charts.timeline([("old", a_row())], T) is None
 
 
+def test_titles_of_many_panels_are_narrow_and_have_room():
+    told = [(f"flash attention, register tiles {n}", a_full_row()) for n in range(6)]
+    few, many = charts.timeline(told[:2], T), charts.timeline(told, T)
+    head = next(a.text for a in many.layout.annotations if a.text.startswith("flash"))
+    assert head == "flash<br>attention,<br>register<br>tiles 0"
+    assert many.layout.margin.t == 70 and few.layout.margin.t == 42
+    assert "flash attention, register tiles 0" in {a.text for a in few.layout.annotations}
+    assert {bar.customdata[0][0] for bar in many.data} == {f"{title}, inputs" for title, _ in told}
+
+
 def test_rungs_that_allocate_alike_share_a_bar_and_a_panel():
     other = [*TIMELINE[:2], TIMELINE[2] | {"at": "naive"}]
     same = [

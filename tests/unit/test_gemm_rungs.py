@@ -14,13 +14,13 @@ from hypothesis import strategies as st
 from kernels import GemmShape, RuleError, compare, cuda, reference, run
 from kernels.engines import emulator
 from kernels.engines.emulator import stock
-from kernels.engines.emulator.compile import compile_ptx
-from kernels.engines.emulator.launch import Options, launch, place
 from kernels.ladders import gemm
 from kernels.program import Launch
 from kernels.runner import VerificationError, seeded_inputs
 from tests.shapes import gemm_shapes
+from tests.unit import tried
 from tests.unit.emulated import needs_nvrtc
+from tests.unit.tried import on
 
 OURS = [r.name for r in gemm.FP32_RUNGS]
 FP32 = [*OURS, "gemm/cublas", "gemm/cublas-tf32"]
@@ -72,25 +72,7 @@ def test_c0_is_read_where_beta_is_not_0_and_only_there(name):
 @pytest.mark.parametrize("name", OURS)
 def test_the_order_of_warps_changes_nothing_and_nothing_races(name):
     shape, rung = GemmShape(67, 130, 21, beta=1), rung_of(name)
-    program = rung.build(shape, rung.default_tiles)
-    inputs = seeded_inputs(program.of_role("input"))
-    outputs = []
-    for order in ("forward", "reversed"):
-        session = emulator.Session(program, inputs, Options(order=order, races=True))
-        session._launch = _without_races(session)
-        outputs.append(session.verify_run())
-    np.testing.assert_array_equal(*outputs)
-
-
-def _without_races(session):
-    launch = type(session)._launch
-
-    def launched(step):
-        run_ = launch(session, step)
-        assert run_.races == ()
-        return run_
-
-    return launched
+    tried.same_in_any_order(lambda options: on(emulator, rung, shape, options=options))
 
 
 @needs_nvrtc
@@ -101,17 +83,10 @@ def test_a_barrier_left_out_is_a_race(which):
     tiles = rung.default_tiles | {"BM": 16, "BN": 16, "BK": 16}
     program = rung.build(GemmShape(20, 20, 40), tiles)
     (step,) = program.steps
-    first, *rest = cuda.text(step.source).split("    __syncthreads();\n")
-    assert len(rest) == 2
-    text = "    __syncthreads();\n".join([first, rest[0] + rest[1]] if which else [first + rest[0], rest[1]])
-    inputs = seeded_inputs(program.of_role("input"))
-    memory = place(inputs | {"C": np.zeros((20, 20), "f4")}, list(inputs))
-    ptx = compile_ptx(text, "kernel.cu", stock.options(step.defines))
-    try:
-        ran = launch(ptx, step.entry, step.grid, step.block, step.args, memory, 0, Options(races=True))
-        assert "data race" in ran.races[0]
-    except RuleError as e:
-        assert "never written" in str(e)  # read before the tile was there
+    assert cuda.translation_unit(step.source).count("__syncthreads();") == 2
+    memory = tried.memory_of(program, seeded_inputs(program.of_role("input")))
+    ran = tried.relaunched(step, tried.without(which), memory, stops="never written")
+    assert ran is None or "data race" in ran.races[0]  # None: read before the tile was there
 
 
 def test_a_wrong_kernel_gets_no_result(monkeypatch):
@@ -130,42 +105,25 @@ def test_a_wrong_kernel_gets_no_result(monkeypatch):
 
 
 # -- tile sizes and rules -----------------------------------------------------------------------------
-def legal(rung) -> list[dict[str, int]]:
-    sets = (dict(zip(rung.tiles, v, strict=True)) for v in itertools.product(*rung.tiles.values()))
-    return [tiles for tiles in sets if not any(rung.rules(CUBE, tiles))]
-
-
 @needs_nvrtc
 @settings(max_examples=10, deadline=None)
 @given(data=st.data())
 def test_every_choice_of_tile_sizes_runs_or_names_its_rule(data):
     rung = data.draw(st.sampled_from(gemm.FP32_RUNGS))
-    if data.draw(st.booleans()):
-        tiles = data.draw(st.sampled_from(legal(rung)))
-    else:
-        tiles = {name: data.draw(st.sampled_from(choices)) for name, choices in rung.tiles.items()}
     shape = data.draw(gemm_shapes(most=70, most_k=20))
-    broken = next(iter(rung.rules(shape, tiles)), None)
-    if broken is None:
-        run(rung.name, shape, engine="emulator", tiles=tiles)
-    else:
-        assert re.search(r"(<=|==|whole warps).*, got ", broken), broken
-        with pytest.raises(RuleError, match=re.escape(broken)):
-            run(rung.name, shape, engine="emulator", tiles=tiles)
+    tried.runs_or_names_its_rule(rung, shape, tried.some_tiles(data, rung, shape), "<=|==|whole warps")
 
 
 @pytest.mark.parametrize("rung", gemm.FP32_RUNGS, ids=lambda r: r.name)
 def test_every_choice_is_part_of_some_legal_set(rung):
-    """No tile size is offered that can never be had."""
-    for name, choices in rung.tiles.items():
-        assert {tiles[name] for tiles in legal(rung)} == set(choices), name
+    tried.each_choice_is_legal(rung, CUBE)
 
 
 @pytest.mark.parametrize("rung", gemm.FP32_RUNGS, ids=lambda r: r.name)
 def test_the_stock_sets_are_the_default_and_those_named_or_each_other_choice(rung):
     sets = list(rung.tile_sets(CUBE))
     assert sets[0] == rung.default_tiles
-    assert all(tiles in legal(rung) for tiles in sets)
+    assert all(tiles in tried.legal(rung, CUBE) for tiles in sets)
     if rung.sets is None:
         assert {(n, v) for tiles in sets for n, v in tiles.items()} == {
             (n, v) for n, choices in rung.tiles.items() for v in choices

@@ -20,25 +20,19 @@ from kernels.engines.emulator.machine import EmulatorError
 from kernels.ladders import gemm_tensor
 from kernels.program import INPUT, OUTPUT
 from kernels.runner import seeded_inputs
+from tests.unit.emulated import needs_nvrtc
+from tests.unit.tried import legal, without
 
 RUNGS = {rung.name.removeprefix("gemm/"): rung for rung in gemm_tensor.RUNGS}
 DTYPES = {"wmma": ("fp16", "bf16"), "mma-sync": ("fp16", "bf16"), "dp4a": ("int8",)}
 SOURCES = {"wmma": "10_wmma.cu", "mma-sync": "11_mma_sync.cu", "dp4a": "12_dp4a.cu"}
 KERNELS = [(name, dtype) for name, dtypes in DTYPES.items() for dtype in dtypes]
-needs_nvrtc = pytest.mark.skipif(compile.version() is None, reason="NVRTC is not installed")
-
-
-def legal_sets(name: str, s: GemmShape) -> list[dict[str, int]]:
-    """Every set of tile sizes that the rules admit."""
-    rung = RUNGS[name]
-    sets = (dict(zip(rung.tiles, values, strict=True)) for values in itertools.product(*rung.tiles.values()))
-    return [tiles for tiles in sets if not any(rung.rules(s, tiles))]
 
 
 def covering(name: str, s: GemmShape) -> Iterator[dict[str, int]]:
     """Few legal sets, small tiles before large ones, that have each choice of each size among them."""
     left = {(size, value) for size, values in RUNGS[name].tiles.items() for value in values}
-    sets = sorted(legal_sets(name, s), key=lambda tiles: tiles["BM"] * tiles["BN"])
+    sets = sorted(legal(RUNGS[name], s), key=lambda tiles: tiles["BM"] * tiles["BN"])
     while left:
         best = max(sets, key=lambda tiles: len(left & tiles.items()))
         assert left & best.items(), left
@@ -198,15 +192,9 @@ def test_every_barrier_is_needed(name, dtype, extents, tiles, needed):
     whole = emulated(name, s, tiles)
     found, barriers = 0, cuda.text(f"gemm/{SOURCES[name]}").count("__syncthreads();")
     for n in range(barriers):
-        ran = emulated(name, s, tiles, change=lambda text, n=n: without(text, n), races=True)
+        ran = emulated(name, s, tiles, change=without(n), races=True)
         found += bool(ran.told.races) or not np.array_equal(ran.out, whole.out)
     assert found == needed
-
-
-def without(text: str, n: int) -> str:
-    """The source without its n-th barrier."""
-    at = [m.span() for m in re.finditer(re.escape("__syncthreads();"), text)][n]
-    return text[: at[0]] + text[at[1] :]
 
 
 @needs_nvrtc
@@ -320,7 +308,7 @@ def test_a_pass_taller_than_its_part_does_not_compile_and_would_write_beyond_it(
 def test_tile_sizes_that_pass_the_rules_stay_inside_their_tiles(data, name, extents):
     """Nothing out of bounds, no race, the right sums: any set of choices, not only one moved from the default."""
     s = GemmShape(*extents, dtype=DTYPES[name][0])
-    tiles = data.draw(st.sampled_from(legal_sets(name, s)))
+    tiles = data.draw(st.sampled_from(legal(RUNGS[name], s)))
     ran = emulated(name, s, tiles, races=True)
     assert ran.told.races == () and off(s, ran) <= 0
 
@@ -354,7 +342,7 @@ def test_what_is_checked_in_stays_small_and_fits_the_rungs():
 @pytest.mark.parametrize("name, dtype", KERNELS)
 def test_tile_sizes_that_pass_the_rules_are_launches_that_cuda_takes(name, dtype):
     s = GemmShape(300, 300, 300, dtype=dtype)
-    sets = legal_sets(name, s)
+    sets = legal(RUNGS[name], s)
     assert len(sets) >= 8
     for tiles in sets:
         (step,) = RUNGS[name].build(s, tiles).steps

@@ -3,7 +3,6 @@ races, told by their rules."""
 
 from __future__ import annotations
 
-import itertools
 import re
 
 import numpy as np
@@ -14,13 +13,14 @@ from hypothesis import strategies as st
 from kernels import ConvShape, RuleError, cuda, reference
 from kernels.engines import cpu, emulator
 from kernels.engines.emulator import stock
-from kernels.engines.emulator.compile import compile_ptx, ptxas_log
-from kernels.engines.emulator.launch import Options, launch, place
+from kernels.engines.emulator.compile import ptxas_log
 from kernels.ladders import conv, conv_implicit
 from kernels.presets import CONV_LAYER_PRESETS
 from kernels.runner import seeded_inputs
 from tests.shapes import conv_shapes, layer_shapes
+from tests.unit import tried
 from tests.unit.emulated import needs_nvrtc
+from tests.unit.tried import on
 
 RUNGS = {rung.name: rung for rung in conv_implicit.RUNGS}
 PLAIN, MAGIC, DIRECT = (
@@ -30,19 +30,6 @@ OLD = {rung.name: rung for rung in conv.OWN}
 TOY = ConvShape(1, 1, 8, 8, 2, 3, 3)
 # Several blocks, parts of them outside, several images in a tile, more terms than two tiles, a group each.
 RAGGED = ConvShape(3, 6, 9, 7, 10, 3, 2, stride=(2, 1), pad=(2, 1), dilation=(1, 2), groups=2, bias=1, relu=1)
-
-
-def on(engine, rung, s: ConvShape, tiles=None, inputs=None, options=None) -> np.ndarray:
-    """y of a rung, held against the float64 reference as the runner does."""
-    program = rung.build(s, rung.check(s, tiles))
-    inputs = inputs or seeded_inputs(program.of_role("input"))
-    session = engine.Session(program, inputs, *([options or Options()] if engine is emulator else []))
-    y = session.verify_run()
-    ref, scale = reference.conv(s, **inputs)
-    assert reference.agrees(y, ref, scale, rung.tolerance), (
-        f"{rung.name} {s} {reference.relative_error(y, ref)}"
-    )
-    return np.array(y)
 
 
 # -- right at any shape -----------------------------------------------------------------------------
@@ -93,7 +80,7 @@ def test_long_sums_are_made_in_parts(name):
 def test_parts_are_no_longer_than_the_source_says():
     told = re.search(r"constexpr int PART = (\d+);", cuda.text("conv/implicit.cuh"))
     assert int(told[1]) == conv_implicit.PART
-    for tiles in (t for t in legal(MAGIC, TOY)):
+    for tiles in (t for t in tried.legal(MAGIC, TOY)):
         assert conv_implicit.PART % tiles["BK"] == 0
 
 
@@ -101,10 +88,9 @@ def test_parts_are_no_longer_than_the_source_says():
 def test_relu_hides_no_nan(name):
     inputs = {"x": np.zeros(TOY.x_shape, "f4"), "w": np.ones(TOY.w_shape, "f4")}
     inputs["x"][0, 0, 4, 4] = np.nan
-    program = RUNGS[name].build(TOY.with_(relu=1), RUNGS[name].default_tiles)
     for engine in (emulator, cpu):
-        session = engine.Session(program, inputs, *([Options()] if engine is emulator else []))
-        assert np.isnan(session.verify_run()).sum() == 2 * 9
+        y, _ = tried.computed(engine, RUNGS[name], TOY.with_(relu=1), inputs=inputs)
+        assert np.isnan(y).sum() == 2 * 9
 
 
 @settings(max_examples=4, deadline=None)
@@ -115,22 +101,8 @@ def test_magic_gives_what_plain_divisions_give_bit_for_bit(shape):
 
 # -- races, faults -------------------------------------------------------------------------------------
 @pytest.mark.parametrize("name", RUNGS)
-def test_the_order_of_warps_changes_nothing_and_nothing_races(name, monkeypatch):
-    races = []
-    launched = emulator.Session._launch
-
-    def watched(session, step):
-        run = launched(session, step)
-        races.extend(run.races)
-        return run
-
-    monkeypatch.setattr(emulator.Session, "_launch", watched)
-    outputs = [
-        on(emulator, RUNGS[name], RAGGED, options=Options(order=order, races=True))
-        for order in ("forward", "reversed")
-    ]
-    np.testing.assert_array_equal(*outputs)
-    assert races == []
+def test_the_order_of_warps_changes_nothing_and_nothing_races(name):
+    tried.same_in_any_order(lambda options: on(emulator, RUNGS[name], RAGGED, options=options))
 
 
 FAULTS = {
@@ -150,52 +122,29 @@ def test_a_fault_in_the_kernel_is_seen(fault):
     s = RAGGED.with_(mode="convolution")
     program = MAGIC.build(s, MAGIC.default_tiles)
     (step,) = program.steps
-    text = cuda.translation_unit(step.source)
     right, wrong = FAULTS[fault]
-    assert text.count(right) == 1, fault
     inputs = seeded_inputs(program.of_role("input"))
-    memory = place(inputs | {"y": np.zeros(s.y_shape, "f4")}, list(inputs))
-    ptx = compile_ptx(text.replace(right, wrong), "kernel.cu", stock.options(step.defines))
-    try:
-        ran = launch(
-            ptx, step.entry, step.grid, step.block, step.args, memory, step.shared, Options(races=True)
-        )
-    except RuleError as e:
-        assert re.search("out-of-bounds|never written", str(e)), e
+    memory = tried.memory_of(program, inputs)
+    ran = tried.relaunched(step, tried.with_(wrong, right), memory)
+    if ran is None:
         return
     ref, scale = reference.conv(s, **inputs)
     assert ran.races or not reference.agrees(memory.array("y"), ref, scale, MAGIC.tolerance)
 
 
 # -- tile sizes and rules -----------------------------------------------------------------------------
-def legal(rung, s: ConvShape) -> list[dict[str, int]]:
-    sets = (dict(zip(rung.tiles, v, strict=True)) for v in itertools.product(*rung.tiles.values()))
-    return [tiles for tiles in sets if not any(rung.rules(s, tiles))]
-
-
 @needs_nvrtc
 @settings(max_examples=8, deadline=None)
 @given(data=st.data())
 def test_every_choice_of_tile_sizes_runs_or_names_its_rule(data):
     rung = data.draw(st.sampled_from(conv_implicit.RUNGS))
     shape = data.draw(layer_shapes())
-    if data.draw(st.booleans()):
-        tiles = data.draw(st.sampled_from(legal(rung, shape)))
-    else:
-        tiles = {name: data.draw(st.sampled_from(choices)) for name, choices in rung.tiles.items()}
-    broken = next(iter(rung.rules(shape, tiles)), None)
-    if broken is None:
-        on(emulator, rung, shape, tiles)
-    else:
-        assert re.search(r"(<=|==|stay below).*, got ", broken), broken
-        with pytest.raises(RuleError, match=re.escape(broken)):
-            rung.check(shape, tiles)
+    tried.runs_or_names_its_rule(rung, shape, tried.some_tiles(data, rung, shape), "<=|==|stay below")
 
 
 @pytest.mark.parametrize("rung", conv_implicit.RUNGS, ids=lambda r: r.name)
 def test_every_choice_is_part_of_some_legal_set(rung):
-    for name, choices in rung.tiles.items():
-        assert {tiles[name] for tiles in legal(rung, TOY)} == set(choices), name
+    tried.each_choice_is_legal(rung, TOY)
 
 
 @needs_nvrtc

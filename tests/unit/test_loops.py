@@ -110,7 +110,7 @@ def test_the_number_of_threads_reaches_numba_and_the_library():
         A, B, C = np.ones((3, 8, 8), np.float32)
         nests.run("naive", threads, A, B, C)
         seen.append(numba.get_num_threads())
-        with nests._library(threads):
+        with nests.library(threads):
             told.append([lib.num_threads for lib in nests._libraries().lib_controllers])
     assert seen == [1, 2] and told == [[1] * len(before), [2] * len(before)] and before
     nests.run("blas", 1, A, B, C)

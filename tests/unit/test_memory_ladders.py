@@ -11,11 +11,11 @@ from hypothesis import strategies as st
 
 from kernels import RuleError, ShapeError, compare, run
 from kernels.engines import emulator
-from kernels.engines.emulator.launch import Options
 from kernels.ladders import LADDERS, memory
 from kernels.records.near import nearest
 from kernels.runner import VerificationError, seeded_inputs
 from kernels.shapes_memory import SECTOR, AddShape, BanksShape, LayoutShape, StrideShape, parser
+from tests.unit.tried import on, same_in_any_order
 
 SHAPES = st.one_of(
     st.builds(AddShape, st.integers(1, 40), st.integers(1, 70)),
@@ -40,13 +40,9 @@ def test_every_rung_agrees_at_any_shape(shape, engine, block, tile):
 @given(shape=SHAPES, seed=st.integers(0, 9))
 def test_the_order_of_warps_changes_nothing_and_nothing_races(shape, seed):
     for rung in LADDER_OF[type(shape)].rungs:
-        program = rung.build(shape, rung.default_tiles)
-        inputs = seeded_inputs(program.of_role("input"))
-        outputs = [
-            emulator.Session(program, inputs, Options(order=order, races=True)).verify_run()
-            for order in ("forward", seed)
-        ]
-        np.testing.assert_array_equal(*outputs)
+        same_in_any_order(
+            lambda options, rung=rung: on(emulator, rung, shape, options=options), ("forward", seed)
+        )
 
 
 @settings(max_examples=40, deadline=None)

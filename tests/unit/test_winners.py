@@ -200,7 +200,7 @@ def test_a_layer_without_a_time_has_none_and_no_total():
 
 def test_what_cannot_run_is_told_apart_from_what_was_not_recorded():
     network, name = NETWORKS["vgg16"], "conv/winograd-2x2"
-    first, second, *others = [layer.shape for layer in network.layers]
+    first, _, *others = [layer.shape for layer in network.layers]
 
     def recorded(rung, shape, tiles):
         return timed(rung, shape, 1.0) if rung == "conv/direct" or shape in others else None

@@ -46,7 +46,8 @@ export function makeTheme(tokens, dark) {
       dashed(mix(ground, t.ground, 0.6), mix(ground, t.dim, dark ? 0.45 : 0.5), mix(ground, t.dim, 0.28), tokens.dim),
     ];
   }
-  return { tokens, dark, written, ghosts, padding, grounds };
+  const nan = look(t.ink, { ink: inkOn(t.ink) });
+  return { tokens, dark, written, ghosts, padding, grounds, nan };
 }
 
 // How cell i of a block looks after `step`: written, or a ghost of what it will be. Padding is no value and looks
@@ -57,7 +58,8 @@ export function lookOf(theme, block, i, step) {
   const e = written ? now : eventOf(t, i, step);
   if (e < 0 ? !written : t.from[e] === -1) return theme.padding[ground][+written];
   const v = e < 0 ? t.values[i] : t.value[e];
-  const level = Math.round((Math.abs(v) / t.max) * LEVELS), side = v < 0 ? 0 : 1;
+  if (written && isNaN(v)) return theme.nan;
+  const level = Math.round(Math.min(Math.abs(v) / t.max, 1) * LEVELS) || 0, side = v < 0 ? 0 : 1;
   return (written ? theme.written : theme.ghosts[ground])[t.hue][side][level];
 }
 

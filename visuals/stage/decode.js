@@ -120,7 +120,7 @@ function resolve(t, steps, way) {
   t.source = t.writes.length && t.writes.every((w) => w.source === t.writes[0].source) ? t.writes[0].source : null;
   if (t.source) t.hue = t.source.hue; // a copy keeps the hue of what it copies
   t.max = 0;
-  for (const array of [t.values || [], t.value]) for (const v of array) t.max = Math.max(t.max, Math.abs(v));
+  for (const array of [t.values || [], t.value]) for (const v of array) if (isFinite(v)) t.max = Math.max(t.max, Math.abs(v));
   t.max ||= 1;
 }
 
@@ -207,8 +207,8 @@ export function nextOfLine(scene, line, step) {
 }
 
 const plain = new Intl.NumberFormat("en", { maximumSignificantDigits: 4, useGrouping: false, roundingMode: "halfEven" });
-export const minus = (v) => String(v).replace("-", "−");
-const inCaption = (v) => minus(Number.isInteger(v) ? BigInt(v) : plain.format(v)); // never with an exponent
+export const minus = (v) => String(v).replace("-", "−").replace("Infinity", "∞").replace("e+", "·10^");
+const inCaption = (v) => minus(Math.abs(v) >= 1e15 ? v.toExponential(3) : Number.isInteger(v) ? BigInt(v) : plain.format(v));
 
 // The caption of a step (or of a cell) as parts {text, role}; role is "" for plain words.
 export const captionOf = (scene, step) => filled(scene.captions, step);

@@ -2,7 +2,7 @@
 // what moves or is marked is drawn over it each frame.
 
 import { lookOf } from "./colour.js";
-import { eventsAt, valueAt } from "./decode.js";
+import { eventsAt, minus, valueAt } from "./decode.js";
 import { HEAD_LINE, NUMBERS_FROM, cellAt, seat, sitter, tileAt } from "./layout.js";
 import { clamp } from "./view.js";
 
@@ -14,6 +14,7 @@ const ease = (u) => (u < 0.5 ? 4 * u * u * u : 1 - (2 - 2 * u) ** 3 / 2);
 // A value as a cell prints it: integers plain, others with the two or so digits that fit a cell.
 export function cellText(v) {
   const size = Math.abs(v);
+  if (!(size < 1e6)) return minus(v.toExponential(0).replace("+", "")); // NaN too
   const text = Number.isInteger(v) || size >= 10 ? String(Math.round(v)) : v.toFixed(size < 1 ? 2 : 1);
   const short = +text === v ? String(+text) : text; // .5 where it is just that
   return short.replace("-", "−").replace(/^(−?)0\./, "$1.");

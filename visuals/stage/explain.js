@@ -10,7 +10,7 @@ const plural = (n, noun) => `${count(n)} ${noun}${n === 1 ? "" : "s"}`;
 
 // Numbers of a sentence: integers plain (no zero below zero), others to three digits.
 export function number(v) {
-  return minus(Number.isInteger(v) ? count(v + 0) : +v.toPrecision(3));
+  return minus(Number.isInteger(v) && Math.abs(v) < 1e15 ? count(v + 0) : +v.toPrecision(3));
 }
 
 const columnOf = (t, j) => (t.colIndex ? t.colIndex[j] : j + t.origin[2]);

@@ -266,6 +266,7 @@ function summed({ row, col, padding }) {
 
 // The shortest decimal that is the same float32.
 function shortest(v) {
+  if (!Number.isFinite(v)) return String(v); // JSON has no such number
   for (let digits = 6; digits < 9; digits++) if (Math.fround(+v.toPrecision(digits)) === v) return +v.toPrecision(digits);
   return +v.toPrecision(9);
 }

@@ -9,13 +9,21 @@
 // for any of its floats: memory alone.
 //
 // Launch: grid ceil(rows / WARPS), block 32 * WARPS; rows is B*H*N.
-// WARPS is a define.
+// WARPS is a define; so is BF16 where P is to be multiplied as halves.
 
 #include "attention.cuh"
+#ifdef BF16
+#include "halves.cuh"
+typedef Half Weight;
+__device__ inline Weight weight(float p) { return pair(p, 0.0f); }
+#else
+typedef float Weight;
+__device__ inline Weight weight(float p) { return p; }
+#endif
 
 extern "C" __global__ void __launch_bounds__(32 * WARPS) softmax(
     const float* __restrict__ S,  // [B*H, N, N]
-    float* __restrict__ P,        // [B*H, N, N]
+    Weight* __restrict__ P,       // [B*H, N, N]
     int rows, int N, int causal) {
   int lane = threadIdx.x % 32;
   int row = blockIdx.x * WARPS + threadIdx.x / 32;
@@ -35,5 +43,5 @@ extern "C" __global__ void __launch_bounds__(32 * WARPS) softmax(
     l += __shfl_xor_sync(~0u, l, other);
 
   for (int j = lane; j < N; j += 32)
-    P[j] = j < keys ? expf(S[j] - m) / l : 0.0f;
+    P[j] = weight(j < keys ? expf(S[j] - m) / l : 0.0f);
 }

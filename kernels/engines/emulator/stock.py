@@ -62,8 +62,8 @@ def resources(source: str, defines: Defines) -> dict | None:
 
 
 def kernels() -> Iterator[tuple[str, str, Defines]]:
-    """(source, entry, defines) of every kernel of every rung, for each type of data that a preset has, at the
-    tile sizes of Rung.tile_sets."""
+    """(source, entry, defines) of every kernel of every rung, for each type of data that a preset has and each chain
+    of kernels that it takes, at the tile sizes of Rung.tile_sets."""
     steps = (
         step
         for ladder in LADDERS.values()
@@ -77,13 +77,15 @@ def kernels() -> Iterator[tuple[str, str, Defines]]:
 
 
 def _typical(ladder: Ladder, rung: Rung) -> Iterable[Any]:
-    """One shape of the ladder's presets for each combination of buffer types that the rung can run."""
+    """One shape of the ladder's presets for each combination of buffer types and sources that the rung can run."""
     tiles = rung.default_tiles
-    found: dict[tuple[str, ...], Any] = {}
+    found: dict[tuple, Any] = {}
     for preset in ladder.presets.values():
         if not any(rung.rules(preset.shape, tiles)):
-            types = tuple(b.dtype for b in rung.build(preset.shape, tiles).buffers)
-            found.setdefault(types, preset.shape)
+            program = rung.build(preset.shape, tiles)
+            types = tuple(b.dtype for b in program.buffers)
+            sources = tuple(step.source for step in program.steps if isinstance(step, Launch))
+            found.setdefault((types, sources), preset.shape)
     return found.values()
 
 

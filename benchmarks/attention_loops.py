@@ -1,0 +1,70 @@
+"""Attention's loops on this machine: python -m benchmarks.attention_loops [N ...] (256 to 4096 where none is given)
+
+Four heads of d = 32, on one thread and on all cores, each set in one comparison with its samples interleaved, cold; then
+flash attention at every tile. What each allocates beside its inputs, measured and predicted; NUMBA_NUM_THREADS=8 gives
+as many threads on fewer cores. Prints Markdown: medians with p20 to p80 and n.
+"""
+
+from __future__ import annotations
+
+import sys
+
+from kernels import compare, run
+from kernels.engines import cpu
+from kernels.engines.timing import Budget
+from kernels.ladders import attention_loops, loops
+from kernels.shapes_attention import AttentionShape
+from visuals import attention_loops as shown
+from visuals import figures
+
+BUDGET = Budget(samples=30, seconds=8.0, least=5)
+EACH = Budget(samples=20, seconds=1.0, least=5)
+LADDER, FLASH = attention_loops.LADDER, attention_loops.LADDER.rung(shown.FLASH)
+
+
+def shape(N: int) -> AttentionShape:
+    return AttentionShape(1, 4, N, 32)
+
+
+def line(m, flops: int) -> str:
+    spread = f"{figures.time_(m.p20_ms)} to {figures.time_(m.p80_ms)}"
+    return f"{figures.time_(m.median_ms)} ({spread}, n = {m.n}) | {figures.rate(flops, m.median_ms)}"
+
+
+def ladder(s: AttentionShape, threads: int) -> None:
+    print(
+        f"\n{s}, {threads} threads\n\n| rung | median (p20 to p80) | rate | bytes measured | predicted |\n{'|---' * 5}|"
+    )
+    tiles = {"THREADS": threads}
+    names = [r.name for r in LADDER.rungs if not any(r.rules(s, r.default_tiles | tiles))]
+    for r in compare(names, s, engine="cpu", tiles=tiles, budget=BUDGET):
+        m = r.measurement
+        allocated = [m.output_bytes + bytes_ for bytes_ in (m.workspace_bytes, r.predicted.workspace_bytes)]
+        print(
+            f"| `{r.rung}` | {line(m, s.flops)} | {allocated[0]:,} | {allocated[1]:,} |",
+            flush=True,
+        )
+
+
+def tiles(s: AttentionShape, threads: int) -> None:
+    sides = sorted(attention_loops.SIDES)
+    print(f"\n{s}, {threads} threads, flash attention: medians, Br down and Bc across\n")
+    print(f"| Br | {' | '.join(map(str, sides))} |\n{'|---' * (1 + len(sides))}|")
+    for Br in sides:
+        each = [{"THREADS": threads, "Br": Br, "Bc": Bc} for Bc in sides]
+        took = [run(FLASH.name, s, engine="cpu", tiles=t, budget=EACH).measurement.median_ms for t in each]
+        print(f"| {Br} | {' | '.join(map(figures.time_, took))} |", flush=True)
+
+
+def main(lengths: list[int]) -> None:
+    told = cpu.conditions()
+    print(f"{cpu.device_name()}; Python {told['python']}, NumPy {told['numpy']}; cold")
+    for N in lengths:
+        for threads in dict.fromkeys((1, loops.cores(), loops.threads_told()[0])):
+            if threads in loops.THREADS:
+                ladder(shape(N), threads)
+    tiles(shape(1024), loops.cores())
+
+
+if __name__ == "__main__":
+    main([int(n) for n in sys.argv[1:]] or [256, 512, 1024, 2048, 4096])

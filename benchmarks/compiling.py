@@ -1,0 +1,36 @@
+"""Kernels compiled ahead, several at a time, and tile sizes in words: for the benchmarks of the ladders."""
+
+from __future__ import annotations
+
+import multiprocessing
+import os
+from collections.abc import Mapping, Sequence
+from concurrent.futures import ProcessPoolExecutor
+
+from kernels import RuleError
+from kernels.engines import cuda
+from kernels.program import Launch, Program
+
+
+def compile_all(programs: Sequence[Program]) -> None:
+    """Every kernel of the programs into CuPy's cache on disk; prints what the compiler says where one fails."""
+    steps = (step for program in programs for step in program.steps if isinstance(step, Launch))
+    keys = list(dict.fromkeys((step.source, step.entry, step.defines) for step in steps))
+    context = multiprocessing.get_context("spawn")
+    with ProcessPoolExecutor(min(14, os.cpu_count() or 1), mp_context=context) as pool:
+        for key, said in zip(keys, pool.map(_compiled, keys), strict=True):
+            if said:
+                print(key, said)
+
+
+def _compiled(key: tuple) -> str:
+    """In a process of its own; what the compiler said where it failed."""
+    try:
+        cuda.compile_kernel(*key)
+    except RuleError as e:
+        return str(e)
+    return ""
+
+
+def words(tiles: Mapping[str, int]) -> str:
+    return " ".join(f"{name}={value}" for name, value in tiles.items())

@@ -1,0 +1,96 @@
+"""Two cards: the memory of every rung over N, up to where it no longer fits, and what each moves past each level."""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+from functools import lru_cache
+
+import streamlit as st
+
+from kernels import records
+from kernels.engines import levels
+from kernels.shapes_attention import AttentionShape
+from pages import _cards, _lesson, _why
+from pages._attention import LADDER
+from pages._ladder import Asked
+from pages._look import tokens
+from visuals import attention_charts, figures
+from visuals.attention_charts import Chart, Dot, Room
+
+MEMORY, TRAFFIC = "memory", "traffic"  # parts of the page
+
+
+def section(parts: Collection[str], asked: Asked) -> None:
+    """The cards among the parts of a page."""
+    if not {MEMORY, TRAFFIC} & set(parts):
+        return
+    with st.container(key="rates", horizontal=True):
+        if MEMORY in parts:
+            _memory(asked.shape)
+        if TRAFFIC in parts:
+            _traffic(asked)
+
+
+# -- memory over N -----------------------------------------------------------------------------------
+@st.cache_resource(show_spinner=False)
+def rooms() -> tuple[Room, ...]:
+    """The memory of this machine's GPU, else of the recordings', and of its processor."""
+    told = (levels.gpu() or levels.recorded(), levels.cpu())
+    return tuple(Room.of(of) for of in told if of and of.levels[-1].bytes)
+
+
+def _dots(s: AttentionShape) -> tuple[Dot, ...]:
+    ran = st.session_state.get("ran")
+    here = attention_charts.dots(list(ran.rows.values()) if ran else (), s, "measured")
+    return (*attention_charts.dots(records.recordings(), s, "recorded"), *here)
+
+
+@lru_cache(maxsize=64)
+def _chart(s: AttentionShape, rooms: tuple[Room, ...], dots: tuple[Dot, ...]) -> Chart | None:
+    return attention_charts.chart_of(LADDER.rungs, s, rooms, dots)
+
+
+def _memory(s: AttentionShape) -> None:
+    with st.container(key="card_attention_memory", border=True):
+        st.html('<h2 class="kt-card">Memory against N</h2>')
+        dots = _dots(s)
+        if not (chart := _chart(s, rooms(), dots)):
+            _lesson.quiet(f"No rung whose memory is known beforehand takes {s.dtype} at d = {s.d}.")
+            return
+        peaks = {dot.kind: f"{dot.device}, peak: {attention_charts.MARKS[dot.kind][1]}" for dot in dots}
+        told = {"predicted": f"B{s.B} H{s.H} d{s.d}"} | peaks
+        badges = [figures.badge(kind, detail) for kind, detail in told.items()]
+        st.html(f'<p class="kt-figures">{" ".join(badges)}</p>')
+        _cards.chart(
+            lambda: attention_charts.memory(chart, tokens()),
+            attention_charts.HEIGHT,
+            "chart_attention_memory",
+            (s, rooms(), dots),
+        )
+        for text in attention_charts.words(chart):
+            _cards.sentence(text)
+
+
+# -- traffic -----------------------------------------------------------------------------------------
+def _traffic(asked: Asked) -> None:
+    s = asked.shape
+    with st.container(key="card_attention_traffic", border=True):
+        titles, columns = attention_charts.traffic(LADDER.rungs, s, asked.tiles_of)
+        st.html('<h2 class="kt-card">Traffic past each level of memory</h2>')
+        if not titles:
+            _lesson.quiet("No rung runs this shape.")
+            return
+        st.html(
+            _why.lines(
+                titles,
+                [(figures.badge("predicted", "by formula, from the kernels’ loads and stores"), columns)],
+            )
+        )
+        for text in attention_charts.traffic_words(asked.rung, s, asked.tiles):
+            _cards.sentence(text)
+        _lesson.quiet(
+            "Asked: every load and store of every thread; a tile that a block fetches counts once. What of it the caches answer "
+            "depends on their size: between the two columns lies what HBM really moves. A library tells nothing of its own loads. "
+            "FlashAttention’s bound is Θ(N²d²/M) for M bytes close to a block, against Θ(Nd + N²) with S and P in memory: with Br "
+            "growing with M, K and V are asked for fewer times."
+        )
