@@ -30,6 +30,10 @@ ATTENTION_PRESETS: dict[str, Preset] = {
             "two tiles of 8 keys, and a query sees only those up to its own",
         ),
         Preset(
+            "attention-toy-fp16", "N=32, FP16", AttentionShape(1, 1, 32, 16, dtype="fp16"),
+            "two tiles of 16 keys, each number a half: the least that tensor cores take",
+        ),
+        Preset(
             "attention-ragged", "N=77, d=40", AttentionShape(2, 3, 77, 40, causal=1),
             "a multiple of no tile: remainders on every side",
         ),

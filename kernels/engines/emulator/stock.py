@@ -9,14 +9,14 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 from kernels import cuda
 from kernels.engines.emulator import compile
 from kernels.ladders import LADDERS
-from kernels.program import Ladder, Launch, Rung
+from kernels.program import Ladder, Launch, Rung, Tiles
 
 FOLDER = Path(__file__).parent / "ptx"
 HEAD = "// kernel-theatre "
@@ -62,31 +62,32 @@ def resources(source: str, defines: Defines) -> dict | None:
 
 
 def kernels() -> Iterator[tuple[str, str, Defines]]:
-    """(source, entry, defines) of every kernel of every rung, for each type of data that a preset has and each chain
-    of kernels that it takes, at the tile sizes of Rung.tile_sets."""
+    """(source, entry, defines) of every kernel of every rung at every preset at the usual tile sizes, and at those of
+    Rung.tile_sets at the first preset for each type of data and each chain of kernels that it takes."""
     steps = (
         step
         for ladder in LADDERS.values()
         for rung in ladder.rungs
-        for shape in _typical(ladder, rung)
-        for tiles in rung.tile_sets(shape)
+        for shape, tiles in _settings(ladder, rung)
         for step in rung.build(shape, tiles).steps
         if isinstance(step, Launch)
     )
     yield from dict.fromkeys((step.source, step.entry, step.defines) for step in steps)
 
 
-def _typical(ladder: Ladder, rung: Rung) -> Iterable[Any]:
-    """One shape of the ladder's presets for each combination of buffer types and sources that the rung can run."""
-    tiles = rung.default_tiles
-    found: dict[tuple, Any] = {}
+def _settings(ladder: Ladder, rung: Rung) -> Iterator[tuple[Any, Tiles]]:
+    seen: set[tuple] = set()
     for preset in ladder.presets.values():
-        if not any(rung.rules(preset.shape, tiles)):
-            program = rung.build(preset.shape, tiles)
-            types = tuple(b.dtype for b in program.buffers)
-            sources = tuple(step.source for step in program.steps if isinstance(step, Launch))
-            found.setdefault((types, sources), preset.shape)
-    return found.values()
+        shape, tiles = preset.shape, rung.default_tiles
+        if any(rung.rules(shape, tiles)):
+            continue
+        yield shape, tiles
+        program = rung.build(shape, tiles)
+        types = tuple(b.dtype for b in program.buffers)
+        sources = tuple(step.source for step in program.steps if isinstance(step, Launch))
+        if (types, sources) not in seen:
+            seen.add((types, sources))
+            yield from ((shape, other) for other in rung.tile_sets(shape))
 
 
 def build(source: str, defines: Defines) -> str:
