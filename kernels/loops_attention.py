@@ -50,7 +50,7 @@ def naive(Q, K, V, O, scale, causal, S):
 
 # Blocked: the same three steps, both products in blocks of BLOCK queries by BLOCK keys. What was fetched of K and
 # V is used BLOCK times, and the additions of an innermost loop belong to different sums: they are vectorized.
-# What limits it: S, whole as before, which passes by in each step; the softmax is not vectorized.
+# What limits it: S, whole as before, which passes by in each step; and exponentials, which are not vectorized.
 @njit(parallel=True, **HOW)
 def blocked(Q, K, V, O, scale, causal, BLOCK, S):
     heads, N, _ = Q.shape
@@ -103,7 +103,7 @@ def fused(Q, K, V, O, scale, causal, rows):
 
 # Flash: Br queries walk over tiles of Bc keys. Each keeps the maximum m and the sum l of what it has seen; where
 # a tile brings a larger maximum, l and O are shrunk to it before the tile is added. Of S there is one tile.
-# What limits it: the softmax is not vectorized, and each tile of keys passes over O once more, which is much
+# What limits it: exponentials are not vectorized, and each tile of keys passes over O once more, which is much
 # where Bc is small. What it saves is passes over S, and those a processor's caches hold for long.
 @njit(parallel=True, **HOW)
 def flash(Q, K, V, O, scale, causal, Br, Bc):

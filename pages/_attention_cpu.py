@@ -20,7 +20,6 @@ from pages._series import Series
 from visuals import attention_loops as shown
 from visuals import charts, figures, tile_curve
 
-PART = "processor"  # ?view=processor, where a page has it
 KEY = "attention_cpu"
 SECONDS, EACH = 2.0, 0.4  # of timing for all rungs together, and for each tile of flash attention
 LADDER = attention_loops.LADDER
@@ -146,7 +145,7 @@ def turned(series: Series, side: str) -> list[dict]:
 
 def _drawn(series: Series) -> None:
     rows = compared(series)
-    told = shown.titled(rows)
+    told = [(shown.brief(title), row) for title, row in shown.titled(rows)]
     ids = tuple(id_of(row) for _, row in told)
     with st.container(key="attention_cpu_bars", horizontal=True):
         with st.container(key="attention_cpu_time"):

@@ -10,7 +10,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 
 from kernels.presets import CONV_PRESETS
-from pages import _attention, _conv, _fft, _gemm, _scenes, _softmax, _winograd
+from pages import _attention, _conv, _fft, _fusion, _gemm, _scenes, _softmax, _winograd
 from visuals.scene import Scene
 
 Params = Mapping[str, str]
@@ -81,6 +81,7 @@ LESSONS = (
     Lesson("choose.py", "choose"),
     Lesson("softmax.py", "softmax"),
     Lesson("attention.py", "attention"),
+    Lesson("fusion.py", "fusion"),
 )
 FIRST = Card("im2col", "A convolution becomes one matrix product.", "im2col.py", im2col)
 CARDS = (
@@ -187,6 +188,14 @@ CARDS = (
         _attention.card,
         {},
         13,
+    ),
+    Card(
+        "Four blocks in one register",
+        "Convolution, bias, batch norm and ReLU in one launch: the sum goes from block to block, and the maps between never exist.",
+        "fusion.py",
+        _fusion.card,
+        {},
+        4,
     ),
     Card(
         "A transform is a circle",

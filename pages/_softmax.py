@@ -11,7 +11,7 @@ import numpy as np
 
 from kernels.ladders import LADDERS
 from kernels.ladders import softmax as ladder
-from kernels.program import Rung
+from kernels.program import RuleError, Rung
 from kernels.shapes import Bound
 from kernels.shapes_softmax import SOFTMAX_PRESETS, SoftmaxShape
 from pages import _ladder
@@ -113,14 +113,18 @@ def _scene(rung: str, tiles: tuple[tuple[str, int], ...], here: Row) -> Scene:
     return softmax_scene(rung, dict(tiles), here.x, here.of)
 
 
-def scene(asked: _ladder.Asked, here: Row) -> Scene | None:
-    """The scene of the rung that is watched; None where a rule forbids its shape."""
+def scene(asked: _ladder.Asked, here: Row) -> tuple[Scene | None, str]:
+    """The scene of the rung that is watched; None where a rule forbids its shape, which the controls say, or where its
+    kernel would have to be compiled and there is no compiler, which is said."""
     if asked.broken and not here.own:
-        return None
-    return _scene(asked.rung.name, tuple(tiles_at(asked, here.x.size).items()), here)
+        return None, ""
+    try:
+        return _scene(asked.rung.name, tuple(tiles_at(asked, here.x.size).items()), here), ""
+    except RuleError as error:
+        return None, str(error)
 
 
 def card(params: Mapping[str, str]) -> Scene:
     """What the page softmax.py plays at `params`, where the rung can run so."""
     asked, _ = ADDRESS.read(params)
-    return scene(asked, row(asked.shape, kind(params.get(LOGITS)), params.get(NUMBERS, "")))
+    return scene(asked, row(asked.shape, kind(params.get(LOGITS)), params.get(NUMBERS, "")))[0]

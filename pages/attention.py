@@ -5,6 +5,7 @@ from pages._attention import LADDER
 from visuals import stage, why_attention
 
 PAGE = "attention.py"
+PROCESSOR = "processor"  # the part of the loops on the reader's own processor
 
 parts, whole = _lesson.begin(
     "Attention to flash attention",
@@ -15,7 +16,7 @@ parts, whole = _lesson.begin(
     "query and mends what it summed before: no N × N matrix is ever stored.",
     _attention_cards.MEMORY,
     _attention_cards.TRAFFIC,
-    _attention_cpu.PART,
+    PROCESSOR,
 )
 asked, link = _attention_controls.asked(PAGE, shown=whole)
 if "watch" in parts:
@@ -28,7 +29,7 @@ if "watch" in parts:
 if {"run", "why"} & parts:
     _run.run_section(LADDER, asked.shape, why_attention.ATTENTION, link, own=asked.own)
 _attention_cards.section(parts, asked)
-if _attention_cpu.PART in parts:
+if PROCESSOR in parts:
     _attention_cpu.section(asked.shape, link)
 if "kernel" in parts:
     _kernels.show(LADDER, asked.shape, asked.tiles_of, first=asked.rung.name)

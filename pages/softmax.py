@@ -16,8 +16,12 @@ parts, whole = _lesson.begin(
     _softmax_cards.ROW,
 )
 asked, row, link = _softmax_controls.asked(PAGE, shown=whole)
-if "watch" in parts and (scene := _softmax.scene(asked, row)):
-    stage.mount(scene, key="softmax")
+if "watch" in parts:
+    scene, instead = _softmax.scene(asked, row)
+    if instead:
+        _lesson.note(instead)
+    if scene:
+        stage.mount(scene, key="softmax")
 if {"run", "why"} & parts:
     _run.run_section(LADDER, asked.shape, why_softmax.SOFTMAX, link, own=asked.own)
 if _softmax_cards.ROW in parts:

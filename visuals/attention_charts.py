@@ -59,12 +59,16 @@ class Line:
 class Dot:
     """The most that was allocated in a run."""
 
-    rung: Rung
+    rung: str  # its name
     N: int
     bytes: int
     predicted: int
     device: str
     kind: str  # of MARKS
+
+    @property
+    def title(self) -> str:
+        return find(self.rung).title
 
 
 @dataclass(frozen=True)
@@ -147,7 +151,7 @@ def dots(rows: Sequence[Row], s: AttentionShape, kind: str) -> list[Dot]:
         if there == s.with_(N=there.N, causal=there.causal, scale=there.scale):
             rung = find(row["rung"])
             predicted = rung.build(there, row["tiles"]).nbytes()
-            dot = Dot(rung, there.N, row["peak_bytes"], predicted, row["device"], kind)
+            dot = Dot(rung.name, there.N, row["peak_bytes"], predicted, row["device"], kind)
             found.setdefault((rung.name, there.N), dot)
     return list(found.values())
 
@@ -166,7 +170,7 @@ def memory(chart: Chart, tokens: Tokens) -> Figure:
             figure.add_scatter(
                 x=[d.N for d in told], y=[d.bytes for d in told], mode="markers", showlegend=False,
                 marker={"symbol": symbol, "size": 9, "color": tokens["write"]},
-                customdata=[[d.rung.title, figures.bytes_(d.bytes), f"{d.bytes:,}", d.device] for d in told],
+                customdata=[[d.title, figures.bytes_(d.bytes), f"{d.bytes:,}", d.device] for d in told],
                 hovertemplate=f"%{{customdata[0]}} at N = %{{x:,}}: %{{customdata[1]}} (%{{customdata[2]}} bytes), {kind} on "
                 "%{customdata[3]}<extra></extra>",
             )  # fmt: skip
@@ -254,7 +258,7 @@ def words(chart: Chart) -> list[str]:
         first, last = fits(most, s, room.bytes) + 1, fits(least, s, room.bytes)
         text = f"{room.device} has {figures.bytes_(room.bytes)}: from N = {first:,} on {most.title} no longer fits"
         upto = f"up to N = {last:,}" if last < MOST_N else f"beyond N = {MOST_N:,}"
-        told.append(f"{text}; {least.title} does {upto}." if big > small else f"{text}.")
+        told.append(f"{text}; {least.title} fits {upto}." if big > small else f"{text}.")
     told += [f"{line.title} ends at N = {line.last:,}: {ends(s, line)}." for line in chart.lines if line.last]
     if chart.dots:
         told.append(_measured(chart.dots))
@@ -268,7 +272,7 @@ def _measured(dots: Sequence[Dot]) -> str:
     if not off:
         return f"All {len(dots)} peaks that were measured are what was predicted, to the byte."
     return (
-        f"Of {len(dots)} peaks measured, the farthest from the prediction is {worst.rung.title}’s at N = {worst.N:,}: "
+        f"Of {len(dots)} peaks measured, the farthest from the prediction is {worst.title}’s at N = {worst.N:,}: "
         f"{figures.bytes_(worst.bytes)}, {figures.share(off)} {'more' if worst.bytes > worst.predicted else 'less'}."
     )
 

@@ -92,12 +92,12 @@ def _against(flash: Row, title: str, row: Row) -> str:
 
 def why(rows: Sequence[Row], caches: Sequence[Level]) -> str:
     """What S costs here beyond the caches, against the time of the loops that keep it; "" where that is not known."""
-    row = next((row for row in rows if row["rung"] == BLOCKED), None)
-    if not row or not caches or not row.get("ceilings"):
+    row, flash = (next((row for row in rows if row["rung"] == name), None) for name in (BLOCKED, FLASH))
+    if not (row and flash and caches and row.get("ceilings")):
         return ""
     s, last, copied = _shape(row), caches[-1], row["ceilings"]["copy_bytes_per_s"]
-    S, sides = FLOAT * s.N**2, {"blocked": {"BLOCK": row["tiles"]["BLOCK"]}, "flash": {"Br": 32, "Bc": 32}}
-    moved = {name: traffic(name, s, last.line_bytes, last.bytes, of) for name, of in sides.items()}
+    S, tiles = FLOAT * s.N**2, {"blocked": row["tiles"], "flash": flash["tiles"]}
+    moved = {name: traffic(name, s, last.line_bytes, last.bytes, of) for name, of in tiles.items()}
     ms = (moved["blocked"] - moved["flash"]) / copied * 1e3
     part = ms / row["median_ms"]
     fits = "fits in" if s.bytes // s.heads + S <= last.bytes else "does not fit in"

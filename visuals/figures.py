@@ -36,7 +36,7 @@ def count(number: float) -> str:
     """1296 -> "1,296", 231211008 -> "231 M"."""
     if number < 1e5:
         return f"{number:,.0f}"
-    for unit, scale in (("G", 1e9), ("M", 1e6), ("k", 1e3)):
+    for unit, scale in (("T", 1e12), ("G", 1e9), ("M", 1e6), ("k", 1e3)):
         if number >= scale:
             return f"{number / scale:.3g} {unit}"
     raise AssertionError

@@ -65,6 +65,6 @@ def _number(text: str) -> float:
     if value is None:
         shown = "".join(c if c.isprintable() else " " for c in text[:16])
         raise LogitsError(f"“{shown}” is no number; inf, -inf and nan are taken too")
-    if np.isfinite(value) and abs(value) > FLOAT_MAX:
-        raise LogitsError(f"a number must fit FP32, at most 3.4e38 either side of 0; got {value:g}")
+    if abs(value) > FLOAT_MAX and "inf" not in text.lower():
+        raise LogitsError(f"a number must fit FP32, at most 3.4e38 either side of 0; got “{text[:16]}”")
     return value

@@ -8,7 +8,7 @@ from functools import cache
 
 import numpy as np
 
-from kernels import reference
+from kernels import RuleError, reference
 from kernels.ladders import LADDERS, find
 from kernels.ladders import softmax as ladder
 from kernels.shapes_softmax import SOFTMAX_PRESETS, SoftmaxShape
@@ -105,7 +105,10 @@ def outcomes(x: np.ndarray, tiles: Mapping[str, Mapping[str, int]]) -> list[Outc
     (ref,), (scale,) = LADDERS["softmax"].reference(shape, x=x[None])
     told = []
     for name, sizes in tiles.items():
-        done = ran(name, tuple(sizes.items()), np.ascontiguousarray(x).tobytes())
+        try:
+            done = ran(name, tuple(sizes.items()), np.ascontiguousarray(x).tobytes())
+        except RuleError:  # no compiler here for these tile sizes: where the stage would stand it is said
+            continue
         total = done.counters.total
         words, right = verdict(done.output, ref, scale, find(name).tolerance)
         told.append(

@@ -72,7 +72,10 @@ def rules(s: AttentionShape, tiles: Tiles) -> Iterator[str]:
         yield from multiple_rules(tiles, ("Br", "WM"))
         count = threads(s, tiles)
         yield from thread_rules("32*Br/WM", count)
-        need, most = registers(s, warp_rows(s, tiles), tiles["Bc"]), min(MOST_REGISTERS, REGISTERS // count)
+        need, most = (
+            registers(s, warp_rows(s, tiles), tiles["Bc"]),
+            min(MOST_REGISTERS, REGISTERS // max(count, WARP)),
+        )
         yield from most_rules(
             f"WM*(2*Bc + 3*DP)/64 + {OTHER_REGISTERS} registers ({count} threads)", need, most
         )

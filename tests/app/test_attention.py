@@ -7,12 +7,14 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from kernels import records
 from kernels.presets_attention import ATTENTION_PRESETS
 from kernels.shapes_attention import DTYPES, AttentionShape
 from pages import _attention, _lessons, _tiles
 from pages._attention import ADDRESS, DEFAULT, MOST, MOST_ELEMENTS, MOST_SCALE
 from pages._attention_controls import CHIPS
 from tests.app.opened import finish, links, open_page, stages, texts
+from tests.unit.rows_of import a_full_row
 from visuals.inputs_attention import KINDS
 from visuals.scenes.attention import why_not
 
@@ -219,6 +221,24 @@ def test_run_times_every_rung_with_the_pages_tiles_for_the_one_that_is_watched()
     assert "kt-badge-measured" in shown and "kt-stale" not in shown and "Flash attention" in shown
     at.selectbox(key="Br").select(4).run()
     assert "stale: measured at B1 H1 N40 d4 causal" in texts(at) and not at.exception
+
+
+def test_recorded_peaks_stand_beside_the_prediction(monkeypatch):
+    shape, found = ATTENTION_PRESETS["attention-8192"].shape, []
+    for name in ("naive", "flash"):
+        rung = RUNGS[name]
+        peak = rung.build(shape, rung.default_tiles).nbytes()
+        found.append(a_full_row(
+            rung=rung.name, shape=shape.params(), tiles=rung.default_tiles, engine="cuda", device="a GPU", peak_bytes=peak, flops=shape.flops,
+        ))  # fmt: skip
+    monkeypatch.setattr(records, "recordings", lambda: found)
+    shown = texts(open_at(view="memory", **ADDRESS.at_shape(ADDRESS.read({})[0], shape)))
+    assert (
+        "recorded a GPU, peak: ◆" in shown
+        and "All 2 peaks that were measured are what was predicted" in shown
+    )
+    other = texts(open_at(view="memory", H=3, N=8192, d=64))
+    assert "recorded a GPU" not in other and "peaks" not in other
 
 
 def test_the_cards_of_the_first_page_show_the_lessons_own_scene():

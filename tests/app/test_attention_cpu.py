@@ -139,16 +139,17 @@ def test_the_account_is_a_row_a_rung_measured_beside_predicted():
 
 
 def test_why_is_what_s_costs_beyond_the_last_cache():
-    told = shown.why([row("blocked", 50)], [L1, L3])
+    told = shown.why([row("blocked", 50), row("flash", 50)], [L1, L3])
     moved = [traffic(name, PAPER, 64, 2**25, of) for name, of in (("blocked", {"BLOCK": 64}), ("flash", {"Br": 32, "Bc": 32}))]  # fmt: skip
     ms = (moved[0] - moved[1]) / 20e9 * 1e3
     assert (
         "S of a head, 4.19 MB, fits in the L3 cache of 33.6 MB" in told and f"takes {1e3 * ms:.3g} µs" in told
     )
     assert "is little of what they wait for" in told
-    long = shown.why([row("blocked", 50, PAPER.with_(N=4096))], [L1, L3])
+    long = shown.why([row(name, 50, PAPER.with_(N=4096)) for name in ("blocked", "flash")], [L1, L3])
     assert "67.1 MB, does not fit in" in long and "is a part of what they wait for" in long
-    assert shown.why([row("flash", 50)], [L1, L3]) == shown.why([row("blocked", 50)], []) == ""
+    assert shown.why([row("flash", 50)], [L1, L3]) == ""
+    assert shown.why([row("blocked", 50), row("flash", 50)], []) == ""
 
 
 def test_a_gpu_waits_for_bytes_where_this_processor_waits_for_arithmetic():

@@ -2,6 +2,7 @@
 
 import pytest
 
+from kernels.engines.emulator import compile
 from kernels.ladders import softmax
 from kernels.shapes_softmax import SOFTMAX_PRESETS
 from pages import _lessons, _softmax, _softmax_controls
@@ -61,11 +62,11 @@ def test_own_numbers_are_the_row():
     assert "Run measures 4×40 random numbers" in texts(at)
 
 
-@pytest.mark.parametrize("numbers", ["1 two", "9" * 2000, "1 " * 100, "<b>1</b>", "1e99"])
+@pytest.mark.parametrize("numbers", ["1 two", "9" * 2000, "1 " * 100, "<i>1</i>", "1e99"])
 def test_numbers_that_break_a_rule_are_told_and_the_page_stands(numbers):
     at = open_at(logits=logits.OWN, numbers=numbers)
     shown = texts(at)
-    assert "Until then: small." in shown and "kt-note" in shown and "<b>1</b>" not in shown
+    assert "Until then: small." in shown and "kt-note" in shown and "<i>1</i>" not in shown
     assert "row 0 of 4" in str(heads(at)[0]["meta"]["tensors"])
 
 
@@ -112,3 +113,15 @@ def test_the_lesson_stands_before_attention_and_its_card_shows_its_own_scene():
     scene = card.shown()
     assert stages(open_at(**card.params)) == [scene.key]
     assert "rescaled" in scene.caption(card.step)
+
+
+def test_without_a_compiler_other_tile_sizes_are_named_and_the_rest_stands(monkeypatch):
+    def missing(*_):
+        raise compile.CompilerMissing("NVRTC is not installed here")
+
+    monkeypatch.setattr(compile, "compile_ptx", missing)
+    at = open_at(rung="registers", N=100, BLOCK=128, PER=32)
+    shown = texts(at)
+    assert "05_registers.cu with BLOCK=128, PER=32 is not among the compiled kernels" in shown
+    assert not stages(at) and shown.count("right, error") == 4
+    assert len(stages(open_at(rung="registers", N=100, BLOCK=32, PER=4))) == 1

@@ -64,6 +64,17 @@ test("a cell's level is its part of the largest value, its side its sign", () =>
   assert.equal(level(lookOf(theme, on(z), 1, 0), "input", 1), 0, "nothing but zeros divides by nothing");
 });
 
+test("infinities are the largest of their side, NaN is no magnitude, and neither dims the others", () => {
+  const { t } = decode({ tensors: [{ name: "t", cols: 5, values: [-Infinity, 2, 4, Infinity, NaN] }] }).tensors;
+  const at = (i) => lookOf(theme, on(t), i, 0);
+  assert.deepEqual([[0, 0], [1, 1], [2, 1], [3, 1]].map(([i, side]) => level(at(i), "input", side)), [48, 24, 48, 48]);
+  assert.equal(at(4), theme.nan);
+  for (const [, { nan, tokens }] of THEMES) {
+    assert.ok(apart(rgb(nan.css), rgb(theme.grounds.panel.css)) > 0 && contrast(rgb(nan.css), [1, 3, 5].map((k) => parseInt(nan.ink.slice(k, k + 2), 16))) >= 7);
+    assert.equal(`#${rgb(nan.css).map((v) => v.toString(16).padStart(2, "0")).join("")}`, tokens.ink.toLowerCase());
+  }
+});
+
 test("a cell before, when and after it is written, by the ground it lies on", () => {
   const { y, D } = sample().tensors;
   const ghost = lookOf(theme, on(D, "shared-ground"), 1, 0), copy = lookOf(theme, on(D, "shared-ground"), 1, 1);

@@ -14,6 +14,7 @@ const theme = makeTheme(LIGHT, false), scene = sample();
 test("a cell's number fits a cell", () => {
   for (const [v, text] of [
     [0, "0"], [-0, "0"], [7, "7"], [-12, "−12"], [255, "255"], [0.5, ".5"], [-0.25, "−.25"], [1.25, "1.3"], [-3.14, "−3.1"], [10.4, "10"], [-99.5, "−99"],
+    [999999, "999999"], [1.85e31, "2e31"], [-3e6, "−3e6"], [Infinity, "∞"], [-Infinity, "−∞"], [NaN, "NaN"],
   ])
     assert.equal(cellText(v), text);
 });

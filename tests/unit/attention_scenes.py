@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import numpy as np
+from hypothesis import strategies as st
 
 from kernels.engines import emulator
 from kernels.engines.emulator.launch import Options
@@ -10,9 +11,14 @@ from kernels.ladders import find
 from kernels.ladders.gemm_parts import INPUT_DTYPE
 from kernels.reference_attention import attention
 from kernels.shapes_attention import AttentionShape
+from tests.shapes import attention_shapes
 from visuals.scene import Scene
+from visuals.scenes.attention import attention_scene
+from visuals.scenes.attention_plan import Plan, plan_of
 
 Arrays = dict[str, np.ndarray]
+FLASH, REGISTERS, MMA = "attention/flash", "attention/flash-registers", "attention/flash-mma"
+TILES = {FLASH: {"Br": 4, "Bc": 8}, REGISTERS: {"Br": 32, "Bc": 8}, MMA: {"Br": 16, "Bc": 16, "WM": 16}}
 
 
 def random(s: AttentionShape, seed: int = 0) -> Arrays:
@@ -71,3 +77,18 @@ def lit(scene: Scene, t: int) -> str:
 def tick(scene: Scene) -> dict[str, int]:
     """The last values of the readings, by the ends of their labels."""
     return {r.label.rpartition(": ")[2]: int(r.values[-1]) for r in scene.readings}
+
+
+# -- flash attention ------------------------------------------------------------------------------
+def scene_at(s: AttentionShape, rung: str, tiles, inputs) -> tuple[Scene, Plan]:
+    return attention_scene(s, rung, tiles, inputs), plan_of(s, rung, find(rung).check(s, tiles))
+
+
+@st.composite
+def asked(draw, rungs=(FLASH, REGISTERS, MMA), most: int = 40):
+    rung = draw(st.sampled_from(rungs))
+    s = draw(attention_shapes(most, 40, dtype="fp16" if rung == MMA else "fp32"))
+    tiles = dict(TILES[rung])
+    if rung == FLASH:
+        tiles = {"Br": draw(st.sampled_from([4, 8, 16])), "Bc": draw(st.sampled_from([8, 16]))}
+    return rung, tiles, s

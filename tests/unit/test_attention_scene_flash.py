@@ -4,8 +4,6 @@ kernels and the float64 softmax of the keys seen so far."""
 from __future__ import annotations
 
 import dataclasses
-import json
-import re
 
 import numpy as np
 import pytest
@@ -13,39 +11,33 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from kernels.engines.emulator.compile import CompilerMissing
-from kernels.ladders import find
-from kernels.ladders.gemm_parts import INPUT_DTYPE
 from kernels.shapes_attention import AttentionShape
-from tests.shapes import attention_shapes
-from tests.unit.attention_scenes import emulated, kinds, lit, matrix, part, random, reference, stored, tick
+from tests.unit.attention_scenes import (
+    FLASH,
+    MMA,
+    REGISTERS,
+    TILES,
+    asked,
+    emulated,
+    kinds,
+    matrix,
+    part,
+    random,
+    reference,
+    scene_at,
+    stored,
+    tick,
+)
 from tests.unit.emulated import needs_nvrtc
 from tests.unit.hard_scores import adversarial
-from visuals.payload import payload
 from visuals.scene import Scene
 from visuals.scenes import attention_flash_steps, attention_walk
-from visuals.scenes.attention import attention_scene, why_not
 from visuals.scenes.attention_plan import Plan, part_of, plan_of
 from visuals.scenes.attention_walk import Walk, stored_by
 
 pytestmark = needs_nvrtc
-FLASH, REGISTERS, MMA = "attention/flash", "attention/flash-registers", "attention/flash-mma"
-TILES = {FLASH: {"Br": 4, "Bc": 8}, REGISTERS: {"Br": 32, "Bc": 8}, MMA: {"Br": 16, "Bc": 16, "WM": 16}}
 TOY = AttentionShape(1, 1, 16, 8, causal=1)
 LOG2E = np.log2(np.e)
-
-
-def scene_at(s: AttentionShape, rung: str, tiles, inputs) -> tuple[Scene, Plan]:
-    return attention_scene(s, rung, tiles, inputs), plan_of(s, rung, find(rung).check(s, tiles))
-
-
-@st.composite
-def asked(draw, rungs=(FLASH, REGISTERS, MMA), most: int = 40):
-    rung = draw(st.sampled_from(rungs))
-    s = draw(attention_shapes(most, 40, dtype="fp16" if rung == MMA else "fp32"))
-    tiles = dict(TILES[rung])
-    if rung == FLASH:
-        tiles = {"Br": draw(st.sampled_from([4, 8, 16])), "Bc": draw(st.sampled_from([8, 16]))}
-    return rung, tiles, s
 
 
 # -- m, l and O after each tile -----------------------------------------------------------------------
@@ -90,12 +82,12 @@ def test_without_the_factor_the_end_would_be_wrong(rung, monkeypatch):
     """The checks above see a walk that never mends what was summed with an older maximum."""
     true = attention_walk.walk
 
-    def unmended(s, plan, head, queries, stored=None) -> Walk:
-        w, tiles, before = true(s, plan, head, queries, stored), [], 0
+    def unmended(*of) -> Walk:
+        w, tiles, before = true(*of), [], 0
         for tile in w.tiles:
             before = before + tile.O - tile.shrunk
             tiles.append(dataclasses.replace(tile, O=before))
-        return dataclasses.replace(w, tiles=tuple(tiles), O=before / w.tiles[-1].l[:, None])
+        return dataclasses.replace(w, tiles=tuple(tiles), last=tiles[-1], O=before / w.last.l[:, None])
 
     s = AttentionShape(1, 1, 16 if rung != MMA else 40, 8, dtype="fp16" if rung == MMA else "fp32")
     inputs = random(s)
@@ -268,7 +260,7 @@ def test_the_matrix_is_air_and_its_tile_moves():
         (i, j) for i in range(12, 16) for j in range(16)
     }
     assert set(zip(rows.tolist(), cols.tolist(), strict=True)) == expected
-    (told,) = scene.told
+    told = next(of for of in scene.told if of.of == "SP")
     assert told.words.kind.reshape(16, 16)[0, 15] == 2 and told.words.kind.reshape(16, 16)[15, 0] == 0
 
 
@@ -317,95 +309,3 @@ def test_warps_of_tensor_cores_read_what_they_are_said_to(causal):
     copied = 2 * plan.DP * (plan.Br + 2 * 2 * plan.Bc)
     assert tick(scene)["to and from shared memory"] == read + copied
     assert read == 2 * plan.DP * (32 + 2 * 16 * (3 if causal else 4))
-
-
-# -- what is said ------------------------------------------------------------------------------------
-@settings(max_examples=25, deadline=None)
-@given(ask=asked())
-def test_every_step_has_its_words_and_its_line(ask):
-    rung, tiles, s = ask
-    scene, _ = scene_at(s, rung, tiles, random(s))
-    for t in range(scene.steps):
-        words = scene.caption(t)
-        assert "{" not in words and "](" not in words and "nan" not in words.lower()
-        assert not re.search(r"\b1 (more )?(tiles|blocks|heads|keys)\b", words)
-        assert lit(scene, t).strip()
-
-
-LIT = {  # what is said: (flash, flash-registers, flash-mma)
-    "into shared memory": ("Qs[e / DP][c] =", "Qs[r][k]", "fetch<Br>(Qs"),
-    "the scores of the tile": ("s += Qs", "s[i][n] += q[i].x", "add_scores"),
-    "largest score": ("most = fmaxf(most, m)", "m[i] = most", "move_bases(s"),
-    "never above 1": ("p = expf(", "p = exp2_(", "take_exponents(p"),
-    "shrinks by": ("o[n] *= shrink", "o[i][n] *= shrink", "scale_rows(o"),
-    "of the tile is added": ("o[n] += Ps", "o[i][n] += p", "add_values(o"),
-    "add up their parts": ("l += __shfl", "l[i] += __shfl", "sum += __shfl"),
-    "Only now all is divided": ("= o[n] / l", "store4(O", "write_row(O"),
-}
-
-
-@pytest.mark.parametrize("n", range(3))
-def test_the_line_lit_is_the_one_that_runs(n):
-    rung = (FLASH, REGISTERS, MMA)[n]
-    s = AttentionShape(1, 1, 40, 8, causal=1, dtype="fp16" if rung == MMA else "fp32")
-    scene, _ = scene_at(s, rung, TILES[rung], random(s))
-    for words, lines in LIT.items():
-        found = [
-            t
-            for t in kinds(scene, words)
-            if words != "into shared memory" or "block of queries" in scene.caption(t)
-        ]
-        assert found and all(lines[n] in lit(scene, t) for t in found), words
-
-
-def test_words_carry_the_readers_numbers():
-    """The caption of a rescaling says what m, l and the factor on the stage are."""
-    scene, _ = scene_at(TOY, FLASH, TILES[FLASH], random(TOY))
-    (t,) = kinds(scene, "the older sum times the factor")
-    query, old, factor, p, new = re.match(
-        r"l of query (\d+): .* ([\d.]+) × ([\d.]+) \+ ([\d.]+) = ([\d.]+)\.", scene.caption(t)
-    ).groups()
-    row = int(query) - 12
-    assert matrix(scene, "l", t)[row, 0] == pytest.approx(float(new), rel=1e-3)
-    assert matrix(scene, "l", t - 1)[row, 0] == pytest.approx(float(old), rel=1e-3)
-    assert matrix(scene, "shrink", t)[row, 0] == pytest.approx(float(factor), rel=1e-3)
-    assert matrix(scene, "Ps", t)[row].sum() == pytest.approx(float(p), rel=1e-3)
-
-
-def test_what_storing_s_and_p_would_cost_is_told():
-    s = AttentionShape(1, 1, 64, 16)
-    scene, _ = scene_at(s, FLASH, {"Br": 16, "Bc": 16}, random(s))
-    (t,) = kinds(scene, "Only now all is divided")
-    assert f"writes {2 * 4 * 16 * 64} bytes more for these queries" in scene.caption(t)
-
-
-# -- parts, sizes --------------------------------------------------------------------------------------
-@pytest.mark.parametrize("rung", TILES)
-@pytest.mark.parametrize("causal", [0, 1])
-def test_a_part_of_a_long_head_is_true_and_says_which(rung, causal):
-    s = AttentionShape(2, 12, 300, 64, causal=causal, dtype="bf16" if rung == MMA else "fp32")
-    inputs = random(s)
-    scene, _ = scene_at(s, rung, {} if rung != MMA else TILES[MMA], inputs)
-    ref, scale = (part(scene, "O", of) for of in reference(s, inputs))
-    rounded = 4 * 2.0**-8 / 5e-6 if rung == MMA else 1  # as the reference admits for bfloat16
-    assert INPUT_DTYPE[s.dtype] == ("bfloat16" if rung == MMA else "float32")
-    assert (abs(matrix(scene, "O") - ref) <= 5e-6 * max(1, rounded) * scale).all()
-    O = scene.tensor("O")  # noqa: E741
-    assert O.partial and f"part {O.origin[1]}–{O.origin[1] + O.rows - 1}, 0–7 of 300 × 64" in O.note
-    assert scene.groups[0].title == "global memory, head 0 of 12, sequence 0 of 2"
-    assert bool(kinds(scene, "The loop ends here")) == bool(causal)
-
-
-@pytest.mark.parametrize(
-    ("s", "most"),
-    [(TOY, 100_000), (AttentionShape(1, 1, 8, 4), 100_000), (AttentionShape(1, 1, 64, 16), 200_000)],
-    ids=str,
-)
-def test_payloads_are_small(s, most):
-    tiles = TILES[FLASH] if s.N <= 16 else {"Br": 16, "Bc": 16}
-    for rung in (FLASH, REGISTERS, MMA):
-        of = s.with_(dtype="fp16" if rung == MMA else "fp32")
-        given_ = tiles if rung == FLASH else TILES[rung]
-        assert why_not(of, rung, given_) == ""
-        meta, block = payload(attention_scene(of, rung, given_, random(of)))
-        assert len(block) + len(json.dumps(meta)) < most

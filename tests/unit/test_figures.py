@@ -19,6 +19,7 @@ from visuals.why import factor, shares
         (figures.bytes_(1536), "1.54 KB"),
         (figures.bytes_(12), "12 B"),
         (figures.bytes_(5e12), "5 TB"),
+        (figures.count(7.04e13), "70.4 T"),
         (figures.time_(0.0047), "4.7 µs"),
         (figures.time_(28.1), "28.1 ms"),
         (figures.time_(61_000), "61 s"),

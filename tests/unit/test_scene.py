@@ -19,8 +19,10 @@ from visuals.scene import (
     Captions,
     Group,
     Lanes,
+    Reading,
     Scene,
     SceneError,
+    Tensor,
     Write,
     number,
 )  # fmt: skip
@@ -275,3 +277,18 @@ def test_captions_tell_the_numbers_that_travel():
     args[0, :2] = 16_777_217.0, 1.06249999999  # float32: 16777216, 1.0625
     scene = replace(TINY, captions=Captions(("{0}, {1}", ""), np.zeros(16, int), args))
     assert scene.caption(0) == "16777216, 1.062"
+
+
+def test_infinities_and_nan_are_for_scenes_that_say_so():
+    """Cells, readings and captions; what takes part in products stays finite."""
+    wild = np.array([np.inf, -np.inf, np.nan, 1.0])
+    captions = Captions(("{0}",), np.zeros(4, int), wild[:, None])
+    odd = replace(
+        TINY, steps=4, tensors=(Tensor("w", "w", "w", "input", 1, 1, 4, wild),), groups=(Group((("w",),)),),
+        writes=(Write("w", np.arange(4), wild[::-1]),), reads=(), matmuls=(), told=(), sums=(), views=(), source=None,
+        lanes=None, readings=(Reading("r", wild),), captions=captions, finite=False,
+    )  # fmt: skip
+    assert [odd.caption(t) for t in range(4)] == ["∞", "−∞", "NaN", "1"]
+    np.testing.assert_array_equal(odd.cells("w"), wild[::-1].astype("f4"))
+    with pytest.raises(SceneError, match="not finite"):
+        replace(odd, finite=True)

@@ -61,7 +61,6 @@ def _tensors(flash: Steps) -> tuple[Tensor, ...]:
     R, C, D, q = part.rows, plan.Bc, part.cols, part.queries
     flat, mine, keys = (s.N, s.d), (len(q), D), (part.keys, D)
     wide = "" if s.d == D else f"columns 0–{D - 1} of {s.d}"
-    padded = f"zeros up to column {plan.DP - 1}" if plan.DP > s.d == D else ""
     tall = "" if plan.Br == R else f"rows {part.first}–{part.first + R - 1} of {plan.Br}"
     staged = f"{plan.stages} stages" if plan.stages > 1 else ""
 
@@ -84,7 +83,7 @@ def _tensors(flash: Steps) -> tuple[Tensor, ...]:
         matrix("V", "filter", keys, (0, 0), flat, head["V"][: part.keys, :D]),
         matrix("O", "output", mine, (q.start, 0), flat),
         never_stored(s, q, part.keys),
-        held("Qs", "input", (R, D), tall, wide, padded),
+        held("Qs", "input", (R, D), tall, wide),
         held("Ks", "filter", (C, D), wide, staged, planes=plan.stages),
         held("Vs", "filter", (C, D), wide, staged, planes=plan.stages),
         held("Ps", "workspace", (R, C), "" if plan.halves else tall, symbol="p" if plan.halves else "Ps"),
@@ -122,7 +121,7 @@ def _sums(flash: Steps) -> tuple[Sum, ...]:
 
 
 def _told(flash: Steps) -> tuple[Told, ...]:
-    """When each pair of a query and a key meets."""
+    """When each pair of a query and a key meets; and which rows make a score, where it is no sum for the browser."""
     s, plan, part = flash.s, flash.plan, flash.part
     i, j = (of.ravel() for of in np.meshgrid(part.queries, range(part.keys), indexing="ij"))
     tile = j // plan.Bc
@@ -134,4 +133,14 @@ def _told(flash: Steps) -> tuple[Told, ...]:
         "Key {1} comes after query {0}: hidden when tile {2} is at hand.",
         "Key {1} comes after query {0} and all others of its block, as does all of tile {2}: it is left out.",
     )
-    return (Told("SP", Captions(said, kind, np.stack([i, j, tile + 1], axis=1))),)
+    square = Told("SP", Captions(said, kind, np.stack([i, j, tile + 1], axis=1)))
+    if _sums(flash):
+        return (square,)
+    row, key = (of.ravel()[:, None] for of in np.mgrid[: part.rows, : plan.Bc])
+    along = np.arange(part.cols)
+    rows = {"Qs": row * part.cols + along}
+    if plan.stages == 1:
+        rows["Ks"] = key * part.cols + along
+    made = "Row {0} of [Qs](input) times row {1} of [Ks](filter), or −∞ where the key is hidden."
+    score = Captions((made,), np.zeros(len(row), int), np.hstack([row, key]))
+    return square, Told("s", score, rows)

@@ -25,9 +25,9 @@ class Steps:
             stored = stored_by(s, plan, head, block)
             first = block * plan.Br + part.first
             queries = range(first, min(first + part.rows, s.N))
-            self.walks.append(walk(s, plan, head, queries, stored))
+            self.walks.append(walk(s, plan, head, queries, part.tiles, stored))
             self.traced |= stored is not None
-        self.r = Recorder(words.said(plan, s.N, self.walks[0].factor))
+        self.r = Recorder(words.said(plan, s.N, s.d, self.walks[0].factor))
         for w in self.walks:
             self._block(w)
         self._others()
@@ -75,7 +75,7 @@ class Steps:
             self._tile(n, tile)
         self._rest()
         self._skip()
-        last = w.tiles[-1]
+        last = w.last
         self._step("total", i, last.l[row])
         r.put("l", last.l)
         queries = range(self.q0, self.q0 + self.inside)
@@ -98,20 +98,20 @@ class Steps:
     def _step(self, kind: str, *args: float, tile: Tile | None = None, **moved: int) -> None:
         """A step, with what it moves in shared memory; `tile`: the one that exists now."""
         base = {"first P": "P", "P same": "P", "K next": "K"}.get(kind, kind)
-        self.r.step(kind, *args, shared=self._shared(base, tile), **moved)
+        self.r.step(kind, *args, shared=self._shared(base, tile and tile.j0), **moved)
         if tile:
             first = self.w.q0 - self.part.queries.start
             keys = range(tile.j0, min(tile.j0 + self.plan.Bc, self.part.keys))
             self.r.look("SP", grid(range(first, first + len(self.w.Q)), keys, self.part.keys))
 
-    def _shared(self, kind: str, tile: Tile | None) -> int:
-        """Bytes of shared memory; warps of mma.sync leave out tiles of which they see no key."""
+    def _shared(self, kind: str, j0: int | None) -> int:
+        """Bytes of shared memory; of a tile of keys from j0 on warps of mma.sync take part that see one of them."""
         plan, moved = self.plan, self.plan.traffic.get(kind, 0)
-        if not plan.halves or not tile or not moved:
+        if not plan.halves or j0 is None or kind not in ("scores", "O"):
             return moved
         warps = plan.threads // 32
         lasts = self.q0 + (np.arange(warps) + 1) * (plan.Br // warps) - 1
-        return moved // warps * sum(tile.j0 < self._seen(int(i)) for i in lasts)
+        return moved // warps * sum(j0 < self._seen(int(i)) for i in lasts)
 
     # -- a tile -------------------------------------------------------------------------------------
     def _tile(self, n: int, tile: Tile) -> None:
@@ -153,7 +153,7 @@ class Steps:
         s, plan, cols = self.s, self.plan, self.part.cols
         j0 = n * plan.Bc
         inside = min(plan.Bc, s.N - j0)
-        told = n + 1, len(self.w.tiles), j0, j0 + inside - 1, inside * s.d, n % plan.stages
+        told = n + 1, self.w.visited, j0, j0 + inside - 1, inside * s.d, n % plan.stages
         self._step(kind or name, *told, read=inside * s.d * plan.word)
         key = j0 + np.arange(plan.Bc)[:, None]
         self.r.copy(f"{name}s", name, np.where(key < s.N, key * cols + np.arange(cols), -1), self._stage(n))
@@ -209,19 +209,22 @@ class Steps:
 
     # -- the end ------------------------------------------------------------------------------------
     def _rest(self) -> None:
+        """The tiles that are not shown."""
         s, plan, w = self.s, self.plan, self.w
-        left = w.tiles[len(self.shown) :]
+        left = range(len(self.shown), w.visited)
         if not left:
             return
-        keys = min(len(w.tiles) * plan.Bc, s.N)
-        read = 2 * plan.word * (keys - left[0].j0) * s.d
-        shared = sum(self._shared(kind, tile) for kind in plan.traffic if kind != "start" for tile in left)
+        keys = min(w.visited * plan.Bc, s.N)
+        read = 2 * plan.word * (keys - left.start * plan.Bc) * s.d
+        shared = sum(
+            self._shared(kind, n * plan.Bc) for kind in plan.traffic if kind != "start" for n in left
+        )
         self.r.step("rest", len(left), keys - 1, read=read, shared=shared)
-        for name, values in (("m", left[-1].m), ("l", left[-1].l), ("o", left[-1].O[:, : self.part.cols])):
+        for name, values in (("m", w.last.m), ("l", w.last.l), ("o", w.last.O[:, : self.part.cols])):
             self.r.put(name, values)
 
     def _skip(self) -> None:
-        visited, tiles = len(self.w.tiles), -(-self.s.N // self.plan.Bc)
+        visited, tiles = self.w.visited, -(-self.s.N // self.plan.Bc)
         if visited < tiles:
             kind = "skip one" if tiles - visited == 1 else "skip"
             self._step(kind, visited + 1, tiles, visited * self.plan.Bc, self.s.N - 1)

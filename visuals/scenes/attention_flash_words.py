@@ -10,7 +10,7 @@ from visuals.scenes.attention_steps import Said, filled
 
 # {0} ... are a step's numbers, words in braces those of the rung.
 FP32 = MappingProxyType({
-    "start": "The block of queries {0} to {1}, one of {2}, brings them into shared memory, each float times {FACTOR}. They stay. Each row "
+    "start": "The block of queries {0} to {1}, one of {2}, brings them into shared memory, each float times {FACTOR}{PADDED}. They stay. Each row "
     "begins with m = −∞, l = 0 and O = 0. We follow query {3}.",
     "K": "Tile {0} of {1}: keys {2} to {3} come from global memory into shared memory, {4} floats of {K}.",
     "K next": "Before this tile's values are added up, the next is asked for: keys {2} to {3}, {4} floats of {K}, over those that are used up.",
@@ -45,7 +45,7 @@ FP32 = MappingProxyType({
 })  # fmt: skip
 
 HALVES = MappingProxyType(FP32 | {
-    "start": "The block of queries {0} to {1}, one of {2}, brings them into shared memory, as halves. They stay. Each row begins with m = −∞, "
+    "start": "The block of queries {0} to {1}, one of {2}, brings them into shared memory, as halves{PADDED}. They stay. Each row begins with m = −∞, "
     "l = 0 and O = 0 in FP32. We follow query {3}.",
     "K": "Tile {0} of {1}: keys {2} to {3} are on their way from global memory into stage {5} of shared memory, {4} halves of {K}.",
     "V": "Tile {0} of {1}: its values too, {4} halves of {V}. Nobody waits for them yet. All {ROWS} queries of the block use them.",
@@ -104,7 +104,7 @@ LINES = MappingProxyType({
 })  # fmt: skip
 
 
-def said(plan: Plan, N: int, factor: float) -> Said:
+def said(plan: Plan, N: int, d: int, factor: float) -> Said:
     """Templates of a rung, each with the number of its line among `list(LINES[rung])`."""
     templates = HALVES if plan.halves else FP32
     templates = templates | {"scores": templates["scores"].replace("{OWNER}", _OWNERS[plan.rung])}
@@ -112,7 +112,7 @@ def said(plan: Plan, N: int, factor: float) -> Said:
     more = {
         "EXP": "2^" if plan.binary else "exp", "F": f"{factor:.4g}", "FACTOR": f"{name}, {factor:.4g}", "ROWS": plan.Br,
         "LANES": plan.lanes, "TN": plan.Bc // plan.lanes, "TM": plan.Br * plan.lanes // plan.threads,
-        "TILES": -(-N // plan.Bc), "SQUARE": f"{N:,} × {N:,} for each head",
+        "TILES": -(-N // plan.Bc), "SQUARE": f"{N:,} × {N:,} for each head", "PADDED": f", rows filled up to {plan.DP} with zeros" if d < plan.DP else "",
     }  # fmt: skip
     kinds = list(LINES[plan.rung])
     return filled(templates, {kind: kinds.index(kind) for kind in templates}, more)

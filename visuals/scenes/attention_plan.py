@@ -23,9 +23,8 @@ MOST_ROWS = MOST_COLS = 8  # of a block's queries, where the head is not shown w
 
 @dataclass(frozen=True)
 class Plan:
-    """`lanes` share a row of a tile, `band` rows walk together: keys hidden from all of them cost them nothing. `binary`:
-    exponents are powers of 2, log2 e is in Q or in the scores. `ahead`: how many tiles of K are there before the first is
-    used; `stages` of tiles lie in shared memory. `halves`: "" or the type of Q, K, V, O, and of P when it is multiplied."""
+    """`lanes` share a row of a tile. `binary`: exponents are powers of 2, log2 e is in Q or multiplies the scores.
+    `stages` of tiles lie in shared memory. `halves`: "" or the type of Q, K, V, O, and of P when it is multiplied."""
 
     rung: str
     file: str

@@ -20,6 +20,7 @@ from visuals.scenes.gemm_steps import sums_of
 
 LANES, WORD = 32, 4
 MOST_KEYS = 32  # of a head that is shown in part
+MOST_TERMS = 4096  # of a sum, added up one by one
 ORDER_NOTE = (
     "One {0} after the other, launch after launch. Within a launch the GPU runs many {0}s at the same moment, in an order "
     "of its choosing; between launches all of them must be done."
@@ -39,16 +40,17 @@ class Numbers:
 
 
 def numbers(s: AttentionShape, head: Mapping[str, np.ndarray], rows: int) -> Numbers:
-    """Each sum in the kernels' order, rounded as they round it. Hidden scores are -inf."""
+    """Each sum in the kernels' order, rounded as they round it (but for O of very many keys, a few terms at once). Hidden
+    scores are -inf."""
     sums = sums_of(head["Q"][:rows], head["K"].T, 1, "fp32")
     S = np.float32(s.factor) * sums
     if s.causal:
-        S[:, :][np.arange(s.N) > np.arange(rows)[:, None]] = -np.inf
+        S[np.arange(s.N) > np.arange(rows)[:, None]] = -np.inf
     m = S.max(axis=1)
     e = np.exp(S - m[:, None])
     l = steps.lanes_sum(e, LANES)
     P = e / l[:, None]
-    return Numbers(sums, S, m, l, P, sums_of(P, head["V"], 1, "fp32"))
+    return Numbers(sums, S, m, l, P, sums_of(P, head["V"], -(-s.N // MOST_TERMS), "fp32"))
 
 
 def scene_of(walk: Unfused, rung: str) -> Scene:

@@ -24,6 +24,7 @@ from visuals.scenes.attention_plan import LOG2E, Plan
 from visuals.scenes.attention_steps import lanes_sum
 from visuals.scenes.gemm_steps import sums_of
 
+PIECE = 4096  # keys of what is not walked tile by tile
 MOST_WORK = 2**17  # multiply-adds of a launch that is traced while a reader waits
 
 
@@ -37,7 +38,8 @@ class Tile:
     m: np.ndarray
     shrink: np.ndarray
     P: np.ndarray  # as it is multiplied
-    l: np.ndarray  # of all the row's lanes together
+    parts: np.ndarray  # [rows, lanes]: what each lane of a row has of l
+    l: np.ndarray  # of all of them together
     shrunk: np.ndarray  # O times the factor
     O: np.ndarray  # not divided by l yet
 
@@ -53,7 +55,9 @@ class Walk:
     q0: int
     Q: np.ndarray  # float32 [rows, d], as shared memory has it: times the factor, but for halves
     factor: float  # of the scores, log2 e in it where exponents are powers of 2
-    tiles: tuple[Tile, ...]
+    visited: int  # tiles in all
+    tiles: tuple[Tile, ...]  # those that were walked one by one
+    last: Tile  # what is known after all
     O: np.ndarray  # float32 [rows, d], divided
 
 
@@ -75,51 +79,71 @@ def walk(
     plan: Plan,
     head: Mapping[str, np.ndarray],
     queries: range,
+    tiles: int | None = None,
     stored: Stored | None = None,
 ) -> Walk:
-    """Some queries of one block over all tiles that the block looks at. head: Q, K, V, float32 [N, d]."""
-    Bc, block = plan.Bc, queries.start // plan.Br
-    tiles = plan.visited(s, block)
-    pad = ((0, max(0, tiles * Bc - s.N)), (0, 0))
-    K, V = (np.pad(head[name], pad)[: tiles * Bc] for name in "KV")
+    """Some queries of one block over all tiles that the block looks at: the first `tiles` (None: all) one by one, the
+    rest, of which only the end is asked for, in longer pieces. head: Q, K, V, float32 [N, d]."""
+    visited, own = plan.visited(s, queries.start // plan.Br), slice(queries.start % plan.Br, None)
+    alone = visited if tiles is None or stored else min(tiles, visited)
     factor = np.float32(s.factor) * (LOG2E if plan.binary else np.float32(1))
     Q = head["Q"][queries.start : queries.stop]
     if not plan.halves:
         Q = factor * Q
     elif factor < 0:  # the sign goes to Q
         Q, factor = -Q, -factor
-    products = sums_of(Q, K.T, MMA if plan.halves else 1, "fp32")
-    i, j = np.array(queries)[:, None], np.arange(tiles * Bc)
+    now, out = None, []
+    for n in range(alone):
+        P = None if stored is None else stored.P[n, own][: len(Q)]
+        keys = range(n * plan.Bc, (n + 1) * plan.Bc)
+        now = _mended(s, plan, head, queries, Q, keys, now, factor, P)
+        out.append(now)
+    for start in range(alone * plan.Bc, visited * plan.Bc, PIECE):
+        keys = range(start, min(start + PIECE, visited * plan.Bc))
+        now = _mended(s, plan, head, queries, Q, keys, now, factor, None, len(keys))
+    last = now.O / now.l[:, None] if stored is None else stored.O[queries.start : queries.stop]
+    return Walk(queries.start, Q, float(factor), visited, tuple(out), now, _rounded(last, plan.halves))
+
+
+def _mended(
+    s, plan: Plan, head, queries: range, Q, keys: range, old: Tile | None, factor, P, depth: int = 0
+) -> Tile:
+    """What is known once `keys` have passed, after what was known before; P where it is known. Sums of `depth` terms at
+    once, or as the kernel makes them."""
+    depth = depth or (MMA if plan.halves else 1)
+    past = max(0, keys.stop - s.N)
+    K, V = (np.pad(head[name][keys.start : keys.stop], ((0, past), (0, 0))) for name in "KV")
+    products = sums_of(Q, K.T, min(depth, s.d), "fp32")
+    i, j = np.array(queries)[:, None], np.array(keys)
     scores = np.where((j >= s.N) | ((j > i) & bool(s.causal)), np.float32(-np.inf), products)
-    exp, by = (np.exp2, factor if plan.halves else np.float32(1)) if plan.binary else (np.exp, np.float32(1))
-    own = slice(queries.start % plan.Br, queries.start % plan.Br + len(queries))
-    m, parts = np.full(len(Q), -np.inf, np.float32), np.zeros((len(Q), plan.lanes), np.float32)
-    O = np.zeros((len(Q), s.d), np.float32)
-    out = []
-    for n in range(tiles):
-        at = slice(n * Bc, (n + 1) * Bc)
-        tall = scores[:, at] * by
-        most = np.maximum(m, tall.max(axis=1))
-        shrink = exp(m - most)
-        P = exp(tall - most[:, None]) if stored is None else stored.P[n, own]
-        for first in range(0, Bc, plan.lanes):
-            parts = fma(
-                parts, shrink[:, None] if first == 0 else np.float32(1), P[:, first : first + plan.lanes]
-            )
-        shrunk = O = O * shrink[:, None]
-        held = P.astype(INPUT_DTYPE[plan.halves]).astype(np.float32) if plan.halves else P
-        O = added(O, held, V[at], MMA if plan.halves else 1)
-        m, l = most, lanes_sum(parts, plan.lanes)
-        out.append(Tile(n * Bc, products[:, at], scores[:, at], m, shrink, held, l, shrunk, O))
-    last = O / l[:, None] if stored is None else stored.O[queries.start : queries.stop]
-    last = last.astype(INPUT_DTYPE[plan.halves]).astype(np.float32) if plan.halves else last
-    return Walk(queries.start, Q, float(factor), tuple(out), last)
+    tall, exp = scores * factor if plan.halves else scores, np.exp2 if plan.binary else np.exp
+    nothing = (
+        np.full(len(Q), -np.inf, np.float32),
+        np.zeros((len(Q), plan.lanes), np.float32),
+        np.zeros_like(Q),
+    )
+    m, parts, O = nothing if old is None else (old.m, old.parts, old.O)
+    most = np.maximum(m, tall.max(axis=1))
+    shrink = exp(m - most)
+    P = exp(tall - most[:, None]) if P is None else P
+    for first in range(0, len(keys), plan.lanes):
+        by = shrink[:, None] if first == 0 else np.float32(1)
+        parts = fma(parts, by, P[:, first : first + plan.lanes])
+    shrunk, P = O * shrink[:, None], _rounded(P, plan.halves)
+    l = lanes_sum(parts, plan.lanes)
+    return Tile(keys.start, products, scores, most, shrink, P, parts, l, shrunk, added(shrunk, P, V, depth))
+
+
+def _rounded(x: np.ndarray, halves: str) -> np.ndarray:
+    """float32, as a type of 16 bits holds it where one is named."""
+    return x.astype(INPUT_DTYPE[halves]).astype(np.float32) if halves else x
 
 
 def added(O: np.ndarray, P: np.ndarray, V: np.ndarray, depth: int) -> np.ndarray:
     """float32: O + P V, `depth` terms at a time, each sum rounded once."""
+    P, V = P.astype(np.float64), V.astype(np.float64)
     for k in range(0, len(V), depth):
-        O = (O + P[:, k : k + depth].astype(np.float64) @ V[k : k + depth]).astype(np.float32)
+        O = (O + P[:, k : k + depth] @ V[k : k + depth]).astype(np.float32)
     return O
 
 

@@ -4,13 +4,14 @@ one value of all threads', infinities and NaN as they come."""
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from hashlib import blake2b
 
 import numpy as np
 
 from kernels.ladders import find
 from visuals.scene import Captions, Group, Lanes, Read, Reading, Scene, Tensor, Told, Write
 from visuals.scenes.elements import LANES, margin, mask_of, resources, source_of
-from visuals.scenes.softmax_plan import BITS, Ran, Step, ran, steps, threads_of
+from visuals.scenes.softmax_plan import BITS, Step, ran, steps, threads_of
 from visuals.scenes.softmax_words import MARKS, TEMPLATES
 
 ORDER = "turn by turn"
@@ -21,8 +22,11 @@ ORDER_NOTE = (
 )
 MOST_COLUMNS = 1024  # of a row on the stage
 MOST_TOLD = 32  # threads whose cells tell what they are made of
-KEY = {"m": "filter", "l": "workspace"}
-SHARED = {"ms": "m", "ls": "l", "maxima": "m", "sums": "l"}  # tensors of shared memory, and what they hold
+# Every tensor but x, and its role.
+ROLES = {
+    "v": "input", "m": "filter", "l": "workspace", "ms": "filter", "ls": "workspace", "maxima": "filter",
+    "sums": "workspace", "y": "output",
+}  # fmt: skip
 
 
 def shown(N: int) -> int:
@@ -63,63 +67,42 @@ def softmax_scene(rung: str, tiles: Mapping[str, int], row: np.ndarray, of: str 
 
 
 def _digest(x: np.ndarray) -> str:
-    """A name for a row: its length and a sum over its bits."""
-    bits = x.view(np.uint32).astype(np.uint64)
-    return f"{x.size}:{int((bits * (np.arange(x.size, dtype=np.uint64) * 2 + 1)).sum()) & 0xFFFFFFFF:x}"
+    """A name for a row: its length and a digest of its bits."""
+    return f"{x.size}:{blake2b(x.tobytes(), digest_size=6).hexdigest()}"
 
 
 # -- tensors ---------------------------------------------------------------------------------------------
 def _tensors(
     rung: str, tiles: Mapping[str, int], x: np.ndarray, told: Sequence[Step], of: str
 ) -> dict[str, Tensor]:
-    """Those that the steps write, and x."""
+    """x, and those that the steps write."""
     threads = threads_of(rung, tiles)
-    written = {name for step in told for name in step.writes}
-    rows = {name: _rows(name, threads, told) for name in written}
+    last: dict[str, int] = {}
+    for step in told:
+        for name, (cells, _) in step.writes.items():
+            last[name] = max(last.get(name, 0), int(cells.max()))
     found = {"x": Tensor("x", "x", "x", "input", 1, 1, x.size, x, note=of or f"{x.size} numbers")}
-    made = [
-        Tensor("v", "v", "the row", "input", 1, rows.get("v", 1), threads, note=_registers(rows.get("v", 1), tiles.get("PER", 0))),
-        *(
-            Tensor(name, name, words, KEY[name], 1, rows.get(name, 1), threads, note=_history(rows.get(name, 1)))
-            for name, words in (("m", "m, largest so far"), ("l", "l, sum so far"))
-        ),
-        *(
-            Tensor(name, name, name if name in ("ms", "ls") and len(written & {"ms", "ls"}) > 1 else _shared_title(rung, name),
-                   KEY[kind], 1, rows.get(name, 1), rows_of_shared(name, threads), note=_levels(rows.get(name, 1)))
-            for name, kind in SHARED.items()
-        ),
-        Tensor("y", "y", "y = softmax(x)", "output", 1, 1, x.size),
-    ]  # fmt: skip
-    return found | {t.name: t for t in made if t.name in written}
+    for name in [n for n in ROLES if n in last]:
+        cols = x.size if name == "y" else threads // LANES if name in ("maxima", "sums") else threads
+        rows = last[name] // cols + 1
+        title, note = _words(rung, name, rows, tiles.get("PER", 0))
+        symbol = "s" if title.startswith("s,") else name
+        found[name] = Tensor(name, symbol, title, ROLES[name], 1, rows, cols, note=note)
+    return found
 
 
-def _registers(rows: int, per: int) -> str:
-    """What the rows of v are, of the `per` registers that a thread keeps for it."""
-    return "a register a row" + (f"; the other {per - rows} of {per} hold −∞" if rows < per else "")
-
-
-def _shared_title(rung: str, name: str) -> str:
-    return name if name in ("maxima", "sums") else f"s, for {SHARED[name]}"
-
-
-def rows_of_shared(name: str, threads: int) -> int:
-    """Columns of a tensor of shared memory: a float a thread, or a float a warp."""
-    return threads // LANES if name in ("maxima", "sums") else threads
-
-
-def _rows(name: str, threads: int, told: Sequence[Step]) -> int:
-    if name in ("x", "y"):
-        return 1
-    last = max(int(cells.max()) for step in told for n, (cells, _) in step.writes.items() if n == name)
-    return last // rows_of_shared(name, threads) + 1
-
-
-def _history(rows: int) -> str:
-    return "a column a lane; a row after each exchange" if rows > 1 else "a column a thread"
-
-
-def _levels(rows: int) -> str:
-    return "the same cells after each level" if rows > 1 else "a float a warp"
+def _words(rung: str, name: str, rows: int, per: int) -> tuple[str, str]:
+    """(title, note) of a tensor with so many rows; `per` registers keep a thread's part of the row."""
+    if name == "v":
+        rest = f"; the other {per - rows} of {per} hold −∞" if rows < per else ""
+        return "the row", f"a register a row{rest}"
+    if name in ("m", "l"):
+        title = {"m": "m, largest so far", "l": "l, sum so far"}[name]
+        return title, "a column a lane; a row after each exchange" if rows > 1 else "a column a thread"
+    if name in ("ms", "ls"):  # in 03_online.cu they are two arrays, in the others one, used again
+        title = name if rung == "softmax/online" else {"ms": "s, of m", "ls": "s, of l"}[name]
+        return title, "the same cells after each level"
+    return {"y": ("y = softmax(x)", "")}.get(name, (name, "a float a warp"))
 
 
 def _groups(tensors: Mapping[str, Tensor], threads: int) -> tuple[Group, ...]:
@@ -141,7 +124,7 @@ def _groups(tensors: Mapping[str, Tensor], threads: int) -> tuple[Group, ...]:
 
 # -- steps -----------------------------------------------------------------------------------------------
 def _writes(told: Sequence[Step]) -> list[Write]:
-    """One Write a tensor: v is a copy of x where it is loaded."""
+    """One Write a tensor."""
     writes: list[Write] = []
     for name in dict.fromkeys(n for step in told for n in step.writes):
         here = [(t, *step.writes[name]) for t, step in enumerate(told) if name in step.writes]
@@ -209,19 +192,19 @@ _OF = {
 
 def _told(tensors: Mapping[str, Tensor], threads: int, told: Sequence[Step]) -> list[Told]:
     """Of each cell of a tree or a butterfly the two it was made of."""
-    found = []
-    pairs = [("ms", "m"), ("ls", "l"), ("m", "m"), ("l", "l")]
-    both = {"ms", "ls"} <= tensors.keys() and any("ml" in s.kind for s in told)
-    both |= any(s.kind == "swap_ml" for s in told)
-    for name, kind in pairs:
-        if name in tensors and tensors[name].rows > 1 and threads <= MOST_TOLD:
-            found.append(
-                _made_of(tensors[name], name in SHARED, "both" if both and kind == "l" else kind, told)
-            )
-    return found
+    if threads > MOST_TOLD:
+        return []
+    both = any(step.kind.endswith("_ml") for step in told)
+    made = {"ms": "m", "ls": "both" if both else "l", "m": "m", "l": "both" if both else "l"}
+    return [
+        _made_of(tensors[name], name in ("ms", "ls"), words, told)
+        for name, words in made.items()
+        if name in tensors and tensors[name].rows > 1
+    ]
 
 
 def _made_of(t: Tensor, tree: bool, words: str, told: Sequence[Step]) -> Told:
+    """Row by row: a tree halves what is left of it, a butterfly pairs lanes by a bit of their number."""
     values = np.full(t.size, np.nan)
     for step in told:
         if t.name in step.writes:
@@ -237,6 +220,3 @@ def _made_of(t: Tensor, tree: bool, words: str, told: Sequence[Step]) -> Told:
         args[cells], made[cells] = values[links[cells]], True
     kind = np.where(made, 0, 1)
     return Told(t.name, Captions((_OF[words], ""), kind, args), {t.name: links})
-
-
-__all__ = ["Ran", "shown", "softmax_scene"]

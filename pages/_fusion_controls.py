@@ -1,0 +1,146 @@
+"""The controls of the fusion lesson: presets, the size of the maps, the chain that the reader builds from blocks, the rung
+that is watched.
+
+A block is a popover with its options and links that move or remove it; links and options set the address, and lead to
+legal chains alone. The fields of options have keys with the chain in them: at another chain they are others, so none sends
+what it held before.
+"""
+
+from __future__ import annotations
+
+import streamlit as st
+
+from kernels import fusion
+from kernels.presets_fusion import FUSION_PRESETS
+from kernels.shapes_fusion import KINDS, MOST_BLOCKS, OPTIONS, ChainShape
+from pages import _address, _fusion, _lesson, _rung_line
+from pages._address import Fields
+from pages._fusion import ADDRESS, Turn
+from pages._ladder import Asked
+from visuals import figures
+
+CHIPS = {
+    "fusion-toy": "Toy: conv, bias, BN, ReLU", "fusion-toy-pool": "Toy: BN, ReLU, pool", "fusion-bias-bn-relu": "bias, BN, ReLU",
+    "resnet50-res2-end-n64": "ResNet-50: BN, add, ReLU", "fusion-eight": "eight pointwise",
+    "resnet50-res2-3x3-bn-relu-n32": "ResNet-50 3×3", "resnet50-stem-n32": "ResNet-50 stem",
+    "resnet50-end-n64": "ResNet-50’s end", "vgg-conv2_2-pool-n8": "VGG-16 to its pool", "densenet121-transition-n32": "DenseNet transition",
+    "fusion-ragged": "ragged",
+}  # fmt: skip
+LINE = ((("N", "N", 74),), (("C", "C", 88),), (("H", "H", 80), ("W", "W", 80)))
+NAMES = {
+    "conv": "conv, a convolution of K filters R×R", "bias": "bias, a number added to each map", "bn": "bn, batch norm as at inference",
+    "relu": "relu, max(v, 0)", "add": "add, maps of another branch", "maxpool": "maxpool, the largest of each window",
+    "avgpool": "avgpool, the mean of each window", "gap": "gap, the mean of each map",
+}  # fmt: skip
+OPTION_PX = 130
+
+
+def asked(page: str, shown: bool) -> tuple[Asked, _lesson.Link]:
+    """What the controls ask for, and what draws a link to another preset with all else kept. Not `shown`: the address
+    alone is read."""
+    controls = lambda fields, found, link: _controls(page, fields, found, link)  # noqa: E731
+    return _rung_line.asked(page, ADDRESS, controls if shown else None)
+
+
+def _controls(page: str, fields: Fields, asked: Asked, link: _lesson.Link) -> None:
+    s, bounds = asked.shape, _fusion.bounds(asked.shape)
+    with st.container(key="chips", horizontal=True):
+        _lesson.presets(link, CHIPS, FUSION_PRESETS, s)
+    with st.container(key="chips_blocks", horizontal=True):
+        _Builder(page, fields, asked).draw()
+    with st.container(key="params", horizontal=True):
+        _lesson.numbers(fields, LINE, bounds)
+        st.html(f'<p class="kt-derived">{_derived(s)}</p>')
+    _lesson.limits(s.params(), bounds)
+
+
+def _derived(s: ChainShape) -> str:
+    """Sizes, and what is fused with what."""
+    out = "×".join(f"{extent:,}" for extent in s.y_shape)
+    groups = fusion.groups([b.kind for b in s.blocks])
+    kernels = " | ".join(" ".join(group.kinds) for group in groups)
+    return (
+        f"output <b>{out}</b> · <b>{figures.count(s.flops)}</b> FLOP · at least <b>{figures.bytes_(s.bytes)}</b> moved · "
+        f"<b>{len(s.blocks)}</b> launch{'es' * (len(s.blocks) > 1)}, fused <b>{len(groups)}</b>: {kernels}"
+    )
+
+
+# -- the chain ---------------------------------------------------------------------------------------------
+class _Builder:
+    """The line of blocks."""
+
+    def __init__(self, page: str, fields: Fields, asked: Asked):
+        self.page, self.fields, self.asked, self.s = page, fields, asked, asked.shape
+
+    def draw(self) -> None:
+        for at, block in enumerate(self.s.blocks):
+            with st.popover(str(block).replace(":", " "), key=f"block_{at}"):
+                st.caption(f"Block {at + 1} of {len(self.s.blocks)}: {NAMES[block.kind]}.")
+                self._options(at)
+                with st.container(key=f"rungs_{at}", gap=None):
+                    self._turns(at)
+        with st.popover("+ block", key="block_more"), st.container(key="rungs_more", gap=None):
+            self._append()
+
+    def _options(self, at: int) -> None:
+        kind = self.s.blocks[at].kind
+        if not OPTIONS[kind]:
+            return
+        with st.container(key=f"params_block_{at}"):
+            for name, bound in _fusion.option_bounds(self.s, at).items():
+                self._field(at, name, bound, "%.0f", 1.0)
+            if "eps" in OPTIONS[kind]:
+                self._field(at, "eps", _fusion.EPS, "%g", 1e-5)
+
+    def _field(self, at: int, name: str, bound, form: str, step: float) -> None:
+        key = f"option {at} {name} {self.s}"
+        st.number_input(
+            name,
+            min_value=float(bound.low),
+            max_value=float(bound.high),
+            value=float(getattr(self.s.blocks[at], name)),
+            step=step,
+            format=form,
+            key=key,
+            width=OPTION_PX,
+            on_change=self._turn_option,
+            args=(at, name, key),
+        )
+        if bound.why_high and bound.high == getattr(self.s.blocks[at], name):
+            st.caption(f"{name} ≤ {bound.high} here: {bound.why_high}")
+
+    def _turn_option(self, at: int, name: str, key: str) -> None:
+        value = st.session_state[key]
+        whole = value if name == "eps" else int(value)
+        kept = {k: v for k, v in st.query_params.items() if k not in (*self.fields.of, *_address.STAGE)}
+        st.query_params.from_dict(kept | self._params(_fusion.optioned(self.s, at, name, whole)))
+
+    def _turns(self, at: int) -> None:
+        last = len(self.s.blocks) - 1
+        if at > 0:
+            self._link(_fusion.moved(self.s, at, at - 1), "← one earlier")
+        if at < last:
+            self._link(_fusion.moved(self.s, at, at + 1), "→ one later")
+        if last:
+            self._link(_fusion.without(self.s, at), "× remove")
+        else:
+            _lesson.quiet(f"It stays: a chain has 1 to {MOST_BLOCKS} blocks.")
+
+    def _append(self) -> None:
+        if len(self.s.blocks) == MOST_BLOCKS:
+            _lesson.quiet(f"A chain has 1 to {MOST_BLOCKS} blocks.")
+            return
+        found = _fusion.appended(self.s)
+        for kind in KINDS:
+            self._link(found[kind], NAMES[kind])
+
+    def _link(self, turn: Turn, label: str) -> None:
+        """Where it leads to, or the rule that forbids it."""
+        if turn.shape is None:
+            _lesson.quiet(f"{label}: not here. {turn.rule}")
+            return
+        query = _lesson.others(self.fields) | self._params(turn.shape)
+        st.page_link(self.page, label=label, query_params=query)
+
+    def _params(self, shape: ChainShape) -> dict[str, str]:
+        return ADDRESS.at_shape(self.asked, shape)
