@@ -10,7 +10,7 @@ from kernels.ladders import find
 from kernels.ladders.fusion import RUNGS
 from kernels.records.rows import id_of
 from kernels.shapes_fusion import ChainShape
-from pages import _cards, _why
+from pages import _cards
 from pages._asked import Asked, Shown, bars, shown
 from pages._look import tokens
 from visuals import figures, fusion_charts, roofline, sweeps, why_fusion
@@ -59,7 +59,7 @@ def _launches(asked: Asked, now: Shown) -> None:
 
 def _legend(rows: list[dict]) -> str:
     told = [
-        "A bar a launch, timed by itself, one behind the other; │ the whole chain in one go, which waits between launches for the one before."
+        "A bar a launch, timed by itself, one behind the other; │ where the whole chain, timed in one go, ends."
     ]
     if any((row.get("ceilings") or {}).get("launch_us") for row in rows):
         word = "call" if rows[0]["engine"] == "cpu" else "launch"
@@ -107,12 +107,12 @@ def _saved(asked: Asked, now: Shown) -> None:
             return
         roof = _roof(now)
         names = list(columns)
-        lines = {line: [columns[name][line] for name in names] for line in next(iter(columns.values()))}
+        lines = {line: [columns[name][line] for name in names] for line in columns[names[0]]}
         parts = [(figures.badge("predicted"), lines)]
         if told := _floor(s, now, names):
             detail = f"{roof.device}: {figures.bandwidth(roof.bytes_per_s)} a copy"
-            parts.append((figures.badge(now.kind, detail) + _stale(now), told))
-        st.html(_why.lines([find(name).title for name in names], parts))
+            parts.append((figures.badge(now.kind, detail), told))
+        st.html(_columns([find(name).title for name in names], parts))
         for text in why_fusion.pays(s, roof):
             _cards.sentence(text)
 
@@ -133,3 +133,17 @@ def _floor(s: ChainShape, now: Shown, names: list[str]) -> dict[str, list[str]]:
         "a copy of the least bytes": [figures.time_(floor)] * len(rows),
         "times as long": [figures.ratio(row["median_ms"] / floor) if row else "–" for row in rows],
     }
+
+
+def _columns(titles: list[str], parts: list[tuple[str, dict[str, list[str]]]]) -> str:
+    """A column a rung."""
+    heads = "".join(f'<th scope="col">{escape(title)}</th>' for title in titles)
+    text = ""
+    for n, (badge, lines) in enumerate(parts):
+        text += f"<tr><th>{badge}</th>{heads}</tr>" if n == 0 else f'<tr><th colspan="{len(titles) + 1}">{badge}</th></tr>'
+        for name, cells in lines.items():
+            text += f"<tr><td>{name}</td>{''.join(f'<td>{cell}</td>' for cell in cells)}</tr>"
+    return (
+        '<div class="kt-scroll" tabindex="0" role="region" aria-label="What each rung moves">'
+        f'<table class="kt-table">{text}</table></div>'
+    )

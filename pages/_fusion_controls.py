@@ -20,13 +20,12 @@ from pages._ladder import Asked
 from visuals import figures
 
 CHIPS = {
-    "fusion-toy": "Toy: conv, bias, BN, ReLU", "fusion-toy-pool": "Toy: BN, ReLU, pool", "fusion-bias-bn-relu": "bias, BN, ReLU",
-    "resnet50-res2-end-n64": "ResNet-50: BN, add, ReLU", "fusion-eight": "eight pointwise",
-    "resnet50-res2-3x3-bn-relu-n32": "ResNet-50 3×3", "resnet50-stem-n32": "ResNet-50 stem",
-    "resnet50-end-n64": "ResNet-50’s end", "vgg-conv2_2-pool-n8": "VGG-16 to its pool", "densenet121-transition-n32": "DenseNet transition",
-    "fusion-ragged": "ragged",
+    "fusion-toy": "Toy", "fusion-toy-pool": "Toy with a pool", "fusion-ragged": "ragged", "fusion-bias-bn-relu": "bias, BN, ReLU",
+    "fusion-eight": "eight", "resnet50-res2-end-n64": "BN, add, ReLU", "resnet50-res2-3x3-bn-relu-n32": "ResNet-50 3×3",
+    "resnet50-stem-n32": "its stem", "resnet50-end-n64": "its end", "vgg-conv2_2-pool-n8": "VGG-16 and pool",
+    "densenet121-transition-n32": "DenseNet transition",
 }  # fmt: skip
-LINE = ((("N", "N", 74),), (("C", "C", 88),), (("H", "H", 80), ("W", "W", 80)))
+LINE = ((("N", "N", 66),), (("C", "C", 76),), (("H", "H", 70), ("W", "W", 70)))
 NAMES = {
     "conv": "conv, a convolution of K filters R×R", "bias": "bias, a number added to each map", "bn": "bn, batch norm as at inference",
     "relu": "relu, max(v, 0)", "add": "add, maps of another branch", "maxpool": "maxpool, the largest of each window",
@@ -46,22 +45,21 @@ def _controls(page: str, fields: Fields, asked: Asked, link: _lesson.Link) -> No
     s, bounds = asked.shape, _fusion.bounds(asked.shape)
     with st.container(key="chips", horizontal=True):
         _lesson.presets(link, CHIPS, FUSION_PRESETS, s)
-    with st.container(key="chips_blocks", horizontal=True):
-        _Builder(page, fields, asked).draw()
     with st.container(key="params", horizontal=True):
         _lesson.numbers(fields, LINE, bounds)
+        with st.container(key="chips_blocks", horizontal=True, width="content"):
+            _Builder(page, fields, asked).draw()
         st.html(f'<p class="kt-derived">{_derived(s)}</p>')
     _lesson.limits(s.params(), bounds)
 
 
 def _derived(s: ChainShape) -> str:
-    """Sizes, and what is fused with what."""
+    """Sizes, and how many launches."""
     out = "×".join(f"{extent:,}" for extent in s.y_shape)
-    groups = fusion.groups([b.kind for b in s.blocks])
-    kernels = " | ".join(" ".join(group.kinds) for group in groups)
+    fused = len(fusion.groups([b.kind for b in s.blocks]))
     return (
         f"output <b>{out}</b> · <b>{figures.count(s.flops)}</b> FLOP · at least <b>{figures.bytes_(s.bytes)}</b> moved · "
-        f"<b>{len(s.blocks)}</b> launch{'es' * (len(s.blocks) > 1)}, fused <b>{len(groups)}</b>: {kernels}"
+        f"<b>{len(s.blocks)}</b> launch{'es' * (len(s.blocks) > 1)}, fused <b>{fused}</b>"
     )
 
 

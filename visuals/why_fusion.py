@@ -86,8 +86,9 @@ def fusion_gain(rows: Mapping[str, Row]) -> str:
     if library:
         share = figures.share(library["median_ms"] / best["median_ms"])
         told.append(f"The fastest of ours reaches {share} of the speed of {find(LIBRARY).title}.")
-    if ceilings := best.get("ceilings"):
-        ms = s.bytes / ceilings["copy_bytes_per_s"] * 1e3
+    ceilings = best.get("ceilings") or {}
+    ms = s.bytes / ceilings["copy_bytes_per_s"] * 1e3 if ceilings else 0
+    if ms * 1e3 > ceilings.get("launch_us", 0):  # else it is launches that are waited for
         told.append(
             f"A copy of the {figures.bytes_(s.bytes)} that must move takes {figures.time_(ms)} there: the fastest of ours takes "
             f"{figures.ratio(best['median_ms'] / ms)} times as long."
@@ -207,12 +208,10 @@ def _fold(s: ChainShape) -> str:
     pairs = folds(s)
     if not pairs:
         return ""
-    conv, bn = (s.blocks[n] for n in pairs[0])
-    part = parts(FOLDED, s)[0]
-    K = conv.K
+    part, K = parts(FOLDED, s)[0], s.blocks[pairs[0][0]].K
     return (
-        f"Folding: a convolution is linear, so batch norm behind it is another convolution, with w′ = w · gamma / √(var + {bn.eps:g}) and "
-        f"b′ = (b − mean) · gamma / √(var + {bn.eps:g}) + beta, one of each for each of {K:,} filters. Done once, ahead of all images: "
+        f"Folding: a convolution is linear, so batch norm behind it is another convolution, with w′ = w · gamma / √(var + eps) and "
+        f"b′ = (b − mean) · gamma / √(var + eps) + beta, one of each for each of {K:,} filters. Done once, ahead of all images: "
         f"{figures.bytes_(part.bytes)} moved. What it saves afterwards are three operations a value, in registers: no bytes, where the rest is fused."
     )
 

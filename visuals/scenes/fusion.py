@@ -68,8 +68,9 @@ def _tensors(here: ChainShape, s: ChainShape, done: Ran, steps: Steps) -> dict[s
     for stage, whole, names in zip(here.stages, s.stages, here.tensors, strict=True):
         for tensor, name in names.items():
             found[name] = _given(tensor, name, stage, whole.tensors[tensor], done.arrays[name])
+    stored = any(b not in ("x", "y") and b not in found for b in done.arrays)
     for n, w in steps.walks.items():
-        found |= _between(n, w)
+        found |= _between(n, w, stored)
     for part in done.parts:
         if is_fold(part):
             *_, b, w = (a for a in part.launch.args if isinstance(a, str))
@@ -106,12 +107,12 @@ def _given(tensor: str, name: str, stage, whole: tuple[int, ...], values: np.nda
     return Tensor(name, name, name, "filter", 1, 1, values.size, values, note=f"of {stage.block.kind}")
 
 
-def _between(n: int, w: Walk) -> dict[str, Tensor]:
-    """The map a launch leaves in HBM, and those that its blocks do not."""
+def _between(n: int, w: Walk, stored: bool) -> dict[str, Tensor]:
+    """The map a launch leaves in HBM, and those that its blocks do not; `stored`: some maps or weights are."""
     made = {}
     for k, m in enumerate(w.members[:-1], 1):
         name = f"never{n}_{k}"
-        made[name] = _maps(name, f"after {m.kind}", m.after.shape, "never stored")
+        made[name] = _maps(name, f"after {m.kind}", m.after.shape, "never stored" if stored else "")
     if w.target != "y":
         made[w.target] = _maps(w.target, w.target, w.result.shape, f"after {w.members[-1].kind}")
     return made
