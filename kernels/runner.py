@@ -95,14 +95,17 @@ def compare(
 ) -> list[Result]:
     """Several rungs of one ladder on the same inputs, their samples interleaved. As `run`; `tiles`
     reaches each rung that has a tile size of that name, an entry under a rung's name that rung alone.
-    A rung whose library does not support the shape is left out and told to `refused` (its name, the library's
-    words); without `refused` it raises UnsupportedError, a RuleError."""
+    A rung whose library does not support the shape, or for whose workspace there is no memory, is left out and told to
+    `refused` (its name, why); without `refused` that raises UnsupportedError, a RuleError, or RuleError."""
     name = engine or engines.default()
     machine, device = _ready(name, mode, trace)
     _check_engine(name, rungs)
     ladder, chosen, full, programs = _asked(rungs, shape, tiles or {})
     if name == "emulator":
         _check_threads(machine, chosen, programs)
+    if refused:
+        room = _with_room(name, shape, chosen, programs, refused)
+        chosen, full, programs = ([of[i] for i in room] for of in (chosen, full, programs))
     check_memory(name, shape, programs)
     buffers = programs[0].of_role(INPUT)
     progress(0.0, "computing the float64 reference")
@@ -285,6 +288,38 @@ def check_memory(engine: str, shape: Any, programs: Sequence[Program]) -> None:
                 f"{' with the float64 reference' if name == 'cpu' else ''}, {free:,} bytes are free; "
                 "take a smaller shape or batch"
             )
+
+
+def _with_room(
+    engine: str,
+    shape: Any,
+    rungs: Sequence[Rung],
+    programs: Sequence[Program],
+    refused: Callable[[str, str], None],
+) -> list[int]:
+    """Which of them fit in memory at once: the largest are left out until the others do, and told to `refused`. All of
+    them where not even the smallest fits."""
+    left = sorted(range(len(programs)), key=lambda i: programs[i].nbytes())
+    while left and not _fits(engine, shape, [programs[i] for i in left]):
+        left.pop()
+    if not left:
+        return list(range(len(programs)))
+    free = engines.load(engine).free_bytes()
+    for i in set(range(len(programs))) - set(left):
+        need = programs[i].nbytes()
+        refused(
+            rungs[i].name,
+            f"{rungs[i].name} needs {need:,} bytes of memory beside the others, {free:,} bytes are free",
+        )
+    return sorted(left)
+
+
+def _fits(engine: str, shape: Any, programs: Sequence[Program]) -> bool:
+    try:
+        check_memory(engine, shape, programs)
+    except RuleError:
+        return False
+    return True
 
 
 def _checked_inputs(

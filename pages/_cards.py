@@ -11,7 +11,8 @@ from typing import Any
 
 import streamlit as st
 
-from kernels.program import Rung
+from kernels import records
+from kernels.program import Ladder, Rung
 from kernels.records import Near
 from kernels.records.rows import id_of
 from pages import _why
@@ -70,6 +71,12 @@ def _ids(told: list[tuple[str, dict]]) -> tuple[str, ...]:
     return tuple(id_of(row) for _, row in told)
 
 
+def _none(ladder: Ladder) -> str:
+    if any(row["rung"].startswith(f"{ladder.name}/") for row in records.recordings()):
+        return "No recording speaks of this shape at these options; the presets above have one."
+    return "These kernels were not recorded on a GPU yet: press Run to measure them here."
+
+
 # -- time ----------------------------------------------------------------------------------------
 def times(asked: Asked, story: Story) -> None:
     ran, recorded, near = st.session_state.get("ran"), asked.recorded(), asked.near()
@@ -82,7 +89,7 @@ def times(asked: Asked, story: Story) -> None:
     elif near:
         _nearest(asked, near)
     else:
-        _quiet("No recording speaks of this shape at these options; the presets above have one.")
+        _quiet(_none(asked.ladder))
     if ran and ran.asked == asked:
         sentence(factor(bars(asked, ran.rows), bars(asked, recorded)))
     if text := unable(asked):

@@ -1,6 +1,5 @@
 """The attention lesson without a browser: its address, its parts, its controls, what it says, Run."""
 
-import re
 from functools import partial
 
 import pytest
@@ -194,17 +193,9 @@ def test_what_the_stage_computes_with_is_a_choice():
     assert len(set(messages.values())) == len(KINDS)
 
 
-def test_an_n_whose_matrix_no_longer_fits_is_told_and_refused_with_its_bytes():
-    shape = AttentionShape(4, 16, 65_536, 64)
-    at = open_at(engine="cpu", B=4, H=16, N=65_536, d=64, Br=32, Bc=32)
-    shown = texts(at)
-    rung = RUNGS["naive"]
+def test_an_n_whose_matrix_no_longer_fits_is_told():
+    shown = texts(open_at(engine="cpu", B=4, H=16, N=65_536, d=64, Br=32, Bc=32))
     assert "S and P take 2.2 TB" in shown and "naive no longer fits" in shown
-    finish(at, "run", "job")
-    said = at.session_state["run_error"]
-    assert re.search(r"needs [\d,]+ bytes of memory for the cpu engine", said), said
-    needed = int(re.search(r"needs ([\d,]+) bytes", said).group(1).replace(",", ""))
-    assert needed > rung.build(shape, rung.default_tiles).nbytes()
 
 
 def test_run_times_every_rung_with_the_pages_tiles_for_the_one_that_is_watched():

@@ -228,3 +228,24 @@ def test_too_many_threads_to_emulate_are_refused_before_anything_is_computed(mon
         if engine == "emulator":
             assert str(refused.value).startswith("conv/direct: ")
             assert "4,410,112 threads; the emulator runs at most 4,194,304 at once" in str(refused.value)
+
+
+def test_what_has_no_room_is_left_out_and_told_and_the_others_run(monkeypatch):
+    """im2col's columns have no room; direct convolution needs none."""
+    shape = ConvShape(1, 4, 32, 32, 4, 5, 5, pad=2)
+    names = ["conv/direct", "conv/im2col-gemm"]
+    plain, columns = (find(n).build(shape, find(n).default_tiles).nbytes() for n in names)
+    free = 20 * plain
+    assert columns > free / 2
+    monkeypatch.setattr(engines.load("cpu"), "free_bytes", lambda: free)
+    told = []
+    (ran,) = compare(names, shape, engine="cpu", measure=False, refused=lambda *words: told.append(words))
+    assert ran.rung == "conv/direct"
+    said = f"conv/im2col-gemm needs {columns:,} bytes of memory beside the others, {free:,} bytes are free"
+    assert told == [("conv/im2col-gemm", said)]
+    with pytest.raises(RuleError, match="bytes of memory for the cpu engine"):
+        compare(names, shape, engine="cpu", measure=False)
+    monkeypatch.setattr(engines.load("cpu"), "free_bytes", lambda: plain)
+    with pytest.raises(RuleError, match="bytes of memory for the cpu engine"):
+        compare(names, shape, engine="cpu", measure=False, refused=lambda *words: told.append(words))
+    assert len(told) == 1
