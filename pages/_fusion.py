@@ -8,6 +8,7 @@ from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from functools import lru_cache
 
+from kernels import fusion
 from kernels.ladders import LADDERS
 from kernels.ladders import fusion as ladder
 from kernels.presets_fusion import FUSION_PRESETS
@@ -18,6 +19,7 @@ from kernels.shapes_fusion import blocks as parsed
 from pages import _ladder
 from pages._address import Number, Value, Values, fewest_back
 from pages._scenes import MOST_KEPT
+from visuals import why_fusion
 from visuals.scene import Scene
 from visuals.scenes.fusion import fusion_scene
 
@@ -205,3 +207,10 @@ def scene(asked: _ladder.Asked) -> Scene | None:
 def card(params: Mapping[str, str]) -> Scene:
     """What the page fusion.py plays at `params`, where the rung can run so."""
     return scene(ADDRESS.read(params)[0])
+
+
+def front(asked: _ladder.Asked) -> str:
+    """Of the kernels of the rung that is watched the one to read first: the first that was written for the chain."""
+    told = why_fusion.parts(asked.rung.name, asked.shape)
+    sources = [part.launch.source for part in told]
+    return next((s for s in sources if s.startswith(fusion.PREFIX)), sources[0] if sources else "")

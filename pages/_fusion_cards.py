@@ -140,7 +140,11 @@ def _columns(titles: list[str], parts: list[tuple[str, dict[str, list[str]]]]) -
     heads = "".join(f'<th scope="col">{escape(title)}</th>' for title in titles)
     text = ""
     for n, (badge, lines) in enumerate(parts):
-        text += f"<tr><th>{badge}</th>{heads}</tr>" if n == 0 else f'<tr><th colspan="{len(titles) + 1}">{badge}</th></tr>'
+        text += (
+            f"<tr><th>{badge}</th>{heads}</tr>"
+            if n == 0
+            else f'<tr><th colspan="{len(titles) + 1}">{badge}</th></tr>'
+        )
         for name, cells in lines.items():
             text += f"<tr><td>{name}</td>{''.join(f'<td>{cell}</td>' for cell in cells)}</tr>"
     return (

@@ -30,9 +30,15 @@ class Use:
     launch: Launch
 
 
-def show(ladder: Ladder, shape: Any, tiles: Tiles = lambda rung: rung.default_tiles, first: str = "") -> None:
+def show(
+    ladder: Ladder,
+    shape: Any,
+    tiles: Tiles = lambda rung: rung.default_tiles,
+    first: str = "",
+    file: str = "",
+) -> None:
     """A tab for each file, in the order of the ladder, at the tile sizes of each rung (`tiles`); that of the
-    rung `first` stands in front."""
+    rung `first` stands in front, of several `file`."""
     with st.container(key="kernels"):
         st.html(
             '<h2 class="kt-card">Kernel</h2><p class="kt-quiet">Word for word what Run compiles on a GPU.</p>'
@@ -43,8 +49,9 @@ def show(ladder: Ladder, shape: Any, tiles: Tiles = lambda rung: rung.default_ti
         files = [*uses, *sorted({header for file in uses for header in cuda.headers(file)})]
         names = [name_of(file) for file in files]
         front = next((f for f, use in uses.items() if any(u.rung.name == first for u in use)), files[0])
+        front = file if file in uses else front
         # A key of its own for each rung in front: tabs once drawn keep what was chosen among them.
-        for n, tab in enumerate(st.tabs(names, default=name_of(front), key=f"tabs_{first}")):
+        for n, tab in enumerate(st.tabs(names, default=name_of(front), key=f"tabs_{first}{file}")):
             with tab:
                 _tab(files[n], files[n - 1] if 0 < n < len(uses) else "", uses.get(files[n], []))
 

@@ -190,12 +190,12 @@ CARDS = (
         13,
     ),
     Card(
-        "Four blocks in one register",
-        "Convolution, bias, batch norm and ReLU in one launch: the sum goes from block to block, and the maps between never exist.",
+        "Three blocks in one launch",
+        "Addition, ReLU and a pool: a window’s values go through all three in registers, and the maps between never exist.",
         "fusion.py",
         _fusion.card,
-        {},
-        4,
+        {"chain": "add relu maxpool:2"},
+        3,
     ),
     Card(
         "A transform is a circle",

@@ -4,6 +4,7 @@ is watched, and its tile sizes."""
 from __future__ import annotations
 
 import math
+from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -110,10 +111,11 @@ def _launch_words(now: Line) -> str:
     """What the rung launches at these tile sizes: HTML; "" where it cannot or calls a library."""
     if now.broken:
         return ""
-    launches = [s for s in now.rung.build(now.shape, now.tiles).steps if isinstance(s, Launch)]
+    steps = now.rung.build(now.shape, now.tiles).steps
+    alike = Counter((math.prod(s.grid), math.prod(s.block)) for s in steps if isinstance(s, Launch))
     return " · ".join(
-        f"<b>{math.prod(s.grid):,}</b> block{'s' if math.prod(s.grid) > 1 else ''} of <b>{math.prod(s.block):,}</b> threads"
-        for s in launches
+        f"{f'<b>{count}</b> launches of ' * (count > 1)}<b>{grid:,}</b> block{'s' if grid > 1 else ''} of <b>{block:,}</b> threads"
+        for (grid, block), count in alike.items()
     )
 
 

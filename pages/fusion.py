@@ -20,5 +20,5 @@ if "watch" in parts and (scene := _fusion.scene(asked)):
 if {"run", "why"} & parts:
     _run.run_section(LADDER, asked.shape, why_fusion.FUSION, link, own=asked.own, more=_fusion_cards.section)
 if "kernel" in parts:
-    _kernels.show(LADDER, asked.shape, asked.tiles_of, first=asked.rung.name)
+    _kernels.show(LADDER, asked.shape, asked.tiles_of, first=asked.rung.name, file=_fusion.front(asked))
 _lesson.settle(parts)

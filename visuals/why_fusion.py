@@ -20,7 +20,7 @@ from visuals.why import Row, Story, extremes, recorded_at
 
 UNFUSED, FUSED, FOLDED, LIBRARY = "fusion/unfused", "fusion/fused", "fusion/folded", "fusion/torch"
 FOLD = "fold"
-CEILING = 1 / 4  # of a kernel's arithmetic: what it could save beyond counts
+WORTH = 1 / 4  # of a convolution's arithmetic and the bytes saved together: bytes below it hardly count
 
 
 # -- launches ------------------------------------------------------------------------------------------------
@@ -166,9 +166,7 @@ def _computes(s: ChainShape, stage: Stage, roof: Roof | None) -> str:
         f"It waits for arithmetic: {figures.time_(arithmetic * 1e3)} at the FP32 peak, against {figures.time_(bytes_ms * 1e3)} for all that fusion "
         f"saves. At most {figures.share(share)} of the two can be won"
     )
-    return (
-        f"{text}, less the slower the kernel is." if share > CEILING else f"{text}: here fusion hardly pays."
-    )
+    return f"{text}, less the slower the kernel is." if share > WORTH else f"{text}: here fusion hardly pays."
 
 
 def _begins(s: ChainShape) -> str:
@@ -198,10 +196,13 @@ def _begins(s: ChainShape) -> str:
     if b.kind == "gap":
         return f"Block {stage.at + 1}, gap, begins a kernel: its warp needs a whole map, which many threads of {behind} make."
     again = math.prod(stage.after) * b.R * b.R / math.prod(stage.before)
-    return (
-        f"Block {stage.at + 1}, {b.kind}, begins a kernel: it needs neighbours, which other threads make. To ride along it would compute "
-        f"{behind} for every window that holds a value, {figures.ratio(again)} times each on average."
-    )
+    text = f"Block {stage.at + 1}, {b.kind}, begins a kernel: it needs neighbours, which other threads make. "
+    if again <= 1:
+        return (
+            f"{text}Its windows do not overlap, so to ride along it would compute nothing twice; but one thread would make the {b.R * b.R} values "
+            f"of a window one after the other, each through {behind}, where now {b.R * b.R} threads make one each."
+        )
+    return f"{text}To ride along it would compute {behind} for every window that holds a value, {figures.ratio(again)} times each on average."
 
 
 def _fold(s: ChainShape) -> str:

@@ -258,7 +258,8 @@ def test_a_convolution_above_the_ridge_is_said_to_pay_little():
     ("bn relu maxpool:3:stride=1", "computed"),
     ("relu conv:K=8:R=3", "9 taps and, thread by thread, for each of its K = 8 filters: up to 72 times"),
     ("conv:K=2:R=3 relu gap", "its warp needs a whole map"),
-    ("conv:K=2:R=3 relu maxpool:2", "1 times each on average"),
+    ("conv:K=2:R=3 relu maxpool:2", "compute nothing twice; but one thread would make the 4 values"),
+    ("conv:K=2:R=3 relu maxpool:3:stride=1", "4 times each on average"),
 ])  # fmt: skip
 def test_what_begins_a_kernel_is_told_with_its_figures(words, says):
     assert says in " ".join(why_fusion.pays(ChainShape(1, 2, 6, 6, words), None))

@@ -13,14 +13,14 @@ from kernels.shapes_fusion import ChainShape
 from visuals.scene import Captions, Group, Lanes, Reading, Scene, Tensor, Told
 from visuals.scenes.fusion_plan import Arrays, Ran, Walk, is_fold, ran, shown
 from visuals.scenes.fusion_steps import Steps, folded, named, role
-from visuals.scenes.fusion_words import Texts, path
+from visuals.scenes.fusion_words import BLOCK, CORE, Texts, numbers, path
 
 ORDER = "launch after launch"
 ORDER_NOTE = (
     "Launch after launch: a kernel begins when the one before it has written all. Within a launch the first threads are followed, "
     "then all others come at once; on a GPU they run side by side, in an order of the scheduler's choosing."
 )
-IN_A_ROW = 4  # tensors
+IN_A_ROW = 8  # tensors; the stage breaks rows where it must
 
 
 def fusion_scene(s: ChainShape, rung: str, tiles: Mapping[str, int]) -> Scene:
@@ -46,7 +46,7 @@ def fusion_scene(s: ChainShape, rung: str, tiles: Mapping[str, int]) -> Scene:
         reads=steps.r.reads(),
         captions=steps.r.captions(),
         readings=_readings(steps),
-        told=tuple(_told(steps, tensors)),
+        told=tuple(_told(steps)),
         source=texts.source(steps.lit, done.counters),
         lanes=Lanes(np.where(np.array(steps.masks), 0, -1), np.array(steps.masks, np.uint32)),
     )
@@ -79,8 +79,8 @@ def _tensors(here: ChainShape, s: ChainShape, done: Ran, steps: Steps) -> dict[s
                 w, "w'", "w'", "workspace", K * C, R, R, note="w · gain", plane_name="filter and map"
             )
             found[b] = Tensor(b, "b'", "b'", "workspace", 1, 1, K, note="a filter each")
-    for name, (rows, cols, planes, of, title) in steps.registers.items():
-        found[name] = Tensor(name, name[0], title, of, planes, rows, cols, note=_rows_note(name, rows, cols, planes))  # fmt: skip
+    for name, r in steps.registers.items():
+        found[name] = Tensor(name, name[0], r.title, r.role, r.planes, r.rows, r.cols, note=r.note)
     return found
 
 
@@ -104,7 +104,7 @@ def _given(tensor: str, name: str, stage, whole: tuple[int, ...], values: np.nda
         K, C, R, _ = values.shape
         note = f"{K} filters" if values.shape == whole else f"{K} of {whole[0]:,} filters"
         return Tensor(name, name, name, "filter", K * C, R, R, values, note=note, plane_name="filter and map")
-    return Tensor(name, name, name, "filter", 1, 1, values.size, values, note=f"of {stage.block.kind}")
+    return Tensor(name, name, name, "filter", 1, 1, values.size, values)
 
 
 def _between(n: int, w: Walk, stored: bool) -> dict[str, Tensor]:
@@ -116,11 +116,6 @@ def _between(n: int, w: Walk, stored: bool) -> dict[str, Tensor]:
     if w.target != "y":
         made[w.target] = _maps(w.target, w.target, w.result.shape, f"after {w.members[-1].kind}")
     return made
-
-
-def _rows_note(name: str, rows: int, cols: int, planes: int) -> str:
-    whose = {"v": f"threads 0 to {cols - 1}" if name[0] == "v" and cols > 1 else "", "u": "", "s": "a column a lane"}[name[0]]  # fmt: skip
-    return whose
 
 
 def _groups(tensors: Mapping[str, Tensor], steps: Steps, small: bool) -> tuple[Group, ...]:
@@ -155,13 +150,34 @@ def _readings(steps: Steps) -> tuple[Reading, ...]:
 
 
 # -- what a cell is made of ------------------------------------------------------------------------------------
-def _told(steps: Steps, tensors: Mapping[str, Tensor]) -> Iterator[Told]:
+def _told(steps: Steps) -> Iterator[Told]:
     """Of every value that a launch writes: what it was after each of its blocks, and the values it comes from."""
-    for w in steps.walks.values():
-        yield Told(w.target, _path(w), _links(w, tensors))
+    for n, w in steps.walks.items():
+        yield Told(w.target, _path(w), _links(w))
+        if w.tail or w.core:
+            yield _of_register(f"v{n}", w, steps.registers[f"v{n}"].cells)
     for part in steps.ran.parts:
         if is_fold(part):
             yield from _of_fold(part, steps.ran.arrays)
+
+
+def _of_register(name: str, w: Walk, cells: np.ndarray) -> Told:
+    """Of each value in registers the block that made it so, from the row above it; a value just read says so itself."""
+    kind = w.group.core
+    summed = [len(w.window(i)) for i in cells] if kind not in ("", "gap") else [_area(w)] * len(cells)
+    head = np.stack([summed, [int(w.maps["R"]) ** 2] * len(cells)], axis=1)
+    told = [head, *(numbers(m, cells) for m in w.tail)]
+    wide = max(of.shape[1] for of in told)
+    args = np.concatenate([np.pad(of, ((0, 0), (0, wide - of.shape[1]))) for of in told]).astype(np.float64)
+    row = np.repeat(np.arange(len(told)), len(cells))
+    first = f"{kind}: {CORE[kind]}." if kind else ""
+    words = (first, *(f"{m.kind}: {BLOCK[m.kind]}." for m in w.tail))
+    above = np.maximum(np.arange(row.size) - len(cells), -1)
+    return Told(name, Captions(words, row, args), {name: above[:, None]})
+
+
+def _area(w: Walk) -> int:
+    return math.prod(w.members[0].before.shape[2:])
 
 
 def _path(w: Walk) -> Captions:
@@ -185,7 +201,7 @@ def _shifted(template: str) -> str:
     return template
 
 
-def _links(w: Walk, tensors: Mapping[str, Tensor]) -> dict[str, np.ndarray]:
+def _links(w: Walk) -> dict[str, np.ndarray]:
     """Cells that light with each cell of the target."""
     size = w.result.size
     cells = np.arange(size)
@@ -203,7 +219,7 @@ def _sources(w: Walk, size: int) -> np.ndarray:
     if w.core is None:
         return np.arange(size)[:, None]
     if w.core.kind == "gap":
-        area = math.prod(w.core.before.shape[2:])
+        area = _area(w)
         return np.arange(size * area).reshape(size, area)
     under = [w.window(i) for i in range(size)]
     wide = max(map(len, under))

@@ -17,22 +17,25 @@ from kernels.engines.emulator.counters import Counters
 from kernels.engines.emulator.launch import Options
 from kernels.ladders.fusion import PLANS
 from kernels.ladders.fusion_parts import Part
-from kernels.program import INPUT, WORKSPACE, Program
+from kernels.program import INPUT, Program
 from kernels.shapes import ShapeError
 from kernels.shapes_fusion import TENSORS, ChainShape
 
 Arrays = Mapping[str, np.ndarray]
-MOST_SIDE, SIDE, MAPS = 9, 6, 2  # a map of so many rows is shown whole; else so many, of so many maps
+SIDE, MAPS = 4, 2  # rows and columns of a scaled-down map, or one more where they are odd; maps
 FOLD = "fold"
+SMALL = 128  # values of x that are shown whole
 GAMMAS, SQUARES = (0.5, 1, 1.5, 2), (0.25, 1, 4)
 
 
 # -- the shape on the stage ----------------------------------------------------------------------------
 def shown(s: ChainShape) -> ChainShape:
     """The shape on the stage: `s` where it is small, else one image, few maps and as few rows and columns as the
-    windows of its chain take. Blocks, windows, strides and padding stay."""
+    windows of its chain take. Blocks, windows, strides and padding stay, and odd sizes odd."""
+    if s.N == 1 and math.prod(s.x_shape) <= SMALL and max(b.K for b in s.blocks) <= MAPS:
+        return s
     words = [str(replace(b, K=min(b.K, MAPS))) for b in s.blocks]
-    start = [extent if extent <= MOST_SIDE else SIDE for extent in (s.H, s.W)]
+    start = [min(extent, SIDE + extent % 2) for extent in (s.H, s.W)]
     for more in range(max(s.H, s.W) + 1):
         H, W = (min(extent, first + more) for extent, first in zip((s.H, s.W), start, strict=True))
         try:
@@ -186,8 +189,3 @@ def _after(kind: str, x: np.ndarray, given, maps: np.void, eps: np.float32) -> n
 
 def is_fold(part: Part) -> bool:
     return part.launch.entry == FOLD
-
-
-def stored(program: Program) -> tuple[str, ...]:
-    """Buffers between launches, in order."""
-    return tuple(b.name for b in program.of_role(WORKSPACE))

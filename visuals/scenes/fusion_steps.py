@@ -4,6 +4,7 @@ written. The first threads of a launch are followed, then all others at once."""
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import dataclass
 
 import numpy as np
 
@@ -12,6 +13,7 @@ from visuals.scenes.fusion_plan import Arrays, Member, Ran, Walk, is_fold, walk
 from visuals.scenes.fusion_words import (
     BLOCK,
     CORE,
+    KEPT,
     LOAD,
     MEAN,
     READ,
@@ -35,16 +37,28 @@ def named(buffer: str) -> str:
     return f"[{buffer}]({role(buffer)})"
 
 
+@dataclass(frozen=True)
+class Register:
+    """What a launch shows of its registers, as a tensor. `cells`: of the values it makes, those whose way it shows."""
+
+    rows: int
+    cols: int
+    planes: int
+    role: str
+    title: str
+    note: str = ""
+    cells: np.ndarray | None = None
+
+
 class Steps:
-    """All launches of a rung. `registers` gathers what each shows of its registers: (rows, columns, planes, role, title)
-    by tensor."""
+    """All launches of a rung. `registers` gathers what each shows of its registers, by tensor."""
 
     def __init__(self, ran: Ran, texts: Texts):
         self.ran, self.texts, self.r = ran, texts, Recorder({})
         self.lit: list[int] = []
         self.launch: list[int] = []  # of each step, from 1
         self.masks: list[int] = []
-        self.registers: dict[str, tuple[int, int, int, str, str]] = {}
+        self.registers: dict[str, Register] = {}
         self.walks: dict[int, Walk] = {}
         self.seen: dict[str, np.ndarray] = {}
         for n, part in enumerate(ran.parts, 1):
@@ -95,7 +109,7 @@ class Steps:
             words = f"In registers, {m.kind}: [v]({role(w.target)}) = {BLOCK[m.kind]}."
             self.step(line, words, *numbers(m, cells[:1])[0], mask=mask)
             self.params(m, cells)
-            wide = self.registers[v][1]
+            wide = self.registers[v].cols
             self.r.put(v, m.after.ravel()[cells], row * wide + np.arange(len(cells)))
             row += 1
 
@@ -109,7 +123,7 @@ class Steps:
         listed = ", ".join(f"{{{n}}}" for n in range(len(cells)))
         words = f"{who} to {target} in HBM: {listed}. {self.kept(w)}".strip()
         self.step(at, words, *w.result.ravel()[cells], mask=mask)
-        wide = self.registers[v][1]
+        wide = self.registers[v].cols
         self.r.copy(w.target, v, row * wide + np.arange(len(cells)), cells)
         self._move(written=4 * len(cells))
         rest = np.setdiff1d(np.arange(w.result.size), cells)
@@ -131,7 +145,7 @@ class Steps:
     def pointwise(self, w: Walk) -> None:
         cells = np.arange(min(THREADS, w.result.size))
         v, lines = f"v{self.n}", self.texts.blocks(self.ran.parts[self.n - 1].launch, w.group.kinds)
-        self.registers[v] = 1 + len(w.tail), len(cells), 1, role(w.target), "v: read, " + _listed(w.tail)
+        self.registers[v] = _values(w, cells, "v: " + _listed(w.tail), "")
         many = f"{len(cells)} values" if len(cells) > 1 else "a value"
         self.step(
             self.line(LOAD),
@@ -148,10 +162,10 @@ class Steps:
         cells = np.arange(min(THREADS, sums.size))
         v, mask = f"v{self.n}", 2 ** len(cells) - 1
         lines = self.texts.blocks(self.ran.parts[self.n - 1].launch, w.group.kinds)
-        self.registers[v] = 1 + len(w.tail), len(cells), 1, role(w.target), "v: " + _listed(w.members)
+        self.registers[v] = _values(w, cells, "v: " + _listed(w.members), _who(cells))
         words = (
             f"thread 0 multiplies the window under its output, {{0}} values of {named(w.source)}, with filter 0 "
-            f"([{w.core.names[0]}](filter)) and adds up: [v]({role(w.target)}) = {{1}}."
+            f"({_weights(w)}) and adds up: [v]({role(w.target)}) = {{1}}."
         )
         window = w.window(0)
         self.step(lines[0], words, len(window), sums[0])
@@ -171,8 +185,11 @@ class Steps:
         u, v, window = f"u{self.n}", f"v{self.n}", w.window(0)
         launch, cell = self.ran.parts[self.n - 1].launch, np.zeros(1, int)
         lines = self.texts.blocks(launch, w.group.kinds)
-        self.registers[u] = 1 + len(w.front), len(window), 1, role(w.source), "u: read" + "".join(f", {m.kind}" for m in w.front)  # fmt: skip
-        self.registers[v] = 1 + len(w.tail), 1, 1, role(w.target), "v: " + _listed((w.core, *w.tail))
+        names = "".join(f", {m.kind}" for m in w.front)
+        self.registers[u] = Register(
+            1 + len(w.front), len(window), 1, role(w.source), f"u: read{names}", "a window, one by one"
+        )
+        self.registers[v] = _values(w, cell, "v: " + _listed((w.core, *w.tail)), "thread 0")
         read = self.line(READ) if w.front else lines[0]
         words = f"thread 0 walks the window under its output, one value after the other: {{0}} of {named(w.source)}, the first {{1}}."
         self.step(read, words, len(window), w.members[0].before.ravel()[window[0]])
@@ -181,7 +198,7 @@ class Steps:
         self.before(w, lines, window, u)
         core, most = lines[len(w.front)], w.core.after.ravel()[0]
         whole = int(w.maps["R"]) ** 2
-        words = f"They become one, {CORE[w.group.core]}: [v]({role(w.target)}) = {{2}}. Each was compared or added as it came."
+        words = f"They become one, {CORE[w.group.core]}: [v]({role(w.target)}) = {{2}}. {KEPT[w.group.core]}"
         self.step(core, words, len(window), whole, most)
         self.r.put(v, np.array([most]), cell)
         self.tail(w, lines, cell, v, 1, 1)
@@ -189,13 +206,13 @@ class Steps:
 
     def before(self, w: Walk, lines: list[int], cells: np.ndarray, u: str) -> None:
         """The blocks in front of a pool, each a row (of a map, a plane) of u."""
-        rows, wide, planes, *_ = self.registers[u]
-        plane = wide * (rows if planes > 1 else 1)
+        shape = self.registers[u]
+        row = shape.cols * (shape.rows if shape.planes > 1 else 1)
         for n, (m, line) in enumerate(zip(w.front, lines, strict=False), 1):
             words = f"In registers, {m.kind}, on each value: the first becomes {BLOCK[m.kind]}."
             self.step(line, words, *numbers(m, cells[:1])[0])
             self.params(m, cells)
-            self.r.put(u, m.after.ravel()[cells], n * plane + np.arange(len(cells)))
+            self.r.put(u, m.after.ravel()[cells], n * row + np.arange(len(cells)))
 
     def gap(self, w: Walk) -> None:
         u, s, v = (f"{name}{self.n}" for name in "usv")
@@ -204,9 +221,13 @@ class Steps:
         lanes, turns, own = min(LANES, area), -(-area // LANES), np.arange(area)
         planes = 1 + len(w.front)
         names = "".join(f", {m.kind}" for m in w.front)
-        self.registers[u] = turns, lanes, planes, role(w.source), f"u: read{names}, a column a lane"
-        self.registers[s] = 1 + len(BITS), LANES, 1, role(w.target), "v of every lane: own sum, then exchange by exchange"  # fmt: skip
-        self.registers[v] = 1 + len(w.tail), 1, 1, role(w.target), "v of lane 0: " + _listed((w.core, *w.tail))  # fmt: skip
+        self.registers[u] = Register(
+            turns, lanes, planes, role(w.source), f"u: read{names}", "a column a lane"
+        )
+        self.registers[s] = Register(
+            1 + len(BITS), LANES, 1, role(w.target), "v: sums", "a column a lane, a row an exchange"
+        )
+        self.registers[v] = _values(w, cell, "v: " + _listed((w.core, *w.tail)), "lane 0")
         mask = 2**lanes - 1
         read = self.line(READ) if w.front else lines[0]
         words = f"warp 0 takes map 0 of {named(w.source)}, {{0}} values: lane 0 reads {{1}} first."
@@ -280,10 +301,25 @@ def lane_sums(map_: np.ndarray) -> np.ndarray:
     return np.array(rows)
 
 
+def _weights(w: Walk) -> str:
+    """Its filters in their colour: those that were folded are workspace."""
+    name = w.core.names[0]
+    return "[w'](workspace)" if name.startswith("w_folded") else f"[{name}](filter)"
+
+
 def _filters(w: Walk, cells: np.ndarray, taps: int) -> np.ndarray:
     """Weights of the filters that make some outputs."""
     k = np.unique(w.core.of_map(cells))
     return (k[:, None] * taps + np.arange(taps)).ravel()
+
+
+def _values(w: Walk, cells: np.ndarray, title: str, note: str) -> Register:
+    """The register v of those that make some values: what is read or summed first, then a row a block."""
+    return Register(1 + len(w.tail), len(cells), 1, role(w.target), title, note, cells)
+
+
+def _who(cells: np.ndarray) -> str:
+    return f"threads 0 to {len(cells) - 1}" if len(cells) > 1 else ""
 
 
 def _listed(members) -> str:

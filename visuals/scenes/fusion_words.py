@@ -41,6 +41,9 @@ def path(kinds: Sequence[str]) -> str:
     return " → ".join(f"{kind} {{{n}}}" for n, kind in enumerate(kinds))
 
 
+KEPT = {"maxpool": "The larger was kept as each came.", "avgpool": "Each was added as it came."}
+
+
 # -- the kernels' text -----------------------------------------------------------------------------------------
 # Of a hand-written kernel the line that computes; in a written one the block's name stands behind it.
 ALONE = {
