@@ -1,8 +1,11 @@
 """Choosing an algorithm: all rungs of the convolution ladder against each other, at one shape, over two axes, in
 whole networks."""
 
+import streamlit as st
+
 from pages import _choose_controls, _choose_map, _choose_networks, _choose_race, _kernels, _lesson
 from pages._choose import LADDER
+from visuals import race
 
 PAGE = "choose.py"
 
@@ -15,6 +18,7 @@ parts, whole = _lesson.begin(
     "map",
     "networks",
 )
+st.html(f"<style>{race.css()}</style>")
 shape, predict, link = _choose_controls.asked(PAGE, shown=whole)
 if {"watch", "race", "run", "why"} & parts:
     _choose_race.section(shape, predict, link, cards=bool({"run", "why"} & parts))
