@@ -21,6 +21,7 @@ from pathlib import Path
 import numpy as np
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
+from benchmarks.compiling import words
 from kernels import RuleError, reference
 from kernels.engines import cuda
 from kernels.engines.timing import MODES, Budget
@@ -105,10 +106,6 @@ def row(
         "registers": max((k.num_regs for k in kernels), default=None),
         "local": max((k.local_size_bytes for k in kernels), default=None),
     }  # fmt: skip
-
-
-def words(tiles: Mapping[str, int]) -> str:
-    return " ".join(f"{name}={value}" for name, value in tiles.items())
 
 
 def table(rows: Sequence[Mapping]) -> str:

@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from kernels import RuleError, reference
+from kernels import reference
 from kernels.engines import cuda, cuda_torch
 from kernels.engines.timing import Budget
 from kernels.ladders import attention, attention_library, attention_tensor
@@ -16,6 +16,7 @@ from kernels.presets_attention import ATTENTION_PRESETS
 from kernels.program import INPUT, Launch, UnsupportedError
 from kernels.runner import seeded_inputs
 from kernels.shapes_attention import AttentionShape
+from tests.gpu.needs import needs_torch
 from tests.shapes import attention_shapes
 
 pytestmark = pytest.mark.gpu
@@ -25,19 +26,6 @@ FLASH = ("attention/flash", "attention/flash-registers")
 HALVES = {"attention/flash-mma": TENSOR, "attention/cublas": attention.CUBLAS}
 LIBRARY, *LIBRARY_16_BITS = attention_library.RUNGS
 POOL_GRAIN = 512  # CuPy's pool hands memory out in multiples of this
-
-
-def there() -> bool:
-    try:
-        cuda_torch.load()
-    except RuleError:
-        return False
-    return True
-
-
-needs_torch = pytest.mark.skipif(
-    not cuda.status().ready or not there(), reason="PyTorch is not installed here, or sees no GPU"
-)
 
 
 def opened(rung, s: AttentionShape, tiles=None, inputs=None):

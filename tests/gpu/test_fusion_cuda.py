@@ -7,32 +7,20 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from kernels import RuleError, reference
-from kernels.engines import cuda, cuda_torch
+from kernels import reference
+from kernels.engines import cuda
 from kernels.engines.timing import Budget
 from kernels.ladders import fusion, fusion_library
 from kernels.presets_fusion import FUSION_PRESETS
 from kernels.program import INPUT
 from kernels.runner import seeded_inputs
 from kernels.shapes_fusion import ChainShape
+from tests.gpu.needs import needs_torch
 from tests.shapes import chain_shapes
 
 pytestmark = pytest.mark.gpu
 (TORCH,) = fusion_library.RUNGS
 POOL_GRAIN = 512  # CuPy's pool hands memory out in multiples of this
-
-
-def there() -> bool:
-    try:
-        cuda_torch.load()
-    except RuleError:
-        return False
-    return True
-
-
-needs_torch = pytest.mark.skipif(
-    not cuda.status().ready or not there(), reason="PyTorch is not installed here, or sees no GPU"
-)
 
 
 def opened(rung, s: ChainShape, tiles=None):

@@ -7,30 +7,18 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from kernels import RuleError, reference, run
-from kernels.engines import cuda, cuda_torch
+from kernels import reference, run
+from kernels.engines import cuda
 from kernels.engines.timing import Budget
 from kernels.ladders import softmax
 from kernels.runner import VerificationError, seeded_inputs
 from kernels.shapes_softmax import SOFTMAX_PRESETS, SoftmaxShape
+from tests.gpu.needs import needs_torch
 from tests.unit.test_softmax_rungs import FINITE, RUNGS, SAFE, SPOILT, made
 
 pytestmark = pytest.mark.gpu
 LIBRARY = softmax.LIBRARY
 shapes = st.builds(SoftmaxShape, st.integers(1, 300), st.one_of(st.integers(1, 40), st.integers(1, 6000)))
-
-
-def there() -> bool:
-    try:
-        cuda_torch.load()
-    except RuleError:
-        return False
-    return True
-
-
-needs_torch = pytest.mark.skipif(
-    not cuda.status().ready or not there(), reason="PyTorch is not installed here, or sees no GPU"
-)
 
 
 def computed(rung, s: SoftmaxShape, tiles=None, inputs=None):

@@ -23,6 +23,7 @@ from kernels.runner import seeded_inputs
 from kernels.shapes_attention import AttentionShape
 from tests.shapes import attention_shapes
 from tests.unit.emulated import needs_nvrtc
+from tests.unit.hard_scores import adversarial
 from tests.unit.tried import (
     computed,
     each_choice_is_legal,
@@ -102,32 +103,6 @@ def test_sums_are_fp32_and_p_is_not():
 
 
 # -- whatever the scores ------------------------------------------------------------------------------
-def adversarial(kind: str, s: AttentionShape) -> dict[str, np.ndarray]:
-    """Inputs whose scores are hard, of the shape's type; its scale is 1."""
-    rung = BOTH["flash-mma"]
-    given = seeded_inputs(rung.build(s, rung.default_tiles).of_role(INPUT), 4)
-    Q, K, V = (given[name].astype("f4") for name in "QKV")
-    if kind == "logits of 1e4":
-        Q, K = 100 * np.sign(Q), 100 * np.sign(K) / s.d**0.5
-    elif kind == "logits of 1e9":  # the rounding of the maximum is larger than any exponent that fits
-        Q, K = 30_000 * Q.clip(-2, 2), 30_000 * K.clip(-2, 2)
-    elif kind == "all equal":
-        Q = 0 * Q
-    elif kind == "one hot":  # key i for query i, far above all others
-        Q, K = 0 * Q, 0 * K
-        for i in range(s.N):
-            Q[:, :, i, i % s.d] = K[:, :, i, i % s.d] = 100
-    elif kind == "rising":  # the maximum moves in every tile
-        Q, K = 0 * Q + 1, 0 * K + np.arange(s.N)[:, None] / s.d
-    elif kind == "falling":  # the first key hides all later ones
-        Q, K = 0 * Q + 1, 0 * K - 1e4 * np.arange(s.N)[:, None] / s.d
-    elif kind == "large values of small weights":  # P below the least number of FP16
-        Q, K = 0 * Q + 1, 0 * K
-        K[:, :, 1:] = -17.4 / s.d
-        V, V[:, :, 0] = 6e4 * np.sign(V), 1e-4
-    return {name: x.astype(given[name].dtype) for name, x in zip("QKV", (Q, K, V), strict=True)}
-
-
 KINDS = [
     "logits of 1e4", "logits of 1e9", "all equal", "one hot", "rising", "falling", "large values of small weights",
 ]  # fmt: skip
