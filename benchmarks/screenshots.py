@@ -95,6 +95,14 @@ def other(
     save(page, folder, name)
 
 
+def played(browser: Browser, url: str, folder: Path, name: str, address: str, scheme: str) -> None:
+    """The first screen of a lesson, its stage at the step of the address."""
+    page = open_(browser, f"{url}/{address}", scheme)
+    Stage(page).ready()
+    expect(page.locator("[data-testid=stApp][data-test-script-state=notRunning]")).to_be_visible()
+    save(page, folder, name)
+
+
 def main() -> None:
     folder = Path(sys.argv[1]) if len(sys.argv) > 1 else ROOT / "docs" / "screenshots"
     folder.mkdir(parents=True, exist_ok=True)
@@ -121,6 +129,9 @@ def main() -> None:
         other(browser, app.url, folder, "tiling-light", tiling, 1800, "light")
         other(browser, app.url, folder, "banks-dark", "threads?topic=banks&step=3", 1150, "dark")
         other(browser, app.url, folder, "winograd-dark", "winograd?pad_h=1&pad_w=1&step=8", 900, "dark")
+        played(browser, app.url, folder, "softmax-light", "softmax?step=6", "light")
+        played(browser, app.url, folder, "attention-light", "attention?step=12", "light")
+        played(browser, app.url, folder, "fusion-dark", "fusion?step=4", "dark")
         page = open_(browser, f"{app.url}/choose?caches=hot&predict=implicit-gemm")
         expect(page.locator(".st-key-card_networks table")).to_be_visible()
         grow(page, 1250)
