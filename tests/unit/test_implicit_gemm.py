@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from kernels import ConvShape, RuleError, cuda, reference
+from kernels import ConvShape, RuleError, cuda
 from kernels.engines import cpu, emulator
 from kernels.engines.emulator import stock
 from kernels.engines.emulator.compile import ptxas_log
@@ -121,15 +121,7 @@ def test_a_fault_in_the_kernel_is_seen(fault):
     """What the tests above would see: the kernel with one thing wrong."""
     s = RAGGED.with_(mode="convolution")
     program = MAGIC.build(s, MAGIC.default_tiles)
-    (step,) = program.steps
-    right, wrong = FAULTS[fault]
-    inputs = seeded_inputs(program.of_role("input"))
-    memory = tried.memory_of(program, inputs)
-    ran = tried.relaunched(step, tried.with_(wrong, right), memory)
-    if ran is None:
-        return
-    ref, scale = reference.conv(s, **inputs)
-    assert ran.races or not reference.agrees(memory.array("y"), ref, scale, MAGIC.tolerance)
+    tried.fault_is_seen(MAGIC, s, program, seeded_inputs(program.of_role("input")), *FAULTS[fault])
 
 
 # -- tile sizes and rules -----------------------------------------------------------------------------

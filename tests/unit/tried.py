@@ -104,6 +104,18 @@ def relaunched(
         return None
 
 
+def fault_is_seen(rung: Rung, shape: Any, program: Program, inputs: Arrays, right: str, wrong: str) -> None:
+    """The program's one launch, with `wrong` where `right` stands: the emulator stops it, names a race, or y differs."""
+    (step,) = program.steps
+    memory = memory_of(program, inputs)
+    with np.errstate(all="ignore"):
+        ran = relaunched(step, with_(wrong, right), memory)
+    if ran is None:
+        return
+    ref, scale = ladder_of(rung.name).reference(shape, **inputs)
+    assert ran.races or not reference.agrees(memory.array("y"), ref, scale, rung.tolerance)
+
+
 def with_(wrong: str, right: str) -> Callable[[str], str]:
     """A change of a source: `wrong` in the one place of `right`."""
 

@@ -5,6 +5,7 @@ global memory between them. Here is what both rungs share; their products are in
 # ruff: noqa: E741  # O and l are the names of the paper
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from collections.abc import Mapping
 from dataclasses import dataclass
 
@@ -90,7 +91,7 @@ SOFTMAX = {
 END = "{O} is whole. Between the launches {S} and {P} stood in global memory, {MB} for each head: written once each, and read again by the launch after."
 
 
-class Unfused:
+class Unfused(ABC):
     """The steps of all three launches; subclasses know the products."""
 
     WORDS: Mapping[str, str]
@@ -124,11 +125,13 @@ class Unfused:
         self.values()
         self.step("heads" if self.s.heads > 1 else "end", self.s.heads)
 
+    @abstractmethod
     def scores(self) -> None:
-        raise NotImplementedError
+        """The steps of the launch that fills S."""
 
+    @abstractmethod
     def values(self) -> None:
-        raise NotImplementedError
+        """The steps of the launch that fills O."""
 
     def rest(self, kind: str, since: int, total: tuple[int, int, int], *args: float) -> None:
         """What the launch that began with step `since` moves beside what was told of it; total: its bytes."""

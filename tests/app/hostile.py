@@ -1,0 +1,43 @@
+"""What the addresses of lessons with rungs and tile sizes are held to, whatever stands in them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping
+from typing import Any
+
+from hypothesis import strategies as st
+
+
+def anything(names: Iterable[str]) -> st.SearchStrategy:
+    """Values of parameters as a hostile or careless reader writes them, names of rungs among them."""
+    return st.one_of(
+        st.text("0123456789.-+eE_<>'&\n ١x\0", max_size=30), st.integers(), st.floats(), st.none(),
+        st.sampled_from(["abc", "1e9", "nan", "inf", "-inf", "<script>", "8.5", "9" * 4000, *names]),
+    )  # fmt: skip
+
+
+def changed_with_a_note(got: Any, usual: Any, values: Mapping[str, Any], notes: list[str]) -> None:
+    """What was not taken became the usual, and not silently."""
+    changed = {name for name, value in got.params().items() if value != values[name]}
+    assert bool(changed) == bool(notes)
+    assert all(getattr(got, name) == getattr(usual, name) for name in changed)
+
+
+def valid(one: Any, notes: list[str], shape: type, rungs: Mapping[str, Any]) -> None:
+    """A state of the page, and notes that are short."""
+    assert isinstance(one.shape, shape) and one.rung in rungs.values()
+    assert all(one.tiles[name] in choices for name, choices in one.rung.tiles.items())
+    assert all(len(note) < 300 for note in notes)
+
+
+def bounds_hold(
+    shape: Any, bounds: Mapping[str, Any], read: Callable[[Mapping], tuple[Any, list[str]]]
+) -> None:
+    """At a bound nothing is mended, one step past a bound that a rule draws something is."""
+    for name, bound in bounds.items():
+        for value in (bound.low, bound.high):
+            assert read({**shape.params(), name: value})[1] == []
+        if bound.why_high:
+            assert read({**shape.params(), name: bound.high + 1})[1] != []
+        if bound.why_low:
+            assert read({**shape.params(), name: bound.low - 1})[1] != []
