@@ -2,8 +2,7 @@
 that is watched.
 
 A block is a popover with its options and links that move or remove it; links and options set the address, and lead to
-legal chains alone. The fields of options have keys with the chain in them: at another chain they are others, so none sends
-what it held before.
+legal chains alone. At another chain the fields of options are others, so none sends what it held before.
 """
 
 from __future__ import annotations
@@ -13,7 +12,7 @@ import streamlit as st
 from kernels import fusion
 from kernels.presets_fusion import FUSION_PRESETS
 from kernels.shapes_fusion import KINDS, MOST_BLOCKS, OPTIONS, ChainShape
-from pages import _address, _fusion, _lesson, _rung_line
+from pages import _fusion, _lesson, _rung_line
 from pages._address import Fields
 from pages._fusion import ADDRESS, Turn
 from pages._ladder import Asked
@@ -32,11 +31,16 @@ NAMES = {
     "avgpool": "avgpool, the mean of each window", "gap": "gap, the mean of each map",
 }  # fmt: skip
 OPTION_PX = 130
+TURNS = (
+    "_fusion_turns"  # how often the chain became another one, and which it is: fields of before count no more
+)
 
 
 def asked(page: str, shown: bool) -> tuple[Asked, _lesson.Link]:
     """What the controls ask for, and what draws a link to another preset with all else kept. Not `shown`: the address
     alone is read."""
+    if shown:
+        _follow_options()
     controls = lambda fields, found, link: _controls(page, fields, found, link)  # noqa: E731
     return _rung_line.asked(page, ADDRESS, controls if shown else None)
 
@@ -61,6 +65,33 @@ def _derived(s: ChainShape) -> str:
         f"output <b>{out}</b> · <b>{figures.count(s.flops)}</b> FLOP · at least <b>{figures.bytes_(s.bytes)}</b> moved · "
         f"<b>{len(s.blocks)}</b> launch{'es' * (len(s.blocks) > 1)}, fused <b>{fused}</b>"
     )
+
+
+def _key(at: int, name: str) -> str:
+    return f"option {at} {name} {st.session_state[TURNS][0]}"
+
+
+def _follow_options() -> None:
+    """Where a field of an option holds another value than the chain of the address, the address follows. It is looked
+    at in each run and not when Streamlit calls the field changed, which it does again where an old state of it arrives late.
+    Only the chain is written: the other fields are bound to controls of their own."""
+    now = ADDRESS.read(st.query_params)[0]
+    count, before = st.session_state.get(TURNS, (0, now.shape))
+    st.session_state[TURNS] = count + (before != now.shape), now.shape
+    for at, block in enumerate(now.shape.blocks):
+        for name in OPTIONS[block.kind]:
+            held = st.session_state.get(_key(at, name))
+            if held is not None and held != getattr(block, name):
+                _turn(now, _fusion.optioned(now.shape, at, name, held if name == "eps" else int(held)))
+                return
+
+
+def _turn(now: Asked, to: ChainShape) -> None:
+    st.session_state[TURNS] = st.session_state[TURNS][0] + 1, to
+    if chain := ADDRESS.at_shape(now, to).get("chain"):
+        st.query_params["chain"] = chain
+    else:
+        st.query_params.pop("chain", None)
 
 
 # -- the chain ---------------------------------------------------------------------------------------------
@@ -91,27 +122,13 @@ class _Builder:
                 self._field(at, "eps", _fusion.EPS, "%g", 1e-5)
 
     def _field(self, at: int, name: str, bound, form: str, step: float) -> None:
-        key = f"option {at} {name} {self.s}"
+        now = float(getattr(self.s.blocks[at], name))
+        bounds = {"min_value": float(bound.low), "max_value": float(bound.high)}
         st.number_input(
-            name,
-            min_value=float(bound.low),
-            max_value=float(bound.high),
-            value=float(getattr(self.s.blocks[at], name)),
-            step=step,
-            format=form,
-            key=key,
-            width=OPTION_PX,
-            on_change=self._turn_option,
-            args=(at, name, key),
+            name, **bounds, value=now, step=step, format=form, key=_key(at, name), width=OPTION_PX
         )
-        if bound.why_high and bound.high == getattr(self.s.blocks[at], name):
+        if bound.why_high and bound.high == now:
             st.caption(f"{name} ≤ {bound.high} here: {bound.why_high}")
-
-    def _turn_option(self, at: int, name: str, key: str) -> None:
-        value = st.session_state[key]
-        whole = value if name == "eps" else int(value)
-        kept = {k: v for k, v in st.query_params.items() if k not in (*self.fields.of, *_address.STAGE)}
-        st.query_params.from_dict(kept | self._params(_fusion.optioned(self.s, at, name, whole)))
 
     def _turns(self, at: int) -> None:
         last = len(self.s.blocks) - 1

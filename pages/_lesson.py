@@ -1,7 +1,7 @@
 """The parts all lessons share: heading, what the address asks for, presets, fields, parts.
 
 The address is the document: every control is bound to a parameter of it, defaults are left out, and
-each run reads it anew. Streamlit 1.67 makes five things worth knowing:
+each run reads it anew. Streamlit 1.67 makes six things worth knowing:
 
 * A bound field of integers crashes on ?H=inf; one of floats drops it. So the fields hold floats.
 * A bound value equal to its default leaves the address. The default therefore never depends on the
@@ -9,6 +9,8 @@ each run reads it anew. Streamlit 1.67 makes five things worth knowing:
 * A control in a closed popover is told nothing, and later sends the value it had before Back or a
   link changed it. So the address is believed, not the control.
 * A link to the page one is on reruns it but leaves the browser's address as it was: `asked` mends it.
+* A fragment that polls sends the address that the browser has, which is the one before while news of a
+  new one is on its way. Were the page run again from there, the news would be undone: `behind` tells.
 * The server learns of ?step=, which the stage writes, only when a bound control is turned. Writing to
   st.query_params sends back the step it knows, an old one: nothing does so while controls are turned.
 """
@@ -30,6 +32,7 @@ from pages._address import Fields, Values
 # Fields in the order of a line, those that share a group joined: (name, label, width in px).
 Group = tuple[tuple[str, str, int], ...]
 Link = Callable[[Preset, str], None]
+NOW = "_asked_now"  # what the page's last run read of the address: pairs of Fields and their values
 
 
 def heading(title: str, idea: str) -> None:
@@ -82,7 +85,17 @@ def asked(fields: Fields, shown: bool) -> tuple[Values, list[str]]:
             if held[name] != value:
                 state[name] = value
     state[kept] = {"values": values, "notes": notes}
+    state.setdefault(NOW, []).append((fields, values))
     return values, notes
+
+
+def behind() -> bool:
+    """Whether the address of this run of a fragment is not that of the page: then the page must not be run again from
+    here. The next poll will know better."""
+    if st.context.url is None:
+        return False
+    address = st.query_params.to_dict()
+    return any(fields.read(address)[0] != values for fields, values in st.session_state.get(NOW, ()))
 
 
 def chosen(name: str, choices: Iterable[str]) -> str:
@@ -237,7 +250,7 @@ def settle(parts: frozenset[str]) -> None:
 @st.fragment(run_every=0.5)
 def _settle_soon() -> None:
     """Run the page again shortly, now with everything on it."""
-    if "_waited" in st.session_state:  # the second time: the first is the page's own run
+    if "_waited" in st.session_state and not behind():  # the second time: the first is the page's own run
         st.session_state["_settled"] = True
         st.rerun()
     st.session_state["_waited"] = True

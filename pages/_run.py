@@ -17,7 +17,7 @@ from kernels.program import Ladder
 from kernels.records import store
 from pages import _cards, _why
 from pages._asked import Asked, Ran, shown
-from pages._lesson import option
+from pages._lesson import behind, option
 from visuals.why import Story
 
 POLL_S = 0.25
@@ -86,7 +86,7 @@ def _names(ladder: Ladder) -> tuple[str, ...]:
 
 def collect() -> None:
     """Take the result of a finished job; the page is run again so that polling stops."""
-    if not (going := st.session_state.get("job")) or not going[0].done:
+    if not (going := st.session_state.get("job")) or not going[0].done or behind():
         return
     job, asked = st.session_state.pop("job")
     try:

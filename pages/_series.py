@@ -11,6 +11,7 @@ import streamlit as st
 
 from kernels.jobs import Job, JobError, Request
 from pages import _run
+from pages._lesson import behind
 
 
 @dataclass
@@ -35,7 +36,7 @@ def going(key: str) -> Series | None:
     """The reader's last series of that name, taken on: what is done is kept, the next submitted. The page is run
     again at its end, so that polling stops. Call it in the fragment that `every` polls."""
     series: Series | None = st.session_state.get(key)
-    if series and series.job and series.job.done:
+    if series and series.job and series.job.done and not behind():
         while series.job and series.job.done:  # what was measured before is answered at once
             _take(series)
             _next(series, key)

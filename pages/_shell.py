@@ -9,7 +9,7 @@ if str(ROOT) not in sys.path:  # Streamlit puts this folder first on the path, n
 
 import streamlit as st  # noqa: E402
 
-from pages import _address, _look  # noqa: E402
+from pages import _address, _lesson, _look  # noqa: E402
 from pages._lessons import LESSONS  # noqa: E402
 
 st.set_page_config(page_title="Kernel Theatre", layout="wide", initial_sidebar_state="collapsed")
@@ -27,4 +27,5 @@ if not (presents or st.context.is_embedded):
         for lesson in PAGES:
             st.page_link(lesson, label=f"*{lesson.title}*" if lesson == page else lesson.title)
         st.page_link(HISTORY, label="*History*" if page == HISTORY else "History")
+st.session_state[_lesson.NOW] = []
 page.run()

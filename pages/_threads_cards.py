@@ -14,7 +14,7 @@ from kernels.engines import levels
 from kernels.jobs import JobError
 from kernels.ladders import find
 from pages import _threads
-from pages._lesson import note, quiet, settled
+from pages._lesson import behind, note, quiet, settled
 from pages._look import tokens
 from pages._run import POLL_S, worker
 from visuals import charts, figures, memory_charts
@@ -72,7 +72,7 @@ def _button(topic: str, engine: str, stride: int) -> None:
 def _collect() -> None:
     """Take the rows once every job is done; the page is run again so that polling stops."""
     jobs = _jobs()
-    if not jobs or not all(job.done for job in jobs):
+    if not jobs or not all(job.done for job in jobs) or behind():
         return
     del st.session_state["thread_jobs"]
     rows: list[dict[str, Any]] = []

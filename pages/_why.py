@@ -15,7 +15,7 @@ from kernels.program import Cost, Rung
 from kernels.records.rows import id_of, table
 from pages import _counts
 from pages._asked import Asked, Shown, work
-from pages._lesson import together
+from pages._lesson import behind, together
 from visuals import figures, roofline, sweeps
 from visuals.why import Story
 
@@ -37,7 +37,7 @@ def card(asked: Asked, now: Shown, story: Story, link: Callable[[Preset, str], N
 def _figures(asked: Asked, now: Shown, polled: bool) -> None:
     """The table. It is looked at again and again while rungs are counted, and then no more."""
     wish = _counts.wish(asked, asked.able())
-    if polled and _counts.look_again(wish) is None:
+    if polled and _counts.look_again(wish) is None and not behind():
         st.rerun()
     together('<h2 class="kt-card">Why</h2>', f"<div>{_table(asked, now, wish)}</div>")
 

@@ -1,4 +1,5 @@
 import pytest
+import streamlit
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -6,6 +7,7 @@ from kernels.presets import CONV_PRESETS
 from kernels.shapes import MODES, ConvShape
 from pages import _conv
 from pages._conv import DEFAULT, LEAST, MOST, NAMES, Asked
+from tests.app.opened import open_part
 
 SHAPES = st.fixed_dictionaries(
     {name: st.integers(LEAST[name], MOST[name]) for name in MOST if name != "seed"}
@@ -78,3 +80,30 @@ def test_one_bad_value_costs_no_other():
 def test_every_preset_can_be_linked(key):
     shape = CONV_PRESETS[key].shape
     assert _conv.read(_conv.at(DEFAULT, shape)) == (Asked(shape), [])
+
+
+def polled():
+    import streamlit as st
+
+    from pages import _lesson
+    from pages._address import Fields, Number
+
+    if "poll" in st.session_state:
+        st.session_state["behind"] = _lesson.behind()
+    else:
+        st.session_state[_lesson.NOW] = []
+        _lesson.asked(Fields("a lesson", {"N": Number(1, 1, 9)}), shown=False)
+
+
+@pytest.mark.parametrize(("address", "behind"), [
+    ({"N": "2"}, False), ({"N": "2", "step": "7", "other": "x"}, False), ({}, True), ({"N": "3"}, True), ({"N": "nonsense"}, True),
+])  # fmt: skip
+def test_a_poll_under_another_address_than_the_pages_is_behind(monkeypatch, address, behind):
+    monkeypatch.setattr(type(streamlit.context), "url", "http://somewhere/lesson")
+    at = open_part(polled, N="2")
+    at.session_state["poll"] = True
+    at.query_params.clear()
+    for name, value in address.items():
+        at.query_params[name] = value
+    at.run()
+    assert at.session_state["behind"] is behind

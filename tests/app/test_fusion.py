@@ -142,6 +142,16 @@ def test_what_a_rule_forbids_is_named_where_it_would_stand():
     ) and "A chain has 1 to 8 blocks." in texts(full)
 
 
+@pytest.mark.parametrize("more", [{"N": "3"}, {"N": "2", "H": "9", "engine": "cpu", "BLOCK": "64"}])
+def test_an_option_leaves_the_fields_that_are_bound_to_other_controls(more):
+    at = open_at(**more)
+    (field,) = [f for f in at.number_input if f.key.startswith("option 0 K ")]
+    field.set_value(3.0).run()
+    assert not at.exception
+    assert dict(at.query_params)["chain"] == "conv:K=3:R=3 bias bn relu"
+    assert stages(at) == [_fusion.card(more | {"chain": "conv:K=3:R=3 bias bn relu"}).key]
+
+
 def test_an_option_of_a_block_is_a_bounded_field_that_sets_the_address():
     at = open_at()
     (field,) = [f for f in at.number_input if f.key.startswith("option 0 K ")]

@@ -1,6 +1,7 @@
 """The fusion lesson in a real browser: stepped to its end, pointed at, its chain built, run, and on a telephone."""
 
 import re
+from functools import partial
 
 import pytest
 from playwright.sync_api import expect
@@ -42,6 +43,32 @@ def test_a_chain_is_built_by_links_and_fields_and_back_undoes_it(stage, page):
     expect(page).to_have_url(re.compile("stride"))
     page.go_back()
     expect(stage.root).to_have_attribute("data-scene", re.compile(r"conv:K=2:R=3 bias bn relu maxpool:2 of "))
+
+
+def test_an_option_holds_though_the_servers_word_comes_late(new_page, server):
+    """Meanwhile the page polls under the old address, and sends the field as it was turned with each poll."""
+    page, late, word = new_page(), [], {"held": False}
+
+    def route(socket):
+        behind = socket.connect_to_server()
+        socket.on_message(behind.send)
+        behind.on_message(lambda m: late.append(partial(socket.send, m)) if word["held"] else socket.send(m))
+
+    page.route_web_socket(lambda url: "_stcore/stream" in url, route)
+    page.goto(f"{server}/fusion?N=2")
+    page.get_by_role("button", name="conv K=2 R=3").click()
+    page.get_by_role("spinbutton", name="stride", exact=True).fill("2")
+    word["held"] = True
+    page.keyboard.press("Enter")
+    page.wait_for_timeout(2_000)
+    word["held"] = False
+    for send in late:
+        send()
+    stage = Stage(page).ready()
+    expect(stage.root).to_have_attribute("data-scene", re.compile(r"conv:K=2:R=3:stride=2 bias"))
+    expect(page.locator(".st-key-card_why")).not_to_contain_text("counting")
+    expect(stage.root).to_have_attribute("data-scene", re.compile(r"conv:K=2:R=3:stride=2 bias"))
+    expect(page).to_have_url(re.compile("N=2.*stride"))
 
 
 def test_the_rungs_are_the_same_chain_otherwise_launched(stage, page):
