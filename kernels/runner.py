@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
 from functools import lru_cache
 from typing import Any
 
@@ -15,6 +16,7 @@ from kernels.program import (
     INPUT,
     OUTPUT,
     Buffer,
+    Ladder,
     Launch,
     Measurement,
     Program,
@@ -25,10 +27,22 @@ from kernels.program import (
 )
 
 Progress = Callable[[float, str], None]
+Refused = Callable[[str, str], None]
 
 
 class VerificationError(RuntimeError):
     """A rung's output disagrees with the float64 reference: it gets no time."""
+
+
+@dataclass(eq=False)
+class _Candidate:
+    """A rung of a comparison: what is to run, then what runs it and what came out, verified."""
+
+    rung: Rung
+    tiles: dict[str, int]  # all of them
+    program: Program
+    session: Any = None  # of its engine
+    output: np.ndarray | None = None
 
 
 def seeded_inputs(buffers: Sequence[Buffer], seed: int = 0) -> dict[str, np.ndarray]:
@@ -91,7 +105,7 @@ def compare(
     measure: bool = True,
     trace: int | None = None,
     progress: Progress = lambda share, text: None,
-    refused: Callable[[str, str], None] | None = None,
+    refused: Refused | None = None,
 ) -> list[Result]:
     """Several rungs of one ladder on the same inputs, their samples interleaved. As `run`; `tiles`
     reaches each rung that has a tile size of that name, an entry under a rung's name that rung alone.
@@ -100,14 +114,14 @@ def compare(
     name = engine or engines.default()
     machine, device = _ready(name, mode, trace)
     _check_engine(name, rungs)
-    ladder, chosen, full, programs = _asked(rungs, shape, tiles or {})
+    ladder = ladder_of(rungs[0])
+    asked = _asked(ladder, rungs, shape, tiles or {})
     if name == "emulator":
-        _check_threads(machine, chosen, programs)
+        _check_threads(machine, asked)
     if refused:
-        room = _with_room(name, shape, chosen, programs, refused)
-        chosen, full, programs = ([of[i] for i in room] for of in (chosen, full, programs))
-    check_memory(name, shape, programs)
-    buffers = programs[0].of_role(INPUT)
+        asked = _with_room(name, shape, asked, refused)
+    check_memory(name, shape, [c.program for c in asked])
+    buffers = asked[0].program.of_role(INPUT)
     progress(0.0, "computing the float64 reference")
     if inputs:
         arrays = _checked_inputs(buffers, inputs, seed)
@@ -119,46 +133,42 @@ def compare(
     if measured:
         progress(0.1, "measuring what the device does at most")
         ceilings = _ceilings(machine)  # before the buffers take its memory
-    sessions, outputs, ran = [], [], []
+    ran: list[_Candidate] = []
     try:
-        for i, (rung, program) in enumerate(zip(chosen, programs, strict=True)):
-            progress(0.1 + 0.3 * i / len(chosen), f"verifying {rung.title}")
-            try:
-                session, out = _opened(machine, program, arrays, trace)
-            except UnsupportedError as e:
-                if not refused:
-                    raise UnsupportedError(f"{rung.name}: {e}") from None
-                refused(rung.name, str(e))
-                continue
-            except RuleError as e:
-                raise type(e)(f"{rung.name}: {e}") from None
-            sessions.append(session)
-            ran.append(i)
-            bound = rung.scale(shape, full[i], arrays) if rung.scale else scale
-            outputs.append(_verified(rung, name, out, ref, bound))
-        chosen, full, programs = ([of[i] for i in ran] for of in (chosen, full, programs))
+        for i, c in enumerate(asked):
+            progress(0.1 + 0.3 * i / len(asked), f"verifying {c.rung.title}")
+            if (out := _opened(machine, c, arrays, trace, refused)) is not None:
+                ran.append(c)
+                bound = c.rung.scale(shape, c.tiles, arrays) if c.rung.scale else scale
+                c.output = _verified(c.rung, name, out, ref, bound)
         measurements = [None] * len(ran)
         if measured and ran:
+            sessions = [c.session for c in ran]
             measurements = _measure(machine, device, ceilings, sessions, mode, budget or Budget(), progress)
     finally:
-        for session in sessions:
-            session.close()
+        for c in ran:
+            c.session.close()
     progress(1.0, "done")
     return [
-        Result(
-            rung=rung.name,
-            engine=name,
-            shape=shape,
-            tiles=full[i],
-            output=outputs[i],
-            error=reference.relative_error(outputs[i], ref),
-            measurement=measurements[i],
-            predicted=rung.cost(shape, programs[i]),
-            counters=sessions[i].counters,
-            trace=sessions[i].trace,
-        )
-        for i, rung in enumerate(chosen)
+        _result(c, name, shape, ref, measurement) for c, measurement in zip(ran, measurements, strict=True)
     ]
+
+
+def _result(
+    c: _Candidate, engine: str, shape: Any, ref: np.ndarray, measurement: Measurement | None
+) -> Result:
+    return Result(
+        rung=c.rung.name,
+        engine=engine,
+        shape=shape,
+        tiles=c.tiles,
+        output=c.output,
+        error=reference.relative_error(c.output, ref),
+        measurement=measurement,
+        predicted=c.rung.cost(shape, c.program),
+        counters=c.session.counters,
+        trace=c.session.trace,
+    )
 
 
 def _ready(name: str, mode: str, trace: int | None) -> tuple[engines.Engine, str]:
@@ -174,14 +184,31 @@ def _ready(name: str, mode: str, trace: int | None) -> tuple[engines.Engine, str
     return machine, status.text
 
 
-def _opened(machine: engines.Engine, program: Program, arrays: Mapping[str, np.ndarray], trace: int | None):
-    """(session, its output); a program that fails leaves nothing open."""
-    session = machine.open(program, arrays, trace)
+def _opened(
+    machine: engines.Engine,
+    c: _Candidate,
+    arrays: Mapping[str, np.ndarray],
+    trace: int | None,
+    refused: Refused | None,
+) -> np.ndarray | None:
+    """Its output, its session open; None where its library does not support the shape and `refused` is told. A program
+    that fails leaves nothing open."""
     try:
-        return session, session.verify_run()
-    except BaseException:
-        session.close()
-        raise
+        session = machine.open(c.program, arrays, trace)
+        try:
+            out = session.verify_run()
+        except BaseException:
+            session.close()
+            raise
+    except UnsupportedError as e:
+        if not refused:
+            raise UnsupportedError(f"{c.rung.name}: {e}") from None
+        refused(c.rung.name, str(e))
+        return None
+    except RuleError as e:
+        raise type(e)(f"{c.rung.name}: {e}") from None
+    c.session = session
+    return out
 
 
 def _check_engine(name: str, rungs: Sequence[str]) -> None:
@@ -193,9 +220,8 @@ def _check_engine(name: str, rungs: Sequence[str]) -> None:
             raise RuleError(f"{rung.name} runs on the {' or '.join(able)} engine only, not on {name}")
 
 
-def _asked(rungs: Sequence[str], shape: Any, tiles: Mapping[str, int]):
-    """(ladder, rungs, the tiles of each, the program of each). RuleError names what one does not allow."""
-    ladder = ladder_of(rungs[0])
+def _asked(ladder: Ladder, rungs: Sequence[str], shape: Any, tiles: Mapping[str, Any]) -> list[_Candidate]:
+    """The rungs as they are to run. RuleError names what one does not allow."""
     chosen = [ladder.rung(r) for r in rungs]
     known = {t for rung in chosen for t in rung.tiles} | {rung.name for rung in chosen}
     for tile in tiles:
@@ -203,13 +229,12 @@ def _asked(rungs: Sequence[str], shape: Any, tiles: Mapping[str, int]):
             raise RuleError(
                 f"no tile size {tile!r} in {', '.join(rungs)}; there are: {', '.join(sorted(known))}"
             )
-    full = [
-        rung.check(
-            shape, {t: v for t, v in tiles.items() if t in rung.tiles} | dict(tiles.get(rung.name, {}))
-        )
-        for rung in chosen
-    ]
-    return ladder, chosen, full, [rung.build(shape, t) for rung, t in zip(chosen, full, strict=True)]
+    found = []
+    for rung in chosen:
+        own = {t: v for t, v in tiles.items() if t in rung.tiles} | dict(tiles.get(rung.name, {}))
+        full = rung.check(shape, own)
+        found.append(_Candidate(rung, full, rung.build(shape, full)))
+    return found
 
 
 def _ceilings(machine: engines.Engine) -> dict | None:
@@ -261,15 +286,15 @@ def _verified(rung: Rung, engine: str, out: np.ndarray, ref: np.ndarray, scale: 
     return np.array(out)
 
 
-def _check_threads(emulator: Any, rungs: Sequence[Rung], programs: Sequence[Program]) -> None:
+def _check_threads(emulator: Any, asked: Sequence[_Candidate]) -> None:
     """RuleError, before anything is computed, where a launch has more threads than can be emulated."""
-    for rung, program in zip(rungs, programs, strict=True):
-        for step in program.steps:
+    for c in asked:
+        for step in c.program.steps:
             if isinstance(step, Launch):
                 try:
                     emulator.check(step)
                 except RuleError as e:
-                    raise RuleError(f"{rung.name}: {e}") from None
+                    raise RuleError(f"{c.rung.name}: {e}") from None
 
 
 def check_memory(engine: str, shape: Any, programs: Sequence[Program]) -> None:
@@ -291,27 +316,24 @@ def check_memory(engine: str, shape: Any, programs: Sequence[Program]) -> None:
 
 
 def _with_room(
-    engine: str,
-    shape: Any,
-    rungs: Sequence[Rung],
-    programs: Sequence[Program],
-    refused: Callable[[str, str], None],
-) -> list[int]:
-    """Which of them fit in memory at once: the largest are left out until the others do, and told to `refused`. All of
-    them where not even the smallest fits."""
-    left = sorted(range(len(programs)), key=lambda i: programs[i].nbytes())
-    while left and not _fits(engine, shape, [programs[i] for i in left]):
+    engine: str, shape: Any, asked: Sequence[_Candidate], refused: Refused
+) -> Sequence[_Candidate]:
+    """Those that fit in memory at once: the largest are left out until the others do, and told to `refused`. All of them
+    where not even the smallest fits."""
+    left = sorted(asked, key=lambda c: c.program.nbytes())
+    while left and not _fits(engine, shape, [c.program for c in left]):
         left.pop()
     if not left:
-        return list(range(len(programs)))
+        return asked
     free = engines.load(engine).free_bytes()
-    for i in set(range(len(programs))) - set(left):
-        need = programs[i].nbytes()
-        refused(
-            rungs[i].name,
-            f"{rungs[i].name} needs {need:,} bytes of memory beside the others, {free:,} bytes are free",
-        )
-    return sorted(left)
+    for c in asked:
+        if c not in left:
+            need = c.program.nbytes()
+            refused(
+                c.rung.name,
+                f"{c.rung.name} needs {need:,} bytes of memory beside the others, {free:,} bytes are free",
+            )
+    return [c for c in asked if c in left]
 
 
 def _fits(engine: str, shape: Any, programs: Sequence[Program]) -> bool:

@@ -19,6 +19,10 @@ from pages._lesson import behind, together
 from visuals import figures, roofline, sweeps
 from visuals.why import Story
 
+SHARED = {  # where a rung uses it: a wavefront is a pass over the 32 banks, of up to 128 bytes
+    "wavefronts reading shared memory": "wavefronts_ld",
+    "wavefronts writing it": "wavefronts_st",
+}
 MOST_COLUMNS = 5  # of rungs: more stand below each other
 
 
@@ -198,8 +202,10 @@ def _counted(asked: Asked, able: Sequence[Rung], wish: _counts.Wish | None) -> L
         return [figures.count(c.total[name]) + (" + library" if c.left_out else "") for c in got]
 
     least, most = PTX_PER_MACHINE
+    shared = {words: name for words, name in SHARED.items() if any(c.total[name] for c in got)}
     return {
         "sectors read": row("sectors_ld"),
         "sectors written": row("sectors_st"),
+        **{words: row(name) for words, name in shared.items()},
         f"warp instructions (PTX: {least} to {most} for each machine instruction)": row("warp_instructions"),
     }

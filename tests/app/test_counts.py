@@ -40,7 +40,7 @@ def test_the_counts_come_after_the_page_and_are_the_emulators(counting):
     assert "counting" not in texts(at) and "wish" not in at.session_state
     for rung in ("conv/direct", "conv/im2col-gemm"):
         total = run(rung, TOY, engine="emulator").counters.total
-        for name in ("sectors_ld", "sectors_st", "warp_instructions"):
+        for name in ("sectors_ld", "sectors_st", "warp_instructions", "wavefronts_ld", "wavefronts_st"):
             assert f"<td>{figures.count(total[name])}</td>" in texts(at)
 
 

@@ -142,7 +142,7 @@ def stage_float(plan: Plan, name: str, cell: int) -> int:
     """Where a cell of As or Bs lies in the kernel's shared memory."""
     size = plan.BK * (plan.pitch if name == "As" else plan.BN)
     stage, within = divmod(cell, size)
-    return stage * plan.stage_floats + within + (plan.BK * plan.pitch if name == "Bs" else 0)
+    return stage * plan.BK * (plan.pitch + plan.BN) + within + (plan.BK * plan.pitch if name == "Bs" else 0)
 
 
 @pytest.mark.parametrize(("s", "tiles"), TRACED, ids=["one tile", "ragged", "few"])

@@ -141,10 +141,6 @@ class Plan:
         return self.BM + PIECE
 
     @property
-    def stage_floats(self) -> int:
-        return self.BK * (self.pitch + self.BN)
-
-    @property
     def threads(self) -> int:
         return threads(self.tiles)
 
