@@ -10,7 +10,8 @@ each run reads it anew. Streamlit 1.67 makes six things worth knowing:
   link changed it. So the address is believed, not the control.
 * A link to the page one is on reruns it but leaves the browser's address as it was: `asked` mends it.
 * A fragment that polls sends the address that the browser has, which is the one before while news of a
-  new one is on its way. Were the page run again from there, the news would be undone: `behind` tells.
+  new one is on its way. Were the page run again from there, the news would be undone. And where it is run
+  again by one of two fragments, what was pressed in the other is lost. `behind` tells of both.
 * The server learns of ?step=, which the stage writes, only when a bound control is turned. Writing to
   st.query_params sends back the step it knows, an old one: nothing does so while controls are turned.
 """
@@ -23,6 +24,7 @@ from html import escape
 from typing import Any
 
 import streamlit as st
+from streamlit.runtime.scriptrunner import get_script_run_ctx
 
 from kernels.presets import Preset
 from kernels.shapes import Bound
@@ -90,12 +92,15 @@ def asked(fields: Fields, shown: bool) -> tuple[Values, list[str]]:
 
 
 def behind() -> bool:
-    """Whether the address of this run of a fragment is not that of the page: then the page must not be run again from
-    here. The next poll will know better."""
-    if st.context.url is None:
+    """Whether a fragment that polls must leave the page as it is for now, the next poll will know better: where the
+    address of its run is not that of the page, and where another fragment is still to run in which something may have
+    been pressed."""
+    context = get_script_run_ctx()
+    if context is None or st.context.url is None:
         return False
     address = st.query_params.to_dict()
-    return any(fields.read(address)[0] != values for fields, values in st.session_state.get(NOW, ()))
+    moved = any(fields.read(address)[0] != values for fields, values in st.session_state.get(NOW, ()))
+    return moved or len(context.fragment_ids_this_run or ()) > 1
 
 
 def chosen(name: str, choices: Iterable[str]) -> str:

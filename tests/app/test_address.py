@@ -1,3 +1,5 @@
+from types import SimpleNamespace
+
 import pytest
 import streamlit
 from hypothesis import given
@@ -5,7 +7,7 @@ from hypothesis import strategies as st
 
 from kernels.presets import CONV_PRESETS
 from kernels.shapes import MODES, ConvShape
-from pages import _conv
+from pages import _conv, _lesson
 from pages._conv import DEFAULT, LEAST, MOST, NAMES, Asked
 from tests.app.opened import open_part
 
@@ -95,15 +97,35 @@ def polled():
         _lesson.asked(Fields("a lesson", {"N": Number(1, 1, 9)}), shown=False)
 
 
+@pytest.fixture
+def poll(monkeypatch):
+    """What a poll finds under an address, in a run of these fragments; the page was at ?N=2."""
+    monkeypatch.setattr(type(streamlit.context), "url", "http://somewhere/lesson")
+
+    def poll(address, fragments):
+        at = open_part(polled, N="2")
+        monkeypatch.setattr(
+            _lesson, "get_script_run_ctx", lambda: SimpleNamespace(fragment_ids_this_run=fragments)
+        )
+        at.session_state["poll"] = True
+        at.query_params.clear()
+        for name, value in address.items():
+            at.query_params[name] = value
+        at.run()
+        return at.session_state["behind"]
+
+    return poll
+
+
 @pytest.mark.parametrize(("address", "behind"), [
     ({"N": "2"}, False), ({"N": "2", "step": "7", "other": "x"}, False), ({}, True), ({"N": "3"}, True), ({"N": "nonsense"}, True),
 ])  # fmt: skip
-def test_a_poll_under_another_address_than_the_pages_is_behind(monkeypatch, address, behind):
-    monkeypatch.setattr(type(streamlit.context), "url", "http://somewhere/lesson")
-    at = open_part(polled, N="2")
-    at.session_state["poll"] = True
-    at.query_params.clear()
-    for name, value in address.items():
-        at.query_params[name] = value
-    at.run()
-    assert at.session_state["behind"] is behind
+def test_a_poll_under_another_address_than_the_pages_is_behind(poll, address, behind):
+    assert poll(address, ["one"]) is behind
+
+
+@pytest.mark.parametrize(
+    ("fragments", "behind"), [(["one"], False), (None, False), (["one", "another"], True)]
+)
+def test_a_poll_leaves_what_was_pressed_in_another_fragment_to_that(poll, fragments, behind):
+    assert poll({"N": "2"}, fragments) is behind
