@@ -20,7 +20,7 @@ from tests.shapes import conv_shapes
 from tests.unit.test_payload import decoded, read, same_pictures  # noqa: F401
 from visuals import why_implicit
 from visuals.payload import payload
-from visuals.scene import SceneError
+from visuals.scene import Scene, SceneError
 from visuals.scenes import implicit_words as words
 from visuals.scenes.elements import lanes_of
 from visuals.scenes.implicit import implicit_scene
@@ -236,10 +236,27 @@ def plain_taps(s: ConvShape) -> np.ndarray:
 
 
 # -- time ----------------------------------------------------------------------------------------------
+DEEP = ConvShape(1, 64, 5, 6, 2, 3, 3)  # more tiles than the stage shows
+RINGS = list({(t["BK"], t["STAGES"]): t for t in SETS}.values())
+
+
+@pytest.mark.parametrize("tiles", RINGS, ids=lambda t: f"BK {t['BK']}, {t['STAGES']} stages")
+def test_where_only_some_tiles_are_shown_the_others_are_told_at_once(tiles):
+    scene, plan = scene_of(DEEP, tiles), Plan(DEEP, MAGIC, tiles)
+    assert plan.turns_shown < plan.turns
+    multiplied = np.isin(scene.captions.kind, (words.MULTIPLY, words.MULTIPLY_ONE, words.MULTIPLY_LAST)).sum()
+    assert multiplied == plan.turns_shown - plan.STAGES + 1 and words.REST in scene.captions.kind
+    check_stages(scene, plan)
+    payload(scene)
+
+
 @settings(max_examples=30, deadline=None)
 @given(conv_shapes(), st.sampled_from(SETS))
 def test_a_stage_is_never_filled_before_its_tile_is_multiplied(s, tiles):
-    scene, plan = scene_of(s, tiles), Plan(s, MAGIC, tiles)
+    check_stages(scene_of(s, tiles), Plan(s, MAGIC, tiles))
+
+
+def check_stages(scene: Scene, plan: Plan) -> None:
     turns = plan.turns_shown + 1
     fly, use = (scene.cells(name).reshape(plan.STAGES, turns) for name in ("fly", "use"))
     for turn in range(1, turns):

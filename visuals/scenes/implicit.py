@@ -233,10 +233,13 @@ class Steps:
     def _time(self) -> tuple[Write, Write]:
         """A tile is on its way from the turn that asks for it to the turn that needs it; column 0 is before the loop."""
         plan, turns = self.plan, self.plan.turns_shown + 1
-        fly = []
+        fly, last = (
+            [],
+            len(self.multiplied) + 1,
+        )  # the turn after those shown: the next have no step of their own
         for tile, _, asked in self.fetched:
             first = max(0, tile + 2 - plan.STAGES)
-            for turn in range(first, tile + 1):
+            for turn in range(first, min(tile, last) + 1):
                 when = asked if turn == first else max(asked, self._first_step(turn))
                 fly.append((when, tile % plan.STAGES * turns + turn, tile + 1))
         use = [(t, tile % plan.STAGES * turns + tile + 1, tile + 1) for tile, t in enumerate(self.multiplied)]
