@@ -31,9 +31,8 @@ NAMES = {
     "avgpool": "avgpool, the mean of each window", "gap": "gap, the mean of each map",
 }  # fmt: skip
 OPTION_PX = 130
-TURNS = (
-    "_fusion_turns"  # how often the chain became another one, and which it is: fields of before count no more
-)
+# How often the chain became another one, and which it is: what fields of before hold counts no more.
+TURNS = "_fusion_turns"
 
 
 def asked(page: str, shown: bool) -> tuple[Asked, _lesson.Link]:

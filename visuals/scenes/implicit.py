@@ -233,10 +233,8 @@ class Steps:
     def _time(self) -> tuple[Write, Write]:
         """A tile is on its way from the turn that asks for it to the turn that needs it; column 0 is before the loop."""
         plan, turns = self.plan, self.plan.turns_shown + 1
-        fly, last = (
-            [],
-            len(self.multiplied) + 1,
-        )  # the turn after those shown: the next have no step of their own
+        last = len(self.multiplied) + 1  # the turn after those shown: later ones have no step of their own
+        fly = []
         for tile, _, asked in self.fetched:
             first = max(0, tile + 2 - plan.STAGES)
             for turn in range(first, min(tile, last) + 1):
