@@ -20,7 +20,7 @@ from visuals.scenes.elements import resources, source_of
 from visuals.scenes.im2col import Part, gather_index, part_of
 
 FILE = "conv/01_direct.cu"
-MARKS = ("sum += tap(", "y[(size_t)")
+MARKS = ("channel += tap(", "y[(size_t)")
 TERM, ZERO, STORE, PIXEL = range(4)  # what a step does: a template of direct_words each
 MARK_OF = (0, 0, 1, 0)
 MOST_PIXELS, MOST_TERMS = 1_024, 5_000  # steps of one output pixel each, and all their products
@@ -105,11 +105,11 @@ class Walk:
         return step, pixel, np.tile(np.arange(self.terms), len(whole) + 1)
 
     def partial(self) -> np.ndarray:
-        """float32[terms]: the first pixel's sum after each term, added as the kernel adds."""
-        sums, total = np.zeros(self.terms, np.float32), np.float32(0)
-        for i, product in enumerate(self.products[0]):
-            sums[i] = total = np.float32(total + product)
-        return sums
+        """float32[terms]: the first pixel's sum after each term, added as the kernel adds: a sum for each channel."""
+        of_channel = self.products[0].reshape(self.part.C, -1)  # [C, R*S]
+        within = np.cumsum(of_channel, axis=1)
+        before = np.cumsum(np.append(np.float32(0), within[:-1, -1]))
+        return (before[:, None] + within).ravel()
 
     def writes(self) -> tuple[Write, ...]:
         step, pixel, term = self._walked()

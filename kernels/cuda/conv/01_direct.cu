@@ -1,7 +1,8 @@
 // Direct convolution: the definition, one thread per output pixel.
 //
-// Idea: each thread walks the C*R*S taps under its window and keeps
-// one running sum. No workspace at all. What limits it: every
+// Idea: each thread walks the C*R*S taps under its window, a sum for
+// each channel (of thousands of floats in one running sum the last
+// bits are lost). No workspace at all. What limits it: every
 // multiply-add waits for two loads, and each input pixel is read
 // again by up to R*S*K threads; only the caches stand between that
 // and HBM.
@@ -28,9 +29,11 @@ extern "C" __global__ void direct(
         x + ((size_t)n * s.C + c) * s.H * s.W;
     const float* filter =  // [R, S]
         w + ((size_t)k * s.C + c) * s.R * s.S;
+    float channel = 0.0f;
     for (int r = 0; r < s.R; ++r)
       for (int t = 0; t < s.S; ++t)
-        sum += tap(map, s, p, q, r, t) * filter[r * s.S + t];
+        channel += tap(map, s, p, q, r, t) * filter[r * s.S + t];
+    sum += channel;
   }
   y[(size_t)n * s.K * s.P * s.Q + i] = sum;
 }
