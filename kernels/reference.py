@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+import os
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+
 import numpy as np
 
 from kernels.shapes import ConvShape, GemmShape
@@ -15,17 +19,28 @@ def conv2d(s: ConvShape, x: np.ndarray, w: np.ndarray) -> np.ndarray:
     with g the group of filter k, r' = r (cross-correlation) or R-1-r (convolution), t' alike; x is zero outside.
     (cuDNN paper, arXiv 1410.0759, section 2.)
     """
-    padded = np.pad(x, ((0, 0), (0, 0), (s.pad_h,) * 2, (s.pad_w,) * 2))
     y = np.zeros((s.N, s.groups, s.filters, s.PQ), x.dtype)
     if s.flip:
         w = w[:, :, ::-1, ::-1]
-    w = w.reshape(s.groups, s.filters, s.maps, s.R, s.S)
-    for r in range(s.R):
-        for t in range(s.S):
-            h, v = r * s.dilation_h, t * s.dilation_w
-            under = padded[:, :, h : h + (s.P - 1) * s.u + 1 : s.u, v : v + (s.Q - 1) * s.v + 1 : s.v]
-            y += w[..., r, t] @ under.reshape(s.N, s.groups, s.maps, s.PQ)
+    taps = np.moveaxis(w.reshape(s.groups, s.filters, s.maps, s.R, s.S), (3, 4), (0, 1))
+    taps = np.ascontiguousarray(taps)  # as BLAS takes them
+
+    def image(n: int) -> None:
+        padded = np.pad(x[n], ((0, 0), (s.pad_h,) * 2, (s.pad_w,) * 2))
+        for r in range(s.R):
+            for t in range(s.S):
+                h, v = r * s.dilation_h, t * s.dilation_w
+                under = padded[:, h : h + (s.P - 1) * s.u + 1 : s.u, v : v + (s.Q - 1) * s.v + 1 : s.v]
+                y[n] += taps[r, t] @ under.reshape(s.groups, s.maps, s.PQ)
+
+    each_image(image, s.N)
     return y.reshape(s.y_shape)
+
+
+def each_image(of: Callable[[int], None], N: int) -> None:
+    """of(n) for every image n, several at once: NumPy and BLAS let other threads run."""
+    with ThreadPoolExecutor(min(N, os.cpu_count() or 1)) as pool:
+        list(pool.map(of, range(N)))
 
 
 def conv(

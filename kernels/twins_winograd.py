@@ -7,6 +7,7 @@ from collections.abc import Iterable
 import numpy as np
 
 from kernels import winograd
+from kernels.reference import each_image
 
 R = 3  # taps of a filter, each way
 
@@ -105,10 +106,16 @@ def absolute(s, m: int, x: np.ndarray, w: np.ndarray) -> np.ndarray:
     """float64 [N, K, P, Q]: the algorithm on absolute values, |A^T| [(|G| |g| |G^T|) * (|B^T| |d| |B|)] |A|
     summed over channels: what a rounding anywhere in it is small against. `s` is a ConvShape."""
     AT, G, BT = (np.abs(X) for X in winograd.derive(m, R).arrays("float64"))
-    tiles = input_tiles(np.abs(x).astype("float64"), m, s.pad)
-    u = both_sides(G, np.abs(w[:, :, ::-1, ::-1] if s.flip else w).astype("float64"))  # [T, T, K, C]
-    v = both_sides(BT, tiles)  # [T, T, N, C, down, across]
-    side, (down, across) = len(BT), tiles.shape[2:4]
-    z = u[:, :, None] @ v.reshape(side, side, s.N, s.C, down * across)  # [T, T, N, K, tiles]
-    z = np.moveaxis(z.reshape(side, side, s.N, s.K, down, across), (0, 1), (-2, -1))
-    return output_maps(both_sides(AT, z), (s.N, s.K), s.P, s.Q)
+    u = both_sides(G, np.abs(w[:, :, ::-1, ::-1] if s.flip else w).astype("float64"))
+    u = np.ascontiguousarray(u)  # [T, T, K, C], as BLAS takes it
+    side, y = len(BT), np.empty(s.y_shape)
+
+    def image(n: int) -> None:
+        tiles = input_tiles(np.abs(x[n : n + 1]).astype("float64"), m, s.pad)[0]  # [C, down, across, T, T]
+        down, across = tiles.shape[1:3]
+        z = u @ both_sides(BT, tiles).reshape(side, side, s.C, -1)  # [T, T, K, tiles]
+        z = np.moveaxis(z.reshape(side, side, s.K, down, across), (0, 1), (-2, -1))
+        y[n] = output_maps(both_sides(AT, z), (s.K,), s.P, s.Q)
+
+    each_image(image, s.N)
+    return y
