@@ -26,6 +26,7 @@ MOST_ROWS = 10_000  # in one file
 MOST_ROW_BYTES = 256 * 2**10
 MOST_SAMPLES = 10_000
 MOST_WORDS = 300  # characters of a text that is shown
+MOST_SHAPE_WORDS = 400  # characters: a chain of eight blocks, all their parameters told
 MOST_DEPTH = 8
 MOST_STAGES = 1_000  # of a timeline
 MOST_COUNT = 2**63 - 1
@@ -175,8 +176,9 @@ def _check_shape(row: Mapping[str, Any]) -> None:
     if not (isinstance(shape, dict) and 0 < len(shape) <= 32):
         raise RowError("shape must be an object of fields")
     for name, value in shape.items():
-        if not (_finite(value) or (isinstance(value, str) and len(value) <= 40 and value.isprintable())):
-            raise RowError(f"the shape's {name} must be a number or a word")
+        words = isinstance(value, str) and len(value) <= MOST_SHAPE_WORDS and value.isprintable()
+        if not (words or _finite(value)):
+            raise RowError(f"the shape's {name} must be a number or a line of words")
     if ladder := LADDERS.get(row["rung"].partition("/")[0]):
         try:
             known = ladder.shape(**shape).params()

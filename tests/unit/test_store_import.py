@@ -10,10 +10,13 @@ import zlib
 
 import pytest
 
-from kernels import records
+from kernels import records, run
+from kernels.engines.timing import Budget
+from kernels.ladders import find
 from kernels.records import carried, rows
 from kernels.records.rows import RowError
 from kernels.records.store import Store
+from kernels.shapes_fusion import MOST_BLOCKS, ChainShape
 from tests.unit.rows_of import SHAPE, a_row
 
 
@@ -37,7 +40,7 @@ WRONG = {
     "shape: H must lie in": [changed(shape=SHAPE | {"H": 0}), changed(shape=SHAPE | {"H": -1})],
     "shape: the filter must fit": [changed(shape=SHAPE | {"R": 99})],
     "shape: H must be a whole number": [changed(shape=SHAPE | {"H": 8.0})],
-    "the shape's H must be a number or a word": [changed(shape=SHAPE | {"H": [8]})],
+    "the shape's H must be a number or a line of words": [changed(shape=SHAPE | {"H": [8]})],
     "shape: ": [changed(shape=SHAPE | {"Z": 3})],
     "shape must name every field": [changed(shape={k: v for k, v in SHAPE.items() if k != "u"})],
     "tiles must be whole numbers": [changed(tiles={"BLOCK": "256"}), changed(tiles=[]), changed(tiles={"B": True})],
@@ -125,6 +128,18 @@ def test_every_recording_is_a_row_that_can_be_imported_and_carried():
     assert len({rows.id_of(row) for row in recorded}) == len(recorded)
     for row in recorded:
         assert carried.unpack(carried.pack(row)) == row
+
+
+def test_a_chain_of_eight_blocks_is_stored_and_comes_back(tmp_path):
+    """Its words are longer than any other shape's."""
+    words = "conv:K=3:R=3:pad=1"
+    shape = ChainShape(1, 2, 40, 40, " ".join([words] * MOST_BLOCKS))
+    result = run("fusion/fused", shape, engine="cpu", budget=Budget(samples=5, seconds=0.1))
+    program = find("fusion/fused").build(shape, result.tiles)
+    kept = Store(tmp_path / "s.sqlite")
+    kept.import_(json.dumps([records.row(result, program, "2026-01-01T00:00:00Z")]), "mail.json")
+    (entry,) = kept.rows()
+    assert entry.row["shape"] == shape.params() and len(shape.chain) > 140
 
 
 def test_a_rung_of_another_version_is_kept_and_named_by_its_fields():
