@@ -9,7 +9,7 @@ from __future__ import annotations
 import importlib.metadata
 import importlib.util
 import warnings
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from functools import cache, partial
 from typing import Any
 
@@ -89,7 +89,7 @@ class Attention:
             except RuntimeError as e:
                 if not any(words in str(e) for words in REFUSALS):
                     raise
-                words = "; ".join(_first_sentence(w.message) for w in said) or str(e)
+                words = reasons([str(w.message) for w in said]) or str(e)
                 raise UnsupportedError(
                     f"PyTorch {self.torch.__version__} does not support {self.backend} for this shape ({words})"
                 ) from None
@@ -121,9 +121,12 @@ def on_our_stream(torch):
     return torch.cuda.stream(torch.cuda.ExternalStream(stream))
 
 
-def _first_sentence(message: object) -> str:
-    """Of a warning, without the place in PyTorch's source that stands behind it."""
-    return " ".join(str(message).partition("(Triggered")[0].split())
+def reasons(said: Sequence[str]) -> str:
+    """What PyTorch's warnings give as reasons: without the place in its source that stands behind each, and without
+    the headings and the backends that were switched off here."""
+    plain = [" ".join(message.partition("(Triggered")[0].split()) for message in said]
+    told = [s for s in plain if not s.endswith("not used because:") and "has been runtime disabled" not in s]
+    return "; ".join(told or plain)
 
 
 def shared(torch, array):

@@ -141,7 +141,9 @@ def pytorch(refuses: bool = False):
     def sdpa(q, k, v, is_causal, scale) -> Tensor:
         asked.append((torch.backend, torch.stream, torch.inference, is_causal, scale))
         if refuses:
-            warnings.warn("Expected a 16-bit type. (Triggered internally at sdp_utils.cpp:1.)", stacklevel=1)
+            place = "(Triggered internally at sdp_utils.cpp:1.)"
+            for said in ("Flash kernel not used because:", "Expected a 16-bit type.", "cuDNN has been runtime disabled."):
+                warnings.warn(f"{said} {place}", stacklevel=1)
             raise RuntimeError("No available kernel. Aborting execution.")
         allocated.take(700)
         allocated.take(-700 + 96)  # a workspace, gone again; the result stays
