@@ -37,10 +37,15 @@ SKEWED = (
     "cp.async past L1, from rows that begin in the middle of a sector: 2,808 sectors where the lanes touch 2,592, "
     "312 where they touch 288, 456 where they touch 472. No rule was found."
 )
+TWICE = (
+    "cp.async past L1, from rows that begin with a sector: 4 to 24 sectors more in a hundred than the lanes touch, "
+    "most where most passes more are taken to write them. No rule was found."
+)
 ARRIVING = (
     "A few passes more, all of them called conflicts, that no address asks for: the same loads take 2 of them "
-    "with fp16 and 1 with bf16, 4 before one transform and 5 before another."
+    "with fp16 and 1 with bf16, 4 before one transform and 5 before another, none when measured again."
 )
+FEW = 0.005  # of all passes
 SUNK = "ptxas moves loads behind the test which warps have anything to write: the others never load."
 UNROLLED = (
     "ptxas unrolls both loops that fetch (nine stores to shared memory in machine code, three in PTX): lanes "
@@ -55,14 +60,22 @@ CONFLICTING = (
     "conv/06_implicit_gemm.cu",
     "conv/10_fft_multiply.cu",
 )
-COPYING = (*CONFLICTING, "conv/08_winograd_fused.cu", "conv/09_winograd_product.cu")
+FLASH = ("attention/05_flash_registers.cu", "attention/06_flash_mma.cu")
+COPYING = (*CONFLICTING, *FLASH, "conv/08_winograd_fused.cu", "conv/09_winograd_product.cu")
 KNOWN: dict[tuple[str, str], str] = {
     **{(source, "wavefronts_copied"): COPIED for source in COPYING},
     **{(source, "bank_conflicts_copied"): COPIED for source in CONFLICTING},
     **{(source, "sectors_ld"): SKEWED for source in ("gemm/11_mma_sync.cu", "conv/09_winograd_product.cu")},
+    **{(source, "sectors_ld"): TWICE for source in FLASH},
     **{
         (source, counter): ARRIVING
-        for source, op in (("gemm/11_mma_sync.cu", "ld"), ("conv/08_winograd_fused.cu", "st"))
+        for source, ops in (
+            ("gemm/11_mma_sync.cu", ("ld",)),
+            ("attention/03_fused.cu", ("ld", "st")),
+            ("attention/05_flash_registers.cu", ("ld", "st")),
+            ("attention/06_flash_mma.cu", ("ld",)),
+        )
+        for op in ops
         for counter in (f"wavefronts_{op}", f"bank_conflicts_{op}")
     },
     **{
@@ -163,7 +176,7 @@ def test_passes_no_address_asks_for_are_few_and_are_conflicts(source, counter):
     moved = SUNK in KNOWN[source, f"wavefronts_{op}"]
     for name in (name for name, case in bench.cases().items() if case.launch.source == source):
         waves, conflicts = (told(name)[f"{what}_{op}"] for what in ("wavefronts", "bank_conflicts"))
-        assert 0 <= conflicts[0] - conflicts[1] <= 20, name
+        assert 0 <= conflicts[0] - conflicts[1] <= max(20, FEW * waves[1]), name
         fewest = waves[0] - conflicts[0], waves[1] - conflicts[1]
         assert fewest[0] <= fewest[1] if moved else fewest[0] == fewest[1], name
 
@@ -203,10 +216,12 @@ def test_every_kernel_is_a_case_at_two_shapes():
     for case in bench.cases().values():
         seen.setdefault(case.launch.source, set()).add(case.shape)
     files = {p.relative_to(sources.ROOT).as_posix() for p in sources.ROOT.rglob("*.cu")}
-    assert set(seen) == {name for name in files if not name.startswith(tuple(APART))}
+    generated = {name for name in seen if name.startswith("fusion/fused_")}
+    assert len(generated) > 1 and not generated & files
+    assert seen.keys() - generated == {name for name in files if not name.startswith(tuple(APART))}
     for place in APART:  # none is left over
         assert any(name.startswith(place) for name in files), place
-    assert all(len(shapes) > 1 for shapes in seen.values())
+    assert all(len(seen[name]) > 1 for name in seen.keys() - generated)
 
 
 def test_every_rung_is_a_case_at_its_default_tiles_and_at_others():
