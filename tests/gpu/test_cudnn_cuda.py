@@ -75,7 +75,8 @@ def test_groups(groups):
 def test_every_preset(key):
     errors = ran(CONV_PRESETS[key].shape)
     assert errors["conv/cudnn-implicit-precomp-gemm"] < 2e-6  # TF32 would be off by 1e-4 and more
-    errors.pop("conv/cudnn-winograd-nonfused", None)  # its large tiles of 5 x 5 taps lose digits: `ran` has its bound
+    # Large tiles of 5 x 5 taps lose digits: `ran` holds them to their bound.
+    errors.pop("conv/cudnn-winograd-nonfused", None)
     assert max(errors.values()) < 1e-4
 
 
