@@ -142,7 +142,11 @@ def pytorch(refuses: bool = False):
         asked.append((torch.backend, torch.stream, torch.inference, is_causal, scale))
         if refuses:
             place = "(Triggered internally at sdp_utils.cpp:1.)"
-            for said in ("Flash kernel not used because:", "Expected a 16-bit type.", "cuDNN has been runtime disabled."):
+            for said in (
+                "Flash kernel not used because:",
+                "Expected a 16-bit type.",
+                "cuDNN has been runtime disabled.",
+            ):
                 warnings.warn(f"{said} {place}", stacklevel=1)
             raise RuntimeError("No available kernel. Aborting execution.")
         allocated.take(700)
