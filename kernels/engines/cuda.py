@@ -8,10 +8,8 @@ from __future__ import annotations
 
 import ctypes
 import importlib.util
-import math
 import subprocess
 import sys
-import time
 from collections.abc import Callable, Sequence
 from functools import cache, lru_cache
 
@@ -27,8 +25,7 @@ MEASURES = True
 GRAPH_MS = 0.5  # a hot sample is a captured graph of as many runs as take about this long
 MOST_STATIC_SHARED = 48 * 2**10  # bytes of shared memory that any kernel may have
 LEAST_FLUSH = 256 * 2**20  # bytes: long enough to hide a launch queued behind it
-QUEUE_ROOM = 2  # flushes take so many times what the processor needs to queue a sample
-MOST_FLUSHES = 50
+MOST_FLUSHES = 64  # before a sample
 
 
 @cache
@@ -86,7 +83,7 @@ def conditions() -> dict:
         "clock_sm_mhz": int(sm) if sm else None,
         "clock_memory_mhz": int(memory) if memory else None,
         "event_floor_ms": floor_ms(),
-        "queue_room": QUEUE_ROOM,
+        "queued": "ahead",
     }
 
 
@@ -282,7 +279,7 @@ def sample(
     progress: Callable[[float], None] = lambda share: None,
 ) -> list[Timed]:
     """Time every session by CUDA events, interleaved. Cold: a write over more than twice the L2 runs before each
-    sample, as often as keeps the GPU busy until all of the sample is queued: no launch from Python is waited for.
+    sample, as often as keeps the GPU busy until all of the sample is queued: none that waited for Python is kept.
     Hot: no flush; a graph of many runs is launched twice and the second launch is timed."""
     stream = own_stream()
     with stream:
@@ -307,6 +304,11 @@ def floor_ms(n: int = 50) -> float:
 
 def between_events(run: Callable[[], None], stream, before: Callable[[], None] | None) -> float:
     """ms of `run` on the GPU; `before` keeps the GPU busy while Python queues what follows."""
+    return _timed(run, stream, before)[0]
+
+
+def _timed(run: Callable[[], None], stream, before: Callable[[], None] | None) -> tuple[float, bool]:
+    """(ms of `run` on the GPU, whether all of it was queued before the GPU came to it)."""
     import cupy
 
     start, end = cupy.cuda.Event(), cupy.cuda.Event()
@@ -315,15 +317,15 @@ def between_events(run: Callable[[], None], stream, before: Callable[[], None] |
     start.record(stream)
     run()
     end.record(stream)
+    ahead = not start.done
     end.synchronize()
-    return cupy.cuda.get_elapsed_time(start, end)
+    return cupy.cuda.get_elapsed_time(start, end), ahead
 
 
 def taker(run: Callable[[], None], stream, flush: Callable[[], None] | None) -> Callable[[], float]:
     """A function that takes one sample in ms."""
     if flush:
-        before = _busy(run, stream, flush)
-        return lambda: between_events(run, stream, before)
+        return _cold_taker(run, stream, flush)
     once = min(between_events(run, stream, None) for _ in range(3))
     many = max(1, round(GRAPH_MS / max(once, 1e-3)))
     stream.begin_capture()
@@ -338,32 +340,25 @@ def taker(run: Callable[[], None], stream, flush: Callable[[], None] | None) -> 
     return lambda: between_events(launch, stream, before=launch) / many
 
 
-def _busy(run: Callable[[], None], stream, flush: Callable[[], None]) -> Callable[[], None]:
-    """`flush` as often as the processor needs to queue `run`: a library's call can take longer than one flush."""
-    once = min(between_events(flush, stream, None) for _ in range(3))
-    times = flushes(min(_queued_ms(run, stream) for _ in range(5)), once)
+def _cold_taker(run: Callable[[], None], stream, flush: Callable[[], None]) -> Callable[[], float]:
+    """Where the GPU came to a sample before all of it was queued, it may have waited for Python, and it is taken again
+    behind twice as many flushes: a library's call can take longer than one, and longer among others than alone. What
+    itself waits for the GPU can be queued ahead of it by none."""
+    times = 1
 
     def before() -> None:
         for _ in range(times):
             flush()
 
-    return before
+    def take() -> float:
+        nonlocal times
+        ms, ahead = _timed(run, stream, before)
+        while not ahead and times < MOST_FLUSHES:
+            times *= 2
+            ms, ahead = _timed(run, stream, before)
+        return ms
 
-
-def _queued_ms(run: Callable[[], None], stream) -> float:
-    """ms of the processor until `run` is queued."""
-    stream.synchronize()
-    start = time.perf_counter()
-    run()
-    queued = time.perf_counter() - start
-    stream.synchronize()
-    return 1e3 * queued
-
-
-def flushes(queued_ms: float, once_ms: float) -> int:
-    """How many flushes outlast the queueing of a sample with room to spare; bounded, for a call that waits for the GPU
-    is outlasted by none."""
-    return min(MOST_FLUSHES, max(1, math.ceil(QUEUE_ROOM * queued_ms / once_ms)))
+    return take
 
 
 def _parts(session: Session, stream, flush) -> tuple[tuple[str, float], ...]:

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import datetime
+import sys
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -118,11 +120,84 @@ def test_a_device_that_cannot_tell_its_ceilings_is_still_timed(monkeypatch):
     assert m.n and "ceilings" not in m.conditions
 
 
-@pytest.mark.parametrize(
-    ("queued", "times"), [(0.001, 1), (0.04, 1), (0.06, 2), (0.5, 10), (1e9, cuda.MOST_FLUSHES)]
-)
-def test_the_gpu_is_kept_busy_twice_as_long_as_a_sample_takes_to_queue(queued, times):
-    assert cuda.flushes(queued, once_ms=0.1) == times
+class Queue:
+    """A GPU on paper, in ms: what is queued runs in turn, and the processor's time stands beside its own."""
+
+    def __init__(self):
+        self.now = self.free = 0.0  # the processor's clock; when the GPU has done all that is queued
+        self.flushes = 0
+
+    def run(self, thinks: float, takes: float) -> None:
+        """Queued after the processor thought about it."""
+        self.now += thinks
+        self.free = max(self.free, self.now) + takes
+
+    def flush(self) -> None:
+        self.flushes += 1
+        self.run(thinks=0.001, takes=0.1)
+
+
+class Event:
+    """As CuPy's, on a Queue."""
+
+    def __init__(self, queue: Queue):
+        self.queue = queue
+
+    def record(self, stream):
+        self.at = max(self.queue.free, self.queue.now)
+
+    @property
+    def done(self) -> bool:
+        return self.queue.now >= self.at
+
+    def synchronize(self):
+        self.queue.now = max(self.queue.now, self.at)
+
+
+@pytest.fixture
+def queue(monkeypatch):
+    queue = Queue()
+    events = SimpleNamespace(
+        Event=lambda: Event(queue), get_elapsed_time=lambda start, end: end.at - start.at
+    )
+    monkeypatch.setitem(sys.modules, "cupy", SimpleNamespace(cuda=events))
+    return queue
+
+
+@pytest.mark.parametrize("thinks", [0.001, 0.05, 0.3, 2.0])
+def test_no_sample_waits_for_the_processor(queue, thinks):
+    """Two launches of 0.02 ms with a thought between them: what they take together, however long it is."""
+
+    def run():
+        queue.run(thinks=0.001, takes=0.02)
+        queue.run(thinks, takes=0.02)
+
+    take = cuda.taker(run, None, queue.flush)
+    assert [take() for _ in range(5)] == pytest.approx([0.04] * 5)
+    queue.flushes = 0
+    take()
+    assert queue.flushes <= max(1, 2 * (thinks + 0.1) / 0.1)  # and no more flushes than twice what it takes
+
+
+def test_a_thought_that_comes_now_and_then_is_in_no_sample(queue):
+    thoughts = iter([0.001, 0.001, 0.5, 0.001, 0.001, 0.9, 0.001, 0.001, 0.001, 0.001, 0.001, 0.001])
+
+    def run():
+        queue.run(thinks=0.001, takes=0.02)
+        queue.run(next(thoughts), takes=0.02)
+
+    take = cuda.taker(run, None, queue.flush)
+    assert [take() for _ in range(6)] == pytest.approx([0.04] * 6)
+
+
+def test_what_waits_for_the_gpu_itself_is_taken_all_the_same(queue):
+    def run():
+        queue.run(thinks=0.001, takes=0.02)
+        queue.now = max(queue.now, queue.free)  # the call waits
+        queue.run(thinks=0.001, takes=0.02)
+
+    assert cuda.taker(run, None, queue.flush)() == pytest.approx(0.041)
+    assert queue.flushes < 2 * cuda.MOST_FLUSHES
 
 
 # -- memory, stage by stage ----------------------------------------------------------------------
