@@ -9,6 +9,7 @@ from pathlib import Path
 from kernels import records
 from kernels.ladders import LADDERS
 from kernels.presets import CONV_PRESETS
+from kernels.presets_attention import ATTENTION_PRESETS
 from kernels.program import Launch
 from kernels.records import unsupported
 from kernels.shapes import GemmShape
@@ -23,6 +24,7 @@ LIBRARY = {
     "bf16": "gemm/cublas-fp16",
     "int8": "gemm/cublas",
 }
+ATTENTION_LIBRARY = ("attention/library", "attention/library-flash", "attention/library-cudnn")
 STAGES, BASE = (2, 3, 4, 5), "conv/cudnn-implicit-precomp-gemm"
 STRIDES = (1, 2, 3, 4, 8, 16, 32)
 
@@ -42,7 +44,7 @@ def rungs() -> str:
 def conv() -> str:
     """Cold medians of every rung of ours at its default tiles, and what im2col allocated, for every preset."""
     rungs = [r for r in LADDERS["conv"].rungs if r.library != "cuDNN"]
-    first = records.recordings()[0]
+    first = next(row for row in records.recordings() if row["rung"] == rungs[0].name)
     lines = [
         f"Recorded on an {first['device']} (driver {first['driver']}, CUDA {first['cuda']}, cuBLAS {first['cublas']}, "
         f"{first['date']}), FP32 without TF32, cold, median of up to 100 samples (p20 to p80 in the file "
@@ -154,9 +156,80 @@ def banks() -> str:
     return "\n".join(lines)
 
 
+def attention() -> str:
+    """Every rung at B=4 H=16 N=2048 d=64 in each type, and what it allocated where there are many keys."""
+    shapes = [ATTENTION_PRESETS[f"attention-2048{type_}"].shape for type_ in ("", "-fp16", "-bf16")]
+    long = ATTENTION_PRESETS["attention-8192"].shape
+    told = {
+        r.name: [records.recorded(r.name, s, r.default_tiles) for s in (*shapes, long)]
+        for r in LADDERS["attention"].rungs
+    }
+    best = [
+        min(rows[i]["median_ms"] for name, rows in told.items() if rows[i] and name in ATTENTION_LIBRARY)
+        for i in range(len(shapes))
+    ]
+    lines = [
+        "B = 4, H = 16, N = 2,048, d = 64, same device, cold, each type in one run. *Of PyTorch*: of the fastest of its "
+        f"backends for that type. Peak: at B = {long.B}, H = {long.H}, N = {long.N:,}, FP32, measured and predicted:",
+        "",
+        "| rung | FP32 | of PyTorch | FP16 | of PyTorch | BF16 | of PyTorch | peak | predicted |",
+        "|---" * 9 + "|",
+    ]
+    for rung in LADDERS["attention"].rungs:
+        *rows, at_long = told[rung.name]
+        cells = [
+            f"{figures.time_(row['median_ms'])} | {100 * least / row['median_ms']:.3g} %" if row else " | "
+            for row, least in zip(rows, best, strict=True)
+        ]
+        bytes_ = "" if at_long is None else figures.bytes_(at_long["peak_bytes"])
+        predicted = rung.build(long, rung.default_tiles).nbytes() if at_long else None
+        cells += [bytes_, figures.bytes_(predicted) if predicted else ""]
+        lines.append(f"| `{rung.name}` | " + " | ".join(cells) + " |")
+    return "\n".join(lines)
+
+
+def softmax() -> str:
+    """Cold medians of every rung at every preset."""
+    rungs = LADDERS["softmax"].rungs
+    lines = [
+        "Softmax along the rows of x, same device, cold:",
+        "",
+        "| rows × length | " + " | ".join(f"`{r.name}`" for r in rungs) + " |",
+        "|---" * (len(rungs) + 1) + "|",
+    ]
+    for preset in LADDERS["softmax"].presets.values():
+        rows = [records.recorded(r.name, preset.shape, r.default_tiles) for r in rungs]
+        times = " | ".join(figures.time_(row["median_ms"]) if row else "" for row in rows)
+        lines.append(f"| {preset.shape.M:,} × {preset.shape.N:,} | {times} |")
+    return "\n".join(lines)
+
+
+def fusion() -> str:
+    """Cold medians of every rung at every preset, and fused beside a copy of the least bytes."""
+    rungs = LADDERS["fusion"].rungs
+    lines = [
+        "Chains of blocks, same device, cold. *Floor*: what a copy of the chain's input, parameters and output takes, read "
+        "and written once, at the rate measured in the same process. Its own convolution is direct, a thread for each "
+        "output, and far from cuDNN's, which PyTorch calls:",
+        "",
+        "| chain | " + " | ".join(f"`{r.name}`" for r in rungs) + " | fused / floor |",
+        "|---" * (len(rungs) + 2) + "|",
+    ]
+    for preset in LADDERS["fusion"].presets.values():
+        rows = {r.name: records.recorded(r.name, preset.shape, r.default_tiles) for r in rungs}
+        if not (row := rows["fusion/fused"]):
+            continue
+        times = " | ".join(figures.time_(row["median_ms"]) if row else "" for row in rows.values())
+        floor = preset.shape.bytes / row["ceilings"]["copy_bytes_per_s"] * 1e3
+        beyond = preset.shape.bytes > row["ceilings"]["cache_bytes"]
+        over = f"{row['median_ms'] / floor:.3g}" if beyond else "within the L2"
+        lines.append(f"| {preset.label} | {times} | {over} |")
+    return "\n".join(lines)
+
+
 def main() -> None:
     text = README.read_text(encoding="utf-8")
-    for table in (rungs, conv, algorithms, gemm, banks):
+    for table in (rungs, conv, algorithms, gemm, banks, attention, softmax, fusion):
         begin, end = (
             f"<!-- recorded {table.__name__}: python benchmarks/tables.py -->",
             "<!-- end recorded -->",

@@ -97,9 +97,12 @@ def times(asked: Asked, story: Story) -> None:
 
 
 def unable(asked: Asked) -> str:
-    """The rungs that rules keep from this shape, by rule, in one line; "" where all can run."""
+    """The rungs that rules keep from this shape and that no recording tells of, by rule, in one line; "" where there are
+    none."""
     by: dict[str, list[str]] = {}
     for rung in asked.ladder.rungs:
+        if rung.name in asked.recorded():
+            continue
         if rules := list(rung.rules(asked.shape, asked.tiles_of(rung))):
             by.setdefault("; ".join(rule.partition(", got ")[0] for rule in rules), []).append(
                 _brief(asked, rung)
@@ -282,7 +285,8 @@ def _marks(asked: Asked, dots: list[roofline.Dot]) -> list[roofline.Mark]:
         if rung.name not in timed and rung in asked.able():
             cost = _why.cost(asked, rung)
             if cost.flops and cost.bytes:
-                marks.append(roofline.Mark(n, rung.title, cost.flops / cost.bytes, rung.name))
+                units = roofline.other_units(rung.name, asked.shape.params())
+                marks.append(roofline.Mark(n, rung.title, cost.flops / cost.bytes, units))
     return marks
 
 

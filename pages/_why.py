@@ -17,7 +17,7 @@ from pages import _counts
 from pages._asked import Asked, Shown, work
 from pages._lesson import behind, together
 from visuals import figures, roofline, sweeps
-from visuals.why import Story
+from visuals.why import Story, fastest_library
 
 SHARED = {  # where a rung uses it: a wavefront is a pass over the 32 banks, of up to 128 bytes
     "wavefronts reading shared memory": "wavefronts_ld",
@@ -94,7 +94,8 @@ def _table(asked: Asked, shown: Shown, wish: _counts.Wish | None) -> str:
         first = next(iter(shown.rows.values()))
         when = f", {first['date']}" if shown.kind == "recorded" else ""
         badge = figures.badge(shown.kind, sweeps.provenance(list(shown.rows.values())) + when)
-        parts.append((badge, _got([shown.rows.get(r.name) for r in able], first)))
+        library = fastest_library(shown.rows.values())
+        parts.append((badge, _got([shown.rows.get(r.name) for r in able], first, library)))
     titles = [escape(r.title_on(engine)) for r in able]
     return (_columns if len(able) <= MOST_COLUMNS else lines)(titles, parts)
 
@@ -147,9 +148,9 @@ def _scrolled(label: str, kind: str, rows: str) -> str:
     return f'<div class="kt-scroll" tabindex="0" role="region" aria-label="{label}"><table class="kt-table{kind}">{rows}</table></div>'
 
 
-def _got(rows: Sequence[dict | None], first: dict) -> dict[str, list[str]]:
-    """What was measured of each rung, None where it has no row; shares only of what was measured with them."""
-    library = [r["median_ms"] for r in rows if r and find(r["rung"]).library]
+def _got(rows: Sequence[dict | None], first: dict, library: dict | None) -> dict[str, list[str]]:
+    """What was measured of each rung, None where it has no row; shares only of what was measured with them, the
+    library's row among that."""
     roof = roofline.roof_of(first, "measured")
     as_defined = roofline.as_defined(r for r in rows if r)
     told: dict[str, Callable[[dict], str]] = {
@@ -165,7 +166,9 @@ def _got(rows: Sequence[dict | None], first: dict) -> dict[str, list[str]]:
         "relative L2 error": lambda r: f"{r['error']:.1e}",
     }
     if library:
-        told["share of the library's speed"] = lambda r: figures.share(library[0] / r["median_ms"])
+        told["share of the fastest library's speed"] = lambda r: figures.share(
+            library["median_ms"] / r["median_ms"]
+        )
     if roof:
         flops, copy = figures.rate(roof.flops_per_s, 1e3), figures.bandwidth(roof.bytes_per_s)
         kind = "effective" if as_defined else "actual"

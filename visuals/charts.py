@@ -19,12 +19,11 @@ Row = Mapping
 Titled = Sequence[tuple[str, Row]]
 FONT = "system-ui, -apple-system, 'Segoe UI', Roboto, 'DejaVu Sans', sans-serif"  # the theme's
 BAR_PX, MEMORY_PX, COPY_PX, TIMELINE_PX = 44, 38, 26, 270
-TEXT_PX = 112  # the column of figures at the right
+TEXT_PX = 118  # the column of figures at the right
 STAGES_PX = 92  # under a timeline, for the names of its stages
-MOST_WIDE, MOST_NARROW = (
-    4,
-    11,
-)  # panels of a timeline with room for titles; characters to a line where there are more
+TITLE_CHARS = 22  # of a title in a line beside its bar
+STAGE_CHARS = 13  # of a stage's name in STAGES_PX
+HEAD_CHARS = 66  # characters that stand side by side over all panels of a timeline
 MOST_SAMPLES = 100
 MOST_LINEAR = 50  # the longest bar by the shortest: beyond that their axis is logarithmic
 COPIES = (
@@ -270,10 +269,12 @@ def timeline(titled: Titled, tokens: Mapping[str, str]) -> Figure | None:
     if not told:
         return None
     steps = [len(row["timeline"]) for _, row in told]
-    figure = make_subplots(
-        1, len(told), shared_yaxes=True, horizontal_spacing=0.04, column_widths=[max(3, n) for n in steps]
-    )
-    heads = [_narrow(title) if len(told) > MOST_WIDE else broken(title) for title, _ in told]
+    widths = [max(3, n) for n in steps]
+    figure = make_subplots(1, len(told), shared_yaxes=True, horizontal_spacing=0.04, column_widths=widths)
+    heads = [
+        _narrow(title, HEAD_CHARS * width // sum(widths))
+        for (title, _), width in zip(told, widths, strict=True)
+    ]
     for column, (head, (title, row)) in enumerate(zip(heads, told, strict=True), 1):
         stages = row["timeline"]
         for role, name in roles(row):
@@ -299,7 +300,7 @@ def _panel(figure: Figure, column: int, title: str, row: Row, tokens: Mapping[st
     """One rung's axis, title and peak."""
     stages, dim = row["timeline"], tokens["dim"]
     figure.update_xaxes(
-        tickvals=list(range(len(stages))), ticktext=[s["at"] for s in stages], range=[-0.5, len(stages) - 0.5],
+        tickvals=list(range(len(stages))), ticktext=[_shortened(s["at"]) for s in stages], range=[-0.5, len(stages) - 0.5],
         tickfont={"size": 11, "color": dim}, tickangle=-90, showgrid=False, zeroline=False, ticks="",
         fixedrange=True, row=1, col=column, linecolor=tokens["line"], showline=True,
     )  # fmt: skip
@@ -323,12 +324,17 @@ def height(rows: int, px: int = BAR_PX) -> int:
 
 def broken(title: str) -> str:
     """A rung's title in two lines: bars are long where titles are narrow."""
-    return title.replace(" + ", " +<br>")
+    return title.replace(" + ", " +<br>") if " + " in title else _narrow(title, TITLE_CHARS)
 
 
-def _narrow(title: str) -> str:
-    """The same where there is room for a word or two."""
-    return "<br>".join(textwrap.wrap(title, MOST_NARROW))
+def _shortened(stage: str) -> str:
+    """The name of a stage as it fits under a timeline; whole when pointed at."""
+    return stage if len(stage) <= STAGE_CHARS else f"{stage[: STAGE_CHARS - 1]}…"
+
+
+def _narrow(title: str, most: int) -> str:
+    """The same in lines of at most so many characters."""
+    return "<br>".join(textwrap.wrap(title, most, break_long_words=False, break_on_hyphens=False))
 
 
 def _write_at_end(figure: Figure, i: int, text: str, tokens: Mapping[str, str]) -> None:

@@ -10,7 +10,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache
 from itertools import product
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from kernels import records
 from kernels.ladders import ladder_of
@@ -85,12 +85,19 @@ def as_defined(rows: Iterable[Row]) -> bool:
 OTHER_UNITS = {
     "gemm/cublas-tf32": "tensor cores", "gemm/wmma": "tensor cores", "gemm/mma-sync": "tensor cores",
     "gemm/cublas-fp16": "tensor cores", "gemm/dp4a": "INT8 arithmetic",
+    "attention/library": "tensor cores",  # FP32 as three TF32 products (kernels.ladders.attention_library)
 }  # fmt: skip
+SIXTEEN_BITS = ("fp16", "bf16")  # tensor cores alone multiply them here
 
 
 def units(row: Row) -> str:
     """The units of a row's rung where the FP32 roof is not theirs; "" where it is. The cpu engine has no others."""
-    return OTHER_UNITS.get(row["rung"], "") if row["engine"] == "cuda" else ""
+    return other_units(row["rung"], row["shape"]) if row["engine"] == "cuda" else ""
+
+
+def other_units(rung: str, params: Mapping[str, Any]) -> str:
+    """The same of a rung on a GPU, at a shape of these parameters."""
+    return "tensor cores" if params.get("dtype") in SIXTEEN_BITS else OTHER_UNITS.get(rung, "")
 
 
 def stands(row: Row) -> bool:
@@ -105,11 +112,11 @@ class Mark:
     number: int
     title: str
     intensity: float
-    rung: str = ""
+    units: str = ""  # where the FP32 roof is not theirs
 
     def most(self, roof: Roof) -> float:
         """FLOP/s that a roof allows it: of other units than FP32's only the memory's slope is known."""
-        return self.intensity * roof.bytes_per_s if self.rung in OTHER_UNITS else roof.bound(self.intensity)
+        return self.intensity * roof.bytes_per_s if self.units else roof.bound(self.intensity)
 
 
 def roof_of(row: Row | None, kind: str) -> Roof | None:
@@ -190,7 +197,7 @@ def _under(dot: Dot, roof: Roof) -> str:
     elif dot.rate > bound and dot.intensity < roof.ridge:
         text += " More than the slope allows: part of what it moves stayed in the caches."
     elif dot.rate > bound:
-        text += " More than the roof: it executes less than direct convolution does, or the peak was taken while others kept the device busy."
+        text += " More than the roof: it executes less than the definition asks for, or the peak was taken while others kept the device busy."
     return text
 
 
@@ -293,8 +300,12 @@ def _draw_roof(
     copy = f"copy {figures.bandwidth(roof.bytes_per_s)}"
     for x, text, side in (
         (x1, f"FP32 {_rate(roof.flops_per_s)}", {"xanchor": "right", "yanchor": "bottom", "xshift": -4}),
-        # Under the slope's low end, which rises away from it.
-        (math.log10(left), copy, {"xanchor": "left", "yanchor": "top", "xshift": 16}),
+        # Under the slope's low end, which rises away from it; above the figures of the axis.
+        (
+            max(math.log10(left), y0 + 0.35 - math.log10(roof.bytes_per_s)),
+            copy,
+            {"xanchor": "left", "yanchor": "top", "xshift": 16},
+        ),
     ):
         figure.add_annotation(
             x=x, y=math.log10(roof.bound(10**x)), text=text, showarrow=False,
@@ -389,16 +400,21 @@ def _numbers(numbers: Iterable[int]) -> str:
     return ", ".join(f"{r[0]}–{r[-1]}" if len(r) > 2 else ", ".join(map(str, r)) for r in runs)
 
 
+def _near(one: Dot, other: Dot, decades: float) -> bool:
+    """Whether a label beside each would be one over the other."""
+    up, across = math.log10(one.rate / other.rate), math.log10(one.intensity / other.intensity)
+    return abs(up) < decades and abs(across) < 0.12
+
+
 def labels(dots: Sequence[Dot], decades: float) -> list[tuple[float, float, str]]:
     """(log x, log y, numbers) to write right of the dots: those of one intensity that stand too near for two
     labels share one."""
     per_px = decades / (HEIGHT - 60)
     groups: list[list[Dot]] = []
     for dot in sorted(dots, key=lambda d: (d.stale, round(math.log10(d.intensity), 2), d.rate)):
-        last = groups[-1][-1] if groups else None
-        near = last and abs(math.log10(last.rate / dot.rate)) < NEAR_PX * per_px
-        if near and abs(math.log10(last.intensity / dot.intensity)) < 0.12:
-            groups[-1].append(dot)
+        near = (group for group in groups if _near(group[-1], dot, NEAR_PX * per_px))
+        if group := next(near, None):
+            group.append(dot)
         else:
             groups.append([dot])
     return [

@@ -11,8 +11,8 @@ from kernels.program import RuleError
 
 
 def rules(library: str, find: Callable[[], object], rung: str, s: Any) -> Iterator[str]:
-    """Why the library, which `find` finds or raises RuleError, cannot be asked here; where there is no GPU, first
-    what it said where it was recorded. Where it can be asked there are no rules: it says itself whether it supports
+    """Why the library, which `find` finds or raises RuleError, cannot be asked here; where there is no GPU, what
+    it said where that is recorded. Where it can be asked there are no rules: it says itself whether it supports
     the shape (UnsupportedError)."""
     gpu = engines.load("cuda").status()
     if not gpu.ready:
@@ -20,7 +20,8 @@ def rules(library: str, find: Callable[[], object], rung: str, s: Any) -> Iterat
 
         if told := unsupported.recorded(rung, s):
             yield f"{told['said']}, asked on an {told['device']}, {told['date']}"
-        yield f"{library} was not asked here: {gpu.text}"
+        else:
+            yield f"{library} was not asked here: {gpu.text}"
         return
     try:
         find()

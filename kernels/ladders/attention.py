@@ -244,5 +244,5 @@ LADDER = Ladder(
     reference=reference,
     presets=ATTENTION_PRESETS,
     rungs=(*RUNGS, *attention_tensor.RUNGS, CUBLAS, *attention_library.RUNGS),
-    swept=("attention-2048",),
+    swept=("attention-16", "attention-2048"),
 )

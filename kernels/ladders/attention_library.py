@@ -17,14 +17,14 @@ from kernels.ladders import attention_parts as parts
 from kernels.program import Cost, LibraryCall, Program, Rung, Tiles
 from kernels.shapes_attention import AttentionShape
 
-IDEAS = {  # backend: (the end of the rung's name, what it is by PyTorch's documentation)
+IDEAS = {  # backend: (the end of the rung's name, of its title, what it is by PyTorch's documentation)
     "EFFICIENT_ATTENTION": (
-        "library",
+        "library", "memory-efficient",
         "Memory-efficient attention: nothing N x N. FP32 as three TF32 products on tensor cores.",
     ),
-    "FLASH_ATTENTION": ("library-flash", "FlashAttention-2 in PyTorch: 16-bit types alone."),
-    "CUDNN_ATTENTION": ("library-cudnn", "cuDNN's fused attention, called by PyTorch: 16-bit types alone."),
-}
+    "FLASH_ATTENTION": ("library-flash", "flash", "FlashAttention-2 in PyTorch: 16-bit types alone."),
+    "CUDNN_ATTENTION": ("library-cudnn", "cuDNN", "cuDNN's fused attention, called by PyTorch: 16-bit types alone."),
+}  # fmt: skip
 
 
 def build(backend: str, s: AttentionShape, tiles: Tiles) -> Program:
@@ -41,11 +41,11 @@ def cost(s: AttentionShape, program: Program) -> Cost:
     return Cost(s.flops, s.bytes, None)
 
 
-def _rung(backend: str, tail: str, idea: str) -> Rung:
+def _rung(backend: str, tail: str, title: str, idea: str) -> Rung:
     name = f"attention/{tail}"
     return Rung(
         name=name,
-        title=f"PyTorch {backend}",
+        title=f"PyTorch ({title})",
         idea=idea,
         build=partial(build, backend),
         cost=cost,
@@ -56,4 +56,4 @@ def _rung(backend: str, tail: str, idea: str) -> Rung:
     )
 
 
-RUNGS = tuple(_rung(backend, tail, idea) for backend, (tail, idea) in IDEAS.items())
+RUNGS = tuple(_rung(backend, *told) for backend, told in IDEAS.items())

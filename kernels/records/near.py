@@ -30,7 +30,7 @@ def nearest(
     """The row of this rung and mode at the shape asked for, else at the nearest. None where none can speak of it.
 
     Near is measured in doublings: first those of the multiply-adds, in steps of SAME_WORK, then the sum of
-    those of each extent. Tile sizes that agree go before others; other ones are named.
+    those of each extent. At another shape tile sizes that agree go before others; other ones are named.
     """
     asked, tiles = vars(shape), dict(tiles)
     ladder = ladder_of(rung)
@@ -42,16 +42,16 @@ def nearest(
         there, other = since | row["shape"], row["tiles"] != tiles
         if there.keys() != asked.keys() or any(there[name] != value for name, value in agree):
             continue
-        if best_key and other > best_key[0]:
+        apart = there != asked
+        if best_key and (apart, other) > best_key[:2]:
             continue  # most are: their work need not be compared
         if (macs := _macs(ladder.name, tuple(there.items()))) is None:
             continue
         work = abs(_doublings(shape.macs, macs))
-        first = (other, there != asked, round(work / SAME_WORK))
+        first = (apart, other, round(work / SAME_WORK))
         if best_key and first > best_key[:3]:
             continue
-        apart = (abs(_doublings(asked[n], there[n])) for n in asked if (n, asked[n]) not in agree)
-        extents = sum(apart)
+        extents = sum(abs(_doublings(asked[n], there[n])) for n in asked if (n, asked[n]) not in agree)
         key = (*first, extents, work)
         if best_key is None or key < best_key:
             best, best_key = row, key

@@ -23,7 +23,7 @@ def test_a_run_tells_its_shares_its_ceilings_and_the_other_device():
     finish(at, "run", "job")
     said, rows = texts(at), at.session_state["ran"].rows
     told = rows["conv/direct"]["ceilings"]
-    head = '<th scope="col">of the library&#x27;s speed</th><th scope="col">of its roof</th>'
+    head = '<th scope="col">of the fastest library&#x27;s speed</th><th scope="col">of its roof</th>'
     assert head + '<th scope="col">of the FP32 peak</th><th scope="col">calls of nothing</th>' in said
     library = rows["conv/im2col-cublas"]["median_ms"]
     for name in ("conv/direct", "conv/im2col-gemm", "conv/im2col-cublas"):

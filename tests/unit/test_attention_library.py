@@ -20,6 +20,9 @@ from kernels.shapes_attention import DTYPES, AttentionShape
 GPU, NO_GPU = Status(True, "a GPU"), Status(False, "no NVIDIA GPU in this machine")
 SHAPE = AttentionShape(2, 3, 5, 4, causal=1, scale=-0.5)
 LIBRARY = attention_library.RUNGS[0]
+RUNG_OF = dict(
+    zip(attention_library.IDEAS, attention_library.RUNGS, strict=True)
+)  # by PyTorch's name of the backend
 
 
 # -- cuBLAS -----------------------------------------------------------------------------------------
@@ -219,7 +222,7 @@ def there(monkeypatch):
 
 def bound(backend: str):
     rng = np.random.default_rng(0)
-    rung = next(r for r in attention_library.RUNGS if r.title == f"PyTorch {backend}")
+    rung = RUNG_OF[backend]
     (step,) = rung.build(SHAPE, {}).steps
     arrays = {name: rng.standard_normal(SHAPE.qkv_shape).astype("f4") for name in "QKVO"}
     args = tuple(arrays[a] if isinstance(a, str) else a for a in step.args)

@@ -9,8 +9,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.unit.rows_of import a_full_row, a_row
-from visuals import compare, figures
-from visuals.why import factor, shares
+from visuals import compare, figures, roofline
+from visuals.why import factor, fastest_library, shares
 
 
 @pytest.mark.parametrize(
@@ -74,7 +74,7 @@ def test_shares_are_of_the_library_the_roof_the_peak_and_the_launches():
     told = shares([("direct", SLOW), ("library", FAST)])
     slow, fast = 1296 / 2e-3, 1296 / 0.5e-3
     assert told == {
-        "of the library's speed": ["25 %", "100 %"],
+        "of the fastest library's speed": ["25 %", "100 %"],
         "of its roof": [figures.share(slow / 4e12), figures.share(fast / 4e12)],
         "of the FP32 peak": [figures.share(slow / 1e13), figures.share(fast / 1e13)],
         "calls of nothing": ["0.1 %", "0.8 %"],  # one of 2 us in 2 ms; two in 0.5 ms
@@ -88,10 +88,36 @@ def test_of_another_roof_there_is_no_share():
     assert told["of its roof"][1] == "–" != told["of its roof"][0] and told["of the FP32 peak"][1] != "–"
 
 
+@pytest.mark.parametrize(
+    ("rung", "dtype", "units"),
+    [
+        ("attention/flash-mma", "fp16", "tensor cores"),
+        ("attention/cublas", "bf16", "tensor cores"),
+        ("attention/cublas", "fp32", ""),
+        ("attention/library", "fp32", "tensor cores"),  # three TF32 products
+        ("attention/flash", "fp32", ""),
+    ],
+)
+def test_16_bit_types_are_not_under_the_fp32_roof(rung, dtype, units):
+    params = {"B": 1, "H": 1, "N": 8, "d": 4, "causal": 0, "scale": 0.0, "dtype": dtype}
+    assert roofline.other_units(rung, params) == units
+
+
+def test_the_share_is_of_the_fastest_library_that_is_as_exact():
+    cublas, tf32 = (
+        a_full_row(rung=f"gemm/{name}", tiles={}, samples=[ms] * 3)
+        for name, ms in (("cublas", 1.0), ("cublas-tf32", 0.1))
+    )
+    faster = a_full_row(rung="conv/im2col-cublas", tiles={}, samples=[0.5] * 3)
+    assert fastest_library([tf32, cublas, SLOW]) is cublas
+    assert fastest_library([cublas, faster, SLOW]) is faster
+    assert fastest_library([SLOW]) is None
+
+
 def test_what_was_not_measured_has_no_share():
     assert shares([("direct", a_row())]) == {}
     assert list(shares([("direct", a_row()), ("library", a_row(rung="conv/im2col-cublas"))])) == [
-        "of the library's speed"
+        "of the fastest library's speed"
     ]
     assert list(shares([("direct", SLOW | {"flops": 0})])) == ["calls of nothing"]
 
