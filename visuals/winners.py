@@ -173,10 +173,14 @@ def told_of(told: Map) -> str:
         f"{FAMILIES[key].title} {n}" for key, n in sorted(counts(told).items(), key=lambda p: -p[1])
     )
     close = f" In {tied} of them the first two cannot be told apart: their spreads overlap." if tied else ""
-    ran = {family(row["rung"]).key for row in told.rows()}
+    ran = Counter(
+        key for cell in told.cells.values() for key in {family(row["rung"]).key for row in cell.rows}
+    )
     absent = [FAMILIES[key].title for key in FAMILIES if key not in ran]
+    some = [f"{FAMILIES[key].title} in {ran[key]}" for key in FAMILIES if 0 < ran[key] < of]
+    partly = f" Only some cells have times of: {', '.join(some)}." if some else ""
     without = f" Without {' and '.join(absent)}: no time of theirs is here." if absent else ""
-    return f"Of {of} cells: {won}.{close}{without}"
+    return f"Of {of} cells: {won}.{close}{partly}{without}"
 
 
 def planned(

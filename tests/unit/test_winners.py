@@ -142,6 +142,14 @@ def test_the_page_names_the_winner_in_words_and_tells_every_time():
     )
 
 
+def test_a_family_that_has_times_in_some_cells_alone_is_told_of():
+    """Else it would seem to lose where nobody asked it."""
+    cells = [BASE, BASE.with_(N=4), BASE.with_(H=28, W=28), BASE.with_(H=28, W=28, N=4)]
+    rows = [timed("conv/direct", s, 2.0) for s in cells] + [timed("conv/cudnn-gemm", cells[1], 3.0)]
+    told = winners.winners(winners.by_shape(rows, "cold"), BASE, AXES["N"], AXES["H"])
+    assert "Only some cells have times of: cuDNN in 1. Without im2col" in winners.told_of(told)
+
+
 # -- networks --------------------------------------------------------------------------------------
 @st.composite
 def timed_networks(draw):
