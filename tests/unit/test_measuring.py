@@ -146,10 +146,6 @@ class Event:
     def record(self, stream):
         self.at = max(self.queue.free, self.queue.now)
 
-    @property
-    def done(self) -> bool:
-        return self.queue.now >= self.at
-
     def synchronize(self):
         self.queue.now = max(self.queue.now, self.at)
 
@@ -161,6 +157,7 @@ def queue(monkeypatch):
         Event=lambda: Event(queue), get_elapsed_time=lambda start, end: end.at - start.at
     )
     monkeypatch.setitem(sys.modules, "cupy", SimpleNamespace(cuda=events))
+    monkeypatch.setattr(cuda, "time", SimpleNamespace(perf_counter=lambda: queue.now / 1e3))
     return queue
 
 
