@@ -1,15 +1,23 @@
-"""Kernels compiled ahead, several at a time, and tile sizes in words: for the benchmarks of the ladders."""
+"""Kernels compiled ahead, several at a time, and tile sizes in words: for the benchmarks of the ladders.
+
+    python -m benchmarks.compiling PRESETS
+
+compiles what `python -m kernels record --presets PRESETS` will run, so that a sweep waits for no compiler.
+"""
 
 from __future__ import annotations
 
 import multiprocessing
 import os
+import sys
 from collections.abc import Mapping, Sequence
 from concurrent.futures import ProcessPoolExecutor
 
 from kernels import RuleError
 from kernels.engines import cuda
+from kernels.engines.timing import MODES
 from kernels.program import Launch, Program
+from kernels.records.sweep import Sweep
 
 
 def compile_all(programs: Sequence[Program]) -> None:
@@ -34,3 +42,8 @@ def _compiled(key: tuple) -> str:
 
 def words(tiles: Mapping[str, int]) -> str:
     return " ".join(f"{name}={value}" for name, value in tiles.items())
+
+
+if __name__ == "__main__":
+    groups = Sweep("cuda", sys.argv[1].split(","), MODES).groups()
+    compile_all([group.program(rung) for group in groups for rung in group.rungs])

@@ -209,7 +209,7 @@ def fusion() -> str:
     rungs = LADDERS["fusion"].rungs
     lines = [
         "Chains of blocks, same device, cold. *Floor*: what a copy of the chain's input, parameters and output takes, read "
-        "and written once, at the rate measured in the same process. Its own convolution is direct, a thread for each "
+        "and written once, at the rate measured in the same process. Our convolution here is direct, a thread for each "
         "output, and far from cuDNN's, which PyTorch calls:",
         "",
         "| chain | " + " | ".join(f"`{r.name}`" for r in rungs) + " | fused / floor |",

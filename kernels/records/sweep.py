@@ -13,7 +13,7 @@ from typing import Any
 from kernels import engines, networks, presets, records
 from kernels.engines.timing import Budget
 from kernels.ladders import LADDERS, ladder_of
-from kernels.program import Ladder, RuleError, Rung
+from kernels.program import Ladder, Program, RuleError, Rung
 from kernels.records import rows, unsupported
 from kernels.runner import VerificationError, compare
 from kernels.shapes import ConvShape, ShapeError
@@ -83,14 +83,18 @@ class Group:
     def budget(self, usual: Budget) -> Budget:
         return replace(usual, samples=min(usual.samples, FEW)) if self.brief else usual
 
+    def program(self, rung: str) -> Program:
+        """What a rung of it runs."""
+        return self.ladder.rung(rung).build(self.shape, self._full(rung))
+
     def key(self, rung: str, device: str) -> tuple:
         """What a row must agree in to be the one that this group would measure."""
-        full = self.ladder.rung(rung).check(self.shape, self._of(rung))
-        digest = records.kernel_digest(self.ladder.rung(rung).build(self.shape, full))
+        full, digest = self._full(rung), records.kernel_digest(self.program(rung))
         return rung, rows.canonical(self.shape.params()), rows.canonical(full), self.mode, device, digest
 
-    def _of(self, rung: str) -> dict[str, int]:
-        return {name: value for name, value in self.tiles.items() if name in self.ladder.rung(rung).tiles}
+    def _full(self, rung: str) -> dict[str, int]:
+        found = self.ladder.rung(rung)
+        return found.check(self.shape, {name: v for name, v in self.tiles.items() if name in found.tiles})
 
     def __str__(self) -> str:
         tiles = " ".join(f"{name} {value}" for name, value in self.tiles.items())
