@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
@@ -78,16 +79,17 @@ class Asked:
         return {name: row for name, row in found.items() if row}
 
     def near(self) -> dict[str, Near]:
-        """By rung name, for rungs without such a row: the recording nearest to what is asked, all at one shape, so that
-        they can be compared with each other. They are of other settings: never drawn as if of these."""
+        """By rung name, for rungs without such a row: the recording nearest to what is asked, all at one shape, that of the
+        most, so that they can be compared with each other. They are of other settings: never drawn as if of these."""
         exact = self.recorded()
         found = {
             r.name: records.nearest(r.name, self.shape, self.tiles_of(r), self.timing)
             for r in self.able()
             if r.name not in exact
         }
-        where = next((near.row["shape"] for near in found.values() if near), None)
-        return {name: near for name, near in found.items() if near and near.row["shape"] == where}
+        at = {name: tuple(near.row["shape"].items()) for name, near in found.items() if near}
+        most = Counter(at.values()).most_common(1)
+        return {name: found[name] for name, shape in at.items() if shape == most[0][0]}
 
     def __str__(self) -> str:
         return f"{self.shape}, {', '.join(f'{name} {value}' for name, value in self.tiles)}, {self.timing}, {self.engine}"

@@ -23,7 +23,7 @@ TEXT_PX = 118  # the column of figures at the right
 STAGES_PX = 92  # under a timeline, for the names of its stages
 TITLE_CHARS = 22  # of a title in a line beside its bar
 STAGE_CHARS = 13  # of a stage's name in STAGES_PX
-HEAD_CHARS = 66  # characters that stand side by side over all panels of a timeline
+HEAD_CHARS, LEAST_CHARS = 36, 11  # that stand side by side over all panels of a timeline; in a line of one
 MOST_SAMPLES = 100
 MOST_LINEAR = 50  # the longest bar by the shortest: beyond that their axis is logarithmic
 COPIES = (
@@ -272,7 +272,7 @@ def timeline(titled: Titled, tokens: Mapping[str, str]) -> Figure | None:
     widths = [max(3, n) for n in steps]
     figure = make_subplots(1, len(told), shared_yaxes=True, horizontal_spacing=0.04, column_widths=widths)
     heads = [
-        _narrow(title, HEAD_CHARS * width // sum(widths))
+        _narrow(title, max(LEAST_CHARS, HEAD_CHARS * width // sum(widths)))
         for (title, _), width in zip(told, widths, strict=True)
     ]
     for column, (head, (title, row)) in enumerate(zip(heads, told, strict=True), 1):

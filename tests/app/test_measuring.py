@@ -5,8 +5,11 @@ import re
 import pytest
 
 from kernels import records
+from kernels.ladders import LADDERS
 from kernels.presets import CONV_PRESETS
-from pages import _cards
+from kernels.records import Near
+from pages import _asked, _cards
+from pages._asked import Asked
 from tests.app.opened import finish, texts
 from tests.app.test_run import open_at
 from visuals import charts, figures, roofline
@@ -51,10 +54,9 @@ def test_a_turned_control_fades_the_dots_and_marks_where_the_rungs_would_stand()
 
 
 def test_where_nothing_was_recorded_the_nearest_says_which_it_is_and_is_no_dot():
-    shape = CONV_PRESETS["resnet50-res3-3x3-n1"].shape
-    at = open_at(engine="cpu", N="3", C="128", H="28", W="28", K="128", pad_h="1", pad_w="1")
+    at = open_at(engine="cpu", N="2")
     said = texts(at)
-    near = records.nearest("conv/direct", shape.with_(N=3), {"BLOCK": 256})
+    near = records.nearest("conv/direct", TOY.with_(N=2), {"BLOCK": 256})
     assert not near.exact
     assert f'<span class="kt-elsewhere">not this shape</span>, the nearest: {near.words}</p>' in said
     assert said.count("kt-badge-recorded") == 2  # over these bars and at the roof: memory tells of none
@@ -117,3 +119,20 @@ def test_a_rerun_draws_nothing_anew(draws):
     at.number_input(key="K").set_value(6.0).run()
     assert draws["times"] == before["times"] + 1  # of the nearest recording; the run's own bars stay
     assert draws["memory"] == before["memory"] and draws["roofline"] == before["roofline"] + 1
+
+
+def test_the_nearest_are_all_at_the_shape_that_most_rungs_were_recorded_at(monkeypatch):
+    """Else one rung with a recording of its own would stand alone, and the others could not be compared."""
+
+    def nearest(rung, shape, tiles, mode):
+        there = TOY.with_(N=4 if rung == "conv/direct" else 8)
+        return Near({"rung": rung, "shape": there.params()}, False, "")
+
+    monkeypatch.setattr(_asked.records, "nearest", nearest)
+    ladder = LADDERS["conv"]
+    tiles = tuple(
+        {name: value for rung in ladder.rungs for name, value in rung.default_tiles.items()}.items()
+    )
+    asked = Asked(ladder, TOY.with_(N=2), "cpu", "cold", tiles)
+    rungs = {rung.name for rung in asked.able()}
+    assert asked.near().keys() == rungs - {"conv/direct"} != set()

@@ -13,7 +13,7 @@ from visuals import charts
 pytestmark = pytest.mark.browser
 
 CHARTS = ("chart_times_measured", "chart_memory", "chart_timeline", "chart_roofline")
-NEAR = "N=3&C=128&H=28&W=28&K=128&pad_h=1&pad_w=1"  # of this N nothing was recorded
+NEAR = "N=2"  # of this N nothing was recorded
 
 
 def dots(page, symbol_colour):
@@ -137,9 +137,9 @@ def test_shares_stand_under_the_bars_and_memory_is_told_stage_by_stage(lesson, p
 def test_the_nearest_recording_says_which_shape_it_is_of_and_is_no_dot(lesson, page):  # noqa: F811
     lesson(NEAR)
     time = page.locator(".st-key-card_time")
-    shape = CONV_PRESETS["resnet50-res3-3x3-n1"].shape.with_(N=3)
+    shape = CONV_PRESETS["toy"].shape.with_(N=2)
     near = records.nearest("conv/direct", shape, {"BLOCK": 256})
-    assert near.row["shape"]["N"] != 3
+    assert near.row["shape"]["N"] != 2
     expect(time).to_contain_text(f"not this shape, the nearest: {near.words}")
     expect(bars(page, "chart_times_nearest")).to_have_count(3)
     assert float(page.locator(".st-key-stale_nearest").evaluate("e => getComputedStyle(e).opacity")) < 0.6
