@@ -324,7 +324,9 @@ def height(rows: int, px: int = BAR_PX) -> int:
 
 def broken(title: str) -> str:
     """A rung's title in two lines: bars are long where titles are narrow."""
-    return title.replace(" + ", " +<br>") if " + " in title else _narrow(title, TITLE_CHARS)
+    if " + " in title:
+        return title.replace(" + ", " +<br>")
+    return "<br>".join(textwrap.wrap(title, TITLE_CHARS, break_long_words=False, break_on_hyphens=False))
 
 
 def _shortened(stage: str) -> str:
@@ -333,8 +335,8 @@ def _shortened(stage: str) -> str:
 
 
 def _narrow(title: str, most: int) -> str:
-    """The same in lines of at most so many characters."""
-    return "<br>".join(textwrap.wrap(title, most, break_long_words=False, break_on_hyphens=False))
+    """The same in lines of at most so many characters, a longer word apart."""
+    return "<br>".join(textwrap.wrap(title, most, break_long_words=False))
 
 
 def _write_at_end(figure: Figure, i: int, text: str, tokens: Mapping[str, str]) -> None:
