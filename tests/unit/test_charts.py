@@ -150,7 +150,7 @@ def test_titles_of_many_panels_are_narrow_and_have_room():
     head = next(a.text for a in many.layout.annotations if a.text.startswith("flash"))
     assert head == "flash<br>attention,<br>register<br>tiles 0"
     assert many.layout.margin.t == 70 and few.layout.margin.t == 42
-    assert "flash attention, register tiles 0" in {a.text for a in few.layout.annotations}
+    assert "flash attention,<br>register tiles 0" in {a.text for a in few.layout.annotations}
     assert {bar.customdata[0][0] for bar in many.data} == {f"{title}, inputs" for title, _ in told}
 
 
