@@ -24,7 +24,6 @@ LIBRARY = {
     "bf16": "gemm/cublas-fp16",
     "int8": "gemm/cublas",
 }
-ATTENTION_LIBRARY = ("attention/library", "attention/library-flash", "attention/library-cudnn")
 STAGES, BASE = (2, 3, 4, 5), "conv/cudnn-implicit-precomp-gemm"
 STRIDES = (1, 2, 3, 4, 8, 16, 32)
 
@@ -160,14 +159,10 @@ def attention() -> str:
     """Every rung at B=4 H=16 N=2048 d=64 in each type, and what it allocated where there are many keys."""
     shapes = [ATTENTION_PRESETS[f"attention-2048{type_}"].shape for type_ in ("", "-fp16", "-bf16")]
     long = ATTENTION_PRESETS["attention-8192"].shape
-    told = {
-        r.name: [records.recorded(r.name, s, r.default_tiles) for s in (*shapes, long)]
-        for r in LADDERS["attention"].rungs
-    }
-    best = [
-        min(rows[i]["median_ms"] for name, rows in told.items() if rows[i] and name in ATTENTION_LIBRARY)
-        for i in range(len(shapes))
-    ]
+    rungs = LADDERS["attention"].rungs
+    told = {r.name: [records.recorded(r.name, s, r.default_tiles) for s in (*shapes, long)] for r in rungs}
+    pytorch = [told[r.name] for r in rungs if r.library == "PyTorch"]
+    best = [min(rows[i]["median_ms"] for rows in pytorch if rows[i]) for i in range(len(shapes))]
     lines = [
         "B = 4, H = 16, N = 2,048, d = 64, same device, cold, each type in one run. *Of PyTorch*: of the fastest of its "
         f"backends for that type. Peak: at B = {long.B}, H = {long.H}, N = {long.N:,}, FP32, measured and predicted:",
@@ -175,7 +170,7 @@ def attention() -> str:
         "| rung | FP32 | of PyTorch | FP16 | of PyTorch | BF16 | of PyTorch | peak | predicted |",
         "|---" * 9 + "|",
     ]
-    for rung in LADDERS["attention"].rungs:
+    for rung in rungs:
         *rows, at_long = told[rung.name]
         cells = [
             f"{figures.time_(row['median_ms'])} | {100 * least / row['median_ms']:.3g} %" if row else " | "

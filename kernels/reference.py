@@ -98,5 +98,4 @@ def agrees(out: np.ndarray, ref: np.ndarray, scale: np.ndarray, tolerance: float
 def blocks(*arrays: np.ndarray) -> Iterator[tuple[np.ndarray, ...]]:
     """The same elements of each array, broadcast against one another, a few at a time: of 10^8 elements at once every
     step would go through main memory."""
-    walk = np.nditer(arrays, ["external_loop", "buffered", "zerosize_ok"], order="C", buffersize=2**15)
-    return (of if len(arrays) > 1 else (of,) for of in walk)
+    return np.nditer(arrays, ["external_loop", "buffered", "zerosize_ok"], order="C", buffersize=2**15)

@@ -38,7 +38,7 @@ SKEWED = (
     "312 where they touch 288, 456 where they touch 472. No rule was found."
 )
 TWICE = (
-    "cp.async past L1, from rows that begin with a sector: 4 to 24 sectors more in a hundred than the lanes touch, "
+    "cp.async past L1, mostly from rows that begin with a sector: 4 to 24 in a hundred more than the lanes touch, "
     "most where most passes more are taken to write them. No rule was found."
 )
 ARRIVING = (
