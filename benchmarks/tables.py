@@ -43,17 +43,20 @@ def rungs() -> str:
 def conv() -> str:
     """Cold medians of every rung of ours at its default tiles, and what im2col allocated, for every preset."""
     rungs = [r for r in LADDERS["conv"].rungs if r.library != "cuDNN"]
-    first = next(row for row in records.recordings() if row["rung"] == rungs[0].name)
+    presets = LADDERS["conv"].presets.values()
+    rows_of = {p.label: [records.recorded(r.name, p.shape, r.default_tiles) for r in rungs] for p in presets}
+    recorded = [row for rows in rows_of.values() for row in rows if row]
+    first, dates = recorded[0], sorted({row["date"] for row in recorded})
     lines = [
         f"Recorded on an {first['device']} (driver {first['driver']}, CUDA {first['cuda']}, cuBLAS {first['cublas']}, "
-        f"{first['date']}), FP32 without TF32, cold, median of up to 100 samples (p20 to p80 in the file "
+        f"{' and '.join(dates)}), FP32 without TF32, cold, median of up to 100 samples (p20 to p80 in the file "
         "`kernels/records/recordings/nvidia-h200.jsonl`). Empty: a rule forbids it; –: not recorded:",
         "",
         "| shape | " + " | ".join(r.title for r in rungs) + " | workspace of im2col |",
         "|---" * (len(rungs) + 2) + "|",
     ]
-    for preset in LADDERS["conv"].presets.values():
-        rows = [records.recorded(r.name, preset.shape, r.default_tiles) for r in rungs]
+    for preset in presets:
+        rows = rows_of[preset.label]
         if not any(rows):
             continue
         barred = [any(r.rules(preset.shape, r.default_tiles)) for r in rungs]
