@@ -23,7 +23,7 @@ from pathlib import Path
 
 import numpy as np
 
-from kernels.engines import cuda
+from kernels.engines import cuda, cuda_timing
 from kernels.engines.timing import Budget, interleave, warm_up
 from kernels.ladders import conv
 from kernels.presets import CONV_PRESETS
@@ -57,7 +57,7 @@ def ours(session: cuda.Session, index: int) -> list[float]:
     stream = cuda.own_stream()
     with stream:
         warm_up(lambda: (session.run_step(index), stream.synchronize()), 0.1)
-        take = cuda.taker(lambda: session.run_step(index), stream, cuda.flusher(stream))
+        take = cuda_timing.taker(lambda: session.run_step(index), stream, cuda_timing.flusher(stream))
         return list(interleave([take], BUDGET)[0])
 
 

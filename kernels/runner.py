@@ -268,7 +268,7 @@ def _measure(machine, device, ceilings, sessions, mode, budget, progress) -> lis
             workspace_bytes=s.bytes["workspace"],
             device=device,
             parts_ms=t.parts_ms,
-            conditions=conditions,
+            conditions=conditions | ({"queued": t.queued} if t.queued else {}),
             timeline=tuple(s.timeline),
             copies_ms=copies_ms,
         )

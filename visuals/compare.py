@@ -33,7 +33,7 @@ WORDS = {
     "mode": "caches", "engine": "engine", "device": "device", "shape": "shape", "tiles": "tile sizes", "rung": "rung",
     "kernels": "kernels’ digest", "event_floor_ms": "timing nothing reads, ms", "clock_sm_mhz": "SM clock before, MHz",
     "clock_sm_mhz_after": "SM clock after, MHz", "clock_memory_mhz": "memory clock before, MHz",
-    "clock_memory_mhz_after": "memory clock after, MHz", "cuda": "CUDA", "cublas": "cuBLAS", "cufft": "cuFFT", "cudnn": "cuDNN", "cupy": "CuPy", "torch": "PyTorch", "queue_room": "flushes outlast the queueing, times", "queued": "samples queued",
+    "clock_memory_mhz_after": "memory clock after, MHz", "cuda": "CUDA", "cublas": "cuBLAS", "cufft": "cuFFT", "cudnn": "cuDNN", "cupy": "CuPy", "torch": "PyTorch", "queue_room": "flushes outlast the queueing, times", "queued": "samples queued before the GPU came to them",
     "numpy": "NumPy", "python": "Python", "ceilings": "device at most", "copies_ms": "copies", "timeline": "memory, stages", "time": "measured at (UTC)", "date": "measured on",
 }  # fmt: skip
 FIRST = tuple(

@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from html import escape
 
+from kernels.engines import AHEAD
+
 KINDS = ("measured", "counted", "recorded", "predicted")
 
 
@@ -74,3 +76,13 @@ def ratio(number: float) -> str:
 def provenance(row: Mapping) -> str:
     """What a badge says of one measured row: device, mode, n."""
     return f"{row['device']}, {row['mode']}, n = {row['n']}"
+
+
+def waited(row: Mapping) -> str:
+    """What to know of a time that holds waits for the processor; "" of every other."""
+    if row.get("queued", AHEAD) == AHEAD:
+        return ""
+    return (
+        "its time holds waits for the processor: it makes more launches than the GPU’s queue holds, or waits for the GPU "
+        f"itself (samples queued before the GPU came to them: {row['queued']})"
+    )

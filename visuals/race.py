@@ -123,7 +123,8 @@ def finish(told: Sequence[Lane]) -> str:
         if len(by_time) > 2
         else ""
     )
-    return f"{first.title} is the first after {figures.time_(first.row['median_ms'])}; {apart}.{last}"
+    waits = "".join(f" {lane.title}: {waits}." for lane in by_time if (waits := figures.waited(lane.row)))
+    return f"{first.title} is the first after {figures.time_(first.row['median_ms'])}; {apart}.{last}{waits}"
 
 
 def clock(ms: float) -> tuple[int, str]:

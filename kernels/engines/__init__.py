@@ -70,12 +70,17 @@ class Status:
     text: str
 
 
+AHEAD = "ahead"
+
+
 @dataclass(frozen=True)
 class Timed:
-    """Samples of one session in ms, in the order taken, and the median of each of its steps."""
+    """Samples of one session in ms, in the order taken, and the median of each of its steps. `queued`: how many of the
+    samples were queued whole before the GPU came to them, AHEAD where all were, "" where that was not asked."""
 
     samples_ms: tuple[float, ...]
     parts_ms: tuple[tuple[str, float], ...]
+    queued: str = ""
 
 
 def total_bytes(stage: dict) -> int:

@@ -10,7 +10,6 @@ import ctypes
 import importlib.util
 import subprocess
 import sys
-import time
 from collections.abc import Callable, Sequence
 from functools import cache, lru_cache
 
@@ -19,14 +18,12 @@ import numpy as np
 from kernels import cuda as sources
 from kernels import values
 from kernels.engines import ALLOCATED, Status, Timed, headers, total_bytes
+from kernels.engines.cuda_timing import between_events, flusher, taker
 from kernels.engines.timing import Budget, interleave, warm_up
 from kernels.program import INPUT, OUTPUT, WORKSPACE, Launch, Program, RuleError, Step, refuse_steps
 
 MEASURES = True
-GRAPH_MS = 0.5  # a hot sample is a captured graph of as many runs as take about this long
 MOST_STATIC_SHARED = 48 * 2**10  # bytes of shared memory that any kernel may have
-LEAST_FLUSH = 256 * 2**20  # bytes: long enough to hide a launch queued behind it
-MOST_FLUSHES = 64  # before a sample
 
 
 @cache
@@ -84,7 +81,6 @@ def conditions() -> dict:
         "clock_sm_mhz": int(sm) if sm else None,
         "clock_memory_mhz": int(memory) if memory else None,
         "event_floor_ms": floor_ms(),
-        "queued": "ahead",
     }
 
 
@@ -280,7 +276,7 @@ def sample(
     progress: Callable[[float], None] = lambda share: None,
 ) -> list[Timed]:
     """Time every session by CUDA events, interleaved. Cold: a write over more than twice the L2 runs before each
-    sample, as often as keeps the GPU busy until all of the sample is queued: none that waited for Python is kept.
+    sample, as often as keeps the GPU busy until all of the sample is queued; where nothing does, that is told.
     Hot: no flush; a graph of many runs is launched twice and the second launch is timed."""
     stream = own_stream()
     with stream:
@@ -290,8 +286,8 @@ def sample(
         takes = [taker(s.run, stream, flush) for s in sessions]
         whole = interleave(takes, budget, progress)
         return [
-            Timed(samples, _parts(session, stream, flush))
-            for session, samples in zip(sessions, whole, strict=True)
+            Timed(samples, _parts(session, stream, flush), take.queued)
+            for session, samples, take in zip(sessions, whole, takes, strict=True)
         ]
 
 
@@ -303,70 +299,6 @@ def floor_ms(n: int = 50) -> float:
         return float(np.median([between_events(lambda: None, stream, flush) for _ in range(n)]))
 
 
-def between_events(run: Callable[[], None], stream, before: Callable[[], None] | None) -> float:
-    """ms of `run` on the GPU; `before` keeps the GPU busy while Python queues what follows."""
-    return _timed(run, stream, before)[0]
-
-
-def _timed(run: Callable[[], None], stream, before: Callable[[], None] | None) -> tuple[float, bool]:
-    """(ms of `run` on the GPU, whether all of it was queued before the GPU came to it): whether the processor was done
-    in less time than passed on the GPU between the first event, which it met no sooner than it was recorded, and `run`.
-    (To ask an event whether it is done leaves an error in the runtime, which PyTorch takes for its own.)"""
-    import cupy
-
-    first, start, end = (cupy.cuda.Event() for _ in range(3))
-    began = time.perf_counter()
-    first.record(stream)
-    if before:
-        before()
-    start.record(stream)
-    run()
-    end.record(stream)
-    queued_ms = 1e3 * (time.perf_counter() - began)
-    end.synchronize()
-    took = cupy.cuda.get_elapsed_time
-    return took(start, end), queued_ms < took(first, start)
-
-
-def taker(run: Callable[[], None], stream, flush: Callable[[], None] | None) -> Callable[[], float]:
-    """A function that takes one sample in ms."""
-    if flush:
-        return _cold_taker(run, stream, flush)
-    once = min(between_events(run, stream, None) for _ in range(3))
-    many = max(1, round(GRAPH_MS / max(once, 1e-3)))
-    stream.begin_capture()
-    for _ in range(many):
-        run()
-    graph = stream.end_capture()
-
-    def launch() -> None:
-        graph.launch(stream)
-
-    launch()
-    return lambda: between_events(launch, stream, before=launch) / many
-
-
-def _cold_taker(run: Callable[[], None], stream, flush: Callable[[], None]) -> Callable[[], float]:
-    """Where the GPU came to a sample before all of it was queued, it may have waited for Python, and it is taken again
-    behind twice as many flushes: a library's call can take longer than one, and longer among others than alone. What
-    itself waits for the GPU can be queued ahead of it by none."""
-    times = 1
-
-    def before() -> None:
-        for _ in range(times):
-            flush()
-
-    def take() -> float:
-        nonlocal times
-        ms, ahead = _timed(run, stream, before)
-        while not ahead and times < MOST_FLUSHES:
-            times *= 2
-            ms, ahead = _timed(run, stream, before)
-        return ms
-
-    return take
-
-
 def _parts(session: Session, stream, flush) -> tuple[tuple[str, float], ...]:
     """Median of each step timed alone, in the same mode; none where there is one step only."""
     steps = session.program.steps
@@ -375,10 +307,3 @@ def _parts(session: Session, stream, flush) -> tuple[tuple[str, float], ...]:
     takes = [taker(lambda i=i: session.run_step(i), stream, flush) for i in range(len(steps))]
     samples = interleave(takes, Budget(samples=30, seconds=1.0))
     return tuple((step.name, float(np.median(s))) for step, s in zip(steps, samples, strict=True))
-
-
-def flusher(stream) -> Callable[[], None]:
-    import cupy
-
-    trash = cupy.cuda.alloc(max(2 * cupy.cuda.Device().attributes["L2CacheSize"], LEAST_FLUSH))
-    return lambda: trash.memset_async(0, trash.mem.size, stream)

@@ -7,7 +7,7 @@ from collections.abc import Callable
 
 import numpy as np
 
-from kernels.engines import cuda
+from kernels.engines import cuda, cuda_timing
 from kernels.engines.ceilings import FMA_CHAINS, Ceilings, best, fma_sum, median
 from kernels.engines.timing import Budget, warm_up
 from kernels.program import INPUT, OUTPUT, RuleError
@@ -28,7 +28,7 @@ def ceilings() -> Ceilings:
         warm_up(lambda: (fma(), stream.synchronize()), 0.1)
         _verify_fma(busy)
         flops = 2.0 * FMA_CHAINS * ROUNDS * busy.size
-        rate, rate_n = best(flops, lambda: cuda.between_events(fma, stream, before=fma), FEW)
+        rate, rate_n = best(flops, lambda: cuda_timing.between_events(fma, stream, before=fma), FEW)
         copied, copy_rate, copy_n = _copy(stream, fma)
         launches, launch_n = _launches(stream, fma)
         stream.synchronize()
@@ -94,7 +94,7 @@ def _copy_rate(source, target, size: int, stream, busy: Callable[[], None]) -> t
     def copy() -> None:
         target.copy_from_device_async(source, size, stream)
 
-    rate, n = best(2.0 * size, lambda: cuda.between_events(copy, stream, before=busy), FEW)
+    rate, n = best(2.0 * size, lambda: cuda_timing.between_events(copy, stream, before=busy), FEW)
     ends = np.zeros(2, np.uint8)  # the last bytes, where a copy cut short would show
     (target + (size - 2)).copy_to_host_async(ends.ctypes.data, 2, stream)
     stream.synchronize()
@@ -126,7 +126,7 @@ def _launches(stream, busy: Callable[[], None]) -> tuple[dict[str, float], int]:
         stream.synchronize()
 
     many()
-    queued, n = median(lambda: cuda.between_events(many, stream, keep_busy) / QUEUED, FEW)
+    queued, n = median(lambda: cuda_timing.between_events(many, stream, keep_busy) / QUEUED, FEW)
     host, _ = median(lambda: wall(many) / QUEUED, FEW)
     sync, _ = median(lambda: wall(one), Budget(samples=100, seconds=0.5))
     told = {"launch_us": queued, "launch_host_us": host, "launch_sync_us": sync}

@@ -62,6 +62,13 @@ def test_a_badge_has_a_kind_and_no_markup_of_others():
     assert figures.provenance(a_row(samples=[1.0, 2.0])) == "a processor, cold, n = 2"
 
 
+def test_a_time_that_holds_waits_says_so():
+    assert figures.waited(a_row()) == figures.waited(a_row(queued="ahead")) == ""
+    assert figures.waited(a_row(queued="3 of 20")).endswith(
+        "(samples queued before the GPU came to them: 3 of 20)"
+    )
+
+
 # -- what they come to, side by side -------------------------------------------------------------
 FAST = a_full_row(
     rung="conv/im2col-cublas", samples=[0.5] * 3, tiles={}, parts_ms={"im2col": 0.1, "cublas_sgemm": 0.4}

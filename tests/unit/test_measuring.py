@@ -12,7 +12,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from kernels import ConvShape, RuleError, engines, run
-from kernels.engines import ceilings, cpu, cpu_probes, cuda
+from kernels.engines import AHEAD, ceilings, cpu, cpu_probes, cuda_timing
 from kernels.engines.ceilings import Ceilings
 from kernels.engines.timing import Budget
 from kernels.ladders import conv
@@ -157,7 +157,7 @@ def queue(monkeypatch):
         Event=lambda: Event(queue), get_elapsed_time=lambda start, end: end.at - start.at
     )
     monkeypatch.setitem(sys.modules, "cupy", SimpleNamespace(cuda=events))
-    monkeypatch.setattr(cuda, "time", SimpleNamespace(perf_counter=lambda: queue.now / 1e3))
+    monkeypatch.setattr(cuda_timing, "time", SimpleNamespace(perf_counter=lambda: queue.now / 1e3))
     return queue
 
 
@@ -169,7 +169,7 @@ def test_no_sample_waits_for_the_processor(queue, thinks):
         queue.run(thinks=0.001, takes=0.02)
         queue.run(thinks, takes=0.02)
 
-    take = cuda.taker(run, None, queue.flush)
+    take = cuda_timing.taker(run, None, queue.flush)
     assert [take() for _ in range(5)] == pytest.approx([0.04] * 5)
     queue.flushes = 0
     take()
@@ -183,8 +183,26 @@ def test_a_thought_that_comes_now_and_then_is_in_no_sample(queue):
         queue.run(thinks=0.001, takes=0.02)
         queue.run(next(thoughts), takes=0.02)
 
-    take = cuda.taker(run, None, queue.flush)
+    take = cuda_timing.taker(run, None, queue.flush)
     assert [take() for _ in range(6)] == pytest.approx([0.04] * 6)
+    assert take.queued == AHEAD
+
+
+def test_more_launches_than_the_queue_holds_wait_and_it_is_told(queue):
+    """The processor is held until there is room, however long the GPU is kept busy before."""
+    queued = []
+
+    def run():
+        for _ in range(8):
+            queued[:] = [end for end in queued if end > queue.now]
+            if len(queued) >= 4:
+                queue.now = queued[0]
+            queue.run(thinks=0.05, takes=0.02)
+            queued.append(queue.free)
+
+    take = cuda_timing.taker(run, None, queue.flush)
+    assert min(take() for _ in range(3)) > 8 * 0.02
+    assert take.queued == "0 of 3"
 
 
 def test_what_waits_for_the_gpu_itself_is_taken_all_the_same(queue):
@@ -193,8 +211,10 @@ def test_what_waits_for_the_gpu_itself_is_taken_all_the_same(queue):
         queue.now = max(queue.now, queue.free)  # the call waits
         queue.run(thinks=0.001, takes=0.02)
 
-    assert cuda.taker(run, None, queue.flush)() == pytest.approx(0.041)
-    assert queue.flushes < 2 * cuda.MOST_FLUSHES
+    take = cuda_timing.taker(run, None, queue.flush)
+    assert take() == pytest.approx(0.041)
+    assert take.queued == "0 of 1"
+    assert queue.flushes < 2 * cuda_timing.MOST_FLUSHES
 
 
 # -- memory, stage by stage ----------------------------------------------------------------------
