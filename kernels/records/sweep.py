@@ -168,7 +168,7 @@ def record(
                 program = group.ladder.rung(result.rung).build(group.shape, result.tiles)
                 row = records.row(result, program, made_at)
                 row = records.brief(row) if group.brief else row
-                file.write(json.dumps(row) + "\n")
+                file.write(json.dumps(row, separators=(",", ":")) + "\n")
                 file.flush()
                 done += 1
                 left = (clock() - start) / (done - resumed) * (total - done)

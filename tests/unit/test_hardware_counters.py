@@ -28,7 +28,7 @@ FIXTURE = Path(__file__).parents[1] / "fixtures" / "hardware_counters_h200.json"
 AGAIN = "measure it on a GPU: python benchmarks/hardware_counters.py measure counters.json"
 
 # Counters of a source that are not the hardware's, and why. Each must still differ in one of its cases, so that
-# this list cannot rot.
+# this list cannot rot; passes that come and go from one measurement to the next (ARRIVING) must not.
 COPIED = (
     "Data of cp.async take more passes than the banks ask for, by which cache lines they come from. No rule was "
     "found: 448 requests alike in lanes, banks and places in their lines take 5.5 passes on average, not 4."
@@ -43,7 +43,8 @@ TWICE = (
 )
 ARRIVING = (
     "A few passes more, all of them called conflicts, that no address asks for: the same loads take 2 of them "
-    "with fp16 and 1 with bf16, 4 before one transform and 5 before another, none when measured again."
+    "with fp16 and 1 with bf16, 4 before one transform and 5 before another, none when measured again; two "
+    "measurements of one text on one device differ by up to 79 of 106,000."
 )
 FEW = 0.005  # of all passes
 SUNK = "ptxas moves loads behind the test which warps have anything to write: the others never load."
@@ -83,6 +84,7 @@ KNOWN: dict[tuple[str, str], str] = {
         for source in ("conv/07_winograd_filter.cu", "conv/08_winograd_fused.cu")
         for counter, reason in (("wavefronts_ld", f"{SUNK} {ARRIVING}"), ("bank_conflicts_ld", ARRIVING))
     },
+    **{("conv/08_winograd_fused.cu", counter): ARRIVING for counter in ("wavefronts_st", "bank_conflicts_st")},
     **{
         ("conv/04_direct_tiled.cu", counter): UNROLLED
         for counter in ("requests_ld", "sectors_ld", "wavefronts_st", "bank_conflicts_st")
@@ -154,7 +156,7 @@ def test_memory_counters_are_the_hardwares(name):
 
 
 @needs_nvrtc
-@pytest.mark.parametrize("source, counter", KNOWN)
+@pytest.mark.parametrize("source, counter", [known for known, why in KNOWN.items() if why != ARRIVING])
 def test_what_is_known_to_differ_does(source, counter):
     names = [name for name, case in bench.cases().items() if case.launch.source == source]
     assert any(counter in unequal(name) for name in names), "they agree now: take it out of KNOWN"

@@ -16,11 +16,6 @@ from kernels.records.near import nearest as find_nearest
 from visuals import figures
 
 ROWS = records.recordings()
-# Presets of which some rung's row is not recorded yet, or is to be recorded anew.
-NOT_YET = (
-    "attention-16", "vgg-conv1_1", "resnext50-res2-grouped-n32", "mobilenet-depthwise-n1", "mobilenet-depthwise-n32", "resnet50-stem-n32",
-    "resnet50-end-n64", "vgg-conv2_2-pool-n8", "densenet121-transition-n32",
-)  # fmt: skip
 MOST_OF_16_BITS = {"fp16": 5e-4, "bf16": 4e-3}  # half a last place of each output, on average less
 FIELDS = {
     "device", "driver", "cuda", "cupy", "date", "commit", "rung", "shape", "tiles", "mode", "median_ms",
@@ -37,8 +32,6 @@ def test_the_recording_covers_every_rung_at_every_preset(name):
     got = {(r["rung"], shape_of(r), r["mode"]) for r in ROWS if r["device"] == "NVIDIA H200"}
     ladder = LADDERS[name]
     for key, preset in ladder.presets.items():
-        if key in NOT_YET:
-            continue
         for rung in (r for r in ladder.rungs if "cuda" in r.engines):
             ran = rung.name, preset.shape
             if rung.library in (
