@@ -351,6 +351,7 @@ def _finish(figure: Figure, px: int, titles: list[str], longest: float, tokens: 
     lay_out(figure, height(len(titles), px), tokens)
     figure.update_layout(
         barmode="stack",
+        minreducedwidth=32,  # of the bars, on a narrow page: else titles lose their beginning
         margin={"l": 0, "r": TEXT_PX, "t": 4, "b": 4},
         xaxis={"visible": False, "range": [0, longest], "fixedrange": True},
         yaxis={

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from html import escape
 
 from kernels.engines import AHEAD
@@ -79,10 +79,18 @@ def provenance(row: Mapping) -> str:
 
 
 def waited(row: Mapping) -> str:
-    """What to know of a time that holds waits for the processor; "" of every other."""
-    if row.get("queued", AHEAD) == AHEAD:
+    """How many of a row's samples were queued before the GPU came to them, "3 of 20"; "" where all were, or that was
+    not asked. Where some were not, the time holds waits for the processor."""
+    told = row.get("queued", AHEAD)
+    return "" if told == AHEAD else told
+
+
+def waits(titled: Iterable[tuple[str, Mapping]]) -> str:
+    """What to know of the times that hold waits for the processor, "" where none of them does."""
+    named = {title: waited(row) for title, row in titled if waited(row)}
+    if not named:
         return ""
     return (
-        "its time holds waits for the processor: it makes more launches than the GPU’s queue holds, or waits for the GPU "
-        f"itself (samples queued before the GPU came to them: {row['queued']})"
+        f"Waits for the processor are in the time of {' and '.join(named)}: more launches than the GPU’s queue holds, or a "
+        f"wait for the GPU within (samples queued before the GPU came to them: {', '.join(dict.fromkeys(named.values()))})."
     )

@@ -123,8 +123,9 @@ def finish(told: Sequence[Lane]) -> str:
         if len(by_time) > 2
         else ""
     )
-    waits = "".join(f" {lane.title}: {waits}." for lane in by_time if (waits := figures.waited(lane.row)))
-    return f"{first.title} is the first after {figures.time_(first.row['median_ms'])}; {apart}.{last}{waits}"
+    waits = figures.waits((lane.title, lane.row) for lane in by_time)
+    said = f"{first.title} is the first after {figures.time_(first.row['median_ms'])}; {apart}.{last}"
+    return f"{said} {waits}" if waits else said
 
 
 def clock(ms: float) -> tuple[int, str]:

@@ -63,10 +63,11 @@ def test_a_badge_has_a_kind_and_no_markup_of_others():
 
 
 def test_a_time_that_holds_waits_says_so():
-    assert figures.waited(a_row()) == figures.waited(a_row(queued="ahead")) == ""
-    assert figures.waited(a_row(queued="3 of 20")).endswith(
-        "(samples queued before the GPU came to them: 3 of 20)"
-    )
+    none = [("one", a_row()), ("two", a_row(queued="ahead"))]
+    assert figures.waits(none) == ""
+    some = [*none, ("three", a_row(queued="3 of 20")), ("four", a_row(queued="3 of 20"))]
+    told = figures.waits(some)
+    assert "time of three and four:" in told and told.count("3 of 20") == 1
 
 
 # -- what they come to, side by side -------------------------------------------------------------

@@ -84,7 +84,9 @@ KNOWN: dict[tuple[str, str], str] = {
         for source in ("conv/07_winograd_filter.cu", "conv/08_winograd_fused.cu")
         for counter, reason in (("wavefronts_ld", f"{SUNK} {ARRIVING}"), ("bank_conflicts_ld", ARRIVING))
     },
-    **{("conv/08_winograd_fused.cu", counter): ARRIVING for counter in ("wavefronts_st", "bank_conflicts_st")},
+    **{
+        ("conv/08_winograd_fused.cu", counter): ARRIVING for counter in ("wavefronts_st", "bank_conflicts_st")
+    },
     **{
         ("conv/04_direct_tiled.cu", counter): UNROLLED
         for counter in ("requests_ld", "sectors_ld", "wavefronts_st", "bank_conflicts_st")

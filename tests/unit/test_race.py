@@ -155,7 +155,7 @@ def test_every_rung_has_a_family_and_a_short_name():
 
 def test_the_caption_names_what_waited_for_the_processor():
     rows = {name: timed(name, SHAPE, ms) for name, ms in (("conv/fft", 1.0), ("conv/cudnn-winograd", 2.0))}
-    assert "waits" not in race.finish(race.lanes(LADDER.rungs, SHAPE, rows))
+    assert "Waits" not in race.finish(race.lanes(LADDER.rungs, SHAPE, rows))
     rows["conv/cudnn-winograd"]["queued"] = "0 of 5"
     said = race.finish(race.lanes(LADDER.rungs, SHAPE, rows))
-    assert said.count("waits for the processor") == 1 and "0 of 5" in said
+    assert said.count("Waits for the processor") == 1 and "0 of 5" in said
