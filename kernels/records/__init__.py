@@ -7,6 +7,7 @@ import datetime
 import hashlib
 import json
 import subprocess
+from collections.abc import Mapping
 from functools import cache, lru_cache
 from pathlib import Path
 from typing import Any
@@ -45,7 +46,7 @@ def commit() -> str:
 def row(result: Result, program: Program, made_at: str) -> dict[str, Any]:
     """One measurement as a row that explains itself: every field of provenance beside the figures."""
     m, now = result.measurement, datetime.datetime.now(datetime.UTC)
-    return {
+    told = {
         "rung": result.rung,
         "shape": result.shape.params(),
         "tiles": dict(result.tiles),
@@ -55,7 +56,7 @@ def row(result: Result, program: Program, made_at: str) -> dict[str, Any]:
         "p20_ms": m.p20_ms,
         "p80_ms": m.p80_ms,
         "n": m.n,
-        "samples_ms": [float(f"{ms:.5g}") for ms in m.samples_ms],
+        "samples_ms": m.samples_ms,
         "parts_ms": dict(m.parts_ms),
         "peak_bytes": m.peak_bytes,
         "input_bytes": m.input_bytes,
@@ -74,23 +75,24 @@ def row(result: Result, program: Program, made_at: str) -> dict[str, Any]:
         "commit": made_at,
         "kernels": kernel_digest(program),
     }
+    return {name: value if name == "shape" else _to_five_digits(value) for name, value in told.items()}
 
 
 LEFT_OUT = ("timeline", "copies_ms")  # of a brief row
 
 
 def brief(row_: dict[str, Any]) -> dict[str, Any]:
-    """A row with its figures to five digits, as its samples are, and without what only charts of memory and copies
-    want: a sweep over many shapes holds many rows."""
-    return {
-        name: {step: float(f"{ms:.5g}") for step, ms in value.items()}
-        if name == "parts_ms"
-        else float(f"{value:.5g}")
-        if isinstance(value, float)
-        else value
-        for name, value in row_.items()
-        if name not in LEFT_OUT
-    }
+    """A row without what only charts of memory and copies want: a sweep over many shapes holds many rows."""
+    return {name: value for name, value in row_.items() if name not in LEFT_OUT}
+
+
+def _to_five_digits(value: Any) -> Any:
+    """Every fraction in it, at any depth: more than the clocks tell apart, and a file of rows stays small."""
+    if isinstance(value, float):
+        return float(f"{value:.5g}")
+    if isinstance(value, Mapping):
+        return {name: _to_five_digits(inner) for name, inner in value.items()}
+    return [*map(_to_five_digits, value)] if isinstance(value, list | tuple) else value
 
 
 @cache

@@ -9,10 +9,12 @@ import pytest
 from kernels import records
 from kernels.__main__ import main
 from kernels.engines import cpu
+from kernels.engines.timing import MODES
 from kernels.ladders import LADDERS, conv, conv_winograd, find
 from kernels.presets import CONV_PRESETS
 from kernels.records import unsupported
 from kernels.records.near import nearest as find_nearest
+from kernels.records.sweep import GROUPS, Sweep
 from visuals import figures
 
 ROWS = records.recordings()
@@ -44,6 +46,19 @@ def test_the_recording_covers_every_rung_at_every_preset(name):
             assert bool(refused) != ((*ran, "cold") in got), ran
             if key in ladder.swept and not refused:
                 assert (*ran, "hot") in got, ran
+
+
+@pytest.mark.parametrize(
+    "presets, modes", [((), MODES), (tuple(GROUPS), ("cold",))], ids=["all presets", "groups"]
+)
+def test_nothing_is_missing_that_a_whole_sweep_would_measure(presets, modes):
+    """Every set of tile sizes, and the map's and the networks' shapes."""
+    got = {(r["rung"], shape_of(r), tuple(sorted(r["tiles"].items())), r["mode"]) for r in ROWS}
+    for group in Sweep("cuda", presets, modes).groups():
+        for rung in map(group.ladder.rung, group.rungs):
+            tiles = rung.check(group.shape, {n: v for n, v in group.tiles.items() if n in rung.tiles})
+            there = (rung.name, group.shape, tuple(sorted(tiles.items())), group.mode) in got
+            assert there or unsupported.recorded(rung.name, group.shape), (rung.name, str(group))
 
 
 def test_no_time_holds_waits_for_the_processor():
@@ -262,3 +277,8 @@ def test_a_shape_too_large_is_left_out_and_the_others_are_measured(three, tmp_pa
 
 def read(path):
     return [json.loads(line) for line in path.read_text().splitlines()]
+
+
+def test_recordings_stay_small():
+    """In a checkout of everybody."""
+    assert sum(file.stat().st_size for file in records.FOLDER.iterdir()) <= 5e6

@@ -15,6 +15,8 @@ CASES = {
     case["name"]: {by: case[by]["median_ms"] for by in ("ours", "do_bench", "ncu")} for case in TOLD["cases"]
 }
 LONG = {name: ms for name, ms in CASES.items() if ms["ours"] > 0.02}
+# What do_bench reads more where the launch is short: its queue runs empty, and Python's launches are waited for.
+GAP = max(ms["do_bench"] - ms["ours"] for name, ms in CASES.items() if name not in LONG)
 FLOOR = TOLD["about"]["event_floor_ms"]  # what timing nothing reads
 
 
@@ -27,8 +29,13 @@ def test_the_cases_span_four_decades():
 @pytest.mark.parametrize("name", LONG)
 def test_long_launches_agree(name):
     ms = LONG[name]
-    assert ms["ours"] == pytest.approx(ms["do_bench"], rel=0.03)
+    assert ms["ours"] == pytest.approx(ms["do_bench"], rel=0.03, abs=GAP)
     assert ms["ours"] == pytest.approx(ms["ncu"], rel=0.05)
+
+
+def test_only_at_36_us_that_gap_is_more_than_3_percent():
+    beyond = {name for name, ms in LONG.items() if abs(ms["ours"] / ms["do_bench"] - 1) > 0.03}
+    assert beyond <= {"resnet50-res2-3x3-n1: gemm"} and GAP < 0.0015
 
 
 @pytest.mark.parametrize("name", sorted(CASES.keys() - LONG.keys()))
