@@ -132,7 +132,7 @@ def main() -> None:
         played(browser, app.url, folder, "softmax-light", "softmax?step=6", "light")
         played(browser, app.url, folder, "attention-light", "attention?step=12", "light")
         played(browser, app.url, folder, "fusion-dark", "fusion?step=4", "dark")
-        page = open_(browser, f"{app.url}/choose?caches=hot&predict=implicit-gemm")
+        page = open_(browser, f"{app.url}/choose?predict=implicit-gemm")
         expect(page.locator(".st-key-card_networks table")).to_be_visible()
         grow(page, 1250)
         page.wait_for_timeout(1e3 * (SECONDS + 1))  # the race

@@ -98,12 +98,10 @@ def test_rows_of_a_group_are_few_samples_and_pass_as_rows(tmp_path, monkeypatch)
     assert main(told) == 0 and out.read_bytes() == before  # all was there
 
 
-def test_a_brief_row_keeps_its_figures_to_five_digits():
+def test_a_brief_row_leaves_memory_and_copies_out():
     from tests.unit.rows_of import a_full_row
 
-    row = a_full_row(3, parts_ms={"a": 1.23456789}, error=1.23456789e-7)
+    row = a_full_row(3)
     brief = records.brief(row)
     rows.check(brief)
-    assert brief["parts_ms"] == {"a": 1.2346} and brief["error"] == 1.2346e-7
-    assert brief["median_ms"] == pytest.approx(row["median_ms"], rel=5e-5)
-    assert brief.keys() == row.keys() - set(records.LEFT_OUT)
+    assert brief == {name: value for name, value in row.items() if name not in ("timeline", "copies_ms")}

@@ -6,15 +6,16 @@ import json
 
 import pytest
 
-from kernels import records
+from kernels import records, run
 from kernels.__main__ import main
 from kernels.engines import cpu
-from kernels.engines.timing import MODES
+from kernels.engines.timing import MODES, Budget
 from kernels.ladders import LADDERS, conv, conv_winograd, find
 from kernels.presets import CONV_PRESETS
 from kernels.records import unsupported
 from kernels.records.near import nearest as find_nearest
 from kernels.records.sweep import GROUPS, Sweep
+from kernels.shapes import GemmShape
 from visuals import figures
 
 ROWS = records.recordings()
@@ -184,6 +185,16 @@ def test_record_writes_rows_that_read_back(tmp_path, capsys):
     assert [r["rung"] for r in rows] == [r.name for r in LADDERS["conv"].able("cpu", toy)]
     assert all(r["engine"] == "cpu" and r["n"] >= 5 and r["shape"] == toy.params() for r in rows)
     assert "conv/direct" in capsys.readouterr().out
+
+
+def test_figures_of_a_row_have_five_digits_and_its_shape_has_all():
+    shape, rung = GemmShape(8, 8, 8, alpha=1.23456789), find("gemm/naive")
+    result = run(rung.name, shape, engine="cpu", budget=Budget(samples=5, seconds=0.1, warm_up_s=0))
+    row = records.row(result, rung.build(shape, result.tiles), "unknown")
+    assert row["shape"]["alpha"] == 1.23456789
+    told = [row["median_ms"], row["p20_ms"], row["p80_ms"], row["error"], *row["samples_ms"]]
+    assert all(figure == float(f"{figure:.5g}") for figure in told)
+    assert row["median_ms"] == pytest.approx(result.measurement.median_ms, rel=1e-4)
 
 
 def test_record_sweeps_tiles_and_batches_and_tells_how_far_it_is(tmp_path, capsys):
