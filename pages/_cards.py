@@ -138,8 +138,8 @@ def _bars(told: list[tuple[str, dict]], key: str) -> None:
     chart(lambda: charts.times(told, tokens()), charts.height(len(told)), f"chart_times_{key}", _ids(told))
     if charts.decade_under([row for _, row in told]):
         _quiet("The axis is logarithmic: from each line to the next ten times as long.")
-    if waits := figures.waits(told):
-        _quiet(escape(waits))
+    for text in filter(None, (figures.waits(told), figures.slowed(told), figures.apart(told))):
+        _quiet(escape(text))
 
 
 def _nearest(asked: Asked, near: Mapping[str, Near]) -> None:

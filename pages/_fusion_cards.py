@@ -47,7 +47,7 @@ def _launches(asked: Asked, now: Shown) -> None:
                     "chart_fusion_launches",
                     tuple(map(id_of, rows)),
                 )
-            st.html(_legend(rows))
+            st.html(_legend(told))
         else:
             st.html(
                 '<p class="kt-quiet">Press Run: each launch is timed by itself too, and stands here as a bar.</p>'
@@ -57,7 +57,8 @@ def _launches(asked: Asked, now: Shown) -> None:
         )
 
 
-def _legend(rows: list[dict]) -> str:
+def _legend(titled: list[tuple[str, dict]]) -> str:
+    rows = [row for _, row in titled]
     told = [
         "A bar a launch, timed by itself, one behind the other; │ where the whole chain, timed in one go, ends."
     ]
@@ -66,6 +67,7 @@ def _legend(rows: list[dict]) -> str:
         told.append(f'<span class="kt-line">▬</span> a {word} of nothing.')
     if any("fold" in (row.get("parts_ms") or {}) for row in rows):
         told.append('<span class="kt-filter">■</span> fold: once for all images that will come.')
+    told.append(escape(figures.slowed(titled)))
     return f'<p class="kt-quiet">{" ".join(told)}</p>'
 
 

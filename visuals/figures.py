@@ -3,9 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
+from datetime import datetime, timedelta
 from html import escape
 
 from kernels.engines import AHEAD
+
+FALL = 0.03  # of a clock that is told
+SWEEP = timedelta(hours=1)  # between two measurements of one sweep, at most
 
 KINDS = ("measured", "counted", "recorded", "predicted")
 
@@ -94,3 +98,37 @@ def waits(titled: Iterable[tuple[str, Mapping]]) -> str:
         f"Waits for the processor are in the time of {' and '.join(named)}: more launches than the GPU’s queue holds, or a "
         f"wait for the GPU within (samples queued before the GPU came to them: {', '.join(dict.fromkeys(named.values()))})."
     )
+
+
+def slowed(titled: Iterable[tuple[str, Mapping]]) -> str:
+    """What to know where the device's clock fell by more than FALL while times were taken, "" elsewhere."""
+    fallen: dict[tuple[int, int], list[str]] = {}
+    parts = False
+    for title, row in titled:
+        before, after = row.get("clock_sm_mhz") or 0, row.get("clock_sm_mhz_after") or 0
+        if after and after < (1 - FALL) * before:
+            fallen.setdefault((before, after), []).append(title)
+            parts |= bool(row.get("parts_ms"))
+    said = (
+        f"from {before:,} to {after:,} MHz ({', '.join(titles)})"
+        for (before, after), titles in fallen.items()
+    )
+    last = ": steps, timed by themselves and last, are slower than in the whole" * parts
+    return f"The SM clock fell during the run, {' and '.join(said)}{last}." if fallen else ""
+
+
+def apart(titled: Iterable[tuple[str, Mapping]]) -> str:
+    """Which times beside each other are not of one sweep, "" where all are: those more than SWEEP from the others."""
+    sweeps: list[list[tuple[str, Mapping]]] = []
+    dated = [told for told in titled if "time" in told[1]]
+    for title, row in sorted(dated, key=lambda told: told[1]["time"]):
+        if not sweeps or _at(row) - _at(sweeps[-1][-1][1]) > SWEEP:
+            sweeps.append([])
+        sweeps[-1].append((title, row))
+    others = sorted(sweeps, key=len)[:-1]
+    said = (f"{', '.join(title for title, _ in of)} ({_at(of[0][1]):%Y-%m-%d %H:%M} UTC)" for of in others)
+    return f"Measured in another run than the rest: {'; '.join(said)}." if others else ""
+
+
+def _at(row: Mapping) -> datetime:
+    return datetime.fromisoformat(row["time"])

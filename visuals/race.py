@@ -123,9 +123,9 @@ def finish(told: Sequence[Lane]) -> str:
         if len(by_time) > 2
         else ""
     )
-    waits = figures.waits((lane.title, lane.row) for lane in by_time)
     said = f"{first.title} is the first after {figures.time_(first.row['median_ms'])}; {apart}.{last}"
-    return f"{said} {waits}" if waits else said
+    titled = [(lane.title, lane.row) for lane in by_time]
+    return " ".join(filter(None, (said, figures.waits(titled), figures.apart(titled))))
 
 
 def clock(ms: float) -> tuple[int, str]:

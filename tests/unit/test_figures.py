@@ -153,3 +153,21 @@ def test_the_history_says_ceilings_and_copies_in_words():
     assert "h2d pageable 4 ms, d2h pageable 2 ms, h2d pinned 1 ms, d2h pinned 500 µs" in said
     assert "{" not in said
     assert "device at most" in compare.explained(a_row(), SLOW)  # "none" beside it
+
+
+def test_a_clock_that_fell_is_told_of_with_the_times_it_was_under():
+    steady = ("one", a_row(clock_sm_mhz=1980, clock_sm_mhz_after=1950))
+    fell = a_row(clock_sm_mhz=1980, clock_sm_mhz_after=1545)
+    assert figures.slowed([steady, ("two", a_row())]) == ""
+    told = figures.slowed([steady, ("three", fell), ("four", fell | {"parts_ms": {"a": 1.0, "b": 2.0}})])
+    assert "from 1,980 to 1,545 MHz (three, four): steps" in told and "one" not in told
+    assert figures.slowed([("three", fell)]).endswith("(three).")
+
+
+def test_times_of_another_sweep_are_named():
+    day = "2026-01-02T0"
+    rows = [("one", a_row(time=f"{day}3:00:00Z")), ("two", a_row(time=f"{day}3:50:00Z"))]
+    assert figures.apart(rows) == figures.apart([]) == ""
+    assert figures.apart([("late", a_row(time=f"{day}5:00:01Z")), *rows]) == (
+        "Measured in another run than the rest: late (2026-01-02 05:00 UTC)."
+    )
