@@ -95,7 +95,7 @@ def waits(titled: Iterable[tuple[str, Mapping]]) -> str:
     if not named:
         return ""
     return (
-        f"Waits for the processor are in the time of {' and '.join(named)}: more launches than the GPU’s queue holds, or a "
+        f"Waits for the processor are in the time of {', '.join(named)}: more launches than the GPU’s queue holds, or a "
         f"wait for the GPU within (samples queued before the GPU came to them: {', '.join(dict.fromkeys(named.values()))})."
     )
 

@@ -67,7 +67,7 @@ def test_a_time_that_holds_waits_says_so():
     assert figures.waits(none) == ""
     some = [*none, ("three", a_row(queued="3 of 20")), ("four", a_row(queued="3 of 20"))]
     told = figures.waits(some)
-    assert "time of three and four:" in told and told.count("3 of 20") == 1
+    assert "time of three, four:" in told and told.count("3 of 20") == 1
 
 
 # -- what they come to, side by side -------------------------------------------------------------

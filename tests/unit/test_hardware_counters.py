@@ -28,7 +28,7 @@ FIXTURE = Path(__file__).parents[1] / "fixtures" / "hardware_counters_h200.json"
 AGAIN = "measure it on a GPU: python benchmarks/hardware_counters.py measure counters.json"
 
 # Counters of a source that are not the hardware's, and why. Each must still differ in one of its cases, so that
-# this list cannot rot; passes that come and go from one measurement to the next (ARRIVING) must not.
+# this list cannot rot.
 COPIED = (
     "Data of cp.async take more passes than the banks ask for, by which cache lines they come from. No rule was "
     "found: 448 requests alike in lanes, banks and places in their lines take 5.5 passes on average, not 4."
@@ -74,7 +74,6 @@ KNOWN: dict[tuple[str, str], str] = {
             ("gemm/11_mma_sync.cu", ("ld",)),
             ("attention/03_fused.cu", ("ld", "st")),
             ("attention/05_flash_registers.cu", ("ld", "st")),
-            ("attention/06_flash_mma.cu", ("ld",)),
         )
         for op in ops
         for counter in (f"wavefronts_{op}", f"bank_conflicts_{op}")
@@ -158,7 +157,7 @@ def test_memory_counters_are_the_hardwares(name):
 
 
 @needs_nvrtc
-@pytest.mark.parametrize("source, counter", [known for known, why in KNOWN.items() if why != ARRIVING])
+@pytest.mark.parametrize("source, counter", KNOWN)
 def test_what_is_known_to_differ_does(source, counter):
     names = [name for name, case in bench.cases().items() if case.launch.source == source]
     assert any(counter in unequal(name) for name in names), "they agree now: take it out of KNOWN"
