@@ -180,8 +180,9 @@ def attention() -> str:
             for row, least in zip(rows, best, strict=True)
         ]
         bytes_ = "" if at_long is None else figures.bytes_(at_long["peak_bytes"])
-        predicted = rung.build(long, rung.default_tiles).nbytes() if at_long else None
-        cells += [bytes_, figures.bytes_(predicted) if predicted else ""]
+        program = rung.build(long, rung.default_tiles)
+        predicted = None if rung.cost(long, program).workspace_bytes is None else program.nbytes()
+        cells += [bytes_, figures.bytes_(predicted) if at_long else ""]
         lines.append(f"| `{rung.name}` | " + " | ".join(cells) + " |")
     return "\n".join(lines)
 

@@ -122,9 +122,14 @@ def do_run(args) -> None:
     m, p = result.measurement, result.predicted
     print(f"{result.rung}  {shape}  {dict(result.tiles)}  on {m.device} ({result.engine}, {m.mode})")
     print(f"  time       {m.median_ms:.4g} ms  (p20 {m.p20_ms:.4g}, p80 {m.p80_ms:.4g}, n {m.n})  measured")
-    print(f"  rate       {p.flops / m.median_ms / 1e9:.4g} TFLOP/s")
-    predicted = "not" if p.workspace_bytes is None else f"{p.workspace_bytes:,}"
-    print(f"  workspace  {m.workspace_bytes:,} bytes measured, {predicted} predicted")
+    of = "the definition's FLOPs" if p.executed_flops is None else "FLOPs executed"
+    print(f"  rate       {p.flops / m.median_ms / 1e9:.4g} TFLOP/s, {of}")
+    predicted = (
+        "unknown to all but the library"
+        if p.workspace_bytes is None
+        else f"{p.workspace_bytes:,} bytes predicted"
+    )
+    print(f"  workspace  {m.workspace_bytes:,} bytes measured, {predicted}")
     print(f"  peak       {m.peak_bytes:,} bytes measured")
     print(f"  error      {result.error:.2e} relative L2 against float64")
 

@@ -114,11 +114,25 @@ def refuse_steps(program: Program, engine: str) -> None:
 
 @dataclass(frozen=True)
 class Cost:
-    """What a formula predicts: FLOPs executed, bytes through HBM, workspace bytes (None: only a library knows)."""
+    """What a formula predicts of a program: FLOPs, bytes through HBM, workspace bytes.
+
+    No formula describes what happens inside a vendor's library: its workspace is None. `flops` are those of the
+    definition then, and `bytes` those of the tensors, each once; what it executes and moves itself is unknown.
+    """
 
     flops: int
     bytes: int
     workspace_bytes: int | None
+
+    @property
+    def executed_flops(self) -> int | None:
+        """FLOPs that the program executes; None where only a library knows."""
+        return None if self.workspace_bytes is None else self.flops
+
+    @property
+    def moved_bytes(self) -> int | None:
+        """Bytes that the program reads and writes through HBM; None where only a library knows."""
+        return None if self.workspace_bytes is None else self.bytes
 
 
 @dataclass(frozen=True)
@@ -301,8 +315,8 @@ class Result:
             "error": self.error,
             "measurement": self.measurement.to_json() if self.measurement else None,
             "predicted": {
-                "flops": self.predicted.flops,
-                "bytes": self.predicted.bytes,
+                "flops": self.predicted.executed_flops,
+                "bytes": self.predicted.moved_bytes,
                 "workspace_bytes": self.predicted.workspace_bytes,
             },
         }

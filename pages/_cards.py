@@ -311,8 +311,8 @@ def _legend(asked: Asked, dots: list[roofline.Dot], marks: list[roofline.Mark]) 
         told.append("faded: at the settings before")
     flops = f"{work(asked.ladder.name)}'s FLOPs"
     if not roofline.as_defined(d.row for d in dots):
-        silent = any(_why.secret(d.row) for d in dots)
-        flops = "the FLOPs a rung executes" + f" (of cuDNN, which does not say: {flops})" * silent
+        silent = any(roofline.is_opaque(d.row) for d in dots)
+        flops = "the FLOPs a rung executes" + f" (of a library that does not say: {flops})" * silent
     return _small(
         f"{rungs}. {', '.join(told)}. Intensity is predicted: {flops} by the bytes each step must read and write once."
     )

@@ -77,6 +77,11 @@ def _guess(shape: ConvShape, runs: list[Race]) -> None:
         f'<p class="kt-ask">Nothing is known to keep {len(able)} of {len(LADDER.rungs)} rungs from this shape. '
         f"Which is the fastest on {escape(where)}? Guess before you look.</p>"
     )
+    if ran := next((run for run in runs if run.kind == "measured" and not run.stale), None):
+        st.html(
+            f'<p class="kt-figures">{figures.badge("measured", _from(ran))} {len(ran.rows)} kernels were timed. '
+            "Your guess, or “show without guessing”, shows their times.</p>"
+        )
     with st.container(key="guesses"):
         for of, rungs in groupby(able, key=lambda rung: family(rung.name)):
             with st.container(key=f"chips_guess_{of.key}", horizontal=True):

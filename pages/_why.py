@@ -9,7 +9,6 @@ from html import escape
 import streamlit as st
 
 from kernels.engines.emulator.counters import PTX_PER_MACHINE
-from kernels.ladders import find
 from kernels.presets import Preset
 from kernels.program import Cost, Rung
 from kernels.records.rows import id_of, table
@@ -79,10 +78,10 @@ def _table(asked: Asked, shown: Shown, wish: _counts.Wish | None) -> str:
     as_defined = all(c.flops == asked.shape.flops for c in costs)
     predicted = {
         f"FLOPs of {work(asked.ladder.name)}" if as_defined else "FLOPs executed": [
-            figures.count(c.flops) for c in costs
+            figures.count(c.flops if as_defined else c.executed_flops) for c in costs
         ],
-        "bytes moved, each tensor once a step": [figures.bytes_(c.bytes) for c in costs],
-        "FLOP per byte": [figures.ratio(c.flops / c.bytes) for c in costs],
+        "bytes moved, each tensor once a step": [figures.bytes_(c.moved_bytes) for c in costs],
+        "FLOP per byte": [figures.ratio(c.moved_bytes and c.flops / c.moved_bytes) for c in costs],
         "workspace": [figures.bytes_(c.workspace_bytes) for c in costs],
     }
     engine = next(iter(shown.rows.values()))["engine"] if shown.rows else asked.engine
@@ -178,15 +177,14 @@ def _got(rows: Sequence[dict | None], first: dict, library: dict | None) -> dict
         told[f"bytes moved, share of the copy ceiling ({copy})"] = lambda r: figures.share(
             r["predicted_bytes"] / r["median_ms"] * 1e3 / roof.bytes_per_s
         )
-    return {
-        name: [tell(r) if r and not (name.startswith("actual") and secret(r)) else "–" for r in rows]
-        for name, tell in told.items()
-    }
 
+    def cell(name: str, row: dict | None) -> str:
+        if row is None:
+            return "–"
+        own = name.startswith(("actual", "bytes moved"))
+        return figures.UNKNOWN if own and roofline.is_opaque(row) else told[name](row)
 
-def secret(row: dict) -> bool:
-    """Whether only the library knows what it executes."""
-    return find(row["rung"]).library == "cuDNN"
+    return {name: [cell(name, row) for row in rows] for name in told}
 
 
 def moved(asked: Asked, rung: Rung) -> int | None:

@@ -62,7 +62,7 @@ class Dot:
     rung: str  # its name
     N: int
     bytes: int
-    predicted: int
+    predicted: int | None  # None: only the library knows
     device: str
     kind: str  # of MARKS
 
@@ -150,7 +150,9 @@ def dots(rows: Sequence[Row], s: AttentionShape, kind: str) -> list[Dot]:
         there = AttentionShape(**row["shape"])
         if there == s.with_(N=there.N, causal=there.causal, scale=there.scale):
             rung = find(row["rung"])
-            predicted = rung.build(there, row["tiles"]).nbytes()
+            program = rung.build(there, row["tiles"])
+            opaque = rung.cost(there, program).workspace_bytes is None
+            predicted = None if opaque else program.nbytes()
             dot = Dot(rung.name, there.N, row["peak_bytes"], predicted, row["device"], kind)
             found.setdefault((rung.name, there.N), dot)
     return list(found.values())
@@ -267,12 +269,15 @@ def words(chart: Chart) -> list[str]:
 
 def _measured(dots: Sequence[Dot]) -> str:
     """The measurement that is farthest from what was predicted of it."""
-    worst = max(dots, key=lambda dot: abs(dot.bytes / dot.predicted - 1))
+    compared = [dot for dot in dots if dot.predicted]
+    if not compared:
+        return "No peak that was measured has a prediction: only the library knows what it allocates."
+    worst = max(compared, key=lambda dot: abs(dot.bytes / dot.predicted - 1))
     off = abs(worst.bytes / worst.predicted - 1)
     if not off:
-        return f"All {len(dots)} peaks that were measured are what was predicted, to the byte."
+        return f"All {len(compared)} measured peaks that have a prediction equal it to the byte."
     return (
-        f"Of {len(dots)} peaks measured, the farthest from the prediction is {worst.title}’s at N = {worst.N:,}: "
+        f"Of {len(compared)} measured peaks that have a prediction, the farthest from it is {worst.title}’s at N = {worst.N:,}: "
         f"{figures.bytes_(worst.bytes)}, {figures.share(off)} {'more' if worst.bytes > worst.predicted else 'less'}."
     )
 
@@ -283,11 +288,11 @@ def traffic(
 ) -> tuple[list[str], dict[str, list[str]]]:
     """(titles, columns by name) of the rungs that run: bytes past each level of memory, and how much work a byte feeds."""
     able = [rung for rung in rungs if not any(rung.rules(s, tiles_of(rung)))]
-    hbm = [rung.cost(s, rung.build(s, tiles_of(rung))).bytes for rung in able]
+    hbm = [rung.cost(s, rung.build(s, tiles_of(rung))).moved_bytes for rung in able]
     asked = [attention_traffic.asked(rung, s, tiles_of(rung)) for rung in able]
     columns = {
         "HBM, if caches keep everything": [figures.bytes_(b) for b in hbm],
-        "FLOP per byte there": [figures.ratio(s.flops / b) for b in hbm],
+        "FLOP per byte there": [figures.ratio(b and s.flops / b) for b in hbm],
         "asked of global memory by threads": [figures.bytes_(b) if b else "–" for b in asked],
         "FLOP per byte asked": [figures.ratio(s.flops / b) if b else "–" for b in asked],
     }

@@ -40,6 +40,8 @@ FIRST = tuple(
     "rung shape tiles engine device mode time date driver cuda cublas cupy numpy python system".split()
 )
 MOST_CELL = 160  # characters of a value
+LIBRARIES = ("cublas", "cufft", "cudnn", "torch")  # their versions, None where a machine lacks them
+NOT_THERE = "not installed"
 
 
 # -- the samples ---------------------------------------------------------------------------------
@@ -191,7 +193,7 @@ def _said(name: str, row: Row) -> str:
         value = json.dumps(value)
     elif isinstance(value, float):
         value = f"{value:.6g}"
-    text = "none" if value is None else str(value)
+    text = (NOT_THERE if name in LIBRARIES else figures.UNKNOWN) if value is None else str(value)
     return text if len(text) <= MOST_CELL else text[: MOST_CELL - 1] + "…"
 
 

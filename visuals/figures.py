@@ -12,6 +12,7 @@ FALL = 0.03  # of a clock that is told
 SWEEP = timedelta(hours=1)  # between two measurements of one sweep, at most
 
 KINDS = ("measured", "counted", "recorded", "predicted")
+UNKNOWN = "unknown"  # what nobody can predict, as only a vendor's library knows it
 
 
 def badge(kind: str, detail: str = "") -> str:
@@ -22,8 +23,10 @@ def badge(kind: str, detail: str = "") -> str:
     return f'<span class="kt-badge kt-badge-{kind}">{escape(text)}</span>'
 
 
-def bytes_(count: float) -> str:
-    """1536 -> "1.5 KB" (powers of 1000)."""
+def bytes_(count: float | None) -> str:
+    """1536 -> "1.54 KB" (powers of 1000), None -> "unknown"."""
+    if count is None:
+        return UNKNOWN
     for unit in ("B", "KB", "MB", "GB", "TB"):
         if count < 1000 or unit == "TB":
             return f"{count:,.0f} B" if unit == "B" else f"{count:.3g} {unit}"
@@ -38,8 +41,10 @@ def time_(ms: float) -> str:
     return f"{ms:.3g} ms" if ms < 1000 else f"{ms / 1e3:.3g} s"
 
 
-def count(number: float) -> str:
-    """1296 -> "1,296", 231211008 -> "231 M"."""
+def count(number: float | None) -> str:
+    """1296 -> "1,296", 231211008 -> "231 M", None -> "unknown"."""
+    if number is None:
+        return UNKNOWN
     if number < 1e5:
         return f"{number:,.0f}"
     for unit, scale in (("T", 1e12), ("G", 1e9), ("M", 1e6), ("k", 1e3)):
@@ -72,8 +77,10 @@ def share(part: float) -> str:
     return f"{100 * part:,.0f} %" if part >= 0.1 else f"{100 * part:.2g} %"
 
 
-def ratio(number: float) -> str:
-    """0.404 -> "0.404", 1253.7 -> "1,250": three digits, never a power of ten below a million."""
+def ratio(number: float | None) -> str:
+    """0.404 -> "0.404", 1253.7 -> "1,250": three digits, never a power of ten below a million; None -> "unknown"."""
+    if number is None:
+        return UNKNOWN
     return f"{float(f'{number:.3g}'):,.0f}" if 100 <= number < 1e6 else f"{number:.3g}"
 
 

@@ -46,11 +46,9 @@ class Out:
 
 
 def executed_flops(rung: Rung, shape, tiles: Mapping[str, int]) -> int | None:
-    """FLOPs that a rung of the ladder executes itself; None of cuDNN, which does not say. Those of a matrix product
+    """FLOPs that a rung of the ladder executes itself; None where only a library knows. Those of a matrix product
     are direct convolution's."""
-    if rung.library == "cuDNN":
-        return None
-    return rung.cost(shape, rung.build(shape, tiles)).flops
+    return rung.cost(shape, rung.build(shape, tiles)).executed_flops
 
 
 def lanes(rungs: Sequence[Rung], shape, rows: Mapping[str, Row]) -> list[Lane]:

@@ -100,6 +100,11 @@ def other_units(rung: str, params: Mapping[str, Any]) -> str:
     return "tensor cores" if params.get("dtype") in SIXTEEN_BITS else OTHER_UNITS.get(rung, "")
 
 
+def is_opaque(row: Row) -> bool:
+    """Whether only a vendor's library knows what the rung executes, moves and allocates (kernels.program.Cost)."""
+    return row.get("predicted_workspace_bytes") is None
+
+
 def stands(row: Row) -> bool:
     """Whether it has a place under a roof: a copy, say, computes nothing."""
     return bool(row["flops"] and row.get("predicted_bytes"))

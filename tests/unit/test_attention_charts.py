@@ -189,7 +189,7 @@ def test_dots_are_a_gpus_peaks_at_these_heads_and_this_type():
     chart = chart_of(LADDER.rungs, LARGE, (GPU,), told)
     (marks,) = [t for t in memory(chart, LIGHT).data if t.mode == "markers" and "recorded" in t.hovertemplate]
     assert list(marks.x) == [2048, 8192, 512]
-    assert "All 3 peaks that were measured are what was predicted, to the byte." in words(chart)
+    assert "All 3 measured peaks that have a prediction equal it to the byte." in words(chart)
 
 
 def test_the_farthest_peak_is_told():
