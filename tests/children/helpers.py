@@ -19,7 +19,7 @@ def until(true, seconds: float = 20) -> None:
         time.sleep(0.005)
 
 
-def begun(job) -> None:
-    """Wait until the child works on the job."""
-    until(lambda: job.done or job.text.startswith("verifying"))
+def begun(job, doing: str = "verifying") -> None:
+    """Wait until the child works on the job and says that it is `doing` something."""
+    until(lambda: job.done or job.text.startswith(doing))
     assert not job.done
