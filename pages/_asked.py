@@ -5,7 +5,7 @@ from __future__ import annotations
 import time
 from collections import Counter
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any
 
@@ -97,11 +97,13 @@ class Asked:
 
 @dataclass(frozen=True)
 class Ran:
-    """A finished comparison: what was asked for then, a row for each rung by name, when it was answered."""
+    """A finished comparison: what was asked for then, a row for each rung by name, when it was answered, and why a
+    rung has no row, by its name: its library does not support the shape, or the memory does not suffice."""
 
     asked: Asked
     rows: Mapping[str, dict]
     at: float  # seconds since the epoch; before one's own press where somebody had asked the same
+    refused: Mapping[str, str] = field(default_factory=dict)
 
     @property
     def ago(self) -> str:

@@ -52,6 +52,11 @@ class Wish:
         return f"counting …, {ahead} ahead of it" if ahead else "counting …"
 
 
+def countable(asked: Asked) -> list[Rung]:
+    """The rungs of those that run which the emulator runs too: a library of the GPU cannot be counted."""
+    return [rung for rung in asked.able() if "emulator" in rung.engines]
+
+
 def known(asked: Asked, rung: Rung) -> Count | None:
     """What was counted of a rung at what is asked; None where nothing was yet."""
     if asked.shape.macs > MOST_COUNTED:

@@ -17,7 +17,7 @@ from kernels.program import Ladder
 from kernels.records import store
 from pages import _cards, _why
 from pages._asked import Asked, Ran, shown
-from pages._lesson import behind, option
+from pages._lesson import behind, note, option
 from visuals.why import Story
 
 POLL_S = 0.25
@@ -92,9 +92,12 @@ def collect() -> None:
     try:
         told = job.result()
         rows = {row["rung"]: row for row in told if "unsupported" not in row}
-        st.session_state["run_error"] = ". ".join(row["unsupported"] for row in told if "unsupported" in row)
+        refused = {row["rung"]: row["unsupported"] for row in told if "unsupported" in row}
         bring(asked.ladder)
-        st.session_state["ran"] = Ran(asked, rows, job.answered_at)
+        if rows:
+            st.session_state["ran"] = Ran(asked, rows, job.answered_at, refused)
+        else:
+            st.session_state["run_error"] = "; ".join(refused.values())
     except JobError as e:
         st.session_state["run_error"] = str(e)
     st.rerun()
@@ -110,6 +113,9 @@ def head(ladder: Ladder, shape: Any, own, title: str = "Time") -> Asked:
     _progress()
     if error := st.session_state.get("run_error"):
         st.html(f'<p class="kt-note" role="alert">{escape(error)}</p>')
+    ran = st.session_state.get("ran")
+    if ran and ran.asked == asked:
+        note(*(f"{ladder.rung(name).title} was not measured: {why}." for name, why in ran.refused.items()))
     return asked
 
 

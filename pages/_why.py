@@ -9,6 +9,7 @@ from html import escape
 import streamlit as st
 
 from kernels.engines.emulator.counters import PTX_PER_MACHINE
+from kernels.jobs import Count
 from kernels.presets import Preset
 from kernels.program import Cost, Rung
 from kernels.records.rows import id_of, table
@@ -26,7 +27,11 @@ MOST_COLUMNS = 5  # of rungs: more stand below each other
 
 
 def card(asked: Asked, now: Shown, story: Story, link: Callable[[Preset, str], None]) -> None:
-    every = None if st.session_state.get("job") else _counts.look_again(_counts.wish(asked, asked.able()))
+    every = (
+        None
+        if st.session_state.get("job")
+        else _counts.look_again(_counts.wish(asked, _counts.countable(asked)))
+    )
     draw = st.fragment(_figures, run_every=every) if every else _figures
     draw(asked, now, polled=bool(every))
     with st.container(key="chips_why", horizontal=True):
@@ -39,7 +44,7 @@ def card(asked: Asked, now: Shown, story: Story, link: Callable[[Preset, str], N
 
 def _figures(asked: Asked, now: Shown, polled: bool) -> None:
     """The table. It is looked at again and again while rungs are counted, and then no more."""
-    wish = _counts.wish(asked, asked.able())
+    wish = _counts.wish(asked, _counts.countable(asked))
     if polled and _counts.look_again(wish) is None and not behind():
         st.rerun()
     together('<h2 class="kt-card">Why</h2>', f"<div>{_table(asked, now, wish)}</div>")
@@ -195,15 +200,20 @@ def moved(asked: Asked, rung: Rung) -> int | None:
 
 def _counted(asked: Asked, able: Sequence[Rung], wish: _counts.Wish | None) -> Lines | str:
     """What the emulator counted, where the shape is small enough; else why there is nothing."""
-    got = [_counts.known(asked, r) for r in able]
-    if not all(got):
+    got = {r.name: _counts.known(asked, r) for r in _counts.countable(asked)}
+    if not all(got.values()):
         return wish.words if wish else _counts.too_large(asked)
 
+    def cell(count: Count | None, name: str) -> str:
+        if count is None:
+            return "library"
+        return figures.count(count.total[name]) + (" + library" if count.left_out else "")
+
     def row(name: str) -> list[str]:
-        return [figures.count(c.total[name]) + (" + library" if c.left_out else "") for c in got]
+        return [cell(got.get(r.name), name) for r in able]
 
     least, most = PTX_PER_MACHINE
-    shared = {words: name for words, name in SHARED.items() if any(c.total[name] for c in got)}
+    shared = {words: name for words, name in SHARED.items() if any(c.total[name] for c in got.values())}
     return {
         "sectors read": row("sectors_ld"),
         "sectors written": row("sectors_st"),

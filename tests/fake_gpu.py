@@ -46,7 +46,7 @@ def rows(request: Request) -> list[dict[str, Any]]:
 def _row(n: int, rung: Rung, request: Request) -> dict[str, Any]:
     said = unsupported.recorded(rung.name, request.shape)
     if said:
-        return {"rung": rung.name, "unsupported": f"{rung.name}: {said['said']}"}
+        return {"rung": rung.name, "unsupported": said["said"]}
     ladder = ladder_of(rung.name)
     tiles = {name: value for name, value in request.tiles.items() if name in rung.tiles}
     full = rung.check(request.shape, tiles | dict(request.tiles.get(rung.name, {})))

@@ -5,15 +5,16 @@ and one beside a real GPU. The module that imports them defines `device`, the na
 from __future__ import annotations
 
 import json
+import time
 
 import pytest
 
 from kernels import records
 from kernels.ladders import find
 from kernels.presets import CONV_PRESETS
-from kernels.records import rows, store, unsupported
+from kernels.records import rows, store
 from kernels.records.rows import id_of as id_
-from pages import _attention, _autotune, _choose, _fusion, _gemm, _softmax
+from pages import _autotune, _choose, _fusion, _gemm, _softmax
 from tests.app.opened import finish, links, open_page, texts
 from tests.app.openings import LADDERS, openings
 
@@ -105,11 +106,24 @@ def test_a_library_refuses_in_words_and_the_others_run(device):
     """The flash attention of PyTorch takes 16-bit types alone."""
     at = open_page(ATTENTION)
     finish(at, "run", "job")
+    ran = at.session_state["ran"]
+    assert {"attention/library-flash", "attention/library-cudnn"} <= ran.refused.keys()
+    assert "attention/library" in ran.rows and not ran.rows.keys() & ran.refused.keys()
+    assert "PyTorch (flash) was not measured: PyTorch" in texts(at)
+    at.query_params["causal"] = "1"  # what was refused belongs to the run
+    at.run()
+    assert "was not measured" not in texts(at)
+
+
+def test_what_the_emulator_runs_is_counted_beside_the_libraries(device):
+    at = open_page(ATTENTION)
+    end = time.monotonic() + 60
+    while "counting …" in texts(at) or "wish" in at.session_state:
+        assert time.monotonic() < end and not at.exception
+        time.sleep(0.2)
+        at.run()
     said = texts(at)
-    assert "attention/library-flash" not in at.session_state["ran"].rows
-    assert unsupported.recorded("attention/library-flash", _attention.DEFAULT)
-    assert 'role="alert"' in said and "PyTorch" in said.partition('role="alert"')[2][:300]
-    assert "attention/library" in at.session_state["ran"].rows
+    assert "not counted" not in said and "sectors read" in said and "<td>library</td>" in said
 
 
 def test_choose_says_that_it_measured_and_keeps_the_answer(device):
