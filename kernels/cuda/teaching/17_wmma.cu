@@ -1,9 +1,9 @@
 // A product of fragments: what wmma's loads and stores cost.
 //
 // Idea: load_matrix_sync says where a tile begins and how far its
-// lines are apart; the compiler chooses what each lane loads. From
+// lines are apart; the compiler decides what a lane loads. From
 // shared memory it loads half by ldmatrix, 16 x 16 in a request.
-// From global memory it takes a request for each 8 x 8. bfloat16,
+// From global memory it makes a request for each 8 x 8. bfloat16,
 // tf32 and double are loaded the second way from either memory.
 // If the lines of a tile of char run across the depth, each lane
 // loads single bytes. What limits it: sectors, for a request
