@@ -90,10 +90,10 @@ class Accessor:
         return space, name, offsets, chosen
 
     def count(self, op: str, name: str, offsets: np.ndarray) -> None:
-        """Tell the tally and the race detector of an access by the active threads."""
+        """Tell the tally and the trace of an access by the active threads, the race detector of a read."""
         m = self.m
-        if name == "shared" and m.races is not None:
-            m.races.access(self.pc, offsets, self.width, op == "st")
+        if op == "ld" and name == "shared" and m.races is not None:
+            m.races.read(self.pc, offsets, self.width)
         if m.tally is None or name not in ("global", "shared"):
             return
         active = None if m.am is None else m.am.reshape(-1, 32)
@@ -162,8 +162,10 @@ def store(m: Machine, pc: int, i: Instruction) -> Run:
     def run() -> None:
         memory, name, offsets, chosen = at.checked(write=True)
         at.count("st", name, offsets)
-        for n, read in enumerate(reads):
-            values = m.active(read()).view(bits)
+        given = [m.active(read()).view(bits) for read in reads]
+        if name == "shared" and m.races is not None:
+            m.races.write(pc, offsets, at.width, np.stack(given, axis=-1))
+        for n, values in enumerate(given):
             memory.store(chosen + np.uint64(n * width) if n else chosen, width, values)
             if m.trace is not None:
                 m.trace.access(pc, name, offsets + np.uint64(n * width), values, dtype, True)
@@ -204,6 +206,8 @@ def atomic(m: Machine, pc: int, i: Instruction) -> Run:
         given = [m.active(v()) for v in values]
         if m.tally is not None:
             m.tally.add(pc, "atomics", len(chosen))
+        if name == "shared" and m.races is not None:
+            m.races.atomic(pc, offsets, width)
         old_all = np.empty(len(chosen), DTYPES[compute])
         for now in _rounds(chosen):
             old = memory.load(chosen[now], width).view(DTYPES[compute])
@@ -242,26 +246,27 @@ def async_copy(m: Machine, pc: int, i: Instruction) -> Run:
     unit = min(size, 8)
 
     def run() -> None:
-        if given is not None:
-            _copy_or_zero(m, given(), to, source, size, unit)
-            return
-        memory, _, from_, chosen = source.checked(write=False)
         shared, _, offsets, target = to.checked(write=True)
-        source.count("ld", "global", from_)
+        if given is None:
+            memory, _, from_, chosen = source.checked(write=False)
+            source.count("ld", "global", from_)
+            steps = (memory.load(chosen + np.uint64(n), unit) for n in range(0, size, unit))
+            data = np.stack(list(steps), axis=-1)
+        else:
+            data = _read_some(m, m.active(given()), source, size).view(UNSIGNED[unit])
         to.count("st", "shared", offsets)
-        for n in range(0, size, unit):
-            shared.store(target + np.uint64(n), unit, memory.load(chosen + np.uint64(n), unit))
+        if m.races is not None:
+            m.races.write(pc, offsets, size, data)
+        for n in range(data.shape[-1]):
+            shared.store(target + np.uint64(n * unit), unit, data[:, n])
 
     return run
 
 
-def _copy_or_zero(m: Machine, count, to: Accessor, source: Accessor, size: int, unit: int) -> None:
-    """The form with a source size: that many bytes are read and no more, the rest is filled with zeros."""
-    shared, _, offsets, target = to.checked(write=True)
-    to.count("st", "shared", offsets)
-    count = m.active(count)
-    for n in range(0, size, unit):
-        shared.store(target + np.uint64(n), unit, np.zeros(len(target), UNSIGNED[unit]))
+def _read_some(m: Machine, count: np.ndarray, source: Accessor, size: int) -> np.ndarray:
+    """uint8 [active, size]: the first `count` bytes of each active thread's, zeros after them. No byte beyond
+    is read."""
+    data = np.zeros((len(count), size), np.uint8)
     memory, name, places = source.locate()
     places = np.broadcast_to(places, m.slots)
     chosen = m.active(places)
@@ -278,12 +283,13 @@ def _copy_or_zero(m: Machine, count, to: Accessor, source: Accessor, size: int, 
                 memory.check(at, width, False)
             except Fault as fault:
                 m.fail(source.pc, fault.what, m.slot_of(int(np.flatnonzero(keep)[fault.at])))
-            shared.store(target[keep] + np.uint64(n), width, memory.load(at, width))
+            data[keep, n : n + width] = memory.load(at, width)[:, None].view(np.uint8)
     am = m.am
     m.am = m.spread(count > 0).astype(bool)
     if m.am.any():
         source.count("ld", name, places)
     m.am = am
+    return data
 
 
 BUILDERS = {"ld": load, "ldu": load, "st": store, "atom": atomic, "red": atomic, "cp": async_copy}
