@@ -70,8 +70,10 @@ def _product(type_: int, shape: tuple[int, int, int], layouts: tuple[int, int, i
 def _element(which: int, shape: tuple[int, int, int], lane: int, i: int) -> tuple[int, int]:
     """(row, column) of x[i] in a lane, as tiles of mma.sync.m16n8k16 beside or below each other: A's upper and lower
     rows, then its right half; B's upper and lower half, then the next 8 columns; C's upper and lower rows, then the next
-    8 columns or, in m8n32k16, whose product is computed transposed, rows for columns."""
-    m, n, _ = shape
+    8 columns. m8n32k16 is computed transposed: A for B, rows for columns."""
+    if shape[0] == 8:
+        row, column = _element((1, 0, 2)[which], (shape[1], shape[0], shape[2]), lane, i)
+        return column, row
     group, within = lane // 4, lane % 4
     register, second = divmod(i, 2)
     if which == 0:
@@ -80,9 +82,7 @@ def _element(which: int, shape: tuple[int, int, int], lane: int, i: int) -> tupl
         )
     if which == 1:
         return 2 * within + second + 8 * (register % 2), group + 8 * (register // 2)
-    if m == 8:
-        return 2 * within + second, group + 8 * register
-    if n == 8:
+    if shape[1] == 8:
         return group + 8 * register, 2 * within + second
     return group + 8 * (register % 2), 2 * within + second + 8 * (register // 2)
 
