@@ -42,9 +42,12 @@ class Accessor:
         self._base = m.reader(base, "u32" if self._short else "u64")
         self._offset = operand.offset
 
-    def locate(self) -> tuple[Space, str, np.ndarray]:
-        """(space, its name, byte offsets into it as uint64: scalar or one a slot)."""
+    def locate(self, inside: np.ndarray | None = None) -> tuple[Space, str, np.ndarray]:
+        """(space, its name, byte offsets into it as uint64: scalar or one a slot); `inside`: bytes to add to each
+        slot's address."""
         m, address = self.m, self._base().astype(np.uint64) + np.uint64(self._offset % (1 << 64))
+        if inside is not None:
+            address = address + inside
         name = self.space
         if name == "generic":
             name, address = self._resolve(address)
@@ -76,9 +79,11 @@ class Accessor:
                 what = f"out-of-bounds access of {self.width} bytes at byte {int(active[bad[0]])} of the block's {space.size} bytes of {space.name} memory"
             self.m.fail(self.pc, what, self.m.slot_of(int(bad[0])))
 
-    def checked(self, write: bool) -> tuple[Space, str, np.ndarray, np.ndarray]:
+    def checked(
+        self, write: bool, inside: np.ndarray | None = None
+    ) -> tuple[Space, str, np.ndarray, np.ndarray]:
         """locate(), with the offsets of the active threads checked: (space, name, all offsets, active ones)."""
-        space, name, offsets = self.locate()
+        space, name, offsets = self.locate(inside)
         m = self.m
         if offsets.ndim == 0:
             offsets = np.full(m.slots, offsets) if write or name != "const" else offsets[None]
