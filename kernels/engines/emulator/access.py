@@ -213,6 +213,8 @@ def atomic(m: Machine, pc: int, i: Instruction) -> Run:
             m.tally.add(pc, "atomics", len(chosen))
         if name == "shared" and m.races is not None:
             m.races.atomic(pc, offsets, width)
+        if name == "shared" and m.tally is not None and _is_loop(op, type_):
+            _count_loop(m, at, offsets)
         old_all = np.empty(len(chosen), DTYPES[compute])
         for now in _rounds(chosen):
             old = memory.load(chosen[now], width).view(DTYPES[compute])
@@ -227,15 +229,43 @@ def atomic(m: Machine, pc: int, i: Instruction) -> Run:
     return run
 
 
-def _rounds(addresses: np.ndarray) -> list[np.ndarray]:
-    """Who goes in each round: the first that waits at each address, then the second, and so on."""
-    order = np.argsort(addresses, kind="stable")
-    held = addresses[order]
+def _is_loop(op: str, type_: str) -> bool:
+    """Whether the hardware has no such instruction for shared memory, so that ptxas writes a loop: load the word,
+    compute, compare and swap. It has those of 32-bit integers, and exchanges and comparisons from 32 bits up."""
+    return type_ not in ("u32", "s32", "b32") and (op not in ("exch", "cas") or type_ == "b16")
+
+
+def _count_loop(m: Machine, at: Accessor, offsets: np.ndarray) -> None:
+    """Count the loads of such a loop: of a warp's lanes that meet at a word one succeeds each time, in slot order, and
+    the others load again. Warps do not disturb each other here."""
+    active, width = m.am, max(at.width, 4)
+    slots = np.arange(m.slots) if active is None else np.flatnonzero(active)
+    words = offsets[slots] // np.uint64(width)
+    turn = np.zeros(m.slots, np.int64)
+    turn[slots] = _turns(words + (slots // 32).astype(np.uint64) * np.uint64(1 << 40))
+    lines = (offsets // np.uint64(width) * np.uint64(width)).reshape(-1, 32)
+    for n in range(int(turn.max()) + 1):
+        again = (turn >= n) if active is None else (turn >= n) & active
+        m.tally.shared_access(at.pc, "ld", lines, again.reshape(-1, 32), width)
+        if m.trace is not None:
+            m.trace.request("shared", "ld", lines, again.reshape(-1, 32), width)
+
+
+def _turns(keys: np.ndarray) -> np.ndarray:
+    """How many before each entry are equal to it."""
+    order = np.argsort(keys, kind="stable")
+    held, at = keys[order], np.arange(len(keys))
     new = np.ones(len(held), bool)
     new[1:] = held[1:] != held[:-1]
-    place = np.arange(len(held)) - np.maximum.accumulate(np.where(new, np.arange(len(held)), 0))
-    by_place = np.argsort(place, kind="stable")
-    return np.split(order[by_place], np.cumsum(np.bincount(place))[:-1])
+    turns = np.empty(len(keys), np.int64)
+    turns[order] = at - np.maximum.accumulate(np.where(new, at, 0))
+    return turns
+
+
+def _rounds(addresses: np.ndarray) -> list[np.ndarray]:
+    """Who goes in each round: the first that waits at each address, then the second, and so on."""
+    turns = _turns(addresses)
+    return np.split(np.argsort(turns, kind="stable"), np.cumsum(np.bincount(turns))[:-1])
 
 
 def async_copy(m: Machine, pc: int, i: Instruction) -> Run:

@@ -42,6 +42,7 @@ class _Touches:
         self.who, self._epoch = np.full(words, -1), np.full(words, -1)
         self._warp_epoch = np.zeros(words, np.int64)
         self._several, self._warps = np.zeros(words, bool), np.zeros(words, bool)
+        self.latest = -1  # epoch of the last of all
 
     def clash(self, words, slots, epoch: int, warp_epoch) -> np.ndarray:
         """Whether another thread has touched each word, and no barrier has ordered that before this."""
@@ -64,7 +65,7 @@ class _Touches:
         together = (w[1:] == w[:-1]) & (s[1:] != s[:-1])
         self._several[w[1:][together]] = True
         self._warps[w[1:][together & (s[1:] // 32 != s[:-1] // 32)]] = True
-        self.who[words], self._epoch[words] = slots, epoch
+        self.who[words], self._epoch[words], self.latest = slots, epoch, epoch
         self._warp_epoch[words] = warp_epoch[slots // 32]
 
 
@@ -127,6 +128,8 @@ class Races:
 
     def _check(self, pc: int, words, slots, kind: _Touches, others, note: bool = True) -> None:
         for other in others:
+            if other.latest < self.epoch:
+                continue
             bad = np.flatnonzero(other.clash(words, slots, self.epoch, self.warp_epoch))
             if bad.size:
                 at = bad[0]
