@@ -6,7 +6,11 @@ those that copy by cp.async or multiply on tensor cores once more, for metrics t
     PYTHONPATH=. python benchmarks/hardware_counters.py measure counters.json
 
 which also leaves counters.csv and counters.patched.csv (what ncu printed) and counters.sass.txt (memory instructions
-of the machine code). Anywhere else the same cases run in the emulator and stand beside what was measured:
+of the machine code). Names may follow, with * for anything, so that only those cases are measured:
+
+    PYTHONPATH=. python benchmarks/hardware_counters.py measure counters.json "wmma-*" "shared-add-*"
+
+Anywhere else the same cases run in the emulator and stand beside what was measured:
 
     PYTHONPATH=. python benchmarks/hardware_counters.py compare counters.json
 """
@@ -30,7 +34,7 @@ import numpy as np
 
 from benchmarks import hardware_sass as sass
 from benchmarks.hardware_case import Case, poisoned
-from benchmarks.hardware_cases import cases
+from benchmarks.hardware_cases import cases, named
 from kernels import cuda as sources
 
 # -- what is compared -----------------------------------------------------------------------------------
@@ -69,6 +73,9 @@ WANTED = (
     "smsp__inst_executed_op_ldgsts.sum",
     "smsp__inst_executed_op_shared_ld.sum",
     "smsp__inst_executed_op_shared_st.sum",
+    "smsp__inst_executed_op_shared_atom.sum",
+    "smsp__inst_executed_op_shared_atom_dot_alu.sum",
+    "smsp__inst_executed_op_shared_atom_dot_cas.sum",
     "smsp__inst_executed_op_global_ld.sum",
     "smsp__inst_executed_op_global_st.sum",
     "dram__bytes_read.sum",
@@ -150,19 +157,20 @@ def launch_on_gpu(case: Case) -> dict[str, np.ndarray]:
     return {name: on_gpu[name].get() for name in case.outputs}
 
 
-def measure(out: Path) -> int:
-    """Verify every case, profile those that are right, write the fixture. Exit status."""
+def measure(out: Path, *patterns: str) -> int:
+    """Verify each case of such a name, profile those that are right, write the fixture. Exit status."""
     import cupy
 
     start, ncu = time.perf_counter(), sass.tool("ncu")
     if ncu is None:
         print("ncu (Nsight Compute) is not on the PATH")
         return 2
-    listings = sass.compile_all(cases().values())
+    chosen = named(*patterns).values()
+    listings = sass.compile_all(chosen)
     out.with_suffix(".sass.txt").write_text(listings, encoding="utf-8")
     print(f"compiled, {time.perf_counter() - start:.0f} s", flush=True)
     right = []
-    for case in cases().values():
+    for case in chosen:
         try:
             problem = case.wrong(launch_on_gpu(case))
         except Exception as e:  # told, and the others are still measured
@@ -179,8 +187,8 @@ def measure(out: Path) -> int:
         by_name[more["case"]]["metrics"] |= more["metrics"]
     fixture = _told_of_the_machine(cupy, ncu) | {"cases": entries}
     out.write_text(json.dumps(fixture, indent=1) + "\n", encoding="utf-8")
-    print(f"{len(entries)} of {len(cases())} cases are in {out}, {time.perf_counter() - start:.0f} s")
-    return 0 if len(entries) == len(cases()) else 1
+    print(f"{len(entries)} of {len(chosen)} cases are in {out}, {time.perf_counter() - start:.0f} s")
+    return 0 if len(entries) == len(chosen) else 1
 
 
 def _told_of_the_machine(cupy, ncu: str) -> dict:
@@ -214,6 +222,8 @@ def _rows(
 
 
 def _patched(ncu: str, chosen: Sequence[Case], csv_: Path) -> list[dict]:
+    if not chosen:
+        return []
     try:
         return match(chosen, _rows(ncu, (), PATCHED, chosen, csv_), PATCHED)
     except ValueError as e:
@@ -388,10 +398,11 @@ def compare(fixture: Path) -> int:
 
 def main(arguments: Sequence[str]) -> int:
     modes = {"measure": measure, "compare": compare, "launch": launch_all}
-    if len(arguments) != 2 or arguments[0] not in modes:
+    if len(arguments) < 2 or arguments[0] not in modes or (len(arguments) > 2 and arguments[0] != "measure"):
         print(__doc__)
         return 2
-    return modes[arguments[0]](Path(arguments[1]))
+    mode, path, *patterns = arguments
+    return modes[mode](Path(path), *patterns)
 
 
 if __name__ == "__main__":

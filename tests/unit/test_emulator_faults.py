@@ -256,3 +256,74 @@ def test_two_threads_that_write_one_word_race():
 }"""
     found = _races(source, {"out": ((64,), i32)}, inputs={}, block=64)
     assert len(found) == 1 and "kernel.cu:3" in found[0] and "writes" in found[0]
+
+
+# Each thread of a block of 64 runs this between two barriers; `other` is a thread of the other warp.
+_BESIDE = """extern "C" __global__ void k(int* out, const int* in) {
+  __shared__ int s[64];
+  int t = threadIdx.x, other = t ^ 32, got = 0;
+  s[t] = 0;
+  __syncthreads();
+  %s
+  __syncthreads();
+  out[t] = s[t] + got;
+}"""
+
+
+@pytest.mark.parametrize(
+    "what",
+    [
+        "s[0] = 5;",  # all threads, one value
+        "s[t / 2] = t / 2;",
+        "s[t % 32] = in[0]; if (t >= 32) s[t % 32] = in[0];",
+        "s[t] = t; s[t] = t + 1;",  # a thread's own word
+        "s[t] = t; __syncwarp(); s[t ^ 1] = 7;",
+        "atomicAdd(&s[0], t); atomicMax(&s[0], 3);",
+        "got = atomicAdd(&s[0], t); if (got < 0) atomicExch(&s[0], t);",
+        "atomicAdd(&s[t], 1); got = s[t];",
+        "got = s[0] + s[1];",
+        "got = s[t ^ 1]; __syncwarp(); got += s[t]; s[t] = 1;",  # earlier reads are behind the warp's barrier
+    ],
+)
+def test_no_race(what):
+    inputs = {"in": np.ones(64, i32)}
+    assert _races(_BESIDE % what, {"out": ((64,), i32)}, inputs=inputs, block=64) == ()
+
+
+@pytest.mark.parametrize(
+    "what, verb, other",
+    [
+        ("s[0] = t;", "writes", "writes"),  # one instruction
+        ("s[t / 2] = t & 1;", "writes", "writes"),
+        ("s[t & 31] = 5; if (t == 40) s[8] = 6;", "writes", "writes"),  # equal values, then another
+        ("if (t < 40) s[0] = 5; else got = s[0];", "reads", "writes"),
+        ("if (t == 3) got = s[9]; if (t == 33) s[9] = 0;", "writes", "reads"),  # the value that is there
+        ("atomicAdd(&s[0], 1); if (t == 33) got = s[0];", "reads", "updates"),
+        ("if (t == 33) got = s[0]; atomicAdd(&s[0], 1);", "updates", "reads"),
+        ("if (t == 33) s[0] = 1; atomicAdd(&s[0], 1);", "updates", "writes"),
+        ("atomicAdd(&s[0], 0); if (t == 33) s[0] = 0;", "writes", "updates"),
+        ("s[t] = t; __syncwarp(); s[other] = 7;", "writes", "writes"),
+    ],
+)
+def test_race(what, verb, other):
+    found = _races(_BESIDE % what, {"out": ((64,), i32)}, inputs={"in": np.ones(64, i32)}, block=64)
+    assert len(found) == 1, found
+    assert re.search(
+        rf"kernel\.cu:6: data race: thread .* {verb} at s\[\d+\].* {other} with no barrier", found[0]
+    ), found
+
+
+@pytest.mark.parametrize("size, filled", [(16, 16), (16, 6), (4, 4)])
+def test_copies_that_bring_one_value_to_a_word_are_no_race(size, filled):
+    source = """extern "C" __global__ void k(int* out, const int* in) {
+  __shared__ __align__(16) int s[128];
+  int t = threadIdx.x;
+  unsigned to = (unsigned)__cvta_generic_to_shared(&s[t / %d * 4]);
+  asm volatile("cp.async.ca.shared.global [%%0], [%%1], %d, %d;" :: "r"(to), "l"(in + t / %d * 4));
+  asm volatile("cp.async.wait_all;");
+  __syncthreads();
+  out[t] = s[t / 2 * 4];
+}"""
+    inputs, out = {"in": np.arange(256, dtype=i32)}, {"out": ((64,), i32)}
+    assert _races(source % (2, size, filled, 2), out, inputs=inputs, block=64) == ()
+    assert _races(source % (2, size, filled, 1), out, inputs=inputs, block=64)

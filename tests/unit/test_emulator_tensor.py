@@ -254,12 +254,20 @@ extern "C" __global__ void k({to}* C, const {kind}* A, const {kind}* B, int n) {
   for (int i = 0; i < c.num_elements; ++i) c.x[i] = c.x[i] * ({to})n;
   wmma::store_matrix_sync(C, c, {ldc}, wmma::mem_{c}_major);
 }}"""
+# With the requests of a, b and c from global memory, as machine code has them: along the registers, and across.
 WMMA_CASES = [
-    (16, 16, 16, "half", "float"), (32, 8, 16, "half", "float"), (8, 32, 16, "half", "float"), (16, 16, 16, "half", "half"),
-    (16, 16, 16, "__nv_bfloat16", "float"), (32, 8, 16, "__nv_bfloat16", "float"), (16, 16, 8, "float", "float"),
-    (16, 16, 16, "signed char", "int"), (8, 32, 16, "signed char", "int"), (32, 8, 16, "unsigned char", "int"),
-    (8, 8, 4, "double", "double"),
-]  # fmt: skip
+    (16, 16, 16, "half", "float", (4, 4, 4), (4, 4, 8)),
+    (32, 8, 16, "half", "float", (8, 2, 4), (8, 2, 8)),
+    (8, 32, 16, "half", "float", (2, 8, 8), (2, 8, 4)),
+    (16, 16, 16, "half", "half", (4, 4, 4), (4, 4, 4)),
+    (16, 16, 16, "__nv_bfloat16", "float", (4, 4, 4), (4, 4, 8)),
+    (32, 8, 16, "__nv_bfloat16", "float", (8, 2, 4), (8, 2, 8)),
+    (16, 16, 8, "float", "float", (4, 4, 4), (4, 4, 8)),
+    (16, 16, 16, "signed char", "int", (2, 2, 4), (8, 8, 8)),
+    (8, 32, 16, "signed char", "int", (1, 4, 8), (4, 16, 4)),
+    (32, 8, 16, "unsigned char", "int", (4, 1, 4), (16, 4, 8)),
+    (8, 8, 4, "double", "double", (1, 1, 1), (1, 1, 2)),
+]
 NUMPY = {
     "half": f16,
     "float": f32,
@@ -279,8 +287,8 @@ def _laid_out(values: np.ndarray, layout: str, pad: int) -> tuple[np.ndarray, in
 
 
 @pytest.mark.parametrize("layouts", [("row", "col", "row"), ("col", "row", "col")])
-@pytest.mark.parametrize("m, n, k, kind, to", WMMA_CASES)
-def test_wmma(m, n, k, kind, to, layouts):
+@pytest.mark.parametrize("m, n, k, kind, to, straight, across", WMMA_CASES)
+def test_wmma(m, n, k, kind, to, straight, across, layouts):
     a, b, c = (rng.integers(0 if "unsigned" in kind else -9, 10, s) for s in ((m, k), (k, n), (m, n)))
     wanted = (2 * a @ b + c + 1) * 3
     held = [v.astype(NUMPY.get(kind, f32)) for v in (a, b)] + [c.astype(NUMPY[to])]
@@ -307,7 +315,13 @@ def test_wmma(m, n, k, kind, to, layouts):
     np.testing.assert_array_equal(got if layouts[2] == "row" else got.T, wanted.astype(NUMPY[to]))
     assert (run["C"][:, -16:] == 77).all()
     assert run.total["flops_mma"] == 2 * m * n * k
-    assert run.total["requests_ld"] == 3 and run.total["requests_st"] == 1
+    requests = straight if layouts[0] == "row" else across
+    assert tuple(run.at(line)["requests_ld"] for line in (7, 8, 9)) == requests
+    assert run.at(14)["requests_st"] == requests[2]
+    for line, values in zip((7, 8, 9), held, strict=True):  # bf16 stands as float32 until it is stored
+        assert run.at(line)["bytes_ld"] == values.size * (
+            2 if kind == "__nv_bfloat16" and line < 9 else values.itemsize
+        )
 
 
 def test_wmma_from_shared_memory_in_two_warps():
@@ -359,6 +373,57 @@ def test_wmma_past_the_end_is_named():
     inputs = {"A": np.ones((16, 16), f16), "B": np.ones((16, 16), f16), "C": np.ones((16, 16), f32)}
     with pytest.raises(
         EmulatorError,
-        match=r"k, kernel\.cu:8 \(in code from mma.hpp:\d+\): out-of-bounds read of 2 bytes .* of B \[16, 16\], by thread",
+        match=r"k, kernel\.cu:8 \(in code from mma.hpp:\d+\): out-of-bounds read of 4 bytes .* of B \[16, 16\], by thread",
     ):
         emulate(source, inputs, args=["C", "A", "B", i32(1)])
+
+
+_ONE_TILE = """#include <mma.h>
+using namespace nvcuda;
+extern "C" __global__ void k(half* out, const half* in) {{
+  __shared__ __align__(32) half s[16 * {pitch}];
+  for (int i = threadIdx.x; i < 16 * {pitch}; i += 32) s[i] = in[i];
+  __syncwarp();
+  wmma::fragment<wmma::matrix_a, 16, 16, 16, half, wmma::{layout}_major> a;
+  wmma::load_matrix_sync(a, {source}, {pitch});
+  for (int i = 0; i < 16; ++i) out[i * 32 + threadIdx.x] = a.x[i];
+}}"""
+
+
+@pytest.mark.parametrize("layout", ["row", "col"])
+@pytest.mark.parametrize("source, pitch, waves", [("in", 16, 0), ("s", 16, 8), ("s", 24, 4), ("s", 64, 32)])
+def test_wmma_loads_a_tile_as_machine_code_does(source, pitch, waves, layout):
+    """From shared memory by one ldmatrix, whose lanes hold rows; from global memory 8 lines at a time. Lanes hold
+    what lanes of mma.sync hold, twice."""
+    tile = np.arange(16 * pitch, dtype=f16).reshape(16, pitch)
+    run = emulate(
+        _ONE_TILE.format(pitch=pitch, layout=layout, source=source),
+        {"in": tile}, {"out": ((16, 32), f16)}, trace_block=0,
+    )  # fmt: skip
+    lane, i = np.arange(32), np.arange(8)[:, None]
+    row, column = lane // 4 + i // 2 % 2 * 8, lane % 4 * 2 + i % 2 + i // 4 * 8
+    values = tile[row, column] if layout == "row" else tile[column, row]
+    np.testing.assert_array_equal(run["out"], np.concatenate([values, values]))
+    at = run.at(8)
+    requests, trace = run.trace.requests, run.trace
+    ours = [n for n in range(len(requests)) if trace.lines[trace.line[requests.step[n]]].number == 8]
+    if source == "s":
+        assert (at["shared_requests_ld"], at["wavefronts_ld"]) == (1, waves)
+        (n,) = ours
+        assert requests.width[n] == 16 and requests.mask[n] == 0xFFFFFFFF
+        lines = np.concatenate([np.arange(8), np.arange(8, 16)] * 2)
+        begin = lines * pitch + np.arange(32) // 16 * 8
+        if layout == "col":  # its registers are the other way round
+            begin = (np.arange(32) % 8 + np.arange(32) // 16 * 8) * pitch + np.arange(32) // 8 % 2 * 8
+        np.testing.assert_array_equal(requests.byte[n], begin * 2)
+    else:
+        assert (at["requests_ld"], at["sectors_ld"]) == (4, 4 * 8)
+        assert [int(w) for w in requests.width[ours]] == [4] * 4
+
+
+def test_wmma_rows_must_begin_where_a_load_may():
+    with pytest.raises(EmulatorError, match=r"kernel\.cu:8 .*misaligned read of 16 bytes"):
+        emulate(
+            _ONE_TILE.format(pitch=20, layout="row", source="s"),
+            {"in": np.zeros((16, 20), f16)}, {"out": ((16, 32), f16)},
+        )  # fmt: skip

@@ -42,9 +42,12 @@ class Accessor:
         self._base = m.reader(base, "u32" if self._short else "u64")
         self._offset = operand.offset
 
-    def locate(self) -> tuple[Space, str, np.ndarray]:
-        """(space, its name, byte offsets into it as uint64: scalar or one a slot)."""
+    def locate(self, inside: np.ndarray | None = None) -> tuple[Space, str, np.ndarray]:
+        """(space, its name, byte offsets into it as uint64: scalar or one a slot); `inside`: bytes to add to each
+        slot's address."""
         m, address = self.m, self._base().astype(np.uint64) + np.uint64(self._offset % (1 << 64))
+        if inside is not None:
+            address = address + inside
         name = self.space
         if name == "generic":
             name, address = self._resolve(address)
@@ -76,9 +79,11 @@ class Accessor:
                 what = f"out-of-bounds access of {self.width} bytes at byte {int(active[bad[0]])} of the block's {space.size} bytes of {space.name} memory"
             self.m.fail(self.pc, what, self.m.slot_of(int(bad[0])))
 
-    def checked(self, write: bool) -> tuple[Space, str, np.ndarray, np.ndarray]:
+    def checked(
+        self, write: bool, inside: np.ndarray | None = None
+    ) -> tuple[Space, str, np.ndarray, np.ndarray]:
         """locate(), with the offsets of the active threads checked: (space, name, all offsets, active ones)."""
-        space, name, offsets = self.locate()
+        space, name, offsets = self.locate(inside)
         m = self.m
         if offsets.ndim == 0:
             offsets = np.full(m.slots, offsets) if write or name != "const" else offsets[None]
@@ -90,10 +95,10 @@ class Accessor:
         return space, name, offsets, chosen
 
     def count(self, op: str, name: str, offsets: np.ndarray) -> None:
-        """Tell the tally and the race detector of an access by the active threads."""
+        """Tell the tally and the trace of an access by the active threads, the race detector of a read."""
         m = self.m
-        if name == "shared" and m.races is not None:
-            m.races.access(self.pc, offsets, self.width, op == "st")
+        if op == "ld" and name == "shared" and m.races is not None:
+            m.races.read(self.pc, offsets, self.width)
         if m.tally is None or name not in ("global", "shared"):
             return
         active = None if m.am is None else m.am.reshape(-1, 32)
@@ -162,8 +167,10 @@ def store(m: Machine, pc: int, i: Instruction) -> Run:
     def run() -> None:
         memory, name, offsets, chosen = at.checked(write=True)
         at.count("st", name, offsets)
-        for n, read in enumerate(reads):
-            values = m.active(read()).view(bits)
+        given = [m.active(read()).view(bits) for read in reads]
+        if name == "shared" and m.races is not None:
+            m.races.write(pc, offsets, at.width, np.stack(given, axis=-1))
+        for n, values in enumerate(given):
             memory.store(chosen + np.uint64(n * width) if n else chosen, width, values)
             if m.trace is not None:
                 m.trace.access(pc, name, offsets + np.uint64(n * width), values, dtype, True)
@@ -204,6 +211,10 @@ def atomic(m: Machine, pc: int, i: Instruction) -> Run:
         given = [m.active(v()) for v in values]
         if m.tally is not None:
             m.tally.add(pc, "atomics", len(chosen))
+        if name == "shared" and m.races is not None:
+            m.races.atomic(pc, offsets, width)
+        if name == "shared" and m.tally is not None and _is_loop(op, type_):
+            _count_loop(m, at, offsets)
         old_all = np.empty(len(chosen), DTYPES[compute])
         for now in _rounds(chosen):
             old = memory.load(chosen[now], width).view(DTYPES[compute])
@@ -218,15 +229,43 @@ def atomic(m: Machine, pc: int, i: Instruction) -> Run:
     return run
 
 
-def _rounds(addresses: np.ndarray) -> list[np.ndarray]:
-    """Who goes in each round: the first that waits at each address, then the second, and so on."""
-    order = np.argsort(addresses, kind="stable")
-    held = addresses[order]
+def _is_loop(op: str, type_: str) -> bool:
+    """Whether the hardware has no such instruction for shared memory, so that ptxas writes a loop: load the word,
+    compute, compare and swap. It has those of 32-bit integers, and exchanges and comparisons from 32 bits up."""
+    return type_ not in ("u32", "s32", "b32") and (op not in ("exch", "cas") or type_ == "b16")
+
+
+def _count_loop(m: Machine, at: Accessor, offsets: np.ndarray) -> None:
+    """Count the loads of such a loop: of a warp's lanes that meet at a word one succeeds each time, in slot order, and
+    the others load again. Warps do not disturb each other here."""
+    active, width = m.am, max(at.width, 4)
+    slots = np.arange(m.slots) if active is None else np.flatnonzero(active)
+    words = offsets[slots] // np.uint64(width)
+    turn = np.zeros(m.slots, np.int64)
+    turn[slots] = _turns(words + (slots // 32).astype(np.uint64) * np.uint64(1 << 40))
+    lines = (offsets // np.uint64(width) * np.uint64(width)).reshape(-1, 32)
+    for n in range(int(turn.max()) + 1):
+        again = (turn >= n) if active is None else (turn >= n) & active
+        m.tally.shared_access(at.pc, "ld", lines, again.reshape(-1, 32), width)
+        if m.trace is not None:
+            m.trace.request("shared", "ld", lines, again.reshape(-1, 32), width)
+
+
+def _turns(keys: np.ndarray) -> np.ndarray:
+    """How many before each entry are equal to it."""
+    order = np.argsort(keys, kind="stable")
+    held, at = keys[order], np.arange(len(keys))
     new = np.ones(len(held), bool)
     new[1:] = held[1:] != held[:-1]
-    place = np.arange(len(held)) - np.maximum.accumulate(np.where(new, np.arange(len(held)), 0))
-    by_place = np.argsort(place, kind="stable")
-    return np.split(order[by_place], np.cumsum(np.bincount(place))[:-1])
+    turns = np.empty(len(keys), np.int64)
+    turns[order] = at - np.maximum.accumulate(np.where(new, at, 0))
+    return turns
+
+
+def _rounds(addresses: np.ndarray) -> list[np.ndarray]:
+    """Who goes in each round: the first that waits at each address, then the second, and so on."""
+    turns = _turns(addresses)
+    return np.split(np.argsort(turns, kind="stable"), np.cumsum(np.bincount(turns))[:-1])
 
 
 def async_copy(m: Machine, pc: int, i: Instruction) -> Run:
@@ -242,26 +281,27 @@ def async_copy(m: Machine, pc: int, i: Instruction) -> Run:
     unit = min(size, 8)
 
     def run() -> None:
-        if given is not None:
-            _copy_or_zero(m, given(), to, source, size, unit)
-            return
-        memory, _, from_, chosen = source.checked(write=False)
         shared, _, offsets, target = to.checked(write=True)
-        source.count("ld", "global", from_)
+        if given is None:
+            memory, _, from_, chosen = source.checked(write=False)
+            source.count("ld", "global", from_)
+            steps = (memory.load(chosen + np.uint64(n), unit) for n in range(0, size, unit))
+            data = np.stack(list(steps), axis=-1)
+        else:
+            data = _read_some(m, m.active(given()), source, size).view(UNSIGNED[unit])
         to.count("st", "shared", offsets)
-        for n in range(0, size, unit):
-            shared.store(target + np.uint64(n), unit, memory.load(chosen + np.uint64(n), unit))
+        if m.races is not None:
+            m.races.write(pc, offsets, size, data)
+        for n in range(data.shape[-1]):
+            shared.store(target + np.uint64(n * unit), unit, data[:, n])
 
     return run
 
 
-def _copy_or_zero(m: Machine, count, to: Accessor, source: Accessor, size: int, unit: int) -> None:
-    """The form with a source size: that many bytes are read and no more, the rest is filled with zeros."""
-    shared, _, offsets, target = to.checked(write=True)
-    to.count("st", "shared", offsets)
-    count = m.active(count)
-    for n in range(0, size, unit):
-        shared.store(target + np.uint64(n), unit, np.zeros(len(target), UNSIGNED[unit]))
+def _read_some(m: Machine, count: np.ndarray, source: Accessor, size: int) -> np.ndarray:
+    """uint8 [active, size]: the first `count` bytes of each active thread's, zeros after them. No byte beyond
+    is read."""
+    data = np.zeros((len(count), size), np.uint8)
     memory, name, places = source.locate()
     places = np.broadcast_to(places, m.slots)
     chosen = m.active(places)
@@ -278,12 +318,13 @@ def _copy_or_zero(m: Machine, count, to: Accessor, source: Accessor, size: int, 
                 memory.check(at, width, False)
             except Fault as fault:
                 m.fail(source.pc, fault.what, m.slot_of(int(np.flatnonzero(keep)[fault.at])))
-            shared.store(target[keep] + np.uint64(n), width, memory.load(at, width))
+            data[keep, n : n + width] = memory.load(at, width)[:, None].view(np.uint8)
     am = m.am
     m.am = m.spread(count > 0).astype(bool)
     if m.am.any():
         source.count("ld", name, places)
     m.am = am
+    return data
 
 
 BUILDERS = {"ld": load, "ldu": load, "st": store, "atom": atomic, "red": atomic, "cp": async_copy}

@@ -1,4 +1,10 @@
-"""Data races on shared memory: two threads, one word, no barrier between them, one of them writing."""
+"""Data races on shared memory: two threads use one word with no barrier between them, and one of them writes.
+
+No race, as in the racecheck tool of compute-sanitizer: atomics beside atomics, and threads that write the value
+which the word holds already or which another of them writes with it, of one warp or of several. (racecheck calls
+the latter "identical data being written" and shows it only at its lowest level, info.) A race: a write of another
+value, a read beside a write of any value, an atomic beside a plain read or write.
+"""
 
 from __future__ import annotations
 
@@ -7,32 +13,65 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from kernels.engines.emulator.parse import type_bytes
+from kernels.engines.emulator.table import UNSIGNED
 
 if TYPE_CHECKING:
     from kernels.engines.emulator.machine import Machine
 
-MOST = 20  # races told of; more say no more
+MOST = 20  # races reported in a run
+_ELSEWHERE = {"global", "local", "param", "const"}
 
 
 def _unit(m: Machine) -> int:
+    """Bytes of a word: as few as the narrowest access to shared memory has."""
     widths = [4]
     for i in m.kernel.code:
-        to_shared = any(p.startswith("shared") for p in i.parts) or not {
-            "global",
-            "local",
-            "param",
-            "const",
-        } & set(i.parts)
-        if i.parts[0] in ("ld", "st") and to_shared:
+        if i.parts[0] in ("ld", "st") and not _ELSEWHERE & set(i.parts):
             widths.append(type_bytes(i.parts[-1]))
         elif i.parts[0] == "wmma" and i.parts[1] != "mma":
             widths.append(4 if i.parts[-1] == "tf32" else type_bytes(i.parts[-1]))
     return min(widths)
 
 
+class _Touches:
+    """The accesses of one kind to each word since the block's barrier: who made the last, and whether several
+    threads, and threads of several warps, made one that no barrier of the warp has ordered."""
+
+    def __init__(self, words: int, verb: str):
+        self.verb = verb
+        self.who, self._epoch = np.full(words, -1), np.full(words, -1)
+        self._warp_epoch = np.zeros(words, np.int64)
+        self._several, self._warps = np.zeros(words, bool), np.zeros(words, bool)
+        self.latest = -1  # epoch of the last of all
+
+    def clash(self, words, slots, epoch: int, warp_epoch) -> np.ndarray:
+        """Whether another thread has touched each word, and no barrier has ordered that before this."""
+        other = self._several[words] | (self.who[words] != slots)
+        return self._unordered(words, slots, epoch, warp_epoch) & other
+
+    def _unordered(self, words, slots, epoch: int, warp_epoch) -> np.ndarray:
+        """Touched since the block's barrier, and not in one warp with a barrier of the warp between."""
+        one_warp = (self.who[words] // 32 == slots // 32) & ~self._warps[words]
+        ordered = one_warp & (self._warp_epoch[words] < warp_epoch[slots // 32])
+        return (self._epoch[words] == epoch) & ~ordered
+
+    def note(self, words, slots, epoch: int, warp_epoch) -> None:
+        again = self._unordered(words, slots, epoch, warp_epoch)
+        several = again & (self._several[words] | (self.who[words] != slots))
+        warps = again & (self._warps[words] | (self.who[words] // 32 != slots // 32))
+        self._several[words], self._warps[words] = several, warps
+        order = np.argsort(words, kind="stable")
+        w, s = words[order], slots[order]
+        together = (w[1:] == w[:-1]) & (s[1:] != s[:-1])
+        self._several[w[1:][together]] = True
+        self._warps[w[1:][together & (s[1:] // 32 != s[:-1] // 32)]] = True
+        self.who[words], self._epoch[words], self.latest = slots, epoch, epoch
+        self._warp_epoch[words] = warp_epoch[slots // 32]
+
+
 class Races:
-    """Watches each word of shared memory: who wrote it and who read it since the last barrier. A word has
-    4 bytes, or as few as the kernel's narrowest access, so that neighbouring halves are no clash.
+    """Watches each word of shared memory: who has read, written and atomically updated it since the last barrier.
+    A word has 4 bytes, or as few as the kernel's narrowest access, so that neighbouring halves are no clash.
 
     Threads of one warp may also be ordered by a barrier of the warp (__syncwarp), counted apart.
     """
@@ -42,11 +81,10 @@ class Races:
         words = m.shared.bytes.size // self.unit
         self.epoch = 0  # of the block's barriers
         self.warp_epoch = np.zeros(m.slots // 32, np.int64)
-        self._writer, self._reader = np.full(words, -1), np.full(words, -1)
-        self._written, self._read = np.full(words, -1), np.full(words, -1)  # epochs
-        self._written_warp, self._read_warp = np.zeros(words, np.int64), np.zeros(words, np.int64)
-        # In the epoch of the last read: read by several threads, and by those of several warps.
-        self._many, self._many_warps = np.zeros(words, bool), np.zeros(words, bool)
+        self._reads, self._writes, self._atomics = (
+            _Touches(words, verb) for verb in ("reads", "writes", "updates")
+        )
+        self._now = m.shared.bytes.view(UNSIGNED[self.unit])
         self.found: dict[tuple, str] = {}
 
     def barrier(self) -> None:
@@ -57,8 +95,28 @@ class Races:
         warps = slice(None) if m.am is None else m.am.reshape(-1, 32).any(axis=1)
         self.warp_epoch[warps] += 1
 
-    def access(self, pc: int, offsets: np.ndarray, width: int, write: bool) -> None:
-        """An access by the active threads at byte offsets (one a slot)."""
+    def read(self, pc: int, offsets: np.ndarray, width: int) -> None:
+        """The active threads read `width` bytes at these offsets (one a slot)."""
+        words, slots = self._words(offsets, width)
+        self._check(pc, words, slots, self._reads, (self._writes, self._atomics))
+
+    def atomic(self, pc: int, offsets: np.ndarray, width: int) -> None:
+        """The active threads atomically update `width` bytes at these offsets (one a slot)."""
+        words, slots = self._words(offsets, width)
+        self._check(pc, words, slots, self._atomics, (self._writes, self._reads))
+
+    def write(self, pc: int, offsets: np.ndarray, width: int, values: np.ndarray) -> None:
+        """The active threads are about to write `width` bytes at these offsets (one a slot); `values`: the
+        bytes of each active thread, [active, width] or as wide in a larger type."""
+        words, slots = self._words(offsets, width)
+        bits = np.ascontiguousarray(values).reshape(-1).view(np.uint8).view(UNSIGNED[self.unit])
+        self._together(pc, words, slots, bits)
+        other = self._now[words] != bits
+        self._check(pc, words[other], slots[other], self._writes, (self._writes,), note=False)
+        self._check(pc, words, slots, self._writes, (self._atomics, self._reads))
+
+    def _words(self, offsets: np.ndarray, width: int) -> tuple[np.ndarray, np.ndarray]:
+        """The words that the active threads touch and, beside each, the thread's slot."""
         m = self.m
         slots = np.arange(m.slots) if m.am is None else np.flatnonzero(m.am)
         words = (offsets[slots] // np.uint64(self.unit)).astype(np.int64)
@@ -66,59 +124,36 @@ class Races:
             n = width // self.unit
             words = (words[:, None] + np.arange(n)).reshape(-1)
             slots = np.repeat(slots, n)
-        by_other_write = self._clash(words, slots, self._writer, self._written, self._written_warp)
-        bad = by_other_write
-        if write:
-            read = (self._read[words] == self.epoch) & (self._many[words] | (self._reader[words] != slots))
-            ordered = self._ordered(words, slots, self._reader, self._read_warp) & ~self._many_warps[words]
-            bad = bad | (read & ~ordered)
-            bad |= self._same_instruction(words, slots)
-        if bad.any():
-            self._tell(pc, words[bad], slots[bad], write)
-        self._note(words, slots, write)
+        return words, slots
 
-    def _clash(self, words, slots, who, when, when_warp) -> np.ndarray:
-        other = (when[words] == self.epoch) & (who[words] != slots)
-        return other & ~self._ordered(words, slots, who, when_warp)
+    def _check(self, pc: int, words, slots, kind: _Touches, others, note: bool = True) -> None:
+        for other in others:
+            if other.latest < self.epoch:
+                continue
+            bad = np.flatnonzero(other.clash(words, slots, self.epoch, self.warp_epoch))
+            if bad.size:
+                at = bad[0]
+                self._report(pc, words[at], slots[at], kind.verb, other.who[words[at]], other.verb)
+        if note:
+            kind.note(words, slots, self.epoch, self.warp_epoch)
 
-    def _ordered(self, words, slots, who, when_warp) -> np.ndarray:
-        """Both of one warp, with a barrier of the warp between."""
-        same = who[words] // 32 == slots // 32
-        return same & (when_warp[words] < self.warp_epoch[slots // 32])
-
-    def _same_instruction(self, words, slots) -> np.ndarray:
+    def _together(self, pc: int, words, slots, bits) -> None:
+        """Threads that write different values to one word by one instruction."""
         order = np.argsort(words, kind="stable")
-        twice = np.zeros(len(words), bool)
-        w, s = words[order], slots[order]
-        twice[order[1:]] = (w[1:] == w[:-1]) & (s[1:] != s[:-1])
-        return twice
+        w, s, b = words[order], slots[order], bits[order]
+        bad = np.flatnonzero((w[1:] == w[:-1]) & (s[1:] != s[:-1]) & (b[1:] != b[:-1]))
+        if bad.size:
+            at, verb = bad[0], self._writes.verb
+            self._report(pc, w[at + 1], s[at + 1], verb, s[at], verb)
 
-    def _note(self, words, slots, write: bool) -> None:
-        if write:
-            self._writer[words], self._written[words] = slots, self.epoch
-            self._written_warp[words] = self.warp_epoch[slots // 32]
-            return
-        again = self._read[words] == self.epoch
-        many = again & (self._many[words] | (self._reader[words] != slots))
-        warps = again & (self._many_warps[words] | (self._reader[words] // 32 != slots // 32))
-        order = np.argsort(words, kind="stable")
-        w, s = words[order], slots[order]
-        together = w[1:] == w[:-1]
-        self._many[words], self._many_warps[words] = many, warps
-        self._many[w[1:][together]] = True
-        self._many_warps[w[1:][together & (s[1:] // 32 != s[:-1] // 32)]] = True
-        self._reader[words], self._read[words] = slots, self.epoch
-        self._read_warp[words] = self.warp_epoch[slots // 32]
-
-    def _tell(self, pc: int, words, slots, write: bool) -> None:
+    def _report(self, pc: int, word: int, slot: int, verb: str, other: int, other_verb: str) -> None:
         m, line = self.m, self.m.kernel.code[pc].line
-        where = m.shared.describe(int(words[0]) * self.unit)
-        other = self._writer[words[0]] if self._written[words[0]] == self.epoch else self._reader[words[0]]
-        key = (line, write)
-        if key not in self.found and len(self.found) < MOST:
-            thread = m.threads.thread(slots[0])
-            whom = m.threads.thread(other) if other >= 0 else "another"
-            self.found[key] = (
-                f"{m.name}, {line}: data race: thread {thread} {'writes' if write else 'reads'} {where}, which "
-                f"thread {whom} {'uses' if write else 'wrote'} with no barrier between them"
-            )
+        key = (line, verb)
+        if key in self.found or len(self.found) >= MOST:
+            return
+        where, thread = m.shared.describe(int(word) * self.unit), m.threads.thread(slot)
+        whom = "another thread" if other == slot else f"thread {m.threads.thread(other)}"
+        self.found[key] = (
+            f"{m.name}, {line}: data race: thread {thread} {verb} {where}, which {whom} {other_verb} "
+            f"with no barrier between them"
+        )

@@ -18,7 +18,7 @@ class Requests:
     """What the block's warps asked of memory, one row a request, as the counters count it: its step, buffer
     and direction as in BlockTrace, the warp, the lanes that ask (`mask`, bit i: lane i), the bytes each of
     them asks for and, for each of the 32, where those begin, in bytes from the buffer's start (0 where idle).
-    Loads that ptxas makes one are one; WMMA's own loads and stores, whose lanes nobody knows, are left out."""
+    Loads that ptxas makes one are one; a load or store of a WMMA fragment is as many as in machine code."""
 
     step: np.ndarray
     buffer: np.ndarray
