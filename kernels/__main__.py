@@ -87,7 +87,7 @@ def do_list(args) -> None:
             print(f"  {key:24} {preset.shape}")
     print("engines")
     for name, status in engines.available().items():
-        print(f"  {name:6} {'ready' if status.ready else 'not here'}: {status.text}")
+        print(f"  {name:6} {'ready' if status.ready else 'not here'}: {status.why}")
 
 
 def listing_json() -> dict:

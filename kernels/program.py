@@ -19,13 +19,18 @@ Tiles = Mapping[str, int]
 
 
 ENGINES = ("cuda", "cpu", "emulator")
+LEAST_CAPABILITY = 7, 5  # compute capability; CUDA 13 compiles for no older GPU
 
 
 class RuleError(ValueError):
     """A request that breaks a rule of a rung, an engine or the machine; the message names it."""
 
 
-class UnsupportedError(RuleError):
+class RefusedError(RuleError):
+    """A rung that this machine cannot run, for want of a library, of memory or of a newer GPU; others may run."""
+
+
+class UnsupportedError(RefusedError):
     """A request that a vendor's library, asked, does not support; the message says so in its words."""
 
 
@@ -135,6 +140,10 @@ class Cost:
         return None if self.workspace_bytes is None else self.bytes
 
 
+def any_gpu(shape: Any) -> tuple[int, int]:
+    return LEAST_CAPABILITY
+
+
 @dataclass(frozen=True)
 class Rung:
     """One algorithm variant. `tolerance` t admits |out - ref| <= t * bound, where bound is the same
@@ -153,6 +162,7 @@ class Rung:
     scale: Callable[[Any, Tiles, Mapping[str, np.ndarray]], np.ndarray] | None = None  # else the ladder's
     sets: tuple[Tiles, ...] | None = None  # see tile_sets; what one leaves out is the default
     engines: tuple[str, ...] = ENGINES  # those that run it, of its ladder's
+    capability: Callable[[Any], tuple[int, int]] = any_gpu  # the least that runs the kernels of a shape
 
     def title_on(self, engine: str) -> str:
         """The title as it is true on an engine: the cpu engine calls NumPy's BLAS, not the vendor's."""

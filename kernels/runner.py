@@ -20,10 +20,10 @@ from kernels.program import (
     Launch,
     Measurement,
     Program,
+    RefusedError,
     Result,
     RuleError,
     Rung,
-    UnsupportedError,
 )
 
 Progress = Callable[[float, str], None]
@@ -109,13 +109,16 @@ def compare(
 ) -> list[Result]:
     """Several rungs of one ladder on the same inputs, their samples interleaved. As `run`; `tiles`
     reaches each rung that has a tile size of that name, an entry under a rung's name that rung alone.
-    A rung whose library does not support the shape, or for whose workspace there is no memory, is left out and told to
-    `refused` (its name, why); without `refused` that raises UnsupportedError, a RuleError, or RuleError."""
+    A rung that this machine cannot run (its GPU is too old for it, a library is missing or does not support the shape,
+    there is no memory for it) is left out: `refused` gets its name and why. Without `refused` that raises RefusedError or
+    RuleError."""
     name = engine or engines.default()
     machine, device = _ready(name, mode, trace)
     _check_engine(name, rungs)
     ladder = ladder_of(rungs[0])
-    asked = _asked(ladder, rungs, shape, tiles or {})
+    asked = _runnable(name, shape, _asked(ladder, rungs, shape, tiles or {}), refused)
+    if not asked:
+        return []
     if name == "emulator":
         _check_threads(machine, asked)
     if refused:
@@ -178,7 +181,7 @@ def _ready(name: str, mode: str, trace: int | None) -> tuple[engines.Engine, str
     machine = engines.load(name)
     status = machine.status()
     if not status.ready:
-        raise RuleError(f"engine {name!r} cannot run here: {status.text}")
+        raise RuleError(f"engine {name!r} cannot run here: {status.why}")
     if trace is not None and name != "emulator":
         raise RuleError(f"only the emulator engine can trace a block, not {name}")
     return machine, status.text
@@ -191,8 +194,8 @@ def _opened(
     trace: int | None,
     refused: Refused | None,
 ) -> np.ndarray | None:
-    """Its output, its session open; None where its library does not support the shape and `refused` is told. A program
-    that fails leaves nothing open."""
+    """Its output, its session open; None where this machine cannot run it, which `refused` is told. A program that fails
+    leaves nothing open."""
     try:
         session = machine.open(c.program, arrays, trace)
         try:
@@ -200,12 +203,10 @@ def _opened(
         except BaseException:
             session.close()
             raise
-    except UnsupportedError as e:
-        if not refused:
-            raise UnsupportedError(f"{c.rung.name}: {e}") from None
-        refused(c.rung.name, str(e))
-        return None
     except RuleError as e:
+        if refused and isinstance(e, RefusedError):
+            refused(c.rung.name, str(e))
+            return None
         raise type(e)(f"{c.rung.name}: {e}") from None
     c.session = session
     return out
@@ -234,6 +235,22 @@ def _asked(ladder: Ladder, rungs: Sequence[str], shape: Any, tiles: Mapping[str,
         own = {t: v for t, v in tiles.items() if t in rung.tiles} | dict(tiles.get(rung.name, {}))
         full = rung.check(shape, own)
         found.append(_Candidate(rung, full, rung.build(shape, full)))
+    return found
+
+
+def _runnable(
+    engine: str, shape: Any, asked: Sequence[_Candidate], refused: Refused | None
+) -> list[_Candidate]:
+    """Those that this machine has what it takes for; `refused` gets the others. RefusedError without it."""
+    found = []
+    for c in asked:
+        why = engines.refusal(engine, c.rung, shape, c.program)
+        if not why:
+            found.append(c)
+        elif refused:
+            refused(c.rung.name, why)
+        else:
+            raise RefusedError(f"{c.rung.name}: {why}")
     return found
 
 

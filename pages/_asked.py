@@ -11,7 +11,7 @@ from typing import Any
 
 import streamlit as st
 
-from kernels import records
+from kernels import engines, records
 from kernels.jobs import Request
 from kernels.program import Ladder, Rung
 from kernels.records import Near
@@ -45,6 +45,7 @@ class Asked:
         return {name: value for name, value in self.tiles if name in rung.tiles}
 
     def able(self) -> list[Rung]:
+        """The rungs that no rule keeps from this shape."""
         return self._able
 
     @cached_property
@@ -55,6 +56,22 @@ class Asked:
             if self.engine in r.engines and not any(r.rules(self.shape, self.tiles_of(r)))
         ]
 
+    def refusals(self) -> dict[str, str]:
+        """Those of `able` that this machine cannot run, by rung name: why."""
+        return self._refusals
+
+    @cached_property
+    def _refusals(self) -> dict[str, str]:
+        found = {}
+        for rung in self.able():
+            program = rung.build(self.shape, rung.default_tiles | self.tiles_of(rung))
+            found[rung.name] = engines.refusal(self.engine, rung, self.shape, program)
+        return {name: why for name, why in found.items() if why}
+
+    def runs(self) -> list[Rung]:
+        """Those of `able` that a press on Run runs."""
+        return [rung for rung in self.able() if rung.name not in self.refusals()]
+
     def tiles_for(self, rungs: Sequence[Rung]) -> dict[str, Any]:
         """The tile sizes as kernels.runner.compare takes them for these rungs."""
         if self.of:
@@ -62,9 +79,9 @@ class Asked:
         return {name: value for name, value in self.tiles if any(name in r.tiles for r in rungs)}
 
     def request(self) -> Request:
-        able = self.able()
-        tiles = self.tiles_for(able)
-        return Request(tuple(r.name for r in able), self.shape, None, self.engine, tiles, self.timing)
+        runs = self.runs()
+        tiles = self.tiles_for(runs)
+        return Request(tuple(r.name for r in runs), self.shape, None, self.engine, tiles, self.timing)
 
     def recorded(self) -> dict[str, dict]:
         """Recorded rows by rung name, at exactly this shape, tiles and timing."""

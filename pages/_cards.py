@@ -92,7 +92,7 @@ def times(asked: Asked, story: Story) -> None:
         _quiet(_none(asked.ladder))
     if ran and ran.asked == asked:
         sentence(factor(bars(asked, ran.rows), bars(asked, recorded)))
-    if text := unable(asked):
+    for text in filter(None, (unable(asked), refused(asked))):
         _quiet(escape(text))
 
 
@@ -109,6 +109,16 @@ def unable(asked: Asked) -> str:
             )
     told = ", ".join(f"{', '.join(titles)} ({rules})" for rules, titles in by.items())
     return f"not at this shape: {told}" if told else ""
+
+
+def refused(asked: Asked) -> str:
+    """The rungs that this machine's GPU or its libraries cannot run, by reason, in one line; "" where there are none."""
+    by: dict[str, list[str]] = {}
+    for rung in asked.able():
+        if why := asked.refusals().get(rung.name):
+            by.setdefault(why, []).append(_brief(asked, rung))
+    told = ", ".join(f"{', '.join(titles)} ({why})" for why, titles in by.items())
+    return f"not on this machine: {told}" if told else ""
 
 
 def _brief(asked: Asked, rung: Rung) -> str:

@@ -9,7 +9,7 @@ from typing import Any
 
 import streamlit as st
 
-from kernels import records
+from kernels import engines, records
 from kernels.ladders import LADDERS
 from kernels.presets import CONV_PRESETS
 from kernels.program import Rung
@@ -146,4 +146,11 @@ def reason(rung: Rung, run: Race, engine: str) -> str:
     mode = next(iter(run.rows.values()))["mode"]
     if engine not in rung.engines:
         return f"runs on the {' or '.join(rung.engines)} engine only"
-    return why_not(rung, run.shape) or f"not {run.kind} {mode} at this shape"
+    return why_not(rung, run.shape) or _refusal(rung, run, engine) or f"not {run.kind} {mode} at this shape"
+
+
+def _refusal(rung: Rung, run: Race, engine: str) -> str:
+    """What kept this machine from measuring a rung that no rule keeps from the shape; "" of a recording."""
+    if run.kind != "measured" or any(rung.rules(run.shape, rung.default_tiles)):
+        return ""
+    return engines.refusal(engine, rung, run.shape, rung.build(run.shape, rung.default_tiles))

@@ -94,10 +94,11 @@ def collect() -> None:
         rows = {row["rung"]: row for row in told if "unsupported" not in row}
         refused = {row["rung"]: row["unsupported"] for row in told if "unsupported" in row}
         bring(asked.ladder)
-        if rows:
+        if rows:  # where every rung was refused, what was measured before stays
             st.session_state["ran"] = Ran(asked, rows, job.answered_at, refused)
         else:
-            st.session_state["run_error"] = "; ".join(refused.values())
+            of = asked.ladder.rung
+            st.session_state["run_error"] = "; ".join(f"{of(r).title}: {why}" for r, why in refused.items())
     except JobError as e:
         st.session_state["run_error"] = str(e)
     st.rerun()
@@ -111,6 +112,7 @@ def head(ladder: Ladder, shape: Any, own, title: str = "Time") -> Asked:
             asked = _options(ladder, shape, own)
         _button(asked)
     _progress()
+    gpu_note()
     if error := st.session_state.get("run_error"):
         st.html(f'<p class="kt-note" role="alert">{escape(error)}</p>')
     ran = st.session_state.get("ran")
@@ -119,9 +121,31 @@ def head(ladder: Ladder, shape: Any, own, title: str = "Time") -> Asked:
     return asked
 
 
-def _options(ladder: Ladder, shape: Any, own) -> Asked:
+def gpu_note() -> None:
+    """Why a GPU that this computer has is not used, and what to do. That it has none the options say."""
+    gpu = engines.load("cuda").status()
+    if gpu.advice:
+        note(_unused(gpu))
+
+
+def _unused(gpu: engines.Status) -> str:
+    return f"This computer's GPU is not used: {gpu.why}."
+
+
+def _engine() -> str:
+    """The engine chosen among those that measure here, and what there is to say of the GPU."""
+    gpu = engines.load("cuda").status()
     ready = [name for name, s in engines.available().items() if s.ready and engines.load(name).MEASURES]
     engine = option("engine", ready)
+    if not gpu.ready:
+        st.caption(_unused(gpu) if gpu.advice else f"No cuda: {gpu.text}.")
+    elif gpu.which:
+        st.caption(f"cuda runs on {gpu.which}, {gpu.text}. CUDA_VISIBLE_DEVICES chooses another.")
+    return engine
+
+
+def _options(ladder: Ladder, shape: Any, own) -> Asked:
+    engine = _engine()
     timing = option("caches", MODES)
     if own:
         st.caption(f"{CACHES} {SEEDED}")
@@ -141,6 +165,9 @@ def _button(asked: Asked) -> None:
         return
     if not st.button("Run here", key="run", type="primary"):
         return
+    if not asked.runs():
+        st.session_state["run_error"] = f"No rung can run here on the {asked.engine} engine at this shape."
+        st.rerun()
     st.session_state["run_error"] = ""
     owner = st.session_state.setdefault("owner", uuid.uuid4().hex)
     ran = st.session_state.get("ran")

@@ -16,7 +16,7 @@ from kernels.ladders import find
 from pages import _threads
 from pages._lesson import behind, note, quiet, settled
 from pages._look import tokens
-from pages._run import POLL_S, worker
+from pages._run import POLL_S, gpu_note, worker
 from visuals import charts, figures, memory_charts
 from visuals.memory_charts import Line
 
@@ -44,6 +44,7 @@ def _time(topic: str, values: _threads.Values) -> None:
         if jobs := _jobs():
             done = sum(job.done for job in jobs)
             st.progress(done / len(jobs), text=f"{done} of {len(jobs)} measured")
+        gpu_note()
         if error := st.session_state.get("thread_error"):
             note(error)
         _told(topic, st.session_state.get("thread_rows", {}).get(topic, []), "measured", stride)

@@ -5,6 +5,7 @@ from html import escape
 import streamlit as st
 
 from kernels import records
+from kernels.engines import Status
 from kernels.presets import CONV_PRESETS
 from pages import _conv, _lesson
 from pages._lessons import CARDS, FIRST, LAYERS, Card
@@ -25,13 +26,19 @@ HEIGHT, CARD_HEIGHT = 530, 220
 
 @st.cache_data(ttl=60, show_spinner=False)
 def engines() -> dict[str, tuple[bool, str]]:
-    """What runs on this machine: engine -> (ready, its device or why it is absent). Empty where nobody can say."""
+    """What runs on this machine: engine -> (ready, its device or why it is absent and what to do). Empty where nobody
+    can say."""
     try:
         from kernels.engines import available
     except ImportError:
         return {}
     found = available()
-    return {name: (found[name].ready, found[name].text) for name in ENGINES if name in found}
+    return {name: (found[name].ready, _device(found[name])) for name in ENGINES if name in found}
+
+
+def _device(status: Status) -> str:
+    """The device and which of several it is, or why there is none."""
+    return ", ".join(filter(None, (status.text, status.which))) if status.ready else status.why
 
 
 @st.cache_data(show_spinner=False)

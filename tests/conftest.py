@@ -1,4 +1,4 @@
-"""What every test may ask for: a GPU, a browser. Missing ones skip, but never in CI for the browser."""
+"""What every test may ask for: a GPU or the words for one that cannot be used, a browser. Missing ones skip, but never in CI for the browser."""
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ import shutil
 import pytest
 
 from kernels import engines
+from kernels.engines import cuda, cuda_driver, cuda_found
 from kernels.records import place
 
 CHROMIUM = shutil.which("chromium") or shutil.which("chromium-browser") or shutil.which("google-chrome")
@@ -17,7 +18,7 @@ def pytest_collection_modifyitems(items):
     gpu = engines.load("cuda").status()
     for item in items:
         if item.get_closest_marker("gpu") and not gpu.ready:
-            item.add_marker(pytest.mark.skip(reason=gpu.text))
+            item.add_marker(pytest.mark.skip(reason=gpu.why))
         if item.get_closest_marker("browser") and not CHROMIUM and not os.environ.get("CI"):
             reason = "no Chromium here: install it (Debian: apt-get install chromium) to run browser tests"
             item.add_marker(pytest.mark.skip(reason=reason))
@@ -45,3 +46,30 @@ def store_of_tests(tmp_path_factory):
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv(place.VARIABLE, str(tmp_path_factory.mktemp("data")))
         yield
+
+
+@pytest.fixture
+def machine(monkeypatch, tmp_path):
+    """Makes this a machine with that driver (None: without one), and with or without an NVIDIA GPU on its PCI bus."""
+    monkeypatch.delenv("CUDA_VISIBLE_DEVICES", raising=False)
+    cached = cuda_driver.find, cuda.status, cuda_found.missing
+
+    def make(driver, on_bus: bool = True):
+        def library():
+            if driver is None:
+                raise OSError("libcuda.so.1: cannot open shared object file: No such file or directory")
+            return driver
+
+        for n, vendor in enumerate(("0x8086", "0x10de" if on_bus else "0x1af4")):
+            device = tmp_path / f"0000:0{n}:00.0"
+            device.mkdir(exist_ok=True)
+            (device / "vendor").write_text(f"{vendor}\n")
+            (device / "class").write_text("0x030200\n")
+        monkeypatch.setattr(cuda_driver, "PCI", tmp_path)
+        monkeypatch.setattr(cuda_driver, "library", library)
+        for function in cached:
+            function.cache_clear()
+
+    yield make
+    for function in cached:
+        function.cache_clear()

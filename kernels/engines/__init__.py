@@ -5,12 +5,12 @@ from __future__ import annotations
 import importlib
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Protocol
+from typing import Any, Protocol
 
 import numpy as np
 
 from kernels.engines.timing import Budget
-from kernels.program import INPUT, OUTPUT, WORKSPACE, Program, RuleError
+from kernels.program import INPUT, OUTPUT, WORKSPACE, Program, RuleError, Rung
 
 NAMES = ("cuda", "cpu", "emulator")
 ALLOCATED = {
@@ -64,10 +64,18 @@ class Engine(Protocol):
 
 @dataclass(frozen=True)
 class Status:
-    """Whether an engine can run here, with the device's name or the reason it cannot."""
+    """Whether an engine can run here. `text`: the device's name or the reason it cannot; `advice`: what to do then, ""
+    where there is nothing; `which`: "GPU 0 of 2" where a machine has several."""
 
     ready: bool
     text: str
+    advice: str = ""
+    which: str = ""
+
+    @property
+    def why(self) -> str:
+        """Reason and advice, a sentence each, the last without its full stop."""
+        return ". ".join(filter(None, (self.text, self.advice)))
 
 
 AHEAD = "ahead"
@@ -97,6 +105,12 @@ def load(name: str) -> Engine:
 def available() -> dict[str, Status]:
     """Every engine by name and whether it runs on this machine."""
     return {name: load(name).status() for name in NAMES}
+
+
+def refusal(name: str, rung: Rung, shape: Any, program: Program) -> str:
+    """Why this machine cannot run a rung's program at a shape on an engine; "" where nothing is known against it. Only the cuda
+    engine has GPUs and libraries that differ from machine to machine."""
+    return load(name).refusal(rung, shape, program) if name == "cuda" else ""
 
 
 def default() -> str:

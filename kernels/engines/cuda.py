@@ -6,50 +6,99 @@ compiled is what the reader sees.
 
 from __future__ import annotations
 
-import ctypes
 import importlib.util
 import subprocess
-import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from functools import cache, lru_cache
+from typing import Any
 
 import numpy as np
 
 from kernels import cuda as sources
 from kernels import values
-from kernels.engines import ALLOCATED, Status, Timed, headers, total_bytes
+from kernels.engines import ALLOCATED, Status, Timed, cuda_driver, cuda_found, headers, total_bytes
 from kernels.engines.cuda_timing import between_events, flusher, taker
 from kernels.engines.timing import Budget, interleave, warm_up
-from kernels.program import INPUT, OUTPUT, WORKSPACE, Launch, Program, RuleError, Step, refuse_steps
+from kernels.program import (
+    INPUT,
+    OUTPUT,
+    WORKSPACE,
+    Launch,
+    Program,
+    RefusedError,
+    RuleError,
+    Rung,
+    Step,
+    refuse_steps,
+)
 
 MEASURES = True
 MOST_STATIC_SHARED = 48 * 2**10  # bytes of shared memory that any kernel may have
+SMI_S = 10  # nvidia-smi takes seconds where the driver is loaded for it
 
 
 @cache
 def status() -> Status:
-    """Asked of the driver itself: importing CuPy takes a second and makes a server's every rerun dearer."""
+    """Of the GPU, CuPy and NVRTC. CuPy is not imported, which takes a second: a server calls this at every rerun."""
+    card = cuda_driver.find()
+    if isinstance(card, cuda_driver.Unusable):
+        return Status(False, card.text, card.advice)
     if importlib.util.find_spec("cupy") is None:
-        return Status(False, "CuPy is not installed here")
-    try:
-        driver = ctypes.CDLL("nvcuda.dll" if sys.platform == "win32" else "libcuda.so.1")
-    except OSError:
-        return Status(False, "no NVIDIA GPU in this machine")
-    count, name = ctypes.c_int(), ctypes.create_string_buffer(256)
-    if driver.cuInit(0) or driver.cuDeviceGetCount(ctypes.byref(count)) or not count.value:
-        return Status(False, "no NVIDIA GPU in this machine")
-    driver.cuDeviceGetName(name, len(name), 0)
-    return Status(True, name.value.decode())
+        return Status(False, "CuPy is not installed", f"pip install cupy-cuda{cuda_driver.CUDA}x brings it")
+    if cuda_found.missing("nvrtc"):
+        name, wheel = cuda_found.WHEELS["nvrtc"]
+        return Status(False, f"{name} was not found on this machine", f"pip install {wheel} brings it")
+    which = f"GPU {cuda_driver.GPU} of {card.count}" if card.count > 1 else ""
+    return Status(True, card.name, which=which)
+
+
+def refusal(rung: Rung, shape: Any, program: Program) -> str:
+    """Why this GPU, or the libraries beside it, cannot run a rung's program at a shape; "" where nothing is known
+    against it."""
+    card = cuda_driver.find()
+    if isinstance(card, cuda_driver.Unusable):
+        return ""  # the whole engine is refused, by its status
+    least = rung.capability(shape)
+    if card.capability < least:
+        needed, there = cuda_driver.dotted(least), cuda_driver.dotted(card.capability)
+        return f"compute capability {needed} or newer is needed, {card.name} has {there}"
+    shared = max((step.shared for step in program.steps if isinstance(step, Launch)), default=0)
+    if shared > max(card.shared_bytes, MOST_STATIC_SHARED):
+        return f"a block needs {shared:,} bytes of shared memory, {card.name} has {card.shared_bytes:,}"
+    from kernels.engines import cuda_libraries
+
+    return cuda_libraries.missing(program)
 
 
 def device_name() -> str:
     return status().text
 
 
-def free_bytes() -> int:
-    import cupy
+@cache
+def load() -> Any:
+    """CuPy. RuleError where it does not load."""
+    try:
+        import cupy
+    except Exception as e:  # a broken installation raises anything
+        said = next((line for line in reversed(str(e).splitlines()) if line.strip("= ")), type(e).__name__)
+        raise RuleError(
+            f"CuPy does not load; pip install --force-reinstall cupy-cuda{cuda_driver.CUDA}x repairs it ({said.strip()})"
+        ) from None
+    return cupy
 
-    return cupy.cuda.Device().mem_info[0]
+
+def free_bytes() -> int:
+    """Of the GPU's memory. RuleError where not even a context fits into it."""
+    cupy = load()
+    try:
+        return cupy.cuda.Device().mem_info[0]
+    except cupy.cuda.runtime.CUDARuntimeError as e:
+        if "cudaErrorMemoryAllocation" not in str(e):
+            raise
+    used, total = _smi("memory.used", "memory.total")
+    held = f"{used:,} of {total:,} MiB" if used and total else "all of it"
+    raise RuleError(f"the GPU's memory is full: other programs hold {held}; nvidia-smi lists them")
 
 
 def conditions() -> dict:
@@ -59,16 +108,7 @@ def conditions() -> dict:
 
     from kernels.engines import cuda_cudnn, cuda_cufft, cuda_libraries, cuda_torch
 
-    query = "driver_version,clocks.sm,clocks.mem"
-    told = subprocess.run(
-        ["nvidia-smi", "--id=0", f"--query-gpu={query}", "--format=csv,noheader,nounits"],
-        capture_output=True,
-        text=True,
-        timeout=20,
-        check=False,
-    )
-    values = [v.strip() for v in told.stdout.split(",")] if told.returncode == 0 else [None] * 3
-    driver, sm, memory = values
+    driver, sm, memory = _smi("driver_version", "clocks.sm", "clocks.mem")
     return {
         "driver": driver,
         "cuda": ".".join(map(str, _cuda_version(cupy.cuda.runtime.runtimeGetVersion()))),
@@ -78,10 +118,30 @@ def conditions() -> dict:
         "torch": cuda_torch.version(),
         "cupy": cupy.__version__,
         "numpy": np.__version__,
-        "clock_sm_mhz": int(sm) if sm else None,
-        "clock_memory_mhz": int(memory) if memory else None,
+        "clock_sm_mhz": sm,
+        "clock_memory_mhz": memory,
         "event_floor_ms": floor_ms(),
     }
+
+
+def _smi(*fields: str) -> list[Any]:
+    """What nvidia-smi says of the GPU in use, whole numbers as such; None for what it does not know, and for all where
+    it is missing or does not answer."""
+    unknown: list[Any] = [None] * len(fields)
+    card = cuda_driver.find()
+    if isinstance(card, cuda_driver.Unusable):
+        return unknown
+    query = [f"--id={card.bus}", f"--query-gpu={','.join(fields)}", "--format=csv,noheader,nounits"]
+    try:
+        ran = subprocess.run(
+            ["nvidia-smi", *query], capture_output=True, text=True, timeout=SMI_S, check=False
+        )
+    except (OSError, subprocess.TimeoutExpired):
+        return unknown
+    values = [value.strip() for value in ran.stdout.split(",")]
+    if ran.returncode or len(values) != len(fields):
+        return unknown
+    return [int(v) if v.isdigit() else None if v.startswith("[") else v for v in values]
 
 
 def _cuda_version(number: int) -> tuple[int, int]:
@@ -90,10 +150,12 @@ def _cuda_version(number: int) -> tuple[int, int]:
 
 @cache
 def ceilings() -> dict:
-    """What this GPU does at most, as engines.ceilings.Ceilings tells it; measured once in a process."""
+    """What this GPU does at most, as engines.ceilings.Ceilings tells it; measured once in a process. RuleError where
+    its memory is too full."""
     from kernels.engines import cuda_probes
 
-    return cuda_probes.ceilings().to_row()
+    with refused_when_full():
+        return cuda_probes.ceilings().to_row()
 
 
 def copies(session: Session) -> dict | None:
@@ -105,9 +167,12 @@ def copies(session: Session) -> dict | None:
 
 @lru_cache(maxsize=sources.KEPT)
 def compile_kernel(source: str, entry: str, defines: tuple[tuple[str, int], ...]):
-    """The compiled entry point. RuleError with the compiler's words where it does not compile."""
+    """The compiled entry point. RuleError with the compiler's words where it does not compile, and where there is no
+    compiler."""
     import cupy
 
+    if why := cuda_found.missing("nvrtc"):
+        raise RuleError(why)
     text = sources.translation_unit(source)
     defined = (f"-D{name}={value}" for name, value in defines)
     module = cupy.RawModule(code=text, options=("--std=c++17", *defined, *headers.options(text)))
@@ -185,7 +250,7 @@ class Session:
         for b in (*self.program.of_role(OUTPUT), *self.program.of_role(WORKSPACE)):
             poison(self.arrays[b.name], self.stream)
         del self._ledger.timeline[self._allocations :]
-        with self.stream, self._accounted():
+        with refused_when_full(), self.stream, self._accounted():
             for step, call in zip(self.program.steps, self._calls, strict=True):
                 self._ledger.stage(step.name, WORKSPACE)  # what a library call takes while it runs
                 call()
@@ -205,7 +270,20 @@ class Session:
 
 def open(program: Program, inputs: dict[str, np.ndarray], trace: None = None) -> Session:
     refuse_steps(program, "cuda")
-    return Session(program, inputs)
+    with refused_when_full():
+        return Session(program, inputs)
+
+
+@contextmanager
+def refused_when_full() -> Iterator[None]:
+    """Turns an error for want of the GPU's memory, CuPy's or PyTorch's, into a RefusedError with its bytes."""
+    try:
+        yield
+    except (MemoryError, RuntimeError) as e:
+        if type(e).__name__ != "OutOfMemoryError":
+            raise
+        said = str(e).partition("\n")[0].rstrip(".")
+        raise RefusedError(f"the GPU's memory is full, {free_bytes():,} bytes are free ({said})") from None
 
 
 @cache

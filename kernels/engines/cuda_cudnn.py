@@ -18,7 +18,7 @@ from pathlib import Path
 from typing import Any
 
 from kernels.engines import cuda_workspace
-from kernels.program import RuleError, UnsupportedError
+from kernels.program import RefusedError, RuleError, UnsupportedError
 
 MAJOR = 9
 ALGORITHMS = {  # cudnnConvolutionFwdAlgo_t
@@ -123,7 +123,10 @@ class Cudnn:
         library.cudnnGetVersion.argtypes, library.cudnnGetVersion.restype = (), _size
         self.version = _words(library.cudnnGetVersion())
         if int(self.version.partition(".")[0]) != MAJOR:
-            raise RuleError(f"cuDNN {self.version} was found on this machine; cuDNN {MAJOR} is needed")
+            raise RuleError(
+                f"cuDNN {self.version} was found on this machine; cuDNN {MAJOR} is needed: "
+                "pip install nvidia-cudnn-cu13 brings it"
+            )
         library.cudnnGetErrorString.argtypes, library.cudnnGetErrorString.restype = (_int,), _text
         library.cudnnGetLastErrorString.argtypes, library.cudnnGetLastErrorString.restype = (
             (_text, _size),
@@ -155,10 +158,13 @@ class Cudnn:
 
     @property
     def handle(self) -> _pointer:
-        """Made when first needed: then cuDNN loads its parts, hundreds of megabytes."""
+        """Made when first needed: then cuDNN loads its parts, hundreds of megabytes. RefusedError where it cannot."""
         if self._handle is None:
             handle = _pointer()
-            self.call("cudnnCreate", ctypes.byref(handle))
+            try:
+                self.call("cudnnCreate", ctypes.byref(handle))
+            except RuntimeError as e:  # no memory left for its parts, or one of them missing
+                raise RefusedError(f"cuDNN does not start on this GPU: {e}") from None
             self._handle = handle
         return self._handle
 

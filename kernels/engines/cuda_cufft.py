@@ -9,10 +9,11 @@ import weakref
 from collections.abc import Callable
 from functools import cache
 
-from kernels.engines import cuda_workspace
-from kernels.program import RuleError
+from kernels.engines import cuda_found, cuda_workspace
+from kernels.program import RefusedError
 
 _R2C, _C2R = 0x2A, 0x2C  # cufftType
+_ALLOC_FAILED = 0x2
 _ERRORS = {
     0x1: "CUFFT_INVALID_PLAN", 0x2: "CUFFT_ALLOC_FAILED", 0x3: "CUFFT_INVALID_TYPE", 0x4: "CUFFT_INVALID_VALUE",
     0x5: "CUFFT_INTERNAL_ERROR", 0x6: "CUFFT_EXEC_FAILED", 0x7: "CUFFT_SETUP_FAILED", 0x8: "CUFFT_INVALID_SIZE",
@@ -37,12 +38,7 @@ _ARGUMENTS = {
 
 @cache
 def _cufft() -> ctypes.CDLL:
-    try:
-        from cuda.pathfinder import load_nvidia_dynamic_lib
-
-        library = ctypes.CDLL(load_nvidia_dynamic_lib("cufft").abs_path)
-    except Exception as e:  # the loader has errors of its own; all mean the same to a reader
-        raise RuleError(f"cuFFT was not found on this machine: {e}") from None
+    library = cuda_found.load("cufft")
     for name, arguments in _ARGUMENTS.items():
         function = getattr(library, name)
         function.argtypes, function.restype = arguments, ctypes.c_int
@@ -50,6 +46,8 @@ def _cufft() -> ctypes.CDLL:
 
 
 def _check(status: int) -> None:
+    if status == _ALLOC_FAILED:
+        raise RefusedError("cuFFT has no room: the GPU's memory is full; take a smaller shape or batch")
     if status:
         raise RuntimeError(f"cuFFT answered {_ERRORS.get(status, 'with status')} ({status})")
 
@@ -113,7 +111,7 @@ def version() -> str | None:
     """cuFFT's version, "12.5.0"; None where it is missing."""
     try:
         library = _cufft()
-    except RuleError:
+    except RefusedError:
         return None
     number = _int()
     _check(library.cufftGetVersion(ctypes.byref(number)))

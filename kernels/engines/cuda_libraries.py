@@ -7,8 +7,8 @@ import ctypes
 from collections.abc import Callable
 from functools import cache, partial
 
-from kernels.engines import cuda_cudnn, cuda_cufft, cuda_torch, cuda_torch_chain
-from kernels.program import RuleError
+from kernels.engines import cuda_cudnn, cuda_cufft, cuda_found, cuda_torch, cuda_torch_chain
+from kernels.program import LibraryCall, Program, RefusedError, UnsupportedError
 
 _NO_TRANSPOSE, _TRANSPOSE = 0, 1
 _DEFAULT_MATH = 0  # FP32 in FP32: TF32 stays off
@@ -16,6 +16,12 @@ _COMPUTE_FP32, _COMPUTE_TF32 = 68, 77  # CUBLAS_COMPUTE_32F, CUBLAS_COMPUTE_32F_
 _DEFAULT_ALGORITHM = -1  # CUBLAS_GEMM_DEFAULT: cuBLAS chooses
 _TYPES = {"float32": 0, "float16": 2, "bfloat16": 14}  # cudaDataType
 _DEVICE_TO_DEVICE = 3
+_STATUS = {  # cublasStatus_t
+    1: "CUBLAS_STATUS_NOT_INITIALIZED", 3: "CUBLAS_STATUS_ALLOC_FAILED, the GPU's memory is full",
+    7: "CUBLAS_STATUS_INVALID_VALUE", 8: "CUBLAS_STATUS_ARCH_MISMATCH", 11: "CUBLAS_STATUS_MAPPING_ERROR",
+    13: "CUBLAS_STATUS_EXECUTION_FAILED", 14: "CUBLAS_STATUS_INTERNAL_ERROR", 15: "CUBLAS_STATUS_NOT_SUPPORTED",
+}  # fmt: skip
+_REFUSALS = 8, 15
 
 
 def bind(routine: str, args: tuple) -> Callable[[], None]:
@@ -32,25 +38,35 @@ def bind(routine: str, args: tuple) -> Callable[[], None]:
     return {**ours, **{k: v for of in theirs for k, v in of.ROUTINES.items()}}[routine](*args)
 
 
+def missing(program: Program) -> str:
+    """Why a library that a program calls cannot be used here, and what installs it; "" where each can. cuDNN and PyTorch
+    are asked for by their rungs' own rules."""
+    used = {step.routine.partition("_")[0] for step in program.steps if isinstance(step, LibraryCall)}
+    return "; ".join(
+        filter(None, (cuda_found.missing(name) for name in sorted(used & cuda_found.WHEELS.keys())))
+    )
+
+
 @cache
 def _cublas():
     import cupy
 
-    try:
-        from cuda.pathfinder import load_nvidia_dynamic_lib
-
-        library = ctypes.CDLL(load_nvidia_dynamic_lib("cublas").abs_path)
-    except Exception as e:  # the loader has errors of its own; all mean the same to a reader
-        raise RuleError(f"cuBLAS was not found on this machine: {e}") from None
-    handle = ctypes.c_void_p()
-    _check(library.cublasCreate_v2(ctypes.byref(handle)))
+    library, handle = cuda_found.load("cublas"), ctypes.c_void_p()
+    if status := library.cublasCreate_v2(ctypes.byref(handle)):
+        raise RefusedError(f"cuBLAS does not start on this GPU: {_named(status)}")
     _check(library.cublasSetMathMode(handle, _DEFAULT_MATH))
     return library, handle, cupy
 
 
 def _check(status: int) -> None:
+    if status in _REFUSALS:
+        raise UnsupportedError(f"cuBLAS does not support this shape on this GPU: {_named(status)}")
     if status:
-        raise RuntimeError(f"cuBLAS answered with status {status}")
+        raise RuntimeError(f"cuBLAS failed: {_named(status)}")
+
+
+def _named(status: int) -> str:
+    return _STATUS.get(status, f"status {status}")
 
 
 def _sgemm(A, B, C, rows, cols, inner) -> Callable[[], None]:
@@ -145,7 +161,7 @@ def version() -> str | None:
     """cuBLAS's version, "13.0.2"; None where it is missing."""
     try:
         library, handle, _ = _cublas()
-    except RuleError:
+    except RefusedError:
         return None
     number = ctypes.c_int()
     _check(library.cublasGetVersion_v2(handle, ctypes.byref(number)))

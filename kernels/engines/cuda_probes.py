@@ -10,7 +10,7 @@ import numpy as np
 from kernels.engines import cuda, cuda_timing
 from kernels.engines.ceilings import FMA_CHAINS, Ceilings, best, fma_sum, median
 from kernels.engines.timing import Budget, warm_up
-from kernels.program import INPUT, OUTPUT, RuleError
+from kernels.program import INPUT, OUTPUT, RefusedError, RuleError
 
 MOST_COPY = 1 << 30  # bytes read by one copy
 MOST_PINNED = 1 << 30  # bytes: pinning more takes seconds, and the memory is nobody else's meanwhile
@@ -136,7 +136,7 @@ def _launches(stream, busy: Callable[[], None]) -> tuple[dict[str, float], int]:
 # -- copies ------------------------------------------------------------------------------------
 def copies(session: cuda.Session) -> dict | None:
     """Medians in ms, by the wall clock: all inputs to the device, the output back, from memory as NumPy has it
-    (pageable) and from pinned memory. None beyond MOST_PINNED."""
+    (pageable) and from pinned memory. None beyond MOST_PINNED, and where the system pins no more."""
     inputs = [session.arrays[b.name] for b in session.program.of_role(INPUT)]
     output = session.arrays[session.program.of_role(OUTPUT)[0].name]
     if sum(a.nbytes for a in (*inputs, output)) > MOST_PINNED:
@@ -144,17 +144,24 @@ def copies(session: cuda.Session) -> dict | None:
     stream, told = session.stream, {}
     hosts = {"pageable": lambda like: np.empty(like.shape, like.dtype), "pinned": _pinned}
     for kind, empty_like in hosts.items():
-        sources = [(device, _fetched(device, empty_like(device))) for device in inputs]
-        target = _fetched(output, empty_like(output))
+        try:
+            sources = [(device, _fetched(device, empty_like(device))) for device in inputs]
+            target = _fetched(output, empty_like(output))
+        except RefusedError:
+            return None
         told[f"h2d_{kind}"], told["n"] = median(lambda s=sources: _to_device(s, stream), COPIES)
         told[f"d2h_{kind}"], _ = median(lambda t=target: _to_host(output, t, stream), COPIES)
     return told
 
 
 def _pinned(like) -> np.ndarray:
+    """RefusedError where the system pins no more memory."""
     import cupy
 
-    memory = cupy.cuda.PinnedMemoryPointer(cupy.cuda.PinnedMemory(like.nbytes), 0)
+    try:
+        memory = cupy.cuda.PinnedMemoryPointer(cupy.cuda.PinnedMemory(like.nbytes), 0)
+    except cupy.cuda.runtime.CUDARuntimeError as e:
+        raise RefusedError(f"{like.nbytes:,} bytes cannot be pinned: {e}") from None
     return np.frombuffer(memory, like.dtype, like.size).reshape(like.shape)
 
 

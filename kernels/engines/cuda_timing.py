@@ -7,6 +7,7 @@ from collections.abc import Callable
 from typing import Protocol
 
 from kernels.engines import AHEAD
+from kernels.program import RuleError
 
 GRAPH_MS = 0.5  # a hot sample is a captured graph of as many runs as take about this long
 LEAST_FLUSH = 256 * 2**20  # bytes: long enough to hide a launch queued behind it
@@ -98,7 +99,16 @@ class _Cold:
 
 
 def flusher(stream) -> Callable[[], None]:
+    """What overwrites the caches. RuleError names the bytes it needs where they are not free."""
     import cupy
 
-    trash = cupy.cuda.alloc(max(2 * cupy.cuda.Device().attributes["L2CacheSize"], LEAST_FLUSH))
+    nbytes = max(2 * cupy.cuda.Device().attributes["L2CacheSize"], LEAST_FLUSH)
+    try:
+        trash = cupy.cuda.alloc(nbytes)
+    except cupy.cuda.memory.OutOfMemoryError:
+        free = cupy.cuda.Device().mem_info[0]
+        raise RuleError(
+            f"overwriting the caches before each sample needs {nbytes:,} bytes on the GPU, {free:,} bytes are free; "
+            "take a smaller shape or batch"
+        ) from None
     return lambda: trash.memset_async(0, trash.mem.size, stream)

@@ -8,15 +8,18 @@ from __future__ import annotations
 
 import importlib.metadata
 import importlib.util
+import re
 import warnings
 from collections.abc import Callable, Sequence
 from functools import cache, partial
+from pathlib import Path
 from typing import Any
 
-from kernels.program import RuleError, UnsupportedError
+from kernels.program import RefusedError, RuleError, UnsupportedError
 
 BACKENDS = ("EFFICIENT_ATTENTION", "FLASH_ATTENTION", "CUDNN_ATTENTION")  # of torch.nn.attention.SDPBackend
 LEAST = (2, 5)  # the first version that has them all
+WITH_CUDA = "pip install --force-reinstall torch --index-url https://download.pytorch.org/whl/cu130"
 REFUSALS = ("No available kernel", "no kernel found to launch")
 
 
@@ -26,7 +29,24 @@ def find() -> None:
         raise RuleError("PyTorch was not found on this machine; pip install torch brings it")
     said = version()
     if said and tuple(int(n) for n in said.split(".")[:2]) < LEAST:
-        raise RuleError(f"PyTorch {said} was found on this machine; {'.'.join(map(str, LEAST))} is needed")
+        raise RuleError(
+            f"PyTorch {said} was found on this machine; {'.'.join(map(str, LEAST))} is needed: "
+            "pip install --upgrade torch brings it"
+        )
+    if _without_cuda():
+        raise RuleError(
+            f"PyTorch {said} was found on this machine, built without CUDA; {WITH_CUDA} brings the other"
+        )
+
+
+def _without_cuda() -> bool:
+    """Whether PyTorch's own file on its version says that it knows no CUDA; False where there is none such."""
+    origin = getattr(importlib.util.find_spec("torch"), "origin", None)
+    try:
+        text = Path(origin).with_name("version.py").read_text(encoding="utf-8") if origin else ""
+    except OSError:
+        return False
+    return re.search(r"^cuda\b[^=\n]*=\s*None", text, re.MULTILINE) is not None
 
 
 def version() -> str | None:
@@ -39,15 +59,17 @@ def version() -> str | None:
 
 @cache
 def load() -> Any:
-    """The module. RuleError where it is missing or knows no GPU."""
+    """The module. RefusedError where it does not load or sees no GPU, RuleError where it is missing."""
     find()
     try:
         import torch
         import torch.nn.attention
     except (ImportError, OSError) as e:
-        raise RuleError(f"PyTorch was found but does not load: {e}") from None
+        raise RefusedError(f"PyTorch was found but does not load: {e}") from None
     if not torch.cuda.is_available():
-        raise RuleError(f"PyTorch {torch.__version__} was found, but it does not see the GPU")
+        raise RefusedError(
+            f"PyTorch {torch.__version__} was found, but it does not see the GPU; {WITH_CUDA} may help"
+        )
     torch.backends.cuda.matmul.allow_tf32 = False
     torch.backends.cudnn.allow_tf32 = False
     return torch

@@ -5,12 +5,12 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from kernels.program import RuleError
+from kernels.program import RefusedError
 
 
 def taker(nbytes: int, who: str) -> Callable[[], int]:
     """A function that gives the address of `nbytes` bytes on the GPU, the same each time; 0 where none are needed.
-    RuleError names the bytes where they are not free."""
+    RefusedError names the bytes where they are not free."""
     memory = None
 
     def address() -> int:
@@ -33,6 +33,6 @@ def _alloc(nbytes: int, who: str):
             return cupy.cuda.alloc(nbytes)
     except cupy.cuda.memory.OutOfMemoryError:
         pass  # free, but in pieces
-    raise RuleError(
+    raise RefusedError(
         f"{who} asks for a workspace of {nbytes:,} bytes, {free:,} bytes are free; take a smaller shape or batch"
     )

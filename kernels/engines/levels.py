@@ -6,7 +6,6 @@ fast the largest level is copied is measured by the engines, as engines.ceilings
 
 from __future__ import annotations
 
-import ctypes
 import json
 import re
 import subprocess
@@ -16,7 +15,7 @@ from dataclasses import asdict, dataclass, replace
 from functools import cache
 from pathlib import Path
 
-from kernels.engines import cuda
+from kernels.engines import cuda, cuda_driver
 
 RECORDED = Path(__file__).parents[1] / "records" / "recordings" / "nvidia-h200.levels.json"
 CPU_CACHES = Path("/sys/devices/system/cpu/cpu0/cache")
@@ -70,19 +69,10 @@ def recorded() -> Levels | None:
 
 # -- GPU -------------------------------------------------------------------------------------------
 def gpu() -> Levels | None:
-    """Those of GPU 0, as its driver reports them; None where there is no GPU."""
+    """Those of the GPU that the cuda engine uses, as its driver reports them; None where there is none."""
     if not cuda.status().ready:
         return None
-    driver = ctypes.CDLL("nvcuda.dll" if sys.platform == "win32" else "libcuda.so.1")
-
-    def attribute(number: int) -> int | None:
-        value = ctypes.c_int()
-        failed = driver.cuDeviceGetAttribute(ctypes.byref(value), number, 0)
-        return None if failed else value.value
-
-    total = ctypes.c_size_t()
-    failed = driver.cuDeviceTotalMem_v2(ctypes.byref(total), 0)
-    return gpu_levels(cuda.status().text, attribute, None if failed else total.value)
+    return gpu_levels(cuda.status().text, cuda_driver.attribute, cuda_driver.total_bytes())
 
 
 def gpu_levels(device: str, attribute: Callable[[int], int | None], total: int | None) -> Levels:

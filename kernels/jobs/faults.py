@@ -5,6 +5,8 @@ from __future__ import annotations
 import re
 from dataclasses import dataclass
 
+from kernels.engines import cuda_driver
+
 
 @dataclass(frozen=True)
 class Meaning:
@@ -18,7 +20,7 @@ class Meaning:
 EMULATE = "run it on the emulator, which names the line and the thread"
 SMALLER = "take a smaller shape or batch"
 TILES = "choose smaller tiles or blocks"
-DRIVER = "update the NVIDIA driver, or install the CuPy that fits it"
+DRIVER = f"install NVIDIA {cuda_driver.LEAST_DRIVER}"
 
 MEANINGS = (
     Meaning(
@@ -56,11 +58,17 @@ MEANINGS = (
     ),
     Meaning(("IllegalInstruction",), "the GPU met an instruction it does not know", EMULATE),
     Meaning(("MisalignedAddress",), "a kernel read or wrote at an address that is not aligned", EMULATE),
-    Meaning(("InsufficientDriver", "SystemDriverMismatch"), "the NVIDIA driver is older than this CUDA", DRIVER),
+    Meaning(("InsufficientDriver",), "the NVIDIA driver is older than this CUDA", DRIVER),
+    Meaning(
+        ("SystemDriverMismatch",),
+        "the driver's library and its kernel module have different versions",
+        "restart the computer",
+    ),
     Meaning(
         ("EccUncorrectable", "DevicesUnavailable", "NoDevice", "DeviceUnavailable"),
         "the GPU cannot be used now",
-        "wait until others are done with it, or restart it",
+        "wait until other programs are done with it (nvidia-smi lists them), set its compute mode back "
+        "(nvidia-smi -c DEFAULT), or restart it",
     ),
     Meaning(
         ("CompileException", "Compilation"),

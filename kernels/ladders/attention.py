@@ -11,7 +11,7 @@ from kernels import twins_attention as twins
 from kernels.ladders import attention_library, attention_tensor
 from kernels.ladders import attention_parts as parts
 from kernels.ladders.attention_parts import TOLERANCE
-from kernels.ladders.common import MOST_SHARED, ceil, launch, rungs_of
+from kernels.ladders.common import MOST_SHARED, ampere, ampere_for, ceil, launch, rungs_of
 from kernels.ladders.gemm_parts import multiple_rules, shared_rules, thread_rules
 from kernels.presets_attention import ATTENTION_PRESETS
 from kernels.program import Ladder, Launch, LibraryCall, Program, Rung, Tiles
@@ -222,6 +222,7 @@ RUNGS = (
         {"Br": 32, "Bc": 8},
         {"Br": 64, "TM": 4},
         {"Bc": 32},
+        capability=ampere,
     ),
 )
 
@@ -235,6 +236,7 @@ CUBLAS = Rung(
     rules=cublas_rules,
     tolerance=TOLERANCE,
     library="cuBLAS",
+    capability=ampere_for(*parts.HALVES),  # its softmax rounds pairs by cvt.f16x2
 )
 
 LADDER = Ladder(

@@ -12,7 +12,7 @@ from collections.abc import Iterator
 
 from kernels import twins_attention as twins
 from kernels.ladders import attention_parts as parts
-from kernels.ladders.common import MOST_SHARED, WARP, ceil, launch, most_rules, rungs_of
+from kernels.ladders.common import MOST_SHARED, WARP, ampere, ceil, launch, most_rules, rungs_of
 from kernels.ladders.gemm_parts import MOST_REGISTERS, REGISTERS, multiple_rules, shared_rules, thread_rules
 from kernels.program import Program, Rung, Tiles
 from kernels.shapes_attention import AttentionShape
@@ -95,5 +95,6 @@ RUNGS: tuple[Rung, ...] = (
         {"Br": 64},
         {"Bc": 128},
         {"WM": 16},
+        capability=ampere,
     ),
 )

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
-from kernels.program import Arg, Cost, Launch, Program, Rung, Tiles
+from kernels.program import Arg, Cost, Launch, Program, Rung, Tiles, any_gpu
 
 MOST_GRID_YZ = 65_535  # CUDA's limit on grid.y and grid.z
 MOST_SHARED = 227 * 2**10  # bytes of dynamic shared memory a block may have on sm_90
@@ -39,11 +39,24 @@ def launch(
     return Launch(source, entry, grid, block, args, twin, options, shared)
 
 
+def ampere(shape: Any) -> tuple[int, int]:
+    """The compute capability that brought cp.async, mma.sync of 16 products and TF32 (PTX ISA, "Target ISA notes")."""
+    return 8, 0
+
+
+def ampere_for(*dtypes: str) -> Callable[[Any], tuple[int, int]]:
+    """The compute capability of a rung that needs as much for these element types alone."""
+    return lambda shape: ampere(shape) if shape.dtype in dtypes else any_gpu(shape)
+
+
 def rungs_of(ladder: str, cost: Callable[[Any, Program], Cost], tolerance: float) -> Callable[..., Rung]:
     """Makes rungs of our own that share cost and tolerance; the sets of tile sizes compiled ahead stand last."""
 
-    def rung(name: str, title: str, idea: str, build, rules, tiles, *sets: Tiles) -> Rung:
-        return Rung(f"{ladder}/{name}", title, idea, build, cost, rules, tolerance, tiles, sets=sets or None)
+    def rung(name: str, title: str, idea: str, build, rules, tiles, *sets: Tiles, capability=any_gpu) -> Rung:
+        return Rung(
+            f"{ladder}/{name}", title, idea, build, cost, rules, tolerance, tiles,
+            sets=sets or None, capability=capability,
+        )  # fmt: skip
 
     return rung
 

@@ -17,7 +17,7 @@ import numpy as np
 
 from kernels import twins_fft
 from kernels.ladders import conv_parts as parts
-from kernels.ladders.common import MOST_GRID_YZ, ceil, launch
+from kernels.ladders.common import MOST_GRID_YZ, ampere, ceil, launch
 from kernels.program import WORKSPACE, Buffer, Cost, LibraryCall, Program, Rung, Tiles
 from kernels.shapes import INT_MAX, ConvShape
 
@@ -185,5 +185,6 @@ RUNGS = (
         tolerance=TOLERANCE,
         tiles={"FFT_TILE": (WHOLE, 32, 16), "SPECTRA": (32, 8)},
         scale=scale,
+        capability=ampere,
     ),
 )

@@ -8,7 +8,7 @@ import numpy as np
 
 from kernels import twins_conv
 from kernels.ladders import conv_parts as parts
-from kernels.ladders.common import MOST_GRID_YZ, MOST_SHARED, WARP, ceil, launch, most_rules
+from kernels.ladders.common import MOST_GRID_YZ, MOST_SHARED, WARP, ampere, ceil, launch, most_rules
 from kernels.ladders.conv_parts import TOLERANCE
 from kernels.magic import magic
 from kernels.program import Program, Rung, Tiles
@@ -185,6 +185,7 @@ RUNGS: tuple[Rung, ...] = (
         tolerance=TOLERANCE,
         tiles=IMPLICIT_TILES,
         sets=(IMPLICIT_SETS[0], IMPLICIT_SETS[3]),
+        capability=ampere,
     ),
     Rung(
         name="conv/implicit-gemm",
@@ -196,5 +197,6 @@ RUNGS: tuple[Rung, ...] = (
         tolerance=TOLERANCE,
         tiles=IMPLICIT_TILES,
         sets=IMPLICIT_SETS,
+        capability=ampere,
     ),
 )

@@ -9,7 +9,7 @@ import numpy as np
 from kernels import twins_winograd as twins
 from kernels import winograd
 from kernels.ladders import conv_parts as parts
-from kernels.ladders.common import MOST_GRID_YZ, WARP, ceil, launch
+from kernels.ladders.common import MOST_GRID_YZ, WARP, ampere, ceil, launch
 from kernels.ladders.conv_parts import struct
 from kernels.program import WORKSPACE, Buffer, Cost, Launch, Program, Rung, Tiles
 from kernels.shapes import INT_MAX, ConvShape
@@ -175,6 +175,7 @@ RUNGS = (
         tolerance=TOLERANCE,
         tiles={"BK": (64, 32), "BC": (8, 4)},
         scale=scale(2),
+        capability=ampere,
     ),
     Rung(
         name="conv/winograd-4x4",
@@ -187,6 +188,7 @@ RUNGS = (
         tolerance=TOLERANCE,
         tiles={"BK": (32,), "BC": (8, 4)},
         scale=scale(4),
+        capability=ampere,
     ),
     Rung(
         name="conv/winograd-nonfused",
@@ -207,5 +209,6 @@ RUNGS = (
         },
         sets=({"M": 2}, {"M": 6}, {"BLOCK": 256}, {"BN": 64}, {"BM": 128}, {"STAGES": 2}),
         scale=scale(),
+        capability=ampere,
     ),
 )  # fmt: skip

@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterator
 from kernels import reference, twins
 from kernels.ladders import gemm_parts as parts
 from kernels.ladders import gemm_tensor
-from kernels.ladders.common import MOST_SHARED, ceil, rungs_of
+from kernels.ladders.common import MOST_SHARED, ampere, ceil, rungs_of
 from kernels.presets import GEMM_PRESETS
 from kernels.program import Ladder, Program, Rung, Tiles
 from kernels.shapes import GemmShape, parse_gemm
@@ -214,6 +214,7 @@ FP32_RUNGS = (
         SMALL | {"STAGES": 2},
         MIDDLE,
         {"STAGES": 2},
+        capability=ampere,
     ),
     fp32(
         "warp-tile",
@@ -234,6 +235,7 @@ FP32_RUNGS = (
         SMALL | {"WM": 32, "WN": 16, "STAGES": 2},
         MIDDLE | {"WM": 32, "WN": 32, "TM": 8},
         {"BN": 128, "WN": 32, "TN": 8},
+        capability=ampere,
     ),
 )
 

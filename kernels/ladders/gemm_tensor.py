@@ -12,7 +12,7 @@ import numpy as np
 
 from kernels import twins
 from kernels.ladders import gemm_parts as parts
-from kernels.ladders.common import MOST_SHARED, ceil
+from kernels.ladders.common import MOST_SHARED, ampere, ampere_for, ceil
 from kernels.program import LibraryCall, Program, Rung, Tiles
 from kernels.shapes import GemmShape
 
@@ -173,6 +173,7 @@ RUNGS: tuple[Rung, ...] = (
         rules=tf32_rules,
         tolerance=TF32_TOLERANCE,
         library="cuBLAS",
+        capability=ampere,
     ),
     Rung(
         name="gemm/wmma",
@@ -184,6 +185,7 @@ RUNGS: tuple[Rung, ...] = (
         tolerance=TENSOR_TOLERANCE,
         tiles={"BM": (128, 64), "BN": (128, 64), "BK": (64, 16, 32), "WM": (64, 32), "WN": (32, 64)},
         sets=({"BM": 64, "BN": 64, "BK": 16, "WM": 32}, {"BK": 32}, {"WM": 32}),
+        capability=ampere_for("bf16"),
     ),
     Rung(
         name="gemm/mma-sync",
@@ -203,6 +205,7 @@ RUNGS: tuple[Rung, ...] = (
             {"STAGES": 2},
             {"GROUP": 1},
         ),
+        capability=ampere,
     ),
     Rung(
         name="gemm/cublas-fp16",
@@ -213,6 +216,7 @@ RUNGS: tuple[Rung, ...] = (
         rules=fp16_rules,
         tolerance=TENSOR_TOLERANCE,
         library="cuBLAS",
+        capability=ampere_for("bf16"),
     ),
     Rung(
         name="gemm/dp4a",

@@ -87,6 +87,10 @@ class Group:
         """What a rung of it runs."""
         return self.ladder.rung(rung).build(self.shape, self._full(rung))
 
+    def refusal(self, engine: str, rung: str) -> str:
+        """Why this machine cannot run a rung of it; "" where it can."""
+        return engines.refusal(engine, self.ladder.rung(rung), self.shape, self.program(rung))
+
     def key(self, rung: str, device: str) -> tuple:
         """What a row must agree in to be the one that this group would measure."""
         full, digest = self._full(rung), records.kernel_digest(self.program(rung))
@@ -148,6 +152,11 @@ def record(
     start, resumed = clock(), done
     with out.open("a", encoding="utf-8") as file:
         for group, missing in todo:
+            lacking = {r: group.refusal(sweep.engine, r) for r in missing}
+            for rung in filter(lacking.get, missing):
+                done += 1
+                yield Progress(None, f"left out {rung} {group.shape}: {lacking[rung]}", done, total, None)
+            missing = [r for r in missing if not lacking[r]]
             if not missing:
                 continue
             try:

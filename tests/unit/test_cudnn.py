@@ -17,7 +17,7 @@ from kernels import ConvShape, RuleError, compare, run
 from kernels.engines import Status, cpu, cuda, cuda_cudnn, cuda_workspace, emulator
 from kernels.engines.timing import Budget
 from kernels.ladders import LADDERS, conv, conv_cudnn, conv_parts
-from kernels.program import LibraryCall, Program, Rung, UnsupportedError
+from kernels.program import LibraryCall, Program, RefusedError, Rung, UnsupportedError
 from kernels.records import rows, sweep, unsupported
 from kernels.runner import seeded_inputs
 
@@ -97,7 +97,15 @@ def test_other_failures_are_not_taken_for_that(status):
         convolution(Library(answers={name: status}, words=b"why\n it failed")).workspace_bytes("FFT")
 
 
-@pytest.mark.parametrize("name", ["cudnnCreate", "cudnnSetConvolutionMathType", "cudnnSetTensor4dDescriptor"])
+def test_a_library_that_does_not_start_refuses_its_rungs_alone():
+    """For want of memory, say: CUDNN_STATUS_ALLOC_FAILED."""
+    with pytest.raises(
+        RefusedError, match=r"^cuDNN does not start on this GPU: cudnnCreate .* CUDNN_STATUS_1003"
+    ):
+        convolution(Library(answers={"cudnnCreate": 1003})).workspace_bytes("FFT")
+
+
+@pytest.mark.parametrize("name", ["cudnnSetConvolutionMathType", "cudnnSetTensor4dDescriptor"])
 def test_every_status_is_looked_at(name):
     with pytest.raises(RuntimeError, match=rf"{name} of cuDNN 9.28.0 answered CUDNN_STATUS_1001 \(1001\)"):
         convolution(Library(answers={name: 1001})).workspace_bytes("FFT")

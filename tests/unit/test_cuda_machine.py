@@ -1,0 +1,300 @@
+"""The cuda engine on machines that lack something: libraries, memory, nvidia-smi, a newer GPU. CuPy's part is played by
+itself where no GPU is needed for it, else by a stand-in that raises what CuPy raises."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+import types
+
+import pytest
+
+from kernels import ConvShape, RuleError, compare
+from kernels.engines import cuda, cuda_found, cuda_libraries, cuda_timing, cuda_torch
+from kernels.jobs import JobError, Request, Worker
+from kernels.ladders import LADDERS, find
+from kernels.program import RefusedError, UnsupportedError
+from tests.children.acts import stand_in
+from tests.children.driver import H200, Driver
+
+TOY = ConvShape(1, 1, 8, 8, 2, 3, 3)
+RTX_2080 = Driver(name=b"NVIDIA GeForce RTX 2080", attributes=H200 | {75: 7, 76: 5, 97: 65_536})
+GEMM = LADDERS["gemm"]
+OutOfMemoryError = stand_in("cupy.cuda.memory", "OutOfMemoryError", MemoryError)
+CUDARuntimeError = stand_in("cupy_backends.cuda.api.runtime", "CUDARuntimeError", RuntimeError)
+
+
+# -- rungs that this GPU, or what is installed, cannot run --------------------------------------------------
+def refusal(rung: str, shape) -> str:
+    found = find(rung)
+    return cuda.refusal(found, shape, found.build(shape, found.default_tiles))
+
+
+def test_an_older_gpu_refuses_the_rungs_that_need_a_newer_one(machine, monkeypatch):
+    machine(RTX_2080)
+    monkeypatch.setattr(cuda_libraries, "missing", lambda program: "")
+    shape = GEMM.presets["square-64"].shape
+    said = {rung.name: refusal(rung.name, shape) for rung in GEMM.able("cuda", shape)}
+    refused = {name for name, why in said.items() if why}
+    assert refused == {"gemm/double-buffer", "gemm/warp-tile", "gemm/cublas-tf32"}
+    assert {said[name] for name in refused} == {
+        "compute capability 8.0 or newer is needed, NVIDIA GeForce RTX 2080 has 7.5"
+    }
+    halves = GEMM.presets["square-4096-fp16"].shape
+    assert refusal("gemm/mma-sync", halves).startswith("compute capability 8.0")
+
+
+def test_a_block_with_more_shared_memory_than_the_gpu_has(machine):
+    machine(Driver(name=b"NVIDIA L4", attributes=H200 | {75: 8, 76: 9, 97: 101_376}))
+    rung, shape = find("gemm/warp-tile"), GEMM.presets["square-64"].shape
+    big = rung.default_tiles | {"STAGES": 4, "BK": 32}
+    program = rung.build(shape, big)
+    shared = program.steps[0].shared
+    assert shared > 101_376
+    said = f"a block needs {shared:,} bytes of shared memory, NVIDIA L4 has 101,376"
+    assert cuda.refusal(rung, shape, program) == said
+    assert cuda.refusal(rung, shape, rung.build(shape, rung.default_tiles)) == ""
+
+
+def test_the_newest_gpu_refuses_nothing(machine, monkeypatch):
+    machine(Driver())
+    monkeypatch.setattr(cuda_found, "missing", lambda library: "")
+    for ladder in LADDERS.values():
+        for preset in ladder.presets.values():
+            for rung in ladder.able("cuda", preset.shape):
+                assert refusal(rung.name, preset.shape) == ""
+
+
+def test_missing_libraries_refuse_their_rungs_alone(machine, monkeypatch):
+    machine(Driver())
+    monkeypatch.setattr(cuda_found, "missing", lambda library: f"{library} is missing")
+    names = [rung.name for rung in LADDERS["conv"].able("cuda", TOY) if refusal(rung.name, TOY)]
+    assert names == ["conv/im2col-cublas", "conv/fft"]
+    assert refusal("conv/im2col-cublas", TOY) == "cublas is missing"
+    assert refusal("conv/fft", TOY) == "cufft is missing"
+
+
+def test_where_there_is_no_gpu_no_rung_is_refused_by_itself(machine):
+    machine(None, on_bus=False)
+    assert refusal("gemm/warp-tile", GEMM.presets["square-64"].shape) == ""
+
+
+def test_a_comparison_leaves_out_what_the_gpu_cannot_run(machine):
+    machine(RTX_2080)
+    shape = GEMM.presets["square-64"].shape
+    told = []
+    names = ["gemm/double-buffer", "gemm/warp-tile"]
+    assert compare(names, shape, engine="cuda", refused=lambda *words: told.append(words)) == []
+    why = "compute capability 8.0 or newer is needed, NVIDIA GeForce RTX 2080 has 7.5"
+    assert told == [(name, why) for name in names]
+    with pytest.raises(RefusedError, match=f"^gemm/double-buffer: {why}$"):
+        compare(names, shape, engine="cuda")
+
+
+# -- a child whose CuPy does not work ------------------------------------------------------------------
+@pytest.fixture
+def worker():
+    worker = Worker(deadline_s=30, module="tests.children.gpu_machine")
+    yield worker
+    worker.close()
+
+
+def words(worker) -> str:
+    """Those of a run on the GPU; the next one, on the processor, runs."""
+    with pytest.raises(JobError) as told:
+        worker.submit(Request(("conv/direct",), TOY, engine="cuda")).result(60)
+    (row,) = worker.submit(Request(("conv/direct",), TOY, engine="cpu", seconds=0.05)).result(60)
+    assert row["engine"] == "cpu" and row["median_ms"] > 0
+    return str(told.value)
+
+
+@pytest.mark.skipif(cuda.status().ready, reason="CuPy finds a driver here")
+def test_cupy_itself_without_a_driver(worker):
+    pytest.importorskip("cupy")
+    text = words(worker)
+    assert text.startswith(
+        "the NVIDIA driver is older than this CUDA, while starting (conv/direct); install NVIDIA"
+    )
+    assert "driver 580 or newer (cudaErrorInsufficientDriver: " in text
+
+
+def test_cupy_that_does_not_import(worker, monkeypatch):
+    folder = os.path.join(os.path.dirname(__file__), "..", "children", "broken_cupy")
+    monkeypatch.setenv("PYTHONPATH", os.path.abspath(folder))
+    assert words(worker) == (
+        "CuPy does not load; pip install --force-reinstall cupy-cuda13x repairs it "
+        "(ImportError: libstdc++.so.6: cannot open shared object file: No such file or directory)"
+    )
+
+
+# -- memory ------------------------------------------------------------------------------------------
+def cupy_with(monkeypatch, free: int = 1_000_000, **more) -> None:
+    """A stand-in for CuPy: `more` are names of cupy.cuda."""
+    device = types.SimpleNamespace(mem_info=(free, 2_000_000), attributes={"L2CacheSize": 50 << 20})
+    given = {
+        "Device": lambda: device,
+        "memory": types.SimpleNamespace(OutOfMemoryError=OutOfMemoryError),
+        "runtime": types.SimpleNamespace(CUDARuntimeError=CUDARuntimeError),
+    } | more
+    monkeypatch.setitem(sys.modules, "cupy", types.SimpleNamespace(cuda=types.SimpleNamespace(**given)))
+    cuda.load.cache_clear()
+
+
+@pytest.fixture(autouse=True)
+def cupy_again():
+    yield
+    cuda.load.cache_clear()
+
+
+def failing(error: Exception):
+    def call(*args, **named):
+        raise error
+
+    return call
+
+
+def smi(monkeypatch, answer) -> list[list[str]]:
+    """nvidia-smi answers so, or raises; the commands it gets."""
+    commands: list[list[str]] = []
+
+    def run(command, **how):
+        commands.append(command)
+        if isinstance(answer, Exception):
+            raise answer
+        return subprocess.CompletedProcess(command, 0 if answer else 9, stdout=answer, stderr="")
+
+    monkeypatch.setattr(cuda.subprocess, "run", run)
+    return commands
+
+
+@pytest.mark.parametrize(
+    ("answer", "held"), [("142000, 143771\n", "142,000 of 143,771 MiB"), ("", "all of it")]
+)
+def test_a_card_without_room_for_a_context_says_who_has_it(machine, monkeypatch, answer, held):
+    machine(Driver())
+    full = failing(CUDARuntimeError("cudaErrorMemoryAllocation: out of memory"))
+    cupy_with(monkeypatch, Device=full)
+    smi(monkeypatch, answer)
+    with pytest.raises(RuleError) as told:
+        cuda.free_bytes()
+    assert str(told.value) == (f"the GPU's memory is full: other programs hold {held}; nvidia-smi lists them")
+
+
+def test_a_busy_card_is_cupys_own_error(machine, monkeypatch):
+    machine(Driver())
+    busy = CUDARuntimeError("cudaErrorDevicesUnavailable: CUDA-capable device(s) is/are busy or unavailable")
+    cupy_with(monkeypatch, Device=failing(busy))
+    with pytest.raises(CUDARuntimeError, match="busy"):
+        cuda.free_bytes()
+
+
+@pytest.mark.parametrize("module", ["cupy.cuda.memory", "torch"])
+def test_want_of_memory_refuses_a_rung_with_the_bytes(monkeypatch, module):
+    cupy_with(monkeypatch, free=1_234_567)
+    error = stand_in(module, "OutOfMemoryError", RuntimeError if module == "torch" else MemoryError)
+    with pytest.raises(RefusedError) as told, cuda.refused_when_full():
+        raise error("Out of memory allocating 4,096 bytes (allocated so far: 0 bytes).\nmore")
+    assert str(told.value) == (
+        "the GPU's memory is full, 1,234,567 bytes are free (Out of memory allocating 4,096 bytes (allocated so far: 0 bytes))"
+    )
+    with pytest.raises(RuntimeError, match="another"), cuda.refused_when_full():
+        raise RuntimeError("another")
+
+
+def test_ceilings_without_room_are_left_out(monkeypatch):
+    from kernels import runner
+    from kernels.engines import cuda_probes
+
+    cupy_with(monkeypatch)
+    monkeypatch.setattr(
+        cuda_probes, "ceilings", failing(OutOfMemoryError("Out of memory allocating 8 bytes"))
+    )
+    assert runner._ceilings(cuda) is None
+
+
+def test_a_flush_without_room_names_its_bytes(monkeypatch):
+    cupy_with(monkeypatch, alloc=failing(OutOfMemoryError("Out of memory")))
+    with pytest.raises(RuleError) as told:
+        cuda_timing.flusher(None)
+    assert str(told.value) == (
+        "overwriting the caches before each sample needs 268,435,456 bytes on the GPU, 1,000,000 bytes are free; "
+        "take a smaller shape or batch"
+    )
+
+
+# -- nvidia-smi ----------------------------------------------------------------------------------------
+def test_clocks_are_those_of_the_gpu_in_use(machine, monkeypatch):
+    machine(Driver(count=2, bus=b"0000:B3:00.0"))
+    commands = smi(monkeypatch, "580.95.05, 1980, 2619\n")
+    assert cuda._smi("driver_version", "clocks.sm", "clocks.mem") == ["580.95.05", 1980, 2619]
+    assert commands[0][:2] == ["nvidia-smi", "--id=0000:B3:00.0"]
+
+
+@pytest.mark.parametrize(
+    ("answer", "expected"),
+    [
+        ("580.95.05, [N/A], [Not Supported]\n", ["580.95.05", None, None]),  # a part of a GPU (MIG)
+        ("", [None] * 3),
+        ("No devices were found\n", [None] * 3),
+        (FileNotFoundError("nvidia-smi"), [None] * 3),
+        (PermissionError("nvidia-smi"), [None] * 3),
+        (subprocess.TimeoutExpired("nvidia-smi", 10), [None] * 3),
+    ],
+)
+def test_clocks_that_nobody_knows(machine, monkeypatch, answer, expected):
+    machine(Driver())
+    smi(monkeypatch, answer)
+    assert cuda._smi("driver_version", "clocks.sm", "clocks.mem") == expected
+
+
+# -- libraries -----------------------------------------------------------------------------------------
+def test_no_nvrtc_is_a_sentence(monkeypatch):
+    monkeypatch.setitem(sys.modules, "cupy", types.SimpleNamespace(RawModule=failing(AssertionError())))
+    monkeypatch.setattr(cuda_found, "missing", lambda library: f"{library} was not found")
+    with pytest.raises(RuleError, match=r"^nvrtc was not found$"):
+        cuda.compile_kernel.__wrapped__("gemm/02_naive.cu", "naive", (("BLOCK", 16),))
+
+
+@pytest.mark.parametrize(
+    ("status", "error", "words"),
+    [
+        (15, UnsupportedError, "does not support this shape on this GPU: CUBLAS_STATUS_NOT_SUPPORTED"),
+        (8, UnsupportedError, "CUBLAS_STATUS_ARCH_MISMATCH"),
+        (13, RuntimeError, "cuBLAS failed: CUBLAS_STATUS_EXECUTION_FAILED"),
+        (99, RuntimeError, "cuBLAS failed: status 99"),
+    ],
+)
+def test_cublas_says_what_its_status_means(status, error, words):
+    with pytest.raises(error, match=words) as told:
+        cuda_libraries._check(status)
+    assert type(told.value) is error
+
+
+def test_cublas_that_does_not_start_is_refused(monkeypatch):
+    library = types.SimpleNamespace(cublasCreate_v2=lambda handle: 3)
+    monkeypatch.setitem(sys.modules, "cupy", types.SimpleNamespace())
+    monkeypatch.setattr(cuda_found, "load", lambda name: library)
+    with pytest.raises(
+        RefusedError, match="cuBLAS does not start on this GPU: CUBLAS_STATUS_ALLOC_FAILED, the GPU's"
+    ):
+        cuda_libraries._cublas.__wrapped__()
+
+
+@pytest.mark.parametrize(
+    ("cuda_line", "there"), [("cuda: Optional[str] = None", False), ("cuda = '13.0'", True)]
+)
+def test_a_pytorch_without_cuda_is_named_without_importing_it(monkeypatch, tmp_path, cuda_line, there):
+    (tmp_path / "version.py").write_text(
+        f"__version__ = '2.9.0+cpu'\n{cuda_line}\nhip: Optional[str] = None\n"
+    )
+    spec = types.SimpleNamespace(origin=str(tmp_path / "__init__.py"))
+    monkeypatch.setattr(cuda_torch.importlib.util, "find_spec", lambda name: spec)
+    monkeypatch.setattr(cuda_torch, "version", lambda: "2.9.0")
+    if there:
+        cuda_torch.find()
+        return
+    with pytest.raises(
+        RuleError, match=r"^PyTorch 2\.9\.0 was found .* built without CUDA; pip install --force-re"
+    ):
+        cuda_torch.find()
