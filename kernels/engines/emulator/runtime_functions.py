@@ -12,7 +12,15 @@ from kernels.engines.emulator import printf
 from kernels.engines.emulator.access import Accessor
 from kernels.engines.emulator.calls import readable
 from kernels.engines.emulator.heap import Heap
-from kernels.engines.emulator.memory import GLOBAL_BASE, LOCAL_WINDOW, SHARED_WINDOW, WINDOW, Fault, Space
+from kernels.engines.emulator.memory import (
+    GLOBAL_BASE,
+    LOCAL_WINDOW,
+    SHARED_WINDOW,
+    WINDOW,
+    WRITTEN,
+    Fault,
+    Space,
+)
 from kernels.engines.emulator.parse import Instruction, Operand
 from kernels.engines.emulator.table import DTYPES, UNSIGNED
 from kernels.engines.emulator.threads import Dim, Threads
@@ -80,11 +88,11 @@ def _place(m: Machine, addresses: Values, slots: np.ndarray) -> tuple[Space, np.
 def _string(m: Machine, pc: int, address: int, slot: int) -> bytes:
     """The bytes up to the next zero."""
     space, start = _place(m, np.array([address], np.uint64), np.array([slot]))
-    offset = int(start[0])
-    zeros = np.flatnonzero(space.bytes[offset:] == 0)
-    stop = offset + int(zeros[0]) if zeros.size else space.bytes.size
+    stop = offset = int(start[0])
+    while stop < space.bytes.size and space.bytes[stop] and space.state[stop] == WRITTEN:
+        stop += 1
     try:
-        space.check(np.arange(offset, stop + 1, dtype=np.uint64), 1, False)
+        space.check(start + np.arange(stop - offset + 1, dtype=np.uint64), 1, False)
     except Fault as fault:
         m.fail(pc, fault.what, slot)
     return space.bytes[offset:stop].tobytes()
