@@ -212,6 +212,18 @@ def test_the_run_of_a_file_shows_what_it_printed(tmp_path):
     assert data["unprinted"] == 0
 
 
+@needs_nvrtc
+def test_an_error_shows_what_was_printed_before_it(tmp_path):
+    file = tmp_path / "hello.cu"
+    source = 'extern "C" __global__ void k(int* out) {\n  for (int n = 0; n < 30; ++n) printf("n %d\\n", n);\n  assert(!out);\n}'
+    file.write_text(source, encoding="utf-8")
+    with pytest.raises(EmulatorError) as error:
+        own.emulate(file, "k", (1, 1, 1), (1, 1, 1), ["i32:2:empty"])
+    lines = str(error.value).splitlines()
+    assert "hello.cu:3: the assertion !out failed" in lines[0] and lines[1].endswith("assert(!out);")
+    assert lines[3:] == [f"block (0, 0, 0) thread (0, 0, 0): n {n}" for n in range(10, 30)]
+
+
 # -- assert ----------------------------------------------------------------------------------------------------
 ASSERTS = """extern "C" __global__ void k(int* out, int limit) {
   int i = blockIdx.x * blockDim.x + threadIdx.x;

@@ -28,7 +28,9 @@ decode.BUILDERS.update({**access.BUILDERS, **warp.BUILDERS, **tensor.BUILDERS, *
 
 
 class EmulatorError(RuleError):
-    """What a kernel did wrong, with its CUDA line, thread and block."""
+    """What a kernel did wrong, with its CUDA line, thread and block. `printed`: lines its threads printed before."""
+
+    printed: tuple[runtime_functions.Printed, ...] = ()
 
 
 class Machine:
@@ -202,7 +204,9 @@ class Machine:
         where = f"{i.line or 'unknown line'}" + (f" (in code from {i.inlined})" if i.inlined else "")
         where += self.frames.caller(pc, slot) if self.frames is not None else ""
         who = f"thread {self.threads.thread(slot)} of block {self.threads.block_at(slot)}"
-        raise EmulatorError(f"{self.name}, {where}: {what}, by {who}")
+        error = EmulatorError(f"{self.name}, {where}: {what}, by {who}")
+        error.printed = self.printer.lines()
+        raise error
 
     # -- running -----------------------------------------------------------------------------------
     def _decode(self) -> None:

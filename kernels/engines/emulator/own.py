@@ -21,6 +21,7 @@ DTYPES = {
     "u16": np.uint16, "i32": np.int32, "u32": np.uint32, "i64": np.int64, "u64": np.uint64,
 }  # fmt: skip
 FILLS = ("random", "zeros", "ones", "arange", "empty")
+LAST_PRINTED = 20  # lines shown with an error
 FORM = "TYPE:EXTENTS:FILL for an array (f32:64x64:random) or TYPE:VALUE (i32:64)"
 
 
@@ -59,8 +60,7 @@ class Emulated:
     def _prints(self) -> Iterator[str]:
         if self.printed:
             yield "\nprinted by"
-        for line in self.printed:
-            yield f"block {line.block} thread {line.thread}: {line.text}"
+        yield from map(str, self.printed)
         if self.unprinted:
             yield f"The first {PRINT_BUFFER:,} bytes are kept. {self.unprinted:,} later calls of printf are left out."
 
@@ -137,7 +137,7 @@ def emulate(
             Options(races=True), name=entry,
         )  # fmt: skip
     except EmulatorError as e:
-        raise EmulatorError(_with_source(str(e), file.name, lines)) from None
+        raise EmulatorError(_with_source(str(e), file.name, lines) + _before(e)) from None
     after = {name: memory.array(name) for name in arrays}
     if out is not None:
         out.mkdir(parents=True, exist_ok=True)
@@ -145,6 +145,12 @@ def emulate(
             np.save(out / f"{name}.npy", array)
     races = tuple(_with_source(race, file.name, lines) for race in run.races)
     return Emulated(after, run.counters, races, tuple(lines), run.printed, run.unprinted)
+
+
+def _before(e: EmulatorError) -> str:
+    """What the kernel printed before an error: the last lines."""
+    lines = [str(line) for line in e.printed[-LAST_PRINTED:]]
+    return "\n".join(["\nprinted before, the last lines:", *lines]) if lines else ""
 
 
 def _with_source(message: str, name: str, lines: Sequence[str]) -> str:

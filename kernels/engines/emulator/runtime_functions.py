@@ -118,6 +118,9 @@ class Printed:
     thread: Dim
     text: str
 
+    def __str__(self) -> str:
+        return f"block {self.block} thread {self.thread}: {self.text}"
+
 
 class Printer:
     """Collects what threads print, line by line, up to PRINT_BUFFER bytes; `dropped`: calls of printf beyond."""
