@@ -11,6 +11,7 @@ from kernels.engines.emulator.compile import OPTIONS, compile_ptx
 from kernels.engines.emulator.heap import SIZE
 from kernels.engines.emulator.launch import Options, launch, place
 from kernels.engines.emulator.machine import EmulatorError
+from kernels.engines.emulator.parse import PtxError
 from tests.unit.emulated import NAME, emulate, needs_nvrtc
 from tests.unit.emulated_numbers import _same, f32, i32, rng, u64
 
@@ -423,6 +424,65 @@ extern "C" __global__ void k(int* out, const int* in) {
     match = r"kernel\.cu:4: call of elsewhere: its body is not in this source.*thread \(6, 0, 0\)"
     with pytest.raises(EmulatorError, match=match):
         emulate(source, {"in": (np.arange(32) == 6).astype(i32)}, {"out": ((32,), i32)})
+
+
+def test_a_call_that_hands_over_a_register_is_an_error_with_its_line():
+    source = """
+__device__ __noinline__ int f(int a) { return a + 1; }
+extern "C" __global__ void k(int* out) {
+  int r = f(out[0]);
+  asm volatile("call (%0), _Z1fi, (%1);" : "=r"(r) : "r"(r));
+  out[0] = r;
+}"""
+    with pytest.raises(
+        PtxError, match=r"k, kernel\.cu:5: a call hands over %r\d+: only variables in \.param space"
+    ):
+        emulate(source, {}, {"out": ((1,), i32)})
+
+
+def test_a_guarded_call_is_made_by_the_threads_whose_guard_holds():
+    source = """
+__device__ __noinline__ int plain(int a) { return a + 100; }
+__device__ __noinline__ int again(int a) { return a > 50 ? a : again(a + 20) + 1; }
+extern "C" __global__ void k(int* out, const int* in) {
+  int v = in[threadIdx.x], r;
+  asm volatile("{ .reg .pred p; .param .b32 given; .param .b32 back; setp.gt.s32 p, %1, 10; "
+               "st.param.b32 [given], %1; st.param.b32 [back], 7; @p call (back), FUNCTION, (given); "
+               "ld.param.b32 %0, [back]; }" : "=r"(r) : "r"(v));
+  out[threadIdx.x] = r + (v == 1000 ? plain(v) + again(v) : 0);
+}"""
+    v = rng.integers(-5, 50, 64).astype(i32)
+
+    def again(a: int) -> int:
+        return a if a > 50 else again(a + 20) + 1
+
+    for name, f in (("_Z5plaini", lambda a: a + 100), ("_Z5againi", again)):
+        run = emulate(source.replace("FUNCTION", name), {"in": v}, {"out": ((64,), i32)}, block=64)
+        _same(run["out"], np.array([f(a) if a > 10 else 7 for a in v.tolist()], i32))
+
+
+@pytest.mark.parametrize("flags", [("-lineinfo",), ("-G",)])
+def test_a_traced_kernel_compiled_for_debugging(flags):
+    """-G keeps every function and addresses all memory generically."""
+    source = (
+        FIB
+        + TABLE
+        + """
+    __device__ F table[3] = {twice, square, less};
+    extern "C" __global__ void both(int* out) {
+      out[threadIdx.x] = table[threadIdx.x % 3](fib(threadIdx.x % 6));
+      if (threadIdx.x == 33) printf("%d\\n", out[threadIdx.x]);
+    }"""
+    )
+    ptx = compile_ptx(source, NAME, (*OPTIONS[:2], *flags))
+    memory = place({"out": np.zeros(64, i32)}, [])
+    options = Options(trace_block=1)
+    run = launch(ptx, "both", (2, 1, 1), (64, 1, 1), ["out"], memory, options=options)
+    n = np.array([fib(i % 6) for i in range(64)])
+    _same(memory.array("out"), _table(n, np.arange(64)))
+    assert [line.text for line in run.printed] == [str(memory.array("out")[33])] * 2
+    lines = {line.number for line in run.trace.lines if line is not None}
+    assert {3, source[: source.index("return a * a")].count("\n") + 1} <= lines
 
 
 # -- which functions need frames -------------------------------------------------------------------------------

@@ -475,7 +475,14 @@ class _Bodies:
 
     def _handed(self, names: str | None) -> list[str]:
         """Variables a call hands over or gets back, with the names of their scope."""
-        return [self._renamed(n.strip()) for n in (names or "").split(",") if n.strip()]
+        handed = [n.strip() for n in (names or "").split(",") if n.strip()]
+        for name in handed:
+            if not re.match(r"[A-Za-z_$]", name):
+                where = f"{self.kernel.name}, {self.line or 'unknown line'}"
+                raise PtxError(
+                    f"{where}: a call hands over {name}: only variables in .param space are emulated"
+                )
+        return [self._renamed(name) for name in handed]
 
     def _inline(self, name: str, handed: Sequence[str], guard: tuple[str, bool] | None) -> None:
         """The function's own instructions, with its parameters named as the caller's."""
