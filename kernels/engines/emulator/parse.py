@@ -48,7 +48,7 @@ class Instruction:
     guard: tuple[str, bool] | None  # predicate register, True where negated
     line: Line | None  # where a reader finds it: the outermost call
     inlined: Line | None = None  # where it was written, if inlined from elsewhere
-    targets: tuple[int, ...] = ()  # of a branch: index of the instruction
+    targets: tuple[int, ...] = ()  # of a branch, a call or a return: instructions it may lead to
 
     @property
     def parts(self) -> list[str]:
@@ -299,8 +299,23 @@ class _Bodies:
             kernel.code[at].targets = tuple(
                 next(self.labels[s, target] for s in scopes if (s, target) in self.labels) for target in table
             )
-        for at, name in self.direct_calls:
-            kernel.code[at].targets = (kernel.functions[name].start,)
+        self._link()
+
+    def _link(self) -> None:
+        """Set where calls of functions with frames lead, one by pointer to any of them, and where these return."""
+        code, functions = self.kernel.code, self.kernel.functions.values()
+        direct = dict(self.direct_calls)
+        back: dict[int, list[int]] = {f.start: [] for f in functions}
+        for pc, i in enumerate(code if back else ()):
+            if i.parts[0] == "call":
+                called = self.kernel.functions[direct[pc]] if pc in direct else None
+                i.targets = tuple(back) if called is None else (called.start,)
+                for start in i.targets:
+                    back[start].append(pc + 1)
+        for f in functions:
+            for i in code[f.start : f.stop]:
+                if i.parts[0] == "return":
+                    i.targets = tuple(back[f.start])
 
     def _read_function(self, name: str, recursive: bool) -> None:
         kernel, f, names, scopes = self.kernel, self.functions[name], self.names, self.scopes
