@@ -96,10 +96,12 @@ def launch(
 
 
 def _place_module(kernel: Kernel, memory: Global) -> dict[str, int]:
-    """Place the module's variables; addresses of those and of its functions, by name. A name among a variable's
-    first content that the module does not define stays zero."""
+    """Place the module's variables that the kernel uses; addresses of those and of the module's functions, by name.
+    A name among a variable's first content that the module does not define stays zero."""
     known = {p.name for p in memory.placed}
     variables = [v for v in kernel.variables if v.space in ("global", "const")]
+    used = kernel.symbols() if variables else set()
+    variables = [v for v in variables if v.name in used]
     symbols = addresses(kernel)
     symbols |= {v.name: GLOBAL_BASE + memory.add(v.name, v.size, v.data) for v in variables}
     for v in variables:

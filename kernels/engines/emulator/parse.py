@@ -103,6 +103,19 @@ class Kernel:
     functions: dict[str, Function] = field(default_factory=dict)  # those with frames
     names: tuple[str, ...] = ()  # of all functions of the module, in its order
 
+    def symbols(self) -> set[str]:
+        """The names that instructions mention, and those that the first content of such variables names."""
+        todo, found = [o for i in self.code for o in i.operands], set()
+        while todo:
+            o = todo.pop()
+            todo += o.value if o.kind == "vector" else [o.base] if o.base else []
+            if o.kind == "symbol":
+                found.add(o.value)
+        pointed = {v.name: {a.symbol for a in v.addresses} for v in self.variables if v.addresses}
+        while new := {name for v in found & pointed.keys() for name in pointed[v]} - found:
+            found |= new
+        return found
+
 
 _TYPE_BYTES = {"8": 1, "16": 2, "32": 4, "64": 8, "128": 16, "pred": 1, "f16x2": 4, "bf16x2": 4}
 
