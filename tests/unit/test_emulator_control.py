@@ -8,7 +8,6 @@ import numpy as np
 import pytest
 
 from kernels.engines.emulator.machine import EmulatorError
-from kernels.engines.emulator.parse import PtxError
 from tests.unit.emulated import emulate, needs_nvrtc
 from tests.unit.emulated_numbers import (
     _same,
@@ -121,16 +120,6 @@ def test_functions_that_are_not_inlined():
     ]
     _same(run["out"], np.array(wanted, i32))
     _same(run["b"], np.array([0.5 * v[(i + 1) % 64] if i % 3 == 0 else 0.5 for i in range(64)], f32))
-
-
-def test_recursion_is_refused_with_its_line():
-    source = """
-__device__ __noinline__ int fib(int n) { return n < 2 ? n : fib(n - 1) * 3 + fib(n - 2); }
-extern "C" __global__ void k(int* out) {
-  out[threadIdx.x] = fib(threadIdx.x);
-}"""
-    with pytest.raises(PtxError, match=r"k, kernel\.cu:4: call\.uni of _Z3fibi: recursion is not emulated"):
-        emulate(source, {}, {"out": ((32,), i32)})
 
 
 def test_inline_assembly_has_scopes_of_its_own():

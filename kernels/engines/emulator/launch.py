@@ -7,10 +7,12 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
+from kernels.engines.emulator.calls import addresses
 from kernels.engines.emulator.counters import Counters, Tally
 from kernels.engines.emulator.machine import MOST_STEPS, EmulatorError, Machine
 from kernels.engines.emulator.memory import GLOBAL_BASE, Global
-from kernels.engines.emulator.parse import parse
+from kernels.engines.emulator.parse import Kernel, parse
+from kernels.engines.emulator.runtime_functions import Printed
 from kernels.engines.emulator.trace import BlockTrace
 
 Dim = tuple[int, int, int]
@@ -33,11 +35,14 @@ class Options:
 
 @dataclass(frozen=True)
 class Run:
-    """What a launch gave: counters and trace where asked for, and the data races found, in words."""
+    """What a launch gave: counters and trace where asked for, the data races found, in words, the lines that
+    threads printed and the number of calls of printf whose text was not kept."""
 
     counters: Counters | None
     trace: BlockTrace | None
     races: tuple[str, ...]
+    printed: tuple[Printed, ...] = ()
+    unprinted: int = 0
 
 
 def launch(
@@ -63,8 +68,7 @@ def launch(
         if len(data) != p.size:
             raise EmulatorError(f"{entry}: argument {n} is {p.size} bytes wide, got {len(data)}")
         params[p.name] = data
-    constants = {v.name: v for v in kernel.variables if v.space in ("global", "const")}
-    symbols = {v: GLOBAL_BASE + memory.add(v, constants[v].size, constants[v].data) for v in constants}
+    symbols = _place_module(kernel, memory)
     tally = Tally(kernel.code) if options.count else None
     machine = Machine(
         kernel,
@@ -86,7 +90,28 @@ def launch(
         tally.counters() if tally else None,
         machine.trace.result() if machine.trace else None,
         tuple(machine.races.found.values()) if machine.races else (),
+        machine.printer.lines(),
+        machine.printer.dropped,
     )
+
+
+def _place_module(kernel: Kernel, memory: Global) -> dict[str, int]:
+    """Place the module's variables that the kernel uses; addresses of those and of the module's functions, by name.
+    A name among a variable's first content that the module does not define stays zero."""
+    known = {p.name for p in memory.placed}
+    variables = [v for v in kernel.variables if v.space in ("global", "const")]
+    used = kernel.symbols() if variables else set()
+    variables = [v for v in variables if v.name in used]
+    symbols = addresses(kernel)
+    symbols |= {v.name: GLOBAL_BASE + memory.add(v.name, v.size, v.data) for v in variables}
+    for v in variables:
+        if v.addresses and v.name not in known:
+            data = bytearray(v.data.ljust(v.size, b"\0"))
+            for a in v.addresses:
+                bits = symbols[a.symbol] + a.offset >> a.shift if a.symbol in symbols else 0
+                data[a.at : a.at + a.width] = (bits & (1 << 8 * a.width) - 1).to_bytes(a.width, "little")
+            memory.write(v.name, np.frombuffer(data, np.uint8))
+    return symbols
 
 
 def _order(order: str | int, grid: Dim, block: Dim) -> np.ndarray | None:

@@ -12,7 +12,7 @@ from collections.abc import Callable, Mapping
 
 import numpy as np
 
-from kernels.engines.emulator import access, decode, tensor, warp
+from kernels.engines.emulator import access, calls, decode, runtime_functions, tensor, warp
 from kernels.engines.emulator.counters import Tally
 from kernels.engines.emulator.memory import Global, PerBlock, PerThread, Placed
 from kernels.engines.emulator.merge import merged
@@ -24,11 +24,13 @@ from kernels.engines.emulator.trace import Trace
 from kernels.program import RuleError
 
 MOST_STEPS = 5_000_000  # instructions issued for the whole grid: a kernel beyond it does not end
-decode.BUILDERS.update({**access.BUILDERS, **warp.BUILDERS, **tensor.BUILDERS})
+decode.BUILDERS.update({**access.BUILDERS, **warp.BUILDERS, **tensor.BUILDERS, **runtime_functions.BUILDERS})
 
 
 class EmulatorError(RuleError):
-    """What a kernel did wrong, with its CUDA line, thread and block."""
+    """What a kernel did wrong, with its CUDA line, thread and block. `printed`: lines its threads printed before."""
+
+    printed: tuple[runtime_functions.Printed, ...] = ()
 
 
 class Machine:
@@ -62,6 +64,8 @@ class Machine:
         self._index = {name: n for n, name in enumerate(kernel.registers)}
         self._storage = [DTYPES[type_] for type_ in kernel.registers.values()]
         self.R: list = [dtype(0) for dtype in self._storage]
+        self.printer = runtime_functions.Printer(self.threads)
+        self.frames = calls.Frames(self) if kernel.functions else None
         self.carry = np.bool_(False)
         self.am = self.wm = None  # who takes part, whose registers are written; None: all
         self.races = Races(self) if races and self.shared.size else None
@@ -106,6 +110,8 @@ class Machine:
             o = Operand("reg", o.value)
         if o.kind == "reg":
             return self._register(self._index[o.value], dtype)
+        if self.frames is not None and o.kind == "symbol" and o.value in self.frames.offsets:
+            return self.frames.reader(o, dtype)
         if o.kind == "not":
             inner = self.reader(Operand("reg", o.value), "pred")
             return lambda: ~inner()
@@ -196,8 +202,11 @@ class Machine:
     def fail(self, pc: int, what: str, slot: int) -> None:
         i = self.kernel.code[pc]
         where = f"{i.line or 'unknown line'}" + (f" (in code from {i.inlined})" if i.inlined else "")
+        where += self.frames.caller(pc, slot) if self.frames is not None else ""
         who = f"thread {self.threads.thread(slot)} of block {self.threads.block_at(slot)}"
-        raise EmulatorError(f"{self.name}, {where}: {what}, by {who}")
+        error = EmulatorError(f"{self.name}, {where}: {what}, by {who}")
+        error.printed = self.printer.lines()
+        raise error
 
     # -- running -----------------------------------------------------------------------------------
     def _decode(self) -> None:
@@ -229,7 +238,7 @@ class Machine:
 
     def run(self) -> None:
         """Run the launch to its end. EmulatorError where the kernel does what no kernel may."""
-        pending: dict[int, np.ndarray] = {0: self.live}
+        pending: dict[int, np.ndarray] = {self.kernel.start: self.live}
         parked: dict[int, np.ndarray] = {}
         steps = 0
         with np.errstate(all="ignore"):
@@ -295,6 +304,9 @@ class Machine:
             self._jump_table(pc, here, pending)
         elif base == "bra":
             self._branch(pc, here, take, pending)
+        elif base in calls.OPCODES:
+            for to, threads in self.frames.leave(pc, here, take):
+                self._join(pending, to, threads)
         elif base in ("ret", "exit", "trap"):
             stay = None if take is here else here & ~take
             self._exit(take)
@@ -409,7 +421,7 @@ class Machine:
 
 def _control(i: Instruction) -> bool:
     base = i.parts[0]
-    return base in ("bra", "brx", "ret", "exit", "trap") or (
+    return base in ("bra", "brx", "ret", "exit", "trap", *calls.OPCODES) or (
         base in ("bar", "barrier") and "warp" not in i.parts and "arrive" not in i.parts
     )
 

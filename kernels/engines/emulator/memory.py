@@ -79,7 +79,8 @@ class Space:
     def _fault(self, bad: np.ndarray, offsets: np.ndarray, width: int, write: bool) -> None:
         at = int(np.flatnonzero(bad)[0])
         offset = int(offsets[at])
-        if offset + width <= self.bytes.size and self.state[offset] == ALLOCATED and not write:
+        states = self.state[offset : offset + width]
+        if states.size == width and states.min() == ALLOCATED and not write:
             raise Fault(f"read of {self.describe(offset)}, which was never written", at)
         raise Fault(f"out-of-bounds {_verb(write)} of {width} bytes {self.describe(offset)}", at)
 
@@ -113,6 +114,7 @@ class Global(Space):
     def __init__(self, arrays: Mapping[str, np.ndarray], written: Sequence[str]):
         """Place copies of `arrays`; those not named in `written` count as never written."""
         self.placed: list[Placed] = []
+        self.heap = None  # of malloc, once a kernel calls it
         at = GUARD
         for name, array in arrays.items():
             at = -(-at // ALIGN) * ALIGN

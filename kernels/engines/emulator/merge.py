@@ -140,11 +140,22 @@ def _orders_memory(i: Instruction, space: str) -> bool:
     base = i.parts[0]
     if base in ("atom", "red", "st"):
         return space in ("shared", "generic")
-    return base in ("bar", "barrier", "membar", "fence", "cp", "mbarrier", "ldmatrix", "wmma", "call")
+    return base in (
+        "bar",
+        "barrier",
+        "membar",
+        "fence",
+        "cp",
+        "mbarrier",
+        "ldmatrix",
+        "wmma",
+        "call",
+        "extern",
+    )
 
 
 def _ends_block(i: Instruction) -> bool:
-    return i.parts[0] in ("bra", "brx", "ret", "exit", "trap")
+    return i.parts[0] in ("bra", "brx", "ret", "exit", "trap", "call", "return")
 
 
 def _written(i: Instruction) -> tuple[str, ...]:

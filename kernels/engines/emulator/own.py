@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Iterator, Sequence
+from dataclasses import asdict, dataclass
 from pathlib import Path
 
 import numpy as np
@@ -13,6 +13,7 @@ from kernels.engines.emulator import compile
 from kernels.engines.emulator.counters import Counters
 from kernels.engines.emulator.launch import Dim, Options, launch, place
 from kernels.engines.emulator.machine import EmulatorError
+from kernels.engines.emulator.runtime_functions import PRINT_BUFFER, Printed
 from kernels.program import RuleError
 
 DTYPES = {
@@ -20,23 +21,31 @@ DTYPES = {
     "u16": np.uint16, "i32": np.int32, "u32": np.uint32, "i64": np.int64, "u64": np.uint64,
 }  # fmt: skip
 FILLS = ("random", "zeros", "ones", "arange", "empty")
+LAST_PRINTED = 20  # lines shown with an error
 FORM = "TYPE:EXTENTS:FILL for an array (f32:64x64:random) or TYPE:VALUE (i32:64)"
 
 
 @dataclass(frozen=True)
 class Emulated:
-    """What a run gave: arrays after it (by argument: arg0, arg1 ...), counters, data races in words."""
+    """What a run gave: arrays after it (by argument: arg0, arg1 ...), counters, data races in words, and the lines
+    its threads printed."""
 
     arrays: dict[str, np.ndarray]
     counters: Counters
     races: tuple[str, ...]
     source: tuple[str, ...]  # the file's lines
+    printed: tuple[Printed, ...] = ()  # by the kernel's printf
+    unprinted: int = 0  # calls of printf whose text was not kept
 
     def to_json(self) -> dict:
-        return self.counters.to_json() | {"races": list(self.races)}
+        return self.counters.to_json() | {
+            "races": list(self.races),
+            "printed": [asdict(line) for line in self.printed],
+            "unprinted": self.unprinted,
+        }
 
     def text(self) -> str:
-        """Totals, then each line that did something with its counts."""
+        """Totals, then each line that did something with its counts, then what threads printed."""
         out = [f"{name:22} {count:>14,}" for name, count in self.counters.total.items() if count]
         out.append("\nline   warp instr.   sectors ld / st   shared waves ld / st   source")
         for line, c in self.counters.lines.items():
@@ -45,7 +54,15 @@ class Emulated:
                 f"{line.number:4} {c['warp_instructions']:13,} {c['sectors_ld']:8,} / {c['sectors_st']:<8,}"
                 f" {c['wavefronts_ld']:8,} / {c['wavefronts_st']:<8,}  {code}"
             )
-        return "\n".join([*out, *(f"warning: {race}" for race in self.races), "PTX-level counts"])
+        out += [f"warning: {race}" for race in self.races]
+        return "\n".join([*out, "PTX-level counts", *self._prints()])
+
+    def _prints(self) -> Iterator[str]:
+        if self.printed:
+            yield "\nprinted by"
+        yield from map(str, self.printed)
+        if self.unprinted:
+            yield f"The first {PRINT_BUFFER:,} bytes are kept. {self.unprinted:,} later calls of printf are left out."
 
 
 def dim(text: str) -> Dim:
@@ -120,14 +137,20 @@ def emulate(
             Options(races=True), name=entry,
         )  # fmt: skip
     except EmulatorError as e:
-        raise EmulatorError(_with_source(str(e), file.name, lines)) from None
+        raise EmulatorError(_with_source(str(e), file.name, lines) + _before(e)) from None
     after = {name: memory.array(name) for name in arrays}
     if out is not None:
         out.mkdir(parents=True, exist_ok=True)
         for name, array in after.items():
             np.save(out / f"{name}.npy", array)
     races = tuple(_with_source(race, file.name, lines) for race in run.races)
-    return Emulated(after, run.counters, races, tuple(lines))
+    return Emulated(after, run.counters, races, tuple(lines), run.printed, run.unprinted)
+
+
+def _before(e: EmulatorError) -> str:
+    """What the kernel printed before an error: the last lines."""
+    lines = [str(line) for line in e.printed[-LAST_PRINTED:]]
+    return "\n".join(["\nprinted before, the last lines:", *lines]) if lines else ""
 
 
 def _with_source(message: str, name: str, lines: Sequence[str]) -> str:

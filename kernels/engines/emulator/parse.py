@@ -1,15 +1,18 @@
 """PTX text to a Kernel: registers, parameters, memory declarations, instructions with their CUDA line.
 
-Open to what `-G` emits (functions, generic addresses): `.func` bodies are parsed like entries.
+Open to what `-G` emits (functions, generic addresses): `.func` bodies are parsed like entries. A function is read
+in place of each call of it; one that is recursive or called by pointer is read once, before the kernel's own code.
 """
 
 from __future__ import annotations
 
 import re
 import struct
-from dataclasses import dataclass, replace
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from functools import lru_cache
 
+from kernels.engines.emulator.callgraph import framed
 from kernels.program import RuleError
 
 
@@ -45,7 +48,7 @@ class Instruction:
     guard: tuple[str, bool] | None  # predicate register, True where negated
     line: Line | None  # where a reader finds it: the outermost call
     inlined: Line | None = None  # where it was written, if inlined from elsewhere
-    targets: tuple[int, ...] = ()  # of a branch: index of the instruction
+    targets: tuple[int, ...] = ()  # of a branch, a call or a return: instructions it may lead to
 
     @property
     def parts(self) -> list[str]:
@@ -62,6 +65,31 @@ class Variable:
     size: int  # bytes; 0 for extern shared (dynamic)
     data: bytes = b""
     dtype: str = ""  # PTX type of a parameter
+    addresses: tuple[Address, ...] = ()  # zero in `data`: known when the module is placed
+
+
+@dataclass(frozen=True)
+class Address:
+    """A part of a variable's first content: bits of the address of symbol + offset."""
+
+    at: int  # byte in the variable
+    width: int  # bytes
+    symbol: str
+    offset: int = 0
+    shift: int = 0  # how many low bits of the address are left out
+
+
+@dataclass
+class Function:
+    """A function with call frames: where its code begins and what a frame holds."""
+
+    name: str
+    start: int  # index of its first instruction
+    recursive: bool  # one thread may be in it twice
+    returned: list[Variable]
+    params: list[Variable]
+    variables: list[Variable] = field(default_factory=list)  # of a frame, `returned` and `params` among them
+    stop: int = 0  # index behind its last instruction
 
 
 @dataclass
@@ -70,7 +98,23 @@ class Kernel:
     params: list[Variable]
     registers: dict[str, str]  # name -> PTX type
     variables: list[Variable]
-    code: list[Instruction]
+    code: list[Instruction]  # functions with frames, then the kernel's own
+    start: int = 0  # index of the kernel's first instruction
+    functions: dict[str, Function] = field(default_factory=dict)  # those with frames
+    names: tuple[str, ...] = ()  # of all functions of the module, in its order
+
+    def symbols(self) -> set[str]:
+        """The names that instructions mention, and those that the first content of such variables names."""
+        todo, found = [o for i in self.code for o in i.operands], set()
+        while todo:
+            o = todo.pop()
+            todo += o.value if o.kind == "vector" else [o.base] if o.base else []
+            if o.kind == "symbol":
+                found.add(o.value)
+        pointed = {v.name: {a.symbol for a in v.addresses} for v in self.variables if v.addresses}
+        while new := {name for v in found & pointed.keys() for name in pointed[v]} - found:
+            found |= new
+        return found
 
 
 _TYPE_BYTES = {"8": 1, "16": 2, "32": 4, "64": 8, "128": 16, "pred": 1, "f16x2": 4, "bf16x2": 4}
@@ -98,7 +142,13 @@ _LOC = re.compile(
 )
 _HEADER = re.compile(r".*?\.(?:entry|func)\s*(\([^)]*\))?\s*([\w$]+)\s*(\(.*\))?", re.DOTALL)
 _TABLE = re.compile(r"^\s*(?:([\w$]+):)?\s*\.branchtargets\s*(.*)$")
-_CALL = re.compile(r"^(?:\(([^)]*)\)\s*,)?\s*([%\w$]+)\s*(?:,\s*\(([^)]*)\).*)?$")
+_CALL = re.compile(
+    r"^(?:\(([^)]*)\)\s*,)?\s*([%\w$]+)\s*(?:,\s*\(([^)]*)\))?\s*(?:,\s*[\w$]+)?\s*$", re.DOTALL
+)
+# One value among a variable's first: a number, or a symbol's address, "generic(x)+8", "0xFF00(x)": its second byte.
+_INITIAL = re.compile(
+    r"^(?:(0[xX][fF0]+)\s*\()?\s*(generic\s*\()?\s*([A-Za-z_$][\w$.]*)\s*\)?\s*([+-]\s*\d+)?\s*\)?$"
+)
 _FILE = re.compile(r'^\s*\.file\s+(\d+)\s+"([^"]*)"')
 
 
@@ -128,8 +178,8 @@ def parse(ptx: str, entry: str) -> Kernel:
         i += 1
     if entry not in functions:
         raise PtxError(f"no kernel {entry!r} in the PTX; there are: {', '.join(functions) or 'none'}")
-    kernel = Kernel(entry, functions[entry].params, {}, shared_by_all, [])
-    _Bodies(kernel, lines, files, functions).read()
+    kernel = Kernel(entry, functions[entry].params, {}, shared_by_all, [], names=tuple(functions))
+    _Bodies(kernel, lines, files, functions).read(_with_frames(kernel, lines, functions))
     return kernel
 
 
@@ -140,6 +190,15 @@ class _Function:
     returned: list[Variable]
     params: list[Variable]
     body: tuple[int, int]
+
+
+def _with_frames(kernel: Kernel, lines: Sequence[str], functions: Mapping[str, _Function]) -> dict[str, bool]:
+    """Functions that need call frames, callees first, each with whether it is recursive."""
+    bodies = {name: "\n".join(lines[slice(*f.body)]) for name, f in functions.items()}
+    if "call" not in bodies[kernel.name]:
+        return {}
+    initial = {v.name: [a.symbol for a in v.addresses] for v in kernel.variables}
+    return framed(kernel.name, bodies, initial)
 
 
 def _closing(lines: list[str], start: int) -> int:
@@ -196,12 +255,28 @@ def _variable(m: re.Match) -> Variable:
     width, count = type_bytes(type_), 1
     for extent in re.findall(r"\[(\d*)\]", dims or ""):
         count *= int(extent or 0)
-    data = b""
-    if initial:
-        values = re.findall(r"0[fFdD][0-9A-Fa-f]+|-?0x[0-9a-fA-F]+|-?\d+", initial)
-        data = b"".join(_number(v)[1] if v[:2].lower() in ("0f", "0d") else
-                        (int(v, 0) & (1 << 8 * width) - 1).to_bytes(width, "little") for v in values)  # fmt: skip
-    return Variable(name, space, int(align or width), width * count, data)
+    data, addresses = _initial(initial or "", width)
+    return Variable(name, space, int(align or width), width * count, data, addresses=addresses)
+
+
+def _initial(text: str, width: int) -> tuple[bytes, tuple[Address, ...]]:
+    """What a variable's elements of `width` bytes hold at first: numbers, and the addresses among them."""
+    data, addresses = b"", []
+    for value in re.split(r"[\s,]+", re.sub(r"[{}]", " ", text).strip()):
+        if m := _INITIAL.match(value):
+            mask, _, symbol, offset = m.groups()
+            shift = 0 if mask is None else _trailing_zeros(int(mask, 16))
+            addresses.append(Address(len(data), width, symbol, int(offset or 0), shift))
+            data += bytes(width)
+        elif value[:2].lower() in ("0f", "0d"):
+            data += _number(value)[1]
+        elif value:
+            data += (int(value, 0) & (1 << 8 * width) - 1).to_bytes(width, "little")
+    return data, tuple(addresses)
+
+
+def _trailing_zeros(value: int) -> int:
+    return (value & -value).bit_length() - 1
 
 
 class _Bodies:
@@ -220,14 +295,56 @@ class _Bodies:
         self.labels: dict[tuple[int, str], int] = {}
         self.tables: dict[tuple[int, str], tuple[str, ...]] = {}
         self.branches: list[tuple[int, str, tuple[int, ...]]] = []  # instruction, label or table, scopes
+        self.function: Function | None = None  # with call frames, being read; None: the kernel
+        self.with_frames: Mapping[str, bool] = {}
+        self.direct_calls: list[tuple[int, str]] = []  # instruction, function with frames
 
-    def read(self) -> None:
-        self._body(*self.functions[self.kernel.name].body)
+    def read(self, with_frames: Mapping[str, bool]) -> None:
+        """Read the functions that need frames, then the kernel; `with_frames`: whether each is recursive."""
+        kernel = self.kernel
+        self.with_frames = with_frames
+        for name, recursive in with_frames.items():
+            self._read_function(name, recursive)
+        kernel.start = len(kernel.code)
+        self._body(*self.functions[kernel.name].body)
         for at, name, scopes in self.branches:
             table = next((self.tables[s, name] for s in scopes if (s, name) in self.tables), (name,))
-            self.kernel.code[at].targets = tuple(
+            kernel.code[at].targets = tuple(
                 next(self.labels[s, target] for s in scopes if (s, target) in self.labels) for target in table
             )
+        self._link()
+
+    def _link(self) -> None:
+        """Set where calls of functions with frames lead, one by pointer to any of them, and where these return."""
+        code, functions = self.kernel.code, self.kernel.functions.values()
+        direct = dict(self.direct_calls)
+        back: dict[int, list[int]] = {f.start: [] for f in functions}
+        for pc, i in enumerate(code if back else ()):
+            if i.parts[0] == "call":
+                called = self.kernel.functions[direct[pc]] if pc in direct else None
+                i.targets = tuple(back) if called is None else (called.start,)
+                for start in i.targets:
+                    back[start].append(pc + 1)
+        for f in functions:
+            for i in code[f.start : f.stop]:
+                if i.parts[0] == "return":
+                    i.targets = tuple(back[f.start])
+
+    def _read_function(self, name: str, recursive: bool) -> None:
+        kernel, f, names, scopes = self.kernel, self.functions[name], self.names, self.scopes
+        self.made += 1
+        self.names, self.scopes = [{}], [self.made]
+        returned, params = (
+            [replace(v, name=self._unique(v.name), space="local") for v in group]
+            for group in (f.returned, f.params)
+        )
+        self.function = Function(name, len(kernel.code), recursive, returned, params, [*returned, *params])
+        self._body(*f.body)
+        kernel.code.append(Instruction("return", (), None, self.line))
+        self.function.stop = len(kernel.code)
+        kernel.functions[name] = self.function
+        self.names, self.scopes = names, scopes
+        self.function = self.line = self.inlined = None
 
     def _body(self, i: int, end: int) -> None:
         kernel, lines = self.kernel, self.lines
@@ -246,8 +363,7 @@ class _Bodies:
             elif m := _REG.match(text):
                 self._registers(m[1], m[2])
             elif m := _DECLARE.match(text):
-                if all(v.name != m[4] for v in kernel.variables):  # a function may be called twice
-                    kernel.variables.append(_variable(m))
+                self._declare(_variable(m))
             elif m := _TABLE.match(text):
                 joined = m[2]
                 while ";" not in joined:
@@ -258,7 +374,7 @@ class _Bodies:
             elif m := _LABEL.match(text):
                 self.labels[self.scopes[-1], m[1]] = len(kernel.code)
                 pending_table = m[1]
-            elif ".callprototype" in stripped:
+            elif ".callprototype" in stripped or ".calltargets" in stripped:
                 while ";" not in lines[i]:
                     i += 1
             elif stripped.startswith(".param"):
@@ -315,8 +431,15 @@ class _Bodies:
 
     def _own_param(self, text: str) -> None:
         """What a call hands over lies in local memory here."""
+        variables = self.kernel.variables if self.function is None else self.function.variables
         for v in _params(text):
-            self.kernel.variables.append(replace(v, name=self._unique(v.name), space="local"))
+            variables.append(replace(v, name=self._unique(v.name), space="local"))
+
+    def _declare(self, v: Variable) -> None:
+        if self.function is not None and v.space == "local":
+            self.function.variables.append(replace(v, name=self._unique(v.name)))
+        elif all(v.name != known.name for known in self.kernel.variables):  # a function may be called twice
+            self.kernel.variables.append(v)
 
     def _locate(self, file: str, number: str, at_file: str | None, at_number: str | None) -> None:
         if not int(number):
@@ -340,36 +463,66 @@ class _Bodies:
         guard = (self._renamed(guard), bool(negated)) if guard else None
         base = opcode.partition(".")[0]
         if base == "call":
-            self._call(opcode, rest, guard)
+            self._call(rest, guard, at)
             return
         operands = tuple(self._operand(o) for o in _operands(rest))
         if base == "ret" and self.calls:
             self.branches.append((len(kernel.code), "return", (self.scopes[0],)))
             opcode, operands = "bra.uni", ()
+        elif base == "ret" and self.function is not None:
+            opcode = "return"  # to the caller; ret ends a thread
         elif base in ("bra", "brx"):
             name = str(operands[base == "brx"].value)
             self.branches.append((len(kernel.code), name, tuple(reversed(self.scopes))))
         elif opcode.startswith(("ld.param", "st.param")) and (
-            self.calls or base == "st" or _is_own(operands)
+            self.calls or self.function is not None or base == "st" or _is_own(operands)
         ):
             opcode = opcode.replace(".param", ".local", 1)
         kernel.code.append(Instruction(opcode, operands, guard, self.line, self.inlined))
 
-    def _call(self, opcode: str, rest: str, guard: tuple[str, bool] | None) -> None:
+    def _call(self, rest: str, guard: tuple[str, bool] | None, at: int) -> None:
+        m = _CALL.match(rest)
+        if not m:
+            raise PtxError(f"PTX line {at + 1}: this call is not understood: {rest.strip()}")
+        name = m[2]
+        returned, given = (self._handed(m[1]), self._handed(m[3]))
+        if name in self.functions and name not in self.with_frames:
+            self._inline(name, returned + given, guard)
+            return
+        values = [
+            Operand("vector", tuple(Operand("symbol", n) for n in names)) for names in (returned, given)
+        ]
+        if name.startswith("%"):
+            opcode, values = "call", [*values, self._operand(operand(name))]
+        elif name in self.with_frames:
+            opcode = "call"
+            self.direct_calls.append((len(self.kernel.code), name))
+        else:
+            opcode = f"extern.{name}"
+        self.kernel.code.append(Instruction(opcode, tuple(values), guard, self.line, self.inlined))
+
+    def _handed(self, names: str | None) -> list[str]:
+        """Variables a call hands over or gets back, with the names of their scope."""
+        handed = [n.strip() for n in (names or "").split(",") if n.strip()]
+        for name in handed:
+            if not re.match(r"[A-Za-z_$]", name):
+                where = f"{self.kernel.name}, {self.line or 'unknown line'}"
+                raise PtxError(
+                    f"{where}: a call hands over {name}: only variables in .param space are emulated"
+                )
+        return [self._renamed(name) for name in handed]
+
+    def _inline(self, name: str, handed: Sequence[str], guard: tuple[str, bool] | None) -> None:
         """The function's own instructions, with its parameters named as the caller's."""
-        returned, name, given = _CALL.match(rest).groups()
-        where = f"{self.kernel.name}, {self.line or 'unknown line'}"
-        if name not in self.functions or guard or any(name == called for called, _ in self.calls):
-            why = "recursion" if name in self.functions and not guard else "only functions of the same source"
-            why = f"{why} is not emulated" if why == "recursion" else f"{why} can be called"
-            raise PtxError(f"{where}: {opcode} of {name}: {why}")
         f = self.functions[name]
-        handed = [self._renamed(n.strip()) for n in f"{returned or ''},{given or ''}".split(",") if n.strip()]
         own = [v.name for v in (*f.returned, *f.params)]
         names, scopes, inlined = self.names, self.scopes, self.inlined
         self.made += 1
         self.names, self.scopes = [dict(zip(own, handed, strict=True))], [self.made]
         self.calls.append((name, self.line))
+        if guard is not None:  # a branch around it for the others
+            self.branches.append((len(self.kernel.code), "return", (self.scopes[0],)))
+            self.kernel.code.append(Instruction("bra", (), (guard[0], not guard[1]), self.line, inlined))
         self._body(*f.body)
         self.labels[self.scopes[0], "return"] = len(self.kernel.code)
         self.calls.pop()

@@ -49,11 +49,15 @@ class Threads:
 
     def thread(self, slot: int) -> str:
         """threadIdx of a slot, as a message says it."""
-        return _xyz(int(self.thread_of[slot]), self.block)
+        return str(_xyz(int(self.thread_of[slot]), self.block))
 
     def block_at(self, slot: int) -> str:
         """blockIdx of a slot."""
-        return _xyz(int(self.block_of[slot]), self.grid)
+        return str(_xyz(int(self.block_of[slot]), self.grid))
+
+    def place(self, slot: int) -> tuple[Dim, Dim]:
+        """(blockIdx, threadIdx) of a slot."""
+        return _xyz(int(self.block_of[slot]), self.grid), _xyz(int(self.thread_of[slot]), self.block)
 
 
 def _along(linear: np.ndarray, size: Dim, axis: int) -> np.ndarray | np.generic:
@@ -62,6 +66,6 @@ def _along(linear: np.ndarray, size: Dim, axis: int) -> np.ndarray | np.generic:
     return (linear // int(np.prod(size[:axis])) % size[axis]).astype(np.uint32)
 
 
-def _xyz(linear: int, size: Sequence[int]) -> str:
+def _xyz(linear: int, size: Sequence[int]) -> Dim:
     x, y, _ = size
-    return f"({linear % x}, {linear // x % y}, {linear // (x * y)})"
+    return linear % x, linear // x % y, linear // (x * y)

@@ -1,0 +1,271 @@
+"""Call frames: functions that are recursive or called by pointer, with a stack in each thread's local memory.
+
+A frame holds the return address, where the caller's frame begins, the function's variables and parameters. If the
+function is recursive, it also holds the registers that the function reads after its own calls, as they were before.
+Frames follow the kernel's own local variables.
+"""
+
+from __future__ import annotations
+
+import re
+from bisect import bisect
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from kernels.engines.emulator.liveness import live_after_calls
+from kernels.engines.emulator.memory import ALLOCATED, OUTSIDE, VIEWS, PerThread
+from kernels.engines.emulator.parse import Function, Instruction, Kernel, Operand, Variable
+
+if TYPE_CHECKING:
+    from kernels.engines.emulator.machine import Machine
+
+OPCODES = ("call", "return")  # a call of a function with a frame; the ret of one
+ADDRESSES, APART = 1 << 46, 16  # of functions: where they begin, bytes from one to the next
+HEADER = 16  # bytes: the return address and where the caller's frame begins, 8 each
+CUDA_STACK = 1024  # bytes a thread, unless cudaDeviceSetLimit raises it
+MOST_STACK = 16 * CUDA_STACK  # bytes of frames a thread; fewer in a large grid, never below CUDA's
+MOST_STACKS = 1 << 28  # bytes of frames in all, above CUDA_STACK a thread
+
+Threads = np.ndarray
+
+
+def addresses(kernel: Kernel) -> dict[str, int]:
+    """The address of each function of the kernel's module, the same for all of its kernels."""
+    return {name: ADDRESSES + APART * n for n, name in enumerate(kernel.names)}
+
+
+@dataclass(frozen=True)
+class _Copied:
+    """A parameter or a returned value: bytes from the start of its frame, its size, bytes moved at a time."""
+
+    offset: int
+    size: int
+    unit: int
+
+
+@dataclass(frozen=True)
+class _Layout:
+    """A function's frame: its bytes, their states when the function begins, what it takes and returns, and the
+    registers it saves (index, byte, width)."""
+
+    function: Function
+    size: int
+    state: np.ndarray  # uint64, eight bytes each
+    params: tuple[_Copied, ...]
+    returned: tuple[_Copied, ...]
+    saved: tuple[tuple[int, int, int], ...]
+
+
+@dataclass(frozen=True)
+class _Site:
+    """A call: whom it calls (None: by pointer), variables handed over and got back, in the caller's frame."""
+
+    layout: _Layout | None
+    pointer: Callable[[], np.ndarray] | None
+    given: tuple[_Copied, ...]
+    returned: tuple[_Copied, ...]
+
+
+class Frames:
+    """The stacks of a launch. `base` and `top`: where each thread's current frame begins and ends, in bytes from
+    the start of its local memory."""
+
+    def __init__(self, m: Machine):
+        self.m = m
+        self.offsets: dict[str, int] = {}  # of the functions' variables, from the start of their frame
+        kernel = m.kernel
+        self._layouts = {name: self._layout(f) for name, f in kernel.functions.items()}
+        self._starts = [f.start for f in kernel.functions.values()]
+        self._by_start = list(self._layouts.values())
+        self._named = {address: name for name, address in addresses(kernel).items()}
+        self._own = m.local.size
+        self.base = np.zeros(m.slots, np.uint64)
+        self.top = np.full(m.slots, self._own, np.uint64)
+        self.limit = max(CUDA_STACK, min(MOST_STACK, MOST_STACKS // m.slots))
+        sizes = {v.name: v for f in kernel.functions.values() for v in f.variables}
+        sizes |= {v.name: v for v in kernel.variables if v.space == "local"}
+        self._sites = {pc: self._site(i, sizes) for pc, i in enumerate(kernel.code) if i.parts[0] == "call"}
+
+    # -- layout ----------------------------------------------------------------------------------
+    def _layout(self, f: Function) -> _Layout:
+        at, states = HEADER, []
+        for v in f.variables:
+            at = -(-at // v.align) * v.align
+            self.offsets[v.name] = at
+            states.append((at, at + v.size))
+            at += v.size
+        saved = []
+        live = live_after_calls(self.m.kernel.code, f.start, f.stop) if f.recursive else set()
+        for n in sorted(self.m._index[name] for name in live if name in self.m._index):
+            width = np.dtype(self.m._storage[n]).itemsize
+            at = -(-at // width) * width
+            saved.append((n, at, width))
+            at += width
+        state = np.full(-(-at // 16) * 16, OUTSIDE, np.uint8)
+        for start, stop in states:
+            state[start:stop] = ALLOCATED
+        params, returned = (tuple(self._copied(v) for v in group) for group in (f.params, f.returned))
+        return _Layout(f, state.size, state.view(np.uint64), params, returned, tuple(saved))
+
+    def _copied(self, v: Variable) -> _Copied:
+        offset = self.offsets[v.name] if v.name in self.offsets else self.m._symbols[v.name]
+        whole = offset | v.size | 8
+        return _Copied(offset, v.size, whole & -whole)
+
+    def _site(self, i: Instruction, variables: Mapping[str, Variable]) -> _Site:
+        returned, given, *pointer = i.operands
+        got, handed = (
+            tuple(self._copied(variables[o.value]) for o in group.value) for group in (returned, given)
+        )
+        if pointer:
+            return _Site(None, self.m.reader(pointer[0], "u64"), handed, got)
+        return _Site(self._by_start[self._starts.index(i.targets[0])], None, handed, got)
+
+    def reader(self, o: Operand, dtype) -> Callable[[], np.ndarray]:
+        """A function that gives the address of a variable of the current frame, for every thread."""
+        offset = np.uint64(self.offsets[o.value] + o.offset)
+        return lambda: (self.base + offset).astype(dtype)
+
+    # -- calling and returning -------------------------------------------------------------------
+    def leave(self, pc: int, here: Threads, take: Threads) -> Iterator[tuple[int, Threads]]:
+        """Carry out a call or a return for the threads `take` of those here; pairs of (where to go on, who)."""
+        if take is not here:
+            stay = here & ~take
+            if stay.any():
+                yield pc + 1, stay
+        slots = np.flatnonzero(take)
+        if not slots.size:
+            return
+        step = self._call if self.m.kernel.code[pc].parts[0] == "call" else self._return
+        for to, who in step(pc, slots):
+            yield to, take if who.size == slots.size else self._mask(who)
+
+    def _mask(self, slots: np.ndarray) -> Threads:
+        mask = np.zeros(self.m.slots, bool)
+        mask[slots] = True
+        return mask
+
+    def _call(self, pc: int, slots: np.ndarray) -> Iterator[tuple[int, np.ndarray]]:
+        site = self._sites[pc]
+        if site.layout is not None:
+            self._push(pc, site, site.layout, slots)
+            yield site.layout.function.start, slots
+            return
+        pointers = np.broadcast_to(site.pointer(), self.m.slots)[slots]
+        for pointer in np.unique(pointers):
+            who = slots[pointers == pointer]
+            layout = self._pointed(pc, site, int(pointer), int(who[0]))
+            self._push(pc, site, layout, who)
+            yield layout.function.start, who
+
+    def _pointed(self, pc: int, site: _Site, pointer: int, slot: int) -> _Layout:
+        """The function at an address, if it takes and returns what the call does."""
+        name = self._named.get(pointer)
+        layout = self._layouts.get(name)
+        if pointer == 0:
+            self.m.fail(pc, "call of a null function pointer", slot)
+        if name is None:
+            self.m.fail(pc, f"call of a pointer to no function: {pointer:#x}", slot)
+        if layout is None:
+            self.m.fail(pc, f"call of {readable(name)}, a function that this kernel does not name", slot)
+        given, wanted = ([c.size for c in group] for group in (site.given, layout.params))
+        got, back = ([c.size for c in group] for group in (site.returned, layout.returned))
+        if (given, got) != (wanted, back):
+            self.m.fail(pc, f"call of {readable(name)} through a pointer of another function type", slot)
+        return layout
+
+    def _push(self, pc: int, site: _Site, layout: _Layout, slots: np.ndarray) -> None:
+        m, caller = self.m, self.base[slots]
+        base = self.top[slots]
+        end = int(base.max()) + layout.size
+        if end - self._own > self.limit:
+            self._too_deep(pc, int(slots[base.argmax()]))
+        self._grow(end)
+        local, at = m.local, m.local_base[slots] + base
+        _write(local, at, 8, np.uint64(pc + 1))
+        _write(local, at + np.uint64(8), 8, caller)
+        for n, offset, width in layout.saved:
+            held = m.R[n].view(VIEWS[width])
+            _write(local, at + np.uint64(offset), width, held[slots] if held.ndim else held)
+        words = (at >> np.uint64(3))[:, None] + np.arange(layout.state.size, dtype=np.uint64)
+        local.state.view(np.uint64)[words] = layout.state
+        self._copy(site.given, m.local_base[slots] + caller, layout.params, at)
+        self.base[slots], self.top[slots] = base, base + np.uint64(layout.size)
+
+    def _return(self, pc: int, slots: np.ndarray) -> Iterator[tuple[int, np.ndarray]]:
+        m, base = self.m, self.base[slots]
+        local, at = m.local, m.local_base[slots] + base
+        layout = self._by_start[bisect(self._starts, pc) - 1]
+        back, caller = local.load(at, 8), local.load(at + np.uint64(8), 8)
+        self.base[slots], self.top[slots] = caller, base
+        for to in np.unique(back):
+            who = back == to
+            site = self._sites[int(to) - 1]
+            self._copy(layout.returned, at[who], site.returned, m.local_base[slots[who]] + caller[who])
+            yield int(to), slots[who]
+        for n, offset, width in layout.saved:
+            own = m.R[n].copy() if m.R[n].ndim else np.full(m.slots, m.R[n])
+            own[slots] = local.load(at + np.uint64(offset), width).view(own.dtype)
+            m.R[n] = own
+        words = (at >> np.uint64(3))[:, None] + np.arange(layout.state.size, dtype=np.uint64)
+        local.state.view(np.uint64)[words] = OUTSIDE
+
+    def _copy(self, given, start: np.ndarray, taken, to: np.ndarray) -> None:
+        """Bytes and their states from variables of one frame to those of another."""
+        local = self.m.local
+        for a, b in zip(given, taken, strict=True):
+            unit = min(a.unit, b.unit)
+            for n in range(0, a.size, unit):
+                source = start + np.uint64(a.offset + n) >> np.uint64(unit.bit_length() - 1)
+                target = to + np.uint64(b.offset + n) >> np.uint64(unit.bit_length() - 1)
+                for column in (local.bytes.view(VIEWS[unit]), local.state.view(VIEWS[unit])):
+                    column[target] = column[source]
+
+    def _grow(self, size: int) -> None:
+        """Make each thread's local memory at least `size` bytes wide; what it holds stays."""
+        m, old = self.m, self.m.local
+        if size <= old.size:
+            return
+        wide = PerThread(m.slots, max(size, min(2 * old.size, self._own + self.limit)), ())
+        for new, before in ((wide.bytes, old.bytes), (wide.state, old.state)):
+            new.reshape(m.slots, -1)[:, : old.size] = before.reshape(m.slots, -1)
+        wide.state.reshape(m.slots, -1)[:, old.size :] = OUTSIDE
+        m.local, m.local_base = wide, (np.arange(m.slots) * wide.size).astype(np.uint64)
+
+    # -- words -----------------------------------------------------------------------------------
+    def _too_deep(self, pc: int, slot: int) -> None:
+        depth = len(list(self._returns(pc, slot)))
+        what = f"recursion too deep: the frames of {depth + 1} calls need more than the {self.limit:,} bytes of stack "
+        self.m.fail(pc, f"{what}of a thread here (CUDA's default is {CUDA_STACK:,})", slot)
+
+    def _returns(self, pc: int, slot: int) -> Iterator[int]:
+        """The calls that a thread at `pc` is in, innermost first."""
+        local, base = self.m.local, self.base[slot]
+        while pc < self.m.kernel.start:
+            at = (self.m.local_base[slot] + base)[None]
+            pc, base = int(local.load(at, 8)[0]) - 1, local.load(at + np.uint64(8), 8)[0]
+            yield pc
+
+    def caller(self, pc: int, slot: int) -> str:
+        """Where the function that a thread is in was called, for a message; empty in the kernel itself."""
+        call = next(self._returns(pc, slot), None)
+        return "" if call is None else f" (called at {self.m.kernel.code[call].line or 'unknown line'})"
+
+
+def _write(local: PerThread, at: np.ndarray, width: int, values) -> None:
+    """Store what the kernel itself may not touch: the bytes' states stay as they are."""
+    local.bytes.view(VIEWS[width])[at >> np.uint64(width.bit_length() - 1)] = values
+
+
+def readable(name: str) -> str:
+    """The C++ name in a mangled one, without its parameters: _ZN1A4areaEv -> A::area."""
+    m = re.match(r"_ZN?K?", name)
+    rest, parts = name[m.end() :] if m else "", []
+    while m := re.match(r"\d+", rest):
+        end = m.end() + int(m[0])
+        parts.append(rest[m.end() : end])
+        rest = rest[end:]
+    return "::".join(parts) or name

@@ -1,0 +1,68 @@
+"""The device heap: what malloc and free (new and delete) in a kernel give and take, in global memory."""
+
+from __future__ import annotations
+
+from bisect import bisect
+from dataclasses import dataclass
+
+from kernels.engines.emulator.memory import ALLOCATED, OUTSIDE, Global, Placed
+
+SIZE = 8 << 20  # bytes, CUDA's own unless cudaDeviceSetLimit says otherwise
+APART = 16  # bytes between two allocations that belong to nobody, and what each is aligned to
+NAME = "device heap"
+
+
+class Heap:
+    """The heap of a device memory, empty at first. Addresses are byte offsets into that memory."""
+
+    def __init__(self, memory: Global):
+        self.memory = memory
+        self.start = self.end = memory.add(NAME, SIZE, b"")
+        memory.state[self.start : self.start + SIZE] = OUTSIDE
+        place = memory.placed[-1]
+        memory.placed[-1] = _Place(place.name, place.start, place.stop, place.shape, place.dtype, self)
+        self.sizes: dict[int, int] = {}  # of every allocation, live or freed, by where it begins
+        self.live: set[int] = set()
+        self._freed: dict[int, list[int]] = {}  # places to give again, by their width
+
+    def allocate(self, size: int) -> int | None:
+        """Where `size` new bytes begin, never written; None if the heap is full."""
+        width = -(-size // APART) * APART + APART
+        again = self._freed.get(width)
+        if again:
+            start = again.pop()
+        elif self.end + width <= self.start + SIZE:
+            start, self.end = self.end, self.end + width
+        else:
+            return None
+        self.sizes[start] = size
+        self.live.add(start)
+        self.memory.state[start : start + size] = ALLOCATED
+        return start
+
+    def release(self, start: int) -> None:
+        """Take an allocation back. KeyError if none that is live begins there."""
+        self.live.remove(start)
+        size = self.sizes[start]
+        self.memory.state[start : start + size] = OUTSIDE
+        self._freed.setdefault(-(-size // APART) * APART + APART, []).append(start)
+
+    def describe(self, offset: int) -> str:
+        """The byte of an allocation that an offset falls into or follows."""
+        starts = sorted(self.sizes)
+        n = bisect(starts, offset) - 1
+        if n < 0:
+            return f"byte {offset - self.start} of the device heap, where nothing is allocated"
+        start = starts[n]
+        freed = "" if start in self.live else ", which was freed"
+        return f"byte {offset - start} of an allocation of {self.sizes[start]} bytes{freed}"
+
+
+@dataclass(frozen=True)
+class _Place(Placed):
+    """The heap among the buffers of a memory: a fault names the allocation."""
+
+    heap: Heap
+
+    def element(self, offset: int) -> str:
+        return self.heap.describe(offset)
