@@ -15,7 +15,7 @@ from pathlib import Path
 _SPLICE = re.compile(r"\\\r?\n")
 _GAP = r"(?:\s|/\*.*?\*/)*"
 _INCLUDE = re.compile(
-    rf"(?:(?:\#|%:){_GAP}(?:include_next|include|import|embed)|__has_(?:include_next|include|embed){_GAP}\()\b"
+    rf"(?:(?:\#|%:){_GAP}(?:include_next|include|import|embed)\b|__has_(?:include_next|include|embed){_GAP}\()"
     rf'{_GAP}(?:"([^"\n]+)"|<([^>\n]+)>)?',
     re.DOTALL,
 )
