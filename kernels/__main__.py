@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import argparse
+import io
 import json
+import math
+import os
 import sys
 from pathlib import Path
 
@@ -195,12 +198,14 @@ def do_record(args) -> None:
             raise RuleError(f"no mode {mode!r}; there are: {', '.join(MODES)}")
     batches = [part.strip() for part in args.batches.split(",") if part.strip()]
     for n in batches:
-        if not n.isdecimal() or not int(n):
+        if numerals.count(n) is None:
             raise RuleError(f"a batch is a whole number above 0, got {n!r}")
+    if not 0 < args.seconds < math.inf:
+        raise RuleError(f"--seconds is a number above 0, got {args.seconds}")
     engine = args.engine or engines.default()
-    told = Sweep(engine, presets, modes, [int(n) for n in batches], Budget(seconds=args.seconds))
+    sweep = Sweep(engine, presets, modes, [numerals.count(n) for n in batches], Budget(seconds=args.seconds))
     try:
-        for at in record(args.out, told, args.commit or records.commit()):
+        for at in record(args.out, sweep, args.commit or records.commit()):
             left = "" if at.left_s is None else f", about {_duration(at.left_s)} left"
             print(f"[{at.done} of {at.total}{left}] {_line(at.row) if at.row else at.said}", flush=True)
     except KeyboardInterrupt:
@@ -226,13 +231,27 @@ def _duration(seconds: float) -> str:
 
 
 def main(argv: list[str] | None = None) -> int:
-    args = parser().parse_args(argv)
+    """Run a command; its exit code. What breaks a rule is a sentence on the error stream and 2."""
+    for stream in (sys.stdout, sys.stderr):
+        if isinstance(stream, io.TextIOWrapper):  # a terminal without the characters of a sentence gets a "?"
+            stream.reconfigure(errors="replace")
+    words, top = sys.argv[1:] if argv is None else argv, parser()
+    if lone := [word for word in words if word.startswith("-") and word.endswith("=--")]:
+        top.error(f"{lone[0]}: -- is no value")  # argparse would make an empty list of it
+    args = top.parse_args(words)
     try:
         commands = {"list": do_list, "run": do_run, "emulate": do_emulate, "ptx": do_ptx, "record": do_record}
         commands[args.command](args)
-    except (ShapeError, RuleError, VerificationError, OSError) as e:
-        print(f"python -m kernels: {e}", file=sys.stderr)
+        sys.stdout.flush()
+    except BrokenPipeError:  # the reader of the output went away, as `head` does
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return 1
+    except (ShapeError, RuleError, VerificationError, OSError, MemoryError) as e:
+        print(f"python -m kernels: {e or 'there is not enough memory'}", file=sys.stderr)
         return 2
+    except KeyboardInterrupt:
+        print("python -m kernels: stopped", file=sys.stderr)
+        return 130
     return 0
 
 

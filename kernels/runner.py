@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 
 from kernels import engines, reference, values
-from kernels.engines.timing import MODES, Budget
+from kernels.engines.timing import Budget
 from kernels.ladders import LADDERS, ladder_of
 from kernels.program import (
     INPUT,
@@ -25,6 +25,7 @@ from kernels.program import (
     Rung,
     UnsupportedError,
 )
+from kernels.runner_checks import check_request, check_trace
 
 Progress = Callable[[float, str], None]
 Refused = Callable[[str, str], None]
@@ -111,11 +112,14 @@ def compare(
     reaches each rung that has a tile size of that name, an entry under a rung's name that rung alone.
     A rung whose library does not support the shape, or for whose workspace there is no memory, is left out and told to
     `refused` (its name, why); without `refused` that raises UnsupportedError, a RuleError, or RuleError."""
+    ladder = check_request(rungs, shape, inputs, engine, tiles, seed, mode, budget)
     name = engine or engines.default()
-    machine, device = _ready(name, mode, trace)
+    machine, device = _ready(name, trace)
     _check_engine(name, rungs)
-    ladder = ladder_of(rungs[0])
     asked = _asked(ladder, rungs, shape, tiles or {})
+    if trace is not None:
+        for c in asked:
+            check_trace(c.rung.name, c.program, trace)
     if name == "emulator":
         _check_threads(machine, asked)
     if refused:
@@ -171,10 +175,8 @@ def _result(
     )
 
 
-def _ready(name: str, mode: str, trace: int | None) -> tuple[engines.Engine, str]:
+def _ready(name: str, trace: int | None) -> tuple[engines.Engine, str]:
     """The engine and its device. RuleError where it cannot do what is asked."""
-    if mode not in MODES:
-        raise RuleError(f"mode must be one of {', '.join(MODES)}, got {mode!r}")
     machine = engines.load(name)
     status = machine.status()
     if not status.ready:

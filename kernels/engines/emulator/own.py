@@ -39,6 +39,8 @@ class Source:
     @classmethod
     def read(cls, path: Path) -> Source:
         """A file in UTF-8, or in Latin-1 as old ones are. RuleError if it is no text."""
+        if "\0" in str(path):
+            raise RuleError(f"a file's name has no zero byte, got {str(path)!r}")
         content = path.read_bytes().removeprefix(b"\xef\xbb\xbf")
         if b"\0" in content:
             raise RuleError(f"{path} is no CUDA C++ in UTF-8 or Latin-1: it holds a zero byte")
