@@ -41,7 +41,7 @@ def check_threads(entry: str, grid: Dim, block: Dim) -> None:
     if threads > MOST_THREADS:
         raise RuleError(
             f"{entry} launches {threads:,} threads; the emulator runs at most {MOST_THREADS:,} at once: "
-            "take a smaller shape"
+            "take a smaller shape or grid"
         )
 
 
