@@ -3,17 +3,29 @@
 from __future__ import annotations
 
 import argparse
+import io
 import json
+import math
+import os
 import sys
 from pathlib import Path
 
-from kernels import engines, records
+from kernels import engines, numerals, records
+from kernels.engines.emulator import arguments, own
 from kernels.engines.timing import MODES, Budget
 from kernels.ladders import LADDERS, ladder_of
 from kernels.program import RuleError
 from kernels.records.sweep import GROUPS, Sweep, record
 from kernels.runner import VerificationError, run
 from kernels.shapes import ShapeError
+
+EXAMPLES = """examples
+  python -m kernels emulate naive.cu sgemm --grid 4,4 --block 16,16 \\
+      --arg f32:64x64:random --arg f32:64x64:random --arg f32:64x64:empty --arg i32:64
+  python -m kernels emulate tiled.cu "sgemm<16, float>" --grid 4,4 --block 16,16 -arch=sm_90 -I include \\
+      --arg a.npy --arg b.npy --arg f32:64x64:empty --arg i32:64 --out results
+  python -m kernels emulate filter.cu blur --grid 8 --block 128 --constant mask=f32:9:ones \\
+      --arg "struct{f32:1024:random,i32:1024}" --arg i32:1024:0..8 --arg bf16:1024:empty"""
 
 
 def parser() -> argparse.ArgumentParser:
@@ -32,21 +44,7 @@ def parser() -> argparse.ArgumentParser:
     running.add_argument("--seed", type=int, default=0)
     running.add_argument("--json", action="store_true")
 
-    emulating = commands.add_parser(
-        "emulate", help="run any CUDA C++ file without a GPU and count what it does"
-    )
-    emulating.add_argument("file", type=Path)
-    emulating.add_argument("entry", help='the kernel\'s name (extern "C")')
-    emulating.add_argument("--grid", required=True, help="blocks: 4 or 4,4 or 4,4,1")
-    emulating.add_argument("--block", required=True, help="threads of a block, likewise")
-    emulating.add_argument("--arg", action="append", default=[], dest="args", metavar="ARG",
-                           help="in order: f32:64x64:random, f32:64x64:zeros, i32:64x:arange, i32:64, f32:0.5")  # fmt: skip
-    emulating.add_argument("--shared", type=int, default=0, help="bytes of dynamic shared memory")
-    emulating.add_argument("--seed", type=int, default=0)
-    emulating.add_argument("--define", action="append", default=[], metavar="NAME=VALUE")
-    emulating.add_argument("--out", type=Path, help="folder: each array argument as arg0.npy, arg1.npy ...")
-    emulating.add_argument("--json", action="store_true")
-
+    emulate_options(commands)
     commands.add_parser("ptx", help="compile every kernel's PTX anew into the tree")
 
     recording = commands.add_parser(
@@ -64,13 +62,56 @@ def parser() -> argparse.ArgumentParser:
     return top
 
 
+def emulate_options(commands) -> None:
+    """The command `emulate` and its options; those that nvcc has are called as nvcc calls them."""
+    emulating = commands.add_parser(
+        "emulate",
+        help="run any CUDA C++ file without a GPU and count what it does",
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+        epilog=f"{arguments.FORMS}\n\n{EXAMPLES}",
+    )
+    add = emulating.add_argument
+    add("file", type=Path, help="CUDA C++; host code is not compiled: keep it out by #ifndef __CUDACC_RTC__")
+    add("entry", help='the kernel\'s name in C++: naive, ns::naive, "sgemm<16, float>"')
+    add("--grid", required=True, help="blocks: 4 or 4,4 or 4,4,1")
+    add("--block", required=True, help="threads of a block, in the same form")
+    add(
+        "--arg",
+        action="append",
+        default=[],
+        dest="args",
+        metavar="ARG",
+        help="one for each parameter, in order",
+    )
+    add("--constant", action="append", default=[], dest="constants", metavar="NAME=ARG",
+        help="value of a __constant__ or __device__ variable before the launch")  # fmt: skip
+    add("--shared", type=int, default=0, help="bytes of dynamic shared memory")
+    add("--seed", type=int, default=0, help="of random values")
+    add("-D", "--define", action="append", default=[], metavar="NAME=VALUE")
+    add("-I", "--include-path", action="append", default=[], dest="folders", metavar="FOLDER",
+        help="one more folder of headers, before the file's own")  # fmt: skip
+    add("-arch", "--arch", "--gpu-architecture", default="sm_80", metavar="ARCH",
+        help=f"{', '.join(own.ARCHITECTURES)}; sm_80 if left out")  # fmt: skip
+    add("-std", "--std", default="c++17", help=f"{', '.join(own.STANDARDS)}; c++17 if left out")
+    add(
+        "--out",
+        type=Path,
+        help="folder for arrays after the run: arg0.npy, arg1.npy, NAME.npy of a --constant",
+    )
+    add("--json", action="store_true")
+
+
 def parse_tiles(text: str) -> dict[str, int]:
+    """Tile sizes from "TILE=16,WM=2"; RuleError if the text is malformed."""
     tiles = {}
     for part in filter(None, (p.strip() for p in text.split(","))):
         name, _, value = part.partition("=")
-        if not value.strip().isdigit():
+        number = numerals.count(value)
+        if number is None:
             raise RuleError(f"tiles are NAME=NUMBER, got {part!r}")
-        tiles[name.strip()] = int(value)
+        if name.strip() in tiles:
+            raise RuleError(f"the tile size {name.strip()} is given twice")
+        tiles[name.strip()] = number
     return tiles
 
 
@@ -135,13 +176,12 @@ def do_run(args) -> None:
 
 
 def do_emulate(args) -> None:
-    from kernels.engines.emulator import own
-
-    told = own.emulate(
+    result = own.emulate(
         args.file, args.entry, own.dim(args.grid), own.dim(args.block), args.args,
-        shared=args.shared, seed=args.seed, defines=args.define, out=args.out,
+        shared=args.shared, seed=args.seed, defines=args.define, folders=args.folders, arch=args.arch,
+        standard=args.std, constants=args.constants, out=args.out,
     )  # fmt: skip
-    print(json.dumps(told.to_json()) if args.json else told.text())
+    print(json.dumps(result.to_json()) if args.json else result.text())
 
 
 def do_ptx(args) -> None:
@@ -163,12 +203,14 @@ def do_record(args) -> None:
             raise RuleError(f"no mode {mode!r}; there are: {', '.join(MODES)}")
     batches = [part.strip() for part in args.batches.split(",") if part.strip()]
     for n in batches:
-        if not n.isdecimal() or not int(n):
+        if numerals.count(n) is None:
             raise RuleError(f"a batch is a whole number above 0, got {n!r}")
+    if not 0 < args.seconds < math.inf:
+        raise RuleError(f"--seconds is a number above 0, got {args.seconds}")
     engine = args.engine or engines.default()
-    told = Sweep(engine, presets, modes, [int(n) for n in batches], Budget(seconds=args.seconds))
+    sweep = Sweep(engine, presets, modes, [numerals.count(n) for n in batches], Budget(seconds=args.seconds))
     try:
-        for at in record(args.out, told, args.commit or records.commit()):
+        for at in record(args.out, sweep, args.commit or records.commit()):
             left = "" if at.left_s is None else f", about {_duration(at.left_s)} left"
             print(f"[{at.done} of {at.total}{left}] {_line(at.row) if at.row else at.said}", flush=True)
     except KeyboardInterrupt:
@@ -194,13 +236,27 @@ def _duration(seconds: float) -> str:
 
 
 def main(argv: list[str] | None = None) -> int:
-    args = parser().parse_args(argv)
+    """Run a command; its exit code. What breaks a rule is a sentence on the error stream and 2."""
+    for stream in (sys.stdout, sys.stderr):
+        if isinstance(stream, io.TextIOWrapper):  # a terminal without the characters of a sentence gets a "?"
+            stream.reconfigure(errors="replace")
+    words, top = sys.argv[1:] if argv is None else argv, parser()
+    if lone := [word for word in words if word.startswith("-") and word.endswith("=--")]:
+        top.error(f"{lone[0]}: -- is no value")  # argparse would make an empty list of it
+    args = top.parse_args(words)
     try:
         commands = {"list": do_list, "run": do_run, "emulate": do_emulate, "ptx": do_ptx, "record": do_record}
         commands[args.command](args)
-    except (ShapeError, RuleError, VerificationError, OSError) as e:
-        print(f"python -m kernels: {e}", file=sys.stderr)
+        sys.stdout.flush()
+    except BrokenPipeError:  # the reader of the output went away, as `head` does
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return 1
+    except (ShapeError, RuleError, VerificationError, OSError, MemoryError) as e:
+        print(f"python -m kernels: {e or 'there is not enough memory'}", file=sys.stderr)
         return 2
+    except KeyboardInterrupt:
+        print("python -m kernels: stopped", file=sys.stderr)
+        return 130
     return 0
 
 

@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 
 from kernels import engines, reference, values
-from kernels.engines.timing import MODES, Budget
+from kernels.engines.timing import Budget
 from kernels.ladders import LADDERS, ladder_of
 from kernels.program import (
     INPUT,
@@ -25,6 +25,7 @@ from kernels.program import (
     RuleError,
     Rung,
 )
+from kernels.runner_checks import check_request, check_trace
 
 Progress = Callable[[float, str], None]
 Refused = Callable[[str, str], None]
@@ -112,13 +113,16 @@ def compare(
     A rung that this machine cannot run (its GPU is too old for it, a library is missing or does not support the shape,
     there is no memory for it) is left out: `refused` gets its name and why. Without `refused` that raises RefusedError or
     RuleError."""
+    ladder = check_request(rungs, shape, inputs, engine, tiles, seed, mode, budget)
     name = engine or engines.default()
-    machine, device = _ready(name, mode, trace)
+    machine, device = _ready(name, trace)
     _check_engine(name, rungs)
-    ladder = ladder_of(rungs[0])
     asked = _runnable(name, shape, _asked(ladder, rungs, shape, tiles or {}), refused)
     if not asked:
         return []
+    if trace is not None:
+        for c in asked:
+            check_trace(c.rung.name, c.program, trace)
     if name == "emulator":
         _check_threads(machine, asked)
     if refused:
@@ -174,10 +178,8 @@ def _result(
     )
 
 
-def _ready(name: str, mode: str, trace: int | None) -> tuple[engines.Engine, str]:
+def _ready(name: str, trace: int | None) -> tuple[engines.Engine, str]:
     """The engine and its device. RuleError where it cannot do what is asked."""
-    if mode not in MODES:
-        raise RuleError(f"mode must be one of {', '.join(MODES)}, got {mode!r}")
     machine = engines.load(name)
     status = machine.status()
     if not status.ready:

@@ -8,6 +8,8 @@ from collections.abc import Callable, Collection, Iterable
 from dataclasses import replace
 from typing import Any, Self
 
+from kernels import numerals
+
 INT_MAX = 2**31 - 1
 FLOAT_MAX = math.ldexp(2 - 2**-23, 127)  # the largest float32
 
@@ -61,13 +63,17 @@ def factor(name: str, value: object, whole: bool = False) -> float:
 
 
 def flag(name: str, value: object) -> int:
-    if value not in (0, 1):
+    try:
+        known = value in (0, 1)
+    except ValueError:  # an array
+        known = False
+    if not known:
         raise ShapeError(f"{name} must be 0 or 1, got {value!r}")
     return int(value)
 
 
 def one_of(name: str, value: object, choices: Collection[str]) -> str:
-    if value not in choices:
+    if not isinstance(value, str) or value not in choices:
         raise ShapeError(f"{name} must be one of {', '.join(choices)}, got {value!r}")
     return value
 
@@ -98,11 +104,10 @@ def parse(
             raise ShapeError(f"expected NAME=VALUE with NAME among {' '.join(fields)}; got {part!r}")
         if name in params:
             raise ShapeError(f"{name} is given twice")
-        kind, called = (float, "number") if name in factors else (int, "whole number")
-        try:
-            params[name] = value if name in words else kind(value)
-        except ValueError:
-            raise ShapeError(f"{name} must be a {called}, got {value!r}") from None
+        read, kind = (numerals.real, "number") if name in factors else (numerals.whole, "whole number")
+        params[name] = value if name in words else read(value)
+        if params[name] is None:
+            raise ShapeError(f"{name} must be a {kind}, got {value!r}")
     if missing := [name for name in needed if name not in params]:
         raise ShapeError(f"missing {', '.join(missing)}")
     return params

@@ -11,6 +11,7 @@ import math
 from dataclasses import dataclass, replace
 from functools import lru_cache
 
+from kernels import numerals
 from kernels.shapes_checks import INT_MAX, Shape, ShapeError, integer, parse
 
 MOST_BLOCKS = 8
@@ -127,10 +128,9 @@ def _block(n: int, word: str) -> Block:
 
 def _number(where: str, name: str, text: str) -> float:
     kind = "number" if name == "eps" else "whole number"
-    try:
-        number = float(text) if name == "eps" else int(text)
-    except ValueError:
-        raise ShapeError(f"{where}: {name} must be a {kind}, got {text!r}") from None
+    number = numerals.real(text) if name == "eps" else numerals.whole(text)
+    if number is None:
+        raise ShapeError(f"{where}: {name} must be a {kind}, got {text!r}")
     if name != "eps":
         most = INT_MAX if name == "K" else MOST_WINDOW
         return integer(f"{where}: {name}", number, 0 if name == "pad" else 1, most)

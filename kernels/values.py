@@ -26,7 +26,11 @@ def random(rng: np.random.Generator, b: Buffer) -> np.ndarray:
 
 def checked(b: Buffer, value: np.ndarray) -> np.ndarray:
     """A given value as its buffer wants it. RuleError names what is wrong with it."""
-    array, dtype = np.asarray(value), np.dtype(b.dtype)
+    dtype = np.dtype(b.dtype)
+    try:
+        array = np.asarray(value)
+    except (ValueError, TypeError) as e:
+        raise RuleError(f"input {b.name} must be an array of numbers: {e}") from None
     if array.shape != b.shape:
         raise RuleError(f"input {b.name} must have shape {b.shape}, got {array.shape}")
     # bfloat16, which NumPy does not know by itself, has kind "V" and converts to floats.

@@ -1,4 +1,4 @@
-"""CUDA's own headers (mma.h, cuda_fp16.h): where they lie on this machine, and what to say where they do not."""
+"""CUDA's own headers (mma.h, cuda_fp16.h, cuda/atomic): their folders on this machine, and what to do without one."""
 
 from __future__ import annotations
 
@@ -10,13 +10,23 @@ from functools import cache
 from pathlib import Path
 
 USUAL = "/usr/local/cuda"  # where toolkits are installed on Linux
+_INCLUDE = re.compile(r"(#|%:)\s*include")
 _UNOPENED = re.compile(r'open source file "([^"]+)"')  # in the compiler's words
+# What NVIDIA's wheels bring, by the names' beginnings; cooperative_groups.h includes headers of CCCL.
+_OF_CUDA = re.compile(
+    r"(cu(da|Complex)|cooperative_groups|mma\.h|crt/|nv/|cub/|thrust/|vector_|device_|sm_\d|math_)"
+)
+_OF_CURAND = re.compile(r"curand")
+_OF_HOST = "host functions are not allowed in JIT mode"  # in the compiler's words
+_GUARD = "between #ifndef __CUDACC_RTC__ and #endif"
 
 
 @cache
 def folders() -> tuple[Path, ...]:
-    """Those of NVIDIA's wheels first, then those of an installed toolkit."""
-    return tuple(dict.fromkeys(path for path in (*_wheels(), *_toolkits()) if (path / "mma.h").is_file()))
+    """Those of NVIDIA's wheels first, then those of an installed toolkit; each is followed by its folder of CCCL
+    (libcu++, CUB, Thrust), which CUDA 13 keeps apart."""
+    found = dict.fromkeys(path for path in (*_wheels(), *_toolkits()) if (path / "mma.h").is_file())
+    return tuple(path for root in found for path in (root, root / "cccl") if path.is_dir())
 
 
 def _wheels() -> Iterator[Path]:
@@ -37,16 +47,29 @@ def _toolkits() -> Iterator[Path]:
 
 
 def options(text: str) -> tuple[str, ...]:
-    """-I for each folder where a translation unit includes anything, none where it does not."""
-    return tuple(f"-I{path}" for path in folders()) if "#include" in text else ()
+    """-I for each folder if a translation unit includes anything, none if it does not."""
+    return tuple(f"-I{path}" for path in folders()) if _INCLUDE.search(text) else ()
 
 
 def explained(log: str) -> str:
-    """The compiler's words; before them, where a header was not found, what brings it."""
-    missing = _UNOPENED.search(log)
-    if not missing:
-        return log
-    return (
-        f"{missing[1]} was not found. CUDA's headers come with its toolkit (set CUDA_PATH to where it is) or by "
-        f"pip install nvidia-cuda-runtime nvidia-cuda-crt.\n{log}"
-    )
+    """The compiler's words; before them what to do about a header that was not found, or about code of the host."""
+    if missing := _UNOPENED.search(log):
+        return f"{_advice(missing[1])}\n{log}"
+    if _OF_HOST in log:
+        return f"Only device code is compiled: put the host's functions {_GUARD}.\n{log}"
+    return log
+
+
+def _advice(header: str) -> str:
+    """What to do about a header that was not found."""
+    if _OF_CURAND.match(header):
+        return f"{header} was not found. It comes by pip install nvidia-curand."
+    if _OF_CUDA.match(header):
+        return (
+            f"{header} was not found. CUDA's headers come with its toolkit (set CUDA_PATH to its folder) or by "
+            "pip install nvidia-cuda-runtime nvidia-cuda-crt nvidia-cuda-cccl."
+        )
+    guard = f"put the #include and the code that uses it {_GUARD}"
+    if "." not in header and "/" not in header:
+        return f"{header} was not found. It is a C++ header of the host, which NVRTC does not have: {guard}."
+    return f"{header} was not found in a folder given by -I. If it is a header of the host, {guard}."

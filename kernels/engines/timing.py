@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import math
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+
+from kernels.program import RuleError
 
 MODES = ("cold", "hot")
 
@@ -17,6 +20,12 @@ class Budget:
     seconds: float = 2.0
     least: int = 5
     warm_up_s: float = 0.1  # clocks idle low: the first milliseconds are not the machine's speed
+
+    def __post_init__(self):
+        for name, value in vars(self).items():
+            least = 1 if name in ("samples", "least") else 0
+            if not isinstance(value, int | float) or not least <= value < math.inf:
+                raise RuleError(f"{name} of a budget is a number of {least} or more, got {value!r}")
 
 
 def interleave(

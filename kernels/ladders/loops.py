@@ -10,7 +10,7 @@ from functools import cache, partial
 
 import numpy as np
 
-from kernels import reference
+from kernels import numerals, reference
 from kernels.engines import levels
 from kernels.engines.levels import Level
 from kernels.ladders import gemm_parts, loops_traffic
@@ -46,8 +46,8 @@ def _numba_missing() -> bool:
 def threads_told() -> tuple[int, str]:
     """Threads that Numba may start, and why so many: NUMBA_NUM_THREADS may ask for more than there are cores."""
     asked = os.environ.get("NUMBA_NUM_THREADS", "")
-    if asked.isdigit() and int(asked):
-        return int(asked), "what NUMBA_NUM_THREADS says"
+    if threads := numerals.count(asked):
+        return threads, "what NUMBA_NUM_THREADS says"
     return cores(), "the cores this process may use"
 
 

@@ -139,7 +139,10 @@ def record(
     machine = engines.load(sweep.engine)
     if not machine.MEASURES:
         raise RuleError(f"the {sweep.engine} engine counts, it takes no times to record")
-    device = machine.status().text
+    status = machine.status()
+    if not status.ready:
+        raise RuleError(f"engine {sweep.engine!r} cannot run here: {status.text}")
+    device = status.text
     have, told = {_key(row) for row in _tidied(out)}, unsupported.Sidecar(out, device, machine.conditions)
     groups = list(sweep.groups())
     total = sum(len(g.rungs) for g in groups)
@@ -189,14 +192,17 @@ def _tidied(out: Path) -> list[dict[str, Any]]:
     other kernels are moved."""
     if not out.exists():
         return []
-    lines = out.read_text(encoding="utf-8").splitlines()
+    try:
+        lines = out.read_text(encoding="utf-8").splitlines()
+    except UnicodeDecodeError:
+        raise RuleError(f"{out} is no recording: a recording is text, a row of JSON on each line") from None
     good, old = [], []
     for number, line in enumerate(lines, 1):
         try:
             row = rows.load(line)
             rows.check(row)
         except rows.RowError as e:
-            if number == len(lines):
+            if number == len(lines) and line.startswith("{"):
                 continue
             raise RuleError(f"{out}, line {number}: {e}") from None
         (good if _current(row) else old).append((line, row))

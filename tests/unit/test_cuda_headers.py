@@ -85,7 +85,7 @@ class Module:
         import cupy
 
         try:
-            return compile._compile(self.code, entry, self.options)
+            return compile._compile(self.code, entry, self.options).ptx
         except compile.CompileError as e:
             raise cupy.cuda.compiler.CompileException(str(e), self.code, entry, self.options) from None
 

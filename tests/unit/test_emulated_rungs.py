@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import dataclasses
-import json
 import re
 from collections import Counter
 
@@ -13,7 +12,6 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from kernels import ConvShape, RuleError, compare, run
-from kernels.__main__ import main
 from kernels.engines import emulator
 from kernels.engines.emulator import compile, stock
 from kernels.engines.emulator.launch import Options
@@ -132,91 +130,3 @@ def test_a_kernel_that_reads_beyond_its_input_is_caught():
         match=r"im2col, 02_im2col.cu:34 \(in code from conv.cuh:\d+\): out-of-bounds read .* x \[1, 1, 8, 8\], by thread \(\d",
     ):
         session.verify_run()
-
-
-@needs_nvrtc
-def test_bring_your_own_kernel(tmp_path, capsys):
-    file = tmp_path / "scale.cu"
-    file.write_text(
-        'extern "C" __global__ void scale(const float* x, float* y, float by, int n) {\n'
-        "  int i = blockIdx.x * blockDim.x + threadIdx.x;\n"
-        "  if (i < n) y[i] = by * x[i];\n}\n"
-    )
-    asked = [
-        "emulate",
-        str(file),
-        "scale",
-        "--grid",
-        "4",
-        "--block",
-        "32",
-        "--arg",
-        "f32:100:arange",
-        "--arg",
-    ]
-    rest = ["--arg", "f32:0.5", "--arg", "i32:100", "--json", "--out", str(tmp_path / "out")]
-    assert main([*asked, "f32:100:empty", *rest]) == 0
-    told = json.loads(capsys.readouterr().out)
-    assert told["total"]["requests_ld"] == 4 and told["total"]["sectors_ld"] == 13  # 400 bytes
-    assert {line["line"] for line in told["lines"]} <= {1, 2, 3, 4}
-    np.testing.assert_array_equal(np.load(tmp_path / "out" / "arg1.npy"), np.arange(100, dtype="f4") / 2)
-    # A buffer too short: the reader is told where.
-    assert main([*asked, "f32:99:zeros", *rest]) == 2
-    error = capsys.readouterr().err
-    assert "scale, scale.cu:3: out-of-bounds write" in error and "just past the end of arg1 [99]" in error
-    assert "by thread (3, 0, 0) of block (3, 0, 0)\n    3 |   if (i < n) y[i] = by * x[i];" in error
-
-
-@needs_nvrtc
-def test_a_race_in_a_kernel_of_ones_own_is_a_warning(tmp_path, capsys):
-    file = tmp_path / "race.cu"
-    file.write_text(
-        'extern "C" __global__ void turn(float* x) {\n'
-        "  __shared__ float s[64];\n"
-        "  s[threadIdx.x] = x[threadIdx.x];\n"
-        "  x[threadIdx.x] = s[63 - threadIdx.x];\n}\n"
-    )
-    asked = ["emulate", str(file), "turn", "--grid", "1", "--block", "64", "--arg", "f32:64:arange"]
-    assert main(asked) == 0
-    told = capsys.readouterr().out
-    assert "warning: turn, race.cu:4: data race: thread" in told and "4 |   x[threadIdx.x] = s[63" in told
-    file.write_text(file.read_text().replace("  x[threadIdx.x] = s", "  __syncthreads(); x[threadIdx.x] = s"))
-    assert main(asked) == 0
-    assert "data race" not in capsys.readouterr().out
-
-
-@needs_nvrtc
-@pytest.mark.parametrize(
-    ("args", "words"),
-    [
-        (["none", "--grid", "1", "--block", "1"], "no kernel 'none' in the PTX; there are: f"),
-        (["f", "--grid", "1,1,1,1", "--block", "1"], "one to three positive whole numbers"),
-        (["f", "--grid", "1", "--block", "2048"], "at most 1,024 threads"),
-        (["f", "--grid", "1", "--block", "1", "--arg", "f99:3"], "an argument is TYPE:EXTENTS:FILL"),
-        (["f", "--grid", "1", "--block", "1", "--arg", "f32:3xq:zeros"], "an array is TYPE:EXTENTS:FILL"),
-        (["f", "--grid", "1", "--block", "1"], "f takes 1 arguments, got 0"),
-    ],
-)
-def test_bad_requests_are_sentences(args, words, tmp_path, capsys):
-    file = tmp_path / "f.cu"
-    file.write_text('extern "C" __global__ void f(int n) {}\n')
-    assert main(["emulate", str(file), *args]) == 2
-    assert words in capsys.readouterr().err
-
-
-@needs_nvrtc
-def test_a_source_that_does_not_compile_gets_the_compilers_words(tmp_path, capsys):
-    file = tmp_path / "bad.cu"
-    file.write_text('extern "C" __global__ void f() { return x; }\n')
-    assert main(["emulate", str(file), "f", "--grid", "1", "--block", "1"]) == 2
-    assert 'bad.cu(1): error: identifier "x" is undefined' in capsys.readouterr().err
-
-
-@needs_nvrtc
-@pytest.mark.parametrize("barrier", ["bar.sync 1, 32;", "bar.arrive 1, 64;"])
-def test_barriers_of_a_part_of_the_block_are_refused_not_guessed(barrier, tmp_path, capsys):
-    file = tmp_path / "part.cu"
-    file.write_text(f'extern "C" __global__ void part() {{\n  asm volatile("{barrier}");\n}}\n')
-    assert main(["emulate", str(file), "part", "--grid", "1", "--block", "64"]) == 2
-    error = capsys.readouterr().err
-    assert "part, part.cu:2: unknown opcode bar." in error and "2 |   asm volatile" in error

@@ -323,7 +323,9 @@ def test_variables_with_names_do_not_disturb_kernels_that_do_not_use_them():
     )
     _same(with_table["out"], np.arange(32, dtype=i32))
     assert plain.total == with_table.total
-    assert [p.name for p in with_table.memory.placed] == ["out"]  # a variable that is not used takes no memory
+    assert [p.name for p in with_table.memory.placed] == [
+        "out"
+    ]  # a variable that is not used takes no memory
 
 
 # -- virtual functions ---------------------------------------------------------------------------------------

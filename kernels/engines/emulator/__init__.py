@@ -14,11 +14,11 @@ from kernels.engines import Status
 from kernels.engines.cpu import free_bytes
 from kernels.engines.emulator import stock
 from kernels.engines.emulator.counters import Counters, add_up
-from kernels.engines.emulator.launch import Options, launch, place
+from kernels.engines.emulator.launch import Dim, Options, launch, place
 from kernels.engines.emulator.trace import BlockTrace
 from kernels.program import INPUT, OUTPUT, WORKSPACE, Launch, Program, RuleError, refuse_steps
 
-__all__ = ["MEASURES", "Session", "check", "free_bytes", "open", "status", "trace_launch"]
+__all__ = ["MEASURES", "Session", "check", "check_threads", "free_bytes", "open", "status", "trace_launch"]
 
 MEASURES = False  # there is no time to take
 MOST_THREADS = 1 << 22  # of one launch: beyond it a register alone takes 16 MB, a kernel gigabytes
@@ -31,12 +31,17 @@ def status() -> Status:
 
 
 def check(step: Launch) -> None:
-    """RuleError where a launch has more threads than can be emulated."""
-    threads = math.prod(step.grid) * math.prod(step.block)
+    """RuleError if a launch has more threads than can be emulated."""
+    check_threads(step.entry, step.grid, step.block)
+
+
+def check_threads(entry: str, grid: Dim, block: Dim) -> None:
+    """RuleError if a grid has more threads than can be emulated."""
+    threads = math.prod(grid) * math.prod(block)
     if threads > MOST_THREADS:
         raise RuleError(
-            f"{step.entry} launches {threads:,} threads; the emulator runs at most {MOST_THREADS:,} at once: "
-            "take a smaller shape"
+            f"{entry} launches {threads:,} threads; the emulator runs at most {MOST_THREADS:,} at once: "
+            "take a smaller shape or grid"
         )
 
 

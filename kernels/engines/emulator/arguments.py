@@ -1,0 +1,224 @@
+"""A kernel's arguments as they are typed: parsed, filled and laid out in memory as C lays them out."""
+
+from __future__ import annotations
+
+import math
+import re
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+import ml_dtypes
+import numpy as np
+
+from kernels import numerals
+from kernels.program import RuleError
+
+DTYPES = {
+    name: np.dtype(dtype)
+    for name, dtype in {
+        "f16": np.float16, "bf16": ml_dtypes.bfloat16, "f32": np.float32, "f64": np.float64,
+        "i8": np.int8, "u8": np.uint8, "i16": np.int16, "u16": np.uint16,
+        "i32": np.int32, "u32": np.uint32, "i64": np.int64, "u64": np.uint64,
+    }.items()
+}  # fmt: skip
+FILLS = ("random", "zeros", "ones", "arange", "empty")
+FORMS = """ARG is one of
+  TYPE:VALUE          a number: i32:64, f32:0.5
+  TYPE:EXTENTS:FILL   an array, for a pointer: f32:64x64:random, i32:1000:0..49
+  FILE.npy            an array (or number) with the file's values, type and shape
+  struct{ARG,...}     a struct by value, aligned as in C; an array in it is a pointer.
+                      struct16{...} is aligned to 16 bytes, as float4
+TYPE is one of f16 bf16 f32 f64 i8 u8 i16 u16 i32 u32 i64 u64.
+FILL is one of random (standard normal; whole numbers 0 to 99), zeros, ones, arange,
+empty (the kernel must write an element before it reads it),
+LOW..HIGH (random from LOW to HIGH, both included for whole numbers)."""
+MOST_EXTENTS = 8
+MOST_DEPTH = 8  # of structs in structs
+_STRUCT = re.compile(r"struct([0-9]*)\{(.*)\}", re.DOTALL)
+
+
+@dataclass(frozen=True)
+class Array:
+    """An array to be made: `fill` is one of FILLS, (low, high), or the path of an .npy file."""
+
+    shape: tuple[int, ...]
+    dtype: np.dtype
+    fill: str | tuple[float, float] | Path
+
+    @property
+    def nbytes(self) -> int:
+        return math.prod(self.shape) * self.dtype.itemsize
+
+    def values(self, rng: np.random.Generator) -> np.ndarray:
+        """The array, filled. RuleError if its file has changed."""
+        if isinstance(self.fill, Path):
+            array = _mapped(self.fill)
+            return (
+                np.array(array, array.dtype.newbyteorder("="), order="C").view(self.dtype).reshape(self.shape)
+            )
+        whole = self.dtype.kind in "iu"
+        if self.fill == "random":
+            if whole:
+                return rng.integers(0, min(100, np.iinfo(self.dtype).max), self.shape).astype(self.dtype)
+            return rng.standard_normal(self.shape).astype(self.dtype)
+        if isinstance(self.fill, tuple):
+            if whole:
+                return rng.integers(*self.fill, self.shape, self.dtype, endpoint=True)
+            return rng.uniform(*self.fill, self.shape).astype(self.dtype)
+        if self.fill == "arange":
+            return np.arange(math.prod(self.shape)).astype(self.dtype).reshape(self.shape)
+        return (np.ones if self.fill == "ones" else np.zeros)(self.shape, self.dtype)
+
+
+@dataclass(frozen=True)
+class Struct:
+    """Members in C's order; `align` is what the struct itself asks for, in bytes, 1 for no more than its members."""
+
+    members: tuple[Argument, ...]
+    align: int
+
+
+Argument = np.generic | Array | Struct
+
+
+def parse(text: str, depth: int = 0) -> Argument:
+    """What an argument's text describes; nothing is filled. RuleError names the rule and the text."""
+    text = text.strip()
+    if depth > MOST_DEPTH:
+        raise RuleError(f"structs are at most {MOST_DEPTH} deep; got {text!r} inside")
+    if found := _STRUCT.fullmatch(text):
+        return _struct(text, *found.groups(), depth)
+    if text.endswith(".npy"):
+        return _of_file(Path(text))
+    type_, _, rest = text.partition(":")
+    if type_ not in DTYPES or not rest:
+        raise RuleError(
+            "an argument is TYPE:VALUE, TYPE:EXTENTS:FILL, FILE.npy or struct{ARG,...}, "
+            f"TYPE among {', '.join(DTYPES)}; got {text!r}"
+        )
+    extents, colon, fill = rest.partition(":")
+    if not colon:
+        return _number(type_, rest)
+    sizes = [numerals.count(part) for part in extents.split("x") if part]
+    if not 1 <= len(sizes) <= MOST_EXTENTS or None in sizes:
+        raise RuleError(
+            f"an array is TYPE:EXTENTS:FILL, EXTENTS 1 to {MOST_EXTENTS} positive whole numbers with x between them; "
+            f"got {text!r}"
+        )
+    return Array(tuple(sizes), DTYPES[type_], _fill(type_, fill, text))
+
+
+def _number(type_: str, text: str) -> np.generic:
+    """A value of the type. RuleError if the type cannot hold it."""
+    dtype = DTYPES[type_]
+    if dtype.kind in "iu":
+        value = numerals.whole(text)
+        if value is not None and np.iinfo(dtype).min <= value <= np.iinfo(dtype).max:
+            return dtype.type(value)
+    elif (value := numerals.real(text)) is not None:
+        with np.errstate(over="ignore"):
+            number = dtype.type(value)
+        if math.isinf(float(number)) == math.isinf(value):
+            return number
+    raise RuleError(f"{text!r} is no value of {type_}")
+
+
+def _fill(type_: str, fill: str, text: str) -> str | tuple[float, float]:
+    if fill in FILLS:
+        return fill
+    low, dots, high = fill.partition("..")
+    if not dots:
+        raise RuleError(
+            f"an array is TYPE:EXTENTS:FILL, FILL among {', '.join(FILLS)}, LOW..HIGH; got {text!r}"
+        )
+    python = int if DTYPES[type_].kind in "iu" else float
+    first, last = (python(_number(type_, part)) for part in (low, high))
+    if not (first <= last and math.isfinite(last - first)):
+        raise RuleError(f"of LOW..HIGH both are finite and LOW is at most HIGH; got {fill!r}")
+    return first, last
+
+
+def _struct(text: str, align: str, inside: str, depth: int) -> Struct:
+    size = numerals.count(align or "1")
+    if size not in (1, 2, 4, 8, 16, 32, 64, 128):
+        raise RuleError(f"a struct is aligned to 1, 2, 4 ... 128 bytes; got {text!r}")
+    members, opened, start = [], 0, 0
+    for at, c in enumerate(f"{inside},"):
+        opened += (c == "{") - (c == "}")
+        if c == "," and opened <= 0:
+            members.append(inside[start:at])
+            start = at + 1
+    if opened or not all(member.strip() for member in members):
+        raise RuleError(f"a struct is struct{{ARG,ARG,...}}; got {text!r}")
+    return Struct(tuple(parse(member, depth + 1) for member in members), size)
+
+
+# -- files ---------------------------------------------------------------------------------------
+def _mapped(path: Path) -> np.ndarray:
+    """The array of an .npy file, not yet read. RuleError if the file is none."""
+    try:
+        return np.lib.format.open_memmap(path, mode="r")
+    except OSError:
+        raise
+    except Exception as e:  # a damaged header fails in many ways
+        raise RuleError(f"{path} is no array of numbers in NumPy's .npy format: {e}") from None
+
+
+def _of_file(path: Path) -> Argument:
+    """An array with the values of a file, a number if the file holds one without a shape."""
+    array = _mapped(path)
+    # NumPy writes bfloat16 as two bytes without a type.
+    dtype = DTYPES["bf16"] if array.dtype == "V2" else array.dtype.newbyteorder("=")
+    if dtype not in (*DTYPES.values(), np.bool_, np.complex64, np.complex128):
+        raise RuleError(f"{path} holds {array.dtype}; an argument is {', '.join(DTYPES)}, bool or complex")
+    if not array.size:
+        raise RuleError(f"{path} holds no element: its shape is {array.shape}")
+    made = Array(array.shape, dtype, path)
+    return made if array.shape else made.values(np.random.default_rng(0))[()]
+
+
+# -- in memory -----------------------------------------------------------------------------------
+def arrays(name: str, argument: Argument) -> Iterator[tuple[str, Array]]:
+    """Each array of an argument with its name: arg0, or arg0.1 for the second member of a struct."""
+    if isinstance(argument, Array):
+        yield name, argument
+    elif isinstance(argument, Struct):
+        for n, member in enumerate(argument.members):
+            yield from arrays(f"{name}.{n}", member)
+
+
+def packed(name: str, argument: Argument, address: Callable[[str], int]) -> bytes:
+    """The bytes that a kernel gets for an argument: of an array, its address by its name."""
+    if isinstance(argument, Array):
+        return address(name).to_bytes(8, "little")
+    if not isinstance(argument, Struct):
+        return np.asarray(argument).tobytes()
+    out = b""
+    for n, member in enumerate(argument.members):
+        out = _padded(out, alignment(member)) + packed(f"{name}.{n}", member, address)
+    return _padded(out, alignment(argument))
+
+
+def size(argument: Argument) -> int:
+    """The bytes that a kernel gets for an argument."""
+    return len(packed("", argument, lambda name: 0))
+
+
+def alignment(argument: Argument) -> int:
+    """The bytes that an argument's address is a multiple of, as in C."""
+    if isinstance(argument, Array):
+        return 8
+    if isinstance(argument, Struct):
+        return max(argument.align, *map(alignment, argument.members))
+    return argument.dtype.itemsize
+
+
+def _padded(content: bytes, align: int) -> bytes:
+    return content.ljust(-(-len(content) // align) * align, b"\0")
+
+
+def total_bytes(given: Sequence[Array]) -> int:
+    """Most bytes of host memory that a run takes for these arrays: the values, the device's memory with a state for each
+    byte, the values after the run, and eight bytes an element while one is filled."""
+    return sum(4 * array.nbytes for array in given) + max((8 * math.prod(a.shape) for a in given), default=0)

@@ -1,0 +1,46 @@
+"""CUDA's limits on a launch, which a GPU would refuse with "invalid configuration argument"."""
+
+from __future__ import annotations
+
+import math
+
+from kernels.engines.emulator.launch import Dim
+from kernels.engines.emulator.parse import Kernel
+from kernels.program import RuleError
+
+# CUDA C++ Programming Guide, "Technical Specifications per Compute Capability".
+MOST_BLOCKS = (2**31 - 1, 65_535, 65_535)  # along x, y, z
+MOST_THREADS = (1024, 1024, 64)
+MOST_THREADS_OF_BLOCK = 1024
+MOST_STATIC_SHARED = 48 * 1024
+MOST_SHARED = 227 * 1024  # static and dynamic together, on sm_90
+
+
+def check_grid(grid: Dim, block: Dim) -> None:
+    """RuleError if a grid or a block is larger than CUDA's."""
+    for what, extents, most in (("grid", grid, MOST_BLOCKS), ("block", block, MOST_THREADS)):
+        for axis, extent, limit in zip("xyz", extents, most, strict=True):
+            if not 1 <= extent <= limit:
+                raise RuleError(f"a {what} has 1 to {limit:,} {_OF[what]} along {axis}, got {extent:,}")
+    if math.prod(block) > MOST_THREADS_OF_BLOCK:
+        raise RuleError(f"a block has at most {MOST_THREADS_OF_BLOCK:,} threads, got {math.prod(block):,}")
+
+
+_OF = {"grid": "blocks", "block": "threads"}
+
+
+def check_shared(kernel: Kernel, dynamic: int) -> None:
+    """RuleError if a block takes more shared memory than there is. `dynamic`: bytes given at the launch."""
+    if dynamic < 0:
+        raise RuleError(f"dynamic shared memory is 0 bytes or more, got {dynamic:,}")
+    static = sum(v.size for v in kernel.variables if v.space == "shared")
+    if static > MOST_STATIC_SHARED:
+        raise RuleError(
+            f"a kernel declares at most {MOST_STATIC_SHARED:,} bytes of shared memory, got {static:,}; "
+            "more is dynamic: extern __shared__ and --shared"
+        )
+    if static + dynamic > MOST_SHARED:
+        raise RuleError(
+            f"a block has at most {MOST_SHARED:,} bytes of shared memory, "
+            f"got {static:,} declared and {dynamic:,} dynamic"
+        )

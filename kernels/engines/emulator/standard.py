@@ -1,0 +1,55 @@
+"""Headers of the C and C++ standard libraries for kernels: NVRTC has none of its own.
+
+Each includes its twin of libcu++, NVIDIA's standard library for device code, and makes its names std's. Headers whose
+functions NVRTC has built in (printf, memcpy, assert, the functions of math.h) need no more than to exist.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from pathlib import Path
+
+_TWINS = (
+    "algorithm array bit bitset cfloat chrono climits cmath complex concepts cstddef cstdint cstdlib cstring ctime "
+    "functional initializer_list iterator limits memory numeric optional random ratio span tuple type_traits utility "
+    "variant"
+).split()
+_NAMED_AS_C = {"float.h": "cfloat", "limits.h": "climits", "stddef.h": "cstddef", "stdint.h": "cstdint"}
+_BUILT_IN = ("assert.h", "cassert", "cstdio", "new", "stdio.h", "stdlib.h", "string.h", "time.h")
+_MATH = """#pragma once
+#define HUGE_VAL __longlong_as_double(0x7ff0000000000000)
+#define HUGE_VALF __int_as_float(0x7f800000)
+#define INFINITY __int_as_float(0x7f800000)
+#define NAN __int_as_float(0x7fffffff)
+#define M_E 2.7182818284590452354
+#define M_LOG2E 1.4426950408889634074
+#define M_LOG10E 0.43429448190325182765
+#define M_LN2 0.69314718055994530942
+#define M_LN10 2.30258509299404568402
+#define M_PI 3.14159265358979323846
+#define M_PI_2 1.57079632679489661923
+#define M_PI_4 0.78539816339744830962
+#define M_1_PI 0.31830988618379067154
+#define M_2_PI 0.63661977236758134308
+#define M_2_SQRTPI 1.12837916709551257390
+#define M_SQRT2 1.41421356237309504880
+#define M_SQRT1_2 0.70710678118654752440
+"""
+
+
+def _forwarding(twin: str) -> str:
+    return f"#pragma once\n#include <cuda/std/{twin}>\nnamespace std {{ using namespace cuda::std; }}\n"
+
+
+HEADERS = {
+    **dict.fromkeys(_BUILT_IN, "#pragma once\n"),
+    **{name: _forwarding(name) for name in _TWINS},
+    **{name: _forwarding(twin) for name, twin in _NAMED_AS_C.items()},
+    "math.h": _MATH,
+    "cmath": _MATH + _forwarding("cmath"),
+}
+
+
+def provided(folders: Iterable[Path]) -> dict[str, str]:
+    """Texts by name of those headers that none of these folders has: NVRTC would prefer them to a file."""
+    return {name: text for name, text in HEADERS.items() if not any((f / name).is_file() for f in folders)}

@@ -1,0 +1,33 @@
+"""Numbers as they are typed: in ASCII digits alone ("²" and "１" are digits to Python too)."""
+
+from __future__ import annotations
+
+import math
+import re
+
+_WHOLE = re.compile(r"[+-]?(0[xX][0-9a-fA-F]+|[0-9]+)")
+_REAL = re.compile(r"[+-]?(([0-9]+\.?[0-9]*|\.[0-9]+)([eE][+-]?[0-9]+)?|inf|nan)")
+MOST_DIGITS = 400  # more than any type holds
+
+
+def whole(text: str) -> int | None:
+    """The whole number that a text spells, decimal or 0x; None for any other text."""
+    text = text.strip()
+    if len(text) > MOST_DIGITS or not _WHOLE.fullmatch(text):
+        return None
+    return int(text, 16 if "x" in text.lower() else 10)
+
+
+def count(text: str) -> int | None:
+    """The positive whole number that a text spells; None for any other text."""
+    number = whole(text)
+    return number if number and number > 0 else None
+
+
+def real(text: str) -> float | None:
+    """The number that a text spells, "inf" and "nan" among them; None for any other text and for what no double holds."""
+    text = text.strip()
+    if len(text) > MOST_DIGITS or not _REAL.fullmatch(text):
+        return None
+    number = float(text)
+    return None if math.isinf(number) and "inf" not in text else number
