@@ -77,7 +77,7 @@ def finish(at: AppTest, key: str, kept: str) -> None:
     while (jobs := _jobs(at, kept)) and not at.exception:
         for job in jobs:
             with contextlib.suppress(JobError):
-                job.result(timeout=60)
+                job.result(timeout=240)  # the worker ends it before
         at.run()
     assert not at.exception
 

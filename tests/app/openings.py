@@ -21,7 +21,7 @@ class Opening(NamedTuple):
     page: str
     key: str  # of the preset
     params: Mapping[str, Any]
-    flops: float = 0  # of the shape's definition
+    shape: Any = None  # that Run measures; None where the page has none of its own
 
     def __str__(self) -> str:
         return f"{self.page.removesuffix('.py')}-{self.key}"
@@ -44,7 +44,7 @@ def _small() -> Iterator[Opening]:
 def _convolutions() -> Iterator[Opening]:
     for page in CONVOLUTIONS:
         for key, preset in CONV_PRESETS.items():
-            yield Opening(page, key, preset.shape.params(), preset.shape.flops)
+            yield Opening(page, key, preset.shape.params(), preset.shape)
 
 
 def _choices() -> Iterator[Opening]:
@@ -57,4 +57,4 @@ def _ladders() -> Iterator[Opening]:
     for page, address in LADDERS.items():
         first, _ = address.read({})
         for key, preset in address.ladder.presets.items():
-            yield Opening(page, key, address.at_shape(first, preset.shape), preset.shape.flops)
+            yield Opening(page, key, address.at_shape(first, preset.shape), preset.shape)

@@ -21,7 +21,8 @@ from tests.children.helpers import begun
 
 pytestmark = pytest.mark.gpu
 
-MOST_FLOPS = 3e9  # of what is run: the float64 reference of a larger shape takes the processor many seconds
+# Of what is run: the float64 reference of a larger shape takes the processor many seconds.
+MOST_FLOPS, MOST_BYTES = 3e9, 1e8
 LARGE = CONV_PRESETS["vgg-conv1_2"].shape.params()
 HUGE = {"N": 64, "C": 1024, "H": 512, "W": 512, "K": 1024}
 
@@ -35,7 +36,9 @@ def device():
     _run.worker.clear()
 
 
-SMALL = [o for o in openings() if o.page in LESSONS and o.flops <= MOST_FLOPS]
+SMALL = [
+    o for o in openings() if o.page in LESSONS and o.shape.flops <= MOST_FLOPS and o.shape.bytes <= MOST_BYTES
+]
 
 
 @pytest.mark.parametrize("opening", SMALL, ids=str)
