@@ -392,6 +392,30 @@ def test_virtual_functions_of_objects_made_with_new():
     _same(run["out"], np.where(v % 2, 2 * v * v, 4 * v + 1).astype(f32))
 
 
+def test_objects_of_one_access_in_local_shared_and_global_memory():
+    source = f"""{SHAPES}
+    __device__ float extra = 5;
+    extern "C" __global__ void k(float* out) {{
+      __shared__ char place[sizeof(Box)];
+      __shared__ float total;
+      if (threadIdx.x == 0) total = 0;
+      float v = threadIdx.x, own = 7;
+      Square s(v);
+      const Shape* shape = &s;
+      if (threadIdx.x % 3 == 1) shape = new Box(v, 2);
+      if (threadIdx.x == 5) {{ Box b(4, 5); memcpy(place, &b, sizeof b); shape = (Shape*)place; }}
+      __syncthreads();
+      float* one = threadIdx.x % 4 == 0 ? &own : threadIdx.x % 4 == 1 ? &extra : &total;
+      atomicAdd(one, 1.0f);
+      __syncthreads();
+      out[threadIdx.x] = shape->area() + 1000 * *one;
+    }}"""
+    run = emulate(source, {}, {"out": ((64,), f32)}, block=64)
+    v = np.arange(64)
+    area = np.where(v == 5, 20, np.where(v % 3 == 1, 2 * v, v * v))
+    _same(run["out"], (area + 1000 * np.choose(np.minimum(v % 4, 2), [8, 5 + 16, 32])).astype(f32))
+
+
 def test_an_object_that_was_never_constructed_is_an_error():
     source = f"""{SHAPES}
 extern "C" __global__ void k(float* out, unsigned long long* object) {{
