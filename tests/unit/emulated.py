@@ -13,6 +13,7 @@ from kernels.engines.emulator.compile import compile_ptx, version
 from kernels.engines.emulator.counters import Counters
 from kernels.engines.emulator.launch import Options, launch, place
 from kernels.engines.emulator.memory import Global
+from kernels.engines.emulator.runtime_functions import Printed
 from kernels.engines.emulator.trace import BlockTrace
 
 needs_nvrtc = pytest.mark.skipif(
@@ -27,6 +28,7 @@ class Outcome:
     counters: Counters | None
     races: tuple[str, ...]
     trace: BlockTrace | None
+    printed: tuple[Printed, ...]
 
     def __getitem__(self, name: str) -> np.ndarray:
         return self.memory.array(name)
@@ -69,7 +71,7 @@ def emulate(
     run = launch(
         compile_ptx(source, NAME), entry, _dim(grid), _dim(block), given, memory, shared, Options(**options)
     )
-    return Outcome(memory, run.counters, run.races, run.trace)
+    return Outcome(memory, run.counters, run.races, run.trace, run.printed)
 
 
 def elementwise(

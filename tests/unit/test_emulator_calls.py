@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
 from kernels.engines.emulator.callgraph import framed
 from kernels.engines.emulator.calls import MOST_STACK, readable
@@ -39,6 +41,31 @@ def test_recursion_of_threads_that_go_to_different_depths(order):
     run = emulate(FIB, {"in": n}, {"out": ((80,), i32)}, grid=2, block=40, order=order)
     wanted = [fib(v) if i % 3 else -fib(v // 2) for i, v in enumerate(n.tolist())]
     _same(run["out"], np.array(wanted, i32))
+
+
+@settings(max_examples=12, deadline=None)
+@given(st.integers(1, 3), st.integers(1, 70), st.integers(0, 2**32 - 1))
+def test_ackermanns_function_in_grids_of_any_size(grid, block, seed):
+    source = """
+    __device__ __noinline__ int a(int m, int n) { return m == 0 ? n + 1 : a(m - 1, n == 0 ? 1 : a(m, n - 1)); }
+    extern "C" __global__ void k(int* out, const int* m, const int* n) {
+      int i = blockIdx.x * blockDim.x + threadIdx.x;
+      if (m[i] >= 0) out[i] = a(m[i], n[i]);
+    }"""
+
+    def a(m: int, n: int) -> int:
+        return n + 1 if m == 0 else a(m - 1, 1 if n == 0 else a(m, n - 1))
+
+    draw = np.random.default_rng(seed)
+    m, n = draw.integers(-1, 3, grid * block), draw.integers(0, 3, grid * block)
+    inputs = {"out": np.full(grid * block, -7, i32), "m": m.astype(i32), "n": n.astype(i32)}
+    run = emulate(source, inputs, grid=grid, block=block)
+    _same(
+        run["out"],
+        np.array(
+            [a(*pair) if pair[0] >= 0 else -7 for pair in zip(m.tolist(), n.tolist(), strict=True)], i32
+        ),
+    )
 
 
 def test_a_recursive_function_counts_as_many_instructions_as_its_calls_take():
@@ -365,6 +392,30 @@ def test_virtual_functions_of_objects_made_with_new():
     _same(run["out"], np.where(v % 2, 2 * v * v, 4 * v + 1).astype(f32))
 
 
+def test_objects_of_one_access_in_local_shared_and_global_memory():
+    source = f"""{SHAPES}
+    __device__ float extra = 5;
+    extern "C" __global__ void k(float* out) {{
+      __shared__ char place[sizeof(Box)];
+      __shared__ float total;
+      if (threadIdx.x == 0) total = 0;
+      float v = threadIdx.x, own = 7;
+      Square s(v);
+      const Shape* shape = &s;
+      if (threadIdx.x % 3 == 1) shape = new Box(v, 2);
+      if (threadIdx.x == 5) {{ Box b(4, 5); memcpy(place, &b, sizeof b); shape = (Shape*)place; }}
+      __syncthreads();
+      float* one = threadIdx.x % 4 == 0 ? &own : threadIdx.x % 4 == 1 ? &extra : &total;
+      atomicAdd(one, 1.0f);
+      __syncthreads();
+      out[threadIdx.x] = shape->area() + 1000 * *one;
+    }}"""
+    run = emulate(source, {}, {"out": ((64,), f32)}, block=64)
+    v = np.arange(64)
+    area = np.where(v == 5, 20, np.where(v % 3 == 1, 2 * v, v * v))
+    _same(run["out"], (area + 1000 * np.choose(np.minimum(v % 4, 2), [8, 5 + 16, 32])).astype(f32))
+
+
 def test_an_object_that_was_never_constructed_is_an_error():
     source = f"""{SHAPES}
 extern "C" __global__ void k(float* out, unsigned long long* object) {{
@@ -393,6 +444,53 @@ def test_malloc_and_free_and_the_memory_is_used_again():
     wanted = [sum(i * j + r for r in range(9) for j in range(i % 5 + 1)) for i in range(64)]
     _same(run["out"], np.array(wanted, i32))
     assert run.memory.heap.end - run.memory.heap.start < 64 * 64 < SIZE and not run.memory.heap.live
+
+
+def test_trees_of_nodes_made_with_new_walked_and_deleted_by_recursion():
+    source = r"""
+    struct Node { int value; Node *left = nullptr, *right = nullptr; __device__ Node(int value) : value(value) {} };
+    __device__ __noinline__ Node* insert(Node* at, int value) {
+      if (!at) return new Node(value);
+      if (value < at->value) at->left = insert(at->left, value);
+      else at->right = insert(at->right, value);
+      return at;
+    }
+    __device__ __noinline__ int walk(Node* at, int depth) {
+      if (!at) return 0;
+      assert(depth < 10);
+      int before = walk(at->left, depth + 1);
+      printf("%*d\n", depth, at->value);
+      int after = walk(at->right, depth + 1);
+      int value = at->value * (depth + 1);
+      delete at;
+      return before + value + after;
+    }
+    extern "C" __global__ void k(int* out, const int* in) {
+      Node* root = nullptr;
+      for (int j = 0; j < 7; ++j) root = insert(root, in[7 * threadIdx.x + j]);
+      out[threadIdx.x] = walk(root, 0);
+    }"""
+
+    def depths(values: list[int]) -> list[tuple[int, int]]:
+        """(value, depth) of each node, in order."""
+
+        def walk(left: list[int], depth: int) -> list[tuple[int, int]]:
+            if not left:
+                return []
+            top, *rest = left
+            low, high = [v for v in rest if v < top], [v for v in rest if v >= top]
+            return [*walk(low, depth + 1), (top, depth), *walk(high, depth + 1)]
+
+        return walk(values, 0)
+
+    values = rng.integers(0, 100, (40, 7)).astype(i32)
+    run = emulate(source, {"in": values.reshape(-1)}, {"out": ((40,), i32)}, block=40)
+    nodes = [depths(row) for row in values.tolist()]
+    _same(run["out"], np.array([sum(v * (d + 1) for v, d in row) for row in nodes], i32))
+    for i, row in enumerate(nodes):
+        lines = [line.text for line in run.printed if line.thread[0] == i]
+        assert lines == [f"{v:{d}d}" if d else str(v) for v, d in row]
+    assert len(run.memory.heap.sizes) == 40 * 7 and not run.memory.heap.live
 
 
 @pytest.mark.parametrize(

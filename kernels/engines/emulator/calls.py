@@ -27,7 +27,7 @@ ADDRESSES, APART = 1 << 46, 16  # of functions: where they begin, bytes from one
 HEADER = 16  # bytes: the return address and where the caller's frame begins, 8 each
 CUDA_STACK = 1024  # bytes a thread, unless cudaDeviceSetLimit raises it
 MOST_STACK = 16 * CUDA_STACK  # bytes of frames a thread; fewer in a large grid, never below CUDA's
-MOST_STACKS = 1 << 28  # bytes of frames in all, above CUDA_STACK a thread
+MOST_STACKS = 1 << 29  # bytes of frames in all, above CUDA_STACK a thread
 
 Threads = np.ndarray
 
@@ -188,8 +188,8 @@ class Frames:
         _write(local, at, 8, np.uint64(pc + 1))
         _write(local, at + np.uint64(8), 8, caller)
         for n, offset, width in layout.saved:
-            held = m.R[n].view(VIEWS[width])
-            _write(local, at + np.uint64(offset), width, held[slots] if held.ndim else held)
+            bits = m.R[n].view(VIEWS[width])
+            _write(local, at + np.uint64(offset), width, bits[slots] if bits.ndim else bits)
         words = (at >> np.uint64(3))[:, None] + np.arange(layout.state.size, dtype=np.uint64)
         local.state.view(np.uint64)[words] = layout.state
         self._copy(site.given, m.local_base[slots] + caller, layout.params, at)
@@ -239,7 +239,7 @@ class Frames:
     def _too_deep(self, pc: int, slot: int) -> None:
         depth = len(list(self._returns(pc, slot)))
         what = f"recursion too deep: the frames of {depth + 1} calls need more than the {self.limit:,} bytes of stack "
-        self.m.fail(pc, f"{what}of a thread here (CUDA's default is {CUDA_STACK:,})", slot)
+        self.m.fail(pc, f"{what}of a thread (CUDA's default is {CUDA_STACK:,})", slot)
 
     def _returns(self, pc: int, slot: int) -> Iterator[int]:
         """The calls that a thread at `pc` is in, innermost first."""

@@ -261,7 +261,7 @@ def _variable(m: re.Match) -> Variable:
 
 def _initial(text: str, width: int) -> tuple[bytes, tuple[Address, ...]]:
     """What a variable's elements of `width` bytes hold at first: numbers, and the addresses among them."""
-    data, addresses = b"", []
+    data, addresses = bytearray(), []
     for value in re.split(r"[\s,]+", re.sub(r"[{}]", " ", text).strip()):
         if m := _INITIAL.match(value):
             mask, _, symbol, offset = m.groups()
@@ -270,9 +270,11 @@ def _initial(text: str, width: int) -> tuple[bytes, tuple[Address, ...]]:
             data += bytes(width)
         elif value[:2].lower() in ("0f", "0d"):
             data += _number(value)[1]
+        elif re.match(r"-?\d", value):
+            data += (int(value.rstrip("U"), 0) & (1 << 8 * width) - 1).to_bytes(width, "little")
         elif value:
-            data += (int(value, 0) & (1 << 8 * width) - 1).to_bytes(width, "little")
-    return data, tuple(addresses)
+            raise PtxError(f"{value} among a variable's first values is not understood")
+    return bytes(data), tuple(addresses)
 
 
 def _trailing_zeros(value: int) -> int:

@@ -1,0 +1,59 @@
+"""Accesses by generic addresses: threads of one instruction may point into different spaces, one after the other."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from kernels.engines.emulator import access
+from kernels.engines.emulator.memory import SHARED_WINDOW
+from kernels.engines.emulator.parse import Instruction
+
+if TYPE_CHECKING:
+    from kernels.engines.emulator.decode import Run
+    from kernels.engines.emulator.machine import Machine
+
+_WINDOW_BITS = np.uint64(SHARED_WINDOW.bit_length() - 1)  # an address shifted by these tells its space
+
+
+def by_space(build: Callable[[Machine, int, Instruction], Run]) -> Callable[[Machine, int, Instruction], Run]:
+    """The builder of an access, carried out for the threads of each space apart if its addresses are generic."""
+
+    def built(m: Machine, pc: int, i: Instruction) -> Run:
+        run = build(m, pc, i)
+        if access.space_of(i) != "generic":
+            return run
+        operand = next(o for o in i.operands if o.kind == "mem")
+        base, offset = m.reader(operand.base, "u64"), np.uint64(operand.offset % (1 << 64))
+
+        def each_space() -> None:
+            address = base()
+            if address.ndim == 0:
+                run()
+                return
+            spaces = (address + offset) >> _WINDOW_BITS
+            active = m.active(spaces)
+            if (active == active[0]).all():
+                run()
+            else:
+                _split(m, run, spaces, np.unique(active))
+
+        return each_space
+
+    return built
+
+
+def _split(m: Machine, run: Run, spaces: np.ndarray, each: np.ndarray) -> None:
+    """Run for the active threads of each space."""
+    am, wm = m.am, m.wm
+    try:
+        for space in each:
+            m.am = m.wm = (spaces == space) if am is None else (spaces == space) & am
+            run()
+    finally:
+        m.am, m.wm = am, wm
+
+
+BUILDERS = {name: by_space(access.BUILDERS[name]) for name in ("ld", "ldu", "st", "atom", "red")}
