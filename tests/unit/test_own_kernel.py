@@ -394,7 +394,7 @@ def test_a_struct_that_is_aligned_less_than_the_kernels_is_refused(cu):
         (["--grid=0"], "one to three positive whole numbers"),
         (["--grid=²"], "one to three positive whole numbers, got '²'"),
         (["--block="], "one to three positive whole numbers"),
-        (["--shared=-4"], "dynamic shared memory is 0 bytes or more"),
+        (["--shared=-4"], "dynamic shared memory is a whole number of bytes, 0 or more, got -4"),
         (["--shared=232449"], "at most 232,448 bytes of shared memory, got 0 declared and 232,449 dynamic"),
         (["--seed=-1"], "a seed is a whole number, 0 or more"),
         (["--arg=f32:1000000000x1000000000:zeros"], "f takes 1 arguments, got 2|bytes of the host's memory"),
@@ -410,6 +410,27 @@ def test_what_breaks_a_rule_is_refused_by_name(options, words, cu, capsys):
         "--grid=1": "", "--block=1": "", **dict.fromkeys(options, "")}]) == 2  # fmt: skip
     error = capsys.readouterr().err
     assert any(part in error for part in words.split("|")) and "Traceback" not in error
+
+
+@needs_nvrtc
+@pytest.mark.parametrize(
+    ("given", "words"),
+    [
+        ({"grid": 4}, "a grid is three whole numbers"),
+        ({"block": (32,)}, "a block is three whole numbers"),
+        ({"block": ("1", 1, 1)}, "a block is three whole numbers"),
+        ({"args": [5]}, "an argument is a text such as i32:64, got 5"),
+        ({"args": "i32:1"}, "an argument is TYPE:VALUE"),
+        ({"entry": None}, "an entry is a kernel's name, got None"),
+        ({"shared": "4"}, "a whole number of bytes"),
+        ({"seed": 0.5}, "a seed is a whole number"),
+        ({"arch": "sm_20"}, "not of 'sm_20'"),
+    ],
+)
+def test_a_call_from_python_that_breaks_a_rule(given, words, cu):
+    usual = {"entry": "f", "grid": (1, 1, 1), "block": (1, 1, 1), "args": ["i32:1"]}
+    with pytest.raises(RuleError, match=words):
+        own.emulate(cu("__global__ void f(int n) {}\n"), **(usual | given))
 
 
 @needs_nvrtc
@@ -467,6 +488,12 @@ def test_a_file_is_read_as_compilers_read_it(content, cu, capsys):
 def test_a_file_that_is_no_text_is_refused(content, cu, capsys):
     assert emulate(cu(content), "scale") == 2
     assert "own.cu is no CUDA C++ in UTF-8 or Latin-1" in capsys.readouterr().err
+
+
+def test_a_file_that_does_not_end_is_refused(cu, monkeypatch, capsys):
+    monkeypatch.setattr(own, "MOST_SOURCE", 100)
+    assert emulate(cu("/" * 101), "scale") == 2
+    assert "own.cu has more than 100 bytes" in capsys.readouterr().err
 
 
 @needs_nvrtc

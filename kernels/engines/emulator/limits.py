@@ -19,6 +19,8 @@ MOST_SHARED = 227 * 1024  # static and dynamic together, on sm_90
 def check_grid(grid: Dim, block: Dim) -> None:
     """RuleError if a grid or a block is larger than CUDA's."""
     for what, extents, most in (("grid", grid, MOST_BLOCKS), ("block", block, MOST_THREADS)):
+        if not isinstance(extents, tuple | list) or [type(n) for n in extents] != [int] * 3:
+            raise RuleError(f"a {what} is three whole numbers, (x, y, z), got {extents!r}")
         for axis, extent, limit in zip("xyz", extents, most, strict=True):
             if not 1 <= extent <= limit:
                 raise RuleError(f"a {what} has 1 to {limit:,} {_OF[what]} along {axis}, got {extent:,}")
@@ -31,8 +33,8 @@ _OF = {"grid": "blocks", "block": "threads"}
 
 def check_shared(kernel: Kernel, dynamic: int) -> None:
     """RuleError if a block takes more shared memory than there is. `dynamic`: bytes given at the launch."""
-    if dynamic < 0:
-        raise RuleError(f"dynamic shared memory is 0 bytes or more, got {dynamic:,}")
+    if not isinstance(dynamic, int) or dynamic < 0:
+        raise RuleError(f"dynamic shared memory is a whole number of bytes, 0 or more, got {dynamic!r}")
     static = sum(v.size for v in kernel.variables if v.space == "shared")
     if static > MOST_STATIC_SHARED:
         raise RuleError(

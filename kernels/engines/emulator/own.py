@@ -23,6 +23,7 @@ from kernels.program import RuleError
 
 # Architectures whose PTX the emulator reads; an instruction that it lacks is an error that names the line.
 ARCHITECTURES = tuple(f"sm_{n}" for n in ("75", "80", "86", "87", "89", "90", "90a"))
+MOST_SOURCE = 16 * 2**20  # bytes of a file: a device such as /dev/zero never ends
 STANDARDS = ("c++11", "c++14", "c++17", "c++20")
 _DEFINE = re.compile(r"[A-Za-z_][A-Za-z0-9_]*(=.*)?")
 _CONSTANT = re.compile(r"([A-Za-z_][A-Za-z0-9_]*(?:::[A-Za-z_][A-Za-z0-9_]*)*)=(.*)", re.DOTALL)
@@ -41,7 +42,10 @@ class Source:
         """A file in UTF-8, or in Latin-1 as old ones are. RuleError if it is no text."""
         if "\0" in str(path):
             raise RuleError(f"a file's name has no zero byte, got {str(path)!r}")
-        content = path.read_bytes().removeprefix(b"\xef\xbb\xbf")
+        with path.open("rb") as file:
+            content = file.read(MOST_SOURCE + 1).removeprefix(b"\xef\xbb\xbf")
+        if len(content) > MOST_SOURCE:
+            raise RuleError(f"{path} has more than {MOST_SOURCE:,} bytes: it is no CUDA C++")
         if b"\0" in content:
             raise RuleError(f"{path} is no CUDA C++ in UTF-8 or Latin-1: it holds a zero byte")
         try:
@@ -191,7 +195,7 @@ def _options(
     for folder in folders:
         if not Path(folder).is_dir():
             raise RuleError(f"-I names a folder; there is none called {str(folder)!r}")
-    target = arch.replace("compute_", "sm_", 1)
+    target = str(arch).replace("compute_", "sm_", 1)
     if target not in ARCHITECTURES:
         raise RuleError(f"the emulator reads the PTX of {', '.join(ARCHITECTURES)}, not of {arch!r}")
     if standard not in STANDARDS:
