@@ -64,6 +64,9 @@ def launch(
             raise EmulatorError(f"{entry}: argument {n} is {p.size} bytes wide, got {len(data)}")
         params[p.name] = data
     constants = {v.name: v for v in kernel.variables if v.space in ("global", "const")}
+    if constants:  # libcu++ declares hundreds that a kernel does not use
+        used = kernel.symbols()
+        constants = {name: v for name, v in constants.items() if name in used}
     symbols = {v: GLOBAL_BASE + memory.add(v, constants[v].size, constants[v].data) for v in constants}
     tally = Tally(kernel.code) if options.count else None
     machine = Machine(

@@ -72,6 +72,16 @@ class Kernel:
     variables: list[Variable]
     code: list[Instruction]
 
+    def symbols(self) -> set[str]:
+        """The names that instructions mention: of variables, labels and parameters."""
+        todo, found = [o for i in self.code for o in i.operands], set()
+        while todo:
+            o = todo.pop()
+            todo += o.value if o.kind == "vector" else [o.base] if o.base else []
+            if o.kind == "symbol":
+                found.add(o.value)
+        return found
+
 
 _TYPE_BYTES = {"8": 1, "16": 2, "32": 4, "64": 8, "128": 16, "pred": 1, "f16x2": 4, "bf16x2": 4}
 
