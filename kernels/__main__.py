@@ -11,7 +11,7 @@ import sys
 from pathlib import Path
 
 from kernels import engines, numerals, records
-from kernels.engines.emulator import arguments, own
+from kernels.engines.emulator import arguments, own, source
 from kernels.engines.timing import MODES, Budget
 from kernels.ladders import LADDERS, ladder_of
 from kernels.program import RuleError
@@ -91,8 +91,8 @@ def emulate_options(commands) -> None:
     add("-I", "--include-path", action="append", default=[], dest="folders", metavar="FOLDER",
         help="one more folder of headers, before the file's own")  # fmt: skip
     add("-arch", "--arch", "--gpu-architecture", default="sm_80", metavar="ARCH",
-        help=f"{', '.join(own.ARCHITECTURES)}; sm_80 if left out")  # fmt: skip
-    add("-std", "--std", default="c++17", help=f"{', '.join(own.STANDARDS)}; c++17 if left out")
+        help=f"{', '.join(source.ARCHITECTURES)}; sm_80 if left out")  # fmt: skip
+    add("-std", "--std", default="c++17", help=f"{', '.join(source.STANDARDS)}; c++17 if left out")
     add(
         "--out",
         type=Path,

@@ -192,6 +192,8 @@ def _tidied(out: Path) -> list[dict[str, Any]]:
     other kernels are moved."""
     if not out.exists():
         return []
+    if not out.is_file():
+        raise RuleError(f"{out} is no file that a recording can be kept in")
     try:
         lines = out.read_text(encoding="utf-8").splitlines()
     except UnicodeDecodeError:

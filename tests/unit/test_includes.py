@@ -7,7 +7,7 @@ import re
 from pathlib import Path
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from kernels.engines import headers
@@ -128,6 +128,7 @@ def test_a_damaged_cache_is_no_answer(files, tmp_path):
         assert value(folder) == 3
 
 
+@settings(max_examples=50, deadline=None)
 @given(
     edges=st.lists(st.tuples(st.integers(0, 5), st.integers(0, 5)), max_size=10),
     edited=st.integers(0, 5),

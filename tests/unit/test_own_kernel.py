@@ -13,8 +13,7 @@ from hypothesis import strategies as st
 
 from kernels import RuleError
 from kernels.__main__ import main
-from kernels.engines import emulator
-from kernels.engines.emulator import arguments, entries, limits, own
+from kernels.engines.emulator import arguments, entries, limits, own, source
 from kernels.engines.emulator.parse import Kernel, Variable
 from tests.unit.emulated import needs_nvrtc
 
@@ -181,7 +180,7 @@ def test_options_are_called_as_nvcc_calls_them(cu, tmp_path, capsys):
 
 
 @needs_nvrtc
-@pytest.mark.parametrize("arch", own.ARCHITECTURES)
+@pytest.mark.parametrize("arch", source.ARCHITECTURES)
 def test_every_architecture_is_read(arch, cu):
     file = cu('extern "C" __global__ void k(int* x) { x[0] = __CUDA_ARCH__; }\n')
     assert result(file, "k", "i32:1:empty", arch=arch)[0] == [int(arch[3:5]) * 10]
@@ -191,6 +190,7 @@ def test_every_architecture_is_read(arch, cu):
 SCALARS = st.sampled_from(list(arguments.DTYPES))
 
 
+@settings(max_examples=50, deadline=None)
 @given(type_=SCALARS, data=st.data())
 def test_a_number_is_its_bytes_or_refused(type_, data):
     dtype = arguments.DTYPES[type_]
@@ -210,6 +210,7 @@ def test_a_number_is_its_bytes_or_refused(type_, data):
             arguments.parse(f"{type_}:1e400")
 
 
+@settings(max_examples=50, deadline=None)
 @given(
     type_=SCALARS,
     shape=st.lists(st.integers(1, 5), min_size=1, max_size=4),
@@ -227,6 +228,7 @@ def test_a_range_is_kept_and_its_ends_are_met(type_, shape, ends, seed):
         assert set(many.tolist()) == {3, 4, 5}
 
 
+@settings(max_examples=50, deadline=None)
 @given(
     text=st.text(max_size=40)
     | st.from_regex(r"(struct[0-9]{0,2}\{)?[a-z0-9]{0,4}:[0-9x²]{0,6}:[a-z0-9.]{0,8}\}?", fullmatch=True)
@@ -354,6 +356,12 @@ __global__ void k(float* x) {
 
 
 @needs_nvrtc
+def test_a_variable_with_the_name_of_an_argument_is_refused(cu):
+    with pytest.raises(RuleError, match="the variable arg0 has the name of an argument here"):
+        result(cu("__device__ int arg0;\n__global__ void k(int* x) { x[0] = arg0; }\n"), "k", "i32:1:ones")
+
+
+@needs_nvrtc
 @pytest.mark.parametrize(
     ("args", "words"),
     [
@@ -373,7 +381,7 @@ def test_an_argument_that_is_not_what_the_kernel_takes_is_refused(args, words, c
 def test_a_struct_that_is_aligned_less_than_the_kernels_is_refused(cu):
     file = cu("__global__ void k(float4 a, float* x) { x[0] = a.w; }\n")
     numbers = "{f32:1,f32:2,f32:3,f32:4}"
-    with pytest.raises(RuleError, match=r"aligned to 16 bytes, arg0 to 4: write struct16\{"):
+    with pytest.raises(RuleError, match=r"aligned to 16 bytes, arg0 is aligned to 4: write struct16\{"):
         result(file, "k", f"struct{numbers}", "f32:1:empty")
     assert result(file, "k", f"struct16{numbers}", "f32:1:empty")[0] == [4]
 
@@ -394,7 +402,7 @@ def test_a_struct_that_is_aligned_less_than_the_kernels_is_refused(cu):
         (["--grid=0"], "one to three positive whole numbers"),
         (["--grid=²"], "one to three positive whole numbers, got '²'"),
         (["--block="], "one to three positive whole numbers"),
-        (["--shared=-4"], "dynamic shared memory is 0 bytes or more"),
+        (["--shared=-4"], "dynamic shared memory is a whole number of bytes, 0 or more, got -4"),
         (["--shared=232449"], "at most 232,448 bytes of shared memory, got 0 declared and 232,449 dynamic"),
         (["--seed=-1"], "a seed is a whole number, 0 or more"),
         (["--arg=f32:1000000000x1000000000:zeros"], "f takes 1 arguments, got 2|bytes of the host's memory"),
@@ -413,6 +421,27 @@ def test_what_breaks_a_rule_is_refused_by_name(options, words, cu, capsys):
 
 
 @needs_nvrtc
+@pytest.mark.parametrize(
+    ("given", "words"),
+    [
+        ({"grid": 4}, "a grid is three whole numbers"),
+        ({"block": (32,)}, "a block is three whole numbers"),
+        ({"block": ("1", 1, 1)}, "a block is three whole numbers"),
+        ({"args": [5]}, "an argument is a text such as i32:64, got 5"),
+        ({"args": "i32:1"}, "an argument is TYPE:VALUE"),
+        ({"entry": None}, "an entry is a kernel's name, got None"),
+        ({"shared": "4"}, "a whole number of bytes"),
+        ({"seed": 0.5}, "a seed is a whole number"),
+        ({"arch": "sm_20"}, "not of 'sm_20'"),
+    ],
+)
+def test_a_call_from_python_that_breaks_a_rule(given, words, cu):
+    usual = {"entry": "f", "grid": (1, 1, 1), "block": (1, 1, 1), "args": ["i32:1"]}
+    with pytest.raises(RuleError, match=words):
+        own.emulate(cu("__global__ void f(int n) {}\n"), **(usual | given))
+
+
+@needs_nvrtc
 def test_memory_is_compared_before_it_is_taken(cu, monkeypatch):
     file = cu(
         'extern "C" __global__ void f(float* x) { extern __shared__ float s[]; s[0] = x[0]; x[1] = s[0]; }\n'
@@ -424,7 +453,7 @@ def test_memory_is_compared_before_it_is_taken(cu, monkeypatch):
     monkeypatch.setattr(arguments.Array, "values", taken)
     with pytest.raises(RuleError, match=r"this launch needs 4,800,000,000,000 bytes of the host's memory"):
         result(file, "f", "f32:100000000000x2:zeros")
-    monkeypatch.setattr(emulator, "free_bytes", lambda: 10**9)
+    monkeypatch.setattr(limits, "free_bytes", lambda: 10**9)
     with pytest.raises(RuleError, match="bytes of the host's memory, 1,000,000,000 bytes are free"):
         own.emulate(file, "f", (60_000, 1, 1), (32, 1, 1), ["f32:2:zeros"], shared=200_000)
 
@@ -467,6 +496,12 @@ def test_a_file_is_read_as_compilers_read_it(content, cu, capsys):
 def test_a_file_that_is_no_text_is_refused(content, cu, capsys):
     assert emulate(cu(content), "scale") == 2
     assert "own.cu is no CUDA C++ in UTF-8 or Latin-1" in capsys.readouterr().err
+
+
+def test_a_file_that_does_not_end_is_refused(cu, monkeypatch, capsys):
+    monkeypatch.setattr(source, "MOST_SOURCE", 100)
+    assert emulate(cu("/" * 101), "scale") == 2
+    assert "own.cu has more than 100 bytes" in capsys.readouterr().err
 
 
 @needs_nvrtc

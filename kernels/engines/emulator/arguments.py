@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 import re
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -12,6 +12,7 @@ import ml_dtypes
 import numpy as np
 
 from kernels import numerals
+from kernels.engines.emulator.parse import Kernel, Variable
 from kernels.program import RuleError
 
 DTYPES = {
@@ -84,6 +85,8 @@ Argument = np.generic | Array | Struct
 
 def parse(text: str, depth: int = 0) -> Argument:
     """What an argument's text describes; nothing is filled. RuleError names the rule and the text."""
+    if not isinstance(text, str):
+        raise RuleError(f"an argument is a text such as i32:64, got {text!r}")
     text = text.strip()
     if depth > MOST_DEPTH:
         raise RuleError(f"structs are at most {MOST_DEPTH} deep; got {text!r} inside")
@@ -218,7 +221,40 @@ def _padded(content: bytes, align: int) -> bytes:
     return content.ljust(-(-len(content) // align) * align, b"\0")
 
 
-def total_bytes(given: Sequence[Array]) -> int:
-    """Most bytes of host memory that a run takes for these arrays: the values, the device's memory with a state for each
-    byte, the values after the run, and eight bytes an element while one is filled."""
-    return sum(4 * array.nbytes for array in given) + max((8 * math.prod(a.shape) for a in given), default=0)
+# -- against the kernel ---------------------------------------------------------------------------
+def check_arguments(kernel: Kernel, entry: str, given: Mapping[str, Argument]) -> None:
+    """RuleError if an argument is not what the kernel's parameter takes."""
+    if len(given) != len(kernel.params):
+        raise RuleError(f"{entry} takes {len(kernel.params)} arguments, got {len(given)}")
+    for n, ((name, value), p) in enumerate(zip(given.items(), kernel.params, strict=True)):
+        wrong = _mismatch(value, p)
+        if wrong:
+            needed, found = wrong
+            raise RuleError(f"{entry}: parameter {n} is {needed}, {name} is {found}")
+
+
+def _mismatch(value: Argument, p: Variable) -> tuple[str, str] | None:
+    """What a parameter needs and what the argument is instead; None if they agree."""
+    if size(value) != p.size:
+        found = "an array, which is a pointer" if isinstance(value, Array) else f"{size(value)} bytes wide"
+        return f"{p.size} bytes wide", found
+    if p.align > alignment(value):
+        return f"aligned to {p.align} bytes", f"aligned to {alignment(value)}: write struct{p.align}{{...}}"
+    if isinstance(value, np.generic) and p.dtype[:1] in "fsu":
+        kinds = ("a whole number", "a floating-point number")
+        needed, found = kinds[p.dtype.startswith("f")], kinds[value.dtype.kind not in "iub"]
+        return (needed, found) if needed != found else None
+    return None
+
+
+def check_variables(
+    kernel: Kernel, lowered: Mapping[str, str], values: Mapping[str, Argument], given: Mapping[str, Argument]
+) -> None:
+    """RuleError if a value is not as large as its variable, or if a variable has the name of an argument."""
+    sizes = {v.name: v.size for v in kernel.variables if v.space in ("global", "const")}
+    if taken := sizes.keys() & given.keys():
+        raise RuleError(f"the variable {taken.pop()} has the name of an argument here; give it another")
+    for name, value in values.items():
+        room, needed = sizes.get(lowered[name], 0), value.nbytes if isinstance(value, Array) else size(value)
+        if room != needed:
+            raise RuleError(f"the variable {name} holds {room:,} bytes, its value {needed:,}")

@@ -28,6 +28,8 @@ def compile_entry(
 
     RuleError lists what there is if nothing has the name, or if several have it; else raises as compile_ptx.
     """
+    if not isinstance(entry, str):
+        raise RuleError(f"an entry is a kernel's name, got {entry!r}")
     expressions = [f"&{name}" for name in variables]
     unit = _compiled(text, file, options, [entry, *expressions]) or _compiled(text, file, options, [entry])
     unit = unit or compile_unit(text, file, options)  # raises if it is not the name that is wrong

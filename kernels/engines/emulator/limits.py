@@ -1,9 +1,12 @@
-"""CUDA's limits on a launch, which a GPU would refuse with "invalid configuration argument"."""
+"""Limits of a launch: CUDA's, which a GPU refuses with "invalid configuration argument", and the host's memory."""
 
 from __future__ import annotations
 
 import math
+from collections.abc import Collection
 
+from kernels.engines.cpu import free_bytes
+from kernels.engines.emulator.arguments import Array
 from kernels.engines.emulator.launch import Dim
 from kernels.engines.emulator.parse import Kernel
 from kernels.program import RuleError
@@ -19,6 +22,8 @@ MOST_SHARED = 227 * 1024  # static and dynamic together, on sm_90
 def check_grid(grid: Dim, block: Dim) -> None:
     """RuleError if a grid or a block is larger than CUDA's."""
     for what, extents, most in (("grid", grid, MOST_BLOCKS), ("block", block, MOST_THREADS)):
+        if not isinstance(extents, tuple | list) or [type(n) for n in extents] != [int] * 3:
+            raise RuleError(f"a {what} is three whole numbers, (x, y, z), got {extents!r}")
         for axis, extent, limit in zip("xyz", extents, most, strict=True):
             if not 1 <= extent <= limit:
                 raise RuleError(f"a {what} has 1 to {limit:,} {_OF[what]} along {axis}, got {extent:,}")
@@ -31,8 +36,8 @@ _OF = {"grid": "blocks", "block": "threads"}
 
 def check_shared(kernel: Kernel, dynamic: int) -> None:
     """RuleError if a block takes more shared memory than there is. `dynamic`: bytes given at the launch."""
-    if dynamic < 0:
-        raise RuleError(f"dynamic shared memory is 0 bytes or more, got {dynamic:,}")
+    if not isinstance(dynamic, int) or dynamic < 0:
+        raise RuleError(f"dynamic shared memory is a whole number of bytes, 0 or more, got {dynamic!r}")
     static = sum(v.size for v in kernel.variables if v.space == "shared")
     if static > MOST_STATIC_SHARED:
         raise RuleError(
@@ -43,4 +48,24 @@ def check_shared(kernel: Kernel, dynamic: int) -> None:
         raise RuleError(
             f"a block has at most {MOST_SHARED:,} bytes of shared memory, "
             f"got {static:,} declared and {dynamic:,} dynamic"
+        )
+
+
+def check_memory(kernel: Kernel, grid: Dim, block: Dim, dynamic: int, arrays: Collection[Array]) -> None:
+    """RuleError if a run needs more of the host's memory than is free. Nothing has been taken yet.
+
+    An array is there as its values, as the device's memory with a state for each byte, and as the values after the run;
+    while one is filled its elements are doubles.
+    """
+    blocks, threads = math.prod(grid), math.prod(block)
+    of = {space: sum(v.size for v in kernel.variables if v.space == space) for space in ("shared", "local")}
+    need = sum(4 * array.nbytes for array in arrays) + max(
+        (8 * math.prod(a.shape) for a in arrays), default=0
+    )
+    need += 2 * blocks * (of["shared"] + dynamic + threads * of["local"])
+    free = free_bytes()
+    if need > free:
+        raise RuleError(
+            f"this launch needs {need:,} bytes of the host's memory, {free:,} bytes are free; "
+            "take smaller arrays or a smaller grid"
         )

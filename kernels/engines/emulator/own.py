@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-import math
 import os
 import re
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
@@ -18,50 +17,14 @@ from kernels.engines.emulator.arguments import Argument, Array, Struct
 from kernels.engines.emulator.counters import Counters
 from kernels.engines.emulator.launch import Dim, Options, launch, place
 from kernels.engines.emulator.machine import EmulatorError
-from kernels.engines.emulator.parse import Kernel, parse
+from kernels.engines.emulator.memory import Global
+from kernels.engines.emulator.parse import parse
 from kernels.engines.emulator.runtime_functions import PRINT_BUFFER, Printed
+from kernels.engines.emulator.source import Source, options
 from kernels.program import RuleError
 
-# Architectures whose PTX the emulator reads; an instruction that it lacks is an error that names the line.
-ARCHITECTURES = tuple(f"sm_{n}" for n in ("75", "80", "86", "87", "89", "90", "90a"))
 LAST_PRINTED = 20  # lines shown with an error
-STANDARDS = ("c++11", "c++14", "c++17", "c++20")
-_DEFINE = re.compile(r"[A-Za-z_][A-Za-z0-9_]*(=.*)?")
 _CONSTANT = re.compile(r"([A-Za-z_][A-Za-z0-9_]*(?:::[A-Za-z_][A-Za-z0-9_]*)*)=(.*)", re.DOTALL)
-
-
-@dataclass(frozen=True)
-class Source:
-    """A CUDA C++ file: its text as the compiler takes it, and its lines as a reader sees them."""
-
-    path: Path
-    text: str
-    lines: tuple[str, ...]
-
-    @classmethod
-    def read(cls, path: Path) -> Source:
-        """A file in UTF-8, or in Latin-1 as old ones are. RuleError if it is no text."""
-        if "\0" in str(path):
-            raise RuleError(f"a file's name has no zero byte, got {str(path)!r}")
-        content = path.read_bytes().removeprefix(b"\xef\xbb\xbf")
-        if b"\0" in content:
-            raise RuleError(f"{path} is no CUDA C++ in UTF-8 or Latin-1: it holds a zero byte")
-        try:
-            shown = content.decode()
-        except UnicodeDecodeError:
-            shown = content.decode("latin-1")
-        lines = tuple(line.rstrip("\r") for line in shown.split("\n"))
-        return cls(path, content.decode(errors="surrogateescape"), lines)
-
-    def line(self, file: str, number: int) -> str:
-        """A line of the source; "" for one of another file."""
-        return self.lines[number - 1].rstrip() if file == self.path.name and number <= len(self.lines) else ""
-
-    def quoted(self, message: str) -> str:
-        """A message that names a line of the file, with that line below it, as compilers do."""
-        at = re.search(rf"{re.escape(self.path.name)}:([0-9]+)", message)
-        code = at and self.line(self.path.name, int(at[1]))
-        return f"{message}\n{int(at[1]):5} | {code}" if code else message
 
 
 @dataclass(frozen=True)
@@ -88,8 +51,7 @@ class Emulated:
         out = [f"{name:22} {count:>14,}" for name, count in self.counters.total.items() if count]
         out.append("\nline   warp instr.   sectors ld / st   shared waves ld / st   source")
         for line, c in self.counters.lines.items():
-            own = line.file == self.source.path.name
-            code = self.source.line(line.file, line.number).strip() if own else f"({line.file})"
+            code = self.source.line(line.file, line.number).strip()
             out.append(
                 f"{line.number:4} {c['warp_instructions']:13,} {c['sectors_ld']:8,} / {c['sectors_st']:<8,}"
                 f" {c['wavefronts_ld']:8,} / {c['wavefronts_st']:<8,}  {code}"
@@ -142,37 +104,28 @@ def emulate(
     variables = dict(_constant(text) for text in constants)
     rng = _generator(seed)
     source = Source.read(Path(file))
-    options = _options(source.path, defines, folders, arch, standard)
     ptx, name, lowered = entries.compile_entry(
-        source.text, os.path.abspath(file), options, entry, [*variables]
+        source.text,
+        os.path.abspath(file),
+        options(source.path, defines, folders, arch, standard),
+        entry,
+        list(variables),
     )
     kernel = parse(ptx, name)
     limits.check_shared(kernel, shared)
-    _check_arguments(kernel, entry, given)
-    _check_variables(kernel, lowered, variables)
-    _check_memory(kernel, math.prod(grid), math.prod(block), shared, (given | variables).values())
+    arguments.check_arguments(kernel, entry, given)
+    arguments.check_variables(kernel, lowered, variables, given)
+    arrays = [array for n, value in (given | variables).items() for _, array in arguments.arrays(n, value)]
+    limits.check_memory(kernel, grid, block, shared, arrays)
     if out is not None:
         Path(out).mkdir(parents=True, exist_ok=True)
-
-    # A variable's own array is its content; arrays in structs are buffers that they point to.
-    pointed = given | {n: value for n, value in variables.items() if isinstance(value, Struct)}
-    buffers = dict(pair for n, value in pointed.items() for pair in arguments.arrays(n, value))
-    memory = place(
-        {n: array.values(rng) for n, array in buffers.items()},
-        [n for n, array in buffers.items() if array.fill != "empty"],
-    )
-    before = {n: _content(value, rng) for n, value in variables.items() if n not in pointed}
-    for n, value in variables.items():
-        content = before[n].tobytes() if n in before else arguments.packed(n, value, memory.address)
-        memory.add(lowered[n], len(content), content)
+    memory, kept = _placed(given, variables, lowered, rng)
     handed = [np.void(arguments.packed(n, value, memory.address)) for n, value in given.items()]
     try:
         run = launch(ptx, name, grid, block, handed, memory, shared, Options(races=True), name=entry)
     except EmulatorError as e:
         raise EmulatorError(source.quoted(str(e)) + _before(e)) from None
-    after = {n: memory.array(n) for n in buffers} | {
-        n: memory.array(lowered[n]).view(value.dtype).reshape(value.shape) for n, value in before.items()
-    }
+    after = {n: memory.array(at).view(dtype).reshape(shape) for n, (at, dtype, shape) in kept.items()}
     if out is not None:
         for n, array in after.items():
             np.save(Path(out) / f"{n.replace('::', '.')}.npy", array)
@@ -192,9 +145,31 @@ def _generator(seed: int) -> np.random.Generator:
     return np.random.default_rng(seed)
 
 
-def _content(value: Array | np.generic, rng: np.random.Generator) -> np.ndarray:
-    """What is written into a variable."""
-    return value.values(rng) if isinstance(value, Array) else np.asarray(value)
+def _placed(
+    given: Mapping[str, Argument],
+    variables: Mapping[str, Argument],
+    lowered: Mapping[str, str],
+    rng: np.random.Generator,
+) -> tuple[Global, dict[str, tuple[str, np.dtype, tuple[int, ...]]]]:
+    """The device's memory with every array and variable; of each the name in memory, type and shape.
+
+    An array that is a variable's value is the variable's content; one in a struct is a buffer that it points to.
+    """
+    pointed = given | {n: value for n, value in variables.items() if isinstance(value, Struct)}
+    buffers = dict(pair for n, value in pointed.items() for pair in arguments.arrays(n, value))
+    memory = place(
+        {n: array.values(rng) for n, array in buffers.items()},
+        [n for n, array in buffers.items() if array.fill != "empty"],
+    )
+    kept = {n: (n, array.dtype, array.shape) for n, array in buffers.items()}
+    for n, value in variables.items():
+        if isinstance(value, Struct):
+            content = arguments.packed(n, value, memory.address)
+        else:
+            content = (value.values(rng) if isinstance(value, Array) else np.asarray(value)).tobytes()
+            kept[n] = lowered[n], value.dtype, value.shape
+        memory.add(lowered[n], len(content), content)
+    return memory, kept
 
 
 def _constant(text: str) -> tuple[str, Argument]:
@@ -203,76 +178,3 @@ def _constant(text: str) -> tuple[str, Argument]:
     if not found:
         raise RuleError(f"a constant is NAME=ARG, such as mask=f32:9:ones, got {text!r}")
     return found[1], arguments.parse(found[2])
-
-
-def _options(
-    file: Path, defines: Sequence[str], folders: Sequence[str], arch: str, standard: str
-) -> tuple[str, ...]:
-    """The compiler's options; the file's own folder is the last that is searched for <headers>."""
-    for text in defines:
-        if not _DEFINE.fullmatch(text):
-            raise RuleError(f"a define is NAME or NAME=VALUE, got {text!r}")
-    for folder in folders:
-        if not Path(folder).is_dir():
-            raise RuleError(f"-I names a folder; there is none called {str(folder)!r}")
-    target = arch.replace("compute_", "sm_", 1)
-    if target not in ARCHITECTURES:
-        raise RuleError(f"the emulator reads the PTX of {', '.join(ARCHITECTURES)}, not of {arch!r}")
-    if standard not in STANDARDS:
-        raise RuleError(f"the standard is one of {', '.join(STANDARDS)}, got {standard!r}")
-    places = [*folders, file.parent]
-    return (
-        f"--std={standard}",
-        f"--gpu-architecture={target.replace('sm_', 'compute_')}",
-        "-lineinfo",
-        *(f"-D{text}" for text in defines),
-        *(f"-I{os.path.abspath(place)}" for place in places),
-    )
-
-
-def _check_arguments(kernel: Kernel, entry: str, given: Mapping[str, Argument]) -> None:
-    """RuleError if an argument is not what the kernel's parameter takes."""
-    if len(given) != len(kernel.params):
-        raise RuleError(f"{entry} takes {len(kernel.params)} arguments, got {len(given)}")
-    for (name, value), p in zip(given.items(), kernel.params, strict=True):
-        size = arguments.size(value)
-        what = "an array, which is a pointer" if isinstance(value, Array) else f"{size} bytes wide"
-        if size != p.size:
-            raise RuleError(f"{entry}: parameter {name[3:]} is {p.size} bytes wide, {name} is {what}")
-        if p.align > arguments.alignment(value):
-            raise RuleError(
-                f"{entry}: parameter {name[3:]} is aligned to {p.align} bytes, {name} to "
-                f"{arguments.alignment(value)}: write struct{p.align}{{...}}"
-            )
-        if isinstance(value, np.generic) and p.dtype[:1] in "fsu":
-            floating = p.dtype.startswith("f")
-            if floating == (value.dtype.kind in "iub"):
-                kinds = ("a floating-point number", "a whole number")
-                raise RuleError(
-                    f"{entry}: parameter {name[3:]} is {kinds[not floating]}, {name} is {kinds[floating]}"
-                )
-
-
-def _check_variables(kernel: Kernel, lowered: Mapping[str, str], given: Mapping[str, Argument]) -> None:
-    """RuleError if a value is not as large as its variable."""
-    sizes = {v.name: v.size for v in kernel.variables}
-    for name, value in given.items():
-        size = value.nbytes if isinstance(value, Array) else arguments.size(value)
-        if size != sizes.get(lowered[name], 0):
-            raise RuleError(
-                f"the variable {name} holds {sizes.get(lowered[name], 0):,} bytes, its value {size:,}"
-            )
-
-
-def _check_memory(kernel: Kernel, blocks: int, threads: int, shared: int, given: Iterable[Argument]) -> None:
-    """RuleError, before any is taken, if a run needs more of the host's memory than is free."""
-    arrays = [array for value in given for _, array in arguments.arrays("", value)]
-    of = {space: sum(v.size for v in kernel.variables if v.space == space) for space in ("shared", "local")}
-    # The emulator keeps a state beside each byte.
-    need = arguments.total_bytes(arrays) + 2 * blocks * (of["shared"] + shared + threads * of["local"])
-    free = emulator.free_bytes()
-    if need > free:
-        raise RuleError(
-            f"this launch needs {need:,} bytes of the host's memory, {free:,} bytes are free; "
-            "take smaller arrays or a smaller grid"
-        )
