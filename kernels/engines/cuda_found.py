@@ -39,12 +39,13 @@ def load(library: str) -> ctypes.CDLL:
         from cuda.pathfinder import load_nvidia_dynamic_lib
 
         return ctypes.CDLL(load_nvidia_dynamic_lib(library).abs_path)
-    except Exception as e:  # the loader has errors of its own, of several kinds
+    except Exception as e:  # a file that is there but does not load raises anything
         name, wheel = WHEELS[library]
-        said = (str(e) or type(e).__name__).splitlines()[0]
-        raise RefusedError(
-            f"{name} was not found on this machine; pip install {wheel} brings it ({said})"
-        ) from None
+        if isinstance(e, ImportError) or type(e).__name__ == "DynamicLibNotFoundError":
+            said = f"{name} was not found on this machine; pip install {wheel} brings it"
+        else:
+            said = f"{name} does not load on this machine: {(str(e) or type(e).__name__).splitlines()[0]}"
+        raise RefusedError(said) from None
 
 
 def _in_wheel(library: str) -> bool:

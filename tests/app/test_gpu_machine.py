@@ -7,7 +7,7 @@ from kernels import engines, records
 from kernels.engines import cuda_found, cuda_libraries
 from kernels.jobs import Worker
 from kernels.ladders import LADDERS
-from pages import _gemm, _run
+from pages import _choose, _gemm, _run
 from tests.app.opened import finish, open_page, texts
 from tests.children.driver import H200, Driver
 
@@ -161,3 +161,20 @@ def test_a_run_in_which_every_rung_is_refused_leaves_the_page_as_it_was(monkeypa
     at.button(key="run").click().run()
     assert not at.exception and "conv/direct has no room. conv/im2col-gemm has no room" in texts(at)
     assert at.session_state["ran"] is before and "kt-badge-measured" in texts(at)
+
+
+def test_the_race_says_why_this_gpu_ran_no_such_lane(machine, monkeypatch):
+    monkeypatch.setattr(cuda_libraries, "missing", lambda program: "")
+    machine(RTX_2080)
+    row = {"engine": "cuda", "mode": "cold"}
+    shape = LADDERS["conv"].presets["toy"].shape
+    told = {
+        kind: _choose.out(_choose.Race({"conv/direct": row}, kind, shape))
+        for kind in ("measured", "recorded")
+    }
+    why = "compute capability 8.0 or newer is needed, NVIDIA GeForce RTX 2080 has 7.5"
+    assert next(out.titles for out in told["measured"] if out.why == why)[:2] == (
+        "implicit GEMM, plain divisions",
+        "implicit GEMM",
+    )
+    assert why not in [out.why for out in told["recorded"]]

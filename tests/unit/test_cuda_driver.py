@@ -6,6 +6,7 @@ import pytest
 
 from kernels.engines import Status, cuda, cuda_driver, cuda_found, levels
 from kernels.engines.cuda_driver import Card
+from kernels.program import RefusedError
 from tests.children.driver import H200, Driver
 
 
@@ -157,21 +158,35 @@ def test_without_cupy(machine, monkeypatch):
 
 
 def test_without_nvrtc(machine, monkeypatch):
+    pathfinder = pytest.importorskip("cuda.pathfinder")
+
     def nowhere(name):
-        raise RuntimeError(f'Failure finding "lib{name}.so.13"\n  listdir: nothing')
+        raise pathfinder.DynamicLibNotFoundError(f'Failure finding "lib{name}.so.13"')
 
     without(monkeypatch, "nvidia")
-    pathfinder = pytest.importorskip("cuda.pathfinder")
     monkeypatch.setattr(pathfinder, "load_nvidia_dynamic_lib", nowhere)
     cuda_found.load.cache_clear()
     assert why(machine, Driver()) == (
         "NVRTC, CUDA's compiler, was not found on this machine. pip install nvidia-cuda-nvrtc brings it"
     )
     assert cuda_found.missing("cublas") == (
-        'cuBLAS was not found on this machine; pip install nvidia-cublas brings it (Failure finding "libcublas.so.13")'
+        "cuBLAS was not found on this machine; pip install nvidia-cublas brings it"
     )
     monkeypatch.setattr(pathfinder, "load_nvidia_dynamic_lib", lambda name: pytest.fail("asked twice"))
     assert cuda_found.missing("cublas")
+
+
+def test_a_library_that_does_not_load_says_why(monkeypatch):
+    pathfinder = pytest.importorskip("cuda.pathfinder")
+
+    def broken(name):
+        raise OSError("libcublasLt.so.13: file too short\nmore")
+
+    monkeypatch.setattr(pathfinder, "load_nvidia_dynamic_lib", broken)
+    with pytest.raises(
+        RefusedError, match=r"^cuBLAS does not load on this machine: libcublasLt.so.13: file too short$"
+    ):
+        cuda_found.load.__wrapped__("cublas")
 
 
 def test_a_library_of_a_wheel_is_found_without_loading_it(monkeypatch, tmp_path):
