@@ -37,7 +37,7 @@ def engines() -> dict[str, tuple[bool, str]]:
 
 
 def _device(status: Status) -> str:
-    """The device and which of several it is, or why there is none."""
+    """Returns the device and which of several it is, or why there is none."""
     if status.ready:
         return ", ".join(filter(None, (status.text, status.which)))
     return f"{status.why}." if status.advice else status.text

@@ -21,8 +21,8 @@ WHEELS = {
 
 @cache
 def missing(library: str) -> str:
-    """Why a library cannot be used here, and what installs it; "" where it is here. That of a wheel is not loaded:
-    a server can ask."""
+    """Returns why a library cannot be used here, and what installs it; "" if it can. The library of a wheel is not
+    loaded, so a server may call this."""
     if _in_wheel(library):
         return ""
     try:
@@ -34,7 +34,7 @@ def missing(library: str) -> str:
 
 @cache
 def load(library: str) -> ctypes.CDLL:
-    """The library. RefusedError names its wheel where it is missing or does not load."""
+    """Returns the library. RefusedError names its wheel if it is missing, or the reason if it does not load."""
     try:
         from cuda.pathfinder import load_nvidia_dynamic_lib
 

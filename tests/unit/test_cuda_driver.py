@@ -30,9 +30,9 @@ def test_of_several_gpus_the_one_in_use_is_named(machine):
 
 def test_levels_of_memory_are_those_of_the_same_gpu(machine):
     machine(Driver(name=b"NVIDIA L4"))
-    told = levels.gpu()
-    assert told.device == cuda.status().text == "NVIDIA L4"
-    assert told.levels[0].each == "each of 132 SMs" and told.levels[-1].bytes == 141 << 30
+    found = levels.gpu()
+    assert found.device == cuda.status().text == "NVIDIA L4"
+    assert found.levels[0].each == "each of 132 SMs" and found.levels[-1].bytes == 141 << 30
 
 
 # -- no driver, or none that starts ---------------------------------------------------------------------
@@ -172,7 +172,7 @@ def test_without_nvrtc(machine, monkeypatch):
     assert cuda_found.missing("cublas") == (
         "cuBLAS was not found on this machine; pip install nvidia-cublas brings it"
     )
-    monkeypatch.setattr(pathfinder, "load_nvidia_dynamic_lib", lambda name: pytest.fail("asked twice"))
+    monkeypatch.setattr(pathfinder, "load_nvidia_dynamic_lib", lambda name: pytest.fail("loaded twice"))
     assert cuda_found.missing("cublas")
 
 

@@ -28,7 +28,7 @@ CUDARuntimeError = stand_in("cupy_backends.cuda.api.runtime", "CUDARuntimeError"
 # -- rungs that this GPU, or what is installed, cannot run --------------------------------------------------
 def refusal(rung: str, shape) -> str:
     found = find(rung)
-    return cuda.refusal(found, shape, found.build(shape, found.default_tiles))
+    return cuda.refusal(found, shape, found.default_tiles)
 
 
 def test_an_older_gpu_refuses_the_rungs_that_need_a_newer_one(machine, monkeypatch):
@@ -49,12 +49,11 @@ def test_a_block_with_more_shared_memory_than_the_gpu_has(machine):
     machine(Driver(name=b"NVIDIA L4", attributes=H200 | {75: 8, 76: 9, 97: 101_376}))
     rung, shape = find("gemm/warp-tile"), GEMM.presets["square-64"].shape
     big = rung.default_tiles | {"STAGES": 4, "BK": 32}
-    program = rung.build(shape, big)
-    shared = program.steps[0].shared
+    shared = rung.build(shape, big).steps[0].shared
     assert shared > 101_376
     said = f"a block needs {shared:,} bytes of shared memory, NVIDIA L4 has 101,376"
-    assert cuda.refusal(rung, shape, program) == said
-    assert cuda.refusal(rung, shape, rung.build(shape, rung.default_tiles)) == ""
+    assert cuda.refusal(rung, shape, big) == said
+    assert cuda.refusal(rung, shape, rung.default_tiles) == ""
 
 
 def test_the_newest_gpu_refuses_nothing(machine, monkeypatch):
@@ -83,11 +82,11 @@ def test_where_there_is_no_gpu_no_rung_is_refused_by_itself(machine):
 def test_a_comparison_leaves_out_what_the_gpu_cannot_run(machine):
     machine(RTX_2080)
     shape = GEMM.presets["square-64"].shape
-    told = []
+    found = []
     names = ["gemm/double-buffer", "gemm/warp-tile"]
-    assert compare(names, shape, engine="cuda", refused=lambda *words: told.append(words)) == []
+    assert compare(names, shape, engine="cuda", refused=lambda *words: found.append(words)) == []
     why = "compute capability 8.0 or newer is needed, NVIDIA GeForce RTX 2080 has 7.5"
-    assert told == [(name, f"{find(name).title}: {why}") for name in names]
+    assert found == [(name, f"{find(name).title}: {why}") for name in names]
     with pytest.raises(RefusedError, match=f"^gemm/double-buffer: {why}$"):
         compare(names, shape, engine="cuda")
 
@@ -102,11 +101,11 @@ def worker():
 
 def words(worker) -> str:
     """Those of a run on the GPU; the next one, on the processor, runs."""
-    with pytest.raises(JobError) as told:
+    with pytest.raises(JobError) as raised:
         worker.submit(Request(("conv/direct",), TOY, engine="cuda")).result(60)
     (row,) = worker.submit(Request(("conv/direct",), TOY, engine="cpu", seconds=0.05)).result(60)
     assert row["engine"] == "cpu" and row["median_ms"] > 0
-    return str(told.value)
+    return str(raised.value)
 
 
 @pytest.mark.skipif(cuda.status().ready, reason="CuPy finds a driver here")
@@ -176,9 +175,11 @@ def test_a_card_without_room_for_a_context_says_who_has_it(machine, monkeypatch,
     full = failing(CUDARuntimeError("cudaErrorMemoryAllocation: out of memory"))
     cupy_with(monkeypatch, Device=full)
     smi(monkeypatch, answer)
-    with pytest.raises(RuleError) as told:
+    with pytest.raises(RuleError) as raised:
         cuda.free_bytes()
-    assert str(told.value) == (f"the GPU's memory is full: other programs hold {held}; nvidia-smi lists them")
+    assert str(raised.value) == (
+        f"the GPU's memory is full: other programs hold {held}; nvidia-smi lists them"
+    )
 
 
 def test_a_busy_card_is_cupys_own_error(machine, monkeypatch):
@@ -193,9 +194,9 @@ def test_a_busy_card_is_cupys_own_error(machine, monkeypatch):
 def test_want_of_memory_refuses_a_rung_with_the_bytes(monkeypatch, module):
     cupy_with(monkeypatch, free=1_234_567)
     error = stand_in(module, "OutOfMemoryError", RuntimeError if module == "torch" else MemoryError)
-    with pytest.raises(RefusedError) as told, cuda.refused_when_full():
+    with pytest.raises(RefusedError) as raised, cuda.refused_when_full():
         raise error("Out of memory allocating 4,096 bytes (allocated so far: 0 bytes).\nmore")
-    assert str(told.value) == (
+    assert str(raised.value) == (
         "the GPU's memory is full, 1,234,567 bytes are free (Out of memory allocating 4,096 bytes (allocated so far: 0 bytes))"
     )
     with pytest.raises(RuntimeError, match="another"), cuda.refused_when_full():
@@ -215,9 +216,9 @@ def test_ceilings_without_room_are_left_out(monkeypatch):
 
 def test_a_flush_without_room_names_its_bytes(monkeypatch):
     cupy_with(monkeypatch, alloc=failing(OutOfMemoryError("Out of memory")))
-    with pytest.raises(RuleError) as told:
+    with pytest.raises(RuleError) as raised:
         cuda_timing.flusher(None)
-    assert str(told.value) == (
+    assert str(raised.value) == (
         "overwriting the caches before each sample needs 268,435,456 bytes on the GPU, 1,000,000 bytes are free; "
         "take a smaller shape or batch"
     )
@@ -266,9 +267,9 @@ def test_no_nvrtc_is_a_sentence(monkeypatch):
     ],
 )
 def test_cublas_says_what_its_status_means(status, error, words):
-    with pytest.raises(error, match=words) as told:
+    with pytest.raises(error, match=words) as raised:
         cuda_libraries._check(status)
-    assert type(told.value) is error
+    assert type(raised.value) is error
 
 
 def test_cublas_that_does_not_start_is_refused(monkeypatch):
