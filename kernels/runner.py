@@ -248,7 +248,7 @@ def _runnable(
         if not why:
             found.append(c)
         elif refused:
-            refused(c.rung.name, f"{c.rung.title}: {why}")
+            refused(c.rung.name, why)
         else:
             raise RefusedError(f"{c.rung.name}: {why}")
     return found
