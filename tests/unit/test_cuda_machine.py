@@ -8,13 +8,16 @@ import subprocess
 import sys
 import types
 
+import numpy as np
 import pytest
 
-from kernels import ConvShape, RuleError, compare
+from kernels import ConvShape, RuleError, compare, engines
 from kernels.engines import cuda, cuda_found, cuda_libraries, cuda_timing, cuda_torch
+from kernels.engines.timing import Budget
 from kernels.jobs import JobError, Request, Worker
 from kernels.ladders import LADDERS, find
 from kernels.program import RefusedError, UnsupportedError
+from kernels.records import sweep
 from tests.children.acts import stand_in
 from tests.children.driver import H200, Driver
 
@@ -89,6 +92,19 @@ def test_a_comparison_leaves_out_what_the_gpu_cannot_run(machine):
     assert told == [(name, why) for name in names]
     with pytest.raises(RefusedError, match=f"^gemm/double-buffer: {why}$"):
         compare(names, shape, engine="cuda")
+
+
+def test_a_sweep_leaves_out_what_this_machine_cannot_run(monkeypatch, tmp_path):
+    """It is no row, and nothing that a library said: another machine may run it."""
+    old = "compute capability 8.0 or newer is needed"
+    monkeypatch.setattr(engines, "refusal", lambda name, rung, *_: "" if rung.name == "conv/direct" else old)
+    out = tmp_path / "machine.jsonl"
+    what = sweep.Sweep("cpu", ["toy"], ["cold"], budget=Budget(3, 0.1, 2, 0.0))
+    steps = list(sweep.record(out, what, "unknown"))
+    assert {step.row["rung"] for step in steps if step.row} == {"conv/direct"}
+    left_out = [step.said for step in steps if old in step.said]
+    assert any(said.startswith(f"left out conv/im2col-gemm {TOY}: ") for said in left_out)
+    assert steps[-1].done == steps[-1].total and list(tmp_path.iterdir()) == [out]
 
 
 # -- a child whose CuPy does not work ------------------------------------------------------------------
@@ -222,6 +238,33 @@ def test_a_flush_without_room_names_its_bytes(monkeypatch):
         "overwriting the caches before each sample needs 268,435,456 bytes on the GPU, 1,000,000 bytes are free; "
         "take a smaller shape or batch"
     )
+
+
+class Array:
+    """As CuPy's, in the host's memory: what is copied goes nowhere."""
+
+    def __init__(self):
+        self.shape, self.dtype, self.nbytes = (4,), np.dtype("f4"), 16
+        self.data = types.SimpleNamespace(
+            copy_from_host_async=lambda *_: None, copy_to_host_async=lambda *_: None
+        )
+
+    def get(self, stream) -> np.ndarray:
+        return np.zeros(4, "f4")
+
+
+def test_copies_are_left_out_if_the_system_pins_no_memory(monkeypatch):
+    failed = CUDARuntimeError("cudaErrorMemoryAllocation: out of memory")
+    pinned = {"PinnedMemory": failing(failed), "PinnedMemoryPointer": lambda *_: pytest.fail("pinned")}
+    cupy_with(monkeypatch, **pinned)
+    monkeypatch.setattr(cuda, "own_stream", lambda: None)
+    program = find("conv/direct").build(TOY, {"BLOCK": 256})
+    session = types.SimpleNamespace(
+        program=program,
+        arrays={buffer.name: Array() for buffer in program.buffers},
+        stream=types.SimpleNamespace(synchronize=lambda: None),
+    )
+    assert cuda.copies(session) is None
 
 
 # -- nvidia-smi ----------------------------------------------------------------------------------------
