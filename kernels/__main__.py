@@ -141,7 +141,7 @@ def listing_json() -> dict:
         "presets": {
             key: preset.shape.params() for ladder in LADDERS.values() for key, preset in ladder.presets.items()
         },
-        "engines": {name: {"ready": s.ready, "text": s.text} for name, s in engines.available().items()},
+        "engines": {name: {"ready": s.ready, "text": s.why} for name, s in engines.available().items()},
     }  # fmt: skip
 
 

@@ -243,10 +243,10 @@ def _asked(ladder: Ladder, rungs: Sequence[str], shape: Any, tiles: Mapping[str,
 def _runnable(
     engine: str, shape: Any, asked: Sequence[_Candidate], refused: Refused | None
 ) -> list[_Candidate]:
-    """Those that this machine has what it takes for; `refused` gets the others. RefusedError without it."""
+    """Returns the candidates that this machine can run; `refused` gets the others. RefusedError without `refused`."""
     found = []
     for c in asked:
-        why = engines.refusal(engine, c.rung, shape, c.program)
+        why = engines.refusal(engine, c.rung, shape, c.tiles)
         if not why:
             found.append(c)
         elif refused:

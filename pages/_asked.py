@@ -45,7 +45,7 @@ class Asked:
         return {name: value for name, value in self.tiles if name in rung.tiles}
 
     def able(self) -> list[Rung]:
-        """The rungs that no rule keeps from this shape."""
+        """Returns the rungs that no rule keeps from this shape."""
         return self._able
 
     @cached_property
@@ -57,19 +57,20 @@ class Asked:
         ]
 
     def refusals(self) -> dict[str, str]:
-        """Those of `able` that this machine cannot run, by rung name: why."""
+        """Returns why this machine cannot run a rung, by rung name, for those of `able` that it cannot."""
         return self._refusals
 
     @cached_property
     def _refusals(self) -> dict[str, str]:
         found = {}
         for rung in self.able():
-            program = rung.build(self.shape, rung.default_tiles | self.tiles_of(rung))
-            found[rung.name] = engines.refusal(self.engine, rung, self.shape, program)
-        return {name: why for name, why in found.items() if why}
+            tiles = rung.default_tiles | self.tiles_of(rung)
+            if why := engines.refusal(self.engine, rung, self.shape, tiles):
+                found[rung.name] = why
+        return found
 
     def runs(self) -> list[Rung]:
-        """Those of `able` that a press on Run runs."""
+        """Returns those of `able` that a press on Run runs."""
         return [rung for rung in self.able() if rung.name not in self.refusals()]
 
     def tiles_for(self, rungs: Sequence[Rung]) -> dict[str, Any]:

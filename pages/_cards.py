@@ -112,13 +112,13 @@ def unable(asked: Asked) -> str:
 
 
 def refused(asked: Asked) -> str:
-    """The rungs that this machine's GPU or its libraries cannot run, by reason, in one line; "" where there are none."""
+    """Returns the rungs that this machine's GPU or its libraries cannot run, by reason, in one line; "" if none."""
     by: dict[str, list[str]] = {}
     for rung in asked.able():
         if why := asked.refusals().get(rung.name):
             by.setdefault(why, []).append(_brief(asked, rung))
-    told = ", ".join(f"{', '.join(titles)} ({why})" for why, titles in by.items())
-    return f"not on this machine: {told}" if told else ""
+    reasons = ", ".join(f"{', '.join(titles)} ({why})" for why, titles in by.items())
+    return f"not on this machine: {reasons}" if reasons else ""
 
 
 def _brief(asked: Asked, rung: Rung) -> str:

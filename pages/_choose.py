@@ -150,7 +150,7 @@ def reason(rung: Rung, run: Race, engine: str) -> str:
 
 
 def _refusal(rung: Rung, run: Race, engine: str) -> str:
-    """What kept this machine from measuring a rung that no rule keeps from the shape; "" of a recording."""
+    """Returns why this machine could not measure a rung that no rule keeps from the shape; "" of a recording."""
     if run.kind != "measured" or any(rung.rules(run.shape, rung.default_tiles)):
         return ""
-    return engines.refusal(engine, rung, run.shape, rung.build(run.shape, rung.default_tiles))
+    return engines.refusal(engine, rung, run.shape, rung.default_tiles)

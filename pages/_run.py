@@ -122,7 +122,7 @@ def head(ladder: Ladder, shape: Any, own, title: str = "Time") -> Asked:
 
 
 def gpu_note() -> None:
-    """Why a GPU that this computer has is not used, and what to do. That it has none the options say."""
+    """Writes why a GPU that this computer has is not used, and what to do. The options say if it has none."""
     gpu = engines.load("cuda").status()
     if gpu.advice:
         note(_unused(gpu))
@@ -133,7 +133,7 @@ def _unused(gpu: engines.Status) -> str:
 
 
 def _engine() -> str:
-    """The engine chosen among those that measure here, and what there is to say of the GPU."""
+    """Returns the engine chosen among those that measure here; under the choice a line about the GPU."""
     gpu = engines.load("cuda").status()
     ready = [name for name, s in engines.available().items() if s.ready and engines.load(name).MEASURES]
     engine = option("engine", ready)
@@ -168,10 +168,12 @@ def _button(asked: Asked) -> None:
     if not asked.runs():
         st.session_state["run_error"] = f"No rung can run here on the {asked.engine} engine at this shape."
         st.rerun()
+    failed = bool(st.session_state.get("run_error"))
     st.session_state["run_error"] = ""
     owner = st.session_state.setdefault("owner", uuid.uuid4().hex)
     ran = st.session_state.get("ran")
-    again = ran is not None and ran.asked == asked  # what is on the page already is measured anew
+    # What is on the page already is measured anew, and what was refused is tried again: memory may be free by now.
+    again = failed or (ran is not None and ran.asked == asked)
     try:
         st.session_state["job"] = worker().submit(asked.request(), owner=owner, fresh=again), asked
     except JobError as e:

@@ -37,8 +37,10 @@ def engines() -> dict[str, tuple[bool, str]]:
 
 
 def _device(status: Status) -> str:
-    """The device and which of several it is, or why there is none."""
-    return ", ".join(filter(None, (status.text, status.which))) if status.ready else status.why
+    """Returns the device and which of several it is, or why there is none."""
+    if status.ready:
+        return ", ".join(filter(None, (status.text, status.which)))
+    return f"{status.why}." if status.advice else status.text
 
 
 @st.cache_data(show_spinner=False)

@@ -10,7 +10,7 @@ from typing import Any, Protocol
 import numpy as np
 
 from kernels.engines.timing import Budget
-from kernels.program import INPUT, OUTPUT, WORKSPACE, Program, RuleError, Rung
+from kernels.program import INPUT, OUTPUT, WORKSPACE, Program, RuleError, Rung, Tiles
 
 NAMES = ("cuda", "cpu", "emulator")
 ALLOCATED = {
@@ -74,7 +74,7 @@ class Status:
 
     @property
     def why(self) -> str:
-        """Reason and advice, a sentence each, the last without its full stop."""
+        """Returns reason and advice, a sentence each, the last without its full stop."""
         return ". ".join(filter(None, (self.text, self.advice)))
 
 
@@ -107,10 +107,10 @@ def available() -> dict[str, Status]:
     return {name: load(name).status() for name in NAMES}
 
 
-def refusal(name: str, rung: Rung, shape: Any, program: Program) -> str:
-    """Why this machine cannot run a rung's program at a shape on an engine; "" where nothing is known against it. Only the cuda
-    engine has GPUs and libraries that differ from machine to machine."""
-    return load(name).refusal(rung, shape, program) if name == "cuda" else ""
+def refusal(name: str, rung: Rung, shape: Any, tiles: Tiles) -> str:
+    """Returns why this machine cannot run a rung at a shape and all its tile sizes on an engine; "" if nothing is known
+    against it. Only the cuda engine has devices and libraries that differ from machine to machine."""
+    return load(name).refusal(rung, shape, tiles) if name == "cuda" else ""
 
 
 def default() -> str:

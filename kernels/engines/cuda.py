@@ -30,17 +30,19 @@ from kernels.program import (
     RuleError,
     Rung,
     Step,
+    Tiles,
     refuse_steps,
 )
 
 MEASURES = True
 MOST_STATIC_SHARED = 48 * 2**10  # bytes of shared memory that any kernel may have
-SMI_S = 10  # nvidia-smi takes seconds where the driver is loaded for it
+SMI_S = 10  # nvidia-smi takes seconds if the driver is loaded for it
 
 
 @cache
 def status() -> Status:
-    """Of the GPU, CuPy and NVRTC. CuPy is not imported, which takes a second: a server calls this at every rerun."""
+    """Returns the GPU's name, or why it, CuPy or NVRTC cannot be used. CuPy is not imported, which takes a second: a
+    server calls this at every rerun."""
     card = cuda_driver.find()
     if isinstance(card, cuda_driver.Unusable):
         return Status(False, card.text, card.advice)
@@ -53,9 +55,9 @@ def status() -> Status:
     return Status(True, card.name, which=which)
 
 
-def refusal(rung: Rung, shape: Any, program: Program) -> str:
-    """Why this GPU, or the libraries beside it, cannot run a rung's program at a shape; "" where nothing is known
-    against it."""
+def refusal(rung: Rung, shape: Any, tiles: Tiles) -> str:
+    """Returns why this GPU, or the libraries beside it, cannot run a rung at a shape and all its tile sizes; "" if
+    nothing is known against it."""
     card = cuda_driver.find()
     if isinstance(card, cuda_driver.Unusable):
         return ""  # the whole engine is refused, by its status
@@ -63,6 +65,7 @@ def refusal(rung: Rung, shape: Any, program: Program) -> str:
     if card.capability < least:
         needed, there = cuda_driver.dotted(least), cuda_driver.dotted(card.capability)
         return f"compute capability {needed} or newer is needed, {card.name} has {there}"
+    program = rung.build(shape, tiles)
     shared = max((step.shared for step in program.steps if isinstance(step, Launch)), default=0)
     if shared > max(card.shared_bytes, MOST_STATIC_SHARED):
         return f"a block needs {shared:,} bytes of shared memory, {card.name} has {card.shared_bytes:,}"
@@ -77,7 +80,7 @@ def device_name() -> str:
 
 @cache
 def load() -> Any:
-    """CuPy. RuleError where it does not load."""
+    """Returns CuPy. RuleError if it does not load."""
     try:
         import cupy
     except Exception as e:  # a broken installation raises anything
@@ -89,7 +92,7 @@ def load() -> Any:
 
 
 def free_bytes() -> int:
-    """Of the GPU's memory. RuleError where not even a context fits into it."""
+    """Returns the free bytes of the GPU's memory. RuleError if not even a context fits into it."""
     cupy = load()
     try:
         return cupy.cuda.Device().mem_info[0]
@@ -125,8 +128,8 @@ def conditions() -> dict:
 
 
 def _smi(*fields: str) -> list[Any]:
-    """What nvidia-smi says of the GPU in use, whole numbers as such; None for what it does not know, and for all where
-    it is missing or does not answer."""
+    """Returns what nvidia-smi reports of the GPU in use, whole numbers as int; None for a field that it does not know,
+    and for every field if it is missing or does not answer."""
     unknown: list[Any] = [None] * len(fields)
     card = cuda_driver.find()
     if isinstance(card, cuda_driver.Unusable):

@@ -81,13 +81,13 @@ class Card:
 
 
 def library() -> Any:
-    """The driver's library. OSError where there is none."""
+    """Returns the driver's library. OSError if there is none."""
     return ctypes.CDLL("nvcuda.dll" if sys.platform == "win32" else "libcuda.so.1")
 
 
 @cache
 def find() -> Card | Unusable:
-    """The GPU, or why none can be used."""
+    """Returns the GPU, or why none can be used."""
     try:
         return _card(library())
     except OSError:
@@ -158,7 +158,7 @@ def _without_library() -> Unusable:
 
 
 def _on_bus() -> bool:
-    """Whether Linux lists a display controller of NVIDIA's, with or without a driver. False on other systems."""
+    """Returns whether Linux lists a display controller of NVIDIA's, with or without a driver; False on other systems."""
     for device in PCI.glob("*"):
         try:
             vendor, kind = ((device / name).read_text(encoding="ascii") for name in ("vendor", "class"))
@@ -175,7 +175,7 @@ def dotted(version: tuple[int, int]) -> str:
 
 # -- what the GPU reports ------------------------------------------------------------------------------
 def attribute(number: int) -> int | None:
-    """A CUdevice_attribute of the GPU that `find` found; None where its driver has none such."""
+    """Returns a CUdevice_attribute of the GPU that `find` found; None if its driver does not know it."""
     return _attribute(library(), number)
 
 
@@ -186,7 +186,7 @@ def _attribute(driver: Any, number: int) -> int | None:
 
 
 def total_bytes() -> int | None:
-    """Of the memory of that GPU; None where the driver does not say."""
+    """Returns the bytes of that GPU's memory; None if the driver does not report them."""
     total = ctypes.c_size_t()
     failed = library().cuDeviceTotalMem_v2(ctypes.byref(total), GPU)
     return None if failed else total.value

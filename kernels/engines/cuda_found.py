@@ -21,8 +21,8 @@ WHEELS = {
 
 @cache
 def missing(library: str) -> str:
-    """Why a library cannot be used here, and what installs it; "" where it is here. That of a wheel is not loaded:
-    a server can ask."""
+    """Returns why a library cannot be used here, and what installs it; "" if it can. The library of a wheel is not
+    loaded, so a server may call this."""
     if _in_wheel(library):
         return ""
     try:
@@ -34,17 +34,18 @@ def missing(library: str) -> str:
 
 @cache
 def load(library: str) -> ctypes.CDLL:
-    """The library. RefusedError names its wheel where it is missing or does not load."""
+    """Returns the library. RefusedError names its wheel if it is missing, or the reason if it does not load."""
     try:
         from cuda.pathfinder import load_nvidia_dynamic_lib
 
         return ctypes.CDLL(load_nvidia_dynamic_lib(library).abs_path)
-    except Exception as e:  # the loader has errors of its own, of several kinds
+    except Exception as e:  # a file that is there but does not load raises anything
         name, wheel = WHEELS[library]
-        said = (str(e) or type(e).__name__).splitlines()[0]
-        raise RefusedError(
-            f"{name} was not found on this machine; pip install {wheel} brings it ({said})"
-        ) from None
+        if isinstance(e, ImportError) or type(e).__name__ == "DynamicLibNotFoundError":
+            said = f"{name} was not found on this machine; pip install {wheel} brings it"
+        else:
+            said = f"{name} does not load on this machine: {(str(e) or type(e).__name__).splitlines()[0]}"
+        raise RefusedError(said) from None
 
 
 def _in_wheel(library: str) -> bool:

@@ -39,8 +39,8 @@ def bind(routine: str, args: tuple) -> Callable[[], None]:
 
 
 def missing(program: Program) -> str:
-    """Why a library that a program calls cannot be used here, and what installs it; "" where each can. cuDNN and PyTorch
-    are asked for by their rungs' own rules."""
+    """Returns why a library that a program calls cannot be used here, and what installs it; "" if each can. The rules
+    of their own rungs look for cuDNN and PyTorch."""
     used = {step.routine.partition("_")[0] for step in program.steps if isinstance(step, LibraryCall)}
     return "; ".join(
         filter(None, (cuda_found.missing(name) for name in sorted(used & cuda_found.WHEELS.keys())))

@@ -99,7 +99,7 @@ class _Cold:
 
 
 def flusher(stream) -> Callable[[], None]:
-    """What overwrites the caches. RuleError names the bytes it needs where they are not free."""
+    """Returns what overwrites the caches. RuleError names the bytes it needs if they are not free."""
     import cupy
 
     nbytes = max(2 * cupy.cuda.Device().attributes["L2CacheSize"], LEAST_FLUSH)

@@ -40,7 +40,7 @@ def find() -> None:
 
 
 def _without_cuda() -> bool:
-    """Whether PyTorch's own file on its version says that it knows no CUDA; False where there is none such."""
+    """Returns whether PyTorch's own version.py says that it was built without CUDA; False if there is no such file."""
     origin = getattr(importlib.util.find_spec("torch"), "origin", None)
     try:
         text = Path(origin).with_name("version.py").read_text(encoding="utf-8") if origin else ""
@@ -59,7 +59,7 @@ def version() -> str | None:
 
 @cache
 def load() -> Any:
-    """The module. RefusedError where it does not load or sees no GPU, RuleError where it is missing."""
+    """Returns the module. RefusedError if it does not load or sees no GPU, RuleError if it is missing."""
     find()
     try:
         import torch

@@ -40,12 +40,12 @@ def launch(
 
 
 def ampere(shape: Any) -> tuple[int, int]:
-    """The compute capability that brought cp.async, mma.sync of 16 products and TF32 (PTX ISA, "Target ISA notes")."""
+    """Returns the compute capability that brought cp.async, mma.sync with K = 16 and TF32 (PTX ISA, "Target ISA notes")."""
     return 8, 0
 
 
 def ampere_for(*dtypes: str) -> Callable[[Any], tuple[int, int]]:
-    """The compute capability of a rung that needs as much for these element types alone."""
+    """Returns the capability of a rung that needs `ampere` for these element types alone."""
     return lambda shape: ampere(shape) if shape.dtype in dtypes else any_gpu(shape)
 
 

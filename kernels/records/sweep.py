@@ -88,8 +88,8 @@ class Group:
         return self.ladder.rung(rung).build(self.shape, self._full(rung))
 
     def refusal(self, engine: str, rung: str) -> str:
-        """Why this machine cannot run a rung of it; "" where it can."""
-        return engines.refusal(engine, self.ladder.rung(rung), self.shape, self.program(rung))
+        """Returns why this machine cannot run one of its rungs; "" if it can."""
+        return engines.refusal(engine, self.ladder.rung(rung), self.shape, self._full(rung))
 
     def key(self, rung: str, device: str) -> tuple:
         """What a row must agree in to be the one that this group would measure."""

@@ -7,7 +7,7 @@ from kernels import engines, records
 from kernels.engines import cuda_found, cuda_libraries
 from kernels.jobs import Worker
 from kernels.ladders import LADDERS
-from pages import _gemm, _run
+from pages import _choose, _gemm, _run
 from tests.app.opened import finish, open_page, texts
 from tests.children.driver import H200, Driver
 
@@ -69,7 +69,7 @@ def test_home_and_options_say_which_of_two_gpus_is_used(machine, fresh_home):
 
 
 # -- a GPU that cannot run every rung --------------------------------------------------------------------
-def asked(machine, monkeypatch, **params):
+def opened(machine, monkeypatch, **params):
     """The tiling page on an RTX 2080, at 64 x 64 x 64 as the address has it, and what a press on Run would send."""
     machine(RTX_2080)
     sent = []
@@ -90,7 +90,7 @@ def finished(request):
 
 def test_rungs_that_this_gpu_cannot_run_are_named_and_left_out(machine, monkeypatch):
     monkeypatch.setattr(cuda_libraries, "missing", lambda program: "")
-    at, sent = asked(machine, monkeypatch)
+    at, sent = opened(machine, monkeypatch)
     said = "(compute capability 8.0 or newer is needed, NVIDIA GeForce RTX 2080 has 7.5)"
     assert f"not on this machine: double buffer, warp tile, cuBLAS TF32 {said}" in texts(at)
     at.button(key="run").click().run()
@@ -103,21 +103,21 @@ def test_rungs_that_this_gpu_cannot_run_are_named_and_left_out(machine, monkeypa
 def test_recordings_of_those_rungs_are_still_shown(machine, monkeypatch):
     shape = LADDERS["gemm"].presets["square-4096"].shape
     assert records.recorded("gemm/warp-tile", shape, LADDERS["gemm"].rung("gemm/warp-tile").default_tiles)
-    at, _ = asked(machine, monkeypatch, **_gemm.write(_gemm.read(shape.params())[0]))
+    at, _ = opened(machine, monkeypatch, **_gemm.write(_gemm.read(shape.params())[0]))
     assert "not on this machine: " in texts(at) and "kt-badge-recorded" in texts(at)
 
 
 def test_a_missing_cublas_refuses_its_rungs_alone(machine, monkeypatch):
     missing = "cuBLAS was not found on this machine; pip install nvidia-cublas brings it"
     monkeypatch.setattr(cuda_found, "missing", lambda library: missing if library == "cublas" else "")
-    at, sent = asked(machine, monkeypatch)
+    at, sent = opened(machine, monkeypatch)
     assert f"cuBLAS FP32 ({missing})" in texts(at)
     at.button(key="run").click().run()
     assert "gemm/cublas" not in sent[0].rungs and "gemm/naive" in sent[0].rungs
 
 
 def test_where_no_rung_can_run_nothing_is_sent(machine, monkeypatch):
-    at, sent = asked(machine, monkeypatch)
+    at, sent = opened(machine, monkeypatch)
     from pages._asked import Asked
 
     monkeypatch.setattr(Asked, "runs", lambda self: [])
@@ -161,3 +161,38 @@ def test_a_run_in_which_every_rung_is_refused_leaves_the_page_as_it_was(monkeypa
     at.button(key="run").click().run()
     assert not at.exception and "direct: it has no room; im2col + our GEMM: it has no room" in texts(at)
     assert at.session_state["ran"] is before and "kt-badge-measured" in texts(at)
+
+
+def test_the_race_says_why_this_gpu_ran_no_such_lane(machine, monkeypatch):
+    monkeypatch.setattr(cuda_libraries, "missing", lambda program: "")
+    machine(RTX_2080)
+    row = {"engine": "cuda", "mode": "cold"}
+    shape = LADDERS["conv"].presets["toy"].shape
+    found = {
+        kind: _choose.out(_choose.Race({"conv/direct": row}, kind, shape))
+        for kind in ("measured", "recorded")
+    }
+    why = "compute capability 8.0 or newer is needed, NVIDIA GeForce RTX 2080 has 7.5"
+    assert next(out.titles for out in found["measured"] if out.why == why)[:2] == (
+        "implicit GEMM, plain divisions",
+        "implicit GEMM",
+    )
+    assert why not in [out.why for out in found["recorded"]]
+
+
+def test_after_a_refusal_the_next_press_measures_anew(monkeypatch):
+    """Its answer is kept for equal requests, and the memory that was missing may be free by now."""
+    fresh = []
+
+    def refused(request, **how):
+        fresh.append(how["fresh"])
+        job = finished(request)
+        job.result = lambda timeout=None: [{"rung": rung, "unsupported": "no room"} for rung in request.rungs]
+        return job
+
+    monkeypatch.setattr(_run.worker(), "submit", refused)
+    at = open_page("im2col.py", engine="cpu")
+    for _ in range(2):
+        at.button(key="run").click().run()
+        assert "no room" in texts(at)
+    assert fresh == [False, True]

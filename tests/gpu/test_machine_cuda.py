@@ -1,4 +1,4 @@
-"""What a GPU's driver, nvidia-smi and CuPy say of it agrees; and a GPU that is hidden, full, or one of two is told in words."""
+"""The driver, nvidia-smi and CuPy agree on which GPU is used; a GPU that is hidden, full or one of two is named in words."""
 
 from __future__ import annotations
 
@@ -54,10 +54,10 @@ def test_driver_cupy_and_nvidia_smi_speak_of_the_same_gpu():
 
 
 def test_conditions_have_the_clocks_of_this_gpu():
-    told = cuda.conditions()
-    if told["driver"] is None:
+    found = cuda.conditions()
+    if found["driver"] is None:
         pytest.skip("nvidia-smi is missing here")
-    assert told["clock_sm_mhz"] is None or 100 < told["clock_sm_mhz"] < 4000
+    assert found["clock_sm_mhz"] is None or 100 < found["clock_sm_mhz"] < 4000
 
 
 def test_a_hidden_gpu_is_told():
@@ -83,7 +83,7 @@ def test_this_gpu_refuses_nothing_that_its_recordings_hold():
     for ladder in LADDERS.values():
         shape = next(iter(ladder.presets.values())).shape
         for rung in ladder.able("cuda", shape):
-            why = cuda.refusal(rung, shape, rung.build(shape, rung.default_tiles))
+            why = cuda.refusal(rung, shape, rung.default_tiles)
             assert not why or "pip install" in why, rung.name
 
 

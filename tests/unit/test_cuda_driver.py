@@ -6,6 +6,7 @@ import pytest
 
 from kernels.engines import Status, cuda, cuda_driver, cuda_found, levels
 from kernels.engines.cuda_driver import Card
+from kernels.program import RefusedError
 from tests.children.driver import H200, Driver
 
 
@@ -29,9 +30,9 @@ def test_of_several_gpus_the_one_in_use_is_named(machine):
 
 def test_levels_of_memory_are_those_of_the_same_gpu(machine):
     machine(Driver(name=b"NVIDIA L4"))
-    told = levels.gpu()
-    assert told.device == cuda.status().text == "NVIDIA L4"
-    assert told.levels[0].each == "each of 132 SMs" and told.levels[-1].bytes == 141 << 30
+    found = levels.gpu()
+    assert found.device == cuda.status().text == "NVIDIA L4"
+    assert found.levels[0].each == "each of 132 SMs" and found.levels[-1].bytes == 141 << 30
 
 
 # -- no driver, or none that starts ---------------------------------------------------------------------
@@ -157,21 +158,35 @@ def test_without_cupy(machine, monkeypatch):
 
 
 def test_without_nvrtc(machine, monkeypatch):
+    pathfinder = pytest.importorskip("cuda.pathfinder")
+
     def nowhere(name):
-        raise RuntimeError(f'Failure finding "lib{name}.so.13"\n  listdir: nothing')
+        raise pathfinder.DynamicLibNotFoundError(f'Failure finding "lib{name}.so.13"')
 
     without(monkeypatch, "nvidia")
-    pathfinder = pytest.importorskip("cuda.pathfinder")
     monkeypatch.setattr(pathfinder, "load_nvidia_dynamic_lib", nowhere)
     cuda_found.load.cache_clear()
     assert why(machine, Driver()) == (
         "NVRTC, CUDA's compiler, was not found on this machine. pip install nvidia-cuda-nvrtc brings it"
     )
     assert cuda_found.missing("cublas") == (
-        'cuBLAS was not found on this machine; pip install nvidia-cublas brings it (Failure finding "libcublas.so.13")'
+        "cuBLAS was not found on this machine; pip install nvidia-cublas brings it"
     )
-    monkeypatch.setattr(pathfinder, "load_nvidia_dynamic_lib", lambda name: pytest.fail("asked twice"))
+    monkeypatch.setattr(pathfinder, "load_nvidia_dynamic_lib", lambda name: pytest.fail("loaded twice"))
     assert cuda_found.missing("cublas")
+
+
+def test_a_library_that_does_not_load_says_why(monkeypatch):
+    pathfinder = pytest.importorskip("cuda.pathfinder")
+
+    def broken(name):
+        raise OSError("libcublasLt.so.13: file too short\nmore")
+
+    monkeypatch.setattr(pathfinder, "load_nvidia_dynamic_lib", broken)
+    with pytest.raises(
+        RefusedError, match=r"^cuBLAS does not load on this machine: libcublasLt.so.13: file too short$"
+    ):
+        cuda_found.load.__wrapped__("cublas")
 
 
 def test_a_library_of_a_wheel_is_found_without_loading_it(monkeypatch, tmp_path):

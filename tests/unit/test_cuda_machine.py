@@ -8,13 +8,16 @@ import subprocess
 import sys
 import types
 
+import numpy as np
 import pytest
 
-from kernels import ConvShape, RuleError, compare
+from kernels import ConvShape, RuleError, compare, engines
 from kernels.engines import cuda, cuda_found, cuda_libraries, cuda_timing, cuda_torch
+from kernels.engines.timing import Budget
 from kernels.jobs import JobError, Request, Worker
 from kernels.ladders import LADDERS, find
 from kernels.program import RefusedError, UnsupportedError
+from kernels.records import sweep
 from tests.children.acts import stand_in
 from tests.children.driver import H200, Driver
 
@@ -28,7 +31,7 @@ CUDARuntimeError = stand_in("cupy_backends.cuda.api.runtime", "CUDARuntimeError"
 # -- rungs that this GPU, or what is installed, cannot run --------------------------------------------------
 def refusal(rung: str, shape) -> str:
     found = find(rung)
-    return cuda.refusal(found, shape, found.build(shape, found.default_tiles))
+    return cuda.refusal(found, shape, found.default_tiles)
 
 
 def test_an_older_gpu_refuses_the_rungs_that_need_a_newer_one(machine, monkeypatch):
@@ -49,12 +52,11 @@ def test_a_block_with_more_shared_memory_than_the_gpu_has(machine):
     machine(Driver(name=b"NVIDIA L4", attributes=H200 | {75: 8, 76: 9, 97: 101_376}))
     rung, shape = find("gemm/warp-tile"), GEMM.presets["square-64"].shape
     big = rung.default_tiles | {"STAGES": 4, "BK": 32}
-    program = rung.build(shape, big)
-    shared = program.steps[0].shared
+    shared = rung.build(shape, big).steps[0].shared
     assert shared > 101_376
     said = f"a block needs {shared:,} bytes of shared memory, NVIDIA L4 has 101,376"
-    assert cuda.refusal(rung, shape, program) == said
-    assert cuda.refusal(rung, shape, rung.build(shape, rung.default_tiles)) == ""
+    assert cuda.refusal(rung, shape, big) == said
+    assert cuda.refusal(rung, shape, rung.default_tiles) == ""
 
 
 def test_the_newest_gpu_refuses_nothing(machine, monkeypatch):
@@ -92,6 +94,19 @@ def test_a_comparison_leaves_out_what_the_gpu_cannot_run(machine):
         compare(names, shape, engine="cuda")
 
 
+def test_a_sweep_leaves_out_what_this_machine_cannot_run(monkeypatch, tmp_path):
+    """It is no row, and nothing that a library said: another machine may run it."""
+    old = "compute capability 8.0 or newer is needed"
+    monkeypatch.setattr(engines, "refusal", lambda name, rung, *_: "" if rung.name == "conv/direct" else old)
+    out = tmp_path / "machine.jsonl"
+    what = sweep.Sweep("cpu", ["toy"], ["cold"], budget=Budget(3, 0.1, 2, 0.0))
+    steps = list(sweep.record(out, what, "unknown"))
+    assert {step.row["rung"] for step in steps if step.row} == {"conv/direct"}
+    left_out = [step.said for step in steps if old in step.said]
+    assert any(said.startswith(f"left out conv/im2col-gemm {TOY}: ") for said in left_out)
+    assert steps[-1].done == steps[-1].total and list(tmp_path.iterdir()) == [out]
+
+
 # -- a child whose CuPy does not work ------------------------------------------------------------------
 @pytest.fixture
 def worker():
@@ -102,11 +117,11 @@ def worker():
 
 def words(worker) -> str:
     """Those of a run on the GPU; the next one, on the processor, runs."""
-    with pytest.raises(JobError) as told:
+    with pytest.raises(JobError) as raised:
         worker.submit(Request(("conv/direct",), TOY, engine="cuda")).result(60)
     (row,) = worker.submit(Request(("conv/direct",), TOY, engine="cpu", seconds=0.05)).result(60)
     assert row["engine"] == "cpu" and row["median_ms"] > 0
-    return str(told.value)
+    return str(raised.value)
 
 
 @pytest.mark.skipif(cuda.status().ready, reason="CuPy finds a driver here")
@@ -176,9 +191,11 @@ def test_a_card_without_room_for_a_context_says_who_has_it(machine, monkeypatch,
     full = failing(CUDARuntimeError("cudaErrorMemoryAllocation: out of memory"))
     cupy_with(monkeypatch, Device=full)
     smi(monkeypatch, answer)
-    with pytest.raises(RuleError) as told:
+    with pytest.raises(RuleError) as raised:
         cuda.free_bytes()
-    assert str(told.value) == (f"the GPU's memory is full: other programs hold {held}; nvidia-smi lists them")
+    assert str(raised.value) == (
+        f"the GPU's memory is full: other programs hold {held}; nvidia-smi lists them"
+    )
 
 
 def test_a_busy_card_is_cupys_own_error(machine, monkeypatch):
@@ -193,9 +210,9 @@ def test_a_busy_card_is_cupys_own_error(machine, monkeypatch):
 def test_want_of_memory_refuses_a_rung_with_the_bytes(monkeypatch, module):
     cupy_with(monkeypatch, free=1_234_567)
     error = stand_in(module, "OutOfMemoryError", RuntimeError if module == "torch" else MemoryError)
-    with pytest.raises(RefusedError) as told, cuda.refused_when_full():
+    with pytest.raises(RefusedError) as raised, cuda.refused_when_full():
         raise error("Out of memory allocating 4,096 bytes (allocated so far: 0 bytes).\nmore")
-    assert str(told.value) == (
+    assert str(raised.value) == (
         "the GPU's memory is full, 1,234,567 bytes are free (Out of memory allocating 4,096 bytes (allocated so far: 0 bytes))"
     )
     with pytest.raises(RuntimeError, match="another"), cuda.refused_when_full():
@@ -215,12 +232,39 @@ def test_ceilings_without_room_are_left_out(monkeypatch):
 
 def test_a_flush_without_room_names_its_bytes(monkeypatch):
     cupy_with(monkeypatch, alloc=failing(OutOfMemoryError("Out of memory")))
-    with pytest.raises(RuleError) as told:
+    with pytest.raises(RuleError) as raised:
         cuda_timing.flusher(None)
-    assert str(told.value) == (
+    assert str(raised.value) == (
         "overwriting the caches before each sample needs 268,435,456 bytes on the GPU, 1,000,000 bytes are free; "
         "take a smaller shape or batch"
     )
+
+
+class Array:
+    """As CuPy's, in the host's memory: what is copied goes nowhere."""
+
+    def __init__(self):
+        self.shape, self.dtype, self.nbytes = (4,), np.dtype("f4"), 16
+        self.data = types.SimpleNamespace(
+            copy_from_host_async=lambda *_: None, copy_to_host_async=lambda *_: None
+        )
+
+    def get(self, stream) -> np.ndarray:
+        return np.zeros(4, "f4")
+
+
+def test_copies_are_left_out_if_the_system_pins_no_memory(monkeypatch):
+    failed = CUDARuntimeError("cudaErrorMemoryAllocation: out of memory")
+    pinned = {"PinnedMemory": failing(failed), "PinnedMemoryPointer": lambda *_: pytest.fail("pinned")}
+    cupy_with(monkeypatch, **pinned)
+    monkeypatch.setattr(cuda, "own_stream", lambda: None)
+    program = find("conv/direct").build(TOY, {"BLOCK": 256})
+    session = types.SimpleNamespace(
+        program=program,
+        arrays={buffer.name: Array() for buffer in program.buffers},
+        stream=types.SimpleNamespace(synchronize=lambda: None),
+    )
+    assert cuda.copies(session) is None
 
 
 # -- nvidia-smi ----------------------------------------------------------------------------------------
@@ -266,9 +310,9 @@ def test_no_nvrtc_is_a_sentence(monkeypatch):
     ],
 )
 def test_cublas_says_what_its_status_means(status, error, words):
-    with pytest.raises(error, match=words) as told:
+    with pytest.raises(error, match=words) as raised:
         cuda_libraries._check(status)
-    assert type(told.value) is error
+    assert type(raised.value) is error
 
 
 def test_cublas_that_does_not_start_is_refused(monkeypatch):
