@@ -12,10 +12,10 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from benchmarks import hardware_cases_rungs, hardware_cases_teaching
+from benchmarks import hardware_cases_rungs, hardware_cases_teaching, hardware_cases_wmma
 from benchmarks import hardware_counters as bench
 from benchmarks.hardware_case import Case
-from benchmarks.hardware_cases import APART
+from benchmarks.hardware_cases import APART, named
 from benchmarks.hardware_sass import memory_instructions
 from kernels import cuda as sources
 from kernels.engines.emulator import compile as compiler
@@ -121,7 +121,7 @@ def unequal(name: str) -> dict[str, tuple[float, int]]:
 
 LISTED = [
     case
-    for module in (hardware_cases_rungs, hardware_cases_teaching)
+    for module in (hardware_cases_rungs, hardware_cases_teaching, hardware_cases_wmma)
     for listed in vars(module).values()
     if isinstance(listed, tuple)
     for case in listed
@@ -249,6 +249,14 @@ def test_teaching_kernels_fit_a_narrow_column():
     for path in (sources.ROOT / "teaching").glob("*.cu"):
         lines = path.read_text(encoding="utf-8").splitlines()
         assert lines[0].startswith("// ") and all(len(line) <= 66 for line in lines), path
+
+
+def test_cases_by_name():
+    assert named() == bench.cases()
+    chosen = named("transpose-*", "reduction-1001")
+    assert {name.partition("-")[0] for name in chosen} == {"transpose", "reduction"} and len(chosen) == 5
+    with pytest.raises(ValueError, match="no case is named like nothing-"):
+        named("nothing-*")
 
 
 def test_a_wrong_output_is_told_apart():
