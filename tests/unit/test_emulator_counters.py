@@ -242,13 +242,15 @@ def test_copies_are_counted_among_the_stores_and_apart(size, apart, waves, fewes
         ("float", "atomicAdd(&s[0], 1.0f)", 32, 32),
         ("float", "atomicAdd(&s[t / 8], 1.0f)", 8, 8),
         ("float", "if (t < 20) atomicAdd(&s[t / 8], 1.0f)", 8, 8),
-        ("float", "atomicAdd(&s[t % 2 * 32], 1.0f)", 16, 32),  # two words in one bank
+        ("float", "atomicAdd(&s[t % 2 * 32], 1.0f)", 32, 63),  # two words in one bank: one lane of both
+        ("float", "atomicAdd(&s[t * 2], 1.0f)", 2, 3),
+        ("double", "atomicAdd(&s[t / 4 * 8], 1.0)", 8, 24),  # two words in a bank, one lane of 16 at a time
         ("float", "atomicAdd(&s[t < 4 ? 0 : t], 1.0f)", 4, 4),  # lanes alone are through at once
         ("double", "atomicAdd(&s[t / 2], 1.0)", 2, 2),
         ("unsigned long long", "atomicAdd(&s[0], 1ull)", 32, 32),
     ],
 )
-def test_atomics_that_are_a_loop_load_once_for_each_lane_at_a_word(type_, update, loads, waves):
+def test_atomics_that_are_a_loop_load_once_for_each_lane_at_a_bank(type_, update, loads, waves):
     """Two blocks of two warps."""
     source = f"""extern "C" __global__ void k({type_}* out) {{
       __shared__ {type_} all[2][64];

@@ -236,19 +236,23 @@ def _is_loop(op: str, type_: str) -> bool:
 
 
 def _count_loop(m: Machine, at: Accessor, offsets: np.ndarray) -> None:
-    """Count the loads of such a loop: of a warp's lanes that meet at a word one succeeds each time, in slot order, and
-    the others load again. Warps do not disturb each other here."""
-    active, width = m.am, max(at.width, 4)
-    slots = np.arange(m.slots) if active is None else np.flatnonzero(active)
-    words = offsets[slots] // np.uint64(width)
-    turn = np.zeros(m.slots, np.int64)
-    turn[slots] = _turns(words + (slots // 32).astype(np.uint64) * np.uint64(1 << 40))
-    lines = (offsets // np.uint64(width) * np.uint64(width)).reshape(-1, 32)
-    for n in range(int(turn.max()) + 1):
-        again = (turn >= n) if active is None else (turn >= n) & active
-        m.tally.shared_access(at.pc, "ld", lines, again.reshape(-1, 32), width)
+    """Count the loads of such a loop, each by the lanes whose swap has not succeeded yet. In a turn, one lane of those
+    with words in one bank succeeds (of one word if it has 16 bits), the first; 64-bit words go by halves of the warp.
+    Warps do not disturb each other here; those that update one word at a time need more turns on the hardware."""
+    width = max(at.width, 4)
+    waiting = np.ones(m.slots, bool) if m.am is None else m.am.copy()
+    words = (offsets // np.uint64(width)).astype(np.int64)
+    lines = (words * width).astype(np.uint64).reshape(-1, 32)
+    lane = np.arange(m.slots)
+    warp, group = lane // 32, lane // (128 // width)
+    bank = words if at.width < 4 else words % (128 // width)
+    while waiting.any():
+        m.tally.shared_access(at.pc, "ld", lines, waiting.reshape(-1, 32), width)
         if m.trace is not None:
-            m.trace.request("shared", "ld", lines, again.reshape(-1, 32), width)
+            m.trace.request("shared", "ld", lines, waiting.reshape(-1, 32), width)
+        tries = np.flatnonzero(waiting)
+        tries = tries[_turns(group[tries] << 40 | bank[tries]) == 0]
+        waiting[tries[_turns(warp[tries] << 40 | words[tries]) == 0]] = False
 
 
 def _turns(keys: np.ndarray) -> np.ndarray:
