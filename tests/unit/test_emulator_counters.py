@@ -232,6 +232,43 @@ def test_copies_are_counted_among_the_stores_and_apart(size, apart, waves, fewes
     assert _pick(run, "requests_ld", "sectors_ld") == (1, size)
 
 
+@pytest.mark.parametrize(
+    "type_, update, loads, waves",
+    [
+        ("int", "atomicAdd(&s[t / 8], t)", 0, 0),
+        ("int", "atomicExch(&s[0], t)", 0, 0),
+        ("unsigned long long", "atomicExch(&s[0], 1ull)", 0, 0),
+        ("float", "atomicAdd(&s[t], 1.0f)", 1, 1),
+        ("float", "atomicAdd(&s[0], 1.0f)", 32, 32),
+        ("float", "atomicAdd(&s[t / 8], 1.0f)", 8, 8),
+        ("float", "if (t < 20) atomicAdd(&s[t / 8], 1.0f)", 8, 8),
+        ("float", "atomicAdd(&s[t % 2 * 32], 1.0f)", 32, 63),  # two words in one bank: one lane of both
+        ("float", "atomicAdd(&s[t * 2], 1.0f)", 2, 3),
+        ("double", "atomicAdd(&s[t / 4 * 8], 1.0)", 8, 24),  # two words in a bank, one lane of 16 at a time
+        ("float", "atomicAdd(&s[t < 4 ? 0 : t], 1.0f)", 4, 4),  # lanes alone are through at once
+        ("double", "atomicAdd(&s[t / 2], 1.0)", 2, 2),
+        ("unsigned long long", "atomicAdd(&s[0], 1ull)", 32, 32),
+    ],
+)
+def test_atomics_that_are_a_loop_load_once_for_each_lane_at_a_bank(type_, update, loads, waves):
+    """Two blocks of two warps."""
+    source = f"""extern "C" __global__ void k({type_}* out) {{
+      __shared__ {type_} all[2][64];
+      int t = threadIdx.x % 32;
+      {type_}* s = all[threadIdx.x / 32];
+      s[t] = s[t + 32] = 0;
+      __syncthreads();
+      {update};
+      __syncthreads();
+      out[threadIdx.x] = s[t] + s[t + 32];
+    }}"""
+    dtype = {"int": i32, "float": f32, "double": np.float64}.get(type_, np.uint64)
+    run = emulate(source, {}, {"out": ((64,), dtype)}, grid=2, block=64)
+    at = run.at(7)
+    assert (at["shared_requests_ld"], at["wavefronts_ld"]) == (4 * loads, 4 * waves)
+    assert at["atomics"] == 4 * (20 if "< 20" in update else 32)
+
+
 # -- instructions --------------------------------------------------------------------------------------------
 def test_branches_and_how_many_diverge():
     source = """extern "C" __global__ void k(int* out, const int* in) {

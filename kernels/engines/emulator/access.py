@@ -1,4 +1,4 @@
-"""Loads, stores, atomics and asynchronous copies: addresses to bytes, counted and checked on the way."""
+"""Loads, stores and asynchronous copies: addresses to bytes, counted and checked on the way."""
 
 from __future__ import annotations
 
@@ -6,7 +6,6 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from kernels.engines.emulator import table
 from kernels.engines.emulator.decode import Unknown
 from kernels.engines.emulator.memory import GLOBAL_BASE, LOCAL_WINDOW, SHARED_WINDOW, WINDOW, Fault, Space
 from kernels.engines.emulator.parse import Instruction, Operand, type_bytes
@@ -178,96 +177,6 @@ def store(m: Machine, pc: int, i: Instruction) -> Run:
     return run
 
 
-def atomic(m: Machine, pc: int, i: Instruction) -> Run:
-    """atom and red. Threads that meet at an address take turns in slot order."""
-    parts, type_ = i.parts, i.parts[-1]
-    space = space_of(i)
-    reduction = parts[0] == "red"
-    op = next(p for p in parts[1:] if p in (*table.ATOMIC, "cas"))
-    operands = i.operands if reduction else i.operands[1:]
-    width, dtype = type_bytes(type_), DTYPES[type_]
-    compute = type_ if type_[0] != "b" or op in ("exch", "cas", "and", "or", "xor") else f"u{type_[1:]}"
-    values = [m.reader(o, compute) for o in operands[1:]]
-    put = None if reduction or i.operands[0].kind == "sink" else m.writer(i.operands[0], compute)
-    at = Accessor(m, pc, operands[0], space, width)
-    f = table.ATOMIC.get(op)
-    pair = type_ in ("f16x2", "bf16x2")
-
-    def step(old, new):
-        if op == "cas":
-            return np.where(old == new[0], new[1], old)
-        if pair:
-            return table.packed(
-                *(
-                    f(a, b)
-                    for a, b in zip(table.halves(old, type_), table.halves(new[0], type_), strict=True)
-                ),
-                type_,
-            )
-        return f(old, new[0])
-
-    def run() -> None:
-        memory, name, offsets, chosen = at.checked(write=False)
-        given = [m.active(v()) for v in values]
-        if m.tally is not None:
-            m.tally.add(pc, "atomics", len(chosen))
-        if name == "shared" and m.races is not None:
-            m.races.atomic(pc, offsets, width)
-        if name == "shared" and m.tally is not None and _is_loop(op, type_):
-            _count_loop(m, at, offsets)
-        old_all = np.empty(len(chosen), DTYPES[compute])
-        for now in _rounds(chosen):
-            old = memory.load(chosen[now], width).view(DTYPES[compute])
-            old_all[now] = old
-            new = step(old, [g[now] for g in given]).astype(old.dtype)
-            memory.store(chosen[now], width, new.view(UNSIGNED[width]))
-        if m.trace is not None:
-            m.trace.access(pc, name, offsets, old_all.view(UNSIGNED[width]), dtype, True)
-        if put is not None:
-            put(m.spread(old_all))
-
-    return run
-
-
-def _is_loop(op: str, type_: str) -> bool:
-    """Whether the hardware has no such instruction for shared memory, so that ptxas writes a loop: load the word,
-    compute, compare and swap. It has those of 32-bit integers, and exchanges and comparisons from 32 bits up."""
-    return type_ not in ("u32", "s32", "b32") and (op not in ("exch", "cas") or type_ == "b16")
-
-
-def _count_loop(m: Machine, at: Accessor, offsets: np.ndarray) -> None:
-    """Count the loads of such a loop: of a warp's lanes that meet at a word one succeeds each time, in slot order, and
-    the others load again. Warps do not disturb each other here."""
-    active, width = m.am, max(at.width, 4)
-    slots = np.arange(m.slots) if active is None else np.flatnonzero(active)
-    words = offsets[slots] // np.uint64(width)
-    turn = np.zeros(m.slots, np.int64)
-    turn[slots] = _turns(words + (slots // 32).astype(np.uint64) * np.uint64(1 << 40))
-    lines = (offsets // np.uint64(width) * np.uint64(width)).reshape(-1, 32)
-    for n in range(int(turn.max()) + 1):
-        again = (turn >= n) if active is None else (turn >= n) & active
-        m.tally.shared_access(at.pc, "ld", lines, again.reshape(-1, 32), width)
-        if m.trace is not None:
-            m.trace.request("shared", "ld", lines, again.reshape(-1, 32), width)
-
-
-def _turns(keys: np.ndarray) -> np.ndarray:
-    """How many before each entry are equal to it."""
-    order = np.argsort(keys, kind="stable")
-    held, at = keys[order], np.arange(len(keys))
-    new = np.ones(len(held), bool)
-    new[1:] = held[1:] != held[:-1]
-    turns = np.empty(len(keys), np.int64)
-    turns[order] = at - np.maximum.accumulate(np.where(new, at, 0))
-    return turns
-
-
-def _rounds(addresses: np.ndarray) -> list[np.ndarray]:
-    """Who goes in each round: the first that waits at each address, then the second, and so on."""
-    turns = _turns(addresses)
-    return np.split(np.argsort(turns, kind="stable"), np.cumsum(np.bincount(turns))[:-1])
-
-
 def async_copy(m: Machine, pc: int, i: Instruction) -> Run:
     """cp.async: global to shared. Done at once: waiting for it is then never too late."""
     if i.parts[1] != "async" or {"bulk", "mbarrier", "reduce"} & set(i.parts):
@@ -327,4 +236,4 @@ def _read_some(m: Machine, count: np.ndarray, source: Accessor, size: int) -> np
     return data
 
 
-BUILDERS = {"ld": load, "ldu": load, "st": store, "atom": atomic, "red": atomic, "cp": async_copy}
+BUILDERS = {"ld": load, "ldu": load, "st": store, "cp": async_copy}

@@ -12,7 +12,17 @@ from collections.abc import Callable, Mapping
 
 import numpy as np
 
-from kernels.engines.emulator import access, calls, decode, generic, runtime_functions, tensor, warp
+from kernels.engines.emulator import (
+    access,
+    atomics,
+    calls,
+    decode,
+    generic,
+    runtime_functions,
+    tensor,
+    warp,
+    wmma,
+)
 from kernels.engines.emulator.counters import Tally
 from kernels.engines.emulator.memory import Global, PerBlock, PerThread, Placed
 from kernels.engines.emulator.merge import merged
@@ -24,8 +34,8 @@ from kernels.engines.emulator.trace import Trace
 from kernels.program import RuleError
 
 MOST_STEPS = 5_000_000  # instructions issued for the whole grid: a kernel beyond it does not end
-decode.BUILDERS.update({**access.BUILDERS, **warp.BUILDERS, **tensor.BUILDERS})
-decode.BUILDERS.update({**generic.BUILDERS, **runtime_functions.BUILDERS})
+for _part in (access, atomics, warp, tensor, wmma, generic, runtime_functions):
+    decode.BUILDERS.update(_part.BUILDERS)
 
 
 class EmulatorError(RuleError):

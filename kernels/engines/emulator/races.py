@@ -1,9 +1,8 @@
 """Data races on shared memory: two threads use one word with no barrier between them, and one of them writes.
 
-No race, as in the racecheck tool of compute-sanitizer: atomics beside atomics, and threads that write the value
-which the word holds already or which another of them writes with it, of one warp or of several. (racecheck calls
-the latter "identical data being written" and shows it only at its lowest level, info.) A race: a write of another
-value, a read beside a write of any value, an atomic beside a plain read or write.
+No race is what ends the same in any order: atomics beside atomics, and threads that write to a word the value that
+it holds already or that others of them write with it, threads of one warp or of several. A race is a write of
+another value, a read beside a write of any value, an atomic beside a plain read or write.
 """
 
 from __future__ import annotations

@@ -62,7 +62,7 @@ def _accesses(at: Places, width: int, matrices: bool) -> tuple[np.ndarray, np.nd
     each = 4 // width if width < 4 else 1
     corner = line[0, ::each, None], along[0, ::each, None]  # of the 8 lines that a register spans
     if matrices and (width == 2 or (width == 1 and run == each)):
-        count = min(2 * each, len(corner[0])) if width == 2 else min(2, len(corner[0]))
+        count = min(2 * width, len(corner[0]))  # matrices that one instruction loads
         lane = np.arange(8 * count)
         first, begin = (c.reshape(-1, count)[:, lane // 8] for c in corner)
         return first + lane % 8, begin, 16
