@@ -400,7 +400,8 @@ def _operands(text: str) -> tuple[Operand, ...]:
 
 
 _SPECIAL = re.compile(
-    r"^%(tid|ntid|ctaid|nctaid|laneid|warpid|nwarpid|clock|clock64|lanemask_\w+|smid|gridid|globaltimer)(\.[xyz])?$"
+    r"^%(n?tid|n?ctaid|n?clusterid|cluster_n?ctaid|cluster_n?ctarank|is_explicit_cluster|laneid|n?warpid|n?smid|gridid"
+    r"|lanemask_\w+|clock(64|_hi)?|globaltimer(_lo|_hi)?|envreg\d+|\w+_smem_\w+|pm\d+(_64)?|current_graph_exec)(\.[xyz])?$"
 )
 
 

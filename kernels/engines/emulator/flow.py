@@ -1,0 +1,176 @@
+"""The control flow of a kernel, read from its code alone: where control may go, its loops, its barriers."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+
+import numpy as np
+
+from kernels.engines.emulator.parse import Instruction, Operand
+
+Groups = dict[int, np.ndarray]  # threads by the instruction they are at: bool, one a slot
+RETURNS = ("ret", "exit", "trap")
+# Loads that ask memory again each time, and so may wait for another thread: PTX ISA, "Memory Consistency Model".
+STRONG = ("volatile", "relaxed", "acquire", "cg", "cv", "mmio")
+CARRY = "carry"  # stands for the carry that add.cc leaves and addc takes
+ORDERS = ("membar", "fence", "nanosleep")
+# Warp instructions that read a mask of the lanes that take part: the operand that holds it.
+MASKED = {"bar": 0, "barrier": 0, "shfl": -1, "vote": -1, "match": -1, "redux": -1}
+
+
+def join(groups: Groups, pc: int, threads: np.ndarray) -> None:
+    """Add threads to those at pc."""
+    groups[pc] = groups[pc] | threads if pc in groups else threads
+
+
+def is_block_barrier(i: Instruction) -> bool:
+    return i.parts[0] in ("bar", "barrier") and not {"warp", "cluster"} & set(i.parts)
+
+
+def is_warp_barrier(i: Instruction) -> bool:
+    return i.parts[0] in ("bar", "barrier") and "warp" in i.parts
+
+
+def has_mask(i: Instruction) -> bool:
+    """An instruction at which the lanes that its mask names wait for each other."""
+    return "sync" in i.parts and i.parts[0] in MASKED and not is_block_barrier(i)
+
+
+def is_control(i: Instruction) -> bool:
+    """An instruction after which threads may part, end or wait."""
+    return i.parts[0] in ("bra", "brx", *RETURNS) or is_block_barrier(i) or has_mask(i)
+
+
+@dataclass(frozen=True)
+class Loop:
+    """A loop with all that it is nested in. `ends`: some path leads out of it and to the kernel's end;
+    `polls`: its branches depend on memory that it reads anew each turn; `meets`: other threads take part in its
+    turns besides by memory, at a barrier or in a warp instruction; `registers`: what its branches depend on."""
+
+    ends: bool
+    polls: bool
+    meets: bool
+    registers: tuple[str, ...]
+
+
+class Flow:
+    """Basic blocks and loops of `code`. `stop[pc]`: where straight running from pc on ends, the index of an
+    instruction of control or of the next block."""
+
+    def __init__(self, code: Sequence[Instruction], starts: Sequence[int] = ()):
+        """`starts`: instructions that begin a block besides those that control leads to."""
+        self.code = code
+        leaders = {t for i in code for t in i.targets} | {
+            pc + 1 for pc, i in enumerate(code) if is_control(i)
+        }
+        leaders |= set(starts)
+        self.stop = [len(code)] * (len(code) + 1)
+        stop = len(code)
+        for pc in range(len(code) - 1, -1, -1):
+            stop = pc if is_control(code[pc]) else (pc + 1 if pc + 1 in leaders else stop)
+            self.stop[pc] = stop
+        self._loops: dict[int, Loop] = {}
+        self._past: dict[int, frozenset[int]] = {}
+
+    def following(self, pc: int) -> tuple[int, ...]:
+        """The blocks that control may go on to from the block that begins at pc; len(code) is the end."""
+        at = self.stop[pc]
+        if at >= len(self.code):
+            return (at,)
+        i = self.code[at]
+        if not is_control(i):
+            return (at,)
+        if i.parts[0] in RETURNS:
+            return (len(self.code), at + 1) if i.guard else (len(self.code),)
+        falls = i.parts[0] not in ("bra", "brx") or i.guard is not None
+        return (*i.targets, at + 1) if falls else i.targets
+
+    def reachable(self, pc: int) -> set[int]:
+        """The blocks that control may come to from pc, that of pc included."""
+        return _closure(pc, lambda at: self.following(at) if at < len(self.code) else ())
+
+    def leading(self, pc: int) -> set[int]:
+        """The blocks from which control may come to the block pc, itself included."""
+        return _closure(pc, lambda at: self._before.get(at, ()))
+
+    @cached_property
+    def _before(self) -> dict[int, list[int]]:
+        before: dict[int, list[int]] = {}
+        for block in self.reachable(0) - {len(self.code)}:
+            for n in self.following(block):
+                before.setdefault(n, []).append(block)
+        return before
+
+    def loop(self, target: int) -> Loop:
+        """The loop around the block `target`, which a branch goes back to."""
+        if target not in self._loops:
+            self._loops[target] = self._loop(target)
+        return self._loops[target]
+
+    def _loop(self, target: int) -> Loop:
+        after = self.reachable(target)
+        blocks = after & self.leading(target)
+        body = [self.code[at] for b in blocks for at in range(b, min(self.stop[b] + 1, len(self.code)))]
+        registers, sources = _deciding(body)
+        loads = [i for i in sources if i.parts[0] in ("ld", "ldu", "atom")]
+        polls = any(i.parts[0] == "atom" or set(STRONG) & set(i.parts) for i in loads)
+        polls = polls or (bool(loads) and any(i.parts[0] in ORDERS for i in body))
+        meets = any(is_block_barrier(i) or has_mask(i) or i.parts[0] == "activemask" for i in body)
+        return Loop(len(self.code) in after, polls, meets, tuple(sorted(registers)))
+
+    def past(self, barrier: int) -> frozenset[int]:
+        """The blocks after a barrier from which no path leads back to it, without those that only return: a
+        thread there, which has not been at the barrier with the others, will not come."""
+        if barrier not in self._past:
+            before = self.leading(next(b for b in self.leading(barrier + 1) if self.stop[b] == barrier))
+            after = self.reachable(barrier + 1) - before - {len(self.code)}
+            self._past[barrier] = frozenset(b for b in after if self.code[b].parts[0] not in RETURNS)
+        return self._past[barrier]
+
+
+def _closure(start: int, near: Callable[[int], Iterable[int]]) -> set[int]:
+    seen, todo = {start}, [start]
+    while todo:
+        new = set(near(todo.pop())) - seen
+        seen |= new
+        todo += new
+    return seen
+
+
+def _deciding(body: Sequence[Instruction]) -> tuple[set[str], list[Instruction]]:
+    """The registers that the branches of a loop depend on, and the instructions that write them."""
+    if any(i.parts[0] == "call" for i in body):  # what a function reads is not known here
+        return {name for i in body for name in _read(i)}, list(body)
+    writers: dict[str, list[Instruction]] = {}
+    for i in body:
+        written = names(i.operands[0]) if i.operands and i.parts[0] not in ("st", "red") else set()
+        for name in written | ({CARRY} if "cc" in i.parts else set()):
+            writers.setdefault(name, []).append(i)
+    registers: set[str] = set()
+    sources: list[Instruction] = []
+    todo = [i.guard[0] for i in body if i.guard is not None]
+    todo += [name for i in body if i.parts[0] == "brx" for name in names(i.operands[0])]
+    while todo:
+        name = todo.pop()
+        if name not in registers:
+            registers.add(name)
+            sources += writers.get(name, ())
+            todo += [read for i in writers.get(name, ()) for read in _read(i)]
+    return registers, sources
+
+
+def _read(i: Instruction) -> set[str]:
+    """The registers that an instruction names, those it only writes included."""
+    read = {name for o in i.operands for name in names(o)}
+    return read | ({CARRY} if i.parts[0] in ("addc", "subc", "madc") else set())
+
+
+def names(o: Operand) -> set[str]:
+    """The registers in an operand."""
+    if o.kind == "vector":
+        return {name for part in o.value for name in names(part)}
+    if o.kind == "mem":
+        return names(o.base)
+    return {str(o.value)} if o.kind in ("reg", "not", "symbol") else set()

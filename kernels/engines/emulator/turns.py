@@ -1,0 +1,111 @@
+"""The turns that loops take: which of them wait for other threads, and which never end.
+
+A group of threads that takes the same loop again and again without losing a thread either computes or waits.
+It waits if its loop polls memory, or if the registers that its branches depend on repeat while nobody writes.
+Only threads that wait yield to others of their warp. Where all that are left wait so, the kernel never ends.
+"""
+
+from __future__ import annotations
+
+import time
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from kernels.engines.emulator.flow import Loop
+
+if TYPE_CHECKING:
+    from kernels.engines.emulator.machine import Machine
+
+FEW = 8  # turns before a loop is looked at
+PERIOD = 8  # turns after which a state is looked for again
+SECONDS = 15.0  # of processor time: a launch that takes longer is stopped at its next turn of a loop
+
+
+@dataclass
+class Turns:
+    """The turns that one group of threads took through one loop, one after the other."""
+
+    pc: int
+    threads: np.ndarray
+    count: int = 1
+    loop: Loop | None = None
+    waits: bool = False
+    proved: bool = False  # the state of one turn came again, and nobody wrote in between
+    state: tuple = field(default=(), repr=False)  # as it was `at` that turn, with `writes` made before
+    at: int = 0
+    writes: int = -1
+
+    def turn(self, threads: np.ndarray) -> bool:
+        """Count one more; False where another group comes."""
+        if threads is not self.threads:
+            if not np.array_equal(threads, self.threads):
+                return False
+            self.threads = threads
+        self.count += 1
+        return True
+
+
+class Loops:
+    """Watches the loops of a launch that takes at most `seconds` of this thread's processor time."""
+
+    def __init__(self, m: Machine, seconds: float):
+        self.m, self.seconds = m, seconds
+        self._start = time.thread_time()
+        self._turns: dict[tuple[int, int], Turns] = {}
+        self.instructions = 0  # issued for the whole grid, each counted once for all threads
+
+    def turned(self, pc: int, target: int, threads: np.ndarray) -> Turns | None:
+        """The branch at pc takes threads back to `target`: their turns if they are to yield, else None."""
+        turns = self._turns.get((pc, target))
+        if turns is None or not turns.turn(threads):
+            turns = self._turns[pc, target] = Turns(pc, threads)
+        self._limit(turns)
+        if turns.count < FEW:
+            return None
+        if turns.loop is None:
+            turns.loop = self.m.flow.loop(target)
+            turns.waits = turns.loop.polls
+            if not turns.loop.ends:
+                self.m.fail(pc, "this loop never ends: no path leads out of it", _first(threads))
+        self._look(turns)
+        return turns if turns.waits else None
+
+    def _look(self, turns: Turns) -> None:
+        """Compare the group's state with an earlier one, taken anew at every power of two."""
+        power = turns.count & (turns.count - 1) == 0
+        if not (power or turns.waits or turns.count <= turns.at + PERIOD):
+            return
+        writes = self.m.writes
+        turns.proved = False
+        if power or (turns.waits and turns.writes != writes):
+            turns.state, turns.at, turns.writes = self._state(turns), turns.count, writes
+        elif turns.writes == writes and (not turns.loop.meets or self.m.whole_blocks(turns.threads)):
+            turns.proved = self._state(turns) == turns.state
+            turns.waits |= turns.proved
+
+    def _state(self, turns: Turns) -> tuple:
+        return tuple(self.m.bits_of(name, turns.threads) for name in turns.loop.registers)
+
+    def stuck(self, asleep: list[Turns]) -> bool:
+        """All these groups repeat what they did, and nobody has written since."""
+        return all(turns.proved and turns.writes == self.m.writes for turns in asleep)
+
+    def never_end(self, turns: Turns) -> None:
+        what = (
+            "this loop never ends: what its condition depends on repeats, and no thread is left to change it"
+        )
+        self.m.fail(turns.pc, what, _first(turns.threads))
+
+    def _limit(self, turns: Turns) -> None:
+        if time.thread_time() - self._start > self.seconds:
+            what = (
+                f"stopped after {self.seconds:g} seconds and {self.instructions:,} instructions, in turn "
+                f"{turns.count:,} of this loop; it may be long or endless (Options.seconds gives it longer)"
+            )
+            self.m.fail(turns.pc, what, _first(turns.threads))
+
+
+def _first(threads: np.ndarray) -> int:
+    return int(np.flatnonzero(threads)[0])
