@@ -125,12 +125,16 @@ class Machine:
         return lambda: np.repeat(self.issued >> shift, LANES).astype(dtype)
 
     def _register(self, n: int, dtype) -> Callable[[], np.ndarray]:
-        R, own = self.R, self._storage[n]
-        if own is dtype:
-            return lambda: R[n]
-        have, want = np.dtype(own).itemsize, np.dtype(dtype).itemsize
+        """A register holds what was last written to it, as that type of its width."""
+        R, wanted = self.R, np.dtype(dtype)
+        have, want = np.dtype(self._storage[n]).itemsize, wanted.itemsize
         if have == want:
-            return lambda: R[n].view(dtype)
+
+            def read() -> np.ndarray:
+                value = R[n]
+                return value if value.dtype is wanted else value.view(wanted)
+
+            return read
         raw, unsigned = UNSIGNED[have], UNSIGNED[want]
         return lambda: R[n].view(raw).astype(unsigned).view(dtype)
 
@@ -176,12 +180,13 @@ class Machine:
         have, given = np.dtype(own).itemsize, np.dtype(dtype).itemsize
 
         def put(value) -> None:
-            R[n] = value if self.wm is None else np.where(self.wm, value, R[n])
+            if self.wm is not None:
+                old = R[n]
+                value = np.where(self.wm, value, old if old.dtype is value.dtype else old.view(value.dtype))
+            R[n] = value
 
-        if own is dtype:
-            return put
         if have == given:
-            return lambda value: put(value.view(own))
+            return put
         # A narrower value in a wider register: extended as its sign says.
         wide = (SIGNED if np.dtype(dtype).kind == "i" else UNSIGNED)[have]
         raw = UNSIGNED[given] if np.dtype(dtype).kind == "f" else dtype

@@ -32,9 +32,12 @@ class Scheduler:
         self.pending: Groups = {0: m.live}
         self.yielded: Groups = {}
         self.asleep: list[Turns] = []  # why those yielded
-        self.barriers, self.lanes, self.loops = Barriers(m), Lanes(m), Loops(m, seconds)
-        self._leave = [self._way_out(pc) for pc in range(len(self.code))]
-        self._issued: dict[tuple[int, int], list[int]] = {}
+        self.barriers, self.lanes, self.loops = Barriers(m), Lanes(m), Loops(m, seconds, self._instructions)
+        self._leave = [self._way_out(pc) for pc in range(len(self.code))] + [None]
+        self._returns = {
+            pc for pc, i in enumerate(self.code) if i.parts[0] in ("ret", "exit") and i.guard is None
+        }
+        self._issued: dict[int, list[int]] = {}  # [warps, threads] that ran the block from this pc on
         self._not_all = self._then_live = self._counted = m.live  # masks last looked at
         self._all = np.count_nonzero(m.live)
         self._warps_lanes = self._count(m.live)
@@ -45,15 +48,16 @@ class Scheduler:
             while self.pending or self._resume():
                 pc = min(self.pending)
                 self._step(pc, self._known(self.pending.pop(pc)))
-        self._tell()
+        if self.m.tally is not None:
+            self._tell()
 
     def _step(self, pc: int, here: np.ndarray) -> None:
         if self.barriers.parked or self.lanes.waiting:
             self.barriers.check_skipped(pc, here)
             self.lanes.check_skipped(pc, here)
         stop = self.stop[pc]
-        leave = self._leave[stop] if stop < len(self.code) else None
-        self._straight(pc, stop, stop + (leave is not None), here)
+        leave = self._leave[stop]
+        self._straight(pc, stop, here)
         if leave is not None:
             if self.m.trace is not None:
                 self.m.trace.at(stop, here)
@@ -63,17 +67,15 @@ class Scheduler:
         else:
             self._join(stop, here)
 
-    def _straight(self, pc: int, stop: int, last: int, here: np.ndarray) -> None:
-        """Carry out pc .. stop - 1, and count them up to `last`."""
+    def _straight(self, pc: int, stop: int, here: np.ndarray) -> None:
+        """Carry out pc .. stop - 1."""
         m = self.m
         m.enter(here)
-        self.loops.instructions += last - pc
-        if m.tally is not None:
-            if here is not self._counted:
-                self._counted, self._warps_lanes = here, self._count(here)
-            issued = self._issued.setdefault((pc, last), [0, 0])
-            issued[0] += self._warps_lanes[0]
-            issued[1] += self._warps_lanes[1]
+        if here is not self._counted:
+            self._counted, self._warps_lanes = here, self._count(here)
+        issued = self._issued.setdefault(pc, [0, 0])
+        issued[0] += self._warps_lanes[0]
+        issued[1] += self._warps_lanes[1]
         if m.trace is None:
             for run in m.closures[pc:stop]:
                 run()
@@ -82,21 +84,31 @@ class Scheduler:
                 m.trace.at(at, here)
                 m.closures[at]()
         if m.issued is not None:
-            m.issued[here.reshape(-1, LANES).any(axis=1)] += np.uint64(last - pc)
+            m.issued[here.reshape(-1, LANES).any(axis=1)] += np.uint64(self._last(pc) - pc)
 
     def _count(self, threads: np.ndarray) -> tuple[int, int]:
         """(warps with one of the threads, threads)."""
         return int(np.count_nonzero(threads.reshape(-1, LANES).any(axis=1))), int(np.count_nonzero(threads))
 
+    def _last(self, pc: int) -> int:
+        """Where the instructions end that run together from pc on, the one that ends their block included."""
+        return self.stop[pc] + (self._leave[self.stop[pc]] is not None)
+
+    def _instructions(self) -> int:
+        """Instructions that all warps have issued so far."""
+        return sum(warps * (self._last(pc) - pc) for pc, (warps, _) in self._issued.items())
+
     def _tell(self) -> None:
         """Hand what was issued to the tally."""
-        if self.m.tally is not None:
-            for (pc, last), (warps, lanes) in self._issued.items():
-                self.m.tally.ran(pc, last, warps, lanes)
-                for at in range(pc, last):
-                    if at in self.m.flops_of:
-                        kind, each = self.m.flops_of[at]
-                        self.m.tally.add(at, kind, each * lanes)
+        for pc, (warps, lanes) in self._issued.items():
+            last = self._last(pc)
+            self.m.tally.ran(pc, last, warps, lanes)
+            if self.code[last - 1].parts[0] == "bra":
+                self.m.tally.add(last - 1, "branches", warps)
+            for at in range(pc, last):
+                if at in self.m.flops_of:
+                    kind, each = self.m.flops_of[at]
+                    self.m.tally.add(at, kind, each * lanes)
 
     # -- groups of threads -------------------------------------------------------------------------
     def _join(self, pc: int, threads: np.ndarray) -> None:
@@ -195,9 +207,6 @@ class Scheduler:
 
     def _branch(self, pc: int, here: np.ndarray) -> None:
         take, target = self._taken(pc, here), self.code[pc].targets[0]
-        tally = self.m.tally
-        if tally is not None:
-            tally.add(pc, "branches", self._warps_lanes[0])
         if take is here:
             self._go(pc, target, here)
             return
@@ -205,9 +214,9 @@ class Scheduler:
             self._join(pc + 1, here)
             return
         stay = here & ~take
-        if tally is not None:
+        if self.m.tally is not None:
             split = take.reshape(-1, LANES).any(axis=1) & stay.reshape(-1, LANES).any(axis=1)
-            tally.add(pc, "divergent_branches", int(np.count_nonzero(split)))
+            self.m.tally.add(pc, "divergent_branches", int(np.count_nonzero(split)))
         self._go(pc, target, take)
         self._join(pc + 1, stay)
 
@@ -227,11 +236,9 @@ class Scheduler:
                 self.asleep.append(turns)
                 join(self.yielded, target, take)
                 return
-        if target < len(self.code):
-            i = self.code[target]
-            if not (i.parts[0] in ("ret", "exit") and i.guard is None and target not in self.pending):
-                self._join(target, take)
-                return
-            if self.m.tally is not None:
-                self.m.tally.ran(target, target + 1, *self._count(take))
+        if target not in self._returns or target in self.pending:
+            self._join(target, take)
+            return
+        if self.m.tally is not None:
+            self.m.tally.ran(target, target + 1, *self._count(take))
         self._exit(take)

@@ -8,6 +8,7 @@ Only threads that wait yield to others of their warp. Where all that are left wa
 from __future__ import annotations
 
 import time
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
@@ -29,40 +30,35 @@ class Turns:
 
     pc: int
     threads: np.ndarray
-    count: int = 1
+    count: int = 0
+    look: int = FEW  # the turn at which to look at it again
     loop: Loop | None = None
     waits: bool = False
     proved: bool = False  # the state of one turn came again, and nobody wrote in between
-    state: tuple = field(default=(), repr=False)  # as it was `at` that turn, with `writes` made before
+    state: tuple = field(default=(), repr=False)  # as it was in turn `at`, with `writes` made before
     at: int = 0
     writes: int = -1
 
-    def turn(self, threads: np.ndarray) -> bool:
-        """Count one more; False where another group comes."""
-        if threads is not self.threads:
-            if not np.array_equal(threads, self.threads):
-                return False
-            self.threads = threads
-        self.count += 1
-        return True
-
 
 class Loops:
-    """Watches the loops of a launch that takes at most `seconds` of this thread's processor time."""
+    """Watches the loops of a launch that takes at most `seconds` of this thread's processor time.
+    `instructions` gives how many were issued so far."""
 
-    def __init__(self, m: Machine, seconds: float):
-        self.m, self.seconds = m, seconds
-        self._start = time.thread_time()
+    def __init__(self, m: Machine, seconds: float, instructions: Callable[[], int]):
+        self.m, self.seconds, self.instructions = m, seconds, instructions
+        self._until = time.thread_time() + seconds
         self._turns: dict[tuple[int, int], Turns] = {}
-        self.instructions = 0  # issued for the whole grid, each counted once for all threads
 
     def turned(self, pc: int, target: int, threads: np.ndarray) -> Turns | None:
         """The branch at pc takes threads back to `target`: their turns if they are to yield, else None."""
         turns = self._turns.get((pc, target))
-        if turns is None or not turns.turn(threads):
+        if turns is None or (threads is not turns.threads and not np.array_equal(threads, turns.threads)):
             turns = self._turns[pc, target] = Turns(pc, threads)
-        self._limit(turns)
-        if turns.count < FEW:
+        turns.threads = threads
+        turns.count += 1
+        if time.thread_time() > self._until:
+            self._stop(turns)
+        if turns.count < turns.look:
             return None
         if turns.loop is None:
             turns.loop = self.m.flow.loop(target)
@@ -74,16 +70,16 @@ class Loops:
 
     def _look(self, turns: Turns) -> None:
         """Compare the group's state with an earlier one, taken anew at every power of two."""
-        power = turns.count & (turns.count - 1) == 0
-        if not (power or turns.waits or turns.count <= turns.at + PERIOD):
-            return
         writes = self.m.writes
+        power = turns.count & (turns.count - 1) == 0
         turns.proved = False
         if power or (turns.waits and turns.writes != writes):
             turns.state, turns.at, turns.writes = self._state(turns), turns.count, writes
         elif turns.writes == writes and (not turns.loop.meets or self.m.whole_blocks(turns.threads)):
             turns.proved = self._state(turns) == turns.state
             turns.waits |= turns.proved
+        near = turns.waits or turns.count < turns.at + PERIOD
+        turns.look = turns.count + 1 if near else 2 * turns.at
 
     def _state(self, turns: Turns) -> tuple:
         return tuple(self.m.bits_of(name, turns.threads) for name in turns.loop.registers)
@@ -98,13 +94,12 @@ class Loops:
         )
         self.m.fail(turns.pc, what, _first(turns.threads))
 
-    def _limit(self, turns: Turns) -> None:
-        if time.thread_time() - self._start > self.seconds:
-            what = (
-                f"stopped after {self.seconds:g} seconds and {self.instructions:,} instructions, in turn "
-                f"{turns.count:,} of this loop; it may be long or endless (Options.seconds gives it longer)"
-            )
-            self.m.fail(turns.pc, what, _first(turns.threads))
+    def _stop(self, turns: Turns) -> None:
+        what = (
+            f"stopped after {self.seconds:g} seconds and {self.instructions():,} warp instructions, in turn "
+            f"{turns.count:,} of this loop: it may be long or endless (Options.seconds gives it longer)"
+        )
+        self.m.fail(turns.pc, what, _first(turns.threads))
 
 
 def _first(threads: np.ndarray) -> int:
