@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass
 from functools import cached_property
 
 import numpy as np
@@ -43,16 +42,52 @@ def is_control(i: Instruction) -> bool:
     return i.parts[0] in ("bra", "brx", *RETURNS) or is_block_barrier(i) or has_mask(i)
 
 
-@dataclass(frozen=True)
 class Loop:
-    """A loop with all that it is nested in. `ends`: some path leads out of it and to the kernel's end;
-    `polls`: its branches depend on memory that it reads anew each turn; `meets`: other threads take part in its
-    turns besides by memory, at a barrier or in a warp instruction; `registers`: what its branches depend on."""
+    """A loop with all that it is nested in: its instructions, and whether it `ends`: some path leads out of it
+    and on to the kernel's end."""
 
-    ends: bool
-    polls: bool
-    meets: bool
-    registers: tuple[str, ...]
+    def __init__(self, body: Sequence[Instruction], ends: bool):
+        self.body, self.ends = body, ends
+
+    @cached_property
+    def meets(self) -> bool:
+        """Other threads take part in its turns, at a barrier or in a warp instruction."""
+        return any(is_block_barrier(i) or has_mask(i) or i.opcode == "activemask.b32" for i in self.body)
+
+    @cached_property
+    def polls(self) -> bool:
+        """Its branches depend on memory that it reads anew each turn, so that another thread may end it."""
+        loads = [i for i in self.body if i.opcode.startswith(("ld.", "ldu.", "atom."))]
+        strong = [i for i in loads if i.parts[0] == "atom" or set(STRONG) & set(i.parts)]
+        if loads and any(i.opcode.startswith(ORDERS) for i in self.body):
+            strong = loads
+        return bool(strong) and any(i is source for i in strong for source in self._deciding[1])
+
+    @property
+    def registers(self) -> set[str]:
+        """The registers that its branches depend on."""
+        return self._deciding[0]
+
+    @cached_property
+    def _deciding(self) -> tuple[set[str], list[Instruction]]:
+        """The registers that its branches depend on, and the instructions that write them."""
+        if any(i.opcode.startswith("call") for i in self.body):  # what a function reads is not known here
+            return {name for i in self.body for name in _read(i)}, list(self.body)
+        writers: dict[str, list[Instruction]] = {}
+        for i in self.body:
+            for name in _written(i):
+                writers.setdefault(name, []).append(i)
+        registers: set[str] = set()
+        sources: list[Instruction] = []
+        todo = [i.guard[0] for i in self.body if i.guard is not None]
+        todo += [name for i in self.body if i.opcode.startswith("brx") for name in names(i.operands[0])]
+        while todo:
+            name = todo.pop()
+            if name not in registers:
+                registers.add(name)
+                sources += writers.get(name, ())
+                todo += [read for i in writers.get(name, ()) for read in _read(i)]
+        return registers, sources
 
 
 class Flow:
@@ -113,12 +148,7 @@ class Flow:
         after = self.reachable(target)
         blocks = after & self.leading(target)
         body = [self.code[at] for b in blocks for at in range(b, min(self.stop[b] + 1, len(self.code)))]
-        registers, sources = _deciding(body)
-        loads = [i for i in sources if i.parts[0] in ("ld", "ldu", "atom")]
-        polls = any(i.parts[0] == "atom" or set(STRONG) & set(i.parts) for i in loads)
-        polls = polls or (bool(loads) and any(i.parts[0] in ORDERS for i in body))
-        meets = any(is_block_barrier(i) or has_mask(i) or i.parts[0] == "activemask" for i in body)
-        return Loop(len(self.code) in after, polls, meets, tuple(sorted(registers)))
+        return Loop(body, len(self.code) in after)
 
     def past(self, barrier: int) -> frozenset[int]:
         """The blocks after a barrier from which no path leads back to it, without those that only return: a
@@ -139,32 +169,16 @@ def _closure(start: int, near: Callable[[int], Iterable[int]]) -> set[int]:
     return seen
 
 
-def _deciding(body: Sequence[Instruction]) -> tuple[set[str], list[Instruction]]:
-    """The registers that the branches of a loop depend on, and the instructions that write them."""
-    if any(i.parts[0] == "call" for i in body):  # what a function reads is not known here
-        return {name for i in body for name in _read(i)}, list(body)
-    writers: dict[str, list[Instruction]] = {}
-    for i in body:
-        written = names(i.operands[0]) if i.operands and i.parts[0] not in ("st", "red") else set()
-        for name in written | ({CARRY} if "cc" in i.parts else set()):
-            writers.setdefault(name, []).append(i)
-    registers: set[str] = set()
-    sources: list[Instruction] = []
-    todo = [i.guard[0] for i in body if i.guard is not None]
-    todo += [name for i in body if i.parts[0] == "brx" for name in names(i.operands[0])]
-    while todo:
-        name = todo.pop()
-        if name not in registers:
-            registers.add(name)
-            sources += writers.get(name, ())
-            todo += [read for i in writers.get(name, ()) for read in _read(i)]
-    return registers, sources
+def _written(i: Instruction) -> set[str]:
+    if not i.operands or i.opcode.startswith(("st.", "red.")):
+        return set()
+    return names(i.operands[0]) | ({CARRY} if ".cc" in i.opcode else set())
 
 
 def _read(i: Instruction) -> set[str]:
     """The registers that an instruction names, those it only writes included."""
     read = {name for o in i.operands for name in names(o)}
-    return read | ({CARRY} if i.parts[0] in ("addc", "subc", "madc") else set())
+    return read | ({CARRY} if i.opcode.startswith(("addc", "subc", "madc")) else set())
 
 
 def names(o: Operand) -> set[str]:

@@ -19,7 +19,7 @@ from kernels.engines.emulator.flow import Loop
 if TYPE_CHECKING:
     from kernels.engines.emulator.machine import Machine
 
-FEW = 8  # turns before a loop is looked at
+FEW = 8  # turns before the state of a loop is looked at
 PERIOD = 8  # turns after which a state is looked for again
 SECONDS = 15.0  # of processor time: a launch that takes longer is stopped at its next turn of a loop
 
@@ -30,10 +30,10 @@ class Turns:
 
     pc: int
     threads: np.ndarray
+    loop: Loop
+    waits: bool
+    look: int  # the turn at which to look at its state again
     count: int = 0
-    look: int = FEW  # the turn at which to look at it again
-    loop: Loop | None = None
-    waits: bool = False
     proved: bool = False  # the state of one turn came again, and nobody wrote in between
     state: tuple = field(default=(), repr=False)  # as it was in turn `at`, with `writes` made before
     at: int = 0
@@ -53,20 +53,20 @@ class Loops:
         """The branch at pc takes threads back to `target`: their turns if they are to yield, else None."""
         turns = self._turns.get((pc, target))
         if turns is None or (threads is not turns.threads and not np.array_equal(threads, turns.threads)):
-            turns = self._turns[pc, target] = Turns(pc, threads)
+            turns = self._turns[pc, target] = self._first_turn(pc, target, threads)
         turns.threads = threads
         turns.count += 1
         if time.thread_time() > self._until:
             self._stop(turns)
-        if turns.count < turns.look:
-            return None
-        if turns.loop is None:
-            turns.loop = self.m.flow.loop(target)
-            turns.waits = turns.loop.polls
-            if not turns.loop.ends:
-                self.m.fail(pc, "this loop never ends: no path leads out of it", _first(threads))
-        self._look(turns)
-        return turns if turns.waits else None
+        if turns.count >= turns.look:
+            self._look(turns)
+        return turns if turns.waits and turns.count > 1 else None
+
+    def _first_turn(self, pc: int, target: int, threads: np.ndarray) -> Turns:
+        loop = self.m.flow.loop(target)
+        if not loop.ends:
+            self.m.fail(pc, "this loop never ends: no path leads out of it", _first(threads))
+        return Turns(pc, threads, loop, waits=loop.polls, look=1 if loop.polls else FEW)
 
     def _look(self, turns: Turns) -> None:
         """Compare the group's state with an earlier one, taken anew at every power of two."""
