@@ -242,6 +242,29 @@ def test_halves_of_a_warp_meet_apart():
     np.testing.assert_array_equal(emulate(source, {}, OUT, block=64)["out"], (t ^ 1) * 10 + 1 + t // 16 % 2)
 
 
+def test_halves_of_a_warp_vote_match_and_add_apart():
+    source = """extern "C" __global__ void k(unsigned* out, const int* in) {
+      int t = threadIdx.x, v = in[t];
+      unsigned mask = 0xffu << (t % 32 / 8 * 8);
+      out[4 * t] = __ballot_sync(mask, v > 4);
+      out[4 * t + 1] = __any_sync(mask, v == 9);
+      out[4 * t + 2] = __reduce_add_sync(mask, v);
+      out[4 * t + 3] = __match_any_sync(mask, v);
+    }"""
+    v = np.random.default_rng(2).integers(0, 10, 40).astype(i32)
+    run = emulate(source, {"in": v}, {"out": ((40, 4), u32)}, block=40)
+    for t in range(40):
+        tile = range(t // 8 * 8, t // 8 * 8 + 8)
+        bits = lambda lanes: sum(1 << n % 32 for n in lanes)  # noqa: E731
+        wanted = [
+            bits(n for n in tile if v[n] > 4),
+            9 in v[tile],
+            v[tile].sum(),
+            bits(n for n in tile if v[n] == v[t]),
+        ]
+        assert run["out"][t].tolist() == wanted
+
+
 def test_lanes_that_left_a_lock_one_by_one_shuffle_together():
     source = """extern "C" __global__ void k(int* out, int* lock) {
       int t = threadIdx.x, mine;

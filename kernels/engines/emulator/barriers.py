@@ -11,7 +11,6 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from kernels.engines.emulator import flow
 from kernels.engines.emulator.flow import Groups, join
 from kernels.engines.emulator.parse import Instruction
 from kernels.engines.emulator.threads import LANES
@@ -31,7 +30,9 @@ class Barriers:
         self.m, self.code = m, m.kernel.code
         self.parked: Groups = {}
         self.warnings: dict[int, str] = {}
-        self._operands = {pc: self._read(i) for pc, i in enumerate(self.code) if flow.is_block_barrier(i)}
+        self._operands = {
+            pc: self._read(self.code[pc]) for pc, kind in m.flow.endings.items() if kind == "barrier"
+        }
         self._keys = int(np.prod(m.grid)) * NAMED  # a barrier's key: block * NAMED + its id
         # bar.arrive: warps that came without waiting, and warps wanted, by key.
         self._passed, self._wanted = np.zeros(0, np.int64), np.zeros(0, np.int64)

@@ -3,20 +3,23 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
-from functools import cached_property
+from functools import cached_property, lru_cache
 
 import numpy as np
 
-from kernels.engines.emulator.parse import Instruction, Operand
+from kernels.engines.emulator.parse import Instruction, Kernel, Operand
 
 Groups = dict[int, np.ndarray]  # threads by the instruction they are at: bool, one a slot
-RETURNS = ("ret", "exit", "trap")
+# What ends a basic block: after it threads may part, end or wait. Barriers and instructions with a mask of
+# lanes are told apart in `ending`.
+ENDINGS = {
+    "bra": "branch", "brx": "table", "ret": "return", "exit": "return", "trap": "trap", "bar": "barrier",
+    "barrier": "barrier", "shfl": "lanes", "vote": "lanes", "match": "lanes", "redux": "lanes",
+}  # fmt: skip
 # Loads that ask memory again each time, and so may wait for another thread: PTX ISA, "Memory Consistency Model".
-STRONG = ("volatile", "relaxed", "acquire", "cg", "cv", "mmio")
-CARRY = "carry"  # stands for the carry that add.cc leaves and addc takes
+STRONG = {"volatile", "relaxed", "acquire", "cg", "cv", "mmio"}
 ORDERS = ("membar", "fence", "nanosleep")
-# Warp instructions that read a mask of the lanes that take part: the operand that holds it.
-MASKED = {"bar": 0, "barrier": 0, "shfl": -1, "vote": -1, "match": -1, "redux": -1}
+CARRY = "carry"  # stands for the carry that add.cc leaves and addc takes
 
 
 def join(groups: Groups, pc: int, threads: np.ndarray) -> None:
@@ -24,22 +27,15 @@ def join(groups: Groups, pc: int, threads: np.ndarray) -> None:
     groups[pc] = groups[pc] | threads if pc in groups else threads
 
 
-def is_block_barrier(i: Instruction) -> bool:
-    return i.parts[0] in ("bar", "barrier") and not {"warp", "cluster"} & set(i.parts)
-
-
-def is_warp_barrier(i: Instruction) -> bool:
-    return i.parts[0] in ("bar", "barrier") and "warp" in i.parts
-
-
-def has_mask(i: Instruction) -> bool:
-    """An instruction at which the lanes that its mask names wait for each other."""
-    return "sync" in i.parts and i.parts[0] in MASKED and not is_block_barrier(i)
-
-
-def is_control(i: Instruction) -> bool:
-    """An instruction after which threads may part, end or wait."""
-    return i.parts[0] in ("bra", "brx", *RETURNS) or is_block_barrier(i) or has_mask(i)
+def ending(i: Instruction) -> str:
+    """How an instruction ends a basic block: "branch", "table", "return", "trap", "barrier" (of the block) or
+    "lanes" (those that its mask names wait for each other); "" for one that does not."""
+    kind = ENDINGS.get(i.opcode.partition(".")[0], "")
+    if kind == "lanes":
+        return kind if ".sync" in i.opcode else ""
+    if kind == "barrier":
+        return "lanes" if ".warp." in i.opcode else "" if ".cluster." in i.opcode else kind
+    return kind
 
 
 class Loop:
@@ -52,13 +48,13 @@ class Loop:
     @cached_property
     def meets(self) -> bool:
         """Other threads take part in its turns, at a barrier or in a warp instruction."""
-        return any(is_block_barrier(i) or has_mask(i) or i.opcode == "activemask.b32" for i in self.body)
+        return any(ending(i) in ("barrier", "lanes") or i.opcode == "activemask.b32" for i in self.body)
 
     @cached_property
     def polls(self) -> bool:
         """Its branches depend on memory that it reads anew each turn, so that another thread may end it."""
         loads = [i for i in self.body if i.opcode.startswith(("ld.", "ldu.", "atom."))]
-        strong = [i for i in loads if i.parts[0] == "atom" or set(STRONG) & set(i.parts)]
+        strong = [i for i in loads if i.parts[0] == "atom" or STRONG & set(i.parts)]
         if loads and any(i.opcode.startswith(ORDERS) for i in self.body):
             strong = loads
         return bool(strong) and any(i is source for i in strong for source in self._deciding[1])
@@ -91,20 +87,20 @@ class Loop:
 
 
 class Flow:
-    """Basic blocks and loops of `code`. `stop[pc]`: where straight running from pc on ends, the index of an
-    instruction of control or of the next block."""
+    """Basic blocks and loops of `code`. `endings`: what ends a block, by instruction; `stop[pc]`: where straight
+    running from pc on ends, an ending or the next block; `clocks`: some instruction reads a clock."""
 
-    def __init__(self, code: Sequence[Instruction], starts: Sequence[int] = ()):
-        """`starts`: instructions that begin a block besides those that control leads to."""
+    def __init__(self, code: Sequence[Instruction]):
         self.code = code
-        leaders = {t for i in code for t in i.targets} | {
-            pc + 1 for pc, i in enumerate(code) if is_control(i)
-        }
-        leaders |= set(starts)
+        self.endings = {pc: kind for pc, i in enumerate(code) if (kind := ending(i))}
+        clocks = {pc for pc, i in enumerate(code) if any(is_clock(o) for o in i.operands)}
+        self.clocks = bool(clocks)
+        # A clock begins a block, so that what is counted up to there has run.
+        leaders = {t for i in code for t in i.targets} | {pc + 1 for pc in self.endings} | clocks
         self.stop = [len(code)] * (len(code) + 1)
         stop = len(code)
         for pc in range(len(code) - 1, -1, -1):
-            stop = pc if is_control(code[pc]) else (pc + 1 if pc + 1 in leaders else stop)
+            stop = pc if pc in self.endings else (pc + 1 if pc + 1 in leaders else stop)
             self.stop[pc] = stop
         self._loops: dict[int, Loop] = {}
         self._past: dict[int, frozenset[int]] = {}
@@ -112,14 +108,12 @@ class Flow:
     def following(self, pc: int) -> tuple[int, ...]:
         """The blocks that control may go on to from the block that begins at pc; len(code) is the end."""
         at = self.stop[pc]
-        if at >= len(self.code):
+        if at not in self.endings:
             return (at,)
-        i = self.code[at]
-        if not is_control(i):
-            return (at,)
-        if i.parts[0] in RETURNS:
+        i, kind = self.code[at], self.endings[at]
+        if kind in ("return", "trap"):
             return (len(self.code), at + 1) if i.guard else (len(self.code),)
-        falls = i.parts[0] not in ("bra", "brx") or i.guard is not None
+        falls = kind not in ("branch", "table") or i.guard is not None
         return (*i.targets, at + 1) if falls else i.targets
 
     def reachable(self, pc: int) -> set[int]:
@@ -156,8 +150,13 @@ class Flow:
         if barrier not in self._past:
             before = self.leading(next(b for b in self.leading(barrier + 1) if self.stop[b] == barrier))
             after = self.reachable(barrier + 1) - before - {len(self.code)}
-            self._past[barrier] = frozenset(b for b in after if self.code[b].parts[0] not in RETURNS)
+            self._past[barrier] = frozenset(b for b in after if self.endings.get(b) not in ("return", "trap"))
         return self._past[barrier]
+
+
+@lru_cache(maxsize=16)  # a kernel is launched more often than it is read
+def flow_of(kernel: Kernel) -> Flow:
+    return Flow(kernel.code)
 
 
 def _closure(start: int, near: Callable[[int], Iterable[int]]) -> set[int]:
@@ -179,6 +178,11 @@ def _read(i: Instruction) -> set[str]:
     """The registers that an instruction names, those it only writes included."""
     read = {name for o in i.operands for name in names(o)}
     return read | ({CARRY} if i.opcode.startswith(("addc", "subc", "madc")) else set())
+
+
+def is_clock(o: Operand) -> bool:
+    """A special register that tells the time."""
+    return o.kind == "special" and str(o.value).startswith(("clock", "globaltimer"))
 
 
 def names(o: Operand) -> set[str]:

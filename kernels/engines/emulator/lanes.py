@@ -6,12 +6,13 @@ not waited for (PTX ISA, "bar.warp.sync").
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
 import numpy as np
 
-from kernels.engines.emulator import flow
 from kernels.engines.emulator.flow import Groups, join
+from kernels.engines.emulator.parse import Operand
 from kernels.engines.emulator.threads import LANES, bits_of_lanes
 
 if TYPE_CHECKING:
@@ -24,11 +25,12 @@ class Lanes:
     def __init__(self, m: Machine):
         self.m, self.code = m, m.kernel.code
         self.waiting: Groups = {}
-        self._masks = {
-            pc: m.reader(i.operands[flow.MASKED[i.parts[0]]], "u32")
-            for pc, i in enumerate(self.code)
-            if flow.has_mask(i)
-        }
+        lanes = [pc for pc, kind in m.flow.endings.items() if kind == "lanes"]
+        self._barriers = {pc for pc in lanes if self.code[pc].parts[0] in ("bar", "barrier")}
+        self._masks = {pc: m.reader(self._mask(pc), "u32") for pc in lanes}
+
+    def _mask(self, pc: int) -> Operand:
+        return self.code[pc].operands[0 if pc in self._barriers else -1]
 
     def arrive(self, pc: int, here: np.ndarray) -> Groups:
         """Threads come to an instruction with a mask: who may carry it out now, by instruction."""
@@ -50,13 +52,24 @@ class Lanes:
                 self.waiting[pc] = rest
         return released
 
+    def of_one_mask(self, pc: int, threads: np.ndarray) -> Iterator[np.ndarray]:
+        """The threads in groups such that those of one warp name the same lanes."""
+        masks = self._masks[pc]()
+        if masks.ndim == 0 or pc in self._barriers:
+            yield threads
+            return
+        rows = np.arange(len(masks) // LANES)
+        while threads.any():
+            first = threads.reshape(-1, LANES).argmax(axis=1)
+            group = threads & (masks == np.repeat(masks.reshape(-1, LANES)[rows, first], LANES))
+            yield group
+            threads = threads & ~group
+
     def _missing(self, pc: int) -> np.ndarray:
         """For each slot, the lanes that the mask of pc names and that have not come, as bits."""
-        i = self.code[pc]
         come = self.waiting[pc]
-        if flow.is_warp_barrier(i):
-            for at, threads in self.waiting.items():
-                come = come | threads if flow.is_warp_barrier(self.code[at]) else come
+        for at in self._barriers & self.waiting.keys() if pc in self._barriers else ():
+            come = come | self.waiting[at]
         absent = bits_of_lanes(self.m.live & ~come)
         return self._masks[pc]() & np.repeat(absent, LANES)
 

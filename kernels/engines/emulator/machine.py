@@ -63,12 +63,10 @@ class Machine:
         self.am = self.wm = None  # who takes part, whose registers are written; None: all
         self.races = Races(self) if races and self.shared.size else None
         self.trace = None if trace_block is None else Trace(self, trace_block)
+        self.flow = flow.flow_of(kernel)
+        # Instructions that each warp has issued: what clocks tell.
+        self.issued = np.zeros(self.slots // LANES, np.uint64) if self.flow.clocks else None
         self._decode()
-        clocks = [pc for pc, i in enumerate(kernel.code) if any(map(_reads_clock, i.operands))]
-        self.issued = (
-            np.zeros(self.slots // LANES, np.uint64) if clocks else None
-        )  # instructions, of each warp
-        self.flow = flow.Flow(kernel.code, clocks)
 
     # -- memory ---------------------------------------------------------------------------------
     def _place_variables(self, dynamic_shared: int, symbols: Mapping[str, int]) -> None:
@@ -113,7 +111,7 @@ class Machine:
         if o.kind == "not":
             inner = self.reader(Operand("reg", o.value), "pred")
             return lambda: ~inner()
-        if o.kind == "special" and _is_clock(str(o.value)):
+        if flow.is_clock(o):
             return self._clock(str(o.value), dtype)
         value = self._special(str(o.value)) if o.kind == "special" else self._constant(o, dtype)
         value = value if value.dtype == dtype else value.astype(dtype)
@@ -237,11 +235,11 @@ class Machine:
         self.closures: list[Callable[[], object] | None] = []
         self.guards: dict[int, tuple[Callable, bool]] = {}
         for pc, i in enumerate(code):
-            if flow.is_control(i) and i.guard:
+            ending = self.flow.endings.get(pc)
+            if ending and i.guard:
                 self.guards[pc] = self.reader(Operand("reg", i.guard[0]), "pred"), i.guard[1]
-            if flow.is_control(i) and not flow.has_mask(i):
-                index = self.reader(i.operands[0], "u32") if i.parts[0] == "brx" else None
-                self.closures.append(index)
+            if ending and ending != "lanes":
+                self.closures.append(self.reader(i.operands[0], "u32") if ending == "table" else None)
                 continue
             try:
                 self.closures.append(decode.decode(self, pc, i))
@@ -282,14 +280,6 @@ class Machine:
             return self.carry[threads].tobytes() if register == flow.CARRY and self.carry.ndim else b""
         value = self.R[self._index[register]]
         return (value if value.ndim == 0 else value[threads]).tobytes()
-
-
-def _is_clock(special: str) -> bool:
-    return special.startswith(("clock", "globaltimer"))
-
-
-def _reads_clock(o: Operand) -> bool:
-    return o.kind == "special" and _is_clock(str(o.value))
 
 
 def _plain(name: str) -> str:

@@ -64,7 +64,7 @@ class Variable:
     dtype: str = ""  # PTX type of a parameter
 
 
-@dataclass
+@dataclass(eq=False)
 class Kernel:
     name: str
     params: list[Variable]

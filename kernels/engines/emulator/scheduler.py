@@ -8,12 +8,10 @@ a warp instruction whose other lanes have not come, or in a loop that waits for 
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 import numpy as np
 
-from kernels.engines.emulator import flow
 from kernels.engines.emulator.barriers import Barriers
 from kernels.engines.emulator.flow import Groups, join
 from kernels.engines.emulator.lanes import Lanes
@@ -33,9 +31,13 @@ class Scheduler:
         self.yielded: Groups = {}
         self.asleep: list[Turns] = []  # why those yielded
         self.barriers, self.lanes, self.loops = Barriers(m), Lanes(m), Loops(m, seconds, self._instructions)
-        self._leave = [self._way_out(pc) for pc in range(len(self.code))] + [None]
+        ways = {
+            "branch": self._branch, "table": self._jump_table, "return": self._return, "trap": self._trap,
+            "barrier": self._at_barrier, "lanes": self._at_lanes,
+        }  # fmt: skip
+        self._leave = {pc: ways[kind] for pc, kind in m.flow.endings.items()}
         self._returns = {
-            pc for pc, i in enumerate(self.code) if i.parts[0] in ("ret", "exit") and i.guard is None
+            pc for pc, kind in m.flow.endings.items() if kind == "return" and self.code[pc].guard is None
         }
         self._issued: dict[int, list[int]] = {}  # [warps, threads] that ran the block from this pc on
         self._not_all = self._then_live = self._counted = m.live  # masks last looked at
@@ -56,7 +58,7 @@ class Scheduler:
             self.barriers.check_skipped(pc, here)
             self.lanes.check_skipped(pc, here)
         stop = self.stop[pc]
-        leave = self._leave[stop]
+        leave = self._leave.get(stop)
         self._straight(pc, stop, here)
         if leave is not None:
             if self.m.trace is not None:
@@ -92,7 +94,7 @@ class Scheduler:
 
     def _last(self, pc: int) -> int:
         """Where the instructions end that run together from pc on, the one that ends their block included."""
-        return self.stop[pc] + (self._leave[self.stop[pc]] is not None)
+        return self.stop[pc] + (self.stop[pc] in self._leave)
 
     def _instructions(self) -> int:
         """Instructions that all warps have issued so far."""
@@ -145,19 +147,6 @@ class Scheduler:
         return bool(self.pending)
 
     # -- the ends of basic blocks ------------------------------------------------------------------
-    def _way_out(self, pc: int) -> Callable[[int, np.ndarray], None] | None:
-        """What ends a basic block at pc, None for an instruction that does not."""
-        i = self.code[pc]
-        if not flow.is_control(i):
-            return None
-        if flow.is_block_barrier(i):
-            return self._at_barrier
-        if flow.has_mask(i):
-            return self._at_lanes
-        return {"bra": self._branch, "brx": self._jump_table, "trap": self._trap}.get(
-            i.parts[0], self._return
-        )
-
     def _return(self, pc: int, here: np.ndarray) -> None:
         take = self._taken(pc, here)
         self._exit(take)
@@ -189,8 +178,9 @@ class Scheduler:
     def _carry_out(self, groups: Groups) -> None:
         """Warp instructions whose lanes have all come."""
         for pc, threads in groups.items():
-            self.m.enter(self._known(threads))
-            self.m.closures[pc]()
+            for group in self.lanes.of_one_mask(pc, threads):
+                self.m.enter(self._known(group))
+                self.m.closures[pc]()
             self._join(pc + 1, threads)
 
     def _taken(self, pc: int, here: np.ndarray) -> np.ndarray:
