@@ -64,7 +64,7 @@ def test_counters_of_the_toy():
 
 
 def test_a_fault_names_the_rung(monkeypatch):
-    monkeypatch.setattr(emulator, "Options", lambda **asked: Options(**asked, seconds=0))
+    monkeypatch.setattr(emulator, "Options", lambda **asked: Options(**asked | {"seconds": 0}))
     with pytest.raises(RuleError, match=r"^conv/direct: direct, 01_direct.cu:\d+: stopped after 0 seconds"):
         run("conv/direct", ConvShape(1, 1, 8, 8, 2, 3, 3), engine="emulator")
 

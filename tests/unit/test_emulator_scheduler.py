@@ -155,6 +155,32 @@ def test_a_barrier_of_the_grid(blocks, threads, order):
     np.testing.assert_array_equal(run["a"], n - 1 - (np.arange(n) + 1) % n)
 
 
+def test_a_grid_has_a_workspace_to_synchronise_by():
+    """%envreg1 and %envreg2 name it, as the header of cooperative groups reads it: its size, then a counter."""
+    source = """extern "C" __global__ void k(int* out) {
+      unsigned high, low;
+      asm("mov.u32 %0, %%envreg1;" : "=r"(high));
+      asm("mov.u32 %0, %%envreg2;" : "=r"(low));
+      unsigned* workspace = (unsigned*)((unsigned long long)high << 32 | low);
+      unsigned* arrived = workspace + 1;
+      for (int n = 0; n < 3; ++n) {
+        out[(gridDim.x * n + blockIdx.x) * 2 + threadIdx.x] = n ? out[(gridDim.x * n - 1 - blockIdx.x) * 2] + 1 : blockIdx.x;
+        __barrier_sync(0);
+        if (threadIdx.x == 0) {
+          unsigned old, now, nb = blockIdx.x == 0 ? 0x80000000u - (gridDim.x - 1) : 1u;
+          asm volatile("atom.add.release.gpu.u32 %0, [%1], %2;" : "=r"(old) : "l"(arrived), "r"(nb) : "memory");
+          do asm volatile("ld.acquire.gpu.u32 %0, [%1];" : "=r"(now) : "l"(arrived) : "memory");
+          while (((old ^ now) & 0x80000000u) == 0);
+        }
+        __barrier_sync(0);
+      }
+      if (workspace[0] != 8) __trap();
+    }"""
+    for order in ("forward", "reversed"):
+        out = emulate(source, {}, {"out": ((3, 4, 2), i32)}, grid=4, block=2, order=order)["out"][:, :, 0]
+        assert out.tolist() == [[0, 1, 2, 3], [4, 3, 2, 1], [2, 3, 4, 5]]
+
+
 def test_lanes_that_compare_and_swap_in_a_loop_come_together_again():
     """A loop in which some lane always succeeds is not a wait: its lanes are not let on one by one."""
     source = """extern "C" __global__ void k(unsigned* most, int* out, const float* x) {

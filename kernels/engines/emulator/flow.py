@@ -96,7 +96,8 @@ class Flow:
         clocks = {pc for pc, i in enumerate(code) if any(is_clock(o) for o in i.operands)}
         self.clocks = bool(clocks)
         # A clock begins a block, so that what is counted up to there has run.
-        leaders = {t for i in code for t in i.targets} | {pc + 1 for pc in self.endings} | clocks
+        leaders = {0, *clocks} | {t for i in code for t in i.targets} | {pc + 1 for pc in self.endings}
+        self._leaders = sorted(leaders - {len(code)})
         self.stop = [len(code)] * (len(code) + 1)
         stop = len(code)
         for pc in range(len(code) - 1, -1, -1):
@@ -127,7 +128,7 @@ class Flow:
     @cached_property
     def _before(self) -> dict[int, list[int]]:
         before: dict[int, list[int]] = {}
-        for block in self.reachable(0) - {len(self.code)}:
+        for block in self._leaders:
             for n in self.following(block):
                 before.setdefault(n, []).append(block)
         return before
@@ -148,8 +149,8 @@ class Flow:
         """The blocks after a barrier from which no path leads back to it, without those that only return: a
         thread there, which has not been at the barrier with the others, will not come."""
         if barrier not in self._past:
-            before = self.leading(next(b for b in self.leading(barrier + 1) if self.stop[b] == barrier))
-            after = self.reachable(barrier + 1) - before - {len(self.code)}
+            own = next(block for block in reversed(self._leaders) if block <= barrier)
+            after = self.reachable(barrier + 1) - self.leading(own) - {len(self.code)}
             self._past[barrier] = frozenset(b for b in after if self.endings.get(b) not in ("return", "trap"))
         return self._past[barrier]
 
