@@ -11,7 +11,7 @@ import sys
 from pathlib import Path
 
 from kernels import engines, numerals, records
-from kernels.engines.emulator import arguments, own, source
+from kernels.engines.emulator import arguments, own, source, turns
 from kernels.engines.timing import MODES, Budget
 from kernels.ladders import LADDERS, ladder_of
 from kernels.program import RuleError
@@ -87,6 +87,8 @@ def emulate_options(commands) -> None:
         help="value of a __constant__ or __device__ variable before the launch")  # fmt: skip
     add("--shared", type=int, default=0, help="bytes of dynamic shared memory")
     add("--seed", type=int, default=0, help="of random values")
+    add("--seconds", type=float, default=turns.SECONDS,
+        help=f"of processor time, after which a loop is stopped: it may be endless; {turns.SECONDS:g} if left out")  # fmt: skip
     add("-D", "--define", action="append", default=[], metavar="NAME=VALUE")
     add("-I", "--include-path", action="append", default=[], dest="folders", metavar="FOLDER",
         help="one more folder of headers, before the file's own")  # fmt: skip
@@ -179,7 +181,7 @@ def do_emulate(args) -> None:
     result = own.emulate(
         args.file, args.entry, own.dim(args.grid), own.dim(args.block), args.args,
         shared=args.shared, seed=args.seed, defines=args.define, folders=args.folders, arch=args.arch,
-        standard=args.std, constants=args.constants, out=args.out,
+        standard=args.std, constants=args.constants, seconds=args.seconds, out=args.out,
     )  # fmt: skip
     print(json.dumps(result.to_json()) if args.json else result.text())
 

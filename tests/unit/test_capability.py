@@ -67,7 +67,7 @@ def test_nvrtc_compiles_for_7_5_what_is_said_to_run_there(rung, preset, dtype):
         given = (*options, *(f"-D{name}={value}" for name, value in step.defines))
         text = cuda.translation_unit(step.source)
         if found.capability(shape) == LEAST_CAPABILITY:
-            assert ".target sm_75" in compile._compile(text, step.source, given)
+            assert ".target sm_75" in compile.compile_ptx(text, step.source, given)
         else:
             with pytest.raises(compile.CompileError, match=r"sm_80 or higher|incomplete type"):
-                compile._compile(text, step.source, given)
+                compile.compile_ptx(text, step.source, given)

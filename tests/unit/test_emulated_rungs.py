@@ -62,10 +62,8 @@ def test_counters_of_the_toy():
 
 
 def test_a_fault_names_the_rung(monkeypatch):
-    monkeypatch.setattr(emulator, "Options", lambda **asked: Options(**asked, most_steps=10))
-    with pytest.raises(
-        RuleError, match=r"^conv/direct: direct, 01_direct.cu:\d+: the kernel does not end: 10 steps"
-    ):
+    monkeypatch.setattr(emulator, "Options", lambda **asked: Options(**asked | {"seconds": 0}))
+    with pytest.raises(RuleError, match=r"^conv/direct: direct, 01_direct.cu:\d+: stopped after 0 seconds"):
         run("conv/direct", ConvShape(1, 1, 8, 8, 2, 3, 3), engine="emulator")
 
 

@@ -164,6 +164,18 @@ def test_structs_doubles_and_barriers_in_recursive_functions():
     _same(run["c"], (1 << 40) + 6 + 3 * ((i + 1) % 64) + i + 3)
 
 
+@needs_nvrtc
+def test_a_recursion_that_is_too_long_is_stopped_by_time():
+    """2^40 calls, never more than 40 deep."""
+    source = """
+__device__ __noinline__ int twice(int n) { return n == 0 ? 1 : twice(n - 1) + twice(n - 1); }
+extern "C" __global__ void k(int* x, int n) { x[0] = twice(n); }"""
+    with pytest.raises(
+        EmulatorError, match=r"stopped after 0\.2 seconds and [\d,]+ warp instructions, at this call"
+    ):
+        emulate(source, {"x": np.zeros(1, np.int32)}, args=["x", np.int32(40)], seconds=0.2)
+
+
 def test_a_recursion_without_end_is_an_error_with_its_line():
     source = """
 __device__ __noinline__ int down(int n) {

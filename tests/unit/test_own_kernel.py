@@ -92,12 +92,32 @@ def test_a_race_is_a_warning(cu, capsys):
 
 
 @needs_nvrtc
-@pytest.mark.parametrize("barrier", ["bar.sync 1, 32;", "bar.arrive 1, 64;"])
-def test_barriers_of_a_part_of_the_block_are_refused_not_guessed(barrier, cu, capsys):
-    file = cu(f'extern "C" __global__ void part() {{\n  asm volatile("{barrier}");\n}}\n')
+def test_a_barrier_that_too_many_threads_reach_is_named_with_its_source(cu, capsys):
+    file = cu('extern "C" __global__ void part() {\n  asm volatile("bar.sync 1, 32;");\n}\n')
     assert emulate(file, "part", block="64") == 2
     error = capsys.readouterr().err
-    assert "part, own.cu:2: unknown opcode bar." in error and "2 |   asm volatile" in error
+    assert "part, own.cu:2: barrier 1 is for 32 threads, 64 have come" in error
+    assert "2 |   asm volatile" in error
+
+
+@needs_nvrtc
+def test_a_barrier_that_threads_ended_before_is_a_warning(cu, capsys):
+    file = cu(
+        'extern "C" __global__ void early() {\n  if (threadIdx.x < 32) return;\n  __syncthreads();\n}\n'
+    )
+    assert emulate(file, "early", block="64") == 0
+    assert "warning: early, own.cu:3: " in capsys.readouterr().out
+
+
+@needs_nvrtc
+def test_a_launch_gets_the_seconds_it_is_given(cu, capsys):
+    long = "  unsigned v = 1;\n  while (v != n) v = v * 1664525u + 1013904223u | 1u;\n  x[0] = v;\n"
+    file = cu('extern "C" __global__ void k(unsigned* x, unsigned n) {\n' + long + "}\n")
+    assert emulate(file, "k", "u32:1:zeros", "u32:2", "--seconds=0.1") == 2
+    assert "stopped after 0.1 seconds" in capsys.readouterr().err
+    for bad in ("-1", "0", "nan", "inf"):
+        assert emulate(file, "k", "u32:1:zeros", "u32:2", f"--seconds={bad}") == 2
+        assert "seconds is a number above 0" in capsys.readouterr().err
 
 
 @needs_nvrtc

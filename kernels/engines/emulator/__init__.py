@@ -100,14 +100,14 @@ def trace_launch(
     program: Program, n: int, inputs: dict[str, np.ndarray], block: int = 0
 ) -> tuple[BlockTrace, Counters]:
     """Run a program up to its n-th step, a launch, and trace one block of that."""
-    session = Session(program, inputs, Options(count=False))
+    session = Session(program, inputs, Options(count=False, seconds=math.inf))
     for step in program.steps[:n]:
         session._launch(step) if isinstance(step, Launch) else session._call(step)
-    session.options = Options(trace_block=block)
+    session.options = Options(trace_block=block, seconds=math.inf)
     run = session._launch(program.steps[n])
     return run.trace, run.counters
 
 
 def open(program: Program, inputs: dict[str, np.ndarray], trace: int | None = None) -> Session:
     refuse_steps(program, "emulator")
-    return Session(program, inputs, Options(trace_block=trace))
+    return Session(program, inputs, Options(trace_block=trace, seconds=math.inf))  # its kernels end

@@ -58,7 +58,9 @@ def atomic(m: Machine, pc: int, i: Instruction) -> Run:
             old = memory.load(chosen[now], width).view(DTYPES[compute])
             old_all[now] = old
             new = step(old, [g[now] for g in given]).astype(old.dtype)
-            memory.store(chosen[now], width, new.view(UNSIGNED[width]))
+            before, after = old.view(UNSIGNED[width]), new.view(UNSIGNED[width])
+            if (before != after).any():  # what leaves all as it was is no write that others wait for
+                memory.store(chosen[now], width, after)
         if m.trace is not None:
             m.trace.access(pc, name, offsets, old_all.view(UNSIGNED[width]), dtype, True)
         if put is not None:

@@ -233,6 +233,7 @@ class Frames:
         for new, before in ((wide.bytes, old.bytes), (wide.state, old.state)):
             new.reshape(m.slots, -1)[:, : old.size] = before.reshape(m.slots, -1)
         wide.state.reshape(m.slots, -1)[:, old.size :] = OUTSIDE
+        wide.writes = old.writes
         m.local, m.local_base = wide, (np.arange(m.slots) * wide.size).astype(np.uint64)
 
     # -- words -----------------------------------------------------------------------------------

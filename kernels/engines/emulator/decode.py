@@ -246,7 +246,7 @@ def _cvt(m: Machine, pc: int, i: Instruction) -> Run:
         put, bits = m.writer(i.operands[0], "b32"), m.reader(i.operands[1], "b32")
         return lambda: put((bits() + np.uint32(0x1000)) & np.uint32(0xFFFFE000))  # nearest, ties away
     put, a = m.writer(i.operands[0], to), m.reader(i.operands[1], from_)
-    if not table.is_float(to) and not table.is_float(from_) and "sat" not in modifiers:
+    if to != "bf16" and not table.is_float(from_) and modifiers <= {"rn"}:
         dtype = DTYPES[to]
         return lambda: put(a().astype(dtype))
     return lambda: put(table.convert(a(), to, from_, modifiers))

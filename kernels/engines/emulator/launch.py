@@ -9,11 +9,13 @@ import numpy as np
 
 from kernels.engines.emulator.calls import addresses
 from kernels.engines.emulator.counters import Counters, Tally
-from kernels.engines.emulator.machine import MOST_STEPS, EmulatorError, Machine
+from kernels.engines.emulator.machine import EmulatorError, Machine
 from kernels.engines.emulator.memory import GLOBAL_BASE, Global
 from kernels.engines.emulator.parse import Kernel, parse
 from kernels.engines.emulator.runtime_functions import Printed
+from kernels.engines.emulator.scheduler import Scheduler
 from kernels.engines.emulator.trace import BlockTrace
+from kernels.engines.emulator.turns import SECONDS
 
 Dim = tuple[int, int, int]
 
@@ -21,13 +23,14 @@ Dim = tuple[int, int, int]
 @dataclass(frozen=True)
 class Options:
     """What to watch besides the result. `order`: "forward", "reversed" or a seed for a shuffle of the
-    warps; `trace_block`: linear index of the block to trace, None for none."""
+    warps; `trace_block`: linear index of the block to trace, None for none; `seconds` of processor time: a
+    launch that is still in a loop then is stopped with an error."""
 
     count: bool = True
     trace_block: int | None = None
     races: bool = False
     order: str | int = "forward"
-    most_steps: int = MOST_STEPS
+    seconds: float = SECONDS
 
     def tracing(self, block: int) -> Options:
         return replace(self, trace_block=block)
@@ -35,14 +38,16 @@ class Options:
 
 @dataclass(frozen=True)
 class Run:
-    """What a launch gave: counters and trace where asked for, the data races found, in words, the lines that
-    threads printed and the number of calls of printf whose text was not kept."""
+    """What a launch gave: counters and trace where asked for; in words, the data races found and the barriers that
+    some threads ended before (`warnings`); the lines that threads printed and the number of calls of printf whose
+    text was not kept."""
 
     counters: Counters | None
     trace: BlockTrace | None
     races: tuple[str, ...]
     printed: tuple[Printed, ...] = ()
     unprinted: int = 0
+    warnings: tuple[str, ...] = ()
 
 
 def launch(
@@ -81,17 +86,18 @@ def launch(
         trace_block=options.trace_block,
         races=options.races,
         order=_order(options.order, grid, block),
-        most_steps=options.most_steps,
         symbols=symbols,
         name=name or entry,
     )
-    machine.run()
+    scheduler = Scheduler(machine, options.seconds)
+    scheduler.run()
     return Run(
         tally.counters() if tally else None,
         machine.trace.result() if machine.trace else None,
         tuple(machine.races.found.values()) if machine.races else (),
         machine.printer.lines(),
         machine.printer.dropped,
+        tuple(scheduler.barriers.warnings.values()),
     )
 
 

@@ -1,9 +1,6 @@
-"""The machine: all threads of a grid at once, one instruction after the other.
+"""The machine: the state of a launch, all threads of the grid at once, and its instructions as closures.
 
-Control state is {pc: threads there}. The lowest pc always runs next, straight to the next place where
-threads may join or part, so every warp sees the (pc, mask) sequence it would have had alone, and
-threads that parted come together again where their paths meet. A block's threads park at a barrier
-until all of its threads that still live have come.
+State is registers, memory, the threads that live and those that take part in what runs now.
 """
 
 from __future__ import annotations
@@ -17,6 +14,7 @@ from kernels.engines.emulator import (
     atomics,
     calls,
     decode,
+    flow,
     generic,
     runtime_functions,
     tensor,
@@ -24,16 +22,15 @@ from kernels.engines.emulator import (
     wmma,
 )
 from kernels.engines.emulator.counters import Tally
-from kernels.engines.emulator.memory import Global, PerBlock, PerThread, Placed
+from kernels.engines.emulator.memory import GLOBAL_BASE, Global, PerBlock, PerThread, Placed
 from kernels.engines.emulator.merge import merged
-from kernels.engines.emulator.parse import Instruction, Kernel, Operand
+from kernels.engines.emulator.parse import Kernel, Operand
 from kernels.engines.emulator.races import Races
 from kernels.engines.emulator.table import DTYPES, SIGNED, UNSIGNED
 from kernels.engines.emulator.threads import LANES, Threads
 from kernels.engines.emulator.trace import Trace
 from kernels.program import RuleError
 
-MOST_STEPS = 5_000_000  # instructions issued for the whole grid: a kernel beyond it does not end
 for _part in (access, atomics, warp, tensor, wmma, generic, runtime_functions):
     decode.BUILDERS.update(_part.BUILDERS)
 
@@ -60,17 +57,18 @@ class Machine:
         trace_block: int | None = None,
         races: bool = False,
         order: np.ndarray | None = None,
-        most_steps: int = MOST_STEPS,
         symbols: Mapping[str, int] | None = None,
         name: str = "",
     ):
         self.kernel, self.grid, self.block, self.memory = kernel, grid, block, memory
-        self.params, self.tally, self.most_steps = params, tally, most_steps
+        self.params, self.tally = params, tally
         self.name = name or kernel.name
         self.threads = Threads(grid, block, order)
         self.slots, self.exists = self.threads.slots, self.threads.exists
         self.block_of, self.thread_of = self.threads.block_of, self.threads.thread_of
         self.live = self.exists.copy()
+        self._all_live = bool(self.exists.all())
+        self.dynamic_shared = dynamic_shared
         self._place_variables(dynamic_shared, symbols or {})
         self._index = {name: n for n, name in enumerate(kernel.registers)}
         self._storage = [DTYPES[type_] for type_ in kernel.registers.values()]
@@ -81,6 +79,9 @@ class Machine:
         self.am = self.wm = None  # who takes part, whose registers are written; None: all
         self.races = Races(self) if races and self.shared.size else None
         self.trace = None if trace_block is None else Trace(self, trace_block)
+        self.flow = flow.flow_of(kernel)
+        # Instructions that each warp has issued: what clocks tell.
+        self.issued = np.zeros(self.slots // LANES, np.uint64) if self.flow.clocks else None
         self._decode()
 
     # -- memory ---------------------------------------------------------------------------------
@@ -120,23 +121,36 @@ class Machine:
         if o.kind == "symbol" and o.value in self._index:
             o = Operand("reg", o.value)
         if o.kind == "reg":
+            if o.value not in self._index:
+                raise EmulatorError(f"{self.name}: the register {o.value} is not emulated")
             return self._register(self._index[o.value], dtype)
         if self.frames is not None and o.kind == "symbol" and o.value in self.frames.offsets:
             return self.frames.reader(o, dtype)
         if o.kind == "not":
             inner = self.reader(Operand("reg", o.value), "pred")
             return lambda: ~inner()
+        if flow.is_clock(o):
+            return self._clock(str(o.value), dtype)
         value = self._special(str(o.value)) if o.kind == "special" else self._constant(o, dtype)
         value = value if value.dtype == dtype else value.astype(dtype)
         return lambda: value
 
+    def _clock(self, name: str, dtype) -> Callable[[], np.ndarray]:
+        """Clocks and timers tell how many instructions the thread's warp has issued so far."""
+        shift = np.uint64(32 if name.endswith("_hi") else 0)
+        return lambda: np.repeat(self.issued >> shift, LANES).astype(dtype)
+
     def _register(self, n: int, dtype) -> Callable[[], np.ndarray]:
-        R, own = self.R, self._storage[n]
-        if own is dtype:
-            return lambda: R[n]
-        have, want = np.dtype(own).itemsize, np.dtype(dtype).itemsize
+        """A register holds what was last written to it, as that type of its width."""
+        R, wanted = self.R, np.dtype(dtype)
+        have, want = np.dtype(self._storage[n]).itemsize, wanted.itemsize
         if have == want:
-            return lambda: R[n].view(dtype)
+
+            def read() -> np.ndarray:
+                value = R[n]
+                return value if value.dtype is wanted else value.view(wanted)
+
+            return read
         raw, unsigned = UNSIGNED[have], UNSIGNED[want]
         return lambda: R[n].view(raw).astype(unsigned).view(dtype)
 
@@ -161,9 +175,17 @@ class Machine:
 
     def _special(self, name: str) -> np.ndarray | np.generic:
         value = self.threads.special(name)
+        if value is None and name in ("dynamic_smem_size", "total_smem_size"):
+            value = np.uint32(self.dynamic_shared if name.startswith("dynamic") else self.shared.size)
+        if value is None and name in ("envreg1", "envreg2"):
+            value = np.uint32(self._grid_workspace() >> (32 if name == "envreg1" else 0) & 0xFFFFFFFF)
         if value is None:
             raise EmulatorError(f"{self.name}: the special register %{name} is not emulated")
         return value
+
+    def _grid_workspace(self) -> int:
+        """The address of what cooperative groups synchronise a grid by: its size in bytes, and a counter."""
+        return GLOBAL_BASE + self.memory.add("grid workspace", 8, np.array([8, 0], np.uint32).tobytes())
 
     def writer(self, o: Operand, type_: str) -> Callable[[np.ndarray], None]:
         """A function that writes a value of `type_` into a register, where threads are active."""
@@ -174,12 +196,13 @@ class Machine:
         have, given = np.dtype(own).itemsize, np.dtype(dtype).itemsize
 
         def put(value) -> None:
-            R[n] = value if self.wm is None else np.where(self.wm, value, R[n])
+            if self.wm is not None:
+                old = R[n]
+                value = np.where(self.wm, value, old if old.dtype is value.dtype else old.view(value.dtype))
+            R[n] = value
 
-        if own is dtype:
-            return put
         if have == given:
-            return lambda value: put(value.view(own))
+            return put
         # A narrower value in a wider register: extended as its sign says.
         wide = (SIGNED if np.dtype(dtype).kind == "i" else UNSIGNED)[have]
         raw = UNSIGNED[given] if np.dtype(dtype).kind == "f" else dtype
@@ -208,233 +231,76 @@ class Machine:
         return at if self.am is None else int(np.flatnonzero(self.am)[at])
 
     def flops(self, pc: int, each: int, kind: str = "flops_fp") -> None:
-        self._flops[pc] = (kind, each)
+        self.flops_of[pc] = (kind, each)
 
-    def fail(self, pc: int, what: str, slot: int) -> None:
+    def where(self, pc: int) -> str:
+        """The kernel and the CUDA line of an instruction."""
         i = self.kernel.code[pc]
-        where = f"{i.line or 'unknown line'}" + (f" (in code from {i.inlined})" if i.inlined else "")
-        where += self.frames.caller(pc, slot) if self.frames is not None else ""
-        who = f"thread {self.threads.thread(slot)} of block {self.threads.block_at(slot)}"
-        error = EmulatorError(f"{self.name}, {where}: {what}, by {who}")
+        return f"{self.name}, {i.line or 'unknown line'}" + (
+            f" (in code from {i.inlined})" if i.inlined else ""
+        )
+
+    def fail(self, pc: int, what: str, slot: int, who: str = "by") -> None:
+        """Raise EmulatorError. `who`: what the slot's thread has to do with it."""
+        called = self.frames.caller(pc, slot) if self.frames is not None else ""
+        thread = f"thread {self.threads.thread(slot)} of block {self.threads.block_at(slot)}"
+        error = EmulatorError(f"{self.where(pc)}{called}: {what}, {who} {thread}")
         error.printed = self.printer.lines()
         raise error
 
     # -- running -----------------------------------------------------------------------------------
     def _decode(self) -> None:
+        """Closures of all instructions (of a jump table: its index), guards of those that control takes."""
         code = self.kernel.code
-        self._flops: dict[int, tuple[str, int]] = {}
-        self._closures: list[Callable[[], None] | None] = []
-        self._guards: dict[int, tuple[Callable, bool]] = {}
+        self.flops_of: dict[int, tuple[str, int]] = {}
+        self.closures: list[Callable[[], object] | None] = []
+        self.guards: dict[int, tuple[Callable, bool]] = {}
         for pc, i in enumerate(code):
-            if _control(i):
-                if i.parts[0] in ("bar", "barrier") and "red" not in i.parts and len(i.operands) > 1:
-                    raise EmulatorError(
-                        f"{self.name}, {i.line or 'unknown line'}: unknown opcode {i.opcode} for a part of the block"
-                    )
-                if i.guard:
-                    self._guards[pc] = self.reader(Operand("reg", i.guard[0]), "pred"), i.guard[1]
-                index = self.reader(i.operands[0], "u32") if i.parts[0] == "brx" else None
-                self._closures.append(index)
+            ending = self.flow.endings.get(pc)
+            if ending and i.guard:
+                self.guards[pc] = self.reader(Operand("reg", i.guard[0]), "pred"), i.guard[1]
+            if ending and ending != "lanes":
+                self.closures.append(self.reader(i.operands[0], "u32") if ending == "table" else None)
                 continue
             try:
-                self._closures.append(decode.decode(self, pc, i))
+                self.closures.append(decode.decode(self, pc, i))
             except decode.Unknown as e:
-                raise EmulatorError(f"{self.name}, {i.line or 'unknown line'}: {e}") from None
-        leaders = {t for i in code for t in i.targets} | {pc + 1 for pc, i in enumerate(code) if _control(i)}
-        self._stop = [0] * (len(code) + 1)  # from pc on: where straight running ends
-        stop = len(code)
-        for pc in range(len(code) - 1, -1, -1):
-            stop = pc if _control(code[pc]) else (pc + 1 if pc + 1 in leaders else stop)
-            self._stop[pc] = stop
+                raise EmulatorError(f"{self.where(pc)}: {e}") from None
 
-    def run(self) -> None:
-        """Run the launch to its end. EmulatorError where the kernel does what no kernel may."""
-        pending: dict[int, np.ndarray] = {self.kernel.start: self.live}
-        parked: dict[int, np.ndarray] = {}
-        steps = 0
-        with np.errstate(all="ignore"):
-            while True:
-                if not pending:
-                    if not parked:
-                        return
-                    pending, parked = self._release(parked), {}
-                pc = min(pending)
-                here = self._known(pending.pop(pc))
-                stop = self._stop[pc]
-                steps += stop - pc + 1
-                if steps > self.most_steps:
-                    self._enter(here)
-                    slot = int(np.flatnonzero(here)[0])
-                    self.fail(pc, f"the kernel does not end: {self.most_steps:,} steps were taken", slot)
-                self._straight(pc, stop, here)
-                if stop == len(self.kernel.code):
-                    self._exit(here)
-                elif _control(self.kernel.code[stop]):
-                    self._leave(stop, here, pending, parked)
-                else:
-                    self._join(pending, stop, here)
+    def enter(self, threads: np.ndarray) -> None:
+        """These threads carry out what follows."""
+        self.wm = None if threads is self.live else threads
+        self.am = None if threads is self.live and self._all_live else threads
 
-    def _enter(self, here: np.ndarray) -> None:
-        self.wm = None if here is self.live else here
-        self.am = None if here is self.live and self._all else here
+    def end(self, threads: np.ndarray) -> None:
+        """These threads have ended."""
+        self.live = self.live & ~threads
+        self._all_live = False
+
+    def whole_warps(self, threads: np.ndarray) -> bool:
+        """All threads that live of these threads' warps are among them."""
+        if threads is self.live:
+            return True
+        warps = threads.reshape(-1, LANES).any(axis=1)
+        return np.count_nonzero(self.live.reshape(-1, LANES)[warps]) == np.count_nonzero(threads)
+
+    def whole_blocks(self, threads: np.ndarray) -> bool:
+        """All threads that live of these threads' blocks are among them."""
+        blocks = np.zeros(int(np.prod(self.grid)), bool)
+        blocks[self.block_of[threads]] = True
+        return np.count_nonzero(self.live & blocks[self.block_of]) == np.count_nonzero(threads)
 
     @property
-    def _all(self) -> bool:
-        """No slot is empty and no thread has ended."""
-        return bool(self.live.all())
+    def writes(self) -> int:
+        """How often memory was written so far."""
+        return self.memory.writes + self.shared.writes + self.local.writes
 
-    def _straight(self, pc: int, stop: int, here: np.ndarray) -> None:
-        self._enter(here)
-        if self.tally is not None:
-            last = stop + (stop < len(self.kernel.code) and _control(self.kernel.code[stop]))
-            warps, lanes = int(here.reshape(-1, LANES).any(axis=1).sum()), int(np.count_nonzero(here))
-            self.tally.ran(pc, last, warps, lanes)
-            for at in range(pc, stop):
-                if at in self._flops:
-                    kind, each = self._flops[at]
-                    self.tally.add(at, kind, each * lanes)
-        if self.trace is None:
-            for run in self._closures[pc:stop]:
-                run()
-        else:
-            for at in range(pc, stop):
-                self.trace.at(at, here)
-                self._closures[at]()
-
-    def _leave(self, pc: int, here: np.ndarray, pending: dict, parked: dict) -> None:
-        """A branch, a return or a barrier."""
-        i = self.kernel.code[pc]
-        if self.trace is not None:
-            self.trace.at(pc, here)
-        base = i.parts[0]
-        take = self._taken(pc, here)
-        if base == "trap" and take.any():
-            what = "the kernel stops itself (__trap, a failed assert, or code with no meaning)"
-            self.fail(pc, what, self._first(take))
-        if base == "brx":
-            self._jump_table(pc, here, pending)
-        elif base == "bra":
-            self._branch(pc, here, take, pending)
-        elif base in calls.OPCODES:
-            for to, threads in self.frames.leave(pc, here, take):
-                self._join(pending, to, threads)
-        elif base in ("ret", "exit", "trap"):
-            stay = None if take is here else here & ~take
-            self._exit(take)
-            if stay is not None and stay.any():
-                self._join(pending, pc + 1, stay)
-        else:
-            if self.tally is not None:
-                self.tally.add(pc, "barriers", int(here.reshape(-1, LANES).any(axis=1).sum()))
-            self._join(parked, pc + 1, here)
-
-    def _first(self, threads: np.ndarray) -> int:
-        return int(np.flatnonzero(threads)[0])
-
-    def _taken(self, pc: int, here: np.ndarray) -> np.ndarray:
-        """The threads whose guard holds; `here` itself where all do."""
-        if pc not in self._guards:
-            return here
-        read, negated = self._guards[pc]
-        p = read()
-        if p.ndim == 0:
-            return here if bool(p) != negated else np.zeros(self.slots, bool)
-        take = here & (~p if negated else p)
-        return here if np.count_nonzero(take) == np.count_nonzero(here) else take
-
-    def _branch(self, pc: int, here: np.ndarray, take: np.ndarray, pending: dict) -> None:
-        target = self.kernel.code[pc].targets[0]
-        if self.tally is not None:
-            warps = here.reshape(-1, LANES).any(axis=1)
-            self.tally.add(pc, "branches", int(warps.sum()))
-        if take is here:
-            self._go(pending, target, here)
-            return
-        if not take.any():
-            self._join(pending, pc + 1, here)
-            return
-        stay = here & ~take
-        if self.tally is not None:
-            split = take.reshape(-1, LANES).any(axis=1) & stay.reshape(-1, LANES).any(axis=1)
-            self.tally.add(pc, "divergent_branches", int(split.sum()))
-        self._go(pending, target, take)
-        self._join(pending, pc + 1, stay)
-
-    def _go(self, pending: dict, target: int, take: np.ndarray) -> None:
-        """To a target; one that only returns ends the threads at once, so that the others count as all."""
-        if target < len(self.kernel.code):
-            i = self.kernel.code[target]
-            if not (i.parts[0] in ("ret", "exit") and i.guard is None and target not in pending):
-                self._join(pending, target, take)
-                return
-            if self.tally is not None:
-                warps = take.reshape(-1, LANES).any(axis=1)
-                self.tally.ran(target, target + 1, int(warps.sum()), int(np.count_nonzero(take)))
-        self._exit(take)
-
-    def _jump_table(self, pc: int, here: np.ndarray, pending: dict) -> None:
-        index = np.broadcast_to(self._closures[pc](), self.slots)
-        for n, target in enumerate(self.kernel.code[pc].targets):
-            take = here & (index == n)
-            if take.any():
-                self._join(pending, target, take)
-
-    def _join(self, at: dict, pc: int, threads: np.ndarray) -> None:
-        if pc in at:
-            threads = at[pc] | threads
-        at[pc] = self._known(threads)
-
-    def _known(self, threads: np.ndarray) -> np.ndarray:
-        """`self.live` itself where the threads are all that live: then nothing need be masked."""
-        if threads is not self.live and np.count_nonzero(threads) == np.count_nonzero(self.live):
-            return self.live
-        return threads
-
-    def _exit(self, threads: np.ndarray) -> None:
-        self.live = self.live & ~threads
-
-    def _release(self, parked: dict[int, np.ndarray]) -> dict[int, np.ndarray]:
-        """All that live are parked: let them on, unless a block's threads wait at different barriers."""
-        if len(parked) > 1:
-            seen: dict[int, int] = {}
-            for pc, threads in parked.items():
-                for b in np.unique(self.block_of[threads]):
-                    if int(b) in seen:
-                        slot = int(np.flatnonzero(threads & (self.block_of == b))[0])
-                        other = self.kernel.code[seen[int(b)] - 1].line
-                        self.fail(
-                            pc - 1,
-                            f"not all threads of the block reach this barrier: others wait at {other}",
-                            slot,
-                        )
-                    seen[int(b)] = pc
-        if self.races is not None:
-            self.races.barrier()
-        out: dict[int, np.ndarray] = {}
-        for pc, threads in parked.items():
-            if "red" in self.kernel.code[pc - 1].parts:
-                self._reduce(self.kernel.code[pc - 1], threads)
-            self._join(out, pc, threads)
-        return out
-
-    def _reduce(self, i: Instruction, threads: np.ndarray) -> None:
-        """bar.red: what the block's threads brought to the barrier, counted or combined."""
-        how = next(p for p in i.parts if p in ("popc", "and", "or"))
-        told = np.broadcast_to(self.reader(i.operands[-1], "pred")(), self.slots)
-        blocks = int(np.prod(self.grid))
-        yes, all_ = (np.bincount(self.block_of[who], minlength=blocks) for who in (threads & told, threads))
-        self._enter(threads)
-        if how == "popc":
-            self.writer(i.operands[0], "u32")(yes[self.block_of].astype(np.uint32))
-        else:
-            self.writer(i.operands[0], "pred")((yes == all_ if how == "and" else yes > 0)[self.block_of])
-
-
-def _control(i: Instruction) -> bool:
-    base = i.parts[0]
-    return base in ("bra", "brx", "ret", "exit", "trap", *calls.OPCODES) or (
-        base in ("bar", "barrier") and "warp" not in i.parts and "arrive" not in i.parts
-    )
+    def bits_of(self, register: str, threads: np.ndarray) -> bytes:
+        """What a register holds in these threads; of a name that is no register, nothing."""
+        if register not in self._index:
+            return self.carry[threads].tobytes() if register == flow.CARRY and self.carry.ndim else b""
+        value = self.R[self._index[register]]
+        return (value if value.ndim == 0 else value[threads]).tobytes()
 
 
 def _plain(name: str) -> str:

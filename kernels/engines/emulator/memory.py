@@ -57,6 +57,7 @@ class Space:
         self.bytes = np.zeros(size, np.uint8)
         self.state = np.zeros(size, np.uint8)
         self._as = {width: self.bytes.view(dtype) for width, dtype in VIEWS.items()}
+        self.writes = 0  # calls of store so far
 
     def check(self, offsets: np.ndarray, width: int, write: bool) -> None:
         """Raise Fault where an access of `width` bytes at one of the offsets (uint64) is forbidden."""
@@ -90,6 +91,7 @@ class Space:
 
     def store(self, offsets: np.ndarray, width: int, values: np.ndarray) -> None:
         """Write at checked offsets; where two agree, the last of them stays."""
+        self.writes += 1
         shift = np.uint64(width.bit_length() - 1)
         at = offsets >> shift
         self._as[width][at] = values

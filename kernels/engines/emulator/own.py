@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import os
 import re
 from collections.abc import Iterator, Mapping, Sequence
@@ -21,6 +22,7 @@ from kernels.engines.emulator.memory import Global
 from kernels.engines.emulator.parse import parse
 from kernels.engines.emulator.runtime_functions import PRINT_BUFFER, Printed
 from kernels.engines.emulator.source import Source, options
+from kernels.engines.emulator.turns import SECONDS
 from kernels.program import RuleError
 
 LAST_PRINTED = 20  # lines shown with an error
@@ -29,8 +31,8 @@ _CONSTANT = re.compile(r"([A-Za-z_][A-Za-z0-9_]*(?:::[A-Za-z_][A-Za-z0-9_]*)*)=(
 
 @dataclass(frozen=True)
 class Emulated:
-    """What a run gave: arrays after it (by argument: arg0, arg1 ..., and by variable), counters, data races in words,
-    and the lines that its threads printed."""
+    """What a run gave: arrays after it (by argument: arg0, arg1 ..., and by variable), counters, in words the data races
+    and the barriers that some threads ended before, and the lines that its threads printed."""
 
     arrays: dict[str, np.ndarray]
     counters: Counters
@@ -38,10 +40,12 @@ class Emulated:
     source: Source
     printed: tuple[Printed, ...] = ()  # by the kernel's printf
     unprinted: int = 0  # calls of printf whose text was not kept
+    warnings: tuple[str, ...] = ()
 
     def to_json(self) -> dict:
         return self.counters.to_json() | {
             "races": list(self.races),
+            "warnings": list(self.warnings),
             "printed": [asdict(line) for line in self.printed],
             "unprinted": self.unprinted,
         }
@@ -56,7 +60,7 @@ class Emulated:
                 f"{line.number:4} {c['warp_instructions']:13,} {c['sectors_ld']:8,} / {c['sectors_st']:<8,}"
                 f" {c['wavefronts_ld']:8,} / {c['wavefronts_st']:<8,}  {code}"
             )
-        out += [f"warning: {race}" for race in self.races]
+        out += [f"warning: {words}" for words in (*self.races, *self.warnings)]
         return "\n".join([*out, "PTX-level counts", *self._prints()])
 
     def _prints(self) -> Iterator[str]:
@@ -89,15 +93,18 @@ def emulate(
     arch: str = "sm_80",
     standard: str = "c++17",
     constants: Sequence[str] = (),
+    seconds: float = SECONDS,
     out: Path | None = None,
 ) -> Emulated:
     """Compile `file` and run its kernel `entry`, a name of C++: "naive", "ns::naive", "sgemm<16, float>".
 
     args: a text for each parameter, in a form of arguments.FORMS. constants: "NAME=ARG" for each `__constant__` or
     `__device__` variable to be written before the launch. shared: bytes of dynamic shared memory. defines: "NAME" or
-    "NAME=VALUE". folders: more places of headers. out: a folder; each array is written there as .npy after the run.
+    "NAME=VALUE". folders: more places of headers. seconds: of processor time that the launch may take. out: a folder; each array is written there as .npy after the run.
     Raises RuleError (CompileError with the compiler's words, EmulatorError with line, thread and block), OSError.
     """
+    if not 0 < seconds < math.inf:
+        raise RuleError(f"seconds is a number above 0, got {seconds}")
     limits.check_grid(grid, block)
     emulator.check_threads(entry, grid, block)
     given = {f"arg{n}": arguments.parse(text) for n, text in enumerate(args)}
@@ -122,15 +129,16 @@ def emulate(
     memory, kept = _placed(given, variables, lowered, rng)
     handed = [np.void(arguments.packed(n, value, memory.address)) for n, value in given.items()]
     try:
-        run = launch(ptx, name, grid, block, handed, memory, shared, Options(races=True), name=entry)
+        watched = Options(races=True, seconds=seconds)
+        run = launch(ptx, name, grid, block, handed, memory, shared, watched, name=entry)
     except EmulatorError as e:
         raise EmulatorError(source.quoted(str(e)) + _before(e)) from None
     after = {n: memory.array(at).view(dtype).reshape(shape) for n, (at, dtype, shape) in kept.items()}
     if out is not None:
         for n, array in after.items():
             np.save(Path(out) / f"{n.replace('::', '.')}.npy", array)
-    races = tuple(map(source.quoted, run.races))
-    return Emulated(after, run.counters, races, source, run.printed, run.unprinted)
+    races, warnings = (tuple(map(source.quoted, words)) for words in (run.races, run.warnings))
+    return Emulated(after, run.counters, races, source, run.printed, run.unprinted, warnings)
 
 
 def _before(e: EmulatorError) -> str:

@@ -92,7 +92,7 @@ class Function:
     stop: int = 0  # index behind its last instruction
 
 
-@dataclass
+@dataclass(eq=False)
 class Kernel:
     name: str
     params: list[Variable]
@@ -555,7 +555,8 @@ def _operands(text: str) -> tuple[Operand, ...]:
 
 
 _SPECIAL = re.compile(
-    r"^%(tid|ntid|ctaid|nctaid|laneid|warpid|nwarpid|clock|clock64|lanemask_\w+|smid|gridid|globaltimer)(\.[xyz])?$"
+    r"^%(n?tid|n?ctaid|n?clusterid|cluster_n?ctaid|cluster_n?ctarank|is_explicit_cluster|laneid|n?warpid|n?smid|gridid"
+    r"|lanemask_\w+|clock(64|_hi)?|globaltimer(_lo|_hi)?|envreg\d+|\w+_smem_\w+|pm\d+(_64)?|current_graph_exec)(\.[xyz])?$"
 )
 
 

@@ -6,6 +6,8 @@ machine's matter. An entry takes arrays or NumPy scalars and gives the same.
 
 from __future__ import annotations
 
+import operator
+
 import numpy as np
 
 DTYPES = {
@@ -198,7 +200,9 @@ def fma(a, b, c):
     """One rounding: through float64 exact for float32 but for rare double rounding."""
     if a.dtype == np.float64:
         return _fma_double(a, b, c)
-    return (a.astype(np.float64) * b + c).astype(a.dtype)
+    if a.ndim or b.ndim or c.ndim:
+        return (a.astype(np.float64) * b + c).astype(a.dtype)
+    return a.dtype.type(float(a) * float(b) + float(c))
 
 
 def _two_sum(a, b):
@@ -280,9 +284,10 @@ def saturate(a):
     return np.where(np.isnan(a), 0, np.clip(a, 0, 1)).astype(a.dtype)
 
 
+# Operators, for on scalars they are ten times as fast as NumPy's functions.
 BINARY = {
-    "add": np.add, "sub": np.subtract, "mul": np.multiply, "div": div, "rem": rem,
-    "and": np.bitwise_and, "or": np.bitwise_or, "xor": np.bitwise_xor,
+    "add": operator.add, "sub": operator.sub, "mul": operator.mul, "div": div, "rem": rem,
+    "and": operator.and_, "or": operator.or_, "xor": operator.xor,
     "shl": shl, "shr": shr, "copysign": lambda sign, a: np.copysign(a, sign),
 }  # fmt: skip
 UNARY = {
@@ -293,8 +298,8 @@ UNARY = {
 }  # fmt: skip
 MINMAX = {"min": (np.minimum, np.fmin), "max": (np.maximum, np.fmax)}
 COMPARE = {
-    "eq": np.equal, "ne": np.not_equal, "lt": np.less, "le": np.less_equal, "gt": np.greater,
-    "ge": np.greater_equal, "lo": np.less, "ls": np.less_equal, "hi": np.greater, "hs": np.greater_equal,
+    "eq": operator.eq, "ne": operator.ne, "lt": operator.lt, "le": operator.le, "gt": operator.gt,
+    "ge": operator.ge, "lo": operator.lt, "ls": operator.le, "hi": operator.gt, "hs": operator.ge,
 }  # fmt: skip
 UNORDERED = {"equ": "eq", "neu": "ne", "ltu": "lt", "leu": "le", "gtu": "gt", "geu": "ge"}
 ATOMIC = {

@@ -28,23 +28,37 @@ class Threads:
         """The value of a special register, "tid.x", as uint32; None for one that is not emulated."""
         axis = "xyz".find(name[-1]) if "." in name else 0
         lane = (self.thread_of % LANES).astype(np.uint64)
+        bit = np.uint64(1) << lane
         match name.partition(".")[0]:
             case "ntid":
                 return np.uint32(self.block[axis])
-            case "nctaid":
+            case "nctaid" | "nclusterid":
                 return np.uint32(self.grid[axis])
             case "tid":
                 return _along(self.thread_of, self.block, axis)
-            case "ctaid":
+            case "ctaid" | "clusterid":
                 return _along(self.block_of, self.grid, axis)
             case "laneid":
                 return lane.astype(np.uint32)
             case "warpid":
                 return (self.thread_of // LANES).astype(np.uint32)
-            case "lanemask_lt":
-                return ((np.uint64(1) << lane) - np.uint64(1)).astype(np.uint32)
+            case "nwarpid":
+                return np.uint32(-(-int(np.prod(self.block)) // LANES))
             case "lanemask_eq":
-                return (np.uint64(1) << lane).astype(np.uint32)
+                return bit.astype(np.uint32)
+            case "lanemask_lt":
+                return (bit - np.uint64(1)).astype(np.uint32)
+            case "lanemask_le":
+                return (2 * bit - np.uint64(1)).astype(np.uint32)
+            case "lanemask_ge":
+                return (~(bit - np.uint64(1))).astype(np.uint32)
+            case "lanemask_gt":
+                return (~(2 * bit - np.uint64(1))).astype(np.uint32)
+            # One multiprocessor holds all blocks, and each block is a cluster of its own.
+            case "smid" | "gridid" | "cluster_ctaid" | "cluster_ctarank" | "is_explicit_cluster":
+                return np.uint32(0)
+            case "nsmid" | "cluster_nctaid" | "cluster_nctarank":
+                return np.uint32(1)
         return None
 
     def thread(self, slot: int) -> str:
@@ -58,6 +72,11 @@ class Threads:
     def place(self, slot: int) -> tuple[Dim, Dim]:
         """(blockIdx, threadIdx) of a slot."""
         return _xyz(int(self.block_of[slot]), self.grid), _xyz(int(self.thread_of[slot]), self.block)
+
+
+def bits_of_lanes(threads: np.ndarray) -> np.ndarray:
+    """uint32, one a warp: bit i is set where lane i is among the threads (bool, one a slot)."""
+    return np.packbits(threads.reshape(-1, LANES), axis=1, bitorder="little").view(np.uint32).reshape(-1)
 
 
 def _along(linear: np.ndarray, size: Dim, axis: int) -> np.ndarray | np.generic:

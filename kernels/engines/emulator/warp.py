@@ -132,7 +132,7 @@ def redux(m: Machine, pc: int, i: Instruction) -> Run:
 
 
 def warp_barrier(m: Machine, pc: int, i: Instruction) -> Run:
-    """bar.warp.sync: the lanes of a warp run together here anyway; only the race detector cares."""
+    """bar.warp.sync, once its lanes have come: only the race detector cares."""
     if "warp" not in i.parts:
         raise Unknown(f"unknown opcode {i.opcode}")
     return lambda: m.races.warp_barrier() if m.races is not None else None

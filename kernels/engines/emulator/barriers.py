@@ -1,0 +1,241 @@
+"""The barriers of a block: which threads wait, and when they may go on.
+
+A warp has arrived when all its threads that have not ended wait at one barrier, at whatever lines. A barrier
+without a count waits for every warp of the block that has not ended (PTX ISA, "barrier" and "exit").
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from kernels.engines.emulator.flow import Groups, join
+from kernels.engines.emulator.parse import Instruction
+from kernels.engines.emulator.threads import LANES
+
+if TYPE_CHECKING:
+    from kernels.engines.emulator.machine import Machine
+
+NAMED = 16  # barriers of a block: 0 to 15
+Read = Callable[[], np.ndarray]
+
+
+class Barriers:
+    """The threads that wait at a barrier, by its instruction (`parked`), and what is to be told of barriers
+    that some threads ended before (`warnings`)."""
+
+    def __init__(self, m: Machine):
+        self.m, self.code = m, m.kernel.code
+        self.parked: Groups = {}
+        self.warnings: dict[int, str] = {}
+        self._operands = {
+            pc: self._read(self.code[pc]) for pc, kind in m.flow.endings.items() if kind == "barrier"
+        }
+        self._keys = int(np.prod(m.grid)) * NAMED  # a barrier's key: block * NAMED + its id
+        # bar.arrive: warps that came without waiting, and warps wanted, by key.
+        self._passed, self._wanted = np.zeros(0, np.int64), np.zeros(0, np.int64)
+
+    def _read(self, i: Instruction) -> tuple[Read, Read | None, Read | None]:
+        """Readers of a barrier's id, its count of threads (None: all of the block), its predicate (bar.red)."""
+        red = "red" in i.parts
+        id_, *count = i.operands[1:-1] if red else i.operands
+        return (
+            self.m.reader(id_, "u32"),
+            self.m.reader(count[0], "u32") if count else None,
+            self.m.reader(i.operands[-1], "pred") if red else None,
+        )
+
+    # -- arriving ----------------------------------------------------------------------------------
+    def arrive(self, pc: int, here: np.ndarray) -> Groups:
+        """Threads come to a barrier: who may go on, by the barrier left. Those of a barrier for all may have to
+        wait for release(): so blocks go on together."""
+        if "arrive" in self.code[pc].parts:
+            self._pass(pc, here)
+            released = self._complete()
+            join(released, pc, here)
+            return released
+        join(self.parked, pc, here)
+        return {} if self._operands[pc][1] is None else self._complete()
+
+    def release(self) -> Groups:
+        """Who may go on now that nobody else runs, by the barrier left."""
+        if len(self.parked) == 1:
+            ((pc, threads),) = self.parked.items()
+            id_, count, _ = self._operands[pc]
+            if count is None and not id_().ndim and np.array_equal(threads, self.m.live):
+                return self._leave(threads, self.m.block_of)
+        return self._complete() if self.parked else {}
+
+    def _pass(self, pc: int, here: np.ndarray) -> None:
+        """bar.arrive: whole warps are counted and do not wait."""
+        key, count = self._numbers(pc, here)
+        if not self._passed.size:
+            self._passed, self._wanted = np.zeros(self._keys, np.int64), np.zeros(self._keys, np.int64)
+        warps = here.reshape(-1, LANES).any(axis=1)
+        key, count = (_of_warps(np.where(here, value, 0))[warps] for value in (key, count))
+        np.add.at(self._passed, key, 1)
+        np.maximum.at(self._wanted, key, count // LANES)
+
+    def _numbers(self, pc: int, threads: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        """(key, count of threads or 0), one a slot, checked for these threads."""
+        read_id, read_count, _ = self._operands[pc]
+        id_ = np.broadcast_to(read_id(), self.m.slots).astype(np.int64)
+        count = np.broadcast_to(read_count() if read_count else 0, self.m.slots).astype(np.int64)
+        bad = threads & (id_ >= NAMED)
+        if bad.any():
+            self._fail(pc, f"barrier {id_[bad][0]} does not exist: a block has 0 to {NAMED - 1}", bad)
+        bad = threads & ((count % LANES != 0) | (count == 0))
+        if read_count and bad.any():
+            what = f"a barrier counts whole warps: {count[bad][0]} threads are no multiple of {LANES}"
+            self._fail(pc, what, bad)
+        return self.m.block_of * NAMED + id_, count
+
+    # -- completing ----------------------------------------------------------------------------------
+    def _complete(self) -> Groups:
+        """Let the threads on whose barrier is complete."""
+        key, wanted = self._waiting()
+        first = _of_warps(np.where(self.m.live, key, -1))
+        came = (first >= 0) & ~self._elsewhere(first, key)
+        if len(self.parked) > 1:
+            self._check_lines(np.repeat(came, LANES))
+        need, arrivals = self._needed(first, came, wanted), np.bincount(first[came], minlength=self._keys)
+        if self._passed.size:
+            arrivals += self._passed
+        done = (need > 0) & (arrivals >= need)
+        for at in np.flatnonzero(done & (arrivals > need))[:1]:
+            what = f"barrier {at % NAMED} is for {need[at] * LANES} threads, {arrivals[at] * LANES} have come"
+            self._fail(self._at(key, at), what, key == at)
+        if self._passed.size:
+            self._passed[done] = self._wanted[done] = 0
+        go = np.repeat(came & done[first], LANES) & (key >= 0)
+        return self._leave(go, key) if go.any() else {}
+
+    def _waiting(self) -> tuple[np.ndarray, np.ndarray]:
+        """(key of the barrier at which each thread waits, -1 where it does not; its count, 0 for all)."""
+        key, wanted = np.full(self.m.slots, -1), np.zeros(self.m.slots, np.int64)
+        for pc, threads in self.parked.items():
+            keys, counts = self._numbers(pc, threads)
+            key[threads], wanted[threads] = keys[threads], counts[threads]
+        return key, wanted
+
+    def _elsewhere(self, first: np.ndarray, key: np.ndarray) -> np.ndarray:
+        """Warps with a live thread that does not wait at the warp's barrier."""
+        return (self.m.live & (key != np.repeat(first, LANES))).reshape(-1, LANES).any(axis=1)
+
+    def _needed(self, first: np.ndarray, came: np.ndarray, wanted: np.ndarray) -> np.ndarray:
+        """Warps that each barrier waits for, by key."""
+        live = self.m.live.reshape(-1, LANES).any(axis=1)
+        block = self.m.block_of[::LANES]
+        all_ = np.bincount(block[live], minlength=self._keys // NAMED)[block]
+        wanted = _of_warps(wanted) // LANES
+        need = self._wanted.copy() if self._wanted.size else np.zeros(self._keys, np.int64)
+        np.maximum.at(need, first[came], np.where(wanted > 0, wanted, all_)[came])
+        return need
+
+    def _check_lines(self, came: np.ndarray) -> None:
+        """An aligned barrier (bar.sync, __syncthreads) is one instruction for all threads of a warp."""
+        at = np.full(self.m.slots, -1)
+        for pc, threads in self.parked.items():
+            at[threads] = pc
+        last = np.repeat(_of_warps(at), LANES)
+        apart = came & (at >= 0) & (at != last)
+        for pc in np.unique(at[apart]):
+            here = apart & (at == pc)
+            other = self.code[last[here][0]]
+            if any(i.parts[0] == "bar" or "aligned" in i.parts for i in (self.code[pc], other)):
+                what = f"not all threads of the warp reach this barrier: others wait at {other.line}"
+                self._fail(int(pc), what, here)
+
+    # -- going on --------------------------------------------------------------------------------------
+    def _leave(self, go: np.ndarray, key: np.ndarray) -> Groups:
+        """Take threads out of those that wait; `key` is the same for those that waited for each other."""
+        if self.m.races is not None:
+            self.m.races.barrier()
+        released = {pc: threads & go for pc, threads in self.parked.items()}
+        released = {pc: threads for pc, threads in released.items() if threads.any()}
+        rest = {pc: threads & ~go for pc, threads in self.parked.items()}
+        self.parked = {pc: threads for pc, threads in rest.items() if threads.any()}
+        self._reduce(released, key)
+        for pc, threads in released.items():
+            if self._operands[pc][1] is None and pc not in self.warnings:
+                self._warn_of_ended(pc, threads)
+        return released
+
+    def _reduce(self, released: Groups, key: np.ndarray) -> None:
+        """bar.red: what the threads brought to their barrier, counted or combined."""
+        red = {pc: threads for pc, threads in released.items() if "red" in self.code[pc].parts}
+        if not red:
+            return
+        came, yes = np.zeros(self._keys, np.int64), np.zeros(self._keys, np.int64)
+        for pc, threads in red.items():
+            brought = np.broadcast_to(self._operands[pc][2](), self.m.slots)
+            came += np.bincount(key[threads], minlength=self._keys)
+            yes += np.bincount(key[threads & brought], minlength=self._keys)
+        for pc, threads in red.items():
+            i = self.code[pc]
+            self.m.enter(threads)
+            if "popc" in i.parts:
+                self.m.writer(i.operands[0], "u32")(yes[key].astype(np.uint32))
+            else:
+                self.m.writer(i.operands[0], "pred")((yes == came if "and" in i.parts else yes > 0)[key])
+
+    def _warn_of_ended(self, pc: int, threads: np.ndarray) -> None:
+        """The hardware does not wait for threads that ended; CUDA leaves it undefined."""
+        m = self.m
+        gone = m.exists & ~m.live & self._of_blocks(threads)
+        if gone.any():
+            slot = int(np.flatnonzero(gone)[0])
+            count = np.count_nonzero(gone & (m.block_of == m.block_of[slot]))
+            self.warnings[pc] = (
+                f"{m.where(pc)}: {count} threads of block {m.threads.block_at(slot)}, first thread "
+                f"{m.threads.thread(slot)}, return before this barrier. It does not wait for them on the hardware "
+                "either, but CUDA defines it only where all threads of the block reach it."
+            )
+
+    # -- what goes wrong -------------------------------------------------------------------------------
+    def check_skipped(self, pc: int, here: np.ndarray) -> None:
+        """Fail where threads run the block at pc while others of theirs wait at a barrier that lies behind."""
+        for at, threads in self.parked.items():
+            if self._operands[at][1] is None and pc in self.m.flow.past(at):
+                skip = here & self._of_blocks(threads)
+                if skip.any():
+                    self._skipped(at, skip)
+
+    def _skipped(self, pc: int, skip: np.ndarray) -> None:
+        count = np.count_nonzero(skip & (self.m.block_of == self.m.block_of[skip][0]))
+        what = f"not all threads of the block reach this barrier: {count} run past it while others wait"
+        self._fail(pc, what, skip, "first")
+
+    def check_deadlock(self) -> None:
+        """Fail where threads wait: nobody runs, so nobody else will come."""
+        key, wanted = self._waiting() if self.parked else (np.zeros(0), np.zeros(0))
+        for pc, threads in self.parked.items():
+            slot = int(np.flatnonzero(threads)[0])
+            missing = self.m.live & (self.m.block_of == self.m.block_of[slot]) & (key != key[slot])
+            came = np.count_nonzero(key == key[slot])
+            who = f"{wanted[slot]} threads" if wanted[slot] else "all threads of the block"
+            what = f"deadlock: barrier {key[slot] % NAMED} waits for {who}, {came} have come"
+            if missing.any():
+                first = int(np.flatnonzero(missing)[0])
+                what += f" and no other can, such as thread {self.m.threads.thread(first)}"
+            self._fail(pc, what, threads)
+
+    def _of_blocks(self, threads: np.ndarray) -> np.ndarray:
+        """All slots of the blocks that these threads are of."""
+        blocks = np.zeros(self._keys // NAMED, bool)
+        blocks[self.m.block_of[threads]] = True
+        return blocks[self.m.block_of]
+
+    def _at(self, key: np.ndarray, which: int) -> int:
+        """The instruction at which a thread waits at the barrier with this key."""
+        return next(pc for pc, threads in self.parked.items() if (threads & (key == which)).any())
+
+    def _fail(self, pc: int, what: str, threads: np.ndarray, who: str = "by") -> None:
+        self.m.fail(pc, what, int(np.flatnonzero(threads)[0]), who)
+
+
+def _of_warps(values: np.ndarray) -> np.ndarray:
+    """The largest value of each warp."""
+    return values.reshape(-1, LANES).max(axis=1)

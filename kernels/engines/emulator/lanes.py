@@ -1,0 +1,102 @@
+"""Warp instructions that name their lanes in a mask: the lanes wait there for each other.
+
+__syncwarp may be reached at several lines, a shuffle, vote, match or reduction at one. Lanes that have ended are
+not waited for (PTX ISA, "bar.warp.sync").
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from kernels.engines.emulator.flow import Groups, join
+from kernels.engines.emulator.parse import Operand
+from kernels.engines.emulator.threads import LANES, bits_of_lanes
+
+if TYPE_CHECKING:
+    from kernels.engines.emulator.machine import Machine
+
+
+class Lanes:
+    """The threads that wait for other lanes of their warp, by instruction (`waiting`)."""
+
+    def __init__(self, m: Machine):
+        self.m, self.code = m, m.kernel.code
+        self.waiting: Groups = {}
+        lanes = [pc for pc, kind in m.flow.endings.items() if kind == "lanes"]
+        self._barriers = {pc for pc in lanes if self.code[pc].parts[0] in ("bar", "barrier")}
+        self._masks = {pc: m.reader(self._mask(pc), "u32") for pc in lanes}
+
+    def _mask(self, pc: int) -> Operand:
+        return self.code[pc].operands[0 if pc in self._barriers else -1]
+
+    def arrive(self, pc: int, here: np.ndarray) -> Groups:
+        """Threads come to an instruction with a mask: who may carry it out now, by instruction."""
+        if self.m.whole_warps(here):
+            return {pc: here}
+        join(self.waiting, pc, here)
+        return self.release()
+
+    def release(self) -> Groups:
+        """Who waits for nobody any more, by instruction."""
+        released: Groups = {}
+        for pc, threads in list(self.waiting.items()):
+            go = threads & ~self._missing(pc).astype(bool)
+            if go.any():
+                released[pc] = go
+        for pc, go in released.items():
+            rest = self.waiting.pop(pc) & ~go
+            if rest.any():
+                self.waiting[pc] = rest
+        return released
+
+    def of_one_mask(self, pc: int, threads: np.ndarray) -> Iterator[np.ndarray]:
+        """The threads in groups such that those of one warp name the same lanes."""
+        masks = self._masks[pc]()
+        if masks.ndim == 0 or pc in self._barriers:
+            yield threads
+            return
+        rows = np.arange(len(masks) // LANES)
+        while threads.any():
+            first = threads.reshape(-1, LANES).argmax(axis=1)
+            group = threads & (masks == np.repeat(masks.reshape(-1, LANES)[rows, first], LANES))
+            yield group
+            threads = threads & ~group
+
+    def _missing(self, pc: int) -> np.ndarray:
+        """For each slot, the lanes that the mask of pc names and that have not come, as bits."""
+        come = self.waiting[pc]
+        for at in self._barriers & self.waiting.keys() if pc in self._barriers else ():
+            come = come | self.waiting[at]
+        absent = bits_of_lanes(self.m.live & ~come)
+        return self._masks[pc]() & np.repeat(absent, LANES)
+
+    def check_skipped(self, pc: int, here: np.ndarray) -> None:
+        """Fail where lanes run the block at pc while others wait for them at an instruction that lies behind."""
+        for at, threads in self.waiting.items():
+            if pc in self.m.flow.past(at):
+                missing = np.where(threads, self._missing(at), np.uint32(0))
+                skipped = np.bitwise_or.reduce(missing.reshape(-1, LANES), axis=1) & bits_of_lanes(here)
+                if skipped.any():
+                    self._fail(at, skipped, "run past it while others wait")
+
+    def check_deadlock(self) -> None:
+        """Fail where lanes wait: nobody runs, so nobody else will come."""
+        for pc, threads in self.waiting.items():
+            missing = np.where(threads, self._missing(pc), np.uint32(0)).reshape(-1, LANES)
+            self._fail(pc, np.bitwise_or.reduce(missing, axis=1), "cannot come: deadlock")
+
+    def _fail(self, pc: int, missing: np.ndarray, why: str) -> None:
+        warp = int(np.flatnonzero(missing)[0])
+        lanes = [n for n in range(LANES) if int(missing[warp]) >> n & 1]
+        what = f"not all lanes that the mask names reach this instruction: lanes {_ranges(lanes)} {why}"
+        self.m.fail(pc, what, warp * LANES + lanes[0], "first")
+
+
+def _ranges(numbers: list[int]) -> str:
+    """ "0 to 3, 7"."""
+    starts = [n for n in numbers if n - 1 not in numbers]
+    ends = [n for n in numbers if n + 1 not in numbers]
+    return ", ".join(f"{a} to {b}" if a != b else f"{a}" for a, b in zip(starts, ends, strict=True))

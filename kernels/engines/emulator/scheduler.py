@@ -1,0 +1,240 @@
+"""The scheduler: which threads run next, one basic block after the other.
+
+Control state is {pc: threads there}. The lowest pc always runs next, straight to the next place where threads may
+join or part, so every warp sees the (pc, mask) sequence it would have had alone, and threads that parted come
+together again where their paths meet. Threads that wait are set aside until nobody else runs: at a barrier, at
+a warp instruction whose other lanes have not come, or in a loop that waits for other threads (`turns`).
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from kernels.engines.emulator.barriers import Barriers
+from kernels.engines.emulator.flow import Groups, join
+from kernels.engines.emulator.lanes import Lanes
+from kernels.engines.emulator.threads import LANES
+from kernels.engines.emulator.turns import Loops, Turns
+
+if TYPE_CHECKING:
+    from kernels.engines.emulator.machine import Machine
+
+
+class Scheduler:
+    """Runs a launch that takes at most `seconds` of this thread's processor time in loops."""
+
+    def __init__(self, m: Machine, seconds: float):
+        self.m, self.code, self.stop = m, m.kernel.code, m.flow.stop
+        self.pending: Groups = {m.kernel.start: m.live}
+        self.yielded: Groups = {}
+        self.asleep: list[Turns] = []  # why those yielded
+        self.barriers, self.lanes, self.loops = Barriers(m), Lanes(m), Loops(m, seconds, self._instructions)
+        ways = {
+            "branch": self._branch, "table": self._jump_table, "return": self._return, "trap": self._trap,
+            "barrier": self._at_barrier, "lanes": self._at_lanes, "frame": self._frame,
+        }  # fmt: skip
+        self._leave = {pc: ways[kind] for pc, kind in m.flow.endings.items()}
+        self._returns = {
+            pc for pc, kind in m.flow.endings.items() if kind == "return" and self.code[pc].guard is None
+        }
+        self._issued: dict[int, list[int]] = {}  # [warps, threads] that ran the block from this pc on
+        self._not_all = self._then_live = self._counted = m.live  # masks last looked at
+        self._all = np.count_nonzero(m.live)
+        self._warps_lanes = self._count(m.live)
+
+    def run(self) -> None:
+        """Run the launch to its end. EmulatorError where the kernel does what no kernel may."""
+        with np.errstate(all="ignore"):
+            while self.pending or self._resume():
+                pc = min(self.pending)
+                self._step(pc, self._known(self.pending.pop(pc)))
+        if self.m.tally is not None:
+            self._tell()
+
+    def _step(self, pc: int, here: np.ndarray) -> None:
+        if self.barriers.parked or self.lanes.waiting:
+            self.barriers.check_skipped(pc, here)
+            self.lanes.check_skipped(pc, here)
+        stop = self.stop[pc]
+        leave = self._leave.get(stop)
+        self._straight(pc, stop, here)
+        if leave is not None:
+            if self.m.trace is not None:
+                self.m.trace.at(stop, here)
+            leave(stop, here)
+        elif stop == len(self.code):
+            self._exit(here)
+        else:
+            self._join(stop, here)
+
+    def _straight(self, pc: int, stop: int, here: np.ndarray) -> None:
+        """Carry out pc .. stop - 1."""
+        m = self.m
+        m.enter(here)
+        if here is not self._counted:
+            self._counted, self._warps_lanes = here, self._count(here)
+        issued = self._issued.setdefault(pc, [0, 0])
+        issued[0] += self._warps_lanes[0]
+        issued[1] += self._warps_lanes[1]
+        if m.trace is None:
+            for run in m.closures[pc:stop]:
+                run()
+        else:
+            for at in range(pc, stop):
+                m.trace.at(at, here)
+                m.closures[at]()
+        if m.issued is not None:
+            m.issued[here.reshape(-1, LANES).any(axis=1)] += np.uint64(self._last(pc) - pc)
+
+    def _count(self, threads: np.ndarray) -> tuple[int, int]:
+        """(warps with one of the threads, threads)."""
+        return int(np.count_nonzero(threads.reshape(-1, LANES).any(axis=1))), int(np.count_nonzero(threads))
+
+    def _last(self, pc: int) -> int:
+        """Where the instructions end that run together from pc on, the one that ends their block included."""
+        return self.stop[pc] + (self.stop[pc] in self._leave)
+
+    def _instructions(self) -> int:
+        """Instructions that all warps have issued so far."""
+        return sum(warps * (self._last(pc) - pc) for pc, (warps, _) in self._issued.items())
+
+    def _tell(self) -> None:
+        """Hand what was issued to the tally."""
+        for pc, (warps, lanes) in self._issued.items():
+            last = self._last(pc)
+            self.m.tally.ran(pc, last, warps, lanes)
+            if self.code[last - 1].parts[0] == "bra":
+                self.m.tally.add(last - 1, "branches", warps)
+            for at in range(pc, last):
+                if at in self.m.flops_of:
+                    kind, each = self.m.flops_of[at]
+                    self.m.tally.add(at, kind, each * lanes)
+
+    # -- groups of threads -------------------------------------------------------------------------
+    def _join(self, pc: int, threads: np.ndarray) -> None:
+        join(self.pending, pc, threads)
+
+    def _known(self, threads: np.ndarray) -> np.ndarray:
+        """`live` itself where the threads are all that live: then nothing need be masked."""
+        live = self.m.live
+        if threads is live or (threads is self._not_all and live is self._then_live):
+            return threads
+        if np.count_nonzero(threads) == self._all:
+            return live
+        self._not_all, self._then_live = threads, live
+        return threads
+
+    def _exit(self, threads: np.ndarray) -> None:
+        self.m.end(threads)
+        self._all = np.count_nonzero(self.m.live)
+
+    def _resume(self) -> bool:
+        """Nobody runs: let on those who waited. False at the launch's end; EmulatorError where all wait for ever."""
+        for pc, threads in self.barriers.release().items():
+            self._join(pc + 1, threads)
+        self._carry_out(self.lanes.release())
+        if not self.pending:
+            if self.asleep and self.loops.stuck(self.asleep):
+                self.loops.never_end(self.asleep[0])
+            if not self.asleep:
+                self.lanes.check_deadlock()
+                self.barriers.check_deadlock()
+        for pc, threads in self.yielded.items():
+            self._join(pc, threads)
+        self.yielded, self.asleep = {}, []
+        return bool(self.pending)
+
+    # -- the ends of basic blocks ------------------------------------------------------------------
+    def _return(self, pc: int, here: np.ndarray) -> None:
+        take = self._taken(pc, here)
+        self._exit(take)
+        if take is not here:
+            self._join(pc + 1, here & ~take)
+
+    def _frame(self, pc: int, here: np.ndarray) -> None:
+        """A call of a function with a frame, or the return from one."""
+        self.loops.check_time(pc, here)
+        for to, threads in self.m.frames.leave(pc, here, self._taken(pc, here)):
+            self._join(to, threads)
+
+    def _trap(self, pc: int, here: np.ndarray) -> None:
+        take = self._taken(pc, here)
+        if take.any():
+            what = "the kernel stops itself (__trap, a failed assert, or code with no meaning)"
+            self.m.fail(pc, what, int(np.flatnonzero(take)[0]))
+        self._join(pc + 1, here)
+
+    def _at_barrier(self, pc: int, here: np.ndarray) -> None:
+        take = self._taken(pc, here)
+        if take is not here:
+            self._join(pc + 1, here & ~take)
+        if self.m.tally is not None:
+            self.m.tally.add(pc, "barriers", self._count(take)[0])
+        for at, threads in self.barriers.arrive(pc, take).items():
+            self._join(at + 1, threads)
+
+    def _at_lanes(self, pc: int, here: np.ndarray) -> None:
+        take = self._taken(pc, here)
+        if take is not here:
+            self._join(pc + 1, here & ~take)
+        self._carry_out(self.lanes.arrive(pc, take))
+
+    def _carry_out(self, groups: Groups) -> None:
+        """Warp instructions whose lanes have all come."""
+        for pc, threads in groups.items():
+            for group in self.lanes.of_one_mask(pc, threads):
+                self.m.enter(self._known(group))
+                self.m.closures[pc]()
+            self._join(pc + 1, threads)
+
+    def _taken(self, pc: int, here: np.ndarray) -> np.ndarray:
+        """The threads whose guard holds; `here` itself where all do."""
+        guard = self.m.guards.get(pc)
+        if guard is None:
+            return here
+        read, negated = guard
+        p = read()
+        if p.ndim == 0:
+            return here if bool(p) != negated else np.zeros(self.m.slots, bool)
+        take = here & (~p if negated else p)
+        return here if np.count_nonzero(take) == np.count_nonzero(here) else take
+
+    def _branch(self, pc: int, here: np.ndarray) -> None:
+        take, target = self._taken(pc, here), self.code[pc].targets[0]
+        if take is here:
+            self._go(pc, target, here)
+            return
+        if not take.any():
+            self._join(pc + 1, here)
+            return
+        stay = here & ~take
+        if self.m.tally is not None:
+            split = take.reshape(-1, LANES).any(axis=1) & stay.reshape(-1, LANES).any(axis=1)
+            self.m.tally.add(pc, "divergent_branches", int(np.count_nonzero(split)))
+        self._go(pc, target, take)
+        self._join(pc + 1, stay)
+
+    def _jump_table(self, pc: int, here: np.ndarray) -> None:
+        index = np.broadcast_to(self.m.closures[pc](), self.m.slots)
+        for n, target in enumerate(self.code[pc].targets):
+            take = here & (index == n)
+            if take.any():
+                self._go(pc, target, take)
+
+    def _go(self, pc: int, target: int, take: np.ndarray) -> None:
+        """To a branch's target. A target that only returns ends the threads at once, so that the others count
+        as all; one that lies behind may let other threads run first."""
+        if target <= pc:
+            turns = self.loops.turned(pc, target, take)
+            if turns is not None:
+                self.asleep.append(turns)
+                join(self.yielded, target, take)
+                return
+        if target not in self._returns or target in self.pending:
+            self._join(target, take)
+            return
+        if self.m.tally is not None:
+            self.m.tally.ran(target, target + 1, *self._count(take))
+        self._exit(take)
