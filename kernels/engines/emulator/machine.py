@@ -12,7 +12,7 @@ from collections.abc import Callable, Mapping
 
 import numpy as np
 
-from kernels.engines.emulator import access, atomics, decode, tensor, warp, wmma
+from kernels.engines.emulator import access, decode, tensor, warp
 from kernels.engines.emulator.counters import Tally
 from kernels.engines.emulator.memory import Global, PerBlock, PerThread, Placed
 from kernels.engines.emulator.merge import merged
@@ -24,8 +24,7 @@ from kernels.engines.emulator.trace import Trace
 from kernels.program import RuleError
 
 MOST_STEPS = 5_000_000  # instructions issued for the whole grid: a kernel beyond it does not end
-for _part in (access, atomics, warp, tensor, wmma):
-    decode.BUILDERS.update(_part.BUILDERS)
+decode.BUILDERS.update({**access.BUILDERS, **warp.BUILDERS, **tensor.BUILDERS})
 
 
 class EmulatorError(RuleError):
