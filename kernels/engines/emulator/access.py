@@ -1,4 +1,4 @@
-"""Loads, stores and asynchronous copies: addresses to bytes, counted and checked on the way."""
+"""Loads, stores, atomics and asynchronous copies: addresses to bytes, counted and checked on the way."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from kernels.engines.emulator import compare_and_swap, table
 from kernels.engines.emulator.decode import Unknown
 from kernels.engines.emulator.memory import GLOBAL_BASE, LOCAL_WINDOW, SHARED_WINDOW, WINDOW, Fault, Space
 from kernels.engines.emulator.parse import Instruction, Operand, type_bytes
@@ -177,6 +178,65 @@ def store(m: Machine, pc: int, i: Instruction) -> Run:
     return run
 
 
+def atomic(m: Machine, pc: int, i: Instruction) -> Run:
+    """atom and red. Threads that meet at an address take turns in slot order."""
+    parts, type_ = i.parts, i.parts[-1]
+    space = space_of(i)
+    reduction = parts[0] == "red"
+    op = next(p for p in parts[1:] if p in (*table.ATOMIC, "cas"))
+    operands = i.operands if reduction else i.operands[1:]
+    width, dtype = type_bytes(type_), DTYPES[type_]
+    compute = type_ if type_[0] != "b" or op in ("exch", "cas", "and", "or", "xor") else f"u{type_[1:]}"
+    values = [m.reader(o, compute) for o in operands[1:]]
+    put = None if reduction or i.operands[0].kind == "sink" else m.writer(i.operands[0], compute)
+    at = Accessor(m, pc, operands[0], space, width)
+    f = table.ATOMIC.get(op)
+    pair = type_ in ("f16x2", "bf16x2")
+
+    def step(old, new):
+        if op == "cas":
+            return np.where(old == new[0], new[1], old)
+        if pair:
+            return table.packed(
+                *(
+                    f(a, b)
+                    for a, b in zip(table.halves(old, type_), table.halves(new[0], type_), strict=True)
+                ),
+                type_,
+            )
+        return f(old, new[0])
+
+    def run() -> None:
+        memory, name, offsets, chosen = at.checked(write=False)
+        given = [m.active(v()) for v in values]
+        if m.tally is not None:
+            m.tally.add(pc, "atomics", len(chosen))
+        if name == "shared" and m.races is not None:
+            m.races.atomic(pc, offsets, width)
+        if name == "shared" and m.tally is not None and compare_and_swap.is_loop(op, type_):
+            compare_and_swap.count(m, pc, width, offsets)
+        old_all = np.empty(len(chosen), DTYPES[compute])
+        for now in _rounds(chosen):
+            old = memory.load(chosen[now], width).view(DTYPES[compute])
+            old_all[now] = old
+            new = step(old, [g[now] for g in given]).astype(old.dtype)
+            before, after = old.view(UNSIGNED[width]), new.view(UNSIGNED[width])
+            if (before != after).any():  # what leaves all as it was is no write that others wait for
+                memory.store(chosen[now], width, after)
+        if m.trace is not None:
+            m.trace.access(pc, name, offsets, old_all.view(UNSIGNED[width]), dtype, True)
+        if put is not None:
+            put(m.spread(old_all))
+
+    return run
+
+
+def _rounds(addresses: np.ndarray) -> list[np.ndarray]:
+    """Who goes in each round: the first that waits at each address, then the second, and so on."""
+    turns = compare_and_swap.turns(addresses)
+    return np.split(np.argsort(turns, kind="stable"), np.cumsum(np.bincount(turns))[:-1])
+
+
 def async_copy(m: Machine, pc: int, i: Instruction) -> Run:
     """cp.async: global to shared. Done at once: waiting for it is then never too late."""
     if i.parts[1] != "async" or {"bulk", "mbarrier", "reduce"} & set(i.parts):
@@ -236,4 +296,4 @@ def _read_some(m: Machine, count: np.ndarray, source: Accessor, size: int) -> np
     return data
 
 
-BUILDERS = {"ld": load, "ldu": load, "st": store, "cp": async_copy}
+BUILDERS = {"ld": load, "ldu": load, "st": store, "atom": atomic, "red": atomic, "cp": async_copy}

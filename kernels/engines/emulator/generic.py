@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from kernels.engines.emulator import access, atomics
+from kernels.engines.emulator import access
 from kernels.engines.emulator.memory import SHARED_WINDOW
 from kernels.engines.emulator.parse import Instruction
 
@@ -56,8 +56,4 @@ def _split(m: Machine, run: Run, spaces: np.ndarray, each: np.ndarray) -> None:
         m.am, m.wm = am, wm
 
 
-BUILDERS = {
-    name: by_space(builders[name])
-    for builders, names in ((access.BUILDERS, ("ld", "ldu", "st")), (atomics.BUILDERS, ("atom", "red")))
-    for name in names
-}
+BUILDERS = {name: by_space(access.BUILDERS[name]) for name in ("ld", "ldu", "st", "atom", "red")}

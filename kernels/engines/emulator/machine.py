@@ -11,7 +11,6 @@ import numpy as np
 
 from kernels.engines.emulator import (
     access,
-    atomics,
     calls,
     decode,
     flow,
@@ -19,7 +18,6 @@ from kernels.engines.emulator import (
     runtime_functions,
     tensor,
     warp,
-    wmma,
 )
 from kernels.engines.emulator.counters import Tally
 from kernels.engines.emulator.memory import GLOBAL_BASE, Global, PerBlock, PerThread, Placed
@@ -31,7 +29,7 @@ from kernels.engines.emulator.threads import LANES, Threads
 from kernels.engines.emulator.trace import Trace
 from kernels.program import RuleError
 
-for _part in (access, atomics, warp, tensor, wmma, generic, runtime_functions):
+for _part in (access, warp, tensor, generic, runtime_functions):
     decode.BUILDERS.update(_part.BUILDERS)
 
 

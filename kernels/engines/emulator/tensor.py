@@ -1,4 +1,4 @@
-"""Tensor-core instructions: ldmatrix and mma.sync. Fragments lie over a warp's lanes as the PTX ISA says.
+"""Tensor-core instructions: ldmatrix, mma.sync, wmma. Fragments lie over a warp's lanes as the PTX ISA says.
 
 Products are summed in float64 (integers exactly) and rounded once to the accumulator's type; hardware
 keeps fewer bits on the way, so the last digit may differ.
@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from kernels.engines.emulator import wmma
 from kernels.engines.emulator.access import Accessor, space_of
 from kernels.engines.emulator.decode import Unknown
 from kernels.engines.emulator.fragments import (
@@ -130,4 +131,4 @@ def mma(m: Machine, pc: int, i: Instruction) -> Run:
     return run
 
 
-BUILDERS = {"ldmatrix": ldmatrix, "mma": mma}
+BUILDERS = {"ldmatrix": ldmatrix, "mma": mma, **wmma.BUILDERS}
