@@ -97,7 +97,7 @@ class Loops:
     def _stop(self, turns: Turns) -> None:
         what = (
             f"stopped after {self.seconds:g} seconds and {self.instructions():,} warp instructions, in turn "
-            f"{turns.count:,} of this loop: it may be long or endless (Options.seconds gives it longer)"
+            f"{turns.count:,} of this loop: it may be long or endless (--seconds or Options(seconds=...) gives it longer)"
         )
         self.m.fail(turns.pc, what, _first(turns.threads))
 
