@@ -151,6 +151,17 @@ def test_a_named_barrier_that_cannot_complete_is_named(call, message):
     _fails(source, message, block=64, grid=2)
 
 
+def test_a_barrier_behind_a_guard_is_for_those_whose_guard_holds():
+    source = """extern "C" __global__ void k(int* out) {
+      int t = threadIdx.x;
+      asm volatile("{ .reg .pred p; setp.lt.s32 p, %0, 64; @p bar.sync 1, 64; @!p bar.sync 2, 32; }" :: "r"(t));
+      asm volatile("{ .reg .pred p; setp.lt.s32 p, %0, 0; @p bar.sync 3, 64; @p bar.warp.sync 1; }" :: "r"(t));
+      out[t] = t;
+    }"""
+    out = emulate(source, {}, {"out": ((96,), i32)}, block=96)["out"]
+    np.testing.assert_array_equal(out, np.arange(96))
+
+
 # -- a barrier that a part of the block misses ----------------------------------------------------------------------
 @pytest.mark.parametrize(("condition", "count"), [("t < 32", 32), ("t != 40", 1), ("t % 2", 32)])
 def test_a_barrier_that_threads_run_past_is_named(condition, count):

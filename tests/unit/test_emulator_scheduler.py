@@ -273,7 +273,7 @@ def test_a_loop_that_may_be_long_is_stopped_by_time_and_says_so():
 }"""
     message = _fails(
         source, r"kernel\.cu:4: stopped after 0\.2 seconds and [\d,]+ warp instructions, in turn [\d,]+ of this loop: "
-        r"it may be long or endless \(--seconds, from Python Options\.seconds, gives it longer\), by thread \(0, 0, 0\)",
+        r"it may be long or endless \(--seconds or Options\(seconds=\.\.\.\) gives it longer\), by thread \(0, 0, 0\)",
         args=["x", u32(2)], seconds=0.2,
     )  # fmt: skip
     assert "never ends" not in message

@@ -146,7 +146,9 @@ class Machine:
 
             def read() -> np.ndarray:
                 value = R[n]
-                return value if value.dtype is wanted else value.view(wanted)
+                if value.dtype is not wanted:
+                    R[n] = value = value.view(wanted)
+                return value
 
             return read
         raw, unsigned = UNSIGNED[have], UNSIGNED[want]

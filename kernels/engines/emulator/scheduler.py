@@ -148,10 +148,7 @@ class Scheduler:
 
     # -- the ends of basic blocks ------------------------------------------------------------------
     def _return(self, pc: int, here: np.ndarray) -> None:
-        take = self._taken(pc, here)
-        self._exit(take)
-        if take is not here:
-            self._join(pc + 1, here & ~take)
+        self._exit(self._guarded(pc, here))
 
     def _frame(self, pc: int, here: np.ndarray) -> None:
         """A call of a function with a frame, or the return from one."""
@@ -167,19 +164,24 @@ class Scheduler:
         self._join(pc + 1, here)
 
     def _at_barrier(self, pc: int, here: np.ndarray) -> None:
-        take = self._taken(pc, here)
-        if take is not here:
-            self._join(pc + 1, here & ~take)
+        take = self._guarded(pc, here)
         if self.m.tally is not None:
             self.m.tally.add(pc, "barriers", self._count(take)[0])
-        for at, threads in self.barriers.arrive(pc, take).items():
-            self._join(at + 1, threads)
+        if take.any():
+            for at, threads in self.barriers.arrive(pc, take).items():
+                self._join(at + 1, threads)
 
     def _at_lanes(self, pc: int, here: np.ndarray) -> None:
+        take = self._guarded(pc, here)
+        if take.any():
+            self._carry_out(self.lanes.arrive(pc, take))
+
+    def _guarded(self, pc: int, here: np.ndarray) -> np.ndarray:
+        """The threads whose guard holds; the others go on to the next instruction."""
         take = self._taken(pc, here)
         if take is not here:
             self._join(pc + 1, here & ~take)
-        self._carry_out(self.lanes.arrive(pc, take))
+        return take
 
     def _carry_out(self, groups: Groups) -> None:
         """Warp instructions whose lanes have all come."""

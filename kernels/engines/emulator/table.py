@@ -198,7 +198,7 @@ def dp4a(a, b, c, a_signed: bool, b_signed: bool):
 # -- floats ------------------------------------------------------------------------------------------
 def fma(a, b, c):
     """One rounding: through float64 exact for float32 but for rare double rounding."""
-    if a.dtype == np.float64:
+    if a.dtype.itemsize == 8:
         return _fma_double(a, b, c)
     if a.ndim or b.ndim or c.ndim:
         return (a.astype(np.float64) * b + c).astype(a.dtype)

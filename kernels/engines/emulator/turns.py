@@ -99,7 +99,7 @@ class Loops:
             return
         what = (
             f"stopped after {self.seconds:g} seconds and {self.instructions():,} warp instructions, {where} may be "
-            "long or endless (--seconds, from Python Options.seconds, gives it longer)"
+            "long or endless (--seconds or Options(seconds=...) gives it longer)"
         )
         self.m.fail(pc, what, _first(threads))
 
