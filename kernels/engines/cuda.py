@@ -36,6 +36,7 @@ from kernels.program import (
 
 MEASURES = True
 MOST_STATIC_SHARED = 48 * 2**10  # bytes of shared memory that any kernel may have
+CONTEXT_MIB = 600  # a context takes about as much
 SMI_S = 10  # nvidia-smi takes seconds if the driver is loaded for it
 
 
@@ -97,9 +98,11 @@ def free_bytes() -> int:
     try:
         return cupy.cuda.Device().mem_info[0]
     except cupy.cuda.runtime.CUDARuntimeError as e:
-        if "cudaErrorMemoryAllocation" not in str(e):
+        used, total, left = _smi("memory.used", "memory.total", "memory.free")
+        # A GPU too full for a context reports that it is busy (seen on an H200 with 32 MiB left, CUDA 13.2).
+        full = "cudaErrorDevicesUnavailable" in str(e) and left is not None and left < CONTEXT_MIB
+        if not full and "cudaErrorMemoryAllocation" not in str(e):
             raise
-    used, total = _smi("memory.used", "memory.total")
     held = f"{used:,} of {total:,} MiB" if used and total else "all of it"
     raise RuleError(f"the GPU's memory is full: other programs hold {held}; nvidia-smi lists them")
 

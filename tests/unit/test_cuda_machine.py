@@ -183,8 +183,11 @@ def smi(monkeypatch, answer) -> list[list[str]]:
     return commands
 
 
+BUSY = "cudaErrorDevicesUnavailable: CUDA-capable device(s) is/are busy or unavailable"
+
+
 @pytest.mark.parametrize(
-    ("answer", "held"), [("142000, 143771\n", "142,000 of 143,771 MiB"), ("", "all of it")]
+    ("answer", "held"), [("142000, 143771, 1200\n", "142,000 of 143,771 MiB"), ("", "all of it")]
 )
 def test_a_card_without_room_for_a_context_says_who_has_it(machine, monkeypatch, answer, held):
     machine(Driver())
@@ -198,11 +201,20 @@ def test_a_card_without_room_for_a_context_says_who_has_it(machine, monkeypatch,
     )
 
 
-def test_a_busy_card_is_cupys_own_error(machine, monkeypatch):
+@pytest.mark.parametrize("answer", ["10, 143771, 143000\n", ""])
+def test_a_busy_card_is_cupys_own_error(machine, monkeypatch, answer):
     machine(Driver())
-    busy = CUDARuntimeError("cudaErrorDevicesUnavailable: CUDA-capable device(s) is/are busy or unavailable")
-    cupy_with(monkeypatch, Device=failing(busy))
+    cupy_with(monkeypatch, Device=failing(CUDARuntimeError(BUSY)))
+    smi(monkeypatch, answer)
     with pytest.raises(CUDARuntimeError, match="busy"):
+        cuda.free_bytes()
+
+
+def test_a_card_too_full_for_a_context_is_full_though_it_says_busy(machine, monkeypatch):
+    machine(Driver())
+    cupy_with(monkeypatch, Device=failing(CUDARuntimeError(BUSY)))
+    smi(monkeypatch, "143100, 143771, 32\n")
+    with pytest.raises(RuleError, match="memory is full: other programs hold 143,100 of 143,771 MiB"):
         cuda.free_bytes()
 
 
