@@ -7,6 +7,7 @@ from functools import lru_cache
 from pathlib import Path
 
 from kernels import fusion
+from kernels.cuda.tokens import tokens
 
 ROOT = Path(__file__).parent
 KEPT = 1024  # texts: more than there are files, fewer than there are chains
@@ -40,3 +41,9 @@ def translation_unit(path: str) -> str:
         return f'#line 1 "{name}"\n{included}\n#line {line + 1} "{Path(path).name}"'
 
     return _INCLUDE.sub(header, source)
+
+
+@lru_cache(maxsize=KEPT)
+def code(path: str) -> str:
+    """The tokens of a translation unit: what decides what is compiled. Comments, layout and paths are no part of it."""
+    return tokens(translation_unit(path))

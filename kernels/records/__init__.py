@@ -3,6 +3,7 @@ this user's own (kernels.records.store)."""
 
 from __future__ import annotations
 
+import ast
 import datetime
 import hashlib
 import json
@@ -21,17 +22,44 @@ FOLDER = Path(__file__).parent / "recordings"
 
 
 def kernel_digest(program: Program) -> str:
-    """16 hex digits of everything that decides what the kernels do: sources, defines, launch sizes.
-    A recording with another digest was made by other kernels."""
+    """16 hex digits of everything that decides what the kernels do: their code, defines, launch sizes. Comments, layout
+    and paths do not count. A recording with another digest (`digest_of`) was made by other kernels."""
     parts = [
-        (cuda.translation_unit(s.source), s.entry, s.defines, s.grid, s.block, s.shared)
+        (cuda.code(s.source), s.entry, s.defines, s.grid, s.block, s.shared)
         if isinstance(s, Launch)
-        else (s.name, FOLDER.parents[1].joinpath(s.source).read_text(encoding="utf-8"))
+        else (s.name, _python_code(s.source))
         if isinstance(s, HostLoop)
         else s.routine
         for s in program.steps
     ]
     return hashlib.sha256(repr(parts).encode()).hexdigest()[:16]
+
+
+@lru_cache(maxsize=16)
+def _python_code(source: str) -> str:
+    """The code of a Python file under kernels, without comments, layout and docstrings."""
+    tree = ast.parse(FOLDER.parents[1].joinpath(source).read_text(encoding="utf-8"))
+    for node in ast.walk(tree):
+        if (
+            isinstance(node, (ast.Module, ast.ClassDef, ast.FunctionDef))
+            and ast.get_docstring(node) is not None
+        ):
+            node.body = node.body[1:]
+    return ast.dump(tree)
+
+
+def digest_of(row_: Mapping[str, Any]) -> str | None:
+    """The digest of the kernels that a row was measured with, as `kernel_digest` gives it today; None in a row that has
+    none. Rows of before comments ceased to count hold another one, which names them in links and stays in them."""
+    digest = row_.get("kernels")
+    return _digests_before().get(digest, digest)
+
+
+@cache
+def _digests_before() -> dict[str, str]:
+    """The digest of today by that of before, of all kernels that were recorded then: written once, where the digest of
+    before was that of the kernels in the tree."""
+    return json.loads(FOLDER.joinpath("digests.json").read_text(encoding="utf-8"))
 
 
 def commit() -> str:

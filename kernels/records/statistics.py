@@ -8,6 +8,8 @@ from typing import Any
 
 import numpy as np
 
+from kernels.records import digest_of
+
 LEVEL = 0.95
 RESAMPLES = 4000
 LEAST = 6  # samples: with fewer, no interval of a median reaches 95 %
@@ -67,7 +69,7 @@ def compare(a: Row, b: Row) -> Difference:
     if apart:
         return Difference(f"Times not compared: {' and '.join(apart)}.")
     unlike = tuple(words for name, words in QUALIFIES.items() if a[name] != b[name])
-    if (a["rung"], a["tiles"]) == (b["rung"], b["tiles"]) and a.get("kernels") != b.get("kernels"):
+    if (a["rung"], a["tiles"]) == (b["rung"], b["tiles"]) and digest_of(a) != digest_of(b):
         unlike += ("the kernel's code",)
     ratio = a["median_ms"] / b["median_ms"]
     few = min(len(a["samples_ms"]), len(b["samples_ms"]))

@@ -228,9 +228,9 @@ def _current(row: dict[str, Any]) -> bool:
         program = ladder.rung(row["rung"]).build(ladder.shape(**row["shape"]), row["tiles"])
     except (RuleError, ShapeError, KeyError):
         return False
-    return records.kernel_digest(program) == row.get("kernels")
+    return records.kernel_digest(program) == records.digest_of(row)
 
 
 def _key(row: dict[str, Any]) -> tuple:
     return (row["rung"], rows.canonical(row["shape"]), rows.canonical(row["tiles"]), row["mode"], row["device"],
-            row["kernels"])  # fmt: skip
+            records.digest_of(row))  # fmt: skip
