@@ -293,6 +293,30 @@ def test_long_finite_loops_are_not_called_endless():
     assert (run["out"] == 12000).all()
 
 
+@settings(max_examples=15, deadline=None)
+@given(st.lists(st.integers(1, 12), min_size=3, max_size=3), st.integers(1, 40), st.integers(0, 5))
+def test_nested_loops_that_end_are_not_called_endless(extents, threads, stop):
+    """Their limits are read anew each turn, their counters return to the same values, lanes leave at their own time."""
+    source = """extern "C" __global__ void k(int* out, volatile int* n, int stop) {
+      int sum = 0;
+      #pragma unroll 1
+      for (int a = 0; a < n[0]; ++a)
+        #pragma unroll 1
+        for (int b = 0; b < n[1]; ++b) {
+          if (b == stop && threadIdx.x % 2) break;
+          #pragma unroll 1
+          for (int c = 0; c < n[2]; c += 1 + (threadIdx.x & 1)) sum++;
+        }
+      out[threadIdx.x] = sum;
+    }"""
+    run = emulate(
+        source, {"n": np.array(extents, i32)}, {"out": ((threads,), i32)}, args=["out", "n", i32(stop)], block=threads
+    )  # fmt: skip
+    a, b, c = extents
+    even, odd = a * b * c, a * min(b, stop) * -(-c // 2)
+    assert run["out"].tolist() == [odd if t % 2 else even for t in range(threads)]
+
+
 def test_a_counter_in_local_memory_or_by_carry_does_not_repeat():
     source = """extern "C" __global__ void k(unsigned* out, unsigned n) {
   unsigned low = 0, high = 0;

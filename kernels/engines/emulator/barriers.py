@@ -11,9 +11,8 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from kernels.engines.emulator.flow import Groups, join
 from kernels.engines.emulator.parse import Instruction
-from kernels.engines.emulator.threads import LANES
+from kernels.engines.emulator.threads import LANES, Groups, join
 
 if TYPE_CHECKING:
     from kernels.engines.emulator.machine import Machine
@@ -23,8 +22,8 @@ Read = Callable[[], np.ndarray]
 
 
 class Barriers:
-    """The threads that wait at a barrier, by its instruction (`parked`), and what is to be told of barriers
-    that some threads ended before (`warnings`)."""
+    """The threads that wait at a barrier, by its instruction (`parked`), and in words which barriers
+    some threads ended before (`warnings`)."""
 
     def __init__(self, m: Machine):
         self.m, self.code = m, m.kernel.code

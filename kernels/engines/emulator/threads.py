@@ -8,6 +8,7 @@ import numpy as np
 
 LANES = 32
 Dim = tuple[int, int, int]
+Groups = dict[int, np.ndarray]  # threads (bool, one a slot) by the instruction they are at
 
 
 class Threads:
@@ -68,6 +69,11 @@ class Threads:
     def block_at(self, slot: int) -> str:
         """blockIdx of a slot."""
         return _xyz(int(self.block_of[slot]), self.grid)
+
+
+def join(groups: Groups, pc: int, threads: np.ndarray) -> None:
+    """Add threads to those at pc."""
+    groups[pc] = groups[pc] | threads if pc in groups else threads
 
 
 def bits_of_lanes(threads: np.ndarray) -> np.ndarray:
