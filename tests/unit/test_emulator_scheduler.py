@@ -264,6 +264,36 @@ def test_a_flag_that_waits_behind_a_barrier_is_a_deadlock():
     assert _fails(source, REPEATS, block=64).startswith("k, kernel.cu:3")
 
 
+def test_two_locks_taken_crosswise_are_a_deadlock():
+    source = """extern "C" __global__ void k(int* x) {
+  int mine = blockIdx.x, other = 1 - mine;
+  while (atomicCAS(x + mine, 0, 1)) ;
+  atomicAdd(x + 2, 1);
+  while (*(volatile int*)(x + 2) < 2) ;
+  while (atomicCAS(x + other, 0, 1)) ;
+  x[3] = 1;
+}"""
+    assert _fails(source, REPEATS, grid=2, block=1).startswith("k, kernel.cu:6")
+
+
+def test_a_loop_that_others_end_by_a_barrier_is_not_called_endless():
+    """The first warp's state repeats while the second computes for long between its barriers."""
+    source = """extern "C" __global__ void k(int* x) {
+  int n = threadIdx.x;
+  if (n < 32)
+    while (!__syncthreads_or(0)) ;
+  else
+    for (int turn = 0; ; ++turn) {
+      #pragma unroll 1
+      for (int i = 0; i < 300; ++i) n = n * 7 + i;
+      if (__syncthreads_or(turn == 20 || n == 12345)) break;
+    }
+  x[threadIdx.x] = n;
+}"""
+    run = emulate(source, {}, {"x": ((64,), i32)}, block=64)
+    assert run["x"][:32].tolist() == list(range(32))
+
+
 def test_a_loop_that_may_be_long_is_stopped_by_time_and_says_so():
     source = """extern "C" __global__ void k(int* x, unsigned n) {
   unsigned v = 1;
