@@ -205,7 +205,8 @@ def atomic(m: Machine, pc: int, i: Instruction) -> Run:
         if m.tally is not None:
             m.tally.add(pc, "atomics", len(chosen))
         old_all = np.empty(len(chosen), DTYPES[compute])
-        for now in _rounds(chosen):
+        rounds, uniform = _rounds(chosen), all((g == g[0]).all() for g in given)
+        for n, now in enumerate(rounds):
             old = memory.load(chosen[now], width).view(DTYPES[compute])
             old_all[now] = old
             new = step(old, [g[now] for g in given]).astype(old.dtype)
@@ -213,6 +214,10 @@ def atomic(m: Machine, pc: int, i: Instruction) -> Run:
                 new.view(UNSIGNED[width]) != old.view(UNSIGNED[width])
             ).any():  # else no write that others wait for
                 memory.store(chosen[now], width, new.view(UNSIGNED[width]))
+            elif uniform:  # then the rest change nothing either: threads that all wait for one lock
+                rest = np.concatenate(rounds[n:])
+                old_all[rest] = memory.load(chosen[rest], width).view(DTYPES[compute])
+                break
         if m.trace is not None:
             m.trace.access(pc, name, offsets, old_all.view(UNSIGNED[width]), dtype, True)
         if put is not None:
