@@ -141,6 +141,7 @@ def test_barriers_that_count_and_combine(threads, grid, limit, order):
     ("sync(16, 64)", r"kernel\.cu:\d+.*: barrier 16 does not exist: a block has 0 to 15"),
     ("sync(1, 40)", r": a barrier counts whole warps: 40 threads are no multiple of 32, by thread \(0, 0, 0\)"),
     ("sync(1, 32)", r": barrier 1 is for 32 threads, 64 have come, by thread"),
+    ("arrive(1, 32)", r": barrier 1 is for 32 threads, 64 have come, by thread"),
     ("sync(2, 96)", r": deadlock: barrier 2 waits for 96 threads, 64 have come, by thread \(0, 0, 0\)"),
     ("if (threadIdx.x < 32) sync(1, 64); else sync(2, 64)",
      r": deadlock: barrier 1 waits for 64 threads, 32 have come and no other can, such as thread \(32, 0, 0\)"),

@@ -264,6 +264,36 @@ def test_a_flag_that_waits_behind_a_barrier_is_a_deadlock():
     assert _fails(source, REPEATS, block=64).startswith("k, kernel.cu:3")
 
 
+def test_two_locks_taken_crosswise_are_a_deadlock():
+    source = """extern "C" __global__ void k(int* x) {
+  int mine = blockIdx.x, other = 1 - mine;
+  while (atomicCAS(x + mine, 0, 1)) ;
+  atomicAdd(x + 2, 1);
+  while (*(volatile int*)(x + 2) < 2) ;
+  while (atomicCAS(x + other, 0, 1)) ;
+  x[3] = 1;
+}"""
+    assert _fails(source, REPEATS, grid=2, block=1).startswith("k, kernel.cu:6")
+
+
+def test_a_loop_that_others_end_by_a_barrier_is_not_called_endless():
+    """The first warp's state repeats while the second computes for long between its barriers."""
+    source = """extern "C" __global__ void k(int* x) {
+  int n = threadIdx.x;
+  if (n < 32)
+    while (!__syncthreads_or(0)) ;
+  else
+    for (int turn = 0; ; ++turn) {
+      #pragma unroll 1
+      for (int i = 0; i < 300; ++i) n = n * 7 + i;
+      if (__syncthreads_or(turn == 20 || n == 12345)) break;
+    }
+  x[threadIdx.x] = n;
+}"""
+    run = emulate(source, {}, {"x": ((64,), i32)}, block=64)
+    assert run["x"][:32].tolist() == list(range(32))
+
+
 def test_a_loop_that_may_be_long_is_stopped_by_time_and_says_so():
     source = """extern "C" __global__ void k(int* x, unsigned n) {
   unsigned v = 1;
@@ -291,6 +321,30 @@ def test_long_finite_loops_are_not_called_endless():
 }"""
     run = emulate(source, {}, {"out": ((2,), f32)}, args=["out", i32(3000)], block=2)
     assert (run["out"] == 12000).all()
+
+
+@settings(max_examples=15, deadline=None)
+@given(st.lists(st.integers(1, 12), min_size=3, max_size=3), st.integers(1, 40), st.integers(0, 5))
+def test_nested_loops_that_end_are_not_called_endless(extents, threads, stop):
+    """Their limits are read anew each turn, their counters return to the same values, lanes leave at their own time."""
+    source = """extern "C" __global__ void k(int* out, volatile int* n, int stop) {
+      int sum = 0;
+      #pragma unroll 1
+      for (int a = 0; a < n[0]; ++a)
+        #pragma unroll 1
+        for (int b = 0; b < n[1]; ++b) {
+          if (b == stop && threadIdx.x % 2) break;
+          #pragma unroll 1
+          for (int c = 0; c < n[2]; c += 1 + (threadIdx.x & 1)) sum++;
+        }
+      out[threadIdx.x] = sum;
+    }"""
+    run = emulate(
+        source, {"n": np.array(extents, i32)}, {"out": ((threads,), i32)}, args=["out", "n", i32(stop)], block=threads
+    )  # fmt: skip
+    a, b, c = extents
+    even, odd = a * b * c, a * min(b, stop) * -(-c // 2)
+    assert run["out"].tolist() == [odd if t % 2 else even for t in range(threads)]
 
 
 def test_a_counter_in_local_memory_or_by_carry_does_not_repeat():

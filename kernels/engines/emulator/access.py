@@ -216,13 +216,18 @@ def atomic(m: Machine, pc: int, i: Instruction) -> Run:
         if name == "shared" and m.tally is not None and compare_and_swap.is_loop(op, type_):
             compare_and_swap.count(m, pc, width, offsets)
         old_all = np.empty(len(chosen), DTYPES[compute])
-        for now in _rounds(chosen):
+        rounds, uniform = _rounds(chosen), all((g == g[0]).all() for g in given)
+        for n, now in enumerate(rounds):
             old = memory.load(chosen[now], width).view(DTYPES[compute])
             old_all[now] = old
             new = step(old, [g[now] for g in given]).astype(old.dtype)
             before, after = old.view(UNSIGNED[width]), new.view(UNSIGNED[width])
             if (before != after).any():  # what leaves all as it was is no write that others wait for
                 memory.store(chosen[now], width, after)
+            elif uniform:  # then the rest change nothing either: threads that all wait for one lock
+                rest = np.concatenate(rounds[n:])
+                old_all[rest] = memory.load(chosen[rest], width).view(DTYPES[compute])
+                break
         if m.trace is not None:
             m.trace.access(pc, name, offsets, old_all.view(UNSIGNED[width]), dtype, True)
         if put is not None:

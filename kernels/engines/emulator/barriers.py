@@ -11,9 +11,8 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from kernels.engines.emulator.flow import Groups, join
 from kernels.engines.emulator.parse import Instruction
-from kernels.engines.emulator.threads import LANES
+from kernels.engines.emulator.threads import LANES, Groups, join
 
 if TYPE_CHECKING:
     from kernels.engines.emulator.machine import Machine
@@ -23,8 +22,8 @@ Read = Callable[[], np.ndarray]
 
 
 class Barriers:
-    """The threads that wait at a barrier, by its instruction (`parked`), and what is to be told of barriers
-    that some threads ended before (`warnings`)."""
+    """The threads that wait at a barrier, by its instruction (`parked`), and in words which barriers
+    some threads ended before (`warnings`)."""
 
     def __init__(self, m: Machine):
         self.m, self.code = m, m.kernel.code
@@ -53,20 +52,21 @@ class Barriers:
         wait for release(): so blocks go on together."""
         if "arrive" in self.code[pc].parts:
             self._pass(pc, here)
-            released = self._complete()
+            released = self._complete(pc, here)
             join(released, pc, here)
             return released
         join(self.parked, pc, here)
-        return {} if self._operands[pc][1] is None else self._complete()
+        return {} if self._operands[pc][1] is None else self._complete(pc, here)
 
     def release(self) -> Groups:
         """Who may go on now that nobody else runs, by the barrier left."""
-        if len(self.parked) == 1:
-            ((pc, threads),) = self.parked.items()
-            id_, count, _ = self._operands[pc]
-            if count is None and not id_().ndim and np.array_equal(threads, self.m.live):
-                return self._leave(threads, self.m.block_of)
-        return self._complete() if self.parked else {}
+        if not self.parked:
+            return {}
+        pc, threads = next(iter(self.parked.items()))
+        id_, count, _ = self._operands[pc]
+        if count is None and not id_().ndim and np.array_equal(threads, self.m.live):
+            return self._leave(threads, self.m.block_of)
+        return self._complete(pc, threads)
 
     def _pass(self, pc: int, here: np.ndarray) -> None:
         """bar.arrive: whole warps are counted and do not wait."""
@@ -93,8 +93,8 @@ class Barriers:
         return self.m.block_of * NAMED + id_, count
 
     # -- completing ----------------------------------------------------------------------------------
-    def _complete(self) -> Groups:
-        """Let the threads on whose barrier is complete."""
+    def _complete(self, pc: int, here: np.ndarray) -> Groups:
+        """Let the threads on whose barrier is complete, now that these have come to the one at pc."""
         key, wanted = self._waiting()
         first = _of_warps(np.where(self.m.live, key, -1))
         came = (first >= 0) & ~self._elsewhere(first, key)
@@ -106,7 +106,7 @@ class Barriers:
         done = (need > 0) & (arrivals >= need)
         for at in np.flatnonzero(done & (arrivals > need))[:1]:
             what = f"barrier {at % NAMED} is for {need[at] * LANES} threads, {arrivals[at] * LANES} have come"
-            self._fail(self._at(key, at), what, key == at)
+            self._fail(pc, what, here)
         if self._passed.size:
             self._passed[done] = self._wanted[done] = 0
         go = np.repeat(came & done[first], LANES) & (key >= 0)
@@ -227,10 +227,6 @@ class Barriers:
         blocks = np.zeros(self._keys // NAMED, bool)
         blocks[self.m.block_of[threads]] = True
         return blocks[self.m.block_of]
-
-    def _at(self, key: np.ndarray, which: int) -> int:
-        """The instruction at which a thread waits at the barrier with this key."""
-        return next(pc for pc, threads in self.parked.items() if (threads & (key == which)).any())
 
     def _fail(self, pc: int, what: str, threads: np.ndarray, who: str = "by") -> None:
         self.m.fail(pc, what, int(np.flatnonzero(threads)[0]), who)

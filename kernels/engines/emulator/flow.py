@@ -5,13 +5,10 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Sequence
 from functools import cached_property, lru_cache
 
-import numpy as np
-
 from kernels.engines.emulator.parse import Instruction, Kernel, Operand
 
-Groups = dict[int, np.ndarray]  # threads by the instruction they are at: bool, one a slot
 # What ends a basic block: after it threads may part, end or wait. Barriers and instructions with a mask of
-# lanes are told apart in `ending`.
+# lanes are distinguished by `ending`.
 ENDINGS = {
     "bra": "branch", "brx": "table", "call": "frame", "return": "frame", "ret": "return", "exit": "return",
     "trap": "trap", "bar": "barrier", "barrier": "barrier", "shfl": "lanes", "vote": "lanes", "match": "lanes", "redux": "lanes",
@@ -20,11 +17,6 @@ ENDINGS = {
 STRONG = {"volatile", "relaxed", "acquire", "cg", "cv", "mmio"}
 ORDERS = ("membar", "fence", "nanosleep")
 CARRY = "carry"  # stands for the carry that add.cc leaves and addc takes
-
-
-def join(groups: Groups, pc: int, threads: np.ndarray) -> None:
-    """Add threads to those at pc."""
-    groups[pc] = groups[pc] | threads if pc in groups else threads
 
 
 def ending(i: Instruction) -> str:

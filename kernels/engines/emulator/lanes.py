@@ -11,9 +11,8 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from kernels.engines.emulator.flow import Groups, join
 from kernels.engines.emulator.parse import Operand
-from kernels.engines.emulator.threads import LANES, bits_of_lanes
+from kernels.engines.emulator.threads import LANES, Groups, bits_of_lanes, join
 
 if TYPE_CHECKING:
     from kernels.engines.emulator.machine import Machine

@@ -13,9 +13,8 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from kernels.engines.emulator.barriers import Barriers
-from kernels.engines.emulator.flow import Groups, join
 from kernels.engines.emulator.lanes import Lanes
-from kernels.engines.emulator.threads import LANES
+from kernels.engines.emulator.threads import LANES, Groups, join
 from kernels.engines.emulator.turns import Loops, Turns
 
 if TYPE_CHECKING:

@@ -8,6 +8,7 @@ import numpy as np
 
 LANES = 32
 Dim = tuple[int, int, int]
+Groups = dict[int, np.ndarray]  # threads (bool, one a slot) by the instruction they are at
 
 
 class Threads:
@@ -72,6 +73,11 @@ class Threads:
     def place(self, slot: int) -> tuple[Dim, Dim]:
         """(blockIdx, threadIdx) of a slot."""
         return _xyz(int(self.block_of[slot]), self.grid), _xyz(int(self.thread_of[slot]), self.block)
+
+
+def join(groups: Groups, pc: int, threads: np.ndarray) -> None:
+    """Add threads to those at pc."""
+    groups[pc] = groups[pc] | threads if pc in groups else threads
 
 
 def bits_of_lanes(threads: np.ndarray) -> np.ndarray:

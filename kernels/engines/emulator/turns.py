@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 FEW = 8  # turns before the state of a loop is looked at
 PERIOD = 8  # turns after which a state is looked for again
-SECONDS = 15.0  # of processor time: a launch that takes longer is stopped at its next turn of a loop
+SECONDS = 18.0  # of processor time: a launch that takes longer is stopped at its next turn of a loop
 
 
 @dataclass
@@ -35,8 +35,10 @@ class Turns:
     look: int  # the turn at which to look at its state again
     count: int = 0
     proved: bool = False  # the state of one turn came again, and nobody wrote in between
-    state: tuple = field(default=(), repr=False)  # as it was in turn `at`, with `writes` made before
-    at: int = 0
+    at: int = 0  # the last power of two among its turns
+    state: tuple | None = (
+        None  # of its registers in a turn since, nobody having written after `writes` writes
+    )
     writes: int = -1
 
 
@@ -68,13 +70,17 @@ class Loops:
         return Turns(pc, threads, loop, waits=loop.polls, look=1 if loop.polls else FEW)
 
     def _look(self, turns: Turns) -> None:
-        """Compare the group's state with an earlier one, taken anew at every power of two."""
-        writes = self.m.writes
-        power = turns.count & (turns.count - 1) == 0
+        """Compare the group's state with an earlier one, which is kept anew after every power of two and after
+        every write to memory."""
         turns.proved = False
-        if power or (turns.waits and turns.writes != writes):
-            turns.state, turns.at, turns.writes = self._state(turns), turns.count, writes
-        elif turns.writes == writes and (not turns.loop.meets or self.m.whole_blocks(turns.threads)):
+        power = turns.count & (turns.count - 1) == 0
+        if power:
+            turns.at = turns.count
+        if power or turns.writes != self.m.writes:
+            turns.writes, turns.state = self.m.writes, None
+        elif turns.state is None:
+            turns.state = self._state(turns)
+        elif not turns.loop.meets or self.m.whole_blocks(turns.threads):
             turns.proved = self._state(turns) == turns.state
             turns.waits |= turns.proved
         near = turns.waits or turns.count < turns.at + PERIOD
