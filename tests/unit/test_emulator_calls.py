@@ -78,6 +78,23 @@ def test_a_recursive_function_counts_as_many_instructions_as_its_calls_take():
     assert [t - total[0] for t in total] == [each * (c - 1) for c in calls]
 
 
+def test_a_register_that_nanosleep_reads_first_survives_a_recursive_call():
+    source = """
+    __device__ __noinline__ int f(int n) {
+      if (n < 2) return n;
+      int a = f(n - 1);
+      __nanosleep(n);
+      return a * 3 + n;
+    }
+    extern "C" __global__ void k(int* out) { out[threadIdx.x] = f(threadIdx.x); }"""
+
+    def f(n: int) -> int:
+        return n if n < 2 else f(n - 1) * 3 + n
+
+    run = emulate(source, {}, {"out": ((8,), i32)}, block=8)
+    _same(run["out"], np.array([f(n) for n in range(8)], i32))
+
+
 def test_mutual_recursion_and_pointers_into_the_callers_frame():
     source = """
     __device__ int odd(int, int*);

@@ -15,6 +15,7 @@ from kernels.engines.emulator import (
     decode,
     flow,
     generic,
+    registers,
     runtime_functions,
     tensor,
     warp,
@@ -298,7 +299,7 @@ class Machine:
     def bits_of(self, register: str, threads: np.ndarray) -> bytes:
         """What a register holds in these threads; of a name that is no register, nothing."""
         if register not in self._index:
-            return self.carry[threads].tobytes() if register == flow.CARRY and self.carry.ndim else b""
+            return self.carry[threads].tobytes() if register == registers.CARRY and self.carry.ndim else b""
         value = self.R[self._index[register]]
         return (value if value.ndim == 0 else value[threads]).tobytes()
 
