@@ -110,6 +110,10 @@ class Machine:
         self.shared_base = (self.block_of * self.shared.size).astype(np.uint64)
         self.local_base = (np.arange(self.slots) * self.local.size).astype(np.uint64)
 
+    def space(self, name: str) -> tuple[PerBlock | PerThread, np.ndarray]:
+        """Shared or local memory, and where each slot's part of it begins."""
+        return (self.shared, self.shared_base) if name == "shared" else (self.local, self.local_base)
+
     # -- operands --------------------------------------------------------------------------------
     def type_of(self, register: str) -> str:
         return self.kernel.registers[register]
