@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 from kernels import RuleError
 from kernels.__main__ import main
-from kernels.engines.emulator import arguments, entries, limits, own, source
+from kernels.engines.emulator import arguments, limits, names, own, source
 from kernels.engines.emulator.parse import Kernel, Variable
 from tests.unit.emulated import needs_nvrtc
 
@@ -155,7 +155,7 @@ def test_a_name_that_no_kernel_has_lists_those_there_are(entry, cu):
     words = str(e.value)
     assert words.startswith(f"no kernel {entry!r}; there are: ")
     assert "never<...>, a template: name its arguments" in words
-    if entries.demangled("_Z4overPi") != "_Z4overPi":
+    if names.demangled("_Z4overPi") != "_Z4overPi":
         assert "_Z4overPi = over(int*)" in words and "_ZN1a5plainEPi = a::plain(int*)" in words
 
 

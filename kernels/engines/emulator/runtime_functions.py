@@ -10,9 +10,9 @@ import numpy as np
 
 from kernels.engines.emulator import printf
 from kernels.engines.emulator.access import Accessor
-from kernels.engines.emulator.calls import readable
 from kernels.engines.emulator.heap import Heap
 from kernels.engines.emulator.memory import GLOBAL_BASE, WINDOWS, WRITTEN, Fault, Space, space_at
+from kernels.engines.emulator.names import plain
 from kernels.engines.emulator.parse import Instruction, Operand
 from kernels.engines.emulator.table import DTYPES, UNSIGNED
 from kernels.engines.emulator.threads import Dim, Threads
@@ -29,7 +29,7 @@ def external(m: Machine, pc: int, i: Instruction) -> Run:
     """A call of a function whose body is not in the source."""
     name = i.opcode.partition(".")[2]
     if name not in FUNCTIONS:
-        what = f"call of {readable(name)}: its body is not in this source, and the emulator does not know it"
+        what = f"call of {plain(name)}: its body is not in this source, and the emulator does not know it"
         return lambda: m.fail(pc, what, m.slot_of(0))
     function, types, result = FUNCTIONS[name]
     returned, given = i.operands
