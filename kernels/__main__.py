@@ -5,7 +5,6 @@ from __future__ import annotations
 import argparse
 import io
 import json
-import math
 import os
 import sys
 from pathlib import Path
@@ -207,8 +206,7 @@ def do_record(args) -> None:
     for n in batches:
         if numerals.count(n) is None:
             raise RuleError(f"a batch is a whole number above 0, got {n!r}")
-    if not 0 < args.seconds < math.inf:
-        raise RuleError(f"--seconds is a number above 0, got {args.seconds}")
+    numerals.check_positive("--seconds", args.seconds)
     engine = args.engine or engines.default()
     sweep = Sweep(engine, presets, modes, [numerals.count(n) for n in batches], Budget(seconds=args.seconds))
     try:
