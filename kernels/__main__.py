@@ -5,13 +5,12 @@ from __future__ import annotations
 import argparse
 import io
 import json
-import math
 import os
 import sys
+from collections.abc import Sequence
 from pathlib import Path
 
 from kernels import engines, numerals, records
-from kernels.engines.emulator import arguments, own, source, turns
 from kernels.engines.timing import MODES, Budget
 from kernels.ladders import LADDERS, ladder_of
 from kernels.program import RuleError
@@ -28,7 +27,8 @@ EXAMPLES = """examples
       --arg "struct{f32:1024:random,i32:1024}" --arg i32:1024:0..8 --arg bf16:1024:empty"""
 
 
-def parser() -> argparse.ArgumentParser:
+def parser(words: Sequence[str]) -> argparse.ArgumentParser:
+    """Returns the parser of a command line of these words."""
     top = argparse.ArgumentParser(prog="python -m kernels", description=__doc__)
     commands = top.add_subparsers(dest="command", required=True)
 
@@ -44,7 +44,13 @@ def parser() -> argparse.ArgumentParser:
     running.add_argument("--seed", type=int, default=0)
     running.add_argument("--json", action="store_true")
 
-    emulate_options(commands)
+    emulating = commands.add_parser(
+        "emulate",
+        help="run any CUDA C++ file without a GPU and count what it does",
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
+    if "emulate" in words:  # the emulator takes a while to import
+        emulate_options(emulating)
     commands.add_parser("ptx", help="compile every kernel's PTX anew into the tree")
 
     recording = commands.add_parser(
@@ -62,14 +68,11 @@ def parser() -> argparse.ArgumentParser:
     return top
 
 
-def emulate_options(commands) -> None:
-    """The command `emulate` and its options; those that nvcc has are called as nvcc calls them."""
-    emulating = commands.add_parser(
-        "emulate",
-        help="run any CUDA C++ file without a GPU and count what it does",
-        formatter_class=argparse.RawDescriptionHelpFormatter,
-        epilog=f"{arguments.FORMS}\n\n{EXAMPLES}",
-    )
+def emulate_options(emulating: argparse.ArgumentParser) -> None:
+    """Adds the options of the command `emulate`; those that nvcc has are called as nvcc calls them."""
+    from kernels.engines.emulator import arguments, source, turns
+
+    emulating.epilog = f"{arguments.FORMS}\n\n{EXAMPLES}"
     add = emulating.add_argument
     add("file", type=Path, help="CUDA C++; host code is not compiled: keep it out by #ifndef __CUDACC_RTC__")
     add("entry", help='the kernel\'s name in C++: naive, ns::naive, "sgemm<16, float>"')
@@ -178,6 +181,8 @@ def do_run(args) -> None:
 
 
 def do_emulate(args) -> None:
+    from kernels.engines.emulator import own
+
     result = own.emulate(
         args.file, args.entry, own.dim(args.grid), own.dim(args.block), args.args,
         shared=args.shared, seed=args.seed, defines=args.define, folders=args.folders, arch=args.arch,
@@ -207,8 +212,7 @@ def do_record(args) -> None:
     for n in batches:
         if numerals.count(n) is None:
             raise RuleError(f"a batch is a whole number above 0, got {n!r}")
-    if not 0 < args.seconds < math.inf:
-        raise RuleError(f"--seconds is a number above 0, got {args.seconds}")
+    numerals.check_positive("--seconds", args.seconds)
     engine = args.engine or engines.default()
     sweep = Sweep(engine, presets, modes, [numerals.count(n) for n in batches], Budget(seconds=args.seconds))
     try:
@@ -242,7 +246,8 @@ def main(argv: list[str] | None = None) -> int:
     for stream in (sys.stdout, sys.stderr):
         if isinstance(stream, io.TextIOWrapper):  # a terminal without the characters of a sentence gets a "?"
             stream.reconfigure(errors="replace")
-    words, top = sys.argv[1:] if argv is None else argv, parser()
+    words = sys.argv[1:] if argv is None else argv
+    top = parser(words)
     if lone := [word for word in words if word.startswith("-") and word.endswith("=--")]:
         top.error(f"{lone[0]}: -- is no value")  # argparse would make an empty list of it
     args = top.parse_args(words)

@@ -1,9 +1,13 @@
-"""Numbers as they are typed: in ASCII digits alone ("²" and "１" are digits to Python too)."""
+"""Numbers of a request: spelled in ASCII digits ("²" and "１" are digits to Python too), or given from Python."""
 
 from __future__ import annotations
 
 import math
+import operator
 import re
+from typing import Any
+
+from kernels.program import RuleError
 
 _WHOLE = re.compile(r"[+-]?(0[xX][0-9a-fA-F]+|[0-9]+)")
 _REAL = re.compile(r"[+-]?(([0-9]+\.?[0-9]*|\.[0-9]+)([eE][+-]?[0-9]+)?|inf|nan)")
@@ -31,3 +35,18 @@ def real(text: str) -> float | None:
         return None
     number = float(text)
     return None if math.isinf(number) and "inf" not in text else number
+
+
+def check_whole(name: str, value: Any) -> None:
+    """RuleError if a value is not a whole number of 0 or more."""
+    try:
+        if isinstance(value, bool) or operator.index(value) < 0:
+            raise TypeError
+    except TypeError:
+        raise RuleError(f"{name} must be a whole number, 0 or more, got {value!r}") from None
+
+
+def check_positive(name: str, value: Any) -> None:
+    """RuleError if a value is not a finite number above 0."""
+    if isinstance(value, bool) or not isinstance(value, int | float) or not 0 < value < math.inf:
+        raise RuleError(f"{name} must be a number above 0, got {value!r}")

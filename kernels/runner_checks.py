@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import operator
 from collections.abc import Mapping, Sequence
 from typing import Any
 
 from kernels.engines.timing import MODES, Budget
 from kernels.ladders import ladder_of
+from kernels.numerals import check_whole
 from kernels.program import Ladder, Launch, Program, RuleError
 from kernels.shapes import ShapeError
 
@@ -42,15 +42,6 @@ def check_request(
             check_whole(f"the tile size {tile}", number)
     check_whole("seed", seed)
     return ladder
-
-
-def check_whole(name: str, value: Any) -> None:
-    """RuleError if a value is not a whole number of 0 or more."""
-    try:
-        if isinstance(value, bool) or operator.index(value) < 0:
-            raise TypeError
-    except TypeError:
-        raise RuleError(f"{name} must be a whole number, 0 or more, got {value!r}") from None
 
 
 def check_trace(rung: str, program: Program, trace: Any) -> None:

@@ -196,7 +196,7 @@ def test_the_farthest_peak_is_told():
     there = LARGE.with_(N=8192)
     off = row("naive", there, peak_bytes=round(allocated(RUNGS["naive"], there) * 1.02))
     chart = chart_of(LADDER.rungs, LARGE, (GPU,), dots([row("flash"), off], LARGE, "recorded"))
-    assert "the farthest from the prediction is naive’s at N = 8,192" in words(chart)[-1]
+    assert "the farthest from it is naive’s at N = 8,192" in words(chart)[-1]
     assert "2 % more" in words(chart)[-1]
 
 

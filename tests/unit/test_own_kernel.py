@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 from kernels import RuleError
 from kernels.__main__ import main
-from kernels.engines.emulator import arguments, entries, limits, own, source
+from kernels.engines.emulator import arguments, limits, names, own, source
 from kernels.engines.emulator.parse import Kernel, Variable
 from tests.unit.emulated import needs_nvrtc
 
@@ -117,7 +117,7 @@ def test_a_launch_gets_the_seconds_it_is_given(cu, capsys):
     assert "stopped after 0.1 seconds" in capsys.readouterr().err
     for bad in ("-1", "0", "nan", "inf"):
         assert emulate(file, "k", "u32:1:zeros", "u32:2", f"--seconds={bad}") == 2
-        assert "seconds is a number above 0" in capsys.readouterr().err
+        assert "seconds must be a number above 0" in capsys.readouterr().err
 
 
 @needs_nvrtc
@@ -155,7 +155,7 @@ def test_a_name_that_no_kernel_has_lists_those_there_are(entry, cu):
     words = str(e.value)
     assert words.startswith(f"no kernel {entry!r}; there are: ")
     assert "never<...>, a template: name its arguments" in words
-    if entries.demangled("_Z4overPi") != "_Z4overPi":
+    if names.demangled("_Z4overPi") != "_Z4overPi":
         assert "_Z4overPi = over(int*)" in words and "_ZN1a5plainEPi = a::plain(int*)" in words
 
 
@@ -422,9 +422,9 @@ def test_a_struct_that_is_aligned_less_than_the_kernels_is_refused(cu):
         (["--grid=0"], "one to three positive whole numbers"),
         (["--grid=²"], "one to three positive whole numbers, got '²'"),
         (["--block="], "one to three positive whole numbers"),
-        (["--shared=-4"], "dynamic shared memory is a whole number of bytes, 0 or more, got -4"),
+        (["--shared=-4"], "dynamic shared memory, in bytes, must be a whole number, 0 or more, got -4"),
         (["--shared=232449"], "at most 232,448 bytes of shared memory, got 0 declared and 232,449 dynamic"),
-        (["--seed=-1"], "a seed is a whole number, 0 or more"),
+        (["--seed=-1"], "seed must be a whole number, 0 or more"),
         (["--arg=f32:1000000000x1000000000:zeros"], "f takes 1 arguments, got 2|bytes of the host's memory"),
         (["--arg=f32:²:zeros"], "EXTENTS 1 to 8 positive whole numbers"),
         (["--arg=i32:²"], "'²' is no value of i32"),
@@ -447,11 +447,17 @@ def test_what_breaks_a_rule_is_refused_by_name(options, words, cu, capsys):
         ({"grid": 4}, "a grid is three whole numbers"),
         ({"block": (32,)}, "a block is three whole numbers"),
         ({"block": ("1", 1, 1)}, "a block is three whole numbers"),
-        ({"args": [5]}, "an argument is a text such as i32:64, got 5"),
-        ({"args": "i32:1"}, "an argument is TYPE:VALUE"),
+        ({"args": [5]}, r"args is a list of texts, got \[5\]"),
+        ({"args": "i32:1"}, "args is a list of texts, got 'i32:1'"),
+        ({"args": ["i32"]}, "an argument is TYPE:VALUE"),
+        ({"defines": "A"}, "defines is a list of texts"),
+        ({"folders": [None]}, "folders is a list of texts"),
+        ({"constants": [3]}, "constants is a list of texts"),
+        ({"seconds": "1"}, "seconds must be a number above 0"),
+        ({"shared": True}, "must be a whole number"),
         ({"entry": None}, "an entry is a kernel's name, got None"),
-        ({"shared": "4"}, "a whole number of bytes"),
-        ({"seed": 0.5}, "a seed is a whole number"),
+        ({"shared": "4"}, "must be a whole number"),
+        ({"seed": 0.5}, "seed must be a whole number"),
         ({"arch": "sm_20"}, "not of 'sm_20'"),
     ],
 )

@@ -78,10 +78,10 @@ def recording(monkeypatch):
 @pytest.mark.parametrize(
     ("words", "message"),
     [
-        (["--seconds=-1"], "--seconds is a number above 0, got -1"),
-        (["--seconds=0"], "--seconds is a number above 0, got 0"),
-        (["--seconds=nan"], "--seconds is a number above 0, got nan"),
-        (["--seconds=inf"], "--seconds is a number above 0, got inf"),
+        (["--seconds=-1"], "--seconds must be a number above 0, got -1"),
+        (["--seconds=0"], "--seconds must be a number above 0, got 0"),
+        (["--seconds=nan"], "--seconds must be a number above 0, got nan"),
+        (["--seconds=inf"], "--seconds must be a number above 0, got inf"),
         (["--batches=²"], "a batch is a whole number above 0, got '²'"),
         (["--batches=0"], "a batch is a whole number above 0, got '0'"),
         (["--modes=warm"], "no mode 'warm'"),

@@ -8,7 +8,7 @@ import numpy as np
 
 from kernels.engines.emulator import compare_and_swap, table
 from kernels.engines.emulator.decode import Unknown
-from kernels.engines.emulator.memory import GLOBAL_BASE, LOCAL_WINDOW, SHARED_WINDOW, WINDOW, Fault, Space
+from kernels.engines.emulator.memory import GLOBAL_BASE, WINDOWS, Fault, Space, space_at
 from kernels.engines.emulator.parse import Instruction, Operand, type_bytes
 from kernels.engines.emulator.table import DTYPES, UNSIGNED
 
@@ -50,10 +50,12 @@ class Accessor:
             address = address + inside
         name = self.space
         if name == "generic":
-            name, address = self._resolve(address)
+            name = space_at(int(address if address.ndim == 0 else m.active(address)[0]))
+            if name in WINDOWS:
+                address = address - np.uint64(WINDOWS[name])
         if name in ("global", "const"):
             return m.memory, name, address - np.uint64(GLOBAL_BASE)
-        space, base = (m.shared, m.shared_base) if name == "shared" else (m.local, m.local_base)
+        space, base = m.space(name)
         limit = np.uint64(max(space.size - self.width, 0))
         if self._short and address.max() > limit:
             # A register below the address and a positive offset wrap at 32 bits.
@@ -61,13 +63,6 @@ class Accessor:
         if address.max() > limit:
             self._beyond(space, address, limit)
         return space, name, address + base
-
-    def _resolve(self, address):
-        first = int(address if address.ndim == 0 else self.m.active(address)[0])
-        for name, window in (("shared", SHARED_WINDOW), ("local", LOCAL_WINDOW)):
-            if window <= first < window + WINDOW:
-                return name, address - np.uint64(window)
-        return "global", address
 
     def _beyond(self, space: Space, address: np.ndarray, limit) -> None:
         """Idle lanes may hold anything; an active one beyond the block's memory is a fault."""

@@ -85,8 +85,6 @@ Argument = np.generic | Array | Struct
 
 def parse(text: str, depth: int = 0) -> Argument:
     """What an argument's text describes; nothing is filled. RuleError names the rule and the text."""
-    if not isinstance(text, str):
-        raise RuleError(f"an argument is a text such as i32:64, got {text!r}")
     text = text.strip()
     if depth > MOST_DEPTH:
         raise RuleError(f"structs are at most {MOST_DEPTH} deep; got {text!r} inside")

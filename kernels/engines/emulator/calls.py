@@ -7,7 +7,6 @@ Frames follow the kernel's own local variables.
 
 from __future__ import annotations
 
-import re
 from bisect import bisect
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
@@ -17,6 +16,7 @@ import numpy as np
 
 from kernels.engines.emulator.liveness import live_after_calls
 from kernels.engines.emulator.memory import ALLOCATED, OUTSIDE, VIEWS, PerThread
+from kernels.engines.emulator.names import plain
 from kernels.engines.emulator.parse import Function, Instruction, Kernel, Operand, Variable
 
 if TYPE_CHECKING:
@@ -170,11 +170,11 @@ class Frames:
         if name is None:
             self.m.fail(pc, f"call of a pointer to no function: {pointer:#x}", slot)
         if layout is None:
-            self.m.fail(pc, f"call of {readable(name)}, a function that this kernel does not name", slot)
+            self.m.fail(pc, f"call of {plain(name)}, a function that this kernel does not name", slot)
         given, wanted = ([c.size for c in group] for group in (site.given, layout.params))
         got, back = ([c.size for c in group] for group in (site.returned, layout.returned))
         if (given, got) != (wanted, back):
-            self.m.fail(pc, f"call of {readable(name)} through a pointer of another function type", slot)
+            self.m.fail(pc, f"call of {plain(name)} through a pointer of another function type", slot)
         return layout
 
     def _push(self, pc: int, site: _Site, layout: _Layout, slots: np.ndarray) -> None:
@@ -259,14 +259,3 @@ class Frames:
 def _write(local: PerThread, at: np.ndarray, width: int, values) -> None:
     """Store what the kernel itself may not touch: the bytes' states stay as they are."""
     local.bytes.view(VIEWS[width])[at >> np.uint64(width.bit_length() - 1)] = values
-
-
-def readable(name: str) -> str:
-    """The C++ name in a mangled one, without its parameters: _ZN1A4areaEv -> A::area."""
-    m = re.match(r"_ZN?K?", name)
-    rest, parts = name[m.end() :] if m else "", []
-    while m := re.match(r"\d+", rest):
-        end = m.end() + int(m[0])
-        parts.append(rest[m.end() : end])
-        rest = rest[end:]
-    return "::".join(parts) or name

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from kernels.engines.emulator import table
-from kernels.engines.emulator.memory import LOCAL_WINDOW, SHARED_WINDOW
+from kernels.engines.emulator.memory import WINDOWS
 from kernels.engines.emulator.parse import Instruction, Operand, PtxError
 from kernels.engines.emulator.table import DTYPES, UNSIGNED
 
@@ -256,9 +256,7 @@ def _cvt(m: Machine, pc: int, i: Instruction) -> Run:
 
 def _cvta(m: Machine, pc: int, i: Instruction) -> Run:
     put, a = m.writer(i.operands[0], "u64"), m.reader(i.operands[1], "u64")
-    window = np.uint64(
-        {"shared": SHARED_WINDOW, "local": LOCAL_WINDOW}.get(i.parts[2 if "to" in i.parts else 1], 0)
-    )
+    window = np.uint64(WINDOWS.get(i.parts[2 if "to" in i.parts else 1], 0))
     return (lambda: put(a() - window)) if "to" in i.parts else (lambda: put(a() + window))
 
 

@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-import ctypes
 import re
 from collections.abc import Sequence
-from functools import cache
 
 from kernels.engines.emulator.compile import CompileError, Unit, compile_unit
+from kernels.engines.emulator.names import demangled, plain
 from kernels.program import RuleError
 
 _ENTRY = re.compile(r"^\s*(?:\.(?:visible|weak)\s+)*\.entry\s+([\w$]+)", re.MULTILINE)
@@ -57,7 +56,7 @@ def _named(
         return unit.lowered[expression]
     if name in there:
         return name
-    found = [known for known in there if _is_called(_plain(known), name)]
+    found = [known for known in there if _is_called(plain(known), name)]
     if len(found) == 1:
         return found[0]
     if found:
@@ -78,33 +77,3 @@ def _listed(names: Sequence[str]) -> str:
 def _templates(text: str) -> list[str]:
     """Words on each template of a kernel: its instances exist once they are named."""
     return [f"{name}<...>, a template: name its arguments" for name in dict.fromkeys(_TEMPLATE.findall(text))]
-
-
-def _plain(name: str) -> str:
-    """A name of the PTX as C++ writes it, without parameters: "ns::naive", "sgemm<16, float>"."""
-    text = demangled(name).replace("(anonymous namespace)::", "")
-    text = re.sub(r"\(.*\)$", "", text)
-    return re.sub(r"^[^<]*? (?=[\w:]+<)", "", text)  # a template's result type
-
-
-def demangled(name: str) -> str:
-    """A name of the PTX as C++ writes it, by the C++ runtime; the name itself on a machine without that."""
-    demangle = _demangler()
-    if not demangle or not name.startswith("_Z"):
-        return name
-    size, status = ctypes.c_size_t(0), ctypes.c_int()
-    result = demangle(name.encode(), None, ctypes.byref(size), ctypes.byref(status))
-    return ctypes.string_at(result).decode() if result else name
-
-
-@cache
-def _demangler() -> ctypes._CFuncPtr | None:
-    for library in ("libstdc++.so.6", "libc++.1.dylib", "libc++.so.1"):
-        try:
-            function = ctypes.CDLL(library).__cxa_demangle
-        except (OSError, AttributeError):
-            continue
-        function.restype = ctypes.c_void_p
-        function.argtypes = (ctypes.c_char_p, ctypes.c_char_p, ctypes.c_void_p, ctypes.c_void_p)
-        return function
-    return None

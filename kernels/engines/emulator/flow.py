@@ -6,6 +6,7 @@ from collections.abc import Callable, Iterable, Sequence
 from functools import cached_property, lru_cache
 
 from kernels.engines.emulator.parse import Instruction, Kernel, Operand
+from kernels.engines.emulator.registers import names, read, written
 
 # What ends a basic block: after it threads may part, end or wait. Barriers and instructions with a mask of
 # lanes are distinguished by `ending`.
@@ -16,7 +17,6 @@ ENDINGS = {
 # Loads that ask memory again each time, and so may wait for another thread: PTX ISA, "Memory Consistency Model".
 STRONG = {"volatile", "relaxed", "acquire", "cg", "cv", "mmio"}
 ORDERS = ("membar", "fence", "nanosleep")
-CARRY = "carry"  # stands for the carry that add.cc leaves and addc takes
 
 
 def ending(i: Instruction) -> str:
@@ -61,10 +61,10 @@ class Loop:
     def _deciding(self) -> tuple[set[str], list[Instruction]]:
         """The registers that its branches depend on, and the instructions that write them."""
         if any(i.opcode.startswith("call") for i in self.body):  # what a function reads is not known here
-            return {name for i in self.body for name in _read(i)}, list(self.body)
+            return {name for i in self.body for name in read(i) | written(i)}, list(self.body)
         writers: dict[str, list[Instruction]] = {}
         for i in self.body:
-            for name in _written(i):
+            for name in written(i):
                 writers.setdefault(name, []).append(i)
         registers: set[str] = set()
         sources: list[Instruction] = []
@@ -75,7 +75,7 @@ class Loop:
             if name not in registers:
                 registers.add(name)
                 sources += writers.get(name, ())
-                todo += [read for i in writers.get(name, ()) for read in _read(i)]
+                todo += [source for i in writers.get(name, ()) for source in read(i)]
         return registers, sources
 
 
@@ -162,27 +162,6 @@ def _closure(start: int, near: Callable[[int], Iterable[int]]) -> set[int]:
     return seen
 
 
-def _written(i: Instruction) -> set[str]:
-    if not i.operands or i.opcode.startswith(("st.", "red.")):
-        return set()
-    return names(i.operands[0]) | ({CARRY} if ".cc" in i.opcode else set())
-
-
-def _read(i: Instruction) -> set[str]:
-    """The registers that an instruction names, those it only writes included."""
-    read = {name for o in i.operands for name in names(o)}
-    return read | ({CARRY} if i.opcode.startswith(("addc", "subc", "madc")) else set())
-
-
 def is_clock(o: Operand) -> bool:
     """A special register that tells the time."""
     return o.kind == "special" and str(o.value).startswith(("clock", "globaltimer"))
-
-
-def names(o: Operand) -> set[str]:
-    """The registers in an operand."""
-    if o.kind == "vector":
-        return {name for part in o.value for name in names(part)}
-    if o.kind == "mem":
-        return names(o.base)
-    return {str(o.value)} if o.kind in ("reg", "not", "symbol") else set()

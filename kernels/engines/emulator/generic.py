@@ -8,14 +8,15 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from kernels.engines.emulator import access
-from kernels.engines.emulator.memory import SHARED_WINDOW
+from kernels.engines.emulator.memory import WINDOWS
 from kernels.engines.emulator.parse import Instruction
 
 if TYPE_CHECKING:
     from kernels.engines.emulator.decode import Run
     from kernels.engines.emulator.machine import Machine
 
-_WINDOW_BITS = np.uint64(SHARED_WINDOW.bit_length() - 1)  # an address shifted by these tells its space
+# An address without so many low bits has a value for each space.
+_WINDOW_BITS = np.uint64(min(WINDOWS.values()).bit_length() - 1)
 
 
 def by_space(build: Callable[[Machine, int, Instruction], Run]) -> Callable[[Machine, int, Instruction], Run]:

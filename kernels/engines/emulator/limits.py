@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Collection
 
+from kernels import numerals
 from kernels.engines.cpu import free_bytes
 from kernels.engines.emulator.arguments import Array
 from kernels.engines.emulator.launch import Dim
@@ -21,23 +22,22 @@ MOST_SHARED = 227 * 1024  # static and dynamic together, on sm_90
 
 def check_grid(grid: Dim, block: Dim) -> None:
     """RuleError if a grid or a block is larger than CUDA's."""
-    for what, extents, most in (("grid", grid, MOST_BLOCKS), ("block", block, MOST_THREADS)):
+    for what, extents, of, most in (
+        ("grid", grid, "blocks", MOST_BLOCKS),
+        ("block", block, "threads", MOST_THREADS),
+    ):
         if not isinstance(extents, tuple | list) or [type(n) for n in extents] != [int] * 3:
             raise RuleError(f"a {what} is three whole numbers, (x, y, z), got {extents!r}")
         for axis, extent, limit in zip("xyz", extents, most, strict=True):
             if not 1 <= extent <= limit:
-                raise RuleError(f"a {what} has 1 to {limit:,} {_OF[what]} along {axis}, got {extent:,}")
+                raise RuleError(f"a {what} has 1 to {limit:,} {of} along {axis}, got {extent:,}")
     if math.prod(block) > MOST_THREADS_OF_BLOCK:
         raise RuleError(f"a block has at most {MOST_THREADS_OF_BLOCK:,} threads, got {math.prod(block):,}")
 
 
-_OF = {"grid": "blocks", "block": "threads"}
-
-
 def check_shared(kernel: Kernel, dynamic: int) -> None:
     """RuleError if a block takes more shared memory than there is. `dynamic`: bytes given at the launch."""
-    if not isinstance(dynamic, int) or dynamic < 0:
-        raise RuleError(f"dynamic shared memory is a whole number of bytes, 0 or more, got {dynamic!r}")
+    numerals.check_whole("dynamic shared memory, in bytes,", dynamic)
     static = sum(v.size for v in kernel.variables if v.space == "shared")
     if static > MOST_STATIC_SHARED:
         raise RuleError(

@@ -15,6 +15,7 @@ from kernels.engines.emulator import (
     decode,
     flow,
     generic,
+    registers,
     runtime_functions,
     tensor,
     warp,
@@ -108,6 +109,10 @@ class Machine:
         self.merged = merged(self.kernel.code, arrays) if self.tally and arrays else {}
         self.shared_base = (self.block_of * self.shared.size).astype(np.uint64)
         self.local_base = (np.arange(self.slots) * self.local.size).astype(np.uint64)
+
+    def space(self, name: str) -> tuple[PerBlock | PerThread, np.ndarray]:
+        """Shared or local memory, and where each slot's part of it begins."""
+        return (self.shared, self.shared_base) if name == "shared" else (self.local, self.local_base)
 
     # -- operands --------------------------------------------------------------------------------
     def type_of(self, register: str) -> str:
@@ -298,7 +303,7 @@ class Machine:
     def bits_of(self, register: str, threads: np.ndarray) -> bytes:
         """What a register holds in these threads; of a name that is no register, nothing."""
         if register not in self._index:
-            return self.carry[threads].tobytes() if register == flow.CARRY and self.carry.ndim else b""
+            return self.carry[threads].tobytes() if register == registers.CARRY and self.carry.ndim else b""
         value = self.R[self._index[register]]
         return (value if value.ndim == 0 else value[threads]).tobytes()
 

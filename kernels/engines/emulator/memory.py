@@ -14,11 +14,16 @@ import numpy as np
 ALIGN = 256  # as cudaMalloc aligns, at least
 GUARD = 512  # bytes between buffers that belong to nobody
 GLOBAL_BASE = 1 << 32
-# Generic addresses of shared and local memory: windows no global buffer reaches into.
-SHARED_WINDOW, LOCAL_WINDOW, WINDOW = 1 << 44, 1 << 45, 1 << 40
+# Generic addresses of shared and local memory: where their windows begin, which no global buffer reaches into.
+WINDOWS, WINDOW = {"shared": 1 << 44, "local": 1 << 45}, 1 << 40
 
 OUTSIDE, ALLOCATED, WRITTEN = 0, 1, 2
 VIEWS = {1: np.uint8, 2: np.uint16, 4: np.uint32, 8: np.uint64}
+
+
+def space_at(address: int) -> str:
+    """The state space that a generic address points into."""
+    return next((name for name, start in WINDOWS.items() if start <= address < start + WINDOW), "global")
 
 
 class Fault(Exception):

@@ -24,6 +24,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from kernels.engines.emulator.parse import Instruction, Operand, type_bytes
+from kernels.engines.emulator.registers import written
 
 WORD, WIDEST = 4, 16
 MOST_ZEROS = 8  # of an address's low bits are worth knowing
@@ -89,7 +90,7 @@ def merged(code: Sequence[Instruction], symbols: Mapping[str, int]) -> dict[int,
         elif _orders_memory(i, space):
             close()
         # What a register holds may change in a loop: addresses on both sides of a write are not one base.
-        for name in _written(i):
+        for name in written(i):
             close(lambda g, name=name: name == g.root or (g.guard is not None and name == g.guard[0]))
         if _ends_block(i):
             close()
@@ -158,13 +159,6 @@ def _ends_block(i: Instruction) -> bool:
     return i.parts[0] in ("bra", "brx", "ret", "exit", "trap", "call", "return")
 
 
-def _written(i: Instruction) -> tuple[str, ...]:
-    if i.parts[0] in ("st", "red", "bra", "brx", "bar", "ret", "exit") or not i.operands:
-        return ()
-    first = i.operands[0]
-    return tuple(o.value for o in (first.value if first.kind == "vector" else (first,)) if o.kind == "reg")
-
-
 class _Addresses:
     """What is known of the registers addresses are made of."""
 
@@ -172,7 +166,7 @@ class _Addresses:
         self.symbols = symbols
         self.made: dict[str, list[Instruction]] = {}
         for i in code:
-            for name in _written(i):
+            for name in written(i):
                 self.made.setdefault(name, []).append(i)
         self._zeros = dict.fromkeys(self.made, MOST_ZEROS)
         changed = True

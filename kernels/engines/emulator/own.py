@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 import os
 import re
 from collections.abc import Iterator, Mapping, Sequence
@@ -100,16 +99,19 @@ def emulate(
 
     args: a text for each parameter, in a form of arguments.FORMS. constants: "NAME=ARG" for each `__constant__` or
     `__device__` variable to be written before the launch. shared: bytes of dynamic shared memory. defines: "NAME" or
-    "NAME=VALUE". folders: more places of headers. seconds: of processor time that the launch may take. out: a folder; each array is written there as .npy after the run.
+    "NAME=VALUE". folders: more places of headers. seconds: of processor time that the launch may take.
+    out: a folder; each array is written there as .npy after the run.
     Raises RuleError (CompileError with the compiler's words, EmulatorError with line, thread and block), OSError.
     """
-    if not 0 < seconds < math.inf:
-        raise RuleError(f"seconds is a number above 0, got {seconds}")
+    for name, texts in (("args", args), ("constants", constants), ("defines", defines), ("folders", folders)):
+        _check_texts(name, texts)
+    numerals.check_positive("seconds", seconds)
+    numerals.check_whole("seed", seed)
     limits.check_grid(grid, block)
     emulator.check_threads(entry, grid, block)
     given = {f"arg{n}": arguments.parse(text) for n, text in enumerate(args)}
     variables = dict(_constant(text) for text in constants)
-    rng = _generator(seed)
+    rng = np.random.default_rng(seed)
     source = Source.read(Path(file))
     ptx, name, lowered = entries.compile_entry(
         source.text,
@@ -147,10 +149,10 @@ def _before(e: EmulatorError) -> str:
     return "\n".join(["\nprinted before, the last lines:", *lines]) if lines else ""
 
 
-def _generator(seed: int) -> np.random.Generator:
-    if not isinstance(seed, int) or seed < 0:
-        raise RuleError(f"a seed is a whole number, 0 or more, got {seed!r}")
-    return np.random.default_rng(seed)
+def _check_texts(name: str, texts: Sequence[str]) -> None:
+    """RuleError if an argument is not a list of texts."""
+    if not isinstance(texts, list | tuple) or not all(isinstance(text, str) for text in texts):
+        raise RuleError(f"{name} is a list of texts, got {texts!r}")
 
 
 def _placed(

@@ -10,17 +10,9 @@ import numpy as np
 
 from kernels.engines.emulator import printf
 from kernels.engines.emulator.access import Accessor
-from kernels.engines.emulator.calls import readable
 from kernels.engines.emulator.heap import Heap
-from kernels.engines.emulator.memory import (
-    GLOBAL_BASE,
-    LOCAL_WINDOW,
-    SHARED_WINDOW,
-    WINDOW,
-    WRITTEN,
-    Fault,
-    Space,
-)
+from kernels.engines.emulator.memory import GLOBAL_BASE, WINDOWS, WRITTEN, Fault, Space, space_at
+from kernels.engines.emulator.names import plain
 from kernels.engines.emulator.parse import Instruction, Operand
 from kernels.engines.emulator.table import DTYPES, UNSIGNED
 from kernels.engines.emulator.threads import Dim, Threads
@@ -37,7 +29,7 @@ def external(m: Machine, pc: int, i: Instruction) -> Run:
     """A call of a function whose body is not in the source."""
     name = i.opcode.partition(".")[2]
     if name not in FUNCTIONS:
-        what = f"call of {readable(name)}: its body is not in this source, and the emulator does not know it"
+        what = f"call of {plain(name)}: its body is not in this source, and the emulator does not know it"
         return lambda: m.fail(pc, what, m.slot_of(0))
     function, types, result = FUNCTIONS[name]
     returned, given = i.operands
@@ -76,13 +68,11 @@ def _slots(m: Machine) -> np.ndarray:
 # -- memory behind pointers ---------------------------------------------------------------------------
 def _place(m: Machine, addresses: Values, slots: np.ndarray) -> tuple[Space, np.ndarray]:
     """The space that generic addresses point into, as the first says, and the bytes' offsets there."""
-    for space, base, window in (
-        (m.shared, m.shared_base, SHARED_WINDOW),
-        (m.local, m.local_base, LOCAL_WINDOW),
-    ):
-        if window <= int(addresses[0]) < window + WINDOW:
-            return space, addresses - np.uint64(window) + base[slots]
-    return m.memory, addresses - np.uint64(GLOBAL_BASE)
+    name = space_at(int(addresses[0]))
+    if name == "global":
+        return m.memory, addresses - np.uint64(GLOBAL_BASE)
+    space, base = m.space(name)
+    return space, addresses - np.uint64(WINDOWS[name]) + base[slots]
 
 
 def _string(m: Machine, pc: int, address: int, slot: int) -> bytes:
