@@ -118,11 +118,11 @@ class Emulated:
 
 
 def emulate(case: Case, races: bool = False) -> Emulated:
-    from kernels.engines.emulator import stock
+    from kernels.engines.emulator import precompiled
     from kernels.engines.emulator.launch import Options, launch, place
 
     step, arrays = case.launch, case.arrays()
-    ptx = stock.ptx(step.source, step.defines)
+    ptx = precompiled.ptx(step.source, step.defines)
     memory = place(
         arrays, [name for name in arrays if name not in case.outputs or not poisoned(arrays[name])]
     )

@@ -192,9 +192,9 @@ def do_emulate(args) -> None:
 
 
 def do_ptx(args) -> None:
-    from kernels.engines.emulator import stock
+    from kernels.engines.emulator import precompiled
 
-    for path in stock.write_all():
+    for path in precompiled.write_all():
         print(path)
 
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
@@ -13,7 +12,7 @@ from typing import Any
 import streamlit as st
 
 from kernels import cuda
-from kernels.engines.emulator import stock
+from kernels.engines.emulator import precompiled
 from kernels.engines.emulator.occupancy import H200, Occupancy, occupancy
 from kernels.program import Ladder, Launch, RuleError, Rung
 from pages._lesson import chosen, settled, together
@@ -112,15 +111,14 @@ def needs(launch: Launch) -> str:
 
 
 @lru_cache(maxsize=256)
-def resources(source: str, defines: stock.Defines) -> dict | None:
+def resources(source: str, defines: precompiled.Defines) -> dict | None:
     """What ptxas says of a kernel: as it is checked in, else compiled now; None where there is no compiler."""
-    if told := stock.resources(source, defines):
+    if told := precompiled.resources(source, defines):
         return told
     try:
-        head = stock.build(source, defines).partition("\n")[0]
+        return precompiled.build(source, defines).resources
     except RuleError:
         return None
-    return json.loads(head.removeprefix(stock.HEAD))["resources"]
 
 
 def _fits(fit: Occupancy) -> str:

@@ -5,13 +5,13 @@ from __future__ import annotations
 import pytest
 
 from kernels.engines import cuda
-from kernels.engines.emulator import stock
+from kernels.engines.emulator import precompiled
 from kernels.engines.emulator.occupancy import H200, occupancy
 
 pytestmark = pytest.mark.gpu
 
 
-@pytest.mark.parametrize("key", list(stock.kernels()), ids=str)
+@pytest.mark.parametrize("key", list(precompiled.kernels()), ids=str)
 @pytest.mark.parametrize("threads", [32, 64, 128, 256, 512, 1024])
 def test_blocks_per_sm_are_the_drivers(key, threads):
     import cupy

@@ -5,10 +5,12 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from zipfile import ZipFile
 
 import numpy as np
 import pytest
 
+from kernels.engines.emulator import precompiled
 from kernels.engines.emulator.compile import compile_ptx, version
 from kernels.engines.emulator.counters import Counters
 from kernels.engines.emulator.launch import Options, launch, place
@@ -109,3 +111,9 @@ def elementwise(
         block=96,
     )
     return {name: run[name] for name in expressions}
+
+
+def archived(topic: str) -> dict[str, int]:
+    """The compressed bytes of each kernel in the PTX archive of a topic, by name."""
+    with ZipFile(precompiled.FOLDER / f"{topic}.zip") as file:
+        return {info.filename.removesuffix(".ptx"): info.compress_size for info in file.infolist()}

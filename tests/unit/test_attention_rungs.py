@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from kernels import RuleError, cuda
 from kernels.engines import cpu, emulator
-from kernels.engines.emulator import stock
+from kernels.engines.emulator import precompiled
 from kernels.engines.emulator.compile import ptxas_log
 from kernels.engines.emulator.launch import Options
 from kernels.ladders import attention
@@ -186,7 +186,7 @@ def test_no_kernel_spills(rung, d):
     shape = AttentionShape(1, 1, 256, d)
     steps = {(t.source, t.defines) for tiles in rung.tile_sets(shape) for t in rung.build(shape, tiles).steps}
     for source, defines in steps:
-        told = stock._resources(ptxas_log(cuda.translation_unit(source), source, defines))
+        told = precompiled.ptxas_resources(ptxas_log(cuda.translation_unit(source), source, defines))
         assert told["spill_bytes"] == 0 and 0 < told["registers"] <= 255, (source, defines)
 
 

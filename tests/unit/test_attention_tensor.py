@@ -4,7 +4,6 @@ races and bank conflicts; nothing N x N, nothing spilt; and cuBLAS's rung in the
 from __future__ import annotations
 
 import itertools
-import re
 
 import numpy as np
 import pytest
@@ -13,7 +12,7 @@ from hypothesis import strategies as st
 
 from kernels import RuleError, cuda
 from kernels.engines import cpu, emulator
-from kernels.engines.emulator import stock
+from kernels.engines.emulator import precompiled
 from kernels.engines.emulator.compile import ptxas_log
 from kernels.engines.emulator.launch import Options
 from kernels.ladders import attention, attention_tensor
@@ -22,7 +21,7 @@ from kernels.reference_attention import TOLERANCE
 from kernels.runner import seeded_inputs
 from kernels.shapes_attention import AttentionShape
 from tests.shapes import attention_shapes
-from tests.unit.emulated import needs_nvrtc
+from tests.unit.emulated import archived, needs_nvrtc
 from tests.unit.hard_scores import adversarial
 from tests.unit.tried import (
     computed,
@@ -298,7 +297,9 @@ def test_no_kernel_spills(d):
     shape = AttentionShape(1, 1, 256, d, dtype="fp16")
     for tiles in RUNG.tile_sets(shape):
         (step,) = RUNG.build(shape, tiles).steps
-        told = stock._resources(ptxas_log(cuda.translation_unit(step.source), step.source, step.defines))
+        told = precompiled.ptxas_resources(
+            ptxas_log(cuda.translation_unit(step.source), step.source, step.defines)
+        )
         assert told["spill_bytes"] == 0 and 0 < told["registers"] <= 255, tiles
 
 
@@ -339,12 +340,11 @@ def test_what_is_checked_in_stays_small_and_fits_the_rung():
     shapes = [p.shape for p in attention.LADDER.presets.values() if p.shape.dtype in HALVES]
     usual = [(s, RUNG.default_tiles) for s in shapes]
     first = {s.dtype: s for s in reversed(shapes)}.values()
-    files = {
-        stock.path(step.source, step.defines)
+    names = {
+        precompiled.place(step.source, step.defines)[1]
         for s, tiles in (*usual, *((s, tiles) for s in first for tiles in RUNG.tile_sets(s)))
         for step in RUNG.build(s, tiles).steps
     }
-    folder = next(iter(files)).parent
-    assert set(folder.glob("06_flash_mma.*")) == files
-    assert sum(file.stat().st_size for file in files) < 2.5e6
-    assert all(re.fullmatch(r"[0-9a-f]{16}", stock.head(file)["digest"]) for file in files)
+    held = archived("attention")
+    assert {name for name in held if name.startswith("06_flash_mma.")} == names
+    assert sum(held[name] for name in names) < 400_000

@@ -7,7 +7,7 @@ import re
 import pytest
 
 from kernels import cuda
-from kernels.engines.emulator import compile, stock
+from kernels.engines.emulator import compile, precompiled
 from kernels.ladders import LADDERS, find
 from kernels.program import LEAST_CAPABILITY, Launch
 
@@ -30,7 +30,8 @@ def test_a_rungs_capability_is_what_its_kernels_need(ladder):
             if any(rung.rules(preset.shape, rung.default_tiles)):
                 continue
             newer = any(
-                NEWER.search(stock.ptx(step.source, step.defines)) for step in launches(rung, preset.shape)
+                NEWER.search(precompiled.ptx(step.source, step.defines))
+                for step in launches(rung, preset.shape)
             )
             said = rung.capability(preset.shape)
             assert said in (LEAST_CAPABILITY, AMPERE)

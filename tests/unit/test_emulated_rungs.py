@@ -5,6 +5,7 @@ from __future__ import annotations
 import dataclasses
 import re
 from collections import Counter
+from zipfile import ZipFile
 
 import numpy as np
 import pytest
@@ -13,8 +14,9 @@ from hypothesis import strategies as st
 
 from kernels import ConvShape, RuleError, compare, run
 from kernels.engines import emulator
-from kernels.engines.emulator import compile, stock
+from kernels.engines.emulator import compile, precompiled, ptx_archive
 from kernels.engines.emulator.launch import Options
+from kernels.engines.emulator.ptx_archive import Compiled
 from kernels.ladders import LADDERS, conv
 from kernels.runner import seeded_inputs
 from tests.shapes import conv_shapes
@@ -88,18 +90,47 @@ def opcodes(ptx: str) -> Counter[str]:
 
 
 @needs_nvrtc
-@pytest.mark.parametrize("key", list(stock.kernels()), ids=str)
+@pytest.mark.parametrize("key", list(precompiled.kernels()), ids=str)
 def test_checked_in_ptx_is_what_the_sources_give(key):
+    """By what is listed of it (digest of source and options, what ptxas says, NVRTC's version) and by its instructions:
+    for some kernels NVRTC gives one text or another, a few names and a load apart."""
     source, entry, defines = key
-    """By its head (digest of source and options, NVRTC's version, what ptxas says) and by its instructions: for some
-    kernels NVRTC gives one text or another, a few names and a load apart."""
-    file = stock.path(source, defines)
-    here, made = file.read_text(encoding="utf-8"), stock.build(source, defines)
-    assert here.partition("\n")[0] == made.partition("\n")[0], "run: python -m kernels ptx"
-    found, given = opcodes(here), opcodes(made)
+    topic, name = precompiled.place(source, defines)
+    here, made = ptx_archive.read(precompiled.FOLDER, topic, name), precompiled.build(source, defines)
+    listed = {"digest": made.digest, **made.resources}
+    assert ptx_archive.listed(precompiled.FOLDER, topic)[name] == listed, "run: python -m kernels ptx"
+    assert ptx_archive.nvrtc(precompiled.FOLDER, topic) == compile.version(), "run: python -m kernels ptx"
+    found, given = opcodes(here), opcodes(made.ptx)
     assert sum(((found - given) + (given - found)).values()) <= WAVERS, "run: python -m kernels ptx"
-    assert f".entry {entry}" in file.read_text(encoding="utf-8")
-    assert stock.resources(source, defines)["registers"] > 0
+    assert f".entry {entry}" in here and precompiled.resources(source, defines)["registers"] > 0
+
+
+def test_the_archives_hold_what_is_listed_and_nothing_else():
+    held = {}
+    for archive in precompiled.FOLDER.glob("*.zip"):
+        with ZipFile(archive) as file:
+            held[archive.stem] = {name.removesuffix(".ptx") for name in file.namelist()}
+        assert held[archive.stem] == ptx_archive.listed(precompiled.FOLDER, archive.stem).keys()
+    wanted: dict[str, set[str]] = {}
+    for source, _, defines in precompiled.kernels():
+        topic, name = precompiled.place(source, defines)
+        wanted.setdefault(topic, set()).add(name)
+    assert held == wanted, "run: python -m kernels ptx"
+    assert {path.suffix for path in precompiled.FOLDER.iterdir()} == {".zip", ".json"}
+
+
+def test_an_archive_is_the_same_to_the_byte_and_reads_back(tmp_path):
+    kernels = {
+        name: Compiled(f".version 8.0\n// {name} ×\n" * 9, "0" * 16, {"registers": 8, "spill_bytes": 0})
+        for name in ("b.TILE16", "a")
+    }
+    first = [p.read_bytes() for p in ptx_archive.write(tmp_path / "1", "t", "13.5", kernels)]
+    again = dict(reversed(kernels.items()))
+    assert first == [p.read_bytes() for p in ptx_archive.write(tmp_path / "2", "t", "13.5", again)]
+    for name, kernel in kernels.items():
+        assert ptx_archive.read(tmp_path / "1", "t", name) == kernel.ptx
+    assert list(ptx_archive.listed(tmp_path / "1", "t")) == ["a", "b.TILE16"]
+    assert ptx_archive.listed(tmp_path, "t") == {}
 
 
 def test_without_nvrtc_the_stock_kernels_run_and_others_say_what_is_there(monkeypatch):
@@ -109,8 +140,8 @@ def test_without_nvrtc_the_stock_kernels_run_and_others_say_what_is_there(monkey
     monkeypatch.setattr(compile, "compile_ptx", missing)
     s = ConvShape(1, 1, 8, 8, 2, 3, 3)
     assert run("conv/im2col-gemm", s, engine="emulator", tiles={"TILE": 32}).error < 1e-5
-    with pytest.raises(RuleError, match=r"TILE=4 is not among the compiled kernels \(03_gemm.TILE16.ptx, "):
-        stock.ptx("conv/03_gemm.cu", (("TILE", 4),))
+    with pytest.raises(RuleError, match=r"TILE=4 is not among the compiled kernels \(03_gemm.TILE16, "):
+        precompiled.ptx("conv/03_gemm.cu", (("TILE", 4),))
 
 
 def test_a_kernel_that_reads_beyond_its_input_is_caught():

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from kernels import RuleError, cuda, fusion, reference, run
 from kernels.engines import cpu, emulator
-from kernels.engines.emulator import compile, stock
+from kernels.engines.emulator import compile, precompiled
 from kernels.engines.emulator.compile import compile_ptx, ptxas_log
 from kernels.jobs import Request, Worker
 from kernels.ladders import fusion as ladder
@@ -125,7 +125,7 @@ def test_a_written_kernel_of_one_block_is_the_hand_written_one(kind):
 def test_any_text_compiles_without_a_warning_or_a_spill(kinds):
     for group in fusion.groups(kinds):
         log = ptxas_log(cuda.translation_unit(group.source), "kernel.cu", ())
-        assert "warning" not in log and stock._resources(log)["spill_bytes"] == 0, (kinds, log)
+        assert "warning" not in log and precompiled.ptxas_resources(log)["spill_bytes"] == 0, (kinds, log)
 
 
 FORGOTTEN = {  # a chain whose written kernel has the block in each place it can ride
@@ -264,17 +264,13 @@ def test_without_nvrtc_presets_are_emulated_and_others_say_so(monkeypatch):
 
 @needs_nvrtc
 def test_the_stock_holds_every_kernel_of_the_presets_and_no_other():
-    held = {
-        stock.path(source, defines) for source, _, defines in stock.kernels() if source.startswith("fusion/")
-    }
-    assert held == set((stock.FOLDER / "fusion").glob("*.ptx"))
     wanted = {
         part.launch.source
         for preset in FUSION_PRESETS.values()
         for rung in able(preset.shape)
         for part in ladder.PLANS[rung.name](preset.shape, TILES).parts
     }
-    assert wanted == {source for source, _, _ in stock.kernels() if source.startswith("fusion/")}
+    assert wanted == {source for source, _, _ in precompiled.kernels() if source.startswith("fusion/")}
 
 
 @needs_nvrtc

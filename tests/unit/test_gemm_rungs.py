@@ -13,13 +13,13 @@ from hypothesis import strategies as st
 
 from kernels import GemmShape, RuleError, compare, cuda, reference, run
 from kernels.engines import emulator
-from kernels.engines.emulator import stock
+from kernels.engines.emulator import precompiled
 from kernels.ladders import gemm
 from kernels.program import Launch
 from kernels.runner import VerificationError, seeded_inputs
 from tests.shapes import gemm_shapes
 from tests.unit import tried
-from tests.unit.emulated import needs_nvrtc
+from tests.unit.emulated import archived, needs_nvrtc
 from tests.unit.tried import on
 
 OURS = [r.name for r in gemm.FP32_RUNGS]
@@ -136,23 +136,22 @@ def test_the_stock_sets_are_the_default_and_those_named_or_each_other_choice(run
 
 
 def test_what_is_checked_in_of_the_fp32_rungs_stays_small():
-    files = {
-        stock.path(step.source, step.defines)
+    names = {
+        precompiled.place(step.source, step.defines)[1]
         for rung in gemm.FP32_RUNGS
         for tiles in rung.tile_sets(CUBE)
         for step in rung.build(CUBE, tiles).steps
     }
-    assert sum(file.stat().st_size for file in files) < 3.5e6
-    there = {file for rung in gemm.FP32_RUNGS for step in rung.build(CUBE, rung.default_tiles).steps
-             for file in stock.path(step.source, ()).parent.glob(f"{step.source[5:-3]}.*.ptx")}  # fmt: skip
-    assert there == files  # nothing left over from other tile sizes
+    held, stems = archived("gemm"), {name.partition(".")[0] for name in names}
+    assert {name for name in held if name.partition(".")[0] in stems} == names  # nothing of other tile sizes
+    assert sum(held[name] for name in names) < 500_000
 
 
 @pytest.mark.parametrize("rung", gemm.FP32_RUNGS, ids=lambda r: r.name)
 def test_no_stock_kernel_spills(rung):
     for tiles in rung.tile_sets(CUBE):
         for step in rung.build(CUBE, tiles).steps:
-            told = stock.resources(step.source, step.defines)
+            told = precompiled.resources(step.source, step.defines)
             assert told["spill_bytes"] == 0 and told["registers"] <= 255, tiles
 
 

@@ -14,13 +14,13 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from kernels import GemmShape, RuleError, cuda, reference
-from kernels.engines.emulator import compile, stock
+from kernels.engines.emulator import compile, precompiled
 from kernels.engines.emulator.launch import Options, Run, launch, place
 from kernels.engines.emulator.machine import EmulatorError
 from kernels.ladders import gemm_tensor
 from kernels.program import INPUT, OUTPUT
 from kernels.runner import seeded_inputs
-from tests.unit.emulated import needs_nvrtc
+from tests.unit.emulated import archived, needs_nvrtc
 from tests.unit.tried import legal, without
 
 RUNGS = {rung.name.removeprefix("gemm/"): rung for rung in gemm_tensor.RUNGS}
@@ -74,7 +74,7 @@ def emulated(
     program = rung.build(s, rung.check(s, tiles) if legal else tiles)
     (step,), (c,) = program.steps, program.of_role(OUTPUT)
     text = change(cuda.translation_unit(step.source))
-    ptx = compile.compile_ptx(text, step.source.rpartition("/")[2], stock.options(step.defines))
+    ptx = compile.compile_ptx(text, step.source.rpartition("/")[2], precompiled.options(step.defines))
     given = seeded_inputs(program.of_role(INPUT)) | (inputs or {})
     memory = place(given | {"C": np.zeros(c.shape, c.dtype)}, list(given))
     options = Options(count=count, **options)
@@ -325,18 +325,17 @@ def test_the_stock_sets_are_legal_and_one_is_small(name, dtype):
 
 def test_what_is_checked_in_stays_small_and_fits_the_rungs():
     shapes = [GemmShape(64, 64, 64, dtype=dtype) for dtype in ("fp16", "bf16", "int8")]
-    files = {
-        stock.path(step.source, step.defines)
+    names = {
+        precompiled.place(step.source, step.defines)[1]
         for name, dtypes in DTYPES.items()
         for s in shapes
         if s.dtype in dtypes
         for tiles in RUNGS[name].tile_sets(s)
         for step in RUNGS[name].build(s, tiles).steps
     }
-    folder = stock.path("gemm/10_wmma.cu", ()).parent
-    assert {file for source in SOURCES.values() for file in folder.glob(f"{source[:-3]}.*")} == files
-    assert sum(file.stat().st_size for file in files) < 3.5e6
-    assert sum(file.stat().st_size for file in folder.iterdir()) < 8e6
+    held, stems = archived("gemm"), {source[:-3] for source in SOURCES.values()}
+    assert {name for name in held if name.partition(".")[0] in stems} == names
+    assert sum(held[name] for name in names) < 500_000 and sum(held.values()) < 1_000_000
 
 
 @pytest.mark.parametrize("name, dtype", KERNELS)

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from kernels import ConvShape, RuleError, cuda
 from kernels.engines import cpu, emulator
-from kernels.engines.emulator import stock
+from kernels.engines.emulator import precompiled
 from kernels.engines.emulator.compile import ptxas_log
 from kernels.ladders import conv, conv_implicit
 from kernels.presets import CONV_LAYER_PRESETS
@@ -150,11 +150,13 @@ def test_no_stock_kernel_spills(rung):
     )
     for tiles in sets:
         (step,) = rung.build(TOY, tiles).steps
-        told = stock.resources(step.source, step.defines)
+        told = precompiled.resources(step.source, step.defines)
         if told is None and tiles not in compiled:
             continue
         if told is None:
-            told = stock._resources(ptxas_log(cuda.translation_unit(step.source), step.source, step.defines))
+            told = precompiled.ptxas_resources(
+                ptxas_log(cuda.translation_unit(step.source), step.source, step.defines)
+            )
         assert told["spill_bytes"] == 0 and 0 < told["registers"] <= 255, tiles
 
 

@@ -10,7 +10,7 @@ import pytest
 from benchmarks import sanitize
 from kernels import cuda as sources
 from kernels.engines.emulator import compile as compiler
-from kernels.engines.emulator import stock
+from kernels.engines.emulator import precompiled
 from kernels.ladders import LADDERS
 
 NAMES = tuple(sanitize.ASKED)
@@ -24,7 +24,7 @@ def of_any_d(kernels):
 
 def test_every_kernel_at_every_set_of_tile_sizes_is_there():
     shown = {(c.launch.source, c.launch.defines) for name in NAMES for c in sanitize.launches(name)}
-    ahead = {(source, defines) for source, _, defines in stock.kernels()}
+    ahead = {(source, defines) for source, _, defines in precompiled.kernels()}
     assert not of_any_d(ahead) - of_any_d(shown)
     files = {p.relative_to(sources.ROOT).as_posix() for p in sources.ROOT.rglob("*.cu")}
     assert {f for f in files if not f.startswith(("teaching/", "probes/"))} <= {source for source, _ in shown}
@@ -73,7 +73,7 @@ def test_a_race_is_an_error():
     broken = text.replace("__syncthreads();", "")
     assert broken != text
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(stock.cuda, "translation_unit", lambda path: broken)
+        patch.setattr(precompiled.cuda, "translation_unit", lambda path: broken)
         assert "race" in sanitize.in_emulator(case)
 
 

@@ -7,7 +7,7 @@ import pytest
 
 from kernels import GemmShape, cuda
 from kernels.engines import cpu, emulator
-from kernels.engines.emulator import stock
+from kernels.engines.emulator import precompiled
 from kernels.engines.emulator.compile import compile_ptx
 from kernels.ladders import find
 from tests.unit.emulated import needs_nvrtc
@@ -23,11 +23,11 @@ def test_a_race_that_changes_no_value_is_seen(monkeypatch):
 
     def spoilt(source, defines):
         text = without(1)(cuda.translation_unit(source))
-        return compile_ptx(text, "kernel.cu", stock.options(defines))
+        return compile_ptx(text, "kernel.cu", precompiled.options(defines))
 
     ones = {"A": np.ones((32, 64), "f4"), "B": np.ones((64, 32), "f4")}
     same_in_any_order(lambda options: on(emulator, TILED, SHAPE, inputs=ones, options=options))
-    monkeypatch.setattr(stock, "ptx", spoilt)
+    monkeypatch.setattr(precompiled, "ptx", spoilt)
     with pytest.raises(AssertionError, match="data race"):
         same_in_any_order(lambda options: computed(emulator, TILED, SHAPE, inputs=ones, options=options)[0])
 

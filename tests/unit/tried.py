@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 
 from kernels import RuleError, cuda, reference
 from kernels.engines import emulator
-from kernels.engines.emulator import stock
+from kernels.engines.emulator import precompiled
 from kernels.engines.emulator.compile import compile_ptx
 from kernels.engines.emulator.launch import Options, Run, launch, place
 from kernels.engines.emulator.memory import Global
@@ -95,7 +95,9 @@ def relaunched(
 ) -> Run | None:
     """One launch of a program, races watched, its source gone through `change`. None where the emulator stops it in
     these words: that fault is seen."""
-    ptx = compile_ptx(change(cuda.translation_unit(step.source)), "kernel.cu", stock.options(step.defines))
+    ptx = compile_ptx(
+        change(cuda.translation_unit(step.source)), "kernel.cu", precompiled.options(step.defines)
+    )
     options = Options(races=True, **options)
     try:
         return launch(ptx, step.entry, step.grid, step.block, step.args, memory, step.shared, options)

@@ -12,7 +12,7 @@ from collections.abc import Sequence
 import numpy as np
 
 from kernels import cuda
-from kernels.engines.emulator import stock
+from kernels.engines.emulator import precompiled
 from kernels.engines.emulator.counters import Counters
 from kernels.engines.emulator.occupancy import occupancy
 from kernels.program import Launch
@@ -140,7 +140,7 @@ def source_of(file: str, marks: Sequence[str | re.Pattern], kind: np.ndarray, **
 def resources(launch: Launch) -> str:
     """Registers and shared memory as ptxas reports them for sm_90, and the occupancy they allow there; "" for
     a kernel that is not among those compiled."""
-    told = stock.resources(launch.source, launch.defines)
+    told = precompiled.resources(launch.source, launch.defines)
     if not told:
         return ""
     shared = told["shared_bytes"] + launch.shared

@@ -12,7 +12,7 @@ import numpy as np
 from kernels import values
 from kernels.engines import Status
 from kernels.engines.cpu import free_bytes
-from kernels.engines.emulator import stock
+from kernels.engines.emulator import precompiled
 from kernels.engines.emulator.counters import Counters, add_up
 from kernels.engines.emulator.launch import Dim, Options, launch, place
 from kernels.engines.emulator.trace import BlockTrace
@@ -26,7 +26,7 @@ MOST_THREADS = 1 << 22  # of one launch: beyond it a register alone takes 16 MB,
 
 def status() -> Status:
     return Status(
-        True, f"NumPy {np.__version__}, PTX for {stock.compile.PTX_TARGET.replace('compute', 'sm')}"
+        True, f"NumPy {np.__version__}, PTX for {precompiled.compile.PTX_TARGET.replace('compute', 'sm')}"
     )
 
 
@@ -80,7 +80,7 @@ class Session:
         if options.trace_block is not None:  # a launch with fewer blocks is traced at its last
             options = options.tracing(min(options.trace_block, int(np.prod(step.grid)) - 1))
         return launch(
-            stock.ptx(step.source, step.defines),
+            precompiled.ptx(step.source, step.defines),
             step.entry, step.grid, step.block, step.args, self.memory, step.shared, options,
         )  # fmt: skip
 

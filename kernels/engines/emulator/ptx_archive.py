@@ -1,0 +1,73 @@
+"""PTX in one archive a topic: conv.zip, and beside it conv.json, which lists its kernels for a reader.
+
+An archive is the same to the byte whenever the same kernels are written: sorted names, fixed dates.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass
+from functools import lru_cache
+from pathlib import Path
+from typing import Any
+from zipfile import ZIP_DEFLATED, ZipFile, ZipInfo
+
+DATE = (1980, 1, 1, 0, 0, 0)  # the first that a zip can hold
+
+
+@dataclass(frozen=True)
+class Compiled:
+    """The PTX of one kernel, the digest of the source and options that it was made from, and what ptxas reports for
+    sm_90: registers, shared_bytes, spill_bytes."""
+
+    ptx: str
+    digest: str
+    resources: Mapping[str, int]
+
+
+def write(folder: Path, topic: str, nvrtc: str, kernels: Mapping[str, Compiled]) -> list[Path]:
+    """Write the archive and the list of a topic's kernels, by name; the paths written."""
+    archive, listing = _paths(folder, topic)
+    folder.mkdir(parents=True, exist_ok=True)
+    with ZipFile(archive, "w", ZIP_DEFLATED, compresslevel=9) as file:
+        for name in sorted(kernels):
+            info = ZipInfo(f"{name}.ptx", DATE)
+            info.compress_type, info.external_attr = ZIP_DEFLATED, 0o644 << 16
+            file.writestr(info, kernels[name].ptx)
+    lines = ",\n".join(
+        f"  {json.dumps(name)}: {json.dumps(_line(kernels[name]))}" for name in sorted(kernels)
+    )
+    listing.write_text(f'{{"nvrtc": {json.dumps(nvrtc)}, "kernels": {{\n{lines}\n}}}}\n', encoding="utf-8")
+    listed.cache_clear()
+    read.cache_clear()
+    return [archive, listing]
+
+
+def _line(kernel: Compiled) -> dict[str, Any]:
+    return {"digest": kernel.digest, **kernel.resources}
+
+
+@lru_cache(maxsize=32)
+def listed(folder: Path, topic: str) -> dict[str, dict[str, Any]]:
+    """The digest and the resources of each kernel of a topic, by name; none if nothing was compiled ahead."""
+    try:
+        return json.loads(_paths(folder, topic)[1].read_text(encoding="utf-8"))["kernels"]
+    except FileNotFoundError:
+        return {}
+
+
+def nvrtc(folder: Path, topic: str) -> str:
+    """The version of NVRTC that a topic's kernels were compiled by."""
+    return json.loads(_paths(folder, topic)[1].read_text(encoding="utf-8"))["nvrtc"]
+
+
+@lru_cache(maxsize=64)  # a launch reads its kernel's each time
+def read(folder: Path, topic: str, name: str) -> str:
+    """The PTX of a listed kernel."""
+    with ZipFile(_paths(folder, topic)[0]) as file:
+        return file.read(f"{name}.ptx").decode()
+
+
+def _paths(folder: Path, topic: str) -> tuple[Path, Path]:
+    return folder / f"{topic}.zip", folder / f"{topic}.json"
