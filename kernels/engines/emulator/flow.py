@@ -15,6 +15,7 @@ Groups = dict[int, np.ndarray]  # threads by the instruction they are at: bool, 
 ENDINGS = {
     "bra": "branch", "brx": "table", "call": "frame", "return": "frame", "ret": "return", "exit": "return",
     "trap": "trap", "bar": "barrier", "barrier": "barrier", "shfl": "lanes", "vote": "lanes", "match": "lanes", "redux": "lanes",
+    "elect": "lanes", "brkpt": "trap",
 }  # fmt: skip
 # Loads that ask memory again each time, and so may wait for another thread: PTX ISA, "Memory Consistency Model".
 STRONG = {"volatile", "relaxed", "acquire", "cg", "cv", "mmio"}
@@ -191,6 +192,6 @@ def names(o: Operand) -> set[str]:
     """The registers in an operand."""
     if o.kind == "vector":
         return {name for part in o.value for name in names(part)}
-    if o.kind == "mem":
+    if o.base is not None:
         return names(o.base)
     return {str(o.value)} if o.kind in ("reg", "not", "symbol") else set()

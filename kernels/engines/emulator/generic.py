@@ -8,7 +8,8 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from kernels.engines.emulator import access
-from kernels.engines.emulator.memory import SHARED_WINDOW
+from kernels.engines.emulator.decode import Unknown
+from kernels.engines.emulator.memory import LOCAL_WINDOW, SHARED_WINDOW
 from kernels.engines.emulator.parse import Instruction
 
 if TYPE_CHECKING:
@@ -56,4 +57,19 @@ def _split(m: Machine, run: Run, spaces: np.ndarray, each: np.ndarray) -> None:
         m.am, m.wm = am, wm
 
 
+def is_space(m: Machine, pc: int, i: Instruction) -> Run:
+    """isspacep: whether a generic address points into a space. Constants lie in global memory here."""
+    space = i.parts[1].partition("::")[0]
+    put, a = m.writer(i.operands[0], "pred"), m.reader(i.operands[1], "u64")
+    windows = {"shared": SHARED_WINDOW, "local": LOCAL_WINDOW}
+    if space in windows:
+        window = np.uint64(windows[space]) >> _WINDOW_BITS
+        return lambda: put(a() >> _WINDOW_BITS == window)
+    if space != "global":
+        raise Unknown(f"unknown opcode {i.opcode}")
+    others = [np.uint64(window) >> _WINDOW_BITS for window in windows.values()]
+    return lambda: put((a() >> _WINDOW_BITS != others[0]) & (a() >> _WINDOW_BITS != others[1]))
+
+
 BUILDERS = {name: by_space(access.BUILDERS[name]) for name in ("ld", "ldu", "st", "atom", "red")}
+BUILDERS["isspacep"] = is_space

@@ -15,8 +15,10 @@ from kernels.engines.emulator import (
     decode,
     flow,
     generic,
+    integers,
     runtime_functions,
     tensor,
+    video,
     warp,
 )
 from kernels.engines.emulator.counters import Tally
@@ -29,7 +31,7 @@ from kernels.engines.emulator.threads import LANES, Threads
 from kernels.engines.emulator.trace import Trace
 from kernels.program import RuleError
 
-for _part in (access, warp, tensor, generic, runtime_functions):
+for _part in (integers, video, access, warp, tensor, generic, runtime_functions):
     decode.BUILDERS.update(_part.BUILDERS)
 
 
