@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import json
 import math
+import sys
+from pathlib import Path
 
 import ml_dtypes
 import numpy as np
@@ -540,3 +542,31 @@ def test_a_file_without_a_kernel_a_folder_and_no_file_are_sentences(cu, tmp_path
         assert emulate(file, "k") == 2
         error = capsys.readouterr().err
         assert any(part in error for part in words.split("|")) and error.count("\n") == 1
+
+
+@needs_nvrtc
+@pytest.mark.skipif(sys.platform != "linux", reason="NVRTC has 128-bit integers on Linux alone")
+def test_integers_of_128_bits(cu):
+    kernel = """extern "C" __global__ void k(unsigned long long* x) {
+  unsigned __int128 a = (unsigned __int128)x[0] << 64 | x[1];
+  a = a / x[2] + a % x[3]; x[0] = a >> 64; x[1] = a;
+}
+"""
+    numbers = np.array([0x0123456789ABCDEF, 0xFEDCBA9876543210, 1_000_003, 0xFFFFFFFF00000001], np.uint64)
+    high, low, by, modulo = numbers.tolist()
+    path = Path(cu("")).parent / "numbers.npy"
+    np.save(path, numbers)
+    wanted = (high << 64 | low) // by + (high << 64 | low) % modulo
+    assert result(cu(kernel), "k", str(path))[0].tolist()[:2] == [wanted >> 64, wanted & (1 << 64) - 1]
+
+
+@needs_nvrtc
+def test_textures_and_managed_variables(cu):
+    texture = """extern "C" __global__ void k(float* x, cudaTextureObject_t t) { x[0] = tex2D<float>(t, 0, 0); }\n"""
+    with pytest.raises(RuleError, match=r"textures and surfaces are not emulated: tex\.2d"):
+        result(cu(texture), "k", "f32:1:zeros", "u64:1")
+    managed = "__device__ __managed__ int m = 5;\n"
+    managed += 'extern "C" __global__ void k(int* x) { m += 2; x[0] = m; }\n'
+    assert result(cu(managed), "k", "i32:1:zeros")[0].tolist() == [7]
+    ten = own.emulate(cu(managed), "k", (1, 1, 1), (1, 1, 1), ["i32:1:zeros"], constants=["m=i32:10"])
+    assert ten.arrays["arg0"].tolist() == [12]

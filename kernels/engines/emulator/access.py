@@ -32,6 +32,11 @@ def _vector(i: Instruction) -> int:
     return next((int(p[1:]) for p in i.parts if p in ("v2", "v4", "v8")), 1)
 
 
+def _operands(i: Instruction) -> tuple[Operand, ...]:
+    """Without the hint to the cache that may come last."""
+    return i.operands[:-1] if "L2::cache_hint" in i.parts else i.operands
+
+
 class Accessor:
     """One memory operand: where its bytes are for every active thread, in the space it addresses."""
 
@@ -117,7 +122,7 @@ def _is_32_bit(m: Machine, base: Operand) -> bool:
 def load(m: Machine, pc: int, i: Instruction) -> Run:
     """ld, ldu: any space, vectors, narrow types extended."""
     space, type_, count = space_of(i), i.parts[-1], _vector(i)
-    target, source = i.operands
+    target, source = _operands(i)
     targets = target.value if target.kind == "vector" else (target,)
     puts = [m.writer(t, type_) for t in targets]
     if space == "param":
@@ -152,7 +157,7 @@ def _load_param(m: Machine, source: Operand, type_: str, puts) -> Run:
 
 def store(m: Machine, pc: int, i: Instruction) -> Run:
     space, type_, count = space_of(i), i.parts[-1], _vector(i)
-    target, source = i.operands
+    target, source = _operands(i)
     sources = source.value if source.kind == "vector" else (source,)
     width, dtype = type_bytes(type_), DTYPES[type_]
     reads = [m.reader(s, type_) for s in sources]
@@ -179,7 +184,7 @@ def atomic(m: Machine, pc: int, i: Instruction) -> Run:
     space = space_of(i)
     reduction = parts[0] == "red"
     op = next(p for p in parts[1:] if p in (*table.ATOMIC, "cas"))
-    operands = i.operands if reduction else i.operands[1:]
+    operands = _operands(i) if reduction else _operands(i)[1:]
     width, dtype = type_bytes(type_), DTYPES[type_]
     compute = type_ if type_[0] != "b" or op in ("exch", "cas", "and", "or", "xor") else f"u{type_[1:]}"
     values = [m.reader(o, compute) for o in operands[1:]]
@@ -243,10 +248,11 @@ def async_copy(m: Machine, pc: int, i: Instruction) -> Run:
         raise Unknown(f"unknown opcode {i.opcode}")
     if {"commit_group", "wait_group", "wait_all"} & set(i.parts):
         return lambda: None
-    size = int(i.operands[2].value)
-    to = Accessor(m, pc, i.operands[0], "shared", size)
-    source = Accessor(m, pc, i.operands[1], "global", size)
-    given = m.reader(i.operands[3], "u32") if len(i.operands) > 3 else None
+    target, origin, count, *fewer = _operands(i)
+    size = int(count.value)
+    to = Accessor(m, pc, target, "shared", size)
+    source = Accessor(m, pc, origin, "global", size)
+    given = m.reader(fewer[0], "u32") if fewer else None
     unit = min(size, 8)
 
     def run() -> None:
@@ -296,4 +302,18 @@ def _read_some(m: Machine, count: np.ndarray, source: Accessor, size: int) -> np
     return data
 
 
-BUILDERS = {"ld": load, "ldu": load, "st": store, "atom": atomic, "red": atomic, "cp": async_copy}
+def cache_policy(m: Machine, pc: int, i: Instruction) -> Run:
+    """createpolicy: a hint to the cache, which nothing depends on."""
+    put = m.writer(i.operands[0], "b64")
+    return lambda: put(np.uint64(0))
+
+
+BUILDERS = {
+    "ld": load,
+    "ldu": load,
+    "st": store,
+    "atom": atomic,
+    "red": atomic,
+    "cp": async_copy,
+    "createpolicy": cache_policy,
+}

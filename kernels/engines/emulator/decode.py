@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from kernels.engines.emulator import table
+from kernels.engines.emulator import fp8, table
 from kernels.engines.emulator.memory import WINDOWS
 from kernels.engines.emulator.parse import Instruction, Operand, PtxError
 from kernels.engines.emulator.table import DTYPES, UNSIGNED
@@ -32,10 +32,13 @@ def decode(m: Machine, pc: int, i: Instruction) -> Run:
     base = i.parts[0]
     if base in NOTHING:
         return lambda: None
-    build = BUILDERS.get(base)
-    if build is None:
+    build = BUILDERS.get(".".join(i.parts[:2])) or BUILDERS.get(base)
+    if build is None or (build is ARITHMETIC.get(base) and not _MODIFIERS.issuperset(i.parts[1:])):
         raise Unknown(f"unknown opcode {i.opcode}")
-    run = build(m, pc, i)
+    try:
+        run = build(m, pc, i)
+    except KeyError:  # a type or a form that the builder's tables do not have
+        raise Unknown(f"unknown opcode {i.opcode}") from None
     return run if i.guard is None else _guarded(m, i.guard, run)
 
 
@@ -95,7 +98,7 @@ def _rounding(i: Instruction, f):
     mode = next((p for p in i.parts if p in ("rz", "rm", "rp")), None)
     if mode is None:
         return f
-    if i.parts[0] not in ("add", "sub", "mul", "fma") or _type(i) != "f32":
+    if i.parts[0] not in table.EXACT or _type(i) not in ("f32", "f64"):
         raise Unknown(f"unknown opcode {i.opcode}")
     return table.in_mode(i.parts[0], mode)
 
@@ -111,10 +114,11 @@ def _saturated(value, type_: str, a, b, name: str):
 
 def _on_halves(m: Machine, i: Instruction, f, type_: str) -> Run:
     put, sources = m.writer(i.operands[0], "b32"), [m.reader(o, "b32") for o in i.operands[1:]]
+    saturate = table.saturate if "sat" in i.parts else lambda value: value
 
     def run() -> None:
         pairs = [table.halves(source(), type_) for source in sources]
-        low, high = (f(*(pair[n] for pair in pairs)) for n in (0, 1))
+        low, high = (saturate(f(*(pair[n] for pair in pairs))) for n in (0, 1))
         put(table.packed(low, high, type_))
 
     return run
@@ -132,8 +136,6 @@ def _mul(m: Machine, pc: int, i: Instruction) -> Run:
     put = m.writer(i.operands[0], type_)
     if "hi" in i.parts:
         return lambda: put(table.mul_hi(a(), b()))
-    if i.parts[0] == "mul24":
-        return lambda: put(table.mul24(a(), b()))
     return lambda: put(a() * b())
 
 
@@ -145,7 +147,7 @@ def _mad(m: Machine, pc: int, i: Instruction) -> Run:
     type_ = _type(i)
     if table.is_float(type_):
         return _fma(m, pc, i)
-    if i.parts[0] == "mad24":
+    if "sat" in i.parts:
         raise Unknown(f"unknown opcode {i.opcode}")
     if i.parts[0] == "madc" or "cc" in i.parts:
         return _addc(m, pc, i)
@@ -171,6 +173,8 @@ def _fma(m: Machine, pc: int, i: Instruction) -> Run:
     if type_ == "bf16":
         return lambda: put(table.to_bf16(_fma_wide(*(table.from_bf16(x()) for x in (a, b, c)))))
     f = _rounding(i, table.fma)
+    if "sat" in i.parts:
+        return lambda: put(table.saturate(f(a(), b(), c())))
     return (lambda: put(np.maximum(f(a(), b(), c()), 0))) if relu else (lambda: put(f(a(), b(), c())))
 
 
@@ -195,12 +199,21 @@ def _minmax(m: Machine, pc: int, i: Instruction) -> Run:
     type_ = _type(i)
     whole, ordered = table.MINMAX[i.parts[0]]
     f = whole if not type_.startswith(("f", "bf")) or "NaN" in i.parts else ordered
+    if "xorsign" in i.parts:
+        f = _xor_of_signs(f)
     if type_ in ("f16x2", "bf16x2"):
         return _on_halves(m, i, f, type_)
     put, a, b = m.writer(i.operands[0], type_), m.reader(i.operands[1], type_), m.reader(i.operands[2], type_)
     if type_ == "bf16":
         return lambda: put(table.to_bf16(f(table.from_bf16(a()), table.from_bf16(b()))))
     return lambda: put(f(a(), b()))
+
+
+def _xor_of_signs(f):
+    """.xorsign.abs: f of the magnitudes, with the sign of the product."""
+    return lambda a, b: np.copysign(
+        f(np.abs(a), np.abs(b)), np.where(np.signbit(a) ^ np.signbit(b), -1, 1)
+    ).astype(a.dtype)
 
 
 def _mov(m: Machine, pc: int, i: Instruction) -> Run:
@@ -238,10 +251,18 @@ def _cvt(m: Machine, pc: int, i: Instruction) -> Run:
     parts = i.parts
     to, from_ = parts[-2], parts[-1]
     modifiers = set(parts[1:-2])
+    if to in fp8.PAIRS or from_ in fp8.PAIRS:
+        return _cvt_fp8(m, i, to, from_)
     if to in ("f16x2", "bf16x2"):
         put = m.writer(i.operands[0], "b32")
         high, low = m.reader(i.operands[1], "f32"), m.reader(i.operands[2], "f32")
+        if modifiers == {"rn", "relu"}:
+            return lambda: put(table.packed(np.maximum(low(), 0), np.maximum(high(), 0), to))
+        if modifiers != {"rn"}:
+            raise Unknown(f"unknown opcode {i.opcode}")
         return lambda: put(table.packed(low(), high(), to))
+    if "relu" in modifiers or "satfinite" in modifiers:
+        raise Unknown(f"unknown opcode {i.opcode}")
     if to == "tf32":
         put, bits = m.writer(i.operands[0], "b32"), m.reader(i.operands[1], "b32")
         return lambda: put((bits() + np.uint32(0x1000)) & np.uint32(0xFFFFE000))  # nearest, ties away
@@ -252,6 +273,21 @@ def _cvt(m: Machine, pc: int, i: Instruction) -> Run:
             return lambda: put(v.astype(dtype) if (v := a()).ndim else dtype(v))
         return lambda: put(a().astype(dtype))
     return lambda: put(table.convert(a(), to, from_, modifiers))
+
+
+def _cvt_fp8(m: Machine, i: Instruction, to: str, from_: str) -> Run:
+    """Between a pair of 8-bit floats and two floats or a pair of halves."""
+    if "relu" in i.parts or {to, from_} & {"bf16x2"}:
+        raise Unknown(f"unknown opcode {i.opcode}")
+    if to == "f16x2":
+        put, a = m.writer(i.operands[0], "b32"), m.reader(i.operands[1], "b16")
+        return lambda: put(fp8.unpack(a(), fp8.PAIRS[from_]))
+    put, name = m.writer(i.operands[0], "b16"), fp8.PAIRS[to]
+    if from_ == "f32":
+        high, low = m.reader(i.operands[1], "f32"), m.reader(i.operands[2], "f32")
+        return lambda: put(fp8.pack(high(), low(), name))
+    pair = m.reader(i.operands[1], "b32")
+    return lambda: put(fp8.pack(*table.halves(pair(), from_)[::-1], name))
 
 
 def _cvta(m: Machine, pc: int, i: Instruction) -> Run:
@@ -323,15 +359,23 @@ def _three(f):
     return build
 
 
-def _prmt(m: Machine, pc: int, i: Instruction) -> Run:
-    put, (a, b, c) = m.writer(i.operands[0], "b32"), (m.reader(o, "u32") for o in i.operands[1:])
-    return lambda: put(table.prmt(a(), b(), c()))
-
-
 def _lop3(m: Machine, pc: int, i: Instruction) -> Run:
-    put, (a, b, c) = m.writer(i.operands[0], "b32"), (m.reader(o, "b32") for o in i.operands[1:4])
+    """lop3.b32; with .and, .or or .xor it also tells whether the result is not zero, combined with a predicate."""
+    target = i.operands[0]
+    first, also = target.value if target.kind == "vector" else (target, None)
+    put, (a, b, c) = m.writer(first, "b32"), (m.reader(o, "b32") for o in i.operands[1:4])
     lut = int(i.operands[4].value)
-    return lambda: put(table.lop3(a(), b(), c(), lut))
+    if also is None:
+        return lambda: put(table.lop3(a(), b(), c(), lut))
+    combine, flag = table.BINARY[i.parts[1]], m.writer(also, "pred")
+    given = m.reader(i.operands[5], "pred")
+
+    def run() -> None:
+        result = table.lop3(a(), b(), c(), lut)
+        put(result)
+        flag(combine(result != 0, given()))
+
+    return run
 
 
 def _shf(m: Machine, pc: int, i: Instruction) -> Run:
@@ -348,7 +392,8 @@ def _dp4a(m: Machine, pc: int, i: Instruction) -> Run:
 
 
 def _addc(m: Machine, pc: int, i: Instruction) -> Run:
-    """add.cc, addc, sub.cc, subc, mad.cc, madc: the carry is a register of its own."""
+    """add.cc, addc, sub.cc, subc, mad.cc, madc: the carry is a register of its own. A subtraction leaves 1 in it if
+    there is no borrow: on the hardware it adds the complement, and 128-bit division depends on that."""
     base, type_ = i.parts[0], _type(i)
     unsigned = UNSIGNED[DTYPES[type_]().itemsize]
     put, (a, b) = m.writer(i.operands[0], type_), (m.reader(o, f"u{type_[1:]}") for o in i.operands[-2:])
@@ -364,14 +409,11 @@ def _addc(m: Machine, pc: int, i: Instruction) -> Run:
 
     def run() -> None:
         x, y = a(), b()
-        carry = m.carry.astype(unsigned) if with_carry else unsigned(0)
         if subtract:
-            out = x - y - carry
-            borrow = (x < y) | ((x == y) & (carry == 1))
-            m.carry = borrow if sets else m.carry
-        else:
-            out = x + y + carry
-            m.carry = ((out < x) | ((carry == 1) & (out == x))) if sets else m.carry
+            y = ~y
+        carry = m.carry.astype(unsigned) if with_carry else unsigned(subtract)
+        out = x + y + carry
+        m.carry = ((out < x) | ((carry == 1) & (out == x))) if sets else m.carry
         put(out.view(DTYPES[type_]))
 
     return run
@@ -438,12 +480,33 @@ def _sad(m: Machine, pc: int, i: Instruction) -> Run:
     return lambda: put(c() + np.where(a() > b(), a() - b(), b() - a()))
 
 
-BUILDERS: dict[str, Callable[[Machine, int, Instruction], Run]] = {
+def _testp(m: Machine, pc: int, i: Instruction) -> Run:
+    put, a = m.writer(i.operands[0], "pred"), m.reader(i.operands[1], _type(i))
+    least = np.finfo(DTYPES[_type(i)]).tiny
+    f = {
+        "finite": np.isfinite,
+        "infinite": np.isinf,
+        "number": lambda v: ~np.isnan(v),
+        "notanumber": np.isnan,
+        "normal": lambda v: np.isfinite(v) & (np.abs(v) >= least),
+        "subnormal": lambda v: (v != 0) & (np.abs(v) < least),
+    }[i.parts[1]]
+    return lambda: put(f(a()))
+
+
+ARITHMETIC: dict[str, Callable[[Machine, int, Instruction], Run]] = {
     **dict.fromkeys(table.BINARY, _binary),
     **dict.fromkeys(table.UNARY, _unary),
     **dict.fromkeys(table.MINMAX, _minmax),
     "add": _add_or_carry, "sub": _add_or_carry, "addc": _addc, "subc": _addc,
-    "mul": _mul, "mul24": _mul, "mad": _mad, "madc": _mad, "mad24": _mad, "fma": _fma, "mov": _mov, "cvt": _cvt, "cvta": _cvta,
-    "setp": _setp, "selp": _selp, "bfe": _three(table.bfe), "bfi": _three(table.bfi), "prmt": _prmt,
-    "lop3": _lop3, "shf": _shf, "dp4a": _dp4a, "sad": _sad, "bfind": _bfind, "set": _set,
+    "mul": _mul, "mad": _mad, "madc": _mad, "fma": _fma, "mov": _mov, "cvt": _cvt, "cvta": _cvta,
+    "setp": _setp, "selp": _selp, "bfe": _three(table.bfe), "bfi": _three(table.bfi),
+    "lop3": _lop3, "shf": _shf, "dp4a": _dp4a, "sad": _sad, "bfind": _bfind, "set": _set, "testp": _testp,
+}  # fmt: skip
+BUILDERS = dict(ARITHMETIC)  # and those of the modules beside this one, which the machine adds
+_MODIFIERS = {
+    *DTYPES, *fp8.PAIRS, "satfinite", *table.COMPARE, *table.UNORDERED, *table.ROUND, "num", "nan", "tf32", "rn", "rz", "rm", "rp", "rna", "ftz",
+    "approx", "full", "lo", "hi", "wide", "sat", "cc", "NaN", "relu", "xorsign", "abs", "and", "or", "xor", "l", "r",
+    "wrap", "clamp", "shiftamt", "to", "global", "shared", "local", "const", "param", "finite", "infinite", "number",
+    "notanumber", "normal", "subnormal", "shared::cta",
 }  # fmt: skip

@@ -11,7 +11,8 @@ from kernels.program import RuleError
 
 _ENTRY = re.compile(r"^\s*(?:\.(?:visible|weak)\s+)*\.entry\s+([\w$]+)", re.MULTILINE)
 _VARIABLE = re.compile(
-    r"^\s*(?:\.(?:visible|weak|extern)\s+)*\.(?:const|global)\s+(?:\.align\s+\d+\s+)?\.\w+\s+([\w$]+)",
+    r"^\s*(?:\.(?:visible|weak|extern)\s+)*\.(?:const|global)\s+(?:\.attribute\(\.managed\)\s+)?(?:\.align\s+\d+\s+)?"
+    r"\.\w+\s+([\w$]+)",
     re.MULTILINE,
 )
 _TEMPLATE = re.compile(

@@ -8,9 +8,10 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from kernels.engines.emulator import fp8
 from kernels.engines.emulator.decode import Unknown
 from kernels.engines.emulator.parse import Instruction, Operand, type_bytes
-from kernels.engines.emulator.table import DTYPES, UNSIGNED, from_bf16, to_bf16
+from kernels.engines.emulator.table import DTYPES, UNSIGNED, fields, from_bf16, to_bf16
 
 if TYPE_CHECKING:
     from kernels.engines.emulator.machine import Machine
@@ -18,7 +19,16 @@ if TYPE_CHECKING:
 Places = tuple[np.ndarray, np.ndarray]  # (row, column) of each lane's values, both [32, values]
 LANE = np.arange(32)
 GROUP, WITHIN = LANE // 4, LANE % 4  # the ISA's groupID and threadID_in_group
-EACH = {"f16": 2, "bf16": 2, "s8": 4, "u8": 4}  # values in a register, if more than one
+EACH = {
+    "f16": 2,
+    "bf16": 2,
+    "s8": 4,
+    "u8": 4,
+    "e4m3": 4,
+    "e5m2": 4,
+    "s4": 8,
+    "u4": 8,
+}  # values in a register, if more than one
 
 
 def shape_of(i: Instruction) -> tuple[int, int, int]:
@@ -72,6 +82,11 @@ def unpack(bits: np.ndarray, type_: str) -> np.ndarray:
     bits = np.ascontiguousarray(bits)
     if type_ == "bf16":
         return from_bf16(bits.view(np.uint16)).astype(np.float64)
+    if type_ in fp8.DTYPES:
+        return bits.view(fp8.DTYPES[type_]).astype(np.float64)
+    if type_ in ("s4", "u4"):
+        nibbles = np.stack(fields(bits, 4, type_ == "s4"), axis=-1)
+        return nibbles.reshape(*bits.shape[:-1], -1).astype(np.float64)
     return bits.view(DTYPES[type_]).astype(np.float64)
 
 

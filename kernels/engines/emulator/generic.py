@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from kernels.engines.emulator import access
+from kernels.engines.emulator.decode import Unknown
 from kernels.engines.emulator.memory import WINDOWS
 from kernels.engines.emulator.parse import Instruction
 
@@ -57,4 +58,18 @@ def _split(m: Machine, run: Run, spaces: np.ndarray, each: np.ndarray) -> None:
         m.am, m.wm = am, wm
 
 
+def is_space(m: Machine, pc: int, i: Instruction) -> Run:
+    """isspacep: whether a generic address points into a space. Constants lie in global memory here."""
+    space = i.parts[1].partition("::")[0]
+    put, a = m.writer(i.operands[0], "pred"), m.reader(i.operands[1], "u64")
+    if space in WINDOWS:
+        window = np.uint64(WINDOWS[space]) >> _WINDOW_BITS
+        return lambda: put(a() >> _WINDOW_BITS == window)
+    if space != "global":
+        raise Unknown(f"unknown opcode {i.opcode}")
+    others = [np.uint64(window) >> _WINDOW_BITS for window in WINDOWS.values()]
+    return lambda: put((a() >> _WINDOW_BITS != others[0]) & (a() >> _WINDOW_BITS != others[1]))
+
+
 BUILDERS = {name: by_space(access.BUILDERS[name]) for name in ("ld", "ldu", "st", "atom", "red")}
+BUILDERS["isspacep"] = is_space

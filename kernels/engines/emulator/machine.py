@@ -15,9 +15,11 @@ from kernels.engines.emulator import (
     decode,
     flow,
     generic,
+    integers,
     registers,
     runtime_functions,
     tensor,
+    video,
     warp,
 )
 from kernels.engines.emulator.counters import Tally
@@ -30,7 +32,7 @@ from kernels.engines.emulator.threads import LANES, Threads
 from kernels.engines.emulator.trace import Trace
 from kernels.program import RuleError
 
-for _part in (access, warp, tensor, generic, runtime_functions):
+for _part in (integers, video, access, warp, tensor, generic, runtime_functions):
     decode.BUILDERS.update(_part.BUILDERS)
 
 

@@ -22,12 +22,12 @@ class PtxError(RuleError):
 
 @dataclass(frozen=True)
 class Operand:
-    """kind: reg, imm, special, label, symbol, mem, vector, sink."""
+    """kind: reg, imm, special, label, symbol, mem, vector, sink, part (a register's bytes: b0 to b3, h0, h1)."""
 
     kind: str
     value: object = None  # reg: name; imm: int bits or float; symbol, label: name; vector: tuple of Operands
     offset: int = 0  # mem, symbol: bytes on top
-    base: Operand | None = None  # mem: register or symbol
+    base: Operand | None = None  # mem: register or symbol; part: register
 
 
 @dataclass(frozen=True)
@@ -127,7 +127,7 @@ def type_bytes(type_: str) -> int:
 
 _ENTRY = re.compile(r"^\s*(?:\.(?:visible|weak|extern)\s+)*\.(entry|func)\b")
 _DECLARE = re.compile(
-    r"^\s*(?:\.(?:extern|visible|weak)\s+)?\.(shared|local|const|global)\s+(?:\.align\s+(\d+)\s+)?"
+    r"^\s*(?:\.(?:extern|visible|weak)\s+)?\.(shared|local|const|global)\s+(?:\.attribute\(\.managed\)\s+)?(?:\.align\s+(\d+)\s+)?"
     r"\.(\w+)\s+([\w$]+)((?:\[\d*\])*)\s*(?:=\s*(.*))?;\s*$"
 )
 _PARAM = re.compile(
@@ -149,6 +149,7 @@ _CALL = re.compile(
 _INITIAL = re.compile(
     r"^(?:(0[xX][fF0]+)\s*\()?\s*(generic\s*\()?\s*([A-Za-z_$][\w$.]*)\s*\)?\s*([+-]\s*\d+)?\s*\)?$"
 )
+_TEXTURES = {"tex", "tld4", "txq", "istypep", "suld", "sust", "sured", "suq"}
 _FILE = re.compile(r'^\s*\.file\s+(\d+)\s+"([^"]*)"')
 
 
@@ -406,7 +407,7 @@ class _Bodies:
 
     def _operand(self, o: Operand) -> Operand:
         """With the names of its scope."""
-        if o.kind == "mem":
+        if o.base is not None:
             return replace(o, base=self._operand(o.base))
         if o.kind == "vector":
             return replace(o, value=tuple(self._operand(part) for part in o.value))
@@ -464,6 +465,10 @@ class _Bodies:
         negated, guard, opcode, rest = m.groups()
         guard = (self._renamed(guard), bool(negated)) if guard else None
         base = opcode.partition(".")[0]
+        if base in _TEXTURES:
+            raise PtxError(
+                f"{self.kernel.name}, {self.line}: textures and surfaces are not emulated: {opcode}"
+            )
         if base == "call":
             self._call(rest, guard, at)
             return
@@ -568,11 +573,13 @@ def operand(text: str) -> Operand:
         return _memory(text[1:-1])
     if text == "_":
         return Operand("sink")
+    if m := re.match(r"^(%?[\w$]+)\.([bh][0-3])$", text):
+        return Operand("part", m[2], base=operand(m[1]))
     if m := re.match(r"^(%?[\w$]+)\|(%?[\w$]+)$", text):
         return Operand("vector", (operand(m[1]), operand(m[2])))
     if _SPECIAL.match(text):
         return Operand("special", text[1:])
-    if text.startswith("!%"):
+    if text.startswith("!"):
         return Operand("not", text[1:])
     if text.startswith("%"):
         return Operand("reg", text)

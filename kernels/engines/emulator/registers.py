@@ -36,6 +36,6 @@ def names(o: Operand) -> set[str]:
     """The registers in an operand."""
     if o.kind == "vector":
         return {name for part in o.value for name in names(part)}
-    if o.kind == "mem":
+    if o.base is not None:
         return names(o.base)
     return {str(o.value)} if o.kind in ("reg", "not", "symbol") else set()

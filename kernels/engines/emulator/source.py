@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import re
+import sys
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -76,6 +77,7 @@ def options(
         f"--std={standard}",
         f"--gpu-architecture={target.replace('sm_', 'compute_')}",
         "-lineinfo",
+        *(["--device-int128"] if sys.platform == "linux" else []),
         *(f"-D{text}" for text in defines),
         *(f"-I{os.path.abspath(place)}" for place in places),
     )

@@ -146,12 +146,6 @@ def bfind(a):
     return (np.uint32(8 * a.dtype.itemsize - 1) - clz(u)).astype(np.uint32)
 
 
-def mul24(a, b):
-    """The low 32 bits of the product of two 24-bit numbers."""
-    a, b = ((x << x.dtype.type(8)) >> x.dtype.type(8) for x in (a, b))
-    return a * b
-
-
 def prmt(a, b, selector):
     """Byte permute: four selector nibbles choose among the eight bytes of b:a; bit 3 spreads the sign."""
     both = a.astype(np.uint64) | (b.astype(np.uint64) << np.uint64(32))
@@ -186,6 +180,13 @@ def _bytes(word, signed: bool):
     """The four bytes of 32-bit words as int64, last axis of length 4."""
     raw = np.ascontiguousarray(np.atleast_1d(word)).view(np.int8 if signed else np.uint8)
     return raw.reshape(*np.shape(np.atleast_1d(word)), 4).astype(np.int64)
+
+
+def fields(word, bits: int, signed: bool) -> list:
+    """The fields of `bits` bits of 32-bit words, lowest first, as int64."""
+    wide = word.astype(np.int64)
+    out = [wide >> at & ((1 << bits) - 1) for at in range(0, 32, bits)]
+    return [(v ^ 1 << bits - 1) - (1 << bits - 1) for v in out] if signed else out
 
 
 def dp4a(a, b, c, a_signed: bool, b_signed: bool):
@@ -242,24 +243,52 @@ def _fma_double(a, b, c):
 def directed(values, mode: str, dtype):
     """float64 values to a narrower float towards zero (rz), down (rm) or up (rp)."""
     near = values.astype(dtype)
-    back = near.astype(np.float64)
+    return _moved(near, values - near.astype(np.float64), mode)
+
+
+def _moved(near, rest, mode: str):
+    """near + rest, of which `near` is the nearest number, rounded towards zero (rz), down (rm) or up (rp)."""
     aim = {"rz": 0.0, "rm": -np.inf, "rp": np.inf}[mode]
-    beyond = {"rz": abs(back) > abs(values), "rm": back > values, "rp": back < values}[mode]
-    return np.where(beyond, np.nextafter(near, dtype(aim)), near)
+    beyond = {"rz": rest * np.sign(near) < 0, "rm": rest < 0, "rp": rest > 0}[mode]
+    return np.where(beyond, np.nextafter(near, near.dtype.type(aim)), near)
 
 
 def in_mode(name: str, mode: str):
-    """add, sub, mul or fma of float32 that rounds towards zero, down or up."""
+    """A function of float32 or float64 that rounds towards zero, down or up; `name` is one of EXACT."""
 
-    def f(a, b, c=None):
-        a, b = a.astype(np.float64), b.astype(np.float64)
-        if name in ("add", "sub"):
-            exact = _to_odd(*_two_sum(a, b if name == "add" else -b))
-        else:
-            exact = a * b if c is None else _to_odd(*_two_sum(a * b, c.astype(np.float64)))
-        return directed(exact, mode, np.float32)
+    def f(*values):
+        value, rest = EXACT[name](*(v.astype(np.float64) for v in values))
+        if values[0].dtype == np.float64:
+            return _moved(value, rest, mode)
+        return directed(_to_odd(value, rest), mode, np.float32)
 
     return f
+
+
+def _exact_fma(a, b, c):
+    near = _fma_double(a, b, c)
+    product, low = _two_product(a, b)
+    total, rest = _two_sum(product, -near)
+    total, more = _two_sum(total, c)
+    return near, total + (rest + more + low)
+
+
+def _exact_div(a, b):
+    product, low = _two_product(a / b, b)
+    return a / b, ((a - product) - low) / b
+
+
+def _exact_sqrt(a):
+    root = np.sqrt(a)
+    product, low = _two_product(root, root)
+    return root, (a - product) - low
+
+
+# Functions of float64: the nearest result, and what it leaves out, at least its sign.
+EXACT = {
+    "add": _two_sum, "sub": lambda a, b: _two_sum(a, -b), "mul": _two_product,
+    "fma": _exact_fma, "div": _exact_div, "rcp": lambda a: _exact_div(np.ones_like(a), a), "sqrt": _exact_sqrt,
+}  # fmt: skip
 
 
 def _exact_enough(integers):

@@ -40,8 +40,12 @@ MMA = {
     ("m16n8k4", "tf32"): ("f32",), ("m16n8k8", "tf32"): ("f32",),
     ("m16n8k16", "s8"): ("s32",), ("m16n8k16", "u8"): ("s32",),
     ("m16n8k32", "s8"): ("s32",), ("m16n8k32", "u8"): ("s32",),
+    ("m16n8k32", "s4"): ("s32",), ("m16n8k32", "u4"): ("s32",),
+    ("m16n8k64", "s4"): ("s32",), ("m16n8k64", "u4"): ("s32",),
+    ("m16n8k32", "e4m3"): ("f32",), ("m16n8k32", "e5m2"): ("f32",),
     ("m8n8k4", "f64"): ("f64",),
 }  # fmt: skip
+_MIXED = ({"s8", "u8"}, {"s4", "u4"}, {"e4m3", "e5m2"})  # types that A and B may have, one each
 
 
 # -- ldmatrix ---------------------------------------------------------------------------------------------
@@ -100,7 +104,7 @@ def mma(m: Machine, pc: int, i: Instruction) -> Run:
         "satfinite",
         "m{}n{}k{}".format(*shape),
     }
-    same = a_type == b_type or {a_type, b_type} == {"s8", "u8"}
+    same = a_type == b_type or {a_type, b_type} in _MIXED
     if (
         to not in known
         or c_type not in known

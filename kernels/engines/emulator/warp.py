@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from kernels.engines.emulator import table
 from kernels.engines.emulator.decode import Unknown
 from kernels.engines.emulator.parse import Instruction
 from kernels.engines.emulator.table import DTYPES
@@ -116,6 +117,8 @@ def match(m: Machine, pc: int, i: Instruction) -> Run:
 def redux(m: Machine, pc: int, i: Instruction) -> Run:
     """redux.sync: one result of all active lanes."""
     op, type_ = i.parts[2], i.parts[-1]
+    if len(i.parts) != 4 or table.is_float(type_):
+        raise Unknown(f"unknown opcode {i.opcode}")
     compute = type_ if type_[0] != "b" else f"u{type_[1:]}"
     put, value = m.writer(i.operands[0], compute), m.reader(i.operands[1], compute)
     dtype = DTYPES[compute]
@@ -127,6 +130,19 @@ def redux(m: Machine, pc: int, i: Instruction) -> Run:
     def run() -> None:
         held = np.where(_active(m), _lanes(m, value()), np.array(start).astype(dtype))
         put(np.repeat(f.reduce(held, axis=1).astype(dtype), 32))
+
+    return run
+
+
+def elect(m: Machine, pc: int, i: Instruction) -> Run:
+    """elect.sync: the first of the active lanes is chosen; its number, and whether a lane is it."""
+    number, flag = i.operands[0].value
+    put, chosen = m.writer(number, "b32"), m.writer(flag, "pred")
+
+    def run() -> None:
+        first = _active(m).argmax(axis=1)
+        put(np.repeat(first.astype(np.uint32), 32))
+        chosen((first[:, None] == LANE).reshape(-1))
 
     return run
 
@@ -146,4 +162,5 @@ BUILDERS = {
     "activemask": activemask,
     "match": match,
     "redux": redux,
+    "elect": elect,
 }
