@@ -3,11 +3,14 @@
 import sys
 
 import streamlit as st
+from starlette.middleware import Middleware
 
+from visuals.stage.front import ServerNamed
 from visuals.stage.routes import routes
 
 # What a page says is sent by one thread, which the threads that run pages make wait so long for each of a hundred
 # messages: with the usual 5 ms a lecture hall waits several times as long.
 sys.setswitchinterval(0.0005)
 
-app = st.App("pages/_shell.py", routes=routes(st.get_option("server.baseUrlPath")))
+BASE = st.get_option("server.baseUrlPath")
+app = st.App("pages/_shell.py", routes=routes(BASE), middleware=[Middleware(ServerNamed, base=BASE)])

@@ -156,3 +156,13 @@ def fits(page, stage, width, height):
         picture = page.locator(f".st-key-lesson_{n} canvas").bounding_box()
         assert picture["width"] <= room["width"] + 1
         assert picture["height"] <= drawn["height"] + 1
+
+
+@pytest.mark.parametrize("path", ["", "im2col", "history?caches=hot", "attention?embed=true&view=watch"])
+def test_a_page_opened_by_its_address_asks_for_nothing_that_is_missing(page, server, path):
+    wrong = []
+    page.on("response", lambda got: wrong.append(got.url) if got.status >= 400 else None)
+    page.on("console", lambda said: wrong.append(said.text) if said.type == "error" else None)
+    page.goto(f"{server}/{path}")
+    expect(page.locator(".stage[data-ready=true], .kt-title").first).to_be_visible(timeout=60_000)
+    assert wrong == []
