@@ -137,7 +137,8 @@ def launch_on_gpu(case: Case) -> dict[str, np.ndarray]:
     """Launch once and bring the outputs back. Nothing but copies and the kernel itself runs."""
     import cupy
 
-    from kernels.engines.cuda import MOST_STATIC_SHARED, compile_kernel
+    from kernels.engines.cuda import compile_kernel
+    from kernels.program import MOST_STATIC_SHARED
 
     step = case.launch
     kernel = compile_kernel(step.source, step.entry, step.defines)

@@ -20,6 +20,8 @@ Tiles = Mapping[str, int]
 
 ENGINES = ("cuda", "cpu", "emulator")
 LEAST_CAPABILITY = 7, 5  # compute capability; CUDA 13 compiles for no older GPU
+MOST_STATIC_SHARED = 48 * 2**10  # bytes of shared memory that any kernel may declare
+MOST_SHARED = 227 * 2**10  # bytes of shared memory that a block may have on sm_90
 
 
 class RuleError(ValueError):

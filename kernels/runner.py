@@ -196,8 +196,8 @@ def _opened(
     trace: int | None,
     refused: Refused | None,
 ) -> np.ndarray | None:
-    """Its output, its session open; None where this machine cannot run it, which `refused` is told. A program that fails
-    leaves nothing open."""
+    """Its output, its session open; None where this machine cannot run it: `refused` gets its name and why. A program
+    that fails leaves nothing open."""
     try:
         session = machine.open(c.program, arrays, trace)
         try:
@@ -337,8 +337,8 @@ def check_memory(engine: str, shape: Any, programs: Sequence[Program]) -> None:
 def _with_room(
     engine: str, shape: Any, asked: Sequence[_Candidate], refused: Refused
 ) -> Sequence[_Candidate]:
-    """Those that fit in memory at once: the largest are left out until the others do, and told to `refused`. All of them
-    where not even the smallest fits."""
+    """Those that fit in memory at once: the largest are left out until the others do, and `refused` gets their names and why. All of
+    them where not even the smallest fits."""
     left = sorted(asked, key=lambda c: c.program.nbytes())
     while left and not _fits(engine, shape, [c.program for c in left]):
         left.pop()

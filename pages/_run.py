@@ -129,7 +129,7 @@ def gpu_note() -> None:
 
 
 def _unused(gpu: engines.Status) -> str:
-    return f"This computer's GPU is not used: {gpu.why}."
+    return f"This computer's GPU is not used: {gpu.why}. Then start the app again."
 
 
 def _engine() -> str:

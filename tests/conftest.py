@@ -1,4 +1,5 @@
-"""What every test may ask for: a GPU or the words for one that cannot be used, a browser. Missing ones skip, but never in CI for the browser."""
+"""What tests may need: a GPU, a browser, a machine with another driver. Without a GPU or browser they are skipped; in CI
+those of the browser never are."""
 
 from __future__ import annotations
 

@@ -8,11 +8,12 @@ from collections.abc import Callable, Iterator
 from typing import Any
 
 from kernels import engines, records
-from kernels.engines import cuda, cuda_cudnn, cuda_driver, cuda_found, cuda_torch, levels
+from kernels.engines import cuda, cuda_cudnn, cuda_driver, cuda_found, cuda_torch
 from kernels.jobs import Request
 from kernels.ladders import find, ladder_of
 from kernels.program import INPUT, OUTPUT, WORKSPACE, Measurement, Program, Result, Rung
 from kernels.records import unsupported
+from tests.children.driver import Driver
 
 DEVICE = "NVIDIA Pretence"
 CEILINGS = {
@@ -31,13 +32,12 @@ COPIES = {"h2d_pageable": 0.4, "d2h_pageable": 0.2, "h2d_pinned": 0.1, "d2h_pinn
 
 def replaced() -> Iterator[tuple[Any, str, Callable]]:
     """(module, name, what stands in for it) of everything that asks the machine for its GPU and libraries."""
-    card = cuda_driver.Card(DEVICE, 1, "0000:65:00.0", (9, 0), 232_448)
-    yield cuda_driver, "find", lambda: card
+    yield cuda_driver, "library", lambda: Driver(name=DEVICE.encode())
+    yield cuda_driver, "find", cuda_driver.find.__wrapped__  # what it found before is another machine's
     yield cuda, "status", lambda: engines.Status(True, DEVICE)
     yield cuda_found, "missing", lambda library: ""
     yield cuda_cudnn, "load", lambda: None
     yield cuda_torch, "find", lambda: None
-    yield levels, "gpu", lambda: levels.gpu_levels(DEVICE, lambda number: None, None)
 
 
 def rows(request: Request) -> list[dict[str, Any]]:

@@ -22,6 +22,7 @@ from kernels.engines.cuda_timing import between_events, flusher, taker
 from kernels.engines.timing import Budget, interleave, warm_up
 from kernels.program import (
     INPUT,
+    MOST_STATIC_SHARED,
     OUTPUT,
     WORKSPACE,
     Launch,
@@ -35,7 +36,6 @@ from kernels.program import (
 )
 
 MEASURES = True
-MOST_STATIC_SHARED = 48 * 2**10  # bytes of shared memory that any kernel may have
 CONTEXT_MIB = 600  # a context takes about as much
 SMI_S = 10  # nvidia-smi takes seconds if the driver is loaded for it
 

@@ -87,7 +87,8 @@ def library() -> Any:
 
 @cache
 def find() -> Card | Unusable:
-    """Returns the GPU, or why none can be used."""
+    """Returns the GPU, or why none can be used. It is looked for once in a process: a driver that is installed later is
+    found when the app is started again."""
     try:
         return _card(library())
     except OSError:
@@ -135,7 +136,7 @@ def _refusal(code: int) -> Unusable:
     if code == _NO_DEVICE and visible is not None:
         return Unusable(
             f'CUDA_VISIBLE_DEVICES is "{visible}", which names no GPU of this machine',
-            "Unset it, or name a GPU, and start the app again",
+            "Unset it, or name a GPU",
         )
     if code == _NO_DEVICE and not _on_bus():
         return Unusable("no NVIDIA GPU in this machine")

@@ -11,10 +11,10 @@ from kernels import twins_attention as twins
 from kernels.ladders import attention_library, attention_tensor
 from kernels.ladders import attention_parts as parts
 from kernels.ladders.attention_parts import TOLERANCE
-from kernels.ladders.common import MOST_SHARED, ampere, ampere_for, ceil, launch, rungs_of
+from kernels.ladders.common import ampere, ampere_for, ceil, launch, rungs_of
 from kernels.ladders.gemm_parts import multiple_rules, shared_rules, thread_rules
 from kernels.presets_attention import ATTENTION_PRESETS
-from kernels.program import Ladder, Launch, LibraryCall, Program, Rung, Tiles
+from kernels.program import MOST_SHARED, Ladder, Launch, LibraryCall, Program, Rung, Tiles
 from kernels.reference_attention import attention as reference
 from kernels.shapes_attention import AttentionShape, parse_attention
 

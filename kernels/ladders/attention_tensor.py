@@ -12,9 +12,9 @@ from collections.abc import Iterator
 
 from kernels import twins_attention as twins
 from kernels.ladders import attention_parts as parts
-from kernels.ladders.common import MOST_SHARED, WARP, ampere, ceil, launch, most_rules, rungs_of
+from kernels.ladders.common import WARP, ampere, ceil, launch, most_rules, rungs_of
 from kernels.ladders.gemm_parts import MOST_REGISTERS, REGISTERS, multiple_rules, shared_rules, thread_rules
-from kernels.program import Program, Rung, Tiles
+from kernels.program import MOST_SHARED, Program, Rung, Tiles
 from kernels.shapes_attention import AttentionShape
 
 MMA = 16  # rows of a factor of mma.sync; and columns of Q and K that it takes at once

@@ -8,7 +8,6 @@ from typing import Any
 from kernels.program import Arg, Cost, Launch, Program, Rung, Tiles, any_gpu
 
 MOST_GRID_YZ = 65_535  # CUDA's limit on grid.y and grid.z
-MOST_SHARED = 227 * 2**10  # bytes of dynamic shared memory a block may have on sm_90
 WARP = 32
 # -D options, in this order whatever order they came in: a kernel's digest must not hang on it.
 DEFINES = (

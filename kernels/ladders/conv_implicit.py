@@ -8,10 +8,10 @@ import numpy as np
 
 from kernels import twins_conv
 from kernels.ladders import conv_parts as parts
-from kernels.ladders.common import MOST_GRID_YZ, MOST_SHARED, WARP, ampere, ceil, launch, most_rules
+from kernels.ladders.common import MOST_GRID_YZ, WARP, ampere, ceil, launch, most_rules
 from kernels.ladders.conv_parts import TOLERANCE
 from kernels.magic import magic
-from kernels.program import Program, Rung, Tiles
+from kernels.program import MOST_SHARED, Program, Rung, Tiles
 from kernels.shapes import ConvShape
 
 MOST_THREADS = 256  # of a block of direct-tiled

@@ -7,9 +7,9 @@ from collections.abc import Callable, Iterator
 from kernels import reference, twins
 from kernels.ladders import gemm_parts as parts
 from kernels.ladders import gemm_tensor
-from kernels.ladders.common import MOST_SHARED, ampere, ceil, rungs_of
+from kernels.ladders.common import ampere, ceil, rungs_of
 from kernels.presets import GEMM_PRESETS
-from kernels.program import Ladder, Program, Rung, Tiles
+from kernels.program import MOST_SHARED, Ladder, Program, Rung, Tiles
 from kernels.shapes import GemmShape, parse_gemm
 
 BLOCKS = (32, 16, 8)

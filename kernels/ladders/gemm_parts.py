@@ -10,6 +10,7 @@ from kernels import twins
 from kernels.ladders.common import MOST_GRID_YZ, WARP, ceil, launch, most_rules
 from kernels.program import (
     INPUT,
+    MOST_STATIC_SHARED,
     OUTPUT,
     WORKSPACE,
     Arg,
@@ -23,7 +24,6 @@ from kernels.shapes import INT_MAX, RESULT_DTYPE, GemmShape
 
 MOST_THREADS = 1024  # CUDA's limits from here on
 MOST_REGISTERS = 255
-MOST_STATIC_SHARED = 48 * 2**10  # bytes
 REGISTERS = 65_536  # of an SM
 OTHER_REGISTERS = 32  # addresses, counters
 INPUT_DTYPE = {"fp32": "float32", "fp16": "float16", "bf16": "bfloat16", "int8": "int8"}

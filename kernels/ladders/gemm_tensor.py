@@ -12,8 +12,8 @@ import numpy as np
 
 from kernels import twins
 from kernels.ladders import gemm_parts as parts
-from kernels.ladders.common import MOST_SHARED, ampere, ampere_for, ceil
-from kernels.program import LibraryCall, Program, Rung, Tiles
+from kernels.ladders.common import ampere, ampere_for, ceil
+from kernels.program import MOST_SHARED, LibraryCall, Program, Rung, Tiles
 from kernels.shapes import GemmShape
 
 PAD = 8  # elements after each padded row in shared memory, as in the sources

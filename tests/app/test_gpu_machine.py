@@ -11,7 +11,7 @@ from pages import _choose, _gemm, _run
 from tests.app.opened import finish, open_page, texts
 from tests.children.driver import H200, Driver
 
-OLD_DRIVER = "This computer&#x27;s GPU is not used: the NVIDIA driver supports CUDA 12.4. This app needs driver 580 or newer."
+OLD_DRIVER = "This computer&#x27;s GPU is not used: the NVIDIA driver supports CUDA 12.4. This app needs driver 580 or newer. Then start the app again."
 RTX_2080 = Driver(name=b"NVIDIA GeForce RTX 2080", attributes=H200 | {75: 7, 76: 5, 97: 65_536})
 
 

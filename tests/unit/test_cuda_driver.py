@@ -95,8 +95,7 @@ def test_the_errors_are_named_as_in_cuda_h():
 def test_a_gpu_hidden_by_the_environment_says_so(machine, monkeypatch, driver, value):
     monkeypatch.setenv("CUDA_VISIBLE_DEVICES", value)
     assert why(machine, driver) == (
-        f'CUDA_VISIBLE_DEVICES is "{value}", which names no GPU of this machine. '
-        "Unset it, or name a GPU, and start the app again"
+        f'CUDA_VISIBLE_DEVICES is "{value}", which names no GPU of this machine. Unset it, or name a GPU'
     )
 
 

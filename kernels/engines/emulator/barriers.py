@@ -22,8 +22,8 @@ Read = Callable[[], np.ndarray]
 
 
 class Barriers:
-    """The threads that wait at a barrier, by its instruction (`parked`), and in words which barriers
-    some threads ended before (`warnings`)."""
+    """The threads that wait at a barrier, by its instruction (`parked`), and `warnings`: barriers that some
+    threads ended before, by instruction, in words."""
 
     def __init__(self, m: Machine):
         self.m, self.code = m, m.kernel.code

@@ -22,7 +22,6 @@ from kernels.engines.emulator.parse import Function, Instruction, Kernel, Operan
 if TYPE_CHECKING:
     from kernels.engines.emulator.machine import Machine
 
-OPCODES = ("call", "return")  # a call of a function with a frame; the ret of one
 ADDRESSES, APART = 1 << 46, 16  # of functions: where they begin, bytes from one to the next
 HEADER = 16  # bytes: the return address and where the caller's frame begins, 8 each
 CUDA_STACK = 1024  # bytes a thread, unless cudaDeviceSetLimit raises it

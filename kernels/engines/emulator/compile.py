@@ -100,7 +100,7 @@ def compile_unit(text: str, name: str, options: Sequence[str], names: Sequence[s
 
 
 def _key(text: str, name: str, options: Sequence[str], names: Sequence[str]) -> str | None:
-    """The file name of a compilation in the cache; None if it cannot be told which files it reads."""
+    """The file name of a compilation in the cache; None if it is unknown which files it reads."""
     fixed = headers.folders()
     given = tuple(Path(option.removeprefix("-I")) for option in options if option.startswith("-I"))
     read = includes.fingerprint(text, Path(name).parent, (*given, *fixed), fixed)

@@ -8,8 +8,8 @@ from functools import cached_property, lru_cache
 from kernels.engines.emulator.parse import Instruction, Kernel, Operand
 from kernels.engines.emulator.registers import names, read, written
 
-# What ends a basic block: after it threads may part, end or wait. Barriers and instructions with a mask of
-# lanes are distinguished by `ending`.
+# What ends a basic block: after it threads may part, end or wait. `ending` separates
+# barriers of the block from those of lanes in a mask.
 ENDINGS = {
     "bra": "branch", "brx": "table", "call": "frame", "return": "frame", "ret": "return", "exit": "return",
     "trap": "trap", "bar": "barrier", "barrier": "barrier", "shfl": "lanes", "vote": "lanes", "match": "lanes", "redux": "lanes",
@@ -164,5 +164,5 @@ def _closure(start: int, near: Callable[[int], Iterable[int]]) -> set[int]:
 
 
 def is_clock(o: Operand) -> bool:
-    """A special register that tells the time."""
+    """Whether an operand is a clock or a timer."""
     return o.kind == "special" and str(o.value).startswith(("clock", "globaltimer"))

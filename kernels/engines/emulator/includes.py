@@ -25,7 +25,7 @@ def fingerprint(text: str, folder: Path, folders: Iterable[Path], fixed: Iterabl
     """Digest of the files that `text`, which lies in `folder`, may include from there and from `folders`.
 
     Headers in the `fixed` folders, CUDA's, count by their folder and its date alone. None if an #include names its file by
-    a macro, or if a file cannot be read: then nothing tells what the compiler reads.
+    a macro, or if a file cannot be read: then it is unknown what the compiler reads.
     """
     search, fixed = tuple(folders), tuple(fixed)
     seen: dict[str, str] = {}

@@ -106,7 +106,7 @@ def _place_module(kernel: Kernel, memory: Global) -> dict[str, int]:
     A name among a variable's first content that the module does not define stays zero."""
     known = {p.name for p in memory.placed}
     variables = [v for v in kernel.variables if v.space in ("global", "const")]
-    used = kernel.symbols() if variables else set()
+    used = kernel.symbols if variables else set()
     variables = [v for v in variables if v.name in used]
     symbols = addresses(kernel)
     symbols |= {v.name: GLOBAL_BASE + memory.add(v.name, v.size, v.data) for v in variables}

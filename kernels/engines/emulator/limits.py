@@ -10,14 +10,12 @@ from kernels.engines.cpu import free_bytes
 from kernels.engines.emulator.arguments import Array
 from kernels.engines.emulator.launch import Dim
 from kernels.engines.emulator.parse import Kernel
-from kernels.program import RuleError
+from kernels.program import MOST_SHARED, MOST_STATIC_SHARED, RuleError
 
 # CUDA C++ Programming Guide, "Technical Specifications per Compute Capability".
 MOST_BLOCKS = (2**31 - 1, 65_535, 65_535)  # along x, y, z
 MOST_THREADS = (1024, 1024, 64)
 MOST_THREADS_OF_BLOCK = 1024
-MOST_STATIC_SHARED = 48 * 1024
-MOST_SHARED = 227 * 1024  # static and dynamic together, on sm_90
 
 
 def check_grid(grid: Dim, block: Dim) -> None:

@@ -81,7 +81,7 @@ class Machine:
         self.races = Races(self) if races and self.shared.size else None
         self.trace = None if trace_block is None else Trace(self, trace_block)
         self.flow = flow.flow_of(kernel)
-        # Instructions that each warp has issued: what clocks tell.
+        # Instructions that each warp has issued: what clocks read.
         self.issued = np.zeros(self.slots // LANES, np.uint64) if self.flow.clocks else None
         self._decode()
 
@@ -141,7 +141,7 @@ class Machine:
         return lambda: value
 
     def _clock(self, name: str, dtype) -> Callable[[], np.ndarray]:
-        """Clocks and timers tell how many instructions the thread's warp has issued so far."""
+        """A clock or timer reads the number of instructions that the thread's warp has issued so far."""
         shift = np.uint64(32 if name.endswith("_hi") else 0)
         return lambda: np.repeat(self.issued >> shift, LANES).astype(dtype)
 

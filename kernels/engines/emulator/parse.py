@@ -10,7 +10,7 @@ import re
 import struct
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from functools import lru_cache
+from functools import cached_property, lru_cache
 
 from kernels.engines.emulator.callgraph import framed
 from kernels.program import RuleError
@@ -50,7 +50,7 @@ class Instruction:
     inlined: Line | None = None  # where it was written, if inlined from elsewhere
     targets: tuple[int, ...] = ()  # of a branch, a call or a return: instructions it may lead to
 
-    @property
+    @cached_property
     def parts(self) -> list[str]:
         return self.opcode.split(".")
 
@@ -103,6 +103,7 @@ class Kernel:
     functions: dict[str, Function] = field(default_factory=dict)  # those with frames
     names: tuple[str, ...] = ()  # of all functions of the module, in its order
 
+    @cached_property
     def symbols(self) -> set[str]:
         """The names that instructions mention, and those that the first content of such variables names."""
         todo, found = [o for i in self.code for o in i.operands], set()

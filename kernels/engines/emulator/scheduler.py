@@ -50,7 +50,7 @@ class Scheduler:
                 pc = min(self.pending)
                 self._step(pc, self._known(self.pending.pop(pc)))
         if self.m.tally is not None:
-            self._tell()
+            self._add_to_tally()
 
     def _step(self, pc: int, here: np.ndarray) -> None:
         if self.barriers.parked or self.lanes.waiting:
@@ -99,8 +99,8 @@ class Scheduler:
         """Instructions that all warps have issued so far."""
         return sum(warps * (self._last(pc) - pc) for pc, (warps, _) in self._issued.items())
 
-    def _tell(self) -> None:
-        """Hand what was issued to the tally."""
+    def _add_to_tally(self) -> None:
+        """Add what was issued to the tally."""
         for pc, (warps, lanes) in self._issued.items():
             last = self._last(pc)
             self.m.tally.ran(pc, last, warps, lanes)
