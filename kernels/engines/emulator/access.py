@@ -16,6 +16,9 @@ if TYPE_CHECKING:
     from kernels.engines.emulator.decode import Run
     from kernels.engines.emulator.machine import Machine
 
+# Accesses that may meet another thread's, as atomics may: PTX ISA, "Morally strong operations".
+STRONG = {"relaxed", "acquire", "release", "mmio"}
+ACQUIRES = {"acquire", "acq_rel"}
 SPACES = ("global", "shared", "local", "const", "param")
 
 
@@ -42,6 +45,8 @@ class Accessor:
 
     def __init__(self, m: Machine, pc: int, operand: Operand, space: str, width: int):
         self.m, self.pc, self.space, self.width = m, pc, space, width
+        parts = m.kernel.code[pc].parts
+        self._strong, self._acquires = (not words.isdisjoint(parts) for words in (STRONG, ACQUIRES))
         base = operand.base if operand.kind == "mem" else operand
         self._short = _is_32_bit(m, base)
         self._base = m.reader(base, "u32" if self._short else "u64")
@@ -99,11 +104,23 @@ class Accessor:
             m.fail(self.pc, fault.what, m.slot_of(fault.at))
         return space, name, offsets, chosen
 
+    def acquired(self) -> None:
+        """Tell the race detector that what other threads released before is in order, if this access acquires."""
+        if self._acquires and self.m.races is not None:
+            self.m.races.barrier()
+
+    def race_to_write(self, offsets: np.ndarray, values: np.ndarray) -> None:
+        """Tell the race detector of a write to shared memory by the active threads, [active, elements]."""
+        if self._strong:
+            self.m.races.atomic(self.pc, offsets, self.width)
+        else:
+            self.m.races.write(self.pc, offsets, self.width, values)
+
     def count(self, op: str, name: str, offsets: np.ndarray) -> None:
         """Tell the tally and the trace of an access by the active threads, the race detector of a read."""
         m = self.m
         if op == "ld" and name == "shared" and m.races is not None:
-            m.races.read(self.pc, offsets, self.width)
+            (m.races.atomic if self._strong else m.races.read)(self.pc, offsets, self.width)
         if m.tally is None or name not in ("global", "shared"):
             return
         active = None if m.am is None else m.am.reshape(-1, 32)
@@ -144,6 +161,7 @@ def load(m: Machine, pc: int, i: Instruction) -> Run:
             if m.trace is not None:
                 m.trace.access(pc, name, offsets + np.uint64(n * width), got, dtype, False)
             put(m.spread(got).view(dtype))
+        at.acquired()
 
     return run
 
@@ -174,7 +192,7 @@ def store(m: Machine, pc: int, i: Instruction) -> Run:
         at.count("st", name, offsets)
         given = [m.active(read()).view(bits) for read in reads]
         if name == "shared" and m.races is not None:
-            m.races.write(pc, offsets, at.width, np.stack(given, axis=-1))
+            at.race_to_write(offsets, np.stack(given, axis=-1))
         for n, values in enumerate(given):
             memory.store(chosen + np.uint64(n * width) if n else chosen, width, values)
             if m.trace is not None:
@@ -232,6 +250,7 @@ def atomic(m: Machine, pc: int, i: Instruction) -> Run:
             m.trace.access(pc, name, offsets, old_all.view(UNSIGNED[width]), dtype, True)
         if put is not None:
             put(m.spread(old_all))
+        at.acquired()
 
     return run
 

@@ -180,6 +180,10 @@ class PerBlock(Space):
         if slots:
             self.state.reshape(slots, -1)[:, :size] = ALLOCATED
 
+    def zero(self, start: int, size: int) -> None:
+        """Let `size` bytes of each block's memory begin as zeros that a kernel may read."""
+        self.state.reshape(-1, self.size)[:, start : start + size] = WRITTEN
+
     def describe(self, offset: int) -> str:
         inside = offset % self.size if self.size else offset
         for p in self.placed:
