@@ -162,7 +162,7 @@ def test_what_an_acquire_has_seen_released_is_no_race():
   if (threadIdx.x == 0) flag = 0;
   __syncthreads();
   if (threadIdx.x == 0) {
-    data = 7;
+    data = 6 + gridDim.x;
     asm volatile("st.release.cta.shared.u32 [%0], 1;" :: "r"(at) : "memory");
   }
   if (threadIdx.x == 32) {
