@@ -143,7 +143,8 @@ def _program(text: str, name: str, options: Sequence[str], names: Sequence[str])
         raise CompileError(f"{name} holds a zero byte: it is not a text in UTF-8 or Latin-1")
     library, options = _nvrtc(), (*options, *headers.options(text))
     folders = [Path(name).parent, *(Path(o.removeprefix("-I")) for o in options if o.startswith("-I"))]
-    own = standard.provided(folders) if headers.options(text) else {}
+    implicit = any(standard.IMPLICIT in option for option in options)
+    own = standard.provided(folders) if implicit or headers.options(text) else {}
     program = ctypes.c_void_p()
     library.nvrtcCreateProgram(
         ctypes.byref(program), _bytes(text), _bytes(name), len(own), _array(own.values()), _array(own)

@@ -37,6 +37,29 @@ _MATH = """#pragma once
 """
 
 
+# nvcc includes cuda_runtime.h in every file, and with it these names of the host's C library.
+IMPLICIT = "implicit.h"
+_TYPES = {"char": 8, "short": 16, "int": 32, "long long": 64}
+_INTEGERS = "".join(
+    f"typedef signed {type_} int{bits}_t; typedef unsigned {type_} uint{bits}_t;\n"
+    for type_, bits in _TYPES.items()
+)
+_LIMITS = """#define CHAR_BIT 8
+#define SCHAR_MAX 127
+#define SCHAR_MIN (-128)
+#define UCHAR_MAX 255
+#define SHRT_MAX 32767
+#define SHRT_MIN (-32768)
+#define USHRT_MAX 65535
+#define INT_MAX 2147483647
+#define INT_MIN (-INT_MAX - 1)
+#define UINT_MAX 4294967295U
+#define LLONG_MAX 9223372036854775807LL
+#define LLONG_MIN (-LLONG_MAX - 1)
+#define ULLONG_MAX 18446744073709551615ULL
+"""
+
+
 def _forwarding(twin: str) -> str:
     return f"#pragma once\n#include <cuda/std/{twin}>\nnamespace std {{ using namespace cuda::std; }}\n"
 
@@ -47,6 +70,9 @@ HEADERS = {
     **{name: _forwarding(twin) for name, twin in _NAMED_AS_C.items()},
     "math.h": _MATH,
     "cmath": _MATH + _forwarding("cmath"),
+    IMPLICIT: "#include <math.h>\ntypedef unsigned long long uintptr_t; typedef long long intptr_t;\n"
+    + _INTEGERS
+    + _LIMITS,
 }
 
 
