@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -202,7 +204,36 @@ def store(m: Machine, pc: int, i: Instruction) -> Run:
 
 
 def atomic(m: Machine, pc: int, i: Instruction) -> Run:
-    """atom and red. Threads that meet at an address take turns in slot order."""
+    """atom and red; of a vector, its elements one after the other."""
+    if _vector(i) == 1:
+        return _atomic(m, pc, i)
+    runs = [_atomic(m, pc, element) for element in _elements(i)]
+
+    def run() -> None:
+        for each in runs:
+            each()
+
+    return run
+
+
+def _elements(i: Instruction) -> Iterator[Instruction]:
+    """The atomics that one on a vector is made of."""
+    opcode = ".".join(p for p in i.parts if p not in ("v2", "v4", "v8"))
+    width = type_bytes(i.parts[-1])
+    for n in range(_vector(i)):
+        operands = tuple(
+            replace(o, offset=o.offset + n * width)
+            if o.kind == "mem"
+            else o.value[n]
+            if o.kind == "vector"
+            else o
+            for o in i.operands
+        )
+        yield replace(i, opcode=opcode, operands=operands)
+
+
+def _atomic(m: Machine, pc: int, i: Instruction) -> Run:
+    """Threads that meet at an address take turns in slot order."""
     parts, type_ = i.parts, i.parts[-1]
     space = space_of(i)
     reduction = parts[0] == "red"

@@ -93,7 +93,7 @@ def compile_unit(text: str, name: str, options: Sequence[str], names: Sequence[s
     key = _key(text, name, options, names)
     if key and (unit := _cached(key)):
         return unit
-    unit = _compile(text, name, options, names)
+    unit = _compile_all(text, name, options, names)
     if key and key == _key(text, name, options, names):  # no file was edited meanwhile
         _write(_cache_folder() / key, json.dumps([unit.ptx, unit.lowered]))
     return unit
@@ -120,6 +120,20 @@ def ptxas_log(text: str, name: str, defines: Sequence[tuple[str, int]]) -> str:
     options = ("--std=c++17", "--gpu-architecture=sm_90", "--ptxas-options=-v")
     with _program(text, name, (*options, *(f"-D{name}={value}" for name, value in defines)), ()) as program:
         return _fetch(program, "ProgramLog")
+
+
+def _compile_all(text: str, name: str, options: Sequence[str], names: Sequence[str]) -> Unit:
+    """As _compile. Functions of the host are read as the device's if they do not compile otherwise: nvcc takes
+    declarations and constexpr functions without a word about where they run."""
+    try:
+        return _compile(text, name, options, names)
+    except CompileError as error:
+        if headers.OF_HOST not in str(error):
+            raise
+        try:
+            return _compile(text, name, (*options, "--device-as-default-execution-space"), names)
+        except CompileError:
+            raise error from None
 
 
 def _compile(text: str, name: str, options: Sequence[str], names: Sequence[str] = ()) -> Unit:

@@ -82,7 +82,7 @@ class Space:
         offset = int(offsets[at])
         states = self.state[offset : offset + width]
         if states.size == width and states.min() == ALLOCATED and not write:
-            raise Fault(f"read of {self.describe(offset)}, which was never written", at)
+            raise Fault(f"read {self.describe(offset)}, which was never written", at)
         raise Fault(f"out-of-bounds {_verb(write)} of {width} bytes {self.describe(offset)}", at)
 
     def load(self, offsets: np.ndarray, width: int) -> np.ndarray:

@@ -44,6 +44,7 @@ _INTEGERS = "".join(
     f"typedef signed {type_} int{bits}_t; typedef unsigned {type_} uint{bits}_t;\n"
     for type_, bits in _TYPES.items()
 )
+_SHORT = "typedef unsigned short ushort; typedef unsigned int uint; typedef unsigned long ulong;\n"
 _LIMITS = """#define CHAR_BIT 8
 #define SCHAR_MAX 127
 #define SCHAR_MIN (-128)
@@ -64,18 +65,36 @@ def _forwarding(twin: str) -> str:
     return f"#pragma once\n#include <cuda/std/{twin}>\nnamespace std {{ using namespace cuda::std; }}\n"
 
 
+# cub/cub.cuh refuses NVRTC: it also holds what a host calls. These of its headers are for kernels.
+_CUB = {
+    "block": "adjacent_difference discontinuity exchange histogram load merge_sort radix_sort reduce scan shuffle store",
+    "warp": "exchange load merge_sort reduce scan store",
+}
+_OF_CUB = "".join(
+    f"#include <cub/{level}/{level}_{part}.cuh>\n" for level, parts in _CUB.items() for part in parts.split()
+)
+INSTEAD = {"cub/cub.cuh": f"#pragma once\n{_OF_CUB}"}  # of files that are there
+
 HEADERS = {
+    **INSTEAD,
     **dict.fromkeys(_BUILT_IN, "#pragma once\n"),
     **{name: _forwarding(name) for name in _TWINS},
     **{name: _forwarding(twin) for name, twin in _NAMED_AS_C.items()},
     "math.h": _MATH,
     "cmath": _MATH + _forwarding("cmath"),
-    IMPLICIT: "#include <math.h>\ntypedef unsigned long long uintptr_t; typedef long long intptr_t;\n"
+    IMPLICIT: _MATH
+    + "typedef unsigned long long uintptr_t; typedef long long intptr_t;\n"
+    + _SHORT
     + _INTEGERS
     + _LIMITS,
 }
 
 
 def provided(folders: Iterable[Path]) -> dict[str, str]:
-    """Texts by name of those headers that none of these folders has: NVRTC would prefer them to a file."""
-    return {name: text for name, text in HEADERS.items() if not any((f / name).is_file() for f in folders)}
+    """Texts by name of those headers that none of these folders has (NVRTC would prefer them to a file), and of those
+    that take a file's place."""
+    return {
+        name: text
+        for name, text in HEADERS.items()
+        if name in INSTEAD or not any((f / name).is_file() for f in folders)
+    }
