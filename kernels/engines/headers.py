@@ -17,7 +17,7 @@ _OF_CUDA = re.compile(
     r"(cu(da|Complex)|cooperative_groups|mma\.h|crt/|nv/|cub/|thrust/|vector_|device_|sm_\d|math_)"
 )
 _OF_CURAND = re.compile(r"curand")
-OF_HOST = "host functions are not allowed in JIT mode"  # in the compiler's words
+OF_HOST = "not allowed in JIT mode"  # in the compiler's words
 _GUARD = "between #ifndef __CUDACC_RTC__ and #endif"
 
 

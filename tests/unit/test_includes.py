@@ -195,6 +195,13 @@ extern "C" __global__ void k(int* x) {{
 
 
 @needs_nvrtc
+@pytest.mark.parametrize("name", ["cfloat", "float.h", "climits", "limits.h", "stdbool.h", "inttypes.h"])
+def test_headers_of_macros_and_types_compile_alone(name):
+    kernel = 'extern "C" __global__ void k(int* x) { x[0] = sizeof(x); }'
+    assert ".entry k" in compile.compile_ptx(f"#include <{name}>\n{kernel}", "own.cu")
+
+
+@needs_nvrtc
 def test_every_header_of_the_standard_library_has_its_twin():
     for name, text in standard.HEADERS.items():
         for twin in re.findall(r"#include <(.*)>", text):
@@ -224,6 +231,7 @@ def test_a_header_of_ones_own_comes_before_the_standard_librarys(files):
         ('#include "helper_cuda.h"\n', "helper_cuda.h was not found in a folder given by -I. If it is a header of the host"),
         ("#include <torch/extension.h>\n", "between #ifndef __CUDACC_RTC__ and #endif"),
         ("#include <curand_kernel.h>\n", "pip install nvidia-curand"),
+        ("__host__ int half(int n) { return n / 2; }\n", "Only device code is compiled: put the host's functions"),
         ("int main() { return cudaDeviceSynchronize(); }\n", "Only device code is compiled: put the host's functions between #ifndef"),
     ],
 )  # fmt: skip

@@ -14,8 +14,11 @@ _TWINS = (
     "functional initializer_list iterator limits memory numeric optional random ratio span tuple type_traits utility "
     "variant"
 ).split()
-_NAMED_AS_C = {"float.h": "cfloat", "limits.h": "climits", "stddef.h": "cstddef", "stdint.h": "cstdint"}
-_BUILT_IN = ("assert.h", "cassert", "cstdio", "new", "stdio.h", "stdlib.h", "string.h", "time.h")
+_NAMED_AS_C = {
+    "cinttypes": "cstdint", "inttypes.h": "cstdint", "float.h": "cfloat", "limits.h": "climits",
+    "stddef.h": "cstddef", "stdint.h": "cstdint",
+}  # fmt: skip
+_BUILT_IN = ("assert.h", "cassert", "cstdio", "new", "stdbool.h", "stdio.h", "stdlib.h", "string.h", "time.h")
 _MATH = """#pragma once
 #define HUGE_VAL __longlong_as_double(0x7ff0000000000000)
 #define HUGE_VALF __int_as_float(0x7f800000)
@@ -62,7 +65,11 @@ _LIMITS = """#define CHAR_BIT 8
 
 
 def _forwarding(twin: str) -> str:
-    return f"#pragma once\n#include <cuda/std/{twin}>\nnamespace std {{ using namespace cuda::std; }}\n"
+    # Headers of macros alone do not declare the namespace.
+    return (
+        f"#pragma once\n#include <cuda/std/{twin}>\nnamespace cuda {{ namespace std {{}} }}\n"
+        "namespace std { using namespace cuda::std; }\n"
+    )
 
 
 # cub/cub.cuh refuses NVRTC: it also holds what a host calls. These of its headers are for kernels.
