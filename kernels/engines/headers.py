@@ -17,7 +17,7 @@ _OF_CUDA = re.compile(
     r"(cu(da|Complex)|cooperative_groups|mma\.h|crt/|nv/|cub/|thrust/|vector_|device_|sm_\d|math_)"
 )
 _OF_CURAND = re.compile(r"curand")
-_OF_HOST = "host functions are not allowed in JIT mode"  # in the compiler's words
+OF_HOST = "not allowed in JIT mode"  # in the compiler's words
 _GUARD = "between #ifndef __CUDACC_RTC__ and #endif"
 
 
@@ -55,7 +55,7 @@ def explained(log: str) -> str:
     """The compiler's words; before them what to do about a header that was not found, or about code of the host."""
     if missing := _UNOPENED.search(log):
         return f"{_advice(missing[1])}\n{log}"
-    if _OF_HOST in log:
+    if OF_HOST in log:
         return f"Only device code is compiled: put the host's functions {_GUARD}.\n{log}"
     return log
 

@@ -527,7 +527,7 @@ def test_trees_of_nodes_made_with_new_walked_and_deleted_by_recursion():
 @pytest.mark.parametrize(
     ("statement", "words"),
     [
-        ("out[0] = p[5];", "read of .*byte 20 of an allocation of 40 bytes.*never written"),
+        ("out[0] = p[5];", "read .*byte 20 of an allocation of 40 bytes.*never written"),
         ("p[10] = 1;", "out-of-bounds write of 4 bytes at byte 40 of an allocation of 40 bytes"),
         ("free(p); p[2] = 1;", "out-of-bounds write .* of 40 bytes, which was freed"),
         ("free(p); free(p);", "free of an address that was freed before: 0x"),

@@ -139,8 +139,8 @@ def test_inline_assembly_has_scopes_of_its_own():
 
 
 def test_an_unknown_opcode_is_named_with_its_line():
-    source = 'extern "C" __global__ void k(int* p) {\n  p[0] = 1;\n  asm volatile("pmevent 3;");\n}'
-    with pytest.raises(EmulatorError, match=r"k, kernel\.cu:3: unknown opcode pmevent"):
+    source = 'extern "C" __global__ void k(int* p) {\n  p[0] = 1;\n  asm volatile("setmaxnreg.inc.sync.aligned.u32 96;");\n}'
+    with pytest.raises(EmulatorError, match=r"k, kernel\.cu:3: unknown opcode setmaxnreg\.inc"):
         emulate(source, {}, {"p": ((1,), i32)})
 
 

@@ -309,3 +309,16 @@ def test_threads_that_have_returned_need_not_come_to_the_barrier():
     }"""
     run = emulate(source, {"out": np.full(64, -1, i32)}, block=64)
     np.testing.assert_array_equal(run["out"], [*range(49, -1, -1), *[-1] * 14])
+
+
+def test_atomics_on_vectors_update_each_element():
+    source = """extern "C" __global__ void k(float* x, float* old) {
+  float a, b;
+  asm volatile("red.global.add.v4.f32 [%0+16], {%1, %2, %3, %1};" :: "l"(x), "f"(1.f), "f"(2.f), "f"(3.f));
+  asm volatile("atom.global.add.v2.f32 {%0, %1}, [%2], {%3, %4};" : "=f"(a), "=f"(b) : "l"(x), "f"(1.f), "f"(10.f));
+  old[threadIdx.x] = b - 10 * a;
+}
+"""
+    run = emulate(source, {"x": np.zeros(8, f32)}, {"old": (32, f32)}, args=["x", "old"])
+    assert run["x"].tolist() == [32, 320, 0, 0, 32, 64, 96, 32]
+    assert run["old"].tolist() == [0] * 32

@@ -195,10 +195,26 @@ extern "C" __global__ void k(int* x) {{
 
 
 @needs_nvrtc
+@pytest.mark.parametrize("name", ["cfloat", "float.h", "climits", "limits.h", "stdbool.h", "inttypes.h"])
+def test_headers_of_macros_and_types_compile_alone(name):
+    kernel = 'extern "C" __global__ void k(int* x) { x[0] = sizeof(x); }'
+    assert ".entry k" in compile.compile_ptx(f"#include <{name}>\n{kernel}", "own.cu")
+
+
+@needs_nvrtc
 def test_every_header_of_the_standard_library_has_its_twin():
     for name, text in standard.HEADERS.items():
         for twin in re.findall(r"#include <(.*)>", text):
             assert any((folder / twin).is_file() for folder in headers.folders()), f"{name} includes {twin}"
+
+
+def test_cub_as_a_whole_is_what_kernels_may_use_of_it(tmp_path):
+    """CUB's own cub.cuh is an #error for NVRTC; a reader's own string.h is what it is."""
+    for name in ("cub/cub.cuh", "string.h"):
+        (tmp_path / name).parent.mkdir(exist_ok=True)
+        (tmp_path / name).touch()
+    given = standard.provided([tmp_path])
+    assert "string.h" not in given and "#include <cub/block/block_radix_sort.cuh>" in given["cub/cub.cuh"]
 
 
 @needs_nvrtc
@@ -215,7 +231,8 @@ def test_a_header_of_ones_own_comes_before_the_standard_librarys(files):
         ('#include "helper_cuda.h"\n', "helper_cuda.h was not found in a folder given by -I. If it is a header of the host"),
         ("#include <torch/extension.h>\n", "between #ifndef __CUDACC_RTC__ and #endif"),
         ("#include <curand_kernel.h>\n", "pip install nvidia-curand"),
-        ("int main() { return 0; }\n", "Only device code is compiled: put the host's functions between #ifndef"),
+        ("__host__ int half(int n) { return n / 2; }\n", "Only device code is compiled: put the host's functions"),
+        ("int main() { return cudaDeviceSynchronize(); }\n", "Only device code is compiled: put the host's functions between #ifndef"),
     ],
 )  # fmt: skip
 def test_what_is_the_hosts_is_said_with_what_to_do(text, words):

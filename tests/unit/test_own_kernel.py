@@ -570,3 +570,28 @@ def test_textures_and_managed_variables(cu):
     assert result(cu(managed), "k", "i32:1:zeros")[0].tolist() == [7]
     ten = own.emulate(cu(managed), "k", (1, 1, 1), (1, 1, 1), ["i32:1:zeros"], constants=["m=i32:10"])
     assert ten.arrays["arg0"].tolist() == [12]
+
+
+@needs_nvrtc
+def test_names_that_nvcc_gives_every_file(cu):
+    kernel = """typedef unsigned int uint32_t;
+#define M_PI 3.5
+extern "C" __global__ void k(double* x) {
+  x[0] = -INFINITY; x[1] = INT_MAX; x[2] = (uint32_t)-1; x[3] = (int64_t)1 << 40; x[4] = M_PI; x[5] = M_SQRT2;
+}
+"""
+    got = result(cu(kernel), "k", "f64:6:empty")[0]
+    assert got.tolist() == [-math.inf, 2**31 - 1, 2**32 - 1, 2.0**40, 3.5, math.sqrt(2)]
+
+
+@needs_nvrtc
+def test_functions_that_say_nothing_of_where_they_run_are_the_devices_too(cu):
+    kernel = """#include <cuda.h>
+constexpr int twice(int n) { return 2 * n; }
+int rounded(uint n, uint by) { return (n + by - 1) / by; }
+extern "C" __global__ void k(int* x) { x[0] = twice(5); x[1] = rounded(9, 4); }
+"""
+    assert result(cu(kernel), "k", "i32:2:empty")[0].tolist() == [10, 3]
+    host = kernel + "int main() { k<<<1, 1>>>(nullptr); return cudaDeviceSynchronize(); }\n"
+    with pytest.raises(RuleError, match="Only device code is compiled: put the host's functions between"):
+        result(cu(host), "k", "i32:2:empty")

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -16,6 +18,9 @@ if TYPE_CHECKING:
     from kernels.engines.emulator.decode import Run
     from kernels.engines.emulator.machine import Machine
 
+# Accesses that may meet another thread's, as atomics may: PTX ISA, "Morally strong operations".
+STRONG = {"relaxed", "acquire", "release", "mmio"}
+ACQUIRES = {"acquire", "acq_rel"}
 SPACES = ("global", "shared", "local", "const", "param")
 
 
@@ -42,6 +47,8 @@ class Accessor:
 
     def __init__(self, m: Machine, pc: int, operand: Operand, space: str, width: int):
         self.m, self.pc, self.space, self.width = m, pc, space, width
+        parts = m.kernel.code[pc].parts
+        self._strong, self._acquires = (not words.isdisjoint(parts) for words in (STRONG, ACQUIRES))
         base = operand.base if operand.kind == "mem" else operand
         self._short = _is_32_bit(m, base)
         self._base = m.reader(base, "u32" if self._short else "u64")
@@ -94,11 +101,23 @@ class Accessor:
             m.fail(self.pc, fault.what, m.slot_of(fault.at))
         return space, name, offsets, chosen
 
+    def acquired(self) -> None:
+        """Tell the race detector that what other threads released before is in order, if this access acquires."""
+        if self._acquires and self.m.races is not None:
+            self.m.races.barrier()
+
+    def race_to_write(self, offsets: np.ndarray, values: np.ndarray) -> None:
+        """Tell the race detector of a write to shared memory by the active threads, [active, elements]."""
+        if self._strong:
+            self.m.races.atomic(self.pc, offsets, self.width)
+        else:
+            self.m.races.write(self.pc, offsets, self.width, values)
+
     def count(self, op: str, name: str, offsets: np.ndarray) -> None:
         """Tell the tally and the trace of an access by the active threads, the race detector of a read."""
         m = self.m
         if op == "ld" and name == "shared" and m.races is not None:
-            m.races.read(self.pc, offsets, self.width)
+            (m.races.atomic if self._strong else m.races.read)(self.pc, offsets, self.width)
         if m.tally is None or name not in ("global", "shared"):
             return
         active = None if m.am is None else m.am.reshape(-1, 32)
@@ -139,6 +158,7 @@ def load(m: Machine, pc: int, i: Instruction) -> Run:
             if m.trace is not None:
                 m.trace.access(pc, name, offsets + np.uint64(n * width), got, dtype, False)
             put(m.spread(got).view(dtype))
+        at.acquired()
 
     return run
 
@@ -169,7 +189,7 @@ def store(m: Machine, pc: int, i: Instruction) -> Run:
         at.count("st", name, offsets)
         given = [m.active(read()).view(bits) for read in reads]
         if name == "shared" and m.races is not None:
-            m.races.write(pc, offsets, at.width, np.stack(given, axis=-1))
+            at.race_to_write(offsets, np.stack(given, axis=-1))
         for n, values in enumerate(given):
             memory.store(chosen + np.uint64(n * width) if n else chosen, width, values)
             if m.trace is not None:
@@ -179,7 +199,36 @@ def store(m: Machine, pc: int, i: Instruction) -> Run:
 
 
 def atomic(m: Machine, pc: int, i: Instruction) -> Run:
-    """atom and red. Threads that meet at an address take turns in slot order."""
+    """atom and red; of a vector, its elements one after the other."""
+    if _vector(i) == 1:
+        return _atomic(m, pc, i)
+    runs = [_atomic(m, pc, element) for element in _elements(i)]
+
+    def run() -> None:
+        for each in runs:
+            each()
+
+    return run
+
+
+def _elements(i: Instruction) -> Iterator[Instruction]:
+    """The atomics that one on a vector is made of."""
+    opcode = ".".join(p for p in i.parts if p not in ("v2", "v4", "v8"))
+    width = type_bytes(i.parts[-1])
+    for n in range(_vector(i)):
+        operands = tuple(
+            replace(o, offset=o.offset + n * width)
+            if o.kind == "mem"
+            else o.value[n]
+            if o.kind == "vector"
+            else o
+            for o in i.operands
+        )
+        yield replace(i, opcode=opcode, operands=operands)
+
+
+def _atomic(m: Machine, pc: int, i: Instruction) -> Run:
+    """Threads that meet at an address take turns in slot order."""
     parts, type_ = i.parts, i.parts[-1]
     space = space_of(i)
     reduction = parts[0] == "red"
@@ -232,6 +281,7 @@ def atomic(m: Machine, pc: int, i: Instruction) -> Run:
             m.trace.access(pc, name, offsets, old_all.view(UNSIGNED[width]), dtype, True)
         if put is not None:
             put(m.spread(old_all))
+        at.acquired()
 
     return run
 

@@ -93,7 +93,7 @@ def compile_unit(text: str, name: str, options: Sequence[str], names: Sequence[s
     key = _key(text, name, options, names)
     if key and (unit := _cached(key)):
         return unit
-    unit = _compile(text, name, options, names)
+    unit = _compile_all(text, name, options, names)
     if key and key == _key(text, name, options, names):  # no file was edited meanwhile
         _write(_cache_folder() / key, json.dumps([unit.ptx, unit.lowered]))
     return unit
@@ -122,6 +122,20 @@ def ptxas_log(text: str, name: str, defines: Sequence[tuple[str, int]]) -> str:
         return _fetch(program, "ProgramLog")
 
 
+def _compile_all(text: str, name: str, options: Sequence[str], names: Sequence[str]) -> Unit:
+    """As _compile. Functions of the host are read as the device's if they do not compile otherwise: nvcc takes
+    declarations and constexpr functions without a word about where they run."""
+    try:
+        return _compile(text, name, options, names)
+    except CompileError as error:
+        if headers.OF_HOST not in str(error):
+            raise
+        try:
+            return _compile(text, name, (*options, "--device-as-default-execution-space"), names)
+        except CompileError:
+            raise error from None
+
+
 def _compile(text: str, name: str, options: Sequence[str], names: Sequence[str] = ()) -> Unit:
     with _program(text, name, options, names) as program:
         lowered = {expression: _lowered(program, expression) for expression in names}
@@ -143,7 +157,8 @@ def _program(text: str, name: str, options: Sequence[str], names: Sequence[str])
         raise CompileError(f"{name} holds a zero byte: it is not a text in UTF-8 or Latin-1")
     library, options = _nvrtc(), (*options, *headers.options(text))
     folders = [Path(name).parent, *(Path(o.removeprefix("-I")) for o in options if o.startswith("-I"))]
-    own = standard.provided(folders) if headers.options(text) else {}
+    implicit = any(standard.IMPLICIT in option for option in options)
+    own = standard.provided(folders) if implicit or headers.options(text) else {}
     program = ctypes.c_void_p()
     library.nvrtcCreateProgram(
         ctypes.byref(program), _bytes(text), _bytes(name), len(own), _array(own.values()), _array(own)

@@ -47,8 +47,8 @@ class Loop:
     @cached_property
     def polls(self) -> bool:
         """Its branches depend on memory that it reads anew each turn, so that another thread may end it."""
-        loads = [i for i in self.body if i.opcode.startswith(("ld.", "ldu.", "atom."))]
-        strong = [i for i in loads if i.parts[0] == "atom" or STRONG & set(i.parts)]
+        loads = [i for i in self.body if i.opcode.startswith(("ld.", "ldu.", "atom.", "mbarrier."))]
+        strong = [i for i in loads if i.parts[0] in ("atom", "mbarrier") or STRONG & set(i.parts)]
         if loads and any(i.opcode.startswith(ORDERS) for i in self.body):
             strong = loads
         return bool(strong) and any(i is source for i in strong for source in self._deciding[1])

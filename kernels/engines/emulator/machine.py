@@ -16,6 +16,7 @@ from kernels.engines.emulator import (
     flow,
     generic,
     integers,
+    mbarrier,
     registers,
     runtime_functions,
     tensor,
@@ -25,14 +26,14 @@ from kernels.engines.emulator import (
 from kernels.engines.emulator.counters import Tally
 from kernels.engines.emulator.memory import GLOBAL_BASE, Global, PerBlock, PerThread, Placed
 from kernels.engines.emulator.merge import merged
-from kernels.engines.emulator.parse import Kernel, Operand
+from kernels.engines.emulator.parse import RESERVED, RESERVED_BYTES, Kernel, Operand
 from kernels.engines.emulator.races import Races
 from kernels.engines.emulator.table import DTYPES, SIGNED, UNSIGNED
 from kernels.engines.emulator.threads import LANES, Threads
 from kernels.engines.emulator.trace import Trace
 from kernels.program import RuleError
 
-for _part in (integers, video, access, warp, tensor, generic, runtime_functions):
+for _part in (integers, video, access, warp, tensor, generic, mbarrier, runtime_functions):
     decode.BUILDERS.update(_part.BUILDERS)
 
 
@@ -105,6 +106,8 @@ class Machine:
                 local += v.size
         blocks = int(np.prod(self.grid))
         self.shared = PerBlock(blocks if shared else 0, shared, placed)
+        if RESERVED in self._symbols and shared:
+            self.shared.zero(self._symbols[RESERVED], RESERVED_BYTES)
         self.local = PerThread(self.slots if local else 0, local, ())
         # Width of the shared load each load becomes part of; counted so, carried out as written.
         arrays = {v.name: self._symbols[v.name] for v in self.kernel.variables if v.space == "shared"}
@@ -184,6 +187,8 @@ class Machine:
         value = self.threads.special(name)
         if value is None and name in ("dynamic_smem_size", "total_smem_size"):
             value = np.uint32(self.dynamic_shared if name.startswith("dynamic") else self.shared.size)
+        if value is None and name == RESERVED:
+            value = np.uint32(self._symbols[name])
         if value is None and name in ("envreg1", "envreg2"):
             value = np.uint32(self._grid_workspace() >> (32 if name == "envreg1" else 0) & 0xFFFFFFFF)
         if value is None:

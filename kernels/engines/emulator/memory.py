@@ -87,7 +87,7 @@ class Space:
         offset = int(offsets[at])
         states = self.state[offset : offset + width]
         if states.size == width and states.min() == ALLOCATED and not write:
-            raise Fault(f"read of {self.describe(offset)}, which was never written", at)
+            raise Fault(f"read {self.describe(offset)}, which was never written", at)
         raise Fault(f"out-of-bounds {_verb(write)} of {width} bytes {self.describe(offset)}", at)
 
     def load(self, offsets: np.ndarray, width: int) -> np.ndarray:
@@ -184,6 +184,10 @@ class PerBlock(Space):
         super().__init__(slots * self.size)
         if slots:
             self.state.reshape(slots, -1)[:, :size] = ALLOCATED
+
+    def zero(self, start: int, size: int) -> None:
+        """Let `size` bytes of each block's memory begin as zeros that a kernel may read."""
+        self.state.reshape(-1, self.size)[:, start : start + size] = WRITTEN
 
     def describe(self, offset: int) -> str:
         inside = offset % self.size if self.size else offset

@@ -150,6 +150,8 @@ _CALL = re.compile(
 _INITIAL = re.compile(
     r"^(?:(0[xX][fF0]+)\s*\()?\s*(generic\s*\()?\s*([A-Za-z_$][\w$.]*)\s*\)?\s*([+-]\s*\d+)?\s*\)?$"
 )
+# Shared memory that cooperative groups find by this register: its bytes, as their header says.
+RESERVED, RESERVED_BYTES = "reserved_smem_offset_1", 288
 _TEXTURES = {"tex", "tld4", "txq", "istypep", "suld", "sust", "sured", "suq"}
 _FILE = re.compile(r'^\s*\.file\s+(\d+)\s+"([^"]*)"')
 
@@ -474,6 +476,8 @@ class _Bodies:
             self._call(rest, guard, at)
             return
         operands = tuple(self._operand(o) for o in _operands(rest))
+        if Operand("special", RESERVED) in operands:
+            self._declare(Variable(RESERVED, "shared", 16, RESERVED_BYTES))
         if base == "ret" and self.calls:
             self.branches.append((len(kernel.code), "return", (self.scopes[0],)))
             opcode, operands = "bra.uni", ()

@@ -9,6 +9,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+from kernels.engines.emulator.standard import IMPLICIT
 from kernels.program import RuleError
 
 # Architectures whose PTX the emulator reads; an instruction that it lacks is an error that names the line.
@@ -77,6 +78,8 @@ def options(
         f"--std={standard}",
         f"--gpu-architecture={target.replace('sm_', 'compute_')}",
         "-lineinfo",
+        f"--pre-include={IMPLICIT}",
+        "--diag-suppress=47",  # a macro defined again, as libcu++ does with INFINITY
         *(["--device-int128"] if sys.platform == "linux" else []),
         *(f"-D{text}" for text in defines),
         *(f"-I{os.path.abspath(place)}" for place in places),

@@ -14,8 +14,11 @@ _TWINS = (
     "functional initializer_list iterator limits memory numeric optional random ratio span tuple type_traits utility "
     "variant"
 ).split()
-_NAMED_AS_C = {"float.h": "cfloat", "limits.h": "climits", "stddef.h": "cstddef", "stdint.h": "cstdint"}
-_BUILT_IN = ("assert.h", "cassert", "cstdio", "new", "stdio.h", "stdlib.h", "string.h", "time.h")
+_NAMED_AS_C = {
+    "cinttypes": "cstdint", "inttypes.h": "cstdint", "float.h": "cfloat", "limits.h": "climits",
+    "stddef.h": "cstddef", "stdint.h": "cstdint",
+}  # fmt: skip
+_BUILT_IN = ("assert.h", "cassert", "cstdio", "new", "stdbool.h", "stdio.h", "stdlib.h", "string.h", "time.h")
 _MATH = """#pragma once
 #define HUGE_VAL __longlong_as_double(0x7ff0000000000000)
 #define HUGE_VALF __int_as_float(0x7f800000)
@@ -37,19 +40,68 @@ _MATH = """#pragma once
 """
 
 
-def _forwarding(twin: str) -> str:
-    return f"#pragma once\n#include <cuda/std/{twin}>\nnamespace std {{ using namespace cuda::std; }}\n"
+# nvcc includes cuda_runtime.h in every file, and with it these names of the host's C library.
+IMPLICIT = "implicit.h"
+_TYPES = {"char": 8, "short": 16, "int": 32, "long long": 64}
+_INTEGERS = "".join(
+    f"typedef signed {type_} int{bits}_t; typedef unsigned {type_} uint{bits}_t;\n"
+    for type_, bits in _TYPES.items()
+)
+_SHORT = "typedef unsigned short ushort; typedef unsigned int uint; typedef unsigned long ulong;\n"
+_LIMITS = """#define CHAR_BIT 8
+#define SCHAR_MAX 127
+#define SCHAR_MIN (-128)
+#define UCHAR_MAX 255
+#define SHRT_MAX 32767
+#define SHRT_MIN (-32768)
+#define USHRT_MAX 65535
+#define INT_MAX 2147483647
+#define INT_MIN (-INT_MAX - 1)
+#define UINT_MAX 4294967295U
+#define LLONG_MAX 9223372036854775807LL
+#define LLONG_MIN (-LLONG_MAX - 1)
+#define ULLONG_MAX 18446744073709551615ULL
+"""
 
+
+def _forwarding(twin: str) -> str:
+    # Headers of macros alone do not declare the namespace.
+    return (
+        f"#pragma once\n#include <cuda/std/{twin}>\nnamespace cuda {{ namespace std {{}} }}\n"
+        "namespace std { using namespace cuda::std; }\n"
+    )
+
+
+# cub/cub.cuh refuses NVRTC: it also holds what a host calls. These of its headers are for kernels.
+_CUB = {
+    "block": "adjacent_difference discontinuity exchange histogram load merge_sort radix_sort reduce scan shuffle store",
+    "warp": "exchange load merge_sort reduce scan store",
+}
+_OF_CUB = "".join(
+    f"#include <cub/{level}/{level}_{part}.cuh>\n" for level, parts in _CUB.items() for part in parts.split()
+)
+INSTEAD = {"cub/cub.cuh": f"#pragma once\n{_OF_CUB}"}  # of files that are there
 
 HEADERS = {
+    **INSTEAD,
     **dict.fromkeys(_BUILT_IN, "#pragma once\n"),
     **{name: _forwarding(name) for name in _TWINS},
     **{name: _forwarding(twin) for name, twin in _NAMED_AS_C.items()},
     "math.h": _MATH,
     "cmath": _MATH + _forwarding("cmath"),
+    IMPLICIT: _MATH
+    + "typedef unsigned long long uintptr_t; typedef long long intptr_t;\n"
+    + _SHORT
+    + _INTEGERS
+    + _LIMITS,
 }
 
 
 def provided(folders: Iterable[Path]) -> dict[str, str]:
-    """Texts by name of those headers that none of these folders has: NVRTC would prefer them to a file."""
-    return {name: text for name, text in HEADERS.items() if not any((f / name).is_file() for f in folders)}
+    """Texts by name of those headers that none of these folders has (NVRTC would prefer them to a file), and of those
+    that take a file's place."""
+    return {
+        name: text
+        for name, text in HEADERS.items()
+        if name in INSTEAD or not any((f / name).is_file() for f in folders)
+    }
