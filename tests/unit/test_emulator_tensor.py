@@ -5,6 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
+from kernels.engines.emulator import fp8
 from kernels.engines.emulator.machine import EmulatorError
 from tests.unit.emulated import emulate, needs_nvrtc
 from tests.unit.emulated_numbers import rng
@@ -42,17 +43,17 @@ CASES = [
     ("m16n8k8", "f16", "f32"), ("m16n8k16", "f16", "f32"), ("m16n8k8", "f16", "f16"), ("m16n8k16", "f16", "f16"),
     ("m16n8k8", "bf16", "f32"), ("m16n8k16", "bf16", "f32"), ("m16n8k4", "tf32", "f32"), ("m16n8k8", "tf32", "f32"),
     ("m16n8k16", "s8", "s32"), ("m16n8k32", "s8", "s32"), ("m16n8k16", "u8", "s32"), ("m16n8k32", "u8", "s32"),
-    ("m8n8k4", "f64", "f64"),
+    ("m16n8k32", "e4m3", "f32"), ("m8n8k4", "f64", "f64"),
 ]  # fmt: skip
 ELEMENT = {
     "f16": ("unsigned short", 2), "bf16": ("unsigned short", 2), "tf32": ("float", 4), "s8": ("signed char", 1),
-    "u8": ("unsigned char", 1), "f64": ("double", 8), "f32": ("float", 4), "s32": ("int", 4),
+    "u8": ("unsigned char", 1), "e4m3": ("unsigned char", 1), "f64": ("double", 8), "f32": ("float", 4), "s32": ("int", 4),
 }  # fmt: skip
 
 
 def _mma_kernel(shape: str, kind: str, to: str, extra: str = "") -> str:
     m, n, k = (int(v) for v in shape[1:].replace("n", " ").replace("k", " ").split())
-    layout = {"bf16": "f16", "u8": "s8"}.get(kind, kind)
+    layout = {"bf16": "f16", "u8": "s8", "e4m3": "s8"}.get(kind, kind)
     (ar, ac), (br, bc) = A_PLACES[shape, layout], B_PLACES[shape, layout]
     (c_type, size), (d_type, d_size) = ELEMENT[kind], ELEMENT[to]
     word = 8 if kind == "f64" else 4
@@ -95,7 +96,7 @@ def _operands(shape: str, kind: str, to: str, warps: int):
     # Quarters: products and sums are exact in every type but the last one's rounding to f16.
     a, b, c = (rng.integers(-12, 13, (warps, *s)) / 4 for s in sizes)
     wide = {"f16": f16, "f32": f32, "f64": f64}
-    held = {"f16": f16, "tf32": f32, "f64": f64}.get(kind)
+    held = {"f16": f16, "tf32": f32, "f64": f64, "e4m3": fp8.DTYPES["e4m3"]}.get(kind)
     a, b = (_to_bf16(v) if kind == "bf16" else v.astype(held) for v in (a, b))
     return a, b, c.astype(wide[to])
 
@@ -107,7 +108,7 @@ def _values(bits: np.ndarray, kind: str) -> np.ndarray:
 @pytest.mark.parametrize("shape, kind, to", CASES)
 def test_mma(shape, kind, to):
     a, b, c = _operands(shape, kind, to, 3)
-    held = {f16: u16}
+    held = {f16: u16, fp8.DTYPES["e4m3"].type: np.uint8}
     raw = [v.view(held.get(v.dtype.type, v.dtype)) for v in (a, b)]
     c_raw = c.view(u16) if to == "f16" else c
     source = _mma_kernel(shape, kind, to)
@@ -118,6 +119,24 @@ def test_mma(shape, kind, to):
     np.testing.assert_array_equal(run["D"].view(c.dtype), wanted)
     m, n, k = (int(v) for v in shape[1:].replace("n", " ").replace("k", " ").split())
     assert run.total["flops_mma"] == 3 * 2 * m * n * k
+
+
+@pytest.mark.parametrize("kind, low", [("s4", -8), ("u4", 0)])
+def test_mma_of_four_bits(kind, low):
+    """m16n8k64: eight values in a register, placed as the ISA's figures say."""
+    source = f"""extern "C" __global__ void k(int* D, const signed char* A, const signed char* B) {{
+  int lane = threadIdx.x, g = lane >> 2, t = lane & 3, d[4] = {{0, 0, 0, 0}};
+  unsigned a[4] = {{0, 0, 0, 0}}, b[2] = {{0, 0}};
+  for (int i = 0; i < 32; ++i)
+    a[i / 8] |= (A[(g + (i < 8 || (16 <= i && i < 24) ? 0 : 8)) * 64 + t * 8 + i % 8 + (i < 16 ? 0 : 32)] & 15u) << 4 * (i % 8);
+  for (int i = 0; i < 16; ++i) b[i / 8] |= (B[(t * 8 + i % 8 + (i < 8 ? 0 : 32)) * 8 + g] & 15u) << 4 * (i % 8);
+  asm volatile("mma.sync.aligned.m16n8k64.row.col.s32.{kind}.{kind}.s32 {{%0, %1, %2, %3}}, {{%4, %5, %6, %7}}, {{%8, %9}}, {{%0, %1, %2, %3}};"
+      : "+r"(d[0]), "+r"(d[1]), "+r"(d[2]), "+r"(d[3]) : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "r"(b[0]), "r"(b[1]));
+  for (int i = 0; i < 4; ++i) D[(g + (i < 2 ? 0 : 8)) * 8 + t * 2 + (i & 1)] = d[i];
+}}"""
+    a, b = (rng.integers(low, low + 16, shape).astype(np.int8) for shape in ((16, 64), (64, 8)))
+    got = emulate(source, {"A": a, "B": b}, {"D": ((16, 8), i32)})["D"]
+    np.testing.assert_array_equal(got, a.astype(i32) @ b.astype(i32))
 
 
 def test_mma_saturates_where_told():
