@@ -215,7 +215,7 @@ def test_recorded_peaks_stand_beside_the_prediction(monkeypatch):
     shown = texts(open_at(view="memory", **ADDRESS.at_shape(ADDRESS.read({})[0], shape)))
     assert (
         "recorded a GPU, peak: ◆" in shown
-        and "All 2 peaks that were measured are what was predicted" in shown
+        and "All 2 measured peaks that have a prediction equal it to the byte" in shown
     )
     other = texts(open_at(view="memory", H=3, N=8192, d=64))
     assert "recorded a GPU" not in other and "peaks" not in other
