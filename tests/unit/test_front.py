@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import gzip
+from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 from starlette.applications import Starlette
@@ -55,7 +56,11 @@ def get(path: str, base: str = "", **headers: str) -> tuple[int, dict[str, str],
     async def send(message):
         sent.append(message)
 
-    asyncio.run(ServerNamed(PACKED, base)(scope, receive, send))
+    async def answer():
+        await ServerNamed(PACKED, base)(scope, receive, send)
+
+    with ThreadPoolExecutor(1) as thread:  # the browser's tests may leave a loop running in this one
+        thread.submit(asyncio.run, answer()).result()
     start, *rest = sent
     told = {name.decode(): value.decode() for name, value in start["headers"]}
     return start["status"], told, b"".join(message.get("body", b"") for message in rest)

@@ -124,17 +124,16 @@ def traced(s: ConvShape, tiles, rung: str = MAGIC):
 
 def copied(trace) -> dict[int, list[tuple[str, int]]]:
     """By float of shared memory, what is copied into it, in order: (buffer, element), ("", -1) for a zero."""
-    of, now, found = trace.requests, {}, defaultdict(list)
+    of, read, found = trace.requests, {}, defaultdict(list)
     for n in range(len(of)):
         name, warp = str(trace.buffers[of.buffer[n]]), int(of.warp[n])
         byte = {int(lane): int(of.byte[n][lane]) for lane in lanes_of(int(of.mask[n]) & 0xFFFFFFFF)}
-        if name == "stages" and of.write[n]:  # told before what is read for it
-            now[warp] = {lane: found[at // 4] for lane, at in byte.items()}
-            for list_ in now[warp].values():
-                list_.append(("", -1))
-        elif name in ("x", "w"):
+        if name == "stages" and of.write[n]:  # after what is read for it
+            copies = read.pop(warp, {})
             for lane, at in byte.items():
-                now[warp][lane][-1] = name, at // 4
+                found[at // 4].append(copies.get(lane, ("", -1)))
+        elif name in ("x", "w"):
+            read[warp] = {lane: (name, at // 4) for lane, at in byte.items()}
     return found
 
 
