@@ -1,6 +1,7 @@
 """The app: `streamlit run app.py`, or any ASGI server on `app:app`."""
 
 import sys
+from pathlib import Path
 
 import streamlit as st
 from starlette.middleware import Middleware
@@ -12,5 +13,9 @@ from visuals.stage.routes import routes
 # messages: with the usual 5 ms a lecture hall waits several times as long.
 sys.setswitchinterval(0.0005)
 
-BASE = st.get_option("server.baseUrlPath")
-app = st.App("pages/_shell.py", routes=routes(BASE), middleware=[Middleware(ServerNamed, base=BASE)])
+PAGES = sorted(page.stem for page in Path(__file__).parent.glob("pages/[a-z]*.py"))
+app = st.App(
+    "pages/_shell.py",
+    routes=routes(st.get_option("server.baseUrlPath")),
+    middleware=[Middleware(ServerNamed, pages=PAGES)],
+)

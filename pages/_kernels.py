@@ -113,8 +113,8 @@ def needs(launch: Launch) -> str:
 @lru_cache(maxsize=256)
 def resources(source: str, defines: precompiled.Defines) -> dict | None:
     """What ptxas says of a kernel: as it is checked in, else compiled now; None where there is no compiler."""
-    if told := precompiled.resources(source, defines):
-        return told
+    if known := precompiled.resources(source, defines):
+        return known
     try:
         return precompiled.build(source, defines).resources
     except RuleError:

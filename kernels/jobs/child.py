@@ -138,7 +138,7 @@ def _first_to_go() -> None:
 
 
 def _warm_up() -> None:
-    """Import what a run needs before it is asked for. CuPy that does not load is the matter of the runs that need it."""
+    """Import what a run needs before the first request. CuPy that does not load is the matter of the runs that need it."""
     cuda = engines.load("cuda")
     if cuda.status().ready:
         with contextlib.suppress(RuleError):

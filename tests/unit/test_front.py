@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import gzip
+import json
+import subprocess
 from concurrent.futures import ThreadPoolExecutor
 
 import pytest
@@ -13,7 +15,7 @@ from starlette.middleware.gzip import GZipMiddleware
 from starlette.responses import HTMLResponse, PlainTextResponse, Response, StreamingResponse
 from starlette.routing import Route
 
-from visuals.stage.front import ServerNamed
+from visuals.stage.front import SCRIPT, ServerNamed
 
 PAGE = "<!DOCTYPE html><html><head><title>×</title></head><body>" + 4000 * "x" + "</body></html>"
 
@@ -37,16 +39,16 @@ ROUTES = [
 PACKED = Starlette(routes=ROUTES, middleware=[Middleware(GZipMiddleware)])
 
 
-def get(path: str, base: str = "", **headers: str) -> tuple[int, dict[str, str], bytes]:
+def get(path: str, **fields: str) -> tuple[int, dict[str, str], bytes]:
     """Status, headers and body of a GET."""
     sent: list[dict] = []
-    asked = [(name.replace("_", "-").encode(), value.encode()) for name, value in headers.items()]
+    given = [(name.replace("_", "-").encode(), value.encode()) for name, value in fields.items()]
     scope = {
         "type": "http",
         "method": "GET",
         "path": path,
         "query_string": b"",
-        "headers": asked,
+        "headers": given,
         "root_path": "",
     }
 
@@ -57,24 +59,42 @@ def get(path: str, base: str = "", **headers: str) -> tuple[int, dict[str, str],
         sent.append(message)
 
     async def answer():
-        await ServerNamed(PACKED, base)(scope, receive, send)
+        await ServerNamed(PACKED, ("im2col", "history"))(scope, receive, send)
 
     with ThreadPoolExecutor(1) as thread:  # the browser's tests may leave a loop running in this one
         thread.submit(asyncio.run, answer()).result()
     start, *rest = sent
-    told = {name.decode(): value.decode() for name, value in start["headers"]}
-    return start["status"], told, b"".join(message.get("body", b"") for message in rest)
+    headers = {name.decode(): value.decode() for name, value in start["headers"]}
+    return start["status"], headers, b"".join(message.get("body", b"") for message in rest)
 
 
 @pytest.mark.parametrize("path", ["/page", "/pieces"])
-@pytest.mark.parametrize(("base", "where"), [("", '"/"'), ("theatre", '"/theatre"'), ("/a/b/", '"/a/b"')])
-def test_a_page_names_the_server(path, base, where):
-    status, headers, body = get(
-        path, base, accept="text/html,*/*", accept_encoding="gzip", if_none_match='"1"'
-    )
-    script = f"<script>window.__streamlit = {{ BACKEND_BASE_URL: location.origin + {where} }};</script>"
+def test_a_page_names_the_server(path):
+    status, headers, body = get(path, accept="text/html,*/*", accept_encoding="gzip", if_none_match='"1"')
+    script = SCRIPT % "im2col|history"
     assert status == 200 and body.decode() == PAGE.replace("<head>", f"<head>{script}")
     assert "etag" not in headers and headers["content-length"] == str(len(body))
+
+
+@pytest.mark.parametrize(
+    ("path", "server"),
+    [
+        ("/im2col", "http://host/"),
+        ("/im2col/", "http://host/"),
+        ("/theatre/history", "http://host/theatre/"),
+        ("/user/a/proxy/8501/im2col", "http://host/user/a/proxy/8501/"),
+        ("/", None),
+        ("/theatre", None),
+        ("/nothing", None),
+        ("/im2colour", None),
+    ],
+)
+def test_the_browser_takes_the_pages_name_off_its_address(node, path, server):
+    code = (SCRIPT % "im2col|history").removeprefix("<script>").removesuffix("</script>")
+    head = f"const window = {{}}, location = {{ origin: 'http://host', pathname: {json.dumps(path)} }};"
+    report = "console.log(JSON.stringify(window.__streamlit?.BACKEND_BASE_URL ?? null));"
+    ran = subprocess.run([node, "-e", head + code + report], capture_output=True, text=True, check=True)
+    assert json.loads(ran.stdout) == server
 
 
 def test_all_else_is_as_it_was():

@@ -2,35 +2,41 @@
 
 Without that the frontend looks for the server under the page's own path first (/im2col/_stcore/health), and the browser's
 console shows two errors for each page that is opened by its address. Streamlit 1.67 reads `window.__streamlit`.
+
+The browser takes the page's name off its own address, so that a path that a proxy puts before it stays. An address
+without a known page is left to the frontend.
 """
 
 from __future__ import annotations
 
-import json
+import re
+from collections.abc import Iterable
 from typing import Any
 
 HTML = b"text/html"
+SCRIPT = """<script>
+  const found = location.pathname.match(/^(.*)\\/(?:%s)\\/?$/);
+  if (found) window.__streamlit = { BACKEND_BASE_URL: `${location.origin}${found[1]}/` };
+</script>"""
 
 
 class ServerNamed:
-    """ASGI middleware that writes the server's address into each HTML page. base: server.baseUrlPath."""
+    """ASGI middleware that writes the server's address into each HTML page. pages: their names in addresses."""
 
-    def __init__(self, app: Any, base: str = ""):
+    def __init__(self, app: Any, pages: Iterable[str]):
         self.app = app
-        where = json.dumps("/" + base.strip("/"))
-        script = f"<script>window.__streamlit = {{ BACKEND_BASE_URL: location.origin + {where} }};</script>"
-        self.script = script.encode()
+        self.script = (SCRIPT % "|".join(map(re.escape, pages))).encode()
 
     async def __call__(self, scope: Any, receive: Any, send: Any) -> None:
         if scope["type"] != "http" or HTML not in dict(scope["headers"]).get(b"accept", b""):
             await self.app(scope, receive, send)
             return
-        # Not packed, so that it can be written into; not asked by its tag, which is that of the page without the script.
-        unasked = (b"accept-encoding", b"if-none-match", b"if-modified-since")
-        asked = scope | {
-            "headers": [(name, value) for name, value in scope["headers"] if name not in unasked]
+        # Not compressed, so that the script can be added; never "not modified", as the tag is that of the page without it.
+        left_out = (b"accept-encoding", b"if-none-match", b"if-modified-since")
+        plain = scope | {
+            "headers": [(name, value) for name, value in scope["headers"] if name not in left_out]
         }
-        await self.app(asked, receive, _Rewritten(send, self.script))
+        await self.app(plain, receive, _Rewritten(send, self.script))
 
 
 class _Rewritten:

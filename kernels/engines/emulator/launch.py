@@ -38,7 +38,7 @@ class Options:
 
 @dataclass(frozen=True)
 class Run:
-    """What a launch gave: counters and trace where asked for; in words, the data races found and the barriers that
+    """What a launch gave: counters and trace if the options say so; in words, the data races found and the barriers that
     some threads ended before (`warnings`); the lines that threads printed and the number of calls of printf whose
     text was not kept."""
 
