@@ -203,7 +203,10 @@ def test_nonsense_from_the_deck_moves_nothing(deck, stage):
 
 def test_what_a_stage_says(deck):
     texts = 'said.filter(data => /"stage"/.test(data))'  # Streamlit has messages of its own
-    deck.page.evaluate("() => { window.said = []; addEventListener('message', e => said.push(e.data)); }")
+    # From the start of the page: a stage may be ready before a listener that is added later.
+    deck.page.add_init_script("window.said = []; addEventListener('message', e => said.push(e.data));")
+    deck.page.reload()
+    deck.page.wait_for_function("window.Reveal?.isReady()")
     stage = deck.to("stage")
     expect(deck.page.locator("iframe[data-heard]")).to_have_count(3)
     said = [json.loads(text) for text in deck.page.evaluate(texts)]
