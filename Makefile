@@ -14,7 +14,7 @@ test: .venv/.test javascript
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
 	$(BIN)/pytest $(SIDE_BY_SIDE) -m "not gpu" $(PYTEST_ARGS)
-	$(BIN)/pytest -m gpu tests/gpu
+	$(BIN)/pytest -m gpu
 
 ifneq ($(NODE),)
 javascript: node_modules/.made

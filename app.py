@@ -1,11 +1,11 @@
 """The app: `streamlit run app.py`, or any ASGI server on `app:app`."""
 
 import sys
-from pathlib import Path
 
 import streamlit as st
 from starlette.middleware import Middleware
 
+from pages._lessons import LESSONS
 from visuals.stage.front import ServerNamed
 from visuals.stage.routes import routes
 
@@ -13,9 +13,8 @@ from visuals.stage.routes import routes
 # messages: with the usual 5 ms a lecture hall waits several times as long.
 sys.setswitchinterval(0.0005)
 
-PAGES = sorted(page.stem for page in Path(__file__).parent.glob("pages/[a-z]*.py"))
 app = st.App(
     "pages/_shell.py",
     routes=routes(st.get_option("server.baseUrlPath")),
-    middleware=[Middleware(ServerNamed, pages=PAGES)],
+    middleware=[Middleware(ServerNamed, pages=["home", "history", *(lesson.path for lesson in LESSONS)])],
 )

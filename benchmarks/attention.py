@@ -24,15 +24,16 @@ import numpy as np
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 from benchmarks.compiling import compile_all, words
-from kernels import RuleError, reference
+from kernels.attention import ladder as attention_ladder
+from kernels.attention.shape import AttentionShape, parse_attention
 from kernels.engines import cuda
-from kernels.engines.timing import MODES, Budget
-from kernels.ladders import attention
-from kernels.program import INPUT, Launch, Program, Rung, UnsupportedError
+from kernels.machine.timing import MODES, Budget
+from kernels.model.program import INPUT, Launch, Program, RuleError, UnsupportedError
+from kernels.model.rung import Rung
+from kernels.model.verify import agrees, relative_error
 from kernels.runner import seeded_inputs
-from kernels.shapes_attention import AttentionShape, parse_attention
 
-LADDER = attention.LADDER
+LADDER = attention_ladder.LADDER
 RANDOM_SHAPES = 40
 LONG = 8192  # keys, where memory is told
 SHAPES = (
@@ -112,7 +113,7 @@ def verify(cases: Sequence[tuple[AttentionShape, Sequence[Candidate]]]) -> tuple
     """(what failed, in words; how many agreed). What PyTorch does not support is neither."""
     failed, right = [], 0
     for s, chosen in cases:
-        inputs = seeded_inputs([b for b in attention.parts.buffers(s) if b.role == INPUT])
+        inputs = seeded_inputs([b for b in attention_ladder.parts.buffers(s) if b.role == INPUT])
         ref, scale = LADDER.reference(s, **inputs)
         for rung, tiles in chosen:
             try:
@@ -124,10 +125,10 @@ def verify(cases: Sequence[tuple[AttentionShape, Sequence[Candidate]]]) -> tuple
             except (RuleError, RuntimeError) as e:
                 failed.append(f"{rung.name} {s} {tiles}: {e}")
                 continue
-            if reference.agrees(out, ref, scale, rung.tolerance):
+            if agrees(out, ref, scale, rung.tolerance):
                 right += 1
             else:
-                error = reference.relative_error(out, ref)
+                error = relative_error(out, ref)
                 failed.append(f"{rung.name} {s} {tiles}: relative L2 error {error:.1e}")
     return failed, right
 
@@ -135,7 +136,7 @@ def verify(cases: Sequence[tuple[AttentionShape, Sequence[Candidate]]]) -> tuple
 # -- how fast? -----------------------------------------------------------------------------------------
 def measured(s: AttentionShape, mode: str, budget: Budget) -> list[dict]:
     """A row for each candidate that gives a right result; the others are told of."""
-    inputs = seeded_inputs([b for b in attention.parts.buffers(s) if b.role == INPUT])
+    inputs = seeded_inputs([b for b in attention_ladder.parts.buffers(s) if b.role == INPUT])
     ref, scale = LADDER.reference(s, **inputs)
     opened = []
     for rung, tiles in candidates(s):
@@ -146,10 +147,10 @@ def measured(s: AttentionShape, mode: str, budget: Budget) -> list[dict]:
         except (RuleError, RuntimeError) as e:
             print(f"{rung.name} {words(tiles)}: {e}", flush=True)
             continue
-        if reference.agrees(out, ref, scale, rung.tolerance):
-            opened.append((rung, tiles, session, reference.relative_error(out, ref)))
+        if agrees(out, ref, scale, rung.tolerance):
+            opened.append((rung, tiles, session, relative_error(out, ref)))
         else:
-            print(f"WRONG {rung.name} {words(tiles)}: {reference.relative_error(out, ref):.1e}", flush=True)
+            print(f"WRONG {rung.name} {words(tiles)}: {relative_error(out, ref):.1e}", flush=True)
             session.close()
     timed = cuda.sample([session for _, _, session, _ in opened], mode, budget)
     rows = [row(s, mode, *of, t) for of, t in zip(opened, timed, strict=True)]

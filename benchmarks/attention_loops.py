@@ -9,17 +9,18 @@ from __future__ import annotations
 
 import sys
 
-from kernels import compare, run
+from kernels.attention import cpu_ladder as attention_cpu_ladder
+from kernels.attention.shape import AttentionShape
 from kernels.engines import cpu
-from kernels.engines.timing import Budget
-from kernels.ladders import attention_loops, loops
-from kernels.shapes_attention import AttentionShape
-from visuals import attention_loops as shown
-from visuals import figures
+from kernels.machine.processor import THREADS, cores, device_name, threads_told
+from kernels.machine.timing import Budget
+from kernels.runner import compare, run
+from visuals.attention import cpu as shown
+from visuals.charts import units
 
 BUDGET = Budget(samples=30, seconds=8.0, least=5)
 EACH = Budget(samples=20, seconds=1.0, least=5)
-LADDER, FLASH = attention_loops.LADDER, attention_loops.LADDER.rung(shown.FLASH)
+LADDER, FLASH = attention_cpu_ladder.LADDER, attention_cpu_ladder.LADDER.rung(shown.FLASH)
 
 
 def shape(N: int) -> AttentionShape:
@@ -27,8 +28,8 @@ def shape(N: int) -> AttentionShape:
 
 
 def line(m, flops: int) -> str:
-    spread = f"{figures.time_(m.p20_ms)} to {figures.time_(m.p80_ms)}"
-    return f"{figures.time_(m.median_ms)} ({spread}, n = {m.n}) | {figures.rate(flops, m.median_ms)}"
+    spread = f"{units.time_(m.p20_ms)} to {units.time_(m.p80_ms)}"
+    return f"{units.time_(m.median_ms)} ({spread}, n = {m.n}) | {units.rate(flops, m.median_ms)}"
 
 
 def ladder(s: AttentionShape, threads: int) -> None:
@@ -47,23 +48,23 @@ def ladder(s: AttentionShape, threads: int) -> None:
 
 
 def tiles(s: AttentionShape, threads: int) -> None:
-    sides = sorted(attention_loops.SIDES)
+    sides = sorted(attention_cpu_ladder.SIDES)
     print(f"\n{s}, {threads} threads, flash attention: medians, Br down and Bc across\n")
     print(f"| Br | {' | '.join(map(str, sides))} |\n{'|---' * (1 + len(sides))}|")
     for Br in sides:
         each = [{"THREADS": threads, "Br": Br, "Bc": Bc} for Bc in sides]
         took = [run(FLASH.name, s, engine="cpu", tiles=t, budget=EACH).measurement.median_ms for t in each]
-        print(f"| {Br} | {' | '.join(map(figures.time_, took))} |", flush=True)
+        print(f"| {Br} | {' | '.join(map(units.time_, took))} |", flush=True)
 
 
 def main(lengths: list[int]) -> None:
     told = cpu.conditions()
-    print(f"{cpu.device_name()}; Python {told['python']}, NumPy {told['numpy']}; cold")
+    print(f"{device_name()}; Python {told['python']}, NumPy {told['numpy']}; cold")
     for N in lengths:
-        for threads in dict.fromkeys((1, loops.cores(), loops.threads_told()[0])):
-            if threads in loops.THREADS:
+        for threads in dict.fromkeys((1, cores(), threads_told()[0])):
+            if threads in THREADS:
                 ladder(shape(N), threads)
-    tiles(shape(1024), loops.cores())
+    tiles(shape(1024), cores())
 
 
 if __name__ == "__main__":

@@ -13,11 +13,10 @@ import sys
 from collections.abc import Mapping, Sequence
 from concurrent.futures import ProcessPoolExecutor
 
-from kernels import RuleError
 from kernels.engines import cuda
-from kernels.engines.timing import MODES
-from kernels.program import Launch, Program
-from kernels.records.sweep import Sweep
+from kernels.machine.timing import MODES
+from kernels.model.program import Launch, Program, RuleError
+from kernels.sweep import Sweep
 
 
 def compile_all(programs: Sequence[Program]) -> None:

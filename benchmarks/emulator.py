@@ -14,6 +14,8 @@ import time
 
 import numpy as np
 
+from kernels.machine.processor import device_name
+
 NAIVE = """extern "C" __global__ void sgemm(const float* A, const float* B, float* C, int n) {
   int col = blockIdx.x * blockDim.x + threadIdx.x;
   int row = blockIdx.y * blockDim.y + threadIdx.y;
@@ -47,7 +49,7 @@ print(took)
 
 def sgemm(n: int, count: bool) -> tuple[float, int]:
     """(seconds, thread instructions, 0 where not counted) of one naive n^3 product, verified."""
-    from kernels.engines.emulator.compile import compile_ptx
+    from kernels.engines.emulator.compiler.compile import compile_ptx
     from kernels.engines.emulator.launch import Options, launch, place
 
     rng = np.random.default_rng(0)
@@ -76,7 +78,7 @@ def median(function, n: int = 7) -> float:
 
 
 def toy() -> float:
-    from kernels import ConvShape
+    from kernels.conv.shape import ConvShape
     from kernels.engines import emulator
     from kernels.ladders import find
     from kernels.runner import seeded_inputs
@@ -101,7 +103,6 @@ def peak_mb() -> float:
 
 
 def main() -> None:
-    from kernels.engines import cpu
 
     instructions = sgemm(128, True)[1]
     plain, counted = median(lambda: sgemm(128, False)[0]), median(lambda: sgemm(128, True)[0])
@@ -125,7 +126,7 @@ def main() -> None:
         rows.append(
             ("Numba's CUDA simulator, 64^3", f"{simulated:.2f} s: {simulated / small:.0f} times as long")
         )
-    print(f"{cpu.device_name()}, Python {sys.version.split()[0]}, NumPy {np.__version__}, medians of 7\n")
+    print(f"{device_name()}, Python {sys.version.split()[0]}, NumPy {np.__version__}, medians of 7\n")
     print("| | |\n|---|---|")
     for name, figure in rows:
         print(f"| {name} | {figure} |")

@@ -24,17 +24,18 @@ import numpy as np
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 from benchmarks.compiling import compile_all, words
-from kernels import RuleError, reference
 from kernels.engines import cuda
-from kernels.engines.timing import Budget
-from kernels.ladders import fusion
-from kernels.presets_fusion import FUSION_PRESETS
-from kernels.program import INPUT, Rung, UnsupportedError
+from kernels.fusion import ladder as fusion_ladder
+from kernels.fusion.presets import FUSION_PRESETS
+from kernels.fusion.shape import KINDS, MOST_BLOCKS, ChainShape
+from kernels.machine.timing import Budget
+from kernels.model.program import INPUT, RuleError, UnsupportedError
+from kernels.model.rung import Rung
+from kernels.model.shape import ShapeError
+from kernels.model.verify import agrees, relative_error
 from kernels.runner import seeded_inputs
-from kernels.shapes import ShapeError
-from kernels.shapes_fusion import KINDS, MOST_BLOCKS, ChainShape
 
-LADDER = fusion.LADDER
+LADDER = fusion_ladder.LADDER
 GOAL = 1.25  # fused time over byte floor
 RANDOM_CHAINS = 50
 Candidate = tuple[Rung, dict[str, int]]
@@ -43,7 +44,7 @@ Candidate = tuple[Rung, dict[str, int]]
 def candidates(s: ChainShape, every_set: bool = True) -> Iterator[Candidate]:
     """Each rung that may run a shape, at its usual tile sizes; fused with more float4 a thread too."""
     for rung in LADDER.rungs:
-        more = fusion.TILES["FOURS"] if every_set and rung.name == "fusion/fused" else (1,)
+        more = fusion_ladder.TILES["FOURS"] if every_set and rung.name == "fusion/fused" else (1,)
         for fours in more:
             tiles = rung.default_tiles | ({"FOURS": fours} if rung.tiles else {})
             if not any(rung.rules(s, tiles)):
@@ -85,7 +86,7 @@ def verify(shapes: Sequence[ChainShape]) -> tuple[list[str], int]:
 
 def asked(s: ChainShape):
     """(inputs, reference, scale)."""
-    inputs = seeded_inputs([b for b in fusion.parts.buffers(s) if b.role == INPUT])
+    inputs = seeded_inputs([b for b in fusion_ladder.parts.buffers(s) if b.role == INPUT])
     return inputs, *LADDER.reference(s, **inputs)
 
 
@@ -100,10 +101,10 @@ def opened(rung: Rung, s: ChainShape, tiles: Mapping[str, int], inputs, ref, sca
             session.close()
         return None, "" if isinstance(e, UnsupportedError) else str(e)
     scale = rung.scale(s, tiles, inputs) if rung.scale else scale
-    if reference.agrees(out, ref, scale, rung.tolerance):
+    if agrees(out, ref, scale, rung.tolerance):
         return session, ""
     session.close()
-    return None, f"relative L2 error {reference.relative_error(out, ref):.1e}"
+    return None, f"relative L2 error {relative_error(out, ref):.1e}"
 
 
 # -- how fast? -----------------------------------------------------------------------------------------------

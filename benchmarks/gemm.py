@@ -27,12 +27,16 @@ import numpy as np
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 from benchmarks.compiling import compile_all, words
-from kernels import GemmShape, RuleError, compare, records, reference
 from kernels.engines import cuda
-from kernels.engines.timing import Budget
+from kernels.gemm.shape import GemmShape
 from kernels.ladders import LADDERS
-from kernels.program import INPUT, Launch, Program, Rung
-from kernels.runner import VerificationError, seeded_inputs
+from kernels.machine.timing import Budget
+from kernels.model.program import INPUT, Launch, Program, RuleError
+from kernels.model.rung import Rung
+from kernels.model.verify import agrees
+from kernels.records import row as records_row
+from kernels.records.row import commit
+from kernels.runner import VerificationError, compare, seeded_inputs
 
 LADDER = LADDERS["gemm"]
 DTYPES = ("fp32", "fp16", "bf16", "int8")
@@ -94,7 +98,7 @@ def groups(n: int, dtype: str) -> Iterator[tuple[GemmShape, list[str], Budget]]:
 def measure(shape: GemmShape, rungs: Sequence[str], budget: Budget, made_at: str) -> list[dict]:
     """Rows as a recording holds them."""
     results = compare(rungs, shape, engine="cuda", budget=budget)
-    return [records.row(r, LADDER.rung(r.rung).build(shape, r.tiles), made_at) for r in results]
+    return [records_row.row(r, LADDER.rung(r.rung).build(shape, r.tiles), made_at) for r in results]
 
 
 def ladder(sizes: Sequence[tuple[int, str]], seconds: float, made_at: str, out: Path) -> None:
@@ -169,7 +173,7 @@ def sessions(
     for program in programs:
         try:
             session = cuda.open(program, inputs)
-            right = reference.agrees(session.verify_run(), ref, scale, tolerance)
+            right = agrees(session.verify_run(), ref, scale, tolerance)
         except (RuleError, RuntimeError) as e:
             print(e)
             right = False
@@ -270,7 +274,7 @@ def main() -> None:
     if not args.tune:
         wanted = {int(n) for n in args.sizes.split(",") if n}
         sizes = [(n, dtype) for n, dtype in SIZES if not wanted or n in wanted]
-        ladder(sizes, args.seconds, args.commit or records.commit(), args.out)
+        ladder(sizes, args.seconds, args.commit or commit(), args.out)
 
 
 if __name__ == "__main__":

@@ -10,10 +10,11 @@ from typing import Any
 
 import numpy as np
 
-from kernels import cuda as sources
-from kernels import values
-from kernels.engines.emulator import compile as compiler
-from kernels.program import INPUT, Launch, Rung
+from kernels import sources
+from kernels.engines.emulator.compiler import compile as compiler
+from kernels.model import values
+from kernels.model.program import INPUT, Launch
+from kernels.model.rung import Rung
 from kernels.runner import seeded_inputs
 
 STEP = {"float16": 2.0**-10, "bfloat16": 2.0**-7}  # of the largest number: what a type may round away, twice

@@ -13,7 +13,7 @@ from benchmarks.hardware_case import Case
 
 # What is no case, by how its name begins in kernels/cuda, and why.
 APART = {
-    "probes/": "they measure the device: no memory counter has anything to count",
+    "machine/": "they measure the device: no memory counter has anything to count",
 }
 
 

@@ -7,13 +7,19 @@ from collections.abc import Iterator
 from itertools import chain
 
 from benchmarks.hardware_case import Case, steps
-from kernels.ladders import attention, conv, fusion, gemm, memory, softmax
-from kernels.program import Rung
-from kernels.shapes import ConvShape, GemmShape
-from kernels.shapes_attention import AttentionShape
-from kernels.shapes_fusion import ChainShape
-from kernels.shapes_memory import AddShape, BanksShape, LayoutShape
-from kernels.shapes_softmax import SoftmaxShape
+from kernels.attention import ladder as attention_ladder
+from kernels.attention.shape import AttentionShape
+from kernels.conv import ladder as conv_ladder
+from kernels.conv.shape import ConvShape
+from kernels.fusion import ladder as fusion_ladder
+from kernels.fusion.shape import ChainShape
+from kernels.gemm import ladder as gemm_ladder
+from kernels.gemm.shape import GemmShape
+from kernels.memory import ladder as memory_ladder
+from kernels.memory.shape import AddShape, BanksShape, LayoutShape
+from kernels.model.rung import Rung
+from kernels.softmax import ladder as softmax_ladder
+from kernels.softmax.shape import SoftmaxShape
 
 DTYPES = ("fp32", "fp16", "bf16", "int8")
 
@@ -39,18 +45,22 @@ def _gemm(rung: Rung, dtype: str) -> Iterator[Case]:
 
 
 GEMM = tuple(
-    case for rung in gemm.LADDER.rungs if not rung.library for dtype in DTYPES for case in _gemm(rung, dtype)
+    case
+    for rung in gemm_ladder.LADDER.rungs
+    if not rung.library
+    for dtype in DTYPES
+    for case in _gemm(rung, dtype)
 )
 
 # -- threads and memory ------------------------------------------------------------------------------------
 _MEMORY = (
-    (memory.ADD, (AddShape(64, 96), {}), (AddShape(61, 45), {"BLOCK": 128, "TILE": 8})),
+    (memory_ladder.ADD, (AddShape(64, 96), {}), (AddShape(61, 45), {"BLOCK": 128, "TILE": 8})),
     (
-        memory.BANKS,
+        memory_ladder.BANKS,
         *((BanksShape(512, n), {}) for n in (1, 2, 3, 32)),
         (BanksShape(301, 5, 2), {"BLOCK": 64}),
     ),
-    (memory.LAYOUT, (LayoutShape(2, 8, 16, 16), {}), (LayoutShape(3, 5, 7, 11), {"BLOCK": 64})),
+    (memory_ladder.LAYOUT, (LayoutShape(2, 8, 16, 16), {}), (LayoutShape(3, 5, 7, 11), {"BLOCK": 64})),
 )  # stride/copy is teaching/01_strided_copy.cu
 MEMORY = tuple(
     case
@@ -71,7 +81,7 @@ _SMALL = ConvShape(1, 3, 12, 12, 8, 3, 3, pad=1)
 
 
 def _conv(name: str, shape: ConvShape, *entries: str, **tiles: int) -> Iterator[Case]:
-    return steps(conv.LADDER.rung(f"conv/{name}"), shape, *entries, **tiles)
+    return steps(conv_ladder.LADDER.rung(f"conv/{name}"), shape, *entries, **tiles)
 
 
 IM2COL = tuple(
@@ -80,7 +90,7 @@ IM2COL = tuple(
         *(_conv("im2col-gemm", shape, "im2col", BLOCK=256) for shape in (_PLAIN, _RAGGED, _FLIPPED)),
         *(
             _conv("im2col-gemm", shape, "gemm", TILE=tile)
-            for tile in conv.TILES
+            for tile in conv_ladder.TILES
             for shape in (_PLAIN, _RAGGED, _FLIPPED)
         ),
     )
@@ -124,7 +134,7 @@ _EIGHTS = AttentionShape(1, 2, 61, 40)  # rows that begin on 16 bytes in halves 
 
 
 def _attention(name: str, shape: AttentionShape, *entries: str, **tiles: int) -> Iterator[Case]:
-    return steps(attention.LADDER.rung(f"attention/{name}"), shape, *entries, **tiles)
+    return steps(attention_ladder.LADDER.rung(f"attention/{name}"), shape, *entries, **tiles)
 
 
 ATTENTION = tuple(
@@ -170,14 +180,14 @@ _CHAINS = (
 
 
 def _fusion(name: str, chain: str, extents: tuple[int, ...]) -> Iterator[Case]:
-    rung, shape = fusion.LADDER.rung(f"fusion/{name}"), ChainShape(*extents, chain)
+    rung, shape = fusion_ladder.LADDER.rung(f"fusion/{name}"), ChainShape(*extents, chain)
     return steps(rung, shape) if _allowed(rung, shape) else iter(())
 
 
 FUSION = tuple(
     {
         case.name: case  # two chains may have a launch in common
-        for name in fusion.PLANS
+        for name in fusion_ladder.PLANS
         for chain in _CHAINS
         for extents in (_SMALL_MAPS, _ODD_MAPS)
         for case in _fusion(name.partition("/")[2], chain, extents)
@@ -188,7 +198,7 @@ FUSION = tuple(
 # Whole rows of sectors; rows that begin anywhere within one, and turns that end early.
 SOFTMAX = tuple(
     case
-    for rung in softmax.RUNGS
+    for rung in softmax_ladder.RUNGS
     for shape, tiles in (
         (SoftmaxShape(16, 512), {}),
         (SoftmaxShape(7, 333), {"BLOCK": 128, "WARPS": 4}),

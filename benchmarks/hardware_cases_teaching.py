@@ -1,4 +1,4 @@
-"""The teaching kernels (kernels/cuda/teaching) as cases."""
+"""The teaching kernels (kernels/teaching/cuda) as cases."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ import re
 import numpy as np
 
 from benchmarks.hardware_case import Case, ceil, floats, integers, unwritten
-from kernels.program import Launch
+from kernels.model.program import Launch
 
 
 def teaching(

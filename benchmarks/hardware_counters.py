@@ -35,7 +35,7 @@ import numpy as np
 from benchmarks import hardware_sass as sass
 from benchmarks.hardware_case import Case, poisoned
 from benchmarks.hardware_cases import cases, named
-from kernels import cuda as sources
+from kernels import sources
 
 # -- what is compared -----------------------------------------------------------------------------------
 _GLOBAL = "l1tex__t_{}_pipe_lsu_mem_global_op_{}.sum"
@@ -138,7 +138,7 @@ def launch_on_gpu(case: Case) -> dict[str, np.ndarray]:
     import cupy
 
     from kernels.engines.cuda import compile_kernel
-    from kernels.program import MOST_STATIC_SHARED
+    from kernels.model.rules import MOST_STATIC_SHARED
 
     step = case.launch
     kernel = compile_kernel(step.source, step.entry, step.defines)

@@ -14,8 +14,8 @@ from concurrent.futures import ProcessPoolExecutor
 from pathlib import Path
 
 from benchmarks.hardware_case import Case
-from kernels import cuda as sources
-from kernels.engines import headers
+from kernels import sources
+from kernels.engines import cuda_headers
 
 Kernel = tuple[str, str, tuple[tuple[str, int], ...]]  # source, entry, defines
 _MEMORY = re.compile(
@@ -69,7 +69,7 @@ def tool(name: str) -> str | None:
         os.environ.get("CUDA_HOME"),
         os.environ.get("CUDA_PATH"),
         cupy.cuda.get_cuda_path(),
-        headers.USUAL,
+        cuda_headers.USUAL,
     )
     places = (str(Path(home) / "bin") for home in homes if home)
     return shutil.which(name) or next((f for place in places if (f := shutil.which(name, path=place))), None)
@@ -80,7 +80,7 @@ def _disassemble(kernel: Kernel) -> str:
 
     source, _, defines = kernel
     text = sources.translation_unit(source)
-    options = ("--std=c++17", *(f"-D{name}={value}" for name, value in defines), *headers.options(text))
+    options = ("--std=c++17", *(f"-D{name}={value}" for name, value in defines), *cuda_headers.options(text))
     cubin, _ = compiler.compile_using_nvrtc(text, options=options)
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder) / "kernel.cubin"

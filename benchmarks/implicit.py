@@ -23,25 +23,32 @@ from typing import Any
 import numpy as np
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
-from benchmarks.gemm import compile_all, compiled, words
-from kernels import ConvShape, RuleError, ShapeError, reference
+from benchmarks.compiling import compile_all, words
+from benchmarks.gemm import compiled
+from kernels.conv import common as conv_common
+from kernels.conv import implicit as conv_implicit
+from kernels.conv import ladder as conv_ladder
+from kernels.conv import reference
+from kernels.conv.presets import CONV_LAYER_PRESETS, CONV_PRESETS
+from kernels.conv.shape import ConvShape
 from kernels.engines import cuda
-from kernels.engines.timing import Budget
-from kernels.ladders import conv, conv_implicit, conv_parts
-from kernels.presets import CONV_LAYER_PRESETS, CONV_PRESETS
-from kernels.program import INPUT, Program, Rung
+from kernels.machine.timing import Budget
+from kernels.model.program import INPUT, Program, RuleError
+from kernels.model.rung import Rung
+from kernels.model.shape import ShapeError
+from kernels.model.verify import agrees, relative_error
 from kernels.runner import seeded_inputs
 
 try:
-    from kernels.ladders import conv_cudnn
+    from kernels.conv import library as conv_library
 except ImportError:  # not a part of this checkout
-    conv_cudnn = None
+    conv_library = None
 
 STAGES = (2, 3, 4, 5)
 DIRECT, PLAIN, IMPLICIT = conv_implicit.RUNGS
-COLUMNS = conv.LADDER.rung("conv/im2col-cublas")
+COLUMNS = conv_ladder.LADDER.rung("conv/im2col-cublas")
 EARLIER = [
-    r for r in conv.LADDER.rungs if r.name in ("conv/direct", "conv/im2col-gemm", "conv/im2col-cublas")
+    r for r in conv_ladder.LADDER.rungs if r.name in ("conv/direct", "conv/im2col-gemm", "conv/im2col-cublas")
 ]
 BASE, MOST_ERROR, GOAL = "conv/cudnn-implicit-precomp-gemm", 1e-6, 0.7
 LIBRARY = ("conv/cudnn-implicit-gemm", BASE)
@@ -69,7 +76,7 @@ OURS = [*of(IMPLICIT, SETS), *of(PLAIN, PLAIN_SETS), *of(DIRECT, DIRECT_SETS)]
 
 
 def library() -> list[Candidate]:
-    return [(r, {}) for r in conv_cudnn.RUNGS if r.name in LIBRARY] if conv_cudnn else []
+    return [(r, {}) for r in conv_library.RUNGS if r.name in LIBRARY] if conv_library else []
 
 
 def random_shape(rng: random.Random) -> ConvShape:
@@ -90,7 +97,7 @@ def random_shape(rng: random.Random) -> ConvShape:
 
 def opened(s: ConvShape, candidates: Sequence[Candidate]) -> Iterator[tuple[Candidate, Program, Any, float]]:
     """(candidate, program, session, error) of each that can run and is right; of others one line says why not."""
-    inputs = seeded_inputs([b for b in conv_parts.buffers(s) if b.role == INPUT])
+    inputs = seeded_inputs([b for b in conv_common.buffers(s) if b.role == INPUT])
     ref, scale = reference.conv(s, **inputs)
     for rung, tiles in candidates:
         try:
@@ -100,8 +107,8 @@ def opened(s: ConvShape, candidates: Sequence[Candidate]) -> Iterator[tuple[Cand
         except (RuleError, RuntimeError) as e:
             print(f"  {rung.name} {words(tiles)} {s}: {e}", flush=True)
             continue
-        error = reference.relative_error(out, ref)
-        if reference.agrees(out, ref, scale, rung.tolerance):
+        error = relative_error(out, ref)
+        if agrees(out, ref, scale, rung.tolerance):
             yield (rung, tiles), program, session, error
         else:
             print(f"  WRONG {rung.name} {words(tiles)} {s}: relative L2 error {error:.1e}", flush=True)

@@ -23,9 +23,10 @@ from statistics import median
 import numpy as np
 
 from benchmarks.page import Line, line, publish, spread
-from kernels.jobs import JobError, Request, Worker
+from kernels.conv.shape import ConvShape
+from kernels.jobs.job import JobError, Request
+from kernels.jobs.worker import Worker
 from kernels.runner import compare
-from kernels.shapes import ConvShape
 from tests.children.helpers import act
 
 TRIPS, PAIRS, DEADLINES, CROWDS = 300, 20, 5, 3

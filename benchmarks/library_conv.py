@@ -24,12 +24,20 @@ from typing import Any
 import numpy as np
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
-from kernels import ConvShape, reference
-from kernels.engines import cuda, cuda_cudnn, cuda_cufft
-from kernels.engines.timing import Budget
-from kernels.ladders import conv, conv_cudnn, conv_fft, conv_parts
-from kernels.presets import CONV_PRESETS
-from kernels.program import INPUT, WORKSPACE, Program, RuleError, Rung, UnsupportedError
+from kernels.conv import common as conv_common
+from kernels.conv import fft as conv_fft
+from kernels.conv import ladder as conv_ladder
+from kernels.conv import library as conv_library
+from kernels.conv import reference
+from kernels.conv.presets import CONV_PRESETS
+from kernels.conv.shape import ConvShape
+from kernels.engines import cuda
+from kernels.libraries import cudnn as libraries_cudnn
+from kernels.libraries import cufft
+from kernels.machine.timing import Budget
+from kernels.model.program import INPUT, WORKSPACE, Program, RuleError, UnsupportedError
+from kernels.model.rung import Rung
+from kernels.model.verify import agrees, relative_error
 from kernels.runner import seeded_inputs
 
 PRESETS = (*(f"resnet50-res{stage}-3x3-n32" for stage in (2, 3, 4, 5)), "vgg-conv1_2")
@@ -40,12 +48,12 @@ FFT = conv_fft.RUNGS[0]
 
 
 def candidates() -> Iterator[tuple[Rung, dict[str, int]]]:
-    for rung in conv_cudnn.RUNGS:
+    for rung in conv_library.RUNGS:
         yield rung, {}
     for tile in FFT.tiles["FFT_TILE"]:
         for spectra in FFT.tiles["SPECTRA"]:
             yield FFT, {"FFT_TILE": tile, "SPECTRA": spectra}
-    columns = conv.LADDER.rung("conv/im2col-cublas")
+    columns = conv_ladder.LADDER.rung("conv/im2col-cublas")
     yield columns, columns.default_tiles
 
 
@@ -57,16 +65,16 @@ def probe() -> None:
         raise RuleError(gpu.text)
     import cupy
 
-    print(f"{gpu.text}; cuDNN at {cuda_cudnn.where()}")
-    cudnn = cuda_cudnn.load()
-    print(f"cuDNN {cudnn.version}, cuFFT {cuda_cufft.version()}", flush=True)
+    print(f"{gpu.text}; cuDNN at {libraries_cudnn.where()}")
+    cudnn = libraries_cudnn.load()
+    print(f"cuDNN {cudnn.version}, cuFFT {cufft.version()}", flush=True)
     s = CONV_PRESETS[PRESETS[0]].shape
     x, w, y = (cupy.empty(n, "f4") for n in (s.x_shape, s.w_shape, s.y_shape))
     for array in (x, w):
         array.data.memset(0, array.nbytes)
-    convolution = cuda_cudnn.Convolution(cudnn, conv_parts.struct(s), s.maps)
+    convolution = libraries_cudnn.Convolution(cudnn, conv_common.struct(s), s.maps)
     print(f"\n{s}, asked one by one (FMA math):")
-    for algorithm in cuda_cudnn.ALGORITHMS:
+    for algorithm in libraries_cudnn.ALGORITHMS:
         try:
             print(f"  {algorithm:24} workspace {convolution.workspace_bytes(algorithm):,} bytes")
         except UnsupportedError as e:
@@ -97,12 +105,12 @@ def transform() -> float:
     values = np.random.default_rng(0).standard_normal((2, 12, 10)).astype("f4")
     source, spectra, back = (cupy.empty(n, "f4") for n in ((2, 12, 10), (2, 12, 6, 2), (2, 12, 10)))
     source.set(values)
-    cuda_cufft.forward(source, spectra)()
+    cufft.forward(source, spectra)()
     got = spectra.get().view(np.complex64)[..., 0]
-    cuda_cufft.inverse(spectra, back)()
+    cufft.inverse(spectra, back)()
     off = max(
-        reference.relative_error(got, np.fft.rfft2(values.astype("f8"))),
-        reference.relative_error(back.get() / 120, values.astype("f8")),
+        relative_error(got, np.fft.rfft2(values.astype("f8"))),
+        relative_error(back.get() / 120, values.astype("f8")),
     )
     if not off < 1e-6:
         raise RuntimeError(f"cuFFT's transform is off by {off:.1e}")
@@ -112,7 +120,7 @@ def transform() -> float:
 # -- what it takes -----------------------------------------------------------------------------------
 def measured(s: ConvShape) -> list[dict[str, Any]]:
     """A row for each candidate: figures, or why there are none ("said")."""
-    inputs = seeded_inputs([b for b in conv_parts.buffers(s) if b.role == INPUT])
+    inputs = seeded_inputs([b for b in conv_common.buffers(s) if b.role == INPUT])
     ref, scale = reference.conv(s, **inputs)
     rows, opened = [], []
     for rung, tiles in candidates():
@@ -130,11 +138,11 @@ def measured(s: ConvShape) -> list[dict[str, Any]]:
             continue
         bound = rung.scale(s, tiles, inputs) if rung.scale else scale
         row |= {
-            "error": reference.relative_error(out, ref),
+            "error": relative_error(out, ref),
             "of_scale": float((np.abs(out - ref) / np.maximum(bound, 1e-30)).max() / rung.tolerance),
             **workspace(s, rung, tiles, program, session),
         }
-        if reference.agrees(out, ref, bound, rung.tolerance):
+        if agrees(out, ref, bound, rung.tolerance):
             opened.append((row, session))
         else:
             row["said"] = f"WRONG: relative L2 error {row['error']:.1e}"
@@ -155,10 +163,10 @@ def workspace(s: ConvShape, rung: Rung, tiles: dict, program: Program, session) 
     asked = []
     if rung is FFT:
         shapes = {b.name: b.shape for b in program.of_role(WORKSPACE)}
-        asked = [cuda_cufft.work_bytes(shapes[f"{n}_padded"], n == "y") for n in "xwy"]
-    elif rung in conv_cudnn.RUNGS:
+        asked = [cufft.work_bytes(shapes[f"{n}_padded"], n == "y") for n in "xwy"]
+    elif rung in conv_library.RUNGS:
         algorithm = program.steps[0].routine.removeprefix("cudnn_").upper()
-        convolution = cuda_cudnn.Convolution(cuda_cudnn.load(), conv_parts.struct(s), s.maps)
+        convolution = libraries_cudnn.Convolution(libraries_cudnn.load(), conv_common.struct(s), s.maps)
         asked = [convolution.workspace_bytes(algorithm)]
     return {
         "workspace_bytes": session.bytes["workspace"],

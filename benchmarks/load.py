@@ -36,9 +36,10 @@ from streamlit.proto.BackMsg_pb2 import BackMsg
 from streamlit.proto.ForwardMsg_pb2 import ForwardMsg
 
 from benchmarks.page import Line, line, publish, spread
-from kernels.shapes import ConvShape, ShapeError
-from pages import _conv
-from tests.browser.harness import serving
+from kernels.conv.shape import ConvShape
+from kernels.model.shape import ShapeError
+from pages.conv import address as conv_address
+from tests.helpers.harness import serving
 
 EVERY_S, RAMP_S, REST_S, PATIENCE_S = 3.0, 20.0, 5.0, 60.0
 CACHED_RUNS = 20  # as long as the browser keeps large messages
@@ -55,7 +56,7 @@ class Reader:
     def __init__(self, url: str, seed: int, bare: bool = False):
         self.bare = bare  # no scene is expected
         self.url, self.random = url, random.Random(seed)
-        self.shape = _conv.DEFAULT.shape
+        self.shape = conv_address.DEFAULT.shape
         self.fields: dict[str, tuple[str, float]] = {}  # parameter: (id of the control, its value)
         self.again: dict[
             str, tuple[float, float]
@@ -115,7 +116,7 @@ class Reader:
         """Ask for a run, read to its end; seconds."""
         message = BackMsg()
         asked = message.rerun_script
-        query = urlencode(_conv.at(_conv.DEFAULT, self.shape))
+        query = urlencode(conv_address.at(conv_address.DEFAULT, self.shape))
         asked.query_string, asked.page_script_hash = query, self.page
         asked.page_name = "" if self.page else "im2col"  # once it is open the hash says it
         asked.cached_message_hashes.extend(self.cached)

@@ -1,4 +1,4 @@
-"""The loops of kernels/loops.py on this machine: python -m benchmarks.loops [n ...] (512 and 1024 where none is given)
+"""The loops of kernels/gemm/cpu_loops.py on this machine: python -m benchmarks.loops [n ...] (512 and 1024 where none is given)
 
 Every rung on one core and on all, each set of threads in one comparison with its samples interleaved, cold; then
 the blocked loops at every BLOCK. Prints Markdown: medians with p20 to p80 and n.
@@ -8,27 +8,31 @@ from __future__ import annotations
 
 import sys
 
-from kernels import GemmShape, compare, run
 from kernels.engines import cpu
-from kernels.engines.timing import Budget
-from kernels.ladders import loops
-from kernels.ladders.loops_traffic import traffic_ratio
-from visuals import figures, tile_curve
+from kernels.gemm import cpu_ladder as gemm_cpu_ladder
+from kernels.gemm.cpu_traffic import traffic_ratio
+from kernels.gemm.shape import GemmShape
+from kernels.machine.memory_levels import caches
+from kernels.machine.processor import cores, device_name
+from kernels.machine.timing import Budget
+from kernels.runner import compare, run
+from visuals.charts import units
+from visuals.gemm import cpu_curve
 
 BUDGET = Budget(samples=30, seconds=6.0, least=5)
 EACH = Budget(samples=30, seconds=1.5, least=5)
 
 
 def line(m, flops: int) -> str:
-    spread = f"{figures.time_(m.p20_ms)} to {figures.time_(m.p80_ms)}"
-    return f"{figures.time_(m.median_ms)} ({spread}, n = {m.n}) | {figures.rate(flops, m.median_ms)}"
+    spread = f"{units.time_(m.p20_ms)} to {units.time_(m.p80_ms)}"
+    return f"{units.time_(m.median_ms)} ({spread}, n = {m.n}) | {units.rate(flops, m.median_ms)}"
 
 
 def ladder(n: int) -> None:
     s = GemmShape(n, n, n)
     print(f"\n{n} x {n} x {n}\n\n| rung | threads | median (p20 to p80) | rate |\n|---|---|---|---|")
-    for threads in dict.fromkeys((1, loops.cores())):
-        names = [rung.name for rung in loops.LADDER.rungs]
+    for threads in dict.fromkeys((1, cores())):
+        names = [rung.name for rung in gemm_cpu_ladder.LADDER.rungs]
         for r in compare(names, s, engine="cpu", tiles={"THREADS": threads}, budget=BUDGET):
             tiles = f", BLOCK {r.tiles['BLOCK']}" if "BLOCK" in r.tiles else ""
             print(f"| `{r.rung}`{tiles} | {threads} | {line(r.measurement, s.flops)} |", flush=True)
@@ -36,20 +40,20 @@ def ladder(n: int) -> None:
 
 def curve(n: int, threads: int) -> None:
     s = GemmShape(n, n, n)
-    names = " | ".join(f"past {c.name}" for c in loops.caches())
+    names = " | ".join(f"past {c.name}" for c in caches())
     print(f"\n{n} x {n} x {n}, {threads} threads; bytes past each cache, predicted, as a share of naive's\n")
-    print(f"| BLOCK | median (p20 to p80) | rate | {names} |\n|{'---|' * (3 + len(loops.caches()))}")
-    for block in sorted(loops.BLOCKS):
+    print(f"| BLOCK | median (p20 to p80) | rate | {names} |\n|{'---|' * (3 + len(caches()))}")
+    for block in sorted(gemm_cpu_ladder.BLOCKS):
         tiles = {"BLOCK": block, "THREADS": threads}
         r = run("loops/blocked", s, engine="cpu", tiles=tiles, budget=EACH)
-        shares = [figures.share(traffic_ratio(s, block, c.line_bytes, c.bytes)) for c in loops.caches()]
+        shares = [units.share(traffic_ratio(s, block, c.line_bytes, c.bytes)) for c in caches()]
         print(f"| {block} | {line(r.measurement, s.flops)} | {' | '.join(shares)} |", flush=True)
 
 
 def main(sizes: list[int]) -> None:
     told = cpu.conditions()
-    print(f"{cpu.device_name()}; Python {told['python']}, NumPy {told['numpy']}; cold")
-    print(tile_curve.caches_words(loops.caches(), tile_curve.block(GemmShape(1, 1, 1))))
+    print(f"{device_name()}; Python {told['python']}, NumPy {told['numpy']}; cold")
+    print(cpu_curve.caches_words(caches(), cpu_curve.block(GemmShape(1, 1, 1))))
     for n in sizes:
         ladder(n)
         curve(n, 1)

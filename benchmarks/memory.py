@@ -14,20 +14,22 @@ import time
 from collections.abc import Iterator
 from pathlib import Path
 
-from kernels import engines, records
-from kernels.engines import levels
-from kernels.engines.timing import MODES, Budget
-from kernels.ladders import memory
-from kernels.program import Ladder
+from kernels import engines
+from kernels.machine import memory_levels
+from kernels.machine.timing import MODES, Budget
+from kernels.memory import ladder as memory_ladder
+from kernels.model.rung import Ladder
+from kernels.records import row as records_row
+from kernels.records.row import commit
 from kernels.runner import compare
-from visuals.memory_charts import passes, sectors
+from visuals.memory.charts import passes, sectors
 
 SKIPPED = {"cpu": ("banks",), "cuda": ()}  # a processor has no banks
 
 
 def wanted(engine: str) -> Iterator[tuple[Ladder, object]]:
     """Every ladder's presets but the toys."""
-    for ladder in memory.LADDERS:
+    for ladder in memory_ladder.LADDERS:
         if ladder.name not in SKIPPED[engine]:
             yield from ((ladder, p.shape) for key, p in ladder.presets.items() if not key.endswith("-toy"))
 
@@ -38,7 +40,7 @@ def measured(engine: str, seconds: float, made_at: str) -> Iterator[dict]:
             rungs = [r.name for r in ladder.rungs if not any(r.rules(shape, r.default_tiles))]
             for result in compare(rungs, shape, engine=engine, mode=mode, budget=Budget(seconds=seconds)):
                 program = ladder.rung(result.rung).build(shape, result.tiles)
-                row = records.row(result, program, made_at)
+                row = records_row.row(result, program, made_at)
                 yield row
 
 
@@ -61,7 +63,7 @@ def tell(rows: list[dict]) -> None:
         print(f"{row['rung']:24} {row['mode']:5} {shape:32} {row['median_ms'] * 1e3:8.2f} µs {ratios}")
 
 
-def driver_agrees(told: levels.Levels) -> None:
+def driver_agrees(told: memory_levels.Levels) -> None:
     """The sizes asked of the driver by number are those that CuPy gives by name."""
     import cupy
 
@@ -83,14 +85,14 @@ def main() -> None:
     start = time.monotonic()
     args.out.mkdir(parents=True, exist_ok=True)
     ceilings = engines.load(args.engine).ceilings()
-    told = (levels.gpu() if args.engine == "cuda" else levels.cpu()).with_copy(ceilings)
+    told = (memory_levels.gpu() if args.engine == "cuda" else memory_levels.cpu()).with_copy(ceilings)
     if args.engine == "cuda":
         driver_agrees(told)
     text = json.dumps(told.to_json() | {"date": ceilings["date"]}, indent=1)
     (args.out / "levels.json").write_text(text + "\n", encoding="utf-8")
     rows = []
     with (args.out / "memory.jsonl").open("w", encoding="utf-8") as file:
-        for row in measured(args.engine, args.seconds, args.commit or records.commit()):
+        for row in measured(args.engine, args.seconds, args.commit or commit()):
             rows.append(row)
             file.write(json.dumps(row) + "\n")
             file.flush()

@@ -17,14 +17,15 @@ from dataclasses import asdict, dataclass
 import numpy as np
 from playwright.sync_api import Browser, Page, sync_playwright
 
-from kernels.engines import cpu
-from kernels.shapes import ConvShape
-from tests.browser.harness import ARGS, ROOT, Stage, serving
+from kernels.conv.shape import ConvShape
+from kernels.machine.processor import device_name
 from tests.conftest import CHROMIUM
-from visuals import pictures
+from tests.helpers.harness import ARGS, ROOT, Stage, serving
 from visuals import stage as stage_module
-from visuals.inputs import Inputs, outputs
-from visuals.scenes.im2col import im2col_scene, part_of
+from visuals.conv import pictures as conv_pictures
+from visuals.conv.im2col.scene import im2col_scene
+from visuals.conv.inputs import Inputs, outputs
+from visuals.conv.part import part_of
 
 PLAY_S = 4.5
 CHANGES, VISITS, IMPORTS, BUILDS = 12, 5, 7, 50
@@ -103,7 +104,7 @@ def scene() -> list[Line]:
     s = ConvShape(1, 1, 32, 32, 2, 3, 3)
 
     def build() -> bytes:
-        pictures.planes.cache_clear()  # as on a first visit
+        conv_pictures.planes.cache_clear()  # as on a first visit
         inputs = Inputs(s, "digit", "sobel-x")
         part = part_of(s, inputs.planes()[0])
         y = outputs(inputs, part.K, part.P, part.Q, part.p, part.q)
@@ -192,7 +193,7 @@ def main() -> None:
 def publish(lines: list[Line], chromium: str, busy: float) -> None:
     """The table on standard output; all samples in the file that the command line names."""
     browser = f"Chromium {chromium}, headless, no GPU, 1440 × 900; " if chromium else ""
-    about = f"{cpu.device_name()}; {browser}Python {sys.version.split()[0]}; load average before {busy:.1f}"
+    about = f"{device_name()}; {browser}Python {sys.version.split()[0]}; load average before {busy:.1f}"
     print(f"{about}\n\n| what | measured | target | met | n | spread |\n|---|---|---|---|---|---|")
     for one in lines:
         met = "yes" if one.met else "**no**"

@@ -27,14 +27,20 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 from benchmarks import hardware_sass
 from benchmarks.hardware_case import Case, steps
 from benchmarks.hardware_counters import emulate, launch_on_gpu
-from kernels.ladders import attention, conv, fusion, gemm, memory, softmax
-from kernels.presets_fusion import FUSION_PRESETS
-from kernels.program import Rung
-from kernels.shapes import ConvShape, GemmShape
-from kernels.shapes_attention import AttentionShape
-from kernels.shapes_fusion import ChainShape
-from kernels.shapes_memory import AddShape, BanksShape, LayoutShape, StrideShape
-from kernels.shapes_softmax import SoftmaxShape
+from kernels.attention import ladder as attention_ladder
+from kernels.attention.shape import AttentionShape
+from kernels.conv import ladder as conv_ladder
+from kernels.conv.shape import ConvShape
+from kernels.fusion import ladder as fusion_ladder
+from kernels.fusion.presets import FUSION_PRESETS
+from kernels.fusion.shape import ChainShape
+from kernels.gemm import ladder as gemm_ladder
+from kernels.gemm.shape import GemmShape
+from kernels.memory import ladder as memory_ladder
+from kernels.memory.shape import AddShape, BanksShape, LayoutShape, StrideShape
+from kernels.model.rung import Rung
+from kernels.softmax import ladder as softmax_ladder
+from kernels.softmax.shape import SoftmaxShape
 
 # Of each ladder: shapes at which every set of tile sizes runs, and shapes for the default sizes alone. None is a
 # multiple of a tile, but what can be read by fours is there too.
@@ -81,33 +87,33 @@ def asked(name: str) -> Iterator[tuple[Rung, Any, dict[str, int]]]:
 
 
 def _gemm():
-    for rung in gemm.LADDER.rungs:
+    for rung in gemm_ladder.LADDER.rungs:
         for dtype in ("fp32", "fp16", "bf16", "int8"):
             yield rung, *([GemmShape(*shape, dtype=dtype) for shape in shapes] for shapes in GEMM)
 
 
 def _conv():
-    yield from ((rung, *CONV) for rung in conv.LADDER.rungs)
+    yield from ((rung, *CONV) for rung in conv_ladder.LADDER.rungs)
 
 
 def _attention():
     """Causal where there is no S: what is hidden of it is left unwritten, and could not be compared."""
-    for rung in attention.LADDER.rungs:
+    for rung in attention_ladder.LADDER.rungs:
         fused = not rung.cost(CAUSAL[0], rung.build(CAUSAL[0], rung.default_tiles)).workspace_bytes
         yield rung, ATTENTION, CAUSAL if fused else ()
         yield from ((rung, [s.with_(dtype=dtype) for s in HALVES], ()) for dtype in ("fp16", "bf16"))
 
 
 def _memory():
-    yield from ((rung, MEMORY[ladder.name], ()) for ladder in memory.LADDERS for rung in ladder.rungs)
+    yield from ((rung, MEMORY[ladder.name], ()) for ladder in memory_ladder.LADDERS for rung in ladder.rungs)
 
 
 def _fusion():
-    yield from ((rung, FOURS, FUSION) for rung in fusion.LADDER.rungs)
+    yield from ((rung, FOURS, FUSION) for rung in fusion_ladder.LADDER.rungs)
 
 
 def _softmax():
-    yield from ((rung, *SOFTMAX) for rung in softmax.RUNGS)
+    yield from ((rung, *SOFTMAX) for rung in softmax_ladder.RUNGS)
 
 
 ASKED = {
@@ -131,7 +137,7 @@ def _between_libraries(name: str) -> Iterator[Case]:
     """Launches of ours that a library's rung alone has: the softmax whose P is in halves."""
     if name == "attention":
         for dtype in ("fp16", "bf16"):
-            yield from steps(attention.CUBLAS, HALVES[0].with_(dtype=dtype), "softmax")
+            yield from steps(attention_ladder.CUBLAS, HALVES[0].with_(dtype=dtype), "softmax")
 
 
 def on_gpu(case: Case) -> str:

@@ -13,9 +13,9 @@ from pathlib import Path
 from PIL import Image
 from playwright.sync_api import Browser, Page, expect, sync_playwright
 
-from tests.browser.harness import ARGS, ROOT, SEEN, Stage, serving
 from tests.conftest import CHROMIUM
-from visuals.race import SECONDS
+from tests.helpers.harness import ARGS, ROOT, SEEN, Stage, serving
+from visuals.conv.choose.race import SECONDS
 
 WIDE, NARROW = (1440, 900), (390, 844)
 MOST_BYTES = 250_000

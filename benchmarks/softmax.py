@@ -22,15 +22,16 @@ import numpy as np
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 from benchmarks.compiling import words
-from kernels import RuleError, reference
 from kernels.engines import cuda
-from kernels.engines.timing import MODES, Budget
-from kernels.ladders import softmax
-from kernels.program import INPUT, Launch, Rung
+from kernels.machine.timing import MODES, Budget
+from kernels.model.program import INPUT, Launch, RuleError
+from kernels.model.rung import Rung
+from kernels.model.verify import agrees, relative_error
 from kernels.runner import seeded_inputs
-from kernels.shapes_softmax import SoftmaxShape, parse_softmax
+from kernels.softmax import ladder as softmax_ladder
+from kernels.softmax.shape import SoftmaxShape, parse_softmax
 
-LADDER, BASE = softmax.LADDER, softmax.LIBRARY.name
+LADDER, BASE = softmax_ladder.LADDER, softmax_ladder.LIBRARY.name
 SHAPES = (
     SoftmaxShape(8192, 1024),
     SoftmaxShape(32768, 1024),
@@ -62,7 +63,7 @@ def candidates(s: SoftmaxShape) -> Iterator[Candidate]:
 
 def measured(s: SoftmaxShape, copy_bytes_per_s: float, budget: Budget) -> list[dict]:
     """A row in each mode for each candidate that gives a right result; the others are told of."""
-    inputs = seeded_inputs([b for b in softmax.buffers(s) if b.role == INPUT])
+    inputs = seeded_inputs([b for b in softmax_ladder.buffers(s) if b.role == INPUT])
     ref, scale = LADDER.reference(s, **inputs)
     opened = []
     for rung, tiles in candidates(s):
@@ -72,8 +73,8 @@ def measured(s: SoftmaxShape, copy_bytes_per_s: float, budget: Budget) -> list[d
         except (RuleError, RuntimeError) as e:
             print(f"{rung.name} {words(tiles)}: {e}", flush=True)
             continue
-        error = reference.relative_error(y, ref)
-        if reference.agrees(y, ref, scale, rung.tolerance):
+        error = relative_error(y, ref)
+        if agrees(y, ref, scale, rung.tolerance):
             opened.append((rung, tiles, session, error))
         else:
             print(f"WRONG {rung.name} {words(tiles)} {s}: {error:.1e}", flush=True)
@@ -135,7 +136,7 @@ def main() -> int:
         print(status.text)
         return 1
     args.out.mkdir(parents=True, exist_ok=True)
-    for why in softmax.LIBRARY.rules(args.shapes[0], {}):
+    for why in softmax_ladder.LIBRARY.rules(args.shapes[0], {}):
         print(f"{BASE}: {why}")
     ceilings = cuda.ceilings()
     copy = ceilings["copy_bytes_per_s"]

@@ -18,11 +18,11 @@ import numpy as np
 from playwright.sync_api import Browser, Page, sync_playwright
 
 from benchmarks.page import FRAMES, Line, line, publish, spread
-from tests import scenes
-from tests.browser.harness import ARGS, Stage, serving, truth
 from tests.conftest import CHROMIUM
+from tests.helpers import scenes
+from tests.helpers.harness import ARGS, Stage, serving, truth
 from visuals import stage as stage_module
-from visuals.scene import Scene
+from visuals.scene.scene import Scene
 from visuals.stage.standalone import standalone, takeaway
 
 PLAY_S, DRAG_S = 8, 3

@@ -7,14 +7,15 @@ from collections.abc import Mapping
 from pathlib import Path
 
 from kernels import records
+from kernels.attention.presets import ATTENTION_PRESETS
+from kernels.conv.presets import CONV_PRESETS
+from kernels.gemm.shape import GemmShape
 from kernels.ladders import LADDERS
-from kernels.presets import CONV_PRESETS
-from kernels.presets_attention import ATTENTION_PRESETS
-from kernels.program import Launch
+from kernels.memory.shape import BanksShape
+from kernels.model.program import Launch
 from kernels.records import unsupported
-from kernels.shapes import GemmShape
-from kernels.shapes_memory import BanksShape
-from visuals import figures, memory_charts
+from visuals.charts import units
+from visuals.memory import charts as memory_charts
 
 README = Path(__file__).parents[1] / "README.md"
 SIDE = 4096
@@ -61,11 +62,11 @@ def conv() -> str:
             continue
         barred = [any(r.rules(preset.shape, r.default_tiles)) for r in rungs]
         times = [
-            figures.time_(row["median_ms"]) if row else "" if no else "–"
+            units.time_(row["median_ms"]) if row else "" if no else "–"
             for row, no in zip(rows, barred, strict=True)
         ]
         im2col = next((row for row in rows if row and row["rung"] == "conv/im2col-gemm"), None)
-        took = figures.bytes_(im2col["workspace_bytes"]) if im2col else ""
+        took = units.bytes_(im2col["workspace_bytes"]) if im2col else ""
         lines.append(f"| {preset.label} | " + " | ".join(times) + f" | {took} |")
     return "\n".join(lines)
 
@@ -92,9 +93,9 @@ def algorithms() -> str:
             continue
         shares = [base["median_ms"] / row["median_ms"] for base, row in zip(rows[BASE], told, strict=True)]
         mean = math.exp(sum(map(math.log, shares)) / len(shares))
-        times = " | ".join(figures.time_(row["median_ms"]) for row in told)
+        times = " | ".join(units.time_(row["median_ms"]) for row in told)
         lines.append(
-            f"| `{rung.name}` | {times} | {100 * mean:.3g} % | {figures.bytes_(told[0]['workspace_bytes'])} "
+            f"| `{rung.name}` | {times} | {100 * mean:.3g} % | {units.bytes_(told[0]['workspace_bytes'])} "
             f"| {max(row['error'] for row in told):.1e} |"
         )
     return "\n".join(lines)
@@ -128,11 +129,11 @@ def _gemm_line(rung, row: Mapping, dtype: str, library: Mapping) -> str:
     step = rung.build(GemmShape(SIDE, SIDE, SIDE, dtype=dtype), rung.default_tiles).steps[0]
     name = f"[`{rung.name}`](kernels/cuda/{step.source})" if isinstance(step, Launch) else f"`{rung.name}`"
     tiles = " ".join(f"{k}={v}" for k, v in row["tiles"].items())
-    spread = f"{figures.time_(row['p20_ms'])} to {figures.time_(row['p80_ms'])}, {row['n']}"
+    spread = f"{units.time_(row['p20_ms'])} to {units.time_(row['p80_ms'])}, {row['n']}"
     share = 100 * library["median_ms"] / row["median_ms"]
     sums = "INT32" if dtype == "int8" else "FP32"
     return (
-        f"| {name} | {dtype.upper()}, {sums} | {tiles} | {figures.time_(row['median_ms'])} ({spread}) "
+        f"| {name} | {dtype.upper()}, {sums} | {tiles} | {units.time_(row['median_ms'])} ({spread}) "
         f"| {row['flops'] / row['median_ms'] / 1e9:.3g} | {share:.3g} % |"
     )
 
@@ -176,13 +177,13 @@ def attention() -> str:
     for rung in rungs:
         *rows, at_long = told[rung.name]
         cells = [
-            f"{figures.time_(row['median_ms'])} | {100 * least / row['median_ms']:.3g} %" if row else " | "
+            f"{units.time_(row['median_ms'])} | {100 * least / row['median_ms']:.3g} %" if row else " | "
             for row, least in zip(rows, best, strict=True)
         ]
-        bytes_ = "" if at_long is None else figures.bytes_(at_long["peak_bytes"])
+        bytes_ = "" if at_long is None else units.bytes_(at_long["peak_bytes"])
         program = rung.build(long, rung.default_tiles)
         predicted = None if rung.cost(long, program).workspace_bytes is None else program.nbytes()
-        cells += [bytes_, figures.bytes_(predicted) if at_long else ""]
+        cells += [bytes_, units.bytes_(predicted) if at_long else ""]
         lines.append(f"| `{rung.name}` | " + " | ".join(cells) + " |")
     return "\n".join(lines)
 
@@ -198,7 +199,7 @@ def softmax() -> str:
     ]
     for preset in LADDERS["softmax"].presets.values():
         rows = [records.recorded(r.name, preset.shape, r.default_tiles) for r in rungs]
-        times = " | ".join(figures.time_(row["median_ms"]) if row else "" for row in rows)
+        times = " | ".join(units.time_(row["median_ms"]) if row else "" for row in rows)
         lines.append(f"| {preset.shape.M:,} × {preset.shape.N:,} | {times} |")
     return "\n".join(lines)
 
@@ -218,7 +219,7 @@ def fusion() -> str:
         rows = {r.name: records.recorded(r.name, preset.shape, r.default_tiles) for r in rungs}
         if not (row := rows["fusion/fused"]):
             continue
-        times = " | ".join(figures.time_(row["median_ms"]) if row else "" for row in rows.values())
+        times = " | ".join(units.time_(row["median_ms"]) if row else "" for row in rows.values())
         floor = preset.shape.bytes / row["ceilings"]["copy_bytes_per_s"] * 1e3
         beyond = preset.shape.bytes > row["ceilings"]["cache_bytes"]
         over = f"{row['median_ms'] / floor:.3g}" if beyond else "within the L2"

@@ -23,11 +23,12 @@ from pathlib import Path
 
 import numpy as np
 
-from kernels.engines import cuda, cuda_timing
-from kernels.engines.timing import Budget, interleave, warm_up
-from kernels.ladders import conv
-from kernels.presets import CONV_PRESETS
-from kernels.program import INPUT, Launch
+from kernels.conv import ladder as conv_ladder
+from kernels.conv.presets import CONV_PRESETS
+from kernels.engines import cuda
+from kernels.engines.cuda import timing as cuda_timing
+from kernels.machine.timing import Budget, interleave, warm_up
+from kernels.model.program import INPUT, Launch
 from kernels.runner import seeded_inputs
 
 RUNGS = ("conv/direct", "conv/im2col-gemm")
@@ -43,7 +44,7 @@ def steps() -> Iterator[tuple[str, cuda.Session, int]]:
     """(name, session, index of the launch in it), one at a time; a session is closed after its last."""
     shapes = {key: CONV_PRESETS[key].shape for key in PRESETS} | {"vgg-conv1_2, N=16": LARGE}
     for key, shape in shapes.items():
-        for rung in map(conv.LADDER.rung, RUNGS):
+        for rung in map(conv_ladder.LADDER.rung, RUNGS):
             program = rung.build(shape, rung.default_tiles)
             session = cuda.open(program, seeded_inputs(program.of_role(INPUT)))
             session.verify_run()

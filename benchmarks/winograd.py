@@ -21,11 +21,14 @@ import numpy as np
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 from benchmarks.compiling import compile_all, words
-from kernels import ConvShape, reference
+from kernels.conv import reference
+from kernels.conv.shape import ConvShape
+from kernels.conv.winograd import MOST_ERROR, RUNGS
 from kernels.engines import cuda
-from kernels.engines.timing import Budget
-from kernels.ladders.conv_winograd import MOST_ERROR, RUNGS
-from kernels.program import INPUT, Launch, Program, Rung
+from kernels.machine.timing import Budget
+from kernels.model.program import INPUT, Launch, Program
+from kernels.model.rung import Rung
+from kernels.model.verify import agrees, relative_error
 from kernels.runner import seeded_inputs
 
 LAYERS = tuple(ConvShape(32, c, n, n, c, 3, 3, pad=1) for c, n in ((64, 56), (128, 28), (256, 14), (512, 7)))
@@ -84,8 +87,8 @@ def opened(
         try:
             session = cuda.open(program, inputs)
             out = session.verify_run()
-            error = reference.relative_error(out, ref)
-            right = reference.agrees(out, ref, scales[m], rung.tolerance) and error < MOST_ERROR[m]
+            error = relative_error(out, ref)
+            right = agrees(out, ref, scales[m], rung.tolerance) and error < MOST_ERROR[m]
             said = f"error {error:.1e}"
         except Exception as e:  # a fault of one kernel is told beside the others
             right, said = False, repr(e)

@@ -3,11 +3,14 @@
 import ml_dtypes  # noqa: F401  # gives NumPy its dtype "bfloat16"
 
 from kernels import ladders
-from kernels.program import Result, RuleError
+from kernels.attention.shape import AttentionShape
+from kernels.conv.shape import ConvShape
+from kernels.fusion.shape import ChainShape
+from kernels.gemm.shape import GemmShape
+from kernels.model.program import RuleError
+from kernels.model.result import Result
+from kernels.model.shape import ShapeError
 from kernels.runner import compare, run
-from kernels.shapes import ConvShape, GemmShape, ShapeError
-from kernels.shapes_attention import AttentionShape
-from kernels.shapes_fusion import ChainShape
 
 __all__ = [
     "AttentionShape",

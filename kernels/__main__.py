@@ -10,13 +10,16 @@ import sys
 from collections.abc import Sequence
 from pathlib import Path
 
-from kernels import engines, numerals, records
-from kernels.engines.timing import MODES, Budget
+from kernels import engines
 from kernels.ladders import LADDERS, ladder_of
-from kernels.program import RuleError
-from kernels.records.sweep import GROUPS, Sweep, record
+from kernels.machine.timing import MODES, Budget
+from kernels.model import numerals
+from kernels.model.program import RuleError
+from kernels.model.shape import ShapeError
+from kernels.precompile import write_all
+from kernels.records.row import commit
 from kernels.runner import VerificationError, run
-from kernels.shapes import ShapeError
+from kernels.sweep import GROUPS, Sweep, record
 
 EXAMPLES = """examples
   python -m kernels emulate naive.cu sgemm --grid 4,4 --block 16,16 \\
@@ -70,7 +73,8 @@ def parser(words: Sequence[str]) -> argparse.ArgumentParser:
 
 def emulate_options(emulating: argparse.ArgumentParser) -> None:
     """Adds the options of the command `emulate`; those that nvcc has are called as nvcc calls them."""
-    from kernels.engines.emulator import arguments, source, turns
+    from kernels.engines.emulator import arguments, iterations
+    from kernels.engines.emulator.compiler import source
 
     emulating.epilog = f"{arguments.FORMS}\n\n{EXAMPLES}"
     add = emulating.add_argument
@@ -90,8 +94,8 @@ def emulate_options(emulating: argparse.ArgumentParser) -> None:
         help="value of a __constant__ or __device__ variable before the launch")  # fmt: skip
     add("--shared", type=int, default=0, help="bytes of dynamic shared memory")
     add("--seed", type=int, default=0, help="of random values")
-    add("--seconds", type=float, default=turns.SECONDS,
-        help=f"of processor time, after which a loop is stopped: it may be endless; {turns.SECONDS:g} if left out")  # fmt: skip
+    add("--seconds", type=float, default=iterations.SECONDS,
+        help=f"of processor time, after which a loop is stopped: it may be endless; {iterations.SECONDS:g} if left out")  # fmt: skip
     add("-D", "--define", action="append", default=[], metavar="NAME=VALUE")
     add("-I", "--include-path", action="append", default=[], dest="folders", metavar="FOLDER",
         help="one more folder of headers, before the file's own")  # fmt: skip
@@ -181,10 +185,10 @@ def do_run(args) -> None:
 
 
 def do_emulate(args) -> None:
-    from kernels.engines.emulator import own
+    from kernels.engines.emulator import user_kernel
 
-    result = own.emulate(
-        args.file, args.entry, own.dim(args.grid), own.dim(args.block), args.args,
+    result = user_kernel.emulate(
+        args.file, args.entry, user_kernel.dim(args.grid), user_kernel.dim(args.block), args.args,
         shared=args.shared, seed=args.seed, defines=args.define, folders=args.folders, arch=args.arch,
         standard=args.std, constants=args.constants, seconds=args.seconds, out=args.out,
     )  # fmt: skip
@@ -192,9 +196,8 @@ def do_emulate(args) -> None:
 
 
 def do_ptx(args) -> None:
-    from kernels.engines.emulator import precompiled
 
-    for path in precompiled.write_all():
+    for path in write_all():
         print(path)
 
 
@@ -216,7 +219,7 @@ def do_record(args) -> None:
     engine = args.engine or engines.default()
     sweep = Sweep(engine, presets, modes, [numerals.count(n) for n in batches], Budget(seconds=args.seconds))
     try:
-        for at in record(args.out, sweep, args.commit or records.commit()):
+        for at in record(args.out, sweep, args.commit or commit()):
             left = "" if at.left_s is None else f", about {_duration(at.left_s)} left"
             print(f"[{at.done} of {at.total}{left}] {_line(at.row) if at.row else at.said}", flush=True)
     except KeyboardInterrupt:

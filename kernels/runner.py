@@ -9,22 +9,15 @@ from typing import Any
 
 import numpy as np
 
-from kernels import engines, reference, values
-from kernels.engines.timing import Budget
+from kernels import engines
+from kernels.engines.protocol import Engine
 from kernels.ladders import LADDERS, ladder_of
-from kernels.program import (
-    INPUT,
-    OUTPUT,
-    Buffer,
-    Ladder,
-    Launch,
-    Measurement,
-    Program,
-    RefusedError,
-    Result,
-    RuleError,
-    Rung,
-)
+from kernels.machine.timing import Budget
+from kernels.model import values
+from kernels.model.program import INPUT, OUTPUT, Buffer, Launch, Program, RefusedError, RuleError
+from kernels.model.result import Measurement, Result
+from kernels.model.rung import Ladder, Rung
+from kernels.model.verify import agrees, relative_error
 from kernels.runner_checks import check_request, check_trace
 
 Progress = Callable[[float, str], None]
@@ -170,7 +163,7 @@ def _result(
         shape=shape,
         tiles=c.tiles,
         output=c.output,
-        error=reference.relative_error(c.output, ref),
+        error=relative_error(c.output, ref),
         measurement=measurement,
         predicted=c.rung.cost(shape, c.program),
         counters=c.session.counters,
@@ -178,7 +171,7 @@ def _result(
     )
 
 
-def _ready(name: str, trace: int | None) -> tuple[engines.Engine, str]:
+def _ready(name: str, trace: int | None) -> tuple[Engine, str]:
     """The engine and its device. RuleError where it cannot do what is asked."""
     machine = engines.load(name)
     status = machine.status()
@@ -190,7 +183,7 @@ def _ready(name: str, trace: int | None) -> tuple[engines.Engine, str]:
 
 
 def _opened(
-    machine: engines.Engine,
+    machine: Engine,
     c: _Candidate,
     arrays: Mapping[str, np.ndarray],
     trace: int | None,
@@ -256,7 +249,7 @@ def _runnable(
     return found
 
 
-def _ceilings(machine: engines.Engine) -> dict | None:
+def _ceilings(machine: Engine) -> dict | None:
     """None on a device that cannot be measured so, for want of memory say: a run does without."""
     try:
         return machine.ceilings()
@@ -296,8 +289,8 @@ def _measure(machine, device, ceilings, sessions, mode, budget, progress) -> lis
 
 
 def _verified(rung: Rung, engine: str, out: np.ndarray, ref: np.ndarray, scale: np.ndarray) -> np.ndarray:
-    if not reference.agrees(out, ref, scale, rung.tolerance):
-        error = reference.relative_error(out, ref)
+    if not agrees(out, ref, scale, rung.tolerance):
+        error = relative_error(out, ref)
         raise VerificationError(
             f"{rung.name} on {engine} disagrees with the float64 reference (relative L2 error {error:.1e}); "
             "nothing unverified gets a time"

@@ -5,11 +5,12 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from kernels.engines.timing import MODES, Budget
 from kernels.ladders import ladder_of
-from kernels.numerals import check_whole
-from kernels.program import Ladder, Launch, Program, RuleError
-from kernels.shapes import ShapeError
+from kernels.machine.timing import MODES, Budget
+from kernels.model.numerals import check_whole
+from kernels.model.program import Launch, Program, RuleError
+from kernels.model.rung import Ladder
+from kernels.model.shape import ShapeError
 
 
 def check_request(

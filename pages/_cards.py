@@ -1,328 +1,210 @@
-"""The cards Time, Memory and Roofline: charts of rows with what they say in words."""
+"""The cards of the first screen as data, a row each.
+
+A card previews one state of a lesson: its stage is the lesson's own scene at `params` and `step`, and its link leads
+to that state. A new lesson is one more row here and in pages/_lessons.py.
+"""
 
 from __future__ import annotations
 
-import re
-from collections.abc import Callable, Hashable, Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
-from functools import lru_cache
-from html import escape
-from typing import Any
 
-import streamlit as st
+from kernels.conv.presets import CONV_PRESETS
+from pages.attention import address as attention_address
+from pages.conv import address as conv_address
+from pages.conv import scenes
+from pages.conv.fft import address as fft_address
+from pages.conv.winograd import address as winograd_address
+from pages.fusion import address as fusion_address
+from pages.gemm import address as gemm_address
+from pages.gemm.scene import gemm
+from pages.softmax import address as softmax_address
+from visuals.scene.scene import Scene
 
-from kernels import records
-from kernels.program import Ladder, Rung
-from kernels.records import Near
-from kernels.records.rows import id_of
-from pages import _why
-from pages._asked import Asked, Shown, bars, work
-from pages._lesson import settled, together
-from pages._look import tokens
-from visuals import charts, figures, roofline, sweeps
-from visuals.why import Story, factor, shares
-
-
-def sentence(text: str) -> None:
-    if text:
-        st.html(_sentence(text))
-
-
-def _sentence(text: str) -> str:
-    return f'<p class="kt-why">{escape(text)}</p>' if text else ""
-
-
-def _quiet(text: str) -> None:
-    st.html(_small(text))
-
-
-def _small(text: str) -> str:
-    return f'<p class="kt-quiet">{text}</p>'
+Params = Mapping[str, str]
 
 
 @dataclass(frozen=True)
-class _Drawing:
-    """A figure by what it is made of."""
+class Card:
+    title: str
+    text: str
+    page: str
+    scene: Callable[[Params], Scene]
+    params: Params = field(default_factory=dict)
+    step: int = 0
 
-    key: str
-    made_of: Hashable
-    colours: Hashable
-    draw: Callable[[], Any] = field(compare=False)
+    def query(self) -> dict[str, str]:
+        """The parameters of the address it leads to."""
+        return dict(self.params) | ({"step": str(self.step)} if self.step else {})
 
-
-def chart(draw: Callable[[], Any], height: int, key: str, made_of: Hashable) -> None:
-    """A figure, drawn once for the same `made_of`: a run that is polled draws nothing anew."""
-    if not settled():
-        st.container(height=height, border=False, key=f"{key}_wait")
-        return
-    figure = _drawn(_Drawing(key, made_of, tuple(tokens().items()), draw))
-    st.plotly_chart(figure, key=key, theme=None, config={"displayModeBar": False})
+    def shown(self) -> Scene:
+        return self.scene(self.params)
 
 
-@lru_cache(maxsize=128)
-def _drawn(drawing: _Drawing) -> Any:
-    from visuals.drawn import Drawn  # with it comes Plotly
-
-    figure = drawing.draw()
-    return figure if isinstance(figure, Drawn) else Drawn(figure.to_plotly_json())
+def im2col(params: Params) -> Scene:
+    """What the page conv/im2col.py plays at `params`."""
+    return scenes.im2col(conv_address.read(params)[0].inputs(), params.get("order", "explaining"))[0]
 
 
-def _ids(told: list[tuple[str, dict]]) -> tuple[str, ...]:
-    return tuple(id_of(row) for _, row in told)
+def direct(params: Params) -> Scene:
+    """What the page conv/direct.py plays at `params`."""
+    return scenes.direct(conv_address.read(params)[0].inputs(), params.get("order", "explaining"))[0]
 
 
-def _none(ladder: Ladder) -> str:
-    if any(row["rung"].startswith(f"{ladder.name}/") for row in records.recordings()):
-        return "No recording speaks of this shape at these options; the presets above have one."
-    return "These kernels were not recorded on a GPU yet: press Run to measure them here."
+def fft(params: Params) -> Scene:
+    """What the page conv/fft/page.py plays at `params`."""
+    tile = fft_address.TILES[params.get("transform", next(iter(fft_address.TILES)))]
+    return fft_address.scene(
+        conv_address.read(params)[0].inputs(), tile, params.get("room", fft_address.ROOMS[0])
+    )[0]
 
 
-# -- time ----------------------------------------------------------------------------------------
-def times(asked: Asked, story: Story) -> None:
-    ran, recorded, near = st.session_state.get("ran"), asked.recorded(), asked.near()
-    if ran:
-        stale = "" if ran.asked == asked else str(ran.asked)
-        _times(asked, ran.rows, "measured", story, stale, ran.ago)
-    if recorded:
-        _times(asked, recorded, "recorded", story)
-        _others(asked, near)
-    elif near:
-        _nearest(asked, near)
-    else:
-        _quiet(_none(asked.ladder))
-    if ran and ran.asked == asked:
-        sentence(factor(bars(asked, ran.rows), bars(asked, recorded)))
-    for text in filter(None, (unable(asked), refused(asked))):
-        _quiet(escape(text))
+def tiling(params: Params) -> Scene:
+    """What the page gemm/page.py plays at `params`, where the rung can run so."""
+    asked, _ = gemm_address.read(params)
+    order = params.get("order", "explaining")
+    return gemm(asked.shape, asked.rung.name, tuple(asked.tiles.items()), order)[0]
 
 
-def unable(asked: Asked) -> str:
-    """The rungs that rules keep from this shape and that no recording tells of, by rule, in one line; "" where there are
-    none."""
-    by: dict[str, list[str]] = {}
-    for rung in asked.ladder.rungs:
-        if rung.name in asked.recorded():
-            continue
-        if rules := list(rung.rules(asked.shape, asked.tiles_of(rung))):
-            by.setdefault("; ".join(rule.partition(", got ")[0] for rule in rules), []).append(
-                _brief(asked, rung)
-            )
-    told = ", ".join(f"{', '.join(titles)} ({rules})" for rules, titles in by.items())
-    return f"not at this shape: {told}" if told else ""
+def _preset(key: str) -> dict[str, str]:
+    return conv_address.at(conv_address.DEFAULT, CONV_PRESETS[key].shape)
 
 
-def refused(asked: Asked) -> str:
-    """Returns the rungs that this machine's GPU or its libraries cannot run, by reason, in one line; "" if none."""
-    by: dict[str, list[str]] = {}
-    for rung in asked.able():
-        if why := asked.refusals().get(rung.name):
-            by.setdefault(why, []).append(_brief(asked, rung))
-    reasons = ", ".join(f"{', '.join(titles)} ({why})" for why, titles in by.items())
-    return f"not on this machine: {reasons}" if reasons else ""
-
-
-def _brief(asked: Asked, rung: Rung) -> str:
-    """The head of its title, where no other title begins so."""
-    head = re.split(r"[:,]| or ", rung.title)[0]
-    return head if sum(r.title.startswith(head) for r in asked.ladder.rungs) == 1 else rung.title
-
-
-def _times(
-    asked: Asked, rows: Mapping[str, dict], kind: str, story: Story, stale: str = "", ago: str = ""
-) -> None:
-    told = bars(asked, rows)
-    first = told[0][1]
-    when = f", {first['date']}" if kind == "recorded" else ago
-    head = figures.badge(kind, sweeps.provenance([row for _, row in told]) + when)
-    if stale:
-        head += f' <span class="kt-stale">stale: measured at {escape(stale)}</span>'
-    st.html(f'<p class="kt-figures">{head}</p>')
-    with st.container(key=f"{'stale' if stale else 'fresh'}_{kind}"):
-        _bars(told, kind)
-        _shares(told)
-        sentence(story.gain(rows))
-        _copies(first, kind, told)
-
-
-def _bars(told: list[tuple[str, dict]], key: str) -> None:
-    chart(lambda: charts.times(told, tokens()), charts.height(len(told)), f"chart_times_{key}", _ids(told))
-    if charts.decade_under([row for _, row in told]):
-        _quiet("The axis is logarithmic: from each line to the next ten times as long.")
-    for text in filter(None, (figures.waits(told), figures.slowed(told), figures.apart(told))):
-        _quiet(escape(text))
-
-
-def _nearest(asked: Asked, near: Mapping[str, Near]) -> None:
-    """Recorded at another shape, faded as what is stale: it says which."""
-    told = bars(asked, {name: n.row for name, n in near.items()})
-    first = near[told[0][1]["rung"]]
-    badge = figures.badge("recorded", f"{figures.provenance(first.row)}, {first.row['date']}")
-    st.html(
-        f'<p class="kt-figures">{badge} <span class="kt-elsewhere">not this shape</span>, the nearest: {escape(first.words)}</p>'
-    )
-    with st.container(key="stale_nearest"):
-        _bars(told, "nearest")
-
-
-def _others(asked: Asked, near: Mapping[str, Near]) -> None:
-    """Rungs that were recorded with other options only, beside those recorded with these."""
-    for title, row in bars(asked, {name: n.row for name, n in near.items()}):
-        badge = figures.badge("recorded", f"{figures.provenance(row)}, {row['date']}")
-        _quiet(
-            f"{escape(title)} has no recording with these options; the nearest: {figures.time_(row['median_ms'])}, "
-            f"{escape(near[row['rung']].words)}. {badge}"
-        )
-
-
-def _shares(told: list[tuple[str, dict]]) -> None:
-    """What each rung reaches of what could be, and what that is measured against."""
-    columns = shares(told)
-    if not columns:
-        return
-    head = "".join(f'<th scope="col">{escape(name)}</th>' for name in columns)
-    lines = "".join(
-        f'<tr><th scope="row">{escape(title)}</th>{"".join(f"<td>{cells[i]}</td>" for cells in columns.values())}</tr>'
-        for i, (title, _) in enumerate(told)
-    )
-    st.html(
-        '<div class="kt-scroll" tabindex="0" role="region" aria-label="Shares"><table class="kt-table kt-shares">'
-        f"<tr><td>share</td>{head}</tr>{lines}</table></div>"
-    )
-    ceilings = told[0][1].get("ceilings")
-    if not ceilings:
-        return
-    sync = ceilings.get("launch_sync_us")
-    waited = f"; launched and waited for: {figures.time_(sync / 1e3)}" if sync else ""
-    _quiet(
-        "Roof: what this device's copy and FP32 peak, both measured, allow at the predicted FLOP per byte (Roofline). "
-        f'<span class="kt-line">▬</span> {charts.launch_word(told[0][1])} of nothing: {figures.time_(ceilings["launch_us"] / 1e3)} each '
-        f"({escape(ceilings['launch'])}; n = {ceilings.get('launch_n', '?')}{waited})."
-    )
-
-
-def _copies(first: dict, kind: str, told: list[tuple[str, dict]]) -> None:
-    copies = first.get("copies_ms")
-    if not copies:
-        return
-    detail = f"{first['device']}, by the wall clock, medians of n = {copies.get('n', '?')}"
-    st.html(f'<p class="kt-figures">Copying {figures.badge(kind, detail)}</p>')
-    chart(
-        lambda: charts.copies(first, tokens()),
-        charts.height(len(charts.COPIES), charts.COPY_PX),
-        f"chart_copies_{kind}",
-        id_of(first),
-    )
-    sentence(charts.copies_words([row for _, row in told]))
-
-
-# -- memory --------------------------------------------------------------------------------------
-def memory(asked: Asked, now: Shown, cost: str) -> None:
-    head = '<h2 class="kt-card">Memory</h2>'
-    if not now.rows:
-        press = _small("Press Run: what each rung allocates is measured, not computed.")
-        together(head, press, _sentence(cost))
-        return
-    told = bars(asked, now.rows)
-    stale = ' <span class="kt-stale">stale</span>' if now.stale else ""
-    badge = figures.badge(now.kind, told[0][1]["device"] + ", peak")
-    together(head, f'<p class="kt-figures">{badge}{stale}</p>')
-    with st.container(key="stale_memory" if now.stale else "fresh_memory"):
-        groups = charts.alike(told)
-        told = [charts.together(group, len(told)) for group in groups]
-        chart(
-            lambda: charts.memory(told, tokens()),
-            charts.height(len(told), charts.MEMORY_PX),
-            "chart_memory",
-            _ids(told),
-        )
-        roles = charts.roles(told[0][1])
-        _quiet(" ".join(f'<span class="kt-{role}">■</span> {name}' for role, name in roles))
-        for (title, _), group in zip(told, groups, strict=True):
-            if len(group) > 1 and len(groups) > 1:
-                _quiet(f"{escape(title)}: {escape('; '.join(other for other, _ in group[1:]))}")
-        if any(row.get("timeline") for _, row in told):
-            _quiet("As the program goes on: what is allocated first, then each step with the most it held.")
-            chart(lambda: charts.timeline(told, tokens()), charts.TIMELINE_PX, "chart_timeline", _ids(told))
-    sentence(cost)
-
-
-# -- roofline ------------------------------------------------------------------------------------
-NO_ROOF = "No ceilings were measured yet with what is shown here: press Run, and this device's roof stands over the dots."
-
-
-def rooflines(asked: Asked) -> None:
-    """Measured here and recorded elsewhere under their devices' roofs, at this shape; what was run at another
-    shape is faded, and rungs without a time are marks."""
-    dots = _dots(asked)
-    marks = _marks(asked, dots)
-    roofs = roofline.roofs((dot.row, dot.kind) for dot in dots)
-    together('<h2 class="kt-card">Roofline</h2>', *(map(_over, roofs) if roofs else [_small(NO_ROOF)]))
-    made_of = (
-        tuple((id_of(d.row), d.stale, d.moved) for d in dots),
-        tuple(marks),
-        tuple(r.device for r in roofs),
-    )
-    if dots or roofs:
-        chart(
-            lambda: roofline.chart(roofs, dots, marks, tokens()), roofline.HEIGHT, "chart_roofline", made_of
-        )
-    under = [_legend(asked, dots, marks)] if dots or roofs else []
-    told = (*roofline.verdict(dots, roofs), roofline.bounds(marks, roofs))
-    together(*under, *map(_sentence, told))
-
-
-def _over(roof: roofline.Roof) -> str:
-    badge = figures.badge(roof.kind, f"{roof.device}, {roof.told.get('date', '')}")
-    return f'<p class="kt-figures">{badge} {escape(roofline.ceilings_words(roof))}</p>'
-
-
-def _dots(asked: Asked) -> list[roofline.Dot]:
-    ran, found = st.session_state.get("ran"), []
-    for rows, kind, stale in (
-        (asked.recorded(), "recorded", False),
-        (ran.rows if ran else {}, "measured", bool(ran) and ran.asked != asked),
-    ):
-        for n, rung in enumerate(asked.ladder.rungs, 1):
-            if (row := rows.get(rung.name)) and roofline.stands(row):
-                moved = None if stale or row["engine"] != "cuda" else _why.moved(asked, rung)
-                found.append(roofline.Dot(n, rung.title_on(row["engine"]), row, kind, stale, moved))
-    return found
-
-
-def _marks(asked: Asked, dots: list[roofline.Dot]) -> list[roofline.Mark]:
-    """The rungs that could run here and have no time at this shape."""
-    timed = {d.row["rung"] for d in dots if not d.stale}
-    marks = []
-    for n, rung in enumerate(asked.ladder.rungs, 1):
-        if rung.name not in timed and rung in asked.able():
-            cost = _why.cost(asked, rung)
-            if cost.flops and cost.bytes:
-                units = roofline.other_units(rung.name, asked.shape.params())
-                marks.append(roofline.Mark(n, rung.title, cost.flops / cost.bytes, units))
-    return marks
-
-
-def _legend(asked: Asked, dots: list[roofline.Dot], marks: list[roofline.Mark]) -> str:
-    on = list(dict.fromkeys(d.row["engine"] for d in dots)) or [asked.engine]
-    titles = [" / ".join(dict.fromkeys(r.title_on(engine) for engine in on)) for r in asked.ladder.rungs]
-    rungs = ", ".join(f"<b>{n}</b> {escape(title)}" for n, title in enumerate(titles, 1))
-    kinds = [
-        ("measured", '<span class="kt-output">●</span> measured'),
-        ("recorded", '<span class="kt-workspace">◆</span> recorded'),
-    ]
-    told = [words for kind, words in kinds if any(d.kind == kind for d in dots)]
-    if any(d.moved for d in dots):
-        told.append(
-            '<span class="kt-input">○</span> counted: by the 32-byte sectors its warps ask for, of which the caches answer a part'
-        )
-    if marks:
-        told.append("┊ predicted, with no time at this shape")
-    if any(d.stale for d in dots):
-        told.append("faded: at the settings before")
-    flops = f"{work(asked.ladder.name)}'s FLOPs"
-    if not roofline.as_defined(d.row for d in dots):
-        silent = any(roofline.is_opaque(d.row) for d in dots)
-        flops = "the FLOPs a rung executes" + f" (of a library that does not say: {flops})" * silent
-    return _small(
-        f"{rungs}. {', '.join(told)}. Intensity is predicted: {flops} by the bytes each step must read and write once."
-    )
+FIRST = Card("im2col", "A convolution becomes one matrix product.", "conv/im2col.py", im2col)
+CARDS = (
+    Card(
+        "A convolution becomes one matrix product",
+        "Every window of the input is copied into a column; the filters times the columns are the output.",
+        "conv/im2col.py",
+        im2col,
+        {"picture": "numbers"},
+        14,
+    ),
+    Card(
+        "Seven loops, one window",
+        "Each output pixel is the sum of its window times the taps, product by product, here with taps two pixels apart.",
+        "conv/direct.py",
+        direct,
+        {"picture": "numbers", "dilation_h": "2", "dilation_w": "2", "pad_h": "1", "pad_w": "1"},
+        7,
+    ),
+    Card(
+        "The same kernel, as its warps run",
+        "32 lanes store 32 neighbouring columns: the order, the sectors and the counts of the CUDA kernel.",
+        "conv/im2col.py",
+        im2col,
+        {"order": "warps"},
+        6,
+    ),
+    Card(
+        "32 lanes, one tap",
+        "A warp of the direct kernel asks for 32 neighbouring pixels and for one tap, which a single load gives to all lanes.",
+        "conv/direct.py",
+        direct,
+        {"order": "warps"},
+        3,
+    ),
+    Card(
+        "16 multiplications instead of 36",
+        "Tiles of 4 × 4 pixels and filters, both transformed, meet in 16 products; back come 2 × 2 outputs at once.",
+        "conv/winograd/page.py",
+        winograd_address.card,
+        {"kernel": "2x2-steps", "pad_h": "1", "pad_w": "1"},
+        36,
+    ),
+    Card(
+        "A product of spectra",
+        "Input and filter are transformed at one size, multiplied frequency by frequency, and transformed back.",
+        "conv/fft/page.py",
+        fft,
+        {"picture": "numbers"},
+        29,
+    ),
+    Card(
+        "A tile in shared memory",
+        "A block fetches 8 × 8 values of A and of B once, and its 64 threads use each of them eight times.",
+        "gemm/page.py",
+        tiling,
+        {"M": "16", "N": "16", "K": "16", "BM": "8", "BN": "8", "BK": "8"},
+        6,
+    ),
+    Card(
+        "Four sums in the registers of a thread",
+        "A value of B meets four of A: 5 reads of shared memory for 4 multiply-adds, where a sum a thread takes 8.",
+        "gemm/page.py",
+        tiling,
+        {"M": "32", "N": "32", "K": "16", "rung": "register-tile-1d", "BM": "32", "BN": "32", "TM": "4"},
+        4,
+    ),
+    Card(
+        "32 sectors where 4 would do",
+        "A warp that reads down a column of A asks for 32 bytes a lane and uses 4 of them.",
+        "gemm/page.py",
+        tiling,
+        {"M": "64", "N": "64", "K": "64", "rung": "uncoalesced", "order": "warps"},
+        3,
+    ),
+    Card(
+        "36 products that know nothing of each other",
+        "Winograd in steps: every position of a tile is a matrix product of its own, in three workspaces.",
+        "conv/winograd/page.py",
+        winograd_address.card,
+        {"kernel": "4x4-steps"},
+        16,
+    ),
+    Card(
+        "The sum is mended as the maximum grows",
+        "Softmax in two passes: where a thread meets a larger number, what it has summed is rescaled to it.",
+        "softmax/page.py",
+        softmax_address.card,
+        {},
+        3,
+    ),
+    Card(
+        "Scores, weights, values",
+        "Every query is multiplied with every key, the rows become weights that sum to 1, and the values are added up by them: two N × N matrices.",
+        "attention/page.py",
+        attention_address.card,
+        {"N": "8", "rung": "naive"},
+        13,
+    ),
+    Card(
+        "A softmax that begins before its row is known",
+        "Flash attention: keys come by the tile, and a larger maximum shrinks what was summed before. No N × N matrix is stored.",
+        "attention/page.py",
+        attention_address.card,
+        {},
+        13,
+    ),
+    Card(
+        "Three blocks in one launch",
+        "Addition, ReLU and a pool: a window’s values go through all three in registers, and the maps between never exist.",
+        "fusion/page.py",
+        fusion_address.card,
+        {"chain": "add relu maxpool:2"},
+        3,
+    ),
+    Card(
+        "A transform is a circle",
+        "Where it is too small, windows run over the end and go on at the start: the last rows and columns are wrong.",
+        "conv/fft/page.py",
+        fft,
+        {"room": "too small", "picture": "gradient"},
+        37,
+    ),
+    Card(
+        "The figure of the cuDNN paper",
+        "A filter matrix of 2 × 12, a data matrix of 12 × 4; the filters flipped, as mathematics has it.",
+        "conv/im2col.py",
+        im2col,
+        _preset("cudnn-paper"),
+        2,
+    ),
+)
+# Layers readers know, as chips: words by preset.
+LAYERS = {
+    "lenet-conv1": "LeNet’s first layer",
+    "resnet50-conv1-n1": "ResNet-50’s first layer",
+    "resnet50-res3-3x3-n1": "ResNet-50 res3 3×3",
+    "resnet50-res2-1x1": "ResNet-50 1×1",
+}

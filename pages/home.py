@@ -5,15 +5,18 @@ from html import escape
 import streamlit as st
 
 from kernels import records
-from kernels.engines import Status
-from kernels.presets import CONV_PRESETS
-from pages import _conv, _lesson
-from pages._lessons import CARDS, FIRST, LAYERS, Card
-from visuals import figures, stage, why
+from kernels.conv.presets import CONV_PRESETS
+from kernels.machine.status import Status
+from pages._cards import CARDS, FIRST, LAYERS, Card
+from pages.conv import address as conv_address
+from pages.parts import lesson
+from visuals import stage
+from visuals.charts import units
+from visuals.conv.im2col.story import IM2COL
 
 PROMISE = "What you watch is what you measured."
 IDEA = "GPU kernels, explained by running them. The CUDA kernel behind the picture is the one that is verified and timed."
-SHAPE = _conv.read(FIRST.params)[0].shape
+SHAPE = conv_address.read(FIRST.params)[0].shape
 ENGINES = {
     "cuda": "runs the CUDA kernels",
     "emulator": "runs the CUDA kernels without a GPU",
@@ -46,16 +49,16 @@ def _device(status: Status) -> str:
 @st.cache_data(show_spinner=False)
 def measured() -> str:
     """The times of every rung at the shape on the stage, as recorded: HTML; "" where there are none."""
-    rungs = _conv.ladder("im2col").rungs
+    rungs = conv_address.ladder("im2col").rungs
     rows = {r.name: row for r in rungs if (row := records.recorded(r.name, SHAPE, r.default_tiles))}
     if not rows:
         return ""
     most = max(row["p80_ms"] for row in rows.values())
     bars = "".join(_bar(r.title_on("cuda"), rows[r.name], most) for r in rungs if r.name in rows)
-    badge = figures.badge("recorded", figures.provenance(next(iter(rows.values()))))
+    badge = units.badge("recorded", units.provenance(next(iter(rows.values()))))
     return (
         f'<h2 class="kt-section">This convolution, timed</h2><p class="kt-figures">{badge}</p><dl class="kt-bars">{bars}</dl>'
-        f'<p class="kt-quiet">{escape(why.IM2COL.gain(rows))} {escape(why.IM2COL.cost(SHAPE))}</p>'
+        f'<p class="kt-quiet">{escape(IM2COL.gain(rows))} {escape(IM2COL.cost(SHAPE))}</p>'
     )
 
 
@@ -64,7 +67,7 @@ def _bar(title: str, row: dict, most: float) -> str:
     long, low, high = (f"{100 * row[name] / most:.1f}%" for name in ("median_ms", "p20_ms", "p80_ms"))
     return (
         f'<div><dt>{escape(title)}</dt><dd class="kt-bar"><i style="width:{long}"></i><b style="left:{low};right:calc(100% - {high})">'
-        f"</b></dd><dd>{figures.time_(row['median_ms'])}</dd></div>"
+        f"</b></dd><dd>{units.time_(row['median_ms'])}</dd></div>"
     )
 
 
@@ -110,11 +113,11 @@ def _layers() -> None:
         st.html('<p class="kt-quiet">Layers you know:</p>')
         for key, label in LAYERS.items():
             preset = CONV_PRESETS[key]
-            query = _conv.at(_conv.DEFAULT, preset.shape)
-            st.page_link("im2col.py", label=label, query_params=query, help=preset.source)
+            query = conv_address.at(conv_address.DEFAULT, preset.shape)
+            st.page_link("conv/im2col.py", label=label, query_params=query, help=preset.source)
 
 
-if _lesson.parts() == {"watch"}:
+if lesson.parts() == {"watch"}:
     _play()
 else:
     _hero()

@@ -3,14 +3,26 @@ those of the browser never are."""
 
 from __future__ import annotations
 
+import gc
+import importlib.util
 import os
 import shutil
 
 import pytest
 
 from kernels import engines
-from kernels.engines import cuda, cuda_driver, cuda_found
-from kernels.records import place
+from kernels.engines import cuda
+from kernels.libraries import wheels
+from kernels.machine import driver as machine_driver
+from kernels.records import folder
+from tests.helpers import emulated_numbers
+
+# Without Playwright (a machine with a GPU and no browser) the tests of the browser fail at their first fixture.
+pytest_plugins = ["tests.helpers.browser"] if importlib.util.find_spec("playwright") else []
+
+# A decoded kernel is 10^5 objects that live as long as its launch. At Python's own thresholds the collector visits them
+# again and again: half of the time of the emulator's tests.
+gc.set_threshold(200_000, 20, 100)
 
 CHROMIUM = shutil.which("chromium") or shutil.which("chromium-browser") or shutil.which("google-chrome")
 
@@ -23,6 +35,12 @@ def pytest_collection_modifyitems(items):
         if item.get_closest_marker("browser") and not CHROMIUM and not os.environ.get("CI"):
             reason = "no Chromium here: install it (Debian: apt-get install chromium) to run browser tests"
             item.add_marker(pytest.mark.skip(reason=reason))
+
+
+@pytest.fixture(autouse=True)
+def _same_numbers():
+    """The random numbers of the emulator's tests begin anew with each test, in whichever process."""
+    emulated_numbers.rng.bit_generator.state = emulated_numbers.START
 
 
 @pytest.fixture(scope="session")
@@ -45,7 +63,7 @@ def node() -> str:
 def store_of_tests(tmp_path_factory):
     """Nothing a test runs, in this process or in one it starts, writes to the store of whoever runs the tests."""
     with pytest.MonkeyPatch.context() as patch:
-        patch.setenv(place.VARIABLE, str(tmp_path_factory.mktemp("data")))
+        patch.setenv(folder.VARIABLE, str(tmp_path_factory.mktemp("data")))
         yield
 
 
@@ -53,7 +71,7 @@ def store_of_tests(tmp_path_factory):
 def machine(monkeypatch, tmp_path):
     """Makes this a machine with that driver (None: without one), and with or without an NVIDIA GPU on its PCI bus."""
     monkeypatch.delenv("CUDA_VISIBLE_DEVICES", raising=False)
-    cached = cuda_driver.find, cuda.status, cuda_found.missing
+    cached = machine_driver.find, cuda.status, wheels.missing
 
     def make(driver, on_bus: bool = True):
         def library():
@@ -66,8 +84,8 @@ def machine(monkeypatch, tmp_path):
             device.mkdir(exist_ok=True)
             (device / "vendor").write_text(f"{vendor}\n")
             (device / "class").write_text("0x030200\n")
-        monkeypatch.setattr(cuda_driver, "PCI", tmp_path)
-        monkeypatch.setattr(cuda_driver, "library", library)
+        monkeypatch.setattr(machine_driver, "PCI", tmp_path)
+        monkeypatch.setattr(machine_driver, "library", library)
         for function in cached:
             function.cache_clear()
 

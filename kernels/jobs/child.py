@@ -15,17 +15,19 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
-from kernels import engines, records
-from kernels.engines.timing import Budget
-from kernels.jobs import faults, wire
+from kernels import engines
+from kernels.jobs import faults, framing
 from kernels.jobs.job import Request, Rows
 from kernels.ladders import find
-from kernels.program import Result, RuleError
+from kernels.machine.timing import Budget
+from kernels.model.program import RuleError
+from kernels.model.result import Result
+from kernels.model.shape import ShapeError
+from kernels.records.row import commit, kernel_digest, row
 from kernels.runner import Progress, VerificationError, compare
-from kernels.shapes import ShapeError
 
 Answer = Callable[[Request, Progress], Rows]
-made_at = cache(records.commit)
+made_at = cache(commit)
 
 
 def compare_rows(request: Request, progress: Progress) -> Rows:
@@ -49,7 +51,7 @@ def _row(result: Result) -> dict[str, Any]:
     """As records.row makes it; of an engine that measures nothing, what it counted."""
     program = find(result.rung).build(result.shape, result.tiles)
     if result.measurement:
-        return records.row(result, program, made_at())
+        return row(result, program, made_at())
     return {
         "rung": result.rung,
         "shape": result.shape.params(),
@@ -59,7 +61,7 @@ def _row(result: Result) -> dict[str, Any]:
         "error": result.error,
         "date": datetime.datetime.now(datetime.UTC).date().isoformat(),
         "commit": made_at(),
-        "kernels": records.kernel_digest(program),
+        "kernels": kernel_digest(program),
     }
 
 
@@ -118,7 +120,7 @@ def main(answer: Answer = compare_rows) -> None:
     os.dup2(2, 1)  # what a library prints goes to stderr, never between the messages
     inbox: queue.SimpleQueue[bytes] = queue.SimpleQueue()
     threading.Thread(target=_listen, args=(sys.stdin.buffer, inbox), daemon=True).start()
-    serve(inbox.get, lambda *message: wire.send(answers, pickle.dumps(message)), answer)
+    serve(inbox.get, lambda *message: framing.send(answers, pickle.dumps(message)), answer)
 
 
 def _listen(requests, inbox: queue.SimpleQueue) -> None:
@@ -126,7 +128,7 @@ def _listen(requests, inbox: queue.SimpleQueue) -> None:
     even in the middle of a run."""
     try:
         while True:
-            inbox.put(wire.receive(requests))
+            inbox.put(framing.receive(requests))
     finally:
         os._exit(0)
 

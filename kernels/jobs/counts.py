@@ -12,8 +12,8 @@ from typing import Any
 from kernels.jobs.job import Job, Request, Rows
 from kernels.jobs.worker import Worker
 from kernels.ladders import find
-from kernels.program import Rung
-from kernels.records import kernel_digest
+from kernels.model.rung import Rung
+from kernels.records.row import kernel_digest
 
 MOST_KEPT = 4096  # counts; one is about 2 KB
 DEADLINE_S = 60.0

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from dataclasses import dataclass
 
-from kernels.engines import cuda_driver
+from kernels.machine import driver
 
 
 @dataclass(frozen=True)
@@ -20,7 +20,7 @@ class Meaning:
 EMULATE = "run it on the emulator, which names the line and the thread"
 SMALLER = "take a smaller shape or batch"
 TILES = "choose smaller tiles or blocks"
-DRIVER = f"install NVIDIA {cuda_driver.LEAST_DRIVER}"
+DRIVER = f"install NVIDIA {driver.LEAST_DRIVER}"
 
 MEANINGS = (
     Meaning(

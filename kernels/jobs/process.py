@@ -11,7 +11,7 @@ import sys
 import threading
 from pathlib import Path
 
-from kernels.jobs import wire
+from kernels.jobs import framing
 
 ROOT = Path(__file__).parents[2]
 LAST = ("rows", "error")  # the messages that end a request
@@ -64,13 +64,13 @@ class Process:
         how = ""
         try:
             while True:
-                message = pickle.loads(wire.receive(self._process.stdout))
+                message = pickle.loads(framing.receive(self._process.stdout))
                 self.was_ready = self.was_ready or message[0] == "ready"
                 self._answers.put(message)
                 if message[0] == "ready":
                     if (packed := self._asked.get()) is None:
                         break
-                    wire.send(self._process.stdin, packed)
+                    framing.send(self._process.stdin, packed)
                     del packed
         except (EOFError, OSError):
             pass

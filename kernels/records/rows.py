@@ -6,7 +6,6 @@ A row may hold fields this version does not know; they are kept as they are.
 from __future__ import annotations
 
 import csv
-import hashlib
 import io
 import json
 import math
@@ -15,10 +14,11 @@ from collections.abc import Iterable, Mapping, Sequence
 from functools import lru_cache
 from typing import Any
 
-from kernels.engines import ALLOCATED, COPIED, total_bytes
-from kernels.engines.timing import MODES
+from kernels.engines.protocol import ALLOCATED, COPIED, total_bytes
 from kernels.ladders import LADDERS
-from kernels.shapes import ShapeError
+from kernels.machine.timing import MODES
+from kernels.model.shape import ShapeError
+from kernels.records.jsontext import RowError, _load, canonical
 
 FORMAT = "kernel-theatre rows 1"
 MOST_BYTES = 32 * 2**20  # of a file, before it is parsed
@@ -35,19 +35,6 @@ _NAME = re.compile(r"[a-z0-9][a-z0-9_.+-]{0,39}")
 _RUNG = re.compile(r"[a-z0-9][a-z0-9-]{0,39}/[a-z0-9][a-z0-9_.+-]{0,39}")
 _KEY = re.compile(r"[A-Za-z_][A-Za-z0-9_]{0,39}")
 _TOLD = 5  # rows with errors that a message names
-
-
-class RowError(ValueError):
-    """Why a row or a file of rows is not taken, in words a reader can use."""
-
-
-def canonical(value: Any) -> str:
-    return json.dumps(value, sort_keys=True, separators=(",", ":"), allow_nan=False)
-
-
-def id_of(row: Mapping[str, Any]) -> str:
-    """20 hex digits of the row's content: the same row has the same name wherever it came from."""
-    return hashlib.sha256(canonical(row).encode()).hexdigest()[:20]
 
 
 # -- words ---------------------------------------------------------------------------------------
@@ -110,35 +97,6 @@ def parse(text: str) -> list[dict[str, Any]]:
         more = f"; and {len(wrong) - _TOLD:,} more" if len(wrong) > _TOLD else ""
         raise RowError(f"nothing was taken. {'; '.join(wrong[:_TOLD])}{more}")
     return told
-
-
-def load(text: str) -> Any:
-    """JSON without NaN, infinity, names given twice or endless nesting. RowError says what is wrong."""
-
-    def constant(name: str):
-        raise RowError(f"{name} is not a number of JSON")
-
-    def pairs(items: Sequence[tuple[str, Any]]) -> dict[str, Any]:
-        if len(found := dict(items)) < len(items):
-            raise RowError("a name is given twice in one object")
-        return found
-
-    try:
-        return json.loads(text, parse_constant=constant, object_pairs_hook=pairs)
-    except RowError:
-        raise
-    except json.JSONDecodeError as e:
-        raise RowError(f"not JSON: {e.msg} at line {e.lineno}, column {e.colno}") from None
-    except (ValueError, RecursionError):  # digits or brackets without end
-        raise RowError("not JSON that can be read: a number or its nesting is too long") from None
-
-
-def _load(text: str) -> Any:
-    text = text.removeprefix("\ufeff").strip()
-    lines = text.splitlines()
-    if len(lines) > 1 and lines[0].startswith("{") and lines[0].endswith("}"):  # as recordings are written
-        return [load(line) for line in lines if line.strip()]
-    return load(text)
 
 
 def check(row: Any) -> None:

@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from kernels.records import digest_of
+from kernels.records.row import digest_of
 
 LEVEL = 0.95
 RESAMPLES = 4000

@@ -18,7 +18,8 @@ from functools import lru_cache
 from pathlib import Path
 from typing import Any
 
-from kernels.records import place, rows
+from kernels.records import folder, rows
+from kernels.records.jsontext import RowError, canonical, id_of
 
 HERE, RECORDED = "here", "recorded"  # origins that no import may claim
 APPLICATION = 0x4B544852  # "KTHR": a file of ours
@@ -58,7 +59,7 @@ class Filter:
         return (
             all(not asked or asked == got for asked, got in (*exact, (self.mode, row["mode"])))
             and (not self.origin or self.origin == origin)
-            and (not self.shape or rows.matches(self.shape, row["rung"], rows.canonical(row["shape"])))
+            and (not self.shape or rows.matches(self.shape, row["rung"], canonical(row["shape"])))
         )
 
 
@@ -94,7 +95,7 @@ class Store:
         listed with the others, and go in with the next that can. "" or why they wait."""
         try:
             entries = [_entry(row, HERE) for row in new]
-        except rows.RowError as e:
+        except RowError as e:
             return f"The run cannot be stored: a row {e}."
         with self._lock:
             held = [*self._held.values(), *entries]
@@ -114,7 +115,7 @@ class Store:
 
     def _insert(self, entries: Sequence[Entry]) -> int:
         values = [
-            (e.id, e.inserted, rows.made(e.row), e.row["rung"], rows.canonical(e.row["shape"]), e.row["engine"],
+            (e.id, e.inserted, rows.made(e.row), e.row["rung"], canonical(e.row["shape"]), e.row["engine"],
              e.row["device"], e.row["mode"], e.row["median_ms"], e.origin, json.dumps(e.row, allow_nan=False))
             for e in entries
         ]  # fmt: skip
@@ -311,10 +312,10 @@ def _store(path: Path) -> Store:
 def mine() -> Store:
     """The store of this user, one a process."""
     try:
-        return _store(place.file())
+        return _store(folder.file())
     except RuntimeError as e:  # a user without a home
         raise StoreError(
-            f"There is no place to keep measurements: {e}. Set {place.VARIABLE} to a folder."
+            f"There is no place to keep measurements: {e}. Set {folder.VARIABLE} to a folder."
         ) from None
 
 
@@ -331,7 +332,7 @@ def name_of(origin: str) -> str:
 
 def _entry(row: Mapping[str, Any], origin: str) -> Entry:
     rows.check(row)
-    return Entry(rows.id_of(row), row, origin, _now())
+    return Entry(id_of(row), row, origin, _now())
 
 
 def _read(line: Sequence[str]) -> Entry:
@@ -390,7 +391,7 @@ def _readable(path: Path) -> list[Entry]:
                     with contextlib.suppress(ValueError, TypeError, KeyError, AttributeError):
                         entry = _read(line)
                         rows.check(entry.row)
-                        if rows.id_of(entry.row) == entry.id and isinstance(entry.origin, str):
+                        if id_of(entry.row) == entry.id and isinstance(entry.origin, str):
                             found[entry.id] = entry
     return list(found.values())
 

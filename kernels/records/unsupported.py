@@ -11,7 +11,7 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
-from kernels.records import rows
+from kernels.records.jsontext import RowError, canonical, load
 
 FOLDER = Path(__file__).parent / "recordings"
 ENDING = ".unsupported.json"
@@ -69,16 +69,16 @@ def read(file: Path) -> list[dict[str, Any]]:
     """RowError where the file is not one that Sidecar wrote."""
     if not file.exists():
         return []
-    told = rows.load(file.read_text(encoding="utf-8"))
+    told = load(file.read_text(encoding="utf-8"))
     if not (isinstance(told, list) and all(isinstance(e, dict) and set(FIELDS) <= e.keys() for e in told)):
-        raise rows.RowError(f"{file.name} must be a list of entries with {', '.join(FIELDS)}")
+        raise RowError(f"{file.name} must be a list of entries with {', '.join(FIELDS)}")
     return told
 
 
 @cache
 def _recorded() -> dict[tuple[str, str], dict[str, Any]]:
     return {
-        (entry["rung"], rows.canonical(entry["shape"])): entry
+        (entry["rung"], canonical(entry["shape"])): entry
         for file in sorted(FOLDER.glob(f"*{ENDING}"))
         for entry in read(file)
     }
@@ -87,4 +87,4 @@ def _recorded() -> dict[tuple[str, str], dict[str, Any]]:
 def recorded(rung: str, shape: Any) -> dict[str, Any] | None:
     """What a recording shipped with the app tells of this rung at exactly this shape; None where it ran or was
     not asked."""
-    return _recorded().get((rung, rows.canonical(shape.params())))
+    return _recorded().get((rung, canonical(shape.params())))

@@ -3,10 +3,10 @@ driver; one that does not even import is put in its place by PYTHONPATH."""
 
 from __future__ import annotations
 
-from kernels.engines import cuda_driver
+from kernels.machine import driver
 from tests.children.driver import Driver
 
-cuda_driver.library = Driver
+driver.library = Driver
 
 from kernels.jobs.child import _warm_up, main  # noqa: E402
 

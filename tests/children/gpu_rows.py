@@ -1,9 +1,9 @@
-"""A child on a machine that seems to have a GPU: it answers every request with the rows of tests.fake_gpu."""
+"""A child on a machine that seems to have a GPU: it answers every request with the rows of tests.helpers.fake_gpu."""
 
 from __future__ import annotations
 
 from kernels.jobs.child import main
-from tests import fake_gpu
+from tests.helpers import fake_gpu
 
 
 def answer(request, progress):

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 
-from kernels.jobs import Request
+from kernels.jobs.job import Request
 
 
 def act(what: str, **fields) -> Request:

@@ -4,7 +4,8 @@ python -m tests.children.owner RUNG"""
 import sys
 import time
 
-from kernels.jobs import Request, Worker
+from kernels.jobs.job import Request
+from kernels.jobs.worker import Worker
 
 worker = Worker(module="tests.children.acts")
 job = worker.submit(Request((sys.argv[1],), None))

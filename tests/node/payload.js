@@ -1,4 +1,4 @@
-// Scenes written by hand, packed as visuals/payload.py packs them: plain arrays in, {meta, block} out.
+// Scenes written by hand, packed as visuals/scene/payload.py packs them: plain arrays in, {meta, block} out.
 const TYPES = { f4: Float32Array, u1: Uint8Array, u2: Uint16Array, i2: Int16Array, i4: Int32Array };
 
 class Block {

@@ -15,8 +15,8 @@ from pathlib import Path
 from rjsmin import jsmin
 
 from visuals.palette import DARK, LIGHT
-from visuals.payload import payload
-from visuals.scene import Scene
+from visuals.scene.payload import payload
+from visuals.scene.scene import Scene
 
 HERE = Path(__file__).parent
 SCRIPTS = (  # each after what it imports

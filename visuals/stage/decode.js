@@ -1,5 +1,5 @@
 // Payload -> scene: typed arrays over one block of bytes, and the indexes every frame needs.
-// Pure. The contract is visuals/scene.py; a payload that breaks it throws a readable Error.
+// Pure. The contract is visuals/scene/scene.py; a payload that breaks it throws a readable Error.
 
 export const SCENE_VERSION = 2;
 const ARRAYS = { f4: Float32Array, u1: Uint8Array, u2: Uint16Array, i2: Int16Array, i4: Int32Array };

@@ -4,7 +4,7 @@
 import { HUES } from "./colour.js";
 import { number } from "./explain.js";
 
-const KINDS = ["", "comment", "keyword", "type", "builtin", "string", "directive"]; // of visuals/highlight.py
+const KINDS = ["", "comment", "keyword", "type", "builtin", "string", "directive"]; // of visuals/scene/highlight.py
 
 export function element(tag, className, text) {
   const node = document.createElement(tag);

@@ -9,14 +9,14 @@ import math
 
 import numpy as np
 
-from kernels import values
-from kernels.engines import Status
-from kernels.engines.cpu import free_bytes
 from kernels.engines.emulator import precompiled
 from kernels.engines.emulator.counters import Counters, add_up
 from kernels.engines.emulator.launch import Dim, Options, launch, place
 from kernels.engines.emulator.trace import BlockTrace
-from kernels.program import INPUT, OUTPUT, WORKSPACE, Launch, Program, RuleError, refuse_steps
+from kernels.machine.processor import free_bytes
+from kernels.machine.status import Status
+from kernels.model import values
+from kernels.model.program import INPUT, OUTPUT, WORKSPACE, Launch, Program, RuleError, refuse_steps
 
 __all__ = ["MEASURES", "Session", "check", "check_threads", "free_bytes", "open", "status", "trace_launch"]
 

@@ -11,9 +11,9 @@ from pathlib import Path
 import ml_dtypes
 import numpy as np
 
-from kernels import numerals
-from kernels.engines.emulator.parse import Kernel, Variable
-from kernels.program import RuleError
+from kernels.engines.emulator.ptx.parse import Kernel, Variable
+from kernels.model import numerals
+from kernels.model.program import RuleError
 
 DTYPES = {
     name: np.dtype(dtype)

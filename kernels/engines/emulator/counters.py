@@ -19,11 +19,11 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from kernels.engines.emulator.parse import Instruction, Line
+from kernels.engines.emulator.ptx.parse import Instruction, Line
 
 SECTOR_BITS, BANKS, WORD_BITS, LANES = 5, 32, 2, 32
 # PTX instructions counted for each machine instruction an H200 executed, least and most over the cases of
-# the hardware fixture: tests/unit/test_hardware_counters.py holds these to it. Below a half are kernels that
+# the hardware fixture: tests/kernels/engines/emulator/test_hardware_counters.py holds these to it. Below a half are kernels that
 # do little but divide integers or load fragments by wmma, and warps that add floats to one word of shared memory:
 # one instruction of PTX is many of machine code there.
 PTX_PER_MACHINE = (0.22, 1.65)

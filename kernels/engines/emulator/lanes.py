@@ -11,11 +11,11 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from kernels.engines.emulator.parse import Operand
+from kernels.engines.emulator.ptx.parse import Operand
 from kernels.engines.emulator.threads import LANES, Groups, bits_of_lanes, join
 
 if TYPE_CHECKING:
-    from kernels.engines.emulator.machine import Machine
+    from kernels.engines.emulator.state import Machine
 
 
 class Lanes:

@@ -9,13 +9,14 @@ import numpy as np
 
 from kernels.engines.emulator.calls import addresses
 from kernels.engines.emulator.counters import Counters, Tally
-from kernels.engines.emulator.machine import EmulatorError, Machine
+from kernels.engines.emulator.errors import EmulatorError
+from kernels.engines.emulator.instructions.runtime_functions import Printed
+from kernels.engines.emulator.iterations import SECONDS
 from kernels.engines.emulator.memory import GLOBAL_BASE, Global
-from kernels.engines.emulator.parse import Kernel, parse
-from kernels.engines.emulator.runtime_functions import Printed
+from kernels.engines.emulator.ptx.parse import Kernel, parse
 from kernels.engines.emulator.scheduler import Scheduler
+from kernels.engines.emulator.state import Machine
 from kernels.engines.emulator.trace import BlockTrace
-from kernels.engines.emulator.turns import SECONDS
 
 Dim = tuple[int, int, int]
 

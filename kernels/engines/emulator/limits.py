@@ -5,12 +5,13 @@ from __future__ import annotations
 import math
 from collections.abc import Collection
 
-from kernels import numerals
-from kernels.engines.cpu import free_bytes
 from kernels.engines.emulator.arguments import Array
 from kernels.engines.emulator.launch import Dim
-from kernels.engines.emulator.parse import Kernel
-from kernels.program import MOST_SHARED, MOST_STATIC_SHARED, RuleError
+from kernels.engines.emulator.ptx.parse import Kernel
+from kernels.machine.processor import free_bytes
+from kernels.model import numerals
+from kernels.model.program import RuleError
+from kernels.model.rules import MOST_SHARED, MOST_STATIC_SHARED
 
 # CUDA C++ Programming Guide, "Technical Specifications per Compute Capability".
 MOST_BLOCKS = (2**31 - 1, 65_535, 65_535)  # along x, y, z

@@ -1,4 +1,4 @@
-"""PTX in one archive a topic: conv.zip, and beside it conv.json, which lists its kernels for a reader.
+"""PTX in one archive a topic: kernels/conv/ptx.zip, and beside it ptx.json, which lists its kernels for a reader.
 
 An archive is the same to the byte whenever the same kernels are written: sorted names, fixed dates.
 """
@@ -29,7 +29,7 @@ class Compiled:
 def write(folder: Path, topic: str, nvrtc: str, kernels: Mapping[str, Compiled]) -> list[Path]:
     """Write the archive and the list of a topic's kernels, by name; the paths written."""
     archive, listing = _paths(folder, topic)
-    folder.mkdir(parents=True, exist_ok=True)
+    archive.parent.mkdir(parents=True, exist_ok=True)
     with ZipFile(archive, "w", ZIP_DEFLATED, compresslevel=9) as file:
         for name in sorted(kernels):
             info = ZipInfo(f"{name}.ptx", DATE)
@@ -70,4 +70,4 @@ def read(folder: Path, topic: str, name: str) -> str:
 
 
 def _paths(folder: Path, topic: str) -> tuple[Path, Path]:
-    return folder / f"{topic}.zip", folder / f"{topic}.json"
+    return folder / topic / "ptx.zip", folder / topic / "ptx.json"

@@ -11,11 +11,11 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from kernels.engines.emulator.parse import type_bytes
-from kernels.engines.emulator.table import UNSIGNED
+from kernels.engines.emulator.operations import UNSIGNED
+from kernels.engines.emulator.ptx.parse import type_bytes
 
 if TYPE_CHECKING:
-    from kernels.engines.emulator.machine import Machine
+    from kernels.engines.emulator.state import Machine
 
 MOST = 20  # races reported in a run
 _ELSEWHERE = {"global", "local", "param", "const"}

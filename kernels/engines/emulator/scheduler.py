@@ -13,12 +13,12 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from kernels.engines.emulator.barriers import Barriers
+from kernels.engines.emulator.iterations import Loops, Turns
 from kernels.engines.emulator.lanes import Lanes
 from kernels.engines.emulator.threads import LANES, Groups, join
-from kernels.engines.emulator.turns import Loops, Turns
 
 if TYPE_CHECKING:
-    from kernels.engines.emulator.machine import Machine
+    from kernels.engines.emulator.state import Machine
 
 
 class Scheduler:

@@ -7,10 +7,10 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from kernels.engines.emulator.parse import Line
+from kernels.engines.emulator.ptx.parse import Line
 
 if TYPE_CHECKING:
-    from kernels.engines.emulator.machine import Machine
+    from kernels.engines.emulator.state import Machine
 
 
 @dataclass(frozen=True)

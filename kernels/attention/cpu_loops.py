@@ -1,0 +1,265 @@
+# ruff: noqa: E741  # O and l are the names of the paper
+"""O = softmax(scale * Q K^T) V as loops for the processor: four ways through the same pairs, compiled by Numba.
+
+Q, K, V and O [heads, N, d] are float32 arrays, row-major. Sums are kept in float32, in the order that is written
+here (no fastmath), and every exponential has a maximum of its row subtracted. If causal, query i sees keys 0 .. i.
+`prange` deals its turns out to the threads; each row of O belongs to one of them. Only what runs a loop imports
+this file: Numba is slow to import.
+"""
+
+from functools import cache
+
+import numpy as np
+from numba import carray, get_thread_id, njit, prange, types
+from numba.core import cgutils
+from numba.extending import intrinsic
+
+from kernels.gemm import cpu_loops as gemm_cpu_loops
+
+DEEP = 32  # columns of K that are turned round at a time: scratch of one size for any d
+MOST_BLOCK, MOST_SIDE = 256, 128  # the longest side of a block, and of a tile of flash attention
+# Floats of scratch on a thread's stack: 32 KB for a block, 81 KB for a tile.
+FOR_BLOCK, FOR_KEYS, FOR_TILE = DEEP * MOST_BLOCK, DEEP * MOST_SIDE, MOST_SIDE * MOST_SIDE
+NOTHING, ONE = np.float32(-np.inf), np.float32(1)
+HOW = {"cache": True, "error_model": "numpy"}  # a sum of 0 gives NaN, no exception
+
+
+# Naive: the definition, head after head. All scores of a head, S [N, N]; their softmax in place; times V.
+# What limits it: S is written and read again and again. A score is one sum along a row of Q and a row of K, a
+# result one down a column of V: each addition waits for the one before, and the compiler vectorizes none.
+@njit(parallel=True, **HOW)
+def naive(Q, K, V, O, scale, causal, S):
+    heads, N, d = Q.shape
+    for head in range(heads):
+        q, k, v, o = Q[head], K[head], V[head], O[head]
+        for turn in prange(N):
+            i = folded(turn, N)
+            for j in range(i + 1 if causal else N):
+                S[i, j] = scale * along(q[i], k[j])
+        for turn in prange(N):
+            i = folded(turn, N)
+            softmax(S[i, : i + 1 if causal else N])
+        for turn in prange(N):
+            i = folded(turn, N)
+            for x in range(d):
+                sum = np.float32(0)
+                for j in range(i + 1 if causal else N):
+                    sum += S[i, j] * v[j, x]
+                o[i, x] = sum
+
+
+# Blocked: the same three steps, both products in blocks of BLOCK queries by BLOCK keys. What was fetched of K and
+# V is used BLOCK times, and the additions of an innermost loop belong to different sums: they are vectorized.
+# What limits it: S, whole as before, which passes by in each step; and exponentials, which are not vectorized.
+@njit(parallel=True, **HOW)
+def blocked(Q, K, V, O, scale, causal, BLOCK, S):
+    heads, N, _ = Q.shape
+    blocks = (N + BLOCK - 1) // BLOCK
+    for head in range(heads):
+        q, k, v, o = Q[head], K[head], V[head], O[head]
+        for turn in prange(blocks):
+            block_of_scores(q, k, scale, causal, BLOCK, folded(turn, blocks) * BLOCK, S)
+        for turn in prange(N):
+            i = folded(turn, N)
+            softmax(S[i, : i + 1 if causal else N])
+        for turn in prange(blocks):
+            block_of_values(v, o, causal, BLOCK, folded(turn, blocks) * BLOCK, S)
+
+
+@njit(**HOW)
+def block_of_scores(q, k, scale, causal, BLOCK, i0, S):
+    Kt = carray(on_stack(FOR_BLOCK), (DEEP, BLOCK))
+    N = len(q)
+    i1 = min(i0 + BLOCK, N)
+    for j0 in range(0, i1 if causal else N, BLOCK):
+        square(q[i0:i1], k[j0 : min(j0 + BLOCK, N)], scale, Kt, S[i0:i1], j0)
+
+
+@njit(**HOW)
+def block_of_values(v, o, causal, BLOCK, i0, S):
+    N = len(v)
+    i1 = min(i0 + BLOCK, N)
+    o[i0:i1] = 0
+    for j0 in range(0, i1 if causal else N, BLOCK):
+        for i in range(i0, i1):
+            add(S[i, j0 : min(j0 + BLOCK, i + 1 if causal else N)], v[j0:], o[i])
+
+
+# Fused: a query at a time, its scores, their softmax, the mean of the values. Of S there is a row for each thread,
+# rows [THREADS, N], and it stays in the nearest cache.
+# What limits it: all of K and V pass by for every query, and a score is one sum in one order, as in naive.
+@njit(parallel=True, **HOW)
+def fused(Q, K, V, O, scale, causal, rows):
+    heads, N, _ = Q.shape
+    for turn in prange(heads * N):
+        head, i = turn // N, folded(turn % N, N)
+        row = rows[get_thread_id(), : i + 1 if causal else N]
+        for j in range(len(row)):
+            row[j] = scale * along(Q[head, i], K[head, j])
+        softmax(row)
+        O[head, i] = 0
+        add(row, V[head], O[head, i])
+
+
+# Flash: Br queries walk over tiles of Bc keys. Each keeps the maximum m and the sum l of what it has seen; where
+# a tile brings a larger maximum, l and O are shrunk to it before the tile is added. Of S there is one tile.
+# What limits it: exponentials are not vectorized, and each tile of keys passes over O once more, which is much
+# where Bc is small. What it saves is passes over S, and those a processor's caches hold for long.
+@njit(parallel=True, **HOW)
+def flash(Q, K, V, O, scale, causal, Br, Bc):
+    heads, N, _ = Q.shape
+    tiles = (N + Br - 1) // Br
+    for turn in prange(heads * tiles):
+        head, i0 = turn // tiles, folded(turn % tiles, tiles) * Br
+        tile_of_queries(Q[head, i0 : i0 + Br], K[head], V[head], O[head, i0 : i0 + Br], scale, causal, i0, Bc)
+
+
+@njit(**HOW)
+def tile_of_queries(q, k, v, o, scale, causal, i0, Bc):
+    rows, N = len(q), len(k)
+    Kt, S = carray(on_stack(FOR_KEYS), (DEEP, Bc)), carray(on_stack(FOR_TILE), (rows, Bc))
+    m, l = carray(on_stack(MOST_SIDE), (rows,)), carray(on_stack(MOST_SIDE), (rows,))
+    m[:], l[:], o[:] = NOTHING, 0, 0
+    for j0 in range(0, min(i0 + rows, N) if causal else N, Bc):
+        j1 = min(j0 + Bc, N)
+        square(q, k[j0:j1], scale, Kt, S, 0)
+        for i in range(rows):
+            seen = max(0, min(j1, i0 + i + 1 if causal else N) - j0)
+            l[i], m[i] = mended(S[i, :seen], v[j0:], o[i], m[i], l[i])
+    for i in range(rows):
+        scaled(o[i], ONE / l[i])
+
+
+# A tile added to what a query has summed so far; (l, m) after it.
+@njit(**HOW)
+def mended(s, v, o, m, l):
+    most = largest(s, m)
+    base = np.float32(0) if most == NOTHING else most  # so far it saw scores of -infinity alone
+    shrink = np.exp(m - base)
+    scaled(o, shrink)
+    l = l * shrink + exponentials(s, base)
+    add(s, v, o)
+    return l, most
+
+
+# -- what several of them do -----------------------------------------------------------------------
+# Scratch on the stack of the thread that works, as a GPU's thread has registers: it stays in the nearest cache,
+# nothing is allocated for it, and it is gone with the call.
+@intrinsic(prefer_literal=True)
+def on_stack(typing, floats):
+    size = floats.literal_value  # a constant above: known when it is compiled
+
+    def generate(context, builder, signature, args):
+        return cgutils.alloca_once(builder, context.get_value_type(types.float32), size)
+
+    return types.CPointer(types.float32)(floats), generate
+
+
+# Turn after turn from both ends: if causal, late rows see more keys, and every thread is to get some of them.
+@njit(**HOW)
+def folded(turn, turns):
+    return turns - 1 - turn // 2 if turn % 2 else turn // 2
+
+
+# A row times a row: one sum, one addition after the other.
+@njit(**HOW)
+def along(a, b):
+    sum = np.float32(0)
+    for x in range(len(a)):
+        sum += a[x] * b[x]
+    return sum
+
+
+# A square of scores, s[:, j0 + j] = scale * q k^T. k is turned round first, to Kt [DEEP, keys], so that the
+# innermost loop adds to scores that lie side by side.
+@njit(**HOW)
+def square(q, k, scale, Kt, s, j0):
+    rows, d = q.shape
+    keys = len(k)
+    for x0 in range(0, d, DEEP):
+        deep = min(DEEP, d - x0)
+        for j in range(keys):
+            for x in range(deep):
+                Kt[x, j] = k[j, x0 + x]
+        for i in range(rows):
+            out = s[i, j0 : j0 + keys]
+            if x0 == 0:
+                out[:] = 0
+            for x in range(deep):
+                factor, column = scale * q[i, x0 + x], Kt[x]
+                for j in range(keys):
+                    out[j] += factor * column[j]
+
+
+# o += p v for a row p: what is innermost lies side by side.
+@njit(**HOW)
+def add(p, v, o):
+    for j in range(len(p)):
+        factor, row = p[j], v[j]
+        for x in range(len(o)):
+            o[x] += factor * row[x]
+
+
+@njit(**HOW)
+def scaled(row, factor):
+    for j in range(len(row)):
+        row[j] *= factor
+
+
+# A NaN is no maximum.
+@njit(**HOW)
+def largest(row, most):
+    for j in range(len(row)):
+        if row[j] > most:
+            most = row[j]
+    return most
+
+
+# exp(row - most) in place, and the sum: NaN where a score is.
+@njit(**HOW)
+def exponentials(row, most):
+    sum = np.float32(0)
+    for j in range(len(row)):
+        row[j] = np.exp(row[j] - most)
+        sum += row[j]
+    return sum
+
+
+@njit(**HOW)
+def softmax(row):
+    scaled(row, ONE / exponentials(row, largest(row, NOTHING)))
+
+
+# The library: NumPy's BLAS for both products, with S whole between them, and NumPy's own vectorized exponential
+# on one thread. What limits it: S passes by in every step.
+def blas(Q, K, V, O, scale, causal, S):
+    for q, k, v, o in zip(Q, K, V, O, strict=True):
+        np.matmul(q, k.T, out=S)
+        S *= scale
+        for i in range(len(q) if causal else 0):
+            S[i, i + 1 :] = NOTHING
+        S -= S.max(axis=1, keepdims=True)
+        np.exp(S, out=S)
+        S /= S.sum(axis=1, keepdims=True)
+        np.matmul(S, v, out=o)
+
+
+# -- running them ----------------------------------------------------------------------------------
+LOOPS = {"naive": naive, "blocked": blocked, "fused": fused, "flash": flash}
+
+
+def run(name: str, THREADS: int, Q: np.ndarray, K: np.ndarray, V: np.ndarray, O: np.ndarray, *rest) -> None:
+    """Run one on so many threads; Q, K, V and O [B, H, N, d], `rest` as its parameters from `scale` on."""
+    arrays = [x.reshape(-1, *x.shape[2:]) for x in (Q, K, V, O)]
+    if name == "blas":
+        with gemm_cpu_loops.library(THREADS), np.errstate(invalid="ignore", over="ignore"):
+            return blas(*arrays, *rest)
+    gemm_cpu_loops.parallel(LOOPS[name], THREADS, *arrays, *rest)
+
+
+@cache
+def prepare(name: str) -> None:
+    """Compile it (or take it from Numba's cache on disk) by the attention of a query to itself."""
+    tiles = {"blocked": (np.int64(1),), "flash": (np.int64(1), np.int64(1))}.get(name, ())
+    scratch = () if name == "flash" else (np.ones((1, 1), np.float32),)
+    run(name, 1, *np.ones((4, 1, 1, 1, 1), np.float32), np.float32(1), np.int64(0), *tiles, *scratch)

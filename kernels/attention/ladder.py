@@ -1,0 +1,246 @@
+"""Attention, O = softmax(scale * Q K^T) V for each head: from three kernels with N x N between them to flash
+attention, and the libraries."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import numpy as np
+
+from kernels.attention import common as parts
+from kernels.attention import cpu, library, tensor_cores
+from kernels.attention.presets import ATTENTION_PRESETS
+from kernels.attention.reference import TOLERANCE
+from kernels.attention.reference import attention as reference
+from kernels.attention.shape import AttentionShape, parse_attention
+from kernels.model.launch import ampere, ampere_for, ceil, launch, rungs_of
+from kernels.model.program import Launch, LibraryCall, Program, Tiles
+from kernels.model.rules import MOST_SHARED, multiple_rules, shared_rules, thread_rules
+from kernels.model.rung import Ladder, Rung
+
+SOFTMAX_WARPS = 4  # of a block of kernels/attention/cuda/01_softmax.cu, a row each
+LANES_DOWN, LANES_ACROSS = 4, 8  # of a warp's tile in kernels/attention/cuda/05_flash_registers.cu
+WIDE = 64  # beyond it a lane has more columns of O, and half as many rows
+
+
+# -- programs: S and P in HBM ---------------------------------------------------------------------------
+def softmax(s: AttentionShape) -> Launch:
+    rows = s.heads * s.N
+    args = ("S", "P", np.int32(rows), np.int32(s.N), np.int32(s.causal))
+    grid = (ceil(rows, SOFTMAX_WARPS),)
+    defines = {"WARPS": SOFTMAX_WARPS} | ({"BF16": int(s.dtype == "bf16")} if s.dtype in parts.HALVES else {})
+    return launch("attention/01_softmax.cu", grid, 32 * SOFTMAX_WARPS, args, cpu.softmax, defines)
+
+
+def unfused(s: AttentionShape, scores, values) -> Program:
+    return Program((*parts.buffers(s), *parts.square_buffers(s)), (scores, softmax(s), values))
+
+
+def _products(s: AttentionShape) -> tuple[tuple, tuple]:
+    """Arguments of the kernels that compute scores and values."""
+    N, d, causal = np.int32(s.N), np.int32(s.d), np.int32(s.causal)
+    return ("Q", "K", "S", N, d, np.float32(s.factor), causal), ("P", "V", "O", N, d, causal)
+
+
+def build_naive(s: AttentionShape, tiles: Tiles) -> Program:
+    side = tiles["BLOCK"]
+    down, across = ceil(s.N, side), ceil(s.d, side)
+    for_scores, for_values = _products(s)
+    return unfused(
+        s,
+        launch("attention/01_scores.cu", (down, down, s.heads), (side, side), for_scores, cpu.scores, tiles),
+        launch(
+            "attention/01_values.cu", (across, down, s.heads), (side, side), for_values, cpu.values, tiles
+        ),
+    )
+
+
+def build_blocked(s: AttentionShape, tiles: Tiles) -> Program:
+    side = tiles["TILE"]
+    down, across = ceil(s.N, side), ceil(s.d, side)
+    for_scores, for_values = _products(s)
+    scores, values = cpu.scores_tiled(side), cpu.values_tiled(side)
+    return unfused(
+        s,
+        launch("attention/02_scores_tiled.cu", (down, down, s.heads), side * side, for_scores, scores, tiles),
+        launch(
+            "attention/02_values_tiled.cu", (across, down, s.heads), side * side, for_values, values, tiles
+        ),
+    )
+
+
+def build_cublas(s: AttentionShape, tiles: Tiles) -> Program:
+    N, d = np.int32(s.N), np.int32(s.d)
+    return unfused(
+        s,
+        LibraryCall("cublas_scores", ("Q", "K", "S", N, d, np.float32(s.factor)), cpu.library_scores),
+        LibraryCall("cublas_values", ("P", "V", "O", N, d), cpu.library_values),
+    )
+
+
+# -- programs: nothing N x N ----------------------------------------------------------------------------
+def fused_shared(s: AttentionShape, tiles: Tiles) -> int:
+    return 4 * (s.N + s.d + tiles["BLOCK"])
+
+
+def build_fused(s: AttentionShape, tiles: Tiles) -> Program:
+    grid, shared = (s.N, s.heads), fused_shared(s, tiles)
+    step = launch("attention/03_fused.cu", grid, tiles["BLOCK"], parts.arguments(s), cpu.fused, tiles, shared)
+    return Program(parts.buffers(s), (step,))
+
+
+def flash_padded(s: AttentionShape, tiles: Tiles) -> int:
+    """d as kernels/attention/cuda/04_flash.cu has it: a whole number of columns for each of Bc threads."""
+    return ceil(s.d, tiles["Bc"]) * tiles["Bc"]
+
+
+def flash_shared(s: AttentionShape, tiles: Tiles) -> int:
+    Br, Bc, DP = tiles["Br"], tiles["Bc"], flash_padded(s, tiles)
+    return 4 * ((Br + Bc) * DP + Bc * (DP + 1) + Br * Bc)
+
+
+def build_flash(s: AttentionShape, tiles: Tiles) -> Program:
+    Br, Bc = tiles["Br"], tiles["Bc"]
+    defines = dict(tiles) | {"DP": flash_padded(s, tiles)}
+    twin, grid = cpu.flash(Br, Bc), (ceil(s.N, Br), s.heads)
+    step = launch(
+        "attention/04_flash.cu", grid, Br * Bc, parts.arguments(s), twin, defines, flash_shared(s, tiles)
+    )
+    return Program(parts.buffers(s), (step,))
+
+
+def registers_defines(s: AttentionShape, tiles: Tiles) -> dict[str, int]:
+    """What kernels/attention/cuda/05_flash_registers.cu is compiled with: d in whole float4 for each of the lanes
+    across, and half as many rows a lane where d is wide."""
+    DP = ceil(s.d, 4 * LANES_ACROSS) * 4 * LANES_ACROSS
+    return dict(tiles) | {"DP": DP, "TM": tiles["TM"] // 2 if DP > WIDE else tiles["TM"]}
+
+
+def registers_threads(s: AttentionShape, tiles: Tiles) -> int:
+    return tiles["Br"] // registers_defines(s, tiles)["TM"] * LANES_ACROSS
+
+
+def registers_shared(s: AttentionShape, tiles: Tiles) -> int:
+    Br, Bc, DP = tiles["Br"], tiles["Bc"], registers_defines(s, tiles)["DP"]
+    return 4 * ((Br + Bc) * (DP + 4) + Bc * DP + Br * (Bc + 8))
+
+
+def build_registers(s: AttentionShape, tiles: Tiles) -> Program:
+    Br, Bc = tiles["Br"], tiles["Bc"]
+    twin, grid, threads = cpu.flash(Br, Bc), (ceil(s.N, Br), s.heads), registers_threads(s, tiles)
+    defines, shared = registers_defines(s, tiles), registers_shared(s, tiles)
+    step = launch("attention/05_flash_registers.cu", grid, threads, parts.arguments(s), twin, defines, shared)
+    return Program(parts.buffers(s), (step,))
+
+
+# -- rules ----------------------------------------------------------------------------------------------
+def naive_rules(s: AttentionShape, tiles: Tiles) -> Iterator[str]:
+    yield from parts.common_rules(s, tiles["BLOCK"])
+    yield from parts.square_rules(s, tiles["BLOCK"], "BLOCK")
+
+
+def blocked_rules(s: AttentionShape, tiles: Tiles) -> Iterator[str]:
+    yield from parts.common_rules(s, tiles["TILE"])
+    yield from parts.square_rules(s, tiles["TILE"], "TILE")
+
+
+def cublas_rules(s: AttentionShape, tiles: Tiles) -> Iterator[str]:
+    yield from parts.common_rules(s, dtypes=("fp32", *parts.HALVES))
+    yield from parts.row_rules(s, SOFTMAX_WARPS)
+
+
+def fused_rules(s: AttentionShape, tiles: Tiles) -> Iterator[str]:
+    yield from parts.common_rules(s)
+    yield from parts.head_rules(s)
+    yield from shared_rules("4*(N + d + BLOCK)", fused_shared(s, tiles), MOST_SHARED)
+
+
+def flash_rules(s: AttentionShape, tiles: Tiles) -> Iterator[str]:
+    yield from parts.common_rules(s, max(tiles["Br"], tiles["Bc"]))
+    yield from parts.head_rules(s)
+    yield from thread_rules("Br*Bc", tiles["Br"] * tiles["Bc"])
+
+
+def registers_rules(s: AttentionShape, tiles: Tiles) -> Iterator[str]:
+    yield from parts.common_rules(s, max(tiles["Br"], tiles["Bc"]))
+    yield from parts.head_rules(s)
+    if s.d <= parts.MOST_D:  # else there are no tiles to speak of
+        yield from multiple_rules(tiles, ("Br", LANES_DOWN * tiles["TM"]))
+        yield from thread_rules("8*Br/TM", registers_threads(s, tiles))
+        formula = "4*((Br + Bc)*(DP + 4) + Bc*DP + Br*(Bc + 8))"
+        yield from shared_rules(formula, registers_shared(s, tiles), MOST_SHARED)
+
+
+ours = rungs_of("attention", parts.cost, TOLERANCE)
+
+RUNGS = (
+    ours(
+        "naive",
+        "naive",
+        "Scores, softmax, values: three kernels, with S and P, each N x N for every head, in HBM between them.",
+        build_naive,
+        naive_rules,
+        {"BLOCK": (16, 32, 8)},
+    ),
+    ours(
+        "blocked",
+        "tiled products",
+        "The same three steps; both products go through tiles in shared memory. S and P stay in HBM.",
+        build_blocked,
+        blocked_rules,
+        {"TILE": (32, 16, 8)},
+    ),
+    ours(
+        "fused",
+        "fused, a row at a time",
+        "A block per query keeps its row of scores in shared memory: nothing N x N, but K and V are read N times.",
+        build_fused,
+        fused_rules,
+        {"BLOCK": (256, 128)},
+    ),
+    ours(
+        "flash",
+        "flash attention",
+        "Br queries walk over tiles of Bc keys; a running maximum and sum mend what was summed before.",
+        build_flash,
+        flash_rules,
+        {"Br": (32, 16, 8, 4), "Bc": (32, 16, 8)},
+        {"Br": 4, "Bc": 8},
+        {"Br": 16, "Bc": 16},
+    ),
+    ours(
+        "flash-registers",
+        "flash attention, register tiles",
+        "The same walk with both products in register tiles, fed by cp.async: bound by the multiply-adds.",
+        build_registers,
+        registers_rules,
+        {"Br": (128, 64, 32), "Bc": (64, 32, 16, 8), "TM": (8, 4)},
+        {"Br": 32, "Bc": 8},
+        {"Br": 64, "TM": 4},
+        {"Bc": 32},
+        capability=ampere,
+    ),
+)
+
+CUBLAS = Rung(
+    name="attention/cublas",
+    title="cuBLAS + our softmax",
+    idea="Both products by the vendor's library, sums and S in FP32 (TF32 off), P in V's type. If causal it multiplies "
+    "hidden pairs too.",
+    build=build_cublas,
+    cost=parts.cost_of_all,
+    rules=cublas_rules,
+    tolerance=TOLERANCE,
+    library="cuBLAS",
+    capability=ampere_for(*parts.HALVES),  # its softmax rounds pairs by cvt.f16x2
+)
+
+LADDER = Ladder(
+    name="attention",
+    shape=AttentionShape,
+    parse=parse_attention,
+    reference=reference,
+    presets=ATTENTION_PRESETS,
+    rungs=(*RUNGS, *tensor_cores.RUNGS, CUBLAS, *library.RUNGS),
+    swept=("attention-16", "attention-2048"),
+)

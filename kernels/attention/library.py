@@ -1,0 +1,60 @@
+"""attention/library*: PyTorch's scaled_dot_product_attention beside ours, a rung for each backend, each named.
+
+What a backend supports PyTorch says when it is called (kernels.libraries.availability): FLASH_ATTENTION and
+CUDNN_ATTENTION want 16-bit types, EFFICIENT_ATTENTION takes FP32 too. From compute capability 8.0 on it multiplies FP32
+on the tensor cores, each product made of three TF32 products, whatever allow_tf32 says (PyTorch's source,
+mem_eff_attention/gemm_kernel_utils.h: OpMultiplyAddFastF32): nearly as exact as FP32, and not bound by its rate.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from functools import partial
+
+from kernels.attention import common as parts
+from kernels.attention.shape import AttentionShape
+from kernels.libraries import availability
+from kernels.libraries import torch as torch_library
+from kernels.model.program import LibraryCall, Program, Tiles
+from kernels.model.rung import Cost, Rung
+
+IDEAS = {  # backend: (the end of the rung's name, of its title, what it is by PyTorch's documentation)
+    "EFFICIENT_ATTENTION": (
+        "library", "memory-efficient",
+        "Memory-efficient attention: nothing N x N. FP32 as three TF32 products on tensor cores.",
+    ),
+    "FLASH_ATTENTION": ("library-flash", "flash", "FlashAttention-2 in PyTorch: 16-bit types alone."),
+    "CUDNN_ATTENTION": ("library-cudnn", "cuDNN", "cuDNN's fused attention, called by PyTorch: 16-bit types alone."),
+}  # fmt: skip
+
+
+def build(backend: str, s: AttentionShape, tiles: Tiles) -> Program:
+    call = LibraryCall(torch_library.routine(backend), parts.arguments(s), None)
+    return Program(parts.buffers(s), (call,))
+
+
+def rules(name: str, s: AttentionShape, tiles: Tiles) -> Iterator[str]:
+    return availability.rules("PyTorch", torch_library.find, name, s)
+
+
+def cost(s: AttentionShape, program: Program) -> Cost:
+    """FLOPs of the pairs seen and the bytes of the tensors alone: what it takes beside them it does not say ahead."""
+    return Cost(s.flops, s.bytes, None)
+
+
+def _rung(backend: str, tail: str, title: str, idea: str) -> Rung:
+    name = f"attention/{tail}"
+    return Rung(
+        name=name,
+        title=f"PyTorch ({title})",
+        idea=idea,
+        build=partial(build, backend),
+        cost=cost,
+        rules=partial(rules, name),
+        tolerance=parts.TOLERANCE,
+        library="PyTorch",
+        engines=("cuda",),
+    )
+
+
+RUNGS = tuple(_rung(backend, *told) for backend, told in IDEAS.items())

@@ -1,0 +1,109 @@
+"""The rung of the attention ladder on tensor cores: FP16 or BF16 in and out, sums in FP32.
+
+P is rounded to the type of V before it is multiplied, and O at the end: what that loses stands in the scale of the
+error (kernels.attention.reference), beside what a float32 computation may lose; so the tolerance is that of all rungs.
+Tensor cores cut sums off where FMA units round, up to 2^-23 of the sum for every 8 products: 1.2e-4 of O at N = 8,192,
+a sixteenth of what the rounding of P is admitted in FP16.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from kernels.attention import common as parts
+from kernels.attention import cpu
+from kernels.attention.shape import AttentionShape
+from kernels.model.launch import WARP, ampere, ceil, launch, rungs_of
+from kernels.model.program import Program, Tiles
+from kernels.model.rules import (
+    MOST_REGISTERS,
+    MOST_SHARED,
+    REGISTERS,
+    most_rules,
+    multiple_rules,
+    shared_rules,
+    thread_rules,
+)
+from kernels.model.rung import Rung
+
+MMA = 16  # rows of a factor of mma.sync; and columns of Q and K that it takes at once
+PAD = 8  # halves after each row in shared memory
+OTHER_REGISTERS = 31  # of a lane, beside those of S, O and Q
+
+
+def padded(s: AttentionShape) -> int:
+    """d in whole steps of mma.sync."""
+    return ceil(s.d, MMA) * MMA
+
+
+def registers(s: AttentionShape, WM: int, Bc: int) -> int:
+    """Of a lane: sums of S and O, fragments of Q, and the others."""
+    return WM * (2 * Bc + 3 * padded(s)) // 64 + OTHER_REGISTERS
+
+
+def warp_rows(s: AttentionShape, tiles: Tiles) -> int:
+    """Rows of a warp: WM, or 16 where so many would not fit its lanes' registers."""
+    return tiles["WM"] if registers(s, tiles["WM"], tiles["Bc"]) <= MOST_REGISTERS else MMA
+
+
+def defines(s: AttentionShape, tiles: Tiles) -> dict[str, int]:
+    """What kernels/attention/cuda/06_flash_mma.cu is compiled with."""
+    return dict(tiles) | {"WM": warp_rows(s, tiles), "DP": padded(s), "BF16": int(s.dtype == "bf16")}
+
+
+def threads(s: AttentionShape, tiles: Tiles) -> int:
+    return tiles["Br"] // warp_rows(s, tiles) * WARP
+
+
+def shared(s: AttentionShape, tiles: Tiles) -> int:
+    """Bytes: Q, and STAGES times K and V."""
+    return 2 * (tiles["Br"] + 2 * tiles["STAGES"] * tiles["Bc"]) * (padded(s) + PAD)
+
+
+def build(s: AttentionShape, tiles: Tiles) -> Program:
+    Br, Bc = tiles["Br"], tiles["Bc"]
+    step = launch(
+        "attention/06_flash_mma.cu",
+        (ceil(s.N, Br), s.heads),
+        threads(s, tiles),
+        parts.arguments(s),
+        cpu.flash_mma(Br, Bc),
+        defines(s, tiles),
+        shared(s, tiles),
+    )
+    return Program(parts.buffers(s), (step,))
+
+
+def rules(s: AttentionShape, tiles: Tiles) -> Iterator[str]:
+    yield from parts.common_rules(s, max(tiles["Br"], tiles["STAGES"] * tiles["Bc"]), parts.HALVES)
+    yield from parts.head_rules(s)
+    if s.d <= parts.MOST_D:  # else there are no tiles to speak of
+        yield from multiple_rules(tiles, ("Br", "WM"))
+        count = threads(s, tiles)
+        yield from thread_rules("32*Br/WM", count)
+        need, most = (
+            registers(s, warp_rows(s, tiles), tiles["Bc"]),
+            min(MOST_REGISTERS, REGISTERS // max(count, WARP)),
+        )
+        yield from most_rules(
+            f"WM*(2*Bc + 3*DP)/64 + {OTHER_REGISTERS} registers ({count} threads)", need, most
+        )
+        formula = "2*(Br + 2*STAGES*Bc)*(DP + 8)"
+        yield from shared_rules(formula, shared(s, tiles), MOST_SHARED)
+
+
+RUNGS: tuple[Rung, ...] = (
+    rungs_of("attention", parts.cost, parts.TOLERANCE)(
+        "flash-mma",
+        "flash attention, tensor cores",
+        "The same walk with both products by mma.sync, FP16 or BF16: S, P and O never leave a warp's registers.",
+        build,
+        rules,
+        {"Br": (128, 64, 32, 16, 256), "Bc": (64, 32, 16, 128), "WM": (32, 16), "STAGES": (2, 3)},
+        {"Br": 16, "Bc": 16, "WM": 16},
+        {"Br": 64},
+        {"Bc": 128},
+        {"WM": 16},
+        capability=ampere,
+    ),
+)

@@ -1,0 +1,204 @@
+"""Convolution without a data matrix in memory: direct from shared memory, and as an implicit matrix product."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import numpy as np
+
+from kernels.conv import common as parts
+from kernels.conv import cpu
+from kernels.conv.common import TOLERANCE
+from kernels.conv.shape import ConvShape
+from kernels.model.fast_division import magic
+from kernels.model.launch import WARP, ampere, ceil, launch
+from kernels.model.program import Program, Tiles
+from kernels.model.rules import MOST_GRID_YZ, MOST_SHARED, most_rules
+from kernels.model.rung import Rung
+
+MOST_THREADS = 256  # of a block of direct-tiled
+PIECE = 4  # rows and columns of a thread's sums that lie together
+FILTER_LANES = 8  # of k that a warp copies at a time: KA in implicit.cuh
+PART = 1536  # terms that implicit-gemm sums at a stretch: implicit.cuh
+
+DIVISORS = ("area", "S", "pixels", "Q")
+DIVISORS_STRUCT = np.dtype(
+    [(f"{name}_{part}", kind) for name in DIVISORS for part, kind in (("multiplier", "u4"), ("shift", "i4"))]
+)
+
+
+# -- direct-tiled -----------------------------------------------------------------------------------------
+def filter_threads(s: ConvShape, tiles: Tiles) -> int:
+    """Threads of a block along the filters: as many as a block may have, no more than a group needs."""
+    across = tiles["TILE"] * tiles["TILE"] // tiles["TP"]
+    return max(1, min(ceil(s.filters, tiles["TK"]), MOST_THREADS // across))
+
+
+def direct_shared(s: ConvShape, tiles: Tiles) -> int:
+    """Bytes: the patch under the block's pixels and the taps of its filters, CHUNK maps of each."""
+    high = (tiles["TILE"] - 1) * s.u + s.span_h
+    wide = (tiles["TILE"] - 1) * s.v + s.span_w
+    taps = s.R * s.S * (filter_threads(s, tiles) * tiles["TK"] + PIECE)
+    return 4 * min(tiles["CHUNK"], s.maps) * (taps + high * wide)
+
+
+def build_direct_tiled(s: ConvShape, tiles: Tiles) -> Program:
+    tile, z = tiles["TILE"], filter_threads(s, tiles)
+    filters = z * tiles["TK"]
+    step = launch(
+        "conv/04_direct_tiled.cu",
+        (ceil(s.P, tile) * ceil(s.Q, tile), s.groups * ceil(s.filters, filters), s.N),
+        (tile, tile // tiles["TP"], z),
+        ("x", "w", parts.bias_name(s), "y", parts.struct(s), parts.layer(s)),
+        cpu.direct_tiled(filters, tile, tiles["CHUNK"]),
+        tiles,
+        direct_shared(s, tiles),
+    )
+    return Program(parts.buffers(s), (step,))
+
+
+def direct_tiled_rules(s: ConvShape, tiles: Tiles) -> Iterator[str]:
+    tile = tiles["TILE"]
+    yield from parts.multiple_rules(tiles, ("TILE", tiles["TP"]))
+    yield from most_rules("TILE*TILE/TP threads", tile * tile // tiles["TP"], MOST_THREADS)
+    yield from most_rules("N (grid.z)", s.N, MOST_GRID_YZ)
+    blocks = s.groups * ceil(s.filters, filter_threads(s, tiles) * tiles["TK"])
+    yield from most_rules("blocks along the filters (grid.y)", blocks, MOST_GRID_YZ)
+    yield from parts.count_rules(0, P_Q=(s.P + tile) * (s.Q + tile))
+    for name, extent, stride in (
+        ("H + 2*pad_h", s.H + 2 * s.pad_h, s.u),
+        ("W + 2*pad_w", s.W + 2 * s.pad_w, s.v),
+    ):
+        yield from parts.count_rules(2 * tile * stride, **{name: extent})
+    yield from most_rules("bytes of shared memory for patch and taps", direct_shared(s, tiles), MOST_SHARED)
+
+
+# -- implicit-gemm ----------------------------------------------------------------------------------------
+def threads(tiles: Tiles) -> int:
+    return tiles["BM"] // tiles["TM"] * (tiles["BN"] // tiles["TN"])
+
+
+def warp_tile(tiles: Tiles) -> tuple[int, int]:
+    """Rows and columns of the sums of a warp, as implicit.cuh lays its lanes over them."""
+    across = 8 if tiles["TN"] < tiles["TM"] else 4
+    return WARP // across * tiles["TM"], across * tiles["TN"]
+
+
+def implicit_shared(tiles: Tiles) -> int:
+    return 4 * tiles["STAGES"] * tiles["BK"] * (tiles["BM"] + PIECE + tiles["BN"])
+
+
+def divisors(s: ConvShape) -> np.void:
+    """The kernel's `struct Divisors`: how to divide by R*S, S, P*Q and Q."""
+    by = (magic(d) for d in (s.R * s.S, s.S, s.PQ, s.Q))
+    return np.array(tuple(v for m in by for v in (m.multiplier, m.shift)), DIVISORS_STRUCT)[()]
+
+
+def build_implicit_plain(s: ConvShape, tiles: Tiles) -> Program:
+    return _implicit("05_implicit_gemm_plain.cu", s, tiles)
+
+
+def build_implicit(s: ConvShape, tiles: Tiles) -> Program:
+    return _implicit("06_implicit_gemm.cu", s, tiles, divisors(s))
+
+
+def _implicit(source: str, s: ConvShape, tiles: Tiles, *more: np.void) -> Program:
+    step = launch(
+        f"conv/{source}",
+        (ceil(s.N * s.PQ, tiles["BN"]), ceil(s.filters, tiles["BM"]), s.groups),
+        threads(tiles),
+        ("x", "w", parts.bias_name(s), "y", parts.struct(s), parts.layer(s), *more),
+        cpu.implicit_gemm(tiles["BM"], tiles["BN"], tiles["BK"]),
+        tiles,
+        implicit_shared(tiles),
+    )
+    return Program(parts.buffers(s), (step,))
+
+
+def implicit_rules(s: ConvShape, tiles: Tiles) -> Iterator[str]:
+    BM, BN, BK = (tiles[name] for name in ("BM", "BN", "BK"))
+    yield from _tile_rules(tiles)
+    yield from most_rules("groups (grid.z)", s.groups, MOST_GRID_YZ)
+    yield from most_rules("K/groups/BM blocks (grid.y)", ceil(s.filters, BM), MOST_GRID_YZ)
+    yield from parts.count_rules(0, N_C_H_W=s.elements["x"])
+    yield from parts.count_rules(BN, N_P_Q=s.N * s.PQ)
+    yield from parts.count_rules(BM, **{"K/groups": s.filters})
+    yield from parts.count_rules(PART + tiles["STAGES"] * BK, **{"C/groups*R*S": s.CRS})
+
+
+def _tile_rules(tiles: Tiles) -> Iterator[str]:
+    """Whole warps, each with a tile of its own; whole rounds of copies, a warp to a row of the data matrix."""
+    BM, BK = tiles["BM"], tiles["BK"]
+    down, across = warp_tile(tiles)
+    yield from parts.multiple_rules(tiles, ("BM", down), ("BN", across), ("BN", WARP))
+    count = threads(tiles)
+    if count % WARP == 0 and BK % (count // WARP):
+        yield f"BK % warps == 0 (a warp copies a row), got {BK} % {count // WARP}"
+    elif BM * FILTER_LANES % count:
+        yield f"{FILTER_LANES}*BM % threads == 0 (filters are copied in whole rounds), got {FILTER_LANES}*{BM} % {count}"
+    yield from most_rules(
+        "4*STAGES*BK*(BM + 4 + BN) bytes of shared memory", implicit_shared(tiles), MOST_SHARED
+    )
+
+
+DIRECT_TILES = {"TILE": (16, 8, 32), "TK": (8, 4, 1), "TP": (4, 2, 1), "CHUNK": (4, 1, 2, 8)}
+IMPLICIT_TILES = {
+    "BM": (64, 128, 32),
+    "BN": (64, 128, 32),
+    "BK": (16, 8),
+    "TM": (4, 8),
+    "TN": (8, 4),
+    "STAGES": (3, 2, 4),
+}
+
+# BM, BN, BK, TM, TN, STAGES: what was fastest at some layer, and the sizes that GEMM kernels like best.
+IMPLICIT_SETS = tuple(
+    dict(zip(IMPLICIT_TILES, sizes, strict=True))
+    for sizes in (
+        (64, 64, 16, 8, 4, 3), (64, 64, 16, 8, 8, 3), (64, 128, 16, 8, 8, 3), (128, 128, 16, 8, 8, 3),
+        (64, 32, 16, 4, 4, 3), (32, 64, 16, 4, 4, 3), (32, 32, 16, 4, 4, 4),
+    )
+)  # fmt: skip
+# TILE, TK, TP, CHUNK: small maps, and a map each (depthwise).
+DIRECT_SETS = tuple(
+    dict(zip(DIRECT_TILES, sizes, strict=True))
+    for sizes in ((8, 8, 2, 8), (16, 4, 4, 4), (16, 8, 2, 4), (8, 1, 2, 1), (16, 1, 4, 1))
+)
+
+RUNGS: tuple[Rung, ...] = (
+    Rung(
+        name="conv/direct-tiled",
+        title="direct, tiled",
+        idea="A patch of the input and the filters' taps in shared memory; each thread sums several outputs.",
+        build=build_direct_tiled,
+        cost=parts.cost,
+        rules=direct_tiled_rules,
+        tolerance=TOLERANCE,
+        tiles=DIRECT_TILES,
+        sets=DIRECT_SETS,
+    ),
+    Rung(
+        name="conv/implicit-gemm-plain",
+        title="implicit GEMM, plain divisions",
+        idea="The data matrix is made tile by tile in shared memory, its indices taken apart by / and %.",
+        build=build_implicit_plain,
+        cost=parts.cost,
+        rules=implicit_rules,
+        tolerance=TOLERANCE,
+        tiles=IMPLICIT_TILES,
+        sets=(IMPLICIT_SETS[0], IMPLICIT_SETS[3]),
+        capability=ampere,
+    ),
+    Rung(
+        name="conv/implicit-gemm",
+        title="implicit GEMM",
+        idea="The same, each division by a number known beforehand made a multiplication and a shift.",
+        build=build_implicit,
+        cost=parts.cost,
+        rules=implicit_rules,
+        tolerance=TOLERANCE,
+        tiles=IMPLICIT_TILES,
+        sets=IMPLICIT_SETS,
+        capability=ampere,
+    ),
+)

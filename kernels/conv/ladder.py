@@ -1,0 +1,139 @@
+"""Convolution, forward, FP32, NCHW: from the definition to the library."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import numpy as np
+
+from kernels.conv import common as parts
+from kernels.conv import cpu, fft, implicit, library, reference, winograd
+from kernels.conv.common import TOLERANCE, cost, struct
+from kernels.conv.presets import CONV_LAYER_PRESETS, CONV_PRESETS
+from kernels.conv.shape import ConvShape, parse_conv
+from kernels.model.launch import ceil, launch
+from kernels.model.program import WORKSPACE, Buffer, LibraryCall, Program, Tiles
+from kernels.model.rules import MOST_GRID_YZ
+from kernels.model.rung import Ladder, Rung
+from kernels.model.shape import INT_MAX
+
+BLOCKS = (256, 64, 128, 512)
+TILES = (16, 8, 32)
+
+
+def build_direct(s: ConvShape, tiles: Tiles) -> Program:
+    block = tiles["BLOCK"]
+    grid, args = (ceil(s.K * s.PQ, block), s.N), ("x", "w", "y", struct(s))
+    direct = launch("conv/01_direct.cu", grid, block, args, cpu.direct)
+    return Program(parts.buffers(s), (direct, *parts.finish(s)))
+
+
+def _with_columns(s: ConvShape, tiles: Tiles, product) -> Program:
+    """im2col into a workspace [N, C*R*S, P*Q], then `product`: filters [K, C*R*S] x columns, per image."""
+    block = tiles["BLOCK"]
+    col = Buffer("col", WORKSPACE, (s.N, s.CRS, s.PQ))
+    grid, args = (ceil(s.C * s.PQ, block), s.N), ("x", "col", struct(s))
+    im2col = launch("conv/02_im2col.cu", grid, block, args, cpu.im2col)
+    return Program((*parts.buffers(s), col), (im2col, product, *parts.finish(s)))
+
+
+def _product_args(s: ConvShape):
+    return ("w", "col", "y", np.int32(s.K), np.int32(s.PQ), np.int32(s.CRS))
+
+
+def build_im2col_gemm(s: ConvShape, tiles: Tiles) -> Program:
+    tile, twin = tiles["TILE"], _matrices(cpu.tiled_gemm(tiles["TILE"]))
+    grid = ceil(s.PQ, tile), ceil(s.K, tile), s.N
+    gemm = launch("conv/03_gemm.cu", grid, (tile, tile), _product_args(s), twin, {"TILE": tile})
+    return _with_columns(s, tiles, gemm)
+
+
+def build_im2col_cublas(s: ConvShape, tiles: Tiles) -> Program:
+    return _with_columns(s, tiles, LibraryCall("cublas_sgemm", _product_args(s), _matrices(cpu.library_gemm)))
+
+
+def _matrices(gemm):
+    """A product on the convolution's buffers: w read as [K, C*R*S], y as [N, K, P*Q]."""
+
+    def on_tensors(w, col, y, rows, cols, inner):
+        gemm(w.reshape(rows, inner), col, y.reshape(len(y), rows, cols), rows, cols, inner)
+
+    return on_tensors
+
+
+def direct_rules(s: ConvShape, tiles: Tiles) -> Iterator[str]:
+    yield from parts.ungrouped_rules(s)
+    if s.N > MOST_GRID_YZ:
+        yield f"N <= {MOST_GRID_YZ} (grid.y), got {s.N}"
+    for name, count in (("K*P*Q", s.K * s.PQ), ("R*S", s.R * s.S)):
+        if count > INT_MAX - tiles["BLOCK"]:
+            yield f"{name} must stay below 2^31 - BLOCK, got {count}"
+
+
+def im2col_rules(s: ConvShape, tiles: Tiles) -> Iterator[str]:
+    yield from direct_rules(s, tiles)
+    for name, count in (("C*P*Q", s.C * s.PQ), ("C*R*S", s.CRS)):
+        if count > INT_MAX - tiles["BLOCK"]:
+            yield f"{name} must stay below 2^31 - BLOCK, got {count}"
+    if "TILE" in tiles and ceil(s.K, tiles["TILE"]) > MOST_GRID_YZ:
+        yield f"K <= {MOST_GRID_YZ}*TILE (grid.y), got {s.K}"
+
+
+OWN: tuple[Rung, ...] = (
+    Rung(
+        name="conv/direct",
+        title="direct",
+        idea="One thread per output pixel walks its window: the definition, no workspace.",
+        build=build_direct,
+        cost=cost,
+        rules=direct_rules,
+        tolerance=TOLERANCE,
+        tiles={"BLOCK": BLOCKS},
+    ),
+    Rung(
+        name="conv/im2col-gemm",
+        title="im2col + our GEMM",
+        idea="Write every window out as a column, then one matrix product tiled through shared memory.",
+        build=build_im2col_gemm,
+        cost=cost,
+        rules=im2col_rules,
+        tolerance=TOLERANCE,
+        tiles={"BLOCK": BLOCKS, "TILE": TILES},
+    ),
+    Rung(
+        name="conv/im2col-cublas",
+        title="im2col + cuBLAS",
+        idea="The same columns, the product by the vendor's library.",
+        build=build_im2col_cublas,
+        cost=cost,
+        rules=im2col_rules,
+        tolerance=TOLERANCE,
+        tiles={"BLOCK": BLOCKS},
+        library="cuBLAS",
+    ),
+)
+DIRECT, *COLUMNS = OWN
+DIRECT_TILED, *IMPLICIT = implicit.RUNGS
+
+LADDER = Ladder(
+    name="conv",
+    shape=ConvShape,
+    parse=parse_conv,
+    reference=reference.conv,
+    presets=CONV_PRESETS | CONV_LAYER_PRESETS,
+    rungs=(
+        DIRECT,
+        DIRECT_TILED,
+        *COLUMNS,
+        *IMPLICIT,
+        *winograd.RUNGS,
+        *fft.RUNGS,
+        *library.RUNGS,
+    ),
+    swept=(
+        "toy",
+        "resnet50-conv1-n32",
+        *(f"resnet50-res{stage}-3x3-n32" for stage in (2, 3, 4, 5)),
+        "vgg-conv1_2",
+    ),
+)

@@ -1,0 +1,77 @@
+"""conv/cudnn-*: the forward algorithms that cuDNN names, each as it is, beside ours.
+
+What one of them supports cuDNN says when it is bound (kernels.libraries.availability).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from functools import partial
+
+from kernels.conv import common as parts
+from kernels.conv import fft
+from kernels.conv.shape import ConvShape
+from kernels.libraries import availability, cudnn
+from kernels.model.program import LibraryCall, Program, Tiles
+from kernels.model.rung import Cost, Rung
+
+IDEAS = {  # algorithm: what it does, by its name and cudnn_ops.h
+    "IMPLICIT_GEMM": "One matrix product whose data matrix is never written out.",
+    "IMPLICIT_PRECOMP_GEMM": "The same; where each element lies is worked out ahead, in a small workspace.",
+    "GEMM": "im2col inside the library: the data matrix is written out, then multiplied.",
+    "DIRECT": "The definition, without a matrix product.",
+    "FFT": "Spectra of whole images, multiplied.",
+    "FFT_TILING": "Spectra of parts of the images: less workspace for large ones.",
+    "WINOGRAD": "Winograd's transforms and products in one kernel.",
+    "WINOGRAD_NONFUSED": "Winograd's transforms and products one after the other, through a workspace.",
+}
+SPREADS = ("FFT", "FFT_TILING", "WINOGRAD", "WINOGRAD_NONFUSED")  # rounding of one output reaches others
+# Of the definition's own scale, as every rung; of conv_fft.scale, far above it, a smaller share. cuDNN's Winograd
+# takes 5x5 filters too: with those it was seen 8e-4 of that scale off (relative L2 error 5e-4 to 1.5e-3), with 3x3
+# 3e-7 of it.
+TOLERANCE, TOLERANCE_SPREAD, TOLERANCE_TILES = parts.TOLERANCE, 5e-6, 2e-3
+
+
+def rung_name(algorithm: str) -> str:
+    """IMPLICIT_GEMM is conv/cudnn-implicit-gemm."""
+    return f"conv/cudnn-{algorithm.lower().replace('_', '-')}"
+
+
+def build(algorithm: str, s: ConvShape, tiles: Tiles) -> Program:
+    call = LibraryCall(cudnn.routine(algorithm), ("x", "w", "y", parts.struct(s)), None)
+    return Program(parts.buffers(s), (call, *parts.finish(s)))
+
+
+def rules(algorithm: str, s: ConvShape, tiles: Tiles) -> Iterator[str]:
+    yield from availability.rules("cuDNN", cudnn.load, rung_name(algorithm), s)
+    yield from parts.finish_rules(s)
+
+
+def cost(s: ConvShape, program: Program) -> Cost:
+    """FLOPs of direct convolution and the bytes of the tensors alone: what cuDNN writes between it does not say ahead."""
+    return Cost(s.flops, parts.cost(s, program).bytes, None)
+
+
+def _tolerance(algorithm: str) -> float:
+    if algorithm == "WINOGRAD_NONFUSED":
+        return TOLERANCE_TILES
+    return TOLERANCE_SPREAD if algorithm in SPREADS else TOLERANCE
+
+
+def _rung(algorithm: str, idea: str) -> Rung:
+    spreads = algorithm in SPREADS
+    return Rung(
+        name=rung_name(algorithm),
+        title=f"cuDNN {algorithm}",
+        idea=idea,
+        build=partial(build, algorithm),
+        cost=cost,
+        rules=partial(rules, algorithm),
+        tolerance=_tolerance(algorithm),
+        library="cuDNN",
+        scale=fft.scale if spreads else None,
+        engines=("cuda",),
+    )
+
+
+RUNGS = tuple(_rung(algorithm, idea) for algorithm, idea in IDEAS.items())

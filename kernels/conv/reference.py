@@ -1,0 +1,56 @@
+"""float64 references: what every rung is held against."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+
+import numpy as np
+
+from kernels.conv.shape import ConvShape
+
+
+def conv2d(s: ConvShape, x: np.ndarray, w: np.ndarray) -> np.ndarray:
+    """y [N,K,P,Q] of x [N,C,H,W] and w [K,C/groups,R,S], in the dtype of x (give float64 for a reference);
+    without bias and ReLU.
+
+    y[n,k,p,q] = sum_{c,r,t} w[k,c,r,t] * x[n, g*C/groups + c, p*u - pad_h + r'*dilation_h, q*v - pad_w + t'*dilation_w]
+    with g the group of filter k, r' = r (cross-correlation) or R-1-r (convolution), t' alike; x is zero outside.
+    (cuDNN paper, arXiv 1410.0759, section 2.)
+    """
+    y = np.zeros((s.N, s.groups, s.filters, s.PQ), x.dtype)
+    if s.flip:
+        w = w[:, :, ::-1, ::-1]
+    taps = np.moveaxis(w.reshape(s.groups, s.filters, s.maps, s.R, s.S), (3, 4), (0, 1))
+    taps = np.ascontiguousarray(taps)  # as BLAS takes them
+
+    def image(n: int) -> None:
+        padded = np.pad(x[n], ((0, 0), (s.pad_h,) * 2, (s.pad_w,) * 2))
+        for r in range(s.R):
+            for t in range(s.S):
+                h, v = r * s.dilation_h, t * s.dilation_w
+                under = padded[:, h : h + (s.P - 1) * s.u + 1 : s.u, v : v + (s.Q - 1) * s.v + 1 : s.v]
+                y[n] += taps[r, t] @ under.reshape(s.groups, s.maps, s.PQ)
+
+    each_image(image, s.N)
+    return y.reshape(s.y_shape)
+
+
+def each_image(of: Callable[[int], None], N: int) -> None:
+    """of(n) for every image n, several at once: NumPy and BLAS let other threads run."""
+    with ThreadPoolExecutor(min(N, os.cpu_count() or 1)) as pool:
+        list(pool.map(of, range(N)))
+
+
+def conv(
+    s: ConvShape, x: np.ndarray, w: np.ndarray, b: np.ndarray | None = None
+) -> tuple[np.ndarray, np.ndarray]:
+    """(reference, error scale), both float64 [N,K,P,Q]: the convolution, plus b [K] and through ReLU where the
+    shape asks for them; the scale is that of absolute values, before ReLU."""
+    x, w = x.astype(np.float64), w.astype(np.float64)
+    ref, scale = conv2d(s, x, w), conv2d(s, np.abs(x), np.abs(w))
+    if s.bias:
+        b = b.astype(np.float64)[:, None, None]
+        ref, scale = ref + b, scale + np.abs(b)
+    return np.maximum(ref, 0) if s.relu else ref, scale

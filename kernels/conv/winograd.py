@@ -1,0 +1,223 @@
+"""Winograd convolution, 3x3 with stride 1: fused in one kernel, and in steps around a batch of products."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping
+
+import numpy as np
+
+from kernels.conv import common as parts
+from kernels.conv import winograd_cpu, winograd_matrices
+from kernels.conv.common import struct
+from kernels.conv.shape import ConvShape
+from kernels.conv.winograd_cpu import R, fours
+from kernels.model.launch import WARP, ampere, ceil, launch
+from kernels.model.program import WORKSPACE, Buffer, Launch, Program, Tiles
+from kernels.model.rules import MOST_GRID_YZ
+from kernels.model.rung import Cost, Rung
+from kernels.model.shape import INT_MAX
+
+FUSED_TILES = 32  # output tiles of a block, as in 08_winograd_fused.cu
+WARPS = {2: 8, 4: 12}  # they share the positions evenly, and lie evenly on an SM's four schedulers
+FILTER_BLOCK = (32, 8)  # filters x channels, as in 07_winograd_filter.cu
+
+
+# |out - ref| / scale is seen below 2e-7 for every tile, from one channel to 512: the scale already grows with
+# the transforms. One lost tap of 512 channels is above 7e-6 of it.
+TOLERANCE = 5e-7
+# Relative L2 error on normal random data. Seen at C = 64 and 512: 2.7e-7 and 7.1e-7 (M = 2), 1.6e-6 and 4.2e-6
+# (M = 4), 3.0e-6 and 8.2e-6 (M = 6).
+MOST_ERROR = {2: 3e-6, 4: 2e-5, 6: 4e-5}
+
+
+def tiles_of(s: ConvShape, m: int) -> int:
+    """Output tiles m x m that cover all maps."""
+    return s.N * ceil(s.P, m) * ceil(s.Q, m)
+
+
+def positions(m: int) -> int:
+    return (m + R - 1) ** 2
+
+
+# -- programs -------------------------------------------------------------------------------------------
+def _filters(s: ConvShape, m: int) -> tuple[Buffer, Launch]:
+    """The transformed filters and the launch that makes them."""
+    row, (across, down) = fours(s.K), FILTER_BLOCK
+    grid, args = (ceil(row, across), ceil(s.C, down)), ("w", "U", struct(s))
+    step = launch("conv/07_winograd_filter.cu", grid, across * down, args, winograd_cpu.filters(m), {"M": m})
+    return Buffer("U", WORKSPACE, (positions(m), s.C, row)), step
+
+
+def build_fused(m: int):
+    def build(s: ConvShape, tiles: Tiles) -> Program:
+        U, transform = _filters(s, m)
+        bk, bc, warps = tiles["BK"], tiles["BC"], WARPS[m]
+        defines = {"M": m, "BK": bk, "BC": bc, "WARPS": warps}
+        fused = launch(
+            "conv/08_winograd_fused.cu",
+            (ceil(tiles_of(s, m), FUSED_TILES), ceil(s.K, bk)), WARP * warps,
+            ("x", "U", "y", struct(s)), winograd_cpu.fused(m, bc), defines,
+            shared=8 * positions(m) * bc * (bk + FUSED_TILES),
+        )  # fmt: skip
+        return Program((*parts.buffers(s), U), (transform, fused, *parts.finish(s)))
+
+    return build
+
+
+def build_nonfused(s: ConvShape, tiles: Tiles) -> Program:
+    """U [T*T, C, fours(K)], V [T*T, C, fours(tiles)], Z [T*T, K, fours(tiles)]: Z[p] = U[p]^T V[p]."""
+    m, block = tiles["M"], tiles["BLOCK"]
+    many, row, args = positions(m), fours(tiles_of(s, m)), struct(s)
+    U, transform = _filters(s, m)
+    V, Z = Buffer("V", WORKSPACE, (many, s.C, row)), Buffer("Z", WORKSPACE, (many, s.K, row))
+    of_product = {name: tiles[name] for name in ("M", "BM", "BN", "BK", "STAGES")}
+
+    def across(name: str, channels: int, ends: tuple[str, str], twin) -> Launch:
+        """One thread for each tile of each channel."""
+        grid = (ceil(channels * row, block),)
+        return launch(f"conv/09_{name}.cu", grid, block, (*ends, args), twin, {"M": m, "BLOCK": block})
+
+    grid = ceil(row, tiles["BN"]), ceil(s.K, tiles["BM"]), many
+    product = launch(
+        "conv/09_winograd_product.cu",
+        grid,
+        threads(tiles),
+        ("U", "V", "Z", args),
+        winograd_cpu.product,
+        of_product,
+    )
+    before = across("winograd_input", s.C, ("x", "V"), winograd_cpu.inputs(m))
+    after = across("winograd_output", s.K, ("Z", "y"), winograd_cpu.outputs(m))
+    steps = (transform, before, product, after, *parts.finish(s))
+    return Program((*parts.buffers(s), U, V, Z), steps)
+
+
+def threads(tiles: Tiles) -> int:
+    """Of a block of the product: 8 x 8 sums each."""
+    return tiles["BM"] // 8 * (tiles["BN"] // 8)
+
+
+# -- rules: each yields, in words, what a shape or a choice of tiles breaks -----------------------------
+def shape_rules(s: ConvShape, m: int) -> Iterator[str]:
+    if (s.R, s.S) != (R, R):
+        yield f"R and S must be 3, got {s.R} and {s.S}"
+    if s.stride != (1, 1):
+        yield f"stride must be 1 each way, got {s.u} and {s.v}: tiles of a larger stride do not overlap so"
+    if s.dilation != (1, 1):
+        yield f"dilation must be 1 each way, got {s.dilation_h} and {s.dilation_w}"
+    yield from parts.ungrouped_rules(s)
+    yield from parts.finish_rules(s)
+    if ceil(s.C, FILTER_BLOCK[1]) > MOST_GRID_YZ:
+        yield f"C <= {MOST_GRID_YZ}*{FILTER_BLOCK[1]} (grid.y), got {s.C}"
+    # A tile that sticks out ends up to m + 1 pixels beyond the map.
+    for name, count in (("P + 2*M", s.P + 2 * m), ("Q + 2*M", s.Q + 2 * m), ("K", s.K + FILTER_BLOCK[0])):
+        if count > INT_MAX:
+            yield f"{name} must stay below 2^31, got {count}"
+
+
+def fused_rules(m: int):
+    def rules(s: ConvShape, tiles: Tiles) -> Iterator[str]:
+        yield from shape_rules(s, m)
+        if ceil(s.K, tiles["BK"]) > MOST_GRID_YZ:
+            yield f"K <= {MOST_GRID_YZ}*BK (grid.y), got {s.K}"
+        count = tiles_of(s, m)
+        if count > INT_MAX - FUSED_TILES:
+            yield f"N*ceil(P/{m})*ceil(Q/{m}) tiles must stay below 2^31 - {FUSED_TILES}, got {count}"
+
+    return rules
+
+
+def nonfused_rules(s: ConvShape, tiles: Tiles) -> Iterator[str]:
+    yield from shape_rules(s, tiles["M"])
+    if ceil(s.K, tiles["BM"]) > MOST_GRID_YZ:
+        yield f"K <= {MOST_GRID_YZ}*BM (grid.y), got {s.K}"
+    row, beyond = fours(tiles_of(s, tiles["M"])), max(tiles["BLOCK"], tiles["BN"])
+    for name, channels in (("C", s.C), ("K", s.K)):
+        if channels * row > INT_MAX - beyond:
+            yield f"{name} times the output tiles must stay below 2^31 - {beyond}, got {channels * row}"
+
+
+# -- cost -----------------------------------------------------------------------------------------------
+def flops(s: ConvShape, m: int, input_transforms: int = 1) -> int:
+    """FLOPs executed: three transforms and one multiply-add for each position, tile, filter and channel. The
+    input is transformed `input_transforms` times. (`s.flops` are the effective ones, those of direct convolution.)"""
+    t, tiles = winograd_matrices.derive(m, R), tiles_of(s, m)
+    one = {
+        name: winograd_matrices.operations_2d(X).flops for name, X in (("AT", t.AT), ("G", t.G), ("BT", t.BT))
+    }
+    return (
+        2 * positions(m) * tiles * s.K * s.C
+        + one["G"] * s.K * s.C
+        + one["BT"] * tiles * s.C * input_transforms
+        + one["AT"] * tiles * s.K
+    )
+
+
+def cost(s: ConvShape, program: Program) -> Cost:
+    """Bytes as for every rung of the ladder. The fused kernel transforms the input once for every BK filters:
+    once for each block along grid.y."""
+    of_all = parts.cost(s, program)
+    main = program.steps[1]  # after the filters' transform
+    m = dict(main.defines)["M"]
+    return Cost(flops(s, m, main.grid[1]), of_all.bytes, of_all.workspace_bytes)
+
+
+def scale(m: int | None = None) -> Callable[[ConvShape, Tiles, Mapping[str, np.ndarray]], np.ndarray]:
+    """The error scale of F(m x m, 3 x 3); where m is None, of the tile size M chosen."""
+
+    def of(s: ConvShape, tiles: Tiles, inputs: Mapping[str, np.ndarray]) -> np.ndarray:
+        spread = winograd_cpu.absolute(s, m or tiles["M"], inputs["x"], inputs["w"])
+        return spread + np.abs(inputs["b"].astype("float64"))[:, None, None] if s.bias else spread
+
+    return of
+
+
+RUNGS = (
+    Rung(
+        name="conv/winograd-2x2",
+        title="Winograd 2×2, fused",
+        idea="16 multiplications instead of 36 for 2×2 outputs: tiles are transformed, multiplied and "
+        "transformed back in one kernel; a small launch before it transforms the filters.",
+        build=build_fused(2),
+        cost=cost,
+        rules=fused_rules(2),
+        tolerance=TOLERANCE,
+        tiles={"BK": (64, 32), "BC": (8, 4)},
+        scale=scale(2),
+        capability=ampere,
+    ),
+    Rung(
+        name="conv/winograd-4x4",
+        title="Winograd 4×4, fused",
+        idea="36 multiplications instead of 144 for 4×4 outputs, by the same kernel: fewer, but 36 positions crowd "
+        "the chip, and the error grows.",
+        build=build_fused(4),
+        cost=cost,
+        rules=fused_rules(4),
+        tolerance=TOLERANCE,
+        tiles={"BK": (32,), "BC": (8, 4)},
+        scale=scale(4),
+        capability=ampere,
+    ),
+    Rung(
+        name="conv/winograd-nonfused",
+        title="Winograd in steps",
+        idea="Filters and input transformed to matrices, one matrix product for each position of a tile, and back: "
+        "each step does one thing well, and pays for it in workspace.",
+        build=build_nonfused,
+        cost=cost,
+        rules=nonfused_rules,
+        tolerance=TOLERANCE,
+        tiles={
+            "M": (4, 2, 6),
+            "BLOCK": (128, 256),
+            "BM": (64, 128),
+            "BN": (128, 64),
+            "BK": (16,),
+            "STAGES": (3, 2),
+        },
+        sets=({"M": 2}, {"M": 6}, {"BLOCK": 256}, {"BN": 64}, {"BM": 128}, {"STAGES": 2}),
+        scale=scale(),
+        capability=ampere,
+    ),
+)  # fmt: skip

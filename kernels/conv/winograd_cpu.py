@@ -1,0 +1,121 @@
+"""The Winograd kernels once more in NumPy, argument for argument: what the cpu engine runs."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+import numpy as np
+
+from kernels.conv import winograd_matrices
+from kernels.conv.reference import each_image
+
+R = 3  # taps of a filter, each way
+
+
+def fours(extent: int) -> int:
+    """An extent rounded up to whole fours: the length of a row of 16-byte accesses."""
+    return -(-extent // 4) * 4
+
+
+def both_sides(X: np.ndarray, d: np.ndarray) -> np.ndarray:
+    """X d X^T for every d [..., i, j], as [i', j', ...]."""
+    return np.moveaxis(X @ d @ X.T, (-2, -1), (0, 1))
+
+
+def input_tiles(x: np.ndarray, m: int, pad: tuple[int, int]) -> np.ndarray:
+    """View [N, C, down, across, T, T] on x [N, C, H, W], padded: T = m + 2 pixels each way, m from one to the next."""
+    side = m + R - 1
+
+    def sides(extent: int, around: int) -> tuple[int, int]:
+        tiles = -(-(extent + 2 * around - R + 1) // m)
+        return around, tiles * m + R - 1 - extent - around
+
+    padded = np.pad(x, ((0, 0), (0, 0), sides(x.shape[2], pad[0]), sides(x.shape[3], pad[1])))
+    return np.lib.stride_tricks.sliding_window_view(padded, (side, side), (2, 3))[:, :, ::m, ::m]
+
+
+def output_maps(tiles: np.ndarray, maps: Iterable[int], P: int, Q: int) -> np.ndarray:
+    """[*maps, P, Q] of tiles [m, m, *maps, down, across]: laid side by side, what sticks out cut off."""
+    m, _, *_, down, across = tiles.shape
+    whole = np.moveaxis(tiles, (0, 1), (-3, -1))  # [*maps, down, m, across, m]
+    return whole.reshape(*maps, down * m, across * m)[..., :P, :Q]
+
+
+def filters(m: int):
+    def winograd_filter(w: np.ndarray, U: np.ndarray, s: np.void) -> None:
+        """U [T*T, C, fours(K)] = G g G^T of w [K, C, 3, 3]."""
+        _, G, _ = winograd_matrices.derive(m, R).arrays(w.dtype)
+        u = both_sides(G, w[:, :, ::-1, ::-1] if s["flip"] else w)  # [T, T, K, C]
+        U[:, :, len(w) :] = 0
+        U[:, :, : len(w)] = u.reshape(len(U), *w.shape[:2]).transpose(0, 2, 1)
+
+    return winograd_filter
+
+
+def inputs(m: int):
+    def winograd_input(x: np.ndarray, V: np.ndarray, s: np.void) -> None:
+        """V [T*T, C, fours(tiles)] = B^T d B of every tile of x [N, C, H, W]."""
+        _, _, BT = winograd_matrices.derive(m, R).arrays(x.dtype)
+        v = both_sides(BT, input_tiles(x, m, (s["pad_h"], s["pad_w"])))  # [T, T, N, C, down, across]
+        v = v.swapaxes(2, 3).reshape(*V.shape[:2], -1)
+        V[:, :, v.shape[2] :] = 0
+        V[:, :, : v.shape[2]] = v
+
+    return winograd_input
+
+
+def product(U: np.ndarray, V: np.ndarray, Z: np.ndarray, s: np.void) -> None:
+    """Z[p] = U[p]^T V[p] for each position p, by the BLAS that NumPy is built with: Z [T*T, K, fours(tiles)]."""
+    np.matmul(U[:, :, : Z.shape[1]].swapaxes(1, 2), V, out=Z)
+
+
+def outputs(m: int):
+    def winograd_output(Z: np.ndarray, y: np.ndarray, s: np.void) -> None:
+        """y [N, K, P, Q] = A^T z A of every tile in Z [T*T, K, fours(tiles)]."""
+        AT, _, _ = winograd_matrices.derive(m, R).arrays(Z.dtype)
+        N, K, P, Q = y.shape
+        down, across = -(-P // m), -(-Q // m)
+        side = m + R - 1
+        z = Z[:, :, : N * down * across].reshape(side, side, K, N, down, across)
+        tiles = both_sides(AT, np.moveaxis(z, (0, 1), (-2, -1)))  # [m, m, K, N, down, across]
+        y[...] = output_maps(tiles, (K, N), P, Q).swapaxes(0, 1)
+
+    return winograd_output
+
+
+def fused(m: int, channels: int):
+    def winograd_fused(x: np.ndarray, U: np.ndarray, y: np.ndarray, s: np.void) -> None:
+        """y [N, K, P, Q], an image at a time, `channels` of it at a time: the transformed input of no more
+        than those is ever held."""
+        AT, _, BT = winograd_matrices.derive(m, R).arrays(x.dtype)
+        _, K, P, Q = y.shape
+        for image, out in zip(x, y, strict=True):
+            tiles = input_tiles(image[None], m, (s["pad_h"], s["pad_w"]))[0]  # [C, down, across, T, T]
+            down, across = tiles.shape[1:3]
+            z = 0
+            for c in range(0, len(image), channels):
+                v = both_sides(BT, tiles[c : c + channels]).reshape(len(U), -1, down * across)
+                z = z + U[:, c : c + channels, :K].swapaxes(1, 2) @ v  # [T*T, K, tiles]
+            z = z.reshape(*BT.shape, K, down, across)
+            out[...] = output_maps(both_sides(AT, np.moveaxis(z, (0, 1), (-2, -1))), (K,), P, Q)
+
+    return winograd_fused
+
+
+def absolute(s, m: int, x: np.ndarray, w: np.ndarray) -> np.ndarray:
+    """float64 [N, K, P, Q]: the algorithm on absolute values, |A^T| [(|G| |g| |G^T|) * (|B^T| |d| |B|)] |A|
+    summed over channels: what a rounding anywhere in it is small against. `s` is a ConvShape."""
+    AT, G, BT = (np.abs(X) for X in winograd_matrices.derive(m, R).arrays("float64"))
+    u = both_sides(G, np.abs(w[:, :, ::-1, ::-1] if s.flip else w).astype("float64"))
+    u = np.ascontiguousarray(u)  # [T, T, K, C], as BLAS takes it
+    side, y = len(BT), np.empty(s.y_shape)
+
+    def image(n: int) -> None:
+        tiles = input_tiles(np.abs(x[n : n + 1]).astype("float64"), m, s.pad)[0]  # [C, down, across, T, T]
+        down, across = tiles.shape[1:3]
+        z = u @ both_sides(BT, tiles).reshape(side, side, s.C, -1)  # [T, T, K, tiles]
+        z = np.moveaxis(z.reshape(side, side, s.K, down, across), (0, 1), (-2, -1))
+        y[n] = output_maps(both_sides(AT, z), (s.K,), s.P, s.Q)
+
+    each_image(image, s.N)
+    return y

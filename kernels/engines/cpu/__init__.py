@@ -1,0 +1,150 @@
+"""The cpu engine: each step's NumPy twin, measured on this machine."""
+
+from __future__ import annotations
+
+import platform
+import time
+import tracemalloc
+from collections.abc import Callable, Sequence
+from functools import cache
+
+import numpy as np
+
+from kernels.engines.protocol import ALLOCATED, Timed, total_bytes
+from kernels.machine.processor import device_name, last_level_cache
+from kernels.machine.status import Status
+from kernels.machine.timing import Budget, interleave, warm_up
+from kernels.model import values
+from kernels.model.program import INPUT, OUTPUT, WORKSPACE, HostLoop, Program, Step, refuse_steps
+
+MEASURES = True
+RESOLUTION = 16 * 2**10  # bytes
+
+
+def status() -> Status:
+    return Status(True, device_name())
+
+
+def conditions() -> dict:
+    return {"numpy": np.__version__, "python": platform.python_version(), "system": platform.platform()}
+
+
+@cache
+def ceilings() -> dict:
+    """What this processor does at most, as engines.ceilings.Ceilings tells it; measured once in a process."""
+    from kernels.engines.cpu import probes as cpu_probes
+
+    return cpu_probes.ceilings().to_row()
+
+
+def copies(session: Session) -> None:
+    """The inputs are where the processor reads them: nothing is copied."""
+
+
+class Session:
+    """Buffers as NumPy arrays. Memory is what NumPy took while the first run was traced (tracemalloc):
+    the buffers, and what the twins allocate on top (a padded copy, say), which counts as workspace.
+    Python's own small objects are traced too, so an excess below RESOLUTION is taken for theirs."""
+
+    counters = trace = None  # nothing is counted here
+
+    def __init__(self, program: Program, inputs: dict[str, np.ndarray]):
+        self.program = program
+        self.arrays = {b.name: np.ascontiguousarray(inputs[b.name]) for b in program.of_role(INPUT)}
+        self.timeline: list[dict] = []
+        self.first_run_s = 0.0
+        for step in program.steps:
+            if isinstance(step, HostLoop):
+                step.prepare()
+
+    def verify_run(self) -> np.ndarray:
+        self.timeline = []
+        for b in (*self.program.of_role(OUTPUT), *self.program.of_role(WORKSPACE)):
+            self.arrays.pop(b.name, None)
+        tracemalloc.start()
+        try:
+            self._stage(ALLOCATED[INPUT])
+            for role in (OUTPUT, WORKSPACE):
+                if buffers := self.program.of_role(role):
+                    self.arrays |= {
+                        b.name: np.full(b.shape, values.poison(b.dtype), b.dtype) for b in buffers
+                    }
+                    self._stage(ALLOCATED[role])
+            start = time.perf_counter()
+            for step in self.program.steps:
+                tracemalloc.reset_peak()
+                self.run_step(step)
+                self._stage(step.name)
+            self.first_run_s = time.perf_counter() - start
+        finally:
+            tracemalloc.stop()
+        return self.arrays[self.program.of_role(OUTPUT)[0].name]
+
+    def _stage(self, at: str) -> None:
+        """Note the most bytes since the stage before."""
+        taken = {
+            role: sum(self.arrays[b.name].nbytes for b in self.program.of_role(role) if b.name in self.arrays)
+            for role in ALLOCATED
+        }
+        excess = tracemalloc.get_traced_memory()[1] - taken[OUTPUT] - taken[WORKSPACE]
+        taken[WORKSPACE] += excess if excess >= RESOLUTION else 0
+        self.timeline.append({"at": at, **taken})
+
+    @property
+    def bytes(self) -> dict[str, int]:
+        most = {role: max((stage[role] for stage in self.timeline), default=0) for role in ALLOCATED}
+        return most | {"peak": max(map(total_bytes, self.timeline), default=0)}
+
+    def run_step(self, step: Step) -> None:
+        step.twin(*(self.arrays[a] if isinstance(a, str) else a for a in step.args))
+
+    def run(self) -> None:
+        for step in self.program.steps:
+            self.run_step(step)
+
+    def close(self) -> None:
+        self.arrays.clear()
+
+
+def open(program: Program, inputs: dict[str, np.ndarray], trace: None = None) -> Session:
+    refuse_steps(program, "cpu")
+    return Session(program, inputs)
+
+
+def sample(
+    sessions: Sequence[Session],
+    mode: str,
+    budget: Budget,
+    progress: Callable[[float], None] = lambda share: None,
+) -> list[Timed]:
+    """Time every session, interleaved. Cold: the last-level cache is overwritten before each run."""
+    flush = _flusher() if mode == "cold" else lambda: None
+
+    def timed(work: Callable[[], None]) -> float:
+        flush()
+        start = time.perf_counter()
+        work()
+        return (time.perf_counter() - start) * 1e3
+
+    for session in sessions:
+        warm_up(session.run, budget.warm_up_s - session.first_run_s)
+    whole = interleave([lambda s=s: timed(s.run) for s in sessions], budget, progress)
+    return [
+        Timed(samples, _parts(session, timed, budget))
+        for session, samples in zip(sessions, whole, strict=True)
+    ]
+
+
+def _parts(session: Session, timed, budget: Budget) -> tuple[tuple[str, float], ...]:
+    """Median of each step, in rounds of their own; none where there is one step only."""
+    steps = session.program.steps
+    if len(steps) < 2:
+        return ()
+    few = Budget(samples=15, seconds=budget.seconds / 4, least=2)
+    samples = interleave([lambda step=step: timed(lambda: session.run_step(step)) for step in steps], few)
+    return tuple((step.name, float(np.median(s))) for step, s in zip(steps, samples, strict=True))
+
+
+def _flusher() -> Callable[[], None]:
+    trash = np.zeros(2 * last_level_cache() // 8)
+    return lambda: np.add(trash, 1.0, out=trash)

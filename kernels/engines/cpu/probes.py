@@ -1,0 +1,75 @@
+"""What this processor does at most, with what the twins are made of: a part of the cpu engine."""
+
+from __future__ import annotations
+
+import os
+import time
+from collections.abc import Callable
+
+import numpy as np
+
+from kernels.machine.ceilings import Ceilings, best, median
+from kernels.machine.processor import device_name, last_level_cache
+from kernels.machine.timing import Budget
+
+EXTENT = 1024  # of the product: 2 GFLOP, 12 MB
+CALLS = 2000  # in one sample
+LEAST_COPY = 32 * 2**20  # bytes read by one copy
+FEW = Budget(samples=20, seconds=0.5, least=8)  # the best of some: others may keep the cores busy
+
+
+def ceilings() -> Ceilings:
+    copied, copy_rate, copy_n = _copy()
+    flops, flops_n = _product()
+    call_ms, call_n = _call()
+    return Ceilings(
+        copy_bytes_per_s=copy_rate,
+        copy_n=copy_n,
+        copy=f"NumPy copy on one core, {copied >> 20} MiB, bytes read and written",
+        fp32_flops_per_s=flops,
+        fp32_n=flops_n,
+        fp32=f"NumPy's BLAS, product of two {EXTENT} x {EXTENT} matrices, {os.cpu_count()} cores",
+        launch_us=1e3 * call_ms,
+        launch_n=call_n,
+        launch=f"NumPy call on one number, {CALLS:,} in a row",
+        cache_bytes=last_level_cache(),
+        device=device_name(),
+    )
+
+
+def _ms(work: Callable[[], object]) -> float:
+    start = time.perf_counter()
+    work()
+    return (time.perf_counter() - start) * 1e3
+
+
+def _copy() -> tuple[int, float, int]:
+    """(bytes read by a copy, bytes read and written a second, n): twice what the caches hold."""
+    size = max(2 * last_level_cache(), LEAST_COPY)
+    source, target = np.ones(size // 4, np.float32), np.zeros(size // 4, np.float32)
+    target[...] = 0  # every page is there before a copy is timed
+    rate, n = best(2.0 * size, lambda: _ms(lambda: np.copyto(target, source)), FEW)
+    return size, rate, n
+
+
+def _product() -> tuple[float, int]:
+    """(FLOP a second, n) of the BLAS behind NumPy, the result checked on its diagonal."""
+    rng = np.random.default_rng(0)
+    a, b = rng.standard_normal((2, EXTENT, EXTENT), dtype=np.float32)
+    c = np.full((EXTENT, EXTENT), np.nan, np.float32)
+    np.matmul(a, b, out=c)
+    diagonal = np.einsum("ik,ki->i", a.astype(np.float64), b.astype(np.float64))
+    if not np.allclose(np.diagonal(c), diagonal, rtol=1e-4, atol=1e-3):
+        raise RuntimeError("NumPy's product disagrees with float64: no ceiling is taken from it")
+    return best(2.0 * EXTENT**3, lambda: _ms(lambda: np.matmul(a, b, out=c)), FEW)
+
+
+def _call() -> tuple[float, int]:
+    """(ms of one call, n): what NumPy costs before it computes anything."""
+    one = np.zeros(1, np.float32)
+
+    def many() -> None:
+        for _ in range(CALLS):
+            np.add(one, one, out=one)
+
+    return median(lambda: _ms(many) / CALLS, FEW)

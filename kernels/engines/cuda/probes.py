@@ -1,0 +1,187 @@
+"""What the GPU does at most, and what it costs to bring data to it: parts of the cuda engine."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+
+import numpy as np
+
+from kernels.engines import cuda
+from kernels.engines.cuda import timing as cuda_timing
+from kernels.machine.ceilings import FMA_CHAINS, Ceilings, best, fma_sum, median
+from kernels.machine.timing import Budget, warm_up
+from kernels.model.program import INPUT, OUTPUT, RefusedError, RuleError
+
+MOST_COPY = 1 << 30  # bytes read by one copy
+MOST_PINNED = 1 << 30  # bytes: pinning more takes seconds, and the memory is nobody else's meanwhile
+BLOCK, BLOCKS_PER_SM = 256, 8  # every SM holds all the threads it can
+A, B, ROUNDS = 0.9999, 0.1, 16_384  # x = A x + B: stays in sight of 1, and every round moves it
+QUEUED = 200  # launches in one sample
+FEW = Budget(samples=20, seconds=1.0)
+COPIES = Budget(samples=11, seconds=1.0, least=3)
+
+
+def ceilings() -> Ceilings:
+    stream = cuda.own_stream()
+    with stream:
+        fma, busy = _fma(stream)
+        warm_up(lambda: (fma(), stream.synchronize()), 0.1)
+        _verify_fma(busy)
+        flops = 2.0 * FMA_CHAINS * ROUNDS * busy.size
+        rate, rate_n = best(flops, lambda: cuda_timing.between_events(fma, stream, before=fma), FEW)
+        copied, copy_rate, copy_n = _copy(stream, fma)
+        launches, launch_n = _launches(stream, fma)
+        stream.synchronize()
+    return Ceilings(
+        copy_bytes_per_s=copy_rate,
+        copy_n=copy_n,
+        copy=f"device to device, {copied >> 20} MiB, bytes read and written",
+        fp32_flops_per_s=rate,
+        fp32_n=rate_n,
+        fp32=f"FMA kernel, {FMA_CHAINS} chains a thread, no tensor cores",
+        launch=f"empty kernel, {QUEUED} queued behind a busy GPU, by events",
+        launch_n=launch_n,
+        cache_bytes=_l2_bytes(),
+        device=cuda.device_name(),
+        **launches,
+    )
+
+
+def _l2_bytes() -> int:
+    import cupy
+
+    return cupy.cuda.Device().attributes["L2CacheSize"]
+
+
+def _fma(stream):
+    """(queue the kernel once, what it writes)."""
+    import cupy
+
+    kernel = cuda.compile_kernel("machine/02_fma.cu", "fma_chains", (("CHAINS", FMA_CHAINS),))
+    blocks = BLOCKS_PER_SM * cupy.cuda.Device().attributes["MultiProcessorCount"]
+    out = cupy.empty(blocks * BLOCK, np.float32)
+    args = (out, np.float32(A), np.float32(B), np.int32(ROUNDS))
+    cuda.poison(out, stream)
+    return lambda: kernel((blocks,), (BLOCK,), args), out
+
+
+def _verify_fma(out) -> None:
+    got = out.get(stream=cuda.own_stream()).astype(np.float64)
+    cuda.own_stream().synchronize()
+    ref = fma_sum(np.arange(got.size) % 1024, A, B, ROUNDS)
+    if not (np.isfinite(got).all() and (np.abs(got - ref) <= 1e-3 * ref).all()):
+        raise RuntimeError("the FMA kernel disagrees with its closed form: no ceiling is taken from it")
+
+
+def _copy(stream, busy: Callable[[], None]) -> tuple[int, float, int]:
+    """(bytes read by a copy, bytes read and written a second, n): more than the L2 holds twice over."""
+    import cupy
+
+    free = cuda.free_bytes()
+    size = max(4 * _l2_bytes(), min(MOST_COPY, free // 8)) >> 20 << 20
+    if 2 * size > free:
+        raise RuleError(f"a copy beyond the caches needs {2 * size:,} bytes, {free:,} bytes are free")
+    pool = cupy.cuda.MemoryPool()
+    rate, n = _copy_rate(pool.malloc(size), pool.malloc(size), size, stream, busy)
+    pool.free_all_blocks()
+    return size, rate, n
+
+
+def _copy_rate(source, target, size: int, stream, busy: Callable[[], None]) -> tuple[float, int]:
+    source.memset_async(0x5A, size, stream)
+    target.memset_async(0, size, stream)
+
+    def copy() -> None:
+        target.copy_from_device_async(source, size, stream)
+
+    rate, n = best(2.0 * size, lambda: cuda_timing.between_events(copy, stream, before=busy), FEW)
+    ends = np.zeros(2, np.uint8)  # the last bytes, where a copy cut short would show
+    (target + (size - 2)).copy_to_host_async(ends.ctypes.data, 2, stream)
+    stream.synchronize()
+    if (ends != 0x5A).any():
+        raise RuntimeError("the device's copy did not arrive: no ceiling is taken from it")
+    return rate, n
+
+
+def _launches(stream, busy: Callable[[], None]) -> tuple[dict[str, float], int]:
+    """An empty kernel: the GPU's time of one in a queue, the program's time to queue it, and launch + wait."""
+    empty = cuda.compile_kernel("machine/01_empty.cu", "empty", ())
+
+    def many() -> None:
+        for _ in range(QUEUED):
+            empty((1,), (32,), ())
+
+    def keep_busy() -> None:  # longer than Python takes to queue what follows
+        for _ in range(8):
+            busy()
+
+    def wall(work: Callable[[], object]) -> float:
+        stream.synchronize()
+        start = time.perf_counter()
+        work()
+        return (time.perf_counter() - start) * 1e3
+
+    def one() -> None:
+        empty((1,), (32,), ())
+        stream.synchronize()
+
+    many()
+    queued, n = median(lambda: cuda_timing.between_events(many, stream, keep_busy) / QUEUED, FEW)
+    host, _ = median(lambda: wall(many) / QUEUED, FEW)
+    sync, _ = median(lambda: wall(one), Budget(samples=100, seconds=0.5))
+    told = {"launch_us": queued, "launch_host_us": host, "launch_sync_us": sync}
+    return {name: 1e3 * ms for name, ms in told.items()}, n
+
+
+# -- copies ------------------------------------------------------------------------------------
+def copies(session: cuda.Session) -> dict | None:
+    """Medians in ms, by the wall clock: all inputs to the device, the output back, from memory as NumPy has it
+    (pageable) and from pinned memory. None beyond MOST_PINNED, and where the system pins no more."""
+    inputs = [session.arrays[b.name] for b in session.program.of_role(INPUT)]
+    output = session.arrays[session.program.of_role(OUTPUT)[0].name]
+    if sum(a.nbytes for a in (*inputs, output)) > MOST_PINNED:
+        return None
+    stream, told = session.stream, {}
+    hosts = {"pageable": lambda like: np.empty(like.shape, like.dtype), "pinned": _pinned}
+    for kind, empty_like in hosts.items():
+        try:
+            sources = [(device, _fetched(device, empty_like(device))) for device in inputs]
+            target = _fetched(output, empty_like(output))
+        except RefusedError:
+            return None
+        told[f"h2d_{kind}"], told["n"] = median(lambda s=sources: _to_device(s, stream), COPIES)
+        told[f"d2h_{kind}"], _ = median(lambda t=target: _to_host(output, t, stream), COPIES)
+    return told
+
+
+def _pinned(like) -> np.ndarray:
+    """RefusedError where the system pins no more memory."""
+    import cupy
+
+    try:
+        memory = cupy.cuda.PinnedMemoryPointer(cupy.cuda.PinnedMemory(like.nbytes), 0)
+    except cupy.cuda.runtime.CUDARuntimeError as e:
+        raise RefusedError(f"{like.nbytes:,} bytes cannot be pinned: {e}") from None
+    return np.frombuffer(memory, like.dtype, like.size).reshape(like.shape)
+
+
+def _fetched(device, host: np.ndarray) -> np.ndarray:
+    """`host` with the device's values: what is copied is what was computed with, and every page is there."""
+    host[...] = device.get(stream=cuda.own_stream())
+    return host
+
+
+def _to_device(sources, stream) -> float:
+    start = time.perf_counter()
+    for device, host in sources:
+        device.data.copy_from_host_async(host.ctypes.data, host.nbytes, stream)
+    stream.synchronize()
+    return (time.perf_counter() - start) * 1e3
+
+
+def _to_host(device, host: np.ndarray, stream) -> float:
+    start = time.perf_counter()
+    device.data.copy_to_host_async(host.ctypes.data, host.nbytes, stream)
+    stream.synchronize()
+    return (time.perf_counter() - start) * 1e3

@@ -1,0 +1,224 @@
+"""CUDA C++ to PTX by NVRTC, called through ctypes: needs NVIDIA's nvrtc wheel, no driver and no GPU."""
+
+from __future__ import annotations
+
+import ctypes
+import hashlib
+import json
+import os
+import re
+import sys
+import tempfile
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from functools import cache
+from pathlib import Path
+
+from kernels.engines import cuda_headers
+from kernels.engines.emulator.compiler import includes, standard
+from kernels.model.program import RuleError
+
+PTX_TARGET = "compute_80"
+# -lineinfo keeps the CUDA line of every instruction.
+OPTIONS = ("--std=c++17", f"--gpu-architecture={PTX_TARGET}", "-lineinfo")
+
+
+# NVRTC writes the folder it ran in before each file's name: it is nobody's business.
+_FILE = re.compile(r'^(\s*\.file\s+\d+\s+)"((?:[^"\\]|\\.)*)"', re.MULTILINE)
+
+
+class CompileError(RuleError):
+    """CUDA C++ that does not compile; the message is the compiler's own."""
+
+
+class CompilerMissing(RuleError):
+    """NVRTC is not installed here."""
+
+
+@cache
+def _nvrtc() -> ctypes.CDLL:
+    """The library of the nvidia-cuda-nvrtc wheel."""
+    try:
+        import nvidia
+    except ImportError:
+        raise CompilerMissing(
+            "NVRTC is not installed (pip install nvidia-cuda-nvrtc; Linux and Windows)"
+        ) from None
+    for folder in nvidia.__path__:
+        pattern = "cu*/bin/**/nvrtc64_*.dll" if sys.platform == "win32" else "cu*/lib/libnvrtc.so.*"
+        for path in sorted(Path(folder).glob(pattern)):
+            return ctypes.CDLL(str(path))
+    raise CompilerMissing("NVRTC is not installed (pip install nvidia-cuda-nvrtc; Linux and Windows)")
+
+
+def version() -> str | None:
+    """NVRTC's version, "13.5"; None where it is missing."""
+    try:
+        library = _nvrtc()
+    except RuleError:
+        return None
+    major, minor = ctypes.c_int(), ctypes.c_int()
+    library.nvrtcVersion(ctypes.byref(major), ctypes.byref(minor))
+    return f"{major.value}.{minor.value}"
+
+
+def digest(text: str, options: Sequence[str]) -> str:
+    """16 hex digits that name one compilation: the text and every option that shapes the PTX."""
+    return hashlib.sha256(_bytes("\0".join((text, *options)))).hexdigest()[:16]
+
+
+def compile_ptx(text: str, name: str, options: Sequence[str] = OPTIONS) -> str:
+    """PTX of a translation unit called `name`; taken from the cache on disk if it was compiled before.
+
+    Raises CompileError with the compiler's messages, CompilerMissing without NVRTC.
+    """
+    return compile_unit(text, name, options).ptx
+
+
+@dataclass(frozen=True)
+class Unit:
+    """A compiled translation unit. `lowered`: the PTX's name of each C++ name that was given to the compiler."""
+
+    ptx: str
+    lowered: Mapping[str, str]
+
+
+def compile_unit(text: str, name: str, options: Sequence[str], names: Sequence[str] = ()) -> Unit:
+    """PTX of a translation unit, and the names in it of these C++ expressions ("sgemm<16, float>", "&mask"), which
+    also instantiates them. `name` is the file's path if it is a file's text, so that #include "..." is found beside it.
+
+    The result comes from the cache on disk if nothing that it depends on has changed. Raises as compile_ptx.
+    """
+    key = _key(text, name, options, names)
+    if key and (unit := _cached(key)):
+        return unit
+    unit = _compile_all(text, name, options, names)
+    if key and key == _key(text, name, options, names):  # no file was edited meanwhile
+        _write(_cache_folder() / key, json.dumps([unit.ptx, unit.lowered]))
+    return unit
+
+
+def _key(text: str, name: str, options: Sequence[str], names: Sequence[str]) -> str | None:
+    """The file name of a compilation in the cache; None if it is unknown which files it reads."""
+    fixed = cuda_headers.folders()
+    given = tuple(Path(option.removeprefix("-I")) for option in options if option.startswith("-I"))
+    read = includes.fingerprint(text, Path(name).parent, (*given, *fixed), fixed)
+    parts = (*options, "", *names, "", repr(standard.HEADERS), read)
+    return read and f"{version()}-{digest(name + text, parts)}.json"
+
+
+def _cached(key: str) -> Unit | None:
+    try:
+        return Unit(*json.loads((_cache_folder() / key).read_text(encoding="utf-8")))
+    except (OSError, ValueError, TypeError):
+        return None
+
+
+def ptxas_log(text: str, name: str, defines: Sequence[tuple[str, int]]) -> str:
+    """What ptxas says of the kernel on sm_90: registers, shared memory, spills."""
+    options = ("--std=c++17", "--gpu-architecture=sm_90", "--ptxas-options=-v")
+    with _program(text, name, (*options, *(f"-D{name}={value}" for name, value in defines)), ()) as program:
+        return _fetch(program, "ProgramLog")
+
+
+def _compile_all(text: str, name: str, options: Sequence[str], names: Sequence[str]) -> Unit:
+    """As _compile. Functions of the host are read as the device's if they do not compile otherwise: nvcc takes
+    declarations and constexpr functions without a word about where they run."""
+    try:
+        return _compile(text, name, options, names)
+    except CompileError as error:
+        if cuda_headers.OF_HOST not in str(error):
+            raise
+        try:
+            return _compile(text, name, (*options, "--device-as-default-execution-space"), names)
+        except CompileError:
+            raise error from None
+
+
+def _compile(text: str, name: str, options: Sequence[str], names: Sequence[str] = ()) -> Unit:
+    with _program(text, name, options, names) as program:
+        lowered = {expression: _lowered(program, expression) for expression in names}
+        return Unit(_FILE.sub(_without_folder, _fetch(program, "PTX")), lowered)
+
+
+def _without_folder(file: re.Match) -> str:
+    """A .file directive with the file's name alone; NVRTC writes bytes beyond ASCII as octal numbers."""
+    coded = re.sub(r"\\([0-7]{3}|.)", lambda m: chr(int(m[1], 8)) if len(m[1]) == 3 else m[1], file[2])
+    path = coded.encode("latin-1", "replace").decode(errors="surrogateescape")
+    name = re.split(r"[/\\]", path)[-1]
+    return f'{file[1]}"{name}"'
+
+
+@contextmanager
+def _program(text: str, name: str, options: Sequence[str], names: Sequence[str]) -> Iterator[ctypes.c_void_p]:
+    """A compiled program of NVRTC, destroyed at the end. CompileError has the compiler's messages."""
+    if "\0" in text:
+        raise CompileError(f"{name} holds a zero byte: it is not a text in UTF-8 or Latin-1")
+    library, options = _nvrtc(), (*options, *cuda_headers.options(text))
+    folders = [Path(name).parent, *(Path(o.removeprefix("-I")) for o in options if o.startswith("-I"))]
+    implicit = any(standard.IMPLICIT in option for option in options)
+    own = standard.provided(folders) if implicit or cuda_headers.options(text) else {}
+    program = ctypes.c_void_p()
+    library.nvrtcCreateProgram(
+        ctypes.byref(program), _bytes(text), _bytes(name), len(own), _array(own.values()), _array(own)
+    )
+    try:
+        for expression in names:
+            library.nvrtcAddNameExpression(program, _bytes(expression))
+        if library.nvrtcCompileProgram(program, len(options), _array(options)):
+            raise CompileError(
+                cuda_headers.explained(_shortened(_fetch(program, "ProgramLog").strip(), name))
+            )
+        yield program
+    finally:
+        library.nvrtcDestroyProgram(ctypes.byref(program))
+
+
+def _bytes(text: str) -> bytes:
+    """A text as NVRTC takes it; bytes that were not UTF-8 in a file or path are what they were."""
+    return text.encode(errors="surrogateescape")
+
+
+def _array(texts: Iterable[str]) -> ctypes.Array:
+    coded = [_bytes(text) for text in texts]
+    return (ctypes.c_char_p * len(coded))(*coded)
+
+
+def _shortened(log: str, name: str) -> str:
+    """The compiler's messages without the folder of the file that it compiled."""
+    folder, slash, _ = re.match(r"(.*?)([/\\]?)([^/\\]*)$", name, re.DOTALL).groups()
+    return log.replace(folder + slash, "") if slash else log
+
+
+def _lowered(program: ctypes.c_void_p, expression: str) -> str:
+    """The PTX's name of a C++ name of a compiled program."""
+    name = ctypes.c_char_p()
+    _nvrtc().nvrtcGetLoweredName(program, _bytes(expression), ctypes.byref(name))
+    return name.value.decode()
+
+
+def _fetch(program: ctypes.c_void_p, what: str) -> str:
+    size = ctypes.c_size_t()
+    getattr(_nvrtc(), f"nvrtcGet{what}Size")(program, ctypes.byref(size))
+    buffer = ctypes.create_string_buffer(size.value)
+    getattr(_nvrtc(), f"nvrtcGet{what}")(program, buffer)
+    return buffer.value.decode(errors="replace")
+
+
+def _cache_folder() -> Path:
+    base = os.environ.get("XDG_CACHE_HOME") or (
+        os.environ.get("LOCALAPPDATA") if sys.platform == "win32" else Path.home() / ".cache"
+    )
+    return Path(base or tempfile.gettempdir()) / "kernel-theatre" / "ptx"
+
+
+def _write(path: Path, text: str) -> None:
+    """Whole or not at all, so that two processes may compile the same kernel at once."""
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        with tempfile.NamedTemporaryFile("w", dir=path.parent, delete=False, encoding="utf-8") as file:
+            file.write(text)
+        os.replace(file.name, path)
+    except OSError:
+        pass  # no place to cache: compile again next time

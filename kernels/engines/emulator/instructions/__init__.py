@@ -1,0 +1,63 @@
+"""From parsed instructions to closures: the table of all opcodes."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from kernels.engines.emulator import operations
+from kernels.engines.emulator.instructions import fp8
+from kernels.engines.emulator.instructions.arithmetic import ARITHMETIC
+from kernels.engines.emulator.instructions.closure import NOTHING, Run, Unknown
+from kernels.engines.emulator.operations import DTYPES
+from kernels.engines.emulator.ptx.parse import Instruction, Operand
+
+if TYPE_CHECKING:
+    from kernels.engines.emulator.state import Machine
+
+
+BUILDERS = dict(ARITHMETIC)  # and those of the modules beside this one, which the machine adds
+
+
+_MODIFIERS = {
+    *DTYPES, *fp8.PAIRS, "satfinite", *operations.COMPARE, *operations.UNORDERED, *operations.ROUND, "num", "nan", "tf32", "rn", "rz", "rm", "rp", "rna", "ftz",
+    "approx", "full", "lo", "hi", "wide", "sat", "cc", "NaN", "relu", "xorsign", "abs", "and", "or", "xor", "l", "r",
+    "wrap", "clamp", "shiftamt", "to", "global", "shared", "local", "const", "param", "finite", "infinite", "number",
+    "notanumber", "normal", "subnormal", "shared::cta",
+}  # fmt: skip
+
+
+def decode(m: Machine, pc: int, i: Instruction) -> Run:
+    """The closure of an instruction that is no branch, return or block barrier."""
+    base = i.parts[0]
+    if base in NOTHING:
+        return lambda: None
+    build = BUILDERS.get(".".join(i.parts[:2])) or BUILDERS.get(base)
+    if build is None or (build is ARITHMETIC.get(base) and not _MODIFIERS.issuperset(i.parts[1:])):
+        raise Unknown(f"unknown opcode {i.opcode}")
+    try:
+        run = build(m, pc, i)
+    except KeyError:  # a type or a form that the builder's tables do not have
+        raise Unknown(f"unknown opcode {i.opcode}") from None
+    return run if i.guard is None else _guarded(m, i.guard, run)
+
+
+def _guarded(m: Machine, guard: tuple[str, bool], run: Run) -> Run:
+    predicate = m.reader(Operand("reg", guard[0]), "pred")
+    negated = guard[1]
+
+    def guarded() -> None:
+        p = predicate()
+        if p.ndim == 0:
+            if bool(p) != negated:
+                run()
+            return
+        take = ~p if negated else p
+        am, wm = m.am, m.wm
+        m.am = m.wm = take if am is None else am & take
+        try:
+            if m.am.any():
+                run()
+        finally:
+            m.am, m.wm = am, wm
+
+    return guarded

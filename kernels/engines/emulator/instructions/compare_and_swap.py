@@ -1,0 +1,48 @@
+"""Atomics on shared memory that ptxas writes as a loop: load the word, compute, compare and swap."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+if TYPE_CHECKING:
+    from kernels.engines.emulator.state import Machine
+
+
+def is_loop(op: str, type_: str) -> bool:
+    """Whether the hardware has no such instruction for shared memory. It has those of 32-bit integers, and exchanges
+    and comparisons from 32 bits up."""
+    return type_ not in ("u32", "s32", "b32") and (op not in ("exch", "cas") or type_ == "b16")
+
+
+def count(m: Machine, pc: int, width: int, offsets: np.ndarray) -> None:
+    """Count the loads of such a loop: in each turn, of the lanes whose swap has not succeeded. `width`: bytes that the
+    active threads update at `offsets` (one a slot). Of the lanes with words in one bank the first succeeds, of 16-bit
+    words the first at a word; 64-bit words go by halves of the warp. Warps do not disturb each other here: on the
+    hardware, warps that update one word at once need more turns."""
+    bits16, width = width < 4, max(width, 4)
+    waiting = np.ones(m.slots, bool) if m.am is None else m.am.copy()
+    words = (offsets // np.uint64(width)).astype(np.int64)
+    lines = (words * width).astype(np.uint64).reshape(-1, 32)
+    lane = np.arange(m.slots)
+    warp, group = lane // 32, lane // (128 // width)
+    bank = words if bits16 else words % (128 // width)
+    while waiting.any():
+        m.tally.shared_access(pc, "ld", lines, waiting.reshape(-1, 32), width)
+        if m.trace is not None:
+            m.trace.request("shared", "ld", lines, waiting.reshape(-1, 32), width)
+        tries = np.flatnonzero(waiting)
+        tries = tries[turns(group[tries] << 40 | bank[tries]) == 0]
+        waiting[tries[turns(warp[tries] << 40 | words[tries]) == 0]] = False
+
+
+def turns(keys: np.ndarray) -> np.ndarray:
+    """How many before each entry are equal to it."""
+    order = np.argsort(keys, kind="stable")
+    by_key, at = keys[order], np.arange(len(keys))
+    new = np.ones(len(keys), bool)
+    new[1:] = by_key[1:] != by_key[:-1]
+    out = np.empty(len(keys), np.int64)
+    out[order] = at - np.maximum.accumulate(np.where(new, at, 0))
+    return out

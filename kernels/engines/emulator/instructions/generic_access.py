@@ -1,0 +1,75 @@
+"""Accesses by generic addresses: threads of one instruction may point into different spaces, one after the other."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from kernels.engines.emulator.instructions import memory_access
+from kernels.engines.emulator.instructions.closure import Unknown
+from kernels.engines.emulator.memory import WINDOWS
+from kernels.engines.emulator.ptx.parse import Instruction
+
+if TYPE_CHECKING:
+    from kernels.engines.emulator.instructions.closure import Run
+    from kernels.engines.emulator.state import Machine
+
+# An address without so many low bits has a value for each space.
+_WINDOW_BITS = np.uint64(min(WINDOWS.values()).bit_length() - 1)
+
+
+def by_space(build: Callable[[Machine, int, Instruction], Run]) -> Callable[[Machine, int, Instruction], Run]:
+    """The builder of an access, carried out for the threads of each space apart if its addresses are generic."""
+
+    def built(m: Machine, pc: int, i: Instruction) -> Run:
+        run = build(m, pc, i)
+        if memory_access.space_of(i) != "generic":
+            return run
+        operand = next(o for o in i.operands if o.kind == "mem")
+        base, offset = m.reader(operand.base, "u64"), np.uint64(operand.offset % (1 << 64))
+
+        def each_space() -> None:
+            address = base()
+            if address.ndim == 0:
+                run()
+                return
+            spaces = (address + offset) >> _WINDOW_BITS
+            active = m.active(spaces)
+            if (active == active[0]).all():
+                run()
+            else:
+                _split(m, run, spaces, np.unique(active))
+
+        return each_space
+
+    return built
+
+
+def _split(m: Machine, run: Run, spaces: np.ndarray, each: np.ndarray) -> None:
+    """Run for the active threads of each space."""
+    am, wm = m.am, m.wm
+    try:
+        for space in each:
+            m.am = m.wm = (spaces == space) if am is None else (spaces == space) & am
+            run()
+    finally:
+        m.am, m.wm = am, wm
+
+
+def is_space(m: Machine, pc: int, i: Instruction) -> Run:
+    """isspacep: whether a generic address points into a space. Constants lie in global memory here."""
+    space = i.parts[1].partition("::")[0]
+    put, a = m.writer(i.operands[0], "pred"), m.reader(i.operands[1], "u64")
+    if space in WINDOWS:
+        window = np.uint64(WINDOWS[space]) >> _WINDOW_BITS
+        return lambda: put(a() >> _WINDOW_BITS == window)
+    if space != "global":
+        raise Unknown(f"unknown opcode {i.opcode}")
+    others = [np.uint64(window) >> _WINDOW_BITS for window in WINDOWS.values()]
+    return lambda: put((a() >> _WINDOW_BITS != others[0]) & (a() >> _WINDOW_BITS != others[1]))
+
+
+BUILDERS = {name: by_space(memory_access.BUILDERS[name]) for name in ("ld", "ldu", "st", "atom", "red")}
+BUILDERS["isspacep"] = is_space

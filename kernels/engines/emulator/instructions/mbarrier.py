@@ -1,0 +1,148 @@
+"""mbarrier: barriers that are 64-bit words in shared memory, as cuda::barrier and cuda::pipeline use them.
+
+A word holds how many arrivals its phase still waits for, how many each phase expects, and the phase's parity. The last
+arrival begins the next phase. What CUDA leaves open, the places of these in the word, is the emulator's own.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from kernels.engines.emulator.instructions import memory_access
+from kernels.engines.emulator.instructions.closure import Unknown
+from kernels.engines.emulator.instructions.generic_access import by_space
+from kernels.engines.emulator.instructions.memory_access import Accessor, space_of
+from kernels.engines.emulator.ptx.parse import Instruction
+
+if TYPE_CHECKING:
+    from kernels.engines.emulator.instructions.closure import Run
+    from kernels.engines.emulator.state import Machine
+
+WIDTH = 8
+BITS = 20  # of a count
+MOST = (1 << BITS) - 1
+PARITY = 63  # the bit that tells the phase's parity
+_HINTS = {"b64", "shared", "shared::cta", "acquire", "release", "relaxed", "cta", "cluster"}
+
+
+def _check(i: Instruction, *known: str) -> None:
+    if set(i.parts[2:]) - _HINTS - set(known):
+        raise Unknown(f"unknown opcode {i.opcode}")
+
+
+def _word(pending: int, expected: int, parity: int) -> int:
+    return pending | expected << BITS | parity << PARITY
+
+
+def init(m: Machine, pc: int, i: Instruction) -> Run:
+    _check(i)
+    at, count = Accessor(m, pc, i.operands[0], space_of(i), WIDTH), m.reader(i.operands[1], "u32")
+
+    def run() -> None:
+        memory, name, offsets, chosen = at.checked(write=True)
+        counts = m.active(count()).astype(np.uint64)
+        if bad := np.flatnonzero((counts == 0) | (counts > MOST)).tolist():
+            m.fail(pc, f"an mbarrier expects 1 to {MOST:,} arrivals, got {counts[bad[0]]}", m.slot_of(bad[0]))
+        words = counts | counts << np.uint64(BITS)
+        if name == "shared" and m.races is not None:
+            m.races.write(pc, offsets, WIDTH, words)
+        memory.store(chosen, WIDTH, words)
+
+    return run
+
+
+def invalidate(m: Machine, pc: int, i: Instruction) -> Run:
+    _check(i)
+    at = Accessor(m, pc, i.operands[0], space_of(i), WIDTH)
+    return lambda: at.checked(write=False) and None
+
+
+def arrive(m: Machine, pc: int, i: Instruction) -> Run:
+    """mbarrier.arrive, mbarrier.arrive_drop: each thread's arrivals, in slot order; gives the word before."""
+    _check(i, "noComplete")
+    state, where, *given = i.operands
+    count = m.reader(given[0], "u32") if given else lambda: np.uint32(1)
+    put = m.writer(state, "b64")
+    at, drop = Accessor(m, pc, where, space_of(i), WIDTH), i.parts[1] == "arrive_drop"
+    return lambda: put(m.spread(_arrivals(m, at, m.active(count()), drop)))
+
+
+def arrive_after_copies(m: Machine, pc: int, i: Instruction) -> Run:
+    """cp.async.mbarrier.arrive: copies are done at once, and so is the arrival. Without .noinc the phase first waits
+    for one more: nothing changes."""
+    at = Accessor(m, pc, i.operands[0], space_of(i), WIDTH)
+    if "noinc" not in i.parts:
+        return lambda: at.checked(write=False) and None
+
+    def run() -> None:
+        ones = np.ones(m.slots if m.am is None else np.count_nonzero(m.am), np.uint32)
+        _arrivals(m, at, ones, False)
+
+    return run
+
+
+def _arrivals(m: Machine, at: Accessor, counts: np.ndarray, drop: bool) -> np.ndarray:
+    """Carry out arrivals: the words before each, for the active threads. `drop`: later phases expect fewer."""
+    memory, name, offsets, chosen = at.checked(write=False)
+    if name == "shared" and m.races is not None:
+        m.races.atomic(at.pc, offsets, WIDTH)
+    words = dict(zip(chosen.tolist(), memory.load(chosen, WIDTH).tolist(), strict=True))
+    before, completed = np.empty(len(chosen), np.uint64), False
+    for n, (place, count) in enumerate(zip(chosen.tolist(), counts.tolist(), strict=True)):
+        word = before[n] = words[place]
+        pending, expected, parity = (word & MOST) - count, word >> BITS & MOST, word >> PARITY
+        if pending < 0:
+            what = f"{count} arrivals at an mbarrier that waits for {word & MOST} of {expected}"
+            m.fail(at.pc, what, m.slot_of(n))
+        expected -= count if drop else 0
+        if pending == 0:
+            pending, parity, completed = expected, 1 - parity, True
+        words[place] = _word(pending, expected, parity)
+    memory.store(np.array([*words], np.uint64), WIDTH, np.array([*words.values()], np.uint64))
+    if completed and m.races is not None:
+        m.races.barrier()
+    return before
+
+
+def wait(m: Machine, pc: int, i: Instruction) -> Run:
+    """mbarrier.test_wait, mbarrier.try_wait: whether the phase has ended that a word or a parity names. A thread
+    that finds it has not does not wait here: its loop tries again."""
+    _check(i, "parity")
+    put, where, named = m.writer(i.operands[0], "pred"), i.operands[1], i.operands[2]
+    parity = "parity" in i.parts
+    phase = m.reader(named, "u32" if parity else "u64")
+    at = Accessor(m, pc, where, space_of(i), WIDTH)
+
+    def run() -> None:
+        memory, name, offsets, chosen = at.checked(write=False)
+        if name == "shared" and m.races is not None:
+            m.races.atomic(pc, offsets, WIDTH)
+        now = memory.load(chosen, WIDTH) >> np.uint64(PARITY)
+        then = m.active(phase()).astype(np.uint64)
+        then = then & np.uint64(1) if parity else then >> np.uint64(PARITY)
+        put(m.spread(now != then))
+
+    return run
+
+
+def pending(m: Machine, pc: int, i: Instruction) -> Run:
+    put, state = m.writer(i.operands[0], "u32"), m.reader(i.operands[1], "u64")
+    return lambda: put((state() & np.uint64(MOST)).astype(np.uint32))
+
+
+def copy(m: Machine, pc: int, i: Instruction) -> Run:
+    """cp.async: a copy, or the arrival after copies."""
+    build = by_space(arrive_after_copies) if "mbarrier" in i.parts else memory_access.async_copy
+    return build(m, pc, i)
+
+
+_FORMS = {
+    "init": init, "inval": invalidate, "arrive": arrive, "arrive_drop": arrive, "test_wait": wait, "try_wait": wait,
+}  # fmt: skip
+BUILDERS = {
+    **{f"mbarrier.{name}": by_space(build) for name, build in _FORMS.items()},
+    "mbarrier.pending_count": pending,
+    "cp.async": copy,
+}

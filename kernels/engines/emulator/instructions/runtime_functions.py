@@ -1,0 +1,221 @@
+"""Functions that CUDA's runtime provides to kernels: what assert, printf, malloc and free call."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from kernels.engines.emulator.heap import Heap
+from kernels.engines.emulator.instructions import printf
+from kernels.engines.emulator.instructions.memory_access import Accessor
+from kernels.engines.emulator.memory import GLOBAL_BASE, WINDOWS, WRITTEN, Fault, Space, space_at
+from kernels.engines.emulator.operations import DTYPES, UNSIGNED
+from kernels.engines.emulator.ptx.names import plain
+from kernels.engines.emulator.ptx.parse import Instruction, Operand
+from kernels.engines.emulator.threads import Dim, Threads
+
+if TYPE_CHECKING:
+    from kernels.engines.emulator.instructions.closure import Run
+    from kernels.engines.emulator.state import Machine
+
+PRINT_BUFFER = 1 << 20  # bytes of text kept: the size of CUDA's own buffer
+Values = np.ndarray  # one an active thread
+
+
+def external(m: Machine, pc: int, i: Instruction) -> Run:
+    """A call of a function whose body is not in the source."""
+    name = i.opcode.partition(".")[2]
+    if name not in FUNCTIONS:
+        what = f"call of {plain(name)}: its body is not in this source, and the emulator does not know it"
+        return lambda: m.fail(pc, what, m.slot_of(0))
+    function, types, result = FUNCTIONS[name]
+    returned, given = i.operands
+    reads = [_argument(m, pc, o, type_) for o, type_ in zip(given.value, types, strict=True)]
+    put = _result(m, pc, returned.value[0], result) if returned.value else lambda values: None
+    return lambda: put(function(m, pc, *(read() for read in reads)))
+
+
+def _argument(m: Machine, pc: int, variable: Operand, type_: str) -> Callable[[], Values]:
+    width, dtype = DTYPES[type_]().itemsize, DTYPES[type_]
+    at = Accessor(m, pc, Operand("mem", None, 0, variable), "local", width)
+
+    def read() -> Values:
+        memory, _, _, chosen = at.checked(write=False)
+        return memory.load(chosen, width).view(dtype)
+
+    return read
+
+
+def _result(m: Machine, pc: int, variable: Operand, type_: str) -> Callable[[Values], None]:
+    width = DTYPES[type_]().itemsize
+    at = Accessor(m, pc, Operand("mem", None, 0, variable), "local", width)
+
+    def put(values: Values) -> None:
+        memory, _, _, chosen = at.checked(write=True)
+        memory.store(chosen, width, values.view(UNSIGNED[width]))
+
+    return put
+
+
+def _slots(m: Machine) -> np.ndarray:
+    """The slots of the active threads."""
+    return np.arange(m.slots) if m.am is None else np.flatnonzero(m.am)
+
+
+# -- memory behind pointers ---------------------------------------------------------------------------
+def _place(m: Machine, addresses: Values, slots: np.ndarray) -> tuple[Space, np.ndarray]:
+    """The space that generic addresses point into, as the first says, and the bytes' offsets there."""
+    name = space_at(int(addresses[0]))
+    if name == "global":
+        return m.memory, addresses - np.uint64(GLOBAL_BASE)
+    space, base = m.space(name)
+    return space, addresses - np.uint64(WINDOWS[name]) + base[slots]
+
+
+def _string(m: Machine, pc: int, address: int, slot: int) -> bytes:
+    """The bytes up to the next zero."""
+    space, start = _place(m, np.array([address], np.uint64), np.array([slot]))
+    stop = offset = int(start[0])
+    while stop < space.bytes.size and space.bytes[stop] and space.state[stop] == WRITTEN:
+        stop += 1
+    try:
+        space.check(start + np.arange(stop - offset + 1, dtype=np.uint64), 1, False)
+    except Fault as fault:
+        m.fail(pc, fault.what, slot)
+    return space.bytes[offset:stop].tobytes()
+
+
+# -- assert -------------------------------------------------------------------------------------------
+def _assertfail(
+    m: Machine, pc: int, expression: Values, file: Values, line: Values, function: Values, size: Values
+) -> None:
+    slot = m.slot_of(0)
+    words, name = (_string(m, pc, int(p[0]), slot).decode("utf-8", "replace") for p in (expression, file))
+    written = f"{name.replace(chr(92), '/').rpartition('/')[2]}:{line[0]}"
+    where = "" if written == str(m.kernel.code[pc].line) else f" at {written}"
+    m.fail(pc, f"the assertion {words} failed{where}", slot)
+
+
+# -- printf -------------------------------------------------------------------------------------------
+@dataclass(frozen=True)
+class Printed:
+    """A line that a thread printed, without its end."""
+
+    block: Dim
+    thread: Dim
+    text: str
+
+    def __str__(self) -> str:
+        return f"block {self.block} thread {self.thread}: {self.text}"
+
+
+class Printer:
+    """Collects what threads print, line by line, up to PRINT_BUFFER bytes; `dropped`: calls of printf beyond."""
+
+    def __init__(self, threads: Threads):
+        self.threads, self.dropped = threads, 0
+        self._lines: list[Printed] = []
+        self._begun: dict[int, bytes] = {}  # lines not ended yet, by slot
+        self._left = PRINT_BUFFER
+
+    @property
+    def full(self) -> bool:
+        return self._left <= 0
+
+    def write(self, slot: int, text: bytes) -> None:
+        self._left -= len(text)
+        *lines, rest = (self._begun.pop(slot, b"") + text).split(b"\n")
+        for line in lines:
+            self._lines.append(self._line(slot, line))
+        if rest:
+            self._begun[slot] = rest
+
+    def _line(self, slot: int, text: bytes) -> Printed:
+        return Printed(*self.threads.place(slot), text.decode("utf-8", "replace"))
+
+    def lines(self) -> tuple[Printed, ...]:
+        """All lines in the order they were ended, then those never ended."""
+        return (*self._lines, *(self._line(slot, text) for slot, text in self._begun.items()))
+
+
+def _vprintf(m: Machine, pc: int, format_: Values, buffer: Values) -> Values:
+    """Print; the number of arguments, -1 for a null format, as CUDA's printf returns."""
+    slots, counts = _slots(m), np.full(len(format_), -1, np.int32)
+    for pointer in np.unique(format_[format_ != 0]):
+        chosen = format_ == pointer
+        who = slots[chosen]
+        pieces = printf.parts(_string(m, pc, int(pointer), int(who[0])))
+        counts[chosen] = sum(len(p.sizes) for p in pieces if isinstance(p, printf.Spec))
+        columns = _arguments(m, pc, pieces, buffer[chosen], who)
+        for n, slot in enumerate(who.tolist()):
+            if m.printer.full:
+                m.printer.dropped += len(who) - n
+                break
+            m.printer.write(slot, b"".join(_written(m, pc, pieces, [c[n] for c in columns], slot)))
+    return counts
+
+
+def _arguments(m: Machine, pc: int, pieces, buffer: Values, slots: np.ndarray) -> list[list[int]]:
+    """The bits of each argument, for each thread; arguments lie aligned one after the other."""
+    out, at = [], 0
+    for size in (size for piece in pieces if isinstance(piece, printf.Spec) for size in piece.sizes):
+        at = -(-at // size) * size
+        space, offsets = _place(m, buffer + np.uint64(at), slots)
+        try:
+            space.check(offsets, size, False)
+        except Fault as fault:
+            m.fail(pc, f"printf, argument {len(out) + 1}: {fault.what}", int(slots[fault.at]))
+        out.append(space.load(offsets, size).tolist())
+        at += size
+    return out
+
+
+def _written(m: Machine, pc: int, pieces, given: list[int], slot: int) -> Iterator[bytes]:
+    for piece in pieces:
+        if not isinstance(piece, printf.Spec):
+            yield piece
+            continue
+        own, given = given[: len(piece.sizes)], given[len(piece.sizes) :]
+        string = b""
+        if piece.kind == "s":
+            string = _string(m, pc, own[-1], slot) if own[-1] else b"(null)"
+        yield piece.text(own, string)
+
+
+# -- malloc and free ----------------------------------------------------------------------------------
+def _heap(m: Machine) -> Heap:
+    if m.memory.heap is None:
+        m.memory.heap = Heap(m.memory)
+    return m.memory.heap
+
+
+def _malloc(m: Machine, pc: int, sizes: Values) -> Values:
+    """Addresses of new memory, null where the heap is full."""
+    heap = _heap(m)
+    starts = [heap.allocate(size) for size in sizes.tolist()]
+    return np.array([0 if start is None else GLOBAL_BASE + start for start in starts], np.uint64)
+
+
+def _free(m: Machine, pc: int, addresses: Values) -> None:
+    heap = _heap(m)
+    for n, address in enumerate(addresses.tolist()):
+        try:
+            if address:
+                heap.release(address - GLOBAL_BASE)
+        except KeyError:
+            freed = address - GLOBAL_BASE in heap.sizes
+            what = "that was freed before" if freed else "that malloc did not return"
+            m.fail(pc, f"free of an address {what}: {address:#x}", m.slot_of(n))
+
+
+# Name: (function, types of its arguments, type of its result)
+FUNCTIONS: dict[str, tuple[Callable, tuple[str, ...], str]] = {
+    "__assertfail": (_assertfail, ("u64", "u64", "u32", "u64", "u64"), ""),
+    "vprintf": (_vprintf, ("u64", "u64"), "s32"),
+    "malloc": (_malloc, ("u64",), "u64"),
+    "free": (_free, ("u64",), ""),
+}
+BUILDERS = {"extern": external}

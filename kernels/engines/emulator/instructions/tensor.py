@@ -1,0 +1,138 @@
+"""Tensor-core instructions: ldmatrix, mma.sync, wmma. Fragments lie over a warp's lanes as the PTX ISA says.
+
+Products are summed in float64 (integers exactly) and rounded once to the accumulator's type; hardware
+keeps fewer bits on the way, so the last digit may differ.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from kernels.engines.emulator.instructions import wmma
+from kernels.engines.emulator.instructions.closure import Unknown
+from kernels.engines.emulator.instructions.fragments import (
+    GROUP,
+    WITHIN,
+    active_warps,
+    multiply,
+    pack,
+    places,
+    reader,
+    registers,
+    shape_of,
+    spread,
+    unpack,
+    writer,
+)
+from kernels.engines.emulator.instructions.memory_access import Accessor, space_of
+from kernels.engines.emulator.ptx.parse import Instruction
+
+if TYPE_CHECKING:
+    from kernels.engines.emulator.instructions.closure import Run
+    from kernels.engines.emulator.state import Machine
+
+# (shape, type of a and b): the accumulator types known.
+MMA = {
+    ("m16n8k8", "f16"): ("f16", "f32"), ("m16n8k16", "f16"): ("f16", "f32"),
+    ("m16n8k8", "bf16"): ("f32",), ("m16n8k16", "bf16"): ("f32",),
+    ("m16n8k4", "tf32"): ("f32",), ("m16n8k8", "tf32"): ("f32",),
+    ("m16n8k16", "s8"): ("s32",), ("m16n8k16", "u8"): ("s32",),
+    ("m16n8k32", "s8"): ("s32",), ("m16n8k32", "u8"): ("s32",),
+    ("m16n8k32", "s4"): ("s32",), ("m16n8k32", "u4"): ("s32",),
+    ("m16n8k64", "s4"): ("s32",), ("m16n8k64", "u4"): ("s32",),
+    ("m16n8k32", "e4m3"): ("f32",), ("m16n8k32", "e5m2"): ("f32",),
+    ("m8n8k4", "f64"): ("f64",),
+}  # fmt: skip
+_MIXED = ({"s8", "u8"}, {"s4", "u4"}, {"e4m3", "e5m2"})  # types that A and B may have, one each
+
+
+# -- ldmatrix ---------------------------------------------------------------------------------------------
+def ldmatrix(m: Machine, pc: int, i: Instruction) -> Run:
+    """8x8 matrices of 16-bit elements; lanes 8j .. 8j+7 hold the addresses of matrix j's rows."""
+    parts = i.parts
+    count = next((int(p[1:]) for p in parts if p in ("x1", "x2", "x4")), 0)
+    if not count or "m8n8" not in parts or parts[-1] != "b16":
+        raise Unknown(f"unknown opcode {i.opcode}")
+    target, source = i.operands
+    puts = [m.writer(r, "b32") for r in registers(target)]
+    at = Accessor(m, pc, source, space_of(i), 16)
+    # Each lane gets two neighbours of a row: row lane / 4, columns 2 (lane % 4) and one more.
+    row, column = np.stack([GROUP, GROUP]), 2 * WITHIN + np.array([[0], [1]])
+    if "trans" in parts:
+        row, column = column, row
+    supplies = np.tile(np.arange(32) // 8 < count, m.slots // 32)
+
+    def run() -> None:
+        warps = active_warps(m)
+        am = m.am
+        m.am = supplies if am is None else am & supplies
+        try:
+            memory, name, offsets, _ = at.checked(write=False)
+            at.count("ld", name, offsets)
+        finally:
+            m.am = am
+        rows = offsets.reshape(-1, 32)[warps, : 8 * count].reshape(-1, count, 8)
+        where = rows[:, :, row] + (2 * column).astype(np.uint64)  # (warps, matrices, 2, 32)
+        values = memory.load(where, 2)
+        for n, put in enumerate(puts):
+            low, high = (values[:, n, half].astype(np.uint32) for half in (0, 1))
+            put(spread(m, warps, low | high << np.uint32(16)))
+        if m.trace is not None:
+            for n in range(count):
+                for half in (0, 1):
+                    got = spread(m, warps, where[:, n, half]), spread(m, warps, values[:, n, half])
+                    m.trace.access(pc, name, got[0], m.active(got[1]), np.float16, False)
+
+    return run
+
+
+# -- mma.sync ---------------------------------------------------------------------------------------------
+def mma(m: Machine, pc: int, i: Instruction) -> Run:
+    """d = a b + c: A's rows and B's columns are contiguous (row.col), D and C alike."""
+    parts = i.parts
+    rows, columns, depth = shape = shape_of(i)
+    to, a_type, b_type, c_type = parts[-4:]
+    known = MMA.get((f"m{rows}n{columns}k{depth}", a_type), ())
+    extra = set(parts[:-4]) - {
+        "mma",
+        "sync",
+        "aligned",
+        "row",
+        "col",
+        "satfinite",
+        "m{}n{}k{}".format(*shape),
+    }
+    same = a_type == b_type or {a_type, b_type} in _MIXED
+    if (
+        to not in known
+        or c_type not in known
+        or not same
+        or extra
+        or "row" not in parts
+        or "col" not in parts
+    ):
+        raise Unknown(f"unknown opcode {i.opcode}")
+    target, *sources = i.operands
+    reads = [reader(m, o, t) for o, t in zip(sources, (a_type, b_type, c_type), strict=True)]
+    write = writer(m, target, to)
+    a_at, b_at, c_at = (
+        places(which, shape, t) for which, t in zip("abc", (a_type, b_type, c_type), strict=True)
+    )
+    saturate = "satfinite" in parts
+    m.flops(pc, 2 * rows * columns * depth // 32, "flops_mma")
+
+    def run() -> None:
+        warps = active_warps(m)
+        a, b, c = (unpack(r(warps), t) for r, t in zip(reads, (a_type, b_type, c_type), strict=True))
+        A, B = np.empty((len(warps), rows, depth)), np.empty((len(warps), depth, columns))
+        C = np.empty((len(warps), rows, columns))
+        A[:, *a_at], B[:, *b_at], C[:, *c_at] = a, b, c
+        D = multiply(A, B, C, to, saturate)
+        write(warps, pack(D[:, *c_at], to))
+
+    return run
+
+
+BUILDERS = {"ldmatrix": ldmatrix, "mma": mma, **wmma.BUILDERS}

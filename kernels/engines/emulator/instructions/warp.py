@@ -1,0 +1,166 @@
+"""Instructions whose lanes look at each other: shuffles, votes, matches, reductions over a warp."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from kernels.engines.emulator import operations
+from kernels.engines.emulator.instructions.closure import Unknown
+from kernels.engines.emulator.operations import DTYPES
+from kernels.engines.emulator.ptx.parse import Instruction
+
+if TYPE_CHECKING:
+    from kernels.engines.emulator.instructions.closure import Run
+    from kernels.engines.emulator.state import Machine
+
+LANE = np.arange(32)
+
+
+def _active(m: Machine) -> np.ndarray:
+    """bool (warps, 32)."""
+    return np.ones((m.slots // 32, 32), bool) if m.am is None else m.am.reshape(-1, 32)
+
+
+def _lanes(m: Machine, value) -> np.ndarray:
+    return np.broadcast_to(value, m.slots).reshape(-1, 32)
+
+
+def shuffle(m: Machine, pc: int, i: Instruction) -> Run:
+    """shfl.sync.{up,down,bfly,idx}: PTX ISA, section "shfl.sync"."""
+    mode = i.parts[2] if i.parts[1] == "sync" else i.parts[1]
+    target = i.operands[0]
+    first, second = target.value if target.kind == "vector" else (target, None)
+    put = m.writer(first, "b32")
+    inside = m.writer(second, "pred") if second is not None else None
+    value, b, c = (m.reader(o, "u32") for o in i.operands[1:4])
+
+    def run() -> None:
+        source, by, clamp = (_lanes(m, read()).astype(np.int64) for read in (value, b, c))
+        segment, limit = (clamp >> 8) & 31, clamp & 31
+        by = by & 31
+        top, bottom = (LANE & segment) | (limit & ~segment), LANE & segment
+        if mode == "up":
+            j = LANE - by
+            ok = j >= top
+        elif mode == "down":
+            j = LANE + by
+            ok = j <= top
+        elif mode == "bfly":
+            j = LANE ^ by
+            ok = j <= top
+        else:
+            j = bottom | (by & ~segment)
+            ok = j <= top
+        j = np.where(ok, j, LANE)
+        put(np.take_along_axis(source, j, axis=1).astype(np.uint32).reshape(-1))
+        if inside:
+            inside(ok.reshape(-1))
+
+    return run
+
+
+def vote(m: Machine, pc: int, i: Instruction) -> Run:
+    """vote.sync.{all,any,uni,ballot} over the active lanes."""
+    mode = i.parts[2] if i.parts[1] == "sync" else i.parts[1]
+    put, p = m.writer(i.operands[0], "b32" if mode == "ballot" else "pred"), m.reader(i.operands[1], "pred")
+
+    def run() -> None:
+        active, told = _active(m), _lanes(m, p())
+        yes = told & active
+        if mode == "ballot":
+            out = _bits(yes)
+        elif mode == "any":
+            out = yes.any(axis=1)
+        else:
+            out = (told | ~active).all(axis=1)
+            if mode == "uni":
+                out |= ~yes.any(axis=1)
+        put(np.repeat(out, 32))
+
+    return run
+
+
+def _bits(lanes: np.ndarray) -> np.ndarray:
+    return (lanes.astype(np.uint64) << LANE.astype(np.uint64)).sum(axis=1).astype(np.uint32)
+
+
+def activemask(m: Machine, pc: int, i: Instruction) -> Run:
+    put = m.writer(i.operands[0], "b32")
+    return lambda: put(np.repeat(_bits(_active(m)), 32))
+
+
+def match(m: Machine, pc: int, i: Instruction) -> Run:
+    """match.any.sync, match.all.sync: which lanes hold the same value."""
+    type_, mode = i.parts[-1], i.parts[1]
+    target = i.operands[0]
+    first, second = target.value if target.kind == "vector" else (target, None)
+    put = m.writer(first, "b32")
+    flag = m.writer(second, "pred") if second is not None else None
+    value = m.reader(i.operands[1], type_)
+
+    def run() -> None:
+        active, held = _active(m), _lanes(m, value())
+        same = (held[:, :, None] == held[:, None, :]) & active[:, None, :]
+        masks = (same.astype(np.uint64) << LANE.astype(np.uint64)).sum(axis=2).astype(np.uint32)
+        if mode == "all":
+            every = masks == _bits(active)[:, None]
+            masks = np.where(every, masks, np.uint32(0))
+            if flag:
+                flag(every.reshape(-1))
+        put(masks.reshape(-1))
+
+    return run
+
+
+def redux(m: Machine, pc: int, i: Instruction) -> Run:
+    """redux.sync: one result of all active lanes."""
+    op, type_ = i.parts[2], i.parts[-1]
+    if len(i.parts) != 4 or operations.is_float(type_):
+        raise Unknown(f"unknown opcode {i.opcode}")
+    compute = type_ if type_[0] != "b" else f"u{type_[1:]}"
+    put, value = m.writer(i.operands[0], compute), m.reader(i.operands[1], compute)
+    dtype = DTYPES[compute]
+    f, start = {
+        "add": (np.add, 0), "min": (np.minimum, np.iinfo(dtype).max), "max": (np.maximum, np.iinfo(dtype).min),
+        "and": (np.bitwise_and, -1), "or": (np.bitwise_or, 0), "xor": (np.bitwise_xor, 0),
+    }[op]  # fmt: skip
+
+    def run() -> None:
+        held = np.where(_active(m), _lanes(m, value()), np.array(start).astype(dtype))
+        put(np.repeat(f.reduce(held, axis=1).astype(dtype), 32))
+
+    return run
+
+
+def elect(m: Machine, pc: int, i: Instruction) -> Run:
+    """elect.sync: the first of the active lanes is chosen; its number, and whether a lane is it."""
+    number, flag = i.operands[0].value
+    put, chosen = m.writer(number, "b32"), m.writer(flag, "pred")
+
+    def run() -> None:
+        first = _active(m).argmax(axis=1)
+        put(np.repeat(first.astype(np.uint32), 32))
+        chosen((first[:, None] == LANE).reshape(-1))
+
+    return run
+
+
+def warp_barrier(m: Machine, pc: int, i: Instruction) -> Run:
+    """bar.warp.sync, once its lanes have come: only the race detector cares."""
+    if "warp" not in i.parts:
+        raise Unknown(f"unknown opcode {i.opcode}")
+    return lambda: m.races.warp_barrier() if m.races is not None else None
+
+
+BUILDERS = {
+    "bar": warp_barrier,
+    "barrier": warp_barrier,
+    "shfl": shuffle,
+    "vote": vote,
+    "activemask": activemask,
+    "match": match,
+    "redux": redux,
+    "elect": elect,
+}

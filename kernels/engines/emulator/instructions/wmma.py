@@ -1,0 +1,195 @@
+"""nvcuda::wmma: fragments as mma.sync's, loaded and stored by the accesses that ptxas makes of it.
+
+The machine code for sm_80 and up was read for every fragment, layout, type and shape, and the counters were measured
+(benchmarks/hardware_cases_wmma.py). Where the state space is not written in the PTX, no matrix is loaded by ldmatrix.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from kernels.engines.emulator.instructions.closure import Unknown
+from kernels.engines.emulator.instructions.fragments import (
+    EACH,
+    GROUP,
+    LANE,
+    WITHIN,
+    Places,
+    active_warps,
+    multiply,
+    pack,
+    places,
+    reader,
+    registers,
+    shape_of,
+    spread,
+    unpack,
+    writer,
+)
+from kernels.engines.emulator.instructions.memory_access import Accessor, space_of
+from kernels.engines.emulator.memory import Space
+from kernels.engines.emulator.operations import DTYPES, UNSIGNED
+from kernels.engines.emulator.ptx.parse import Instruction, Operand, type_bytes
+
+if TYPE_CHECKING:
+    from kernels.engines.emulator.instructions.closure import Run
+    from kernels.engines.emulator.state import Machine
+
+SHAPES = {
+    **dict.fromkeys(("f16", "bf16", "s8", "u8"), ("m16n16k16", "m32n8k16", "m8n32k16")),
+    "tf32": ("m16n16k8",),
+    "f64": ("m8n8k4",),
+}
+
+
+def _checked_shape(i: Instruction, type_: str) -> tuple[int, int, int]:
+    rows, columns, depth = shape = shape_of(i)
+    if f"m{rows}n{columns}k{depth}" not in SHAPES.get(type_, ()):
+        raise Unknown(f"unknown opcode {i.opcode}")
+    return shape
+
+
+# -- memory --------------------------------------------------------------------------------------------
+def _accesses(at: Places, width: int, matrices: bool) -> tuple[np.ndarray, np.ndarray, int]:
+    """The accesses that move a fragment: the line of the tile and the element along it at which each lane begins,
+    both [accesses, lanes], and the bytes of a lane. `at`: line and element of the lanes' values, of `width` bytes.
+    `matrices`: whether ldmatrix may be taken, for which as many lanes as it needs give addresses."""
+    line, along = at
+    run = np.flatnonzero((line[0] != line[0, 0]) | (along[0] != along[0, 0] + np.arange(line.shape[1])))
+    run = int(run[0]) if run.size else line.shape[1]  # values of a lane side by side in memory
+    each = 4 // width if width < 4 else 1
+    corner = line[0, ::each, None], along[0, ::each, None]  # of the 8 lines that a register spans
+    if matrices and (width == 2 or (width == 1 and run == each)):
+        count = min(2 * width, len(corner[0]))  # matrices that one instruction loads
+        lane = np.arange(8 * count)
+        first, begin = (c.reshape(-1, count)[:, lane // 8] for c in corner)
+        return first + lane % 8, begin, 16
+    if width == 2:  # across its lines too: lanes exchange values afterwards
+        return corner[0] + GROUP, corner[1] + 2 * WITHIN, 4
+    return line[:, ::run].T, along[:, ::run].T, run * width
+
+
+class _Tile:
+    """The memory side of wmma.load and wmma.store."""
+
+    def __init__(self, m: Machine, pc: int, i: Instruction, where: Operand, stride: Operand | None):
+        self.m, self.pc, self.op = m, pc, "ld" if i.parts[1] == "load" else "st"
+        which, self.type = i.parts[2], i.parts[-1]
+        rows, columns, depth = shape = _checked_shape(i, self.type) if which in "ab" else shape_of(i)
+        sizes = {"a": (rows, depth), "b": (depth, columns)}.get(which, (rows, columns))
+        at = places(which, shape, self.type)
+        by_row = "row" in i.parts
+        self.line, self.along = at if by_row else at[::-1]
+        self.width = 4 if self.type in ("tf32", "s32") else type_bytes(self.type)
+        matrices = which in "ab" and space_of(i) == "shared"
+        *self.starts, wide = _accesses((self.line, self.along), self.width, matrices)
+        lanes = self.starts[0].shape[1]
+        self.supplies = None if lanes == 32 else np.tile(lanes > LANE, m.slots // 32)
+        self.stride = m.reader(stride, "u32") if stride else lambda: np.uint32(sizes[1 if by_row else 0])
+        self.at = Accessor(m, pc, where, space_of(i), wide)
+
+    def locate(self) -> tuple[Space, str, np.ndarray, np.ndarray]:
+        """(space, its name, warps that take part, byte offsets of their lanes' values [warps, 32, values]), all
+        accesses checked and counted."""
+        m, am = self.m, self.m.am
+        warps = active_warps(m)
+        stride = np.broadcast_to(self.stride(), m.slots).reshape(-1, 32)[warps].astype(np.int64)
+        m.am = whole = (
+            None if len(warps) == m.slots // 32 else spread(m, warps, np.ones((len(warps), 32), bool))
+        )
+        if self.supplies is not None:
+            m.am = self.supplies if whole is None else self.supplies & whole
+        for line, along in zip(*self.starts, strict=True):
+            inside = np.zeros((len(warps), 32), np.int64)
+            inside[:, : len(line)] = (line * stride[:, : len(line)] + along) * self.width
+            begin = spread(m, warps, inside.astype(np.uint64))
+            _, name, offsets, _ = self.at.checked(self.op == "st", begin)
+            self.at.count(self.op, name, offsets)
+        m.am = whole
+        space, name, base = self.at.locate()
+        inside = (self.line * stride[..., None] + self.along) * self.width
+        base = np.broadcast_to(base, m.slots).reshape(-1, 32)[warps]
+        m.am = am
+        return space, name, warps, base[..., None] + inside.astype(np.uint64)
+
+    def trace(self, name: str, warps: np.ndarray, where: np.ndarray, values: np.ndarray) -> None:
+        """Shows each lane at the elements it holds."""
+        m = self.m
+        if m.trace is None:
+            return
+        dtype = np.float32 if self.type == "tf32" else DTYPES[self.type]
+        for n in range(where.shape[-1]):
+            got = m.active(spread(m, warps, values[..., n]))
+            m.trace.access(self.pc, name, spread(m, warps, where[..., n]), got, dtype, self.op == "st")
+
+
+def _load(m: Machine, pc: int, i: Instruction) -> Run:
+    fragment, where, *stride = i.operands
+    tile = _Tile(m, pc, i, where, stride[0] if stride else None)
+    write, register = writer(m, fragment, tile.type), np.uint64 if tile.type == "f64" else np.uint32
+    # Where a fragment has more room than elements (f16 as a and b) they come again.
+    values = len(registers(fragment)) * EACH.get(tile.type, 1)
+    again = np.arange(values) % tile.line.shape[1]
+
+    def run() -> None:
+        space, name, warps, at = tile.locate()
+        got = space.load(at, tile.width)
+        tile.trace(name, warps, at, got)
+        write(warps, np.ascontiguousarray(got[..., again]).view(register))
+
+    return run
+
+
+def _store(m: Machine, pc: int, i: Instruction) -> Run:
+    where, fragment, *stride = i.operands
+    tile = _Tile(m, pc, i, where, stride[0] if stride else None)
+    read = reader(m, fragment, tile.type)
+
+    def run() -> None:
+        space, name, warps, at = tile.locate()
+        values = np.ascontiguousarray(read(warps)).view(UNSIGNED[tile.width])
+        if name == "shared" and m.races is not None:
+            for n in range(at.shape[-1]):
+                given = m.active(spread(m, warps, values[..., n]))
+                m.races.write(pc, spread(m, warps, at[..., n]), tile.width, given)
+        space.store(at, tile.width, values)
+        tile.trace(name, warps, at, values)
+
+    return run
+
+
+# -- the product ---------------------------------------------------------------------------------------
+def _mma(m: Machine, pc: int, i: Instruction) -> Run:
+    """wmma.mma: types are those of d and c for f16 inputs, else of d, a, b and c."""
+    shape = shape_of(i)
+    after = i.parts.index("m{}n{}k{}".format(*shape)) + 1
+    types = [p for p in i.parts[after:] if p not in ("satfinite", "rn")]
+    to, a_type, b_type, c_type = (types[0], "f16", "f16", types[1]) if len(types) == 2 else types
+    rows, columns, depth = _checked_shape(i, a_type)
+    target, *sources = i.operands
+    sizes, types = ((rows, depth), (depth, columns), (rows, columns)), (a_type, b_type, c_type)
+    reads = [reader(m, o, t) for o, t in zip(sources, types, strict=True)]
+    held = [places(which, shape, t) for which, t in zip("abc", types, strict=True)]
+    write = writer(m, target, to)
+    saturate = "satfinite" in i.parts
+    m.flops(pc, 2 * rows * columns * depth // 32, "flops_mma")
+
+    def run() -> None:
+        warps = active_warps(m)
+        full = []
+        for read, type_, size, at in zip(reads, types, sizes, held, strict=True):
+            matrix = np.empty((len(warps), *size))
+            matrix[:, *at] = unpack(read(warps), type_)[..., : at[0].shape[1]]
+            full.append(matrix)
+        write(warps, pack(multiply(*full, to, saturate)[:, *held[2]], to))
+
+    return run
+
+
+def wmma(m: Machine, pc: int, i: Instruction) -> Run:
+    return {"load": _load, "store": _store, "mma": _mma}[i.parts[1]](m, pc, i)
+
+
+BUILDERS = {"wmma": wmma}

@@ -1,0 +1,168 @@
+"""The control flow of a kernel, read from its code alone: where control may go, its loops, its barriers."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Sequence
+from functools import cached_property, lru_cache
+
+from kernels.engines.emulator.ptx.parse import Instruction, Kernel, Operand
+from kernels.engines.emulator.ptx.registers import names, read, written
+
+# What ends a basic block: after it threads may part, end or wait. `ending` separates
+# barriers of the block from those of lanes in a mask.
+ENDINGS = {
+    "bra": "branch", "brx": "table", "call": "frame", "return": "frame", "ret": "return", "exit": "return",
+    "trap": "trap", "bar": "barrier", "barrier": "barrier", "shfl": "lanes", "vote": "lanes", "match": "lanes", "redux": "lanes",
+    "elect": "lanes", "brkpt": "trap",
+}  # fmt: skip
+# Loads that ask memory again each time, and so may wait for another thread: PTX ISA, "Memory Consistency Model".
+STRONG = {"volatile", "relaxed", "acquire", "cg", "cv", "mmio"}
+ORDERS = ("membar", "fence", "nanosleep")
+
+
+def ending(i: Instruction) -> str:
+    """How an instruction ends a basic block: "branch", "table", "frame" (a call of a function with a frame, or its
+    return), "return" (of the kernel), "trap", "barrier" (of the block) or "lanes" (those that its mask names wait for
+    each other); "" for one that does not."""
+    kind = ENDINGS.get(i.opcode.partition(".")[0], "")
+    if kind == "lanes":
+        return kind if ".sync" in i.opcode else ""
+    if kind == "barrier":
+        return "lanes" if ".warp." in i.opcode else "" if ".cluster." in i.opcode else kind
+    return kind
+
+
+class Loop:
+    """A loop with all that it is nested in: its instructions, and whether it `ends`: some path leads out of it
+    and on to the kernel's end."""
+
+    def __init__(self, body: Sequence[Instruction], ends: bool):
+        self.body, self.ends = body, ends
+
+    @cached_property
+    def meets(self) -> bool:
+        """Other threads take part in its turns, at a barrier or in a warp instruction."""
+        return any(ending(i) in ("barrier", "lanes") or i.opcode == "activemask.b32" for i in self.body)
+
+    @cached_property
+    def polls(self) -> bool:
+        """Its branches depend on memory that it reads anew each turn, so that another thread may end it."""
+        loads = [i for i in self.body if i.opcode.startswith(("ld.", "ldu.", "atom.", "mbarrier."))]
+        strong = [i for i in loads if i.parts[0] in ("atom", "mbarrier") or STRONG & set(i.parts)]
+        if loads and any(i.opcode.startswith(ORDERS) for i in self.body):
+            strong = loads
+        return bool(strong) and any(i is source for i in strong for source in self._deciding[1])
+
+    @property
+    def registers(self) -> set[str]:
+        """The registers that its branches depend on."""
+        return self._deciding[0]
+
+    @cached_property
+    def _deciding(self) -> tuple[set[str], list[Instruction]]:
+        """The registers that its branches depend on, and the instructions that write them."""
+        if any(i.opcode.startswith("call") for i in self.body):  # what a function reads is not known here
+            return {name for i in self.body for name in read(i) | written(i)}, list(self.body)
+        writers: dict[str, list[Instruction]] = {}
+        for i in self.body:
+            for name in written(i):
+                writers.setdefault(name, []).append(i)
+        registers: set[str] = set()
+        sources: list[Instruction] = []
+        todo = [i.guard[0] for i in self.body if i.guard is not None]
+        todo += [name for i in self.body if i.opcode.startswith("brx") for name in names(i.operands[0])]
+        while todo:
+            name = todo.pop()
+            if name not in registers:
+                registers.add(name)
+                sources += writers.get(name, ())
+                todo += [source for i in writers.get(name, ()) for source in read(i)]
+        return registers, sources
+
+
+class Flow:
+    """Basic blocks and loops of `code`. `endings`: what ends a block, by instruction; `stop[pc]`: where straight
+    running from pc on ends, an ending or the next block; `clocks`: some instruction reads a clock."""
+
+    def __init__(self, code: Sequence[Instruction]):
+        self.code = code
+        self.endings = {pc: kind for pc, i in enumerate(code) if (kind := ending(i))}
+        clocks = {pc for pc, i in enumerate(code) if any(is_clock(o) for o in i.operands)}
+        self.clocks = bool(clocks)
+        # A clock begins a block, so that what is counted up to there has run.
+        leaders = {0, *clocks} | {t for i in code for t in i.targets} | {pc + 1 for pc in self.endings}
+        self._leaders = sorted(leaders - {len(code)})
+        self.stop = [len(code)] * (len(code) + 1)
+        stop = len(code)
+        for pc in range(len(code) - 1, -1, -1):
+            stop = pc if pc in self.endings else (pc + 1 if pc + 1 in leaders else stop)
+            self.stop[pc] = stop
+        self._loops: dict[int, Loop] = {}
+        self._past: dict[int, frozenset[int]] = {}
+
+    def following(self, pc: int) -> tuple[int, ...]:
+        """The blocks that control may go on to from the block that begins at pc; len(code) is the end."""
+        at = self.stop[pc]
+        if at not in self.endings:
+            return (at,)
+        i, kind = self.code[at], self.endings[at]
+        if kind in ("return", "trap"):
+            return (len(self.code), at + 1) if i.guard else (len(self.code),)
+        falls = kind not in ("branch", "table", "frame") or i.guard is not None
+        return (*i.targets, at + 1) if falls else i.targets
+
+    def reachable(self, pc: int) -> set[int]:
+        """The blocks that control may come to from pc, that of pc included."""
+        return _closure(pc, lambda at: self.following(at) if at < len(self.code) else ())
+
+    def leading(self, pc: int) -> set[int]:
+        """The blocks from which control may come to the block pc, itself included."""
+        return _closure(pc, lambda at: self._before.get(at, ()))
+
+    @cached_property
+    def _before(self) -> dict[int, list[int]]:
+        before: dict[int, list[int]] = {}
+        for block in self._leaders:
+            for n in self.following(block):
+                before.setdefault(n, []).append(block)
+        return before
+
+    def loop(self, target: int) -> Loop:
+        """The loop around the block `target`, which a branch goes back to."""
+        if target not in self._loops:
+            self._loops[target] = self._loop(target)
+        return self._loops[target]
+
+    def _loop(self, target: int) -> Loop:
+        after = self.reachable(target)
+        blocks = after & self.leading(target)
+        body = [self.code[at] for b in blocks for at in range(b, min(self.stop[b] + 1, len(self.code)))]
+        return Loop(body, len(self.code) in after)
+
+    def past(self, barrier: int) -> frozenset[int]:
+        """The blocks after a barrier from which no path leads back to it, without those that only return: a
+        thread there, which has not been at the barrier with the others, will not come."""
+        if barrier not in self._past:
+            own = next(block for block in reversed(self._leaders) if block <= barrier)
+            after = self.reachable(barrier + 1) - self.leading(own) - {len(self.code)}
+            self._past[barrier] = frozenset(b for b in after if self.endings.get(b) not in ("return", "trap"))
+        return self._past[barrier]
+
+
+@lru_cache(maxsize=16)  # a kernel is launched more often than it is read
+def flow_of(kernel: Kernel) -> Flow:
+    return Flow(kernel.code)
+
+
+def _closure(start: int, near: Callable[[int], Iterable[int]]) -> set[int]:
+    seen, todo = {start}, [start]
+    while todo:
+        new = set(near(todo.pop())) - seen
+        seen |= new
+        todo += new
+    return seen
+
+
+def is_clock(o: Operand) -> bool:
+    """Whether an operand is a clock or a timer."""
+    return o.kind == "special" and str(o.value).startswith(("clock", "globaltimer"))

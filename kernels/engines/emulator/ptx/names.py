@@ -1,0 +1,61 @@
+"""Names of the PTX as C++ writes them."""
+
+from __future__ import annotations
+
+import ctypes
+import re
+from functools import cache
+
+
+def plain(name: str) -> str:
+    """A name of the PTX as C++ writes it, without parameters: "ns::naive", "sgemm<16, float>". On a machine without the
+    C++ runtime, without the arguments of a template too."""
+    text = demangled(name)
+    if text == name:
+        return _nested(name)
+    text = text.replace("(anonymous namespace)::", "")
+    text = re.sub(r"\(.*\)( const)?$", "", text)
+    return re.sub(r"^[^<]*? (?=[\w:]+<)", "", text)  # a template's result type
+
+
+def _nested(name: str) -> str:
+    """The names that a mangled one spells out: _ZNK1A4areaEv -> A::area."""
+    m = re.match(r"_ZN?K?", name)
+    rest, parts = name[m.end() :] if m else "", []
+    while m := re.match(r"\d+", rest):
+        end = m.end() + int(m[0])
+        parts.append(rest[m.end() : end])
+        rest = rest[end:]
+    return "::".join(parts) or name
+
+
+@cache
+def demangled(name: str) -> str:
+    """A name of the PTX as C++ writes it, by the C++ runtime; the name itself on a machine without that."""
+    demangle = _demangler()
+    if not demangle or not name.startswith("_Z"):
+        return name
+    size, status = ctypes.c_size_t(0), ctypes.c_int()
+    result = demangle(name.encode(), None, ctypes.byref(size), ctypes.byref(status))
+    return ctypes.string_at(result).decode() if result else name
+
+
+@cache
+def _demangler() -> ctypes._CFuncPtr | None:
+    for library in ("libstdc++.so.6", "libc++.1.dylib", "libc++.so.1"):
+        try:
+            function = ctypes.CDLL(library).__cxa_demangle
+        except (OSError, AttributeError):
+            continue
+        function.restype = ctypes.c_void_p
+        function.argtypes = (ctypes.c_char_p, ctypes.c_char_p, ctypes.c_void_p, ctypes.c_void_p)
+        return function
+    return None
+
+
+def _plain(name: str) -> str:
+    """The C++ name in a mangled one: _ZZ4gemmE2As -> As."""
+    if name.startswith("_ZZ"):
+        tail = name.rpartition("E")[2].lstrip("0123456789")
+        return tail.split("_")[0] or name
+    return name

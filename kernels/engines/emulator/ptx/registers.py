@@ -1,0 +1,41 @@
+"""The registers that an instruction reads and those that it writes."""
+
+from __future__ import annotations
+
+from kernels.engines.emulator.ptx.parse import Instruction, Operand
+
+CARRY = "carry"  # stands for the carry that add.cc writes and addc reads
+# Opcodes whose first operand is not written.
+_NO_RESULT = ("st", "red", "bra", "brx", "ret", "exit", "return", "call", "extern", "cp", "nanosleep")
+
+
+def written(i: Instruction) -> set[str]:
+    """The registers that an instruction writes, under a guard perhaps."""
+    if not _has_result(i):
+        return set()
+    return names(i.operands[0]) | ({CARRY} if ".cc" in i.opcode else set())
+
+
+def read(i: Instruction) -> set[str]:
+    """The registers that an instruction reads, its guard among them."""
+    found = {name for o in i.operands[_has_result(i) :] for name in names(o)}
+    if i.guard is not None:
+        found.add(i.guard[0])
+    return found | ({CARRY} if i.opcode.startswith(("addc", "subc", "madc")) else set())
+
+
+def _has_result(i: Instruction) -> bool:
+    """Whether the first operand is written; one in memory only reads the registers of its address."""
+    base = i.parts[0]
+    if base in ("bar", "barrier"):
+        return "red" in i.parts
+    return base not in _NO_RESULT and bool(i.operands) and i.operands[0].kind != "mem"
+
+
+def names(o: Operand) -> set[str]:
+    """The registers in an operand."""
+    if o.kind == "vector":
+        return {name for part in o.value for name in names(part)}
+    if o.base is not None:
+        return names(o.base)
+    return {str(o.value)} if o.kind in ("reg", "not", "symbol") else set()

@@ -1,0 +1,322 @@
+"""The machine: the state of a launch, all threads of the grid at once, and its instructions as closures.
+
+State is registers, memory, the threads that live and those that take part in what runs now.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+
+import numpy as np
+
+from kernels.engines.emulator import calls, instructions
+from kernels.engines.emulator.counters import Tally
+from kernels.engines.emulator.errors import EmulatorError
+from kernels.engines.emulator.instructions import (
+    BUILDERS,
+    generic_access,
+    integers,
+    mbarrier,
+    memory_access,
+    runtime_functions,
+    video,
+)
+from kernels.engines.emulator.instructions import tensor as instructions_tensor
+from kernels.engines.emulator.instructions import warp as instructions_warp
+from kernels.engines.emulator.instructions.closure import Unknown
+from kernels.engines.emulator.memory import GLOBAL_BASE, Global, PerBlock, PerThread, Placed
+from kernels.engines.emulator.operations import DTYPES, SIGNED, UNSIGNED
+from kernels.engines.emulator.ptx import flow
+from kernels.engines.emulator.ptx import registers as ptx_registers
+from kernels.engines.emulator.ptx.merged_loads import merged
+from kernels.engines.emulator.ptx.names import _plain
+from kernels.engines.emulator.ptx.parse import RESERVED, RESERVED_BYTES, Kernel, Operand
+from kernels.engines.emulator.races import Races
+from kernels.engines.emulator.threads import LANES, Threads
+from kernels.engines.emulator.trace import Trace
+
+for _part in (
+    integers,
+    video,
+    memory_access,
+    instructions_warp,
+    instructions_tensor,
+    generic_access,
+    mbarrier,
+    runtime_functions,
+):
+    BUILDERS.update(_part.BUILDERS)
+
+
+class Machine:
+    """One launch. `params`: bytes of each parameter by name; `order`: a permutation of the warps, which
+    decides who comes first where two threads write one address."""
+
+    def __init__(
+        self,
+        kernel: Kernel,
+        grid: tuple[int, int, int],
+        block: tuple[int, int, int],
+        params: Mapping[str, bytes],
+        memory: Global,
+        dynamic_shared: int = 0,
+        tally: Tally | None = None,
+        trace_block: int | None = None,
+        races: bool = False,
+        order: np.ndarray | None = None,
+        symbols: Mapping[str, int] | None = None,
+        name: str = "",
+    ):
+        self.kernel, self.grid, self.block, self.memory = kernel, grid, block, memory
+        self.params, self.tally = params, tally
+        self.name = name or kernel.name
+        self.threads = Threads(grid, block, order)
+        self.slots, self.exists = self.threads.slots, self.threads.exists
+        self.block_of, self.thread_of = self.threads.block_of, self.threads.thread_of
+        self.live = self.exists.copy()
+        self._all_live = bool(self.exists.all())
+        self.dynamic_shared = dynamic_shared
+        self._place_variables(dynamic_shared, symbols or {})
+        self._index = {name: n for n, name in enumerate(kernel.registers)}
+        self._storage = [DTYPES[type_] for type_ in kernel.registers.values()]
+        self.R: list = [dtype(0) for dtype in self._storage]
+        self.printer = runtime_functions.Printer(self.threads)
+        self.frames = calls.Frames(self) if kernel.functions else None
+        self.carry = np.bool_(False)
+        self.am = self.wm = None  # who takes part, whose registers are written; None: all
+        self.races = Races(self) if races and self.shared.size else None
+        self.trace = None if trace_block is None else Trace(self, trace_block)
+        self.flow = flow.flow_of(kernel)
+        # Instructions that each warp has issued: what clocks read.
+        self.issued = np.zeros(self.slots // LANES, np.uint64) if self.flow.clocks else None
+        self._decode()
+
+    # -- memory ---------------------------------------------------------------------------------
+    def _place_variables(self, dynamic_shared: int, symbols: Mapping[str, int]) -> None:
+        self._symbols = dict(symbols)
+        shared, local = 0, 0
+        placed = []
+        for v in sorted(self.kernel.variables, key=lambda v: v.size == 0):  # the dynamic one comes last
+            if v.space == "shared":
+                shared = -(-shared // v.align) * v.align
+                self._symbols[v.name] = shared
+                size = v.size or dynamic_shared
+                placed.append(
+                    Placed(_plain(v.name), shared, shared + size, (size // 4,), np.dtype(np.uint32))
+                )
+                shared += size
+            elif v.space == "local":
+                local = -(-local // v.align) * v.align
+                self._symbols[v.name] = local
+                local += v.size
+        blocks = int(np.prod(self.grid))
+        self.shared = PerBlock(blocks if shared else 0, shared, placed)
+        if RESERVED in self._symbols and shared:
+            self.shared.zero(self._symbols[RESERVED], RESERVED_BYTES)
+        self.local = PerThread(self.slots if local else 0, local, ())
+        # Width of the shared load each load becomes part of; counted so, carried out as written.
+        arrays = {v.name: self._symbols[v.name] for v in self.kernel.variables if v.space == "shared"}
+        self.merged = merged(self.kernel.code, arrays) if self.tally and arrays else {}
+        self.shared_base = (self.block_of * self.shared.size).astype(np.uint64)
+        self.local_base = (np.arange(self.slots) * self.local.size).astype(np.uint64)
+
+    def space(self, name: str) -> tuple[PerBlock | PerThread, np.ndarray]:
+        """Shared or local memory, and where each slot's part of it begins."""
+        return (self.shared, self.shared_base) if name == "shared" else (self.local, self.local_base)
+
+    # -- operands --------------------------------------------------------------------------------
+    def type_of(self, register: str) -> str:
+        return self.kernel.registers[register]
+
+    def reader(self, o: Operand, type_: str) -> Callable[[], np.ndarray]:
+        """A function that gives the operand's value as `type_`."""
+        dtype = DTYPES[type_]
+        if o.kind == "symbol" and o.value in self._index:
+            o = Operand("reg", o.value)
+        if o.kind == "reg":
+            if o.value not in self._index:
+                raise EmulatorError(f"{self.name}: the register {o.value} is not emulated")
+            return self._register(self._index[o.value], dtype)
+        if self.frames is not None and o.kind == "symbol" and o.value in self.frames.offsets:
+            return self.frames.reader(o, dtype)
+        if o.kind == "not":
+            inner = self.reader(Operand("reg", o.value), "pred")
+            return lambda: ~inner()
+        if flow.is_clock(o):
+            return self._clock(str(o.value), dtype)
+        value = self._special(str(o.value)) if o.kind == "special" else self._constant(o, dtype)
+        value = value if value.dtype == dtype else value.astype(dtype)
+        return lambda: value
+
+    def _clock(self, name: str, dtype) -> Callable[[], np.ndarray]:
+        """A clock or timer reads the number of instructions that the thread's warp has issued so far."""
+        shift = np.uint64(32 if name.endswith("_hi") else 0)
+        return lambda: np.repeat(self.issued >> shift, LANES).astype(dtype)
+
+    def _register(self, n: int, dtype) -> Callable[[], np.ndarray]:
+        """A register holds what was last written to it, as that type of its width."""
+        R, wanted = self.R, np.dtype(dtype)
+        have, want = np.dtype(self._storage[n]).itemsize, wanted.itemsize
+        if have == want:
+
+            def read() -> np.ndarray:
+                value = R[n]
+                if value.dtype is not wanted:
+                    R[n] = value = value.view(wanted)
+                return value
+
+            return read
+        raw, unsigned = UNSIGNED[have], UNSIGNED[want]
+        return lambda: R[n].view(raw).astype(unsigned).view(dtype)
+
+    def _constant(self, o: Operand, dtype) -> np.generic:
+        if o.kind == "symbol":
+            if o.value not in self._symbols:
+                raise EmulatorError(f"{self.name}: {o.value} is declared nowhere")
+            return np.uint64(self._symbols[o.value] + o.offset).astype(dtype)
+        if isinstance(o.value, float):  # where bits are asked for (mov.b32), the float's
+            of_size = {4: np.float32, 8: np.float64}.get(np.dtype(dtype).itemsize, dtype)
+            return (
+                (np.dtype(dtype) if np.dtype(dtype).kind == "f" else np.dtype(of_size))
+                .type(o.value)
+                .view(dtype)
+            )
+        if np.dtype(dtype).kind == "f":
+            return np.dtype(dtype).type(o.value)
+        if dtype is np.bool_:
+            return np.bool_(o.value)
+        bits = 8 * np.dtype(dtype).itemsize
+        return np.dtype(UNSIGNED[bits // 8]).type(int(o.value) & (1 << bits) - 1).view(dtype)
+
+    def _special(self, name: str) -> np.ndarray | np.generic:
+        value = self.threads.special(name)
+        if value is None and name in ("dynamic_smem_size", "total_smem_size"):
+            value = np.uint32(self.dynamic_shared if name.startswith("dynamic") else self.shared.size)
+        if value is None and name == RESERVED:
+            value = np.uint32(self._symbols[name])
+        if value is None and name in ("envreg1", "envreg2"):
+            value = np.uint32(self._grid_workspace() >> (32 if name == "envreg1" else 0) & 0xFFFFFFFF)
+        if value is None:
+            raise EmulatorError(f"{self.name}: the special register %{name} is not emulated")
+        return value
+
+    def _grid_workspace(self) -> int:
+        """The address of what cooperative groups synchronise a grid by: its size in bytes, and a counter."""
+        return GLOBAL_BASE + self.memory.add("grid workspace", 8, np.array([8, 0], np.uint32).tobytes())
+
+    def writer(self, o: Operand, type_: str) -> Callable[[np.ndarray], None]:
+        """A function that writes a value of `type_` into a register, where threads are active."""
+        if o.kind == "sink":
+            return lambda value: None
+        n, R = self._index[o.value], self.R
+        own, dtype = self._storage[n], DTYPES[type_]
+        have, given = np.dtype(own).itemsize, np.dtype(dtype).itemsize
+
+        def put(value) -> None:
+            if self.wm is not None:
+                old = R[n]
+                value = np.where(self.wm, value, old if old.dtype is value.dtype else old.view(value.dtype))
+            R[n] = value
+
+        if have == given:
+            return put
+        # A narrower value in a wider register: extended as its sign says.
+        wide = (SIGNED if np.dtype(dtype).kind == "i" else UNSIGNED)[have]
+        raw = UNSIGNED[given] if np.dtype(dtype).kind == "f" else dtype
+        return lambda value: put(value.view(raw).astype(wide).view(own))
+
+    def param(self, name: str, offset: int, dtype) -> np.generic:
+        return np.frombuffer(self.params[name], dtype, 1, offset)[0]
+
+    # -- active threads ----------------------------------------------------------------------------
+    def active(self, value) -> np.ndarray:
+        """Values of the active threads, a scalar repeated."""
+        if value.ndim == 0:
+            return np.full(self.slots if self.am is None else int(self.am.sum()), value)
+        return value if self.am is None else value[self.am]
+
+    def spread(self, values: np.ndarray) -> np.ndarray:
+        """Values of the active threads back in their slots (zero elsewhere)."""
+        if self.am is None or (values.size == 1 and values.size != int(self.am.sum())):
+            return values if values.size == self.slots else values[0]
+        out = np.zeros(self.slots, values.dtype)
+        out[self.am] = values
+        return out
+
+    def slot_of(self, at: int) -> int:
+        """The slot of the at-th active thread."""
+        return at if self.am is None else int(np.flatnonzero(self.am)[at])
+
+    def flops(self, pc: int, each: int, kind: str = "flops_fp") -> None:
+        self.flops_of[pc] = (kind, each)
+
+    def where(self, pc: int) -> str:
+        """The kernel and the CUDA line of an instruction."""
+        i = self.kernel.code[pc]
+        return f"{self.name}, {i.line or 'unknown line'}" + (
+            f" (in code from {i.inlined})" if i.inlined else ""
+        )
+
+    def fail(self, pc: int, what: str, slot: int, who: str = "by") -> None:
+        """Raise EmulatorError. `who`: what the slot's thread has to do with it."""
+        called = self.frames.caller(pc, slot) if self.frames is not None else ""
+        thread = f"thread {self.threads.thread(slot)} of block {self.threads.block_at(slot)}"
+        error = EmulatorError(f"{self.where(pc)}{called}: {what}, {who} {thread}")
+        error.printed = self.printer.lines()
+        raise error
+
+    # -- running -----------------------------------------------------------------------------------
+    def _decode(self) -> None:
+        """Closures of all instructions (of a jump table: its index), guards of those that control takes."""
+        code = self.kernel.code
+        self.flops_of: dict[int, tuple[str, int]] = {}
+        self.closures: list[Callable[[], object] | None] = []
+        self.guards: dict[int, tuple[Callable, bool]] = {}
+        for pc, i in enumerate(code):
+            ending = self.flow.endings.get(pc)
+            if ending and i.guard:
+                self.guards[pc] = self.reader(Operand("reg", i.guard[0]), "pred"), i.guard[1]
+            if ending and ending != "lanes":
+                self.closures.append(self.reader(i.operands[0], "u32") if ending == "table" else None)
+                continue
+            try:
+                self.closures.append(instructions.decode(self, pc, i))
+            except Unknown as e:
+                raise EmulatorError(f"{self.where(pc)}: {e}") from None
+
+    def enter(self, threads: np.ndarray) -> None:
+        """These threads carry out what follows."""
+        self.wm = None if threads is self.live else threads
+        self.am = None if threads is self.live and self._all_live else threads
+
+    def end(self, threads: np.ndarray) -> None:
+        """These threads have ended."""
+        self.live = self.live & ~threads
+        self._all_live = False
+
+    def whole_warps(self, threads: np.ndarray) -> bool:
+        """All threads that live of these threads' warps are among them."""
+        if threads is self.live:
+            return True
+        warps = threads.reshape(-1, LANES).any(axis=1)
+        return np.count_nonzero(self.live.reshape(-1, LANES)[warps]) == np.count_nonzero(threads)
+
+    def whole_blocks(self, threads: np.ndarray) -> bool:
+        """All threads that live of these threads' blocks are among them."""
+        blocks = np.zeros(int(np.prod(self.grid)), bool)
+        blocks[self.block_of[threads]] = True
+        return np.count_nonzero(self.live & blocks[self.block_of]) == np.count_nonzero(threads)
+
+    @property
+    def writes(self) -> int:
+        """How often memory was written so far."""
+        return self.memory.writes + self.shared.writes + self.local.writes
+
+    def bits_of(self, register: str, threads: np.ndarray) -> bytes:
+        """What a register holds in these threads; of a name that is no register, nothing."""
+        if register not in self._index:
+            return (
+                self.carry[threads].tobytes() if register == ptx_registers.CARRY and self.carry.ndim else b""
+            )
+        value = self.R[self._index[register]]
+        return (value if value.ndim == 0 else value[threads]).tobytes()

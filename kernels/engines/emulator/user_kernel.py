@@ -1,0 +1,191 @@
+"""Bring your own kernel: compile and run any CUDA C++ file, from Python or `python -m kernels emulate`."""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import asdict, dataclass
+from pathlib import Path
+
+import numpy as np
+
+from kernels.engines import emulator
+from kernels.engines.emulator import arguments, limits
+from kernels.engines.emulator.arguments import Argument, Array, Struct
+from kernels.engines.emulator.compiler import entries
+from kernels.engines.emulator.compiler.source import Source, options
+from kernels.engines.emulator.counters import Counters
+from kernels.engines.emulator.errors import EmulatorError
+from kernels.engines.emulator.instructions.runtime_functions import PRINT_BUFFER, Printed
+from kernels.engines.emulator.iterations import SECONDS
+from kernels.engines.emulator.launch import Dim, Options, launch, place
+from kernels.engines.emulator.memory import Global
+from kernels.engines.emulator.ptx.parse import parse
+from kernels.model import numerals
+from kernels.model.program import RuleError
+
+LAST_PRINTED = 20  # lines shown with an error
+_CONSTANT = re.compile(r"([A-Za-z_][A-Za-z0-9_]*(?:::[A-Za-z_][A-Za-z0-9_]*)*)=(.*)", re.DOTALL)
+
+
+@dataclass(frozen=True)
+class Emulated:
+    """What a run gave: arrays after it (by argument: arg0, arg1 ..., and by variable), counters, in words the data races
+    and the barriers that some threads ended before, and the lines that its threads printed."""
+
+    arrays: dict[str, np.ndarray]
+    counters: Counters
+    races: tuple[str, ...]
+    source: Source
+    printed: tuple[Printed, ...] = ()  # by the kernel's printf
+    unprinted: int = 0  # calls of printf whose text was not kept
+    warnings: tuple[str, ...] = ()
+
+    def to_json(self) -> dict:
+        return self.counters.to_json() | {
+            "races": list(self.races),
+            "warnings": list(self.warnings),
+            "printed": [asdict(line) for line in self.printed],
+            "unprinted": self.unprinted,
+        }
+
+    def text(self) -> str:
+        """Totals, then each line that did something with its counts, then what threads printed."""
+        out = [f"{name:22} {count:>14,}" for name, count in self.counters.total.items() if count]
+        out.append("\nline   warp instr.   sectors ld / st   shared waves ld / st   source")
+        for line, c in self.counters.lines.items():
+            code = self.source.line(line.file, line.number).strip()
+            out.append(
+                f"{line.number:4} {c['warp_instructions']:13,} {c['sectors_ld']:8,} / {c['sectors_st']:<8,}"
+                f" {c['wavefronts_ld']:8,} / {c['wavefronts_st']:<8,}  {code}"
+            )
+        out += [f"warning: {words}" for words in (*self.races, *self.warnings)]
+        return "\n".join([*out, "PTX-level counts", *self._prints()])
+
+    def _prints(self) -> Iterator[str]:
+        if self.printed:
+            yield "\nprinted by"
+        yield from map(str, self.printed)
+        if self.unprinted:
+            yield f"The first {PRINT_BUFFER:,} bytes are kept. {self.unprinted:,} later calls of printf are left out."
+
+
+def dim(text: str) -> Dim:
+    """ "4", "4,4" or "4,4,1" as (x, y, z)."""
+    extents = [numerals.count(part) for part in text.split(",")]
+    if not 1 <= len(extents) <= 3 or None in extents:
+        raise RuleError(f"a grid or block is one to three positive whole numbers, got {text!r}")
+    return tuple((*extents, 1, 1)[:3])
+
+
+def emulate(
+    file: Path,
+    entry: str,
+    grid: Dim,
+    block: Dim,
+    args: Sequence[str],
+    *,
+    shared: int = 0,
+    seed: int = 0,
+    defines: Sequence[str] = (),
+    folders: Sequence[str] = (),
+    arch: str = "sm_80",
+    standard: str = "c++17",
+    constants: Sequence[str] = (),
+    seconds: float = SECONDS,
+    out: Path | None = None,
+) -> Emulated:
+    """Compile `file` and run its kernel `entry`, a name of C++: "naive", "ns::naive", "sgemm<16, float>".
+
+    args: a text for each parameter, in a form of arguments.FORMS. constants: "NAME=ARG" for each `__constant__` or
+    `__device__` variable to be written before the launch. shared: bytes of dynamic shared memory. defines: "NAME" or
+    "NAME=VALUE". folders: more places of headers. seconds: of processor time that the launch may take.
+    out: a folder; each array is written there as .npy after the run.
+    Raises RuleError (CompileError with the compiler's words, EmulatorError with line, thread and block), OSError.
+    """
+    for name, texts in (("args", args), ("constants", constants), ("defines", defines), ("folders", folders)):
+        _check_texts(name, texts)
+    numerals.check_positive("seconds", seconds)
+    numerals.check_whole("seed", seed)
+    limits.check_grid(grid, block)
+    emulator.check_threads(entry, grid, block)
+    given = {f"arg{n}": arguments.parse(text) for n, text in enumerate(args)}
+    variables = dict(_constant(text) for text in constants)
+    rng = np.random.default_rng(seed)
+    source = Source.read(Path(file))
+    ptx, name, lowered = entries.compile_entry(
+        source.text,
+        os.path.abspath(file),
+        options(source.path, defines, folders, arch, standard),
+        entry,
+        list(variables),
+    )
+    kernel = parse(ptx, name)
+    limits.check_shared(kernel, shared)
+    arguments.check_arguments(kernel, entry, given)
+    arguments.check_variables(kernel, lowered, variables, given)
+    arrays = [array for n, value in (given | variables).items() for _, array in arguments.arrays(n, value)]
+    limits.check_memory(kernel, grid, block, shared, arrays)
+    if out is not None:
+        Path(out).mkdir(parents=True, exist_ok=True)
+    memory, kept = _placed(given, variables, lowered, rng)
+    handed = [np.void(arguments.packed(n, value, memory.address)) for n, value in given.items()]
+    try:
+        watched = Options(races=True, seconds=seconds)
+        run = launch(ptx, name, grid, block, handed, memory, shared, watched, name=entry)
+    except EmulatorError as e:
+        raise EmulatorError(source.quoted(str(e)) + _before(e)) from None
+    after = {n: memory.array(at).view(dtype).reshape(shape) for n, (at, dtype, shape) in kept.items()}
+    if out is not None:
+        for n, array in after.items():
+            np.save(Path(out) / f"{n.replace('::', '.')}.npy", array)
+    races, warnings = (tuple(map(source.quoted, words)) for words in (run.races, run.warnings))
+    return Emulated(after, run.counters, races, source, run.printed, run.unprinted, warnings)
+
+
+def _before(e: EmulatorError) -> str:
+    """What the kernel printed before an error: the last lines."""
+    lines = [str(line) for line in e.printed[-LAST_PRINTED:]]
+    return "\n".join(["\nprinted before, the last lines:", *lines]) if lines else ""
+
+
+def _check_texts(name: str, texts: Sequence[str]) -> None:
+    """RuleError if an argument is not a list of texts."""
+    if not isinstance(texts, list | tuple) or not all(isinstance(text, str) for text in texts):
+        raise RuleError(f"{name} is a list of texts, got {texts!r}")
+
+
+def _placed(
+    given: Mapping[str, Argument],
+    variables: Mapping[str, Argument],
+    lowered: Mapping[str, str],
+    rng: np.random.Generator,
+) -> tuple[Global, dict[str, tuple[str, np.dtype, tuple[int, ...]]]]:
+    """The device's memory with every array and variable; of each the name in memory, type and shape.
+
+    An array that is a variable's value is the variable's content; one in a struct is a buffer that it points to.
+    """
+    pointed = given | {n: value for n, value in variables.items() if isinstance(value, Struct)}
+    buffers = dict(pair for n, value in pointed.items() for pair in arguments.arrays(n, value))
+    memory = place(
+        {n: array.values(rng) for n, array in buffers.items()},
+        [n for n, array in buffers.items() if array.fill != "empty"],
+    )
+    kept = {n: (n, array.dtype, array.shape) for n, array in buffers.items()}
+    for n, value in variables.items():
+        if isinstance(value, Struct):
+            content = arguments.packed(n, value, memory.address)
+        else:
+            content = (value.values(rng) if isinstance(value, Array) else np.asarray(value)).tobytes()
+            kept[n] = lowered[n], value.dtype, value.shape
+        memory.add(lowered[n], len(content), content)
+    return memory, kept
+
+
+def _constant(text: str) -> tuple[str, Argument]:
+    """A variable's name and value."""
+    found = _CONSTANT.fullmatch(text)
+    if not found:
+        raise RuleError(f"a constant is NAME=ARG, such as mask=f32:9:ones, got {text!r}")
+    return found[1], arguments.parse(found[2])

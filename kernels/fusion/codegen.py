@@ -1,0 +1,343 @@
+"""Fusion: a chain of blocks cut into as few kernels as can be, and the CUDA C++ of each, written from its blocks.
+
+The rule. A pointwise block (bias, bn, relu, add) needs of each value that value alone, so it rides in registers: on the
+kernel that makes its input, after the sum (epilogue), or, where no kernel has begun, on the pool that reads its output
+(prologue). A convolution or a pool needs neighbours, values that other threads make, so it begins a new kernel: to ride
+along it would have to compute what it reads again for every window that holds it, R*R times (a convolution for each of
+K filters too). For that reason pointwise blocks before a convolution are no prologue of it: they get a kernel of their
+own, as a chain of pointwise blocks alone does.
+
+What a kernel's text depends on are the kinds of its blocks alone: sizes, windows and eps are arguments. So its name
+says all: "fusion/fused_conv_bias_relu.cu", which kernels.sources resolves by text() in any process.
+"""
+
+from __future__ import annotations
+
+import textwrap
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import lru_cache
+
+from kernels.fusion.shape import KINDS, REDUCING, TENSORS, named
+
+PREFIX = "fusion/fused_"  # of every written source's name
+WIDTH = 72  # columns
+
+OF_MAP = ("bias", "bn")  # blocks with numbers of each map
+# Of a pointwise block: what is fetched once for a map (local: from), and what becomes of a value. {v} is the value,
+# {c} its map, {at} its place; other names are the block's own.
+FETCH = {
+    "bias": {"offset": "{b}[{c}]"},
+    "bn": {"middle": "{mean}[{c}]", "gain": "{gamma}[{c}] * rsqrtf({var}[{c}] + {eps})", "shift": "{beta}[{c}]"},
+}  # fmt: skip
+APPLY = {
+    "bias": "{v} += {offset};",
+    "bn": "{v} = ({v} - {middle}) * {gain} + {shift};",
+    "relu": "{v} = positive({v});",
+    "add": "{v} += {other};",
+}
+
+
+@dataclass(frozen=True)
+class Group:
+    """Blocks `first`, `first` + 1, ... of a chain (from 0) that share one kernel, by their kinds."""
+
+    first: int
+    kinds: tuple[str, ...]
+
+    @property
+    def blocks(self) -> tuple[int, ...]:
+        """Their numbers in the chain."""
+        return tuple(range(self.first, self.first + len(self.kinds)))
+
+    @property
+    def core(self) -> str:
+        """The block that needs neighbours: "conv", "maxpool", "avgpool", "gap"; "" where there is none."""
+        return next((kind for kind in self.kinds if kind in REDUCING), "")
+
+    @property
+    def prologue(self) -> tuple[int, ...]:
+        """Which of `kinds` are applied to each value that the core reads."""
+        return tuple(range(self.kinds.index(self.core))) if self.core else ()
+
+    @property
+    def epilogue(self) -> tuple[int, ...]:
+        """Which of `kinds` are applied to each value that the core makes, or to each value where there is none."""
+        return tuple(range(self.kinds.index(self.core) + 1 if self.core else 0, len(self.kinds)))
+
+    @property
+    def source(self) -> str:
+        """The name of its kernel's text, for kernels.sources.text and for a Launch."""
+        return f"{PREFIX}{'_'.join(self.kinds)}.cu"
+
+
+def groups(kinds: Sequence[str]) -> tuple[Group, ...]:
+    """A chain, given by the kinds of its blocks, cut by the rule above: every block in one group, in order."""
+    cuts = [0]
+    for at, kind in enumerate(kinds):
+        so_far = kinds[cuts[-1] : at]
+        begun = any(k in REDUCING for k in so_far)
+        if so_far and kind in REDUCING and (begun or kind == "conv"):
+            cuts.append(at)
+    return tuple(
+        Group(first, tuple(kinds[first:end]))
+        for first, end in zip(cuts, [*cuts[1:], len(kinds)], strict=True)
+    )
+
+
+def of_source(source: str) -> Group:
+    """The group whose kernel bears this name. FileNotFoundError where no kernel would."""
+    kinds = tuple(source.removeprefix(PREFIX).removesuffix(".cu").split("_"))
+    if source != Group(0, kinds).source or not set(kinds) <= set(KINDS) or len(groups(kinds)) != 1:
+        raise FileNotFoundError(f"{source} names no fused kernel")
+    return Group(0, kinds)
+
+
+@lru_cache(maxsize=256)
+def text(source: str) -> str:
+    """The CUDA C++ of a fused kernel, by its name. Its arguments are x, the tensors of each block in turn
+    (Stage.tensors), y, `Maps`, and the eps of each bn."""
+    group = of_source(source)
+    write = {"": _elementwise, "conv": _conv, "gap": _gap}.get(group.core, _pool)
+    body = "\n".join(
+        f"  {line}" if line and not line.startswith("#") else line for line in write(_Names(group))
+    )
+    return f'{_opening(group)}\n\n#include "fusion.cuh"\n\n{_signature(group)}\n{body}\n}}\n'
+
+
+# -- names: the second bias of a kernel has b_2 and offset_2 ---------------------------------------------------
+class _Names:
+    """Lines of a kernel's blocks with their own names filled in."""
+
+    def __init__(self, group: Group):
+        self.group = group
+        locals_ = {"bn": ("eps", *FETCH["bn"]), "bias": tuple(FETCH["bias"]), "add": ("other",)}
+        self.of = named([*TENSORS.get(kind, ()), *locals_.get(kind, ())] for kind in group.kinds)
+
+    def fetch(self, blocks: Sequence[int], c: str, declare: bool = True) -> list[str]:
+        """What blocks need of map `c`, into locals."""
+        return [
+            f"{'float ' if declare else ''}{self.of[n][local]} = {what.format(c=c, **self.of[n])};"
+            for n in blocks
+            for local, what in FETCH.get(self.group.kinds[n], {}).items()
+        ]
+
+    def apply(self, blocks: Sequence[int], v: str, at: str = "") -> list[str]:
+        """What becomes of the value `v`, a line a block, which is named. `at` is its place, where an addend is read."""
+        out = []
+        for n in blocks:
+            kind, names = self.group.kinds[n], dict(self.of[n])
+            if kind == "add":
+                names["other"] = f"{names['z']}[{at}]" if at else f"{names['other']}[k]"
+            out.append(f"{APPLY[kind].format(v=v, **names):<40}  // {kind}")
+        return out
+
+    def locals(self, blocks: Sequence[int], kind: str) -> list[str]:
+        """Names of the locals (or of "add": of its four values) that blocks of a kind fetch into."""
+        wanted = FETCH.get(kind, {"other": ""})
+        return [self.of[n][name] for n in blocks if self.group.kinds[n] == kind for name in wanted]
+
+    def needs_map(self, blocks: Sequence[int]) -> bool:
+        return any(self.group.kinds[n] in OF_MAP for n in blocks)
+
+
+# -- the parts of a text ----------------------------------------------------------------------------------------
+def _opening(group: Group) -> str:
+    """The comment a reader begins with: the chain, the idea, what limits it, the launch."""
+    core, last = group.core, len(group.kinds)
+    tail, front = (_listed(group.kinds[n] for n in part) for part in (group.epilogue, group.prologue))
+    many = last > 1
+    if not core:
+        idea = f"a thread brings four values into registers as one float4, takes them through {_all(last)}, and writes them."
+        idea += f" A launch for each would read and write every value {last} times." if many else ""
+        bytes_ = 8 + 4 * group.kinds.count("add")
+        limit = f"HBM. {bytes_} bytes move for each value, however many blocks ride along."
+        grid = "ceil(N*C*H*W / (4 * FOURS * block)), block BLOCK: a thread has FOURS turns."
+    elif core == "conv":
+        idea = "one thread per output value walks the window under it in all C maps."
+        idea += (
+            f" While the sum is still in a register it goes through {tail}: the maps between never exist."
+            if tail
+            else ""
+        )
+        limit = "the multiply-adds, C*R*R of them for every value that is written."
+        limit += " What fusion saves are bytes, and bytes are not what this kernel waits for." if tail else ""
+        grid = "ceil(N*K*P*Q / block), block BLOCK."
+    elif core == "gap":
+        idea = "a warp per map adds up its values side by side, then its lanes hand their sums to each other."
+        idea += f" Each value goes through {front} on its way into the sum." if front else ""
+        idea += f" The mean goes through {tail} before it is written." if tail else ""
+        limit = "HBM: the maps are read once, and nearly nothing is written."
+        grid = "ceil(N*C / warps of a block), block BLOCK."
+    else:
+        word = "the largest" if core == "maxpool" else "the mean"
+        idea = f"one thread per output value takes {word} of the R x R values under its window."
+        idea += f" Each goes through {front} on its way: the maps between never exist." if front else ""
+        idea += f" The result goes through {tail} before it is written." if tail else ""
+        limit = "HBM. Where windows overlap, the caches hold what is read again"
+        limit += (
+            f", and {front} {'are' if len(group.prologue) > 1 else 'is'} computed again." if front else "."
+        )
+        grid = "ceil(N*C*P*Q / block), block BLOCK."
+    head = f"{' -> '.join(group.kinds)}: {'one kernel for ' + str(last) + ' blocks' if many else 'one block'} of a chain."
+    paragraphs = (
+        head,
+        f"Idea: {idea} What limits it: {limit}",
+        f"Written from the chain by kernels/fusion/codegen.py. Launch: grid {grid}",
+    )
+    return "\n//\n".join(
+        textwrap.fill(p, WIDTH - 2, initial_indent="// ", subsequent_indent="// ", break_on_hyphens=False)
+        for p in paragraphs
+    )  # fmt: skip
+
+
+def _all(count: int) -> str:
+    return {1: "the block", 2: "both blocks"}.get(count, f"all {count} blocks")
+
+
+def _listed(words) -> str:
+    *first, last = [*words] or [""]
+    return f"{', '.join(first)} and {last}" if first else last
+
+
+def _signature(group: Group) -> str:
+    """Entry point and arguments, each pointer with its shape."""
+    maps = "[N, C, H, W]"
+    made = {"conv": "[N, K, P, Q]", "gap": "[N, C, 1, 1]", "": maps}.get(group.core, "[N, C, P, Q]")
+    inside = "K" if group.core == "conv" else "C"  # maps of the core's output
+    rows = [("const float* __restrict__ x", maps)]
+    for n, names in enumerate(named(TENSORS.get(kind, ()) for kind in group.kinds)):
+        z = maps if n in group.prologue else made
+        shapes = {"w": "[K, C, R, R]", "z": z}
+        rows += [
+            (f"const float* __restrict__ {name}", shapes.get(of, f"[{inside}]")) for of, name in names.items()
+        ]
+    rows.append(("float* __restrict__ y", made))
+    wide = max(len(name) for name, _ in rows) + 1
+    lines = [f"    {name + ',':<{wide}}  // {shape}" for name, shape in rows]
+    eps = "".join(f", float {names['eps']}" for names in named(["eps"] for k in group.kinds if k == "bn"))
+    entry = "_".join(group.kinds)
+    scalars = textwrap.fill(f"Maps s{eps}) {{", WIDTH, initial_indent="    ", subsequent_indent="    ")
+    return "\n".join([f'extern "C" __global__ void {entry}(', *lines, scalars])
+
+
+def _elementwise(names: _Names) -> list[str]:
+    every = names.group.epilogue
+    fetched = [name for kind in OF_MAP for name in names.locals(every, kind)]
+    others = names.locals(every, "add")
+    of = names.of
+    loads = [f"  load({of[n]['other']}, {of[n]['z']}, i, n);" for n in every if names.group.kinds[n] == "add"]
+    fetch = [
+        "    if (k == 0 || s.P * s.Q % 4 != 0) {  // else all are of one map",
+        "      int c = map_of(i + k, s);",
+        *(f"      {line}" for line in names.fetch(every, "c", declare=False)),
+        "    }",
+    ]  # fmt: skip
+    return [
+        "int n = values(s), step = 4 * gridDim.x * blockDim.x;",
+        "int i = 4 * (blockIdx.x * blockDim.x + threadIdx.x);",
+        "for (; i < n; i += step) {",
+        *(f"  {line}" for line in _declared(["v[4]", *(f"{other}[4]" for other in others)])),
+        "  load(v, x, i, n);",
+        *loads,
+        *(f"  {line}" for line in _declared(fetched)),
+        "  for (int k = 0; k < 4; ++k) {",
+        *(fetch if fetched else ()),
+        *(f"    {line}" for line in names.apply(every, "v[k]")),
+        "  }",
+        "  store(y, v, i, n);",
+        "}",
+    ]
+
+
+def _declared(names: Sequence[str]) -> list[str]:
+    """Declarations of floats, as many lines as they need."""
+    return textwrap.wrap(f"float {', '.join(names)};", WIDTH - 8, subsequent_indent="    ") if names else []
+
+
+PIXEL = [
+    "int i = blockIdx.x * blockDim.x + threadIdx.x;",
+    "if (i >= values(s)) return;",
+    "int plane = divide(i, s.by_PQ), row = divide(i, s.by_Q);",
+    "int q = i - row * s.Q, p = row - plane * s.P;  // output pixel",
+]
+WINDOW = [
+    "for (int r = 0; r < s.R; ++r)",
+    "  for (int t = 0; t < s.R; ++t) {",
+    "    int h = p * s.stride - s.pad + r;",
+    "    int col = q * s.stride - s.pad + t;",
+    "    if (h < 0 || h >= s.H || col < 0 || col >= s.W) continue;",
+]
+
+
+def _conv(names: _Names) -> list[str]:
+    tail = names.group.epilogue
+    return [
+        *PIXEL,
+        "int n = divide(plane, s.by_K), k = plane - n * s.K;",
+        "",
+        "float v = 0.0f;",
+        *WINDOW,
+        "    const float* map = x + (n * s.C * s.H + h) * s.W + col;",
+        "    const float* tap = w + (k * s.C * s.R + r) * s.R + t;",
+        "#pragma unroll 8",
+        "    for (int c = 0; c < s.C; ++c)",
+        f"      {'v += map[c * s.H * s.W] * tap[c * s.R * s.R];':<40}  // conv",
+        "  }",
+        *names.fetch(tail, "k"),
+        *names.apply(tail, "v", "i"),
+        "y[i] = v;",
+    ]
+
+
+def _pool(names: _Names) -> list[str]:
+    group = names.group
+    front, tail, largest = group.prologue, group.epilogue, group.core == "maxpool"
+    take = "v = larger(v, u);" if largest else "v += u;"
+    mean = [] if largest else [f"{'v /= s.R * s.R;':<40}  // avgpool"]
+    find_map = ["int c = plane - divide(plane, s.by_K) * s.K;  // map"]
+    return [
+        *PIXEL,
+        *(find_map if names.needs_map((*front, *tail)) else ()),
+        *names.fetch(front, "c"),
+        "",
+        f"float v = {'-INFINITE' if largest else '0.0f'};",
+        *WINDOW,
+        "    int j = (plane * s.H + h) * s.W + col;",
+        "    float u = x[j];",
+        *(f"    {line}" for line in names.apply(front, "u", "j")),
+        f"    {take:<40}  // {group.core}",
+        "  }",
+        *mean,
+        *names.fetch(tail, "c"),
+        *names.apply(tail, "v", "i"),
+        "y[i] = v;",
+    ]
+
+
+def _gap(names: _Names) -> list[str]:
+    front, tail = names.group.prologue, names.group.epilogue
+    find_map = ["int c = i - divide(i, s.by_K) * s.K;  // map, in its image"]
+    return [
+        "int lane = threadIdx.x % 32;",
+        "int i = (blockIdx.x * blockDim.x + threadIdx.x) / 32;  // map",
+        "if (i >= values(s)) return;",
+        "int area = s.H * s.W;",
+        *(find_map if names.needs_map((*front, *tail)) else ()),
+        *names.fetch(front, "c"),
+        "",
+        "float v = 0.0f;",
+        "#pragma unroll 4",
+        "for (int j = i * area + lane; j < (i + 1) * area; j += 32) {",
+        "  float u = x[j];",
+        *(f"  {line}" for line in names.apply(front, "u", "j")),
+        f"  {'v += u;':<40}  // gap",
+        "}",
+        "for (int other = 16; other; other /= 2)",
+        "  v += __shfl_xor_sync(~0u, v, other);",
+        "if (lane > 0) return;",
+        f"{'v /= area;':<40}  // gap",
+        *names.fetch(tail, "c"),
+        *names.apply(tail, "v", "i"),
+        "y[i] = v;",
+    ]

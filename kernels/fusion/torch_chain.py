@@ -1,0 +1,72 @@
+"""A chain of blocks by PyTorch, eager: its own function for each block, on arrays of CuPy, on the current stream."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from kernels.fusion.shape import TENSORS, Block, blocks
+from kernels.libraries import torch as torch_library
+
+
+class Chain:
+    """The blocks of a chain (its text, as bytes, is the last argument) on x and their tensors, in order. The last
+    block's maps lie in memory of PyTorch's own; deliver() brings them to y, outside of what is timed.
+
+    `own_bytes`: the most it took beside those maps, as its allocator tells of the first call."""
+
+    def __init__(self, x, *rest):
+        *tensors, y, chain = rest
+        self.torch = torch_library.load()
+        self._x, self._y = (torch_library.shared(self.torch, array) for array in (x, y))
+        given = iter([torch_library.shared(self.torch, array) for array in tensors])
+        self._calls = [
+            _call(self.torch, block, [next(given) for _ in TENSORS.get(block.kind, ())])
+            for block in blocks(bytes(chain).decode())
+        ]
+        self._result: Any = None
+        self.own_bytes: int | None = None
+
+    def __call__(self) -> None:
+        with torch_library.on_our_stream(self.torch), self.torch.inference_mode():
+            self._run() if self.own_bytes is not None else self._first()
+
+    def _run(self) -> None:
+        self._result = None  # its memory is free for the next
+        maps = self._x
+        for call in self._calls:
+            maps = call(maps)
+        self._result = maps
+
+    def _first(self) -> None:
+        cuda = self.torch.cuda
+        cuda.reset_peak_memory_stats()
+        before = cuda.memory_allocated()
+        self._run()
+        self.own_bytes = cuda.max_memory_allocated() - before - self._y.nbytes
+
+    def deliver(self) -> None:
+        with torch_library.on_our_stream(self.torch), self.torch.inference_mode():
+            self._y.copy_(self._result)
+
+
+def _call(torch: Any, b: Block, given: list) -> Callable[[Any], Any]:
+    """A block as a function of its maps."""
+    F = torch.nn.functional
+    if b.kind == "bn":
+        gamma, beta, mean, var = given
+        return lambda x: F.batch_norm(x, mean, var, gamma, beta, eps=b.eps)
+    if b.kind == "bias":
+        offset = given[0][:, None, None]
+        return lambda x: x + offset
+    return {
+        "conv": lambda x: F.conv2d(x, given[0], stride=b.stride, padding=b.pad),
+        "relu": F.relu,
+        "add": lambda x: x + given[0],
+        "maxpool": lambda x: F.max_pool2d(x, b.R, b.stride, b.pad),
+        "avgpool": lambda x: F.avg_pool2d(x, b.R, b.stride, b.pad),
+        "gap": lambda x: x.mean((2, 3), keepdim=True),
+    }[b.kind]
+
+
+ROUTINES = {"torch_chain": Chain}

@@ -1,0 +1,125 @@
+"""C = A x B as loop nests for the processor: the same 2*M*N*K FLOPs in three orders, compiled by Numba.
+
+A [M, K], B [K, N] and C [M, N] are float32 arrays, row-major: neighbours in a row lie side by side in
+memory, neighbours in a column a whole row apart. Sums are kept in float32, as on the GPU, in the order
+that is written here (no fastmath). `prange` deals its turns out to the threads; each element of C belongs
+to one of them. Only what runs a loop imports this file: Numba is slow to import.
+"""
+
+import threading
+from collections.abc import Callable
+from functools import cache
+from typing import Any
+
+import numpy as np
+from numba import get_thread_id, njit, prange, set_num_threads
+from threadpoolctl import ThreadpoolController
+
+from kernels.model.program import RuleError
+
+
+# Naive, the order of the textbook: one element of C after the other, each a row of A times a column of B.
+# What limits it: down a column every step touches another cache line and uses 4 bytes of it. And each
+# addition waits for the one before: a float sum keeps its order, so the compiler vectorizes none of it.
+@njit(parallel=True, cache=True)
+def naive(A, B, C):
+    M, K = A.shape
+    N = B.shape[1]
+    for row in prange(M):
+        for col in range(N):
+            sum = np.float32(0)
+            for k in range(K):
+                sum += A[row, k] * B[k, col]
+            C[row, col] = sum
+
+
+# Reordered: the two inner loops change places. One element of A times a row of B is added to a row of C:
+# all that moves in the innermost loop lies side by side. Whole cache lines are used, and the additions
+# belong to different sums, so the compiler vectorizes them.
+# What limits it: all of B passes by for every row of C. Where B outgrows a cache it is fetched M times.
+@njit(parallel=True, cache=True)
+def reordered(A, B, C):
+    M, K = A.shape
+    N = B.shape[1]
+    for row in prange(M):
+        for col in range(N):
+            C[row, col] = 0
+        for k in range(K):
+            factor = A[row, k]
+            for col in range(N):
+                C[row, col] += factor * B[k, col]
+
+
+# Blocked: C in squares of BLOCK x BLOCK. For each, squares of A and B are copied to scratch, as a GPU's
+# thread block copies tiles to shared memory, and multiplied there by the reordered loops: what was
+# fetched once is used BLOCK times. As, Bs and Cs [THREADS, BLOCK, BLOCK] are the scratch of each thread.
+# What limits it: a small BLOCK fetches often and has short loops, too short for vectors below 8. With a
+# large one the three squares outgrow the cache, and few squares are left to deal out to the threads.
+@njit(parallel=True, cache=True)
+def blocked(A, B, C, As, Bs, Cs):
+    M, K = A.shape
+    N = B.shape[1]
+    BLOCK = Cs.shape[1]
+    across = (N + BLOCK - 1) // BLOCK
+    for square in prange((M + BLOCK - 1) // BLOCK * across):
+        own = get_thread_id()
+        a, b, c = As[own], Bs[own], Cs[own]
+        row0, col0 = square // across * BLOCK, square % across * BLOCK
+        rows, cols = min(BLOCK, M - row0), min(BLOCK, N - col0)
+        c[:] = 0
+        for k0 in range(0, K, BLOCK):
+            deep = min(BLOCK, K - k0)
+            a[:rows, :deep] = A[row0 : row0 + rows, k0 : k0 + deep]
+            b[:deep, :cols] = B[k0 : k0 + deep, col0 : col0 + cols]
+            for row in range(rows):
+                for k in range(deep):
+                    factor = a[row, k]
+                    for col in range(BLOCK):  # past cols too: never read, and it suits the compiler
+                        c[row, col] += factor * b[k, col]
+        C[row0 : row0 + rows, col0 : col0 + cols] = c[:rows, :cols]
+
+
+# The library: what the vendor's or a volunteer's years made of the same loops, with tiles for every level
+# of cache and one for the registers, written in assembly for this processor.
+def blas(A, B, C):
+    np.matmul(A, B, out=C)
+
+
+# -- running them ----------------------------------------------------------------------------------
+LOOPS = {"naive": naive, "reordered": reordered, "blocked": blocked}
+_one_at_a_time = threading.Lock()  # Numba's plainest threads end the process where two callers meet
+
+
+def run(name: str, THREADS: int, *arrays: np.ndarray) -> None:
+    """Run a loop nest on so many threads. Numba keeps their number for each calling thread apart, and a
+    library has one for the whole process: it is set for every run, and the library's is set back."""
+    if name == "blas":
+        with library(THREADS):
+            return blas(*arrays)
+    parallel(LOOPS[name], THREADS, *arrays)
+
+
+def parallel(nest: Callable[..., None], THREADS: int, *args: Any) -> None:
+    """Call a nest that Numba compiled, on so many threads."""
+    with _one_at_a_time:
+        set_num_threads(int(THREADS))
+        nest(*args)
+
+
+@cache
+def prepare(name: str) -> None:
+    """Compile it (or take it from Numba's cache on disk) by a product of two numbers."""
+    matrices, scratch = np.ones((3, 1, 1), np.float32), np.ones((3, 1, 1, 1), np.float32)
+    run(name, 1, *matrices, *(scratch if name == "blocked" else ()))
+
+
+@cache
+def _libraries() -> ThreadpoolController:
+    return ThreadpoolController().select(user_api="blas")
+
+
+def library(THREADS: int):
+    """A context in which NumPy's BLAS has so many threads. RuleError where it cannot be told."""
+    if not _libraries().lib_controllers:
+        raise RuleError("NumPy's BLAS here takes no number of threads (Apple's Accelerate, say)")
+    return _libraries().limit(limits=int(THREADS))

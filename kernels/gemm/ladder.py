@@ -1,0 +1,272 @@
+"""GEMM, C = alpha * A x B + beta * C0, row-major: from three loops to the tensor cores and the library."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+
+from kernels.gemm import common as parts
+from kernels.gemm import cpu, tensor_cores
+from kernels.gemm.cpu import definition, definition_by_columns
+from kernels.gemm.presets import GEMM_PRESETS
+from kernels.gemm.reference import gemm
+from kernels.gemm.shape import GemmShape, parse_gemm
+from kernels.model.launch import ampere, ceil, rungs_of
+from kernels.model.program import Program, Tiles
+from kernels.model.rules import (
+    MOST_SHARED,
+    dtype_rules,
+    fetch_rules,
+    multiple_rules,
+    register_rules,
+    shared_rules,
+    thread_rules,
+)
+from kernels.model.rung import Ladder, Rung
+
+BLOCKS = (32, 16, 8)
+
+# The error of a float32 sum grows at worst with its length; 1e-5 of the sum of absolute products is
+# above what K = 65,536 terms are seen to give.
+TOLERANCE = 1e-5
+
+
+# -- programs -------------------------------------------------------------------------------------------
+def build_uncoalesced(s: GemmShape, tiles: Tiles) -> Program:
+    side = tiles["BLOCK"]
+    grid = ceil(s.M, side), ceil(s.N, side)
+    return parts.one_launch(s, "01_uncoalesced.cu", grid, (side, side), definition_by_columns, tiles)
+
+
+def build_naive(s: GemmShape, tiles: Tiles) -> Program:
+    side = tiles["BLOCK"]
+    grid = ceil(s.N, side), ceil(s.M, side)
+    return parts.one_launch(s, "02_naive.cu", grid, (side, side), definition, tiles)
+
+
+def tiled(source: str, shared: Callable[[Tiles], int] = lambda tiles: 0):
+    """The builder of a kernel whose block owns BM x BN of C, and each thread TM x TN of that; `shared` tells the
+    bytes of dynamic shared memory."""
+
+    def build(s: GemmShape, tiles: Tiles) -> Program:
+        grid = ceil(s.N, tiles["BN"]), ceil(s.M, tiles["BM"])
+        twin = cpu.tiled(tiles["BM"], tiles["BN"], tiles["BK"])
+        return parts.one_launch(s, source, grid, (threads(tiles), 1), twin, tiles, shared(tiles))
+
+    return build
+
+
+def threads(tiles: Tiles) -> int:
+    return tiles["BM"] // tiles.get("TM", 1) * (tiles["BN"] // tiles.get("TN", 1))
+
+
+def staged(tiles: Tiles) -> int:
+    """Bytes: As, turned and padded, and Bs, STAGES times."""
+    return 4 * tiles["STAGES"] * tiles["BK"] * (tiles["BM"] + 4 + tiles["BN"])
+
+
+def build_cublas(s: GemmShape, tiles: Tiles) -> Program:
+    return parts.one_call(s, "cublas_gemm")
+
+
+# -- rules ----------------------------------------------------------------------------------------------
+def uncoalesced_rules(s: GemmShape, tiles: Tiles) -> Iterator[str]:
+    yield from dtype_rules(s, "fp32")
+    across = s.with_(M=s.N, N=s.M)  # its grid.y runs along N
+    for rule in parts.extent_rules(across, tiles["BLOCK"], tiles["BLOCK"], rows="BLOCK"):
+        yield {"M": "N", "N": "M"}.get(rule[0], rule[0]) + rule[1:]
+
+
+def naive_rules(s: GemmShape, tiles: Tiles) -> Iterator[str]:
+    yield from dtype_rules(s, "fp32")
+    yield from parts.extent_rules(s, tiles["BLOCK"], tiles["BLOCK"], rows="BLOCK")
+
+
+def block_rules(s: GemmShape, tiles: Tiles) -> Iterator[str]:
+    """What holds for every kernel whose block owns BM x BN of C."""
+    yield from dtype_rules(s, "fp32")
+    ahead = tiles["BK"] * tiles.get("STAGES", 1)
+    yield from parts.extent_rules(s, tiles["BM"], tiles["BN"], ahead)
+    threads_as = f"{'(BM/TM)' if 'TM' in tiles else 'BM'}*{'(BN/TN)' if 'TN' in tiles else 'BN'}"
+    yield from multiple_rules(tiles, *((f"B{t[1]}", t) for t in ("TM", "TN") if t in tiles))
+    yield from thread_rules(threads_as, threads(tiles))
+
+
+def scalar_rules(s: GemmShape, tiles: Tiles) -> Iterator[str]:
+    """Tiles fetched float by float, neither turned nor padded."""
+    yield from block_rules(s, tiles)
+    yield from _register_rules(tiles)
+    yield from fetch_rules(tiles, threads(tiles), "BM", "BK", 1)
+    yield from fetch_rules(tiles, threads(tiles), "BK", "BN", 1)
+    yield from shared_rules("4*BK*(BM + BN)", 4 * tiles["BK"] * (tiles["BM"] + tiles["BN"]))
+
+
+def vector_rules(s: GemmShape, tiles: Tiles) -> Iterator[str]:
+    """Tiles fetched four floats at a time, A turned and padded by 32 floats in all."""
+    yield from block_rules(s, tiles)
+    yield from multiple_rules(tiles, ("TM", 4), ("TN", 4))
+    yield from _register_rules(tiles)
+    yield from fetch_rules(tiles, threads(tiles), "BM", "BK", 4)
+    yield from fetch_rules(tiles, threads(tiles), "BK", "BN", 4)
+    yield from shared_rules("4*BK*(BM + BN) + 128", 4 * tiles["BK"] * (tiles["BM"] + tiles["BN"]) + 128)
+
+
+def async_rules(s: GemmShape, tiles: Tiles) -> Iterator[str]:
+    """STAGES tiles; A fetched float by float, B four at a time."""
+    yield from block_rules(s, tiles)
+    yield from multiple_rules(tiles, ("TM", 4), ("TN", 4))
+    yield from _register_rules(tiles)
+    yield from fetch_rules(tiles, threads(tiles), "BM", "BK", 1)
+    yield from fetch_rules(tiles, threads(tiles), "BK", "BN", 4)
+    yield from shared_rules("4*STAGES*BK*(BM + 4 + BN)", staged(tiles), MOST_SHARED)
+
+
+def warp_tile_rules(s: GemmShape, tiles: Tiles) -> Iterator[str]:
+    WM, WN, TM, TN = (tiles[name] for name in ("WM", "WN", "TM", "TN"))
+    yield from multiple_rules(tiles, ("BM", "WM"), ("BN", "WN"), ("WM", "TM"), ("WN", "TN"))
+    if WM * WN != 32 * TM * TN:
+        yield f"WM*WN == 32*TM*TN (32 lanes to a warp), got {WM}*{WN} and 32*{TM}*{TN}"
+    elif WM // TM % 2:
+        yield f"WM/TM % 2 == 0 (lanes in pairs), got {WM}/{TM}"
+    yield from async_rules(s, tiles)
+
+
+def _register_rules(tiles: Tiles) -> Iterator[str]:
+    yield from register_rules({"TM": 1, "TN": 1} | dict(tiles), threads(tiles))
+
+
+def cublas_rules(s: GemmShape, tiles: Tiles) -> Iterator[str]:
+    yield from dtype_rules(s, "fp32")
+
+
+# Defaults are the fastest measured at 4096 on an H200. Of the other sets one is small enough to be watched.
+SQUARE = {"BM": (128, 64, 32), "BN": (128, 64, 32), "BK": (16, 8, 32), "TM": (8, 4), "TN": (8, 4)}
+DEEP = SQUARE | {"BK": (32, 16, 8)}
+SMALL = {"BM": 32, "BN": 32, "BK": 8, "TM": 4, "TN": 4}
+MIDDLE = {"BM": 64, "BN": 64, "BK": 16, "TM": 4, "TN": 4}
+
+
+fp32 = rungs_of("gemm", parts.cost, TOLERANCE)
+
+FP32_RUNGS = (
+    fp32(
+        "uncoalesced",
+        "uncoalesced",
+        "One thread per element of C; a warp reads down a column, 32 sectors for 32 floats.",
+        build_uncoalesced,
+        uncoalesced_rules,
+        {"BLOCK": BLOCKS},
+    ),
+    fp32(
+        "naive",
+        "naive, coalesced",
+        "One thread per element of C; a warp reads along a row, 4 sectors for 32 floats.",
+        build_naive,
+        naive_rules,
+        {"BLOCK": BLOCKS},
+    ),
+    fp32(
+        "shared-tile",
+        "shared-memory tile",
+        "A block brings tiles of A and B into shared memory once; its threads use each value many times.",
+        tiled("03_shared_tile.cu"),
+        scalar_rules,
+        {"BM": (32, 16, 8), "BN": (32, 16, 8), "BK": (32, 16, 8)},
+    ),
+    fp32(
+        "register-tile-1d",
+        "register tile, 1-D",
+        "Each thread keeps TM sums in registers: a float of B is read once and used TM times.",
+        tiled("04_register_tile_1d.cu"),
+        scalar_rules,
+        {"BM": (64, 32, 128), "BN": (64, 32, 128), "BK": (16, 8, 32), "TM": (16, 8, 4)},
+        {"BM": 32, "BN": 32, "BK": 8, "TM": 4},
+        {"BK": 8, "TM": 8},
+    ),
+    fp32(
+        "register-tile-2d",
+        "register tile, 2-D",
+        "Each thread keeps TM x TN sums: TM + TN floats from shared memory for TM * TN multiply-adds.",
+        tiled("05_register_tile_2d.cu"),
+        scalar_rules,
+        SQUARE,
+        SMALL,
+        MIDDLE,
+        {"BK": 8},
+    ),
+    fp32(
+        "vectorized",
+        "vectorized",
+        "Every load brings four floats; A is turned on its way so that columns can be read so too.",
+        tiled("06_vectorized.cu"),
+        vector_rules,
+        DEEP,
+        SMALL,
+        MIDDLE,
+        {"BK": 16},
+    ),
+    fp32(
+        "bank-free",
+        "without bank conflicts",
+        "Padding and a thread's elements moved apart: lanes read and write different banks of shared memory.",
+        tiled("07_bank_free.cu"),
+        vector_rules,
+        DEEP,
+        SMALL,
+        MIDDLE,
+        {"BK": 16},
+    ),
+    fp32(
+        "double-buffer",
+        "double buffer",
+        "cp.async brings the next tiles while these are multiplied; one barrier a step.",
+        tiled("08_double_buffer.cu", staged),
+        async_rules,
+        SQUARE | {"STAGES": (3, 2, 4)},
+        SMALL | {"STAGES": 2},
+        MIDDLE,
+        {"STAGES": 2},
+        capability=ampere,
+    ),
+    fp32(
+        "warp-tile",
+        "warp tile",
+        "A nearly square tile for each warp, lanes in pairs: a load from Bs takes half the time.",
+        tiled("09_warp_tile.cu", staged),
+        warp_tile_rules,
+        {
+            "BM": (128, 64, 32, 256),
+            "BN": (256, 128, 64, 32),
+            "BK": (16, 8, 32),
+            "WM": (64, 32),
+            "WN": (64, 32, 16),
+            "TM": (8, 4),
+            "TN": (16, 8, 4),
+            "STAGES": (3, 2, 4),
+        },
+        SMALL | {"WM": 32, "WN": 16, "STAGES": 2},
+        MIDDLE | {"WM": 32, "WN": 32, "TM": 8},
+        {"BN": 128, "WN": 32, "TN": 8},
+        capability=ampere,
+    ),
+)
+
+CUBLAS = Rung(
+    name="gemm/cublas",
+    title="cuBLAS FP32",
+    idea="The vendor's library, FP32 throughout (TF32 off). It adds in place: where beta is not 0, C0 is copied first.",
+    build=build_cublas,
+    cost=parts.cost,
+    rules=cublas_rules,
+    tolerance=TOLERANCE,
+    library="cuBLAS",
+)
+
+LADDER = Ladder(
+    name="gemm",
+    shape=GemmShape,
+    parse=parse_gemm,
+    reference=gemm,
+    presets=GEMM_PRESETS,
+    rungs=(*FP32_RUNGS, CUBLAS, *tensor_cores.RUNGS),
+    swept=("square-4096", "square-4096-fp16", "square-4096-int8"),
+)

@@ -1,0 +1,70 @@
+"""The shape of a matrix product: M, N, K, alpha, beta and the type of its elements."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from kernels.conv.shape import FIELDS
+from kernels.model.dtypes import ELEMENT_BYTES
+from kernels.model.shape import INT_MAX, Shape, ShapeError, factor, integer, one_of, parse
+
+MOST_INT8_K = INT_MAX // 128**2  # a longer sum of int8 products may leave int32
+
+
+@dataclass(frozen=True)
+class GemmShape(Shape):
+    """A matrix product C = alpha * A x B + beta * C0, row-major: A [M, K], B [K, N], C and C0 [M, N].
+
+    `dtype` is the type of A and B: "fp32", "fp16", "bf16" (C is float32 and sums are FP32) or "int8"
+    (C is int32). Where beta is 0 there is no C0.
+
+    Raises ShapeError naming the rule that is broken.
+    """
+
+    M: int
+    N: int
+    K: int
+    alpha: float = 1.0
+    beta: float = 0.0
+    dtype: str = "fp32"
+
+    def __post_init__(self):
+        self._check("MNK", integer, 1)
+        self._check(("dtype",), one_of, ELEMENT_BYTES)
+        self._check(("alpha", "beta"), factor, self.dtype == "int8")
+        if self.dtype == "int8" and self.K * max(1, abs(self.alpha)) > MOST_INT8_K:
+            raise ShapeError(
+                f"K*|alpha| <= {MOST_INT8_K} where dtype is int8 (sums stay in int32), "
+                f"got {self.K}*{abs(self.alpha):g}"
+            )
+
+    @property
+    def macs(self) -> int:
+        return self.M * self.N * self.K
+
+    @property
+    def flops(self) -> int:
+        """Two to a multiply-add; scaling by alpha and beta is not counted."""
+        return 2 * self.macs
+
+    @property
+    def elements(self) -> dict[str, int]:
+        return {"A": self.M * self.K, "B": self.K * self.N, "C": self.M * self.N}
+
+    @property
+    def bytes(self) -> int:
+        """Least traffic in bytes: A, B (and C0 where beta is not 0) read once, C written once."""
+        n = self.elements
+        return ELEMENT_BYTES[self.dtype] * (n["A"] + n["B"]) + 4 * n["C"] * (2 if self.beta else 1)
+
+    def __str__(self) -> str:
+        text = f"M{self.M} N{self.N} K{self.K}"
+        for name, usual in (("alpha", 1), ("beta", 0)):
+            if (value := getattr(self, name)) != usual:
+                text += f" {name} {value:g}"
+        return text + (f" {self.dtype}" if self.dtype != "fp32" else "")
+
+
+def parse_gemm(text: str) -> GemmShape:
+    """GemmShape from "M=64,N=64,K=64,beta=1,dtype=fp16"; ShapeError where it is malformed."""
+    return GemmShape(**parse(text, FIELDS["gemm"], "MNK", words=("dtype",), factors=("alpha", "beta")))

@@ -1,0 +1,40 @@
+"""The ladders: every rung of the project, as data."""
+
+from __future__ import annotations
+
+from kernels.attention import cpu_ladder as attention_cpu_ladder
+from kernels.attention import ladder as attention_ladder
+from kernels.conv import ladder as conv_ladder
+from kernels.fusion import ladder as fusion_ladder
+from kernels.gemm import cpu_ladder as gemm_cpu_ladder
+from kernels.gemm import ladder as gemm_ladder
+from kernels.memory import ladder as memory_ladder
+from kernels.model.program import RuleError
+from kernels.model.rung import Ladder, Rung
+from kernels.softmax import ladder as softmax_ladder
+
+LADDERS: dict[str, Ladder] = {
+    ladder.name: ladder
+    for ladder in (
+        conv_ladder.LADDER,
+        gemm_ladder.LADDER,
+        attention_ladder.LADDER,
+        softmax_ladder.LADDER,
+        fusion_ladder.LADDER,
+        gemm_cpu_ladder.LADDER,
+        attention_cpu_ladder.LADDER,
+        *memory_ladder.LADDERS,
+    )
+}
+
+
+def ladder_of(rung_name: str) -> Ladder:
+    """The ladder a rung name ("conv/direct") belongs to."""
+    name = rung_name.partition("/")[0]
+    if name not in LADDERS:
+        raise RuleError(f"no ladder {name!r}; there are: {', '.join(LADDERS)}")
+    return LADDERS[name]
+
+
+def find(rung_name: str) -> Rung:
+    return ladder_of(rung_name).rung(rung_name)

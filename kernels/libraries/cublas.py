@@ -1,0 +1,169 @@
+"""Library calls of the cuda engine. By ctypes, on the current stream, so that they can be captured
+into a graph like any kernel (CuPy's own wrappers refuse to be)."""
+
+from __future__ import annotations
+
+import ctypes
+from collections.abc import Callable
+from functools import cache, partial
+
+from kernels.fusion import torch_chain
+from kernels.libraries import cudnn, cufft, wheels
+from kernels.libraries import torch as torch_library
+from kernels.model.program import LibraryCall, Program, RefusedError, UnsupportedError
+
+_NO_TRANSPOSE, _TRANSPOSE = 0, 1
+_DEFAULT_MATH = 0  # FP32 in FP32: TF32 stays off
+_COMPUTE_FP32, _COMPUTE_TF32 = 68, 77  # CUBLAS_COMPUTE_32F, CUBLAS_COMPUTE_32F_FAST_TF32
+_DEFAULT_ALGORITHM = -1  # CUBLAS_GEMM_DEFAULT: cuBLAS chooses
+_TYPES = {"float32": 0, "float16": 2, "bfloat16": 14}  # cudaDataType
+_DEVICE_TO_DEVICE = 3
+_STATUS = {  # cublasStatus_t
+    1: "CUBLAS_STATUS_NOT_INITIALIZED", 3: "CUBLAS_STATUS_ALLOC_FAILED, the GPU's memory is full",
+    7: "CUBLAS_STATUS_INVALID_VALUE", 8: "CUBLAS_STATUS_ARCH_MISMATCH", 11: "CUBLAS_STATUS_MAPPING_ERROR",
+    13: "CUBLAS_STATUS_EXECUTION_FAILED", 14: "CUBLAS_STATUS_INTERNAL_ERROR", 15: "CUBLAS_STATUS_NOT_SUPPORTED",
+}  # fmt: skip
+_REFUSALS = 8, 15
+
+
+def bind(routine: str, args: tuple) -> Callable[[], None]:
+    """`routine` with its arguments fixed, ready to be called many times."""
+    ours = {
+        "cublas_sgemm": _sgemm,
+        "cublas_gemm": _gemm,
+        "cublas_gemm_tf32": partial(_gemm, compute=_COMPUTE_TF32),
+        "cublas_scores": _scores,
+        "cublas_values": _values,
+        "copy": _copy,
+    }
+    theirs = (cufft, cudnn, torch_library, torch_chain)
+    return {**ours, **{k: v for of in theirs for k, v in of.ROUTINES.items()}}[routine](*args)
+
+
+def missing(program: Program) -> str:
+    """Returns why a library that a program calls cannot be used here, and what installs it; "" if each can. The rules
+    of their own rungs look for cuDNN and PyTorch."""
+    used = {step.routine.partition("_")[0] for step in program.steps if isinstance(step, LibraryCall)}
+    return "; ".join(filter(None, (wheels.missing(name) for name in sorted(used & wheels.WHEELS.keys()))))
+
+
+@cache
+def _cublas():
+    import cupy
+
+    library, handle = wheels.load("cublas"), ctypes.c_void_p()
+    if status := library.cublasCreate_v2(ctypes.byref(handle)):
+        raise RefusedError(f"cuBLAS does not start on this GPU: {_named(status)}")
+    _check(library.cublasSetMathMode(handle, _DEFAULT_MATH))
+    return library, handle, cupy
+
+
+def _check(status: int) -> None:
+    if status in _REFUSALS:
+        raise UnsupportedError(f"cuBLAS does not support this shape on this GPU: {_named(status)}")
+    if status:
+        raise RuntimeError(f"cuBLAS failed: {_named(status)}")
+
+
+def _named(status: int) -> str:
+    return _STATUS.get(status, f"status {status}")
+
+
+def _sgemm(A, B, C, rows, cols, inner) -> Callable[[], None]:
+    """C[n] = A x B[n] for row-major float32 A [rows, inner], B [n, inner, cols], C [n, rows, cols].
+
+    cuBLAS thinks in columns: read column-major the same bytes are C^T = B^T A^T.
+    """
+    library, handle, cupy = _cublas()
+    rows, cols, inner, batch = int(rows), int(cols), int(inner), len(B)
+    one, zero = ctypes.byref(ctypes.c_float(1)), ctypes.byref(ctypes.c_float(0))
+    a, b, c = (ctypes.c_void_p(array.data.ptr) for array in (A, B, C))
+    size = ctypes.c_longlong
+    head = (handle, _NO_TRANSPOSE, _NO_TRANSPOSE, cols, rows, inner, one)
+    if batch == 1:
+        routine, tail = library.cublasSgemm_v2, (b, cols, a, inner, zero, c, cols)
+    else:
+        routine = library.cublasSgemmStridedBatched
+        tail = (b, cols, size(inner * cols), a, inner, size(0), zero, c, cols, size(rows * cols), batch)
+
+    def call() -> None:
+        _check(library.cublasSetStream_v2(handle, ctypes.c_void_p(cupy.cuda.get_current_stream().ptr)))
+        _check(routine(*head, *tail))
+
+    return call
+
+
+def _gemm(A, B, _, C, M, N, K, alpha, beta, compute: int = _COMPUTE_FP32) -> Callable[[], None]:
+    """C = alpha * A x B + beta * C in place, row-major: A [M, K] and B [K, N] of one type (float32, float16,
+    bfloat16), C [M, N] float32, sums in FP32. As above, cuBLAS is asked for C^T = B^T A^T.
+    """
+    library, handle, cupy = _cublas()
+    M, N, K = int(M), int(N), int(K)
+    factors = ctypes.c_float(alpha), ctypes.c_float(beta)  # read at each call: they must live on
+    a, b, c = (ctypes.c_void_p(array.data.ptr) for array in (A, B, C))
+    ab, cd = _TYPES[A.dtype.name], _TYPES[C.dtype.name]
+    args = (
+        handle, _NO_TRANSPOSE, _NO_TRANSPOSE, N, M, K, ctypes.byref(factors[0]), b, ab, N, a, ab, K,
+        ctypes.byref(factors[1]), c, cd, N, compute, _DEFAULT_ALGORITHM,
+    )  # fmt: skip
+
+    def call() -> None:
+        _check(library.cublasSetStream_v2(handle, ctypes.c_void_p(cupy.cuda.get_current_stream().ptr)))
+        _check(library.cublasGemmEx(*args))
+
+    return call
+
+
+def _batched(A, B, C, rows: int, cols: int, inner: int, alpha: float, turned: bool) -> Callable[[], None]:
+    """C[n] = alpha * A[n] x B[n] for row-major A [n, rows, inner], B [n, inner, cols], or if `turned` [n, cols,
+    inner], whose transposes are then meant, and C [n, rows, cols]; n is what is left of their axes. A and B are of one
+    type (float32, float16, bfloat16), C of that or float32; sums in FP32."""
+    library, handle, cupy = _cublas()
+    factor, zero = ctypes.c_float(alpha), ctypes.c_float(0)  # read at each call: they must live on
+    a, b, c = (ctypes.c_void_p(array.data.ptr) for array in (A, B, C))
+    ab, cd = _TYPES[A.dtype.name], _TYPES[C.dtype.name]
+    step_a, step_b, step_c = (ctypes.c_longlong(n) for n in (rows * inner, inner * cols, rows * cols))
+    args = (
+        handle, _TRANSPOSE if turned else _NO_TRANSPOSE, _NO_TRANSPOSE, cols, rows, inner, ctypes.byref(factor),
+        b, ab, inner if turned else cols, step_b, a, ab, inner, step_a, ctypes.byref(zero), c, cd, cols, step_c,
+        C.size // (rows * cols), _COMPUTE_FP32, _DEFAULT_ALGORITHM,
+    )  # fmt: skip
+
+    def call() -> None:
+        _check(library.cublasSetStream_v2(handle, ctypes.c_void_p(cupy.cuda.get_current_stream().ptr)))
+        _check(library.cublasGemmStridedBatchedEx(*args))
+
+    return call
+
+
+def _scores(Q, K, S, N, d, scale) -> Callable[[], None]:
+    """S = scale * Q K^T for each head: Q, K [B, H, N, d], S [B, H, N, N]."""
+    return _batched(Q, K, S, int(N), int(N), int(d), float(scale), turned=True)
+
+
+def _values(P, V, out, N, d) -> Callable[[], None]:
+    """out = P V for each head: P [B, H, N, N], V and out [B, H, N, d]."""
+    return _batched(P, V, out, int(N), int(d), int(N), 1.0, turned=False)
+
+
+def _copy(source, to) -> Callable[[], None]:
+    """Bytes from one array on the GPU to another."""
+    import cupy
+
+    def call() -> None:
+        stream = cupy.cuda.get_current_stream().ptr
+        cupy.cuda.runtime.memcpyAsync(to.data.ptr, source.data.ptr, source.nbytes, _DEVICE_TO_DEVICE, stream)
+
+    return call
+
+
+def version() -> str | None:
+    """cuBLAS's version, "13.0.2"; None where it is missing."""
+    try:
+        library, handle, _ = _cublas()
+    except RefusedError:
+        return None
+    number = ctypes.c_int()
+    _check(library.cublasGetVersion_v2(handle, ctypes.byref(number)))
+    n = number.value
+    return f"{n // 10000}.{n % 10000 // 100}.{n % 100}"

@@ -1,0 +1,55 @@
+"""CUDA's libraries: where they are on this machine, and what installs one that is missing."""
+
+from __future__ import annotations
+
+import ctypes
+import importlib.util
+import sys
+from functools import cache
+from pathlib import Path
+
+from kernels.machine.driver import CUDA
+from kernels.model.program import RefusedError
+
+# By cuda.pathfinder's names, which CuPy finds NVRTC by too: what it is called, and its wheel.
+WHEELS = {
+    "nvrtc": ("NVRTC, CUDA's compiler,", "nvidia-cuda-nvrtc"),
+    "cublas": ("cuBLAS", "nvidia-cublas"),
+    "cufft": ("cuFFT", "nvidia-cufft"),
+}
+
+
+@cache
+def missing(library: str) -> str:
+    """Returns why a library cannot be used here, and what installs it; "" if it can. The library of a wheel is not
+    loaded, so a server may call this."""
+    if _in_wheel(library):
+        return ""
+    try:
+        load(library)
+    except RefusedError as e:
+        return str(e)
+    return ""
+
+
+@cache
+def load(library: str) -> ctypes.CDLL:
+    """Returns the library. RefusedError names its wheel if it is missing, or the reason if it does not load."""
+    try:
+        from cuda.pathfinder import load_nvidia_dynamic_lib
+
+        return ctypes.CDLL(load_nvidia_dynamic_lib(library).abs_path)
+    except Exception as e:  # a file that is there but does not load raises anything
+        name, wheel = WHEELS[library]
+        if isinstance(e, ImportError) or type(e).__name__ == "DynamicLibNotFoundError":
+            said = f"{name} was not found on this machine; pip install {wheel} brings it"
+        else:
+            said = f"{name} does not load on this machine: {(str(e) or type(e).__name__).splitlines()[0]}"
+        raise RefusedError(said) from None
+
+
+def _in_wheel(library: str) -> bool:
+    found = importlib.util.find_spec("nvidia")
+    file = f"bin/**/{library}64_*.dll" if sys.platform == "win32" else f"lib/lib{library}.so.*"
+    folders = (found.submodule_search_locations if found else None) or ()
+    return any(True for folder in folders for _ in Path(folder).glob(f"cu{CUDA}/{file}"))

@@ -1,0 +1,185 @@
+"""The levels of memory of a device, from the fastest to the largest: how much there is of each, and who says so.
+
+Sizes are asked of the driver (GPU) or of the system (processor): nothing is run and no context is made. How
+fast the largest level is copied is measured by the engines, as engines.ceilings tells it.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+import subprocess
+import sys
+from collections.abc import Callable, Mapping
+from dataclasses import asdict, dataclass, replace
+from functools import cache
+from pathlib import Path
+
+from kernels.engines import cuda
+from kernels.machine import driver, memory_levels
+
+RECORDED = Path(__file__).parents[1] / "records" / "recordings" / "nvidia-h200.levels.json"
+CPU_CACHES = Path("/sys/devices/system/cpu/cpu0/cache")
+DRIVER, SYSTEM, ABSENT = "reported by the driver", "reported by the system", "not reported here"
+# CUdevice_attribute of cuda.h
+_MULTIPROCESSORS, _L2, _THREADS, _SHARED_SM, _REGISTERS_SM, _SHARED_BLOCK = 16, 38, 39, 81, 82, 97
+
+
+@dataclass(frozen=True)
+class Level:
+    """One level; `bytes` None where nothing says how large it is. `each` tells whose it is."""
+
+    name: str
+    bytes: int | None
+    each: str
+    source: str  # DRIVER, SYSTEM or ABSENT
+    note: str = ""
+    line_bytes: int | None = None  # of a cache of the processor
+
+
+@dataclass(frozen=True)
+class Levels:
+    """All levels of one device. `copy_bytes_per_s`: read and written by a copy beyond the caches, measured;
+    None where it was not. `date` of a recording, "" for this machine now."""
+
+    device: str
+    levels: tuple[Level, ...]
+    copy_bytes_per_s: float | None = None
+    copy: str = ""
+    date: str = ""
+
+    def with_copy(self, ceilings: Mapping | None) -> Levels:
+        """The same with the copy that an engine's ceilings measured on this device."""
+        if not ceilings or ceilings["device"] != self.device:
+            return self
+        return replace(self, copy_bytes_per_s=ceilings["copy_bytes_per_s"], copy=ceilings["copy"])
+
+    def to_json(self) -> dict:
+        return asdict(self)
+
+
+@cache
+def recorded() -> Levels | None:
+    """Those of the GPU that the recordings were made on; None where none are shipped."""
+    try:
+        told = json.loads(RECORDED.read_text(encoding="utf-8"))
+    except OSError:
+        return None
+    return Levels(**told | {"levels": tuple(Level(**level) for level in told["levels"])})
+
+
+# -- GPU -------------------------------------------------------------------------------------------
+def gpu() -> Levels | None:
+    """Those of the GPU that the cuda engine uses, as its driver reports them; None where there is none."""
+    if not cuda.status().ready:
+        return None
+    return gpu_levels(cuda.status().text, driver.attribute, driver.total_bytes())
+
+
+def gpu_levels(device: str, attribute: Callable[[int], int | None], total: int | None) -> Levels:
+    """`attribute(number)` is a CUdevice_attribute's value, None where the driver has none; `total` bytes of HBM."""
+    registers = attribute(_REGISTERS_SM)
+    block, threads, sms = attribute(_SHARED_BLOCK), attribute(_THREADS), attribute(_MULTIPROCESSORS)
+    sm = f"each of {sms} SMs" if sms else "each SM"
+
+    def level(name: str, count: int | None, each: str, note: str = "") -> Level:
+        return Level(
+            name, count, each, ABSENT if count is None else DRIVER, note if count is not None else ""
+        )
+
+    return Levels(
+        device,
+        (
+            level("registers", registers and 4 * registers, sm, f"{registers:,} of 4 bytes, for up to {threads} threads" if registers and threads else ""),
+            level("shared memory", attribute(_SHARED_SM), sm, f"at most {block:,} bytes for one block" if block else ""),
+            Level("L1 cache", None, sm, ABSENT, "it shares one memory with shared memory, and has what that leaves"),
+            level("L2 cache", attribute(_L2), "all SMs together"),
+            level("global memory (HBM or GDDR)", total, "the whole GPU"),
+        ),
+    )  # fmt: skip
+
+
+# -- processor -------------------------------------------------------------------------------------
+def cpu() -> Levels:
+    """Those of this machine's processor, as its system reports them."""
+    from kernels.machine.processor import device_name
+
+    caches = sysctl_caches(_sysctl) if sys.platform == "darwin" else linux_caches(CPU_CACHES)
+    names = ("L1 cache", "L2 cache", "L3 cache")
+    missing = tuple(
+        Level(name, None, "", ABSENT) for name in names if name not in {level.name for level in caches}
+    )
+    found = sorted((*caches, *missing), key=lambda level: names.index(level.name))
+    return Levels(device_name(), (*found, _ram()))
+
+
+def linux_caches(folder: Path) -> list[Level]:
+    """The caches for data of the core whose folder this is; none where Linux shows none."""
+    found = []
+    for index in sorted(folder.glob("index*")):
+        told = {name: _read(index / name) for name in ("level", "type", "size", "coherency_line_size")}
+        size = re.fullmatch(r"(\d+)([KMG])", told["size"])
+        if told["type"] == "Instruction" or not size or told["level"] not in ("1", "2", "3"):
+            continue
+        count = int(size[1]) << {"K": 10, "M": 20, "G": 30}[size[2]]
+        line = told["coherency_line_size"]
+        shared = _read(index / "shared_cpu_list")
+        each = f"cores {shared} together" if re.search("[-,]", shared) else "each core"
+        found.append(
+            Level(
+                f"L{told['level']} cache",
+                count,
+                each,
+                SYSTEM,
+                f"lines of {line} bytes" if line else "",
+                int(line) if line.isdigit() else None,
+            )
+        )
+    return found
+
+
+def sysctl_caches(ask: Callable[[str], int | None]) -> list[Level]:
+    """The caches of a Mac, of its performance cores where it has two kinds. `ask(name)` is sysctl's number."""
+    line = ask("hw.cachelinesize")
+    found = []
+    for name, key in (("L1 cache", "l1dcachesize"), ("L2 cache", "l2cachesize"), ("L3 cache", "l3cachesize")):
+        count = ask(f"hw.perflevel0.{key}") or ask(f"hw.{key}")
+        if count:
+            found.append(
+                Level(
+                    name,
+                    count,
+                    "a core or its cluster",
+                    SYSTEM,
+                    f"lines of {line} bytes" if line else "",
+                    line,
+                )
+            )
+    return found
+
+
+def _sysctl(name: str) -> int | None:
+    told = subprocess.run(["sysctl", "-n", name], capture_output=True, text=True, timeout=5, check=False)
+    return int(told.stdout) if told.returncode == 0 and told.stdout.strip().isdigit() else None
+
+
+def _ram() -> Level:
+    try:
+        import psutil
+    except ImportError:
+        return Level("memory (RAM)", None, "", ABSENT)
+    return Level("memory (RAM)", psutil.virtual_memory().total, "the whole machine", SYSTEM)
+
+
+def _read(path: Path) -> str:
+    try:
+        return path.read_text(encoding="ascii").strip()
+    except (OSError, UnicodeDecodeError):
+        return ""
+
+
+# -- cost -----------------------------------------------------------------------------------------------
+@cache
+def caches() -> tuple[Level, ...]:
+    """This processor's caches for data, from the nearest; none where the system does not tell."""
+    return tuple(level for level in memory_levels.cpu().levels if level.bytes and level.line_bytes)

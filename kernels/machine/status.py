@@ -1,0 +1,21 @@
+"""Whether an engine runs on this machine, and if not, why."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True)
+class Status:
+    """Whether an engine can run here. `text`: the device's name or the reason it cannot; `advice`: what to do then, ""
+    where there is nothing; `which`: "GPU 0 of 2" where a machine has several."""
+
+    ready: bool
+    text: str
+    advice: str = ""
+    which: str = ""
+
+    @property
+    def why(self) -> str:
+        """Returns reason and advice, a sentence each, the last without its full stop."""
+        return ". ".join(filter(None, (self.text, self.advice)))

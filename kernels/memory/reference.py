@@ -1,0 +1,39 @@
+"""float64 references of the ladders on threads and memory: (result, error scale)."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from kernels.memory.shape import READS_A_TURN, AddShape, BanksShape, LayoutShape, StrideShape
+
+
+def add(s: AddShape, A: np.ndarray, B: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    A, B = A.astype(np.float64), B.astype(np.float64)
+    return A + B, np.abs(A) + np.abs(B)
+
+
+def stride(s: StrideShape, x: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    y = x[np.arange(s.n) * s.stride].astype(np.float64)
+    return y, np.abs(y)
+
+
+def banks(s: BanksShape, x: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    x = x.astype(np.float64)
+    return _banks(s, x), _banks(s, np.abs(x))
+
+
+def _banks(s: BanksShape, x: np.ndarray) -> np.ndarray:
+    """By sums of windows of rows, each made once: threads whose i agrees modulo 1,024 read the same words."""
+    windows = np.lib.stride_tricks.sliding_window_view(x, READS_A_TURN, axis=0).sum(axis=-1)  # [65, 32]
+    row, col = np.divmod(np.arange(32) * s.stride, x.shape[1])
+    begun = np.bincount(np.arange(s.turns) % 32, minlength=32)  # turns that start so many rows on
+    sums = np.array([
+        sum(count * windows[row + (warp + t) % 32, col] for t, count in enumerate(begun)) for warp in range(32)
+    ])  # fmt: skip
+    i = np.arange(s.n)
+    return sums[i // 32 % 32, i % 32]
+
+
+def layout(s: LayoutShape, x: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    y = np.ascontiguousarray(x.astype(np.float64).transpose(0, 2, 3, 1))
+    return y, np.abs(y)

@@ -1,0 +1,143 @@
+"""Shapes of the lesson on threads and memory: what each of its ladders is asked, validated."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import MISSING, dataclass, fields
+from typing import ClassVar
+
+from kernels.model.shape import INT_MAX, Shape, integer, parse
+
+SECTOR = 32  # bytes: the piece in which global memory is fetched
+TILE_ROWS, TILE_COLS = 96, 32  # of the table in memory/04_shared_stride.cu
+READS_A_TURN = 32  # words each thread reads in one turn there
+
+
+@dataclass(frozen=True)
+class MemoryShape(Shape):
+    """Whole numbers by name, each at least 1 and at most MOST; ShapeError names the one that is not. Each has `macs`,
+    what its work grows with: the elements written, one operation or copy each."""
+
+    MOST: ClassVar[dict[str, int]] = {}
+
+    def __post_init__(self):
+        for f in fields(self):
+            self._check((f.name,), integer, 1, self.MOST.get(f.name, INT_MAX))
+
+    def __str__(self) -> str:
+        return " ".join(f"{name} {value}" for name, value in self.params().items())
+
+
+@dataclass(frozen=True)
+class AddShape(MemoryShape):
+    """C = A + B, all [M, N], float32, row-major. A vector is a matrix of one row."""
+
+    M: int
+    N: int
+
+    @property
+    def elements(self) -> int:
+        return self.M * self.N
+
+    macs = elements
+
+    @property
+    def flops(self) -> int:
+        return self.elements
+
+    @property
+    def bytes(self) -> int:
+        """Each input read once, the output written once."""
+        return 3 * 4 * self.elements
+
+    def __str__(self) -> str:
+        return f"{self.M}x{self.N}"
+
+
+@dataclass(frozen=True)
+class StrideShape(MemoryShape):
+    """y[i] = x[i * stride] for i < n, float32: the first column of a matrix x [n, stride]."""
+
+    n: int
+    stride: int
+
+    @property
+    def macs(self) -> int:
+        return self.n
+
+    @property
+    def extent(self) -> int:
+        """Elements of x."""
+        return self.n * self.stride
+
+    @property
+    def flops(self) -> int:
+        return 0
+
+    @property
+    def sectors(self) -> int:
+        """Sectors of x that hold an element read: below a stride of 8 floats every one, then one an element."""
+        return min(self.n, (self.n - 1) * self.stride * 4 // SECTOR + 1)
+
+    @property
+    def bytes(self) -> int:
+        """What must move: the sectors read, whole, and the output."""
+        return SECTOR * self.sectors + 4 * self.n
+
+
+@dataclass(frozen=True)
+class BanksShape(MemoryShape):
+    """y[i] = the sum of 32 * turns words of a table x [96, 32] in shared memory, float32, for i < n: in turn t
+    those of column e % 32 in the 32 rows from e // 32 + (i // 32 + t) % 32 on, where e = i % 32 * stride."""
+
+    MOST: ClassVar[dict[str, int]] = {"stride": TILE_COLS, "turns": 65_536}
+    n: int
+    stride: int
+    turns: int = 1
+
+    @property
+    def macs(self) -> int:
+        return self.n * READS_A_TURN * self.turns
+
+    @property
+    def flops(self) -> int:
+        return self.macs
+
+    @property
+    def bytes(self) -> int:
+        """Of HBM: the table read once, the output written once."""
+        return 4 * (TILE_ROWS * TILE_COLS + self.n)
+
+
+@dataclass(frozen=True)
+class LayoutShape(MemoryShape):
+    """y [N, H, W, C] = x [N, C, H, W], float32: a tensor put in another order."""
+
+    N: int
+    C: int
+    H: int
+    W: int
+
+    @property
+    def elements(self) -> int:
+        return self.N * self.C * self.H * self.W
+
+    macs = elements
+
+    @property
+    def flops(self) -> int:
+        return 0
+
+    @property
+    def bytes(self) -> int:
+        return 2 * 4 * self.elements
+
+    def __str__(self) -> str:
+        return f"N{self.N} C{self.C} {self.H}x{self.W}"
+
+
+def parser(cls: type[MemoryShape]) -> Callable[[str], MemoryShape]:
+    """A function from "n=1024,stride=2" to the shape; ShapeError where the text is malformed."""
+    names = [f.name for f in fields(cls)]
+    needed = [f.name for f in fields(cls) if f.default is MISSING]
+    return lambda text: cls(**parse(text, names, needed))

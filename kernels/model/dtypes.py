@@ -1,0 +1,12 @@
+"""Types of elements: bytes, NumPy types, and the type of the result."""
+
+from __future__ import annotations
+
+INPUT_DTYPE = {"fp32": "float32", "fp16": "float16", "bf16": "bfloat16", "int8": "int8"}
+
+
+# Bytes of an element of A and B, and the type of C and C0, by the name of the type of A and B.
+ELEMENT_BYTES = {"fp32": 4, "fp16": 2, "bf16": 2, "int8": 1}
+
+
+RESULT_DTYPE = {"fp32": "float32", "fp16": "float32", "bf16": "float32", "int8": "int32"}

@@ -1,0 +1,60 @@
+"""What rungs of every ladder are made with: launches, CUDA's limits, rungs that differ in little."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Any
+
+from kernels.model.program import Arg, Launch, Program, Tiles
+from kernels.model.rung import Cost, Rung, any_gpu
+
+WARP = 32
+# -D options, in this order whatever order they came in: a kernel's digest must not hang on it.
+DEFINES = (
+    "M", "BLOCK", "TILE", "TK", "TP", "CHUNK", "PAD", "SPECTRA", "BM", "BN", "BK", "BC", "WARPS", "Br", "Bc",
+    "WM", "WN", "TM", "TN", "PER", "DP", "STAGES", "GROUP", "BF16",
+)  # fmt: skip
+
+
+def ceil(a: int, b: int) -> int:
+    return -(-a // b)
+
+
+def launch(
+    source: str,
+    grid: tuple[int, ...],
+    block: int | tuple[int, ...],
+    args: tuple[Arg, ...],
+    twin: Callable[..., None],
+    defines: Mapping[str, int] | None = None,
+    shared: int = 0,
+) -> Launch:
+    """A launch of kernels/cuda/`source`; its entry point is the file's name without the number. Grid and block may
+    leave out what is 1."""
+    entry = source.rpartition("/")[2].partition("_")[2].removesuffix(".cu")
+    block = (block,) if isinstance(block, int) else block
+    grid, block = ((*dim, 1, 1)[:3] for dim in (grid, block))
+    options = tuple((name, defines[name]) for name in sorted(defines, key=DEFINES.index)) if defines else ()
+    return Launch(source, entry, grid, block, args, twin, options, shared)
+
+
+def ampere(shape: Any) -> tuple[int, int]:
+    """Returns the compute capability that brought cp.async, mma.sync with K = 16 and TF32 (PTX ISA, "Target ISA notes")."""
+    return 8, 0
+
+
+def ampere_for(*dtypes: str) -> Callable[[Any], tuple[int, int]]:
+    """Returns the capability of a rung that needs `ampere` for these element types alone."""
+    return lambda shape: ampere(shape) if shape.dtype in dtypes else any_gpu(shape)
+
+
+def rungs_of(ladder: str, cost: Callable[[Any, Program], Cost], tolerance: float) -> Callable[..., Rung]:
+    """Makes rungs of our own that share cost and tolerance; the sets of tile sizes compiled ahead stand last."""
+
+    def rung(name: str, title: str, idea: str, build, rules, tiles, *sets: Tiles, capability=any_gpu) -> Rung:
+        return Rung(
+            f"{ladder}/{name}", title, idea, build, cost, rules, tolerance, tiles,
+            sets=sets or None, capability=capability,
+        )  # fmt: skip
+
+    return rung

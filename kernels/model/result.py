@@ -1,0 +1,94 @@
+"""What a run gives: the result and its measurement."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+
+from kernels.model.rung import Cost
+
+
+@dataclass(frozen=True)
+class Measurement:
+    """Time of one program on one device: `samples_ms` in the order taken; bytes as allocated."""
+
+    samples_ms: tuple[float, ...]
+    mode: str  # "cold" or "hot"
+    peak_bytes: int
+    input_bytes: int
+    output_bytes: int
+    workspace_bytes: int
+    device: str
+    parts_ms: tuple[tuple[str, float], ...] = ()  # median of each step, timed in runs of their own
+    conditions: Mapping[str, Any] = field(default_factory=dict)  # driver, clocks, versions, ceilings ...
+    timeline: tuple[Mapping[str, Any], ...] = ()  # each stage ("at") with its most bytes by role
+    copies_ms: Mapping[str, float] | None = None  # inputs in (h2d), output back (d2h): medians; n
+
+    def _quantile(self, q: float) -> float:
+        return float(np.quantile(self.samples_ms, q))
+
+    @property
+    def n(self) -> int:
+        return len(self.samples_ms)
+
+    @property
+    def median_ms(self) -> float:
+        return self._quantile(0.5)
+
+    @property
+    def p20_ms(self) -> float:
+        return self._quantile(0.2)
+
+    @property
+    def p80_ms(self) -> float:
+        return self._quantile(0.8)
+
+    def to_json(self) -> dict:
+        return {
+            "median_ms": self.median_ms,
+            "p20_ms": self.p20_ms,
+            "p80_ms": self.p80_ms,
+            "n": self.n,
+            "peak_bytes": self.peak_bytes,
+            "workspace_bytes": self.workspace_bytes,
+            "device": self.device,
+            "mode": self.mode,
+            "input_bytes": self.input_bytes,
+            "output_bytes": self.output_bytes,
+            "parts_ms": [{"step": name, "median_ms": ms} for name, ms in self.parts_ms],
+            "timeline": [dict(stage) for stage in self.timeline],
+            "copies_ms": dict(self.copies_ms) if self.copies_ms else None,
+        }
+
+
+@dataclass(frozen=True)
+class Result:
+    rung: str
+    engine: str
+    shape: Any
+    tiles: Mapping[str, int]
+    output: np.ndarray
+    error: float  # relative L2 error against the float64 reference
+    measurement: Measurement | None
+    predicted: Cost
+    counters: Any = None
+    trace: Any = None
+
+    def to_json(self) -> dict:
+        counted = {"counters": self.counters.to_json()} if self.counters else {}
+        return counted | {
+            "rung": self.rung,
+            "engine": self.engine,
+            "shape": self.shape.params(),
+            "tiles": dict(self.tiles),
+            "error": self.error,
+            "measurement": self.measurement.to_json() if self.measurement else None,
+            "predicted": {
+                "flops": self.predicted.executed_flops,
+                "bytes": self.predicted.moved_bytes,
+                "workspace_bytes": self.predicted.workspace_bytes,
+            },
+        }

@@ -1,0 +1,149 @@
+"""A rung of a ladder: one implementation with its rules, cost and facts; and the ladder of a problem."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+import numpy as np
+
+from kernels.model.program import Program, RuleError, Tiles
+
+ENGINES = ("cuda", "cpu", "emulator")
+
+
+LEAST_CAPABILITY = 7, 5  # compute capability; CUDA 13 compiles for no older GPU
+
+
+@dataclass(frozen=True)
+class Cost:
+    """What a formula predicts of a program: FLOPs, bytes through HBM, workspace bytes.
+
+    No formula describes what happens inside a vendor's library: its workspace is None. `flops` are those of the
+    definition then, and `bytes` those of the tensors, each once; what it executes and moves itself is unknown.
+    """
+
+    flops: int
+    bytes: int
+    workspace_bytes: int | None
+
+    @property
+    def executed_flops(self) -> int | None:
+        """FLOPs that the program executes; None where only a library knows."""
+        return None if self.workspace_bytes is None else self.flops
+
+    @property
+    def moved_bytes(self) -> int | None:
+        """Bytes that the program reads and writes through HBM; None where only a library knows."""
+        return None if self.workspace_bytes is None else self.bytes
+
+
+def any_gpu(shape: Any) -> tuple[int, int]:
+    return LEAST_CAPABILITY
+
+
+@dataclass(frozen=True)
+class Rung:
+    """One algorithm variant. `tolerance` t admits |out - ref| <= t * bound, where bound is the same
+    computation on absolute values: the usual backward-error scale of a sum. `scale(shape, tiles, inputs)` gives it
+    in float64 for an algorithm whose own computation is not the definition's: what it rounds spreads."""
+
+    name: str  # "conv/im2col-gemm"
+    title: str
+    idea: str
+    build: Callable[[Any, Tiles], Program]
+    cost: Callable[[Any, Program], Cost]
+    rules: Callable[[Any, Tiles], Iterable[str]]  # yields each rule of this rung the shape breaks
+    tolerance: float
+    tiles: Mapping[str, tuple[int, ...]] = field(default_factory=dict)  # choices, the default first
+    library: str = ""  # the vendor library that does part of the work
+    scale: Callable[[Any, Tiles, Mapping[str, np.ndarray]], np.ndarray] | None = None  # else the ladder's
+    sets: tuple[Tiles, ...] | None = None  # see tile_sets; what one leaves out is the default
+    engines: tuple[str, ...] = ENGINES  # those that run it, of its ladder's
+    capability: Callable[[Any], tuple[int, int]] = any_gpu  # the least that runs the kernels of a shape
+
+    def title_on(self, engine: str) -> str:
+        """The title as it is true on an engine: the cpu engine calls NumPy's BLAS, not the vendor's."""
+        return (
+            self.title.replace(self.library, "NumPy BLAS")
+            if engine == "cpu" and self.library and engine in self.engines
+            else self.title
+        )
+
+    @property
+    def default_tiles(self) -> dict[str, int]:
+        return {name: choices[0] for name, choices in self.tiles.items()}
+
+    def tile_sets(self, shape) -> Iterator[dict[str, int]]:
+        """The tile sizes that are compiled ahead and recorded: the default, then `sets`; where that is None each
+        other choice once, with as few of the others moved as the rules ask for at this shape (two at most).
+        What no rule allows then is left out."""
+        default = self.default_tiles
+        if any(self.rules(shape, default)):
+            return
+        yield default
+        if self.sets is not None:
+            sets = (default | dict(tiles) for tiles in self.sets)
+            yield from (tiles for tiles in sets if not any(self.rules(shape, tiles)))
+            return
+        for name, choices in self.tiles.items():
+            for value in choices[1:]:
+                near = self._near(default | {name: value}, [other for other in self.tiles if other != name])
+                found = next((tiles for tiles in near if not any(self.rules(shape, tiles))), None)
+                if found:
+                    yield found
+
+    def _near(self, tiles: dict[str, int], names: list[str]) -> Iterator[dict[str, int]]:
+        """`tiles`, then those with one of `names` moved, then with two."""
+        for count in range(3):
+            for moved in itertools.combinations(names, count):
+                for values in itertools.product(*(self.tiles[name] for name in moved)):
+                    yield tiles | dict(zip(moved, values, strict=True))
+
+    def check(self, shape, tiles: Tiles | None) -> dict[str, int]:
+        """All tiles, defaults filled in. RuleError names the first rule broken."""
+        given = dict(tiles or {})
+        for name, value in given.items():
+            if name not in self.tiles:
+                known = ", ".join(self.tiles) or "none"
+                raise RuleError(f"{self.name} has no tile size {name!r}; it has: {known}")
+            if value not in self.tiles[name]:
+                choices = ", ".join(map(str, sorted(self.tiles[name])))
+                raise RuleError(f"{self.name}: {name} must be one of {choices}, got {value}")
+        full = self.default_tiles | given
+        for rule in self.rules(shape, full):
+            raise RuleError(f"{self.name} cannot run {shape}: {rule}")
+        return full
+
+
+@dataclass(frozen=True)
+class Ladder:
+    """A family of rungs that compute the same thing. `reference(shape, **inputs)` gives
+    (float64 result, float64 error scale)."""
+
+    name: str
+    shape: Callable[..., Any]  # the shape's class, made from its params()
+    parse: Callable[[str], Any]
+    reference: Callable[..., tuple[np.ndarray, np.ndarray]]
+    rungs: tuple[Rung, ...]
+    presets: Mapping[str, Any]
+    engines: tuple[str, ...] = ENGINES  # those that run its rungs
+    swept: tuple[str, ...] | None = None  # presets recorded hot and at other tile sizes too; None: all
+
+    def rung(self, name: str) -> Rung:
+        for rung in self.rungs:
+            if rung.name == name:
+                return rung
+        raise RuleError(f"no rung {name!r}; there are: {', '.join(r.name for r in self.rungs)}")
+
+    def only(self, *names: str) -> Ladder:
+        """The same ladder with these rungs alone, in its own order: what a lesson compares."""
+        for name in names:
+            self.rung(name)
+        return replace(self, rungs=tuple(rung for rung in self.rungs if rung.name in names))
+
+    def able(self, engine: str, shape: Any) -> list[Rung]:
+        """The rungs that run a shape on an engine at their usual tile sizes."""
+        return [r for r in self.rungs if engine in r.engines and not any(r.rules(shape, r.default_tiles))]

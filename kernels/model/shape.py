@@ -1,0 +1,123 @@
+"""What all shapes share: how each field is checked, as data, and read from the words of a command line."""
+
+from __future__ import annotations
+
+import math
+import operator
+from collections.abc import Callable, Collection, Iterable
+from dataclasses import dataclass, replace
+from typing import Any, Self
+
+from kernels.model import numerals
+
+INT_MAX = 2**31 - 1
+FLOAT_MAX = math.ldexp(2 - 2**-23, 127)  # the largest float32
+
+
+class ShapeError(ValueError):
+    """A shape that breaks a rule; the message names the rule and the values that break it."""
+
+
+class Shape:
+    """What frozen dataclasses of shapes are made from."""
+
+    def _check(self, names: Iterable[str], check: Callable[..., Any], *args: Any) -> None:
+        """Keep each of these fields as `check(name, value, *args)` gives it back."""
+        for name in names:
+            object.__setattr__(self, name, check(name, getattr(self, name), *args))
+
+    def params(self) -> dict[str, int | float | str]:
+        """Every field by name, as it stands in a link, a recording row or JSON."""
+        return dict(vars(self))
+
+    def with_(self, **changes) -> Self:
+        return replace(self, **changes)
+
+
+# -- fields: each gives the value as it is kept, or raises ShapeError ------------------------------------
+def integer(name: str, value: object, least: int, most: int = INT_MAX) -> int:
+    try:
+        if isinstance(value, bool):
+            raise TypeError
+        number = operator.index(value)
+    except TypeError:
+        raise ShapeError(f"{name} must be a whole number, got {value!r}") from None
+    if not least <= number <= most:
+        raise ShapeError(f"{name} must lie in {least} .. {most}, got {number}")
+    return number
+
+
+def factor(name: str, value: object, whole: bool = False) -> float:
+    """A finite float32, whole where what it multiplies holds whole numbers."""
+    try:
+        if isinstance(value, (bool, str)):
+            raise TypeError
+        number = float(value)
+    except (TypeError, ValueError, OverflowError):
+        raise ShapeError(f"{name} must be a number, got {value!r}") from None
+    if not abs(number) <= FLOAT_MAX:
+        raise ShapeError(f"{name} must be finite in float32, got {number}")
+    if whole and not (number.is_integer() and abs(number) <= INT_MAX):
+        raise ShapeError(f"{name} must be a whole number where dtype is int8, got {number}")
+    return number
+
+
+def flag(name: str, value: object) -> int:
+    try:
+        known = value in (0, 1)
+    except ValueError:  # an array
+        known = False
+    if not known:
+        raise ShapeError(f"{name} must be 0 or 1, got {value!r}")
+    return int(value)
+
+
+def one_of(name: str, value: object, choices: Collection[str]) -> str:
+    if not isinstance(value, str) or value not in choices:
+        raise ShapeError(f"{name} must be one of {', '.join(choices)}, got {value!r}")
+    return value
+
+
+def pair(name: str, value: object) -> tuple[object, object]:
+    """An int for both axes, or (vertical, horizontal)."""
+    if isinstance(value, (tuple, list)):
+        if len(value) != 2:
+            raise ShapeError(f"{name} takes one number or two (vertical, horizontal), got {value!r}")
+        return value[0], value[1]
+    return value, value
+
+
+# -- from a command line ---------------------------------------------------------------------------------
+def parse(
+    text: str,
+    fields: Collection[str],
+    needed: Iterable[str],
+    words: tuple[str, ...] = (),
+    factors: tuple[str, ...] = (),
+) -> dict[str, Any]:
+    """Values by name from "NAME=VALUE,NAME=VALUE": those in `words` as they stand, those in `factors` as
+    floats, all others as whole numbers. ShapeError where it is malformed or lacks one of `needed`."""
+    params: dict[str, object] = {}
+    for part in filter(None, (p.strip() for p in text.split(","))):
+        name, equals, value = (s.strip() for s in part.partition("="))
+        if not equals or name not in fields:
+            raise ShapeError(f"expected NAME=VALUE with NAME among {' '.join(fields)}; got {part!r}")
+        if name in params:
+            raise ShapeError(f"{name} is given twice")
+        read, kind = (numerals.real, "number") if name in factors else (numerals.whole, "whole number")
+        params[name] = value if name in words else read(value)
+        if params[name] is None:
+            raise ShapeError(f"{name} must be a {kind}, got {value!r}")
+    if missing := [name for name in needed if name not in params]:
+        raise ShapeError(f"missing {', '.join(missing)}")
+    return params
+
+
+@dataclass(frozen=True)
+class Bound:
+    """The range one control may take while all the others stay; `why` names the rule that binds."""
+
+    low: int
+    high: int
+    why_low: str = ""
+    why_high: str = ""

@@ -1,0 +1,64 @@
+"""Input values: seeded random ones in the type of each buffer, and given ones checked."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from kernels.model.program import Buffer, RuleError
+
+MOST_INT = 127  # of random whole numbers, either sign: what int8 holds on both sides
+
+
+def is_whole(dtype: np.dtype | str) -> bool:
+    return np.dtype(dtype).kind in "iu"
+
+
+def random(rng: np.random.Generator, b: Buffer) -> np.ndarray:
+    """Values for a buffer: standard normal float32 (without their signs where it is positive), rounded to the buffer's
+    type; whole numbers evenly from -127 .. 127 (0 .. 127 where there is no sign)."""
+    dtype = np.dtype(b.dtype)
+    if is_whole(dtype):
+        low = -MOST_INT if dtype.kind == "i" else 0
+        return rng.integers(low, MOST_INT, b.shape, dtype, endpoint=True)
+    normal = rng.standard_normal(b.shape, dtype=np.float32)
+    return (np.abs(normal, out=normal) if b.positive else normal).astype(dtype, copy=False)
+
+
+def checked(b: Buffer, value: np.ndarray) -> np.ndarray:
+    """A given value as its buffer wants it. RuleError names what is wrong with it."""
+    dtype = np.dtype(b.dtype)
+    try:
+        array = np.asarray(value)
+    except (ValueError, TypeError) as e:
+        raise RuleError(f"input {b.name} must be an array of numbers: {e}") from None
+    if array.shape != b.shape:
+        raise RuleError(f"input {b.name} must have shape {b.shape}, got {array.shape}")
+    # bfloat16, which NumPy does not know by itself, has kind "V" and converts to floats.
+    if array.dtype.kind not in "fiub" and array.dtype.name != "bfloat16":
+        raise RuleError(f"input {b.name} must hold numbers, got {array.dtype}")
+    if is_whole(dtype):
+        return _whole(b, array, dtype)
+    with np.errstate(over="ignore"):  # what overflows is caught below, by name
+        array = array.astype(dtype)
+    if not np.isfinite(array.astype(np.float32) if dtype.itemsize < 4 else array).all():
+        raise RuleError(f"input {b.name} must be finite in {b.dtype}; it holds NaN or infinity")
+    if b.positive and (array < 0).any():
+        raise RuleError(f"input {b.name} must not be below 0; it holds {array.min():g}")
+    return array
+
+
+def _whole(b: Buffer, array: np.ndarray, dtype: np.dtype) -> np.ndarray:
+    limits = np.iinfo(dtype)
+    wide = array.astype(np.float64)
+    if not ((wide == np.rint(wide)) & (limits.min <= wide) & (wide <= limits.max)).all():
+        raise RuleError(
+            f"input {b.name} must hold whole numbers in {limits.min} .. {limits.max} ({b.dtype}); it does not"
+        )
+    return array.astype(dtype)
+
+
+def poison(dtype: np.dtype | str) -> float | int:
+    """What an output holds before it is computed, so that an element left out cannot pass: NaN, or the
+    least whole number, which no result within range reaches."""
+    dtype = np.dtype(dtype)
+    return np.iinfo(dtype).min if is_whole(dtype) else np.nan

@@ -1,0 +1,34 @@
+"""Comparison of a result with its float64 reference, block by block."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import numpy as np
+
+
+def relative_error(out: np.ndarray, ref: np.ndarray) -> float:
+    """L2 norm of (out - ref) over that of ref; inf where out holds anything not finite."""
+    difference = norm = 0.0
+    for o, r in blocks(out, ref):
+        if not np.isfinite(o).all():
+            return float("inf")
+        far = o - r
+        difference += float(far @ far)
+        norm += float(r @ r)
+    if norm == 0:
+        return 0.0 if difference == 0 else float("inf")
+    return float(np.sqrt(difference / norm))
+
+
+def agrees(out: np.ndarray, ref: np.ndarray, scale: np.ndarray, tolerance: float) -> bool:
+    """True where every element is finite and within tolerance * scale: a NaN never passes."""
+    return out.shape == ref.shape and all(
+        np.isfinite(o).all() and (np.abs(o - r) <= tolerance * s).all() for o, r, s in blocks(out, ref, scale)
+    )
+
+
+def blocks(*arrays: np.ndarray) -> Iterator[tuple[np.ndarray, ...]]:
+    """The same elements of each array, broadcast against one another, a few at a time: of 10^8 elements at once every
+    step would go through main memory."""
+    return np.nditer(arrays, ["external_loop", "buffered", "zerosize_ok"], order="C", buffersize=2**15)

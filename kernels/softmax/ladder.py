@@ -1,0 +1,168 @@
+"""Softmax along the rows of a matrix: from the definition, which overflows, to a row that is read once, and PyTorch's."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import numpy as np
+
+from kernels.libraries import availability
+from kernels.libraries import torch as torch_library
+from kernels.model.launch import ceil, launch
+from kernels.model.program import INPUT, OUTPUT, Buffer, LibraryCall, Program, Tiles
+from kernels.model.rules import most_rules
+from kernels.model.rung import Cost, Ladder, Rung
+from kernels.model.shape import INT_MAX
+from kernels.softmax import cpu
+from kernels.softmax.presets import SOFTMAX_PRESETS
+from kernels.softmax.reference import TOLERANCE
+from kernels.softmax.reference import softmax as reference
+from kernels.softmax.shape import FLOPS, SoftmaxShape, parse_softmax
+
+BLOCKS = (256, 128, 512, 1024, 32, 8, 4)  # powers of two: a tree halves them
+# What a rung does to an element: (passes that read x, operations, an exponential counted as one).
+WORK = {
+    "unsafe": (2, 4),
+    "three-pass": (3, 7),
+    "online": (2, 9),
+    "warp-shuffle": (2, 9),
+    "registers": (1, FLOPS),
+}
+WRITES = 1  # all of them write y once
+
+
+def buffers(s: SoftmaxShape) -> tuple[Buffer, ...]:
+    return Buffer("x", INPUT, (s.M, s.N)), Buffer("y", OUTPUT, (s.M, s.N))
+
+
+def reads(rung: str) -> int:
+    """How often a rung of ours ("softmax/online") reads x."""
+    return WORK[rung.partition("/")[2]][0]
+
+
+# -- programs -------------------------------------------------------------------------------------------
+def _a_block_a_row(source: str, twin):
+    def build(s: SoftmaxShape, tiles: Tiles) -> Program:
+        step = launch(f"softmax/{source}.cu", (s.M,), tiles["BLOCK"], ("x", "y", np.int32(s.N)), twin, tiles)
+        return Program(buffers(s), (step,))
+
+    return build
+
+
+def build_warp(s: SoftmaxShape, tiles: Tiles) -> Program:
+    warps, args = tiles["WARPS"], ("x", "y", np.int32(s.M), np.int32(s.N))
+    step = launch(
+        "softmax/04_warp_shuffle.cu", (ceil(s.M, warps),), 32 * warps, args, cpu.warp_shuffle, tiles
+    )
+    return Program(buffers(s), (step,))
+
+
+def build_library(s: SoftmaxShape, tiles: Tiles) -> Program:
+    return Program(buffers(s), (LibraryCall("torch_softmax", ("x", "y"), None),))
+
+
+# -- cost and rules -------------------------------------------------------------------------------------
+def _cost(passes: int, operations: int):
+    def cost(s: SoftmaxShape, program: Program) -> Cost:
+        """Bytes of every pass over x and of y: what caches answer of the second pass is not taken off."""
+        return Cost(operations * s.elements, 4 * (passes + WRITES) * s.elements, 0)
+
+    return cost
+
+
+def library_cost(s: SoftmaxShape, program: Program) -> Cost:
+    """The definition's, and the least traffic: what it does inside it does not say."""
+    return Cost(s.flops, s.bytes, None)
+
+
+def _index_rules(name: str, extent: int, ahead: int) -> Iterator[str]:
+    if extent > INT_MAX - ahead:
+        yield f"{name} must stay below 2^31 - {ahead}, got {extent}"
+
+
+def block_rules(s: SoftmaxShape, tiles: Tiles) -> Iterator[str]:
+    """An index that a thread ends at may be BLOCK beyond the row."""
+    yield from _index_rules("N", s.N, tiles["BLOCK"])
+
+
+def warp_rules(s: SoftmaxShape, tiles: Tiles) -> Iterator[str]:
+    yield from _index_rules("M", s.M, tiles["WARPS"])
+    yield from _index_rules("N", s.N, 32)
+
+
+def registers_rules(s: SoftmaxShape, tiles: Tiles) -> Iterator[str]:
+    yield from most_rules("N (a row in BLOCK*PER registers)", s.N, tiles["BLOCK"] * tiles["PER"])
+
+
+def library_rules(s: SoftmaxShape, tiles: Tiles) -> Iterator[str]:
+    return availability.rules("PyTorch", torch_library.find, "softmax/library", s)
+
+
+def _rung(name: str, title: str, idea: str, build, rules, tiles) -> Rung:
+    return Rung(f"softmax/{name}", title, idea, build, _cost(*WORK[name]), rules, TOLERANCE, tiles)
+
+
+RUNGS = (
+    _rung(
+        "unsafe",
+        "unsafe: no maximum",
+        "exp(x) as it comes: right for small numbers, infinity and NaN beyond 88.72.",
+        _a_block_a_row("01_unsafe", cpu.unsafe),
+        block_rules,
+        {"BLOCK": BLOCKS},
+    ),
+    _rung(
+        "three-pass",
+        "three passes",
+        "Maximum, sum, result: x is read three times; trees in shared memory give the block one value.",
+        _a_block_a_row("02_three_pass", cpu.three_pass),
+        block_rules,
+        {"BLOCK": BLOCKS},
+    ),
+    _rung(
+        "online",
+        "online: two passes",
+        "Maximum and sum in one pass: the sum is rescaled wherever the maximum grows.",
+        _a_block_a_row("03_online", cpu.online),
+        block_rules,
+        {"BLOCK": BLOCKS},
+    ),
+    _rung(
+        "warp-shuffle",
+        "a warp a row",
+        "Online, merged from lane to lane: no shared memory, no barrier.",
+        build_warp,
+        warp_rules,
+        {"WARPS": (8, 4, 1)},
+    ),
+    _rung(
+        "registers",
+        "a row in registers",
+        "x is read once and stays in registers: the least traffic there can be, for rows that fit.",
+        _a_block_a_row("05_registers", cpu.registers),
+        registers_rules,
+        {"BLOCK": (256, 128, 512, 1024, 32), "PER": (4, 8, 16, 32, 2)},
+    ),
+)
+
+LIBRARY = Rung(
+    name="softmax/library",
+    title="PyTorch softmax",
+    idea="torch.softmax along the rows, in FP32.",
+    build=build_library,
+    cost=library_cost,
+    rules=library_rules,
+    tolerance=TOLERANCE,
+    library="PyTorch",
+    engines=("cuda",),
+)
+
+LADDER = Ladder(
+    name="softmax",
+    shape=SoftmaxShape,
+    parse=parse_softmax,
+    reference=reference,
+    presets=SOFTMAX_PRESETS,
+    rungs=(*RUNGS, LIBRARY),
+    swept=("softmax-attention", "softmax-large"),
+)

@@ -1,0 +1,60 @@
+"""The CUDA C++ sources: one idea a file, and those that kernels.fusion.codegen writes, which their names alone decide."""
+
+from __future__ import annotations
+
+import re
+from functools import lru_cache
+from pathlib import Path
+
+from kernels.fusion import codegen
+from kernels.model.tokens import tokens
+
+ROOT = Path(__file__).parent
+KEPT = 1024  # texts: more than there are files, fewer than there are chains
+_INCLUDE = re.compile(r'^#include "([\w./]+)"$', re.MULTILINE)
+
+
+def file(path: str) -> Path:
+    """The file of a source: kernels/conv/cuda/02_im2col.cu for "conv/02_im2col.cu"."""
+    topic, _, name = path.partition("/")
+    return ROOT / topic / "cuda" / name
+
+
+def paths() -> list[str]:
+    """Every source and header, sorted: "attention/01_scores.cu" first."""
+    return sorted(f"{found.parents[1].name}/{found.name}" for found in ROOT.glob("*/cuda/*.cu*"))
+
+
+@lru_cache(maxsize=KEPT)
+def text(path: str) -> str:
+    """The source as a reader sees it. `path`: topic and file, "conv/02_im2col.cu"."""
+    if path.startswith(codegen.PREFIX):
+        return codegen.text(path)
+    return file(path).read_text(encoding="utf-8")
+
+
+@lru_cache(maxsize=KEPT)
+def headers(path: str) -> list[str]:
+    """The project's own headers a source includes, as paths like its own."""
+    return [f"{Path(path).parent.as_posix()}/{name}" for name in _INCLUDE.findall(text(path))]
+
+
+@lru_cache(maxsize=KEPT)
+def translation_unit(path: str) -> str:
+    """The source with the project's own headers written in, so that its text alone decides what is
+    compiled (and can be hashed); #line keeps every line's own file and number."""
+    source = text(path)
+
+    def header(match: re.Match) -> str:
+        name = match.group(1)
+        line = source.count("\n", 0, match.start()) + 1
+        included = translation_unit(f"{Path(path).parent.as_posix()}/{name}")
+        return f'#line 1 "{name}"\n{included}\n#line {line + 1} "{Path(path).name}"'
+
+    return _INCLUDE.sub(header, source)
+
+
+@lru_cache(maxsize=KEPT)
+def code(path: str) -> str:
+    """The tokens of a translation unit: what decides what is compiled. Comments, layout and paths are no part of it."""
+    return tokens(translation_unit(path))

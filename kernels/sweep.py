@@ -1,0 +1,243 @@
+"""The sweep behind a recording: every rung at every preset, batch and tile size, into a file that can be resumed."""
+
+from __future__ import annotations
+
+import json
+import os
+import time
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import Any
+
+from kernels import engines
+from kernels.conv import networks
+from kernels.conv import presets as conv_presets
+from kernels.conv.shape import ConvShape
+from kernels.ladders import LADDERS, ladder_of
+from kernels.machine.timing import Budget
+from kernels.model.program import Program, RuleError
+from kernels.model.rung import Ladder, Rung
+from kernels.model.shape import ShapeError
+from kernels.records import row as records_row
+from kernels.records import rows, unsupported
+from kernels.records.jsontext import RowError, canonical, load
+from kernels.records.row import digest_of, kernel_digest
+from kernels.runner import VerificationError, compare
+
+# Presets of the ladder "conv" that are recorded only where their group is asked for: cold, at the usual tile sizes,
+# with few samples, each row kept brief (records.brief). They are many, and a map or a sum wants their times alone.
+GROUPS = {"grid": conv_presets.CONV_GRID, "networks": networks.LAYERS}
+FEW = 30  # samples
+
+
+@dataclass(frozen=True)
+class Sweep:
+    """What is measured. `presets` and `batches` empty: every preset, at its own batch alone. A name of GROUPS among
+    `presets` stands for those of the group."""
+
+    engine: str
+    presets: Sequence[str] = ()
+    modes: Sequence[str] = ("cold",)
+    batches: Sequence[int] = ()
+    budget: Budget = field(default_factory=Budget)
+
+    def groups(self) -> Iterator[Group]:
+        """Each comparison: rungs at one shape, tile choice and mode. A shape that two presets share comes once."""
+        for ladder in LADDERS.values():
+            seen = set()
+            if self.engine not in ladder.engines:
+                continue
+            for key, preset in ladder.presets.items():
+                if self.presets and key not in self.presets:
+                    continue
+                batches = (
+                    self.batches if isinstance(preset.shape, ConvShape) else ()
+                )  # elsewhere N is no batch
+                for shape in (preset.shape, *(preset.shape.with_(N=n) for n in batches)):
+                    if shape in seen:
+                        continue
+                    seen.add(shape)
+                    swept = ladder.swept is None or key in ladder.swept
+                    for mode in self.modes:
+                        for rungs, tiles in candidates(self._on_engine(ladder), shape):
+                            wanted = swept or not (tiles or mode == "hot")
+                            if wanted and not (tiles and mode == "hot"):  # tile sizes are compared cold
+                                yield Group(ladder, tuple(rungs), shape, tiles, mode)
+        yield from self._brief()
+
+    def _brief(self) -> Iterator[Group]:
+        ladder = LADDERS["conv"]
+        for shape in dict.fromkeys(p.shape for name in self.presets for p in GROUPS.get(name, {}).values()):
+            if rungs := [rung.name for rung in ladder.able(self.engine, shape)]:
+                yield Group(ladder, tuple(rungs), shape, {}, "cold", brief=True)
+
+    def _on_engine(self, ladder: Ladder) -> list[Rung]:
+        return [rung for rung in ladder.rungs if self.engine in rung.engines]
+
+
+@dataclass(frozen=True)
+class Group:
+    """Rungs whose samples are interleaved, all at one shape and one choice of tiles."""
+
+    ladder: Ladder
+    rungs: tuple[str, ...]
+    shape: Any
+    tiles: dict[str, int]
+    mode: str
+    brief: bool = False
+
+    def budget(self, usual: Budget) -> Budget:
+        return replace(usual, samples=min(usual.samples, FEW)) if self.brief else usual
+
+    def program(self, rung: str) -> Program:
+        """What a rung of it runs."""
+        return self.ladder.rung(rung).build(self.shape, self._full(rung))
+
+    def refusal(self, engine: str, rung: str) -> str:
+        """Returns why this machine cannot run one of its rungs; "" if it can."""
+        return engines.refusal(engine, self.ladder.rung(rung), self.shape, self._full(rung))
+
+    def key(self, rung: str, device: str) -> tuple:
+        """What a row must agree in to be the one that this group would measure."""
+        full, digest = self._full(rung), kernel_digest(self.program(rung))
+        return rung, canonical(self.shape.params()), canonical(full), self.mode, device, digest
+
+    def _full(self, rung: str) -> dict[str, int]:
+        found = self.ladder.rung(rung)
+        return found.check(self.shape, {name: v for name, v in self.tiles.items() if name in found.tiles})
+
+    def __str__(self) -> str:
+        tiles = " ".join(f"{name} {value}" for name, value in self.tiles.items())
+        return " ".join(filter(None, (", ".join(self.rungs), str(self.shape), tiles, self.mode)))
+
+
+@dataclass(frozen=True)
+class Progress:
+    """One row of the sweep: measured, or why not (`said`)."""
+
+    row: dict[str, Any] | None
+    said: str
+    done: int
+    total: int
+    left_s: float | None  # by what was measured so far; None before that
+
+
+def candidates(rungs: Iterable[Rung], shape) -> Iterator[tuple[list[str], dict[str, int]]]:
+    """First every rung at its default tiles, together; then its other sets of tile sizes (what differs from the
+    default), one at a time. A rung that breaks a rule is left out."""
+    able = [r for r in rungs if not any(r.rules(shape, r.default_tiles))]
+    if able:
+        yield [r.name for r in able], {}
+    for rung in able:
+        for tiles in list(rung.tile_sets(shape))[1:]:
+            yield [rung.name], {name: v for name, v in tiles.items() if v != rung.default_tiles[name]}
+
+
+def record(
+    out: Path, sweep: Sweep, made_at: str, clock: Callable[[], float] = time.monotonic
+) -> Iterator[Progress]:
+    """Measure what `out` does not hold yet, write each row to it as a line of JSON, yield each.
+
+    What was measured on this device by the kernels that are in the tree is not measured again: a sweep that was cut
+    off goes on where it was. Rows of other kernels move to `out`.superseded; nothing measured is deleted. What a
+    vendor's library does not support is kept beside `out` (kernels.records.unsupported).
+    """
+    machine = engines.load(sweep.engine)
+    if not machine.MEASURES:
+        raise RuleError(f"the {sweep.engine} engine counts, it takes no times to record")
+    status = machine.status()
+    if not status.ready:
+        raise RuleError(f"engine {sweep.engine!r} cannot run here: {status.text}")
+    device = status.text
+    have, told = {_key(row) for row in _tidied(out)}, unsupported.Sidecar(out, device, machine.conditions)
+    groups = list(sweep.groups())
+    total = sum(len(g.rungs) for g in groups)
+    todo = [
+        (g, [r for r in g.rungs if g.key(r, device) not in have and (r, g.shape) not in told]) for g in groups
+    ]
+    done = total - sum(len(missing) for _, missing in todo)
+    if done:
+        yield Progress(None, f"{done} of {total} were there already", done, total, None)
+    start, resumed = clock(), done
+    with out.open("a", encoding="utf-8") as file:
+        for group, missing in todo:
+            lacking = {r: group.refusal(sweep.engine, r) for r in missing}
+            for rung in filter(lacking.get, missing):
+                done += 1
+                yield Progress(None, f"left out {rung} {group.shape}: {lacking[rung]}", done, total, None)
+            missing = [r for r in missing if not lacking[r]]
+            if not missing:
+                continue
+            try:
+                results = compare(missing, group.shape, engine=sweep.engine, tiles=group.tiles, mode=group.mode,
+                                  budget=group.budget(sweep.budget),
+                                  refused=lambda rung, said, shape=group.shape: told.add(rung, shape, said))  # fmt: skip
+            except (RuleError, VerificationError) as e:  # too large for this machine's memory, or wrong: told
+                done += len(missing)
+                yield Progress(None, f"left out {group}: {e}", done, total, None)
+                continue
+            for rung in missing:
+                if (rung, group.shape) in told:
+                    done += 1
+                    yield Progress(
+                        None, f"{rung} {group.shape}: {told[rung, group.shape]}", done, total, None
+                    )
+            for result in results:
+                program = group.ladder.rung(result.rung).build(group.shape, result.tiles)
+                row = records_row.row(result, program, made_at)
+                row = records_row.brief(row) if group.brief else row
+                file.write(json.dumps(row, separators=(",", ":")) + "\n")
+                file.flush()
+                done += 1
+                left = (clock() - start) / (done - resumed) * (total - done)
+                yield Progress(row, "", done, total, left)
+
+
+def _tidied(out: Path) -> list[dict[str, Any]]:
+    """The rows of `out` that the kernels in the tree made. A line cut short by an interruption is dropped, rows of
+    other kernels are moved."""
+    if not out.exists():
+        return []
+    if not out.is_file():
+        raise RuleError(f"{out} is no file that a recording can be kept in")
+    try:
+        lines = out.read_text(encoding="utf-8").splitlines()
+    except UnicodeDecodeError:
+        raise RuleError(f"{out} is no recording: a recording is text, a row of JSON on each line") from None
+    good, old = [], []
+    for number, line in enumerate(lines, 1):
+        try:
+            row = load(line)
+            rows.check(row)
+        except RowError as e:
+            if number == len(lines) and line.startswith("{"):
+                continue
+            raise RuleError(f"{out}, line {number}: {e}") from None
+        (good if _current(row) else old).append((line, row))
+    if len(good) < len(lines):
+        if old:
+            with Path(f"{out}.superseded").open("a", encoding="utf-8") as file:
+                file.writelines(f"{line}\n" for line, _ in old)
+        fresh = Path(f"{out}.new")
+        fresh.write_text("".join(f"{line}\n" for line, _ in good), encoding="utf-8")
+        os.replace(fresh, out)
+    elif lines and not out.read_text(encoding="utf-8").endswith("\n"):
+        with out.open("a", encoding="utf-8") as file:
+            file.write("\n")
+    return [row for _, row in good]
+
+
+def _current(row: dict[str, Any]) -> bool:
+    """Whether the kernels of the tree are those that the row was measured with."""
+    try:
+        ladder = ladder_of(row["rung"])
+        program = ladder.rung(row["rung"]).build(ladder.shape(**row["shape"]), row["tiles"])
+    except (RuleError, ShapeError, KeyError):
+        return False
+    return kernel_digest(program) == digest_of(row)
+
+
+def _key(row: dict[str, Any]) -> tuple:
+    return (row["rung"], canonical(row["shape"]), canonical(row["tiles"]), row["mode"], row["device"],
+            digest_of(row))  # fmt: skip

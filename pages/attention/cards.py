@@ -1,0 +1,98 @@
+"""Two cards: the memory of every rung over N, up to where it no longer fits, and what each moves past each level."""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+from functools import lru_cache
+
+import streamlit as st
+
+from kernels import records
+from kernels.attention.shape import AttentionShape
+from kernels.machine import memory_levels
+from pages.attention.address import LADDER
+from pages.parts import cards, why
+from pages.parts.rung_address import Asked
+from pages.parts.text import quiet
+from pages.parts.theme import tokens
+from visuals.attention import charts as attention_charts
+from visuals.attention.charts import Chart, Dot, Room
+from visuals.charts import units
+
+MEMORY, TRAFFIC = "memory", "traffic"  # parts of the page
+
+
+def section(parts: Collection[str], asked: Asked) -> None:
+    """The cards among the parts of a page."""
+    if not {MEMORY, TRAFFIC} & set(parts):
+        return
+    with st.container(key="rates", horizontal=True):
+        if MEMORY in parts:
+            _memory(asked.shape)
+        if TRAFFIC in parts:
+            _traffic(asked)
+
+
+# -- memory over N -----------------------------------------------------------------------------------
+@st.cache_resource(show_spinner=False)
+def rooms() -> tuple[Room, ...]:
+    """The memory of this machine's GPU, else of the recordings', and of its processor."""
+    told = (memory_levels.gpu() or memory_levels.recorded(), memory_levels.cpu())
+    return tuple(Room.of(of) for of in told if of and of.levels[-1].bytes)
+
+
+def _dots(s: AttentionShape) -> tuple[Dot, ...]:
+    ran = st.session_state.get("ran")
+    here = attention_charts.dots(list(ran.rows.values()) if ran else (), s, "measured")
+    return (*attention_charts.dots(records.recordings(), s, "recorded"), *here)
+
+
+@lru_cache(maxsize=64)
+def _chart(s: AttentionShape, rooms: tuple[Room, ...], dots: tuple[Dot, ...]) -> Chart | None:
+    return attention_charts.chart_of(LADDER.rungs, s, rooms, dots)
+
+
+def _memory(s: AttentionShape) -> None:
+    with st.container(key="card_attention_memory", border=True):
+        st.html('<h2 class="kt-card">Memory against N</h2>')
+        dots = _dots(s)
+        if not (chart := _chart(s, rooms(), dots)):
+            quiet(f"No rung whose memory is known beforehand takes {s.dtype} at d = {s.d}.")
+            return
+        peaks = {dot.kind: f"{dot.device}, peak: {attention_charts.MARKS[dot.kind][1]}" for dot in dots}
+        told = {"predicted": f"B{s.B} H{s.H} d{s.d}"} | peaks
+        badges = [units.badge(kind, detail) for kind, detail in told.items()]
+        st.html(f'<p class="kt-figures">{" ".join(badges)}</p>')
+        cards.chart(
+            lambda: attention_charts.memory(chart, tokens()),
+            attention_charts.HEIGHT,
+            "chart_attention_memory",
+            (s, rooms(), dots),
+        )
+        for text in attention_charts.words(chart):
+            cards.sentence(text)
+
+
+# -- traffic -----------------------------------------------------------------------------------------
+def _traffic(asked: Asked) -> None:
+    s = asked.shape
+    with st.container(key="card_attention_traffic", border=True):
+        titles, columns = attention_charts.traffic(LADDER.rungs, s, asked.tiles_of)
+        st.html('<h2 class="kt-card">Traffic past each level of memory</h2>')
+        if not titles:
+            quiet("No rung runs this shape.")
+            return
+        st.html(
+            why.lines(
+                titles,
+                [(units.badge("predicted", "by formula, from the kernels’ loads and stores"), columns)],
+            )
+        )
+        for text in attention_charts.traffic_words(asked.rung, s, asked.tiles):
+            cards.sentence(text)
+        quiet(
+            "Asked: every load and store of every thread; a tile that a block fetches counts once. What of it the caches answer "
+            "depends on their size: between the two columns lies what HBM really moves. A library tells nothing of its own loads. "
+            "FlashAttention’s bound is Θ(N²d²/M) for M bytes close to a block, against Θ(Nd + N²) with S and P in memory: with Br "
+            "growing with M, K and V are asked for fewer times."
+        )

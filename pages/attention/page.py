@@ -1,0 +1,42 @@
+"""Attention to flash attention: from an N x N matrix in memory to tiles that are never stored."""
+
+from pages.attention import address, cards, controls, cpu
+from pages.attention.address import LADDER
+from pages.parts import lesson
+from pages.parts import run as run_card
+from pages.parts import sources as parts_sources
+from pages.parts.query import chosen
+from pages.parts.text import note
+from visuals import stage
+from visuals.attention import story as attention_story
+
+PAGE = "attention/page.py"
+PROCESSOR = "processor"  # the part of the loops on the reader's own processor
+
+parts, whole = lesson.begin(
+    "Attention to flash attention",
+    'Each query asks every key how much of its value it wants: <span class="kt-math">O = softmax(scale · '
+    '<span class="kt-input">Q</span> <span class="kt-filter">K</span><sup>T</sup>) <span class="kt-filter">V</span></span>. '
+    'Step by step, that sends an <span class="kt-workspace">N × N matrix</span> to memory and back. Flash attention takes the '
+    'keys tile by tile, keeps a running maximum <span class="kt-math">m</span> and sum <span class="kt-math">l</span> for each '
+    "query and mends what it summed before: no N × N matrix is ever stored.",
+    cards.MEMORY,
+    cards.TRAFFIC,
+    PROCESSOR,
+)
+asked, link = controls.asked(PAGE, shown=whole)
+if "watch" in parts:
+    values = chosen(address.VALUES, address.KINDS)
+    scene, instead = address.scene(asked.shape, asked.rung.name, tuple(asked.tiles.items()), values)
+    if instead and not asked.broken:  # a broken rule is named beside the tile sizes
+        note(instead)
+    if scene:
+        stage.mount(scene, key="attention")
+if {"run", "why"} & parts:
+    run_card.run_section(LADDER, asked.shape, attention_story.ATTENTION, link, own=asked.own)
+cards.section(parts, asked)
+if PROCESSOR in parts:
+    cpu.section(asked.shape, link)
+if "kernel" in parts:
+    parts_sources.show(LADDER, asked.shape, asked.tiles_of, first=asked.rung.name)
+lesson.settle(parts)

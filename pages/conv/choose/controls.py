@@ -1,0 +1,70 @@
+"""The controls of the lesson on choosing: presets with their layers' bias, ReLU and groups, and the shape's fields."""
+
+from __future__ import annotations
+
+from math import gcd
+
+import streamlit as st
+
+from kernels.conv.presets import CONV_LAYER_PRESETS, CONV_PRESETS
+from kernels.conv.shape import ConvShape, conv_bounds
+from pages.conv.choose import address
+from pages.conv.choose.address import FIELDS
+from pages.conv.controls import LINE, RARE
+from pages.parts import query
+from pages.parts.controls import Link, choose, limits, numbers, preset_link, presets
+from pages.parts.text import note
+
+WIDER = {"N": 54, "C": 68, "K": 68}  # for 2,048 maps
+FIELD_LINE = tuple(
+    tuple((name, label, WIDER.get(name, width)) for name, label, width in group) for group in LINE
+)
+PRESETS = CONV_PRESETS | CONV_LAYER_PRESETS
+CHIPS = {
+    "resnet50-res3-3x3-n32": "res3 3×3", "resnet50-res5-3x3-n32": "res5 3×3", "resnet50-res2-3x3-n32": "res2 3×3",
+    "resnet50-res3-3x3-n1": "res3 3×3, N=1", "resnet50-conv1-n32": "ResNet-50 conv1", "resnet50-res2-1x1": "1×1",
+    "lenet-conv1": "LeNet conv1", "vgg-conv1_2": "VGG conv1_2", "vgg-conv1_1": "VGG conv1_1 + bias + ReLU",
+    "resnext50-res2-grouped-n32": "ResNeXt, 32 groups", "mobilenet-depthwise-n32": "MobileNet depthwise",
+}  # fmt: skip
+
+
+def asked(page: str, shown: bool) -> tuple[ConvShape, str, Link]:
+    """The shape and the guess that the address asks for, and what draws a link to a preset."""
+    values, notes = query.asked(FIELDS, shown)
+    shape, predict = address.shape_of(values), values["predict"]
+    link = preset_link(page, FIELDS, lambda to: address.at(to, predict))
+    if shown:
+        with st.container(key="chips", horizontal=True):
+            presets(link, CHIPS, PRESETS, shape)
+        _fields(shape)
+    note(*notes)
+    return shape, predict, link
+
+
+def _fields(shape: ConvShape) -> None:
+    bounds = conv_bounds(shape, address.MOST)
+    with st.container(key="params", horizontal=True):
+        numbers(FIELDS, FIELD_LINE, bounds)
+        with st.container(key="chips_more", width="content"), st.popover("more", key="more"):
+            with st.container(key="params_rare", horizontal=True):
+                numbers(FIELDS, RARE, bounds)
+            choose(FIELDS, "mode")
+            with st.container(key="params_layer", horizontal=True):
+                choose(FIELDS, "bias", "bias")
+                choose(FIELDS, "relu", "ReLU")
+            choose(FIELDS, "groups", "groups", _groups(shape))
+        st.html(f'<p class="kt-derived">{derived(shape)}</p>')
+    limits(shape.params(), bounds)
+
+
+def _groups(s: ConvShape) -> list[int]:
+    """Into how many groups the channels and the filters can be parted."""
+    both = gcd(s.C, s.K)
+    return [n for n in range(1, both + 1) if both % n == 0]
+
+
+def derived(s: ConvShape) -> str:
+    """What follows from the fields, and what the fields do not show."""
+    layer = [f"<b>{s.groups}</b> groups"] * (s.groups > 1) + ["bias"] * s.bias + ["ReLU"] * s.relu
+    layer += ["filter flipped"] * s.flip
+    return " · ".join([*layer, f"output <b>{s.P}×{s.Q}</b>", f"<b>{s.flops / 1e9:,.3g}</b> GFLOP direct"])

@@ -1,0 +1,55 @@
+"""Whole networks: every convolution of ResNet-50 and VGG-16 with the rung that is best for it, as recorded."""
+
+from __future__ import annotations
+
+from functools import cache
+from html import escape
+
+import streamlit as st
+
+from kernels import records
+from kernels.conv.networks import BATCH, NETWORKS
+from pages.conv.choose import address, map
+from pages.parts import cards
+from pages.parts.controls import option
+from pages.parts.text import quiet
+from visuals.charts import sweeps, units
+from visuals.conv.choose import layers as choose_layers
+
+
+@cache
+def _timed(key: str) -> list[choose_layers.Timed]:
+    return choose_layers.timed(NETWORKS[key], records.recorded, address.why_not)
+
+
+def section(predict: str) -> None:
+    """The card. It tells of recordings made cold alone."""
+    with st.container(key="card_networks", border=True):
+        with st.container(key="networks_head", horizontal=True, vertical_alignment="center"):
+            st.html('<h2 class="kt-card">Whole networks</h2>')
+            key = option("network", list(NETWORKS))
+        network, told = NETWORKS[key], _timed(key)
+        rows = [row for one in told for row in one.rows.values()]
+        if not rows:
+            quiet(f"No layer of {network.title} was recorded.")
+            return
+        missing = sum(not one.rows for one in told)
+        lacks = f"; {missing} shapes have no recording" if missing else ""
+        badge = units.badge("recorded", f"{sweeps.provenance(rows)}, {rows[0]['date']}")
+        st.html(
+            f'<p class="kt-figures">{badge} {escape(network.title)}: {network.convolutions} convolutions of '
+            f"{len(told)} shapes, batch {BATCH}{lacks}</p>"
+        )
+        with st.container(key="networks", horizontal=True):
+            st.html(choose_layers.html(told, lambda shape: map.href(shape, predict)))
+            st.html(
+                '<p class="kt-label">The network’s convolutions with one rung throughout</p>'
+                f'<p class="kt-quiet">Bars are cut at {choose_layers.CUT} times the shortest. Those without one: of how many of the {len(told)} shapes there is no time.</p>'
+                + choose_layers.totals(told)
+            )
+        cards.sentence(choose_layers.told(told))
+        quiet(
+            f"{network.source}. The convolutions alone, each timed with cold caches: without biases, normalisation, ReLU and pooling.",
+            *["No rung of cuDNN's was recorded so."] * (not any(one.library for one in told)),
+            "Ours: every rung that is not cuDNN's, im2col + cuBLAS among them.",
+        )

@@ -1,0 +1,36 @@
+"""FFT: a convolution becomes a product of spectra."""
+
+from pages.conv import controls as conv_controls
+from pages.conv.fft import address, cards
+from pages.parts import lesson
+from pages.parts import run as run_card
+from pages.parts import sources as parts_sources
+from pages.parts.text import note
+from visuals import stage
+from visuals.conv.fft import story as fft_story
+
+parts, whole = lesson.begin(
+    "FFT: a convolution becomes a product of spectra",
+    'Sliding a <span class="kt-filter">filter</span> over an <span class="kt-input">image</span> is, wave by wave, one '
+    'multiplication: <span class="kt-math">Y = Σ<sub>c</sub> X · conj(W)</span>, transformed back. The filter’s size no '
+    "longer matters. The price: filters padded to the size of the image, and spectra that have to be moved.",
+)
+inputs, link = conv_controls.inputs(address.PAGE, shown=whole)
+shape = inputs.shape
+if whole:
+    address.controls(inputs)
+watched = address.watched()
+if "watch" in parts:
+    scene, said = address.scene(inputs, watched.tiles["FFT_TILE"], address.room())
+    if said:
+        note(said)
+    if scene:
+        stage.mount(scene, key="fft")
+if whole:
+    cards.spectra(inputs)
+    cards.asides(inputs)
+if {"run", "why"} & parts:
+    run_card.run_section(address.LADDER, shape, fft_story.FFT, link, own=watched.own, more=cards.more)
+if "kernel" in parts:
+    parts_sources.show(address.LADDER, shape, watched.tiles_of, first=address.RUNG.name)
+lesson.settle(parts)

@@ -1,0 +1,37 @@
+"""Implicit GEMM: one matrix product whose data matrix is never stored."""
+
+from pages.conv import address as conv_address
+from pages.conv import controls as conv_controls
+from pages.conv import lesson as conv_lesson
+from pages.conv.implicit import address
+from pages.parts import lesson
+from pages.parts import run as run_card
+from pages.parts.text import note
+from visuals import stage
+from visuals.conv.implicit import story as implicit_story
+
+PAGE, LADDER = "conv/implicit/page.py", conv_address.ladder("implicit")
+CHIPS = {"one-tile": "one tile"} | conv_controls.CHIPS
+
+parts, whole = lesson.begin(
+    "Implicit GEMM: the matrix that is never stored",
+    'im2col’s <span class="kt-workspace">data matrix</span> is a rule, not data: row (c, r, s) and column (n, p, q) name one '
+    '<span class="kt-input">pixel</span>. <span class="kt-math">D[(c, r, s), (n, p, q)] = x[n, c, h, w]</span>, '
+    '<span class="kt-math">h = p·u − pad + r·dilation</span>. So a block makes each tile of it in shared memory when it is wanted, '
+    'multiplies it by the tile of the <span class="kt-filter">filters</span>, and lets it go.',
+)
+now, notes = address.watched(shown=whole)
+inputs, link = conv_controls.inputs(PAGE, shown=whole, fields=address.FIELDS, chips=CHIPS)
+shape = inputs.shape
+if whole:
+    address.draw(PAGE, shape, now)
+note(*notes)
+if "watch" in parts:
+    scene, instead = address.scene(inputs, now.rung.name, tuple(now.tiles.items()))
+    if scene:
+        stage.mount(scene, key="implicit")
+    elif not whole:  # elsewhere the rule is named beside the tile sizes
+        note(instead)
+if {"run", "why"} & parts:
+    run_card.run_section(LADDER, shape, implicit_story.STORY, link, own=now.own)
+conv_lesson.end(parts, LADDER, inputs, now.tiles_of, now.rung.name)

@@ -1,0 +1,52 @@
+"""What lessons of a convolution share: one that is played in two orders, and what stands at the end of all."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+
+from kernels.model.rung import Ladder
+from pages.conv import address, controls
+from pages.parts import lesson
+from pages.parts import run as run_card
+from pages.parts import sources as parts_sources
+from pages.parts.query import chosen
+from pages.parts.text import note
+from visuals import stage
+from visuals.charts.story import Story
+from visuals.conv.inputs import Inputs
+from visuals.scene.scene import Scene
+
+
+def in_orders(
+    name: str,
+    title: str,
+    idea: str,
+    orders: Mapping[str, str],
+    scene: Callable[[Inputs, str], tuple[Scene, str]],
+    story: Story,
+) -> None:
+    """The whole lesson `name`, whose stage plays `scene` in one of `orders`."""
+    ladder = address.ladder(name)
+    parts, whole = lesson.begin(title, idea)
+    inputs, link = controls.inputs(f"{name}.py", shown=whole, orders=orders)
+    if "watch" in parts:
+        played, instead = scene(inputs, chosen("order", orders))
+        if instead:
+            note(instead)
+        stage.mount(played, key=name)
+    if {"run", "why"} & parts:
+        run_card.run_section(ladder, inputs.shape, story, link)
+    end(parts, ladder, inputs, parts_sources.chosen_tiles)
+
+
+def end(
+    parts: frozenset[str], ladder: Ladder, inputs: Inputs, tiles: parts_sources.Tiles, first: str = ""
+) -> None:
+    """Pictures and kernels under the cards, or the kernels alone; `tiles`, `first` as _kernels.show takes them."""
+    if len(parts) > 1:
+        with lesson.below():
+            controls.show_pictures(inputs)
+            parts_sources.show(ladder, inputs.shape, tiles, first)
+    elif "kernel" in parts:
+        parts_sources.show(ladder, inputs.shape, tiles, first)
+    lesson.settle(parts)

@@ -1,0 +1,59 @@
+"""The scenes of the lessons as pages ask for them: built once for equal inputs, for all readers."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from functools import lru_cache
+from types import ModuleType
+
+from kernels.engines import emulator
+from kernels.ladders import find
+from pages.parts.kept import MOST_KEPT
+from visuals.conv.direct import warps as direct_warps
+from visuals.conv.direct.scene import direct_scene, part_shown
+from visuals.conv.im2col import warps as im2col_warps
+from visuals.conv.im2col.scene import im2col_scene
+from visuals.conv.inputs import Inputs, outputs
+from visuals.conv.part import Part, part_of
+from visuals.scene.scene import Scene
+
+Ordered = tuple[Scene, str]  # a scene, and why it is not in the order asked for: "" where it is
+IM2COL_ORDERS = {
+    "explaining": "one column after the other, copied and multiplied at once",
+    "warps": "store by store as the emulator executed block 0 of the CUDA kernel",
+}
+DIRECT_ORDERS = {
+    "explaining": "one thread after the other, the first of them product by product",
+    "warps": "request by request as the emulator executed block 0 of the CUDA kernel",
+}
+
+
+@lru_cache(maxsize=MOST_KEPT)
+def im2col(inputs: Inputs, order: str) -> Ordered:
+    """The scene in one of IM2COL_ORDERS."""
+    part = part_of(inputs.shape, inputs.planes()[0])
+    return _in_order(order, inputs, part, im2col_scene, "conv/im2col-gemm", im2col_warps)
+
+
+@lru_cache(maxsize=MOST_KEPT)
+def direct(inputs: Inputs, order: str) -> Ordered:
+    """The scene in one of DIRECT_ORDERS."""
+    part = part_shown(inputs.shape, inputs.planes()[0])
+    return _in_order(order, inputs, part, direct_scene, "conv/direct", direct_warps)
+
+
+def _in_order(
+    order: str, inputs: Inputs, part: Part, draw: Callable[..., Scene], name: str, warps: ModuleType
+) -> Ordered:
+    """The part of a convolution as `draw` plays it, or in the order in which the warps of the rung `name` ran."""
+    shape = inputs.shape
+    y = outputs(inputs, part.K, part.P, part.Q, part.p, part.q)
+    explained = draw(shape, part, inputs.x(1, part.C), inputs.w(part.K, part.C), y)
+    if order == "explaining":
+        return explained, ""
+    if reason := warps.why_not(shape, part):
+        return explained, reason
+    rung = find(name)
+    program = rung.build(shape, rung.default_tiles)
+    trace, counters = emulator.trace_launch(program, 0, {"x": inputs.x(), "w": inputs.w()})
+    return warps.in_warp_order(explained, shape, trace, counters, program.steps[0].grid[0]), ""

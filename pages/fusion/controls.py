@@ -1,0 +1,164 @@
+"""The controls of the fusion lesson: presets, the size of the maps, the chain that the reader builds from blocks, the rung
+that is watched.
+
+A block is a popover with its options and links that move or remove it; links and options set the address, and lead to
+legal chains alone. At another chain the fields of options are others, so none sends what it held before.
+"""
+
+from __future__ import annotations
+
+import streamlit as st
+
+from kernels.fusion import codegen
+from kernels.fusion.presets import FUSION_PRESETS
+from kernels.fusion.shape import KINDS, MOST_BLOCKS, OPTIONS, ChainShape
+from pages.fusion import address
+from pages.fusion.address import ADDRESS, Turn
+from pages.parts import rung_picker
+from pages.parts.address import Fields
+from pages.parts.controls import Link, limits, numbers, presets
+from pages.parts.query import others
+from pages.parts.rung_address import Asked
+from pages.parts.text import quiet
+from visuals.charts import units
+
+CHIPS = {
+    "fusion-toy": "Toy", "fusion-toy-pool": "Toy with a pool", "fusion-ragged": "ragged", "fusion-bias-bn-relu": "bias, BN, ReLU",
+    "fusion-eight": "eight", "resnet50-res2-end-n64": "BN, add, ReLU", "resnet50-res2-3x3-bn-relu-n32": "ResNet-50 3×3",
+    "resnet50-stem-n32": "its stem", "resnet50-end-n64": "its end", "vgg-conv2_2-pool-n8": "VGG-16 and pool",
+    "densenet121-transition-n32": "DenseNet transition",
+}  # fmt: skip
+LINE = ((("N", "N", 66),), (("C", "C", 76),), (("H", "H", 70), ("W", "W", 70)))
+NAMES = {
+    "conv": "conv, a convolution of K filters R×R", "bias": "bias, a number added to each map", "bn": "bn, batch norm as at inference",
+    "relu": "relu, max(v, 0)", "add": "add, maps of another branch", "maxpool": "maxpool, the largest of each window",
+    "avgpool": "avgpool, the mean of each window", "gap": "gap, the mean of each map",
+}  # fmt: skip
+OPTION_PX = 130
+# How often the chain became another one, and which it is: what fields of before hold counts no more.
+TURNS = "_fusion_turns"
+
+
+def asked(page: str, shown: bool) -> tuple[Asked, Link]:
+    """What the controls ask for, and what draws a link to another preset with all else kept. Not `shown`: the address
+    alone is read."""
+    if shown:
+        _follow_options()
+    controls = lambda fields, found, link: _controls(page, fields, found, link)  # noqa: E731
+    return rung_picker.asked(page, ADDRESS, controls if shown else None)
+
+
+def _controls(page: str, fields: Fields, asked: Asked, link: Link) -> None:
+    s, bounds = asked.shape, address.bounds(asked.shape)
+    with st.container(key="chips", horizontal=True):
+        presets(link, CHIPS, FUSION_PRESETS, s)
+    with st.container(key="params", horizontal=True):
+        numbers(fields, LINE, bounds)
+        with st.container(key="chips_blocks", horizontal=True, width="content"):
+            _Builder(page, fields, asked).draw()
+        st.html(f'<p class="kt-derived">{_derived(s)}</p>')
+    limits(s.params(), bounds)
+
+
+def _derived(s: ChainShape) -> str:
+    """Sizes, and how many launches."""
+    out = "×".join(f"{extent:,}" for extent in s.y_shape)
+    fused = len(codegen.groups([b.kind for b in s.blocks]))
+    return (
+        f"output <b>{out}</b> · <b>{units.count(s.flops)}</b> FLOP · at least <b>{units.bytes_(s.bytes)}</b> moved · "
+        f"<b>{len(s.blocks)}</b> launch{'es' * (len(s.blocks) > 1)}, fused <b>{fused}</b>"
+    )
+
+
+def _key(at: int, name: str) -> str:
+    return f"option {at} {name} {st.session_state[TURNS][0]}"
+
+
+def _follow_options() -> None:
+    """Where a field of an option holds another value than the chain of the address, the address follows. It is looked
+    at in each run and not when Streamlit calls the field changed, which it does again where an old state of it arrives late.
+    Only the chain is written: the other fields are bound to controls of their own."""
+    now = ADDRESS.read(st.query_params)[0]
+    count, before = st.session_state.get(TURNS, (0, now.shape))
+    st.session_state[TURNS] = count + (before != now.shape), now.shape
+    for at, block in enumerate(now.shape.blocks):
+        for name in OPTIONS[block.kind]:
+            held = st.session_state.get(_key(at, name))
+            if held is not None and held != getattr(block, name):
+                _turn(now, address.optioned(now.shape, at, name, held if name == "eps" else int(held)))
+                return
+
+
+def _turn(now: Asked, to: ChainShape) -> None:
+    st.session_state[TURNS] = st.session_state[TURNS][0] + 1, to
+    if chain := ADDRESS.at_shape(now, to).get("chain"):
+        st.query_params["chain"] = chain
+    else:
+        st.query_params.pop("chain", None)
+
+
+# -- the chain ---------------------------------------------------------------------------------------------
+class _Builder:
+    """The line of blocks."""
+
+    def __init__(self, page: str, fields: Fields, asked: Asked):
+        self.page, self.fields, self.asked, self.s = page, fields, asked, asked.shape
+
+    def draw(self) -> None:
+        for at, block in enumerate(self.s.blocks):
+            with st.popover(str(block).replace(":", " "), key=f"block_{at}"):
+                st.caption(f"Block {at + 1} of {len(self.s.blocks)}: {NAMES[block.kind]}.")
+                self._options(at)
+                with st.container(key=f"rungs_{at}", gap=None):
+                    self._turns(at)
+        with st.popover("+ block", key="block_more"), st.container(key="rungs_more", gap=None):
+            self._append()
+
+    def _options(self, at: int) -> None:
+        kind = self.s.blocks[at].kind
+        if not OPTIONS[kind]:
+            return
+        with st.container(key=f"params_block_{at}"):
+            for name, bound in address.option_bounds(self.s, at).items():
+                self._field(at, name, bound, "%.0f", 1.0)
+            if "eps" in OPTIONS[kind]:
+                self._field(at, "eps", address.EPS, "%g", 1e-5)
+
+    def _field(self, at: int, name: str, bound, form: str, step: float) -> None:
+        now = float(getattr(self.s.blocks[at], name))
+        bounds = {"min_value": float(bound.low), "max_value": float(bound.high)}
+        st.number_input(
+            name, **bounds, value=now, step=step, format=form, key=_key(at, name), width=OPTION_PX
+        )
+        if bound.why_high and bound.high == now:
+            st.caption(f"{name} ≤ {bound.high} here: {bound.why_high}")
+
+    def _turns(self, at: int) -> None:
+        last = len(self.s.blocks) - 1
+        if at > 0:
+            self._link(address.moved(self.s, at, at - 1), "← one earlier")
+        if at < last:
+            self._link(address.moved(self.s, at, at + 1), "→ one later")
+        if last:
+            self._link(address.without(self.s, at), "× remove")
+        else:
+            quiet(f"It stays: a chain has 1 to {MOST_BLOCKS} blocks.")
+
+    def _append(self) -> None:
+        if len(self.s.blocks) == MOST_BLOCKS:
+            quiet(f"A chain has 1 to {MOST_BLOCKS} blocks.")
+            return
+        found = address.appended(self.s)
+        for kind in KINDS:
+            self._link(found[kind], NAMES[kind])
+
+    def _link(self, turn: Turn, label: str) -> None:
+        """Where it leads to, or the rule that forbids it."""
+        if turn.shape is None:
+            quiet(f"{label}: not here. {turn.rule}")
+            return
+        query = others(self.fields) | self._params(turn.shape)
+        st.page_link(self.page, label=label, query_params=query)
+
+    def _params(self, shape: ChainShape) -> dict[str, str]:
+        return ADDRESS.at_shape(self.asked, shape)

@@ -1,0 +1,120 @@
+"""The tile-size curve: the blocked loops at every BLOCK, measured on the reader's own processor by the worker."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import streamlit as st
+
+from kernels.gemm import cpu_ladder as gemm_cpu_ladder
+from kernels.gemm.shape import GemmShape
+from kernels.jobs.job import Request
+from kernels.machine import memory_levels
+from kernels.machine.processor import THREADS, cores
+from kernels.machine.timing import MODES
+from kernels.records.jsontext import id_of
+from pages.parts import cards, cpu_card
+from pages.parts.controls import option
+from pages.parts.query import chosen
+from pages.parts.run_series import Series
+from pages.parts.text import quiet
+from pages.parts.theme import tokens
+from visuals.gemm import cpu_curve
+
+KEY = "cpu_curve"
+SECONDS = 0.4  # of timing for each BLOCK
+SIZES = {f"{n}³": GemmShape(n, n, n) for n in (512, 256, 1024)}
+OWN = "this shape"
+BLOCKED = gemm_cpu_ladder.LADDER.rung("loops/blocked")
+OTHERS = [rung for rung in gemm_cpu_ladder.LADDER.rungs if rung is not BLOCKED]
+
+
+@dataclass(frozen=True)
+class Asked:
+    """What is measured: one shape on so many threads, in one of the two modes of timing."""
+
+    shape: GemmShape
+    threads: int
+    timing: str
+
+    def __str__(self) -> str:
+        return f"{self.shape}, THREADS {self.threads}, {self.timing}"
+
+
+def blocked(curve: Series) -> list[dict]:
+    return [row for row in curve.rows if row["rung"] == BLOCKED.name]
+
+
+def lines(curve: Series) -> list[tuple[str, dict]]:
+    """(title, row) of the loops without tiles."""
+    rows = {row["rung"]: row for row in curve.rows}
+    return [(rung.title, rows[rung.name]) for rung in OTHERS if rung.name in rows]
+
+
+def requests(asked: Asked) -> list[Request]:
+    """The rungs without tiles together, then the blocked loops at each BLOCK that the rules allow; what a rule
+    forbids is left out."""
+    s, threads = asked.shape, {"THREADS": asked.threads}
+
+    def request(rungs: list[str], tiles: dict[str, int]) -> Request:
+        return Request(tuple(rungs), s, None, "cpu", tiles, asked.timing, SECONDS)
+
+    able = [rung.name for rung in OTHERS if not any(rung.rules(s, threads))]
+    blocks = [b for b in sorted(gemm_cpu_ladder.BLOCKS) if not any(BLOCKED.rules(s, threads | {"BLOCK": b}))]
+    each = [request([BLOCKED.name], {"BLOCK": b} | threads) for b in blocks]
+    return ([request(able, threads)] if able else []) + each
+
+
+def section(shape: GemmShape) -> None:
+    """The card. `shape` is the page's."""
+    cpu_card.section(CARD, shape)
+
+
+# -- what is asked ---------------------------------------------------------------------------------
+def _options(shape: GemmShape) -> Asked:
+    with (
+        st.container(key="chips_cpu_curve", width="content"),
+        st.popover("options", key="cpu_curve_options"),
+    ):
+        size = option("curve", [*SIZES, OWN])
+        threads = option("threads", [str(n) for n in THREADS if n <= cores()])
+        st.caption(f"“{OWN}” is {shape}. Cold or hot caches as the options of Run say.")
+    return Asked(SIZES.get(size, shape), int(threads), chosen("caches", MODES))
+
+
+def _plan(asked: Asked, todo: int) -> str:
+    if not todo:
+        tiles = {"BLOCK": BLOCKED.default_tiles["BLOCK"], "THREADS": asked.threads}
+        return f"The loops cannot run {asked.shape}: {next(iter(BLOCKED.rules(asked.shape, tiles)))}"
+    return (
+        f"C = A × B as loops in Numba, FP32, {asked}: naive, reordered, NumPy’s BLAS, and in blocks of {todo - 1} sizes, "
+        f"each verified against float64 and timed here, on your processor. {cpu_curve.caches_words(memory_levels.caches(), cpu_curve.block(asked.shape))}"
+    )
+
+
+def _name(request: Request) -> str:
+    block = request.tiles.get("BLOCK")
+    return f"BLOCK {block}" if block else "the loops without tiles"
+
+
+# -- what came out ---------------------------------------------------------------------------------
+def _drawn(curve: Series) -> None:
+    caches, rows, others = memory_levels.caches(), blocked(curve), lines(curve)
+    tile = cpu_curve.block(curve.asked.shape)
+    cards.chart(
+        lambda: cpu_curve.chart(rows, others, caches, tile, tokens()),
+        cpu_curve.HEIGHT,
+        "chart_cpu_curve",
+        tuple(id_of(row) for row in curve.rows),
+    )
+    cards.sentence(cpu_curve.words(rows, others, caches, tile))
+    quiet(
+        "Above: the median with p20 to p80; ★ the best. Below: bytes predicted to pass each cache, as a share of the naive "
+        "loops’. The formula’s cache is ideal and one thread’s own: a real one is parted into sets, and rows a power of two apart crowd each other out."
+    )
+
+
+CARD = cpu_card.Card(
+    KEY, "Tile sizes on this processor", "Measure the curve", _options, requests, _name, _plan,
+    lambda curve: bool(blocked(curve)), _drawn,
+)  # fmt: skip

@@ -1,0 +1,31 @@
+"""History: every run kept here and every recording, two of them compared, and links that carry the evidence."""
+
+from html import escape
+
+import streamlit as st
+
+from pages.history import history
+from pages.parts.text import heading
+
+alone = st.context.is_embedded  # in a slide: the evidence, nothing round it
+if not alone:
+    heading(
+        "History",
+        "Every run measured here or imported, and the app's recordings. Do two of them differ by more than noise?",
+    )
+archive = history.Archive()
+chosen, notes = history.sides(archive)
+if not alone:
+    with st.container(key="filters", horizontal=True):
+        asked, more = history.filters(archive)
+    notes = [*archive.notes, *more, *notes]
+if notes:
+    st.html(f'<p class="kt-note" role="status">{"<br>".join(map(escape, notes))}</p>')
+if alone:
+    history.comparison(chosen)
+else:
+    with st.container(key="history", horizontal=True):
+        with st.container(key="history_list"):
+            history.listing(archive, asked, chosen)
+        with st.container(key="card_compared", border=True):
+            history.comparison(chosen)

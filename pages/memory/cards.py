@@ -1,0 +1,192 @@
+"""The cards of the lesson on threads and memory: the run over the strides (or over the rungs), why, the levels."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Sequence
+from html import escape
+from typing import Any
+
+import streamlit as st
+
+from kernels import engines
+from kernels.jobs.job import JobError
+from kernels.ladders import find
+from kernels.machine import memory_levels
+from pages.memory import address
+from pages.parts.lesson import settled
+from pages.parts.query import behind
+from pages.parts.run import POLL_S, gpu_note
+from pages.parts.text import note, quiet
+from pages.parts.theme import tokens
+from pages.parts.worker import worker
+from visuals.charts import bars, units
+from visuals.memory import charts as memory_charts
+from visuals.memory.charts import Line
+
+SLOWDOWNS = ("coalescing", "banks")
+STYLES = {"banks/plain": ("input", "circle"), "banks/padded": ("output", "square")}
+
+
+def run_card(topic: str, values: address.Values) -> None:
+    every = POLL_S if _jobs() else None
+    st.fragment(_time, run_every=every)(topic, values)
+
+
+def _jobs() -> list:
+    return st.session_state.get("thread_jobs", [])
+
+
+def _time(topic: str, values: address.Values) -> None:
+    _collect()
+    engine, stride = engines.default(), values.get("stride", 1)
+    with st.container(key="card_time", border=True):
+        with st.container(key="time_head", horizontal=True, vertical_alignment="center"):
+            st.html('<h2 class="kt-card">Time</h2>')
+            if address.measured_shapes(topic, engine):
+                _button(topic, engine, stride)
+        if jobs := _jobs():
+            done = sum(job.done for job in jobs)
+            st.progress(done / len(jobs), text=f"{done} of {len(jobs)} measured")
+        gpu_note()
+        if error := st.session_state.get("thread_error"):
+            note(error)
+        _told(topic, st.session_state.get("thread_rows", {}).get(topic, []), "measured", stride)
+        _told(topic, address.recorded(topic), "recorded", stride)
+        if topic == "banks" and engine == "cpu":
+            quiet("A processor has no banks: without a GPU there is nothing of this to measure here.")
+
+
+def _button(topic: str, engine: str, stride: int) -> None:
+    if jobs := _jobs():
+        if st.button("Stop", key="stop"):
+            for job in jobs:
+                worker().cancel(job)
+        return
+    if st.button("Run here", key="run", type="primary"):
+        st.session_state["thread_error"] = ""
+        try:
+            wanted = address.requests(topic, engine, stride)
+            st.session_state["thread_jobs"] = [worker().submit(r, fresh=True) for r in wanted]
+            st.session_state["thread_topic"] = topic
+        except JobError as e:
+            st.session_state["thread_error"] = str(e)
+        st.rerun()
+
+
+def _collect() -> None:
+    """Take the rows once every job is done; the page is run again so that polling stops."""
+    jobs = _jobs()
+    if not jobs or not all(job.done for job in jobs) or behind():
+        return
+    del st.session_state["thread_jobs"]
+    rows: list[dict[str, Any]] = []
+    for job in jobs:
+        try:
+            rows += job.result()
+        except JobError as e:
+            st.session_state["thread_error"] = str(e)
+    st.session_state.setdefault("thread_rows", {})[st.session_state["thread_topic"]] = rows
+    st.session_state["thread_at"] = time.time()
+    st.rerun()
+
+
+# -- what a set of rows says ---------------------------------------------------------------------
+def _told(topic: str, rows: Sequence[dict], kind: str, stride: int) -> None:
+    """Rows of one device as a chart, under their badge; nothing where there are none."""
+    if not rows:
+        if kind == "recorded":
+            quiet("No recording of this topic is shipped with the app yet.")
+        return
+    first = rows[0]
+    when = f", {first['date']}" if kind == "recorded" else ""
+    st.html(
+        f'<p class="kt-figures">{units.badge(kind, units.provenance(first) + when)} {escape(_at(topic, first))}</p>'
+    )
+    if topic in SLOWDOWNS:
+        _slowdown(topic, rows, kind, stride)
+    else:
+        titled = [(find(r["rung"]).title, r) for r in rows]
+        _plot(lambda: bars.times(titled, tokens()), f"chart_{topic}_{kind}", bars.height(len(titled)))
+
+
+def _at(topic: str, row: dict) -> str:
+    """The shape that was measured: the stage shows a small one, or one warp of it."""
+    shape = dict(row["shape"])
+    if topic in SLOWDOWNS:
+        warps = shape["n"] // 32
+        return f"the stage shows warp 0 of the {warps:,} that run"
+    return f"at {' × '.join(f'{v:,}' for v in shape.values())}, mapped as on the stage"
+
+
+def _slowdown(topic: str, rows: Sequence[dict], kind: str, stride: int) -> None:
+    lines = [_line(name, rows) for name in dict.fromkeys(row["rung"] for row in rows)]
+    strides = sorted({row["shape"]["stride"] for row in rows} | {1, stride})
+    if topic == "coalescing":
+        counts = {s: memory_charts.sectors(s) for s in strides}
+        counted = {"sectors, counted": memory_charts.relative(counts)}
+        per_line = dict.fromkeys((line.name for line in lines), counted["sectors, counted"])
+        what = "sectors"
+    else:
+        per_line = {
+            find(f"banks/{name}").title: memory_charts.relative(
+                {s: memory_charts.passes(s, name == "padded") for s in strides}
+            )
+            for name in ("plain", "padded")
+        }
+        counted, what = {f"passes counted, {name}": of for name, of in per_line.items()}, "passes"
+    _plot(
+        lambda: memory_charts.slowdown(lines, counted, stride, tokens()),
+        f"chart_{topic}_{kind}",
+        memory_charts.HEIGHT,
+    )
+    said = (memory_charts.words(line, stride, per_line[line.name], what) for line in lines)
+    for text in filter(None, said):
+        st.html(f'<p class="kt-why">{escape(text)}</p>')
+    if rows[0]["engine"] == "cpu" and (line := memory_levels.cpu().levels[0].note):
+        quiet(
+            f"A processor fetches {line}, not sectors: a float has a line to itself from another stride on, and the times "
+            "go their own way. The sectors are those of the GPU’s kernel."
+        )
+
+
+def _line(rung: str, rows: Sequence[dict]) -> Line:
+    role, symbol = STYLES.get(rung, ("input", "circle"))
+    return Line(find(rung).title, {r["shape"]["stride"]: r for r in rows if r["rung"] == rung}, role, symbol)
+
+
+def _plot(draw, key: str, height: int) -> None:
+    if settled():
+        st.plotly_chart(draw(), key=key, theme=None, config={"displayModeBar": False})
+    else:
+        st.container(height=height, border=False, key=f"{key}_wait")
+
+
+# -- why, levels -----------------------------------------------------------------------------------
+def why_card(topic: str, values: address.Values) -> None:
+    with st.container(key="card_why", border=True):
+        st.html('<h2 class="kt-card">Why</h2>' + address.counted(topic, dict(values)).html())
+
+
+def levels_card() -> None:
+    """Of this machine's GPU where it has one, else of the recordings' GPU; and of its processor."""
+    with st.container(key="card_levels", border=True):
+        st.html('<h2 class="kt-card">Levels of memory</h2>')
+        here, ceilings = memory_levels.gpu(), _ceilings()
+        for told in filter(None, (here or memory_levels.recorded(), memory_levels.cpu())):
+            kind = "recorded" if told.date else "measured"
+            of = told.with_copy(ceilings.get(told.device))
+            when = f"recorded, {told.date}" if kind == "recorded" else "this machine"
+            st.html(
+                f'<p class="kt-figures"><b>{escape(told.device)}</b>, {when}</p>'
+                + memory_charts.levels_table(of)
+            )
+        if not here and not memory_levels.recorded():
+            quiet("There is no NVIDIA GPU in this machine, and none of a recording was kept.")
+        quiet("How fast a copy goes is measured at the first Run.")
+
+
+def _ceilings() -> dict[str, dict]:
+    """By device, what runs of this page measured of it."""
+    told = st.session_state.get("thread_rows", {})
+    return {r["device"]: r["ceilings"] for rows in told.values() for r in rows if r.get("ceilings")}

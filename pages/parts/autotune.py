@@ -1,0 +1,147 @@
+"""Autotune: the legal tile sizes of one rung at the page's shape, each timed by the worker, as a curve."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from html import escape
+from typing import Any
+
+import streamlit as st
+
+from kernels import engines, records
+from kernels.jobs.job import Request
+from kernels.machine.timing import MODES
+from kernels.model.rung import Rung
+from kernels.records.jsontext import id_of
+from pages.parts import cards, run_series
+from pages.parts import tiles as parts_tiles
+from pages.parts.query import chosen
+from pages.parts.run_series import Series
+from pages.parts.text import quiet
+from pages.parts.theme import tokens
+from visuals.charts import sweeps, units
+
+PART = "autotune"  # ?view=autotune
+KEY = "sweep"
+MOST_TRIED = 32
+SECONDS = 0.3  # of timing for each combination
+TOLD = 3  # reasons that are told of combinations that gave no time
+
+
+@dataclass(frozen=True)
+class Asked:
+    """What is swept, and how it is timed."""
+
+    rung: Rung
+    shape: Any
+    engine: str
+    timing: str
+
+    def request(self, tiles: Mapping[str, int]) -> Request:
+        return Request((self.rung.name,), self.shape, None, self.engine, dict(tiles), self.timing, SECONDS)
+
+    def __str__(self) -> str:
+        return f"{self.rung.title}, {self.shape}, {self.timing}, {self.engine}"
+
+
+def section(rung: Rung, shape: Any, tiles: Mapping[str, int]) -> None:
+    """The card. It is polled while a sweep goes on."""
+    st.fragment(_all, run_every=run_series.every(KEY))(rung, shape, dict(tiles))
+
+
+def _all(rung: Rung, shape: Any, tiles: dict[str, int]) -> None:
+    sweep = run_series.going(KEY)
+    with st.container(key="card_autotune", border=True):
+        asked = Asked(rung, shape, chosen("engine", measuring()), chosen("caches", MODES))
+        _head(asked, tiles, sweep)
+        if sweep and sweep.tried:
+            _measured(sweep, asked, tiles)
+        _recorded(asked, tiles)
+
+
+def measuring() -> list[str]:
+    """The engines that take times on this machine."""
+    return [name for name, s in engines.available().items() if s.ready and engines.load(name).MEASURES]
+
+
+# -- the sweep -----------------------------------------------------------------------------------
+def _head(asked: Asked, tiles: dict[str, int], sweep: Series | None) -> None:
+    legal = parts_tiles.legal(asked.rung, asked.shape)
+    todo = parts_tiles.tried(asked.rung, asked.shape, tiles, MOST_TRIED)
+    with st.container(key="autotune_head", horizontal=True, vertical_alignment="center"):
+        st.html('<h2 class="kt-card">Autotune</h2>')
+        if sweep and sweep.job:
+            if st.button("Stop", key="stop_autotune"):
+                run_series.stop(sweep)
+        elif len(todo) > 1 and st.button(f"Try {len(todo)} tile sizes", key="autotune"):
+            run_series.start(KEY, Series(asked, [asked.request(t) for t in todo], _name))
+    run_series.progress(sweep)
+    quiet(_plan(asked, len(legal), len(todo)))
+
+
+def _plan(asked: Asked, legal: int, todo: int) -> str:
+    title = asked.rung.title
+    if not asked.rung.tiles:
+        return f"{title} has no tile sizes to choose."
+    if legal <= 1:
+        return f"{title} runs this shape with {'one combination' if legal else 'no combination'} of tile sizes alone."
+    if todo == legal:
+        return f"All {legal} legal combinations of {title} at this shape, each verified and timed as Run does ({asked.engine}, {asked.timing})."
+    return (
+        f"{todo} of {legal:,} legal combinations of {title} at this shape: the one on the page, each value of each size, "
+        f"the page's with one size turned, then others spread evenly. Each is verified and timed as Run does ({asked.engine}, {asked.timing})."
+    )
+
+
+def _name(request: Request) -> str:
+    return sweeps.tiles_words(request.tiles)
+
+
+# -- what came out -------------------------------------------------------------------------------
+def _measured(sweep: Series, asked: Asked, tiles: dict[str, int]) -> None:
+    stale = sweep.asked != asked
+    if sweep.rows:
+        how = f"{'stopped after ' if sweep.stopped else ''}{sweep.tried} of {len(parts_tiles.legal(sweep.asked.rung, sweep.asked.shape)):,} legal combinations"
+        head = f"{units.badge('measured', sweeps.provenance(sweep.rows))} {how}"
+        if stale:
+            head += f' <span class="kt-stale">stale: measured at {escape(str(sweep.asked))}</span>'
+        st.html(f'<p class="kt-figures">{head}</p>')
+        with st.container(key=f"{'stale' if stale else 'fresh'}_autotune"):
+            _curve(sweep.rows, tiles, sweep.asked.rung, "measured")
+    quiet(*[f"No time: {why}" for why in sweep.failed[:TOLD]])
+    if len(sweep.failed) > TOLD:
+        quiet(f"and {len(sweep.failed) - TOLD} more without a time")
+
+
+def _recorded(asked: Asked, tiles: dict[str, int]) -> None:
+    rows, words = recorded(asked.rung, asked.shape, asked.timing)
+    if not rows:
+        quiet("No recorded sweep of this rung.")
+        return
+    badge = units.badge("recorded", f"{sweeps.provenance(rows)}, {rows[0]['date']}")
+    st.html(f'<p class="kt-figures">{badge} {escape(words)}, {len(rows)} combinations</p>')
+    with st.container(key="fresh_autotune_recorded"):
+        _curve(rows, tiles, asked.rung, "recorded")
+
+
+def recorded(rung: Rung, shape: Any, timing: str) -> tuple[list[dict], str]:
+    """The recorded rows of a rung over tile sizes at one shape, the page's or the nearest, and which; none
+    where there are not two."""
+    near = records.nearest(rung.name, shape, rung.default_tiles, timing)
+    if not near:
+        return [], ""
+    same = ("rung", "shape", "mode", "device", "engine")
+    rows = [r for r in records.recordings() if all(r[name] == near.row[name] for name in same)]
+    return (rows, near.words) if len(rows) > 1 else ([], "")
+
+
+def _curve(rows: Sequence[dict], tiles: Mapping[str, int], rung: Rung, kind: str) -> None:
+    made_of = tuple(id_of(row) for row in rows), tuple(tiles.items())
+    cards.chart(
+        lambda: sweeps.tiles(rows, tiles, tokens()), sweeps.tiles_px(rows), f"chart_autotune_{kind}", made_of
+    )
+    quiet(
+        "Each dot is a combination with p20 to p80; the line joins the best at each value. ★ the best of all, ○ the one on the page."
+    )
+    cards.sentence(sweeps.tiles_told(rows, rung.default_tiles))

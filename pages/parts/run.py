@@ -1,0 +1,183 @@
+"""Run: the cards under a stage, and the job that measures the rungs of a ladder at the page's shape."""
+
+from __future__ import annotations
+
+import uuid
+from collections.abc import Callable, Mapping
+from html import escape
+from typing import Any
+
+import streamlit as st
+
+from kernels import engines
+from kernels.jobs.job import JobError
+from kernels.machine.status import Status
+from kernels.machine.timing import MODES
+from kernels.model.preset import Preset
+from kernels.model.rung import Ladder
+from pages.parts import cards
+from pages.parts import why as parts_why
+from pages.parts.controls import option
+from pages.parts.query import behind
+from pages.parts.run_settings import Asked, Ran, shown
+from pages.parts.text import note
+from pages.parts.worker import worker
+from visuals.charts.story import Story
+
+POLL_S = 0.25
+CACHES = "cold: the caches are overwritten before each sample; hot: left as the run before left them."
+SEEDED = "Every run is on seeded random numbers."
+Link = Callable[[Preset, str], None]
+
+
+def run_section(
+    ladder: Ladder,
+    shape: Any,
+    story: Story,
+    link: Link,
+    own: tuple[str, Mapping[str, int]] | None = None,
+    more: Callable[[Asked], None] = lambda asked: None,
+) -> None:
+    """The four cards. `link(preset, words)` draws a link that sets the page to a preset. `own`: a rung's name and
+    its tile sizes, of which the page has controls; else the options have some. `more` draws what follows."""
+    every = POLL_S if st.session_state.get("job") else None
+    st.fragment(_all, run_every=every)(ladder, shape, story, link, own, more)
+
+
+def _all(ladder: Ladder, shape: Any, story: Story, link: Link, own, more: Callable[[Asked], None]) -> None:
+    collect()
+    bring(ladder)
+    with st.container(key="cards", horizontal=True):
+        with st.container(key="cards_left"):
+            with st.container(key="card_time", border=True):
+                asked = head(ladder, shape, own)
+                cards.times(asked, story)
+            now = shown(asked)
+            with st.container(key="card_memory", border=True):
+                cards.memory(asked, now, story.cost(shape))
+        with st.container(key="cards_right"):
+            with st.container(key="card_why", border=True):
+                parts_why.card(asked, now, story, link)
+            with st.container(key="card_roofline", border=True):
+                cards.rooflines(asked)
+    more(asked)
+
+
+def bring(ladder: Ladder) -> None:
+    """What was run of these rungs is "ran"; what was run of others waits until their page is opened again."""
+    state, here = st.session_state, _names(ladder)
+    waiting = state.setdefault("ran_elsewhere", {})
+    if "ran" in state and _names(state["ran"].asked.ladder) != here:
+        ran = state.pop("ran")
+        waiting[_names(ran.asked.ladder)] = ran
+    if "ran" not in state and here in waiting:
+        state["ran"] = waiting.pop(here)
+
+
+def _names(ladder: Ladder) -> tuple[str, ...]:
+    return tuple(rung.name for rung in ladder.rungs)
+
+
+def collect() -> None:
+    """Take the result of a finished job; the page is run again so that polling stops."""
+    if not (going := st.session_state.get("job")) or not going[0].done or behind():
+        return
+    job, asked = st.session_state.pop("job")
+    try:
+        told = job.result()
+        rows = {row["rung"]: row for row in told if "unsupported" not in row}
+        refused = {row["rung"]: row["unsupported"] for row in told if "unsupported" in row}
+        bring(asked.ladder)
+        if rows:  # where every rung was refused, what was measured before stays
+            st.session_state["ran"] = Ran(asked, rows, job.answered_at, refused)
+        else:
+            of = asked.ladder.rung
+            st.session_state["run_error"] = "; ".join(f"{of(r).title}: {why}" for r, why in refused.items())
+    except JobError as e:
+        st.session_state["run_error"] = str(e)
+    st.rerun()
+
+
+def head(ladder: Ladder, shape: Any, own, title: str = "Time") -> Asked:
+    """The line over the times: options, Run, and under it how a run goes on or why it did not."""
+    with st.container(key="time_head", horizontal=True, vertical_alignment="center"):
+        st.html(f'<h2 class="kt-card">{title}</h2>')
+        with st.container(key="chips_run", width="content"), st.popover("options", key="run_options"):
+            asked = _options(ladder, shape, own)
+        _button(asked)
+    _progress()
+    gpu_note()
+    if error := st.session_state.get("run_error"):
+        st.html(f'<p class="kt-note" role="alert">{escape(error)}</p>')
+    ran = st.session_state.get("ran")
+    if ran and ran.asked == asked:
+        note(*(f"{ladder.rung(name).title} was not measured: {why}." for name, why in ran.refused.items()))
+    return asked
+
+
+def gpu_note() -> None:
+    """Writes why a GPU that this computer has is not used, and what to do. The options say if it has none."""
+    gpu = engines.load("cuda").status()
+    if gpu.advice:
+        note(_unused(gpu))
+
+
+def _unused(gpu: Status) -> str:
+    return f"This computer's GPU is not used: {gpu.why}. Then start the app again."
+
+
+def _engine() -> str:
+    """Returns the engine chosen among those that measure here; under the choice a line about the GPU."""
+    gpu = engines.load("cuda").status()
+    ready = [name for name, s in engines.available().items() if s.ready and engines.load(name).MEASURES]
+    engine = option("engine", ready)
+    if not gpu.ready:
+        st.caption(_unused(gpu) if gpu.advice else f"No cuda: {gpu.text}.")
+    elif gpu.which:
+        st.caption(f"cuda runs on {gpu.which}, {gpu.text}. CUDA_VISIBLE_DEVICES chooses another.")
+    return engine
+
+
+def _options(ladder: Ladder, shape: Any, own) -> Asked:
+    engine = _engine()
+    timing = option("caches", MODES)
+    if own:
+        st.caption(f"{CACHES} {SEEDED}")
+        return Asked(ladder, shape, engine, timing, tuple(own[1].items()), own[0])
+    tiles = {name: choices for rung in ladder.rungs for name, choices in rung.tiles.items()}
+    chosen = tuple((name, int(option(name, [str(c) for c in choices]))) for name, choices in tiles.items())
+    st.caption(
+        f"{CACHES} Tile sizes reach the CUDA kernels that have them; on the cpu engine only TILE means something. {SEEDED}"
+    )
+    return Asked(ladder, shape, engine, timing, chosen)
+
+
+def _button(asked: Asked) -> None:
+    if job := st.session_state.get("job"):
+        if st.button("Stop", key="stop"):
+            worker().cancel(job[0])
+        return
+    if not st.button("Run here", key="run", type="primary"):
+        return
+    if not asked.runs():
+        st.session_state["run_error"] = f"No rung can run here on the {asked.engine} engine at this shape."
+        st.rerun()
+    failed = bool(st.session_state.get("run_error"))
+    st.session_state["run_error"] = ""
+    owner = st.session_state.setdefault("owner", uuid.uuid4().hex)
+    ran = st.session_state.get("ran")
+    # What is on the page already is measured anew, and what was refused is tried again: memory may be free by now.
+    again = failed or (ran is not None and ran.asked == asked)
+    try:
+        st.session_state["job"] = worker().submit(asked.request(), owner=owner, fresh=again), asked
+    except JobError as e:
+        st.session_state["run_error"] = str(e)
+    st.rerun()
+
+
+def _progress() -> None:
+    job = st.session_state.get("job")
+    if job:
+        ahead = worker().position(job[0])
+        text = f"{ahead} ahead of you" if ahead else job[0].text
+        st.progress(job[0].share, text=text)

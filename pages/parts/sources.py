@@ -1,0 +1,136 @@
+"""Kernel: the CUDA C++ of every rung, what each changes of the one before, and what it takes of an SM."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from functools import lru_cache
+from html import escape
+from typing import Any
+
+import streamlit as st
+
+from kernels import sources
+from kernels.engines.emulator import precompiled
+from kernels.engines.emulator.occupancy import H200, Occupancy, occupancy
+from kernels.model.program import Launch, RuleError
+from kernels.model.rung import Ladder, Rung
+from kernels.precompile import build
+from pages.parts.lesson import settled
+from pages.parts.query import chosen
+from pages.parts.text import together
+from visuals.charts import source_diff, units
+
+Tiles = Callable[[Rung], Mapping[str, int]]
+
+
+@dataclass(frozen=True)
+class Use:
+    """A rung's launch of a kernel that a file holds."""
+
+    rung: Rung
+    launch: Launch
+
+
+def show(
+    ladder: Ladder,
+    shape: Any,
+    tiles: Tiles = lambda rung: rung.default_tiles,
+    first: str = "",
+    file: str = "",
+) -> None:
+    """A tab for each file, in the order of the ladder, at the tile sizes of each rung (`tiles`); that of the
+    rung `first` stands in front, of several `file`."""
+    with st.container(key="kernels"):
+        st.html(
+            '<h2 class="kt-card">Kernel</h2><p class="kt-quiet">Word for word what Run compiles on a GPU.</p>'
+        )
+        if not settled():
+            return
+        uses = used(ladder.rungs, shape, tiles)
+        files = [*uses, *sorted({header for file in uses for header in sources.headers(file)})]
+        names = [name_of(file) for file in files]
+        front = next((f for f, use in uses.items() if any(u.rung.name == first for u in use)), files[0])
+        front = file if file in uses else front
+        # A key of its own for each rung in front: tabs once drawn keep what was chosen among them.
+        for n, tab in enumerate(st.tabs(names, default=name_of(front), key=f"tabs_{first}{file}")):
+            with tab:
+                _tab(files[n], files[n - 1] if 0 < n < len(uses) else "", uses.get(files[n], []))
+
+
+def chosen_tiles(rung: Rung) -> dict[str, int]:
+    """The tile sizes that the address gives a rung, under their own names; the usual where it gives none."""
+    return {name: int(chosen(name, [str(c) for c in choices])) for name, choices in rung.tiles.items()}
+
+
+def used(rungs: Sequence[Rung], shape: Any, tiles: Tiles) -> dict[str, list[Use]]:
+    """Who launches what each file holds, files in the order of the ladder. A rung that cannot run here is left
+    out of the uses, not its file: its kernel can be read all the same."""
+    found: dict[str, list[Use]] = {}
+    for rung in rungs:
+        broken = any(rung.rules(shape, tiles(rung)))
+        for step in rung.build(shape, rung.default_tiles if broken else tiles(rung)).steps:
+            if isinstance(step, Launch):
+                found.setdefault(step.source, [])
+                if not broken:
+                    found[step.source].append(Use(rung, step))
+    return found
+
+
+def name_of(file: str) -> str:
+    return file.rpartition("/")[2]
+
+
+def _tab(file: str, before: str, uses: Sequence[Use]) -> None:
+    told = dict.fromkeys(needs(use.launch) for use in uses)  # two rungs may launch the same kernel alike
+    heads = "".join(f'<p class="kt-figures">{text}</p>' for text in told)
+    together(f"<div>{heads}</div>" if heads else "", _changes(before, file) if before else "")
+    st.code(sources.text(file), language="cpp", line_numbers=True)
+
+
+@lru_cache(maxsize=64)
+def _changes(before: str, file: str) -> str:
+    added, removed = source_diff.counts(sources.text(before), sources.text(file))
+    label = f"Difference from {name_of(before)}"
+    return (
+        f'<details class="kt-more kt-changes"><summary>{escape(label)}: {added} lines added, {removed} removed</summary>'
+        f"{source_diff.html(sources.text(before), sources.text(file), label)}</details>"
+    )
+
+
+def needs(launch: Launch) -> str:
+    """What a launch takes of an SM, and how many of its warps fit there: HTML."""
+    at = " ".join(f"{name} {value}" for name, value in launch.defines)
+    threads = math.prod(launch.block)
+    head = f"<b>{escape(launch.entry)}</b>{f' at {escape(at)}' if at else ''}: {threads:,} threads a block"
+    told = resources(launch.source, launch.defines)
+    if not told:
+        return f"{head}. Registers are not known: it was not compiled at these tile sizes, and NVRTC is not here."
+    shared = told["shared_bytes"] + launch.shared
+    fit = occupancy(told["registers"], shared, threads)
+    spills = f"{units.bytes_(told['spill_bytes'])} spilled" if told["spill_bytes"] else "no spills"
+    badge = units.badge("predicted", "ptxas for sm_90, occupancy by formula")
+    return f"{head}, {told['registers']} registers a thread, {spills}, {units.bytes_(shared)} shared. {_fits(fit)} {badge}"
+
+
+@lru_cache(maxsize=256)
+def resources(source: str, defines: precompiled.Defines) -> dict | None:
+    """What ptxas says of a kernel: as it is checked in, else compiled now; None where there is no compiler."""
+    if known := precompiled.resources(source, defines):
+        return known
+    try:
+        return build(source, defines).resources
+    except RuleError:
+        return None
+
+
+def _fits(fit: Occupancy) -> str:
+    where = f"on an SM of the {H200.name}"
+    if not fit.blocks:
+        return f"No block fits {where}: too many {fit.limit}"
+    if fit.share == 1:
+        return f"All {H200.warps} warps fit {where}"
+    return (
+        f"{fit.warps} of {H200.warps} warps ({units.share(fit.share)}) fit {where}: {fit.limit} set the limit"
+    )

@@ -1,0 +1,20 @@
+"""The worker of this server: one process that runs kernels for every page."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import streamlit as st
+
+from kernels.jobs.worker import Worker
+from kernels.records import store
+
+
+@st.cache_resource
+def worker() -> Worker:
+    return Worker(on_rows=_keep)
+
+
+def _keep(measured: Sequence[dict]) -> None:
+    """What was measured goes into the store, whoever is still there to see it; the history tells of faults."""
+    store.mine().keep([row for row in measured if "median_ms" in row])

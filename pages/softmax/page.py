@@ -1,0 +1,36 @@
+"""Softmax: three passes over a row, two, one; and why the maximum comes off first."""
+
+from pages.parts import lesson
+from pages.parts import run as run_card
+from pages.parts import sources as parts_sources
+from pages.parts.text import note
+from pages.softmax import address, cards, controls
+from pages.softmax.address import LADDER
+from visuals import stage
+from visuals.softmax import story as softmax_story
+
+PAGE = "softmax/page.py"
+
+parts, whole = lesson.begin(
+    "Softmax: a row, its maximum, its sum",
+    '<span class="kt-math"><span class="kt-output">y<sub>j</sub></span> = exp(<span class="kt-input">x<sub>j</sub></span> − '
+    '<span class="kt-filter">m</span>) / <span class="kt-workspace">l</span></span>, with <span class="kt-filter">m</span> the '
+    'maximum of the row and <span class="kt-workspace">l</span> the sum of the exponentials. Without '
+    '<span class="kt-filter">m</span> it is the same number, until exp overflows. Hardly anything is computed: what a kernel '
+    "takes is how often it walks the row, three times, twice or once.",
+    cards.ROW,
+)
+asked, row, link = controls.asked(PAGE, shown=whole)
+if "watch" in parts:
+    scene, instead = address.scene(asked, row)
+    if instead:
+        note(instead)
+    if scene:
+        stage.mount(scene, key="softmax")
+if {"run", "why"} & parts:
+    run_card.run_section(LADDER, asked.shape, softmax_story.SOFTMAX, link, own=asked.own)
+if cards.ROW in parts:
+    cards.section(asked, row)
+if "kernel" in parts:
+    parts_sources.show(LADDER, asked.shape, asked.tiles_of, first=asked.rung.name)
+lesson.settle(parts)

@@ -1,0 +1,246 @@
+"""The app on the slides of the example deck: they turn each other's pages, and nobody else's."""
+
+import json
+import re
+
+import pytest
+from playwright.sync_api import expect
+
+from tests.helpers.deck import Deck, npm, serving_files
+from tests.helpers.harness import ROOT, TOY_STEPS
+from visuals.palette import DARK, LIGHT
+
+pytestmark = [pytest.mark.browser, npm]
+LAST = TOY_STEPS - 1
+INDEX = ROOT / "docs" / "deck" / "index.html"
+
+
+@pytest.fixture(scope="module")
+def files():
+    with serving_files() as address:
+        yield address
+
+
+@pytest.fixture
+def deck(page, server, files):
+    """The deck at its title slide."""
+    yield Deck(page, f"{files}/docs/deck/index.html?app={server}")
+    page.goto("about:blank")
+
+
+@pytest.fixture
+def stage(deck):
+    """The stage of the second slide, at the step its address asks for."""
+    stage = deck.to("stage")
+    stage.at_step(14)
+    return stage
+
+
+# -- the stage turns the pages ---------------------------------------------------------------------
+def test_in_the_stage_right_and_left_step_it_and_the_slide_stays(deck, stage):
+    stage.root.press("ArrowRight")
+    stage.at_step(15)
+    deck.press("ArrowLeft")
+    stage.at_step(14)
+    deck.press("ArrowLeft")
+    stage.at_step(13)
+    deck.at("stage")
+
+
+@pytest.mark.parametrize("key", ["PageDown", "ArrowRight"])
+def test_the_stage_turns_to_the_next_slide_and_gives_the_keyboard_back(deck, stage, key):
+    stage.root.press("End")
+    stage.at_step(LAST)
+    deck.press(key)
+    deck.at("stride")
+    deck.press("ArrowRight")  # the deck's own again
+    deck.at("moments")
+    deck.press("ArrowLeft")
+    deck.at("stride")
+
+
+@pytest.mark.parametrize("key", ["PageUp", "ArrowLeft"])
+def test_the_stage_turns_back(deck, stage, key):
+    stage.root.press("Home")
+    stage.at_step(0)
+    deck.press(key)
+    deck.at("title")
+    deck.press("ArrowRight")
+    deck.at("stage")
+
+
+def test_page_down_turns_at_any_step(deck, stage):
+    stage.root.press("PageDown")
+    deck.at("stride")
+    stage.at_step(14)
+
+
+PLAIN = """<!doctype html><title>plain</title><link rel="icon" href="data:,">
+<link rel="stylesheet" href="{files}/node_modules/reveal.js/dist/reveal.css">
+<div class="reveal"><div class="slides">
+  <section id="stage"><iframe width="900" height="600" data-src="{app}/im2col?embed=true&view=watch&step=3"></iframe></section>
+  <section id="end">End</section>
+</div></div>
+<script src="{files}/node_modules/reveal.js/dist/reveal.js"></script><script>Reveal.initialize()</script>
+"""
+
+
+def test_a_deck_without_the_plugin_is_turned_too(page, server, files, tmp_path):
+    """All it needs is Reveal as it comes, and an iframe."""
+    tmp_path.joinpath("plain.html").write_text(PLAIN.format(files=files, app=server), encoding="utf-8")
+    with serving_files(tmp_path) as address:
+        deck = Deck(page, f"{address}/plain.html")
+        deck.stage("stage").ready().root.press("PageDown")
+        deck.at("end")
+        page.goto("about:blank")
+
+
+# -- the deck moves the stage ----------------------------------------------------------------------
+def test_fragments_step_the_stage_both_ways(deck):
+    stage = deck.to("moments")
+    stage.at_step(18)
+    for step in (0, 6, LAST):
+        deck.press("ArrowRight")
+        stage.at_step(step)
+        stage.playing(False)
+    for step in (6, 0, 18):
+        deck.press("ArrowLeft")
+        stage.at_step(step)
+    deck.at("moments")
+
+
+def test_in_the_stage_page_down_shows_the_next_fragment(deck):
+    stage = deck.to("moments")
+    stage.root.press("PageDown")
+    stage.at_step(0)
+    deck.at("moments")
+
+
+@pytest.mark.parametrize("slide", ["stride", "end"], ids=["kept", "loaded anew"])
+def test_coming_back_the_stage_is_where_it_was(deck, stage, slide):
+    """Reveal unloads frames three slides away."""
+    stage.root.press("ArrowRight")
+    stage.at_step(15)
+    deck.to(slide)
+    if slide == "end":
+        expect(deck.page.locator("#stage iframe")).not_to_have_attribute("src", re.compile("."))
+    deck.to("stage").at_step(15)
+
+
+def test_a_deck_opened_at_a_fragment_shows_its_step(page, server, files):
+    deck = Deck(page, f"{files}/docs/deck/index.html?app={server}#/moments/1")
+    deck.at("moments")
+    deck.stage("moments").ready().at_step(6)
+    page.goto("about:blank")
+
+
+def test_leaving_the_slide_pauses(deck, stage):
+    stage.root.press("Space")
+    stage.playing(True)
+    deck.to("stride")
+    stage.playing(False)
+
+
+def test_the_deck_s_messages_are_obeyed(deck, stage):
+    deck.say("stage", {"stage": "goto", "step": 7})
+    stage.at_step(7)
+    deck.say("stage", json.dumps({"stage": "goto", "step": 9}))
+    stage.at_step(9)
+    deck.say("stage", {"stage": "step", "by": 1})
+    stage.at_step(10)
+    deck.say("stage", {"stage": "step", "by": -1})
+    stage.at_step(9)
+    deck.say("stage", {"stage": "goto", "step": 10**6})
+    stage.at_step(LAST)
+    deck.say("stage", {"stage": "goto", "step": 3})
+    deck.say("stage", {"stage": "play"})
+    stage.playing(True)
+    deck.say("stage", {"stage": "pause"})
+    stage.playing(False)
+
+
+# -- and nobody else does --------------------------------------------------------------------------
+ASK = "([target, step]) => target.postMessage({ stage: 'goto', step }, '*')"
+LISTEN = "() => { window.arrived = new Promise(done => addEventListener('message', () => done(true), { once: true })); }"
+
+
+def test_a_window_that_is_not_the_parent_moves_nothing(deck, stage):
+    page = deck.page
+    frame = page.evaluate(
+        "[...Array(frames.length).keys()].find(i => frames[i] === document.querySelector('#stage iframe').contentWindow)"
+    )
+    sibling = page.frame_locator("#stride iframe").locator("body")
+    with page.expect_popup() as opened:
+        page.evaluate("open('about:blank') && null")
+    strangers = (
+        lambda: sibling.evaluate(f"(_, i) => ({ASK})([parent.frames[i], 2])", frame),
+        lambda: opened.value.evaluate(f"i => ({ASK})([opener.frames[i], 2])", frame),
+        lambda: stage.root.evaluate(f"() => ({ASK})([window, 2])"),
+    )
+    for speak in strangers:
+        stage.root.evaluate(LISTEN)
+        speak()
+        assert stage.root.evaluate("() => window.arrived")
+        assert stage.step == 14
+    opened.value.close()
+    deck.say("stage", {"stage": "goto", "step": 8})  # whoever may is heard after all that
+    stage.at_step(8)
+
+
+NONSENSE = (
+    "", "{", "slide:start", "null", 7, None, [], {}, {"stage": "goto"}, {"stage": "goto", "step": "3"},
+    {"stage": "goto", "step": 1.5}, {"stage": "step", "by": "x"}, {"stage": "close"}, {"stage": {}}, "{" + "x" * 10**5 + "}",
+)  # fmt: skip
+
+
+def test_nonsense_from_the_deck_moves_nothing(deck, stage):
+    for message in NONSENSE:
+        stage.root.evaluate(LISTEN)
+        deck.say("stage", message)
+        assert stage.root.evaluate("() => window.arrived")
+        assert stage.step == 14, message
+
+
+def test_what_a_stage_says(deck):
+    texts = 'said.filter(data => /"stage"/.test(data))'  # Streamlit has messages of its own
+    # From the start of the page: a stage may be ready before a listener that is added later.
+    deck.page.add_init_script("window.said = []; addEventListener('message', e => said.push(e.data));")
+    deck.page.reload()
+    deck.page.wait_for_function("window.Reveal?.isReady()")
+    stage = deck.to("stage")
+    expect(deck.page.locator("iframe[data-heard]")).to_have_count(3)
+    said = [json.loads(text) for text in deck.page.evaluate(texts)]
+    assert {"stage": "ready", "step": 14, "steps": TOY_STEPS} in said
+    assert {"stage": "ready", "step": 6, "steps": 16} in said
+    deck.page.evaluate("() => { said.length = 0; }")
+    stage.root.press("End")
+    deck.page.wait_for_function(f"({texts}).length")
+    stage.root.press("PageUp")
+    deck.at("title")
+    told = [json.loads(text) for text in deck.page.evaluate(texts)]
+    assert told == [
+        {"stage": "at", "step": LAST, "steps": TOY_STEPS},
+        {"method": "prev", "stage": "prev", "step": LAST, "steps": TOY_STEPS},
+    ]
+
+
+# -- the deck itself -------------------------------------------------------------------------------
+def test_the_deck_opens_from_a_folder_too(page, server):
+    deck = Deck(page, f"{INDEX.as_uri()}?app={server}")
+    stage = deck.to("moments")
+    deck.press("ArrowRight")
+    stage.at_step(0)
+    stage.root.press("PageDown")
+    stage.at_step(6)
+    page.goto("about:blank")
+
+
+def test_the_deck_has_the_colours_of_the_palette():
+    style = INDEX.read_text(encoding="utf-8")
+    own = [
+        dict(re.findall(r"--([a-z]+): (#\w{6});", block))
+        for block in re.findall(r":root {(.*?)}", style, re.S)
+    ]
+    assert len(own) == 2 and all(own)
+    for colours, palette in zip(own, (LIGHT, DARK), strict=True):
+        assert colours == {name: palette[name] for name in colours}

@@ -1,0 +1,94 @@
+"""What the tests of attention's scenes share: inputs, the emulator's run of a rung, the float64 reference."""
+
+from __future__ import annotations
+
+import numpy as np
+from hypothesis import strategies as st
+
+from kernels.attention.reference import attention
+from kernels.attention.shape import AttentionShape
+from kernels.engines import emulator
+from kernels.engines.emulator.launch import Options
+from kernels.ladders import find
+from kernels.model.dtypes import INPUT_DTYPE
+from tests.helpers.shapes import attention_shapes
+from visuals.attention.plan import Plan, plan_of
+from visuals.attention.scene import attention_scene
+from visuals.scene.scene import Scene
+
+Arrays = dict[str, np.ndarray]
+FLASH, REGISTERS, MMA = "attention/flash", "attention/flash-registers", "attention/flash-mma"
+TILES = {FLASH: {"Br": 4, "Bc": 8}, REGISTERS: {"Br": 32, "Bc": 8}, MMA: {"Br": 16, "Bc": 16, "WM": 16}}
+
+
+def random(s: AttentionShape, seed: int = 0) -> Arrays:
+    """Q, K, V, float32 that the shape's type holds exactly."""
+    rng = np.random.default_rng(seed)
+    of = INPUT_DTYPE[s.dtype]
+    return {name: rng.normal(size=s.qkv_shape).astype(of).astype(np.float32) for name in "QKV"}
+
+
+def emulated(
+    s: AttentionShape, rung: str, tiles, inputs: Arrays, trace_block: int | None = None
+) -> emulator.Session:
+    """A rung's whole program, executed."""
+    program = find(rung).build(s, find(rung).check(s, tiles))
+    given = {name: array.astype(INPUT_DTYPE[s.dtype]) for name, array in inputs.items()}
+    session = emulator.Session(program, given, Options(trace_block=trace_block))
+    session.verify_run()
+    return session
+
+
+def stored(session: emulator.Session, name: str) -> np.ndarray:
+    """Head 0 of a buffer, float32 [N, columns]; NaN where nothing was stored."""
+    return session.memory.array(name)[0, 0].astype(np.float32)
+
+
+def reference(s: AttentionShape, inputs: Arrays) -> tuple[np.ndarray, np.ndarray]:
+    """(O, what it may be wrong by), float64 [N, d], of head 0."""
+    ref, scale = attention(s.with_(B=1, H=1), **{name: array[:1, :1] for name, array in inputs.items()})
+    return ref[0, 0], scale[0, 0]
+
+
+def matrix(scene: Scene, name: str, t: int | None = None) -> np.ndarray:
+    """float32 [rows, cols]: a tensor after step t."""
+    of = scene.tensor(name)
+    return scene.cells(name, t).reshape(of.planes * of.rows, of.cols)
+
+
+def part(scene: Scene, name: str, whole: np.ndarray) -> np.ndarray:
+    """The part of a matrix that a tensor shows."""
+    of = scene.tensor(name)
+    _, row, col = of.origin
+    return whole[row : row + of.rows, col : col + of.cols]
+
+
+def kinds(scene: Scene, *words: str) -> list[int]:
+    """Steps whose caption begins with, or holds, one of some words."""
+    return [t for t in range(scene.steps) if any(word in scene.caption(t) for word in words)]
+
+
+def lit(scene: Scene, t: int) -> str:
+    """The line of the source that step t lights."""
+    lines = scene.source.lines
+    return scene.source.text.splitlines()[int(lines[t if len(lines) > 1 else 0]) - scene.source.first]
+
+
+def tick(scene: Scene) -> dict[str, int]:
+    """The last values of the readings, by the ends of their labels."""
+    return {r.label.rpartition(": ")[2]: int(r.values[-1]) for r in scene.readings}
+
+
+# -- flash attention ------------------------------------------------------------------------------
+def scene_at(s: AttentionShape, rung: str, tiles, inputs) -> tuple[Scene, Plan]:
+    return attention_scene(s, rung, tiles, inputs), plan_of(s, rung, find(rung).check(s, tiles))
+
+
+@st.composite
+def asked(draw, rungs=(FLASH, REGISTERS, MMA), most: int = 40):
+    rung = draw(st.sampled_from(rungs))
+    s = draw(attention_shapes(most, 40, dtype="fp16" if rung == MMA else "fp32"))
+    tiles = dict(TILES[rung])
+    if rung == FLASH:
+        tiles = {"Br": draw(st.sampled_from([4, 8, 16])), "Bc": draw(st.sampled_from([8, 16]))}
+    return rung, tiles, s

@@ -1,0 +1,67 @@
+"""The example deck, served beside the app, and the stages on its slides."""
+
+from __future__ import annotations
+
+import functools
+import os
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+from http.server import SimpleHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
+
+import pytest
+from playwright.sync_api import Page, expect
+
+from tests.helpers.harness import ROOT, Stage
+
+PACKAGES = ROOT / "node_modules"
+npm = pytest.mark.skipif(
+    not PACKAGES.exists() and not os.environ.get("CI"),
+    reason="no node_modules here: npm install brings Reveal.js and axe-core",
+)
+
+
+class _Quiet(SimpleHTTPRequestHandler):
+    def log_message(self, *_):
+        pass
+
+
+@contextmanager
+def serving_files(folder: Path = ROOT) -> Iterator[str]:
+    """The address under which the files of a folder are served."""
+    with ThreadingHTTPServer(("127.0.0.1", 0), functools.partial(_Quiet, directory=folder)) as server:
+        threading.Thread(target=server.serve_forever, daemon=True).start()
+        yield f"http://127.0.0.1:{server.server_port}"
+        server.shutdown()
+
+
+class Deck:
+    """The deck in a page. Slides have names: title, stage, stride, moments, end."""
+
+    def __init__(self, page: Page, address: str):
+        self.page = page
+        page.goto(address)
+        page.wait_for_function("window.Reveal?.isReady()")
+
+    def to(self, slide: str) -> Stage | None:
+        """Go to a slide; its stage, ready, where it has one."""
+        self.page.evaluate("name => Reveal.slide(Reveal.getIndices(document.getElementById(name)).h)", slide)
+        self.at(slide)
+        return self.stage(slide).ready() if self.page.locator(f"#{slide} iframe").count() else None
+
+    def stage(self, slide: str) -> Stage:
+        return Stage(self.page.frame_locator(f"#{slide} iframe"))
+
+    def at(self, slide: str) -> None:
+        expect(self.page.locator("section.present")).to_have_id(slide)
+
+    def press(self, key: str) -> None:
+        self.page.keyboard.press(key)
+
+    def say(self, slide: str, message: object) -> None:
+        """The deck's own window speaks to the frame of a slide."""
+        self.page.evaluate(
+            "([slide, message]) => document.querySelector(`#${slide} iframe`).contentWindow.postMessage(message, '*')",
+            [slide, message],
+        )

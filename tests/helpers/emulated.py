@@ -1,0 +1,119 @@
+"""Runs small CUDA kernels in the emulator: what the emulator's tests share."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from zipfile import ZipFile
+
+import numpy as np
+import pytest
+
+from kernels.engines.emulator import precompiled
+from kernels.engines.emulator.compiler.compile import compile_ptx, version
+from kernels.engines.emulator.counters import Counters
+from kernels.engines.emulator.instructions.runtime_functions import Printed
+from kernels.engines.emulator.launch import Options, launch, place
+from kernels.engines.emulator.memory import Global
+from kernels.engines.emulator.trace import BlockTrace
+
+needs_nvrtc = pytest.mark.skipif(
+    version() is None, reason="NVRTC is not installed here (its wheel is for Linux and Windows)"
+)
+NAME = "kernel.cu"
+
+
+@dataclass(frozen=True)
+class Outcome:
+    memory: Global
+    counters: Counters | None
+    races: tuple[str, ...]
+    trace: BlockTrace | None
+    printed: tuple[Printed, ...]
+
+    def __getitem__(self, name: str) -> np.ndarray:
+        return self.memory.array(name)
+
+    @property
+    def total(self) -> dict[str, int]:
+        return self.counters.total
+
+    def at(self, line: int) -> dict[str, int]:
+        """Counts of one line of the CUDA source."""
+        return next(
+            c for place, c in self.counters.lines.items() if (place.file, place.number) == (NAME, line)
+        )
+
+
+def _dim(n: int | Sequence[int]) -> tuple[int, int, int]:
+    return (n, 1, 1) if isinstance(n, int) else (*n, *(1,) * (3 - len(n)))
+
+
+def emulate(
+    source: str,
+    inputs: Mapping[str, np.ndarray],
+    outputs: Mapping[str, tuple] | None = None,
+    *,
+    args: Sequence[str | np.generic] | None = None,
+    grid: int | Sequence[int] = 1,
+    block: int | Sequence[int] = 32,
+    shared: int = 0,
+    entry: str = "",
+    **options,
+) -> Outcome:
+    """Run the (first) kernel of `source`. `outputs` (shape, dtype) are unwritten. Its arguments are `args`
+    or else the outputs, then the inputs, in the order given."""
+    outputs = outputs or {}
+    arrays = {name: np.asarray(array) for name, array in inputs.items()}
+    arrays |= {name: np.zeros(shape, dtype) for name, (shape, dtype) in outputs.items()}
+    memory = place(arrays, list(inputs))
+    entry = entry or re.search(r"__global__\s+void\s+(\w+)", source)[1]
+    given = [*outputs, *inputs] if args is None else args
+    run = launch(
+        compile_ptx(source, NAME), entry, _dim(grid), _dim(block), given, memory, shared, Options(**options)
+    )
+    return Outcome(memory, run.counters, run.races, run.trace, run.printed)
+
+
+def elementwise(
+    expressions: Mapping[str, tuple[str, type]],
+    inputs: Mapping[str, tuple[str, np.ndarray]],
+    prelude: str = "",
+    statement: str = "",
+) -> dict[str, np.ndarray]:
+    """Each expression of the inputs, element by element: {name: (C++ expression, dtype of the result)},
+    inputs {name: (C++ type, values)}. Threads and elements need not match up: a ragged last warp is part
+    of every test."""
+    n = len(next(iter(inputs.values()))[1])
+    c_type = {
+        np.int8: "signed char", np.uint8: "unsigned char", np.int16: "short", np.uint16: "unsigned short",
+        np.int32: "int", np.uint32: "unsigned", np.int64: "long long", np.uint64: "unsigned long long",
+        np.float32: "float", np.float64: "double", np.float16: "__half",
+    }  # fmt: skip
+    params = [f"{c_type[dtype]}* {name}_" for name, (_, dtype) in expressions.items()]
+    params += [f"const {type_}* {name}_in" for name, (type_, _) in inputs.items()]
+    body = [f"{type_} {name} = {name}_in[i];" for name, (type_, _) in inputs.items()]
+    body += [statement]
+    body += [f"{name}_[i] = {text};" for name, (text, _) in expressions.items()]
+    source = (
+        f'{prelude}\nextern "C" __global__ void each({", ".join(params)}, int elements) {{\n'
+        "int i = blockIdx.x * blockDim.x + threadIdx.x;\nif (i >= elements) return;\n"
+        + "\n".join(body)
+        + "\n}\n"
+    )
+    run = emulate(
+        source,
+        {f"{name} in": values for name, (_, values) in inputs.items()},
+        {name: ((n,), dtype) for name, (_, dtype) in expressions.items()},
+        args=[*expressions, *(f"{name} in" for name in inputs), np.int32(n)],
+        grid=-(-n // 96),
+        block=96,
+    )
+    return {name: run[name] for name in expressions}
+
+
+def archived(topic: str) -> dict[str, int]:
+    """The compressed bytes of each kernel in the PTX archive of a topic, by name."""
+    with ZipFile(precompiled.FOLDER / topic / "ptx.zip") as file:
+        return {info.filename.removesuffix(".ptx"): info.compress_size for info in file.infolist()}

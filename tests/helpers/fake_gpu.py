@@ -1,0 +1,85 @@
+"""A machine that seems to have an NVIDIA GPU with cuDNN and PyTorch: what only such a machine shows can be tested
+without one. Nothing runs on it; its rows have the form of measured ones, with times that are made up.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from typing import Any
+
+from kernels.engines import cuda
+from kernels.engines.protocol import ALLOCATED
+from kernels.jobs.job import Request
+from kernels.ladders import find, ladder_of
+from kernels.libraries import cudnn, wheels
+from kernels.libraries import torch as torch_library
+from kernels.machine import driver
+from kernels.machine.status import Status
+from kernels.model.program import INPUT, OUTPUT, WORKSPACE, Program
+from kernels.model.result import Measurement, Result
+from kernels.model.rung import Rung
+from kernels.records import unsupported
+from kernels.records.row import row
+from tests.children.driver import Driver
+
+DEVICE = "NVIDIA Pretence"
+CEILINGS = {
+    "copy_bytes_per_s": 4e12, "copy_n": 20, "copy": "device to device, 1024 MiB", "fp32_flops_per_s": 5e13,
+    "fp32_n": 19, "fp32": "FMA kernel", "launch_us": 1.4, "launch_n": 18, "launch": "empty kernel, queued",
+    "launch_sync_us": 11.0, "cache_bytes": 50 * 2**20, "device": DEVICE, "date": "2026-01-02",
+}  # fmt: skip
+# What a driver and libraries that are there say; nvidia-smi is not, so that the clocks are unknown.
+CONDITIONS = {
+    "driver": None, "cuda": "13.0", "cublas": "13.1.0", "cufft": "12.0.0", "cudnn": "9.19.0", "torch": "2.11.0",
+    "cupy": "14.2.0", "numpy": "2.4.0", "clock_sm_mhz": None, "clock_memory_mhz": None, "event_floor_ms": 0.001,
+    "clock_sm_mhz_after": None, "clock_memory_mhz_after": None, "ceilings": CEILINGS,
+}  # fmt: skip
+COPIES = {"h2d_pageable": 0.4, "d2h_pageable": 0.2, "h2d_pinned": 0.1, "d2h_pinned": 0.05, "n": 11}
+
+
+def replaced() -> Iterator[tuple[Any, str, Callable]]:
+    """(module, name, what stands in for it) of everything that asks the machine for its GPU and libraries."""
+    yield driver, "library", lambda: Driver(name=DEVICE.encode())
+    yield driver, "find", driver.find.__wrapped__  # what it found before is another machine's
+    yield cuda, "status", lambda: Status(True, DEVICE)
+    yield wheels, "missing", lambda library: ""
+    yield cudnn, "load", lambda: None
+    yield torch_library, "find", lambda: None
+
+
+def rows(request: Request) -> list[dict[str, Any]]:
+    """What a run of the request answers: a row for each rung, or why its library does not support the shape."""
+    names = [find(name) for name in request.rungs]
+    return [_row(n, rung, request) for n, rung in enumerate(names)]
+
+
+def _row(n: int, rung: Rung, request: Request) -> dict[str, Any]:
+    said = unsupported.recorded(rung.name, request.shape)
+    if said:
+        return {"rung": rung.name, "unsupported": said["said"]}
+    ladder = ladder_of(rung.name)
+    tiles = {name: value for name, value in request.tiles.items() if name in rung.tiles}
+    full = rung.check(request.shape, tiles | dict(request.tiles.get(rung.name, {})))
+    program = rung.build(request.shape, full)
+    result = Result(
+        rung.name, request.engine or "cuda", ladder.shape(**request.shape.params()), full, None, 1e-7,
+        _measurement(0.01 * (n + 1), program, request.mode), rung.cost(request.shape, program),
+    )  # fmt: skip
+    return row(result, program, "unknown")
+
+
+def _measurement(ms: float, program: Program, mode: str) -> Measurement:
+    """As of a program whose n samples spread by 2 % about `ms`."""
+    stages, now = [], dict.fromkeys((INPUT, OUTPUT, WORKSPACE), 0)
+    for role, at in ALLOCATED.items():
+        if program.of_role(role):
+            now[role] = program.nbytes(role)
+            stages.append({"at": at, **now})
+    stages += [{"at": step.name, **now} for step in program.steps]
+    steps = program.steps if len(program.steps) > 1 else ()
+    return Measurement(
+        samples_ms=tuple(ms * (1 + 0.001 * i) for i in range(21)), mode=mode, peak_bytes=sum(now.values()),
+        input_bytes=now[INPUT], output_bytes=now[OUTPUT], workspace_bytes=now[WORKSPACE], device=DEVICE,
+        parts_ms=tuple((step.name, ms / len(steps)) for step in steps), conditions=CONDITIONS | {"queued": "3 of 21"},
+        timeline=tuple(stages), copies_ms=COPIES,
+    )  # fmt: skip

@@ -1,0 +1,202 @@
+"""What every page does on a machine with an NVIDIA GPU: tests that two modules collect, one beside a GPU that is made up
+and one beside a real GPU. The module that imports them defines `device`, the name of the GPU.
+"""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+
+from kernels import records
+from kernels.conv.presets import CONV_PRESETS
+from kernels.engines.emulator.counters import FIELDS
+from kernels.jobs.counts import Count, Counts
+from kernels.ladders import find
+from kernels.records import rows, store
+from kernels.records.jsontext import id_of as id_
+from pages.conv.choose import address as choose_address
+from pages.fusion import address as fusion_address
+from pages.gemm import address as gemm_address
+from pages.parts import autotune
+from pages.softmax import address as softmax_address
+from tests.helpers.opened import finish, links, open_page, texts
+from tests.helpers.openings import LADDERS, openings
+
+TOY = CONV_PRESETS["toy"].shape
+ATTENTION = "attention/page.py"
+LESSONS = (
+    "conv/direct.py",
+    "conv/im2col.py",
+    "conv/implicit/page.py",
+    "conv/winograd/page.py",
+    "conv/fft/page.py",
+    *LADDERS,
+)  # with the four cards
+
+
+@pytest.mark.parametrize("opening", openings(), ids=str)
+def test_every_preset_opens(device, opening):
+    at = open_page(None if opening.page == "home.py" else opening.page, **opening.params)
+    said = texts(at)
+    assert ">None<" not in said and "None B" not in said
+    if opening.page in LESSONS:
+        assert ready(at)[0] == "cuda" and at.button(key="run").label == "Run here"
+
+
+def ready(at) -> list[str]:
+    """The engines that the options offer."""
+    return [pill for group in at.get("button_group") if group.key == "engine" for pill in group.options]
+
+
+@pytest.mark.parametrize("page", LESSONS)
+def test_run_measures_every_rung_that_the_library_does_not_refuse(device, page):
+    at = open_page(page)
+    finish(at, "run", "job")
+    ran, said = at.session_state["ran"], texts(at)
+    asked = {rung.name for rung in ran.asked.able()}
+    assert ran.asked.engine == "cuda" and ran.rows
+    for row in ran.rows.values():
+        rows.check(row)
+        assert (row["engine"], row["device"]) == ("cuda", device)
+        assert row["error"] < 1e-2 and row["peak_bytes"] >= row["input_bytes"] + row["output_bytes"]
+    refused = asked - ran.rows.keys()
+    assert all(find(name).library for name in refused), refused
+    for name in refused:
+        assert not records.recorded(name, ran.asked.shape, find(name).default_tiles)
+    assert f'kt-badge-measured">measured {device}' in said
+    assert "kt-stale" not in said
+    for words in ("Memory</h2>", "Roofline</h2>", "relative L2 error"):
+        assert words in said, words
+    assert len(at.get("plotly_chart")) >= 4
+
+
+def test_a_library_says_what_only_it_knows(device):
+    at = open_page(ATTENTION)
+    assert "<td>unknown</td>" in texts(at)  # PyTorch's workspace, FLOPs and bytes
+    finish(at, "run", "job")
+    row = at.session_state["ran"].rows["attention/library"]
+    assert row["predicted_workspace_bytes"] is None
+
+
+def test_a_run_goes_stale_and_a_second_run_is_measured(device):
+    at = open_page("conv/im2col.py")
+    finish(at, "run", "job")
+    first = at.session_state["ran"]
+    at.number_input(key="K").set_value(3.0).run()
+    assert "stale: measured at N1 C1 8x8 K2 3x3" in texts(at)
+    assert at.session_state["ran"] is first
+    at.number_input(key="K").set_value(2.0).run()
+    assert "kt-stale" not in texts(at)
+    finish(at, "run", "job")  # the same again is measured anew
+    second = at.session_state["ran"]
+    assert second.at > first.at and second.asked == first.asked
+    assert {id_(row) for row in second.rows.values()}.isdisjoint(map(id_, first.rows.values()))
+    at.query_params["K"] = "3"  # as a link does
+    at.run()
+    finish(at, "run", "job")
+    assert at.session_state["ran"].asked.shape == TOY.with_(K=3) and "kt-stale" not in texts(at)
+
+
+@pytest.mark.parametrize("mode", ["cold", "hot"])
+def test_caches_are_what_the_options_say(device, mode):
+    at = open_page("conv/direct.py", caches=mode)
+    finish(at, "run", "job")
+    assert {row["mode"] for row in at.session_state["ran"].rows.values()} == {mode}
+    assert f"measured {device}, {mode}" in texts(at)
+
+
+def test_the_processor_stands_beside_the_gpu(device):
+    at = open_page("conv/im2col.py", engine="cpu")
+    assert ready(at) == ["cuda", "cpu"]
+    finish(at, "run", "job")
+    assert {row["engine"] for row in at.session_state["ran"].rows.values()} == {"cpu"}
+    assert "NumPy BLAS" in texts(at)
+
+
+def test_a_library_refuses_in_words_and_the_others_run(device):
+    """The flash attention of PyTorch takes 16-bit types alone."""
+    at = open_page(ATTENTION)
+    finish(at, "run", "job")
+    ran = at.session_state["ran"]
+    assert {"attention/library-flash", "attention/library-cudnn"} <= ran.refused.keys()
+    assert "attention/library" in ran.rows and not ran.rows.keys() & ran.refused.keys()
+    assert "PyTorch (flash) was not measured: PyTorch" in texts(at)
+    at.query_params["causal"] = "1"  # what was refused belongs to the run
+    at.run()
+    assert "was not measured" not in texts(at)
+
+
+def test_what_the_emulator_runs_is_counted_beside_the_libraries(device, monkeypatch):
+    def counted(counts, rung, shape, tiles):
+        assert "emulator" in rung.engines, f"{rung.name} cannot be counted"
+        return Count(dict.fromkeys(FIELDS, 1234))
+
+    monkeypatch.setattr(Counts, "of", counted)
+    at = open_page(ATTENTION)
+    said = texts(at)
+    assert "not counted" not in said and "wish" not in at.session_state
+    assert "<td>1,234</td>" in said and "<td>library</td>" in said
+
+
+def test_choose_says_that_it_measured_and_keeps_the_answer(device):
+    at = open_page("conv/choose/page.py", **choose_address.at(TOY))
+    finish(at, "run", "job")
+    said = texts(at)
+    assert f"measured {device}" in said and "kernels were timed" in said
+    assert "kt-lane" not in said  # a guess comes first
+    at = open_page(
+        "conv/choose/page.py", {"ran": at.session_state["ran"]}, **choose_address.at(TOY, choose_address.OPEN)
+    )
+    said = texts(at)
+    assert f"measured {device}" in said and "kernels were timed" not in said
+    assert len(at.session_state["ran"].rows) > 10
+
+
+def test_threads_measure_on_the_gpu(device):
+    for topic in ("threads", "coalescing", "banks", "layout"):
+        at = open_page("memory/page.py", topic=topic)
+        finish(at, "run", "thread_jobs")
+        found = at.session_state["thread_rows"][topic]
+        assert found and {row["device"] for row in found} == {device}
+        assert f"measured {device}" in texts(at)
+
+
+def test_autotune_tries_tile_sizes(device):
+    at = open_page(
+        "gemm/page.py",
+        **gemm_address.ADDRESS.at_rung(gemm_address.ADDRESS.read({})[0], gemm_address.RUNGS["naive"]),
+    )
+    finish(at, "autotune", autotune.KEY)
+    series = at.session_state[autotune.KEY]
+    assert len(series.rows) > 1 and not series.failed
+    assert {row["device"] for row in series.rows} == {device}
+    assert f"measured {device}" in texts(at)
+
+
+def test_the_history_has_the_runs_and_compares_two(device):
+    at = open_page("softmax/page.py")
+    finish(at, "run", "job")
+    ids = [id_(row) for row in at.session_state["ran"].rows.values()]
+    assert all(store.mine().row(one) for one in ids)
+    (listed,) = open_page(
+        "history/page.py", rung="softmax/online", device=f"cuda: {device}", origin="here"
+    ).get("bidi_component")
+    lines = json.loads(listed.proto.json)["lines"]
+    assert {line["id"] for line in lines} & set(ids)
+    assert all(line["device"].startswith(device) and line["kind"] == "measured" for line in lines)
+    at = open_page("history/page.py", run=ids[0], against=ids[1])
+    said = texts(at)
+    assert said.count(device) >= 1 and "What differs" in said and "Figures" in said
+
+
+def test_links_lead_to_openings(device):
+    """A preset's chip on a page opened beside a GPU leads to an address that opens."""
+    for page, address in (
+        ("fusion/page.py", fusion_address.ADDRESS),
+        ("softmax/page.py", softmax_address.ADDRESS),
+    ):
+        at = open_page(page)
+        found = [query for query in links(at).values() if query.keys() & address.shape.keys()]
+        assert found
+        open_page(page, **found[-1])

@@ -1,0 +1,192 @@
+"""The app, served, and the stage as a reader of the page has it. For the tests and for benchmarks/."""
+
+from __future__ import annotations
+
+import os
+import socket
+import subprocess
+import sys
+import tempfile
+import time
+import urllib.request
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+from playwright.sync_api import Page, expect
+
+from kernels.conv.shape import ConvShape
+from kernels.records import folder
+from pages.conv import address as conv_address
+from visuals.conv.im2col.scene import im2col_scene
+from visuals.conv.inputs import Inputs
+from visuals.conv.part import part_of
+from visuals.scene.scene import Scene
+
+ROOT = Path(__file__).resolve().parents[2]
+ARGS = [
+    "--no-sandbox", "--disable-gpu", "--disable-quic", "--no-first-run",
+    "--disable-background-networking", "--disable-component-update", "--disable-sync",
+]  # fmt: skip
+SEEN = 60_000  # ms to wait for anything to appear: much, for a machine may have other work
+TOY_STEPS = 36
+PADDED = {"C": "3", "H": "6", "W": "5", "pad_h": "1", "pad_w": "2", "u": "2", "picture": "numbers"}
+VGG = {"C": "64", "H": "224", "W": "224", "K": "64", "pad_h": "1", "pad_w": "1"}
+
+
+@dataclass(frozen=True)
+class Server:
+    url: str
+    pid: int
+
+
+@contextmanager
+def serving(app: str = "app.py") -> Iterator[Server]:
+    """The app (or what another file serves), just started and never visited, on a free port. What it measures is
+    kept in a folder of its own where the environment names none: never in the store of whoever runs this."""
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        port = probe.getsockname()[1]
+    url = f"http://127.0.0.1:{port}"
+    options = {"port": port, "address": "127.0.0.1", "headless": "true", "fileWatcherType": "none"}
+    data = tempfile.TemporaryDirectory(prefix="kernel-theatre-", ignore_cleanup_errors=True)
+    process = subprocess.Popen(
+        [sys.executable, "-m", "streamlit", "run", app]
+        + [f"--server.{name}={value}" for name, value in options.items()],
+        cwd=ROOT,
+        env={folder.VARIABLE: data.name} | os.environ,
+        stdout=subprocess.DEVNULL,
+        stderr=subprocess.DEVNULL,
+    )
+    try:
+        for _ in range(600):
+            try:
+                urllib.request.urlopen(url + "/_stcore/health").close()
+                break
+            except OSError:
+                assert process.poll() is None, "the server ended"
+                time.sleep(0.1)
+        yield Server(url, process.pid)
+    finally:
+        process.terminate()
+        process.wait()
+        data.cleanup()
+
+
+class Stage:
+    """The stage of a page: where its cells are, and what it says."""
+
+    def __init__(self, page: Page):
+        self.page, self.root = page, page.locator(".stage")
+        self.caption = page.locator("[data-part=caption]")
+        self.explanation = page.locator("[data-part=explanation]")
+
+    def ready(self) -> Stage:
+        expect(self.root).to_have_attribute("data-ready", "true")
+        return self
+
+    @property
+    def step(self) -> int:
+        return int(self.root.get_attribute("data-step"))
+
+    def at_step(self, step: int) -> None:
+        expect(self.root).to_have_attribute("data-step", str(step))
+
+    def playing(self, yes: bool) -> None:
+        expect(self.root).to_have_attribute("data-playing", "true" if yes else "false")
+
+    def do(self, name: str) -> None:
+        self.root.locator(f"[data-do={name}]").click()
+
+    def cell(self, name: str, index: int) -> dict[str, float]:
+        """Where a cell stands, in pixels of the window."""
+        return self.root.evaluate(
+            "(root, [name, index]) => root.player.cellRect(name, index)", [name, int(index)]
+        )
+
+    def point_at(self, name: str, index: int) -> str:
+        """Move the mouse over a cell; what the stage says of it then."""
+        self._aim(name, index)
+        expect(self.root).to_have_attribute("data-hover", f"{name}:{index}")
+        return self.explanation.inner_text()
+
+    def click(self, name: str, index: int) -> None:
+        self.page.mouse.click(*self._aim(name, index))
+
+    def _aim(self, name: str, index: int) -> tuple[float, float]:
+        """The mouse over a cell. What loads above the stage moves it: aimed again until it is hit."""
+        for _ in range(20):
+            at = self.cell(name, index)
+            x, y = at["x"] + at["width"] / 2, at["y"] + at["height"] / 2
+            self.page.mouse.move(x, y)
+            after = self.cell(name, index)
+            if (after["x"], after["y"]) == (at["x"], at["y"]):
+                break
+        return x, y
+
+
+@dataclass(frozen=True)
+class Truth:
+    """What the page at some parameters must show, computed here."""
+
+    shape: ConvShape
+    inputs: Inputs
+    scene: Scene
+    y: np.ndarray  # float64[K, P, Q], by NumPy's windows, not by the app's own code
+
+    def columns_of(self, i: int) -> np.ndarray:
+        """The columns of the data matrix on the stage that hold input pixel i, one entry a copy."""
+        index = self.scene.write("D").index.reshape(-1, self.scene.steps)
+        return np.nonzero(index == i)[1]
+
+
+def truth(**params) -> Truth:
+    asked, notes = conv_address.read(params)
+    assert not notes
+    s = asked.shape
+    inputs = Inputs(s, asked.picture, asked.filter, asked.seed)
+    y = convolution(s, inputs.x(1)[0], inputs.w())
+    part = part_of(s, inputs.planes()[0])
+    shown = y[: part.K, part.p : part.p + part.P, part.q : part.q + part.Q]
+    return Truth(s, inputs, im2col_scene(s, part, inputs.x(1), inputs.w(), shown), y)
+
+
+def convolution(s: ConvShape, x: np.ndarray, w: np.ndarray) -> np.ndarray:
+    """float64[K, P, Q] of one image x [C, H, W]."""
+    x = np.pad(x.astype(np.float64), ((0, 0), (s.pad_h, s.pad_h), (s.pad_w, s.pad_w)))
+    windows = np.lib.stride_tricks.sliding_window_view(x, (s.span_h, s.span_w), axis=(1, 2))
+    windows = windows[:, :: s.u, :: s.v, :: s.dilation_h, :: s.dilation_w]
+    if s.flip:
+        w = w[:, :, ::-1, ::-1]
+    return np.einsum("cpqrs,kcrs->kpq", windows, w.astype(np.float64), optimize=True)
+
+
+# -- small things ---------------------------------------------------------------------------------
+def query(params):
+    return "&".join(f"{name}={value}" for name, value in params.items())
+
+
+def number(text):
+    return float(text.replace("−", "-").replace(",", ""))
+
+
+def frames(page, n):
+    """Let n frames pass."""
+    page.evaluate(
+        "n => new Promise(done => { const f = () => (n-- > 0 ? requestAnimationFrame(f) : done()); f(); })", n
+    )
+
+
+def faster(stage):
+    """Eight times as fast: a step in 113 ms."""
+    stage.root.focus()
+    for _ in range(3):
+        stage.page.keyboard.press("+")
+
+
+def scrolled(page):
+    return page.evaluate(
+        "[document.querySelector('[data-testid=stMain]').scrollTop, window.scrollY, window.scrollX]"
+    )

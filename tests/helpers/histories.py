@@ -1,0 +1,44 @@
+"""Hypothesis strategy: what is written into three small tensors, any order, any copies that are no circle."""
+
+from __future__ import annotations
+
+import numpy as np
+from hypothesis import strategies as st
+
+from visuals.scene.parts import Captions, Group, Tensor, Write
+from visuals.scene.scene import Scene
+
+CELLS = 5
+
+
+@st.composite
+def histories(draw):
+    """Steps, the values tensors begin with, and (step, target, cell, value or (source, cell)) in the order
+    they are declared. Tensors a, b, c: each may copy those before it."""
+    steps = draw(st.integers(1, 6))
+    numbers = st.integers(-9, 9).map(float)
+    begin = {
+        name: draw(st.none() | st.lists(numbers, min_size=CELLS, max_size=CELLS)) for name in ("a", "b", "c")
+    }
+    cell, told = st.integers(0, CELLS - 1), []
+    for name, sources in (("a", ()), ("b", ("a",)), ("c", ("a", "b"))):
+        for source in draw(st.lists(st.sampled_from(("", *sources)), max_size=3)):
+            at = draw(st.lists(st.tuples(st.integers(0, steps - 1), cell), min_size=1, max_size=8))
+            what = st.tuples(st.just(source), st.integers(-1, CELLS - 1)) if source else numbers
+            told.append((name, source, [(t, i, draw(what)) for t, i in at]))
+    return steps, begin, draw(st.permutations(told))
+
+
+def scene_told(steps, begin, told) -> Scene:
+    writes = []
+    for target, source, events in told:
+        when, cells, what = zip(*events, strict=True)
+        fields = {"index": np.array([i for _, i in what])} if source else {"values": np.array(what, "f4")}
+        writes.append(Write(target, np.array(when), source=source, cells=np.array(cells), **fields))
+    tensors = [
+        Tensor(name, name, name, "input", 1, 1, CELLS, None if values is None else np.array(values, "f4"))
+        for name, values in begin.items()
+    ]
+    said = Captions(("Step {0}.",), np.zeros(steps, int), np.arange(steps)[:, None])
+    groups = (Group((("a", "b", "c"),)),)
+    return Scene("told", "told", tuple(tensors), groups, steps, "step", "", "", tuple(writes), said)

@@ -1,0 +1,89 @@
+"""A page of the app without a browser: opened at an address, read, and what its buttons start seen through."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Any
+from urllib.parse import parse_qsl
+
+from streamlit.testing.v1 import AppTest
+
+from kernels.jobs.job import Job, JobError
+
+SHELL = Path(__file__).resolve().parents[2] / "pages" / "_shell.py"
+NOTHING: Mapping[str, Any] = {}
+
+
+def open_page(page: str | None, held: Mapping[str, Any] = NOTHING, /, **params: Any) -> AppTest:
+    """The app at a page ("conv/im2col.py"; None is the first screen) with these parameters in its address.
+
+    held: what the session holds before. Without a browser the address reaches a control that is bound to it
+    only a run later; what is held reaches it at once.
+    """
+    at = AppTest.from_file(str(SHELL), default_timeout=60)
+    if page:
+        at.run()  # from the first run on the pages are known
+        at.switch_page(page)
+    return _begun(at, held, params)
+
+
+def open_part(part: Callable[[], None], held: Mapping[str, Any] = NOTHING, /, **params: Any) -> AppTest:
+    """A function that draws a part of a page, by itself; it can use only what it imports."""
+    return _begun(AppTest.from_function(part, default_timeout=60), held, params)
+
+
+def _begun(at: AppTest, held: Mapping[str, Any], params: Mapping[str, Any]) -> AppTest:
+    for name, value in held.items():
+        at.session_state[name] = value
+    for name, value in params.items():
+        at.query_params[name] = str(value)
+    at.run()
+    assert not at.exception
+    return at
+
+
+def texts(at: AppTest) -> str:
+    """All HTML of the page but its style."""
+    return " ".join(html.value for html in at.get("html") if not html.value.startswith("<style"))
+
+
+def links(at: AppTest) -> dict[str, dict[str, str]]:
+    """Where each link leads: by its words, the parameters."""
+    return {link.proto.label: dict(parse_qsl(link.proto.query_string)) for link in at.get("page_link")}
+
+
+def messages(at: AppTest) -> list[bytes]:
+    """What each stage was sent."""
+    return [component.proto.bytes for component in at.get("bidi_component")]
+
+
+def heads(at: AppTest) -> list[dict[str, Any]]:
+    """What each stage was sent, without its cells."""
+    return [json.loads(m[4 : 4 + int.from_bytes(m[:4], "little")]) for m in messages(at)]
+
+
+def stages(at: AppTest) -> list[str]:
+    """The key of the scene that each stage was sent."""
+    return [head["meta"]["key"] for head in heads(at)]
+
+
+def finish(at: AppTest, key: str, kept: str) -> None:
+    """Press the button and see through the jobs that the session keeps under a name, as the browser's polling
+    does. A job's error is the page's to tell."""
+    at.button(key=key).click().run()
+    while (jobs := _jobs(at, kept)) and not at.exception:
+        for job in jobs:
+            with contextlib.suppress(JobError):
+                job.result(timeout=240)  # the worker ends it before
+        at.run()
+    assert not at.exception
+
+
+def _jobs(at: AppTest, kept: str) -> list[Job]:
+    """Those under way: pages keep a list of jobs, a job beside what was asked for, or a series that has one."""
+    held = at.session_state[kept] if kept in at.session_state else ()  # noqa: SIM401
+    parts = held if isinstance(held, list | tuple) else [held.job]
+    return [part for part in parts if isinstance(part, Job)]

@@ -1,0 +1,17 @@
+"""Rows of the convolution ladder as a recording holds them, with times that a test chooses."""
+
+from __future__ import annotations
+
+from kernels.conv.shape import ConvShape
+from kernels.ladders import LADDERS
+from tests.helpers.rows_of import a_row
+
+LADDER = LADDERS["conv"]
+
+
+def timed(rung: str, shape: ConvShape, ms: float, spread: float = 0.001, **changes) -> dict:
+    """A row whose median is `ms`, p20 and p80 that share of it below and above."""
+    samples = [ms * (1 - 2 * spread), ms * (1 - spread), ms, ms * (1 + spread), ms * (1 + 2 * spread)]
+    of = {"rung": rung, "shape": shape.params(), "tiles": LADDER.rung(rung).default_tiles, "engine": "cuda"}
+    exact = {"median_ms": ms, "p20_ms": ms * (1 - spread), "p80_ms": ms * (1 + spread)}
+    return a_row(samples=samples, **(of | {"device": "a GPU", "flops": shape.flops} | exact | changes))

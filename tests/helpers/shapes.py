@@ -1,0 +1,111 @@
+"""Hypothesis strategies: small valid shapes, every parameter exercised."""
+
+from __future__ import annotations
+
+from hypothesis import strategies as st
+
+from kernels.attention.shape import AttentionShape
+from kernels.conv.shape import MODES, ConvShape
+from kernels.fusion.shape import KINDS, ChainShape
+from kernels.gemm.shape import GemmShape
+
+
+@st.composite
+def conv_shapes(draw, most: int = 4) -> ConvShape:
+    """Any stride, padding, dilation and mode, extents small enough for a seven-loop reference."""
+    small = st.integers(1, most)
+    R, S, dilation_h, dilation_w = draw(small), draw(small), draw(st.integers(1, 3)), draw(st.integers(1, 3))
+    pad_h, pad_w = draw(st.integers(0, 3)), draw(st.integers(0, 3))
+    least_h = max(1, dilation_h * (R - 1) + 1 - 2 * pad_h)
+    least_w = max(1, dilation_w * (S - 1) + 1 - 2 * pad_w)
+    return ConvShape(
+        N=draw(st.integers(1, 3)),
+        C=draw(small),
+        H=draw(st.integers(least_h, least_h + 6)),
+        W=draw(st.integers(least_w, least_w + 6)),
+        K=draw(st.integers(1, 5)),
+        R=R,
+        S=S,
+        u=draw(st.integers(1, 3)),
+        v=draw(st.integers(1, 3)),
+        pad_h=pad_h,
+        pad_w=pad_w,
+        dilation_h=dilation_h,
+        dilation_w=dilation_w,
+        mode=draw(st.sampled_from(MODES)),
+    )
+
+
+@st.composite
+def layer_shapes(draw, most: int = 3, groups: bool = True) -> ConvShape:
+    """conv_shapes with bias, ReLU and, where `groups`, groups: one, several, or a map each (depthwise)."""
+    s = draw(conv_shapes(most))
+    count = draw(st.integers(1, 4)) if groups else 1
+    return s.with_(
+        C=count * draw(st.integers(1, most)),
+        K=count * draw(st.integers(1, most)),
+        groups=count,
+        bias=draw(st.integers(0, 1)),
+        relu=draw(st.integers(0, 1)),
+    )
+
+
+@st.composite
+def gemm_shapes(draw, most: int = 140, most_k: int = 40, dtype: str = "fp32") -> GemmShape:
+    """Odd extents, smaller and larger than a tile, single rows, columns and terms; alpha and beta."""
+    extent = st.one_of(st.integers(1, 9), st.integers(1, most))
+    depth = st.one_of(st.just(1), st.integers(1, most_k))
+    factors = st.sampled_from([(1, 0), (1, 1), (-2, 0), (3, -2), (0, 1)])
+    alpha, beta = draw(factors)
+    return GemmShape(draw(extent), draw(extent), draw(depth), alpha, beta, dtype)
+
+
+@st.composite
+def attention_shapes(
+    draw, most: int = 40, most_d: int = 40, most_heads: int = 3, dtype: str = "fp32"
+) -> AttentionShape:
+    """Sequences shorter and longer than a tile, head sizes that are no multiple of anything, causal and not, the
+    usual scale and others."""
+    extent = st.one_of(st.integers(1, 9), st.integers(1, most))
+    width = st.one_of(
+        st.sampled_from([n for n in (1, 4, 8, 32, 64, 128) if n <= most_d]), st.integers(1, most_d)
+    )
+    return AttentionShape(
+        B=draw(st.integers(1, 2)),
+        H=draw(st.integers(1, most_heads)),
+        N=draw(extent),
+        d=draw(width),
+        causal=draw(st.integers(0, 1)),
+        scale=draw(st.sampled_from([0.0, 0.0, 1.0, -0.5])),
+        dtype=dtype,
+    )
+
+
+@st.composite
+def chain_shapes(draw, most: int = 9, most_blocks: int = 6) -> ChainShape:
+    """Chains of any blocks in any order, each legal where it stands: windows that overlap, reach beyond the map, or are
+    the whole of it."""
+    N, C, H, W = draw(st.integers(1, 2)), draw(st.integers(1, 5)), *(draw(st.integers(1, most)) for _ in "HW")
+    words, extents = [], (N, C, H, W)
+    for _ in range(draw(st.integers(1, most_blocks))):
+        words.append(draw(_blocks(extents)))
+        extents = ChainShape(*extents, words[-1]).y_shape
+    return ChainShape(N, C, H, W, " ".join(words))
+
+
+@st.composite
+def _blocks(draw, extents: tuple[int, int, int, int]) -> str:
+    kind = draw(st.sampled_from(KINDS))
+    if kind == "bn" and draw(st.booleans()):
+        return "bn:eps=0.1"
+    if kind not in ("conv", "maxpool", "avgpool"):
+        return kind
+    small = min(extents[2:])
+    R = draw(st.integers(1, min(4, small + 2)))
+    most = R - 1 if kind == "conv" else R // 2
+    least = max(0, -(-(R - small) // 2))
+    if least > most:
+        R, least, most = 1, 0, 0
+    pad, stride = draw(st.integers(least, most)), draw(st.integers(1, 3))
+    filters = f":K={draw(st.integers(1, 4))}" if kind == "conv" else ""
+    return f"{kind}{filters}:R={R}:stride={stride}:pad={pad}"

@@ -1,0 +1,61 @@
+"""What the tests of rungs share can fail: a race, an order that matters, a wrong output are seen."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from kernels import sources
+from kernels.engines import cpu, emulator
+from kernels.engines.emulator import precompiled
+from kernels.engines.emulator.compiler.compile import compile_ptx
+from kernels.gemm.shape import GemmShape
+from kernels.ladders import find
+from tests.helpers.emulated import needs_nvrtc
+from tests.helpers.tried import computed, legal, on, runs_or_names_its_rule, same_in_any_order, without
+
+TILED, NAIVE = find("gemm/shared-tile"), find("gemm/naive")
+SHAPE = GemmShape(32, 32, 64)  # whole tiles
+
+
+@needs_nvrtc
+def test_a_race_that_changes_no_value_is_seen(monkeypatch):
+    """Without its second barrier the kernel overwrites tiles that are still read: all ones, so none is different."""
+
+    def spoilt(source, defines):
+        text = without(1)(sources.translation_unit(source))
+        return compile_ptx(text, "kernel.cu", precompiled.options(defines))
+
+    ones = {"A": np.ones((32, 64), "f4"), "B": np.ones((64, 32), "f4")}
+    same_in_any_order(lambda options: on(emulator, TILED, SHAPE, inputs=ones, options=options))
+    monkeypatch.setattr(precompiled, "ptx", spoilt)
+    with pytest.raises(AssertionError, match="data race"):
+        same_in_any_order(lambda options: computed(emulator, TILED, SHAPE, inputs=ones, options=options)[0])
+
+
+def test_an_order_that_matters_is_seen():
+    with pytest.raises(AssertionError, match="not equal"):
+        same_in_any_order(lambda options: np.array([options.order == "reversed"]))
+
+
+@pytest.mark.parametrize("engine", [cpu, emulator])
+def test_one_wrong_element_is_seen(engine, monkeypatch):
+    right = engine.Session.verify_run
+
+    def wrong(session):
+        out = np.array(right(session))
+        out[3, 4] += 1e-2
+        return out
+
+    on(engine, NAIVE, SHAPE)
+    monkeypatch.setattr(engine.Session, "verify_run", wrong)
+    with pytest.raises(AssertionError, match="gemm/naive M32 N32 K64"):
+        on(engine, NAIVE, SHAPE)
+
+
+def test_a_rule_in_other_words_is_seen():
+    tiles = {"BM": 8, "BN": 32, "BK": 8}
+    assert tiles not in legal(TILED, SHAPE)
+    runs_or_names_its_rule(TILED, SHAPE, tiles, "<=|==|whole warps")
+    with pytest.raises(AssertionError):
+        runs_or_names_its_rule(TILED, SHAPE, tiles, "something else")

@@ -1,0 +1,169 @@
+"""What the tests of rungs share: a rung run without a GPU and held against its reference, in two orders of its warps,
+with one thing wrong in its kernel, at any of its tile sizes."""
+
+from __future__ import annotations
+
+import itertools
+import re
+from collections.abc import Callable, Mapping, Sequence
+from types import ModuleType
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import strategies as st
+
+from kernels import sources
+from kernels.engines import emulator
+from kernels.engines.emulator import precompiled
+from kernels.engines.emulator.compiler.compile import compile_ptx
+from kernels.engines.emulator.launch import Options, Run, launch, place
+from kernels.engines.emulator.memory import Global
+from kernels.ladders import ladder_of
+from kernels.model.program import INPUT, Launch, Program, RuleError
+from kernels.model.rung import Rung
+from kernels.model.verify import agrees, relative_error
+from kernels.runner import seeded_inputs
+
+Arrays = Mapping[str, np.ndarray]
+
+
+def computed(
+    engine: ModuleType,
+    rung: Rung,
+    shape: Any,
+    tiles: Mapping[str, int] | None = None,
+    inputs: Arrays | None = None,
+    options: Options | None = None,
+) -> tuple[np.ndarray, Arrays]:
+    """(output, inputs) of a rung on kernels.engines.cpu or .emulator, everything poisoned before; nothing is held
+    against the reference. Inputs that are not given are seeded; `options` are the emulator's."""
+    program = rung.build(shape, rung.check(shape, tiles))
+    inputs = inputs or seeded_inputs(program.of_role(INPUT))
+    session = engine.Session(program, inputs, *([options or Options()] if engine is emulator else []))
+    return np.array(session.verify_run()), inputs
+
+
+def told(rung: Rung, shape: Any, tiles: Mapping[str, int] | None, inputs: Arrays):
+    """(reference, scale of the rung's tolerance), float64, as the runner has them."""
+    ref, scale = ladder_of(rung.name).reference(shape, **inputs)
+    return ref, rung.scale(shape, rung.check(shape, tiles), inputs) if rung.scale else scale
+
+
+def on(engine: ModuleType, rung: Rung, shape: Any, tiles=None, inputs=None, options=None) -> np.ndarray:
+    """The output of a rung as `computed` has it, held against the float64 reference as the runner does."""
+    out, inputs = computed(engine, rung, shape, tiles, inputs, options)
+    ref, scale = told(rung, shape, tiles, inputs)
+    assert agrees(out, ref, scale, rung.tolerance), f"{rung.name} {shape} {tiles} {relative_error(out, ref)}"
+    return out
+
+
+# -- orders of the warps ----------------------------------------------------------------------------
+def same_in_any_order(
+    run: Callable[[Options], np.ndarray], orders: Sequence[str | int] = ("forward", "reversed")
+) -> None:
+    """`run` gives the same bit for bit in each order of the warps, and none of its launches races."""
+    races: list[str] = []
+    launched = emulator.Session._launch
+
+    def watched(session, step):
+        ran = launched(session, step)
+        races.extend(ran.races)
+        return ran
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(emulator.Session, "_launch", watched)
+        first, *others = [run(Options(order=order, races=True)) for order in orders]
+    for other in others:
+        np.testing.assert_array_equal(first, other)
+    assert not races, races
+
+
+# -- kernels with one thing wrong -------------------------------------------------------------------
+def memory_of(program: Program, inputs: Arrays) -> Global:
+    """The buffers of a program; all but the inputs count as never written."""
+    empty = {b.name: np.zeros(b.shape, b.dtype) for b in program.buffers if b.role != INPUT}
+    return place({**inputs, **empty}, list(inputs))
+
+
+def relaunched(
+    step: Launch,
+    change: Callable[[str], str],
+    memory: Global,
+    stops: str = "out-of-bounds|never written",
+    **options,
+) -> Run | None:
+    """One launch of a program, races watched, its source gone through `change`. None where the emulator stops it in
+    these words: that fault is seen."""
+    ptx = compile_ptx(
+        change(sources.translation_unit(step.source)), "kernel.cu", precompiled.options(step.defines)
+    )
+    options = Options(races=True, **options)
+    try:
+        return launch(ptx, step.entry, step.grid, step.block, step.args, memory, step.shared, options)
+    except RuleError as e:
+        assert re.search(stops, str(e)), e
+        return None
+
+
+def fault_is_seen(rung: Rung, shape: Any, program: Program, inputs: Arrays, right: str, wrong: str) -> None:
+    """The program's one launch, with `wrong` where `right` stands: the emulator stops it, names a race, or y differs."""
+    (step,) = program.steps
+    memory = memory_of(program, inputs)
+    with np.errstate(all="ignore"):
+        ran = relaunched(step, with_(wrong, right), memory)
+    if ran is None:
+        return
+    ref, scale = ladder_of(rung.name).reference(shape, **inputs)
+    assert ran.races or not agrees(memory.array("y"), ref, scale, rung.tolerance)
+
+
+def with_(wrong: str, right: str) -> Callable[[str], str]:
+    """A change of a source: `wrong` in the one place of `right`."""
+
+    def change(text: str) -> str:
+        assert text.count(right) == 1, right
+        return text.replace(right, wrong)
+
+    return change
+
+
+def without(nth: int, barrier: str = "__syncthreads();") -> Callable[[str], str]:
+    """A change of a source: its nth barrier taken away."""
+
+    def change(text: str) -> str:
+        start, end = [found.span() for found in re.finditer(re.escape(barrier), text)][nth]
+        return text[:start] + text[end:]
+
+    return change
+
+
+# -- tile sizes -------------------------------------------------------------------------------------
+def legal(rung: Rung, shape: Any) -> list[dict[str, int]]:
+    """Every set of tile sizes that the rules admit."""
+    sets = (dict(zip(rung.tiles, v, strict=True)) for v in itertools.product(*rung.tiles.values()))
+    return [tiles for tiles in sets if not any(rung.rules(shape, tiles))]
+
+
+def some_tiles(data: st.DataObject, rung: Rung, shape: Any) -> dict[str, int]:
+    """A legal set, or any choice of each, whatever the rules say."""
+    if data.draw(st.booleans()):
+        return data.draw(st.sampled_from(legal(rung, shape)))
+    return {name: data.draw(st.sampled_from(choices)) for name, choices in rung.tiles.items()}
+
+
+def runs_or_names_its_rule(rung: Rung, shape: Any, tiles: Mapping[str, int], rules: str) -> None:
+    """The emulator agrees with the reference, or the first rule that is broken is named; it reads like `rules`."""
+    broken = next(iter(rung.rules(shape, tiles)), None)
+    if broken is None:
+        on(emulator, rung, shape, tiles)
+    else:
+        assert re.search(rf"({rules}).*, got ", broken), broken
+        with pytest.raises(RuleError, match=re.escape(broken)):
+            rung.check(shape, tiles)
+
+
+def each_choice_is_legal(rung: Rung, shape: Any) -> None:
+    """No tile size is offered that can never be had at this shape."""
+    for name, choices in rung.tiles.items():
+        assert {tiles[name] for tiles in legal(rung, shape)} == set(choices), (name, shape)

@@ -1,0 +1,287 @@
+"""The attention ladder without a GPU: right at any shape and tile size, whatever the scores; free of races, told by
+its rules."""
+
+from __future__ import annotations
+
+import re
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from kernels import sources
+from kernels.attention import ladder as attention_ladder
+from kernels.attention.shape import AttentionShape
+from kernels.engines import cpu, emulator
+from kernels.engines.emulator.compiler.compile import ptxas_log
+from kernels.engines.emulator.launch import Options
+from kernels.model.program import RuleError
+from kernels.precompile import ptxas_resources
+from kernels.runner import check_memory, seeded_inputs
+from tests.helpers import tried
+from tests.helpers.emulated import needs_nvrtc
+from tests.helpers.hard_scores import SPOILT, adversarial, spoilt
+from tests.helpers.shapes import attention_shapes
+from tests.helpers.tried import on
+
+pytestmark = needs_nvrtc
+RUNGS = {rung.name: rung for rung in (*attention_ladder.RUNGS, attention_ladder.CUBLAS)}
+OURS = [rung.name for rung in attention_ladder.RUNGS]
+FLASH = ("attention/flash", "attention/flash-registers")
+TOY = AttentionShape(1, 1, 8, 4)
+# Tiles that stick out on every side, several heads, hidden keys in a tile and in whole ones.
+RAGGED = AttentionShape(2, 2, 75, 37, causal=1)
+SMALL = {"attention/flash": {"Br": 4, "Bc": 8}, "attention/flash-registers": {"Br": 32, "Bc": 8}}
+
+
+# -- right at any shape -----------------------------------------------------------------------------
+@pytest.mark.parametrize("name", OURS)
+@settings(max_examples=6, deadline=None)
+@given(shape=attention_shapes())
+def test_the_emulator_agrees_with_the_reference_at_any_shape(name, shape):
+    on(emulator, RUNGS[name], shape)
+
+
+@pytest.mark.parametrize("name", FLASH)
+@settings(max_examples=6, deadline=None)
+@given(shape=attention_shapes())
+def test_small_tiles_agree_with_the_reference_at_any_shape(name, shape):
+    """Many tiles of keys to a row, so that what was summed before is mended again and again."""
+    on(emulator, RUNGS[name], shape, SMALL[name])
+
+
+@pytest.mark.parametrize("name", RUNGS)
+@settings(max_examples=25, deadline=None)
+@given(shape=attention_shapes(most=90, most_d=128))
+def test_the_cpu_twins_agree_at_any_shape(name, shape):
+    assert on(cpu, RUNGS[name], shape).dtype == np.float32
+
+
+@pytest.mark.parametrize("name", OURS)
+@pytest.mark.parametrize("d", [33, 64, 128])
+def test_wide_heads(name, d):
+    """A float4 path and none, one row tile and more, and where a lane has fewer rows for more columns."""
+    on(emulator, RUNGS[name], AttentionShape(1, 1, 67, d, causal=1))
+
+
+@pytest.mark.parametrize("name", RUNGS)
+def test_twin_and_kernel_walk_alike(name):
+    both = (on(engine, RUNGS[name], RAGGED, SMALL.get(name)) for engine in (emulator, cpu))
+    np.testing.assert_allclose(*both, rtol=1e-4, atol=1e-5)
+
+
+# -- whatever the scores ------------------------------------------------------------------------------
+KINDS = ["logits of 1e4", "all equal", "one hot", "rising", "falling", "values of every size"]
+
+
+@pytest.mark.parametrize("name", RUNGS)
+@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("causal", [0, 1])
+def test_hard_scores_stay_finite_and_right(name, kind, causal):
+    shape = AttentionShape(1, 2, 45, 16, causal=causal, scale=1)
+    inputs = adversarial(kind, shape)
+    for engine in (emulator, cpu):
+        on(engine, RUNGS[name], shape, SMALL.get(name), inputs)
+
+
+def test_the_hard_scores_are_what_they_say():
+    shape = AttentionShape(1, 2, 45, 16, scale=1)
+    for kind, size in (("logits of 1e4", 1e4), ("one hot", 1e4), ("falling", 4e5)):
+        inputs = adversarial(kind, shape)
+        assert np.abs(inputs["Q"] @ inputs["K"].swapaxes(2, 3)).max() > size / 2, kind
+
+
+def same_where_not_finite(out: np.ndarray, ref: np.ndarray) -> None:
+    np.testing.assert_array_equal(np.isnan(out), np.isnan(ref))
+    np.testing.assert_allclose(out, ref, rtol=2e-5, atol=2e-5)
+
+
+@pytest.mark.parametrize("name", RUNGS)
+@pytest.mark.parametrize("what", SPOILT)
+def test_infinities_and_nans_give_what_the_reference_gives(name, what):
+    """A key of -infinity is a mask: with small tiles a whole tile of such keys comes first. Where all of a row's are,
+    it is NaN, 0 / 0, and so it is where one is +infinity."""
+    for causal in (0, 1):
+        shape = AttentionShape(1, 2, 21, 8, causal=causal)
+        inputs = spoilt(what, shape)
+        ref, _ = attention_ladder.reference(shape, **inputs)
+        assert np.isnan(ref).any() or not np.isfinite(inputs[SPOILT[what][0]]).all()
+        for engine in (emulator, cpu):
+            with np.errstate(all="ignore"):
+                out, _ = tried.computed(engine, RUNGS[name], shape, SMALL.get(name), inputs)
+            same_where_not_finite(out, ref)
+
+
+# -- races, faults -------------------------------------------------------------------------------------
+@pytest.mark.parametrize(("name", "tiles"), [*((name, {}) for name in OURS), *SMALL.items()])
+def test_the_order_of_warps_changes_nothing_and_nothing_races(name, tiles):
+    tried.same_in_any_order(
+        lambda options: on(emulator, RUNGS[name], RAGGED.with_(B=1), tiles, options=options)
+    )
+
+
+FAULTS = {  # what is wrong: (the kernel, what stands there, what is put in its place)
+    "old sums not shrunk": ("flash", "o[n] *= shrink;", ";"),
+    "the sum not shrunk": ("flash", "l = l * shrink + p;", "l = l + p;"),
+    "the maximum of a lane alone": ("flash", "most = fmaxf(most, __shfl_xor_sync(~0u, most, other));", ";"),
+    "a hidden key seen": ("flash", "if (j0 + x >= seen(q0 + y, N, causal))", "if (j0 + x > seen(q0 + y, N, causal))"),
+    "the last barrier of a tile": ("flash", "* Vs[j][x + Bc * n];\n    __syncthreads();", "* Vs[j][x + Bc * n];"),
+    "lanes' sums not added": ("flash-registers", "l[i] += __shfl_xor_sync(~0u, l[i], other);", ";"),
+    "O not shrunk": ("flash-registers", "o[i][n] *= shrink;", ";"),
+    "the first barrier": ("flash-registers", "__syncthreads();  // K is there", "// K is there"),
+    "the second barrier": ("flash-registers", "__syncthreads();  // V is there", "// V is there"),
+    "no base for rows of -infinity": ("flash-registers", "most == -INFINITE ? 0.0f : most", "most"),
+    "keys hidden too late": ("flash-registers", "if (j0 + Bc > seen(q0, N, causal))", "if (j0 > seen(q0, N, causal))"),
+    "the scale left out": ("flash-registers", "float factor = scale * LOG2E;", "float factor = LOG2E;"),
+    "a key of the next tile": ("flash-registers", "row < rows ? d - col : 0", "d - col"),
+    "one group too few": ("fused", "BLOCK / d, c", "BLOCK / d + 1, c"),
+    "the maximum left out": ("fused", "m = together<larger>(m, parts);", ""),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("fault", FAULTS)
+def test_a_fault_in_the_kernel_is_seen(fault):
+    """What the tests above would see: the kernel with one thing wrong, at small tiles."""
+    which, right, wrong = FAULTS[fault]
+    rung = RUNGS[f"attention/{which}"]
+    shape = RAGGED.with_(B=1, H=1, causal=int(fault != "a key of the next tile"))
+    program = rung.build(shape, rung.check(shape, SMALL.get(rung.name)))
+    (step,) = program.steps
+    inputs = seeded_inputs(program.of_role("input"))
+    if "-infinity" in fault:
+        inputs["Q"][..., 0] = 1
+        inputs["K"][:, :, :16, 0] = -np.inf
+    memory = tried.memory_of(program, inputs)
+    with np.errstate(all="ignore"):
+        ran = tried.relaunched(step, tried.with_(wrong, right), memory)
+    if ran is None:
+        return
+    ref, scale = attention_ladder.reference(shape, **inputs)
+    seen = np.isfinite(ref)
+    wrong_ = np.abs(memory.array("O") - ref)[seen] > rung.tolerance * scale[seen]
+    assert ran.races or wrong_.any() or np.isnan(memory.array("O"))[seen].any()
+
+
+# -- tile sizes and rules -----------------------------------------------------------------------------
+@settings(max_examples=10, deadline=None)
+@given(data=st.data())
+def test_every_choice_of_tile_sizes_runs_or_names_its_rule(data):
+    rung = data.draw(st.sampled_from(attention_ladder.RUNGS))
+    shape = data.draw(attention_shapes(most_d=70))
+    tried.runs_or_names_its_rule(rung, shape, tried.some_tiles(data, rung, shape), "<=|==|whole warps")
+
+
+@pytest.mark.parametrize("rung", attention_ladder.RUNGS, ids=lambda r: r.name)
+def test_every_choice_is_part_of_some_legal_set_and_the_stock_sets_are_legal(rung):
+    for s in (TOY, AttentionShape(1, 1, 2048, 64), AttentionShape(1, 1, 2048, 128)):
+        tried.each_choice_is_legal(rung, s)
+        sets = list(rung.tile_sets(s))
+        assert sets[0] == rung.default_tiles and len(sets) > len(rung.sets or ())
+
+
+@pytest.mark.parametrize("d", [4, 64, 96, 128])
+@pytest.mark.parametrize("rung", attention_ladder.RUNGS, ids=lambda r: r.name)
+def test_no_kernel_spills(rung, d):
+    """At every set of tile sizes that is compiled ahead."""
+    shape = AttentionShape(1, 1, 256, d)
+    steps = {(t.source, t.defines) for tiles in rung.tile_sets(shape) for t in rung.build(shape, tiles).steps}
+    for source, defines in steps:
+        told = ptxas_resources(ptxas_log(sources.translation_unit(source), source, defines))
+        assert told["spill_bytes"] == 0 and 0 < told["registers"] <= 255, (source, defines)
+
+
+HUGE = 2**31 - 1
+RULES = [
+    ("attention/naive", TOY.with_(dtype="fp16"), {}, "dtype must be fp32, got fp16"),
+    ("attention/flash-registers", TOY.with_(dtype="bf16"), {}, "dtype must be fp32, got bf16"),
+    ("attention/flash", TOY.with_(B=70_000), {}, r"B\*H \(grid\) <= 65535, got 70000"),
+    ("attention/naive", TOY.with_(N=2_000_000), {}, r"N <= 65535\*BLOCK \(grid.y\), got 2000000"),
+    ("attention/blocked", TOY.with_(H=60_000, N=60_000), {}, r"B\*H\*N must stay below 2\^31 - 32, got 3600000000"),
+    ("attention/cublas", TOY.with_(N=HUGE - 2), {}, r"B\*H\*N must stay below 2\^31 - 4, got"),
+    ("attention/flash-registers", TOY.with_(N=HUGE), {}, r"N must stay below 2\^31 - 128, got"),
+    ("attention/fused", TOY.with_(d=129), {}, "d <= 128, got 129"),
+    ("attention/flash", TOY.with_(d=200), {}, "d <= 128, got 200"),
+    ("attention/flash-registers", TOY.with_(d=1000), {}, "d <= 128, got 1000"),
+    ("attention/fused", TOY.with_(N=60_000), {},
+     r"4\*\(N \+ d \+ BLOCK\) bytes of shared memory <= 232448, got 241040"),
+    ("attention/flash", TOY, {"Br": 4, "Bc": 32, "DP": 1}, "no tile size 'DP'"),
+    ("attention/flash", TOY, {"Br": 5}, "Br must be one of 4, 8, 16, 32, got 5"),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("name", "shape", "tiles", "words"), RULES)
+def test_what_cannot_run_names_its_rule(name, shape, tiles, words):
+    with pytest.raises(RuleError, match=words):
+        RUNGS[name].check(shape, tiles)
+
+
+# -- memory and cost --------------------------------------------------------------------------------
+@pytest.mark.parametrize("name", RUNGS)
+def test_s_and_p_are_taken_by_the_unfused_rungs_alone(name):
+    shape = AttentionShape(1, 2, 8192, 64)
+    rung = RUNGS[name]
+    program = rung.build(shape, rung.default_tiles)
+    square = 4 * 2 * 8192**2
+    unfused = name not in ("attention/fused", *FLASH)
+    assert program.nbytes("workspace") == (2 * square if unfused else 0)
+    cost = rung.cost(shape, program)
+    assert cost.workspace_bytes == program.nbytes("workspace")
+    assert cost.bytes == shape.bytes + (4 * square if unfused else 0)
+    assert cost.flops == shape.flops
+    causal = rung.cost(shape.with_(causal=1), program).flops
+    assert causal == shape.flops if name == "attention/cublas" else causal < 0.51 * shape.flops
+
+
+def test_s_that_exceeds_memory_is_refused_with_its_bytes():
+    shape = AttentionShape(64, 16, 32_768, 64)
+    rung = RUNGS["attention/naive"]
+    program = rung.build(shape, rung.check(shape, None))
+    with pytest.raises(RuleError, match=r"needs ([\d,]+) bytes of memory for the cpu engine") as told:
+        check_memory("cpu", shape, [program])
+    said = int(re.search(r"needs ([\d,]+) bytes", str(told.value))[1].replace(",", ""))
+    assert said > program.nbytes() > 2 * 4 * 64 * 16 * 32_768**2
+
+
+@pytest.mark.parametrize("name", RUNGS)
+def test_the_cpu_engine_allocates_what_is_predicted(name):
+    """S and P where they are, and beside them less than one of the two: a flash twin holds tiles alone."""
+    shape = AttentionShape(1, 2, 300, 32)
+    rung = RUNGS[name]
+    program = rung.build(shape, rung.default_tiles)
+    session = cpu.Session(program, seeded_inputs(program.of_role("input")))
+    session.verify_run()
+    beside = session.bytes["workspace"] - rung.cost(shape, program).workspace_bytes
+    assert 0 <= beside < 4 * 300**2
+
+
+# -- what each step of the ladder saves ------------------------------------------------------------------
+def counted(name: str, s: AttentionShape, tiles=None) -> dict[str, int]:
+    rung = RUNGS[name]
+    program = rung.build(s, rung.check(s, tiles))
+    session = emulator.Session(program, seeded_inputs(program.of_role("input")), Options())
+    session.verify_run()
+    return session.counters.total
+
+
+def test_each_step_of_the_ladder_saves_what_it_says():
+    """What the headers claim, counted at one head of N = 128, d = 64."""
+    shape = AttentionShape(1, 1, 128, 64)
+    total = {name: counted(name, shape) for name in OURS}
+
+    def of(name, counter):
+        return total[f"attention/{name}"].get(counter, 0)
+
+    assert of("blocked", "sectors_ld") * 3 < of("naive", "sectors_ld")
+    for name in ("fused", "flash", "flash-registers"):  # O alone, no S and P
+        assert of(name, "bytes_st") == 4 * 128 * 64 < of("naive", "bytes_st") / 4
+    assert of("flash", "sectors_ld") * 4 < of("fused", "sectors_ld")
+    assert of("flash-registers", "shared_requests_ld") * 16 < of("flash", "shared_requests_ld")
+    assert of("flash-registers", "bank_conflicts_ld") == of("flash-registers", "bank_conflicts_st") == 0
+
+
+def test_tiles_of_hidden_keys_are_left_out():
+    shape = AttentionShape(1, 1, 128, 32)
+    for name in FLASH:
+        whole, causal = (counted(name, shape.with_(causal=c), SMALL[name])["flops_fp"] for c in (0, 1))
+        assert causal < 0.7 * whole

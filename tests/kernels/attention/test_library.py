@@ -1,0 +1,294 @@
+"""cuBLAS's and PyTorch's part in the attention ladder without a GPU: what is asked of them, and what absence says."""
+
+from __future__ import annotations
+
+import ctypes
+import sys
+import types
+import warnings
+from typing import ClassVar
+
+import numpy as np
+import pytest
+
+from kernels.attention import ladder as attention_ladder
+from kernels.attention import library as attention_library
+from kernels.attention.shape import DTYPES, AttentionShape
+from kernels.engines import cpu, cuda, emulator
+from kernels.libraries import cublas
+from kernels.libraries import torch as torch_library
+from kernels.machine.status import Status
+from kernels.model.program import RuleError, UnsupportedError
+
+GPU, NO_GPU = Status(True, "a GPU"), Status(False, "no NVIDIA GPU in this machine")
+SHAPE = AttentionShape(2, 3, 5, 4, causal=1, scale=-0.5)
+LIBRARY = attention_library.RUNGS[0]
+RUNG_OF = dict(
+    zip(attention_library.IDEAS, attention_library.RUNGS, strict=True)
+)  # by PyTorch's name of the backend
+
+
+# -- cuBLAS -----------------------------------------------------------------------------------------
+class OnHost:
+    """An array that tells its place in memory as CuPy's do."""
+
+    def __init__(self, array: np.ndarray):
+        self.array, self.size, self.dtype = array, array.size, array.dtype
+        self.data = types.SimpleNamespace(ptr=array.ctypes.data)
+
+
+class Blas:
+    """cublasGemmStridedBatchedEx as its manual has it, on host memory: matrices column by column."""
+
+    types: ClassVar = {0: np.dtype("f4"), 2: np.dtype("f2"), 14: np.dtype("bfloat16")}  # cudaDataType
+
+    def cublasSetStream_v2(self, handle, stream) -> int:
+        return 0
+
+    def cublasGemmStridedBatchedEx(
+        self, handle, ta, tb, m, n, k, alpha, a, a_type, lda, sa, b, b_type, ldb, sb, beta, c, c_type, ldc, sc,
+        count, compute, algorithm,
+    ):  # fmt: skip
+        def matrix(at, type_, rows, cols, ld, step, i) -> np.ndarray:
+            assert ld >= rows
+            dtype = self.types[type_]
+            each, elements = dtype.itemsize, ld * (cols - 1) + rows
+            start = (ctypes.c_char * (each * elements)).from_address(at.value + each * step.value * i)
+            flat = np.frombuffer(start, dtype)
+            return np.lib.stride_tricks.as_strided(flat, (rows, cols), (each, each * ld))
+
+        assert a_type == b_type and c_type in (0, a_type) and compute == 68 and beta._obj.value == 0
+        for i in range(count):
+            A = matrix(a, a_type, k, m, lda, sa, i).T if ta else matrix(a, a_type, m, k, lda, sa, i)
+            B = matrix(b, b_type, n, k, ldb, sb, i).T if tb else matrix(b, b_type, k, n, ldb, sb, i)
+            product = alpha._obj.value * (A.astype("f4") @ B.astype("f4"))
+            matrix(c, c_type, m, n, ldc, sc, i)[...] = product
+        return 0
+
+
+@pytest.mark.parametrize("dtype", DTYPES)
+def test_what_cublas_is_asked_for_is_what_the_twin_computes(dtype, monkeypatch):
+    stream = types.SimpleNamespace(get_current_stream=lambda: types.SimpleNamespace(ptr=0))
+    monkeypatch.setattr(cublas, "_cublas", lambda: (Blas(), None, types.SimpleNamespace(cuda=stream)))
+    rng = np.random.default_rng(0)
+    program = attention_ladder.CUBLAS.build(SHAPE.with_(dtype=dtype), {})
+    arrays = {b.name: rng.standard_normal(b.shape).astype(b.dtype) for b in program.buffers}
+    for step in (program.steps[0], program.steps[2]):
+        args = [arrays[a] if isinstance(a, str) else a for a in step.args]
+        told = np.full_like(args[2], np.nan)
+        given = [
+            OnHost(told if i == 2 else a) if isinstance(a, np.ndarray) else a for i, a in enumerate(args)
+        ]
+        cublas.bind(step.routine, tuple(given))()
+        step.twin(*args)
+        off = {"float16": 2.0**-10, "bfloat16": 2.0**-7}.get(told.dtype.name, 1e-5)  # one step of the type
+        np.testing.assert_allclose(told.astype("f4"), args[2].astype("f4"), rtol=off, atol=1e-6)
+
+
+# -- PyTorch: absent -----------------------------------------------------------------------------------
+def test_without_a_gpu_it_was_not_asked(monkeypatch):
+    monkeypatch.setattr(cuda, "status", lambda: NO_GPU)
+    assert list(LIBRARY.rules(SHAPE, {})) == ["PyTorch was not asked here: no NVIDIA GPU in this machine"]
+
+
+def test_a_missing_pytorch_is_a_sentence(monkeypatch):
+    monkeypatch.setattr(cuda, "status", lambda: GPU)
+    monkeypatch.setattr(torch_library.importlib.util, "find_spec", lambda name: None)
+    (said,) = LIBRARY.rules(SHAPE, {})
+    assert said.endswith("PyTorch was not found on this machine; pip install torch brings it")
+    with pytest.raises(RuleError, match=r"attention/library cannot run .*pip install torch"):
+        LIBRARY.check(SHAPE, None)
+
+
+def test_an_old_pytorch_is_named(monkeypatch):
+    monkeypatch.setattr(torch_library.importlib.util, "find_spec", lambda name: object())
+    monkeypatch.setattr(torch_library, "version", lambda: "2.4.1+cu121")
+    with pytest.raises(RuleError, match=r"PyTorch 2.4.1\+cu121 was found on this machine; 2.5 is needed"):
+        torch_library.find()
+    monkeypatch.setattr(torch_library, "version", lambda: "2.10.0")
+    torch_library.find()
+
+
+@pytest.mark.parametrize("rung", attention_library.RUNGS, ids=lambda r: r.name)
+def test_only_the_cuda_engine_runs_it(rung, monkeypatch):
+    program = rung.build(SHAPE, {})
+    for engine, name in ((cpu, "cpu"), (emulator, "emulator")):
+        with pytest.raises(RuleError, match=f"is a library of the GPU: the cuda engine runs it, not {name}"):
+            engine.open(program, {})
+    assert rung.engines == ("cuda",) and rung.cost(SHAPE, program).workspace_bytes is None
+
+
+# -- PyTorch: there ------------------------------------------------------------------------------------
+class Tensor:
+    def __init__(self, array: np.ndarray):
+        self.array = array
+
+    def copy_(self, other: Tensor) -> None:
+        self.array[...] = other.array
+
+    def view(self, dtype) -> Tensor:
+        return Tensor(self.array.view(dtype))
+
+
+class Allocated:
+    """PyTorch's allocator: what is held now and the most that was."""
+
+    now = most = 1000
+
+    def take(self, nbytes: int) -> None:
+        self.now += nbytes
+        self.most = max(self.most, self.now)
+
+
+def pytorch(refuses: bool = False):
+    """As much of PyTorch as is asked for; `asked` keeps with what, `allocated` its bytes."""
+    allocated, asked = Allocated(), []
+
+    def sdpa(q, k, v, is_causal, scale) -> Tensor:
+        asked.append((torch.backend, torch.stream, torch.inference, is_causal, scale))
+        if refuses:
+            place = "(Triggered internally at sdp_utils.cpp:1.)"
+            for said in (
+                "Flash kernel not used because:",
+                "Expected a 16-bit type.",
+                "cuDNN has been runtime disabled.",
+            ):
+                warnings.warn(f"{said} {place}", stacklevel=1)
+            raise RuntimeError("No available kernel. Aborting execution.")
+        allocated.take(700)
+        allocated.take(-700 + 96)  # a workspace, gone again; the result stays
+        out = np.empty_like(q.array)
+        attention_ladder.twins.fused(
+            q.array, k.array, v.array, out, SHAPE.N, SHAPE.d, np.float32(scale), is_causal
+        )
+        return Tensor(out)
+
+    class Set:
+        """A context that sets an attribute of the module while it lasts."""
+
+        def __init__(self, name, value):
+            self.name, self.value = name, value
+
+        def __enter__(self):
+            setattr(torch, self.name, self.value)
+
+        def __exit__(self, *_):
+            setattr(torch, self.name, None)
+
+    def peak_from_here():
+        allocated.most = allocated.now
+
+    flags = types.SimpleNamespace
+    torch = types.SimpleNamespace(
+        __version__="2.9.0",
+        backend=None,
+        stream=None,
+        inference=None,
+        bfloat16="bfloat16",
+        from_dlpack=Tensor,
+        inference_mode=lambda: Set("inference", True),
+        cuda=flags(
+            is_available=lambda: True,
+            ExternalStream=lambda pointer: pointer,
+            stream=lambda stream: Set("stream", stream),
+            reset_peak_memory_stats=peak_from_here,
+            max_memory_allocated=lambda: allocated.most,
+            memory_allocated=lambda: allocated.now,
+        ),
+        backends=flags(cuda=flags(matmul=flags(allow_tf32=True)), cudnn=flags(allow_tf32=True)),
+        nn=flags(
+            functional=flags(scaled_dot_product_attention=sdpa),
+            attention=flags(
+                sdpa_kernel=lambda backend: Set("backend", backend),
+                SDPBackend=flags(**{name: name for name in torch_library.BACKENDS}),
+            ),
+        ),
+    )
+    return torch, asked
+
+
+@pytest.fixture
+def there(monkeypatch):
+    """Makes PyTorch be there; gives what was asked of it."""
+
+    def make(**how):
+        torch, asked = pytorch(**how)
+        torch_library.load.cache_clear()
+        monkeypatch.setitem(sys.modules, "torch", torch)
+        monkeypatch.setitem(sys.modules, "torch.nn.attention", torch.nn.attention)
+        stream = types.SimpleNamespace(get_current_stream=lambda: types.SimpleNamespace(ptr=77))
+        monkeypatch.setitem(sys.modules, "cupy", types.SimpleNamespace(cuda=stream))
+        monkeypatch.setattr(torch_library, "find", lambda: None)
+        return torch, asked
+
+    yield make
+    torch_library.load.cache_clear()
+
+
+def bound(backend: str):
+    rng = np.random.default_rng(0)
+    rung = RUNG_OF[backend]
+    (step,) = rung.build(SHAPE, {}).steps
+    arrays = {name: rng.standard_normal(SHAPE.qkv_shape).astype("f4") for name in "QKVO"}
+    args = tuple(arrays[a] if isinstance(a, str) else a for a in step.args)
+    return cublas.bind(step.routine, args), arrays
+
+
+@pytest.mark.parametrize("backend", torch_library.BACKENDS)
+def test_the_backend_named_runs_on_our_stream_without_tf32(there, backend):
+    torch, asked = there()
+    call, arrays = bound(backend)
+    before = arrays["O"].copy()
+    call()
+    call()
+    assert asked == [(backend, 77, True, True, -0.5)] * 2
+    assert not torch.backends.cuda.matmul.allow_tf32 and not torch.backends.cudnn.allow_tf32
+    np.testing.assert_array_equal(arrays["O"], before)  # O is written when it is asked for alone
+    call.deliver()
+    ref, _ = attention_ladder.reference(SHAPE, arrays["Q"], arrays["K"], arrays["V"])
+    np.testing.assert_allclose(arrays["O"], ref, rtol=1e-4, atol=1e-5)
+
+
+def test_its_memory_beside_the_result_is_told(there):
+    there()
+    call, _ = bound("EFFICIENT_ATTENTION")
+    call()
+    assert call.own_bytes == 700 - 96
+    call()
+    assert call.own_bytes == 700 - 96
+
+
+def test_what_it_refuses_is_told_in_its_words(there):
+    there(refuses=True)
+    call, _ = bound("FLASH_ATTENTION")
+    with pytest.raises(
+        UnsupportedError,
+        match=r"PyTorch 2.9.0 does not support FLASH_ATTENTION for this shape \(Expected a 16-bit type.\)",
+    ):
+        call()
+
+
+def test_a_pytorch_without_a_gpu_is_a_sentence(there):
+    torch, _ = there()
+    torch.cuda.is_available = lambda: False
+    with pytest.raises(RuleError, match=r"PyTorch 2.9.0 was found, but it does not see the GPU"):
+        bound("EFFICIENT_ATTENTION")
+
+
+# -- how the session tells and fetches it ----------------------------------------------------------------
+def test_the_session_adds_a_librarys_own_memory_to_the_workspace(monkeypatch):
+    """The ledger is a MemoryHook of CuPy's: here of a base that knows no GPU."""
+    hook = types.SimpleNamespace(MemoryHook=type("MemoryHook", (), {"__init__": lambda self: None}))
+    monkeypatch.setitem(sys.modules, "cupy", types.SimpleNamespace(cuda=hook))
+    cuda._ledger_class.cache_clear()
+    ledger = cuda._ledger_class()()
+    cuda._ledger_class.cache_clear()
+    ledger.stage("inputs", "input")
+    ledger.malloc_postprocess(0, 300, 512, 1, 1)
+    ledger.stage("torch", "workspace")
+    ledger.told(4096)
+    ledger.told(0)
+    assert ledger.bytes() == {"input": 512, "output": 0, "workspace": 4096, "peak": 4608}
+    ledger.stage("next", "workspace")
+    assert ledger.timeline[-1]["workspace"] == 0  # it is gone when the step is over
+    assert [stage["at"] for stage in ledger.timeline] == ["inputs", "torch", "next"]

@@ -1,0 +1,124 @@
+"""The CUDA rungs on a real GPU: every shape, every preset, tensors beyond 2^31 elements, memory, time."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from kernels.conv import ladder as conv_ladder
+from kernels.conv import reference
+from kernels.conv import winograd as conv_winograd
+from kernels.conv.presets import CONV_LAYER_PRESETS, CONV_PRESETS
+from kernels.conv.shape import ConvShape
+from kernels.engines import cuda
+from kernels.machine.timing import Budget
+from kernels.model.program import WORKSPACE
+from kernels.model.verify import agrees
+from kernels.runner import compare, run
+from tests.helpers.shapes import conv_shapes, layer_shapes
+
+pytestmark = pytest.mark.gpu
+RUNGS = [r.name for r in conv_ladder.OWN]
+OURS = [r for r in conv_ladder.LADDER.rungs if r.library != "cuDNN"]
+POOL_GRAIN = 512  # CuPy's pool hands memory out in multiples of this
+
+
+@st.composite
+def three_by_three(draw) -> ConvShape:
+    """What Winograd takes, beyond a tile and a block each way."""
+    s = draw(layer_shapes(most=5, groups=False))
+    return ConvShape(
+        s.N, draw(st.integers(1, 40)), s.H + 5, s.W + 5, draw(st.integers(1, 70)), 3, 3,
+        pad=(s.pad_h, s.pad_w), mode=s.mode, bias=s.bias, relu=s.relu,
+    )  # fmt: skip
+
+
+def rounding(s: ConvShape, rung: str = "conv/direct") -> float:
+    """What relative L2 error of float32 is seen to stay under. A sum's grows as the root of its length, in any order
+    of its terms; Winograd's transforms add their own, FFT's the size of the image."""
+    m = {"conv/winograd-2x2": 2, "conv/winograd-4x4": 4, "conv/winograd-nonfused": 4}.get(rung)
+    own = conv_winograd.MOST_ERROR[m] if m else 2e-6 if rung == "conv/fft" else 0
+    return max(own, 1e-7 + 0.5 * np.finfo("f4").eps * s.CRS**0.5)
+
+
+@settings(max_examples=200, deadline=None)
+@given(
+    shape=conv_shapes(most=5),
+    tile=st.sampled_from(conv_ladder.TILES),
+    block=st.sampled_from(conv_ladder.BLOCKS),
+)
+def test_every_rung_agrees_at_any_shape(shape, tile, block):
+    for result in compare(RUNGS, shape, engine="cuda", tiles={"TILE": tile, "BLOCK": block}, measure=False):
+        assert result.output.shape == shape.y_shape, result.rung  # compare() verified each element
+
+
+@settings(max_examples=200, deadline=None)
+@given(shape=st.one_of(layer_shapes(most=5), three_by_three()), data=st.data())
+def test_every_algorithm_agrees_at_any_shape_it_takes(shape, data):
+    """At tile sizes that are compiled ahead: any other would wait for a compiler."""
+    able = [r for r in OURS if not any(r.rules(shape, r.default_tiles))]
+    tiles = {r.name: data.draw(st.sampled_from(list(r.tile_sets(shape))), r.name) for r in able}
+    for result in compare([r.name for r in able], shape, engine="cuda", tiles=tiles, measure=False):
+        assert result.output.shape == shape.y_shape, result.rung
+
+
+@pytest.mark.parametrize("key", CONV_PRESETS | CONV_LAYER_PRESETS)
+def test_every_preset(key):
+    """cuDNN's rungs too, of which some are refused."""
+    shape, refused = (CONV_PRESETS | CONV_LAYER_PRESETS)[key].shape, []
+    able = [rung.name for rung in conv_ladder.LADDER.able("cuda", shape)]
+    results = compare(able, shape, engine="cuda", measure=False, refused=lambda *said: refused.append(said))
+    assert {r.rung for r in results} | {rung for rung, _ in refused} == set(able)
+    for result in results:
+        if "cudnn" not in result.rung:
+            assert result.error < rounding(shape, result.rung), result.rung
+
+
+@pytest.mark.parametrize("scale", [1e-4, 1e4])
+def test_values_far_from_one(scale):
+    s = ConvShape(2, 5, 19, 23, 7, 3, 5, stride=(2, 1), pad=(1, 3), dilation=(2, 1))
+    rng = np.random.default_rng(1)
+    x = (scale * rng.standard_normal(s.x_shape)).astype("f4")
+    x[0, 0, 0] = 0
+    w = (rng.integers(-3, 4, s.w_shape) / scale).astype("f4")
+    for result in compare(RUNGS, s, {"x": x, "w": w}, engine="cuda", measure=False):
+        assert result.error < 1e-6, result.rung
+
+
+def test_offsets_beyond_two_to_the_31():
+    """The last image of a batch whose data matrix has 2.3e9 elements is right, on every rung."""
+    s = ConvShape(N=11, C=16, H=512, W=512, K=2, R=7, S=7, pad=3)
+    assert s.N * s.CRS * s.PQ > 2**31
+    rng = np.random.default_rng(2)
+    x = rng.standard_normal(s.x_shape, dtype=np.float32)
+    w = rng.standard_normal(s.w_shape, dtype=np.float32)
+    ref, scale = reference.conv(s.with_(N=1), x[-1:], w)
+    for rung in conv_ladder.OWN:
+        session = cuda.open(rung.build(s, rung.default_tiles), {"x": x, "w": w})
+        out = session.verify_run()
+        session.close()
+        assert agrees(out[-1:], ref, scale, rung.tolerance), rung.name
+
+
+def test_memory_measured_is_memory_predicted():
+    s = CONV_PRESETS["resnet50-res2-3x3-n1"].shape
+    for result in compare(RUNGS, s, engine="cuda", budget=Budget(samples=5, seconds=0.5)):
+        m, program = result.measurement, conv_ladder.LADDER.rung(result.rung).build(s, result.tiles)
+        assert abs(m.workspace_bytes - result.predicted.workspace_bytes) < POOL_GRAIN
+        assert abs(m.peak_bytes - program.nbytes()) < POOL_GRAIN * len(program.buffers)
+        assert (m.workspace_bytes == 0) == (not program.of_role(WORKSPACE))
+
+
+@pytest.mark.parametrize("rung", RUNGS)
+@pytest.mark.parametrize("key", ["toy", "resnet50-res2-1x1", "resnet50-res4-3x3-n32"])
+def test_cold_and_hot_are_measured_apart(key, rung):
+    """Hot is never slower: what Python needs to launch is in neither."""
+    budget = Budget(samples=100, seconds=2)
+    cold = run(rung, CONV_PRESETS[key].shape, engine="cuda", mode="cold", budget=budget).measurement
+    hot = run(rung, CONV_PRESETS[key].shape, engine="cuda", mode="hot", budget=budget).measurement
+    assert (cold.mode, hot.mode) == ("cold", "hot")
+    assert cold.n == hot.n == 100
+    assert 0 < hot.median_ms <= cold.median_ms * 1.05
+    assert cold.p20_ms <= cold.median_ms <= cold.p80_ms

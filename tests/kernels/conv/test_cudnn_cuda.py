@@ -1,0 +1,125 @@
+"""cuDNN on a GPU: each algorithm right wherever it says that it runs, refusals in its words, workspace as it asks."""
+
+from __future__ import annotations
+
+import re
+from collections import Counter
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from kernels.conv import common as conv_common
+from kernels.conv import library as conv_library
+from kernels.conv import reference
+from kernels.conv.presets import CONV_PRESETS
+from kernels.conv.shape import ConvShape
+from kernels.engines import cuda
+from kernels.libraries import cudnn
+from kernels.machine.timing import Budget
+from kernels.model.program import INPUT, RuleError, UnsupportedError
+from kernels.model.rung import Rung
+from kernels.model.verify import agrees, relative_error
+from kernels.runner import seeded_inputs
+from tests.helpers.shapes import conv_shapes
+
+pytestmark = pytest.mark.gpu
+RES3 = CONV_PRESETS["resnet50-res3-3x3-n32"].shape
+POOL_GRAIN = 512  # CuPy's pool hands memory out in multiples of this
+SAID = re.compile(
+    r"cuDNN 9\.\d+\.\d+ does not support [A-Z_]+ for this shape \(CUDNN_STATUS_NOT_SUPPORTED\w*\)"
+)
+
+
+@pytest.fixture(autouse=True, scope="module")
+def library() -> cudnn.Cudnn:
+    try:
+        return cudnn.load()
+    except RuleError as e:
+        pytest.skip(str(e))
+
+
+def opened(rung: Rung, s: ConvShape, inputs: dict):
+    """(session, output), or None where cuDNN refuses."""
+    try:
+        session = cuda.open(rung.build(s, rung.check(s, {})), inputs)
+        return session, session.verify_run()
+    except UnsupportedError as e:
+        assert SAID.fullmatch(str(e)), e
+        return None
+
+
+def ran(s: ConvShape) -> dict[str, float]:
+    """Relative error by rung, of those that cuDNN supports; each element verified."""
+    inputs = seeded_inputs([b for b in conv_common.buffers(s) if b.role == INPUT])
+    ref, scale = reference.conv(s, **inputs)
+    errors = {}
+    for rung in conv_library.RUNGS:
+        assert not any(rung.rules(s, {}))
+        if got := opened(rung, s, inputs):
+            session, out = got
+            session.close()
+            bound = rung.scale(s, {}, inputs) if rung.scale else scale
+            assert agrees(out, ref, bound, rung.tolerance), rung.name
+            errors[rung.name] = relative_error(out, ref)
+    return errors
+
+
+@settings(max_examples=200, deadline=None)
+@given(s=conv_shapes(most=5), bias=st.integers(0, 1), relu=st.integers(0, 1))
+def test_what_it_runs_is_right_at_any_shape(s, bias, relu):
+    assert "conv/cudnn-implicit-gemm" in ran(s.with_(bias=bias, relu=relu))
+
+
+@pytest.mark.parametrize("groups", [2, 8])
+def test_groups(groups):
+    assert ran(ConvShape(2, 8, 15, 17, 16, 3, 3, stride=(2, 1), pad=1, groups=groups))
+
+
+@pytest.mark.parametrize("key", CONV_PRESETS)
+def test_every_preset(key):
+    errors = ran(CONV_PRESETS[key].shape)
+    assert errors["conv/cudnn-implicit-precomp-gemm"] < 2e-6  # TF32 would be off by 1e-4 and more
+    # Large tiles of 5 x 5 taps lose digits: `ran` holds them to their bound.
+    errors.pop("conv/cudnn-winograd-nonfused", None)
+    assert max(errors.values()) < 1e-4
+
+
+def test_a_layer_has_algorithms_of_several_kinds():
+    assert len(ran(RES3)) >= 3
+
+
+def test_workspace_is_what_cudnn_asks_for():
+    inputs = seeded_inputs([b for b in conv_common.buffers(RES3) if b.role == INPUT])
+    convolution = cudnn.Convolution(cudnn.load(), conv_common.struct(RES3), RES3.maps)
+    seen = Counter()
+    for rung, algorithm in zip(conv_library.RUNGS, conv_library.IDEAS, strict=True):
+        if got := opened(rung, RES3, inputs):
+            session, _ = got
+            asked = convolution.workspace_bytes(algorithm)
+            assert session.bytes["workspace"] == -(-asked // POOL_GRAIN) * POOL_GRAIN, rung.name
+            session.close()
+            seen[asked > 0] += 1
+    assert seen[True]  # at least one wants some
+
+
+def test_what_it_lists_are_algorithms_we_know():
+    convolution = cudnn.Convolution(cudnn.load(), conv_common.struct(RES3), RES3.maps)
+    listed = convolution.listed()
+    assert {t.algorithm for t in listed} <= set(cudnn.ALGORITHMS) and any(t.supported for t in listed)
+
+
+@pytest.mark.parametrize("mode", ["cold", "hot"])
+def test_it_is_timed_in_both_modes(mode):
+    rung = conv_library.RUNGS[1]
+    session = cuda.open(
+        rung.build(RES3, {}), seeded_inputs([b for b in conv_common.buffers(RES3) if b.role == INPUT])
+    )
+    session.verify_run()
+    (timed,) = cuda.sample([session], mode, Budget(samples=20, seconds=1))
+    session.close()
+    assert min(timed.samples_ms) > 0
+
+
+def test_the_version_stands_in_the_conditions():
+    assert cuda.conditions()["cudnn"] == cudnn.version()

@@ -1,0 +1,206 @@
+"""conv/direct-tiled and the implicit GEMMs without a GPU: right at any shape with groups, bias and ReLU, free of
+races, told by their rules."""
+
+from __future__ import annotations
+
+import re
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from kernels import sources
+from kernels.conv import implicit as conv_implicit
+from kernels.conv import ladder as conv_ladder
+from kernels.conv.presets import CONV_LAYER_PRESETS
+from kernels.conv.shape import ConvShape
+from kernels.engines import cpu, emulator
+from kernels.engines.emulator import precompiled
+from kernels.engines.emulator.compiler.compile import ptxas_log
+from kernels.model.program import RuleError
+from kernels.precompile import ptxas_resources
+from kernels.runner import seeded_inputs
+from tests.helpers import tried
+from tests.helpers.emulated import needs_nvrtc
+from tests.helpers.shapes import conv_shapes, layer_shapes
+from tests.helpers.tried import on
+
+RUNGS = {rung.name: rung for rung in conv_implicit.RUNGS}
+PLAIN, MAGIC, DIRECT = (
+    RUNGS[f"conv/{name}"] for name in ("implicit-gemm-plain", "implicit-gemm", "direct-tiled")
+)
+OLD = {rung.name: rung for rung in conv_ladder.OWN}
+TOY = ConvShape(1, 1, 8, 8, 2, 3, 3)
+# Several blocks, parts of them outside, several images in a tile, more terms than two tiles, a group each.
+RAGGED = ConvShape(3, 6, 9, 7, 10, 3, 2, stride=(2, 1), pad=(2, 1), dilation=(1, 2), groups=2, bias=1, relu=1)
+
+
+# -- right at any shape -----------------------------------------------------------------------------
+@pytest.mark.parametrize("name", RUNGS)
+@settings(max_examples=6, deadline=None)
+@given(shape=layer_shapes())
+def test_the_emulator_agrees_with_the_reference_at_any_shape(name, shape):
+    on(emulator, RUNGS[name], shape)
+
+
+@pytest.mark.parametrize("name", RUNGS)
+@settings(max_examples=25, deadline=None)
+@given(shape=layer_shapes(most=5))
+def test_the_cpu_twins_agree_at_any_shape(name, shape):
+    assert on(cpu, RUNGS[name], shape).dtype == np.float32
+
+
+@pytest.mark.parametrize("name", RUNGS)
+def test_a_shape_with_all_at_once_is_walked_alike_by_twin_and_kernel(name):
+    np.testing.assert_allclose(
+        on(emulator, RUNGS[name], RAGGED), on(cpu, RUNGS[name], RAGGED), rtol=1e-4, atol=1e-5
+    )
+
+
+@pytest.mark.parametrize("name", OLD)
+@settings(max_examples=6, deadline=None)
+@given(shape=layer_shapes(groups=False))
+def test_the_earlier_rungs_add_bias_and_relu_in_a_step_of_their_own(name, shape):
+    for engine in (emulator, cpu):
+        on(engine, OLD[name], shape)
+    steps = [step.name for step in OLD[name].build(shape, OLD[name].default_tiles).steps]
+    assert ("bias_relu" in steps) == bool(shape.bias or shape.relu)
+
+
+def test_a_step_that_finishes_costs_the_output_in_and_out_again():
+    rung, finished = OLD["conv/direct"], TOY.with_(relu=1)
+    plain, more = (rung.cost(s, rung.build(s, rung.default_tiles)) for s in (TOY, finished))
+    assert more.bytes - plain.bytes == 2 * 4 * TOY.elements["y"] and more.flops == plain.flops
+
+
+@pytest.mark.parametrize("name", RUNGS)
+def test_long_sums_are_made_in_parts(name):
+    """More terms than implicit-gemm sums at a stretch, pixels by four and not."""
+    for H in (3, 4) if name != DIRECT.name else (3,):
+        on(emulator, RUNGS[name], ConvShape(1, 174, H, 4, 3, 3, 3, pad=1, bias=1, relu=1))
+
+
+def test_parts_are_no_longer_than_the_source_says():
+    told = re.search(r"constexpr int PART = (\d+);", sources.text("conv/implicit.cuh"))
+    assert int(told[1]) == conv_implicit.PART
+    for tiles in (t for t in tried.legal(MAGIC, TOY)):
+        assert conv_implicit.PART % tiles["BK"] == 0
+
+
+@pytest.mark.parametrize("name", RUNGS)
+def test_relu_hides_no_nan(name):
+    inputs = {"x": np.zeros(TOY.x_shape, "f4"), "w": np.ones(TOY.w_shape, "f4")}
+    inputs["x"][0, 0, 4, 4] = np.nan
+    for engine in (emulator, cpu):
+        y, _ = tried.computed(engine, RUNGS[name], TOY.with_(relu=1), inputs=inputs)
+        assert np.isnan(y).sum() == 2 * 9
+
+
+@settings(max_examples=4, deadline=None)
+@given(shape=layer_shapes(most=4))
+def test_magic_gives_what_plain_divisions_give_bit_for_bit(shape):
+    np.testing.assert_array_equal(on(emulator, MAGIC, shape), on(emulator, PLAIN, shape))
+
+
+# -- races, faults -------------------------------------------------------------------------------------
+@pytest.mark.parametrize("name", RUNGS)
+def test_the_order_of_warps_changes_nothing_and_nothing_races(name):
+    tried.same_in_any_order(lambda options: on(emulator, RUNGS[name], RAGGED, options=options))
+
+
+FAULTS = {
+    "a barrier left out": ("      __syncthreads();\n", ""),
+    "columns of the next image": ("int n = divide(column, by.pixels), pixel", "int n = 0, pixel"),
+    "the border above forgotten": ("(unsigned)(mine[j].h + h) < (unsigned)s.H &&", "mine[j].h + h < s.H &&"),
+    "the flip forgotten": ("if (s.flip) {", "if (false) {"),
+    "a group's maps": ("x += (size_t)blockIdx.z * C * s.H * s.W;", ""),
+    "the last tap": ("k + i < inner ?", "k + i < inner - 1 ?"),
+}
+
+
+@needs_nvrtc
+@pytest.mark.parametrize("fault", FAULTS)
+def test_a_fault_in_the_kernel_is_seen(fault):
+    """What the tests above would see: the kernel with one thing wrong."""
+    s = RAGGED.with_(mode="convolution")
+    program = MAGIC.build(s, MAGIC.default_tiles)
+    tried.fault_is_seen(MAGIC, s, program, seeded_inputs(program.of_role("input")), *FAULTS[fault])
+
+
+# -- tile sizes and rules -----------------------------------------------------------------------------
+@needs_nvrtc
+@settings(max_examples=8, deadline=None)
+@given(data=st.data())
+def test_every_choice_of_tile_sizes_runs_or_names_its_rule(data):
+    rung = data.draw(st.sampled_from(conv_implicit.RUNGS))
+    shape = data.draw(layer_shapes())
+    tried.runs_or_names_its_rule(rung, shape, tried.some_tiles(data, rung, shape), "<=|==|stay below")
+
+
+@pytest.mark.parametrize("rung", conv_implicit.RUNGS, ids=lambda r: r.name)
+def test_every_choice_is_part_of_some_legal_set(rung):
+    tried.each_choice_is_legal(rung, TOY)
+
+
+@needs_nvrtc
+@pytest.mark.parametrize("rung", conv_implicit.RUNGS, ids=lambda r: r.name)
+def test_no_stock_kernel_spills(rung):
+    """Of what is not checked in, a second of ptxas each, the default and the set with most sums a thread."""
+    sets = list(rung.tile_sets(TOY))
+    compiled = (
+        sets[0],
+        max(sets, key=lambda tiles: (tiles.get("TM", 1) * tiles.get("TN", 1), tiles.get("TK", 1))),
+    )
+    for tiles in sets:
+        (step,) = rung.build(TOY, tiles).steps
+        told = precompiled.resources(step.source, step.defines)
+        if told is None and tiles not in compiled:
+            continue
+        if told is None:
+            told = ptxas_resources(
+                ptxas_log(sources.translation_unit(step.source), step.source, step.defines)
+            )
+        assert told["spill_bytes"] == 0 and 0 < told["registers"] <= 255, tiles
+
+
+HUGE = 2**31 - 1
+RULES = [
+    ("conv/direct-tiled", TOY.with_(N=70_000), {}, r"N \(grid.z\) <= 65535, got 70000"),
+    ("conv/direct-tiled", TOY, {"TILE": 32, "TP": 1}, r"TILE\*TILE/TP threads <= 256, got 1024"),
+    ("conv/direct-tiled", ConvShape(1, 4, 300, 300, 1, 2, 2, dilation=250), {},
+     r"bytes of shared memory for patch and taps <= 232448, got 1132"),
+    ("conv/direct-tiled", TOY.with_(C=70_000, K=70_000, groups=70_000), {},
+     r"blocks along the filters \(grid.y\) <= 65535, got 70000"),
+    ("conv/implicit-gemm", TOY.with_(C=70_000, K=70_000, groups=70_000), {}, r"groups \(grid.z\) <= 65535, got 70000"),
+    ("conv/implicit-gemm", TOY.with_(N=2**26), {}, r"N\*C\*H\*W must stay below 2\^31 - 0, got 4294967296"),
+    ("conv/implicit-gemm", ConvShape(1, 1, 1, 1, 1, 1, 1, pad=(0, 2**30 - 32)), {},
+     r"N\*P\*Q must stay below 2\^31 - 64, got"),
+    ("conv/implicit-gemm", TOY.with_(K=HUGE), {}, r"K/groups/BM blocks \(grid.y\) <= 65535, got"),
+    ("conv/implicit-gemm", TOY, {"BM": 32, "TM": 8, "TN": 8}, r"BM % 64 == 0, got 32"),
+    ("conv/implicit-gemm-plain", TOY, {"BM": 128, "BN": 128, "BK": 8}, r"BK % warps == 0 \(a warp copies a row\), got 8 % 16"),
+    ("conv/direct", TOY.with_(C=4, K=4, groups=2), {}, "groups must be 1, got 2"),
+    ("conv/im2col-gemm", TOY.with_(C=4, K=4, groups=4), {}, "groups must be 1, got 4"),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("name", "shape", "tiles", "words"), RULES)
+def test_what_cannot_run_names_its_rule(name, shape, tiles, words):
+    with pytest.raises(RuleError, match=words):
+        (RUNGS | OLD)[name].check(shape, tiles)
+
+
+@pytest.mark.parametrize("key", CONV_LAYER_PRESETS)
+def test_every_layer_preset_may_run(key):
+    for rung in conv_implicit.RUNGS:
+        assert list(rung.rules(CONV_LAYER_PRESETS[key].shape, rung.default_tiles)) == []
+
+
+# -- nothing that was before has changed ---------------------------------------------------------------
+@settings(max_examples=50, deadline=None)
+@given(conv_shapes())
+def test_a_plain_shape_is_launched_as_before(s):
+    for rung in OLD.values():
+        steps = rung.build(s, rung.default_tiles).steps
+        assert "bias_relu" not in [step.name for step in steps]
+        assert [b.name for b in rung.build(s, rung.default_tiles).of_role("input")] == ["x", "w"]

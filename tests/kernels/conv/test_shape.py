@@ -1,0 +1,158 @@
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from kernels.conv.presets import CONV_LAYER_PRESETS, CONV_PRESETS
+from kernels.conv.shape import ConvShape, conv_bounds, parse_conv
+from kernels.model.shape import INT_MAX, ShapeError
+from tests.helpers.shapes import conv_shapes, layer_shapes
+
+PLAIN = {"N": 1, "C": 3, "H": 8, "W": 8, "K": 4, "R": 3, "S": 3}
+
+
+def test_design_example():
+    s = ConvShape(N=1, C=3, H=8, W=8, K=4, R=3, S=3, pad=1)
+    assert (s.P, s.Q, s.CRS, s.PQ) == (8, 8, 27, 64)
+    assert s.macs == 4 * 64 * 27 and s.flops == 2 * s.macs
+    assert s.bytes == 4 * (3 * 64 + 4 * 27 + 4 * 64)
+
+
+def test_one_number_or_one_an_axis_say_the_same():
+    both = ConvShape(**PLAIN, stride=(2, 1), pad=(0, 1), dilation=(1, 2))
+    assert both == ConvShape(**PLAIN, u=2, v=1, pad_h=0, pad_w=1, dilation_h=1, dilation_w=2)
+    assert (both.stride, both.pad, both.dilation) == ((2, 1), (0, 1), (1, 2))
+
+
+@pytest.mark.parametrize(
+    ("change", "rule"),
+    [
+        ({"R": 9}, r"dilation\*\(R-1\)\+1 <= H\+2\*pad_h, but 9 > 8"),
+        ({"S": 5, "dilation": 2}, r"dilation\*\(S-1\)\+1 <= W\+2\*pad_w, but 9 > 8"),
+        ({"C": 0}, r"C must lie in 1 \.\. 2147483647, got 0"),
+        ({"pad": -1}, "pad_h must lie in 0"),
+        ({"u": 0}, "u must lie in 1"),
+        ({"H": 2.5}, "H must be a whole number, got 2.5"),
+        ({"H": float("nan")}, "H must be a whole number, got nan"),
+        ({"H": True}, "H must be a whole number, got True"),
+        ({"W": INT_MAX + 1}, "W must lie in"),
+        ({"W": INT_MAX, "pad": 1}, r"must stay below 2\^31"),
+        ({"stride": (1, 2, 3)}, "stride takes one number or two"),
+        ({"mode": "flip"}, "mode must be one of cross-correlation, convolution"),
+    ],
+)
+def test_a_broken_rule_is_named(change, rule):
+    with pytest.raises(ShapeError, match=rule):
+        ConvShape(**(PLAIN | change))
+
+
+@given(conv_shapes())
+def test_params_and_text_come_back(s):
+    assert ConvShape(**s.params()) == s
+    assert parse_conv(",".join(f"{k}={v}" for k, v in s.params().items())) == s
+
+
+@pytest.mark.parametrize(
+    ("text", "rule"),
+    [
+        ("N=1,C=3", "missing H, W, K, R, S"),
+        ("N=1,N=2", "N is given twice"),
+        ("N=x", "N must be a whole number, got 'x'"),
+        ("Z=1", "NAME among"),
+        ("N", "NAME=VALUE"),
+    ],
+)
+def test_malformed_text_is_named(text, rule):
+    with pytest.raises(ShapeError, match=rule):
+        parse_conv(text)
+
+
+@given(conv_shapes(), st.data())
+def test_one_control_within_its_bound_never_breaks_a_shape(s, data):
+    most = dict.fromkeys(("N", "C", "K", "H", "W", "R", "S", "u", "v", "pad_h", "pad_w"), 16)
+    most |= {"dilation_h": 8, "dilation_w": 8}
+    name, bound = data.draw(st.sampled_from(sorted(conv_bounds(s, most).items())))
+    assert bound.low <= getattr(s, name) <= bound.high
+    s.with_(**{name: data.draw(st.integers(bound.low, bound.high))})  # raises if it could
+
+
+@given(conv_shapes())
+def test_a_bound_that_names_a_rule_is_the_last_value_that_holds(s):
+    for name, bound in conv_bounds(s, {}).items():
+        if bound.why_high:
+            with pytest.raises(ShapeError, match="filter must fit"):
+                s.with_(**{name: bound.high + 1})
+        if bound.why_low:
+            with pytest.raises(ShapeError, match="filter must fit"):
+                s.with_(**{name: bound.low - 1})
+
+
+def test_presets_are_what_they_claim():
+    paper = CONV_PRESETS["cudnn-paper"].shape
+    assert (paper.K, paper.CRS, paper.PQ) == (2, 12, 4)
+    conv1 = CONV_PRESETS["resnet50-conv1-n32"].shape
+    assert (conv1.N, conv1.P, conv1.Q) == (32, 112, 112)
+    assert CONV_PRESETS["lenet-conv1"].shape.P == 28
+    stages = [p.shape for key, p in CONV_PRESETS.items() if "3x3" in key]
+    assert len(stages) == 8 and len({s.flops // s.N for s in stages}) == 1  # ResNet's stages cost alike
+
+
+def test_numpy_integers_are_whole_numbers():
+    assert ConvShape(*np.array([1, 3, 8, 8, 4, 3, 3])) == ConvShape(**PLAIN)
+
+
+# -- groups, bias, ReLU ----------------------------------------------------------------------------------
+def test_groups_divide_maps_and_filters():
+    s = ConvShape(2, 6, 8, 8, 9, 3, 2, groups=3, bias=1)
+    assert (s.maps, s.filters, s.w_shape, s.CRS) == (2, 3, (9, 2, 3, 2), 12)
+    assert s.macs == 2 * 9 * s.PQ * 12 and s.elements["w"] == 9 * 12 and s.elements["b"] == 9
+    assert s.bytes == 4 * (2 * 6 * 64 + 9 * 12 + 9 + 2 * 9 * s.PQ)
+    assert str(s) == "N2 C6 8x8 K9 3x2 groups 3 bias"
+
+
+@pytest.mark.parametrize(
+    ("change", "rule"),
+    [
+        ({"groups": 2}, "C must be a multiple of groups, got 3 % 2"),
+        ({"groups": 3}, "K must be a multiple of groups, got 4 % 3"),
+        ({"groups": 0}, r"groups must lie in 1 \.\. 2147483647, got 0"),
+        ({"bias": 2}, "bias must be 0 or 1, got 2"),
+        ({"relu": "yes"}, "relu must be 0 or 1, got 'yes'"),
+    ],
+)
+def test_a_broken_rule_of_a_layer_is_named(change, rule):
+    with pytest.raises(ShapeError, match=rule):
+        ConvShape(**(PLAIN | change))
+
+
+@given(layer_shapes())
+def test_a_layer_comes_back_from_params_and_text(s):
+    assert ConvShape(**s.params()) == s
+    assert parse_conv(",".join(f"{k}={v}" for k, v in s.params().items())) == s
+
+
+@given(conv_shapes())
+def test_a_plain_shape_is_named_as_before_there_were_layers(s):
+    """Rows and links made before find it, and it finds them."""
+    assert list(s.params()) == "N C H W K R S u v pad_h pad_w dilation_h dilation_w mode".split()
+    assert s == s.with_(groups=1, bias=0, relu=False) and s.params() == s.with_(bias=0).params()
+
+
+@given(layer_shapes(), st.data())
+def test_a_control_within_its_bound_never_breaks_a_layer(s, data):
+    most = dict.fromkeys(("N", "C", "K", "H", "W", "R", "S", "u", "v", "pad_h", "pad_w"), 16)
+    name, bound = data.draw(
+        st.sampled_from(sorted(conv_bounds(s, most | {"dilation_h": 8, "dilation_w": 8}).items()))
+    )
+    assert bound.low <= getattr(s, name) <= bound.high
+    s.with_(**{name: data.draw(st.integers(bound.low, bound.high))})  # raises if it could
+
+
+def test_layer_presets_are_what_they_claim():
+    for p in CONV_LAYER_PRESETS.values():
+        assert ConvShape(**p.shape.params()) == p.shape and p.key not in CONV_PRESETS
+    depthwise = CONV_LAYER_PRESETS["mobilenet-depthwise-n32"].shape
+    assert depthwise.maps == depthwise.filters == 1 and depthwise.CRS == 9
+    assert CONV_LAYER_PRESETS["resnext50-res2-grouped-n32"].shape.maps == 4

@@ -1,0 +1,220 @@
+"""What the GPU does at most, copies to it and memory on it: plausible, reproducible, and wrong ones refused."""
+
+from __future__ import annotations
+
+import time
+
+import numpy as np
+import pytest
+
+from kernels.conv import ladder as conv_ladder
+from kernels.conv.shape import ConvShape
+from kernels.engines import cuda
+from kernels.engines.cuda import probes as cuda_probes
+from kernels.engines.protocol import total_bytes
+from kernels.libraries import cublas
+from kernels.machine.timing import Budget
+from kernels.model.program import INPUT, OUTPUT, WORKSPACE, Buffer, LibraryCall, Program
+from kernels.runner import run, seeded_inputs
+
+pytestmark = pytest.mark.gpu
+GRAIN = 512  # bytes: CuPy's pool hands memory out in multiples of this
+WIDE = ConvShape(N=16, C=16, H=256, W=256, K=1, R=1, S=1)  # 64 MiB in, 4 MiB out
+QUICK = Budget(samples=5, seconds=0.5)
+
+
+@pytest.fixture(scope="module")
+def told():
+    return cuda_probes.ceilings()
+
+
+# -- ceilings ------------------------------------------------------------------------------------
+def test_ceilings_are_those_of_a_gpu(told):
+    assert 1e11 < told.copy_bytes_per_s < 2e13
+    assert 1e12 < told.fp32_flops_per_s < 3e14
+    assert 0.3 < told.launch_us < 20 and told.launch_us < told.launch_sync_us
+    assert min(told.copy_n, told.fp32_n, told.launch_n) >= 5
+    assert told.device == cuda.device_name() and told.cache_bytes > 2**20
+
+
+def test_a_second_take_is_within_a_tenth(told):
+    again = cuda_probes.ceilings()
+    for rate in ("copy_bytes_per_s", "fp32_flops_per_s", "launch_us"):
+        assert getattr(again, rate) == pytest.approx(getattr(told, rate), rel=0.1), rate
+
+
+def ran(change=lambda out: None):
+    """What the FMA kernel wrote, changed."""
+    stream = cuda.own_stream()
+    with stream:
+        fma, out = cuda_probes._fma(stream)
+        fma()
+        stream.synchronize()
+        change(out)
+    return out
+
+
+def one_element(out):
+    values = out.get()
+    values[12345] *= 1.01
+    out.set(values)
+
+
+def test_the_fma_kernel_agrees_with_its_closed_form():
+    cuda_probes._verify_fma(ran())
+
+
+@pytest.mark.parametrize("fault", ["one element", "never run", "half the rounds", "another factor"])
+def test_no_ceiling_is_taken_from_a_wrong_fma(monkeypatch, fault):
+    if fault == "one element":
+        out = ran(one_element)
+    elif fault == "never run":
+        _, out = cuda_probes._fma(cuda.own_stream())
+    else:
+        name, value = {
+            "half the rounds": ("ROUNDS", cuda_probes.ROUNDS // 2),
+            "another factor": ("A", 0.9998),
+        }[fault]
+        with monkeypatch.context() as patch:
+            patch.setattr(cuda_probes, name, value)
+            out = ran()
+    with pytest.raises(RuntimeError, match="no ceiling is taken from it"):
+        cuda_probes._verify_fma(out)
+
+
+class Short:
+    """Memory to which all but the last bytes are copied."""
+
+    def __init__(self, memory):
+        self.memory = memory
+
+    def copy_from_device_async(self, source, size, stream):
+        self.memory.copy_from_device_async(source, size - 2, stream)
+
+    def __getattr__(self, name):
+        return getattr(self.memory, name)
+
+    def __add__(self, bytes_):
+        return self.memory + bytes_
+
+
+def test_no_ceiling_is_taken_from_a_copy_cut_short():
+    import cupy
+
+    size, stream = 2**20, cuda.own_stream()
+    with stream:
+        rate, n = cuda_probes._copy_rate(
+            cupy.cuda.alloc(size), cupy.cuda.alloc(size), size, stream, lambda: None
+        )
+        assert rate > 0 and n >= 5
+        with pytest.raises(RuntimeError, match="the device's copy did not arrive"):
+            cuda_probes._copy_rate(
+                cupy.cuda.alloc(size), Short(cupy.cuda.alloc(size)), size, stream, lambda: None
+            )
+
+
+def test_what_is_measured_stays_under_the_ceilings(told):
+    """A 1x1 convolution reads its input once: no faster than a copy moves as many bytes."""
+    m = run("conv/direct", WIDE, engine="cuda", budget=QUICK).measurement
+    moved = (m.input_bytes + m.output_bytes) / m.median_ms * 1e3
+    assert moved < told.copy_bytes_per_s
+    assert m.conditions["ceilings"]["device"] == m.device
+
+
+# -- copies --------------------------------------------------------------------------------------
+@pytest.fixture
+def session():
+    program = conv_ladder.LADDER.rung("conv/direct").build(WIDE, {"BLOCK": 256})
+    session = cuda.open(program, seeded_inputs(program.of_role(INPUT)))
+    session.verify_run()
+    yield session
+    session.close()
+
+
+def test_copies_of_64_mib_come_to_a_bandwidth_below_the_memorys(session, told):
+    ms = cuda.copies(session)
+    assert ms["n"] >= 3
+    for way, bytes_ in (("h2d", session.bytes["input"]), ("d2h", session.bytes["output"])):
+        for kind in ("pageable", "pinned"):
+            rate = bytes_ / ms[f"{way}_{kind}"] * 1e3
+            assert 2e8 < rate < told.copy_bytes_per_s, (way, kind)
+    assert ms["h2d_pinned"] < ms["h2d_pageable"]  # the driver need not stage it
+
+
+def test_copying_leaves_the_data_as_it_was(session):
+    before = {name: array.get() for name, array in session.arrays.items()}
+    cuda.copies(session)
+    for name, array in session.arrays.items():
+        np.testing.assert_array_equal(array.get(), before[name])
+
+
+def test_what_the_processor_needs_to_queue_a_sample_is_in_no_time(session):
+    """A library that thinks for a millisecond between two launches is as fast as one that does not."""
+    budget = Budget(samples=30, seconds=2)
+    plain = cuda.sample([session], "cold", budget)[0]
+    call = session._calls[0]
+
+    def slow():
+        time.sleep(1e-3)
+        call()
+
+    session._calls[:] = [call, slow]
+    twice = cuda.sample([session], "cold", budget)[0]
+    assert np.median(twice.samples_ms) < 2.5 * np.median(plain.samples_ms) < 1
+
+
+def test_what_would_pin_too_much_is_not_copied(monkeypatch, session):
+    monkeypatch.setattr(cuda_probes, "MOST_PINNED", session.bytes["input"])
+    assert cuda.copies(session) is None
+
+
+# -- memory, stage by stage ----------------------------------------------------------------------
+@pytest.mark.parametrize(
+    "rung", [r.name for r in conv_ladder.LADDER.rungs if not r.library or r.library == "cuBLAS"]
+)
+def test_the_timeline_is_the_ledger(rung):
+    found = conv_ladder.LADDER.rung(rung)
+    program = found.build(ConvShape(2, 16, 56, 56, 32, 3, 3, pad=1), found.default_tiles)
+    session = cuda.open(program, seeded_inputs(program.of_role(INPUT)))
+    for _ in range(2):  # a second run tells the same
+        session.verify_run()
+        names = [engine_name for role, engine_name in cuda.ALLOCATED.items() if program.of_role(role)]
+        assert [s["at"] for s in session.timeline] == [*names, *(step.name for step in program.steps)]
+        assert max(map(total_bytes, session.timeline)) == session.bytes["peak"]
+        last = session.timeline[-1]
+        for role in (INPUT, OUTPUT, WORKSPACE):
+            slack = GRAIN * len(program.of_role(role))
+            assert 0 <= last[role] - program.nbytes(role) <= slack
+            assert session.bytes[role] == max(stage[role] for stage in session.timeline)
+        assert session.timeline[0] == {"at": "inputs", "input": last["input"], "output": 0, "workspace": 0}
+    session.close()
+
+
+def test_what_a_library_takes_while_it_runs_is_workspace_of_its_step(monkeypatch):
+    import cupy
+
+    def bind(routine, args):
+        x, y = args
+
+        def call():
+            room = cupy.empty(10**6, np.uint8) if routine == "roomy" else None
+            y.data.copy_from_device_async(x.data, x.nbytes, cupy.cuda.get_current_stream())
+            del room
+
+        return call
+
+    monkeypatch.setattr(cublas, "bind", bind)
+    buffers = (Buffer("x", INPUT, (1024,)), Buffer("y", OUTPUT, (1024,)))
+    steps = tuple(LibraryCall(name, ("x", "y"), lambda x, y: None) for name in ("plain", "roomy", "plain"))
+    session = cuda.open(Program(buffers, steps), seeded_inputs(buffers[:1]))
+    np.testing.assert_array_equal(session.verify_run(), session.arrays["x"].get())
+    taken = [(stage["at"], stage["workspace"]) for stage in session.timeline[2:]]
+    assert [at for at, _ in taken] == ["plain", "roomy", "plain"]
+    assert taken[0][1] == taken[2][1] == 0 and 10**6 <= taken[1][1] < 10**6 + GRAIN
+    assert session.bytes == {
+        "input": 4096,
+        "output": 4096,
+        "workspace": taken[1][1],
+        "peak": 8192 + taken[1][1],
+    }
+    session.close()

@@ -1,0 +1,361 @@
+"""The cuda engine on machines that lack something: libraries, memory, nvidia-smi, a newer GPU. CuPy's part is played by
+itself where no GPU is needed for it, else by a stand-in that raises what CuPy raises."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+import types
+
+import numpy as np
+import pytest
+
+from kernels import engines, sweep
+from kernels.conv.shape import ConvShape
+from kernels.engines import cuda
+from kernels.engines.cuda import timing as cuda_timing
+from kernels.jobs.job import JobError, Request
+from kernels.jobs.worker import Worker
+from kernels.ladders import LADDERS, find
+from kernels.libraries import cublas, wheels
+from kernels.libraries import torch as torch_library
+from kernels.machine.timing import Budget
+from kernels.model.program import RefusedError, RuleError, UnsupportedError
+from kernels.runner import compare
+from tests.children.acts import stand_in
+from tests.children.driver import H200, Driver
+
+TOY = ConvShape(1, 1, 8, 8, 2, 3, 3)
+RTX_2080 = Driver(name=b"NVIDIA GeForce RTX 2080", attributes=H200 | {75: 7, 76: 5, 97: 65_536})
+GEMM = LADDERS["gemm"]
+OutOfMemoryError = stand_in("cupy.cuda.memory", "OutOfMemoryError", MemoryError)
+CUDARuntimeError = stand_in("cupy_backends.cuda.api.runtime", "CUDARuntimeError", RuntimeError)
+
+
+# -- rungs that this GPU, or what is installed, cannot run --------------------------------------------------
+def refusal(rung: str, shape) -> str:
+    found = find(rung)
+    return cuda.refusal(found, shape, found.default_tiles)
+
+
+def test_an_older_gpu_refuses_the_rungs_that_need_a_newer_one(machine, monkeypatch):
+    machine(RTX_2080)
+    monkeypatch.setattr(cublas, "missing", lambda program: "")
+    shape = GEMM.presets["square-64"].shape
+    said = {rung.name: refusal(rung.name, shape) for rung in GEMM.able("cuda", shape)}
+    refused = {name for name, why in said.items() if why}
+    assert refused == {"gemm/double-buffer", "gemm/warp-tile", "gemm/cublas-tf32"}
+    assert {said[name] for name in refused} == {
+        "compute capability 8.0 or newer is needed, NVIDIA GeForce RTX 2080 has 7.5"
+    }
+    halves = GEMM.presets["square-4096-fp16"].shape
+    assert refusal("gemm/mma-sync", halves).startswith("compute capability 8.0")
+
+
+def test_a_block_with_more_shared_memory_than_the_gpu_has(machine):
+    machine(Driver(name=b"NVIDIA L4", attributes=H200 | {75: 8, 76: 9, 97: 101_376}))
+    rung, shape = find("gemm/warp-tile"), GEMM.presets["square-64"].shape
+    big = rung.default_tiles | {"STAGES": 4, "BK": 32}
+    shared = rung.build(shape, big).steps[0].shared
+    assert shared > 101_376
+    said = f"a block needs {shared:,} bytes of shared memory, NVIDIA L4 has 101,376"
+    assert cuda.refusal(rung, shape, big) == said
+    assert cuda.refusal(rung, shape, rung.default_tiles) == ""
+
+
+def test_the_newest_gpu_refuses_nothing(machine, monkeypatch):
+    machine(Driver())
+    monkeypatch.setattr(wheels, "missing", lambda library: "")
+    for ladder in LADDERS.values():
+        for preset in ladder.presets.values():
+            for rung in ladder.able("cuda", preset.shape):
+                assert refusal(rung.name, preset.shape) == ""
+
+
+def test_missing_libraries_refuse_their_rungs_alone(machine, monkeypatch):
+    machine(Driver())
+    monkeypatch.setattr(wheels, "missing", lambda library: f"{library} is missing")
+    names = [rung.name for rung in LADDERS["conv"].able("cuda", TOY) if refusal(rung.name, TOY)]
+    assert names == ["conv/im2col-cublas", "conv/fft"]
+    assert refusal("conv/im2col-cublas", TOY) == "cublas is missing"
+    assert refusal("conv/fft", TOY) == "cufft is missing"
+
+
+def test_where_there_is_no_gpu_no_rung_is_refused_by_itself(machine):
+    machine(None, on_bus=False)
+    assert refusal("gemm/warp-tile", GEMM.presets["square-64"].shape) == ""
+
+
+def test_a_comparison_leaves_out_what_the_gpu_cannot_run(machine):
+    machine(RTX_2080)
+    shape = GEMM.presets["square-64"].shape
+    told = []
+    names = ["gemm/double-buffer", "gemm/warp-tile"]
+    assert compare(names, shape, engine="cuda", refused=lambda *words: told.append(words)) == []
+    why = "compute capability 8.0 or newer is needed, NVIDIA GeForce RTX 2080 has 7.5"
+    assert told == [(name, why) for name in names]
+    with pytest.raises(RefusedError, match=f"^gemm/double-buffer: {why}$"):
+        compare(names, shape, engine="cuda")
+
+
+def test_a_sweep_leaves_out_what_this_machine_cannot_run(monkeypatch, tmp_path):
+    """It is no row, and nothing that a library said: another machine may run it."""
+    old = "compute capability 8.0 or newer is needed"
+    monkeypatch.setattr(engines, "refusal", lambda name, rung, *_: "" if rung.name == "conv/direct" else old)
+    out = tmp_path / "machine.jsonl"
+    what = sweep.Sweep("cpu", ["toy"], ["cold"], budget=Budget(3, 0.1, 2, 0.0))
+    steps = list(sweep.record(out, what, "unknown"))
+    assert {step.row["rung"] for step in steps if step.row} == {"conv/direct"}
+    left_out = [step.said for step in steps if old in step.said]
+    assert any(said.startswith(f"left out conv/im2col-gemm {TOY}: ") for said in left_out)
+    assert steps[-1].done == steps[-1].total and list(tmp_path.iterdir()) == [out]
+
+
+# -- a child whose CuPy does not work ------------------------------------------------------------------
+@pytest.fixture
+def worker():
+    worker = Worker(deadline_s=30, module="tests.children.gpu_machine")
+    yield worker
+    worker.close()
+
+
+def words(worker) -> str:
+    """Those of a run on the GPU; the next one, on the processor, runs."""
+    with pytest.raises(JobError) as raised:
+        worker.submit(Request(("conv/direct",), TOY, engine="cuda")).result(60)
+    (row,) = worker.submit(Request(("conv/direct",), TOY, engine="cpu", seconds=0.05)).result(60)
+    assert row["engine"] == "cpu" and row["median_ms"] > 0
+    return str(raised.value)
+
+
+@pytest.mark.skipif(cuda.status().ready, reason="CuPy finds a driver here")
+def test_cupy_itself_without_a_driver(worker):
+    pytest.importorskip("cupy")
+    text = words(worker)
+    assert text.startswith(
+        "the NVIDIA driver is older than this CUDA, while starting (conv/direct); install NVIDIA"
+    )
+    assert "driver 580 or newer (cudaErrorInsufficientDriver: " in text
+
+
+def test_cupy_that_does_not_import(worker, monkeypatch):
+    folder = os.path.join(os.path.dirname(__file__), "..", "..", "..", "children", "broken_cupy")
+    monkeypatch.setenv("PYTHONPATH", os.path.abspath(folder))
+    assert words(worker) == (
+        "CuPy does not load; pip install --force-reinstall cupy-cuda13x repairs it "
+        "(ImportError: libstdc++.so.6: cannot open shared object file: No such file or directory)"
+    )
+
+
+# -- memory ------------------------------------------------------------------------------------------
+def cupy_with(monkeypatch, free: int = 1_000_000, **more) -> None:
+    """A stand-in for CuPy: `more` are names of cupy.cuda."""
+    device = types.SimpleNamespace(mem_info=(free, 2_000_000), attributes={"L2CacheSize": 50 << 20})
+    given = {
+        "Device": lambda: device,
+        "memory": types.SimpleNamespace(OutOfMemoryError=OutOfMemoryError),
+        "runtime": types.SimpleNamespace(CUDARuntimeError=CUDARuntimeError),
+    } | more
+    monkeypatch.setitem(sys.modules, "cupy", types.SimpleNamespace(cuda=types.SimpleNamespace(**given)))
+    cuda.load.cache_clear()
+
+
+@pytest.fixture(autouse=True)
+def cupy_again():
+    yield
+    cuda.load.cache_clear()
+
+
+def failing(error: Exception):
+    def call(*args, **named):
+        raise error
+
+    return call
+
+
+def smi(monkeypatch, answer) -> list[list[str]]:
+    """nvidia-smi answers so, or raises; the commands it gets."""
+    commands: list[list[str]] = []
+
+    def run(command, **how):
+        commands.append(command)
+        if isinstance(answer, Exception):
+            raise answer
+        return subprocess.CompletedProcess(command, 0 if answer else 9, stdout=answer, stderr="")
+
+    monkeypatch.setattr(cuda.subprocess, "run", run)
+    return commands
+
+
+BUSY = "cudaErrorDevicesUnavailable: CUDA-capable device(s) is/are busy or unavailable"
+
+
+@pytest.mark.parametrize(
+    ("answer", "held"), [("142000, 143771, 1200\n", "142,000 of 143,771 MiB"), ("", "all of it")]
+)
+def test_a_card_without_room_for_a_context_says_who_has_it(machine, monkeypatch, answer, held):
+    machine(Driver())
+    full = failing(CUDARuntimeError("cudaErrorMemoryAllocation: out of memory"))
+    cupy_with(monkeypatch, Device=full)
+    smi(monkeypatch, answer)
+    with pytest.raises(RuleError) as raised:
+        cuda.free_bytes()
+    assert str(raised.value) == (
+        f"the GPU's memory is full: other programs hold {held}; nvidia-smi lists them"
+    )
+
+
+@pytest.mark.parametrize("answer", ["10, 143771, 143000\n", ""])
+def test_a_busy_card_is_cupys_own_error(machine, monkeypatch, answer):
+    machine(Driver())
+    cupy_with(monkeypatch, Device=failing(CUDARuntimeError(BUSY)))
+    smi(monkeypatch, answer)
+    with pytest.raises(CUDARuntimeError, match="busy"):
+        cuda.free_bytes()
+
+
+def test_a_card_too_full_for_a_context_is_full_though_it_says_busy(machine, monkeypatch):
+    machine(Driver())
+    cupy_with(monkeypatch, Device=failing(CUDARuntimeError(BUSY)))
+    smi(monkeypatch, "143100, 143771, 32\n")
+    with pytest.raises(RuleError, match="memory is full: other programs hold 143,100 of 143,771 MiB"):
+        cuda.free_bytes()
+
+
+@pytest.mark.parametrize("module", ["cupy.cuda.memory", "torch"])
+def test_want_of_memory_refuses_a_rung_with_the_bytes(monkeypatch, module):
+    cupy_with(monkeypatch, free=1_234_567)
+    error = stand_in(module, "OutOfMemoryError", RuntimeError if module == "torch" else MemoryError)
+    with pytest.raises(RefusedError) as raised, cuda.refused_when_full():
+        raise error("Out of memory allocating 4,096 bytes (allocated so far: 0 bytes).\nmore")
+    assert str(raised.value) == (
+        "the GPU's memory is full, 1,234,567 bytes are free (Out of memory allocating 4,096 bytes (allocated so far: 0 bytes))"
+    )
+    with pytest.raises(RuntimeError, match="another"), cuda.refused_when_full():
+        raise RuntimeError("another")
+
+
+def test_ceilings_without_room_are_left_out(monkeypatch):
+    from kernels import runner
+    from kernels.engines.cuda import probes as cuda_probes
+
+    cupy_with(monkeypatch)
+    monkeypatch.setattr(
+        cuda_probes, "ceilings", failing(OutOfMemoryError("Out of memory allocating 8 bytes"))
+    )
+    assert runner._ceilings(cuda) is None
+
+
+def test_a_flush_without_room_names_its_bytes(monkeypatch):
+    cupy_with(monkeypatch, alloc=failing(OutOfMemoryError("Out of memory")))
+    with pytest.raises(RuleError) as raised:
+        cuda_timing.flusher(None)
+    assert str(raised.value) == (
+        "overwriting the caches before each sample needs 268,435,456 bytes on the GPU, 1,000,000 bytes are free; "
+        "take a smaller shape or batch"
+    )
+
+
+class Array:
+    """As CuPy's, in the host's memory: what is copied goes nowhere."""
+
+    def __init__(self):
+        self.shape, self.dtype, self.nbytes = (4,), np.dtype("f4"), 16
+        self.data = types.SimpleNamespace(
+            copy_from_host_async=lambda *_: None, copy_to_host_async=lambda *_: None
+        )
+
+    def get(self, stream) -> np.ndarray:
+        return np.zeros(4, "f4")
+
+
+def test_copies_are_left_out_if_the_system_pins_no_memory(monkeypatch):
+    failed = CUDARuntimeError("cudaErrorMemoryAllocation: out of memory")
+    pinned = {"PinnedMemory": failing(failed), "PinnedMemoryPointer": lambda *_: pytest.fail("pinned")}
+    cupy_with(monkeypatch, **pinned)
+    monkeypatch.setattr(cuda, "own_stream", lambda: None)
+    program = find("conv/direct").build(TOY, {"BLOCK": 256})
+    session = types.SimpleNamespace(
+        program=program,
+        arrays={buffer.name: Array() for buffer in program.buffers},
+        stream=types.SimpleNamespace(synchronize=lambda: None),
+    )
+    assert cuda.copies(session) is None
+
+
+# -- nvidia-smi ----------------------------------------------------------------------------------------
+def test_clocks_are_those_of_the_gpu_in_use(machine, monkeypatch):
+    machine(Driver(count=2, bus=b"0000:B3:00.0"))
+    commands = smi(monkeypatch, "580.95.05, 1980, 2619\n")
+    assert cuda._smi("driver_version", "clocks.sm", "clocks.mem") == ["580.95.05", 1980, 2619]
+    assert commands[0][:2] == ["nvidia-smi", "--id=0000:B3:00.0"]
+
+
+@pytest.mark.parametrize(
+    ("answer", "expected"),
+    [
+        ("580.95.05, [N/A], [Not Supported]\n", ["580.95.05", None, None]),  # a part of a GPU (MIG)
+        ("", [None] * 3),
+        ("No devices were found\n", [None] * 3),
+        (FileNotFoundError("nvidia-smi"), [None] * 3),
+        (PermissionError("nvidia-smi"), [None] * 3),
+        (subprocess.TimeoutExpired("nvidia-smi", 10), [None] * 3),
+    ],
+)
+def test_clocks_that_nobody_knows(machine, monkeypatch, answer, expected):
+    machine(Driver())
+    smi(monkeypatch, answer)
+    assert cuda._smi("driver_version", "clocks.sm", "clocks.mem") == expected
+
+
+# -- libraries -----------------------------------------------------------------------------------------
+def test_no_nvrtc_is_a_sentence(monkeypatch):
+    monkeypatch.setitem(sys.modules, "cupy", types.SimpleNamespace(RawModule=failing(AssertionError())))
+    monkeypatch.setattr(wheels, "missing", lambda library: f"{library} was not found")
+    with pytest.raises(RuleError, match=r"^nvrtc was not found$"):
+        cuda.compile_kernel.__wrapped__("gemm/02_naive.cu", "naive", (("BLOCK", 16),))
+
+
+@pytest.mark.parametrize(
+    ("status", "error", "words"),
+    [
+        (15, UnsupportedError, "does not support this shape on this GPU: CUBLAS_STATUS_NOT_SUPPORTED"),
+        (8, UnsupportedError, "CUBLAS_STATUS_ARCH_MISMATCH"),
+        (13, RuntimeError, "cuBLAS failed: CUBLAS_STATUS_EXECUTION_FAILED"),
+        (99, RuntimeError, "cuBLAS failed: status 99"),
+    ],
+)
+def test_cublas_says_what_its_status_means(status, error, words):
+    with pytest.raises(error, match=words) as raised:
+        cublas._check(status)
+    assert type(raised.value) is error
+
+
+def test_cublas_that_does_not_start_is_refused(monkeypatch):
+    library = types.SimpleNamespace(cublasCreate_v2=lambda handle: 3)
+    monkeypatch.setitem(sys.modules, "cupy", types.SimpleNamespace())
+    monkeypatch.setattr(wheels, "load", lambda name: library)
+    with pytest.raises(
+        RefusedError, match="cuBLAS does not start on this GPU: CUBLAS_STATUS_ALLOC_FAILED, the GPU's"
+    ):
+        cublas._cublas.__wrapped__()
+
+
+@pytest.mark.parametrize(
+    ("cuda_line", "there"), [("cuda: Optional[str] = None", False), ("cuda = '13.0'", True)]
+)
+def test_a_pytorch_without_cuda_is_named_without_importing_it(monkeypatch, tmp_path, cuda_line, there):
+    (tmp_path / "version.py").write_text(
+        f"__version__ = '2.9.0+cpu'\n{cuda_line}\nhip: Optional[str] = None\n"
+    )
+    spec = types.SimpleNamespace(origin=str(tmp_path / "__init__.py"))
+    monkeypatch.setattr(torch_library.importlib.util, "find_spec", lambda name: spec)
+    monkeypatch.setattr(torch_library, "version", lambda: "2.9.0")
+    if there:
+        torch_library.find()
+        return
+    with pytest.raises(
+        RuleError, match=r"^PyTorch 2\.9\.0 was found .* built without CUDA; pip install --force-re"
+    ):
+        torch_library.find()

@@ -1,0 +1,333 @@
+"""The emulator's barriers: of a block, named, counted, and of the lanes of a warp."""
+
+from __future__ import annotations
+
+import re
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from kernels.engines.emulator.compiler.compile import compile_ptx
+from kernels.engines.emulator.errors import EmulatorError
+from kernels.engines.emulator.launch import Options, launch, place
+from tests.helpers.emulated import emulate, needs_nvrtc
+
+pytestmark = needs_nvrtc
+i32, u32 = np.int32, np.uint32
+OUT = {"out": ((64,), i32)}
+NAMED = """
+__device__ void sync(int id, int n) { asm volatile("barrier.sync %0, %1;" :: "r"(id), "r"(n) : "memory"); }
+__device__ void arrive(int id, int n) { asm volatile("barrier.arrive %0, %1;" :: "r"(id), "r"(n) : "memory"); }
+"""
+
+
+def _fails(source: str, message: str, outputs=OUT, **kwargs) -> None:
+    with pytest.raises(EmulatorError) as caught:
+        emulate(source, kwargs.pop("inputs", {}), outputs, **kwargs)
+    assert re.search(message, str(caught.value)), str(caught.value)
+
+
+def _warnings(source: str, block: int, grid: int = 1, **options) -> tuple[str, ...]:
+    memory = place({"out": np.zeros(grid * block, i32)}, [])
+    return launch(
+        compile_ptx(source, "kernel.cu"), "k", (grid, 1, 1), (block, 1, 1), ["out"], memory, 0, Options(**options)
+    ).warnings  # fmt: skip
+
+
+# -- named barriers -----------------------------------------------------------------------------------------------
+def test_pairs_of_warps_meet_at_barriers_of_their_own():
+    """The id is in a register; one pair goes on while the other has not come."""
+    source = f"""{NAMED}
+    extern "C" __global__ void k(int* out) {{
+      __shared__ volatile int s[128];
+      int t = threadIdx.x, pair = t / 64, other = pair * 64 + (t + 32) % 64;
+      for (int n = 0; n < 3 + pair; ++n) {{
+        s[t] = n * 1000 + t;
+        sync(pair + 1, 64);
+        out[t] = s[other];
+        sync(pair + 1, 64);
+      }}
+    }}"""
+    for order in ("forward", "reversed", 1):
+        run = emulate(source, {}, {"out": ((128,), i32)}, block=128, order=order)
+        t = np.arange(128)
+        np.testing.assert_array_equal(run["out"], (2 + t // 64) * 1000 + t // 64 * 64 + (t + 32) % 64)
+
+
+@pytest.mark.parametrize("order", ["forward", "reversed", 3])
+@pytest.mark.parametrize("asm", ["bar", "barrier.cta"])
+def test_producers_arrive_and_do_not_wait(order, asm):
+    """Two buffers, two warps that fill them, two that empty them: bar.arrive counts without waiting."""
+    source = f"""
+    extern "C" __global__ void k(int* out, const int* in) {{
+      __shared__ int buffer[2][64];
+      int t = threadIdx.x % 64;
+      bool produce = threadIdx.x < 64;
+      if (produce)
+        for (int n = 0; n < 6; ++n) {{
+          if (n >= 2) asm volatile("{asm}.sync %0, 128;" :: "r"(3 + n % 2) : "memory");
+          buffer[n % 2][t] = in[n * 64 + t];
+          asm volatile("{asm}.arrive %0, 128;" :: "r"(1 + n % 2) : "memory");
+        }}
+      else
+        for (int n = 0; n < 6; ++n) {{
+          asm volatile("{asm}.sync %0, 128;" :: "r"(1 + n % 2) : "memory");
+          out[n * 64 + t] = buffer[n % 2][63 - t];
+          if (n < 4) asm volatile("{asm}.arrive %0, 128;" :: "r"(3 + n % 2) : "memory");
+        }}
+    }}"""
+    x = np.arange(6 * 64, dtype=i32)
+    run = emulate(source, {"in": x}, {"out": ((6 * 64,), i32)}, grid=2, block=128, order=order)
+    np.testing.assert_array_equal(run["out"].reshape(6, 64), x.reshape(6, 64)[:, ::-1])
+
+
+def test_warps_reach_a_barrier_at_different_lines():
+    source = """extern "C" __global__ void k(int* out) {
+  __shared__ int s[64];
+  int t = threadIdx.x;
+  if (t < 32) {
+    s[t] = t;
+    __syncthreads();
+    out[t] = s[t + 32];
+  } else {
+    s[t] = 100 + t;
+    __syncthreads();
+    out[t] = s[t - 32];
+  }
+}"""
+    for order in ("forward", "reversed"):
+        out = emulate(source, {}, OUT, block=64, grid=3, order=order)["out"]
+        np.testing.assert_array_equal(out, np.r_[np.arange(132, 164), np.arange(32)])
+
+
+def test_lanes_reach_an_unaligned_barrier_at_different_lines():
+    source = """extern "C" __global__ void k(int* out) {
+  __shared__ int s[64];
+  int t = threadIdx.x;
+  if (t % 2) { s[t] = t; __barrier_sync(0); out[t] = s[t - 1]; }
+  else { s[t] = -t; __barrier_sync_count(0, 64); out[t] = s[t + 1]; }
+}"""
+    t = np.arange(64)
+    out = emulate(source.replace("_count(0, 64)", "(0)"), {}, OUT, block=64)["out"]
+    np.testing.assert_array_equal(out, np.where(t % 2, 1 - t, t + 1))
+    np.testing.assert_array_equal(emulate(source, {}, OUT, block=64)["out"], out)
+
+
+@settings(max_examples=8, deadline=None)
+@given(
+    st.integers(1, 100), st.integers(1, 3), st.integers(-1, 9), st.sampled_from(["forward", "reversed", 4])
+)
+def test_barriers_that_count_and_combine(threads, grid, limit, order):
+    source = """extern "C" __global__ void k(int* out, int limit) {
+      int t = threadIdx.x, i = blockIdx.x * blockDim.x + t;
+      bool p = t % 10 <= limit;
+      out[3 * i] = __syncthreads_count(p);
+      if (t < 32) out[3 * i + 1] = __syncthreads_and(p);
+      else out[3 * i + 1] = __syncthreads_and(p) ? 1 : 0;
+      out[3 * i + 2] = __syncthreads_or(p);
+    }"""
+    n = threads * grid
+    run = emulate(
+        source, {}, {"out": ((n, 3), i32)}, args=["out", i32(limit)], grid=grid, block=threads, order=order
+    )  # fmt: skip
+    p = np.arange(threads) % 10 <= limit
+    assert (run["out"][:, 0] == p.sum()).all()
+    assert ((run["out"][:, 1] != 0) == p.all()).all() and ((run["out"][:, 2] != 0) == p.any()).all()
+
+
+@pytest.mark.parametrize(("call", "message"), [
+    ("sync(16, 64)", r"kernel\.cu:\d+.*: barrier 16 does not exist: a block has 0 to 15"),
+    ("sync(1, 40)", r": a barrier counts whole warps: 40 threads are no multiple of 32, by thread \(0, 0, 0\)"),
+    ("sync(1, 32)", r": barrier 1 is for 32 threads, 64 have come, by thread"),
+    ("arrive(1, 32)", r": barrier 1 is for 32 threads, 64 have come, by thread"),
+    ("sync(2, 96)", r": deadlock: barrier 2 waits for 96 threads, 64 have come, by thread \(0, 0, 0\)"),
+    ("if (threadIdx.x < 32) sync(1, 64); else sync(2, 64)",
+     r": deadlock: barrier 1 waits for 64 threads, 32 have come and no other can, such as thread \(32, 0, 0\)"),
+    ("if (threadIdx.x < 32) sync(1, 64); else __syncthreads()", r": deadlock: barrier [01] waits for "),
+])  # fmt: skip
+def test_a_named_barrier_that_cannot_complete_is_named(call, message):
+    source = f'{NAMED}\nextern "C" __global__ void k(int* out) {{\n  {call};\n  out[threadIdx.x] = 1;\n}}'
+    _fails(source, message, block=64, grid=2)
+
+
+def test_a_barrier_behind_a_guard_is_for_those_whose_guard_holds():
+    source = """extern "C" __global__ void k(int* out) {
+      int t = threadIdx.x;
+      asm volatile("{ .reg .pred p; setp.lt.s32 p, %0, 64; @p bar.sync 1, 64; @!p bar.sync 2, 32; }" :: "r"(t));
+      asm volatile("{ .reg .pred p; setp.lt.s32 p, %0, 0; @p bar.sync 3, 64; @p bar.warp.sync 1; }" :: "r"(t));
+      out[t] = t;
+    }"""
+    out = emulate(source, {}, {"out": ((96,), i32)}, block=96)["out"]
+    np.testing.assert_array_equal(out, np.arange(96))
+
+
+# -- a barrier that a part of the block misses ----------------------------------------------------------------------
+@pytest.mark.parametrize(("condition", "count"), [("t < 32", 32), ("t != 40", 1), ("t % 2", 32)])
+def test_a_barrier_that_threads_run_past_is_named(condition, count):
+    source = f"""extern "C" __global__ void k(int* out) {{
+  int t = threadIdx.x;
+  out[t] = 1;
+  if ({condition}) {{
+    out[t] = 2;
+    __syncthreads();
+  }}
+  out[t] += 1;
+}}"""
+    first = next(t for t in range(64) if not eval(condition.replace("!=", "!="), {"t": t}))
+    _fails(
+        source,
+        rf"^k, kernel\.cu:6: not all threads of the block reach this barrier: {count} run past it while others wait, "
+        rf"first thread \({first}, 0, 0\) of block \(0, 0, 0\)$",
+        block=64,
+    )  # fmt: skip
+
+
+def test_a_loop_with_a_barrier_that_ends_sooner_for_some_is_named():
+    source = """extern "C" __global__ void k(int* out) {
+  #pragma unroll 1
+  for (int n = 0; n < 2 + threadIdx.x / 32; ++n)
+    __syncthreads();
+  out[threadIdx.x] = 1;
+}"""
+    _fails(
+        source,
+        r"kernel\.cu:4: .*reach this barrier: 32 run past it while others wait, first thread \(0",
+        block=64,
+    )
+
+
+def test_threads_that_return_before_a_barrier_are_not_waited_for_but_warned_of():
+    source = """extern "C" __global__ void k(int* out) {
+  __shared__ int s[64];
+  int t = threadIdx.x;
+  if (t >= 50 && blockIdx.x == 1) return;
+  s[t] = t;
+  __syncthreads();
+  out[blockIdx.x * 64 + t] = s[t < 40 ? t + 1 : t];
+  __syncthreads();
+}"""
+    for order in ("forward", "reversed"):
+        first, second = _warnings(source, 64, grid=2, order=order)
+        assert first.startswith(
+            "k, kernel.cu:6: 14 threads of block (1, 0, 0), first thread (50, 0, 0), return before this barrier."
+        )
+        assert "kernel.cu:8: 14 threads" in second
+    assert _warnings(source.replace("t >= 50", "t > 63"), 64, grid=2) == ()
+
+
+# -- lanes of a warp ------------------------------------------------------------------------------------------------
+def test_lanes_meet_at_syncwarp_at_different_lines():
+    """The first half reads, after its __syncwarp, what the second writes before its own."""
+    source = """extern "C" __global__ void k(int* out) {
+  __shared__ volatile int s[64];
+  int t = threadIdx.x;
+  if (t % 32 < 16) {
+    s[t] = t;
+    __syncwarp();
+    out[t] = s[t + 16];
+  } else {
+    s[t] = 100 + t;
+    __syncwarp();
+    out[t] = s[t - 16];
+  }
+}"""
+    t = np.arange(64)
+    out = emulate(source, {}, OUT, block=64)["out"]
+    np.testing.assert_array_equal(out, np.where(t % 32 < 16, 116 + t, t - 16))
+
+
+def test_halves_of_a_warp_meet_apart():
+    source = """extern "C" __global__ void k(int* out) {
+      __shared__ volatile int s[64];
+      int t = threadIdx.x, half = t / 16 % 2;
+      unsigned mask = half ? 0xffff0000u : 0xffffu;
+      for (int n = 0; n < 2 + half; ++n) {
+        s[t] = t * 10 + n;
+        __syncwarp(mask);
+        out[t] = s[t ^ 1];
+        __syncwarp(mask);
+      }
+    }"""
+    t = np.arange(64)
+    np.testing.assert_array_equal(emulate(source, {}, OUT, block=64)["out"], (t ^ 1) * 10 + 1 + t // 16 % 2)
+
+
+def test_halves_of_a_warp_vote_match_and_add_apart():
+    source = """extern "C" __global__ void k(unsigned* out, const int* in) {
+      int t = threadIdx.x, v = in[t];
+      unsigned mask = 0xffu << (t % 32 / 8 * 8);
+      out[4 * t] = __ballot_sync(mask, v > 4);
+      out[4 * t + 1] = __any_sync(mask, v == 9);
+      out[4 * t + 2] = __reduce_add_sync(mask, v);
+      out[4 * t + 3] = __match_any_sync(mask, v);
+    }"""
+    v = np.random.default_rng(2).integers(0, 10, 40).astype(i32)
+    run = emulate(source, {"in": v}, {"out": ((40, 4), u32)}, block=40)
+    for t in range(40):
+        tile = range(t // 8 * 8, t // 8 * 8 + 8)
+        bits = lambda lanes: sum(1 << n % 32 for n in lanes)  # noqa: E731
+        wanted = [
+            bits(n for n in tile if v[n] > 4),
+            9 in v[tile],
+            v[tile].sum(),
+            bits(n for n in tile if v[n] == v[t]),
+        ]
+        assert run["out"][t].tolist() == wanted
+
+
+def test_lanes_that_left_a_lock_one_by_one_shuffle_together():
+    source = """extern "C" __global__ void k(int* out, int* lock) {
+      int t = threadIdx.x, mine;
+      while (atomicCAS(lock, 0, 1)) ;
+      mine = ((volatile int*)lock)[1]++;
+      __threadfence();
+      atomicExch(lock, 0);
+      int sum = mine;
+      for (int d = 16; d; d >>= 1) sum += __shfl_xor_sync(~0u, sum, d);
+      out[t] = sum * 1000 + __popc(__ballot_sync(~0u, mine >= 8)) + __reduce_add_sync(~0u, 0);
+    }"""
+    run = emulate(source, {"lock": np.zeros(2, i32)}, {"out": ((32,), i32)}, args=["out", "lock"])
+    assert (run["out"] == sum(range(32)) * 1000 + 24).all()
+
+
+def test_ended_lanes_are_not_waited_for():
+    source = """extern "C" __global__ void k(int* out) {
+      int t = threadIdx.x;
+      if (t >= 50) return;
+      __syncwarp();
+      out[t] = __popc(__ballot_sync(~0u, true));
+    }"""
+    run = emulate(source, {}, {"out": ((50,), i32)}, block=64)
+    np.testing.assert_array_equal(run["out"], [32] * 32 + [18] * 18)
+
+
+@pytest.mark.parametrize(("call", "what"), [
+    ("__syncwarp()", "__syncwarp"), ("out[t] = __shfl_sync(~0u, t, 3)", ""), ("out[t] = __any_sync(~0u, t)", ""),
+])  # fmt: skip
+def test_lanes_that_a_mask_names_and_that_do_not_come_are_named(call, what):
+    source = f"""extern "C" __global__ void k(int* out) {{
+  int t = threadIdx.x;
+  out[t] = 0;
+  if (t < 40 && t != 3)
+    {call};
+  out[t] += 1;
+}}"""
+    _fails(
+        source,
+        r"^k, kernel\.cu:5.*: not all lanes that the mask names reach this instruction: lanes 3 run past it "
+        r"while others wait, first thread \(3, 0, 0\) of block \(0, 0, 0\)$",
+        block=64,
+    )  # fmt: skip
+
+
+def test_lanes_that_wait_for_each_other_at_two_places_are_a_deadlock():
+    source = """extern "C" __global__ void k(int* out) {
+  int t = threadIdx.x;
+  if (t < 16) { __syncwarp(); out[t] = 1; }
+  else { __syncthreads(); out[t] = 2; }
+}"""
+    _fails(
+        source, r"kernel\.cu:3: .*the mask names reach this instruction: lanes 16 to 31 cannot come: deadlock"
+    )

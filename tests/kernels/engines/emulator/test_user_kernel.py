@@ -1,0 +1,601 @@
+"""Kernels of a reader's own, by `python -m kernels emulate`: names, arguments, variables, limits, and what is refused."""
+
+from __future__ import annotations
+
+import json
+import math
+import sys
+from pathlib import Path
+
+import ml_dtypes
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from kernels.__main__ import main
+from kernels.engines.emulator import arguments, limits, user_kernel
+from kernels.engines.emulator.compiler import source
+from kernels.engines.emulator.ptx import names as ptx_names
+from kernels.engines.emulator.ptx.parse import Kernel, Variable
+from kernels.model.program import RuleError
+from tests.helpers.emulated import needs_nvrtc
+
+SCALE = """extern "C" __global__ void scale(const float* x, float* y, float by, int n) {
+  int i = blockIdx.x * blockDim.x + threadIdx.x;
+  if (i < n) y[i] = by * x[i];
+}
+"""
+NAMES = """template <int N, class T> __global__ void fill(T* x) { x[threadIdx.x] = N; }
+template __global__ void fill<3, int>(int*);
+namespace a { __global__ void plain(int* x) { x[0] = 1; } }
+namespace { __global__ void hidden(int* x) { x[0] = 2; } }
+__global__ void over(int* x) { x[0] = 3; }
+__global__ void over(float* x) { x[0] = 4; }
+__device__ void helper(int* x) { x[0] = 5; }
+template <class T> __global__ void __launch_bounds__(64) never(T* x) { x[0] = 6; }
+"""
+
+
+@pytest.fixture
+def cu(tmp_path):
+    """Writes a file; its path as text."""
+
+    def write(content: str | bytes, name: str = "own.cu") -> str:
+        path = tmp_path / name
+        path.parent.mkdir(exist_ok=True)
+        path.write_bytes(content if isinstance(content, bytes) else content.encode())
+        return str(path)
+
+    return write
+
+
+def emulate(file: str, entry: str, *options: str, grid: str = "1", block: str = "1") -> int:
+    """The exit code of the command; each option that holds no - is an argument."""
+    given = [word for o in options for word in ([o] if o.startswith("-") else ["--arg", o])]
+    return main(["emulate", file, entry, "--grid", grid, "--block", block, *given])
+
+
+def result(file: str, entry: str, *args: str, **settings) -> list[np.ndarray]:
+    """Each array after a run of one block."""
+    block = settings.pop("block", 1)
+    return list(user_kernel.emulate(file, entry, (1, 1, 1), (block, 1, 1), args, **settings).arrays.values())
+
+
+# -- a run -----------------------------------------------------------------------------------------
+@needs_nvrtc
+def test_bring_your_own_kernel(cu, tmp_path, capsys):
+    file = cu(SCALE)
+    before, after = ["f32:100:arange"], ["f32:0.5", "i32:100", "--json", f"--out={tmp_path / 'out'}"]
+    assert emulate(file, "scale", *before, "f32:100:empty", *after, grid="4", block="32") == 0
+    counted = json.loads(capsys.readouterr().out)
+    assert counted["total"]["requests_ld"] == 4 and counted["total"]["sectors_ld"] == 13  # 400 bytes
+    assert {line["line"] for line in counted["lines"]} <= {1, 2, 3, 4}
+    np.testing.assert_array_equal(np.load(tmp_path / "out" / "arg1.npy"), np.arange(100, dtype="f4") / 2)
+    # A buffer too short: the reader learns where.
+    assert emulate(file, "scale", *before, "f32:99:zeros", *after, grid="4", block="32") == 2
+    error = capsys.readouterr().err
+    assert "scale, own.cu:3: out-of-bounds write" in error and "just past the end of arg1 [99]" in error
+    assert "by thread (3, 0, 0) of block (3, 0, 0)\n    3 |   if (i < n) y[i] = by * x[i];" in error
+
+
+@needs_nvrtc
+def test_a_race_is_a_warning(cu, capsys):
+    turn = """extern "C" __global__ void turn(float* x) {
+  __shared__ float s[64];
+  s[threadIdx.x] = x[threadIdx.x];
+  x[threadIdx.x] = s[63 - threadIdx.x];
+}
+"""
+    assert emulate(cu(turn), "turn", "f32:64:arange", block="64") == 0
+    shown = capsys.readouterr().out
+    assert "warning: turn, own.cu:4: data race: thread" in shown and "4 |   x[threadIdx.x] = s[63" in shown
+    right = turn.replace("  x[threadIdx.x] = s", "  __syncthreads(); x[threadIdx.x] = s")
+    assert emulate(cu(right), "turn", "f32:64:arange", block="64") == 0
+    assert "data race" not in capsys.readouterr().out
+
+
+@needs_nvrtc
+def test_a_barrier_that_too_many_threads_reach_is_named_with_its_source(cu, capsys):
+    file = cu('extern "C" __global__ void part() {\n  asm volatile("bar.sync 1, 32;");\n}\n')
+    assert emulate(file, "part", block="64") == 2
+    error = capsys.readouterr().err
+    assert "part, own.cu:2: barrier 1 is for 32 threads, 64 have come" in error
+    assert "2 |   asm volatile" in error
+
+
+@needs_nvrtc
+def test_a_barrier_that_threads_ended_before_is_a_warning(cu, capsys):
+    file = cu(
+        'extern "C" __global__ void early() {\n  if (threadIdx.x < 32) return;\n  __syncthreads();\n}\n'
+    )
+    assert emulate(file, "early", block="64") == 0
+    assert "warning: early, own.cu:3: " in capsys.readouterr().out
+
+
+@needs_nvrtc
+def test_a_launch_gets_the_seconds_it_is_given(cu, capsys):
+    long = "  unsigned v = 1;\n  while (v != n) v = v * 1664525u + 1013904223u | 1u;\n  x[0] = v;\n"
+    file = cu('extern "C" __global__ void k(unsigned* x, unsigned n) {\n' + long + "}\n")
+    assert emulate(file, "k", "u32:1:zeros", "u32:2", "--seconds=0.1") == 2
+    assert "stopped after 0.1 seconds" in capsys.readouterr().err
+    for bad in ("-1", "0", "nan", "inf"):
+        assert emulate(file, "k", "u32:1:zeros", "u32:2", f"--seconds={bad}") == 2
+        assert "seconds must be a number above 0" in capsys.readouterr().err
+
+
+@needs_nvrtc
+def test_a_line_of_a_header_is_not_shown_as_the_files_own(cu, capsys):
+    cu("\n\ntemplate <class T> __global__ void one(T* x) { x[0] = 1; }\n", "one.cuh")
+    assert emulate(cu('#include "one.cuh"\n// two\n// three\n'), "one<int>", "i32:1:empty") == 0
+    shown = capsys.readouterr().out
+    assert "(one.cuh)" in shown and "// three" not in shown
+
+
+# -- names -----------------------------------------------------------------------------------------
+@needs_nvrtc
+@pytest.mark.parametrize(
+    ("entry", "type_", "value"),
+    [
+        ("fill<7, float>", "f32", 7),
+        ("fill<7,unsigned char>", "u8", 7),
+        ("fill", "i32", 3),  # its only instance
+        ("a::plain", "i32", 1),
+        ("plain", "i32", 1),
+        ("hidden", "i32", 2),
+        ("(void (*)(float*))over", "f32", 4),
+        ("_Z4overPi", "i32", 3),
+    ],
+)
+def test_a_kernel_is_found_by_its_name_in_cpp(entry, type_, value, cu):
+    assert result(cu(NAMES), entry, f"{type_}:1:empty")[0] == [value]
+
+
+@needs_nvrtc
+@pytest.mark.parametrize("entry", ["none", "", "helper", "never", "a", "int", "over;", "²", "\udcff", "a\nb"])
+def test_a_name_that_no_kernel_has_lists_those_there_are(entry, cu):
+    with pytest.raises(RuleError) as e:
+        result(cu(NAMES), entry, "i32:1:empty")
+    words = str(e.value)
+    assert words.startswith(f"no kernel {entry!r}; there are: ")
+    assert "never<...>, a template: name its arguments" in words
+    if ptx_names.demangled("_Z4overPi") != "_Z4overPi":
+        assert "_Z4overPi = over(int*)" in words and "_ZN1a5plainEPi = a::plain(int*)" in words
+
+
+@needs_nvrtc
+def test_a_name_of_two_kernels_lists_both(cu):
+    with pytest.raises(
+        RuleError,
+        match=r"^several kernels are called 'over'; .*_Z4overPi.*, _Z4overPf|_Z4overPf.*, _Z4overPi",
+    ):
+        result(cu(NAMES), "over", "i32:1:empty")
+
+
+@needs_nvrtc
+def test_a_source_that_does_not_compile_gets_the_compilers_words(cu, capsys):
+    assert emulate(cu('extern "C" __global__ void f() { return x; }\n', "bad.cu"), "f") == 2
+    error = capsys.readouterr().err
+    assert error.startswith('python -m kernels: bad.cu(1): error: identifier "x" is undefined')
+    assert "nv_name_map" not in error
+
+
+# -- options ---------------------------------------------------------------------------------------
+@needs_nvrtc
+def test_options_are_called_as_nvcc_calls_them(cu, tmp_path, capsys):
+    cu("#define FROM_HEADER 1000\n", "inc/there.h")
+    file = cu(
+        '#include <there.h>\nextern "C" __global__ void k(int* x) {\n'
+        "  x[0] = __CUDA_ARCH__ + MORE + FROM_HEADER + (__cplusplus > 201703L);\n}\n"
+    )
+    out = tmp_path / "out"
+    words = [f"-I{tmp_path / 'inc'}", "-DMORE=7", "-arch=sm_90", "-std=c++20", f"--out={out}"]
+    assert emulate(file, "k", "i32:1:empty", *words) == 0
+    assert np.load(out / "arg0.npy") == [900 + 7 + 1000 + 1]
+    for word, words_ in {
+        "-arch=sm_100": "reads the PTX of sm_75, sm_80",
+        "-arch=9": "not of '9'",
+        "-std=c++98": "the standard is one of",
+        "-DA B": "a define is NAME or NAME=VALUE",
+        "-I/nowhere/at/all": "there is none called '/nowhere/at/all'",
+    }.items():
+        assert emulate(file, "k", "i32:1:empty", word) == 2
+        assert words_ in capsys.readouterr().err
+
+
+@needs_nvrtc
+@pytest.mark.parametrize("arch", source.ARCHITECTURES)
+def test_every_architecture_is_read(arch, cu):
+    file = cu('extern "C" __global__ void k(int* x) { x[0] = __CUDA_ARCH__; }\n')
+    assert result(file, "k", "i32:1:empty", arch=arch)[0] == [int(arch[3:5]) * 10]
+
+
+# -- arguments -------------------------------------------------------------------------------------
+SCALARS = st.sampled_from(list(arguments.DTYPES))
+
+
+@settings(max_examples=50, deadline=None)
+@given(type_=SCALARS, data=st.data())
+def test_a_number_is_its_bytes_or_refused(type_, data):
+    dtype = arguments.DTYPES[type_]
+    if dtype.kind in "iu":
+        limit = np.iinfo(dtype)
+        value = data.draw(st.integers(int(limit.min), int(limit.max)))
+        assert arguments.parse(f"{type_}:{value}") == value
+        assert arguments.parse(f"{type_}:{value:#x}") == value
+        for beyond in (int(limit.max) + 1, int(limit.min) - 1):
+            with pytest.raises(RuleError, match="is no value of"):
+                arguments.parse(f"{type_}:{beyond}")
+    else:
+        value = data.draw(st.floats(-1000, 1000))
+        assert arguments.parse(f"{type_}:{value!r}") == dtype.type(value)
+        assert math.isinf(arguments.parse(f"{type_}:-inf")) and math.isnan(arguments.parse(f"{type_}:nan"))
+        with pytest.raises(RuleError, match="is no value of"):
+            arguments.parse(f"{type_}:1e400")
+
+
+@settings(max_examples=50, deadline=None)
+@given(
+    type_=SCALARS,
+    shape=st.lists(st.integers(1, 5), min_size=1, max_size=4),
+    ends=st.tuples(st.integers(0, 100), st.integers(0, 100)),
+    seed=st.integers(0, 2**64),
+)
+def test_a_range_is_kept_and_its_ends_are_met(type_, shape, ends, seed):
+    low, high = sorted(ends)
+    array = arguments.parse(f"{type_}:{'x'.join(map(str, shape))}:{low}..{high}")
+    values = array.values(np.random.default_rng(seed))
+    assert values.shape == tuple(shape) and values.dtype == arguments.DTYPES[type_]
+    assert (low <= values).all() and (values <= high).all()
+    if values.dtype.kind in "iu":
+        many = arguments.Array((5000,), array.dtype, (3, 5)).values(np.random.default_rng(seed))
+        assert set(many.tolist()) == {3, 4, 5}
+
+
+@settings(max_examples=50, deadline=None)
+@given(
+    text=st.text(max_size=40)
+    | st.from_regex(r"(struct[0-9]{0,2}\{)?[a-z0-9]{0,4}:[0-9x²]{0,6}:[a-z0-9.]{0,8}\}?", fullmatch=True)
+)
+def test_any_text_is_an_argument_or_refused_by_name(text):
+    try:
+        assert arguments.size(arguments.parse(text)) > 0
+    except RuleError as e:
+        assert str(e)
+    except OSError:
+        assert text.strip().endswith(".npy")
+
+
+C_TYPES = {
+    "i8": "signed char", "u8": "unsigned char", "i16": "short", "u16": "unsigned short", "i32": "int",
+    "u32": "unsigned", "i64": "long long", "u64": "unsigned long long", "f32": "float", "f64": "double",
+}  # fmt: skip
+
+
+@needs_nvrtc
+@settings(max_examples=6, deadline=None)
+@given(members=st.lists(st.sampled_from([*C_TYPES, "*", "{}"]), min_size=1, max_size=6))
+def test_a_struct_is_laid_out_as_in_c(members, tmp_path_factory):
+    """Each member is a small number of its own; the kernel reads it back by the member's name."""
+    fields, texts, reads, expected = [], [], [], []
+    for n, type_ in enumerate(members):
+        if type_ == "*":
+            fields.append(f"const int* m{n};")
+            texts.append("i32:3:arange")
+            reads.append(f"m{n}[2]")
+            expected.append(2)
+        elif type_ == "{}":
+            fields.append(f"struct {{ signed char c; float4 f; short s; }} m{n};")
+            texts.append(f"struct{{i8:1,struct16{{f32:1,f32:2,f32:3,f32:{n}}},i16:1}}")
+            reads.append(f"m{n}.f.w")
+            expected.append(n)
+        else:
+            fields.append(f"{C_TYPES[type_]} m{n};")
+            texts.append(f"{type_}:{n + 1}")
+            reads.append(f"m{n}")
+            expected.append(n + 1)
+    file = tmp_path_factory.mktemp("struct") / "s.cu"
+    lines = "\n".join(f"  out[{n}] = (double)p.{read};" for n, read in enumerate(reads))
+    file.write_text(
+        f"struct P {{ {' '.join(fields)} }};\n__global__ void k(P p, double* out) {{\n{lines}\n}}\n"
+    )
+    arrays = user_kernel.emulate(
+        file, "k", (1, 1, 1), (1, 1, 1), [f"struct{{{','.join(texts)}}}", f"f64:{len(members)}:empty"]
+    ).arrays
+    assert arrays["arg1"].tolist() == expected
+    assert set(arrays) == {"arg1", *(f"arg0.{n}" for n, type_ in enumerate(members) if type_ == "*")}
+
+
+@needs_nvrtc
+@pytest.mark.parametrize("dtype", ["f4", "f8", "i1", "u2", ">i4", "?", "c8", ml_dtypes.bfloat16])
+def test_a_file_gives_values_type_and_shape(dtype, cu, tmp_path):
+    file = cu(
+        "template <class T> __global__ void copy(const T* x, T* y) { y[threadIdx.x] = x[threadIdx.x]; }\n"
+        "struct Pair { float x, y; };\nstruct Half { short bits; };\n"
+    )
+    names = {1: "char", 2: "Half", 4: "int", 8: "Pair"}
+    x = np.arange(12).reshape(3, 4).astype(dtype)
+    np.save(tmp_path / "x.npy", np.asfortranarray(x))
+    np.save(tmp_path / "y.npy", np.zeros_like(x))
+    entry = f"copy<{names[x.itemsize]}>"
+    given, written = result(
+        file, entry, str(tmp_path / "x.npy"), str(tmp_path / "y.npy"), block=12, out=tmp_path / "out"
+    )
+    native = x.dtype.newbyteorder("=")
+    assert written.dtype == given.dtype == native and written.shape == (3, 4)
+    np.testing.assert_array_equal(written, x.astype(native))
+    kept = np.load(tmp_path / "out" / "arg1.npy")  # NumPy writes bfloat16 without its name
+    np.testing.assert_array_equal(kept.view(native) if kept.dtype == "V2" else kept, x.astype(native))
+
+
+def test_a_file_that_is_no_array_of_numbers_is_refused(tmp_path):
+    cases = {
+        "text.npy": b"not an array",
+        "cut.npy": b"\x93NUMPY\x01\x00v\x00{'descr'",
+        "empty.npy": b"",
+        "zip.npy": b"PK\x03\x04",
+    }
+    for name, content in cases.items():
+        (tmp_path / name).write_bytes(content)
+    np.save(tmp_path / "objects.npy", np.array([{}, []], dtype=object))
+    np.save(tmp_path / "words.npy", np.array(["a", "b"]))
+    np.save(tmp_path / "none.npy", np.zeros((0, 3)))
+    np.save(tmp_path / "wide.npy", np.zeros(3, np.longdouble))
+    names = [*cases, "objects.npy", "words.npy", "none.npy", "wide.npy"]
+    for name in names:
+        with pytest.raises(RuleError, match=name):
+            arguments.parse(str(tmp_path / name))
+    np.save(tmp_path / "number.npy", np.float32(2.5))
+    assert arguments.parse(str(tmp_path / "number.npy")) == 2.5
+
+
+@needs_nvrtc
+def test_variables_are_written_before_the_launch_and_read_after_it(cu, tmp_path):
+    file = cu("""struct Config { const float* table; int n; };
+__constant__ float mask[3];
+__constant__ Config config;
+__device__ int counter = 40;
+__device__ double unset;
+namespace ns { __constant__ unsigned char unused; }
+__global__ void k(float* x) {
+  int i = threadIdx.x;
+  x[i] = mask[i] * config.table[i] + config.n;
+  atomicAdd(&counter, 1);
+}
+""")
+    constants = ["mask=f32:3:arange", "config=struct{f32:3:ones,i32:10}", "counter=i32:5", "ns::unused=u8:9"]
+    ran = user_kernel.emulate(
+        file, "k", (1, 1, 1), (3, 1, 1), ["f32:3:empty"], constants=constants, out=tmp_path
+    )
+    assert ran.arrays["arg0"].tolist() == [10, 11, 12]
+    assert ran.arrays["counter"] == 8 and ran.arrays["ns::unused"] == 9
+    assert np.load(tmp_path / "counter.npy") == 8 and np.load(tmp_path / "ns.unused.npy") == 9
+    for constant, words in {
+        "mask=f32:4:ones": "the variable mask holds 12 bytes, its value 16",
+        "nothing=i32:1": "no variable 'nothing'; there are: .*mask",
+        "mask": "a constant is NAME=ARG",
+        "²=i32:1": "a constant is NAME=ARG",
+        "mask=f32": "an argument is TYPE:VALUE",
+    }.items():
+        with pytest.raises(RuleError, match=words):
+            user_kernel.emulate(file, "k", (1, 1, 1), (3, 1, 1), ["f32:3:empty"], constants=[constant])
+
+
+@needs_nvrtc
+def test_a_variable_with_the_name_of_an_argument_is_refused(cu):
+    with pytest.raises(RuleError, match="the variable arg0 has the name of an argument here"):
+        result(cu("__device__ int arg0;\n__global__ void k(int* x) { x[0] = arg0; }\n"), "k", "i32:1:ones")
+
+
+@needs_nvrtc
+@pytest.mark.parametrize(
+    ("args", "words"),
+    [
+        ([], "k takes 3 arguments, got 0"),
+        (["f32:4:zeros", "i64:1", "f32:1"], "parameter 1 is 4 bytes wide, arg1 is 8 bytes wide"),
+        (["f32:4:zeros", "i32:1:zeros", "f32:1"], "parameter 1 is 4 bytes wide, arg1 is an array"),
+        (["f32:4:zeros", "f32:1", "f32:1"], "parameter 1 is a whole number, arg1 is a floating-point number"),
+        (["f32:4:zeros", "i32:1", "i32:1"], "parameter 2 is a floating-point number, arg2 is a whole number"),
+    ],
+)
+def test_an_argument_that_is_not_what_the_kernel_takes_is_refused(args, words, cu):
+    with pytest.raises(RuleError, match=words):
+        result(cu("__global__ void k(float* x, int n, float a) { x[n] = a; }\n"), "k", *args)
+
+
+@needs_nvrtc
+def test_a_struct_that_is_aligned_less_than_the_kernels_is_refused(cu):
+    file = cu("__global__ void k(float4 a, float* x) { x[0] = a.w; }\n")
+    numbers = "{f32:1,f32:2,f32:3,f32:4}"
+    with pytest.raises(RuleError, match=r"aligned to 16 bytes, arg0 is aligned to 4: write struct16\{"):
+        result(file, "k", f"struct{numbers}", "f32:1:empty")
+    assert result(file, "k", f"struct16{numbers}", "f32:1:empty")[0] == [4]
+
+
+# -- limits ----------------------------------------------------------------------------------------
+@needs_nvrtc
+@pytest.mark.parametrize(
+    ("options", "words"),
+    [
+        (["--grid=2147483648"], "a grid has 1 to 2,147,483,647 blocks along x, got 2,147,483,648"),
+        (["--grid=2147483647"], "the emulator runs at most"),
+        (["--grid=1,70000"], "a grid has 1 to 65,535 blocks along y, got 70,000"),
+        (["--grid=1,1,65536"], "a grid has 1 to 65,535 blocks along z"),
+        (["--block=1025"], "a block has 1 to 1,024 threads along x"),
+        (["--block=1,1,65"], "a block has 1 to 64 threads along z"),
+        (["--block=64,32"], "a block has at most 1,024 threads, got 2,048"),
+        (["--grid=1,1,1,1"], "one to three positive whole numbers"),
+        (["--grid=0"], "one to three positive whole numbers"),
+        (["--grid=²"], "one to three positive whole numbers, got '²'"),
+        (["--block="], "one to three positive whole numbers"),
+        (["--shared=-4"], "dynamic shared memory, in bytes, must be a whole number, 0 or more, got -4"),
+        (["--shared=232449"], "at most 232,448 bytes of shared memory, got 0 declared and 232,449 dynamic"),
+        (["--seed=-1"], "seed must be a whole number, 0 or more"),
+        (["--arg=f32:1000000000x1000000000:zeros"], "f takes 1 arguments, got 2|bytes of the host's memory"),
+        (["--arg=f32:²:zeros"], "EXTENTS 1 to 8 positive whole numbers"),
+        (["--arg=i32:²"], "'²' is no value of i32"),
+        (["--arg=f32:3xq:zeros"], "an array is TYPE:EXTENTS:FILL"),
+        (["--arg=f32:3:9..1"], "LOW is at most HIGH"),
+        (["--arg=" + "struct{" * 500 + "i32:1" + "}" * 500], "structs are at most 8 deep"),
+    ],
+)
+def test_what_breaks_a_rule_is_refused_by_name(options, words, cu, capsys):
+    assert main(["emulate", cu('extern "C" __global__ void f(int n) {}\n'), "f", "--arg=i32:1", *{
+        "--grid=1": "", "--block=1": "", **dict.fromkeys(options, "")}]) == 2  # fmt: skip
+    error = capsys.readouterr().err
+    assert any(part in error for part in words.split("|")) and "Traceback" not in error
+
+
+@needs_nvrtc
+@pytest.mark.parametrize(
+    ("given", "words"),
+    [
+        ({"grid": 4}, "a grid is three whole numbers"),
+        ({"block": (32,)}, "a block is three whole numbers"),
+        ({"block": ("1", 1, 1)}, "a block is three whole numbers"),
+        ({"args": [5]}, r"args is a list of texts, got \[5\]"),
+        ({"args": "i32:1"}, "args is a list of texts, got 'i32:1'"),
+        ({"args": ["i32"]}, "an argument is TYPE:VALUE"),
+        ({"defines": "A"}, "defines is a list of texts"),
+        ({"folders": [None]}, "folders is a list of texts"),
+        ({"constants": [3]}, "constants is a list of texts"),
+        ({"seconds": "1"}, "seconds must be a number above 0"),
+        ({"shared": True}, "must be a whole number"),
+        ({"entry": None}, "an entry is a kernel's name, got None"),
+        ({"shared": "4"}, "must be a whole number"),
+        ({"seed": 0.5}, "seed must be a whole number"),
+        ({"arch": "sm_20"}, "not of 'sm_20'"),
+    ],
+)
+def test_a_call_from_python_that_breaks_a_rule(given, words, cu):
+    usual = {"entry": "f", "grid": (1, 1, 1), "block": (1, 1, 1), "args": ["i32:1"]}
+    with pytest.raises(RuleError, match=words):
+        user_kernel.emulate(cu("__global__ void f(int n) {}\n"), **(usual | given))
+
+
+@needs_nvrtc
+def test_memory_is_compared_before_it_is_taken(cu, monkeypatch):
+    file = cu(
+        'extern "C" __global__ void f(float* x) { extern __shared__ float s[]; s[0] = x[0]; x[1] = s[0]; }\n'
+    )
+
+    def taken(*args):
+        raise AssertionError("an array was made")
+
+    monkeypatch.setattr(arguments.Array, "values", taken)
+    with pytest.raises(RuleError, match=r"this launch needs 4,800,000,000,000 bytes of the host's memory"):
+        result(file, "f", "f32:100000000000x2:zeros")
+    monkeypatch.setattr(limits, "free_bytes", lambda: 10**9)
+    with pytest.raises(RuleError, match="bytes of the host's memory, 1,000,000,000 bytes are free"):
+        user_kernel.emulate(file, "f", (60_000, 1, 1), (32, 1, 1), ["f32:2:zeros"], shared=200_000)
+
+
+def test_declared_shared_memory_has_a_limit_of_its_own():
+    def kernel(size: int) -> Kernel:
+        return Kernel("k", [], {}, [Variable("s", "shared", 4, size)], [])
+
+    limits.check_shared(kernel(48 * 1024), 179 * 1024)
+    with pytest.raises(RuleError, match="declares at most 49,152 bytes"):
+        limits.check_shared(kernel(48 * 1024 + 4), 0)
+    with pytest.raises(RuleError, match="49,152 declared and 183,297 dynamic"):
+        limits.check_shared(kernel(48 * 1024), 179 * 1024 + 1)
+
+
+# -- files -----------------------------------------------------------------------------------------
+@needs_nvrtc
+@pytest.mark.parametrize(
+    "content",
+    [
+        SCALE.encode(),
+        b"\xef\xbb\xbf" + SCALE.encode(),
+        SCALE.replace("\n", "\r\n").encode(),
+        ("// facteur d'\xe9chelle\n" + SCALE).encode("latin-1"),
+        ("// Maßstab ×\f\x0b\u2028\x85\n" + SCALE).encode(),
+    ],
+)
+def test_a_file_is_read_as_compilers_read_it(content, cu, capsys):
+    file = cu(content, "Größe.cu")
+    assert emulate(file, "scale", "f32:4:ones", "f32:4:empty", "f32:2", "i32:4", block="4") == 0
+    shown = capsys.readouterr().out
+    line = next(n for n, text in enumerate(content.split(b"\n"), 1) if b"if (i < n)" in text)
+    assert any(
+        row.startswith(f"{line:4} ") and row.endswith("if (i < n) y[i] = by * x[i];")
+        for row in shown.split("\n")
+    )
+
+
+@pytest.mark.parametrize("content", [SCALE.encode("utf-16"), b"\x7fELF\x02\x00\x00", b"a\0b"])
+def test_a_file_that_is_no_text_is_refused(content, cu, capsys):
+    assert emulate(cu(content), "scale") == 2
+    assert "own.cu is no CUDA C++ in UTF-8 or Latin-1" in capsys.readouterr().err
+
+
+def test_a_file_that_does_not_end_is_refused(cu, monkeypatch, capsys):
+    monkeypatch.setattr(source, "MOST_SOURCE", 100)
+    assert emulate(cu("/" * 101), "scale") == 2
+    assert "own.cu has more than 100 bytes" in capsys.readouterr().err
+
+
+@needs_nvrtc
+def test_a_file_without_a_kernel_a_folder_and_no_file_are_sentences(cu, tmp_path, capsys):
+    for file, words in {
+        cu(""): "no kernel 'k'; there are: none",
+        str(tmp_path): "Is a directory|Permission denied",  # as Linux or Windows says it
+        str(tmp_path / "none.cu"): "No such file",
+    }.items():
+        assert emulate(file, "k") == 2
+        error = capsys.readouterr().err
+        assert any(part in error for part in words.split("|")) and error.count("\n") == 1
+
+
+@needs_nvrtc
+@pytest.mark.skipif(sys.platform != "linux", reason="NVRTC has 128-bit integers on Linux alone")
+def test_integers_of_128_bits(cu):
+    kernel = """extern "C" __global__ void k(unsigned long long* x) {
+  unsigned __int128 a = (unsigned __int128)x[0] << 64 | x[1];
+  a = a / x[2] + a % x[3]; x[0] = a >> 64; x[1] = a;
+}
+"""
+    numbers = np.array([0x0123456789ABCDEF, 0xFEDCBA9876543210, 1_000_003, 0xFFFFFFFF00000001], np.uint64)
+    high, low, by, modulo = numbers.tolist()
+    path = Path(cu("")).parent / "numbers.npy"
+    np.save(path, numbers)
+    wanted = (high << 64 | low) // by + (high << 64 | low) % modulo
+    assert result(cu(kernel), "k", str(path))[0].tolist()[:2] == [wanted >> 64, wanted & (1 << 64) - 1]
+
+
+@needs_nvrtc
+def test_textures_and_managed_variables(cu):
+    texture = """extern "C" __global__ void k(float* x, cudaTextureObject_t t) { x[0] = tex2D<float>(t, 0, 0); }\n"""
+    with pytest.raises(RuleError, match=r"textures and surfaces are not emulated: tex\.2d"):
+        result(cu(texture), "k", "f32:1:zeros", "u64:1")
+    managed = "__device__ __managed__ int m = 5;\n"
+    managed += 'extern "C" __global__ void k(int* x) { m += 2; x[0] = m; }\n'
+    assert result(cu(managed), "k", "i32:1:zeros")[0].tolist() == [7]
+    ten = user_kernel.emulate(cu(managed), "k", (1, 1, 1), (1, 1, 1), ["i32:1:zeros"], constants=["m=i32:10"])
+    assert ten.arrays["arg0"].tolist() == [12]
+
+
+@needs_nvrtc
+def test_names_that_nvcc_gives_every_file(cu):
+    kernel = """typedef unsigned int uint32_t;
+#define M_PI 3.5
+extern "C" __global__ void k(double* x) {
+  x[0] = -INFINITY; x[1] = INT_MAX; x[2] = (uint32_t)-1; x[3] = (int64_t)1 << 40; x[4] = M_PI; x[5] = M_SQRT2;
+}
+"""
+    got = result(cu(kernel), "k", "f64:6:empty")[0]
+    assert got.tolist() == [-math.inf, 2**31 - 1, 2**32 - 1, 2.0**40, 3.5, math.sqrt(2)]
+
+
+@needs_nvrtc
+def test_functions_that_say_nothing_of_where_they_run_are_the_devices_too(cu):
+    kernel = """#include <cuda.h>
+constexpr int twice(int n) { return 2 * n; }
+int rounded(uint n, uint by) { return (n + by - 1) / by; }
+extern "C" __global__ void k(int* x) { x[0] = twice(5); x[1] = rounded(9, 4); }
+"""
+    assert result(cu(kernel), "k", "i32:2:empty")[0].tolist() == [10, 3]
+    host = kernel + "int main() { k<<<1, 1>>>(nullptr); return cudaDeviceSynchronize(); }\n"
+    with pytest.raises(RuleError, match="Only device code is compiled: put the host's functions between"):
+        result(cu(host), "k", "i32:2:empty")

@@ -1,0 +1,298 @@
+"""The fusion ladder without a GPU: any chain right on every rung, the written kernels the hand-written ones, a block
+forgotten seen."""
+
+from __future__ import annotations
+
+import re
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from kernels import sources
+from kernels.engines import cpu, emulator
+from kernels.engines.emulator.compiler import compile
+from kernels.engines.emulator.compiler.compile import compile_ptx, ptxas_log
+from kernels.fusion import codegen, ladder
+from kernels.fusion.presets import FUSION_PRESETS
+from kernels.fusion.shape import KINDS, POINTWISE, ChainShape
+from kernels.jobs.job import Request
+from kernels.jobs.worker import Worker
+from kernels.model.program import INPUT, RuleError
+from kernels.model.verify import agrees
+from kernels.precompile import kernels, ptxas_resources
+from kernels.runner import run, seeded_inputs
+from tests.helpers.emulated import needs_nvrtc
+from tests.helpers.shapes import chain_shapes
+from tests.helpers.tried import computed, memory_of, on, relaunched, same_in_any_order, told
+
+RUNGS = {rung.name: rung for rung in ladder.RUNGS}
+# Windows that overlap and reach beyond the map, maps that no float4 divides, a fold, every kind of group.
+RAGGED = ChainShape(2, 3, 11, 9, "bn relu conv:K=5:R=3 bias bn relu avgpool:3:stride=2:pad=1 add")
+TILES = {"BLOCK": 256, "FOURS": 1}
+
+
+def able(s: ChainShape):
+    return [rung for rung in ladder.RUNGS if not any(rung.rules(s, TILES))]
+
+
+# -- right for any chain ----------------------------------------------------------------------------------------
+@needs_nvrtc
+@settings(max_examples=30, deadline=None)
+@given(chain_shapes())
+def test_the_emulator_agrees_with_the_reference_for_any_chain(s):
+    for rung in able(s):
+        on(emulator, rung, s)
+
+
+@settings(max_examples=60, deadline=None)
+@given(chain_shapes(most=14, most_blocks=8))
+def test_the_cpu_twins_agree_for_any_chain(s):
+    for rung in able(s):
+        assert on(cpu, rung, s).dtype == np.float32
+
+
+@settings(max_examples=20, deadline=None)
+@given(chain_shapes(), st.sampled_from([1, 7, 40]))
+def test_twins_agree_however_the_maps_are_cut(s, piece):
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("kernels.fusion.cpu.PIECE", piece)
+        for rung in able(s):
+            on(cpu, rung, s)
+
+
+@needs_nvrtc
+@pytest.mark.parametrize("name", RUNGS)
+@pytest.mark.parametrize("fours", [1, 2, 4])
+@pytest.mark.parametrize(
+    "chain", [RAGGED.chain, "bias bn relu add", "add relu gap bn", "bn add maxpool:2 bias"]
+)
+def test_tiles_and_orders_change_nothing_and_nothing_races(name, fours, chain):
+    s, tiles = RAGGED.with_(chain=chain), {"BLOCK": 128, "FOURS": fours}
+    if any(RUNGS[name].rules(s, tiles)):
+        assert name == "fusion/folded"
+        return
+    same_in_any_order(lambda options: on(emulator, RUNGS[name], s, tiles, options=options))
+
+
+@needs_nvrtc
+def test_fused_pointwise_chains_are_the_unfused_bit_for_bit():
+    """They do the same operations in the same order; what the compiler contracts is within a block."""
+    s = ChainShape(2, 3, 5, 7, "bn relu add")
+    unfused, fused = (computed(emulator, RUNGS[f"fusion/{name}"], s)[0] for name in ("unfused", "fused"))
+    np.testing.assert_array_equal(fused, unfused)
+
+
+@needs_nvrtc
+@settings(max_examples=20, deadline=None)
+@given(chain_shapes(most_blocks=3))
+def test_a_folded_batch_norm_is_the_batch_norm(s):
+    s = ChainShape(*s.y_shape, "conv:K=3:R=1 bias bn relu")
+    outputs = [
+        on(engine, RUNGS[f"fusion/{name}"], s) for engine in (cpu, emulator) for name in ("folded", "fused")
+    ]
+    _, scale = told(
+        RUNGS["fusion/fused"], s, None, seeded_inputs([b for b in ladder.parts.buffers(s) if b.role == INPUT])
+    )
+    for out in outputs[1:]:
+        assert (np.abs(out - outputs[0]) <= 2e-6 * scale).all()
+
+
+# -- the kernels ---------------------------------------------------------------------------------------------------
+@needs_nvrtc
+@pytest.mark.parametrize("kind", KINDS)
+def test_a_written_kernel_of_one_block_is_the_hand_written_one(kind):
+    """Launched in its place, bit for bit."""
+    word = {
+        "conv": "conv:K=4:R=3:stride=2",
+        "maxpool": "maxpool:3:stride=2:pad=1",
+        "avgpool": "avgpool:3:pad=1",
+    }
+    s = ChainShape(2, 3, 7, 9, word.get(kind, kind))
+    (part,) = ladder.unfused(s, TILES).parts
+    assert part.launch.source.endswith(f"_{kind}.cu") and part.launch.source[7:9].isdigit()
+    written = sources.translation_unit(codegen.Group(0, (kind,)).source)
+    inputs = seeded_inputs([b for b in ladder.parts.buffers(s) if b.role == INPUT])
+    outputs = []
+    for change in (lambda text: text, lambda text: written):
+        memory = memory_of(ladder.unfused(s, TILES).program, inputs)
+        assert not relaunched(part.launch, change, memory).races
+        outputs.append(memory.array("y"))
+    np.testing.assert_array_equal(*outputs)
+
+
+@needs_nvrtc
+@settings(max_examples=25, deadline=None)
+@given(st.lists(st.sampled_from(KINDS), min_size=1, max_size=8))
+def test_any_text_compiles_without_a_warning_or_a_spill(kinds):
+    for group in codegen.groups(kinds):
+        log = ptxas_log(sources.translation_unit(group.source), "kernel.cu", ())
+        assert "warning" not in log and ptxas_resources(log)["spill_bytes"] == 0, (kinds, log)
+
+
+FORGOTTEN = {  # a chain whose written kernel has the block in each place it can ride
+    "bias": ("relu bias", "bias maxpool:2", "conv:K=2:R=3 bias", "bias gap"),
+    "bn": ("relu bn relu", "bn maxpool:2", "conv:K=2:R=3 bn", "bn gap", "gap bn"),
+    "relu": ("bias relu", "relu avgpool:2", "conv:K=2:R=3 relu", "relu gap"),
+    "add": ("relu add", "add maxpool:2", "conv:K=2:R=3 add", "add gap", "avgpool:2 add"),
+}
+
+
+@needs_nvrtc
+@pytest.mark.parametrize("kind", POINTWISE)
+def test_a_generator_that_forgets_a_block_is_seen(kind):
+    for chain in FORGOTTEN[kind]:
+        s = ChainShape(1, 2, 5, 6, chain)
+        (part,) = ladder.fused(s, TILES).parts
+        inputs = seeded_inputs([b for b in ladder.parts.buffers(s) if b.role == INPUT])
+        memory = memory_of(ladder.fused(s, TILES).program, inputs)
+        with pytest.MonkeyPatch.context() as patch:
+            patch.setitem(codegen.APPLY, kind, ";")
+            text = codegen.text.__wrapped__(part.launch.source)
+        right = sources.text(part.launch.source)
+        assert text != right
+        relaunched(part.launch, lambda whole, a=right, b=text: whole.replace(a[a.index('extern "C"') :], b[b.index('extern "C"') :]), memory)  # fmt: skip
+        ref, scale = told(RUNGS["fusion/fused"], s, None, inputs)
+        assert not agrees(memory.array("y"), ref, scale, RUNGS["fusion/fused"].tolerance), chain
+
+
+FAULTS = {  # what is wrong: (chain, what stands there, what is put in its place)
+    "the map of the first for all four": ("bias relu", "k == 0 || s.P * s.Q % 4 != 0", "k == 0"),
+    "eps left out": ("bn:eps=0.5 relu", "var[c] + eps", "var[c]"),
+    "the pad of a pool read": ("relu maxpool:3:pad=1", "if (h < 0 || h >= s.H ||", "if ("),
+    "a window too small": ("relu avgpool:2", "t < s.R", "t < s.R - 1"),
+    "a stride of one": ("conv:K=2:R=3:stride=2 relu", "q * s.stride", "q"),
+    "half the lanes": ("relu gap", "other = 16", "other = 8"),
+    "the addend of the output's place": ("add maxpool:2", "z[j]", "z[i]"),
+    "numbers of the input's map": ("conv:K=2:R=1 bias", "b[k]", "b[0]"),
+    "the second bias for the first": ("bias relu bias", "offset_2 = b_2[c]", "offset_2 = b[c]"),
+}
+
+
+@needs_nvrtc
+@pytest.mark.parametrize("fault", FAULTS)
+def test_a_fault_in_a_written_kernel_is_seen(fault):
+    chain, right, wrong = FAULTS[fault]
+    s = ChainShape(2, 3, 7, 9, chain)
+    program = ladder.fused(s, TILES).program
+    (step,) = program.steps
+    inputs = seeded_inputs(program.of_role(INPUT))
+    memory = memory_of(program, inputs)
+
+    def change(text):
+        assert text.count(right) == 1, (text, right)
+        return text.replace(right, wrong)
+
+    if relaunched(step, change, memory):
+        ref, scale = told(RUNGS["fusion/fused"], s, None, inputs)
+        assert not agrees(memory.array("y"), ref, scale, RUNGS["fusion/fused"].tolerance)
+
+
+@pytest.mark.parametrize("value", [np.nan, np.inf, -np.inf])
+@pytest.mark.parametrize(
+    "chain", ["relu add relu", "maxpool:2", "relu maxpool:3:pad=1 relu", "bias relu gap", "avgpool:2"]
+)
+@pytest.mark.parametrize("engine", [cpu, pytest.param(emulator, marks=needs_nvrtc)], ids=["cpu", "emulator"])
+def test_infinities_and_nans_give_what_the_reference_gives(engine, chain, value):
+    s = ChainShape(1, 2, 6, 6, chain)
+    inputs = seeded_inputs([b for b in ladder.parts.buffers(s) if b.role == INPUT])
+    inputs["x"][0, 0, 2:4, 3] = value
+    with np.errstate(all="ignore"):
+        ref, _ = told(RUNGS["fusion/fused"], s, None, inputs)
+        for name in ("unfused", "fused"):
+            out, _ = computed(engine, RUNGS[f"fusion/{name}"], s, None, inputs)
+            np.testing.assert_allclose(out, ref, rtol=1e-5, atol=1e-5)
+    assert not np.isfinite(ref).all() or value == -np.inf
+
+
+# -- counted ---------------------------------------------------------------------------------------------------------
+@needs_nvrtc
+def test_the_emulator_counts_what_fusion_saves():
+    """Where float4 divide the maps, every byte between registers and memory is counted by hand."""
+    s = ChainShape(2, 4, 8, 8, "bias bn relu add")
+    n, threads = 2 * 4 * 64, 2 * 4 * 16
+    total = {}
+    for name in ("unfused", "fused"):
+        result = run(f"fusion/{name}", s, engine="emulator")
+        total[name] = result.counters.total
+        assert result.predicted.bytes == 4 * ({"unfused": 4, "fused": 1}[name] * 2 * n + n + 5 * 4)
+    assert total["fused"]["bytes_st"] == 4 * n and total["unfused"]["bytes_st"] == 4 * 4 * n
+    parameters = 4 * 5 * threads  # each thread fetches its map's five
+    assert total["fused"]["bytes_ld"] == 4 * 2 * n + parameters
+    assert total["unfused"]["bytes_ld"] == 4 * 5 * n + parameters
+
+
+@needs_nvrtc
+def test_counters_stand_at_the_lines_of_the_written_text():
+    s = ChainShape(1, 2, 4, 4, "conv:K=2:R=3 bias bn relu")
+    lines = run("fusion/fused", s, engine="emulator").counters.lines
+    file = "fused_conv_bias_bn_relu.cu"
+    text = sources.text(f"fusion/{file}").splitlines()
+    at = {text[place.number - 1].strip() for place in lines if place.file == file}
+    assert {"y[i] = v;"} <= at and any(line.endswith("// bn") for line in at)
+    assert any(line.endswith("// conv") for line in at)
+
+
+# -- texts without a file, wherever they are needed --------------------------------------------------------------------
+@needs_nvrtc
+def test_the_worker_resolves_a_written_kernel_by_its_name():
+    """In a process of its own, for a chain that nobody has met before."""
+    worker = Worker(deadline_s=60)
+    try:
+        s = ChainShape(1, 3, 6, 5, "add bias relu maxpool:2 add bn")
+        rungs = ("fusion/unfused", "fusion/fused")
+        for engine in ("emulator", "cpu"):
+            rows = worker.submit(Request(rungs, s, engine=engine, seconds=0.05)).result(timeout=60)
+            assert [row["rung"] for row in rows] == list(rungs) and all(row["error"] < 1e-6 for row in rows)
+            assert all(row["shape"] == s.params() for row in rows)
+    finally:
+        worker.close()
+
+
+def test_without_nvrtc_presets_are_emulated_and_others_say_so(monkeypatch):
+    def missing(*args):
+        raise compile.CompilerMissing("NVRTC is not installed")
+
+    monkeypatch.setattr(compile, "compile_ptx", missing)
+    for preset in FUSION_PRESETS.values():
+        s = preset.shape.with_(N=1, C=3, H=9, W=9)
+        for rung in able(s):
+            on(emulator, rung, s)
+    other = ChainShape(1, 2, 4, 4, "relu bias relu bias")
+    with pytest.raises(RuleError, match=r"fused_relu_bias_relu_bias.cu .* is not among the compiled kernels"):
+        run("fusion/fused", other, engine="emulator")
+    assert run("fusion/fused", other, engine="cpu", measure=False).error < 1e-6
+
+
+@needs_nvrtc
+def test_the_stock_holds_every_kernel_of_the_presets_and_no_other():
+    wanted = {
+        part.launch.source
+        for preset in FUSION_PRESETS.values()
+        for rung in able(preset.shape)
+        for part in ladder.PLANS[rung.name](preset.shape, TILES).parts
+    }
+    assert wanted == {source for source, _, _ in kernels() if source.startswith("fusion/")}
+
+
+@needs_nvrtc
+@pytest.mark.parametrize("path", sorted(p.name for p in sources.ROOT.glob("fusion/cuda/*.cu")))
+def test_hand_written_kernels_read_well(path):
+    text = sources.text(f"fusion/{path}")
+    assert all(len(line) <= 72 for line in text.splitlines())
+    assert re.search("What limits\\s(// )?it", text) and "Launch: " in text
+    assert compile_ptx(sources.translation_unit(f"fusion/{path}"), path)
+
+
+# -- memory ----------------------------------------------------------------------------------------------------------
+@pytest.mark.parametrize("name", RUNGS)
+def test_the_cpu_engine_allocates_what_is_predicted(name):
+    """And beside it a padded image and a product at most: pieces, no maps."""
+    s = ChainShape(8, 16, 40, 40, "conv:K=16:R=3 bias bn relu add relu")
+    rung = RUNGS[name]
+    program = rung.build(s, TILES)
+    session = cpu.Session(program, seeded_inputs(program.of_role(INPUT)))
+    session.verify_run()
+    beside = session.bytes["workspace"] - rung.cost(s, program).workspace_bytes
+    assert 0 <= beside < 4 * 4 * 16 * 42 * 42

@@ -1,0 +1,170 @@
+"""fusion/torch without a GPU: PyTorch is asked for each block once, in order, with what the block was told; its memory is
+told apart from the result."""
+
+from __future__ import annotations
+
+import contextlib
+from types import SimpleNamespace
+
+import numpy as np
+import pytest
+from numpy.lib.stride_tricks import sliding_window_view
+
+from kernels.engines import cpu, emulator
+from kernels.fusion import ladder as fusion_ladder
+from kernels.fusion import library as fusion_library
+from kernels.fusion import torch_chain
+from kernels.fusion.reference import TOLERANCE
+from kernels.fusion.shape import ChainShape
+from kernels.libraries import torch as torch_library
+from kernels.model.program import INPUT, RuleError
+from kernels.model.verify import agrees
+from kernels.runner import seeded_inputs
+
+(TORCH,) = fusion_library.RUNGS
+EVERY = ChainShape(
+    2,
+    3,
+    9,
+    8,
+    "conv:K=4:R=3:stride=2 bias bn:eps=0.01 relu add maxpool:3:stride=1:pad=1 avgpool:2:stride=1 gap",
+)
+ONE_BY_ONE = ("relu", "bias", "bn", "add", "gap", "maxpool:2", "avgpool:3:pad=1", "conv:K=2:R=3:pad=0")
+
+
+class Tensor(np.ndarray):
+    """As much of a tensor as is asked for: an array whose mean can keep its axes."""
+
+    def mean(self, axes, keepdim):
+        return np.mean(np.asarray(self), axis=axes, keepdims=keepdim).view(Tensor)
+
+    def copy_(self, other):
+        self[...] = other
+
+
+def windows(x, R, stride, pad, beyond=0.0):
+    padded = np.pad(np.asarray(x), ((0, 0), (0, 0), (pad, pad), (pad, pad)), constant_values=beyond)
+    return sliding_window_view(padded, (R, R), axis=(2, 3))[:, :, ::stride, ::stride]
+
+
+def conv2d(x, w, stride, padding):
+    return np.einsum("ncpqrt,kcrt->nkpq", windows(x, w.shape[2], stride, padding), w).view(Tensor)
+
+
+def batch_norm(x, mean, var, weight, bias, eps):
+    gain, mean, bias = (a[:, None, None] for a in (weight / np.sqrt(var + np.float32(eps)), mean, bias))
+    return (x - mean) * gain + bias
+
+
+class PyTorch:
+    """The functions of PyTorch that a chain asks for, in NumPy, by PyTorch's own signatures; `held` are its bytes."""
+
+    def __init__(self):
+        self.asked: list[str] = []
+        self.held = self.most = 1000
+        told = {
+            "conv2d": conv2d,
+            "batch_norm": batch_norm,
+            "relu": lambda x: np.maximum(x, 0),
+            "max_pool2d": lambda x, R, stride, pad: (
+                windows(x, R, stride, pad, -np.inf).max((4, 5)).view(Tensor)
+            ),
+            "avg_pool2d": lambda x, R, stride, pad: windows(x, R, stride, pad).mean((4, 5)).view(Tensor),
+        }
+        functional = {name: self._noted(name, does) for name, does in told.items()}
+        self.nn = SimpleNamespace(functional=SimpleNamespace(**functional))
+        self.cuda = SimpleNamespace(
+            reset_peak_memory_stats=lambda: setattr(self, "most", self.held),
+            memory_allocated=lambda: self.held,
+            max_memory_allocated=lambda: self.most,
+        )
+
+    def _noted(self, name, does):
+        def call(*args, **kwargs):
+            self.asked.append(name)
+            out = does(*args, **kwargs)
+            self.most = max(self.most, self.held + 2 * out.nbytes)
+            return out
+
+        return call
+
+    inference_mode = staticmethod(contextlib.nullcontext)
+
+
+@pytest.fixture
+def torch(monkeypatch):
+    there = PyTorch()
+    monkeypatch.setattr(torch_library, "load", lambda: there)
+    monkeypatch.setattr(torch_library, "shared", lambda torch, array: array.view(Tensor))
+    monkeypatch.setattr(torch_library, "on_our_stream", lambda torch: contextlib.nullcontext())
+    return there
+
+
+def called(s: ChainShape):
+    """(the call, its arrays by name), as the cuda engine binds it."""
+    program = TORCH.build(s, {})
+    (step,) = program.steps
+    arrays = seeded_inputs(program.of_role(INPUT)) | {"y": np.full(s.y_shape, np.nan, "f4")}
+    routine = torch_chain.ROUTINES[step.routine]
+    return routine(*(arrays[a] if isinstance(a, str) else a for a in step.args)), arrays
+
+
+@pytest.mark.parametrize("chain", [EVERY.chain, *ONE_BY_ONE])
+def test_it_computes_the_chain(torch, chain):
+    s = EVERY.with_(chain=chain)
+    call, arrays = called(s)
+    for _ in range(2):
+        call()
+    assert np.isnan(arrays["y"]).all()  # what is timed ends in memory of its own
+    call.deliver()
+    ref, scale = fusion_ladder.LADDER.reference(s, **{name: a for name, a in arrays.items() if name != "y"})
+    assert agrees(np.asarray(arrays["y"]), ref, scale, TOLERANCE)
+
+
+def test_what_transforms_spread_is_admitted_behind_convolutions_alone():
+    s = EVERY.with_(chain="bias relu conv:K=2:R=1 bn")
+    inputs = seeded_inputs([b for b in fusion_ladder.parts.buffers(s) if b.role == INPUT])
+    np.testing.assert_array_equal(TORCH.scale(s, {}, inputs), fusion_ladder.LADDER.reference(s, **inputs)[1])
+    at_3 = EVERY.with_(chain="conv:K=2:R=3")
+    inputs = seeded_inputs([b for b in fusion_ladder.parts.buffers(at_3) if b.role == INPUT])
+    _, scale = fusion_ladder.LADDER.reference(at_3, **inputs)
+    most = np.abs(inputs["x"]).max((2, 3)) @ np.abs(inputs["w"]).sum((2, 3)).T
+    np.testing.assert_allclose(
+        TORCH.scale(at_3, {}, inputs) - scale,
+        np.broadcast_to(5 * most[:, :, None, None], scale.shape),
+        rtol=1e-6,
+    )
+
+
+def test_each_block_is_asked_for_once_and_memory_is_told(torch):
+    call, _ = called(EVERY)
+    call()
+    assert torch.asked == ["conv2d", "batch_norm", "relu", "max_pool2d", "avg_pool2d"]
+    most = 4 * max(np.prod(stage.after) for stage in EVERY.stages)
+    assert call.own_bytes == 2 * most - 4 * np.prod(EVERY.y_shape)
+    own = call.own_bytes
+    call()
+    assert call.own_bytes == own
+
+
+def test_only_the_cuda_engine_runs_it_and_without_a_gpu_it_says_so():
+    program = TORCH.build(EVERY, {})
+    for engine, name in ((cpu, "cpu"), (emulator, "emulator")):
+        with pytest.raises(RuleError, match=f"is a library of the GPU: the cuda engine runs it, not {name}"):
+            engine.open(program, {})
+    cost = TORCH.cost(EVERY, program)
+    unfused = fusion_ladder.RUNGS[0]
+    assert cost.workspace_bytes is None
+    assert (cost.flops, cost.bytes) == (
+        EVERY.flops,
+        unfused.cost(EVERY, unfused.build(EVERY, {"BLOCK": 256, "FOURS": 1})).bytes,
+    )
+
+
+def test_an_absent_pytorch_is_a_sentence(monkeypatch):
+    monkeypatch.setattr(torch_library.importlib.util, "find_spec", lambda name: None)
+    monkeypatch.setattr("kernels.engines.cuda.status", lambda: SimpleNamespace(ready=True, text="a GPU"))
+    with pytest.raises(
+        RuleError, match=r"fusion/torch cannot run .*PyTorch was not found .*pip install torch"
+    ):
+        TORCH.check(EVERY, None)

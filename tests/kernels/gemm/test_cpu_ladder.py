@@ -1,0 +1,263 @@
+"""The loops for the processor: right at any shape, refused by name elsewhere, and their traffic as a cache has it."""
+
+from __future__ import annotations
+
+import random
+import re
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from kernels.engines import cpu, cuda, emulator
+from kernels.gemm import cpu_ladder as gemm_cpu_ladder
+from kernels.gemm.cpu_traffic import FLOAT, traffic, traffic_ratio
+from kernels.gemm.shape import GemmShape
+from kernels.ladders import LADDERS
+from kernels.machine import memory_levels, processor
+from kernels.machine.memory_levels import caches
+from kernels.machine.processor import THREADS
+from kernels.machine.timing import Budget
+from kernels.model.program import RuleError
+from kernels.records.row import kernel_digest
+from kernels.runner import compare, run
+from kernels.sweep import Sweep
+from tests.helpers import lru
+
+RUNGS = [rung.name for rung in gemm_cpu_ladder.LADDER.rungs]
+S = GemmShape(37, 29, 23)
+QUICK = Budget(samples=3, seconds=0.1, least=1, warm_up_s=0)
+extent = st.integers(1, 70)
+
+
+def machine_of(monkeypatch, cores):
+    monkeypatch.setattr(processor, "cores", lambda: cores)
+
+
+# -- what they compute ---------------------------------------------------------------------------------
+@settings(max_examples=20, deadline=None)
+@given(st.builds(GemmShape, extent, extent, extent), st.sampled_from(gemm_cpu_ladder.BLOCKS[:9]), st.data())
+def test_every_rung_agrees_with_float64_at_any_shape(s, block, data):
+    threads = data.draw(st.sampled_from([n for n in THREADS if n <= processor.cores()]))
+    tiles = {"BLOCK": block, "THREADS": threads}
+    for result in compare(RUNGS, s, engine="cpu", tiles=tiles, measure=False):
+        assert result.output.shape == (s.M, s.N) and result.output.dtype == np.float32
+        assert result.error < 1e-6  # compare() itself verified each element
+
+
+@pytest.mark.parametrize("n", [64, 65])
+def test_blocks_that_divide_and_that_do_not(n):
+    rng = np.random.default_rng(n)
+    A, B = rng.integers(-8, 9, (2, n, n)).astype(np.float32)  # small whole numbers: every sum is exact
+    for block in (b for b in gemm_cpu_ladder.BLOCKS if b <= 128):
+        tiles = {"BLOCK": block, "THREADS": processor.cores()}
+        out = run("loops/blocked", GemmShape(n, n, n), {"A": A, "B": B}, "cpu", tiles, measure=False).output
+        assert (out == A @ B).all()
+
+
+def test_they_add_in_float32_in_the_order_written():
+    s = GemmShape(1, 1, 3)
+    A, B = np.array([[2.0**24, 1.0, 1.0]]), np.ones((3, 1))
+    for name in RUNGS[:3]:  # (2^24 + 1) + 1: each 1 is lost, where 2^24 + (1 + 1) would not be
+        rung = LADDERS["loops"].rung(name)
+        program = rung.build(s, rung.default_tiles)
+        inputs = {name: array.astype(np.float32) for name, array in (("A", A), ("B", B))}
+        assert cpu.open(program, inputs).verify_run()[0, 0] == 2.0**24
+
+
+def test_the_scratch_of_each_thread_is_measured_and_compiling_is_not():
+    tiles = {"BLOCK": 64, "THREADS": processor.cores()}
+    for r in compare(RUNGS[:3], S, engine="cpu", tiles=tiles, budget=QUICK):
+        scratch = processor.cores() * 3 * 64 * 64 * FLOAT if r.rung == "loops/blocked" else 0
+        assert r.measurement.workspace_bytes == r.predicted.workspace_bytes == scratch
+        assert r.measurement.median_ms < 1000
+
+
+# One instruction that multiplies several floats, on x86 and on ARM.
+PACKED = re.compile(r"\bv?mulps\b|\bfmul\s+v\d+\.[24]s|\bfml[as]\s+v\d+\.[24]s|\bvfn?m(add|sub)\d+ps\b")
+ANY = re.compile(r"\bv?mulss\b|\bfmul\b|\bfmadd\b|mulps|ps\b")
+
+
+@pytest.mark.parametrize(("name", "vectors"), [("naive", False), ("reordered", True), ("blocked", True)])
+def test_what_the_compiler_vectorizes_is_what_the_comments_say(name, vectors):
+    from numba import njit
+
+    from kernels.gemm import cpu_loops as gemm_cpu_loops
+
+    fresh = njit(parallel=True)(gemm_cpu_loops.LOOPS[name].py_func)
+    matrix, scratch = np.ones((3, 8, 8), np.float32), np.ones((3, 1, 8, 8), np.float32)
+    fresh(*matrix, *(scratch if name == "blocked" else ()))
+    code = "\n".join(fresh.inspect_asm().values())
+    assert ANY.search(code)
+    assert bool(PACKED.search(code)) == vectors
+
+
+# -- threads -----------------------------------------------------------------------------------------------
+@pytest.mark.parametrize("name", RUNGS)
+def test_threads_the_machine_has_not_are_named(name, monkeypatch):
+    machine_of(monkeypatch, 4)
+    rung = LADDERS["loops"].rung(name)
+    assert rung.check(S, {"THREADS": 4})["THREADS"] == 4
+    with pytest.raises(RuleError, match=r"THREADS <= 4, the cores this process may use, got 8"):
+        rung.check(S, {"THREADS": 8})
+    with pytest.raises(RuleError, match="THREADS must be one of"):
+        rung.check(S, {"THREADS": 0})
+
+
+@pytest.mark.skipif(processor.cores() < 2, reason="one core has nothing to share")
+def test_the_number_of_threads_reaches_numba_and_the_library():
+    import numba
+
+    from kernels.gemm import cpu_loops as gemm_cpu_loops
+
+    before = [lib.num_threads for lib in gemm_cpu_loops._libraries().lib_controllers]
+    seen, told = [], []
+    for threads in (1, 2):
+        A, B, C = np.ones((3, 8, 8), np.float32)
+        gemm_cpu_loops.run("naive", threads, A, B, C)
+        seen.append(numba.get_num_threads())
+        with gemm_cpu_loops.library(threads):
+            told.append([lib.num_threads for lib in gemm_cpu_loops._libraries().lib_controllers])
+    assert seen == [1, 2] and told == [[1] * len(before), [2] * len(before)] and before
+    gemm_cpu_loops.run("blas", 1, A, B, C)
+    assert [lib.num_threads for lib in gemm_cpu_loops._libraries().lib_controllers] == before  # set back
+
+
+def test_a_library_that_takes_no_number_of_threads_is_named(monkeypatch):
+    from kernels.gemm import cpu_loops as gemm_cpu_loops
+
+    class Accelerate:
+        lib_controllers = ()
+
+    monkeypatch.setattr(gemm_cpu_loops, "_libraries", Accelerate)
+    with pytest.raises(RuleError, match="loops/blas: NumPy's BLAS here takes no number of threads"):
+        run("loops/blas", S, engine="cpu", measure=False)
+
+
+# -- rules -------------------------------------------------------------------------------------------------
+@pytest.mark.parametrize(
+    ("name", "shape", "rule"),
+    [
+        ("naive", S.with_(dtype="fp16"), "dtype must be fp32, got fp16"),
+        ("reordered", S.with_(alpha=2.0), "alpha must be 1 and beta 0, got 2 and 0"),
+        ("blas", S.with_(beta=1.0), "alpha must be 1 and beta 0, got 1 and 1"),
+        ("naive", GemmShape(2048, 2048, 2048), r"M\*N\*K <= 2,147,483,648 .* got 8,589,934,592"),
+        ("reordered", GemmShape(4096, 4096, 4096), r"M\*N\*K <= 8,589,934,592"),
+    ],
+)
+def test_a_broken_rule_is_named(name, shape, rule):
+    with pytest.raises(RuleError, match=rule):
+        run(f"loops/{name}", shape, engine="cpu")
+
+
+def test_without_numba_a_rule_says_so(monkeypatch):
+    monkeypatch.setattr(processor, "_numba_missing", lambda: True)
+    with pytest.raises(RuleError, match="Numba must be installed"):
+        run("loops/naive", S, engine="cpu")
+
+
+@pytest.mark.parametrize("name", RUNGS)
+@pytest.mark.parametrize("engine", [cuda, emulator])
+def test_a_gpu_and_the_emulator_refuse_them(name, engine):
+    rung = LADDERS["loops"].rung(name)
+    program = rung.build(S, rung.default_tiles)
+    with pytest.raises(
+        RuleError, match=rf"{program.steps[0].name} is loops for the processor: the cpu engine"
+    ):
+        engine.open(program, {b.name: np.zeros(b.shape, b.dtype) for b in program.buffers}, None)
+
+
+def test_the_runner_refuses_another_engine():
+    with pytest.raises(RuleError, match="loops/naive runs on the cpu engine only, not on emulator"):
+        run("loops/naive", S, engine="emulator")
+
+
+def test_a_recording_on_a_gpu_leaves_them_out():
+    of = {
+        engine: {g.ladder.name for g in Sweep(engine, ["square-64"]).groups()} for engine in ("cuda", "cpu")
+    }
+    assert "loops" in of["cpu"] and "loops" not in of["cuda"] and "gemm" in of["cuda"]
+
+
+def test_the_digest_is_of_the_loops():
+    rung = LADDERS["loops"].rung
+    digests = [kernel_digest(rung(n).build(S, rung(n).default_tiles)) for n in RUNGS]
+    assert len(set(digests)) == len(RUNGS)
+
+
+# -- traffic -----------------------------------------------------------------------------------------------
+def cases(order: str, count: int = 60):
+    """(shape, floats of a line, lines of the cache, block) at which the formula does not hang on a few lines more
+    or less: a cache two thirds or half as large again gives the same."""
+    rng = random.Random(order)
+    while count:
+        s = GemmShape(*(rng.randint(4, 28) for _ in range(3)))
+        floats, lines, block = rng.choice((2, 4, 8)), rng.choice((6, 8, 12, 16, 24, 32, 64, 128, 400)), rng.choice((2, 3, 4, 6, 8))  # fmt: skip
+        block = min(block, s.M, s.N, s.K)
+        told = {round(predicted(order, s, floats, round(lines * f), block)) for f in (0.67, 1, 1.5)}
+        if len(told) == 1:
+            count -= 1
+            yield s, floats, lines, block
+
+
+def predicted(order: str, s: GemmShape, floats: int, lines: int, block: int) -> float:
+    """In lines."""
+    line_bytes = floats * FLOAT
+    return traffic(order, s, line_bytes, lines * line_bytes, block) / line_bytes
+
+
+def simulated(order: str, s: GemmShape, floats: int, lines: int, block: int) -> int:
+    walk = lru.blocked(s, block) if order == "blocked" else getattr(lru, order)(s)
+    return lru.moved(walk, lines, floats)
+
+
+@pytest.mark.parametrize(("order", "most"), [("naive", 0.15), ("reordered", 0.15), ("blocked", 0.25)])
+def test_the_formula_is_what_a_cache_does_access_by_access(order, most):
+    off = sorted(abs(predicted(order, *case) / simulated(order, *case) - 1) for case in cases(order))
+    assert off[len(off) // 2] <= 0.02 and off[int(0.9 * len(off))] <= 0.12 and off[-1] <= most
+
+
+def test_the_simulator_counts_what_can_be_counted_by_hand():
+    s = GemmShape(1, 2, 2)  # lines of one float: A 2, B 4, C 2 in and 2 out
+    assert lru.moved(lru.naive(s), 100, 1) == 2 + 4 + 2 * 2
+    assert lru.moved(lru.naive(s), 2, 1) == 4 + 4 + 2 * 2  # with two lines nothing of A stays
+    assert lru.moved(iter([("x", 0, True), ("x", 1, False), ("x", 2, False)]), 1, 2) == 3  # 0 goes back
+
+
+def test_another_order_is_not_taken_for_this_one():
+    """The check above can fail: the naive loops do not do what is predicted of the reordered ones."""
+    s, floats, lines = GemmShape(20, 24, 28), 8, 12
+    assert predicted("reordered", s, floats, lines, 4) < 0.5 * simulated("naive", s, floats, lines, 4)
+
+
+@given(st.integers(8, 2048), st.sampled_from(gemm_cpu_ladder.BLOCKS), st.sampled_from([2**15, 2**20, 2**25]))
+def test_nothing_moves_less_than_the_matrices_once(n, block, cache):
+    s = GemmShape(n, n, n)
+    for order in ("naive", "reordered", "blocked"):
+        assert traffic(order, s, 64, cache, block) >= 0.999 * FLOAT * 4 * n * n  # A, B, C in and out
+    assert traffic_ratio(s, block, 64, cache) == pytest.approx(
+        traffic("blocked", s, 64, cache, block) / traffic("naive", s, 64, cache)
+    )
+
+
+def test_where_three_squares_fit_blocks_move_one_block_th():
+    s, L1 = GemmShape(1024, 1024, 1024), 2**15
+    for block in (16, 32):  # lines of 16 floats: whole ones
+        moved = traffic("blocked", s, 64, L1, block)
+        assert moved == pytest.approx(FLOAT * 2 * 1024**3 / block, rel=0.05)
+    assert traffic("naive", s, 64, L1) == pytest.approx(64 * 1024**3, rel=0.1)  # a line for each element of B
+    assert traffic_ratio(s, 32, 64, L1) < 0.01 < traffic_ratio(s, 256, 64, L1)
+
+
+def test_cost_is_the_traffic_behind_the_last_cache(monkeypatch):
+    from kernels.machine.memory_levels import Level
+
+    small = Level("L1 cache", 2**15, "each core", "said here", "", 64)
+    rung, s = LADDERS["loops"].rung, GemmShape(512, 512, 512)
+    for told, expected in (((small,), round(traffic("naive", s, 64, 2**15))), ((), s.bytes)):
+        monkeypatch.setattr(memory_levels, "caches", lambda told=told: told)
+        cost = rung("loops/naive").cost(s, rung("loops/naive").build(s, {"THREADS": 1}))
+        assert (cost.flops, cost.bytes) == (s.flops, expected)
+    for cache in caches():
+        assert cache.line_bytes and cache.bytes > 2**12

@@ -1,0 +1,121 @@
+"""The places of fragments against what mma.sync and ldmatrix do in the emulator."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from kernels.gemm import fragments
+from kernels.gemm.fragments import M16N8K16
+from tests.helpers.emulated import emulate, needs_nvrtc
+from tests.helpers.emulated_numbers import rng
+
+pytestmark = needs_nvrtc
+
+MMA = """extern "C" __global__ void k(float* D, const unsigned* A, const unsigned* B, const float* C) {
+  const unsigned *a = A + threadIdx.x * 4, *b = B + threadIdx.x * 2;
+  const float* c = C + threadIdx.x * 4;
+  float* d = D + threadIdx.x * 4;
+  asm("mma.sync.aligned.m16n8k16.row.col.f32.f16.f16.f32 {%0, %1, %2, %3}, {%4, %5, %6, %7}, {%8, %9}, "
+      "{%10, %11, %12, %13};"
+      : "=f"(d[0]), "=f"(d[1]), "=f"(d[2]), "=f"(d[3])
+      : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "r"(b[0]), "r"(b[1]),
+        "f"(c[0]), "f"(c[1]), "f"(c[2]), "f"(c[3]));
+}"""
+LDMATRIX = """extern "C" __global__ void k(unsigned* out, const unsigned short* in, const unsigned* offset) {
+  __shared__ __align__(16) unsigned short s[256];
+  for (int i = threadIdx.x; i < 256; i += 32) s[i] = in[i];
+  __syncthreads();
+  unsigned* r = out + threadIdx.x * 4;
+  unsigned at = (unsigned)__cvta_generic_to_shared(s) + offset[threadIdx.x];
+  asm volatile("ldmatrix.sync.aligned.m8n8.x4%s.shared.b16 {%%0, %%1, %%2, %%3}, [%%4];"
+               : "=r"(r[0]), "=r"(r[1]), "=r"(r[2]), "=r"(r[3]) : "r"(at));
+}"""
+
+
+def _dealt(name: str, matrix: np.ndarray) -> np.ndarray:
+    """[32, values]: what each lane holds of a matrix, as the places say."""
+    f = M16N8K16[name]
+    lane, value = np.divmod(np.arange(32 * f.values), f.values)
+    return np.ascontiguousarray(matrix[f.place(lane, value)].reshape(32, f.values))
+
+
+def _product(a: np.ndarray, b: np.ndarray, c: np.ndarray) -> np.ndarray:
+    """What mma.sync makes of the matrices dealt out as the places say, put together again."""
+    given = {
+        "A": _dealt("A", a.astype(np.float16)).view(np.uint32),
+        "B": _dealt("B", b.astype(np.float16)).view(np.uint32),
+        "C": _dealt("C", c.astype(np.float32)),
+    }
+    lanes = emulate(MMA, given, {"D": ((32, 4), np.float32)})["D"]
+    lane, value = np.indices((32, 4))
+    d = np.full((16, 8), np.nan)
+    d[M16N8K16["C"].place(lane, value)] = lanes
+    return d
+
+
+def test_mma_multiplies_matrices_dealt_out_by_their_places():
+    a, b, c = (rng.integers(-8, 9, shape) for shape in ((16, 16), (16, 8), (16, 8)))
+    np.testing.assert_array_equal(_product(a, b, c), a @ b + c)
+
+
+@pytest.mark.parametrize("name", ["A", "B", "C"])
+@pytest.mark.parametrize("value", [0, 1, 3])
+def test_one_value_in_a_wrong_place_is_seen(monkeypatch, name, value):
+    right = M16N8K16[name]
+
+    def wrong(lane, v):
+        row, column = right.place(lane, v)
+        return row, np.where(v == value, (column + 1) % right.columns, column)
+
+    monkeypatch.setitem(
+        M16N8K16,
+        name,
+        fragments.Fragment(name, right.rows, right.columns, right.values, right.per_register, wrong),
+    )
+    a, b, c = (rng.integers(-8, 9, shape) for shape in ((16, 16), (16, 8), (16, 8)))
+    assert (_product(a, b, c) != a @ b + c).any()
+
+
+def _ldmatrix(matrices: np.ndarray, transposed: bool) -> np.ndarray:
+    """[32, 4, 2]: the halves each lane gets of four 8 x 8 matrices that lie one after the other."""
+    matrix, row = fragments.ldmatrix_row(np.arange(32))
+    offset = (matrix * 128 + row * 16).astype(np.uint32)
+    source = LDMATRIX % (".trans" if transposed else "")
+    run = emulate(source, {"in": matrices, "offset": offset}, {"out": ((32, 4), np.uint32)})
+    return run["out"].view(np.uint16).reshape(32, 4, 2)
+
+
+@pytest.mark.parametrize("transposed", [False, True])
+def test_ldmatrix_gives_each_lane_what_its_places_say(transposed):
+    matrices = rng.permutation(256).astype(np.uint16).reshape(4, 8, 8)
+    got = _ldmatrix(matrices, transposed)
+    lane, value = np.indices((32, 2))
+    row, column = fragments.ldmatrix_place(lane, value, transposed)
+    for n in range(4):
+        np.testing.assert_array_equal(got[:, n], matrices[n, row, column])
+
+
+def test_four_matrices_by_ldmatrix_are_the_fragment_of_a_in_order_of_registers():
+    """Pins the order of k, which a product alone cannot: A's and B's could be wrong alike."""
+    a = np.arange(256, dtype=np.uint16).reshape(16, 16)
+    parts = np.stack([a[:8, :8], a[8:, :8], a[:8, 8:], a[8:, 8:]])
+    np.testing.assert_array_equal(_ldmatrix(parts, False).reshape(32, 8), _dealt("A", a))
+
+
+def test_two_matrices_turned_by_ldmatrix_are_the_fragment_of_b():
+    b = np.arange(128, dtype=np.uint16).reshape(16, 8)
+    parts = np.stack([b[:8], b[8:], b[:8], b[8:]])
+    got = _ldmatrix(parts, True).reshape(32, 8)
+    np.testing.assert_array_equal(got[:, :4], _dealt("B", b))
+
+
+@pytest.mark.parametrize("name", ["A", "B", "C"])
+def test_every_element_has_one_holder(name):
+    f = M16N8K16[name]
+    assert 32 * f.values == f.rows * f.columns
+    holders = f.holders()
+    lane, value = holders[..., 0], holders[..., 1]
+    rows, columns = np.indices((f.rows, f.columns))
+    np.testing.assert_array_equal(f.place(lane, value), [rows, columns])
+    assert len(np.unique(lane * f.values + value)) == f.rows * f.columns

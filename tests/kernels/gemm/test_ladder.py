@@ -1,0 +1,266 @@
+"""The GEMM ladder's FP32 rungs without a GPU: right at any shape and tile size, free of races, told by their rules."""
+
+from __future__ import annotations
+
+import difflib
+import itertools
+import re
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from kernels import sources as kernels_sources
+from kernels.engines import emulator
+from kernels.engines.emulator import precompiled
+from kernels.gemm import ladder as gemm_ladder
+from kernels.gemm import reference as gemm_reference
+from kernels.gemm.shape import GemmShape
+from kernels.model.program import Launch, RuleError
+from kernels.runner import VerificationError, compare, run, seeded_inputs
+from tests.helpers import tried
+from tests.helpers.emulated import archived, needs_nvrtc
+from tests.helpers.shapes import gemm_shapes
+from tests.helpers.tried import on
+
+OURS = [r.name for r in gemm_ladder.FP32_RUNGS]
+FP32 = [*OURS, "gemm/cublas", "gemm/cublas-tf32"]
+CUBE = GemmShape(64, 64, 64)
+ABSURD = GemmShape(70_000 * 32, 3, 1)  # more rows than grid.y has blocks for
+
+
+def rung_of(name: str):
+    return gemm_ladder.LADDER.rung(name)
+
+
+# -- right at any shape -----------------------------------------------------------------------------
+@pytest.mark.parametrize("name", OURS)
+@settings(max_examples=4, deadline=None)
+@given(shape=gemm_shapes())
+def test_the_emulator_agrees_with_the_reference_at_any_shape(name, shape):
+    result = run(name, shape, engine="emulator")  # verifies each element
+    assert result.output.shape == (shape.M, shape.N)
+
+
+@settings(max_examples=25, deadline=None)
+@given(shape=gemm_shapes(most=200, most_k=300))
+def test_the_cpu_twins_agree_at_any_shape(shape):
+    for result in compare(FP32, shape, engine="cpu", measure=False):
+        assert result.output.dtype == np.float32, result.rung
+
+
+@pytest.mark.parametrize("name", OURS)
+def test_values_of_every_size_and_sign(name):
+    shape = GemmShape(33, 70, 19, alpha=-1.5, beta=0.25)
+    rng = np.random.default_rng(3)
+    inputs = {
+        b.name: (10.0 ** rng.uniform(-4, 4, b.shape) * rng.choice([-1, 1], b.shape)).astype("f4")
+        for b in rung_of(name).build(shape, rung_of(name).default_tiles).of_role("input")
+    }
+    run(name, shape, inputs, engine="emulator")  # verified against |alpha||A||B| + |beta||C0|
+
+
+@pytest.mark.parametrize("name", OURS)
+def test_c0_is_read_where_beta_is_not_0_and_only_there(name):
+    shape, rung = GemmShape(9, 7, 3), rung_of(name)
+    with_c0 = rung.build(shape.with_(beta=1), rung.default_tiles)
+    assert "C0" in [b.name for b in with_c0.of_role("input")]
+    program = rung.build(shape, rung.default_tiles)
+    assert [b.name for b in program.buffers] == ["A", "B", "C"]  # the kernel is handed C: NaN, unwritten
+    run(name, shape, engine="emulator")  # the emulator refuses a read of what was never written
+
+
+@pytest.mark.parametrize("name", OURS)
+def test_the_order_of_warps_changes_nothing_and_nothing_races(name):
+    shape, rung = GemmShape(67, 130, 21, beta=1), rung_of(name)
+    tried.same_in_any_order(lambda options: on(emulator, rung, shape, options=options))
+
+
+@needs_nvrtc
+@pytest.mark.parametrize("which", [0, 1])
+def test_a_barrier_left_out_is_a_race(which):
+    """What the test above would see: the tiled kernel without one of its two barriers."""
+    rung = rung_of("gemm/shared-tile")
+    tiles = rung.default_tiles | {"BM": 16, "BN": 16, "BK": 16}
+    program = rung.build(GemmShape(20, 20, 40), tiles)
+    (step,) = program.steps
+    assert kernels_sources.translation_unit(step.source).count("__syncthreads();") == 2
+    memory = tried.memory_of(program, seeded_inputs(program.of_role("input")))
+    ran = tried.relaunched(step, tried.without(which), memory, stops="never written")
+    assert ran is None or "data race" in ran.races[0]  # None: read before the tile was there
+
+
+def test_a_wrong_kernel_gets_no_result(monkeypatch):
+    """The verification sees one term left out of one element."""
+    right = emulator.Session.verify_run
+
+    def wrong(session):
+        out = right(session)
+        A, B = session.memory.array("A"), session.memory.array("B")
+        out[2, 3] -= A[2, 4] * B[4, 3]
+        return out
+
+    monkeypatch.setattr(emulator.Session, "verify_run", wrong)
+    with pytest.raises(VerificationError, match="gemm/naive on emulator disagrees"):
+        run("gemm/naive", GemmShape(5, 6, 7), engine="emulator")
+
+
+# -- tile sizes and rules -----------------------------------------------------------------------------
+@needs_nvrtc
+@settings(max_examples=10, deadline=None)
+@given(data=st.data())
+def test_every_choice_of_tile_sizes_runs_or_names_its_rule(data):
+    rung = data.draw(st.sampled_from(gemm_ladder.FP32_RUNGS))
+    shape = data.draw(gemm_shapes(most=70, most_k=20))
+    tried.runs_or_names_its_rule(rung, shape, tried.some_tiles(data, rung, shape), "<=|==|whole warps")
+
+
+@pytest.mark.parametrize("rung", gemm_ladder.FP32_RUNGS, ids=lambda r: r.name)
+def test_every_choice_is_part_of_some_legal_set(rung):
+    tried.each_choice_is_legal(rung, CUBE)
+
+
+@pytest.mark.parametrize("rung", gemm_ladder.FP32_RUNGS, ids=lambda r: r.name)
+def test_the_stock_sets_are_the_default_and_those_named_or_each_other_choice(rung):
+    sets = list(rung.tile_sets(CUBE))
+    assert sets[0] == rung.default_tiles
+    assert all(tiles in tried.legal(rung, CUBE) for tiles in sets)
+    if rung.sets is None:
+        assert {(n, v) for tiles in sets for n, v in tiles.items()} == {
+            (n, v) for n, choices in rung.tiles.items() for v in choices
+        }
+        assert all(sum(tiles[n] != v for n, v in rung.default_tiles.items()) <= 3 for tiles in sets)
+    else:
+        assert sets[1:] == [rung.default_tiles | dict(tiles) for tiles in rung.sets]
+        # One of them is small enough to be watched.
+        assert any(max(tiles["BM"], tiles["BN"]) <= 32 and tiles["BK"] <= 8 for tiles in sets)
+
+
+def test_what_is_checked_in_of_the_fp32_rungs_stays_small():
+    names = {
+        precompiled.place(step.source, step.defines)[1]
+        for rung in gemm_ladder.FP32_RUNGS
+        for tiles in rung.tile_sets(CUBE)
+        for step in rung.build(CUBE, tiles).steps
+    }
+    held, stems = archived("gemm"), {name.partition(".")[0] for name in names}
+    assert {name for name in held if name.partition(".")[0] in stems} == names  # nothing of other tile sizes
+    assert sum(held[name] for name in names) < 500_000
+
+
+@pytest.mark.parametrize("rung", gemm_ladder.FP32_RUNGS, ids=lambda r: r.name)
+def test_no_stock_kernel_spills(rung):
+    for tiles in rung.tile_sets(CUBE):
+        for step in rung.build(CUBE, tiles).steps:
+            told = precompiled.resources(step.source, step.defines)
+            assert told["spill_bytes"] == 0 and told["registers"] <= 255, tiles
+
+
+@pytest.mark.parametrize(
+    ("name", "shape", "tiles", "words"),
+    [
+        ("gemm/naive", GemmShape(8, 8, 8, dtype="fp16"), {}, "dtype must be fp32, got fp16"),
+        ("gemm/naive", ABSURD, {}, r"M <= 65535\*BLOCK \(grid.y\), got 2240000"),
+        ("gemm/uncoalesced", GemmShape(3, 70_000 * 32, 1), {}, r"N <= 65535\*BLOCK \(grid.y\), got 2240000"),
+        ("gemm/uncoalesced", GemmShape(2**31 - 1, 1, 1), {}, r"M must stay below 2\^31 - 32, got 2147483647"),
+        ("gemm/naive", GemmShape(1, 2**31 - 1, 1), {}, r"N must stay below 2\^31 - 32, got 2147483647"),
+        ("gemm/warp-tile", GemmShape(1, 1, 2**31 - 1), {}, r"K must stay below 2\^31 - "),
+        ("gemm/register-tile-1d", GemmShape(8, 8, 8), {"BM": 128, "BN": 128, "TM": 4},
+         r"\(BM/TM\)\*BN threads <= 1024, got 4096"),
+        ("gemm/shared-tile", GemmShape(8, 8, 8), {"BK": 8}, r"BM\*BK % threads == 0, got 32\*8 % 1024"),
+        ("gemm/vectorized", GemmShape(8, 8, 8), {"BK": 8, "TM": 4, "TN": 4},
+         r"BM\*BK/4 % threads == 0, got 128\*8/4 % 1024"),
+        ("gemm/warp-tile", GemmShape(8, 8, 8), {"WM": 32}, r"WM\*WN == 32\*TM\*TN \(32 lanes to a warp\)"),
+        ("gemm/warp-tile", GemmShape(8, 8, 8), {"BM": 32}, "BM % WM == 0, got 32 % 64"),
+        ("gemm/warp-tile", GemmShape(8, 8, 8), {"BM": 256, "BK": 32, "STAGES": 4},
+         r"4\*STAGES\*BK\*\(BM \+ 4 \+ BN\) bytes of shared memory <= 232448, got 264192"),
+    ],
+)  # fmt: skip
+def test_rules_are_named_with_their_values(name, shape, tiles, words):
+    rung = rung_of(name)
+    assert any(re.search(words, rule) for rule in rung.rules(shape, rung.default_tiles | tiles))
+    with pytest.raises(RuleError, match=f"{name} cannot run"):
+        run(name, shape, engine="emulator", tiles=tiles)
+
+
+def test_registers_are_a_rule():
+    tiles = dict(gemm_ladder.LADDER.rung("gemm/warp-tile").default_tiles) | {
+        "TM": 16,
+        "TN": 16,
+        "WM": 128,
+        "WN": 64,
+    }
+    said = list(gemm_ladder.warp_tile_rules(GemmShape(8, 8, 8), tiles))
+    assert any(
+        re.search(r"TM\*TN \+ TM \+ TN \+ 32 registers <= 255 \(\d+ threads\), got 320", s) for s in said
+    )
+
+
+# -- the reference ----------------------------------------------------------------------------------
+@settings(max_examples=30, deadline=None)
+@given(shape=gemm_shapes(most=6, most_k=6), seed=st.integers(0, 99))
+def test_the_reference_is_three_loops(shape, seed):
+    rng = np.random.default_rng(seed)
+    A, B, C0 = (rng.standard_normal(n) for n in ((shape.M, shape.K), (shape.K, shape.N), (shape.M, shape.N)))
+    ref, scale = gemm_reference.gemm(shape, A, B, *((C0,) if shape.beta else ()))
+    for i, j in itertools.product(range(shape.M), range(shape.N)):
+        terms = [shape.alpha * A[i, k] * B[k, j] for k in range(shape.K)] + [shape.beta * C0[i, j]]
+        assert ref[i, j] == pytest.approx(sum(terms), abs=1e-12)
+        assert scale[i, j] == pytest.approx(sum(map(abs, terms)), abs=1e-12)
+
+
+def test_the_reference_of_int8_is_exact():
+    shape = GemmShape(3, 4, 10_000, alpha=2, beta=-3, dtype="int8")
+    rng = np.random.default_rng(0)
+    A, B = (rng.integers(-128, 128, n).astype(np.int8) for n in ((3, 10_000), (10_000, 4)))
+    C0 = rng.integers(-(2**20), 2**20, (3, 4)).astype(np.int32)
+    ref, _ = gemm_reference.gemm(shape, A, B, C0)
+    np.testing.assert_array_equal(
+        ref, 2 * (A.astype(np.int64) @ B.astype(np.int64)) - 3 * C0.astype(np.int64)
+    )
+
+
+# -- as a ladder -------------------------------------------------------------------------------------
+def _code(source: str) -> list[str]:
+    """Lines without comments and blank ones."""
+    lines = (re.sub(r"\s*//.*", "", line).rstrip() for line in kernels_sources.text(source).splitlines())
+    return [line for line in lines if line]
+
+
+def test_neighbouring_kernels_share_at_least_half_of_their_lines():
+    sources = [step.source for r in gemm_ladder.FP32_RUNGS
+               for step in r.build(GemmShape(8, 8, 8), r.default_tiles).steps if isinstance(step, Launch)]  # fmt: skip
+    assert sources == sorted(sources) and len(sources) == 9
+    for one, other in itertools.pairwise(map(_code, sources)):
+        matcher = difflib.SequenceMatcher(None, one, other, autojunk=False)
+        shared = sum(block.size for block in matcher.get_matching_blocks())
+        assert shared >= min(len(one), len(other)) / 2
+        assert shared < len(other)
+
+
+def test_each_step_of_the_ladder_saves_what_it_says():
+    """What the headers claim, counted at 64 x 64 x 64."""
+    total = {name: run(name, CUBE, engine="emulator").counters.total for name in OURS}
+
+    def of(name, counter):
+        return total[f"gemm/{name}"][counter]
+
+    assert of("naive", "sectors_ld") * 4 < of("uncoalesced", "sectors_ld")
+    assert of("shared-tile", "sectors_ld") * 4 < of("naive", "sectors_ld")
+    assert of("register-tile-1d", "wavefronts_ld") * 2 < of("shared-tile", "wavefronts_ld")
+    assert of("vectorized", "requests_ld") * 2 < of("register-tile-2d", "requests_ld")
+    assert of("vectorized", "bank_conflicts_ld") > 0 and of("vectorized", "bank_conflicts_st") > 0
+    for tiles in rung_of("gemm/bank-free").tile_sets(CUBE):
+        free = run("gemm/bank-free", CUBE, engine="emulator", tiles=tiles).counters.total
+        assert free["bank_conflicts_ld"] == free["bank_conflicts_st"] == 0, tiles
+    # At the same tile sizes.
+    bank_free = run("gemm/bank-free", CUBE, engine="emulator", tiles={"BK": 16}).counters.total
+    assert of("double-buffer", "barriers") * 2 == bank_free["barriers"]
+    same = {"BN": 128, "WN": 32, "TN": 8}
+    warp_tile = run("gemm/warp-tile", CUBE, engine="emulator", tiles=same).counters.total
+    assert warp_tile["wavefronts_ld"] * 3 == of("double-buffer", "wavefronts_ld") * 2  # As as before, Bs half
+    # With the default's twice as many sums a thread, where no tile sticks out.
+    one, two = (run(f"gemm/{name}", GemmShape(128, 256, 16), engine="emulator").counters.total["wavefronts_ld"]
+                for name in ("warp-tile", "double-buffer"))  # fmt: skip
+    assert one * 2 == two

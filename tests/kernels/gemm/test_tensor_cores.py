@@ -1,0 +1,381 @@
+"""The tensor-core and INT8 rungs, executed without a GPU: right at any shape, exact where they must be,
+free of races and, where they promise it, of bank conflicts."""
+
+from __future__ import annotations
+
+import itertools
+import re
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from kernels import sources
+from kernels.engines.emulator import precompiled
+from kernels.engines.emulator.compiler import compile
+from kernels.engines.emulator.errors import EmulatorError
+from kernels.engines.emulator.launch import Options, Run, launch, place
+from kernels.gemm import tensor_cores as gemm_tensor_cores
+from kernels.gemm.reference import gemm
+from kernels.gemm.shape import GemmShape
+from kernels.model.program import INPUT, OUTPUT, RuleError
+from kernels.model.verify import agrees
+from kernels.runner import seeded_inputs
+from tests.helpers.emulated import archived, needs_nvrtc
+from tests.helpers.tried import legal, without
+
+RUNGS = {rung.name.removeprefix("gemm/"): rung for rung in gemm_tensor_cores.RUNGS}
+DTYPES = {"wmma": ("fp16", "bf16"), "mma-sync": ("fp16", "bf16"), "dp4a": ("int8",)}
+SOURCES = {"wmma": "10_wmma.cu", "mma-sync": "11_mma_sync.cu", "dp4a": "12_dp4a.cu"}
+KERNELS = [(name, dtype) for name, dtypes in DTYPES.items() for dtype in dtypes]
+
+
+def covering(name: str, s: GemmShape) -> Iterator[dict[str, int]]:
+    """Few legal sets, small tiles before large ones, that have each choice of each size among them."""
+    left = {(size, value) for size, values in RUNGS[name].tiles.items() for value in values}
+    sets = sorted(legal(RUNGS[name], s), key=lambda tiles: tiles["BM"] * tiles["BN"])
+    while left:
+        best = max(sets, key=lambda tiles: len(left & tiles.items()))
+        assert left & best.items(), left
+        left -= best.items()
+        yield best
+
+
+# Around the tile sizes, below them, odd, and multiples of 4 and 8, where rows begin on 4 and 16 bytes.
+EXTENTS = st.one_of(st.integers(1, 20), st.integers(120, 140), st.integers(1, 18).map(lambda n: 8 * n))
+
+
+@dataclass(frozen=True)
+class Ran:
+    out: np.ndarray
+    inputs: dict[str, np.ndarray]
+    told: Run
+
+    @property
+    def total(self) -> dict[str, int]:
+        return self.told.counters.total
+
+    @property
+    def conflicts(self) -> int:
+        return self.total["bank_conflicts_ld"] + self.total["bank_conflicts_st"]
+
+
+def emulated(
+    name: str,
+    s: GemmShape,
+    tiles=None,
+    inputs=None,
+    change=lambda text: text,
+    count=False,
+    legal=True,
+    **options,
+) -> Ran:
+    """The one launch of a rung, its source gone through `change`; inputs not given are seeded."""
+    rung = RUNGS[name]
+    program = rung.build(s, rung.check(s, tiles) if legal else tiles)
+    (step,), (c,) = program.steps, program.of_role(OUTPUT)
+    text = change(sources.translation_unit(step.source))
+    ptx = compile.compile_ptx(text, step.source.rpartition("/")[2], precompiled.options(step.defines))
+    given = seeded_inputs(program.of_role(INPUT)) | (inputs or {})
+    memory = place(given | {"C": np.zeros(c.shape, c.dtype)}, list(given))
+    options = Options(count=count, **options)
+    told = launch(ptx, step.entry, step.grid, step.block, step.args, memory, step.shared, options)
+    return Ran(memory.array("C"), given, told)
+
+
+def off(s: GemmShape, ran: Ran) -> float:
+    """How far the worst element lies beyond what the emulator may lose: it rounds a sum to FP32 once in 16
+    products, then for alpha and for beta, each time by 2^-24 of the sum of absolute products at most."""
+    ref, scale = gemm(s, **ran.inputs)
+    assert ran.out.shape == (s.M, s.N) and np.isfinite(ran.out).all()
+    rounded = 0.0 if s.dtype == "int8" else (-(-s.K // 16) + 2) * 2.0**-24
+    return float((np.abs(ran.out - ref) - rounded * scale).max())
+
+
+@needs_nvrtc
+@settings(max_examples=12, deadline=None)
+@given(
+    kernel=st.sampled_from(KERNELS),
+    extents=st.tuples(EXTENTS, EXTENTS, EXTENTS),
+    alpha=st.sampled_from([1, -2, 3]),
+    beta=st.sampled_from([0, 1, -2]),
+)
+def test_every_rung_agrees_at_any_shape(kernel, extents, alpha, beta):
+    name, dtype = kernel
+    s = GemmShape(*extents, alpha=alpha, beta=beta, dtype=dtype)
+    assert off(s, emulated(name, s)) <= 0
+
+
+@needs_nvrtc
+@pytest.mark.parametrize("name, dtype", KERNELS)
+@pytest.mark.parametrize("extents", [(1, 1, 1), (130, 260, 1), (64, 64, 64), (61, 45, 37), (129, 8, 72)])
+def test_the_corners(name, dtype, extents):
+    """One element; K = 1; a square; nothing a multiple of anything; rows of B that begin on 16 bytes."""
+    s = GemmShape(*extents, beta=1, dtype=dtype)
+    assert off(s, emulated(name, s)) <= 0
+
+
+@needs_nvrtc
+@pytest.mark.parametrize("name, dtype", KERNELS)
+def test_every_tile_size_agrees(name, dtype):
+    """Each choice of each size, with copies of 16 bytes and without."""
+    shapes = [GemmShape(*extents, dtype=dtype) for extents in ((72, 136, 96), (70, 131, 75))]
+    tried = list(covering(name, shapes[0])) if dtype != "bf16" else [RUNGS[name].default_tiles]
+    for tiles, s in itertools.product(tried, shapes):
+        assert off(s, emulated(name, s, tiles)) <= 0, (tiles, s)
+
+
+@needs_nvrtc
+@pytest.mark.parametrize("name", ["wmma", "mma-sync"])
+def test_sums_are_fp32(name):
+    """2,100 ones are 2,100; a sum in FP16 would stop at 2,048."""
+    s = GemmShape(16, 16, 2100, dtype="fp16")
+    ones = {"A": np.ones((16, 2100), np.float16), "B": np.ones((2100, 16), np.float16)}
+    np.testing.assert_array_equal(emulated(name, s, inputs=ones).out, 2100)
+
+
+@needs_nvrtc
+@pytest.mark.parametrize("name", ["wmma", "mma-sync"])
+def test_bf16_has_the_range_of_fp32(name):
+    """2^100 times 2^-90: neither is a number of FP16."""
+    s = GemmShape(16, 8, 24, dtype="bf16")
+    inputs = seeded_inputs(RUNGS[name].build(s, RUNGS[name].default_tiles).of_role(INPUT))
+    inputs = {"A": np.full_like(inputs["A"], 2.0**100), "B": np.full_like(inputs["B"], 2.0**-90)}
+    np.testing.assert_array_equal(emulated(name, s, inputs=inputs).out, 24 * 2.0**10)
+
+
+@needs_nvrtc
+@pytest.mark.parametrize("K", [1000, 1001])
+def test_int8_is_exact_at_its_limits(K):
+    s = GemmShape(9, 12, K, alpha=-3, beta=2, dtype="int8")
+    inputs = {
+        "A": np.full((9, K), -128, np.int8),
+        "B": np.full((K, 12), -128, np.int8),
+        "C0": np.full((9, 12), 2**29, np.int32),
+    }
+    out = emulated("dp4a", s, inputs=inputs).out
+    np.testing.assert_array_equal(out, -3 * 128 * 128 * K + 2**30)
+
+
+# -- races, order, banks ------------------------------------------------------------------------------------
+@needs_nvrtc
+@pytest.mark.parametrize("name, dtype", [("wmma", "fp16"), ("mma-sync", "bf16"), ("dp4a", "int8")])
+@pytest.mark.parametrize("extents, order", [((136, 264, 208), "reversed"), ((67, 70, 75), 7)])
+def test_no_thread_reads_what_another_may_still_write(name, dtype, extents, order):
+    s = GemmShape(*extents, beta=1, dtype=dtype)
+    ran = [emulated(name, s, order=of, races=True) for of in ("forward", order)]
+    assert [one.told.races for one in ran] == [(), ()]
+    np.testing.assert_array_equal(ran[0].out, ran[1].out)
+
+
+SMALL = {"BM": 64, "BN": 64, "BK": 32, "WM": 32, "WN": 32}
+
+
+@needs_nvrtc
+@pytest.mark.parametrize(
+    "name, dtype, extents, tiles, needed",
+    [
+        ("wmma", "fp16", (64, 64, 40), SMALL, 3),  # tiles written, read, sums written
+        (
+            "mma-sync",
+            "fp16",
+            (64, 64, 136),
+            SMALL,
+            2,
+        ),  # the first tiles are there; the next, and all have read
+        ("mma-sync", "fp16", (64, 64, 65), SMALL, 2),  # element by element: tiles written, read
+        ("dp4a", "int8", (64, 64, 128), {}, 2),
+    ],
+)
+def test_every_barrier_is_needed(name, dtype, extents, tiles, needed):
+    """Take any one away and two threads race, or the sums are wrong."""
+    s = GemmShape(*extents, dtype=dtype)
+    whole = emulated(name, s, tiles)
+    found, barriers = 0, sources.text(f"gemm/{SOURCES[name]}").count("__syncthreads();")
+    for n in range(barriers):
+        ran = emulated(name, s, tiles, change=without(n), races=True)
+        found += bool(ran.told.races) or not np.array_equal(ran.out, whole.out)
+    assert found == needed
+
+
+@needs_nvrtc
+@pytest.mark.parametrize("BK", [64, 32])
+def test_swizzled_tiles_meet_in_no_bank(BK):
+    s = GemmShape(128, 256, 256, dtype="fp16")
+    ran = emulated("mma-sync", s, tiles={"BK": BK}, count=True)
+    assert ran.total["wavefronts_ld"] > 0 and ran.conflicts == 0
+
+    def plain(text: str) -> str:
+        return text.replace("unsigned turn = ", "unsigned turn = 0 * ")
+
+    assert emulated("mma-sync", s, tiles={"BK": BK}, change=plain, count=True).conflicts > 1000
+
+
+@needs_nvrtc
+@pytest.mark.parametrize("tiles", [{}, {"BK": 32}])
+def test_dp4a_meets_in_no_bank(tiles):
+    s = GemmShape(128, 128, 64, dtype="int8")
+    ran = emulated("dp4a", s, tiles, count=True)
+    assert ran.total["wavefronts_ld"] > 0 and ran.conflicts == 0
+
+    def plain(text: str) -> str:
+        return text.replace("As[KP][BM + 4]", "As[KP][BM]")
+
+    assert emulated("dp4a", s, tiles, change=plain, count=True).conflicts > 0
+
+
+@needs_nvrtc
+@pytest.mark.parametrize("name, dtype", KERNELS)
+def test_what_is_counted_is_the_product(name, dtype):
+    """Of whole tiles nothing is multiplied in vain."""
+    s = GemmShape(256, 128, 64, dtype=dtype)
+    total = emulated(name, s, count=True).total
+    assert total["flops_dp4a" if dtype == "int8" else "flops_mma"] == s.flops
+
+
+@needs_nvrtc
+def test_fragments_are_stored_in_whole_sectors():
+    """Four lanes write the 8 floats of a sector in one request, where rows begin on 8 bytes."""
+    total = emulated("mma-sync", GemmShape(256, 128, 64, dtype="fp16"), count=True).total
+    assert total["sectors_st"] == 256 * 128 // 8
+    assert total["requests_st"] == 256 * 128 // 64
+    odd = emulated("mma-sync", GemmShape(256, 127, 64, dtype="fp16"), count=True).total
+    assert odd["requests_st"] == 256 * 128 // 32
+
+
+@needs_nvrtc
+def test_wmma_brings_tiles_16_bytes_at_a_time():
+    """A warp brings 256 elements of A or B with a request where rows begin on 16 bytes, 32 where not."""
+
+    def requests(M, N, K) -> int:
+        return emulated("wmma", GemmShape(M, N, K, dtype="fp16"), count=True).total["requests_ld"]
+
+    assert requests(128, 128, 64) == (128 * 64 + 64 * 128) // 256
+    assert requests(128, 128, 63) == 128 * 64 // 32 + 64 * 128 // 256
+    assert requests(128, 127, 64) == 128 * 64 // 256 + 64 * 128 // 32
+
+
+# -- rules --------------------------------------------------------------------------------------------------
+# A pass of 512 threads is 32 rows of B, a part of it 16 rows; a pass of 256 is 64 rows of A, a part 32.
+TALL_B = {"BM": 256, "BN": 128, "BK": 64, "WM": 64, "WN": 32, "STAGES": 3, "GROUP": 8}
+TALL_A = {"BM": 64, "BN": 256, "BK": 32, "WM": 64, "WN": 32, "STAGES": 4, "GROUP": 8}
+REFUSED = [
+    ("wmma", {"dtype": "fp32"}, {}, "dtype must be fp16 or bf16, got fp32"),
+    ("dp4a", {"dtype": "fp16"}, {}, "dtype must be int8, got fp16"),
+    ("cublas-fp16", {"dtype": "int8"}, {}, "dtype must be fp16 or bf16, got int8"),
+    ("cublas-tf32", {"dtype": "bf16"}, {}, "dtype must be fp32, got bf16"),
+    ("mma-sync", {"M": 65_535 * 64 + 1}, {"BM": 64, "BK": 64}, "M <= 65535*BM (grid.y), got 4194241"),
+    ("mma-sync", {}, {"BN": 256, "WM": 32, "WN": 32}, "BM/WM * BN/WN * 32 threads <= 1024, got 2048"),
+    ("mma-sync", {}, {"BN": 256}, "WM*WN/32 + WM/2 + WN/2 registers <= 128 (512 threads), got 192"),
+    ("mma-sync", {}, TALL_B, "BK/(BK/16) rows a part % threads/(BN/8) rows a pass == 0, got 16 % 32"),
+    ("mma-sync", {}, TALL_A, "BM/(BK/16) rows a part % threads/(BK/8) rows a pass == 0, got 32 % 64"),
+    ("mma-sync", {}, {"BK": 64, "STAGES": 5}, "STAGES*2*(BM+BN)*BK bytes of shared memory <= 232448, got 245760"),
+    ("wmma", {}, {"BN": 64, "BK": 16, "WM": 32}, "BK*BN/8 % threads == 0, got 128 % 256"),
+    ("dp4a", {"dtype": "int8"}, {"BK": 16}, "BK*BN/16 % threads == 0, got 128 % 256"),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("name, shape, tiles, rule", REFUSED)
+def test_the_rule_that_binds_is_named(name, shape, tiles, rule):
+    s = GemmShape(**{"M": 64, "N": 64, "K": 64, "dtype": "fp16"} | shape)
+    with pytest.raises(RuleError, match=re.escape(rule)):
+        RUNGS[name].check(s, tiles)
+
+
+@needs_nvrtc
+@pytest.mark.parametrize("tiles, seen", [(TALL_B, "out-of-bounds"), (TALL_A, "data race")])
+def test_a_pass_taller_than_its_part_does_not_compile_and_would_write_beyond_it(tiles, seen):
+    s = GemmShape(72, 136, 200, dtype="fp16")
+    with pytest.raises(compile.CompileError, match="passes fill a part"):
+        emulated("mma-sync", s, tiles, legal=False)
+
+    def unguarded(text: str) -> str:
+        return re.sub(r"static_assert\(.*\);", "", text)
+
+    try:
+        told = "".join(emulated("mma-sync", s, tiles, change=unguarded, legal=False, races=True).told.races)
+    except EmulatorError as e:
+        told = str(e)
+    assert seen in told
+
+
+@needs_nvrtc
+@settings(max_examples=6, deadline=None)
+@given(
+    data=st.data(),
+    name=st.sampled_from(list(DTYPES)),
+    extents=st.sampled_from([(72, 136, 200), (70, 131, 75)]),
+)
+def test_tile_sizes_that_pass_the_rules_stay_inside_their_tiles(data, name, extents):
+    """Nothing out of bounds, no race, the right sums: any set of choices, not only one moved from the default."""
+    s = GemmShape(*extents, dtype=DTYPES[name][0])
+    tiles = data.draw(st.sampled_from(legal(RUNGS[name], s)))
+    ran = emulated(name, s, tiles, races=True)
+    assert ran.told.races == () and off(s, ran) <= 0
+
+
+@pytest.mark.parametrize("name, dtype", KERNELS)
+def test_the_stock_sets_are_legal_and_one_is_small(name, dtype):
+    s = GemmShape(64, 64, 64, dtype=dtype)
+    rung, sets = RUNGS[name], list(RUNGS[name].tile_sets(s))
+    assert sets == [rung.default_tiles, *(rung.default_tiles | dict(tiles) for tiles in rung.sets)]
+    assert any(
+        tiles["BM"] == min(rung.tiles["BM"]) and tiles["BN"] == min(rung.tiles["BN"]) for tiles in sets
+    )
+
+
+def test_what_is_checked_in_stays_small_and_fits_the_rungs():
+    shapes = [GemmShape(64, 64, 64, dtype=dtype) for dtype in ("fp16", "bf16", "int8")]
+    names = {
+        precompiled.place(step.source, step.defines)[1]
+        for name, dtypes in DTYPES.items()
+        for s in shapes
+        if s.dtype in dtypes
+        for tiles in RUNGS[name].tile_sets(s)
+        for step in RUNGS[name].build(s, tiles).steps
+    }
+    held, stems = archived("gemm"), {source[:-3] for source in SOURCES.values()}
+    assert {name for name in held if name.partition(".")[0] in stems} == names
+    assert sum(held[name] for name in names) < 500_000 and sum(held.values()) < 1_000_000
+
+
+@pytest.mark.parametrize("name, dtype", KERNELS)
+def test_tile_sizes_that_pass_the_rules_are_launches_that_cuda_takes(name, dtype):
+    s = GemmShape(300, 300, 300, dtype=dtype)
+    sets = legal(RUNGS[name], s)
+    assert len(sets) >= 8
+    for tiles in sets:
+        (step,) = RUNGS[name].build(s, tiles).steps
+        threads = int(np.prod(step.block))
+        assert threads % 32 == 0 and 32 <= threads <= 1024 and step.shared <= 227 * 2**10
+
+
+# -- twins and libraries ------------------------------------------------------------------------------------
+def test_tf32_keeps_ten_bits():
+    x = np.float32([1, 1 + 2**-10, 1 + 2**-11 + 2**-20, 1 + 2**-12, -(1 + 2**-11 + 2**-20), 0])
+    np.testing.assert_array_equal(
+        gemm_tensor_cores.tf32(x), np.float32([1, 1 + 2**-10, 1 + 2**-10, 1, -(1 + 2**-10), 0])
+    )
+
+
+@pytest.mark.parametrize(
+    "name, dtype",
+    [*KERNELS, ("cublas-tf32", "fp32"), ("cublas-fp16", "fp16"), ("cublas-fp16", "bf16")],
+)
+@pytest.mark.parametrize("beta", [0, 2])
+def test_twins_compute_the_same(name, dtype, beta):
+    s = GemmShape(37, 45, 70, alpha=-2, beta=beta, dtype=dtype)
+    rung = RUNGS[name]
+    program = rung.build(s, rung.check(s, None))
+    arrays = seeded_inputs(program.of_role(INPUT))
+    ref, scale = gemm(s, **arrays)
+    (c,) = program.of_role(OUTPUT)
+    arrays["C"] = np.zeros(c.shape, c.dtype)
+    for step in program.steps:
+        step.twin(*(arrays[a] if isinstance(a, str) else a for a in step.args))
+    assert agrees(arrays["C"], ref, scale, rung.tolerance)
+    if name == "cublas-tf32":  # and it is not FP32 under another name
+        assert not agrees(arrays["C"], ref, scale, 1e-5)

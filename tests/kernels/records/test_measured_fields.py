@@ -1,0 +1,77 @@
+"""Rows with what they may also tell: a timeline, copies, ceilings. Rows made before them stay what they were."""
+
+from __future__ import annotations
+
+import copy
+
+import pytest
+
+from kernels.conv import ladder as conv_ladder
+from kernels.conv.presets import CONV_PRESETS
+from kernels.machine.timing import Budget
+from kernels.records import row as records_row
+from kernels.records import rows
+from kernels.records.jsontext import RowError
+from kernels.runner import compare
+from tests.helpers.rows_of import CEILINGS, COPIES, TIMELINE, a_full_row, a_row
+
+QUICK = Budget(samples=3, seconds=0.1, least=1, warm_up_s=0)
+
+
+def without(told: dict, name: str) -> dict:
+    return {k: v for k, v in told.items() if k != name}
+
+
+def test_rows_with_and_without_them_are_taken():
+    rows.check(a_row())
+    rows.check(a_full_row())
+    for name in ("timeline", "copies_ms", "ceilings"):
+        rows.check(without(a_full_row(), name))
+    rows.check(a_full_row(timeline=[]))
+
+
+def test_what_a_run_gives_is_taken_and_comes_back_the_same():
+    names = [r.name for r in conv_ladder.LADDER.able("cpu", CONV_PRESETS["toy"].shape)]
+    for result in compare(names, CONV_PRESETS["toy"].shape, engine="cpu", budget=QUICK):
+        program = conv_ladder.LADDER.rung(result.rung).build(result.shape, result.tiles)
+        row = records_row.row(result, program, "unknown")
+        assert [stage["at"] for stage in row["timeline"]][-len(program.steps) :] == [
+            s.name for s in program.steps
+        ]
+        assert row["ceilings"]["device"] == row["device"] and "copies_ms" not in row
+        assert result.measurement.copies_ms is None  # nothing is copied on the cpu engine
+        rows.check(row)
+        assert rows.parse(rows.exported([row])) == [row]
+
+
+STAGE = TIMELINE[0]
+
+
+@pytest.mark.parametrize(
+    ("changes", "words"),
+    [
+        ({"timeline": {}}, "timeline must be a list"),
+        ({"timeline": [*TIMELINE, "later"]}, "timeline must be a list of at most"),
+        ({"timeline": [STAGE] * (rows.MOST_STAGES + 1)}, "at most 1000 stages"),
+        ({"timeline": [*TIMELINE, without(STAGE, "at")]}, "at is missing"),
+        ({"timeline": [*TIMELINE, STAGE | {"at": "two\nlines"}]}, "at must be a line"),
+        ({"timeline": [*TIMELINE, without(STAGE, "workspace")]}, "input, output, workspace in whole bytes"),
+        ({"timeline": [*TIMELINE, STAGE | {"output": -1}]}, "in whole bytes"),
+        ({"timeline": [*TIMELINE, STAGE | {"output": 0.5}]}, "in whole bytes"),
+        ({"timeline": TIMELINE[:1]}, "peak_bytes is not the most of timeline"),
+        ({"copies_ms": [1, 2]}, "copies_ms must tell times above 0 of h2d_pageable"),
+        ({"copies_ms": without(COPIES, "d2h_pinned")}, "copies_ms must tell times above 0"),
+        ({"copies_ms": COPIES | {"h2d_pinned": 0}}, "copies_ms must tell times above 0"),
+        ({"copies_ms": COPIES | {"h2d_pinned": "1"}}, "copies_ms must tell times above 0"),
+        ({"copies_ms": COPIES | {"n": 0}}, "copies_ms must tell n"),
+        ({"ceilings": None}, "ceilings must tell numbers above 0"),
+        ({"ceilings": without(CEILINGS, "launch_us")}, "ceilings must tell numbers above 0"),
+        ({"ceilings": CEILINGS | {"fp32_flops_per_s": 0}}, "ceilings must tell numbers above 0"),
+        ({"ceilings": CEILINGS | {"copy": "a\x00"}}, "copy must be a line"),
+        ({"ceilings": without(CEILINGS, "device")}, "device is missing"),
+    ],
+)
+def test_what_no_measurement_gives_is_refused_by_name(changes, words):
+    row = copy.deepcopy(a_full_row() | changes)
+    with pytest.raises(RowError, match=words):
+        rows.check(row)

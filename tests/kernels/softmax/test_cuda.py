@@ -1,0 +1,121 @@
+"""The softmax ladder on a real GPU: every rung at any shape and tile size, hard rows, where exp overflows, PyTorch."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from kernels.engines import cuda
+from kernels.machine.timing import Budget
+from kernels.model.verify import agrees, relative_error
+from kernels.runner import VerificationError, run, seeded_inputs
+from kernels.softmax import ladder as softmax_ladder
+from kernels.softmax.presets import SOFTMAX_PRESETS
+from kernels.softmax.shape import SoftmaxShape
+from tests.helpers.needs import needs_torch
+from tests.kernels.softmax.test_ladder import FINITE, RUNGS, SAFE, SPOILT, made
+
+pytestmark = pytest.mark.gpu
+LIBRARY = softmax_ladder.LIBRARY
+shapes = st.builds(SoftmaxShape, st.integers(1, 300), st.one_of(st.integers(1, 40), st.integers(1, 6000)))
+
+
+def computed(rung, s: SoftmaxShape, tiles=None, inputs=None):
+    """(y, x) of a rung; nothing is held against the reference."""
+    program = rung.build(s, rung.check(s, tiles))
+    inputs = inputs or seeded_inputs(program.of_role("input"))
+    session = cuda.open(program, inputs)
+    y = np.array(session.verify_run())
+    session.close()
+    return y, inputs
+
+
+def on(rung, s: SoftmaxShape, tiles=None, inputs=None) -> float:
+    """Relative error of a rung, every element held against the float64 reference."""
+    y, inputs = computed(rung, s, tiles, inputs)
+    ref, scale = softmax_ladder.reference(s, **inputs)
+    error = relative_error(y, ref)
+    assert agrees(y, ref, scale, rung.tolerance), f"{rung.name} {s} {tiles} {error}"
+    return error
+
+
+@settings(max_examples=80, deadline=None)
+@given(data=st.data())
+def test_every_rung_agrees_at_any_shape_and_tile_sizes(data):
+    shape, rung = data.draw(shapes), data.draw(st.sampled_from(softmax_ladder.RUNGS))
+    tiles = {name: data.draw(st.sampled_from(choices)) for name, choices in rung.tiles.items()}
+    if not any(rung.rules(shape, tiles)):
+        on(rung, shape, tiles)
+
+
+@pytest.mark.parametrize("name", SAFE)
+@pytest.mark.parametrize("kind", FINITE)
+def test_hard_rows_stay_finite_and_right(name, kind):
+    for n in (75, 1000):
+        shape = SoftmaxShape(3, n)
+        on(RUNGS[name], shape, inputs=made(kind, shape))
+
+
+@pytest.mark.parametrize("name", SAFE)
+@pytest.mark.parametrize("what", SPOILT)
+def test_infinities_and_nans_give_what_the_reference_gives(name, what):
+    shape = SoftmaxShape(3, 300)
+    inputs = seeded_inputs(RUNGS[name].build(shape, RUNGS[name].default_tiles).of_role("input"))
+    inputs["x"][1, slice(None) if SPOILT[what] == -np.inf else 33] = SPOILT[what]
+    y, _ = computed(RUNGS[name], shape, inputs=inputs)
+    ref, _ = softmax_ladder.reference(shape, **inputs)
+    np.testing.assert_array_equal(np.isnan(y), np.isnan(ref))
+    np.testing.assert_allclose(y, ref, rtol=2e-6)
+
+
+def test_the_unsafe_kernel_overflows_just_where_exp_does_and_gets_no_time():
+    unsafe, shape = RUNGS["softmax/unsafe"], SoftmaxShape(2, 3)
+    x = np.array([[88.72, 0, 1], [88.73, 0, 1]], np.float32)
+    y, _ = computed(unsafe, shape, inputs={"x": x})
+    assert np.isfinite(y[0]).all() and np.isnan(y[1, 0]) and (y[1, 1:] == 0).all()
+    with pytest.raises(VerificationError, match="nothing unverified gets a time"):
+        run("softmax/unsafe", shape, {"x": x}, engine="cuda", measure=False)
+
+
+@pytest.mark.parametrize("key", SOFTMAX_PRESETS)
+def test_every_preset(key):
+    shape = SOFTMAX_PRESETS[key].shape
+    for rung in softmax_ladder.RUNGS:
+        if not any(rung.rules(shape, rung.default_tiles)):
+            assert on(rung, shape) < 2e-5, rung.name
+
+
+def test_no_kernel_spills():
+    shape = SoftmaxShape(1, 1)
+    for rung in softmax_ladder.RUNGS:
+        for tiles in rung.tile_sets(shape):
+            (step,) = rung.build(shape, tiles).steps
+            kernel = cuda.compile_kernel(step.source, step.entry, step.defines)
+            assert kernel.local_size_bytes == 0, (rung.name, tiles)
+
+
+# -- PyTorch ------------------------------------------------------------------------------------------
+@needs_torch
+@settings(max_examples=30, deadline=None)
+@given(shape=shapes)
+def test_pytorch_agrees(shape):
+    on(LIBRARY, shape)
+
+
+@needs_torch
+@pytest.mark.parametrize("mode", ["cold", "hot"])
+def test_pytorch_is_timed_in_both_modes_and_takes_no_memory_of_its_own(mode):
+    """Hot samples are captured graphs; after them the output is still right."""
+    shape = SoftmaxShape(2048, 1024)
+    program = LIBRARY.build(shape, {})
+    inputs = seeded_inputs(program.of_role("input"))
+    session = cuda.open(program, inputs)
+    session.verify_run()
+    (timed,) = cuda.sample([session], mode, Budget(samples=20, seconds=1))
+    assert min(timed.samples_ms) > 0
+    ref, scale = softmax_ladder.reference(shape, **inputs)
+    assert agrees(np.array(session.verify_run()), ref, scale, LIBRARY.tolerance)
+    assert session.bytes["workspace"] == 0
+    session.close()

@@ -1,0 +1,336 @@
+"""The softmax ladder without a GPU: right at any shape and tile size, whatever the numbers; wrong just where the unsafe
+kernel must be; free of races; told by its rules; PyTorch's part by what is asked of it."""
+
+from __future__ import annotations
+
+import sys
+import types
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from kernels.engines import cpu, cuda, emulator
+from kernels.libraries import cublas
+from kernels.libraries import torch as torch_library
+from kernels.machine.status import Status
+from kernels.model.program import RuleError
+from kernels.model.shape import ShapeError
+from kernels.model.verify import agrees
+from kernels.runner import VerificationError, run
+from kernels.softmax import ladder as softmax_ladder
+from kernels.softmax.presets import SOFTMAX_PRESETS
+from kernels.softmax.shape import SoftmaxShape, parse_softmax
+from tests.helpers import tried
+from tests.helpers.emulated import needs_nvrtc
+
+RUNGS = {rung.name: rung for rung in softmax_ladder.RUNGS}
+SAFE = [name for name in RUNGS if name != "softmax/unsafe"]
+ENGINES = (emulator, cpu)
+UNSAFE = RUNGS["softmax/unsafe"]
+extents = st.one_of(st.integers(1, 9), st.integers(1, 70))
+shapes = st.builds(SoftmaxShape, st.integers(1, 6), extents)
+
+
+def made(kind: str, s: SoftmaxShape) -> dict[str, np.ndarray]:
+    """x of a kind."""
+    rng, x = np.random.default_rng(3), np.empty((s.M, s.N), np.float32)
+    x[...] = {
+        "logits of 1e4": 1e4 * np.sign(rng.standard_normal(x.shape)),
+        "all equal": 7.0,
+        "all far below 0": -1e30,
+        "one hot": np.where(np.arange(s.N) == s.N // 2, 1e4, 0),
+        "rising": 1e3 * np.arange(s.N),
+        "falling": -1e3 * np.arange(s.N),
+        "every size": rng.standard_normal(x.shape) * 10.0 ** rng.integers(-30, 30, x.shape),
+        "masked": np.where(np.arange(s.N) >= s.N - s.N // 2, -np.inf, rng.standard_normal(x.shape)),
+        "masked first": np.where(np.arange(s.N) < s.N // 2, -np.inf, rng.standard_normal(x.shape)),
+    }[kind]
+    return {"x": x}
+
+
+FINITE = (
+    "logits of 1e4",
+    "all equal",
+    "all far below 0",
+    "one hot",
+    "rising",
+    "falling",
+    "every size",
+    "masked",
+    "masked first",
+)
+
+
+# -- right -------------------------------------------------------------------------------------------
+@needs_nvrtc
+@pytest.mark.parametrize("name", RUNGS)
+@settings(max_examples=8, deadline=None)
+@given(data=st.data())
+def test_both_engines_agree_with_the_reference_at_any_shape_and_tile_sizes(name, data):
+    shape, rung = data.draw(shapes), RUNGS[name]
+    tiles = data.draw(st.sampled_from(tried.legal(rung, shape)))
+    for engine in ENGINES:
+        tried.on(engine, rung, shape, tiles)
+
+
+@pytest.mark.parametrize("name", RUNGS)
+def test_rows_longer_than_a_turn_and_than_a_tile_of_the_twin(name):
+    shape = SoftmaxShape(3, 2500)
+    tiles = {"PER": 32} if "PER" in RUNGS[name].tiles else {}
+    both = [tried.on(engine, RUNGS[name], shape, tiles) for engine in ENGINES]
+    np.testing.assert_allclose(*both, rtol=3e-6)
+
+
+@pytest.mark.parametrize("name", SAFE)
+@pytest.mark.parametrize("kind", FINITE)
+def test_hard_rows_stay_finite_and_right(name, kind):
+    shape = SoftmaxShape(2, 75)
+    for engine in ENGINES:
+        y = tried.on(engine, RUNGS[name], shape, inputs=made(kind, shape))
+        np.testing.assert_allclose(y.sum(axis=1, dtype="f8"), 1, rtol=1e-6)
+
+
+SPOILT = {"NaN": np.nan, "+infinity": np.inf, "nothing but -infinity": -np.inf}
+
+
+@pytest.mark.parametrize("name", SAFE)
+@pytest.mark.parametrize("what", SPOILT)
+@pytest.mark.parametrize("at", [0, 33, slice(None)], ids=["first", "within", "all"])
+def test_infinities_and_nans_give_what_the_reference_gives(name, what, at):
+    shape = SoftmaxShape(3, 75)
+    inputs = tried.seeded_inputs(RUNGS[name].build(shape, RUNGS[name].default_tiles).of_role("input"))
+    inputs["x"][1, slice(None) if SPOILT[what] == -np.inf else at] = SPOILT[what]
+    ref, _ = softmax_ladder.reference(shape, **inputs)
+    assert np.isnan(ref).any(axis=1).tolist() == [False, True, False]
+    for engine in ENGINES:
+        with np.errstate(all="ignore"):
+            y, _ = tried.computed(engine, RUNGS[name], shape, inputs=inputs)
+        np.testing.assert_array_equal(np.isnan(y), np.isnan(ref))
+        np.testing.assert_allclose(y, ref, rtol=2e-6)
+
+
+def test_the_reference_is_the_definition():
+    x = np.array([[1.0, 2.0, 4.0], [-np.inf, 0.0, 0.0]], np.float32)
+    ref, scale = softmax_ladder.reference(SoftmaxShape(2, 3), x)
+    e = np.exp(x[0].astype("f8"))
+    np.testing.assert_allclose(ref, [e / e.sum(), [0, 0.5, 0.5]], rtol=1e-14)
+    assert (scale >= ref).all() and np.isfinite(scale).all()
+
+
+# -- the unsafe kernel ---------------------------------------------------------------------------------
+def unsafe(*x: float) -> np.ndarray:
+    inputs = {"x": np.array([x], np.float32)}
+    ys = []
+    for engine in ENGINES:
+        with np.errstate(all="ignore"):
+            ys.append(tried.computed(engine, UNSAFE, SoftmaxShape(1, len(x)), {"BLOCK": 8}, inputs)[0][0])
+    np.testing.assert_allclose(*ys, rtol=1e-5)
+    return ys[0]
+
+
+@settings(max_examples=40, deadline=None)
+@given(st.lists(st.floats(-80, 87, width=32), max_size=10), st.floats(80, 200, width=32))
+def test_it_overflows_just_where_exp_does(others, largest):
+    """Where the largest is beyond 88.722839, the logarithm of the largest float32, and only there (sums aside)."""
+    y = unsafe(largest, *others)
+    if largest < 87.9:
+        assert np.isfinite(y).all()
+    if largest < 88.7228 and not others:
+        assert y[0] == pytest.approx(1, rel=1e-6)
+    if largest > 88.7229:
+        assert np.isnan(y[0]) and (y[1:] == 0).all()
+
+
+def test_its_edges():
+    assert np.isfinite(unsafe(88.72)).all() and np.isnan(unsafe(88.73)).all()
+    assert (unsafe(88.5, 88.5, 88.5) == 0).all()  # each is finite, their sum is not
+    assert np.isnan(unsafe(-104.5, -105)).all()  # 0 / 0
+    np.testing.assert_allclose(unsafe(3, 3), 0.5)
+
+
+@pytest.mark.parametrize("engine", ["cpu", "emulator"])
+def test_a_run_tells_the_truth_of_it(engine):
+    shape = SoftmaxShape(2, 40)
+    small = {"x": np.random.default_rng(0).standard_normal((2, 40))}
+    assert run("softmax/unsafe", shape, small, engine=engine, measure=False).error < 1e-6
+    large = {"x": 60 * small["x"]}
+    with (
+        np.errstate(all="ignore"),
+        pytest.raises(VerificationError, match=r"unsafe .*nothing unverified gets a time"),
+    ):
+        run("softmax/unsafe", shape, large, engine=engine, measure=False)
+    for name in SAFE:
+        assert run(name, shape, large, engine=engine, measure=False).error < 1e-6
+
+
+# -- races, faults -------------------------------------------------------------------------------------
+@needs_nvrtc
+@pytest.mark.parametrize("name", RUNGS)
+def test_the_order_of_warps_changes_nothing_and_nothing_races(name):
+    tiles = {"BLOCK": 128} if "BLOCK" in RUNGS[name].tiles else {"WARPS": 4}
+    tried.same_in_any_order(
+        lambda options: tried.on(emulator, RUNGS[name], SoftmaxShape(5, 300), tiles, options=options)
+    )
+
+
+_LEVEL = "    __syncthreads();\n    if (t < half)"
+FAULTS = {  # what is wrong: (the kernel, what stands there, what is put in its place)
+    "the sum not rescaled": ("online", "a.l * expf(a.m - base) +", "a.l +"),
+    "no base for rows of -infinity": ("online", "m == -INFINITE ? 0.0f : m", "m"),
+    "a level too few": ("online", "int half = BLOCK / 2; half; half /= 2", "int half = BLOCK / 2; half > 1; half /= 2"),
+    "the levels' barrier": ("online", "    __syncthreads();\n    if (t < half) {", "    if (t < half) {"),
+    "the barrier before s is used again": ("three-pass", "  __syncthreads();  // all", "  // all"),
+    "the maximum not taken off": ("three-pass", "l += expf(x[j] - m)", "l += expf(x[j])"),
+    "the other half not merged": ("unsafe", "s[t] += s[t + half]", "s[t] += s[t + 1]"),
+    "the last exchange left out": ("warp-shuffle", "bit = 16; bit; bit /= 2", "bit = 16; bit > 1; bit /= 2"),
+    "the row's rest read": ("registers", "? x[k * BLOCK + t] : -INFINITE", "? x[k * BLOCK + t] : 0.0f"),
+    "a warp's part left out": ("registers", "int w = 1; w < WARPS", "int w = 2; w < WARPS"),
+    "the parts' barrier": ("registers", "  __syncthreads();\n", ""),
+}  # fmt: skip
+
+
+@needs_nvrtc
+@pytest.mark.parametrize("fault", FAULTS)
+def test_a_fault_in_the_kernel_is_seen(fault):
+    """What the tests above would see: the kernel with one thing wrong."""
+    which, right, wrong = FAULTS[fault]
+    rung, shape = RUNGS[f"softmax/{which}"], SoftmaxShape(2, 300)
+    program = rung.build(shape, rung.check(shape, {"BLOCK": 128} if "BLOCK" in rung.tiles else None))
+    inputs = tried.seeded_inputs(program.of_role("input"))
+    inputs["x"][1, :130] = -np.inf if "-infinity" in fault else inputs["x"][1, :130]
+    tried.fault_is_seen(rung, shape, program, inputs, right, wrong)
+
+
+# -- rules, cost, bytes ----------------------------------------------------------------------------------
+@needs_nvrtc
+@settings(max_examples=12, deadline=None)
+@given(data=st.data())
+def test_every_choice_of_tile_sizes_runs_or_names_its_rule(data):
+    rung = data.draw(st.sampled_from(softmax_ladder.RUNGS))
+    shape = SoftmaxShape(2, data.draw(st.integers(1, 300)))
+    tried.runs_or_names_its_rule(rung, shape, tried.some_tiles(data, rung, shape), "<=|below")
+
+
+HUGE = 2**31 - 1
+RULES = [
+    (
+        "softmax/registers",
+        SoftmaxShape(1, 1025),
+        {},
+        r"N \(a row in BLOCK\*PER registers\) <= 1024, got 1025",
+    ),
+    ("softmax/online", SoftmaxShape(1, HUGE), {}, r"N must stay below 2\^31 - 256, got 2147483647"),
+    ("softmax/warp-shuffle", SoftmaxShape(HUGE, 1), {}, r"M must stay below 2\^31 - 8, got 2147483647"),
+    ("softmax/warp-shuffle", SoftmaxShape(1, HUGE), {}, r"N must stay below 2\^31 - 32, got 2147483647"),
+    ("softmax/three-pass", SoftmaxShape(1, 1), {"BLOCK": 5}, "BLOCK must be one of 4, 8, 32"),
+    ("softmax/unsafe", SoftmaxShape(1, 1), {"WARPS": 4}, "no tile size 'WARPS'"),
+]
+
+
+@pytest.mark.parametrize(("name", "shape", "tiles", "words"), RULES)
+def test_what_cannot_run_names_its_rule(name, shape, tiles, words):
+    with pytest.raises(RuleError, match=words):
+        RUNGS[name].check(shape, tiles)
+
+
+def test_shapes_are_read_and_refused_by_name():
+    assert parse_softmax("M=8192,N=1024") == SoftmaxShape(8192, 1024)
+    for text, words in (
+        ("M=2", "missing N"),
+        ("M=2,N=0", r"N must lie in 1 .. 2147483647, got 0"),
+        ("M=2,N=1.5", "N must be a whole number"),
+        ("M=2,N=4,K=1", "NAME among M N"),
+    ):
+        with pytest.raises(ShapeError, match=words):
+            parse_softmax(text)
+
+
+@pytest.mark.parametrize("name", RUNGS)
+@pytest.mark.parametrize("shape", [SoftmaxShape(2, 40), SoftmaxShape(3, 300)], ids=str)
+def test_bytes_are_predicted_as_they_are_counted(name, shape):
+    """Three reads and a write, two and one, one and one: to the byte."""
+    rung = RUNGS[name]
+    program = rung.build(shape, rung.default_tiles)
+    session = emulator.open(program, tried.seeded_inputs(program.of_role("input")))
+    session.verify_run()
+    total, cost = session.counters.total, rung.cost(shape, program)
+    assert total["bytes_ld"] == 4 * softmax_ladder.reads(name) * shape.elements
+    assert total["bytes_ld"] + total["bytes_st"] == cost.bytes
+    assert cost.workspace_bytes == program.nbytes("workspace") == 0
+
+
+def test_one_read_and_one_write_is_the_least():
+    shape = SOFTMAX_PRESETS["softmax-attention"].shape
+    costs = {name: rung.cost(shape, rung.build(shape, rung.default_tiles)) for name, rung in RUNGS.items()}
+    by = {name: cost.bytes / shape.bytes for name, cost in costs.items()}
+    assert by == {
+        "softmax/unsafe": 1.5,
+        "softmax/three-pass": 2,
+        "softmax/online": 1.5,
+        "softmax/warp-shuffle": 1.5,
+        "softmax/registers": 1,
+    }
+    assert costs["softmax/registers"].flops == shape.flops
+
+
+@pytest.mark.parametrize("name", RUNGS)
+def test_the_cpu_engine_takes_no_second_matrix(name):
+    """A maximum and a sum a row at most, with what NumPy needs to compute them."""
+    shape = SoftmaxShape(512, 1000)
+    program = RUNGS[name].build(shape, RUNGS[name].default_tiles)
+    session = cpu.Session(program, tried.seeded_inputs(program.of_role("input")))
+    session.verify_run()
+    assert session.bytes["workspace"] < 4 * shape.elements / 20
+
+
+# -- PyTorch -----------------------------------------------------------------------------------------
+def test_what_is_missing_is_a_sentence(monkeypatch):
+    rung, shape = softmax_ladder.LIBRARY, SoftmaxShape(2, 40)
+    monkeypatch.setattr(cuda, "status", lambda: Status(False, "no NVIDIA GPU in this machine"))
+    assert list(rung.rules(shape, {})) == ["PyTorch was not asked here: no NVIDIA GPU in this machine"]
+    monkeypatch.setattr(cuda, "status", lambda: Status(True, "a GPU"))
+    monkeypatch.setattr(torch_library.importlib.util, "find_spec", lambda name: None)
+    with pytest.raises(RuleError, match=r"softmax/library cannot run .*pip install torch brings it"):
+        rung.check(shape, None)
+    assert rung.engines == ("cuda",) and rung.title_on("cpu") == "PyTorch softmax"
+
+
+def test_pytorch_writes_its_softmax_of_the_rows_into_y_on_our_stream(monkeypatch):
+    """With as much of PyTorch and CuPy as is asked for."""
+    on, entered = [], []
+
+    class Context:
+        def __init__(self, name):
+            self.name = name
+
+        def __enter__(self):
+            on.append(self.name)
+
+        def __exit__(self, *_):
+            on.remove(self.name)
+
+    def computed(x, dim, out):
+        entered.append(tuple(on))
+        assert dim == 1
+        out[...] = np.exp(x) / np.exp(x).sum(axis=1, keepdims=True)
+
+    torch = types.SimpleNamespace(
+        softmax=computed,
+        from_dlpack=lambda array: array,
+        inference_mode=lambda: Context("inference"),
+        cuda=types.SimpleNamespace(stream=Context, ExternalStream=lambda ptr: f"stream {ptr}"),
+    )
+    stream = types.SimpleNamespace(get_current_stream=lambda: types.SimpleNamespace(ptr=7))
+    monkeypatch.setitem(sys.modules, "cupy", types.SimpleNamespace(cuda=stream))
+    monkeypatch.setattr(torch_library, "load", lambda: torch)
+    shape = SoftmaxShape(3, 17)
+    program = softmax_ladder.LIBRARY.build(shape, {})
+    (step,) = program.steps
+    inputs = tried.seeded_inputs(program.of_role("input"))
+    arrays = inputs | {"y": np.full((3, 17), np.nan, np.float32)}
+    cublas.bind(step.routine, tuple(arrays[a] for a in step.args))()
+    ref, scale = softmax_ladder.reference(shape, **inputs)
+    assert agrees(arrays["y"], ref, scale, softmax_ladder.LIBRARY.tolerance)
+    assert entered == [("stream 7", "inference")]

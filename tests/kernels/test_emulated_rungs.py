@@ -1,0 +1,170 @@
+"""Every CUDA kernel of the project, executed without a GPU: right at any shape, in any order of the warps."""
+
+from __future__ import annotations
+
+import dataclasses
+import re
+from collections import Counter
+from zipfile import ZipFile
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from kernels import precompile
+from kernels.conv import ladder as conv_ladder
+from kernels.conv.shape import ConvShape
+from kernels.engines import emulator
+from kernels.engines.emulator import precompiled, ptx_archive
+from kernels.engines.emulator.compiler import compile
+from kernels.engines.emulator.launch import Options
+from kernels.engines.emulator.ptx_archive import Compiled
+from kernels.ladders import LADDERS
+from kernels.model.program import RuleError
+from kernels.precompile import build
+from kernels.runner import compare, run, seeded_inputs
+from tests.helpers.shapes import conv_shapes
+
+RUNGS = [r.name for r in conv_ladder.OWN]  # the others have tests of their own
+needs_nvrtc = pytest.mark.skipif(compile.version() is None, reason="NVRTC is not installed")
+
+
+@settings(max_examples=12, deadline=None)
+@given(
+    shape=conv_shapes(most=3),
+    tile=st.sampled_from(conv_ladder.TILES),
+    block=st.sampled_from(conv_ladder.BLOCKS),
+)
+def test_every_rung_agrees_at_any_shape(shape, tile, block):
+    for result in compare(RUNGS, shape, engine="emulator", tiles={"TILE": tile, "BLOCK": block}):
+        assert result.output.shape == shape.y_shape  # compare() verified each element
+        assert result.measurement is None
+        library = result.rung == "conv/im2col-cublas"
+        assert result.counters.uncounted == (("cublas_sgemm",) if library else ())
+
+
+@settings(max_examples=6, deadline=None)
+@given(shape=conv_shapes(most=3), order=st.sampled_from(["reversed", 1, 2]))
+def test_the_order_of_warps_changes_nothing(shape, order):
+    rung = LADDERS["conv"].rung("conv/im2col-gemm")
+    program = rung.build(shape, rung.default_tiles)
+    inputs = seeded_inputs(program.of_role("input"))
+    outputs = []
+    for which in ("forward", order):
+        session = emulator.Session(program, inputs, Options(order=which, races=True))
+        outputs.append((session.verify_run(), session.counters.total))
+    np.testing.assert_array_equal(outputs[0][0], outputs[1][0])
+    assert outputs[0][1] == outputs[1][1]
+
+
+def test_counters_of_the_toy():
+    s = ConvShape(1, 1, 8, 8, 2, 3, 3)
+    r = run("conv/im2col-gemm", s, engine="emulator", trace=0)
+    total = r.counters.total
+    # 36 windows are 2 warps; each of the 9 taps is one load and one store of both.
+    im2col = [c for line, c in r.counters.lines.items() if line.file == "02_im2col.cu"]
+    assert sum(c["requests_st"] for c in im2col) == sum(c["requests_ld"] for c in im2col) == 18
+    assert sum(c["bytes_st"] for c in im2col) == 4 * 9 * 36
+    assert total["barriers"] == 2 * 3 * 8  # one tile of the inner dimension, 3 blocks of 8 warps
+    for name, count in total.items():
+        assert sum(c[name] for c in r.counters.lines.values()) == count, name
+    assert [t.block for t in r.trace] == [0, 0] and r.trace[0].nbytes < 200_000
+
+
+def test_a_fault_names_the_rung(monkeypatch):
+    monkeypatch.setattr(emulator, "Options", lambda **asked: Options(**asked | {"seconds": 0}))
+    with pytest.raises(RuleError, match=r"^conv/direct: direct, 01_direct.cu:\d+: stopped after 0 seconds"):
+        run("conv/direct", ConvShape(1, 1, 8, 8, 2, 3, 3), engine="emulator")
+
+
+def test_derived_figures():
+    told = run("conv/im2col-gemm", ConvShape(1, 1, 8, 8, 2, 3, 3), engine="emulator").to_json()["counters"][
+        "total"
+    ]
+    assert told["bytes_moved_ld"] == 32 * told["sectors_ld"]
+    assert told["sectors_per_request_ld"] == told["sectors_ld"] / told["requests_ld"]
+
+
+def test_only_the_emulator_traces():
+    with pytest.raises(RuleError, match="only the emulator engine can trace"):
+        run("conv/direct", ConvShape(1, 1, 8, 8, 2, 3, 3), engine="cpu", trace=0)
+
+
+WAVERS = 4  # instructions
+
+
+def opcodes(ptx: str) -> Counter[str]:
+    return Counter(re.findall(r"^\s+(?:@!?%p\d+ )?([a-z][\w.]+)\s", ptx, re.MULTILINE))
+
+
+@needs_nvrtc
+@pytest.mark.parametrize("key", list(precompile.kernels()), ids=str)
+def test_checked_in_ptx_is_what_the_sources_give(key):
+    """By what is listed of it (digest of source and options, what ptxas says, NVRTC's version) and by its instructions:
+    for some kernels NVRTC gives one text or another, a few names and a load apart."""
+    source, entry, defines = key
+    topic, name = precompiled.place(source, defines)
+    here, made = ptx_archive.read(precompiled.FOLDER, topic, name), build(source, defines)
+    listed = {"digest": made.digest, **made.resources}
+    assert ptx_archive.listed(precompiled.FOLDER, topic)[name] == listed, "run: python -m kernels ptx"
+    assert ptx_archive.nvrtc(precompiled.FOLDER, topic) == compile.version(), "run: python -m kernels ptx"
+    found, given = opcodes(here), opcodes(made.ptx)
+    assert sum(((found - given) + (given - found)).values()) <= WAVERS, "run: python -m kernels ptx"
+    assert f".entry {entry}" in here and precompiled.resources(source, defines)["registers"] > 0
+
+
+def test_the_archives_hold_what_is_listed_and_nothing_else():
+    held = {}
+    for archive in precompiled.FOLDER.glob("*/ptx.zip"):
+        topic = archive.parent.name
+        with ZipFile(archive) as file:
+            held[topic] = {name.removesuffix(".ptx") for name in file.namelist()}
+        assert held[topic] == ptx_archive.listed(precompiled.FOLDER, topic).keys()
+    wanted: dict[str, set[str]] = {}
+    for source, _, defines in precompile.kernels():
+        topic, name = precompiled.place(source, defines)
+        wanted.setdefault(topic, set()).add(name)
+    assert held == wanted, "run: python -m kernels ptx"
+
+
+def test_an_archive_is_the_same_to_the_byte_and_reads_back(tmp_path):
+    kernels = {
+        name: Compiled(f".version 8.0\n// {name} ×\n" * 9, "0" * 16, {"registers": 8, "spill_bytes": 0})
+        for name in ("b.TILE16", "a")
+    }
+    first = [p.read_bytes() for p in ptx_archive.write(tmp_path / "1", "t", "13.5", kernels)]
+    again = dict(reversed(kernels.items()))
+    assert first == [p.read_bytes() for p in ptx_archive.write(tmp_path / "2", "t", "13.5", again)]
+    for name, kernel in kernels.items():
+        assert ptx_archive.read(tmp_path / "1", "t", name) == kernel.ptx
+    assert list(ptx_archive.listed(tmp_path / "1", "t")) == ["a", "b.TILE16"]
+    assert ptx_archive.listed(tmp_path, "t") == {}
+
+
+def test_without_nvrtc_the_stock_kernels_run_and_others_say_what_is_there(monkeypatch):
+    def missing(*args):
+        raise compile.CompilerMissing("NVRTC is not installed")
+
+    monkeypatch.setattr(compile, "compile_ptx", missing)
+    s = ConvShape(1, 1, 8, 8, 2, 3, 3)
+    assert run("conv/im2col-gemm", s, engine="emulator", tiles={"TILE": 32}).error < 1e-5
+    with pytest.raises(RuleError, match=r"TILE=4 is not among the compiled kernels \(03_gemm.TILE16, "):
+        precompiled.ptx("conv/03_gemm.cu", (("TILE", 4),))
+
+
+def test_a_kernel_that_reads_beyond_its_input_is_caught():
+    """im2col told a taller input than there is: the access is named, with line, thread and block."""
+    s = ConvShape(1, 1, 8, 8, 1, 3, 3)
+    rung = LADDERS["conv"].rung("conv/im2col-gemm")
+    program = rung.build(s, rung.default_tiles)
+    taller = conv_ladder.struct(s.with_(H=20))
+    step = dataclasses.replace(program.steps[0], args=("x", "col", taller))
+    session = emulator.Session(
+        dataclasses.replace(program, steps=(step,)), seeded_inputs(program.of_role("input")), Options()
+    )
+    with pytest.raises(
+        RuleError,
+        match=r"im2col, 02_im2col.cu:34 \(in code from conv.cuh:\d+\): out-of-bounds read .* x \[1, 1, 8, 8\], by thread \(\d",
+    ):
+        session.verify_run()

@@ -1,0 +1,81 @@
+"""The attention lesson in a real browser: stepped to its end, pointed at, turned, run, and on a telephone."""
+
+import re
+
+import numpy as np
+import pytest
+from playwright.sync_api import expect
+
+from pages.attention import address as attention_address
+from tests.helpers.harness import Stage, frames
+
+pytestmark = pytest.mark.browser
+LESSON = "attention"
+RUN_MS = 60_000
+
+
+def test_it_steps_to_the_end_and_every_caption_is_the_scenes(watch):
+    stage, scene = watch(), attention_address.card({})
+    for step in range(scene.steps):
+        stage.at_step(step)
+        expect(stage.caption).to_have_text(scene.caption(step))
+        stage.do("forward")
+
+
+def test_pointing_tells_a_score_with_the_numbers_in_it(watch):
+    """s of query 0 and key 1: a row of Q, times scale, and one of K."""
+    stage, scene = watch("step=3"), attention_address.card({})
+    frames(stage.page, 60)
+    q, k = (scene.cells(name, 3).reshape(-1, 4) for name in ("Qs", "Ks"))
+    told = stage.point_at("s", 1).replace("−", "-")
+    assert f" {q[0] @ k[1]:.4g} " in told and all(f"{a:g}·" in told for a in np.abs(q[0]))
+    read = stage.point_at("Ks", 5)
+    assert "a copy of K[1, 1]" in read
+
+
+def test_rung_tiles_and_numbers_turn_the_scene_and_stand_in_the_address(stage, page):
+    stage = stage("causal=1")
+    page.locator(".st-key-Bc").get_by_role("button").click()
+    page.get_by_role("option", name="16", exact=True).click()
+    expect(page).to_have_url(re.compile(r"(?=.*causal=1)(?=.*Bc=16)"))
+    expect(stage.root).to_have_attribute("data-scene", re.compile("attention/flash .*causal Br=4,Bc=16"))
+    page.get_by_role("button", name="values: whole").click()
+    page.get_by_role("radio", name="large").or_(page.get_by_role("button", name="large")).first.click()
+    expect(page).to_have_url(re.compile("values=large"))
+    page.keyboard.press("Escape")
+    page.get_by_role("button", name="rung 4").click()
+    page.get_by_role("link", name="1 naive", exact=True).click()
+    expect(page).to_have_url(re.compile(r"(?=.*values=large)(?=.*causal=1)(?=.*rung=naive)(?!.*Bc)"))
+    expect(stage.root).to_have_attribute("data-scene", re.compile("attention/naive .*causal BLOCK=8"))
+    page.go_back()
+    expect(stage.root).to_have_attribute("data-scene", re.compile("Br=4,Bc=16"))
+
+
+def test_large_scores_stay_finite_on_the_stage(watch):
+    """Scores beyond what exp holds: every number that is shown is finite, and so is O."""
+    stage, scene = watch("values=large&step=18"), attention_address.card({"values": "large"})
+    stage.at_step(18)
+    assert np.abs(scene.cells("s", 10)).max() > 1000 and np.isfinite(scene.cells("O", 18)).all()
+    expect(stage.caption).to_have_text(scene.caption(18))
+
+
+def test_a_run_here_gives_a_row_for_each_rung(page, server):
+    page.goto(f"{server}/attention?engine=cpu&view=run")
+    page.get_by_role("button", name="Run here").click()
+    card = page.locator(".st-key-card_time")
+    expect(card.locator(".kt-badge-measured").first).to_be_visible(timeout=RUN_MS)
+    for title in ("naive", "fused, a row at a time", "flash attention, register tiles"):
+        expect(card.locator("th").filter(has_text=re.compile(f"^{title}$")).first).to_be_visible()
+    expect(card.locator(".kt-why").first).to_contain_text("flash attention", ignore_case=True)
+
+
+@pytest.mark.parametrize("width", [1440, 390])
+def test_the_page_fits_its_width(page, server, width):
+    page.set_viewport_size({"width": width, "height": 900})
+    page.goto(f"{server}/attention?B=4&H=16&N=2048&d=64&causal=1&Br=32&Bc=32")
+    Stage(page).ready()
+    for name in ("attention_memory", "attention_traffic", "attention_cpu"):
+        box = page.locator(f".st-key-card_{name}").bounding_box()
+        assert box["x"] >= 0 and box["x"] + box["width"] <= width + 1, name
+    expect(page.locator(".st-key-chart_attention_memory .scatterlayer").first).to_be_visible()
+    assert page.evaluate("document.querySelector('[data-testid=stMain]').scrollWidth") <= width

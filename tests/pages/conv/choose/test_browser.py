@@ -1,0 +1,86 @@
+"""The lesson on choosing in a browser: the guess, the race as it runs, the map under the pointer, a run, a phone."""
+
+from __future__ import annotations
+
+import re
+
+import pytest
+from playwright.sync_api import expect
+
+from tests.helpers.harness import SEEN
+
+pytestmark = pytest.mark.browser
+SMALL = "N=1&C=2&H=8&W=8&K=3&engine=cpu"
+BARS = """[...document.querySelectorAll('.st-key-fresh_race_measured .kt-track')].map(track => {
+  const bar = track.querySelector('i').getBoundingClientRect();
+  return bar.width / track.firstChild.getBoundingClientRect().width;
+})"""
+
+
+def open_at(server, page, query):
+    page.goto(f"{server}/choose?{query}")
+    return page
+
+
+def ran(server, page, query):
+    """A race run here, on the processor, at a small shape."""
+    open_at(server, page, f"{SMALL}&{query}")
+    page.get_by_role("button", name="Run here").click()
+    expect(page.locator(".st-key-fresh_race_measured .kt-race")).to_be_visible(timeout=SEEN)
+    return page.locator(".st-key-fresh_race_measured")
+
+
+def test_a_guess_is_a_link_and_the_race_follows(server, page):
+    open_at(server, page, SMALL)
+    expect(page.get_by_text("Guess before you look.")).to_be_visible(timeout=SEEN)
+    expect(page.locator(".kt-map")).to_have_count(0)
+    page.get_by_role("link", name="Winograd in steps").click()
+    expect(page).to_have_url(re.compile(r"predict=winograd-nonfused"))
+    expect(page.get_by_role("link", name="guess again")).to_be_visible(timeout=SEEN)
+    expect(page.get_by_text("Guess before you look.")).to_have_count(0)
+
+
+def test_a_race_runs_and_stops_when_the_first_is_done(server, page):
+    race = ran(server, page, "predict=winograd-nonfused&view=race")
+    first = page.evaluate(BARS)
+    page.wait_for_timeout(400)
+    later = page.evaluate(BARS)
+    assert len(first) == 10 and max(first) < max(later) < 0.93  # on its way
+    assert all(a < b for a, b in zip(first, later, strict=True))
+    expect(race.locator(".kt-verdict")).to_contain_text("You said Winograd in steps:")
+    page.emulate_media(reduced_motion="reduce")
+    assert max(page.evaluate(BARS)) == pytest.approx(0.94, abs=0.005)  # the finish, at once
+    expect(race.locator("[data-rung]")).to_have_count(10)
+    expect(race.get_by_text("runs on the cuda engine only")).to_be_visible()
+
+
+def test_the_bars_stand_as_the_times_say(server, page):
+    page.emulate_media(reduced_motion="reduce")
+    race = ran(server, page, "predict=show&view=race")
+    ratios = [
+        float(text.replace(",", "")) for text in race.locator("[data-name='× first'] span").all_inner_texts()
+    ]
+    for bar, ratio in zip(page.evaluate(BARS), ratios, strict=True):
+        assert bar == pytest.approx(max(0.94 / ratio, 0.004), abs=0.006)
+    assert race.locator("tr.kt-first").count() == 1
+
+
+def test_a_cell_of_the_map_tells_every_time_and_leads_to_its_race(server, page):
+    open_at(server, page, "view=map&across=N&down=H")
+    cell = page.locator(".kt-cell").last
+    cell.hover(timeout=SEEN)
+    tip = cell.locator(".kt-tip")
+    expect(tip).to_be_visible()
+    expect(tip.locator("li").first).to_contain_text(re.compile(r"(µs|ms)"))
+    assert page.locator(".kt-tip:visible").count() == 1
+    expect(cell.locator("a")).to_have_attribute("href", re.compile(r"[?&]across=N"))
+
+
+@pytest.mark.parametrize("view", ["race", "map", "networks"])
+def test_nothing_sticks_out_of_a_phone(server, page, view):
+    page.set_viewport_size({"width": 390, "height": 900})
+    open_at(server, page, f"predict=show&view={view}")
+    expect(page.locator("h2.kt-card").first).to_be_visible(timeout=SEEN)
+    page.wait_for_timeout(300)
+    assert page.evaluate("document.documentElement.scrollWidth") <= 390
+    assert page.evaluate("document.querySelector('[data-testid=stMain]').scrollWidth") <= 390

@@ -1,0 +1,135 @@
+"""The controls of a lesson on a page of their own, without a browser."""
+
+from functools import partial
+
+import numpy as np
+import pytest
+
+from kernels.conv.presets import CONV_PRESETS
+from kernels.conv.shape import ConvShape
+from pages.conv import address as conv_address
+from pages.parts import controls as parts_controls
+from tests.helpers.opened import open_part
+from visuals.conv import pictures as conv_pictures
+from visuals.conv.inputs import Inputs, outputs
+
+
+@pytest.fixture(autouse=True)
+def no_links(monkeypatch):
+    """They need the app's pages."""
+    monkeypatch.setattr(parts_controls, "presets", lambda *args: None)
+
+
+def page():
+    import streamlit as st
+
+    from pages.conv import controls as conv_controls
+
+    inputs, _ = conv_controls.inputs("conv/im2col.py")
+    st.session_state["got"] = inputs
+
+
+open_at = partial(open_part, page)
+
+
+def notes(at):
+    return [html.value for html in at.get("html") if "kt-note" in html.value]
+
+
+def test_without_parameters_the_toy_stands_there():
+    at = open_at()
+    got = at.session_state["got"]
+    assert got.shape == CONV_PRESETS["toy"].shape and got.names() == ["sobel-x", "sobel-y"]
+    assert not notes(at)
+
+
+@pytest.mark.parametrize("key", CONV_PRESETS)
+def test_every_preset_opens_from_its_link(key):
+    at = open_at(**conv_address.at(conv_address.DEFAULT, CONV_PRESETS[key].shape))
+    assert at.session_state["got"].shape == CONV_PRESETS[key].shape
+    assert not notes(at)
+
+
+def test_hostile_parameters_are_named_and_harmless():
+    at = open_at(N="abc", H="inf", R="99", picture="<script>alert(1)</script>", C="3")
+    assert at.session_state["got"].shape == CONV_PRESETS["toy"].shape.with_(C=3)
+    (said,) = notes(at)
+    assert "N must be a whole number" in said and "&lt;script" in said and "<script" not in said
+
+
+def test_no_field_can_be_turned_to_an_invalid_shape():
+    at = open_at(H="9", W="7", R="5", S="3", dilation_h="2", pad_w="1", u="2")
+    shape = at.session_state["got"].shape
+    for field in at.number_input:
+        if field.key == "seed":
+            continue
+        for value in (field.min, field.max):
+            assert isinstance(shape.with_(**{field.key: int(value)}), ConvShape)
+        beyond = int(field.max) + 1
+        if beyond <= conv_address.MOST[field.key]:
+            with pytest.raises(ValueError, match="filter must fit"):
+                shape.with_(**{field.key: beyond})
+
+
+def test_fields_move_the_shape_and_each_others_bounds():
+    at = open_at()
+    at.number_input(key="R").set_value(8.0).run()
+    assert at.session_state["got"].shape.R == 8
+    assert at.number_input(key="H").min == 8
+    at.number_input(key="pad_h").set_value(1.0).run()
+    assert at.session_state["got"].shape == ConvShape(1, 1, 8, 8, 2, 8, 3, pad_h=1)
+    assert at.number_input(key="H").min == 6
+    assert not at.exception and not notes(at)
+
+
+def test_two_fields_turned_at_once_past_each_other_are_mended():
+    at = open_at()
+    at.number_input(key="R").set_value(8.0)
+    at.number_input(key="H").set_value(4.0)
+    at.run()
+    assert not at.exception
+    assert at.session_state["got"].shape == ConvShape(1, 1, 4, 8, 2, 3, 3)
+    assert "filter must fit" in notes(at)[0]
+
+
+def test_custom_taps():
+    at = open_at(filter="custom", taps="1 2 3\n4 5 6\n7 8 9")
+    assert at.session_state["got"].w()[0, 0].ravel().tolist() == list(range(1, 10))
+    at.text_area(key="taps").set_value("1 2").run()
+    assert "R × S = 3 × 3 = 9 numbers, got 2" in notes(at)[0]
+    assert (at.session_state["got"].w()[0, 0] == conv_pictures.taps("sharpen", 3, 3)).all()
+
+
+def test_a_picture_of_ones_own_does_not_travel_in_a_link():
+    at = open_at(picture="upload")
+    assert "does not travel in a link" in notes(at)[0]
+    assert at.session_state["got"].picture == "digit"
+
+
+@pytest.mark.parametrize(
+    "shape",
+    [
+        ConvShape(1, 1, 8, 8, 2, 3, 3),
+        ConvShape(2, 5, 9, 7, 3, 3, 2, stride=(2, 1), pad=(1, 2), dilation=(2, 1)),
+        ConvShape(1, 3, 3, 3, 2, 2, 2, mode="convolution"),
+    ],
+)
+@pytest.mark.parametrize("filter_", ["sobel-x", "blur", "random"])
+def test_outputs_are_the_convolution(shape, filter_):
+    inputs = Inputs(shape, "digit", filter_)
+    x, w = inputs.x(1).astype(float), inputs.w().astype(float)
+    if shape.flip:
+        w = w[:, :, ::-1, ::-1]
+    y = np.zeros((1, shape.K, shape.P, shape.Q))
+    for p in range(shape.P):
+        for q in range(shape.Q):
+            for r in range(shape.R):
+                for s in range(shape.S):
+                    h = p * shape.u - shape.pad_h + r * shape.dilation_h
+                    c = q * shape.v - shape.pad_w + s * shape.dilation_w
+                    if 0 <= h < shape.H and 0 <= c < shape.W:
+                        y[0, :, p, q] += w[:, :, r, s] @ x[0, :, h, c]
+    assert outputs(inputs, shape.K, shape.P, shape.Q) == pytest.approx(y[0], rel=1e-6, abs=1e-5)
+    assert outputs(inputs, 1, 2, 1, shape.P - 2, shape.Q - 1) == pytest.approx(
+        y[0, :1, -2:, -1:], rel=1e-6, abs=1e-5
+    )

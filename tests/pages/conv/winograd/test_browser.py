@@ -1,0 +1,100 @@
+"""The Winograd lesson in a real browser: stepped to its end, pointed at, another kernel, the chooser, a run."""
+
+import re
+
+import pytest
+from playwright.sync_api import expect
+
+from kernels.conv import winograd_matrices
+from pages.conv.winograd import address as winograd_address
+from tests.helpers.harness import Stage, frames
+
+pytestmark = pytest.mark.browser
+LESSON = "winograd"
+RUN_MS = 60_000
+
+
+def truth(**params):
+    return winograd_address.card(params)
+
+
+def test_it_steps_to_the_end_and_every_caption_is_the_scenes(watch):
+    stage, scene = watch(), truth()
+    for step in range(scene.steps):
+        stage.at_step(step)
+        expect(stage.caption).to_have_text(scene.caption(step))
+        stage.do("forward")
+    expect(stage.root).to_contain_text(
+        f"multiplications of direct convolution {int(scene.readings[0].values[-1])}"
+    )
+
+
+def test_pointing_tells_the_transform_with_the_numbers_in_it(watch):
+    """V[0, 0] of F(2x2): d00 - d02 - d20 + d22, as its rows of B^T say."""
+    stage, scene = watch("step=3"), truth()
+    frames(stage.page, 60)
+    d = scene.cells("d", 3).reshape(4, 4)
+    BT = winograd_matrices.derive(2, 3).arrays("float64")[2]
+    told = stage.point_at("V", 0).replace("−", "-")
+    a, b, c, e = (f"{d[i, j]:g}" for i, j in ((0, 0), (0, 2), (2, 0), (2, 2)))
+    assert f"= {a} - {b} - {c} + {e}" in told and f"= {(BT @ d @ BT.T)[0, 0]:g}" in told
+    assert "It is a term of 2 cells" in told  # of both filters' Z
+    read = stage.point_at("x", 9)
+    assert "It was copied" in read
+
+
+def test_another_kernel_turns_the_scene(stage, page):
+    stage = stage("picture=digit")  # another than this lesson's own
+    expect(page.get_by_role("button", name="picture: digit")).to_be_visible()
+    page.get_by_role("button", name="kernel: 2×2, fused").click()
+    page.get_by_role("radio", name="6x6-steps").or_(
+        page.get_by_role("button", name="6x6-steps")
+    ).first.click()
+    expect(page).to_have_url(re.compile("kernel=6x6-steps"))
+    expect(page).to_have_url(re.compile("picture=digit"))
+    expect(stage.root).to_have_attribute("data-scene", re.compile(r"conv/winograd-nonfused 0,0 M=6,"))
+    expect(page.locator(".st-key-params .kt-derived")).to_contain_text("1 tile of 8×8 pixels")
+    page.get_by_role("radio", name="4x4", exact=True).or_(
+        page.get_by_role("button", name="4x4", exact=True)
+    ).first.click()
+    expect(stage.root).to_have_attribute("data-scene", re.compile("conv/winograd-4x4"))
+
+
+def test_a_shape_without_winograd_leads_to_one_with_it(page, server):
+    page.goto(f"{server}/winograd?view=watch&R=5&S=5")
+    expect(page.locator(".kt-note")).to_contain_text("R and S must be 3, got 5 and 5")
+    expect(page.locator(".stage")).to_have_count(0)
+    page.locator(".st-key-chips_fitting").get_by_role("link", name="Toy 8×8", exact=True).click()
+    Stage(page).ready()
+    expect(page.locator(".kt-note")).to_have_count(0)
+
+
+def test_the_chooser_derives_what_is_chosen(page, server):
+    page.goto(f"{server}/winograd?view=matrices&Fm=4")
+    card = page.locator(".st-key-card_winograd_matrices")
+    expect(card).to_contain_text(
+        "F(4, 3): 4 outputs of 3 taps from 6 inputs by 6 multiplications instead of 12"
+    )
+    before = card.locator(".kt-why").last.inner_text()
+    card.get_by_role("button", name="Other random numbers").click()
+    expect(card.locator(".kt-why").last).not_to_have_text(before)
+    expect(card).to_contain_text("1/24")
+
+
+def test_a_narrow_page_scrolls_down_alone(stage, page):
+    page.set_viewport_size({"width": 390, "height": 900})
+    stage("Fm=6&Fr=5&kernel=4x4-steps")
+    expect(page.locator(".st-key-card_winograd_matrices")).to_contain_text("F(6, 5)")
+    expect(page.locator(".st-key-chart_winograd_errors .scatterlayer .trace")).not_to_have_count(0)
+    assert page.evaluate("document.querySelector('[data-testid=stMain]').scrollWidth") <= 390
+    for name in ("card_winograd_counts", "card_winograd_errors", "card_winograd_matrices"):
+        box = page.locator(f".st-key-{name}").bounding_box()
+        assert box["x"] >= 0 and box["x"] + box["width"] <= 391, name
+
+
+def test_a_run_measures_the_kernels_on_this_processor(page, server):
+    page.goto(f"{server}/winograd?view=run&engine=cpu&H=6&W=6&kernel=6x6-steps")
+    page.get_by_role("button", name="Run here").click()
+    card = page.locator(".st-key-card_time")
+    expect(card.locator(".kt-badge-measured").first).to_be_visible(timeout=RUN_MS)
+    expect(card).to_contain_text("effective")

@@ -1,0 +1,102 @@
+"""The fusion lesson in a real browser: stepped to its end, pointed at, its chain built, run, and on a telephone."""
+
+import re
+from functools import partial
+
+import pytest
+from playwright.sync_api import expect
+
+from pages.fusion import address as fusion_address
+from tests.helpers.harness import Stage, frames
+
+pytestmark = pytest.mark.browser
+LESSON = "fusion"
+RUN_MS = 60_000
+
+
+def test_it_steps_to_the_end_and_pointing_tells_a_values_whole_way(watch):
+    stage, scene = watch(), fusion_address.card({})
+    for step in range(scene.steps):
+        stage.at_step(step)
+        expect(stage.caption).to_have_text(scene.caption(step))
+        stage.do("forward")
+    frames(stage.page, 60)
+    i = 5  # of y, written with the rest
+    way = next(t for t in scene.told if t.of == "y").words
+    told = stage.point_at("y", i)
+    assert re.search(r"conv of x: .* → bias .* → bn .* → relu .*In registers all the way", told)
+    for value in way.args[i]:
+        assert f"{value:g}".replace("-", "−") in told
+
+
+def test_a_chain_is_built_by_links_and_fields_and_back_undoes_it(stage, page):
+    stage = stage()
+    page.get_by_role("button", name="+ block").click()
+    page.get_by_role("link", name="maxpool, the largest of each window").click()
+    expect(stage.root).to_have_attribute("data-scene", re.compile(r"bn relu maxpool:2 of "))
+    expect(page).to_have_url(re.compile("chain=conv.*relu.maxpool"))
+    page.keyboard.press("Escape")
+    page.get_by_role("button", name="conv K=2 R=3").click()
+    page.get_by_role("spinbutton", name="stride", exact=True).fill("2")
+    page.keyboard.press("Enter")
+    expect(stage.root).to_have_attribute("data-scene", re.compile(r"conv:K=2:R=3:stride=2 bias"))
+    expect(page).to_have_url(re.compile("stride"))
+    page.go_back()
+    expect(stage.root).to_have_attribute("data-scene", re.compile(r"conv:K=2:R=3 bias bn relu maxpool:2 of "))
+
+
+def test_an_option_holds_though_the_servers_word_comes_late(new_page, server):
+    """Meanwhile the page polls under the old address, and sends the field as it was turned with each poll."""
+    page, late, word = new_page(), [], {"held": False}
+
+    def route(socket):
+        behind = socket.connect_to_server()
+        socket.on_message(behind.send)
+        behind.on_message(lambda m: late.append(partial(socket.send, m)) if word["held"] else socket.send(m))
+
+    page.route_web_socket(lambda url: "_stcore/stream" in url, route)
+    page.goto(f"{server}/fusion?N=2")
+    page.get_by_role("button", name="conv K=2 R=3").click()
+    page.get_by_role("spinbutton", name="stride", exact=True).fill("2")
+    word["held"] = True
+    page.keyboard.press("Enter")
+    page.wait_for_timeout(2_000)
+    word["held"] = False
+    for send in late:
+        send()
+    stage = Stage(page).ready()
+    expect(stage.root).to_have_attribute("data-scene", re.compile(r"conv:K=2:R=3:stride=2 bias"))
+    expect(page.locator(".st-key-card_why")).not_to_contain_text("counting")
+    expect(stage.root).to_have_attribute("data-scene", re.compile(r"conv:K=2:R=3:stride=2 bias"))
+    expect(page).to_have_url(re.compile("N=2.*stride"))
+
+
+def test_the_rungs_are_the_same_chain_otherwise_launched(stage, page):
+    stage = stage("rung=unfused")
+    expect(stage.root).to_have_attribute("data-scene", re.compile("fusion/unfused"))
+    page.get_by_role("button", name="rung 1").click()
+    page.get_by_role("link", name="3 batch norm folded, fused", exact=True).click()
+    expect(stage.root).to_have_attribute("data-scene", re.compile("fusion/folded"))
+    expect(stage.caption).to_contain_text("gain = gamma / √(var + eps)")
+
+
+def test_a_run_here_gives_bars_for_every_launch(page, server):
+    page.goto(f"{server}/fusion?engine=cpu&view=run")
+    page.get_by_role("button", name="Run here").click()
+    card = page.locator(".st-key-card_fusion_launches")
+    expect(card.locator(".kt-badge-measured")).to_be_visible(timeout=RUN_MS)
+    expect(card.locator(".barlayer path")).to_have_count(4 + 1 + 2)
+    expect(page.locator(".st-key-card_fusion_saved")).to_contain_text("a copy of the least bytes")
+
+
+@pytest.mark.parametrize("width", [1280, 390])
+def test_the_page_and_its_line_of_lessons_fit_their_width(page, server, width):
+    page.set_viewport_size({"width": width, "height": 900})
+    page.goto(f"{server}/fusion?N=64&C=256&H=56&W=56&chain=bias+bn+relu+add+bias+bn+add+relu")
+    Stage(page).ready()
+    for name in ("launches", "saved"):
+        box = page.locator(f".st-key-card_fusion_{name}").bounding_box()
+        assert box["x"] >= 0 and box["x"] + box["width"] <= width + 1, name
+    assert page.evaluate("document.querySelector('[data-testid=stMain]').scrollWidth") <= width
+    history = page.locator(".st-key-nav").get_by_role("link", name="History").bounding_box()
+    assert history["x"] + history["width"] <= width

@@ -1,0 +1,182 @@
+"""The GEMM lesson in a real browser: rung and tile sizes in the address, the diff, Autotune."""
+
+import re
+
+import pytest
+from playwright.sync_api import expect
+
+from kernels.gemm.presets import GEMM_PRESETS
+from pages.gemm import address as gemm_address
+from pages.parts import tiles
+from tests.helpers.harness import Stage
+
+pytestmark = pytest.mark.browser
+RUN_MS = 60_000
+RUNG = gemm_address.RUNGS[gemm_address.DEFAULT_RUNG]
+
+
+def tile(page, name):
+    return page.locator(f".st-key-{name} input")
+
+
+def turn(page, name, value):
+    page.locator(f".st-key-{name}").get_by_role("button").click()
+    page.get_by_role("option", name=str(value), exact=True).click()
+
+
+def field(page, name):
+    return page.get_by_label(name, exact=True)
+
+
+@pytest.fixture
+def lesson(page, server):
+    def open_(query=""):
+        page.goto(f"{server}/tiling?{query}")
+        expect(page.locator(".st-key-kernels [data-testid=stCode]:visible").first).to_be_visible()
+        return page
+
+    return open_
+
+
+def test_a_tile_size_is_in_the_address_and_reaches_what_is_said_of_the_kernel(lesson):
+    page = lesson("M=64&N=64&K=64")
+    told, stage = page.locator(".st-key-kernels .kt-figures:visible"), Stage(page).ready()
+    expect(stage.root).to_have_attribute("data-scene", re.compile("BM=32,BN=32"))
+    expect(told).to_contain_text("shared_tile at BM 32 BN 32 BK 32: 1,024 threads")
+    turn(page, "BM", 8)
+    expect(page).to_have_url(re.compile(r"BM=8"))
+    expect(told).to_contain_text("shared_tile at BM 8 BN 32 BK 32: 256 threads")
+    expect(stage.root).to_have_attribute(
+        "data-scene", re.compile("BM=8,BN=32")
+    )  # what is watched is what is run
+    page.reload()
+    expect(tile(page, "BM")).to_have_value("8")
+    turn(page, "BM", RUNG.default_tiles["BM"])
+    expect(page).not_to_have_url(re.compile("BM="))  # the usual leaves the address
+
+
+def test_another_rung_is_a_link_that_back_undoes(lesson):
+    page = lesson("M=64&N=64&K=64&BM=8")
+    page.get_by_role("button", name="rung 3").click()
+    page.get_by_role("link", name="2 naive, coalesced", exact=True).click()
+    expect(page).to_have_url(re.compile(r"/tiling\?rung=naive$"))
+    expect(tile(page, "BLOCK")).to_have_value("32")
+    expect(page.locator(".st-key-BM")).to_have_count(0)
+    expect(page.get_by_role("tab", name="02_naive.cu")).to_have_attribute("aria-selected", "true")
+    page.go_back()
+    expect(tile(page, "BM")).to_have_value("8")
+    expect(field(page, "M")).to_have_value("64")
+    page.get_by_role("link", name="Toy 8×8", exact=True).click()
+    expect(page).to_have_url(re.compile(r"/tiling\?M=8&N=8&K=8&BM=8$"))  # what was chosen stays
+    expect(field(page, "M")).to_have_value("8")
+
+
+def test_a_chip_brings_the_tile_sizes_that_fit_and_takes_them_away(lesson):
+    page = lesson()
+    expect(tile(page, "BM")).to_have_value("32")
+    page.get_by_role("link", name="Toy 8×8", exact=True).click()
+    expect(page).to_have_url(re.compile(r"/tiling\?M=8&N=8&K=8&BM=8&BN=8&BK=8$"))
+    expect(tile(page, "BK")).to_have_value("8")
+    page.get_by_role("link", name="64×64", exact=True).click()
+    expect(page).to_have_url(re.compile(r"/tiling$"))
+    expect(tile(page, "BK")).to_have_value("32")
+
+
+def test_fragments_are_a_choice_of_the_order(lesson):
+    page = lesson("M=64&N=64&K=64&dtype=fp16&rung=mma-sync&BM=64&BN=64&WM=32&WN=32")
+    page.get_by_role("button", name="order: explaining").click()
+    page.get_by_role("radio", name="fragments").or_(
+        page.get_by_role("button", name="fragments")
+    ).first.click()
+    expect(page).to_have_url(re.compile("order=fragments"))
+    expect(page.locator(".stage")).to_have_attribute("data-scene", "m16n8k16")
+    expect(page.locator("[data-part=caption]")).to_contain_text(
+        "Lane 0 (group 0, place 0 in it) holds 8 elements of A"
+    )
+
+
+def test_many_rungs_are_not_clipped_in_why(lesson, page):
+    lesson("M=4096&N=4096&K=4096")
+    tables = page.locator(".st-key-card_why .kt-scroll")
+    expect(tables).to_have_count(2)  # predicted, recorded; too large to be counted
+    for width in (1440, 390):
+        page.set_viewport_size({"width": width, "height": 900})
+        for n in range(2):
+            assert tables.nth(n).bounding_box()["width"] <= width
+            over = tables.nth(n).evaluate("e => e.scrollWidth - e.clientWidth")
+            assert over <= 0 or width < 1440
+
+
+def test_fields_of_the_same_name_in_two_lessons_do_not_meet(lesson):
+    page = lesson("N=100")
+    expect(field(page, "N")).to_have_value("100")
+    page.get_by_role("link", name="im2col", exact=True).click()
+    expect(field(page, "N")).to_have_value("1")
+    expect(page).to_have_url(re.compile(r"/im2col$"))
+    field(page, "N").press("ArrowUp")
+    expect(page).to_have_url(re.compile(r"/im2col\?N=2$"))
+    page.get_by_role("link", name="tiling", exact=True).click()
+    expect(field(page, "N")).to_have_value("64")
+    expect(page).to_have_url(re.compile(r"/tiling$"))
+
+
+def test_hostile_parameters(lesson, page):
+    page = lesson("M=abc&N=inf&K=0&rung=%3Cscript%3E&BM=17&alpha=nan&dtype=fp64")
+    note = page.locator(".kt-note")
+    for said in (
+        "M must be a whole number",
+        "N must lie in 1 .. 65536",
+        "<script>",
+        "BM must be one of",
+        "alpha must",
+    ):
+        expect(note).to_contain_text(said)
+    expect(page).to_have_url(re.compile(r"/tiling$"))
+
+
+def test_bounds_hold(lesson):
+    page = lesson("N=65536&K=4096")
+    field(page, "K").fill("5000")
+    field(page, "K").press("Enter")
+    expect(page.get_by_role("alert").first).to_contain_text("between 1 and 4096")
+    expect(page.get_by_text("K ≤ 4096 here: no matrix of more than 268,435,456 elements")).to_be_visible()
+
+
+def test_the_difference_from_the_rung_before(lesson):
+    page = lesson()
+    page.locator(".kt-changes summary:visible").click()
+    shown = page.locator(".kt-diff:visible")
+    expect(shown.locator(".kt-add").filter(has_text="__shared__").first).to_be_visible()
+    box = shown.bounding_box()
+    assert box["height"] <= 421 and box["width"] > 300
+
+
+def test_autotune_measures_and_can_be_stopped(lesson):
+    page = lesson("engine=cpu&M=16&N=16&K=16&rung=naive")
+    legal = tiles.legal(gemm_address.RUNGS["naive"], GEMM_PRESETS["square-16"].shape)
+    page.get_by_role("button", name=f"Try {len(legal)} tile sizes").click()
+    card = page.locator(".st-key-card_autotune")
+    expect(card.locator(".kt-badge-measured")).to_be_visible(timeout=RUN_MS)
+    expect(card).to_contain_text(f"{len(legal)} of {len(legal)} legal combinations", timeout=RUN_MS)
+    expect(card.locator(".st-key-chart_autotune_measured .scatterlayer .points").first).to_be_visible()
+    expect(card).to_contain_text("Best: BLOCK ")
+    field(page, "M").press("ArrowUp")
+    expect(card.locator(".kt-stale")).to_contain_text("measured at naive, coalesced, M16 N16 K16")
+    page.get_by_role("link", name="1024³", exact=True).click()
+    expect(field(page, "M")).to_have_value("1024")
+    card.get_by_role("button", name="Try").click()
+    card.get_by_role("button", name="Stop").click()
+    expect(card.get_by_role("button", name="Try")).to_be_visible()
+
+
+@pytest.mark.parametrize("width", [1440, 800, 390])
+def test_the_page_fits_its_width(lesson, page, width):
+    page.set_viewport_size({"width": width, "height": 900})
+    lesson("M=1024&N=1024&K=1024&beta=1")
+    for scheme in ("light", "dark"):
+        page.emulate_media(color_scheme=scheme)
+        expect(page.locator(".stage")).to_have_attribute("data-theme", scheme)
+        assert page.evaluate("document.querySelector('[data-testid=stMain]').scrollWidth") <= width
+        for name in ("params", "params_tiles", "card_autotune", "kernels"):
+            box = page.locator(f".st-key-{name}").bounding_box()
+            assert box["x"] >= 0 and box["x"] + box["width"] <= width + 1, name

@@ -1,0 +1,217 @@
+"""The history without a browser: what is listed, compared and refused."""
+
+from __future__ import annotations
+
+import json
+import shutil
+from functools import partial
+
+import pytest
+
+from kernels import records
+from kernels.conv.presets import CONV_PRESETS
+from kernels.records import folder, rows, store
+from kernels.records import link as records_link
+from kernels.records.jsontext import id_of
+from kernels.records.store import Filter
+from pages.history import history
+from tests.helpers.opened import links, open_page, texts
+from tests.helpers.rows_of import a_row
+from visuals.charts import units
+
+open_at = partial(open_page, "history/page.py")
+TOTAL = len(records.recordings())
+TOY = CONV_PRESETS["toy"].shape
+DIRECT, LIBRARY = (records.recorded(r, TOY, {"BLOCK": 256}) for r in ("conv/direct", "conv/im2col-cublas"))
+
+
+@pytest.fixture
+def kept(tmp_path, monkeypatch):
+    """A store of the test's own, empty."""
+    monkeypatch.setenv(folder.VARIABLE, str(tmp_path / "data"))
+    store._store.cache_clear()
+    yield store.mine()
+    store._store.cache_clear()
+
+
+def listed(at):
+    (component,) = at.get("bidi_component")
+    return json.loads(component.proto.json)
+
+
+def test_the_recordings_are_listed_a_page_at_a_time(kept):
+    at = open_at()
+    assert f"{TOTAL:,} runs, newest first" in texts(at)
+    told = listed(at)
+    assert len(told["lines"]) == 20 and told["page"] == 1 and told["pages"] == -(-TOTAL // 20)
+    assert {line["kind"] for line in told["lines"]} == {"recorded"}
+    last = listed(open_at(page=str(told["pages"])))
+    assert len(last["lines"]) == (TOTAL - 1) % 20 + 1
+    assert not {line["id"] for line in last["lines"]} & {line["id"] for line in told["lines"]}
+    assert not kept.path.exists()  # looking writes nothing
+
+
+def test_every_run_is_on_one_page_and_in_order(kept):
+    dates = sorted({rows.made(row) for row in records.recordings()})
+    kept.add([a_row(n, time=f"{dates[n % 2 and -1]}T00:00:{n:02}Z") for n in range(30)])
+    archive = history.Archive()
+    got = [e for skip in range(0, TOTAL + 40, 20) for e in archive.some(Filter(), 20, skip)]
+    assert len({e.id for e in got}) == len(got) == TOTAL + 30
+    assert [rows.made(e.row) for e in got] == sorted((rows.made(e.row) for e in got), reverse=True)
+
+
+def test_what_was_measured_here_comes_first_and_is_called_measured(kept):
+    kept.add([a_row(time="2999-01-01T00:00:00Z")])
+    kept.add([a_row(1, time="2998-01-01T00:00:00Z")], "anna.json")
+    first, second, *_ = listed(open_at())["lines"]
+    assert (first["kind"], first["when"]) == ("measured", "2999-01-01 00:00")
+    assert (second["kind"], second["when"]) == ("recorded", "2998-01-01 00:00 · anna.json")
+    assert first["shape"] == "N1 C1 8x8 K2 3x3 · BLOCK 256" and first["device"] == "a processor, cold"
+
+
+@pytest.mark.parametrize(
+    ("params", "means"),
+    [
+        ({"rung": "conv/direct"}, lambda r: r["rung"] == "conv/direct"),
+        ({"caches": "hot"}, lambda r: r["mode"] == "hot"),
+        ({"device": "cuda: NVIDIA H200"}, lambda r: r["device"] == "NVIDIA H200"),
+        ({"origin": "recorded"}, lambda r: True),
+        ({"shape": "C=64 56x56"}, lambda r: r["shape"].get("C") == 64 and r["shape"]["H"] == 56),
+        ({"rung": "conv/direct", "caches": "hot", "shape": "n=32"},
+         lambda r: (r["rung"], r["mode"], r["shape"].get("N")) == ("conv/direct", "hot", 32)),
+    ],
+)  # fmt: skip
+def test_filters_of_the_address(kept, params, means):
+    at = open_at(**params)
+    assert f"{sum(map(means, records.recordings())):,} runs, newest first" in texts(at)
+    assert "kt-note" not in texts(at)
+
+
+def test_a_filter_that_is_turned(kept):
+    at = open_at()
+    at.selectbox(key="caches").set_value("hot").run()
+    assert {line["device"] for line in listed(at)["lines"]} == {"NVIDIA H200, hot"}
+    at.text_input(key="shape").set_value("nothing like it").run()
+    assert "No run is like that." in texts(at) and not at.get("bidi_component")
+    assert not at.exception
+
+
+def test_one_run_by_its_link(kept):
+    shown = texts(open_at(run=id_of(DIRECT)))
+    assert "kt-badge-recorded" in shown and "NVIDIA H200, cold, n = 100" in shown
+    assert DIRECT["driver"] in shown and units.time_(DIRECT["median_ms"]) in shown
+    assert shown.count("kt-dot") == 100 and "kt-verdict" not in shown
+
+
+def test_two_runs_by_their_link(kept):
+    shown = texts(open_at(run=id_of(DIRECT), against=id_of(LIBRARY)))
+    times = LIBRARY["median_ms"] / DIRECT["median_ms"]
+    assert times > 1.2 and f"A is {times:.3g} times as fast as B (" in shown
+    assert shown.count("kt-dot") == 200 and "kt-differs" in shown
+    assert "Unlike in rung." in shown and "The same in both" in shown
+
+
+def test_cold_and_hot_are_not_compared(kept):
+    hot = records.recorded("conv/direct", TOY, {"BLOCK": 256}, "hot")
+    shown = texts(open_at(run=id_of(DIRECT), against=id_of(hot)))
+    assert "Times not compared: different cache modes (cold and hot)." in shown
+    assert shown.count("kt-lanes") == 2  # not on one axis
+
+
+def test_a_run_that_only_the_link_has(kept):
+    row = a_row(device="someone's GPU")
+    at = open_at(result=records_link.pack(row), against=id_of(DIRECT))
+    assert "recorded someone&#x27;s GPU, cold, n = 20, carried by the link" in texts(at)
+    assert "kt-verdict" in texts(at) and f"{TOTAL:,} runs" in texts(at)
+    assert not kept.path.exists()  # shown, not kept
+    kept.add([row])
+    assert "measured someone&#x27;s GPU, cold, n = 20<" in texts(open_at(result=records_link.pack(row)))
+
+
+def test_the_link_carries_what_only_this_store_has(kept):
+    row = a_row()
+    kept.add([row])
+    at = open_at(run=id_of(row), against=id_of(DIRECT))
+    (link,) = [code.value for code in at.code]
+    assert f"result={records_link.pack(row)}" in link and f"against={id_of(DIRECT)}" in link
+
+
+EVIL = "<img src=x onerror=alert(1)>"
+
+
+def test_foreign_text_is_escaped(kept):
+    row = a_row(device=EVIL, time="2999", commit=EVIL, later={"<b>": EVIL}, tiles={EVIL: 3})
+    kept.add([row], EVIL)
+    at = open_at(run=id_of(row), against=id_of(row))
+    assert "<img" not in texts(at) and "&lt;img" in texts(at)
+    assert any(
+        line["device"] == f"{EVIL}, cold" for line in listed(at)["lines"]
+    )  # set as text by the browser
+
+
+@pytest.mark.parametrize(
+    ("params", "words"),
+    [
+        ({"run": "f" * 20}, "A: there is no run “ffffffffffffffffffff” here"),
+        ({"against": "'; DROP TABLE rows"}, "B: there is no run “&#x27;; DROP TABLE rows” here"),
+        ({"run": EVIL}, "A: there is no run “&lt;img src=x"),
+        ({"result": "AAAA"}, "A: the result in the link is damaged"),
+        ({"result": "x" * 9000}, "A: the result in the link is longer than"),
+        ({"against_result": "<b>"}, "B: the result in the link is not one that this app wrote"),
+        ({"rung": "<b>"}, "no run has rung “&lt;b&gt;”: all are listed"),
+        ({"device": "1"}, "no run has device “1”"),
+        ({"origin": "nobody"}, "no run has from “nobody”"),
+        ({"page": "99999"}, "there is no page “99999” of this list"),
+        ({"page": "-1"}, "there is no page “-1”"),
+        ({"page": "²"}, "there is no page “²”"),
+    ],
+)
+def test_hostile_parameters_are_named_and_not_obeyed(kept, params, words):
+    at = open_at(**params)
+    assert words in texts(at) and "<b>" not in texts(at).replace("<b>A</b>", "").replace("<b></b>", "")
+    assert len(listed(at)["lines"]) == 20 and listed(at)["page"] == 1
+
+
+def test_a_damaged_store_is_told_and_the_recordings_are_there(kept):
+    kept.add([a_row()])
+    shutil.rmtree(kept.path.parent)
+    kept.path.parent.mkdir()
+    kept.path.write_bytes(b"no database" * 500)
+    store._store.cache_clear()
+    at = open_at()
+    assert "The store was damaged. It was set aside as measurements.damaged-" in texts(at)
+    assert f"{TOTAL:,} runs" in texts(at)
+
+
+def test_a_store_that_cannot_answer_is_told_and_the_recordings_are_there(kept, monkeypatch):
+    def locked(*args, **kwargs):
+        raise store.StoreError("The store is locked by another process; try again in a moment.")
+
+    monkeypatch.setattr(store.Store, "_opened", locked)
+    at = open_at(run=id_of(DIRECT))
+    assert texts(at).count("locked by another process") == 1
+    assert f"{TOTAL:,} runs" in texts(at) and "kt-strips" in texts(at)
+
+
+def test_an_import_is_told_in_words(kept):
+    at = open_at()
+    new = [a_row(n) for n in range(3)]
+    at.file_uploader(key="upload").set_value(
+        ("anna.json", rows.exported(new).encode(), "application/json")
+    ).run()
+    assert "3 rows read, 3 of them new." in texts(at) and f"{TOTAL + 3:,} runs" in texts(at)
+    assert {e.origin for e in kept.rows()} == {"anna.json"}
+    at.file_uploader(key="upload").set_value(("bad.json", b'[{"rung": 1}]', "application/json")).run()
+    assert "nothing was taken. row 1: rung must be a line" in texts(at) and kept.count() == 3
+    at.file_uploader(key="upload").set_value(("bytes.json", b"\xff\xfe", "application/json")).run()
+    assert "not text in UTF-8" in texts(at)
+
+
+def test_the_line_of_lessons_leads_there():
+    assert "History" in links(open_page(None))
+
+
+def test_an_example_is_a_comparison(kept):
+    at = open_at()
+    at.button(key="example_0").click().run()
+    assert "B is" in texts(at) and "times as fast as A" in texts(at) and not at.exception

@@ -1,0 +1,47 @@
+"""The lesson on threads and memory in a browser: topics are links, controls set the address, Run fills the chart."""
+
+from __future__ import annotations
+
+import re
+
+import pytest
+from playwright.sync_api import expect
+
+from tests.helpers.harness import SEEN
+
+pytestmark = pytest.mark.browser
+LESSON = "threads"
+
+
+def test_topics_are_links_and_the_scene_follows(stage, page):
+    stage = stage()
+    expect(stage.caption).to_contain_text("Block 0, warp 0: its first thread has i = 0 × 64 + 0 = 0.")
+    page.get_by_role("link", name="banks", exact=True).click()
+    expect(page.get_by_role("heading", level=1)).to_contain_text("Banks", timeout=SEEN)
+    expect(page).to_have_url(re.compile(r"[?&]topic=banks"))
+    expect(stage.caption).to_contain_text("bank 0 is asked for 4", timeout=SEEN)
+
+
+def test_the_stride_sets_the_address_and_the_number_of_steps(stage, page):
+    stage("topic=coalescing")
+    field = page.get_by_label("stride", exact=True)
+    field.fill("8")
+    field.press("Enter")
+    expect(page).to_have_url(re.compile(r"[?&]stride=8"), timeout=SEEN)
+    expect(page.locator(".stage")).to_contain_text("1 / 33", timeout=SEEN)
+
+
+def test_padding_makes_one_pass_of_eight(stage):
+    padded = stage("topic=banks&stride=8&row=33&step=1")
+    expect(padded.caption).to_contain_text("Pass 1 of 1: 32 lanes get a word each.")
+    plain = stage("topic=banks&stride=8&step=8")
+    expect(plain.caption).to_contain_text("Pass 8 of 8: 4 lanes get a word each.")
+
+
+@pytest.mark.parametrize("width", [400, 800, 1440])
+def test_nothing_sticks_out_of_the_page(stage, page, width):
+    page.set_viewport_size({"width": width, "height": 900})
+    for topic in ("threads", "coalescing", "banks", "layout"):
+        stage(f"topic={topic}")
+        expect(page.get_by_text("Levels of memory")).to_be_visible(timeout=SEEN)
+        assert page.evaluate("document.documentElement.scrollWidth") <= width

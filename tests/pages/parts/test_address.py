@@ -1,0 +1,132 @@
+from types import SimpleNamespace
+
+import pytest
+import streamlit
+from hypothesis import given
+from hypothesis import strategies as st
+
+from kernels.conv.presets import CONV_PRESETS
+from kernels.conv.shape import MODES, ConvShape
+from pages.conv import address as conv_address
+from pages.conv.address import DEFAULT, LEAST, MOST, NAMES, Asked
+from pages.parts import lesson, query
+from pages.parts.query import NOW
+from tests.helpers.opened import open_part
+
+SHAPES = st.fixed_dictionaries(
+    {name: st.integers(LEAST[name], MOST[name]) for name in MOST if name != "seed"}
+    | {"mode": st.sampled_from(MODES)}
+)
+ANYTHING = st.one_of(
+    st.text("0123456789.-+eE_<>'&\n ١x\0", max_size=30), st.integers().map(str), st.floats().map(str), st.floats(), st.integers(), st.none(),
+    st.sampled_from(["abc", "1e9", "nan", "inf", "-inf", "1e400", "<script>", "8.5", "08", " 3 ", "9" * 4000, "١"]),
+)  # fmt: skip
+
+
+@given(SHAPES, st.sampled_from(conv_address.CHOICES["picture"]), st.integers(0, 9999))
+def test_what_is_written_reads_back(values, picture, seed):
+    asked, _ = conv_address.read(values)
+    asked = Asked(asked.shape, picture, "custom", seed, "1 2 3\n4 5 6")
+    assert conv_address.read(conv_address.write(asked)) == (asked, [])
+
+
+@given(SHAPES)
+def test_any_shape_in_range_is_mended_by_giving_up_single_values(values):
+    asked, notes = conv_address.read(values)
+    got, usual = asked.shape.params(), DEFAULT.params()
+    assert all(got[name] in (values[name], usual[name]) for name in values)
+    changed = {name for name in values if got[name] != values[name]}
+    assert bool(changed) == bool(notes)
+    for name in changed:  # none was given up without need: so a control of the shape refuses the old value
+        with pytest.raises(ValueError, match="filter must fit"):
+            ConvShape(**(got | {name: values[name]}))
+
+
+@given(st.dictionaries(st.sampled_from(NAMES), ANYTHING))
+def test_hostile_values_give_a_valid_shape_and_say_why(raw):
+    asked, notes = conv_address.read(raw)
+    assert isinstance(asked.shape, ConvShape)
+    got = asked.params()
+    for name in conv_address.CHOICES:
+        assert got[name] in conv_address.CHOICES[name]
+    for name in MOST:
+        assert LEAST[name] <= got[name] <= MOST[name]
+    assert all(len(note) < 300 for note in notes)
+
+
+@pytest.mark.parametrize(
+    ("raw", "says"),
+    [
+        ({"N": "abc"}, "N must be a whole number, got “abc”: N=1 is used"),
+        ({"H": "1e9"}, "H must lie in 1 .. 512 on this page, got “1e9”: H=8 is used"),
+        ({"H": "inf"}, "H must lie in 1 .. 512 on this page, got “inf”: H=8 is used"),
+        ({"W": "nan"}, "W must be a whole number, got “nan”: W=8 is used"),
+        ({"C": "2.5"}, "C must be a whole number, got “2.5”: C=1 is used"),
+        ({"pad_h": "-1"}, "pad_h must lie in 0 .. 8 on this page, got “-1”: pad_h=0 is used"),
+        ({"R": "9"}, "the filter must fit the padded input, dilation_h*(R-1)+1 <= H+2*pad_h, but 9 > 8: R=3 is used"),
+        ({"mode": "<b>"}, "mode must be one of cross-correlation, convolution; got “<b>”: mode=cross-correlation is used"),
+        ({"seed": "-1"}, "seed must lie in 0 .. 9999 on this page, got “-1”: seed=0 is used"),
+        ({"taps": "9" * 3000}, "taps may have at most 2000 characters, got 3000: it is left out"),
+    ],
+)  # fmt: skip
+def test_notes_name_the_rule_the_limit_and_what_is_used(raw, says):
+    asked, notes = conv_address.read(raw)
+    assert notes == [says]
+    assert asked == DEFAULT
+
+
+def test_one_bad_value_costs_no_other():
+    asked, _ = conv_address.read({"H": "32", "W": "32", "R": "99", "S": "5", "picture": "gradient", "u": "x"})
+    assert asked == Asked(ConvShape(1, 1, 32, 32, 2, 3, 5), "gradient")
+
+
+@pytest.mark.parametrize("key", CONV_PRESETS)
+def test_every_preset_can_be_linked(key):
+    shape = CONV_PRESETS[key].shape
+    assert conv_address.read(conv_address.at(DEFAULT, shape)) == (Asked(shape), [])
+
+
+def polled():
+    import streamlit as st
+
+    from pages.parts.address import Fields, Number
+
+    if "poll" in st.session_state:
+        st.session_state["behind"] = query.behind()
+    else:
+        st.session_state[NOW] = []
+        query.asked(Fields("a lesson", {"N": Number(1, 1, 9)}), shown=False)
+
+
+@pytest.fixture
+def poll(monkeypatch):
+    """What a poll finds under an address, in a run of these fragments; the page was at ?N=2."""
+    monkeypatch.setattr(type(streamlit.context), "url", "http://somewhere/lesson")
+
+    def poll(address, fragments):
+        at = open_part(polled, N="2")
+        monkeypatch.setattr(
+            lesson, "get_script_run_ctx", lambda: SimpleNamespace(fragment_ids_this_run=fragments)
+        )
+        at.session_state["poll"] = True
+        at.query_params.clear()
+        for name, value in address.items():
+            at.query_params[name] = value
+        at.run()
+        return at.session_state["behind"]
+
+    return poll
+
+
+@pytest.mark.parametrize(("address", "behind"), [
+    ({"N": "2"}, False), ({"N": "2", "step": "7", "other": "x"}, False), ({}, True), ({"N": "3"}, True), ({"N": "nonsense"}, True),
+])  # fmt: skip
+def test_a_poll_under_another_address_than_the_pages_is_behind(poll, address, behind):
+    assert poll(address, ["one"]) is behind
+
+
+@pytest.mark.parametrize(
+    ("fragments", "behind"), [(["one"], False), (None, False), (["one", "another"], True)]
+)
+def test_a_poll_leaves_what_was_pressed_in_another_fragment_to_that(poll, fragments, behind):
+    assert poll({"N": "2"}, fragments) is behind

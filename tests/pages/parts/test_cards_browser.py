@@ -1,0 +1,163 @@
+"""What was measured, as a reader sees it: every figure within its chart, at any width, light and dark."""
+
+import re
+
+import pytest
+from playwright.sync_api import expect
+
+from kernels import records
+from kernels.conv.presets import CONV_PRESETS
+from tests.pages.parts.test_run_browser import RUN_MS, bars, lesson, measured, run, run_button  # noqa: F401
+from visuals.charts import bars as charts_bars
+
+pytestmark = pytest.mark.browser
+
+CHARTS = ("chart_times_measured", "chart_memory", "chart_timeline", "chart_roofline")
+NEAR = "N=2"  # of this N nothing was recorded
+
+
+def dots(page, symbol_colour):
+    """(x, y, opacity) in pixels of the markers of one colour in the roofline."""
+    return page.locator(".st-key-chart_roofline .scatterlayer").evaluate(
+        """(layer, colour) => [...layer.querySelectorAll(".points path")]
+            .filter(dot => getComputedStyle(dot).fill === colour)
+            .map(dot => { const r = dot.getBoundingClientRect();
+                          let opacity = 1;
+                          for (let e = dot; e !== layer; e = e.parentElement) opacity *= getComputedStyle(e).opacity;
+                          return [r.x + r.width / 2, r.y + r.height / 2, opacity]; })""",
+        symbol_colour,
+    )
+
+
+def colour(page, name):
+    return page.evaluate(
+        """name => { const a = document.createElement("a"); document.querySelector(".stApp").append(a);
+                     a.style.color = `var(--kt-${name})`; const told = getComputedStyle(a).color; a.remove(); return told; }""",
+        name,
+    )
+
+
+def spilled(page, chart):
+    """Texts of a chart that reach out of it."""
+    return page.locator(f".st-key-{chart}").evaluate(
+        """root => { const box = root.querySelector(".main-svg").getBoundingClientRect();
+            return [...root.querySelectorAll("text")].filter(text => text.textContent.trim()).filter(text => {
+                const r = text.getBoundingClientRect();
+                return r.width && (r.left < box.left - 1 || r.right > box.right + 1 || r.top < box.top - 1 || r.bottom > box.bottom + 1);
+            }).map(text => text.textContent); }"""
+    )
+
+
+def met(page, chart, texts):
+    """Pairs of texts of a chart that lie over each other."""
+    return page.locator(f".st-key-{chart}").evaluate(
+        """(root, texts) => { const all = [...root.querySelectorAll(texts)].filter(t => t.textContent.trim());
+            const boxes = all.map(t => t.getBoundingClientRect()), found = [];
+            for (let i = 0; i < all.length; i++) for (let j = 0; j < i; j++) {
+                const [a, b] = [boxes[i], boxes[j]];
+                if (a.left + 1 < b.right && b.left + 1 < a.right && a.top + 2 < b.bottom && b.top + 2 < a.bottom)
+                    found.push([all[i].textContent, all[j].textContent]);
+            } return found; }""",
+        texts,
+    )
+
+
+# Of a text in the font of an element of SVG, in pixels.
+WIDTH = """(tspan, text) => { const copy = tspan.cloneNode(); copy.textContent = text; tspan.after(copy);
+    const width = copy.getComputedTextLength(); copy.remove(); return width; }"""
+
+
+@pytest.mark.parametrize(("width", "scheme"), [(1440, "light"), (800, "dark"), (400, "light")])
+def test_no_figure_is_cut_off_or_lies_over_another(lesson, page, width, scheme):  # noqa: F811
+    page.set_viewport_size({"width": width, "height": 900})
+    page.emulate_media(color_scheme=scheme)
+    lesson()
+    run(page)
+    for chart in CHARTS:
+        expect(page.locator(f".st-key-{chart} .main-svg").first).to_be_visible()
+        page.locator(f".st-key-{chart}").scroll_into_view_if_needed()
+        assert spilled(page, chart) == [], chart
+        assert (
+            met(page, chart, ".annotation-text, .xtick text, .ytick text, .x2tick text, .x3tick text") == []
+        ), chart
+    widest = page.locator(".st-key-chart_times_measured .annotation-text tspan").last.evaluate(
+        WIDTH, "88.8 µs to 8.88 ms"
+    )
+    assert 60 < widest <= charts_bars.TEXT_PX - 8, "whatever is measured"  # it begins 8 px from the bars
+    for card in ("time", "memory", "roofline"):
+        over = page.locator(f".st-key-card_{card}").evaluate("card => card.scrollWidth - card.clientWidth")
+        assert over <= 0, card
+
+
+def test_the_roof_is_measured_and_the_dots_move_when_a_control_is_turned(lesson, page):  # noqa: F811
+    lesson()
+    run(page)
+    card = page.locator(".st-key-card_roofline")
+    expect(card.locator(".kt-badge-measured")).to_be_visible()
+    expect(card).to_contain_text(
+        re.compile(r"copy [\d.]+ [GT]B/s .*FP32 [\d.]+ [GT]FLOP/s .*They meet at [\d.]+ FLOP per byte")
+    )
+    green = colour(page, "output")
+    fresh = dots(page, green)
+    assert len(fresh) == 3 and {opacity for *_, opacity in fresh} == {1}
+    expect(card).not_to_contain_text("faded")
+    page.get_by_label("K", exact=True).press("ArrowUp")
+    expect(card).to_contain_text("faded: at the settings before")
+    expect(card).to_contain_text(
+        re.compile(r"Not run at this shape; by the roofs .*direct at most [\d.]+ [GM]FLOP/s on ")
+    )
+    # The text is there before the chart is drawn.
+    expect(page.locator(".st-key-chart_roofline .scatterlayer .js-line[style*=dash]")).to_have_count(3)
+    faded = dots(page, green)
+    assert len(faded) == 3 and all(opacity < 0.5 for *_, opacity in faded)
+    page.get_by_label("K", exact=True).press("ArrowDown")
+    expect(card).not_to_contain_text("faded")
+
+
+def test_shares_stand_under_the_bars_and_memory_is_told_stage_by_stage(lesson, page):  # noqa: F811
+    lesson()
+    run(page)
+    table = page.locator(".st-key-fresh_measured .kt-shares")
+    expect(table.locator("th[scope=col]")).to_have_text(
+        ["of the fastest library's speed", "of its roof", "of the FP32 peak", "calls of nothing"]
+    )
+    expect(table.locator("tr").nth(3).locator("td").first).to_have_text("100 %")
+    expect(page.locator(".st-key-card_time")).to_contain_text(re.compile(r"The fastest here, .* times as long as the fastest recorded on NVIDIA"))  # fmt: skip
+
+    chart = page.locator(".st-key-chart_timeline")
+    for panel, stages in (
+        ("x", ["inputs", "output", "direct"]),
+        ("x2", ["inputs", "output", "workspace", "im2col", "gemm"]),
+        ("x3", ["inputs", "output", "workspace", "im2col", "cublas_sgemm"]),
+    ):
+        expect(chart.locator(f".{panel}tick text")).to_have_text(stages)
+    expect(chart).to_contain_text("peak 1.91 KB")
+
+
+def test_the_nearest_recording_says_which_shape_it_is_of_and_is_no_dot(lesson, page):  # noqa: F811
+    lesson(NEAR)
+    time = page.locator(".st-key-card_time")
+    shape = CONV_PRESETS["toy"].shape.with_(N=2)
+    near = records.nearest("conv/direct", shape, {"BLOCK": 256})
+    assert near.row["shape"]["N"] != 2
+    expect(time).to_contain_text(f"not this shape, the nearest: {near.words}")
+    expect(bars(page, "chart_times_nearest")).to_have_count(3)
+    assert float(page.locator(".st-key-stale_nearest").evaluate("e => getComputedStyle(e).opacity")) < 0.6
+    expect(
+        page.locator(".st-key-chart_roofline .main-svg").first
+    ).to_be_visible()  # the recorded roof, no dot under it
+    assert dots(page, colour(page, "workspace")) == []
+    expect(page.locator(".st-key-card_memory .kt-badge")).to_have_count(0)
+
+
+def test_polling_leaves_the_charts_in_place(lesson, page):  # noqa: F811
+    """While a run goes on the cards are drawn again and again: the same charts, not new ones."""
+    lesson("N=4&C=8&H=40&W=40&K=8")
+    plot = page.locator(".st-key-chart_times_nearest .js-plotly-plot")
+    expect(plot).to_be_visible()
+    run_button(page).click()
+    expect(page.get_by_test_id("stProgress")).to_contain_text("timing", timeout=RUN_MS)
+    plot.evaluate("plot => { plot.mark = 'the same'; }")
+    page.wait_for_timeout(700)  # twice as long as between two looks at the job
+    assert plot.evaluate("plot => plot.mark") == "the same"
+    expect(measured(page)).to_be_visible(timeout=RUN_MS)

@@ -1,0 +1,115 @@
+"""Counts on a lesson's page: they come after the page, they are dropped where controls move on, no run waits for them."""
+
+from __future__ import annotations
+
+import pytest
+
+from kernels.conv.shape import ConvShape
+from kernels.jobs.counts import Counts
+from kernels.runner import run
+from pages.parts import counts as parts_counts
+from tests.children.helpers import act, begun
+from tests.helpers.opened import finish, texts
+from tests.pages.parts.test_run import open_at
+from visuals.charts import units
+
+TOY = ConvShape(1, 1, 8, 8, 2, 3, 3)
+
+
+@pytest.fixture
+def counting(request, monkeypatch):
+    """The app's counts, by a child of one's choice, asked for without a rest."""
+    made = Counts(getattr(request, "param", "kernels.jobs.counter"))
+    monkeypatch.setattr(parts_counts, "counts", lambda: made)
+    monkeypatch.setattr(parts_counts, "REST_S", 0.0)
+    yield made
+    made.close()
+
+
+def seen_through(at):
+    """As the browser's looking again does."""
+    at.run()
+    at.session_state["wish"].job._done.wait(60)
+    at.run()
+    assert not at.exception
+
+
+def test_the_counts_come_after_the_page_and_are_the_emulators(counting):
+    at = open_at()
+    assert "counting …" in texts(at) and "sectors read" not in texts(at)
+    seen_through(at)
+    assert "counting" not in texts(at) and "wish" not in at.session_state
+    for rung in ("conv/direct", "conv/im2col-gemm"):
+        total = run(rung, TOY, engine="emulator").counters.total
+        for name in ("sectors_ld", "sectors_st", "warp_instructions", "wavefronts_ld", "wavefronts_st"):
+            assert f"<td>{units.count(total[name])}</td>" in texts(at)
+
+
+def test_another_reader_has_them_at_once(counting):
+    seen_through(open_at(K="3"))
+    at = open_at(K="3")
+    assert "sectors read" in texts(at) and "wish" not in at.session_state
+
+
+def test_what_has_not_rested_is_not_asked_for(counting, monkeypatch):
+    monkeypatch.setattr(parts_counts, "REST_S", 3600.0)
+    at = open_at(K="4")
+    at.run()
+    assert at.session_state["wish"].job is None and "counting …" in texts(at)
+
+
+@pytest.mark.parametrize("counting", ["tests.children.broken"], indirect=True)
+def test_a_failed_count_is_words_until_the_shape_changes(counting):
+    at = open_at()
+    seen_through(at)
+    assert "not counted: the process that runs kernels does not start" in texts(at)
+    failed = at.session_state["wish"]
+    assert parts_counts.look_again(failed) is None  # no polling goes on
+    at.run()
+    assert at.session_state["wish"] is failed
+    at.number_input(key="K").set_value(3.0).run()
+    assert at.session_state["wish"] is not failed and "counting …" in texts(at)
+
+
+@pytest.mark.parametrize("counting", ["tests.children.acts"], indirect=True)
+def test_kernels_that_changed_under_the_app_are_told(counting):
+    at = open_at()
+    seen_through(at)  # this child answers rows that are no counts
+    assert parts_counts.CHANGED in texts(at)
+
+
+@pytest.mark.parametrize("counting", ["tests.children.acts"], indirect=True)
+def test_a_wish_is_dropped_when_the_shape_changes_and_no_run_waits(counting, monkeypatch):
+    begun(counting._worker.submit(act("hang")))  # the process that counts is held up
+    at = open_at(engine="cpu")
+    at.run()
+    first = at.session_state["wish"]
+    assert counting.position(first.job) == 1 and counting.waiting() == 1
+    at.run()
+    assert "counting …, 1 ahead of it" in texts(at)
+    monkeypatch.setattr(parts_counts, "REST_S", 3600.0)
+    at.query_params["K"] = "3"
+    at.run()
+    assert first.job.done and counting.waiting() == 0  # dropped at once; the new shape has to rest
+    monkeypatch.setattr(parts_counts, "REST_S", 0.0)
+    at.run()
+    second = at.session_state["wish"]
+    assert second is not first and second.job.request.shape.K == 3 and counting.waiting() == 1
+    finish(at, "run", "job")
+    assert "kt-badge-measured" in texts(at) and not second.job.done
+
+
+def test_a_shape_too_large_says_so_and_is_not_asked_for(counting):
+    at = open_at(H="112", W="112", C="64", K="64")
+    assert "counted here up to" in texts(at) and "wish" not in at.session_state
+    assert parts_counts.look_again(None) is None
+
+
+def test_the_page_looks_again_the_later_the_more_wait(counting, monkeypatch):
+    monkeypatch.setattr(parts_counts, "REST_S", 0.6)
+    wish = parts_counts.Wish((), 0.0)
+    waits = []
+    for waiting in (0, 4, 40):
+        monkeypatch.setattr(counting, "waiting", lambda n=waiting: n)
+        waits.append(parts_counts.look_again(wish))
+    assert waits == pytest.approx([0.6, 1.2, 6.6])

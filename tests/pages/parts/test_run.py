@@ -1,0 +1,87 @@
+"""The whole page of a lesson without a browser: every part is there at every preset, and Run runs."""
+
+from functools import partial
+
+import pytest
+
+from kernels.conv.presets import CONV_PRESETS
+from kernels.jobs.job import JobError
+from pages.conv import address as conv_address
+from pages.parts.worker import worker
+from tests.helpers.opened import finish, messages, open_page, stages, texts
+
+open_at = partial(open_page, "conv/im2col.py")
+RUNGS = ["conv/direct", "conv/im2col-gemm", "conv/im2col-cublas"]
+
+
+@pytest.mark.parametrize("key", CONV_PRESETS)
+def test_every_preset_shows_every_part(key):
+    shape = CONV_PRESETS[key].shape
+    at = open_at(**conv_address.at(conv_address.DEFAULT, shape))
+    (key,), (message,) = stages(at), messages(at)
+    assert key.endswith(",".join(f"{name}={value}" for name, value in shape.params().items()))
+    assert len(message) < 50_000
+    shown = texts(at)
+    assert "kt-note" not in shown and f"data matrix <b>{shape.CRS:,}×{shape.PQ:,}</b>" in shown
+    assert "kt-badge-recorded" in shown and "kt-badge-predicted" in shown and "kt-badge-measured" not in shown
+    assert "not at this shape" not in shown
+    assert len(at.code) >= 3 and at.button(key="run").label == "Run here"
+
+
+@pytest.mark.parametrize(
+    ("view", "stages", "runs", "codes"),
+    [("watch", 1, 0, 0), ("run", 0, 1, 0), ("why", 0, 1, 0), ("kernel", 0, 0, 1)],
+)
+def test_each_view_is_its_part_alone(view, stages, runs, codes):
+    at = open_at(view=view, C="3")
+    assert len(at.get("bidi_component")) == stages
+    assert len([b for b in at.button if b.key == "run"]) == runs
+    assert bool(at.code) == bool(codes)
+    assert not at.number_input and "<h1" not in texts(at)
+
+
+def test_a_run_is_measured_and_goes_stale_and_back():
+    at = open_at(engine="cpu")
+    finish(at, "run", "job")
+    assert "kt-badge-measured" in texts(at) and "kt-stale" not in texts(at)
+    ran = at.session_state["ran"]
+    assert list(ran.rows) == RUNGS and all(row["engine"] == "cpu" for row in ran.rows.values())
+    at.number_input(key="K").set_value(3.0).run()
+    assert "stale: measured at N1 C1 8x8 K2 3x3" in texts(at)
+    assert at.session_state["ran"] is ran and "job" not in at.session_state  # not rerun by itself
+    at.number_input(key="K").set_value(2.0).run()
+    assert "kt-stale" not in texts(at) and not at.exception
+
+
+def test_what_is_sent_to_the_worker_is_what_the_options_say():
+    at = open_at(engine="cpu", caches="hot", TILE="8")
+    finish(at, "run", "job")
+    rows = at.session_state["ran"].rows
+    assert {row["mode"] for row in rows.values()} == {"hot"}
+    assert rows["conv/im2col-gemm"]["tiles"] == {"BLOCK": 256, "TILE": 8}
+    assert rows["conv/direct"]["tiles"] == {"BLOCK": 256}
+
+
+def test_a_shape_too_large_for_memory_says_so_and_the_next_run_runs():
+    at = open_at(engine="cpu", N="64", C="1024", H="512", W="512", K="1024")
+    finish(at, "run", "job")
+    assert "ran" not in at.session_state
+    assert "bytes are free; take a smaller shape or batch" in texts(at)
+    for name in "NCHWK":  # as a link to the toy does
+        at.query_params[name] = str(conv_address.DEFAULT.params()[name])
+    at.run()
+    assert stages(at)[0].startswith("im2col 0,0 N=1,C=1,H=8,W=8,K=2")
+    finish(at, "run", "job")
+    assert "kt-badge-measured" in texts(at) and "bytes are free" not in texts(at)
+
+
+def test_a_full_queue_is_told_not_raised(monkeypatch):
+    at = open_at(engine="cpu")
+
+    def full(request, **how):
+        raise JobError("64 runs are waiting already; try again in a moment")
+
+    monkeypatch.setattr(worker(), "submit", full)
+    at.button(key="run").click().run()
+    assert not at.exception and "try again in a moment" in texts(at)
+    assert "job" not in at.session_state

@@ -1,0 +1,272 @@
+"""Run in a real browser, on a machine without a GPU: measured, beside what was recorded, and honest when stale."""
+
+import csv
+import io
+import json
+import re
+from pathlib import Path
+
+import psutil
+import pytest
+from playwright.sync_api import expect
+
+from kernels import records
+from kernels.conv.presets import CONV_PRESETS
+from kernels.ladders import LADDERS
+from kernels.machine.processor import device_name
+from pages.conv import address as conv_address
+from tests.helpers.harness import Stage
+from visuals.charts import units
+
+pytestmark = pytest.mark.browser
+
+RUNGS = ["conv/direct", "conv/im2col-gemm", "conv/im2col-cublas"]
+TITLES = [rung.title_on("cpu") for rung in conv_address.ladder("im2col").rungs]
+LONG = "N=16&C=64&H=224&W=224&K=64&pad_h=1&pad_w=1"  # minutes of float64 reference
+HUGE = "N=64&C=1024&H=512&W=512&K=1024"
+RUN_MS = 60_000
+
+
+@pytest.fixture
+def lesson(page, server):
+    """Opens the lesson on the cpu engine, which a machine with a GPU would not choose by itself."""
+
+    def open_(query="", of=None):
+        of = of or page
+        of.goto(f"{server}/im2col?engine=cpu&{query}")
+        Stage(of).ready()
+        expect(run_button(of)).to_be_visible()
+        return of
+
+    return open_
+
+
+def run_button(page):
+    return page.get_by_role("button", name="Run here")
+
+
+def stop_button(page):
+    return page.get_by_role("button", name="Stop")
+
+
+def measured(page):
+    """The badge over the times of a finished run."""
+    return page.locator(".st-key-card_time .kt-badge-measured")
+
+
+def bars(page, chart):
+    return page.locator(f".st-key-{chart} .bars .point")
+
+
+def run(page):
+    run_button(page).click()  # what was measured for another test is answered at once
+    expect(measured(page)).to_be_visible(timeout=RUN_MS)
+    expect(run_button(page)).to_be_visible()
+
+
+def download(page, name):
+    with page.expect_download() as told:
+        page.locator(".st-key-downloads").get_by_role("button", name=name, exact=True).click()
+    assert told.value.suggested_filename == f"kernel-theatre.{name.lower()}"
+    return Path(told.value.path()).read_text(encoding="utf-8")
+
+
+def runners(app):
+    """The processes that run jobs for the server."""
+    return [
+        child
+        for child in psutil.Process(app.pid).children(recursive=True)
+        if "kernels.jobs.child" in child.cmdline()
+    ]
+
+
+def choose(page, name, choice):
+    page.get_by_role("button", name="options").click()
+    pills = page.get_by_role("dialog").locator(f".st-key-{name}")
+    pills.get_by_text(choice, exact=True).click()
+    expect(page).to_have_url(re.compile(rf"\b{name}={choice}\b"))
+    page.keyboard.press("Escape")
+    expect(page.get_by_role("dialog")).to_have_count(0)
+
+
+def test_run_measures_beside_what_was_recorded_and_downloads_whole(lesson):
+    page = lesson("step=5&BLOCK=512")  # asked by no other test: it is really run
+    expect(measured(page)).to_have_count(0)
+    expect(page.locator(".st-key-card_time .kt-badge-recorded").first).to_contain_text("recorded NVIDIA")
+    page.locator(".stage").evaluate("root => { root.mark = 'the same'; }")
+
+    run_button(page).click()
+    expect(stop_button(page)).to_be_visible()
+    expect(run_button(page)).to_have_count(0)  # one run at a time
+    expect(page.get_by_test_id("stProgress")).to_be_visible()
+    expect(measured(page)).to_be_visible(timeout=RUN_MS)
+    expect(stop_button(page)).to_have_count(0)
+    expect(page.get_by_test_id("stProgress")).to_have_count(0)
+
+    device = re.escape(device_name())
+    expect(measured(page)).to_have_text(re.compile(rf"^measured {device}, cold, n = \d+$"))
+    expect(bars(page, "chart_times_measured")).to_have_count(3)
+    for title in TITLES:
+        expect(page.locator(".st-key-chart_times_measured")).to_contain_text(
+            title.replace(" + ", " +")
+        )  # two lines
+    expect(page.locator(".st-key-card_time .kt-badge-recorded").first).to_contain_text("recorded NVIDIA")
+    expect(bars(page, "chart_times_recorded")).to_have_count(3)
+    memory = page.locator(".st-key-card_memory")
+    expect(memory.locator(".kt-badge")).to_have_text(re.compile(rf"^measured {device}, peak$"))
+    expect(bars(page, "chart_memory")).to_have_count(9)
+    expect(page.locator(".kt-stale")).to_have_count(0)
+    table = page.locator(".st-key-card_why table")
+    expect(table.locator(".kt-badge-measured")).to_be_visible()
+    expect(table).to_contain_text("relative L2 error")
+
+    # The stage below it all was left alone.
+    assert page.locator(".stage").evaluate("root => root.mark") == "the same"
+    assert Stage(page).step == 5
+
+    rows = json.loads(download(page, "JSON"))
+    table = list(csv.DictReader(io.StringIO(download(page, "CSV"))))
+    shape = CONV_PRESETS["toy"].shape
+    recorded = [
+        records.recorded(name, shape, LADDERS["conv"].rung(name).default_tiles | {"BLOCK": 512}, "cold")
+        for name in RUNGS
+    ]
+    assert [row["rung"] for row in rows] == RUNGS * 2 and rows[3:] == recorded
+    said = page.locator(".st-key-chart_times_measured").inner_text()
+    n = int(measured(page).inner_text().rpartition("= ")[2])
+    for row in rows[:3]:
+        assert row["shape"] == shape.params() and row["engine"] == "cpu" and row["mode"] == "cold"
+        assert row["device"] == device_name() and row["n"] == len(row["samples_ms"]) == n >= 3
+        assert row["p20_ms"] <= row["median_ms"] <= row["p80_ms"] and row["error"] < 1e-4
+        assert units.time_(row["median_ms"]) in said  # the figure on the page is the one in the file
+        assert row["peak_bytes"] == row["input_bytes"] + row["output_bytes"] + row["workspace_bytes"]
+    assert len(table) == len(rows)
+    for line, row in zip(table, rows, strict=True):
+        for name, value in row.items():
+            assert (
+                line[name] == str(value)
+                if not isinstance(value, (dict, list))
+                else json.loads(line[name]) == value
+            )
+
+
+def test_a_moved_control_marks_the_run_stale_and_moving_back_unmarks_it(lesson):
+    page = lesson()
+    run(page)
+    figures_ = page.locator(".st-key-chart_times_measured .annotation-text")
+    expect(figures_).to_have_count(3)
+    before = figures_.all_inner_texts()
+    k = page.get_by_label("K", exact=True)
+    k.press("ArrowUp")
+    stale = page.locator(".st-key-card_time .kt-stale")
+    expect(stale).to_have_text("stale: measured at N1 C1 8x8 K2 3x3, BLOCK 256, TILE 16, cold, cpu")
+    expect(page.locator(".st-key-stale_measured")).to_be_visible()
+    expect(page.locator(".st-key-card_memory .kt-stale")).to_be_visible()
+    expect(page.locator(".st-key-card_why .kt-badge-measured")).to_have_count(0)
+    assert figures_.all_inner_texts() == before  # not hidden, and not measured anew
+    expect(run_button(page)).to_be_visible()
+    expect(stop_button(page)).to_have_count(0)
+    k.press("ArrowDown")
+    expect(page.locator(".kt-stale")).to_have_count(0)
+    expect(page.locator(".st-key-fresh_measured")).to_be_visible()
+    expect(page.locator(".st-key-card_why .kt-badge-measured")).to_be_visible()
+    assert figures_.all_inner_texts() == before
+    # An option is a control as well.
+    choose(page, "caches", "hot")
+    expect(stale).to_be_visible()
+
+
+def test_options_travel_in_the_address_and_reach_the_run(lesson):
+    page = lesson("C=2")
+    choose(page, "TILE", "8")
+    choose(page, "caches", "hot")
+    assert re.search(r"C=2\b", page.url)
+    page.goto(page.url)  # the same link, in a session of its own
+    expect(page.locator(".st-key-card_why table")).to_be_visible()
+    page.get_by_role("button", name="options").click()
+    for name, choice in (("TILE", "8"), ("caches", "hot"), ("BLOCK", "256")):
+        pills = page.get_by_role("dialog").locator(f".st-key-{name}")
+        expect(pills.get_by_role("radio", name=choice, exact=True)).to_be_checked()
+    page.keyboard.press("Escape")
+    run(page)
+    expect(measured(page)).to_contain_text(", hot, n = ")
+    rows = {row["rung"]: row for row in json.loads(download(page, "JSON"))}
+    assert rows["conv/im2col-gemm"]["tiles"]["TILE"] == 8 and rows["conv/im2col-gemm"]["mode"] == "hot"
+    assert rows["conv/direct"]["tiles"] == {"BLOCK": 256}
+    assert len(rows) == 3  # nothing was recorded at these settings
+
+
+def test_hostile_options_are_the_defaults(lesson):
+    page = lesson("TILE=7&caches=%3Cb%3E&BLOCK=1e9")
+    expect(page.locator(".st-key-card_time .kt-badge-recorded").first).to_contain_text("cold, n = ")
+    run(page)
+    page.get_by_label("K", exact=True).press("ArrowUp")
+    expect(page.locator(".st-key-card_time .kt-stale")).to_contain_text("BLOCK 256, TILE 16, cold, cpu")
+
+
+def test_a_shape_too_large_for_memory_names_the_bytes_and_the_page_lives(lesson):
+    page = lesson(HUGE)
+    run_button(page).click()
+    note = page.locator(".st-key-card_time .kt-note")
+    expect(note).to_have_text(
+        re.compile(
+            r"^N64 C1024 512x512 K1024 3x3 needs \d[\d,]{15,} bytes of memory for the cpu engine with the float64 "
+            r"reference, \d[\d,]+ bytes are free; take a smaller shape or batch$"
+        )
+    )
+    expect(run_button(page)).to_be_visible()
+    expect(measured(page)).to_have_count(0)
+    stage = Stage(page)
+    stage.do("forward")
+    stage.at_step(1)
+    page.get_by_role("link", name="Toy 8×8", exact=True).click()
+    expect(page.locator(".stage")).to_have_attribute("data-scene", re.compile("H=8,W=8"))
+    run(page)
+    expect(note).to_have_count(0)
+
+
+def test_stop_stops_a_long_run_and_the_next_in_line_is_served(lesson, new_page, app):
+    page = lesson(LONG)
+    run_button(page).click()
+    expect(page.get_by_test_id("stProgress")).to_contain_text("reference")
+    (running,) = runners(app)
+
+    other = lesson("K=6&H=11", of=new_page())  # nobody asked for this before: else it were answered at once
+    run_button(other).click()
+    expect(other.get_by_test_id("stProgress")).to_contain_text("1 ahead of you")
+
+    stop_button(page).click()
+    expect(run_button(page)).to_be_visible()
+    expect(page.locator(".st-key-card_time .kt-note")).to_contain_text("cancelled")
+    expect(page.get_by_test_id("stProgress")).to_have_count(0)
+    expect(measured(page)).to_have_count(0)
+    running.wait(10)  # the process itself is gone
+    expect(measured(other)).to_be_visible(timeout=RUN_MS)
+    assert running.pid not in [child.pid for child in runners(app)]
+
+
+def test_another_preset_while_it_runs_is_harmless(lesson):
+    page = lesson("K=5")
+    run_button(page).click()
+    expect(stop_button(page)).to_be_visible()
+    page.get_by_role("link", name="LeNet conv1", exact=True).click()
+    expect(page.locator(".stage")).to_have_attribute("data-scene", re.compile("H=32,W=32,K=6"))
+    # The run goes on, ends, and is marked for what it was: a run of the toy.
+    expect(page.locator(".st-key-card_time .kt-stale")).to_contain_text(
+        "measured at N1 C1 8x8 K5", timeout=RUN_MS
+    )
+    expect(run_button(page)).to_be_visible()
+    expect(page.locator(".st-key-card_memory .kt-badge")).to_contain_text("recorded")
+    expect(page.locator(".st-key-card_why .kt-badge-measured")).to_have_count(0)
+    page.go_back()
+    expect(page.locator(".stage")).to_have_attribute("data-scene", re.compile("H=8,W=8"))
+    expect(page.locator(".kt-stale")).to_have_count(0)
+    expect(measured(page)).to_be_visible()
+
+
+def test_the_cards_run_alone(page, server):
+    page.goto(f"{server}/im2col?engine=cpu&view=run&embed=true")
+    run(page)
+    expect(bars(page, "chart_times_measured")).to_have_count(3)
+    expect(page.locator(".stage")).to_have_count(0)
+    expect(page.locator("h1")).to_have_count(0)

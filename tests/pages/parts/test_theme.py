@@ -1,0 +1,28 @@
+"""The theme of the widgets, of the charts and of the stage is one."""
+
+import tomllib
+from pathlib import Path
+
+import pytest
+
+from visuals.palette import DARK, LIGHT
+
+CONFIG = tomllib.loads(Path(__file__).parents[3].joinpath(".streamlit", "config.toml").read_text())
+TOKEN = {
+    "primaryColor": "accent", "backgroundColor": "ground", "secondaryBackgroundColor": "panel",
+    "textColor": "ink", "borderColor": "line", "linkColor": "accent", "codeBackgroundColor": "panel",
+    "blueColor": "input", "blueTextColor": "input", "orangeColor": "filter", "orangeTextColor": "filter",
+    "greenColor": "output", "greenTextColor": "output", "violetColor": "workspace",
+    "violetTextColor": "workspace", "violetBackgroundColor": "workspace-ground",
+    "grayColor": "dim", "grayTextColor": "dim",
+}  # fmt: skip
+
+
+@pytest.mark.parametrize(("name", "palette"), [("light", LIGHT), ("dark", DARK)])
+def test_the_theme_is_the_palette(name, palette):
+    assert CONFIG["theme"][name] == {option: palette[token] for option, token in TOKEN.items()}
+
+
+def test_nothing_leaves_the_machine():
+    assert CONFIG["browser"]["gatherUsageStats"] is False
+    assert "url" not in CONFIG["theme"]["font"] and "http" not in CONFIG["theme"]["font"]

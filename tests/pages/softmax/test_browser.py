@@ -1,0 +1,78 @@
+"""The softmax lesson in a real browser: stepped to its end, overflow on the stage, own numbers, a run, a narrow page."""
+
+import re
+
+import pytest
+from playwright.sync_api import expect
+
+from pages.softmax import address as softmax_address
+from tests.helpers.harness import Stage
+
+pytestmark = pytest.mark.browser
+RUN_MS = 60_000
+
+
+@pytest.fixture
+def lesson(page, server):
+    def open_(query=""):
+        page.goto(f"{server}/softmax?{query}")
+        return Stage(page).ready()
+
+    return open_
+
+
+def test_it_steps_to_the_end_and_every_caption_is_the_scenes(lesson):
+    stage, scene = lesson("view=watch"), softmax_address.card({})
+    for step in range(scene.steps):
+        stage.at_step(step)
+        expect(stage.caption).to_have_text(scene.caption(step))
+        stage.do("forward")
+    expect(stage.root).to_contain_text("passes over x 2")
+    a, b = (float(v) for v in scene.told[0].words.args[8])  # cell 0 after the first level
+    assert f"The larger of {a:g} and {b:g}.".replace("-", "−") in stage.point_at("ms", 8)
+
+
+def test_overflow_is_seen_and_told(lesson):
+    params = {"rung": "unsafe", "logits": "large", "BLOCK": "8"}
+    scene = softmax_address.card(params)
+    last = scene.steps - 1
+    stage = lesson("view=watch&" + "&".join(f"{k}={v}" for k, v in params.items()) + f"&step={last}")
+    expect(stage.caption).to_have_text(scene.caption(last))
+    wrong = int((scene.cells("y") != scene.cells("y")).argmax())
+    assert "= NaN" in stage.point_at("y", wrong)
+    assert "= ∞" in stage.point_at("l", 0)
+    expect(stage.root).to_contain_text("l so far ∞")
+
+
+def test_own_numbers_are_played_and_stay_in_the_address(lesson, page):
+    stage = lesson("logits=own+numbers&rung=three-pass")
+    field = page.get_by_label("your row")
+    field.fill("1 2 nonsense")
+    field.press("Enter")
+    expect(page.locator(".kt-note")).to_contain_text("“nonsense” is no number")
+    field.fill("3 -inf 100")
+    field.press("Enter")
+    expect(page.locator(".kt-note")).to_have_count(0)
+    expect(stage.root).to_have_attribute("data-scene", re.compile(r"softmax/three-pass BLOCK=8 3:"))
+    expect(page).to_have_url(re.compile("numbers=3"))
+    card = page.locator(".st-key-card_softmax_row")
+    expect(card).to_contain_text("NaN in 1 of 3")
+    page.reload()
+    expect(page.get_by_label("your row")).to_have_value("3 -inf 100")
+
+
+def test_a_narrow_page_scrolls_down_alone(lesson, page):
+    page.set_viewport_size({"width": 390, "height": 900})
+    lesson("rung=warp-shuffle&logits=own+numbers")
+    expect(page.locator(".st-key-card_softmax_row")).to_contain_text("a row in registers")
+    assert page.evaluate("document.querySelector('[data-testid=stMain]').scrollWidth") <= 390
+    box = page.locator(".st-key-card_softmax_row").bounding_box()
+    assert box["x"] >= 0 and box["x"] + box["width"] <= 391
+
+
+def test_a_run_measures_the_rungs_on_this_processor(page, server):
+    page.goto(f"{server}/softmax?view=run&engine=cpu&M=16&N=64")
+    page.get_by_role("button", name="Run here").click()
+    card = page.locator(".st-key-card_time")
+    expect(card.locator(".kt-badge-measured").first).to_be_visible(timeout=RUN_MS)
+    expect(card).to_contain_text("three passes")

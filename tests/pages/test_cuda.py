@@ -1,0 +1,97 @@
+"""Every page on a machine with a GPU: what is tested beside a GPU that is made up, and what only a real one can show."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import signal
+
+import pytest
+
+pytest.importorskip("streamlit", reason="the pages need Streamlit; python -m tests.helpers.wheels fetches it")
+
+from kernels.conv.presets import CONV_PRESETS
+from kernels.engines import cuda
+from pages.parts.worker import worker
+from tests.children.helpers import begun
+from tests.helpers.gpu_scenarios import *  # noqa: F403  the tests themselves
+from tests.helpers.gpu_scenarios import LESSONS
+from tests.helpers.opened import finish, open_page, texts
+from tests.helpers.openings import openings
+
+pytestmark = pytest.mark.gpu
+
+# Of what is run: the float64 reference of a larger shape takes the processor many seconds.
+MOST_FLOPS, MOST_BYTES = 3e9, 1e8
+LARGE = CONV_PRESETS["vgg-conv1_2"].shape.params()
+HUGE = {"N": 64, "C": 1024, "H": 512, "W": 512, "K": 1024}
+
+
+@pytest.fixture(autouse=True, scope="module")
+def device():
+    """The name of the GPU of this machine, whose runs a worker of this module makes."""
+    worker.clear()
+    yield cuda.status().text
+    worker().close()
+    worker.clear()
+
+
+SMALL = [
+    o for o in openings() if o.page in LESSONS and o.shape.flops <= MOST_FLOPS and o.shape.bytes <= MOST_BYTES
+]
+
+
+@pytest.mark.parametrize("opening", SMALL, ids=str)
+def test_every_preset_runs(device, opening):
+    at = open_page(opening.page, **opening.params)
+    finish(at, "run", "job")
+    assert at.session_state["ran"].rows, texts(at)
+    assert f"measured {device}" in texts(at)
+
+
+def test_a_shape_too_large_for_the_gpu_says_so_and_the_next_run_runs(device):
+    at = open_page("conv/im2col.py", **HUGE)
+    finish(at, "run", "job")
+    assert "ran" not in at.session_state
+    assert "bytes of memory for the cuda engine" in texts(at)
+    assert "take a smaller shape or batch" in texts(at)
+    _the_next_run_runs(device)
+
+
+def test_stop_ends_a_run_and_the_next_run_runs(device):
+    at = _under_way()
+    at.button(key="stop").click().run()
+    _seen_through(at)
+    assert "cancelled" in texts(at) and "ran" not in at.session_state
+    _the_next_run_runs(device)
+
+
+def test_a_process_that_is_killed_is_told_and_the_next_run_runs(device):
+    at = _under_way()
+    os.kill(worker()._child.pid, signal.SIGKILL)
+    _seen_through(at)
+    assert "died (SIGKILL" in texts(at) and "ran" not in at.session_state
+    _the_next_run_runs(device)
+
+
+def _under_way():
+    """A page whose run takes many seconds, once it works at it."""
+    at = open_page("conv/im2col.py", **LARGE)
+    at.button(key="run").click().run()
+    begun(at.session_state["job"][0], "computing")
+    return at
+
+
+def _seen_through(at) -> None:
+    """Rerun the page as its polling does until the job is off it."""
+    if "job" in at.session_state:
+        with contextlib.suppress(Exception):
+            at.session_state["job"][0].result(60)
+        at.run()
+    assert not at.exception and "job" not in at.session_state
+
+
+def _the_next_run_runs(device) -> None:
+    at = open_page("conv/direct.py")
+    finish(at, "run", "job")
+    assert f"measured {device}" in texts(at)

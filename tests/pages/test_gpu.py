@@ -1,0 +1,29 @@
+"""Every page as it is on a machine with a GPU, cuDNN and PyTorch, where none of them is."""
+
+from __future__ import annotations
+
+from functools import partial
+
+import pytest
+import streamlit as st
+
+from kernels.jobs.worker import Worker
+from pages.parts import run as run_card
+from pages.parts.worker import worker
+from tests.helpers import fake_gpu
+from tests.helpers.gpu_scenarios import *  # noqa: F403  the tests themselves
+
+
+@pytest.fixture(autouse=True, scope="module")
+def device():
+    """The name of a GPU that is made up; its runs are answered with rows that are, too."""
+    with pytest.MonkeyPatch.context() as patch:
+        for module, name, stand_in in fake_gpu.replaced():
+            patch.setattr(module, name, stand_in)
+        patch.setattr(run_card, "Worker", partial(Worker, module="tests.children.gpu_rows"))
+        worker.clear()
+        st.cache_data.clear()
+        yield fake_gpu.DEVICE
+    worker().close()
+    worker.clear()
+    st.cache_data.clear()

@@ -1,0 +1,170 @@
+"""The first screen: a stage that plays by itself, and cards that lead where they say."""
+
+import re
+from urllib.parse import urlencode
+
+import pytest
+from playwright.sync_api import expect
+
+from pages._cards import CARDS, FIRST
+from pages._lessons import LESSONS
+from tests.helpers.harness import Stage, frames
+
+pytestmark = pytest.mark.browser
+WIDTHS = {"desktop": (1440, 900), "tablet": (1024, 768), "phone": (390, 844)}
+
+
+class First(Stage):
+    """The stage that plays, among the stills of the cards."""
+
+    def __init__(self, page):
+        super().__init__(page)
+        self.root = page.locator(".st-key-hero .stage")
+
+
+@pytest.fixture
+def home(page, server):
+    """Opens the first screen as a reader with these preferences has it."""
+
+    def open_(width="desktop", **media):
+        x, y = WIDTHS[width]
+        page.set_viewport_size({"width": x, "height": y})
+        page.emulate_media(**media)
+        page.goto(server)
+        return First(page).ready()
+
+    return open_
+
+
+def test_the_stage_plays_by_itself_and_can_be_stopped(home, page, server):
+    stage = home()
+    stage.playing(True)
+    expect(stage.root).to_have_attribute("data-step", re.compile("^[1-9]"))
+    assert stage.root.get_attribute("data-scene") == FIRST.shown().key
+    stage.do("play")
+    stage.playing(False)
+    stopped = stage.step
+    frames(page, 30)
+    assert stage.step == stopped
+    assert page.url == server + "/"  # the address of this page tells of no step
+
+
+def test_it_begins_again_at_its_end(home, page):
+    stage = home()
+    stage.playing(True)
+    stage.root.locator(".scrub").fill(str(FIRST.shown().steps - 2))
+    stage.do("play")
+    stage.at_step(FIRST.shown().steps - 1)
+    expect(stage.root).to_have_attribute("data-step", re.compile("^[0-3]$"))
+    stage.playing(True)
+
+
+def test_it_rests_for_readers_who_want_less_motion(home, page):
+    stage = home(reduced_motion="reduce")
+    stage.playing(False)
+    before = stage.step
+    frames(page, 60)
+    stage.playing(False)
+    assert stage.step == before
+    stage.do("play")  # asked for, it plays
+    stage.playing(True)
+
+
+# What leads where is the same for all and held for each of them without a browser (tests/pages/test_home.py).
+PATHS = {lesson.page: lesson.path for lesson in LESSONS}
+LED = [
+    next(n for n, card in enumerate(CARDS) if card.page == page)
+    for page in ("conv/im2col.py", "gemm/page.py", "attention/page.py")
+]
+
+
+@pytest.mark.parametrize("n", LED, ids=lambda n: CARDS[n].title)
+def test_a_card_leads_to_the_state_it_previews(home, page, n):
+    home()
+    card = CARDS[n]
+    preview = page.locator(f".st-key-lesson_{n} .stage")
+    expect(preview).to_have_attribute("data-ready", "true")
+    expect(preview).to_have_attribute("data-step", str(card.step))
+    key = preview.get_attribute("data-scene")
+    page.get_by_role("link", name=card.title, exact=True).click()
+    expect(page.locator(".st-key-params")).to_be_visible()
+    stage = Stage(page).ready()
+    expect(stage.root).to_have_attribute("data-scene", key)
+    stage.at_step(card.step)
+    stage.playing(False)
+    expect(page.locator(".kt-note")).to_have_count(0)
+    page.reload()  # and so does the address it left
+    Stage(page).ready().at_step(card.step)
+    expect(page.locator(".stage")).to_have_attribute("data-scene", key)
+
+
+def test_all_of_a_card_is_its_link(home, page):
+    home()
+    preview = page.locator(".st-key-lesson_2 .stage")
+    preview.scroll_into_view_if_needed()
+    box = preview.bounding_box()
+    page.mouse.click(box["x"] + box["width"] / 2, box["y"] + box["height"] / 2)
+    card = CARDS[2]
+    address = f"/{PATHS[card.page]}?{urlencode(card.query())}"
+    expect(page).to_have_url(re.compile(re.escape(address)))
+
+
+def test_previews_are_pictures_with_their_caption_and_take_no_focus(home, page):
+    home()
+    for n, card in enumerate(CARDS):
+        preview = page.locator(f".st-key-lesson_{n} .stage")
+        expect(preview).to_have_attribute("role", "img")
+        expect(preview).to_have_attribute("aria-label", card.shown().caption(card.step))
+        expect(preview.locator("button:visible, input:visible")).to_have_count(0)
+        assert preview.evaluate("root => root.tabIndex") == -1
+        page.get_by_role("link", name=card.title, exact=True).focus()
+        page.keyboard.press("Tab")
+        assert not page.evaluate(
+            "document.activeElement?.shadowRoot?.activeElement?.closest('.still') != null"
+        )
+
+
+def test_the_engines_of_this_machine_are_told(home, page):
+    from kernels.engines import available
+
+    home()
+    for name, status in available().items():
+        row = page.get_by_role("row").filter(has=page.get_by_role("rowheader", name=name, exact=True))
+        expect(row).to_contain_text(status.text)
+
+
+@pytest.mark.parametrize("width", WIDTHS)
+def test_promise_and_stage_stand_above_the_fold_and_nothing_overflows(home, page, width):
+    stage = home(width)
+    last = page.locator(f".st-key-lesson_{len(CARDS) - 1} .stage")
+    expect(last).to_have_attribute("data-ready", "true")
+    for scheme in ("light", "dark"):
+        page.emulate_media(color_scheme=scheme)
+        for one in (stage.root, last):
+            expect(one).to_have_attribute("data-theme", scheme)
+        heading = page.get_by_role("heading", name="What you watch is what you measured.")
+        expect(heading).to_be_in_viewport(ratio=1)
+        fits(page, stage, *WIDTHS[width])
+
+
+def fits(page, stage, width, height):
+    canvas = stage.root.locator("canvas").bounding_box()
+    assert canvas["y"] + canvas["height"] <= height + 1
+    assert page.evaluate("document.querySelector('[data-testid=stMain]').scrollWidth") <= width
+    for n in range(len(CARDS)):
+        room, drawn = (
+            page.locator(f".st-key-{name}").bounding_box() for name in (f"lesson_{n}", f"preview_{n}")
+        )
+        picture = page.locator(f".st-key-lesson_{n} canvas").bounding_box()
+        assert picture["width"] <= room["width"] + 1
+        assert picture["height"] <= drawn["height"] + 1
+
+
+@pytest.mark.parametrize("path", ["", "im2col", "history?caches=hot", "attention?embed=true&view=watch"])
+def test_a_page_opened_by_its_address_asks_for_nothing_that_is_missing(page, server, path):
+    wrong = []
+    page.on("response", lambda got: wrong.append(got.url) if got.status >= 400 else None)
+    page.on("console", lambda said: wrong.append(said.text) if said.type == "error" else None)
+    page.goto(f"{server}/{path}")
+    expect(page.locator(".stage[data-ready=true], .kt-title").first).to_be_visible(timeout=60_000)
+    assert wrong == []

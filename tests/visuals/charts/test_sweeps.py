@@ -1,0 +1,146 @@
+"""What the figures of sweeps show is what the rows say; a diff tells all that changed and nothing else."""
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from kernels import sources
+from kernels.gemm.shape import GemmShape
+from visuals.charts import source_diff, sweeps
+from visuals.gemm import story as gemm_story
+from visuals.palette import LIGHT
+
+TEXTS = st.lists(st.sampled_from(["a", "b", "", "  c <d> & e", "}"]), max_size=12).map("\n".join)
+
+
+def row(rung="gemm/naive", ms=1.0, tiles=None, spread=0.1, **shape):
+    """A row as a measurement would make it, of times chosen here."""
+    shape = GemmShape(**({"M": 64, "N": 64, "K": 64} | shape))
+    return {
+        "rung": rung, "shape": shape.params(), "tiles": tiles or {"BLOCK": 32}, "engine": "cuda", "device": "a GPU",
+        "mode": "cold", "n": 100, "flops": shape.flops, "median_ms": ms, "p20_ms": ms * (1 - spread), "p80_ms": ms * (1 + spread),
+    }  # fmt: skip
+
+
+# -- diff ------------------------------------------------------------------------------------------
+def rebuilt(before: str, after: str) -> list[str]:
+    """The lines of `after`, made from `before` and what the diff says."""
+    old, out, at = before.splitlines(), [], 0
+    for sign, text, i, _ in source_diff.lines(before, after):
+        if sign in " -":
+            out += old[at : i - 1]
+            at = i
+        if sign in " +":
+            out.append(text)
+    return out + old[at:]
+
+
+@given(TEXTS, TEXTS)
+def test_the_diff_turns_one_text_into_the_other(before, after):
+    assert rebuilt(before, after) == after.splitlines()
+
+
+@given(TEXTS)
+def test_equal_texts_have_no_diff(text):
+    assert list(source_diff.lines(text, text)) == [] and source_diff.counts(text, text) == (0, 0)
+
+
+def test_kernels_are_told_apart_as_text_never_as_html():
+    before, after = (sources.text(f"gemm/{name}") for name in ("01_uncoalesced.cu", "02_naive.cu"))
+    told = source_diff.html(before, after, 'a "b" <c>')
+    added, removed = source_diff.counts(before, after)
+    assert told.count('class="kt-add"') == added > 0 and told.count('class="kt-del"') == removed > 0
+    assert "<c>" not in told and "&lt;" in told and "<script" not in source_diff.html("", "<script>", "x")
+
+
+# -- tile sizes ------------------------------------------------------------------------------------
+def swept():
+    return [
+        row(ms=ms, tiles={"BM": bm, "BN": bn, "BK": 8}, spread=0.01)
+        for (bm, bn), ms in {(8, 8): 4.0, (16, 8): 3.0, (8, 16): 2.0, (16, 16): 1.0}.items()
+    ]
+
+
+def test_a_panel_for_each_size_that_was_turned_holds_every_combination():
+    rows = swept()
+    assert sweeps.turned(rows) == ["BM", "BN"]
+    figure = sweeps.tiles(rows, {"BM": 8, "BN": 8, "BK": 8}, LIGHT)
+    titles = [axis.title.text for axis in figure.select_xaxes()]
+    assert titles == ["BM", "BN"]
+    dots = [trace for trace in figure.data if trace.mode == "markers" and trace.error_y.array is not None]
+    assert [len(trace.x) for trace in dots] == [4, 4]
+    rates = sorted(sweeps.rate(r) for r in rows)
+    scale = 1e6
+    for trace in dots:
+        assert sorted(y * scale for y in trace.y) == pytest.approx(rates)
+    lines = [trace for trace in figure.data if trace.mode == "lines"]
+    for trace, peaks in zip(
+        lines, ((rows[2], rows[3]), (rows[1], rows[3])), strict=True
+    ):  # the best at each value
+        assert [y * scale for y in trace.y] == pytest.approx([sweeps.rate(r) for r in peaks])
+    stars = [trace for trace in figure.data if trace.marker.symbol == "star"]
+    assert [trace.y[0] * scale for trace in stars] == pytest.approx([sweeps.rate(rows[3])] * 2)
+
+
+def test_the_words_name_best_usual_and_worst():
+    rows = swept()
+    told = sweeps.tiles_told(rows, {"BM": 8, "BN": 16, "BK": 8})
+    assert told.startswith("Best: BM 16, BN 16, BK 8 with ")
+    assert "2 times as fast as the usual BM 8, BN 16, BK 8" in told and "overlap" not in told
+    assert told.endswith("Worst: BM 8, BN 8, BK 8, 4 times as long.")
+    assert "the usual combination" in sweeps.tiles_told(rows, rows[3]["tiles"])
+    close = [row(ms=1.0, tiles={"BM": 8}, spread=0.2), row(ms=1.1, tiles={"BM": 16}, spread=0.2)]
+    assert "(their spreads overlap)" in sweeps.tiles_told(close, {"BM": 16})
+
+
+def test_many_sizes_are_laid_out_in_lines_of_four():
+    names = ["BM", "BN", "BK", "TM", "TN", "WM"]
+    rows = [row(ms=1 + n, tiles={name: 8 << (n == k) for k, name in enumerate(names)}) for n in range(6)]
+    assert sweeps.tiles_px(rows) == 2 * sweeps.TILES_PX
+    assert len(list(sweeps.tiles(rows, rows[0]["tiles"], LIGHT).select_xaxes())) == 6
+
+
+# -- ladder and sizes ------------------------------------------------------------------------------
+def test_the_ladder_shows_rates_and_shares_of_the_library():
+    rows = [row(ms=4.0), row("gemm/cublas", 1.0, {})]
+    figure = sweeps.ladder([("naive", rows[0]), ("cuBLAS", rows[1])], rows[1], LIGHT)
+    assert list(figure.data[0].x) == pytest.approx([sweeps.rate(r) for r in rows])
+    assert [a.text.rpartition("·")[2].strip() for a in figure.layout.annotations] == ["25 %", "100 %"]
+    assert all("%" not in a.text for a in sweeps.ladder([("naive", rows[0])], None, LIGHT).layout.annotations)
+
+
+def test_sizes_are_drawn_where_they_were_recorded():
+    points = [(n, row(M=n, N=n, K=n, ms=n / 64)) for n in (64, 128, 4096)]
+    figure = sweeps.sizes([("naive", points)], "M = N = K", 128, LIGHT)
+    assert list(figure.data[0].x) == [64, 128, 4096]
+    top = 1e12
+    assert [y * top for y in figure.data[0].y] == pytest.approx([sweeps.rate(r) for _, r in points])
+    assert len(figure.layout.shapes) == 1
+    assert not sweeps.sizes([("naive", points)], "M = N = K", 8192, LIGHT).layout.shapes
+
+
+# -- the story -------------------------------------------------------------------------------------
+def test_the_gain_is_against_the_first_rung_and_the_library_of_the_same_precision():
+    rows = {
+        r["rung"]: r
+        for r in (row("gemm/uncoalesced", 8.0), row("gemm/naive", 2.0), row("gemm/cublas", 1.0, {}))
+    }
+    assert gemm_story.best_own(rows) is rows["gemm/naive"]
+    assert gemm_story.gemm_gain(rows) == (
+        "Naive, coalesced is 4 times as fast as uncoalesced. Naive, coalesced reaches 50 % of the speed of cuBLAS FP32."
+    )
+    near = rows | {"gemm/naive": row("gemm/naive", 1.05)}
+    assert "cannot be told apart here" in gemm_story.gemm_gain(near)
+    assert gemm_story.gemm_gain({"gemm/cublas": rows["gemm/cublas"]}) == ""
+    assert gemm_story.library_row({"gemm/naive": row(dtype="int8")}) is None
+
+
+@given(
+    st.integers(1, 5000),
+    st.integers(1, 5000),
+    st.integers(1, 5000),
+    st.sampled_from(["fp32", "fp16", "int8"]),
+)
+def test_the_cost_counts_what_a_thread_for_each_result_asks_for(M, N, K, dtype):
+    told = gemm_story.gemm_cost(GemmShape(M, N, K, dtype=dtype))
+    assert f"A is wanted {N:,} times, each of B {M:,} times" in told

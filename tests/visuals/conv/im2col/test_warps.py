@@ -1,0 +1,87 @@
+"""The stage in the warps' order: every cell is written when the emulated kernel wrote it."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+
+from kernels.conv import reference
+from kernels.conv.presets import CONV_PRESETS
+from kernels.conv.shape import ConvShape
+from kernels.engines import emulator
+from kernels.ladders import find
+from tests.helpers.shapes import conv_shapes
+from visuals.conv.im2col.scene import im2col_scene
+from visuals.conv.im2col.warps import blocks, in_warp_order, stores_of, why_not
+from visuals.conv.part import part_of
+from visuals.scene.requests import sectors
+
+
+def both(s: ConvShape):
+    """(scene in explaining order, trace, counters) of an image of whole numbers."""
+    rng = np.random.default_rng(0)
+    x = rng.integers(0, 10, s.x_shape).astype("f4")
+    w = rng.integers(-2, 3, s.w_shape).astype("f4")
+    y = reference.conv2d(s, x.astype(float), w.astype(float))[0].astype("f4")
+    rung = find("conv/im2col-gemm")
+    trace, counters = emulator.trace_launch(rung.build(s, rung.default_tiles), 0, {"x": x, "w": w})
+    part = part_of(s)
+    return im2col_scene(s, part, x, w, y[: part.K]), trace, counters
+
+
+@settings(max_examples=25, deadline=None)
+@given(conv_shapes(most=3).map(lambda s: s.with_(N=1)))
+def test_the_cells_are_those_the_kernel_wrote(s):
+    scene, trace, counters = both(s)
+    warps = in_warp_order(scene, s, trace, counters, blocks(s))
+    written = {}  # what the emulated block stored, element by element
+    at = trace.write & (np.array(trace.buffers)[trace.buffer] == "col")
+    for element, value in zip(trace.element[at], trace.value[at], strict=True):
+        written[int(element)] = value
+    cells = warps.cells("D")
+    assert written and all(cells[element] == value for element, value in written.items())
+    np.testing.assert_array_equal(cells, scene.cells("D"))
+    assert np.isnan(warps.cells("y", warps.steps - 2)).all()  # the product is a second launch
+    assert np.isfinite(warps.cells("y", warps.steps - 1)).all()
+    assert np.isfinite(warps.cells("D", warps.steps - 1)).all()
+
+
+@pytest.mark.parametrize("s", [CONV_PRESETS["toy"].shape, ConvShape(1, 3, 10, 10, 2, 3, 3, stride=2, pad=1)])
+def test_sectors_told_add_up_to_the_counters(s):
+    _, trace, counters = both(s)
+    assert blocks(s) == 1
+    stores = stores_of(trace)
+    assert sum(sectors(store.cells) for store in stores) == counters.total["sectors_st"]
+    assert sum(sectors(store.read) for store in stores if len(store.read)) == counters.total["sectors_ld"]
+    assert len(stores) == counters.total["requests_st"]
+
+
+def test_the_first_warp_of_the_toy_writes_a_row_not_a_column():
+    s = CONV_PRESETS["toy"].shape
+    scene, trace, counters = both(s)
+    warps = in_warp_order(scene, s, trace, counters, blocks(s))
+    first = np.flatnonzero(np.isfinite(warps.cells("D", 0)))
+    assert first.tolist() == list(range(32))
+    assert warps.caption(0).startswith(
+        "Warp 0 stores row 0, columns 0 to 31 of the data matrix: lanes 32, sectors 4"
+    )
+    assert int(warps.lanes.mask[0]) == 0xFFFFFFFF and int(warps.lanes.mask[1]) == 0xF
+    line = warps.source.text.splitlines()[int(warps.source.lines[0]) - warps.source.first]
+    assert "column[" in line and "st " in warps.source.notes[int(warps.source.lines[0])]
+    assert trace.nbytes < 200_000
+
+
+def test_shapes_that_do_not_fit_say_why():
+    s = CONV_PRESETS["vgg-conv1_2"].shape
+    assert "shown in part" in why_not(s, part_of(s))
+    toy = CONV_PRESETS["toy"].shape
+    assert why_not(toy, part_of(toy)) == ""
+
+
+def test_several_blocks_are_told_of():
+    s = ConvShape(1, 1, 32, 32, 2, 3, 3)
+    scene, trace, counters = both(s)
+    warps = in_warp_order(scene, s, trace, counters, blocks(s))
+    assert "The other 3 blocks" in warps.caption(warps.steps - 2)
+    assert "second launch" in warps.caption(warps.steps - 1)

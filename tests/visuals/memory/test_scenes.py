@@ -1,0 +1,132 @@
+"""The scenes of threads and memory show what the kernels did: cells are outputs, addresses the trace's."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from kernels.memory import ladder as memory_ladder
+from kernels.memory.shape import AddShape, BanksShape, LayoutShape, StrideShape
+from kernels.model.program import RuleError
+from kernels.runner import run
+from visuals.memory import sectors as memory_sectors
+from visuals.memory import threads as memory_threads
+from visuals.memory.layout import layout_scene
+
+MAPPINGS = ("vector", "matrix", "matrix-transposed")
+
+
+def final(scene, name):
+    return scene.cells(name)
+
+
+def active(scene, t):
+    return [lane for lane in range(32) if int(scene.lanes.mask[t]) >> lane & 1]
+
+
+@settings(max_examples=25, deadline=None)
+@given(
+    M=st.integers(1, 20),
+    N=st.integers(1, 40),
+    mapping=st.sampled_from(MAPPINGS),
+    tile=st.sampled_from((8, 16)),
+)
+def test_add_ends_in_the_kernels_output_and_every_element_has_one_thread(M, N, mapping, tile):
+    shape, rung = AddShape(M, N), f"add/{mapping}"
+    tiles = {"BLOCK": 64} if mapping == "vector" else {"TILE": tile}
+    scene = memory_threads.add_scene(rung, shape, tiles)
+    result = run(rung, shape, engine="emulator", tiles=tiles)
+    np.testing.assert_array_equal(final(scene, "C"), result.output.ravel())
+    block, warp, lane = (final(scene, name).astype(int) for name in ("block", "warp", "lane"))
+    i = np.arange(M * N)
+    thread = 32 * warp + lane
+    if mapping == "vector":
+        assert (64 * block + thread == i).all()
+    else:
+        blocks = -(-(N if mapping == "matrix" else M) // tile)
+        x, y = block % blocks * tile + thread % tile, block // blocks * tile + thread // tile
+        row, col = (y, x) if mapping == "matrix" else (x, y)
+        assert (row * N + col == i).all()
+    counted = result.counters.total
+    told = {r.label: r.values[-1] for r in scene.readings}
+    assert told["sectors read"] == counted["sectors_ld"] and told["sectors written"] == counted["sectors_st"]
+
+
+def test_a_warp_without_elements_is_shown_idle_at_the_bounds_check():
+    scene = memory_threads.add_scene("add/matrix", AddShape(12, 20), {"TILE": 16})
+    idle = [t for t in range(scene.steps) if not scene.lanes.mask[t]]
+    assert len(idle) == 4 and all("leave at the bounds check" in scene.caption(t) for t in idle)
+    lit = scene.source.text.splitlines()[int(scene.source.lines[idle[0]]) - scene.source.first]
+    assert "return" in lit
+
+
+@pytest.mark.parametrize("stride", range(1, 33))
+def test_a_step_is_a_sector(stride):
+    scene = memory_sectors.stride_scene(stride)
+    result = run("stride/copy", StrideShape(32, stride), engine="emulator", trace=0)
+    assert scene.steps - 1 == result.counters.total["sectors_ld"]
+    np.testing.assert_array_equal(final(scene, "y"), result.output)
+    np.testing.assert_array_equal(final(scene, "v"), result.output)
+    x, fetched = final(scene, "x"), final(scene, "s").reshape(-1, 8)
+    trace = result.trace[0]
+    asked = trace.element[~trace.write].astype(int)
+    for t in range(scene.steps - 1):
+        piece = x.reshape(-1, 8)[np.unique(asked // 8)[t]]
+        np.testing.assert_array_equal(fetched[t], piece)
+        assert active(scene, t) == list(np.flatnonzero(asked // 8 == np.unique(asked // 8)[t]))
+    assert f"{100 * 128 / (32 * (scene.steps - 1)):.4g}" in scene.caption(scene.steps - 1)
+
+
+@pytest.mark.parametrize("pad", [0, 1])
+@pytest.mark.parametrize("stride", [1, 2, 3, 4, 5, 8, 12, 16, 31, 32])
+def test_a_step_is_a_pass(stride, pad):
+    scene = memory_sectors.banks_scene(stride, pad)
+    rung = "banks/padded" if pad else "banks/plain"
+    result = run(rung, BanksShape(32, stride), engine="emulator", trace=0)
+    total = result.counters.total
+    passes = scene.steps - 2
+    assert passes * total["shared_requests_ld"] == total["wavefronts_ld"]
+    np.testing.assert_array_equal(final(scene, "y"), result.output)
+    trace = result.trace[0]
+    table = next(n for n, b in enumerate(trace.buffers) if b not in ("x", "y"))
+    first = np.flatnonzero((trace.buffer == table) & ~trace.write)[:32]
+    np.testing.assert_array_equal(final(scene, "v"), trace.value[first])  # by lane
+    m = final(scene, "m")
+    np.testing.assert_array_equal(m[trace.element[first].astype(int)], trace.value[first])
+    served = [active(scene, t) for t in range(1, scene.steps - 1)]
+    assert sorted(lane for lanes in served for lane in lanes) == list(range(32))
+    for lanes in served:  # no two words of one bank in a pass
+        banks = trace.element[first][lanes] % 32
+        assert len(set(banks)) == len(lanes)
+    if pad:  # the word behind a row is never written
+        assert np.isnan(m[32]) or m.size <= 32
+
+
+@settings(max_examples=20, deadline=None)
+@given(
+    shape=st.builds(LayoutShape, st.integers(1, 3), st.integers(1, 5), st.integers(1, 4), st.integers(1, 5)),
+    along=st.sampled_from("wc"),
+)
+def test_an_index_becomes_the_address_that_the_trace_saw(shape, along):
+    scene = layout_scene(f"layout/along-{along}", shape)
+    output = run(f"layout/along-{along}", shape, engine="emulator").output
+    np.testing.assert_array_equal(final(scene, "b"), output.ravel())
+    assert scene.steps == shape.elements
+    n, c, h, w, *_, came, went, byte_from, byte_to = np.array(scene.captions.args).T
+    np.testing.assert_array_equal(np.ravel_multi_index((n, c, h, w), tuple(shape.params().values())), came)
+    C, H, W = shape.C, shape.H, shape.W
+    assert (((n * H + h) * W + w) * C + c == went).all()
+    assert (byte_from == 4 * came).all() and (byte_to == 4 * went).all()
+    order = came if along == "w" else went
+    assert (order == np.arange(shape.elements)).all()  # neighbouring threads, neighbouring addresses
+
+
+def test_too_large_a_shape_is_refused_with_the_rule():
+    with pytest.raises(RuleError, match=r"at most 2,048 elements are shown, 64x64 has 4,096"):
+        memory_threads.add_scene("add/vector", AddShape(64, 64), {"BLOCK": 64})
+    with pytest.raises(RuleError, match="at most 64 blocks are traced, add/matrix launches 128"):
+        memory_threads.traced("add/matrix", AddShape(1, 1024), (("TILE", 8),))
+    with pytest.raises(RuleError, match="at most 512 elements"):
+        layout_scene("layout/along-w", memory_ladder.LAYOUT.presets["layout-photos"].shape)

@@ -1,0 +1,238 @@
+"""What crosses to the browser: the same arrays, few bytes, and the same picture when the player decodes it."""
+
+from __future__ import annotations
+
+import base64
+import functools
+import json
+import subprocess
+from dataclasses import replace
+
+import numpy as np
+import pytest
+from hypothesis import Phase, given, settings
+from hypothesis import strategies as st
+
+from kernels.conv.shape import ConvShape
+from tests.helpers import scenes
+from tests.helpers.histories import histories, scene_told
+from tests.helpers.shapes import conv_shapes
+from visuals.conv.im2col.scene import im2col_scene
+from visuals.conv.part import part_of
+from visuals.scene.highlight import KINDS
+from visuals.scene.parts import SceneError
+from visuals.scene.payload import Block, payload
+from visuals.scene.scene import Scene
+from visuals.stage import HERE, message
+
+SCENES = {"tiled": scenes.tiled, "softmax": scenes.softmax, "big": scenes.big, "long": scenes.long}
+
+
+def im2col(s: ConvShape) -> Scene:
+    rng, part = np.random.default_rng(2), part_of(s)
+    x, w = rng.random((1, part.C, s.H, s.W), "f4"), rng.random((part.K, part.C, s.R, s.S), "f4")
+    return im2col_scene(s, part, x, w, rng.random((part.K, part.P, part.Q), "f4"))
+
+
+def read(block: bytes, entry: dict) -> np.ndarray:
+    assert entry["offset"] % 4 == 0
+    return np.frombuffer(block, "<" + entry["dtype"], entry["length"], entry["offset"])
+
+
+# -- arrays -----------------------------------------------------------------------------------------
+@pytest.mark.parametrize(
+    ("low", "high", "dtype"),
+    [
+        (0, 0, "u1"), (0, 255, "u1"), (0, 256, "u2"), (0, 65_535, "u2"), (0, 65_536, "i4"), (-1, 255, "i2"),
+        (-1, 0, "i2"), (-32_768, 32_767, "i2"), (-32_769, 0, "i4"), (-1, 32_768, "i4"), (-(2**31), 2**31 - 1, "i4"),
+    ],
+)  # fmt: skip
+def test_integers_travel_in_the_narrowest_type(low, high, dtype):
+    block = Block()
+    block.put(np.zeros(3, np.uint8))  # 3 bytes, so that what follows has to be aligned
+    entry = block.put(np.array([[low, high]]))
+    assert entry == {"dtype": dtype, "offset": 4, "length": 2}
+    assert read(bytes(block.bytes), entry).tolist() == [low, high]
+
+
+def test_what_fits_no_32_bits_is_refused():
+    for value in (2**31, -(2**31) - 1, 2**40):
+        with pytest.raises(SceneError, match="do not fit 32 bits"):
+            Block().put(np.array([value]))
+
+
+def test_numbers_nothing_and_truth():
+    block = Block()
+    assert block.put(None) is None
+    for array, dtype in ((np.array([0.1, -2]), "f4"), (np.array([True, False]), "u1"), (np.zeros(0), "f4")):
+        entry = block.put(array)
+        assert entry["dtype"] == dtype
+        np.testing.assert_array_equal(read(bytes(block.bytes), entry), array.astype(dtype))
+
+
+@settings(max_examples=60, deadline=None)
+@given(conv_shapes())
+def test_payload_reads_back(s):
+    scene = im2col(s)
+    meta, block = payload(scene)
+    json.dumps(meta)
+    np.testing.assert_array_equal(read(block, meta["tensors"][0]["values"]), scene.tensors[0].values)
+    np.testing.assert_array_equal(read(block, meta["captions"]["args"]), scene.captions.args.ravel())
+    entry = meta["writes"][0]["index"]
+    if "row" in entry:  # a sum: what the player expands
+        index = np.add.outer(read(block, entry["row"]).astype(int), read(block, entry["col"])).ravel()
+        index[read(block, entry["padding"])] = -1
+    else:
+        index = read(block, entry)
+    np.testing.assert_array_equal(index, scene.write("D").index)
+
+
+def test_every_field_of_the_contract_crosses():
+    scene = scenes.tiled()
+    meta, block = payload(scene)
+    get = functools.partial(read, block)
+    for told, w in zip(meta["writes"], scene.writes, strict=True):
+        assert (told["target"], told["source"]) == (w.target, w.source)
+        for name in ("steps", "cells", "values", "index"):
+            assert (told[name] is None) == (getattr(w, name) is None)
+            if told[name]:
+                np.testing.assert_array_equal(get(told[name]), getattr(w, name))
+    for told, r in zip(meta["reads"], scene.reads, strict=True):
+        assert get(told["start"]).tolist() == r.start.tolist()
+        assert get(told["cells"]).tolist() == r.cells.tolist()
+    for told, r in zip(meta["readings"], scene.readings, strict=True):
+        assert (told["label"], told["kind"], told["role"]) == (r.label, r.kind, r.role)
+        np.testing.assert_array_equal(get(told["values"]), np.asarray(r.values, get(told["values"]).dtype))
+    for told, group in zip(meta["groups"], scene.groups, strict=True):
+        assert told == {"rows": [list(row) for row in group.rows], "place": group.place, "title": group.title}
+    assert get(meta["matmuls"][0]["upto"]).tolist() == scene.matmuls[0].upto.tolist()
+    assert get(meta["lanes"]["mask"]).tolist() == scene.lanes.mask.tolist()
+    assert get(meta["source"]["lines"]).tolist() == scene.source.lines.tolist()
+    colours = get(meta["source"]["colours"]).reshape(-1, 2)
+    assert colours[:, 1].sum() == len(scene.source.text) and colours[:, 0].max() < len(KINDS)
+    assert meta["source"]["notes"] == {str(line): note for line, note in scene.source.notes.items()}
+    assert meta["captions"]["width"] == scene.captions.args.shape[1]
+
+
+def test_a_full_warp_keeps_its_last_lane():
+    scene = scenes.tiled()
+    lanes = replace(scene.lanes, mask=np.full(scene.steps, 0xFFFF_FFFF, np.uint32))
+    meta, block = payload(replace(scene, lanes=lanes))
+    assert (read(block, meta["lanes"]["mask"]).astype(np.int64) & 0xFFFF_FFFF == 0xFFFF_FFFF).all()
+
+
+def test_a_message_is_head_and_block():
+    scene = scenes.softmax()
+    whole = message(scene, step=3)
+    length = int.from_bytes(whole[:4], "little")
+    head, (meta, block) = json.loads(whole[4 : 4 + length]), payload(scene)
+    assert head["meta"] == json.loads(json.dumps(meta)) and head["step"] == 3
+    assert whole[4 + length :] == block
+
+
+# -- bytes ------------------------------------------------------------------------------------------
+def test_a_thousand_steps_are_few_bytes():
+    scene = scenes.long(1_000)
+    assert scene.steps == 1_000 and len(message(scene)) <= 60_000
+    assert len(message(im2col(ConvShape(1, 1, 32, 32, 2, 3, 3)))) <= 60_000
+
+
+# -- the browser's picture is this one --------------------------------------------------------------
+# What the player's own decoder makes of each message: every tensor's cells at the steps asked for, null
+# where nothing is written, and the caption.
+DECODER = """
+import fs from "node:fs";
+const { unpack, decodeScene, isWritten, valueAt, captionOf } = await import(process.argv[1]);
+const asked = JSON.parse(fs.readFileSync(0, "utf8"));
+const told = asked.map(({ message, steps }) => {
+  const { meta, block } = unpack(new Uint8Array(Buffer.from(message, "base64")));
+  const scene = decodeScene(meta, block);
+  return steps.map((step) => ({
+    caption: captionOf(scene, step).map((part) => part.text).join(""),
+    cells: Object.fromEntries(Object.values(scene.tensors).map((t) => [t.name,
+      Array.from({ length: t.size }, (_, i) => (isWritten(t, i, step) ? valueAt(t, i, step) : null))])),
+  }));
+});
+process.stdout.write(JSON.stringify(told));
+"""
+
+
+@pytest.fixture(scope="session")
+def decoded(node):
+    """The pictures that stage/decode.js shows of some scenes at some steps, asked of Node."""
+    module = (HERE / "decode.js").as_uri()
+
+    def ask(asked: list[tuple[Scene, list[int]]]) -> list[list[dict]]:
+        told = [
+            {"message": base64.b64encode(message(scene)).decode(), "steps": steps} for scene, steps in asked
+        ]
+        command = [node, "--input-type=module", "--eval", DECODER, "--", module]
+        done = subprocess.run(command, input=json.dumps(told), capture_output=True, text=True, check=False)
+        assert done.returncode == 0, done.stderr
+        return json.loads(done.stdout)
+
+    return ask
+
+
+# Many scenes for each start of Node; made smaller, a failure would start it hundreds of times.
+ASKING = {"deadline": None, "phases": (Phase.explicit, Phase.reuse, Phase.generate)}
+
+
+def same_pictures(decoded, asked: list[tuple[Scene, list[int]]]) -> None:
+    for (scene, steps), pictures in zip(asked, decoded(asked), strict=True):
+        for step, picture in zip(steps, pictures, strict=True):
+            assert picture["caption"] == scene.caption(step)
+            assert picture["cells"].keys() == {t.name for t in scene.tensors}
+            for name, cells in picture["cells"].items():
+                told = np.array([np.nan if v is None else v for v in cells], "f4")
+                np.testing.assert_array_equal(told, scene.cells(name, step), f"{name} after step {step}")
+
+
+@pytest.mark.parametrize("key", SCENES)
+def test_browser_and_server_tell_the_same_picture(decoded, key):
+    scene = SCENES[key]()
+    last = scene.steps - 1
+    steps = range(scene.steps) if last < 50 else sorted({0, 1, last // 3, last // 2, last - 1, last})
+    same_pictures(decoded, [(scene, list(steps))])
+
+
+def test_browser_and_server_tell_the_same_tiled_product_in_turn(decoded):
+    scene = scenes.tiled(7, 9, 6, 6)  # squares that stick out on every side
+    same_pictures(decoded, [(scene, list(range(scene.steps)))])
+
+
+@settings(max_examples=4, **ASKING)
+@given(asked=st.lists(conv_shapes(), min_size=8, max_size=12))
+def test_browser_and_server_tell_the_same_im2col(decoded, asked):
+    told = [im2col(s) for s in asked]
+    same_pictures(decoded, [(scene, [0, scene.steps // 2, scene.steps - 1]) for scene in told])
+
+
+@st.composite
+def pasts(draw) -> list[Scene]:
+    told = []
+    for history in draw(st.lists(histories(), min_size=20, max_size=30)):
+        try:
+            told.append(scene_told(*history))
+        except SceneError:  # a copy of what nothing has written
+            continue
+    return told
+
+
+@settings(max_examples=8, **ASKING)
+@given(asked=pasts())
+def test_browser_and_server_tell_the_same_of_any_writes(decoded, asked):
+    same_pictures(decoded, [(scene, list(range(scene.steps))) for scene in asked])
+
+
+def test_browser_and_server_print_the_same_numbers(decoded):
+    """Ties, signs, very small and very large ones, and whole numbers as integers and as floats."""
+    rng, scene = np.random.default_rng(1), scenes.softmax()
+    values = np.concatenate([
+        rng.normal(size=120) * 10.0 ** rng.integers(-8, 9, 120), rng.integers(-4096, 4096, 40) / 4096,
+        [0.0, -0.0, 1.0625, 1.1875, 1e-30, 1e22, 12345.678, 16_777_217.0, 99_999.5, 0.99999, 0.999949, -0.00005],
+    ])  # fmt: skip
+    args = np.resize(values, (scene.steps, 12))
+    words = " ".join(f"{{{i}}}" for i in range(12)) + " {{}} [sum](output)"
+    captions = replace(scene.captions, templates=(words, words), args=args)
+    same_pictures(decoded, [(replace(scene, captions=captions), list(range(scene.steps)))])

@@ -1,0 +1,286 @@
+"""The Scene contract: what it refuses, what a picture holds at a step, and its text form."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+
+from kernels.conv import reference
+from kernels.conv.presets import CONV_PRESETS
+from kernels.conv.shape import ConvShape
+from kernels.engines import emulator
+from kernels.ladders import find
+from tests.helpers import scenes
+from tests.helpers.histories import CELLS, histories, scene_told
+from visuals.conv.im2col.scene import im2col_scene
+from visuals.conv.im2col.warps import blocks, in_warp_order
+from visuals.conv.part import part_of
+from visuals.scene.parts import MOST_STEPS, Captions, Group, Lanes, Reading, SceneError, Tensor, Write
+from visuals.scene.scene import Scene, number  # fmt: skip
+
+GOOD, TINY = scenes.tiled(), scenes.softmax()
+
+
+# -- what the contract refuses ----------------------------------------------------------------------
+def tensor(of, /, **fields):
+    return {"tensors": tuple(replace(t, **fields) if t.name == of else t for t in GOOD.tensors)}
+
+
+def write(into, /, **fields):
+    return {"writes": tuple(replace(w, **fields) if w.target == into else w for w in GOOD.writes)}
+
+
+def read(**fields):
+    return {"reads": (replace(GOOD.reads[0], **fields),)}
+
+
+def matmul(**fields):
+    return {"matmuls": (replace(GOOD.matmuls[0], **fields),)}
+
+
+def reading(**fields):
+    return {"readings": (replace(GOOD.readings[0], **fields),)}
+
+
+def captions(**fields):
+    return {"captions": replace(GOOD.captions, **fields)}
+
+
+def template(text):
+    return captions(templates=(text, *GOOD.captions.templates[1:]))
+
+
+STEPS, NUMBERS = GOOD.steps, np.zeros((GOOD.steps, 7))
+START = GOOD.reads[0].start
+WITH_HOLE = np.r_[np.zeros(63, "f4"), np.nan]
+BACK = Write("A", np.array([14]), source="As", index=np.array([0]), cells=np.array([0]))
+
+FAULTS = {
+    "no steps": ({"steps": 0}, "1 to 100,000 steps, not 0"),
+    "too many steps": ({"steps": MOST_STEPS + 1}, "1 to 100,000 steps, not 100,001"),
+    "a name twice": ({"tensors": (*GOOD.tensors, GOOD.tensors[0])}, "two tensors share a name"),
+    "a name of two words": (tensor("A", name="A 1"), "'A 1' is no name of a tensor"),
+    "no name": (tensor("A", name=""), "'' is no name of a tensor"),
+    "an unknown role": (tensor("A", role="colour"), "A: role 'colour' is none of input, filter"),
+    "no rows": (tensor("A", rows=0), "A is empty"),
+    "padding below zero": (tensor("A", pad=(0, 0, -1, 0)), "A: padding below zero"),
+    "too few column numbers": (tensor("A", col_index=np.arange(5)), "A: a column has no index"),
+    "too few values": (tensor("A", values=np.zeros(3, "f4")), "A: 3 values for 48 cells"),
+    "values not finite": (tensor("B", values=WITH_HOLE[-48:]), "B has values that are not finite"),
+    "values beyond float32": (tensor("B", values=np.full(48, 1e39)), "B has values that are not finite"),
+    "too many cells": (tensor("As", rows=1_000_000), "4,000,192 cells; at most 1,000,000"),
+    "an unknown place": ({"groups": (Group((), "attic"), *GOOD.groups)}, "place 'attic' is none of"),
+    "a tensor not shown": ({"groups": GOOD.groups[1:]}, "must name every tensor once"),
+    "a tensor shown twice": ({"groups": (*GOOD.groups, GOOD.groups[0])}, "must name every tensor once"),
+    "a stranger shown": ({"groups": (*GOOD.groups, Group((("Z",),)))}, "must name every tensor once"),
+    "a write into no tensor": (write("As", target="Z"), "a write names 'Z', which is no tensor"),
+    "a write past the end": (write("As", cells=GOOD.write("As").cells + 1), "a write leaves As"),
+    "a write before the start": (write("As", cells=GOOD.write("As").cells - 1), "a write leaves As"),
+    "cells that are no integers": (write("As", cells=np.full(32, 0.5)), "a write leaves As"),
+    "no steps of a write": (write("As", steps=np.zeros(0, int)), "steps of a write into As do not divide"),
+    "steps that do not divide": (write("As", steps=np.zeros(5, int)), "steps of a write into As do not divide"),
+    "a write after the end": (write("As", steps=np.array([STEPS])), "a write into As leaves the steps"),
+    "a write before step 0": (write("As", steps=np.array([-1])), "a write into As leaves the steps"),
+    "neither values nor a source": (write("As", source=""), "As needs values or a source, one of them"),
+    "values and a source": (write("As", values=np.zeros(32)), "As needs values or a source, one of them"),
+    "too few written": (write("acc", values=np.zeros(5, "f4")), "acc: 5 values for 144 writes"),
+    "written not finite": (write("acc", values=np.full(144, np.inf)), "written into acc are not finite"),
+    "a copy of no tensor": (write("As", source="Z"), "a write names 'Z', which is no tensor"),
+    "a copy without index": (write("As", index=None), "the copy into As misses cells"),
+    "a copy of too few": (write("As", index=np.zeros(3, int)), "the copy into As misses cells"),
+    "a copy past the end": (write("As", index=GOOD.write("As").index + 30), "the copy into As leaves A"),
+    "a copy before the padding": (write("As", index=GOOD.write("As").index - 2), "the copy into As leaves A"),
+    "a copy of itself": (write("As", source="As", index=np.zeros(32, int)), "copies go round in a circle"),
+    "a copy by way of others": ({"writes": (*GOOD.writes, BACK)}, "copies go round in a circle"),
+    "a copy of air": ({"writes": (GOOD.writes[2],)}, "into C reads cells of acc that nothing has written"),
+    "a read of no tensor": (read(source="Z"), "a read names 'Z', which is no tensor"),
+    "reads of too few steps": (read(start=START[:-1]), "the reads of As do not divide into steps"),
+    "reads that begin late": (read(start=START + 1), "the reads of As do not divide into steps"),
+    "reads left over": (read(cells=np.zeros(99, int)), "the reads of As do not divide into steps"),
+    "reads that go back": (read(start=np.r_[0, 9, START[2:]]), "the reads of As do not divide into steps"),
+    "a read past the end": (read(cells=GOOD.reads[0].cells + 1), "the reads leave As"),
+    "a matmul of no tensor": (matmul(left="Z"), "a matmul names no tensor"),
+    "a matmul of other extents": (matmul(right="A"), "C = A x A: the extents do not agree"),
+    "a matmul of other output": (matmul(out="acc"), "acc = A x B: the extents do not agree"),
+    "a matmul of planes": (tensor("A", planes=2, rows=4) | matmul(out="C"), "the extents do not agree"),
+    "a rest of too few": (matmul(rest=np.zeros(3)), "the rest of C misses cells"),
+    "a rest not finite": (matmul(rest=WITH_HOLE), "the rest of C is not finite"),
+    "terms of too few steps": (matmul(upto=np.zeros(3, int)), "C: the terms summed by each step"),
+    "more terms than there are": (matmul(upto=np.full(STEPS, 7)), "C: the terms summed by each step"),
+    "a reading of too few": (reading(values=np.zeros(3)), "reading 'global loads' has not one value a step"),
+    "a reading not finite": (reading(values=np.full(STEPS, np.nan)), "'global loads' has values that are not"),
+    "an unknown badge": (reading(kind="guessed"), "kind 'guessed' is no badge"),
+    "a reading's role": (reading(role="sum"), "reading 'global loads': role 'sum' is none of"),
+    "captions of too few": (captions(kind=np.zeros(2, int)), "captions and steps differ in number"),
+    "numbers of too few": (captions(args=NUMBERS[1:]), "captions and steps differ in number"),
+    "numbers without rows": (captions(args=np.zeros(STEPS)), "from one row of numbers a step"),
+    "no such template": (captions(kind=np.full(STEPS, 6)), "a step has no caption"),
+    "no template": (captions(kind=np.full(STEPS, -1)), "a step has no caption"),
+    "more places than numbers": (template("sum {7}"), "the caption 'sum {7}' cannot be filled from 7 numbers"),
+    "a place without number": (template("sum {}"), "the caption 'sum {}' cannot be filled"),
+    "a place with a format": (template("sum {0:.2f}"), "cannot be filled"),
+    "a place with a name": (template("sum {total}"), "cannot be filled"),
+    "an open brace": (template("sum { 0"), "cannot be filled"),
+    "a closing brace": (template("sum {0}}"), "cannot be filled"),
+    "a mark of no role": (template("[sum](total)"), "role 'total' is none of"),
+    "numbers not finite": (captions(args=NUMBERS + np.nan), "captions hold numbers that are not finite"),
+    "lanes of too few": ({"lanes": Lanes(np.zeros(2, int), np.zeros(2, int))}, "lanes and steps differ"),
+    "lines of too few": ({"source": replace(GOOD.source, lines=np.zeros(2, int))}, "source lines and steps"),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("fault", FAULTS)
+def test_a_scene_that_breaks_the_contract_is_named(fault):
+    fields, told = FAULTS[fault]
+    with pytest.raises(SceneError) as caught:
+        replace(GOOD, **fields)
+    assert str(caught.value).startswith("scene 'tiled 8,8,6,1': ") and told in str(caught.value)
+
+
+def test_a_copy_of_what_is_only_written_later_is_refused():
+    late = Write("y", np.array([0]), source="m", index=np.array([0]), cells=np.array([0]))
+    first = replace(TINY.write("m"), steps=np.arange(8) + 1)
+    with pytest.raises(SceneError, match="into y reads cells of m that nothing has written yet"):
+        replace(TINY, writes=(first, late))
+    replace(TINY, writes=(TINY.write("m"), late))  # at the same step it is there
+
+
+def test_braces_and_marks_that_are_text():
+    scene = replace(
+        TINY, captions=replace(TINY.captions, templates=("{{{0}}} [x](input)", "f(x)[0] (a) {{}}"))
+    )
+    assert scene.caption(3) == "{3} x" and scene.marked_caption(3) == "{3} [x](input)"
+    assert scene.caption(9) == "f(x)[0] (a) {}"
+
+
+# -- the picture at a step --------------------------------------------------------------------------
+def simulated(steps, begin, told):
+    """{name: cells} after every step, by doing what is told in plain loops; None: nothing written. And whether
+    some copy read a cell that nothing had been written to."""
+    now = {name: list(values or [None] * CELLS) for name, values in begin.items()}
+    pictures, blind = [], False
+    for t in range(steps):
+        for name in now:  # a, then b, then c: a copy sees what its source is after this step
+            for target, source, events in told:
+                for when, i, what in events:
+                    if (target, when) != (name, t):
+                        continue
+                    if source:
+                        what = 0.0 if what[1] < 0 else now[source][what[1]]
+                        blind |= what is None
+                    now[target][i] = what
+        pictures.append({name: list(cells) for name, cells in now.items()})
+    return pictures, blind
+
+
+@settings(max_examples=300, deadline=None)
+@given(histories())
+def test_cells_are_what_step_by_step_writing_gives(history):
+    pictures, blind = simulated(*history)
+    if blind:
+        with pytest.raises(SceneError, match="nothing has written yet"):
+            scene_told(*history)
+        return
+    scene = scene_told(*history)
+    for t, picture in enumerate(pictures):
+        for name, cells in picture.items():
+            expected = np.array([np.nan if v is None else v for v in cells], "f4")
+            np.testing.assert_array_equal(scene.cells(name, t), expected)
+    assert all(np.array_equal(scene.cells(n), scene.cells(n, scene.steps - 1), equal_nan=True) for n in "abc")
+
+
+def test_without_cells_all_are_written_and_short_steps_go_round():
+    start = {"a": None, "b": [0.0] * CELLS, "c": None}
+    scene = scene_told(3, start, [])
+    scene = replace(scene, writes=(Write("a", np.array([2]), np.arange(5)),))
+    assert np.isnan(scene.cells("a", 1)).all() and scene.cells("a").tolist() == [0, 1, 2, 3, 4]
+    four = Write("b", np.array([0, 2]), np.arange(1, 5), cells=np.array([0, 1, 2, 3]))
+    scene = replace(scene, writes=(four,))
+    assert scene.cells("b", 1).tolist() == [1, 0, 3, 0, 0] and scene.cells("b").tolist() == [1, 2, 3, 4, 0]
+
+
+def test_the_tiled_product_is_a_product():
+    A, B = GOOD.cells("A").reshape(8, 6), GOOD.cells("B").reshape(6, 8)
+    np.testing.assert_allclose(GOOD.cells("C").reshape(8, 8), A @ B, rtol=1e-5, atol=1e-6)
+    stored = GOOD.cells("C", STEPS - 2).reshape(8, 8)
+    np.testing.assert_array_equal(stored[:4, :4].ravel(), GOOD.cells("acc"))
+    assert np.isnan(stored[4:]).all() and np.isnan(stored[:, 4:]).all()
+    assert GOOD.cells("As", 7).reshape(4, 4)[:, 2:].tolist() == [[0, 0]] * 4  # beyond K: zeros
+    assert np.isnan(TINY.cells("e")).all()  # never stored
+    np.testing.assert_allclose(TINY.cells("y").sum(), 1, rtol=1e-6)
+
+
+# -- the text form ----------------------------------------------------------------------------------
+def im2col(s: ConvShape) -> Scene:
+    part = part_of(s)
+    x, w = np.ones((1, part.C, s.H, s.W), "f4"), np.ones((part.K, part.C, s.R, s.S), "f4")
+    return im2col_scene(s, part, x, w, np.ones((part.K, part.P, part.Q), "f4"))
+
+
+def warps(s: ConvShape) -> Scene:
+    rng = np.random.default_rng(0)
+    x, w = rng.random(s.x_shape).astype("f4"), rng.random(s.w_shape).astype("f4")
+    y = reference.conv2d(s, x.astype(float), w.astype(float))[0].astype("f4")
+    rung = find("conv/im2col-gemm")
+    trace, counters = emulator.trace_launch(rung.build(s, rung.default_tiles), 0, {"x": x, "w": w})
+    return in_warp_order(im2col_scene(s, part_of(s), x, w, y), s, trace, counters, blocks(s))
+
+
+SCENES = {f"im2col {key}": (im2col, preset.shape) for key, preset in CONV_PRESETS.items()} | {
+    "warps toy": (warps, CONV_PRESETS["toy"].shape),
+    "warps padded": (warps, ConvShape(1, 3, 10, 10, 2, 3, 3, stride=2, pad=1)),
+    "warps 32x32": (warps, ConvShape(1, 1, 32, 32, 2, 3, 3)),
+    "tiled": (scenes.tiled,),
+    "tiled in turn": (scenes.tiled, 8, 12, 6, 6),
+    "softmax": (scenes.softmax,),
+    "big": (scenes.big,),
+    "long": (scenes.long,),
+}
+
+
+@pytest.mark.parametrize("key", SCENES)
+def test_every_step_is_told_and_none_twice(key):
+    make, *args = SCENES[key]
+    scene = make(*args)
+    told = [scene.caption(t) for t in range(scene.steps)]
+    for t, text in enumerate(told):
+        assert text.strip(), f"step {t} has no words"
+        assert not set("[]") & set(text), f"step {t}: {text}"
+        assert not set("{}") & set(text.replace("{e}", "")), f"step {t}: {text}"  # softmax names a set
+    same = [t for t in range(1, scene.steps) if told[t] == told[t - 1]]
+    assert not same, f"steps {same[:5]} tell what the step before told: {told[same[0]]}"
+
+
+def test_numbers_are_told_plainly():
+    told = {
+        3.0: "3", -0.0: "0", 2.0**49: "562949953421312", 2.0**80: "1.209·10^24", 1 / 3: "0.3333", 2 / 3: "0.6667", 1.5: "1.5",
+        1.0625: "1.062", 1.1875: "1.188", 1e-7: "0.0000001", -0.00012345678: "−0.0001235", 0.9999999: "1",
+        12345.678: "12350", -3e38: "−3.000·10^38", np.inf: "∞", -np.inf: "−∞", np.nan: "NaN",
+    }  # fmt: skip
+    assert {v: number(v) for v in told} == told
+
+
+def test_captions_tell_the_numbers_that_travel():
+    """Numbers with a fraction travel as float32: what the server prints is what the browser prints."""
+    args = np.zeros((16, 5))
+    args[0, :2] = 16_777_217.0, 1.06249999999  # float32: 16777216, 1.0625
+    scene = replace(TINY, captions=Captions(("{0}, {1}", ""), np.zeros(16, int), args))
+    assert scene.caption(0) == "16777216, 1.062"
+
+
+def test_infinities_and_nan_are_for_scenes_that_say_so():
+    """Cells, readings and captions; what takes part in products stays finite."""
+    wild = np.array([np.inf, -np.inf, np.nan, 1.0])
+    captions = Captions(("{0}",), np.zeros(4, int), wild[:, None])
+    odd = replace(
+        TINY, steps=4, tensors=(Tensor("w", "w", "w", "input", 1, 1, 4, wild),), groups=(Group((("w",),)),),
+        writes=(Write("w", np.arange(4), wild[::-1]),), reads=(), matmuls=(), told=(), sums=(), views=(), source=None,
+        lanes=None, readings=(Reading("r", wild),), captions=captions, finite=False,
+    )  # fmt: skip
+    assert [odd.caption(t) for t in range(4)] == ["∞", "−∞", "NaN", "1"]
+    np.testing.assert_array_equal(odd.cells("w"), wild[::-1].astype("f4"))
+    with pytest.raises(SceneError, match="not finite"):
+        replace(odd, finite=True)

@@ -1,0 +1,305 @@
+"""The scene of softmax: what it shows is what the kernel wrote, what it stored on its way, and what m and l must be."""
+
+from __future__ import annotations
+
+from functools import partial
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from kernels.engines import emulator
+from kernels.ladders import find
+from kernels.softmax import ladder as softmax_ladder
+from kernels.softmax.presets import SOFTMAX_PRESETS
+from kernels.softmax.shape import SoftmaxShape
+from pages.parts.rung_address import Asked
+from pages.softmax import address as softmax_address
+from visuals.scene.payload import payload
+from visuals.softmax import inputs as softmax_inputs
+from visuals.softmax import plan
+from visuals.softmax import story as softmax_story
+from visuals.softmax.captions import MARKS, TEMPLATES
+from visuals.softmax.scene import MOST_COLUMNS, softmax_scene
+
+SMALL = {
+    "softmax/unsafe": {"BLOCK": 8},
+    "softmax/three-pass": {"BLOCK": 8},
+    "softmax/online": {"BLOCK": 8},
+    "softmax/warp-shuffle": {"WARPS": 1},
+    "softmax/registers": {"BLOCK": 128, "PER": 4},
+}
+LOGITS = [name for name in softmax_inputs.LOGITS if name != softmax_inputs.OWN]
+numbers = st.one_of(
+    st.floats(-8, 8, width=32),
+    st.floats(-300, 300, width=32),
+    st.sampled_from([-np.inf, np.inf, np.nan, 0.0]),
+)
+rows = st.lists(numbers, min_size=1, max_size=70).map(partial(np.array, dtype=np.float32))
+QUIET = dict.fromkeys(("over", "invalid", "divide"), "ignore")
+
+
+def emulated(rung: str, x: np.ndarray, trace: int | None = None):
+    program = find(rung).build(SoftmaxShape(1, x.size), SMALL[rung])
+    session = emulator.open(program, {"x": x[None]}, trace)
+    with np.errstate(**QUIET):
+        return session.verify_run().ravel(), session
+
+
+def merged(x: np.ndarray) -> tuple[float, float]:
+    """m and l of numbers, in float64."""
+    if not x.size:
+        return -np.inf, 0.0
+    m = np.fmax.reduce(x)
+    with np.errstate(**QUIET):
+        return float(m), float(np.exp(x.astype("f8") - (0 if m == -np.inf else m)).sum())
+
+
+# -- truth -------------------------------------------------------------------------------------------
+@pytest.mark.parametrize("rung", SMALL)
+@settings(max_examples=12, deadline=None)
+@given(x=rows)
+def test_the_last_cells_are_what_the_kernel_wrote(rung, x):
+    scene = softmax_scene(rung, SMALL[rung], x)
+    out, session = emulated(rung, x)
+    np.testing.assert_array_equal(scene.cells("y"), out)
+    np.testing.assert_array_equal(scene.cells("x"), x)
+    readings = {r.label: r.values for r in scene.readings}
+    assert readings["bytes of x read"][-1] == session.counters.total["bytes_ld"]
+    assert readings["bytes of y written"][-1] == session.counters.total["bytes_st"]
+    assert readings["passes over x"][-1] == softmax_ladder.reads(rung)
+
+
+@pytest.mark.parametrize("rung", ["softmax/online", "softmax/warp-shuffle", "softmax/three-pass"])
+@settings(max_examples=12, deadline=None)
+@given(x=st.lists(st.floats(-30, 30, width=32), min_size=1, max_size=70))
+def test_m_and_l_are_those_of_the_prefix_that_was_read(rung, x):
+    x = np.array(x, np.float32)
+    scene = softmax_scene(rung, SMALL[rung], x)
+    readings = {r.label: r.values for r in scene.readings}
+    for t, read in enumerate(readings["bytes of x read"] // 4):
+        met = min(int(read), x.size)
+        m, l = merged(x[:met])  # noqa: E741
+        if rung.endswith("three-pass"):  # m in the first pass, l in the second
+            assert readings["m so far"][t] == m
+            again = x[: min(max(0, int(read) - x.size), x.size)].astype("f8")
+            assert readings["l so far"][t] == pytest.approx(np.exp(again - x.max()).sum(), rel=1e-5)
+        else:
+            assert readings["m so far"][t] == m
+            assert readings["l so far"][t] == pytest.approx(l, rel=1e-5)
+
+
+@pytest.mark.parametrize("rung", SMALL)
+@settings(max_examples=8, deadline=None)
+@given(x=rows)
+def test_what_shared_memory_holds_is_what_the_kernel_stored(rung, x):
+    """Every value a thread stored there, in the order and in the cells in which it did."""
+    scene = softmax_scene(rung, SMALL[rung], x)
+    _, session = emulated(rung, x, 0)
+    (trace,) = session.trace
+    names = np.array(trace.buffers)[trace.buffer]
+    written = {w.target: w for w in scene.writes if w.target in ("ms", "ls", "maxima", "sums")}
+    assert bool(written) == (rung != "softmax/warp-shuffle")
+    for buffer in {*trace.buffers} - {"x", "y"}:
+        stored = trace.write & (names == buffer)
+        shown = [written[name] for name in (("ms", "ls") if buffer == "s" else (buffer,)) if name in written]
+        cells = np.concatenate([w.cells % scene.tensor(w.target).cols for w in shown])
+        np.testing.assert_array_equal(cells, trace.element[stored])
+        values = np.concatenate([w.values for w in shown])
+        np.testing.assert_allclose(values, trace.value[stored], rtol=3e-6)
+
+
+def test_a_tree_is_told_wrong_where_the_plan_errs(monkeypatch):
+    """A deliberate fault: sums that are not rescaled."""
+    x = softmax_inputs.row(softmax_inputs.SMALL, 40)
+    right = plan.merge
+
+    def unscaled(a, b):
+        both = right(a, b)
+        return both | ({"l": a["l"] + b["l"]} if "l" in a and "m" in a else {})
+
+    monkeypatch.setattr(plan, "merge", unscaled)
+    with pytest.raises(AssertionError):
+        test_what_shared_memory_holds_is_what_the_kernel_stored.hypothesis.inner_test("softmax/online", x)
+
+
+@pytest.mark.parametrize("rung", SMALL)
+@pytest.mark.parametrize("name", LOGITS)
+def test_the_last_m_and_l_make_the_results(rung, name):
+    """y = exp(x - m) / l with the m and l that every thread ends with."""
+    x = softmax_inputs.row(name, 40)
+    scene = softmax_scene(rung, SMALL[rung], x)
+    threads = plan.threads_of(rung, SMALL[rung])
+    with np.errstate(**QUIET):
+        m = scene.cells("m").reshape(-1, threads)[-1, 0] if rung != "softmax/unsafe" else np.float32(0)
+        y = np.exp(x - m) / scene.cells("l").reshape(-1, threads)[-1, 0]
+    np.testing.assert_allclose(scene.cells("y"), y, rtol=2e-6, atol=1e-30)
+
+
+def test_the_unsafe_kernel_shows_infinity_and_nan_and_the_others_stay_finite():
+    x = softmax_inputs.row(softmax_inputs.LARGE, 40)
+    seen = softmax_scene("softmax/unsafe", SMALL["softmax/unsafe"], x)
+    y = seen.cells("y")
+    assert np.isinf(seen.cells("ls")).any() and np.isnan(y).sum() == (x > softmax_story.OVERFLOW).sum() > 2
+    told = [seen.caption(t) for t in range(seen.steps)]
+    assert any("beyond 3.4·10^38" in text for text in told) and any("∞ / ∞ is NaN" in text for text in told)
+    for rung in SMALL:
+        if rung != "softmax/unsafe":
+            scene = softmax_scene(rung, SMALL[rung], x)
+            assert np.isfinite(scene.cells("y")).all() and scene.cells("y").sum() == pytest.approx(1)
+
+
+# -- steps -------------------------------------------------------------------------------------------
+@pytest.mark.parametrize(("rung", "passes", "middle"), [
+    ("softmax/unsafe", 2, 5), ("softmax/three-pass", 3, 10), ("softmax/online", 2, 5), ("softmax/warp-shuffle", 2, 5),
+])  # fmt: skip
+def test_steps_are_turns_levels_and_exchanges(rung, passes, middle):
+    """A turn for each of a row's parts in each pass; a tree: store, 3 levels of 8 threads, the root; a butterfly: 5."""
+    n = 40
+    scene = softmax_scene(rung, SMALL[rung], softmax_inputs.row(softmax_inputs.SMALL, n))
+    turns = -(-n // plan.threads_of(rung, SMALL[rung]))
+    assert scene.steps == passes * turns + middle
+
+
+@pytest.mark.parametrize("rung", SMALL)
+@settings(max_examples=6, deadline=None)
+@given(x=rows)
+def test_every_step_is_told_lights_a_line_and_crosses_to_the_browser(rung, x):
+    scene = softmax_scene(rung, SMALL[rung], x)
+    lines = scene.source.text.splitlines()
+    for t in range(scene.steps):
+        assert "{" not in scene.caption(t) and len(scene.caption(t)) < 330
+        assert not t or scene.caption(t) != scene.caption(t - 1)
+        assert lines[int(scene.source.lines[t]) - scene.source.first].strip()
+    meta, block = payload(scene)
+    assert len(block) < 100_000 and meta["steps"] == scene.steps
+
+
+def test_every_sentence_belongs_to_a_kernel_and_every_mark_has_one():
+    marked = {kind for marks in MARKS.values() for kind in marks}
+    assert marked == set(TEMPLATES)
+
+
+@pytest.mark.parametrize("rung", SMALL)
+def test_a_cell_of_a_tree_tells_the_two_it_is_made_of(rung):
+    tiles = SMALL[rung] | ({"BLOCK": 32} if "PER" in SMALL[rung] else {})
+    scene = softmax_scene(rung, tiles, softmax_inputs.row(softmax_inputs.SMALL, 40))
+    assert scene.told
+    for told in scene.told:
+        cells, links = scene.cells(told.of), told.links[told.of]
+        for cell, pair in enumerate(links):
+            if pair[0] < 0:
+                continue
+            a, b = cells[pair]
+            np.testing.assert_allclose(told.words.args[cell], [a, b], rtol=1e-6)
+            if told.of in ("ms", "m"):
+                assert cells[cell] == max(a, b)
+            elif len(scene.told) == 1 or rung in ("softmax/three-pass", "softmax/registers"):
+                assert cells[cell] == pytest.approx(a + b, rel=1e-6)
+
+
+@pytest.mark.parametrize("key", SOFTMAX_PRESETS)
+@pytest.mark.parametrize("rung", softmax_address.ADDRESS.rungs.values(), ids=lambda r: r.name)
+def test_every_preset_plays_or_is_refused_by_its_rule(rung, key):
+    shape = SOFTMAX_PRESETS[key].shape
+    tiles = softmax_address.fitting(rung, shape)
+    asked = Asked(rung, tiles, shape)
+    scene, instead = softmax_address.scene(asked, softmax_address.row(shape, softmax_inputs.SMALL))
+    assert not instead
+    if asked.broken:
+        assert scene is None and "registers" in rung.name and shape.N > 8192
+        return
+    assert scene.tensor("x").size == min(shape.N, MOST_COLUMNS)
+    assert ("columns of" in scene.tensor("x").note) == (shape.N > MOST_COLUMNS)
+    if "BLOCK" in tiles and "PER" not in tiles:
+        assert shape.N // tiles["BLOCK"] >= softmax_address.TURNS or tiles["BLOCK"] == 4
+    assert len(payload(scene)[1]) < 400_000
+
+
+# -- rows --------------------------------------------------------------------------------------------
+def test_rows_are_what_they_say():
+    for n in (1, 2, 40, 1000):
+        made = {name: softmax_inputs.row(name, n) for name in LOGITS}
+        assert all(x.shape == (n,) and x.dtype == np.float32 for x in made.values())
+        assert (
+            np.abs(made[softmax_inputs.SMALL]).max() <= 5
+            and (made[softmax_inputs.LARGE] > softmax_story.OVERFLOW).any()
+        )
+        assert np.ptp(made[softmax_inputs.EQUAL]) == 0 and (made[softmax_inputs.ONE_HOT] > 0).sum() == 1
+        assert np.isneginf(made[softmax_inputs.MASKED]).sum() == n // 3
+
+
+@pytest.mark.parametrize(("text", "told"), [
+    ("1 2.5,-3e2;inf\n-inf nan −4 ∞", [1, 2.5, -300, np.inf, -np.inf, np.nan, -4, np.inf]), (" 7 ", [7]),
+])  # fmt: skip
+def test_own_numbers_are_read(text, told):
+    np.testing.assert_array_equal(softmax_inputs.parse(text), np.array(told, np.float32))
+
+
+@pytest.mark.parametrize(("text", "words"), [
+    ("1 two 3", "“two” is no number; inf, -inf and nan are taken too"), ("1_000", "“1_000” is no number"),
+    ("", "has 1 to 64 numbers, got 0"), ("1 " * 65, "has 1 to 64 numbers, got 65"),
+    ("4e38", "must fit FP32, at most 3.4e38 either side of 0; got “4e38”"), ("1 \x00", "is no number"), ("9" * 400, "must fit FP32"), ("-1e999", "must fit FP32"),
+])  # fmt: skip
+def test_numbers_that_break_a_rule_are_told_which(text, words):
+    with pytest.raises(softmax_inputs.LogitsError, match=words):
+        softmax_inputs.parse(text)
+    if text:
+        here = softmax_address.row(SoftmaxShape(1, 5), softmax_inputs.OWN, text)
+        assert here.note.endswith("Until then: small.") and here.x.size == 5
+
+
+@settings(max_examples=60, deadline=None)
+@given(st.text(max_size=60))
+def test_any_text_gives_numbers_or_a_rule(text):
+    try:
+        x = softmax_inputs.parse(text)
+    except softmax_inputs.LogitsError as error:
+        assert str(error)
+    else:
+        assert 1 <= x.size <= softmax_inputs.MOST_OWN
+
+
+# -- a row by every rung -------------------------------------------------------------------------------
+@pytest.mark.parametrize("name", LOGITS)
+def test_every_rung_is_held_against_float64_at_the_row(name):
+    x = softmax_inputs.row(name, 40)
+    told = {of.rung: of for of in softmax_story.outcomes(x, SMALL)}
+    for rung, of in told.items():
+        assert (of.reads, of.writes) == (of.predicted, 1) == (softmax_ladder.reads(rung), 1)
+        assert of.right == (rung != "softmax/unsafe" or name != softmax_inputs.LARGE)
+    if name == softmax_inputs.LARGE:
+        assert told["softmax/unsafe"].words == f"NaN in {(x > 88.72).sum()} of 40"
+
+
+def test_what_must_be_nan_is_right_and_what_must_not_is_not():
+    x = np.array([1, np.inf, 2], np.float32)
+    assert all(of.right and "as the definition has it" in of.words for of in softmax_story.outcomes(x, SMALL) if of.rung != "softmax/unsafe")  # fmt: skip
+    assert "∞ − ∞ has no value" in softmax_story.row_words(x)
+    assert "nothing but −∞" in softmax_story.row_words(np.full(3, -np.inf, np.float32))
+    sums = np.full(9, 88.5, np.float32)  # each finite, their sum not
+    unsafe = softmax_story.outcomes(sums, SMALL)[0]
+    assert not unsafe.right and unsafe.words == "wrong: it adds up to 0, not to 1"
+
+
+# -- the story -----------------------------------------------------------------------------------------
+def row(rung: str, ms: float, **more):
+    shape = SOFTMAX_PRESETS["softmax-attention"].shape.params()
+    return {"rung": rung, "shape": shape, "median_ms": ms, "p20_ms": ms, "p80_ms": ms, **more}
+
+
+def test_the_story_tells_the_figures():
+    rows = {r["rung"]: r for r in (
+        row("softmax/unsafe", 0.01), row("softmax/three-pass", 0.05),
+        row("softmax/registers", 0.02, ceilings={"copy_bytes_per_s": 4e12}), row("softmax/library", 0.018),
+    )}  # fmt: skip
+    text = softmax_story.softmax_gain(rows)
+    assert "“a row in registers” is 2.5 times as fast as three passes" in text
+    assert "It reaches 90 % of the speed of PyTorch softmax" in text
+    copied = 2 * 4 * 8192 * 1024 / 4e12 * 1e3
+    assert f"{copied / 0.02 * 100:.0f} % of its time" in text
+    rows["softmax/registers"]["median_ms"] = rows["softmax/registers"]["p20_ms"] = 0.06
+    assert "Three passes are the fastest here" in softmax_story.softmax_gain(rows)
+    assert softmax_story.softmax_gain({}) == ""
+    assert "134 MB, two passes 101 MB" in softmax_story.softmax_cost(SoftmaxShape(8192, 1024))

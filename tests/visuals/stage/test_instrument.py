@@ -1,0 +1,270 @@
+"""The stage as an instrument: loop, lines, zoom, cells by keyboard, panels, links to copy."""
+
+import re
+
+import numpy as np
+import pytest
+from playwright.sync_api import expect
+
+from tests.helpers.harness import TOY_STEPS, frames, truth
+from visuals.conv.im2col.scene import FILE
+
+pytestmark = pytest.mark.browser
+
+WARPS = "order=warps"
+
+
+# -- loop ------------------------------------------------------------------------------------------
+def test_a_loop_from_here_to_there_plays_over_and_over(watch, page):
+    stage = watch("step=4&speed=8")
+    loop = page.locator("[data-do=loop]")
+    expect(loop).to_have_text("loop")
+    stage.do("loop")
+    expect(loop).to_have_text("loop from 5 …")
+    page.locator(".scrub").fill("6")
+    stage.do("loop")
+    expect(loop).to_have_text("loop 5–7")
+    expect(page).to_have_url(re.compile("loop=4-6"))
+    seen = stage.root.evaluate(
+        """root => new Promise(done => {
+          const steps = [];
+          new MutationObserver(() => { steps.push(+root.dataset.step); if (steps.length > 9) done(steps); })
+            .observe(root, { attributes: true, attributeFilter: ["data-step"] });
+          root.querySelector("[data-do=play]").click();
+        })"""
+    )
+    assert set(seen) <= {3, 4, 5, 6} and seen.count(4) >= 2  # 3: nothing of the first step yet
+    stage.do("loop")
+    expect(loop).to_have_text("loop")
+    expect(page).not_to_have_url(re.compile("loop="))
+
+
+def test_brackets_set_the_loop(watch, page):
+    stage = watch("step=20")
+    stage.root.focus()
+    for key, said in (("]", "loop 1–21"), ("[", "loop from 21 …"), ("\\", "loop")):
+        page.keyboard.press(key)
+        expect(page.locator("[data-do=loop]")).to_have_text(said)
+
+
+# -- lines -----------------------------------------------------------------------------------------
+def test_a_click_on_a_line_goes_to_its_next_step(watch, page):
+    stage = watch(WARPS)
+    lines = page.locator(".code-line.runs")
+    expect(lines).not_to_have_count(0)
+    line = int(lines.first.get_attribute("data-line"))
+    stage.do("forward")
+    before = stage.step
+    lines.first.locator("code").click()
+    expect(page.locator(".code-line.lit")).to_have_attribute("data-line", str(line))
+    stage.at_step(before + 1)
+    # By keyboard: the number of the line is a button, and L goes on from the lit line.
+    lines.first.get_by_role("button").press("Enter")
+    stage.at_step(before + 2)
+    stage.root.press("l")
+    stage.at_step(before + 3)
+    stage.root.press("End")
+    stage.root.press("l")
+    stage.at_step(0)
+    assert FILE.endswith(page.locator(".file").inner_text().split()[0])
+
+
+def test_a_line_that_no_step_lights_is_no_button(watch, page):
+    watch("step=3")
+    idle = page.locator(".code-line:not(.runs)").first
+    expect(idle.get_by_role("button")).to_have_count(0)
+
+
+# -- zoom ------------------------------------------------------------------------------------------
+WHEEL = """(canvas, [x, y, deltaY, ctrlKey]) => !canvas.dispatchEvent(
+  new WheelEvent("wheel", { clientX: x, clientY: y, deltaY, ctrlKey, bubbles: true, cancelable: true }))"""
+
+
+def wheel(page, cell, delta, ctrl):
+    x, y = cell["x"] + cell["width"] / 2, cell["y"] + cell["height"] / 2
+    return page.locator(".stage canvas").evaluate(WHEEL, [x, y, delta, ctrl])
+
+
+def test_ctrl_and_wheel_zoom_under_the_mouse_and_a_wheel_alone_scrolls_the_page(watch, page):
+    stage = watch("H=32&W=32&step=450")
+    cell = stage.cell("D", 4 * 900 + 450)
+    assert not wheel(page, cell, -50, False)  # the page's
+    assert stage.cell("D", 4 * 900 + 450) == cell
+    for _ in range(8):
+        assert wheel(page, cell, -50, True)
+    near = stage.cell("D", 4 * 900 + 450)
+    assert near["width"] > 10 * cell["width"]
+    assert near["x"] + near["width"] / 2 == pytest.approx(cell["x"] + cell["width"] / 2, abs=1.5)
+    expect(page).to_have_url(re.compile("zoom="))
+    said = stage.point_at("D", 4 * 900 + 450)  # hover finds the cells where they are now
+    assert "D[4, 450]" in said
+    stage.do("fit")
+    assert stage.cell("D", 4 * 900 + 450) == cell
+    expect(page).not_to_have_url(re.compile("zoom="))
+    expect(page.locator(".stage .fit")).to_be_hidden()
+
+
+def test_dragging_pans_and_is_no_click(watch, page):
+    stage = watch("zoom=4,0.5,0.5")
+    index = 100
+    before = stage.cell("D", index)
+    box = page.locator(".stage canvas").bounding_box()
+    x, y = box["x"] + box["width"] / 2, box["y"] + box["height"] / 2
+    page.mouse.move(x, y)
+    page.mouse.down()
+    page.mouse.move(x + 60, y - 30, steps=6)
+    page.mouse.up()
+    after = stage.cell("D", index)
+    assert after["x"] - before["x"] == pytest.approx(60, abs=1)
+    assert after["y"] - before["y"] == pytest.approx(-30, abs=1)
+    expect(stage.root).not_to_have_attribute("data-pinned", "")
+    expect(page).to_have_url(re.compile("zoom=4,"))
+
+
+PINCH = """canvas => {
+  const box = canvas.getBoundingClientRect(), at = (id, x) => ({ pointerId: id, pointerType: "touch", bubbles: true,
+    clientX: box.x + x, clientY: box.y + 100 });
+  canvas.setPointerCapture = () => {};
+  const send = (type, id, x) => canvas.dispatchEvent(new PointerEvent(type, at(id, x)));
+  send("pointerdown", 1, 180); send("pointerdown", 2, 220);
+  for (let d = 20; d <= 80; d += 10) { send("pointermove", 1, 200 - d); send("pointermove", 2, 200 + d); }
+  send("pointerup", 1, 120); send("pointerup", 2, 280);
+}"""
+
+
+def test_two_fingers_pinch(watch, page):
+    page.set_viewport_size({"width": 390, "height": 844})
+    stage = watch()
+    before = stage.cell("x", 0)
+    page.locator(".stage canvas").evaluate(PINCH)
+    assert stage.cell("x", 0)["width"] == pytest.approx(4 * before["width"], rel=0.05)
+    expect(page).to_have_url(re.compile("zoom="))
+
+
+def test_numbers_appear_as_cells_grow_and_titles_stay(watch, page):
+    stage = watch("H=32&W=32&step=899")
+    small = page.locator(".stage canvas").screenshot()
+    stage.root.focus()
+    page.keyboard.press("p")
+    for _ in range(6):
+        page.keyboard.press("z")
+    assert stage.cell("y", 0)["width"] > 20
+    assert page.locator(".stage canvas").screenshot() != small
+    page.keyboard.press("0")
+    expect(page.locator(".stage .fit")).to_be_hidden()
+
+
+# -- cells by keyboard -----------------------------------------------------------------------------
+def test_the_keyboard_walks_over_cells_and_tensors(watch, page):
+    told = truth()
+    stage = watch("step=7")
+    stage.root.focus()
+    page.keyboard.press("p")
+    expect(stage.root).to_have_attribute("data-hover", "y:7")  # what the step wrote
+    for key, at in (
+        ("d", "y:8"),
+        ("s", "y:14"),
+        ("a", "y:13"),
+        ("w", "y:7"),
+        ("t", "D:0"),
+        ("t", "x:0"),
+        ("w", "x:0"),
+    ):
+        page.keyboard.press(key)
+        expect(stage.root).to_have_attribute("data-hover", at)
+    for _ in range(2):
+        page.keyboard.press("s")
+    columns = told.columns_of(16)
+    expect(stage.explanation).to_contain_text(f"{(columns <= 7).sum()} of {len(columns)} columns")
+    page.keyboard.press("p")
+    expect(stage.root).not_to_have_attribute("data-pinned", "")
+
+
+# -- panels ----------------------------------------------------------------------------------------
+def test_keys_are_told_under_the_question_mark(stage, page):
+    stage = stage()
+    stage.root.press("?")
+    keys = page.locator("[data-panel=help]")
+    expect(keys).to_be_visible()
+    for word in ("play, pause", "faster, slower", "loop", "zoom in", "pin a cell"):
+        expect(keys).to_contain_text(word)
+    expect(page.locator("[data-do=help]")).to_have_attribute("aria-expanded", "true")
+    stage.root.press("Escape")
+    expect(keys).to_be_hidden()
+    stage.do("help")
+    expect(keys).to_be_visible()
+    stage.do("colours")  # one at a time
+    expect(keys).to_be_hidden()
+    expect(page.locator("[data-panel=colours]")).to_be_visible()
+    page.locator("h1").click()
+    expect(page.locator("[data-panel=colours]")).to_be_hidden()
+
+
+@pytest.mark.parametrize(
+    ("query", "there", "gone"),
+    [
+        ("", {"input", "filter", "output", "workspace", "read", "write", "ghost", "negative", "line", "workspace-ground"},
+         {"padding", "lanes", "shared-ground", "registers-ground"}),
+        ("pad_h=1&order=warps", {"padding", "lanes", "input"}, {"shared-ground"}),
+    ],
+)  # fmt: skip
+def test_the_legend_explains_the_colours_there_are(watch, page, query, there, gone):
+    stage = watch(query)
+    stage.do("colours")
+    for names, check in ((there, "to_be_visible"), (gone, "to_be_hidden")):
+        for name in names:
+            getattr(expect(page.locator(f"[data-legend={name}]")), check)()
+
+
+def test_links_to_copy(stage, page):
+    page.context.grant_permissions(["clipboard-read", "clipboard-write"])
+    stage = stage("K=3&step=9")
+    stage.do("link")
+    for name, words in (
+        ("link", r"/im2col\?K=3&step=9&version=2$"),
+        ("iframe", r'^<iframe src="[^"]*embed=true&amp;view=watch" title="Kernel Theatre: im2col"'),
+        ("slide", r'^<section>\n  <iframe data-src="[^"]*present=1"'),
+    ):
+        page.locator(f"[data-copy={name}]").click()
+        expect(page.locator("[data-panel=link] .said")).to_have_text("Copied.")
+        text = page.evaluate("navigator.clipboard.readText()")
+        assert re.search(words, text)
+        expect(page.locator(".copied")).to_have_value(text)
+
+
+def test_without_a_clipboard_the_text_is_there_to_copy(watch, page):
+    stage = watch("step=2")
+    page.evaluate("Object.defineProperty(navigator, 'clipboard', { value: undefined, configurable: true })")
+    stage.do("link")
+    page.locator("[data-copy=link]").click()
+    expect(page.locator("[data-panel=link] .said")).to_contain_text("copy the text above")
+    expect(page.locator(".copied")).to_have_value(re.compile(r"step=2&version=2$"))
+
+
+# -- readings --------------------------------------------------------------------------------------
+def test_readings_tick_with_the_steps_and_wear_their_badge(watch, page):
+    scene = truth(K="3").scene
+    stage = watch("K=3")
+    readings = page.locator("[data-part=readings]")
+    for t in (0, 17, TOY_STEPS - 1):
+        page.locator(".scrub").fill(str(t))
+        stage.at_step(t)
+        for reading in scene.readings:
+            expect(readings).to_contain_text(f"{reading.label} {int(reading.values[t]):,}")
+    expect(readings.locator(".badge")).to_have_text(["predicted"])
+    assert scene.readings[2].values[-1] == np.prod((3, 9, 36))  # multiply-adds of the whole
+
+
+@pytest.mark.parametrize(
+    "names", ["kernel,explain", "transport", "caption,readings", "order,take,link,colours,help"]
+)
+def test_controls_named_in_hide_are_gone(watch, page, names):
+    stage = watch(f"hide={names}&step=3")
+    for name in names.split(","):
+        expect(page.locator(f".stage .{name}").first).to_be_hidden()
+    stage.root.press("ArrowRight")
+    stage.at_step(4)
+    frames(page, 2)
+    if names == "kernel,explain":
+        canvas, root = page.locator(".stage canvas").bounding_box(), stage.root.bounding_box()
+        assert canvas["width"] > 0.98 * root["width"]

@@ -1,0 +1,169 @@
+"""The moment one sees stands in the address: speed, pin, zoom, loop; and what an address may not do."""
+
+import json
+import re
+from urllib.parse import parse_qs, urlsplit
+
+import pytest
+from playwright.sync_api import expect
+
+from tests.helpers.harness import TOY_STEPS, Stage, frames
+
+pytestmark = pytest.mark.browser
+
+
+def asked(page):
+    return {name: values[0] for name, values in parse_qs(urlsplit(page.url).query).items()}
+
+
+def notice(page):
+    return page.locator(".stage .notice")
+
+
+# -- there and back --------------------------------------------------------------------------------
+def test_what_one_sets_stands_in_the_address_and_opens_again(stage, page, new_page):
+    stage = stage("picture=numbers")
+    stage.root.focus()
+    for key in ("+", "Shift+ArrowRight", "[", "ArrowRight", "ArrowRight", "]", "ArrowLeft", "z", "z"):
+        page.keyboard.press(key)
+    stage.click("D", 11)
+    expect(page).to_have_url(re.compile(r"pin=D:11"))
+    seen = asked(page)
+    assert {name: seen[name] for name in ("picture", "step", "speed", "loop", "pin")} == {
+        "picture": "numbers", "step": "11", "speed": "2", "loop": "10-12", "pin": "D:11",
+    }  # fmt: skip
+    assert seen["zoom"].startswith("2.25,")
+    cell = stage.cell("D", 11)
+    other = new_page()
+    other.goto(page.url)
+    again = Stage(other).ready()
+    again.at_step(11)
+    expect(again.root).to_have_attribute("data-hover", "D:11")
+    expect(again.root).to_have_attribute("data-pinned", "")
+    expect(other.locator("[data-do=speed]")).to_have_text("2×")
+    expect(other.locator("[data-do=loop]")).to_have_text("loop 11–13")
+    there = again.cell("D", 11)
+    assert there["width"] == pytest.approx(cell["width"], abs=0.1)
+    box, first = again.root.bounding_box(), stage.root.bounding_box()
+    assert there["x"] - box["x"] == pytest.approx(cell["x"] - first["x"], abs=2)
+    assert asked(other) == seen  # opening rewrites nothing
+    # The plain moment leaves nothing behind.
+    stage.root.focus()
+    for key in ("Escape", "0", "\\", "-", "Home"):
+        page.keyboard.press(key)
+    expect(page).to_have_url(re.compile(r"\?picture=numbers$"))
+
+
+def test_back_returns_to_the_moment_one_left(stage, page):
+    stage = stage("step=5&pin=x:9")
+    stage.at_step(5)
+    page.get_by_role("link", name="cuDNN paper", exact=True).click()
+    expect(stage.root).to_have_attribute("data-scene", re.compile("H=3"))
+    stage.at_step(0)
+    expect(stage.root).not_to_have_attribute("data-pinned", "")
+    expect(page).not_to_have_url(re.compile("pin=|step="))
+    page.go_back()
+    expect(stage.root).to_have_attribute("data-scene", re.compile("H=8"))
+    stage.at_step(5)
+    expect(stage.root).to_have_attribute("data-hover", "x:9")
+
+
+def test_turning_a_control_keeps_the_moment_where_the_scene_stays(stage, page):
+    stage = stage("step=9&speed=4&pin=D:3&zoom=2,0.5,0.5")
+    page.get_by_role("button", name="picture: digit").click()
+    page.get_by_role("dialog").get_by_text("gradient", exact=True).click()
+    expect(page).to_have_url(re.compile("picture=gradient"))
+    page.keyboard.press("Escape")
+    stage.at_step(9)
+    moment = {"step": "9", "speed": "4", "pin": "D:3", "zoom": "2,0.5,0.5"}
+    assert asked(page) == moment | {"picture": "gradient"}
+    expect(page.locator(".stage .fit")).to_be_visible()
+
+
+# -- what it may not do ----------------------------------------------------------------------------
+HOSTILE = "%3Cimg%20src%3Dx%20onerror%3Dalert(1)%3E"
+
+
+@pytest.mark.parametrize(
+    ("query", "words"),
+    [
+        (f"step={HOSTILE}", "Step must be a whole number; got “<img src=x"),
+        ("speed=99", "Speed must be one of 0.25"),
+        (f"pin={HOSTILE}", "Pin must be a tensor and a cell of it"),
+        ("pin=x:99999", "Pin must be a tensor"),
+        ("zoom=1e9,0,0", "Zoom must be scale"),
+        ("loop=5-99", "Loop must be the first and the last step"),
+        ("hide=everything", "Hide must be some of kernel"),
+        ("version=99", "This link was made by a newer version (“99”; this is"),
+        ("step=99", f"This scene has {TOY_STEPS} steps"),
+    ],
+)
+def test_a_value_that_breaks_a_rule_is_named_on_the_stage(watch, page, query, words):
+    stage = watch(query)
+    expect(notice(page)).to_contain_text(words)
+    expect(notice(page).locator("img")).to_have_count(0)
+    stage.root.press("Home")
+    stage.root.press("ArrowRight")  # and the stage lives
+    stage.at_step(1)
+    notice(page).get_by_role("button").click()
+    expect(notice(page)).to_be_hidden()
+
+
+def test_several_faults_stand_in_one_notice(watch, page):
+    watch("speed=99&pin=no:1")
+    expect(notice(page)).to_contain_text("Speed must be")
+    expect(notice(page)).to_contain_text("pin must be")
+
+
+POST = "message => window.postMessage(message, '*')"
+
+
+@pytest.mark.parametrize(
+    "message", [{"stage": "goto", "step": 7}, {"stage": "step"}, {"stage": "<img src=x onerror=alert(1)>"}]
+)
+def test_a_message_from_elsewhere_moves_nothing(watch, page, message):
+    stage = watch("step=3")
+    for text in (message, json.dumps(message)):
+        page.evaluate(POST, text)
+    expect(notice(page)).to_contain_text("did not come from the embedding page")
+    frames(page, 5)
+    stage.at_step(3)
+    stage.playing(False)
+
+
+def test_messages_that_are_none_of_the_stage_s_are_left_alone(watch, page):
+    stage = watch("step=3")
+    for message in ("hello", {"type": "SET_THEME"}, None, 5, "{broken", {"stage": 7}):
+        page.evaluate(POST, message)
+    frames(page, 5)
+    expect(notice(page)).to_be_hidden()
+    stage.at_step(3)
+
+
+BROKEN = """root => {
+  const head = JSON.stringify(HEAD), bytes = new Uint8Array(4 + head.length);
+  new DataView(bytes.buffer).setUint32(0, head.length, true);
+  bytes.set(new TextEncoder().encode(head), 4);
+  root.player.update(bytes);
+}"""
+
+
+@pytest.mark.parametrize(
+    ("head", "words"),
+    [
+        ({"meta": {"version": 99}}, "this player reads scenes of version 2, this one is version 99"),
+        ({"meta": None}, "the scene is missing"),
+        ({"meta": {"version": 2, "tensors": [], "writes": [{"target": "<b>"}]}}, "names a tensor <b>"),
+    ],
+)
+def test_a_scene_that_breaks_the_contract_is_a_notice(stage, page, head, words):
+    stage = stage()
+    stage.root.evaluate(BROKEN.replace("HEAD", json.dumps(head)))
+    expect(stage.root).to_have_attribute("data-ready", "error")
+    expect(notice(page)).to_contain_text(words)
+    expect(notice(page).locator("b")).to_have_count(0)
+    # The page lives, and the next scene is shown.
+    page.get_by_label("K", exact=True).press("ArrowUp")
+    expect(stage.root).to_have_attribute("data-scene", re.compile("K=3"))
+    expect(stage.root).to_have_attribute("data-ready", "true")
+    expect(notice(page)).to_be_hidden()

@@ -1,0 +1,110 @@
+"""The page of its own: what it holds, that nothing in it can end its parts early, and how large it is."""
+
+from __future__ import annotations
+
+import json
+import re
+from base64 import b64decode
+from gzip import decompress
+from html.parser import HTMLParser
+
+import numpy as np
+import pytest
+
+from kernels.conv.shape import ConvShape
+from visuals import stage
+from visuals.conv.im2col.scene import im2col_scene
+from visuals.conv.inputs import Inputs, outputs
+from visuals.conv.part import part_of
+from visuals.stage import standalone as made
+from visuals.stage.standalone import PLACE, standalone
+
+LIMIT = 75_000  # bytes of the toy scene's page
+
+
+class Elements(HTMLParser):
+    """Elements by name, as [attributes, text up to the next tag]."""
+
+    def __init__(self, text):
+        super().__init__()
+        self.found, self.open = {}, None
+        self.feed(text)
+        self.close()
+
+    def handle_starttag(self, tag, attrs):
+        self.open = [dict(attrs), ""]
+        self.found.setdefault(tag, []).append(self.open)
+
+    def handle_endtag(self, tag):
+        self.open = None
+
+    def handle_data(self, data):
+        if self.open:
+            self.open[1] += data
+
+
+@pytest.fixture(scope="module")
+def message():
+    shape = ConvShape(1, 1, 8, 8, 2, 3, 3)
+    inputs, part = Inputs(shape, "digit", "sobel-x"), part_of(shape, np.zeros((8, 8)))
+    y = outputs(inputs, part.K, part.P, part.Q)
+    return stage.message(im2col_scene(shape, part, inputs.x(), inputs.w(), y), step=4)
+
+
+def test_it_holds_the_message(message):
+    scripts = Elements(standalone(message)).found["script"]
+    assert [attributes.get("id", attributes["type"]) for attributes, _ in scripts] == [
+        "scene",
+        "player",
+        "takeaway",
+        "module",
+    ]
+    assert b64decode(scripts[0][1], validate=True) == message
+    length = int.from_bytes(message[:4], "little")
+    assert json.loads(message[4 : 4 + length])["step"] == 4
+
+
+def test_without_a_message_it_has_one_place_for_it(message):
+    template = standalone()
+    assert Elements(template).found["script"][0][1] == PLACE
+    scene = Elements(standalone(message)).found["script"][0][1]
+    assert template.replace(PLACE, scene, 1) == standalone(message)
+
+
+def test_it_asks_nobody_for_anything(message):
+    page = standalone(message)
+    found = Elements(page).found
+    assert not {"link", "img", "iframe", "base", "a"} & found.keys()
+    assert all(
+        "src" not in attributes and "href" not in attributes
+        for all_ in found.values()
+        for attributes, _ in all_
+    )
+    policy = next(a["content"] for a, _ in found["meta"] if a.get("http-equiv") == "Content-Security-Policy")
+    assert policy.startswith("default-src 'none';") and "http" not in policy
+    assert "@import" not in page and not re.search(r"url\((?!#)", Elements(page).found["style"][0][1])
+
+
+def test_titles_are_escaped():
+    page = standalone(title='</title><script>alert("1")</script>&')
+    assert Elements(page).found["title"][0][1] == '</title><script>alert("1")</script>&'
+    assert "<script>alert" not in page
+
+
+def test_code_lies_in_it_packed_and_cannot_end_its_element(message, monkeypatch):
+    code = 'const a = "</script><b>", b = "</SCRIPT >", c = /<\\/script/, d = "<!-- <script>";'
+    monkeypatch.setattr(stage, "script", lambda: code + "export default function stage() {}")
+    monkeypatch.setattr(made, "takeaway", lambda: code)
+    found = Elements(standalone(message)).found
+    assert len(found["script"]) == 4 and "b" not in found
+    packed = {attributes["id"]: text for attributes, text in found["script"] if "id" in attributes}
+    unpacked = {name: decompress(b64decode(packed[name])).decode() for name in ("player", "takeaway")}
+    assert unpacked == {"player": stage.script(), "takeaway": code}
+
+
+def test_styles_cannot_end_their_element():
+    assert made._in_style('a::before { content: "</style>"; }') == 'a::before { content: "\\3c /style>"; }'
+
+
+def test_it_is_small(message):
+    assert len(standalone(message).encode()) <= LIMIT

@@ -1,0 +1,128 @@
+"""How each rung of flash attention walks over the keys, and which part of a head the stage shows of it. The same arithmetic
+as in kernels/attention/cuda and kernels/ladders, at the same tile sizes.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+import numpy as np
+
+from kernels.attention import ladder
+from kernels.attention import tensor_cores as tensor
+from kernels.attention.shape import AttentionShape
+from kernels.model.dtypes import ELEMENT_BYTES
+from visuals.attention.parts import MOST_WHOLE
+
+WORD = 4
+LOG2E = np.float32(1.44269504)
+MOST_TILES, MOST_KEYS = 4, 48  # shown of what a block looks at; two tiles at least
+MOST_ROWS = MOST_COLS = 8  # of a block's queries, where the head is not shown whole; of any row
+
+
+@dataclass(frozen=True)
+class Plan:
+    """`lanes` share a row of a tile. `binary`: exponents are powers of 2, log2 e is in Q or multiplies the scores.
+    `stages` of tiles lie in shared memory. `halves`: "" or the type of Q, K, V, O, and of P when it is multiplied."""
+
+    rung: str
+    file: str
+    Br: int
+    Bc: int
+    DP: int
+    lanes: int
+    threads: int
+    traffic: Mapping[str, int]  # bytes of shared memory by kind of step, of all threads
+    binary: bool = False
+    stages: int = 1
+    halves: str = ""
+
+    @property
+    def word(self) -> int:
+        """Bytes of an element of Q, K, V and O."""
+        return ELEMENT_BYTES[self.halves or "fp32"]
+
+    def visited(self, s: AttentionShape, block: int) -> int:
+        """Tiles of keys that a block looks at, as the kernels' `end` has it."""
+        last = block * self.Br + self.Br - 1
+        return -(-(last + 1 if s.causal and last < s.N else s.N) // self.Bc)
+
+
+def plan_of(s: AttentionShape, rung: str, tiles: Mapping[str, int]) -> Plan:
+    """How a rung walks at a shape, with all its tile sizes."""
+    made = {"attention/flash": _flash, "attention/flash-registers": _registers, "attention/flash-mma": _mma}
+    return made[rung](s, rung, tiles)
+
+
+def _flash(s: AttentionShape, rung: str, tiles: Mapping[str, int]) -> Plan:
+    Br, Bc, DP = tiles["Br"], tiles["Bc"], ladder.flash_padded(s, tiles)
+    traffic = {
+        "start": Br * DP, "K": Bc * DP, "V": Bc * DP, "scores": 2 * Br * Bc * DP, "P": Br * Bc,
+        "O": Br * Bc * Bc * (1 + DP // Bc),
+    }  # fmt: skip
+    return Plan(rung, "attention/04_flash.cu", Br, Bc, DP, Bc, Br * Bc, _bytes(traffic, WORD))
+
+
+def _registers(s: AttentionShape, rung: str, tiles: Mapping[str, int]) -> Plan:
+    Br, Bc, made = tiles["Br"], tiles["Bc"], ladder.registers_defines(s, tiles)
+    DP, TM, threads, lanes = made["DP"], made["TM"], ladder.registers_threads(s, tiles), ladder.LANES_ACROSS
+    traffic = {
+        "start": Br * DP, "K": Bc * DP, "V": Bc * DP, "scores": threads * (TM + Bc // lanes) * DP, "P": Br * Bc,
+        "O": threads * (TM + DP // lanes) * Bc,
+    }  # fmt: skip
+    file = "attention/05_flash_registers.cu"
+    return Plan(rung, file, Br, Bc, DP, lanes, threads, _bytes(traffic, WORD), binary=True)
+
+
+def _mma(s: AttentionShape, rung: str, tiles: Mapping[str, int]) -> Plan:
+    Br, Bc, DP, WM = tiles["Br"], tiles["Bc"], tensor.padded(s), tensor.warp_rows(s, tiles)
+    held = (
+        WM * (Bc + DP) // 32 + WM * DP // 64 <= 160
+    )  # Q's fragments stay in registers: HELD of flash_mma.cuh
+    warps = Br // WM
+    traffic = {
+        "start": Br * DP * (2 if held else 1), "K": Bc * DP, "V": Bc * DP,
+        "scores": warps * Bc * DP + (0 if held else Br * DP), "O": warps * Bc * DP,
+    }  # fmt: skip
+    file, threads = "attention/06_flash_mma.cu", tensor.threads(s, tiles)
+    return Plan(rung, file, Br, Bc, DP, 4, threads, _bytes(traffic, 2), True, tiles["STAGES"], s.dtype)
+
+
+def _bytes(elements: Mapping[str, int], each: int) -> dict[str, int]:
+    return {kind: each * count for kind, count in elements.items()}
+
+
+# -- parts ------------------------------------------------------------------------------------------
+@dataclass(frozen=True)
+class Part:
+    """What is on the stage: the blocks that are followed, `rows` of their queries from `first` on, the queries and keys of
+    the matrices, columns, and how many tiles of each block."""
+
+    blocks: tuple[int, ...]
+    first: int
+    rows: int
+    queries: range
+    keys: int
+    cols: int
+    tiles: int
+
+
+def part_of(s: AttentionShape, plan: Plan) -> Part:
+    """A small head whole: its first block and, if causal, its last. Else one block, if causal one with tiles to skip, and
+    of its queries the last."""
+    blocks, cols = -(-s.N // plan.Br), min(s.d, MOST_COLS)
+    if s.N <= MOST_WHOLE:
+        followed = (0, blocks - 1) if s.causal and blocks > 1 else (0,)
+        return Part(followed, 0, min(plan.Br, s.N), range(s.N), s.N, cols, -(-s.N // plan.Bc))
+    tiles = max(2, min(MOST_TILES, MOST_KEYS // plan.Bc))
+    block = 0
+    if s.causal:
+        fitting = [b for b in range(min(blocks, tiles * plan.Bc)) if plan.visited(s, b) <= tiles]
+        skipping = [b for b in fitting if plan.visited(s, b) < -(-s.N // plan.Bc)]
+        block = max(skipping or fitting or [0])
+    inside = min(plan.Br, s.N - block * plan.Br)
+    rows = min(inside, MOST_ROWS)
+    first = inside - rows if s.causal else 0
+    start = block * plan.Br + first
+    return Part((block,), first, rows, range(start, start + rows), min(s.N, tiles * plan.Bc), cols, tiles)

@@ -1,0 +1,222 @@
+"""Attention in three launches: S fills, the softmax of its rows becomes P, P times V becomes O; S and P stand in
+global memory between them. Here is what both rungs share; their products are in attention_products.py.
+"""
+
+# ruff: noqa: E741  # O and l are the names of the paper
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+import numpy as np
+
+from kernels.attention.shape import AttentionShape
+from kernels.ladders import find
+from visuals.attention import parts as steps
+from visuals.attention.parts import MOST_WHOLE, grid
+from visuals.scene.arithmetic import sums_of
+from visuals.scene.parts import Captions, Group, Lanes, Sum, Tensor, Told
+from visuals.scene.recorder import Recorder, matrix
+from visuals.scene.scene import Scene
+
+LANES, WORD = 32, 4
+MOST_KEYS = 32  # of a head that is shown in part
+MOST_TERMS = 4096  # of a sum, added up one by one
+ORDER_NOTE = (
+    "One {0} after the other, launch after launch. Within a launch the GPU runs many {0}s at the same moment, in an order "
+    "of its choosing; between launches all of them must be done."
+)
+
+
+@dataclass(frozen=True)
+class Numbers:
+    """What the three kernels compute of the rows shown, all keys of them: float32 [rows, N], [rows], [rows, d]."""
+
+    sums: np.ndarray
+    S: np.ndarray
+    m: np.ndarray
+    l: np.ndarray
+    P: np.ndarray
+    O: np.ndarray
+
+
+def numbers(s: AttentionShape, head: Mapping[str, np.ndarray], rows: int) -> Numbers:
+    """Each sum in the kernels' order, rounded as they round it (but for O of very many keys, a few terms at once). Hidden
+    scores are -inf."""
+    sums = sums_of(head["Q"][:rows], head["K"].T, 1, "fp32")
+    S = np.float32(s.factor) * sums
+    if s.causal:
+        S[np.arange(s.N) > np.arange(rows)[:, None]] = -np.inf
+    m = S.max(axis=1)
+    e = np.exp(S - m[:, None])
+    l = steps.lanes_sum(e, LANES)
+    P = e / l[:, None]
+    return Numbers(sums, S, m, l, P, sums_of(P, head["V"], -(-s.N // MOST_TERMS), "fp32"))
+
+
+def scene_of(walk: Unfused, rung: str) -> Scene:
+    """The scene of a walk through all three launches."""
+    walk.run()
+    s, r, program = walk.s, walk.r, find(rung).build(walk.s, walk.tiles)
+    warp, mask = (np.array(column) for column in zip(*walk.lanes, strict=True))
+    return Scene(
+        key=steps.named(s, rung, walk.tiles),
+        title=find(rung).title,
+        tensors=walk.tensors(),
+        groups=walk.groups(),
+        steps=r.steps,
+        step_name="step",
+        order_name="launch after launch",
+        order_note=ORDER_NOTE.format(walk.OWNER),
+        writes=r.writes(),
+        reads=r.reads(),
+        sums=(walk.values_sum(),),
+        told=walk.told(),
+        readings=r.readings("head 0: " if s.heads > 1 else "", walk.shared),
+        captions=r.captions(),
+        source=steps.joined_source([step.source for step in program.steps], walk.MARKS, r.marks(), "three launches"),
+        lanes=Lanes(warp, mask.astype(np.uint32)),
+    )  # fmt: skip
+
+
+SOFTMAX_MARKS = ((1, "m = fmaxf(m, S[j])"), (1, "l += expf(S[j] - m)"), (1, "P[j] = weight("))
+SOFTMAX = {
+    "max": "A warp takes query {0}: it walks along the row of {S}, {1} long, and keeps the largest score: m = {2}.",
+    "sum": "It walks along the row again and adds up exp({S} − m): for key 0, exp({2}) = {3}. In all, l = {4}.",
+    "row": "It walks along the row a third time and writes {P} = exp({S} − m) / l: for key 0, {3} divided by {4} = {5}.",
+    "hidden row": "It walks along the row a third time and writes {P} = exp({S} − m) / l: for key 0, {3} divided by {4} = {5}. "
+    "Keys after the query are hidden: their {P} is 0, and {S} is not read there.",
+    "rest rows": "The rows of {S} from {0} on become rows of {P} in the same way.",
+}  # fmt: skip
+END = "{O} is whole. Between the launches {S} and {P} stood in global memory, {MB} for each head: written once each, and read again by the launch after."
+
+
+class Unfused(ABC):
+    """The steps of all three launches; subclasses know the products."""
+
+    WORDS: Mapping[str, str]
+    MARKS: tuple[tuple[int, str], ...]
+    LIT: Mapping[str, int]  # of WORDS: which of MARKS
+    OWNER: str  # whose work a step of a product is
+    shared = False
+
+    def __init__(self, s: AttentionShape, tiles: Mapping[str, int], head: Mapping[str, np.ndarray]):
+        whole = s.N <= MOST_WHOLE
+        self.s, self.head, self.tiles = s, head, tiles
+        self.rows, self.cols = min(s.N, MOST_WHOLE), min(s.d, MOST_WHOLE)
+        self.keys = s.N if whole else min(s.N, MOST_KEYS)
+        self.n = numbers(s, head, self.rows)
+        more = {"TILE": tiles.get("TILE"), "MB": f"{2 * WORD * s.N * s.N:,} bytes"}
+        self.r = Recorder(steps.filled(self.WORDS, self.LIT, more))
+        self.lanes: list[tuple[int, int]] = []
+
+    def seen(self, i: np.ndarray | int) -> np.ndarray:
+        """How many keys query i sees."""
+        i = np.asarray(i)
+        return np.where((i < self.s.N) & bool(self.s.causal), i + 1, self.s.N)
+
+    def step(self, kind: str, *args: float, warp: int = -1, mask: int = 0, **moved: int) -> None:
+        self.r.step(kind, *args, **moved)
+        self.lanes.append((warp, mask))
+
+    def run(self) -> None:
+        self.scores()
+        self.softmax()
+        self.values()
+        self.step("heads" if self.s.heads > 1 else "end", self.s.heads)
+
+    @abstractmethod
+    def scores(self) -> None:
+        """The steps of the launch that fills S."""
+
+    @abstractmethod
+    def values(self) -> None:
+        """The steps of the launch that fills O."""
+
+    def rest(self, kind: str, since: int, total: tuple[int, int, int], *args: float) -> None:
+        """What the launch that began with step `since` moves beside what was told of it; total: its bytes."""
+        told = np.sum(self.r.moved[since:], axis=0)
+        left = dict(zip(("read", "written", "shared"), np.subtract(total, told), strict=True))
+        if left["written"]:
+            self.step(kind, *args, **left)
+
+    def softmax(self) -> None:
+        s, n, warps = self.s, self.n, 4
+        for i in range(self.rows):
+            keys = int(self.seen(i))
+            row = grid([i], range(min(keys, self.keys)), self.keys)
+            gap = n.S[i, 0] - n.m[i]
+            told = i, keys, gap, np.exp(gap), n.l[i], n.P[i, 0]
+            on = {"warp": i % warps, "mask": (1 << min(keys, LANES)) - 1, "read": WORD * keys}
+            self.step("max", i, keys, n.m[i], **on)
+            self.r.look("S", row)
+            self.r.put("m", n.m[i], np.array([i]))
+            self.step("sum", *told, **on)
+            self.r.look("S", row)
+            self.r.put("l", n.l[i], np.array([i]))
+            on["mask"] = (1 << min(s.N, LANES)) - 1
+            self.step("hidden row" if keys < s.N else "row", *told, written=WORD * s.N, **on)
+            self.r.look("S", row)
+            self.r.put("P", n.P[i, : self.keys], grid([i], range(self.keys), self.keys))
+        if left := s.N - self.rows:
+            keys = int(self.seen(np.arange(self.rows, s.N)).sum())
+            self.step("rest rows", self.rows, read=3 * WORD * keys, written=WORD * left * s.N)
+
+    # -- tensors ------------------------------------------------------------------------------------
+    def tensors(self) -> tuple[Tensor, ...]:
+        s, R, C, D = self.s, self.rows, self.keys, self.cols
+        square, flat = (s.N, s.N), (s.N, s.d)
+
+        def one(name, role, size, whole, values=None):
+            return matrix(name, role, size, (0, 0), whole, values)
+
+        return (
+            one("Q", "input", (R, D), flat, self.head["Q"][:R, :D]),
+            one("K", "filter", (C, D), flat, self.head["K"][:C, :D]),
+            one("V", "filter", (C, D), flat, self.head["V"][:C, :D]),
+            one("O", "output", (R, D), flat),
+            one("S", "workspace", (R, C), square),
+            one("P", "workspace", (R, C), square),
+            Tensor("m", "m", "m", "workspace", 1, R, 1),
+            Tensor("l", "l", "l", "workspace", 1, R, 1),
+            *self.tile_tensors(),
+        )
+
+    def tile_tensors(self) -> tuple[Tensor, ...]:
+        return ()
+
+    def groups(self) -> tuple[Group, ...]:
+        return (
+            Group((("Q", "K", "V", "O"),), "global", steps.global_title(self.s)),
+            Group((("S", "P"),), "workspace", "workspace in global memory"),
+            Group((("m", "l"),), "registers", "registers"),
+        )
+
+    # -- what cells are made of ---------------------------------------------------------------------
+    def values_sum(self) -> Sum:
+        """O as the browser sums it, of the keys shown."""
+        s, R, C, D = self.s, self.rows, self.keys, self.cols
+        terms = np.repeat(np.minimum(self.seen(np.arange(R)), C), D)
+        cell = np.repeat(np.arange(R * D), terms)
+        key = np.arange(len(cell)) - np.repeat(np.cumsum(terms) - terms, terms)
+        start = np.append(0, np.cumsum(terms))
+        return Sum("O", "V", start, key * D + cell % D, cell // D * C + key, "P", "keys" if C < s.N else "")
+
+    def told(self) -> tuple[Told, ...]:
+        s, n, R, C, D = self.s, self.n, self.rows, self.keys, self.cols
+        i, j = (of.ravel() for of in np.mgrid[:R, :C])
+        hidden = (j >= self.seen(i)).astype(int)
+        S = np.where(hidden, 0, n.S[:, :C].ravel())
+        of_S = np.stack([i, j, n.sums[:, :C].ravel(), np.full(R * C, s.factor)], axis=1)
+        of_P = np.stack([i, j, S - n.m[i], n.l[i]], axis=1)
+        made = "Row {0} of [Q](input) times row {1} of [K](filter) is {2}, times the scale {3}."
+        weight = "exp([S](workspace) − m) / l = exp({2}) / {3}."
+        after = "Key {1} comes after query {0}: hidden."
+        along = np.arange(D)
+        rows = {"Q": i[:, None] * D + along, "K": j[:, None] * D + along}
+        one = {"S": np.where(hidden, -1, i * C + j), "m": i, "l": i}
+        return (
+            Told("S", Captions((made, after), hidden, of_S), rows),
+            Told("P", Captions((weight, after), hidden, of_P), {k: v[:, None] for k, v in one.items()}),
+        )

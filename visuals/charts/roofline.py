@@ -1,0 +1,435 @@
+"""The roofline: what a device does at most at each intensity, and where the rungs stand under it.
+
+Roofs are measured ceilings (kernels.machine.ceilings) that came with a row; a dot is a row. Pure functions.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from functools import cache
+from itertools import product
+from typing import TYPE_CHECKING, Any
+
+from kernels import records
+from kernels.ladders import ladder_of
+from visuals.charts import bars
+from visuals.charts import units as charts_units
+
+if TYPE_CHECKING:
+    from plotly.graph_objects import Figure
+
+Row = Mapping
+HEIGHT = 330
+SECTOR = 32  # bytes
+SLOPE = 10  # times the ridge's intensity down to where a slope is seen at least
+MOST_LISTED = 4  # titles in a sentence where they are all there are
+MOST_APART = 4  # dots of one kind: more are joined in the ladder's order
+NEAR_PX = 15  # labels closer than this are written as one
+KIND_COLOUR = {"measured": "output", "recorded": "workspace"}  # as their badges
+KIND_SYMBOL = {"measured": "circle", "recorded": "diamond"}
+MARGIN = {"l": 4, "r": 4, "t": 8, "b": 4}
+RATES = ((1e12, "TFLOP/s"), (1e9, "GFLOP/s"), (1e6, "MFLOP/s"), (1e3, "kFLOP/s"))
+
+
+@dataclass(frozen=True)
+class Roof:
+    """What one device does at most, and which kind of number that is."""
+
+    device: str
+    kind: str  # "measured" or "recorded"
+    bytes_per_s: float
+    flops_per_s: float
+    told: Mapping  # the ceilings as the row keeps them
+
+    @property
+    def ridge(self) -> float:
+        """FLOP per byte from which arithmetic is the limit."""
+        return self.flops_per_s / self.bytes_per_s
+
+    def bound(self, intensity: float) -> float:
+        return min(self.flops_per_s, intensity * self.bytes_per_s)
+
+
+@dataclass(frozen=True)
+class Dot:
+    """A rung's row under the roof. `moved` are the bytes its warps asked for, where the emulator counted."""
+
+    number: int  # in the ladder, from 1
+    title: str
+    row: Row
+    kind: str
+    stale: bool = False
+    moved: int | None = None
+
+    @property
+    def intensity(self) -> float:
+        return self.row["flops"] / self.row["predicted_bytes"]
+
+    @property
+    def rate(self) -> float:
+        return self.row["flops"] / self.row["median_ms"] * 1e3
+
+
+def defined_flops(row: Row) -> int:
+    """FLOPs that the definition has at the shape of a row: those of direct convolution for any of its algorithms."""
+    return ladder_of(row["rung"]).shape(**row["shape"]).flops
+
+
+def as_defined(rows: Iterable[Row]) -> bool:
+    """Whether the FLOPs of all rows are those of the definition: then executed and effective rates are one."""
+    return all(row["flops"] == defined_flops(row) for row in rows)
+
+
+# What does its arithmetic on other units than those whose peak the roof is.
+OTHER_UNITS = {
+    "gemm/cublas-tf32": "tensor cores", "gemm/wmma": "tensor cores", "gemm/mma-sync": "tensor cores",
+    "gemm/cublas-fp16": "tensor cores", "gemm/dp4a": "INT8 arithmetic",
+    "attention/library": "tensor cores",  # FP32 as three TF32 products (kernels.attention.library)
+}  # fmt: skip
+SIXTEEN_BITS = ("fp16", "bf16")  # tensor cores alone multiply them here
+
+
+def units(row: Row) -> str:
+    """The units of a row's rung where the FP32 roof is not theirs; "" where it is. The cpu engine has no others."""
+    return other_units(row["rung"], row["shape"]) if row["engine"] == "cuda" else ""
+
+
+def other_units(rung: str, params: Mapping[str, Any]) -> str:
+    """The same of a rung on a GPU, at a shape of these parameters."""
+    return "tensor cores" if params.get("dtype") in SIXTEEN_BITS else OTHER_UNITS.get(rung, "")
+
+
+def is_opaque(row: Row) -> bool:
+    """Whether only a vendor's library knows what the rung executes, moves and allocates (kernels.model.program.Cost)."""
+    return row.get("predicted_workspace_bytes") is None
+
+
+def stands(row: Row) -> bool:
+    """Whether it has a place under a roof: a copy, say, computes nothing."""
+    return bool(row["flops"] and row.get("predicted_bytes"))
+
+
+@dataclass(frozen=True)
+class Mark:
+    """A rung that has no time at this shape: only what is predicted of it."""
+
+    number: int
+    title: str
+    intensity: float
+    units: str = ""  # where the FP32 roof is not theirs
+
+    def most(self, roof: Roof) -> float:
+        """FLOP/s that a roof allows it: of other units than FP32's only the memory's slope is known."""
+        return self.intensity * roof.bytes_per_s if self.units else roof.bound(self.intensity)
+
+
+def roof_of(row: Row | None, kind: str) -> Roof | None:
+    """The roof that came with a row; None where none was measured."""
+    told = (row or {}).get("ceilings") or {}
+    copy, flops = told.get("copy_bytes_per_s"), told.get("fp32_flops_per_s")
+    if not (copy and flops):
+        return None
+    return Roof(told.get("device", row["device"]), kind, copy, flops, told)
+
+
+@cache
+def recorded_roofs() -> tuple[Roof, ...]:
+    """One roof for each device that a shipped recording tells of."""
+    found = {row["device"]: roof for row in records.recordings() if (roof := roof_of(row, "recorded"))}
+    return tuple(found.values())
+
+
+def roofs(rows: Iterable[tuple[Row, str]]) -> list[Roof]:
+    """The roofs of these (row, kind), then of recorded devices that are not among them; one for each device."""
+    found = {}
+    for roof in (*(roof_of(row, kind) for row, kind in rows), *recorded_roofs()):
+        if roof:
+            found.setdefault(roof.device, roof)
+    return list(found.values())
+
+
+# -- words ---------------------------------------------------------------------------------------
+def ceilings_words(roof: Roof) -> str:
+    """What stands behind a roof, beside its badge."""
+    t = roof.told
+    return (
+        f"copy {charts_units.bandwidth(roof.bytes_per_s)} ({t.get('copy', '')}; best of {t.get('copy_n', '?')}), "
+        f"FP32 {_rate(roof.flops_per_s)} ({t.get('fp32', '')}; best of {t.get('fp32_n', '?')}). "
+        f"They meet at {charts_units.ratio(roof.ridge)} FLOP per byte"
+    )
+
+
+def verdict(dots: Sequence[Dot], all_roofs: Sequence[Roof]) -> list[str]:
+    """Of each device's fastest fresh rung: how far under its roof it stands, and what keeps it there; and of the
+    fastest on other units, which have another roof."""
+    told = []
+    for kind, other in product(("measured", "recorded"), (False, True)):
+        fresh = [d for d in dots if d.kind == kind and not d.stale and bool(units(d.row)) == other]
+        if not fresh:
+            continue
+        dot = max(fresh, key=lambda d: d.rate)
+        roof = next((r for r in all_roofs if r.device == dot.row["device"]), None)
+        if roof:
+            told.append(_under(dot, roof))
+        else:
+            told.append(
+                f"{dot.title} does {_rate(dot.rate)} on {dot.row['device']}; its row tells of no ceilings, "
+                "so it has no roof here."
+            )
+    return told
+
+
+def _under(dot: Dot, roof: Roof) -> str:
+    if of := units(dot.row):
+        over = dot.rate / roof.flops_per_s
+        peak = (
+            f"{charts_units.ratio(over)} times the FP32 peak"
+            if over > 1
+            else f"{charts_units.share(over)} of the FP32 peak"
+        )
+        return f"{dot.title} does {_rate(dot.rate)} on {roof.device}, {peak} ({of}: another roof, not measured here)."
+    bound = roof.bound(dot.intensity)
+    limit = "the memory's slope" if dot.intensity < roof.ridge else "the FP32 roof"
+    text = (
+        f"{dot.title} does {_rate(dot.rate)} on {roof.device}: {charts_units.share(dot.rate / bound)} of the "
+        f"{_rate(bound)} that {limit} allows {charts_units.ratio(dot.intensity)} FLOP per byte."
+    )
+    launching = bars.launch_ms(dot.row) / dot.row["median_ms"]
+    if dot.row["mode"] == "cold" and launching > 0.2:
+        what, n = bars.launch_word(dot.row), bars.launches_of(dot.row)
+        text += f" As many {what} of nothing ({n}) take {charts_units.share(launching)} of its time: it is too small for a roof to matter."
+    elif dot.rate > bound and dot.intensity < roof.ridge:
+        text += " More than the slope allows: part of what it moves stayed in the caches."
+    elif dot.rate > bound:
+        text += " More than the roof: it executes less than the definition asks for, or the peak was taken while others kept the device busy."
+    return text
+
+
+def bounds(marks: Sequence[Mark], all_roofs: Sequence[Roof]) -> str:
+    """What the roofs allow rungs that were not run at this shape; "" where there are none of either."""
+    told = []
+    for roof in all_roofs:
+        said = {}
+        for mark in marks:
+            said.setdefault(_rate(mark.most(roof)), []).append(mark.title)
+        told += [
+            f"{_listed(titles, len(marks))} at most {rate} on {roof.device}" for rate, titles in said.items()
+        ]
+    return "Not run at this shape; by the roofs " + "; ".join(told) + "." if told else ""
+
+
+def _listed(titles: Sequence[str], all_: int) -> str:
+    return f"each of the {all_} rungs" if len(titles) == all_ > MOST_LISTED else ", ".join(titles)
+
+
+def _rate(flops_per_s: float) -> str:
+    return charts_units.rate(flops_per_s, 1e3)
+
+
+# -- the chart -----------------------------------------------------------------------------------
+def chart(
+    all_roofs: Sequence[Roof], dots: Sequence[Dot], marks: Sequence[Mark], tokens: Mapping[str, str]
+) -> Figure:
+    """Log-log: a roof for each device, dots filled at the predicted intensity, hollow at the counted one,
+    vertical marks where nothing was run."""
+    from visuals.charts.drawn import Drawn
+
+    (x0, x1), (y0, y1) = _ranges(all_roofs, dots, marks)
+    figure = Drawn()
+    for roof in all_roofs:
+        _draw_roof(figure, roof, x0, x1, y0, tokens)
+    for mark in marks:
+        _draw_mark(figure, mark, all_roofs, y0, y1, tokens)
+    for x, text in mark_labels(marks):
+        _write(figure, x, y0, text, tokens, yanchor="bottom")
+    _draw_paths(figure, dots, tokens)
+    for dot in dots:
+        _draw_dot(figure, dot, all_roofs, tokens)
+    for x, y, text in labels(dots, y1 - y0):
+        _write(figure, x, y, text, tokens)
+    bars.lay_out(figure, HEIGHT, tokens)
+    axis = {
+        "type": "log", "fixedrange": True, "gridcolor": tokens["line"], "zeroline": False, "dtick": 1,
+        "tickfont": {"size": 12, "color": tokens["dim"]}, "automargin": True,
+    }  # fmt: skip
+    rate = "effective FLOP/s" if as_defined(dot.row for dot in dots) else "FLOP/s executed"
+    figure.update_layout(
+        margin=MARGIN,
+        xaxis={**axis, "range": [x0, x1], "exponentformat": "none", "title": _title("FLOP per byte moved", tokens)},
+        yaxis={**axis, "range": [y0, y1], "title": _title(rate, tokens), **_rate_ticks(y0, y1)},
+    )  # fmt: skip
+    return figure
+
+
+def _title(text: str, tokens: Mapping[str, str]) -> dict:
+    return {"text": text, "font": {"size": 12, "color": tokens["dim"]}, "standoff": 4}
+
+
+def _rate_ticks(y0: float, y1: float) -> dict:
+    powers = range(math.ceil(y0), math.floor(y1) + 1)
+    return {"tickvals": [10.0**p for p in powers], "ticktext": [_power(p) for p in powers]}
+
+
+def _power(p: int) -> str:
+    for scale, unit in RATES:
+        if 10.0**p >= scale:
+            return f"{10.0**p / scale:g} {unit[0]}"
+    return f"{10.0**p:g}"
+
+
+def _ranges(roofs_: Sequence[Roof], dots: Sequence[Dot], marks: Sequence[Mark]):
+    """Decades (low, high) of both axes, with room around all that is drawn."""
+    x = [d.intensity for d in dots] + [m.intensity for m in marks]
+    x += [at for r in roofs_ for at in (r.ridge, r.ridge / SLOPE)]
+    x += [d.row["flops"] / d.moved for d in dots if d.moved]
+    y = [d.rate for d in dots] + [at for r in roofs_ for at in (r.flops_per_s, r.flops_per_s / SLOPE)]
+    y += [m.most(r) for r in roofs_ for m in marks]
+    x, y = x or [1.0], y or [1e9]
+    return (
+        (math.log10(min(x)) - 0.5, math.log10(max(x)) + 0.8),
+        (math.log10(min(y)) - 0.6, math.log10(max(y)) + 0.5),
+    )
+
+
+def _draw_roof(
+    figure: Figure, roof: Roof, x0: float, x1: float, y0: float, tokens: Mapping[str, str]
+) -> None:
+    colour = tokens[KIND_COLOUR[roof.kind]]
+    left = max(10**x0, 10**y0 / roof.bytes_per_s)
+    xs = [left, roof.ridge, 10**x1]
+    figure.add_scatter(
+        x=xs, y=[roof.bound(x) for x in xs], mode="lines", line={"color": colour, "width": 2},
+        hovertemplate=f"{roof.device}: copy {charts_units.bandwidth(roof.bytes_per_s)}, FP32 {_rate(roof.flops_per_s)}<extra></extra>",
+    )  # fmt: skip
+    copy = f"copy {charts_units.bandwidth(roof.bytes_per_s)}"
+    for x, text, side in (
+        (x1, f"FP32 {_rate(roof.flops_per_s)}", {"xanchor": "right", "yanchor": "bottom", "xshift": -4}),
+        # Under the slope's low end, which rises away from it; above the figures of the axis.
+        (
+            max(math.log10(left), y0 + 0.35 - math.log10(roof.bytes_per_s)),
+            copy,
+            {"xanchor": "left", "yanchor": "top", "xshift": 16},
+        ),
+    ):
+        figure.add_annotation(
+            x=x, y=math.log10(roof.bound(10**x)), text=text, showarrow=False,
+            font={"size": 12, "color": colour}, **side,
+        )  # fmt: skip
+
+
+def _draw_mark(
+    figure: Figure, mark: Mark, all_roofs: Sequence[Roof], y0: float, y1: float, tokens: Mapping[str, str]
+) -> None:
+    tops = [mark.most(roof) for roof in all_roofs]
+    top = max(tops, default=10**y1)
+    figure.add_scatter(
+        x=[mark.intensity] * 2, y=[10**y0, top], mode="lines",
+        line={"color": tokens["dim"], "width": 1.5, "dash": "dot"},
+        hovertemplate=f"{mark.title}: predicted {charts_units.ratio(mark.intensity)} FLOP per byte<extra></extra>",
+    )  # fmt: skip
+    figure.add_scatter(
+        x=[mark.intensity] * len(tops), y=tops, mode="markers",
+        marker={"symbol": "line-ew-open", "size": 14, "color": tokens["ink"], "line": {"width": 2}},
+        hovertemplate=[
+            f"{mark.title}: at most {_rate(t)} on {r.device}<extra></extra>"
+            for t, r in zip(tops, all_roofs, strict=True)
+        ],
+    )  # fmt: skip
+
+
+def _draw_paths(figure: Figure, dots: Sequence[Dot], tokens: Mapping[str, str]) -> None:
+    """A thin line from rung to rung through the dots of one kind, where they are many."""
+    for kind, stale in product(KIND_COLOUR, (False, True)):
+        path = sorted((d for d in dots if (d.kind, d.stale) == (kind, stale)), key=lambda d: d.number)
+        if len(path) > MOST_APART:
+            figure.add_scatter(
+                x=[d.intensity for d in path], y=[d.rate for d in path], mode="lines", hoverinfo="skip",
+                line={"color": tokens[KIND_COLOUR[kind]], "width": 1}, opacity=0.35 if stale else 0.7,
+            )  # fmt: skip
+
+
+def _draw_dot(figure: Figure, dot: Dot, all_roofs: Sequence[Roof], tokens: Mapping[str, str]) -> None:
+    colour, opacity = tokens[KIND_COLOUR[dot.kind]], 0.35 if dot.stale else 1
+    roof = next((r for r in all_roofs if r.device == dot.row["device"]), None)
+    allowed = (
+        f"<br>{charts_units.share(dot.rate / roof.bound(dot.intensity))} of what the roof allows"
+        if roof
+        else ""
+    )
+    if of := units(dot.row):
+        allowed = f"<br>{of}: another roof, not measured here"
+    stale = "stale: " if dot.stale else ""
+    if dot.moved:
+        counted = dot.row["flops"] / dot.moved
+        figure.add_scatter(
+            x=[dot.intensity, counted], y=[dot.rate] * 2, mode="lines", hoverinfo="skip",
+            line={"color": tokens["input"], "width": 1}, opacity=opacity,
+        )  # fmt: skip
+        figure.add_scatter(
+            x=[counted], y=[dot.rate], mode="markers", opacity=opacity,
+            marker={"symbol": "circle", "size": 10, "color": tokens["ground"],
+                    "line": {"width": 2, "color": tokens["input"]}},
+            hovertemplate=f"{stale}{dot.title}: counted {charts_units.ratio(counted)} FLOP per byte of {charts_units.bytes_(dot.moved)} in sectors<extra></extra>",
+        )  # fmt: skip
+    figure.add_scatter(
+        x=[dot.intensity], y=[dot.rate], mode="markers", opacity=opacity,
+        marker={"symbol": KIND_SYMBOL[dot.kind], "size": 11, "color": colour},
+        hovertemplate=f"{stale}{dot.title}, {dot.kind} {charts_units.provenance(dot.row)}: {_rate(dot.rate)}<br>"
+        f"predicted {charts_units.ratio(dot.intensity)} FLOP per byte{allowed}<extra></extra>",
+    )  # fmt: skip
+
+
+def _write(figure: Figure, x: float, y: float, text: str, tokens: Mapping[str, str], **how) -> None:
+    """Numbers of rungs, right of (log x, log y)."""
+    figure.add_annotation(
+        x=x, y=y, text=text, showarrow=False, xanchor="left", xshift=9,
+        font={"size": 13, "color": tokens["ink"]}, **how,
+    )  # fmt: skip
+
+
+def mark_labels(marks: Sequence[Mark]) -> list[tuple[float, str]]:
+    """(log x, numbers) to write at the marks: those of one intensity share a label."""
+    at: dict[float, list[int]] = {}
+    for mark in marks:
+        at.setdefault(round(math.log10(mark.intensity), 2), []).append(mark.number)
+    return [(x, _numbers(numbers)) for x, numbers in at.items()]
+
+
+def _numbers(numbers: Iterable[int]) -> str:
+    """[1, 2, 4, 5, 6] -> "1, 2, 4–6"."""
+    runs: list[list[int]] = []
+    for n in sorted(set(numbers)):
+        if runs and n == runs[-1][-1] + 1:
+            runs[-1].append(n)
+        else:
+            runs.append([n])
+    return ", ".join(f"{r[0]}–{r[-1]}" if len(r) > 2 else ", ".join(map(str, r)) for r in runs)
+
+
+def _near(one: Dot, other: Dot, decades: float) -> bool:
+    """Whether a label beside each would be one over the other."""
+    up, across = math.log10(one.rate / other.rate), math.log10(one.intensity / other.intensity)
+    return abs(up) < decades and abs(across) < 0.12
+
+
+def labels(dots: Sequence[Dot], decades: float) -> list[tuple[float, float, str]]:
+    """(log x, log y, numbers) to write right of the dots: those of one intensity that stand too near for two
+    labels share one."""
+    per_px = decades / (HEIGHT - 60)
+    groups: list[list[Dot]] = []
+    for dot in sorted(dots, key=lambda d: (d.stale, round(math.log10(d.intensity), 2), d.rate)):
+        near = (group for group in groups if _near(group[-1], dot, NEAR_PX * per_px))
+        if group := next(near, None):
+            group.append(dot)
+        else:
+            groups.append([dot])
+    return [
+        (
+            max(math.log10(d.intensity) for d in group),
+            sum(math.log10(d.rate) for d in group) / len(group),
+            _numbers(d.number for d in group),
+        )
+        for group in groups
+    ]

@@ -1,0 +1,242 @@
+"""The map of winners: over two extents of a convolution the fastest rung of each cell. Pure functions."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import asdict, dataclass
+from html import escape
+
+from kernels.conv.shape import ConvShape
+from kernels.ladders import LADDERS
+from kernels.model.shape import ShapeError
+from visuals.charts import units
+from visuals.conv.choose.families import FAMILIES, family, short
+from visuals.conv.choose.race import alike
+
+Row = Mapping
+LADDER = LADDERS["conv"]
+HINT = "Under each name: how many times as long the second took. Point at a cell for all times, press it to race there."
+
+
+@dataclass(frozen=True)
+class Axis:
+    """An extent, or several that are held equal. `same`: the padding is the filter's, so that sizes stay."""
+
+    key: str
+    title: str
+    fields: tuple[str, ...]
+
+    def value(self, s: ConvShape) -> int | None:
+        """Where a shape stands on the axis; None where the extents differ."""
+        values = {getattr(s, name) for name in self.fields if not name.startswith("pad")}
+        return values.pop() if len(values) == 1 else None
+
+    def put(self, s: ConvShape, value: int) -> ConvShape:
+        """The shape moved to a value; ShapeError where it is none there."""
+        moved = {name: value for name in self.fields if not name.startswith("pad")}
+        if self.key == "R" and _keeps_size(s):
+            moved |= {"pad_h": value // 2, "pad_w": value // 2}
+        return s.with_(**moved)
+
+
+def _keeps_size(s: ConvShape) -> bool:
+    return s.pad == (s.R // 2, s.S // 2)
+
+
+AXES = {
+    axis.key: axis
+    for axis in (
+        Axis("CK", "C = K", ("C", "K")),
+        Axis("C", "C", ("C",)),
+        Axis("K", "K", ("K",)),
+        Axis("H", "H = W", ("H", "W")),
+        Axis("R", "R = S", ("R", "S", "pad_h", "pad_w")),
+        Axis("N", "N", ("N",)),
+    )
+}
+
+
+def others(key: str) -> list[str]:
+    """The axes that can stand beside one: they share no extent with it."""
+    return [other for other, axis in AXES.items() if not set(axis.fields) & set(AXES[key].fields)]
+
+
+def rest(s: ConvShape, across: Axis, down: Axis) -> tuple:
+    """What two shapes of one map must agree in: all but the extents along the axes."""
+    moved = (*across.fields, *down.fields)
+    kept = tuple((name, value) for name, value in asdict(s).items() if name not in moved)
+    return (*kept, _keeps_size(s)) if "R" in moved else kept
+
+
+@dataclass(frozen=True)
+class Cell:
+    shape: ConvShape
+    rows: tuple[Row, ...]  # the fastest first
+
+    @property
+    def lead(self) -> float | None:
+        """The second's time by the first's; None where one ran alone."""
+        return self.rows[1]["median_ms"] / self.rows[0]["median_ms"] if len(self.rows) > 1 else None
+
+    @property
+    def tied(self) -> bool:
+        return len(self.rows) > 1 and alike(*self.rows[:2])
+
+
+@dataclass(frozen=True)
+class Map:
+    across: Axis
+    down: Axis
+    cells: Mapping[tuple[int, int], Cell]  # by (across, down)
+
+    @property
+    def values(self) -> tuple[list[int], list[int]]:
+        return tuple(sorted({at[n] for at in self.cells}) for n in (0, 1))
+
+    def rows(self) -> list[Row]:
+        return [row for cell in self.cells.values() for row in cell.rows]
+
+
+def by_shape(rows: Iterable[Row], mode: str) -> dict[ConvShape, list[Row]]:
+    """Rows of the ladder at the usual tile sizes in one mode, on the device that comes first, the fastest first."""
+    usual = {rung.name: rung.default_tiles for rung in LADDER.rungs}
+    found: dict[ConvShape, list[Row]] = {}
+    device = ""
+    for row in rows:
+        if row["mode"] == mode and row["tiles"] == usual.get(row["rung"]):
+            device = device or row["device"]
+            if row["device"] == device:
+                found.setdefault(_shape(tuple(row["shape"].items())), []).append(row)
+    return {shape: sorted(of, key=lambda row: row["median_ms"]) for shape, of in found.items()}
+
+
+def _shape(params: tuple) -> ConvShape:
+    return ConvShape(**dict(params))
+
+
+def winners(
+    found: Mapping[ConvShape, Sequence[Row]], around: ConvShape, across: Axis, down: Axis
+) -> Map | None:
+    """The map through the shape `around`; where that has fewer than two lines either way, the largest there is."""
+    maps: dict[tuple, dict[tuple[int, int], Cell]] = {}
+    for shape, rows in found.items():
+        at = across.value(shape), down.value(shape)
+        if None not in at:
+            maps.setdefault(rest(shape, across, down), {})[at] = Cell(shape, tuple(rows))
+    here = rest(around, across, down)
+    for cells in (maps.get(here, {}), max(maps.values(), key=len, default={})):
+        told = Map(across, down, _whole(cells, around))
+        if min(map(len, told.values)) > 1:
+            return told
+    return None
+
+
+def _whole(cells: Mapping[tuple[int, int], Cell], around: ConvShape) -> dict[tuple[int, int], Cell]:
+    """Cells without those that stand alone in their line or column, which is no way to compare along it; the one at
+    `around` stays."""
+    lines = [Counter(at[n] for at in cells) for n in (0, 1)]
+    return {
+        at: cell
+        for at, cell in cells.items()
+        if cell.shape == around or all(of[where] > 1 for of, where in zip(lines, at, strict=True))
+    }
+
+
+def is_on(told: Map, s: ConvShape) -> bool:
+    """Whether a shape differs from those of the map in nothing but its axes."""
+    first = next(iter(told.cells.values())).shape
+    return rest(s, told.across, told.down) == rest(first, told.across, told.down)
+
+
+def held(told: Map) -> str:
+    """What all cells of a map have in common, in words: "N=32, R=3, S=3, pad_h=1, pad_w=1"."""
+    first = next(iter(told.cells.values())).shape
+    moved = (*told.across.fields, *told.down.fields)
+    usual = {"u": 1, "v": 1, "dilation_h": 1, "dilation_w": 1, "mode": "cross-correlation", "groups": 1, "bias": 0,
+             "relu": 0, "pad_h": 0, "pad_w": 0}  # fmt: skip
+    kept = {n: v for n, v in asdict(first).items() if n not in moved and usual.get(n) != v}
+    words = ", ".join(f"{name}={value}" for name, value in kept.items())
+    same = _keeps_size(first) and first.R > 1
+    return f"{words}, padding that keeps the size" if "R" in moved and same else words
+
+
+def counts(told: Map) -> dict[str, int]:
+    """How many cells each family wins, by its key, in the order of FAMILIES."""
+    won = [family(cell.rows[0]["rung"]).key for cell in told.cells.values()]
+    return {key: won.count(key) for key in FAMILIES if key in won}
+
+
+def told_of(told: Map) -> str:
+    """A sentence on who wins how much of the map, and where it is close."""
+    of, tied = len(told.cells), sum(cell.tied for cell in told.cells.values())
+    won = ", ".join(
+        f"{FAMILIES[key].title} {n}" for key, n in sorted(counts(told).items(), key=lambda p: -p[1])
+    )
+    close = f" In {tied} of them the first two cannot be told apart: their spreads overlap." if tied else ""
+    ran = Counter(
+        key for cell in told.cells.values() for key in {family(row["rung"]).key for row in cell.rows}
+    )
+    absent = [FAMILIES[key].title for key in FAMILIES if key not in ran]
+    some = [f"{FAMILIES[key].title} in {ran[key]}" for key in FAMILIES if 0 < ran[key] < of]
+    partly = f" Only some cells have times of: {', '.join(some)}." if some else ""
+    without = f" Without {' and '.join(absent)}: no time of theirs is here." if absent else ""
+    return f"Of {of} cells: {won}.{close}{partly}{without}"
+
+
+def planned(
+    around: ConvShape, across: Axis, down: Axis, spans: Mapping[str, Sequence[int]]
+) -> list[ConvShape]:
+    """The shapes of a map to be measured; those that are no shapes (a filter that does not fit) are left out."""
+    found = []
+    for d in spans[down.key]:
+        for a in spans[across.key]:
+            try:
+                found.append(down.put(across.put(around, a), d))
+            except ShapeError:
+                continue
+    return found
+
+
+# -- HTML ----------------------------------------------------------------------------------------
+def html(told: Map, here: ConvShape, href) -> str:
+    """A table: `across` by `down`, in each cell the winner, its lead over the second, and on hover all times. The
+    shape `here` is ringed. `href(shape)` is where a cell leads to, "" for nowhere."""
+    xs, ys = told.values
+    first = next((cell for cell in told.cells.values() if cell.shape == here), told.cells[min(told.cells)])
+    heads = "".join(f'<th scope="col">{x:,}</th>' for x in xs)
+    lines = "".join(
+        f'<tr><th scope="row">{y:,}</th>{"".join(_cell(told.cells.get((x, y)), here, first, href) for x in xs)}</tr>'
+        for y in ys
+    )
+    keys = "".join(
+        f'<span class="kt-key" style="--kt-hue:var(--kt-{FAMILIES[key].token})">{FAMILIES[key].title} <b>{n}</b></span>'
+        for key, n in counts(told).items()
+    )
+    return (
+        f'<div class="kt-map"><p class="kt-keys">{keys}<span>{HINT}</span></p><div class="kt-scroll"><table>'
+        f"<thead><tr><td>{told.across.title} →<br>{told.down.title} ↓</td>{heads}</tr></thead>"
+        f"<tbody>{lines}</tbody></table></div></div>"
+    )
+
+
+def _cell(cell: Cell | None, here: ConvShape, told: Cell, href) -> str:
+    if cell is None:
+        return '<td class="kt-none">–</td>'
+    first = cell.rows[0]
+    lead = "alone" if cell.lead is None else "≈ tie" if cell.tied else f"{cell.lead:.2f}×"
+    to = href(cell.shape)
+    link = f'href="{escape(to)}" target="_self"' if to else 'tabindex="0"'
+    kind = "kt-cell" + " kt-here" * (cell.shape == here) + " kt-told" * (cell is told)
+    return (
+        f'<td class="{kind}" style="--kt-hue:var(--kt-{family(first["rung"]).token})"><a {link}>'
+        f"<b>{short(first)}</b><small>{lead}</small></a>{_tip(cell)}</td>"
+    )
+
+
+def _tip(cell: Cell) -> str:
+    times = "".join(
+        f"<li><span>{escape(LADDER.rung(row['rung']).title_on(row['engine']))}</span> <b>{units.time_(row['median_ms'])}</b></li>"
+        for row in cell.rows
+    )
+    return f'<div class="kt-tip"><p>{escape(str(cell.shape))}</p><ol>{times}</ol></div>'

@@ -1,0 +1,100 @@
+"""What the figures of direct convolution say, in sentences with the numbers in them. Pure functions."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from functools import cache
+
+from kernels.conv.implicit import filter_threads
+from kernels.conv.shape import ConvShape
+from kernels.ladders import find
+from kernels.model.preset import Preset
+from visuals.charts import units
+from visuals.charts.story import Row, Story, extremes, recorded_at
+from visuals.conv.part import copies_per_pixel
+
+DIRECT, TILED = "conv/direct", "conv/direct-tiled"
+
+
+def values_asked(s: ConvShape) -> int:
+    """Pixels and taps that the threads of conv/direct read, each as often as it is read; padding is not."""
+
+    def inside(size: int, out: int, taps: int, stride: int, pad: int, dilation: int) -> int:
+        """Pairs of an output and a tap along an axis that meet within the input."""
+        at = (p * stride - pad + r * dilation for p in range(out) for r in range(taps))
+        return sum(0 <= i < size for i in at)
+
+    rows = inside(s.H, s.P, s.R, s.u, s.pad_h, s.dilation_h)
+    cols = inside(s.W, s.Q, s.S, s.v, s.pad_w, s.dilation_w)
+    return s.N * s.K * s.C * (rows * cols + s.PQ * s.R * s.S)
+
+
+def values_tiled(s: ConvShape) -> int:
+    """Pixels (padding too) and taps that the blocks of conv/direct-tiled bring into shared memory."""
+    tiles = find(TILED).default_tiles
+    launch = find(TILED).build(s, tiles).steps[0]
+    side, filters = tiles["TILE"], filter_threads(s, tiles) * tiles["TK"]
+    patch = ((side - 1) * s.u + s.span_h) * ((side - 1) * s.v + s.span_w)
+    blocks = launch.grid[0] * launch.grid[1] * launch.grid[2]
+    return blocks * s.maps * (patch + filters * s.R * s.S)
+
+
+def cost(s: ConvShape) -> str:
+    """What the threads ask of memory, against what there is; and what a block asks that shares."""
+    asked, there = 4 * values_asked(s), 4 * (s.elements["x"] + s.elements["w"])
+    rule = next(iter(find(TILED).rules(s, find(TILED).default_tiles)), "")
+    tiled = (
+        f"{units.bytes_(4 * values_tiled(s))} in all." if not rule else f"but here a rule forbids it: {rule}."
+    )
+    return (
+        f"No workspace. But each pixel is asked for up to {copies_per_pixel(s) * s.K:,} times (R·S·K = {s.R * s.S * s.K:,}): "
+        f"{units.bytes_(asked)} in all, where input and filters hold {units.bytes_(there)}. The caches answer what they "
+        "can. Tiled, a block brings each pixel of its patch into shared memory once for all its filters, its taps too: "
+        f"{tiled}"
+    )
+
+
+def gain(rows: Mapping[str, Row]) -> str:
+    """What sharing buys, and how far it is from the library, `rows` by rung name from one device; "" where there is
+    nothing to compare."""
+    told = []
+    if DIRECT in rows and TILED in rows:
+        told.append(_against(rows[TILED], rows[DIRECT]))
+    own = [rows[name] for name in (DIRECT, TILED) if name in rows]
+    others = [row for name, row in rows.items() if find(name).library]
+    if own and others:
+        best, library = (min(some, key=lambda row: row["median_ms"]) for some in (own, others))
+        ratio = best["median_ms"] / library["median_ms"]
+        told.append(
+            f"The fastest of the libraries', {_name(library)}, is {units.ratio(ratio)} times as fast as the better of the two."
+            if ratio > 1
+            else f"No library is as fast here: {_name(library)} takes {units.ratio(1 / ratio)} times as long."
+        )
+    return " ".join(told)
+
+
+def _name(row: Row) -> str:
+    return find(row["rung"]).title_on(row["engine"])
+
+
+def _against(tiled: Row, direct: Row) -> str:
+    ratio = direct["median_ms"] / tiled["median_ms"]
+    if tiled["p20_ms"] <= direct["p80_ms"] and direct["p20_ms"] <= tiled["p80_ms"]:
+        return "Patch and taps in shared memory buy nothing here: the spreads of the two overlap."
+    if ratio > 1:
+        return f"Patch and taps in shared memory make it {units.ratio(ratio)} times as fast."
+    return f"Patch and taps in shared memory lose here: it takes {units.ratio(1 / ratio)} times as long."
+
+
+@cache
+def examples() -> list[tuple[Preset, str]]:
+    """The presets at which the tiled kernel wins most and least over the plain one, by the recordings made cold."""
+
+    def gained(s: ConvShape) -> float | None:
+        rows = recorded_at(s, (DIRECT, TILED))
+        return rows[DIRECT]["median_ms"] / rows[TILED]["median_ms"] if len(rows) == 2 else None
+
+    return extremes(gained)
+
+
+STORY = Story(cost, gain, examples, "tiled, times as fast as direct, recorded:")

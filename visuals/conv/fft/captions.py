@@ -1,0 +1,86 @@
+"""What is said of each step of the FFT scene, and of each cell of its spectra. A complex number stands as the
+kernel holds it: (real, imaginary)."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from kernels.conv.shape import ConvShape
+from visuals.conv.fft.arrays import Arrays
+
+if TYPE_CHECKING:
+    pass
+
+(
+    PAD_INPUT, PAD_FILTER, ROW_INPUT, ROW_INPUT_EMPTY, COLUMN_INPUT, ROW_FILTER, ROW_FILTER_EMPTY, COLUMN_FILTER,
+    MULTIPLY, INVERSE, PICK, PICK_WRONG,
+) = range(12)  # fmt: skip
+ROW_OF = {"X": (ROW_INPUT, ROW_INPUT_EMPTY), "W": (ROW_FILTER, ROW_FILTER_EMPTY)}
+COLUMN_OF = {"X": COLUMN_INPUT, "W": COLUMN_FILTER}
+INPUT, FILTER, OUTPUT, SPACE = (
+    "[input](input)",
+    "[filter](filter)",
+    "[output](output)",
+    "[workspace](workspace)",
+)
+X, W, Y, D = "[X](input)", "[W](filter)", "[Y](output)", "[d](output)"
+
+
+# -- steps ---------------------------------------------------------------------------------------
+def templates(a: Arrays, of: ConvShape) -> tuple[str, ...]:
+    s, many = a.shape, of.C > 1
+    first = " in channel 0" if many else ""
+    strides = f", one of every {s.v}," if s.v > 1 else ""
+    dilated = " the zeros of the dilation between them," if s.dilation != (1, 1) else ""
+    seen = f" over all {of.C:,} channels" if many else ""
+    each = " a channel" if many else ""
+    return (
+        f"The {INPUT} goes into an array of {{0}} × {{1}} in the {SPACE}{_zeros(a)}",
+        f"The {FILTER}’s {{0}} taps go into the corner of an array as large,{dilated} zeros elsewhere: {{1}} numbers "
+        f"for {{0}}, {{2}} times as many. Spectra can only be multiplied where both have the same frequencies.",
+        _row(INPUT, many, first),
+        f"Row {{0}} of the padded {INPUT} holds zeros alone, so does its transform.",
+        _column(X, first),
+        _row(FILTER, many, first),
+        f"Row {{0}} of the padded {FILTER} holds zeros alone, so does its transform: work that the small filter does not need.",
+        _column(W, first),
+        f"Row {{0}} of the frequencies: {Y} = Σ {X} · conj({W}){seen}, {{5}} complex products{each}, and no window slides. "
+        f"At ({{0}}, {{1}}){first} |X| = {{2}} and |W| = {{3}}; |Y| = {{4}}.",
+        f"Back: all frequencies of {Y} together give row {{0}} of {D}, the {OUTPUT} at every place of the filter as if "
+        "the stride were 1. cuFFT leaves it {1} times too large.",
+        f"Row {{0}} of the {OUTPUT}: {{3}} pixels{strides} of row {{1}} of {D}, divided by {{2}}.",
+        f"Row {{0}} of the {OUTPUT} from row {{1}} of {D}, divided by {{2}}: {{4}} of {{3}} pixels had windows that ran over "
+        "the end of the array and went on at its start: wrong, but for chance.",
+    )
+
+
+def _zeros(a: Arrays) -> str:
+    """What is put round the picture, or what is left out of it."""
+    s = a.shape
+    if a.wrapped_output.any():
+        return ", which is too small: what slides out on one side will come in on the other."
+    if a.rows > s.H or a.columns > s.W or a.tiles != (1, 1) or max(s.pad):
+        return ". {2} cells of what is shown are zeros: a transform is a circle, and nothing of one side may come in on the other."
+    return " as it is: with padding 0 every window lies inside the map."
+
+
+def _row(role: str, many: bool, first: str) -> str:
+    return (
+        f"Row {{0}} of the padded {role}: its {{1}} numbers become {{2}} complex ones{' in each channel' if many else ''}; of a "
+        f"real row the others are their mirror image. Frequency 0 is the row’s sum{first}, {{3}}."
+    )
+
+
+def _column(spectrum: str, first: str) -> str:
+    return (
+        f"Column {{0}}: its {{1}} complex numbers are transformed in turn, and the spectrum is whole there: "
+        f"{spectrum} at (0, {{0}}){first} = ({{2}}, {{3}})."
+    )
+
+
+def table(args: list[tuple]) -> np.ndarray:
+    """float64[steps, n]: the numbers of each step, filled up with zeros."""
+    width = max(map(len, args))
+    return np.array([(*row, *[0] * (width - len(row))) for row in args], float)

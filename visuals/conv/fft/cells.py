@@ -1,0 +1,80 @@
+"""What the FFT scene says of each cell: from which elements it was computed."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from kernels.conv.shape import ConvShape
+from visuals.conv.fft.arrays import Arrays, plain
+from visuals.scene.parts import Captions, Told
+
+if TYPE_CHECKING:
+    from visuals.conv.fft.steps import Steps
+
+
+# -- cells ---------------------------------------------------------------------------------------
+def told(steps: Steps, of: ConvShape) -> tuple[Told, ...]:
+    spectra = (_spectrum(name, values, steps.a) for name, values in (("X", steps.X), ("W", steps.W)))
+    return (*spectra, _product(steps, of), _dense(steps), _output(steps))
+
+
+def _spectrum(name: str, values: np.ndarray, a: Arrays) -> Told:
+    """[maps, rows, frequencies]: both parts, and of which wave it says how much there is."""
+    rows, columns = values.shape[1:]
+    down = np.minimum(np.arange(rows), a.rows - np.arange(rows))[:, None]
+    args = np.stack(np.broadcast_arrays(values.real, values.imag, down, np.arange(columns)), axis=-1)
+    args = args.reshape(-1, 4)
+    texts = (
+        f"In the end {name} = ({{0}}, {{1}}) here: how much there is of the wave of {{2}} periods down and {{3}} across.",
+        f"In the end {name} = ({{0}}, {{1}}) here: the sum of all numbers.",
+    )
+    return Told(name, Captions(texts, (args[:, 2:] == 0).all(axis=1).astype(int), args))
+
+
+def _product(steps: Steps, of: ConvShape) -> Told:
+    """[rows, frequencies]: the sum over the channels with its numbers, and the cells it is made of."""
+    x, w, y, maps = steps.X, steps.W, steps.Y, steps.part.maps
+    rest = plain(y - (x * w.conj()).sum(axis=0), steps.a.bound_spectrum)
+    numbers = [n for c in range(maps) for n in (x[c], w[c])] + [rest, y]
+    args = np.stack([part.ravel() for n in numbers for part in (n.real, n.imag)], axis=1).astype(float)
+    terms = [f"({{{4 * c}}}, {{{4 * c + 1}}}) · conj({{{4 * c + 2}}}, {{{4 * c + 3}}})" for c in range(maps)]
+    at = 4 * maps
+    if maps < of.C:
+        terms.append(f"({{{at}}}, {{{at + 1}}}) from the channels not shown")
+    text = f"Y = {' + '.join(terms)} = ({{{at + 2}}}, {{{at + 3}}})."
+    cells = steps.spectrum.reshape(maps, -1).T
+    return Told("Y", Captions((text,), np.zeros(len(args), int), args), {"X": cells, "W": cells})
+
+
+def _dense(steps: Steps) -> Told:
+    """[rows, columns]: what becomes of each pixel."""
+    a, p, (h, w) = steps.a, steps.part, steps.places
+    is_picked = np.zeros((p.rows, p.columns), bool)
+    is_picked[(h - p.row)[:, None], w - p.column] = True
+    wraps = a.wrapped[p.row : p.row + p.rows, p.column : p.column + p.columns]
+    size = a.rows * a.columns
+    args = np.stack([np.full(steps.dense.size, size), (steps.dense / size).ravel()], axis=1).astype(float)
+    texts = (  # by 2 * picked + wraps
+        "Right, but no pixel of the output is picked here: computed to be thrown away.",
+        "Its window runs over the end of the array and goes on at the start: wrong, and never picked.",
+        "Divided by {0} it is {1}, a pixel of the output.",
+        "Its window runs over the end of the array and goes on at the start: {1} is wrong, but for chance, and picked all the same.",
+    )
+    return Told("d", Captions(texts, (2 * is_picked + wraps).ravel(), args))
+
+
+def _output(steps: Steps) -> Told:
+    """[P, Q shown]: where it was picked, and where that was wrong what it is to be."""
+    a, p = steps.a, steps.part
+    rows, columns = np.meshgrid(*steps.places, indexing="ij")
+    at = steps.p[:, None], steps.q
+    size = np.full(rows.size, a.rows * a.columns)
+    args = np.stack([rows.ravel(), columns.ravel(), size, steps.right[at].ravel()], axis=1).astype(float)
+    texts = (
+        "It is d[{0}, {1}] / {2}.",
+        "It is d[{0}, {1}] / {2}, whose window ran over the end: it should be {3}.",
+    )
+    cells = ((rows - p.row) * p.columns + columns - p.column).reshape(-1, 1)
+    return Told("y", Captions(texts, a.wrapped_output[at].ravel().astype(int), args), {"d": cells})

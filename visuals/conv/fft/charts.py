@@ -1,0 +1,252 @@
+"""FFT against sliding as the filter grows: FLOPs by formula, times where there are recordings. And what whole images
+cost beside parts of them. Pure functions."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING
+
+from kernels import records
+from kernels.conv import fft as conv_fft
+from kernels.conv.shape import ConvShape
+from kernels.model.program import WORKSPACE
+from kernels.model.rung import Ladder, Rung
+from visuals.charts import units
+from visuals.charts.bars import FONT
+from visuals.charts.sweeps import DASHES, HUES, SYMBOLS
+from visuals.conv.fft import story
+
+if TYPE_CHECKING:  # Plotly is slow to import: only once a chart is drawn
+    from plotly.graph_objects import Figure
+
+RUNG = conv_fft.RUNGS[0]
+TAPS = range(1, 32)
+TICKS = (1, 3, 5, 7, 9, 11, 15, 19, 23, 27, 31)
+HEIGHT, WITH_TIMES = 340, 580  # px, without and with measured times under the FLOPs
+
+Row = Mapping
+Tiles = Mapping[str, int]
+Tokens = Mapping[str, str]
+Points = Sequence[tuple[int, Row]]  # (R, row)
+
+
+def at_taps(s: ConvShape, taps: int) -> ConvShape:
+    """The same with filters of taps x taps and so much more (or less) padding that the output keeps its size, or grows
+    by one where it cannot; where there is no padding left to take, it grows."""
+    more = ((s.dilation_h, taps - s.R), (s.dilation_w, taps - s.S))
+    pads = [max(0, pad - (-dilation * by // 2)) for pad, (dilation, by) in zip(s.pad, more, strict=True)]
+    return replace(s, R=taps, S=taps, pad_h=pads[0], pad_w=pads[1])
+
+
+@dataclass(frozen=True)
+class Flops:
+    """What is executed at one size of filter; None where a rule keeps the FFT from it."""
+
+    taps: int
+    direct: int
+    transforms: int | None
+    products: int | None
+
+    @property
+    def fft(self) -> int | None:
+        return None if self.transforms is None else self.transforms + self.products
+
+
+def flops(s: ConvShape, tiles: Tiles) -> Flops:
+    """FLOPs at one shape: direct 2*N*K*C*P*Q*R*S, those of the FFT as conv_fft.executed_flops has them."""
+    if any(RUNG.rules(s, tiles)):
+        return Flops(s.R, s.flops, None, None)
+    of = conv_fft.cut(s, tiles)
+    products = (
+        8
+        * s.N
+        * int(of["down"])
+        * int(of["across"])
+        * s.K
+        * s.C
+        * int(of["rows"])
+        * (int(of["columns"]) // 2 + 1)
+    )
+    return Flops(s.R, s.flops, conv_fft.executed_flops(s, tiles) - products, products)
+
+
+def curve(s: ConvShape, tiles: Tiles) -> list[Flops]:
+    """Over square filters of 1 to 31 taps a side."""
+    return [flops(at_taps(s, taps), tiles) for taps in TAPS]
+
+
+def crossing(told: Sequence[Flops]) -> int | None:
+    """From which R on the FFT executes fewer FLOPs than direct as far as it can run; None where it does not."""
+    able = [f for f in told if f.fft is not None]
+    found = None
+    for f in reversed(able):
+        if f.fft >= f.direct:
+            break
+        found = f.taps
+    return found
+
+
+def words(s: ConvShape, told: Sequence[Flops]) -> str:
+    """Where the curves cross, and what that says at the page's shape."""
+    able = [f for f in told if f.fft is not None]
+    if not able:
+        return f"The FFT cannot run this shape: {next(iter(RUNG.rules(s, RUNG.default_tiles)), '')}."
+    at = crossing(told)
+    end = "" if len(able) == len(told) else f" A rule ends the curve at R = {able[-1].taps}."
+    if at is None:
+        return f"The FFT executes more FLOPs than direct convolution at every R it can run here.{end}"
+    text = (
+        f"From R = {at} on the FFT executes fewer FLOPs than direct convolution"
+        if at > 1
+        else "The FFT executes fewer FLOPs at every R"
+    )
+    here = next((f for f in able if f.taps == s.R), None)
+    if here and s.R == s.S:
+        text += f"; at R = {s.R} it is {units.ratio(here.fft / here.direct)} times as many"
+    return f"{text}. A FLOP is not a time: transforms and spectra move many bytes for few FLOPs.{end}"
+
+
+# -- times ---------------------------------------------------------------------------------------
+def recorded(
+    ladder: Ladder, s: ConvShape, tiles_of: Callable[[Rung], Tiles], timing: str
+) -> list[tuple[str, Points]]:
+    """(title, points by R) of each rung that was recorded at two sizes of filter or more, the rest as on the page; of
+    the FFT a line for each FFT_TILE."""
+    found = []
+    for rung in ladder.rungs:
+        lines = {"": dict(tiles_of(rung))}
+        if rung.name == RUNG.name:
+            lines = {
+                f", {tile_words(tile)}": lines[""] | {"FFT_TILE": tile} for tile in rung.tiles["FFT_TILE"]
+            }
+        for more, tiles in lines.items():
+            rows = [(taps, records.recorded(rung.name, at_taps(s, taps), tiles, timing)) for taps in TAPS]
+            points = [(taps, row) for taps, row in rows if row]
+            if len(points) > 1:
+                found.append((rung.title_on(points[0][1]["engine"]) + more, points))
+    return found
+
+
+def fastest(times: Sequence[tuple[str, Points]]) -> str:
+    """Which line is the lowest from where to where, with those whose spread overlaps its own; "" where there are
+    none."""
+    by: dict[int, list[tuple[str, Row]]] = {}
+    for title, points in times:
+        for taps, row in points:
+            by.setdefault(taps, []).append((title, row))
+    runs: list[list] = []  # title, first R, last R
+    for taps in sorted(by):
+        least = min((row for _, row in by[taps]), key=lambda row: row["median_ms"])["p80_ms"]
+        title = " or ".join(title for title, row in by[taps] if row["p20_ms"] <= least)
+        if runs and runs[-1][0] == title:
+            runs[-1][2] = taps
+        else:
+            runs.append([title, taps, taps])
+    told = (f"{title} at R = {a}" + (f" to {b}" if b > a else "") for title, a, b in runs)
+    return f"The fastest as recorded: {'; '.join(told)}." if runs else ""
+
+
+def chart(s: ConvShape, told: Sequence[Flops], times: Sequence[tuple[str, Points]], tokens: Tokens) -> Figure:
+    """FLOPs over R, the FFT's split into transforms and products; under them the times, where there are any; a line
+    through both at the page's R."""
+    from plotly.subplots import make_subplots
+
+    figure = make_subplots(2 if times else 1, 1, shared_xaxes=True, vertical_spacing=0.08)
+    lines = (
+        ("FLOP of direct", "input", "solid", 2.5, [f.direct for f in told]),
+        ("FLOP of the FFT", "output", "solid", 2.5, [f.fft for f in told]),
+        ("its products", "output", "dash", 1.5, [f.products for f in told]),
+        ("its transforms", "workspace", "dot", 1.5, [f.transforms for f in told]),
+    )
+    for name, hue, dash, width, values in lines:
+        figure.add_scatter(
+            x=list(TAPS), y=values, name=name, mode="lines", line={"color": tokens[hue], "dash": dash, "width": width},
+            customdata=["" if v is None else units.count(v) for v in values], row=1, col=1,
+            hovertemplate=f"R = %{{x}}: {name} %{{customdata}}, predicted<extra></extra>",
+        )  # fmt: skip
+    _times(figure, times, tokens)
+    figure.update_yaxes(type="log", exponentformat="SI", dtick=1, gridcolor=tokens["line"], **_axis(tokens))
+    figure.update_yaxes(title={"text": "FLOP, predicted", "standoff": 6}, row=1, col=1)
+    figure.update_xaxes(
+        range=[0.5, TAPS[-1] + 0.5],
+        tickvals=TICKS,
+        tickangle=0,
+        showgrid=False,
+        showline=True,
+        **_axis(tokens),
+    )
+    figure.update_xaxes(title={"text": "R = S, taps a side", "standoff": 4}, row=2 if times else 1, col=1)
+    if s.R == s.S:
+        figure.add_vline(x=s.R, line={"color": tokens["ink"], "width": 1, "dash": "dot"})
+        figure.add_annotation(
+            x=s.R, y=1, yref="paper", text=f"yours: R = {s.R}", showarrow=False, yanchor="bottom", xanchor="left",
+            font={"size": 12, "color": tokens["ink"]},
+        )  # fmt: skip
+    return figure.update_layout(
+        height=px(times), margin={"l": 4, "r": 8, "t": 26, "b": 112 if times else 76}, font={"family": FONT, "size": 12, "color": tokens["ink"]},
+        paper_bgcolor="rgba(0,0,0,0)", plot_bgcolor="rgba(0,0,0,0)", hovermode="closest",
+        legend={"orientation": "h", "yref": "container", "y": 0, "yanchor": "bottom", "x": 0, "font": {"size": 12}},
+        hoverlabel={"font": {"family": FONT, "size": 12}},
+    )  # fmt: skip
+
+
+def px(times: Sequence) -> int:
+    return WITH_TIMES if times else HEIGHT
+
+
+def _times(figure: Figure, times: Sequence[tuple[str, Points]], tokens: Tokens) -> None:
+    for n, (title, points) in enumerate(times):
+        rows = [row for _, row in points]
+        figure.add_scatter(
+            x=[taps for taps, _ in points], y=[row["median_ms"] for row in rows], name=title, row=2, col=1,
+            mode="lines+markers", marker={"symbol": SYMBOLS[n % len(SYMBOLS)], "size": 8},
+            line={"color": tokens[HUES[n % len(HUES)]], "width": 1.5, "dash": DASHES[n % len(DASHES)]},
+            customdata=[[units.time_(r["median_ms"]), units.time_(r["p20_ms"]), units.time_(r["p80_ms"]), r["n"]]
+                        for r in rows],
+            hovertemplate=f"{title}, R = %{{x}}: median %{{customdata[0]}}<br>p20 %{{customdata[1]}}, "
+                          "p80 %{customdata[2]}, n = %{customdata[3]}<extra></extra>",
+        )  # fmt: skip
+    if times:
+        figure.update_yaxes(title={"text": "ms, recorded", "standoff": 6}, row=2, col=1)
+
+
+def _axis(tokens: Tokens) -> dict:
+    return {"fixedrange": True, "linecolor": tokens["line"], "zeroline": False, "automargin": True,
+            "tickfont": {"size": 12, "color": tokens["dim"]}, "title_font": {"size": 12, "color": tokens["dim"]}}  # fmt: skip
+
+
+# -- whole images or parts of them -----------------------------------------------------------------
+def tilings(
+    s: ConvShape, spectra: int, rows: Mapping[int, Row], kind: str = "measured"
+) -> dict[str, dict[str, str]]:
+    """By FFT_TILE in words, what it costs in figures; `rows` are those of a `kind`, measured or recorded, by FFT_TILE.
+    One that a rule forbids has that rule alone."""
+    found = {}
+    for tile in RUNG.tiles["FFT_TILE"]:
+        name, tiles = tile_words(tile), {"FFT_TILE": tile, "SPECTRA": spectra}
+        if rule := next(iter(RUNG.rules(s, tiles)), ""):
+            found[name] = {"cannot run": rule}
+            continue
+        of = conv_fft.cut(s, tiles)
+        area = int(of["rows"]) * int(of["columns"])
+        each = int(of["down"]) * int(of["across"])
+        right = int(of["step_h"]) * int(of["step_w"])
+        w, padded, spectrum = story.filter_bytes(s, tiles)
+        row = rows.get(tile)
+        found[name] = {
+            "a transform": f"{of['rows']} × {of['columns']}",
+            "transforms of a map": f"{of['down']} × {of['across']}" if each > 1 else "1",
+            "pixels of a transform that wrap": units.share(1 - right / area),
+            "FLOPs executed": units.count(conv_fft.executed_flops(s, tiles)),
+            "filters padded, and their spectra": f"{units.bytes_(padded)} + {units.bytes_(spectrum)}",
+            "times the filters": units.ratio((padded + spectrum) / w),
+            "workspace": units.bytes_(RUNG.build(s, tiles).nbytes(WORKSPACE)),
+            f"workspace, {kind}": units.bytes_(row["workspace_bytes"]) if row else "–",
+            f"time, {kind}": units.time_(row["median_ms"]) if row else "–",
+        }
+    return found
+
+
+def tile_words(tile: int) -> str:
+    return str(tile) if tile else "whole"

@@ -1,0 +1,227 @@
+"""The steps of the FFT scene: which part is shown, and what each kernel writes."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from visuals.conv.fft import captions
+from visuals.conv.fft.arrays import Arrays, plain
+from visuals.scene.parts import Read, Write
+
+MOST_CELLS = 1_024  # of a padded array with all its maps: beyond that a part of it is shown
+
+
+PART, PART_MAPS = 16, 2  # rows and columns of that part, and maps
+
+
+@dataclass(frozen=True)
+class Part:
+    """What of the arrays is on the stage: transform (down, across), of its padded arrays `rows` x `columns` from
+    (row, column) on, of its spectra as many from frequency 0 on."""
+
+    down: int
+    across: int
+    row: int
+    column: int
+    rows: int
+    columns: int
+    maps: int
+
+    @property
+    def block(self) -> tuple:
+        """Where it lies in the padded arrays of all transforms."""
+        rows, columns = slice(self.row, self.row + self.rows), slice(self.column, self.column + self.columns)
+        return self.down, self.across, ..., rows, columns
+
+
+def part_of(a: Arrays) -> Part:
+    """All of a transform where it is small enough, else a block of it; the one in which the input varies most, of
+    those that some output is picked from."""
+    whole = len(a.x) * a.rows * a.columns <= MOST_CELLS
+    rows, columns = (a.rows, a.columns) if whole else (min(a.rows, PART), min(a.columns, PART))
+    maps = len(a.x) if whole else min(len(a.x), PART_MAPS)
+    found = []
+    for i, j in np.ndindex(a.tiles):
+        for row in range(0, a.rows - rows + 1, rows):
+            for column in range(0, a.columns - columns + 1, columns):
+                part = Part(i, j, row, column, rows, columns, maps)
+                if all(len(axis) for axis in picked(a, part)):
+                    found.append((float(a.x_padded[part.block][0].std()), part))
+    return max(found, key=lambda pair: pair[0])[1]
+
+
+def picked(a: Arrays, part: Part) -> tuple[np.ndarray, np.ndarray]:
+    """(rows, columns) of the output that are picked from the part shown."""
+    s, of = a.shape, a.cut
+    axes = (
+        (s.P, s.u, int(of["step_h"]), part.down, part.row, part.rows),
+        (s.Q, s.v, int(of["step_w"]), part.across, part.column, part.columns),
+    )
+    found = []
+    for count, stride, step, tile, first, length in axes:
+        at = np.arange(count) * stride
+        inside = (at // step == tile) & (first <= at % step) & (at % step < first + length)
+        found.append(np.flatnonzero(inside))
+    return found[0], found[1]
+
+
+def under(a: Arrays, part: Part) -> tuple[range, range]:
+    """Rows and columns of the input that the part of the padded input shown holds; where it holds padding alone,
+    the nearest one."""
+    s, found = a.shape, []
+    for size, pad, at, length in (
+        (s.H, s.pad_h, part.down * int(a.cut["step_h"]) + part.row, part.rows),
+        (s.W, s.pad_w, part.across * int(a.cut["step_w"]) + part.column, part.columns),
+    ):
+        start, stop = max(at - pad, 0), min(at - pad + length, size)
+        found.append(
+            range(start, stop) if start < stop else range(min(start, size - 1), min(start, size - 1) + 1)
+        )
+    return found[0], found[1]
+
+
+class Steps:
+    """The steps as they are told: kind and numbers of each caption, what each writes and reads."""
+
+    def __init__(self, a: Arrays, part: Part, right: np.ndarray, room: str):
+        self.a, self.part, self.right, self.room = a, part, right, room
+        self.kinds: list[int] = []
+        self.args: list[tuple] = []
+        self.copies: list[Write] = []
+        self.written: dict[str, list[tuple[np.ndarray, ...]]] = {}  # (cells, steps, values) of a tensor
+        self.read: list[tuple[str, np.ndarray]] = []  # of each step
+        self.made: list[tuple[int, int]] = []  # floats written to the workspace, complex multiply-adds
+        self.frequencies = part.rows, part.columns // 2 + 1
+        self.h, self.w = under(a, part)
+        self.p, self.q = picked(a, part)
+        cut = a.cut  # the places of those outputs in the transform
+        self.places = (
+            self.p * a.shape.u - part.down * int(cut["step_h"]),
+            self.q * a.shape.v - part.across * int(cut["step_w"]),
+        )
+        at = part.down, part.across
+        self.X, self.W = (self.shown(spectrum, np.abs(spectrum).max()) for spectrum in (a.X[at], a.W))
+        self.Y = self.shown(a.Y[at], a.bound_spectrum)
+        self.dense = plain(a.dense[part.block], a.bound * a.rows * a.columns)
+        self.y = plain(a.y[self.p[:, None], self.q], a.bound)
+        self._pad()
+        self._forward("X", a.x_padded[at], self.X)
+        self._forward("W", a.w_padded, self.W)
+        self._multiply()
+        self._inverse()
+        self._pick()
+
+    def step(
+        self, kind: int, *args: float, read: tuple[str, np.ndarray] | None = None, floats=0, macs=0
+    ) -> int:
+        """One more step, and its number."""
+        self.kinds.append(kind)
+        self.args.append(args)
+        self.read.append(read or ("", np.zeros(0, int)))
+        self.made.append((floats, macs))
+        return len(self.kinds) - 1
+
+    @property
+    def spectrum(self) -> np.ndarray:
+        """int [maps, rows, frequencies]: the cells of a spectrum of the stage."""
+        maps = self.part.maps
+        return np.arange(maps * np.prod(self.frequencies)).reshape(maps, *self.frequencies)
+
+    def shown(self, spectrum: np.ndarray, largest: float) -> np.ndarray:
+        """The part of a spectrum [..., rows, half] that is shown, of the maps those that are."""
+        rows, columns = self.frequencies
+        part = plain(spectrum[..., :rows, :columns], largest)
+        return part[: self.part.maps] if part.ndim == 3 else part
+
+    def _pad(self) -> None:
+        a, p, s = self.a, self.part, self.a.shape
+        h = p.down * int(a.cut["step_h"]) + p.row + np.arange(p.rows) - s.pad_h
+        w = p.across * int(a.cut["step_w"]) + p.column + np.arange(p.columns) - s.pad_w
+        inside = ((h >= 0) & (h < s.H))[:, None] & ((w >= 0) & (w < s.W))
+        c = np.arange(p.maps)[:, None, None] * len(self.h)
+        index = (c + h[:, None] - self.h.start) * len(self.w) + w - self.w.start
+        index = np.where(inside, index, -1)
+        t = self.step(captions.PAD_INPUT, a.rows, a.columns, np.count_nonzero(~inside), floats=index.size)
+        self.copies.append(Write("xp", np.array([t]), source="x", index=index.ravel()))
+        r, column = np.arange(p.rows), np.arange(p.columns)
+        tap_r, tap_s = r // s.dilation_h, column // s.dilation_w
+        tap = ((r % s.dilation_h == 0) & (tap_r < s.R))[:, None] & (
+            (column % s.dilation_w == 0) & (tap_s < s.S)
+        )
+        if s.flip:
+            tap_r, tap_s = s.R - 1 - tap_r, s.S - 1 - tap_s
+        index = (np.arange(p.maps)[:, None, None] * s.R + tap_r[:, None]) * s.S + tap_s
+        index = np.where(tap, index, -1)
+        size = a.rows * a.columns
+        t = self.step(captions.PAD_FILTER, s.R * s.S, size, size / (s.R * s.S), floats=index.size)
+        self.copies.append(Write("wp", np.array([t]), source="w", index=index.ravel()))
+
+    def _forward(self, name: str, padded: np.ndarray, done: np.ndarray) -> None:
+        """Rows, then columns. The first pass leaves numbers that only cuFFT sees, the second those of the array,
+        `done`."""
+        a, p, cells = self.a, self.part, self.spectrum
+        first = np.fft.rfft(padded.astype(np.float64), axis=-1)
+        first = self.shown(first, np.abs(first).max())
+        source, row = ("xp", p.row) if name == "X" else ("wp", 0)
+        read = np.arange(p.maps * p.rows * p.columns).reshape(p.maps, p.rows, -1)
+        for i in range(p.rows):
+            kind = captions.ROW_OF[name][int(not padded[:, i].any())]
+            reads = (source, read[:, i - row].ravel()) if row <= i < row + p.rows else None
+            total = float(padded[0, i].sum(dtype=np.float64))
+            t = self.step(kind, i, a.columns, a.columns // 2 + 1, total, read=reads)
+            self._write(name, t, cells[:, i], first[:, i])
+        for j in range(self.frequencies[1]):
+            value = done[0, 0, j]
+            floats = 2 * p.maps * p.rows
+            t = self.step(captions.COLUMN_OF[name], j, a.rows, value.real, value.imag, floats=floats)
+            self._write(name, t, cells[:, :, j], done[:, :, j])
+
+    def _write(self, name: str, t: int, cells: np.ndarray, values: np.ndarray) -> None:
+        """What cells of a tensor hold from step t on; of complex numbers the magnitude."""
+        values = np.abs(values) if np.iscomplexobj(values) else values
+        told = np.ravel(cells), np.full(np.size(cells), t), np.ravel(values).astype(np.float32)
+        self.written.setdefault(name, []).append(told)
+
+    def writes(self) -> tuple[Write, ...]:
+        joined = {name: map(np.concatenate, zip(*told, strict=True)) for name, told in self.written.items()}
+        return (*self.copies, *(Write(name, t, v, cells=cells) for name, (cells, t, v) in joined.items()))
+
+    def _multiply(self) -> None:
+        X, W, Y, (rows, columns) = self.X, self.W, self.Y, self.frequencies
+        f = min(1, columns - 1)  # the frequency that the caption follows
+        for i in range(rows):
+            cells = self.spectrum[:, i].ravel()
+            t = self.step(
+                captions.MULTIPLY, i, f, abs(X[0, i, f]), abs(W[0, i, f]), abs(Y[i, f]), columns,
+                read=("X", cells), floats=2 * columns, macs=columns * self.part.maps,
+            )  # fmt: skip
+            self._write("Y", t, self.spectrum[0, i], Y[i])
+
+    def _inverse(self) -> None:
+        p = self.part
+        for i in range(p.rows):
+            t = self.step(captions.INVERSE, p.row + i, self.a.rows * self.a.columns, floats=p.columns)
+            cells = i * p.columns + np.arange(p.columns)
+            self._write("d", t, cells, self.dense[i])
+
+    def _pick(self) -> None:
+        a, p, (down, w) = self.a, self.part, self.places
+        size = a.rows * a.columns
+        for n, (row, h) in enumerate(zip(self.p, down, strict=True)):
+            wrong = int(a.wrapped_output[row, self.q].sum())
+            kind = captions.PICK_WRONG if wrong else captions.PICK
+            cells = (h - p.row) * p.columns + w - p.column
+            t = self.step(kind, row, h, size, len(self.q), wrong, read=("d", cells))
+            out = n * len(self.q) + np.arange(len(self.q))
+            self._write("y", t, out, self.y[n])
+
+    def reads(self) -> list[Read]:
+        found = []
+        for name in sorted({name for name, _ in self.read} - {""}):
+            told = [cells if of == name else np.zeros(0, int) for of, cells in self.read]
+            start = np.cumsum([0, *map(len, told)])
+            found.append(Read(name, start, np.concatenate(told)))
+        x = next((r for r in found if r.source == "X"), None)
+        return [*found, Read("W", x.start, x.cells)] if x else found

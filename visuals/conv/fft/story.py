@@ -1,0 +1,125 @@
+"""What the figures of the FFT lesson say, in sentences with the numbers in them. Pure functions."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from functools import cache
+
+from kernels.conv import fft as conv_fft
+from kernels.conv.shape import ConvShape
+from kernels.ladders import find
+from kernels.model.preset import Preset
+from visuals.charts import units
+from visuals.charts.story import Row, Story, extremes, recorded_at
+
+RUNG = conv_fft.RUNGS[0]
+COMPARED = ("conv/direct", "conv/implicit-gemm")  # what the lesson sets beside the FFT
+# What the steps of the rung are there for.
+PARTS = {
+    "padding and transforming the filters": ("fft_pad_filter", "cufft_filter"),
+    "padding and transforming the input": ("fft_pad_input", "cufft_input"),
+    "the products": ("fft_multiply",),
+    "transforming back and picking": ("cufft_output", "fft_pick"),
+}
+
+
+def filter_bytes(s: ConvShape, tiles: Mapping[str, int]) -> tuple[int, int, int]:
+    """Bytes of the filters, of the same padded, of their spectra."""
+    named = {b.name: b.nbytes for b in conv_fft.workspace(s, conv_fft.cut(s, tiles))}
+    return 4 * s.elements["w"], named["w_padded"], named["w_spectra"]
+
+
+def thrown_away(s: ConvShape) -> float:
+    """The share of right pixels that strides pass over: 1 - 1/(u v), but for what is left at the ends."""
+    return 1 - s.PQ / ((s.H + 2 * s.pad_h - s.span_h + 1) * (s.W + 2 * s.pad_w - s.span_w + 1))
+
+
+def fft_cost(s: ConvShape) -> str:
+    """What whole transforms take of memory at this shape: of the filters, and of the output that strides discard."""
+    if rule := next(iter(RUNG.rules(s, RUNG.default_tiles)), ""):
+        return f"Transforms of whole images cannot run this shape: {rule}."
+    of = conv_fft.cut(s, RUNG.default_tiles)
+    w, padded, spectra = filter_bytes(s, RUNG.default_tiles)
+    text = (
+        f"With whole images {s.R} × {s.S} taps become {of['rows']} × {of['columns']} numbers: the filters’ "
+        f"{units.bytes_(w)} take {units.bytes_(padded)} padded and {units.bytes_(spectra)} as spectra."
+    )
+    if s.stride != (1, 1):
+        text += f" Strides are computed dense and then picked: {units.share(thrown_away(s))} of the pixels are thrown away."
+    return text
+
+
+def fft_gain(rows: Mapping[str, Row]) -> str:
+    """How the FFT stands against the fastest without it, and where its time goes; `rows` by rung name from one
+    device. "" where there is nothing to say."""
+    if not (row := rows.get(RUNG.name)):
+        return ""
+    return " ".join(filter(None, (_against(row, rows), shares_of(row), _tiling(row, rows))))
+
+
+def _against(row: Row, rows: Mapping[str, Row]) -> str:
+    others = [r for name, r in rows.items() if "fft" not in name]
+    if not others:
+        return ""
+    best = min(others, key=lambda r: r["median_ms"])
+    name, ratio = find(best["rung"]).title_on(best["engine"]), row["median_ms"] / best["median_ms"]
+    if best["p20_ms"] <= row["p80_ms"] and row["p20_ms"] <= best["p80_ms"]:
+        return f"The FFT and {name} cannot be told apart here: their spreads overlap."
+    if ratio < 1:
+        return f"The FFT is {units.ratio(1 / ratio)} times as fast as {name}, the fastest without it."
+    return f"The FFT takes {units.ratio(ratio)} times as long as {name}, the fastest without it."
+
+
+def part_shares(row: Row) -> dict[str, float]:
+    """Of what its steps took, each by itself, the share of each of PARTS; empty where they were not timed."""
+    told = row.get("parts_ms") or {}
+    if not all(step in told for steps in PARTS.values() for step in steps):
+        return {}
+    total = sum(told.values())
+    return {name: sum(told[step] for step in steps) / total for name, steps in PARTS.items()} if total else {}
+
+
+def shares_of(row: Row) -> str:
+    """Where its time goes, the largest part first."""
+    told = sorted(part_shares(row).items(), key=lambda pair: -pair[1])
+    if not told:
+        return ""
+    (first, share), *others = told
+    rest = ", ".join(f"{name} {units.share(part)}" for name, part in others)
+    return f"Of its time {first} {'take' if ' and ' in first or first.endswith('s') else 'takes'} {units.share(share)}; {rest}."
+
+
+def _tiling(row: Row, rows: Mapping[str, Row]) -> str:
+    """cuDNN's own FFT beside ours, the faster of its two."""
+    theirs = [r for name, r in rows.items() if "fft" in name and name != RUNG.name]
+    if not theirs:
+        return ""
+    best = min(theirs, key=lambda r: r["median_ms"])
+    ratio = best["median_ms"] / row["median_ms"]
+    word = (
+        f"takes {units.ratio(ratio)} times as long as ours"
+        if ratio >= 1
+        else f"takes {units.share(ratio)} of our time"
+    )
+    return f"{find(best['rung']).title} {word}."
+
+
+@cache
+def fft_examples() -> list[tuple[Preset, str]]:
+    """The presets at which the FFT stands best and worst against the fastest without it, by the recordings made
+    cold at the usual tile sizes."""
+
+    def gained(s: ConvShape) -> float | None:
+        ours = recorded_at(s, (RUNG.name,)).get(RUNG.name)
+        others = [row["median_ms"] for row in recorded_at(s, COMPARED).values()]
+        return min(others) / ours["median_ms"] if ours and others else None
+
+    return extremes(gained)
+
+
+FFT = Story(
+    fft_cost,
+    fft_gain,
+    fft_examples,
+    "the FFT’s speed, times that of the fastest of direct and implicit GEMM, recorded:",
+)

@@ -1,0 +1,72 @@
+"""An aside in one dimension: a sum of waves, and its spectrum, in which each wave is one spike. Pure functions."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from visuals.charts.bars import FONT
+
+if TYPE_CHECKING:  # Plotly is slow to import: only once a chart is drawn
+    from plotly.graph_objects import Figure
+
+SAMPLES = 64
+WAVES = ((3, 1.0), (11, 0.5))  # periods in the samples, height
+HEIGHT = 230  # px
+Wave = tuple[int, float]
+
+
+def wave(periods: int, height: float, samples: int = SAMPLES) -> np.ndarray:
+    """float64 [samples]"""
+    return height * np.sin(2 * np.pi * periods * np.arange(samples) / samples)
+
+
+def heights(x: np.ndarray) -> np.ndarray:
+    """float64 [samples // 2]: the height of the wave of 0, 1, 2 ... periods in x, by NumPy's FFT."""
+    found = 2 * np.abs(np.fft.rfft(x))[: len(x) // 2] / len(x)
+    found[0] /= 2
+    return found
+
+
+def words(waves: Sequence[Wave] = WAVES) -> str:
+    told = " and ".join(f"one of {periods} periods, {height:g} high" for periods, height in waves)
+    return (
+        f"{SAMPLES} samples of a sum of waves, {told}: as samples all are mixed, in the spectrum each wave is a number of "
+        "its own. Multiplying spectra makes each wave louder or softer by itself, and that is what a filter does."
+    )
+
+
+def chart(tokens: Mapping[str, str], waves: Sequence[Wave] = WAVES) -> Figure:
+    """The waves and their sum at the left, the heights of its spectrum at the right."""
+    from plotly.subplots import make_subplots
+
+    figure = make_subplots(1, 2, horizontal_spacing=0.09, subplot_titles=("the sum", "its spectrum"))
+    parts = [wave(*told) for told in waves]
+    for (periods, _), part in zip(waves, parts, strict=True):
+        figure.add_scatter(
+            y=part, mode="lines", line={"color": tokens["dim"], "width": 1, "dash": "dot"}, row=1, col=1,
+            hovertemplate=f"the wave of {periods} periods: %{{y:.3g}}<extra></extra>",
+        )  # fmt: skip
+    total = sum(parts)
+    figure.add_scatter(
+        y=total, mode="lines+markers", line={"color": tokens["input"], "width": 1.5}, marker={"size": 4}, row=1, col=1,
+        hovertemplate="sample %{x}: %{y:.3g}<extra></extra>",
+    )  # fmt: skip
+    figure.add_bar(
+        y=heights(total), marker={"color": tokens["input"]}, row=1, col=2,
+        hovertemplate="%{x} periods: %{y:.3g}<extra></extra>",
+    )  # fmt: skip
+    axis = {"fixedrange": True, "automargin": True, "zeroline": False, "gridcolor": tokens["line"], "linecolor": tokens["line"],
+            "tickfont": {"size": 12, "color": tokens["dim"]}, "title_font": {"size": 12, "color": tokens["dim"]}}  # fmt: skip
+    figure.update_xaxes(showgrid=False, showline=True, **axis)
+    figure.update_yaxes(nticks=5, **axis)
+    figure.update_xaxes(title={"text": "sample", "standoff": 4}, col=1)
+    figure.update_xaxes(title={"text": "periods", "standoff": 4}, col=2)
+    figure.update_annotations(font={"size": 12, "color": tokens["dim"]})
+    return figure.update_layout(
+        height=HEIGHT, margin={"l": 30, "r": 8, "t": 24, "b": 40}, showlegend=False, bargap=0.25,
+        paper_bgcolor="rgba(0,0,0,0)", plot_bgcolor="rgba(0,0,0,0)", font={"family": FONT, "color": tokens["ink"]},
+        hoverlabel={"font": {"family": FONT, "size": 12}},
+    )  # fmt: skip

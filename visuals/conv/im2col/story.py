@@ -1,0 +1,62 @@
+"""The story of im2col: what it costs, what it gains, at which presets."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from functools import cache
+
+from kernels.conv.shape import ConvShape
+from kernels.model.preset import Preset
+from visuals.charts import units
+from visuals.charts.story import Row, Story, extremes, recorded_at
+from visuals.conv.part import copies_per_pixel
+
+IM2COL_GEMMS = {"conv/im2col-gemm": "our GEMM", "conv/im2col-cublas": "the library's GEMM"}
+
+
+def im2col_cost(s: ConvShape) -> str:
+    """What the data matrix costs at this shape, against the input it is made from."""
+    matrix, x = 4 * s.N * s.CRS * s.PQ, 4 * s.elements["x"]
+    return (
+        f"The data matrix takes {units.bytes_(matrix)}, {matrix / x:.3g} times the input's {units.bytes_(x)}: "
+        f"a pixel stands in up to {copies_per_pixel(s)} columns (R·S = {s.R * s.S})."
+    )
+
+
+def im2col_gain(rows: Mapping[str, Row]) -> str:
+    """What the data matrix buys in time, `rows` by rung name from one device; "" where one is missing."""
+    if not (both := _direct_and_best(rows)):
+        return ""
+    direct, best = both
+    name = IM2COL_GEMMS[best["rung"]]
+    ratio = direct["median_ms"] / best["median_ms"]
+    if best["p20_ms"] <= direct["p80_ms"] and direct["p20_ms"] <= best["p80_ms"]:
+        return f"In time it buys nothing here: with {name} the spreads of the two overlap."
+    if ratio > 1:
+        return f"It buys time: with {name} im2col is {units.ratio(ratio)} times as fast as direct."
+    return (
+        f"It loses time here: even with {name} im2col takes {units.ratio(1 / ratio)} times as long as direct. "
+        "The copy and a second launch are not won back at this size."
+    )
+
+
+@cache
+def im2col_examples() -> list[tuple[Preset, str]]:
+    """The presets at which im2col wins most and least (or loses), by the recordings made cold."""
+
+    def gained(s: ConvShape) -> float | None:
+        both = _direct_and_best(recorded_at(s, ("conv/direct", *IM2COL_GEMMS)))
+        return both and both[0]["median_ms"] / both[1]["median_ms"]
+
+    return extremes(gained, "{:.2g}×".format)
+
+
+def _direct_and_best(rows: Mapping[str, Row]) -> tuple[Row, Row] | None:
+    """The row of direct and the fastest of the others."""
+    others = [row for name, row in rows.items() if name != "conv/direct"]
+    if "conv/direct" not in rows or not others:
+        return None
+    return rows["conv/direct"], min(others, key=lambda row: row["median_ms"])
+
+
+IM2COL = Story(im2col_cost, im2col_gain, im2col_examples, "im2col, times as fast as direct, recorded:")

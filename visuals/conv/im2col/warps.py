@@ -1,0 +1,144 @@
+"""im2col as the warps run it: the same tensors, in the order the emulator saw block 0 execute.
+
+Where `scenes/im2col.py` goes column by column so that the eye can follow, here every step is one store
+of one warp: 32 lanes write 32 neighbouring columns of one row.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import itertools
+
+import numpy as np
+
+from kernels.conv.shape import ConvShape
+from kernels.engines.emulator.counters import Counters
+from kernels.engines.emulator.trace import BlockTrace
+from kernels.ladders import find
+from visuals.conv.part import Part
+from visuals.scene.parts import Captions, Lanes, Reading
+from visuals.scene.requests import ORDER, ORDER_NOTE, mask_of, traffic
+from visuals.scene.scene import Scene
+from visuals.scene.source import margin
+
+NOTE = f"Block 0 as the emulator executed it, one store of one warp a step. {ORDER_NOTE}"
+
+
+@dataclasses.dataclass(frozen=True)
+class Store:
+    """One store of one warp, and the loads of that warp that fed it. Elements are flat."""
+
+    warp: int
+    mask: int  # bit i: lane i stores
+    line: int
+    cells: np.ndarray  # of the data matrix
+    read: np.ndarray  # of the input
+
+
+def stores_of(trace: BlockTrace) -> list[Store]:
+    """Every store into the data matrix in the order of the trace."""
+    names = trace.buffers
+    out, fed = [], {}
+    warps, lanes = trace.thread // 32, trace.thread % 32
+    bounds = np.flatnonzero(np.diff(trace.step.astype(np.int64) * 2 + trace.write, prepend=-1, append=-1))
+    for start, stop in itertools.pairwise(bounds):
+        for warp in np.unique(warps[start:stop]):
+            at = start + np.flatnonzero(warps[start:stop] == warp)
+            if not trace.write[start]:
+                if names[trace.buffer[start]] == "x":
+                    fed.setdefault(warp, []).append(trace.element[at])
+                continue
+            line = trace.lines[trace.line[trace.step[start]]]
+            read = np.concatenate(fed.pop(warp, [np.zeros(0, np.uint32)]))
+            cells = trace.element[at].astype(int)
+            out.append(Store(int(warp), mask_of(lanes[at]), line.number, cells, read.astype(int)))
+    return out
+
+
+MOST_WINDOWS = 1 << 16  # threads the emulator runs at once while a reader waits
+
+
+def blocks(s: ConvShape) -> int:
+    """Blocks along x of the im2col launch at its default size."""
+    rung = find("conv/im2col-gemm")
+    return rung.build(s, rung.default_tiles).steps[0].grid[0]
+
+
+def why_not(s: ConvShape, part: Part) -> str:
+    """Why the warps' order cannot be shown at a shape; "" where it can."""
+    if s.N > 1 or (s.C, s.P, s.Q) != (part.C, part.P, part.Q):
+        return "The order of the warps is shown for shapes that stand on the stage whole; this one is shown in part."
+    if s.C * s.PQ > MOST_WINDOWS:
+        return f"The order of the warps is shown for up to {MOST_WINDOWS:,} windows, this shape has {s.C * s.PQ:,}."
+    return ""
+
+
+def in_warp_order(scene: Scene, s: ConvShape, trace: BlockTrace, counters: Counters, blocks: int) -> Scene:
+    """`scene` (the whole of a small convolution) with its steps in the order of `trace`, block 0 of
+    `blocks` of the im2col launch; `counters` of that launch go to the margin of its source."""
+    stores = stores_of(trace)
+    more = blocks > 1
+    steps = len(stores) + more + 1
+    written = np.full(s.CRS * s.PQ, len(stores))  # what other blocks write comes after
+    for n, store in enumerate(stores):
+        written[store.cells] = n
+    args = np.zeros((steps, 11), np.int64)
+    for n, store in enumerate(stores):
+        rows, columns = store.cells // s.PQ, store.cells % s.PQ
+        told = (rows[0], rows[-1], columns[0], columns[-1], *traffic(store.read), *traffic(store.cells))
+        args[n] = (store.warp, *told)
+    args[-2:, 0] = blocks - 1
+    masks = [store.mask for store in stores] + [0] * (1 + more)
+    warps = [store.warp for store in stores] + [-1] * (1 + more)
+    lines = np.array([store.line for store in stores] + [stores[-1].line] * (1 + more))
+    return dataclasses.replace(
+        scene,
+        key=f"{scene.key} warps",
+        steps=steps,
+        step_name="store",
+        order_name=ORDER,
+        order_note=NOTE,
+        writes=(
+            dataclasses.replace(scene.write("D"), steps=written),
+            dataclasses.replace(scene.write("y"), steps=np.array([steps - 1])),
+        ),
+        readings=_readings(args[: len(stores)], steps),
+        captions=Captions(_TEMPLATES, np.array(_kinds(stores, s.PQ, more)), args),
+        source=dataclasses.replace(scene.source, lines=lines, notes=margin(counters, scene.source.file)),
+        lanes=Lanes(np.array(warps), np.array(masks, np.uint32)),
+    )
+
+
+def _readings(args: np.ndarray, steps: int) -> tuple[Reading, ...]:
+    """Sectors and store instructions of block 0 so far; nothing more once its stores are done."""
+
+    def so_far(column):
+        return np.cumsum(np.pad(column, (0, steps - len(column))))
+
+    return (
+        Reading("sectors read by block 0", so_far(args[:, 6]), "counted"),
+        Reading("sectors written by block 0", so_far(args[:, 9]), "counted"),
+        Reading("stores of its warps", so_far(np.ones(len(args), int)), "counted"),
+    )
+
+
+_ONE_ROW = "Warp {0} stores row {1}, columns {3} to {4} of the [data matrix](workspace): "
+_ROWS = "Warp {0} stores into rows {1} to {2} of the [data matrix](workspace), one for each channel: "
+_WROTE = "lanes {8}, sectors {9}, fewest possible {10}. "
+_READ = "The values came from the [input](input): lanes {5}, sectors {6}, fewest possible {7}."
+_ZEROS = "All of it zeros of the padding: no lane reads the [input](input)."
+_TEMPLATES = (
+    _ONE_ROW + _WROTE + _READ,
+    _ROWS + _WROTE + _READ,
+    _ONE_ROW + _WROTE + _ZEROS,
+    _ROWS + _WROTE + _ZEROS,
+    "The other {0} blocks did the same at the same time, on other SMs: the [data matrix](workspace) is full.",
+    "Only now a second launch multiplies: [filters](filter) times [data matrix](workspace) gives the [output](output).",
+)
+
+
+def _kinds(stores: list[Store], row: int, more: bool) -> list[int]:
+    """Which template tells of each step; `row` is the length of a row."""
+    several = [int(store.cells[0] // row != store.cells[-1] // row) for store in stores]
+    zeros = [2 * (not len(store.read)) for store in stores]
+    return [a + b for a, b in zip(several, zeros, strict=True)] + [4] * more + [5]

@@ -1,0 +1,156 @@
+"""What implicit GEMM takes for what: rows of the data matrix for taps, columns for windows, and where a block's tiles lie.
+
+The same arithmetic as kernels/conv/cuda/06_implicit_gemm.cu and implicit.cuh, at the same tile sizes. One group.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass
+from functools import cached_property
+
+import numpy as np
+
+from kernels.conv.implicit import PIECE, threads, warp_tile
+from kernels.conv.shape import ConvShape
+from kernels.ladders import find
+from kernels.model.program import RuleError
+
+RUNGS = ("conv/implicit-gemm-plain", "conv/implicit-gemm")
+MOST_COLUMNS, MOST_ROWS = 100, 96  # of the data matrix: more of it is shown in part
+
+
+def why_not(s: ConvShape, rung: str, tiles: Mapping[str, int]) -> str:
+    """Why a rung has no scene at a shape, in words; "" where it has one."""
+    try:
+        find(rung).check(s, tiles)
+    except RuleError as e:
+        return f"{str(e)[0].upper()}{str(e)[1:]}."
+    if rung in RUNGS:
+        return ""
+    return f"{find(rung).title} is not an implicit GEMM of ours: it is timed below, and its steps are not shown here."
+
+
+@dataclass(frozen=True)
+class Plan:
+    """Block 0 of a rung at a shape and all its tile sizes, and how much of what it works on is shown."""
+
+    s: ConvShape
+    rung: str
+    tiles: Mapping[str, int]
+
+    def __getattr__(self, name: str) -> int:
+        try:
+            return self.__dict__["tiles"][name]
+        except KeyError:
+            raise AttributeError(name) from None
+
+    @property
+    def file(self) -> str:
+        return f"conv/{'05_implicit_gemm_plain' if self.rung == RUNGS[0] else '06_implicit_gemm'}.cu"
+
+    @property
+    def marks(self) -> tuple[str | re.Pattern, ...]:
+        """Of the lines that find the windows, copy filters, copy pixels, multiply, go round, store."""
+        store = f"store<{4 if self.s.PQ % 4 == 0 else 1}>("
+        return (
+            "mine[j] = window(",
+            "fetch_filters(As",
+            "copy_async<4>(Bs",
+            "multiply(sum",
+            "for (; k0 < end",
+            store,
+        )
+
+    @property
+    def columns(self) -> int:
+        """Of the data matrix: output pixels of all images."""
+        return self.s.N * self.s.PQ
+
+    @property
+    def blocks(self) -> tuple[int, int]:
+        """Along the columns and along the filters."""
+        return -(-self.columns // self.BN), -(-self.s.K // self.BM)
+
+    @property
+    def inside(self) -> tuple[int, int]:
+        """Rows and columns of block 0's tile that lie in the product."""
+        return min(self.BM, self.s.K), min(self.BN, self.columns)
+
+    # -- tiles along the sum -----------------------------------------------------------------------
+    @property
+    def turns(self) -> int:
+        """Tiles of the whole sum."""
+        return -(-self.s.CRS // self.BK)
+
+    @property
+    def turns_shown(self) -> int:
+        """As many as fit the stage; the ring of stages comes round in them."""
+        if self.s.CRS <= MOST_ROWS:
+            return self.turns
+        return min(self.turns, max(self.STAGES + 2, MOST_ROWS // 2 // self.BK))
+
+    @property
+    def rows_shown(self) -> int:
+        return min(self.s.CRS, self.turns_shown * self.BK)
+
+    @property
+    def columns_shown(self) -> int:
+        return self.columns if self.columns <= MOST_COLUMNS else min(self.BN, self.columns)
+
+    # -- indices -----------------------------------------------------------------------------------
+    @cached_property
+    def taps(self) -> np.ndarray:
+        """int64[C*R*S, 6]: c, r, s of each row, how far down and right of a window's first tap it lies (from its
+        far corner, where the filter is flipped), and that as an offset into x."""
+        s = self.s
+        c, r, t = np.unravel_index(np.arange(s.CRS), (s.C, s.R, s.S))
+        sign = -1 if s.flip else 1
+        h, w = sign * r * s.dilation_h, sign * t * s.dilation_w
+        return np.stack([c, r, t, h, w, (c * s.H + h) * s.W + w], axis=1)
+
+    @cached_property
+    def windows(self) -> np.ndarray:
+        """int64[N*P*Q shown, 6]: n, p, q of each column, row and column of its window's first tap in a map, which
+        may lie in the padding, and that place as an offset into x."""
+        s = self.s
+        n, p, q = np.unravel_index(np.arange(self.columns_shown), (s.N, s.P, s.Q))
+        h, w = p * s.u - s.pad_h, q * s.v - s.pad_w
+        if s.flip:
+            h, w = h + (s.R - 1) * s.dilation_h, w + (s.S - 1) * s.dilation_w
+        return np.stack([n, p, q, h, w, (n * s.C * s.H + h) * s.W + w], axis=1)
+
+    @cached_property
+    def address(self) -> np.ndarray:
+        """int64[C*R*S, columns shown]: the element of x that a cell of the data matrix stands for, -1 in the padding."""
+        s, down, across = self.s, self.taps, self.windows
+        h, w = down[:, 3, None] + across[:, 3], down[:, 4, None] + across[:, 4]
+        inside = (h >= 0) & (h < s.H) & (w >= 0) & (w < s.W)
+        return np.where(inside, down[:, 5, None] + across[:, 5], -1)
+
+    @cached_property
+    def lane_columns(self) -> np.ndarray:
+        """int64[BN]: the column that each column of the tile is read from; beyond the last one, the last."""
+        return np.minimum(np.arange(self.BN), self.columns - 1)
+
+    # -- shared memory and registers ---------------------------------------------------------------
+    @property
+    def pitch(self) -> int:
+        """Of As, which lies turned: [BK, BM + 4]."""
+        return self.BM + PIECE
+
+    @property
+    def threads(self) -> int:
+        return threads(self.tiles)
+
+    def owned(self, thread: int) -> tuple[np.ndarray, np.ndarray]:
+        """int64[TM], int64[TN]: rows and columns of the block's tile whose sums a thread keeps (implicit.cuh, place)."""
+        WM, WN = warp_tile(self.tiles)
+        across = WN // self.TN
+        warp, lane = divmod(thread, 32)
+        row = warp // (self.BN // WN) * WM + (lane // (2 * across) * 2 + lane % 2) * PIECE
+        col = warp % (self.BN // WN) * WN + lane // 2 % across * PIECE
+        i, j = np.arange(self.TM), np.arange(self.TN)
+        rows = row + i // PIECE * PIECE * (WM // self.TM) + i % PIECE
+        return rows, col + j // PIECE * PIECE * (WN // self.TN) + j % PIECE

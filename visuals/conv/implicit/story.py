@@ -1,0 +1,98 @@
+"""What the figures of implicit GEMM say, in sentences with the numbers in them. Pure functions."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from functools import cache, partial
+
+from kernels.conv.shape import ConvShape
+from kernels.ladders import find
+from kernels.model.preset import Preset
+from visuals.charts import units
+from visuals.charts.story import Row, Story, extremes, recorded_at
+
+PLAIN, MAGIC = "conv/implicit-gemm-plain", "conv/implicit-gemm"
+COLUMNS = ("conv/im2col-cublas", "conv/im2col-gemm")
+LIBRARY = ("conv/cudnn-implicit-precomp-gemm", "conv/cudnn-implicit-gemm")
+
+
+def cost(s: ConvShape) -> str:
+    """What is not stored, and what of it is there at a time, at the usual tile sizes."""
+    matrix = 4 * s.N * s.CRS * s.PQ
+    tiles = find(MAGIC).default_tiles
+    once = 4 * tiles["STAGES"] * tiles["BK"] * tiles["BN"]
+    return (
+        f"No workspace: the data matrix would take {units.bytes_(matrix)}, written once and read again. Of it a block has "
+        f"{units.bytes_(once)} in shared memory at a time, {tiles['STAGES']} tiles of {tiles['BK']} × {tiles['BN']} at the usual sizes."
+    )
+
+
+def gain(rows: Mapping[str, Row]) -> str:
+    """What it buys to store no matrix, and to divide by multiplying, `rows` by rung name from one device; "" where
+    there is nothing to compare."""
+    own = [rows[name] for name in (MAGIC, PLAIN) if name in rows]
+    told = [_divisions(*own)] if len(own) == 2 else []
+    if own:
+        best = min(own, key=_time)
+        others = [
+            _first(COLUMNS, rows),
+            min((rows[n] for n in LIBRARY if n in rows), key=_time, default=None),
+        ]
+        told += [_against(best, other) for other in others if other]
+    return " ".join(told)
+
+
+def _time(row: Row) -> float:
+    return row["median_ms"]
+
+
+def _first(names: tuple[str, ...], rows: Mapping[str, Row]) -> Row | None:
+    return next((rows[name] for name in names if name in rows), None)
+
+
+def _alike(one: Row, other: Row) -> bool:
+    """Whether their spreads overlap."""
+    return one["p20_ms"] <= other["p80_ms"] and other["p20_ms"] <= one["p80_ms"]
+
+
+def _divisions(magic: Row, plain: Row) -> str:
+    ratio = _time(plain) / _time(magic)
+    if _alike(magic, plain):
+        return "Dividing by multiplication and shift buys nothing here: the spreads overlap."
+    if ratio > 1:
+        return f"Dividing by multiplication and shift makes it {units.ratio(ratio)} times as fast."
+    return (
+        f"Dividing by multiplication and shift loses here: it takes {units.ratio(1 / ratio)} times as long."
+    )
+
+
+def _against(best: Row, other: Row) -> str:
+    name, ratio = find(other["rung"]).title_on(other["engine"]), _time(other) / _time(best)
+    if _alike(best, other):
+        return f"Implicit GEMM and {name} cannot be told apart: their spreads overlap."
+    if ratio > 1:
+        return f"Implicit GEMM is {units.ratio(ratio)} times as fast as {name}."
+    return f"Implicit GEMM takes {units.ratio(1 / ratio)} times as long as {name}."
+
+
+@cache
+def examples() -> list[tuple[Preset, str]]:
+    """The presets at which it comes nearest to the library's implicit GEMM (or passes it) and stays farthest from it, by
+    the recordings made cold, or where none of both is there, hot."""
+    return extremes(partial(_reached, mode="cold"), units.share) or extremes(
+        partial(_reached, mode="hot"), units.share
+    )
+
+
+def _reached(s: ConvShape, mode: str) -> float | None:
+    """Its speed as a part of the library's where both were recorded."""
+    rows = recorded_at(s, (MAGIC, LIBRARY[0]), mode)
+    return _time(rows[LIBRARY[0]]) / _time(rows[MAGIC]) if len(rows) == 2 else None
+
+
+STORY = Story(
+    cost,
+    gain,
+    examples,
+    "share of the speed of cuDNN’s implicit GEMM with indices computed before, recorded:",
+)

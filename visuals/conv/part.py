@@ -1,0 +1,102 @@
+"""The part of a convolution that a scene shows: image, channels and filters that fit."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from kernels.conv.shape import ConvShape
+
+MOST_CELLS, MOST_STEPS = 20_000, 1_024  # of the data matrix: beyond them a cell falls below the eye
+
+
+PART = 8  # rows and columns of output shown where the whole does not fit
+
+
+MOST_CHANNELS, MOST_FILTERS = 3, 4
+
+
+@dataclass(frozen=True)
+class Part:
+    """Which part of the convolution is on the stage: of image 0 the first C channels and K filters, the
+    P x Q outputs from (p, q) on, and the H x W pixels from (h, w) on that they read."""
+
+    C: int
+    K: int
+    P: int
+    Q: int
+    H: int
+    W: int
+    p: int = 0
+    q: int = 0
+    h: int = 0
+    w: int = 0
+
+
+def part_of(s: ConvShape, picture: np.ndarray | None = None, most: int = MOST_CELLS) -> Part:
+    """The whole where it fits on a stage (`most` cells of the data matrix), else a block of the output with stride and padding kept: the
+    one under which `picture` [H, W] varies most, the first where no picture is given."""
+    C, K = min(s.C, MOST_CHANNELS), min(s.K, MOST_FILTERS)
+    P, Q = s.P, s.Q
+    cells = C * s.R * s.S * P * Q
+    if cells > most or P * Q > MOST_STEPS:
+        P, Q = min(P, PART), min(Q, PART)
+    blocks = [
+        _block(s, C, K, P, Q, p, q) for p in _starts(s.P, P) for q in _starts(s.Q, Q)
+    ]  # at most 128 x 128: pages show no larger input
+    if picture is None or len(blocks) == 1:
+        return blocks[0]
+    return max(blocks, key=lambda b: liveliness(picture[b.h : b.h + b.H, b.w : b.w + b.W]))
+
+
+def liveliness(picture: np.ndarray) -> tuple[float, float]:
+    """More where a picture changes along both axes, then where it changes at all."""
+    down, across = (float(np.abs(np.diff(picture, axis=axis)).sum()) for axis in (0, 1))
+    return min(down, across), down + across
+
+
+def _starts(extent: int, shown: int) -> range:
+    return range(0, extent - shown + 1, shown)
+
+
+def _block(s: ConvShape, C: int, K: int, P: int, Q: int, p: int, q: int) -> Part:
+    h, H = _reach(s.H, p, P, s.P, s.u, s.pad_h, s.span_h)
+    w, W = _reach(s.W, q, Q, s.Q, s.v, s.pad_w, s.span_w)
+    return Part(C, K, P, Q, H, W, p, q, h, w)
+
+
+def _reach(size: int, first: int, count: int, of: int, stride: int, pad: int, span: int) -> tuple[int, int]:
+    """(start, length) of what `count` of the `of` windows along an axis read; all of it for all of them.
+    Windows that lie in the padding alone read nothing: then one pixel, the nearest, is shown."""
+    if count == of:
+        return 0, size
+    start = min(max(0, first * stride - pad), size - 1)
+    stop = min(size, (first + count - 1) * stride - pad + span)
+    return start, max(1, stop - start)
+
+
+def gather_index(s: ConvShape, part: Part) -> np.ndarray:
+    """int64[C*R*S, P*Q]: flat index into the shown input (C, H, W), -1 where the tap is padding."""
+    r, t = np.arange(s.R), np.arange(s.S)
+    if s.flip:
+        r, t = r[::-1], t[::-1]
+    h = (part.p + np.arange(part.P)) * s.u - s.pad_h + r[:, None] * s.dilation_h  # (R, P)
+    w = (part.q + np.arange(part.Q)) * s.v - s.pad_w + t[:, None] * s.dilation_w  # (S, Q)
+    inside_h, inside_w = (h >= 0) & (h < s.H), (w >= 0) & (w < s.W)
+    c = np.arange(part.C)[:, None, None, None, None] * part.H
+    index = (c + h[None, :, None, :, None] - part.h) * part.W + w[None, None, :, None, :] - part.w
+    inside = inside_h[None, :, None, :, None] & inside_w[None, None, :, None, :]
+    return np.where(inside, index, -1).reshape(part.C * s.R * s.S, part.P * part.Q)
+
+
+def copies_per_pixel(s: ConvShape) -> int:
+    """The most columns any one input pixel is copied into: at most R*S, fewer where windows do not
+    overlap (stride) or are few (a small output)."""
+
+    def along(size, out, taps, stride, pad, dilation):
+        at = np.arange(out)[:, None] * stride - pad + np.arange(taps) * dilation
+        at = at[(at >= 0) & (at < size)]
+        return int(np.bincount(at).max()) if at.size else 0
+
+    return along(s.H, s.P, s.R, s.u, s.pad_h, s.dilation_h) * along(s.W, s.Q, s.S, s.v, s.pad_w, s.dilation_w)

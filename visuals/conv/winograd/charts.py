@@ -1,0 +1,213 @@
+"""What Winograd saves and what it costs: operations counted from the matrices, errors measured, and their figure.
+
+Operations: a zero entry costs nothing, an entry of 1 or -1 no multiplication, n terms take n - 1 additions; X d X^T
+is X on each column of d, then on each row of that. (kernels.conv.winograd_matrices.operations_2d)
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from functools import cache
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from kernels import records
+from kernels.conv import winograd_matrices
+from kernels.conv.shape import ConvShape
+from kernels.conv.winograd import positions, tiles_of
+from kernels.conv.winograd_cpu import R, both_sides, fours, input_tiles, output_maps
+from kernels.model.verify import relative_error
+from visuals.charts import units
+from visuals.charts.bars import FONT
+
+if TYPE_CHECKING:  # Plotly is slow to import: only once a chart is drawn
+    from plotly.graph_objects import Figure
+
+TILES = (2, 4, 6)  # m of the kernels
+MEASURED = (0, *TILES, 8)  # 0: direct convolution
+SIDE, FILTERS = 24, 4  # outputs each way, of so many filters: whole tiles for every m measured
+STORED = {"FP32": np.float32, "FP16": np.float16}
+HEIGHT = 300
+NAMES = {0: "direct", **{m: f"{m}×{m}" for m in MEASURED[1:]}}
+# Rungs whose tile size is known, and where they stand.
+RUNGS = {
+    "conv/implicit-gemm": 0,
+    "conv/winograd-2x2": 2,
+    "conv/winograd-4x4": 4,
+    "conv/winograd-nonfused": None,
+}
+Tokens = Mapping[str, str]
+
+
+# -- counted -----------------------------------------------------------------------------------------
+@dataclass(frozen=True)
+class Work:
+    """FLOPs and bytes of F(m x m, 3 x 3) at a shape, each input tile transformed once."""
+
+    product: int
+    filter: int  # FLOPs of the transforms
+    input: int
+    output: int
+    U: int  # bytes of the workspaces
+    V: int
+    Z: int
+    moved: int  # bytes that the transforms read and write
+
+    @property
+    def transforms(self) -> int:
+        return self.filter + self.input + self.output
+
+    @property
+    def flops(self) -> int:
+        return self.product + self.transforms
+
+
+def work(s: ConvShape, m: int) -> Work:
+    """Of the kernel in steps. Its transforms read x and w once, write U and V, read Z and write y."""
+    t, tiles, many = winograd_matrices.derive(m, R), tiles_of(s, m), positions(m)
+    G, BT, AT = (winograd_matrices.operations_2d(X).flops for X in (t.G, t.BT, t.AT))
+    U, V, Z = 4 * many * s.C * fours(s.K), 4 * many * s.C * fours(tiles), 4 * many * s.K * fours(tiles)
+    return Work(
+        2 * many * tiles * s.K * s.C,
+        G * s.K * s.C,
+        BT * tiles * s.C,
+        AT * tiles * s.K,
+        U,
+        V,
+        Z,
+        s.bytes + U + V + Z,
+    )
+
+
+def work_words(s: ConvShape) -> str:
+    """Which tile size executes the fewest FLOPs at a shape, and what the transforms have of them and of the bytes."""
+    works = {m: work(s, m) for m in TILES}
+    m = min(TILES, key=lambda m: works[m].flops)
+    best = works[m]
+    won = best.flops < s.flops
+    head = (
+        f"Fewest FLOPs in steps: {m}×{m}, {units.share(best.flops / s.flops)} of direct’s"
+        if won
+        else f"No tile size saves FLOPs here: even {m}×{m} in steps has {units.share(best.flops / s.flops)} of direct’s"
+    )
+    return (
+        f"{head}. {units.share(best.transforms / best.flops)} of them are the transforms’, at {units.ratio(best.transforms / best.moved)} "
+        f"FLOP for each byte they move, where the products have {units.ratio(best.product / (best.U + best.V + best.Z))}: "
+        "with few channels and filters memory sets the pace, whatever is saved."
+    )
+
+
+# -- measured ----------------------------------------------------------------------------------------
+@cache
+def errors(C: int) -> dict[str, dict[int, float]]:
+    """By what is stored and by m: the relative L2 error against float64 of 4 filters' 24 x 24 outputs over C maps of
+    seeded normal numbers. Transforms, sums and outputs are computed in float32; x, w, what is transformed, sums and
+    outputs are kept in the type stored. The reference has the same stored x and w. inf where a number leaves
+    the type."""
+    rng = np.random.default_rng(0)
+    x, w = rng.normal(size=(1, C, SIDE + R - 1, SIDE + R - 1)), rng.normal(size=(FILTERS, C, R, R))
+    found: dict[str, dict[int, float]] = {}
+    for name, dtype in STORED.items():
+        kept = [a.astype(dtype).astype(np.float32) for a in (x, w)]
+        exact = _direct(*(a.astype(np.float64) for a in kept))
+        with np.errstate(over="ignore", invalid="ignore"):  # a number beyond FP16 is told
+            got = {m: (_winograd(*kept, m, dtype) if m else _direct(*kept)).astype(dtype) for m in MEASURED}
+        found[name] = {m: _error(y, exact) for m, y in got.items()}
+    return found
+
+
+def _error(y: np.ndarray, exact: np.ndarray) -> float:
+    return float(relative_error(y.astype(np.float64), exact)) if np.isfinite(y).all() else np.inf
+
+
+def _direct(x: np.ndarray, w: np.ndarray) -> np.ndarray:
+    """[K, P, Q] as one product of matrices, in the type of x."""
+    windows = np.lib.stride_tricks.sliding_window_view(x[0], (R, R), (1, 2))  # C, P, Q, R, R
+    columns = np.ascontiguousarray(windows.transpose(0, 3, 4, 1, 2)).reshape(-1, SIDE * SIDE)
+    return (w.reshape(len(w), -1) @ columns).reshape(-1, SIDE, SIDE)
+
+
+def _winograd(x: np.ndarray, w: np.ndarray, m: int, dtype) -> np.ndarray:
+    """[K, P, Q] by F(m x m, 3 x 3) in float32, each array that a kernel in steps keeps rounded to `dtype`."""
+    AT, G, BT = winograd_matrices.derive(m, R).arrays("float32")
+    many, down = positions(m), SIDE // m
+
+    def stored(a: np.ndarray) -> np.ndarray:
+        return a.astype(dtype).astype(np.float32)
+
+    U = stored(both_sides(G, w)).reshape(many, *w.shape[:2])  # T*T, K, C
+    V = stored(both_sides(BT, input_tiles(x, m, (0, 0))[0])).reshape(many, x.shape[1], -1)  # T*T, C, tiles
+    z = stored(U @ V).reshape(*BT.shape, len(w), down, down)
+    return output_maps(both_sides(AT, np.moveaxis(z, (0, 1), (-2, -1))), (len(w),), SIDE, SIDE)
+
+
+# -- recorded ----------------------------------------------------------------------------------------
+def recorded(s: ConvShape) -> list[tuple[int, str, Mapping]]:
+    """(m, rung, row) of each kernel whose tile size is known, recorded on a GPU at this shape: one row for each m."""
+    found: dict[tuple[str, int], Mapping] = {}
+    for row in records.recordings():
+        if row["rung"] in RUNGS and row["shape"] == s.params():
+            m = RUNGS[row["rung"]]
+            found.setdefault((row["rung"], row["tiles"]["M"] if m is None else m), row)
+    return [(m, rung, row) for (rung, m), row in found.items()]
+
+
+# -- the figure --------------------------------------------------------------------------------------
+def error_chart(
+    told: Mapping[str, Mapping[int, float]], rows: Sequence[tuple[int, str, Mapping]], tokens: Tokens
+) -> Figure:
+    """The error over the tile size on a logarithmic axis, a line for each type stored; recorded rows as diamonds."""
+    import plotly.graph_objects as go
+
+    figure = go.Figure()
+    for (name, of), role, dash in zip(told.items(), ("input", "workspace"), ("solid", "dash"), strict=True):
+        shown = {NAMES[m]: e for m, e in of.items() if 0 < e < np.inf}
+        figure.add_scatter(
+            x=list(shown), y=list(shown.values()), mode="lines+markers", line={"color": tokens[role], "width": 2, "dash": dash},
+            marker={"size": 8}, hovertemplate=f"{name}, %{{x}}: %{{y:.2e}}, measured<extra></extra>",
+        )  # fmt: skip
+        if shown:
+            last = list(shown)[-1]
+            figure.add_annotation(
+                x=last, y=np.log10(shown[last]), text=name, showarrow=False, xanchor="left", xshift=10,
+                font={"size": 13, "color": tokens[role]},
+            )  # fmt: skip
+    if rows:
+        figure.add_scatter(
+            x=[NAMES[m] for m, _, _ in rows], y=[row["error"] for _, _, row in rows], mode="markers",
+            marker={"symbol": "diamond-open", "size": 12, "color": tokens["write"], "line": {"width": 2}},
+            customdata=[[rung.partition("/")[2], row["device"]] for _, rung, row in rows],
+            hovertemplate="%{customdata[0]} on %{customdata[1]}: %{y:.2e}, recorded<extra></extra>",
+        )  # fmt: skip
+    axis = {"fixedrange": True, "linecolor": tokens["line"], "zeroline": False, "automargin": True,
+            "tickfont": {"size": 12, "color": tokens["dim"]}, "title_font": {"size": 12, "color": tokens["dim"]}}  # fmt: skip
+    figure.update_xaxes(
+        type="category", categoryorder="array", categoryarray=list(NAMES.values()), showgrid=False,
+        range=[-0.4, len(NAMES) - 0.4], title={"text": "outputs of a tile", "standoff": 4}, **axis,
+    )  # fmt: skip
+    figure.update_yaxes(
+        type="log", dtick=1, exponentformat="power", gridcolor=tokens["line"],
+        title={"text": "relative L2 error", "standoff": 6}, **axis,
+    )  # fmt: skip
+    return figure.update_layout(
+        height=HEIGHT, paper_bgcolor="rgba(0,0,0,0)", plot_bgcolor="rgba(0,0,0,0)", showlegend=False,
+        margin={"l": 0, "r": 8, "t": 8, "b": 4}, font={"family": FONT, "color": tokens["ink"], "size": 13},
+        hoverlabel={"bgcolor": tokens["panel"], "bordercolor": tokens["line"], "font": {"color": tokens["ink"]}},
+    )  # fmt: skip
+
+
+def error_words(C: int, told: Mapping[str, Mapping[int, float]]) -> str:
+    """What the errors say: how they grow with the tile, and what FP16 makes of them."""
+    single, half = told["FP32"], told["FP16"]
+    grown = ", ".join(
+        f"{NAMES[m]} {units.ratio(single[m] / single[0])}" for m in MEASURED[1:] if single[m] < np.inf
+    )
+    text = f"Over {C:,} channel{'s' * (C > 1)} in FP32, times the error of direct convolution ({single[0]:.1e}): {grown}. "
+    out = [NAMES[m] for m in MEASURED if half[m] == np.inf]
+    if half[4] < np.inf:
+        text += f"Kept in FP16, 4×4 is off by {half[4]:.1e}, {units.ratio(half[4] / half[0])} times direct. "
+    if out:
+        text += f"In FP16 numbers of {', '.join(out)} leave the type: no point is drawn."
+    return text.strip()

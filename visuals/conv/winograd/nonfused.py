@@ -1,0 +1,243 @@
+"""Winograd in steps as a scene: filters and input become T*T matrices each, their products, and back.
+
+The three workspaces stand as the kernels fill them (kernels/conv/cuda/07_winograd_filter.cu, 09_winograd_*.cu):
+U [T*T, C, fours(K)], V [T*T, C, fours(tiles)], Z [T*T, K, fours(tiles)], the rows of one position below those of
+the position before it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+import numpy as np
+
+from kernels import sources
+from kernels.conv.winograd import FILTER_BLOCK, positions, tiles_of
+from kernels.conv.winograd_cpu import fours
+from kernels.ladders import find
+from visuals.charts.units import bytes_
+from visuals.conv.winograd.fused import around, counted, readings
+from visuals.conv.winograd.part import (
+    NONFUSED,
+    Numbers,
+    Part,
+    Script,
+    derived,
+    operations,
+    output_terms,
+    sum_of,
+    terms,
+)
+from visuals.scene.parts import Group, Lanes, Source, Sum, Tensor
+from visuals.scene.requests import mask_of
+from visuals.scene.scene import Scene
+
+ORDER_NOTE = (
+    "One thread after the other in the transforms, one position after the other in the products. On the GPU each of the "
+    "four launches runs all its threads at once, and all positions are multiplied at the same moment."
+)
+FILTER, FILTER_END, INPUT, INPUT_ZEROS, INPUT_END, PRODUCT, OUTPUT, OUTPUT_CUT = range(8)
+_FILES = (
+    ("07_winograd_filter.cu", "both_sides(G, g, u)"), ("09_winograd_input.cu", "both_sides(BT, d, v)"),
+    ("09_winograd_product.cu", "sum[i][j] +="), ("09_winograd_output.cu", "both_sides(AT, z, out)"),
+)  # fmt: skip
+_FILE_OF = np.array((0, 0, 1, 1, 1, 2, 3, 3))  # of a kind
+U, V, Z, Y = "[U](filter)", "[V](input)", "[Z](output)", "[y](output)"
+
+
+def steps_scene(part: Part, tiles: Mapping[str, int], n: Numbers) -> Scene:
+    """The scene of a part through winograd-nonfused at these tile sizes, whose M is the part's."""
+    s, rung = part.s, find(NONFUSED)
+    tiles = rung.check(s, {**tiles, "M": part.m})
+    script = _script(part, tiles, n)
+    warp, mask = (np.array(column) for column in zip(*script.lanes, strict=True))
+    sizes = ",".join(f"{k}={v}" for k, v in tiles.items())
+    return Scene(
+        key=f"{rung.name} {part.i0},{part.j0} {sizes} " + ",".join(f"{k}={v}" for k, v in s.params().items()),
+        title=rung.name,
+        tensors=(*around(part, n)[:3], *_tensors(part)),
+        groups=(
+            Group((("x", "w", "y"),), "global", "global memory"),
+            Group((("U", "V", "Z"),), "workspace", f"workspaces, {positions(part.m)} matrices each, one below the other"),
+        ),
+        steps=len(script.kinds),
+        step_name="step",
+        order_name="explaining order",
+        order_note=ORDER_NOTE,
+        writes=script.writes(),
+        captions=script.captions(_templates(part)),
+        readings=readings(script),
+        source=_source(np.array(script.kinds)),
+        lanes=Lanes(warp, mask.astype(np.uint32)),
+        sums=_sums(part),
+    )  # fmt: skip
+
+
+def columns(part: Part) -> tuple[int, int]:
+    """Columns of U and of V and Z on the stage: with the zeros that fill a row to whole fours where all is shown."""
+    K = fours(part.K) if part.K == part.s.K else part.K
+    return K, fours(part.tiles) if part.whole and part.s.N == 1 else part.tiles
+
+
+def _tensors(part: Part) -> tuple[Tensor, ...]:
+    s, many = part.s, positions(part.m)
+    filters, tiles = columns(part)
+    row, K = fours(tiles_of(s, part.m)), fours(s.K)
+
+    def workspace(name, title, role, rows, cols, whole, index=None) -> Tensor:
+        size = f"{many} × {whole[0]:,} × {whole[1]:,}, {bytes_(4 * many * whole[0] * whole[1])}"
+        partial = (rows, cols) != whole
+        note = f"{rows} × {cols} of each position, of {size}" if partial else size
+        return Tensor(
+            name, name, title, role, 1, many * rows, cols, note=note, partial=partial, col_index=index
+        )
+
+    numbers = None if tiles == row else np.array([part.number(t) for t in range(tiles)])
+    return (
+        workspace("U", "U = G g Gᵀ", "filter", part.C, filters, (s.C, K)),
+        workspace("V", "V = Bᵀ d B", "input", part.C, tiles, (s.C, row), numbers),
+        workspace("Z", "Z = Uᵀ V", "output", part.K, tiles, (s.K, row), numbers),
+    )  # fmt: skip
+
+
+def _sums(part: Part) -> tuple[Sum, ...]:
+    t, C, K, T2 = derived(part), part.C, part.K, positions(part.m)
+    filters, tiles = columns(part)
+    size = part.pixels[1] * part.pixels[3]
+    g, d = terms(t.G, part.s.flip), terms(t.BT)
+    nothing, channels = (np.zeros(0, int), np.zeros(0, np.float32)), np.arange(C)
+    windows = [part.window(tile) for tile in range(part.tiles)]
+
+    def pixels(p: int, c: int, tile: int):
+        if tile >= part.tiles:
+            return nothing
+        under = windows[tile][d[p][0]]
+        return c * size + under[under >= 0], d[p][1][under >= 0]
+
+    def taps(p: int, c: int, k: int):
+        return ((k * C + c) * 9 + g[p][0], g[p][1]) if k < K else nothing
+
+    def pairs(p: int, k: int, tile: int):
+        return (
+            ((p * C + channels) * tiles + tile, (p * C + channels) * filters + k)
+            if tile < part.tiles
+            else nothing
+        )
+
+    each = [(p, c) for p in range(T2) for c in range(C)]
+    return (
+        sum_of("y", "Z", output_terms(part, lambda p, k, tile: (p * K + k) * tiles + tile)),
+        sum_of("Z", "V", [pairs(p, k, tile) for p in range(T2) for k in range(K) for tile in range(tiles)],
+               "U", "channels" if C < part.s.C else ""),
+        sum_of("V", "x", [pixels(p, c, tile) for p, c in each for tile in range(tiles)]),
+        sum_of("U", "w", [taps(p, c, k) for p, c in each for k in range(filters)]),
+    )  # fmt: skip
+
+
+# -- steps ---------------------------------------------------------------------------------------------
+def _script(part: Part, tiles: Mapping[str, int], n: Numbers) -> Script:
+    script, ops, s = Script(), operations(part.m), part.s
+    C, K, T2 = part.C, part.K, positions(part.m)
+    filters, cols = columns(part)
+    cells = {"U": np.arange(T2 * C * filters).reshape(T2, C, filters), "V": np.arange(T2 * C * cols).reshape(T2, C, cols),
+             "Z": np.arange(T2 * K * cols).reshape(T2, K, cols)}  # fmt: skip
+
+    def put(name: str, t: int, at) -> None:
+        here = cells[name]
+        script.write(name, t, here[at], getattr(n, name)[..., : here.shape[-1]][at])
+
+    def thread(index: int) -> dict[str, int]:
+        return {"warp": index % tiles["BLOCK"] // 32, "mask": mask_of(np.array([index % 32]))}
+
+    across, down = FILTER_BLOCK
+    for k in range(K):
+        for c in range(C):
+            put("U", script.step(FILTER, k, c, counts=counted(count=ops.filter),
+                                 warp=c % down, mask=mask_of(np.array([k % across]))), np.s_[:, c, k])  # fmt: skip
+    if filters > K:
+        put("U", script.step(FILTER_END, filters - K), np.s_[:, :, K:])
+    seen = np.zeros(n.x[0].size)
+    for tile in range(part.tiles):
+        _input(script, part, ops, seen, tile, thread, put)
+    if cols > part.tiles:
+        put("V", script.step(INPUT_END, cols - part.tiles), np.s_[:, :, part.tiles :])
+    for p in range(T2):
+        first = [float(X[p, 0, 0]) for X in (n.U, n.V, n.Z)]
+        t = script.step(PRODUCT, *divmod(p, part.T), p, *first, counts=counted(product=K * C * part.tiles))
+        put("Z", t, np.s_[p])
+    for tile in range(part.tiles):
+        out = part.outputs(tile)
+        kept = out[out >= 0]
+        cut = len(out) - len(kept)
+        counts = counted(9 * len(kept) * K * C, count=ops.output, times=K)
+        of = thread(part.number(tile)) if s.K == 1 else {}
+        t = script.step(
+            OUTPUT_CUT if cut else OUTPUT, part.number(tile), *part.at(tile), cut, counts=counts, **of
+        )
+        places = np.arange(K)[:, None] * n.y[0].size + kept
+        script.write("y", t, places, n.y.ravel()[places])
+    return script
+
+
+def _input(script: Script, part: Part, ops, seen: np.ndarray, tile: int, thread, put) -> None:
+    window, number = part.window(tile), part.number(tile)
+    inside = window[window >= 0]
+    zeros, before = len(window) - len(inside), int((seen[inside] > 0).sum())
+    counts = counted(count=ops.input, times=part.C)
+    of = thread(number) if part.s.C == 1 else {}
+    t = script.step(
+        INPUT_ZEROS if zeros else INPUT, number, *part.at(tile), before, zeros, counts=counts, **of
+    )
+    seen[inside] += 1
+    put("V", t, np.s_[:, :, tile])
+
+
+# -- words ---------------------------------------------------------------------------------------------
+def _templates(part: Part) -> tuple[str, ...]:
+    s, m, T, many = part.s, part.m, part.T, positions(part.m)
+    ops, count = operations(m), tiles_of(s, m)
+    who = "thread {0} reads" if s.C == 1 else f"{s.C:,} threads, one for each channel, read"
+    back = "thread {0} gathers" if s.K == 1 else f"{s.K:,} threads, one for each filter, gather"
+    read = (
+        f"Launch 2, tile {{0}} of {count:,}: {who} {T} × {T} pixels of the [input](input) for output from row {{1}}, "
+        f"column {{2}}. {{3}} of them were read before: tiles stand {m} apart and overlap by 2"
+    )
+    scatter = f". Bᵀ d B, {ops.input.additions} additions and {ops.input.multiplications} multiplications, leaves one value in each of the {many} matrices {V}."
+    out = (
+        f"Launch 4, tile {{0}}: {back} {many} values of {Z}, one from each matrix; Aᵀ {Z} A, {ops.output.additions} additions and "
+        f"{ops.output.multiplications} multiplications, gives {m} × {m} of {Y} from row {{1}}, column {{2}}"
+    )
+    return (
+        f"Launch 1: a thread takes [filter](filter) {{0}}, channel {{1}}: G g Gᵀ, {ops.filter.additions} additions and "
+        f"{ops.filter.multiplications} multiplications, leaves one value in each of the {many} matrices {U}.",
+        f"Launch 1: {{0}} threads beyond the last filter write zeros: rows of {U} are whole fours, so that the products copy 16 bytes at a time.",
+        f"{read}{scatter}",
+        f"{read}; {{4}} are zeros of the padding or beyond the input{scatter}",
+        f"Launch 2: {{0}} threads beyond the last tile write zeros: rows of {V} are whole fours.",
+        f"Launch 3, position ({{0}}, {{1}}): {Z}[{{2}}] = {U}[{{2}}]ᵀ · {V}[{{2}}], a product of {s.K:,} × {s.C:,} by {s.C:,} × {count:,}, "
+        f"one of {many} that know nothing of each other. "
+        + (
+            "Its first number: {3} times {4} is {5}."
+            if s.C == 1
+            else "Its first number, a sum over the channels: {5}."
+        ),
+        f"{out}.",
+        f"{out}; {{3}} places stick out of the map and are dropped.",
+    )
+
+
+def _source(kind: np.ndarray) -> Source:
+    """The four kernels one below the other, each from its signature on and under its file's name."""
+    text, lit = [], []
+    for file, mark in _FILES:
+        lines = sources.text(f"conv/{file}").splitlines()
+        first = next(i for i, line in enumerate(lines) if line.startswith('extern "C"'))
+        at = next(i for i in range(first, len(lines)) if mark in lines[i])
+        lit.append(len(text) + 2 + at - first)  # from 1, after the name
+        text += [f"// {file}", *lines[first:]]
+    return Source(
+        "four kernels",
+        "\n".join(text),
+        np.array(lit)[_FILE_OF][kind],
+        detail="07_winograd_filter.cu, 09_winograd_*.cu",
+    )

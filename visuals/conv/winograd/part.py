@@ -1,0 +1,292 @@
+"""What both scenes of Winograd share: the part of a convolution that is shown, its numbers as the twins compute
+them, the sums that a transform is, and a script of steps.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+
+import numpy as np
+
+from kernels.conv import winograd_matrices
+from kernels.conv.shape import ConvShape
+from kernels.conv.winograd import shape_rules
+from kernels.conv.winograd_cpu import R
+from kernels.ladders import find
+from kernels.model.launch import ceil
+from visuals.conv.inputs import Inputs
+from visuals.conv.part import liveliness
+from visuals.scene.parts import Captions, Sum, Write
+
+NONFUSED = "conv/winograd-nonfused"
+SIDE = {2: 4, 4: 3, 6: 2}  # tiles each way that are shown of a larger map
+CHANNELS, FILTERS = {2: 3, 4: 2, 6: 1}, {2: 4, 4: 2, 6: 2}  # at most so many are shown
+
+
+def why_not(s: ConvShape, m: int) -> str:
+    """The rules that keep Winograd from a shape, in words; "" where none does."""
+    return "; ".join(shape_rules(s, m))
+
+
+@dataclass(frozen=True)
+class Part:
+    """Of image 0: tiles `down` x `across` from tile row `i0` and column `j0` on, the first C channels, K filters."""
+
+    s: ConvShape
+    m: int
+    C: int
+    K: int
+    down: int
+    across: int
+    i0: int = 0
+    j0: int = 0
+
+    @property
+    def T(self) -> int:
+        return self.m + R - 1
+
+    @property
+    def tiles(self) -> int:
+        return self.down * self.across
+
+    @property
+    def grid(self) -> tuple[int, int]:
+        """Tiles down and across the whole map."""
+        return ceil(self.s.P, self.m), ceil(self.s.Q, self.m)
+
+    @property
+    def whole(self) -> bool:
+        return (self.down, self.across) == self.grid
+
+    @property
+    def corner(self) -> tuple[int, int]:
+        """Row and column of the input where the first tile begins; in the padding below zero."""
+        return self.i0 * self.m - self.s.pad_h, self.j0 * self.m - self.s.pad_w
+
+    @property
+    def reach(self) -> tuple[int, int]:
+        """Rows and columns from there that the tiles read."""
+        return self.down * self.m + R - 1, self.across * self.m + R - 1
+
+    @property
+    def out(self) -> tuple[int, int, int, int]:
+        """First row, rows, first column, columns of the output under the tiles."""
+        p, q = self.i0 * self.m, self.j0 * self.m
+        return p, min(self.down * self.m, self.s.P - p), q, min(self.across * self.m, self.s.Q - q)
+
+    @property
+    def pixels(self) -> tuple[int, int, int, int]:
+        """First row, rows, first column, columns of the input that are shown: what the tiles read of it, and the
+        nearest pixel where they read padding alone."""
+        (h, w), (rows, cols) = self.corner, self.reach
+        return *_inside(h, rows, self.s.H), *_inside(w, cols, self.s.W)
+
+    @property
+    def pad(self) -> tuple[int, int, int, int]:
+        """Rows and columns of zeros round the pixels: padding, and what lies beyond it."""
+        (h, w), (rows, cols), (h1, H, w1, W) = self.corner, self.reach, self.pixels
+        return tuple(max(0, n) for n in (h1 - h, w1 - w, h + rows - h1 - H, w + cols - w1 - W))
+
+    def at(self, tile: int) -> tuple[int, int]:
+        """First output row and column of a tile of the part."""
+        return (self.i0 + tile // self.across) * self.m, (self.j0 + tile % self.across) * self.m
+
+    def number(self, tile: int) -> int:
+        """Its number among all tiles of the launch."""
+        i, j = self.at(tile)
+        return i // self.m * self.grid[1] + j // self.m
+
+    def window(self, tile: int) -> np.ndarray:
+        """int64[T*T]: the shown pixel under each place of a tile in channel 0, -1 where it reads a zero."""
+        (p, q), (h1, _, w1, W) = self.at(tile), self.pixels
+        rows, cols = (np.arange(self.T) + at for at in (p - self.s.pad_h, q - self.s.pad_w))
+        inside = ((rows >= 0) & (rows < self.s.H))[:, None] & ((cols >= 0) & (cols < self.s.W))
+        return np.where(inside, (rows - h1)[:, None] * W + cols - w1, -1).ravel()
+
+    def outputs(self, tile: int) -> np.ndarray:
+        """int64[m*m]: the shown output under each place of a tile in map 0, -1 where it sticks out."""
+        (p, q), (p1, P, q1, Q) = self.at(tile), self.out
+        rows, cols = np.arange(self.m) + p - p1, np.arange(self.m) + q - q1
+        return np.where((rows < P)[:, None] & (cols < Q), rows[:, None] * Q + cols, -1).ravel()
+
+
+def _inside(first: int, count: int, size: int) -> tuple[int, int]:
+    start = min(max(0, first), size - 1)
+    return start, max(1, min(size, first + count) - start)
+
+
+def part_of(s: ConvShape, m: int, picture: np.ndarray | None = None) -> Part:
+    """All tiles where they are few, else a block of them: where `picture` [H, W] varies most. ValueError where
+    `why_not` has a reason."""
+    if reason := why_not(s, m):
+        raise ValueError(reason)
+    down, across = (ceil(n, m) for n in (s.P, s.Q))
+    rows, cols = min(down, SIDE[m]), min(across, SIDE[m])
+    parts = [
+        Part(s, m, min(s.C, CHANNELS[m]), min(s.K, FILTERS[m]), rows, cols, i, j)
+        for i in range(0, down - rows + 1, rows)
+        for j in range(0, across - cols + 1, cols)
+    ]
+
+    def lively(part: Part) -> tuple[float, float]:
+        h, H, w, W = part.pixels
+        return liveliness(picture[h : h + H, w : w + W])
+
+    return parts[0] if picture is None else max(parts, key=lively)
+
+
+@dataclass(frozen=True)
+class Numbers:
+    """float32 of a part, as the twins compute them: x [C, H, W] (the pixels shown), w [K, C, 3, 3], U [T*T, C, K],
+    V [T*T, C, tiles], Z [T*T, K, tiles] over all channels, y [K, P, Q]; of U and V the channels that are shown.
+    Rows of U, V and Z go on to whole fours with zeros."""
+
+    x: np.ndarray
+    w: np.ndarray
+    U: np.ndarray
+    V: np.ndarray
+    Z: np.ndarray
+    y: np.ndarray
+
+
+def numbers(part: Part, inputs: Inputs) -> Numbers:
+    """A picture has few planes that differ: the pixels are cut out before there are C of them."""
+    s, (h, H, w, W) = part.s, part.pixels
+    planes = inputs.planes()[:, h : h + H, w : w + W]
+    return computed(part, planes[np.arange(s.C) % len(planes)], inputs.w(part.K, s.C))
+
+
+def computed(part: Part, x: np.ndarray, w: np.ndarray) -> Numbers:
+    """The launches of winograd-nonfused by their twins on the pixels under the part: x [C, H, W], all channels of
+    the pixels shown, w [K, C, 3, 3], all channels of the filters shown."""
+    s, (rows, cols), (h1, _, w1, _) = part.s, part.reach, part.pixels
+    h, w_ = (np.arange(n) + at for n, at in zip((rows, cols), part.corner, strict=True))
+    inside_h, inside_w = (h >= 0) & (h < s.H), (w_ >= 0) & (w_ < s.W)
+    padded = np.zeros((1, s.C, rows, cols), np.float32)
+    there = np.ix_(range(s.C), np.flatnonzero(inside_h), np.flatnonzero(inside_w))
+    padded[0][there] = x[np.ix_(range(s.C), h[inside_h] - h1, w_[inside_w] - w1)]
+    sub = ConvShape(1, s.C, rows, cols, part.K, R, R, mode=s.mode)
+    rung = find(NONFUSED)
+    program = rung.build(sub, rung.default_tiles | {"M": part.m})
+    arrays = {b.name: np.zeros(b.shape, b.dtype) for b in program.buffers}
+    arrays |= {"x": padded, "w": np.ascontiguousarray(w[: part.K], np.float32)}
+    for step in program.steps:
+        step.twin(*(arrays[a] if isinstance(a, str) else a for a in step.args))
+    _, P, _, Q = part.out
+    C = slice(part.C)
+    return Numbers(
+        np.asarray(x[C], np.float32), arrays["w"][:, C], arrays["U"][:, C], arrays["V"][:, C], arrays["Z"],
+        arrays["y"][0, :, :P, :Q],
+    )  # fmt: skip
+
+
+# -- transforms as sums --------------------------------------------------------------------------------
+Terms = tuple[np.ndarray, np.ndarray]  # cells (flat places of d), factors
+
+
+def terms(X: winograd_matrices.Matrix, flip: bool = False) -> list[Terms]:
+    """Of each cell of X d X^T in flat order: the places of d that it sums, and their factors; zeros left out.
+    `flip` reads d back to front."""
+    matrix = np.array(X, object).astype(np.float64)
+    both = np.kron(matrix, matrix)  # row (i, j), column (a, b): X[i, a] * X[j, b]
+    found = []
+    for row in both:
+        cells = np.flatnonzero(row)
+        found.append((both.shape[1] - 1 - cells if flip else cells, row[cells].astype(np.float32)))
+    return found
+
+
+def sum_of(out: str, right: str, told: Sequence[Terms], left: str = "", rest: str = "") -> Sum:
+    """The Sum whose cell i has the terms told[i]."""
+    start = np.cumsum([0, *(len(cells) for cells, _ in told)])
+    cells, factors = (np.concatenate(column) for column in zip(*told, strict=True))
+    return Sum(out, right, start, cells.astype(int), factors.astype(int) if left else factors, left, rest)
+
+
+def output_terms(part: Part, place) -> list[Terms]:
+    """Of each shown output: the cells of Z that its tile's A^T Z A sums. place(position, filter, tile) is the
+    cell of Z there."""
+    own, (_, P, _, Q) = terms(derived(part).AT), part.out
+    found: list[Terms] = [None] * (part.K * P * Q)
+    for tile in range(part.tiles):
+        for spot, cell in enumerate(part.outputs(tile)):
+            if cell >= 0:
+                positions, factors = own[spot]
+                for k in range(part.K):
+                    found[k * P * Q + cell] = (place(positions, k, tile), factors)
+    return found
+
+
+def derived(part: Part) -> winograd_matrices.Transforms:
+    return winograd_matrices.derive(part.m, R)
+
+
+@dataclass(frozen=True)
+class Operations:
+    """What the transforms of one tile take: of the filter once for each filter and channel, of the input for each
+    channel, of the output for each filter."""
+
+    filter: winograd_matrices.Count
+    input: winograd_matrices.Count
+    output: winograd_matrices.Count
+
+
+def operations(m: int) -> Operations:
+    t = winograd_matrices.derive(m, R)
+    return Operations(*(winograd_matrices.operations_2d(X) for X in (t.G, t.BT, t.AT)))
+
+
+# -- a script ------------------------------------------------------------------------------------------
+@dataclass
+class Script:
+    """Steps as they come: what each is, says, counts and writes."""
+
+    kinds: list[int] = field(default_factory=list)
+    args: list[tuple] = field(default_factory=list)
+    counts: list[tuple] = field(default_factory=list)
+    lanes: list[tuple[int, int]] = field(default_factory=list)  # warp, mask
+    written: dict[str, list] = field(default_factory=lambda: defaultdict(list))  # step, cells, values
+    copied: dict[tuple[str, str], list] = field(
+        default_factory=lambda: defaultdict(list)
+    )  # step, cells, index
+
+    def step(self, kind: int, *args: float, counts: tuple = (), warp: int = -1, mask: int = 0) -> int:
+        self.kinds.append(kind)
+        self.args.append(args)
+        self.counts.append(counts)
+        self.lanes.append((warp, mask))
+        return len(self.kinds) - 1
+
+    def write(self, target: str, t: int, cells, values) -> None:
+        if np.size(cells):  # a tile of padding alone reads no pixel
+            self.written[target].append((t, np.ravel(cells), np.ravel(values)))
+
+    def copy(self, target: str, t: int, source: str, cells, index) -> None:
+        self.copied[target, source].append((t, np.ravel(cells), np.ravel(index)))
+
+    def writes(self) -> tuple[Write, ...]:
+        """One for each tensor and source: a scene has many steps."""
+        out = []
+        for target, told in self.written.items():
+            steps, cells, values = _columns(told)
+            out.append(Write(target, steps, values.astype(np.float32), cells=cells.astype(int)))
+        for (target, source), told in self.copied.items():
+            steps, cells, index = _columns(told)
+            out.append(Write(target, steps, None, source, index.astype(int), cells.astype(int)))
+        return tuple(out)
+
+    def captions(self, templates: tuple[str, ...]) -> Captions:
+        width = max(map(len, self.args))
+        rows = np.array([(*row, *[0] * (width - len(row))) for row in self.args], float)
+        return Captions(templates, np.array(self.kinds), rows)
+
+    def counted(self, width: int) -> np.ndarray:
+        """float64[width, steps]: what was counted up to each step."""
+        return np.cumsum([row or (0,) * width for row in self.counts], axis=0).T
+
+
+def _columns(told: list) -> tuple[np.ndarray, ...]:
+    steps, cells, values = zip(*told, strict=True)
+    return np.repeat(steps, [len(c) for c in cells]), np.concatenate(cells), np.concatenate(values)

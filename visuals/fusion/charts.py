@@ -1,0 +1,131 @@
+"""The launches of each rung of a chain as bars over time, one rung under the other. Pure functions."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from html import escape
+from typing import TYPE_CHECKING
+
+from kernels.fusion.ladder import PLANS
+from kernels.fusion.shape import ChainShape
+from kernels.ladders import find
+from visuals.charts import bars as charts_bars
+from visuals.charts import units
+
+if TYPE_CHECKING:
+    from plotly.graph_objects import Figure
+
+Row = Mapping
+LANE_PX, TEXT_PX = 52, 96
+FOLD = "fold"
+
+
+@dataclass(frozen=True)
+class Bar:
+    """A launch of a rung: from `start` on it took `ms`."""
+
+    name: str
+    start: float
+    ms: float
+
+
+def bars(row: Row) -> list[Bar]:
+    """The launches of a row one after the other, each as it was measured by itself; where there is but one step, that
+    took all of the time."""
+    told = dict(row.get("parts_ms") or {}) or {_only(row): row["median_ms"]}
+    out, start = [], 0.0
+    for name, ms in told.items():
+        out.append(Bar(name, start, ms))
+        start += ms
+    return out
+
+
+def _only(row: Row) -> str:
+    """The name of a rung's one launch or call."""
+    if row["rung"] not in PLANS:
+        return "all calls"
+    return PLANS[row["rung"]](ChainShape(**row["shape"]), row["tiles"]).parts[0].launch.name
+
+
+def px(titled: Sequence) -> int:
+    return LANE_PX * len(titled) + 44
+
+
+def timeline(titled: Sequence[tuple[str, Row]], tokens: Mapping[str, str]) -> Figure:
+    """(title, row) pairs: a bar a launch, side by side on one axis of time; under each a line as long as a launch of
+    nothing takes, and a tick where the whole chain's median ends."""
+    import plotly.graph_objects as go
+
+    figure = go.Figure()
+    every = [(i, row, bars(row)) for i, (_, row) in enumerate(titled)]
+    edge = max(max(of[-1].start + of[-1].ms, row["median_ms"]) for _, row, of in every)
+    for i, row, of in every:
+        _lane(figure, i, row, of, tokens)
+        figure.add_annotation(
+            x=1, xref="paper", y=i, xanchor="left", xshift=8, showarrow=False, align="left",
+            text=f"<b>{units.time_(row['median_ms'])}</b><br><span style='font-size:11px;color:{tokens['dim']}'>{_steps(row, of)}</span>",
+            font={"color": tokens["ink"], "size": 13},
+        )  # fmt: skip
+    charts_bars.lay_out(figure, px(titled), tokens)
+    axis = {"fixedrange": True, "zeroline": False}
+    figure.update_layout(
+        barmode="overlay",
+        uniformtext={"mode": "hide", "minsize": 10},
+        margin={"l": 0, "r": TEXT_PX, "t": 4, "b": 30},
+        xaxis=axis | {"range": [0, edge * 1.01], "gridcolor": tokens["line"], "tickfont": {"color": tokens["dim"], "size": 11}, "nticks": 6, **_unit(edge)},
+        yaxis=axis | {
+            "tickvals": list(range(len(titled))), "ticktext": [charts_bars.broken(escape(title)) for title, _ in titled],
+            "range": [len(titled) - 0.5, -0.5], "automargin": True, "showgrid": False, "ticklabelstandoff": 8,
+        },
+    )  # fmt: skip
+    return figure
+
+
+def _unit(edge: float) -> dict:
+    """Marks of the axis, four to ten of 1, 2 or 5 times a power of ten."""
+    power = 10.0 ** math.floor(math.log10(edge / 4))
+    step = max(m * power for m in (1, 2, 5) if m * power <= edge / 4)
+    marks = [n * step for n in range(int(edge / step) + 1)]
+    return {"tickvals": marks, "ticktext": [units.time_(m) if m else "0" for m in marks]}
+
+
+def _steps(row: Row, of: Sequence[Bar]) -> str:
+    if find(row["rung"]).library:
+        return "as a whole"
+    one, many = ("call", "calls") if row["engine"] == "cpu" else ("launch", "launches")
+    return f"{len(of)} {many if len(of) > 1 else one}"
+
+
+def _lane(figure: Figure, i: int, row: Row, of: Sequence[Bar], tokens: Mapping[str, str]) -> None:
+    """A rung's bars."""
+    figure.add_bar(
+        y=[i] * len(of),
+        x=[bar.ms for bar in of],
+        base=[bar.start for bar in of],
+        width=0.5,
+        orientation="h",
+        marker={
+            "color": [tokens["filter" if bar.name.startswith(FOLD) else "input"] for bar in of],
+            "line": {"color": tokens["ground"], "width": 2},
+            "opacity": 0.8,
+        },
+        text=[bar.name.replace("_", " ") for bar in of],
+        textposition="inside",
+        insidetextanchor="middle",
+        textangle=0,
+        textfont={"color": tokens["ground"], "size": 11},
+        customdata=[[bar.name, units.time_(bar.ms)] for bar in of],
+        hovertemplate="%{customdata[0]}: %{customdata[1]}<extra></extra>",
+    )
+    if ms := (row.get("ceilings") or {}).get("launch_us", 0) / 1e3:
+        for bar in of:
+            figure.add_scatter(
+                x=[bar.start, bar.start + ms], y=[i + 0.33] * 2, mode="lines", line={"color": tokens["dim"], "width": 4},
+                hovertemplate=f"a launch of nothing: {units.time_(ms)}<extra></extra>",
+            )  # fmt: skip
+    figure.add_scatter(
+        x=[row["median_ms"]] * 2, y=[i - 0.36, i + 0.36], mode="lines", line={"color": tokens["ink"], "width": 2},
+        hovertemplate=f"the whole chain: {units.time_(row['median_ms'])}<extra></extra>",
+    )  # fmt: skip

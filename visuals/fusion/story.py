@@ -1,0 +1,241 @@
+"""What the figures of the fusion ladder say: what fusing saves, where it cannot pay, what a folded batch norm is, why a
+convolution or a pool begins a kernel. Pure functions."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from functools import cache
+
+from kernels.fusion import codegen
+from kernels.fusion.common import Part
+from kernels.fusion.ladder import PLANS, RUNGS, folds
+from kernels.fusion.presets import FUSION_PRESETS
+from kernels.fusion.shape import ChainShape, Stage
+from kernels.ladders import find
+from kernels.model.preset import Preset
+from visuals.charts import units
+from visuals.charts.roofline import Roof
+from visuals.charts.story import Row, Story, extremes, recorded_at
+
+UNFUSED, FUSED, FOLDED, LIBRARY = "fusion/unfused", "fusion/fused", "fusion/folded", "fusion/torch"
+FOLD = "fold"
+WORTH = 1 / 4  # of a convolution's arithmetic and the bytes saved together: bytes below it hardly count
+
+
+# -- launches ------------------------------------------------------------------------------------------------
+def parts(rung: str, s: ChainShape) -> tuple[Part, ...]:
+    """The launches of a rung of ours; none where it cannot run the chain. Tile sizes move no bytes."""
+    tiles = find(rung).default_tiles
+    return () if any(find(rung).rules(s, tiles)) else PLANS[rung](s, tiles).parts
+
+
+def between(told: Sequence[Part]) -> int:
+    """Bytes of the maps between launches, written once and read once; weights that were folded are none."""
+    return sum(2 * part.writes for part in told[:-1] if part.launch.entry != FOLD)
+
+
+def saved(s: ChainShape) -> int:
+    """Bytes through HBM that the fused chain does without."""
+    return between(parts(UNFUSED, s)) - between(parts(FUSED, s))
+
+
+def floor_ms(s: ChainShape, roof: Roof) -> float:
+    """The time of a copy of as many bytes as the chain must move."""
+    return s.bytes / roof.bytes_per_s * 1e3
+
+
+# -- the story -----------------------------------------------------------------------------------------------
+def fusion_cost(s: ChainShape) -> str:
+    """What the maps between launches take."""
+    alone, fused = parts(UNFUSED, s), parts(FUSED, s)
+    if not alone:
+        return ""
+    if len(alone) == 1:
+        return "A chain of one block has no maps between launches: there is nothing to fuse."
+    held = [sum(part.writes for part in of[:-1]) for of in (alone, fused)]
+    text = f"{_launches(alone)} keep {units.bytes_(held[0])} of maps between them in memory"
+    if len(fused) == len(alone):
+        return f"{text}, fused or not: every block begins a kernel of its own."
+    return f"{text}; {_launches(fused)}, fused, {f'keep {units.bytes_(held[1])}' if held[1] else 'none'}."
+
+
+def _launches(of: Sequence[Part]) -> str:
+    return f"{len(of)} launch{'es' * (len(of) > 1)}"
+
+
+def best_own(rows: Mapping[str, Row]) -> Row | None:
+    """The faster of the fused rungs."""
+    return min((rows[n] for n in (FUSED, FOLDED) if n in rows), key=lambda r: r["median_ms"], default=None)
+
+
+def fusion_gain(rows: Mapping[str, Row]) -> str:
+    """What fusing buys in time, `rows` by rung name from one device; "" where there is nothing to compare."""
+    alone, fused, folded, library = (rows.get(name) for name in (UNFUSED, FUSED, FOLDED, LIBRARY))
+    if not (alone and fused):
+        return ""
+    s = ChainShape(**fused["shape"])
+    told = [_against("Fused", fused, alone, "a launch a block")]
+    if len(parts(FUSED, s)) == len(s.blocks):
+        told = ["Here nothing is fused: both run the same kernels."]
+    if folded:
+        told.append(
+            _against("With batch norm folded", folded, fused, "fused") + " Its time has the fold in it."
+        )
+    best = best_own(rows)
+    if library:
+        share = units.share(library["median_ms"] / best["median_ms"])
+        told.append(f"The fastest of ours reaches {share} of the speed of {find(LIBRARY).title}.")
+    ceilings = best.get("ceilings") or {}
+    ms = s.bytes / ceilings["copy_bytes_per_s"] * 1e3 if ceilings else 0
+    if ms * 1e3 > ceilings.get("launch_us", 0):  # else it is launches that are waited for
+        told.append(
+            f"A copy of the {units.bytes_(s.bytes)} that must move takes {units.time_(ms)} there: the fastest of ours takes "
+            f"{units.ratio(best['median_ms'] / ms)} times as long."
+        )
+    return " ".join(told)
+
+
+def _against(name: str, row: Row, other: Row, its: str) -> str:
+    if row["p20_ms"] <= other["p80_ms"] and other["p20_ms"] <= row["p80_ms"]:
+        return f"{name}, it cannot be told apart from “{its}” here: the spreads overlap."
+    ratio = other["median_ms"] / row["median_ms"]
+    if ratio > 1:
+        return f"{name}, it is {units.ratio(ratio)} times as fast as “{its}”."
+    return f"{name}, it loses here: it takes {units.ratio(1 / ratio)} times as long as “{its}”."
+
+
+@cache
+def fusion_examples() -> list[tuple[Preset, str]]:
+    """The presets at which fusing gains most and least, by the recordings made cold; until there are any, by the bytes
+    that are predicted."""
+
+    def gained(s: ChainShape) -> float | None:
+        rows = recorded_at(s, (UNFUSED, FUSED))
+        return rows[UNFUSED]["median_ms"] / rows[FUSED]["median_ms"] if len(rows) == 2 else None
+
+    def fewer(s: ChainShape) -> float:
+        return sum(p.bytes for p in parts(UNFUSED, s)) / sum(p.bytes for p in parts(FUSED, s))
+
+    if found := extremes(gained, lambda ratio: f"{units.ratio(ratio)}× as fast", FUSION_PRESETS):
+        return found
+    return extremes(fewer, lambda ratio: f"{units.ratio(ratio)}× fewer bytes", FUSION_PRESETS)
+
+
+FUSION = Story(fusion_cost, fusion_gain, fusion_examples, "fused against a launch a block:")
+
+
+# -- when it pays --------------------------------------------------------------------------------------------
+def pays(s: ChainShape, roof: Roof | None) -> list[str]:
+    """Sentences: what is saved, what arithmetic leaves of it, what begins a kernel, what is folded."""
+    told = [_saves(s, roof), *(_computes(s, stage, roof) for stage in s.stages if stage.block.kind == "conv")]
+    told += [_begins(s), _fold(s)]
+    return [text for text in told if text]
+
+
+def _saves(s: ChainShape, roof: Roof | None) -> str:
+    alone, fused = parts(UNFUSED, s), parts(FUSED, s)
+    fewer = len(alone) - len(fused)
+    if not fewer:
+        return "Nothing rides along in this chain: every block begins a kernel of its own." if alone else ""
+    text = f"Fusing leaves out {fewer} launch{'es' * (fewer > 1)} and {units.bytes_(saved(s))} of maps, written and read again"
+    if not roof:
+        return f"{text}."
+    ms, each = saved(s) / roof.bytes_per_s * 1e3, roof.told.get("launch_us")
+    text += f": {units.time_(ms)} at the speed of a copy on {roof.device}"
+    if each:
+        text += f", and {units.time_(fewer * each / 1e3)} for the launches"
+        text += ". So small a chain waits for launches, not for bytes" if ms < fewer * each / 1e3 else ""
+    return f"{text}."
+
+
+def _computes(s: ChainShape, stage: Stage, roof: Roof | None) -> str:
+    """A convolution's FLOPs against the bytes that can be saved behind it."""
+    weights = math.prod(stage.tensors["w"])
+    moved = 4 * (math.prod(stage.before) + weights + math.prod(stage.after))
+    intensity = stage.flops / moved
+    text = f"Block {stage.at + 1}, conv: {units.ratio(intensity)} FLOP for each byte it must move"
+    if not roof:
+        return f"{text}."
+    text += f"; on {roof.device} the ridge is at {units.ratio(roof.ridge)}. "
+    if intensity < roof.ridge:
+        return text + "It waits for memory as the pointwise blocks do: what fusion saves, it gains."
+    arithmetic, bytes_ms = stage.flops / roof.flops_per_s, saved(s) / roof.bytes_per_s
+    share = bytes_ms / (arithmetic + bytes_ms)
+    text += (
+        f"It waits for arithmetic: {units.time_(arithmetic * 1e3)} at the FP32 peak, against {units.time_(bytes_ms * 1e3)} for all that fusion "
+        f"saves. At most {units.share(share)} of the two can be won"
+    )
+    return f"{text}, less the slower the kernel is." if share > WORTH else f"{text}: here fusion hardly pays."
+
+
+def _begins(s: ChainShape) -> str:
+    """Why a kernel ends where one does, of this chain's first such place."""
+    groups = codegen.groups([b.kind for b in s.blocks])
+    rode = next((g for g in groups if g.prologue and g.core in ("maxpool", "avgpool")), None)
+    if rode:
+        core = s.stages[rode.first + len(rode.prologue)]
+        R, stride = core.block.R, core.block.stride
+        again = math.prod(core.after) * R * R / math.prod(core.before)
+        front = " and ".join(rode.kinds[: len(rode.prologue)])
+        return (
+            f"{_capital(front)} ride on block {core.at + 1}, {core.block.kind}: its windows of {R}×{R}, {stride} apart, read each value "
+            f"{units.ratio(again)} times, and as often {front} {'are' if len(rode.prologue) > 1 else 'is'} computed. A few operations a value cost less than its way "
+            "through memory."
+        )
+    if len(groups) < 2:
+        return ""
+    last, stage = groups[0], s.stages[groups[1].first]
+    b, behind = stage.block, " ".join(last.kinds)
+    if b.kind == "conv":
+        return (
+            f"Block {stage.at + 1}, conv, begins a kernel. It needs neighbours, which other threads make; to ride along it would compute "
+            f"{behind} again for each of its R·R = {b.R * b.R} taps and, thread by thread, for each of its K = {b.K:,} filters: "
+            f"up to {b.R * b.R * b.K:,} times."
+        )
+    if b.kind == "gap":
+        return f"Block {stage.at + 1}, gap, begins a kernel: its warp needs a whole map, which many threads of {behind} make."
+    again = math.prod(stage.after) * b.R * b.R / math.prod(stage.before)
+    text = f"Block {stage.at + 1}, {b.kind}, begins a kernel: it needs neighbours, which other threads make. "
+    if again <= 1:
+        return (
+            f"{text}Its windows do not overlap, so to ride along it would compute nothing twice; but one thread would make the {b.R * b.R} values "
+            f"of a window one after the other, each through {behind}, where now {b.R * b.R} threads make one each."
+        )
+    return f"{text}To ride along it would compute {behind} for every window that holds a value, {units.ratio(again)} times each on average."
+
+
+def _fold(s: ChainShape) -> str:
+    pairs = folds(s)
+    if not pairs:
+        return ""
+    part, K = parts(FOLDED, s)[0], s.blocks[pairs[0][0]].K
+    return (
+        f"Folding: a convolution is linear, so batch norm behind it is another convolution, with w′ = w · gamma / √(var + eps) and "
+        f"b′ = (b − mean) · gamma / √(var + eps) + beta, one of each for each of {K:,} filters. Done once, ahead of all images: "
+        f"{units.bytes_(part.bytes)} moved. What it saves afterwards are three operations a value, in registers: no bytes, where the rest is fused."
+    )
+
+
+def _capital(text: str) -> str:
+    return text[:1].upper() + text[1:]
+
+
+# -- tables ----------------------------------------------------------------------------------------------------
+def levels(s: ChainShape) -> dict[str, dict[str, str]]:
+    """By rung of ours that can run the chain: what it launches and moves, by figure."""
+    every = {rung.name: told for rung in RUNGS if (told := parts(rung.name, s))}
+    most = between(every[UNFUSED]) if every else 0
+    out = {}
+    for name, told in every.items():
+        total = sum(part.bytes for part in told)
+        out[name] = {
+            "launches": str(len(told)),
+            "read from HBM": units.bytes_(sum(part.reads for part in told)),
+            "written to HBM": units.bytes_(sum(part.writes for part in told)),
+            "of both, maps between launches": units.bytes_(between(told)),
+            "handed on in registers instead": units.bytes_(most - between(told)),
+            "times the least": units.ratio(total / s.bytes),
+            "FLOP per byte": units.ratio(sum(part.flops for part in told) / total),
+        }
+    return out

@@ -1,0 +1,185 @@
+"""The speed of loops over the size of their tiles as this machine measured it, and under it what is predicted of its
+caches. Rows (kernels.records.row) in, figure or sentence out. Pure functions."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from math import log10
+from typing import TYPE_CHECKING
+
+from kernels.gemm.cpu_traffic import FLOAT, traffic_ratio
+from kernels.gemm.shape import GemmShape
+from kernels.machine.memory_levels import Level
+from visuals.charts import sweeps, units
+from visuals.charts.sweeps import Row, Tokens
+from visuals.charts.tile import MOST_VALUE, Tile
+
+if TYPE_CHECKING:  # Plotly is slow to import: only once a chart is drawn
+    from plotly.graph_objects import Figure
+
+HEIGHT = 420
+UPPER_PX, LOWER_PX, LABEL_PX = 210, 105, 15  # about, of the two panels and of a label
+Lines = Sequence[tuple[str, Row]]  # (title, row) of the rungs without tiles
+DASHES = ("dot", "dash", "dashdot", "longdash", "longdashdot")
+ROLES = ("input", "workspace", "filter")  # of a cache's line, from the nearest
+
+
+def block(s: GemmShape) -> Tile:
+    """BLOCK of the blocked loops."""
+
+    def share(value: int, cache: Level) -> float:
+        return traffic_ratio(s, value, cache.line_bytes, cache.bytes)
+
+    return Tile("BLOCK", "3 squares", lambda value: 3 * FLOAT * value**2, share)
+
+
+def chart(rows: Sequence[Row], lines: Lines, caches: Sequence[Level], tile: Tile, tokens: Tokens) -> Figure:
+    """Above: the rate at each value of a tile size with its spread (p20 to p80), the best a star, the other rungs as
+    lines. Below: the predicted traffic of each cache. A dotted mark stands where `tile.what` fills a cache."""
+    from plotly.subplots import make_subplots
+
+    figure = make_subplots(2, 1, shared_xaxes=True, vertical_spacing=0.09, row_heights=[0.66, 0.34])
+    rows = sorted(rows, key=tile.of)
+    values = [tile.of(row) for row in rows]
+    _measured(figure, rows, tile, tokens)
+    _rungs(figure, lines, max(map(_rate, [*rows, *(row for _, row in lines)])), tokens)
+    _predicted(figure, tile, values, caches, tokens)
+    _marks(figure, tile, values, caches, tokens)
+    named = [str(v) if v & (v - 1) == 0 else "" for v in values]  # there is room for the powers of two
+    figure.update_xaxes(
+        type="log", tickvals=values, ticktext=named, tickangle=0, ticks="outside", tickcolor=tokens["line"],
+        showgrid=False, **_axis(tokens),
+    )  # fmt: skip
+    figure.update_xaxes(title={"text": tile.name, "standoff": 4}, row=2, col=1)
+    figure.update_yaxes(gridcolor=tokens["line"], **_axis(tokens))
+    figure.update_yaxes(title={"text": "GFLOP/s", "standoff": 6}, rangemode="tozero", row=1, col=1)
+    figure.update_yaxes(
+        title={"text": "bytes, of naive", "standoff": 6}, type="log", tickformat=".0%", dtick=1, row=2, col=1
+    )
+    return figure.update_layout(
+        height=HEIGHT, paper_bgcolor="rgba(0,0,0,0)", plot_bgcolor="rgba(0,0,0,0)", showlegend=False,
+        margin={"l": 0, "r": 110, "t": 24, "b": 4}, font={"color": tokens["ink"], "size": 13},
+        hoverlabel={"bgcolor": tokens["panel"], "bordercolor": tokens["line"], "font": {"color": tokens["ink"]}},
+    )  # fmt: skip
+
+
+def _rate(row: Row, of: str = "median_ms") -> float:
+    """GFLOP/s."""
+    return row["flops"] / row[of] / 1e6
+
+
+def _measured(figure: Figure, rows: Sequence[Row], tile: Tile, tokens: Tokens) -> None:
+    rates, top = [_rate(row) for row in rows], sweeps.best(rows)
+    figure.add_scatter(
+        x=[tile.of(row) for row in rows], y=rates, mode="lines+markers", row=1, col=1,
+        line={"color": tokens["output"], "width": 2}, marker={"size": 7},
+        error_y={"type": "data", "symmetric": False, "color": tokens["ink"], "thickness": 1, "width": 3,
+                 "array": [_rate(row, "p20_ms") - rate for row, rate in zip(rows, rates, strict=True)],
+                 "arrayminus": [rate - _rate(row, "p80_ms") for row, rate in zip(rows, rates, strict=True)]},
+        customdata=[_told(row) for row in rows],
+        hovertemplate=f"{tile.name} %{{x}}: %{{customdata[0]}}<br>%{{customdata[1]}}<extra></extra>",
+    )  # fmt: skip
+    figure.add_scatter(
+        x=[tile.of(top)], y=[_rate(top)], mode="markers", hoverinfo="skip", row=1, col=1,
+        marker={"symbol": "star", "size": 14, "color": tokens["write"]},
+    )  # fmt: skip
+
+
+def _told(row: Row) -> tuple[str, str]:
+    spread = ", ".join(f"{of} {units.time_(row[f'{of}_ms'])}" for of in ("median", "p20", "p80"))
+    return units.rate(row["flops"], row["median_ms"]), f"{spread}, n = {row['n']}"
+
+
+def _rungs(figure: Figure, lines: Lines, most: float, tokens: Tokens) -> None:
+    dim, rates = tokens["dim"], [_rate(row) for _, row in lines]
+    for rate, dash in zip(rates, DASHES, strict=False):
+        figure.add_hline(y=rate, line={"color": dim, "width": 1.5, "dash": dash}, row=1, col=1)
+    shifts = _apart([rate / most for rate in rates], UPPER_PX)
+    for (title, _), rate, shift in zip(lines, rates, shifts, strict=True):
+        _at_right(figure, "y", rate, title, dim, shift)
+
+
+def _predicted(
+    figure: Figure, tile: Tile, values: list[int], caches: Sequence[Level], tokens: Tokens
+) -> None:
+    told = [[tile.share(value, cache) for value in values] for cache in caches]
+    for cache, role, dash, shares in zip(caches, ROLES, ("solid", *DASHES), told, strict=False):
+        figure.add_scatter(
+            x=values, y=shares, mode="lines+markers", row=2, col=1, marker={"size": 4},
+            line={"color": tokens[role], "width": 2, "dash": dash}, customdata=[units.share(r) for r in shares],
+            hovertemplate=f"past the {cache.name}: %{{customdata}} of naive, predicted<extra></extra>",
+        )  # fmt: skip
+    ends = [log10(shares[-1]) for shares in told]
+    lowest, highest = (
+        (log10(of(r for shares in told for r in shares)) for of in (min, max)) if told else (0, 0)
+    )
+    shifts = _apart([(end - lowest) / max(highest - lowest, 1e-9) for end in ends], LOWER_PX)
+    for cache, role, end, shift in zip(caches, ROLES, ends, shifts, strict=False):
+        _at_right(figure, "y2", end, f"past {cache.name.split()[0]}", tokens[role], shift)
+
+
+def _apart(heights: Sequence[float], px: float) -> list[float]:
+    """How far to shift labels up, in px, so that none lies on another; heights from 0 to 1 of a panel of `px`."""
+    shifts, below = [0.0] * len(heights), float("-inf")
+    for i in sorted(range(len(heights)), key=lambda i: heights[i]):
+        at = max(heights[i] * px, below + LABEL_PX)
+        shifts[i], below = at - heights[i] * px, at
+    return shifts
+
+
+def _marks(figure: Figure, tile: Tile, values: list[int], caches: Sequence[Level], tokens: Tokens) -> None:
+    """Where a cache is full, through both panels, named on top; those beyond the values are not drawn."""
+    for cache, role in zip(caches, ROLES, strict=False):
+        if values[0] <= (full := tile.fills(cache.bytes)) <= values[-1]:
+            figure.add_vline(x=full, line={"color": tokens[role], "width": 1, "dash": "dot"})
+            figure.add_annotation(
+                x=log10(full), xref="x", y=1, yref="paper", text=f"{tile.what} fill {cache.name.split()[0]}",
+                showarrow=False, yanchor="bottom", font={"size": 11, "color": tokens[role]},
+            )  # fmt: skip
+
+
+def _at_right(figure: Figure, yref: str, y: float, text: str, colour: str, yshift: float) -> None:
+    figure.add_annotation(
+        x=1, xref="paper", y=y, yref=yref, text=text, showarrow=False, xanchor="left", xshift=6, yshift=yshift,
+        font={"size": 12, "color": colour},
+    )  # fmt: skip
+
+
+def _axis(tokens: Tokens) -> dict:
+    return {"fixedrange": True, "linecolor": tokens["line"], "zeroline": False, "automargin": True,
+            "tickfont": {"size": 12, "color": tokens["dim"]}, "title_font": {"size": 12, "color": tokens["dim"]}}  # fmt: skip
+
+
+# -- in words --------------------------------------------------------------------------------------
+def words(rows: Sequence[Row], lines: Lines, caches: Sequence[Level], tile: Tile) -> str:
+    """The best value against the other rungs, and which cache what it takes fits in."""
+    top = sweeps.best(rows)
+    against = ", ".join(
+        f"{row['median_ms'] / top['median_ms']:.3g} times as fast as {title}" for title, row in lines
+    )
+    text = f"Best here: {tile.name} {tile.of(top)} with {units.rate(top['flops'], top['median_ms'])}"
+    text += f", {against}." if against else "."
+    size = tile.taken(tile.of(top))
+    held = next((cache for cache in caches if size <= cache.bytes), None)
+    if not held:
+        return text
+    return f"{text} Its {tile.what} take {units.bytes_(size)}: they fit in the {held.name} of {units.bytes_(held.bytes)}."
+
+
+def caches_words(caches: Sequence[Level], tile: Tile) -> str:
+    """This processor's caches, and the value that fills each."""
+    if not caches:
+        return "This system does not tell the sizes of its caches: no marks and no prediction."
+    told = "; ".join(f"{c.name} {units.bytes_(c.bytes)} ({c.each}){_filled(tile, c)}" for c in caches)
+    return f"{told}. A cache line is {caches[0].line_bytes} bytes, {caches[0].line_bytes // FLOAT} floats."
+
+
+def _filled(tile: Tile, cache: Level) -> str:
+    full = tile.fills(cache.bytes)
+    if full == MOST_VALUE:
+        return ""
+    return (
+        f", filled by {tile.what} of {tile.name} {full:,}"
+        if full
+        else f", too small for {tile.what} of {tile.name} 1"
+    )

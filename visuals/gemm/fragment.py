@@ -1,0 +1,91 @@
+"""Which lane holds which elements: the fragments of mma.sync m16n8k16, lane by lane.
+
+A [16, 16] and B [16, 8] lie spread over the registers of a warp's 32 lanes, and so does the product
+[16, 8], as kernels/gemm/fragments.py says.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+from kernels.gemm.fragments import M16N8K16
+from visuals.scene.parts import Captions, Group, Lanes, MatMul, Reading, Tensor, Write
+from visuals.scene.requests import LANES
+from visuals.scene.scene import Scene
+from visuals.scene.source import source_of
+
+M, N, K = 16, 8, 16
+FILE = "gemm/mma.cuh"
+ORDER = "lane by lane"
+ORDER_NOTE = (
+    "One lane after the other, so that the eye can follow. The 32 lanes of a warp hold their elements at "
+    "the same moment, and one instruction multiplies them all."
+)
+_CAPTION = (
+    "Lane {0} (group {1}, place {2} in it) holds 8 elements of [A](input), of rows {3} and {4} from column {5} "
+    "and {6} on, 4 of [B](filter), of column {3}, and ends with 4 [sums](output), of rows {3} and {4}, "
+    "columns {5} and {7}."
+)
+
+
+def places() -> dict[str, tuple[np.ndarray, np.ndarray]]:
+    """(row, column), int64[32 lanes, values], of what each lane holds of A (8 values), B (4) and C (4)."""
+    lane = np.arange(LANES)[:, None]
+    return {name: np.broadcast_arrays(*f.place(lane, np.arange(f.values))) for name, f in M16N8K16.items()}
+
+
+def fragment_scene(A: np.ndarray, B: np.ndarray, C0: np.ndarray | None = None) -> Scene:
+    """The scene of one mma.sync: A [16, 16] and B [16, 8] of any 16-bit type, C0 [16, 8] what the sums
+    begin with (0 when left out). ValueError for other extents."""
+    for name, array, shape in (("A", A, (M, K)), ("B", B, (K, N)), ("C0", C0, (M, N))):
+        if array is not None and np.shape(array) != shape:
+            raise ValueError(f"{name} of an m16n8k16 must be {shape}, got {np.shape(array)}")
+    A, B = (np.asarray(array, np.float32) for array in (A, B))
+    start = None if C0 is None else np.asarray(C0, np.float32).ravel()
+    C = (A.astype(float) @ B.astype(float)).astype(np.float32).ravel() + (0 if start is None else start)
+    at = {name: row * (N if name != "A" else K) + col for name, (row, col) in places().items()}
+    # A row a register, a column a lane.
+    lanes = np.arange(LANES)
+    steps, held = lanes, {name: index.T.ravel() for name, index in at.items()}
+    return Scene(
+        key="m16n8k16",
+        title="mma.sync m16n8k16",
+        tensors=(
+            Tensor("A", "A", "A", "input", 1, M, K, A.ravel(), note="16 × 16"),
+            Tensor("B", "B", "B", "filter", 1, K, N, B.ravel(), note="16 × 8"),
+            Tensor("C", "C", "C", "output", 1, M, N, note="16 × 8"),
+            Tensor("a", "a", "a", "input", 1, 8, LANES, note="8 values a lane, in 4 registers"),
+            Tensor("b", "b", "b", "filter", 1, 4, LANES, note="4 values a lane, in 2 registers"),
+            Tensor("c", "c", "c", "output", 1, 4, LANES, note="4 sums a lane, in 4 registers"),
+        ),
+        groups=(
+            Group((("A", "B", "C"),)),
+            Group((("a",), ("b",), ("c",)), "registers", "registers of the warp, a column a lane"),
+        ),
+        steps=LANES,
+        step_name="lane",
+        order_name=ORDER,
+        order_note=ORDER_NOTE,
+        writes=(
+            Write("a", steps, source="A", index=held["A"]),
+            Write("b", steps, source="B", index=held["B"]),
+            Write("c", steps, C[held["C"]]),
+            Write("C", np.tile(lanes, 4), source="c", index=np.arange(4 * LANES), cells=held["C"]),
+        ),
+        matmuls=(MatMul("A", "B", "C", start),),
+        readings=(
+            Reading("elements of A and B held", 12 * (lanes + 1), "predicted"),
+            Reading("multiply-adds of the instruction", np.full(LANES, M * N * K), "predicted"),
+        ),
+        captions=_captions(lanes),
+        source=source_of(FILE, ("mma.sync.aligned",), np.zeros(1, int)),
+        lanes=Lanes(np.zeros(LANES, int), np.uint32(1) << lanes.astype(np.uint32)),
+    )
+
+
+def _captions(lanes: np.ndarray) -> Captions:
+    (rows, cols), (_, upper) = places()["A"], places()["C"]
+    args = np.stack(
+        [lanes, lanes // 4, lanes % 4, rows[:, 0], rows[:, 2], cols[:, 0], cols[:, 4], upper[:, 1]], axis=1
+    )
+    return Captions((_CAPTION,), np.zeros(LANES, int), args)

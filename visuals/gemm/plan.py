@@ -1,0 +1,299 @@
+"""How each rung of the GEMM ladder cuts C = A x B: the cells of the block's tile that a thread or a warp sums,
+and where tiles lie in shared memory. The same arithmetic as in kernels/gemm/cuda, at the same tile sizes.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, replace
+
+import numpy as np
+
+from kernels.gemm.shape import GemmShape
+from kernels.ladders import find
+from kernels.model.program import RuleError
+
+Mark = str | re.Pattern  # of a line of a source: a text, a pattern
+# What a step does; of Plan.marks, the line of each.
+START, LOAD_A, LOAD_B, MULTIPLY, REST, STORE, STORE_WARP, STORE_MORE, OTHERS = range(9)
+MARK_OF = (0, 1, 2, 3, 4, 5, 5, 5, 5)
+
+
+@dataclass(frozen=True)
+class Layout:
+    """Where a tile lies in a shared array of `rows` x `cols`: `at` [tile's rows, tile's columns] are cells of
+    it. Cells that `at` leaves out are never stored. In bytes it begins at `start` of the buffer `buffer`, and
+    the tile of the next stage `stride` bytes on."""
+
+    rows: int
+    cols: int
+    at: np.ndarray
+    buffer: str
+    start: int = 0
+    stride: int = 0
+    item: int = 4  # bytes of an element
+
+    def cut(self, rows: int, cols: int) -> Layout:
+        """The array as far as the first rows and columns of the tile reach into it."""
+        if (rows, cols) == self.at.shape:
+            return self
+        row, col = np.divmod(self.at[:rows, :cols], self.cols)
+        size = int(row.max()) + 1, int(col.max()) + 1
+        return Layout(*size, row * size[1] + col, self.buffer, self.start, self.stride, self.item)
+
+
+@dataclass(frozen=True)
+class Plan:
+    """One rung at some tile sizes. An owner, a thread or a whole warp, holds in its registers the sums of
+    rows[owner] x cols[owner] of the block's tile; `depth` terms are added at once. As and Bs are None where
+    threads read global memory; else tiles of `stages` steps along K are there at a time."""
+
+    file: str
+    tiles: Mapping[str, int]
+    BM: int
+    BN: int
+    BK: int
+    rows: np.ndarray  # int64[owners, TM]
+    cols: np.ndarray  # int64[owners, TN]
+    marks: tuple[Mark, ...]  # patterns of the line that begins, loads A, loads B, multiplies, loops, stores
+    As: Layout | None = None
+    Bs: Layout | None = None
+    stages: int = 1
+    depth: int = 1
+    owner: str = "thread"
+
+    @property
+    def threads(self) -> int:
+        return len(self.rows) * (32 if self.owner == "warp" else 1)
+
+    @property
+    def TM(self) -> int:
+        return self.rows.shape[1]
+
+    @property
+    def TN(self) -> int:
+        return self.cols.shape[1]
+
+    def grid(self, s: GemmShape) -> tuple[int, int]:
+        """Blocks across (along N) and down (along M)."""
+        return -(-s.N // self.BN), -(-s.M // self.BM)
+
+    def owner_of(self) -> np.ndarray:
+        """int64[BM, BN]: the owner of each cell of the tile."""
+        of = np.full((self.BM, self.BN), -1)
+        of[self.rows[:, :, None], self.cols[:, None, :]] = np.arange(len(self.rows))[:, None, None]
+        return of
+
+    def owners(self) -> np.ndarray:
+        """int64: owner_of() without repeating rows and columns: how owners lie over the tile."""
+        of = self.owner_of()
+        new = [np.append(True, (np.diff(of, axis=axis) != 0).any(axis=1 - axis)) for axis in (0, 1)]
+        return of[new[0]][:, new[1]]
+
+    def warp_of(self) -> np.ndarray:
+        """int64[owners]: the warp of each owner."""
+        return np.arange(len(self.rows)) // (1 if self.owner == "warp" else 32)
+
+
+def _grid_of(count: int, across: int, TM: int, TN: int) -> tuple[np.ndarray, np.ndarray]:
+    """rows and cols of owners that lie row by row over the tile, `across` in a row, TM x TN cells each."""
+    owner = np.arange(count)
+    rows = (owner // across)[:, None] * TM + np.arange(TM)
+    return rows, (owner % across)[:, None] * TN + np.arange(TN)
+
+
+def _pitched(rows: int, cols: int, pitch: int, buffer: str, **more) -> Layout:
+    """A tile row by row, `pitch` elements from one to the next."""
+    return Layout(rows, pitch, np.arange(rows)[:, None] * pitch + np.arange(cols), buffer, **more)
+
+
+def _plain(rows: int, cols: int, buffer: str, **more) -> Layout:
+    return _pitched(rows, cols, cols, buffer, **more)
+
+
+def _turned(rows: int, cols: int, pitch: int, buffer: str, **more) -> Layout:
+    """A tile stored column by column, `pitch` elements from one to the next."""
+    at = np.arange(rows)[:, None] + np.arange(cols) * pitch
+    return Layout(cols, pitch, at, buffer, **more)
+
+
+# -- the rungs -------------------------------------------------------------------------------------
+def _lines(*patterns: str) -> tuple[re.Pattern, ...]:
+    return tuple(re.compile(p) for p in patterns)
+
+
+# Lines of most sources: sums begin, As and Bs are filled, terms added, the loop, the store.
+_LINES = _lines(
+    r"(float|int) sum", r"As\[.+\] =", r"Bs\[.+\] =", r"sum.* \+=", r"for \(int k", r"(C\[\w+\] =|store4\()"
+)  # fmt: skip
+_ASYNC = (_LINES[0], *_lines(r"async.*&As\[", r"async.*&Bs\["), *_LINES[3:])
+
+
+def _direct(file: str, t: Mapping[str, int], rows: np.ndarray, cols: np.ndarray) -> Plan:
+    return Plan(f"gemm/{file}", t, t["BLOCK"], t["BLOCK"], 1, rows, cols, (_LINES[0], "", "", *_LINES[3:]))
+
+
+def _uncoalesced(t: Mapping[str, int]) -> Plan:
+    cols, rows = _grid_of(t["BLOCK"] ** 2, t["BLOCK"], 1, 1)
+    return _direct("01_uncoalesced.cu", t, rows, cols)
+
+
+def _naive(t: Mapping[str, int]) -> Plan:
+    rows, cols = _grid_of(t["BLOCK"] ** 2, t["BLOCK"], 1, 1)
+    return _direct("02_naive.cu", t, rows, cols)
+
+
+def _shared_tile(t: Mapping[str, int]) -> Plan:
+    return _tiled("03_shared_tile.cu", t)
+
+
+def _register_tile_1d(t: Mapping[str, int]) -> Plan:
+    return _tiled("04_register_tile_1d.cu", t)
+
+
+def _register_tile_2d(t: Mapping[str, int]) -> Plan:
+    return _tiled("05_register_tile_2d.cu", t)
+
+
+def _vectorized(t: Mapping[str, int]) -> Plan:
+    return _tiled("06_vectorized.cu", t, _turned(t["BM"], t["BK"], t["BM"], "As"))
+
+
+def _bank_free(t: Mapping[str, int]) -> Plan:
+    BM, k = t["BM"], np.arange(t["BK"])
+    cols = 4 * BM + 128 // t["BK"]  # four rows and what is left free behind them
+    As = Layout(t["BK"] // 4, cols, np.arange(BM)[:, None] + k // 4 * cols + k % 4 * BM, "As")
+    return replace(_tiled("07_bank_free.cu", t, As), **_by_fours(t))
+
+
+def _double_buffer(t: Mapping[str, int]) -> Plan:
+    BM, BN, BK = t["BM"], t["BN"], t["BK"]
+    size = BK * (BM + 4) * 4
+    As = _turned(BM, BK, BM + 4, "shared", stride=size)
+    Bs = _plain(BK, BN, "shared", start=t["STAGES"] * size, stride=BK * BN * 4)
+    return replace(_tiled("08_double_buffer.cu", t, As, Bs, _ASYNC), stages=t["STAGES"], **_by_fours(t))
+
+
+def _by_fours(t: Mapping[str, int]) -> dict[str, np.ndarray]:
+    """Rows and columns of threads whose TM x TN cells lie four by four, spread evenly over the tile."""
+    i, j = np.arange(t["TM"]), np.arange(t["TN"])
+    across, down = t["BN"] // t["TN"], t["BM"] // t["TM"]
+    thread = np.arange(across * down)[:, None]
+    rows = thread // across * 4 + i // 4 * 4 * down + i % 4
+    return {"rows": rows, "cols": thread % across * 4 + j // 4 * 4 * across + j % 4}
+
+
+def _warp_tile(t: Mapping[str, int]) -> Plan:
+    BN, WM, WN, TM, TN = (t[name] for name in ("BN", "WM", "WN", "TM", "TN"))
+    plan, across = _double_buffer(t), WN // TN
+    warp, lane = (of[:, None] for of in np.divmod(np.arange(len(plan.rows)), 32))
+    i, j = np.arange(TM), np.arange(TN)
+    row = warp // (BN // WN) * WM + (lane // (2 * across) * 2 + lane % 2) * 4
+    col = warp % (BN // WN) * WN + lane // 2 % across * 4
+    rows, cols = row + i // 4 * 4 * (WM // TM) + i % 4, col + j // 4 * 4 * (WN // TN) + j % 4
+    return replace(plan, file="gemm/09_warp_tile.cu", rows=rows, cols=cols)
+
+
+def _wmma(t: Mapping[str, int]) -> Plan:
+    BM, BN, BK = t["BM"], t["BN"], t["BK"]
+    As = _pitched(BM, BK, BK + 8, "shared", item=2)
+    Bs = _pitched(BK, BN, BN + 8, "shared", start=BM * (BK + 8) * 2, item=2)
+    filled = _lines(r"(fetch<.+>\(As|As\[.+\] =)", r"(fetch<.+>\(Bs|Bs\[.+\] =)")
+    marks = ("wmma::fill_fragment", *filled, "wmma::mma_sync", *_LINES[4:])
+    return _by_warps("10_wmma.cu", t, marks, As, Bs)
+
+
+def _mma_sync(t: Mapping[str, int]) -> Plan:
+    BM, BN, BK = t["BM"], t["BN"], t["BK"]
+    stage = (BM + BN) * BK * 2
+    marks = (_LINES[0], "fetch<BM, BK>(As", "fetch<BK, BN>(Bs", "multiply(sum", *_LINES[4:])
+    As = _swizzled(BM, BK, "shared", stride=stage, item=2)
+    Bs = _swizzled(BK, BN, "shared", start=BM * BK * 2, stride=stage, item=2)
+    return _by_warps("11_mma_sync.cu", t, marks, As, Bs, stages=t["STAGES"])
+
+
+def _swizzled(rows: int, cols: int, buffer: str, **more) -> Layout:
+    """Rows of 16-bit elements whose pieces of eight are turned, as `swizzled` in mma.cuh says."""
+    row, col = np.arange(rows)[:, None], np.arange(cols)
+    pieces = cols // 8
+    turn = row // max(1, 8 // pieces) % min(pieces, 8)
+    return Layout(rows, cols, row * cols + (col // 8 ^ turn) * 8 + col % 8, buffer, **more)
+
+
+def _dp4a(t: Mapping[str, int]) -> Plan:
+    BM, BN, BK = t["BM"], t["BN"], t["BK"]
+    marks = (*_LINES[:3], "__dp4a(a", *_LINES[4:])
+    m, k, n = np.arange(BM)[:, None], np.arange(BK), np.arange(BN)
+    As = Layout(BK // 4, (BM + 4) * 4, (k // 4 * (BM + 4) + m) * 4 + k % 4, "As", item=1)
+    Bs = Layout(BK // 4, BN * 4, (k[:, None] // 4 * BN + n) * 4 + k[:, None] % 4, "Bs", item=1)
+    return replace(_tiled("12_dp4a.cu", t, As, Bs, marks), depth=4, **_by_fours(t))
+
+
+def _by_warps(
+    file: str, t: Mapping[str, int], marks: tuple[Mark, ...], As: Layout, Bs: Layout, **more
+) -> Plan:
+    """Warps row by row over the tile, each with the sums of WM x WN cells; tensor cores add 16 terms at once."""
+    BM, BN, WM, WN = (t[name] for name in ("BM", "BN", "WM", "WN"))
+    rows, cols = _grid_of(BM // WM * (BN // WN), BN // WN, WM, WN)
+    return Plan(f"gemm/{file}", t, BM, BN, t["BK"], rows, cols, marks, As, Bs, depth=16, owner="warp", **more)
+
+
+def _tiled(
+    file: str,
+    t: Mapping[str, int],
+    As: Layout | None = None,
+    Bs: Layout | None = None,
+    marks: tuple[Mark, ...] = _LINES,
+) -> Plan:
+    """Threads row by row over the tile, TM x TN neighbouring cells each; tiles lie as they come."""
+    BM, BN, BK, TM, TN = (t.get(name, 1) for name in ("BM", "BN", "BK", "TM", "TN"))
+    rows, cols = _grid_of(BM // TM * (BN // TN), BN // TN, TM, TN)
+    return Plan(
+        f"gemm/{file}",
+        t,
+        BM,
+        BN,
+        BK,
+        rows,
+        cols,
+        marks,
+        As or _plain(BM, BK, "As"),
+        Bs or _plain(BK, BN, "Bs"),
+    )
+
+
+PLANS: dict[str, Callable[[Mapping[str, int]], Plan]] = {
+    "gemm/uncoalesced": _uncoalesced,
+    "gemm/naive": _naive,
+    "gemm/shared-tile": _shared_tile,
+    "gemm/register-tile-1d": _register_tile_1d,
+    "gemm/register-tile-2d": _register_tile_2d,
+    "gemm/vectorized": _vectorized,
+    "gemm/bank-free": _bank_free,
+    "gemm/double-buffer": _double_buffer,
+    "gemm/warp-tile": _warp_tile,
+    "gemm/wmma": _wmma,
+    "gemm/mma-sync": _mma_sync,
+    "gemm/dp4a": _dp4a,
+}
+
+
+def plan_of(shape: GemmShape, rung: str, tiles: Mapping[str, int]) -> Plan:
+    """The plan of a rung at a shape; tile sizes left out take the rung's defaults."""
+    plan = PLANS[rung](find(rung).default_tiles | tiles)
+    if rung == "gemm/mma-sync" and (shape.K % 8 or shape.N % 8):  # rows off 16 bytes: no copies ahead
+        return replace(plan, stages=1, marks=(plan.marks[0], "As[swizzled", "Bs[swizzled", *plan.marks[3:]))
+    return plan
+
+
+def why_not(shape: GemmShape, rung: str, tiles: Mapping[str, int]) -> str:
+    """Why a rung has no scene at a shape, in words; "" where it has one."""
+    try:
+        asked = find(rung)
+        asked.check(shape, tiles)
+    except RuleError as e:
+        return f"{str(e)[0].upper()}{str(e)[1:]}."
+    if rung in PLANS:
+        return ""
+    return f"{asked.title} is {asked.library or 'a library'}'s own kernel: its source is not open, so its steps cannot be shown."

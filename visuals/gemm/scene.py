@@ -1,0 +1,127 @@
+"""GEMM as a scene: one block computes its tile of C = alpha * A x B + beta * C0, in the order that explains it.
+
+What a block, a warp and a thread own is the rung's own index map (gemm_plan.py): at these tile sizes the CUDA
+source reads and writes these cells, and the tests hold each of them to the emulator's trace.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+import numpy as np
+
+from kernels.gemm.shape import GemmShape
+from kernels.ladders import find
+from visuals.gemm import captions
+from visuals.gemm import plan as gemm_plan
+from visuals.gemm.plan import plan_of, why_not
+from visuals.gemm.steps import Steps, part_of
+from visuals.scene.parts import Captions, Group, Lanes, MatMul, Reading, Tensor
+from visuals.scene.recorder import matrix, read_of, table
+from visuals.scene.scene import Scene
+from visuals.scene.source import resources, source_of
+
+__all__ = ["gemm_scene", "why_not"]
+
+ORDER = "explaining order"
+ORDER_NOTE = (
+    "One block, all its threads together: what they load, then the terms of the sums one after the other, as "
+    "one {0} has them. The GPU runs the warps of a block in turns, and many blocks at the same moment."
+)
+
+
+def gemm_scene(
+    shape: GemmShape, rung: str, tiles: Mapping[str, int], A: np.ndarray, B: np.ndarray,
+    C0: np.ndarray | None = None, block: tuple[int, int] = (0, 0),
+) -> Scene:  # fmt: skip
+    """The scene of one block of a rung. A [M, K], B [K, N] and, where beta != 0, C0 [M, N], as the kernel gets
+    them. ValueError where `why_not` has a reason."""
+    if reason := why_not(shape, rung, tiles):
+        raise ValueError(reason)
+    plan = plan_of(shape, rung, tiles)
+    part = part_of(shape, plan, block)
+    steps = Steps(shape, plan, part, A, B, C0)
+    launch = find(rung).build(shape, find(rung).check(shape, tiles)).steps[0]
+    kind = np.array(steps.kinds)
+    sizes = ",".join(f"{k}={v}" for k, v in plan.tiles.items())
+    warp, mask = (np.array(column) for column in zip(*steps.lanes, strict=True))
+    return Scene(
+        key=f"{rung} {shape} {sizes} {block}",
+        title=rung,
+        tensors=_tensors(steps),
+        groups=_groups(steps),
+        steps=len(kind),
+        step_name="step",
+        order_name=ORDER,
+        order_note=ORDER_NOTE.format(plan.owner),
+        writes=tuple(steps.writes),
+        matmuls=_matmuls(steps),
+        reads=tuple(read_of(name, len(kind), told) for name, told in steps.reads.items()),
+        captions=Captions(captions.templates(shape, plan), kind, table(steps.args)),
+        readings=_readings(steps),
+        source=source_of(plan.file, plan.marks, np.array(gemm_plan.MARK_OF)[kind], detail=resources(launch)),
+        lanes=Lanes(warp, mask.astype(np.uint32)),
+    )
+
+
+def _tensors(steps: Steps) -> tuple[Tensor, ...]:
+    s, p, plan, shown = steps.s, steps.part, steps.plan, steps.shown
+
+    one = f"of {plan.owner} 0"
+    out = [
+        matrix("A", "input", (p.rows, p.K), (p.row, 0), (s.M, s.K), shown["A"]),
+        matrix("B", "filter", (p.K, p.cols), (0, p.col), (s.K, s.N), shown["B"]),
+        matrix("C", "output", (p.rows, p.cols), (p.row, p.col), (s.M, s.N)),
+        Tensor("a", "a", "a", "input", 1, plan.TM, plan.depth, note=one),
+        Tensor("b", "b", "b", "filter", 1, plan.depth, plan.TN, note=one),
+        Tensor("acc", "sum", "sum", "output", 1, plan.TM, plan.TN, note=f"{one}, {plan.TM} × {plan.TN}"),
+    ]
+    if "C0" in shown and steps.few:
+        out.insert(2, matrix("C0", "output", (p.rows, p.cols), (p.row, p.col), (s.M, s.N), shown["C0"]))
+    if steps.few:
+        across = plan.owners()
+        title = f"{len(plan.rows):,} {plan.owner}s"
+        out.append(Tensor("who", "who", title, "workspace", 1, *across.shape, note="where their sums lie"))
+    if plan.As:
+        for name, role, size in (("A", "input", (plan.BM, plan.BK)), ("B", "filter", (plan.BK, plan.BN))):
+            layout, stages = steps.layout(name), min(plan.stages, -(-p.K // plan.BK))
+            note = f"tile of {name}, {size[0]} × {size[1]}"
+            if layout.at.shape != size:
+                note += f", {'rows' if name == 'A' else 'columns'} 0–{max(layout.at.shape[name == 'B'], 1) - 1} of it"
+            if plan.stages > 1:
+                note += f", {plan.stages} stages"
+            out.append(Tensor(f"{name}s", f"{name}s", f"{name}s", role, stages, layout.rows, layout.cols,
+                              note=note, plane_name="stage" if stages > 1 else ""))  # fmt: skip
+    return tuple(out)
+
+
+def _groups(steps: Steps) -> tuple[Group, ...]:
+    """Large matrices stand as one draws a product, B above C; of the threads then only the followed one."""
+    plan = steps.plan
+    C = ("C0", "C") if steps.few and steps.s.beta else ("C",)
+    matrices = (("A", "B", *C),) if steps.few else (("B",), ("A", *C))
+    tiles = (("As", "Bs"),) if steps.few else (("As",), ("Bs",))
+    held = (("a", "b", "acc"), ("who",)) if steps.few else (("a", "b", "acc"),)
+    return (
+        Group(matrices, "global", "global memory"),
+        *([Group(tiles, "shared", "shared memory of the block")] if plan.As else []),
+        Group(held, "registers", f"registers of its {plan.owner}s"),
+    )
+
+
+def _matmuls(steps: Steps) -> tuple[MatMul, ...]:
+    """C as the browser sums it, where all terms are shown; `rest` is what beta * C0 adds."""
+    if steps.s.alpha != 1 or steps.part.K < steps.s.K or not steps.few:
+        return ()
+    rest = (steps.C - steps.sums).ravel() if steps.s.beta else None
+    return (MatMul("A", "B", "C", rest),)
+
+
+def _readings(steps: Steps) -> tuple[Reading, ...]:
+    read, shared, added = (
+        n if n[-1] < 2**31 else n.astype(np.float32) for n in np.cumsum(steps.counts, axis=0).T
+    )  # integers travel in 32 bits
+    out = [Reading("values of A and B read from global memory", read, "predicted")]
+    if steps.plan.As:
+        out.append(Reading("from shared memory", shared, "predicted"))
+    return (*out, Reading("multiply-adds", added, "predicted"))

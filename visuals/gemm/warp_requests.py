@@ -1,0 +1,272 @@
+"""What a warp of a GEMM block asks of memory, from the emulator's trace: the steps of scenes/gemm_warps.py."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Mapping
+
+import numpy as np
+
+from kernels import sources
+from kernels.engines.emulator.trace import BlockTrace
+from kernels.gemm import fragments
+from kernels.gemm.shape import GemmShape
+from kernels.model.dtypes import ELEMENT_BYTES
+from visuals.gemm.plan import Layout, Plan
+from visuals.scene.arithmetic import finished, sums_of
+from visuals.scene.parts import Write
+from visuals.scene.requests import BANKS, LANES, WORD, bank_places, fewest_passes, lanes_of, sectors_asked
+
+GLOBAL = {"A": "[A](input)", "B": "[B](filter)", "C0": "C0", "C": "[C](output)"}
+SHARED = {"As": "[As](input)", "Bs": "[Bs](filter)"}
+_SECTORS = "lanes {1}, bytes each {2}; sectors of 32 bytes {3}, fewest possible {4}."
+_PASSES = "lanes {1}, bytes each {2}; passes over the 32 banks {3}, without conflicts {4}."
+TEMPLATES = {
+    **{("ld", name): f"Warp {{0}} loads from {said} in global memory: {_SECTORS}" for name, said in GLOBAL.items()},
+    **{("st", name): f"Warp {{0}} stores to {said} in global memory: {_SECTORS}" for name, said in GLOBAL.items()},
+    **{("ld", name): f"Warp {{0}} reads {said} in shared memory: {_PASSES}" for name, said in SHARED.items()},
+    **{("st", name): f"Warp {{0}} stores into {said} in shared memory: {_PASSES}" for name, said in SHARED.items()},
+    **{("copy", name): f"Warp {{0}} begins to copy {said} from global memory, past its registers: {_SECTORS}" for name, said in GLOBAL.items()},
+    ("more", ""): "Warp {0} goes on in the same way: requests {1}, sectors {2}, passes over the 32 banks {3}, without conflicts {4}.",
+    ("barrier", ""): "At the barrier warp {0} waits: then what the other {1} warps stored into shared memory is there too.",
+    ("end", ""): "The other {1} warps of the block did the same: its tile of [C](output) is whole.",
+    ("end", "cut"): "The other {1} warps of the block did the same. These sums have {2} of {3} terms: the loop was cut short.",
+}  # fmt: skip
+MOST_ALIKE = 16  # loads or stores in a row that are steps of their own
+MOST_ROWS, MOST_COLS = 64, 128  # of C shown
+_KIND = {kind: n for n, kind in enumerate(TEMPLATES)}
+
+
+class Banks:
+    """A tile in shared memory as the banks have it: a column a bank (or a part of one, where elements are
+    smaller than its words), and where bytes of the buffer and elements of the tile lie in that."""
+
+    def __init__(self, name: str, layout: Layout, stages: int, tiles: int):
+        self.name, self.layout, self.stages, self.shown = name, layout, stages, min(stages, tiles)
+        self.cols = BANKS * WORD // layout.item
+        size = layout.rows * layout.cols
+        first = [(layout.start + stage * layout.stride) // layout.item % self.cols for stage in range(stages)]
+        self.first, self.rows = np.array(first), -(-(max(first) + size) // self.cols)
+        self.element = np.full(size, -1)
+        self.element[layout.at.ravel()] = np.arange(layout.at.size)
+        self.filled = np.zeros((stages, layout.at.size), int)  # how often each element was stored
+
+    def find(self, byte: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        """(stage, element) of each byte; element -1 for those that belong to no element of the tile."""
+        past = byte - self.layout.start
+        stage, within = np.divmod(past, self.layout.stride) if self.layout.stride else (0 * past, past)
+        cell = within // self.layout.item
+        inside = (past >= 0) & (stage < self.stages) & (cell < len(self.element))
+        return np.where(inside, stage, 0), np.where(inside, self.element[np.where(inside, cell, 0)], -1)
+
+    def cells(self, stage: np.ndarray, element: np.ndarray) -> np.ndarray:
+        """Cells on the stage."""
+        return stage * self.rows * self.cols + self.first[stage] + self.layout.at.ravel()[element]
+
+
+class Asked:
+    """The steps as they come, one a request of `warp`: what each of them says, moves and counts. `terms` is how
+    many the whole sums have, of which the shape `s` may keep the first."""
+
+    def __init__(
+        self, s: GemmShape, plan: Plan, inputs: Mapping[str, np.ndarray], trace: BlockTrace, warp: int, terms: int
+    ):  # fmt: skip
+        self.s, self.plan, self.inputs, self.trace, self.warp, self.terms = (
+            s,
+            plan,
+            inputs,
+            trace,
+            warp,
+            terms,
+        )
+        self.cols, self.C_rows = min(s.N, plan.BN), min(s.M, MOST_ROWS)
+        self.C_cols = min(self.cols, MOST_COLS)
+        most = -(-s.K // plan.BK)  # tiles along K
+        self.tiles = [Banks(n, at, plan.stages, most) for n, at in (("As", plan.As), ("Bs", plan.Bs)) if at]
+        self.kinds, self.args, self.counts, self.lines, self.warps, self.masks = [], [], [], [], [], []
+        self.moments: list[int] = []  # the trace's step of each
+        self.moment = 0
+        self.copies: dict[tuple[str, str], list] = defaultdict(list)  # (target, source): (step, cells, index)
+        self.reads: dict[str, list[tuple[int, np.ndarray]]] = {}
+        self.deep = {"a": 1, "b": 1}  # values a lane gets at once, at most: from A and As, from B and Bs
+        self.run: tuple[tuple[bool, bool], int] = (
+            (False, False),
+            0,
+        )  # what the warp does, how often in a row
+        C0 = inputs["C0"][:, : self.C_cols] if s.beta else None
+        sums = sums_of(inputs["A"], inputs["B"][:, : self.C_cols], plan.depth, s.dtype)
+        self.C = finished(s, sums, C0)[: self.C_rows]
+        self.stored = np.full(self.C.size, -1)  # step
+        self.waiting: list[tuple[Banks, np.ndarray, np.ndarray]] = []  # what other warps have stored
+        self._run()
+
+    def writes(self) -> tuple[Write, ...]:
+        out = [Write("C", self.stored, self.C.ravel())]
+        for (target, source), told in self.copies.items():
+            steps, cells, index = zip(*told, strict=True)
+            steps = np.repeat(steps, [len(c) for c in cells])
+            out.append(
+                Write(target, steps, source=source, cells=np.concatenate(cells), index=np.concatenate(index))
+            )
+        return tuple(out)
+
+    def _run(self) -> None:
+        asked, before = self.trace.requests, 0
+        text, file = sources.text(self.plan.file).splitlines(), self.plan.file.rpartition("/")[2]
+        line = [of.number if of and of.file.endswith(file) else 0 for of in self.trace.lines]
+        lines = np.array(line)[self.trace.line]
+        barrier = np.array(["__syncthreads()" in text[n - 1] if n else False for n in line])[self.trace.line]
+        last = int(lines[-1])
+        for n in range(len(asked)):
+            step = int(asked.step[n])
+            name, byte, width = self.trace.buffers[asked.buffer[n]], asked.byte[n], int(asked.width[n])
+            if "Cs[" in text[lines[step] - 1] and name not in GLOBAL:
+                continue  # the way of the sums through shared memory, after the loop
+            if asked.warp[n] != self.warp:
+                if asked.write[n] and name not in GLOBAL:
+                    self._fill(name, byte[lanes_of(asked.mask[n])], width)
+                continue
+            passed = np.flatnonzero(barrier[before : step + 1])
+            if passed.size and self.waiting:
+                self._barrier(int(lines[before + passed[-1]]))
+                self.run = (False, False), 0
+            before, last, self.moment = step, int(lines[step]), step
+            self._request(name, bool(asked.write[n]), byte, int(asked.mask[n]), width, last)
+        self._end(last)
+
+    # -- steps --------------------------------------------------------------------------------------
+    def _step(self, kind: tuple[str, str], args: tuple, line: int, counts=(0, 0, 0, 0), mask: int = 0) -> int:
+        self.kinds.append(_KIND[kind])
+        self.moments.append(self.moment)
+        self.args.append((*args, *[0] * (5 - len(args))))
+        self.counts.append(counts)
+        self.lines.append(line)
+        self.warps.append(self.warp if mask else -1)
+        self.masks.append(mask)
+        return len(self.kinds) - 1
+
+    def _request(self, name: str, write: bool, byte: np.ndarray, mask: int, width: int, line: int) -> None:
+        does, lanes = (write, name in GLOBAL), lanes_of(mask)
+        self.run = does, self.run[1] + 1 if does == self.run[0] else 1
+        whose = name if name in GLOBAL else self._tile(name, byte[lanes]).name
+        if name in GLOBAL:
+            count, least = sectors_asked(byte, mask, width)
+            counts = (0, count, 0, 0) if write else (count, 0, 0, 0)
+        else:
+            count, least = int(bank_places(byte, mask, width)[0].max()) + 1, fewest_passes(byte, mask, width)
+            counts = (0, 0, count, count - least)
+        alike = self.run[1] > MOST_ALIKE
+        if alike:
+            t = self._more(counts, line, mask)
+        else:
+            told = (self.warp, len(lanes), width, count, least)
+            ahead = self.plan.stages > 1 and not write and name in ("A", "B")
+            t = self._step(("st" if write else "copy" if ahead else "ld", whose), told, line, counts, mask)
+        if write and name in GLOBAL:
+            self.stored[self._cells(name, byte[lanes], width)[1]] = t
+        elif write:
+            self._fill(name, byte[lanes], width)
+            self._arrive(t, -1)
+        elif not alike:
+            self._load(t, name, byte, mask, width)
+
+    def _more(self, counts: tuple[int, int, int, int], line: int, mask: int) -> int:
+        """The step of all further requests of a run."""
+        if self.run[1] == MOST_ALIKE + 1:
+            self._step(("more", ""), (self.warp,), line, mask=mask)
+        t = len(self.kinds) - 1
+        self.counts[t] = tuple(a + b for a, b in zip(self.counts[t], counts, strict=True))
+        loaded, stored, passes, conflicts = self.counts[t]
+        self.args[t] = (self.warp, self.run[1] - MOST_ALIKE, loaded + stored, passes, passes - conflicts)
+        return t
+
+    def _load(self, t: int, name: str, byte: np.ndarray, mask: int, width: int) -> None:
+        """Values come to the lanes."""
+        lanes = lanes_of(mask)
+        if name in GLOBAL:
+            cells, shown = self._cells(name, byte[lanes], width)
+            if name in "AB" and self.plan.stages > 1:  # cp.async, past the registers
+                self.reads.setdefault(name, []).append((t, np.unique(shown)))
+            else:
+                self._got(t, name, cells, lanes)
+            return
+        tile = self._tile(name, byte[lanes])
+        if self.plan.owner == "warp" and width == 16:
+            at, lanes = ldmatrix(byte, mask, tile.name == "Bs").ravel(), np.arange(LANES)
+        else:
+            at = _spread(byte[lanes], width, tile.layout.item)
+        stage, element = tile.find(at)
+        shown = (element >= 0) & (stage < tile.shown)
+        self._got(t, tile.name, np.where(shown, tile.cells(stage, element), -1), lanes)
+
+    def _barrier(self, line: int) -> None:
+        self._arrive(self._step(("barrier", ""), (self.warp, self._others()), line))
+
+    def _end(self, line: int) -> None:
+        kind = ("end", "cut" if self.terms > self.s.K else "")
+        t = self._step(kind, (self.warp, self._others(), self.s.K, self.terms), line)
+        self._arrive(t)
+        self.stored[self.stored < 0] = t
+
+    def _others(self) -> int:
+        return -(-self.plan.threads // LANES) - 1
+
+    # -- cells --------------------------------------------------------------------------------------
+    def _cells(self, name: str, byte: np.ndarray, width: int) -> tuple[np.ndarray, np.ndarray]:
+        """Cells of a matrix that lanes touch, -1 where they are not shown; and those that are."""
+        item = ELEMENT_BYTES[self.s.dtype] if name in "AB" else WORD
+        row, col = np.divmod(_spread(byte, width, item) // item, self.s.K if name == "A" else self.s.N)
+        rows, cols = {"A": (self.s.M, self.s.K), "B": (self.s.K, self.cols)}.get(
+            name, (self.C_rows, self.C_cols)
+        )
+        cells = np.where((row < rows) & (col < cols), row * cols + col, -1)
+        return cells, cells[cells >= 0]
+
+    def _got(self, t: int, source: str, cells: np.ndarray, lanes: np.ndarray) -> None:
+        """Values come to lanes: cells [lanes, values], in the order of the lanes."""
+        cells = cells.reshape(len(lanes), -1)
+        to = source[0].lower() if source != "C0" else "c"
+        self.deep[to] = max(self.deep.get(to, 1), cells.shape[1])
+        place = np.arange(cells.shape[1]) * LANES + lanes[:, None]
+        shown = cells >= 0
+        self.copies[to, source].append((t, place[shown], cells[shown]))
+
+    def _tile(self, buffer: str, byte: np.ndarray) -> Banks:
+        """The tile that a shared request is about."""
+        return next(t for t in self.tiles if t.layout.buffer == buffer and (t.find(byte)[1] >= 0).any())
+
+    def _fill(self, buffer: str, byte: np.ndarray, width: int) -> None:
+        """A warp stores elements of a tile, which wait to be shown."""
+        tile = self._tile(buffer, byte)
+        stage, element = tile.find(_spread(byte, width, tile.layout.item))
+        number = tile.filled[stage, element] * tile.stages + stage  # of the tile along K
+        tile.filled[stage, element] += 1
+        row, col = np.divmod(element, tile.layout.at.shape[1])
+        k = number * self.plan.BK + (col if tile.name == "As" else row)
+        if tile.name == "As":
+            index = np.where((row < self.s.M) & (k < self.s.K), row * self.s.K + k, -1)
+        else:
+            index = np.where((k < self.s.K) & (col < self.cols), k * self.cols + col, -1)
+        self.waiting.append((tile, tile.cells(stage, element), index))
+
+    def _arrive(self, t: int, first: int = 0) -> None:
+        for tile, cells, index in self.waiting[first:]:
+            here = (
+                cells < tile.shown * tile.rows * tile.cols
+            )  # a stage that the loop never comes to is not shown
+            self.copies[tile.name, tile.name[0]].append((t, cells[here], index[here]))
+        del self.waiting[first:]
+
+
+def ldmatrix(byte: np.ndarray, mask: int, transposed: bool) -> np.ndarray:
+    """int64[32 lanes, values]: the bytes of what each lane gets, two 16-bit values of each of the 8 x 8 matrices
+    whose rows begin at the addresses of lanes 8j to 8j + 7 (PTX ISA, "ldmatrix")."""
+    lane, half = np.arange(LANES)[:, None, None], np.arange(2)
+    rows = byte.astype(np.int64)[: len(lanes_of(mask))].reshape(-1, 8)  # matrices, rows
+    row, col = fragments.ldmatrix_place(lane, half, transposed)
+    return (rows[np.arange(len(rows))[:, None], row] + 2 * col).reshape(LANES, -1)
+
+
+def _spread(byte: np.ndarray, width: int, item: int) -> np.ndarray:
+    """The first byte of each element that lanes touch, which ask for `width` bytes each."""
+    return (byte.astype(np.int64)[:, None] + np.arange(0, width, item)).ravel()

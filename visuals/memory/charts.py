@@ -1,0 +1,181 @@
+"""Figures of the lesson on threads and memory: how much longer an access takes as its stride grows, beside what
+the emulator counts; and the table of a device's levels of memory. Pure functions."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from functools import lru_cache
+from html import escape
+from typing import TYPE_CHECKING
+
+from kernels.machine.memory_levels import ABSENT, Level, Levels
+from kernels.memory.shape import BanksShape, StrideShape
+from kernels.runner import run
+from visuals.charts import units
+from visuals.charts.bars import FONT
+
+if TYPE_CHECKING:  # Plotly is slow to import: only once a chart is drawn
+    from plotly.graph_objects import Figure
+
+Row = Mapping
+HEIGHT = 300
+WARPS = 8  # of the launch that is counted: what one warp asks for does not depend on how many there are
+
+
+@dataclass(frozen=True)
+class Line:
+    """Measurements over the stride: rows by stride, all of one device, mode and rung. `role` is a colour token."""
+
+    name: str
+    rows: Mapping[int, Row]
+    role: str = "input"
+    symbol: str = "circle"
+
+    @property
+    def slowdowns(self) -> dict[int, float]:
+        """Times as long as at stride 1; empty where that is missing."""
+        base = self.rows.get(1)
+        return (
+            {s: row["median_ms"] / base["median_ms"] for s, row in sorted(self.rows.items())} if base else {}
+        )
+
+
+# -- what is counted -------------------------------------------------------------------------------
+@lru_cache(maxsize=256)
+def sectors(stride: int) -> float:
+    """Sectors that a warp of stride/copy reads and writes, by the emulator."""
+    total = run("stride/copy", StrideShape(32 * WARPS, stride), engine="emulator").counters.total
+    return (total["sectors_ld"] + total["sectors_st"]) / WARPS
+
+
+@lru_cache(maxsize=256)
+def passes(stride: int, padded: bool) -> float:
+    """Passes over the banks for each read of a warp of banks/, by the emulator."""
+    rung = "banks/padded" if padded else "banks/plain"
+    total = run(rung, BanksShape(32, stride), engine="emulator").counters.total
+    return total["wavefronts_ld"] / total["shared_requests_ld"]
+
+
+def relative(counts: Mapping[int, float]) -> dict[int, float]:
+    """Each count over that at stride 1."""
+    return {stride: count / counts[1] for stride, count in sorted(counts.items())}
+
+
+# -- the chart -------------------------------------------------------------------------------------
+def slowdown(
+    lines: Sequence[Line],
+    counted: Mapping[str, Mapping[int, float]],
+    stride: int,
+    tokens: Mapping[str, str],
+) -> Figure:
+    """Times as long as at stride 1, measured (solid, p20 to p80), and times as many sectors or passes, counted
+    (dotted, by name). A rule stands at the stride on the stage. Both axes double from mark to mark."""
+    import plotly.graph_objects as go
+
+    figure = go.Figure()
+    marks = sorted({s for line in lines for s in line.rows} | {s for of in counted.values() for s in of})
+    for (name, of), dash in zip(counted.items(), ("dot", "dash"), strict=False):
+        figure.add_scatter(
+            x=list(of), y=list(of.values()), name=name, mode="lines",
+            line={"color": tokens["dim"], "width": 2, "dash": dash},
+            hovertemplate=f"{escape(name)}: %{{y:.3g}} times as at stride 1<extra></extra>",
+        )  # fmt: skip
+    for line in lines:
+        if line.slowdowns:
+            figure.add_trace(_measured(line, tokens))
+    figure.add_vline(stride, line={"color": tokens["write"], "width": 1.5})
+    highest = max([*(y for line in lines for y in line.slowdowns.values()), *(y for of in counted.values() for y in of.values()), 2])  # fmt: skip
+    powers = [2**n for n in range(12) if 2**n <= highest * 1.5]
+    axis = {"type": "log", "fixedrange": True, "automargin": True, "zeroline": False, "gridcolor": tokens["line"], "tickfont": {"color": tokens["dim"]}}  # fmt: skip
+    figure.update_layout(
+        height=HEIGHT,
+        margin={"l": 0, "r": 8, "t": 4, "b": 0},
+        paper_bgcolor="rgba(0,0,0,0)",
+        plot_bgcolor="rgba(0,0,0,0)",
+        font={"color": tokens["ink"], "size": 13, "family": FONT},
+        hoverlabel={"bgcolor": tokens["panel"], "bordercolor": tokens["line"], "font": {"color": tokens["ink"]}},
+        legend={"orientation": "h", "y": 1.02, "yanchor": "bottom", "x": 0, "font": {"size": 12}},
+        xaxis=axis | {"tickvals": marks, "title": {"text": "stride, in floats", "font": {"size": 12}, "standoff": 8}, "showgrid": False},
+        yaxis=axis | {"tickvals": powers, "ticksuffix": " ×", "title": {"text": "times as at stride 1", "font": {"size": 12}, "standoff": 12}},
+    )  # fmt: skip
+    return figure
+
+
+def _measured(line: Line, tokens: Mapping[str, str]):
+    import plotly.graph_objects as go
+
+    base = line.rows[1]["median_ms"]
+    rows = [line.rows[s] for s in line.slowdowns]
+    return go.Scatter(
+        x=list(line.slowdowns),
+        y=list(line.slowdowns.values()),
+        name=line.name,
+        mode="lines+markers",
+        line={"color": tokens[line.role], "width": 2},
+        marker={"size": 9, "symbol": line.symbol},
+        error_y={
+            "type": "data", "symmetric": False, "thickness": 1.5, "width": 4,
+            "array": [(r["p80_ms"] - r["median_ms"]) / base for r in rows],
+            "arrayminus": [(r["median_ms"] - r["p20_ms"]) / base for r in rows],
+        },
+        customdata=[[units.time_(r["median_ms"]), r["n"]] for r in rows],
+        hovertemplate=f"{escape(line.name)}, stride %{{x}}: %{{y:.3g}} times as long as at stride 1<br>"
+        "median %{customdata[0]}, n = %{customdata[1]}<extra></extra>",
+    )  # fmt: skip
+
+
+def words(line: Line, stride: int, counted: Mapping[int, float], what: str) -> str:
+    """The measured slowdown at a stride beside what was counted there, in a sentence; "" where it was not measured."""
+    took = line.slowdowns.get(stride)
+    if took is None or stride == 1:
+        return ""
+    times = [units.time_(line.rows[s]["median_ms"]) for s in (stride, 1)]
+    return (
+        f"{line.name}: stride {stride} took {units.ratio(took)} times as long as stride 1 ({times[0]} against "
+        f"{times[1]}), with {units.ratio(counted[stride])} times the {what}."
+    )
+
+
+# -- levels ----------------------------------------------------------------------------------------
+def levels_table(told: Levels) -> str:
+    """HTML: a row a level, its size, whose it is, and who says so; last the measured copy."""
+    rows = "".join(_level(level, told.date) for level in told.levels)
+    if told.copy_bytes_per_s:
+        kind = "recorded" if told.date else "measured"
+        rows += _line(
+            "copying there",
+            units.bandwidth(told.copy_bytes_per_s),
+            told.copy,
+            units.badge(kind),
+        )
+    head = "".join(
+        f'<th scope="col">{name}</th>' for name in ("level", "size", "whose, and known from where")
+    )
+    return (
+        '<div class="kt-scroll" tabindex="0" role="region" aria-label="Levels of memory"><table class="kt-table kt-levels">'
+        f"<tr>{head}</tr>{rows}</table></div>"
+    )  # fmt: skip
+
+
+def _level(level: Level, date: str) -> str:
+    size = "–" if level.bytes is None else binary(level.bytes)
+    source = level.source if level.source == ABSENT or not date else f"{level.source}, {date}"
+    each = "; ".join(filter(None, (level.each, level.note)))
+    return _line(level.name, size, each, f'<span class="kt-dim">{escape(source)}</span>')
+
+
+def _line(name: str, size: str, each: str, source: str) -> str:
+    return (
+        f'<tr><th scope="row" style="white-space: nowrap">{escape(name)}</th><td>{escape(size)}</td>'
+        f'<td style="white-space: normal">{escape(each)} {source}</td></tr>'
+    )
+
+
+def binary(count: int) -> str:
+    """65536 -> "64 KiB": memories are built in powers of two."""
+    for unit in ("B", "KiB", "MiB", "GiB", "TiB"):
+        if count < 1024 or unit == "TiB":
+            return f"{count:.4g} {unit}"
+        count /= 1024
+    raise AssertionError

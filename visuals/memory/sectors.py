@@ -1,0 +1,185 @@
+"""What an access costs, step by step: sectors of global memory, passes through the banks of shared memory.
+
+The addresses are those the emulator saw the warp ask for. A step is one sector, or one pass: how long the
+scene plays is what the access costs.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+from kernels.memory.shape import READS_A_TURN, TILE_COLS, BanksShape, StrideShape
+from visuals.memory.threads import Traced, source_at, touched, traced
+from visuals.scene.parts import Captions, Group, Lanes, Reading, Tensor, Write
+from visuals.scene.recorder import reads_of
+from visuals.scene.requests import BANKS, LANES, WORD, WORDS, bank_places, mask_of
+from visuals.scene.scene import Scene
+
+FULL = (1 << LANES) - 1  # all lanes
+SECTOR_NOTE = (
+    "One sector after the other, by address, so that the eye can follow. The hardware is asked for all of "
+    "them by one instruction and may bring them in another order; how many there are is what was counted."
+)
+PASS_NOTE = (
+    "Which words share a pass is the hardware's choice: here each bank gives its words by address. "
+    "How many passes there are is what was counted."
+)
+
+
+# -- coalescing ------------------------------------------------------------------------------------
+def stride_scene(stride: int, seed: int = 0) -> Scene:
+    """One warp of stride/copy: the sectors its 32 lanes ask for, what of them it uses, and its store."""
+    shape = StrideShape(LANES, stride)
+    t = traced("stride/copy", shape, (("BLOCK", 64),), seed)
+    elements, lanes = touched(t.traces[0], "x", False, 0)
+    stored, _ = touched(t.traces[0], "y", True, 0)
+    pieces = np.unique(elements // WORDS)
+    served = [lanes[elements // WORDS == piece] for piece in pieces]
+    n, used = len(pieces), np.array([len(of) for of in served])
+    inside = pieces[:, None] * WORDS + np.arange(WORDS)  # cells of x in each sector
+    at = {lane: k for k, of in enumerate(served) for lane in of}
+    order = np.argsort(lanes)
+    when = np.array([at[lane] for lane in lanes[order]])  # step at which each lane has its float
+    steps = np.arange(n + 1)
+    return Scene(
+        key=f"stride {stride}",
+        title=f"one warp, stride {stride}",
+        tensors=(
+            Tensor("x", "x", "input", "input", 1, stride, LANES, t.inputs["x"], note="a row is 128 bytes: 4 sectors"),
+            Tensor("y", "y", "output", "output", 1, 1, LANES),
+            Tensor("s", "s", "sectors", "input", 1, n, WORDS, note="a row is 32 bytes"),
+            Tensor("v", "v", "one float a lane", "input", 1, 1, LANES),
+        ),
+        groups=(
+            Group((("x",), ("y",)), "global", "global memory"),
+            Group((("s",),), "shared", "what arrives in the SM's L1 cache"),
+            Group((("v",),), "registers", "registers of lanes 0 to 31"),
+        ),
+        steps=n + 1,
+        step_name="sector",
+        order_name="sector by sector",
+        order_note=SECTOR_NOTE,
+        writes=(
+            Write("s", np.repeat(np.arange(n), WORDS), source="x", index=inside.ravel()),
+            Write("v", when, source="x", index=elements[order], cells=lanes[order]),
+            Write("y", np.full(LANES, n), source="v", index=np.arange(LANES), cells=stored),
+        ),
+        readings=(
+            Reading("sectors fetched", np.minimum(steps + 1, n), "counted"),
+            Reading("bytes fetched", 4 * WORDS * np.minimum(steps + 1, n), "counted"),
+            Reading("bytes used", 4 * np.append(np.cumsum(used), used.sum()), "counted"),
+        ),
+        captions=_stride_captions(pieces, served, len(np.unique(stored // WORDS))),
+        source=source_at(t, ("y[i] = x[",), [0] * (n + 1)),
+        lanes=Lanes(
+            np.zeros(n + 1, int), np.array([*map(mask_of, served), mask_of(lanes)], np.uint32)
+        ),
+    )  # fmt: skip
+
+
+def _stride_captions(pieces: np.ndarray, served: list[np.ndarray], stored: int) -> Captions:
+    n = len(pieces)
+    args = np.zeros((n + 1, 8))
+    for k, (piece, lanes) in enumerate(zip(pieces, served, strict=True)):
+        args[k] = (k + 1, n, 32 * piece, 32 * piece + 31, len(lanes), lanes.min(), lanes.max(), 0)
+    args[n] = (n, 32 * n, 4 * LANES, stored, 100 * 4 * LANES / (32 * n), 0, 0, 0)
+    kinds = np.array([*(int(len(lanes) > 1) for lanes in served), 2])
+    head = "Sector {0} of {1}, bytes {2} to {3} of [x](input), arrives: "
+    return Captions(
+        (
+            head + "only lane {5} takes a float, 28 of the 32 bytes go unused.",
+            head + "{4} lanes, {5} to {6}, take a float each; 8 would fit.",
+            "The warp's load fetched {0} sectors, {1} bytes, for {2} bytes used: {4} %. Its store of [y](output) "
+            "is whole: {3} sectors.",
+        ),
+        kinds,
+        args,
+    )
+
+
+# -- banks -----------------------------------------------------------------------------------------
+def first_read(t: Traced) -> np.ndarray:
+    """int[32]: the byte of shared memory at which each lane of warp 0 begins, at its first shared load."""
+    asked = t.traces[0].requests
+    names = np.array(t.traces[0].buffers)[asked.buffer]
+    at = np.flatnonzero(~np.isin(names, ("x", "y")) & ~asked.write)[0]
+    return asked.byte[at]
+
+
+def banks_scene(stride: int, pad: int, seed: int = 0) -> Scene:
+    """One warp of banks/plain or banks/padded: its first read, pass by pass."""
+    rung = f"banks/{'padded' if pad else 'plain'}"
+    t = traced(rung, BanksShape(LANES, stride), (("BLOCK", 64),), seed)
+    byte = first_read(t)
+    words = byte // WORD
+    turn, bank, _ = bank_places(byte, FULL, WORD)  # of each word; a broadcast would be one word
+    passes = int(turn.max()) + 1
+    pitch = TILE_COLS + pad
+    rows = int(words.max()) // pitch + 1  # of the table: what this read reaches
+    place = (np.arange(rows)[:, None] * pitch + np.arange(TILE_COLS)).ravel()  # word of each element
+    depth = -(-(rows * pitch) // BANKS)
+    last = passes + 1
+    lanes = np.arange(LANES)
+    served = [lanes[turn == k] for k in range(passes)]
+    return Scene(
+        key=f"banks {stride} {pad}",
+        title=f"one read, stride {stride}, {'padded' if pad else 'no padding'}",
+        tensors=(
+            Tensor("y", "y", "output", "output", 1, 1, LANES),
+            Tensor("m", "m", "table, word by word", "input", 1, depth, BANKS, note="word w in bank w mod 32"),
+            Tensor("g", "g", "passes", "input", 1, passes, BANKS, note="32 banks a pass"),
+            Tensor("v", "v", "one word a lane", "input", 1, 1, LANES),
+        ),
+        groups=(
+            Group((("m",), ("g",)), "shared", "shared memory of the block, 32 banks"),
+            Group((("v",),), "registers", "registers of lanes 0 to 31"),
+            Group((("y",),), "global", "global memory"),
+        ),
+        steps=last + 1,
+        step_name="pass",
+        order_name="pass by pass",
+        order_note=PASS_NOTE,
+        writes=(
+            Write("m", np.zeros(1, int), t.inputs["x"].ravel()[: len(place)], cells=place),
+            Write("g", 1 + turn, source="m", index=words, cells=turn * BANKS + bank),
+            Write("v", 1 + turn, source="m", index=words, cells=lanes),
+            Write("y", np.full(LANES, last), t.output, cells=lanes),
+        ),
+        reads=(reads_of("m", [[], *(np.unique(words[s]) for s in served), []]),),
+        readings=(
+            Reading("passes of this read", np.clip(np.arange(last + 1), 0, passes), "counted"),
+            Reading("words read", np.cumsum([0, *map(len, served), 0]), "counted"),
+        ),
+        captions=_banks_captions(words, served, t.counters.total["wavefronts_ld"], pad),
+        source=source_at(t, ("tile[e / COLS]", "sum +=", "y[i] = sum"), [0, *[1] * passes, 2]),
+        lanes=Lanes(
+            np.zeros(last + 1, int),
+            np.array([mask_of(lanes), *map(mask_of, served), mask_of(lanes)], np.uint32),
+        ),
+    )  # fmt: skip
+
+
+def _banks_captions(words: np.ndarray, served: list[np.ndarray], wavefronts: int, pad: int) -> Captions:
+    passes = len(served)
+    fullest = np.bincount(words % BANKS, minlength=BANKS)
+    args = np.zeros((passes + 2, 6), np.int64)
+    args[0, :3] = passes, fullest.argmax(), fullest.max()
+    for k, lanes in enumerate(served):
+        word = words[lanes[0]]
+        args[k + 1] = k + 1, passes, len(lanes), lanes[0], word, word % BANKS
+    args[-1, :3] = READS_A_TURN, wavefronts, passes
+    copied = "The block copies the [table](input), shown as far as this read reaches, into shared memory" + (
+        ", one unused word behind each row. " if pad else ". "
+    )
+    return Captions(
+        (
+            copied
+            + "Then every lane asks for a word; bank {1} is asked for {2}, so the read takes {0} passes.",
+            copied + "Then every lane asks for a word, no two from one bank: one pass.",
+            "Pass {0} of {1}: {2} lanes get a word each. Lane {3} wants word {4}: {4} mod 32 is bank {5}.",
+            "The read is repeated {0} times, each a row further down: {1} passes counted, {2} each. "
+            "Every lane stores its sum in [y](output).",
+        ),
+        np.array([int(passes == 1), *[2] * passes, 3]),
+        args,
+    )

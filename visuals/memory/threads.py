@@ -1,0 +1,174 @@
+"""Matrix add as a scene: which block, warp and lane adds which element, as the emulator executed it.
+
+Every block of the launch is traced; a step is one warp, with the elements that its lanes read and write.
+"""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from functools import lru_cache
+
+import numpy as np
+
+from kernels.engines import emulator
+from kernels.engines.emulator.counters import Counters
+from kernels.engines.emulator.launch import Options
+from kernels.engines.emulator.trace import BlockTrace
+from kernels.ladders import find
+from kernels.model.program import INPUT, OUTPUT, Launch, RuleError
+from kernels.runner import seeded_inputs
+from visuals.scene.parts import Captions, Group, Lanes, Reading, Source, Tensor, Write
+from visuals.scene.recorder import reads_of
+from visuals.scene.requests import ORDER, ORDER_NOTE, mask_of, sectors
+from visuals.scene.scene import Scene
+from visuals.scene.source import margin, resources, source_of
+
+MOST_BLOCKS, MOST_ELEMENTS = 64, 2_048
+NOTE = f"One warp after the other, block by block, as the emulator executed them. {ORDER_NOTE}"
+
+
+@dataclass(frozen=True)
+class Traced:
+    """A rung's one launch, executed whole: what went in, what came out, and every block's trace."""
+
+    launch: Launch
+    inputs: Mapping[str, np.ndarray]
+    output: np.ndarray
+    traces: tuple[BlockTrace, ...]
+    counters: Counters
+
+    @property
+    def file(self) -> str:
+        return self.launch.source.rpartition("/")[2]
+
+    def block_of(self, number: int) -> tuple[int, int]:
+        """(x, y) of a block by its linear number."""
+        return number % self.launch.grid[0], number // self.launch.grid[0]
+
+
+@lru_cache(maxsize=32)
+def traced(rung: str, shape, tiles: tuple[tuple[str, int], ...] = (), seed: int = 0) -> Traced:
+    """Run a rung of one launch in the emulator, every block traced. RuleError where it has too many blocks."""
+    found = find(rung)
+    program = found.build(shape, found.check(shape, dict(tiles)))
+    (launch,) = program.steps
+    blocks = int(np.prod(launch.grid))
+    if blocks > MOST_BLOCKS:
+        raise RuleError(f"at most {MOST_BLOCKS} blocks are traced, {rung} launches {blocks:,} at {shape}")
+    inputs = seeded_inputs(program.of_role(INPUT), seed)
+    traces = []
+    for block in range(blocks):
+        session = emulator.Session(program, inputs, Options(trace_block=block))
+        output = np.array(session.verify_run())
+        traces += session.trace
+    assert output.shape == program.of_role(OUTPUT)[0].shape
+    return Traced(launch, inputs, output, tuple(traces), session.counters)
+
+
+def touched(trace: BlockTrace, buffer: str, write: bool, warp: int) -> tuple[np.ndarray, np.ndarray]:
+    """(elements, lanes) of a warp's accesses to a buffer, in order."""
+    at = (trace.write == write) & (trace.thread // 32 == warp)
+    if buffer not in trace.buffers:
+        return np.zeros(0, int), np.zeros(0, int)
+    at &= trace.buffer == trace.buffers.index(buffer)
+    return trace.element[at].astype(int), trace.thread[at].astype(int) % 32
+
+
+def source_at(t: Traced, marks: Sequence[str], kind: Sequence[int]) -> Source:
+    """The launch's kernel; at a step of kind n the line with marks[n] is lit. In its margin what the launch moved."""
+    told = {"notes": margin(t.counters, t.file), "detail": resources(t.launch)}
+    return source_of(t.launch.source, marks, np.array(kind, int), **told)
+
+
+# -- add -------------------------------------------------------------------------------------------
+@dataclass(frozen=True)
+class WarpStep:
+    """One warp of one block: the elements its lanes add, the first lane's first; none where all idle."""
+
+    block: int
+    warp: int
+    elements: np.ndarray
+    lanes: np.ndarray
+
+
+def warp_steps(t: Traced) -> list[WarpStep]:
+    """Every warp of every block, in order; what it reads is what it writes, which is checked."""
+    steps = []
+    warps = -(-int(np.prod(t.launch.block)) // 32)
+    for trace, warp in itertools.product(t.traces, range(warps)):
+        elements, lanes = touched(trace, "C", True, warp)
+        for name in "AB":
+            assert (touched(trace, name, False, warp)[0] == elements).all()
+        steps.append(WarpStep(trace.block, warp, elements, lanes))
+    return steps
+
+
+def add_scene(rung: str, shape, tiles: Mapping[str, int], seed: int = 0) -> Scene:
+    """The scene of an add/ rung: A, B and C, and for each element the block, warp and lane that added it."""
+    if shape.elements > MOST_ELEMENTS:
+        raise RuleError(f"at most {MOST_ELEMENTS:,} elements are shown, {shape} has {shape.elements:,}")
+    t = traced(rung, shape, tuple(sorted(tiles.items())), seed)
+    steps = warp_steps(t)
+    M, N = shape.M, shape.N
+    cells = np.concatenate([s.elements for s in steps])
+    when = np.repeat(np.arange(len(steps)), [len(s.elements) for s in steps])
+    lanes = np.concatenate([s.lanes for s in steps])
+    owners = {"block": [s.block for s in steps], "warp": [s.warp for s in steps]}
+    who = {name: np.array(of)[when] for name, of in owners.items()} | {"lane": lanes}
+    moved = np.array([sectors(s.elements) for s in steps])
+    return Scene(
+        key=f"{rung} {shape.M},{shape.N} " + ",".join(f"{k}={v}" for k, v in sorted(tiles.items())),
+        title=find(rung).title,
+        tensors=(
+            Tensor("A", "A", "A", "input", 1, M, N, t.inputs["A"].ravel(), note=f"{M} × {N}"),
+            Tensor("B", "B", "B", "filter", 1, M, N, t.inputs["B"].ravel(), note=f"{M} × {N}"),
+            Tensor("C", "C", "C = A + B", "output", 1, M, N, note=f"{M} × {N}"),
+            *(Tensor(name, name, f"{name} that adds it", "workspace", 1, M, N) for name in who),
+        ),
+        groups=(
+            Group((("A", "B", "C"),), "global", "global memory, row after row"),
+            Group((tuple(who),), "registers", "what each thread knows of itself"),
+        ),
+        steps=len(steps),
+        step_name="warp",
+        order_name=ORDER,
+        order_note=NOTE,
+        writes=(
+            Write("C", when, t.output.ravel()[cells], cells=cells),
+            *(Write(name, when, of.astype(np.float32), cells=cells) for name, of in who.items()),
+        ),
+        reads=tuple(reads_of(name, [s.elements for s in steps]) for name in "AB"),
+        readings=(
+            Reading("elements added", np.cumsum([len(s.elements) for s in steps]), "counted"),
+            Reading("sectors read", np.cumsum(2 * moved), "counted"),
+            Reading("sectors written", np.cumsum(moved), "counted"),
+        ),
+        captions=_add_captions(t, steps, moved, N),
+        source=source_at(t, ("C[i] = ", "return;"), [len(s.elements) == 0 for s in steps]),
+        lanes=Lanes(np.array([s.warp for s in steps]), np.array([mask_of(s.lanes) for s in steps], np.uint32)),
+    )  # fmt: skip
+
+
+_VECTOR = "Block {0}, warp {1}: its first thread has i = {0} × {2} + {3} = {4}. "
+_MATRIX = "Block ({5}, {6}), warp {1}: its first active thread has row {7}, column {8}, so i = {7} × {9} + {8} = {4}. "
+_MOVED = (
+    "{10} lanes read {10} floats of [A](input) and of [B](filter) in {11} sectors each and write "
+    "[C](output) in {11}, fewest possible {12}."
+)
+_IDLE = "Block ({5}, {6}), warp {1}: no element is left for its lanes, they leave at the bounds check."
+
+
+def _add_captions(t: Traced, steps: list[WarpStep], moved: np.ndarray, N: int) -> Captions:
+    vector = t.launch.block[1] == 1
+    args = np.zeros((len(steps), 13), np.int64)
+    for n, (s, sect) in enumerate(zip(steps, moved, strict=True)):
+        args[n, [0, 1, 2]] = s.block, s.warp, t.launch.block[0]
+        args[n, [5, 6]] = t.block_of(s.block)
+        if len(s.elements):
+            first = int(s.elements[0])
+            args[n, [3, 4, 7, 8, 9]] = s.warp * 32 + s.lanes[0], first, first // N, first % N, N
+            args[n, 10:] = len(s.elements), sect, -(-len(s.elements) * 4 // 32)
+    kinds = np.array([0 if len(s.elements) else 1 for s in steps])
+    return Captions(((_VECTOR if vector else _MATRIX) + _MOVED, _IDLE), kinds, args)

@@ -1,0 +1,193 @@
+"""The Scene contract (visuals.scene.scene), checked: what breaks it is named when a scene is made."""
+
+from __future__ import annotations
+
+import re
+
+import numpy as np
+
+from visuals.scene.parts import (
+    FIELD,
+    KINDS,
+    MARK,
+    MOST_CELLS,
+    MOST_STEPS,
+    PLACES,
+    ROLES,
+    Captions,
+    MatMul,
+    SceneError,
+    Sum,
+    Tensor,
+    Told,
+    View,
+    Write,
+)
+from visuals.scene.scene import Scene
+
+
+def validate(scene: Scene) -> None:
+    """Raise SceneError naming the part of the contract that is broken."""
+
+    def need(condition, message):
+        if not condition:
+            raise SceneError(f"scene {scene.key!r}: {message}")
+
+    finite = _finite if scene.finite else lambda array: True
+    need(1 <= scene.steps <= MOST_STEPS, f"a scene has 1 to {MOST_STEPS:,} steps, not {scene.steps:,}")
+    tensors = {t.name: t for t in scene.tensors}
+    need(len(tensors) == len(scene.tensors), "two tensors share a name")
+    for t in scene.tensors:
+        _check_tensor(t, need, finite)
+    total = sum(t.size for t in scene.tensors)
+    need(total <= MOST_CELLS, f"{total:,} cells; at most {MOST_CELLS:,} are shown")
+    for g in scene.groups:
+        need(g.place in PLACES, f"place {g.place!r} is none of {', '.join(PLACES)}")
+    shown = [name for g in scene.groups for row in g.rows for name in row]
+    need(sorted(shown) == sorted(tensors), "the groups must name every tensor once")
+    for v in scene.views:
+        _check_view(v, scene, tensors, need)
+    for w in scene.writes:
+        _check_write(w, tensors, scene.steps, need, finite)
+    need(not _circular(scene.writes), "copies go round in a circle")
+    for w in scene.writes:
+        if w.source and tensors[w.source].values is None:
+            known = np.isfinite(scene.written(w)[2]).all()
+            need(known, f"the copy into {w.target} reads cells of {w.source} that nothing has written yet")
+    for r in scene.reads:
+        need(r.source in tensors, f"a read names {r.source!r}, which is no tensor")
+        start = np.asarray(r.start)
+        fits = len(start) == scene.steps + 1 and start[0] == 0 and start[-1] == np.size(r.cells)
+        need(fits and (np.diff(start) >= 0).all(), f"the reads of {r.source} do not divide into steps")
+        need(_within(r.cells, 0, tensors[r.source].size), f"the reads leave {r.source}")
+    for m in scene.matmuls:
+        _check_matmul(m, tensors, scene.steps, need)
+    for s in scene.sums:
+        _check_sum(s, tensors, need)
+    for r in scene.readings:
+        need(np.size(r.values) == scene.steps, f"reading {r.label!r} has not one value a step")
+        need(finite(r.values), f"reading {r.label!r} has values that are not finite")
+        need(r.kind in KINDS, f"reading {r.label!r}: kind {r.kind!r} is no badge")
+        need(r.role in ("", *ROLES), f"reading {r.label!r}: role {r.role!r} is none of {', '.join(ROLES)}")
+    for told in scene.told:
+        _check_told(told, tensors, need, finite)
+    _check_captions(scene.captions, scene.steps, need, finite)
+    if scene.lanes is not None:
+        same = len(scene.lanes.warp) == len(scene.lanes.mask) == scene.steps
+        need(same, "lanes and steps differ in number")
+    if scene.source is not None:
+        need(np.size(scene.source.lines) in (1, scene.steps), "source lines and steps differ in number")
+
+
+def _within(array, low: int, stop: int) -> bool:
+    array = np.asarray(array)
+    return array.size == 0 or bool(array.dtype.kind in "iu" and array.min() >= low and array.max() < stop)
+
+
+def _finite(array) -> bool:
+    with np.errstate(over="ignore"):
+        return bool(np.isfinite(np.asarray(array).astype("f4")).all())
+
+
+def _check_tensor(t: Tensor, need, finite) -> None:
+    need(re.fullmatch(r"\w{1,32}", t.name), f"{t.name!r} is no name of a tensor: letters and digits alone")
+    need(t.role in ROLES, f"{t.name}: role {t.role!r} is none of {', '.join(ROLES)}")
+    need(min(t.planes, t.rows, t.cols) >= 1, f"{t.name} is empty")
+    need(min(t.pad) >= 0, f"{t.name}: padding below zero")
+    need(t.col_index is None or len(t.col_index) == t.cols, f"{t.name}: a column has no index")
+    if t.values is not None:
+        need(np.size(t.values) == t.size, f"{t.name}: {np.size(t.values)} values for {t.size} cells")
+        need(finite(t.values), f"{t.name} has values that are not finite")
+
+
+def _check_view(v: View, scene: Scene, tensors, need) -> None:
+    need({v.tensor, v.source} <= tensors.keys(), "a view names no tensor")
+    need(np.size(v.index) == tensors[v.tensor].size, f"the view {v.tensor} misses cells")
+    need(_within(v.index, -1, tensors[v.source].size), f"the view {v.tensor} leaves {v.source}")
+    written = tensors[v.tensor].values is not None or any(w.target == v.tensor for w in scene.writes)
+    need(not written, f"the view {v.tensor} is written")
+
+
+def _check_write(w: Write, tensors, steps: int, need, finite) -> None:
+    need(w.target in tensors, f"a write names {w.target!r}, which is no tensor")
+    size = tensors[w.target].size
+    count = size if w.cells is None else np.size(w.cells)
+    need(w.cells is None or _within(w.cells, 0, size), f"a write leaves {w.target}")
+    need(
+        len(w.steps) and count % len(w.steps) == 0,
+        f"the steps of a write into {w.target} do not divide its cells",
+    )
+    need(_within(w.steps, 0, steps), f"a write into {w.target} leaves the steps")
+    need(
+        (w.values is None) == bool(w.source), f"a write into {w.target} needs values or a source, one of them"
+    )
+    if w.values is not None:
+        need(np.size(w.values) == count, f"{w.target}: {np.size(w.values)} values for {count} writes")
+        need(finite(w.values), f"values written into {w.target} are not finite")
+        return
+    need(w.source in tensors, f"a write names {w.source!r}, which is no tensor")
+    need(w.index is not None and np.size(w.index) == count, f"the copy into {w.target} misses cells")
+    need(_within(w.index, -1, tensors[w.source].size), f"the copy into {w.target} leaves {w.source}")
+
+
+def _circular(writes: tuple[Write, ...]) -> bool:
+    """Whether some tensor is copied, by way of others, into itself."""
+    sources = {}
+    for w in writes:
+        if w.source:
+            sources.setdefault(w.target, set()).add(w.source)
+    while sources:
+        free = [target for target, of in sources.items() if not of & sources.keys()]
+        if not free:
+            return True
+        for target in free:
+            del sources[target]
+    return False
+
+
+def _check_matmul(m: MatMul, tensors, steps: int, need) -> None:
+    need({m.left, m.right, m.out} <= tensors.keys(), "a matmul names no tensor")
+    left, right, out = tensors[m.left], tensors[m.right], tensors[m.out]
+    agree = left.planes == right.planes == 1 and (left.cols, left.rows * right.cols) == (right.rows, out.size)
+    need(agree, f"{m.out} = {m.left} x {m.right}: the extents do not agree")
+    need(m.rest is None or np.size(m.rest) == out.size, f"the rest of {m.out} misses cells")
+    need(m.rest is None or _finite(m.rest), f"the rest of {m.out} is not finite")
+    counted = m.upto is None or (np.size(m.upto) == steps and _within(m.upto, 0, left.cols + 1))
+    need(counted, f"{m.out}: the terms summed by each step are not told")
+
+
+def _check_told(told: Told, tensors, need, finite) -> None:
+    need({told.of, *told.links} <= tensors.keys(), "what is told of cells names no tensor")
+    size = tensors[told.of].size
+    _check_captions(told.words, size, need, finite, "cell")
+    for source, cells in told.links.items():
+        fits = np.ndim(cells) == 2 and len(cells) == size and _within(cells, -1, tensors[source].size)
+        need(fits, f"what is told of {told.of} leaves {source}")
+
+
+def _check_sum(s: Sum, tensors, need) -> None:
+    need({s.out, s.right, s.left or s.right} <= tensors.keys(), "a sum names no tensor")
+    start, terms = np.asarray(s.start), np.size(s.cells)
+    fits = len(start) == tensors[s.out].size + 1 and start[0] == 0 and start[-1] == terms
+    need(fits and (np.diff(start) >= 0).all(), f"the terms of {s.out} do not divide into its cells")
+    need(np.size(s.factors) == terms, f"the sums of {s.out}: not a factor for each term")
+    need(_within(s.cells, 0, tensors[s.right].size), f"the sums of {s.out} leave {s.right}")
+    if s.left:
+        need(_within(s.factors, 0, tensors[s.left].size), f"the sums of {s.out} leave {s.left}")
+    else:
+        need(_finite(s.factors), f"the sums of {s.out} have factors that are not finite")
+
+
+def _check_captions(c: Captions, steps: int, need, finite, what: str = "step") -> None:
+    need(len(c.kind) == len(c.args) == steps, f"captions and {what}s differ in number")
+    need(np.ndim(c.args) == 2, f"captions are filled from one row of numbers a {what}")
+    need(_within(c.kind, 0, len(c.templates)), f"a {what} has no caption")
+    for template in c.templates:
+        # Filled here and by the player, so no braces but theirs: no "{}", no "{0:.2f}".
+        asked = [int(n) for n in FIELD.findall(template) if n]
+        plain, width = FIELD.sub("", template), np.shape(c.args)[1]
+        fits = not re.search("[{}]", plain) and max(asked, default=-1) < width
+        need(fits, f"the caption {template[:60]!r} cannot be filled from {width} numbers")
+        for _, role in MARK.findall(template):
+            need(role in ROLES, f"the caption {template[:60]!r}: role {role!r} is none of {', '.join(ROLES)}")
+    need(finite(c.args), "captions hold numbers that are not finite")

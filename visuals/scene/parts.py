@@ -1,0 +1,159 @@
+"""The parts of a scene as data: tensors, groups, writes, reads, sums, sources, captions."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+import numpy as np
+
+VERSION = 2
+
+
+ROLES = ("input", "filter", "output", "workspace")
+
+
+# {0} of a template; [text](role) in it.
+FIELD = re.compile(r"\{\{|\}\}|\{([0-9]+)\}")
+
+
+MARK = re.compile(r"\[([^\]]*)\]\((\w+)\)")
+
+
+PLACES = ("global", "workspace", "shared", "registers")
+
+
+KINDS = ("", "measured", "counted", "recorded", "predicted")
+
+
+MOST_STEPS, MOST_CELLS = 100_000, 1_000_000
+
+
+HUGE = 1e15  # beyond what digits can tell
+
+
+class SceneError(ValueError):
+    """A scene that breaks the contract."""
+
+
+@dataclass(frozen=True)
+class Tensor:
+    name: str  # key in relations and in groups, e.g. "D"
+    symbol: str  # as formulas write it, e.g. "x"
+    title: str  # above the grid, e.g. "data matrix (workspace)"
+    role: str
+    planes: int
+    rows: int
+    cols: int
+    values: np.ndarray | None = None  # float32, planes*rows*cols, before the first step
+    origin: tuple[int, int, int] = (0, 0, 0)  # index of cell 0 in the whole tensor: the part shown
+    note: str = ""  # beside the title: its size, or which part of a whole
+    plane_name: str = ""  # what a plane is: "channel", "filter"; "" where there is but one sort
+    pad: tuple[int, int, int, int] = (0, 0, 0, 0)  # padding drawn round each plane: top, left, bottom, right
+    partial: bool = False  # a part of a larger whole is shown
+    col_index: np.ndarray | None = None  # the whole tensor's column of each one shown, where not consecutive
+
+    @property
+    def size(self) -> int:
+        return self.planes * self.rows * self.cols
+
+
+@dataclass(frozen=True)
+class Group:
+    """A region of the stage: rows of tensors, by name, that live in one of PLACES."""
+
+    rows: tuple[tuple[str, ...], ...]
+    place: str = "global"
+    title: str = ""  # above the region: "shared memory of block (0, 0)"
+
+
+@dataclass(frozen=True)
+class Write:
+    """Cell cells[k] of `target` is written at step steps[k % len(steps)]: with values[k], or with a copy of
+    cell index[k] of `source` (-1: a zero of the padding). Without `cells`, all cells in their order."""
+
+    target: str
+    steps: np.ndarray  # integer
+    values: np.ndarray | None = None  # float32, one a write
+    source: str = ""
+    index: np.ndarray | None = None  # integer, one a write
+    cells: np.ndarray | None = None  # integer
+
+
+@dataclass(frozen=True)
+class View:
+    tensor: str
+    source: str
+    index: np.ndarray  # integer, one a cell: of the source; -1: a zero of the padding
+
+
+@dataclass(frozen=True)
+class Read:
+    """Step t reads cells[start[t] : start[t + 1]] of `source`."""
+
+    source: str
+    start: np.ndarray  # integer, steps + 1
+    cells: np.ndarray  # integer
+
+
+@dataclass(frozen=True)
+class MatMul:
+    left: str
+    right: str
+    out: str
+    rest: np.ndarray | None = None  # float32, one an out cell
+    upto: np.ndarray | None = None  # integer, one a step
+
+
+@dataclass(frozen=True)
+class Sum:
+    """Of cell i of `out`: its terms k are start[i] .. start[i + 1] - 1, each factors[k] * right[cells[k]]."""
+
+    out: str
+    right: str
+    start: np.ndarray  # integer, out's cells + 1
+    cells: np.ndarray  # integer
+    factors: np.ndarray  # float32; integer, cells of `left`, where there is one
+    left: str = ""
+    rest: str = ""  # what terms that are not shown come from: "channels"
+
+
+@dataclass(frozen=True)
+class Reading:
+    label: str  # "sectors read", "m, running maximum"
+    values: np.ndarray  # one a step
+    kind: str = ""  # the badge of a counter; "" for a value of the algorithm itself
+    role: str = ""  # the colour of such a value
+
+
+@dataclass(frozen=True)
+class Source:
+    file: str  # shown as the pane's title
+    text: str
+    lines: np.ndarray  # integer, the file's line lit at each step; one number where it never changes
+    first: int = 1  # the file's line that `text` begins with
+    notes: dict[int, str] = field(default_factory=dict)  # by line: what stands in its margin
+    detail: str = ""  # beside the file's name: registers, shared memory
+
+
+@dataclass(frozen=True)
+class Lanes:
+    """The warp a step is about: its number and which of its 32 lanes take part (bit i: lane i)."""
+
+    warp: np.ndarray  # integer, one a step; -1: no one warp
+    mask: np.ndarray  # uint32, one a step
+
+
+@dataclass(frozen=True)
+class Captions:
+    templates: tuple[str, ...]
+    kind: np.ndarray  # integer, per step: which template
+    args: np.ndarray  # integer or float (steps, n)
+
+
+@dataclass(frozen=True)
+class Told:
+    of: str
+    words: Captions  # a row a cell, where those of a scene have one a step
+    links: Mapping[str, np.ndarray] = field(default_factory=dict)  # integer (cells, n) by tensor; -1: none

@@ -1,0 +1,189 @@
+"""A scene as what crosses to the browser: a JSON-able dict and one block of bytes, read by stage/decode.js.
+
+Arrays travel in the block as {dtype, offset, length}: f4, u1, u2, i2 or i4, little endian, the narrowest
+that holds the values; offsets are multiples of 4.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+from visuals.scene.highlight import runs
+from visuals.scene.parts import Captions, SceneError, Source, Sum, Tensor, Write
+from visuals.scene.scene import Scene
+
+
+class Block:
+    """The bytes of a scene as they grow."""
+
+    def __init__(self):
+        self.bytes = bytearray()
+
+    def put(self, array) -> dict | None:
+        """Where the array went; None for None."""
+        if array is None:
+            return None
+        flat = _narrow(np.asarray(array).ravel())
+        self.bytes.extend(bytes(-len(self.bytes) % 4))
+        entry = {"dtype": flat.dtype.str[1:], "offset": len(self.bytes), "length": int(flat.size)}
+        self.bytes.extend(flat.tobytes())
+        return entry
+
+
+def payload(scene: Scene) -> tuple[dict, bytes]:
+    """(meta, block) of a scene."""
+    block = Block()
+    put = block.put
+    meta = {
+        "version": scene.version,
+        "key": scene.key,
+        "title": scene.title,
+        "steps": scene.steps,
+        "stepName": scene.step_name,
+        "orderName": scene.order_name,
+        "orderNote": scene.order_note,
+        "groups": [
+            {"rows": [list(row) for row in g.rows], "place": g.place, "title": g.title} for g in scene.groups
+        ],
+        "tensors": [_tensor(t, put) for t in scene.tensors],
+        "writes": [_write(w, scene, put) for w in scene.writes],
+        "reads": [{"source": r.source, "start": put(r.start), "cells": put(r.cells)} for r in scene.reads],
+        "matmuls": [
+            {"left": m.left, "right": m.right, "out": m.out, "rest": put(m.rest), "upto": put(m.upto)}
+            for m in scene.matmuls
+        ],
+        "views": [
+            {"tensor": v.tensor, "source": v.source, "index": _index(v.index, scene.tensor(v.tensor), put)}
+            for v in scene.views
+        ],
+        "sums": [
+            {"out": s.out, "left": s.left, "right": s.right, "rest": s.rest}
+            | {"start": put(s.start), "cells": put(s.cells), "factors": _factors(s, put)}
+            for s in scene.sums
+        ],
+        "readings": [
+            {"label": r.label, "values": put(r.values), "kind": r.kind, "role": r.role}
+            for r in scene.readings
+        ],
+        "told": [
+            {
+                "of": t.of,
+                "words": _captions(t.words, put, scene.tensor(t.of).cols),
+                "links": [{"source": source, "cells": put(cells)} for source, cells in t.links.items()],
+            }
+            for t in scene.told
+        ],
+        "captions": _captions(scene.captions, put),
+        "source": scene.source and _source(scene.source, put),
+        "lanes": scene.lanes
+        and {
+            "warp": put(scene.lanes.warp),
+            "mask": put(np.asarray(scene.lanes.mask, np.uint32).view(np.int32)),
+        },
+    }
+    return meta, bytes(block.bytes)
+
+
+def _factors(s: Sum, put) -> dict:
+    """Cells as they are; numbers, of which few differ, as {values, index}."""
+    if s.left:
+        return put(s.factors)
+    values, index = np.unique(np.asarray(s.factors, np.float32), return_inverse=True)
+    return {"values": put(values), "index": put(index)}
+
+
+def _captions(c: Captions, put, cols: int = 0) -> dict:
+    """Numbers of cells, `cols` in a row, that are sums of one of their row and one of their column travel as these."""
+    args = np.asarray(c.args)
+    return {
+        "templates": list(c.templates),
+        "kind": put(c.kind),
+        "args": _outer(args.reshape(-1, cols, args.shape[1]), put) if cols > 1 else put(args),
+        "width": args.shape[1],
+    }
+
+
+def _tensor(t: Tensor, put) -> dict:
+    return {
+        "name": t.name,
+        "symbol": t.symbol,
+        "title": t.title,
+        "role": t.role,
+        "planes": t.planes,
+        "rows": t.rows,
+        "cols": t.cols,
+        "origin": list(t.origin),
+        "note": t.note,
+        "planeName": t.plane_name,
+        "pad": list(t.pad),
+        "partial": t.partial,
+        "colIndex": put(t.col_index),
+        "values": put(t.values),
+    }
+
+
+def _write(w: Write, scene: Scene, put) -> dict:
+    """An index that is a sum, index[i, j] = row[i] + col[j] wherever it is not -1, travels as {row, col,
+    padding}: two short arrays and the flat places of the -1."""
+    index = w.index
+    if index is not None:
+        index = put(index) if w.cells is not None else _index(index, scene.tensor(w.target), put)
+    return {
+        "target": w.target,
+        "steps": put(w.steps),
+        "cells": put(w.cells),
+        "values": put(w.values),
+        "source": w.source,
+        "index": index,
+    }
+
+
+def _source(s: Source, put) -> dict:
+    return {
+        "file": s.file,
+        "text": s.text,
+        "colours": put(np.array(runs(s.text), int).reshape(-1, 2)),  # (kind, characters), run by run
+        "lines": put(s.lines),
+        "first": s.first,
+        "detail": s.detail,
+        "notes": {str(line): text for line, text in s.notes.items()},
+    }
+
+
+def _index(index: np.ndarray, of: Tensor, put) -> dict:
+    """The source's cells for all cells of a tensor."""
+    terms = _as_sum(np.asarray(index).reshape(-1, of.cols))
+    return put(index) if terms is None else {name: put(array) for name, array in terms.items()}
+
+
+def _outer(args: np.ndarray, put) -> dict:
+    """Of args [rows, cols, n]: as {row, col} where args[i, j] = row[i] + col[j], else as they are."""
+    row, col = args[:, 0], args[0] - args[0, 0]
+    if args.dtype.kind not in "iu" or not (row[:, None] + col == args).all():
+        return put(args)
+    return {"row": put(row), "col": put(col)}
+
+
+def _as_sum(index: np.ndarray) -> dict[str, np.ndarray] | None:
+    """Arrays row, col with index[i, j] = row[i] + col[j] where it is not -1, and the flat places of the
+    -1; None where the index is no such sum (or no line of it is free of -1 to read the terms from)."""
+    inside = index >= 0
+    full_row, full_col = inside.all(axis=1), inside.all(axis=0)
+    if not (full_row.any() and full_col.any()):
+        return None
+    i, j = int(full_row.argmax()), int(full_col.argmax())
+    row, col = index[:, j], index[i] - index[i, j]
+    if not (np.where(inside, row[:, None] + col, -1) == index).all():
+        return None
+    return {"row": row, "col": col, "padding": np.flatnonzero(~inside)}
+
+
+def _narrow(array: np.ndarray) -> np.ndarray:
+    if array.dtype.kind == "f":
+        return array.astype("<f4")
+    low, high = (int(array.min()), int(array.max())) if array.size else (0, 0)
+    for dtype in ("<u1", "<u2", "<i2", "<i4"):
+        info = np.iinfo(dtype)
+        if info.min <= low and high <= info.max:
+            return array.astype(dtype)
+    raise SceneError(f"integers {low} .. {high} do not fit 32 bits")

@@ -1,0 +1,158 @@
+"""The Scene contract: what the stage shows, as data. Documented here and nowhere else.
+
+A scene is tensors (grids of cells), what is written into them at which step, and what is said of each
+step. The picture at step t is a pure function of (scene, t), so pause, scrub, deep link, export and test
+come free.
+
+* A **Tensor** is `planes` grids of rows x cols, drawn side by side; cell indices are flat in
+  (plane, row, col) order. Its `role` is its colour. `values` is what it holds before the first step; a cell
+  that nothing has been written to is a ghost. A tensor that is never written and holds nothing is one that
+  an algorithm avoids: its cells are air.
+* **Group**s are regions of the stage, each in one place: global memory, workspace, shared memory, registers.
+* A **Write** says which cells get new values at which steps: numbers, or copies of another tensor's cells,
+  which then keep the hue of where they came from. A cell may be written again: the last write counts. A copy
+  made at step t sees what was written up to and including t; it may not read what nothing has written yet, and
+  copies may not go round in a circle.
+* A **View** says what the cells of a tensor that is never written would hold: those of another tensor. A copy from a
+  view is a copy from there.
+* A **Read** says which cells a step reads without copying them.
+* A **MatMul** says out[m, j] = sum_i left[m, i] * right[i, j] + rest[m, j], where left and right are read as
+  (rows, cols) and out, in its flat order, as (left's rows, right's cols). `rest` is what the terms outside the part
+  shown add (None where nothing is left out); `upto[t]` how many terms are in the sum after step t (None: all
+  of them, as soon as it is written).
+* A **Told** says of each cell of a tensor what it is made of, where no copy and no product does: a sentence filled from
+  its own numbers, and the cells of other tensors that light with it.
+* A **Sum** says out[i] = the sum of factor * right over the terms start[i] .. start[i + 1] - 1: the factors are
+  numbers, or cells of `left`. All of them count as they stood when out[i] was written.
+* **Readings** are numbers that tick with the steps: counters with their badge, running values of the
+  algorithm (a maximum, a sum) with their role.
+* **Captions** are templates with {0}, {1} ... filled from numbers, one row a step; words that name a role are
+  written [text](role). `caption(t)` is the text form of step t.
+* **Source** is the kernel's CUDA text, the line lit at each step and notes in the margin; **Lanes** the
+  warp a step follows and its active lanes.
+
+visuals/scene/payload.py turns a scene into what crosses to the browser.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field, replace
+from functools import cached_property
+
+import numpy as np
+
+from visuals.scene.parts import (
+    HUGE,
+    MARK,
+    VERSION,
+    Captions,
+    Group,
+    Lanes,
+    MatMul,
+    Read,
+    Reading,
+    Source,
+    Sum,
+    Tensor,
+    Told,
+    View,
+    Write,
+)
+
+
+@dataclass(frozen=True)
+class Scene:
+    key: str  # equal keys mean equal scenes; a player keeps its step while the key stays
+    title: str
+    tensors: tuple[Tensor, ...]
+    groups: tuple[Group, ...]
+    steps: int
+    step_name: str  # what one step is: "column"
+    order_name: str  # in whose order the steps run: "explaining order"
+    order_note: str  # how that order differs from the GPU's
+    writes: tuple[Write, ...]
+    captions: Captions
+    matmuls: tuple[MatMul, ...] = ()
+    reads: tuple[Read, ...] = ()
+    readings: tuple[Reading, ...] = ()
+    told: tuple[Told, ...] = ()
+    source: Source | None = None
+    lanes: Lanes | None = None
+    sums: tuple[Sum, ...] = ()
+    views: tuple[View, ...] = ()
+    finite: bool = True  # False: cells, readings and captions may hold infinities and NaN, and print them
+    version: int = field(default=VERSION, init=False)
+
+    def __post_init__(self):
+        from visuals.scene.checks import validate  # which needs the classes above
+
+        validate(self)
+
+    def tensor(self, name: str) -> Tensor:
+        return next(t for t in self.tensors if t.name == name)
+
+    def write(self, target: str) -> Write:
+        """The first write into a tensor."""
+        return next(w for w in self.writes if w.target == target)
+
+    def caption(self, t: int) -> str:
+        """The sentence of step t with its role marks taken out: the scene's text form."""
+        return MARK.sub(r"\1", self.marked_caption(t))
+
+    def marked_caption(self, t: int) -> str:
+        template = self.captions.templates[int(self.captions.kind[t])]
+        args = np.asarray(self.captions.args[t])
+        return template.format(*(number(a) for a in (args.astype("f4") if args.dtype.kind == "f" else args)))
+
+    def cells(self, name: str, t: int | None = None) -> np.ndarray:
+        """float32: values of a tensor's cells after step t (the last when left out), NaN where unwritten."""
+        tensor, last = self.tensor(name), self.steps - 1 if t is None else t
+        values = np.full(tensor.size, np.nan, np.float32)
+        if tensor.values is not None:
+            values[:] = np.ravel(tensor.values)
+        steps, cells, written = self._events(name)
+        done = np.searchsorted(steps, last, side="right")
+        values[cells[:done]] = written[:done]  # where a cell comes twice, the later write stays
+        return values
+
+    @cached_property
+    def _known(self) -> dict[str, tuple[np.ndarray, np.ndarray, np.ndarray]]:
+        return {}
+
+    def _events(self, name: str) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+        """(step, cell, value) of every write into a tensor, in order of the steps."""
+        if name not in self._known:
+            parts = [self.written(w) for w in self.writes if w.target == name]
+            columns = [np.concatenate(column) for column in zip(*parts, strict=True)] or [
+                np.zeros(0, int)
+            ] * 3
+            order = np.argsort(columns[0], kind="stable")
+            self._known[name] = tuple(column[order] for column in columns)
+        return self._known[name]
+
+    def written(self, w: Write) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+        cells = np.arange(self.tensor(w.target).size) if w.cells is None else np.ravel(w.cells).astype(int)
+        steps = np.resize(w.steps, cells.size).astype(int)
+        if w.values is not None:
+            return steps, cells, np.ravel(w.values).astype(np.float32)
+        index, values = np.ravel(w.index).astype(int), np.zeros(cells.size, np.float32)
+        for v in self.views:
+            if v.tensor == w.source:
+                index = np.append(np.ravel(v.index), -1).astype(int)[index]
+                w = replace(w, source=v.source, index=index)
+        moments = np.unique(steps) if any(other.target == w.source for other in self.writes) else [None]
+        for t in moments:  # a source that never changes is asked once
+            now = steps == t if t is not None else np.ones(cells.size, bool)
+            values[now] = np.append(self.cells(w.source, t), np.float32(0))[index[now]]
+        return steps, cells, values
+
+
+def number(v: float) -> str:
+    """As captions print it: whole numbers plain, others to four digits, a true minus; a power of ten from 10^15 on."""
+    if not np.isfinite(v):
+        return "NaN" if np.isnan(v) else "∞" if v > 0 else "−∞"
+    if abs(v) >= HUGE:
+        return f"{v:.3e}".replace("-", "−").replace("e+", "·10^")
+    whole = float(v).is_integer()
+    text = str(int(v)) if whole else np.format_float_positional(float(v), precision=4, unique=False, fractional=False, trim="-")  # fmt: skip
+    return text.replace("-", "−")

@@ -1,0 +1,60 @@
+"""A CUDA source beside a scene: the line that runs, notes in its margin, the resources of its kernel."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+
+import numpy as np
+
+from kernels import sources
+from kernels.engines.emulator import precompiled
+from kernels.engines.emulator.counters import Counters
+from kernels.engines.emulator.occupancy import occupancy
+from kernels.model.program import Launch
+from visuals.scene.parts import Source
+
+
+def margin(counters: Counters, file: str) -> dict[int, str]:
+    """By line of `file`: what the launch moved, the passes over the banks, and where warps parted."""
+    notes = {}
+    for line, c in counters.lines.items():
+        parts = []
+        for op in ("ld", "st"):
+            if c[f"sectors_{op}"]:
+                parts.append(f"{op} {c[f'sectors_{op}']:,} sect")
+            if c[f"wavefronts_{op}"]:
+                parts.append(f"{op} {c[f'wavefronts_{op}']:,} waves")
+        if conflicts := c["bank_conflicts_ld"] + c["bank_conflicts_st"]:
+            parts.append(f"{conflicts:,} conflicts")
+        if c["divergent_branches"]:
+            parts.append(f"div {c['divergent_branches'] / c['branches']:.0%}")
+        if line.file == file and parts:
+            notes[line.number] = ", ".join(parts)
+    return notes
+
+
+def source_of(file: str, marks: Sequence[str | re.Pattern], kind: np.ndarray, **more) -> Source:
+    """A CUDA source without its opening comment; at a step of kind n the first line with marks[n], a text or a
+    pattern, is lit. ValueError where a mark stands nowhere: then the file has changed and the marks have not."""
+    lines = sources.text(file).splitlines()
+    first = next(i for i, line in enumerate(lines) if line and not line.startswith("//"))
+    lit = []
+    for mark in marks:
+        found = re.compile(re.escape(mark)) if isinstance(mark, str) else mark
+        lit.append(next((i + 1 for i in range(first, len(lines)) if found.search(lines[i])), 0))
+    if 0 in lit:
+        raise ValueError(f"{file} has no line like {marks[lit.index(0)]!r}")
+    text = "\n".join(lines[first:])
+    return Source(file.rpartition("/")[2], text, np.array(lit)[kind], first + 1, **more)
+
+
+def resources(launch: Launch) -> str:
+    """Registers and shared memory as ptxas reports them for sm_90, and the occupancy they allow there; "" for
+    a kernel that is not among those compiled."""
+    told = precompiled.resources(launch.source, launch.defines)
+    if not told:
+        return ""
+    shared = told["shared_bytes"] + launch.shared
+    fits = occupancy(told["registers"], shared, int(np.prod(launch.block)))
+    return f"{told['registers']} registers, {shared:,} B shared, occupancy {fits.share:.0%} (H200)"
