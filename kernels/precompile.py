@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-from kernels import sources as kernels_sources
+from kernels import sources
 from kernels.engines.emulator import ptx_archive
 from kernels.engines.emulator.compiler import compile
 from kernels.engines.emulator.precompiled import FOLDER, Defines, options, place
@@ -41,15 +41,15 @@ def _settings(ladder: Ladder, rung: Rung) -> Iterator[tuple[Any, Tiles]]:
         yield shape, tiles
         program = rung.build(shape, tiles)
         types = tuple(b.dtype for b in program.buffers)
-        sources = tuple(step.source for step in program.steps if isinstance(step, Launch))
-        if (types, sources) not in seen:
-            seen.add((types, sources))
+        files = tuple(step.source for step in program.steps if isinstance(step, Launch))
+        if (types, files) not in seen:
+            seen.add((types, files))
             yield from ((shape, other) for other in rung.tile_sets(shape))
 
 
 def build(source: str, defines: Defines) -> Compiled:
     """A source compiled now."""
-    text = kernels_sources.translation_unit(source)
+    text = sources.translation_unit(source)
     return Compiled(
         compile.compile_ptx(text, source.rpartition("/")[2], options(defines)),
         compile.digest(text, options(defines)),

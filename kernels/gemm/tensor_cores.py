@@ -20,6 +20,7 @@ from kernels.model.rules import (
     MOST_SHARED,
     REGISTERS,
     dtype_rules,
+    most_rules,
     multiple_rules,
     register_rules,
     shared_rules,
@@ -142,7 +143,7 @@ def wmma_rules(s: GemmShape, tiles: Tiles) -> Iterator[str]:
     pieces = {"BM*BK/8": BM * BK // 8, "BK*BN/8": BK * BN // 8}  # of 16 bytes
     yield from share_rules(32 * warps(tiles), pieces)
     formula = "max(2*(BM*(BK+8) + BK*(BN+8)), 4*BM*(BN+8)) bytes of shared memory"
-    yield from parts.most_rules(formula, wmma_shared(tiles), MOST_SHARED)
+    yield from most_rules(formula, wmma_shared(tiles), MOST_SHARED)
 
 
 def mma_sync_rules(s: GemmShape, tiles: Tiles) -> Iterator[str]:
@@ -150,7 +151,7 @@ def mma_sync_rules(s: GemmShape, tiles: Tiles) -> Iterator[str]:
     yield from multiple_rules(tiles, ("BK", 2 * MMA_K))  # fragments take turns: an even number of steps
     yield from pass_rules(tiles, "BM", "BK")
     yield from pass_rules(tiles, "BK", "BN")
-    yield from parts.most_rules("STAGES*2*(BM+BN)*BK bytes of shared memory", mma_shared(tiles), MOST_SHARED)
+    yield from most_rules("STAGES*2*(BM+BN)*BK bytes of shared memory", mma_shared(tiles), MOST_SHARED)
 
 
 def dp4a_rules(s: GemmShape, tiles: Tiles) -> Iterator[str]:

@@ -5,6 +5,7 @@ import streamlit as st
 from pages.memory import address, cards
 from pages.parts import lesson, query
 from pages.parts import sources as parts_sources
+from pages.parts.address import Fields
 from pages.parts.controls import numbers, select
 from pages.parts.text import note
 from visuals import stage
@@ -52,7 +53,7 @@ LABELS = {
 WIDTHS = {"mapping": 230, "BLOCK": 122, "TILE": 108, "row": 170, "along": 150}
 
 
-def controls(topic: str, fields: lesson.Fields, values: address.Values) -> None:
+def controls(topic: str, fields: Fields, values: address.Values) -> None:
     """The topics, then the parameters of this one."""
     with st.container(key="chips", horizontal=True):
         for other in address.TOPICS:

@@ -9,7 +9,6 @@ import pytest
 
 from benchmarks import sanitize
 from kernels import precompile, sources
-from kernels.engines.emulator import precompiled
 from kernels.engines.emulator.compiler import compile as compiler
 from kernels.ladders import LADDERS
 
@@ -75,7 +74,7 @@ def test_a_race_is_an_error():
     broken = text.replace("__syncthreads();", "")
     assert broken != text
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(precompiled.cuda, "translation_unit", lambda path: broken)
+        patch.setattr(sources, "translation_unit", lambda path: broken)
         assert "race" in sanitize.in_emulator(case)
 
 

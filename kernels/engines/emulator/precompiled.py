@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from kernels import sources as kernels_sources
+from kernels import sources
 from kernels.engines.emulator import ptx_archive
 from kernels.engines.emulator.compiler import compile
 
@@ -28,7 +28,7 @@ def place(source: str, defines: Defines) -> tuple[str, str]:
 
 def ptx(source: str, defines: Defines) -> str:
     """PTX of a project's source. CompilerMissing lists what is precompiled where nothing fits and NVRTC is missing."""
-    text = kernels_sources.translation_unit(source)
+    text = sources.translation_unit(source)
     topic, name = place(source, defines)
     listed = ptx_archive.listed(FOLDER, topic)
     if name in listed and listed[name]["digest"] == compile.digest(text, options(defines)):

@@ -166,17 +166,17 @@ def test_every_name_in_the_table_is_cupys_own():
 
 def test_the_wire_carries_and_refuses():
     file = io.BytesIO()
-    child.wire.send(file, b"one")
-    child.wire.send(file, b"")
+    child.framing.send(file, b"one")
+    child.framing.send(file, b"")
     file.seek(0)
-    assert child.wire.receive(file) == b"one" and child.wire.receive(file) == b""
+    assert child.framing.receive(file) == b"one" and child.framing.receive(file) == b""
     with pytest.raises(EOFError):
-        child.wire.receive(file)
-    for rubbish in (b"hello, world", child.wire.MARK + b"\xff" * 8):
-        with pytest.raises(child.wire.Garbled):
-            child.wire.receive(io.BytesIO(rubbish))
+        child.framing.receive(file)
+    for rubbish in (b"hello, world", child.framing.MARK + b"\xff" * 8):
+        with pytest.raises(child.framing.Garbled):
+            child.framing.receive(io.BytesIO(rubbish))
     with pytest.raises(EOFError):
-        child.wire.receive(io.BytesIO(child.wire.MARK + b"\0" * 7 + b"\x09four"))
+        child.framing.receive(io.BytesIO(child.framing.MARK + b"\0" * 7 + b"\x09four"))
 
 
 def test_keys_are_equal_by_content():

@@ -260,7 +260,7 @@ def test_no_home_is_told(monkeypatch):
     def nowhere():
         raise RuntimeError("Could not determine home directory.")
 
-    monkeypatch.setattr(store.place, "file", nowhere)
+    monkeypatch.setattr(store.folder, "file", nowhere)
     with pytest.raises(StoreError, match=r"no place to keep measurements.*KERNEL_THEATRE_DATA"):
         store.mine()
 

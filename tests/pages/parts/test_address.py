@@ -9,7 +9,7 @@ from kernels.conv.presets import CONV_PRESETS
 from kernels.conv.shape import MODES, ConvShape
 from pages.conv import address as conv_address
 from pages.conv.address import DEFAULT, LEAST, MOST, NAMES, Asked
-from pages.parts import lesson, query
+from pages.parts import query
 from pages.parts.query import NOW
 from tests.helpers.opened import open_part
 
@@ -106,7 +106,7 @@ def poll(monkeypatch):
     def poll(address, fragments):
         at = open_part(polled, N="2")
         monkeypatch.setattr(
-            lesson, "get_script_run_ctx", lambda: SimpleNamespace(fragment_ids_this_run=fragments)
+            query, "get_script_run_ctx", lambda: SimpleNamespace(fragment_ids_this_run=fragments)
         )
         at.session_state["poll"] = True
         at.query_params.clear()

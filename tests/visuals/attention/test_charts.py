@@ -246,7 +246,7 @@ def test_overlapping_spreads_are_no_gain():
 def test_the_cost_tells_s_and_p_and_what_flash_pays(B, H, N, d, causal):
     s = AttentionShape(B, H, N, d, causal)
     text = attention_cost(s)
-    assert f"S and P take {attention_story.figures.bytes_(8 * B * H * N * N)}" in text
+    assert f"S and P take {attention_story.units.bytes_(8 * B * H * N * N)}" in text
     assert f"({-(-N // 32):,} a head)" in text and ("Causal, queries see" in text) == bool(causal)
 
 

@@ -139,7 +139,7 @@ def test_a_plan_that_errs_is_seen(wrong, monkeypatch):
 
         return run
 
-    monkeypatch.setattr(plan.twins_fusion, "group", shifted)
+    monkeypatch.setattr(plan.fusion_cpu, "group", shifted)
     s = ChainShape(1, 2, 4, 4, f"{'maxpool:2' if wrong == 'maxpool' else 'bn'} relu")
     with pytest.raises(AssertionError):
         test_every_row_of_registers_is_the_value_after_its_block.hypothesis.inner_test(s)

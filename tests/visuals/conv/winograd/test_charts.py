@@ -211,7 +211,7 @@ def test_overlapping_spreads_are_no_gain():
 @given(shapes)
 def test_the_cost_names_the_workspaces(s):
     told, text = work(s, 4), winograd_cost(s)
-    assert all(f"{name} {winograd_story.figures.bytes_(getattr(told, name))}" in text for name in "UVZ")
+    assert all(f"{name} {winograd_story.units.bytes_(getattr(told, name))}" in text for name in "UVZ")
 
 
 def test_the_cost_of_a_shape_without_winograd_is_its_rule():
