@@ -36,8 +36,9 @@ __device__ inline void load_tile(Half (*tile)[COLS + PAD],
                                  int row, int col) {
   constexpr int ELEMENTS = sizeof(Piece) / sizeof(Half);
 #pragma unroll 8
-  for (int n = 0; n < ROWS * COLS / ELEMENTS; n += THREADS) {
-    int element = (n + threadIdx.x) * ELEMENTS;
+  for (int first = 0; first < ROWS * COLS / ELEMENTS;
+       first += THREADS) {
+    int element = (first + threadIdx.x) * ELEMENTS;
     int tile_row = element / COLS, x_row = row + tile_row;
     int tile_col = element % COLS, x_col = col + tile_col;
     bool inside = x_row < rows && x_col < cols;
