@@ -27,12 +27,12 @@ OF_MAP = ("bias", "bn")  # blocks with numbers of each map
 # Of a pointwise block: what is fetched once for a map (local: from), and what becomes of a value. {v} is the value,
 # {c} its map, {at} its place; other names are the block's own.
 FETCH = {
-    "bias": {"offset": "{b}[{c}]"},
-    "bn": {"middle": "{mean}[{c}]", "gain": "{gamma}[{c}] * rsqrtf({var}[{c}] + {eps})", "shift": "{beta}[{c}]"},
+    "bias": {"map_bias": "{b}[{c}]"},
+    "bn": {"map_mean": "{mean}[{c}]", "map_gain": "{gamma}[{c}] * rsqrtf({var}[{c}] + {eps})", "map_beta": "{beta}[{c}]"},
 }  # fmt: skip
 APPLY = {
-    "bias": "{v} += {offset};",
-    "bn": "{v} = ({v} - {middle}) * {gain} + {shift};",
+    "bias": "{v} += {map_bias};",
+    "bn": "{v} = ({v} - {map_mean}) * {map_gain} + {map_beta};",
     "relu": "{v} = positive({v});",
     "add": "{v} += {other};",
 }
@@ -105,7 +105,7 @@ def text(source: str) -> str:
     return f'{_opening(group)}\n\n#include "fusion.cuh"\n\n{_signature(group)}\n{body}\n}}\n'
 
 
-# -- names: the second bias of a kernel has b_2 and offset_2 ---------------------------------------------------
+# -- names: the second bias of a kernel has b_2 and map_bias_2 -------------------------------------------------
 class _Names:
     """Lines of a kernel's blocks with their own names filled in."""
 
@@ -128,8 +128,8 @@ class _Names:
         for n in blocks:
             kind, names = self.group.kinds[n], dict(self.of[n])
             if kind == "add":
-                names["other"] = f"{names['z']}[{at}]" if at else f"{names['other']}[k]"
-            out.append(f"{APPLY[kind].format(v=v, **names):<40}  // {kind}")
+                names["other"] = f"{names['z']}[{at}]" if at else f"{names['other']}[j]"
+            out.append(f"{APPLY[kind].format(v=v, **names):<48}  // {kind}")
         return out
 
     def locals(self, blocks: Sequence[int], kind: str) -> list[str]:
@@ -142,53 +142,63 @@ class _Names:
 
 
 # -- the parts of a text ----------------------------------------------------------------------------------------
+_NEVER_STORED = "The maps between are never stored."
+
+
 def _opening(group: Group) -> str:
     """The comment a reader begins with: the chain, the idea, what limits it, the launch."""
     core, last = group.core, len(group.kinds)
     tail, front = (_listed(group.kinds[n] for n in part) for part in (group.epilogue, group.prologue))
     many = last > 1
     if not core:
-        idea = f"a thread brings four values into registers as one float4, takes them through {_all(last)}, and writes them."
-        idea += f" A launch for each would read and write every value {last} times." if many else ""
+        idea = f"a thread loads four values as one float4. In registers it applies {_all(last)} to them. Then it stores them."
+        idea += f" A launch for each block would read and write every value {last} times." if many else ""
         bytes_ = 8 + 4 * group.kinds.count("add")
-        limit = f"HBM. {bytes_} bytes move for each value, however many blocks ride along."
-        grid = "ceil(N*C*H*W / (4 * FOURS * block)), block BLOCK: a thread has FOURS turns."
+        limit = f"HBM. {bytes_} bytes are moved for each value. That does not depend on the number of blocks."
+        grid = "ceil(N*C*H*W / (4 * FOURS * block)), block BLOCK. A thread computes FOURS times four values."
     elif core == "conv":
-        idea = "one thread per output value walks the window under it in all C maps."
+        idea = "one thread per output value multiplies the window under it, in all C maps, by a filter. It adds the products."
         idea += (
-            f" While the sum is still in a register it goes through {tail}: the maps between never exist."
+            f" While the sum is in a register, {tail} {_is(group.epilogue)} applied to it. {_NEVER_STORED}"
             if tail
             else ""
         )
         limit = "the multiply-adds, C*R*R of them for every value that is written."
-        limit += " What fusion saves are bytes, and bytes are not what this kernel waits for." if tail else ""
+        limit += " Fusion saves bytes, and this kernel does not wait for bytes." if tail else ""
         grid = "ceil(N*K*P*Q / block), block BLOCK."
     elif core == "gap":
-        idea = "a warp per map adds up its values side by side, then its lanes hand their sums to each other."
-        idea += f" Each value goes through {front} on its way into the sum." if front else ""
-        idea += f" The mean goes through {tail} before it is written." if tail else ""
-        limit = "HBM: the maps are read once, and nearly nothing is written."
+        idea = "a warp per map adds its values. Neighbouring lanes load neighbouring values. Then the lanes exchange their sums."
+        idea += f" Before a value is added, {front} {_is(group.prologue)} applied to it." if front else ""
+        idea += f" Before the mean is stored, {tail} {_is(group.epilogue)} applied to it." if tail else ""
+        limit = "HBM. The maps are read once, and almost nothing is written."
         grid = "ceil(N*C / warps of a block), block BLOCK."
     else:
-        word = "the largest" if core == "maxpool" else "the mean"
-        idea = f"one thread per output value takes {word} of the R x R values under its window."
-        idea += f" Each goes through {front} on its way: the maps between never exist." if front else ""
-        idea += f" The result goes through {tail} before it is written." if tail else ""
-        limit = "HBM. Where windows overlap, the caches hold what is read again"
-        limit += (
-            f", and {front} {'are' if len(group.prologue) > 1 else 'is'} computed again." if front else "."
-        )
+        word = "largest" if core == "maxpool" else "mean"
+        idea = f"one thread per output value computes the {word} of the R x R values under its window."
+        idea += f" First it applies {front} to each of them. {_NEVER_STORED}" if front else ""
+        idea += f" Before the result is stored, {tail} {_is(group.epilogue)} applied to it." if tail else ""
+        limit = "HBM. If windows overlap, the caches hold the values that are read again."
+        limit += f" For these, {front} {_is(group.prologue)} computed again." if front else ""
         grid = "ceil(N*C*P*Q / block), block BLOCK."
     head = f"{' -> '.join(group.kinds)}: {'one kernel for ' + str(last) + ' blocks' if many else 'one block'} of a chain."
-    paragraphs = (
+    lines = (
         head,
-        f"Idea: {idea} What limits it: {limit}",
-        f"Written from the chain by kernels/fusion/codegen.py. Launch: grid {grid}",
+        "",
+        f"Idea: {idea}",
+        f"What limits it: {limit}",
+        "",
+        "Written from the chain by kernels/fusion/codegen.py.",
+        f"Launch: grid {grid}",
     )
-    return "\n//\n".join(
-        textwrap.fill(p, WIDTH - 2, initial_indent="// ", subsequent_indent="// ", break_on_hyphens=False)
-        for p in paragraphs
-    )  # fmt: skip
+    return "\n".join(
+        textwrap.fill(line, WIDTH - 2, initial_indent="// ", subsequent_indent="// ", break_on_hyphens=False)
+        or "//"
+        for line in lines
+    )
+
+
+def _is(blocks: Sequence[int]) -> str:
+    return "are" if len(blocks) > 1 else "is"
 
 
 def _all(count: int) -> str:
@@ -217,7 +227,7 @@ def _signature(group: Group) -> str:
     lines = [f"    {name + ',':<{wide}}  // {shape}" for name, shape in rows]
     eps = "".join(f", float {names['eps']}" for names in named(["eps"] for k in group.kinds if k == "bn"))
     entry = "_".join(group.kinds)
-    scalars = textwrap.fill(f"Maps s{eps}) {{", WIDTH, initial_indent="    ", subsequent_indent="    ")
+    scalars = textwrap.fill(f"Maps shape{eps}) {{", WIDTH, initial_indent="    ", subsequent_indent="    ")
     return "\n".join([f'extern "C" __global__ void {entry}(', *lines, scalars])
 
 
@@ -226,26 +236,29 @@ def _elementwise(names: _Names) -> list[str]:
     fetched = [name for kind in OF_MAP for name in names.locals(every, kind)]
     others = names.locals(every, "add")
     of = names.of
-    loads = [f"  load({of[n]['other']}, {of[n]['z']}, i, n);" for n in every if names.group.kinds[n] == "add"]
+    loads = [
+        f"  load({of[n]['other']}, {of[n]['z']}, i, count);" for n in every if names.group.kinds[n] == "add"
+    ]
     fetch = [
-        "    if (k == 0 || s.P * s.Q % 4 != 0) {  // else all are of one map",
-        "      int c = map_of(i + k, s);",
+        "    if (j == 0 || shape.P * shape.Q % 4 != 0) {  // else the same map",
+        "      int c = map_of(i + j, shape);",
         *(f"      {line}" for line in names.fetch(every, "c", declare=False)),
         "    }",
     ]  # fmt: skip
     return [
-        "int n = values(s), step = 4 * gridDim.x * blockDim.x;",
+        "int count = output_count(shape);",
+        "int stride = 4 * gridDim.x * blockDim.x;",
         "int i = 4 * (blockIdx.x * blockDim.x + threadIdx.x);",
-        "for (; i < n; i += step) {",
+        "for (; i < count; i += stride) {",
         *(f"  {line}" for line in _declared(["v[4]", *(f"{other}[4]" for other in others)])),
-        "  load(v, x, i, n);",
+        "  load(v, x, i, count);",
         *loads,
         *(f"  {line}" for line in _declared(fetched)),
-        "  for (int k = 0; k < 4; ++k) {",
+        "  for (int j = 0; j < 4; ++j) {",
         *(fetch if fetched else ()),
-        *(f"    {line}" for line in names.apply(every, "v[k]")),
+        *(f"    {line}" for line in names.apply(every, "v[j]")),
         "  }",
-        "  store(y, v, i, n);",
+        "  store(y, v, i, count);",
         "}",
     ]
 
@@ -257,16 +270,18 @@ def _declared(names: Sequence[str]) -> list[str]:
 
 PIXEL = [
     "int i = blockIdx.x * blockDim.x + threadIdx.x;",
-    "if (i >= values(s)) return;",
-    "int plane = divide(i, s.by_PQ), row = divide(i, s.by_Q);",
-    "int q = i - row * s.Q, p = row - plane * s.P;  // output pixel",
+    "if (i >= output_count(shape)) return;",
+    "int plane = divide(i, shape.by_PQ), row = divide(i, shape.by_Q);",
+    "int q = i - row * shape.Q;      // output column",
+    "int p = row - plane * shape.P;  // output row",
 ]
 WINDOW = [
-    "for (int r = 0; r < s.R; ++r)",
-    "  for (int t = 0; t < s.R; ++t) {",
-    "    int h = p * s.stride - s.pad + r;",
-    "    int col = q * s.stride - s.pad + t;",
-    "    if (h < 0 || h >= s.H || col < 0 || col >= s.W) continue;",
+    "for (int r = 0; r < shape.R; ++r)",
+    "  for (int s = 0; s < shape.R; ++s) {",
+    "    int in_row = p * shape.stride - shape.pad + r;",
+    "    int in_col = q * shape.stride - shape.pad + s;",
+    "    if (in_row < 0 || in_row >= shape.H ||",
+    "        in_col < 0 || in_col >= shape.W) continue;",
 ]
 
 
@@ -274,15 +289,18 @@ def _conv(names: _Names) -> list[str]:
     tail = names.group.epilogue
     return [
         *PIXEL,
-        "int n = divide(plane, s.by_K), k = plane - n * s.K;",
+        "int n = divide(plane, shape.by_K), k = plane - n * shape.K;",
         "",
         "float v = 0.0f;",
         *WINDOW,
-        "    const float* map = x + (n * s.C * s.H + h) * s.W + col;",
-        "    const float* tap = w + (k * s.C * s.R + r) * s.R + t;",
+        "    const float* pixel =  // in map 0",
+        "        x + (n * shape.C * shape.H + in_row) * shape.W + in_col;",
+        "    const float* tap =  // of map 0",
+        "        w + (k * shape.C * shape.R + r) * shape.R + s;",
+        "    int in_area = shape.W * shape.H, taps = shape.R * shape.R;",
         "#pragma unroll 8",
-        "    for (int c = 0; c < s.C; ++c)",
-        f"      {'v += map[c * s.H * s.W] * tap[c * s.R * s.R];':<40}  // conv",
+        "    for (int c = 0; c < shape.C; ++c)",
+        f"      {'v += pixel[c * in_area] * tap[c * taps];':<48}  // conv",
         "  }",
         *names.fetch(tail, "k"),
         *names.apply(tail, "v", "i"),
@@ -294,8 +312,8 @@ def _pool(names: _Names) -> list[str]:
     group = names.group
     front, tail, largest = group.prologue, group.epilogue, group.core == "maxpool"
     take = "v = larger(v, u);" if largest else "v += u;"
-    mean = [] if largest else [f"{'v /= s.R * s.R;':<40}  // avgpool"]
-    find_map = ["int c = plane - divide(plane, s.by_K) * s.K;  // map"]
+    mean = [] if largest else [f"{'v /= shape.R * shape.R;':<48}  // avgpool"]
+    find_map = ["int c = plane - divide(plane, shape.by_K) * shape.K;  // map"]
     return [
         *PIXEL,
         *(find_map if names.needs_map((*front, *tail)) else ()),
@@ -303,10 +321,10 @@ def _pool(names: _Names) -> list[str]:
         "",
         f"float v = {'-INFINITE' if largest else '0.0f'};",
         *WINDOW,
-        "    int j = (plane * s.H + h) * s.W + col;",
-        "    float u = x[j];",
-        *(f"    {line}" for line in names.apply(front, "u", "j")),
-        f"    {take:<40}  // {group.core}",
+        "    int in_index = (plane * shape.H + in_row) * shape.W + in_col;",
+        "    float u = x[in_index];",
+        *(f"    {line}" for line in names.apply(front, "u", "in_index")),
+        f"    {take:<48}  // {group.core}",
         "  }",
         *mean,
         *names.fetch(tail, "c"),
@@ -317,26 +335,27 @@ def _pool(names: _Names) -> list[str]:
 
 def _gap(names: _Names) -> list[str]:
     front, tail = names.group.prologue, names.group.epilogue
-    find_map = ["int c = i - divide(i, s.by_K) * s.K;  // map, in its image"]
+    find_map = ["int c = i - divide(i, shape.by_K) * shape.K;  // map, in its image"]
     return [
         "int lane = threadIdx.x % 32;",
         "int i = (blockIdx.x * blockDim.x + threadIdx.x) / 32;  // map",
-        "if (i >= values(s)) return;",
-        "int area = s.H * s.W;",
+        "if (i >= output_count(shape)) return;",
+        "int area = shape.H * shape.W;",
         *(find_map if names.needs_map((*front, *tail)) else ()),
         *names.fetch(front, "c"),
         "",
         "float v = 0.0f;",
         "#pragma unroll 4",
-        "for (int j = i * area + lane; j < (i + 1) * area; j += 32) {",
-        "  float u = x[j];",
-        *(f"  {line}" for line in names.apply(front, "u", "j")),
-        f"  {'v += u;':<40}  // gap",
+        "for (int in_index = i * area + lane; in_index < (i + 1) * area;",
+        "     in_index += 32) {",
+        "  float u = x[in_index];",
+        *(f"  {line}" for line in names.apply(front, "u", "in_index")),
+        f"  {'v += u;':<48}  // gap",
         "}",
-        "for (int other = 16; other; other /= 2)",
-        "  v += __shfl_xor_sync(~0u, v, other);",
+        "for (int lane_mask = 16; lane_mask; lane_mask /= 2)",
+        "  v += __shfl_xor_sync(~0u, v, lane_mask);",
         "if (lane > 0) return;",
-        f"{'v /= area;':<40}  // gap",
+        f"{'v /= area;':<48}  // gap",
         *names.fetch(tail, "c"),
         *names.apply(tail, "v", "i"),
         "y[i] = v;",

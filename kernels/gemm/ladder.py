@@ -60,7 +60,7 @@ def threads(tiles: Tiles) -> int:
 
 
 def staged(tiles: Tiles) -> int:
-    """Bytes: As, turned and padded, and Bs, STAGES times."""
+    """Bytes: tile_a, transposed and padded, and tile_b, STAGES times."""
     return 4 * tiles["STAGES"] * tiles["BK"] * (tiles["BM"] + 4 + tiles["BN"])
 
 
@@ -230,7 +230,7 @@ FP32_RUNGS = (
     fp32(
         "warp-tile",
         "warp tile",
-        "A nearly square tile for each warp, lanes in pairs: a load from Bs takes half the time.",
+        "A nearly square tile for each warp, lanes in pairs: a load from tile_b takes half the time.",
         tiled("09_warp_tile.cu", staged),
         warp_tile_rules,
         {

@@ -58,13 +58,13 @@ def warps(tiles: Tiles) -> int:
 
 
 def wmma_shared(tiles: Tiles) -> int:
-    """Bytes: As and Bs with padded rows, or in their place at last Cs."""
+    """Bytes: tile_a and tile_b with padded rows, or tile_c, which replaces them at the end."""
     BM, BN, BK = (tiles[name] for name in ("BM", "BN", "BK"))
     return max(2 * (BM * (BK + PAD) + BK * (BN + PAD)), 4 * BM * (BN + PAD))
 
 
 def mma_shared(tiles: Tiles) -> int:
-    """Bytes: As and Bs, swizzled and not padded, STAGES times."""
+    """Bytes: tile_a and tile_b, swizzled and not padded, STAGES times."""
     return 2 * tiles["STAGES"] * (tiles["BM"] + tiles["BN"]) * tiles["BK"]
 
 

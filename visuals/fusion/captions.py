@@ -48,11 +48,11 @@ KEPT = {"maxpool": "The larger was kept as each came.", "avgpool": "Each was add
 # -- the kernels' text -----------------------------------------------------------------------------------------
 # Of a hand-written kernel the line that computes; in a written one the block's name stands behind it.
 ALONE = {
-    "conv": r"v \+= map\[", "bias": r"v\[k\] \+= offset", "bn": r"v\[k\] = \(v\[k\] - middle", "relu": r"positive\(v\[k\]",
-    "add": r"v\[k\] \+= other", "maxpool": r"larger\(v, x\[", "avgpool": r"v \+= x\[", "gap": r"v \+= x\[",
+    "conv": r"v \+= pixel\[", "bias": r"v\[j\] \+= map_bias", "bn": r"v\[j\] = \(v\[j\] - map_mean", "relu": r"positive\(v\[j\]",
+    "add": r"v\[j\] \+= other", "maxpool": r"larger\(v, x\[", "avgpool": r"v \+= x\[", "gap": r"v \+= x\[",
     "fold": r"w_folded\[i\] =",
 }  # fmt: skip
-LOAD, STORE, READ, SWAP, MEAN = r"load\(v, x", r"store\(y|y\[i\] = v", r"float u = x\[j\]", "__shfl_xor_sync", r"v /= area|v / area"  # fmt: skip
+LOAD, STORE, READ, SWAP, MEAN = r"load\(v, x", r"store\(y|y\[i\] = v", r"float u = x\[in_index\]", "__shfl_xor_sync", r"v /= area|v / area"  # fmt: skip
 
 
 class Texts:

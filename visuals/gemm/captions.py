@@ -5,7 +5,8 @@ from __future__ import annotations
 from kernels.gemm.shape import GemmShape
 from visuals.gemm.plan import Plan
 
-A, B, C, AS, BS = "[A](input)", "[B](filter)", "[C](output)", "[As](input)", "[Bs](filter)"
+A, B, C = "[A](input)", "[B](filter)", "[C](output)"
+TILE_A, TILE_B = "[tile_a](input)", "[tile_b](filter)"
 
 
 def templates(s: GemmShape, plan: Plan) -> tuple[str, ...]:
@@ -47,22 +48,22 @@ def _multiply(plan: Plan) -> str:
         )
     if plan.owner == "warp":
         return (
-            f"k = {{0}} to {{1}}: warp 0 brings {TM} × {depth} values of {AS} and {depth} × {TN} of {BS} into its lanes' "
+            f"k = {{0}} to {{1}}: warp 0 brings {TM} × {depth} values of {TILE_A} and {depth} × {TN} of {TILE_B} into its lanes' "
             f"registers. The tensor cores add their product to its [sums](output): {TM * TN * depth:,} multiply-adds for "
             f"{(TM + TN) * depth:,} reads."
         )
     if depth > 1:
         return (
-            f"k = {{0}} to {{1}}: thread 0 reads {TM} registers of {AS} and {TN} of {BS}, {depth} values in each. Each "
+            f"k = {{0}} to {{1}}: thread 0 reads {TM} registers of {TILE_A} and {TN} of {TILE_B}, {depth} values in each. Each "
             f"__dp4a makes {depth} multiply-adds of a pair: {TM * TN * depth:,} in all, for {(TM + TN) * depth} values read."
         )
     if TM * TN == 1:
         return (
-            f"k = {{0}}: thread 0 reads {{2}} from {AS} and {{3}} from {BS} and adds their product; its [sum](output) is now "
+            f"k = {{0}}: thread 0 reads {{2}} from {TILE_A} and {{3}} from {TILE_B} and adds their product; its [sum](output) is now "
             "{4}. One multiply-add for 2 reads of shared memory."
         )
     return (
-        f"k = {{0}}: thread 0 reads {TM} values of {AS} and {TN} of {BS} from shared memory and multiplies all pairs: "
+        f"k = {{0}}: thread 0 reads {TM} values of {TILE_A} and {TN} of {TILE_B} from shared memory and multiplies all pairs: "
         f"{TM * TN} multiply-adds for {TM + TN} reads."
     )
 

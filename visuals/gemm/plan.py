@@ -123,11 +123,11 @@ def _lines(*patterns: str) -> tuple[re.Pattern, ...]:
     return tuple(re.compile(p) for p in patterns)
 
 
-# Lines of most sources: sums begin, As and Bs are filled, terms added, the loop, the store.
+# Lines of most sources: sums begin, tile_a and tile_b are filled, terms added, the loop, the store.
 _LINES = _lines(
-    r"(float|int) sum", r"As\[.+\] =", r"Bs\[.+\] =", r"sum.* \+=", r"for \(int k", r"(C\[\w+\] =|store4\()"
+    r"(float|int) sum", r"tile_a\[.+\] =", r"tile_b\[.+\] =", r"sum.* \+=", r"for \(int k", r"(C\[\w+\] =|store4\()"
 )  # fmt: skip
-_ASYNC = (_LINES[0], *_lines(r"async.*&As\[", r"async.*&Bs\["), *_LINES[3:])
+_ASYNC = (_LINES[0], *_lines(r"async.*&tile_a\[", r"async.*&tile_b\["), *_LINES[3:])
 
 
 def _direct(file: str, t: Mapping[str, int], rows: np.ndarray, cols: np.ndarray) -> Plan:
@@ -157,13 +157,13 @@ def _register_tile_2d(t: Mapping[str, int]) -> Plan:
 
 
 def _vectorized(t: Mapping[str, int]) -> Plan:
-    return _tiled("06_vectorized.cu", t, _turned(t["BM"], t["BK"], t["BM"], "As"))
+    return _tiled("06_vectorized.cu", t, _turned(t["BM"], t["BK"], t["BM"], "tile_a"))
 
 
 def _bank_free(t: Mapping[str, int]) -> Plan:
     BM, k = t["BM"], np.arange(t["BK"])
     cols = 4 * BM + 128 // t["BK"]  # four rows and what is left free behind them
-    As = Layout(t["BK"] // 4, cols, np.arange(BM)[:, None] + k // 4 * cols + k % 4 * BM, "As")
+    As = Layout(t["BK"] // 4, cols, np.arange(BM)[:, None] + k // 4 * cols + k % 4 * BM, "tile_a")
     return replace(_tiled("07_bank_free.cu", t, As), **_by_fours(t))
 
 
@@ -199,7 +199,7 @@ def _wmma(t: Mapping[str, int]) -> Plan:
     BM, BN, BK = t["BM"], t["BN"], t["BK"]
     As = _pitched(BM, BK, BK + 8, "shared", item=2)
     Bs = _pitched(BK, BN, BN + 8, "shared", start=BM * (BK + 8) * 2, item=2)
-    filled = _lines(r"(fetch<.+>\(As|As\[.+\] =)", r"(fetch<.+>\(Bs|Bs\[.+\] =)")
+    filled = _lines(r"load_tile<.+>\(tile_a", r"load_tile<.+>\(tile_b")
     marks = ("wmma::fill_fragment", *filled, "wmma::mma_sync", *_LINES[4:])
     return _by_warps("10_wmma.cu", t, marks, As, Bs)
 
@@ -207,7 +207,7 @@ def _wmma(t: Mapping[str, int]) -> Plan:
 def _mma_sync(t: Mapping[str, int]) -> Plan:
     BM, BN, BK = t["BM"], t["BN"], t["BK"]
     stage = (BM + BN) * BK * 2
-    marks = (_LINES[0], "fetch<BM, BK>(As", "fetch<BK, BN>(Bs", "multiply(sum", *_LINES[4:])
+    marks = (_LINES[0], "copy_part<BM, BK>(tile_a", "copy_part<BK, BN>(tile_b", "multiply(sum", *_LINES[4:])
     As = _swizzled(BM, BK, "shared", stride=stage, item=2)
     Bs = _swizzled(BK, BN, "shared", start=BM * BK * 2, stride=stage, item=2)
     return _by_warps("11_mma_sync.cu", t, marks, As, Bs, stages=t["STAGES"])
@@ -225,8 +225,8 @@ def _dp4a(t: Mapping[str, int]) -> Plan:
     BM, BN, BK = t["BM"], t["BN"], t["BK"]
     marks = (*_LINES[:3], "__dp4a(a", *_LINES[4:])
     m, k, n = np.arange(BM)[:, None], np.arange(BK), np.arange(BN)
-    As = Layout(BK // 4, (BM + 4) * 4, (k // 4 * (BM + 4) + m) * 4 + k % 4, "As", item=1)
-    Bs = Layout(BK // 4, BN * 4, (k[:, None] // 4 * BN + n) * 4 + k[:, None] % 4, "Bs", item=1)
+    As = Layout(BK // 4, (BM + 4) * 4, (k // 4 * (BM + 4) + m) * 4 + k % 4, "tile_a", item=1)
+    Bs = Layout(BK // 4, BN * 4, (k[:, None] // 4 * BN + n) * 4 + k[:, None] % 4, "tile_b", item=1)
     return replace(_tiled("12_dp4a.cu", t, As, Bs, marks), depth=4, **_by_fours(t))
 
 
@@ -258,8 +258,8 @@ def _tiled(
         rows,
         cols,
         marks,
-        As or _plain(BM, BK, "As"),
-        Bs or _plain(BK, BN, "Bs"),
+        As or _plain(BM, BK, "tile_a"),
+        Bs or _plain(BK, BN, "tile_b"),
     )
 
 
@@ -283,7 +283,9 @@ def plan_of(shape: GemmShape, rung: str, tiles: Mapping[str, int]) -> Plan:
     """The plan of a rung at a shape; tile sizes left out take the rung's defaults."""
     plan = PLANS[rung](find(rung).default_tiles | tiles)
     if rung == "gemm/mma-sync" and (shape.K % 8 or shape.N % 8):  # rows off 16 bytes: no copies ahead
-        return replace(plan, stages=1, marks=(plan.marks[0], "As[swizzled", "Bs[swizzled", *plan.marks[3:]))
+        return replace(
+            plan, stages=1, marks=(plan.marks[0], "tile_a[swizzled", "tile_b[swizzled", *plan.marks[3:])
+        )
     return plan
 
 

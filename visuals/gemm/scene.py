@@ -90,7 +90,8 @@ def _tensors(steps: Steps) -> tuple[Tensor, ...]:
                 note += f", {'rows' if name == 'A' else 'columns'} 0–{max(layout.at.shape[name == 'B'], 1) - 1} of it"
             if plan.stages > 1:
                 note += f", {plan.stages} stages"
-            out.append(Tensor(f"{name}s", f"{name}s", f"{name}s", role, stages, layout.rows, layout.cols,
+            tile = f"tile_{name.lower()}"
+            out.append(Tensor(tile, tile, tile, role, stages, layout.rows, layout.cols,
                               note=note, plane_name="stage" if stages > 1 else ""))  # fmt: skip
     return tuple(out)
 
@@ -100,7 +101,7 @@ def _groups(steps: Steps) -> tuple[Group, ...]:
     plan = steps.plan
     C = ("C0", "C") if steps.few and steps.s.beta else ("C",)
     matrices = (("A", "B", *C),) if steps.few else (("B",), ("A", *C))
-    tiles = (("As", "Bs"),) if steps.few else (("As",), ("Bs",))
+    tiles = (("tile_a", "tile_b"),) if steps.few else (("tile_a",), ("tile_b",))
     held = (("a", "b", "acc"), ("who",)) if steps.few else (("a", "b", "acc"),)
     return (
         Group(matrices, "global", "global memory"),

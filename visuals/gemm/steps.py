@@ -200,11 +200,12 @@ class Steps:
             first = tile % plan.stages * layout.rows * layout.cols
             order = np.argsort(layout.at.ravel(), kind="stable")
             cells = first + layout.at.ravel()[order]
+            target = f"tile_{name.lower()}"
             alone = plan.stages == 1 and len(cells) == layout.rows * layout.cols
             if alone:  # a whole array: its index travels as a sum
-                self.writes.append(Write(f"{name}s", np.array([t]), source=name, index=index.ravel()[order]))
+                self.writes.append(Write(target, np.array([t]), source=name, index=index.ravel()[order]))
             else:
-                self._copy(f"{name}s", t, name, index.ravel()[order], cells)
+                self._copy(target, t, name, index.ravel()[order], cells)
 
     def layout(self, name: str) -> Layout:
         plan = self.plan
@@ -232,12 +233,12 @@ class Steps:
         if not plan.As:
             self._note("A", t, self._flat(self._down + rows, p.rows, terms, p.K))
             self._note("B", t, self._flat(terms, p.K, self._across + cols, p.cols))
-        self._copy("a", t, "As" if plan.As else "A", a, np.arange(a.size))
-        self._copy("b", t, "Bs" if plan.Bs else "B", b, np.arange(b.size))
+        self._copy("a", t, "tile_a" if plan.As else "A", a, np.arange(a.size))
+        self._copy("b", t, "tile_b" if plan.Bs else "B", b, np.arange(b.size))
         self.held.append((t, self.after[k]))
 
     def _operands(self, tile: int, terms: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-        """int64: cells of As [TM, depth] and Bs [depth, TN], or of A and B, that the followed owner reads."""
+        """int64: cells of tile_a [TM, depth] and tile_b [depth, TN], or of A and B, that the followed owner reads."""
         plan, p = self.plan, self.part
         rows, cols = plan.rows[0], plan.cols[0]
         if not plan.As:

@@ -18,7 +18,7 @@ from visuals.scene.parts import Write
 from visuals.scene.requests import BANKS, LANES, WORD, bank_places, fewest_passes, lanes_of, sectors_asked
 
 GLOBAL = {"A": "[A](input)", "B": "[B](filter)", "C0": "C0", "C": "[C](output)"}
-SHARED = {"As": "[As](input)", "Bs": "[Bs](filter)"}
+SHARED = {"tile_a": "[tile_a](input)", "tile_b": "[tile_b](filter)"}
 _SECTORS = "lanes {1}, bytes each {2}; sectors of 32 bytes {3}, fewest possible {4}."
 _PASSES = "lanes {1}, bytes each {2}; passes over the 32 banks {3}, without conflicts {4}."
 TEMPLATES = {
@@ -82,13 +82,16 @@ class Asked:
         self.cols, self.C_rows = min(s.N, plan.BN), min(s.M, MOST_ROWS)
         self.C_cols = min(self.cols, MOST_COLS)
         most = -(-s.K // plan.BK)  # tiles along K
-        self.tiles = [Banks(n, at, plan.stages, most) for n, at in (("As", plan.As), ("Bs", plan.Bs)) if at]
+        self.tiles = [
+            Banks(n, at, plan.stages, most) for n, at in (("tile_a", plan.As), ("tile_b", plan.Bs)) if at
+        ]
         self.kinds, self.args, self.counts, self.lines, self.warps, self.masks = [], [], [], [], [], []
         self.moments: list[int] = []  # the trace's step of each
         self.moment = 0
         self.copies: dict[tuple[str, str], list] = defaultdict(list)  # (target, source): (step, cells, index)
         self.reads: dict[str, list[tuple[int, np.ndarray]]] = {}
-        self.deep = {"a": 1, "b": 1}  # values a lane gets at once, at most: from A and As, from B and Bs
+        # Values a lane gets at once, at most: from A and tile_a, from B and tile_b.
+        self.deep = {"a": 1, "b": 1}
         self.run: tuple[tuple[bool, bool], int] = (
             (False, False),
             0,
@@ -120,7 +123,7 @@ class Asked:
         for n in range(len(asked)):
             step = int(asked.step[n])
             name, byte, width = self.trace.buffers[asked.buffer[n]], asked.byte[n], int(asked.width[n])
-            if "Cs[" in text[lines[step] - 1] and name not in GLOBAL:
+            if "tile_c[" in text[lines[step] - 1] and name not in GLOBAL:
                 continue  # the way of the sums through shared memory, after the loop
             if asked.warp[n] != self.warp:
                 if asked.write[n] and name not in GLOBAL:
@@ -192,7 +195,7 @@ class Asked:
             return
         tile = self._tile(name, byte[lanes])
         if self.plan.owner == "warp" and width == 16:
-            at, lanes = ldmatrix(byte, mask, tile.name == "Bs").ravel(), np.arange(LANES)
+            at, lanes = ldmatrix(byte, mask, tile.name == "tile_b").ravel(), np.arange(LANES)
         else:
             at = _spread(byte[lanes], width, tile.layout.item)
         stage, element = tile.find(at)
@@ -225,7 +228,7 @@ class Asked:
     def _got(self, t: int, source: str, cells: np.ndarray, lanes: np.ndarray) -> None:
         """Values come to lanes: cells [lanes, values], in the order of the lanes."""
         cells = cells.reshape(len(lanes), -1)
-        to = source[0].lower() if source != "C0" else "c"
+        to = source[-1].lower() if source != "C0" else "c"  # of A and tile_a: a
         self.deep[to] = max(self.deep.get(to, 1), cells.shape[1])
         place = np.arange(cells.shape[1]) * LANES + lanes[:, None]
         shown = cells >= 0
@@ -242,8 +245,8 @@ class Asked:
         number = tile.filled[stage, element] * tile.stages + stage  # of the tile along K
         tile.filled[stage, element] += 1
         row, col = np.divmod(element, tile.layout.at.shape[1])
-        k = number * self.plan.BK + (col if tile.name == "As" else row)
-        if tile.name == "As":
+        k = number * self.plan.BK + (col if tile.name == "tile_a" else row)
+        if tile.name == "tile_a":
             index = np.where((row < self.s.M) & (k < self.s.K), row * self.s.K + k, -1)
         else:
             index = np.where((k < self.s.K) & (col < self.cols), k * self.cols + col, -1)
@@ -254,7 +257,7 @@ class Asked:
             here = (
                 cells < tile.shown * tile.rows * tile.cols
             )  # a stage that the loop never comes to is not shown
-            self.copies[tile.name, tile.name[0]].append((t, cells[here], index[here]))
+            self.copies[tile.name, tile.name[-1].upper()].append((t, cells[here], index[here]))
         del self.waiting[first:]
 
 

@@ -110,20 +110,14 @@ def _tensors(asked: Asked, shape: GemmShape) -> tuple[Tensor, ...]:
         C0 = values["C0"][: size[0], : size[1]]
         out.append(matrix("C0", "output", size, (0, 0), (shape.M, shape.N), C0))
     for tile in asked.tiles:
-        role = "input" if tile.name == "As" else "filter"
+        role = "input" if tile.name == "tile_a" else "filter"
         each = WORD // tile.layout.item
         note = "a column is a bank" if each == 1 else f"{each} columns are a bank"
         out.append(Tensor(tile.name, tile.name, tile.name, role, tile.shown, tile.rows, tile.cols, note=note,
                           plane_name="stage" if tile.shown > 1 else ""))  # fmt: skip
     for name, role in (("a", "input"), ("b", "filter"), ("c", "output")):
         if name in asked.deep:
-            of = (
-                "C0"
-                if name == "c"
-                else f"{name.upper()} and {name.upper()}s"
-                if asked.tiles
-                else name.upper()
-            )
+            of = "C0" if name == "c" else f"{name.upper()} and tile_{name}" if asked.tiles else name.upper()
             out.append(
                 Tensor(name, name, name, role, 1, asked.deep[name], LANES, note=f"came last from {of}")
             )
@@ -133,7 +127,7 @@ def _tensors(asked: Asked, shape: GemmShape) -> tuple[Tensor, ...]:
 def _groups(asked: Asked) -> tuple[Group, ...]:
     matrices = ("A", "B", "C0", "C") if asked.s.beta else ("A", "B", "C")
     tiles = (
-        (Group((("As", "Bs"),), "shared", "shared memory of the block, by its 32 banks"),)
+        (Group((("tile_a", "tile_b"),), "shared", "shared memory of the block, by its 32 banks"),)
         if asked.tiles
         else ()
     )

@@ -69,6 +69,6 @@ def layout_scene(rung: str, shape: LayoutShape, seed: int = 0) -> Scene:
             Reading("apart from the one before, NHWC", np.diff(went, prepend=went[0])),
         ),
         captions=Captions((_FORMULAS,), np.zeros(steps, int), args),
-        source=source_at(t, ("y[to] = x[from]",), [0] * steps),
+        source=source_at(t, ("y[nhwc_index] = x[nchw_index]",), [0] * steps),
         lanes=Lanes(warp, np.array([1 << int(n) for n in lane], np.uint32)),
     )  # fmt: skip

@@ -76,35 +76,36 @@ TEMPLATES = {
 }  # fmt: skip
 
 # A text of the kernel's line that a kind lights; the first of the file's that it has. By pass where two are alike.
-_L = "for (int j = t; j < N; j += BLOCK) l += "
-_M = "for (int j = t; j < N; j += BLOCK) m = "
+_L = "l += expf(x[col]"
+_M = "m = fmaxf(m, x[col])"
 _GATHER = {"first": _M, "larger": _M, "smaller": _M, "add": _L, "add_nan": _L}
 _RAW = dict.fromkeys(("raw", "raw_over", "raw_sum_over", "raw_nan"), _L)
 _ONLINE = dict.fromkeys(
-    ("online_first", "online_masked", "online_nan", "online_grows", "online_stays"), "merge(r, {x[j], 1.0f})"
+    ("online_first", "online_masked", "online_nan", "online_grows", "online_stays"),
+    "merge(running, {x[col], 1.0f})",
 )
-_SWAP = dict.fromkeys(("swap_m", "swap_l"), "value = WITH(value, __shfl_xor_sync")
+_SWAP = dict.fromkeys(("swap_m", "swap_l"), "value = COMBINE(value, __shfl_xor_sync")
 MARKS: dict[str, dict[str, str]] = {
     "softmax/unsafe": _RAW | {
-        "store_l": "s[t] = l;", "level_l": "s[t] += s[t + half]", "last_l": "s[t] += s[t + half]", "root_l": "l = s[0];",
-        "unsafe": "y[j] = ", "unsafe_zero": "y[j] = ", "unsafe_nan": "y[j] = ",
+        "store_l": "partial[thread] = l;", "level_l": "partial[thread] += partial[thread + stride]", "last_l": "partial[thread] += partial[thread + stride]", "root_l": "l = partial[0];",
+        "unsafe": "y[col] = ", "unsafe_zero": "y[col] = ", "unsafe_nan": "y[col] = ",
     },
     "softmax/three-pass": _GATHER | {
-        "store_m": "s[t] = m;", "level_m": "fmaxf(s[t], s[t + half])", "last_m": "fmaxf(s[t], s[t + half])",
-        "root_m": "m = s[0];", "store_l": "s[t] = l;", "level_l": "s[t] += s[t + half]", "last_l": "s[t] += s[t + half]",
-        "root_l": "l = s[0];", "write": "y[j] = ", "write_nan": "y[j] = ",
+        "store_m": "partial[thread] = m;", "level_m": "fmaxf(partial[thread], partial[thread + stride])", "last_m": "fmaxf(partial[thread], partial[thread + stride])",
+        "root_m": "m = partial[0];", "store_l": "partial[thread] = l;", "level_l": "partial[thread] += partial[thread + stride]", "last_l": "partial[thread] += partial[thread + stride]",
+        "root_l": "l = partial[0];", "write": "y[col] = ", "write_nan": "y[col] = ",
     },
     "softmax/online": _ONLINE | {
-        "store_ml": "ms[t] = r.m", "level_ml": "merge(r, {ms[t + half]", "last_ml": "merge(r, {ms[t + half]",
-        "root_ml": "float m = ms[0]", "write": "y[j] = ", "write_nan": "y[j] = ",
+        "store_ml": "partial_m[thread] = running.m", "level_ml": "merge(running, {partial_m[thread + stride]", "last_ml": "merge(running, {partial_m[thread + stride]",
+        "root_ml": "float m = partial_m[0]", "write": "y[col] = ", "write_nan": "y[col] = ",
     },
     "softmax/warp-shuffle": _ONLINE | {
-        "swap_ml": "__shfl_xor_sync(~0u, r.m", "write": "y[j] = ", "write_nan": "y[j] = ",
+        "swap_ml": "__shfl_xor_sync(~0u, running.m", "write": "y[col] = ", "write_nan": "y[col] = ",
     },
     "softmax/registers": _SWAP | {
-        "load": "? x[k * BLOCK + t]", "load_rest": "? x[k * BLOCK + t]", "own_m": "m = fmaxf(m, v[k])",
-        "own_l": "l += v[k] = expf", "parts_m": "parts[threadIdx.x / 32] = value", "parts_l": "parts[threadIdx.x / 32] = value",
-        "whole_m": "value = WITH(value, parts[w])", "whole_l": "value = WITH(value, parts[w])", "put": "y[k * BLOCK + t] = ",
-        "put_nan": "y[k * BLOCK + t] = ",
+        "load": "? x[col]", "load_rest": "? x[col]", "own_m": "m = fmaxf(m, values[i])",
+        "own_l": "l += values[i] = expf", "parts_m": "warp_values[threadIdx.x / 32] = value", "parts_l": "warp_values[threadIdx.x / 32] = value",
+        "whole_m": "value = COMBINE(value, warp_values[warp])", "whole_l": "value = COMBINE(value, warp_values[warp])", "put": "y[col] = ",
+        "put_nan": "y[col] = ",
     },
 }  # fmt: skip

@@ -144,19 +144,19 @@ class Walk:
         read cell 0. Row k of a tensor is what the same cells hold after level k."""
         T, every = self.threads, np.arange(self.threads)
         now = known | together(state)
-        stored = {f"{n}s": (every, of) for n, of in state.items()}
+        stored = {f"partial_{n}": (every, of) for n, of in state.items()}
         yield Step(f"store_{''.join(state)}", (T,), every, {}, stored, **now)
         half, level = T // 2, 0
         while half:
             t = np.arange(half)
             merged = merge(part(state, t), part(state, t + half))
-            reads = {f"{n}s": level * T + np.arange(2 * half) for n in state}
-            writes = {f"{n}s": ((level + 1) * T + t, of) for n, of in merged.items()}
+            reads = {f"partial_{n}": level * T + np.arange(2 * half) for n in state}
+            writes = {f"partial_{n}": ((level + 1) * T + t, of) for n, of in merged.items()}
             args = (half, half, T - half, *_example(state, merged, 0, half))
             kind = f"level_{''.join(state)}" if half > 1 else f"last_{''.join(state)}"
             yield Step(kind, args, t, reads, writes, **now)
             state, half, level = put(state, t, merged), half // 2, level + 1
-        root = {f"{n}s": np.array([level * T]) for n in state}
+        root = {f"partial_{n}": np.array([level * T]) for n in state}
         args = tuple(float(of[0]) for of in state.values())
         state = {n: np.full(T, of[0]) for n, of in state.items()}
         writes = {n: (every, of) for n, of in state.items()}
@@ -270,13 +270,13 @@ def registers(w: Walk) -> Iterator[Step]:
     state, held = {"m": np.fmax.reduce(v, axis=0)}, np.arange(v.size)
     k = int(np.argmax(state["m"]))
     args = (w.turns, k, float(state["m"][k]))
-    yield Step("own_m", args, every, {"v": held}, {"m": (every, state["m"])}, **together(state))
+    yield Step("own_m", args, every, {"values": held}, {"m": (every, state["m"])}, **together(state))
     m = (yield from _of_block(w, state))["m"]
     v = np.exp(v - m)
     state, now = {"l": v.sum(axis=0, dtype=np.float32)}, {"m": float(m[0])}
     args = (k, float(m[0]), float(v[0, k]), float(state["l"][k]))
-    writes = {"v": (held, v.ravel()), "l": (every, state["l"])}
-    yield Step("own_l", args, every, {"v": held}, writes, **now | together(state))
+    writes = {"values": (held, v.ravel()), "l": (every, state["l"])}
+    yield Step("own_l", args, every, {"values": held}, writes, **now | together(state))
     l = (yield from _of_block(w, state, **now))["l"]
     for turn in range(w.turns):
         j, t = w.at(turn)
@@ -284,7 +284,7 @@ def registers(w: Walk) -> Iterator[Step]:
         k = int(nan.argmax()) if nan.any() else int(np.argmax(w.y[j]))
         args = (turn + 1, w.turns, int(t[k]), float(v[turn, t[k]]), float(l[t[k]]), float(w.y[j[k]]))
         kind = "put_nan" if nan.any() else "put"
-        yield Step(kind, args, t, {"v": turn * w.threads + t}, {"y": (j, w.y[j])}, **now, l=float(l[0]))
+        yield Step(kind, args, t, {"values": turn * w.threads + t}, {"y": (j, w.y[j])}, **now, l=float(l[0]))
 
 
 def _loaded(w: Walk) -> Generator[Step, None, np.ndarray]:
@@ -295,7 +295,7 @@ def _loaded(w: Walk) -> Generator[Step, None, np.ndarray]:
         j, t = w.at(turn)
         v[turn, t] = w.x[j]
         kind, args = "load_rest" if len(j) < T else "load", (turn + 1, w.turns, int(j[0]), len(j), T - len(j))
-        yield Step(kind, args, every, {"x": j}, {"v": (turn * T + every, v[turn].copy())})
+        yield Step(kind, args, every, {"x": j}, {"values": (turn * T + every, v[turn].copy())})
     return v
 
 
@@ -304,7 +304,7 @@ def _of_block(w: Walk, state: State, **known: float) -> Generator[Step, None, St
     T, every, now = w.threads, np.arange(w.threads), known | together(state)
     state = yield from w.butterfly(state, **known)
     ((name, of),) = state.items()
-    warps, shared = np.arange(T // LANES), {"m": "maxima", "l": "sums"}[name]
+    warps, shared = np.arange(T // LANES), f"warp_{name}"
     of = of[warps * LANES]
     yield Step(f"parts_{name}", (len(warps),), warps * LANES, {}, {shared: (warps, of)}, **now)
     whole = np.fmax.reduce(of) if name == "m" else of.sum(dtype=np.float32)

@@ -26,8 +26,8 @@ MOST_COLUMNS = 1024  # of a row on the stage
 MOST_TOLD = 32  # threads whose cells tell what they are made of
 # Every tensor but x, and its role.
 ROLES = {
-    "v": "input", "m": "filter", "l": "workspace", "ms": "filter", "ls": "workspace", "maxima": "filter",
-    "sums": "workspace", "y": "output",
+    "values": "input", "m": "filter", "l": "workspace", "partial_m": "filter", "partial_l": "workspace", "warp_m": "filter",
+    "warp_l": "workspace", "y": "output",
 }  # fmt: skip
 
 
@@ -85,24 +85,27 @@ def _tensors(
             last[name] = max(last.get(name, 0), int(cells.max()))
     found = {"x": Tensor("x", "x", "x", "input", 1, 1, x.size, x, note=of or f"{x.size} numbers")}
     for name in [n for n in ROLES if n in last]:
-        cols = x.size if name == "y" else threads // LANES if name in ("maxima", "sums") else threads
+        cols = x.size if name == "y" else threads // LANES if name in ("warp_m", "warp_l") else threads
         rows = last[name] // cols + 1
         title, note = _words(rung, name, rows, tiles.get("PER", 0))
-        symbol = "s" if title.startswith("s,") else name
+        symbol = "partial" if title.startswith("partial,") else name
         found[name] = Tensor(name, symbol, title, ROLES[name], 1, rows, cols, note=note)
     return found
 
 
 def _words(rung: str, name: str, rows: int, per: int) -> tuple[str, str]:
     """(title, note) of a tensor with so many rows; `per` registers keep a thread's part of the row."""
-    if name == "v":
+    if name == "values":
         rest = f"; the other {per - rows} of {per} hold −∞" if rows < per else ""
         return "the row", f"a register a row{rest}"
     if name in ("m", "l"):
         title = {"m": "m, largest so far", "l": "l, sum so far"}[name]
         return title, "a column a lane; a row after each exchange" if rows > 1 else "a column a thread"
-    if name in ("ms", "ls"):  # in 03_online.cu they are two arrays, in the others one, used again
-        title = name if rung == "softmax/online" else {"ms": "s, of m", "ls": "s, of l"}[name]
+    if name in (
+        "partial_m",
+        "partial_l",
+    ):  # in 03_online.cu they are two arrays, in the others one, used again
+        title = name if rung == "softmax/online" else name.replace("_", ", of ")
         return title, "the same cells after each level"
     return {"y": ("y = softmax(x)", "")}.get(name, (name, "a float a warp"))
 
@@ -114,9 +117,10 @@ def _groups(tensors: Mapping[str, Tensor], threads: int) -> tuple[Group, ...]:
 
     warp = "lanes 0 to 31 of the warp" if threads == LANES else f"the block's {threads:,} threads"
     deep = tensors["m" if "m" in tensors else "l"].rows > 1
-    own = rows(("v",), ("m",), ("l",)) if deep else rows(("v",), ("m", "l"))
+    own = rows(("values",), ("m",), ("l",)) if deep else rows(("values",), ("m", "l"))
     wide = threads > 2 * LANES
-    shared = rows(("ms",), ("ls",), ("maxima", "sums")) if wide else rows(("ms", "ls"), ("maxima", "sums"))
+    trees, warps = ("partial_m", "partial_l"), ("warp_m", "warp_l")
+    shared = rows(trees[:1], trees[1:], warps) if wide else rows(trees, warps)
     groups = [
         Group((("x",), ("y",)), "global", "global memory"),
         Group(own, "registers", f"registers of {warp}"),
@@ -197,9 +201,10 @@ def _told(tensors: Mapping[str, Tensor], threads: int, told: Sequence[Step]) -> 
     if threads > MOST_TOLD:
         return []
     both = any(step.kind.endswith("_ml") for step in told)
-    made = {"ms": "m", "ls": "both" if both else "l", "m": "m", "l": "both" if both else "l"}
+    of_l = "both" if both else "l"
+    made = {"partial_m": "m", "partial_l": of_l, "m": "m", "l": of_l}
     return [
-        _made_of(tensors[name], name in ("ms", "ls"), words, told)
+        _made_of(tensors[name], name in ("partial_m", "partial_l"), words, told)
         for name, words in made.items()
         if name in tensors and tensors[name].rows > 1
     ]

@@ -29,7 +29,7 @@ from kernels.engines.emulator.operations import DTYPES, SIGNED, UNSIGNED
 from kernels.engines.emulator.ptx import flow
 from kernels.engines.emulator.ptx import registers as ptx_registers
 from kernels.engines.emulator.ptx.merged_loads import merged
-from kernels.engines.emulator.ptx.names import _plain
+from kernels.engines.emulator.ptx.names import variable
 from kernels.engines.emulator.ptx.parse import RESERVED, RESERVED_BYTES, Kernel, Operand
 from kernels.engines.emulator.races import Races
 from kernels.engines.emulator.threads import LANES, Threads
@@ -102,7 +102,7 @@ class Machine:
                 self._symbols[v.name] = shared
                 size = v.size or dynamic_shared
                 placed.append(
-                    Placed(_plain(v.name), shared, shared + size, (size // 4,), np.dtype(np.uint32))
+                    Placed(variable(v.name), shared, shared + size, (size // 4,), np.dtype(np.uint32))
                 )
                 shared += size
             elif v.space == "local":

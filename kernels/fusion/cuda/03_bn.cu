@@ -1,12 +1,13 @@
 // Batch norm alone, as at inference: y = (x - mean) / sqrt(var + eps)
 // * gamma + beta, one block of a chain, one launch.
 //
-// Idea: mean, variance, gamma and beta are numbers of a map, known
-// before. A thread takes four values that lie side by side, as one
-// float4. What limits it: HBM. 8 bytes move for three operations.
+// Idea: mean, variance, gamma and beta are known numbers of each map.
+// A thread computes four neighbouring values at a time, loaded and
+// stored as one float4.
+// What limits it: HBM. 8 bytes are moved for three operations.
 //
-// Launch: grid ceil(N*C*H*W / (4 * FOURS * block)), block BLOCK: a
-// thread has FOURS turns.
+// Launch: grid ceil(N*C*H*W / (4 * FOURS * block)), block BLOCK. A
+// thread computes FOURS times four values.
 
 #include "fusion.cuh"
 
@@ -17,21 +18,22 @@ extern "C" __global__ void bn(
     const float* __restrict__ mean,   // [C]
     const float* __restrict__ var,    // [C]
     float* __restrict__ y,            // [N, C, H, W]
-    Maps s, float eps) {
-  int n = values(s), step = 4 * gridDim.x * blockDim.x;
+    Maps shape, float eps) {
+  int count = output_count(shape);
+  int stride = 4 * gridDim.x * blockDim.x;
   int i = 4 * (blockIdx.x * blockDim.x + threadIdx.x);
-  for (; i < n; i += step) {
-    float v[4], middle, gain, shift;
-    load(v, x, i, n);
-    for (int k = 0; k < 4; ++k) {
-      if (k == 0 || s.P * s.Q % 4 != 0) {  // else all are of one map
-        int c = map_of(i + k, s);
-        middle = mean[c];
-        gain = gamma[c] * rsqrtf(var[c] + eps);
-        shift = beta[c];
+  for (; i < count; i += stride) {
+    float v[4], map_mean, map_gain, map_beta;
+    load(v, x, i, count);
+    for (int j = 0; j < 4; ++j) {
+      if (j == 0 || shape.P * shape.Q % 4 != 0) {  // else the same map
+        int c = map_of(i + j, shape);
+        map_mean = mean[c];
+        map_gain = gamma[c] * rsqrtf(var[c] + eps);
+        map_beta = beta[c];
       }
-      v[k] = (v[k] - middle) * gain + shift;
+      v[j] = (v[j] - map_mean) * map_gain + map_beta;
     }
-    store(y, v, i, n);
+    store(y, v, i, count);
   }
 }

@@ -1,11 +1,12 @@
 // Addition alone: y = x + z, one block of a chain, one launch.
 //
 // Idea: z are maps of the same size, the other branch of a residual
-// block. A thread takes four values of each that lie side by side, as
-// one float4. What limits it: HBM. 12 bytes move for one addition.
+// block. A thread adds four neighbouring values at a time, loaded and
+// stored as one float4.
+// What limits it: HBM. 12 bytes are moved for one addition.
 //
-// Launch: grid ceil(N*C*H*W / (4 * FOURS * block)), block BLOCK: a
-// thread has FOURS turns.
+// Launch: grid ceil(N*C*H*W / (4 * FOURS * block)), block BLOCK. A
+// thread computes FOURS times four values.
 
 #include "fusion.cuh"
 
@@ -13,14 +14,15 @@ extern "C" __global__ void add(
     const float* __restrict__ x,  // [N, C, H, W]
     const float* __restrict__ z,  // [N, C, H, W]
     float* __restrict__ y,        // [N, C, H, W]
-    Maps s) {
-  int n = values(s), step = 4 * gridDim.x * blockDim.x;
+    Maps shape) {
+  int count = output_count(shape);
+  int stride = 4 * gridDim.x * blockDim.x;
   int i = 4 * (blockIdx.x * blockDim.x + threadIdx.x);
-  for (; i < n; i += step) {
+  for (; i < count; i += stride) {
     float v[4], other[4];
-    load(v, x, i, n);
-    load(other, z, i, n);
-    for (int k = 0; k < 4; ++k) v[k] += other[k];
-    store(y, v, i, n);
+    load(v, x, i, count);
+    load(other, z, i, count);
+    for (int j = 0; j < 4; ++j) v[j] += other[j];
+    store(y, v, i, count);
   }
 }

@@ -1,9 +1,10 @@
 // Max pooling alone: one block of a chain, one launch.
 //
-// Idea: pooling is a reduction, many of them and small: one thread
-// per output value takes the largest of the R x R values under its
-// window. What lies beyond the map is left out. What limits it: HBM;
-// where windows overlap, the caches hold what is read again.
+// Idea: pooling is many small reductions. One thread per output value
+// computes the largest of the R x R values under its window. Values
+// outside the map are left out.
+// What limits it: HBM. If windows overlap, the caches hold the values
+// that are read again.
 //
 // Launch: grid ceil(N*C*P*Q / block), block BLOCK.
 
@@ -12,19 +13,21 @@
 extern "C" __global__ void maxpool(
     const float* __restrict__ x,  // [N, C, H, W]
     float* __restrict__ y,        // [N, C, P, Q]
-    Maps s) {
+    Maps shape) {
   int i = blockIdx.x * blockDim.x + threadIdx.x;
-  if (i >= values(s)) return;
-  int plane = divide(i, s.by_PQ), row = divide(i, s.by_Q);
-  int q = i - row * s.Q, p = row - plane * s.P;  // output pixel
+  if (i >= output_count(shape)) return;
+  int plane = divide(i, shape.by_PQ), row = divide(i, shape.by_Q);
+  int q = i - row * shape.Q;      // output column
+  int p = row - plane * shape.P;  // output row
 
   float v = -INFINITE;
-  for (int r = 0; r < s.R; ++r)
-    for (int t = 0; t < s.R; ++t) {
-      int h = p * s.stride - s.pad + r;
-      int col = q * s.stride - s.pad + t;
-      if (h < 0 || h >= s.H || col < 0 || col >= s.W) continue;
-      v = larger(v, x[(plane * s.H + h) * s.W + col]);
+  for (int r = 0; r < shape.R; ++r)
+    for (int s = 0; s < shape.R; ++s) {
+      int in_row = p * shape.stride - shape.pad + r;
+      int in_col = q * shape.stride - shape.pad + s;
+      if (in_row < 0 || in_row >= shape.H ||
+          in_col < 0 || in_col >= shape.W) continue;
+      v = larger(v, x[(plane * shape.H + in_row) * shape.W + in_col]);
     }
   y[i] = v;
 }

@@ -1,10 +1,10 @@
 // Batch norm folded into the convolution before it.
 //
-// Idea: at inference batch norm is v * gain + shift with a gain and a
-// shift for each map, and a convolution is linear: gain goes into the
-// filter's weights, what is left into its bias. Done once, for every
-// image that will ever come; then there is no batch norm any more.
-// What limits it: HBM, and there is little: the weights in and out.
+// Idea: at inference batch norm is v * gain + shift, with a gain and a
+// shift for each map. A convolution is linear. So its weights are
+// multiplied by the gain, and its bias includes the shift. This is
+// done once, before all images. Then there is no batch norm any more.
+// What limits it: HBM. Only the weights are read and written.
 //
 // Launch: grid ceil(K*C*R*R / block), block BLOCK.
 
@@ -21,7 +21,7 @@ extern "C" __global__ void fold(
     int bias, float eps) {
   int i = blockIdx.x * blockDim.x + threadIdx.x;
   if (i >= K * taps) return;
-  int k = i / taps;
+  int k = i / taps;  // filter
   float gain = gamma[k] * rsqrtf(var[k] + eps);
   w_folded[i] = w[i] * gain;
   if (i == k * taps)  // one thread of each filter

@@ -1,10 +1,12 @@
-// One thread per element of C, its warp laid the wrong way.
+// One thread per element of C, with the rows of C along the warp.
 //
 // Idea: each thread multiplies one row of A by one column of B. The
-// lanes of a warp own neighbouring rows of C, and rows lie K or N
-// floats apart: for each k a warp reads 32 places of A, in 32
-// sectors of 32 bytes, and uses 4 bytes of each.
-// What limits it: memory requests, 32 sectors where 4 would do.
+// lanes of a warp own neighbouring rows of C. Two neighbouring rows
+// of A are K floats apart in memory. For each k the 32 lanes
+// therefore load from 32 sectors of 32 bytes. They use 4 bytes of
+// each sector.
+// What limits it: memory requests. A warp loads 32 sectors, but the
+// 32 floats would fit into 4.
 //
 // Launch: grid (ceil(M / BLOCK), ceil(N / BLOCK)), block
 // (BLOCK, BLOCK). BLOCK is a define.
@@ -23,6 +25,6 @@ extern "C" __global__ void uncoalesced(
   for (int k = 0; k < K; ++k)
     sum += A[(size_t)row * K + k] * B[(size_t)k * N + col];
 
-  size_t i = (size_t)row * N + col;
-  C[i] = alpha * sum + (beta != 0 ? beta * C0[i] : 0.0f);
+  size_t c_index = (size_t)row * N + col;
+  C[c_index] = alpha * sum + (beta != 0 ? beta * C0[c_index] : 0.0f);
 }

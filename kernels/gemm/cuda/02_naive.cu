@@ -1,12 +1,12 @@
-// One thread per element of C, its warp laid along a row.
+// One thread per element of C, with the columns of C along the warp.
 //
 // Idea: each thread multiplies one row of A by one column of B. The
-// lanes of a warp own neighbouring columns of C: for each k they
-// read 32 floats of B side by side (4 sectors) and one float of A
-// together. Only x and y have changed places.
-// What limits it: two loads for every multiply-add. The caches serve
-// most of them, but each load keeps the load unit busy for as long
-// as four multiply-adds take.
+// lanes of a warp own neighbouring columns of C. For each k they load
+// 32 neighbouring floats of B, which are 4 sectors. All lanes load
+// the same float of A. Only x and y are exchanged, compared with 01.
+// What limits it: two loads for every multiply-add. Most of them hit
+// a cache. But each load occupies the load unit for the time of four
+// multiply-adds.
 //
 // Launch: grid (ceil(N / BLOCK), ceil(M / BLOCK)), block
 // (BLOCK, BLOCK). BLOCK is a define.
@@ -25,6 +25,6 @@ extern "C" __global__ void naive(
   for (int k = 0; k < K; ++k)
     sum += A[(size_t)row * K + k] * B[(size_t)k * N + col];
 
-  size_t i = (size_t)row * N + col;
-  C[i] = alpha * sum + (beta != 0 ? beta * C0[i] : 0.0f);
+  size_t c_index = (size_t)row * N + col;
+  C[c_index] = alpha * sum + (beta != 0 ? beta * C0[c_index] : 0.0f);
 }

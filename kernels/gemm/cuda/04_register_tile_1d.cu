@@ -1,10 +1,11 @@
 // A column of results for each thread.
 //
-// Idea: a block owns a BM x BN tile of C as before, but each thread
-// computes TM elements of it, one below the other, and keeps their
-// sums in registers. A float of Bs is read once and used TM times.
-// What limits it: one load from As for every multiply-add, where
-// there were two.
+// Idea: a block computes a BM x BN tile of C, as before. Each thread
+// computes TM elements of it, one below the other. It keeps their
+// sums in registers. The thread loads a float of tile_b once and uses
+// it TM times.
+// What limits it: one load from tile_a for every multiply-add. Before
+// there were two loads.
 //
 // Launch: grid (ceil(N / BN), ceil(M / BM)), block BM / TM * BN. BM,
 // BN, BK and TM are defines.
@@ -18,34 +19,43 @@ register_tile_1d(
     const float* __restrict__ C0,  // [M, N], read if beta is not 0
     float* __restrict__ C,         // [M, N]
     int M, int N, int K, float alpha, float beta) {
-  __shared__ float As[BM][BK];
-  __shared__ float Bs[BK][BN];
-  int m0 = blockIdx.y * BM, n0 = blockIdx.x * BN;
-  int ma = threadIdx.x / BK, ka = threadIdx.x % BK;  // what it
-  int kb = threadIdx.x / BN, nb = threadIdx.x % BN;  // fetches
-  int y = threadIdx.x / BN * TM, x = threadIdx.x % BN;  // its first
-  int row = m0 + y, col = n0 + x;  // element
+  __shared__ float tile_a[BM][BK];
+  __shared__ float tile_b[BK][BN];
+  // The block's tile begins here in C.
+  int block_row = blockIdx.y * BM, block_col = blockIdx.x * BN;
+  // The thread loads these elements of tile_a and tile_b first.
+  int load_a_row = threadIdx.x / BK, load_a_col = threadIdx.x % BK;
+  int load_b_row = threadIdx.x / BN, load_b_col = threadIdx.x % BN;
+  // The thread computes TM elements, from this one on downwards.
+  int thread_row = threadIdx.x / BN * TM;
+  int thread_col = threadIdx.x % BN;
+  int row = block_row + thread_row, col = block_col + thread_col;
 
   float sum[TM] = {};
-  for (int k0 = 0; k0 < K; k0 += BK) {
+  for (int k_tile = 0; k_tile < K; k_tile += BK) {
 #pragma unroll
-    for (int i = 0; i < BM; i += THREADS / BK) {
-      int m = m0 + ma + i, k = k0 + ka;
+    for (int offset = 0; offset < BM; offset += THREADS / BK) {
+      int m = block_row + load_a_row + offset;
+      int k = k_tile + load_a_col;
       bool inside = m < M && k < K;
-      As[ma + i][ka] = inside ? A[(size_t)m * K + k] : 0.0f;
+      tile_a[load_a_row + offset][load_a_col] =
+          inside ? A[(size_t)m * K + k] : 0.0f;
     }
 #pragma unroll
-    for (int i = 0; i < BK; i += THREADS / BN) {
-      int k = k0 + kb + i, n = n0 + nb;
+    for (int offset = 0; offset < BK; offset += THREADS / BN) {
+      int k = k_tile + load_b_row + offset;
+      int n = block_col + load_b_col;
       bool inside = k < K && n < N;
-      Bs[kb + i][nb] = inside ? B[(size_t)k * N + n] : 0.0f;
+      tile_b[load_b_row + offset][load_b_col] =
+          inside ? B[(size_t)k * N + n] : 0.0f;
     }
     __syncthreads();
 #pragma unroll
     for (int k = 0; k < BK; ++k) {
-      float b = Bs[k][x];
+      float b = tile_b[k][thread_col];
 #pragma unroll
-      for (int i = 0; i < TM; ++i) sum[i] += As[y + i][k] * b;
+      for (int i = 0; i < TM; ++i)
+        sum[i] += tile_a[thread_row + i][k] * b;
     }
     __syncthreads();
   }
@@ -53,8 +63,9 @@ register_tile_1d(
 #pragma unroll
   for (int i = 0; i < TM; ++i) {
     if (row + i < M && col < N) {
-      size_t at = (size_t)(row + i) * N + col;
-      C[at] = alpha * sum[i] + (beta != 0 ? beta * C0[at] : 0.0f);
+      size_t c_index = (size_t)(row + i) * N + col;
+      C[c_index] = alpha * sum[i] +
+                   (beta != 0 ? beta * C0[c_index] : 0.0f);
     }
   }
 }

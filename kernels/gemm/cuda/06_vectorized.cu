@@ -1,11 +1,12 @@
-// Four floats to a load.
+// Four floats per load.
 //
-// Idea: one instruction brings 16 bytes instead of 4. Rows of A and
-// B are read four floats at a time; A is turned on its way into
-// shared memory, so that the TM floats of a column lie side by side
-// there and can be taken four at a time as well.
-// What limits it: bank conflicts. Lanes read Bs 4 * TN bytes apart
-// and write As 4 * BM bytes apart, into the same few banks.
+// Idea: one instruction loads 16 bytes instead of 4. The threads load
+// rows of A and B four floats at a time. They transpose A while they
+// copy it to shared memory. There the TM floats of a column become
+// neighbours. They can be loaded four at a time too.
+// What limits it: bank conflicts. Neighbouring lanes read tile_b
+// 4 * TN bytes apart and write tile_a four rows apart. Both fall
+// into the same few banks.
 //
 // Launch: grid (ceil(N / BN), ceil(M / BM)), block
 // (BM / TM) * (BN / TN). BM, BN, BK, TM and TN are defines.
@@ -21,29 +22,36 @@ __launch_bounds__(THREADS, resident(THREADS, TM * TN)) vectorized(
     const float* __restrict__ C0,  // [M, N], read if beta is not 0
     float* __restrict__ C,         // [M, N]
     int M, int N, int K, float alpha, float beta) {
-  __shared__ __align__(16) float As[BK][BM];  // turned
-  __shared__ __align__(16) float Bs[BK][BN];
-  int m0 = blockIdx.y * BM, n0 = blockIdx.x * BN;
-  int ma = threadIdx.x / (BK / 4), ka = threadIdx.x % (BK / 4) * 4;
-  int kb = threadIdx.x / (BN / 4), nb = threadIdx.x % (BN / 4) * 4;
-  int y = threadIdx.x / (BN / TN) * TM;  // its first element
-  int x = threadIdx.x % (BN / TN) * TN;
-  int row = m0 + y, col = n0 + x;
+  __shared__ __align__(16) float tile_a[BK][BM];  // transposed
+  __shared__ __align__(16) float tile_b[BK][BN];
+  // The block's tile begins here in C.
+  int block_row = blockIdx.y * BM, block_col = blockIdx.x * BN;
+  // The thread loads four floats of A and of B from here on.
+  int load_a_row = threadIdx.x / (BK / 4);
+  int load_a_col = threadIdx.x % (BK / 4) * 4;
+  int load_b_row = threadIdx.x / (BN / 4);
+  int load_b_col = threadIdx.x % (BN / 4) * 4;
+  // The thread's TM x TN elements begin here in the block's tile.
+  int thread_row = threadIdx.x / (BN / TN) * TM;
+  int thread_col = threadIdx.x % (BN / TN) * TN;
+  int row = block_row + thread_row, col = block_col + thread_col;
 
   float sum[TM][TN] = {};
-  for (int k0 = 0; k0 < K; k0 += BK) {
+  for (int k_tile = 0; k_tile < K; k_tile += BK) {
 #pragma unroll
-    for (int i = 0; i < BM; i += THREADS / (BK / 4)) {
-      float4 a = load4(A, M, K, m0 + ma + i, k0 + ka);
-      As[ka + 0][ma + i] = a.x;
-      As[ka + 1][ma + i] = a.y;
-      As[ka + 2][ma + i] = a.z;
-      As[ka + 3][ma + i] = a.w;
+    for (int offset = 0; offset < BM; offset += THREADS / (BK / 4)) {
+      float4 values = load4(A, M, K, block_row + load_a_row + offset,
+                            k_tile + load_a_col);
+      tile_a[load_a_col + 0][load_a_row + offset] = values.x;
+      tile_a[load_a_col + 1][load_a_row + offset] = values.y;
+      tile_a[load_a_col + 2][load_a_row + offset] = values.z;
+      tile_a[load_a_col + 3][load_a_row + offset] = values.w;
     }
 #pragma unroll
-    for (int i = 0; i < BK; i += THREADS / (BN / 4)) {
-      float4 b = load4(B, K, N, k0 + kb + i, n0 + nb);
-      *(float4*)&Bs[kb + i][nb] = b;
+    for (int offset = 0; offset < BK; offset += THREADS / (BN / 4)) {
+      float4 values = load4(B, K, N, k_tile + load_b_row + offset,
+                            block_col + load_b_col);
+      *(float4*)&tile_b[load_b_row + offset][load_b_col] = values;
     }
     __syncthreads();
 #pragma unroll
@@ -51,10 +59,10 @@ __launch_bounds__(THREADS, resident(THREADS, TM * TN)) vectorized(
       __align__(16) float a[TM], b[TN];
 #pragma unroll
       for (int i = 0; i < TM; i += 4)
-        *(float4*)&a[i] = *(float4*)&As[k][y + i];
+        *(float4*)&a[i] = *(float4*)&tile_a[k][thread_row + i];
 #pragma unroll
       for (int j = 0; j < TN; j += 4)
-        *(float4*)&b[j] = *(float4*)&Bs[k][x + j];
+        *(float4*)&b[j] = *(float4*)&tile_b[k][thread_col + j];
 #pragma unroll
       for (int i = 0; i < TM; ++i)
 #pragma unroll

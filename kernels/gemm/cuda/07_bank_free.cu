@@ -1,10 +1,11 @@
-// The same loads, and no two lanes in one bank.
+// The same loads without bank conflicts.
 //
-// Idea: two changes of place. After each four rows of As come PAD
-// floats that nobody uses, so that the lanes that turn A, which
-// write four rows apart, reach 32 different banks. And the elements
-// of a thread move apart, in squares of 4 x 4: lanes side by side
-// now read Bs 16 bytes apart, and 8 of them all 32 banks once.
+// Idea: two changes of layout. First, PAD unused floats follow each
+// four rows of tile_a. The lanes that transpose A write four rows
+// apart. With the padding they reach 32 different banks. Second, a
+// thread's elements are spread over the tile in squares of 4 x 4.
+// Neighbouring lanes now read tile_b 16 bytes apart. Eight lanes
+// together read each of the 32 banks once.
 // What limits it: the block waits for global memory, then
 // multiplies, then waits again.
 //
@@ -14,7 +15,7 @@
 #include "gemm.cuh"
 
 constexpr int THREADS = (BM / TM) * (BN / TN);
-constexpr int PAD = 128 / BK;  // so many lanes write to one row
+constexpr int PAD = 128 / BK;  // rows of A that a warp loads at once
 
 extern "C" __global__ void
 __launch_bounds__(THREADS, resident(THREADS, TM * TN)) bank_free(
@@ -23,41 +24,51 @@ __launch_bounds__(THREADS, resident(THREADS, TM * TN)) bank_free(
     const float* __restrict__ C0,  // [M, N], read if beta is not 0
     float* __restrict__ C,         // [M, N]
     int M, int N, int K, float alpha, float beta) {
-  __shared__ __align__(16) float As[BK / 4][4 * BM + PAD];  // turned
-  __shared__ __align__(16) float Bs[BK][BN];
-  int m0 = blockIdx.y * BM, n0 = blockIdx.x * BN;
-  int ma = threadIdx.x / (BK / 4), ka = threadIdx.x % (BK / 4) * 4;
-  int kb = threadIdx.x / (BN / 4), nb = threadIdx.x % (BN / 4) * 4;
-  int y = threadIdx.x / (BN / TN) * 4;  // its first element
-  int x = threadIdx.x % (BN / TN) * 4;
-  int row = m0 + y, col = n0 + x;
+  // tile_a is transposed: four rows of BM floats, then the padding.
+  __shared__ __align__(16) float tile_a[BK / 4][4 * BM + PAD];
+  __shared__ __align__(16) float tile_b[BK][BN];
+  // The block's tile begins here in C.
+  int block_row = blockIdx.y * BM, block_col = blockIdx.x * BN;
+  // The thread loads four floats of A and of B from here on.
+  int load_a_row = threadIdx.x / (BK / 4);
+  int load_a_col = threadIdx.x % (BK / 4) * 4;
+  int load_b_row = threadIdx.x / (BN / 4);
+  int load_b_col = threadIdx.x % (BN / 4) * 4;
+  // The first of the thread's 4 x 4 squares begins here.
+  int thread_row = threadIdx.x / (BN / TN) * 4;
+  int thread_col = threadIdx.x % (BN / TN) * 4;
+  int row = block_row + thread_row, col = block_col + thread_col;
 
   float sum[TM][TN] = {};
-  for (int k0 = 0; k0 < K; k0 += BK) {
+  for (int k_tile = 0; k_tile < K; k_tile += BK) {
 #pragma unroll
-    for (int i = 0; i < BM; i += THREADS / (BK / 4)) {
-      float4 a = load4(A, M, K, m0 + ma + i, k0 + ka);
-      As[ka / 4][0 * BM + ma + i] = a.x;
-      As[ka / 4][1 * BM + ma + i] = a.y;
-      As[ka / 4][2 * BM + ma + i] = a.z;
-      As[ka / 4][3 * BM + ma + i] = a.w;
+    for (int offset = 0; offset < BM; offset += THREADS / (BK / 4)) {
+      float4 values = load4(A, M, K, block_row + load_a_row + offset,
+                            k_tile + load_a_col);
+      tile_a[load_a_col / 4][0 * BM + load_a_row + offset] = values.x;
+      tile_a[load_a_col / 4][1 * BM + load_a_row + offset] = values.y;
+      tile_a[load_a_col / 4][2 * BM + load_a_row + offset] = values.z;
+      tile_a[load_a_col / 4][3 * BM + load_a_row + offset] = values.w;
     }
 #pragma unroll
-    for (int i = 0; i < BK; i += THREADS / (BN / 4)) {
-      float4 b = load4(B, K, N, k0 + kb + i, n0 + nb);
-      *(float4*)&Bs[kb + i][nb] = b;
+    for (int offset = 0; offset < BK; offset += THREADS / (BN / 4)) {
+      float4 values = load4(B, K, N, k_tile + load_b_row + offset,
+                            block_col + load_b_col);
+      *(float4*)&tile_b[load_b_row + offset][load_b_col] = values;
     }
     __syncthreads();
 #pragma unroll
     for (int k = 0; k < BK; ++k) {
       __align__(16) float a[TM], b[TN];
-      float* column = &As[k / 4][k % 4 * BM];
+      float* column_k = &tile_a[k / 4][k % 4 * BM];  // [BM]
 #pragma unroll
       for (int i = 0; i < TM; i += 4)
-        *(float4*)&a[i] = *(float4*)&column[y + i * (BM / TM)];
+        *(float4*)&a[i] =
+            *(float4*)&column_k[thread_row + i * (BM / TM)];
 #pragma unroll
       for (int j = 0; j < TN; j += 4)
-        *(float4*)&b[j] = *(float4*)&Bs[k][x + j * (BN / TN)];
+        *(float4*)&b[j] =
+            *(float4*)&tile_b[k][thread_col + j * (BN / TN)];
 #pragma unroll
       for (int i = 0; i < TM; ++i)
 #pragma unroll

@@ -1,15 +1,16 @@
 // A tile of C for each warp.
 //
-// Idea: the warp gets a WM x WN tile of its own, nearly square, and
-// its lanes are laid over it in pairs: neighbours take turns down
-// and across. For each k the 16 lanes that are served together then
-// read few floats of As and of Bs, each from a bank of its own or
-// shared with a neighbour: a load from Bs takes half the time.
-// What limits it: the multiply-adds themselves, at last. What the
-// library still does better is the order of instructions.
+// Idea: a warp computes its own WM x WN tile, which is nearly square.
+// Its lanes are laid over this tile in pairs, one below the other.
+// The hardware handles 16 lanes of a load together. For each k these
+// 16 lanes now load few floats of tile_a and of tile_b. Each float
+// has a bank of its own or is shared with a neighbour. A load from
+// tile_b needs half the time.
+// What limits it: the multiply-adds themselves. What remains is the
+// order of the instructions, which is better in the library.
 //
 // Launch: grid (ceil(N / BN), ceil(M / BM)), block 32 lanes for each
-// WM x WN of the tile, shared memory 4 * STAGES * BK * (BM + 4 + BN)
+// WM x WN of the tile. Shared memory: 4 * STAGES * BK * (BM + 4 + BN)
 // bytes. BM, BN, BK, WM, WN, TM, TN and STAGES are defines;
 // WM * WN == 32 * TM * TN.
 
@@ -19,25 +20,32 @@
 constexpr int THREADS = (BM / TM) * (BN / TN);
 constexpr int ACROSS = WN / TN;  // lanes along a row of the tile
 
-// Begins to copy a tile of A [BM, BK], turned, and one of B [BK, BN].
-// a and b are the first floats that this thread copies, lda and ldb
-// the floats from row to row. Of the matrices M, N and K are left
-// where the tiles begin, zeros stand beyond. If WHOLE the tiles lie
-// inside, and rows of B begin on 16 bytes: nothing is tested.
+// Begins to copy a tile of A [BM, BK], transposed, and one of B
+// [BK, BN]. a and b are the first floats that this thread copies.
+// From one row to the next there are lda and ldb floats. The tiles
+// begin rows_left, cols_left and k_left before the ends of the
+// matrices; zeros are written beyond. If WHOLE, nothing is tested:
+// the tiles lie inside, and rows of B are multiples of 16 bytes.
 template <bool WHOLE>
-__device__ inline void fetch(float (*As)[BM + 4], float (*Bs)[BN],
-                             const float* a, const float* b,
-                             int lda, int ldb, int M, int N, int K) {
-  int ma = threadIdx.x / BK, ka = threadIdx.x % BK;
-  int kb = threadIdx.x / (BN / 4), nb = threadIdx.x % (BN / 4) * 4;
+__device__ inline void copy_tiles(
+    float (*tile_a)[BM + 4], float (*tile_b)[BN],
+    const float* a, const float* b, int lda, int ldb,
+    int rows_left, int cols_left, int k_left) {
+  int load_a_row = threadIdx.x / BK, load_a_col = threadIdx.x % BK;
+  int load_b_row = threadIdx.x / (BN / 4);
+  int load_b_col = threadIdx.x % (BN / 4) * 4;
 #pragma unroll (WHOLE ? BM : 1)
-  for (int i = 0; i < BM; i += THREADS / BK)
-    copy_async<4>(&As[ka][ma + i], a + (size_t)i * lda,
-                  WHOLE || (ma + i < M && ka < K));
+  for (int offset = 0; offset < BM; offset += THREADS / BK)
+    copy_async<4>(&tile_a[load_a_col][load_a_row + offset],
+                  a + (size_t)offset * lda,
+                  WHOLE || (load_a_row + offset < rows_left &&
+                            load_a_col < k_left));
 #pragma unroll (WHOLE ? BK : 1)
-  for (int i = 0; i < BK; i += THREADS / (BN / 4))
-    copy4_async<WHOLE>(&Bs[kb + i][nb], b + (size_t)i * ldb,
-                       kb + i < K ? N - nb : 0);
+  for (int offset = 0; offset < BK; offset += THREADS / (BN / 4))
+    copy4_async<WHOLE>(&tile_b[load_b_row + offset][load_b_col],
+                       b + (size_t)offset * ldb,
+                       load_b_row + offset < k_left
+                           ? cols_left - load_b_col : 0);
 }
 
 extern "C" __global__ void
@@ -48,55 +56,70 @@ __launch_bounds__(THREADS, resident(THREADS, TM * TN)) warp_tile(
     float* __restrict__ C,         // [M, N]
     int M, int N, int K, float alpha, float beta) {
   extern __shared__ __align__(16) float shared[];
-  auto As = (float (*)[BK][BM + 4])shared;  // [STAGES], turned
-  auto Bs = (float (*)[BK][BN])&As[STAGES];  // [STAGES]
-  int m0 = blockIdx.y * BM, n0 = blockIdx.x * BN;
-  int ma = threadIdx.x / BK, ka = threadIdx.x % BK;
-  int kb = threadIdx.x / (BN / 4), nb = threadIdx.x % (BN / 4) * 4;
+  auto tile_a = (float (*)[BK][BM + 4])shared;  // [STAGES]: transposed
+  auto tile_b = (float (*)[BK][BN])&tile_a[STAGES];  // [STAGES]
+  // The block's tile begins here in C.
+  int block_row = blockIdx.y * BM, block_col = blockIdx.x * BN;
+  // The thread copies these elements of tile_a and tile_b first.
+  int load_a_row = threadIdx.x / BK, load_a_col = threadIdx.x % BK;
+  int load_b_row = threadIdx.x / (BN / 4);
+  int load_b_col = threadIdx.x % (BN / 4) * 4;
   int warp = threadIdx.x / 32, lane = threadIdx.x % 32;
-  int y = warp / (BN / WN) * WM  // its first element
-        + (lane / (2 * ACROSS) * 2 + lane % 2) * 4;
-  int x = warp % (BN / WN) * WN + lane / 2 % ACROSS * 4;
-  int row = m0 + y, col = n0 + x;
+  // The first of the thread's 4 x 4 squares begins here.
+  int thread_row = warp / (BN / WN) * WM +
+                   (lane / (2 * ACROSS) * 2 + lane % 2) * 4;
+  int thread_col = warp % (BN / WN) * WN + lane / 2 % ACROSS * 4;
+  int row = block_row + thread_row, col = block_col + thread_col;
 
-  // Begins to copy the next tiles: the places to read from move on.
-  const float* a = A + (size_t)(m0 + ma) * K + ka;
-  const float* b = B + (size_t)kb * N + (n0 + nb);
-  bool inside = m0 + BM <= M && n0 + BN <= N && N % 4 == 0;
-  auto next_tiles = [&](int s, int k0) {
-    if (inside && k0 + BK <= K)
-      fetch<true>(As[s], Bs[s], a, b, K, N, BM, BN, BK);
-    else if (k0 < K)
-      fetch<false>(As[s], Bs[s], a, b, K, N, M - m0, N - n0, K - k0);
+  // What this thread copies next, from A and from B.
+  const float* next_a = A + (size_t)(block_row + load_a_row) * K +
+                        load_a_col;
+  const float* next_b = B + (size_t)load_b_row * N +
+                        (block_col + load_b_col);
+  bool whole = block_row + BM <= M && block_col + BN <= N &&
+               N % 4 == 0;
+  auto copy_next = [&](int stage, int k_tile) {
+    if (whole && k_tile + BK <= K)
+      copy_tiles<true>(tile_a[stage], tile_b[stage], next_a, next_b,
+                       K, N, BM, BN, BK);
+    else if (k_tile < K)
+      copy_tiles<false>(tile_a[stage], tile_b[stage], next_a, next_b,
+                        K, N, M - block_row, N - block_col,
+                        K - k_tile);
     close_group();
-    a += BK;
-    b += (size_t)BK * N;
+    next_a += BK;
+    next_b += (size_t)BK * N;
   };
-  for (int s = 0; s < STAGES - 1; ++s) next_tiles(s, s * BK);
+  for (int stage = 0; stage < STAGES - 1; ++stage)
+    copy_next(stage, stage * BK);
 
   float sum[TM][TN] = {};
-  int now = 0, next = STAGES - 1;  // stages to read and to fill
+  int read_stage = 0, fill_stage = STAGES - 1;
 #pragma unroll 1
-  for (int k0 = 0; k0 < K; k0 += BK) {
+  for (int k_tile = 0; k_tile < K; k_tile += BK) {
     wait_groups<STAGES - 2>();
     __syncthreads();
-    next_tiles(next, k0 + (STAGES - 1) * BK);
+    copy_next(fill_stage, k_tile + (STAGES - 1) * BK);
 #pragma unroll
     for (int k = 0; k < BK; ++k) {
       __align__(16) float a[TM], b[TN];
+      float* column_k = tile_a[read_stage][k];  // [BM]
+      float* row_k = tile_b[read_stage][k];     // [BN]
 #pragma unroll
       for (int i = 0; i < TM; i += 4)
-        *(float4*)&a[i] = *(float4*)&As[now][k][y + i * (WM / TM)];
+        *(float4*)&a[i] =
+            *(float4*)&column_k[thread_row + i * (WM / TM)];
 #pragma unroll
       for (int j = 0; j < TN; j += 4)
-        *(float4*)&b[j] = *(float4*)&Bs[now][k][x + j * (WN / TN)];
+        *(float4*)&b[j] =
+            *(float4*)&row_k[thread_col + j * (WN / TN)];
 #pragma unroll
       for (int i = 0; i < TM; ++i)
 #pragma unroll
         for (int j = 0; j < TN; ++j) sum[i][j] += a[i] * b[j];
     }
-    now = now + 1 == STAGES ? 0 : now + 1;
-    next = next + 1 == STAGES ? 0 : next + 1;
+    read_stage = read_stage + 1 == STAGES ? 0 : read_stage + 1;
+    fill_stage = fill_stage + 1 == STAGES ? 0 : fill_stage + 1;
   }
 
 #pragma unroll

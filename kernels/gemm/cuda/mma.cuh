@@ -1,11 +1,11 @@
-// Instructions that CUDA C++ has no word for, each under a name (PTX
-// ISA, "ldmatrix" and "mma.sync"). And where a swizzled tile keeps
-// what.
+// Tensor core instructions that CUDA C++ has no function for, each
+// under a name (PTX ISA, "ldmatrix" and "mma.sync"). And the layout
+// of a swizzled tile.
 
 #include "async.cuh"
 
-// 16 bits of fp16 or bf16: kernels only move them, and the tensor
-// core is told by its instruction what they mean.
+// 16 bits of fp16 or bf16. Kernels only copy them; the instruction
+// tells the tensor core which of the two they are.
 typedef unsigned short Half;
 
 #if BF16
@@ -14,40 +14,42 @@ typedef unsigned short Half;
 #define AB_TYPE "f16"
 #endif
 
-// Where element (row, col) lies in a shared tile of rows of COLS
-// halves. Each row of 16-byte pieces is turned by an exclusive or
-// with its number, so that the same piece of 8 rows, which is what
-// ldmatrix reads at a time, lies in all 32 banks once.
+// The place of element (row, col) in a shared tile with rows of COLS
+// halves. A row consists of 16-byte pieces. Its row number, by
+// exclusive or, changes their order. ldmatrix reads the same piece of
+// 8 rows at a time. These now lie in all 32 banks, each used once.
 template <int COLS>
 __device__ inline unsigned swizzled(unsigned row, unsigned col) {
   constexpr unsigned PIECES = COLS / 8 < 8 ? COLS / 8 : 8;
-  unsigned turn = row / (8 / PIECES) % PIECES;
-  return row * COLS + (col ^ turn * 8);
+  unsigned swizzle = row / (8 / PIECES) % PIECES;
+  return row * COLS + (col ^ swizzle * 8);
 }
 
-__device__ inline unsigned shared_address(const Half* at) {
-  return (unsigned)__cvta_generic_to_shared(at);
+__device__ inline unsigned shared_address(const Half* element) {
+  return (unsigned)__cvta_generic_to_shared(element);
 }
 
-// Four 8 x 8 matrices into a register each. Lane l gives the address
-// of row l % 8 of matrix l / 8 and gets elements 2 (l % 4) and the
-// next of row l / 4 of all four.
-__device__ inline void load_matrices(unsigned (&r)[4],
+// Loads four 8 x 8 matrices, one into each register. Lane l gives the
+// address of row l % 8 of matrix l / 8. From row l / 4 of all four
+// matrices it gets elements 2 (l % 4) and 2 (l % 4) + 1.
+__device__ inline void load_matrices(unsigned (&registers)[4],
                                      const Half* row) {
   asm volatile(
       "ldmatrix.sync.aligned.m8n8.x4.shared.b16 "
       "{%0, %1, %2, %3}, [%4];"
-      : "=r"(r[0]), "=r"(r[1]), "=r"(r[2]), "=r"(r[3])
+      : "=r"(registers[0]), "=r"(registers[1]), "=r"(registers[2]),
+        "=r"(registers[3])
       : "r"(shared_address(row)) : "memory");
 }
 
-// The same, and each matrix is transposed on its way.
-__device__ inline void load_transposed(unsigned (&r)[4],
+// The same, and each matrix is transposed while it is loaded.
+__device__ inline void load_transposed(unsigned (&registers)[4],
                                        const Half* row) {
   asm volatile(
       "ldmatrix.sync.aligned.m8n8.x4.trans.shared.b16 "
       "{%0, %1, %2, %3}, [%4];"
-      : "=r"(r[0]), "=r"(r[1]), "=r"(r[2]), "=r"(r[3])
+      : "=r"(registers[0]), "=r"(registers[1]), "=r"(registers[2]),
+        "=r"(registers[3])
       : "r"(shared_address(row)) : "memory");
 }
 

@@ -1,8 +1,9 @@
-// A kernel that does nothing: what is left is the launch.
+// An empty kernel: what remains is the launch.
 //
-// Idea: whatever a kernel computes, starting it and seeing it end
-// costs the same; an empty one has no other cost. What limits it:
-// the GPU's front end, which takes one launch after another.
+// Idea: to start a kernel and to see its end costs the same for every
+// kernel. An empty kernel has no other cost.
+// What limits it: the GPU's front end, which starts one launch after
+// another.
 //
 // Launch: grid 1, block 32.
 

@@ -1,11 +1,12 @@
-// FP32 multiply-adds on registers and nothing else: the roof of
+// FP32 multiply-adds on registers and nothing else: the peak rate of
 // arithmetic.
 //
-// Idea: an answer takes a few cycles, while another multiply-add
-// could start in each. So a thread keeps CHAINS values that do not
-// wait for one another, and many warps stand by. What limits it: the
-// number of FP32 units and their clock. Memory is written once, at
-// the end, so that nothing can be left out.
+// Idea: a result needs a few cycles, but another multiply-add could
+// start in each cycle. So a thread computes CHAINS values that do not
+// depend on each other, and many warps are ready to run.
+// What limits it: the number of FP32 units and their clock. The result
+// is written to memory once, at the end. Without that the compiler
+// would remove the computation.
 //
 // Launch: any grid, any block. CHAINS is a define.
 
@@ -13,16 +14,16 @@ extern "C" __global__ void fma_chains(
     float* __restrict__ out,  // [threads]
     float a, float b, int rounds) {
   int i = blockIdx.x * blockDim.x + threadIdx.x;
-  float x[CHAINS];
+  float chain[CHAINS];
 #pragma unroll
-  for (int j = 0; j < CHAINS; ++j) x[j] = i % 1024 + j;
+  for (int j = 0; j < CHAINS; ++j) chain[j] = i % 1024 + j;
 #pragma unroll 16
-  for (int t = 0; t < rounds; ++t)
+  for (int round = 0; round < rounds; ++round)
 #pragma unroll
-    for (int j = 0; j < CHAINS; ++j) x[j] = fmaf(a, x[j], b);
+    for (int j = 0; j < CHAINS; ++j) chain[j] = fmaf(a, chain[j], b);
 
   float sum = 0.0f;
 #pragma unroll
-  for (int j = 0; j < CHAINS; ++j) sum += x[j];
+  for (int j = 0; j < CHAINS; ++j) sum += chain[j];
   out[i] = sum;
 }

@@ -1,11 +1,11 @@
-// Vector add: one thread an element.
+// Vector add: one thread per element.
 //
-// Idea: block blockIdx.x holds the elements from blockIdx.x *
-// BLOCK on; thread threadIdx.x of it adds one. 32 threads of
-// neighbouring number are a warp and run together, so a warp
-// asks for 32 neighbouring floats: 128 bytes, 4 sectors of 32
-// bytes, none of them wasted. The last block may have more
-// threads than elements are left: those do nothing.
+// Idea: block blockIdx.x computes BLOCK neighbouring elements, each
+// thread one of them. 32 threads with neighbouring numbers form a
+// warp and run together. A warp therefore loads 32 neighbouring
+// floats. These 128 bytes are 4 sectors of 32 bytes, and no byte
+// is wasted. The last block may have more threads than there are
+// elements left; its other threads do nothing.
 // What limits it: HBM. 12 bytes are moved for one addition.
 //
 // Launch: grid (ceil(n / BLOCK)), block BLOCK.

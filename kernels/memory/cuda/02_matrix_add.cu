@@ -1,10 +1,11 @@
 // Matrix add: a square of threads for a square of elements.
 //
-// Idea: a matrix lies in memory row after row, so column + 1 is
-// the next float and row + 1 is N floats on. threadIdx.x counts
-// fastest through a warp: it is given the column, and a warp
-// asks for neighbouring floats: a row's worth at TILE 32, two
-// runs of 16 at TILE 16, four runs of 8 at TILE 8.
+// Idea: a matrix lies in memory row after row. Column + 1 is the
+// next float; row + 1 is N floats further. Lanes of a warp differ
+// in threadIdx.x first. So threadIdx.x selects the column, and a
+// warp loads neighbouring floats. With TILE 32 these are 32 floats
+// of one row. With TILE 16 they are two runs of 16, with TILE 8
+// four runs of 8.
 // What limits it: HBM, as for the vector.
 //
 // Launch: grid (ceil(N / TILE), ceil(M / TILE)), block (TILE,

@@ -1,12 +1,13 @@
-// Matrix add with x and y changed over: the same sum, scattered.
+// Matrix add with x and y exchanged: the same sum, scattered loads.
 //
-// Idea: one line differs from matrix_add. threadIdx.x is given
-// the row, so neighbouring threads lie N floats apart and each
-// lane of a warp asks for a sector of its own: 32 bytes fetched
-// for 4 used. Other warps of the block want the rest of those
-// sectors, and find it in a cache only while it is still there.
-// What limits it: the sectors that pass between the SMs and the
-// L2, up to eight times those of matrix_add.
+// Idea: only the lines with row and col differ from matrix_add.
+// threadIdx.x now selects the row. Neighbouring threads access
+// floats that are N floats apart. Each lane of a warp loads a sector
+// of its own: 32 bytes for 4 that it uses. Other warps of the block
+// need the rest of those sectors. They find it in a cache only while
+// it is still there.
+// What limits it: the sectors between the SMs and the L2, up to
+// eight times those of matrix_add.
 //
 // Launch: grid (ceil(M / TILE), ceil(N / TILE)), block (TILE,
 // TILE).

@@ -1,17 +1,17 @@
 // Reading shared memory at a stride: bank conflicts and padding.
 //
 // Idea: shared memory has 32 banks, each one word (4 bytes) wide.
-// Word w lies in bank w % 32, and a bank gives one word a pass.
-// Lane l reads the tile's element l * stride, counted row after
-// row. At stride 1, as at any odd stride, 32 lanes meet 32 banks:
-// one pass. At stride 2 two words share a bank: two passes. At
-// stride 32 the warp reads down a column, which is one bank: 32
-// passes. PAD 1 puts an unused word behind each row: a column
-// then leans across all banks and takes one pass. Odd strides,
-// which had no conflict, can get one from it.
-// What limits it: the passes. Each thread reads 32 * turns words,
-// one row further down each time, which shifts all 32 lanes alike
-// and changes no conflict; so little else takes time beside them.
+// Word w lies in bank w % 32. In one wavefront a bank delivers one
+// word. Lane l reads element l * stride of the tile, counted row
+// after row. With stride 1, or any odd stride, the 32 lanes use 32
+// banks: one wavefront. With stride 2 two words share a bank: two
+// wavefronts. With stride 32 the warp reads a column, which lies in
+// one bank: 32 wavefronts. PAD 1 adds an unused word after each row.
+// A column is then spread over all banks and needs one wavefront.
+// Odd strides had no conflict; with PAD they can have one.
+// What limits it: the wavefronts. Each thread reads 32 * turns words.
+// Each read is one row below the last. All 32 lanes shift by the same
+// distance, so the conflicts stay the same.
 //
 // Launch: grid (ceil(n / BLOCK)), block BLOCK. PAD is a define.
 
@@ -29,12 +29,12 @@ extern "C" __global__ void shared_stride(
   if (i >= n) return;
   int element = i % 32 * stride;  // of this lane, at most 31 * 32
   float sum = 0;
-  for (int t = 0; t < turns; ++t) {
-    int start = (i / 32 + t) % 32;  // one row for the whole warp
-    int row = start + element / COLS;
+  for (int turn = 0; turn < turns; ++turn) {
+    int warp_row = (i / 32 + turn) % 32;  // the same for all lanes
+    int row = warp_row + element / COLS;
 #pragma unroll
-    for (int r = 0; r < 32; ++r)
-      sum += tile[row + r][element % COLS];
+    for (int offset = 0; offset < 32; ++offset)
+      sum += tile[row + offset][element % COLS];
   }
   y[i] = sum;
 }

@@ -1,13 +1,12 @@
 // NCHW to NHWC: the same tensor in another order, threads along w.
 //
-// Idea: memory is a line, so a tensor of four axes needs an order
-// in which they are counted. In NCHW w counts fastest, in NHWC c.
-// An index (n, c, h, w) becomes an address by the same steps in
-// both: times the next axis's extent, plus its index, and so on.
-// Neighbouring threads own neighbouring w: a warp reads floats
-// side by side and writes them C floats apart.
-// What limits it: the stores, one sector for each lane where C is
-// 8 or more.
+// Idea: memory is a line. A tensor of four axes therefore needs an
+// order of its axes. In NCHW neighbours in memory differ in w, in
+// NHWC in c. In both orders an address is computed in the same way:
+// multiply by the extent of the next axis, add its index, repeat.
+// Neighbouring threads own neighbouring w. A warp reads neighbouring
+// floats and writes floats that are C floats apart.
+// What limits it: the stores, one sector per lane if C is 8 or more.
 //
 // Launch: grid (ceil(N*C*H*W / BLOCK)), block BLOCK.
 
@@ -21,7 +20,7 @@ extern "C" __global__ void to_nhwc(
   int h = i / W % H;
   int c = i / (W * H) % C;
   int n = i / (W * H * C);
-  int from = ((n * C + c) * H + h) * W + w;
-  int to = ((n * H + h) * W + w) * C + c;
-  y[to] = x[from];
+  int nchw_index = ((n * C + c) * H + h) * W + w;
+  int nhwc_index = ((n * H + h) * W + w) * C + c;
+  y[nhwc_index] = x[nchw_index];
 }

@@ -1,11 +1,12 @@
-// NCHW to NHWC with threads along c: the reads are scattered.
+// NCHW to NHWC with threads along c: the loads are scattered.
 //
-// Idea: the two addresses are those of to_nhwc; only who computes
-// which changes. Neighbouring threads own neighbouring c: a warp
-// writes floats side by side and reads them H*W floats apart.
-// What limits it: the loads, one sector for each channel where
-// H*W is 8 or more. A load can find its sector in the L1, where
-// another warp's load has left it; a store goes on to the L2.
+// Idea: the two addresses are those of to_nhwc. Only the assignment
+// of elements to threads differs. Neighbouring threads own
+// neighbouring c. A warp writes neighbouring floats and reads floats
+// that are H*W floats apart.
+// What limits it: the loads, one sector per channel if H*W is 8 or
+// more. A load can find its sector in the L1, loaded before by
+// another warp. A store always goes to the L2.
 //
 // Launch: grid (ceil(N*C*H*W / BLOCK)), block BLOCK.
 
@@ -19,7 +20,7 @@ extern "C" __global__ void to_nhwc_along_c(
   int w = i / C % W;
   int h = i / (C * W) % H;
   int n = i / (C * W * H);
-  int from = ((n * C + c) * H + h) * W + w;
-  int to = ((n * H + h) * W + w) * C + c;
-  y[to] = x[from];
+  int nchw_index = ((n * C + c) * H + h) * W + w;
+  int nhwc_index = ((n * H + h) * W + w) * C + c;
+  y[nhwc_index] = x[nchw_index];
 }

@@ -158,15 +158,15 @@ def test_a_generator_that_forgets_a_block_is_seen(kind):
 
 
 FAULTS = {  # what is wrong: (chain, what stands there, what is put in its place)
-    "the map of the first for all four": ("bias relu", "k == 0 || s.P * s.Q % 4 != 0", "k == 0"),
+    "the map of the first for all four": ("bias relu", "j == 0 || shape.P * shape.Q % 4 != 0", "j == 0"),
     "eps left out": ("bn:eps=0.5 relu", "var[c] + eps", "var[c]"),
-    "the pad of a pool read": ("relu maxpool:3:pad=1", "if (h < 0 || h >= s.H ||", "if ("),
-    "a window too small": ("relu avgpool:2", "t < s.R", "t < s.R - 1"),
-    "a stride of one": ("conv:K=2:R=3:stride=2 relu", "q * s.stride", "q"),
-    "half the lanes": ("relu gap", "other = 16", "other = 8"),
-    "the addend of the output's place": ("add maxpool:2", "z[j]", "z[i]"),
+    "the pad of a pool read": ("relu maxpool:3:pad=1", "if (in_row < 0 || in_row >= shape.H ||", "if ("),
+    "a window too small": ("relu avgpool:2", "s < shape.R", "s < shape.R - 1"),
+    "a stride of one": ("conv:K=2:R=3:stride=2 relu", "q * shape.stride", "q"),
+    "half the lanes": ("relu gap", "lane_mask = 16", "lane_mask = 8"),
+    "the addend of the output's place": ("add maxpool:2", "z[in_index]", "z[i]"),
     "numbers of the input's map": ("conv:K=2:R=1 bias", "b[k]", "b[0]"),
-    "the second bias for the first": ("bias relu bias", "offset_2 = b_2[c]", "offset_2 = b[c]"),
+    "the second bias for the first": ("bias relu bias", "map_bias_2 = b_2[c]", "map_bias_2 = b[c]"),
 }
 
 

@@ -209,7 +209,7 @@ def test_swizzled_tiles_meet_in_no_bank(BK):
     assert ran.total["wavefronts_ld"] > 0 and ran.conflicts == 0
 
     def plain(text: str) -> str:
-        return text.replace("unsigned turn = ", "unsigned turn = 0 * ")
+        return text.replace("unsigned swizzle = ", "unsigned swizzle = 0 * ")
 
     assert emulated("mma-sync", s, tiles={"BK": BK}, change=plain, count=True).conflicts > 1000
 
@@ -222,7 +222,7 @@ def test_dp4a_meets_in_no_bank(tiles):
     assert ran.total["wavefronts_ld"] > 0 and ran.conflicts == 0
 
     def plain(text: str) -> str:
-        return text.replace("As[KP][BM + 4]", "As[KP][BM]")
+        return text.replace("tile_a[KP][BM + 4]", "tile_a[KP][BM]")
 
     assert emulated("dp4a", s, tiles, change=plain, count=True).conflicts > 0
 

@@ -175,18 +175,17 @@ def test_the_order_of_warps_changes_nothing_and_nothing_races(name):
     )
 
 
-_LEVEL = "    __syncthreads();\n    if (t < half)"
 FAULTS = {  # what is wrong: (the kernel, what stands there, what is put in its place)
-    "the sum not rescaled": ("online", "a.l * expf(a.m - base) +", "a.l +"),
-    "no base for rows of -infinity": ("online", "m == -INFINITE ? 0.0f : m", "m"),
-    "a level too few": ("online", "int half = BLOCK / 2; half; half /= 2", "int half = BLOCK / 2; half > 1; half /= 2"),
-    "the levels' barrier": ("online", "    __syncthreads();\n    if (t < half) {", "    if (t < half) {"),
-    "the barrier before s is used again": ("three-pass", "  __syncthreads();  // all", "  // all"),
-    "the maximum not taken off": ("three-pass", "l += expf(x[j] - m)", "l += expf(x[j])"),
-    "the other half not merged": ("unsafe", "s[t] += s[t + half]", "s[t] += s[t + 1]"),
-    "the last exchange left out": ("warp-shuffle", "bit = 16; bit; bit /= 2", "bit = 16; bit > 1; bit /= 2"),
-    "the row's rest read": ("registers", "? x[k * BLOCK + t] : -INFINITE", "? x[k * BLOCK + t] : 0.0f"),
-    "a warp's part left out": ("registers", "int w = 1; w < WARPS", "int w = 2; w < WARPS"),
+    "the sum not rescaled": ("online", "a.l * expf(a.m - shift) +", "a.l +"),
+    "no shift for rows of -infinity": ("online", "m == -INFINITE ? 0.0f : m", "m"),
+    "a level too few": ("online", "stride = BLOCK / 2; stride;", "stride = BLOCK / 2; stride > 1;"),
+    "the levels' barrier": ("online", "    __syncthreads();\n    if (thread < stride) {", "    if (thread < stride) {"),
+    "the barrier before the array is used again": ("three-pass", "  __syncthreads();  // all", "  // all"),
+    "the maximum not taken off": ("three-pass", "l += expf(x[col] - m)", "l += expf(x[col])"),
+    "the other half not merged": ("unsafe", "partial[thread + stride]", "partial[thread + 1]"),
+    "the last exchange left out": ("warp-shuffle", "lane_mask = 16; lane_mask;", "lane_mask = 16; lane_mask > 1;"),
+    "the row's rest read": ("registers", "? x[col] : -INFINITE", "? x[col] : 0.0f"),
+    "a warp's part left out": ("registers", "int warp = 1; warp < WARPS", "int warp = 2; warp < WARPS"),
     "the parts' barrier": ("registers", "  __syncthreads();\n", ""),
 }  # fmt: skip
 

@@ -29,7 +29,7 @@ def test_it_steps_to_the_end_and_every_caption_is_the_scenes(lesson):
         stage.do("forward")
     expect(stage.root).to_contain_text("passes over x 2")
     a, b = (float(v) for v in scene.told[0].words.args[8])  # cell 0 after the first level
-    assert f"The larger of {a:g} and {b:g}.".replace("-", "−") in stage.point_at("ms", 8)
+    assert f"The larger of {a:g} and {b:g}.".replace("-", "−") in stage.point_at("partial_m", 8)
 
 
 def test_overflow_is_seen_and_told(lesson):

@@ -144,16 +144,16 @@ def test_each_thread_stores_the_cells_it_is_said_to_own(ask):
 @settings(max_examples=12, deadline=None, suppress_health_check=[HealthCheck.too_slow])
 @given(asked(rungs=tuple(SHARED)))
 def test_owners_read_from_shared_memory_what_they_are_said_to(ask):
-    """Each thread (each warp, of tensor cores) reads its rows of As and columns of Bs, all of them, no others."""
+    """Each thread (each warp, of tensor cores) reads its rows of tile_a and columns of tile_b, all of them, no others."""
     rung, tiles, s = ask
     A, B, C0 = matrices(s)
     plan = plan_of(s, rung, tiles)
     trace, _ = one_block(s, rung, tiles, A, B, C0)
     owner, byte = shared_reads(plan, trace)
-    for name, layout, of in (("As", plan.As, plan.rows), ("Bs", plan.Bs, plan.cols)):
+    for name, layout, of in (("tile_a", plan.As, plan.rows), ("tile_b", plan.Bs, plan.cols)):
         mine = tile_bytes(name, layout, plan, owner, byte)
         for at in {0, len(of) // 2, len(of) - 1}:
-            cells = layout.at[of[at]] if name == "As" else layout.at[:, of[at]]
+            cells = layout.at[of[at]] if name == "tile_a" else layout.at[:, of[at]]
             assert set(mine[at]) == set(np.unique(cells.ravel() * layout.item // 4))
 
 
@@ -163,9 +163,9 @@ def shared_reads(plan, trace):
     text = sources.text(plan.file).splitlines()
     ours = np.array([of is not None and of.file == plan.file.rpartition("/")[2] for of in trace.lines])
     number = [of.number if mine else 0 for of, mine in zip(trace.lines, ours, strict=True)]
-    last = np.array(["Cs[" in text[n - 1] if n else False for n in number])[trace.line[trace.step]]
+    last = np.array(["tile_c[" in text[n - 1] if n else False for n in number])[trace.line[trace.step]]
     names = np.array(trace.buffers)[trace.buffer]
-    at = ~trace.write & ~last & np.isin(names, ("As", "Bs", "shared"))
+    at = ~trace.write & ~last & np.isin(names, ("tile_a", "tile_b", "shared"))
     owner = trace.thread[at] // (32 if plan.owner == "warp" else 1)
     return owner, np.char.add(
         np.char.add(names[at], "@"), (trace.element[at].astype(np.int64) * 4).astype(str)
@@ -213,8 +213,8 @@ def test_each_value_is_read_from_shared_memory_as_often_as_the_caption_says(rung
     scene = gemm_scene(s, rung, tiles, A, B)
     load = int(np.flatnonzero(scene.captions.kind == gemm_plan.LOAD_A)[0])
     owner, places = shared_reads(plan, one_block(s, rung, tiles, A, B, C0)[0])
-    words = tile_bytes("As", plan.As, plan, owner, places)
-    readers = sum(0 in found for found in words.values())  # who reads the first word of As
+    words = tile_bytes("tile_a", plan.As, plan, owner, places)
+    readers = sum(0 in found for found in words.values())  # who reads the first word of tile_a
     assert f"then {readers} times from shared memory" in scene.caption(load)
 
 

@@ -99,11 +99,17 @@ def test_what_shared_memory_holds_is_what_the_kernel_stored(rung, x):
     _, session = emulated(rung, x, 0)
     (trace,) = session.trace
     names = np.array(trace.buffers)[trace.buffer]
-    written = {w.target: w for w in scene.writes if w.target in ("ms", "ls", "maxima", "sums")}
+    written = {
+        w.target: w for w in scene.writes if w.target in ("partial_m", "partial_l", "warp_m", "warp_l")
+    }
     assert bool(written) == (rung != "softmax/warp-shuffle")
     for buffer in {*trace.buffers} - {"x", "y"}:
         stored = trace.write & (names == buffer)
-        shown = [written[name] for name in (("ms", "ls") if buffer == "s" else (buffer,)) if name in written]
+        shown = [
+            written[name]
+            for name in (("partial_m", "partial_l") if buffer == "partial" else (buffer,))
+            if name in written
+        ]
         cells = np.concatenate([w.cells % scene.tensor(w.target).cols for w in shown])
         np.testing.assert_array_equal(cells, trace.element[stored])
         values = np.concatenate([w.values for w in shown])
@@ -141,7 +147,10 @@ def test_the_unsafe_kernel_shows_infinity_and_nan_and_the_others_stay_finite():
     x = softmax_inputs.row(softmax_inputs.LARGE, 40)
     seen = softmax_scene("softmax/unsafe", SMALL["softmax/unsafe"], x)
     y = seen.cells("y")
-    assert np.isinf(seen.cells("ls")).any() and np.isnan(y).sum() == (x > softmax_story.OVERFLOW).sum() > 2
+    assert (
+        np.isinf(seen.cells("partial_l")).any()
+        and np.isnan(y).sum() == (x > softmax_story.OVERFLOW).sum() > 2
+    )
     told = [seen.caption(t) for t in range(seen.steps)]
     assert any("beyond 3.4·10^38" in text for text in told) and any("∞ / ∞ is NaN" in text for text in told)
     for rung in SMALL:
@@ -193,7 +202,7 @@ def test_a_cell_of_a_tree_tells_the_two_it_is_made_of(rung):
                 continue
             a, b = cells[pair]
             np.testing.assert_allclose(told.words.args[cell], [a, b], rtol=1e-6)
-            if told.of in ("ms", "m"):
+            if told.of in ("partial_m", "m"):
                 assert cells[cell] == max(a, b)
             elif len(scene.told) == 1 or rung in ("softmax/three-pass", "softmax/registers"):
                 assert cells[cell] == pytest.approx(a + b, rel=1e-6)

@@ -53,9 +53,11 @@ def _demangler() -> ctypes._CFuncPtr | None:
     return None
 
 
-def _plain(name: str) -> str:
-    """The C++ name in a mangled one: _ZZ4gemmE2As -> As."""
-    if name.startswith("_ZZ"):
-        tail = name.rpartition("E")[2].lstrip("0123456789")
-        return tail.split("_")[0] or name
+def variable(name: str) -> str:
+    """Return the C++ name of a function's variable in a mangled one: _ZZ4gemmE6tile_a -> tile_a."""
+    for m in re.finditer(r"E(\d+)", name) if name.startswith("_ZZ") else ():
+        end = m.end() + int(m[1])
+        # A second variable of the same name ends with _0, a third with _1.
+        if end <= len(name) and re.fullmatch(r"(_\d+|__\d+_)?", name[end:]):
+            return name[m.end() : end]
     return name

@@ -5,6 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
+from kernels.engines.emulator.ptx.names import variable
 from tests.helpers.emulated import emulate, needs_nvrtc
 from tests.helpers.emulated_numbers import rng
 
@@ -322,3 +323,17 @@ def test_atomics_on_vectors_update_each_element():
     run = emulate(source, {"x": np.zeros(8, f32)}, {"old": (32, f32)}, args=["x", "old"])
     assert run["x"].tolist() == [32, 320, 0, 0, 32, 64, 96, 32]
     assert run["old"].tolist() == [0] * 32
+
+
+@pytest.mark.parametrize(
+    "mangled, name",
+    [
+        ("_ZZ4gemmE2As", "As"),
+        ("_ZZ9bank_freeE6tile_a", "tile_a"),
+        ("_ZZ1kE4TILE_0", "TILE"),
+        ("_ZZ5sgemmILi16EfEvPKT0_S2_PS0_E6tile_b", "tile_b"),
+        ("shared", "shared"),
+    ],
+)
+def test_a_shared_array_has_its_name_in_the_source(mangled, name):
+    assert variable(mangled) == name
