@@ -305,8 +305,8 @@ def test_lit_lines_do_what_the_steps_say(rung):
         int(kind): lines[int(line) - 1]
         for kind, line in zip(scene.captions.kind, scene.source.lines, strict=True)
     }
-    assert "window(" in lit[words.START] and "fetch_filters" in lit[words.FETCH_A]
-    assert "copy_async<4>(Bs" in lit[words.FETCH_B] and "multiply(" in lit[words.MULTIPLY]
+    assert "window(" in lit[words.START] and "load_filters" in lit[words.FETCH_A]
+    assert "copy_async<4>(tile_b" in lit[words.FETCH_B] and "multiply(" in lit[words.MULTIPLY]
     assert "store<4>" in lit[words.STORE]  # P*Q = 64 is a multiple of 4
     odd = scene_of(ConvShape(1, 1, 5, 5, 4, 3, 3), find(rung).default_tiles, rung)
     assert "store<1>" in lines[int(odd.source.lines[-1]) - 1]
