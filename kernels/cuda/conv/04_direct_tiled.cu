@@ -161,6 +161,6 @@ __launch_bounds__(256, 2) direct_tiled(
       filter += group * group_K;
       output[(((size_t)n * shape.K + filter) * shape.P + output_row) *
                  shape.Q + q] =
-          finished(sum[i][k], bias, filter, layer);
+          apply_bias_relu(sum[i][k], bias, filter, layer);
     }
 }

@@ -40,5 +40,5 @@ extern "C" __global__ void fft_pick(
       dense[(plane * tiling.rows + row) * tiling.columns + column];
   sum /= (float)tiling.rows * (float)tiling.columns;
   output += (size_t)n * shape.K * shape.P * shape.Q;
-  output[output_pixel] = finished(sum, bias, k, layer);
+  output[output_pixel] = apply_bias_relu(sum, bias, k, layer);
 }

@@ -20,6 +20,6 @@ extern "C" __global__ void bias_relu(
   int image_pixels = shape.K * shape.P * shape.Q;
   if (output_pixel >= image_pixels) return;
   output += (size_t)n * image_pixels + output_pixel;
-  *output = finished(*output, bias,
-                     output_pixel / (shape.P * shape.Q), layer);
+  *output = apply_bias_relu(
+      *output, bias, output_pixel / (shape.P * shape.Q), layer);
 }

@@ -117,7 +117,7 @@ __device__ inline void store(float* output, const float* bias,
         value.element[e] += sum[i][j + e];
         if (last_part)
           value.element[e] =
-              finished(value.element[e], bias, row, layer);
+              apply_bias_relu(value.element[e], bias, row, layer);
       }
       *target = value;
     }

@@ -6,9 +6,10 @@ struct Layer {
   int relu;    // 1: negative outputs become 0
 };
 
-// Returns the output of filter k, made from its sum. NaN stays NaN.
-__device__ inline float finished(float sum, const float* bias, int k,
-                                 const Layer& layer) {
+// Returns the output of filter k: its sum, plus bias, after ReLU. NaN
+// stays NaN.
+__device__ inline float apply_bias_relu(float sum, const float* bias,
+                                        int k, const Layer& layer) {
   if (layer.bias) sum += bias[k];
   return layer.relu && sum < 0.0f ? 0.0f : sum;
 }
