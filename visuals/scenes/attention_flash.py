@@ -89,7 +89,7 @@ def _tensors(flash: Steps) -> tuple[Tensor, ...]:
         held("Ps", "workspace", (R, C), "" if plan.halves else tall, symbol="p" if plan.halves else "tile_p"),
         held("s", "workspace", (R, C)),
         held("m", "workspace", (R, 1)),
-        held("shrink", "workspace", (R, 1), symbol="factor"),
+        held("shrink", "workspace", (R, 1), symbol="rescale"),
         held("l", "workspace", (R, 1)),
         held("o", "output", (R, D), "O, not divided"),
     )  # fmt: skip

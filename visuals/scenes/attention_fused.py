@@ -181,7 +181,7 @@ class Fused:
             matrix("O", "output", (R, D), (0, 0), flat),
             never_stored(s, range(R), C),
             Tensor("q", "query_row", "query_row", "input", 1, 1, D, note="times the scale"),
-            Tensor("s", "scores", "scores", "workspace", 1, 1, C, note="scores, then weights"),
+            Tensor("s", "scores", "scores", "workspace", 1, 1, C, note="later the weights"),
             Tensor("parts", "partial", "partial", "output", 1, self.shown_groups, D, note=note),
             Tensor("m", "m", "m", "workspace", 1, 1, 1),
             Tensor("l", "l", "l", "workspace", 1, 1, 1),
