@@ -70,10 +70,10 @@ __launch_bounds__(THREADS, RESIDENT) flash_mma(
   // Keys that the warp's first query sees, and that its last one sees.
   int min_keys = visible_keys(block_query + warp_row, N, causal);
   int max_keys = visible_keys(block_query + warp_row + WM - 1, N, causal);
-  int read_stage = 0, load_stage = STAGES - 1;
+  int read_stage = 0, fill_stage = STAGES - 1;
 #pragma unroll 1
   for (int key_tile = 0; key_tile < key_end; key_tile += Bc) {
-    load_keys(load_stage, key_tile + (STAGES - 1) * Bc);
+    load_keys(fill_stage, key_tile + (STAGES - 1) * Bc);
     if (key_tile < max_keys) {
       Scores s = {};
 #pragma unroll
@@ -99,7 +99,7 @@ __launch_bounds__(THREADS, RESIDENT) flash_mma(
     }
     wait_groups<STAGES - 2>();
     __syncthreads();  // the next tile is loaded; all have used this one
-    load_stage = read_stage;
+    fill_stage = read_stage;
     read_stage = read_stage + 1 < STAGES ? read_stage + 1 : 0;
   }
 

@@ -107,7 +107,7 @@ __launch_bounds__(THREADS, RESIDENT) implicit_gemm_plain(
     int n = column / output_area;
     return (size_t)n * (shape.K - 1) * output_area + column;
   };
-  int read_stage = 0, load_stage = STAGES - 1;
+  int read_stage = 0, fill_stage = STAGES - 1;
 #pragma unroll 1
   for (int k_tile = 0; k_tile < inner;) {
     bool first_part = k_tile == 0;
@@ -117,10 +117,10 @@ __launch_bounds__(THREADS, RESIDENT) implicit_gemm_plain(
     for (; k_tile < part_end; k_tile += BK) {
       wait_groups<STAGES - 2>();
       __syncthreads();
-      load_tiles(load_stage, k_tile + (STAGES - 1) * BK);
+      load_tiles(fill_stage, k_tile + (STAGES - 1) * BK);
       multiply(sum, stages + read_stage * STAGE, thread);
       read_stage = read_stage + 1 == STAGES ? 0 : read_stage + 1;
-      load_stage = load_stage + 1 == STAGES ? 0 : load_stage + 1;
+      fill_stage = fill_stage + 1 == STAGES ? 0 : fill_stage + 1;
     }
     bool last_part = part_end == inner;
     if (output_area % 4 == 0)

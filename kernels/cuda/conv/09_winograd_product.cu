@@ -66,12 +66,12 @@ __launch_bounds__(THREADS, 512 / THREADS) winograd_product(
   for (int i = 0; i < STAGES - 1; ++i) load_tiles(i, i * BK);
 
   float sum[8][8] = {};
-  int read_stage = 0, load_stage = STAGES - 1;
+  int read_stage = 0, fill_stage = STAGES - 1;
 #pragma unroll 1
   for (int c_tile = 0; c_tile < shape.C; c_tile += BK) {
     wait_groups<STAGES - 2>();
     __syncthreads();
-    load_tiles(load_stage, c_tile + (STAGES - 1) * BK);
+    load_tiles(fill_stage, c_tile + (STAGES - 1) * BK);
 #pragma unroll
     for (int c = 0; c < BK; ++c) {
       __align__(16) float a[8], b[8];
@@ -88,7 +88,7 @@ __launch_bounds__(THREADS, 512 / THREADS) winograd_product(
         for (int j = 0; j < 8; ++j) sum[i][j] += a[i] * b[j];
     }
     read_stage = read_stage + 1 == STAGES ? 0 : read_stage + 1;
-    load_stage = load_stage + 1 == STAGES ? 0 : load_stage + 1;
+    fill_stage = fill_stage + 1 == STAGES ? 0 : fill_stage + 1;
   }
 
 #pragma unroll
