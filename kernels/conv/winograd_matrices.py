@@ -155,10 +155,10 @@ def header() -> str:
     """kernels/conv/cuda/winograd_matrices.cuh: the three matrices of F(m, 3) for each m of TILES."""
     points = ", ".join(map(str, POINTS[: max(TILES) + 1]))
     parts = [
-        "// A^T, G and B^T of F(M, 3), one dimension: M outputs of 3 taps from\n"
-        "// M + 2 inputs. Derived in kernels/conv/winograd_matrices.py from the first M + 1 of\n"
-        f"// the points {points}, and infinity, and written\n"
-        "// by `python -m kernels.conv.winograd_matrices`: not edited by hand.\n"
+        "// A^T, G and B^T of F(M, 3) in one dimension: M outputs of 3 taps from\n"
+        "// M + 2 inputs. kernels/conv/winograd_matrices.py derives them from the\n"
+        f"// first M + 1 of the points {points}, and infinity.\n"
+        "// `python -m kernels.conv.winograd_matrices` writes it: do not edit it.\n"
     ]
     for i, m in enumerate(TILES):
         t = derive(m, 3)

@@ -23,7 +23,7 @@ _PRODUCT = (
     "The block stores its {6} [sums](output) into C.",
     "The other blocks did the same at the same time: [C](output) is whole.",
 )
-_LINES = ("float sum", "As[y][x] =", "Bs[y][x] =", "sum +=", "C[(size_t)", "C[(size_t)")
+_LINES = ("float sum", "tile_a[thread_row]", "tile_b[thread_row]", "sum +=", "C[(size_t)", "C[(size_t)")
 
 
 def tiled(M: int = 8, N: int = 8, K: int = 6, blocks: int = 1) -> Scene:

@@ -165,6 +165,6 @@ def test_a_kernel_that_reads_beyond_its_input_is_caught():
     )
     with pytest.raises(
         RuleError,
-        match=r"im2col, 02_im2col.cu:34 \(in code from conv.cuh:\d+\): out-of-bounds read .* x \[1, 1, 8, 8\], by thread \(\d",
+        match=r"im2col, 02_im2col.cu:35 \(in code from conv.cuh:\d+\): out-of-bounds read .* x \[1, 1, 8, 8\], by thread \(\d",
     ):
         session.verify_run()

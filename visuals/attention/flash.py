@@ -84,13 +84,13 @@ def _tensors(flash: Steps) -> tuple[Tensor, ...]:
         matrix("V", "filter", keys, (0, 0), flat, head["V"][: part.keys, :D]),
         matrix("O", "output", mine, (q.start, 0), flat),
         never_stored(s, q, part.keys),
-        held("Qs", "input", (R, D), tall, wide),
-        held("Ks", "filter", (C, D), wide, staged, planes=plan.stages),
-        held("Vs", "filter", (C, D), wide, staged, planes=plan.stages),
-        held("Ps", "workspace", (R, C), "" if plan.halves else tall, symbol="p" if plan.halves else "Ps"),
+        held("Qs", "input", (R, D), tall, wide, symbol="tile_q"),
+        held("Ks", "filter", (C, D), wide, staged, symbol="tile_k", planes=plan.stages),
+        held("Vs", "filter", (C, D), wide, staged, symbol="tile_v", planes=plan.stages),
+        held("Ps", "workspace", (R, C), "" if plan.halves else tall, symbol="p" if plan.halves else "tile_p"),
         held("s", "workspace", (R, C)),
         held("m", "workspace", (R, 1)),
-        held("shrink", "workspace", (R, 1), symbol="factor"),
+        held("shrink", "workspace", (R, 1), symbol="rescale"),
         held("l", "workspace", (R, 1)),
         held("o", "output", (R, D), "O, not divided"),
     )  # fmt: skip
@@ -142,6 +142,6 @@ def _told(flash: Steps) -> tuple[Told, ...]:
     rows = {"Qs": row * part.cols + along}
     if plan.stages == 1:
         rows["Ks"] = key * part.cols + along
-    made = "Row {0} of [Qs](input) times row {1} of [Ks](filter), or −∞ where the key is hidden."
+    made = "Row {0} of [tile_q](input) times row {1} of [tile_k](filter), or −∞ where the key is hidden."
     score = Captions((made,), np.zeros(len(row), int), np.hstack([row, key]))
     return square, Told("s", score, rows)

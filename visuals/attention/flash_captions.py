@@ -76,9 +76,9 @@ def _lines(**of: str) -> Mapping[str, str]:
         "P same": of["P"],
     }
     of |= {
-        "rest": "for (int j0",
-        "skip": "for (int j0",
-        "skip one": "for (int j0",
+        "rest": "for (int key_tile",
+        "skip": "for (int key_tile",
+        "skip one": "for (int key_tile",
         "others": of["store"],
         "end": of["store"],
     }
@@ -87,20 +87,22 @@ def _lines(**of: str) -> Mapping[str, str]:
 
 LINES = MappingProxyType({
     "attention/flash": _lines(
-        start="Qs[e / DP][c] =", K="Ks[e / DP][c] =", K_next="Ks[e / DP][c] =", V="Vs[e / DP][c] =", scores="s += Qs[y][c]",
-        mask_causal="s = -INFINITE;", mask_end="s = -INFINITE;", max="most = fmaxf(most, m);", P="p = expf(", l="l = l * shrink + p",
-        shrink="o[n] *= shrink", O="o[n] += Ps", total="l += __shfl_xor_sync", store="= o[n] / l",
+        start="tile_q[i / DP][dim] =", K="tile_k[i / DP][dim] =", K_next="tile_k[i / DP][dim] =", V="tile_v[i / DP][dim] =",
+        scores="s += tile_q[thread_row][dim]",
+        mask_causal="s = -INFINITE;", mask_end="s = -INFINITE;", max="new_m = fmaxf(new_m, m);", P="p = expf(", l="l = l * rescale + p",
+        shrink="o[n] *= rescale", O="o[n] += tile_p", total="l += __shfl_xor_sync", store="= o[n] / l",
     ),
     "attention/flash-registers": _lines(
-        start="*(float4*)&Qs[r][k] = q", K="fetch<DP + 4>(Ks[0], K, N", K_next="fetch<DP + 4>(Ks[0], K + (size_t)", V="fetch<DP>(Vs[0]",
-        scores="s[i][n] += q[i].x", mask_causal="s[i][n] = -INFINITE", mask_end="s[i][n] = -INFINITE", max="m[i] = most",
-        P="p = exp2_(", l="l[i] += p", shrink="o[i][n] *= shrink", O="o[i][n] += p[i][k]", total="l[i] += __shfl_xor_sync",
+        start="*(float4*)&tile_q[row][dim] = q", K="load_tile<DP + 4>(tile_k[0], K, N", K_next="load_tile<DP + 4>(tile_k[0], K + (size_t)",
+        V="load_tile<DP>(tile_v[0]",
+        scores="s[i][n] += q[i].x", mask_causal="s[i][n] = -INFINITE", mask_end="s[i][n] = -INFINITE", max="m[i] = new_m",
+        P="p = exp2_(", l="l[i] += p", shrink="o[i][n] *= rescale", O="o[i][n] += p[i][k]", total="l[i] += __shfl_xor_sync",
         store="store4(O, O",
     ),
     "attention/flash-mma": _lines(
-        start="fetch<Br>(Qs", K="fetch<Bc>(Ks", K_next="fetch<Bc>(Ks", V="fetch<Bc>(Vs", scores="add_scores(s", mask_causal="hide(s",
-        mask_end="hide(s", max="move_bases(s", P="take_exponents(p", l="take_exponents(p", shrink="scale_rows(o", O="add_values(o",
-        total="sum += __shfl_xor_sync", store="write_row(O",
+        start="load_tile<Br>(tile_q", K="load_tile<Bc>(tile_k", K_next="load_tile<Bc>(tile_k", V="load_tile<Bc>(tile_v", scores="add_scores(s",
+        mask_causal="hide_keys(s", mask_end="hide_keys(s", max="update_maxima(s", P="compute_weights(p", l="compute_weights(p", shrink="scale_rows(o", O="add_values(o",
+        total="sum += __shfl_xor_sync", store="store_row(O",
     ),
 })  # fmt: skip
 

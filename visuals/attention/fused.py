@@ -25,12 +25,12 @@ MOST_QUERIES, MOST_KEYS, MOST_GROUPS = 8, 32, 8
 ORDER_NOTE = "One query, that is one block, after the other, all its threads together. The GPU runs many blocks at the same moment."
 _FILE = "attention/03_fused.cu"
 _SAID = MappingProxyType({
-    "q": ("q[threadIdx.x] =", "The block of query {0} brings row {0} of {Q} into shared memory, each float times the scale {1}: {2} floats."),
-    "scores": ("score += q[c]", "Its {WARPS} warps take a key each in turn: lanes multiply along the row, then pass their sums on. The row of "
+    "q": ("query_row[threadIdx.x] =", "The block of query {0} brings row {0} of {Q} into shared memory, each float times the scale {1}: {2} floats."),
+    "scores": ("score += query_row[dim]", "Its {WARPS} warps take a key each in turn: lanes multiply along the row, then pass their sums on. The row of "
                "scores, {1} long, lies in shared memory; that of key {2} is {3}. All those rows of {K} were read for this query alone."),
-    "max": ("m = fmaxf(m, s[j])", "All threads together find the largest score of query {0}: m = {2}."),
-    "exp": ("l += s[j] =", "Each score becomes exp(s − m) where it lies: of key {2}, exp({3}) = {4}. Their sum: l = {5}."),
-    "values": ("o += s[j]", "The threads, {d} to a group, take keys {GROUPS} apart and add up their rows of {V} times the "
+    "max": ("m = fmaxf(m, scores[key])", "All threads together find the largest score of query {0}: m = {2}."),
+    "exp": ("l += scores[key] =", "Each score becomes exp(s − m) where it lies: of key {2}, exp({3}) = {4}. Their sum: l = {5}."),
+    "values": ("o += scores[key]", "The threads, {d} to a group, take keys {GROUPS} apart and add up their rows of {V} times the "
                "weights. Column 0 of the first group: {2}."),
     "store": ("o / l;", "The groups' sums are added up and divided by l: {O}[{0}, 0] = {3}, which is {1} divided by {2}. {4} floats go to global memory; "
               "the row of scores is gone."),
@@ -174,18 +174,16 @@ class Fused:
     def tensors(self) -> tuple[Tensor, ...]:
         s, R, C, D, head = self.s, self.rows, self.keys, self.cols, self.head
         flat = (s.N, s.d)
-        groups = "" if self.shown_groups == self.groups_of else f", of {self.groups_of}"
+        note = "a row a group" + ("" if self.shown_groups == self.groups_of else f", of {self.groups_of}")
         return (
             matrix("Q", "input", (R, D), (0, 0), flat, head["Q"][:R, :D]),
             matrix("K", "filter", (C, D), (0, 0), flat, head["K"][:C, :D]),
             matrix("V", "filter", (C, D), (0, 0), flat, head["V"][:C, :D]),
             matrix("O", "output", (R, D), (0, 0), flat),
             never_stored(s, range(R), C),
-            Tensor("q", "q", "q", "input", 1, 1, D, note="times the scale"),
-            Tensor("s", "s", "s", "workspace", 1, 1, C, note="scores, then weights"),
-            Tensor(
-                "parts", "parts", "parts", "output", 1, self.shown_groups, D, note=f"a row a group{groups}"
-            ),
+            Tensor("q", "query_row", "query_row", "input", 1, 1, D, note="times the scale"),
+            Tensor("s", "scores", "scores", "workspace", 1, 1, C, note="later the weights"),
+            Tensor("parts", "partial", "partial", "output", 1, self.shown_groups, D, note=note),
             Tensor("m", "m", "m", "workspace", 1, 1, 1),
             Tensor("l", "l", "l", "workspace", 1, 1, 1),
         )

@@ -42,7 +42,7 @@ class Naive(Unfused):
         "rest values": "The other warps compute theirs: the rest of {O}.",
         **_MORE,
     })  # fmt: skip
-    MARKS = ((0, "sum += q[c] * k[c]"), *SOFTMAX_MARKS, (2, "sum += p[j]"), (2, "+ c] = sum"))
+    MARKS = ((0, "sum += query_row[dim]"), *SOFTMAX_MARKS, (2, "sum += weights[key]"), (2, "+ dim] = sum"))
     LIT = MappingProxyType({
         "scores": 0, "rest scores": 0, "max": 1, "sum": 2, "row": 3, "hidden row": 3, "rest rows": 3, "values": 4,
         "rest values": 4, "end": 5, "heads": 5,
@@ -117,8 +117,8 @@ class Blocked(Unfused):
         **_MORE,
     })  # fmt: skip
     MARKS = (
-        (0, "Qs[y][x] ="), (0, "Ks[y][x] ="), (0, "sum +="), (0, "S[((size_t)"), (0, "return;"), *SOFTMAX_MARKS,
-        (2, "Ps[y][x] ="), (2, "Vs[y][x] ="), (2, "sum +="), (2, "O[((size_t)"),
+        (0, "tile_q[thread_row][thread_col] ="), (0, "tile_k[thread_row][thread_col] ="), (0, "sum +="), (0, "S[((size_t)"), (0, "return;"), *SOFTMAX_MARKS,
+        (2, "tile_p[thread_row][thread_col] ="), (2, "tile_v[thread_row][thread_col] ="), (2, "sum +="), (2, "O[((size_t)"),
     )  # fmt: skip
     LIT = MappingProxyType({
         "load Q": 0, "load K": 1, "multiply S": 2, "rest S": 2, "store S": 3, "hidden": 4, "rest scores": 3, "max": 5,
@@ -249,8 +249,9 @@ class Blocked(Unfused):
     def tile_tensors(self) -> tuple[Tensor, ...]:
         roles = {"Qs": "input", "Ks": "filter", "Ps": "workspace", "Vs": "filter", "sum": "output"}
         T = self.side
+        named = {"Qs": "tile_q", "Ks": "tile_k", "Ps": "tile_p", "Vs": "tile_v", "sum": "sum"}
         return tuple(
-            Tensor(name, name, name, roles[name], 1, *size, note=self._note(size, T))
+            Tensor(name, named[name], named[name], roles[name], 1, *size, note=self._note(size, T))
             for name, size in self.sizes().items()
         )
 

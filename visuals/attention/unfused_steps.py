@@ -80,7 +80,7 @@ def scene_of(walk: Unfused, rung: str) -> Scene:
     )  # fmt: skip
 
 
-SOFTMAX_MARKS = ((1, "m = fmaxf(m, S[j])"), (1, "l += expf(S[j] - m)"), (1, "P[j] = weight("))
+SOFTMAX_MARKS = ((1, "m = fmaxf(m, S[key])"), (1, "l += expf(S[key] - m)"), (1, "P[key] = weight("))
 SOFTMAX = {
     "max": "A warp takes query {0}: it walks along the row of {S}, {1} long, and keeps the largest score: m = {2}.",
     "sum": "It walks along the row again and adds up exp({S} − m): for key 0, exp({2}) = {3}. In all, l = {4}.",

@@ -70,7 +70,7 @@ def stride_scene(stride: int, seed: int = 0) -> Scene:
             Reading("bytes used", 4 * np.append(np.cumsum(used), used.sum()), "counted"),
         ),
         captions=_stride_captions(pieces, served, len(np.unique(stored // WORDS))),
-        source=source_at(t, ("y[i] = x[",), [0] * (n + 1)),
+        source=source_at(t, ("output[element] = input[",), [0] * (n + 1)),
         lanes=Lanes(
             np.zeros(n + 1, int), np.array([*map(mask_of, served), mask_of(lanes)], np.uint32)
         ),

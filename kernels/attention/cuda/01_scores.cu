@@ -1,11 +1,11 @@
 // S = scale * Q K^T by the definition: one thread per score.
 //
-// Idea: query i and key j are two rows of d floats, and their product
-// says how much of value j query i wants. Lanes side by side own
-// neighbouring keys. If causal, the keys after i are hidden, and
-// nothing is written for them.
-// What limits it: two loads for every multiply-add, and S, which is
-// N x N for each head: at N = 8192 a head writes 268 MB.
+// Idea: a query and a key are rows of d floats. Their product, the
+// score, decides the weight of the key's value. Neighbouring lanes
+// compute scores of neighbouring keys. If causal, keys after the query
+// are hidden, and their scores are not written.
+// What limits it: two loads for each multiply-add. S is N x N for each
+// head: at N = 8192 that is 268 MB to write.
 //
 // Launch: grid (ceil(N / BLOCK), ceil(N / BLOCK), B*H), block
 // (BLOCK, BLOCK). BLOCK is a define.
@@ -17,14 +17,15 @@ extern "C" __global__ void scores(
     const float* __restrict__ K,  // [B*H, N, d]
     float* __restrict__ S,        // [B*H, N, N]
     int N, int d, float scale, int causal) {
-  int i = blockIdx.y * BLOCK + threadIdx.y;
-  int j = blockIdx.x * BLOCK + threadIdx.x;
-  if (i >= N || j >= seen(i, N, causal)) return;
-  const float* q = Q + ((size_t)blockIdx.z * N + i) * d;
-  const float* k = K + ((size_t)blockIdx.z * N + j) * d;
+  int query = blockIdx.y * BLOCK + threadIdx.y;
+  int key = blockIdx.x * BLOCK + threadIdx.x;
+  if (query >= N || key >= visible_keys(query, N, causal)) return;
+  const float* query_row = Q + ((size_t)blockIdx.z * N + query) * d;
+  const float* key_row = K + ((size_t)blockIdx.z * N + key) * d;
 
   float sum = 0.0f;
-  for (int c = 0; c < d; ++c) sum += q[c] * k[c];
+  for (int dim = 0; dim < d; ++dim)
+    sum += query_row[dim] * key_row[dim];
 
-  S[((size_t)blockIdx.z * N + i) * N + j] = scale * sum;
+  S[((size_t)blockIdx.z * N + query) * N + key] = scale * sum;
 }

@@ -1,13 +1,14 @@
-// Attention in one kernel: a block per query, its scores in shared
+// Attention in one kernel: one block per query, its scores in shared
 // memory.
 //
-// Idea: a query needs its own row of S alone. The block computes the
-// row (a warp per key, lanes along d), turns it into weights where it
-// lies, and sums the values with them. S and P never exist in HBM.
-// What limits it: K and V are read anew for every query, out of the
-// caches if they fit; a row of S must fit shared memory, which ends
-// at some 57,000 keys; and a warp adds up a score by passing it from
-// lane to lane, five times for d / 32 multiply-adds.
+// Idea: a query needs only its own row of S. The block computes this
+// row, one warp per key, with the lanes along d. It replaces the
+// scores by weights in place and adds the values with these weights.
+// S and P are never in HBM.
+// What limits it: K and V are read again for every query, from the
+// caches if they fit. A row of S must fit in shared memory, which ends
+// at about 57,000 keys. A warp adds up a score by five shuffles, for
+// d / 32 multiply-adds per lane.
 //
 // Launch: grid (N, B*H), block BLOCK, shared memory 4 * (N + d +
 // BLOCK) bytes; d <= BLOCK. BLOCK is a define.
@@ -19,17 +20,18 @@ constexpr int WARPS = BLOCK / 32;
 __device__ inline float larger(float a, float b) { return fmaxf(a, b); }
 __device__ inline float sum(float a, float b) { return a + b; }
 
-// One value for the whole block of what its threads hold; `parts` has
-// WARPS floats.
-template <float (*WITH)(float, float)>
-__device__ inline float together(float value, float* parts) {
-  for (int other = 16; other; other /= 2)
-    value = WITH(value, __shfl_xor_sync(~0u, value, other));
-  __syncthreads();  // nobody reads what was there before
-  if (threadIdx.x % 32 == 0) parts[threadIdx.x / 32] = value;
+// Returns all threads' values combined by COMBINE, to every thread of
+// the block. `partial` holds WARPS floats.
+template <float (*COMBINE)(float, float)>
+__device__ inline float block_reduce(float value, float* partial) {
+  for (int lane_mask = 16; lane_mask; lane_mask /= 2)
+    value = COMBINE(value, __shfl_xor_sync(~0u, value, lane_mask));
+  __syncthreads();  // all threads have read the old content
+  if (threadIdx.x % 32 == 0) partial[threadIdx.x / 32] = value;
   __syncthreads();
-  value = parts[0];
-  for (int w = 1; w < WARPS; ++w) value = WITH(value, parts[w]);
+  value = partial[0];
+  for (int warp = 1; warp < WARPS; ++warp)
+    value = COMBINE(value, partial[warp]);
   return value;
 }
 
@@ -40,45 +42,48 @@ extern "C" __global__ void __launch_bounds__(BLOCK) fused(
     float* __restrict__ O,        // [B*H, N, d]
     int N, int d, float scale, int causal) {
   extern __shared__ float shared[];
-  float* s = shared;     // [N]: scores, then weights
-  float* q = s + N;      // [d]
-  float* parts = q + d;  // [BLOCK]
+  float* scores = shared;         // [N], later the weights
+  float* query_row = scores + N;  // [d]
+  float* partial = query_row + d;  // [BLOCK]
   int warp = threadIdx.x / 32, lane = threadIdx.x % 32;
-  int i = blockIdx.x, keys = seen(i, N, causal);
+  int query = blockIdx.x, keys = visible_keys(query, N, causal);
   size_t head = (size_t)blockIdx.y * N * d;
-  Q += head + (size_t)i * d, O += head + (size_t)i * d;
+  Q += head + (size_t)query * d, O += head + (size_t)query * d;
   K += head, V += head;
 
-  if (threadIdx.x < d) q[threadIdx.x] = scale * Q[threadIdx.x];
+  if (threadIdx.x < d) query_row[threadIdx.x] = scale * Q[threadIdx.x];
   __syncthreads();
-  for (int j = warp; j < keys; j += WARPS) {
+  for (int key = warp; key < keys; key += WARPS) {
     float score = 0.0f;
-    for (int c = lane; c < d; c += 32)
-      score += q[c] * K[(size_t)j * d + c];
-    for (int other = 16; other; other /= 2)
-      score += __shfl_xor_sync(~0u, score, other);
-    if (lane == 0) s[j] = score;
+    for (int dim = lane; dim < d; dim += 32)
+      score += query_row[dim] * K[(size_t)key * d + dim];
+    for (int lane_mask = 16; lane_mask; lane_mask /= 2)
+      score += __shfl_xor_sync(~0u, score, lane_mask);
+    if (lane == 0) scores[key] = score;
   }
   __syncthreads();
 
   float m = -INFINITE;
-  for (int j = threadIdx.x; j < keys; j += BLOCK) m = fmaxf(m, s[j]);
-  m = together<larger>(m, parts);
+  for (int key = threadIdx.x; key < keys; key += BLOCK)
+    m = fmaxf(m, scores[key]);
+  m = block_reduce<larger>(m, partial);
   float l = 0.0f;
-  for (int j = threadIdx.x; j < keys; j += BLOCK)
-    l += s[j] = expf(s[j] - m);
-  l = together<sum>(l, parts);
+  for (int key = threadIdx.x; key < keys; key += BLOCK)
+    l += scores[key] = expf(scores[key] - m);
+  l = block_reduce<sum>(l, partial);
   __syncthreads();
 
-  // d threads take every GROUPS-th key each; their sums are added up.
-  int groups = BLOCK / d, c = threadIdx.x % d;
+  // The threads form groups of d, one thread per column. Group g adds
+  // keys g, g + groups, g + 2 * groups ...
+  int groups = BLOCK / d, dim = threadIdx.x % d;
   float o = 0.0f;
   if (threadIdx.x < groups * d)
-    for (int j = threadIdx.x / d; j < keys; j += groups)
-      o += s[j] * V[(size_t)j * d + c];
-  parts[threadIdx.x] = o;
+    for (int key = threadIdx.x / d; key < keys; key += groups)
+      o += scores[key] * V[(size_t)key * d + dim];
+  partial[threadIdx.x] = o;
   __syncthreads();
   if (threadIdx.x >= d) return;
-  for (int g = 1; g < groups; ++g) o += parts[g * d + threadIdx.x];
+  for (int group = 1; group < groups; ++group)
+    o += partial[group * d + threadIdx.x];
   O[threadIdx.x] = o / l;
 }

@@ -1,49 +1,48 @@
 // Flash attention with register tiles: both products as in GEMM.
 //
-// Idea: a lane keeps TM rows by Bc / 8 keys of S, and TM rows by
-// DP / 8 columns of O, so that a float from shared memory serves many
-// multiply-adds. A warp has its rows of S to itself: maximum and sum
-// pass from lane to lane, and P through shared memory that no other
-// warp reads. cp.async brings V while Q is multiplied with K, and the
-// next K while P is multiplied with V: one buffer each is enough. A
-// lane's rows lie 4 apart and its keys 8 apart: with the padding no
-// two lanes want different rows of one bank.
-// What limits it: the multiply-adds of FP32. While a warp takes
-// exponents or waits for the others it multiplies nothing, unless
-// another block on its SM does.
+// Idea: a lane has TM rows by Bc / 8 keys of S, and TM rows by DP / 8
+// columns of O. Each float from shared memory is used for many
+// multiply-adds. A warp has complete rows of S. Shuffles combine
+// maxima and sums, and no other warp reads its rows of tile_p.
+// cp.async loads V during Q K^T, and the next K during P V: one buffer
+// each is enough. The rows of a lane are 4 apart and its keys 8 apart.
+// With the padding no two lanes read different rows of one bank.
+// What limits it: the FP32 multiply-adds. While a warp computes
+// exponentials or waits at a barrier it does none. Another block on
+// the SM can then use the cores.
 //
 // Launch: grid (ceil(N / Br), B*H), block 32 lanes for each 4 * TM
 // rows of Br, shared memory 4 * ((Br + Bc) * (DP + 4) + Bc * DP +
-// Br * (Bc + 8)) bytes. Br, Bc, TM and DP, a multiple of 32 that is d
-// or more, are defines.
+// Br * (Bc + 8)) bytes. Br, Bc, TM and DP are defines. DP is a multiple
+// of 32, d or more.
 
 #include "../gemm/async.cuh"
 #include "../gemm/gemm.cuh"
 #include "attention.cuh"
 
 constexpr int THREADS = Br / TM * 8;
-constexpr int TN = Bc / 8, TD = DP / 8;  // of a lane: keys, columns
+constexpr int TN = Bc / 8, TD = DP / 8;  // keys, columns of a lane
 
-// Blocks that must fit an SM together: as many as leave each thread
-// 168 registers, or 255 if its sums alone take more than 64.
-constexpr int ROOM = TM * (TN + TD) > 64 ? 256 : 384;  // threads
+// Blocks that share an SM. Each thread then has 168 registers, or 255
+// if its sums alone need more than 64. ROOM is the number of threads.
+constexpr int ROOM = TM * (TN + TD) > 64 ? 256 : 384;
 constexpr int RESIDENT = THREADS < ROOM ? ROOM / THREADS : 1;
 
-// Begins to copy Bc rows of X, of which `rows` are left and each has
-// d floats, to Xs; zeros stand beyond.
+// Begins to copy Bc rows of X, K or V, to a tile. X has `rows_left`
+// rows from here on, of d floats each. Elements outside become zero.
 template <int PITCH>
-__device__ inline void fetch(float* Xs, const float* X, int rows,
-                             int d) {
-  constexpr int ACROSS = DP / 4;
+__device__ inline void load_tile(float* tile, const float* X,
+                                 int rows_left, int d) {
+  constexpr int ACROSS = DP / 4;  // copies of 4 floats in a row
   for (int i = threadIdx.x; i < Bc * ACROSS; i += THREADS) {
     int row = i / ACROSS, col = i % ACROSS * 4;
-    float* to = Xs + row * PITCH + col;
-    const float* from = X + (size_t)row * d + col;
-    int left = row < rows ? d - col : 0;
+    float* target = tile + row * PITCH + col;
+    const float* source = X + (size_t)row * d + col;
+    int floats_left = row < rows_left ? d - col : 0;
     if (d % 4 == 0)  // then each row begins on 16 bytes
-      copy_async<16>(to, from, left > 0);
+      copy_async<16>(target, source, floats_left > 0);
     else
-      copy4_async<false>(to, from, left);
+      copy4_async<false>(target, source, floats_left);
   }
   close_group();
 }
@@ -56,108 +55,115 @@ __launch_bounds__(THREADS, RESIDENT) flash_registers(
     float* __restrict__ O,        // [B*H, N, d]
     int N, int d, float scale, int causal) {
   extern __shared__ __align__(16) float shared[];
-  auto Qs = (float (*)[DP + 4])shared;   // [Br]
-  auto Ks = (float (*)[DP + 4])&Qs[Br];  // [Bc]
-  auto Vs = (float (*)[DP])&Ks[Bc];      // [Bc]
-  auto Ps = (float (*)[Bc + 8])&Vs[Bc];  // [Br]
+  auto tile_q = (float (*)[DP + 4])shared;       // [Br]
+  auto tile_k = (float (*)[DP + 4])&tile_q[Br];  // [Bc]
+  auto tile_v = (float (*)[DP])&tile_k[Bc];      // [Bc]
+  auto tile_p = (float (*)[Bc + 8])&tile_v[Bc];  // [Br]
   int warp = threadIdx.x / 32, lane = threadIdx.x % 32;
-  int y = lane / 16 * 2 + lane % 2;  // lanes in pairs, as in GEMM's
-  int x = lane / 2 % 8;              // warp tile: 4 down, 8 across
-  int row = warp * 4 * TM + y;       // its first row of the tile
-  // If causal, the last rows have the most work: they come first.
-  int tile = causal ? gridDim.x - 1 - blockIdx.x : blockIdx.x;
-  int q0 = tile * Br;
+  // 4 rows by 8 columns of lanes, in pairs as in GEMM's warp tile.
+  int lane_row = lane / 16 * 2 + lane % 2;
+  int lane_col = lane / 2 % 8;
+  int thread_row = warp * 4 * TM + lane_row;  // its first in the tile
+  // If causal, the last rows have the most work: they start first.
+  int query_tile = causal ? gridDim.x - 1 - blockIdx.x : blockIdx.x;
+  int block_query = query_tile * Br;
   size_t head = (size_t)blockIdx.y * N * d;
-  Q += head + (size_t)q0 * d, O += head + (size_t)q0 * d;
+  Q += head + (size_t)block_query * d;
+  O += head + (size_t)block_query * d;
   K += head, V += head;
 
-  // Scores are wanted as powers of 2: Q takes all factors.
+  // The weights are computed as powers of 2: Q contains all factors.
   float factor = scale * LOG2E;
   for (int i = threadIdx.x; i < Br * (DP / 4); i += THREADS) {
-    int r = i / (DP / 4), k = i % (DP / 4) * 4;
-    float4 q = load4(Q, N - q0, d, r, k);
+    int row = i / (DP / 4), dim = i % (DP / 4) * 4;
+    float4 q = load4(Q, N - block_query, d, row, dim);
     q.x *= factor, q.y *= factor, q.z *= factor, q.w *= factor;
-    *(float4*)&Qs[r][k] = q;
+    *(float4*)&tile_q[row][dim] = q;
   }
 
   float o[TM][TD] = {}, l[TM] = {}, m[TM];
 #pragma unroll
   for (int i = 0; i < TM; ++i) m[i] = -INFINITE;
-  int end = seen(q0 + Br - 1, N, causal);
-  fetch<DP + 4>(Ks[0], K, N, d);
+  int key_end = visible_keys(block_query + Br - 1, N, causal);
+  load_tile<DP + 4>(tile_k[0], K, N, d);
 #pragma unroll 1
-  for (int j0 = 0; j0 < end; j0 += Bc) {
+  for (int key_tile = 0; key_tile < key_end; key_tile += Bc) {
     wait_groups<0>();
-    __syncthreads();  // K is there, and the V before it is used up
-    fetch<DP>(Vs[0], V + (size_t)j0 * d, N - j0, d);
+    __syncthreads();  // K is loaded; all have used the old V
+    load_tile<DP>(tile_v[0], V + (size_t)key_tile * d, N - key_tile, d);
 
     float s[TM][TN] = {};  // S = Q K^T
 #pragma unroll 2
-    for (int k = 0; k < DP; k += 4) {
+    for (int dim = 0; dim < DP; dim += 4) {
       float4 q[TM];
 #pragma unroll
       for (int i = 0; i < TM; ++i)
-        q[i] = *(float4*)&Qs[row + 4 * i][k];
+        q[i] = *(float4*)&tile_q[thread_row + 4 * i][dim];
 #pragma unroll
       for (int n = 0; n < TN; ++n) {
-        float4 key = *(float4*)&Ks[x + 8 * n][k];
+        float4 k = *(float4*)&tile_k[lane_col + 8 * n][dim];
 #pragma unroll
         for (int i = 0; i < TM; ++i) {
-          s[i][n] += q[i].x * key.x;
-          s[i][n] += q[i].y * key.y;
-          s[i][n] += q[i].z * key.z;
-          s[i][n] += q[i].w * key.w;
+          s[i][n] += q[i].x * k.x;
+          s[i][n] += q[i].y * k.y;
+          s[i][n] += q[i].z * k.z;
+          s[i][n] += q[i].w * k.w;
         }
       }
     }
-    if (j0 + Bc > seen(q0, N, causal)) {  // some keys are hidden
+    // Some keys of the tile are hidden from some queries.
+    if (key_tile + Bc > visible_keys(block_query, N, causal)) {
 #pragma unroll
       for (int i = 0; i < TM; ++i)
 #pragma unroll
         for (int n = 0; n < TN; ++n)
-          if (j0 + x + 8 * n >= seen(q0 + row + 4 * i, N, causal))
+          if (key_tile + lane_col + 8 * n >=
+              visible_keys(block_query + thread_row + 4 * i, N, causal))
             s[i][n] = -INFINITE;
     }
 
 #pragma unroll
     for (int i = 0; i < TM; ++i) {
-      float most = m[i];
+      float new_m = m[i];
 #pragma unroll
-      for (int n = 0; n < TN; ++n) most = fmaxf(most, s[i][n]);
+      for (int n = 0; n < TN; ++n) new_m = fmaxf(new_m, s[i][n]);
 #pragma unroll
-      for (int other = 2; other < 16; other *= 2)
-        most = fmaxf(most, __shfl_xor_sync(~0u, most, other));
-      // No score yet but -infinity: any finite base gives zeros.
-      float base = most == -INFINITE ? 0.0f : most;
-      float shrink = exp2_(m[i] - base);
-      m[i] = most;
-      l[i] *= shrink;  // of the keys that this lane has seen
+      for (int lane_mask = 2; lane_mask < 16; lane_mask *= 2)
+        new_m = fmaxf(new_m, __shfl_xor_sync(~0u, new_m, lane_mask));
+      // If all scores so far are -infinity, any finite base gives
+      // zeros.
+      float base = new_m == -INFINITE ? 0.0f : new_m;
+      float rescale = exp2_(m[i] - base);
+      m[i] = new_m;
+      l[i] *= rescale;  // over this lane's keys
 #pragma unroll
       for (int n = 0; n < TN; ++n) {
         float p = exp2_(s[i][n] - base);
         l[i] += p;
-        Ps[row + 4 * i][x + 8 * n] = p;
+        tile_p[thread_row + 4 * i][lane_col + 8 * n] = p;
       }
 #pragma unroll
-      for (int n = 0; n < TD; ++n) o[i][n] *= shrink;
+      for (int n = 0; n < TD; ++n) o[i][n] *= rescale;
     }
 
     wait_groups<0>();
-    __syncthreads();  // V is there, P too, and K is used up
-    if (j0 + Bc < end)
-      fetch<DP + 4>(Ks[0], K + (size_t)(j0 + Bc) * d, N - j0 - Bc, d);
+    __syncthreads();  // V and P are there; all have used K
+    if (key_tile + Bc < key_end)
+      load_tile<DP + 4>(tile_k[0], K + (size_t)(key_tile + Bc) * d,
+                        N - key_tile - Bc, d);
 #pragma unroll 2
-    for (int j = 0; j < Bc; j += 4) {  // O = O + P V
+    for (int key = 0; key < Bc; key += 4) {  // O = O + P V
       __align__(16) float p[TM][4];
 #pragma unroll
       for (int i = 0; i < TM; ++i)
-        *(float4*)p[i] = *(float4*)&Ps[row + 4 * i][j];
+        *(float4*)p[i] = *(float4*)&tile_p[thread_row + 4 * i][key];
 #pragma unroll
       for (int k = 0; k < 4; ++k) {
         __align__(16) float v[TD];
 #pragma unroll
         for (int n = 0; n < TD; n += 4)
-          *(float4*)&v[n] = *(float4*)&Vs[j + k][4 * x + 8 * n];
+          *(float4*)&v[n] =
+              *(float4*)&tile_v[key + k][4 * lane_col + 8 * n];
 #pragma unroll
         for (int i = 0; i < TM; ++i)
 #pragma unroll
@@ -169,11 +175,11 @@ __launch_bounds__(THREADS, RESIDENT) flash_registers(
 #pragma unroll
   for (int i = 0; i < TM; ++i) {
 #pragma unroll
-    for (int other = 2; other < 16; other *= 2)
-      l[i] += __shfl_xor_sync(~0u, l[i], other);
+    for (int lane_mask = 2; lane_mask < 16; lane_mask *= 2)
+      l[i] += __shfl_xor_sync(~0u, l[i], lane_mask);
 #pragma unroll
     for (int n = 0; n < TD; n += 4)
-      store4(O, O, N - q0, d, row + 4 * i, 4 * x + 8 * n, &o[i][n],
-             1 / l[i], 0);
+      store4(O, O, N - block_query, d, thread_row + 4 * i,
+             4 * lane_col + 8 * n, &o[i][n], 1 / l[i], 0);
   }
 }

@@ -1,20 +1,20 @@
-// Flash attention on tensor cores, as FlashAttention-2 has it (arXiv
-// 2307.08691): Q, K, V and O are halves, sums FP32.
+// Flash attention on tensor cores, as in FlashAttention-2 (arXiv
+// 2307.08691). Q, K, V and O are 16-bit numbers, sums are FP32.
 //
-// Idea: both products by mma.sync. A warp has WM rows of S and of O
-// to itself, in registers. A row lies in four lanes, so that its
-// maximum takes two shuffles; and P never goes to memory, for a lane
-// has sums of mma where mma wants its left factor: they are rounded
-// to halves and used. cp.async brings K and V STAGES - 1 tiles
-// ahead, so that a tile takes one barrier.
-// What limits it: exponents. An SM makes 16 of them a cycle, and
-// while a warp waits for its own, only other warps keep the tensor
-// cores busy.
+// Idea: mma.sync computes both products. A warp has WM complete rows
+// of S and of O in registers. Four lanes share a row, so its maximum
+// needs two shuffles. P is never in memory. A lane has the sums of one
+// mma.sync where the next one reads its left factor: it rounds them to
+// 16 bits and uses them. cp.async copies K and V STAGES - 1 tiles
+// ahead, so that a tile needs one barrier.
+// What limits it: exponentials. An SM computes 16 of them per cycle.
+// While a warp computes exponentials, only other warps can use the
+// tensor cores.
 //
 // Launch: grid (ceil(N / Br), B*H), block 32 lanes for each WM rows
 // of Br, shared memory 2 * (Br + 2 * STAGES * Bc) * (DP + 8) bytes.
-// Br, Bc, WM, STAGES, BF16 and DP, a multiple of 16 that is d or
-// more, are defines.
+// Br, Bc, WM, STAGES, BF16 and DP are defines. DP is a multiple of 16,
+// d or more.
 
 #include "attention.cuh"
 #include "flash_mma.cuh"
@@ -27,86 +27,92 @@ __launch_bounds__(THREADS, RESIDENT) flash_mma(
     Half* __restrict__ O,        // [B*H, N, d]
     int N, int d, float scale, int causal) {
   extern __shared__ __align__(16) char shared[];
-  auto Qs = (Half*)shared;    // [Br, PITCH]
-  auto Ks = Qs + Br * PITCH;  // [Bc, PITCH], STAGES times
-  auto Vs = Ks + Bc * PITCH;  // [Bc, PITCH], after each Ks
-  int row = threadIdx.x / 32 * WM;  // the warp's first of the tile
-  // If causal, the last rows have the most work: they come first.
-  int tile = causal ? gridDim.x - 1 - blockIdx.x : blockIdx.x;
-  int q0 = tile * Br;
+  auto tile_q = (Half*)shared;        // [Br, PITCH]
+  auto tile_k = tile_q + Br * PITCH;  // [Bc, PITCH], STAGES times
+  auto tile_v = tile_k + Bc * PITCH;  // [Bc, PITCH], after each tile_k
+  int warp_row = threadIdx.x / 32 * WM;  // its first in the tile
+  // If causal, the last rows have the most work: they start first.
+  int query_tile = causal ? gridDim.x - 1 - blockIdx.x : blockIdx.x;
+  int block_query = query_tile * Br;
   size_t head = (size_t)blockIdx.y * N * d;
   Q += head, K += head, V += head, O += head;
 
-  int end = seen(q0 + Br - 1, N, causal);
-  auto fetch_tile = [&](int stage, int j0) {
-    if (j0 < end) {
-      size_t at = (size_t)j0 * d;
-      fetch<Bc>(Ks + stage * STAGE, K + at, N - j0, d);
-      fetch<Bc>(Vs + stage * STAGE, V + at, N - j0, d);
+  int key_end = visible_keys(block_query + Br - 1, N, causal);
+  auto load_keys = [&](int stage, int key_tile) {
+    if (key_tile < key_end) {
+      size_t offset = (size_t)key_tile * d;
+      load_tile<Bc>(tile_k + stage * STAGE, K + offset, N - key_tile, d);
+      load_tile<Bc>(tile_v + stage * STAGE, V + offset, N - key_tile, d);
     }
     close_group();
   };
-  fetch<Br>(Qs, Q + (size_t)q0 * d, N - q0, d);
-  for (int s = 0; s < STAGES - 1; ++s) fetch_tile(s, s * Bc);
+  load_tile<Br>(tile_q, Q + (size_t)block_query * d, N - block_query, d);
+  for (int stage = 0; stage < STAGES - 1; ++stage)
+    load_keys(stage, stage * Bc);
   wait_groups<STAGES - 2>();
   __syncthreads();
 
-  // The largest score must stay the largest times factor: of a
-  // negative scale the sign goes to Q, which is exact.
+  // The factor is positive, so that the largest score remains the
+  // largest. The sign of a negative scale is applied to Q, exactly.
   float factor = fabsf(scale) * LOG2E;  // for powers of 2
   unsigned sign = scale < 0 ? 0x80008000 : 0;
-  Qs += row * PITCH;
+  tile_q += warp_row * PITCH;
   Queries q[HELD ? DP / 16 : 1];
   if (HELD)
 #pragma unroll
     for (int k = 0; k < DP / 16; ++k)
-      load_queries(q[k], Qs + k * 16, sign);
+      load_queries(q[k], tile_q + k * 16, sign);
 
   Values o = {};
   Rows l = {}, m;
 #pragma unroll
   for (int i = 0; i < BANDS; ++i) m[i][0] = m[i][1] = -INFINITE;
-  int least = seen(q0 + row, N, causal);  // by the warp's queries
-  int most = seen(q0 + row + WM - 1, N, causal);
-  int stage = 0, filled = STAGES - 1;
+  // Keys that the warp's first query sees, and that its last one sees.
+  int min_keys = visible_keys(block_query + warp_row, N, causal);
+  int max_keys = visible_keys(block_query + warp_row + WM - 1, N, causal);
+  int read_stage = 0, fill_stage = STAGES - 1;
 #pragma unroll 1
-  for (int j0 = 0; j0 < end; j0 += Bc) {
-    fetch_tile(filled, j0 + (STAGES - 1) * Bc);
-    if (j0 < most) {
+  for (int key_tile = 0; key_tile < key_end; key_tile += Bc) {
+    load_keys(fill_stage, key_tile + (STAGES - 1) * Bc);
+    if (key_tile < max_keys) {
       Scores s = {};
 #pragma unroll
       for (int k = 0; k < DP / 16; ++k) {
-        if (!HELD) load_queries(q[0], Qs + k * 16, sign);
-        add_scores(s, q[HELD ? k : 0], Ks + stage * STAGE + k * 16);
+        if (!HELD) load_queries(q[0], tile_q + k * 16, sign);
+        add_scores(s, q[HELD ? k : 0],
+                   tile_k + read_stage * STAGE + k * 16);
       }
-      if (j0 + Bc > least) hide(s, least - j0, causal);
-      Rows base, shrink;
-      move_bases(s, factor, m, base, shrink);
-      scale_rows(o, shrink);
+      if (key_tile + Bc > min_keys)
+        hide_keys(s, min_keys - key_tile, causal);
+      Rows base, rescale;
+      update_maxima(s, factor, m, base, rescale);
+      scale_rows(o, rescale);
 #pragma unroll
       for (int i = 0; i < BANDS; ++i)
-        l[i][0] *= shrink[i][0], l[i][1] *= shrink[i][1];
+        l[i][0] *= rescale[i][0], l[i][1] *= rescale[i][1];
 #pragma unroll
       for (int n = 0; n < Bc / 16; ++n) {
         unsigned p[BANDS][4];
-        take_exponents(p, s, 2 * n, factor, base, l);
-        add_values(o, p, Vs + stage * STAGE + n * 16 * PITCH);
+        compute_weights(p, s, 2 * n, factor, base, l);
+        add_values(o, p, tile_v + read_stage * STAGE + n * 16 * PITCH);
       }
     }
     wait_groups<STAGES - 2>();
-    __syncthreads();  // the next is there, and all have used this
-    filled = stage;
-    stage = stage + 1 < STAGES ? stage + 1 : 0;
+    __syncthreads();  // the next tile is loaded; all have used this one
+    fill_stage = read_stage;
+    read_stage = read_stage + 1 < STAGES ? read_stage + 1 : 0;
   }
 
 #pragma unroll
   for (int i = 0; i < BANDS; ++i)
 #pragma unroll
-    for (int h = 0; h < 2; ++h) {
-      float sum = l[i][h];
+    for (int lower = 0; lower < 2; ++lower) {
+      float sum = l[i][lower];
       sum += __shfl_xor_sync(~0u, sum, 1);
       sum += __shfl_xor_sync(~0u, sum, 2);
-      int r = q0 + row + i * 16 + h * 8 + threadIdx.x % 32 / 4;
-      if (r < N) write_row(O + (size_t)r * d, o[i], h, sum, d);
+      int query = block_query + warp_row + i * 16 + lower * 8 +
+                  threadIdx.x % 32 / 4;
+      if (query < N)
+        store_row(O + (size_t)query * d, o[i], lower, sum, d);
     }
 }

@@ -1,5 +1,5 @@
-// Halves, 16 bits of fp16 or of bf16: kernels only move them. How
-// FP32 becomes one, rounded to the nearest.
+// 16-bit numbers, fp16 or bf16. The kernels copy them and round FP32
+// to them, to the nearest.
 
 typedef unsigned short Half;
 
@@ -9,10 +9,10 @@ typedef unsigned short Half;
 #define PAIR_TYPE "f16x2"
 #endif
 
-// a and b as halves, a in the lower 16 bits.
-__device__ inline unsigned pair(float a, float b) {
+// Returns both numbers rounded to 16 bits, `low` in the lower 16 bits.
+__device__ inline unsigned pair(float low, float high) {
   unsigned both;
   asm("cvt.rn." PAIR_TYPE ".f32 %0, %1, %2;"
-      : "=r"(both) : "f"(b), "f"(a));
+      : "=r"(both) : "f"(high), "f"(low));
   return both;
 }

@@ -1,125 +1,152 @@
-// Direct convolution from shared memory, several outputs a thread.
+// Direct convolution from shared memory, several outputs per thread.
 //
-// Idea: a block owns TILE x TILE output pixels of one image, for a
-// few filters of one group. It brings the patch of the input under
-// them and the filters' taps into shared memory, CHUNK maps at a
-// time. A thread sums TP pixels for TK filters: for every tap it
-// reads TP + TK floats and does TP * TK multiply-adds with them.
-// What limits it: what does not fit. A patch overlaps its neighbours,
-// a 7 x 7 output fills a fifth of a 16 x 16 tile, and a group with
-// fewer filters than TK leaves sums unused.
+// Idea: a block computes TILE x TILE output pixels of one image, for a
+// few filters of one group. It loads the input patch under these
+// pixels and the filter taps into shared memory, CHUNK channels at a
+// time. A thread computes TP pixels for TK filters. For each tap it
+// loads TP + TK floats and does TP * TK multiply-adds with them.
+// What limits it: sizes that do not match the tile. Patches of
+// neighbouring blocks overlap. A 7 x 7 output fills a fifth of a
+// 16 x 16 tile. A group with fewer filters than TK leaves sums unused.
 //
 // Launch: grid (ceil(P / TILE) * ceil(Q / TILE),
 // groups * ceil(K / groups / (TK * z)), N), block (TILE, TILE / TP,
-// z); dynamic shared memory for CHUNK patches and the taps in them.
-// TILE, TK, TP and CHUNK are defines.
+// z); dynamic shared memory for CHUNK channels of the patch and their
+// taps. TILE, TK, TP and CHUNK are defines.
 
 #include "conv.cuh"
 #include "layer.cuh"
 
-constexpr int ROWS = TILE / TP;  // of threads; pixels lie so far apart
+// Rows of threads. Also the distance of a thread's pixels.
+constexpr int ROWS = TILE / TP;
 
-// Taps of one map and all filters of the block: [R * S] rows, padded
-// so that the lanes that write a column of it meet few banks twice.
-__device__ inline int pitch() { return blockDim.z * TK + 4; }
+// Floats from one tap to the next in shared memory: one for each
+// filter of the block, and 4 more against bank conflicts.
+__device__ inline int tap_pitch() { return blockDim.z * TK + 4; }
 
-// The patch of `maps` maps from `x` on, its first pixel at (h0, w0);
-// zeros in the padding.
-__device__ inline void fetch_patch(float* patch, const float* x,
-                                   const Conv& s, int maps, int h0,
-                                   int w0, int high, int wide) {
-  int row = threadIdx.z * ROWS + threadIdx.y;
-  for (int c = 0; c < maps; ++c, x += (size_t)s.H * s.W)
-    for (int i = row; i < high; i += ROWS * blockDim.z)
-      for (int j = threadIdx.x; j < wide; j += TILE) {
-        int h = h0 + i, w = w0 + j;
-        bool inside = 0 <= h && h < s.H && 0 <= w && w < s.W;
-        float value = inside ? x[(size_t)h * s.W + w] : 0.0f;
-        patch[(c * high + i) * wide + j] = value;
+// Loads `channels` channels of the patch, from `input` on. Its first
+// pixel is (first_h, first_w). Pixels in the padding become zero.
+__device__ inline void load_patch(float* patch, const float* input,
+                                  const Conv& shape, int channels,
+                                  int first_h, int first_w,
+                                  int patch_rows, int patch_cols) {
+  int thread_row = threadIdx.z * ROWS + threadIdx.y;
+  for (int c = 0; c < channels;
+       ++c, input += (size_t)shape.H * shape.W)
+    for (int row = thread_row; row < patch_rows;
+         row += ROWS * blockDim.z)
+      for (int col = threadIdx.x; col < patch_cols; col += TILE) {
+        int h = first_h + row, w = first_w + col;
+        bool inside = 0 <= h && h < shape.H && 0 <= w && w < shape.W;
+        float value = inside ? input[(size_t)h * shape.W + w] : 0.0f;
+        patch[(c * patch_rows + row) * patch_cols + col] = value;
       }
 }
 
-// The taps of `maps` maps of `filters` filters from `w` on, each
-// filter `next` floats behind the one before; zeros for the filters
-// beyond. A flipped filter is turned here.
-__device__ inline void fetch_taps(float* taps, const float* w,
-                                  const Conv& s, int maps,
-                                  int filters, size_t next) {
-  int area = s.R * s.S, each = maps * area;  // of a filter
-  int first = (threadIdx.z * ROWS + threadIdx.y) * TILE + threadIdx.x;
-  int step = TILE * ROWS * blockDim.z, count = blockDim.z * TK * each;
-  for (int i = first; i < count; i += step) {
-    int k = i / each, from = i % each;
-    int to = from;
-    if (s.flip) to += area - 1 - 2 * (from % area);
-    taps[to * pitch() + k] = k < filters ? w[k * next + from] : 0.0f;
+// Loads the taps of `channels` channels for the filters of the block.
+// `filters` is the first of them, `filters_left` is how many exist,
+// and `filter_stride` is the distance of two in floats. Taps of other
+// filters become zero. A flipped filter is stored in reverse order.
+__device__ inline void load_taps(float* taps, const float* filters,
+                                 const Conv& shape, int channels,
+                                 int filters_left,
+                                 size_t filter_stride) {
+  int filter_area = shape.R * shape.S;
+  int taps_per_filter = channels * filter_area;
+  int thread =
+      (threadIdx.z * ROWS + threadIdx.y) * TILE + threadIdx.x;
+  int threads = TILE * ROWS * blockDim.z;
+  int count = blockDim.z * TK * taps_per_filter;
+  for (int i = thread; i < count; i += threads) {
+    int k = i / taps_per_filter, source_tap = i % taps_per_filter;
+    int target_tap = source_tap;
+    if (shape.flip)
+      target_tap += filter_area - 1 - 2 * (source_tap % filter_area);
+    taps[target_tap * tap_pitch() + k] =
+        k < filters_left ? filters[k * filter_stride + source_tap]
+                         : 0.0f;
   }
 }
 
-// The thread's taps: four at a time, where their place allows it.
-__device__ inline void read(float (&f)[TK], const float* tap) {
+// Copies one tap of the thread's TK filters to registers, by 16 bytes
+// if the taps are aligned.
+__device__ inline void read_taps(float (&filter_taps)[TK],
+                                 const float* taps) {
 #pragma unroll
   for (int k = 0; k < TK; ++k) {
     if (TK % 4 == 0 && k % 4 == 0)
-      *(float4*)&f[k] = *(const float4*)&tap[k];
-    if (TK % 4) f[k] = tap[k];
+      *(float4*)&filter_taps[k] = *(const float4*)&taps[k];
+    if (TK % 4) filter_taps[k] = taps[k];
   }
 }
 
-extern "C" __global__ void 
+extern "C" __global__ void
 __launch_bounds__(256, 2) direct_tiled(
-    const float* __restrict__ x,  // [N, C, H, W]
-    const float* __restrict__ w,  // [K, C / groups, R, S]
-    const float* __restrict__ b,  // [K], read if there is a bias
-    float* __restrict__ y,        // [N, K, P, Q]
-    Conv s, Layer layer) {
+    const float* __restrict__ input,    // x [N, C, H, W]
+    const float* __restrict__ filters,  // w [K, C / groups, R, S]
+    const float* __restrict__ bias,     // b [K], or unused
+    float* __restrict__ output,         // y [N, K, P, Q]
+    Conv shape, Layer layer) {
   extern __shared__ __align__(16) float shared[];
-  int C = s.C / layer.groups, K = s.K / layer.groups;
-  int high = (TILE - 1) * s.u + (s.R - 1) * s.dilation_h + 1;
-  int wide = (TILE - 1) * s.v + (s.S - 1) * s.dilation_w + 1;
-  float* taps = shared;  // [CHUNK, R, S, pitch]
-  float* patch = taps + min(CHUNK, C) * s.R * s.S * pitch();
+  int group_C = shape.C / layer.groups;  // channels of one group
+  int group_K = shape.K / layer.groups;  // filters of one group
+  int patch_rows =
+      (TILE - 1) * shape.u + (shape.R - 1) * shape.dilation_h + 1;
+  int patch_cols =
+      (TILE - 1) * shape.v + (shape.S - 1) * shape.dilation_w + 1;
+  float* taps = shared;  // [CHUNK, R, S, tap_pitch]
+  float* patch =         // [CHUNK, patch_rows, patch_cols]
+      taps + min(CHUNK, group_C) * shape.R * shape.S * tap_pitch();
 
-  int across = (s.Q + TILE - 1) / TILE;  // tiles along a row
-  int p0 = blockIdx.x / across * TILE + threadIdx.y;
-  int q = blockIdx.x % across * TILE + threadIdx.x;
-  int per_group = gridDim.y / layer.groups;  // blocks
-  int group = blockIdx.y / per_group, n = blockIdx.z;
-  int k0 = blockIdx.y % per_group * blockDim.z * TK;  // in the group
-  int mine = threadIdx.z * TK;  // the thread's first filter
-  x += ((size_t)n * s.C + (size_t)group * C) * s.H * s.W;
-  w += (size_t)(group * K + k0) * C * s.R * s.S;
+  int tiles_across = (shape.Q + TILE - 1) / TILE;
+  int p = blockIdx.x / tiles_across * TILE + threadIdx.y;  // first row
+  int q = blockIdx.x % tiles_across * TILE + threadIdx.x;
+  int blocks_per_group = gridDim.y / layer.groups;
+  int group = blockIdx.y / blocks_per_group, n = blockIdx.z;
+  // First filter of the block within its group, and of the thread
+  // within its block.
+  int block_k = blockIdx.y % blocks_per_group * blockDim.z * TK;
+  int thread_k = threadIdx.z * TK;
+  input +=
+      ((size_t)n * shape.C + (size_t)group * group_C) * shape.H * shape.W;
+  filters +=
+      (size_t)(group * group_K + block_k) * group_C * shape.R * shape.S;
 
   float sum[TP][TK] = {};
-  for (int c0 = 0; c0 < C; c0 += CHUNK) {
-    int maps = min(CHUNK, C - c0);
-    fetch_patch(patch, x + (size_t)c0 * s.H * s.W, s, maps,
-                (p0 - (int)threadIdx.y) * s.u - s.pad_h,
-                (q - (int)threadIdx.x) * s.v - s.pad_w, high, wide);
-    fetch_taps(taps, w + (size_t)c0 * s.R * s.S, s, maps, K - k0,
-               (size_t)C * s.R * s.S);
+  for (int chunk = 0; chunk < group_C; chunk += CHUNK) {
+    int channels = min(CHUNK, group_C - chunk);
+    load_patch(patch, input + (size_t)chunk * shape.H * shape.W, shape,
+               channels,
+               (p - (int)threadIdx.y) * shape.u - shape.pad_h,
+               (q - (int)threadIdx.x) * shape.v - shape.pad_w,
+               patch_rows, patch_cols);
+    load_taps(taps, filters + (size_t)chunk * shape.R * shape.S, shape,
+              channels, group_K - block_k,
+              (size_t)group_C * shape.R * shape.S);
     __syncthreads();
-    float part[TP][TK] = {};  // short sums lose less than long ones
-    const float* tap = taps + mine;
-    for (int c = 0; c < maps; ++c)
-      for (int r = 0; r < s.R; ++r)
-        for (int t = 0; t < s.S; ++t, tap += pitch()) {
-          const float* from = patch + t * s.dilation_w +
-              threadIdx.x * s.v + wide * (c * high +
-              r * s.dilation_h + threadIdx.y * s.u);
-          __align__(16) float f[TK];
-          read(f, tap);
+    float chunk_sum[TP][TK] = {};  // short sums lose fewer bits
+    const float* thread_taps = taps + thread_k;
+    for (int c = 0; c < channels; ++c)
+      for (int r = 0; r < shape.R; ++r)
+        for (int s = 0; s < shape.S;
+             ++s, thread_taps += tap_pitch()) {
+          const float* pixels = patch + s * shape.dilation_w +
+              threadIdx.x * shape.v + patch_cols * (c * patch_rows +
+              r * shape.dilation_h + threadIdx.y * shape.u);
+          __align__(16) float filter_taps[TK];
+          read_taps(filter_taps, thread_taps);
 #pragma unroll
           for (int i = 0; i < TP; ++i) {
-            float value = from[i * ROWS * s.u * wide];
+            float pixel = pixels[i * ROWS * shape.u * patch_cols];
 #pragma unroll
-            for (int k = 0; k < TK; ++k) part[i][k] += value * f[k];
+            for (int k = 0; k < TK; ++k)
+              chunk_sum[i][k] += pixel * filter_taps[k];
           }
         }
 #pragma unroll
     for (int i = 0; i < TP; ++i)
 #pragma unroll
-      for (int k = 0; k < TK; ++k) sum[i][k] += part[i][k];
+      for (int k = 0; k < TK; ++k) sum[i][k] += chunk_sum[i][k];
     __syncthreads();
   }
 
@@ -127,10 +154,13 @@ __launch_bounds__(256, 2) direct_tiled(
   for (int i = 0; i < TP; ++i)
 #pragma unroll
     for (int k = 0; k < TK; ++k) {
-      int p = p0 + i * ROWS, row = k0 + mine + k;
-      if (p >= s.P || q >= s.Q || row >= K) continue;
-      row += group * K;
-      y[(((size_t)n * s.K + row) * s.P + p) * s.Q + q] =
-          finished(sum[i][k], b, row, layer);
+      int output_row = p + i * ROWS;
+      int filter = block_k + thread_k + k;
+      if (output_row >= shape.P || q >= shape.Q || filter >= group_K)
+        continue;
+      filter += group * group_K;
+      output[(((size_t)n * shape.K + filter) * shape.P + output_row) *
+                 shape.Q + q] =
+          apply_bias_relu(sum[i][k], bias, filter, layer);
     }
 }

@@ -1,30 +1,31 @@
 // Winograd in steps, the output: Y = A^T Z A for every tile.
 //
-// Idea: the inverse of the input's step. One thread gathers the T*T
-// sums of one tile of one filter, a warp those of 32 neighbours side
-// by side, and writes M x M pixels, as many at once as the row's
-// length allows.
-// What limits it: memory again; T*T floats in for M*M out.
+// Idea: the inverse of the input step. One thread loads the T*T sums
+// of one tile of one filter. A warp loads those of 32 neighbouring
+// tiles, which are contiguous. The thread writes M x M pixels, with
+// stores as wide as the row length allows.
+// What limits it: memory traffic. It reads T*T floats for M*M pixels.
 //
-// Launch: grid ceil(K * fours(tiles) / BLOCK), block BLOCK, a define
+// Launch: grid ceil(K * round_up_4(tiles) / BLOCK), block BLOCK, a define
 // like M.
 
 #include "winograd.cuh"
 
 extern "C" __global__ void __launch_bounds__(BLOCK) winograd_output(
-    const float* __restrict__ Z,  // [T*T, K, fours(tiles)]
-    float* __restrict__ y,        // [N, K, P, Q]
-    Conv s) {
-  Tiles tiles = tiles_of(s);
-  int row = fours(tiles.all);
-  int i = blockIdx.x * BLOCK + threadIdx.x;
-  int tile = i % row, k = i / row;
-  if (k >= s.K || tile >= tiles.all) return;
+    const float* __restrict__ Z,  // [T*T, K, round_up_4(tiles)]
+    float* __restrict__ output,   // y [N, K, P, Q]
+    Conv shape) {
+  Tiles tiles = tiles_of(shape);
+  int row_length = round_up_4(tiles.count);  // of Z
+  int element = blockIdx.x * BLOCK + threadIdx.x;
+  int tile = element % row_length, k = element / row_length;
+  if (k >= shape.K || tile >= tiles.count) return;
 
   float z[T][T], out[M][M];
 #pragma unroll
-  for (int p = 0; p < T * T; ++p)
-    z[p / T][p % T] = Z[(size_t)p * s.K * row + i];
-  both_sides(AT, z, out);
-  store_tile(y, s, place(tiles, tile), k, out);
+  for (int position = 0; position < T * T; ++position)
+    z[position / T][position % T] =
+        Z[(size_t)position * shape.K * row_length + element];
+  transform_2d(AT, z, out);
+  store_tile(output, shape, tile_corner(tiles, tile), k, out);
 }

@@ -1,13 +1,14 @@
-// Convolution by FFT, the end: the output pixels picked from what the
-// inverse transforms gave.
+// Convolution by FFT, the end: output pixels are selected from the
+// results of the inverse transforms.
 //
-// Idea: a transform gives a pixel for every place of the filter, as if
-// the stride were 1. The strided output is a part of those; of a
-// transform's last rows and columns, where the filter ran over the
-// edge, none is right and none is picked. cuFFT leaves the factor
-// rows * columns in, here it goes. Bias and ReLU come for nothing.
-// What limits it: bytes. At stride 2 three of four pixels were
-// computed to be thrown away.
+// Idea: a transform yields a pixel for every filter position, as if
+// the stride were 1. The strided output is a part of these pixels. In
+// the last rows and columns the filter left the array: these pixels
+// are wrong and are not selected. The results of cuFFT contain the
+// factor rows * columns, and this kernel divides by it. Bias and ReLU
+// are applied to the same registers.
+// What limits it: memory traffic. At stride 2 three of four computed
+// pixels are discarded.
 //
 // Launch: grid (ceil(K*P*Q / BLOCK), N), block BLOCK.
 
@@ -18,21 +19,26 @@
 extern "C" __global__ void fft_pick(
     const float* __restrict__ dense,  // [N, down, across, K, rows,
                                       //  columns]
-    const float* __restrict__ b,      // [K], read if there is a bias
-    float* __restrict__ y,            // [N, K, P, Q]
-    Conv s, Cut f, Layer layer) {
-  int i = blockIdx.x * blockDim.x + threadIdx.x;
+    const float* __restrict__ bias,   // b [K], or unused
+    float* __restrict__ output,       // y [N, K, P, Q]
+    Conv shape, Tiling tiling, Layer layer) {
+  int output_pixel = blockIdx.x * blockDim.x + threadIdx.x;
   int n = blockIdx.y;  // image
-  if (i >= s.K * s.P * s.Q) return;
-  int h = i / s.Q % s.P * s.u, w = i % s.Q * s.v;  // dense pixel
-  int k = i / (s.P * s.Q);
-  int down = h / f.step_h, across = w / f.step_w;  // its transform
+  if (output_pixel >= shape.K * shape.P * shape.Q) return;
+  // The same pixel at stride 1.
+  int dense_h = output_pixel / shape.Q % shape.P * shape.u;
+  int dense_w = output_pixel % shape.Q * shape.v;
+  int k = output_pixel / (shape.P * shape.Q);  // filter
+  int tile_row = dense_h / tiling.step_h;
+  int tile_col = dense_w / tiling.step_w;
 
-  size_t map = (size_t)n * f.down + down;
-  map = (map * f.across + across) * s.K + k;
-  int row = h - down * f.step_h, column = w - across * f.step_w;
-  float sum = dense[(map * f.rows + row) * f.columns + column];
-  sum /= (float)f.rows * (float)f.columns;
-  y += (size_t)n * s.K * s.P * s.Q;
-  y[i] = finished(sum, b, k, layer);
+  size_t plane = (size_t)n * tiling.down + tile_row;
+  plane = (plane * tiling.across + tile_col) * shape.K + k;
+  int row = dense_h - tile_row * tiling.step_h;
+  int column = dense_w - tile_col * tiling.step_w;
+  float sum =
+      dense[(plane * tiling.rows + row) * tiling.columns + column];
+  sum /= (float)tiling.rows * (float)tiling.columns;
+  output += (size_t)n * shape.K * shape.P * shape.Q;
+  output[output_pixel] = apply_bias_relu(sum, bias, k, layer);
 }

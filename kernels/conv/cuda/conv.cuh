@@ -1,23 +1,25 @@
-// What every kernel of this ladder is told about the convolution,
-// and the one address rule they share.
+// The shape of a convolution, and the input pixel of a filter tap. All
+// convolution kernels use them.
 
 struct Conv {
-  int N, C, H, W;              // images, input maps, rows, columns
-  int K, R, S;                 // filters, filter rows, columns
-  int P, Q;                    // output rows, columns
-  int u, v;                    // stride, vertical and horizontal
+  int N, C, H, W;              // images, input channels, rows, columns
+  int K, R, S;                 // filters, filter rows, filter columns
+  int P, Q;                    // output rows, output columns
+  int u, v;                    // vertical stride, horizontal stride
   int pad_h, pad_w;            // zeros around the input, not stored
   int dilation_h, dilation_w;  // distance of neighbouring taps
-  int flip;                    // 1: the filter is read back to front
+  int flip;                    // 1: the filter is applied in reverse order
 };
 
-// The input pixel under filter tap (r, t) of output pixel (p, q) in
-// one map [H, W]; zero in the padding.
-__device__ inline float tap(const float* map, const Conv& s,
-                            int p, int q, int r, int t) {
-  if (s.flip) r = s.R - 1 - r, t = s.S - 1 - t;
-  int h = p * s.u - s.pad_h + r * s.dilation_h;
-  int w = q * s.v - s.pad_w + t * s.dilation_w;
-  bool inside = 0 <= h && h < s.H && 0 <= w && w < s.W;
-  return inside ? map[(size_t)h * s.W + w] : 0.0f;
+// Returns the input pixel under filter tap (r, s) of output pixel
+// (p, q). `input_channel` is one channel [H, W]. A pixel in the
+// padding is zero.
+__device__ inline float input_pixel(const float* input_channel,
+                                    const Conv& shape, int p, int q,
+                                    int r, int s) {
+  if (shape.flip) r = shape.R - 1 - r, s = shape.S - 1 - s;
+  int h = p * shape.u - shape.pad_h + r * shape.dilation_h;
+  int w = q * shape.v - shape.pad_w + s * shape.dilation_w;
+  bool inside = 0 <= h && h < shape.H && 0 <= w && w < shape.W;
+  return inside ? input_channel[(size_t)h * shape.W + w] : 0.0f;
 }

@@ -1,10 +1,9 @@
-// How conv/fft cuts the padded input into transforms: `down` by
-// `across` of them over an image, each rows x columns, which share
-// rows and columns with their neighbours. One transform over the
-// whole image is the cut with down = across = 1.
+// How conv/fft divides a padded image into tiles, one transform for
+// each: `down` by `across` tiles of rows x columns. Neighbouring tiles
+// overlap. One transform of the whole image has down = across = 1.
 
-struct Cut {
+struct Tiling {
   int rows, columns;   // of one transform
-  int step_h, step_w;  // dense output rows, columns that it gives
-  int down, across;    // transforms over one image
+  int step_h, step_w;  // output rows, columns of one transform, stride 1
+  int down, across;    // transforms of one image
 };

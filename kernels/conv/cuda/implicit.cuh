@@ -1,7 +1,7 @@
-// What both implicit-GEMM kernels share: everything but the index
-// arithmetic. Their product is C = A x B for each group: A the
-// filters [K / groups, C / groups * R * S], B the data matrix, made
-// tile by tile in shared memory, C the output [K / groups, N*P*Q].
+// What both implicit-GEMM kernels share: all but the index arithmetic.
+// For each group they compute C = A x B. A holds the filters
+// [K / groups, C / groups * R * S]. B is the data matrix, made tile by
+// tile in shared memory. C is the output [K / groups, N*P*Q].
 
 #include "../gemm/async.cuh"
 #include "conv.cuh"
@@ -9,64 +9,72 @@
 
 constexpr int THREADS = (BM / TM) * (BN / TN);
 constexpr int WARPS = THREADS / 32;
-constexpr int COLUMNS = BN / 32;  // a thread copies, of each row
-constexpr int ACROSS = TN < TM ? 8 : 4;  // lanes along a row
-constexpr int WM = 32 / ACROSS * TM, WN = ACROSS * TN;  // of a warp
-constexpr int STAGE = BK * (BM + 4 + BN);  // floats
-constexpr int PART = 1536;  // terms summed at a stretch
+constexpr int COLUMNS = BN / 32;  // of B, loaded by one lane
+constexpr int ACROSS = TN < TM ? 8 : 4;  // lanes along a row of C
+constexpr int WM = 32 / ACROSS * TM, WN = ACROSS * TN;  // warp tile
+constexpr int STAGE = BK * (BM + 4 + BN);  // floats of tile_a, tile_b
+constexpr int PART = 1536;  // terms of one partial sum
 
-// Blocks that must fit an SM together: as many as leave each thread
-// 128 registers, or 168 if it has more than 32 sums.
-constexpr int ROOM = TM * TN > 32 ? 384 : 512;  // threads
+// Blocks that share an SM. Each thread then has 128 registers, or 168
+// if it has more than 32 sums. ROOM is the number of threads.
+constexpr int ROOM = TM * TN > 32 ? 384 : 512;
 constexpr int RESIDENT = THREADS < ROOM ? ROOM / THREADS : 1;
 
-// The filters' tile, turned: As[k][m]. A warp copies 8 of k in 4
-// rows, so that each lands in a bank of its own. `w` is the thread's
-// first element, (k, m) its place in the tile; `rows` and `inner` are
-// left of the matrix from the tile on, `next` floats lie from one row
-// to the next. Zeros beyond.
+// The threads load the filters as a grid of MA rows by KA columns: a
+// warp loads 8 neighbouring k of 4 rows.
 constexpr int KA = 8, MA = THREADS / KA;
 
-__device__ inline void fetch_filters(float* As, const float* w,
-                                     int k, int m, int inner,
-                                     int rows, int next) {
+// Begins to copy a tile of the filters, transposed: tile_a[k][m]. A
+// warp stores to 32 different banks. `filters` is the thread's first
+// element, (load_a_row, load_a_col) its position in the tile. The
+// matrix has `rows_left` rows and `inner_left` columns from the tile
+// on; elements outside become zero.
+__device__ inline void load_filters(float* tile_a, const float* filters,
+                                    int load_a_col, int load_a_row,
+                                    int inner_left, int rows_left,
+                                    int row_stride) {
 #pragma unroll
-  for (int i = 0; i < BK; i += KA) {
-    int left = k + i < inner ? rows - m : 0;
+  for (int k = 0; k < BK; k += KA) {
+    int rows = load_a_col + k < inner_left ? rows_left - load_a_row : 0;
 #pragma unroll
-    for (int j = 0; j < BM; j += MA)
-      copy_async<4>(As + (k + i) * (BM + 4) + m + j,
-                    w + (size_t)j * next + i, j < left);
+    for (int m = 0; m < BM; m += MA)
+      copy_async<4>(
+          tile_a + (load_a_col + k) * (BM + 4) + load_a_row + m,
+          filters + (size_t)m * row_stride + k, m < rows);
   }
 }
 
-// A thread's sums: TM rows by TN columns in pieces of 4 x 4, the
-// lanes of a warp in pairs over its tile (gemm/09_warp_tile.cu).
-struct Place {
+// The position of a thread's sums in the block's tile of C. The sums
+// are TM rows by TN columns, in pieces of 4 x 4. The lanes of a warp are
+// arranged as in gemm/09_warp_tile.cu.
+struct ThreadTile {
   int row, col;  // of the first sum
 };
 
-__device__ inline Place place() {
+__device__ inline ThreadTile thread_tile() {
   int warp = threadIdx.x / 32, lane = threadIdx.x % 32;
-  int down = lane / (2 * ACROSS) * 2 + lane % 2;
-  return {warp / (BN / WN) * WM + down * 4,
+  int lane_row = lane / (2 * ACROSS) * 2 + lane % 2;
+  return {warp / (BN / WN) * WM + lane_row * 4,
           warp % (BN / WN) * WN + lane / 2 % ACROSS * 4};
 }
 
+// Adds the product of the tiles of one stage to a thread's sums.
 __device__ inline void multiply(float (&sum)[TM][TN],
-                                const float* stage, Place at) {
-  const float* As = stage + at.row;  // [BK, BM + 4]
-  const float* Bs = stage + BK * (BM + 4) + at.col;  // [BK, BN]
+                                const float* stage,
+                                ThreadTile thread) {
+  const float* tile_a = stage + thread.row;  // [BK, BM + 4]
+  const float* tile_b =                      // [BK, BN]
+      stage + BK * (BM + 4) + thread.col;
 #pragma unroll
   for (int k = 0; k < BK; ++k) {
     __align__(16) float a[TM], b[TN];
 #pragma unroll
     for (int i = 0; i < TM; i += 4)
       *(float4*)&a[i] =
-          *(float4*)&As[k * (BM + 4) + i * (WM / TM)];
+          *(float4*)&tile_a[k * (BM + 4) + i * (WM / TM)];
 #pragma unroll
     for (int j = 0; j < TN; j += 4)
-      *(float4*)&b[j] = *(float4*)&Bs[k * BN + j * (WN / TN)];
+      *(float4*)&b[j] = *(float4*)&tile_b[k * BN + j * (WN / TN)];
 #pragma unroll
     for (int i = 0; i < TM; ++i)
 #pragma unroll
@@ -74,40 +82,44 @@ __device__ inline void multiply(float (&sum)[TM][TN],
   }
 }
 
-// WIDE floats that are moved by one instruction.
-template <int WIDE>
-struct alignas(4 * WIDE) Pack {
-  float of[WIDE];
+// WIDTH floats that one instruction loads or stores.
+template <int WIDTH>
+struct alignas(4 * WIDTH) Vector {
+  float element[WIDTH];
 };
 
-// A thread's sums to y, WIDE neighbours at a time; `offset` tells
-// where a column of C begins in y. The `first` part of a long sum is
-// stored as it is, later ones are added to it, after the `last` come
-// bias and ReLU.
-template <int WIDE, class Offset>
-__device__ inline void store(float* y, const float* b,
-                             const float (&sum)[TM][TN], int row,
-                             int col, int rows, int columns,
-                             int pixels, const Layer& layer,
-                             bool first, bool last, Offset offset) {
+// Stores a thread's sums to the output, WIDTH neighbours at a time. In
+// the output a column of C begins at output_offset(column).
+// The first part of a long sum is stored, later parts are added to it.
+// The last part also adds the bias and applies ReLU.
+template <int WIDTH, class Offset>
+__device__ inline void store(float* output, const float* bias,
+                             const float (&sum)[TM][TN],
+                             int first_row, int first_col, int rows,
+                             int columns, int output_area,
+                             const Layer& layer, bool first_part,
+                             bool last_part, Offset output_offset) {
 #pragma unroll
-  for (int j = 0; j < TN; j += WIDE) {
-    int n = col + j / 4 * 4 * (WN / TN) + j % 4;
-    if (n >= columns) continue;
-    float* to = y + offset(n);
+  for (int j = 0; j < TN; j += WIDTH) {
+    int column = first_col + j / 4 * 4 * (WN / TN) + j % 4;
+    if (column >= columns) continue;
+    float* output_column = output + output_offset(column);
 #pragma unroll
     for (int i = 0; i < TM; ++i) {
-      int m = row + i / 4 * 4 * (WM / TM) + i % 4;
-      if (m >= rows) continue;
-      auto* at = (Pack<WIDE>*)(to + (size_t)m * pixels);
-      Pack<WIDE> value = {};
-      if (!first) value = *at;
+      int row = first_row + i / 4 * 4 * (WM / TM) + i % 4;
+      if (row >= rows) continue;
+      auto* target =
+          (Vector<WIDTH>*)(output_column + (size_t)row * output_area);
+      Vector<WIDTH> value = {};
+      if (!first_part) value = *target;
 #pragma unroll
-      for (int e = 0; e < WIDE; ++e) {
-        value.of[e] += sum[i][j + e];
-        if (last) value.of[e] = finished(value.of[e], b, m, layer);
+      for (int e = 0; e < WIDTH; ++e) {
+        value.element[e] += sum[i][j + e];
+        if (last_part)
+          value.element[e] =
+              apply_bias_relu(value.element[e], bias, row, layer);
       }
-      *at = value;
+      *target = value;
     }
   }
 }

@@ -1,15 +1,15 @@
-// What may be asked of a convolution beside its extents: groups,
-// bias, ReLU.
+// What a layer has beside its shape: groups, bias and ReLU.
 
 struct Layer {
-  int groups;  // each has C / groups maps, K / groups filters
-  int bias;    // 1: b[k] is added to map k of the output
-  int relu;    // 1: what is below 0 after that becomes 0
+  int groups;  // each has C / groups channels, K / groups filters
+  int bias;    // 1: bias[k] is added to output channel k
+  int relu;    // 1: negative outputs become 0
 };
 
-// An output of filter k from its sum. NaN stays NaN.
-__device__ inline float finished(float sum, const float* b, int k,
-                                 const Layer& l) {
-  if (l.bias) sum += b[k];
-  return l.relu && sum < 0.0f ? 0.0f : sum;
+// Returns the output of filter k: its sum, plus bias, after ReLU. NaN
+// stays NaN.
+__device__ inline float apply_bias_relu(float sum, const float* bias,
+                                        int k, const Layer& layer) {
+  if (layer.bias) sum += bias[k];
+  return layer.relu && sum < 0.0f ? 0.0f : sum;
 }

@@ -1,13 +1,15 @@
-// Division by a number known before the launch (kernels/model/fast_division.py
-// proves it): the GPU has no instruction that divides whole numbers,
-// and `/` becomes about twenty.
+// Division by a number that is known before the launch, without a
+// division (kernels/model/fast_division.py proves it). The GPU has no
+// instruction that divides integers: `/` becomes about twenty instructions.
 
 struct Magic {
   unsigned multiplier;
   int shift;
 };
 
-// n / d for 0 <= n < 2^31; `by` was made for d.
-__device__ inline int divide(int n, const Magic& by) {
-  return __umulhi((unsigned)n << 1, by.multiplier) >> by.shift;
+// Returns dividend / divisor for 0 <= dividend < 2^31. `divisor` holds
+// the multiplier and the shift of the number to divide by.
+__device__ inline int divide(int dividend, const Magic& divisor) {
+  return __umulhi((unsigned)dividend << 1, divisor.multiplier) >>
+         divisor.shift;
 }

@@ -1,7 +1,7 @@
-// A^T, G and B^T of F(M, 3), one dimension: M outputs of 3 taps from
-// M + 2 inputs. Derived in kernels/conv/winograd_matrices.py from the first M + 1 of
-// the points 0, 1, -1, 2, -2, 1/2, -1/2, and infinity, and written
-// by `python -m kernels.conv.winograd_matrices`: not edited by hand.
+// A^T, G and B^T of F(M, 3) in one dimension: M outputs of 3 taps from
+// M + 2 inputs. kernels/conv/winograd_matrices.py derives them from the
+// first M + 1 of the points 0, 1, -1, 2, -2, 1/2, -1/2, and infinity.
+// `python -m kernels.conv.winograd_matrices` writes it: do not edit it.
 
 #if M == 2
 __device__ constexpr float AT[2][4] = {

@@ -1,20 +1,21 @@
 // A copy through an array of indices: a gather.
 //
-// Idea: where each lane reads is decided by data. The indices
-// themselves come in 4 sectors a warp; the floats they point at
-// lie in as many sectors as chance has it, up to 32. What limits
-// it: HBM moves 32 bytes for 4, and the second load cannot start
-// before the first has come back.
+// Idea: the data decide where each lane reads. A warp loads its
+// indices in 4 sectors. The floats at these indices can be in up
+// to 32 sectors.
+// What limits it: HBM moves 32 bytes for each 4 bytes used. The
+// second load cannot start before the first has finished.
 //
 // Launch: grid (ceil(n / BLOCK)), block BLOCK.
 
 extern "C" __global__ void scattered_copy(
-    const float* __restrict__ x,    // [m]
-    const int* __restrict__ index,  // [n], each in 0 .. m-1
-    float* __restrict__ y,          // [n]
+    const float* __restrict__ input,  // [m]
+    const int* __restrict__ indices,  // [n], each in 0 .. m-1
+    float* __restrict__ output,       // [n]
     int n, int m) {
-  int i = blockIdx.x * blockDim.x + threadIdx.x;
-  if (i >= n) return;
-  int j = index[i];
-  y[i] = 0 <= j && j < m ? x[j] : 0.0f;
+  int element = blockIdx.x * blockDim.x + threadIdx.x;
+  if (element >= n) return;
+  int index = indices[element];
+  output[element] =
+      0 <= index && index < m ? input[index] : 0.0f;
 }

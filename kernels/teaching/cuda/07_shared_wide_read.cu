@@ -1,16 +1,16 @@
-// Reading 8 or 16 bytes a lane from shared memory.
+// Reading 8 or 16 bytes per lane from shared memory.
 //
-// Idea: 32 banks deliver 128 bytes a pass, so a warp that asks
-// for float2 needs at least two passes and for float4 four,
-// unless lanes ask for the same. Which lanes share decides
-// whether passes are saved: `share` neighbouring threads read the
-// same element, or, where `share` is negative, two threads that
-// are -share apart. At `stride` 2 every other element is left
-// out, and banks have to give twice.
-// What limits it: the passes through shared memory.
+// Idea: 32 banks deliver 128 bytes per wavefront. A warp that
+// loads float2 thus needs two wavefronts, one that loads float4
+// needs four. Lanes that load the same element can save some:
+// `share` neighbouring threads load the same element. If `share`
+// is negative, two threads at a distance of -share do. At
+// `stride` 2 every other element is skipped, and the banks need
+// twice as many wavefronts.
+// What limits it: the wavefronts of shared memory.
 //
 // Launch: grid (ceil(n / 256)), block 256. VECTOR is a define:
-// floats a lane reads, 2 or 4.
+// the floats that one lane loads, 2 or 4.
 
 const int ELEMENTS = 256;  // of the table, VECTOR floats each
 
@@ -19,19 +19,21 @@ struct alignas(4 * VECTOR) Element {
 };
 
 extern "C" __global__ void shared_wide_read(
-    const float* __restrict__ x,  // [256 * VECTOR]
-    float* __restrict__ y,        // [n]
+    const float* __restrict__ input,  // [256 * VECTOR]
+    float* __restrict__ output,       // [n]
     int n, int share, int stride) {
   __shared__ Element table[ELEMENTS];
-  int t = threadIdx.x;
-  for (int e = t; e < ELEMENTS; e += blockDim.x)
-    table[e] = reinterpret_cast<const Element*>(x)[e];
+  int thread = threadIdx.x;
+  for (int e = thread; e < ELEMENTS; e += blockDim.x)
+    table[e] = reinterpret_cast<const Element*>(input)[e];
   __syncthreads();
-  int i = blockIdx.x * blockDim.x + t;
-  if (i >= n) return;
-  int from = share > 0 ? t / share : t & ~-share;
-  Element mine = table[from * stride % ELEMENTS];
+  int element = blockIdx.x * blockDim.x + thread;
+  if (element >= n) return;
+  // Threads with the same group load the same element.
+  int group = share > 0 ? thread / share : thread & ~-share;
+  Element loaded = table[group * stride % ELEMENTS];
   float sum = 0.0f;
-  for (int j = 0; j < VECTOR; ++j) sum += (j + 1) * mine.part[j];
-  y[i] = sum;
+  for (int j = 0; j < VECTOR; ++j)
+    sum += (j + 1) * loaded.part[j];
+  output[element] = sum;
 }

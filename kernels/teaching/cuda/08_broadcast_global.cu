@@ -1,22 +1,22 @@
 // A polynomial whose coefficients every thread reads.
 //
-// Idea: all 32 lanes read the same float, and the warp asks for
-// one sector. Nothing is fetched twice, yet every step is a
-// request of its own to the L1 cache, for 4 bytes of use.
-// Constant or shared memory would serve it better. What limits
-// it: `terms` loads, each waited for.
+// Idea: all 32 lanes load the same float, so the warp requests
+// one sector. Nothing is loaded twice. But every term is a
+// request to the L1 cache, for 4 bytes. Constant or shared
+// memory would be faster.
+// What limits it: `terms` loads, each with its latency.
 //
 // Launch: grid (ceil(n / BLOCK)), block BLOCK.
 
 extern "C" __global__ void broadcast_global(
-    const float* __restrict__ coefficient,  // [terms]
-    const float* __restrict__ x,            // [n]
-    float* __restrict__ y,                  // [n]
+    const float* __restrict__ coefficients,  // [terms]
+    const float* __restrict__ input,         // [n]
+    float* __restrict__ output,              // [n]
     int n, int terms) {
-  int i = blockIdx.x * blockDim.x + threadIdx.x;
-  if (i >= n) return;
-  float at = x[i], sum = 0.0f;
-  for (int t = terms - 1; t >= 0; --t)
-    sum = sum * at + coefficient[t];
-  y[i] = sum;
+  int element = blockIdx.x * blockDim.x + threadIdx.x;
+  if (element >= n) return;
+  float x = input[element], sum = 0.0f;
+  for (int term = terms - 1; term >= 0; --term)
+    sum = sum * x + coefficients[term];
+  output[element] = sum;
 }

@@ -1,18 +1,19 @@
 // A histogram by atomics in global memory.
 //
-// Idea: every thread adds one to the bin of its value. Atomics
-// are carried out in the L2 cache; threads that meet in a bin
-// take turns. What limits it: the fullest bin. The fewer the
-// bins, the more threads wait for each other.
+// Idea: every thread adds one to the bin of its value. The L2
+// cache executes the atomics. Updates of the same bin are
+// serialized.
+// What limits it: the bin with the most updates. The fewer bins
+// there are, the more updates each bin has.
 //
 // Launch: grid (ceil(n / BLOCK)), block BLOCK.
 
 extern "C" __global__ void histogram_global(
-    const int* __restrict__ value,  // [n]
-    int* __restrict__ count,        // [bins], zero before
+    const int* __restrict__ values,  // [n]
+    int* __restrict__ counts,        // [bins], zero before
     int n, int bins) {
-  int i = blockIdx.x * blockDim.x + threadIdx.x;
-  if (i >= n) return;
-  int bin = value[i];
-  if (0 <= bin && bin < bins) atomicAdd(&count[bin], 1);
+  int element = blockIdx.x * blockDim.x + threadIdx.x;
+  if (element >= n) return;
+  int bin = values[element];
+  if (0 <= bin && bin < bins) atomicAdd(&counts[bin], 1);
 }

@@ -1,29 +1,31 @@
 // A histogram by atomics in shared memory.
 //
-// Idea: each block counts into bins of its own, close at hand,
-// and adds them to the result once at its end: `bins` global
-// atomics a block instead of one a thread. What limits it: lanes
-// of a warp that meet in a bin, for they still take turns.
+// Idea: each block counts into bins in its shared memory. At the
+// end it adds them to the result. That takes `bins` global
+// atomics per block instead of one per thread.
+// What limits it: lanes of a warp with the same bin. Their
+// updates are still serialized.
 //
 // Launch: grid (ceil(n / BLOCK)), block BLOCK.
 
 const int MOST_BINS = 1024;
 
 extern "C" __global__ void histogram_shared(
-    const int* __restrict__ value,  // [n]
-    int* __restrict__ count,        // [bins], zero before
-    int n, int bins) {              // bins <= 1024
-  __shared__ int mine[MOST_BINS];
-  for (int b = threadIdx.x; b < MOST_BINS; b += blockDim.x)
-    mine[b] = 0;
+    const int* __restrict__ values,  // [n]
+    int* __restrict__ counts,        // [bins], zero before
+    int n, int bins) {               // bins <= 1024
+  __shared__ int block_counts[MOST_BINS];
+  for (int bin = threadIdx.x; bin < MOST_BINS; bin += blockDim.x)
+    block_counts[bin] = 0;
   __syncthreads();
-  int i = blockIdx.x * blockDim.x + threadIdx.x;
-  if (i < n) {
-    int bin = value[i];
-    if (0 <= bin && bin < bins) atomicAdd(&mine[bin], 1);
+  int element = blockIdx.x * blockDim.x + threadIdx.x;
+  if (element < n) {
+    int bin = values[element];
+    if (0 <= bin && bin < bins) atomicAdd(&block_counts[bin], 1);
   }
   __syncthreads();
-  for (int b = threadIdx.x; b < bins && b < MOST_BINS;
-       b += blockDim.x)
-    if (mine[b]) atomicAdd(&count[b], mine[b]);
+  for (int bin = threadIdx.x; bin < bins && bin < MOST_BINS;
+       bin += blockDim.x)
+    if (block_counts[bin])
+      atomicAdd(&counts[bin], block_counts[bin]);
 }

@@ -1,10 +1,11 @@
 // SGEMM with neighbouring threads on neighbouring rows: C = A x
 // B.
 //
-// Idea: the definition, one thread per element of C, but with the
-// axes the wrong way round: lanes walk down a column. Each lane's
-// load of A and store of C falls into a row, and a sector, of its
-// own. What limits it: 32 sectors a request for 32 floats.
+// Idea: the definition, one thread per element of C, but with
+// the axes exchanged: a warp has 16 rows of 2 columns. Each row
+// of A and of C is in a sector of its own.
+// What limits it: 16 sectors per request of A and C. With rows
+// and columns as usual it would be 2 and 4.
 //
 // Launch: grid (ceil(M / 16), ceil(N / 16)), block (16, 16).
 

@@ -1,10 +1,11 @@
 // SGEMM with neighbouring threads on neighbouring columns.
 //
 // Idea: the definition again, C = A x B with one thread per
-// element of C. Lanes walk along a row now: they share a float of
-// A, read floats of B side by side and store side by side. What
-// limits it: two loads for every multiply-add, and each float of
-// A and B is asked for again by every thread that needs it.
+// element of C. The lanes of a warp are in one row now. They
+// load the same float of A and neighbouring floats of B. They
+// store neighbouring floats of C.
+// What limits it: two loads for each multiply-add. Every thread
+// that needs a float of A or B loads it again.
 //
 // Launch: grid (ceil(N / 16), ceil(M / 16)), block (16, 16).
 

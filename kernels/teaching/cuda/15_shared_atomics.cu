@@ -1,12 +1,12 @@
-// Atomics in shared memory: lanes of a warp that meet at a word.
+// Atomics in shared memory: lanes of a warp that update one word.
 //
-// Idea: `share` neighbouring threads update one word; each group
+// Idea: `share` neighbouring threads update one word. Each group
 // updates `stride` words after the group before. The hardware
-// updates an int in one instruction. It has none for a float's
-// sum, so the compiler writes a loop: load the word, add, swap if
-// the word is unchanged. Of the lanes that meet at a word one
-// succeeds each time, and the others load again. What limits it:
-// the lanes at the fullest word.
+// updates an int in one instruction. It has no instruction that
+// adds to a float, so the compiler writes a loop: load the word,
+// add, swap if the word is unchanged. Of the lanes with the same
+// word one succeeds each time, and the others load again.
+// What limits it: the word with the most lanes.
 //
 // Launch: grid (blocks), block a multiple of `share`.
 // OP: 0 add, 1 max, 2 exchange, 3 compare and swap. REAL: the
@@ -22,32 +22,32 @@ typedef float Word;
 typedef int Word;
 #endif
 
-__device__ inline void update(Word* word, Word v) {
+__device__ inline void update(Word* word, Word value) {
 #if OP == 0
-  atomicAdd(word, v);
+  atomicAdd(word, value);
 #elif OP == 1
-  atomicMax(word, v);
+  atomicMax(word, value);
 #elif OP == 2
-  atomicExch(word, v);
+  atomicExch(word, value);
 #else
-  atomicCAS(word, 0, v);
+  atomicCAS(word, 0, value);
 #endif
 }
 
 extern "C" __global__ void shared_atomics(
-    const Word* __restrict__ x,  // [grid * block]
-    Word* __restrict__ y,        // [grid, 1024]
+    const Word* __restrict__ input,  // [grid * block]
+    Word* __restrict__ output,       // [grid, 1024]
     int n, int share, int stride) {
   __shared__ Word table[WORDS];
 #pragma unroll 1
-  for (int w = threadIdx.x; w < WORDS; w += blockDim.x)
-    table[w] = 0;
+  for (int word = threadIdx.x; word < WORDS; word += blockDim.x)
+    table[word] = 0;
   __syncthreads();
-  int i = blockIdx.x * blockDim.x + threadIdx.x;
+  int element = blockIdx.x * blockDim.x + threadIdx.x;
   int word = threadIdx.x / share * stride % WORDS;
-  if (i < n) update(&table[word], x[i]);
+  if (element < n) update(&table[word], input[element]);
   __syncthreads();
 #pragma unroll 1
-  for (int w = threadIdx.x; w < WORDS; w += blockDim.x)
-    y[blockIdx.x * WORDS + w] = table[w];
+  for (int word = threadIdx.x; word < WORDS; word += blockDim.x)
+    output[blockIdx.x * WORDS + word] = table[word];
 }

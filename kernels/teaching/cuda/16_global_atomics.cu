@@ -1,16 +1,16 @@
 // Atomics in global memory: with the old value, and without.
 //
-// Idea: `share` neighbouring threads update one word; each group
+// Idea: `share` neighbouring threads update one word. Each group
 // updates `stride` words after the group before. The L2 cache
-// carries out the update. If nobody reads the old value, the
-// compiler takes an instruction that returns none (RED in place
-// of ATOM), and the warp need not wait for it. What limits it:
-// the sectors that a warp's words lie in.
+// executes the update. If the old value is not used, the
+// compiler selects an instruction that returns none: RED instead
+// of ATOM. The warp then does not wait for it.
+// What limits it: the number of sectors with words of a warp.
 //
 // Launch: grid (ceil(n / BLOCK)), block BLOCK.
 // OP: 0 add, 1 max, 2 exchange, 3 compare and swap. REAL: the
-// words are 0 int, 1 float (which has only 0 and 2). OLD: whether
-// the old values are kept.
+// words are 0 int, 1 float (which has only 0 and 2). OLD: 1 if
+// the old values are used.
 
 #if REAL
 typedef float Word;
@@ -18,27 +18,28 @@ typedef float Word;
 typedef int Word;
 #endif
 
-__device__ inline Word update(Word* word, Word v) {
+__device__ inline Word update(Word* word, Word value) {
 #if OP == 0
-  return atomicAdd(word, v);
+  return atomicAdd(word, value);
 #elif OP == 1
-  return atomicMax(word, v);
+  return atomicMax(word, value);
 #elif OP == 2
-  return atomicExch(word, v);
+  return atomicExch(word, value);
 #else
-  return atomicCAS(word, 0, v);
+  return atomicCAS(word, 0, value);
 #endif
 }
 
 extern "C" __global__ void global_atomics(
-    const Word* __restrict__ x,  // [n]
-    Word* __restrict__ y,        // [ceil(n / share) * stride], 0
-    int* __restrict__ old,       // [n], whether one was 0
+    const Word* __restrict__ input,  // [n]
+    Word* __restrict__ words,        // [ceil(n / share) * stride]
+    int* __restrict__ was_zero,      // [n], about the old value
     int n, int share, int stride) {
-  int i = blockIdx.x * blockDim.x + threadIdx.x;
-  if (i >= n) return;
-  Word before = update(&y[i / share * stride], x[i]);
+  int element = blockIdx.x * blockDim.x + threadIdx.x;
+  if (element >= n) return;
+  Word old =
+      update(&words[element / share * stride], input[element]);
 #if OLD
-  old[i] = before == 0;
+  was_zero[element] = old == 0;
 #endif
 }

@@ -1,13 +1,14 @@
-// A product of fragments: what wmma's loads and stores cost.
+// A product of fragments: the cost of wmma's loads and stores.
 //
-// Idea: load_matrix_sync says where a tile begins and how far its
-// lines are apart; the compiler decides what a lane loads. From
-// shared memory it loads half by ldmatrix, 16 x 16 in a request.
-// From global memory it makes a request for each 8 x 8. bfloat16,
-// tf32 and double are loaded the second way from either memory.
-// If the lines of a tile of char run across the depth, each lane
-// loads single bytes. What limits it: sectors, for a request
-// touches eight lines.
+// Idea: load_matrix_sync receives the start of a tile and the
+// distance of its rows or columns. The compiler decides what
+// each lane loads. From shared memory it loads half by ldmatrix,
+// 16 x 16 in one request. From global memory it makes a request
+// for each 8 x 8. It loads bfloat16, tf32 and double the second
+// way from either memory. A char tile can have its contiguous
+// axis along M or N. Then each lane loads single bytes.
+// What limits it: sectors, because a request covers eight rows
+// or columns.
 //
 // Launch: grid (tiles), block 32; with SHARED dynamic shared
 // memory for the tiles of A, B and C. WM, WN, WK: the fragments'
@@ -58,11 +59,13 @@ typedef wmma::col_major LayoutB;
 constexpr auto C_LAYOUT =
     C_ROW ? wmma::mem_row_major : wmma::mem_col_major;
 
-// Lanes copy `count` elements from x to y.
+// The lanes copy `count` elements.
 template <typename T>
-__device__ inline void copy(T* y, const T* x, int count) {
+__device__ inline void copy(T* target, const T* source,
+                            int count) {
 #pragma unroll 1
-  for (int i = threadIdx.x; i < count; i += 32) y[i] = x[i];
+  for (int element = threadIdx.x; element < count; element += 32)
+    target[element] = source[element];
 }
 
 extern "C" __global__ void wmma_product(
@@ -78,27 +81,27 @@ extern "C" __global__ void wmma_product(
   C += blockIdx.x * c_size;
 #if SHARED
   extern __shared__ __align__(128) char shared[];
-  auto c_at = (Sum*)shared;
-  auto a_at = (Element*)(c_at + c_size);
-  auto b_at = a_at + a_size;
-  copy(a_at, A, a_size);
-  copy(b_at, B, b_size);
-  copy(c_at, C, c_size);
+  auto tile_c = (Sum*)shared;
+  auto tile_a = (Element*)(tile_c + c_size);
+  auto tile_b = tile_a + a_size;
+  copy(tile_a, A, a_size);
+  copy(tile_b, B, b_size);
+  copy(tile_c, C, c_size);
   __syncwarp();
 #else
-  auto a_at = A, b_at = B;
-  auto c_at = C;
+  auto tile_a = A, tile_b = B;
+  auto tile_c = C;
 #endif
   wmma::fragment<wmma::matrix_a, WM, WN, WK, Kind, LayoutA> a;
   wmma::fragment<wmma::matrix_b, WM, WN, WK, Kind, LayoutB> b;
   wmma::fragment<wmma::accumulator, WM, WN, WK, Sum> c;
-  wmma::load_matrix_sync(a, a_at, lda);
-  wmma::load_matrix_sync(b, b_at, ldb);
-  wmma::load_matrix_sync(c, c_at, ldc, C_LAYOUT);
+  wmma::load_matrix_sync(a, tile_a, lda);
+  wmma::load_matrix_sync(b, tile_b, ldb);
+  wmma::load_matrix_sync(c, tile_c, ldc, C_LAYOUT);
   wmma::mma_sync(c, a, b, c);
-  wmma::store_matrix_sync(c_at, c, ldc, C_LAYOUT);
+  wmma::store_matrix_sync(tile_c, c, ldc, C_LAYOUT);
 #if SHARED
   __syncwarp();
-  copy(C, c_at, c_size);
+  copy(C, tile_c, c_size);
 #endif
 }

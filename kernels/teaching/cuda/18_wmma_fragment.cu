@@ -1,11 +1,11 @@
-// Which lane holds which element of a fragment.
+// Which lane has which element of a fragment.
 //
-// Idea: wmma leaves open how a fragment lies over the lanes, so
-// that x[i] may be used only if every element is treated the
-// same. On the hardware since 2020 (compute capability 8.0 and
-// up) it is the layout of the mma instruction. Here the elements
-// of a tile are numbered and each lane writes down its own. What
-// limits it: nothing; it is a look at the registers.
+// Idea: wmma does not define which lane has which element of a
+// fragment. So x[i] may be used only if all elements are treated
+// equally. On the hardware since 2020 (compute capability 8.0
+// and up) a fragment has the layout of the mma instruction. The
+// elements of a tile are numbered, and each lane stores its own.
+// What limits it: nothing; the kernel only shows the registers.
 //
 // Launch: grid (1), block 32. WM, WN, WK: the fragments' shape.
 // WHICH: 0 matrix_a, 1 matrix_b (half), 2 accumulator (float).
@@ -29,16 +29,17 @@ typedef wmma::fragment<wmma::accumulator, WM, WN, WK, float>
 #endif
 
 extern "C" __global__ void wmma_fragment(
-    const Element* __restrict__ x,  // [rows, columns] of the tile
-    Element* __restrict__ y,        // [num_elements, 32]
+    const Element* __restrict__ tile,  // [rows, columns]
+    Element* __restrict__ output,      // [num_elements, 32]
     int columns) {
-  Fragment f;
+  Fragment fragment;
 #if WHICH == 2
-  wmma::load_matrix_sync(f, x, columns, wmma::mem_row_major);
+  wmma::load_matrix_sync(fragment, tile, columns,
+                         wmma::mem_row_major);
 #else
-  wmma::load_matrix_sync(f, x, columns);
+  wmma::load_matrix_sync(fragment, tile, columns);
 #endif
 #pragma unroll
-  for (int i = 0; i < f.num_elements; i++)
-    y[i * 32 + threadIdx.x] = f.x[i];
+  for (int i = 0; i < fragment.num_elements; i++)
+    output[i * 32 + threadIdx.x] = fragment.x[i];
 }

@@ -122,21 +122,21 @@ def test_the_order_of_warps_changes_nothing_and_nothing_races(name, tiles):
 
 
 FAULTS = {  # what is wrong: (the kernel, what stands there, what is put in its place)
-    "old sums not shrunk": ("flash", "o[n] *= shrink;", ";"),
-    "the sum not shrunk": ("flash", "l = l * shrink + p;", "l = l + p;"),
-    "the maximum of a lane alone": ("flash", "most = fmaxf(most, __shfl_xor_sync(~0u, most, other));", ";"),
-    "a hidden key seen": ("flash", "if (j0 + x >= seen(q0 + y, N, causal))", "if (j0 + x > seen(q0 + y, N, causal))"),
-    "the last barrier of a tile": ("flash", "* Vs[j][x + Bc * n];\n    __syncthreads();", "* Vs[j][x + Bc * n];"),
-    "lanes' sums not added": ("flash-registers", "l[i] += __shfl_xor_sync(~0u, l[i], other);", ";"),
-    "O not shrunk": ("flash-registers", "o[i][n] *= shrink;", ";"),
-    "the first barrier": ("flash-registers", "__syncthreads();  // K is there", "// K is there"),
-    "the second barrier": ("flash-registers", "__syncthreads();  // V is there", "// V is there"),
-    "no base for rows of -infinity": ("flash-registers", "most == -INFINITE ? 0.0f : most", "most"),
-    "keys hidden too late": ("flash-registers", "if (j0 + Bc > seen(q0, N, causal))", "if (j0 > seen(q0, N, causal))"),
+    "old sums not shrunk": ("flash", "o[n] *= rescale;", ";"),
+    "the sum not shrunk": ("flash", "l = l * rescale + p;", "l = l + p;"),
+    "the maximum of a lane alone": ("flash", "new_m = fmaxf(new_m, __shfl_xor_sync(~0u, new_m, lane_mask));", ";"),
+    "a hidden key seen": ("flash", "if (key_tile + thread_col >=\n", "if (key_tile + thread_col >\n"),
+    "the last barrier of a tile": ("flash", "tile_v[key][thread_col + Bc * n];\n    __syncthreads();", "tile_v[key][thread_col + Bc * n];"),
+    "lanes' sums not added": ("flash-registers", "l[i] += __shfl_xor_sync(~0u, l[i], lane_mask);", ";"),
+    "O not shrunk": ("flash-registers", "o[i][n] *= rescale;", ";"),
+    "the first barrier": ("flash-registers", "__syncthreads();  // K is loaded", "// K is loaded"),
+    "the second barrier": ("flash-registers", "__syncthreads();  // V and P", "// V and P"),
+    "no base for rows of -infinity": ("flash-registers", "new_m == -INFINITE ? 0.0f : new_m", "new_m"),
+    "keys hidden too late": ("flash-registers", "if (key_tile + Bc > visible_keys(", "if (key_tile > visible_keys("),
     "the scale left out": ("flash-registers", "float factor = scale * LOG2E;", "float factor = LOG2E;"),
-    "a key of the next tile": ("flash-registers", "row < rows ? d - col : 0", "d - col"),
-    "one group too few": ("fused", "BLOCK / d, c", "BLOCK / d + 1, c"),
-    "the maximum left out": ("fused", "m = together<larger>(m, parts);", ""),
+    "a key of the next tile": ("flash-registers", "row < rows_left ? d - col : 0", "d - col"),
+    "one group too few": ("fused", "BLOCK / d, dim", "BLOCK / d + 1, dim"),
+    "the maximum left out": ("fused", "m = block_reduce<larger>(m, partial);", ""),
 }  # fmt: skip
 
 

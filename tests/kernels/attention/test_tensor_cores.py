@@ -195,20 +195,20 @@ def test_the_order_of_warps_changes_nothing_and_nothing_races(tiles, d):
 
 
 FAULTS = {  # what is wrong: (what stands there, what is put in its place)
-    "O not shrunk": ("scale_rows(o, shrink);", ";"),
-    "the sum not shrunk": ("l[i][0] *= shrink[i][0], l[i][1] *= shrink[i][1];", ";"),
-    "the maximum of two lanes": ("most = fmaxf(most, __shfl_xor_sync(~0u, most, 2));", ";"),
+    "O not shrunk": ("scale_rows(o, rescale);", ";"),
+    "the sum not shrunk": ("l[i][0] *= rescale[i][0], l[i][1] *= rescale[i][1];", ";"),
+    "the maximum of two lanes": ("tile_m = fmaxf(tile_m, __shfl_xor_sync(~0u, tile_m, 2));", ";"),
     "lanes' sums not added": ("sum += __shfl_xor_sync(~0u, sum, 2);", ";"),
     "a hidden key seen": ("if (key >= keys + causal * row)", "if (key > keys + causal * row)"),
-    "keys hidden too late": ("if (j0 + Bc > least)", "if (j0 > least)"),
-    "the last tile left out": ("if (j0 < most) {", "if (j0 + Bc < most) {"),
+    "keys hidden too late": ("if (key_tile + Bc > min_keys)", "if (key_tile > min_keys)"),
+    "the last tile left out": ("if (key_tile < max_keys) {", "if (key_tile + Bc < max_keys) {"),
     "the first barrier": ("wait_groups<STAGES - 2>();\n  __syncthreads();", "wait_groups<STAGES - 2>();"),
-    "the barrier of a tile": ("__syncthreads();  // the next is there", "// the next is there"),
-    "no base for rows of -infinity": ("m[i][h] == -INFINITE ? 0.0f : m[i][h]", "m[i][h]"),
+    "the barrier of a tile": ("__syncthreads();  // the next tile", "// the next tile"),
+    "no base for rows of -infinity": ("m[i][lower] == -INFINITE ? 0.0f : m[i][lower]", "m[i][lower]"),
     "the sign of the scale": ("scale < 0 ? 0x80008000 : 0", "0"),
     "far scores as near ones": ("if (farthest < FAR) return;", "return;"),
-    "rows beyond N": ("r < rows);", "true);"),
-    "halves the wrong way round": (': "=r"(both) : "f"(b), "f"(a));', ': "=r"(both) : "f"(a), "f"(b));'),
+    "rows beyond N": ("row < rows_left);", "true);"),
+    "halves the wrong way round": (': "=r"(both) : "f"(high), "f"(low));', ': "=r"(both) : "f"(low), "f"(high));'),
     "K where V belongs": ("load_transposed(v,", "load_matrices(v,"),
 }  # fmt: skip
 

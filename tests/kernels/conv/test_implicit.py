@@ -111,11 +111,17 @@ def test_the_order_of_warps_changes_nothing_and_nothing_races(name):
 
 FAULTS = {
     "a barrier left out": ("      __syncthreads();\n", ""),
-    "columns of the next image": ("int n = divide(column, by.pixels), pixel", "int n = 0, pixel"),
-    "the border above forgotten": ("(unsigned)(mine[j].h + h) < (unsigned)s.H &&", "mine[j].h + h < s.H &&"),
-    "the flip forgotten": ("if (s.flip) {", "if (false) {"),
-    "a group's maps": ("x += (size_t)blockIdx.z * C * s.H * s.W;", ""),
-    "the last tap": ("k + i < inner ?", "k + i < inner - 1 ?"),
+    "columns of the next image": (
+        "int n = divide(column, divisors.output_area);\n  int output_pixel",
+        "int n = 0;\n  int output_pixel",
+    ),
+    "the border above forgotten": (
+        "(unsigned)(windows[j].h + tap_h) < (unsigned)shape.H &&",
+        "windows[j].h + tap_h < shape.H &&",
+    ),
+    "the flip forgotten": ("if (shape.flip) {", "if (false) {"),
+    "a group's maps": ("input += (size_t)blockIdx.z * group_C * shape.H * shape.W;", ""),
+    "the last tap": ("load_a_col + k < inner_left ?", "load_a_col + k < inner_left - 1 ?"),
 }
 
 

@@ -46,14 +46,14 @@ def test_every_step_has_its_words_and_its_line(ask):
 
 
 LIT = {  # what is said: (flash, flash-registers, flash-mma)
-    "into shared memory": ("Qs[e / DP][c] =", "Qs[r][k]", "fetch<Br>(Qs"),
-    "the scores of the tile": ("s += Qs", "s[i][n] += q[i].x", "add_scores"),
-    "largest score": ("most = fmaxf(most, m)", "m[i] = most", "move_bases(s"),
-    "never above 1": ("p = expf(", "p = exp2_(", "take_exponents(p"),
-    "shrinks by": ("o[n] *= shrink", "o[i][n] *= shrink", "scale_rows(o"),
-    "of the tile is added": ("o[n] += Ps", "o[i][n] += p", "add_values(o"),
+    "into shared memory": ("tile_q[i / DP][dim] =", "tile_q[row][dim]", "load_tile<Br>(tile_q"),
+    "the scores of the tile": ("s += tile_q", "s[i][n] += q[i].x", "add_scores"),
+    "largest score": ("new_m = fmaxf(new_m, m)", "m[i] = new_m", "update_maxima(s"),
+    "never above 1": ("p = expf(", "p = exp2_(", "compute_weights(p"),
+    "shrinks by": ("o[n] *= rescale", "o[i][n] *= rescale", "scale_rows(o"),
+    "of the tile is added": ("o[n] += tile_p", "o[i][n] += p", "add_values(o"),
     "add up their parts": ("l += __shfl", "l[i] += __shfl", "sum += __shfl"),
-    "Only now all is divided": ("= o[n] / l", "store4(O", "write_row(O"),
+    "Only now all is divided": ("= o[n] / l", "store4(O", "store_row(O"),
 }
 
 

@@ -183,12 +183,12 @@ def test_every_step_has_its_words_and_its_line(rung, s):
 @pytest.mark.parametrize(
     ("rung", "words", "line"),
     [
-        ("attention/naive", "a score in each", "sum += q[c]"),
+        ("attention/naive", "a score in each", "sum += query_row[dim]"),
         ("attention/naive", "walks along the row again", "l += expf"),
-        ("attention/naive", "an element of O in each", "sum += p[j]"),
-        ("attention/blocked", "of K, columns", "Ks[y][x] ="),
+        ("attention/naive", "an element of O in each", "sum += weights[key]"),
+        ("attention/blocked", "of K, columns", "tile_k[thread_row][thread_col] ="),
         ("attention/blocked", "keys are hidden from all", "return;"),
-        ("attention/fused", "largest score", "m = fmaxf(m, s[j])"),
+        ("attention/fused", "largest score", "m = fmaxf(m, scores[key])"),
     ],
 )
 def test_the_line_lit_is_the_one_that_runs(rung, words, line):

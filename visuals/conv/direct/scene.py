@@ -21,7 +21,7 @@ from visuals.scene.scene import Scene
 from visuals.scene.source import resources, source_of
 
 FILE = "conv/01_direct.cu"
-MARKS = ("channel += tap(", "y[(size_t)")
+MARKS = ("channel_sum += input_pixel(", "output[(size_t)")
 TERM, ZERO, STORE, PIXEL = range(4)  # what a step does: a template of direct_words each
 MARK_OF = (0, 0, 1, 0)
 MOST_PIXELS, MOST_TERMS = 1_024, 5_000  # steps of one output pixel each, and all their products

@@ -122,8 +122,8 @@ def _readings(steps: Steps) -> tuple[Reading, ...]:
 
 # -- the kernels ---------------------------------------------------------------------------------
 MARKS = {  # the line lit at a step, by what writes it
-    "fft_pad_input": "padded[i] = value;", "fft_pad_filter": "padded[i] = value;",
-    "fft_multiply": "sum[i][j].x += a[i].x * b[j].x;", "fft_pick": "sum /= ",
+    "fft_pad_input": "padded[element] = value;", "fft_pad_filter": "padded[element] = value;",
+    "fft_multiply": "sum[i][j].x += x[i].x * w[j].x;", "fft_pick": "sum /= ",
 }  # fmt: skip
 STEP_OF = {  # what of the program a kind of step shows
     captions.PAD_INPUT: "fft_pad_input", captions.PAD_FILTER: "fft_pad_filter", captions.ROW_INPUT: "cufft_input",

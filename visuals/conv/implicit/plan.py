@@ -55,11 +55,11 @@ class Plan:
         """Of the lines that find the windows, copy filters, copy pixels, multiply, go round, store."""
         store = f"store<{4 if self.s.PQ % 4 == 0 else 1}>("
         return (
-            "mine[j] = window(",
-            "fetch_filters(As",
-            "copy_async<4>(Bs",
+            "windows[j] = find_window(",
+            "load_filters(tile_a",
+            "copy_async<4>(tile_b",
             "multiply(sum",
-            "for (; k0 < end",
+            "for (; k_tile < part_end",
             store,
         )
 
@@ -137,7 +137,7 @@ class Plan:
     # -- shared memory and registers ---------------------------------------------------------------
     @property
     def pitch(self) -> int:
-        """Of As, which lies turned: [BK, BM + 4]."""
+        """Of tile_a, which lies turned: [BK, BM + 4]."""
         return self.BM + PIECE
 
     @property
@@ -145,7 +145,7 @@ class Plan:
         return threads(self.tiles)
 
     def owned(self, thread: int) -> tuple[np.ndarray, np.ndarray]:
-        """int64[TM], int64[TN]: rows and columns of the block's tile whose sums a thread keeps (implicit.cuh, place)."""
+        """int64[TM], int64[TN]: rows and columns of the block's tile whose sums a thread keeps (implicit.cuh, thread_tile)."""
         WM, WN = warp_tile(self.tiles)
         across = WN // self.TN
         warp, lane = divmod(thread, 32)

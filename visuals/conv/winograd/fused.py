@@ -39,8 +39,8 @@ ORDER_NOTE = (
 MOST_SLOW = 4  # tiles up to which each of them is played in all its steps; of more, the first two are
 FILTER, LOAD, LOAD_ZEROS, TRANSFORM, MULTIPLY, BACK, BACK_CUT, TILE = range(8)
 _MARKS = (
-    "const float* __restrict__ U", "load_tile(x, s, at", "load_tile(x, s, at", "both_sides(BT, d, v)",
-    "sum[e][i][j] +=", "both_sides(AT, z, out)", "both_sides(AT, z, out)", "both_sides(AT, z, out)",
+    "const float* __restrict__ U", "load_tile(input", "load_tile(input", "transform_2d(BT, d, v)",
+    "sum[e][i][j] +=", "transform_2d(AT, z, out)", "transform_2d(AT, z, out)", "transform_2d(AT, z, out)",
 )  # fmt: skip
 COUNTED = (
     "multiplications of direct convolution",

@@ -38,8 +38,8 @@ ORDER_NOTE = (
 )
 FILTER, FILTER_END, INPUT, INPUT_ZEROS, INPUT_END, PRODUCT, OUTPUT, OUTPUT_CUT = range(8)
 _FILES = (
-    ("07_winograd_filter.cu", "both_sides(G, g, u)"), ("09_winograd_input.cu", "both_sides(BT, d, v)"),
-    ("09_winograd_product.cu", "sum[i][j] +="), ("09_winograd_output.cu", "both_sides(AT, z, out)"),
+    ("07_winograd_filter.cu", "transform_2d(G, g, u)"), ("09_winograd_input.cu", "transform_2d(BT, d, v)"),
+    ("09_winograd_product.cu", "sum[i][j] +="), ("09_winograd_output.cu", "transform_2d(AT, z, out)"),
 )  # fmt: skip
 _FILE_OF = np.array((0, 0, 1, 1, 1, 2, 3, 3))  # of a kind
 U, V, Z, Y = "[U](filter)", "[V](input)", "[Z](output)", "[y](output)"

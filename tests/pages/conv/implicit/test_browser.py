@@ -43,7 +43,7 @@ def test_a_cell_of_a_tile_names_its_pixel_and_the_cell_it_stands_for(watch):
     told, stage = scene(), watch("step=9")
     said = stage.point_at("Bs", 16 * 64 + 64 + 12)
     value = told.cells("Bs", 9)[16 * 64 + 64 + 12]
-    assert f"Bs[1, 1, 12] = {value:g}, a copy of x[1, 2, 5], in place of D[17, 12]." in said
+    assert f"tile_b[1, 1, 12] = {value:g}, a copy of x[1, 2, 5], in place of D[17, 12]." in said
 
 
 def test_a_tile_size_is_in_the_address_and_turns_the_scene(stage, page):

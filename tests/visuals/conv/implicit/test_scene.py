@@ -313,9 +313,9 @@ def test_lit_lines_do_what_the_steps_say(rung):
         int(kind): lines[int(line) - 1]
         for kind, line in zip(scene.captions.kind, scene.source.lines, strict=True)
     }
-    assert "window(" in lit[implicit_captions.START] and "fetch_filters" in lit[implicit_captions.FETCH_A]
+    assert "window(" in lit[implicit_captions.START] and "load_filters" in lit[implicit_captions.FETCH_A]
     assert (
-        "copy_async<4>(Bs" in lit[implicit_captions.FETCH_B]
+        "copy_async<4>(tile_b" in lit[implicit_captions.FETCH_B]
         and "multiply(" in lit[implicit_captions.MULTIPLY]
     )
     assert "store<4>" in lit[implicit_captions.STORE]  # P*Q = 64 is a multiple of 4

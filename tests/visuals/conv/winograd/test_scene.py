@@ -257,7 +257,7 @@ class Counting:
 
 
 def both_sides(X, d):
-    """As both_sides in winograd.cuh: X d, then that times X^T, zeros left out."""
+    """As transform_2d in winograd.cuh: X d, then that times X^T, zeros left out."""
 
     def line(row, column):
         total = None
@@ -350,8 +350,8 @@ def test_the_lit_line_does_what_the_caption_says(how, m):
     lines = scene.source.text.splitlines()
     for t in range(scene.steps):
         line, told = lines[int(scene.source.lines[t]) - scene.source.first], scene.caption(t)
-        for words, code in (("G g Gᵀ", ("U,", "both_sides(G")), ("element by element", ("sum[",)), ("Back:", ("both_sides(AT",)),
-                            ("Launch 2", ("both_sides(BT",)), ("Launch 3", ("sum[",)), ("Launch 4", ("both_sides(AT",))):  # fmt: skip
+        for words, code in (("G g Gᵀ", ("U,", "transform_2d(G")), ("element by element", ("sum[",)), ("Back:", ("transform_2d(AT",)),
+                            ("Launch 2", ("transform_2d(BT",)), ("Launch 3", ("sum[",)), ("Launch 4", ("transform_2d(AT",))):  # fmt: skip
             if told.startswith(words) or (words in told and not told.startswith(("Launch", "Tile"))):
                 assert any(c in line for c in code), (told, line)
         assert "{" not in told and "[" not in told.replace(
