@@ -38,7 +38,7 @@ class Case:
     @property
     def digest(self) -> str:
         """Names the text and the defines a measurement was taken of."""
-        return compiler.digest(sources.translation_unit(self.launch.source), self.defines)
+        return compiler.digest(sources.code(self.launch.source), self.defines)
 
     def expected(self) -> dict[str, np.ndarray]:
         arrays = {name: a.copy() for name, a in self.arrays().items()}

@@ -10,19 +10,22 @@ from kernels.fusion import codegen
 from kernels.model.tokens import tokens
 
 ROOT = Path(__file__).parent
+SHARED = "cuda"
 KEPT = 1024  # texts: more than there are files, fewer than there are chains
 _INCLUDE = re.compile(r'^#include "([\w./]+)"$', re.MULTILINE)
 
 
 def file(path: str) -> Path:
-    """The file of a source: kernels/conv/cuda/02_im2col.cu for "conv/02_im2col.cu"."""
+    """Return the file of a source: kernels/conv/cuda/02_im2col.cu for "conv/02_im2col.cu". Headers that several topics
+    share are in kernels/cuda: "cuda/async.cuh"."""
     topic, _, name = path.partition("/")
-    return ROOT / topic / "cuda" / name
+    return ROOT / topic / name if topic == SHARED else ROOT / topic / "cuda" / name
 
 
 def paths() -> list[str]:
-    """Every source and header, sorted: "attention/01_scores.cu" first."""
-    return sorted(f"{found.parents[1].name}/{found.name}" for found in ROOT.glob("*/cuda/*.cu*"))
+    """Return every source and header, sorted: "attention/01_scores.cu" is the first."""
+    found = [f"{file.parents[1].name}/{file.name}" for file in ROOT.glob("*/cuda/*.cu*")]
+    return sorted(found + [f"{SHARED}/{file.name}" for file in (ROOT / SHARED).glob("*.cu*")])
 
 
 @lru_cache(maxsize=KEPT)
@@ -36,7 +39,12 @@ def text(path: str) -> str:
 @lru_cache(maxsize=KEPT)
 def headers(path: str) -> list[str]:
     """The project's own headers a source includes, as paths like its own."""
-    return [f"{Path(path).parent.as_posix()}/{name}" for name in _INCLUDE.findall(text(path))]
+    return [_header(path, name) for name in _INCLUDE.findall(text(path))]
+
+
+def _header(path: str, name: str) -> str:
+    """The header that a source includes as `name`: beside it, or ../../cuda/async.cuh."""
+    return f"{SHARED if '/' in name else path.partition('/')[0]}/{name.rpartition('/')[2]}"
 
 
 @lru_cache(maxsize=KEPT)
@@ -48,8 +56,8 @@ def translation_unit(path: str) -> str:
     def header(match: re.Match) -> str:
         name = match.group(1)
         line = source.count("\n", 0, match.start()) + 1
-        included = translation_unit(f"{Path(path).parent.as_posix()}/{name}")
-        return f'#line 1 "{name}"\n{included}\n#line {line + 1} "{Path(path).name}"'
+        included = translation_unit(_header(path, name))
+        return f'#line 1 "{name.rpartition("/")[2]}"\n{included}\n#line {line + 1} "{Path(path).name}"'
 
     return _INCLUDE.sub(header, source)
 

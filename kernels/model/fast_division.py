@@ -26,7 +26,7 @@ class Magic:
     shift: int  # the least with divisor <= 2^shift
 
     def divide(self, n):
-        """As kernels/conv/cuda/magic.cuh divides; n is an int or an array of uint64."""
+        """As kernels/cuda/magic.cuh divides; n is an int or an array of uint64."""
         return ((n << 1) * self.multiplier >> 32) >> self.shift
 
 

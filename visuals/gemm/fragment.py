@@ -15,7 +15,7 @@ from visuals.scene.scene import Scene
 from visuals.scene.source import source_of
 
 M, N, K = 16, 8, 16
-FILE = "gemm/mma.cuh"
+FILE = "cuda/mma.cuh"
 ORDER = "lane by lane"
 ORDER_NOTE = (
     "One lane after the other, so that the eye can follow. The 32 lanes of a warp hold their elements at "

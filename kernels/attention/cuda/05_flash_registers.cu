@@ -16,8 +16,8 @@
 // Br * (Bc + 8)) bytes. Br, Bc, TM and DP are defines. DP is a multiple
 // of 32, d or more.
 
-#include "../gemm/async.cuh"
-#include "../gemm/gemm.cuh"
+#include "../../cuda/async.cuh"
+#include "../../cuda/gemm.cuh"
 #include "attention.cuh"
 
 constexpr int THREADS = Br / TM * 8;

@@ -6,7 +6,7 @@
 // columns 8 rows below. `lower` is 0 for the first row, 1 for the
 // second.
 
-#include "../gemm/mma.cuh"
+#include "../../cuda/mma.cuh"
 #include "halves.cuh"
 
 constexpr int THREADS = Br / WM * 32;

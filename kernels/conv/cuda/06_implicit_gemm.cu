@@ -17,7 +17,7 @@
 // tiles. BM, BN, BK, TM, TN and STAGES are defines.
 
 #include "implicit.cuh"
-#include "magic.cuh"
+#include "../../cuda/magic.cuh"
 
 // The numbers to divide by: R * S, S, P * Q, Q.
 struct Divisors {

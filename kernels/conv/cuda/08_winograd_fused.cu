@@ -18,7 +18,7 @@
 // shared memory 8 * T*T * BC * (BK + 32) bytes. M, BK, BC and WARPS
 // are defines.
 
-#include "../gemm/async.cuh"
+#include "../../cuda/async.cuh"
 #include "winograd.cuh"
 
 constexpr int THREADS = 32 * WARPS, TILES = 32;

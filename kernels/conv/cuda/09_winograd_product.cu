@@ -13,7 +13,7 @@
 // (BM / 8) * (BN / 8). BM filters x BN tiles, BK channels at a time,
 // STAGES tiles in shared memory, and M are defines.
 
-#include "../gemm/async.cuh"
+#include "../../cuda/async.cuh"
 #include "winograd.cuh"
 
 constexpr int THREADS = (BM / 8) * (BN / 8);

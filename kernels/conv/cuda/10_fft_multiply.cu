@@ -17,7 +17,7 @@
 // ceil(images / SPECTRA)), block FREQUENCIES * FILTERS/4 * SPECTRA/4.
 // SPECTRA is a define.
 
-#include "../gemm/async.cuh"
+#include "../../cuda/async.cuh"
 
 constexpr int FREQUENCIES = 8, FILTERS = 32, MAPS = 4;  // of a tile
 constexpr int DOWN = SPECTRA / 4, ACROSS = FILTERS / 4;  // threads

@@ -3,7 +3,7 @@
 // [K / groups, C / groups * R * S]. B is the data matrix, made tile by
 // tile in shared memory. C is the output [K / groups, N*P*Q].
 
-#include "../gemm/async.cuh"
+#include "../../cuda/async.cuh"
 #include "conv.cuh"
 #include "layer.cuh"
 

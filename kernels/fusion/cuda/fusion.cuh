@@ -1,7 +1,7 @@
 // Shared by the fusion kernels: the sizes of the maps, and how values
 // of a map are found, loaded and stored.
 
-#include "../conv/magic.cuh"
+#include "../../cuda/magic.cuh"
 
 struct Maps {
   int N, C, H, W;      // input: images, maps, rows, columns

@@ -11,7 +11,7 @@
 // Launch: grid (ceil(N / BN), ceil(M / BM)), block
 // (BM / TM) * (BN / TN). BM, BN, BK, TM and TN are defines.
 
-#include "gemm.cuh"
+#include "../../cuda/gemm.cuh"
 
 constexpr int THREADS = (BM / TM) * (BN / TN);
 

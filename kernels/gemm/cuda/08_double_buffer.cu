@@ -15,8 +15,8 @@
 // (BM / TM) * (BN / TN). Shared memory: 4 * STAGES * BK *
 // (BM + 4 + BN) bytes. BM, BN, BK, TM, TN and STAGES are defines.
 
-#include "async.cuh"
-#include "gemm.cuh"
+#include "../../cuda/async.cuh"
+#include "../../cuda/gemm.cuh"
 
 constexpr int THREADS = (BM / TM) * (BN / TN);
 

@@ -14,8 +14,8 @@
 // bytes. BM, BN, BK, WM, WN, TM, TN and STAGES are defines;
 // WM * WN == 32 * TM * TN.
 
-#include "async.cuh"
-#include "gemm.cuh"
+#include "../../cuda/async.cuh"
+#include "../../cuda/gemm.cuh"
 
 constexpr int THREADS = (BM / TM) * (BN / TN);
 constexpr int ACROSS = WN / TN;  // lanes along a row of the tile

@@ -12,7 +12,7 @@
 // WM x WN of the tile. Dynamic shared memory: STAGES times tile_a and
 // tile_b. BM, BN, BK, WM, WN, STAGES, GROUP and BF16 are defines.
 
-#include "mma.cuh"
+#include "../../cuda/mma.cuh"
 
 constexpr int THREADS = (BM / WM) * (BN / WN) * 32;
 constexpr int STEPS = BK / 16;            // of a tile, 16 k each

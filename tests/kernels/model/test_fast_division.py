@@ -81,6 +81,6 @@ def test_the_kernels_divide_so():
             "m": ("unsigned", np.array([b.multiplier for b in by], np.uint32)),
             "s": ("int", np.array([b.shift for b in by], np.int32)),
         },
-        prelude=sources.text("conv/magic.cuh"),
+        prelude=sources.text("cuda/magic.cuh"),
     )
     np.testing.assert_array_equal(out["q"], n // d)
