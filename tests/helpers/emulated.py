@@ -13,9 +13,9 @@ import pytest
 from kernels.engines.emulator import precompiled
 from kernels.engines.emulator.compiler.compile import compile_ptx, version
 from kernels.engines.emulator.counters import Counters
-from kernels.engines.emulator.instructions.runtime_functions import Printed
 from kernels.engines.emulator.launch import Options, launch, place
 from kernels.engines.emulator.memory import Global
+from kernels.engines.emulator.printer import Printed
 from kernels.engines.emulator.trace import BlockTrace
 
 needs_nvrtc = pytest.mark.skipif(

@@ -7,15 +7,12 @@ without a count waits for every warp of the block that has not ended (PTX ISA, "
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import TYPE_CHECKING
 
 import numpy as np
 
 from kernels.engines.emulator.ptx.parse import Instruction
+from kernels.engines.emulator.state import Machine
 from kernels.engines.emulator.threads import LANES, Groups, join
-
-if TYPE_CHECKING:
-    from kernels.engines.emulator.state import Machine
 
 NAMED = 16  # barriers of a block: 0 to 15
 Read = Callable[[], np.ndarray]

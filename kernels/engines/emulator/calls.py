@@ -10,7 +10,6 @@ from __future__ import annotations
 from bisect import bisect
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
 
 import numpy as np
 
@@ -18,9 +17,7 @@ from kernels.engines.emulator.memory import ALLOCATED, OUTSIDE, VIEWS, PerThread
 from kernels.engines.emulator.ptx.liveness import live_after_calls
 from kernels.engines.emulator.ptx.names import plain
 from kernels.engines.emulator.ptx.parse import Function, Instruction, Kernel, Operand, Variable
-
-if TYPE_CHECKING:
-    from kernels.engines.emulator.state import Machine
+from kernels.engines.emulator.state import Machine
 
 ADDRESSES, APART = 1 << 46, 16  # of functions: where they begin, bytes from one to the next
 HEADER = 16  # bytes: the return address and where the caller's frame begins, 8 each

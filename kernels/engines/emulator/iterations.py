@@ -10,14 +10,11 @@ from __future__ import annotations
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
 
 import numpy as np
 
 from kernels.engines.emulator.ptx.flow import Loop
-
-if TYPE_CHECKING:
-    from kernels.engines.emulator.state import Machine
+from kernels.engines.emulator.state import Machine
 
 FEW = 8  # turns before the state of a loop is looked at
 PERIOD = 8  # turns after which a state is looked for again

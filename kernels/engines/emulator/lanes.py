@@ -7,15 +7,12 @@ not waited for (PTX ISA, "bar.warp.sync").
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import TYPE_CHECKING
 
 import numpy as np
 
 from kernels.engines.emulator.ptx.parse import Operand
+from kernels.engines.emulator.state import Machine
 from kernels.engines.emulator.threads import LANES, Groups, bits_of_lanes, join
-
-if TYPE_CHECKING:
-    from kernels.engines.emulator.state import Machine
 
 
 class Lanes:

@@ -7,16 +7,17 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from kernels.engines.emulator.calls import addresses
+from kernels.engines.emulator.calls import Frames, addresses
 from kernels.engines.emulator.counters import Counters, Tally
 from kernels.engines.emulator.errors import EmulatorError
-from kernels.engines.emulator.instructions.runtime_functions import Printed
 from kernels.engines.emulator.iterations import SECONDS
 from kernels.engines.emulator.memory import GLOBAL_BASE, Global
+from kernels.engines.emulator.printer import Printed
 from kernels.engines.emulator.ptx.parse import Kernel, parse
+from kernels.engines.emulator.races import Races
 from kernels.engines.emulator.scheduler import Scheduler
 from kernels.engines.emulator.state import Machine
-from kernels.engines.emulator.trace import BlockTrace
+from kernels.engines.emulator.trace import BlockTrace, Trace
 
 Dim = tuple[int, int, int]
 
@@ -84,12 +85,13 @@ def launch(
         memory,
         shared,
         tally=tally,
-        trace_block=options.trace_block,
-        races=options.races,
         order=_order(options.order, grid, block),
         symbols=symbols,
         name=name or entry,
     )
+    machine.frames = Frames(machine) if kernel.functions else None
+    machine.races = Races(machine) if options.races and machine.shared.size else None
+    machine.trace = None if options.trace_block is None else Trace(machine, options.trace_block)
     scheduler = Scheduler(machine, options.seconds)
     scheduler.run()
     return Run(

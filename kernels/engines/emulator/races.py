@@ -7,15 +7,11 @@ another value, a read beside a write of any value, an atomic beside a plain read
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 import numpy as np
 
 from kernels.engines.emulator.operations import UNSIGNED
 from kernels.engines.emulator.ptx.parse import type_bytes
-
-if TYPE_CHECKING:
-    from kernels.engines.emulator.state import Machine
+from kernels.engines.emulator.state import Machine
 
 MOST = 20  # races reported in a run
 _ELSEWHERE = {"global", "local", "param", "const"}

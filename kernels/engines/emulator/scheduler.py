@@ -8,17 +8,14 @@ a warp instruction whose other lanes have not come, or in a loop that waits for 
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 import numpy as np
 
+from kernels.engines.emulator import instructions
 from kernels.engines.emulator.barriers import Barriers
 from kernels.engines.emulator.iterations import Loops, Turns
 from kernels.engines.emulator.lanes import Lanes
+from kernels.engines.emulator.state import Machine
 from kernels.engines.emulator.threads import LANES, Groups, join
-
-if TYPE_CHECKING:
-    from kernels.engines.emulator.state import Machine
 
 
 class Scheduler:
@@ -26,6 +23,7 @@ class Scheduler:
 
     def __init__(self, m: Machine, seconds: float):
         self.m, self.code, self.stop = m, m.kernel.code, m.flow.stop
+        self.closures, self.guards = instructions.decode_all(m)
         self.pending: Groups = {m.kernel.start: m.live}
         self.yielded: Groups = {}
         self.asleep: list[Turns] = []  # why those yielded
@@ -78,12 +76,12 @@ class Scheduler:
         issued[0] += self._warps_lanes[0]
         issued[1] += self._warps_lanes[1]
         if m.trace is None:
-            for run in m.closures[pc:stop]:
+            for run in self.closures[pc:stop]:
                 run()
         else:
             for at in range(pc, stop):
                 m.trace.at(at, here)
-                m.closures[at]()
+                self.closures[at]()
         if m.issued is not None:
             m.issued[here.reshape(-1, LANES).any(axis=1)] += np.uint64(self._last(pc) - pc)
 
@@ -187,12 +185,12 @@ class Scheduler:
         for pc, threads in groups.items():
             for group in self.lanes.of_one_mask(pc, threads):
                 self.m.enter(self._known(group))
-                self.m.closures[pc]()
+                self.closures[pc]()
             self._join(pc + 1, threads)
 
     def _taken(self, pc: int, here: np.ndarray) -> np.ndarray:
         """The threads whose guard holds; `here` itself where all do."""
-        guard = self.m.guards.get(pc)
+        guard = self.guards.get(pc)
         if guard is None:
             return here
         read, negated = guard
@@ -218,7 +216,7 @@ class Scheduler:
         self._join(pc + 1, stay)
 
     def _jump_table(self, pc: int, here: np.ndarray) -> None:
-        index = np.broadcast_to(self.m.closures[pc](), self.m.slots)
+        index = np.broadcast_to(self.closures[pc](), self.m.slots)
         for n, target in enumerate(self.code[pc].targets):
             take = here & (index == n)
             if take.any():

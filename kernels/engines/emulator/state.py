@@ -1,4 +1,4 @@
-"""The machine: the state of a launch, all threads of the grid at once, and its instructions as closures.
+"""The state of a launch, all threads of the grid at once, and how operands of instructions read and write it.
 
 State is registers, memory, the threads that live and those that take part in what runs now.
 """
@@ -9,43 +9,17 @@ from collections.abc import Callable, Mapping
 
 import numpy as np
 
-from kernels.engines.emulator import calls, instructions
 from kernels.engines.emulator.counters import Tally
 from kernels.engines.emulator.errors import EmulatorError
-from kernels.engines.emulator.instructions import (
-    BUILDERS,
-    generic_access,
-    integers,
-    mbarrier,
-    memory_access,
-    runtime_functions,
-    video,
-)
-from kernels.engines.emulator.instructions import tensor as instructions_tensor
-from kernels.engines.emulator.instructions import warp as instructions_warp
-from kernels.engines.emulator.instructions.closure import Unknown
 from kernels.engines.emulator.memory import GLOBAL_BASE, Global, PerBlock, PerThread, Placed
 from kernels.engines.emulator.operations import DTYPES, SIGNED, UNSIGNED
+from kernels.engines.emulator.printer import Printer
 from kernels.engines.emulator.ptx import flow
 from kernels.engines.emulator.ptx import registers as ptx_registers
 from kernels.engines.emulator.ptx.merged_loads import merged
 from kernels.engines.emulator.ptx.names import variable
 from kernels.engines.emulator.ptx.parse import RESERVED, RESERVED_BYTES, Kernel, Operand
-from kernels.engines.emulator.races import Races
 from kernels.engines.emulator.threads import LANES, Threads
-from kernels.engines.emulator.trace import Trace
-
-for _part in (
-    integers,
-    video,
-    memory_access,
-    instructions_warp,
-    instructions_tensor,
-    generic_access,
-    mbarrier,
-    runtime_functions,
-):
-    BUILDERS.update(_part.BUILDERS)
 
 
 class Machine:
@@ -61,8 +35,6 @@ class Machine:
         memory: Global,
         dynamic_shared: int = 0,
         tally: Tally | None = None,
-        trace_block: int | None = None,
-        races: bool = False,
         order: np.ndarray | None = None,
         symbols: Mapping[str, int] | None = None,
         name: str = "",
@@ -80,16 +52,17 @@ class Machine:
         self._index = {name: n for n, name in enumerate(kernel.registers)}
         self._storage = [DTYPES[type_] for type_ in kernel.registers.values()]
         self.R: list = [dtype(0) for dtype in self._storage]
-        self.printer = runtime_functions.Printer(self.threads)
-        self.frames = calls.Frames(self) if kernel.functions else None
+        self.printer = Printer(self.threads)
         self.carry = np.bool_(False)
         self.am = self.wm = None  # who takes part, whose registers are written; None: all
-        self.races = Races(self) if races and self.shared.size else None
-        self.trace = None if trace_block is None else Trace(self, trace_block)
+        # Set by the launch before instructions are decoded: call frames, the detector of races, the trace of a block.
+        self.frames = self.races = self.trace = None
+        self.flops_of: dict[
+            int, tuple[str, int]
+        ] = {}  # by instruction: the counter, and what each thread adds
         self.flow = flow.flow_of(kernel)
         # Instructions that each warp has issued: what clocks read.
         self.issued = np.zeros(self.slots // LANES, np.uint64) if self.flow.clocks else None
-        self._decode()
 
     # -- memory ---------------------------------------------------------------------------------
     def _place_variables(self, dynamic_shared: int, symbols: Mapping[str, int]) -> None:
@@ -266,24 +239,6 @@ class Machine:
         raise error
 
     # -- running -----------------------------------------------------------------------------------
-    def _decode(self) -> None:
-        """Closures of all instructions (of a jump table: its index), guards of those that control takes."""
-        code = self.kernel.code
-        self.flops_of: dict[int, tuple[str, int]] = {}
-        self.closures: list[Callable[[], object] | None] = []
-        self.guards: dict[int, tuple[Callable, bool]] = {}
-        for pc, i in enumerate(code):
-            ending = self.flow.endings.get(pc)
-            if ending and i.guard:
-                self.guards[pc] = self.reader(Operand("reg", i.guard[0]), "pred"), i.guard[1]
-            if ending and ending != "lanes":
-                self.closures.append(self.reader(i.operands[0], "u32") if ending == "table" else None)
-                continue
-            try:
-                self.closures.append(instructions.decode(self, pc, i))
-            except Unknown as e:
-                raise EmulatorError(f"{self.where(pc)}: {e}") from None
-
     def enter(self, threads: np.ndarray) -> None:
         """These threads carry out what follows."""
         self.wm = None if threads is self.live else threads

@@ -17,10 +17,10 @@ from kernels.engines.emulator.compiler import entries
 from kernels.engines.emulator.compiler.source import Source, options
 from kernels.engines.emulator.counters import Counters
 from kernels.engines.emulator.errors import EmulatorError
-from kernels.engines.emulator.instructions.runtime_functions import PRINT_BUFFER, Printed
 from kernels.engines.emulator.iterations import SECONDS
 from kernels.engines.emulator.launch import Dim, Options, launch, place
 from kernels.engines.emulator.memory import Global
+from kernels.engines.emulator.printer import PRINT_BUFFER, Printed
 from kernels.engines.emulator.ptx.parse import parse
 from kernels.model import numerals
 from kernels.model.program import RuleError

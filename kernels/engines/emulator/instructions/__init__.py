@@ -2,21 +2,30 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from collections.abc import Callable
 
 from kernels.engines.emulator import operations
-from kernels.engines.emulator.instructions import fp8
+from kernels.engines.emulator.errors import EmulatorError
+from kernels.engines.emulator.instructions import (
+    fp8,
+    generic_access,
+    integers,
+    mbarrier,
+    memory_access,
+    runtime_functions,
+    tensor,
+    video,
+    warp,
+)
 from kernels.engines.emulator.instructions.arithmetic import ARITHMETIC
 from kernels.engines.emulator.instructions.closure import NOTHING, Run, Unknown
 from kernels.engines.emulator.operations import DTYPES
 from kernels.engines.emulator.ptx.parse import Instruction, Operand
+from kernels.engines.emulator.state import Machine
 
-if TYPE_CHECKING:
-    from kernels.engines.emulator.state import Machine
-
-
-BUILDERS = dict(ARITHMETIC)  # and those of the modules beside this one, which the machine adds
-
+_PARTS = (integers, video, memory_access, warp, tensor, generic_access, mbarrier, runtime_functions)
+# By opcode, the later of two: accesses by generic addresses stand in for those by a space alone.
+BUILDERS = ARITHMETIC | {opcode: build for part in _PARTS for opcode, build in part.BUILDERS.items()}
 
 _MODIFIERS = {
     *DTYPES, *fp8.PAIRS, "satfinite", *operations.COMPARE, *operations.UNORDERED, *operations.ROUND, "num", "nan", "tf32", "rn", "rz", "rm", "rp", "rna", "ftz",
@@ -24,6 +33,24 @@ _MODIFIERS = {
     "wrap", "clamp", "shiftamt", "to", "global", "shared", "local", "const", "param", "finite", "infinite", "number",
     "notanumber", "normal", "subnormal", "shared::cta",
 }  # fmt: skip
+
+
+def decode_all(m: Machine) -> tuple[list[Callable[[], object] | None], dict[int, tuple[Callable, bool]]]:
+    """(closures of all instructions, of a jump table its index; guards of those that control takes, by place)."""
+    closures: list[Callable[[], object] | None] = []
+    guards: dict[int, tuple[Callable, bool]] = {}
+    for pc, i in enumerate(m.kernel.code):
+        ending = m.flow.endings.get(pc)
+        if ending and i.guard:
+            guards[pc] = m.reader(Operand("reg", i.guard[0]), "pred"), i.guard[1]
+        if ending and ending != "lanes":
+            closures.append(m.reader(i.operands[0], "u32") if ending == "table" else None)
+            continue
+        try:
+            closures.append(decode(m, pc, i))
+        except Unknown as e:
+            raise EmulatorError(f"{m.where(pc)}: {e}") from None
+    return closures, guards
 
 
 def decode(m: Machine, pc: int, i: Instruction) -> Run:

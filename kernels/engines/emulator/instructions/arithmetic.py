@@ -6,7 +6,6 @@ A register is a NumPy array over thread slots, or a NumPy scalar where all threa
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import TYPE_CHECKING
 
 import numpy as np
 
@@ -16,9 +15,7 @@ from kernels.engines.emulator.instructions.closure import Run, Unknown
 from kernels.engines.emulator.memory import WINDOWS
 from kernels.engines.emulator.operations import DTYPES, UNSIGNED
 from kernels.engines.emulator.ptx.parse import Instruction
-
-if TYPE_CHECKING:
-    from kernels.engines.emulator.state import Machine
+from kernels.engines.emulator.state import Machine
 
 
 def _type(i: Instruction) -> str:

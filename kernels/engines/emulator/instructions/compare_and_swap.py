@@ -2,12 +2,9 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 import numpy as np
 
-if TYPE_CHECKING:
-    from kernels.engines.emulator.state import Machine
+from kernels.engines.emulator.state import Machine
 
 
 def is_loop(op: str, type_: str) -> bool:

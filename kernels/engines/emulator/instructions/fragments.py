@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterable
-from typing import TYPE_CHECKING
 
 import numpy as np
 
@@ -12,9 +11,7 @@ from kernels.engines.emulator.instructions import fp8
 from kernels.engines.emulator.instructions.closure import Unknown
 from kernels.engines.emulator.operations import DTYPES, UNSIGNED, fields, from_bf16, to_bf16
 from kernels.engines.emulator.ptx.parse import Instruction, Operand, type_bytes
-
-if TYPE_CHECKING:
-    from kernels.engines.emulator.state import Machine
+from kernels.engines.emulator.state import Machine
 
 Places = tuple[np.ndarray, np.ndarray]  # (row, column) of each lane's values, both [32, values]
 LANE = np.arange(32)

@@ -3,18 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import TYPE_CHECKING
 
 import numpy as np
 
 from kernels.engines.emulator.instructions import memory_access
-from kernels.engines.emulator.instructions.closure import Unknown
+from kernels.engines.emulator.instructions.closure import Run, Unknown
 from kernels.engines.emulator.memory import WINDOWS
 from kernels.engines.emulator.ptx.parse import Instruction
-
-if TYPE_CHECKING:
-    from kernels.engines.emulator.instructions.closure import Run
-    from kernels.engines.emulator.state import Machine
+from kernels.engines.emulator.state import Machine
 
 # An address without so many low bits has a value for each space.
 _WINDOW_BITS = np.uint64(min(WINDOWS.values()).bit_length() - 1)

@@ -2,20 +2,15 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from collections.abc import Callable
 
 import numpy as np
 
 from kernels.engines.emulator import operations
-from kernels.engines.emulator.instructions.closure import Unknown
+from kernels.engines.emulator.instructions.closure import Run, Unknown
 from kernels.engines.emulator.operations import DTYPES
 from kernels.engines.emulator.ptx.parse import Instruction
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
-
-    from kernels.engines.emulator.instructions.closure import Run
-    from kernels.engines.emulator.state import Machine
+from kernels.engines.emulator.state import Machine
 
 BITS = np.int64(32)
 

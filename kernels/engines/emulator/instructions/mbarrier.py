@@ -6,19 +6,14 @@ arrival begins the next phase. What CUDA leaves open, the places of these in the
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 import numpy as np
 
 from kernels.engines.emulator.instructions import memory_access
-from kernels.engines.emulator.instructions.closure import Unknown
+from kernels.engines.emulator.instructions.closure import Run, Unknown
 from kernels.engines.emulator.instructions.generic_access import by_space
 from kernels.engines.emulator.instructions.memory_access import Accessor, space_of
 from kernels.engines.emulator.ptx.parse import Instruction
-
-if TYPE_CHECKING:
-    from kernels.engines.emulator.instructions.closure import Run
-    from kernels.engines.emulator.state import Machine
+from kernels.engines.emulator.state import Machine
 
 WIDTH = 8
 BITS = 20  # of a count

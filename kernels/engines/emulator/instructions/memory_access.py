@@ -4,20 +4,16 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import replace
-from typing import TYPE_CHECKING
 
 import numpy as np
 
 from kernels.engines.emulator import operations
 from kernels.engines.emulator.instructions import compare_and_swap
-from kernels.engines.emulator.instructions.closure import Unknown
+from kernels.engines.emulator.instructions.closure import Run, Unknown
 from kernels.engines.emulator.memory import GLOBAL_BASE, WINDOWS, Fault, Space, space_at
 from kernels.engines.emulator.operations import DTYPES, UNSIGNED
 from kernels.engines.emulator.ptx.parse import Instruction, Operand, type_bytes
-
-if TYPE_CHECKING:
-    from kernels.engines.emulator.instructions.closure import Run
-    from kernels.engines.emulator.state import Machine
+from kernels.engines.emulator.state import Machine
 
 # Accesses that may meet another thread's, as atomics may: PTX ISA, "Morally strong operations".
 STRONG = {"relaxed", "acquire", "release", "mmio"}

@@ -3,25 +3,19 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
-from typing import TYPE_CHECKING
 
 import numpy as np
 
 from kernels.engines.emulator.heap import Heap
 from kernels.engines.emulator.instructions import printf
+from kernels.engines.emulator.instructions.closure import Run
 from kernels.engines.emulator.instructions.memory_access import Accessor
 from kernels.engines.emulator.memory import GLOBAL_BASE, WINDOWS, WRITTEN, Fault, Space, space_at
 from kernels.engines.emulator.operations import DTYPES, UNSIGNED
 from kernels.engines.emulator.ptx.names import plain
 from kernels.engines.emulator.ptx.parse import Instruction, Operand
-from kernels.engines.emulator.threads import Dim, Threads
+from kernels.engines.emulator.state import Machine
 
-if TYPE_CHECKING:
-    from kernels.engines.emulator.instructions.closure import Run
-    from kernels.engines.emulator.state import Machine
-
-PRINT_BUFFER = 1 << 20  # bytes of text kept: the size of CUDA's own buffer
 Values = np.ndarray  # one an active thread
 
 
@@ -100,47 +94,6 @@ def _assertfail(
 
 
 # -- printf -------------------------------------------------------------------------------------------
-@dataclass(frozen=True)
-class Printed:
-    """A line that a thread printed, without its end."""
-
-    block: Dim
-    thread: Dim
-    text: str
-
-    def __str__(self) -> str:
-        return f"block {self.block} thread {self.thread}: {self.text}"
-
-
-class Printer:
-    """Collects what threads print, line by line, up to PRINT_BUFFER bytes; `dropped`: calls of printf beyond."""
-
-    def __init__(self, threads: Threads):
-        self.threads, self.dropped = threads, 0
-        self._lines: list[Printed] = []
-        self._begun: dict[int, bytes] = {}  # lines not ended yet, by slot
-        self._left = PRINT_BUFFER
-
-    @property
-    def full(self) -> bool:
-        return self._left <= 0
-
-    def write(self, slot: int, text: bytes) -> None:
-        self._left -= len(text)
-        *lines, rest = (self._begun.pop(slot, b"") + text).split(b"\n")
-        for line in lines:
-            self._lines.append(self._line(slot, line))
-        if rest:
-            self._begun[slot] = rest
-
-    def _line(self, slot: int, text: bytes) -> Printed:
-        return Printed(*self.threads.place(slot), text.decode("utf-8", "replace"))
-
-    def lines(self) -> tuple[Printed, ...]:
-        """All lines in the order they were ended, then those never ended."""
-        return (*self._lines, *(self._line(slot, text) for slot, text in self._begun.items()))
-
-
 def _vprintf(m: Machine, pc: int, format_: Values, buffer: Values) -> Values:
     """Print; the number of arguments, -1 for a null format, as CUDA's printf returns."""
     slots, counts = _slots(m), np.full(len(format_), -1, np.int32)

@@ -6,12 +6,10 @@ keeps fewer bits on the way, so the last digit may differ.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 import numpy as np
 
 from kernels.engines.emulator.instructions import wmma
-from kernels.engines.emulator.instructions.closure import Unknown
+from kernels.engines.emulator.instructions.closure import Run, Unknown
 from kernels.engines.emulator.instructions.fragments import (
     GROUP,
     WITHIN,
@@ -28,10 +26,7 @@ from kernels.engines.emulator.instructions.fragments import (
 )
 from kernels.engines.emulator.instructions.memory_access import Accessor, space_of
 from kernels.engines.emulator.ptx.parse import Instruction
-
-if TYPE_CHECKING:
-    from kernels.engines.emulator.instructions.closure import Run
-    from kernels.engines.emulator.state import Machine
+from kernels.engines.emulator.state import Machine
 
 # (shape, type of a and b): the accumulator types known.
 MMA = {

@@ -3,17 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import TYPE_CHECKING
 
 import numpy as np
 
 from kernels.engines.emulator import operations
-from kernels.engines.emulator.instructions.closure import Unknown
+from kernels.engines.emulator.instructions.closure import Run, Unknown
 from kernels.engines.emulator.ptx.parse import Instruction, Operand
-
-if TYPE_CHECKING:
-    from kernels.engines.emulator.instructions.closure import Run
-    from kernels.engines.emulator.state import Machine
+from kernels.engines.emulator.state import Machine
 
 _TWO = {
     "vadd": lambda a, b: a + b,

@@ -6,11 +6,9 @@ The machine code for sm_80 and up was read for every fragment, layout, type and 
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 import numpy as np
 
-from kernels.engines.emulator.instructions.closure import Unknown
+from kernels.engines.emulator.instructions.closure import Run, Unknown
 from kernels.engines.emulator.instructions.fragments import (
     EACH,
     GROUP,
@@ -32,10 +30,7 @@ from kernels.engines.emulator.instructions.memory_access import Accessor, space_
 from kernels.engines.emulator.memory import Space
 from kernels.engines.emulator.operations import DTYPES, UNSIGNED
 from kernels.engines.emulator.ptx.parse import Instruction, Operand, type_bytes
-
-if TYPE_CHECKING:
-    from kernels.engines.emulator.instructions.closure import Run
-    from kernels.engines.emulator.state import Machine
+from kernels.engines.emulator.state import Machine
 
 SHAPES = {
     **dict.fromkeys(("f16", "bf16", "s8", "u8"), ("m16n16k16", "m32n8k16", "m8n32k16")),

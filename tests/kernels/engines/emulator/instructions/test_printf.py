@@ -16,8 +16,8 @@ from kernels.engines.emulator import user_kernel
 from kernels.engines.emulator.compiler.compile import compile_ptx
 from kernels.engines.emulator.errors import EmulatorError
 from kernels.engines.emulator.instructions import printf
-from kernels.engines.emulator.instructions.runtime_functions import PRINT_BUFFER, Printed, Printer
 from kernels.engines.emulator.launch import launch, place
+from kernels.engines.emulator.printer import PRINT_BUFFER, Printed, Printer
 from kernels.engines.emulator.threads import Threads
 from tests.helpers.emulated import NAME, emulate, needs_nvrtc
 from tests.helpers.emulated_numbers import i32

@@ -1,0 +1,50 @@
+"""What the threads of a launch print, line by line."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from kernels.engines.emulator.threads import Dim, Threads
+
+PRINT_BUFFER = 1 << 20  # bytes of text kept: the size of CUDA's own buffer
+
+
+@dataclass(frozen=True)
+class Printed:
+    """A line that a thread printed, without its end."""
+
+    block: Dim
+    thread: Dim
+    text: str
+
+    def __str__(self) -> str:
+        return f"block {self.block} thread {self.thread}: {self.text}"
+
+
+class Printer:
+    """Collects what threads print, line by line, up to PRINT_BUFFER bytes; `dropped`: calls of printf beyond."""
+
+    def __init__(self, threads: Threads):
+        self.threads, self.dropped = threads, 0
+        self._lines: list[Printed] = []
+        self._begun: dict[int, bytes] = {}  # lines not ended yet, by slot
+        self._left = PRINT_BUFFER
+
+    @property
+    def full(self) -> bool:
+        return self._left <= 0
+
+    def write(self, slot: int, text: bytes) -> None:
+        self._left -= len(text)
+        *lines, rest = (self._begun.pop(slot, b"") + text).split(b"\n")
+        for line in lines:
+            self._lines.append(self._line(slot, line))
+        if rest:
+            self._begun[slot] = rest
+
+    def _line(self, slot: int, text: bytes) -> Printed:
+        return Printed(*self.threads.place(slot), text.decode("utf-8", "replace"))
+
+    def lines(self) -> tuple[Printed, ...]:
+        """All lines in the order they were ended, then those never ended."""
+        return (*self._lines, *(self._line(slot, text) for slot, text in self._begun.items()))
