@@ -85,7 +85,9 @@ def main() -> None:
     start = time.monotonic()
     args.out.mkdir(parents=True, exist_ok=True)
     ceilings = engines.load(args.engine).ceilings()
-    told = (memory_levels.gpu() if args.engine == "cuda" else memory_levels.cpu()).with_copy(ceilings)
+    told = (
+        memory_levels.gpu(engines.load("cuda").status()) if args.engine == "cuda" else memory_levels.cpu()
+    ).with_copy(ceilings)
     if args.engine == "cuda":
         driver_agrees(told)
     text = json.dumps(told.to_json() | {"date": ceilings["date"]}, indent=1)

@@ -193,15 +193,14 @@ class ConvShape(Shape):
         return text + "".join(f" {word}" for word, true in said.items() if true)
 
 
-FIELDS = {
-    "conv": "N C H W K R S stride u v pad pad_h pad_w dilation dilation_h dilation_w mode groups bias relu".split(),
-    "gemm": "M N K alpha beta dtype".split(),
-}
+FIELDS = (
+    "N C H W K R S stride u v pad pad_h pad_w dilation dilation_h dilation_w mode groups bias relu".split()
+)
 
 
 def parse_conv(text: str) -> ConvShape:
     """ConvShape from "N=1,C=3,H=8,W=8,K=4,R=3,S=3,pad=1"; ShapeError where it is malformed."""
-    return ConvShape(**parse(text, FIELDS["conv"], "NCHWKRS", words=("mode",)))
+    return ConvShape(**parse(text, FIELDS, "NCHWKRS", words=("mode",)))
 
 
 def conv_bounds(shape: ConvShape, most: dict[str, int]) -> dict[str, Bound]:

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from kernels.conv.shape import FIELDS
 from kernels.model.dtypes import ELEMENT_BYTES
 from kernels.model.shape import INT_MAX, Shape, ShapeError, factor, integer, one_of, parse
 
+FIELDS = "M N K alpha beta dtype".split()
 MOST_INT8_K = INT_MAX // 128**2  # a longer sum of int8 products may leave int32
 
 
@@ -67,4 +67,4 @@ class GemmShape(Shape):
 
 def parse_gemm(text: str) -> GemmShape:
     """GemmShape from "M=64,N=64,K=64,beta=1,dtype=fp16"; ShapeError where it is malformed."""
-    return GemmShape(**parse(text, FIELDS["gemm"], "MNK", words=("dtype",), factors=("alpha", "beta")))
+    return GemmShape(**parse(text, FIELDS, "MNK", words=("dtype",), factors=("alpha", "beta")))

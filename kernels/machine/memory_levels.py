@@ -15,8 +15,8 @@ from dataclasses import asdict, dataclass, replace
 from functools import cache
 from pathlib import Path
 
-from kernels.engines import cuda
-from kernels.machine import driver, memory_levels
+from kernels.machine import driver
+from kernels.machine.status import Status, memory_levels
 
 RECORDED = Path(__file__).parents[1] / "records" / "recordings" / "nvidia-h200.levels.json"
 CPU_CACHES = Path("/sys/devices/system/cpu/cpu0/cache")
@@ -69,11 +69,12 @@ def recorded() -> Levels | None:
 
 
 # -- GPU -------------------------------------------------------------------------------------------
-def gpu() -> Levels | None:
-    """Those of the GPU that the cuda engine uses, as its driver reports them; None where there is none."""
-    if not cuda.status().ready:
+def gpu(status: Status) -> Levels | None:
+    """Those of the GPU that the cuda engine with this status uses, as its driver reports them; None if it is not
+    ready."""
+    if not status.ready:
         return None
-    return gpu_levels(cuda.status().text, driver.attribute, driver.total_bytes())
+    return gpu_levels(status.text, driver.attribute, driver.total_bytes())
 
 
 def gpu_levels(device: str, attribute: Callable[[int], int | None], total: int | None) -> Levels:

@@ -4,9 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from kernels.attention.shape import AttentionShape
-from kernels.conv.shape import ConvShape
-from kernels.gemm.shape import GemmShape
+from kernels.model.shape import Shape
 
 
 @dataclass(frozen=True)
@@ -15,5 +13,5 @@ class Preset:
 
     key: str
     label: str
-    shape: ConvShape | GemmShape | AttentionShape
+    shape: Shape
     source: str

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from kernels.gemm.shape import GemmShape
 from kernels.model.launch import WARP
 from kernels.model.program import Tiles
+from kernels.model.shape import Shape
 
 MOST_GRID_YZ = 65_535  # CUDA's limit on grid.y and grid.z
 
@@ -35,7 +35,7 @@ def most_rules(rule: str, value: int, most: int) -> Iterator[str]:
 
 
 # -- rules: each yields, in words, what a shape or a choice of tiles breaks -----------------------------
-def dtype_rules(s: GemmShape, *dtypes: str) -> Iterator[str]:
+def dtype_rules(s: Shape, *dtypes: str) -> Iterator[str]:
     if s.dtype not in dtypes:
         yield f"dtype must be {' or '.join(dtypes)}, got {s.dtype}"
 

@@ -7,7 +7,7 @@ from functools import lru_cache
 
 import streamlit as st
 
-from kernels import records
+from kernels import engines, records
 from kernels.attention.shape import AttentionShape
 from kernels.machine import memory_levels
 from pages.attention.address import LADDER
@@ -37,7 +37,7 @@ def section(parts: Collection[str], asked: Asked) -> None:
 @st.cache_resource(show_spinner=False)
 def rooms() -> tuple[Room, ...]:
     """The memory of this machine's GPU, else of the recordings', and of its processor."""
-    told = (memory_levels.gpu() or memory_levels.recorded(), memory_levels.cpu())
+    told = (memory_levels.gpu(engines.load("cuda").status()) or memory_levels.recorded(), memory_levels.cpu())
     return tuple(Room.of(of) for of in told if of and of.levels[-1].bytes)
 
 

@@ -172,7 +172,7 @@ def levels_card() -> None:
     """Of this machine's GPU where it has one, else of the recordings' GPU; and of its processor."""
     with st.container(key="card_levels", border=True):
         st.html('<h2 class="kt-card">Levels of memory</h2>')
-        here, ceilings = memory_levels.gpu(), _ceilings()
+        here, ceilings = memory_levels.gpu(engines.load("cuda").status()), _ceilings()
         for told in filter(None, (here or memory_levels.recorded(), memory_levels.cpu())):
             kind = "recorded" if told.date else "measured"
             of = told.with_copy(ceilings.get(told.device))

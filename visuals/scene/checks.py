@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from typing import Any
 
 import numpy as np
 
@@ -23,11 +24,10 @@ from visuals.scene.parts import (
     View,
     Write,
 )
-from visuals.scene.scene import Scene
 
 
-def validate(scene: Scene) -> None:
-    """Raise SceneError naming the part of the contract that is broken."""
+def validate(scene: Any) -> None:
+    """Raise SceneError naming the part of the contract that a Scene breaks."""
 
     def need(condition, message):
         if not condition:
@@ -100,7 +100,7 @@ def _check_tensor(t: Tensor, need, finite) -> None:
         need(finite(t.values), f"{t.name} has values that are not finite")
 
 
-def _check_view(v: View, scene: Scene, tensors, need) -> None:
+def _check_view(v: View, scene: Any, tensors, need) -> None:
     need({v.tensor, v.source} <= tensors.keys(), "a view names no tensor")
     need(np.size(v.index) == tensors[v.tensor].size, f"the view {v.tensor} misses cells")
     need(_within(v.index, -1, tensors[v.source].size), f"the view {v.tensor} leaves {v.source}")

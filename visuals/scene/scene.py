@@ -41,6 +41,7 @@ from functools import cached_property
 
 import numpy as np
 
+from visuals.scene.checks import validate
 from visuals.scene.parts import (
     HUGE,
     MARK,
@@ -84,8 +85,6 @@ class Scene:
     version: int = field(default=VERSION, init=False)
 
     def __post_init__(self):
-        from visuals.scene.checks import validate  # which needs the classes above
-
         validate(self)
 
     def tensor(self, name: str) -> Tensor:

@@ -45,7 +45,7 @@ def test_driver_cupy_and_nvidia_smi_speak_of_the_same_gpu():
 
     card, device = driver.find(), cupy.cuda.Device()
     assert card.bus.lower() == device.pci_bus_id.lower()
-    assert card.name == cuda.device_name() == memory_levels.gpu().device
+    assert card.name == cuda.device_name() == memory_levels.gpu(cuda.status()).device
     assert card.name == cupy.cuda.runtime.getDeviceProperties(device.id)["name"].decode()
     assert "".join(map(str, card.capability)) == device.compute_capability
     assert card.shared_bytes == device.attributes["MaxSharedMemoryPerBlockOptin"]

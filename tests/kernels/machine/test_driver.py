@@ -34,7 +34,7 @@ def test_of_several_gpus_the_one_in_use_is_named(machine):
 
 def test_levels_of_memory_are_those_of_the_same_gpu(machine):
     machine(Driver(name=b"NVIDIA L4"))
-    found = memory_levels.gpu()
+    found = memory_levels.gpu(cuda.status())
     assert found.device == cuda.status().text == "NVIDIA L4"
     assert found.levels[0].each == "each of 132 SMs" and found.levels[-1].bytes == 141 << 30
 
