@@ -9,7 +9,7 @@ from kernels.ladders import LADDERS
 from kernels.libraries import cublas, wheels
 from pages.conv.choose import address as choose_address
 from pages.gemm import address as gemm_address
-from pages.parts import worker as parts_worker
+from pages.parts import run as run_card
 from tests.children.driver import H200, Driver
 from tests.helpers.opened import finish, open_page, texts
 
@@ -136,7 +136,7 @@ def test_what_the_child_meets_is_told_on_the_page(machine, monkeypatch):
     pytest.importorskip("cupy")
     machine(Driver())
     worker = Worker(module="tests.children.gpu_machine")
-    monkeypatch.setattr(parts_worker, "worker", lambda: worker)
+    monkeypatch.setattr(run_card, "worker", lambda: worker)
     try:
         at = open_page("conv/im2col.py", engine="cuda")
         finish(at, "run", "job")
