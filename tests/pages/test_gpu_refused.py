@@ -77,7 +77,7 @@ def opened(machine, monkeypatch, **params):
     machine(RTX_2080)
     sent = []
     monkeypatch.setattr(
-        parts_worker.worker(), "submit", lambda request, **how: sent.append(request) or finished(request)
+        run_card.worker(), "submit", lambda request, **how: sent.append(request) or finished(request)
     )
     at = open_page("gemm/page.py", engine="cuda", **params)
     return at, sent
@@ -160,7 +160,7 @@ def test_a_run_in_which_every_rung_is_refused_leaves_the_page_as_it_was(monkeypa
         ]
         return job
 
-    monkeypatch.setattr(parts_worker.worker(), "submit", refused)
+    monkeypatch.setattr(run_card.worker(), "submit", refused)
     at.button(key="run").click().run()
     assert not at.exception and "direct: it has no room; im2col + our GEMM: it has no room" in texts(at)
     assert at.session_state["ran"] is before and "kt-badge-measured" in texts(at)
@@ -193,7 +193,7 @@ def test_after_a_refusal_the_next_press_measures_anew(monkeypatch):
         job.result = lambda timeout=None: [{"rung": rung, "unsupported": "no room"} for rung in request.rungs]
         return job
 
-    monkeypatch.setattr(parts_worker.worker(), "submit", refused)
+    monkeypatch.setattr(run_card.worker(), "submit", refused)
     at = open_page("conv/im2col.py", engine="cpu")
     for _ in range(2):
         at.button(key="run").click().run()
