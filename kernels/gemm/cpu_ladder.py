@@ -12,7 +12,7 @@ from kernels.gemm import common, cpu_traffic
 from kernels.gemm.presets import GEMM_PRESETS
 from kernels.gemm.reference import gemm
 from kernels.gemm.shape import GemmShape, parse_gemm
-from kernels.machine.memory_levels import caches
+from kernels.machine import memory_levels
 from kernels.machine.processor import THREADS, machine_rules
 from kernels.model.program import WORKSPACE, Buffer, HostLoop, Program, Tiles
 from kernels.model.rung import Cost, Ladder, Rung
@@ -64,9 +64,9 @@ def cost(name: str, s: GemmShape, program: Program) -> Cost:
     """FLOPs of the product; DRAM bytes by loops_traffic behind this processor's last cache, those of perfect
     caches for the library or where the system tells of no cache."""
     scratch = program.nbytes(WORKSPACE)
-    if name == "blas" or not caches():
+    if name == "blas" or not memory_levels.caches():
         return Cost(s.flops, s.bytes, scratch)
-    last, block = caches()[-1], program.buffers[-1].shape[-1]  # of As where there is one
+    last, block = memory_levels.caches()[-1], program.buffers[-1].shape[-1]  # of As where there is one
     moved = cpu_traffic.traffic(name, s, last.line_bytes, last.bytes, block)
     return Cost(s.flops, round(moved), scratch)
 

@@ -12,8 +12,7 @@ from kernels.attention import cpu_ladder as attention_cpu_ladder
 from kernels.attention.presets import ATTENTION_PRESETS
 from kernels.attention.shape import AttentionShape
 from kernels.jobs.job import Request
-from kernels.machine import memory_levels
-from kernels.machine.processor import THREADS, threads_told
+from kernels.machine import memory_levels, processor
 from kernels.machine.timing import MODES
 from kernels.records.jsontext import id_of
 from pages.parts import cards, cpu_card
@@ -93,7 +92,9 @@ def _recorded():
 def _controls(shape: AttentionShape) -> Asked:
     with st.container(key="params_attention_cpu", horizontal=True, width="content"):
         size = _select("cpu_shape", "shape", [*SHAPES, OWN], 158)
-        threads = _select("threads", "THREADS", [n for n in THREADS if n <= threads_told()[0]], 130)
+        threads = _select(
+            "threads", "THREADS", [n for n in processor.THREADS if n <= processor.threads_told()[0]], 130
+        )
         tiles = {
             name: _select(f"cpu_{name}", name, choices, 74 + 9 * len(name))
             for name, choices in (("BLOCK", attention_cpu_ladder.BLOCKS), ("Br", attention_cpu_ladder.SIDES), ("Bc", attention_cpu_ladder.SIDES))

@@ -28,7 +28,7 @@ def in_orders(
     """The whole lesson `name`, whose stage plays `scene` in one of `orders`."""
     ladder = address.ladder(name)
     parts, whole = lesson.begin(title, idea)
-    inputs, link = controls.inputs(f"{name}.py", shown=whole, orders=orders)
+    inputs, link = controls.inputs(f"conv/{name}.py", shown=whole, orders=orders)
     if "watch" in parts:
         played, instead = scene(inputs, chosen("order", orders))
         if instead:

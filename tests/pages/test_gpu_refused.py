@@ -9,7 +9,7 @@ from kernels.ladders import LADDERS
 from kernels.libraries import cublas, wheels
 from pages.conv.choose import address as choose_address
 from pages.gemm import address as gemm_address
-from pages.parts import worker as parts_worker
+from pages.parts import run as run_card
 from tests.children.driver import H200, Driver
 from tests.helpers.opened import finish, open_page, texts
 
@@ -77,7 +77,7 @@ def opened(machine, monkeypatch, **params):
     machine(RTX_2080)
     sent = []
     monkeypatch.setattr(
-        parts_worker.worker(), "submit", lambda request, **how: sent.append(request) or finished(request)
+        run_card.worker(), "submit", lambda request, **how: sent.append(request) or finished(request)
     )
     at = open_page("gemm/page.py", engine="cuda", **params)
     return at, sent
@@ -136,7 +136,7 @@ def test_what_the_child_meets_is_told_on_the_page(machine, monkeypatch):
     pytest.importorskip("cupy")
     machine(Driver())
     worker = Worker(module="tests.children.gpu_machine")
-    monkeypatch.setattr(parts_worker, "worker", lambda: worker)
+    monkeypatch.setattr(run_card, "worker", lambda: worker)
     try:
         at = open_page("conv/im2col.py", engine="cuda")
         finish(at, "run", "job")
@@ -160,7 +160,7 @@ def test_a_run_in_which_every_rung_is_refused_leaves_the_page_as_it_was(monkeypa
         ]
         return job
 
-    monkeypatch.setattr(parts_worker.worker(), "submit", refused)
+    monkeypatch.setattr(run_card.worker(), "submit", refused)
     at.button(key="run").click().run()
     assert not at.exception and "direct: it has no room; im2col + our GEMM: it has no room" in texts(at)
     assert at.session_state["ran"] is before and "kt-badge-measured" in texts(at)
@@ -193,7 +193,7 @@ def test_after_a_refusal_the_next_press_measures_anew(monkeypatch):
         job.result = lambda timeout=None: [{"rung": rung, "unsupported": "no room"} for rung in request.rungs]
         return job
 
-    monkeypatch.setattr(parts_worker.worker(), "submit", refused)
+    monkeypatch.setattr(run_card.worker(), "submit", refused)
     at = open_page("conv/im2col.py", engine="cpu")
     for _ in range(2):
         at.button(key="run").click().run()

@@ -11,7 +11,7 @@ from functools import cache
 import numpy as np
 
 from kernels.engines.protocol import ALLOCATED, Timed, total_bytes
-from kernels.machine.processor import device_name, last_level_cache
+from kernels.machine import processor
 from kernels.machine.status import Status
 from kernels.machine.timing import Budget, interleave, warm_up
 from kernels.model import values
@@ -22,7 +22,12 @@ RESOLUTION = 16 * 2**10  # bytes
 
 
 def status() -> Status:
-    return Status(True, device_name())
+    return Status(True, processor.device_name())
+
+
+def free_bytes() -> int:
+    """Return the bytes of memory that a run may take."""
+    return processor.free_bytes()
 
 
 def conditions() -> dict:
@@ -146,5 +151,5 @@ def _parts(session: Session, timed, budget: Budget) -> tuple[tuple[str, float], 
 
 
 def _flusher() -> Callable[[], None]:
-    trash = np.zeros(2 * last_level_cache() // 8)
+    trash = np.zeros(2 * processor.last_level_cache() // 8)
     return lambda: np.add(trash, 1.0, out=trash)

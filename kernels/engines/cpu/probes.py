@@ -8,8 +8,8 @@ from collections.abc import Callable
 
 import numpy as np
 
+from kernels.machine import processor
 from kernels.machine.ceilings import Ceilings, best, median
-from kernels.machine.processor import device_name, last_level_cache
 from kernels.machine.timing import Budget
 
 EXTENT = 1024  # of the product: 2 GFLOP, 12 MB
@@ -32,8 +32,8 @@ def ceilings() -> Ceilings:
         launch_us=1e3 * call_ms,
         launch_n=call_n,
         launch=f"NumPy call on one number, {CALLS:,} in a row",
-        cache_bytes=last_level_cache(),
-        device=device_name(),
+        cache_bytes=processor.last_level_cache(),
+        device=processor.device_name(),
     )
 
 
@@ -45,7 +45,7 @@ def _ms(work: Callable[[], object]) -> float:
 
 def _copy() -> tuple[int, float, int]:
     """(bytes read by a copy, bytes read and written a second, n): twice what the caches hold."""
-    size = max(2 * last_level_cache(), LEAST_COPY)
+    size = max(2 * processor.last_level_cache(), LEAST_COPY)
     source, target = np.ones(size // 4, np.float32), np.zeros(size // 4, np.float32)
     target[...] = 0  # every page is there before a copy is timed
     rate, n = best(2.0 * size, lambda: _ms(lambda: np.copyto(target, source)), FEW)

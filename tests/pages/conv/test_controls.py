@@ -8,7 +8,7 @@ import pytest
 from kernels.conv.presets import CONV_PRESETS
 from kernels.conv.shape import ConvShape
 from pages.conv import address as conv_address
-from pages.parts import controls as parts_controls
+from pages.conv import controls as conv_controls
 from tests.helpers.opened import open_part
 from visuals.conv import pictures as conv_pictures
 from visuals.conv.inputs import Inputs, outputs
@@ -17,7 +17,7 @@ from visuals.conv.inputs import Inputs, outputs
 @pytest.fixture(autouse=True)
 def no_links(monkeypatch):
     """They need the app's pages."""
-    monkeypatch.setattr(parts_controls, "presets", lambda *args: None)
+    monkeypatch.setattr(conv_controls, "presets", lambda *args: None)
 
 
 def page():

@@ -10,7 +10,6 @@ from kernels.conv.shape import MODES, ConvShape
 from pages.conv import address as conv_address
 from pages.conv.address import DEFAULT, LEAST, MOST, NAMES, Asked
 from pages.parts import query
-from pages.parts.query import NOW
 from tests.helpers.opened import open_part
 
 SHAPES = st.fixed_dictionaries(
@@ -89,12 +88,13 @@ def test_every_preset_can_be_linked(key):
 def polled():
     import streamlit as st
 
+    from pages.parts import query
     from pages.parts.address import Fields, Number
 
     if "poll" in st.session_state:
         st.session_state["behind"] = query.behind()
     else:
-        st.session_state[NOW] = []
+        st.session_state[query.NOW] = []
         query.asked(Fields("a lesson", {"N": Number(1, 1, 9)}), shown=False)
 
 
