@@ -1,4 +1,4 @@
-"""Write the recorded tables into README.md: PYTHONPATH=. python benchmarks/tables.py"""
+"""Write the recorded tables into docs/measurements.md: python -m benchmarks.tables"""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import math
 from collections.abc import Mapping
 from pathlib import Path
 
-from kernels import records
+from kernels import records, sources
 from kernels.attention.presets import ATTENTION_PRESETS
 from kernels.conv.presets import CONV_PRESETS
 from kernels.gemm.shape import GemmShape
@@ -17,7 +17,7 @@ from kernels.records import unsupported
 from visuals.charts import units
 from visuals.memory import charts as memory_charts
 
-README = Path(__file__).parents[1] / "README.md"
+PAGE = Path(__file__).parents[1] / "docs" / "measurements.md"
 SIDE = 4096
 LIBRARY = {
     "fp32": "gemm/cublas",
@@ -29,14 +29,19 @@ STAGES, BASE = (2, 3, 4, 5), "conv/cudnn-implicit-precomp-gemm"
 STRIDES = (1, 2, 3, 4, 8, 16, 32)
 
 
+def link(text: str, source: str) -> str:
+    """Returns a Markdown link from PAGE to a source."""
+    return f"[{text}](../{sources.file(source).relative_to(PAGE.parents[1])})"
+
+
 def rungs() -> str:
     """The rungs of a convolution: name, idea, and the sources of what they launch at a 3x3 layer."""
     shape = CONV_PRESETS["resnet50-res3-3x3-n1"].shape
     lines = ["| rung | idea | CUDA C++ |", "|---|---|---|"]
     for rung in LADDERS["conv"].rungs:
         steps = rung.build(shape, rung.default_tiles).steps
-        sources = dict.fromkeys(step.source for step in steps if isinstance(step, Launch))
-        links = ", ".join(f"[{s.partition('/')[2]}](kernels/cuda/{s})" for s in sources)
+        files = dict.fromkeys(step.source for step in steps if isinstance(step, Launch))
+        links = ", ".join(link(s.partition("/")[2], s) for s in files)
         lines.append(f"| `{rung.name}` | {rung.idea} | {links} |")
     return "\n".join(lines)
 
@@ -50,8 +55,9 @@ def conv() -> str:
     first, dates = recorded[0], sorted({row["date"] for row in recorded})
     lines = [
         f"Recorded on an {first['device']} (driver {first['driver']}, CUDA {first['cuda']}, cuBLAS {first['cublas']}, "
-        f"{' and '.join(dates)}), FP32 without TF32, cold, median of up to 100 samples (p20 to p80 in the file "
-        "`kernels/records/recordings/nvidia-h200.jsonl`). Empty: a rule forbids it; –: not recorded:",
+        f"{' and '.join(dates)}). FP32 without TF32, cold. Each time is the median of up to 100 samples. p20 and p80 are in "
+        "[nvidia-h200.jsonl](../kernels/records/recordings/nvidia-h200.jsonl). An empty cell: a rule of the kernel forbids "
+        "the shape. –: not recorded.",
         "",
         "| shape | " + " | ".join(r.title for r in rungs) + " | workspace of im2col |",
         "|---" * (len(rungs) + 2) + "|",
@@ -77,9 +83,10 @@ def algorithms() -> str:
     rungs = LADDERS["conv"].rungs
     rows = {r.name: [records.recorded(r.name, s, r.default_tiles, "hot") for s in shapes] for r in rungs}
     lines = [
-        "ResNet-50's 3×3 layers at batch 32, same device, every rung in the same runs, hot (a captured graph: nothing of "
-        "what the processor needs to queue a library's call is in it). *Of cuDNN*: geometric mean over the four of the speed "
-        f"beside {rungs_title(BASE)}'s. Workspace at res2, the largest relative L2 error of the four:",
+        "ResNet-50's 3×3 layers at batch 32, same device, hot. All rungs ran in the same runs. Each was captured as a CUDA "
+        "graph, so the time the processor takes to queue a library's call is not included. *Of cuDNN*: the speed as a share "
+        f"of {rungs_title(BASE)}'s, geometric mean over the four layers. *Workspace*: at res2. *Error*: the largest "
+        "relative L2 error of the four.",
         "",
         "| rung | " + " | ".join(f"res{stage}" for stage in STAGES) + " | of cuDNN | workspace | error |",
         "|---" * (len(STAGES) + 4) + "|",
@@ -108,8 +115,9 @@ def rungs_title(name: str) -> str:
 def gemm() -> str:
     """Every rung at 4096 x 4096 x 4096, at its default tiles, beside the library's of the same type."""
     lines = [
-        f"M = N = K = {SIDE:,}, same device and mode. *Of the library*: cuBLAS on the same types, interleaved in the same run (uncoalesced and INT8: in another); "
-        "the INT8 rung beside cuBLAS FP32.",
+        f"M = N = K = {SIDE:,}, same device, cold. *Of the library*: the speed as a share of cuBLAS on the same types. The "
+        "samples of both were interleaved in one run, except for uncoalesced and INT8, which ran in another. INT8 is compared "
+        "with cuBLAS FP32.",
         "",
         "| rung | in, sums | tiles | median (p20 to p80, n) | TFLOP/s | of the library |",
         "|---|---|---|---|---|---|",
@@ -127,7 +135,7 @@ def gemm() -> str:
 
 def _gemm_line(rung, row: Mapping, dtype: str, library: Mapping) -> str:
     step = rung.build(GemmShape(SIDE, SIDE, SIDE, dtype=dtype), rung.default_tiles).steps[0]
-    name = f"[`{rung.name}`](kernels/cuda/{step.source})" if isinstance(step, Launch) else f"`{rung.name}`"
+    name = link(f"`{rung.name}`", step.source) if isinstance(step, Launch) else f"`{rung.name}`"
     tiles = " ".join(f"{k}={v}" for k, v in row["tiles"].items())
     spread = f"{units.time_(row['p20_ms'])} to {units.time_(row['p80_ms'])}, {row['n']}"
     share = 100 * library["median_ms"] / row["median_ms"]
@@ -143,8 +151,8 @@ def banks() -> str:
     plain, padded = LADDERS["banks"].rungs
     counted = ", ".join(f"{memory_charts.passes(stride, False):g}" for stride in STRIDES)
     lines = [
-        f"Reading shared memory at a stride, times as long as at stride 1 (hot; the passes that the emulator counts are {counted} "
-        "without padding):",
+        "The time to read shared memory at a stride, divided by the time at stride 1. Same device, hot. Without padding the "
+        f"emulator counts {counted} wavefronts (passes over the banks) a load.",
         "",
         "| stride | " + " | ".join(map(str, STRIDES)) + " |",
         "|---" * (len(STRIDES) + 1) + "|",
@@ -168,8 +176,9 @@ def attention() -> str:
     pytorch = [told[r.name] for r in rungs if r.library == "PyTorch"]
     best = [min(rows[i]["median_ms"] for rows in pytorch if rows[i]) for i in range(len(shapes))]
     lines = [
-        "B = 4, H = 16, N = 2,048, d = 64, same device, cold, each type in one run. *Of PyTorch*: of the fastest of its "
-        f"backends for that type. Peak: at B = {long.B}, H = {long.H}, N = {long.N:,}, FP32, measured and predicted:",
+        "B = 4, H = 16, N = 2,048, d = 64, same device, cold, one run for each type. *Of PyTorch*: the speed as a share of "
+        f"PyTorch's fastest backend for that type. *Peak*: memory at B = {long.B}, H = {long.H}, N = {long.N:,}, FP32, "
+        "measured and predicted.",
         "",
         "| rung | FP32 | of PyTorch | FP16 | of PyTorch | BF16 | of PyTorch | peak | predicted |",
         "|---" * 9 + "|",
@@ -192,7 +201,7 @@ def softmax() -> str:
     """Cold medians of every rung at every preset."""
     rungs = LADDERS["softmax"].rungs
     lines = [
-        "Softmax along the rows of x, same device, cold:",
+        "Softmax of each row of a matrix, same device, cold.",
         "",
         "| rows × length | " + " | ".join(f"`{r.name}`" for r in rungs) + " |",
         "|---" * (len(rungs) + 1) + "|",
@@ -208,9 +217,10 @@ def fusion() -> str:
     """Cold medians of every rung at every preset, and fused beside a copy of the least bytes."""
     rungs = LADDERS["fusion"].rungs
     lines = [
-        "Chains of blocks, same device, cold. *Floor*: what a copy of the chain's input, parameters and output takes, read "
-        "and written once, at the rate measured in the same process. Our convolution here is direct, a thread for each "
-        "output, and far from cuDNN's, which PyTorch calls:",
+        "Chains of blocks, same device, cold. *Floor*: the time to read the chain's input and parameters once and to write its "
+        "output once, at the copy rate measured in the same process. *Within the L2*: these bytes fit into the L2 cache, so "
+        "no floor is given. Our convolution here is direct, one thread for each output. PyTorch calls cuDNN's, which is much "
+        "faster.",
         "",
         "| chain | " + " | ".join(f"`{r.name}`" for r in rungs) + " | fused / floor |",
         "|---" * (len(rungs) + 2) + "|",
@@ -227,18 +237,18 @@ def fusion() -> str:
     return "\n".join(lines)
 
 
-def main() -> None:
-    text = README.read_text(encoding="utf-8")
+def filled(text: str) -> str:
+    """Returns a page with every table between its two marks written anew. ValueError if a table's marks are missing."""
     for table in (rungs, conv, algorithms, gemm, banks, attention, softmax, fusion):
         begin, end = (
-            f"<!-- recorded {table.__name__}: python benchmarks/tables.py -->",
+            f"<!-- recorded {table.__name__}: python -m benchmarks.tables -->",
             "<!-- end recorded -->",
         )
         head, rest = text.split(begin)
         _, tail = rest.split(end, 1)
         text = f"{head}{begin}\n{table()}\n{end}{tail}"
-    README.write_text(text, encoding="utf-8")
+    return text
 
 
 if __name__ == "__main__":
-    main()
+    PAGE.write_text(filled(PAGE.read_text(encoding="utf-8")), encoding="utf-8")

@@ -16,7 +16,7 @@ from functools import cache
 from pathlib import Path
 
 from kernels.machine import driver
-from kernels.machine.status import Status, memory_levels
+from kernels.machine.status import Status
 
 RECORDED = Path(__file__).parents[1] / "records" / "recordings" / "nvidia-h200.levels.json"
 CPU_CACHES = Path("/sys/devices/system/cpu/cpu0/cache")
@@ -183,4 +183,4 @@ def _read(path: Path) -> str:
 @cache
 def caches() -> tuple[Level, ...]:
     """This processor's caches for data, from the nearest; none where the system does not tell."""
-    return tuple(level for level in memory_levels.cpu().levels if level.bytes and level.line_bytes)
+    return tuple(level for level in cpu().levels if level.bytes and level.line_bytes)

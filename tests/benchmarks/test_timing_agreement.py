@@ -46,5 +46,5 @@ def test_what_short_launches_differ_by_is_the_events(name):
     assert ms["ours"] - ms["ncu"] == pytest.approx(FLOOR, abs=0.0007)
 
 
-def test_the_readme_shows_this_table():
-    assert table(TOLD) in (ROOT / "README.md").read_text(encoding="utf-8")
+def test_the_documentation_shows_this_table():
+    assert table(TOLD) in (ROOT / "docs" / "measuring.md").read_text(encoding="utf-8")
