@@ -29,7 +29,7 @@ def launch(
     defines: Mapping[str, int] | None = None,
     shared: int = 0,
 ) -> Launch:
-    """A launch of kernels/cuda/`source`; its entry point is the file's name without the number. Grid and block may
+    """A launch of `source` ("gemm/02_naive.cu" is kernels/gemm/cuda/02_naive.cu); its entry point is the file's name without the number. Grid and block may
     leave out what is 1."""
     entry = source.rpartition("/")[2].partition("_")[2].removesuffix(".cu")
     block = (block,) if isinstance(block, int) else block

@@ -6,7 +6,7 @@ the environment that runs this. There they are installed by
 
     pip install --no-index --no-deps --target SITE FOLDER/*.whl
 
-and with SITE on PYTHONPATH `pytest -m gpu tests/gpu` runs the tests of pages too.
+and with SITE on PYTHONPATH `pytest -m gpu` runs the tests of pages too.
 """
 
 from __future__ import annotations
