@@ -13,6 +13,7 @@ from kernels.attention.presets import ATTENTION_PRESETS
 from kernels.attention.reference import TOLERANCE
 from kernels.attention.reference import attention as reference
 from kernels.attention.shape import AttentionShape, parse_attention
+from kernels.libraries import cublas
 from kernels.model.launch import ampere, ampere_for, ceil, launch, rungs_of
 from kernels.model.program import Launch, LibraryCall, Program, Tiles
 from kernels.model.rules import MOST_SHARED, multiple_rules, shared_rules, thread_rules
@@ -73,8 +74,10 @@ def build_cublas(s: AttentionShape, tiles: Tiles) -> Program:
     N, d = np.int32(s.N), np.int32(s.d)
     return unfused(
         s,
-        LibraryCall("cublas_scores", ("Q", "K", "S", N, d, np.float32(s.factor)), cpu.library_scores),
-        LibraryCall("cublas_values", ("P", "V", "O", N, d), cpu.library_values),
+        LibraryCall(
+            "cublas_scores", ("Q", "K", "S", N, d, np.float32(s.factor)), cpu.library_scores, cublas.scores
+        ),
+        LibraryCall("cublas_values", ("P", "V", "O", N, d), cpu.library_values, cublas.values),
     )
 
 

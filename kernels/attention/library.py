@@ -29,7 +29,9 @@ IDEAS = {  # backend: (the end of the rung's name, of its title, what it is by P
 
 
 def build(backend: str, s: AttentionShape, tiles: Tiles) -> Program:
-    call = LibraryCall(torch_library.routine(backend), parts.arguments(s), None)
+    call = LibraryCall(
+        f"torch_{backend.lower()}", parts.arguments(s), None, partial(torch_library.Attention, backend)
+    )
     return Program(parts.buffers(s), (call,))
 
 

@@ -18,6 +18,7 @@ import numpy as np
 from kernels.conv import common as parts
 from kernels.conv import fft_cpu
 from kernels.conv.shape import ConvShape
+from kernels.libraries import cufft
 from kernels.model.launch import ampere, ceil, launch
 from kernels.model.program import WORKSPACE, Buffer, LibraryCall, Program, Tiles
 from kernels.model.rules import MOST_GRID_YZ
@@ -99,11 +100,11 @@ def build(s: ConvShape, tiles: Tiles) -> Program:
                ("x", "x_padded", conv, of), fft_cpu.pad_input),
         launch("conv/10_fft_pad_filter.cu", (ceil(s.C * area, BLOCK), s.K), BLOCK,
                ("w", "w_padded", conv, of), fft_cpu.pad_filter),
-        LibraryCall("cufft_input", ("x_padded", "x_spectra"), fft_cpu.forward),
-        LibraryCall("cufft_filter", ("w_padded", "w_spectra"), fft_cpu.forward),
+        LibraryCall("cufft_input", ("x_padded", "x_spectra"), fft_cpu.forward, cufft.forward),
+        LibraryCall("cufft_filter", ("w_padded", "w_spectra"), fft_cpu.forward, cufft.forward),
         launch("conv/10_fft_multiply.cu", grid, FREQUENCIES * (FILTERS // 4) * (spectra // 4),
                ("x_spectra", "w_spectra", "y_spectra", *extents), fft_cpu.multiply, {"SPECTRA": spectra}),
-        LibraryCall("cufft_output", ("y_spectra", "y_padded"), fft_cpu.inverse),
+        LibraryCall("cufft_output", ("y_spectra", "y_padded"), fft_cpu.inverse, cufft.inverse),
         launch("conv/10_fft_pick.cu", (ceil(s.K * s.PQ, BLOCK), s.N), BLOCK,
                ("y_padded", parts.bias_name(s), "y", conv, of, parts.layer(s)), fft_cpu.pick),
     )  # fmt: skip

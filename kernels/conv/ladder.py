@@ -11,6 +11,7 @@ from kernels.conv import cpu, fft, implicit, library, reference, winograd
 from kernels.conv.common import TOLERANCE, cost, struct
 from kernels.conv.presets import CONV_LAYER_PRESETS, CONV_PRESETS
 from kernels.conv.shape import ConvShape, parse_conv
+from kernels.libraries import cublas
 from kernels.model.launch import ceil, launch
 from kernels.model.program import WORKSPACE, Buffer, LibraryCall, Program, Tiles
 from kernels.model.rules import MOST_GRID_YZ
@@ -49,7 +50,9 @@ def build_im2col_gemm(s: ConvShape, tiles: Tiles) -> Program:
 
 
 def build_im2col_cublas(s: ConvShape, tiles: Tiles) -> Program:
-    return _with_columns(s, tiles, LibraryCall("cublas_sgemm", _product_args(s), _matrices(cpu.library_gemm)))
+    return _with_columns(
+        s, tiles, LibraryCall("cublas_sgemm", _product_args(s), _matrices(cpu.library_gemm), cublas.sgemm)
+    )
 
 
 def _matrices(gemm):

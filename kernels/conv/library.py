@@ -38,7 +38,9 @@ def rung_name(algorithm: str) -> str:
 
 
 def build(algorithm: str, s: ConvShape, tiles: Tiles) -> Program:
-    call = LibraryCall(cudnn.routine(algorithm), ("x", "w", "y", parts.struct(s)), None)
+    call = LibraryCall(
+        f"cudnn_{algorithm.lower()}", ("x", "w", "y", parts.struct(s)), None, partial(cudnn.bind, algorithm)
+    )
     return Program(parts.buffers(s), (call, *parts.finish(s)))
 
 

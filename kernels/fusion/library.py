@@ -7,6 +7,7 @@ from collections.abc import Iterator
 import numpy as np
 
 from kernels.fusion import common as parts
+from kernels.fusion import torch_chain
 from kernels.fusion.reference import TOLERANCE, library_scale
 from kernels.fusion.shape import ChainShape
 from kernels.libraries import availability
@@ -21,7 +22,7 @@ def build(s: ChainShape, tiles: Tiles) -> Program:
     """One call for the chain, which is handed on as text: the maps between blocks are PyTorch's own."""
     held = parts.buffers(s)
     inputs = (b.name for b in held if b.role == INPUT)
-    call = LibraryCall("torch_chain", (*inputs, "y", np.bytes_(s.chain.encode())), None)
+    call = LibraryCall("torch_chain", (*inputs, "y", np.bytes_(s.chain.encode())), None, torch_chain.Chain)
     return Program(held, (call,))
 
 

@@ -67,6 +67,3 @@ def _call(torch: Any, b: Block, given: list) -> Callable[[Any], Any]:
         "avgpool": lambda x: F.avg_pool2d(x, b.R, b.stride, b.pad),
         "gap": lambda x: x.mean((2, 3), keepdim=True),
     }[b.kind]
-
-
-ROUTINES = {"torch_chain": Chain}

@@ -7,8 +7,8 @@ from collections.abc import Callable, Iterator, Mapping
 import numpy as np
 
 from kernels.gemm import cpu
-from kernels.gemm.cpu import library
 from kernels.gemm.shape import GemmShape
+from kernels.libraries import cublas
 from kernels.model.dtypes import INPUT_DTYPE, RESULT_DTYPE
 from kernels.model.launch import ceil, launch
 from kernels.model.program import INPUT, OUTPUT, WORKSPACE, Arg, Buffer, LibraryCall, Program
@@ -47,11 +47,11 @@ def one_launch(
     return Program(buffers(s), (step,))
 
 
-def one_call(s: GemmShape, routine: str) -> Program:
+def one_call(s: GemmShape, routine: str = "cublas_gemm", twin=cpu.library, bind=cublas.gemm) -> Program:
     """One call of cuBLAS, which adds in place: where beta is not 0 C0 is copied to C first, a step of its own."""
     A, B, C0, *rest = arguments(s)
-    call = LibraryCall(routine, (A, B, "C", *rest), library)
-    copy = (LibraryCall("copy", (C0, "C"), cpu.copy),) if s.beta else ()
+    call = LibraryCall(routine, (A, B, "C", *rest), twin, bind)
+    copy = (LibraryCall("copy", (C0, "C"), cpu.copy, cublas.copy),) if s.beta else ()
     return Program(buffers(s), (*copy, call))
 
 

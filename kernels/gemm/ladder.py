@@ -65,7 +65,7 @@ def staged(tiles: Tiles) -> int:
 
 
 def build_cublas(s: GemmShape, tiles: Tiles) -> Program:
-    return parts.one_call(s, "cublas_gemm")
+    return parts.one_call(s)
 
 
 # -- rules ----------------------------------------------------------------------------------------------

@@ -13,8 +13,9 @@ import numpy as np
 from kernels.gemm import common as parts
 from kernels.gemm.cpu import library, tiled
 from kernels.gemm.shape import GemmShape
+from kernels.libraries import cublas
 from kernels.model.launch import ampere, ampere_for, ceil
-from kernels.model.program import LibraryCall, Program, Tiles
+from kernels.model.program import Program, Tiles
 from kernels.model.rules import (
     MOST_REGISTERS,
     MOST_SHARED,
@@ -95,13 +96,11 @@ def build_dp4a(s: GemmShape, tiles: Tiles) -> Program:
 
 
 def build_cublas_tf32(s: GemmShape, tiles: Tiles) -> Program:
-    program = parts.one_call(s, "cublas_gemm_tf32")
-    *before, call = program.steps
-    return Program(program.buffers, (*before, LibraryCall(call.routine, call.args, tf32_library)))
+    return parts.one_call(s, "cublas_gemm_tf32", tf32_library, cublas.gemm_tf32)
 
 
 def build_cublas_fp16(s: GemmShape, tiles: Tiles) -> Program:
-    return parts.one_call(s, "cublas_gemm")
+    return parts.one_call(s)
 
 
 # -- rules ----------------------------------------------------------------------------------------------

@@ -1,16 +1,14 @@
-"""Library calls of the cuda engine. By ctypes, on the current stream, so that they can be captured
-into a graph like any kernel (CuPy's own wrappers refuse to be)."""
+"""Calls of cuBLAS. By ctypes, on the current stream, so that they can be captured into a graph like any kernel (CuPy's
+own wrappers refuse to be)."""
 
 from __future__ import annotations
 
 import ctypes
 from collections.abc import Callable
-from functools import cache, partial
+from functools import cache
 
-from kernels.fusion import torch_chain
-from kernels.libraries import cudnn, cufft, wheels
-from kernels.libraries import torch as torch_library
-from kernels.model.program import LibraryCall, Program, RefusedError, UnsupportedError
+from kernels.libraries import wheels
+from kernels.model.program import RefusedError, UnsupportedError
 
 _NO_TRANSPOSE, _TRANSPOSE = 0, 1
 _DEFAULT_MATH = 0  # FP32 in FP32: TF32 stays off
@@ -24,27 +22,6 @@ _STATUS = {  # cublasStatus_t
     13: "CUBLAS_STATUS_EXECUTION_FAILED", 14: "CUBLAS_STATUS_INTERNAL_ERROR", 15: "CUBLAS_STATUS_NOT_SUPPORTED",
 }  # fmt: skip
 _REFUSALS = 8, 15
-
-
-def bind(routine: str, args: tuple) -> Callable[[], None]:
-    """`routine` with its arguments fixed, ready to be called many times."""
-    ours = {
-        "cublas_sgemm": _sgemm,
-        "cublas_gemm": _gemm,
-        "cublas_gemm_tf32": partial(_gemm, compute=_COMPUTE_TF32),
-        "cublas_scores": _scores,
-        "cublas_values": _values,
-        "copy": _copy,
-    }
-    theirs = (cufft, cudnn, torch_library, torch_chain)
-    return {**ours, **{k: v for of in theirs for k, v in of.ROUTINES.items()}}[routine](*args)
-
-
-def missing(program: Program) -> str:
-    """Returns why a library that a program calls cannot be used here, and what installs it; "" if each can. The rules
-    of their own rungs look for cuDNN and PyTorch."""
-    used = {step.routine.partition("_")[0] for step in program.steps if isinstance(step, LibraryCall)}
-    return "; ".join(filter(None, (wheels.missing(name) for name in sorted(used & wheels.WHEELS.keys()))))
 
 
 @cache
@@ -69,7 +46,7 @@ def _named(status: int) -> str:
     return _STATUS.get(status, f"status {status}")
 
 
-def _sgemm(A, B, C, rows, cols, inner) -> Callable[[], None]:
+def sgemm(A, B, C, rows, cols, inner) -> Callable[[], None]:
     """C[n] = A x B[n] for row-major float32 A [rows, inner], B [n, inner, cols], C [n, rows, cols].
 
     cuBLAS thinks in columns: read column-major the same bytes are C^T = B^T A^T.
@@ -93,7 +70,7 @@ def _sgemm(A, B, C, rows, cols, inner) -> Callable[[], None]:
     return call
 
 
-def _gemm(A, B, _, C, M, N, K, alpha, beta, compute: int = _COMPUTE_FP32) -> Callable[[], None]:
+def gemm(A, B, _, C, M, N, K, alpha, beta, compute: int = _COMPUTE_FP32) -> Callable[[], None]:
     """C = alpha * A x B + beta * C in place, row-major: A [M, K] and B [K, N] of one type (float32, float16,
     bfloat16), C [M, N] float32, sums in FP32. As above, cuBLAS is asked for C^T = B^T A^T.
     """
@@ -112,6 +89,11 @@ def _gemm(A, B, _, C, M, N, K, alpha, beta, compute: int = _COMPUTE_FP32) -> Cal
         _check(library.cublasGemmEx(*args))
 
     return call
+
+
+def gemm_tf32(*args) -> Callable[[], None]:
+    """The same with the factors rounded to TF32, on tensor cores."""
+    return gemm(*args, compute=_COMPUTE_TF32)
 
 
 def _batched(A, B, C, rows: int, cols: int, inner: int, alpha: float, turned: bool) -> Callable[[], None]:
@@ -136,17 +118,17 @@ def _batched(A, B, C, rows: int, cols: int, inner: int, alpha: float, turned: bo
     return call
 
 
-def _scores(Q, K, S, N, d, scale) -> Callable[[], None]:
+def scores(Q, K, S, N, d, scale) -> Callable[[], None]:
     """S = scale * Q K^T for each head: Q, K [B, H, N, d], S [B, H, N, N]."""
     return _batched(Q, K, S, int(N), int(N), int(d), float(scale), turned=True)
 
 
-def _values(P, V, out, N, d) -> Callable[[], None]:
+def values(P, V, out, N, d) -> Callable[[], None]:
     """out = P V for each head: P [B, H, N, N], V and out [B, H, N, d]."""
     return _batched(P, V, out, int(N), int(d), int(N), 1.0, turned=False)
 
 
-def _copy(source, to) -> Callable[[], None]:
+def copy(source, to) -> Callable[[], None]:
     """Bytes from one array on the GPU to another."""
     import cupy
 

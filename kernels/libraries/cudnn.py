@@ -13,7 +13,7 @@ import sys
 import weakref
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
-from functools import cache, partial
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -303,7 +303,7 @@ class Convolution:
             )  # fmt: skip
 
 
-def _bound(algorithm: str, x, w, y, s) -> Callable[[], None]:
+def bind(algorithm: str, x, w, y, s) -> Callable[[], None]:
     """One algorithm on float32 arrays of CuPy: x [N,C,H,W], w [K,C/groups,R,S], y [N,K,P,Q]."""
     import cupy
 
@@ -316,10 +316,3 @@ def _bound(algorithm: str, x, w, y, s) -> Callable[[], None]:
         convolution.forward(algorithm, x.data.ptr, w.data.ptr, y.data.ptr, workspace(), nbytes, stream)
 
     return call
-
-
-def routine(algorithm: str) -> str:
-    return f"cudnn_{algorithm.lower()}"
-
-
-ROUTINES = {routine(algorithm): partial(_bound, algorithm) for algorithm in ALGORITHMS}

@@ -104,9 +104,6 @@ def work_bytes(reals: tuple[int, ...], back: bool = False) -> int:
     return Plan(_C2R if back else _R2C, math.prod(batch), rows, columns).nbytes
 
 
-ROUTINES = {"cufft_input": forward, "cufft_filter": forward, "cufft_output": inverse}
-
-
 def version() -> str | None:
     """cuFFT's version, "12.5.0"; None where it is missing."""
     try:

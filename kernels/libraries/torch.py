@@ -10,8 +10,8 @@ import importlib.metadata
 import importlib.util
 import re
 import warnings
-from collections.abc import Callable, Sequence
-from functools import cache, partial
+from collections.abc import Sequence
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -156,13 +156,3 @@ def shared(torch, array):
     if array.dtype.name == "bfloat16":
         return torch.from_dlpack(array.view("int16")).view(torch.bfloat16)
     return torch.from_dlpack(array)
-
-
-def routine(backend: str) -> str:
-    return f"torch_{backend.lower()}"
-
-
-ROUTINES: dict[str, Callable[..., Attention | Softmax]] = {
-    "torch_softmax": Softmax,
-    **{routine(backend): partial(Attention, backend) for backend in BACKENDS},
-}

@@ -9,7 +9,7 @@ from functools import cache
 from pathlib import Path
 
 from kernels.machine.driver import CUDA
-from kernels.model.program import RefusedError
+from kernels.model.program import LibraryCall, Program, RefusedError
 
 # By cuda.pathfinder's names, which CuPy finds NVRTC by too: what it is called, and its wheel.
 WHEELS = {
@@ -30,6 +30,13 @@ def missing(library: str) -> str:
     except RefusedError as e:
         return str(e)
     return ""
+
+
+def refusal(program: Program) -> str:
+    """Returns why a library that a program calls cannot be used here, and what installs it; "" if each can. The rules
+    of their own rungs look for cuDNN and PyTorch."""
+    used = {step.routine.partition("_")[0] for step in program.steps if isinstance(step, LibraryCall)}
+    return "; ".join(filter(None, (missing(name) for name in sorted(used & WHEELS.keys()))))
 
 
 @cache

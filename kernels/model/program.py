@@ -62,12 +62,14 @@ class Launch:
 
 @dataclass(frozen=True)
 class LibraryCall:
-    """One call into a vendor library; `routine` names the function in kernels.libraries.cublas. Without a
-    `twin` only the cuda engine runs it: what the library does inside is not ours to repeat."""
+    """One call into a vendor library; `routine` is its name in records. `bind` takes the arguments on the GPU and returns
+    the call, ready to be made many times on the current stream. Without a `twin` only the cuda engine runs it: nothing
+    here repeats what the library does inside."""
 
     routine: str
     args: tuple[Arg, ...]
     twin: Callable[..., None] | None
+    bind: Callable[..., Callable[[], None]]
 
     @property
     def name(self) -> str:

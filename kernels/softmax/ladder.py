@@ -58,7 +58,7 @@ def build_warp(s: SoftmaxShape, tiles: Tiles) -> Program:
 
 
 def build_library(s: SoftmaxShape, tiles: Tiles) -> Program:
-    return Program(buffers(s), (LibraryCall("torch_softmax", ("x", "y"), None),))
+    return Program(buffers(s), (LibraryCall("torch_softmax", ("x", "y"), None, torch_library.Softmax),))
 
 
 # -- cost and rules -------------------------------------------------------------------------------------

@@ -6,7 +6,7 @@ import streamlit as st
 from kernels import engines, records
 from kernels.jobs.worker import Worker
 from kernels.ladders import LADDERS
-from kernels.libraries import cublas, wheels
+from kernels.libraries import wheels
 from pages.conv.choose import address as choose_address
 from pages.gemm import address as gemm_address
 from pages.parts import run as run_card
@@ -92,7 +92,7 @@ def finished(request):
 
 
 def test_rungs_that_this_gpu_cannot_run_are_named_and_left_out(machine, monkeypatch):
-    monkeypatch.setattr(cublas, "missing", lambda program: "")
+    monkeypatch.setattr(wheels, "refusal", lambda program: "")
     at, sent = opened(machine, monkeypatch)
     said = "(compute capability 8.0 or newer is needed, NVIDIA GeForce RTX 2080 has 7.5)"
     assert f"not on this machine: double buffer, warp tile, cuBLAS TF32 {said}" in texts(at)
@@ -167,7 +167,7 @@ def test_a_run_in_which_every_rung_is_refused_leaves_the_page_as_it_was(monkeypa
 
 
 def test_the_race_says_why_this_gpu_ran_no_such_lane(machine, monkeypatch):
-    monkeypatch.setattr(cublas, "missing", lambda program: "")
+    monkeypatch.setattr(wheels, "refusal", lambda program: "")
     machine(RTX_2080)
     row = {"engine": "cuda", "mode": "cold"}
     shape = LADDERS["conv"].presets["toy"].shape

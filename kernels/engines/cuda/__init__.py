@@ -76,9 +76,7 @@ def refusal(rung: Rung, shape: Any, tiles: Tiles) -> str:
     shared = max((step.shared for step in program.steps if isinstance(step, Launch)), default=0)
     if shared > max(card.shared_bytes, MOST_STATIC_SHARED):
         return f"a block needs {shared:,} bytes of shared memory, {card.name} has {card.shared_bytes:,}"
-    from kernels.libraries import cublas
-
-    return cublas.missing(program)
+    return wheels.refusal(program)
 
 
 def device_name() -> str:
@@ -247,9 +245,7 @@ class Session:
             if step.shared > MOST_STATIC_SHARED:  # a kernel must be told that it may have more
                 kernel.max_dynamic_shared_size_bytes = step.shared
             return lambda: kernel(step.grid, step.block, args, shared_mem=step.shared)
-        from kernels.libraries import cublas
-
-        return cublas.bind(step.routine, args)
+        return step.bind(*args)
 
     def run(self) -> None:
         """Queue every step on the session's stream, which must be current."""

@@ -79,7 +79,7 @@ def test_what_cublas_is_asked_for_is_what_the_twin_computes(dtype, monkeypatch):
         given = [
             OnHost(told if i == 2 else a) if isinstance(a, np.ndarray) else a for i, a in enumerate(args)
         ]
-        cublas.bind(step.routine, tuple(given))()
+        step.bind(*given)()
         step.twin(*args)
         off = {"float16": 2.0**-10, "bfloat16": 2.0**-7}.get(told.dtype.name, 1e-5)  # one step of the type
         np.testing.assert_allclose(told.astype("f4"), args[2].astype("f4"), rtol=off, atol=1e-6)
@@ -231,7 +231,7 @@ def bound(backend: str):
     (step,) = rung.build(SHAPE, {}).steps
     arrays = {name: rng.standard_normal(SHAPE.qkv_shape).astype("f4") for name in "QKVO"}
     args = tuple(arrays[a] if isinstance(a, str) else a for a in step.args)
-    return cublas.bind(step.routine, args), arrays
+    return step.bind(*args), arrays
 
 
 @pytest.mark.parametrize("backend", torch_library.BACKENDS)

@@ -13,7 +13,6 @@ from numpy.lib.stride_tricks import sliding_window_view
 from kernels.engines import cpu, emulator
 from kernels.fusion import ladder as fusion_ladder
 from kernels.fusion import library as fusion_library
-from kernels.fusion import torch_chain
 from kernels.fusion.reference import TOLERANCE
 from kernels.fusion.shape import ChainShape
 from kernels.libraries import torch as torch_library
@@ -105,8 +104,7 @@ def called(s: ChainShape):
     program = TORCH.build(s, {})
     (step,) = program.steps
     arrays = seeded_inputs(program.of_role(INPUT)) | {"y": np.full(s.y_shape, np.nan, "f4")}
-    routine = torch_chain.ROUTINES[step.routine]
-    return routine(*(arrays[a] if isinstance(a, str) else a for a in step.args)), arrays
+    return step.bind(*(arrays[a] if isinstance(a, str) else a for a in step.args)), arrays
 
 
 @pytest.mark.parametrize("chain", [EVERY.chain, *ONE_BY_ONE])

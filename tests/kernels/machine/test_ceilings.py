@@ -249,7 +249,7 @@ def test_each_stage_tells_what_is_there_and_the_peak_is_the_most(shape):
 def of_steps(*twins):
     """x [1000] to y [1000] by so many steps on the same arguments."""
     buffers = (Buffer("x", INPUT, (1000,)), Buffer("y", OUTPUT, (1000,)))
-    steps = tuple(LibraryCall(f"step {n}", ("x", "y"), twin) for n, twin in enumerate(twins, 1))
+    steps = tuple(LibraryCall(f"step {n}", ("x", "y"), twin, None) for n, twin in enumerate(twins, 1))
     return Program(buffers, steps)
 
 

@@ -12,7 +12,6 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from kernels.engines import cpu, cuda, emulator
-from kernels.libraries import cublas
 from kernels.libraries import torch as torch_library
 from kernels.machine.status import Status
 from kernels.model.program import RuleError
@@ -329,7 +328,7 @@ def test_pytorch_writes_its_softmax_of_the_rows_into_y_on_our_stream(monkeypatch
     (step,) = program.steps
     inputs = tried.seeded_inputs(program.of_role("input"))
     arrays = inputs | {"y": np.full((3, 17), np.nan, np.float32)}
-    cublas.bind(step.routine, tuple(arrays[a] for a in step.args))()
+    step.bind(*(arrays[a] for a in step.args))()
     ref, scale = softmax_ladder.reference(shape, **inputs)
     assert agrees(arrays["y"], ref, scale, softmax_ladder.LIBRARY.tolerance)
     assert entered == [("stream 7", "inference")]

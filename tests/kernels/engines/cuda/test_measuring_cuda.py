@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from functools import partial
 
 import numpy as np
 import pytest
@@ -12,7 +13,6 @@ from kernels.conv.shape import ConvShape
 from kernels.engines import cuda
 from kernels.engines.cuda import probes as cuda_probes
 from kernels.engines.protocol import total_bytes
-from kernels.libraries import cublas
 from kernels.machine.timing import Budget
 from kernels.model.program import INPUT, OUTPUT, WORKSPACE, Buffer, LibraryCall, Program
 from kernels.runner import run, seeded_inputs
@@ -193,9 +193,7 @@ def test_the_timeline_is_the_ledger(rung):
 def test_what_a_library_takes_while_it_runs_is_workspace_of_its_step(monkeypatch):
     import cupy
 
-    def bind(routine, args):
-        x, y = args
-
+    def bind(routine, x, y):
         def call():
             room = cupy.empty(10**6, np.uint8) if routine == "roomy" else None
             y.data.copy_from_device_async(x.data, x.nbytes, cupy.cuda.get_current_stream())
@@ -203,9 +201,10 @@ def test_what_a_library_takes_while_it_runs_is_workspace_of_its_step(monkeypatch
 
         return call
 
-    monkeypatch.setattr(cublas, "bind", bind)
     buffers = (Buffer("x", INPUT, (1024,)), Buffer("y", OUTPUT, (1024,)))
-    steps = tuple(LibraryCall(name, ("x", "y"), lambda x, y: None) for name in ("plain", "roomy", "plain"))
+    steps = tuple(
+        LibraryCall(name, ("x", "y"), None, partial(bind, name)) for name in ("plain", "roomy", "plain")
+    )
     session = cuda.open(Program(buffers, steps), seeded_inputs(buffers[:1]))
     np.testing.assert_array_equal(session.verify_run(), session.arrays["x"].get())
     taken = [(stage["at"], stage["workspace"]) for stage in session.timeline[2:]]

@@ -41,7 +41,7 @@ def refusal(rung: str, shape) -> str:
 
 def test_an_older_gpu_refuses_the_rungs_that_need_a_newer_one(machine, monkeypatch):
     machine(RTX_2080)
-    monkeypatch.setattr(cublas, "missing", lambda program: "")
+    monkeypatch.setattr(wheels, "refusal", lambda program: "")
     shape = GEMM.presets["square-64"].shape
     said = {rung.name: refusal(rung.name, shape) for rung in GEMM.able("cuda", shape)}
     refused = {name for name, why in said.items() if why}
