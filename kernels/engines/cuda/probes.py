@@ -7,8 +7,10 @@ from collections.abc import Callable
 
 import numpy as np
 
-from kernels.engines import cuda
 from kernels.engines.cuda import timing as cuda_timing
+from kernels.engines.cuda.compile import compile_kernel
+from kernels.engines.cuda.device import device_name, free_bytes, own_stream, poison
+from kernels.engines.cuda.session import Session
 from kernels.machine.ceilings import FMA_CHAINS, Ceilings, best, fma_sum, median
 from kernels.machine.timing import Budget, warm_up
 from kernels.model.program import INPUT, OUTPUT, RefusedError, RuleError
@@ -23,7 +25,7 @@ COPIES = Budget(samples=11, seconds=1.0, least=3)
 
 
 def ceilings() -> Ceilings:
-    stream = cuda.own_stream()
+    stream = own_stream()
     with stream:
         fma, busy = _fma(stream)
         warm_up(lambda: (fma(), stream.synchronize()), 0.1)
@@ -43,7 +45,7 @@ def ceilings() -> Ceilings:
         launch=f"empty kernel, {QUEUED} queued behind a busy GPU, by events",
         launch_n=launch_n,
         cache_bytes=_l2_bytes(),
-        device=cuda.device_name(),
+        device=device_name(),
         **launches,
     )
 
@@ -58,17 +60,17 @@ def _fma(stream):
     """(queue the kernel once, what it writes)."""
     import cupy
 
-    kernel = cuda.compile_kernel("machine/02_fma.cu", "fma_chains", (("CHAINS", FMA_CHAINS),))
+    kernel = compile_kernel("machine/02_fma.cu", "fma_chains", (("CHAINS", FMA_CHAINS),))
     blocks = BLOCKS_PER_SM * cupy.cuda.Device().attributes["MultiProcessorCount"]
     out = cupy.empty(blocks * BLOCK, np.float32)
     args = (out, np.float32(A), np.float32(B), np.int32(ROUNDS))
-    cuda.poison(out, stream)
+    poison(out, stream)
     return lambda: kernel((blocks,), (BLOCK,), args), out
 
 
 def _verify_fma(out) -> None:
-    got = out.get(stream=cuda.own_stream()).astype(np.float64)
-    cuda.own_stream().synchronize()
+    got = out.get(stream=own_stream()).astype(np.float64)
+    own_stream().synchronize()
     ref = fma_sum(np.arange(got.size) % 1024, A, B, ROUNDS)
     if not (np.isfinite(got).all() and (np.abs(got - ref) <= 1e-3 * ref).all()):
         raise RuntimeError("the FMA kernel disagrees with its closed form: no ceiling is taken from it")
@@ -78,7 +80,7 @@ def _copy(stream, busy: Callable[[], None]) -> tuple[int, float, int]:
     """(bytes read by a copy, bytes read and written a second, n): more than the L2 holds twice over."""
     import cupy
 
-    free = cuda.free_bytes()
+    free = free_bytes()
     size = max(4 * _l2_bytes(), min(MOST_COPY, free // 8)) >> 20 << 20
     if 2 * size > free:
         raise RuleError(f"a copy beyond the caches needs {2 * size:,} bytes, {free:,} bytes are free")
@@ -106,7 +108,7 @@ def _copy_rate(source, target, size: int, stream, busy: Callable[[], None]) -> t
 
 def _launches(stream, busy: Callable[[], None]) -> tuple[dict[str, float], int]:
     """An empty kernel: the GPU's time of one in a queue, the program's time to queue it, and launch + wait."""
-    empty = cuda.compile_kernel("machine/01_empty.cu", "empty", ())
+    empty = compile_kernel("machine/01_empty.cu", "empty", ())
 
     def many() -> None:
         for _ in range(QUEUED):
@@ -135,7 +137,7 @@ def _launches(stream, busy: Callable[[], None]) -> tuple[dict[str, float], int]:
 
 
 # -- copies ------------------------------------------------------------------------------------
-def copies(session: cuda.Session) -> dict | None:
+def copies(session: Session) -> dict | None:
     """Medians in ms, by the wall clock: all inputs to the device, the output back, from memory as NumPy has it
     (pageable) and from pinned memory. None beyond MOST_PINNED, and where the system pins no more."""
     inputs = [session.arrays[b.name] for b in session.program.of_role(INPUT)]
@@ -168,7 +170,7 @@ def _pinned(like) -> np.ndarray:
 
 def _fetched(device, host: np.ndarray) -> np.ndarray:
     """`host` with the device's values: what is copied is what was computed with, and every page is there."""
-    host[...] = device.get(stream=cuda.own_stream())
+    host[...] = device.get(stream=own_stream())
     return host
 
 

@@ -15,6 +15,7 @@ from kernels.attention import ladder as attention_ladder
 from kernels.attention import library as attention_library
 from kernels.attention.shape import DTYPES, AttentionShape
 from kernels.engines import cpu, cuda, emulator
+from kernels.engines.cuda.memory_hook import memory_hook
 from kernels.libraries import cublas
 from kernels.libraries import torch as torch_library
 from kernels.machine.status import Status
@@ -280,9 +281,9 @@ def test_the_session_adds_a_librarys_own_memory_to_the_workspace(monkeypatch):
     """The ledger is a MemoryHook of CuPy's: here of a base that knows no GPU."""
     hook = types.SimpleNamespace(MemoryHook=type("MemoryHook", (), {"__init__": lambda self: None}))
     monkeypatch.setitem(sys.modules, "cupy", types.SimpleNamespace(cuda=hook))
-    cuda._ledger_class.cache_clear()
-    ledger = cuda._ledger_class()()
-    cuda._ledger_class.cache_clear()
+    memory_hook.cache_clear()
+    ledger = memory_hook()()
+    memory_hook.cache_clear()
     ledger.stage("inputs", "input")
     ledger.malloc_postprocess(0, 300, 512, 1, 1)
     ledger.stage("torch", "workspace")

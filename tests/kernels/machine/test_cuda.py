@@ -49,7 +49,7 @@ def test_driver_cupy_and_nvidia_smi_speak_of_the_same_gpu():
     assert card.name == cupy.cuda.runtime.getDeviceProperties(device.id)["name"].decode()
     assert "".join(map(str, card.capability)) == device.compute_capability
     assert card.shared_bytes == device.attributes["MaxSharedMemoryPerBlockOptin"]
-    bus, name = cuda._smi("pci.bus_id", "name")
+    bus, name = smi("pci.bus_id", "name")
     if bus is None:
         pytest.skip("nvidia-smi is missing here, or does not know this GPU")
     assert bus.lower().endswith(card.bus.lower()) and name in card.name

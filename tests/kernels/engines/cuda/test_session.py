@@ -14,6 +14,8 @@ import pytest
 from kernels import engines, sweep
 from kernels.conv.shape import ConvShape
 from kernels.engines import cuda
+from kernels.engines.cuda import device
+from kernels.engines.cuda import probes as cuda_probes
 from kernels.engines.cuda import timing as cuda_timing
 from kernels.jobs.job import JobError, Request
 from kernels.jobs.worker import Worker
@@ -238,7 +240,6 @@ def test_want_of_memory_refuses_a_rung_with_the_bytes(monkeypatch, module):
 
 def test_ceilings_without_room_are_left_out(monkeypatch):
     from kernels import runner
-    from kernels.engines.cuda import probes as cuda_probes
 
     cupy_with(monkeypatch)
     monkeypatch.setattr(
@@ -274,7 +275,7 @@ def test_copies_are_left_out_if_the_system_pins_no_memory(monkeypatch):
     failed = CUDARuntimeError("cudaErrorMemoryAllocation: out of memory")
     pinned = {"PinnedMemory": failing(failed), "PinnedMemoryPointer": lambda *_: pytest.fail("pinned")}
     cupy_with(monkeypatch, **pinned)
-    monkeypatch.setattr(cuda, "own_stream", lambda: None)
+    monkeypatch.setattr(cuda_probes, "own_stream", lambda: None)
     program = find("conv/direct").build(TOY, {"BLOCK": 256})
     session = types.SimpleNamespace(
         program=program,
@@ -288,7 +289,7 @@ def test_copies_are_left_out_if_the_system_pins_no_memory(monkeypatch):
 def test_clocks_are_those_of_the_gpu_in_use(machine, monkeypatch):
     machine(Driver(count=2, bus=b"0000:B3:00.0"))
     commands = smi(monkeypatch, "580.95.05, 1980, 2619\n")
-    assert cuda._smi("driver_version", "clocks.sm", "clocks.mem") == ["580.95.05", 1980, 2619]
+    assert device.smi("driver_version", "clocks.sm", "clocks.mem") == ["580.95.05", 1980, 2619]
     assert commands[0][:2] == ["nvidia-smi", "--id=0000:B3:00.0"]
 
 
@@ -306,7 +307,7 @@ def test_clocks_are_those_of_the_gpu_in_use(machine, monkeypatch):
 def test_clocks_that_nobody_knows(machine, monkeypatch, answer, expected):
     machine(Driver())
     smi(monkeypatch, answer)
-    assert cuda._smi("driver_version", "clocks.sm", "clocks.mem") == expected
+    assert device.smi("driver_version", "clocks.sm", "clocks.mem") == expected
 
 
 # -- libraries -----------------------------------------------------------------------------------------

@@ -1,0 +1,27 @@
+"""CUDA C++ compiled for this GPU, by NVRTC through CuPy."""
+
+from __future__ import annotations
+
+from functools import lru_cache
+
+from kernels import sources
+from kernels.engines import cuda_headers
+from kernels.libraries import wheels
+from kernels.model.program import RuleError
+
+
+@lru_cache(maxsize=sources.KEPT)
+def compile_kernel(source: str, entry: str, defines: tuple[tuple[str, int], ...]):
+    """The compiled entry point. RuleError with the compiler's words where it does not compile, and where there is no
+    compiler."""
+    import cupy
+
+    if why := wheels.missing("nvrtc"):
+        raise RuleError(why)
+    text = sources.translation_unit(source)
+    defined = (f"-D{name}={value}" for name, value in defines)
+    module = cupy.RawModule(code=text, options=("--std=c++17", *defined, *cuda_headers.options(text)))
+    try:
+        return module.get_function(entry)
+    except cupy.cuda.compiler.CompileException as e:
+        raise RuleError(f"{source} does not compile:\n{cuda_headers.explained(str(e))}") from None

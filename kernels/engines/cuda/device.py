@@ -1,0 +1,113 @@
+"""The GPU that the cuda engine uses: whether it can be used, its free memory, its stream."""
+
+from __future__ import annotations
+
+import importlib.util
+import subprocess
+from collections.abc import Iterator
+from contextlib import contextmanager
+from functools import cache
+from typing import Any
+
+from kernels.libraries import wheels
+from kernels.machine import driver as machine_driver
+from kernels.machine.status import Status
+from kernels.model import values
+from kernels.model.program import RefusedError, RuleError
+
+CONTEXT_MIB = 600  # a context takes about as much
+SMI_S = 10  # nvidia-smi takes seconds if the driver is loaded for it
+
+
+@cache
+def status() -> Status:
+    """Returns the GPU's name, or why it, CuPy or NVRTC cannot be used. CuPy is not imported, which takes a second: a
+    server calls this at every rerun."""
+    card = machine_driver.find()
+    if isinstance(card, machine_driver.Unusable):
+        return Status(False, card.text, card.advice)
+    if importlib.util.find_spec("cupy") is None:
+        return Status(
+            False, "CuPy is not installed", f"pip install cupy-cuda{machine_driver.CUDA}x brings it"
+        )
+    if wheels.missing("nvrtc"):
+        name, wheel = wheels.WHEELS["nvrtc"]
+        return Status(False, f"{name} was not found on this machine", f"pip install {wheel} brings it")
+    which = f"GPU {machine_driver.GPU} of {card.count}" if card.count > 1 else ""
+    return Status(True, card.name, which=which)
+
+
+def device_name() -> str:
+    return status().text
+
+
+@cache
+def load() -> Any:
+    """Returns CuPy. RuleError if it does not load."""
+    try:
+        import cupy
+    except Exception as e:  # a broken installation raises anything
+        said = next((line for line in reversed(str(e).splitlines()) if line.strip("= ")), type(e).__name__)
+        raise RuleError(
+            f"CuPy does not load; pip install --force-reinstall cupy-cuda{machine_driver.CUDA}x repairs it ({said.strip()})"
+        ) from None
+    return cupy
+
+
+def free_bytes() -> int:
+    """Returns the free bytes of the GPU's memory. RuleError if not even a context fits into it."""
+    cupy = load()
+    try:
+        return cupy.cuda.Device().mem_info[0]
+    except cupy.cuda.runtime.CUDARuntimeError as e:
+        used, total, left = smi("memory.used", "memory.total", "memory.free")
+        # A GPU too full for a context reports that it is busy (seen on an H200 with 32 MiB left, CUDA 13.2).
+        full = "cudaErrorDevicesUnavailable" in str(e) and left is not None and left < CONTEXT_MIB
+        if not full and "cudaErrorMemoryAllocation" not in str(e):
+            raise
+    held = f"{used:,} of {total:,} MiB" if used and total else "all of it"
+    raise RuleError(f"the GPU's memory is full: other programs hold {held}; nvidia-smi lists them")
+
+
+@contextmanager
+def refused_when_full() -> Iterator[None]:
+    """Turns an error for want of the GPU's memory, CuPy's or PyTorch's, into a RefusedError with its bytes."""
+    try:
+        yield
+    except (MemoryError, RuntimeError) as e:
+        if type(e).__name__ != "OutOfMemoryError":
+            raise
+        said = str(e).partition("\n")[0].rstrip(".")
+        raise RefusedError(f"the GPU's memory is full, {free_bytes():,} bytes are free ({said})") from None
+
+
+@cache
+def own_stream():
+    import cupy
+
+    return cupy.cuda.Stream(non_blocking=True)
+
+
+def poison(array, stream) -> None:
+    """NaN in each floating type; in each whole one a number so low that no result comes near it."""
+    array.data.memset_async(0x80 if values.is_whole(array.dtype) else 0xFF, array.nbytes, stream)
+
+
+def smi(*fields: str) -> list[Any]:
+    """Returns what nvidia-smi reports of the GPU in use, whole numbers as int; None for a field that it does not know,
+    and for every field if it is missing or does not answer."""
+    unknown: list[Any] = [None] * len(fields)
+    card = machine_driver.find()
+    if isinstance(card, machine_driver.Unusable):
+        return unknown
+    query = [f"--id={card.bus}", f"--query-gpu={','.join(fields)}", "--format=csv,noheader,nounits"]
+    try:
+        ran = subprocess.run(
+            ["nvidia-smi", *query], capture_output=True, text=True, timeout=SMI_S, check=False
+        )
+    except (OSError, subprocess.TimeoutExpired):
+        return unknown
+    values = [value.strip() for value in ran.stdout.split(",")]
+    if ran.returncode or len(values) != len(fields):
+        return unknown
+    return [int(v) if v.isdigit() else None if v.startswith("[") else v for v in values]

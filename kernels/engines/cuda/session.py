@@ -1,0 +1,104 @@
+"""A program on the GPU: its buffers in a pool of their own, its steps ready to be queued."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import numpy as np
+
+from kernels.engines.cuda.compile import compile_kernel
+from kernels.engines.cuda.device import own_stream, poison, refused_when_full
+from kernels.engines.cuda.memory_hook import memory_hook
+from kernels.engines.protocol import ALLOCATED
+from kernels.model.program import INPUT, OUTPUT, WORKSPACE, Launch, Program, Step, refuse_steps
+from kernels.model.rules import MOST_STATIC_SHARED
+
+
+class Session:
+    """Buffers on the GPU, in a pool of their own so that every allocation is seen."""
+
+    counters = trace = None  # nothing is counted here
+
+    def __init__(self, program: Program, inputs: dict[str, np.ndarray]):
+        import cupy
+
+        self.program = program
+        self.stream = own_stream()
+        self._pool = cupy.cuda.MemoryPool()
+        self._memory = memory_hook()()
+        self.arrays = {}
+        with self._accounted():
+            for role, at in ALLOCATED.items():
+                for i, b in enumerate(program.of_role(role)):
+                    if i == 0:
+                        self._memory.stage(at, role)
+                    self.arrays[b.name] = cupy.empty(b.shape, b.dtype)
+        self._allocations = len(self._memory.timeline)
+        for b in program.of_role(INPUT):
+            self.arrays[b.name].set(np.ascontiguousarray(inputs[b.name]), stream=self.stream)
+        self._calls = [self._call_of(step) for step in program.steps]
+
+    @property
+    def bytes(self) -> dict[str, int]:
+        return self._memory.bytes()
+
+    @property
+    def timeline(self) -> list[dict]:
+        return self._memory.timeline
+
+    def _accounted(self):
+        from contextlib import ExitStack
+
+        import cupy
+
+        stack = ExitStack()
+        stack.enter_context(cupy.cuda.using_allocator(self._pool.malloc))
+        stack.enter_context(self._memory)
+        return stack
+
+    def _call_of(self, step: Step) -> Callable[[], None]:
+        args = tuple(
+            self.arrays[a] if isinstance(a, str) else (np.asarray(a) if a.dtype.names else a)
+            for a in step.args
+        )
+        if isinstance(step, Launch):
+            kernel = compile_kernel(step.source, step.entry, step.defines)
+            if step.shared > MOST_STATIC_SHARED:  # a kernel must be told that it may have more
+                kernel.max_dynamic_shared_size_bytes = step.shared
+            return lambda: kernel(step.grid, step.block, args, shared_mem=step.shared)
+        return step.bind(*args)
+
+    def run(self) -> None:
+        """Queue every step on the session's stream, which must be current."""
+        for call in self._calls:
+            call()
+
+    def run_step(self, index: int) -> None:
+        self._calls[index]()
+
+    def verify_run(self) -> np.ndarray:
+        for b in (*self.program.of_role(OUTPUT), *self.program.of_role(WORKSPACE)):
+            poison(self.arrays[b.name], self.stream)
+        del self._memory.timeline[self._allocations :]
+        with refused_when_full(), self.stream, self._accounted():
+            for step, call in zip(self.program.steps, self._calls, strict=True):
+                self._memory.stage(step.name, WORKSPACE)  # what a library call takes while it runs
+                call()
+                self._memory.told(getattr(call, "own_bytes", 0))
+            for call in self._calls:  # a library with memory of its own brings its result here
+                getattr(call, "deliver", lambda: None)()
+            out = self.arrays[self.program.of_role(OUTPUT)[0].name].get(stream=self.stream)
+        self.stream.synchronize()
+        return out
+
+    def close(self) -> None:
+        self.stream.synchronize()
+        self._calls.clear()
+        self.arrays.clear()
+        self._pool.free_all_blocks()
+
+
+def open(program: Program, inputs: dict[str, np.ndarray], trace: None = None) -> Session:
+    refuse_steps(program, "cuda")
+    with refused_when_full():
+        return Session(program, inputs)
