@@ -12,8 +12,6 @@ from typing import Any
 
 import numpy as np
 
-from kernels import sources
-from kernels.engines import cuda_headers
 from kernels.engines.cuda import probes
 from kernels.engines.cuda.compile import compile_kernel
 from kernels.engines.cuda.device import (
@@ -27,31 +25,32 @@ from kernels.engines.cuda.device import (
 )
 from kernels.engines.cuda.session import Session, open
 from kernels.engines.cuda.timing import between_events, flusher, taker
-from kernels.engines.protocol import ALLOCATED, Timed, total_bytes
+from kernels.engines.protocol import Timed
 from kernels.libraries import wheels
 from kernels.machine import driver as machine_driver
-from kernels.machine.status import Status
 from kernels.machine.timing import Budget, interleave, warm_up
-from kernels.model import values
-from kernels.model.program import (
-    INPUT,
-    OUTPUT,
-    WORKSPACE,
-    Launch,
-    Program,
-    RefusedError,
-    RuleError,
-    Step,
-    Tiles,
-    refuse_steps,
-)
+from kernels.model.program import Launch, Tiles
 from kernels.model.rules import MOST_STATIC_SHARED
 from kernels.model.rung import Rung
 
 __all__ = [
-    "MEASURES", "Session", "ceilings", "compile_kernel", "conditions", "copies", "device_name", "floor_ms", "free_bytes",
-    "load", "open", "own_stream", "refusal", "refused_when_full", "sample", "status", "sources", "cuda_headers", "ALLOCATED", "total_bytes", "Status", "values", "INPUT", "OUTPUT", "Program", "RefusedError", "RuleError", "Step", "WORKSPACE", "refuse_steps",
-]  # fmt: skip
+    "MEASURES",
+    "Session",
+    "ceilings",
+    "compile_kernel",
+    "conditions",
+    "copies",
+    "device_name",
+    "floor_ms",
+    "free_bytes",
+    "load",
+    "open",
+    "own_stream",
+    "refusal",
+    "refused_when_full",
+    "sample",
+    "status",
+]
 
 MEASURES = True
 

@@ -10,6 +10,7 @@ import pytest
 
 from kernels.conv.shape import ConvShape
 from kernels.engines import cuda
+from kernels.engines.cuda.device import smi
 from kernels.jobs.job import JobError, Request
 from kernels.jobs.process import ROOT
 from kernels.jobs.worker import Worker
