@@ -1,10 +1,13 @@
-"""Arrows run one way, pages -> visuals -> kernels, and importing costs little."""
+"""Arrows run one way, pages -> visuals -> kernels; nothing imports in a circle; a topic knows no other; importing costs
+little."""
 
 from __future__ import annotations
 
 import ast
 import subprocess
 import sys
+from collections.abc import Iterator, Mapping
+from functools import cache
 from pathlib import Path
 
 import pytest
@@ -14,28 +17,123 @@ FORBIDDEN = {
     "kernels": {"streamlit", "plotly", "visuals", "pages"},
     "visuals": {"pages"},
 }
+TOPICS = {"attention", "conv", "fusion", "gemm", "memory", "softmax"}
+# Attention's loops for the processor are made of GEMM's; a chain of blocks contains convolutions.
+BETWEEN_TOPICS = {("kernels", "attention", "gemm"), ("kernels", "fusion", "conv")}
 
 
-def imports(path: Path):
-    for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+def parsed(path: Path) -> ast.Module:
+    return ast.parse(path.read_text(encoding="utf-8"))
+
+
+@cache
+def modules() -> dict[str, Path]:
+    """Every module of the app by its dotted name."""
+    paths = [path for layer in ("kernels", "visuals", "pages") for path in (ROOT / layer).rglob("*.py")]
+    names = (path.relative_to(ROOT).with_suffix("").as_posix().replace("/", ".") for path in paths)
+    return {name.removesuffix(".__init__"): path for name, path in zip(names, paths, strict=True)}
+
+
+def imported(tree: ast.AST) -> Iterator[str]:
+    """Every module that is imported anywhere in a file, those for type checkers and within functions included."""
+    for node in ast.walk(tree):
         if isinstance(node, ast.Import):
-            yield from (alias.name.partition(".")[0] for alias in node.names)
+            yield from (alias.name for alias in node.names)
         elif isinstance(node, ast.ImportFrom) and node.module:
-            yield node.module.partition(".")[0]
+            for alias in node.names:
+                inner = f"{node.module}.{alias.name}"
+                yield inner if inner in modules() else node.module
+
+
+@cache
+def graph() -> dict[str, set[str]]:
+    """The modules of the app that each module imports."""
+    return {name: set(imported(parsed(path))) & modules().keys() for name, path in modules().items()}
+
+
+def circles(of: Mapping[str, set[str]]) -> list[list[str]]:
+    """Groups of modules that reach each other by imports (Tarjan 1972)."""
+    number: dict[str, int] = {}
+    low: dict[str, int] = {}
+    stack: list[str] = []
+    found = []
+
+    def visit(at: str) -> None:
+        number[at] = low[at] = len(number)
+        stack.append(at)
+        for to in of[at]:
+            if to not in number:
+                visit(to)
+            if to in stack:
+                low[at] = min(low[at], low[to])
+        if low[at] == number[at]:
+            group = stack[stack.index(at) :]
+            del stack[stack.index(at) :]
+            if len(group) > 1:
+                found.append(sorted(group))
+
+    for name in of:
+        if name not in number:
+            visit(name)
+    return found
+
+
+def topics_of(name: str) -> list[str]:
+    return [part for part in name.split(".")[1:2] if part in TOPICS]
+
+
+def test_nothing_imports_in_a_circle():
+    assert not circles(graph())
+
+
+def test_a_circle_is_found():
+    assert circles({"a": {"b"}, "b": {"c"}, "c": {"a", "d"}, "d": set()}) == [["a", "b", "c"]]
+
+
+def test_topics_do_not_know_each_other():
+    crossed = {
+        (name.partition(".")[0], topic, other)
+        for name, others in graph().items()
+        for to in others
+        for topic in topics_of(name)
+        for other in topics_of(to)
+        if topic != other and name.partition(".")[0] == to.partition(".")[0]
+    }
+    assert crossed == BETWEEN_TOPICS
+
+
+@pytest.mark.parametrize(
+    ("below", "above"),
+    [
+        ("kernels.model", ("kernels.machine", "kernels.libraries", "kernels.engines", "kernels.records")),
+        ("kernels.machine", ("kernels.libraries", "kernels.engines", "kernels.records", "kernels.ladders")),
+        ("kernels.engines", ("kernels.records", "kernels.ladders", "kernels.runner", "kernels.jobs")),
+        ("kernels.records", ("kernels.runner", "kernels.jobs", "kernels.sweep")),
+        ("visuals.scene", ("visuals.charts", "visuals.stage")),
+    ],
+)
+def test_the_ground_knows_nothing_of_what_stands_on_it(below, above):
+    topics = (
+        tuple(f"{below.partition('.')[0]}.{topic}" for topic in TOPICS) if below != "kernels.records" else ()
+    )
+    for name, others in graph().items():
+        if name.startswith(below):
+            assert not [to for to in others if to.startswith((*above, *topics))], name
 
 
 @pytest.mark.parametrize("layer", FORBIDDEN)
 def test_no_arrow_turns(layer):
-    files = list((ROOT / layer).rglob("*.py"))
-    assert files
-    for path in files:
-        assert not FORBIDDEN[layer] & set(imports(path)), path
+    for name, path in modules().items():
+        if name.startswith(layer):
+            assert not FORBIDDEN[layer] & {module.partition(".")[0] for module in imported(parsed(path))}, (
+                path
+            )
 
 
 def test_streamlit_stays_out_of_visuals_but_for_the_mount():
-    for path in (ROOT / "visuals").rglob("*.py"):
-        if path.parent.name != "stage":
-            assert "streamlit" not in set(imports(path)), path
+    for name, path in modules().items():
+        if name.startswith("visuals") and path.parent.name != "stage":
+            assert "streamlit" not in {module.partition(".")[0] for module in imported(parsed(path))}, path
 
 
 def test_importing_kernels_pulls_in_nothing_heavy():

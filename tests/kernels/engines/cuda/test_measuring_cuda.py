@@ -12,7 +12,7 @@ from kernels.conv import ladder as conv_ladder
 from kernels.conv.shape import ConvShape
 from kernels.engines import cuda
 from kernels.engines.cuda import probes as cuda_probes
-from kernels.engines.protocol import total_bytes
+from kernels.engines.protocol import ALLOCATED, total_bytes
 from kernels.machine.timing import Budget
 from kernels.model.program import INPUT, OUTPUT, WORKSPACE, Buffer, LibraryCall, Program
 from kernels.runner import run, seeded_inputs
@@ -178,7 +178,7 @@ def test_the_timeline_is_the_ledger(rung):
     session = cuda.open(program, seeded_inputs(program.of_role(INPUT)))
     for _ in range(2):  # a second run tells the same
         session.verify_run()
-        names = [engine_name for role, engine_name in cuda.ALLOCATED.items() if program.of_role(role)]
+        names = [engine_name for role, engine_name in ALLOCATED.items() if program.of_role(role)]
         assert [s["at"] for s in session.timeline] == [*names, *(step.name for step in program.steps)]
         assert max(map(total_bytes, session.timeline)) == session.bytes["peak"]
         last = session.timeline[-1]

@@ -14,7 +14,7 @@ import pytest
 from kernels import engines, sweep
 from kernels.conv.shape import ConvShape
 from kernels.engines import cuda
-from kernels.engines.cuda import device
+from kernels.engines.cuda import device as cuda_device
 from kernels.engines.cuda import probes as cuda_probes
 from kernels.engines.cuda import timing as cuda_timing
 from kernels.jobs.job import JobError, Request
@@ -186,7 +186,7 @@ def smi(monkeypatch, answer) -> list[list[str]]:
             raise answer
         return subprocess.CompletedProcess(command, 0 if answer else 9, stdout=answer, stderr="")
 
-    monkeypatch.setattr(cuda.subprocess, "run", run)
+    monkeypatch.setattr(cuda_device.subprocess, "run", run)
     return commands
 
 
@@ -289,7 +289,7 @@ def test_copies_are_left_out_if_the_system_pins_no_memory(monkeypatch):
 def test_clocks_are_those_of_the_gpu_in_use(machine, monkeypatch):
     machine(Driver(count=2, bus=b"0000:B3:00.0"))
     commands = smi(monkeypatch, "580.95.05, 1980, 2619\n")
-    assert device.smi("driver_version", "clocks.sm", "clocks.mem") == ["580.95.05", 1980, 2619]
+    assert cuda_device.smi("driver_version", "clocks.sm", "clocks.mem") == ["580.95.05", 1980, 2619]
     assert commands[0][:2] == ["nvidia-smi", "--id=0000:B3:00.0"]
 
 
@@ -307,7 +307,7 @@ def test_clocks_are_those_of_the_gpu_in_use(machine, monkeypatch):
 def test_clocks_that_nobody_knows(machine, monkeypatch, answer, expected):
     machine(Driver())
     smi(monkeypatch, answer)
-    assert device.smi("driver_version", "clocks.sm", "clocks.mem") == expected
+    assert cuda_device.smi("driver_version", "clocks.sm", "clocks.mem") == expected
 
 
 # -- libraries -----------------------------------------------------------------------------------------
