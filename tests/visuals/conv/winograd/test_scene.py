@@ -160,8 +160,8 @@ def test_every_sum_gives_the_number_it_explains(s, kernel):
 def test_a_filter_read_the_wrong_way_round_is_seen(how, m, monkeypatch):
     right = winograd_part.terms
     backwards = lambda X, flip=False: right(X, flip=not flip)  # noqa: E731
-    for module in ("winograd", "winograd_steps"):
-        monkeypatch.setattr(f"visuals.scenes.{module}.terms", backwards)
+    for module in ("fused", "nonfused"):
+        monkeypatch.setattr(f"visuals.conv.winograd.{module}.terms", backwards)
     x, w = integers(TOY)
     assert wrong_sums(scene_of(how, part_of(TOY, m), x, w), 1e-3) > 0
 
