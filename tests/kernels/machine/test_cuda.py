@@ -20,7 +20,7 @@ from kernels.machine import driver, memory_levels
 pytestmark = pytest.mark.gpu
 
 TOY = Request(("conv/direct",), ConvShape(1, 1, 8, 8, 2, 3, 3), engine="cuda", seconds=0.05)
-SAY = "from kernels.engines import cuda, cuda_driver as d; s = cuda.status(); print(s.why); print(s.which); print(getattr(d.find(), 'bus', ''))"
+SAY = "from kernels.engines import cuda; from kernels.machine import driver as d; s = cuda.status(); print(s.why); print(s.which); print(getattr(d.find(), 'bus', ''))"
 # Holds all of the GPU's memory but so many bytes, in another process, until its stdin ends.
 HOLD = """
 import cupy, sys
