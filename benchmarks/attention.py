@@ -31,6 +31,7 @@ from kernels.machine.timing import MODES, Budget
 from kernels.model.program import INPUT, Launch, Program, RuleError, UnsupportedError
 from kernels.model.rung import Rung
 from kernels.model.verify import agrees, relative_error
+from kernels.records import availability
 from kernels.runner import seeded_inputs
 
 LADDER = attention_ladder.LADDER
@@ -74,7 +75,7 @@ def candidates(s: AttentionShape, every_set: bool = True) -> Iterator[Candidate]
         sets = [rung.default_tiles]
         sets += [rung.default_tiles | t for t in FLASH_SETS.get(rung.name, ())] if every_set else []
         for tiles in (dict(t) for t in dict.fromkeys(tuple(t.items()) for t in sets)):
-            if not any(rung.rules(s, tiles)):
+            if availability.runs(rung, s, tiles):
                 yield rung, tiles
 
 
@@ -103,7 +104,7 @@ def random_cases(rng: random.Random) -> list[tuple[AttentionShape, list[Candidat
         for rung, tiles in candidates(s, every_set=False):
             if i % 4 >= 2:
                 drawn = {name: rng.choice(choices) for name, choices in rung.tiles.items()}
-                tiles = drawn if not any(rung.rules(s, drawn)) else tiles
+                tiles = drawn if availability.runs(rung, s, drawn) else tiles
             chosen.append((rung, tiles))
         cases.append((s, chosen))
     return cases
@@ -226,7 +227,7 @@ def main() -> None:
         (args.out / "attention.json").write_text(json.dumps(told, indent=1) + "\n", encoding="utf-8")
 
     for rung in LADDER.rungs:
-        if rung.library == "PyTorch" and (why := list(rung.rules(args.shapes[0], {}))):
+        if rung.library == "PyTorch" and (why := list(availability.reasons(rung, args.shapes[0], {}))):
             print(f"{rung.name}: {why[0]}")
     cases = [] if args.no_verify else random_cases(random.Random(0))
     wanted = [*cases, *((s, list(candidates(s))) for s in args.shapes)]

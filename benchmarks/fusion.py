@@ -33,6 +33,7 @@ from kernels.model.program import INPUT, RuleError, UnsupportedError
 from kernels.model.rung import Rung
 from kernels.model.shape import ShapeError
 from kernels.model.verify import agrees, relative_error
+from kernels.records import availability
 from kernels.runner import seeded_inputs
 
 LADDER = fusion_ladder.LADDER
@@ -47,7 +48,7 @@ def candidates(s: ChainShape, every_set: bool = True) -> Iterator[Candidate]:
         more = fusion_ladder.TILES["FOURS"] if every_set and rung.name == "fusion/fused" else (1,)
         for fours in more:
             tiles = rung.default_tiles | ({"FOURS": fours} if rung.tiles else {})
-            if not any(rung.rules(s, tiles)):
+            if availability.runs(rung, s, tiles):
                 yield rung, tiles
 
 
@@ -181,7 +182,9 @@ def main() -> int:
     ceilings = cuda.ceilings()
     told = {"device": cuda.device_name(), "conditions": cuda.conditions(), "ceilings": ceilings, "rows": []}
     for rung in LADDER.rungs:
-        if rung.library and (why := list(rung.rules(FUSION_PRESETS[args.presets[0]].shape, {}))):
+        if rung.library and (
+            why := list(availability.reasons(rung, FUSION_PRESETS[args.presets[0]].shape, {}))
+        ):
             print(f"{rung.name}: {why[0]}")
     chains = [random_chain(rng) for _ in range(RANDOM_CHAINS)]
     shapes = [*chains, *(FUSION_PRESETS[key].shape for key in args.presets)]

@@ -27,6 +27,7 @@ from kernels.machine.timing import MODES, Budget
 from kernels.model.program import INPUT, Launch, RuleError
 from kernels.model.rung import Rung
 from kernels.model.verify import agrees, relative_error
+from kernels.records import availability
 from kernels.runner import seeded_inputs
 from kernels.softmax import ladder as softmax_ladder
 from kernels.softmax.shape import SoftmaxShape, parse_softmax
@@ -57,7 +58,7 @@ def candidates(s: SoftmaxShape) -> Iterator[Candidate]:
     for rung in LADDER.rungs:
         for tiles in ({}, *SETS.get(rung.name, ())):
             full = rung.default_tiles | tiles
-            if not any(rung.rules(s, full)):
+            if availability.runs(rung, s, full):
                 yield rung, full
 
 
@@ -136,7 +137,7 @@ def main() -> int:
         print(status.text)
         return 1
     args.out.mkdir(parents=True, exist_ok=True)
-    for why in softmax_ladder.LIBRARY.rules(args.shapes[0], {}):
+    for why in availability.reasons(softmax_ladder.LIBRARY, args.shapes[0], {}):
         print(f"{BASE}: {why}")
     ceilings = cuda.ceilings()
     copy = ceilings["copy_bytes_per_s"]

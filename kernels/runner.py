@@ -18,6 +18,7 @@ from kernels.model.program import INPUT, OUTPUT, Buffer, Launch, Program, Refuse
 from kernels.model.result import Measurement, Result
 from kernels.model.rung import Ladder, Rung
 from kernels.model.verify import agrees, relative_error
+from kernels.records import availability
 from kernels.runner_checks import check_request, check_trace
 
 Progress = Callable[[float, str], None]
@@ -229,6 +230,8 @@ def _asked(ladder: Ladder, rungs: Sequence[str], shape: Any, tiles: Mapping[str,
     for rung in chosen:
         own = {t: v for t, v in tiles.items() if t in rung.tiles} | dict(tiles.get(rung.name, {}))
         full = rung.check(shape, own)
+        if reason := availability.missing_library(rung, shape):
+            raise RuleError(f"{rung.name} cannot run {shape}: {reason}")
         found.append(_Candidate(rung, full, rung.build(shape, full)))
     return found
 

@@ -19,8 +19,8 @@ from kernels.machine.timing import Budget
 from kernels.model.program import Program, RuleError
 from kernels.model.rung import Ladder, Rung
 from kernels.model.shape import ShapeError
+from kernels.records import availability, rows, unsupported
 from kernels.records import row as records_row
-from kernels.records import rows, unsupported
 from kernels.records.jsontext import RowError, canonical, load
 from kernels.records.row import digest_of, kernel_digest
 from kernels.runner import VerificationError, compare
@@ -69,7 +69,7 @@ class Sweep:
     def _brief(self) -> Iterator[Group]:
         ladder = LADDERS["conv"]
         for shape in dict.fromkeys(p.shape for name in self.presets for p in GROUPS.get(name, {}).values()):
-            if rungs := [rung.name for rung in ladder.able(self.engine, shape)]:
+            if rungs := [rung.name for rung in availability.supported_rungs(ladder, self.engine, shape)]:
                 yield Group(ladder, tuple(rungs), shape, {}, "cold", brief=True)
 
     def _on_engine(self, ladder: Ladder) -> list[Rung]:
@@ -126,7 +126,7 @@ class Progress:
 def candidates(rungs: Iterable[Rung], shape) -> Iterator[tuple[list[str], dict[str, int]]]:
     """First every rung at its default tiles, together; then its other sets of tile sizes (what differs from the
     default), one at a time. A rung that breaks a rule is left out."""
-    able = [r for r in rungs if not any(r.rules(shape, r.default_tiles))]
+    able = [r for r in rungs if availability.runs(r, shape, r.default_tiles)]
     if able:
         yield [r.name for r in able], {}
     for rung in able:

@@ -107,6 +107,7 @@ def test_topics_do_not_know_each_other():
     [
         ("kernels.model", ("kernels.machine", "kernels.libraries", "kernels.engines", "kernels.records")),
         ("kernels.machine", ("kernels.libraries", "kernels.engines", "kernels.records", "kernels.ladders")),
+        ("kernels.libraries", ("kernels.engines", "kernels.records", "kernels.ladders")),
         ("kernels.engines", ("kernels.records", "kernels.ladders", "kernels.runner", "kernels.jobs")),
         ("kernels.records", ("kernels.runner", "kernels.jobs", "kernels.sweep")),
         ("visuals.scene", ("visuals.charts", "visuals.stage")),

@@ -1,6 +1,6 @@
 """attention/library*: PyTorch's scaled_dot_product_attention beside ours, a rung for each backend, each named.
 
-What a backend supports PyTorch says when it is called (kernels.libraries.availability): FLASH_ATTENTION and
+What a backend supports PyTorch says when it is called (kernels.records.availability): FLASH_ATTENTION and
 CUDNN_ATTENTION want 16-bit types, EFFICIENT_ATTENTION takes FP32 too. From compute capability 8.0 on it multiplies FP32
 on the tensor cores, each product made of three TF32 products, whatever allow_tf32 says (PyTorch's source,
 mem_eff_attention/gemm_kernel_utils.h: OpMultiplyAddFastF32): nearly as exact as FP32, and not bound by its rate.
@@ -8,12 +8,10 @@ mem_eff_attention/gemm_kernel_utils.h: OpMultiplyAddFastF32): nearly as exact as
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from functools import partial
 
 from kernels.attention import common as parts
 from kernels.attention.shape import AttentionShape
-from kernels.libraries import availability
 from kernels.libraries import torch as torch_library
 from kernels.model.program import LibraryCall, Program, Tiles
 from kernels.model.rung import Cost, Rung
@@ -35,8 +33,9 @@ def build(backend: str, s: AttentionShape, tiles: Tiles) -> Program:
     return Program(parts.buffers(s), (call,))
 
 
-def rules(name: str, s: AttentionShape, tiles: Tiles) -> Iterator[str]:
-    return availability.rules("PyTorch", torch_library.find, name, s)
+def rules(s: AttentionShape, tiles: Tiles) -> tuple[str, ...]:
+    """Returns no rule: PyTorch says itself what it supports."""
+    return ()
 
 
 def cost(s: AttentionShape, program: Program) -> Cost:
@@ -45,16 +44,16 @@ def cost(s: AttentionShape, program: Program) -> Cost:
 
 
 def _rung(backend: str, tail: str, title: str, idea: str) -> Rung:
-    name = f"attention/{tail}"
     return Rung(
-        name=name,
+        name=f"attention/{tail}",
         title=f"PyTorch ({title})",
         idea=idea,
         build=partial(build, backend),
         cost=cost,
-        rules=partial(rules, name),
+        rules=rules,
         tolerance=parts.TOLERANCE,
         library="PyTorch",
+        find_library=lambda: torch_library.find(),
         engines=("cuda",),
     )
 

@@ -1,6 +1,6 @@
 """conv/cudnn-*: the forward algorithms that cuDNN names, each as it is, beside ours.
 
-What one of them supports cuDNN says when it is bound (kernels.libraries.availability).
+What one of them supports cuDNN says when it is bound (kernels.records.availability).
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ from functools import partial
 from kernels.conv import common as parts
 from kernels.conv import fft
 from kernels.conv.shape import ConvShape
-from kernels.libraries import availability, cudnn
+from kernels.libraries import cudnn
 from kernels.model.program import LibraryCall, Program, Tiles
 from kernels.model.rung import Cost, Rung
 
@@ -44,9 +44,8 @@ def build(algorithm: str, s: ConvShape, tiles: Tiles) -> Program:
     return Program(parts.buffers(s), (call, *parts.finish(s)))
 
 
-def rules(algorithm: str, s: ConvShape, tiles: Tiles) -> Iterator[str]:
-    yield from availability.rules("cuDNN", cudnn.load, rung_name(algorithm), s)
-    yield from parts.finish_rules(s)
+def rules(s: ConvShape, tiles: Tiles) -> Iterator[str]:
+    return parts.finish_rules(s)
 
 
 def cost(s: ConvShape, program: Program) -> Cost:
@@ -68,9 +67,10 @@ def _rung(algorithm: str, idea: str) -> Rung:
         idea=idea,
         build=partial(build, algorithm),
         cost=cost,
-        rules=partial(rules, algorithm),
+        rules=rules,
         tolerance=_tolerance(algorithm),
         library="cuDNN",
+        find_library=lambda: cudnn.load(),
         scale=fft.scale if spreads else None,
         engines=("cuda",),
     )

@@ -2,15 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-
 import numpy as np
 
 from kernels.fusion import common as parts
 from kernels.fusion import torch_chain
 from kernels.fusion.reference import TOLERANCE, library_scale
 from kernels.fusion.shape import ChainShape
-from kernels.libraries import availability
 from kernels.libraries import torch as torch_library
 from kernels.model.program import INPUT, LibraryCall, Program, Tiles
 from kernels.model.rung import Cost, Rung
@@ -24,11 +21,6 @@ def build(s: ChainShape, tiles: Tiles) -> Program:
     inputs = (b.name for b in held if b.role == INPUT)
     call = LibraryCall("torch_chain", (*inputs, "y", np.bytes_(s.chain.encode())), None, torch_chain.Chain)
     return Program(held, (call,))
-
-
-def rules(s: ChainShape, tiles: Tiles) -> Iterator[str]:
-    yield from parts.rules(s, tiles)
-    yield from availability.rules("PyTorch", torch_library.find, NAME, s)
 
 
 def cost(s: ChainShape, program: Program) -> Cost:
@@ -46,9 +38,10 @@ RUNGS = (
         idea="PyTorch's own functions, a call a block, convolutions by cuDNN in FP32 (TF32 off).",
         build=build,
         cost=cost,
-        rules=rules,
+        rules=parts.rules,
         tolerance=TOLERANCE,
         library="PyTorch",
+        find_library=lambda: torch_library.find(),
         scale=library_scale,
         engines=("cuda",),
     ),

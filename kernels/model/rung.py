@@ -59,6 +59,9 @@ class Rung:
     tolerance: float
     tiles: Mapping[str, tuple[int, ...]] = field(default_factory=dict)  # choices, the default first
     library: str = ""  # the vendor library that does part of the work
+    # Finds the library of a rung that is all the library's; RuleError says why it cannot be called here. It is no rule:
+    # rules speak of shapes and tile sizes alone (kernels.records.availability).
+    find_library: Callable[[], object] | None = None
     scale: Callable[[Any, Tiles, Mapping[str, np.ndarray]], np.ndarray] | None = None  # else the ladder's
     sets: tuple[Tiles, ...] | None = None  # see tile_sets; what one leaves out is the default
     engines: tuple[str, ...] = ENGINES  # those that run it, of its ladder's
@@ -143,7 +146,3 @@ class Ladder:
         for name in names:
             self.rung(name)
         return replace(self, rungs=tuple(rung for rung in self.rungs if rung.name in names))
-
-    def able(self, engine: str, shape: Any) -> list[Rung]:
-        """The rungs that run a shape on an engine at their usual tile sizes."""
-        return [r for r in self.rungs if engine in r.engines and not any(r.rules(shape, r.default_tiles))]

@@ -88,3 +88,9 @@ def recorded(rung: str, shape: Any) -> dict[str, Any] | None:
     """What a recording shipped with the app tells of this rung at exactly this shape; None where it ran or was
     not asked."""
     return _recorded().get((rung, canonical(shape.params())))
+
+
+def sentence(rung: str, shape: Any) -> str:
+    """Returns what `recorded` holds as a sentence with its device and date; "" without such a recording."""
+    entry = recorded(rung, shape)
+    return f"{entry['said']}, asked on an {entry['device']}, {entry['date']}" if entry else ""

@@ -13,6 +13,7 @@ import streamlit as st
 
 from kernels import records
 from kernels.model.rung import Ladder, Rung
+from kernels.records import availability
 from kernels.records.jsontext import id_of
 from kernels.records.nearest import Near
 from pages.parts import why as parts_why
@@ -106,7 +107,7 @@ def unable(asked: Asked) -> str:
     for rung in asked.ladder.rungs:
         if rung.name in asked.recorded():
             continue
-        if rules := list(rung.rules(asked.shape, asked.tiles_of(rung))):
+        if rules := list(availability.reasons(rung, asked.shape, asked.tiles_of(rung))):
             by.setdefault("; ".join(rule.partition(", got ")[0] for rule in rules), []).append(
                 _brief(asked, rung)
             )

@@ -14,6 +14,7 @@ import streamlit as st
 from kernels import engines, records
 from kernels.jobs.job import Request
 from kernels.model.rung import Ladder, Rung
+from kernels.records import availability
 from kernels.records.nearest import Near
 
 WORK = {
@@ -53,7 +54,7 @@ class Asked:
         return [
             r
             for r in self.ladder.rungs
-            if self.engine in r.engines and not any(r.rules(self.shape, self.tiles_of(r)))
+            if self.engine in r.engines and availability.runs(r, self.shape, self.tiles_of(r))
         ]
 
     def refusals(self) -> dict[str, str]:

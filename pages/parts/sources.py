@@ -17,6 +17,7 @@ from kernels.engines.emulator.occupancy import H200, Occupancy, occupancy
 from kernels.model.program import Launch, RuleError
 from kernels.model.rung import Ladder, Rung
 from kernels.precompile import build
+from kernels.records import availability
 from pages.parts.lesson import settled
 from pages.parts.query import chosen
 from pages.parts.text import together
@@ -69,7 +70,7 @@ def used(rungs: Sequence[Rung], shape: Any, tiles: Tiles) -> dict[str, list[Use]
     out of the uses, not its file: its kernel can be read all the same."""
     found: dict[str, list[Use]] = {}
     for rung in rungs:
-        broken = any(rung.rules(shape, tiles(rung)))
+        broken = not availability.runs(rung, shape, tiles(rung))
         for step in rung.build(shape, rung.default_tiles if broken else tiles(rung)).steps:
             if isinstance(step, Launch):
                 found.setdefault(step.source, [])

@@ -15,6 +15,7 @@ from typing import Any
 from kernels.ladders import find
 from kernels.model.program import Launch
 from kernels.model.rung import Rung
+from kernels.records import availability
 
 Combination = dict[str, int]
 
@@ -38,7 +39,7 @@ class Watched:
 
 def broken(rung: Rung, shape: Any, tiles: Mapping[str, int]) -> list[str]:
     """The rules that keep a rung from running so, in its own words."""
-    return list(rung.rules(shape, tiles))
+    return list(availability.reasons(rung, shape, tiles))
 
 
 def legal(rung: Rung, shape: Any) -> list[Combination]:

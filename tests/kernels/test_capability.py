@@ -12,6 +12,7 @@ from kernels.engines.emulator.compiler import compile
 from kernels.ladders import LADDERS, find
 from kernels.model.program import Launch
 from kernels.model.rung import LEAST_CAPABILITY
+from kernels.records import availability
 
 AMPERE = 8, 0
 # Of the PTX ISA's "Target ISA notes": each requires sm_80.
@@ -29,7 +30,7 @@ def test_a_rungs_capability_is_what_its_kernels_need(ladder):
     """At every preset it runs. A library call may need more than the kernels around it."""
     for rung in ladder.rungs:
         for preset in ladder.presets.values():
-            if any(rung.rules(preset.shape, rung.default_tiles)):
+            if not availability.runs(rung, preset.shape, rung.default_tiles):
                 continue
             newer = any(
                 NEWER.search(precompiled.ptx(step.source, step.defines))

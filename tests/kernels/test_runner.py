@@ -20,6 +20,7 @@ from kernels.ladders import LADDERS, find
 from kernels.machine.timing import Budget, interleave
 from kernels.model.program import WORKSPACE, RuleError
 from kernels.model.result import Measurement
+from kernels.records import availability
 from kernels.runner import VerificationError, compare
 from kernels.runner import run as run_rung
 from tests.helpers.shapes import conv_shapes
@@ -32,7 +33,7 @@ QUICK = Budget(samples=3, seconds=0.2, least=1, warm_up_s=0)
 @settings(max_examples=80, deadline=None)
 @given(shape=conv_shapes(), tile=st.sampled_from(conv_ladder.TILES))
 def test_every_rung_agrees_at_any_shape(shape, tile):
-    able = [rung.name for rung in conv_ladder.LADDER.able("cpu", shape)]
+    able = [rung.name for rung in availability.supported_rungs(conv_ladder.LADDER, "cpu", shape)]
     assert set(RUNGS) <= set(able)
     for result in compare(
         able, shape, engine="cpu", tiles={"conv/im2col-gemm": {"TILE": tile}}, measure=False
@@ -160,7 +161,7 @@ def test_same_seed_same_inputs():
 
 @given(conv_shapes())
 def test_program_is_consistent(s):
-    for rung in conv_ladder.LADDER.able("emulator", s):
+    for rung in availability.supported_rungs(conv_ladder.LADDER, "emulator", s):
         program = rung.build(s, rung.default_tiles)
         names = {b.name for b in program.buffers}
         for step in program.steps:

@@ -16,6 +16,7 @@ from kernels.machine.memory_levels import Levels
 from kernels.model.launch import ceil
 from kernels.model.program import Tiles
 from kernels.model.rung import Rung
+from kernels.records import availability
 from visuals.charts import units
 from visuals.charts.bars import FONT
 
@@ -96,7 +97,7 @@ def allocated(rung: Rung, s: AttentionShape) -> int:
 
 
 def runs(rung: Rung, s: AttentionShape) -> bool:
-    return not any(rung.rules(s, rung.default_tiles))
+    return availability.runs(rung, s, rung.default_tiles)
 
 
 def fits(rung: Rung, s: AttentionShape, room: int) -> int:
@@ -242,7 +243,9 @@ def _rooms(figure: Figure, chart: Chart, tokens: Tokens) -> None:
 def ends(s: AttentionShape, line: Line) -> str:
     """The rule that ends a line."""
     rung = line.rungs[0]
-    return next(iter(rung.rules(s.with_(N=line.last + 1), rung.default_tiles))).partition(", got ")[0]
+    return next(availability.reasons(rung, s.with_(N=line.last + 1), rung.default_tiles)).partition(", got ")[
+        0
+    ]
 
 
 def words(chart: Chart) -> list[str]:
@@ -291,7 +294,7 @@ def traffic(
     rungs: Sequence[Rung], s: AttentionShape, tiles_of: Callable[[Rung], Tiles]
 ) -> tuple[list[str], dict[str, list[str]]]:
     """(titles, columns by name) of the rungs that run: bytes past each level of memory, and how much work a byte feeds."""
-    able = [rung for rung in rungs if not any(rung.rules(s, tiles_of(rung)))]
+    able = [rung for rung in rungs if availability.runs(rung, s, tiles_of(rung))]
     hbm = [rung.cost(s, rung.build(s, tiles_of(rung))).moved_bytes for rung in able]
     asked = [attention_traffic.asked(rung, s, tiles_of(rung)) for rung in able]
     columns = {

@@ -14,7 +14,7 @@ from kernels.conv.presets import CONV_PRESETS
 from kernels.conv.shape import CONV_SINCE, MODES, ConvShape
 from kernels.ladders import LADDERS
 from kernels.model.rung import Rung
-from kernels.records import unsupported
+from kernels.records import availability, unsupported
 from pages.conv import address as conv_address
 from pages.parts.address import Choice, Fields, Number, Text, Values
 from pages.parts.run_settings import Asked
@@ -116,10 +116,7 @@ def nearest(asked: Asked) -> Race | None:
 
 def why_not(rung: Rung, shape: ConvShape) -> str:
     """What keeps a rung from a shape: its rule, or a library's words; "" where nothing does."""
-    if rung.library == "cuDNN":
-        told = unsupported.recorded(rung.name, shape)
-        return f"{told['said']}, asked on an {told['device']}, {told['date']}" if told else ""
-    return "; ".join(rung.rules(shape, rung.default_tiles))
+    return "; ".join(rung.rules(shape, rung.default_tiles)) or unsupported.sentence(rung.name, shape)
 
 
 def starters(shape: ConvShape) -> list[Rung]:
@@ -151,6 +148,6 @@ def reason(rung: Rung, run: Race, engine: str) -> str:
 
 def _refusal(rung: Rung, run: Race, engine: str) -> str:
     """Returns why this machine could not measure a rung that no rule keeps from the shape; "" of a recording."""
-    if run.kind != "measured" or any(rung.rules(run.shape, rung.default_tiles)):
+    if run.kind != "measured" or not availability.runs(rung, run.shape, rung.default_tiles):
         return ""
     return engines.refusal(engine, rung, run.shape, rung.default_tiles)

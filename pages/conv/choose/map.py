@@ -14,6 +14,7 @@ from kernels import records
 from kernels.conv.shape import ConvShape
 from kernels.jobs.job import Request
 from kernels.machine.timing import MODES
+from kernels.records import availability
 from pages.conv.choose import address
 from pages.conv.choose.address import FIELDS, LADDER
 from pages.parts import autotune, cards, run_series
@@ -57,7 +58,7 @@ class Asked:
         return [
             Request(tuple(r.name for r in able), shape, None, self.engine, {}, self.timing, SECONDS)
             for shape in self.shapes()
-            if (able := LADDER.able(self.engine, shape))
+            if (able := availability.supported_rungs(LADDER, self.engine, shape))
         ]
 
     def __str__(self) -> str:

@@ -20,6 +20,8 @@ from kernels.libraries import cublas
 from kernels.libraries import torch as torch_library
 from kernels.machine.status import Status
 from kernels.model.program import RuleError, UnsupportedError
+from kernels.records import availability
+from kernels.runner import run
 
 GPU, NO_GPU = Status(True, "a GPU"), Status(False, "no NVIDIA GPU in this machine")
 SHAPE = AttentionShape(2, 3, 5, 4, causal=1, scale=-0.5)
@@ -89,16 +91,18 @@ def test_what_cublas_is_asked_for_is_what_the_twin_computes(dtype, monkeypatch):
 # -- PyTorch: absent -----------------------------------------------------------------------------------
 def test_without_a_gpu_it_was_not_asked(monkeypatch):
     monkeypatch.setattr(cuda, "status", lambda: NO_GPU)
-    assert list(LIBRARY.rules(SHAPE, {})) == ["PyTorch was not asked here: no NVIDIA GPU in this machine"]
+    assert list(availability.reasons(LIBRARY, SHAPE, {})) == [
+        "PyTorch was not asked here: no NVIDIA GPU in this machine"
+    ]
 
 
 def test_a_missing_pytorch_is_a_sentence(monkeypatch):
     monkeypatch.setattr(cuda, "status", lambda: GPU)
     monkeypatch.setattr(torch_library.importlib.util, "find_spec", lambda name: None)
-    (said,) = LIBRARY.rules(SHAPE, {})
+    (said,) = availability.reasons(LIBRARY, SHAPE, {})
     assert said.endswith("PyTorch was not found on this machine; pip install torch brings it")
     with pytest.raises(RuleError, match=r"attention/library cannot run .*pip install torch"):
-        LIBRARY.check(SHAPE, None)
+        run(LIBRARY.name, SHAPE, engine="cuda")
 
 
 def test_an_old_pytorch_is_named(monkeypatch):

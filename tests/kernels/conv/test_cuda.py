@@ -16,6 +16,7 @@ from kernels.engines import cuda
 from kernels.machine.timing import Budget
 from kernels.model.program import WORKSPACE
 from kernels.model.verify import agrees
+from kernels.records import availability
 from kernels.runner import compare, run
 from tests.helpers.shapes import conv_shapes, layer_shapes
 
@@ -58,7 +59,7 @@ def test_every_rung_agrees_at_any_shape(shape, tile, block):
 @given(shape=st.one_of(layer_shapes(most=5), three_by_three()), data=st.data())
 def test_every_algorithm_agrees_at_any_shape_it_takes(shape, data):
     """At tile sizes that are compiled ahead: any other would wait for a compiler."""
-    able = [r for r in OURS if not any(r.rules(shape, r.default_tiles))]
+    able = [r for r in OURS if availability.runs(r, shape, r.default_tiles)]
     tiles = {r.name: data.draw(st.sampled_from(list(r.tile_sets(shape))), r.name) for r in able}
     for result in compare([r.name for r in able], shape, engine="cuda", tiles=tiles, measure=False):
         assert result.output.shape == shape.y_shape, result.rung
@@ -68,7 +69,7 @@ def test_every_algorithm_agrees_at_any_shape_it_takes(shape, data):
 def test_every_preset(key):
     """cuDNN's rungs too, of which some are refused."""
     shape, refused = (CONV_PRESETS | CONV_LAYER_PRESETS)[key].shape, []
-    able = [rung.name for rung in conv_ladder.LADDER.able("cuda", shape)]
+    able = [rung.name for rung in availability.supported_rungs(conv_ladder.LADDER, "cuda", shape)]
     results = compare(able, shape, engine="cuda", measure=False, refused=lambda *said: refused.append(said))
     assert {r.rung for r in results} | {rung for rung, _ in refused} == set(able)
     for result in results:

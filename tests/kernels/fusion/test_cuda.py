@@ -15,6 +15,7 @@ from kernels.fusion.shape import ChainShape
 from kernels.machine.timing import Budget
 from kernels.model.program import INPUT
 from kernels.model.verify import agrees, relative_error
+from kernels.records import availability
 from kernels.runner import seeded_inputs
 from tests.helpers.needs import needs_torch
 from tests.helpers.shapes import chain_shapes
@@ -37,7 +38,7 @@ def opened(rung, s: ChainShape, tiles=None):
 
 
 def able(s: ChainShape):
-    return [rung for rung in fusion_ladder.RUNGS if not any(rung.rules(s, rung.default_tiles))]
+    return [rung for rung in fusion_ladder.RUNGS if availability.runs(rung, s, rung.default_tiles)]
 
 
 @settings(max_examples=50, deadline=None)

@@ -18,7 +18,7 @@ from kernels.fusion.shape import ChainShape
 from kernels.libraries import torch as torch_library
 from kernels.model.program import INPUT, RuleError
 from kernels.model.verify import agrees
-from kernels.runner import seeded_inputs
+from kernels.runner import run, seeded_inputs
 
 (TORCH,) = fusion_library.RUNGS
 EVERY = ChainShape(
@@ -165,4 +165,4 @@ def test_an_absent_pytorch_is_a_sentence(monkeypatch):
     with pytest.raises(
         RuleError, match=r"fusion/torch cannot run .*PyTorch was not found .*pip install torch"
     ):
-        TORCH.check(EVERY, None)
+        run(TORCH.name, EVERY, engine="cuda")

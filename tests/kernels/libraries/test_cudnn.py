@@ -25,7 +25,7 @@ from kernels.machine.status import Status
 from kernels.machine.timing import Budget
 from kernels.model.program import LibraryCall, Program, RefusedError, RuleError, UnsupportedError
 from kernels.model.rung import Rung
-from kernels.records import rows, unsupported
+from kernels.records import availability, rows, unsupported
 from kernels.records.jsontext import RowError, canonical, load
 from kernels.runner import compare, run, seeded_inputs
 
@@ -162,7 +162,7 @@ def test_a_missing_library_is_a_sentence(monkeypatch):
         there(monkeypatch, GPU)
         assert cudnn.version() is None
         for rung in conv_library.RUNGS:
-            (said,) = rung.rules(SHAPE, {})
+            (said,) = availability.reasons(rung, SHAPE, {})
             assert said.startswith(
                 "cuDNN was not asked here: cuDNN was not found on this machine; pip install"
             )
@@ -185,7 +185,9 @@ def test_without_a_gpu_it_was_not_asked_and_nothing_is_searched(monkeypatch):
     monkeypatch.setattr(cudnn, "load", lambda: pytest.fail("searched"))
     monkeypatch.setattr(unsupported, "_recorded", dict)
     for rung in conv_library.RUNGS:
-        assert list(rung.rules(SHAPE, {})) == ["cuDNN was not asked here: no NVIDIA GPU in this machine"]
+        assert list(availability.reasons(rung, SHAPE, {})) == [
+            "cuDNN was not asked here: no NVIDIA GPU in this machine"
+        ]
 
 
 def test_what_a_recording_tells_is_said_first(monkeypatch):
@@ -200,8 +202,8 @@ def test_what_a_recording_tells_is_said_first(monkeypatch):
     }
     monkeypatch.setattr(unsupported, "_recorded", lambda: {(WINOGRAD, canonical(SHAPE.params())): entry})
     rung = next(r for r in conv_library.RUNGS if r.name == WINOGRAD)
-    assert next(iter(rung.rules(SHAPE, {}))) == f"{said}, asked on an NVIDIA H200, 2026-11-21"
-    assert len(list(rung.rules(SHAPE.with_(K=3), {}))) == 1
+    assert next(iter(availability.reasons(rung, SHAPE, {}))) == f"{said}, asked on an NVIDIA H200, 2026-11-21"
+    assert len(list(availability.reasons(rung, SHAPE.with_(K=3), {}))) == 1
 
 
 @pytest.mark.parametrize("engine", ["cpu", "emulator"])

@@ -22,6 +22,7 @@ from kernels.machine.ceilings import Ceilings
 from kernels.machine.processor import device_name
 from kernels.machine.timing import Budget
 from kernels.model.program import INPUT, OUTPUT, WORKSPACE, Buffer, LibraryCall, Program, RuleError
+from kernels.records import availability
 from kernels.runner import run, seeded_inputs
 from tests.helpers.shapes import conv_shapes
 
@@ -232,7 +233,7 @@ def opened(program):
 @settings(max_examples=40, deadline=None)
 @given(shape=conv_shapes())
 def test_each_stage_tells_what_is_there_and_the_peak_is_the_most(shape):
-    for rung in conv_ladder.LADDER.able("cpu", shape):
+    for rung in availability.supported_rungs(conv_ladder.LADDER, "cpu", shape):
         program = rung.build(shape, rung.default_tiles)
         session = opened(program)
         before = [ALLOCATED[role] for role in (INPUT, OUTPUT, WORKSPACE) if program.of_role(role)]

@@ -16,6 +16,7 @@ from kernels.jobs.process import ROOT
 from kernels.jobs.worker import Worker
 from kernels.ladders import LADDERS
 from kernels.machine import driver, memory_levels
+from kernels.records import availability
 
 pytestmark = pytest.mark.gpu
 
@@ -85,7 +86,7 @@ def test_this_gpu_refuses_nothing_that_its_recordings_hold():
         pytest.skip("an older GPU than that of the recordings")
     for ladder in LADDERS.values():
         shape = next(iter(ladder.presets.values())).shape
-        for rung in ladder.able("cuda", shape):
+        for rung in availability.supported_rungs(ladder, "cuda", shape):
             why = cuda.refusal(rung, shape, rung.default_tiles)
             assert not why or "pip install" in why, rung.name
 

@@ -9,8 +9,8 @@ import pytest
 from kernels.conv import ladder as conv_ladder
 from kernels.conv.presets import CONV_PRESETS
 from kernels.machine.timing import Budget
+from kernels.records import availability, rows
 from kernels.records import row as records_row
-from kernels.records import rows
 from kernels.records.jsontext import RowError
 from kernels.runner import compare
 from tests.helpers.rows_of import CEILINGS, COPIES, TIMELINE, a_full_row, a_row
@@ -31,7 +31,9 @@ def test_rows_with_and_without_them_are_taken():
 
 
 def test_what_a_run_gives_is_taken_and_comes_back_the_same():
-    names = [r.name for r in conv_ladder.LADDER.able("cpu", CONV_PRESETS["toy"].shape)]
+    names = [
+        r.name for r in availability.supported_rungs(conv_ladder.LADDER, "cpu", CONV_PRESETS["toy"].shape)
+    ]
     for result in compare(names, CONV_PRESETS["toy"].shape, engine="cpu", budget=QUICK):
         program = conv_ladder.LADDER.rung(result.rung).build(result.shape, result.tiles)
         row = records_row.row(result, program, "unknown")

@@ -15,8 +15,8 @@ from kernels.gemm.shape import GemmShape
 from kernels.ladders import LADDERS, find
 from kernels.machine import processor
 from kernels.machine.timing import MODES, Budget
+from kernels.records import availability, unsupported
 from kernels.records import row as records_row
-from kernels.records import unsupported
 from kernels.records.nearest import nearest as find_nearest
 from kernels.records.row import digest_of, kernel_digest
 from kernels.runner import run
@@ -187,7 +187,9 @@ def test_record_writes_rows_that_read_back(tmp_path, capsys):
     assert recording(out) == 0
     rows = [json.loads(line) for line in out.read_text().splitlines()]
     toy = CONV_PRESETS["toy"].shape
-    assert [r["rung"] for r in rows] == [r.name for r in LADDERS["conv"].able("cpu", toy)]
+    assert [r["rung"] for r in rows] == [
+        r.name for r in availability.supported_rungs(LADDERS["conv"], "cpu", toy)
+    ]
     assert all(r["engine"] == "cpu" and r["n"] >= 5 and r["shape"] == toy.params() for r in rows)
     assert "conv/direct" in capsys.readouterr().out
 
@@ -212,7 +214,7 @@ def test_record_sweeps_tiles_and_batches_and_tells_how_far_it_is(tmp_path, capsy
     every = {
         (r.name, n, tuple(tiles.items()))
         for n in (1, 2)
-        for r in LADDERS["conv"].able("cpu", toy)
+        for r in availability.supported_rungs(LADDERS["conv"], "cpu", toy)
         for tiles in r.tile_sets(toy.with_(N=n))
     }
     assert set(got) == every and len(set(got)) == len(got)

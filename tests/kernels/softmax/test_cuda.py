@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 from kernels.engines import cuda
 from kernels.machine.timing import Budget
 from kernels.model.verify import agrees, relative_error
+from kernels.records import availability
 from kernels.runner import VerificationError, run, seeded_inputs
 from kernels.softmax import ladder as softmax_ladder
 from kernels.softmax.presets import SOFTMAX_PRESETS
@@ -46,7 +47,7 @@ def on(rung, s: SoftmaxShape, tiles=None, inputs=None) -> float:
 def test_every_rung_agrees_at_any_shape_and_tile_sizes(data):
     shape, rung = data.draw(shapes), data.draw(st.sampled_from(softmax_ladder.RUNGS))
     tiles = {name: data.draw(st.sampled_from(choices)) for name, choices in rung.tiles.items()}
-    if not any(rung.rules(shape, tiles)):
+    if availability.runs(rung, shape, tiles):
         on(rung, shape, tiles)
 
 
@@ -83,7 +84,7 @@ def test_the_unsafe_kernel_overflows_just_where_exp_does_and_gets_no_time():
 def test_every_preset(key):
     shape = SOFTMAX_PRESETS[key].shape
     for rung in softmax_ladder.RUNGS:
-        if not any(rung.rules(shape, rung.default_tiles)):
+        if availability.runs(rung, shape, rung.default_tiles):
             assert on(rung, shape) < 2e-5, rung.name
 
 

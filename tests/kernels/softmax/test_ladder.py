@@ -17,6 +17,7 @@ from kernels.machine.status import Status
 from kernels.model.program import RuleError
 from kernels.model.shape import ShapeError
 from kernels.model.verify import agrees
+from kernels.records import availability
 from kernels.runner import VerificationError, run
 from kernels.softmax import ladder as softmax_ladder
 from kernels.softmax.presets import SOFTMAX_PRESETS
@@ -287,11 +288,13 @@ def test_the_cpu_engine_takes_no_second_matrix(name):
 def test_what_is_missing_is_a_sentence(monkeypatch):
     rung, shape = softmax_ladder.LIBRARY, SoftmaxShape(2, 40)
     monkeypatch.setattr(cuda, "status", lambda: Status(False, "no NVIDIA GPU in this machine"))
-    assert list(rung.rules(shape, {})) == ["PyTorch was not asked here: no NVIDIA GPU in this machine"]
+    assert list(availability.reasons(rung, shape, {})) == [
+        "PyTorch was not asked here: no NVIDIA GPU in this machine"
+    ]
     monkeypatch.setattr(cuda, "status", lambda: Status(True, "a GPU"))
     monkeypatch.setattr(torch_library.importlib.util, "find_spec", lambda name: None)
     with pytest.raises(RuleError, match=r"softmax/library cannot run .*pip install torch brings it"):
-        rung.check(shape, None)
+        run(rung.name, shape, engine="cuda")
     assert rung.engines == ("cuda",) and rung.title_on("cpu") == "PyTorch softmax"
 
 

@@ -11,6 +11,7 @@ from kernels.conv.shape import ConvShape
 from kernels.ladders import LADDERS, find
 from kernels.model.preset import Preset
 from kernels.model.program import WORKSPACE
+from kernels.records import availability
 from visuals.charts import units
 from visuals.charts.roofline import roof_of
 from visuals.charts.story import Row, Story
@@ -23,7 +24,7 @@ LADDER = LADDERS["conv"]
 def cost(s: ConvShape) -> str:
     """What the rungs of ours take beside input, filters and output, from nothing to the most."""
     told = {}
-    for rung in LADDER.able("cpu", s):
+    for rung in availability.supported_rungs(LADDER, "cpu", s):
         told[rung.title] = rung.build(s, rung.default_tiles).nbytes(WORKSPACE)
     if not any(told.values()):
         return "No rung of ours that can run this shape takes memory beside input, filters and output."
@@ -69,7 +70,7 @@ def gain(rows: Mapping[str, Row]) -> str:
 def predicted(s: ConvShape, engine: str) -> tuple[list[str], dict[str, list[str]]]:
     """The rungs of ours that can run a shape, and for each name of a figure a cell a rung: what it executes and asks
     of memory by its formulas."""
-    rungs = LADDER.able("cpu", s)
+    rungs = availability.supported_rungs(LADDER, "cpu", s)
     costs = [rung.cost(s, rung.build(s, rung.default_tiles)) for rung in rungs]
     flops = [executed_flops(rung, s, rung.default_tiles) for rung in rungs]
     return [rung.title_on(engine) for rung in rungs], {

@@ -24,6 +24,7 @@ from kernels.libraries import cublas, wheels
 from kernels.libraries import torch as torch_library
 from kernels.machine.timing import Budget
 from kernels.model.program import RefusedError, RuleError, UnsupportedError
+from kernels.records import availability
 from kernels.runner import compare
 from tests.children.acts import stand_in
 from tests.children.driver import H200, Driver
@@ -45,7 +46,9 @@ def test_an_older_gpu_refuses_the_rungs_that_need_a_newer_one(machine, monkeypat
     machine(RTX_2080)
     monkeypatch.setattr(wheels, "refusal", lambda program: "")
     shape = GEMM.presets["square-64"].shape
-    said = {rung.name: refusal(rung.name, shape) for rung in GEMM.able("cuda", shape)}
+    said = {
+        rung.name: refusal(rung.name, shape) for rung in availability.supported_rungs(GEMM, "cuda", shape)
+    }
     refused = {name for name, why in said.items() if why}
     assert refused == {"gemm/double-buffer", "gemm/warp-tile", "gemm/cublas-tf32"}
     assert {said[name] for name in refused} == {
@@ -71,14 +74,18 @@ def test_the_newest_gpu_refuses_nothing(machine, monkeypatch):
     monkeypatch.setattr(wheels, "missing", lambda library: "")
     for ladder in LADDERS.values():
         for preset in ladder.presets.values():
-            for rung in ladder.able("cuda", preset.shape):
+            for rung in availability.supported_rungs(ladder, "cuda", preset.shape):
                 assert refusal(rung.name, preset.shape) == ""
 
 
 def test_missing_libraries_refuse_their_rungs_alone(machine, monkeypatch):
     machine(Driver())
     monkeypatch.setattr(wheels, "missing", lambda library: f"{library} is missing")
-    names = [rung.name for rung in LADDERS["conv"].able("cuda", TOY) if refusal(rung.name, TOY)]
+    names = [
+        rung.name
+        for rung in availability.supported_rungs(LADDERS["conv"], "cuda", TOY)
+        if refusal(rung.name, TOY)
+    ]
     assert names == ["conv/im2col-cublas", "conv/fft"]
     assert refusal("conv/im2col-cublas", TOY) == "cublas is missing"
     assert refusal("conv/fft", TOY) == "cufft is missing"

@@ -11,7 +11,7 @@ from kernels.conv.networks import NETWORKS
 from kernels.conv.presets import CONV_GRID, CONV_PRESETS
 from kernels.conv.shape import ConvShape
 from kernels.model.shape import ShapeError
-from kernels.records import unsupported
+from kernels.records import availability, unsupported
 from pages.conv.choose import address as choose_address
 from pages.conv.choose import controls as choose_controls
 from pages.conv.choose import map as choose_map
@@ -198,7 +198,7 @@ def test_a_race_here_is_measured_and_judged():
     at = open_at(SMALL, predict="winograd-2x2", engine="cpu")
     finish(at, "run", "job")
     shown, rows = texts(at), at.session_state["ran"].rows
-    assert list(rows) == [r.name for r in LADDER.able("cpu", SMALL)]
+    assert list(rows) == [r.name for r in availability.supported_rungs(LADDER, "cpu", SMALL)]
     first = min(rows.values(), key=lambda row: row["median_ms"])
     said = "first of 10" if first["rung"] == "conv/winograd-2x2" else "times the time of the first"
     assert "kt-badge-measured" in shown and said in shown
@@ -231,7 +231,9 @@ def test_a_map_is_measured_here_cell_by_cell(monkeypatch):
     assert measured.index("Of 4 cells") > 0 and measured.count('class="kt-cell') >= 4
     for shape in series.asked.shapes():
         rows = [row for row in series.rows if row["shape"] == shape.params()]
-        assert [row["rung"] for row in rows] == [r.name for r in LADDER.able("cpu", shape)]
+        assert [row["rung"] for row in rows] == [
+            r.name for r in availability.supported_rungs(LADDER, "cpu", shape)
+        ]
     at.session_state["across"] = "N"
     at.run()
     assert not at.exception

@@ -8,6 +8,7 @@ import pytest
 
 from kernels import records
 from kernels.conv.presets import CONV_LAYER_PRESETS, CONV_PRESETS
+from kernels.records import availability
 from tests.helpers.race_rows import LADDER, timed
 from tests.helpers.rows_of import CEILINGS
 from visuals.conv.choose import story as choose_story
@@ -47,7 +48,7 @@ def test_those_that_cannot_be_told_apart_are_named():
 def test_predictions_are_of_the_rungs_that_can(key):
     shape = (CONV_PRESETS | CONV_LAYER_PRESETS)[key].shape
     titles, told = choose_story.predicted(shape, "cuda")
-    able = LADDER.able("cpu", shape)
+    able = availability.supported_rungs(LADDER, "cpu", shape)
     assert titles == [rung.title for rung in able] and {len(cells) for cells in told.values()} == {len(able)}
     assert told["of direct convolution's"][titles.index("implicit GEMM")] == "1.00×"
     assert choose_story.cost(shape)

@@ -1,0 +1,47 @@
+"""Whether a rung can run a shape: its rules, then whether its library can be called on this machine.
+
+Only a vendor's library says what it supports, when it is called on the machine that runs it. Without a GPU its
+recorded answer stands in. No rule is taken from a manual.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+from kernels import engines
+from kernels.model.program import RuleError, Tiles
+from kernels.model.rung import Ladder, Rung
+from kernels.records import unsupported
+
+
+def reasons(rung: Rung, shape: Any, tiles: Tiles) -> Iterator[str]:
+    """Yields each reason why a rung cannot run a shape at these tile sizes on this machine."""
+    yield from rung.rules(shape, tiles)
+    if reason := missing_library(rung, shape):
+        yield reason
+
+
+def runs(rung: Rung, shape: Any, tiles: Tiles) -> bool:
+    """Returns whether nothing keeps a rung from a shape at these tile sizes on this machine."""
+    return not any(reasons(rung, shape, tiles))
+
+
+def supported_rungs(ladder: Ladder, engine: str, shape: Any) -> list[Rung]:
+    """Returns the rungs of a ladder that an engine can run at a shape, at their default tile sizes."""
+    return [r for r in ladder.rungs if engine in r.engines and runs(r, shape, r.default_tiles)]
+
+
+def missing_library(rung: Rung, shape: Any) -> str:
+    """Returns why the library of a rung cannot be called here; "" if it can, or the rung needs none. A library that can
+    be called reports itself whether it supports the shape (UnsupportedError)."""
+    if not rung.find_library:
+        return ""
+    gpu = engines.load("cuda").status()
+    if not gpu.ready:
+        return unsupported.sentence(rung.name, shape) or f"{rung.library} was not asked here: {gpu.text}"
+    try:
+        rung.find_library()
+    except RuleError as e:
+        return f"{rung.library} was not asked here: {e}"
+    return ""
