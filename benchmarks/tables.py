@@ -6,6 +6,7 @@ import math
 from collections.abc import Mapping
 from pathlib import Path
 
+from benchmarks.gemm import LIBRARY
 from kernels import records, sources
 from kernels.attention.presets import ATTENTION_PRESETS
 from kernels.conv.presets import CONV_PRESETS
@@ -19,12 +20,6 @@ from visuals.memory import charts as memory_charts
 
 PAGE = Path(__file__).parents[1] / "docs" / "measurements.md"
 SIDE = 4096
-LIBRARY = {
-    "fp32": "gemm/cublas",
-    "fp16": "gemm/cublas-fp16",
-    "bf16": "gemm/cublas-fp16",
-    "int8": "gemm/cublas",
-}
 STAGES, BASE = (2, 3, 4, 5), "conv/cudnn-implicit-precomp-gemm"
 STRIDES = (1, 2, 3, 4, 8, 16, 32)
 

@@ -110,7 +110,8 @@ def _rung(name: str, title: str, idea: str, library: str = "") -> Rung:
 
     tiles = CHOICES.get(name, {}) | {"THREADS": THREADS}
     return Rung(
-        f"attention-loops/{name}", title, idea, bound(_build), bound(cost), bound(_rules), TOLERANCE, tiles, library
+        f"attention-loops/{name}", title, idea, bound(_build), bound(cost), bound(_rules), TOLERANCE, tiles, library,
+        no_scene="Loops on the processor are timed beside the kernels; no stage shows them",
     )  # fmt: skip
 
 

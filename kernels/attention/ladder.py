@@ -240,6 +240,7 @@ CUBLAS = Rung(
 
 LADDER = Ladder(
     name="attention",
+    work="attention",
     shape=AttentionShape,
     parse=parse_attention,
     reference=reference,

@@ -14,7 +14,7 @@ from kernels.attention import common as parts
 from kernels.attention.shape import AttentionShape
 from kernels.libraries import torch as torch_library
 from kernels.model.program import LibraryCall, Program, Tiles
-from kernels.model.rung import Cost, Rung
+from kernels.model.rung import TENSOR_CORES, Cost, Rung
 
 IDEAS = {  # backend: (the end of the rung's name, of its title, what it is by PyTorch's documentation)
     "EFFICIENT_ATTENTION": (
@@ -52,6 +52,7 @@ def _rung(backend: str, tail: str, title: str, idea: str) -> Rung:
         cost=cost,
         rules=rules,
         tolerance=parts.TOLERANCE,
+        units=TENSOR_CORES,  # FP32 as three TF32 products
         library="PyTorch",
         find_library=lambda: torch_library.find(),
         engines=("cuda",),

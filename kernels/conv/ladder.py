@@ -10,7 +10,7 @@ from kernels.conv import common as parts
 from kernels.conv import cpu, fft, implicit, library, reference, winograd
 from kernels.conv.common import TOLERANCE, cost, struct
 from kernels.conv.presets import CONV_LAYER_PRESETS, CONV_PRESETS
-from kernels.conv.shape import ConvShape, parse_conv
+from kernels.conv.shape import CONV_SINCE, ConvShape, parse_conv
 from kernels.libraries import cublas
 from kernels.model.launch import ceil, launch
 from kernels.model.program import WORKSPACE, Buffer, LibraryCall, Program, Tiles
@@ -91,6 +91,8 @@ OWN: tuple[Rung, ...] = (
         cost=cost,
         rules=direct_rules,
         tolerance=TOLERANCE,
+        family="direct",
+        short_title="direct",
         tiles={"BLOCK": BLOCKS},
     ),
     Rung(
@@ -101,6 +103,8 @@ OWN: tuple[Rung, ...] = (
         cost=cost,
         rules=im2col_rules,
         tolerance=TOLERANCE,
+        family="im2col",
+        short_title="im2col",
         tiles={"BLOCK": BLOCKS, "TILE": TILES},
     ),
     Rung(
@@ -111,6 +115,8 @@ OWN: tuple[Rung, ...] = (
         cost=cost,
         rules=im2col_rules,
         tolerance=TOLERANCE,
+        family="im2col",
+        short_title="im2col cuBLAS",
         tiles={"BLOCK": BLOCKS},
         library="cuBLAS",
     ),
@@ -120,6 +126,10 @@ DIRECT_TILED, *IMPLICIT = implicit.RUNGS
 
 LADDER = Ladder(
     name="conv",
+    work="direct convolution",
+    inputs="input + filters",
+    matching=("R", "S", "u", "v", "dilation_h", "dilation_w", "mode", "groups"),
+    later_fields=CONV_SINCE,
     shape=ConvShape,
     parse=parse_conv,
     reference=reference.conv,

@@ -15,15 +15,21 @@ from kernels.libraries import cudnn
 from kernels.model.program import LibraryCall, Program, Tiles
 from kernels.model.rung import Cost, Rung
 
-IDEAS = {  # algorithm: what it does, by its name and cudnn_ops.h
-    "IMPLICIT_GEMM": "One matrix product whose data matrix is never written out.",
-    "IMPLICIT_PRECOMP_GEMM": "The same; where each element lies is worked out ahead, in a small workspace.",
-    "GEMM": "im2col inside the library: the data matrix is written out, then multiplied.",
-    "DIRECT": "The definition, without a matrix product.",
-    "FFT": "Spectra of whole images, multiplied.",
-    "FFT_TILING": "Spectra of parts of the images: less workspace for large ones.",
-    "WINOGRAD": "Winograd's transforms and products in one kernel.",
-    "WINOGRAD_NONFUSED": "Winograd's transforms and products one after the other, through a workspace.",
+IDEAS = {  # algorithm: (its name in a narrow cell, what it does by its name and cudnn_ops.h)
+    "IMPLICIT_GEMM": ("implicit", "One matrix product whose data matrix is never written out."),
+    "IMPLICIT_PRECOMP_GEMM": (
+        "precomp",
+        "The same; where each element lies is worked out ahead, in a small workspace.",
+    ),
+    "GEMM": ("GEMM", "im2col inside the library: the data matrix is written out, then multiplied."),
+    "DIRECT": ("direct", "The definition, without a matrix product."),
+    "FFT": ("FFT", "Spectra of whole images, multiplied."),
+    "FFT_TILING": ("FFT tiles", "Spectra of parts of the images: less workspace for large ones."),
+    "WINOGRAD": ("Winograd", "Winograd's transforms and products in one kernel."),
+    "WINOGRAD_NONFUSED": (
+        "Winograd steps",
+        "Winograd's transforms and products one after the other, through a workspace.",
+    ),
 }
 SPREADS = ("FFT", "FFT_TILING", "WINOGRAD", "WINOGRAD_NONFUSED")  # rounding of one output reaches others
 # Of the definition's own scale, as every rung; of conv_fft.scale, far above it, a smaller share. cuDNN's Winograd
@@ -59,7 +65,7 @@ def _tolerance(algorithm: str) -> float:
     return TOLERANCE_SPREAD if algorithm in SPREADS else TOLERANCE
 
 
-def _rung(algorithm: str, idea: str) -> Rung:
+def _rung(algorithm: str, short: str, idea: str) -> Rung:
     spreads = algorithm in SPREADS
     return Rung(
         name=rung_name(algorithm),
@@ -70,10 +76,12 @@ def _rung(algorithm: str, idea: str) -> Rung:
         rules=rules,
         tolerance=_tolerance(algorithm),
         library="cuDNN",
+        family="cudnn",
+        short_title=f"cuDNN {short}",
         find_library=lambda: cudnn.load(),
         scale=fft.scale if spreads else None,
         engines=("cuda",),
     )
 
 
-RUNGS = tuple(_rung(algorithm, idea) for algorithm, idea in IDEAS.items())
+RUNGS = tuple(_rung(algorithm, *texts) for algorithm, texts in IDEAS.items())

@@ -80,6 +80,7 @@ def _rung(name: str, title: str, idea: str, library: str = "") -> Rung:
     return Rung(
         f"loops/{name}", title, idea, bound(_build), bound(cost), bound(_rules), TOLERANCE,
         tiles | {"THREADS": THREADS}, library,
+        no_scene="Loops on the processor are timed beside the kernels; no stage shows them",
     )  # fmt: skip
 
 

@@ -263,6 +263,7 @@ CUBLAS = Rung(
 
 LADDER = Ladder(
     name="gemm",
+    work="the product",
     shape=GemmShape,
     parse=parse_gemm,
     reference=gemm,

@@ -27,7 +27,7 @@ from kernels.model.rules import (
     shared_rules,
     thread_rules,
 )
-from kernels.model.rung import Rung
+from kernels.model.rung import INT8, TENSOR_CORES, Rung
 
 PAD = 8  # elements after each padded row in shared memory, as in the sources
 HALVES = ("fp16", "bf16")
@@ -181,6 +181,8 @@ RUNGS: tuple[Rung, ...] = (
         cost=parts.cost,
         rules=tf32_rules,
         tolerance=TF32_TOLERANCE,
+        units=TENSOR_CORES,
+        rounds_to="TF32",
         library="cuBLAS",
         capability=ampere,
     ),
@@ -192,6 +194,7 @@ RUNGS: tuple[Rung, ...] = (
         cost=parts.cost,
         rules=wmma_rules,
         tolerance=TENSOR_TOLERANCE,
+        units=TENSOR_CORES,
         tiles={"BM": (128, 64), "BN": (128, 64), "BK": (64, 16, 32), "WM": (64, 32), "WN": (32, 64)},
         sets=({"BM": 64, "BN": 64, "BK": 16, "WM": 32}, {"BK": 32}, {"WM": 32}),
         capability=ampere_for("bf16"),
@@ -204,6 +207,7 @@ RUNGS: tuple[Rung, ...] = (
         cost=parts.cost,
         rules=mma_sync_rules,
         tolerance=TENSOR_TOLERANCE,
+        units=TENSOR_CORES,
         tiles={
             "BM": (256, 64, 128), "BN": (128, 64, 256), "BK": (32, 64), "WM": (64, 32), "WN": (64, 32),
             "STAGES": (4, 2, 3, 5), "GROUP": (8, 1, 4, 16),
@@ -224,6 +228,7 @@ RUNGS: tuple[Rung, ...] = (
         cost=parts.cost,
         rules=fp16_rules,
         tolerance=TENSOR_TOLERANCE,
+        units=TENSOR_CORES,
         library="cuBLAS",
         capability=ampere_for("bf16"),
     ),
@@ -235,6 +240,7 @@ RUNGS: tuple[Rung, ...] = (
         cost=parts.cost,
         rules=dp4a_rules,
         tolerance=INT8_TOLERANCE,
+        units=INT8,
         tiles={"BM": (128, 64), "BN": (128, 64), "BK": (64, 16, 32), "TM": (8, 4), "TN": (8, 4)},
         sets=({"BM": 64, "BN": 64, "BK": 16}, {"BK": 32}, {"TM": 4}),
     ),

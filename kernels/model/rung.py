@@ -14,6 +14,10 @@ from kernels.model.program import Program, RuleError, Tiles
 ENGINES = ("cuda", "cpu", "emulator")
 
 
+FP32, TENSOR_CORES, INT8 = "FP32", "tensor cores", "INT8 arithmetic"
+UNITS = (FP32, TENSOR_CORES, INT8)  # arithmetic units of a GPU
+
+
 LEAST_CAPABILITY = 7, 5  # compute capability; CUDA 13 compiles for no older GPU
 
 
@@ -66,6 +70,13 @@ class Rung:
     sets: tuple[Tiles, ...] | None = None  # see tile_sets; what one leaves out is the default
     engines: tuple[str, ...] = ENGINES  # those that run it, of its ladder's
     capability: Callable[[Any], tuple[int, int]] = any_gpu  # the least that runs the kernels of a shape
+    units: str = FP32  # of UNITS: those that do its arithmetic at a 32-bit shape
+    rounds_to: str = ""  # the type that its factors are rounded to where that is coarser than the shape's
+    family: str = (
+        ""  # the algorithm family, on a ladder that has several: a key of visuals.conv.choose.families
+    )
+    short_title: str = ""  # for a narrow cell, on such a ladder
+    no_scene: str = ""  # why no stage shows it, where that is not that its library's source is closed
 
     def title_on(self, engine: str) -> str:
         """The title as it is true on an engine: the cpu engine calls NumPy's BLAS, not the vendor's."""
@@ -134,6 +145,14 @@ class Ladder:
     presets: Mapping[str, Any]
     engines: tuple[str, ...] = ENGINES  # those that run its rungs
     swept: tuple[str, ...] | None = None  # presets recorded hot and at other tile sizes too; None: all
+    work: str = "the definition"  # what the FLOPs of a shape are those of
+    inputs: str = "inputs"  # what its inputs are called in a chart of memory
+    # Fields of a shape in which a recording must agree to say anything of another shape. None named: all that are no
+    # whole numbers. The other whole numbers are extents.
+    matching: tuple[str, ...] = ()
+    later_fields: Mapping[str, Any] = field(
+        default_factory=dict
+    )  # that older recordings lack, and what their lack means
 
     def rung(self, name: str) -> Rung:
         for rung in self.rungs:

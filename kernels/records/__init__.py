@@ -8,6 +8,7 @@ from functools import cache, lru_cache
 from pathlib import Path
 from typing import Any
 
+from kernels.ladders import ladder_of
 from kernels.records import nearest as records_nearest
 from kernels.records.nearest import Near
 
@@ -49,7 +50,7 @@ def nearest(rung: str, shape: Any, tiles: dict[str, int], mode: str = "cold") ->
 
 @lru_cache(maxsize=512)
 def _nearest(rung: str, shape: Any, tiles: tuple[tuple[str, int], ...], mode: str) -> Near | None:
-    agree = records_nearest.agreeing(rung.partition("/")[0], vars(shape))
+    agree = records_nearest.agreeing(ladder_of(rung), vars(shape))
     return records_nearest.nearest(rung, shape, dict(tiles), mode, _by_kernel().get((rung, mode, agree), ()))
 
 
@@ -58,6 +59,6 @@ def _by_kernel() -> dict[tuple, list[dict[str, Any]]]:
     """The recordings that can speak of each other, together: a few of the hundreds."""
     found: dict[tuple, list[dict[str, Any]]] = {}
     for row_ in recordings():
-        agree = records_nearest.agreeing(row_["rung"].partition("/")[0], row_["shape"])
+        agree = records_nearest.agreeing(ladder_of(row_["rung"]), row_["shape"])
         found.setdefault((row_["rung"], row_["mode"], agree), []).append(row_)
     return found

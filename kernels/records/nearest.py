@@ -10,11 +10,9 @@ from typing import Any
 
 from kernels.conv.shape import CONV_SINCE
 from kernels.ladders import LADDERS, ladder_of
+from kernels.model.rung import Ladder
 from kernels.model.shape import ShapeError
 
-# What must agree for a time to say anything of another shape; the other whole numbers are extents. A ladder
-# that is not named here: every field that is not a number.
-AGREE = {"conv": ("R", "S", "u", "v", "dilation_h", "dilation_w", "mode", "groups")}
 SAME_WORK = 0.1  # doublings of multiply-adds that count as none: then the extents decide
 
 
@@ -35,12 +33,11 @@ def nearest(
     """
     asked, tiles = vars(shape), dict(tiles)
     ladder = ladder_of(rung)
-    since = CONV_SINCE if ladder.name == "conv" else {}
-    agree, best, best_key = agreeing(ladder.name, asked), None, None
+    agree, best, best_key = agreeing(ladder, asked), None, None
     for row in rows:
         if (row["rung"], row["mode"]) != (rung, mode):
             continue
-        there, other = since | row["shape"], row["tiles"] != tiles
+        there, other = ladder.later_fields | row["shape"], row["tiles"] != tiles
         if there.keys() != asked.keys() or any(there[name] != value for name, value in agree):
             continue
         apart = there != asked
@@ -61,11 +58,10 @@ def nearest(
     return Near(best, not any(best_key[:2]), _words(shape, ladder.shape(**best["shape"]), best, tiles))
 
 
-def agreeing(ladder: str, params: Mapping[str, Any]) -> tuple[tuple[str, Any], ...]:
+def agreeing(ladder: Ladder, params: Mapping[str, Any]) -> tuple[tuple[str, Any], ...]:
     """(field, value) of those in which a recording must agree with a shape to say anything of it."""
-    since = CONV_SINCE if ladder == "conv" else {}
-    full = since | params
-    names = AGREE.get(ladder) or sorted(name for name, value in full.items() if not isinstance(value, int))
+    full = ladder.later_fields | params
+    names = ladder.matching or sorted(name for name, value in full.items() if not isinstance(value, int))
     return tuple((name, full[name]) for name in names if name in full)
 
 

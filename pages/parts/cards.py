@@ -18,7 +18,7 @@ from kernels.records.jsontext import id_of
 from kernels.records.nearest import Near
 from pages.parts import why as parts_why
 from pages.parts.lesson import settled
-from pages.parts.run_settings import Asked, Shown, bars, work
+from pages.parts.run_settings import Asked, Shown, bars
 from pages.parts.text import together
 from pages.parts.theme import tokens
 from visuals.charts import bars as charts_bars
@@ -333,7 +333,7 @@ def _legend(asked: Asked, dots: list[roofline.Dot], marks: list[roofline.Mark]) 
         told.append("┊ predicted, with no time at this shape")
     if any(d.stale for d in dots):
         told.append("faded: at the settings before")
-    flops = f"{work(asked.ladder.name)}'s FLOPs"
+    flops = f"{asked.ladder.work}'s FLOPs"
     if not roofline.as_defined(d.row for d in dots):
         silent = any(roofline.is_opaque(d.row) for d in dots)
         flops = "the FLOPs a rung executes" + f" (of a library that does not say: {flops})" * silent

@@ -17,16 +17,6 @@ from kernels.model.rung import Ladder, Rung
 from kernels.records import availability
 from kernels.records.nearest import Near
 
-WORK = {
-    "conv": "direct convolution",
-    "gemm": "the product",
-    "attention": "attention",
-}  # what the FLOPs of a ladder are those of
-
-
-def work(ladder: str) -> str:
-    return WORK.get(ladder, "the definition")
-
 
 @dataclass(frozen=True)
 class Asked:

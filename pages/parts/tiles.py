@@ -44,6 +44,8 @@ def broken(rung: Rung, shape: Any, tiles: Mapping[str, int]) -> list[str]:
 
 def legal(rung: Rung, shape: Any) -> list[Combination]:
     """Every combination that the rung can run, the last tile size turning fastest."""
+    if availability.missing_library(rung, shape):
+        return []
     return [dict(zip(rung.tiles, values, strict=True)) for values in _legal(rung.name, shape)]
 
 

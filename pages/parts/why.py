@@ -10,13 +10,14 @@ import streamlit as st
 
 from kernels.engines.emulator.counters import PTX_PER_MACHINE
 from kernels.jobs.counts import Count
+from kernels.ladders import ladder_of
 from kernels.model.preset import Preset
 from kernels.model.rung import Cost, Rung
 from kernels.records.jsontext import id_of
 from kernels.records.rows import table
 from pages.parts import counts
 from pages.parts.query import behind
-from pages.parts.run_settings import Asked, Shown, work
+from pages.parts.run_settings import Asked, Shown
 from pages.parts.text import together
 from visuals.charts import roofline, sweeps, units
 from visuals.charts.story import Story, fastest_library
@@ -84,7 +85,7 @@ def _table(asked: Asked, shown: Shown, wish: counts.Wish | None) -> str:
     costs = [cost(asked, r) for r in able]
     as_defined = all(c.flops == asked.shape.flops for c in costs)
     predicted = {
-        f"FLOPs of {work(asked.ladder.name)}" if as_defined else "FLOPs executed": [
+        f"FLOPs of {asked.ladder.work}" if as_defined else "FLOPs executed": [
             units.count(c.flops if as_defined else c.executed_flops) for c in costs
         ],
         "bytes moved, each tensor once a step": [units.bytes_(c.moved_bytes) for c in costs],
@@ -161,7 +162,7 @@ def _got(rows: Sequence[dict | None], first: dict, library: dict | None) -> dict
     as_defined = roofline.as_defined(r for r in rows if r)
     told: dict[str, Callable[[dict], str]] = {
         "workspace": lambda r: units.bytes_(r["workspace_bytes"]),
-        f"effective rate: {work(first['rung'].partition('/')[0])}'s FLOPs": lambda r: units.rate(
+        f"effective rate: {ladder_of(first['rung']).work}'s FLOPs": lambda r: units.rate(
             roofline.defined_flops(r), r["median_ms"]
         ),
         **(

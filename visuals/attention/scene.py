@@ -13,10 +13,10 @@ import numpy as np
 from kernels.attention.shape import AttentionShape
 from kernels.ladders import find
 from kernels.model.dtypes import INPUT_DTYPE
-from kernels.model.program import RuleError
 from visuals.attention.flash import flash_scene
 from visuals.attention.fused import fused_scene
 from visuals.attention.unfused import unfused_scene
+from visuals.scene import why_not as scene_why_not
 from visuals.scene.scene import Scene
 
 SCENES = {
@@ -43,13 +43,4 @@ def attention_scene(
 
 def why_not(s: AttentionShape, rung: str, tiles: Mapping[str, int]) -> str:
     """Why a rung has no scene at a shape, in words; "" where it has one."""
-    try:
-        asked = find(rung)
-        asked.check(s, tiles)
-    except RuleError as e:
-        return f"{str(e)[0].upper()}{str(e)[1:]}."
-    if rung in SCENES:
-        return ""
-    if asked.library:
-        return f"{asked.title} is {asked.library}'s own kernel: its source is not open, so its steps cannot be shown."
-    return f"{asked.title} has no scene yet."
+    return scene_why_not.why_not(rung, s, tiles, SCENES)

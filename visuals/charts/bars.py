@@ -10,6 +10,7 @@ import textwrap
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING
 
+from kernels.ladders import ladder_of
 from visuals.charts import units
 
 if TYPE_CHECKING:  # Plotly is slow to import: only once a chart is drawn
@@ -204,8 +205,7 @@ def copies_words(rows: Sequence[Row]) -> str:
 # -- memory --------------------------------------------------------------------------------------
 def roles(row: Row) -> tuple[tuple[str, str], ...]:
     """(role, what it is called on the ladder of a row)."""
-    inputs = "input + filters" if row["rung"].startswith("conv/") else "inputs"
-    return ("input", inputs), ("output", "output"), ("workspace", "workspace")
+    return ("input", ladder_of(row["rung"]).inputs), ("output", "output"), ("workspace", "workspace")
 
 
 def alike(titled: Titled) -> list[list[tuple[str, Row]]]:

@@ -13,7 +13,8 @@ from itertools import product
 from typing import TYPE_CHECKING, Any
 
 from kernels import records
-from kernels.ladders import ladder_of
+from kernels.ladders import find, ladder_of
+from kernels.model.rung import FP32, TENSOR_CORES
 from visuals.charts import bars
 from visuals.charts import units as charts_units
 
@@ -82,12 +83,6 @@ def as_defined(rows: Iterable[Row]) -> bool:
     return all(row["flops"] == defined_flops(row) for row in rows)
 
 
-# What does its arithmetic on other units than those whose peak the roof is.
-OTHER_UNITS = {
-    "gemm/cublas-tf32": "tensor cores", "gemm/wmma": "tensor cores", "gemm/mma-sync": "tensor cores",
-    "gemm/cublas-fp16": "tensor cores", "gemm/dp4a": "INT8 arithmetic",
-    "attention/library": "tensor cores",  # FP32 as three TF32 products (kernels.attention.library)
-}  # fmt: skip
 SIXTEEN_BITS = ("fp16", "bf16")  # tensor cores alone multiply them here
 
 
@@ -98,7 +93,8 @@ def units(row: Row) -> str:
 
 def other_units(rung: str, params: Mapping[str, Any]) -> str:
     """The same of a rung on a GPU, at a shape of these parameters."""
-    return "tensor cores" if params.get("dtype") in SIXTEEN_BITS else OTHER_UNITS.get(rung, "")
+    units = TENSOR_CORES if params.get("dtype") in SIXTEEN_BITS else find(rung).units
+    return "" if units == FP32 else units
 
 
 def is_opaque(row: Row) -> bool:

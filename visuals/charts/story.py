@@ -13,7 +13,6 @@ from kernels.model.preset import Preset
 from visuals.charts import bars, roofline, units
 
 Row = Mapping
-LESS_EXACT = ("gemm/cublas-tf32",)  # ten bits of each factor: no measure for FP32
 
 
 @dataclass(frozen=True)
@@ -55,7 +54,8 @@ def shares(titled: Sequence[tuple[str, Row]]) -> dict[str, list[str]]:
 def fastest_library(rows: Iterable[Row]) -> Row | None:
     """The fastest row of a library's rung that computes as exactly as the others are asked to; None where there is
     none."""
-    exact = (row for row in rows if find(row["rung"]).library and row["rung"] not in LESS_EXACT)
+    rungs = ((row, find(row["rung"])) for row in rows)
+    exact = (row for row, rung in rungs if rung.library and not rung.rounds_to)
     return min(exact, key=lambda row: row["median_ms"], default=None)
 
 

@@ -12,7 +12,7 @@ import numpy as np
 
 from kernels.gemm.shape import GemmShape
 from kernels.ladders import find
-from kernels.model.program import RuleError
+from visuals.scene import why_not as scene_why_not
 
 Mark = str | re.Pattern  # of a line of a source: a text, a pattern
 # What a step does; of Plan.marks, the line of each.
@@ -291,11 +291,4 @@ def plan_of(shape: GemmShape, rung: str, tiles: Mapping[str, int]) -> Plan:
 
 def why_not(shape: GemmShape, rung: str, tiles: Mapping[str, int]) -> str:
     """Why a rung has no scene at a shape, in words; "" where it has one."""
-    try:
-        asked = find(rung)
-        asked.check(shape, tiles)
-    except RuleError as e:
-        return f"{str(e)[0].upper()}{str(e)[1:]}."
-    if rung in PLANS:
-        return ""
-    return f"{asked.title} is {asked.library or 'a library'}'s own kernel: its source is not open, so its steps cannot be shown."
+    return scene_why_not.why_not(rung, shape, tiles, PLANS)

@@ -11,10 +11,9 @@ from kernels.ladders import LADDERS, find
 from kernels.model.dtypes import ELEMENT_BYTES
 from kernels.model.preset import Preset
 from visuals.charts import units
-from visuals.charts.story import Row, Story, extremes, recorded_at
+from visuals.charts.story import Row, Story, extremes, fastest_library, recorded_at
 
 # The library at the same precision as the kernels of ours that take the type. There is none for int8 here.
-LIBRARY = {"fp32": "gemm/cublas", "fp16": "gemm/cublas-fp16", "bf16": "gemm/cublas-fp16"}
 
 
 def gemm_cost(s: GemmShape) -> str:
@@ -29,11 +28,8 @@ def gemm_cost(s: GemmShape) -> str:
 
 
 def library_row(rows: Mapping[str, Row]) -> Row | None:
-    """The row of the vendor's library at the precision of these rows."""
-    for row in rows.values():
-        if (name := LIBRARY.get(row["shape"]["dtype"])) in rows:
-            return rows[name]
-    return None
+    """Returns the row of the vendor's library at the precision of these rows; None without one."""
+    return fastest_library(rows.values())
 
 
 def best_own(rows: Mapping[str, Row]) -> Row | None:

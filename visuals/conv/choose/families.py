@@ -1,9 +1,11 @@
-"""The families of the convolution ladder: which algorithm a rung is, its colour and a short name for a small cell."""
+"""The families of the convolution ladder, each with its colour, and short titles of rungs for narrow cells."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+
+from kernels.ladders import find
 
 
 @dataclass(frozen=True)
@@ -24,23 +26,14 @@ FAMILIES: dict[str, Family] = {
         Family("cudnn", "cuDNN", "accent"),
     )
 }
-SHORT = {
-    "direct": "direct", "direct-tiled": "direct tiled", "im2col-gemm": "im2col", "im2col-cublas": "im2col cuBLAS",
-    "implicit-gemm-plain": "implicit plain", "implicit-gemm": "implicit GEMM", "winograd-2x2": "Winograd 2×2",
-    "winograd-4x4": "Winograd 4×4", "winograd-nonfused": "Winograd steps", "fft": "FFT",
-    "cudnn-implicit-gemm": "cuDNN implicit", "cudnn-implicit-precomp-gemm": "cuDNN precomp",
-    "cudnn-gemm": "cuDNN GEMM", "cudnn-direct": "cuDNN direct", "cudnn-fft": "cuDNN FFT",
-    "cudnn-fft-tiling": "cuDNN FFT tiles", "cudnn-winograd": "cuDNN Winograd",
-    "cudnn-winograd-nonfused": "cuDNN Winograd steps",
-}  # fmt: skip
 
 
 def family(rung: str) -> Family:
-    """Of "conv/im2col-gemm": the first word of its name."""
-    return FAMILIES[rung.partition("/")[2].partition("-")[0]]
+    """Returns the family of a rung of the ladder by its name."""
+    return FAMILIES[find(rung).family]
 
 
 def short(row: Mapping) -> str:
-    """The rung of a row; the cpu engine calls NumPy's BLAS where a GPU has cuBLAS."""
-    name = SHORT[row["rung"].partition("/")[2]]
+    """Returns the short title of the rung of a row; the cpu engine calls NumPy's BLAS where a GPU has cuBLAS."""
+    name = find(row["rung"]).short_title
     return name.replace("cuBLAS", "BLAS") if row["engine"] == "cpu" else name

@@ -11,11 +11,11 @@ from hypothesis import strategies as st
 from kernels.conv.networks import NETWORKS
 from kernels.conv.presets import CONV_GRID
 from kernels.conv.shape import ConvShape
+from kernels.ladders import find
 from kernels.model.shape import ShapeError
 from tests.helpers.race_rows import LADDER, timed
 from visuals.conv.choose import layers as choose_layers
 from visuals.conv.choose import winners as choose_winners
-from visuals.conv.choose.families import SHORT
 from visuals.conv.choose.winners import AXES, rest
 
 NAMES = [rung.name for rung in LADDER.rungs]
@@ -136,7 +136,7 @@ def test_the_page_names_the_winner_in_words_and_tells_every_time():
     told = choose_winners.winners(choose_winners.by_shape(rows, "cold"), BASE, AXES["N"], AXES["H"])
     text = choose_winners.html(told, BASE, lambda s: "" if s == BASE else f"?N={s.N}&x=<")
     cells = re.findall(r"<b>([^<]*)</b><small>([^<]*)</small>", text)
-    direct, fft = (SHORT[name] for name in ("direct", "fft"))
+    direct, fft = (find(f"conv/{name}").short_title for name in ("direct", "fft"))
     assert cells == [(fft, "2.00×"), (direct, "≈ tie"), (direct, "1.50×"), (fft, "1.33×")]
     assert text.count("kt-here") == 1 and 'href="?N=4&amp;x=&lt;"' in text
     assert text.count("<li>") == 8 and "FFT</span> <b>1 ms</b>" in text

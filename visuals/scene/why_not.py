@@ -1,0 +1,23 @@
+"""Why a rung has no scene at a shape."""
+
+from __future__ import annotations
+
+from collections.abc import Container, Mapping
+from typing import Any
+
+from kernels.ladders import find
+from kernels.model.program import RuleError
+
+
+def why_not(rung: str, shape: Any, tiles: Mapping[str, int], scenes: Container[str]) -> str:
+    """Returns the rule that a rung breaks at a shape, or why it is none of those in `scenes`; "" if it has a scene."""
+    found = find(rung)
+    try:
+        found.check(shape, tiles)
+    except RuleError as e:
+        return f"{str(e)[0].upper()}{str(e)[1:]}."
+    if rung in scenes:
+        return ""
+    if found.no_scene:
+        return f"{found.title}: {found.no_scene}."
+    return f"{found.title} is {found.library}'s own kernel: its source is not open, so its steps cannot be shown."
