@@ -9,11 +9,6 @@ from kernels.model.program import Arg, Launch, Program, Tiles
 from kernels.model.rung import Cost, Rung, any_gpu
 
 WARP = 32
-# -D options, in this order whatever order they came in: a kernel's digest must not hang on it.
-DEFINES = (
-    "M", "BLOCK", "TILE", "TK", "TP", "CHUNK", "PAD", "SPECTRA", "BM", "BN", "BK", "BC", "WARPS", "Br", "Bc",
-    "WM", "WN", "TM", "TN", "PER", "DP", "STAGES", "GROUP", "BF16",
-)  # fmt: skip
 
 
 def ceil(a: int, b: int) -> int:
@@ -34,7 +29,7 @@ def launch(
     entry = source.rpartition("/")[2].partition("_")[2].removesuffix(".cu")
     block = (block,) if isinstance(block, int) else block
     grid, block = ((*dim, 1, 1)[:3] for dim in (grid, block))
-    options = tuple((name, defines[name]) for name in sorted(defines, key=DEFINES.index)) if defines else ()
+    options = tuple(sorted((defines or {}).items()))  # a kernel's digest must not depend on their order
     return Launch(source, entry, grid, block, args, twin, options, shared)
 
 
