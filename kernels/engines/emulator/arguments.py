@@ -34,8 +34,8 @@ TYPE is one of f16 bf16 f32 f64 i8 u8 i16 u16 i32 u32 i64 u64.
 FILL is one of random (standard normal; whole numbers 0 to 99), zeros, ones, arange,
 empty (the kernel must write an element before it reads it),
 LOW..HIGH (random from LOW to HIGH, both included for whole numbers)."""
-MOST_EXTENTS = 8
-MOST_DEPTH = 8  # of structs in structs
+MAX_EXTENTS = 8
+MAX_DEPTH = 8  # of structs in structs
 _STRUCT = re.compile(r"struct([0-9]*)\{(.*)\}", re.DOTALL)
 
 
@@ -86,10 +86,10 @@ Argument = np.generic | Array | Struct
 def parse(text: str, depth: int = 0) -> Argument:
     """What an argument's text describes; nothing is filled. RuleError names the rule and the text."""
     text = text.strip()
-    if depth > MOST_DEPTH:
-        raise RuleError(f"structs are at most {MOST_DEPTH} deep; got {text!r} inside")
-    if found := _STRUCT.fullmatch(text):
-        return _struct(text, *found.groups(), depth)
+    if depth > MAX_DEPTH:
+        raise RuleError(f"structs are at most {MAX_DEPTH} deep; got {text!r} inside")
+    if match := _STRUCT.fullmatch(text):
+        return _struct(text, *match.groups(), depth)
     if text.endswith(".npy"):
         return _of_file(Path(text))
     type_, _, rest = text.partition(":")
@@ -102,9 +102,9 @@ def parse(text: str, depth: int = 0) -> Argument:
     if not colon:
         return _number(type_, rest)
     sizes = [numerals.count(part) for part in extents.split("x") if part]
-    if not 1 <= len(sizes) <= MOST_EXTENTS or None in sizes:
+    if not 1 <= len(sizes) <= MAX_EXTENTS or None in sizes:
         raise RuleError(
-            f"an array is TYPE:EXTENTS:FILL, EXTENTS 1 to {MOST_EXTENTS} positive whole numbers with x between them; "
+            f"an array is TYPE:EXTENTS:FILL, EXTENTS 1 to {MAX_EXTENTS} positive whole numbers with x between them; "
             f"got {text!r}"
         )
     return Array(tuple(sizes), DTYPES[type_], _fill(type_, fill, text))
@@ -175,8 +175,8 @@ def _of_file(path: Path) -> Argument:
         raise RuleError(f"{path} holds {array.dtype}; an argument is {', '.join(DTYPES)}, bool or complex")
     if not array.size:
         raise RuleError(f"{path} holds no element: its shape is {array.shape}")
-    made = Array(array.shape, dtype, path)
-    return made if array.shape else made.values(np.random.default_rng(0))[()]
+    array_argument = Array(array.shape, dtype, path)
+    return array_argument if array.shape else array_argument.values(np.random.default_rng(0))[()]
 
 
 # -- in memory -----------------------------------------------------------------------------------
@@ -225,23 +225,23 @@ def check_arguments(kernel: Kernel, entry: str, given: Mapping[str, Argument]) -
     if len(given) != len(kernel.params):
         raise RuleError(f"{entry} takes {len(kernel.params)} arguments, got {len(given)}")
     for n, ((name, value), p) in enumerate(zip(given.items(), kernel.params, strict=True)):
-        wrong = _mismatch(value, p)
-        if wrong:
-            needed, found = wrong
-            raise RuleError(f"{entry}: parameter {n} is {needed}, {name} is {found}")
+        mismatch = _mismatch(value, p)
+        if mismatch:
+            required, actual = mismatch
+            raise RuleError(f"{entry}: parameter {n} is {required}, {name} is {actual}")
 
 
 def _mismatch(value: Argument, p: Variable) -> tuple[str, str] | None:
     """What a parameter needs and what the argument is instead; None if they agree."""
     if size(value) != p.size:
-        found = "an array, which is a pointer" if isinstance(value, Array) else f"{size(value)} bytes wide"
-        return f"{p.size} bytes wide", found
+        actual = "an array, which is a pointer" if isinstance(value, Array) else f"{size(value)} bytes wide"
+        return f"{p.size} bytes wide", actual
     if p.align > alignment(value):
         return f"aligned to {p.align} bytes", f"aligned to {alignment(value)}: write struct{p.align}{{...}}"
     if isinstance(value, np.generic) and p.dtype[:1] in "fsu":
         kinds = ("a whole number", "a floating-point number")
-        needed, found = kinds[p.dtype.startswith("f")], kinds[value.dtype.kind not in "iub"]
-        return (needed, found) if needed != found else None
+        required, actual = kinds[p.dtype.startswith("f")], kinds[value.dtype.kind not in "iub"]
+        return (required, actual) if required != actual else None
     return None
 
 
@@ -250,9 +250,14 @@ def check_variables(
 ) -> None:
     """RuleError if a value is not as large as its variable, or if a variable has the name of an argument."""
     sizes = {v.name: v.size for v in kernel.variables if v.space in ("global", "const")}
-    if taken := sizes.keys() & given.keys():
-        raise RuleError(f"the variable {taken.pop()} has the name of an argument here; give it another")
+    if shared_names := sizes.keys() & given.keys():
+        raise RuleError(
+            f"the variable {shared_names.pop()} has the name of an argument here; give it another"
+        )
     for name, value in values.items():
-        room, needed = sizes.get(lowered[name], 0), value.nbytes if isinstance(value, Array) else size(value)
-        if room != needed:
-            raise RuleError(f"the variable {name} holds {room:,} bytes, its value {needed:,}")
+        capacity, required = (
+            sizes.get(lowered[name], 0),
+            value.nbytes if isinstance(value, Array) else size(value),
+        )
+        if capacity != required:
+            raise RuleError(f"the variable {name} holds {capacity:,} bytes, its value {required:,}")

@@ -27,13 +27,13 @@ class Barriers:
         self.parked: Groups = {}
         self.warnings: dict[int, str] = {}
         self._operands = {
-            pc: self._read(self.code[pc]) for pc, kind in m.flow.endings.items() if kind == "barrier"
+            pc: self._readers(self.code[pc]) for pc, kind in m.flow.endings.items() if kind == "barrier"
         }
         self._keys = int(np.prod(m.grid)) * NAMED  # a barrier's key: block * NAMED + its id
         # bar.arrive: warps that came without waiting, and warps wanted, by key.
-        self._passed, self._wanted = np.zeros(0, np.int64), np.zeros(0, np.int64)
+        self._arrived_warps, self._expected = np.zeros(0, np.int64), np.zeros(0, np.int64)
 
-    def _read(self, i: Instruction) -> tuple[Read, Read | None, Read | None]:
+    def _readers(self, i: Instruction) -> tuple[Read, Read | None, Read | None]:
         """Readers of a barrier's id, its count of threads (None: all of the block), its predicate (bar.red)."""
         red = "red" in i.parts
         id_, *count = i.operands[1:-1] if red else i.operands
@@ -48,7 +48,7 @@ class Barriers:
         """Threads come to a barrier: who may go on, by the barrier left. Those of a barrier for all may have to
         wait for release(): so blocks go on together."""
         if "arrive" in self.code[pc].parts:
-            self._pass(pc, here)
+            self._count_arrivals(pc, here)
             released = self._complete(pc, here)
             join(released, pc, here)
             return released
@@ -65,15 +65,18 @@ class Barriers:
             return self._leave(threads, self.m.block_of)
         return self._complete(pc, threads)
 
-    def _pass(self, pc: int, here: np.ndarray) -> None:
+    def _count_arrivals(self, pc: int, here: np.ndarray) -> None:
         """bar.arrive: whole warps are counted and do not wait."""
         key, count = self._numbers(pc, here)
-        if not self._passed.size:
-            self._passed, self._wanted = np.zeros(self._keys, np.int64), np.zeros(self._keys, np.int64)
+        if not self._arrived_warps.size:
+            self._arrived_warps, self._expected = (
+                np.zeros(self._keys, np.int64),
+                np.zeros(self._keys, np.int64),
+            )
         warps = here.reshape(-1, LANES).any(axis=1)
         key, count = (_of_warps(np.where(here, value, 0))[warps] for value in (key, count))
-        np.add.at(self._passed, key, 1)
-        np.maximum.at(self._wanted, key, count // LANES)
+        np.add.at(self._arrived_warps, key, 1)
+        np.maximum.at(self._expected, key, count // LANES)
 
     def _numbers(self, pc: int, threads: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         """(key, count of threads or 0), one a slot, checked for these threads."""
@@ -92,67 +95,70 @@ class Barriers:
     # -- completing ----------------------------------------------------------------------------------
     def _complete(self, pc: int, here: np.ndarray) -> Groups:
         """Let the threads on whose barrier is complete, now that these have come to the one at pc."""
-        key, wanted = self._waiting()
+        key, expected = self._waiting()
         first = _of_warps(np.where(self.m.live, key, -1))
-        came = (first >= 0) & ~self._elsewhere(first, key)
+        arrived = (first >= 0) & ~self._incomplete(first, key)
         if len(self.parked) > 1:
-            self._check_lines(np.repeat(came, LANES))
-        need, arrivals = self._needed(first, came, wanted), np.bincount(first[came], minlength=self._keys)
-        if self._passed.size:
-            arrivals += self._passed
-        done = (need > 0) & (arrivals >= need)
-        for at in np.flatnonzero(done & (arrivals > need))[:1]:
-            what = f"barrier {at % NAMED} is for {need[at] * LANES} threads, {arrivals[at] * LANES} have come"
+            self._check_lines(np.repeat(arrived, LANES))
+        required, arrivals = (
+            self._required(first, arrived, expected),
+            np.bincount(first[arrived], minlength=self._keys),
+        )
+        if self._arrived_warps.size:
+            arrivals += self._arrived_warps
+        done = (required > 0) & (arrivals >= required)
+        for at in np.flatnonzero(done & (arrivals > required))[:1]:
+            what = f"barrier {at % NAMED} is for {required[at] * LANES} threads, {arrivals[at] * LANES} have come"
             self._fail(pc, what, here)
-        if self._passed.size:
-            self._passed[done] = self._wanted[done] = 0
-        go = np.repeat(came & done[first], LANES) & (key >= 0)
-        return self._leave(go, key) if go.any() else {}
+        if self._arrived_warps.size:
+            self._arrived_warps[done] = self._expected[done] = 0
+        going = np.repeat(arrived & done[first], LANES) & (key >= 0)
+        return self._leave(going, key) if going.any() else {}
 
     def _waiting(self) -> tuple[np.ndarray, np.ndarray]:
         """(key of the barrier at which each thread waits, -1 where it does not; its count, 0 for all)."""
-        key, wanted = np.full(self.m.slots, -1), np.zeros(self.m.slots, np.int64)
+        key, expected = np.full(self.m.slots, -1), np.zeros(self.m.slots, np.int64)
         for pc, threads in self.parked.items():
             keys, counts = self._numbers(pc, threads)
-            key[threads], wanted[threads] = keys[threads], counts[threads]
-        return key, wanted
+            key[threads], expected[threads] = keys[threads], counts[threads]
+        return key, expected
 
-    def _elsewhere(self, first: np.ndarray, key: np.ndarray) -> np.ndarray:
+    def _incomplete(self, first: np.ndarray, key: np.ndarray) -> np.ndarray:
         """Warps with a live thread that does not wait at the warp's barrier."""
         return (self.m.live & (key != np.repeat(first, LANES))).reshape(-1, LANES).any(axis=1)
 
-    def _needed(self, first: np.ndarray, came: np.ndarray, wanted: np.ndarray) -> np.ndarray:
+    def _required(self, first: np.ndarray, arrived: np.ndarray, expected: np.ndarray) -> np.ndarray:
         """Warps that each barrier waits for, by key."""
         live = self.m.live.reshape(-1, LANES).any(axis=1)
         block = self.m.block_of[::LANES]
         all_ = np.bincount(block[live], minlength=self._keys // NAMED)[block]
-        wanted = _of_warps(wanted) // LANES
-        need = self._wanted.copy() if self._wanted.size else np.zeros(self._keys, np.int64)
-        np.maximum.at(need, first[came], np.where(wanted > 0, wanted, all_)[came])
-        return need
+        expected = _of_warps(expected) // LANES
+        required = self._expected.copy() if self._expected.size else np.zeros(self._keys, np.int64)
+        np.maximum.at(required, first[arrived], np.where(expected > 0, expected, all_)[arrived])
+        return required
 
-    def _check_lines(self, came: np.ndarray) -> None:
+    def _check_lines(self, arrived: np.ndarray) -> None:
         """An aligned barrier (bar.sync, __syncthreads) is one instruction for all threads of a warp."""
         at = np.full(self.m.slots, -1)
         for pc, threads in self.parked.items():
             at[threads] = pc
         last = np.repeat(_of_warps(at), LANES)
-        apart = came & (at >= 0) & (at != last)
-        for pc in np.unique(at[apart]):
-            here = apart & (at == pc)
+        differing = arrived & (at >= 0) & (at != last)
+        for pc in np.unique(at[differing]):
+            here = differing & (at == pc)
             other = self.code[last[here][0]]
             if any(i.parts[0] == "bar" or "aligned" in i.parts for i in (self.code[pc], other)):
                 what = f"not all threads of the warp reach this barrier: others wait at {other.line}"
                 self._fail(int(pc), what, here)
 
     # -- going on --------------------------------------------------------------------------------------
-    def _leave(self, go: np.ndarray, key: np.ndarray) -> Groups:
+    def _leave(self, going: np.ndarray, key: np.ndarray) -> Groups:
         """Take threads out of those that wait; `key` is the same for those that waited for each other."""
         if self.m.races is not None:
             self.m.races.barrier()
-        released = {pc: threads & go for pc, threads in self.parked.items()}
+        released = {pc: threads & going for pc, threads in self.parked.items()}
         released = {pc: threads for pc, threads in released.items() if threads.any()}
-        rest = {pc: threads & ~go for pc, threads in self.parked.items()}
+        rest = {pc: threads & ~going for pc, threads in self.parked.items()}
         self.parked = {pc: threads for pc, threads in rest.items() if threads.any()}
         self._reduce(released, key)
         for pc, threads in released.items():
@@ -165,26 +171,28 @@ class Barriers:
         red = {pc: threads for pc, threads in released.items() if "red" in self.code[pc].parts}
         if not red:
             return
-        came, yes = np.zeros(self._keys, np.int64), np.zeros(self._keys, np.int64)
+        arrived, true_count = np.zeros(self._keys, np.int64), np.zeros(self._keys, np.int64)
         for pc, threads in red.items():
-            brought = np.broadcast_to(self._operands[pc][2](), self.m.slots)
-            came += np.bincount(key[threads], minlength=self._keys)
-            yes += np.bincount(key[threads & brought], minlength=self._keys)
+            predicates = np.broadcast_to(self._operands[pc][2](), self.m.slots)
+            arrived += np.bincount(key[threads], minlength=self._keys)
+            true_count += np.bincount(key[threads & predicates], minlength=self._keys)
         for pc, threads in red.items():
             i = self.code[pc]
             self.m.enter(threads)
             if "popc" in i.parts:
-                self.m.writer(i.operands[0], "u32")(yes[key].astype(np.uint32))
+                self.m.writer(i.operands[0], "u32")(true_count[key].astype(np.uint32))
             else:
-                self.m.writer(i.operands[0], "pred")((yes == came if "and" in i.parts else yes > 0)[key])
+                self.m.writer(i.operands[0], "pred")(
+                    (true_count == arrived if "and" in i.parts else true_count > 0)[key]
+                )
 
     def _warn_of_ended(self, pc: int, threads: np.ndarray) -> None:
         """The hardware does not wait for threads that ended; CUDA leaves it undefined."""
         m = self.m
-        gone = m.exists & ~m.live & self._of_blocks(threads)
-        if gone.any():
-            slot = int(np.flatnonzero(gone)[0])
-            count = np.count_nonzero(gone & (m.block_of == m.block_of[slot]))
+        ended = m.exists & ~m.live & self._of_blocks(threads)
+        if ended.any():
+            slot = int(np.flatnonzero(ended)[0])
+            count = np.count_nonzero(ended & (m.block_of == m.block_of[slot]))
             self.warnings[pc] = (
                 f"{m.where(pc)}: {count} threads of block {m.threads.block_at(slot)}, first thread "
                 f"{m.threads.thread(slot)}, return before this barrier. It does not wait for them on the hardware "
@@ -207,13 +215,13 @@ class Barriers:
 
     def check_deadlock(self) -> None:
         """Fail where threads wait: nobody runs, so nobody else will come."""
-        key, wanted = self._waiting() if self.parked else (np.zeros(0), np.zeros(0))
+        key, expected = self._waiting() if self.parked else (np.zeros(0), np.zeros(0))
         for pc, threads in self.parked.items():
             slot = int(np.flatnonzero(threads)[0])
             missing = self.m.live & (self.m.block_of == self.m.block_of[slot]) & (key != key[slot])
-            came = np.count_nonzero(key == key[slot])
-            who = f"{wanted[slot]} threads" if wanted[slot] else "all threads of the block"
-            what = f"deadlock: barrier {key[slot] % NAMED} waits for {who}, {came} have come"
+            arrived = np.count_nonzero(key == key[slot])
+            who = f"{expected[slot]} threads" if expected[slot] else "all threads of the block"
+            what = f"deadlock: barrier {key[slot] % NAMED} waits for {who}, {arrived} have come"
             if missing.any():
                 first = int(np.flatnonzero(missing)[0])
                 what += f" and no other can, such as thread {self.m.threads.thread(first)}"

@@ -22,8 +22,8 @@ from kernels.engines.emulator.state import Machine
 ADDRESSES, APART = 1 << 46, 16  # of functions: where they begin, bytes from one to the next
 HEADER = 16  # bytes: the return address and where the caller's frame begins, 8 each
 CUDA_STACK = 1024  # bytes a thread, unless cudaDeviceSetLimit raises it
-MOST_STACK = 16 * CUDA_STACK  # bytes of frames a thread; fewer in a large grid, never below CUDA's
-MOST_STACKS = 1 << 29  # bytes of frames in all, above CUDA_STACK a thread
+MAX_STACK = 16 * CUDA_STACK  # bytes of frames a thread; fewer in a large grid, never below CUDA's
+MAX_STACKS = 1 << 29  # bytes of frames in all, above CUDA_STACK a thread
 
 Threads = np.ndarray
 
@@ -61,7 +61,7 @@ class _Site:
 
     layout: _Layout | None
     pointer: Callable[[], np.ndarray] | None
-    given: tuple[_Copied, ...]
+    arguments: tuple[_Copied, ...]
     returned: tuple[_Copied, ...]
 
 
@@ -77,10 +77,10 @@ class Frames:
         self._starts = [f.start for f in kernel.functions.values()]
         self._by_start = list(self._layouts.values())
         self._named = {address: name for name, address in addresses(kernel).items()}
-        self._own = m.local.size
+        self._kernel_bytes = m.local.size
         self.base = np.zeros(m.slots, np.uint64)
-        self.top = np.full(m.slots, self._own, np.uint64)
-        self.limit = max(CUDA_STACK, min(MOST_STACK, MOST_STACKS // m.slots))
+        self.top = np.full(m.slots, self._kernel_bytes, np.uint64)
+        self.limit = max(CUDA_STACK, min(MAX_STACK, MAX_STACKS // m.slots))
         sizes = {v.name: v for f in kernel.functions.values() for v in f.variables}
         sizes |= {v.name: v for v in kernel.variables if v.space == "local"}
         self._sites = {pc: self._site(i, sizes) for pc, i in enumerate(kernel.code) if i.parts[0] == "call"}
@@ -112,13 +112,13 @@ class Frames:
         return _Copied(offset, v.size, whole & -whole)
 
     def _site(self, i: Instruction, variables: Mapping[str, Variable]) -> _Site:
-        returned, given, *pointer = i.operands
-        got, handed = (
-            tuple(self._copied(variables[o.value]) for o in group.value) for group in (returned, given)
+        returned, arguments, *pointer = i.operands
+        copied_results, copied_arguments = (
+            tuple(self._copied(variables[o.value]) for o in group.value) for group in (returned, arguments)
         )
         if pointer:
-            return _Site(None, self.m.reader(pointer[0], "u64"), handed, got)
-        return _Site(self._by_start[self._starts.index(i.targets[0])], None, handed, got)
+            return _Site(None, self.m.reader(pointer[0], "u64"), copied_arguments, copied_results)
+        return _Site(self._by_start[self._starts.index(i.targets[0])], None, copied_arguments, copied_results)
 
     def reader(self, o: Operand, dtype) -> Callable[[], np.ndarray]:
         """A function that gives the address of a variable of the current frame, for every thread."""
@@ -167,9 +167,11 @@ class Frames:
             self.m.fail(pc, f"call of a pointer to no function: {pointer:#x}", slot)
         if layout is None:
             self.m.fail(pc, f"call of {plain(name)}, a function that this kernel does not name", slot)
-        given, wanted = ([c.size for c in group] for group in (site.given, layout.params))
-        got, back = ([c.size for c in group] for group in (site.returned, layout.returned))
-        if (given, got) != (wanted, back):
+        argument_sizes, parameter_sizes = (
+            [c.size for c in group] for group in (site.argument_sizes, layout.params)
+        )
+        result_sizes, returned_sizes = ([c.size for c in group] for group in (site.returned, layout.returned))
+        if (argument_sizes, result_sizes) != (parameter_sizes, returned_sizes):
             self.m.fail(pc, f"call of {plain(name)} through a pointer of another function type", slot)
         return layout
 
@@ -177,7 +179,7 @@ class Frames:
         m, caller = self.m, self.base[slots]
         base = self.top[slots]
         end = int(base.max()) + layout.size
-        if end - self._own > self.limit:
+        if end - self._kernel_bytes > self.limit:
             self._too_deep(pc, int(slots[base.argmax()]))
         self._grow(end)
         local, at = m.local, m.local_base[slots] + base
@@ -188,7 +190,7 @@ class Frames:
             _write(local, at + np.uint64(offset), width, bits[slots] if bits.ndim else bits)
         words = (at >> np.uint64(3))[:, None] + np.arange(layout.state.size, dtype=np.uint64)
         local.state.view(np.uint64)[words] = layout.state
-        self._copy(site.given, m.local_base[slots] + caller, layout.params, at)
+        self._copy(site.arguments, m.local_base[slots] + caller, layout.params, at)
         self.base[slots], self.top[slots] = base, base + np.uint64(layout.size)
 
     def _return(self, pc: int, slots: np.ndarray) -> Iterator[tuple[int, np.ndarray]]:
@@ -203,16 +205,16 @@ class Frames:
             self._copy(layout.returned, at[who], site.returned, m.local_base[slots[who]] + caller[who])
             yield int(to), slots[who]
         for n, offset, width in layout.saved:
-            own = m.R[n].copy() if m.R[n].ndim else np.full(m.slots, m.R[n])
-            own[slots] = local.load(at + np.uint64(offset), width).view(own.dtype)
-            m.R[n] = own
+            register = m.R[n].copy() if m.R[n].ndim else np.full(m.slots, m.R[n])
+            register[slots] = local.load(at + np.uint64(offset), width).view(register.dtype)
+            m.R[n] = register
         words = (at >> np.uint64(3))[:, None] + np.arange(layout.state.size, dtype=np.uint64)
         local.state.view(np.uint64)[words] = OUTSIDE
 
-    def _copy(self, given, start: np.ndarray, taken, to: np.ndarray) -> None:
+    def _copy(self, sources, start: np.ndarray, targets, to: np.ndarray) -> None:
         """Bytes and their states from variables of one frame to those of another."""
         local = self.m.local
-        for a, b in zip(given, taken, strict=True):
+        for a, b in zip(sources, targets, strict=True):
             unit = min(a.unit, b.unit)
             for n in range(0, a.size, unit):
                 source = start + np.uint64(a.offset + n) >> np.uint64(unit.bit_length() - 1)
@@ -225,7 +227,7 @@ class Frames:
         m, old = self.m, self.m.local
         if size <= old.size:
             return
-        wide = PerThread(m.slots, max(size, min(2 * old.size, self._own + self.limit)), ())
+        wide = PerThread(m.slots, max(size, min(2 * old.size, self._kernel_bytes + self.limit)), ())
         for new, before in ((wide.bytes, old.bytes), (wide.state, old.state)):
             new.reshape(m.slots, -1)[:, : old.size] = before.reshape(m.slots, -1)
         wide.state.reshape(m.slots, -1)[:, old.size :] = OUTSIDE

@@ -72,9 +72,9 @@ def add_up(parts: Sequence[Counters], uncounted: Sequence[str] = ()) -> Counters
     lines: dict[Line, dict[str, int]] = {}
     for part in parts:
         for line, counts in part.lines.items():
-            at = lines.setdefault(line, dict.fromkeys(FIELDS, 0))
+            sums = lines.setdefault(line, dict.fromkeys(FIELDS, 0))
             for name, count in counts.items():
-                at[name] += count
+                sums[name] += count
     total = {name: sum(part.total[name] for part in parts) for name in FIELDS}
     return Counters(total, lines, tuple(uncounted))
 
@@ -105,13 +105,13 @@ class Tally:
     def shared_access(
         self, pc: int, op: str, lines: np.ndarray, active: np.ndarray | None, width: int
     ) -> None:
-        waves, ideal = wavefronts(lines, active, width)
+        waves, fewest = wavefronts(lines, active, width)
         self.rows[f"shared_requests_{op}"][pc] += _warps(lines, active)
         self.rows[f"wavefronts_{op}"][pc] += waves
-        self.rows[f"bank_conflicts_{op}"][pc] += waves - ideal
+        self.rows[f"bank_conflicts_{op}"][pc] += waves - fewest
         if self.code[pc].parts[0] == "cp":
             self.rows["wavefronts_copied"][pc] += waves
-            self.rows["bank_conflicts_copied"][pc] += waves - ideal
+            self.rows["bank_conflicts_copied"][pc] += waves - fewest
 
     def counters(self) -> Counters:
         total = {name: int(row.sum()) for name, row in self.rows.items()}
@@ -119,9 +119,9 @@ class Tally:
         for pc, instruction in enumerate(self.code):
             if instruction.line is None:
                 continue
-            at = lines.setdefault(instruction.line, dict.fromkeys(FIELDS, 0))
+            sums = lines.setdefault(instruction.line, dict.fromkeys(FIELDS, 0))
             for name, row in self.rows.items():
-                at[name] += int(row[pc])
+                sums[name] += int(row[pc])
         ordered = dict(sorted(lines.items(), key=lambda item: (item[0].file, item[0].number)))
         return Counters(total, ordered)
 
@@ -155,27 +155,27 @@ def wavefronts(lines: np.ndarray, active: np.ndarray | None, width: int) -> tupl
     two further. A group needs as many passes as the fullest bank has different words."""
     words = (lines >> np.uint64(WORD_BITS)).astype(np.int64)
     if width <= 4:
-        return _passes(words, active, 1)
+        return _group_wavefronts(words, active, 1)
     span = 256 // width  # lanes of two groups
     words = words.reshape(-1, span)
     mask = None if active is None else active.reshape(words.shape)
     together = np.zeros(len(words), bool)
-    for apart in (1, 2):
-        other = np.arange(span) ^ apart
+    for distance in (1, 2):
+        other = np.arange(span) ^ distance
         differ = words != words[:, other]
         if mask is not None:
             differ &= mask & mask[:, other]
         together |= ~differ.any(axis=1)
-    total = ideal = 0
+    total = fewest = 0
     for rows, lanes in ((together, span), (~together, span // 2)):
         if rows.any():
             part = None if mask is None else mask[rows].reshape(-1, lanes)
-            waves, least = _passes(words[rows].reshape(-1, lanes), part, width // 4)
-            total, ideal = total + waves, ideal + least
-    return total, ideal
+            waves, groups = _group_wavefronts(words[rows].reshape(-1, lanes), part, width // 4)
+            total, fewest = total + waves, fewest + groups
+    return total, fewest
 
 
-def _passes(words: np.ndarray, mask: np.ndarray | None, wide: int) -> tuple[int, int]:
+def _group_wavefronts(words: np.ndarray, mask: np.ndarray | None, wide: int) -> tuple[int, int]:
     """(passes, groups) where each row of lanes is a group; a lane touches `wide` words from its own on."""
     if mask is not None:
         rows = mask.any(axis=1)

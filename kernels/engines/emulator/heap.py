@@ -5,7 +5,7 @@ from __future__ import annotations
 from bisect import bisect
 from dataclasses import dataclass
 
-from kernels.engines.emulator.memory import ALLOCATED, OUTSIDE, Global, Placed
+from kernels.engines.emulator.memory import ALLOCATED, OUTSIDE, Global, Region
 
 SIZE = 8 << 20  # bytes, CUDA's own unless cudaDeviceSetLimit says otherwise
 APART = 16  # bytes between two allocations that belong to nobody, and what each is aligned to
@@ -19,8 +19,10 @@ class Heap:
         self.memory = memory
         self.start = self.end = memory.add(NAME, SIZE, b"")
         memory.state[self.start : self.start + SIZE] = OUTSIDE
-        place = memory.placed[-1]
-        memory.placed[-1] = _Place(place.name, place.start, place.stop, place.shape, place.dtype, self)
+        region = memory.regions[-1]
+        memory.regions[-1] = _HeapRegion(
+            region.name, region.start, region.stop, region.shape, region.dtype, self
+        )
         self.sizes: dict[int, int] = {}  # of every allocation, live or freed, by where it begins
         self.live: set[int] = set()
         self._freed: dict[int, list[int]] = {}  # places to give again, by their width
@@ -28,9 +30,9 @@ class Heap:
     def allocate(self, size: int) -> int | None:
         """Where `size` new bytes begin, never written; None if the heap is full."""
         width = -(-size // APART) * APART + APART
-        again = self._freed.get(width)
-        if again:
-            start = again.pop()
+        reusable = self._freed.get(width)
+        if reusable:
+            start = reusable.pop()
         elif self.end + width <= self.start + SIZE:
             start, self.end = self.end, self.end + width
         else:
@@ -59,7 +61,7 @@ class Heap:
 
 
 @dataclass(frozen=True)
-class _Place(Placed):
+class _HeapRegion(Region):
     """The heap among the buffers of a memory: a fault names the allocation."""
 
     heap: Heap

@@ -63,11 +63,11 @@ class Lanes:
 
     def _missing(self, pc: int) -> np.ndarray:
         """For each slot, the lanes that the mask of pc names and that have not come, as bits."""
-        come = self.waiting[pc]
+        arrived = self.waiting[pc]
         for at in self._barriers & self.waiting.keys() if pc in self._barriers else ():
-            come = come | self.waiting[at]
-        absent = bits_of_lanes(self.m.live & ~come)
-        return self._masks[pc]() & np.repeat(absent, LANES)
+            arrived = arrived | self.waiting[at]
+        not_arrived = bits_of_lanes(self.m.live & ~arrived)
+        return self._masks[pc]() & np.repeat(not_arrived, LANES)
 
     def check_skipped(self, pc: int, here: np.ndarray) -> None:
         """Fail where lanes run the block at pc while others wait for them at an instruction that lies behind."""

@@ -70,8 +70,8 @@ def launch(
         raise EmulatorError(f"{entry} takes {len(kernel.params)} arguments, got {len(args)}")
     params = {}
     for n, (p, value) in enumerate(zip(kernel.params, args, strict=True)):
-        given = np.uint64(memory.address(value)) if isinstance(value, str) else value
-        data = np.asarray(given).tobytes()
+        argument = np.uint64(memory.address(value)) if isinstance(value, str) else value
+        data = np.asarray(argument).tobytes()
         if len(data) != p.size:
             raise EmulatorError(f"{entry}: argument {n} is {p.size} bytes wide, got {len(data)}")
         params[p.name] = data
@@ -107,14 +107,14 @@ def launch(
 def _place_module(kernel: Kernel, memory: Global) -> dict[str, int]:
     """Place the module's variables that the kernel uses; addresses of those and of the module's functions, by name.
     A name among a variable's first content that the module does not define stays zero."""
-    known = {p.name for p in memory.placed}
+    existing = {p.name for p in memory.regions}
     variables = [v for v in kernel.variables if v.space in ("global", "const")]
     used = kernel.symbols if variables else set()
     variables = [v for v in variables if v.name in used]
     symbols = addresses(kernel)
     symbols |= {v.name: GLOBAL_BASE + memory.add(v.name, v.size, v.data) for v in variables}
     for v in variables:
-        if v.addresses and v.name not in known:
+        if v.addresses and v.name not in existing:
             data = bytearray(v.data.ljust(v.size, b"\0"))
             for a in v.addresses:
                 bits = symbols[a.symbol] + a.offset >> a.shift if a.symbol in symbols else 0

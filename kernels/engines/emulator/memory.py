@@ -35,7 +35,7 @@ class Fault(Exception):
 
 
 @dataclass(frozen=True)
-class Placed:
+class Region:
     """A buffer in a space: bytes start .. stop, elements of `dtype`."""
 
     name: str
@@ -74,13 +74,13 @@ class Space:
             raise Fault(
                 f"misaligned {_verb(write)} of {width} bytes at {self.describe(int(offsets[at]))}", at
             )
-        least = ALLOCATED if write else WRITTEN
+        required = ALLOCATED if write else WRITTEN
         # Elements are aligned and buffers start aligned, so the first and last byte tell of all.
         state = self.state.take(offsets)
         if width > 4:
             state = np.minimum(state, self.state.take(offsets + np.uint64(width - 1)))
-        if state.min() < least:
-            self._fault(state < least, offsets, width, write)
+        if state.min() < required:
+            self._fault(state < required, offsets, width, write)
 
     def _fault(self, bad: np.ndarray, offsets: np.ndarray, width: int, write: bool) -> None:
         at = int(np.flatnonzero(bad)[0])
@@ -120,21 +120,21 @@ class Global(Space):
 
     def __init__(self, arrays: Mapping[str, np.ndarray], written: Sequence[str]):
         """Place copies of `arrays`; those not named in `written` count as never written."""
-        self.placed: list[Placed] = []
+        self.regions: list[Region] = []
         self.heap = None  # of malloc, once a kernel calls it
         at = GUARD
         for name, array in arrays.items():
             at = -(-at // ALIGN) * ALIGN
-            self.placed.append(Placed(name, at, at + array.nbytes, array.shape, array.dtype))
+            self.regions.append(Region(name, at, at + array.nbytes, array.shape, array.dtype))
             at += array.nbytes + GUARD
         super().__init__(at)
-        for p in self.placed:
+        for p in self.regions:
             self.bytes[p.start : p.stop] = np.ascontiguousarray(arrays[p.name]).reshape(-1).view(np.uint8)
             self.state[p.start : p.stop] = WRITTEN if p.name in written else ALLOCATED
 
     def add(self, name: str, size: int, data: bytes) -> int:
         """Place a module's variable; its offset. Known names keep their place and content."""
-        for p in self.placed:
+        for p in self.regions:
             if p.name == name:
                 return p.start
         start = -(-self.bytes.size // ALIGN) * ALIGN
@@ -143,35 +143,37 @@ class Global(Space):
         self.bytes[: old.size], self.state[: old.size] = old, state
         content = np.frombuffer(data.ljust(size, b"\0"), np.uint8)
         self.bytes[start : start + size], self.state[start : start + size] = content, WRITTEN
-        self.placed.append(Placed(name, start, start + size, (size,), np.dtype(np.uint8)))
+        self.regions.append(Region(name, start, start + size, (size,), np.dtype(np.uint8)))
         return start
 
     def address(self, name: str) -> int:
-        return GLOBAL_BASE + next(p.start for p in self.placed if p.name == name)
+        return GLOBAL_BASE + next(p.start for p in self.regions if p.name == name)
 
     def array(self, name: str) -> np.ndarray:
         """A buffer's content now, a copy."""
-        p = next(p for p in self.placed if p.name == name)
+        p = next(p for p in self.regions if p.name == name)
         return self.bytes[p.start : p.stop].copy().view(p.dtype).reshape(p.shape)
 
     def write(self, name: str, array: np.ndarray) -> None:
         """Replace a buffer's content."""
-        p = next(p for p in self.placed if p.name == name)
+        p = next(p for p in self.regions if p.name == name)
         self.bytes[p.start : p.stop] = np.ascontiguousarray(array).reshape(-1).view(np.uint8)
         self.state[p.start : p.stop] = WRITTEN
 
     def describe(self, offset: int) -> str:
-        for p in self.placed:
+        for p in self.regions:
             if p.start <= offset < p.stop:
                 return f"at {p.element(offset)}"
-        near = min(self.placed, key=lambda p: max(p.start - offset, offset - p.stop), default=None)
-        if near is None:
+        nearest = min(self.regions, key=lambda p: max(p.start - offset, offset - p.stop), default=None)
+        if nearest is None:
             return f"at address {GLOBAL_BASE + offset:#x}"
         if offset >= 1 << 62:
             return f"at address {(GLOBAL_BASE + offset) % (1 << 64):#x}, in no buffer"
-        past = offset - near.stop
-        side = f"{near.start - offset} bytes before the start" if past < 0 else f"{past} bytes past the end"
-        return f"{side if past else 'just past the end'} of {near.name} {list(near.shape)}"
+        past = offset - nearest.stop
+        side = (
+            f"{nearest.start - offset} bytes before the start" if past < 0 else f"{past} bytes past the end"
+        )
+        return f"{side if past else 'just past the end'} of {nearest.name} {list(nearest.shape)}"
 
 
 class PerBlock(Space):
@@ -179,8 +181,8 @@ class PerBlock(Space):
 
     name = "shared"
 
-    def __init__(self, slots: int, size: int, names: Sequence[Placed]):
-        self.size, self.placed = -(-size // 16) * 16, names
+    def __init__(self, slots: int, size: int, names: Sequence[Region]):
+        self.size, self.regions = -(-size // 16) * 16, names
         super().__init__(slots * self.size)
         if slots:
             self.state.reshape(slots, -1)[:, :size] = ALLOCATED
@@ -191,7 +193,7 @@ class PerBlock(Space):
 
     def describe(self, offset: int) -> str:
         inside = offset % self.size if self.size else offset
-        for p in self.placed:
+        for p in self.regions:
             if p.start <= inside < p.stop:
                 return f"at {p.element(inside)} in {self.name} memory"
         return f"at byte {inside} of the block's {self.size} bytes of {self.name} memory"

@@ -227,8 +227,8 @@ def _two_product(a, b):
 def _to_odd(value, rest):
     """value + rest rounded to odd: rounding it again to fewer bits is then as good as rounding once."""
     even = (np.asarray(value).view(np.uint64) & np.uint64(1)) == 0
-    move = (rest != 0) & even & np.isfinite(value)
-    return np.where(move, np.nextafter(value, np.where(rest > 0, np.inf, -np.inf)), value)
+    adjust = (rest != 0) & even & np.isfinite(value)
+    return np.where(adjust, np.nextafter(value, np.where(rest > 0, np.inf, -np.inf)), value)
 
 
 def _fma_double(a, b, c):
@@ -242,15 +242,15 @@ def _fma_double(a, b, c):
 
 def directed(values, mode: str, dtype):
     """float64 values to a narrower float towards zero (rz), down (rm) or up (rp)."""
-    near = values.astype(dtype)
-    return _moved(near, values - near.astype(np.float64), mode)
+    nearest = values.astype(dtype)
+    return _step_towards(nearest, values - nearest.astype(np.float64), mode)
 
 
-def _moved(near, rest, mode: str):
+def _step_towards(nearest, rest, mode: str):
     """near + rest, of which `near` is the nearest number, rounded towards zero (rz), down (rm) or up (rp)."""
-    aim = {"rz": 0.0, "rm": -np.inf, "rp": np.inf}[mode]
-    beyond = {"rz": rest * np.sign(near) < 0, "rm": rest < 0, "rp": rest > 0}[mode]
-    return np.where(beyond, np.nextafter(near, near.dtype.type(aim)), near)
+    limit = {"rz": 0.0, "rm": -np.inf, "rp": np.inf}[mode]
+    overshoots = {"rz": rest * np.sign(nearest) < 0, "rm": rest < 0, "rp": rest > 0}[mode]
+    return np.where(overshoots, np.nextafter(nearest, nearest.dtype.type(limit)), nearest)
 
 
 def in_mode(name: str, mode: str):
@@ -259,18 +259,18 @@ def in_mode(name: str, mode: str):
     def f(*values):
         value, rest = EXACT[name](*(v.astype(np.float64) for v in values))
         if values[0].dtype == np.float64:
-            return _moved(value, rest, mode)
+            return _step_towards(value, rest, mode)
         return directed(_to_odd(value, rest), mode, np.float32)
 
     return f
 
 
 def _exact_fma(a, b, c):
-    near = _fma_double(a, b, c)
+    nearest = _fma_double(a, b, c)
     product, low = _two_product(a, b)
-    total, rest = _two_sum(product, -near)
-    total, more = _two_sum(total, c)
-    return near, total + (rest + more + low)
+    total, rest = _two_sum(product, -nearest)
+    total, error = _two_sum(total, c)
+    return nearest, total + (rest + error + low)
 
 
 def _exact_div(a, b):
@@ -370,14 +370,14 @@ def convert(value, to: str, from_: str, modifiers):
         if not is_float(to):
             info = np.iinfo(target)
             # The PTX ISA: NaN gives zero, but only the top bit set where either type has 64 bits.
-            isnan, wide = np.isnan(value), from_ == "f64" or to in ("s64", "u64")
-            odd = target(info.min) if info.min else target(info.max // 2 + 1)
+            isnan, is_wide = np.isnan(value), from_ == "f64" or to in ("s64", "u64")
+            nan_result = target(info.min) if info.min else target(info.max // 2 + 1)
             value = np.where(isnan, 0, np.asarray(value, np.float64))
             # float64 cannot hold the largest int64: clip, then mend what the clip rounded up.
             whole = np.clip(np.trunc(value), float(info.min), float(info.max))
             top = whole >= float(info.max)
             out = np.where(top, target(info.max), np.where(top, 0, whole).astype(target))
-            return np.where(isnan & wide, odd, out).astype(target)[()]
+            return np.where(isnan & is_wide, nan_result, out).astype(target)[()]
         if (mode := _direction(modifiers)) is not None:
             return directed(np.asarray(value, np.float64), mode, target)
     elif is_float(to) and (mode := _direction(modifiers)) is not None:

@@ -37,15 +37,15 @@ def ptx(source: str, defines: Defines) -> str:
         return compile.compile_ptx(text, source.rpartition("/")[2], options(defines))
     except compile.CompilerMissing as e:
         stem = place(source, ())[1]
-        there = ", ".join(other for other in listed if other.partition(".")[0] == stem) or "nothing"
-        wanted = ", ".join(f"{name}={value}" for name, value in defines) or "no defines"
+        available = ", ".join(other for other in listed if other.partition(".")[0] == stem) or "nothing"
+        requested = ", ".join(f"{name}={value}" for name, value in defines) or "no defines"
         raise compile.CompilerMissing(
-            f"{source} with {wanted} is not among the compiled kernels ({there}): {e}"
+            f"{source} with {requested} is not among the compiled kernels ({available}): {e}"
         ) from None
 
 
 def resources(source: str, defines: Defines) -> dict[str, int] | None:
     """registers, shared_bytes, spill_bytes of a kernel on sm_90 as ptxas reports; None if it was not compiled ahead."""
     topic, name = place(source, defines)
-    found = ptx_archive.listed(FOLDER, topic).get(name)
-    return found and {field: count for field, count in found.items() if field != "digest"}
+    listed_fields = ptx_archive.listed(FOLDER, topic).get(name)
+    return listed_fields and {field: count for field, count in listed_fields.items() if field != "digest"}

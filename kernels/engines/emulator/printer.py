@@ -43,7 +43,7 @@ class Printer:
             self._begun[slot] = rest
 
     def _line(self, slot: int, text: bytes) -> Printed:
-        return Printed(*self.threads.place(slot), text.decode("utf-8", "replace"))
+        return Printed(*self.threads.position(slot), text.decode("utf-8", "replace"))
 
     def lines(self) -> tuple[Printed, ...]:
         """All lines in the order they were ended, then those never ended."""

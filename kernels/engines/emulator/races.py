@@ -13,7 +13,7 @@ from kernels.engines.emulator.operations import UNSIGNED
 from kernels.engines.emulator.ptx.parse import type_bytes
 from kernels.engines.emulator.state import Machine
 
-MOST = 20  # races reported in a run
+MAX_RACES = 20  # races reported in a run
 _ELSEWHERE = {"global", "local", "param", "const"}
 
 
@@ -28,7 +28,7 @@ def _unit(m: Machine) -> int:
     return min(widths)
 
 
-class _Touches:
+class _Accesses:
     """The accesses of one kind to each word since the block's barrier: who made the last, and whether several
     threads, and threads of several warps, made one that no barrier of the warp has ordered."""
 
@@ -39,7 +39,7 @@ class _Touches:
         self._several, self._warps = np.zeros(words, bool), np.zeros(words, bool)
         self.latest = -1  # epoch of the last of all
 
-    def clash(self, words, slots, epoch: int, warp_epoch) -> np.ndarray:
+    def conflicts(self, words, slots, epoch: int, warp_epoch) -> np.ndarray:
         """Whether another thread has touched each word, and no barrier has ordered that before this."""
         other = self._several[words] | (self.who[words] != slots)
         return self._unordered(words, slots, epoch, warp_epoch) & other
@@ -77,7 +77,7 @@ class Races:
         self.epoch = 0  # of the block's barriers
         self.warp_epoch = np.zeros(m.slots // 32, np.int64)
         self._reads, self._writes, self._atomics = (
-            _Touches(words, verb) for verb in ("reads", "writes", "updates")
+            _Accesses(words, verb) for verb in ("reads", "writes", "updates")
         )
         self._now = m.shared.bytes.view(UNSIGNED[self.unit])
         self.found: dict[tuple, str] = {}
@@ -105,7 +105,7 @@ class Races:
         bytes of each active thread, [active, width] or as wide in a larger type."""
         words, slots = self._words(offsets, width)
         bits = np.ascontiguousarray(values).reshape(-1).view(np.uint8).view(UNSIGNED[self.unit])
-        self._together(pc, words, slots, bits)
+        self._check_same_instruction(pc, words, slots, bits)
         other = self._now[words] != bits
         self._check(pc, words[other], slots[other], self._writes, (self._writes,), note=False)
         self._check(pc, words, slots, self._writes, (self._atomics, self._reads))
@@ -121,18 +121,18 @@ class Races:
             slots = np.repeat(slots, n)
         return words, slots
 
-    def _check(self, pc: int, words, slots, kind: _Touches, others, note: bool = True) -> None:
+    def _check(self, pc: int, words, slots, kind: _Accesses, others, note: bool = True) -> None:
         for other in others:
             if other.latest < self.epoch:
                 continue
-            bad = np.flatnonzero(other.clash(words, slots, self.epoch, self.warp_epoch))
+            bad = np.flatnonzero(other.conflicts(words, slots, self.epoch, self.warp_epoch))
             if bad.size:
                 at = bad[0]
                 self._report(pc, words[at], slots[at], kind.verb, other.who[words[at]], other.verb)
         if note:
             kind.note(words, slots, self.epoch, self.warp_epoch)
 
-    def _together(self, pc: int, words, slots, bits) -> None:
+    def _check_same_instruction(self, pc: int, words, slots, bits) -> None:
         """Threads that write different values to one word by one instruction."""
         order = np.argsort(words, kind="stable")
         w, s, b = words[order], slots[order], bits[order]
@@ -144,11 +144,11 @@ class Races:
     def _report(self, pc: int, word: int, slot: int, verb: str, other: int, other_verb: str) -> None:
         m, line = self.m, self.m.kernel.code[pc].line
         key = (line, verb)
-        if key in self.found or len(self.found) >= MOST:
+        if key in self.found or len(self.found) >= MAX_RACES:
             return
         where, thread = m.shared.describe(int(word) * self.unit), m.threads.thread(slot)
-        whom = "another thread" if other == slot else f"thread {m.threads.thread(other)}"
+        other_name = "another thread" if other == slot else f"thread {m.threads.thread(other)}"
         self.found[key] = (
-            f"{m.name}, {line}: data race: thread {thread} {verb} {where}, which {whom} {other_verb} "
+            f"{m.name}, {line}: data race: thread {thread} {verb} {where}, which {other_name} {other_verb} "
             f"with no barrier between them"
         )

@@ -12,7 +12,7 @@ import numpy as np
 
 from kernels.engines.emulator import instructions
 from kernels.engines.emulator.barriers import Barriers
-from kernels.engines.emulator.iterations import Loops, Turns
+from kernels.engines.emulator.iterations import Iterations, Loops
 from kernels.engines.emulator.lanes import Lanes
 from kernels.engines.emulator.state import Machine
 from kernels.engines.emulator.threads import LANES, Groups, join
@@ -26,19 +26,19 @@ class Scheduler:
         self.closures, self.guards = instructions.decode_all(m)
         self.pending: Groups = {m.kernel.start: m.live}
         self.yielded: Groups = {}
-        self.asleep: list[Turns] = []  # why those yielded
+        self.waiting_loops: list[Iterations] = []  # why those yielded
         self.barriers, self.lanes, self.loops = Barriers(m), Lanes(m), Loops(m, seconds, self._instructions)
-        ways = {
+        handlers = {
             "branch": self._branch, "table": self._jump_table, "return": self._return, "trap": self._trap,
             "barrier": self._at_barrier, "lanes": self._at_lanes, "frame": self._frame,
         }  # fmt: skip
-        self._leave = {pc: ways[kind] for pc, kind in m.flow.endings.items()}
+        self._leave = {pc: handlers[kind] for pc, kind in m.flow.endings.items()}
         self._returns = {
             pc for pc, kind in m.flow.endings.items() if kind == "return" and self.code[pc].guard is None
         }
         self._issued: dict[int, list[int]] = {}  # [warps, threads] that ran the block from this pc on
-        self._not_all = self._then_live = self._counted = m.live  # masks last looked at
-        self._all = np.count_nonzero(m.live)
+        self._partial = self._partial_live = self._counted = m.live  # masks last looked at
+        self._live_count = np.count_nonzero(m.live)
         self._warps_lanes = self._count(m.live)
 
     def run(self) -> None:
@@ -46,7 +46,7 @@ class Scheduler:
         with np.errstate(all="ignore"):
             while self.pending or self._resume():
                 pc = min(self.pending)
-                self._step(pc, self._known(self.pending.pop(pc)))
+                self._step(pc, self._canonical(self.pending.pop(pc)))
         if self.m.tally is not None:
             self._add_to_tally()
 
@@ -113,19 +113,19 @@ class Scheduler:
     def _join(self, pc: int, threads: np.ndarray) -> None:
         join(self.pending, pc, threads)
 
-    def _known(self, threads: np.ndarray) -> np.ndarray:
+    def _canonical(self, threads: np.ndarray) -> np.ndarray:
         """`live` itself where the threads are all that live: then nothing need be masked."""
         live = self.m.live
-        if threads is live or (threads is self._not_all and live is self._then_live):
+        if threads is live or (threads is self._partial and live is self._partial_live):
             return threads
-        if np.count_nonzero(threads) == self._all:
+        if np.count_nonzero(threads) == self._live_count:
             return live
-        self._not_all, self._then_live = threads, live
+        self._partial, self._partial_live = threads, live
         return threads
 
     def _exit(self, threads: np.ndarray) -> None:
         self.m.end(threads)
-        self._all = np.count_nonzero(self.m.live)
+        self._live_count = np.count_nonzero(self.m.live)
 
     def _resume(self) -> bool:
         """Nobody runs: let on those who waited. False at the launch's end; EmulatorError where all wait for ever."""
@@ -133,14 +133,14 @@ class Scheduler:
             self._join(pc + 1, threads)
         self._carry_out(self.lanes.release())
         if not self.pending:
-            if self.asleep and self.loops.stuck(self.asleep):
-                self.loops.never_end(self.asleep[0])
-            if not self.asleep:
+            if self.waiting_loops and self.loops.stuck(self.waiting_loops):
+                self.loops.never_end(self.waiting_loops[0])
+            if not self.waiting_loops:
                 self.lanes.check_deadlock()
                 self.barriers.check_deadlock()
         for pc, threads in self.yielded.items():
             self._join(pc, threads)
-        self.yielded, self.asleep = {}, []
+        self.yielded, self.waiting_loops = {}, []
         return bool(self.pending)
 
     # -- the ends of basic blocks ------------------------------------------------------------------
@@ -184,7 +184,7 @@ class Scheduler:
         """Warp instructions whose lanes have all come."""
         for pc, threads in groups.items():
             for group in self.lanes.of_one_mask(pc, threads):
-                self.m.enter(self._known(group))
+                self.m.enter(self._canonical(group))
                 self.closures[pc]()
             self._join(pc + 1, threads)
 
@@ -226,9 +226,9 @@ class Scheduler:
         """To a branch's target. A target that only returns ends the threads at once, so that the others count
         as all; one that lies behind may let other threads run first."""
         if target <= pc:
-            turns = self.loops.turned(pc, target, take)
-            if turns is not None:
-                self.asleep.append(turns)
+            iterations = self.loops.branch_back(pc, target, take)
+            if iterations is not None:
+                self.waiting_loops.append(iterations)
                 join(self.yielded, target, take)
                 return
         if target not in self._returns or target in self.pending:

@@ -11,7 +11,7 @@ import numpy as np
 
 from kernels.engines.emulator.counters import Tally
 from kernels.engines.emulator.errors import EmulatorError
-from kernels.engines.emulator.memory import GLOBAL_BASE, Global, PerBlock, PerThread, Placed
+from kernels.engines.emulator.memory import GLOBAL_BASE, Global, PerBlock, PerThread, Region
 from kernels.engines.emulator.operations import DTYPES, SIGNED, UNSIGNED
 from kernels.engines.emulator.printer import Printer
 from kernels.engines.emulator.ptx import flow
@@ -68,14 +68,14 @@ class Machine:
     def _place_variables(self, dynamic_shared: int, symbols: Mapping[str, int]) -> None:
         self._symbols = dict(symbols)
         shared, local = 0, 0
-        placed = []
+        regions = []
         for v in sorted(self.kernel.variables, key=lambda v: v.size == 0):  # the dynamic one comes last
             if v.space == "shared":
                 shared = -(-shared // v.align) * v.align
                 self._symbols[v.name] = shared
                 size = v.size or dynamic_shared
-                placed.append(
-                    Placed(variable(v.name), shared, shared + size, (size // 4,), np.dtype(np.uint32))
+                regions.append(
+                    Region(variable(v.name), shared, shared + size, (size // 4,), np.dtype(np.uint32))
                 )
                 shared += size
             elif v.space == "local":
@@ -83,7 +83,7 @@ class Machine:
                 self._symbols[v.name] = local
                 local += v.size
         blocks = int(np.prod(self.grid))
-        self.shared = PerBlock(blocks if shared else 0, shared, placed)
+        self.shared = PerBlock(blocks if shared else 0, shared, regions)
         if RESERVED in self._symbols and shared:
             self.shared.zero(self._symbols[RESERVED], RESERVED_BYTES)
         self.local = PerThread(self.slots if local else 0, local, ())

@@ -70,7 +70,7 @@ class Threads:
         """blockIdx of a slot."""
         return str(_xyz(int(self.block_of[slot]), self.grid))
 
-    def place(self, slot: int) -> tuple[Dim, Dim]:
+    def position(self, slot: int) -> tuple[Dim, Dim]:
         """(blockIdx, threadIdx) of a slot."""
         return _xyz(int(self.block_of[slot]), self.grid), _xyz(int(self.thread_of[slot]), self.block)
 

@@ -102,26 +102,26 @@ class Trace:
         m = self.m
         if name not in ("global", "shared", "const"):
             return
-        mine = np.zeros(m.slots, bool)
-        mine[self._slots] = True
+        in_block = np.zeros(m.slots, bool)
+        in_block[self._slots] = True
         if m.am is not None:
-            mine &= m.am
-        slots = np.flatnonzero(mine)
+            in_block &= m.am
+        slots = np.flatnonzero(in_block)
         if not slots.size:
             return
         if len(offsets) == 1:
             offsets = np.full(m.slots, offsets[0])
-        told = np.zeros(m.slots, values.dtype)
-        told[slice(None) if m.am is None else m.am] = values
-        bits = told[slots].view(dtype)
+        by_slot = np.zeros(m.slots, values.dtype)
+        by_slot[slice(None) if m.am is None else m.am] = values
+        bits = by_slot[slots].view(dtype)
         space = m.memory if name in ("global", "const") else m.shared
         base = np.uint64(0) if space is m.memory else m.shared_base[slots]
         inside = (offsets[slots] - base).astype(np.int64)
-        for placed in space.placed:
-            here = (inside >= placed.start) & (inside < placed.stop)
+        for region in space.regions:
+            here = (inside >= region.start) & (inside < region.stop)
             if here.any():
-                buffer = self._buffers.setdefault(placed.name, len(self._buffers))
-                element = (inside[here] - placed.start) // placed.dtype.itemsize
+                buffer = self._buffers.setdefault(region.name, len(self._buffers))
+                element = (inside[here] - region.start) // region.dtype.itemsize
                 thread = m.thread_of[slots[here]]
                 self._accesses.append(
                     (len(self._steps) - 1, buffer, element, write, thread, bits[here].astype(float))
@@ -134,31 +134,31 @@ class Trace:
             on = np.ones(32, bool) if active is None else active[row]
             if not on.any():
                 continue
-            at = np.where(on, lines[row].astype(np.int64) - base, -1)
-            for placed in (self.m.memory if name == "global" else self.m.shared).placed:
-                if placed.start <= at[on.argmax()] < placed.stop:
-                    buffer = self._buffers.setdefault(placed.name, len(self._buffers))
-                    told = np.where(on, at - placed.start, 0)
+            start = np.where(on, lines[row].astype(np.int64) - base, -1)
+            for region in (self.m.memory if name == "global" else self.m.shared).regions:
+                if region.start <= start[on.argmax()] < region.stop:
+                    buffer = self._buffers.setdefault(region.name, len(self._buffers))
+                    offsets = np.where(on, start - region.start, 0)
                     mask = np.packbits(on, bitorder="little").view(np.uint32)[0]
-                    now = len(self._steps) - 1
-                    self._requests.append((now, buffer, op == "st", warp, mask, width, told))
+                    step = len(self._steps) - 1
+                    self._requests.append((step, buffer, op == "st", warp, mask, width, offsets))
 
     def result(self) -> BlockTrace:
         def column(n: int, dtype) -> np.ndarray:
             parts = [np.broadcast_to(a[n], len(a[2])) for a in self._accesses]
             return np.concatenate(parts).astype(dtype) if parts else np.zeros(0, dtype)
 
-        def asked(n: int, dtype) -> np.ndarray:
+        def request_column(n: int, dtype) -> np.ndarray:
             return np.array([request[n] for request in self._requests], dtype)
 
         requests = Requests(
-            step=asked(0, np.uint32),
-            buffer=asked(1, np.uint8),
-            write=asked(2, np.bool_),
-            warp=asked(3, np.uint16),
-            mask=asked(4, np.uint32),
-            width=asked(5, np.uint8),
-            byte=asked(6, np.int32).reshape(-1, 32),
+            step=request_column(0, np.uint32),
+            buffer=request_column(1, np.uint8),
+            write=request_column(2, np.bool_),
+            warp=request_column(3, np.uint16),
+            mask=request_column(4, np.uint32),
+            width=request_column(5, np.uint8),
+            byte=request_column(6, np.int32).reshape(-1, 32),
         )
         warps = max(1, len(self._rows))
         return BlockTrace(

@@ -60,7 +60,7 @@ class Emulated:
                 f"{line.number:4} {c['warp_instructions']:13,} {c['sectors_ld']:8,} / {c['sectors_st']:<8,}"
                 f" {c['wavefronts_ld']:8,} / {c['wavefronts_st']:<8,}  {code}"
             )
-        out += [f"warning: {words}" for words in (*self.races, *self.warnings)]
+        out += [f"warning: {message}" for message in (*self.races, *self.warnings)]
         return "\n".join([*out, "PTX-level counts", *self._prints()])
 
     def _prints(self) -> Iterator[str]:
@@ -129,22 +129,22 @@ def emulate(
     limits.check_memory(kernel, grid, block, shared, arrays)
     if out is not None:
         Path(out).mkdir(parents=True, exist_ok=True)
-    memory, kept = _placed(given, variables, lowered, rng)
-    handed = [np.void(arguments.packed(n, value, memory.address)) for n, value in given.items()]
+    memory, locations = _fill_memory(given, variables, lowered, rng)
+    launch_args = [np.void(arguments.packed(n, value, memory.address)) for n, value in given.items()]
     try:
-        watched = Options(races=True, seconds=seconds)
-        run = launch(ptx, name, grid, block, handed, memory, shared, watched, name=entry)
+        launch_options = Options(races=True, seconds=seconds)
+        run = launch(ptx, name, grid, block, launch_args, memory, shared, launch_options, name=entry)
     except EmulatorError as e:
-        raise EmulatorError(source.quoted(str(e)) + _before(e)) from None
-    after = {n: memory.array(at).view(dtype).reshape(shape) for n, (at, dtype, shape) in kept.items()}
+        raise EmulatorError(source.quoted(str(e)) + _printed_before(e)) from None
+    after = {n: memory.array(at).view(dtype).reshape(shape) for n, (at, dtype, shape) in locations.items()}
     if out is not None:
         for n, array in after.items():
             np.save(Path(out) / f"{n.replace('::', '.')}.npy", array)
-    races, warnings = (tuple(map(source.quoted, words)) for words in (run.races, run.warnings))
+    races, warnings = (tuple(map(source.quoted, message)) for message in (run.races, run.warnings))
     return Emulated(after, run.counters, races, source, run.printed, run.unprinted, warnings)
 
 
-def _before(e: EmulatorError) -> str:
+def _printed_before(e: EmulatorError) -> str:
     """What the kernel printed before an error: the last lines."""
     lines = [str(line) for line in e.printed[-LAST_PRINTED:]]
     return "\n".join(["\nprinted before, the last lines:", *lines]) if lines else ""
@@ -156,7 +156,7 @@ def _check_texts(name: str, texts: Sequence[str]) -> None:
         raise RuleError(f"{name} is a list of texts, got {texts!r}")
 
 
-def _placed(
+def _fill_memory(
     given: Mapping[str, Argument],
     variables: Mapping[str, Argument],
     lowered: Mapping[str, str],
@@ -172,15 +172,15 @@ def _placed(
         {n: array.values(rng) for n, array in buffers.items()},
         [n for n, array in buffers.items() if array.fill != "empty"],
     )
-    kept = {n: (n, array.dtype, array.shape) for n, array in buffers.items()}
+    locations = {n: (n, array.dtype, array.shape) for n, array in buffers.items()}
     for n, value in variables.items():
         if isinstance(value, Struct):
             content = arguments.packed(n, value, memory.address)
         else:
             content = (value.values(rng) if isinstance(value, Array) else np.asarray(value)).tobytes()
-            kept[n] = lowered[n], value.dtype, value.shape
+            locations[n] = lowered[n], value.dtype, value.shape
         memory.add(lowered[n], len(content), content)
-    return memory, kept
+    return memory, locations
 
 
 def _constant(text: str) -> tuple[str, Argument]:

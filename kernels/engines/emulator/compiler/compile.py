@@ -128,7 +128,7 @@ def _compile_all(text: str, name: str, options: Sequence[str], names: Sequence[s
     try:
         return _compile(text, name, options, names)
     except CompileError as error:
-        if cuda_headers.OF_HOST not in str(error):
+        if cuda_headers.HOST_CODE_ERROR not in str(error):
             raise
         try:
             return _compile(text, name, (*options, "--device-as-default-execution-space"), names)
@@ -144,8 +144,8 @@ def _compile(text: str, name: str, options: Sequence[str], names: Sequence[str] 
 
 def _without_folder(file: re.Match) -> str:
     """A .file directive with the file's name alone; NVRTC writes bytes beyond ASCII as octal numbers."""
-    coded = re.sub(r"\\([0-7]{3}|.)", lambda m: chr(int(m[1], 8)) if len(m[1]) == 3 else m[1], file[2])
-    path = coded.encode("latin-1", "replace").decode(errors="surrogateescape")
+    encoded = re.sub(r"\\([0-7]{3}|.)", lambda m: chr(int(m[1], 8)) if len(m[1]) == 3 else m[1], file[2])
+    path = encoded.encode("latin-1", "replace").decode(errors="surrogateescape")
     name = re.split(r"[/\\]", path)[-1]
     return f'{file[1]}"{name}"'
 
@@ -158,17 +158,22 @@ def _program(text: str, name: str, options: Sequence[str], names: Sequence[str])
     library, options = _nvrtc(), (*options, *cuda_headers.options(text))
     folders = [Path(name).parent, *(Path(o.removeprefix("-I")) for o in options if o.startswith("-I"))]
     implicit = any(standard.IMPLICIT in option for option in options)
-    own = standard.provided(folders) if implicit or cuda_headers.options(text) else {}
+    headers = standard.provided(folders) if implicit or cuda_headers.options(text) else {}
     program = ctypes.c_void_p()
     library.nvrtcCreateProgram(
-        ctypes.byref(program), _bytes(text), _bytes(name), len(own), _array(own.values()), _array(own)
+        ctypes.byref(program),
+        _bytes(text),
+        _bytes(name),
+        len(headers),
+        _array(headers.values()),
+        _array(headers),
     )
     try:
         for expression in names:
             library.nvrtcAddNameExpression(program, _bytes(expression))
         if library.nvrtcCompileProgram(program, len(options), _array(options)):
             raise CompileError(
-                cuda_headers.explained(_shortened(_fetch(program, "ProgramLog").strip(), name))
+                cuda_headers.with_advice(_shortened(_fetch(program, "ProgramLog").strip(), name))
             )
         yield program
     finally:
@@ -181,8 +186,8 @@ def _bytes(text: str) -> bytes:
 
 
 def _array(texts: Iterable[str]) -> ctypes.Array:
-    coded = [_bytes(text) for text in texts]
-    return (ctypes.c_char_p * len(coded))(*coded)
+    encoded = [_bytes(text) for text in texts]
+    return (ctypes.c_char_p * len(encoded))(*encoded)
 
 
 def _shortened(log: str, name: str) -> str:

@@ -18,7 +18,7 @@ _VARIABLE = re.compile(
 _TEMPLATE = re.compile(
     r"\btemplate\s*<[^;{}]*?\b__global__\b[^;{}]*?(?:__launch_bounds__\s*\([^)]*\)[^;{}(]*?)?\b(\w+)\s*\("
 )
-_OF_NAMES = "__nv_name_map"  # in the compiler's words, what it was given names in
+_NAME_EXPRESSION_ERROR = "__nv_name_map"  # in the compiler's words, what it was given names in
 
 
 def compile_entry(
@@ -43,7 +43,7 @@ def _compiled(text: str, file: str, options: Sequence[str], names: Sequence[str]
     try:
         return compile_unit(text, file, options, names)
     except CompileError as e:
-        if _OF_NAMES not in str(e):
+        if _NAME_EXPRESSION_ERROR not in str(e):
             raise
         return None
 
@@ -52,17 +52,17 @@ def _named(
     name: str, unit: Unit, pattern: re.Pattern, what: str, expression: str, more: Sequence[str] = ()
 ) -> str:
     """The PTX's name of what the compiler found for `expression`, or of the only one whose last name is `name`."""
-    there = pattern.findall(unit.ptx)
-    if unit.lowered.get(expression) in there:
+    available = pattern.findall(unit.ptx)
+    if unit.lowered.get(expression) in available:
         return unit.lowered[expression]
-    if name in there:
+    if name in available:
         return name
-    found = [known for known in there if _is_called(plain(known), name)]
+    found = [known for known in available if _is_called(plain(known), name)]
     if len(found) == 1:
         return found[0]
     if found:
         raise RuleError(f"several {what}s are called {name!r}; name one as the PTX does: {_listed(found)}")
-    listed = "; ".join(filter(None, (_listed(there), *more))) or "none"
+    listed = "; ".join(filter(None, (_listed(available), *more))) or "none"
     raise RuleError(f"no {what} {name!r}; there are: {listed}")
 
 

@@ -28,7 +28,7 @@ def fingerprint(text: str, folder: Path, folders: Iterable[Path], fixed: Iterabl
     a macro, or if a file cannot be read: then it is unknown what the compiler reads.
     """
     search, fixed = tuple(folders), tuple(fixed)
-    seen: dict[str, str] = {}
+    states: dict[str, str] = {}
     todo = [(text, folder)]
     try:
         while todo:
@@ -36,23 +36,23 @@ def fingerprint(text: str, folder: Path, folders: Iterable[Path], fixed: Iterabl
             for quoted, angled in _INCLUDE.findall(_SPLICE.sub("", text)):
                 if not quoted and not angled:
                     return None
-                for place in (folder, *search):
-                    path = os.path.normpath(os.path.join(place, quoted or angled))
-                    if path not in seen and os.path.isfile(path):
+                for base in (folder, *search):
+                    path = os.path.normpath(os.path.join(base, quoted or angled))
+                    if path not in states and os.path.isfile(path):
                         root = next((f for f in fixed if Path(path).is_relative_to(f)), None)
                         content = b"" if root else Path(path).read_bytes()
-                        seen[path] = _date(root) if root else hashlib.sha256(content).hexdigest()
+                        states[path] = _date(root) if root else hashlib.sha256(content).hexdigest()
                         todo.append((content.decode(errors="surrogateescape"), Path(path).parent))
     except OSError:
         return None
-    files = "\0".join(f"{path}\0{state}" for path, state in sorted(seen.items()))
+    files = "\0".join(f"{path}\0{state}" for path, state in sorted(states.items()))
     return hashlib.sha256(files.encode(errors="surrogateescape")).hexdigest()
 
 
 def _date(folder: Path) -> str:
     """When files of an installed folder were last added or removed, which an upgrade does."""
-    places = [
+    folders = [
         folder,
         *(entry.path for entry in sorted(os.scandir(folder), key=lambda e: e.name) if entry.is_dir()),
     ]
-    return " ".join(str(os.stat(place).st_mtime_ns) for place in places)
+    return " ".join(str(os.stat(path).st_mtime_ns) for path in folders)

@@ -14,7 +14,7 @@ from kernels.model.program import RuleError
 
 # Architectures whose PTX the emulator reads; an instruction that it lacks is an error that names the line.
 ARCHITECTURES = tuple(f"sm_{n}" for n in ("75", "80", "86", "87", "89", "90", "90a"))
-MOST_SOURCE = 16 * 2**20  # bytes of a file: a device such as /dev/zero never ends
+MAX_SOURCE = 16 * 2**20  # bytes of a file: a device such as /dev/zero never ends
 STANDARDS = ("c++11", "c++14", "c++17", "c++20")
 _DEFINE = re.compile(r"[A-Za-z_][A-Za-z0-9_]*(=.*)?")
 
@@ -33,16 +33,16 @@ class Source:
         if "\0" in str(path):
             raise RuleError(f"a file's name has no zero byte, got {str(path)!r}")
         with path.open("rb") as file:
-            content = file.read(MOST_SOURCE + 1).removeprefix(b"\xef\xbb\xbf")
-        if len(content) > MOST_SOURCE:
-            raise RuleError(f"{path} has more than {MOST_SOURCE:,} bytes: it is no CUDA C++")
+            content = file.read(MAX_SOURCE + 1).removeprefix(b"\xef\xbb\xbf")
+        if len(content) > MAX_SOURCE:
+            raise RuleError(f"{path} has more than {MAX_SOURCE:,} bytes: it is no CUDA C++")
         if b"\0" in content:
             raise RuleError(f"{path} is no CUDA C++ in UTF-8 or Latin-1: it holds a zero byte")
         try:
-            shown = content.decode()
+            decoded = content.decode()
         except UnicodeDecodeError:
-            shown = content.decode("latin-1")
-        lines = tuple(line.rstrip("\r") for line in shown.split("\n"))
+            decoded = content.decode("latin-1")
+        lines = tuple(line.rstrip("\r") for line in decoded.split("\n"))
         return cls(path, content.decode(errors="surrogateescape"), lines)
 
     def line(self, file: str, number: int) -> str:
@@ -73,7 +73,7 @@ def options(
         raise RuleError(f"the emulator reads the PTX of {', '.join(ARCHITECTURES)}, not of {arch!r}")
     if standard not in STANDARDS:
         raise RuleError(f"the standard is one of {', '.join(STANDARDS)}, got {standard!r}")
-    places = [*folders, file.parent]
+    search_folders = [*folders, file.parent]
     return (
         f"--std={standard}",
         f"--gpu-architecture={target.replace('sm_', 'compute_')}",
@@ -82,5 +82,5 @@ def options(
         "--diag-suppress=47",  # a macro defined again, as libcu++ does with INFINITY
         *(["--device-int128"] if sys.platform == "linux" else []),
         *(f"-D{text}" for text in defines),
-        *(f"-I{os.path.abspath(place)}" for place in places),
+        *(f"-I{os.path.abspath(folder)}" for folder in search_folders),
     )

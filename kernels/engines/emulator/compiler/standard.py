@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from pathlib import Path
 
-_TWINS = (
+_LIBCUXX = (
     "algorithm array bit bitset cfloat chrono climits cmath complex concepts cstddef cstdint cstdlib cstring ctime "
     "functional initializer_list iterator limits memory numeric optional random ratio span tuple type_traits utility "
     "variant"
@@ -64,10 +64,10 @@ _LIMITS = """#define CHAR_BIT 8
 """
 
 
-def _forwarding(twin: str) -> str:
+def _forwarding(header: str) -> str:
     # Headers of macros alone do not declare the namespace.
     return (
-        f"#pragma once\n#include <cuda/std/{twin}>\nnamespace cuda {{ namespace std {{}} }}\n"
+        f"#pragma once\n#include <cuda/std/{header}>\nnamespace cuda {{ namespace std {{}} }}\n"
         "namespace std { using namespace cuda::std; }\n"
     )
 
@@ -77,16 +77,16 @@ _CUB = {
     "block": "adjacent_difference discontinuity exchange histogram load merge_sort radix_sort reduce scan shuffle store",
     "warp": "exchange load merge_sort reduce scan store",
 }
-_OF_CUB = "".join(
+_CUB_INCLUDES = "".join(
     f"#include <cub/{level}/{level}_{part}.cuh>\n" for level, parts in _CUB.items() for part in parts.split()
 )
-INSTEAD = {"cub/cub.cuh": f"#pragma once\n{_OF_CUB}"}  # of files that are there
+REPLACEMENTS = {"cub/cub.cuh": f"#pragma once\n{_CUB_INCLUDES}"}  # of files that are there
 
 HEADERS = {
-    **INSTEAD,
+    **REPLACEMENTS,
     **dict.fromkeys(_BUILT_IN, "#pragma once\n"),
-    **{name: _forwarding(name) for name in _TWINS},
-    **{name: _forwarding(twin) for name, twin in _NAMED_AS_C.items()},
+    **{name: _forwarding(name) for name in _LIBCUXX},
+    **{name: _forwarding(header) for name, header in _NAMED_AS_C.items()},
     "math.h": _MATH,
     "cmath": _MATH + _forwarding("cmath"),
     IMPLICIT: _MATH
@@ -103,5 +103,5 @@ def provided(folders: Iterable[Path]) -> dict[str, str]:
     return {
         name: text
         for name, text in HEADERS.items()
-        if name in INSTEAD or not any((f / name).is_file() for f in folders)
+        if name in REPLACEMENTS or not any((f / name).is_file() for f in folders)
     }

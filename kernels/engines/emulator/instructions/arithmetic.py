@@ -436,14 +436,14 @@ def _sad(m: Machine, pc: int, i: Instruction) -> Run:
 
 def _testp(m: Machine, pc: int, i: Instruction) -> Run:
     put, a = m.writer(i.operands[0], "pred"), m.reader(i.operands[1], _type(i))
-    least = np.finfo(DTYPES[_type(i)]).tiny
+    smallest_normal = np.finfo(DTYPES[_type(i)]).tiny
     f = {
         "finite": np.isfinite,
         "infinite": np.isinf,
         "number": lambda v: ~np.isnan(v),
         "notanumber": np.isnan,
-        "normal": lambda v: np.isfinite(v) & (np.abs(v) >= least),
-        "subnormal": lambda v: (v != 0) & (np.abs(v) < least),
+        "normal": lambda v: np.isfinite(v) & (np.abs(v) >= smallest_normal),
+        "subnormal": lambda v: (v != 0) & (np.abs(v) < smallest_normal),
     }[i.parts[1]]
     return lambda: put(f(a()))
 

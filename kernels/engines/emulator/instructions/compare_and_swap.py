@@ -29,12 +29,12 @@ def count(m: Machine, pc: int, width: int, offsets: np.ndarray) -> None:
         m.tally.shared_access(pc, "ld", lines, waiting.reshape(-1, 32), width)
         if m.trace is not None:
             m.trace.request("shared", "ld", lines, waiting.reshape(-1, 32), width)
-        tries = np.flatnonzero(waiting)
-        tries = tries[turns(group[tries] << 40 | bank[tries]) == 0]
-        waiting[tries[turns(warp[tries] << 40 | words[tries]) == 0]] = False
+        attempts = np.flatnonzero(waiting)
+        attempts = attempts[rank_among_equal(group[attempts] << 40 | bank[attempts]) == 0]
+        waiting[attempts[rank_among_equal(warp[attempts] << 40 | words[attempts]) == 0]] = False
 
 
-def turns(keys: np.ndarray) -> np.ndarray:
+def rank_among_equal(keys: np.ndarray) -> np.ndarray:
     """How many before each entry are equal to it."""
     order = np.argsort(keys, kind="stable")
     by_key, at = keys[order], np.arange(len(keys))

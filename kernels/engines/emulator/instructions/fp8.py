@@ -18,8 +18,8 @@ def decoded(bits: np.ndarray, name: str) -> np.ndarray:
 
 def encoded(values: np.ndarray, name: str) -> np.ndarray:
     """float32 values as 8-bit floats (uint8), held at the largest finite one, as .satfinite says."""
-    most = np.float32(ml_dtypes.finfo(DTYPES[name]).max)
-    bits = np.clip(values, -most, most).astype(DTYPES[name]).view(np.uint8)
+    max_value = np.float32(ml_dtypes.finfo(DTYPES[name]).max)
+    bits = np.clip(values, -max_value, max_value).astype(DTYPES[name]).view(np.uint8)
     return np.where(np.isnan(values), np.uint8(0x7F), bits)
 
 

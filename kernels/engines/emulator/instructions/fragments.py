@@ -13,7 +13,7 @@ from kernels.engines.emulator.operations import DTYPES, UNSIGNED, fields, from_b
 from kernels.engines.emulator.ptx.parse import Instruction, Operand, type_bytes
 from kernels.engines.emulator.state import Machine
 
-Places = tuple[np.ndarray, np.ndarray]  # (row, column) of each lane's values, both [32, values]
+Positions = tuple[np.ndarray, np.ndarray]  # (row, column) of each lane's values, both [32, values]
 LANE = np.arange(32)
 GROUP, WITHIN = LANE // 4, LANE % 4  # the ISA's groupID and threadID_in_group
 EACH = {
@@ -37,26 +37,26 @@ def shape_of(i: Instruction) -> tuple[int, int, int]:
 
 
 # -- places --------------------------------------------------------------------------------------------
-def places(which: str, shape: tuple[int, int, int], type_: str) -> Places:
+def positions(which: str, shape: tuple[int, int, int], type_: str) -> Positions:
     """Where the fragment "a", "b", "c" or "d" of mma.sync has its values. A larger shape, of wmma, is tiles of
     mma.sync's 16 rows or 8 columns one after the other; m8n32k16 is m32n8k16 transposed, its product too."""
     rows, columns, depth = shape
     if (rows, columns) == (8, 32):
-        row, column = places({"a": "b", "b": "a"}.get(which, which), (32, 8, depth), type_)
+        row, column = positions({"a": "b", "b": "a"}.get(which, which), (32, 8, depth), type_)
         return column, row
     high, each = min(rows, 16), EACH.get(type_, 1)
     if which == "a":
-        row, column = _registers_right(high, high * depth // 32 // each, each)
-        return _beside((row + r, column) for r in range(0, rows, high))
+        row, column = _a_tile(high, high * depth // 32 // each, each)
+        return _concatenated((row + r, column) for r in range(0, rows, high))
     if which == "b":
-        column, row = _registers_right(8, 8 * depth // 32 // each, each)
-        return _beside((row, column + c) for c in range(0, columns, 8))
+        column, row = _a_tile(8, 8 * depth // 32 // each, each)
+        return _concatenated((row, column + c) for c in range(0, columns, 8))
     v = np.arange(high // 4)
     row, column = GROUP[:, None] + 8 * (v // 2), 2 * WITHIN[:, None] + v % 2
-    return _beside((row + r, column + c) for r in range(0, rows, high) for c in range(0, columns, 8))
+    return _concatenated((row + r, column + c) for r in range(0, rows, high) for c in range(0, columns, 8))
 
 
-def _registers_right(rows: int, registers: int, each: int) -> Places:
+def _a_tile(rows: int, registers: int, each: int) -> Positions:
     """A's tile: registers alternate between the upper and the lower eight rows, then go 4 lanes' values to the
     right."""
     halves = rows // 8
@@ -66,7 +66,7 @@ def _registers_right(rows: int, registers: int, each: int) -> Places:
     return row, column
 
 
-def _beside(tiles: Iterable[Places]) -> Places:
+def _concatenated(tiles: Iterable[Positions]) -> Positions:
     rows, columns = zip(*(np.broadcast_arrays(*tile) for tile in tiles), strict=True)
     return np.concatenate(rows, axis=1), np.concatenate(columns, axis=1)
 

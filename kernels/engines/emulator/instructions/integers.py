@@ -41,13 +41,13 @@ def _position(i: Instruction, value):
 def _fns(i: Instruction, mask, base, offset):
     """The position of the |offset|-th set bit from `base` on, upwards or downwards; all ones if there is none."""
     mask, base, offset = np.broadcast_arrays(*(np.asarray(x, np.int64) for x in (mask, base, offset)))
-    found, left = np.full(mask.shape, -1), np.where(offset == 0, 1, np.abs(offset))
-    step, reach = np.where(offset < 0, -1, 1), np.where(offset == 0, 1, BITS)
+    found, remaining = np.full(mask.shape, -1), np.where(offset == 0, 1, np.abs(offset))
+    step, steps = np.where(offset < 0, -1, 1), np.where(offset == 0, 1, BITS)
     for n in range(32):
         at = base + step * n
-        there = (at >= 0) & (at < BITS) & (n < reach)
-        left = left - (there & (mask >> np.where(there, at, 0) & 1 == 1))
-        found = np.where((left == 0) & (found < 0), at, found)
+        valid = (at >= 0) & (at < BITS) & (n < steps)
+        remaining = remaining - (valid & (mask >> np.where(valid, at, 0) & 1 == 1))
+        found = np.where((remaining == 0) & (found < 0), at, found)
     return _u32(found)
 
 
@@ -114,12 +114,14 @@ def _pack(m: Machine, pc: int, i: Instruction) -> Run:
     """cvt.pack: a and b held in a narrow type's range, side by side with b lowest; below c's low bits, if given."""
     narrow = i.parts[3]
     bits = int(narrow[1:])
-    least, most = (-(1 << bits - 1), (1 << bits - 1) - 1) if narrow[0] == "s" else (0, (1 << bits) - 1)
+    min_value, max_value = (
+        (-(1 << bits - 1), (1 << bits - 1) - 1) if narrow[0] == "s" else (0, (1 << bits) - 1)
+    )
     put = m.writer(i.operands[0], "u32")
     a, b, *c = (m.reader(o, t) for o, t in zip(i.operands[1:], (i.parts[4], i.parts[4], "u32"), strict=False))
 
     def run() -> None:
-        high, low = (np.clip(v().astype(np.int64), least, most) & (1 << bits) - 1 for v in (a, b))
+        high, low = (np.clip(v().astype(np.int64), min_value, max_value) & (1 << bits) - 1 for v in (a, b))
         above = c[0]().astype(np.int64) << 2 * bits if c else 0
         put(_u32(above | high << bits | low))
 

@@ -17,7 +17,7 @@ from kernels.engines.emulator.state import Machine
 
 WIDTH = 8
 BITS = 20  # of a count
-MOST = (1 << BITS) - 1
+MAX_COUNT = (1 << BITS) - 1
 PARITY = 63  # the bit that tells the phase's parity
 _HINTS = {"b64", "shared", "shared::cta", "acquire", "release", "relaxed", "cta", "cluster"}
 
@@ -38,8 +38,12 @@ def init(m: Machine, pc: int, i: Instruction) -> Run:
     def run() -> None:
         memory, name, offsets, chosen = at.checked(write=True)
         counts = m.active(count()).astype(np.uint64)
-        if bad := np.flatnonzero((counts == 0) | (counts > MOST)).tolist():
-            m.fail(pc, f"an mbarrier expects 1 to {MOST:,} arrivals, got {counts[bad[0]]}", m.slot_of(bad[0]))
+        if bad := np.flatnonzero((counts == 0) | (counts > MAX_COUNT)).tolist():
+            m.fail(
+                pc,
+                f"an mbarrier expects 1 to {MAX_COUNT:,} arrivals, got {counts[bad[0]]}",
+                m.slot_of(bad[0]),
+            )
         words = counts | counts << np.uint64(BITS)
         if name == "shared" and m.races is not None:
             m.races.write(pc, offsets, WIDTH, words)
@@ -85,16 +89,16 @@ def _arrivals(m: Machine, at: Accessor, counts: np.ndarray, drop: bool) -> np.nd
         m.races.atomic(at.pc, offsets, WIDTH)
     words = dict(zip(chosen.tolist(), memory.load(chosen, WIDTH).tolist(), strict=True))
     before, completed = np.empty(len(chosen), np.uint64), False
-    for n, (place, count) in enumerate(zip(chosen.tolist(), counts.tolist(), strict=True)):
-        word = before[n] = words[place]
-        pending, expected, parity = (word & MOST) - count, word >> BITS & MOST, word >> PARITY
+    for n, (offset, count) in enumerate(zip(chosen.tolist(), counts.tolist(), strict=True)):
+        word = before[n] = words[offset]
+        pending, expected, parity = (word & MAX_COUNT) - count, word >> BITS & MAX_COUNT, word >> PARITY
         if pending < 0:
-            what = f"{count} arrivals at an mbarrier that waits for {word & MOST} of {expected}"
+            what = f"{count} arrivals at an mbarrier that waits for {word & MAX_COUNT} of {expected}"
             m.fail(at.pc, what, m.slot_of(n))
         expected -= count if drop else 0
         if pending == 0:
             pending, parity, completed = expected, 1 - parity, True
-        words[place] = _word(pending, expected, parity)
+        words[offset] = _word(pending, expected, parity)
     memory.store(np.array([*words], np.uint64), WIDTH, np.array([*words.values()], np.uint64))
     if completed and m.races is not None:
         m.races.barrier()
@@ -114,17 +118,17 @@ def wait(m: Machine, pc: int, i: Instruction) -> Run:
         memory, name, offsets, chosen = at.checked(write=False)
         if name == "shared" and m.races is not None:
             m.races.atomic(pc, offsets, WIDTH)
-        now = memory.load(chosen, WIDTH) >> np.uint64(PARITY)
-        then = m.active(phase()).astype(np.uint64)
-        then = then & np.uint64(1) if parity else then >> np.uint64(PARITY)
-        put(m.spread(now != then))
+        parity_now = memory.load(chosen, WIDTH) >> np.uint64(PARITY)
+        named_parity = m.active(phase()).astype(np.uint64)
+        named_parity = named_parity & np.uint64(1) if parity else named_parity >> np.uint64(PARITY)
+        put(m.spread(parity_now != named_parity))
 
     return run
 
 
 def pending(m: Machine, pc: int, i: Instruction) -> Run:
     put, state = m.writer(i.operands[0], "u32"), m.reader(i.operands[1], "u64")
-    return lambda: put((state() & np.uint64(MOST)).astype(np.uint32))
+    return lambda: put((state() & np.uint64(MAX_COUNT)).astype(np.uint32))
 
 
 def copy(m: Machine, pc: int, i: Instruction) -> Run:

@@ -70,10 +70,10 @@ class Accessor:
             # A register below the address and a positive offset wrap at 32 bits.
             address = address & np.uint64(0xFFFFFFFF)
         if address.max() > limit:
-            self._beyond(space, address, limit)
+            self._fail_outside(space, address, limit)
         return space, name, address + base
 
-    def _beyond(self, space: Space, address: np.ndarray, limit) -> None:
+    def _fail_outside(self, space: Space, address: np.ndarray, limit) -> None:
         """Idle lanes may hold anything; an active one beyond the block's memory is a fault."""
         active = self.m.active(address)
         bad = np.flatnonzero(active > limit) if space.size >= self.width else np.zeros(1, int)
@@ -103,7 +103,7 @@ class Accessor:
         if self._acquires and self.m.races is not None:
             self.m.races.barrier()
 
-    def race_to_write(self, offsets: np.ndarray, values: np.ndarray) -> None:
+    def report_write(self, offsets: np.ndarray, values: np.ndarray) -> None:
         """Tell the race detector of a write to shared memory by the active threads, [active, elements]."""
         if self._strong:
             self.m.races.atomic(self.pc, offsets, self.width)
@@ -186,7 +186,7 @@ def store(m: Machine, pc: int, i: Instruction) -> Run:
         at.count("st", name, offsets)
         given = [m.active(read()).view(bits) for read in reads]
         if name == "shared" and m.races is not None:
-            at.race_to_write(offsets, np.stack(given, axis=-1))
+            at.report_write(offsets, np.stack(given, axis=-1))
         for n, values in enumerate(given):
             memory.store(chosen + np.uint64(n * width) if n else chosen, width, values)
             if m.trace is not None:
@@ -265,13 +265,13 @@ def _atomic(m: Machine, pc: int, i: Instruction) -> Run:
             compare_and_swap.count(m, pc, width, offsets)
         old_all = np.empty(len(chosen), DTYPES[compute])
         rounds, uniform = _rounds(chosen), all((g == g[0]).all() for g in given)
-        for n, now in enumerate(rounds):
-            old = memory.load(chosen[now], width).view(DTYPES[compute])
-            old_all[now] = old
-            new = step(old, [g[now] for g in given]).astype(old.dtype)
+        for n, index in enumerate(rounds):
+            old = memory.load(chosen[index], width).view(DTYPES[compute])
+            old_all[index] = old
+            new = step(old, [g[index] for g in given]).astype(old.dtype)
             before, after = old.view(UNSIGNED[width]), new.view(UNSIGNED[width])
             if (before != after).any():  # what leaves all as it was is no write that others wait for
-                memory.store(chosen[now], width, after)
+                memory.store(chosen[index], width, after)
             elif uniform:  # then the rest change nothing either: threads that all wait for one lock
                 rest = np.concatenate(rounds[n:])
                 old_all[rest] = memory.load(chosen[rest], width).view(DTYPES[compute])
@@ -287,8 +287,8 @@ def _atomic(m: Machine, pc: int, i: Instruction) -> Run:
 
 def _rounds(addresses: np.ndarray) -> list[np.ndarray]:
     """Who goes in each round: the first that waits at each address, then the second, and so on."""
-    turns = compare_and_swap.turns(addresses)
-    return np.split(np.argsort(turns, kind="stable"), np.cumsum(np.bincount(turns))[:-1])
+    ranks = compare_and_swap.rank_among_equal(addresses)
+    return np.split(np.argsort(ranks, kind="stable"), np.cumsum(np.bincount(ranks))[:-1])
 
 
 def async_copy(m: Machine, pc: int, i: Instruction) -> Run:
@@ -326,9 +326,9 @@ def _read_some(m: Machine, count: np.ndarray, source: Accessor, size: int) -> np
     """uint8 [active, size]: the first `count` bytes of each active thread's, zeros after them. No byte beyond
     is read."""
     data = np.zeros((len(count), size), np.uint8)
-    memory, name, places = source.locate()
-    places = np.broadcast_to(places, m.slots)
-    chosen = m.active(places)
+    memory, name, offsets = source.locate()
+    offsets = np.broadcast_to(offsets, m.slots)
+    chosen = m.active(offsets)
     skew = np.flatnonzero((chosen % np.uint64(size) != 0) & (count > 0))
     if skew.size:
         what = f"misaligned read of {size} bytes at {memory.describe(int(chosen[skew[0]]))}"
@@ -346,7 +346,7 @@ def _read_some(m: Machine, count: np.ndarray, source: Accessor, size: int) -> np
     am = m.am
     m.am = m.spread(count > 0).astype(bool)
     if m.am.any():
-        source.count("ld", name, places)
+        source.count("ld", name, offsets)
     m.am = am
     return data
 

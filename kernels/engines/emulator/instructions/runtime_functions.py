@@ -60,7 +60,7 @@ def _slots(m: Machine) -> np.ndarray:
 
 
 # -- memory behind pointers ---------------------------------------------------------------------------
-def _place(m: Machine, addresses: Values, slots: np.ndarray) -> tuple[Space, np.ndarray]:
+def _resolve(m: Machine, addresses: Values, slots: np.ndarray) -> tuple[Space, np.ndarray]:
     """The space that generic addresses point into, as the first says, and the bytes' offsets there."""
     name = space_at(int(addresses[0]))
     if name == "global":
@@ -71,7 +71,7 @@ def _place(m: Machine, addresses: Values, slots: np.ndarray) -> tuple[Space, np.
 
 def _string(m: Machine, pc: int, address: int, slot: int) -> bytes:
     """The bytes up to the next zero."""
-    space, start = _place(m, np.array([address], np.uint64), np.array([slot]))
+    space, start = _resolve(m, np.array([address], np.uint64), np.array([slot]))
     stop = offset = int(start[0])
     while stop < space.bytes.size and space.bytes[stop] and space.state[stop] == WRITTEN:
         stop += 1
@@ -87,10 +87,12 @@ def _assertfail(
     m: Machine, pc: int, expression: Values, file: Values, line: Values, function: Values, size: Values
 ) -> None:
     slot = m.slot_of(0)
-    words, name = (_string(m, pc, int(p[0]), slot).decode("utf-8", "replace") for p in (expression, file))
+    expression_text, name = (
+        _string(m, pc, int(p[0]), slot).decode("utf-8", "replace") for p in (expression, file)
+    )
     written = f"{name.replace(chr(92), '/').rpartition('/')[2]}:{line[0]}"
     where = "" if written == str(m.kernel.code[pc].line) else f" at {written}"
-    m.fail(pc, f"the assertion {words} failed{where}", slot)
+    m.fail(pc, f"the assertion {expression_text} failed{where}", slot)
 
 
 # -- printf -------------------------------------------------------------------------------------------
@@ -116,7 +118,7 @@ def _arguments(m: Machine, pc: int, pieces, buffer: Values, slots: np.ndarray) -
     out, at = [], 0
     for size in (size for piece in pieces if isinstance(piece, printf.Spec) for size in piece.sizes):
         at = -(-at // size) * size
-        space, offsets = _place(m, buffer + np.uint64(at), slots)
+        space, offsets = _resolve(m, buffer + np.uint64(at), slots)
         try:
             space.check(offsets, size, False)
         except Fault as fault:
@@ -131,11 +133,11 @@ def _written(m: Machine, pc: int, pieces, given: list[int], slot: int) -> Iterat
         if not isinstance(piece, printf.Spec):
             yield piece
             continue
-        own, given = given[: len(piece.sizes)], given[len(piece.sizes) :]
+        arguments, given = given[: len(piece.sizes)], given[len(piece.sizes) :]
         string = b""
         if piece.kind == "s":
-            string = _string(m, pc, own[-1], slot) if own[-1] else b"(null)"
-        yield piece.text(own, string)
+            string = _string(m, pc, arguments[-1], slot) if arguments[-1] else b"(null)"
+        yield piece.text(arguments, string)
 
 
 # -- malloc and free ----------------------------------------------------------------------------------

@@ -16,7 +16,7 @@ from kernels.engines.emulator.instructions.fragments import (
     active_warps,
     multiply,
     pack,
-    places,
+    positions,
     reader,
     registers,
     shape_of,
@@ -89,7 +89,7 @@ def mma(m: Machine, pc: int, i: Instruction) -> Run:
     parts = i.parts
     rows, columns, depth = shape = shape_of(i)
     to, a_type, b_type, c_type = parts[-4:]
-    known = MMA.get((f"m{rows}n{columns}k{depth}", a_type), ())
+    accumulators = MMA.get((f"m{rows}n{columns}k{depth}", a_type), ())
     extra = set(parts[:-4]) - {
         "mma",
         "sync",
@@ -101,8 +101,8 @@ def mma(m: Machine, pc: int, i: Instruction) -> Run:
     }
     same = a_type == b_type or {a_type, b_type} in _MIXED
     if (
-        to not in known
-        or c_type not in known
+        to not in accumulators
+        or c_type not in accumulators
         or not same
         or extra
         or "row" not in parts
@@ -113,7 +113,7 @@ def mma(m: Machine, pc: int, i: Instruction) -> Run:
     reads = [reader(m, o, t) for o, t in zip(sources, (a_type, b_type, c_type), strict=True)]
     write = writer(m, target, to)
     a_at, b_at, c_at = (
-        places(which, shape, t) for which, t in zip("abc", (a_type, b_type, c_type), strict=True)
+        positions(which, shape, t) for which, t in zip("abc", (a_type, b_type, c_type), strict=True)
     )
     saturate = "satfinite" in parts
     m.flops(pc, 2 * rows * columns * depth // 32, "flops_mma")

@@ -31,7 +31,7 @@ def _operation(i: Instruction) -> tuple[Callable, str, str, str, list[str]]:
     return _TWO[name], *parts[:3], parts[3:]
 
 
-def _held(value, type_: str, bits: int):
+def _saturated(value, type_: str, bits: int):
     """.sat: int64 values within the type's range."""
     if type_ == "s32":
         return np.clip(value, -(1 << bits - 1), (1 << bits - 1) - 1)
@@ -68,7 +68,7 @@ def scalar(m: Machine, pc: int, i: Instruction) -> Run:
     def run() -> None:
         value = f(a(), b())
         if "sat" in more:
-            value = _held(value, to, 32)
+            value = _saturated(value, to, 32)
         put(_u32(after(value, c()) if c else value))
 
     return run
@@ -89,7 +89,7 @@ def multiply(m: Machine, pc: int, i: Instruction) -> Run:
 
     def run() -> None:
         value = a() * b() + c() >> shift
-        put(_u32(_held(value, to, 32) if "sat" in more else value))
+        put(_u32(_saturated(value, to, 32) if "sat" in more else value))
 
     return run
 
@@ -111,7 +111,7 @@ def packed(m: Machine, pc: int, i: Instruction) -> Run:
         )
         values = [f(x, y) for x, y in pairs]
         if "sat" in more:
-            values = [_held(v, to, bits) for v in values]
+            values = [_saturated(v, to, bits) for v in values]
         if "add" in more:
             put(_u32(sum(values) + c().astype(np.int64)))
             return

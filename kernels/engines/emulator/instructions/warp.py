@@ -62,16 +62,16 @@ def vote(m: Machine, pc: int, i: Instruction) -> Run:
     put, p = m.writer(i.operands[0], "b32" if mode == "ballot" else "pred"), m.reader(i.operands[1], "pred")
 
     def run() -> None:
-        active, told = _active(m), _lanes(m, p())
-        yes = told & active
+        active, predicate = _active(m), _lanes(m, p())
+        true_lanes = predicate & active
         if mode == "ballot":
-            out = _bits(yes)
+            out = _bits(true_lanes)
         elif mode == "any":
-            out = yes.any(axis=1)
+            out = true_lanes.any(axis=1)
         else:
-            out = (told | ~active).all(axis=1)
+            out = (predicate | ~active).all(axis=1)
             if mode == "uni":
-                out |= ~yes.any(axis=1)
+                out |= ~true_lanes.any(axis=1)
         put(np.repeat(out, 32))
 
     return run
@@ -96,14 +96,14 @@ def match(m: Machine, pc: int, i: Instruction) -> Run:
     value = m.reader(i.operands[1], type_)
 
     def run() -> None:
-        active, held = _active(m), _lanes(m, value())
-        same = (held[:, :, None] == held[:, None, :]) & active[:, None, :]
+        active, values = _active(m), _lanes(m, value())
+        same = (values[:, :, None] == values[:, None, :]) & active[:, None, :]
         masks = (same.astype(np.uint64) << LANE.astype(np.uint64)).sum(axis=2).astype(np.uint32)
         if mode == "all":
-            every = masks == _bits(active)[:, None]
-            masks = np.where(every, masks, np.uint32(0))
+            all_equal = masks == _bits(active)[:, None]
+            masks = np.where(all_equal, masks, np.uint32(0))
             if flag:
-                flag(every.reshape(-1))
+                flag(all_equal.reshape(-1))
         put(masks.reshape(-1))
 
     return run
@@ -123,8 +123,8 @@ def redux(m: Machine, pc: int, i: Instruction) -> Run:
     }[op]  # fmt: skip
 
     def run() -> None:
-        held = np.where(_active(m), _lanes(m, value()), np.array(start).astype(dtype))
-        put(np.repeat(f.reduce(held, axis=1).astype(dtype), 32))
+        values = np.where(_active(m), _lanes(m, value()), np.array(start).astype(dtype))
+        put(np.repeat(f.reduce(values, axis=1).astype(dtype), 32))
 
     return run
 

@@ -14,11 +14,11 @@ from kernels.engines.emulator.instructions.fragments import (
     GROUP,
     LANE,
     WITHIN,
-    Places,
+    Positions,
     active_warps,
     multiply,
     pack,
-    places,
+    positions,
     reader,
     registers,
     shape_of,
@@ -47,7 +47,7 @@ def _checked_shape(i: Instruction, type_: str) -> tuple[int, int, int]:
 
 
 # -- memory --------------------------------------------------------------------------------------------
-def _accesses(at: Places, width: int, matrices: bool) -> tuple[np.ndarray, np.ndarray, int]:
+def _accesses(at: Positions, width: int, matrices: bool) -> tuple[np.ndarray, np.ndarray, int]:
     """The accesses that move a fragment: the line of the tile and the element along it at which each lane begins,
     both [accesses, lanes], and the bytes of a lane. `at`: line and element of the lanes' values, of `width` bytes.
     `matrices`: whether ldmatrix may be taken, for which as many lanes as it needs give addresses."""
@@ -74,7 +74,7 @@ class _Tile:
         which, self.type = i.parts[2], i.parts[-1]
         rows, columns, depth = shape = _checked_shape(i, self.type) if which in "ab" else shape_of(i)
         sizes = {"a": (rows, depth), "b": (depth, columns)}.get(which, (rows, columns))
-        at = places(which, shape, self.type)
+        at = positions(which, shape, self.type)
         by_row = "row" in i.parts
         self.line, self.along = at if by_row else at[::-1]
         self.width = 4 if self.type in ("tf32", "s32") else type_bytes(self.type)
@@ -126,13 +126,13 @@ def _load(m: Machine, pc: int, i: Instruction) -> Run:
     write, register = writer(m, fragment, tile.type), np.uint64 if tile.type == "f64" else np.uint32
     # Where a fragment has more room than elements (f16 as a and b) they come again.
     values = len(registers(fragment)) * EACH.get(tile.type, 1)
-    again = np.arange(values) % tile.line.shape[1]
+    repeated = np.arange(values) % tile.line.shape[1]
 
     def run() -> None:
         space, name, warps, at = tile.locate()
         got = space.load(at, tile.width)
         tile.trace(name, warps, at, got)
-        write(warps, np.ascontiguousarray(got[..., again]).view(register))
+        write(warps, np.ascontiguousarray(got[..., repeated]).view(register))
 
     return run
 
@@ -166,7 +166,7 @@ def _mma(m: Machine, pc: int, i: Instruction) -> Run:
     target, *sources = i.operands
     sizes, types = ((rows, depth), (depth, columns), (rows, columns)), (a_type, b_type, c_type)
     reads = [reader(m, o, t) for o, t in zip(sources, types, strict=True)]
-    held = [places(which, shape, t) for which, t in zip("abc", types, strict=True)]
+    element_positions = [positions(which, shape, t) for which, t in zip("abc", types, strict=True)]
     write = writer(m, target, to)
     saturate = "satfinite" in i.parts
     m.flops(pc, 2 * rows * columns * depth // 32, "flops_mma")
@@ -174,11 +174,11 @@ def _mma(m: Machine, pc: int, i: Instruction) -> Run:
     def run() -> None:
         warps = active_warps(m)
         full = []
-        for read, type_, size, at in zip(reads, types, sizes, held, strict=True):
+        for read, type_, size, at in zip(reads, types, sizes, element_positions, strict=True):
             matrix = np.empty((len(warps), *size))
             matrix[:, *at] = unpack(read(warps), type_)[..., : at[0].shape[1]]
             full.append(matrix)
-        write(warps, pack(multiply(*full, to, saturate)[:, *held[2]], to))
+        write(warps, pack(multiply(*full, to, saturate)[:, *element_positions[2]], to))
 
     return run
 

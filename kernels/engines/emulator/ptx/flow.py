@@ -40,7 +40,7 @@ class Loop:
         self.body, self.ends = body, ends
 
     @cached_property
-    def meets(self) -> bool:
+    def synchronizes(self) -> bool:
         """Other threads take part in its turns, at a barrier or in a warp instruction."""
         return any(ending(i) in ("barrier", "lanes") or i.opcode == "activemask.b32" for i in self.body)
 
@@ -143,8 +143,8 @@ class Flow:
         """The blocks after a barrier from which no path leads back to it, without those that only return: a
         thread there, which has not been at the barrier with the others, will not come."""
         if barrier not in self._past:
-            own = next(block for block in reversed(self._leaders) if block <= barrier)
-            after = self.reachable(barrier + 1) - self.leading(own) - {len(self.code)}
+            start = next(block for block in reversed(self._leaders) if block <= barrier)
+            after = self.reachable(barrier + 1) - self.leading(start) - {len(self.code)}
             self._past[barrier] = frozenset(b for b in after if self.endings.get(b) not in ("return", "trap"))
         return self._past[barrier]
 
@@ -154,10 +154,10 @@ def flow_of(kernel: Kernel) -> Flow:
     return Flow(kernel.code)
 
 
-def _closure(start: int, near: Callable[[int], Iterable[int]]) -> set[int]:
+def _closure(start: int, neighbours: Callable[[int], Iterable[int]]) -> set[int]:
     seen, todo = {start}, [start]
     while todo:
-        new = set(near(todo.pop())) - seen
+        new = set(neighbours(todo.pop())) - seen
         seen |= new
         todo += new
     return seen

@@ -27,7 +27,7 @@ from kernels.engines.emulator.ptx.parse import Instruction, Operand, type_bytes
 from kernels.engines.emulator.ptx.registers import written
 
 WORD, WIDEST = 4, 16
-MOST_ZEROS = 8  # of an address's low bits are worth knowing
+MAX_ZEROS = 8  # of an address's low bits are worth knowing
 # A register, or None: the address is a plain number.
 Root = str | None
 
@@ -83,7 +83,7 @@ def merged(code: Sequence[Instruction], symbols: Mapping[str, int]) -> dict[int,
         elif base == "st" and space == "shared":
             root, at = known.address(i.operands[0])
             width = type_bytes(i.parts[-1]) * _count(i)
-            close(lambda g, root=root, at=at, width=width: known.may_meet(g, root, at, at + width))
+            close(lambda g, root=root, at=at, width=width: known.may_overlap(g, root, at, at + width))
             for group in groups.values():
                 if group.root == root:
                     group.stored.append((at, at + width))
@@ -104,22 +104,22 @@ def _stored(groups: Mapping[tuple, _Group], key: tuple) -> list[tuple[int, int]]
 
 def _widths(group: _Group) -> dict[int, int]:
     out: dict[int, int] = {}
-    left = sorted(group.loads, key=lambda load: (load.at, load.pc))
-    for size, least in ((WIDEST, 3 * WORD), (2 * WORD, 2 * WORD)):
+    remaining = sorted(group.loads, key=lambda load: (load.at, load.pc))
+    for size, min_bytes in ((WIDEST, 3 * WORD), (2 * WORD, 2 * WORD)):
         if 1 << group.zeros < size:
             continue
         pieces: dict[int, list[_Load]] = {}
-        for load in left:
+        for load in remaining:
             if load.at // size == (load.at + load.width - 1) // size:
                 pieces.setdefault(load.at // size, []).append(load)
         for loads in pieces.values():
-            asked = {byte for load in loads for byte in range(load.at, load.at + load.width)}
+            requested = {byte for load in loads for byte in range(load.at, load.at + load.width)}
             # One that is already as wide stays itself.
-            if len(loads) < 2 or len(asked) < least:
+            if len(loads) < 2 or len(requested) < min_bytes:
                 continue
             out[loads[0].pc] = size
             out |= {load.pc: 0 for load in loads[1:]}
-            left = [load for load in left if load not in loads]
+            remaining = [load for load in remaining if load not in loads]
     return out
 
 
@@ -164,22 +164,22 @@ class _Addresses:
 
     def __init__(self, code: Sequence[Instruction], symbols: Mapping[str, int]):
         self.symbols = symbols
-        self.made: dict[str, list[Instruction]] = {}
+        self.definitions: dict[str, list[Instruction]] = {}
         for i in code:
             for name in written(i):
-                self.made.setdefault(name, []).append(i)
-        self._zeros = dict.fromkeys(self.made, MOST_ZEROS)
+                self.definitions.setdefault(name, []).append(i)
+        self._zeros = dict.fromkeys(self.definitions, MAX_ZEROS)
         changed = True
         while changed:  # from "anything is aligned" down to what every definition allows
             changed = False
-            for name, made in self.made.items():
-                zeros = min(self._zeros_of(i) for i in made)
+            for name, definitions in self.definitions.items():
+                zeros = min(self._zeros_of(i) for i in definitions)
                 if zeros < self._zeros[name]:
                     self._zeros[name], changed = zeros, True
 
     def zeros(self, root: Root) -> int:
         """How many low bits of the root are surely zero."""
-        return MOST_ZEROS if root is None else self._zeros.get(root, 0)
+        return MAX_ZEROS if root is None else self._zeros.get(root, 0)
 
     def address(self, o: Operand) -> tuple[Root, int]:
         """A memory operand, or a register, as root + constant."""
@@ -192,12 +192,15 @@ class _Addresses:
                 return None, constant + int(o.value)
             if o.kind == "symbol" and o.value in self.symbols:
                 return None, constant + self.symbols[o.value]
-            made = self.made.get(o.value, ())
-            if len(made) != 1 or made[0].guard is not None:
+            definitions = self.definitions.get(o.value, ())
+            if len(definitions) != 1 or definitions[0].guard is not None:
                 break
-            step, source = made[0], made[0].operands[1] if len(made[0].operands) > 1 else None
+            step, source = (
+                definitions[0],
+                definitions[0].operands[1] if len(definitions[0].operands) > 1 else None,
+            )
             # What a register written twice held when this one was made is not what it holds now.
-            if source is None or (source.kind == "reg" and len(self.made.get(source.value, ())) != 1):
+            if source is None or (source.kind == "reg" and len(self.definitions.get(source.value, ())) != 1):
                 break
             if step.parts[0] in ("mov", "cvta"):
                 constant += source.offset
@@ -215,7 +218,7 @@ class _Addresses:
         found: set[str] = set()
         todo, seen = [root], {root}
         while todo:
-            for i in self.made.get(todo.pop(), ()):
+            for i in self.definitions.get(todo.pop(), ()):
                 if i.parts[0] not in ("mov", "add", "sub", "cvta", "mad"):
                     continue
                 sources = i.operands[-1:] if i.parts[0] == "mad" else i.operands[1:]
@@ -227,12 +230,12 @@ class _Addresses:
                         todo.append(o.value)
         return found if len(found) == 1 else None
 
-    def may_meet(self, group: _Group, root: Root, start: int, stop: int) -> bool:
+    def may_overlap(self, group: _Group, root: Root, start: int, stop: int) -> bool:
         """May a store to root + start .. root + stop write what the group reads?"""
         if root == group.root:
             return group.reads(start, stop)
-        mine, theirs = self.arrays(group.root), self.arrays(root)
-        return mine is None or theirs is None or mine == theirs
+        read_arrays, written_arrays = self.arrays(group.root), self.arrays(root)
+        return read_arrays is None or written_arrays is None or read_arrays == written_arrays
 
     def _zeros_of(self, i: Instruction) -> int:
         """Zero bits at the end of what an instruction writes."""
@@ -257,7 +260,7 @@ class _Addresses:
             out = min(z[0] + z[1], z[2])
         else:
             out = 0
-        return max(0, min(out, MOST_ZEROS))
+        return max(0, min(out, MAX_ZEROS))
 
     def _operand(self, o: Operand) -> int:
         if o.kind == "reg":
@@ -270,4 +273,4 @@ class _Addresses:
 
 
 def _trailing(value: int) -> int:
-    return min(MOST_ZEROS, (value & -value).bit_length() - 1) if value else MOST_ZEROS
+    return min(MAX_ZEROS, (value & -value).bit_length() - 1) if value else MAX_ZEROS

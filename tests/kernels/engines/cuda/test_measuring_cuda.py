@@ -24,23 +24,23 @@ QUICK = Budget(samples=5, seconds=0.5)
 
 
 @pytest.fixture(scope="module")
-def told():
+def ceilings():
     return cuda_probes.ceilings()
 
 
 # -- ceilings ------------------------------------------------------------------------------------
-def test_ceilings_are_those_of_a_gpu(told):
-    assert 1e11 < told.copy_bytes_per_s < 2e13
-    assert 1e12 < told.fp32_flops_per_s < 3e14
-    assert 0.3 < told.launch_us < 20 and told.launch_us < told.launch_sync_us
-    assert min(told.copy_n, told.fp32_n, told.launch_n) >= 5
-    assert told.device == cuda.device_name() and told.cache_bytes > 2**20
+def test_ceilings_are_those_of_a_gpu(ceilings):
+    assert 1e11 < ceilings.copy_bytes_per_s < 2e13
+    assert 1e12 < ceilings.fp32_flops_per_s < 3e14
+    assert 0.3 < ceilings.launch_us < 20 and ceilings.launch_us < ceilings.launch_sync_us
+    assert min(ceilings.copy_n, ceilings.fp32_n, ceilings.launch_n) >= 5
+    assert ceilings.device == cuda.device_name() and ceilings.cache_bytes > 2**20
 
 
-def test_a_second_take_is_within_a_tenth(told):
+def test_a_second_take_is_within_a_tenth(ceilings):
     again = cuda_probes.ceilings()
     for rate in ("copy_bytes_per_s", "fp32_flops_per_s", "launch_us"):
-        assert getattr(again, rate) == pytest.approx(getattr(told, rate), rel=0.1), rate
+        assert getattr(again, rate) == pytest.approx(getattr(ceilings, rate), rel=0.1), rate
 
 
 def ran(change=lambda out: None):
@@ -113,11 +113,11 @@ def test_no_ceiling_is_taken_from_a_copy_cut_short():
             )
 
 
-def test_what_is_measured_stays_under_the_ceilings(told):
+def test_what_is_measured_stays_under_the_ceilings(ceilings):
     """A 1x1 convolution reads its input once: no faster than a copy moves as many bytes."""
     m = run("conv/direct", WIDE, engine="cuda", budget=QUICK).measurement
     moved = (m.input_bytes + m.output_bytes) / m.median_ms * 1e3
-    assert moved < told.copy_bytes_per_s
+    assert moved < ceilings.copy_bytes_per_s
     assert m.conditions["ceilings"]["device"] == m.device
 
 
@@ -131,13 +131,13 @@ def session():
     session.close()
 
 
-def test_copies_of_64_mib_come_to_a_bandwidth_below_the_memorys(session, told):
+def test_copies_of_64_mib_come_to_a_bandwidth_below_the_memorys(session, ceilings):
     ms = cuda.copies(session)
     assert ms["n"] >= 3
-    for way, bytes_ in (("h2d", session.bytes["input"]), ("d2h", session.bytes["output"])):
+    for direction, bytes_ in (("h2d", session.bytes["input"]), ("d2h", session.bytes["output"])):
         for kind in ("pageable", "pinned"):
-            rate = bytes_ / ms[f"{way}_{kind}"] * 1e3
-            assert 2e8 < rate < told.copy_bytes_per_s, (way, kind)
+            rate = bytes_ / ms[f"{direction}_{kind}"] * 1e3
+            assert 2e8 < rate < ceilings.copy_bytes_per_s, (direction, kind)
     assert ms["h2d_pinned"] < ms["h2d_pageable"]  # the driver need not stage it
 
 
@@ -164,7 +164,7 @@ def test_what_the_processor_needs_to_queue_a_sample_is_in_no_time(session):
 
 
 def test_what_would_pin_too_much_is_not_copied(monkeypatch, session):
-    monkeypatch.setattr(cuda_probes, "MOST_PINNED", session.bytes["input"])
+    monkeypatch.setattr(cuda_probes, "MAX_PINNED", session.bytes["input"])
     assert cuda.copies(session) is None
 
 
@@ -195,9 +195,9 @@ def test_what_a_library_takes_while_it_runs_is_workspace_of_its_step(monkeypatch
 
     def bind(routine, x, y):
         def call():
-            room = cupy.empty(10**6, np.uint8) if routine == "roomy" else None
+            workspace = cupy.empty(10**6, np.uint8) if routine == "roomy" else None
             y.data.copy_from_device_async(x.data, x.nbytes, cupy.cuda.get_current_stream())
-            del room
+            del workspace
 
         return call
 

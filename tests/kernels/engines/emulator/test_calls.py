@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from kernels.engines.emulator.calls import MOST_STACK
+from kernels.engines.emulator.calls import MAX_STACK
 from kernels.engines.emulator.compiler.compile import OPTIONS, compile_ptx
 from kernels.engines.emulator.errors import EmulatorError
 from kernels.engines.emulator.heap import SIZE
@@ -203,7 +203,7 @@ __device__ __noinline__ int down(int n) {
 extern "C" __global__ void k(int* out) {
   out[threadIdx.x] = threadIdx.x == 7 ? down(1) : 0;
 }"""
-    match = rf"k, kernel\.cu:3 \(called at kernel\.cu:3\): recursion too deep: .*{MOST_STACK:,} bytes of stack of a thread"
+    match = rf"k, kernel\.cu:3 \(called at kernel\.cu:3\): recursion too deep: .*{MAX_STACK:,} bytes of stack of a thread"
     with pytest.raises(EmulatorError, match=match + r".*thread \(7, 0, 0\) of block \(0, 0, 0\)"):
         emulate(source, {}, {"out": ((32,), i32)})
 
@@ -381,7 +381,7 @@ def test_variables_with_names_do_not_disturb_kernels_that_do_not_use_them():
     )
     _same(with_table["out"], np.arange(32, dtype=i32))
     assert plain.total == with_table.total
-    assert [p.name for p in with_table.memory.placed] == [
+    assert [p.name for p in with_table.memory.regions] == [
         "out"
     ]  # a variable that is not used takes no memory
 

@@ -531,7 +531,7 @@ def test_a_file_that_is_no_text_is_refused(content, cu, capsys):
 
 
 def test_a_file_that_does_not_end_is_refused(cu, monkeypatch, capsys):
-    monkeypatch.setattr(source, "MOST_SOURCE", 100)
+    monkeypatch.setattr(source, "MAX_SOURCE", 100)
     assert emulate(cu("/" * 101), "scale") == 2
     assert "own.cu has more than 100 bytes" in capsys.readouterr().err
 
