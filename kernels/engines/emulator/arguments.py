@@ -1,4 +1,4 @@
-"""A kernel's arguments as they are typed: parsed, filled and laid out in memory as C lays them out."""
+"""A kernel's arguments, given as text: parsed, filled and laid out in memory as in C."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ _STRUCT = re.compile(r"struct([0-9]*)\{(.*)\}", re.DOTALL)
 
 @dataclass(frozen=True)
 class Array:
-    """An array to be made: `fill` is one of FILLS, (low, high), or the path of an .npy file."""
+    """An array to be created: `fill` is one of FILLS, (low, high), or the path of an .npy file."""
 
     shape: tuple[int, ...]
     dtype: np.dtype
@@ -52,7 +52,7 @@ class Array:
         return math.prod(self.shape) * self.dtype.itemsize
 
     def values(self, rng: np.random.Generator) -> np.ndarray:
-        """The array, filled. RuleError if its file has changed."""
+        """Return the filled array. RuleError if its file has changed."""
         if isinstance(self.fill, Path):
             array = _mapped(self.fill)
             return (
@@ -74,7 +74,7 @@ class Array:
 
 @dataclass(frozen=True)
 class Struct:
-    """Members in C's order; `align` is what the struct itself asks for, in bytes, 1 for no more than its members."""
+    """Members in C's order. `align`: the struct's explicit alignment in bytes, 1 for that of its members."""
 
     members: tuple[Argument, ...]
     align: int
@@ -84,7 +84,7 @@ Argument = np.generic | Array | Struct
 
 
 def parse(text: str, depth: int = 0) -> Argument:
-    """What an argument's text describes; nothing is filled. RuleError names the rule and the text."""
+    """Parse an argument's text; arrays are not filled. RuleError names the rule and the text."""
     text = text.strip()
     if depth > MAX_DEPTH:
         raise RuleError(f"structs are at most {MAX_DEPTH} deep; got {text!r} inside")
@@ -111,7 +111,7 @@ def parse(text: str, depth: int = 0) -> Argument:
 
 
 def _number(type_: str, text: str) -> np.generic:
-    """A value of the type. RuleError if the type cannot hold it."""
+    """Return a value of the type. RuleError if the type cannot represent it."""
     dtype = DTYPES[type_]
     if dtype.kind in "iu":
         value = numerals.whole(text)
@@ -157,7 +157,7 @@ def _struct(text: str, align: str, inside: str, depth: int) -> Struct:
 
 # -- files ---------------------------------------------------------------------------------------
 def _mapped(path: Path) -> np.ndarray:
-    """The array of an .npy file, not yet read. RuleError if the file is none."""
+    """Return the array of an .npy file, memory-mapped. RuleError if it is no .npy file."""
     try:
         return np.lib.format.open_memmap(path, mode="r")
     except OSError:
@@ -167,7 +167,7 @@ def _mapped(path: Path) -> np.ndarray:
 
 
 def _of_file(path: Path) -> Argument:
-    """An array with the values of a file, a number if the file holds one without a shape."""
+    """Return an array with the values of a file, or a number if the file's array has no shape."""
     array = _mapped(path)
     # NumPy writes bfloat16 as two bytes without a type.
     dtype = DTYPES["bf16"] if array.dtype == "V2" else array.dtype.newbyteorder("=")
@@ -181,7 +181,7 @@ def _of_file(path: Path) -> Argument:
 
 # -- in memory -----------------------------------------------------------------------------------
 def arrays(name: str, argument: Argument) -> Iterator[tuple[str, Array]]:
-    """Each array of an argument with its name: arg0, or arg0.1 for the second member of a struct."""
+    """Yield each array of an argument with its name: arg0, or arg0.1 for the second member of a struct."""
     if isinstance(argument, Array):
         yield name, argument
     elif isinstance(argument, Struct):
@@ -190,7 +190,7 @@ def arrays(name: str, argument: Argument) -> Iterator[tuple[str, Array]]:
 
 
 def packed(name: str, argument: Argument, address: Callable[[str], int]) -> bytes:
-    """The bytes that a kernel gets for an argument: of an array, its address by its name."""
+    """Return the bytes of an argument that a kernel gets. For an array it is the address that belongs to its name."""
     if isinstance(argument, Array):
         return address(name).to_bytes(8, "little")
     if not isinstance(argument, Struct):
@@ -202,12 +202,12 @@ def packed(name: str, argument: Argument, address: Callable[[str], int]) -> byte
 
 
 def size(argument: Argument) -> int:
-    """The bytes that a kernel gets for an argument."""
+    """Return the size in bytes of an argument that a kernel gets."""
     return len(packed("", argument, lambda name: 0))
 
 
 def alignment(argument: Argument) -> int:
-    """The bytes that an argument's address is a multiple of, as in C."""
+    """Return an argument's alignment in bytes, as in C."""
     if isinstance(argument, Array):
         return 8
     if isinstance(argument, Struct):
@@ -221,7 +221,7 @@ def _padded(content: bytes, align: int) -> bytes:
 
 # -- against the kernel ---------------------------------------------------------------------------
 def check_arguments(kernel: Kernel, entry: str, given: Mapping[str, Argument]) -> None:
-    """RuleError if an argument is not what the kernel's parameter takes."""
+    """Raise RuleError if an argument does not match the kernel's parameter."""
     if len(given) != len(kernel.params):
         raise RuleError(f"{entry} takes {len(kernel.params)} arguments, got {len(given)}")
     for n, ((name, value), p) in enumerate(zip(given.items(), kernel.params, strict=True)):
@@ -232,7 +232,7 @@ def check_arguments(kernel: Kernel, entry: str, given: Mapping[str, Argument]) -
 
 
 def _mismatch(value: Argument, p: Variable) -> tuple[str, str] | None:
-    """What a parameter needs and what the argument is instead; None if they agree."""
+    """Return what a parameter requires and what the argument is instead; None if they agree."""
     if size(value) != p.size:
         actual = "an array, which is a pointer" if isinstance(value, Array) else f"{size(value)} bytes wide"
         return f"{p.size} bytes wide", actual
@@ -248,7 +248,7 @@ def _mismatch(value: Argument, p: Variable) -> tuple[str, str] | None:
 def check_variables(
     kernel: Kernel, lowered: Mapping[str, str], values: Mapping[str, Argument], given: Mapping[str, Argument]
 ) -> None:
-    """RuleError if a value is not as large as its variable, or if a variable has the name of an argument."""
+    """Raise RuleError if a value and its variable differ in size, or if a variable has the name of an argument."""
     sizes = {v.name: v.size for v in kernel.variables if v.space in ("global", "const")}
     if shared_names := sizes.keys() & given.keys():
         raise RuleError(

@@ -1,7 +1,7 @@
-"""The barriers of a block: which threads wait, and when they may go on.
+"""The barriers of a block: which threads wait, and when they may continue.
 
-A warp has arrived when all its threads that have not ended wait at one barrier, at whatever lines. A barrier
-without a count waits for every warp of the block that has not ended (PTX ISA, "barrier" and "exit").
+A warp has arrived when all its live threads wait at one barrier, at the same line or at several. A barrier without a
+count waits for every warp of the block that has not ended (PTX ISA, "barrier" and "exit").
 """
 
 from __future__ import annotations
@@ -19,8 +19,8 @@ Read = Callable[[], np.ndarray]
 
 
 class Barriers:
-    """The threads that wait at a barrier, by its instruction (`parked`), and `warnings`: barriers that some
-    threads ended before, by instruction, in words."""
+    """The threads that wait at a barrier, by its instruction (`parked`). `warnings`: messages about barriers that some
+    threads returned before, by instruction."""
 
     def __init__(self, m: Machine):
         self.m, self.code = m, m.kernel.code
@@ -30,11 +30,11 @@ class Barriers:
             pc: self._readers(self.code[pc]) for pc, kind in m.flow.endings.items() if kind == "barrier"
         }
         self._keys = int(np.prod(m.grid)) * NAMED  # a barrier's key: block * NAMED + its id
-        # bar.arrive: warps that came without waiting, and warps wanted, by key.
+        # bar.arrive: warps that arrived without waiting, and warps expected, by key.
         self._arrived_warps, self._expected = np.zeros(0, np.int64), np.zeros(0, np.int64)
 
     def _readers(self, i: Instruction) -> tuple[Read, Read | None, Read | None]:
-        """Readers of a barrier's id, its count of threads (None: all of the block), its predicate (bar.red)."""
+        """Return readers of a barrier's id, its count of threads (None: all of the block), its predicate (bar.red)."""
         red = "red" in i.parts
         id_, *count = i.operands[1:-1] if red else i.operands
         return (
@@ -45,8 +45,10 @@ class Barriers:
 
     # -- arriving ----------------------------------------------------------------------------------
     def arrive(self, pc: int, here: np.ndarray) -> Groups:
-        """Threads come to a barrier: who may go on, by the barrier left. Those of a barrier for all may have to
-        wait for release(): so blocks go on together."""
+        """Add threads that reach a barrier. Return the threads that may continue, by the barrier's instruction.
+
+        At a barrier without a count, threads wait for release(), so that blocks continue together.
+        """
         if "arrive" in self.code[pc].parts:
             self._count_arrivals(pc, here)
             released = self._complete(pc, here)
@@ -56,7 +58,7 @@ class Barriers:
         return {} if self._operands[pc][1] is None else self._complete(pc, here)
 
     def release(self) -> Groups:
-        """Who may go on now that nobody else runs, by the barrier left."""
+        """Return the threads that may continue when no other thread runs, by the barrier's instruction."""
         if not self.parked:
             return {}
         pc, threads = next(iter(self.parked.items()))
@@ -66,7 +68,7 @@ class Barriers:
         return self._complete(pc, threads)
 
     def _count_arrivals(self, pc: int, here: np.ndarray) -> None:
-        """bar.arrive: whole warps are counted and do not wait."""
+        """Count the whole warps of a bar.arrive, which do not wait."""
         key, count = self._numbers(pc, here)
         if not self._arrived_warps.size:
             self._arrived_warps, self._expected = (
@@ -79,7 +81,7 @@ class Barriers:
         np.maximum.at(self._expected, key, count // LANES)
 
     def _numbers(self, pc: int, threads: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-        """(key, count of threads or 0), one a slot, checked for these threads."""
+        """Return (key, count of threads or 0), one a slot, checked for these threads."""
         read_id, read_count, _ = self._operands[pc]
         id_ = np.broadcast_to(read_id(), self.m.slots).astype(np.int64)
         count = np.broadcast_to(read_count() if read_count else 0, self.m.slots).astype(np.int64)
@@ -94,7 +96,7 @@ class Barriers:
 
     # -- completing ----------------------------------------------------------------------------------
     def _complete(self, pc: int, here: np.ndarray) -> Groups:
-        """Let the threads on whose barrier is complete, now that these have come to the one at pc."""
+        """Release the threads whose barrier is complete, after these have arrived at the one at pc."""
         key, expected = self._waiting()
         first = _of_warps(np.where(self.m.live, key, -1))
         arrived = (first >= 0) & ~self._incomplete(first, key)
@@ -116,7 +118,7 @@ class Barriers:
         return self._leave(going, key) if going.any() else {}
 
     def _waiting(self) -> tuple[np.ndarray, np.ndarray]:
-        """(key of the barrier at which each thread waits, -1 where it does not; its count, 0 for all)."""
+        """Return (key of the barrier at which each thread waits, -1 if it does not; its count, 0 for all)."""
         key, expected = np.full(self.m.slots, -1), np.zeros(self.m.slots, np.int64)
         for pc, threads in self.parked.items():
             keys, counts = self._numbers(pc, threads)
@@ -124,11 +126,11 @@ class Barriers:
         return key, expected
 
     def _incomplete(self, first: np.ndarray, key: np.ndarray) -> np.ndarray:
-        """Warps with a live thread that does not wait at the warp's barrier."""
+        """Return the warps with a live thread that does not wait at the warp's barrier."""
         return (self.m.live & (key != np.repeat(first, LANES))).reshape(-1, LANES).any(axis=1)
 
     def _required(self, first: np.ndarray, arrived: np.ndarray, expected: np.ndarray) -> np.ndarray:
-        """Warps that each barrier waits for, by key."""
+        """Return the number of warps that each barrier waits for, by key."""
         live = self.m.live.reshape(-1, LANES).any(axis=1)
         block = self.m.block_of[::LANES]
         all_ = np.bincount(block[live], minlength=self._keys // NAMED)[block]
@@ -138,7 +140,8 @@ class Barriers:
         return required
 
     def _check_lines(self, arrived: np.ndarray) -> None:
-        """An aligned barrier (bar.sync, __syncthreads) is one instruction for all threads of a warp."""
+        """Raise EmulatorError if a warp waits at an aligned barrier and at another instruction: an aligned barrier
+        (bar.sync, __syncthreads) is one instruction for all threads of a warp."""
         at = np.full(self.m.slots, -1)
         for pc, threads in self.parked.items():
             at[threads] = pc
@@ -151,9 +154,9 @@ class Barriers:
                 what = f"not all threads of the warp reach this barrier: others wait at {other.line}"
                 self._fail(int(pc), what, here)
 
-    # -- going on --------------------------------------------------------------------------------------
+    # -- releasing -------------------------------------------------------------------------------------
     def _leave(self, going: np.ndarray, key: np.ndarray) -> Groups:
-        """Take threads out of those that wait; `key` is the same for those that waited for each other."""
+        """Release threads that wait. `key` is equal for threads that waited for each other."""
         if self.m.races is not None:
             self.m.races.barrier()
         released = {pc: threads & going for pc, threads in self.parked.items()}
@@ -167,7 +170,7 @@ class Barriers:
         return released
 
     def _reduce(self, released: Groups, key: np.ndarray) -> None:
-        """bar.red: what the threads brought to their barrier, counted or combined."""
+        """Write the results of bar.red: the threads' predicates at their barrier, counted or combined."""
         red = {pc: threads for pc, threads in released.items() if "red" in self.code[pc].parts}
         if not red:
             return
@@ -187,7 +190,8 @@ class Barriers:
                 )
 
     def _warn_of_ended(self, pc: int, threads: np.ndarray) -> None:
-        """The hardware does not wait for threads that ended; CUDA leaves it undefined."""
+        """Add a warning if threads returned before a barrier: the hardware does not wait for them; CUDA leaves it
+        undefined."""
         m = self.m
         ended = m.exists & ~m.live & self._of_blocks(threads)
         if ended.any():
@@ -199,9 +203,9 @@ class Barriers:
                 "either, but CUDA defines it only where all threads of the block reach it."
             )
 
-    # -- what goes wrong -------------------------------------------------------------------------------
+    # -- errors ----------------------------------------------------------------------------------------
     def check_skipped(self, pc: int, here: np.ndarray) -> None:
-        """Fail where threads run the block at pc while others of theirs wait at a barrier that lies behind."""
+        """Raise EmulatorError if threads run the block at pc while others of their block wait at an earlier barrier."""
         for at, threads in self.parked.items():
             if self._operands[at][1] is None and pc in self.m.flow.past(at):
                 skip = here & self._of_blocks(threads)
@@ -214,7 +218,7 @@ class Barriers:
         self._fail(pc, what, skip, "first")
 
     def check_deadlock(self) -> None:
-        """Fail where threads wait: nobody runs, so nobody else will come."""
+        """Raise EmulatorError if threads wait: no thread runs, so no other can arrive."""
         key, expected = self._waiting() if self.parked else (np.zeros(0), np.zeros(0))
         for pc, threads in self.parked.items():
             slot = int(np.flatnonzero(threads)[0])
@@ -228,7 +232,7 @@ class Barriers:
             self._fail(pc, what, threads)
 
     def _of_blocks(self, threads: np.ndarray) -> np.ndarray:
-        """All slots of the blocks that these threads are of."""
+        """Return all slots of the blocks of these threads."""
         blocks = np.zeros(self._keys // NAMED, bool)
         blocks[self.m.block_of[threads]] = True
         return blocks[self.m.block_of]
@@ -238,5 +242,5 @@ class Barriers:
 
 
 def _of_warps(values: np.ndarray) -> np.ndarray:
-    """The largest value of each warp."""
+    """Return the largest value of each warp."""
     return values.reshape(-1, LANES).max(axis=1)

@@ -1,8 +1,8 @@
-"""Call frames: functions that are recursive or called by pointer, with a stack in each thread's local memory.
+"""Call frames of functions that are recursive or called by pointer. Each thread has a stack in its local memory.
 
-A frame holds the return address, where the caller's frame begins, the function's variables and parameters. If the
-function is recursive, it also holds the registers that the function reads after its own calls, as they were before.
-Frames follow the kernel's own local variables.
+A frame holds the return address, the start of the caller's frame, and the function's variables and parameters. If the
+function is recursive, it also holds the values before the call of registers that the function reads after its own
+calls. Frames follow the kernel's own local variables.
 """
 
 from __future__ import annotations
@@ -19,8 +19,8 @@ from kernels.engines.emulator.ptx.names import plain
 from kernels.engines.emulator.ptx.parse import Function, Instruction, Kernel, Operand, Variable
 from kernels.engines.emulator.state import Machine
 
-ADDRESSES, APART = 1 << 46, 16  # of functions: where they begin, bytes from one to the next
-HEADER = 16  # bytes: the return address and where the caller's frame begins, 8 each
+ADDRESSES, APART = 1 << 46, 16  # of functions: the first address, bytes from one to the next
+HEADER = 16  # bytes: the return address and the start of the caller's frame, 8 each
 CUDA_STACK = 1024  # bytes a thread, unless cudaDeviceSetLimit raises it
 MAX_STACK = 16 * CUDA_STACK  # bytes of frames a thread; fewer in a large grid, never below CUDA's
 MAX_STACKS = 1 << 29  # bytes of frames in all, above CUDA_STACK a thread
@@ -29,13 +29,13 @@ Threads = np.ndarray
 
 
 def addresses(kernel: Kernel) -> dict[str, int]:
-    """The address of each function of the kernel's module, the same for all of its kernels."""
+    """Return the address of each function of the kernel's module, the same for all of its kernels."""
     return {name: ADDRESSES + APART * n for n, name in enumerate(kernel.names)}
 
 
 @dataclass(frozen=True)
 class _Copied:
-    """A parameter or a returned value: bytes from the start of its frame, its size, bytes moved at a time."""
+    """A parameter or a returned value: bytes from the start of its frame, its size, bytes copied at a time."""
 
     offset: int
     size: int
@@ -44,8 +44,8 @@ class _Copied:
 
 @dataclass(frozen=True)
 class _Layout:
-    """A function's frame: its bytes, their states when the function begins, what it takes and returns, and the
-    registers it saves (index, byte, width)."""
+    """A function's frame: its bytes, their states when the function begins, its parameters and returned values, and the
+    registers that it saves (index, byte, width)."""
 
     function: Function
     size: int
@@ -57,7 +57,7 @@ class _Layout:
 
 @dataclass(frozen=True)
 class _Site:
-    """A call: whom it calls (None: by pointer), variables handed over and got back, in the caller's frame."""
+    """A call: the layout of the function (None: by pointer), arguments and returned values in the caller's frame."""
 
     layout: _Layout | None
     pointer: Callable[[], np.ndarray] | None
@@ -66,8 +66,8 @@ class _Site:
 
 
 class Frames:
-    """The stacks of a launch. `base` and `top`: where each thread's current frame begins and ends, in bytes from
-    the start of its local memory."""
+    """The stacks of a launch. `base` and `top`: start and end of each thread's current frame, in bytes from the start
+    of its local memory."""
 
     def __init__(self, m: Machine):
         self.m = m
@@ -121,13 +121,13 @@ class Frames:
         return _Site(self._by_start[self._starts.index(i.targets[0])], None, copied_arguments, copied_results)
 
     def reader(self, o: Operand, dtype) -> Callable[[], np.ndarray]:
-        """A function that gives the address of a variable of the current frame, for every thread."""
+        """Return a function that returns the address of a variable of the current frame for every thread."""
         offset = np.uint64(self.offsets[o.value] + o.offset)
         return lambda: (self.base + offset).astype(dtype)
 
     # -- calling and returning -------------------------------------------------------------------
     def leave(self, pc: int, here: Threads, take: Threads) -> Iterator[tuple[int, Threads]]:
-        """Carry out a call or a return for the threads `take` of those here; pairs of (where to go on, who)."""
+        """Execute a call or a return for the threads `take` of those here. Yield (next instruction, threads)."""
         if take is not here:
             stay = here & ~take
             if stay.any():
@@ -158,7 +158,7 @@ class Frames:
             yield layout.function.start, who
 
     def _pointed(self, pc: int, site: _Site, pointer: int, slot: int) -> _Layout:
-        """The function at an address, if it takes and returns what the call does."""
+        """Return the function at an address. EmulatorError if its parameters or results differ from the call's."""
         name = self._named.get(pointer)
         layout = self._layouts.get(name)
         if pointer == 0:
@@ -212,7 +212,7 @@ class Frames:
         local.state.view(np.uint64)[words] = OUTSIDE
 
     def _copy(self, sources, start: np.ndarray, targets, to: np.ndarray) -> None:
-        """Bytes and their states from variables of one frame to those of another."""
+        """Copy bytes and their states from variables of one frame to those of another."""
         local = self.m.local
         for a, b in zip(sources, targets, strict=True):
             unit = min(a.unit, b.unit)
@@ -223,7 +223,7 @@ class Frames:
                     column[target] = column[source]
 
     def _grow(self, size: int) -> None:
-        """Make each thread's local memory at least `size` bytes wide; what it holds stays."""
+        """Enlarge each thread's local memory to at least `size` bytes. Its content stays."""
         m, old = self.m, self.m.local
         if size <= old.size:
             return
@@ -234,14 +234,14 @@ class Frames:
         wide.writes = old.writes
         m.local, m.local_base = wide, (np.arange(m.slots) * wide.size).astype(np.uint64)
 
-    # -- words -----------------------------------------------------------------------------------
+    # -- messages --------------------------------------------------------------------------------
     def _too_deep(self, pc: int, slot: int) -> None:
         depth = len(list(self._returns(pc, slot)))
         what = f"recursion too deep: the frames of {depth + 1} calls need more than the {self.limit:,} bytes of stack "
         self.m.fail(pc, f"{what}of a thread (CUDA's default is {CUDA_STACK:,})", slot)
 
     def _returns(self, pc: int, slot: int) -> Iterator[int]:
-        """The calls that a thread at `pc` is in, innermost first."""
+        """Yield the calls around a thread at `pc`, innermost first."""
         local, base = self.m.local, self.base[slot]
         while pc < self.m.kernel.start:
             at = (self.m.local_base[slot] + base)[None]
@@ -249,11 +249,11 @@ class Frames:
             yield pc
 
     def caller(self, pc: int, slot: int) -> str:
-        """Where the function that a thread is in was called, for a message; empty in the kernel itself."""
+        """Return the call of the function that a thread is in, as text for a message; empty in the kernel itself."""
         call = next(self._returns(pc, slot), None)
         return "" if call is None else f" (called at {self.m.kernel.code[call].line or 'unknown line'})"
 
 
 def _write(local: PerThread, at: np.ndarray, width: int, values) -> None:
-    """Store what the kernel itself may not touch: the bytes' states stay as they are."""
+    """Store bytes that the kernel itself may not access: their states stay the same."""
     local.bytes.view(VIEWS[width])[at >> np.uint64(width.bit_length() - 1)] = values

@@ -1,8 +1,8 @@
-"""The turns that loops take: which of them wait for other threads, and which never end.
+"""Iterations of loops: which loops wait for other threads, and which never end.
 
-A group of threads that takes the same loop again and again without losing a thread either computes or waits.
-It waits if its loop polls memory, or if the registers that its branches depend on repeat while nobody writes.
-Only threads that wait yield to others of their warp. Where all that are left wait so, the kernel never ends.
+A group of threads that repeats the same loop without losing a thread either computes or waits.
+It waits if its loop polls memory, or if the registers that its branches depend on repeat while no thread writes.
+Only threads that wait yield to others of their warp. If all remaining threads wait, the kernel never ends.
 """
 
 from __future__ import annotations
@@ -16,23 +16,23 @@ import numpy as np
 from kernels.engines.emulator.ptx.flow import Loop
 from kernels.engines.emulator.state import Machine
 
-FIRST_CHECK = 8  # turns before the state of a loop is looked at
-PERIOD = 8  # turns after which a state is looked for again
-SECONDS = 18.0  # of processor time: a launch that takes longer is stopped at its next turn of a loop
+FIRST_CHECK = 8  # iterations before the state of a loop is checked
+PERIOD = 8  # iterations after which a repeated state is looked for again
+SECONDS = 18.0  # of processor time: a longer launch is stopped at the next iteration of a loop
 
 
 @dataclass
 class Iterations:
-    """The turns that one group of threads took through one loop, one after the other."""
+    """The iterations of one group of threads through one loop."""
 
     pc: int
     threads: np.ndarray
     loop: Loop
     waits: bool
-    next_check: int  # the turn at which to look at its state again
+    next_check: int  # the iteration at which its state is checked again
     count: int = 0
-    repeats: bool = False  # the state of one turn came again, and nobody wrote in between
-    last_power_of_two: int = 0  # the last power of two among its turns
+    repeats: bool = False  # the state of one iteration occurred again, and no thread wrote in between
+    last_power_of_two: int = 0  # the last power of two among its iteration numbers
     state: tuple | None = (
         None  # of its registers in a turn since, nobody having written after `writes` writes
     )
@@ -40,8 +40,8 @@ class Iterations:
 
 
 class Loops:
-    """Watches the loops of a launch that takes at most `seconds` of this thread's processor time.
-    `instructions` gives how many were issued so far."""
+    """The loops of a launch that takes at most `seconds` of this thread's processor time. `instructions` returns the
+    number issued so far."""
 
     def __init__(self, m: Machine, seconds: float, instructions: Callable[[], int]):
         self.m, self.seconds, self.instructions = m, seconds, instructions
@@ -49,7 +49,8 @@ class Loops:
         self._iterations: dict[tuple[int, int], Iterations] = {}
 
     def branch_back(self, pc: int, target: int, threads: np.ndarray) -> Iterations | None:
-        """The branch at pc takes threads back to `target`: their turns if they are to yield, else None."""
+        """Count an iteration: the branch at pc takes threads back to `target`. Return their iterations if they are to
+        yield, else None."""
         iterations = self._iterations.get((pc, target))
         if iterations is None or (
             threads is not iterations.threads and not np.array_equal(threads, iterations.threads)
@@ -69,7 +70,7 @@ class Loops:
         return Iterations(pc, threads, loop, waits=loop.polls, next_check=1 if loop.polls else FIRST_CHECK)
 
     def _compare_state(self, iterations: Iterations) -> None:
-        """Compare the group's state with an earlier one, which is kept anew after every power of two and after
+        """Compare the group's state with an earlier one, which is stored again after every power of two and after
         every write to memory."""
         iterations.repeats = False
         power = iterations.count & (iterations.count - 1) == 0
@@ -89,7 +90,7 @@ class Loops:
         return tuple(self.m.bits_of(name, iterations.threads) for name in iterations.loop.registers)
 
     def stuck(self, waiting: list[Iterations]) -> bool:
-        """All these groups repeat what they did, and nobody has written since."""
+        """Whether all these groups repeat an earlier state and no thread has written since."""
         return all(iterations.repeats and iterations.writes == self.m.writes for iterations in waiting)
 
     def never_end(self, iterations: Iterations) -> None:
@@ -99,7 +100,7 @@ class Loops:
         self.m.fail(iterations.pc, what, _first(iterations.threads))
 
     def check_time(self, pc: int, threads: np.ndarray, where: str = "at this call: the recursion") -> None:
-        """EmulatorError if the launch has had its time."""
+        """Raise EmulatorError if the launch has used its processor time."""
         if time.thread_time() <= self._deadline:
             return
         what = (

@@ -1,8 +1,8 @@
 """Data races on shared memory: two threads use one word with no barrier between them, and one of them writes.
 
-No race is what ends the same in any order: atomics beside atomics, and threads that write to a word the value that
-it holds already or that others of them write with it, threads of one warp or of several. A race is a write of
-another value, a read beside a write of any value, an atomic beside a plain read or write.
+A race is a write of a different value, a read and a write of any value, or an atomic and a plain read or write.
+Accesses with the same result in any order are no race: atomics with atomics, and writes of the value that the word
+already holds or that all of the writers write, in one warp or in several.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ _ELSEWHERE = {"global", "local", "param", "const"}
 
 
 def _unit(m: Machine) -> int:
-    """Bytes of a word: as few as the narrowest access to shared memory has."""
+    """Return the bytes of a word: at most 4, and the width of the narrowest access to shared memory."""
     widths = [4]
     for i in m.kernel.code:
         if i.parts[0] in ("ld", "st") and not _ELSEWHERE & set(i.parts):
@@ -29,23 +29,27 @@ def _unit(m: Machine) -> int:
 
 
 class _Accesses:
-    """The accesses of one kind to each word since the block's barrier: who made the last, and whether several
-    threads, and threads of several warps, made one that no barrier of the warp has ordered."""
+    """The accesses of one kind to each word since the block's last barrier.
+
+    For each word: the last thread, and whether several threads, or threads of several warps, made accesses that no
+    barrier of the warp has ordered.
+    """
 
     def __init__(self, words: int, verb: str):
         self.verb = verb
         self.who, self._epoch = np.full(words, -1), np.full(words, -1)
         self._warp_epoch = np.zeros(words, np.int64)
         self._several, self._warps = np.zeros(words, bool), np.zeros(words, bool)
-        self.latest = -1  # epoch of the last of all
+        self.latest = -1  # epoch of the last access to any word
 
     def conflicts(self, words, slots, epoch: int, warp_epoch) -> np.ndarray:
-        """Whether another thread has touched each word, and no barrier has ordered that before this."""
+        """Return for each word whether another thread accessed it with no barrier between that access and this."""
         other = self._several[words] | (self.who[words] != slots)
         return self._unordered(words, slots, epoch, warp_epoch) & other
 
     def _unordered(self, words, slots, epoch: int, warp_epoch) -> np.ndarray:
-        """Touched since the block's barrier, and not in one warp with a barrier of the warp between."""
+        """Return for each word whether an access since the block's barrier is unordered: no barrier of the warp is
+        between it and this access."""
         one_warp = (self.who[words] // 32 == slots // 32) & ~self._warps[words]
         ordered = one_warp & (self._warp_epoch[words] < warp_epoch[slots // 32])
         return (self._epoch[words] == epoch) & ~ordered
@@ -65,10 +69,11 @@ class _Accesses:
 
 
 class Races:
-    """Watches each word of shared memory: who has read, written and atomically updated it since the last barrier.
-    A word has 4 bytes, or as few as the kernel's narrowest access, so that neighbouring halves are no clash.
+    """The race detector: for each word of shared memory, the threads that read, wrote and atomically updated it since
+    the last barrier. A word has 4 bytes, or as few as the kernel's narrowest access, so that accesses to neighbouring
+    halves do not conflict.
 
-    Threads of one warp may also be ordered by a barrier of the warp (__syncwarp), counted apart.
+    A barrier of the warp (__syncwarp), counted separately, may also order threads of one warp.
     """
 
     def __init__(self, m: Machine):
@@ -91,18 +96,18 @@ class Races:
         self.warp_epoch[warps] += 1
 
     def read(self, pc: int, offsets: np.ndarray, width: int) -> None:
-        """The active threads read `width` bytes at these offsets (one a slot)."""
+        """Check a read of `width` bytes by the active threads at these offsets (one a slot)."""
         words, slots = self._words(offsets, width)
         self._check(pc, words, slots, self._reads, (self._writes, self._atomics))
 
     def atomic(self, pc: int, offsets: np.ndarray, width: int) -> None:
-        """The active threads atomically update `width` bytes at these offsets (one a slot)."""
+        """Check an atomic update of `width` bytes by the active threads at these offsets (one a slot)."""
         words, slots = self._words(offsets, width)
         self._check(pc, words, slots, self._atomics, (self._writes, self._reads))
 
     def write(self, pc: int, offsets: np.ndarray, width: int, values: np.ndarray) -> None:
-        """The active threads are about to write `width` bytes at these offsets (one a slot); `values`: the
-        bytes of each active thread, [active, width] or as wide in a larger type."""
+        """Check a write of `width` bytes by the active threads at these offsets (one a slot), before it is done.
+        `values`: the bytes of each active thread, [active, width] or as wide in a larger type."""
         words, slots = self._words(offsets, width)
         bits = np.ascontiguousarray(values).reshape(-1).view(np.uint8).view(UNSIGNED[self.unit])
         self._check_same_instruction(pc, words, slots, bits)
@@ -111,7 +116,7 @@ class Races:
         self._check(pc, words, slots, self._writes, (self._atomics, self._reads))
 
     def _words(self, offsets: np.ndarray, width: int) -> tuple[np.ndarray, np.ndarray]:
-        """The words that the active threads touch and, beside each, the thread's slot."""
+        """Return the words that the active threads access and, for each, the thread's slot."""
         m = self.m
         slots = np.arange(m.slots) if m.am is None else np.flatnonzero(m.am)
         words = (offsets[slots] // np.uint64(self.unit)).astype(np.int64)
@@ -133,7 +138,7 @@ class Races:
             kind.note(words, slots, self.epoch, self.warp_epoch)
 
     def _check_same_instruction(self, pc: int, words, slots, bits) -> None:
-        """Threads that write different values to one word by one instruction."""
+        """Report threads that write different values to one word by one instruction."""
         order = np.argsort(words, kind="stable")
         w, s, b = words[order], slots[order], bits[order]
         bad = np.flatnonzero((w[1:] == w[:-1]) & (s[1:] != s[:-1]) & (b[1:] != b[:-1]))

@@ -1,4 +1,4 @@
-"""The execution of one block, step by step, in compact columns: what drives the animation."""
+"""The execution of one block, step by step, in compact columns. The animations play it."""
 
 from __future__ import annotations
 
@@ -12,10 +12,12 @@ from kernels.engines.emulator.state import Machine
 
 @dataclass(frozen=True)
 class Requests:
-    """What the block's warps asked of memory, one row a request, as the counters count it: its step, buffer
-    and direction as in BlockTrace, the warp, the lanes that ask (`mask`, bit i: lane i), the bytes each of
-    them asks for and, for each of the 32, where those begin, in bytes from the buffer's start (0 where idle).
-    Loads that ptxas makes one are one; a load or store of a WMMA fragment is as many as in machine code."""
+    """The memory requests of the block's warps, one row a request, as the counters count them.
+
+    `step`, `buffer` and `write` are as in BlockTrace. `mask` has bit i set if lane i is active. `width` is the bytes of
+    each active lane. `byte` is where those begin for each of the 32 lanes, in bytes from the buffer's start (0 if idle).
+    Loads that ptxas merges are one request. A load or store of a WMMA fragment is as many as in machine code.
+    """
 
     step: np.ndarray
     buffer: np.ndarray
@@ -33,10 +35,10 @@ class Requests:
 class BlockTrace:
     """One block's steps and memory accesses.
 
-    A step is a stretch of instructions of one source line with one set of active lanes: `line` indexes
-    `lines`, `masks` [steps, warps] uint32 has bit i set where lane i takes part. An access belongs to a
-    step: `buffer` indexes `buffers`, `element` is flat in it, `thread` linear in the block, `value` the
-    bits as float64 (exact for every type up to 32 bits).
+    A step is a run of instructions of one source line with one set of active lanes. `line` indexes `lines`. `masks`
+    [steps, warps] uint32 has bit i set if lane i is active.
+    An access belongs to a step. `buffer` indexes `buffers`, `element` is the flat index in the buffer, `thread` the
+    linear index in the block, `value` the value as float32.
     """
 
     block: int
@@ -86,7 +88,7 @@ class Trace:
         self._last: tuple[int, bytes] | None = None
 
     def at(self, pc: int, here: np.ndarray) -> None:
-        """The machine is about to run an instruction."""
+        """Record the threads that are about to execute an instruction."""
         lanes = here.reshape(-1, 32)[self._rows]
         if not lanes.any():
             return
@@ -98,7 +100,7 @@ class Trace:
             self._steps.append((line, masks))
 
     def access(self, pc: int, name: str, offsets: np.ndarray, values: np.ndarray, dtype, write: bool) -> None:
-        """The active threads touched memory: offsets one a slot, values one an active thread."""
+        """Record an access by the active threads. `offsets`: one a slot; `values`: one an active thread."""
         m = self.m
         if name not in ("global", "shared", "const"):
             return
@@ -128,7 +130,8 @@ class Trace:
                 )
 
     def request(self, name: str, op: str, lines: np.ndarray, active: np.ndarray | None, width: int) -> None:
-        """Warps ask for `width` bytes a lane; lines: byte offsets (warps, 32), active alike or None for all."""
+        """Record requests for `width` bytes a lane. `lines`: byte offsets (warps, 32); `active`: bool of the same
+        shape, None for all."""
         base = 0 if name == "global" else int(self.m.shared_base[self._slots[0]])
         for warp, row in enumerate(self._rows):
             on = np.ones(32, bool) if active is None else active[row]

@@ -1,7 +1,7 @@
-"""Which files a compilation may read: their contents are part of the cache's key.
+"""The files that a compilation may read. Their contents are part of the cache's key.
 
-NVRTC does not list them, so every #include is looked up here, whatever the preprocessor makes of the lines around it, and
-in every folder, whichever of them the compiler takes. So the key changes with each file that could change the PTX.
+NVRTC does not list them. So every #include is looked up here, even where the preprocessor skips it, and in every folder,
+not only in the one that the compiler chooses. The key changes with each file that could change the PTX.
 """
 
 from __future__ import annotations
@@ -22,10 +22,10 @@ _INCLUDE = re.compile(
 
 
 def fingerprint(text: str, folder: Path, folders: Iterable[Path], fixed: Iterable[Path]) -> str | None:
-    """Digest of the files that `text`, which lies in `folder`, may include from there and from `folders`.
+    """Return a digest of the files that `text`, a file in `folder`, may include from there and from `folders`.
 
-    Headers in the `fixed` folders, CUDA's, count by their folder and its date alone. None if an #include names its file by
-    a macro, or if a file cannot be read: then it is unknown what the compiler reads.
+    Headers in the `fixed` folders, CUDA's, count only by their folder and its date. None if an #include names its file
+    by a macro, or if a file cannot be read: then it is unknown what the compiler reads.
     """
     search, fixed = tuple(folders), tuple(fixed)
     states: dict[str, str] = {}
@@ -50,7 +50,7 @@ def fingerprint(text: str, folder: Path, folders: Iterable[Path], fixed: Iterabl
 
 
 def _date(folder: Path) -> str:
-    """When files of an installed folder were last added or removed, which an upgrade does."""
+    """Return when files of an installed folder were last added or removed. An upgrade changes these times."""
     folders = [
         folder,
         *(entry.path for entry in sorted(os.scandir(folder), key=lambda e: e.name) if entry.is_dir()),

@@ -1,6 +1,6 @@
-"""From parsed instructions to closures: each runs one instruction for all active threads at once.
+"""Builders of closures for arithmetic. A closure runs one instruction for all active threads at once.
 
-A register is a NumPy array over thread slots, or a NumPy scalar where all threads agree.
+A register is a NumPy array over thread slots, or a NumPy scalar if all threads have the same value.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from kernels.engines.emulator.state import Machine
 
 
 def _type(i: Instruction) -> str:
-    """The last type of an opcode: what it computes in."""
+    """Return the last type of an opcode, in which it computes."""
     return i.parts[-1]
 
 
@@ -48,7 +48,7 @@ def _count_flops(m: Machine, pc: int, type_: str, each: int) -> None:
 
 
 def _rounding(i: Instruction, f):
-    """f, or the same with the rounding mode asked for (to nearest even is everyone's own)."""
+    """Return f, or f with the instruction's rounding mode. The default is to nearest even."""
     mode = next((p for p in i.parts if p in ("rz", "rm", "rp")), None)
     if mode is None:
         return f
@@ -58,7 +58,7 @@ def _rounding(i: Instruction, f):
 
 
 def _saturated(value, type_: str, a, b, name: str):
-    """.sat: floats to 0 .. 1, integers to their type's range."""
+    """Clamp as .sat does: floats to 0 .. 1, integers to their type's range."""
     if operations.is_float(type_):
         return operations.saturate(value)
     wide, info = a().astype(np.int64), np.iinfo(DTYPES[type_])
@@ -133,7 +133,7 @@ def _fma(m: Machine, pc: int, i: Instruction) -> Run:
 
 
 def _fma_wide(a, b, c):
-    """float32 values of a 16-bit type: the product is exact, the sum in float64 nearly so."""
+    """Return a b + c of a 16-bit type's float32 values. The product is exact, the float64 sum nearly exact."""
     return a.astype(np.float64) * b + c
 
 
@@ -164,7 +164,7 @@ def _minmax(m: Machine, pc: int, i: Instruction) -> Run:
 
 
 def _xor_of_signs(f):
-    """.xorsign.abs: f of the magnitudes, with the sign of the product."""
+    """Return .xorsign.abs of f: f of the magnitudes, with the sign of the product."""
     return lambda a, b: np.copysign(
         f(np.abs(a), np.abs(b)), np.where(np.signbit(a) ^ np.signbit(b), -1, 1)
     ).astype(a.dtype)
@@ -230,7 +230,7 @@ def _cvt(m: Machine, pc: int, i: Instruction) -> Run:
 
 
 def _cvt_fp8(m: Machine, i: Instruction, to: str, from_: str) -> Run:
-    """Between a pair of 8-bit floats and two floats or a pair of halves."""
+    """Build a conversion between a pair of 8-bit floats and two floats or a pair of halves."""
     if "relu" in i.parts or {to, from_} & {"bf16x2"}:
         raise Unknown(f"unknown opcode {i.opcode}")
     if to == "f16x2":
@@ -298,7 +298,7 @@ def _selp(m: Machine, pc: int, i: Instruction) -> Run:
 
 
 def _three(f):
-    """An opcode of three sources of its own type (bfi takes the last two as u32)."""
+    """Return the builder of an opcode whose last two sources are u32 and whose other ones have its type."""
 
     def build(m: Machine, pc: int, i: Instruction) -> Run:
         type_ = _type(i)
@@ -314,7 +314,8 @@ def _three(f):
 
 
 def _lop3(m: Machine, pc: int, i: Instruction) -> Run:
-    """lop3.b32; with .and, .or or .xor it also tells whether the result is not zero, combined with a predicate."""
+    """Build lop3.b32. With .and, .or or .xor it also writes whether the result is not zero, combined with a
+    predicate."""
     target = i.operands[0]
     first, also = target.value if target.kind == "vector" else (target, None)
     put, (a, b, c) = m.writer(first, "b32"), (m.reader(o, "b32") for o in i.operands[1:4])
@@ -346,8 +347,10 @@ def _dp4a(m: Machine, pc: int, i: Instruction) -> Run:
 
 
 def _addc(m: Machine, pc: int, i: Instruction) -> Run:
-    """add.cc, addc, sub.cc, subc, mad.cc, madc: the carry is a register of its own. A subtraction leaves 1 in it if
-    there is no borrow: on the hardware it adds the complement, and 128-bit division depends on that."""
+    """Build add.cc, addc, sub.cc, subc, mad.cc, madc. The carry is a separate register.
+
+    A subtraction without a borrow sets it to 1: the hardware adds the complement. 128-bit division depends on that.
+    """
     base, type_ = i.parts[0], _type(i)
     unsigned = UNSIGNED[DTYPES[type_]().itemsize]
     put, (a, b) = m.writer(i.operands[0], type_), (m.reader(o, f"u{type_[1:]}") for o in i.operands[-2:])
@@ -391,7 +394,7 @@ def _bfind(m: Machine, pc: int, i: Instruction) -> Run:
 
 
 def _set(m: Machine, pc: int, i: Instruction) -> Run:
-    """set: a comparison whose result is a number: 1 (floats) or all ones, else 0; pairs by halves."""
+    """Build set: a comparison whose result is a number: 1 (floats) or all ones if true, else 0; pairs by halves."""
     op, to, type_ = i.parts[1], i.parts[-2], i.parts[-1]
     if len(i.operands) != 3:
         raise Unknown(f"unknown opcode {i.opcode}")

@@ -1,7 +1,7 @@
 """mbarrier: barriers that are 64-bit words in shared memory, as cuda::barrier and cuda::pipeline use them.
 
-A word holds how many arrivals its phase still waits for, how many each phase expects, and the phase's parity. The last
-arrival begins the next phase. What CUDA leaves open, the places of these in the word, is the emulator's own.
+A word holds the number of arrivals its phase still waits for, the number each phase expects, and the phase's parity.
+The last arrival begins the next phase. CUDA does not define the layout of the word; this one is the emulator's.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from kernels.engines.emulator.state import Machine
 WIDTH = 8
 BITS = 20  # of a count
 MAX_COUNT = (1 << BITS) - 1
-PARITY = 63  # the bit that tells the phase's parity
+PARITY = 63  # the bit of the phase's parity
 _HINTS = {"b64", "shared", "shared::cta", "acquire", "release", "relaxed", "cta", "cluster"}
 
 
@@ -59,7 +59,8 @@ def invalidate(m: Machine, pc: int, i: Instruction) -> Run:
 
 
 def arrive(m: Machine, pc: int, i: Instruction) -> Run:
-    """mbarrier.arrive, mbarrier.arrive_drop: each thread's arrivals, in slot order; gives the word before."""
+    """Build mbarrier.arrive and mbarrier.arrive_drop: each thread's arrivals, in slot order. The result is the word
+    before."""
     _check(i, "noComplete")
     state, where, *given = i.operands
     count = m.reader(given[0], "u32") if given else lambda: np.uint32(1)
@@ -69,8 +70,10 @@ def arrive(m: Machine, pc: int, i: Instruction) -> Run:
 
 
 def arrive_after_copies(m: Machine, pc: int, i: Instruction) -> Run:
-    """cp.async.mbarrier.arrive: copies are done at once, and so is the arrival. Without .noinc the phase first waits
-    for one more: nothing changes."""
+    """Build cp.async.mbarrier.arrive: copies are done at once, and so is the arrival.
+
+    Without .noinc the phase first expects one more arrival, so nothing changes.
+    """
     at = Accessor(m, pc, i.operands[0], space_of(i), WIDTH)
     if "noinc" not in i.parts:
         return lambda: at.checked(write=False) and None
@@ -83,7 +86,7 @@ def arrive_after_copies(m: Machine, pc: int, i: Instruction) -> Run:
 
 
 def _arrivals(m: Machine, at: Accessor, counts: np.ndarray, drop: bool) -> np.ndarray:
-    """Carry out arrivals: the words before each, for the active threads. `drop`: later phases expect fewer."""
+    """Execute arrivals of the active threads. Return the word before each. `drop`: later phases expect fewer."""
     memory, name, offsets, chosen = at.checked(write=False)
     if name == "shared" and m.races is not None:
         m.races.atomic(at.pc, offsets, WIDTH)
@@ -106,8 +109,8 @@ def _arrivals(m: Machine, at: Accessor, counts: np.ndarray, drop: bool) -> np.nd
 
 
 def wait(m: Machine, pc: int, i: Instruction) -> Run:
-    """mbarrier.test_wait, mbarrier.try_wait: whether the phase has ended that a word or a parity names. A thread
-    that finds it has not does not wait here: its loop tries again."""
+    """Build mbarrier.test_wait and mbarrier.try_wait: whether the phase of a word or a parity has ended. If it has not,
+    the thread does not wait here: its loop tries again."""
     _check(i, "parity")
     put, where, named = m.writer(i.operands[0], "pred"), i.operands[1], i.operands[2]
     parity = "parity" in i.parts
@@ -132,7 +135,7 @@ def pending(m: Machine, pc: int, i: Instruction) -> Run:
 
 
 def copy(m: Machine, pc: int, i: Instruction) -> Run:
-    """cp.async: a copy, or the arrival after copies."""
+    """Build cp.async: a copy, or the arrival after copies."""
     build = by_space(arrive_after_copies) if "mbarrier" in i.parts else memory_access.async_copy
     return build(m, pc, i)
 

@@ -1,4 +1,4 @@
-"""Loads, stores, atomics and asynchronous copies: addresses to bytes, counted and checked on the way."""
+"""Loads, stores, atomics and asynchronous copies. Each access is checked and counted."""
 
 from __future__ import annotations
 
@@ -15,14 +15,14 @@ from kernels.engines.emulator.operations import DTYPES, UNSIGNED
 from kernels.engines.emulator.ptx.parse import Instruction, Operand, type_bytes
 from kernels.engines.emulator.state import Machine
 
-# Accesses that may meet another thread's, as atomics may: PTX ISA, "Morally strong operations".
+# Accesses that may overlap another thread's, as atomics may: PTX ISA, "Morally strong operations".
 STRONG = {"relaxed", "acquire", "release", "mmio"}
 ACQUIRES = {"acquire", "acq_rel"}
 SPACES = ("global", "shared", "local", "const", "param")
 
 
 def space_of(i: Instruction) -> str:
-    """The state space an access names; "generic" where its addresses decide."""
+    """Return the state space that an access names; "generic" if its addresses decide."""
     for part in i.parts[1:]:
         name = part.partition("::")[0]
         if name in SPACES:
@@ -35,12 +35,12 @@ def _vector(i: Instruction) -> int:
 
 
 def _operands(i: Instruction) -> tuple[Operand, ...]:
-    """Without the hint to the cache that may come last."""
+    """Return the operands without a cache hint, which may be the last."""
     return i.operands[:-1] if "L2::cache_hint" in i.parts else i.operands
 
 
 class Accessor:
-    """One memory operand: where its bytes are for every active thread, in the space it addresses."""
+    """One memory operand: the offsets of its bytes for every active thread, in the space it addresses."""
 
     def __init__(self, m: Machine, pc: int, operand: Operand, space: str, width: int):
         self.m, self.pc, self.space, self.width = m, pc, space, width
@@ -52,8 +52,8 @@ class Accessor:
         self._offset = operand.offset
 
     def locate(self, inside: np.ndarray | None = None) -> tuple[Space, str, np.ndarray]:
-        """(space, its name, byte offsets into it as uint64: scalar or one a slot); `inside`: bytes to add to each
-        slot's address."""
+        """Return (space, its name, byte offsets into it as uint64: scalar or one a slot). `inside`: bytes to add to
+        each slot's address."""
         m, address = self.m, self._base().astype(np.uint64) + np.uint64(self._offset % (1 << 64))
         if inside is not None:
             address = address + inside
@@ -74,7 +74,7 @@ class Accessor:
         return space, name, address + base
 
     def _fail_outside(self, space: Space, address: np.ndarray, limit) -> None:
-        """Idle lanes may hold anything; an active one beyond the block's memory is a fault."""
+        """Raise EmulatorError if an active lane is beyond the block's memory. Idle lanes may hold any address."""
         active = self.m.active(address)
         bad = np.flatnonzero(active > limit) if space.size >= self.width else np.zeros(1, int)
         if bad.size:
@@ -86,7 +86,7 @@ class Accessor:
     def checked(
         self, write: bool, inside: np.ndarray | None = None
     ) -> tuple[Space, str, np.ndarray, np.ndarray]:
-        """locate(), with the offsets of the active threads checked: (space, name, all offsets, active ones)."""
+        """Locate and check the offsets of the active threads. Return (space, name, all offsets, active ones)."""
         space, name, offsets = self.locate(inside)
         m = self.m
         if offsets.ndim == 0:
@@ -99,19 +99,19 @@ class Accessor:
         return space, name, offsets, chosen
 
     def acquired(self) -> None:
-        """Tell the race detector that what other threads released before is in order, if this access acquires."""
+        """Report to the race detector that earlier releases of other threads are ordered, if this access acquires."""
         if self._acquires and self.m.races is not None:
             self.m.races.barrier()
 
     def report_write(self, offsets: np.ndarray, values: np.ndarray) -> None:
-        """Tell the race detector of a write to shared memory by the active threads, [active, elements]."""
+        """Report a write to shared memory to the race detector. `values`: of the active threads, [active, elements]."""
         if self._strong:
             self.m.races.atomic(self.pc, offsets, self.width)
         else:
             self.m.races.write(self.pc, offsets, self.width, values)
 
     def count(self, op: str, name: str, offsets: np.ndarray) -> None:
-        """Tell the tally and the trace of an access by the active threads, the race detector of a read."""
+        """Report an access by the active threads to the tally and the trace, and a read to the race detector."""
         m = self.m
         if op == "ld" and name == "shared" and m.races is not None:
             (m.races.atomic if self._strong else m.races.read)(self.pc, offsets, self.width)
@@ -136,7 +136,7 @@ def _is_32_bit(m: Machine, base: Operand) -> bool:
 
 
 def load(m: Machine, pc: int, i: Instruction) -> Run:
-    """ld, ldu: any space, vectors, narrow types extended."""
+    """Build ld and ldu: from any space, also vectors; narrow types are extended."""
     space, type_, count = space_of(i), i.parts[-1], _vector(i)
     target, source = _operands(i)
     targets = target.value if target.kind == "vector" else (target,)
@@ -196,7 +196,7 @@ def store(m: Machine, pc: int, i: Instruction) -> Run:
 
 
 def atomic(m: Machine, pc: int, i: Instruction) -> Run:
-    """atom and red; of a vector, its elements one after the other."""
+    """Build atom and red. A vector's elements are updated one after the other."""
     if _vector(i) == 1:
         return _atomic(m, pc, i)
     runs = [_atomic(m, pc, element) for element in _elements(i)]
@@ -209,7 +209,7 @@ def atomic(m: Machine, pc: int, i: Instruction) -> Run:
 
 
 def _elements(i: Instruction) -> Iterator[Instruction]:
-    """The atomics that one on a vector is made of."""
+    """Yield the scalar atomics of an atomic on a vector."""
     opcode = ".".join(p for p in i.parts if p not in ("v2", "v4", "v8"))
     width = type_bytes(i.parts[-1])
     for n in range(_vector(i)):
@@ -225,7 +225,7 @@ def _elements(i: Instruction) -> Iterator[Instruction]:
 
 
 def _atomic(m: Machine, pc: int, i: Instruction) -> Run:
-    """Threads that meet at an address take turns in slot order."""
+    """Build an atomic. Threads with the same address update it in slot order."""
     parts, type_ = i.parts, i.parts[-1]
     space = space_of(i)
     reduction = parts[0] == "red"
@@ -270,9 +270,11 @@ def _atomic(m: Machine, pc: int, i: Instruction) -> Run:
             old_all[index] = old
             new = step(old, [g[index] for g in given]).astype(old.dtype)
             before, after = old.view(UNSIGNED[width]), new.view(UNSIGNED[width])
-            if (before != after).any():  # what leaves all as it was is no write that others wait for
+            if (
+                before != after
+            ).any():  # an update that changes nothing is no write that other threads wait for
                 memory.store(chosen[index], width, after)
-            elif uniform:  # then the rest change nothing either: threads that all wait for one lock
+            elif uniform:  # then the rest change nothing either: threads that wait for one lock
                 rest = np.concatenate(rounds[n:])
                 old_all[rest] = memory.load(chosen[rest], width).view(DTYPES[compute])
                 break
@@ -286,13 +288,13 @@ def _atomic(m: Machine, pc: int, i: Instruction) -> Run:
 
 
 def _rounds(addresses: np.ndarray) -> list[np.ndarray]:
-    """Who goes in each round: the first that waits at each address, then the second, and so on."""
+    """Return the entries of each round: the first at each address, then the second, and so on."""
     ranks = compare_and_swap.rank_among_equal(addresses)
     return np.split(np.argsort(ranks, kind="stable"), np.cumsum(np.bincount(ranks))[:-1])
 
 
 def async_copy(m: Machine, pc: int, i: Instruction) -> Run:
-    """cp.async: global to shared. Done at once: waiting for it is then never too late."""
+    """Build cp.async, from global to shared memory. The copy is done at once, so waiting for it is never too late."""
     if i.parts[1] != "async" or {"bulk", "mbarrier", "reduce"} & set(i.parts):
         raise Unknown(f"unknown opcode {i.opcode}")
     if {"commit_group", "wait_group", "wait_all"} & set(i.parts):
@@ -323,8 +325,8 @@ def async_copy(m: Machine, pc: int, i: Instruction) -> Run:
 
 
 def _read_some(m: Machine, count: np.ndarray, source: Accessor, size: int) -> np.ndarray:
-    """uint8 [active, size]: the first `count` bytes of each active thread's, zeros after them. No byte beyond
-    is read."""
+    """Return uint8 [active, size]: the first `count` bytes of each active thread's source, then zeros. No byte beyond
+    `count` is read."""
     data = np.zeros((len(count), size), np.uint8)
     memory, name, offsets = source.locate()
     offsets = np.broadcast_to(offsets, m.slots)
@@ -352,7 +354,7 @@ def _read_some(m: Machine, count: np.ndarray, source: Accessor, size: int) -> np
 
 
 def cache_policy(m: Machine, pc: int, i: Instruction) -> Run:
-    """createpolicy: a hint to the cache, which nothing depends on."""
+    """Build createpolicy: a cache hint without effect here."""
     put = m.writer(i.operands[0], "b64")
     return lambda: put(np.uint64(0))
 

@@ -1,4 +1,4 @@
-"""Functions that CUDA's runtime provides to kernels: what assert, printf, malloc and free call."""
+"""Functions of CUDA's runtime in kernels: those that assert, printf, malloc and free call."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ Values = np.ndarray  # one an active thread
 
 
 def external(m: Machine, pc: int, i: Instruction) -> Run:
-    """A call of a function whose body is not in the source."""
+    """Build a call of a function whose body is not in the source."""
     name = i.opcode.partition(".")[2]
     if name not in FUNCTIONS:
         what = f"call of {plain(name)}: its body is not in this source, and the emulator does not know it"
@@ -55,13 +55,13 @@ def _result(m: Machine, pc: int, variable: Operand, type_: str) -> Callable[[Val
 
 
 def _slots(m: Machine) -> np.ndarray:
-    """The slots of the active threads."""
+    """Return the slots of the active threads."""
     return np.arange(m.slots) if m.am is None else np.flatnonzero(m.am)
 
 
-# -- memory behind pointers ---------------------------------------------------------------------------
+# -- memory at pointers -------------------------------------------------------------------------------
 def _resolve(m: Machine, addresses: Values, slots: np.ndarray) -> tuple[Space, np.ndarray]:
-    """The space that generic addresses point into, as the first says, and the bytes' offsets there."""
+    """Return the space that generic addresses point into (that of the first) and the bytes' offsets there."""
     name = space_at(int(addresses[0]))
     if name == "global":
         return m.memory, addresses - np.uint64(GLOBAL_BASE)
@@ -70,7 +70,7 @@ def _resolve(m: Machine, addresses: Values, slots: np.ndarray) -> tuple[Space, n
 
 
 def _string(m: Machine, pc: int, address: int, slot: int) -> bytes:
-    """The bytes up to the next zero."""
+    """Return the bytes up to the next zero."""
     space, start = _resolve(m, np.array([address], np.uint64), np.array([slot]))
     stop = offset = int(start[0])
     while stop < space.bytes.size and space.bytes[stop] and space.state[stop] == WRITTEN:
@@ -97,7 +97,7 @@ def _assertfail(
 
 # -- printf -------------------------------------------------------------------------------------------
 def _vprintf(m: Machine, pc: int, format_: Values, buffer: Values) -> Values:
-    """Print; the number of arguments, -1 for a null format, as CUDA's printf returns."""
+    """Print. Return the number of arguments, -1 for a null format, as CUDA's printf does."""
     slots, counts = _slots(m), np.full(len(format_), -1, np.int32)
     for pointer in np.unique(format_[format_ != 0]):
         chosen = format_ == pointer
@@ -114,7 +114,7 @@ def _vprintf(m: Machine, pc: int, format_: Values, buffer: Values) -> Values:
 
 
 def _arguments(m: Machine, pc: int, pieces, buffer: Values, slots: np.ndarray) -> list[list[int]]:
-    """The bits of each argument, for each thread; arguments lie aligned one after the other."""
+    """Return the bits of each argument for each thread. Arguments are aligned, one after the other."""
     out, at = [], 0
     for size in (size for piece in pieces if isinstance(piece, printf.Spec) for size in piece.sizes):
         at = -(-at // size) * size
@@ -148,7 +148,7 @@ def _heap(m: Machine) -> Heap:
 
 
 def _malloc(m: Machine, pc: int, sizes: Values) -> Values:
-    """Addresses of new memory, null where the heap is full."""
+    """Return addresses of new memory, null if the heap is full."""
     heap = _heap(m)
     starts = [heap.allocate(size) for size in sizes.tolist()]
     return np.array([0 if start is None else GLOBAL_BASE + start for start in starts], np.uint64)

@@ -1,7 +1,7 @@
-"""Tensor-core instructions: ldmatrix, mma.sync, wmma. Fragments lie over a warp's lanes as the PTX ISA says.
+"""Tensor-core instructions: ldmatrix, mma.sync, wmma. Fragments are distributed over a warp's lanes as in the PTX ISA.
 
-Products are summed in float64 (integers exactly) and rounded once to the accumulator's type; hardware
-keeps fewer bits on the way, so the last digit may differ.
+Products are summed in float64 (integers exactly) and rounded once to the accumulator's type. The hardware's
+intermediate sums have fewer bits, so the last digit may differ.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ from kernels.engines.emulator.instructions.memory_access import Accessor, space_
 from kernels.engines.emulator.ptx.parse import Instruction
 from kernels.engines.emulator.state import Machine
 
-# (shape, type of a and b): the accumulator types known.
+# (shape, type of a and b): the supported accumulator types.
 MMA = {
     ("m16n8k8", "f16"): ("f16", "f32"), ("m16n8k16", "f16"): ("f16", "f32"),
     ("m16n8k8", "bf16"): ("f32",), ("m16n8k16", "bf16"): ("f32",),
@@ -45,7 +45,7 @@ _MIXED = ({"s8", "u8"}, {"s4", "u4"}, {"e4m3", "e5m2"})  # types that A and B ma
 
 # -- ldmatrix ---------------------------------------------------------------------------------------------
 def ldmatrix(m: Machine, pc: int, i: Instruction) -> Run:
-    """8x8 matrices of 16-bit elements; lanes 8j .. 8j+7 hold the addresses of matrix j's rows."""
+    """Build ldmatrix: 8x8 matrices of 16-bit elements. Lanes 8j .. 8j+7 hold the addresses of matrix j's rows."""
     parts = i.parts
     count = next((int(p[1:]) for p in parts if p in ("x1", "x2", "x4")), 0)
     if not count or "m8n8" not in parts or parts[-1] != "b16":
@@ -53,7 +53,7 @@ def ldmatrix(m: Machine, pc: int, i: Instruction) -> Run:
     target, source = i.operands
     puts = [m.writer(r, "b32") for r in registers(target)]
     at = Accessor(m, pc, source, space_of(i), 16)
-    # Each lane gets two neighbours of a row: row lane / 4, columns 2 (lane % 4) and one more.
+    # Each lane gets two neighbouring elements: row lane / 4, columns 2 (lane % 4) and the next.
     row, column = np.stack([GROUP, GROUP]), 2 * WITHIN + np.array([[0], [1]])
     if "trans" in parts:
         row, column = column, row
@@ -85,7 +85,7 @@ def ldmatrix(m: Machine, pc: int, i: Instruction) -> Run:
 
 # -- mma.sync ---------------------------------------------------------------------------------------------
 def mma(m: Machine, pc: int, i: Instruction) -> Run:
-    """d = a b + c: A's rows and B's columns are contiguous (row.col), D and C alike."""
+    """Build d = a b + c. A's rows and B's columns are contiguous (row.col); D and C have the same layout."""
     parts = i.parts
     rows, columns, depth = shape = shape_of(i)
     to, a_type, b_type, c_type = parts[-4:]

@@ -1,7 +1,7 @@
-"""nvcuda::wmma: fragments as mma.sync's, loaded and stored by the accesses that ptxas makes of it.
+"""nvcuda::wmma: fragments as mma.sync's, loaded and stored by the same accesses as in ptxas's machine code.
 
 The machine code for sm_80 and up was read for every fragment, layout, type and shape, and the counters were measured
-(benchmarks/hardware_cases_wmma.py). Where the state space is not written in the PTX, no matrix is loaded by ldmatrix.
+(benchmarks/hardware_cases_wmma.py). If the PTX does not name the state space, no matrix is loaded by ldmatrix.
 """
 
 from __future__ import annotations
@@ -48,9 +48,12 @@ def _checked_shape(i: Instruction, type_: str) -> tuple[int, int, int]:
 
 # -- memory --------------------------------------------------------------------------------------------
 def _accesses(at: Positions, width: int, matrices: bool) -> tuple[np.ndarray, np.ndarray, int]:
-    """The accesses that move a fragment: the line of the tile and the element along it at which each lane begins,
-    both [accesses, lanes], and the bytes of a lane. `at`: line and element of the lanes' values, of `width` bytes.
-    `matrices`: whether ldmatrix may be taken, for which as many lanes as it needs give addresses."""
+    """Return the accesses of a fragment: the line of the tile and the element along it at which each lane begins, both
+    [accesses, lanes], and the bytes of a lane.
+
+    `at`: line and element of the lanes' values, of `width` bytes. `matrices`: whether ldmatrix may be used; then only
+    the lanes that it needs supply addresses.
+    """
     line, along = at
     run = np.flatnonzero((line[0] != line[0, 0]) | (along[0] != along[0, 0] + np.arange(line.shape[1])))
     run = int(run[0]) if run.size else line.shape[1]  # values of a lane side by side in memory
@@ -86,8 +89,8 @@ class _Tile:
         self.at = Accessor(m, pc, where, space_of(i), wide)
 
     def locate(self) -> tuple[Space, str, np.ndarray, np.ndarray]:
-        """(space, its name, warps that take part, byte offsets of their lanes' values [warps, 32, values]), all
-        accesses checked and counted."""
+        """Check and count all accesses. Return (space, its name, active warps, byte offsets of their lanes' values
+        [warps, 32, values])."""
         m, am = self.m, self.m.am
         warps = active_warps(m)
         stride = np.broadcast_to(self.stride(), m.slots).reshape(-1, 32)[warps].astype(np.int64)
@@ -110,7 +113,7 @@ class _Tile:
         return space, name, warps, base[..., None] + inside.astype(np.uint64)
 
     def trace(self, name: str, warps: np.ndarray, where: np.ndarray, values: np.ndarray) -> None:
-        """Shows each lane at the elements it holds."""
+        """Record in the trace each lane's access to the elements that it holds."""
         m = self.m
         if m.trace is None:
             return
@@ -124,7 +127,7 @@ def _load(m: Machine, pc: int, i: Instruction) -> Run:
     fragment, where, *stride = i.operands
     tile = _Tile(m, pc, i, where, stride[0] if stride else None)
     write, register = writer(m, fragment, tile.type), np.uint64 if tile.type == "f64" else np.uint32
-    # Where a fragment has more room than elements (f16 as a and b) they come again.
+    # If a fragment has more registers than its elements need (f16 as a and b), the elements are repeated.
     values = len(registers(fragment)) * EACH.get(tile.type, 1)
     repeated = np.arange(values) % tile.line.shape[1]
 
@@ -157,7 +160,7 @@ def _store(m: Machine, pc: int, i: Instruction) -> Run:
 
 # -- the product ---------------------------------------------------------------------------------------
 def _mma(m: Machine, pc: int, i: Instruction) -> Run:
-    """wmma.mma: types are those of d and c for f16 inputs, else of d, a, b and c."""
+    """Build wmma.mma. Its types are those of d and c for f16 inputs, else of d, a, b and c."""
     shape = shape_of(i)
     after = i.parts.index("m{}n{}k{}".format(*shape)) + 1
     types = [p for p in i.parts[after:] if p not in ("satfinite", "rn")]
