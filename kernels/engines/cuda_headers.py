@@ -23,8 +23,10 @@ _GUARD = "between #ifndef __CUDACC_RTC__ and #endif"
 
 @cache
 def folders() -> tuple[Path, ...]:
-    """Return the folders of CUDA's headers. Those of NVIDIA's wheels come first, then those of an installed toolkit; each is followed by its folder of CCCL
-    (libcu++, CUB, Thrust), which CUDA 13 keeps apart."""
+    """Return the folders of CUDA's headers: those of NVIDIA's wheels, then those of an installed toolkit.
+
+    Each is followed by its folder of CCCL (libcu++, CUB, Thrust), which is separate in CUDA 13.
+    """
     found = dict.fromkeys(path for path in (*_wheels(), *_toolkits()) if (path / "mma.h").is_file())
     return tuple(path for root in found for path in (root, root / "cccl") if path.is_dir())
 

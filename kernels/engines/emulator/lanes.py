@@ -39,11 +39,11 @@ class Lanes:
         """Return the threads that wait for no lane any more, by instruction."""
         released: Groups = {}
         for pc, threads in list(self.waiting.items()):
-            go = threads & ~self._missing(pc).astype(bool)
-            if go.any():
-                released[pc] = go
-        for pc, go in released.items():
-            rest = self.waiting.pop(pc) & ~go
+            ready = threads & ~self._missing(pc).astype(bool)
+            if ready.any():
+                released[pc] = ready
+        for pc, ready in released.items():
+            rest = self.waiting.pop(pc) & ~ready
             if rest.any():
                 self.waiting[pc] = rest
         return released

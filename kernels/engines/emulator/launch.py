@@ -79,7 +79,7 @@ def launch(
         if len(data) != p.size:
             raise EmulatorError(f"{entry}: argument {n} is {p.size} bytes wide, got {len(data)}")
         params[p.name] = data
-    symbols = _place_module(kernel, memory)
+    symbols = _allocate_module_variables(kernel, memory)
     tally = Tally(kernel.code) if options.count else None
     machine = Machine(
         kernel,
@@ -108,7 +108,7 @@ def launch(
     )
 
 
-def _place_module(kernel: Kernel, memory: Global) -> dict[str, int]:
+def _allocate_module_variables(kernel: Kernel, memory: Global) -> dict[str, int]:
     """Allocate the module's variables that the kernel uses. Return their addresses and those of the module's functions,
     by name. A name in a variable's initial content that the module does not define stays zero."""
     existing = {p.name for p in memory.regions}

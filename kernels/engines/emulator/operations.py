@@ -371,7 +371,7 @@ def convert(value, to: str, from_: str, modifiers):
                 value = ROUND[mode](value)
         if not is_float(to):
             info = np.iinfo(target)
-            # The PTX ISA: NaN gives zero, but only the top bit set where either type has 64 bits.
+            # The PTX ISA: NaN becomes zero, but only the top bit set if either type has 64 bits.
             isnan, is_wide = np.isnan(value), from_ == "f64" or to in ("s64", "u64")
             nan_result = target(info.min) if info.min else target(info.max // 2 + 1)
             value = np.where(isnan, 0, np.asarray(value, np.float64))

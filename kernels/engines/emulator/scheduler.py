@@ -132,7 +132,7 @@ class Scheduler:
         for ever."""
         for pc, threads in self.barriers.release().items():
             self._join(pc + 1, threads)
-        self._carry_out(self.lanes.release())
+        self._execute(self.lanes.release())
         if not self.pending:
             if self.waiting_loops and self.loops.stuck(self.waiting_loops):
                 self.loops.never_end(self.waiting_loops[0])
@@ -172,7 +172,7 @@ class Scheduler:
     def _at_lanes(self, pc: int, here: np.ndarray) -> None:
         take = self._guarded(pc, here)
         if take.any():
-            self._carry_out(self.lanes.arrive(pc, take))
+            self._execute(self.lanes.arrive(pc, take))
 
     def _guarded(self, pc: int, here: np.ndarray) -> np.ndarray:
         """Return the threads whose guard is true. The others continue at the next instruction."""
@@ -181,7 +181,7 @@ class Scheduler:
             self._join(pc + 1, here & ~take)
         return take
 
-    def _carry_out(self, groups: Groups) -> None:
+    def _execute(self, groups: Groups) -> None:
         """Execute warp instructions whose lanes have all arrived."""
         for pc, threads in groups.items():
             for group in self.lanes.of_one_mask(pc, threads):
@@ -204,7 +204,7 @@ class Scheduler:
     def _branch(self, pc: int, here: np.ndarray) -> None:
         take, target = self._taken(pc, here), self.code[pc].targets[0]
         if take is here:
-            self._go(pc, target, here)
+            self._branch_to(pc, target, here)
             return
         if not take.any():
             self._join(pc + 1, here)
@@ -213,7 +213,7 @@ class Scheduler:
         if self.m.tally is not None:
             split = take.reshape(-1, LANES).any(axis=1) & stay.reshape(-1, LANES).any(axis=1)
             self.m.tally.add(pc, "divergent_branches", int(np.count_nonzero(split)))
-        self._go(pc, target, take)
+        self._branch_to(pc, target, take)
         self._join(pc + 1, stay)
 
     def _jump_table(self, pc: int, here: np.ndarray) -> None:
@@ -221,9 +221,9 @@ class Scheduler:
         for n, target in enumerate(self.code[pc].targets):
             take = here & (index == n)
             if take.any():
-                self._go(pc, target, take)
+                self._branch_to(pc, target, take)
 
-    def _go(self, pc: int, target: int, take: np.ndarray) -> None:
+    def _branch_to(self, pc: int, target: int, take: np.ndarray) -> None:
         """Move threads to a branch's target.
 
         A target that only returns ends the threads at once, so that the others count as all. Before a backward branch,

@@ -48,7 +48,7 @@ class Machine:
         self.live = self.exists.copy()
         self._all_live = bool(self.exists.all())
         self.dynamic_shared = dynamic_shared
-        self._place_variables(dynamic_shared, symbols or {})
+        self._allocate_variables(dynamic_shared, symbols or {})
         self._index = {name: n for n, name in enumerate(kernel.registers)}
         self._storage = [DTYPES[type_] for type_ in kernel.registers.values()]
         self.R: list = [dtype(0) for dtype in self._storage]
@@ -65,11 +65,11 @@ class Machine:
         self.issued = np.zeros(self.slots // LANES, np.uint64) if self.flow.clocks else None
 
     # -- memory ---------------------------------------------------------------------------------
-    def _place_variables(self, dynamic_shared: int, symbols: Mapping[str, int]) -> None:
+    def _allocate_variables(self, dynamic_shared: int, symbols: Mapping[str, int]) -> None:
         self._symbols = dict(symbols)
         shared, local = 0, 0
         regions = []
-        for v in sorted(self.kernel.variables, key=lambda v: v.size == 0):  # the dynamic one comes last
+        for v in sorted(self.kernel.variables, key=lambda v: v.size == 0):  # the dynamic one is last
             if v.space == "shared":
                 shared = -(-shared // v.align) * v.align
                 self._symbols[v.name] = shared
@@ -182,8 +182,8 @@ class Machine:
         if o.kind == "sink":
             return lambda value: None
         n, R = self._index[o.value], self.R
-        own, dtype = self._storage[n], DTYPES[type_]
-        have, given = np.dtype(own).itemsize, np.dtype(dtype).itemsize
+        storage_dtype, dtype = self._storage[n], DTYPES[type_]
+        have, given = np.dtype(storage_dtype).itemsize, np.dtype(dtype).itemsize
 
         def put(value) -> None:
             if self.wm is not None:
@@ -196,7 +196,7 @@ class Machine:
         # A narrower value is extended to a wider register: by its sign, or by zeros if it is unsigned.
         wide = (SIGNED if np.dtype(dtype).kind == "i" else UNSIGNED)[have]
         raw = UNSIGNED[given] if np.dtype(dtype).kind == "f" else dtype
-        return lambda value: put(value.view(raw).astype(wide).view(own))
+        return lambda value: put(value.view(raw).astype(wide).view(storage_dtype))
 
     def param(self, name: str, offset: int, dtype) -> np.generic:
         return np.frombuffer(self.params[name], dtype, 1, offset)[0]

@@ -263,20 +263,20 @@ def _setp(m: Machine, pc: int, i: Instruction) -> Run:
     target = i.operands[0]
     first, second = (target.value if target.kind == "vector" else (target, None))  # fmt: skip
     put = m.writer(first, "pred")
-    also = m.writer(second, "pred") if second is not None else None
+    complement = m.writer(second, "pred") if second is not None else None
     a, b = m.reader(i.operands[1], type_), m.reader(i.operands[2], type_)
     if type_ == "bf16":
         a, b = _bf16(a), _bf16(b)
     combine = next((operations.BINARY[p] for p in parts[2:-1] if p in ("and", "or", "xor")), None)
-    if combine is None and also is None:
+    if combine is None and complement is None:
         return lambda: put(f(a(), b()))
     c = m.reader(i.operands[3], "pred") if combine is not None else None
 
     def run() -> None:
         result = f(a(), b())
         put(combine(result, c()) if c else result)
-        if also:
-            also(combine(~result, c()) if c else ~result)
+        if complement:
+            complement(combine(~result, c()) if c else ~result)
 
     return run
 
@@ -317,18 +317,18 @@ def _lop3(m: Machine, pc: int, i: Instruction) -> Run:
     """Build lop3.b32. With .and, .or or .xor it also writes whether the result is not zero, combined with a
     predicate."""
     target = i.operands[0]
-    first, also = target.value if target.kind == "vector" else (target, None)
+    first, nonzero = target.value if target.kind == "vector" else (target, None)
     put, (a, b, c) = m.writer(first, "b32"), (m.reader(o, "b32") for o in i.operands[1:4])
     lut = int(i.operands[4].value)
-    if also is None:
+    if nonzero is None:
         return lambda: put(operations.lop3(a(), b(), c(), lut))
-    combine, flag = operations.BINARY[i.parts[1]], m.writer(also, "pred")
-    given = m.reader(i.operands[5], "pred")
+    combine, put_nonzero = operations.BINARY[i.parts[1]], m.writer(nonzero, "pred")
+    condition = m.reader(i.operands[5], "pred")
 
     def run() -> None:
         result = operations.lop3(a(), b(), c(), lut)
         put(result)
-        flag(combine(result != 0, given()))
+        put_nonzero(combine(result != 0, condition()))
 
     return run
 
@@ -409,12 +409,12 @@ def _set(m: Machine, pc: int, i: Instruction) -> Run:
     def run() -> None:
         if not pair:
             x, y = (operations.from_bf16(v()) if type_ == "bf16" else v() for v in (a, b))
-            yes = operations.compare(op, x, y)
+            truth = operations.compare(op, x, y)
             if to == "bf16":
-                put(operations.to_bf16(yes.astype(np.float32)))
+                put(operations.to_bf16(truth.astype(np.float32)))
             else:
                 one = DTYPES[to](1) if operations.is_float(to) else np.array(-1).astype(DTYPES[to])
-                put(np.where(yes, one, DTYPES[to](0)))
+                put(np.where(truth, one, DTYPES[to](0)))
             return
         low, high = (
             operations.compare(op, *h)

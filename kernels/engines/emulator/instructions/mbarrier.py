@@ -62,10 +62,10 @@ def arrive(m: Machine, pc: int, i: Instruction) -> Run:
     """Build mbarrier.arrive and mbarrier.arrive_drop: each thread's arrivals, in slot order. The result is the word
     before."""
     _check(i, "noComplete")
-    state, where, *given = i.operands
+    state, address, *given = i.operands
     count = m.reader(given[0], "u32") if given else lambda: np.uint32(1)
     put = m.writer(state, "b64")
-    at, drop = Accessor(m, pc, where, space_of(i), WIDTH), i.parts[1] == "arrive_drop"
+    at, drop = Accessor(m, pc, address, space_of(i), WIDTH), i.parts[1] == "arrive_drop"
     return lambda: put(m.spread(_arrivals(m, at, m.active(count()), drop)))
 
 
@@ -112,10 +112,10 @@ def wait(m: Machine, pc: int, i: Instruction) -> Run:
     """Build mbarrier.test_wait and mbarrier.try_wait: whether the phase of a word or a parity has ended. If it has not,
     the thread does not wait here: its loop tries again."""
     _check(i, "parity")
-    put, where, named = m.writer(i.operands[0], "pred"), i.operands[1], i.operands[2]
+    put, address, named = m.writer(i.operands[0], "pred"), i.operands[1], i.operands[2]
     parity = "parity" in i.parts
     phase = m.reader(named, "u32" if parity else "u64")
-    at = Accessor(m, pc, where, space_of(i), WIDTH)
+    at = Accessor(m, pc, address, space_of(i), WIDTH)
 
     def run() -> None:
         memory, name, offsets, chosen = at.checked(write=False)

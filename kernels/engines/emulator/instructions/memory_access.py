@@ -45,7 +45,7 @@ class Accessor:
     def __init__(self, m: Machine, pc: int, operand: Operand, space: str, width: int):
         self.m, self.pc, self.space, self.width = m, pc, space, width
         parts = m.kernel.code[pc].parts
-        self._strong, self._acquires = (not words.isdisjoint(parts) for words in (STRONG, ACQUIRES))
+        self._strong, self._acquires = (not qualifiers.isdisjoint(parts) for qualifiers in (STRONG, ACQUIRES))
         base = operand.base if operand.kind == "mem" else operand
         self._short = _is_32_bit(m, base)
         self._base = m.reader(base, "u32" if self._short else "u64")

@@ -91,8 +91,8 @@ def _assertfail(
         _string(m, pc, int(p[0]), slot).decode("utf-8", "replace") for p in (expression, file)
     )
     written = f"{name.replace(chr(92), '/').rpartition('/')[2]}:{line[0]}"
-    where = "" if written == str(m.kernel.code[pc].line) else f" at {written}"
-    m.fail(pc, f"the assertion {expression_text} failed{where}", slot)
+    position = "" if written == str(m.kernel.code[pc].line) else f" at {written}"
+    m.fail(pc, f"the assertion {expression_text} failed{position}", slot)
 
 
 # -- printf -------------------------------------------------------------------------------------------

@@ -69,15 +69,15 @@ def ldmatrix(m: Machine, pc: int, i: Instruction) -> Run:
         finally:
             m.am = am
         rows = offsets.reshape(-1, 32)[warps, : 8 * count].reshape(-1, count, 8)
-        where = rows[:, :, row] + (2 * column).astype(np.uint64)  # (warps, matrices, 2, 32)
-        values = memory.load(where, 2)
+        element_offsets = rows[:, :, row] + (2 * column).astype(np.uint64)  # (warps, matrices, 2, 32)
+        values = memory.load(element_offsets, 2)
         for n, put in enumerate(puts):
             low, high = (values[:, n, half].astype(np.uint32) for half in (0, 1))
             put(spread(m, warps, low | high << np.uint32(16)))
         if m.trace is not None:
             for n in range(count):
                 for half in (0, 1):
-                    got = spread(m, warps, where[:, n, half]), spread(m, warps, values[:, n, half])
+                    got = spread(m, warps, element_offsets[:, n, half]), spread(m, warps, values[:, n, half])
                     m.trace.access(pc, name, got[0], m.active(got[1]), np.float16, False)
 
     return run

@@ -72,7 +72,7 @@ def _accesses(at: Positions, width: int, matrices: bool) -> tuple[np.ndarray, np
 class _Tile:
     """The memory side of wmma.load and wmma.store."""
 
-    def __init__(self, m: Machine, pc: int, i: Instruction, where: Operand, stride: Operand | None):
+    def __init__(self, m: Machine, pc: int, i: Instruction, address: Operand, stride: Operand | None):
         self.m, self.pc, self.op = m, pc, "ld" if i.parts[1] == "load" else "st"
         which, self.type = i.parts[2], i.parts[-1]
         rows, columns, depth = shape = _checked_shape(i, self.type) if which in "ab" else shape_of(i)
@@ -86,7 +86,7 @@ class _Tile:
         lanes = self.starts[0].shape[1]
         self.supplies = None if lanes == 32 else np.tile(lanes > LANE, m.slots // 32)
         self.stride = m.reader(stride, "u32") if stride else lambda: np.uint32(sizes[1 if by_row else 0])
-        self.at = Accessor(m, pc, where, space_of(i), wide)
+        self.at = Accessor(m, pc, address, space_of(i), wide)
 
     def locate(self) -> tuple[Space, str, np.ndarray, np.ndarray]:
         """Check and count all accesses. Return (space, its name, active warps, byte offsets of their lanes' values
@@ -112,20 +112,20 @@ class _Tile:
         m.am = am
         return space, name, warps, base[..., None] + inside.astype(np.uint64)
 
-    def trace(self, name: str, warps: np.ndarray, where: np.ndarray, values: np.ndarray) -> None:
+    def trace(self, name: str, warps: np.ndarray, offsets: np.ndarray, values: np.ndarray) -> None:
         """Record in the trace each lane's access to the elements that it holds."""
         m = self.m
         if m.trace is None:
             return
         dtype = np.float32 if self.type == "tf32" else DTYPES[self.type]
-        for n in range(where.shape[-1]):
+        for n in range(offsets.shape[-1]):
             got = m.active(spread(m, warps, values[..., n]))
-            m.trace.access(self.pc, name, spread(m, warps, where[..., n]), got, dtype, self.op == "st")
+            m.trace.access(self.pc, name, spread(m, warps, offsets[..., n]), got, dtype, self.op == "st")
 
 
 def _load(m: Machine, pc: int, i: Instruction) -> Run:
-    fragment, where, *stride = i.operands
-    tile = _Tile(m, pc, i, where, stride[0] if stride else None)
+    fragment, address, *stride = i.operands
+    tile = _Tile(m, pc, i, address, stride[0] if stride else None)
     write, register = writer(m, fragment, tile.type), np.uint64 if tile.type == "f64" else np.uint32
     # If a fragment has more registers than its elements need (f16 as a and b), the elements are repeated.
     values = len(registers(fragment)) * EACH.get(tile.type, 1)
@@ -141,8 +141,8 @@ def _load(m: Machine, pc: int, i: Instruction) -> Run:
 
 
 def _store(m: Machine, pc: int, i: Instruction) -> Run:
-    where, fragment, *stride = i.operands
-    tile = _Tile(m, pc, i, where, stride[0] if stride else None)
+    address, fragment, *stride = i.operands
+    tile = _Tile(m, pc, i, address, stride[0] if stride else None)
     read = reader(m, fragment, tile.type)
 
     def run() -> None:

@@ -8,8 +8,10 @@ from functools import cache
 
 
 def plain(name: str) -> str:
-    """Return the C++ form of a name in PTX, without parameters: "ns::naive", "sgemm<16, float>". Without the C++ runtime
-    it also lacks a template's arguments."""
+    """Return the C++ form of a name in PTX, without parameters: "ns::naive", "sgemm<16, float>".
+
+    Without the C++ runtime it also lacks a template's arguments.
+    """
     text = demangled(name)
     if text == name:
         return _nested(name)
