@@ -90,13 +90,13 @@ class Session:
 
     def _stage(self, at: str) -> None:
         """Append the most bytes by role since the previous stage."""
-        taken = {
+        allocated = {
             role: sum(self.arrays[b.name].nbytes for b in self.program.of_role(role) if b.name in self.arrays)
             for role in ALLOCATED
         }
-        excess = tracemalloc.get_traced_memory()[1] - taken[OUTPUT] - taken[WORKSPACE]
-        taken[WORKSPACE] += excess if excess >= RESOLUTION else 0
-        self.timeline.append({"at": at, **taken})
+        excess = tracemalloc.get_traced_memory()[1] - allocated[OUTPUT] - allocated[WORKSPACE]
+        allocated[WORKSPACE] += excess if excess >= RESOLUTION else 0
+        self.timeline.append({"at": at, **allocated})
 
     @property
     def bytes(self) -> dict[str, int]:
@@ -148,8 +148,8 @@ def _parts(session: Session, timed, budget: Budget) -> tuple[tuple[str, float], 
     steps = session.program.steps
     if len(steps) < 2:
         return ()
-    few = Budget(samples=15, seconds=budget.seconds / 4, least=2)
-    samples = interleave([lambda step=step: timed(lambda: session.run_step(step)) for step in steps], few)
+    short = Budget(samples=15, seconds=budget.seconds / 4, least=2)
+    samples = interleave([lambda step=step: timed(lambda: session.run_step(step)) for step in steps], short)
     return tuple((step.name, float(np.median(s))) for step, s in zip(steps, samples, strict=True))
 
 

@@ -15,7 +15,7 @@ from kernels.machine.timing import Budget
 EXTENT = 1024  # of the product: 2 GFLOP, 12 MB
 CALLS = 2000  # in one sample
 MIN_COPY = 32 * 2**20  # bytes read by one copy
-SHORT = Budget(samples=20, seconds=0.5, least=8)  # the best of some: others may keep the cores busy
+FEW = Budget(samples=20, seconds=0.5, least=8)  # the best of some: others may keep the cores busy
 
 
 def ceilings() -> Ceilings:
@@ -48,7 +48,7 @@ def _copy() -> tuple[int, float, int]:
     size = max(2 * processor.last_level_cache(), MIN_COPY)
     source, target = np.ones(size // 4, np.float32), np.zeros(size // 4, np.float32)
     target[...] = 0  # every page exists before a copy is timed
-    rate, n = best(2.0 * size, lambda: _ms(lambda: np.copyto(target, source)), SHORT)
+    rate, n = best(2.0 * size, lambda: _ms(lambda: np.copyto(target, source)), FEW)
     return size, rate, n
 
 
@@ -61,7 +61,7 @@ def _product() -> tuple[float, int]:
     diagonal = np.einsum("ik,ki->i", a.astype(np.float64), b.astype(np.float64))
     if not np.allclose(np.diagonal(c), diagonal, rtol=1e-4, atol=1e-3):
         raise RuntimeError("NumPy's product disagrees with float64: no ceiling is taken from it")
-    return best(2.0 * EXTENT**3, lambda: _ms(lambda: np.matmul(a, b, out=c)), SHORT)
+    return best(2.0 * EXTENT**3, lambda: _ms(lambda: np.matmul(a, b, out=c)), FEW)
 
 
 def _call() -> tuple[float, int]:
@@ -72,4 +72,4 @@ def _call() -> tuple[float, int]:
         for _ in range(CALLS):
             np.add(one, one, out=one)
 
-    return median(lambda: _ms(many) / CALLS, SHORT)
+    return median(lambda: _ms(many) / CALLS, FEW)

@@ -56,7 +56,7 @@ MEASURES = True
 
 
 def refusal(rung: Rung, shape: Any, tiles: Tiles) -> str:
-    """Returns why this GPU, or the libraries beside it, cannot run a rung at a shape and all its tile sizes; "" if
+    """Returns why this GPU, or the installed libraries, cannot run a rung at a shape and all its tile sizes; "" if
     nothing is known against it."""
     card = machine_driver.find()
     if isinstance(card, machine_driver.Unusable):

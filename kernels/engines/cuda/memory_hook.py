@@ -1,4 +1,4 @@
-"""Bytes of the GPU's memory by role and stage, as CuPy's allocator gives them out."""
+"""Bytes of the GPU's memory by role and stage, as CuPy's allocator provides them."""
 
 from __future__ import annotations
 

@@ -20,7 +20,7 @@ MAX_PINNED = 1 << 30  # bytes: pinning more takes seconds, and no other program 
 BLOCK, BLOCKS_PER_SM = 256, 8  # fills every SM with threads
 A, B, ROUNDS = 0.9999, 0.1, 16_384  # x = A x + B: stays near 1, and every round changes it
 QUEUED = 200  # launches in one sample
-SHORT = Budget(samples=20, seconds=1.0)
+FEW = Budget(samples=20, seconds=1.0)
 COPIES = Budget(samples=11, seconds=1.0, least=3)
 
 
@@ -31,7 +31,7 @@ def ceilings() -> Ceilings:
         warm_up(lambda: (fma(), stream.synchronize()), 0.1)
         _verify_fma(busy)
         flops = 2.0 * FMA_CHAINS * ROUNDS * busy.size
-        rate, rate_n = best(flops, lambda: cuda_timing.between_events(fma, stream, before=fma), SHORT)
+        rate, rate_n = best(flops, lambda: cuda_timing.between_events(fma, stream, before=fma), FEW)
         copied, copy_rate, copy_n = _copy(stream, fma)
         launches, launch_n = _launches(stream, fma)
         stream.synchronize()
@@ -97,7 +97,7 @@ def _copy_rate(source, target, size: int, stream, busy: Callable[[], None]) -> t
     def copy() -> None:
         target.copy_from_device_async(source, size, stream)
 
-    rate, n = best(2.0 * size, lambda: cuda_timing.between_events(copy, stream, before=busy), SHORT)
+    rate, n = best(2.0 * size, lambda: cuda_timing.between_events(copy, stream, before=busy), FEW)
     ends = np.zeros(2, np.uint8)  # the last bytes show whether a copy was cut short
     (target + (size - 2)).copy_to_host_async(ends.ctypes.data, 2, stream)
     stream.synchronize()
@@ -110,7 +110,7 @@ def _launches(stream, busy: Callable[[], None]) -> tuple[dict[str, float], int]:
     """Time an empty kernel: the GPU's time of one in a queue, the host's time to queue one, and launch + wait."""
     empty = compile_kernel("machine/01_empty.cu", "empty", ())
 
-    def many() -> None:
+    def queue_many() -> None:
         for _ in range(QUEUED):
             empty((1,), (32,), ())
 
@@ -128,9 +128,9 @@ def _launches(stream, busy: Callable[[], None]) -> tuple[dict[str, float], int]:
         empty((1,), (32,), ())
         stream.synchronize()
 
-    many()
-    queued, n = median(lambda: cuda_timing.between_events(many, stream, keep_busy) / QUEUED, SHORT)
-    host, _ = median(lambda: wall(many) / QUEUED, SHORT)
+    queue_many()
+    queued, n = median(lambda: cuda_timing.between_events(queue_many, stream, keep_busy) / QUEUED, FEW)
+    host, _ = median(lambda: wall(queue_many) / QUEUED, FEW)
     sync, _ = median(lambda: wall(one), Budget(samples=100, seconds=0.5))
     times = {"launch_us": queued, "launch_host_us": host, "launch_sync_us": sync}
     return {name: 1e3 * ms for name, ms in times.items()}, n

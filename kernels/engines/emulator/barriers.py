@@ -90,8 +90,8 @@ class Barriers:
             self._fail(pc, f"barrier {id_[bad][0]} does not exist: a block has 0 to {NAMED - 1}", bad)
         bad = threads & ((count % LANES != 0) | (count == 0))
         if read_count and bad.any():
-            what = f"a barrier counts whole warps: {count[bad][0]} threads are no multiple of {LANES}"
-            self._fail(pc, what, bad)
+            message = f"a barrier counts whole warps: {count[bad][0]} threads are no multiple of {LANES}"
+            self._fail(pc, message, bad)
         return self.m.block_of * NAMED + id_, count
 
     # -- completing ----------------------------------------------------------------------------------
@@ -110,8 +110,8 @@ class Barriers:
             arrivals += self._arrived_warps
         done = (required > 0) & (arrivals >= required)
         for at in np.flatnonzero(done & (arrivals > required))[:1]:
-            what = f"barrier {at % NAMED} is for {required[at] * LANES} threads, {arrivals[at] * LANES} have come"
-            self._fail(pc, what, here)
+            message = f"barrier {at % NAMED} is for {required[at] * LANES} threads, {arrivals[at] * LANES} have come"
+            self._fail(pc, message, here)
         if self._arrived_warps.size:
             self._arrived_warps[done] = self._expected[done] = 0
         going = np.repeat(arrived & done[first], LANES) & (key >= 0)
@@ -151,8 +151,8 @@ class Barriers:
             here = differing & (at == pc)
             other = self.code[last[here][0]]
             if any(i.parts[0] == "bar" or "aligned" in i.parts for i in (self.code[pc], other)):
-                what = f"not all threads of the warp reach this barrier: others wait at {other.line}"
-                self._fail(int(pc), what, here)
+                message = f"not all threads of the warp reach this barrier: others wait at {other.line}"
+                self._fail(int(pc), message, here)
 
     # -- releasing -------------------------------------------------------------------------------------
     def _leave(self, going: np.ndarray, key: np.ndarray) -> Groups:
@@ -214,8 +214,8 @@ class Barriers:
 
     def _skipped(self, pc: int, skip: np.ndarray) -> None:
         count = np.count_nonzero(skip & (self.m.block_of == self.m.block_of[skip][0]))
-        what = f"not all threads of the block reach this barrier: {count} run past it while others wait"
-        self._fail(pc, what, skip, "first")
+        message = f"not all threads of the block reach this barrier: {count} run past it while others wait"
+        self._fail(pc, message, skip, "first")
 
     def check_deadlock(self) -> None:
         """Raise EmulatorError if threads wait: no thread runs, so no other can arrive."""
@@ -224,12 +224,12 @@ class Barriers:
             slot = int(np.flatnonzero(threads)[0])
             missing = self.m.live & (self.m.block_of == self.m.block_of[slot]) & (key != key[slot])
             arrived = np.count_nonzero(key == key[slot])
-            who = f"{expected[slot]} threads" if expected[slot] else "all threads of the block"
-            what = f"deadlock: barrier {key[slot] % NAMED} waits for {who}, {arrived} have come"
+            awaited = f"{expected[slot]} threads" if expected[slot] else "all threads of the block"
+            message = f"deadlock: barrier {key[slot] % NAMED} waits for {awaited}, {arrived} have come"
             if missing.any():
                 first = int(np.flatnonzero(missing)[0])
-                what += f" and no other can, such as thread {self.m.threads.thread(first)}"
-            self._fail(pc, what, threads)
+                message += f" and no other can, such as thread {self.m.threads.thread(first)}"
+            self._fail(pc, message, threads)
 
     def _of_blocks(self, threads: np.ndarray) -> np.ndarray:
         """Return all slots of the blocks of these threads."""
@@ -237,8 +237,8 @@ class Barriers:
         blocks[self.m.block_of[threads]] = True
         return blocks[self.m.block_of]
 
-    def _fail(self, pc: int, what: str, threads: np.ndarray, who: str = "by") -> None:
-        self.m.fail(pc, what, int(np.flatnonzero(threads)[0]), who)
+    def _fail(self, pc: int, message: str, threads: np.ndarray, role: str = "by") -> None:
+        self.m.fail(pc, message, int(np.flatnonzero(threads)[0]), role)
 
 
 def _of_warps(values: np.ndarray) -> np.ndarray:

@@ -129,15 +129,15 @@ class Frames:
     def leave(self, pc: int, here: Threads, take: Threads) -> Iterator[tuple[int, Threads]]:
         """Execute a call or a return for the threads `take` of those here. Yield (next instruction, threads)."""
         if take is not here:
-            stay = here & ~take
-            if stay.any():
-                yield pc + 1, stay
+            others = here & ~take
+            if others.any():
+                yield pc + 1, others
         slots = np.flatnonzero(take)
         if not slots.size:
             return
         step = self._call if self.m.kernel.code[pc].parts[0] == "call" else self._return
-        for to, who in step(pc, slots):
-            yield to, take if who.size == slots.size else self._mask(who)
+        for to, group in step(pc, slots):
+            yield to, take if group.size == slots.size else self._mask(group)
 
     def _mask(self, slots: np.ndarray) -> Threads:
         mask = np.zeros(self.m.slots, bool)
@@ -152,10 +152,10 @@ class Frames:
             return
         pointers = np.broadcast_to(site.pointer(), self.m.slots)[slots]
         for pointer in np.unique(pointers):
-            who = slots[pointers == pointer]
-            layout = self._pointed(pc, site, int(pointer), int(who[0]))
-            self._push(pc, site, layout, who)
-            yield layout.function.start, who
+            group = slots[pointers == pointer]
+            layout = self._pointed(pc, site, int(pointer), int(group[0]))
+            self._push(pc, site, layout, group)
+            yield layout.function.start, group
 
     def _pointed(self, pc: int, site: _Site, pointer: int, slot: int) -> _Layout:
         """Return the function at an address. EmulatorError if its parameters or results differ from the call's."""
@@ -168,7 +168,7 @@ class Frames:
         if layout is None:
             self.m.fail(pc, f"call of {plain(name)}, a function that this kernel does not name", slot)
         argument_sizes, parameter_sizes = (
-            [c.size for c in group] for group in (site.argument_sizes, layout.params)
+            [c.size for c in group] for group in (site.arguments, layout.params)
         )
         result_sizes, returned_sizes = ([c.size for c in group] for group in (site.returned, layout.returned))
         if (argument_sizes, result_sizes) != (parameter_sizes, returned_sizes):
@@ -197,13 +197,13 @@ class Frames:
         m, base = self.m, self.base[slots]
         local, at = m.local, m.local_base[slots] + base
         layout = self._by_start[bisect(self._starts, pc) - 1]
-        back, caller = local.load(at, 8), local.load(at + np.uint64(8), 8)
+        return_pcs, caller = local.load(at, 8), local.load(at + np.uint64(8), 8)
         self.base[slots], self.top[slots] = caller, base
-        for to in np.unique(back):
-            who = back == to
+        for to in np.unique(return_pcs):
+            group = return_pcs == to
             site = self._sites[int(to) - 1]
-            self._copy(layout.returned, at[who], site.returned, m.local_base[slots[who]] + caller[who])
-            yield int(to), slots[who]
+            self._copy(layout.returned, at[group], site.returned, m.local_base[slots[group]] + caller[group])
+            yield int(to), slots[group]
         for n, offset, width in layout.saved:
             register = m.R[n].copy() if m.R[n].ndim else np.full(m.slots, m.R[n])
             register[slots] = local.load(at + np.uint64(offset), width).view(register.dtype)
@@ -237,8 +237,8 @@ class Frames:
     # -- messages --------------------------------------------------------------------------------
     def _too_deep(self, pc: int, slot: int) -> None:
         depth = len(list(self._returns(pc, slot)))
-        what = f"recursion too deep: the frames of {depth + 1} calls need more than the {self.limit:,} bytes of stack "
-        self.m.fail(pc, f"{what}of a thread (CUDA's default is {CUDA_STACK:,})", slot)
+        message = f"recursion too deep: the frames of {depth + 1} calls need more than the {self.limit:,} bytes of stack "
+        self.m.fail(pc, f"{message}of a thread (CUDA's default is {CUDA_STACK:,})", slot)
 
     def _returns(self, pc: int, slot: int) -> Iterator[int]:
         """Yield the calls around a thread at `pc`, innermost first."""

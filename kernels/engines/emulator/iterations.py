@@ -34,7 +34,7 @@ class Iterations:
     repeats: bool = False  # the state of one iteration occurred again, and no thread wrote in between
     last_power_of_two: int = 0  # the last power of two among its iteration numbers
     state: tuple | None = (
-        None  # of its registers in a turn since, nobody having written after `writes` writes
+        None  # of its registers in a later iteration, if memory was not written after `writes` writes
     )
     writes: int = -1
 
@@ -94,20 +94,20 @@ class Loops:
         return all(iterations.repeats and iterations.writes == self.m.writes for iterations in waiting)
 
     def never_end(self, iterations: Iterations) -> None:
-        what = (
+        message = (
             "this loop never ends: what its condition depends on repeats, and no thread is left to change it"
         )
-        self.m.fail(iterations.pc, what, _first(iterations.threads))
+        self.m.fail(iterations.pc, message, _first(iterations.threads))
 
     def check_time(self, pc: int, threads: np.ndarray, where: str = "at this call: the recursion") -> None:
         """Raise EmulatorError if the launch has used its processor time."""
         if time.thread_time() <= self._deadline:
             return
-        what = (
+        message = (
             f"stopped after {self.seconds:g} seconds and {self.instructions():,} warp instructions, {where} may be "
             "long or endless (--seconds or Options(seconds=...) gives it longer)"
         )
-        self.m.fail(pc, what, _first(threads))
+        self.m.fail(pc, message, _first(threads))
 
 
 def _first(threads: np.ndarray) -> int:

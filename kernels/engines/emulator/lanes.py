@@ -84,11 +84,13 @@ class Lanes:
             missing = np.where(threads, self._missing(pc), np.uint32(0)).reshape(-1, LANES)
             self._fail(pc, np.bitwise_or.reduce(missing, axis=1), "cannot come: deadlock")
 
-    def _fail(self, pc: int, missing: np.ndarray, why: str) -> None:
+    def _fail(self, pc: int, missing: np.ndarray, outcome: str) -> None:
         warp = int(np.flatnonzero(missing)[0])
         lanes = [n for n in range(LANES) if int(missing[warp]) >> n & 1]
-        what = f"not all lanes that the mask names reach this instruction: lanes {_ranges(lanes)} {why}"
-        self.m.fail(pc, what, warp * LANES + lanes[0], "first")
+        message = (
+            f"not all lanes that the mask names reach this instruction: lanes {_ranges(lanes)} {outcome}"
+        )
+        self.m.fail(pc, message, warp * LANES + lanes[0], "first")
 
 
 def _ranges(numbers: list[int]) -> str:

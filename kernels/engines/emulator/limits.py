@@ -21,15 +21,15 @@ MAX_THREADS_OF_BLOCK = 1024
 
 def check_grid(grid: Dim, block: Dim) -> None:
     """Raise RuleError if a grid or a block is larger than CUDA's limits."""
-    for what, extents, unit, limits in (
+    for name, extents, unit, limits in (
         ("grid", grid, "blocks", MAX_BLOCKS),
         ("block", block, "threads", MAX_THREADS),
     ):
         if not isinstance(extents, tuple | list) or [type(n) for n in extents] != [int] * 3:
-            raise RuleError(f"a {what} is three whole numbers, (x, y, z), got {extents!r}")
+            raise RuleError(f"a {name} is three whole numbers, (x, y, z), got {extents!r}")
         for axis, extent, limit in zip("xyz", extents, limits, strict=True):
             if not 1 <= extent <= limit:
-                raise RuleError(f"a {what} has 1 to {limit:,} {unit} along {axis}, got {extent:,}")
+                raise RuleError(f"a {name} has 1 to {limit:,} {unit} along {axis}, got {extent:,}")
     if math.prod(block) > MAX_THREADS_OF_BLOCK:
         raise RuleError(f"a block has at most {MAX_THREADS_OF_BLOCK:,} threads, got {math.prod(block):,}")
 

@@ -29,9 +29,9 @@ def space_at(address: int) -> str:
 class Fault(Exception):
     """A forbidden access: a description, and the index of the access among those checked."""
 
-    def __init__(self, what: str, at: int):
-        super().__init__(what)
-        self.what, self.at = what, at
+    def __init__(self, description: str, index: int):
+        super().__init__(description)
+        self.description, self.index = description, index
 
 
 @dataclass(frozen=True)

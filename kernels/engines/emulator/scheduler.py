@@ -157,8 +157,8 @@ class Scheduler:
     def _trap(self, pc: int, here: np.ndarray) -> None:
         take = self._taken(pc, here)
         if take.any():
-            what = "the kernel stops itself (__trap, a failed assert, or code with no meaning)"
-            self.m.fail(pc, what, int(np.flatnonzero(take)[0]))
+            message = "the kernel stops itself (__trap, a failed assert, or code with no meaning)"
+            self.m.fail(pc, message, int(np.flatnonzero(take)[0]))
         self._join(pc + 1, here)
 
     def _at_barrier(self, pc: int, here: np.ndarray) -> None:
@@ -209,12 +209,12 @@ class Scheduler:
         if not take.any():
             self._join(pc + 1, here)
             return
-        stay = here & ~take
+        others = here & ~take
         if self.m.tally is not None:
-            split = take.reshape(-1, LANES).any(axis=1) & stay.reshape(-1, LANES).any(axis=1)
+            split = take.reshape(-1, LANES).any(axis=1) & others.reshape(-1, LANES).any(axis=1)
             self.m.tally.add(pc, "divergent_branches", int(np.count_nonzero(split)))
         self._branch_to(pc, target, take)
-        self._join(pc + 1, stay)
+        self._join(pc + 1, others)
 
     def _jump_table(self, pc: int, here: np.ndarray) -> None:
         index = np.broadcast_to(self.closures[pc](), self.m.slots)

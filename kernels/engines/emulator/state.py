@@ -128,18 +128,18 @@ class Machine:
 
     def _register(self, n: int, dtype) -> Callable[[], np.ndarray]:
         """Return a reader of register n as `dtype`. A register holds the last value written, in any type of its width."""
-        R, wanted = self.R, np.dtype(dtype)
-        have, want = np.dtype(self._storage[n]).itemsize, wanted.itemsize
-        if have == want:
+        R, read_dtype = self.R, np.dtype(dtype)
+        stored_bytes, read_bytes = np.dtype(self._storage[n]).itemsize, read_dtype.itemsize
+        if stored_bytes == read_bytes:
 
             def read() -> np.ndarray:
                 value = R[n]
-                if value.dtype is not wanted:
-                    R[n] = value = value.view(wanted)
+                if value.dtype is not read_dtype:
+                    R[n] = value = value.view(read_dtype)
                 return value
 
             return read
-        raw, unsigned = UNSIGNED[have], UNSIGNED[want]
+        raw, unsigned = UNSIGNED[stored_bytes], UNSIGNED[read_bytes]
         return lambda: R[n].view(raw).astype(unsigned).view(dtype)
 
     def _constant(self, o: Operand, dtype) -> np.generic:
@@ -183,7 +183,7 @@ class Machine:
             return lambda value: None
         n, R = self._index[o.value], self.R
         storage_dtype, dtype = self._storage[n], DTYPES[type_]
-        have, given = np.dtype(storage_dtype).itemsize, np.dtype(dtype).itemsize
+        stored_bytes, written_bytes = np.dtype(storage_dtype).itemsize, np.dtype(dtype).itemsize
 
         def put(value) -> None:
             if self.wm is not None:
@@ -191,11 +191,11 @@ class Machine:
                 value = np.where(self.wm, value, old if old.dtype is value.dtype else old.view(value.dtype))
             R[n] = value
 
-        if have == given:
+        if stored_bytes == written_bytes:
             return put
         # A narrower value is extended to a wider register: by its sign, or by zeros if it is unsigned.
-        wide = (SIGNED if np.dtype(dtype).kind == "i" else UNSIGNED)[have]
-        raw = UNSIGNED[given] if np.dtype(dtype).kind == "f" else dtype
+        wide = (SIGNED if np.dtype(dtype).kind == "i" else UNSIGNED)[stored_bytes]
+        raw = UNSIGNED[written_bytes] if np.dtype(dtype).kind == "f" else dtype
         return lambda value: put(value.view(raw).astype(wide).view(storage_dtype))
 
     def param(self, name: str, offset: int, dtype) -> np.generic:
@@ -230,11 +230,11 @@ class Machine:
             f" (in code from {i.inlined})" if i.inlined else ""
         )
 
-    def fail(self, pc: int, what: str, slot: int, who: str = "by") -> None:
-        """Raise EmulatorError. `who`: how the slot's thread is related to it."""
+    def fail(self, pc: int, message: str, slot: int, role: str = "by") -> None:
+        """Raise EmulatorError. `role`: how the slot's thread is related to it."""
         called = self.frames.caller(pc, slot) if self.frames is not None else ""
         thread = f"thread {self.threads.thread(slot)} of block {self.threads.block_at(slot)}"
-        error = EmulatorError(f"{self.where(pc)}{called}: {what}, {who} {thread}")
+        error = EmulatorError(f"{self.where(pc)}{called}: {message}, {role} {thread}")
         error.printed = self.printer.lines()
         raise error
 

@@ -204,11 +204,11 @@ def _lowered(program: ctypes.c_void_p, expression: str) -> str:
     return name.value.decode()
 
 
-def _fetch(program: ctypes.c_void_p, what: str) -> str:
+def _fetch(program: ctypes.c_void_p, item: str) -> str:
     size = ctypes.c_size_t()
-    getattr(_nvrtc(), f"nvrtcGet{what}Size")(program, ctypes.byref(size))
+    getattr(_nvrtc(), f"nvrtcGet{item}Size")(program, ctypes.byref(size))
     buffer = ctypes.create_string_buffer(size.value)
-    getattr(_nvrtc(), f"nvrtcGet{what}")(program, buffer)
+    getattr(_nvrtc(), f"nvrtcGet{item}")(program, buffer)
     return buffer.value.decode(errors="replace")
 
 

@@ -49,7 +49,7 @@ def _compiled(text: str, file: str, options: Sequence[str], names: Sequence[str]
 
 
 def _named(
-    name: str, unit: Unit, pattern: re.Pattern, what: str, expression: str, more: Sequence[str] = ()
+    name: str, unit: Unit, pattern: re.Pattern, kind: str, expression: str, templates: Sequence[str] = ()
 ) -> str:
     """Return the PTX's name for `expression`, as the compiler found it, or of the only one whose name ends with `name`."""
     available = pattern.findall(unit.ptx)
@@ -61,9 +61,9 @@ def _named(
     if len(found) == 1:
         return found[0]
     if found:
-        raise RuleError(f"several {what}s are called {name!r}; name one as the PTX does: {_listed(found)}")
-    listed = "; ".join(filter(None, (_listed(available), *more))) or "none"
-    raise RuleError(f"no {what} {name!r}; there are: {listed}")
+        raise RuleError(f"several {kind}s are called {name!r}; name one as the PTX does: {_listed(found)}")
+    listed = "; ".join(filter(None, (_listed(available), *templates))) or "none"
+    raise RuleError(f"no {kind} {name!r}; there are: {listed}")
 
 
 def _is_called(known: str, name: str) -> bool:

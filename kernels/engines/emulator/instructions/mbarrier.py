@@ -33,10 +33,10 @@ def _word(pending: int, expected: int, parity: int) -> int:
 
 def init(m: Machine, pc: int, i: Instruction) -> Run:
     _check(i)
-    at, count = Accessor(m, pc, i.operands[0], space_of(i), WIDTH), m.reader(i.operands[1], "u32")
+    access, count = Accessor(m, pc, i.operands[0], space_of(i), WIDTH), m.reader(i.operands[1], "u32")
 
     def run() -> None:
-        memory, name, offsets, chosen = at.checked(write=True)
+        memory, name, offsets, chosen = access.checked(write=True)
         counts = m.active(count()).astype(np.uint64)
         if bad := np.flatnonzero((counts == 0) | (counts > MAX_COUNT)).tolist():
             m.fail(
@@ -54,8 +54,8 @@ def init(m: Machine, pc: int, i: Instruction) -> Run:
 
 def invalidate(m: Machine, pc: int, i: Instruction) -> Run:
     _check(i)
-    at = Accessor(m, pc, i.operands[0], space_of(i), WIDTH)
-    return lambda: at.checked(write=False) and None
+    access = Accessor(m, pc, i.operands[0], space_of(i), WIDTH)
+    return lambda: access.checked(write=False) and None
 
 
 def arrive(m: Machine, pc: int, i: Instruction) -> Run:
@@ -65,8 +65,8 @@ def arrive(m: Machine, pc: int, i: Instruction) -> Run:
     state, address, *given = i.operands
     count = m.reader(given[0], "u32") if given else lambda: np.uint32(1)
     put = m.writer(state, "b64")
-    at, drop = Accessor(m, pc, address, space_of(i), WIDTH), i.parts[1] == "arrive_drop"
-    return lambda: put(m.spread(_arrivals(m, at, m.active(count()), drop)))
+    access, drop = Accessor(m, pc, address, space_of(i), WIDTH), i.parts[1] == "arrive_drop"
+    return lambda: put(m.spread(_arrivals(m, access, m.active(count()), drop)))
 
 
 def arrive_after_copies(m: Machine, pc: int, i: Instruction) -> Run:
@@ -74,30 +74,30 @@ def arrive_after_copies(m: Machine, pc: int, i: Instruction) -> Run:
 
     Without .noinc the phase first expects one more arrival, so nothing changes.
     """
-    at = Accessor(m, pc, i.operands[0], space_of(i), WIDTH)
+    access = Accessor(m, pc, i.operands[0], space_of(i), WIDTH)
     if "noinc" not in i.parts:
-        return lambda: at.checked(write=False) and None
+        return lambda: access.checked(write=False) and None
 
     def run() -> None:
         ones = np.ones(m.slots if m.am is None else np.count_nonzero(m.am), np.uint32)
-        _arrivals(m, at, ones, False)
+        _arrivals(m, access, ones, False)
 
     return run
 
 
-def _arrivals(m: Machine, at: Accessor, counts: np.ndarray, drop: bool) -> np.ndarray:
+def _arrivals(m: Machine, access: Accessor, counts: np.ndarray, drop: bool) -> np.ndarray:
     """Execute arrivals of the active threads. Return the word before each. `drop`: later phases expect fewer."""
-    memory, name, offsets, chosen = at.checked(write=False)
+    memory, name, offsets, chosen = access.checked(write=False)
     if name == "shared" and m.races is not None:
-        m.races.atomic(at.pc, offsets, WIDTH)
+        m.races.atomic(access.pc, offsets, WIDTH)
     words = dict(zip(chosen.tolist(), memory.load(chosen, WIDTH).tolist(), strict=True))
     before, completed = np.empty(len(chosen), np.uint64), False
     for n, (offset, count) in enumerate(zip(chosen.tolist(), counts.tolist(), strict=True)):
         word = before[n] = words[offset]
         pending, expected, parity = (word & MAX_COUNT) - count, word >> BITS & MAX_COUNT, word >> PARITY
         if pending < 0:
-            what = f"{count} arrivals at an mbarrier that waits for {word & MAX_COUNT} of {expected}"
-            m.fail(at.pc, what, m.slot_of(n))
+            message = f"{count} arrivals at an mbarrier that waits for {word & MAX_COUNT} of {expected}"
+            m.fail(access.pc, message, m.slot_of(n))
         expected -= count if drop else 0
         if pending == 0:
             pending, parity, completed = expected, 1 - parity, True
@@ -115,10 +115,10 @@ def wait(m: Machine, pc: int, i: Instruction) -> Run:
     put, address, named = m.writer(i.operands[0], "pred"), i.operands[1], i.operands[2]
     parity = "parity" in i.parts
     phase = m.reader(named, "u32" if parity else "u64")
-    at = Accessor(m, pc, address, space_of(i), WIDTH)
+    access = Accessor(m, pc, address, space_of(i), WIDTH)
 
     def run() -> None:
-        memory, name, offsets, chosen = at.checked(write=False)
+        memory, name, offsets, chosen = access.checked(write=False)
         if name == "shared" and m.races is not None:
             m.races.atomic(pc, offsets, WIDTH)
         parity_now = memory.load(chosen, WIDTH) >> np.uint64(PARITY)

@@ -78,10 +78,10 @@ class Accessor:
         active = self.m.active(address)
         bad = np.flatnonzero(active > limit) if space.size >= self.width else np.zeros(1, int)
         if bad.size:
-            what = f"out-of-bounds access of {self.width} bytes {space.describe(int(active[bad[0]]) % max(space.size, 1))}"
+            message = f"out-of-bounds access of {self.width} bytes {space.describe(int(active[bad[0]]) % max(space.size, 1))}"
             if space.size:
-                what = f"out-of-bounds access of {self.width} bytes at byte {int(active[bad[0]])} of the block's {space.size} bytes of {space.name} memory"
-            self.m.fail(self.pc, what, self.m.slot_of(int(bad[0])))
+                message = f"out-of-bounds access of {self.width} bytes at byte {int(active[bad[0]])} of the block's {space.size} bytes of {space.name} memory"
+            self.m.fail(self.pc, message, self.m.slot_of(int(bad[0])))
 
     def checked(
         self, write: bool, inside: np.ndarray | None = None
@@ -95,7 +95,7 @@ class Accessor:
         try:
             space.check(chosen, self.width, write)
         except Fault as fault:
-            m.fail(self.pc, fault.what, m.slot_of(fault.at))
+            m.fail(self.pc, fault.description, m.slot_of(fault.index))
         return space, name, offsets, chosen
 
     def acquired(self) -> None:
@@ -144,18 +144,18 @@ def load(m: Machine, pc: int, i: Instruction) -> Run:
     if space == "param":
         return _load_param(m, source, type_, puts)
     width, dtype = type_bytes(type_), DTYPES[type_]
-    at = Accessor(m, pc, source, space, width * count)
+    access = Accessor(m, pc, source, space, width * count)
 
     def run() -> None:
-        memory, name, offsets, chosen = at.checked(write=False)
+        memory, name, offsets, chosen = access.checked(write=False)
         if name != "const":
-            at.count("ld", name, offsets)
+            access.count("ld", name, offsets)
         for n, put in enumerate(puts):
-            got = memory.load(chosen + np.uint64(n * width) if n else chosen, width)
+            loaded = memory.load(chosen + np.uint64(n * width) if n else chosen, width)
             if m.trace is not None:
-                m.trace.access(pc, name, offsets + np.uint64(n * width), got, dtype, False)
-            put(m.spread(got).view(dtype))
-        at.acquired()
+                m.trace.access(pc, name, offsets + np.uint64(n * width), loaded, dtype, False)
+            put(m.spread(loaded).view(dtype))
+        access.acquired()
 
     return run
 
@@ -178,16 +178,16 @@ def store(m: Machine, pc: int, i: Instruction) -> Run:
     sources = source.value if source.kind == "vector" else (source,)
     width, dtype = type_bytes(type_), DTYPES[type_]
     reads = [m.reader(s, type_) for s in sources]
-    at = Accessor(m, pc, target, space, width * count)
+    access = Accessor(m, pc, target, space, width * count)
     bits = UNSIGNED[width]
 
     def run() -> None:
-        memory, name, offsets, chosen = at.checked(write=True)
-        at.count("st", name, offsets)
-        given = [m.active(read()).view(bits) for read in reads]
+        memory, name, offsets, chosen = access.checked(write=True)
+        access.count("st", name, offsets)
+        elements = [m.active(read()).view(bits) for read in reads]
         if name == "shared" and m.races is not None:
-            at.report_write(offsets, np.stack(given, axis=-1))
-        for n, values in enumerate(given):
+            access.report_write(offsets, np.stack(elements, axis=-1))
+        for n, values in enumerate(elements):
             memory.store(chosen + np.uint64(n * width) if n else chosen, width, values)
             if m.trace is not None:
                 m.trace.access(pc, name, offsets + np.uint64(n * width), values, dtype, True)
@@ -235,7 +235,7 @@ def _atomic(m: Machine, pc: int, i: Instruction) -> Run:
     compute = type_ if type_[0] != "b" or op in ("exch", "cas", "and", "or", "xor") else f"u{type_[1:]}"
     values = [m.reader(o, compute) for o in operands[1:]]
     put = None if reduction or i.operands[0].kind == "sink" else m.writer(i.operands[0], compute)
-    at = Accessor(m, pc, operands[0], space, width)
+    access = Accessor(m, pc, operands[0], space, width)
     f = operations.ATOMIC.get(op)
     pair = type_ in ("f16x2", "bf16x2")
 
@@ -255,7 +255,7 @@ def _atomic(m: Machine, pc: int, i: Instruction) -> Run:
         return f(old, new[0])
 
     def run() -> None:
-        memory, name, offsets, chosen = at.checked(write=False)
+        memory, name, offsets, chosen = access.checked(write=False)
         given = [m.active(v()) for v in values]
         if m.tally is not None:
             m.tally.add(pc, "atomics", len(chosen))
@@ -282,7 +282,7 @@ def _atomic(m: Machine, pc: int, i: Instruction) -> Run:
             m.trace.access(pc, name, offsets, old_all.view(UNSIGNED[width]), dtype, True)
         if put is not None:
             put(m.spread(old_all))
-        at.acquired()
+        access.acquired()
 
     return run
 
@@ -299,11 +299,11 @@ def async_copy(m: Machine, pc: int, i: Instruction) -> Run:
         raise Unknown(f"unknown opcode {i.opcode}")
     if {"commit_group", "wait_group", "wait_all"} & set(i.parts):
         return lambda: None
-    target, origin, count, *fewer = _operands(i)
+    target, origin, count, *size_operand = _operands(i)
     size = int(count.value)
     to = Accessor(m, pc, target, "shared", size)
     source = Accessor(m, pc, origin, "global", size)
-    given = m.reader(fewer[0], "u32") if fewer else None
+    given = m.reader(size_operand[0], "u32") if size_operand else None
     unit = min(size, 8)
 
     def run() -> None:
@@ -333,18 +333,18 @@ def _read_some(m: Machine, count: np.ndarray, source: Accessor, size: int) -> np
     chosen = m.active(offsets)
     skew = np.flatnonzero((chosen % np.uint64(size) != 0) & (count > 0))
     if skew.size:
-        what = f"misaligned read of {size} bytes at {memory.describe(int(chosen[skew[0]]))}"
-        m.fail(source.pc, what, m.slot_of(int(skew[0])))
+        message = f"misaligned read of {size} bytes at {memory.describe(int(chosen[skew[0]]))}"
+        m.fail(source.pc, message, m.slot_of(int(skew[0])))
     pieces = [(n, 4, count >= n + 4) for n in range(0, size, 4)]
     pieces += [(n, 1, (count > n) & (count - count % 4 <= n)) for n in range(size)]
-    for n, width, keep in pieces:
-        if keep.any():
-            at = chosen[keep] + np.uint64(n)
+    for n, width, readable in pieces:
+        if readable.any():
+            at = chosen[readable] + np.uint64(n)
             try:
                 memory.check(at, width, False)
             except Fault as fault:
-                m.fail(source.pc, fault.what, m.slot_of(int(np.flatnonzero(keep)[fault.at])))
-            data[keep, n : n + width] = memory.load(at, width)[:, None].view(np.uint8)
+                m.fail(source.pc, fault.description, m.slot_of(int(np.flatnonzero(readable)[fault.index])))
+            data[readable, n : n + width] = memory.load(at, width)[:, None].view(np.uint8)
     am = m.am
     m.am = m.spread(count > 0).astype(bool)
     if m.am.any():

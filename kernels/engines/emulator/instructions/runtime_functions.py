@@ -23,8 +23,8 @@ def external(m: Machine, pc: int, i: Instruction) -> Run:
     """Build a call of a function whose body is not in the source."""
     name = i.opcode.partition(".")[2]
     if name not in FUNCTIONS:
-        what = f"call of {plain(name)}: its body is not in this source, and the emulator does not know it"
-        return lambda: m.fail(pc, what, m.slot_of(0))
+        message = f"call of {plain(name)}: its body is not in this source, and the emulator does not know it"
+        return lambda: m.fail(pc, message, m.slot_of(0))
     function, types, result = FUNCTIONS[name]
     returned, given = i.operands
     reads = [_argument(m, pc, o, type_) for o, type_ in zip(given.value, types, strict=True)]
@@ -34,10 +34,10 @@ def external(m: Machine, pc: int, i: Instruction) -> Run:
 
 def _argument(m: Machine, pc: int, variable: Operand, type_: str) -> Callable[[], Values]:
     width, dtype = DTYPES[type_]().itemsize, DTYPES[type_]
-    at = Accessor(m, pc, Operand("mem", None, 0, variable), "local", width)
+    access = Accessor(m, pc, Operand("mem", None, 0, variable), "local", width)
 
     def read() -> Values:
-        memory, _, _, chosen = at.checked(write=False)
+        memory, _, _, chosen = access.checked(write=False)
         return memory.load(chosen, width).view(dtype)
 
     return read
@@ -45,10 +45,10 @@ def _argument(m: Machine, pc: int, variable: Operand, type_: str) -> Callable[[]
 
 def _result(m: Machine, pc: int, variable: Operand, type_: str) -> Callable[[Values], None]:
     width = DTYPES[type_]().itemsize
-    at = Accessor(m, pc, Operand("mem", None, 0, variable), "local", width)
+    access = Accessor(m, pc, Operand("mem", None, 0, variable), "local", width)
 
     def put(values: Values) -> None:
-        memory, _, _, chosen = at.checked(write=True)
+        memory, _, _, chosen = access.checked(write=True)
         memory.store(chosen, width, values.view(UNSIGNED[width]))
 
     return put
@@ -78,7 +78,7 @@ def _string(m: Machine, pc: int, address: int, slot: int) -> bytes:
     try:
         space.check(start + np.arange(stop - offset + 1, dtype=np.uint64), 1, False)
     except Fault as fault:
-        m.fail(pc, fault.what, slot)
+        m.fail(pc, fault.description, slot)
     return space.bytes[offset:stop].tobytes()
 
 
@@ -122,7 +122,7 @@ def _arguments(m: Machine, pc: int, pieces, buffer: Values, slots: np.ndarray) -
         try:
             space.check(offsets, size, False)
         except Fault as fault:
-            m.fail(pc, f"printf, argument {len(out) + 1}: {fault.what}", int(slots[fault.at]))
+            m.fail(pc, f"printf, argument {len(out) + 1}: {fault.description}", int(slots[fault.index]))
         out.append(space.load(offsets, size).tolist())
         at += size
     return out
@@ -162,8 +162,8 @@ def _free(m: Machine, pc: int, addresses: Values) -> None:
                 heap.release(address - GLOBAL_BASE)
         except KeyError:
             freed = address - GLOBAL_BASE in heap.sizes
-            what = "that was freed before" if freed else "that malloc did not return"
-            m.fail(pc, f"free of an address {what}: {address:#x}", m.slot_of(n))
+            reason = "that was freed before" if freed else "that malloc did not return"
+            m.fail(pc, f"free of an address {reason}: {address:#x}", m.slot_of(n))
 
 
 # Name: (function, types of its arguments, type of its result)

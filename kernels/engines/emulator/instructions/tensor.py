@@ -52,20 +52,20 @@ def ldmatrix(m: Machine, pc: int, i: Instruction) -> Run:
         raise Unknown(f"unknown opcode {i.opcode}")
     target, source = i.operands
     puts = [m.writer(r, "b32") for r in registers(target)]
-    at = Accessor(m, pc, source, space_of(i), 16)
+    access = Accessor(m, pc, source, space_of(i), 16)
     # Each lane gets two neighbouring elements: row lane / 4, columns 2 (lane % 4) and the next.
     row, column = np.stack([GROUP, GROUP]), 2 * WITHIN + np.array([[0], [1]])
     if "trans" in parts:
         row, column = column, row
-    supplies = np.tile(np.arange(32) // 8 < count, m.slots // 32)
+    address_lanes = np.tile(np.arange(32) // 8 < count, m.slots // 32)
 
     def run() -> None:
         warps = active_warps(m)
         am = m.am
-        m.am = supplies if am is None else am & supplies
+        m.am = address_lanes if am is None else am & address_lanes
         try:
-            memory, name, offsets, _ = at.checked(write=False)
-            at.count("ld", name, offsets)
+            memory, name, offsets, _ = access.checked(write=False)
+            access.count("ld", name, offsets)
         finally:
             m.am = am
         rows = offsets.reshape(-1, 32)[warps, : 8 * count].reshape(-1, count, 8)
@@ -77,8 +77,11 @@ def ldmatrix(m: Machine, pc: int, i: Instruction) -> Run:
         if m.trace is not None:
             for n in range(count):
                 for half in (0, 1):
-                    got = spread(m, warps, element_offsets[:, n, half]), spread(m, warps, values[:, n, half])
-                    m.trace.access(pc, name, got[0], m.active(got[1]), np.float16, False)
+                    traced = (
+                        spread(m, warps, element_offsets[:, n, half]),
+                        spread(m, warps, values[:, n, half]),
+                    )
+                    m.trace.access(pc, name, traced[0], m.active(traced[1]), np.float16, False)
 
     return run
 

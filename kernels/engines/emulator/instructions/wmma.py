@@ -84,9 +84,9 @@ class _Tile:
         matrices = which in "ab" and space_of(i) == "shared"
         *self.starts, wide = _accesses((self.line, self.along), self.width, matrices)
         lanes = self.starts[0].shape[1]
-        self.supplies = None if lanes == 32 else np.tile(lanes > LANE, m.slots // 32)
+        self.address_lanes = None if lanes == 32 else np.tile(lanes > LANE, m.slots // 32)
         self.stride = m.reader(stride, "u32") if stride else lambda: np.uint32(sizes[1 if by_row else 0])
-        self.at = Accessor(m, pc, address, space_of(i), wide)
+        self.access = Accessor(m, pc, address, space_of(i), wide)
 
     def locate(self) -> tuple[Space, str, np.ndarray, np.ndarray]:
         """Check and count all accesses. Return (space, its name, active warps, byte offsets of their lanes' values
@@ -97,16 +97,16 @@ class _Tile:
         m.am = whole = (
             None if len(warps) == m.slots // 32 else spread(m, warps, np.ones((len(warps), 32), bool))
         )
-        if self.supplies is not None:
-            m.am = self.supplies if whole is None else self.supplies & whole
+        if self.address_lanes is not None:
+            m.am = self.address_lanes if whole is None else self.address_lanes & whole
         for line, along in zip(*self.starts, strict=True):
             inside = np.zeros((len(warps), 32), np.int64)
             inside[:, : len(line)] = (line * stride[:, : len(line)] + along) * self.width
             begin = spread(m, warps, inside.astype(np.uint64))
-            _, name, offsets, _ = self.at.checked(self.op == "st", begin)
-            self.at.count(self.op, name, offsets)
+            _, name, offsets, _ = self.access.checked(self.op == "st", begin)
+            self.access.count(self.op, name, offsets)
         m.am = whole
-        space, name, base = self.at.locate()
+        space, name, base = self.access.locate()
         inside = (self.line * stride[..., None] + self.along) * self.width
         base = np.broadcast_to(base, m.slots).reshape(-1, 32)[warps]
         m.am = am
@@ -128,14 +128,14 @@ def _load(m: Machine, pc: int, i: Instruction) -> Run:
     tile = _Tile(m, pc, i, address, stride[0] if stride else None)
     write, register = writer(m, fragment, tile.type), np.uint64 if tile.type == "f64" else np.uint32
     # If a fragment has more registers than its elements need (f16 as a and b), the elements are repeated.
-    values = len(registers(fragment)) * EACH.get(tile.type, 1)
-    repeated = np.arange(values) % tile.line.shape[1]
+    count = len(registers(fragment)) * EACH.get(tile.type, 1)
+    repeated = np.arange(count) % tile.line.shape[1]
 
     def run() -> None:
-        space, name, warps, at = tile.locate()
-        got = space.load(at, tile.width)
-        tile.trace(name, warps, at, got)
-        write(warps, np.ascontiguousarray(got[..., repeated]).view(register))
+        space, name, warps, offsets = tile.locate()
+        values = space.load(offsets, tile.width)
+        tile.trace(name, warps, offsets, values)
+        write(warps, np.ascontiguousarray(values[..., repeated]).view(register))
 
     return run
 
@@ -146,14 +146,14 @@ def _store(m: Machine, pc: int, i: Instruction) -> Run:
     read = reader(m, fragment, tile.type)
 
     def run() -> None:
-        space, name, warps, at = tile.locate()
+        space, name, warps, offsets = tile.locate()
         values = np.ascontiguousarray(read(warps)).view(UNSIGNED[tile.width])
         if name == "shared" and m.races is not None:
-            for n in range(at.shape[-1]):
+            for n in range(offsets.shape[-1]):
                 given = m.active(spread(m, warps, values[..., n]))
-                m.races.write(pc, spread(m, warps, at[..., n]), tile.width, given)
-        space.store(at, tile.width, values)
-        tile.trace(name, warps, at, values)
+                m.races.write(pc, spread(m, warps, offsets[..., n]), tile.width, given)
+        space.store(offsets, tile.width, values)
+        tile.trace(name, warps, offsets, values)
 
     return run
 

@@ -228,7 +228,7 @@ def test_instruction_ratios_equal_the_constants(record_property):
 @needs_nvrtc
 @pytest.mark.parametrize("name", bench.cases())
 def test_every_case_equals_its_expected_output(name):
-    assert not bench.cases()[name].differences(emulated(name).outputs)
+    assert not bench.cases()[name].wrong(emulated(name).outputs)
 
 
 def test_every_kernel_is_a_case_at_two_shapes():
@@ -279,10 +279,10 @@ def test_cases_by_name():
 def test_wrong_output_is_detected():
     case = next(iter(bench.cases().values()))
     right = case.expected()
-    assert not case.differences(right)
+    assert not case.wrong(right)
     (name,) = case.outputs
     right[name][7] = np.nan
-    assert case.differences(right).startswith(f"{name}[7] is nan")
+    assert case.wrong(right).startswith(f"{name}[7] is nan")
 
 
 # -- reading ncu ----------------------------------------------------------------------------------------------

@@ -400,16 +400,16 @@ def test_special_registers_have_values():
         "smid", "nsmid", "warpid", "nwarpid", "lanemask_le", "lanemask_ge", "lanemask_gt", "lanemask_lt", "lanemask_eq",
         "dynamic_smem_size", "total_smem_size", "envreg3", "clock_hi",
     ]  # fmt: skip
-    known = [n for n in names if n != "envreg3"]
-    body = "\n".join(f"{_special(name)} out[{n} * 64 + threadIdx.x] = v;" for n, name in enumerate(known))
+    emulated = [n for n in names if n != "envreg3"]
+    body = "\n".join(f"{_special(name)} out[{n} * 64 + threadIdx.x] = v;" for n, name in enumerate(emulated))
     source = f"""extern "C" __global__ void k(unsigned* out) {{
       __shared__ volatile unsigned s[16]; extern __shared__ volatile unsigned d[];
       s[0] = 0; d[0] = 0;
       unsigned v; {body}
       out[0] += s[0] + d[0];
     }}"""
-    run = emulate(source, {}, {"out": ((len(known), 64), u32)}, block=64, shared=128)
-    got = dict(zip(known, run["out"], strict=True))
+    run = emulate(source, {}, {"out": ((len(emulated), 64), u32)}, block=64, shared=128)
+    got = dict(zip(emulated, run["out"], strict=True))
     lane = np.arange(64) % 32
     assert (got["smid"] == 0).all() and (got["nsmid"] == 1).all() and (got["nwarpid"] == 2).all()
     np.testing.assert_array_equal(got["warpid"], np.arange(64) // 32)

@@ -223,9 +223,9 @@ def test_number_is_parsed_or_refused(type_, data):
         value = data.draw(st.integers(int(limit.min), int(limit.max)))
         assert arguments.parse(f"{type_}:{value}") == value
         assert arguments.parse(f"{type_}:{value:#x}") == value
-        for beyond in (int(limit.max) + 1, int(limit.min) - 1):
+        for outside_range in (int(limit.max) + 1, int(limit.min) - 1):
             with pytest.raises(RuleError, match="is no value of"):
-                arguments.parse(f"{type_}:{beyond}")
+                arguments.parse(f"{type_}:{outside_range}")
     else:
         value = data.draw(st.floats(-1000, 1000))
         assert arguments.parse(f"{type_}:{value!r}") == dtype.type(value)

@@ -72,10 +72,10 @@ def test_floats_to_integers():
 def _nearest(value, dtype) -> float:
     """Return a Fraction rounded to nearest even: the best of a first guess and its neighbours."""
     guess = dtype(float(value))
-    near = [guess, np.nextafter(guess, dtype(np.inf)), np.nextafter(guess, dtype(-np.inf))]
-    near = [n for n in near if np.isfinite(n)]
+    candidates = [guess, np.nextafter(guess, dtype(np.inf)), np.nextafter(guess, dtype(-np.inf))]
+    candidates = [n for n in candidates if np.isfinite(n)]
     bits = np.uint32 if dtype is f32 else np.uint64
-    return min(near, key=lambda n: (abs(Fraction(float(n)) - value), int(n.view(bits)) & 1))
+    return min(candidates, key=lambda n: (abs(Fraction(float(n)) - value), int(n.view(bits)) & 1))
 
 
 def test_integers_to_floats_and_between_floats():

@@ -96,8 +96,8 @@ def _operands(shape: str, kind: str, to: str, warps: int):
     # Quarters: products and sums are exact in every type, except the final rounding to f16.
     a, b, c = (rng.integers(-12, 13, (warps, *s)) / 4 for s in sizes)
     wide = {"f16": f16, "f32": f32, "f64": f64}
-    held = {"f16": f16, "tf32": f32, "f64": f64, "e4m3": fp8.DTYPES["e4m3"]}.get(kind)
-    a, b = (_to_bf16(v) if kind == "bf16" else v.astype(held) for v in (a, b))
+    dtype = {"f16": f16, "tf32": f32, "f64": f64, "e4m3": fp8.DTYPES["e4m3"]}.get(kind)
+    a, b = (_to_bf16(v) if kind == "bf16" else v.astype(dtype) for v in (a, b))
     return a, b, c.astype(wide[to])
 
 
@@ -108,8 +108,8 @@ def _values(bits: np.ndarray, kind: str) -> np.ndarray:
 @pytest.mark.parametrize("shape, kind, to", CASES)
 def test_mma(shape, kind, to):
     a, b, c = _operands(shape, kind, to, 3)
-    held = {f16: u16, fp8.DTYPES["e4m3"].type: np.uint8}
-    raw = [v.view(held.get(v.dtype.type, v.dtype)) for v in (a, b)]
+    raw_dtypes = {f16: u16, fp8.DTYPES["e4m3"].type: np.uint8}
+    raw = [v.view(raw_dtypes.get(v.dtype.type, v.dtype)) for v in (a, b)]
     c_raw = c.view(u16) if to == "f16" else c
     source = _mma_kernel(shape, kind, to)
     if to == "f16":  # D and C as their bits
@@ -300,9 +300,9 @@ NUMPY = {
 def _padded(values: np.ndarray, layout: str, pad: int) -> tuple[np.ndarray, int]:
     """Return a matrix in memory, by rows or columns with a gap after each, and its stride."""
     lines = values if layout == "row" else values.T
-    held = np.full((lines.shape[0], lines.shape[1] + pad), 77, values.dtype)
-    held[:, : lines.shape[1]] = lines
-    return held, held.shape[1]
+    padded = np.full((lines.shape[0], lines.shape[1] + pad), 77, values.dtype)
+    padded[:, : lines.shape[1]] = lines
+    return padded, padded.shape[1]
 
 
 @pytest.mark.parametrize("layouts", [("row", "col", "row"), ("col", "row", "col")])
@@ -310,8 +310,10 @@ def _padded(values: np.ndarray, layout: str, pad: int) -> tuple[np.ndarray, int]
 def test_wmma(m, n, k, kind, to, straight, across, layouts):
     a, b, c = (rng.integers(0 if "unsigned" in kind else -9, 10, s) for s in ((m, k), (k, n), (m, n)))
     expected = (2 * a @ b + c + 1) * 3
-    held = [v.astype(NUMPY.get(kind, f32)) for v in (a, b)] + [c.astype(NUMPY[to])]
-    (A, lda), (B, ldb), (C, ldc) = (_padded(v, layout, 16) for v, layout in zip(held, layouts, strict=True))
+    matrices = [v.astype(NUMPY.get(kind, f32)) for v in (a, b)] + [c.astype(NUMPY[to])]
+    (A, lda), (B, ldb), (C, ldc) = (
+        _padded(v, layout, 16) for v, layout in zip(matrices, layouts, strict=True)
+    )
     element = "wmma::precision::tf32" if kind == "float" else kind
     source = WMMA.format(
         m=m,
@@ -337,7 +339,7 @@ def test_wmma(m, n, k, kind, to, straight, across, layouts):
     requests = straight if layouts[0] == "row" else across
     assert tuple(run.at(line)["requests_ld"] for line in (7, 8, 9)) == requests
     assert run.at(14)["requests_st"] == requests[2]
-    for line, values in zip((7, 8, 9), held, strict=True):  # bf16 is float32 until it is stored
+    for line, values in zip((7, 8, 9), matrices, strict=True):  # bf16 is float32 until it is stored
         assert run.at(line)["bytes_ld"] == values.size * (
             2 if kind == "__nv_bfloat16" and line < 9 else values.itemsize
         )
