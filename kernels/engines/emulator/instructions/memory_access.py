@@ -270,9 +270,7 @@ def _atomic(m: Machine, pc: int, i: Instruction) -> Run:
             old_all[index] = old
             new = step(old, [g[index] for g in given]).astype(old.dtype)
             before, after = old.view(UNSIGNED[width]), new.view(UNSIGNED[width])
-            if (
-                before != after
-            ).any():  # an update that changes nothing is no write that other threads wait for
+            if (before != after).any():  # other threads do not wait for an update that changes nothing
                 memory.store(chosen[index], width, after)
             elif uniform:  # then the rest change nothing either: threads that wait for one lock
                 rest = np.concatenate(rounds[n:])
