@@ -142,7 +142,7 @@ def emulate(
     if out is not None:
         for n, array in after.items():
             np.save(Path(out) / f"{n.replace('::', '.')}.npy", array)
-    races, warnings = (tuple(map(source.quoted, message)) for message in (run.races, run.warnings))
+    races, warnings = (tuple(map(source.quoted, messages)) for messages in (run.races, run.warnings))
     return Emulated(after, run.counters, races, source, run.printed, run.unprinted, warnings)
 
 

@@ -145,8 +145,8 @@ def _compile(text: str, name: str, options: Sequence[str], names: Sequence[str] 
 
 def _without_folder(file: re.Match) -> str:
     """Return a .file directive with only the file's name. NVRTC writes bytes beyond ASCII as octal numbers."""
-    encoded = re.sub(r"\\([0-7]{3}|.)", lambda m: chr(int(m[1], 8)) if len(m[1]) == 3 else m[1], file[2])
-    path = encoded.encode("latin-1", "replace").decode(errors="surrogateescape")
+    latin1 = re.sub(r"\\([0-7]{3}|.)", lambda m: chr(int(m[1], 8)) if len(m[1]) == 3 else m[1], file[2])
+    path = latin1.encode("latin-1", "replace").decode(errors="surrogateescape")
     name = re.split(r"[/\\]", path)[-1]
     return f'{file[1]}"{name}"'
 

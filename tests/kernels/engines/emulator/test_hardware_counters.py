@@ -148,7 +148,7 @@ def test_every_case_is_listed():
 
 @pytest.mark.parametrize("case", LISTED, ids=lambda case: case.name)
 def test_every_case_is_measured_or_excluded_with_a_reason(case):
-    reasons = [reason for place, reason in APART.items() if case.launch.source.startswith(place)]
+    reasons = [reason for prefix, reason in APART.items() if case.launch.source.startswith(prefix)]
     assert all(reasons) and bool(reasons) == (case.name not in bench.cases())
     assert bool(reasons) == (case.name not in measured()), MEASURE_AGAIN
 
@@ -239,8 +239,8 @@ def test_every_kernel_is_a_case_at_two_shapes():
     generated = {name for name in seen if name.startswith("fusion/fused_")}
     assert len(generated) > 1 and not generated & files
     assert seen.keys() - generated == {name for name in files if not name.startswith(tuple(APART))}
-    for place in APART:  # every prefix matches a file
-        assert any(name.startswith(place) for name in files), place
+    for prefix in APART:  # every prefix matches a file
+        assert any(name.startswith(prefix) for name in files), prefix
     assert all(len(seen[name]) > 1 for name in seen.keys() - generated)
 
 
@@ -299,10 +299,8 @@ def ncu_output(rows: list[tuple[bench.Case, dict]]) -> str:
     for n, (case, values) in reversed(list(enumerate(rows))):
         grid, block = (f"({', '.join(map(str, dim))})" for dim in (case.launch.grid, case.launch.block))
         name = case.launch.entry + ("(const float *, float *, int)" if n % 2 else "")
-        compared_counters = [f"{values[m]:,}" if m in values else "n/a" for m in metrics]
-        writer.writerow(
-            (n, 4711, "python3.12", "127.0.0.1", name, 1, 7, block, grid, 0, "9.0", *compared_counters)
-        )
+        cells = [f"{values[m]:,}" if m in values else "n/a" for m in metrics]
+        writer.writerow((n, 4711, "python3.12", "127.0.0.1", name, 1, 7, block, grid, 0, "9.0", *cells))
         out.write(
             '==PROF== Profiling "x": 0%....50%....100% - 7 passes\nthe program says, "hello", and more\n'
         )
@@ -419,9 +417,6 @@ def test_compare_prints_differences(tmp_path, capsys):
         encoding="utf-8",
     )
     assert bench.compare(path) == 1
-    compared_counters = capsys.readouterr().out
-    assert (
-        f"{chosen[0].name}: equal" in compared_counters
-        and f"{chosen[1].name}: NOT EQUAL" in compared_counters
-    )
-    assert "sectors_ld 1,025 / 1,024 !" in compared_counters and "1 of 2 cases equal" in compared_counters
+    text = capsys.readouterr().out
+    assert f"{chosen[0].name}: equal" in text and f"{chosen[1].name}: NOT EQUAL" in text
+    assert "sectors_ld 1,025 / 1,024 !" in text and "1 of 2 cases equal" in text
