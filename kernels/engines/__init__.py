@@ -1,4 +1,4 @@
-"""Engines: what runs a Program. Each is a module with the names in `Engine`, imported when first used."""
+"""The engines that run a Program. Each is a module with the names of `Engine`, imported when it is first used."""
 
 from __future__ import annotations
 
@@ -14,13 +14,14 @@ NAMES = ("cuda", "cpu", "emulator")
 
 
 def load(name: str) -> Engine:
+    """Return an engine by its name, one of NAMES. RuleError for another name."""
     if name not in NAMES:
         raise RuleError(f"no engine {name!r}; there are: {', '.join(NAMES)}")
     return importlib.import_module(f"kernels.engines.{name}")
 
 
 def available() -> dict[str, Status]:
-    """Every engine by name and whether it runs on this machine."""
+    """Return for each engine's name whether it runs on this machine."""
     return {name: load(name).status() for name in NAMES}
 
 
@@ -31,5 +32,5 @@ def refusal(name: str, rung: Rung, shape: Any, tiles: Tiles) -> str:
 
 
 def default() -> str:
-    """The engine used where none is named: the GPU where there is one."""
+    """Return the name of the default engine: "cuda" if a GPU is ready, else "cpu"."""
     return "cuda" if load("cuda").status().ready else "cpu"

@@ -1,4 +1,4 @@
-"""CUDA's own headers (mma.h, cuda_fp16.h, cuda/atomic): their folders on this machine, and what to do without one."""
+"""CUDA's own headers (mma.h, cuda_fp16.h, cuda/atomic): their folders here, and advice if a header is missing."""
 
 from __future__ import annotations
 
@@ -11,20 +11,22 @@ from pathlib import Path
 
 USUAL = "/usr/local/cuda"  # where toolkits are installed on Linux
 _INCLUDE = re.compile(r"(#|%:)\s*include")
-_UNOPENED = re.compile(r'open source file "([^"]+)"')  # in the compiler's words
-# What NVIDIA's wheels bring, by the names' beginnings; cooperative_groups.h includes headers of CCCL.
-_OF_CUDA = re.compile(
+_NOT_FOUND = re.compile(r'open source file "([^"]+)"')  # part of the compiler's message
+# How the names of headers in NVIDIA's wheels begin. cooperative_groups.h includes headers of CCCL.
+_CUDA_HEADER = re.compile(
     r"(cu(da|Complex)|cooperative_groups|mma\.h|crt/|nv/|cub/|thrust/|vector_|device_|sm_\d|math_)"
 )
-_OF_CURAND = re.compile(r"curand")
-OF_HOST = "not allowed in JIT mode"  # in the compiler's words
+_CURAND_HEADER = re.compile(r"curand")
+HOST_CODE_ERROR = "not allowed in JIT mode"  # part of the compiler's message
 _GUARD = "between #ifndef __CUDACC_RTC__ and #endif"
 
 
 @cache
 def folders() -> tuple[Path, ...]:
-    """Those of NVIDIA's wheels first, then those of an installed toolkit; each is followed by its folder of CCCL
-    (libcu++, CUB, Thrust), which CUDA 13 keeps apart."""
+    """Return the folders of CUDA's headers: those of NVIDIA's wheels, then those of an installed toolkit.
+
+    Each is followed by its folder of CCCL (libcu++, CUB, Thrust), which is separate in CUDA 13.
+    """
     found = dict.fromkeys(path for path in (*_wheels(), *_toolkits()) if (path / "mma.h").is_file())
     return tuple(path for root in found for path in (root, root / "cccl") if path.is_dir())
 
@@ -47,24 +49,24 @@ def _toolkits() -> Iterator[Path]:
 
 
 def options(text: str) -> tuple[str, ...]:
-    """-I for each folder if a translation unit includes anything, none if it does not."""
+    """Return -I for each folder if a translation unit includes a file, else nothing."""
     return tuple(f"-I{path}" for path in folders()) if _INCLUDE.search(text) else ()
 
 
-def explained(log: str) -> str:
-    """The compiler's words; before them what to do about a header that was not found, or about code of the host."""
-    if missing := _UNOPENED.search(log):
+def with_advice(log: str) -> str:
+    """Return the compiler's log. Advice precedes it if a header was not found, or if the log rejects host code."""
+    if missing := _NOT_FOUND.search(log):
         return f"{_advice(missing[1])}\n{log}"
-    if OF_HOST in log:
+    if HOST_CODE_ERROR in log:
         return f"Only device code is compiled: put the host's functions {_GUARD}.\n{log}"
     return log
 
 
 def _advice(header: str) -> str:
-    """What to do about a header that was not found."""
-    if _OF_CURAND.match(header):
+    """Return what to do about a header that was not found."""
+    if _CURAND_HEADER.match(header):
         return f"{header} was not found. It comes by pip install nvidia-curand."
-    if _OF_CUDA.match(header):
+    if _CUDA_HEADER.match(header):
         return (
             f"{header} was not found. CUDA's headers come with its toolkit (set CUDA_PATH to its folder) or by "
             "pip install nvidia-cuda-runtime nvidia-cuda-crt nvidia-cuda-cccl."

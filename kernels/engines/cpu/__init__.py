@@ -1,4 +1,4 @@
-"""The cpu engine: each step's NumPy twin, measured on this machine."""
+"""The cpu engine: each step's NumPy implementation, measured on this machine."""
 
 from __future__ import annotations
 
@@ -36,22 +36,25 @@ def conditions() -> dict:
 
 @cache
 def ceilings() -> dict:
-    """What this processor does at most, as engines.ceilings.Ceilings tells it; measured once in a process."""
+    """Return this processor's ceilings as a row (machine.ceilings.Ceilings). They are measured once in a process."""
     from kernels.engines.cpu import probes as cpu_probes
 
     return cpu_probes.ceilings().to_row()
 
 
 def copies(session: Session) -> None:
-    """The inputs are where the processor reads them: nothing is copied."""
+    """Return None: the processor reads the inputs where they are, so nothing is copied."""
 
 
 class Session:
-    """Buffers as NumPy arrays. Memory is what NumPy took while the first run was traced (tracemalloc):
-    the buffers, and what the twins allocate on top (a padded copy, say), which counts as workspace.
-    Python's own small objects are traced too, so an excess below RESOLUTION is taken for theirs."""
+    """Buffers as NumPy arrays.
 
-    counters = trace = None  # nothing is counted here
+    Memory is what NumPy allocates while tracemalloc traces the first run: the buffers, and what the steps allocate
+    beyond them (a padded copy, for example), which counts as workspace. Python's own small objects are traced too, so
+    an excess below RESOLUTION bytes does not count.
+    """
+
+    counters = trace = None  # this engine counts and traces nothing
 
     def __init__(self, program: Program, inputs: dict[str, np.ndarray]):
         self.program = program
@@ -86,19 +89,19 @@ class Session:
         return self.arrays[self.program.of_role(OUTPUT)[0].name]
 
     def _stage(self, at: str) -> None:
-        """Note the most bytes since the stage before."""
-        taken = {
+        """Append the most bytes by role since the previous stage."""
+        allocated = {
             role: sum(self.arrays[b.name].nbytes for b in self.program.of_role(role) if b.name in self.arrays)
             for role in ALLOCATED
         }
-        excess = tracemalloc.get_traced_memory()[1] - taken[OUTPUT] - taken[WORKSPACE]
-        taken[WORKSPACE] += excess if excess >= RESOLUTION else 0
-        self.timeline.append({"at": at, **taken})
+        excess = tracemalloc.get_traced_memory()[1] - allocated[OUTPUT] - allocated[WORKSPACE]
+        allocated[WORKSPACE] += excess if excess >= RESOLUTION else 0
+        self.timeline.append({"at": at, **allocated})
 
     @property
     def bytes(self) -> dict[str, int]:
-        most = {role: max((stage[role] for stage in self.timeline), default=0) for role in ALLOCATED}
-        return most | {"peak": max(map(total_bytes, self.timeline), default=0)}
+        peaks = {role: max((stage[role] for stage in self.timeline), default=0) for role in ALLOCATED}
+        return peaks | {"peak": max(map(total_bytes, self.timeline), default=0)}
 
     def run_step(self, step: Step) -> None:
         step.twin(*(self.arrays[a] if isinstance(a, str) else a for a in step.args))
@@ -133,20 +136,20 @@ def sample(
 
     for session in sessions:
         warm_up(session.run, budget.warm_up_s - session.first_run_s)
-    whole = interleave([lambda s=s: timed(s.run) for s in sessions], budget, progress)
+    all_samples = interleave([lambda s=s: timed(s.run) for s in sessions], budget, progress)
     return [
         Timed(samples, _parts(session, timed, budget))
-        for session, samples in zip(sessions, whole, strict=True)
+        for session, samples in zip(sessions, all_samples, strict=True)
     ]
 
 
 def _parts(session: Session, timed, budget: Budget) -> tuple[tuple[str, float], ...]:
-    """Median of each step, in rounds of their own; none where there is one step only."""
+    """Return the median in ms of each step, in separate rounds; nothing for a program of one step."""
     steps = session.program.steps
     if len(steps) < 2:
         return ()
-    few = Budget(samples=15, seconds=budget.seconds / 4, least=2)
-    samples = interleave([lambda step=step: timed(lambda: session.run_step(step)) for step in steps], few)
+    short = Budget(samples=15, seconds=budget.seconds / 4, least=2)
+    samples = interleave([lambda step=step: timed(lambda: session.run_step(step)) for step in steps], short)
     return tuple((step.name, float(np.median(s))) for step, s in zip(steps, samples, strict=True))
 
 

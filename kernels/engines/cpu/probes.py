@@ -1,4 +1,4 @@
-"""What this processor does at most, with what the twins are made of: a part of the cpu engine."""
+"""This processor's ceilings, measured with the NumPy calls that the steps use: a part of the cpu engine."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from kernels.machine.timing import Budget
 
 EXTENT = 1024  # of the product: 2 GFLOP, 12 MB
 CALLS = 2000  # in one sample
-LEAST_COPY = 32 * 2**20  # bytes read by one copy
+MIN_COPY = 32 * 2**20  # bytes read by one copy
 FEW = Budget(samples=20, seconds=0.5, least=8)  # the best of some: others may keep the cores busy
 
 
@@ -44,16 +44,16 @@ def _ms(work: Callable[[], object]) -> float:
 
 
 def _copy() -> tuple[int, float, int]:
-    """(bytes read by a copy, bytes read and written a second, n): twice what the caches hold."""
-    size = max(2 * processor.last_level_cache(), LEAST_COPY)
+    """Return (bytes read by a copy, bytes read and written a second, n). A copy reads twice the last-level cache."""
+    size = max(2 * processor.last_level_cache(), MIN_COPY)
     source, target = np.ones(size // 4, np.float32), np.zeros(size // 4, np.float32)
-    target[...] = 0  # every page is there before a copy is timed
+    target[...] = 0  # every page exists before a copy is timed
     rate, n = best(2.0 * size, lambda: _ms(lambda: np.copyto(target, source)), FEW)
     return size, rate, n
 
 
 def _product() -> tuple[float, int]:
-    """(FLOP a second, n) of the BLAS behind NumPy, the result checked on its diagonal."""
+    """Return (FLOP a second, n) of NumPy's BLAS. The result is checked on its diagonal."""
     rng = np.random.default_rng(0)
     a, b = rng.standard_normal((2, EXTENT, EXTENT), dtype=np.float32)
     c = np.full((EXTENT, EXTENT), np.nan, np.float32)
@@ -65,7 +65,7 @@ def _product() -> tuple[float, int]:
 
 
 def _call() -> tuple[float, int]:
-    """(ms of one call, n): what NumPy costs before it computes anything."""
+    """Return (ms of one call, n): the cost of a NumPy call on one number."""
     one = np.zeros(1, np.float32)
 
     def many() -> None:

@@ -1,7 +1,7 @@
-"""The cuda engine: the CUDA C++ through CuPy (NVRTC), libraries by their own calls, timed by events.
+"""The cuda engine: runs CUDA C++ through CuPy (NVRTC) and calls libraries. CUDA events time both.
 
-Nothing here uses CuPy's own kernels: filling and flushing are memsets and copies, so all that is
-compiled is what the reader sees.
+CuPy's own kernels are not used: buffers are filled and caches flushed by memsets and copies. So only the source
+that a reader sees is compiled.
 """
 
 from __future__ import annotations
@@ -56,15 +56,15 @@ MEASURES = True
 
 
 def refusal(rung: Rung, shape: Any, tiles: Tiles) -> str:
-    """Returns why this GPU, or the libraries beside it, cannot run a rung at a shape and all its tile sizes; "" if
+    """Returns why this GPU, or the installed libraries, cannot run a rung at a shape and all its tile sizes; "" if
     nothing is known against it."""
     card = machine_driver.find()
     if isinstance(card, machine_driver.Unusable):
         return ""  # the whole engine is refused, by its status
-    least = rung.capability(shape)
-    if card.capability < least:
-        needed, there = machine_driver.dotted(least), machine_driver.dotted(card.capability)
-        return f"compute capability {needed} or newer is needed, {card.name} has {there}"
+    min_capability = rung.capability(shape)
+    if card.capability < min_capability:
+        required, available = machine_driver.dotted(min_capability), machine_driver.dotted(card.capability)
+        return f"compute capability {required} or newer is needed, {card.name} has {available}"
     program = rung.build(shape, tiles)
     shared = max((step.shared for step in program.steps if isinstance(step, Launch)), default=0)
     if shared > max(card.shared_bytes, MOST_STATIC_SHARED):
@@ -73,8 +73,10 @@ def refusal(rung: Rung, shape: Any, tiles: Tiles) -> str:
 
 
 def conditions() -> dict:
-    """Driver, CUDA, cuBLAS, CuPy, the clocks at this moment (MHz, as nvidia-smi tells them) and what
-    timing nothing costs (ms): the part of every cold figure that is not the kernel's."""
+    """Return the versions of the driver, CUDA and the libraries, the clocks now (MHz, from nvidia-smi), and floor_ms().
+
+    Each cold figure contains floor_ms(), the time of an empty sample.
+    """
     import cupy
 
     from kernels.libraries import cublas, cudnn, cufft
@@ -102,14 +104,14 @@ def _cuda_version(number: int) -> tuple[int, int]:
 
 @cache
 def ceilings() -> dict:
-    """What this GPU does at most, as engines.ceilings.Ceilings tells it; measured once in a process. RuleError where
-    its memory is too full."""
+    """Return this GPU's ceilings as a row (machine.ceilings.Ceilings). They are measured once in a process. RuleError
+    if its memory is too full."""
     with refused_when_full():
         return probes.ceilings().to_row()
 
 
 def copies(session: Session) -> dict | None:
-    """Medians in ms of bringing the inputs to the GPU and the output back; None where that is too much."""
+    """Return medians in ms of copying the inputs to the GPU and the output back; None if they are too large."""
     return probes.copies(session)
 
 
@@ -122,24 +124,27 @@ def sample(
     budget: Budget,
     progress: Callable[[float], None] = lambda share: None,
 ) -> list[Timed]:
-    """Time every session by CUDA events, interleaved. Cold: a write over more than twice the L2 runs before each
-    sample, as often as keeps the GPU busy until all of the sample is queued; where nothing does, that is told.
-    Hot: no flush; a graph of many runs is launched twice and the second launch is timed."""
+    """Time every session by CUDA events, interleaved.
+
+    Cold: before each sample, writes over at least twice the L2 keep the GPU busy until the whole sample is queued.
+    `Timed.queued` reports how many samples were not queued in time.
+    Hot: no flush. A graph of many runs is launched twice, and the second launch is timed.
+    """
     stream = own_stream()
     with stream:
         for session in sessions:
             warm_up(lambda s=session: (s.run(), stream.synchronize()), budget.warm_up_s)
         flush = flusher(stream) if mode == "cold" else None
-        takes = [taker(s.run, stream, flush) for s in sessions]
-        whole = interleave(takes, budget, progress)
+        samplers = [taker(s.run, stream, flush) for s in sessions]
+        all_samples = interleave(samplers, budget, progress)
         return [
-            Timed(samples, _parts(session, stream, flush), take.queued)
-            for session, samples, take in zip(sessions, whole, takes, strict=True)
+            Timed(samples, _parts(session, stream, flush), sampler.queued)
+            for session, samples, sampler in zip(sessions, all_samples, samplers, strict=True)
         ]
 
 
 def floor_ms(n: int = 50) -> float:
-    """Median of timing nothing at all, cold: what the events themselves cost."""
+    """Return the median in ms of an empty cold sample: the cost of the events themselves."""
     stream = own_stream()
     with stream:
         flush = flusher(stream)
@@ -147,10 +152,10 @@ def floor_ms(n: int = 50) -> float:
 
 
 def _parts(session: Session, stream, flush) -> tuple[tuple[str, float], ...]:
-    """Median of each step timed alone, in the same mode; none where there is one step only."""
+    """Return the median in ms of each step timed alone, in the same mode; nothing for a program of one step."""
     steps = session.program.steps
     if len(steps) < 2:
         return ()
-    takes = [taker(lambda i=i: session.run_step(i), stream, flush) for i in range(len(steps))]
-    samples = interleave(takes, Budget(samples=30, seconds=1.0))
+    samplers = [taker(lambda i=i: session.run_step(i), stream, flush) for i in range(len(steps))]
+    samples = interleave(samplers, Budget(samples=30, seconds=1.0))
     return tuple((step.name, float(np.median(s))) for step, s in zip(steps, samples, strict=True))

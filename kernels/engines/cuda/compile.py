@@ -12,8 +12,8 @@ from kernels.model.program import RuleError
 
 @lru_cache(maxsize=sources.KEPT)
 def compile_kernel(source: str, entry: str, defines: tuple[tuple[str, int], ...]):
-    """The compiled entry point. RuleError with the compiler's words where it does not compile, and where there is no
-    compiler."""
+    """Return the compiled entry point. RuleError with the compiler's message if it does not compile, or if NVRTC is
+    missing."""
     import cupy
 
     if why := wheels.missing("nvrtc"):
@@ -24,4 +24,4 @@ def compile_kernel(source: str, entry: str, defines: tuple[tuple[str, int], ...]
     try:
         return module.get_function(entry)
     except cupy.cuda.compiler.CompileException as e:
-        raise RuleError(f"{source} does not compile:\n{cuda_headers.explained(str(e))}") from None
+        raise RuleError(f"{source} does not compile:\n{cuda_headers.with_advice(str(e))}") from None

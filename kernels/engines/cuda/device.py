@@ -15,7 +15,7 @@ from kernels.machine.status import Status
 from kernels.model import values
 from kernels.model.program import RefusedError, RuleError
 
-CONTEXT_MIB = 600  # a context takes about as much
+CONTEXT_MIB = 600  # about the size of a context
 SMI_S = 10  # nvidia-smi takes seconds if the driver is loaded for it
 
 
@@ -47,9 +47,9 @@ def load() -> Any:
     try:
         import cupy
     except Exception as e:  # a broken installation raises anything
-        said = next((line for line in reversed(str(e).splitlines()) if line.strip("= ")), type(e).__name__)
+        message = next((line for line in reversed(str(e).splitlines()) if line.strip("= ")), type(e).__name__)
         raise RuleError(
-            f"CuPy does not load; pip install --force-reinstall cupy-cuda{machine_driver.CUDA}x repairs it ({said.strip()})"
+            f"CuPy does not load; pip install --force-reinstall cupy-cuda{machine_driver.CUDA}x repairs it ({message.strip()})"
         ) from None
     return cupy
 
@@ -65,20 +65,20 @@ def free_bytes() -> int:
         full = "cudaErrorDevicesUnavailable" in str(e) and left is not None and left < CONTEXT_MIB
         if not full and "cudaErrorMemoryAllocation" not in str(e):
             raise
-    held = f"{used:,} of {total:,} MiB" if used and total else "all of it"
-    raise RuleError(f"the GPU's memory is full: other programs hold {held}; nvidia-smi lists them")
+    used_text = f"{used:,} of {total:,} MiB" if used and total else "all of it"
+    raise RuleError(f"the GPU's memory is full: other programs hold {used_text}; nvidia-smi lists them")
 
 
 @contextmanager
 def refused_when_full() -> Iterator[None]:
-    """Turns an error for want of the GPU's memory, CuPy's or PyTorch's, into a RefusedError with its bytes."""
+    """Turn an out-of-memory error of CuPy or PyTorch into a RefusedError with the free bytes."""
     try:
         yield
     except (MemoryError, RuntimeError) as e:
         if type(e).__name__ != "OutOfMemoryError":
             raise
-        said = str(e).partition("\n")[0].rstrip(".")
-        raise RefusedError(f"the GPU's memory is full, {free_bytes():,} bytes are free ({said})") from None
+        message = str(e).partition("\n")[0].rstrip(".")
+        raise RefusedError(f"the GPU's memory is full, {free_bytes():,} bytes are free ({message})") from None
 
 
 @cache
@@ -89,13 +89,13 @@ def own_stream():
 
 
 def poison(array, stream) -> None:
-    """NaN in each floating type; in each whole one a number so low that no result comes near it."""
+    """Fill an array with NaN, an integer array with a number far below any result."""
     array.data.memset_async(0x80 if values.is_whole(array.dtype) else 0xFF, array.nbytes, stream)
 
 
 def smi(*fields: str) -> list[Any]:
-    """Returns what nvidia-smi reports of the GPU in use, whole numbers as int; None for a field that it does not know,
-    and for every field if it is missing or does not answer."""
+    """Returns what nvidia-smi reports about the GPU in use, integers as int. A field that it does not know is None; all
+    are None if it is missing or does not answer."""
     unknown: list[Any] = [None] * len(fields)
     card = machine_driver.find()
     if isinstance(card, machine_driver.Unusable):

@@ -1,4 +1,4 @@
-"""What the GPU does at most, and what it costs to bring data to it: parts of the cuda engine."""
+"""The GPU's ceilings and the cost of copies between host and device: parts of the cuda engine."""
 
 from __future__ import annotations
 
@@ -15,10 +15,10 @@ from kernels.machine.ceilings import FMA_CHAINS, Ceilings, best, fma_sum, median
 from kernels.machine.timing import Budget, warm_up
 from kernels.model.program import INPUT, OUTPUT, RefusedError, RuleError
 
-MOST_COPY = 1 << 30  # bytes read by one copy
-MOST_PINNED = 1 << 30  # bytes: pinning more takes seconds, and the memory is nobody else's meanwhile
-BLOCK, BLOCKS_PER_SM = 256, 8  # every SM holds all the threads it can
-A, B, ROUNDS = 0.9999, 0.1, 16_384  # x = A x + B: stays in sight of 1, and every round moves it
+MAX_COPY = 1 << 30  # bytes read by one copy
+MAX_PINNED = 1 << 30  # bytes: pinning more takes seconds, and no other program can use that memory meanwhile
+BLOCK, BLOCKS_PER_SM = 256, 8  # fills every SM with threads
+A, B, ROUNDS = 0.9999, 0.1, 16_384  # x = A x + B: stays near 1, and every round changes it
 QUEUED = 200  # launches in one sample
 FEW = Budget(samples=20, seconds=1.0)
 COPIES = Budget(samples=11, seconds=1.0, least=3)
@@ -57,7 +57,7 @@ def _l2_bytes() -> int:
 
 
 def _fma(stream):
-    """(queue the kernel once, what it writes)."""
+    """Return (function that queues the kernel once, array that it writes)."""
     import cupy
 
     kernel = compile_kernel("machine/02_fma.cu", "fma_chains", (("CHAINS", FMA_CHAINS),))
@@ -69,19 +69,19 @@ def _fma(stream):
 
 
 def _verify_fma(out) -> None:
-    got = out.get(stream=own_stream()).astype(np.float64)
+    result = out.get(stream=own_stream()).astype(np.float64)
     own_stream().synchronize()
-    ref = fma_sum(np.arange(got.size) % 1024, A, B, ROUNDS)
-    if not (np.isfinite(got).all() and (np.abs(got - ref) <= 1e-3 * ref).all()):
+    expected = fma_sum(np.arange(result.size) % 1024, A, B, ROUNDS)
+    if not (np.isfinite(result).all() and (np.abs(result - expected) <= 1e-3 * expected).all()):
         raise RuntimeError("the FMA kernel disagrees with its closed form: no ceiling is taken from it")
 
 
 def _copy(stream, busy: Callable[[], None]) -> tuple[int, float, int]:
-    """(bytes read by a copy, bytes read and written a second, n): more than the L2 holds twice over."""
+    """Return (bytes read by a copy, bytes read and written a second, n). A copy reads more than twice the L2."""
     import cupy
 
     free = free_bytes()
-    size = max(4 * _l2_bytes(), min(MOST_COPY, free // 8)) >> 20 << 20
+    size = max(4 * _l2_bytes(), min(MAX_COPY, free // 8)) >> 20 << 20
     if 2 * size > free:
         raise RuleError(f"a copy beyond the caches needs {2 * size:,} bytes, {free:,} bytes are free")
     pool = cupy.cuda.MemoryPool()
@@ -98,7 +98,7 @@ def _copy_rate(source, target, size: int, stream, busy: Callable[[], None]) -> t
         target.copy_from_device_async(source, size, stream)
 
     rate, n = best(2.0 * size, lambda: cuda_timing.between_events(copy, stream, before=busy), FEW)
-    ends = np.zeros(2, np.uint8)  # the last bytes, where a copy cut short would show
+    ends = np.zeros(2, np.uint8)  # the last bytes show whether a copy was cut short
     (target + (size - 2)).copy_to_host_async(ends.ctypes.data, 2, stream)
     stream.synchronize()
     if (ends != 0x5A).any():
@@ -107,10 +107,10 @@ def _copy_rate(source, target, size: int, stream, busy: Callable[[], None]) -> t
 
 
 def _launches(stream, busy: Callable[[], None]) -> tuple[dict[str, float], int]:
-    """An empty kernel: the GPU's time of one in a queue, the program's time to queue it, and launch + wait."""
+    """Time an empty kernel: the GPU's time of one in a queue, the host's time to queue one, and launch + wait."""
     empty = compile_kernel("machine/01_empty.cu", "empty", ())
 
-    def many() -> None:
+    def queue_many() -> None:
         for _ in range(QUEUED):
             empty((1,), (32,), ())
 
@@ -128,23 +128,25 @@ def _launches(stream, busy: Callable[[], None]) -> tuple[dict[str, float], int]:
         empty((1,), (32,), ())
         stream.synchronize()
 
-    many()
-    queued, n = median(lambda: cuda_timing.between_events(many, stream, keep_busy) / QUEUED, FEW)
-    host, _ = median(lambda: wall(many) / QUEUED, FEW)
+    queue_many()
+    queued, n = median(lambda: cuda_timing.between_events(queue_many, stream, keep_busy) / QUEUED, FEW)
+    host, _ = median(lambda: wall(queue_many) / QUEUED, FEW)
     sync, _ = median(lambda: wall(one), Budget(samples=100, seconds=0.5))
-    told = {"launch_us": queued, "launch_host_us": host, "launch_sync_us": sync}
-    return {name: 1e3 * ms for name, ms in told.items()}, n
+    times = {"launch_us": queued, "launch_host_us": host, "launch_sync_us": sync}
+    return {name: 1e3 * ms for name, ms in times.items()}, n
 
 
 # -- copies ------------------------------------------------------------------------------------
 def copies(session: Session) -> dict | None:
-    """Medians in ms, by the wall clock: all inputs to the device, the output back, from memory as NumPy has it
-    (pageable) and from pinned memory. None beyond MOST_PINNED, and where the system pins no more."""
+    """Return medians in ms by the wall clock: all inputs to the device and the output back.
+
+    Host memory is NumPy's (pageable), then pinned. None for more than MAX_PINNED bytes, or if the system pins no more.
+    """
     inputs = [session.arrays[b.name] for b in session.program.of_role(INPUT)]
     output = session.arrays[session.program.of_role(OUTPUT)[0].name]
-    if sum(a.nbytes for a in (*inputs, output)) > MOST_PINNED:
+    if sum(a.nbytes for a in (*inputs, output)) > MAX_PINNED:
         return None
-    stream, told = session.stream, {}
+    stream, times = session.stream, {}
     hosts = {"pageable": lambda like: np.empty(like.shape, like.dtype), "pinned": _pinned}
     for kind, empty_like in hosts.items():
         try:
@@ -152,13 +154,13 @@ def copies(session: Session) -> dict | None:
             target = _fetched(output, empty_like(output))
         except RefusedError:
             return None
-        told[f"h2d_{kind}"], told["n"] = median(lambda s=sources: _to_device(s, stream), COPIES)
-        told[f"d2h_{kind}"], _ = median(lambda t=target: _to_host(output, t, stream), COPIES)
-    return told
+        times[f"h2d_{kind}"], times["n"] = median(lambda s=sources: _to_device(s, stream), COPIES)
+        times[f"d2h_{kind}"], _ = median(lambda t=target: _to_host(output, t, stream), COPIES)
+    return times
 
 
 def _pinned(like) -> np.ndarray:
-    """RefusedError where the system pins no more memory."""
+    """Return an array like `like` in pinned memory. RefusedError if the system pins no more memory."""
     import cupy
 
     try:
@@ -169,7 +171,7 @@ def _pinned(like) -> np.ndarray:
 
 
 def _fetched(device, host: np.ndarray) -> np.ndarray:
-    """`host` with the device's values: what is copied is what was computed with, and every page is there."""
+    """Return `host` filled with the device's values: the real data is copied later, and every page exists."""
     host[...] = device.get(stream=own_stream())
     return host
 

@@ -1,4 +1,4 @@
-"""A program on the GPU: its buffers in a pool of their own, its steps ready to be queued."""
+"""A program on the GPU: its buffers in a separate memory pool, its steps ready to be queued."""
 
 from __future__ import annotations
 
@@ -15,9 +15,9 @@ from kernels.model.rules import MOST_STATIC_SHARED
 
 
 class Session:
-    """Buffers on the GPU, in a pool of their own so that every allocation is seen."""
+    """Buffers on the GPU, in a separate pool so that every allocation is recorded."""
 
-    counters = trace = None  # nothing is counted here
+    counters = trace = None  # the GPU counts and traces nothing
 
     def __init__(self, program: Program, inputs: dict[str, np.ndarray]):
         import cupy
@@ -63,7 +63,7 @@ class Session:
         )
         if isinstance(step, Launch):
             kernel = compile_kernel(step.source, step.entry, step.defines)
-            if step.shared > MOST_STATIC_SHARED:  # a kernel must be told that it may have more
+            if step.shared > MOST_STATIC_SHARED:  # more needs this attribute
                 kernel.max_dynamic_shared_size_bytes = step.shared
             return lambda: kernel(step.grid, step.block, args, shared_mem=step.shared)
         return step.bind(*args)
@@ -82,10 +82,10 @@ class Session:
         del self._memory.timeline[self._allocations :]
         with refused_when_full(), self.stream, self._accounted():
             for step, call in zip(self.program.steps, self._calls, strict=True):
-                self._memory.stage(step.name, WORKSPACE)  # what a library call takes while it runs
+                self._memory.stage(step.name, WORKSPACE)  # allocated by a library call while it runs
                 call()
                 self._memory.told(getattr(call, "own_bytes", 0))
-            for call in self._calls:  # a library with memory of its own brings its result here
+            for call in self._calls:  # a library with its own memory copies its result here
                 getattr(call, "deliver", lambda: None)()
             out = self.arrays[self.program.of_role(OUTPUT)[0].name].get(stream=self.stream)
         self.stream.synchronize()

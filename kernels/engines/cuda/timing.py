@@ -1,4 +1,4 @@
-"""One sample on a GPU by CUDA events, and what keeps the processor out of it."""
+"""One sample on a GPU by CUDA events, without the host's time to queue it."""
 
 from __future__ import annotations
 
@@ -9,20 +9,23 @@ from typing import Protocol
 from kernels.engines.protocol import AHEAD
 from kernels.model.program import RuleError
 
-GRAPH_MS = 0.5  # a hot sample is a captured graph of as many runs as take about this long
-LEAST_FLUSH = 256 * 2**20  # bytes: long enough to hide a launch queued behind it
+GRAPH_MS = 0.5  # about the duration of the captured graph of runs that is a hot sample
+MIN_FLUSH = 256 * 2**20  # bytes: long enough to hide a launch queued behind it
 MOST_FLUSHES = 64  # before a sample
 
 
 def between_events(run: Callable[[], None], stream, before: Callable[[], None] | None) -> float:
-    """ms of `run` on the GPU; `before` keeps the GPU busy while Python queues what follows."""
+    """Return the ms of `run` on the GPU. `before` keeps the GPU busy while Python queues `run`."""
     return _timed(run, stream, before)[0]
 
 
 def _timed(run: Callable[[], None], stream, before: Callable[[], None] | None) -> tuple[float, bool]:
-    """(ms of `run` on the GPU, whether all of it was queued before the GPU came to it): whether the processor was done
-    in less time than passed on the GPU between the first event, which it met no sooner than it was recorded, and `run`.
-    (To ask an event whether it is done leaves an error in the runtime, which PyTorch takes for its own.)"""
+    """Return (ms of `run` on the GPU, whether all of it was queued before the GPU began it).
+
+    It was queued in time if queueing took the host less than the GPU's time from the first event to `run`. The GPU does
+    not reach the first event before it is recorded. (A query of an unfinished event leaves an error in the runtime,
+    which PyTorch then raises as its own.)
+    """
     import cupy
 
     first, start, end = (cupy.cuda.Event() for _ in range(3))
@@ -35,23 +38,25 @@ def _timed(run: Callable[[], None], stream, before: Callable[[], None] | None) -
     end.record(stream)
     queued_ms = 1e3 * (time.perf_counter() - began)
     end.synchronize()
-    took = cupy.cuda.get_elapsed_time
-    return took(start, end), queued_ms < took(first, start)
+    elapsed_ms = cupy.cuda.get_elapsed_time
+    return elapsed_ms(start, end), queued_ms < elapsed_ms(first, start)
 
 
-def taker(run: Callable[[], None], stream, flush: Callable[[], None] | None) -> Taker:
-    """Takes one sample in ms each time it is called."""
+def taker(run: Callable[[], None], stream, flush: Callable[[], None] | None) -> Sampler:
+    """Return a function that takes one sample, in ms, at each call: cold with `flush`, else hot."""
     return _Cold(run, stream, flush) if flush else _Hot(run, stream)
 
 
-class Taker(Protocol):
+class Sampler(Protocol):
+    """A function that takes one sample in ms at each call."""
+
     queued: str  # of Timed
 
     def __call__(self) -> float: ...
 
 
 class _Hot:
-    """The second of two launches of a graph of many runs, by the run."""
+    """Times the second of two launches of a graph of many runs; a sample is the time of one run."""
 
     queued = ""  # a graph is one launch
 
@@ -72,37 +77,41 @@ class _Hot:
 
 
 class _Cold:
-    """Where the GPU came to a sample before all of it was queued, it may have waited for Python, and it is taken again
-    behind twice as many flushes: a library's call can take longer than one, and longer among others than alone. What
-    waits for the GPU itself, or launches more than the GPU's queue holds, can be queued ahead of it by none."""
+    """Times one run after flushes of the caches.
+
+    If the GPU begins a sample before all of it is queued, it may have waited for Python. The sample is then taken again
+    with twice as many flushes: a library's call can take longer than one flush, and longer among other samples than
+    alone. No number of flushes helps a run that waits for the GPU itself, or that launches more than the GPU's queue
+    holds.
+    """
 
     def __init__(self, run: Callable[[], None], stream, flush: Callable[[], None]):
         self._run, self._stream, self._flush = run, stream, flush
-        self._times, self._taken, self._waited = 1, 0, 0
+        self._flushes, self._samples, self._late = 1, 0, 0
 
     def _before(self) -> None:
-        for _ in range(self._times):
+        for _ in range(self._flushes):
             self._flush()
 
     def __call__(self) -> float:
         ms, ahead = _timed(self._run, self._stream, self._before)
-        while not ahead and self._times < MOST_FLUSHES:
-            self._times *= 2
+        while not ahead and self._flushes < MOST_FLUSHES:
+            self._flushes *= 2
             ms, ahead = _timed(self._run, self._stream, self._before)
-        self._taken += 1
-        self._waited += not ahead
+        self._samples += 1
+        self._late += not ahead
         return ms
 
     @property
     def queued(self) -> str:
-        return f"{self._taken - self._waited} of {self._taken}" if self._waited else AHEAD
+        return f"{self._samples - self._late} of {self._samples}" if self._late else AHEAD
 
 
 def flusher(stream) -> Callable[[], None]:
-    """Returns what overwrites the caches. RuleError names the bytes it needs if they are not free."""
+    """Returns a function that overwrites the caches. RuleError names the bytes it needs if they are not free."""
     import cupy
 
-    nbytes = max(2 * cupy.cuda.Device().attributes["L2CacheSize"], LEAST_FLUSH)
+    nbytes = max(2 * cupy.cuda.Device().attributes["L2CacheSize"], MIN_FLUSH)
     try:
         trash = cupy.cuda.alloc(nbytes)
     except cupy.cuda.memory.OutOfMemoryError:

@@ -1,6 +1,6 @@
 """The emulator engine: the same CUDA C++ as on a GPU, compiled to PTX and executed in NumPy.
 
-It gives results, counters and traces, never times. Library calls are computed by NumPy and not counted.
+It returns results, counters and traces, never times. NumPy computes library calls; they are not counted.
 """
 
 from __future__ import annotations
@@ -20,8 +20,8 @@ from kernels.model.program import INPUT, OUTPUT, WORKSPACE, Launch, Program, Rul
 
 __all__ = ["MEASURES", "Session", "check", "check_threads", "free_bytes", "open", "status", "trace_launch"]
 
-MEASURES = False  # there is no time to take
-MOST_THREADS = 1 << 22  # of one launch: beyond it a register alone takes 16 MB, a kernel gigabytes
+MEASURES = False  # its times say nothing about a GPU
+MAX_THREADS = 1 << 22  # of one launch: with more, one register takes 16 MB and a kernel gigabytes
 
 
 def status() -> Status:
@@ -31,22 +31,22 @@ def status() -> Status:
 
 
 def check(step: Launch) -> None:
-    """RuleError if a launch has more threads than can be emulated."""
+    """Raise RuleError if a launch has more threads than can be emulated."""
     check_threads(step.entry, step.grid, step.block)
 
 
 def check_threads(entry: str, grid: Dim, block: Dim) -> None:
-    """RuleError if a grid has more threads than can be emulated."""
+    """Raise RuleError if a grid has more threads than can be emulated."""
     threads = math.prod(grid) * math.prod(block)
-    if threads > MOST_THREADS:
+    if threads > MAX_THREADS:
         raise RuleError(
-            f"{entry} launches {threads:,} threads; the emulator runs at most {MOST_THREADS:,} at once: "
+            f"{entry} launches {threads:,} threads; the emulator runs at most {MAX_THREADS:,} at once: "
             "take a smaller shape or grid"
         )
 
 
 class Session:
-    """Buffers in emulated memory; output and workspace count as never written until a kernel writes them."""
+    """A program with its buffers in emulated memory. Output and workspace are unwritten until a kernel writes them."""
 
     def __init__(self, program: Program, inputs: dict[str, np.ndarray], options: Options):
         self.program, self.options = program, options
@@ -77,7 +77,7 @@ class Session:
     def _launch(self, step: Launch):
         check(step)
         options = self.options
-        if options.trace_block is not None:  # a launch with fewer blocks is traced at its last
+        if options.trace_block is not None:  # in a launch with fewer blocks, the last is traced
             options = options.tracing(min(options.trace_block, int(np.prod(step.grid)) - 1))
         return launch(
             precompiled.ptx(step.source, step.defines),
@@ -85,7 +85,7 @@ class Session:
         )  # fmt: skip
 
     def _call(self, step) -> None:
-        """A library call: its NumPy twin on copies, what it wrote put back."""
+        """Run a library call's NumPy implementation on copies of the buffers, and write its results back."""
         arrays = {a: self.memory.array(a) for a in step.args if isinstance(a, str)}
         step.twin(*(arrays[a] if isinstance(a, str) else a for a in step.args))
         for b in self.program.buffers:
@@ -99,7 +99,7 @@ class Session:
 def trace_launch(
     program: Program, n: int, inputs: dict[str, np.ndarray], block: int = 0
 ) -> tuple[BlockTrace, Counters]:
-    """Run a program up to its n-th step, a launch, and trace one block of that."""
+    """Run a program up to its n-th step, a launch, and trace one block of that launch."""
     session = Session(program, inputs, Options(count=False, seconds=math.inf))
     for step in program.steps[:n]:
         session._launch(step) if isinstance(step, Launch) else session._call(step)

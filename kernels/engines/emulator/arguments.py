@@ -1,4 +1,4 @@
-"""A kernel's arguments as they are typed: parsed, filled and laid out in memory as C lays them out."""
+"""A kernel's arguments, given as text: parsed, filled and laid out in memory as in C."""
 
 from __future__ import annotations
 
@@ -34,14 +34,14 @@ TYPE is one of f16 bf16 f32 f64 i8 u8 i16 u16 i32 u32 i64 u64.
 FILL is one of random (standard normal; whole numbers 0 to 99), zeros, ones, arange,
 empty (the kernel must write an element before it reads it),
 LOW..HIGH (random from LOW to HIGH, both included for whole numbers)."""
-MOST_EXTENTS = 8
-MOST_DEPTH = 8  # of structs in structs
+MAX_EXTENTS = 8
+MAX_DEPTH = 8  # of structs in structs
 _STRUCT = re.compile(r"struct([0-9]*)\{(.*)\}", re.DOTALL)
 
 
 @dataclass(frozen=True)
 class Array:
-    """An array to be made: `fill` is one of FILLS, (low, high), or the path of an .npy file."""
+    """An array to be created: `fill` is one of FILLS, (low, high), or the path of an .npy file."""
 
     shape: tuple[int, ...]
     dtype: np.dtype
@@ -52,7 +52,7 @@ class Array:
         return math.prod(self.shape) * self.dtype.itemsize
 
     def values(self, rng: np.random.Generator) -> np.ndarray:
-        """The array, filled. RuleError if its file has changed."""
+        """Return the filled array. RuleError if its file has changed."""
         if isinstance(self.fill, Path):
             array = _mapped(self.fill)
             return (
@@ -74,7 +74,7 @@ class Array:
 
 @dataclass(frozen=True)
 class Struct:
-    """Members in C's order; `align` is what the struct itself asks for, in bytes, 1 for no more than its members."""
+    """Members in C's order. `align`: the struct's explicit alignment in bytes, 1 for that of its members."""
 
     members: tuple[Argument, ...]
     align: int
@@ -84,12 +84,12 @@ Argument = np.generic | Array | Struct
 
 
 def parse(text: str, depth: int = 0) -> Argument:
-    """What an argument's text describes; nothing is filled. RuleError names the rule and the text."""
+    """Parse an argument's text; arrays are not filled. RuleError names the rule and the text."""
     text = text.strip()
-    if depth > MOST_DEPTH:
-        raise RuleError(f"structs are at most {MOST_DEPTH} deep; got {text!r} inside")
-    if found := _STRUCT.fullmatch(text):
-        return _struct(text, *found.groups(), depth)
+    if depth > MAX_DEPTH:
+        raise RuleError(f"structs are at most {MAX_DEPTH} deep; got {text!r} inside")
+    if match := _STRUCT.fullmatch(text):
+        return _struct(text, *match.groups(), depth)
     if text.endswith(".npy"):
         return _of_file(Path(text))
     type_, _, rest = text.partition(":")
@@ -102,16 +102,16 @@ def parse(text: str, depth: int = 0) -> Argument:
     if not colon:
         return _number(type_, rest)
     sizes = [numerals.count(part) for part in extents.split("x") if part]
-    if not 1 <= len(sizes) <= MOST_EXTENTS or None in sizes:
+    if not 1 <= len(sizes) <= MAX_EXTENTS or None in sizes:
         raise RuleError(
-            f"an array is TYPE:EXTENTS:FILL, EXTENTS 1 to {MOST_EXTENTS} positive whole numbers with x between them; "
+            f"an array is TYPE:EXTENTS:FILL, EXTENTS 1 to {MAX_EXTENTS} positive whole numbers with x between them; "
             f"got {text!r}"
         )
     return Array(tuple(sizes), DTYPES[type_], _fill(type_, fill, text))
 
 
 def _number(type_: str, text: str) -> np.generic:
-    """A value of the type. RuleError if the type cannot hold it."""
+    """Return a value of the type. RuleError if the type cannot represent it."""
     dtype = DTYPES[type_]
     if dtype.kind in "iu":
         value = numerals.whole(text)
@@ -157,7 +157,7 @@ def _struct(text: str, align: str, inside: str, depth: int) -> Struct:
 
 # -- files ---------------------------------------------------------------------------------------
 def _mapped(path: Path) -> np.ndarray:
-    """The array of an .npy file, not yet read. RuleError if the file is none."""
+    """Return the array of an .npy file, memory-mapped. RuleError if it is no .npy file."""
     try:
         return np.lib.format.open_memmap(path, mode="r")
     except OSError:
@@ -167,7 +167,7 @@ def _mapped(path: Path) -> np.ndarray:
 
 
 def _of_file(path: Path) -> Argument:
-    """An array with the values of a file, a number if the file holds one without a shape."""
+    """Return an array with the values of a file, or a number if the file's array has no shape."""
     array = _mapped(path)
     # NumPy writes bfloat16 as two bytes without a type.
     dtype = DTYPES["bf16"] if array.dtype == "V2" else array.dtype.newbyteorder("=")
@@ -175,13 +175,13 @@ def _of_file(path: Path) -> Argument:
         raise RuleError(f"{path} holds {array.dtype}; an argument is {', '.join(DTYPES)}, bool or complex")
     if not array.size:
         raise RuleError(f"{path} holds no element: its shape is {array.shape}")
-    made = Array(array.shape, dtype, path)
-    return made if array.shape else made.values(np.random.default_rng(0))[()]
+    array_argument = Array(array.shape, dtype, path)
+    return array_argument if array.shape else array_argument.values(np.random.default_rng(0))[()]
 
 
 # -- in memory -----------------------------------------------------------------------------------
 def arrays(name: str, argument: Argument) -> Iterator[tuple[str, Array]]:
-    """Each array of an argument with its name: arg0, or arg0.1 for the second member of a struct."""
+    """Yield each array of an argument with its name: arg0, or arg0.1 for the second member of a struct."""
     if isinstance(argument, Array):
         yield name, argument
     elif isinstance(argument, Struct):
@@ -190,7 +190,7 @@ def arrays(name: str, argument: Argument) -> Iterator[tuple[str, Array]]:
 
 
 def packed(name: str, argument: Argument, address: Callable[[str], int]) -> bytes:
-    """The bytes that a kernel gets for an argument: of an array, its address by its name."""
+    """Return the bytes of an argument that a kernel gets. For an array it is the address that belongs to its name."""
     if isinstance(argument, Array):
         return address(name).to_bytes(8, "little")
     if not isinstance(argument, Struct):
@@ -202,12 +202,12 @@ def packed(name: str, argument: Argument, address: Callable[[str], int]) -> byte
 
 
 def size(argument: Argument) -> int:
-    """The bytes that a kernel gets for an argument."""
+    """Return the size in bytes of an argument that a kernel gets."""
     return len(packed("", argument, lambda name: 0))
 
 
 def alignment(argument: Argument) -> int:
-    """The bytes that an argument's address is a multiple of, as in C."""
+    """Return an argument's alignment in bytes, as in C."""
     if isinstance(argument, Array):
         return 8
     if isinstance(argument, Struct):
@@ -221,38 +221,43 @@ def _padded(content: bytes, align: int) -> bytes:
 
 # -- against the kernel ---------------------------------------------------------------------------
 def check_arguments(kernel: Kernel, entry: str, given: Mapping[str, Argument]) -> None:
-    """RuleError if an argument is not what the kernel's parameter takes."""
+    """Raise RuleError if an argument does not match the kernel's parameter."""
     if len(given) != len(kernel.params):
         raise RuleError(f"{entry} takes {len(kernel.params)} arguments, got {len(given)}")
     for n, ((name, value), p) in enumerate(zip(given.items(), kernel.params, strict=True)):
-        wrong = _mismatch(value, p)
-        if wrong:
-            needed, found = wrong
-            raise RuleError(f"{entry}: parameter {n} is {needed}, {name} is {found}")
+        mismatch = _mismatch(value, p)
+        if mismatch:
+            required, actual = mismatch
+            raise RuleError(f"{entry}: parameter {n} is {required}, {name} is {actual}")
 
 
 def _mismatch(value: Argument, p: Variable) -> tuple[str, str] | None:
-    """What a parameter needs and what the argument is instead; None if they agree."""
+    """Return what a parameter requires and what the argument is instead; None if they agree."""
     if size(value) != p.size:
-        found = "an array, which is a pointer" if isinstance(value, Array) else f"{size(value)} bytes wide"
-        return f"{p.size} bytes wide", found
+        actual = "an array, which is a pointer" if isinstance(value, Array) else f"{size(value)} bytes wide"
+        return f"{p.size} bytes wide", actual
     if p.align > alignment(value):
         return f"aligned to {p.align} bytes", f"aligned to {alignment(value)}: write struct{p.align}{{...}}"
     if isinstance(value, np.generic) and p.dtype[:1] in "fsu":
         kinds = ("a whole number", "a floating-point number")
-        needed, found = kinds[p.dtype.startswith("f")], kinds[value.dtype.kind not in "iub"]
-        return (needed, found) if needed != found else None
+        required, actual = kinds[p.dtype.startswith("f")], kinds[value.dtype.kind not in "iub"]
+        return (required, actual) if required != actual else None
     return None
 
 
 def check_variables(
     kernel: Kernel, lowered: Mapping[str, str], values: Mapping[str, Argument], given: Mapping[str, Argument]
 ) -> None:
-    """RuleError if a value is not as large as its variable, or if a variable has the name of an argument."""
+    """Raise RuleError if a value and its variable differ in size, or if a variable has the name of an argument."""
     sizes = {v.name: v.size for v in kernel.variables if v.space in ("global", "const")}
-    if taken := sizes.keys() & given.keys():
-        raise RuleError(f"the variable {taken.pop()} has the name of an argument here; give it another")
+    if shared_names := sizes.keys() & given.keys():
+        raise RuleError(
+            f"the variable {shared_names.pop()} has the name of an argument here; give it another"
+        )
     for name, value in values.items():
-        room, needed = sizes.get(lowered[name], 0), value.nbytes if isinstance(value, Array) else size(value)
-        if room != needed:
-            raise RuleError(f"the variable {name} holds {room:,} bytes, its value {needed:,}")
+        capacity, required = (
+            sizes.get(lowered[name], 0),
+            value.nbytes if isinstance(value, Array) else size(value),
+        )
+        if capacity != required:
+            raise RuleError(f"the variable {name} holds {capacity:,} bytes, its value {required:,}")

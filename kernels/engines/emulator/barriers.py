@@ -1,7 +1,7 @@
-"""The barriers of a block: which threads wait, and when they may go on.
+"""The barriers of a block: which threads wait, and when they may continue.
 
-A warp has arrived when all its threads that have not ended wait at one barrier, at whatever lines. A barrier
-without a count waits for every warp of the block that has not ended (PTX ISA, "barrier" and "exit").
+A warp has arrived when all its live threads wait at one barrier, at the same line or at several. A barrier without a
+count waits for every warp of the block that has not ended (PTX ISA, "barrier" and "exit").
 """
 
 from __future__ import annotations
@@ -19,22 +19,22 @@ Read = Callable[[], np.ndarray]
 
 
 class Barriers:
-    """The threads that wait at a barrier, by its instruction (`parked`), and `warnings`: barriers that some
-    threads ended before, by instruction, in words."""
+    """The threads that wait at a barrier, by its instruction (`parked`). `warnings`: messages about barriers that some
+    threads returned before, by instruction."""
 
     def __init__(self, m: Machine):
         self.m, self.code = m, m.kernel.code
         self.parked: Groups = {}
         self.warnings: dict[int, str] = {}
         self._operands = {
-            pc: self._read(self.code[pc]) for pc, kind in m.flow.endings.items() if kind == "barrier"
+            pc: self._readers(self.code[pc]) for pc, kind in m.flow.endings.items() if kind == "barrier"
         }
         self._keys = int(np.prod(m.grid)) * NAMED  # a barrier's key: block * NAMED + its id
-        # bar.arrive: warps that came without waiting, and warps wanted, by key.
-        self._passed, self._wanted = np.zeros(0, np.int64), np.zeros(0, np.int64)
+        # bar.arrive: warps that arrived without waiting, and warps expected, by key.
+        self._arrived_warps, self._expected = np.zeros(0, np.int64), np.zeros(0, np.int64)
 
-    def _read(self, i: Instruction) -> tuple[Read, Read | None, Read | None]:
-        """Readers of a barrier's id, its count of threads (None: all of the block), its predicate (bar.red)."""
+    def _readers(self, i: Instruction) -> tuple[Read, Read | None, Read | None]:
+        """Return readers of a barrier's id, its count of threads (None: all of the block), its predicate (bar.red)."""
         red = "red" in i.parts
         id_, *count = i.operands[1:-1] if red else i.operands
         return (
@@ -45,10 +45,12 @@ class Barriers:
 
     # -- arriving ----------------------------------------------------------------------------------
     def arrive(self, pc: int, here: np.ndarray) -> Groups:
-        """Threads come to a barrier: who may go on, by the barrier left. Those of a barrier for all may have to
-        wait for release(): so blocks go on together."""
+        """Add threads that reach a barrier. Return the threads that may continue, by the barrier's instruction.
+
+        At a barrier without a count, threads wait for release(), so that blocks continue together.
+        """
         if "arrive" in self.code[pc].parts:
-            self._pass(pc, here)
+            self._count_arrivals(pc, here)
             released = self._complete(pc, here)
             join(released, pc, here)
             return released
@@ -56,7 +58,7 @@ class Barriers:
         return {} if self._operands[pc][1] is None else self._complete(pc, here)
 
     def release(self) -> Groups:
-        """Who may go on now that nobody else runs, by the barrier left."""
+        """Return the threads that may continue when no other thread runs, by the barrier's instruction."""
         if not self.parked:
             return {}
         pc, threads = next(iter(self.parked.items()))
@@ -65,18 +67,21 @@ class Barriers:
             return self._leave(threads, self.m.block_of)
         return self._complete(pc, threads)
 
-    def _pass(self, pc: int, here: np.ndarray) -> None:
-        """bar.arrive: whole warps are counted and do not wait."""
+    def _count_arrivals(self, pc: int, here: np.ndarray) -> None:
+        """Count the whole warps of a bar.arrive, which do not wait."""
         key, count = self._numbers(pc, here)
-        if not self._passed.size:
-            self._passed, self._wanted = np.zeros(self._keys, np.int64), np.zeros(self._keys, np.int64)
+        if not self._arrived_warps.size:
+            self._arrived_warps, self._expected = (
+                np.zeros(self._keys, np.int64),
+                np.zeros(self._keys, np.int64),
+            )
         warps = here.reshape(-1, LANES).any(axis=1)
         key, count = (_of_warps(np.where(here, value, 0))[warps] for value in (key, count))
-        np.add.at(self._passed, key, 1)
-        np.maximum.at(self._wanted, key, count // LANES)
+        np.add.at(self._arrived_warps, key, 1)
+        np.maximum.at(self._expected, key, count // LANES)
 
     def _numbers(self, pc: int, threads: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-        """(key, count of threads or 0), one a slot, checked for these threads."""
+        """Return (key, count of threads or 0), one a slot, checked for these threads."""
         read_id, read_count, _ = self._operands[pc]
         id_ = np.broadcast_to(read_id(), self.m.slots).astype(np.int64)
         count = np.broadcast_to(read_count() if read_count else 0, self.m.slots).astype(np.int64)
@@ -85,74 +90,78 @@ class Barriers:
             self._fail(pc, f"barrier {id_[bad][0]} does not exist: a block has 0 to {NAMED - 1}", bad)
         bad = threads & ((count % LANES != 0) | (count == 0))
         if read_count and bad.any():
-            what = f"a barrier counts whole warps: {count[bad][0]} threads are no multiple of {LANES}"
-            self._fail(pc, what, bad)
+            message = f"a barrier counts whole warps: {count[bad][0]} threads are no multiple of {LANES}"
+            self._fail(pc, message, bad)
         return self.m.block_of * NAMED + id_, count
 
     # -- completing ----------------------------------------------------------------------------------
     def _complete(self, pc: int, here: np.ndarray) -> Groups:
-        """Let the threads on whose barrier is complete, now that these have come to the one at pc."""
-        key, wanted = self._waiting()
+        """Release the threads whose barrier is complete, after these have arrived at the one at pc."""
+        key, expected = self._waiting()
         first = _of_warps(np.where(self.m.live, key, -1))
-        came = (first >= 0) & ~self._elsewhere(first, key)
+        arrived = (first >= 0) & ~self._incomplete(first, key)
         if len(self.parked) > 1:
-            self._check_lines(np.repeat(came, LANES))
-        need, arrivals = self._needed(first, came, wanted), np.bincount(first[came], minlength=self._keys)
-        if self._passed.size:
-            arrivals += self._passed
-        done = (need > 0) & (arrivals >= need)
-        for at in np.flatnonzero(done & (arrivals > need))[:1]:
-            what = f"barrier {at % NAMED} is for {need[at] * LANES} threads, {arrivals[at] * LANES} have come"
-            self._fail(pc, what, here)
-        if self._passed.size:
-            self._passed[done] = self._wanted[done] = 0
-        go = np.repeat(came & done[first], LANES) & (key >= 0)
-        return self._leave(go, key) if go.any() else {}
+            self._check_lines(np.repeat(arrived, LANES))
+        required, arrivals = (
+            self._required(first, arrived, expected),
+            np.bincount(first[arrived], minlength=self._keys),
+        )
+        if self._arrived_warps.size:
+            arrivals += self._arrived_warps
+        done = (required > 0) & (arrivals >= required)
+        for at in np.flatnonzero(done & (arrivals > required))[:1]:
+            message = f"barrier {at % NAMED} is for {required[at] * LANES} threads, {arrivals[at] * LANES} have come"
+            self._fail(pc, message, here)
+        if self._arrived_warps.size:
+            self._arrived_warps[done] = self._expected[done] = 0
+        going = np.repeat(arrived & done[first], LANES) & (key >= 0)
+        return self._leave(going, key) if going.any() else {}
 
     def _waiting(self) -> tuple[np.ndarray, np.ndarray]:
-        """(key of the barrier at which each thread waits, -1 where it does not; its count, 0 for all)."""
-        key, wanted = np.full(self.m.slots, -1), np.zeros(self.m.slots, np.int64)
+        """Return (key of the barrier at which each thread waits, -1 if it does not; its count, 0 for all)."""
+        key, expected = np.full(self.m.slots, -1), np.zeros(self.m.slots, np.int64)
         for pc, threads in self.parked.items():
             keys, counts = self._numbers(pc, threads)
-            key[threads], wanted[threads] = keys[threads], counts[threads]
-        return key, wanted
+            key[threads], expected[threads] = keys[threads], counts[threads]
+        return key, expected
 
-    def _elsewhere(self, first: np.ndarray, key: np.ndarray) -> np.ndarray:
-        """Warps with a live thread that does not wait at the warp's barrier."""
+    def _incomplete(self, first: np.ndarray, key: np.ndarray) -> np.ndarray:
+        """Return the warps with a live thread that does not wait at the warp's barrier."""
         return (self.m.live & (key != np.repeat(first, LANES))).reshape(-1, LANES).any(axis=1)
 
-    def _needed(self, first: np.ndarray, came: np.ndarray, wanted: np.ndarray) -> np.ndarray:
-        """Warps that each barrier waits for, by key."""
+    def _required(self, first: np.ndarray, arrived: np.ndarray, expected: np.ndarray) -> np.ndarray:
+        """Return the number of warps that each barrier waits for, by key."""
         live = self.m.live.reshape(-1, LANES).any(axis=1)
         block = self.m.block_of[::LANES]
         all_ = np.bincount(block[live], minlength=self._keys // NAMED)[block]
-        wanted = _of_warps(wanted) // LANES
-        need = self._wanted.copy() if self._wanted.size else np.zeros(self._keys, np.int64)
-        np.maximum.at(need, first[came], np.where(wanted > 0, wanted, all_)[came])
-        return need
+        expected = _of_warps(expected) // LANES
+        required = self._expected.copy() if self._expected.size else np.zeros(self._keys, np.int64)
+        np.maximum.at(required, first[arrived], np.where(expected > 0, expected, all_)[arrived])
+        return required
 
-    def _check_lines(self, came: np.ndarray) -> None:
-        """An aligned barrier (bar.sync, __syncthreads) is one instruction for all threads of a warp."""
+    def _check_lines(self, arrived: np.ndarray) -> None:
+        """Raise EmulatorError if a warp waits at an aligned barrier and at another instruction: an aligned barrier
+        (bar.sync, __syncthreads) is one instruction for all threads of a warp."""
         at = np.full(self.m.slots, -1)
         for pc, threads in self.parked.items():
             at[threads] = pc
         last = np.repeat(_of_warps(at), LANES)
-        apart = came & (at >= 0) & (at != last)
-        for pc in np.unique(at[apart]):
-            here = apart & (at == pc)
+        differing = arrived & (at >= 0) & (at != last)
+        for pc in np.unique(at[differing]):
+            here = differing & (at == pc)
             other = self.code[last[here][0]]
             if any(i.parts[0] == "bar" or "aligned" in i.parts for i in (self.code[pc], other)):
-                what = f"not all threads of the warp reach this barrier: others wait at {other.line}"
-                self._fail(int(pc), what, here)
+                message = f"not all threads of the warp reach this barrier: others wait at {other.line}"
+                self._fail(int(pc), message, here)
 
-    # -- going on --------------------------------------------------------------------------------------
-    def _leave(self, go: np.ndarray, key: np.ndarray) -> Groups:
-        """Take threads out of those that wait; `key` is the same for those that waited for each other."""
+    # -- releasing -------------------------------------------------------------------------------------
+    def _leave(self, going: np.ndarray, key: np.ndarray) -> Groups:
+        """Release threads that wait. `key` is equal for threads that waited for each other."""
         if self.m.races is not None:
             self.m.races.barrier()
-        released = {pc: threads & go for pc, threads in self.parked.items()}
+        released = {pc: threads & going for pc, threads in self.parked.items()}
         released = {pc: threads for pc, threads in released.items() if threads.any()}
-        rest = {pc: threads & ~go for pc, threads in self.parked.items()}
+        rest = {pc: threads & ~going for pc, threads in self.parked.items()}
         self.parked = {pc: threads for pc, threads in rest.items() if threads.any()}
         self._reduce(released, key)
         for pc, threads in released.items():
@@ -161,39 +170,42 @@ class Barriers:
         return released
 
     def _reduce(self, released: Groups, key: np.ndarray) -> None:
-        """bar.red: what the threads brought to their barrier, counted or combined."""
+        """Write the results of bar.red: the threads' predicates at their barrier, counted or combined."""
         red = {pc: threads for pc, threads in released.items() if "red" in self.code[pc].parts}
         if not red:
             return
-        came, yes = np.zeros(self._keys, np.int64), np.zeros(self._keys, np.int64)
+        arrived, true_count = np.zeros(self._keys, np.int64), np.zeros(self._keys, np.int64)
         for pc, threads in red.items():
-            brought = np.broadcast_to(self._operands[pc][2](), self.m.slots)
-            came += np.bincount(key[threads], minlength=self._keys)
-            yes += np.bincount(key[threads & brought], minlength=self._keys)
+            predicates = np.broadcast_to(self._operands[pc][2](), self.m.slots)
+            arrived += np.bincount(key[threads], minlength=self._keys)
+            true_count += np.bincount(key[threads & predicates], minlength=self._keys)
         for pc, threads in red.items():
             i = self.code[pc]
             self.m.enter(threads)
             if "popc" in i.parts:
-                self.m.writer(i.operands[0], "u32")(yes[key].astype(np.uint32))
+                self.m.writer(i.operands[0], "u32")(true_count[key].astype(np.uint32))
             else:
-                self.m.writer(i.operands[0], "pred")((yes == came if "and" in i.parts else yes > 0)[key])
+                self.m.writer(i.operands[0], "pred")(
+                    (true_count == arrived if "and" in i.parts else true_count > 0)[key]
+                )
 
     def _warn_of_ended(self, pc: int, threads: np.ndarray) -> None:
-        """The hardware does not wait for threads that ended; CUDA leaves it undefined."""
+        """Add a warning if threads returned before a barrier: the hardware does not wait for them; CUDA leaves it
+        undefined."""
         m = self.m
-        gone = m.exists & ~m.live & self._of_blocks(threads)
-        if gone.any():
-            slot = int(np.flatnonzero(gone)[0])
-            count = np.count_nonzero(gone & (m.block_of == m.block_of[slot]))
+        ended = m.exists & ~m.live & self._of_blocks(threads)
+        if ended.any():
+            slot = int(np.flatnonzero(ended)[0])
+            count = np.count_nonzero(ended & (m.block_of == m.block_of[slot]))
             self.warnings[pc] = (
                 f"{m.where(pc)}: {count} threads of block {m.threads.block_at(slot)}, first thread "
                 f"{m.threads.thread(slot)}, return before this barrier. It does not wait for them on the hardware "
                 "either, but CUDA defines it only where all threads of the block reach it."
             )
 
-    # -- what goes wrong -------------------------------------------------------------------------------
+    # -- errors ----------------------------------------------------------------------------------------
     def check_skipped(self, pc: int, here: np.ndarray) -> None:
-        """Fail where threads run the block at pc while others of theirs wait at a barrier that lies behind."""
+        """Raise EmulatorError if threads run the block at pc while others of their block wait at an earlier barrier."""
         for at, threads in self.parked.items():
             if self._operands[at][1] is None and pc in self.m.flow.past(at):
                 skip = here & self._of_blocks(threads)
@@ -202,33 +214,33 @@ class Barriers:
 
     def _skipped(self, pc: int, skip: np.ndarray) -> None:
         count = np.count_nonzero(skip & (self.m.block_of == self.m.block_of[skip][0]))
-        what = f"not all threads of the block reach this barrier: {count} run past it while others wait"
-        self._fail(pc, what, skip, "first")
+        message = f"not all threads of the block reach this barrier: {count} run past it while others wait"
+        self._fail(pc, message, skip, "first")
 
     def check_deadlock(self) -> None:
-        """Fail where threads wait: nobody runs, so nobody else will come."""
-        key, wanted = self._waiting() if self.parked else (np.zeros(0), np.zeros(0))
+        """Raise EmulatorError if threads wait: no thread runs, so no other can arrive."""
+        key, expected = self._waiting() if self.parked else (np.zeros(0), np.zeros(0))
         for pc, threads in self.parked.items():
             slot = int(np.flatnonzero(threads)[0])
             missing = self.m.live & (self.m.block_of == self.m.block_of[slot]) & (key != key[slot])
-            came = np.count_nonzero(key == key[slot])
-            who = f"{wanted[slot]} threads" if wanted[slot] else "all threads of the block"
-            what = f"deadlock: barrier {key[slot] % NAMED} waits for {who}, {came} have come"
+            arrived = np.count_nonzero(key == key[slot])
+            awaited = f"{expected[slot]} threads" if expected[slot] else "all threads of the block"
+            message = f"deadlock: barrier {key[slot] % NAMED} waits for {awaited}, {arrived} have come"
             if missing.any():
                 first = int(np.flatnonzero(missing)[0])
-                what += f" and no other can, such as thread {self.m.threads.thread(first)}"
-            self._fail(pc, what, threads)
+                message += f" and no other can, such as thread {self.m.threads.thread(first)}"
+            self._fail(pc, message, threads)
 
     def _of_blocks(self, threads: np.ndarray) -> np.ndarray:
-        """All slots of the blocks that these threads are of."""
+        """Return all slots of the blocks of these threads."""
         blocks = np.zeros(self._keys // NAMED, bool)
         blocks[self.m.block_of[threads]] = True
         return blocks[self.m.block_of]
 
-    def _fail(self, pc: int, what: str, threads: np.ndarray, who: str = "by") -> None:
-        self.m.fail(pc, what, int(np.flatnonzero(threads)[0]), who)
+    def _fail(self, pc: int, message: str, threads: np.ndarray, role: str = "by") -> None:
+        self.m.fail(pc, message, int(np.flatnonzero(threads)[0]), role)
 
 
 def _of_warps(values: np.ndarray) -> np.ndarray:
-    """The largest value of each warp."""
+    """Return the largest value of each warp."""
     return values.reshape(-1, LANES).max(axis=1)

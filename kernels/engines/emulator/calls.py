@@ -1,8 +1,8 @@
-"""Call frames: functions that are recursive or called by pointer, with a stack in each thread's local memory.
+"""Call frames of functions that are recursive or called by pointer. Each thread has a stack in its local memory.
 
-A frame holds the return address, where the caller's frame begins, the function's variables and parameters. If the
-function is recursive, it also holds the registers that the function reads after its own calls, as they were before.
-Frames follow the kernel's own local variables.
+A frame holds the return address, the start of the caller's frame, and the function's variables and parameters. If the
+function is recursive, it also holds the values before the call of registers that the function reads after its own
+calls. Frames follow the kernel's own local variables.
 """
 
 from __future__ import annotations
@@ -19,23 +19,23 @@ from kernels.engines.emulator.ptx.names import plain
 from kernels.engines.emulator.ptx.parse import Function, Instruction, Kernel, Operand, Variable
 from kernels.engines.emulator.state import Machine
 
-ADDRESSES, APART = 1 << 46, 16  # of functions: where they begin, bytes from one to the next
-HEADER = 16  # bytes: the return address and where the caller's frame begins, 8 each
+ADDRESSES, APART = 1 << 46, 16  # of functions: the first address, bytes from one to the next
+HEADER = 16  # bytes: the return address and the start of the caller's frame, 8 each
 CUDA_STACK = 1024  # bytes a thread, unless cudaDeviceSetLimit raises it
-MOST_STACK = 16 * CUDA_STACK  # bytes of frames a thread; fewer in a large grid, never below CUDA's
-MOST_STACKS = 1 << 29  # bytes of frames in all, above CUDA_STACK a thread
+MAX_STACK = 16 * CUDA_STACK  # bytes of frames a thread; fewer in a large grid, never below CUDA's
+MAX_STACKS = 1 << 29  # bytes of frames in all, above CUDA_STACK a thread
 
 Threads = np.ndarray
 
 
 def addresses(kernel: Kernel) -> dict[str, int]:
-    """The address of each function of the kernel's module, the same for all of its kernels."""
+    """Return the address of each function of the kernel's module, the same for all of its kernels."""
     return {name: ADDRESSES + APART * n for n, name in enumerate(kernel.names)}
 
 
 @dataclass(frozen=True)
 class _Copied:
-    """A parameter or a returned value: bytes from the start of its frame, its size, bytes moved at a time."""
+    """A parameter or a returned value: bytes from the start of its frame, its size, bytes copied at a time."""
 
     offset: int
     size: int
@@ -44,8 +44,8 @@ class _Copied:
 
 @dataclass(frozen=True)
 class _Layout:
-    """A function's frame: its bytes, their states when the function begins, what it takes and returns, and the
-    registers it saves (index, byte, width)."""
+    """A function's frame: its bytes, their states when the function begins, its parameters and returned values, and the
+    registers that it saves (index, byte, width)."""
 
     function: Function
     size: int
@@ -57,17 +57,17 @@ class _Layout:
 
 @dataclass(frozen=True)
 class _Site:
-    """A call: whom it calls (None: by pointer), variables handed over and got back, in the caller's frame."""
+    """A call: the layout of the function (None: by pointer), arguments and returned values in the caller's frame."""
 
     layout: _Layout | None
     pointer: Callable[[], np.ndarray] | None
-    given: tuple[_Copied, ...]
+    arguments: tuple[_Copied, ...]
     returned: tuple[_Copied, ...]
 
 
 class Frames:
-    """The stacks of a launch. `base` and `top`: where each thread's current frame begins and ends, in bytes from
-    the start of its local memory."""
+    """The stacks of a launch. `base` and `top`: start and end of each thread's current frame, in bytes from the start
+    of its local memory."""
 
     def __init__(self, m: Machine):
         self.m = m
@@ -77,10 +77,10 @@ class Frames:
         self._starts = [f.start for f in kernel.functions.values()]
         self._by_start = list(self._layouts.values())
         self._named = {address: name for name, address in addresses(kernel).items()}
-        self._own = m.local.size
+        self._kernel_bytes = m.local.size
         self.base = np.zeros(m.slots, np.uint64)
-        self.top = np.full(m.slots, self._own, np.uint64)
-        self.limit = max(CUDA_STACK, min(MOST_STACK, MOST_STACKS // m.slots))
+        self.top = np.full(m.slots, self._kernel_bytes, np.uint64)
+        self.limit = max(CUDA_STACK, min(MAX_STACK, MAX_STACKS // m.slots))
         sizes = {v.name: v for f in kernel.functions.values() for v in f.variables}
         sizes |= {v.name: v for v in kernel.variables if v.space == "local"}
         self._sites = {pc: self._site(i, sizes) for pc, i in enumerate(kernel.code) if i.parts[0] == "call"}
@@ -112,32 +112,32 @@ class Frames:
         return _Copied(offset, v.size, whole & -whole)
 
     def _site(self, i: Instruction, variables: Mapping[str, Variable]) -> _Site:
-        returned, given, *pointer = i.operands
-        got, handed = (
-            tuple(self._copied(variables[o.value]) for o in group.value) for group in (returned, given)
+        returned, arguments, *pointer = i.operands
+        copied_results, copied_arguments = (
+            tuple(self._copied(variables[o.value]) for o in group.value) for group in (returned, arguments)
         )
         if pointer:
-            return _Site(None, self.m.reader(pointer[0], "u64"), handed, got)
-        return _Site(self._by_start[self._starts.index(i.targets[0])], None, handed, got)
+            return _Site(None, self.m.reader(pointer[0], "u64"), copied_arguments, copied_results)
+        return _Site(self._by_start[self._starts.index(i.targets[0])], None, copied_arguments, copied_results)
 
     def reader(self, o: Operand, dtype) -> Callable[[], np.ndarray]:
-        """A function that gives the address of a variable of the current frame, for every thread."""
+        """Return a function that returns the address of a variable of the current frame for every thread."""
         offset = np.uint64(self.offsets[o.value] + o.offset)
         return lambda: (self.base + offset).astype(dtype)
 
     # -- calling and returning -------------------------------------------------------------------
     def leave(self, pc: int, here: Threads, take: Threads) -> Iterator[tuple[int, Threads]]:
-        """Carry out a call or a return for the threads `take` of those here; pairs of (where to go on, who)."""
+        """Execute a call or a return for the threads `take` of those here. Yield (next instruction, threads)."""
         if take is not here:
-            stay = here & ~take
-            if stay.any():
-                yield pc + 1, stay
+            others = here & ~take
+            if others.any():
+                yield pc + 1, others
         slots = np.flatnonzero(take)
         if not slots.size:
             return
         step = self._call if self.m.kernel.code[pc].parts[0] == "call" else self._return
-        for to, who in step(pc, slots):
-            yield to, take if who.size == slots.size else self._mask(who)
+        for to, group in step(pc, slots):
+            yield to, take if group.size == slots.size else self._mask(group)
 
     def _mask(self, slots: np.ndarray) -> Threads:
         mask = np.zeros(self.m.slots, bool)
@@ -152,13 +152,13 @@ class Frames:
             return
         pointers = np.broadcast_to(site.pointer(), self.m.slots)[slots]
         for pointer in np.unique(pointers):
-            who = slots[pointers == pointer]
-            layout = self._pointed(pc, site, int(pointer), int(who[0]))
-            self._push(pc, site, layout, who)
-            yield layout.function.start, who
+            group = slots[pointers == pointer]
+            layout = self._pointed(pc, site, int(pointer), int(group[0]))
+            self._push(pc, site, layout, group)
+            yield layout.function.start, group
 
     def _pointed(self, pc: int, site: _Site, pointer: int, slot: int) -> _Layout:
-        """The function at an address, if it takes and returns what the call does."""
+        """Return the function at an address. EmulatorError if its parameters or results differ from the call's."""
         name = self._named.get(pointer)
         layout = self._layouts.get(name)
         if pointer == 0:
@@ -167,9 +167,11 @@ class Frames:
             self.m.fail(pc, f"call of a pointer to no function: {pointer:#x}", slot)
         if layout is None:
             self.m.fail(pc, f"call of {plain(name)}, a function that this kernel does not name", slot)
-        given, wanted = ([c.size for c in group] for group in (site.given, layout.params))
-        got, back = ([c.size for c in group] for group in (site.returned, layout.returned))
-        if (given, got) != (wanted, back):
+        argument_sizes, parameter_sizes = (
+            [c.size for c in group] for group in (site.arguments, layout.params)
+        )
+        result_sizes, returned_sizes = ([c.size for c in group] for group in (site.returned, layout.returned))
+        if (argument_sizes, result_sizes) != (parameter_sizes, returned_sizes):
             self.m.fail(pc, f"call of {plain(name)} through a pointer of another function type", slot)
         return layout
 
@@ -177,7 +179,7 @@ class Frames:
         m, caller = self.m, self.base[slots]
         base = self.top[slots]
         end = int(base.max()) + layout.size
-        if end - self._own > self.limit:
+        if end - self._kernel_bytes > self.limit:
             self._too_deep(pc, int(slots[base.argmax()]))
         self._grow(end)
         local, at = m.local, m.local_base[slots] + base
@@ -188,31 +190,31 @@ class Frames:
             _write(local, at + np.uint64(offset), width, bits[slots] if bits.ndim else bits)
         words = (at >> np.uint64(3))[:, None] + np.arange(layout.state.size, dtype=np.uint64)
         local.state.view(np.uint64)[words] = layout.state
-        self._copy(site.given, m.local_base[slots] + caller, layout.params, at)
+        self._copy(site.arguments, m.local_base[slots] + caller, layout.params, at)
         self.base[slots], self.top[slots] = base, base + np.uint64(layout.size)
 
     def _return(self, pc: int, slots: np.ndarray) -> Iterator[tuple[int, np.ndarray]]:
         m, base = self.m, self.base[slots]
         local, at = m.local, m.local_base[slots] + base
         layout = self._by_start[bisect(self._starts, pc) - 1]
-        back, caller = local.load(at, 8), local.load(at + np.uint64(8), 8)
+        return_pcs, caller = local.load(at, 8), local.load(at + np.uint64(8), 8)
         self.base[slots], self.top[slots] = caller, base
-        for to in np.unique(back):
-            who = back == to
+        for to in np.unique(return_pcs):
+            group = return_pcs == to
             site = self._sites[int(to) - 1]
-            self._copy(layout.returned, at[who], site.returned, m.local_base[slots[who]] + caller[who])
-            yield int(to), slots[who]
+            self._copy(layout.returned, at[group], site.returned, m.local_base[slots[group]] + caller[group])
+            yield int(to), slots[group]
         for n, offset, width in layout.saved:
-            own = m.R[n].copy() if m.R[n].ndim else np.full(m.slots, m.R[n])
-            own[slots] = local.load(at + np.uint64(offset), width).view(own.dtype)
-            m.R[n] = own
+            register = m.R[n].copy() if m.R[n].ndim else np.full(m.slots, m.R[n])
+            register[slots] = local.load(at + np.uint64(offset), width).view(register.dtype)
+            m.R[n] = register
         words = (at >> np.uint64(3))[:, None] + np.arange(layout.state.size, dtype=np.uint64)
         local.state.view(np.uint64)[words] = OUTSIDE
 
-    def _copy(self, given, start: np.ndarray, taken, to: np.ndarray) -> None:
-        """Bytes and their states from variables of one frame to those of another."""
+    def _copy(self, sources, start: np.ndarray, targets, to: np.ndarray) -> None:
+        """Copy bytes and their states from variables of one frame to those of another."""
         local = self.m.local
-        for a, b in zip(given, taken, strict=True):
+        for a, b in zip(sources, targets, strict=True):
             unit = min(a.unit, b.unit)
             for n in range(0, a.size, unit):
                 source = start + np.uint64(a.offset + n) >> np.uint64(unit.bit_length() - 1)
@@ -221,25 +223,25 @@ class Frames:
                     column[target] = column[source]
 
     def _grow(self, size: int) -> None:
-        """Make each thread's local memory at least `size` bytes wide; what it holds stays."""
+        """Enlarge each thread's local memory to at least `size` bytes. Its content stays."""
         m, old = self.m, self.m.local
         if size <= old.size:
             return
-        wide = PerThread(m.slots, max(size, min(2 * old.size, self._own + self.limit)), ())
+        wide = PerThread(m.slots, max(size, min(2 * old.size, self._kernel_bytes + self.limit)), ())
         for new, before in ((wide.bytes, old.bytes), (wide.state, old.state)):
             new.reshape(m.slots, -1)[:, : old.size] = before.reshape(m.slots, -1)
         wide.state.reshape(m.slots, -1)[:, old.size :] = OUTSIDE
         wide.writes = old.writes
         m.local, m.local_base = wide, (np.arange(m.slots) * wide.size).astype(np.uint64)
 
-    # -- words -----------------------------------------------------------------------------------
+    # -- messages --------------------------------------------------------------------------------
     def _too_deep(self, pc: int, slot: int) -> None:
         depth = len(list(self._returns(pc, slot)))
-        what = f"recursion too deep: the frames of {depth + 1} calls need more than the {self.limit:,} bytes of stack "
-        self.m.fail(pc, f"{what}of a thread (CUDA's default is {CUDA_STACK:,})", slot)
+        message = f"recursion too deep: the frames of {depth + 1} calls need more than the {self.limit:,} bytes of stack "
+        self.m.fail(pc, f"{message}of a thread (CUDA's default is {CUDA_STACK:,})", slot)
 
     def _returns(self, pc: int, slot: int) -> Iterator[int]:
-        """The calls that a thread at `pc` is in, innermost first."""
+        """Yield the calls around a thread at `pc`, innermost first."""
         local, base = self.m.local, self.base[slot]
         while pc < self.m.kernel.start:
             at = (self.m.local_base[slot] + base)[None]
@@ -247,11 +249,11 @@ class Frames:
             yield pc
 
     def caller(self, pc: int, slot: int) -> str:
-        """Where the function that a thread is in was called, for a message; empty in the kernel itself."""
+        """Return the call of the function that a thread is in, as text for a message; empty in the kernel itself."""
         call = next(self._returns(pc, slot), None)
         return "" if call is None else f" (called at {self.m.kernel.code[call].line or 'unknown line'})"
 
 
 def _write(local: PerThread, at: np.ndarray, width: int, values) -> None:
-    """Store what the kernel itself may not touch: the bytes' states stay as they are."""
+    """Store bytes that the kernel itself may not access: their states stay the same."""
     local.bytes.view(VIEWS[width])[at >> np.uint64(width.bit_length() - 1)] = values

@@ -1,14 +1,14 @@
-"""What a run counts, instruction by instruction, named so that it can stand beside Nsight Compute.
+"""The counters of a run, instruction by instruction, with names that can be compared with Nsight Compute's.
 
 requests  warps with an active lane, per global load or store
           (l1tex__t_requests_pipe_lsu_mem_global_op_{ld,st})
 sectors   distinct 32-byte pieces per request (l1tex__t_sectors_pipe_lsu_mem_global_op_{ld,st})
-wavefronts, bank_conflicts  shared memory: passes over 32 banks of 4 bytes, and those beyond the fewest
+wavefronts, bank_conflicts  shared memory: wavefronts over 32 banks of 4 bytes, and those beyond the fewest
           possible (l1tex__data_{pipe_lsu_wavefronts,bank_conflicts_pipe_lsu}_mem_shared_op_{ld,st}).
-          Atomics are not among them, but for the loads of those that ptxas writes as a loop (a float's sum)
-*_copied  of those in *_st, the ones of cp.async, which Nsight Compute counts apart
+          Atomics are not included, except the loads of those that ptxas writes as a loop (a float's sum)
+*_copied  the part of *_st by cp.async, which Nsight Compute counts separately
           (sm__sass_l1tex_data_{...}_mem_shared_op_ldgsts_cache_{access,bypass}). These are what the banks
-          ask for: the hardware takes as many or more, by which cache lines the data come from
+          require: the hardware needs as many or more, which depends on the cache lines of the data
 warp_instructions, thread_instructions  PTX instructions, not SASS.
 """
 
@@ -22,10 +22,10 @@ import numpy as np
 from kernels.engines.emulator.ptx.parse import Instruction, Line
 
 SECTOR_BITS, BANKS, WORD_BITS, LANES = 5, 32, 2, 32
-# PTX instructions counted for each machine instruction an H200 executed, least and most over the cases of
-# the hardware fixture: tests/kernels/engines/emulator/test_hardware_counters.py holds these to it. Below a half are kernels that
-# do little but divide integers or load fragments by wmma, and warps that add floats to one word of shared memory:
-# one instruction of PTX is many of machine code there.
+# PTX instructions counted for each machine instruction that an H200 executed: minimum and maximum over the cases of
+# the hardware fixture (checked by tests/kernels/engines/emulator/test_hardware_counters.py). Ratios below a half are of
+# kernels that mainly divide integers or load fragments by wmma, and of warps that add floats to one word of shared
+# memory: there one PTX instruction is many machine instructions.
 PTX_PER_MACHINE = (0.22, 1.65)
 FIELDS = (
     "warp_instructions", "thread_instructions", "branches", "divergent_branches",
@@ -39,8 +39,8 @@ FIELDS = (
 
 @dataclass(frozen=True)
 class Counters:
-    """Totals of a run and the same by CUDA line; keys are FIELDS. `sectors_*` times 32 is what moved,
-    `bytes_*` what the lanes asked for."""
+    """Totals of a run and the same by CUDA line; keys are FIELDS. `sectors_*` times 32 is the bytes moved, `bytes_*`
+    the bytes that the lanes requested."""
 
     total: dict[str, int]
     lines: dict[Line, dict[str, int]]
@@ -58,7 +58,7 @@ class Counters:
 
 
 def _derived(counts: dict[str, int]) -> dict[str, float]:
-    """Bytes moved, and sectors per request where there is one."""
+    """Return bytes moved, and sectors per request (0 if there is no request)."""
     out: dict[str, float] = {}
     for op in ("ld", "st"):
         sectors, requests = counts[f"sectors_{op}"], counts[f"requests_{op}"]
@@ -68,26 +68,26 @@ def _derived(counts: dict[str, int]) -> dict[str, float]:
 
 
 def add_up(parts: Sequence[Counters], uncounted: Sequence[str] = ()) -> Counters:
-    """Several launches as one."""
+    """Return the sum of the counters of several launches."""
     lines: dict[Line, dict[str, int]] = {}
     for part in parts:
         for line, counts in part.lines.items():
-            at = lines.setdefault(line, dict.fromkeys(FIELDS, 0))
+            sums = lines.setdefault(line, dict.fromkeys(FIELDS, 0))
             for name, count in counts.items():
-                at[name] += count
+                sums[name] += count
     total = {name: sum(part.total[name] for part in parts) for name in FIELDS}
     return Counters(total, lines, tuple(uncounted))
 
 
 class Tally:
-    """Collects counts while a kernel runs: a row an instruction."""
+    """Collects counts while a kernel runs, one for each instruction and field."""
 
     def __init__(self, code: Sequence[Instruction]):
         self.code = code
         self.rows = {name: np.zeros(len(code), np.int64) for name in FIELDS}
 
     def ran(self, start: int, stop: int, warps: int, lanes: int) -> None:
-        """Instructions start .. stop-1 were issued by `warps` warps with `lanes` lanes in all."""
+        """Count that `warps` warps with `lanes` lanes in total issued instructions start .. stop-1."""
         self.rows["warp_instructions"][start:stop] += warps
         self.rows["thread_instructions"][start:stop] += lanes
 
@@ -97,7 +97,8 @@ class Tally:
     def global_access(
         self, pc: int, op: str, lines: np.ndarray, active: np.ndarray | None, width: int
     ) -> None:
-        """`lines`: byte addresses (warps, 32); `active` alike or None for all; width in bytes."""
+        """Count an access to global memory. `lines`: byte addresses (warps, 32); `active`: bool of the same shape, None
+        for all; `width` in bytes."""
         self.rows[f"requests_{op}"][pc] += _warps(lines, active)
         self.rows[f"sectors_{op}"][pc] += distinct(lines >> np.uint64(SECTOR_BITS), active)
         self.rows[f"bytes_{op}"][pc] += width * (lines.size if active is None else int(active.sum()))
@@ -105,13 +106,13 @@ class Tally:
     def shared_access(
         self, pc: int, op: str, lines: np.ndarray, active: np.ndarray | None, width: int
     ) -> None:
-        waves, ideal = wavefronts(lines, active, width)
+        waves, fewest = wavefronts(lines, active, width)
         self.rows[f"shared_requests_{op}"][pc] += _warps(lines, active)
         self.rows[f"wavefronts_{op}"][pc] += waves
-        self.rows[f"bank_conflicts_{op}"][pc] += waves - ideal
+        self.rows[f"bank_conflicts_{op}"][pc] += waves - fewest
         if self.code[pc].parts[0] == "cp":
             self.rows["wavefronts_copied"][pc] += waves
-            self.rows["bank_conflicts_copied"][pc] += waves - ideal
+            self.rows["bank_conflicts_copied"][pc] += waves - fewest
 
     def counters(self) -> Counters:
         total = {name: int(row.sum()) for name, row in self.rows.items()}
@@ -119,9 +120,9 @@ class Tally:
         for pc, instruction in enumerate(self.code):
             if instruction.line is None:
                 continue
-            at = lines.setdefault(instruction.line, dict.fromkeys(FIELDS, 0))
+            sums = lines.setdefault(instruction.line, dict.fromkeys(FIELDS, 0))
             for name, row in self.rows.items():
-                at[name] += int(row[pc])
+                sums[name] += int(row[pc])
         ordered = dict(sorted(lines.items(), key=lambda item: (item[0].file, item[0].number)))
         return Counters(total, ordered)
 
@@ -131,14 +132,14 @@ def _warps(lines: np.ndarray, active: np.ndarray | None) -> int:
 
 
 def distinct(values: np.ndarray, active: np.ndarray | None) -> int:
-    """Sum over rows of how many different values the active entries of the row hold."""
+    """Return the sum over rows of the number of different values in the row's active entries."""
     if active is not None:
         rows = active.any(axis=1)
         if not rows.all():
             values, active = values[rows], active[rows]
         if not values.size:
             return 0
-        # An idle lane takes the value of an active one: it adds nothing new.
+        # An idle lane gets the value of an active one, which adds no new value.
         first = values[np.arange(len(values)), active.argmax(axis=1)]
         values = np.where(active, values, first[:, None])
     left, right = values[:, :-1], values[:, 1:]
@@ -149,34 +150,37 @@ def distinct(values: np.ndarray, active: np.ndarray | None) -> int:
 
 
 def wavefronts(lines: np.ndarray, active: np.ndarray | None, width: int) -> tuple[int, int]:
-    """(wavefronts, fewest possible) of shared accesses. A pass delivers 128 bytes: lanes that ask for 4
-    each go together, lanes that ask for 8 by halves of the warp and for 16 by quarters. Two such groups
-    still go together where each lane asks for the same as its neighbour, or each for the same as the one
-    two further. A group needs as many passes as the fullest bank has different words."""
+    """Return (wavefronts, fewest possible) of shared accesses; arguments as of global_access.
+
+    A wavefront delivers 128 bytes. So lanes that load 4 bytes each form one group, lanes that load 8 bytes a group for
+    each half of the warp, and lanes that load 16 a group for each quarter. Two groups form one if each lane loads the
+    same as its neighbour, or each the same as the lane two further. A group needs as many wavefronts as the fullest bank
+    has different words.
+    """
     words = (lines >> np.uint64(WORD_BITS)).astype(np.int64)
     if width <= 4:
-        return _passes(words, active, 1)
+        return _group_wavefronts(words, active, 1)
     span = 256 // width  # lanes of two groups
     words = words.reshape(-1, span)
     mask = None if active is None else active.reshape(words.shape)
     together = np.zeros(len(words), bool)
-    for apart in (1, 2):
-        other = np.arange(span) ^ apart
+    for distance in (1, 2):
+        other = np.arange(span) ^ distance
         differ = words != words[:, other]
         if mask is not None:
             differ &= mask & mask[:, other]
         together |= ~differ.any(axis=1)
-    total = ideal = 0
+    total = fewest = 0
     for rows, lanes in ((together, span), (~together, span // 2)):
         if rows.any():
             part = None if mask is None else mask[rows].reshape(-1, lanes)
-            waves, least = _passes(words[rows].reshape(-1, lanes), part, width // 4)
-            total, ideal = total + waves, ideal + least
-    return total, ideal
+            waves, groups = _group_wavefronts(words[rows].reshape(-1, lanes), part, width // 4)
+            total, fewest = total + waves, fewest + groups
+    return total, fewest
 
 
-def _passes(words: np.ndarray, mask: np.ndarray | None, wide: int) -> tuple[int, int]:
-    """(passes, groups) where each row of lanes is a group; a lane touches `wide` words from its own on."""
+def _group_wavefronts(words: np.ndarray, mask: np.ndarray | None, wide: int) -> tuple[int, int]:
+    """Return (wavefronts, groups); each row of lanes is a group. A lane accesses `wide` words from its own on."""
     if mask is not None:
         rows = mask.any(axis=1)
         words, mask = words[rows], mask[rows]

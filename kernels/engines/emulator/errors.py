@@ -7,6 +7,6 @@ from kernels.model.program import RuleError
 
 
 class EmulatorError(RuleError):
-    """What a kernel did wrong, with its CUDA line, thread and block. `printed`: lines its threads printed before."""
+    """An error in a kernel, with its CUDA line, thread and block. `printed`: lines that its threads printed before."""
 
     printed: tuple[Printed, ...] = ()

@@ -1,14 +1,14 @@
-"""The device heap: what malloc and free (new and delete) in a kernel give and take, in global memory."""
+"""The device heap in global memory, for malloc and free (new and delete) in a kernel."""
 
 from __future__ import annotations
 
 from bisect import bisect
 from dataclasses import dataclass
 
-from kernels.engines.emulator.memory import ALLOCATED, OUTSIDE, Global, Placed
+from kernels.engines.emulator.memory import ALLOCATED, OUTSIDE, Global, Region
 
 SIZE = 8 << 20  # bytes, CUDA's own unless cudaDeviceSetLimit says otherwise
-APART = 16  # bytes between two allocations that belong to nobody, and what each is aligned to
+APART = 16  # unused bytes between two allocations, and the alignment of each
 NAME = "device heap"
 
 
@@ -19,18 +19,20 @@ class Heap:
         self.memory = memory
         self.start = self.end = memory.add(NAME, SIZE, b"")
         memory.state[self.start : self.start + SIZE] = OUTSIDE
-        place = memory.placed[-1]
-        memory.placed[-1] = _Place(place.name, place.start, place.stop, place.shape, place.dtype, self)
-        self.sizes: dict[int, int] = {}  # of every allocation, live or freed, by where it begins
+        region = memory.regions[-1]
+        memory.regions[-1] = _HeapRegion(
+            region.name, region.start, region.stop, region.shape, region.dtype, self
+        )
+        self.sizes: dict[int, int] = {}  # of every allocation, live or freed, by its start
         self.live: set[int] = set()
-        self._freed: dict[int, list[int]] = {}  # places to give again, by their width
+        self._freed: dict[int, list[int]] = {}  # starts to reuse, by width
 
     def allocate(self, size: int) -> int | None:
-        """Where `size` new bytes begin, never written; None if the heap is full."""
+        """Return the start of `size` new, unwritten bytes; None if the heap is full."""
         width = -(-size // APART) * APART + APART
-        again = self._freed.get(width)
-        if again:
-            start = again.pop()
+        reusable = self._freed.get(width)
+        if reusable:
+            start = reusable.pop()
         elif self.end + width <= self.start + SIZE:
             start, self.end = self.end, self.end + width
         else:
@@ -41,14 +43,14 @@ class Heap:
         return start
 
     def release(self, start: int) -> None:
-        """Take an allocation back. KeyError if none that is live begins there."""
+        """Free the allocation at `start`. KeyError if no live one begins there."""
         self.live.remove(start)
         size = self.sizes[start]
         self.memory.state[start : start + size] = OUTSIDE
         self._freed.setdefault(-(-size // APART) * APART + APART, []).append(start)
 
     def describe(self, offset: int) -> str:
-        """The byte of an allocation that an offset falls into or follows."""
+        """Return a text that names the byte of the allocation that an offset falls into or follows."""
         starts = sorted(self.sizes)
         n = bisect(starts, offset) - 1
         if n < 0:
@@ -59,8 +61,8 @@ class Heap:
 
 
 @dataclass(frozen=True)
-class _Place(Placed):
-    """The heap among the buffers of a memory: a fault names the allocation."""
+class _HeapRegion(Region):
+    """The heap as a region of a memory. Faults name the allocation."""
 
     heap: Heap
 

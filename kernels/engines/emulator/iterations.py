@@ -1,8 +1,8 @@
-"""The turns that loops take: which of them wait for other threads, and which never end.
+"""Iterations of loops: which loops wait for other threads, and which never end.
 
-A group of threads that takes the same loop again and again without losing a thread either computes or waits.
-It waits if its loop polls memory, or if the registers that its branches depend on repeat while nobody writes.
-Only threads that wait yield to others of their warp. Where all that are left wait so, the kernel never ends.
+A group of threads that repeats the same loop without losing a thread either computes or waits.
+It waits if its loop polls memory, or if the registers that its branches depend on repeat while no thread writes.
+Only threads that wait yield to others of their warp. If all remaining threads wait, the kernel never ends.
 """
 
 from __future__ import annotations
@@ -16,95 +16,98 @@ import numpy as np
 from kernels.engines.emulator.ptx.flow import Loop
 from kernels.engines.emulator.state import Machine
 
-FEW = 8  # turns before the state of a loop is looked at
-PERIOD = 8  # turns after which a state is looked for again
-SECONDS = 18.0  # of processor time: a launch that takes longer is stopped at its next turn of a loop
+FIRST_CHECK = 8  # iterations before the state of a loop is checked
+PERIOD = 8  # iterations after which a repeated state is looked for again
+SECONDS = 18.0  # of processor time: a longer launch is stopped at the next iteration of a loop
 
 
 @dataclass
-class Turns:
-    """The turns that one group of threads took through one loop, one after the other."""
+class Iterations:
+    """The iterations of one group of threads through one loop."""
 
     pc: int
     threads: np.ndarray
     loop: Loop
     waits: bool
-    look: int  # the turn at which to look at its state again
+    next_check: int  # the iteration at which its state is checked again
     count: int = 0
-    proved: bool = False  # the state of one turn came again, and nobody wrote in between
-    at: int = 0  # the last power of two among its turns
+    repeats: bool = False  # the state of one iteration occurred again, and no thread wrote in between
+    last_power_of_two: int = 0  # the last power of two among its iteration numbers
     state: tuple | None = (
-        None  # of its registers in a turn since, nobody having written after `writes` writes
+        None  # of its registers in a later iteration, if memory was not written after `writes` writes
     )
     writes: int = -1
 
 
 class Loops:
-    """Watches the loops of a launch that takes at most `seconds` of this thread's processor time.
-    `instructions` gives how many were issued so far."""
+    """The loops of a launch that takes at most `seconds` of this thread's processor time. `instructions` returns the
+    number issued so far."""
 
     def __init__(self, m: Machine, seconds: float, instructions: Callable[[], int]):
         self.m, self.seconds, self.instructions = m, seconds, instructions
-        self._until = time.thread_time() + seconds
-        self._turns: dict[tuple[int, int], Turns] = {}
+        self._deadline = time.thread_time() + seconds
+        self._iterations: dict[tuple[int, int], Iterations] = {}
 
-    def turned(self, pc: int, target: int, threads: np.ndarray) -> Turns | None:
-        """The branch at pc takes threads back to `target`: their turns if they are to yield, else None."""
-        turns = self._turns.get((pc, target))
-        if turns is None or (threads is not turns.threads and not np.array_equal(threads, turns.threads)):
-            turns = self._turns[pc, target] = self._first_turn(pc, target, threads)
-        turns.threads = threads
-        turns.count += 1
-        self.check_time(pc, threads, f"in turn {turns.count:,} of this loop: it")
-        if turns.count >= turns.look:
-            self._look(turns)
-        return turns if turns.waits and turns.count > 1 else None
+    def branch_back(self, pc: int, target: int, threads: np.ndarray) -> Iterations | None:
+        """Count an iteration: the branch at pc takes threads back to `target`. Return their iterations if they are to
+        yield, else None."""
+        iterations = self._iterations.get((pc, target))
+        if iterations is None or (
+            threads is not iterations.threads and not np.array_equal(threads, iterations.threads)
+        ):
+            iterations = self._iterations[pc, target] = self._first_iteration(pc, target, threads)
+        iterations.threads = threads
+        iterations.count += 1
+        self.check_time(pc, threads, f"in turn {iterations.count:,} of this loop: it")
+        if iterations.count >= iterations.next_check:
+            self._compare_state(iterations)
+        return iterations if iterations.waits and iterations.count > 1 else None
 
-    def _first_turn(self, pc: int, target: int, threads: np.ndarray) -> Turns:
+    def _first_iteration(self, pc: int, target: int, threads: np.ndarray) -> Iterations:
         loop = self.m.flow.loop(target)
         if not loop.ends:
             self.m.fail(pc, "this loop never ends: no path leads out of it", _first(threads))
-        return Turns(pc, threads, loop, waits=loop.polls, look=1 if loop.polls else FEW)
+        return Iterations(pc, threads, loop, waits=loop.polls, next_check=1 if loop.polls else FIRST_CHECK)
 
-    def _look(self, turns: Turns) -> None:
-        """Compare the group's state with an earlier one, which is kept anew after every power of two and after
+    def _compare_state(self, iterations: Iterations) -> None:
+        """Compare the group's state with an earlier one, which is stored again after every power of two and after
         every write to memory."""
-        turns.proved = False
-        power = turns.count & (turns.count - 1) == 0
+        iterations.repeats = False
+        power = iterations.count & (iterations.count - 1) == 0
         if power:
-            turns.at = turns.count
-        if power or turns.writes != self.m.writes:
-            turns.writes, turns.state = self.m.writes, None
-        elif turns.state is None:
-            turns.state = self._state(turns)
-        elif not turns.loop.meets or self.m.whole_blocks(turns.threads):
-            turns.proved = self._state(turns) == turns.state
-            turns.waits |= turns.proved
-        near = turns.waits or turns.count < turns.at + PERIOD
-        turns.look = turns.count + 1 if near else 2 * turns.at
+            iterations.last_power_of_two = iterations.count
+        if power or iterations.writes != self.m.writes:
+            iterations.writes, iterations.state = self.m.writes, None
+        elif iterations.state is None:
+            iterations.state = self._state(iterations)
+        elif not iterations.loop.synchronizes or self.m.whole_blocks(iterations.threads):
+            iterations.repeats = self._state(iterations) == iterations.state
+            iterations.waits |= iterations.repeats
+        check_next = iterations.waits or iterations.count < iterations.last_power_of_two + PERIOD
+        iterations.next_check = iterations.count + 1 if check_next else 2 * iterations.last_power_of_two
 
-    def _state(self, turns: Turns) -> tuple:
-        return tuple(self.m.bits_of(name, turns.threads) for name in turns.loop.registers)
+    def _state(self, iterations: Iterations) -> tuple:
+        return tuple(self.m.bits_of(name, iterations.threads) for name in iterations.loop.registers)
 
-    def stuck(self, asleep: list[Turns]) -> bool:
-        """All these groups repeat what they did, and nobody has written since."""
-        return all(turns.proved and turns.writes == self.m.writes for turns in asleep)
+    def stuck(self, waiting: list[Iterations]) -> bool:
+        """Whether all these groups repeat an earlier state and no thread has written since."""
+        return all(iterations.repeats and iterations.writes == self.m.writes for iterations in waiting)
 
-    def never_end(self, turns: Turns) -> None:
-        what = (
+    def never_end(self, iterations: Iterations) -> None:
+        message = (
             "this loop never ends: what its condition depends on repeats, and no thread is left to change it"
         )
-        self.m.fail(turns.pc, what, _first(turns.threads))
+        self.m.fail(iterations.pc, message, _first(iterations.threads))
 
     def check_time(self, pc: int, threads: np.ndarray, where: str = "at this call: the recursion") -> None:
-        """EmulatorError if the launch has had its time."""
-        if time.thread_time() <= self._until:
+        """Raise EmulatorError if the launch has used its processor time."""
+        if time.thread_time() <= self._deadline:
             return
-        what = (
+        message = (
             f"stopped after {self.seconds:g} seconds and {self.instructions():,} warp instructions, {where} may be "
             "long or endless (--seconds or Options(seconds=...) gives it longer)"
         )
-        self.m.fail(pc, what, _first(threads))
+        self.m.fail(pc, message, _first(threads))
 
 
 def _first(threads: np.ndarray) -> int:

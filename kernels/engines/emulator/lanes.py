@@ -1,6 +1,6 @@
-"""Warp instructions that name their lanes in a mask: the lanes wait there for each other.
+"""Warp instructions that name their lanes in a mask. The lanes wait there for each other.
 
-__syncwarp may be reached at several lines, a shuffle, vote, match or reduction at one. Lanes that have ended are
+Lanes may reach a __syncwarp at several lines, a shuffle, vote, match or reduction at one. Lanes that have ended are
 not waited for (PTX ISA, "bar.warp.sync").
 """
 
@@ -29,27 +29,27 @@ class Lanes:
         return self.code[pc].operands[0 if pc in self._barriers else -1]
 
     def arrive(self, pc: int, here: np.ndarray) -> Groups:
-        """Threads come to an instruction with a mask: who may carry it out now, by instruction."""
+        """Add threads that reach an instruction with a mask. Return the threads that can now execute, by instruction."""
         if self.m.whole_warps(here):
             return {pc: here}
         join(self.waiting, pc, here)
         return self.release()
 
     def release(self) -> Groups:
-        """Who waits for nobody any more, by instruction."""
+        """Return the threads that wait for no lane any more, by instruction."""
         released: Groups = {}
         for pc, threads in list(self.waiting.items()):
-            go = threads & ~self._missing(pc).astype(bool)
-            if go.any():
-                released[pc] = go
-        for pc, go in released.items():
-            rest = self.waiting.pop(pc) & ~go
+            ready = threads & ~self._missing(pc).astype(bool)
+            if ready.any():
+                released[pc] = ready
+        for pc, ready in released.items():
+            rest = self.waiting.pop(pc) & ~ready
             if rest.any():
                 self.waiting[pc] = rest
         return released
 
     def of_one_mask(self, pc: int, threads: np.ndarray) -> Iterator[np.ndarray]:
-        """The threads in groups such that those of one warp name the same lanes."""
+        """Yield the threads in groups. In a group, the threads of one warp name the same lanes."""
         masks = self._masks[pc]()
         if masks.ndim == 0 or pc in self._barriers:
             yield threads
@@ -62,15 +62,15 @@ class Lanes:
             threads = threads & ~group
 
     def _missing(self, pc: int) -> np.ndarray:
-        """For each slot, the lanes that the mask of pc names and that have not come, as bits."""
-        come = self.waiting[pc]
+        """Return for each slot the lanes, as bits, that the mask at pc names and that have not arrived."""
+        arrived = self.waiting[pc]
         for at in self._barriers & self.waiting.keys() if pc in self._barriers else ():
-            come = come | self.waiting[at]
-        absent = bits_of_lanes(self.m.live & ~come)
-        return self._masks[pc]() & np.repeat(absent, LANES)
+            arrived = arrived | self.waiting[at]
+        not_arrived = bits_of_lanes(self.m.live & ~arrived)
+        return self._masks[pc]() & np.repeat(not_arrived, LANES)
 
     def check_skipped(self, pc: int, here: np.ndarray) -> None:
-        """Fail where lanes run the block at pc while others wait for them at an instruction that lies behind."""
+        """Raise EmulatorError if lanes run the block at pc while others wait for them at an earlier instruction."""
         for at, threads in self.waiting.items():
             if pc in self.m.flow.past(at):
                 missing = np.where(threads, self._missing(at), np.uint32(0))
@@ -79,20 +79,22 @@ class Lanes:
                     self._fail(at, skipped, "run past it while others wait")
 
     def check_deadlock(self) -> None:
-        """Fail where lanes wait: nobody runs, so nobody else will come."""
+        """Raise EmulatorError if lanes wait: no thread runs, so no other lane can arrive."""
         for pc, threads in self.waiting.items():
             missing = np.where(threads, self._missing(pc), np.uint32(0)).reshape(-1, LANES)
             self._fail(pc, np.bitwise_or.reduce(missing, axis=1), "cannot come: deadlock")
 
-    def _fail(self, pc: int, missing: np.ndarray, why: str) -> None:
+    def _fail(self, pc: int, missing: np.ndarray, outcome: str) -> None:
         warp = int(np.flatnonzero(missing)[0])
         lanes = [n for n in range(LANES) if int(missing[warp]) >> n & 1]
-        what = f"not all lanes that the mask names reach this instruction: lanes {_ranges(lanes)} {why}"
-        self.m.fail(pc, what, warp * LANES + lanes[0], "first")
+        message = (
+            f"not all lanes that the mask names reach this instruction: lanes {_ranges(lanes)} {outcome}"
+        )
+        self.m.fail(pc, message, warp * LANES + lanes[0], "first")
 
 
 def _ranges(numbers: list[int]) -> str:
-    """ "0 to 3, 7"."""
+    """Return numbers as text: "0 to 3, 7"."""
     starts = [n for n in numbers if n - 1 not in numbers]
     ends = [n for n in numbers if n + 1 not in numbers]
     return ", ".join(f"{a} to {b}" if a != b else f"{a}" for a, b in zip(starts, ends, strict=True))

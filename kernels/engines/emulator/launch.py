@@ -1,4 +1,4 @@
-"""Run one CUDA kernel in the emulator: PTX, grid, block, arguments in; arrays, counters, trace out."""
+"""Run one CUDA kernel in the emulator: from PTX, grid, block and arguments to arrays, counters and a trace."""
 
 from __future__ import annotations
 
@@ -24,9 +24,11 @@ Dim = tuple[int, int, int]
 
 @dataclass(frozen=True)
 class Options:
-    """What to watch besides the result. `order`: "forward", "reversed" or a seed for a shuffle of the
-    warps; `trace_block`: linear index of the block to trace, None for none; `seconds` of processor time: a
-    launch that is still in a loop then is stopped with an error."""
+    """What to record besides the result.
+
+    `order`: "forward", "reversed" or a seed for a shuffle of the warps. `trace_block`: linear index of the block to
+    trace, None for none. `seconds`: processor time, after which a launch that is still in a loop ends with an error.
+    """
 
     count: bool = True
     trace_block: int | None = None
@@ -40,9 +42,11 @@ class Options:
 
 @dataclass(frozen=True)
 class Run:
-    """What a launch gave: counters and trace if the options say so; in words, the data races found and the barriers that
-    some threads ended before (`warnings`); the lines that threads printed and the number of calls of printf whose
-    text was not kept."""
+    """The result of a launch: counters and trace if the options include them, and the lines that threads printed.
+
+    `races` describes the data races. `warnings` describes barriers that some threads returned before. `unprinted` is
+    the number of calls of printf whose text was dropped.
+    """
 
     counters: Counters | None
     trace: BlockTrace | None
@@ -63,19 +67,19 @@ def launch(
     options: Options = Options(),
     name: str = "",
 ) -> Run:
-    """Run `entry`. An argument is the name of a buffer of `memory` or a NumPy scalar of the kernel's type
-    (a structured one for a struct). EmulatorError says what went wrong and where."""
+    """Run `entry`. An argument is the name of a buffer of `memory` or a NumPy scalar of the parameter's type
+    (a structured one for a struct). EmulatorError names the fault and its line."""
     kernel = parse(ptx, entry)
     if len(args) != len(kernel.params):
         raise EmulatorError(f"{entry} takes {len(kernel.params)} arguments, got {len(args)}")
     params = {}
     for n, (p, value) in enumerate(zip(kernel.params, args, strict=True)):
-        given = np.uint64(memory.address(value)) if isinstance(value, str) else value
-        data = np.asarray(given).tobytes()
+        argument = np.uint64(memory.address(value)) if isinstance(value, str) else value
+        data = np.asarray(argument).tobytes()
         if len(data) != p.size:
             raise EmulatorError(f"{entry}: argument {n} is {p.size} bytes wide, got {len(data)}")
         params[p.name] = data
-    symbols = _place_module(kernel, memory)
+    symbols = _allocate_module_variables(kernel, memory)
     tally = Tally(kernel.code) if options.count else None
     machine = Machine(
         kernel,
@@ -104,17 +108,17 @@ def launch(
     )
 
 
-def _place_module(kernel: Kernel, memory: Global) -> dict[str, int]:
-    """Place the module's variables that the kernel uses; addresses of those and of the module's functions, by name.
-    A name among a variable's first content that the module does not define stays zero."""
-    known = {p.name for p in memory.placed}
+def _allocate_module_variables(kernel: Kernel, memory: Global) -> dict[str, int]:
+    """Allocate the module's variables that the kernel uses. Return their addresses and those of the module's functions,
+    by name. A name in a variable's initial content that the module does not define stays zero."""
+    existing = {p.name for p in memory.regions}
     variables = [v for v in kernel.variables if v.space in ("global", "const")]
     used = kernel.symbols if variables else set()
     variables = [v for v in variables if v.name in used]
     symbols = addresses(kernel)
     symbols |= {v.name: GLOBAL_BASE + memory.add(v.name, v.size, v.data) for v in variables}
     for v in variables:
-        if v.addresses and v.name not in known:
+        if v.addresses and v.name not in existing:
             data = bytearray(v.data.ljust(v.size, b"\0"))
             for a in v.addresses:
                 bits = symbols[a.symbol] + a.offset >> a.shift if a.symbol in symbols else 0
@@ -124,7 +128,7 @@ def _place_module(kernel: Kernel, memory: Global) -> dict[str, int]:
 
 
 def _order(order: str | int, grid: Dim, block: Dim) -> np.ndarray | None:
-    """The warps in the order asked for; blocks stay whole only by their numbers, not by their places."""
+    """Return a permutation of the warps for an order, None for "forward". A block's warps may be apart in it."""
     if order == "forward":
         return None
     warps = int(np.prod(grid)) * -(-int(np.prod(block)) // 32)
@@ -134,6 +138,6 @@ def _order(order: str | int, grid: Dim, block: Dim) -> np.ndarray | None:
 
 
 def place(arrays: Mapping[str, np.ndarray], written: Sequence[str]) -> Global:
-    """A device memory holding copies of `arrays`; those not `written` may not be read before a kernel
-    has written them."""
+    """Return a device memory with copies of `arrays`. Reading an array that is not in `written` is an error until a
+    kernel has written it."""
     return Global(arrays, written)

@@ -14,28 +14,28 @@ from kernels.model.program import RuleError
 from kernels.model.rules import MOST_SHARED, MOST_STATIC_SHARED
 
 # CUDA C++ Programming Guide, "Technical Specifications per Compute Capability".
-MOST_BLOCKS = (2**31 - 1, 65_535, 65_535)  # along x, y, z
-MOST_THREADS = (1024, 1024, 64)
-MOST_THREADS_OF_BLOCK = 1024
+MAX_BLOCKS = (2**31 - 1, 65_535, 65_535)  # along x, y, z
+MAX_THREADS = (1024, 1024, 64)
+MAX_THREADS_OF_BLOCK = 1024
 
 
 def check_grid(grid: Dim, block: Dim) -> None:
-    """RuleError if a grid or a block is larger than CUDA's."""
-    for what, extents, of, most in (
-        ("grid", grid, "blocks", MOST_BLOCKS),
-        ("block", block, "threads", MOST_THREADS),
+    """Raise RuleError if a grid or a block is larger than CUDA's limits."""
+    for name, extents, unit, limits in (
+        ("grid", grid, "blocks", MAX_BLOCKS),
+        ("block", block, "threads", MAX_THREADS),
     ):
         if not isinstance(extents, tuple | list) or [type(n) for n in extents] != [int] * 3:
-            raise RuleError(f"a {what} is three whole numbers, (x, y, z), got {extents!r}")
-        for axis, extent, limit in zip("xyz", extents, most, strict=True):
+            raise RuleError(f"a {name} is three whole numbers, (x, y, z), got {extents!r}")
+        for axis, extent, limit in zip("xyz", extents, limits, strict=True):
             if not 1 <= extent <= limit:
-                raise RuleError(f"a {what} has 1 to {limit:,} {of} along {axis}, got {extent:,}")
-    if math.prod(block) > MOST_THREADS_OF_BLOCK:
-        raise RuleError(f"a block has at most {MOST_THREADS_OF_BLOCK:,} threads, got {math.prod(block):,}")
+                raise RuleError(f"a {name} has 1 to {limit:,} {unit} along {axis}, got {extent:,}")
+    if math.prod(block) > MAX_THREADS_OF_BLOCK:
+        raise RuleError(f"a block has at most {MAX_THREADS_OF_BLOCK:,} threads, got {math.prod(block):,}")
 
 
 def check_shared(kernel: Kernel, dynamic: int) -> None:
-    """RuleError if a block takes more shared memory than there is. `dynamic`: bytes given at the launch."""
+    """Raise RuleError if a block takes more shared memory than exists. `dynamic`: bytes given at the launch."""
     numerals.check_whole("dynamic shared memory, in bytes,", dynamic)
     static = sum(v.size for v in kernel.variables if v.space == "shared")
     if static > MOST_STATIC_SHARED:
@@ -51,20 +51,22 @@ def check_shared(kernel: Kernel, dynamic: int) -> None:
 
 
 def check_memory(kernel: Kernel, grid: Dim, block: Dim, dynamic: int, arrays: Collection[Array]) -> None:
-    """RuleError if a run needs more of the host's memory than is free. Nothing has been taken yet.
+    """Raise RuleError if a run needs more of the host's memory than is free. Nothing is allocated yet.
 
-    An array is there as its values, as the device's memory with a state for each byte, and as the values after the run;
-    while one is filled its elements are doubles.
+    An array exists as its values, as the device's memory with a state for each byte, and as the values after the run.
+    While an array is filled, its elements are doubles.
     """
     blocks, threads = math.prod(grid), math.prod(block)
-    of = {space: sum(v.size for v in kernel.variables if v.space == space) for space in ("shared", "local")}
-    need = sum(4 * array.nbytes for array in arrays) + max(
+    sizes = {
+        space: sum(v.size for v in kernel.variables if v.space == space) for space in ("shared", "local")
+    }
+    required = sum(4 * array.nbytes for array in arrays) + max(
         (8 * math.prod(a.shape) for a in arrays), default=0
     )
-    need += 2 * blocks * (of["shared"] + dynamic + threads * of["local"])
+    required += 2 * blocks * (sizes["shared"] + dynamic + threads * sizes["local"])
     free = free_bytes()
-    if need > free:
+    if required > free:
         raise RuleError(
-            f"this launch needs {need:,} bytes of the host's memory, {free:,} bytes are free; "
+            f"this launch needs {required:,} bytes of the host's memory, {free:,} bytes are free; "
             "take smaller arrays or a smaller grid"
         )

@@ -1,7 +1,7 @@
 """Memory of the emulated GPU: global buffers with guard gaps, shared and local memory per block and thread.
 
-Every byte has a state (outside, allocated, written), so that an access out of bounds and a read of what
-was never written are errors, not numbers. Addresses are the kernel's own 64-bit integers.
+Every byte has a state (outside, allocated, written). So an access out of bounds, and a read of an unwritten byte, are
+errors. Addresses are the kernel's own 64-bit integers.
 """
 
 from __future__ import annotations
@@ -12,9 +12,9 @@ from dataclasses import dataclass
 import numpy as np
 
 ALIGN = 256  # as cudaMalloc aligns, at least
-GUARD = 512  # bytes between buffers that belong to nobody
+GUARD = 512  # unused bytes between buffers
 GLOBAL_BASE = 1 << 32
-# Generic addresses of shared and local memory: where their windows begin, which no global buffer reaches into.
+# Generic addresses of shared and local memory: the starts of their windows, which no global buffer reaches.
 WINDOWS, WINDOW = {"shared": 1 << 44, "local": 1 << 45}, 1 << 40
 
 OUTSIDE, ALLOCATED, WRITTEN = 0, 1, 2
@@ -22,20 +22,20 @@ VIEWS = {1: np.uint8, 2: np.uint16, 4: np.uint32, 8: np.uint64}
 
 
 def space_at(address: int) -> str:
-    """The state space that a generic address points into."""
+    """Return the name of the state space that a generic address points into."""
     return next((name for name, start in WINDOWS.items() if start <= address < start + WINDOW), "global")
 
 
 class Fault(Exception):
-    """A forbidden access: what, and which of the accesses handed in (an index into them)."""
+    """A forbidden access: a description, and the index of the access among those checked."""
 
-    def __init__(self, what: str, at: int):
-        super().__init__(what)
-        self.what, self.at = what, at
+    def __init__(self, description: str, index: int):
+        super().__init__(description)
+        self.description, self.index = description, index
 
 
 @dataclass(frozen=True)
-class Placed:
+class Region:
     """A buffer in a space: bytes start .. stop, elements of `dtype`."""
 
     name: str
@@ -45,7 +45,7 @@ class Placed:
     dtype: np.dtype
 
     def element(self, offset: int) -> str:
-        """The element a byte offset of the space falls into, as a reader writes it: "x[0, 3, 2]"."""
+        """Return the element at a byte offset of the space as text: "x[0, 3, 2]"."""
         flat = (offset - self.start) // self.dtype.itemsize
         inside = self.shape and flat < np.prod(self.shape)  # a last element may be cut short
         index = np.unravel_index(flat, self.shape) if inside else (flat,) if self.shape else ()
@@ -65,7 +65,7 @@ class Space:
         self.writes = 0  # calls of store so far
 
     def check(self, offsets: np.ndarray, width: int, write: bool) -> None:
-        """Raise Fault where an access of `width` bytes at one of the offsets (uint64) is forbidden."""
+        """Raise Fault if an access of `width` bytes at one of the offsets (uint64) is forbidden."""
         size = self.bytes.size
         if offsets.max() > size - width:  # below the space wraps to a huge number
             self._fault(offsets > size - width, offsets, width, write)
@@ -74,13 +74,13 @@ class Space:
             raise Fault(
                 f"misaligned {_verb(write)} of {width} bytes at {self.describe(int(offsets[at]))}", at
             )
-        least = ALLOCATED if write else WRITTEN
-        # Elements are aligned and buffers start aligned, so the first and last byte tell of all.
+        required = ALLOCATED if write else WRITTEN
+        # Elements are aligned and buffers start aligned, so the first and last byte decide for all.
         state = self.state.take(offsets)
         if width > 4:
             state = np.minimum(state, self.state.take(offsets + np.uint64(width - 1)))
-        if state.min() < least:
-            self._fault(state < least, offsets, width, write)
+        if state.min() < required:
+            self._fault(state < required, offsets, width, write)
 
     def _fault(self, bad: np.ndarray, offsets: np.ndarray, width: int, write: bool) -> None:
         at = int(np.flatnonzero(bad)[0])
@@ -91,11 +91,11 @@ class Space:
         raise Fault(f"out-of-bounds {_verb(write)} of {width} bytes {self.describe(offset)}", at)
 
     def load(self, offsets: np.ndarray, width: int) -> np.ndarray:
-        """uint8/16/32/64 values at checked offsets."""
+        """Return uint8/16/32/64 values at checked offsets."""
         return self._as[width].take(offsets >> np.uint64(width.bit_length() - 1))
 
     def store(self, offsets: np.ndarray, width: int, values: np.ndarray) -> None:
-        """Write at checked offsets; where two agree, the last of them stays."""
+        """Write at checked offsets. If two offsets are equal, the last value stays."""
         self.writes += 1
         shift = np.uint64(width.bit_length() - 1)
         at = offsets >> shift
@@ -119,22 +119,22 @@ class Global(Space):
     name = "global"
 
     def __init__(self, arrays: Mapping[str, np.ndarray], written: Sequence[str]):
-        """Place copies of `arrays`; those not named in `written` count as never written."""
-        self.placed: list[Placed] = []
+        """Allocate copies of `arrays`; those not named in `written` count as unwritten."""
+        self.regions: list[Region] = []
         self.heap = None  # of malloc, once a kernel calls it
         at = GUARD
         for name, array in arrays.items():
             at = -(-at // ALIGN) * ALIGN
-            self.placed.append(Placed(name, at, at + array.nbytes, array.shape, array.dtype))
+            self.regions.append(Region(name, at, at + array.nbytes, array.shape, array.dtype))
             at += array.nbytes + GUARD
         super().__init__(at)
-        for p in self.placed:
+        for p in self.regions:
             self.bytes[p.start : p.stop] = np.ascontiguousarray(arrays[p.name]).reshape(-1).view(np.uint8)
             self.state[p.start : p.stop] = WRITTEN if p.name in written else ALLOCATED
 
     def add(self, name: str, size: int, data: bytes) -> int:
-        """Place a module's variable; its offset. Known names keep their place and content."""
-        for p in self.placed:
+        """Allocate a module's variable and return its offset. A known name keeps its offset and content."""
+        for p in self.regions:
             if p.name == name:
                 return p.start
         start = -(-self.bytes.size // ALIGN) * ALIGN
@@ -143,35 +143,37 @@ class Global(Space):
         self.bytes[: old.size], self.state[: old.size] = old, state
         content = np.frombuffer(data.ljust(size, b"\0"), np.uint8)
         self.bytes[start : start + size], self.state[start : start + size] = content, WRITTEN
-        self.placed.append(Placed(name, start, start + size, (size,), np.dtype(np.uint8)))
+        self.regions.append(Region(name, start, start + size, (size,), np.dtype(np.uint8)))
         return start
 
     def address(self, name: str) -> int:
-        return GLOBAL_BASE + next(p.start for p in self.placed if p.name == name)
+        return GLOBAL_BASE + next(p.start for p in self.regions if p.name == name)
 
     def array(self, name: str) -> np.ndarray:
-        """A buffer's content now, a copy."""
-        p = next(p for p in self.placed if p.name == name)
+        """Return a copy of a buffer's current content."""
+        p = next(p for p in self.regions if p.name == name)
         return self.bytes[p.start : p.stop].copy().view(p.dtype).reshape(p.shape)
 
     def write(self, name: str, array: np.ndarray) -> None:
         """Replace a buffer's content."""
-        p = next(p for p in self.placed if p.name == name)
+        p = next(p for p in self.regions if p.name == name)
         self.bytes[p.start : p.stop] = np.ascontiguousarray(array).reshape(-1).view(np.uint8)
         self.state[p.start : p.stop] = WRITTEN
 
     def describe(self, offset: int) -> str:
-        for p in self.placed:
+        for p in self.regions:
             if p.start <= offset < p.stop:
                 return f"at {p.element(offset)}"
-        near = min(self.placed, key=lambda p: max(p.start - offset, offset - p.stop), default=None)
-        if near is None:
+        nearest = min(self.regions, key=lambda p: max(p.start - offset, offset - p.stop), default=None)
+        if nearest is None:
             return f"at address {GLOBAL_BASE + offset:#x}"
         if offset >= 1 << 62:
             return f"at address {(GLOBAL_BASE + offset) % (1 << 64):#x}, in no buffer"
-        past = offset - near.stop
-        side = f"{near.start - offset} bytes before the start" if past < 0 else f"{past} bytes past the end"
-        return f"{side if past else 'just past the end'} of {near.name} {list(near.shape)}"
+        past = offset - nearest.stop
+        side = (
+            f"{nearest.start - offset} bytes before the start" if past < 0 else f"{past} bytes past the end"
+        )
+        return f"{side if past else 'just past the end'} of {nearest.name} {list(nearest.shape)}"
 
 
 class PerBlock(Space):
@@ -179,19 +181,19 @@ class PerBlock(Space):
 
     name = "shared"
 
-    def __init__(self, slots: int, size: int, names: Sequence[Placed]):
-        self.size, self.placed = -(-size // 16) * 16, names
+    def __init__(self, slots: int, size: int, names: Sequence[Region]):
+        self.size, self.regions = -(-size // 16) * 16, names
         super().__init__(slots * self.size)
         if slots:
             self.state.reshape(slots, -1)[:, :size] = ALLOCATED
 
     def zero(self, start: int, size: int) -> None:
-        """Let `size` bytes of each block's memory begin as zeros that a kernel may read."""
+        """Mark `size` bytes of each block's memory, which are zeros, as written."""
         self.state.reshape(-1, self.size)[:, start : start + size] = WRITTEN
 
     def describe(self, offset: int) -> str:
         inside = offset % self.size if self.size else offset
-        for p in self.placed:
+        for p in self.regions:
             if p.start <= inside < p.stop:
                 return f"at {p.element(inside)} in {self.name} memory"
         return f"at byte {inside} of the block's {self.size} bytes of {self.name} memory"

@@ -1,7 +1,7 @@
-"""How many warps of a kernel fit on one SM: CUDA's occupancy, from registers, shared memory and block size.
+"""Occupancy: how many warps of a kernel fit on one SM, from registers, shared memory and block size.
 
 Limits: CUDA C++ Programming Guide, table "Technical Specifications per Compute Capability"; allocation
-grains: the CUDA Occupancy Calculator. A test on a GPU holds this against the driver's own answer.
+grains: the CUDA Occupancy Calculator. A test on a GPU compares this with the driver's value.
 """
 
 from __future__ import annotations
@@ -20,8 +20,8 @@ class Sm:
     blocks: int
     registers: int
     shared_bytes: int
-    parts: int = 4  # each with a share of the registers of its own
-    register_grain: int = 256  # registers of a warp are handed out in multiples of this
+    parts: int = 4  # each with a separate share of the registers
+    register_grain: int = 256  # a warp's registers are allocated in multiples of this
     shared_grain: int = 128
     reserved_shared: int = 1024  # of each block, for the system
 
@@ -31,7 +31,7 @@ H200 = Sm("NVIDIA H200", warps=64, blocks=32, registers=65_536, shared_bytes=228
 
 @dataclass(frozen=True)
 class Occupancy:
-    """Blocks and warps that run on an SM at once, their share of the most possible, and what binds."""
+    """Blocks and warps that run on an SM at once, the warps' share of the maximum, and the limiting resource."""
 
     blocks: int
     warps: int
@@ -40,7 +40,7 @@ class Occupancy:
 
 
 def occupancy(registers: int, shared_bytes: int, threads: int, sm: Sm = H200) -> Occupancy:
-    """Of a kernel with so many registers a thread, shared bytes and threads a block."""
+    """Return the occupancy of a kernel from its registers a thread, and shared bytes and threads a block."""
     warps = -(-threads // WARP)
     per_warp = -(-max(registers, 1) * WARP // sm.register_grain) * sm.register_grain
     shared = -(-(shared_bytes + sm.reserved_shared) // sm.shared_grain) * sm.shared_grain

@@ -1,7 +1,7 @@
 """The instruction table: PTX opcodes as NumPy functions of their operands.
 
-Everything here is arithmetic on values of one type; where values come from and who is active is the
-machine's matter. An entry takes arrays or NumPy scalars and gives the same.
+All of this is arithmetic on values of one type. The machine (state.py) reads operands and selects active threads.
+An entry takes and returns arrays or NumPy scalars.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ def is_float(type_: str) -> bool:
     return type_ in ("f16", "bf16", "f32", "f64")
 
 
-# -- bfloat16: kept as its bits, computed in float32 ----------------------------------------------
+# -- bfloat16: stored as its bits, computed in float32 --------------------------------------------
 def from_bf16(bits):
     return (np.asarray(bits).astype(np.uint32) << np.uint32(16)).view(np.float32)
 
@@ -37,7 +37,7 @@ def to_bf16(values):
 
 
 def halves(bits, type_: str):
-    """(low, high) of a packed pair, as float32 values."""
+    """Return (low, high) of a packed pair as float32 values."""
     low, high = (bits & np.uint32(0xFFFF)).astype(np.uint16), (bits >> np.uint32(16)).astype(np.uint16)
     if type_ == "bf16x2":
         return from_bf16(low), from_bf16(high)
@@ -45,7 +45,7 @@ def halves(bits, type_: str):
 
 
 def packed(low, high, type_: str):
-    """float32 values rounded into a packed pair."""
+    """Round two float32 values into a packed pair."""
     if type_ == "bf16x2":
         low, high = to_bf16(low), to_bf16(high)
     else:
@@ -55,7 +55,7 @@ def packed(low, high, type_: str):
 
 # -- integers ----------------------------------------------------------------------------------------
 def div(a, b):
-    """C division: towards zero. By zero it gives all ones, as the hardware does."""
+    """Divide as C does, towards zero. A division of integers by zero returns all ones, as on the hardware."""
     if np.issubdtype(a.dtype, np.floating):
         return a / b
     zero = b == 0
@@ -74,7 +74,7 @@ def mul_hi(a, b):
     if width < 8:
         wide = np.int64 if a.dtype.kind == "i" else np.uint64
         return (a.astype(wide) * b.astype(wide) >> wide(8 * width)).astype(a.dtype)
-    # 64 x 64: by halves, unsigned, then corrected for signs.
+    # 64 x 64: by unsigned halves, then corrected for signs.
     mask, s = np.uint64(0xFFFFFFFF), np.uint64(32)
     x, y = a.view(np.uint64), b.view(np.uint64)
     x0, x1, y0, y1 = x & mask, x >> s, y & mask, y >> s
@@ -141,13 +141,13 @@ def clz(a):
 
 
 def bfind(a):
-    """Position of the highest set bit (of a negative number: the highest bit unlike the sign); -1 for none."""
+    """Return the position of the highest set bit (of a negative number: the highest zero); all ones for none."""
     u = (np.where(a < 0, ~a, a) if a.dtype.kind == "i" else a).view(UNSIGNED[a.dtype.itemsize])
     return (np.uint32(8 * a.dtype.itemsize - 1) - clz(u)).astype(np.uint32)
 
 
 def prmt(a, b, selector):
-    """Byte permute: four selector nibbles choose among the eight bytes of b:a; bit 3 spreads the sign."""
+    """Permute bytes: four selector nibbles choose among the eight bytes of b:a; bit 3 replicates the sign."""
     both = a.astype(np.uint64) | (b.astype(np.uint64) << np.uint64(32))
     out = np.zeros(np.broadcast(a, b, selector).shape, np.uint32)
     for i in range(4):
@@ -177,20 +177,20 @@ def shf(a, b, count, left: bool, wrap: bool):
 
 
 def _bytes(word, signed: bool):
-    """The four bytes of 32-bit words as int64, last axis of length 4."""
+    """Return the four bytes of 32-bit words as int64, last axis of length 4."""
     raw = np.ascontiguousarray(np.atleast_1d(word)).view(np.int8 if signed else np.uint8)
     return raw.reshape(*np.shape(np.atleast_1d(word)), 4).astype(np.int64)
 
 
 def fields(word, bits: int, signed: bool) -> list:
-    """The fields of `bits` bits of 32-bit words, lowest first, as int64."""
+    """Return the fields of `bits` bits of 32-bit words, lowest first, as int64."""
     wide = word.astype(np.int64)
     out = [wide >> at & ((1 << bits) - 1) for at in range(0, 32, bits)]
     return [(v ^ 1 << bits - 1) - (1 << bits - 1) for v in out] if signed else out
 
 
 def dp4a(a, b, c, a_signed: bool, b_signed: bool):
-    """c plus the dot product of four bytes."""
+    """Return c plus the dot product of four bytes."""
     total = (_bytes(a, a_signed) * _bytes(b, b_signed)).sum(axis=-1) + np.atleast_1d(c).astype(np.int64)
     total = total.astype(np.uint32)
     return total if np.ndim(a) or np.ndim(b) or np.ndim(c) else total[0]
@@ -198,7 +198,7 @@ def dp4a(a, b, c, a_signed: bool, b_signed: bool):
 
 # -- floats ------------------------------------------------------------------------------------------
 def fma(a, b, c):
-    """One rounding: through float64 exact for float32 but for rare double rounding."""
+    """Return a b + c. float32 is computed in float64: exact except for rare double rounding."""
     if a.dtype.itemsize == 8:
         return _fma_double(a, b, c)
     if a.ndim or b.ndim or c.ndim:
@@ -207,13 +207,15 @@ def fma(a, b, c):
 
 
 def _two_sum(a, b):
-    """a + b as its rounded value and the exact rest."""
+    """Return a + b as its rounded value and the exact rest."""
     s = a + b
     t = s - a
     return s, (a - (s - t)) + (b - t)
 
 
 def _two_product(a, b):
+    """Return a b as its rounded value and the exact rest."""
+
     def split(x):
         big = x * 134217729.0  # 2^27 + 1
         high = big - (big - x)
@@ -225,14 +227,14 @@ def _two_product(a, b):
 
 
 def _to_odd(value, rest):
-    """value + rest rounded to odd: rounding it again to fewer bits is then as good as rounding once."""
+    """Return value + rest rounded to odd. Rounded again to fewer bits, it equals one rounding."""
     even = (np.asarray(value).view(np.uint64) & np.uint64(1)) == 0
-    move = (rest != 0) & even & np.isfinite(value)
-    return np.where(move, np.nextafter(value, np.where(rest > 0, np.inf, -np.inf)), value)
+    adjust = (rest != 0) & even & np.isfinite(value)
+    return np.where(adjust, np.nextafter(value, np.where(rest > 0, np.inf, -np.inf)), value)
 
 
 def _fma_double(a, b, c):
-    """Boldo and Melquiond's: the rest of the product and of the sum, rounded to odd, then added."""
+    """Return a b + c by Boldo and Melquiond's method: the rests of product and sum, rounded to odd, then added."""
     product, low = _two_product(a, b)
     high, tail = _two_sum(c, low)
     high, middle = _two_sum(product, high)
@@ -241,36 +243,36 @@ def _fma_double(a, b, c):
 
 
 def directed(values, mode: str, dtype):
-    """float64 values to a narrower float towards zero (rz), down (rm) or up (rp)."""
-    near = values.astype(dtype)
-    return _moved(near, values - near.astype(np.float64), mode)
+    """Round float64 values to a narrower float towards zero (rz), down (rm) or up (rp)."""
+    nearest = values.astype(dtype)
+    return _step_towards(nearest, values - nearest.astype(np.float64), mode)
 
 
-def _moved(near, rest, mode: str):
-    """near + rest, of which `near` is the nearest number, rounded towards zero (rz), down (rm) or up (rp)."""
-    aim = {"rz": 0.0, "rm": -np.inf, "rp": np.inf}[mode]
-    beyond = {"rz": rest * np.sign(near) < 0, "rm": rest < 0, "rp": rest > 0}[mode]
-    return np.where(beyond, np.nextafter(near, near.dtype.type(aim)), near)
+def _step_towards(nearest, rest, mode: str):
+    """Round nearest + rest towards zero (rz), down (rm) or up (rp). `nearest` is the number nearest to the sum."""
+    limit = {"rz": 0.0, "rm": -np.inf, "rp": np.inf}[mode]
+    overshoots = {"rz": rest * np.sign(nearest) < 0, "rm": rest < 0, "rp": rest > 0}[mode]
+    return np.where(overshoots, np.nextafter(nearest, nearest.dtype.type(limit)), nearest)
 
 
 def in_mode(name: str, mode: str):
-    """A function of float32 or float64 that rounds towards zero, down or up; `name` is one of EXACT."""
+    """Return a function of float32 or float64 that rounds towards zero, down or up; `name` is one of EXACT."""
 
     def f(*values):
         value, rest = EXACT[name](*(v.astype(np.float64) for v in values))
         if values[0].dtype == np.float64:
-            return _moved(value, rest, mode)
+            return _step_towards(value, rest, mode)
         return directed(_to_odd(value, rest), mode, np.float32)
 
     return f
 
 
 def _exact_fma(a, b, c):
-    near = _fma_double(a, b, c)
+    nearest = _fma_double(a, b, c)
     product, low = _two_product(a, b)
-    total, rest = _two_sum(product, -near)
-    total, more = _two_sum(total, c)
-    return near, total + (rest + more + low)
+    total, rest = _two_sum(product, -nearest)
+    total, error = _two_sum(total, c)
+    return nearest, total + (rest + error + low)
 
 
 def _exact_div(a, b):
@@ -284,7 +286,7 @@ def _exact_sqrt(a):
     return root, (a - product) - low
 
 
-# Functions of float64: the nearest result, and what it leaves out, at least its sign.
+# Functions of float64: the nearest result, and the rest (at least its sign).
 EXACT = {
     "add": _two_sum, "sub": lambda a, b: _two_sum(a, -b), "mul": _two_product,
     "fma": _exact_fma, "div": _exact_div, "rcp": lambda a: _exact_div(np.ones_like(a), a), "sqrt": _exact_sqrt,
@@ -292,7 +294,7 @@ EXACT = {
 
 
 def _exact_enough(integers):
-    """Integers as float64, 64-bit ones rounded to odd, to be rounded again."""
+    """Return integers as float64, 64-bit ones rounded to odd so that they can be rounded again."""
     if integers.dtype.itemsize < 8:
         return integers.astype(np.float64)
     high = (integers >> integers.dtype.type(32)).astype(np.float64) * 2.0**32
@@ -301,7 +303,7 @@ def _exact_enough(integers):
 
 
 def in_double(function):
-    """A float32 function by way of float64."""
+    """Return a function that computes in float64 and rounds to its argument's type."""
     return lambda a: function(a.astype(np.float64)).astype(a.dtype)
 
 
@@ -313,7 +315,7 @@ def saturate(a):
     return np.where(np.isnan(a), 0, np.clip(a, 0, 1)).astype(a.dtype)
 
 
-# Operators, for on scalars they are ten times as fast as NumPy's functions.
+# Operators: on scalars they are ten times as fast as NumPy's functions.
 BINARY = {
     "add": operator.add, "sub": operator.sub, "mul": operator.mul, "div": div, "rem": rem,
     "and": operator.and_, "or": operator.or_, "xor": operator.xor,
@@ -341,7 +343,7 @@ ROUND = {"rni": np.rint, "rzi": np.trunc, "rmi": np.floor, "rpi": np.ceil}
 
 
 def compare(op: str, a, b):
-    """A setp comparison; floats are ordered (NaN gives false) but for the -u forms and ne."""
+    """Return a setp comparison. Float comparisons are ordered (false for NaN) except the -u forms."""
     if op == "num":
         return ~(np.isnan(a) | np.isnan(b))
     if op == "nan":
@@ -359,7 +361,7 @@ def _direction(modifiers) -> str | None:
 
 
 def convert(value, to: str, from_: str, modifiers):
-    """cvt: between integers (truncate, extend), floats (round) and either (round as told, saturate)."""
+    """Convert as cvt does: integers are truncated or extended, floats rounded; `modifiers` give rounding and .sat."""
     if from_ == "bf16":
         value, from_ = from_bf16(value), "f32"
     target = np.float32 if to == "bf16" else DTYPES[to]
@@ -369,15 +371,15 @@ def convert(value, to: str, from_: str, modifiers):
                 value = ROUND[mode](value)
         if not is_float(to):
             info = np.iinfo(target)
-            # The PTX ISA: NaN gives zero, but only the top bit set where either type has 64 bits.
-            isnan, wide = np.isnan(value), from_ == "f64" or to in ("s64", "u64")
-            odd = target(info.min) if info.min else target(info.max // 2 + 1)
+            # The PTX ISA: NaN becomes zero, but only the top bit set if either type has 64 bits.
+            isnan, is_wide = np.isnan(value), from_ == "f64" or to in ("s64", "u64")
+            nan_result = target(info.min) if info.min else target(info.max // 2 + 1)
             value = np.where(isnan, 0, np.asarray(value, np.float64))
-            # float64 cannot hold the largest int64: clip, then mend what the clip rounded up.
+            # float64 cannot represent the largest int64: clip, then correct values that the clip rounded up.
             whole = np.clip(np.trunc(value), float(info.min), float(info.max))
             top = whole >= float(info.max)
             out = np.where(top, target(info.max), np.where(top, 0, whole).astype(target))
-            return np.where(isnan & wide, odd, out).astype(target)[()]
+            return np.where(isnan & is_wide, nan_result, out).astype(target)[()]
         if (mode := _direction(modifiers)) is not None:
             return directed(np.asarray(value, np.float64), mode, target)
     elif is_float(to) and (mode := _direction(modifiers)) is not None:

@@ -1,7 +1,7 @@
-"""PTX of the project's kernels: checked in at their default tile sizes and with each other choice once,
-compiled where it is not.
+"""PTX of the project's kernels: stored in archives at their default tile sizes and once with each other choice, else
+compiled when it is needed.
 
-`python -m kernels ptx` writes the archives anew (ptx_archive); a test compiles every kernel and compares.
+`python -m kernels ptx` writes the archives again (ptx_archive). A test compiles every kernel and compares.
 """
 
 from __future__ import annotations
@@ -17,17 +17,19 @@ Defines = tuple[tuple[str, int], ...]
 
 
 def options(defines: Defines) -> tuple[str, ...]:
+    """Return the compiler's options for a kernel with these defines."""
     return (*compile.OPTIONS, *(f"-D{name}={value}" for name, value in defines))
 
 
 def place(source: str, defines: Defines) -> tuple[str, str]:
-    """The archive and the name in it of a source with its defines: ("conv", "03_gemm.TILE16")."""
+    """Return the archive and the name in it of a source with its defines: ("conv", "03_gemm.TILE16")."""
     topic, _, file = source.removesuffix(".cu").rpartition("/")
     return topic, "".join((file, *(f".{name}{value}" for name, value in defines)))
 
 
 def ptx(source: str, defines: Defines) -> str:
-    """PTX of a project's source. CompilerMissing lists what is precompiled where nothing fits and NVRTC is missing."""
+    """Return the PTX of a project's source. CompilerMissing lists the precompiled kernels if none matches and NVRTC is
+    missing."""
     text = sources.translation_unit(source)
     topic, name = place(source, defines)
     listed = ptx_archive.listed(FOLDER, topic)
@@ -37,15 +39,15 @@ def ptx(source: str, defines: Defines) -> str:
         return compile.compile_ptx(text, source.rpartition("/")[2], options(defines))
     except compile.CompilerMissing as e:
         stem = place(source, ())[1]
-        there = ", ".join(other for other in listed if other.partition(".")[0] == stem) or "nothing"
-        wanted = ", ".join(f"{name}={value}" for name, value in defines) or "no defines"
+        available = ", ".join(other for other in listed if other.partition(".")[0] == stem) or "nothing"
+        requested = ", ".join(f"{name}={value}" for name, value in defines) or "no defines"
         raise compile.CompilerMissing(
-            f"{source} with {wanted} is not among the compiled kernels ({there}): {e}"
+            f"{source} with {requested} is not among the compiled kernels ({available}): {e}"
         ) from None
 
 
 def resources(source: str, defines: Defines) -> dict[str, int] | None:
-    """registers, shared_bytes, spill_bytes of a kernel on sm_90 as ptxas reports; None if it was not compiled ahead."""
+    """Return registers, shared_bytes and spill_bytes of a kernel on sm_90, from ptxas; None if it is not precompiled."""
     topic, name = place(source, defines)
-    found = ptx_archive.listed(FOLDER, topic).get(name)
-    return found and {field: count for field, count in found.items() if field != "digest"}
+    listed_fields = ptx_archive.listed(FOLDER, topic).get(name)
+    return listed_fields and {field: count for field, count in listed_fields.items() if field != "digest"}

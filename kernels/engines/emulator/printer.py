@@ -1,4 +1,4 @@
-"""What the threads of a launch print, line by line."""
+"""The lines that the threads of a launch print."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 from kernels.engines.emulator.threads import Dim, Threads
 
-PRINT_BUFFER = 1 << 20  # bytes of text kept: the size of CUDA's own buffer
+PRINT_BUFFER = 1 << 20  # bytes of text stored: the size of CUDA's own buffer
 
 
 @dataclass(frozen=True)
@@ -43,8 +43,8 @@ class Printer:
             self._begun[slot] = rest
 
     def _line(self, slot: int, text: bytes) -> Printed:
-        return Printed(*self.threads.place(slot), text.decode("utf-8", "replace"))
+        return Printed(*self.threads.position(slot), text.decode("utf-8", "replace"))
 
     def lines(self) -> tuple[Printed, ...]:
-        """All lines in the order they were ended, then those never ended."""
+        """Return all complete lines in the order of their ends, then the incomplete ones."""
         return (*self._lines, *(self._line(slot, text) for slot, text in self._begun.items()))

@@ -13,13 +13,13 @@ from pathlib import Path
 from typing import Any
 from zipfile import ZIP_DEFLATED, ZipFile, ZipInfo
 
-DATE = (1980, 1, 1, 0, 0, 0)  # the first that a zip can hold
+DATE = (1980, 1, 1, 0, 0, 0)  # the earliest that a zip can hold
 
 
 @dataclass(frozen=True)
 class Compiled:
-    """The PTX of one kernel, the digest of the source and options that it was made from, and what ptxas reports for
-    sm_90: registers, shared_bytes, spill_bytes."""
+    """The PTX of one kernel, the digest of its source and options, and ptxas's report for sm_90 (`resources`:
+    registers, shared_bytes, spill_bytes)."""
 
     ptx: str
     digest: str
@@ -27,7 +27,7 @@ class Compiled:
 
 
 def write(folder: Path, topic: str, nvrtc: str, kernels: Mapping[str, Compiled]) -> list[Path]:
-    """Write the archive and the list of a topic's kernels, by name; the paths written."""
+    """Write the archive and the list of a topic's kernels, by name. Return the paths written."""
     archive, listing = _paths(folder, topic)
     archive.parent.mkdir(parents=True, exist_ok=True)
     with ZipFile(archive, "w", ZIP_DEFLATED, compresslevel=9) as file:
@@ -50,7 +50,7 @@ def _line(kernel: Compiled) -> dict[str, Any]:
 
 @lru_cache(maxsize=32)
 def listed(folder: Path, topic: str) -> dict[str, dict[str, Any]]:
-    """The digest and the resources of each kernel of a topic, by name; none if nothing was compiled ahead."""
+    """Return the digest and the resources of each kernel of a topic, by name; empty if nothing is precompiled."""
     try:
         return json.loads(_paths(folder, topic)[1].read_text(encoding="utf-8"))["kernels"]
     except FileNotFoundError:
@@ -58,13 +58,13 @@ def listed(folder: Path, topic: str) -> dict[str, dict[str, Any]]:
 
 
 def nvrtc(folder: Path, topic: str) -> str:
-    """The version of NVRTC that a topic's kernels were compiled by."""
+    """Return the version of NVRTC that compiled a topic's kernels."""
     return json.loads(_paths(folder, topic)[1].read_text(encoding="utf-8"))["nvrtc"]
 
 
-@lru_cache(maxsize=64)  # a launch reads its kernel's each time
+@lru_cache(maxsize=64)  # each launch reads its kernel's PTX
 def read(folder: Path, topic: str, name: str) -> str:
-    """The PTX of a listed kernel."""
+    """Return the PTX of a listed kernel."""
     with ZipFile(_paths(folder, topic)[0]) as file:
         return file.read(f"{name}.ptx").decode()
 

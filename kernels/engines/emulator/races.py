@@ -1,8 +1,8 @@
 """Data races on shared memory: two threads use one word with no barrier between them, and one of them writes.
 
-No race is what ends the same in any order: atomics beside atomics, and threads that write to a word the value that
-it holds already or that others of them write with it, threads of one warp or of several. A race is a write of
-another value, a read beside a write of any value, an atomic beside a plain read or write.
+A race is a write of a different value, a read and a write of any value, or an atomic and a plain read or write.
+Accesses with the same result in any order are no race: atomics with atomics, and writes of the value that the word
+already holds or that all of the writers write, in one warp or in several.
 """
 
 from __future__ import annotations
@@ -13,12 +13,12 @@ from kernels.engines.emulator.operations import UNSIGNED
 from kernels.engines.emulator.ptx.parse import type_bytes
 from kernels.engines.emulator.state import Machine
 
-MOST = 20  # races reported in a run
+MAX_RACES = 20  # races reported in a run
 _ELSEWHERE = {"global", "local", "param", "const"}
 
 
 def _unit(m: Machine) -> int:
-    """Bytes of a word: as few as the narrowest access to shared memory has."""
+    """Return the bytes of a word: at most 4, and the width of the narrowest access to shared memory."""
     widths = [4]
     for i in m.kernel.code:
         if i.parts[0] in ("ld", "st") and not _ELSEWHERE & set(i.parts):
@@ -28,24 +28,28 @@ def _unit(m: Machine) -> int:
     return min(widths)
 
 
-class _Touches:
-    """The accesses of one kind to each word since the block's barrier: who made the last, and whether several
-    threads, and threads of several warps, made one that no barrier of the warp has ordered."""
+class _Accesses:
+    """The accesses of one kind to each word since the block's last barrier.
+
+    For each word: the last thread, and whether several threads, or threads of several warps, made accesses that no
+    barrier of the warp has ordered.
+    """
 
     def __init__(self, words: int, verb: str):
         self.verb = verb
         self.who, self._epoch = np.full(words, -1), np.full(words, -1)
         self._warp_epoch = np.zeros(words, np.int64)
         self._several, self._warps = np.zeros(words, bool), np.zeros(words, bool)
-        self.latest = -1  # epoch of the last of all
+        self.latest = -1  # epoch of the last access to any word
 
-    def clash(self, words, slots, epoch: int, warp_epoch) -> np.ndarray:
-        """Whether another thread has touched each word, and no barrier has ordered that before this."""
+    def conflicts(self, words, slots, epoch: int, warp_epoch) -> np.ndarray:
+        """Return for each word whether another thread accessed it with no barrier between that access and this."""
         other = self._several[words] | (self.who[words] != slots)
         return self._unordered(words, slots, epoch, warp_epoch) & other
 
     def _unordered(self, words, slots, epoch: int, warp_epoch) -> np.ndarray:
-        """Touched since the block's barrier, and not in one warp with a barrier of the warp between."""
+        """Return for each word whether an access since the block's barrier is unordered: no barrier of the warp is
+        between it and this access."""
         one_warp = (self.who[words] // 32 == slots // 32) & ~self._warps[words]
         ordered = one_warp & (self._warp_epoch[words] < warp_epoch[slots // 32])
         return (self._epoch[words] == epoch) & ~ordered
@@ -65,10 +69,11 @@ class _Touches:
 
 
 class Races:
-    """Watches each word of shared memory: who has read, written and atomically updated it since the last barrier.
-    A word has 4 bytes, or as few as the kernel's narrowest access, so that neighbouring halves are no clash.
+    """The race detector: for each word of shared memory, the threads that read, wrote and atomically updated it since
+    the last barrier. A word has 4 bytes, or as few as the kernel's narrowest access, so that accesses to neighbouring
+    halves do not conflict.
 
-    Threads of one warp may also be ordered by a barrier of the warp (__syncwarp), counted apart.
+    A barrier of the warp (__syncwarp), counted separately, may also order threads of one warp.
     """
 
     def __init__(self, m: Machine):
@@ -77,7 +82,7 @@ class Races:
         self.epoch = 0  # of the block's barriers
         self.warp_epoch = np.zeros(m.slots // 32, np.int64)
         self._reads, self._writes, self._atomics = (
-            _Touches(words, verb) for verb in ("reads", "writes", "updates")
+            _Accesses(words, verb) for verb in ("reads", "writes", "updates")
         )
         self._now = m.shared.bytes.view(UNSIGNED[self.unit])
         self.found: dict[tuple, str] = {}
@@ -91,27 +96,27 @@ class Races:
         self.warp_epoch[warps] += 1
 
     def read(self, pc: int, offsets: np.ndarray, width: int) -> None:
-        """The active threads read `width` bytes at these offsets (one a slot)."""
+        """Check a read of `width` bytes by the active threads at these offsets (one a slot)."""
         words, slots = self._words(offsets, width)
         self._check(pc, words, slots, self._reads, (self._writes, self._atomics))
 
     def atomic(self, pc: int, offsets: np.ndarray, width: int) -> None:
-        """The active threads atomically update `width` bytes at these offsets (one a slot)."""
+        """Check an atomic update of `width` bytes by the active threads at these offsets (one a slot)."""
         words, slots = self._words(offsets, width)
         self._check(pc, words, slots, self._atomics, (self._writes, self._reads))
 
     def write(self, pc: int, offsets: np.ndarray, width: int, values: np.ndarray) -> None:
-        """The active threads are about to write `width` bytes at these offsets (one a slot); `values`: the
-        bytes of each active thread, [active, width] or as wide in a larger type."""
+        """Check a write of `width` bytes by the active threads at these offsets (one a slot), before it is done.
+        `values`: the bytes of each active thread, [active, width] or as wide in a larger type."""
         words, slots = self._words(offsets, width)
         bits = np.ascontiguousarray(values).reshape(-1).view(np.uint8).view(UNSIGNED[self.unit])
-        self._together(pc, words, slots, bits)
+        self._check_same_instruction(pc, words, slots, bits)
         other = self._now[words] != bits
         self._check(pc, words[other], slots[other], self._writes, (self._writes,), note=False)
         self._check(pc, words, slots, self._writes, (self._atomics, self._reads))
 
     def _words(self, offsets: np.ndarray, width: int) -> tuple[np.ndarray, np.ndarray]:
-        """The words that the active threads touch and, beside each, the thread's slot."""
+        """Return the words that the active threads access and, for each, the thread's slot."""
         m = self.m
         slots = np.arange(m.slots) if m.am is None else np.flatnonzero(m.am)
         words = (offsets[slots] // np.uint64(self.unit)).astype(np.int64)
@@ -121,19 +126,19 @@ class Races:
             slots = np.repeat(slots, n)
         return words, slots
 
-    def _check(self, pc: int, words, slots, kind: _Touches, others, note: bool = True) -> None:
+    def _check(self, pc: int, words, slots, kind: _Accesses, others, note: bool = True) -> None:
         for other in others:
             if other.latest < self.epoch:
                 continue
-            bad = np.flatnonzero(other.clash(words, slots, self.epoch, self.warp_epoch))
+            bad = np.flatnonzero(other.conflicts(words, slots, self.epoch, self.warp_epoch))
             if bad.size:
                 at = bad[0]
                 self._report(pc, words[at], slots[at], kind.verb, other.who[words[at]], other.verb)
         if note:
             kind.note(words, slots, self.epoch, self.warp_epoch)
 
-    def _together(self, pc: int, words, slots, bits) -> None:
-        """Threads that write different values to one word by one instruction."""
+    def _check_same_instruction(self, pc: int, words, slots, bits) -> None:
+        """Report threads that write different values to one word by one instruction."""
         order = np.argsort(words, kind="stable")
         w, s, b = words[order], slots[order], bits[order]
         bad = np.flatnonzero((w[1:] == w[:-1]) & (s[1:] != s[:-1]) & (b[1:] != b[:-1]))
@@ -144,11 +149,11 @@ class Races:
     def _report(self, pc: int, word: int, slot: int, verb: str, other: int, other_verb: str) -> None:
         m, line = self.m, self.m.kernel.code[pc].line
         key = (line, verb)
-        if key in self.found or len(self.found) >= MOST:
+        if key in self.found or len(self.found) >= MAX_RACES:
             return
         where, thread = m.shared.describe(int(word) * self.unit), m.threads.thread(slot)
-        whom = "another thread" if other == slot else f"thread {m.threads.thread(other)}"
+        other_name = "another thread" if other == slot else f"thread {m.threads.thread(other)}"
         self.found[key] = (
-            f"{m.name}, {line}: data race: thread {thread} {verb} {where}, which {whom} {other_verb} "
+            f"{m.name}, {line}: data race: thread {thread} {verb} {where}, which {other_name} {other_verb} "
             f"with no barrier between them"
         )

@@ -1,9 +1,9 @@
-"""The scheduler: which threads run next, one basic block after the other.
+"""The scheduler: selects the threads that run next, one basic block after the other.
 
-Control state is {pc: threads there}. The lowest pc always runs next, straight to the next place where threads may
-join or part, so every warp sees the (pc, mask) sequence it would have had alone, and threads that parted come
-together again where their paths meet. Threads that wait are set aside until nobody else runs: at a barrier, at
-a warp instruction whose other lanes have not come, or in a loop that waits for other threads (`turns`).
+Control state is {pc: threads there}. The lowest pc always runs next, up to the next instruction where threads may join
+or diverge. So every warp executes the same (pc, mask) sequence as it would alone, and threads that diverged reconverge
+where their paths join. Threads that wait are set aside until no other thread runs: at a barrier, at a warp instruction
+whose other lanes have not arrived, or in a loop that waits for other threads (`iterations`).
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ import numpy as np
 
 from kernels.engines.emulator import instructions
 from kernels.engines.emulator.barriers import Barriers
-from kernels.engines.emulator.iterations import Loops, Turns
+from kernels.engines.emulator.iterations import Iterations, Loops
 from kernels.engines.emulator.lanes import Lanes
 from kernels.engines.emulator.state import Machine
 from kernels.engines.emulator.threads import LANES, Groups, join
@@ -26,27 +26,27 @@ class Scheduler:
         self.closures, self.guards = instructions.decode_all(m)
         self.pending: Groups = {m.kernel.start: m.live}
         self.yielded: Groups = {}
-        self.asleep: list[Turns] = []  # why those yielded
+        self.waiting_loops: list[Iterations] = []  # the loops in which threads yielded
         self.barriers, self.lanes, self.loops = Barriers(m), Lanes(m), Loops(m, seconds, self._instructions)
-        ways = {
+        handlers = {
             "branch": self._branch, "table": self._jump_table, "return": self._return, "trap": self._trap,
             "barrier": self._at_barrier, "lanes": self._at_lanes, "frame": self._frame,
         }  # fmt: skip
-        self._leave = {pc: ways[kind] for pc, kind in m.flow.endings.items()}
+        self._leave = {pc: handlers[kind] for pc, kind in m.flow.endings.items()}
         self._returns = {
             pc for pc, kind in m.flow.endings.items() if kind == "return" and self.code[pc].guard is None
         }
-        self._issued: dict[int, list[int]] = {}  # [warps, threads] that ran the block from this pc on
-        self._not_all = self._then_live = self._counted = m.live  # masks last looked at
-        self._all = np.count_nonzero(m.live)
+        self._issued: dict[int, list[int]] = {}  # by pc: [warps, threads] that ran the block from there on
+        self._partial = self._partial_live = self._counted = m.live  # masks last checked
+        self._live_count = np.count_nonzero(m.live)
         self._warps_lanes = self._count(m.live)
 
     def run(self) -> None:
-        """Run the launch to its end. EmulatorError where the kernel does what no kernel may."""
+        """Run the launch to its end. EmulatorError for a fault in the kernel."""
         with np.errstate(all="ignore"):
             while self.pending or self._resume():
                 pc = min(self.pending)
-                self._step(pc, self._known(self.pending.pop(pc)))
+                self._step(pc, self._canonical(self.pending.pop(pc)))
         if self.m.tally is not None:
             self._add_to_tally()
 
@@ -67,7 +67,7 @@ class Scheduler:
             self._join(stop, here)
 
     def _straight(self, pc: int, stop: int, here: np.ndarray) -> None:
-        """Carry out pc .. stop - 1."""
+        """Execute instructions pc .. stop - 1."""
         m = self.m
         m.enter(here)
         if here is not self._counted:
@@ -86,19 +86,19 @@ class Scheduler:
             m.issued[here.reshape(-1, LANES).any(axis=1)] += np.uint64(self._last(pc) - pc)
 
     def _count(self, threads: np.ndarray) -> tuple[int, int]:
-        """(warps with one of the threads, threads)."""
+        """Return (number of warps with one of the threads, number of threads)."""
         return int(np.count_nonzero(threads.reshape(-1, LANES).any(axis=1))), int(np.count_nonzero(threads))
 
     def _last(self, pc: int) -> int:
-        """Where the instructions end that run together from pc on, the one that ends their block included."""
+        """Return the end of the instructions that run together from pc on, including the one that ends their block."""
         return self.stop[pc] + (self.stop[pc] in self._leave)
 
     def _instructions(self) -> int:
-        """Instructions that all warps have issued so far."""
+        """Return the number of instructions that all warps have issued so far."""
         return sum(warps * (self._last(pc) - pc) for pc, (warps, _) in self._issued.items())
 
     def _add_to_tally(self) -> None:
-        """Add what was issued to the tally."""
+        """Add the issued instructions to the tally."""
         for pc, (warps, lanes) in self._issued.items():
             last = self._last(pc)
             self.m.tally.ran(pc, last, warps, lanes)
@@ -113,34 +113,35 @@ class Scheduler:
     def _join(self, pc: int, threads: np.ndarray) -> None:
         join(self.pending, pc, threads)
 
-    def _known(self, threads: np.ndarray) -> np.ndarray:
-        """`live` itself where the threads are all that live: then nothing need be masked."""
+    def _canonical(self, threads: np.ndarray) -> np.ndarray:
+        """Return `live` itself if the threads are all live ones: then no mask is needed."""
         live = self.m.live
-        if threads is live or (threads is self._not_all and live is self._then_live):
+        if threads is live or (threads is self._partial and live is self._partial_live):
             return threads
-        if np.count_nonzero(threads) == self._all:
+        if np.count_nonzero(threads) == self._live_count:
             return live
-        self._not_all, self._then_live = threads, live
+        self._partial, self._partial_live = threads, live
         return threads
 
     def _exit(self, threads: np.ndarray) -> None:
         self.m.end(threads)
-        self._all = np.count_nonzero(self.m.live)
+        self._live_count = np.count_nonzero(self.m.live)
 
     def _resume(self) -> bool:
-        """Nobody runs: let on those who waited. False at the launch's end; EmulatorError where all wait for ever."""
+        """Let waiting threads continue when no thread runs. Return False at the launch's end. EmulatorError if all wait
+        for ever."""
         for pc, threads in self.barriers.release().items():
             self._join(pc + 1, threads)
-        self._carry_out(self.lanes.release())
+        self._execute(self.lanes.release())
         if not self.pending:
-            if self.asleep and self.loops.stuck(self.asleep):
-                self.loops.never_end(self.asleep[0])
-            if not self.asleep:
+            if self.waiting_loops and self.loops.stuck(self.waiting_loops):
+                self.loops.never_end(self.waiting_loops[0])
+            if not self.waiting_loops:
                 self.lanes.check_deadlock()
                 self.barriers.check_deadlock()
         for pc, threads in self.yielded.items():
             self._join(pc, threads)
-        self.yielded, self.asleep = {}, []
+        self.yielded, self.waiting_loops = {}, []
         return bool(self.pending)
 
     # -- the ends of basic blocks ------------------------------------------------------------------
@@ -148,7 +149,7 @@ class Scheduler:
         self._exit(self._guarded(pc, here))
 
     def _frame(self, pc: int, here: np.ndarray) -> None:
-        """A call of a function with a frame, or the return from one."""
+        """Execute a call of a function with a frame, or the return from one."""
         self.loops.check_time(pc, here)
         for to, threads in self.m.frames.leave(pc, here, self._taken(pc, here)):
             self._join(to, threads)
@@ -156,8 +157,8 @@ class Scheduler:
     def _trap(self, pc: int, here: np.ndarray) -> None:
         take = self._taken(pc, here)
         if take.any():
-            what = "the kernel stops itself (__trap, a failed assert, or code with no meaning)"
-            self.m.fail(pc, what, int(np.flatnonzero(take)[0]))
+            message = "the kernel stops itself (__trap, a failed assert, or code with no meaning)"
+            self.m.fail(pc, message, int(np.flatnonzero(take)[0]))
         self._join(pc + 1, here)
 
     def _at_barrier(self, pc: int, here: np.ndarray) -> None:
@@ -171,25 +172,25 @@ class Scheduler:
     def _at_lanes(self, pc: int, here: np.ndarray) -> None:
         take = self._guarded(pc, here)
         if take.any():
-            self._carry_out(self.lanes.arrive(pc, take))
+            self._execute(self.lanes.arrive(pc, take))
 
     def _guarded(self, pc: int, here: np.ndarray) -> np.ndarray:
-        """The threads whose guard holds; the others go on to the next instruction."""
+        """Return the threads whose guard is true. The others continue at the next instruction."""
         take = self._taken(pc, here)
         if take is not here:
             self._join(pc + 1, here & ~take)
         return take
 
-    def _carry_out(self, groups: Groups) -> None:
-        """Warp instructions whose lanes have all come."""
+    def _execute(self, groups: Groups) -> None:
+        """Execute warp instructions whose lanes have all arrived."""
         for pc, threads in groups.items():
             for group in self.lanes.of_one_mask(pc, threads):
-                self.m.enter(self._known(group))
+                self.m.enter(self._canonical(group))
                 self.closures[pc]()
             self._join(pc + 1, threads)
 
     def _taken(self, pc: int, here: np.ndarray) -> np.ndarray:
-        """The threads whose guard holds; `here` itself where all do."""
+        """Return the threads whose guard is true; `here` itself if all are."""
         guard = self.guards.get(pc)
         if guard is None:
             return here
@@ -203,32 +204,35 @@ class Scheduler:
     def _branch(self, pc: int, here: np.ndarray) -> None:
         take, target = self._taken(pc, here), self.code[pc].targets[0]
         if take is here:
-            self._go(pc, target, here)
+            self._branch_to(pc, target, here)
             return
         if not take.any():
             self._join(pc + 1, here)
             return
-        stay = here & ~take
+        others = here & ~take
         if self.m.tally is not None:
-            split = take.reshape(-1, LANES).any(axis=1) & stay.reshape(-1, LANES).any(axis=1)
+            split = take.reshape(-1, LANES).any(axis=1) & others.reshape(-1, LANES).any(axis=1)
             self.m.tally.add(pc, "divergent_branches", int(np.count_nonzero(split)))
-        self._go(pc, target, take)
-        self._join(pc + 1, stay)
+        self._branch_to(pc, target, take)
+        self._join(pc + 1, others)
 
     def _jump_table(self, pc: int, here: np.ndarray) -> None:
         index = np.broadcast_to(self.closures[pc](), self.m.slots)
         for n, target in enumerate(self.code[pc].targets):
             take = here & (index == n)
             if take.any():
-                self._go(pc, target, take)
+                self._branch_to(pc, target, take)
 
-    def _go(self, pc: int, target: int, take: np.ndarray) -> None:
-        """To a branch's target. A target that only returns ends the threads at once, so that the others count
-        as all; one that lies behind may let other threads run first."""
+    def _branch_to(self, pc: int, target: int, take: np.ndarray) -> None:
+        """Move threads to a branch's target.
+
+        A target that only returns ends the threads at once, so that the others count as all. Before a backward branch,
+        other threads may run first.
+        """
         if target <= pc:
-            turns = self.loops.turned(pc, target, take)
-            if turns is not None:
-                self.asleep.append(turns)
+            iterations = self.loops.branch_back(pc, target, take)
+            if iterations is not None:
+                self.waiting_loops.append(iterations)
                 join(self.yielded, target, take)
                 return
         if target not in self._returns or target in self.pending:

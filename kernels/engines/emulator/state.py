@@ -1,6 +1,6 @@
-"""The state of a launch, all threads of the grid at once, and how operands of instructions read and write it.
+"""The state of a launch, for all threads of the grid at once, and how an instruction's operands read and write it.
 
-State is registers, memory, the threads that live and those that take part in what runs now.
+State is registers, memory, the live threads and the active ones, which execute the current instruction.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ import numpy as np
 
 from kernels.engines.emulator.counters import Tally
 from kernels.engines.emulator.errors import EmulatorError
-from kernels.engines.emulator.memory import GLOBAL_BASE, Global, PerBlock, PerThread, Placed
+from kernels.engines.emulator.memory import GLOBAL_BASE, Global, PerBlock, PerThread, Region
 from kernels.engines.emulator.operations import DTYPES, SIGNED, UNSIGNED
 from kernels.engines.emulator.printer import Printer
 from kernels.engines.emulator.ptx import flow
@@ -23,8 +23,8 @@ from kernels.engines.emulator.threads import LANES, Threads
 
 
 class Machine:
-    """One launch. `params`: bytes of each parameter by name; `order`: a permutation of the warps, which
-    decides who comes first where two threads write one address."""
+    """One launch. `params`: bytes of each parameter by name. `order`: a permutation of the warps; it decides which
+    thread is first if two threads write one address."""
 
     def __init__(
         self,
@@ -48,34 +48,34 @@ class Machine:
         self.live = self.exists.copy()
         self._all_live = bool(self.exists.all())
         self.dynamic_shared = dynamic_shared
-        self._place_variables(dynamic_shared, symbols or {})
+        self._allocate_variables(dynamic_shared, symbols or {})
         self._index = {name: n for n, name in enumerate(kernel.registers)}
         self._storage = [DTYPES[type_] for type_ in kernel.registers.values()]
         self.R: list = [dtype(0) for dtype in self._storage]
         self.printer = Printer(self.threads)
         self.carry = np.bool_(False)
-        self.am = self.wm = None  # who takes part, whose registers are written; None: all
-        # Set by the launch before instructions are decoded: call frames, the detector of races, the trace of a block.
+        self.am = self.wm = None  # active threads, threads whose registers are written; None: all
+        # The launch sets these before instructions are decoded: call frames, the race detector, the trace of a block.
         self.frames = self.races = self.trace = None
         self.flops_of: dict[
             int, tuple[str, int]
-        ] = {}  # by instruction: the counter, and what each thread adds
+        ] = {}  # by instruction: the counter, and the operations of each thread
         self.flow = flow.flow_of(kernel)
-        # Instructions that each warp has issued: what clocks read.
+        # Instructions that each warp has issued. Clocks read these.
         self.issued = np.zeros(self.slots // LANES, np.uint64) if self.flow.clocks else None
 
     # -- memory ---------------------------------------------------------------------------------
-    def _place_variables(self, dynamic_shared: int, symbols: Mapping[str, int]) -> None:
+    def _allocate_variables(self, dynamic_shared: int, symbols: Mapping[str, int]) -> None:
         self._symbols = dict(symbols)
         shared, local = 0, 0
-        placed = []
-        for v in sorted(self.kernel.variables, key=lambda v: v.size == 0):  # the dynamic one comes last
+        regions = []
+        for v in sorted(self.kernel.variables, key=lambda v: v.size == 0):  # the dynamic one is last
             if v.space == "shared":
                 shared = -(-shared // v.align) * v.align
                 self._symbols[v.name] = shared
                 size = v.size or dynamic_shared
-                placed.append(
-                    Placed(variable(v.name), shared, shared + size, (size // 4,), np.dtype(np.uint32))
+                regions.append(
+                    Region(variable(v.name), shared, shared + size, (size // 4,), np.dtype(np.uint32))
                 )
                 shared += size
             elif v.space == "local":
@@ -83,18 +83,18 @@ class Machine:
                 self._symbols[v.name] = local
                 local += v.size
         blocks = int(np.prod(self.grid))
-        self.shared = PerBlock(blocks if shared else 0, shared, placed)
+        self.shared = PerBlock(blocks if shared else 0, shared, regions)
         if RESERVED in self._symbols and shared:
             self.shared.zero(self._symbols[RESERVED], RESERVED_BYTES)
         self.local = PerThread(self.slots if local else 0, local, ())
-        # Width of the shared load each load becomes part of; counted so, carried out as written.
+        # Width in bytes of the merged load that each shared load belongs to. Counters use it; execution does not.
         arrays = {v.name: self._symbols[v.name] for v in self.kernel.variables if v.space == "shared"}
         self.merged = merged(self.kernel.code, arrays) if self.tally and arrays else {}
         self.shared_base = (self.block_of * self.shared.size).astype(np.uint64)
         self.local_base = (np.arange(self.slots) * self.local.size).astype(np.uint64)
 
     def space(self, name: str) -> tuple[PerBlock | PerThread, np.ndarray]:
-        """Shared or local memory, and where each slot's part of it begins."""
+        """Return shared or local memory, and the byte offset of each slot's part of it."""
         return (self.shared, self.shared_base) if name == "shared" else (self.local, self.local_base)
 
     # -- operands --------------------------------------------------------------------------------
@@ -102,7 +102,7 @@ class Machine:
         return self.kernel.registers[register]
 
     def reader(self, o: Operand, type_: str) -> Callable[[], np.ndarray]:
-        """A function that gives the operand's value as `type_`."""
+        """Return a function that returns the operand's value as `type_`."""
         dtype = DTYPES[type_]
         if o.kind == "symbol" and o.value in self._index:
             o = Operand("reg", o.value)
@@ -122,24 +122,24 @@ class Machine:
         return lambda: value
 
     def _clock(self, name: str, dtype) -> Callable[[], np.ndarray]:
-        """A clock or timer reads the number of instructions that the thread's warp has issued so far."""
+        """Return a reader of a clock or timer: the number of instructions that the thread's warp has issued so far."""
         shift = np.uint64(32 if name.endswith("_hi") else 0)
         return lambda: np.repeat(self.issued >> shift, LANES).astype(dtype)
 
     def _register(self, n: int, dtype) -> Callable[[], np.ndarray]:
-        """A register holds what was last written to it, as that type of its width."""
-        R, wanted = self.R, np.dtype(dtype)
-        have, want = np.dtype(self._storage[n]).itemsize, wanted.itemsize
-        if have == want:
+        """Return a reader of register n as `dtype`. A register holds the last value written, in any type of its width."""
+        R, read_dtype = self.R, np.dtype(dtype)
+        stored_bytes, read_bytes = np.dtype(self._storage[n]).itemsize, read_dtype.itemsize
+        if stored_bytes == read_bytes:
 
             def read() -> np.ndarray:
                 value = R[n]
-                if value.dtype is not wanted:
-                    R[n] = value = value.view(wanted)
+                if value.dtype is not read_dtype:
+                    R[n] = value = value.view(read_dtype)
                 return value
 
             return read
-        raw, unsigned = UNSIGNED[have], UNSIGNED[want]
+        raw, unsigned = UNSIGNED[stored_bytes], UNSIGNED[read_bytes]
         return lambda: R[n].view(raw).astype(unsigned).view(dtype)
 
     def _constant(self, o: Operand, dtype) -> np.generic:
@@ -147,7 +147,7 @@ class Machine:
             if o.value not in self._symbols:
                 raise EmulatorError(f"{self.name}: {o.value} is declared nowhere")
             return np.uint64(self._symbols[o.value] + o.offset).astype(dtype)
-        if isinstance(o.value, float):  # where bits are asked for (mov.b32), the float's
+        if isinstance(o.value, float):  # for untyped bits (mov.b32), the float's bits
             of_size = {4: np.float32, 8: np.float64}.get(np.dtype(dtype).itemsize, dtype)
             return (
                 (np.dtype(dtype) if np.dtype(dtype).kind == "f" else np.dtype(of_size))
@@ -174,16 +174,16 @@ class Machine:
         return value
 
     def _grid_workspace(self) -> int:
-        """The address of what cooperative groups synchronise a grid by: its size in bytes, and a counter."""
+        """Return the address of the words by which cooperative groups synchronise a grid: size in bytes, counter."""
         return GLOBAL_BASE + self.memory.add("grid workspace", 8, np.array([8, 0], np.uint32).tobytes())
 
     def writer(self, o: Operand, type_: str) -> Callable[[np.ndarray], None]:
-        """A function that writes a value of `type_` into a register, where threads are active."""
+        """Return a function that writes a value of `type_` into a register of the active threads."""
         if o.kind == "sink":
             return lambda value: None
         n, R = self._index[o.value], self.R
-        own, dtype = self._storage[n], DTYPES[type_]
-        have, given = np.dtype(own).itemsize, np.dtype(dtype).itemsize
+        storage_dtype, dtype = self._storage[n], DTYPES[type_]
+        stored_bytes, written_bytes = np.dtype(storage_dtype).itemsize, np.dtype(dtype).itemsize
 
         def put(value) -> None:
             if self.wm is not None:
@@ -191,25 +191,25 @@ class Machine:
                 value = np.where(self.wm, value, old if old.dtype is value.dtype else old.view(value.dtype))
             R[n] = value
 
-        if have == given:
+        if stored_bytes == written_bytes:
             return put
-        # A narrower value in a wider register: extended as its sign says.
-        wide = (SIGNED if np.dtype(dtype).kind == "i" else UNSIGNED)[have]
-        raw = UNSIGNED[given] if np.dtype(dtype).kind == "f" else dtype
-        return lambda value: put(value.view(raw).astype(wide).view(own))
+        # A narrower value is extended to a wider register: by its sign, or by zeros if it is unsigned.
+        wide = (SIGNED if np.dtype(dtype).kind == "i" else UNSIGNED)[stored_bytes]
+        raw = UNSIGNED[written_bytes] if np.dtype(dtype).kind == "f" else dtype
+        return lambda value: put(value.view(raw).astype(wide).view(storage_dtype))
 
     def param(self, name: str, offset: int, dtype) -> np.generic:
         return np.frombuffer(self.params[name], dtype, 1, offset)[0]
 
     # -- active threads ----------------------------------------------------------------------------
     def active(self, value) -> np.ndarray:
-        """Values of the active threads, a scalar repeated."""
+        """Return the values of the active threads; a scalar is repeated."""
         if value.ndim == 0:
             return np.full(self.slots if self.am is None else int(self.am.sum()), value)
         return value if self.am is None else value[self.am]
 
     def spread(self, values: np.ndarray) -> np.ndarray:
-        """Values of the active threads back in their slots (zero elsewhere)."""
+        """Return values of the active threads in their slots, zero in the others."""
         if self.am is None or (values.size == 1 and values.size != int(self.am.sum())):
             return values if values.size == self.slots else values[0]
         out = np.zeros(self.slots, values.dtype)
@@ -217,58 +217,58 @@ class Machine:
         return out
 
     def slot_of(self, at: int) -> int:
-        """The slot of the at-th active thread."""
+        """Return the slot of the at-th active thread."""
         return at if self.am is None else int(np.flatnonzero(self.am)[at])
 
     def flops(self, pc: int, each: int, kind: str = "flops_fp") -> None:
         self.flops_of[pc] = (kind, each)
 
     def where(self, pc: int) -> str:
-        """The kernel and the CUDA line of an instruction."""
+        """Return the kernel's name and the CUDA line of an instruction."""
         i = self.kernel.code[pc]
         return f"{self.name}, {i.line or 'unknown line'}" + (
             f" (in code from {i.inlined})" if i.inlined else ""
         )
 
-    def fail(self, pc: int, what: str, slot: int, who: str = "by") -> None:
-        """Raise EmulatorError. `who`: what the slot's thread has to do with it."""
+    def fail(self, pc: int, message: str, slot: int, role: str = "by") -> None:
+        """Raise EmulatorError. `role`: how the slot's thread is related to it."""
         called = self.frames.caller(pc, slot) if self.frames is not None else ""
         thread = f"thread {self.threads.thread(slot)} of block {self.threads.block_at(slot)}"
-        error = EmulatorError(f"{self.where(pc)}{called}: {what}, {who} {thread}")
+        error = EmulatorError(f"{self.where(pc)}{called}: {message}, {role} {thread}")
         error.printed = self.printer.lines()
         raise error
 
     # -- running -----------------------------------------------------------------------------------
     def enter(self, threads: np.ndarray) -> None:
-        """These threads carry out what follows."""
+        """Make these threads the active ones."""
         self.wm = None if threads is self.live else threads
         self.am = None if threads is self.live and self._all_live else threads
 
     def end(self, threads: np.ndarray) -> None:
-        """These threads have ended."""
+        """Mark these threads as ended."""
         self.live = self.live & ~threads
         self._all_live = False
 
     def whole_warps(self, threads: np.ndarray) -> bool:
-        """All threads that live of these threads' warps are among them."""
+        """Whether the threads include every live thread of their warps."""
         if threads is self.live:
             return True
         warps = threads.reshape(-1, LANES).any(axis=1)
         return np.count_nonzero(self.live.reshape(-1, LANES)[warps]) == np.count_nonzero(threads)
 
     def whole_blocks(self, threads: np.ndarray) -> bool:
-        """All threads that live of these threads' blocks are among them."""
+        """Whether the threads include every live thread of their blocks."""
         blocks = np.zeros(int(np.prod(self.grid)), bool)
         blocks[self.block_of[threads]] = True
         return np.count_nonzero(self.live & blocks[self.block_of]) == np.count_nonzero(threads)
 
     @property
     def writes(self) -> int:
-        """How often memory was written so far."""
+        """The number of stores to memory so far."""
         return self.memory.writes + self.shared.writes + self.local.writes
 
     def bits_of(self, register: str, threads: np.ndarray) -> bytes:
-        """What a register holds in these threads; of a name that is no register, nothing."""
+        """Return a register's bytes in these threads; empty for a name that is no register."""
         if register not in self._index:
             return (
                 self.carry[threads].tobytes() if register == ptx_registers.CARRY and self.carry.ndim else b""

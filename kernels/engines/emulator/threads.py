@@ -1,4 +1,4 @@
-"""The threads of a launch: a slot for each, warp by warp, and what they know of themselves."""
+"""The threads of a launch: a slot for each, warp by warp, and the special registers that identify it."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ class Threads:
         self.exists = self.thread_of < per_block
 
     def special(self, name: str) -> np.ndarray | np.generic | None:
-        """The value of a special register, "tid.x", as uint32; None for one that is not emulated."""
+        """Return the value of a special register such as "tid.x" as uint32; None if it is not emulated."""
         axis = "xyz".find(name[-1]) if "." in name else 0
         lane = (self.thread_of % LANES).astype(np.uint64)
         bit = np.uint64(1) << lane
@@ -55,7 +55,7 @@ class Threads:
                 return (~(bit - np.uint64(1))).astype(np.uint32)
             case "lanemask_gt":
                 return (~(2 * bit - np.uint64(1))).astype(np.uint32)
-            # One multiprocessor holds all blocks, and each block is a cluster of its own.
+            # One multiprocessor holds all blocks, and each block is a separate cluster.
             case "smid" | "gridid" | "cluster_ctaid" | "cluster_ctarank" | "is_explicit_cluster":
                 return np.uint32(0)
             case "nsmid" | "cluster_nctaid" | "cluster_nctarank":
@@ -63,25 +63,25 @@ class Threads:
         return None
 
     def thread(self, slot: int) -> str:
-        """threadIdx of a slot, as a message says it."""
+        """Return threadIdx of a slot as text for a message."""
         return str(_xyz(int(self.thread_of[slot]), self.block))
 
     def block_at(self, slot: int) -> str:
-        """blockIdx of a slot."""
+        """Return blockIdx of a slot as text for a message."""
         return str(_xyz(int(self.block_of[slot]), self.grid))
 
-    def place(self, slot: int) -> tuple[Dim, Dim]:
-        """(blockIdx, threadIdx) of a slot."""
+    def position(self, slot: int) -> tuple[Dim, Dim]:
+        """Return (blockIdx, threadIdx) of a slot."""
         return _xyz(int(self.block_of[slot]), self.grid), _xyz(int(self.thread_of[slot]), self.block)
 
 
 def join(groups: Groups, pc: int, threads: np.ndarray) -> None:
-    """Add threads to those at pc."""
+    """Add threads to the group at pc."""
     groups[pc] = groups[pc] | threads if pc in groups else threads
 
 
 def bits_of_lanes(threads: np.ndarray) -> np.ndarray:
-    """uint32, one a warp: bit i is set where lane i is among the threads (bool, one a slot)."""
+    """Return uint32, one a warp: bit i is set if lane i is among the threads (bool, one a slot)."""
     return np.packbits(threads.reshape(-1, LANES), axis=1, bitorder="little").view(np.uint32).reshape(-1)
 
 

@@ -1,4 +1,4 @@
-"""The execution of one block, step by step, in compact columns: what drives the animation."""
+"""The execution of one block, step by step, in compact columns. The animations play it."""
 
 from __future__ import annotations
 
@@ -12,10 +12,12 @@ from kernels.engines.emulator.state import Machine
 
 @dataclass(frozen=True)
 class Requests:
-    """What the block's warps asked of memory, one row a request, as the counters count it: its step, buffer
-    and direction as in BlockTrace, the warp, the lanes that ask (`mask`, bit i: lane i), the bytes each of
-    them asks for and, for each of the 32, where those begin, in bytes from the buffer's start (0 where idle).
-    Loads that ptxas makes one are one; a load or store of a WMMA fragment is as many as in machine code."""
+    """The memory requests of the block's warps, one row a request, as the counters count them.
+
+    `step`, `buffer` and `write` are as in BlockTrace. `mask` has bit i set if lane i is active. `width` is the bytes of
+    each active lane. `byte` is where those begin for each of the 32 lanes, in bytes from the buffer's start (0 if idle).
+    Loads that ptxas merges are one request. A load or store of a WMMA fragment is as many as in machine code.
+    """
 
     step: np.ndarray
     buffer: np.ndarray
@@ -33,10 +35,10 @@ class Requests:
 class BlockTrace:
     """One block's steps and memory accesses.
 
-    A step is a stretch of instructions of one source line with one set of active lanes: `line` indexes
-    `lines`, `masks` [steps, warps] uint32 has bit i set where lane i takes part. An access belongs to a
-    step: `buffer` indexes `buffers`, `element` is flat in it, `thread` linear in the block, `value` the
-    bits as float64 (exact for every type up to 32 bits).
+    A step is a run of instructions of one source line with one set of active lanes. `line` indexes `lines`. `masks`
+    [steps, warps] uint32 has bit i set if lane i is active.
+    An access belongs to a step. `buffer` indexes `buffers`, `element` is the flat index in the buffer, `thread` the
+    linear index in the block, `value` the value as float32.
     """
 
     block: int
@@ -86,7 +88,7 @@ class Trace:
         self._last: tuple[int, bytes] | None = None
 
     def at(self, pc: int, here: np.ndarray) -> None:
-        """The machine is about to run an instruction."""
+        """Record the threads that are about to execute an instruction."""
         lanes = here.reshape(-1, 32)[self._rows]
         if not lanes.any():
             return
@@ -98,67 +100,68 @@ class Trace:
             self._steps.append((line, masks))
 
     def access(self, pc: int, name: str, offsets: np.ndarray, values: np.ndarray, dtype, write: bool) -> None:
-        """The active threads touched memory: offsets one a slot, values one an active thread."""
+        """Record an access by the active threads. `offsets`: one a slot; `values`: one an active thread."""
         m = self.m
         if name not in ("global", "shared", "const"):
             return
-        mine = np.zeros(m.slots, bool)
-        mine[self._slots] = True
+        in_block = np.zeros(m.slots, bool)
+        in_block[self._slots] = True
         if m.am is not None:
-            mine &= m.am
-        slots = np.flatnonzero(mine)
+            in_block &= m.am
+        slots = np.flatnonzero(in_block)
         if not slots.size:
             return
         if len(offsets) == 1:
             offsets = np.full(m.slots, offsets[0])
-        told = np.zeros(m.slots, values.dtype)
-        told[slice(None) if m.am is None else m.am] = values
-        bits = told[slots].view(dtype)
+        by_slot = np.zeros(m.slots, values.dtype)
+        by_slot[slice(None) if m.am is None else m.am] = values
+        bits = by_slot[slots].view(dtype)
         space = m.memory if name in ("global", "const") else m.shared
         base = np.uint64(0) if space is m.memory else m.shared_base[slots]
         inside = (offsets[slots] - base).astype(np.int64)
-        for placed in space.placed:
-            here = (inside >= placed.start) & (inside < placed.stop)
+        for region in space.regions:
+            here = (inside >= region.start) & (inside < region.stop)
             if here.any():
-                buffer = self._buffers.setdefault(placed.name, len(self._buffers))
-                element = (inside[here] - placed.start) // placed.dtype.itemsize
+                buffer = self._buffers.setdefault(region.name, len(self._buffers))
+                element = (inside[here] - region.start) // region.dtype.itemsize
                 thread = m.thread_of[slots[here]]
                 self._accesses.append(
                     (len(self._steps) - 1, buffer, element, write, thread, bits[here].astype(float))
                 )
 
     def request(self, name: str, op: str, lines: np.ndarray, active: np.ndarray | None, width: int) -> None:
-        """Warps ask for `width` bytes a lane; lines: byte offsets (warps, 32), active alike or None for all."""
+        """Record requests for `width` bytes a lane. `lines`: byte offsets (warps, 32); `active`: bool of the same
+        shape, None for all."""
         base = 0 if name == "global" else int(self.m.shared_base[self._slots[0]])
         for warp, row in enumerate(self._rows):
             on = np.ones(32, bool) if active is None else active[row]
             if not on.any():
                 continue
-            at = np.where(on, lines[row].astype(np.int64) - base, -1)
-            for placed in (self.m.memory if name == "global" else self.m.shared).placed:
-                if placed.start <= at[on.argmax()] < placed.stop:
-                    buffer = self._buffers.setdefault(placed.name, len(self._buffers))
-                    told = np.where(on, at - placed.start, 0)
+            start = np.where(on, lines[row].astype(np.int64) - base, -1)
+            for region in (self.m.memory if name == "global" else self.m.shared).regions:
+                if region.start <= start[on.argmax()] < region.stop:
+                    buffer = self._buffers.setdefault(region.name, len(self._buffers))
+                    offsets = np.where(on, start - region.start, 0)
                     mask = np.packbits(on, bitorder="little").view(np.uint32)[0]
-                    now = len(self._steps) - 1
-                    self._requests.append((now, buffer, op == "st", warp, mask, width, told))
+                    step = len(self._steps) - 1
+                    self._requests.append((step, buffer, op == "st", warp, mask, width, offsets))
 
     def result(self) -> BlockTrace:
         def column(n: int, dtype) -> np.ndarray:
             parts = [np.broadcast_to(a[n], len(a[2])) for a in self._accesses]
             return np.concatenate(parts).astype(dtype) if parts else np.zeros(0, dtype)
 
-        def asked(n: int, dtype) -> np.ndarray:
+        def request_column(n: int, dtype) -> np.ndarray:
             return np.array([request[n] for request in self._requests], dtype)
 
         requests = Requests(
-            step=asked(0, np.uint32),
-            buffer=asked(1, np.uint8),
-            write=asked(2, np.bool_),
-            warp=asked(3, np.uint16),
-            mask=asked(4, np.uint32),
-            width=asked(5, np.uint8),
-            byte=asked(6, np.int32).reshape(-1, 32),
+            step=request_column(0, np.uint32),
+            buffer=request_column(1, np.uint8),
+            write=request_column(2, np.bool_),
+            warp=request_column(3, np.uint16),
+            mask=request_column(4, np.uint32),
+            width=request_column(5, np.uint8),
+            byte=request_column(6, np.int32).reshape(-1, 32),
         )
         warps = max(1, len(self._rows))
         return BlockTrace(

@@ -31,15 +31,17 @@ _CONSTANT = re.compile(r"([A-Za-z_][A-Za-z0-9_]*(?:::[A-Za-z_][A-Za-z0-9_]*)*)=(
 
 @dataclass(frozen=True)
 class Emulated:
-    """What a run gave: arrays after it (by argument: arg0, arg1 ..., and by variable), counters, in words the data races
-    and the barriers that some threads ended before, and the lines that its threads printed."""
+    """The result of a run: arrays after it, by argument (arg0, arg1 ...) and by variable, counters and printed lines.
+
+    `races` describes the data races. `warnings` describes barriers that some threads returned before.
+    """
 
     arrays: dict[str, np.ndarray]
     counters: Counters
     races: tuple[str, ...]
     source: Source
     printed: tuple[Printed, ...] = ()  # by the kernel's printf
-    unprinted: int = 0  # calls of printf whose text was not kept
+    unprinted: int = 0  # calls of printf whose text was dropped
     warnings: tuple[str, ...] = ()
 
     def to_json(self) -> dict:
@@ -51,7 +53,7 @@ class Emulated:
         }
 
     def text(self) -> str:
-        """Totals, then each line that did something with its counts, then what threads printed."""
+        """Return the totals, then the counts of each line that executed, then the printed lines."""
         out = [f"{name:22} {count:>14,}" for name, count in self.counters.total.items() if count]
         out.append("\nline   warp instr.   sectors ld / st   shared waves ld / st   source")
         for line, c in self.counters.lines.items():
@@ -60,7 +62,7 @@ class Emulated:
                 f"{line.number:4} {c['warp_instructions']:13,} {c['sectors_ld']:8,} / {c['sectors_st']:<8,}"
                 f" {c['wavefronts_ld']:8,} / {c['wavefronts_st']:<8,}  {code}"
             )
-        out += [f"warning: {words}" for words in (*self.races, *self.warnings)]
+        out += [f"warning: {message}" for message in (*self.races, *self.warnings)]
         return "\n".join([*out, "PTX-level counts", *self._prints()])
 
     def _prints(self) -> Iterator[str]:
@@ -72,7 +74,7 @@ class Emulated:
 
 
 def dim(text: str) -> Dim:
-    """ "4", "4,4" or "4,4,1" as (x, y, z)."""
+    """Parse "4", "4,4" or "4,4,1" into (x, y, z). RuleError for other text."""
     extents = [numerals.count(part) for part in text.split(",")]
     if not 1 <= len(extents) <= 3 or None in extents:
         raise RuleError(f"a grid or block is one to three positive whole numbers, got {text!r}")
@@ -100,9 +102,9 @@ def emulate(
 
     args: a text for each parameter, in a form of arguments.FORMS. constants: "NAME=ARG" for each `__constant__` or
     `__device__` variable to be written before the launch. shared: bytes of dynamic shared memory. defines: "NAME" or
-    "NAME=VALUE". folders: more places of headers. seconds: of processor time that the launch may take.
+    "NAME=VALUE". folders: more folders of headers. seconds: processor time that the launch may take.
     out: a folder; each array is written there as .npy after the run.
-    Raises RuleError (CompileError with the compiler's words, EmulatorError with line, thread and block), OSError.
+    Raises RuleError (CompileError with the compiler's message, EmulatorError with line, thread and block), OSError.
     """
     for name, texts in (("args", args), ("constants", constants), ("defines", defines), ("folders", folders)):
         _check_texts(name, texts)
@@ -129,42 +131,42 @@ def emulate(
     limits.check_memory(kernel, grid, block, shared, arrays)
     if out is not None:
         Path(out).mkdir(parents=True, exist_ok=True)
-    memory, kept = _placed(given, variables, lowered, rng)
-    handed = [np.void(arguments.packed(n, value, memory.address)) for n, value in given.items()]
+    memory, locations = _fill_memory(given, variables, lowered, rng)
+    launch_args = [np.void(arguments.packed(n, value, memory.address)) for n, value in given.items()]
     try:
-        watched = Options(races=True, seconds=seconds)
-        run = launch(ptx, name, grid, block, handed, memory, shared, watched, name=entry)
+        launch_options = Options(races=True, seconds=seconds)
+        run = launch(ptx, name, grid, block, launch_args, memory, shared, launch_options, name=entry)
     except EmulatorError as e:
-        raise EmulatorError(source.quoted(str(e)) + _before(e)) from None
-    after = {n: memory.array(at).view(dtype).reshape(shape) for n, (at, dtype, shape) in kept.items()}
+        raise EmulatorError(source.quoted(str(e)) + _printed_before(e)) from None
+    after = {n: memory.array(at).view(dtype).reshape(shape) for n, (at, dtype, shape) in locations.items()}
     if out is not None:
         for n, array in after.items():
             np.save(Path(out) / f"{n.replace('::', '.')}.npy", array)
-    races, warnings = (tuple(map(source.quoted, words)) for words in (run.races, run.warnings))
+    races, warnings = (tuple(map(source.quoted, messages)) for messages in (run.races, run.warnings))
     return Emulated(after, run.counters, races, source, run.printed, run.unprinted, warnings)
 
 
-def _before(e: EmulatorError) -> str:
-    """What the kernel printed before an error: the last lines."""
+def _printed_before(e: EmulatorError) -> str:
+    """Return the last lines that the kernel printed before an error, as a part of a message."""
     lines = [str(line) for line in e.printed[-LAST_PRINTED:]]
     return "\n".join(["\nprinted before, the last lines:", *lines]) if lines else ""
 
 
 def _check_texts(name: str, texts: Sequence[str]) -> None:
-    """RuleError if an argument is not a list of texts."""
+    """Raise RuleError if an argument is not a list of texts."""
     if not isinstance(texts, list | tuple) or not all(isinstance(text, str) for text in texts):
         raise RuleError(f"{name} is a list of texts, got {texts!r}")
 
 
-def _placed(
+def _fill_memory(
     given: Mapping[str, Argument],
     variables: Mapping[str, Argument],
     lowered: Mapping[str, str],
     rng: np.random.Generator,
 ) -> tuple[Global, dict[str, tuple[str, np.dtype, tuple[int, ...]]]]:
-    """The device's memory with every array and variable; of each the name in memory, type and shape.
+    """Return the device's memory with every array and variable, and the (name in memory, type, shape) of each.
 
-    An array that is a variable's value is the variable's content; one in a struct is a buffer that it points to.
+    An array that is a variable's value is the variable's content. An array in a struct is a buffer it points to.
     """
     pointed = given | {n: value for n, value in variables.items() if isinstance(value, Struct)}
     buffers = dict(pair for n, value in pointed.items() for pair in arguments.arrays(n, value))
@@ -172,19 +174,19 @@ def _placed(
         {n: array.values(rng) for n, array in buffers.items()},
         [n for n, array in buffers.items() if array.fill != "empty"],
     )
-    kept = {n: (n, array.dtype, array.shape) for n, array in buffers.items()}
+    locations = {n: (n, array.dtype, array.shape) for n, array in buffers.items()}
     for n, value in variables.items():
         if isinstance(value, Struct):
             content = arguments.packed(n, value, memory.address)
         else:
             content = (value.values(rng) if isinstance(value, Array) else np.asarray(value)).tobytes()
-            kept[n] = lowered[n], value.dtype, value.shape
+            locations[n] = lowered[n], value.dtype, value.shape
         memory.add(lowered[n], len(content), content)
-    return memory, kept
+    return memory, locations
 
 
 def _constant(text: str) -> tuple[str, Argument]:
-    """A variable's name and value."""
+    """Parse "NAME=ARG" into a variable's name and value. RuleError for other text."""
     found = _CONSTANT.fullmatch(text)
     if not found:
         raise RuleError(f"a constant is NAME=ARG, such as mask=f32:9:ones, got {text!r}")

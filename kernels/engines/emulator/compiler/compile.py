@@ -24,7 +24,7 @@ PTX_TARGET = "compute_80"
 OPTIONS = ("--std=c++17", f"--gpu-architecture={PTX_TARGET}", "-lineinfo")
 
 
-# NVRTC writes the folder it ran in before each file's name: it is nobody's business.
+# NVRTC writes the folder it ran in before each file's name. It is private, so it is removed.
 _FILE = re.compile(r'^(\s*\.file\s+\d+\s+)"((?:[^"\\]|\\.)*)"', re.MULTILINE)
 
 
@@ -38,7 +38,7 @@ class CompilerMissing(RuleError):
 
 @cache
 def _nvrtc() -> ctypes.CDLL:
-    """The library of the nvidia-cuda-nvrtc wheel."""
+    """Return the library of the nvidia-cuda-nvrtc wheel."""
     try:
         import nvidia
     except ImportError:
@@ -53,7 +53,7 @@ def _nvrtc() -> ctypes.CDLL:
 
 
 def version() -> str | None:
-    """NVRTC's version, "13.5"; None where it is missing."""
+    """Return NVRTC's version, such as "13.5"; None if it is missing."""
     try:
         library = _nvrtc()
     except RuleError:
@@ -64,12 +64,12 @@ def version() -> str | None:
 
 
 def digest(text: str, options: Sequence[str]) -> str:
-    """16 hex digits that name one compilation: the text and every option that shapes the PTX."""
+    """Return 16 hex digits that identify a compilation: its text and its options."""
     return hashlib.sha256(_bytes("\0".join((text, *options)))).hexdigest()[:16]
 
 
 def compile_ptx(text: str, name: str, options: Sequence[str] = OPTIONS) -> str:
-    """PTX of a translation unit called `name`; taken from the cache on disk if it was compiled before.
+    """Return the PTX of a translation unit called `name`, from the cache on disk if it was compiled before.
 
     Raises CompileError with the compiler's messages, CompilerMissing without NVRTC.
     """
@@ -85,22 +85,23 @@ class Unit:
 
 
 def compile_unit(text: str, name: str, options: Sequence[str], names: Sequence[str] = ()) -> Unit:
-    """PTX of a translation unit, and the names in it of these C++ expressions ("sgemm<16, float>", "&mask"), which
-    also instantiates them. `name` is the file's path if it is a file's text, so that #include "..." is found beside it.
+    """Return the PTX of a translation unit, and the names in it of the C++ expressions `names` ("sgemm<16, float>",
+    "&mask"). Naming an expression also instantiates it.
 
-    The result comes from the cache on disk if nothing that it depends on has changed. Raises as compile_ptx.
+    `name` is the file's path if the text is a file's, so that #include "..." is found beside it.
+    The result comes from the cache on disk if nothing that it depends on has changed. Raises the errors of compile_ptx.
     """
     key = _key(text, name, options, names)
     if key and (unit := _cached(key)):
         return unit
     unit = _compile_all(text, name, options, names)
-    if key and key == _key(text, name, options, names):  # no file was edited meanwhile
+    if key and key == _key(text, name, options, names):  # no file was edited during the compilation
         _write(_cache_folder() / key, json.dumps([unit.ptx, unit.lowered]))
     return unit
 
 
 def _key(text: str, name: str, options: Sequence[str], names: Sequence[str]) -> str | None:
-    """The file name of a compilation in the cache; None if it is unknown which files it reads."""
+    """Return the file name of a compilation in the cache; None if it is unknown which files it reads."""
     fixed = cuda_headers.folders()
     given = tuple(Path(option.removeprefix("-I")) for option in options if option.startswith("-I"))
     read = includes.fingerprint(text, Path(name).parent, (*given, *fixed), fixed)
@@ -116,19 +117,19 @@ def _cached(key: str) -> Unit | None:
 
 
 def ptxas_log(text: str, name: str, defines: Sequence[tuple[str, int]]) -> str:
-    """What ptxas says of the kernel on sm_90: registers, shared memory, spills."""
+    """Return ptxas's report of a kernel on sm_90: registers, shared memory, spills."""
     options = ("--std=c++17", "--gpu-architecture=sm_90", "--ptxas-options=-v")
     with _program(text, name, (*options, *(f"-D{name}={value}" for name, value in defines)), ()) as program:
         return _fetch(program, "ProgramLog")
 
 
 def _compile_all(text: str, name: str, options: Sequence[str], names: Sequence[str]) -> Unit:
-    """As _compile. Functions of the host are read as the device's if they do not compile otherwise: nvcc takes
-    declarations and constexpr functions without a word about where they run."""
+    """Compile as _compile does. If host functions do not compile, all functions are compiled for the device: nvcc
+    accepts declarations and constexpr functions without __device__."""
     try:
         return _compile(text, name, options, names)
     except CompileError as error:
-        if cuda_headers.OF_HOST not in str(error):
+        if cuda_headers.HOST_CODE_ERROR not in str(error):
             raise
         try:
             return _compile(text, name, (*options, "--device-as-default-execution-space"), names)
@@ -143,32 +144,37 @@ def _compile(text: str, name: str, options: Sequence[str], names: Sequence[str] 
 
 
 def _without_folder(file: re.Match) -> str:
-    """A .file directive with the file's name alone; NVRTC writes bytes beyond ASCII as octal numbers."""
-    coded = re.sub(r"\\([0-7]{3}|.)", lambda m: chr(int(m[1], 8)) if len(m[1]) == 3 else m[1], file[2])
-    path = coded.encode("latin-1", "replace").decode(errors="surrogateescape")
+    """Return a .file directive with only the file's name. NVRTC writes bytes beyond ASCII as octal numbers."""
+    latin1 = re.sub(r"\\([0-7]{3}|.)", lambda m: chr(int(m[1], 8)) if len(m[1]) == 3 else m[1], file[2])
+    path = latin1.encode("latin-1", "replace").decode(errors="surrogateescape")
     name = re.split(r"[/\\]", path)[-1]
     return f'{file[1]}"{name}"'
 
 
 @contextmanager
 def _program(text: str, name: str, options: Sequence[str], names: Sequence[str]) -> Iterator[ctypes.c_void_p]:
-    """A compiled program of NVRTC, destroyed at the end. CompileError has the compiler's messages."""
+    """Yield a compiled program of NVRTC and destroy it at the end. CompileError has the compiler's messages."""
     if "\0" in text:
         raise CompileError(f"{name} holds a zero byte: it is not a text in UTF-8 or Latin-1")
     library, options = _nvrtc(), (*options, *cuda_headers.options(text))
     folders = [Path(name).parent, *(Path(o.removeprefix("-I")) for o in options if o.startswith("-I"))]
     implicit = any(standard.IMPLICIT in option for option in options)
-    own = standard.provided(folders) if implicit or cuda_headers.options(text) else {}
+    headers = standard.provided(folders) if implicit or cuda_headers.options(text) else {}
     program = ctypes.c_void_p()
     library.nvrtcCreateProgram(
-        ctypes.byref(program), _bytes(text), _bytes(name), len(own), _array(own.values()), _array(own)
+        ctypes.byref(program),
+        _bytes(text),
+        _bytes(name),
+        len(headers),
+        _array(headers.values()),
+        _array(headers),
     )
     try:
         for expression in names:
             library.nvrtcAddNameExpression(program, _bytes(expression))
         if library.nvrtcCompileProgram(program, len(options), _array(options)):
             raise CompileError(
-                cuda_headers.explained(_shortened(_fetch(program, "ProgramLog").strip(), name))
+                cuda_headers.with_advice(_shortened(_fetch(program, "ProgramLog").strip(), name))
             )
         yield program
     finally:
@@ -176,33 +182,33 @@ def _program(text: str, name: str, options: Sequence[str], names: Sequence[str])
 
 
 def _bytes(text: str) -> bytes:
-    """A text as NVRTC takes it; bytes that were not UTF-8 in a file or path are what they were."""
+    """Encode a text for NVRTC. Bytes of a file or path that were not UTF-8 are restored."""
     return text.encode(errors="surrogateescape")
 
 
 def _array(texts: Iterable[str]) -> ctypes.Array:
-    coded = [_bytes(text) for text in texts]
-    return (ctypes.c_char_p * len(coded))(*coded)
+    encoded = [_bytes(text) for text in texts]
+    return (ctypes.c_char_p * len(encoded))(*encoded)
 
 
 def _shortened(log: str, name: str) -> str:
-    """The compiler's messages without the folder of the file that it compiled."""
+    """Return the compiler's messages without the folder of the file that it compiled."""
     folder, slash, _ = re.match(r"(.*?)([/\\]?)([^/\\]*)$", name, re.DOTALL).groups()
     return log.replace(folder + slash, "") if slash else log
 
 
 def _lowered(program: ctypes.c_void_p, expression: str) -> str:
-    """The PTX's name of a C++ name of a compiled program."""
+    """Return the PTX's name for a C++ name of a compiled program."""
     name = ctypes.c_char_p()
     _nvrtc().nvrtcGetLoweredName(program, _bytes(expression), ctypes.byref(name))
     return name.value.decode()
 
 
-def _fetch(program: ctypes.c_void_p, what: str) -> str:
+def _fetch(program: ctypes.c_void_p, item: str) -> str:
     size = ctypes.c_size_t()
-    getattr(_nvrtc(), f"nvrtcGet{what}Size")(program, ctypes.byref(size))
+    getattr(_nvrtc(), f"nvrtcGet{item}Size")(program, ctypes.byref(size))
     buffer = ctypes.create_string_buffer(size.value)
-    getattr(_nvrtc(), f"nvrtcGet{what}")(program, buffer)
+    getattr(_nvrtc(), f"nvrtcGet{item}")(program, buffer)
     return buffer.value.decode(errors="replace")
 
 
@@ -214,11 +220,11 @@ def _cache_folder() -> Path:
 
 
 def _write(path: Path, text: str) -> None:
-    """Whole or not at all, so that two processes may compile the same kernel at once."""
+    """Write a file whole or not at all, so that two processes can compile the same kernel at once."""
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
         with tempfile.NamedTemporaryFile("w", dir=path.parent, delete=False, encoding="utf-8") as file:
             file.write(text)
         os.replace(file.name, path)
     except OSError:
-        pass  # no place to cache: compile again next time
+        pass  # no cache: compile again next time

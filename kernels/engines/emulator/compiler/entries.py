@@ -1,4 +1,4 @@
-"""Kernels and variables of a file by their C++ names: naive, ns::naive, sgemm<16, float>, or as the PTX names them."""
+"""Kernels and variables of a file by their C++ names (naive, ns::naive, sgemm<16, float>) or by their PTX names."""
 
 from __future__ import annotations
 
@@ -18,52 +18,52 @@ _VARIABLE = re.compile(
 _TEMPLATE = re.compile(
     r"\btemplate\s*<[^;{}]*?\b__global__\b[^;{}]*?(?:__launch_bounds__\s*\([^)]*\)[^;{}(]*?)?\b(\w+)\s*\("
 )
-_OF_NAMES = "__nv_name_map"  # in the compiler's words, what it was given names in
+_NAME_EXPRESSION_ERROR = "__nv_name_map"  # in the compiler's message, the variable for the names it was given
 
 
 def compile_entry(
     text: str, file: str, options: Sequence[str], entry: str, variables: Sequence[str] = ()
 ) -> tuple[str, str, dict[str, str]]:
-    """PTX of a file's text, the PTX's name of the kernel `entry` and of each of these variables.
+    """Return the PTX of a file's text and the PTX names of the kernel `entry` and of each of these variables.
 
-    RuleError lists what there is if nothing has the name, or if several have it; else raises as compile_ptx.
+    RuleError lists the existing names if none or several match. Other errors are those of compile_ptx.
     """
     if not isinstance(entry, str):
         raise RuleError(f"an entry is a kernel's name, got {entry!r}")
     expressions = [f"&{name}" for name in variables]
     unit = _compiled(text, file, options, [entry, *expressions]) or _compiled(text, file, options, [entry])
-    unit = unit or compile_unit(text, file, options)  # raises if it is not the name that is wrong
+    unit = unit or compile_unit(text, file, options)  # raises if the name is not the cause
     kernel = _named(entry, unit, _ENTRY, "kernel", entry, _templates(text))
     lowered = {v: _named(v, unit, _VARIABLE, "variable", f"&{v}") for v in variables}
     return unit.ptx, kernel, lowered
 
 
 def _compiled(text: str, file: str, options: Sequence[str], names: Sequence[str]) -> Unit | None:
-    """None if it is for one of these names that the file does not compile."""
+    """Return the compiled file; None if one of these names is the reason that it does not compile."""
     try:
         return compile_unit(text, file, options, names)
     except CompileError as e:
-        if _OF_NAMES not in str(e):
+        if _NAME_EXPRESSION_ERROR not in str(e):
             raise
         return None
 
 
 def _named(
-    name: str, unit: Unit, pattern: re.Pattern, what: str, expression: str, more: Sequence[str] = ()
+    name: str, unit: Unit, pattern: re.Pattern, kind: str, expression: str, templates: Sequence[str] = ()
 ) -> str:
-    """The PTX's name of what the compiler found for `expression`, or of the only one whose last name is `name`."""
-    there = pattern.findall(unit.ptx)
-    if unit.lowered.get(expression) in there:
+    """Return the PTX's name for `expression`, as the compiler found it, or of the only one whose name ends with `name`."""
+    available = pattern.findall(unit.ptx)
+    if unit.lowered.get(expression) in available:
         return unit.lowered[expression]
-    if name in there:
+    if name in available:
         return name
-    found = [known for known in there if _is_called(plain(known), name)]
+    found = [known for known in available if _is_called(plain(known), name)]
     if len(found) == 1:
         return found[0]
     if found:
-        raise RuleError(f"several {what}s are called {name!r}; name one as the PTX does: {_listed(found)}")
-    listed = "; ".join(filter(None, (_listed(there), *more))) or "none"
-    raise RuleError(f"no {what} {name!r}; there are: {listed}")
+        raise RuleError(f"several {kind}s are called {name!r}; name one as the PTX does: {_listed(found)}")
+    listed = "; ".join(filter(None, (_listed(available), *templates))) or "none"
+    raise RuleError(f"no {kind} {name!r}; there are: {listed}")
 
 
 def _is_called(known: str, name: str) -> bool:
@@ -76,5 +76,5 @@ def _listed(names: Sequence[str]) -> str:
 
 
 def _templates(text: str) -> list[str]:
-    """Words on each template of a kernel: its instances exist once they are named."""
+    """Return a note on each template of a kernel. Its instances exist only if they are named."""
     return [f"{name}<...>, a template: name its arguments" for name in dict.fromkeys(_TEMPLATE.findall(text))]

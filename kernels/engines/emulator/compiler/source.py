@@ -1,4 +1,4 @@
-"""A CUDA C++ file of a reader's own: its text, its lines, and the options that it is compiled with."""
+"""A user's CUDA C++ file: its text, its lines, and the options that it is compiled with."""
 
 from __future__ import annotations
 
@@ -12,16 +12,16 @@ from pathlib import Path
 from kernels.engines.emulator.compiler.standard import IMPLICIT
 from kernels.model.program import RuleError
 
-# Architectures whose PTX the emulator reads; an instruction that it lacks is an error that names the line.
+# Architectures whose PTX the emulator reads. An instruction that it lacks is an error that names the line.
 ARCHITECTURES = tuple(f"sm_{n}" for n in ("75", "80", "86", "87", "89", "90", "90a"))
-MOST_SOURCE = 16 * 2**20  # bytes of a file: a device such as /dev/zero never ends
+MAX_SOURCE = 16 * 2**20  # bytes of a file: a device such as /dev/zero never ends
 STANDARDS = ("c++11", "c++14", "c++17", "c++20")
 _DEFINE = re.compile(r"[A-Za-z_][A-Za-z0-9_]*(=.*)?")
 
 
 @dataclass(frozen=True)
 class Source:
-    """A CUDA C++ file: its text as the compiler takes it, and its lines as a reader sees them."""
+    """A CUDA C++ file: its text for the compiler, and its lines for display."""
 
     path: Path
     text: str
@@ -29,30 +29,30 @@ class Source:
 
     @classmethod
     def read(cls, path: Path) -> Source:
-        """A file in UTF-8, or in Latin-1 as old ones are. RuleError if it is no text."""
+        """Read a file in UTF-8, or in Latin-1 as in old files. RuleError if it is no text."""
         if "\0" in str(path):
             raise RuleError(f"a file's name has no zero byte, got {str(path)!r}")
         with path.open("rb") as file:
-            content = file.read(MOST_SOURCE + 1).removeprefix(b"\xef\xbb\xbf")
-        if len(content) > MOST_SOURCE:
-            raise RuleError(f"{path} has more than {MOST_SOURCE:,} bytes: it is no CUDA C++")
+            content = file.read(MAX_SOURCE + 1).removeprefix(b"\xef\xbb\xbf")
+        if len(content) > MAX_SOURCE:
+            raise RuleError(f"{path} has more than {MAX_SOURCE:,} bytes: it is no CUDA C++")
         if b"\0" in content:
             raise RuleError(f"{path} is no CUDA C++ in UTF-8 or Latin-1: it holds a zero byte")
         try:
-            shown = content.decode()
+            decoded = content.decode()
         except UnicodeDecodeError:
-            shown = content.decode("latin-1")
-        lines = tuple(line.rstrip("\r") for line in shown.split("\n"))
+            decoded = content.decode("latin-1")
+        lines = tuple(line.rstrip("\r") for line in decoded.split("\n"))
         return cls(path, content.decode(errors="surrogateescape"), lines)
 
     def line(self, file: str, number: int) -> str:
-        """A line of the source; the name of the file, in brackets, if it is another."""
+        """Return a line of the source; the name of the file, in brackets, if it is another file."""
         if file != self.path.name:
             return f"({file})"
         return self.lines[number - 1].rstrip() if number <= len(self.lines) else ""
 
     def quoted(self, message: str) -> str:
-        """A message that names a line of the file, with that line below it, as compilers do."""
+        """Return a message that names a line of the file with that line below it, as compilers do."""
         at = re.search(rf"{re.escape(self.path.name)}:([0-9]+)", message)
         code = at and self.line(self.path.name, int(at[1]))
         return f"{message}\n{int(at[1]):5} | {code}" if code else message
@@ -61,7 +61,7 @@ class Source:
 def options(
     file: Path, defines: Sequence[str], folders: Sequence[str], arch: str, standard: str
 ) -> tuple[str, ...]:
-    """The compiler's options; the file's own folder is the last that is searched for <headers>."""
+    """Return the compiler's options. The file's own folder is the last that is searched for <headers>."""
     for text in defines:
         if not _DEFINE.fullmatch(text):
             raise RuleError(f"a define is NAME or NAME=VALUE, got {text!r}")
@@ -73,7 +73,7 @@ def options(
         raise RuleError(f"the emulator reads the PTX of {', '.join(ARCHITECTURES)}, not of {arch!r}")
     if standard not in STANDARDS:
         raise RuleError(f"the standard is one of {', '.join(STANDARDS)}, got {standard!r}")
-    places = [*folders, file.parent]
+    search_folders = [*folders, file.parent]
     return (
         f"--std={standard}",
         f"--gpu-architecture={target.replace('sm_', 'compute_')}",
@@ -82,5 +82,5 @@ def options(
         "--diag-suppress=47",  # a macro defined again, as libcu++ does with INFINITY
         *(["--device-int128"] if sys.platform == "linux" else []),
         *(f"-D{text}" for text in defines),
-        *(f"-I{os.path.abspath(place)}" for place in places),
+        *(f"-I{os.path.abspath(folder)}" for folder in search_folders),
     )

@@ -1,7 +1,7 @@
-"""Headers of the C and C++ standard libraries for kernels: NVRTC has none of its own.
+"""Headers of the C and C++ standard libraries for kernels: NVRTC itself has none.
 
-Each includes its twin of libcu++, NVIDIA's standard library for device code, and makes its names std's. Headers whose
-functions NVRTC has built in (printf, memcpy, assert, the functions of math.h) need no more than to exist.
+Each includes the same header of libcu++, NVIDIA's standard library for device code, and adds its names to std. Headers
+of functions that NVRTC has built in (printf, memcpy, assert, the functions of math.h) are nearly empty.
 """
 
 from __future__ import annotations
@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from pathlib import Path
 
-_TWINS = (
+_LIBCUXX = (
     "algorithm array bit bitset cfloat chrono climits cmath complex concepts cstddef cstdint cstdlib cstring ctime "
     "functional initializer_list iterator limits memory numeric optional random ratio span tuple type_traits utility "
     "variant"
@@ -40,7 +40,7 @@ _MATH = """#pragma once
 """
 
 
-# nvcc includes cuda_runtime.h in every file, and with it these names of the host's C library.
+# nvcc includes cuda_runtime.h in every file, which declares these names of the host's C library.
 IMPLICIT = "implicit.h"
 _TYPES = {"char": 8, "short": 16, "int": 32, "long long": 64}
 _INTEGERS = "".join(
@@ -64,29 +64,29 @@ _LIMITS = """#define CHAR_BIT 8
 """
 
 
-def _forwarding(twin: str) -> str:
-    # Headers of macros alone do not declare the namespace.
+def _forwarding(header: str) -> str:
+    # Headers with only macros do not declare the namespace.
     return (
-        f"#pragma once\n#include <cuda/std/{twin}>\nnamespace cuda {{ namespace std {{}} }}\n"
+        f"#pragma once\n#include <cuda/std/{header}>\nnamespace cuda {{ namespace std {{}} }}\n"
         "namespace std { using namespace cuda::std; }\n"
     )
 
 
-# cub/cub.cuh refuses NVRTC: it also holds what a host calls. These of its headers are for kernels.
+# cub/cub.cuh does not compile with NVRTC: it also has functions for the host. These of its headers are for kernels.
 _CUB = {
     "block": "adjacent_difference discontinuity exchange histogram load merge_sort radix_sort reduce scan shuffle store",
     "warp": "exchange load merge_sort reduce scan store",
 }
-_OF_CUB = "".join(
+_CUB_INCLUDES = "".join(
     f"#include <cub/{level}/{level}_{part}.cuh>\n" for level, parts in _CUB.items() for part in parts.split()
 )
-INSTEAD = {"cub/cub.cuh": f"#pragma once\n{_OF_CUB}"}  # of files that are there
+REPLACEMENTS = {"cub/cub.cuh": f"#pragma once\n{_CUB_INCLUDES}"}  # replace files that exist
 
 HEADERS = {
-    **INSTEAD,
+    **REPLACEMENTS,
     **dict.fromkeys(_BUILT_IN, "#pragma once\n"),
-    **{name: _forwarding(name) for name in _TWINS},
-    **{name: _forwarding(twin) for name, twin in _NAMED_AS_C.items()},
+    **{name: _forwarding(name) for name in _LIBCUXX},
+    **{name: _forwarding(header) for name, header in _NAMED_AS_C.items()},
     "math.h": _MATH,
     "cmath": _MATH + _forwarding("cmath"),
     IMPLICIT: _MATH
@@ -98,10 +98,10 @@ HEADERS = {
 
 
 def provided(folders: Iterable[Path]) -> dict[str, str]:
-    """Texts by name of those headers that none of these folders has (NVRTC would prefer them to a file), and of those
-    that take a file's place."""
+    """Return the texts, by name, of the headers that none of these folders has (NVRTC would prefer a text to a file),
+    and of those that replace a file."""
     return {
         name: text
         for name, text in HEADERS.items()
-        if name in INSTEAD or not any((f / name).is_file() for f in folders)
+        if name in REPLACEMENTS or not any((f / name).is_file() for f in folders)
     }

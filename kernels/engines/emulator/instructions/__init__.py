@@ -1,4 +1,4 @@
-"""From parsed instructions to closures: the table of all opcodes."""
+"""The table of all opcodes: from parsed instructions to closures."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ from kernels.engines.emulator.ptx.parse import Instruction, Operand
 from kernels.engines.emulator.state import Machine
 
 _PARTS = (integers, video, memory_access, warp, tensor, generic_access, mbarrier, runtime_functions)
-# By opcode, the later of two: accesses by generic addresses stand in for those by a space alone.
+# By opcode. A later builder replaces an earlier one: accesses by generic addresses include those to one space.
 BUILDERS = ARITHMETIC | {opcode: build for part in _PARTS for opcode, build in part.BUILDERS.items()}
 
 _MODIFIERS = {
@@ -36,7 +36,8 @@ _MODIFIERS = {
 
 
 def decode_all(m: Machine) -> tuple[list[Callable[[], object] | None], dict[int, tuple[Callable, bool]]]:
-    """(closures of all instructions, of a jump table its index; guards of those that control takes, by place)."""
+    """Return the closures of all instructions (of a jump table: its index) and the guards of control instructions,
+    by index."""
     closures: list[Callable[[], object] | None] = []
     guards: dict[int, tuple[Callable, bool]] = {}
     for pc, i in enumerate(m.kernel.code):
@@ -54,7 +55,7 @@ def decode_all(m: Machine) -> tuple[list[Callable[[], object] | None], dict[int,
 
 
 def decode(m: Machine, pc: int, i: Instruction) -> Run:
-    """The closure of an instruction that is no branch, return or block barrier."""
+    """Return the closure of an instruction that is no branch, return or block barrier."""
     base = i.parts[0]
     if base in NOTHING:
         return lambda: None

@@ -1,6 +1,6 @@
-"""From parsed instructions to closures: each runs one instruction for all active threads at once.
+"""Builders of closures for arithmetic. A closure runs one instruction for all active threads at once.
 
-A register is a NumPy array over thread slots, or a NumPy scalar where all threads agree.
+A register is a NumPy array over thread slots, or a NumPy scalar if all threads have the same value.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from kernels.engines.emulator.state import Machine
 
 
 def _type(i: Instruction) -> str:
-    """The last type of an opcode: what it computes in."""
+    """Return the last type of an opcode, in which it computes."""
     return i.parts[-1]
 
 
@@ -48,7 +48,7 @@ def _count_flops(m: Machine, pc: int, type_: str, each: int) -> None:
 
 
 def _rounding(i: Instruction, f):
-    """f, or the same with the rounding mode asked for (to nearest even is everyone's own)."""
+    """Return f, or f with the instruction's rounding mode. The default is to nearest even."""
     mode = next((p for p in i.parts if p in ("rz", "rm", "rp")), None)
     if mode is None:
         return f
@@ -58,7 +58,7 @@ def _rounding(i: Instruction, f):
 
 
 def _saturated(value, type_: str, a, b, name: str):
-    """.sat: floats to 0 .. 1, integers to their type's range."""
+    """Clamp as .sat does: floats to 0 .. 1, integers to their type's range."""
     if operations.is_float(type_):
         return operations.saturate(value)
     wide, info = a().astype(np.int64), np.iinfo(DTYPES[type_])
@@ -133,7 +133,7 @@ def _fma(m: Machine, pc: int, i: Instruction) -> Run:
 
 
 def _fma_wide(a, b, c):
-    """float32 values of a 16-bit type: the product is exact, the sum in float64 nearly so."""
+    """Return a b + c of a 16-bit type's float32 values. The product is exact, the float64 sum nearly exact."""
     return a.astype(np.float64) * b + c
 
 
@@ -164,7 +164,7 @@ def _minmax(m: Machine, pc: int, i: Instruction) -> Run:
 
 
 def _xor_of_signs(f):
-    """.xorsign.abs: f of the magnitudes, with the sign of the product."""
+    """Return .xorsign.abs of f: f of the magnitudes, with the sign of the product."""
     return lambda a, b: np.copysign(
         f(np.abs(a), np.abs(b)), np.where(np.signbit(a) ^ np.signbit(b), -1, 1)
     ).astype(a.dtype)
@@ -230,7 +230,7 @@ def _cvt(m: Machine, pc: int, i: Instruction) -> Run:
 
 
 def _cvt_fp8(m: Machine, i: Instruction, to: str, from_: str) -> Run:
-    """Between a pair of 8-bit floats and two floats or a pair of halves."""
+    """Build a conversion between a pair of 8-bit floats and two floats or a pair of halves."""
     if "relu" in i.parts or {to, from_} & {"bf16x2"}:
         raise Unknown(f"unknown opcode {i.opcode}")
     if to == "f16x2":
@@ -263,20 +263,20 @@ def _setp(m: Machine, pc: int, i: Instruction) -> Run:
     target = i.operands[0]
     first, second = (target.value if target.kind == "vector" else (target, None))  # fmt: skip
     put = m.writer(first, "pred")
-    also = m.writer(second, "pred") if second is not None else None
+    complement = m.writer(second, "pred") if second is not None else None
     a, b = m.reader(i.operands[1], type_), m.reader(i.operands[2], type_)
     if type_ == "bf16":
         a, b = _bf16(a), _bf16(b)
     combine = next((operations.BINARY[p] for p in parts[2:-1] if p in ("and", "or", "xor")), None)
-    if combine is None and also is None:
+    if combine is None and complement is None:
         return lambda: put(f(a(), b()))
     c = m.reader(i.operands[3], "pred") if combine is not None else None
 
     def run() -> None:
         result = f(a(), b())
         put(combine(result, c()) if c else result)
-        if also:
-            also(combine(~result, c()) if c else ~result)
+        if complement:
+            complement(combine(~result, c()) if c else ~result)
 
     return run
 
@@ -298,7 +298,7 @@ def _selp(m: Machine, pc: int, i: Instruction) -> Run:
 
 
 def _three(f):
-    """An opcode of three sources of its own type (bfi takes the last two as u32)."""
+    """Return the builder of an opcode whose last two sources are u32 and whose other ones have its type."""
 
     def build(m: Machine, pc: int, i: Instruction) -> Run:
         type_ = _type(i)
@@ -314,20 +314,21 @@ def _three(f):
 
 
 def _lop3(m: Machine, pc: int, i: Instruction) -> Run:
-    """lop3.b32; with .and, .or or .xor it also tells whether the result is not zero, combined with a predicate."""
+    """Build lop3.b32. With .and, .or or .xor it also writes whether the result is not zero, combined with a
+    predicate."""
     target = i.operands[0]
-    first, also = target.value if target.kind == "vector" else (target, None)
+    first, nonzero = target.value if target.kind == "vector" else (target, None)
     put, (a, b, c) = m.writer(first, "b32"), (m.reader(o, "b32") for o in i.operands[1:4])
     lut = int(i.operands[4].value)
-    if also is None:
+    if nonzero is None:
         return lambda: put(operations.lop3(a(), b(), c(), lut))
-    combine, flag = operations.BINARY[i.parts[1]], m.writer(also, "pred")
-    given = m.reader(i.operands[5], "pred")
+    combine, put_nonzero = operations.BINARY[i.parts[1]], m.writer(nonzero, "pred")
+    condition = m.reader(i.operands[5], "pred")
 
     def run() -> None:
         result = operations.lop3(a(), b(), c(), lut)
         put(result)
-        flag(combine(result != 0, given()))
+        put_nonzero(combine(result != 0, condition()))
 
     return run
 
@@ -346,8 +347,10 @@ def _dp4a(m: Machine, pc: int, i: Instruction) -> Run:
 
 
 def _addc(m: Machine, pc: int, i: Instruction) -> Run:
-    """add.cc, addc, sub.cc, subc, mad.cc, madc: the carry is a register of its own. A subtraction leaves 1 in it if
-    there is no borrow: on the hardware it adds the complement, and 128-bit division depends on that."""
+    """Build add.cc, addc, sub.cc, subc, mad.cc, madc. The carry is a separate register.
+
+    A subtraction without a borrow sets it to 1: the hardware adds the complement. 128-bit division depends on that.
+    """
     base, type_ = i.parts[0], _type(i)
     unsigned = UNSIGNED[DTYPES[type_]().itemsize]
     put, (a, b) = m.writer(i.operands[0], type_), (m.reader(o, f"u{type_[1:]}") for o in i.operands[-2:])
@@ -391,7 +394,7 @@ def _bfind(m: Machine, pc: int, i: Instruction) -> Run:
 
 
 def _set(m: Machine, pc: int, i: Instruction) -> Run:
-    """set: a comparison whose result is a number: 1 (floats) or all ones, else 0; pairs by halves."""
+    """Build set: a comparison whose result is a number: 1 (floats) or all ones if true, else 0; pairs by halves."""
     op, to, type_ = i.parts[1], i.parts[-2], i.parts[-1]
     if len(i.operands) != 3:
         raise Unknown(f"unknown opcode {i.opcode}")
@@ -406,12 +409,12 @@ def _set(m: Machine, pc: int, i: Instruction) -> Run:
     def run() -> None:
         if not pair:
             x, y = (operations.from_bf16(v()) if type_ == "bf16" else v() for v in (a, b))
-            yes = operations.compare(op, x, y)
+            truth = operations.compare(op, x, y)
             if to == "bf16":
-                put(operations.to_bf16(yes.astype(np.float32)))
+                put(operations.to_bf16(truth.astype(np.float32)))
             else:
                 one = DTYPES[to](1) if operations.is_float(to) else np.array(-1).astype(DTYPES[to])
-                put(np.where(yes, one, DTYPES[to](0)))
+                put(np.where(truth, one, DTYPES[to](0)))
             return
         low, high = (
             operations.compare(op, *h)
@@ -436,14 +439,14 @@ def _sad(m: Machine, pc: int, i: Instruction) -> Run:
 
 def _testp(m: Machine, pc: int, i: Instruction) -> Run:
     put, a = m.writer(i.operands[0], "pred"), m.reader(i.operands[1], _type(i))
-    least = np.finfo(DTYPES[_type(i)]).tiny
+    smallest_normal = np.finfo(DTYPES[_type(i)]).tiny
     f = {
         "finite": np.isfinite,
         "infinite": np.isinf,
         "number": lambda v: ~np.isnan(v),
         "notanumber": np.isnan,
-        "normal": lambda v: np.isfinite(v) & (np.abs(v) >= least),
-        "subnormal": lambda v: (v != 0) & (np.abs(v) < least),
+        "normal": lambda v: np.isfinite(v) & (np.abs(v) >= smallest_normal),
+        "subnormal": lambda v: (v != 0) & (np.abs(v) < smallest_normal),
     }[i.parts[1]]
     return lambda: put(f(a()))
 

@@ -1,4 +1,4 @@
-"""What an instruction becomes: a closure that runs it for all active threads."""
+"""The type of a closure that runs an instruction for all active threads."""
 
 from __future__ import annotations
 
@@ -9,9 +9,9 @@ from kernels.engines.emulator.ptx.parse import PtxError
 Run = Callable[[], None]
 
 
-# Opcodes that only order memory or hint at something: nothing to do where every write is seen at once.
+# Opcodes that only order memory or give hints. They do nothing here, because every write is visible at once.
 NOTHING = ("membar", "fence", "pragma", "prefetch", "prefetchu", "discard", "applypriority", "nanosleep")
 
 
 class Unknown(PtxError):
-    """An opcode the table does not know."""
+    """An opcode that is not in the table."""

@@ -8,16 +8,18 @@ from kernels.engines.emulator.state import Machine
 
 
 def is_loop(op: str, type_: str) -> bool:
-    """Whether the hardware has no such instruction for shared memory. It has those of 32-bit integers, and exchanges
-    and comparisons from 32 bits up."""
+    """Return whether the hardware lacks this instruction for shared memory. It has those of 32-bit integers, and
+    exchanges and compare-and-swaps from 32 bits up."""
     return type_ not in ("u32", "s32", "b32") and (op not in ("exch", "cas") or type_ == "b16")
 
 
 def count(m: Machine, pc: int, width: int, offsets: np.ndarray) -> None:
-    """Count the loads of such a loop: in each turn, of the lanes whose swap has not succeeded. `width`: bytes that the
-    active threads update at `offsets` (one a slot). Of the lanes with words in one bank the first succeeds, of 16-bit
-    words the first at a word; 64-bit words go by halves of the warp. Warps do not disturb each other here: on the
-    hardware, warps that update one word at once need more turns."""
+    """Count the loads of such a loop. In each iteration, the lanes whose swap has not succeeded load.
+
+    `width`: bytes that the active threads update at `offsets` (one a slot). Of the lanes with words in one bank, the
+    first succeeds; with 16-bit words, the first at each word. 64-bit words are handled by halves of the warp.
+    Warps do not interfere here. On the hardware, warps that update one word at once need more iterations.
+    """
     bits16, width = width < 4, max(width, 4)
     waiting = np.ones(m.slots, bool) if m.am is None else m.am.copy()
     words = (offsets // np.uint64(width)).astype(np.int64)
@@ -29,13 +31,13 @@ def count(m: Machine, pc: int, width: int, offsets: np.ndarray) -> None:
         m.tally.shared_access(pc, "ld", lines, waiting.reshape(-1, 32), width)
         if m.trace is not None:
             m.trace.request("shared", "ld", lines, waiting.reshape(-1, 32), width)
-        tries = np.flatnonzero(waiting)
-        tries = tries[turns(group[tries] << 40 | bank[tries]) == 0]
-        waiting[tries[turns(warp[tries] << 40 | words[tries]) == 0]] = False
+        attempts = np.flatnonzero(waiting)
+        attempts = attempts[rank_among_equal(group[attempts] << 40 | bank[attempts]) == 0]
+        waiting[attempts[rank_among_equal(warp[attempts] << 40 | words[attempts]) == 0]] = False
 
 
-def turns(keys: np.ndarray) -> np.ndarray:
-    """How many before each entry are equal to it."""
+def rank_among_equal(keys: np.ndarray) -> np.ndarray:
+    """Return for each entry the number of equal entries before it."""
     order = np.argsort(keys, kind="stable")
     by_key, at = keys[order], np.arange(len(keys))
     new = np.ones(len(keys), bool)

@@ -1,4 +1,4 @@
-"""Matrix fragments: which lane of a warp holds which element, and how numbers lie in its registers."""
+"""Matrix fragments: which lane of a warp holds which element, and the layout of numbers in its registers."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from kernels.engines.emulator.operations import DTYPES, UNSIGNED, fields, from_b
 from kernels.engines.emulator.ptx.parse import Instruction, Operand, type_bytes
 from kernels.engines.emulator.state import Machine
 
-Places = tuple[np.ndarray, np.ndarray]  # (row, column) of each lane's values, both [32, values]
+Positions = tuple[np.ndarray, np.ndarray]  # (row, column) of each lane's values, both [32, values]
 LANE = np.arange(32)
 GROUP, WITHIN = LANE // 4, LANE % 4  # the ISA's groupID and threadID_in_group
 EACH = {
@@ -29,36 +29,39 @@ EACH = {
 
 
 def shape_of(i: Instruction) -> tuple[int, int, int]:
-    """(rows, columns, depth) of an instruction's "m16n8k16"."""
+    """Return (rows, columns, depth) of an instruction's "m16n8k16"."""
     name = next((p for p in i.parts if re.fullmatch(r"m\d+n\d+k\d+", p)), None)
     if name is None:
         raise Unknown(f"unknown opcode {i.opcode}")
     return tuple(int(n) for n in re.findall(r"\d+", name))
 
 
-# -- places --------------------------------------------------------------------------------------------
-def places(which: str, shape: tuple[int, int, int], type_: str) -> Places:
-    """Where the fragment "a", "b", "c" or "d" of mma.sync has its values. A larger shape, of wmma, is tiles of
-    mma.sync's 16 rows or 8 columns one after the other; m8n32k16 is m32n8k16 transposed, its product too."""
+# -- positions -----------------------------------------------------------------------------------------
+def positions(which: str, shape: tuple[int, int, int], type_: str) -> Positions:
+    """Return the positions of the values of the fragment "a", "b", "c" or "d" of mma.sync.
+
+    A larger shape, of wmma, consists of tiles of mma.sync's 16 rows or 8 columns, one after the other. m8n32k16 is
+    m32n8k16 transposed, and so is its product.
+    """
     rows, columns, depth = shape
     if (rows, columns) == (8, 32):
-        row, column = places({"a": "b", "b": "a"}.get(which, which), (32, 8, depth), type_)
+        row, column = positions({"a": "b", "b": "a"}.get(which, which), (32, 8, depth), type_)
         return column, row
     high, each = min(rows, 16), EACH.get(type_, 1)
     if which == "a":
-        row, column = _registers_right(high, high * depth // 32 // each, each)
-        return _beside((row + r, column) for r in range(0, rows, high))
+        row, column = _a_tile(high, high * depth // 32 // each, each)
+        return _concatenated((row + r, column) for r in range(0, rows, high))
     if which == "b":
-        column, row = _registers_right(8, 8 * depth // 32 // each, each)
-        return _beside((row, column + c) for c in range(0, columns, 8))
+        column, row = _a_tile(8, 8 * depth // 32 // each, each)
+        return _concatenated((row, column + c) for c in range(0, columns, 8))
     v = np.arange(high // 4)
     row, column = GROUP[:, None] + 8 * (v // 2), 2 * WITHIN[:, None] + v % 2
-    return _beside((row + r, column + c) for r in range(0, rows, high) for c in range(0, columns, 8))
+    return _concatenated((row + r, column + c) for r in range(0, rows, high) for c in range(0, columns, 8))
 
 
-def _registers_right(rows: int, registers: int, each: int) -> Places:
-    """A's tile: registers alternate between the upper and the lower eight rows, then go 4 lanes' values to the
-    right."""
+def _a_tile(rows: int, registers: int, each: int) -> Positions:
+    """Return the positions of A's tile. Registers alternate between the upper and the lower eight rows, then move 4
+    lanes' values to the right."""
     halves = rows // 8
     r, v = np.divmod(np.arange(registers * each), each)
     row = GROUP[:, None] + 8 * (r % halves)
@@ -66,15 +69,15 @@ def _registers_right(rows: int, registers: int, each: int) -> Places:
     return row, column
 
 
-def _beside(tiles: Iterable[Places]) -> Places:
+def _concatenated(tiles: Iterable[Positions]) -> Positions:
     rows, columns = zip(*(np.broadcast_arrays(*tile) for tile in tiles), strict=True)
     return np.concatenate(rows, axis=1), np.concatenate(columns, axis=1)
 
 
 # -- numbers in registers ------------------------------------------------------------------------------
 def unpack(bits: np.ndarray, type_: str) -> np.ndarray:
-    """Register contents (..., registers) to float64 values (..., values): a register's lowest bits first."""
-    if type_ == "tf32":  # the hardware does not look at the low 13 bits
+    """Return float64 values (..., values) of register contents (..., registers): a register's lowest bits first."""
+    if type_ == "tf32":  # the hardware ignores the low 13 bits
         return (bits & np.uint32(0xFFFFE000)).view(np.float32).astype(np.float64)
     bits = np.ascontiguousarray(bits)
     if type_ == "bf16":
@@ -88,14 +91,14 @@ def unpack(bits: np.ndarray, type_: str) -> np.ndarray:
 
 
 def pack(values: np.ndarray, type_: str) -> np.ndarray:
-    """float64 values (..., values) to register contents (..., registers), rounded to the type."""
+    """Return register contents (..., registers) of float64 values (..., values), rounded to the type."""
     register = np.uint64 if type_ == "f64" else np.uint32
     rounded = to_bf16(values) if type_ == "bf16" else values.astype(DTYPES[type_])
     return np.ascontiguousarray(rounded).view(register)
 
 
 def reader(m: Machine, o: Operand, type_: str) -> Callable[[np.ndarray], np.ndarray]:
-    """Reads a fragment's registers: of warps, (warps, 32, registers) of bits."""
+    """Return a function that reads a fragment's registers for given warps: bits [warps, 32, registers]."""
     word = "f64" if type_ == "f64" else "f32" if type_ == "f32" else "b32"
     bits = UNSIGNED[type_bytes(word)]
     reads = [m.reader(r, word) for r in registers(o)]
@@ -109,7 +112,7 @@ def reader(m: Machine, o: Operand, type_: str) -> Callable[[np.ndarray], np.ndar
 
 
 def writer(m: Machine, o: Operand, type_: str) -> Callable[[np.ndarray, np.ndarray], None]:
-    """Writes a fragment's registers: of warps, (warps, 32, registers) of bits."""
+    """Return a function that writes a fragment's registers for given warps: bits [warps, 32, registers]."""
     word = "b64" if type_ == "f64" else "b32"
     puts = [m.writer(r, word) for r in registers(o)]
 
@@ -121,25 +124,25 @@ def writer(m: Machine, o: Operand, type_: str) -> Callable[[np.ndarray, np.ndarr
 
 
 def registers(o: Operand) -> tuple[Operand, ...]:
-    """Those of a fragment, one or a vector."""
+    """Return the registers of a fragment: one, or those of a vector."""
     return o.value if o.kind == "vector" else (o,)
 
 
 # -- warps and products --------------------------------------------------------------------------------
 def active_warps(m: Machine) -> np.ndarray:
-    """The warps that take part, whole as these instructions demand."""
+    """Return the active warps. These instructions require whole warps."""
     return np.arange(m.slots // 32) if m.am is None else np.flatnonzero(m.am.reshape(-1, 32).any(axis=1))
 
 
 def spread(m: Machine, warps: np.ndarray, values: np.ndarray) -> np.ndarray:
-    """(warps that take part, 32) into slots."""
+    """Return values of the active warps (warps, 32) in their slots, zero in the others."""
     out = np.zeros((m.slots // 32, 32), values.dtype)
     out[warps] = values
     return out.reshape(-1)
 
 
 def multiply(a: np.ndarray, b: np.ndarray, c: np.ndarray, type_: str, saturate: bool) -> np.ndarray:
-    """a b + c of float64 matrices; of integers as s32, wrapped or held at its limits."""
+    """Return a b + c of float64 matrices; of integers as s32, wrapped or clamped to its limits."""
     out = a @ b + c  # integers: below 2^53, so exact
     if type_ != "s32":
         return out

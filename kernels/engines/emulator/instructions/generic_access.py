@@ -1,4 +1,4 @@
-"""Accesses by generic addresses: threads of one instruction may point into different spaces, one after the other."""
+"""Accesses by generic addresses: threads of one instruction may point into different spaces. Each space runs in turn."""
 
 from __future__ import annotations
 
@@ -12,12 +12,13 @@ from kernels.engines.emulator.memory import WINDOWS
 from kernels.engines.emulator.ptx.parse import Instruction
 from kernels.engines.emulator.state import Machine
 
-# An address without so many low bits has a value for each space.
+# An address shifted right by these bits identifies its space.
 _WINDOW_BITS = np.uint64(min(WINDOWS.values()).bit_length() - 1)
 
 
 def by_space(build: Callable[[Machine, int, Instruction], Run]) -> Callable[[Machine, int, Instruction], Run]:
-    """The builder of an access, carried out for the threads of each space apart if its addresses are generic."""
+    """Return the builder of an access that runs separately for the threads of each space if its addresses are
+    generic."""
 
     def built(m: Machine, pc: int, i: Instruction) -> Run:
         run = build(m, pc, i)
@@ -44,7 +45,7 @@ def by_space(build: Callable[[Machine, int, Instruction], Run]) -> Callable[[Mac
 
 
 def _split(m: Machine, run: Run, spaces: np.ndarray, each: np.ndarray) -> None:
-    """Run for the active threads of each space."""
+    """Run for the active threads of each space, one space after the other."""
     am, wm = m.am, m.wm
     try:
         for space in each:
@@ -55,7 +56,7 @@ def _split(m: Machine, run: Run, spaces: np.ndarray, each: np.ndarray) -> None:
 
 
 def is_space(m: Machine, pc: int, i: Instruction) -> Run:
-    """isspacep: whether a generic address points into a space. Constants lie in global memory here."""
+    """Build isspacep: whether a generic address points into a space. Constants are in global memory here."""
     space = i.parts[1].partition("::")[0]
     put, a = m.writer(i.operands[0], "pred"), m.reader(i.operands[1], "u64")
     if space in WINDOWS:

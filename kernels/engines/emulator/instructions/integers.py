@@ -16,7 +16,7 @@ BITS = np.int64(32)
 
 
 def _of(function: Callable, *types: str) -> Callable[[Machine, int, Instruction], Run]:
-    """The builder of an instruction that writes 32 bits: function(instruction, sources as these types)."""
+    """Return the builder of an instruction that writes 32 bits: function(instruction, sources as these types)."""
 
     def build(m: Machine, pc: int, i: Instruction) -> Run:
         put = m.writer(i.operands[0], "u32")
@@ -31,7 +31,7 @@ def _u32(values) -> np.ndarray | np.generic:
 
 
 def _position(i: Instruction, value):
-    """A bit position or width: held at 32 by .clamp, its low five bits by .wrap."""
+    """Return a bit position or width: at most 32 with .clamp, its low five bits with .wrap."""
     if i.parts[1] not in ("clamp", "wrap"):
         raise Unknown(f"unknown opcode {i.opcode}")
     wide = value.astype(np.int64)
@@ -39,20 +39,20 @@ def _position(i: Instruction, value):
 
 
 def _fns(i: Instruction, mask, base, offset):
-    """The position of the |offset|-th set bit from `base` on, upwards or downwards; all ones if there is none."""
+    """Return the position of the |offset|-th set bit from `base` on, upwards or downwards; all ones if there is none."""
     mask, base, offset = np.broadcast_arrays(*(np.asarray(x, np.int64) for x in (mask, base, offset)))
-    found, left = np.full(mask.shape, -1), np.where(offset == 0, 1, np.abs(offset))
-    step, reach = np.where(offset < 0, -1, 1), np.where(offset == 0, 1, BITS)
+    found, remaining = np.full(mask.shape, -1), np.where(offset == 0, 1, np.abs(offset))
+    step, steps = np.where(offset < 0, -1, 1), np.where(offset == 0, 1, BITS)
     for n in range(32):
         at = base + step * n
-        there = (at >= 0) & (at < BITS) & (n < reach)
-        left = left - (there & (mask >> np.where(there, at, 0) & 1 == 1))
-        found = np.where((left == 0) & (found < 0), at, found)
+        valid = (at >= 0) & (at < BITS) & (n < steps)
+        remaining = remaining - (valid & (mask >> np.where(valid, at, 0) & 1 == 1))
+        found = np.where((remaining == 0) & (found < 0), at, found)
     return _u32(found)
 
 
 def _szext(i: Instruction, a, b):
-    """The low b bits of a, extended by their sign (.s32) or by zeros."""
+    """Return the low b bits of a, extended by their sign (.s32) or by zeros."""
     width = _position(i, b)
     low = a.astype(np.int64) & ((np.int64(1) << width) - 1)
     top = (np.int64(1) << width) >> 1
@@ -60,7 +60,7 @@ def _szext(i: Instruction, a, b):
 
 
 def _bmsk(i: Instruction, a, b):
-    """b set bits from bit a on."""
+    """Return b set bits from bit a on."""
     start, width = _position(i, a), _position(i, b)
     return _u32(((np.int64(1) << width) - 1) << start)
 
@@ -71,7 +71,7 @@ def _cnot(m: Machine, pc: int, i: Instruction) -> Run:
 
 
 def _slct(m: Machine, pc: int, i: Instruction) -> Run:
-    """a where c is 0 or more, else b."""
+    """Build slct: a if c is 0 or more, else b."""
     type_, sign = i.parts[-2:]
     put, a, b = m.writer(i.operands[0], type_), m.reader(i.operands[1], type_), m.reader(i.operands[2], type_)
     c = m.reader(i.operands[3], sign)
@@ -79,7 +79,7 @@ def _slct(m: Machine, pc: int, i: Instruction) -> Run:
 
 
 def _dp2a(m: Machine, pc: int, i: Instruction) -> Run:
-    """c plus the products of a's two halves and of the lower or upper two bytes of b."""
+    """Build dp2a: c plus the products of a's two halves and the lower or upper two bytes of b."""
     signed = i.parts[2] == "s32", i.parts[3] == "s32"
     shift = np.uint32(16 if i.parts[1] == "hi" else 0)
     put, (a, b, c) = m.writer(i.operands[0], "u32"), (m.reader(o, "u32") for o in i.operands[1:])
@@ -93,7 +93,7 @@ def _dp2a(m: Machine, pc: int, i: Instruction) -> Run:
 
 
 def _mul24(m: Machine, pc: int, i: Instruction) -> Run:
-    """mul24, mad24: the low (.lo) or high (.hi) 32 of the 48 bits of a product of 24-bit numbers."""
+    """Build mul24 and mad24: the low (.lo) or high (.hi) 32 of the 48 bits of a product of 24-bit numbers."""
     type_ = i.parts[-1]
     put = m.writer(i.operands[0], type_)
     a, b, *c = (m.reader(o, type_) for o in i.operands[1:])
@@ -111,22 +111,25 @@ def _mul24(m: Machine, pc: int, i: Instruction) -> Run:
 
 
 def _pack(m: Machine, pc: int, i: Instruction) -> Run:
-    """cvt.pack: a and b held in a narrow type's range, side by side with b lowest; below c's low bits, if given."""
+    """Build cvt.pack: a and b clamped to a narrow type's range, side by side with b lowest, below c's low bits if c is
+    given."""
     narrow = i.parts[3]
     bits = int(narrow[1:])
-    least, most = (-(1 << bits - 1), (1 << bits - 1) - 1) if narrow[0] == "s" else (0, (1 << bits) - 1)
+    min_value, max_value = (
+        (-(1 << bits - 1), (1 << bits - 1) - 1) if narrow[0] == "s" else (0, (1 << bits) - 1)
+    )
     put = m.writer(i.operands[0], "u32")
     a, b, *c = (m.reader(o, t) for o, t in zip(i.operands[1:], (i.parts[4], i.parts[4], "u32"), strict=False))
 
     def run() -> None:
-        high, low = (np.clip(v().astype(np.int64), least, most) & (1 << bits) - 1 for v in (a, b))
+        high, low = (np.clip(v().astype(np.int64), min_value, max_value) & (1 << bits) - 1 for v in (a, b))
         above = c[0]().astype(np.int64) << 2 * bits if c else 0
         put(_u32(above | high << bits | low))
 
     return run
 
 
-# The bytes that prmt's modes choose for a selector of 0 to 3, lowest first.
+# The bytes that prmt's modes select for a selector of 0 to 3, lowest first.
 _MODES = {
     "f4e": lambda n, k: n + k,
     "b4e": lambda n, k: (n - k) % 8,
@@ -138,7 +141,7 @@ _MODES = {
 
 
 def _prmt(m: Machine, pc: int, i: Instruction) -> Run:
-    """Byte permute: the selector names the bytes one by one, or by a mode which four."""
+    """Build a byte permute. The selector names each byte; with a mode, it selects one of four combinations."""
     put, (a, b, c) = m.writer(i.operands[0], "b32"), (m.reader(o, "u32") for o in i.operands[1:])
     if len(i.parts) == 2:
         return lambda: put(operations.prmt(a(), b(), c()))

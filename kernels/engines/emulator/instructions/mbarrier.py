@@ -1,7 +1,7 @@
 """mbarrier: barriers that are 64-bit words in shared memory, as cuda::barrier and cuda::pipeline use them.
 
-A word holds how many arrivals its phase still waits for, how many each phase expects, and the phase's parity. The last
-arrival begins the next phase. What CUDA leaves open, the places of these in the word, is the emulator's own.
+A word holds the number of arrivals its phase still waits for, the number each phase expects, and the phase's parity.
+The last arrival begins the next phase. CUDA does not define the layout of the word; this one is the emulator's.
 """
 
 from __future__ import annotations
@@ -17,8 +17,8 @@ from kernels.engines.emulator.state import Machine
 
 WIDTH = 8
 BITS = 20  # of a count
-MOST = (1 << BITS) - 1
-PARITY = 63  # the bit that tells the phase's parity
+MAX_COUNT = (1 << BITS) - 1
+PARITY = 63  # the bit of the phase's parity
 _HINTS = {"b64", "shared", "shared::cta", "acquire", "release", "relaxed", "cta", "cluster"}
 
 
@@ -33,13 +33,17 @@ def _word(pending: int, expected: int, parity: int) -> int:
 
 def init(m: Machine, pc: int, i: Instruction) -> Run:
     _check(i)
-    at, count = Accessor(m, pc, i.operands[0], space_of(i), WIDTH), m.reader(i.operands[1], "u32")
+    access, count = Accessor(m, pc, i.operands[0], space_of(i), WIDTH), m.reader(i.operands[1], "u32")
 
     def run() -> None:
-        memory, name, offsets, chosen = at.checked(write=True)
+        memory, name, offsets, chosen = access.checked(write=True)
         counts = m.active(count()).astype(np.uint64)
-        if bad := np.flatnonzero((counts == 0) | (counts > MOST)).tolist():
-            m.fail(pc, f"an mbarrier expects 1 to {MOST:,} arrivals, got {counts[bad[0]]}", m.slot_of(bad[0]))
+        if bad := np.flatnonzero((counts == 0) | (counts > MAX_COUNT)).tolist():
+            m.fail(
+                pc,
+                f"an mbarrier expects 1 to {MAX_COUNT:,} arrivals, got {counts[bad[0]]}",
+                m.slot_of(bad[0]),
+            )
         words = counts | counts << np.uint64(BITS)
         if name == "shared" and m.races is not None:
             m.races.write(pc, offsets, WIDTH, words)
@@ -50,51 +54,54 @@ def init(m: Machine, pc: int, i: Instruction) -> Run:
 
 def invalidate(m: Machine, pc: int, i: Instruction) -> Run:
     _check(i)
-    at = Accessor(m, pc, i.operands[0], space_of(i), WIDTH)
-    return lambda: at.checked(write=False) and None
+    access = Accessor(m, pc, i.operands[0], space_of(i), WIDTH)
+    return lambda: access.checked(write=False) and None
 
 
 def arrive(m: Machine, pc: int, i: Instruction) -> Run:
-    """mbarrier.arrive, mbarrier.arrive_drop: each thread's arrivals, in slot order; gives the word before."""
+    """Build mbarrier.arrive and mbarrier.arrive_drop: each thread's arrivals, in slot order. The result is the word
+    before."""
     _check(i, "noComplete")
-    state, where, *given = i.operands
+    state, address, *given = i.operands
     count = m.reader(given[0], "u32") if given else lambda: np.uint32(1)
     put = m.writer(state, "b64")
-    at, drop = Accessor(m, pc, where, space_of(i), WIDTH), i.parts[1] == "arrive_drop"
-    return lambda: put(m.spread(_arrivals(m, at, m.active(count()), drop)))
+    access, drop = Accessor(m, pc, address, space_of(i), WIDTH), i.parts[1] == "arrive_drop"
+    return lambda: put(m.spread(_arrivals(m, access, m.active(count()), drop)))
 
 
 def arrive_after_copies(m: Machine, pc: int, i: Instruction) -> Run:
-    """cp.async.mbarrier.arrive: copies are done at once, and so is the arrival. Without .noinc the phase first waits
-    for one more: nothing changes."""
-    at = Accessor(m, pc, i.operands[0], space_of(i), WIDTH)
+    """Build cp.async.mbarrier.arrive: copies are done at once, and so is the arrival.
+
+    Without .noinc the phase first expects one more arrival, so nothing changes.
+    """
+    access = Accessor(m, pc, i.operands[0], space_of(i), WIDTH)
     if "noinc" not in i.parts:
-        return lambda: at.checked(write=False) and None
+        return lambda: access.checked(write=False) and None
 
     def run() -> None:
         ones = np.ones(m.slots if m.am is None else np.count_nonzero(m.am), np.uint32)
-        _arrivals(m, at, ones, False)
+        _arrivals(m, access, ones, False)
 
     return run
 
 
-def _arrivals(m: Machine, at: Accessor, counts: np.ndarray, drop: bool) -> np.ndarray:
-    """Carry out arrivals: the words before each, for the active threads. `drop`: later phases expect fewer."""
-    memory, name, offsets, chosen = at.checked(write=False)
+def _arrivals(m: Machine, access: Accessor, counts: np.ndarray, drop: bool) -> np.ndarray:
+    """Execute arrivals of the active threads. Return the word before each. `drop`: later phases expect fewer."""
+    memory, name, offsets, chosen = access.checked(write=False)
     if name == "shared" and m.races is not None:
-        m.races.atomic(at.pc, offsets, WIDTH)
+        m.races.atomic(access.pc, offsets, WIDTH)
     words = dict(zip(chosen.tolist(), memory.load(chosen, WIDTH).tolist(), strict=True))
     before, completed = np.empty(len(chosen), np.uint64), False
-    for n, (place, count) in enumerate(zip(chosen.tolist(), counts.tolist(), strict=True)):
-        word = before[n] = words[place]
-        pending, expected, parity = (word & MOST) - count, word >> BITS & MOST, word >> PARITY
+    for n, (offset, count) in enumerate(zip(chosen.tolist(), counts.tolist(), strict=True)):
+        word = before[n] = words[offset]
+        pending, expected, parity = (word & MAX_COUNT) - count, word >> BITS & MAX_COUNT, word >> PARITY
         if pending < 0:
-            what = f"{count} arrivals at an mbarrier that waits for {word & MOST} of {expected}"
-            m.fail(at.pc, what, m.slot_of(n))
+            message = f"{count} arrivals at an mbarrier that waits for {word & MAX_COUNT} of {expected}"
+            m.fail(access.pc, message, m.slot_of(n))
         expected -= count if drop else 0
         if pending == 0:
             pending, parity, completed = expected, 1 - parity, True
-        words[place] = _word(pending, expected, parity)
+        words[offset] = _word(pending, expected, parity)
     memory.store(np.array([*words], np.uint64), WIDTH, np.array([*words.values()], np.uint64))
     if completed and m.races is not None:
         m.races.barrier()
@@ -102,33 +109,33 @@ def _arrivals(m: Machine, at: Accessor, counts: np.ndarray, drop: bool) -> np.nd
 
 
 def wait(m: Machine, pc: int, i: Instruction) -> Run:
-    """mbarrier.test_wait, mbarrier.try_wait: whether the phase has ended that a word or a parity names. A thread
-    that finds it has not does not wait here: its loop tries again."""
+    """Build mbarrier.test_wait and mbarrier.try_wait: whether the phase of a word or a parity has ended. If it has not,
+    the thread does not wait here: its loop tries again."""
     _check(i, "parity")
-    put, where, named = m.writer(i.operands[0], "pred"), i.operands[1], i.operands[2]
+    put, address, named = m.writer(i.operands[0], "pred"), i.operands[1], i.operands[2]
     parity = "parity" in i.parts
     phase = m.reader(named, "u32" if parity else "u64")
-    at = Accessor(m, pc, where, space_of(i), WIDTH)
+    access = Accessor(m, pc, address, space_of(i), WIDTH)
 
     def run() -> None:
-        memory, name, offsets, chosen = at.checked(write=False)
+        memory, name, offsets, chosen = access.checked(write=False)
         if name == "shared" and m.races is not None:
             m.races.atomic(pc, offsets, WIDTH)
-        now = memory.load(chosen, WIDTH) >> np.uint64(PARITY)
-        then = m.active(phase()).astype(np.uint64)
-        then = then & np.uint64(1) if parity else then >> np.uint64(PARITY)
-        put(m.spread(now != then))
+        parity_now = memory.load(chosen, WIDTH) >> np.uint64(PARITY)
+        named_parity = m.active(phase()).astype(np.uint64)
+        named_parity = named_parity & np.uint64(1) if parity else named_parity >> np.uint64(PARITY)
+        put(m.spread(parity_now != named_parity))
 
     return run
 
 
 def pending(m: Machine, pc: int, i: Instruction) -> Run:
     put, state = m.writer(i.operands[0], "u32"), m.reader(i.operands[1], "u64")
-    return lambda: put((state() & np.uint64(MOST)).astype(np.uint32))
+    return lambda: put((state() & np.uint64(MAX_COUNT)).astype(np.uint32))
 
 
 def copy(m: Machine, pc: int, i: Instruction) -> Run:
-    """cp.async: a copy, or the arrival after copies."""
+    """Build cp.async: a copy, or the arrival after copies."""
     build = by_space(arrive_after_copies) if "mbarrier" in i.parts else memory_access.async_copy
     return build(m, pc, i)
 

@@ -1,4 +1,4 @@
-"""Loads, stores, atomics and asynchronous copies: addresses to bytes, counted and checked on the way."""
+"""Loads, stores, atomics and asynchronous copies. Each access is checked and counted."""
 
 from __future__ import annotations
 
@@ -15,14 +15,14 @@ from kernels.engines.emulator.operations import DTYPES, UNSIGNED
 from kernels.engines.emulator.ptx.parse import Instruction, Operand, type_bytes
 from kernels.engines.emulator.state import Machine
 
-# Accesses that may meet another thread's, as atomics may: PTX ISA, "Morally strong operations".
+# Accesses that may overlap another thread's, as atomics may: PTX ISA, "Morally strong operations".
 STRONG = {"relaxed", "acquire", "release", "mmio"}
 ACQUIRES = {"acquire", "acq_rel"}
 SPACES = ("global", "shared", "local", "const", "param")
 
 
 def space_of(i: Instruction) -> str:
-    """The state space an access names; "generic" where its addresses decide."""
+    """Return the state space that an access names; "generic" if its addresses decide."""
     for part in i.parts[1:]:
         name = part.partition("::")[0]
         if name in SPACES:
@@ -35,25 +35,25 @@ def _vector(i: Instruction) -> int:
 
 
 def _operands(i: Instruction) -> tuple[Operand, ...]:
-    """Without the hint to the cache that may come last."""
+    """Return the operands without a cache hint, which may be the last."""
     return i.operands[:-1] if "L2::cache_hint" in i.parts else i.operands
 
 
 class Accessor:
-    """One memory operand: where its bytes are for every active thread, in the space it addresses."""
+    """One memory operand: the offsets of its bytes for every active thread, in the space it addresses."""
 
     def __init__(self, m: Machine, pc: int, operand: Operand, space: str, width: int):
         self.m, self.pc, self.space, self.width = m, pc, space, width
         parts = m.kernel.code[pc].parts
-        self._strong, self._acquires = (not words.isdisjoint(parts) for words in (STRONG, ACQUIRES))
+        self._strong, self._acquires = (not qualifiers.isdisjoint(parts) for qualifiers in (STRONG, ACQUIRES))
         base = operand.base if operand.kind == "mem" else operand
         self._short = _is_32_bit(m, base)
         self._base = m.reader(base, "u32" if self._short else "u64")
         self._offset = operand.offset
 
     def locate(self, inside: np.ndarray | None = None) -> tuple[Space, str, np.ndarray]:
-        """(space, its name, byte offsets into it as uint64: scalar or one a slot); `inside`: bytes to add to each
-        slot's address."""
+        """Return (space, its name, byte offsets into it as uint64: scalar or one a slot). `inside`: bytes to add to
+        each slot's address."""
         m, address = self.m, self._base().astype(np.uint64) + np.uint64(self._offset % (1 << 64))
         if inside is not None:
             address = address + inside
@@ -70,23 +70,23 @@ class Accessor:
             # A register below the address and a positive offset wrap at 32 bits.
             address = address & np.uint64(0xFFFFFFFF)
         if address.max() > limit:
-            self._beyond(space, address, limit)
+            self._fail_outside(space, address, limit)
         return space, name, address + base
 
-    def _beyond(self, space: Space, address: np.ndarray, limit) -> None:
-        """Idle lanes may hold anything; an active one beyond the block's memory is a fault."""
+    def _fail_outside(self, space: Space, address: np.ndarray, limit) -> None:
+        """Raise EmulatorError if an active lane is beyond the block's memory. Idle lanes may hold any address."""
         active = self.m.active(address)
         bad = np.flatnonzero(active > limit) if space.size >= self.width else np.zeros(1, int)
         if bad.size:
-            what = f"out-of-bounds access of {self.width} bytes {space.describe(int(active[bad[0]]) % max(space.size, 1))}"
+            message = f"out-of-bounds access of {self.width} bytes {space.describe(int(active[bad[0]]) % max(space.size, 1))}"
             if space.size:
-                what = f"out-of-bounds access of {self.width} bytes at byte {int(active[bad[0]])} of the block's {space.size} bytes of {space.name} memory"
-            self.m.fail(self.pc, what, self.m.slot_of(int(bad[0])))
+                message = f"out-of-bounds access of {self.width} bytes at byte {int(active[bad[0]])} of the block's {space.size} bytes of {space.name} memory"
+            self.m.fail(self.pc, message, self.m.slot_of(int(bad[0])))
 
     def checked(
         self, write: bool, inside: np.ndarray | None = None
     ) -> tuple[Space, str, np.ndarray, np.ndarray]:
-        """locate(), with the offsets of the active threads checked: (space, name, all offsets, active ones)."""
+        """Locate and check the offsets of the active threads. Return (space, name, all offsets, active ones)."""
         space, name, offsets = self.locate(inside)
         m = self.m
         if offsets.ndim == 0:
@@ -95,23 +95,23 @@ class Accessor:
         try:
             space.check(chosen, self.width, write)
         except Fault as fault:
-            m.fail(self.pc, fault.what, m.slot_of(fault.at))
+            m.fail(self.pc, fault.description, m.slot_of(fault.index))
         return space, name, offsets, chosen
 
     def acquired(self) -> None:
-        """Tell the race detector that what other threads released before is in order, if this access acquires."""
+        """Report to the race detector that earlier releases of other threads are ordered, if this access acquires."""
         if self._acquires and self.m.races is not None:
             self.m.races.barrier()
 
-    def race_to_write(self, offsets: np.ndarray, values: np.ndarray) -> None:
-        """Tell the race detector of a write to shared memory by the active threads, [active, elements]."""
+    def report_write(self, offsets: np.ndarray, values: np.ndarray) -> None:
+        """Report a write to shared memory to the race detector. `values`: of the active threads, [active, elements]."""
         if self._strong:
             self.m.races.atomic(self.pc, offsets, self.width)
         else:
             self.m.races.write(self.pc, offsets, self.width, values)
 
     def count(self, op: str, name: str, offsets: np.ndarray) -> None:
-        """Tell the tally and the trace of an access by the active threads, the race detector of a read."""
+        """Report an access by the active threads to the tally and the trace, and a read to the race detector."""
         m = self.m
         if op == "ld" and name == "shared" and m.races is not None:
             (m.races.atomic if self._strong else m.races.read)(self.pc, offsets, self.width)
@@ -136,7 +136,7 @@ def _is_32_bit(m: Machine, base: Operand) -> bool:
 
 
 def load(m: Machine, pc: int, i: Instruction) -> Run:
-    """ld, ldu: any space, vectors, narrow types extended."""
+    """Build ld and ldu: from any space, also vectors; narrow types are extended."""
     space, type_, count = space_of(i), i.parts[-1], _vector(i)
     target, source = _operands(i)
     targets = target.value if target.kind == "vector" else (target,)
@@ -144,18 +144,18 @@ def load(m: Machine, pc: int, i: Instruction) -> Run:
     if space == "param":
         return _load_param(m, source, type_, puts)
     width, dtype = type_bytes(type_), DTYPES[type_]
-    at = Accessor(m, pc, source, space, width * count)
+    access = Accessor(m, pc, source, space, width * count)
 
     def run() -> None:
-        memory, name, offsets, chosen = at.checked(write=False)
+        memory, name, offsets, chosen = access.checked(write=False)
         if name != "const":
-            at.count("ld", name, offsets)
+            access.count("ld", name, offsets)
         for n, put in enumerate(puts):
-            got = memory.load(chosen + np.uint64(n * width) if n else chosen, width)
+            loaded = memory.load(chosen + np.uint64(n * width) if n else chosen, width)
             if m.trace is not None:
-                m.trace.access(pc, name, offsets + np.uint64(n * width), got, dtype, False)
-            put(m.spread(got).view(dtype))
-        at.acquired()
+                m.trace.access(pc, name, offsets + np.uint64(n * width), loaded, dtype, False)
+            put(m.spread(loaded).view(dtype))
+        access.acquired()
 
     return run
 
@@ -178,16 +178,16 @@ def store(m: Machine, pc: int, i: Instruction) -> Run:
     sources = source.value if source.kind == "vector" else (source,)
     width, dtype = type_bytes(type_), DTYPES[type_]
     reads = [m.reader(s, type_) for s in sources]
-    at = Accessor(m, pc, target, space, width * count)
+    access = Accessor(m, pc, target, space, width * count)
     bits = UNSIGNED[width]
 
     def run() -> None:
-        memory, name, offsets, chosen = at.checked(write=True)
-        at.count("st", name, offsets)
-        given = [m.active(read()).view(bits) for read in reads]
+        memory, name, offsets, chosen = access.checked(write=True)
+        access.count("st", name, offsets)
+        elements = [m.active(read()).view(bits) for read in reads]
         if name == "shared" and m.races is not None:
-            at.race_to_write(offsets, np.stack(given, axis=-1))
-        for n, values in enumerate(given):
+            access.report_write(offsets, np.stack(elements, axis=-1))
+        for n, values in enumerate(elements):
             memory.store(chosen + np.uint64(n * width) if n else chosen, width, values)
             if m.trace is not None:
                 m.trace.access(pc, name, offsets + np.uint64(n * width), values, dtype, True)
@@ -196,7 +196,7 @@ def store(m: Machine, pc: int, i: Instruction) -> Run:
 
 
 def atomic(m: Machine, pc: int, i: Instruction) -> Run:
-    """atom and red; of a vector, its elements one after the other."""
+    """Build atom and red. A vector's elements are updated one after the other."""
     if _vector(i) == 1:
         return _atomic(m, pc, i)
     runs = [_atomic(m, pc, element) for element in _elements(i)]
@@ -209,7 +209,7 @@ def atomic(m: Machine, pc: int, i: Instruction) -> Run:
 
 
 def _elements(i: Instruction) -> Iterator[Instruction]:
-    """The atomics that one on a vector is made of."""
+    """Yield the scalar atomics of an atomic on a vector."""
     opcode = ".".join(p for p in i.parts if p not in ("v2", "v4", "v8"))
     width = type_bytes(i.parts[-1])
     for n in range(_vector(i)):
@@ -225,7 +225,7 @@ def _elements(i: Instruction) -> Iterator[Instruction]:
 
 
 def _atomic(m: Machine, pc: int, i: Instruction) -> Run:
-    """Threads that meet at an address take turns in slot order."""
+    """Build an atomic. Threads with the same address update it in slot order."""
     parts, type_ = i.parts, i.parts[-1]
     space = space_of(i)
     reduction = parts[0] == "red"
@@ -235,7 +235,7 @@ def _atomic(m: Machine, pc: int, i: Instruction) -> Run:
     compute = type_ if type_[0] != "b" or op in ("exch", "cas", "and", "or", "xor") else f"u{type_[1:]}"
     values = [m.reader(o, compute) for o in operands[1:]]
     put = None if reduction or i.operands[0].kind == "sink" else m.writer(i.operands[0], compute)
-    at = Accessor(m, pc, operands[0], space, width)
+    access = Accessor(m, pc, operands[0], space, width)
     f = operations.ATOMIC.get(op)
     pair = type_ in ("f16x2", "bf16x2")
 
@@ -255,7 +255,7 @@ def _atomic(m: Machine, pc: int, i: Instruction) -> Run:
         return f(old, new[0])
 
     def run() -> None:
-        memory, name, offsets, chosen = at.checked(write=False)
+        memory, name, offsets, chosen = access.checked(write=False)
         given = [m.active(v()) for v in values]
         if m.tally is not None:
             m.tally.add(pc, "atomics", len(chosen))
@@ -265,14 +265,14 @@ def _atomic(m: Machine, pc: int, i: Instruction) -> Run:
             compare_and_swap.count(m, pc, width, offsets)
         old_all = np.empty(len(chosen), DTYPES[compute])
         rounds, uniform = _rounds(chosen), all((g == g[0]).all() for g in given)
-        for n, now in enumerate(rounds):
-            old = memory.load(chosen[now], width).view(DTYPES[compute])
-            old_all[now] = old
-            new = step(old, [g[now] for g in given]).astype(old.dtype)
+        for n, index in enumerate(rounds):
+            old = memory.load(chosen[index], width).view(DTYPES[compute])
+            old_all[index] = old
+            new = step(old, [g[index] for g in given]).astype(old.dtype)
             before, after = old.view(UNSIGNED[width]), new.view(UNSIGNED[width])
-            if (before != after).any():  # what leaves all as it was is no write that others wait for
-                memory.store(chosen[now], width, after)
-            elif uniform:  # then the rest change nothing either: threads that all wait for one lock
+            if (before != after).any():  # other threads do not wait for an update that changes nothing
+                memory.store(chosen[index], width, after)
+            elif uniform:  # then the rest change nothing either: threads that wait for one lock
                 rest = np.concatenate(rounds[n:])
                 old_all[rest] = memory.load(chosen[rest], width).view(DTYPES[compute])
                 break
@@ -280,28 +280,28 @@ def _atomic(m: Machine, pc: int, i: Instruction) -> Run:
             m.trace.access(pc, name, offsets, old_all.view(UNSIGNED[width]), dtype, True)
         if put is not None:
             put(m.spread(old_all))
-        at.acquired()
+        access.acquired()
 
     return run
 
 
 def _rounds(addresses: np.ndarray) -> list[np.ndarray]:
-    """Who goes in each round: the first that waits at each address, then the second, and so on."""
-    turns = compare_and_swap.turns(addresses)
-    return np.split(np.argsort(turns, kind="stable"), np.cumsum(np.bincount(turns))[:-1])
+    """Return the entries of each round: the first at each address, then the second, and so on."""
+    ranks = compare_and_swap.rank_among_equal(addresses)
+    return np.split(np.argsort(ranks, kind="stable"), np.cumsum(np.bincount(ranks))[:-1])
 
 
 def async_copy(m: Machine, pc: int, i: Instruction) -> Run:
-    """cp.async: global to shared. Done at once: waiting for it is then never too late."""
+    """Build cp.async, from global to shared memory. The copy is done at once, so waiting for it is never too late."""
     if i.parts[1] != "async" or {"bulk", "mbarrier", "reduce"} & set(i.parts):
         raise Unknown(f"unknown opcode {i.opcode}")
     if {"commit_group", "wait_group", "wait_all"} & set(i.parts):
         return lambda: None
-    target, origin, count, *fewer = _operands(i)
+    target, origin, count, *size_operand = _operands(i)
     size = int(count.value)
     to = Accessor(m, pc, target, "shared", size)
     source = Accessor(m, pc, origin, "global", size)
-    given = m.reader(fewer[0], "u32") if fewer else None
+    given = m.reader(size_operand[0], "u32") if size_operand else None
     unit = min(size, 8)
 
     def run() -> None:
@@ -323,36 +323,36 @@ def async_copy(m: Machine, pc: int, i: Instruction) -> Run:
 
 
 def _read_some(m: Machine, count: np.ndarray, source: Accessor, size: int) -> np.ndarray:
-    """uint8 [active, size]: the first `count` bytes of each active thread's, zeros after them. No byte beyond
-    is read."""
+    """Return uint8 [active, size]: the first `count` bytes of each active thread's source, then zeros. No byte beyond
+    `count` is read."""
     data = np.zeros((len(count), size), np.uint8)
-    memory, name, places = source.locate()
-    places = np.broadcast_to(places, m.slots)
-    chosen = m.active(places)
+    memory, name, offsets = source.locate()
+    offsets = np.broadcast_to(offsets, m.slots)
+    chosen = m.active(offsets)
     skew = np.flatnonzero((chosen % np.uint64(size) != 0) & (count > 0))
     if skew.size:
-        what = f"misaligned read of {size} bytes at {memory.describe(int(chosen[skew[0]]))}"
-        m.fail(source.pc, what, m.slot_of(int(skew[0])))
+        message = f"misaligned read of {size} bytes at {memory.describe(int(chosen[skew[0]]))}"
+        m.fail(source.pc, message, m.slot_of(int(skew[0])))
     pieces = [(n, 4, count >= n + 4) for n in range(0, size, 4)]
     pieces += [(n, 1, (count > n) & (count - count % 4 <= n)) for n in range(size)]
-    for n, width, keep in pieces:
-        if keep.any():
-            at = chosen[keep] + np.uint64(n)
+    for n, width, readable in pieces:
+        if readable.any():
+            at = chosen[readable] + np.uint64(n)
             try:
                 memory.check(at, width, False)
             except Fault as fault:
-                m.fail(source.pc, fault.what, m.slot_of(int(np.flatnonzero(keep)[fault.at])))
-            data[keep, n : n + width] = memory.load(at, width)[:, None].view(np.uint8)
+                m.fail(source.pc, fault.description, m.slot_of(int(np.flatnonzero(readable)[fault.index])))
+            data[readable, n : n + width] = memory.load(at, width)[:, None].view(np.uint8)
     am = m.am
     m.am = m.spread(count > 0).astype(bool)
     if m.am.any():
-        source.count("ld", name, places)
+        source.count("ld", name, offsets)
     m.am = am
     return data
 
 
 def cache_policy(m: Machine, pc: int, i: Instruction) -> Run:
-    """createpolicy: a hint to the cache, which nothing depends on."""
+    """Build createpolicy: a cache hint without effect here."""
     put = m.writer(i.operands[0], "b64")
     return lambda: put(np.uint64(0))
 

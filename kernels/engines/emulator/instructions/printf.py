@@ -1,4 +1,4 @@
-"""C's printf formats: a format string taken apart, and values written as it says."""
+"""C's printf formats: parses a format string and formats values by it."""
 
 from __future__ import annotations
 
@@ -26,15 +26,15 @@ class Spec:
 
     @property
     def sizes(self) -> list[int]:
-        """Bytes of the arguments that this conversion takes: those of *, then the value."""
+        """The bytes of each argument that this conversion takes: those of *, then the value."""
         stars = [4] * [self.width, self.precision].count("*")
         if self.kind in "diuoxX":
             return [*stars, _SIZES[self.length]]
         return [*stars, 4 if self.kind == "c" else 8]
 
     def text(self, given: Sequence[int], string: bytes = b"") -> bytes:
-        """The value as C writes it. `given`: the arguments' bits, one for each of `sizes`; `string`: what %s
-        points at."""
+        """Return the value as C formats it. `given`: the arguments' bits, one for each of `sizes`; `string`: the text
+        that %s points at."""
         stars = [_signed(bits, 4) for bits in given[:-1]]
         flags = self.flags
         width = stars.pop(0) if self.width == "*" else self.width or 0
@@ -51,7 +51,7 @@ class Spec:
         return (sign + body).rjust(width)
 
     def _body(self, bits: int, string: bytes, flags: str, precision: int | None) -> tuple[bytes, bytes, bool]:
-        """Sign and prefix, the rest, and whether the flag 0 fills in between."""
+        """Return sign and prefix, the rest, and whether the flag 0 fills the gap between them."""
         if self.kind == "s":
             return b"", string[:precision], False
         if self.kind == "c":
@@ -93,7 +93,7 @@ class Spec:
 
 
 def parts(text: bytes) -> list[bytes | Spec]:
-    """A format string as plain text and conversions, in order; what C does not define stays as it is written."""
+    """Return a format string as plain text and conversions, in order. A conversion that C does not define stays text."""
     out: list[bytes | Spec] = []
     at = 0
     for m in _SPEC.finditer(text):
@@ -110,7 +110,7 @@ def parts(text: bytes) -> list[bytes | Spec]:
 
 
 def _extent(text: bytes | None) -> int | str | None:
-    """A width or precision: a number, "*" or None; a precision of only a dot is zero."""
+    """Return a width or precision: a number, "*" or None; a precision of only a dot is zero."""
     return text if text is None else "*" if text == b"*" else int(text or 0)
 
 
@@ -124,7 +124,7 @@ def _sign(negative: bool, flags: str) -> str:
 
 
 def _hexadecimal(value: float, precision: int | None, point: bool) -> str:
-    """%a of a number that is not negative: 0x1.8p+0."""
+    """Return a number that is not negative as %a writes it: 0x1.8p+0."""
     whole, _, exponent = value.hex().partition("p")
     lead, _, digits = whole[2:].partition(".")
     digits = digits.ljust(13, "0")

@@ -1,4 +1,4 @@
-"""Functions that CUDA's runtime provides to kernels: what assert, printf, malloc and free call."""
+"""Functions of CUDA's runtime in kernels: those that assert, printf, malloc and free call."""
 
 from __future__ import annotations
 
@@ -20,11 +20,11 @@ Values = np.ndarray  # one an active thread
 
 
 def external(m: Machine, pc: int, i: Instruction) -> Run:
-    """A call of a function whose body is not in the source."""
+    """Build a call of a function whose body is not in the source."""
     name = i.opcode.partition(".")[2]
     if name not in FUNCTIONS:
-        what = f"call of {plain(name)}: its body is not in this source, and the emulator does not know it"
-        return lambda: m.fail(pc, what, m.slot_of(0))
+        message = f"call of {plain(name)}: its body is not in this source, and the emulator does not know it"
+        return lambda: m.fail(pc, message, m.slot_of(0))
     function, types, result = FUNCTIONS[name]
     returned, given = i.operands
     reads = [_argument(m, pc, o, type_) for o, type_ in zip(given.value, types, strict=True)]
@@ -34,10 +34,10 @@ def external(m: Machine, pc: int, i: Instruction) -> Run:
 
 def _argument(m: Machine, pc: int, variable: Operand, type_: str) -> Callable[[], Values]:
     width, dtype = DTYPES[type_]().itemsize, DTYPES[type_]
-    at = Accessor(m, pc, Operand("mem", None, 0, variable), "local", width)
+    access = Accessor(m, pc, Operand("mem", None, 0, variable), "local", width)
 
     def read() -> Values:
-        memory, _, _, chosen = at.checked(write=False)
+        memory, _, _, chosen = access.checked(write=False)
         return memory.load(chosen, width).view(dtype)
 
     return read
@@ -45,23 +45,23 @@ def _argument(m: Machine, pc: int, variable: Operand, type_: str) -> Callable[[]
 
 def _result(m: Machine, pc: int, variable: Operand, type_: str) -> Callable[[Values], None]:
     width = DTYPES[type_]().itemsize
-    at = Accessor(m, pc, Operand("mem", None, 0, variable), "local", width)
+    access = Accessor(m, pc, Operand("mem", None, 0, variable), "local", width)
 
     def put(values: Values) -> None:
-        memory, _, _, chosen = at.checked(write=True)
+        memory, _, _, chosen = access.checked(write=True)
         memory.store(chosen, width, values.view(UNSIGNED[width]))
 
     return put
 
 
 def _slots(m: Machine) -> np.ndarray:
-    """The slots of the active threads."""
+    """Return the slots of the active threads."""
     return np.arange(m.slots) if m.am is None else np.flatnonzero(m.am)
 
 
-# -- memory behind pointers ---------------------------------------------------------------------------
-def _place(m: Machine, addresses: Values, slots: np.ndarray) -> tuple[Space, np.ndarray]:
-    """The space that generic addresses point into, as the first says, and the bytes' offsets there."""
+# -- memory at pointers -------------------------------------------------------------------------------
+def _resolve(m: Machine, addresses: Values, slots: np.ndarray) -> tuple[Space, np.ndarray]:
+    """Return the space that generic addresses point into (that of the first) and the bytes' offsets there."""
     name = space_at(int(addresses[0]))
     if name == "global":
         return m.memory, addresses - np.uint64(GLOBAL_BASE)
@@ -70,15 +70,15 @@ def _place(m: Machine, addresses: Values, slots: np.ndarray) -> tuple[Space, np.
 
 
 def _string(m: Machine, pc: int, address: int, slot: int) -> bytes:
-    """The bytes up to the next zero."""
-    space, start = _place(m, np.array([address], np.uint64), np.array([slot]))
+    """Return the bytes up to the next zero."""
+    space, start = _resolve(m, np.array([address], np.uint64), np.array([slot]))
     stop = offset = int(start[0])
     while stop < space.bytes.size and space.bytes[stop] and space.state[stop] == WRITTEN:
         stop += 1
     try:
         space.check(start + np.arange(stop - offset + 1, dtype=np.uint64), 1, False)
     except Fault as fault:
-        m.fail(pc, fault.what, slot)
+        m.fail(pc, fault.description, slot)
     return space.bytes[offset:stop].tobytes()
 
 
@@ -87,15 +87,17 @@ def _assertfail(
     m: Machine, pc: int, expression: Values, file: Values, line: Values, function: Values, size: Values
 ) -> None:
     slot = m.slot_of(0)
-    words, name = (_string(m, pc, int(p[0]), slot).decode("utf-8", "replace") for p in (expression, file))
+    expression_text, name = (
+        _string(m, pc, int(p[0]), slot).decode("utf-8", "replace") for p in (expression, file)
+    )
     written = f"{name.replace(chr(92), '/').rpartition('/')[2]}:{line[0]}"
-    where = "" if written == str(m.kernel.code[pc].line) else f" at {written}"
-    m.fail(pc, f"the assertion {words} failed{where}", slot)
+    position = "" if written == str(m.kernel.code[pc].line) else f" at {written}"
+    m.fail(pc, f"the assertion {expression_text} failed{position}", slot)
 
 
 # -- printf -------------------------------------------------------------------------------------------
 def _vprintf(m: Machine, pc: int, format_: Values, buffer: Values) -> Values:
-    """Print; the number of arguments, -1 for a null format, as CUDA's printf returns."""
+    """Print. Return the number of arguments, -1 for a null format, as CUDA's printf does."""
     slots, counts = _slots(m), np.full(len(format_), -1, np.int32)
     for pointer in np.unique(format_[format_ != 0]):
         chosen = format_ == pointer
@@ -112,15 +114,15 @@ def _vprintf(m: Machine, pc: int, format_: Values, buffer: Values) -> Values:
 
 
 def _arguments(m: Machine, pc: int, pieces, buffer: Values, slots: np.ndarray) -> list[list[int]]:
-    """The bits of each argument, for each thread; arguments lie aligned one after the other."""
+    """Return the bits of each argument for each thread. Arguments are aligned, one after the other."""
     out, at = [], 0
     for size in (size for piece in pieces if isinstance(piece, printf.Spec) for size in piece.sizes):
         at = -(-at // size) * size
-        space, offsets = _place(m, buffer + np.uint64(at), slots)
+        space, offsets = _resolve(m, buffer + np.uint64(at), slots)
         try:
             space.check(offsets, size, False)
         except Fault as fault:
-            m.fail(pc, f"printf, argument {len(out) + 1}: {fault.what}", int(slots[fault.at]))
+            m.fail(pc, f"printf, argument {len(out) + 1}: {fault.description}", int(slots[fault.index]))
         out.append(space.load(offsets, size).tolist())
         at += size
     return out
@@ -131,11 +133,11 @@ def _written(m: Machine, pc: int, pieces, given: list[int], slot: int) -> Iterat
         if not isinstance(piece, printf.Spec):
             yield piece
             continue
-        own, given = given[: len(piece.sizes)], given[len(piece.sizes) :]
+        arguments, given = given[: len(piece.sizes)], given[len(piece.sizes) :]
         string = b""
         if piece.kind == "s":
-            string = _string(m, pc, own[-1], slot) if own[-1] else b"(null)"
-        yield piece.text(own, string)
+            string = _string(m, pc, arguments[-1], slot) if arguments[-1] else b"(null)"
+        yield piece.text(arguments, string)
 
 
 # -- malloc and free ----------------------------------------------------------------------------------
@@ -146,7 +148,7 @@ def _heap(m: Machine) -> Heap:
 
 
 def _malloc(m: Machine, pc: int, sizes: Values) -> Values:
-    """Addresses of new memory, null where the heap is full."""
+    """Return addresses of new memory, null if the heap is full."""
     heap = _heap(m)
     starts = [heap.allocate(size) for size in sizes.tolist()]
     return np.array([0 if start is None else GLOBAL_BASE + start for start in starts], np.uint64)
@@ -160,8 +162,8 @@ def _free(m: Machine, pc: int, addresses: Values) -> None:
                 heap.release(address - GLOBAL_BASE)
         except KeyError:
             freed = address - GLOBAL_BASE in heap.sizes
-            what = "that was freed before" if freed else "that malloc did not return"
-            m.fail(pc, f"free of an address {what}: {address:#x}", m.slot_of(n))
+            reason = "that was freed before" if freed else "that malloc did not return"
+            m.fail(pc, f"free of an address {reason}: {address:#x}", m.slot_of(n))
 
 
 # Name: (function, types of its arguments, type of its result)

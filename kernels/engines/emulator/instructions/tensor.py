@@ -1,7 +1,7 @@
-"""Tensor-core instructions: ldmatrix, mma.sync, wmma. Fragments lie over a warp's lanes as the PTX ISA says.
+"""Tensor-core instructions: ldmatrix, mma.sync, wmma. Fragments are distributed over a warp's lanes as in the PTX ISA.
 
-Products are summed in float64 (integers exactly) and rounded once to the accumulator's type; hardware
-keeps fewer bits on the way, so the last digit may differ.
+Products are summed in float64 (integers exactly) and rounded once to the accumulator's type. The hardware's
+intermediate sums have fewer bits, so the last digit may differ.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from kernels.engines.emulator.instructions.fragments import (
     active_warps,
     multiply,
     pack,
-    places,
+    positions,
     reader,
     registers,
     shape_of,
@@ -28,7 +28,7 @@ from kernels.engines.emulator.instructions.memory_access import Accessor, space_
 from kernels.engines.emulator.ptx.parse import Instruction
 from kernels.engines.emulator.state import Machine
 
-# (shape, type of a and b): the accumulator types known.
+# (shape, type of a and b): the supported accumulator types.
 MMA = {
     ("m16n8k8", "f16"): ("f16", "f32"), ("m16n8k16", "f16"): ("f16", "f32"),
     ("m16n8k8", "bf16"): ("f32",), ("m16n8k16", "bf16"): ("f32",),
@@ -45,51 +45,54 @@ _MIXED = ({"s8", "u8"}, {"s4", "u4"}, {"e4m3", "e5m2"})  # types that A and B ma
 
 # -- ldmatrix ---------------------------------------------------------------------------------------------
 def ldmatrix(m: Machine, pc: int, i: Instruction) -> Run:
-    """8x8 matrices of 16-bit elements; lanes 8j .. 8j+7 hold the addresses of matrix j's rows."""
+    """Build ldmatrix: 8x8 matrices of 16-bit elements. Lanes 8j .. 8j+7 hold the addresses of matrix j's rows."""
     parts = i.parts
     count = next((int(p[1:]) for p in parts if p in ("x1", "x2", "x4")), 0)
     if not count or "m8n8" not in parts or parts[-1] != "b16":
         raise Unknown(f"unknown opcode {i.opcode}")
     target, source = i.operands
     puts = [m.writer(r, "b32") for r in registers(target)]
-    at = Accessor(m, pc, source, space_of(i), 16)
-    # Each lane gets two neighbours of a row: row lane / 4, columns 2 (lane % 4) and one more.
+    access = Accessor(m, pc, source, space_of(i), 16)
+    # Each lane gets two neighbouring elements: row lane / 4, columns 2 (lane % 4) and the next.
     row, column = np.stack([GROUP, GROUP]), 2 * WITHIN + np.array([[0], [1]])
     if "trans" in parts:
         row, column = column, row
-    supplies = np.tile(np.arange(32) // 8 < count, m.slots // 32)
+    address_lanes = np.tile(np.arange(32) // 8 < count, m.slots // 32)
 
     def run() -> None:
         warps = active_warps(m)
         am = m.am
-        m.am = supplies if am is None else am & supplies
+        m.am = address_lanes if am is None else am & address_lanes
         try:
-            memory, name, offsets, _ = at.checked(write=False)
-            at.count("ld", name, offsets)
+            memory, name, offsets, _ = access.checked(write=False)
+            access.count("ld", name, offsets)
         finally:
             m.am = am
         rows = offsets.reshape(-1, 32)[warps, : 8 * count].reshape(-1, count, 8)
-        where = rows[:, :, row] + (2 * column).astype(np.uint64)  # (warps, matrices, 2, 32)
-        values = memory.load(where, 2)
+        element_offsets = rows[:, :, row] + (2 * column).astype(np.uint64)  # (warps, matrices, 2, 32)
+        values = memory.load(element_offsets, 2)
         for n, put in enumerate(puts):
             low, high = (values[:, n, half].astype(np.uint32) for half in (0, 1))
             put(spread(m, warps, low | high << np.uint32(16)))
         if m.trace is not None:
             for n in range(count):
                 for half in (0, 1):
-                    got = spread(m, warps, where[:, n, half]), spread(m, warps, values[:, n, half])
-                    m.trace.access(pc, name, got[0], m.active(got[1]), np.float16, False)
+                    traced = (
+                        spread(m, warps, element_offsets[:, n, half]),
+                        spread(m, warps, values[:, n, half]),
+                    )
+                    m.trace.access(pc, name, traced[0], m.active(traced[1]), np.float16, False)
 
     return run
 
 
 # -- mma.sync ---------------------------------------------------------------------------------------------
 def mma(m: Machine, pc: int, i: Instruction) -> Run:
-    """d = a b + c: A's rows and B's columns are contiguous (row.col), D and C alike."""
+    """Build d = a b + c. A's rows and B's columns are contiguous (row.col); D and C have the same layout."""
     parts = i.parts
     rows, columns, depth = shape = shape_of(i)
     to, a_type, b_type, c_type = parts[-4:]
-    known = MMA.get((f"m{rows}n{columns}k{depth}", a_type), ())
+    accumulators = MMA.get((f"m{rows}n{columns}k{depth}", a_type), ())
     extra = set(parts[:-4]) - {
         "mma",
         "sync",
@@ -101,8 +104,8 @@ def mma(m: Machine, pc: int, i: Instruction) -> Run:
     }
     same = a_type == b_type or {a_type, b_type} in _MIXED
     if (
-        to not in known
-        or c_type not in known
+        to not in accumulators
+        or c_type not in accumulators
         or not same
         or extra
         or "row" not in parts
@@ -113,7 +116,7 @@ def mma(m: Machine, pc: int, i: Instruction) -> Run:
     reads = [reader(m, o, t) for o, t in zip(sources, (a_type, b_type, c_type), strict=True)]
     write = writer(m, target, to)
     a_at, b_at, c_at = (
-        places(which, shape, t) for which, t in zip("abc", (a_type, b_type, c_type), strict=True)
+        positions(which, shape, t) for which, t in zip("abc", (a_type, b_type, c_type), strict=True)
     )
     saturate = "satfinite" in parts
     m.flops(pc, 2 * rows * columns * depth // 32, "flops_mma")

@@ -23,7 +23,7 @@ _THEN = {"add": lambda value, c: value + c, "min": np.minimum, "max": np.maximum
 
 
 def _operation(i: Instruction) -> tuple[Callable, str, str, str, list[str]]:
-    """(function of a and b, types of the result, of a and of b, what follows the types)."""
+    """Return (function of a and b, types of the result, of a and of b, modifiers after the types)."""
     name, parts = i.parts[0].rstrip("24"), i.parts[1:]
     if name == "vset":
         compare = operations.COMPARE[parts[2]]
@@ -31,8 +31,8 @@ def _operation(i: Instruction) -> tuple[Callable, str, str, str, list[str]]:
     return _TWO[name], *parts[:3], parts[3:]
 
 
-def _held(value, type_: str, bits: int):
-    """.sat: int64 values within the type's range."""
+def _saturated(value, type_: str, bits: int):
+    """Clamp int64 values to the type's range, as .sat does."""
     if type_ == "s32":
         return np.clip(value, -(1 << bits - 1), (1 << bits - 1) - 1)
     return np.clip(value, 0, (1 << bits) - 1)
@@ -43,7 +43,7 @@ def _u32(value) -> np.ndarray | np.generic:
 
 
 def _part(m: Machine, o: Operand, type_: str) -> Callable[[], np.ndarray]:
-    """A reader of a register, or of the byte or half of it that the operand selects, as int64."""
+    """Return a reader of a register, or of the byte or half of it that the operand selects, as int64."""
     signed = type_ == "s32"
     if o.kind != "part":
         read = m.reader(o, type_)
@@ -53,7 +53,7 @@ def _part(m: Machine, o: Operand, type_: str) -> Callable[[], np.ndarray]:
 
 
 def scalar(m: Machine, pc: int, i: Instruction) -> Run:
-    """vadd, vsub, vabsdiff, vmin, vmax, vset: of two numbers, then a sum, minimum or maximum with a third."""
+    """Build vadd, vsub, vabsdiff, vmin, vmax, vset of two numbers, then a sum, minimum or maximum with a third."""
     f, to, a_type, b_type, more = _operation(i)
     after = next((_THEN[p] for p in more if p in _THEN), None)
     if set(more) - {"sat", *_THEN} or (len(i.operands) == 4) != (after is not None):
@@ -68,14 +68,14 @@ def scalar(m: Machine, pc: int, i: Instruction) -> Run:
     def run() -> None:
         value = f(a(), b())
         if "sat" in more:
-            value = _held(value, to, 32)
+            value = _saturated(value, to, 32)
         put(_u32(after(value, c()) if c else value))
 
     return run
 
 
 def multiply(m: Machine, pc: int, i: Instruction) -> Run:
-    """vmad: a b + c, shifted right by 7 or 15 if it says so."""
+    """Build vmad: a b + c, shifted right by 7 or 15 with .shr7 or .shr15."""
     to, a_type, b_type, *more = i.parts[1:]
     if set(more) - {"sat", "shr7", "shr15"}:
         raise Unknown(f"unknown opcode {i.opcode}")
@@ -89,13 +89,13 @@ def multiply(m: Machine, pc: int, i: Instruction) -> Run:
 
     def run() -> None:
         value = a() * b() + c() >> shift
-        put(_u32(_held(value, to, 32) if "sat" in more else value))
+        put(_u32(_saturated(value, to, 32) if "sat" in more else value))
 
     return run
 
 
 def packed(m: Machine, pc: int, i: Instruction) -> Run:
-    """The same of all two halves or four bytes, side by side; .add: their sum plus a third number."""
+    """Build the same operations of both halves or all four bytes, side by side; .add: their sum plus a third number."""
     f, to, a_type, b_type, more = _operation(i)
     plain = all(o.kind != "part" for o in i.operands)
     if set(more) - {"sat", "add"} or not plain:
@@ -111,7 +111,7 @@ def packed(m: Machine, pc: int, i: Instruction) -> Run:
         )
         values = [f(x, y) for x, y in pairs]
         if "sat" in more:
-            values = [_held(v, to, bits) for v in values]
+            values = [_saturated(v, to, bits) for v in values]
         if "add" in more:
             put(_u32(sum(values) + c().astype(np.int64)))
             return

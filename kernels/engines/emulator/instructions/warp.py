@@ -1,4 +1,4 @@
-"""Instructions whose lanes look at each other: shuffles, votes, matches, reductions over a warp."""
+"""Instructions that exchange data between lanes: shuffles, votes, matches, reductions over a warp."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ LANE = np.arange(32)
 
 
 def _active(m: Machine) -> np.ndarray:
-    """bool (warps, 32)."""
+    """Return the active lanes as bool (warps, 32)."""
     return np.ones((m.slots // 32, 32), bool) if m.am is None else m.am.reshape(-1, 32)
 
 
@@ -23,7 +23,7 @@ def _lanes(m: Machine, value) -> np.ndarray:
 
 
 def shuffle(m: Machine, pc: int, i: Instruction) -> Run:
-    """shfl.sync.{up,down,bfly,idx}: PTX ISA, section "shfl.sync"."""
+    """Build shfl.sync.{up,down,bfly,idx}: PTX ISA, section "shfl.sync"."""
     mode = i.parts[2] if i.parts[1] == "sync" else i.parts[1]
     target = i.operands[0]
     first, second = target.value if target.kind == "vector" else (target, None)
@@ -57,21 +57,21 @@ def shuffle(m: Machine, pc: int, i: Instruction) -> Run:
 
 
 def vote(m: Machine, pc: int, i: Instruction) -> Run:
-    """vote.sync.{all,any,uni,ballot} over the active lanes."""
+    """Build vote.sync.{all,any,uni,ballot} over the active lanes."""
     mode = i.parts[2] if i.parts[1] == "sync" else i.parts[1]
     put, p = m.writer(i.operands[0], "b32" if mode == "ballot" else "pred"), m.reader(i.operands[1], "pred")
 
     def run() -> None:
-        active, told = _active(m), _lanes(m, p())
-        yes = told & active
+        active, predicate = _active(m), _lanes(m, p())
+        true_lanes = predicate & active
         if mode == "ballot":
-            out = _bits(yes)
+            out = _bits(true_lanes)
         elif mode == "any":
-            out = yes.any(axis=1)
+            out = true_lanes.any(axis=1)
         else:
-            out = (told | ~active).all(axis=1)
+            out = (predicate | ~active).all(axis=1)
             if mode == "uni":
-                out |= ~yes.any(axis=1)
+                out |= ~true_lanes.any(axis=1)
         put(np.repeat(out, 32))
 
     return run
@@ -87,7 +87,7 @@ def activemask(m: Machine, pc: int, i: Instruction) -> Run:
 
 
 def match(m: Machine, pc: int, i: Instruction) -> Run:
-    """match.any.sync, match.all.sync: which lanes hold the same value."""
+    """Build match.any.sync and match.all.sync: which lanes have the same value."""
     type_, mode = i.parts[-1], i.parts[1]
     target = i.operands[0]
     first, second = target.value if target.kind == "vector" else (target, None)
@@ -96,21 +96,21 @@ def match(m: Machine, pc: int, i: Instruction) -> Run:
     value = m.reader(i.operands[1], type_)
 
     def run() -> None:
-        active, held = _active(m), _lanes(m, value())
-        same = (held[:, :, None] == held[:, None, :]) & active[:, None, :]
+        active, values = _active(m), _lanes(m, value())
+        same = (values[:, :, None] == values[:, None, :]) & active[:, None, :]
         masks = (same.astype(np.uint64) << LANE.astype(np.uint64)).sum(axis=2).astype(np.uint32)
         if mode == "all":
-            every = masks == _bits(active)[:, None]
-            masks = np.where(every, masks, np.uint32(0))
+            all_equal = masks == _bits(active)[:, None]
+            masks = np.where(all_equal, masks, np.uint32(0))
             if flag:
-                flag(every.reshape(-1))
+                flag(all_equal.reshape(-1))
         put(masks.reshape(-1))
 
     return run
 
 
 def redux(m: Machine, pc: int, i: Instruction) -> Run:
-    """redux.sync: one result of all active lanes."""
+    """Build redux.sync: one result of all active lanes."""
     op, type_ = i.parts[2], i.parts[-1]
     if len(i.parts) != 4 or operations.is_float(type_):
         raise Unknown(f"unknown opcode {i.opcode}")
@@ -123,14 +123,14 @@ def redux(m: Machine, pc: int, i: Instruction) -> Run:
     }[op]  # fmt: skip
 
     def run() -> None:
-        held = np.where(_active(m), _lanes(m, value()), np.array(start).astype(dtype))
-        put(np.repeat(f.reduce(held, axis=1).astype(dtype), 32))
+        values = np.where(_active(m), _lanes(m, value()), np.array(start).astype(dtype))
+        put(np.repeat(f.reduce(values, axis=1).astype(dtype), 32))
 
     return run
 
 
 def elect(m: Machine, pc: int, i: Instruction) -> Run:
-    """elect.sync: the first of the active lanes is chosen; its number, and whether a lane is it."""
+    """Build elect.sync: selects the first active lane; writes its number, and whether a lane is the selected one."""
     number, flag = i.operands[0].value
     put, chosen = m.writer(number, "b32"), m.writer(flag, "pred")
 
@@ -143,7 +143,7 @@ def elect(m: Machine, pc: int, i: Instruction) -> Run:
 
 
 def warp_barrier(m: Machine, pc: int, i: Instruction) -> Run:
-    """bar.warp.sync, once its lanes have come: only the race detector cares."""
+    """Build bar.warp.sync, run when its lanes have arrived. It affects only the race detector."""
     if "warp" not in i.parts:
         raise Unknown(f"unknown opcode {i.opcode}")
     return lambda: m.races.warp_barrier() if m.races is not None else None

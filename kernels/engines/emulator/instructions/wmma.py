@@ -1,7 +1,7 @@
-"""nvcuda::wmma: fragments as mma.sync's, loaded and stored by the accesses that ptxas makes of it.
+"""nvcuda::wmma: fragments as mma.sync's, loaded and stored by the same accesses as in ptxas's machine code.
 
 The machine code for sm_80 and up was read for every fragment, layout, type and shape, and the counters were measured
-(benchmarks/hardware_cases_wmma.py). Where the state space is not written in the PTX, no matrix is loaded by ldmatrix.
+(benchmarks/hardware_cases_wmma.py). If the PTX does not name the state space, no matrix is loaded by ldmatrix.
 """
 
 from __future__ import annotations
@@ -14,11 +14,11 @@ from kernels.engines.emulator.instructions.fragments import (
     GROUP,
     LANE,
     WITHIN,
-    Places,
+    Positions,
     active_warps,
     multiply,
     pack,
-    places,
+    positions,
     reader,
     registers,
     shape_of,
@@ -47,10 +47,13 @@ def _checked_shape(i: Instruction, type_: str) -> tuple[int, int, int]:
 
 
 # -- memory --------------------------------------------------------------------------------------------
-def _accesses(at: Places, width: int, matrices: bool) -> tuple[np.ndarray, np.ndarray, int]:
-    """The accesses that move a fragment: the line of the tile and the element along it at which each lane begins,
-    both [accesses, lanes], and the bytes of a lane. `at`: line and element of the lanes' values, of `width` bytes.
-    `matrices`: whether ldmatrix may be taken, for which as many lanes as it needs give addresses."""
+def _accesses(at: Positions, width: int, matrices: bool) -> tuple[np.ndarray, np.ndarray, int]:
+    """Return the accesses of a fragment: the line of the tile and the element along it at which each lane begins, both
+    [accesses, lanes], and the bytes of a lane.
+
+    `at`: line and element of the lanes' values, of `width` bytes. `matrices`: whether ldmatrix may be used; then only
+    the lanes that it needs supply addresses.
+    """
     line, along = at
     run = np.flatnonzero((line[0] != line[0, 0]) | (along[0] != along[0, 0] + np.arange(line.shape[1])))
     run = int(run[0]) if run.size else line.shape[1]  # values of a lane side by side in memory
@@ -69,95 +72,95 @@ def _accesses(at: Places, width: int, matrices: bool) -> tuple[np.ndarray, np.nd
 class _Tile:
     """The memory side of wmma.load and wmma.store."""
 
-    def __init__(self, m: Machine, pc: int, i: Instruction, where: Operand, stride: Operand | None):
+    def __init__(self, m: Machine, pc: int, i: Instruction, address: Operand, stride: Operand | None):
         self.m, self.pc, self.op = m, pc, "ld" if i.parts[1] == "load" else "st"
         which, self.type = i.parts[2], i.parts[-1]
         rows, columns, depth = shape = _checked_shape(i, self.type) if which in "ab" else shape_of(i)
         sizes = {"a": (rows, depth), "b": (depth, columns)}.get(which, (rows, columns))
-        at = places(which, shape, self.type)
+        at = positions(which, shape, self.type)
         by_row = "row" in i.parts
         self.line, self.along = at if by_row else at[::-1]
         self.width = 4 if self.type in ("tf32", "s32") else type_bytes(self.type)
         matrices = which in "ab" and space_of(i) == "shared"
         *self.starts, wide = _accesses((self.line, self.along), self.width, matrices)
         lanes = self.starts[0].shape[1]
-        self.supplies = None if lanes == 32 else np.tile(lanes > LANE, m.slots // 32)
+        self.address_lanes = None if lanes == 32 else np.tile(lanes > LANE, m.slots // 32)
         self.stride = m.reader(stride, "u32") if stride else lambda: np.uint32(sizes[1 if by_row else 0])
-        self.at = Accessor(m, pc, where, space_of(i), wide)
+        self.access = Accessor(m, pc, address, space_of(i), wide)
 
     def locate(self) -> tuple[Space, str, np.ndarray, np.ndarray]:
-        """(space, its name, warps that take part, byte offsets of their lanes' values [warps, 32, values]), all
-        accesses checked and counted."""
+        """Check and count all accesses. Return (space, its name, active warps, byte offsets of their lanes' values
+        [warps, 32, values])."""
         m, am = self.m, self.m.am
         warps = active_warps(m)
         stride = np.broadcast_to(self.stride(), m.slots).reshape(-1, 32)[warps].astype(np.int64)
         m.am = whole = (
             None if len(warps) == m.slots // 32 else spread(m, warps, np.ones((len(warps), 32), bool))
         )
-        if self.supplies is not None:
-            m.am = self.supplies if whole is None else self.supplies & whole
+        if self.address_lanes is not None:
+            m.am = self.address_lanes if whole is None else self.address_lanes & whole
         for line, along in zip(*self.starts, strict=True):
             inside = np.zeros((len(warps), 32), np.int64)
             inside[:, : len(line)] = (line * stride[:, : len(line)] + along) * self.width
             begin = spread(m, warps, inside.astype(np.uint64))
-            _, name, offsets, _ = self.at.checked(self.op == "st", begin)
-            self.at.count(self.op, name, offsets)
+            _, name, offsets, _ = self.access.checked(self.op == "st", begin)
+            self.access.count(self.op, name, offsets)
         m.am = whole
-        space, name, base = self.at.locate()
+        space, name, base = self.access.locate()
         inside = (self.line * stride[..., None] + self.along) * self.width
         base = np.broadcast_to(base, m.slots).reshape(-1, 32)[warps]
         m.am = am
         return space, name, warps, base[..., None] + inside.astype(np.uint64)
 
-    def trace(self, name: str, warps: np.ndarray, where: np.ndarray, values: np.ndarray) -> None:
-        """Shows each lane at the elements it holds."""
+    def trace(self, name: str, warps: np.ndarray, offsets: np.ndarray, values: np.ndarray) -> None:
+        """Record in the trace each lane's access to the elements that it holds."""
         m = self.m
         if m.trace is None:
             return
         dtype = np.float32 if self.type == "tf32" else DTYPES[self.type]
-        for n in range(where.shape[-1]):
+        for n in range(offsets.shape[-1]):
             got = m.active(spread(m, warps, values[..., n]))
-            m.trace.access(self.pc, name, spread(m, warps, where[..., n]), got, dtype, self.op == "st")
+            m.trace.access(self.pc, name, spread(m, warps, offsets[..., n]), got, dtype, self.op == "st")
 
 
 def _load(m: Machine, pc: int, i: Instruction) -> Run:
-    fragment, where, *stride = i.operands
-    tile = _Tile(m, pc, i, where, stride[0] if stride else None)
+    fragment, address, *stride = i.operands
+    tile = _Tile(m, pc, i, address, stride[0] if stride else None)
     write, register = writer(m, fragment, tile.type), np.uint64 if tile.type == "f64" else np.uint32
-    # Where a fragment has more room than elements (f16 as a and b) they come again.
-    values = len(registers(fragment)) * EACH.get(tile.type, 1)
-    again = np.arange(values) % tile.line.shape[1]
+    # If a fragment has more registers than its elements need (f16 as a and b), the elements are repeated.
+    count = len(registers(fragment)) * EACH.get(tile.type, 1)
+    repeated = np.arange(count) % tile.line.shape[1]
 
     def run() -> None:
-        space, name, warps, at = tile.locate()
-        got = space.load(at, tile.width)
-        tile.trace(name, warps, at, got)
-        write(warps, np.ascontiguousarray(got[..., again]).view(register))
+        space, name, warps, offsets = tile.locate()
+        values = space.load(offsets, tile.width)
+        tile.trace(name, warps, offsets, values)
+        write(warps, np.ascontiguousarray(values[..., repeated]).view(register))
 
     return run
 
 
 def _store(m: Machine, pc: int, i: Instruction) -> Run:
-    where, fragment, *stride = i.operands
-    tile = _Tile(m, pc, i, where, stride[0] if stride else None)
+    address, fragment, *stride = i.operands
+    tile = _Tile(m, pc, i, address, stride[0] if stride else None)
     read = reader(m, fragment, tile.type)
 
     def run() -> None:
-        space, name, warps, at = tile.locate()
+        space, name, warps, offsets = tile.locate()
         values = np.ascontiguousarray(read(warps)).view(UNSIGNED[tile.width])
         if name == "shared" and m.races is not None:
-            for n in range(at.shape[-1]):
+            for n in range(offsets.shape[-1]):
                 given = m.active(spread(m, warps, values[..., n]))
-                m.races.write(pc, spread(m, warps, at[..., n]), tile.width, given)
-        space.store(at, tile.width, values)
-        tile.trace(name, warps, at, values)
+                m.races.write(pc, spread(m, warps, offsets[..., n]), tile.width, given)
+        space.store(offsets, tile.width, values)
+        tile.trace(name, warps, offsets, values)
 
     return run
 
 
 # -- the product ---------------------------------------------------------------------------------------
 def _mma(m: Machine, pc: int, i: Instruction) -> Run:
-    """wmma.mma: types are those of d and c for f16 inputs, else of d, a, b and c."""
+    """Build wmma.mma. Its types are those of d and c for f16 inputs, else of d, a, b and c."""
     shape = shape_of(i)
     after = i.parts.index("m{}n{}k{}".format(*shape)) + 1
     types = [p for p in i.parts[after:] if p not in ("satfinite", "rn")]
@@ -166,7 +169,7 @@ def _mma(m: Machine, pc: int, i: Instruction) -> Run:
     target, *sources = i.operands
     sizes, types = ((rows, depth), (depth, columns), (rows, columns)), (a_type, b_type, c_type)
     reads = [reader(m, o, t) for o, t in zip(sources, types, strict=True)]
-    held = [places(which, shape, t) for which, t in zip("abc", types, strict=True)]
+    element_positions = [positions(which, shape, t) for which, t in zip("abc", types, strict=True)]
     write = writer(m, target, to)
     saturate = "satfinite" in i.parts
     m.flops(pc, 2 * rows * columns * depth // 32, "flops_mma")
@@ -174,11 +177,11 @@ def _mma(m: Machine, pc: int, i: Instruction) -> Run:
     def run() -> None:
         warps = active_warps(m)
         full = []
-        for read, type_, size, at in zip(reads, types, sizes, held, strict=True):
+        for read, type_, size, at in zip(reads, types, sizes, element_positions, strict=True):
             matrix = np.empty((len(warps), *size))
             matrix[:, *at] = unpack(read(warps), type_)[..., : at[0].shape[1]]
             full.append(matrix)
-        write(warps, pack(multiply(*full, to, saturate)[:, *held[2]], to))
+        write(warps, pack(multiply(*full, to, saturate)[:, *element_positions[2]], to))
 
     return run
 

@@ -1,4 +1,4 @@
-"""Which functions of a PTX module need call frames when a kernel runs; all others are read in place of their calls.
+"""Which functions of a PTX module need call frames when a kernel runs. All others are inlined at their calls.
 
 A function needs a frame if it calls itself, directly or through others, or if the kernel can call it by pointer.
 """
@@ -14,9 +14,9 @@ Edges = Mapping[str, Iterable[str]]
 
 
 def framed(entry: str, bodies: Mapping[str, str], initial: Mapping[str, Iterable[str]]) -> dict[str, bool]:
-    """Functions that need frames, callees first, each with whether one thread may be in it twice.
+    """Return the functions that need frames, callees first, each with whether one thread may be in it twice.
 
-    `bodies`: PTX text of each function; `initial`: symbols that a module variable's first content names.
+    `bodies`: PTX text of each function; `initial`: symbols in the initial content of each module variable.
     """
     known = {*bodies, *initial}
     called: dict[str, set[str]] = {}
@@ -34,7 +34,7 @@ def framed(entry: str, bodies: Mapping[str, str], initial: Mapping[str, Iterable
 
 
 def _reachable(edges: Edges, start: str) -> set[str]:
-    """Names reached from `start` by one edge or more."""
+    """Return the names reached from `start` by one edge or more."""
     seen: set[str] = set()
     todo = list(edges[start])
     while todo:
@@ -46,7 +46,8 @@ def _reachable(edges: Edges, start: str) -> set[str]:
 
 
 def _callees_first(edges: Edges, start: str) -> list[str]:
-    """Names in post-order of a depth-first search: threads in a callee then run before those of its callers."""
+    """Return names in post-order of a depth-first search, so that threads in a callee run before those of its
+    callers."""
     out: list[str] = []
     seen = {start}
     stack = [(start, iter(sorted(edges[start])))]

@@ -1,4 +1,4 @@
-"""The control flow of a kernel, read from its code alone: where control may go, its loops, its barriers."""
+"""The control flow of a kernel, from its code alone: successors of blocks, loops, barriers."""
 
 from __future__ import annotations
 
@@ -8,22 +8,22 @@ from functools import cached_property, lru_cache
 from kernels.engines.emulator.ptx.parse import Instruction, Kernel, Operand
 from kernels.engines.emulator.ptx.registers import names, read, written
 
-# What ends a basic block: after it threads may part, end or wait. `ending` separates
+# Instructions that end a basic block: after them threads may diverge, end or wait. `ending` separates
 # barriers of the block from those of lanes in a mask.
 ENDINGS = {
     "bra": "branch", "brx": "table", "call": "frame", "return": "frame", "ret": "return", "exit": "return",
     "trap": "trap", "bar": "barrier", "barrier": "barrier", "shfl": "lanes", "vote": "lanes", "match": "lanes", "redux": "lanes",
     "elect": "lanes", "brkpt": "trap",
 }  # fmt: skip
-# Loads that ask memory again each time, and so may wait for another thread: PTX ISA, "Memory Consistency Model".
+# Loads that read memory again each time, and so may wait for another thread: PTX ISA, "Memory Consistency Model".
 STRONG = {"volatile", "relaxed", "acquire", "cg", "cv", "mmio"}
 ORDERS = ("membar", "fence", "nanosleep")
 
 
 def ending(i: Instruction) -> str:
-    """How an instruction ends a basic block: "branch", "table", "frame" (a call of a function with a frame, or its
-    return), "return" (of the kernel), "trap", "barrier" (of the block) or "lanes" (those that its mask names wait for
-    each other); "" for one that does not."""
+    """Return how an instruction ends a basic block: "branch", "table", "frame" (a call of a function with a frame, or
+    its return), "return" (of the kernel), "trap", "barrier" (of the block) or "lanes" (the lanes in its mask wait for
+    each other); "" if it does not."""
     kind = ENDINGS.get(i.opcode.partition(".")[0], "")
     if kind == "lanes":
         return kind if ".sync" in i.opcode else ""
@@ -33,20 +33,20 @@ def ending(i: Instruction) -> str:
 
 
 class Loop:
-    """A loop with all that it is nested in: its instructions, and whether it `ends`: some path leads out of it
-    and on to the kernel's end."""
+    """A loop with the loops around it: its instructions, and whether it `ends`, that is, a path leads from it to the
+    kernel's end."""
 
     def __init__(self, body: Sequence[Instruction], ends: bool):
         self.body, self.ends = body, ends
 
     @cached_property
-    def meets(self) -> bool:
-        """Other threads take part in its turns, at a barrier or in a warp instruction."""
+    def synchronizes(self) -> bool:
+        """Whether its iterations involve other threads, at a barrier or in a warp instruction."""
         return any(ending(i) in ("barrier", "lanes") or i.opcode == "activemask.b32" for i in self.body)
 
     @cached_property
     def polls(self) -> bool:
-        """Its branches depend on memory that it reads anew each turn, so that another thread may end it."""
+        """Whether its branches depend on memory that it reads in each iteration, so that another thread may end it."""
         loads = [i for i in self.body if i.opcode.startswith(("ld.", "ldu.", "atom.", "mbarrier."))]
         strong = [i for i in loads if i.parts[0] in ("atom", "mbarrier") or STRONG & set(i.parts)]
         if loads and any(i.opcode.startswith(ORDERS) for i in self.body):
@@ -61,7 +61,9 @@ class Loop:
     @cached_property
     def _deciding(self) -> tuple[set[str], list[Instruction]]:
         """The registers that its branches depend on, and the instructions that write them."""
-        if any(i.opcode.startswith("call") for i in self.body):  # what a function reads is not known here
+        if any(
+            i.opcode.startswith("call") for i in self.body
+        ):  # the registers that a function reads are unknown here
             return {name for i in self.body for name in read(i) | written(i)}, list(self.body)
         writers: dict[str, list[Instruction]] = {}
         for i in self.body:
@@ -81,15 +83,15 @@ class Loop:
 
 
 class Flow:
-    """Basic blocks and loops of `code`. `endings`: what ends a block, by instruction; `stop[pc]`: where straight
-    running from pc on ends, an ending or the next block; `clocks`: some instruction reads a clock."""
+    """Basic blocks and loops of `code`. `endings`: how a block ends, by instruction. `stop[pc]`: the end of the
+    straight-line code from pc on, an ending or the next block. `clocks`: whether an instruction reads a clock."""
 
     def __init__(self, code: Sequence[Instruction]):
         self.code = code
         self.endings = {pc: kind for pc, i in enumerate(code) if (kind := ending(i))}
         clocks = {pc for pc, i in enumerate(code) if any(is_clock(o) for o in i.operands)}
         self.clocks = bool(clocks)
-        # A clock begins a block, so that what is counted up to there has run.
+        # A clock begins a block, so that the instructions counted up to there have run.
         leaders = {0, *clocks} | {t for i in code for t in i.targets} | {pc + 1 for pc in self.endings}
         self._leaders = sorted(leaders - {len(code)})
         self.stop = [len(code)] * (len(code) + 1)
@@ -101,7 +103,7 @@ class Flow:
         self._past: dict[int, frozenset[int]] = {}
 
     def following(self, pc: int) -> tuple[int, ...]:
-        """The blocks that control may go on to from the block that begins at pc; len(code) is the end."""
+        """Return the blocks that may follow the block that begins at pc; len(code) is the end."""
         at = self.stop[pc]
         if at not in self.endings:
             return (at,)
@@ -112,11 +114,11 @@ class Flow:
         return (*i.targets, at + 1) if falls else i.targets
 
     def reachable(self, pc: int) -> set[int]:
-        """The blocks that control may come to from pc, that of pc included."""
+        """Return the blocks that control may reach from pc, including the one at pc."""
         return _closure(pc, lambda at: self.following(at) if at < len(self.code) else ())
 
     def leading(self, pc: int) -> set[int]:
-        """The blocks from which control may come to the block pc, itself included."""
+        """Return the blocks from which control may reach the block pc, including itself."""
         return _closure(pc, lambda at: self._before.get(at, ()))
 
     @cached_property
@@ -128,7 +130,7 @@ class Flow:
         return before
 
     def loop(self, target: int) -> Loop:
-        """The loop around the block `target`, which a branch goes back to."""
+        """Return the loop around the block `target`, the target of a backward branch."""
         if target not in self._loops:
             self._loops[target] = self._loop(target)
         return self._loops[target]
@@ -140,29 +142,32 @@ class Flow:
         return Loop(body, len(self.code) in after)
 
     def past(self, barrier: int) -> frozenset[int]:
-        """The blocks after a barrier from which no path leads back to it, without those that only return: a
-        thread there, which has not been at the barrier with the others, will not come."""
+        """Return the blocks after a barrier from which no path leads back to it, without those that only return.
+
+        A thread in one of these blocks that did not wait at the barrier with the others can no longer reach it.
+        """
         if barrier not in self._past:
-            own = next(block for block in reversed(self._leaders) if block <= barrier)
-            after = self.reachable(barrier + 1) - self.leading(own) - {len(self.code)}
+            start = next(block for block in reversed(self._leaders) if block <= barrier)
+            after = self.reachable(barrier + 1) - self.leading(start) - {len(self.code)}
             self._past[barrier] = frozenset(b for b in after if self.endings.get(b) not in ("return", "trap"))
         return self._past[barrier]
 
 
-@lru_cache(maxsize=16)  # a kernel is launched more often than it is read
+@lru_cache(maxsize=16)  # a kernel is launched more often than it is parsed
 def flow_of(kernel: Kernel) -> Flow:
+    """Return the control flow of a kernel."""
     return Flow(kernel.code)
 
 
-def _closure(start: int, near: Callable[[int], Iterable[int]]) -> set[int]:
+def _closure(start: int, neighbours: Callable[[int], Iterable[int]]) -> set[int]:
     seen, todo = {start}, [start]
     while todo:
-        new = set(near(todo.pop())) - seen
+        new = set(neighbours(todo.pop())) - seen
         seen |= new
         todo += new
     return seen
 
 
 def is_clock(o: Operand) -> bool:
-    """Whether an operand is a clock or a timer."""
+    """Return whether an operand is a clock or a timer."""
     return o.kind == "special" and str(o.value).startswith(("clock", "globaltimer"))

@@ -1,4 +1,4 @@
-"""Which registers still matter at a place in the code: those that may be read before they are written again."""
+"""Live registers: those that may be read before they are written again."""
 
 from __future__ import annotations
 
@@ -9,8 +9,9 @@ from kernels.engines.emulator.ptx.registers import read, written
 
 
 def live_after_calls(code: Sequence[Instruction], start: int, stop: int) -> set[str]:
-    """Registers that a function's code start .. stop-1 may read after one of its calls, as it left them before."""
-    live: list[set[str]] = [set() for _ in range(stop - start + 1)]  # where an instruction begins
+    """Return the registers that a function's code start .. stop-1 may read after one of its calls without writing them
+    first."""
+    live: list[set[str]] = [set() for _ in range(stop - start + 1)]  # live registers before each instruction
     changed = True
     while changed:
         changed = False

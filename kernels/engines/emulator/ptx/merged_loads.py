@@ -1,21 +1,20 @@
-"""What ptxas makes of neighbouring loads from shared memory: one wide load in place of several narrow ones.
+"""Merged loads: ptxas replaces neighbouring loads from shared memory by one wide load.
 
-PTX asks for a float at a time; the machine code that runs asks for 8 or 16 bytes where the compiler can
-prove that the address is so aligned. That changes what the hardware counts, so the counters follow it.
+PTX loads one float at a time. The machine code loads 8 or 16 bytes if the compiler can prove that the address is
+aligned to them. That changes the hardware's counters, so the emulator's counters follow it.
 The rules are those seen in sm_90 machine code:
 
-- Loads are gathered in a straight run of code, as long as nothing between them may write what they read:
+- Loads are collected in straight-line code, as long as no instruction between them may write the bytes that they read:
   no barrier (of the block or a warp), no fence, no atomic on shared memory, no store to it, unless the
   store goes to another array or to other bytes from the same base register.
-- They start from one base register (constants added on the way are followed), are of one element size,
-  4 or 8 bytes, and stand under one guard.
-- An aligned piece of 16 bytes becomes one load where at least three of its four words are asked for
-  (both, for elements of 8 bytes); an aligned piece of 8 bytes where both are.
-- Alignment is the number of zero bits an address is known to end in: from multiplications, shifts and
-  masks, and from where the block's arrays lie. A register written in several places (around a loop) is as
-  aligned as the least of them.
+- They have one base register (added constants are followed), one element size, 4 or 8 bytes, and one guard.
+- An aligned piece of 16 bytes becomes one load if at least three of its four words are loaded
+  (both, for elements of 8 bytes); an aligned piece of 8 bytes if both are.
+- Alignment is the number of zero bits that an address is known to end in: from multiplications, shifts and
+  masks, and from the offsets of the block's arrays. A register written at several instructions (around a loop) has the
+  smallest alignment of these.
 
-Where this module cannot prove something it leaves the loads as they are.
+Loads stay as they are if this module cannot prove a condition.
 """
 
 from __future__ import annotations
@@ -27,7 +26,7 @@ from kernels.engines.emulator.ptx.parse import Instruction, Operand, type_bytes
 from kernels.engines.emulator.ptx.registers import written
 
 WORD, WIDEST = 4, 16
-MOST_ZEROS = 8  # of an address's low bits are worth knowing
+MAX_ZEROS = 8  # low bits of an address that are tracked
 # A register, or None: the address is a plain number.
 Root = str | None
 
@@ -41,7 +40,8 @@ class _Load:
 
 @dataclass
 class _Group:
-    """Loads from one root, of one element size, under one guard, with nothing in between that forbids it."""
+    """Loads from one root, of one element size, under one guard, with no instruction between them that forbids
+    merging."""
 
     root: Root
     guard: tuple[str, bool] | None
@@ -54,11 +54,12 @@ class _Group:
 
 
 def merged(code: Sequence[Instruction], symbols: Mapping[str, int]) -> dict[int, int]:
-    """Instruction index -> width in bytes of the access it is part of. The load with the lowest address
-    carries the width, the others of its access 0; loads that stay alone are left out. The access starts at
-    the leader's address rounded down to a multiple of the width.
+    """Return for each merged load (instruction index) the width in bytes of its access.
 
-    `symbols`: where each shared array starts, in bytes from the start of the block's shared memory."""
+    The load with the lowest address has the width, the others of its access 0; single loads are left out. The access
+    starts at the lowest address rounded down to a multiple of the width.
+    `symbols`: start of each shared array, in bytes from the start of the block's shared memory.
+    """
     known = _Addresses(code, symbols)
     leaders = {t for i in code for t in i.targets}
     out: dict[int, int] = {}
@@ -83,13 +84,13 @@ def merged(code: Sequence[Instruction], symbols: Mapping[str, int]) -> dict[int,
         elif base == "st" and space == "shared":
             root, at = known.address(i.operands[0])
             width = type_bytes(i.parts[-1]) * _count(i)
-            close(lambda g, root=root, at=at, width=width: known.may_meet(g, root, at, at + width))
+            close(lambda g, root=root, at=at, width=width: known.may_overlap(g, root, at, at + width))
             for group in groups.values():
                 if group.root == root:
                     group.stored.append((at, at + width))
         elif _orders_memory(i, space):
             close()
-        # What a register holds may change in a loop: addresses on both sides of a write are not one base.
+        # A register's value may change in a loop: before and after a write it is not the same base.
         for name in written(i):
             close(lambda g, name=name: name == g.root or (g.guard is not None and name == g.guard[0]))
         if _ends_block(i):
@@ -104,22 +105,22 @@ def _stored(groups: Mapping[tuple, _Group], key: tuple) -> list[tuple[int, int]]
 
 def _widths(group: _Group) -> dict[int, int]:
     out: dict[int, int] = {}
-    left = sorted(group.loads, key=lambda load: (load.at, load.pc))
-    for size, least in ((WIDEST, 3 * WORD), (2 * WORD, 2 * WORD)):
+    remaining = sorted(group.loads, key=lambda load: (load.at, load.pc))
+    for size, min_bytes in ((WIDEST, 3 * WORD), (2 * WORD, 2 * WORD)):
         if 1 << group.zeros < size:
             continue
         pieces: dict[int, list[_Load]] = {}
-        for load in left:
+        for load in remaining:
             if load.at // size == (load.at + load.width - 1) // size:
                 pieces.setdefault(load.at // size, []).append(load)
         for loads in pieces.values():
-            asked = {byte for load in loads for byte in range(load.at, load.at + load.width)}
-            # One that is already as wide stays itself.
-            if len(loads) < 2 or len(asked) < least:
+            requested = {byte for load in loads for byte in range(load.at, load.at + load.width)}
+            # A load that is already as wide stays single.
+            if len(loads) < 2 or len(requested) < min_bytes:
                 continue
             out[loads[0].pc] = size
             out |= {load.pc: 0 for load in loads[1:]}
-            left = [load for load in left if load not in loads]
+            remaining = [load for load in remaining if load not in loads]
     return out
 
 
@@ -129,7 +130,7 @@ def _space(i: Instruction) -> str:
 
 
 def _is_plain(i: Instruction) -> bool:
-    """Neither volatile nor ordered with other threads' accesses."""
+    """Return whether an access is neither volatile nor ordered with other threads' accesses."""
     return not {"volatile", "relaxed", "acquire", "release", "mmio"} & set(i.parts)
 
 
@@ -160,29 +161,29 @@ def _ends_block(i: Instruction) -> bool:
 
 
 class _Addresses:
-    """What is known of the registers addresses are made of."""
+    """The known facts about registers that form addresses: definitions and zero bits at their end."""
 
     def __init__(self, code: Sequence[Instruction], symbols: Mapping[str, int]):
         self.symbols = symbols
-        self.made: dict[str, list[Instruction]] = {}
+        self.definitions: dict[str, list[Instruction]] = {}
         for i in code:
             for name in written(i):
-                self.made.setdefault(name, []).append(i)
-        self._zeros = dict.fromkeys(self.made, MOST_ZEROS)
+                self.definitions.setdefault(name, []).append(i)
+        self._zeros = dict.fromkeys(self.definitions, MAX_ZEROS)
         changed = True
-        while changed:  # from "anything is aligned" down to what every definition allows
+        while changed:  # from full alignment down to what every definition allows
             changed = False
-            for name, made in self.made.items():
-                zeros = min(self._zeros_of(i) for i in made)
+            for name, definitions in self.definitions.items():
+                zeros = min(self._zeros_of(i) for i in definitions)
                 if zeros < self._zeros[name]:
                     self._zeros[name], changed = zeros, True
 
     def zeros(self, root: Root) -> int:
-        """How many low bits of the root are surely zero."""
-        return MOST_ZEROS if root is None else self._zeros.get(root, 0)
+        """Return how many low bits of the root are known to be zero."""
+        return MAX_ZEROS if root is None else self._zeros.get(root, 0)
 
     def address(self, o: Operand) -> tuple[Root, int]:
-        """A memory operand, or a register, as root + constant."""
+        """Return a memory operand, or a register, as (root, constant)."""
         constant = o.offset
         if o.kind == "mem":
             o = o.base
@@ -192,12 +193,15 @@ class _Addresses:
                 return None, constant + int(o.value)
             if o.kind == "symbol" and o.value in self.symbols:
                 return None, constant + self.symbols[o.value]
-            made = self.made.get(o.value, ())
-            if len(made) != 1 or made[0].guard is not None:
+            definitions = self.definitions.get(o.value, ())
+            if len(definitions) != 1 or definitions[0].guard is not None:
                 break
-            step, source = made[0], made[0].operands[1] if len(made[0].operands) > 1 else None
-            # What a register written twice held when this one was made is not what it holds now.
-            if source is None or (source.kind == "reg" and len(self.made.get(source.value, ())) != 1):
+            step, source = (
+                definitions[0],
+                definitions[0].operands[1] if len(definitions[0].operands) > 1 else None,
+            )
+            # A register that is written twice may have changed since this one was computed from it.
+            if source is None or (source.kind == "reg" and len(self.definitions.get(source.value, ())) != 1):
                 break
             if step.parts[0] in ("mov", "cvta"):
                 constant += source.offset
@@ -209,13 +213,13 @@ class _Addresses:
         return str(o.value), constant
 
     def arrays(self, root: Root) -> set[str] | None:
-        """The shared arrays a root points into; None where that is not known."""
+        """Return the shared array that a root points into, as a set; None if it is unknown."""
         if root is None:
             return None
         found: set[str] = set()
         todo, seen = [root], {root}
         while todo:
-            for i in self.made.get(todo.pop(), ()):
+            for i in self.definitions.get(todo.pop(), ()):
                 if i.parts[0] not in ("mov", "add", "sub", "cvta", "mad"):
                     continue
                 sources = i.operands[-1:] if i.parts[0] == "mad" else i.operands[1:]
@@ -227,15 +231,15 @@ class _Addresses:
                         todo.append(o.value)
         return found if len(found) == 1 else None
 
-    def may_meet(self, group: _Group, root: Root, start: int, stop: int) -> bool:
-        """May a store to root + start .. root + stop write what the group reads?"""
+    def may_overlap(self, group: _Group, root: Root, start: int, stop: int) -> bool:
+        """Return whether a store to root + start .. root + stop may write bytes that the group reads."""
         if root == group.root:
             return group.reads(start, stop)
-        mine, theirs = self.arrays(group.root), self.arrays(root)
-        return mine is None or theirs is None or mine == theirs
+        read_arrays, written_arrays = self.arrays(group.root), self.arrays(root)
+        return read_arrays is None or written_arrays is None or read_arrays == written_arrays
 
     def _zeros_of(self, i: Instruction) -> int:
-        """Zero bits at the end of what an instruction writes."""
+        """Return the number of zero bits at the end of an instruction's result."""
         base = i.parts[0]
         z = [self._operand(o) for o in i.operands[1:]]
         amount = i.operands[2] if len(i.operands) > 2 else None
@@ -257,7 +261,7 @@ class _Addresses:
             out = min(z[0] + z[1], z[2])
         else:
             out = 0
-        return max(0, min(out, MOST_ZEROS))
+        return max(0, min(out, MAX_ZEROS))
 
     def _operand(self, o: Operand) -> int:
         if o.kind == "reg":
@@ -270,4 +274,4 @@ class _Addresses:
 
 
 def _trailing(value: int) -> int:
-    return min(MOST_ZEROS, (value & -value).bit_length() - 1) if value else MOST_ZEROS
+    return min(MAX_ZEROS, (value & -value).bit_length() - 1) if value else MAX_ZEROS

@@ -1,4 +1,4 @@
-"""Names of the PTX as C++ writes them."""
+"""Names in PTX, demangled to C++."""
 
 from __future__ import annotations
 
@@ -8,8 +8,10 @@ from functools import cache
 
 
 def plain(name: str) -> str:
-    """A name of the PTX as C++ writes it, without parameters: "ns::naive", "sgemm<16, float>". On a machine without the
-    C++ runtime, without the arguments of a template too."""
+    """Return the C++ form of a name in PTX, without parameters: "ns::naive", "sgemm<16, float>".
+
+    Without the C++ runtime it also lacks a template's arguments.
+    """
     text = demangled(name)
     if text == name:
         return _nested(name)
@@ -19,7 +21,7 @@ def plain(name: str) -> str:
 
 
 def _nested(name: str) -> str:
-    """The names that a mangled one spells out: _ZNK1A4areaEv -> A::area."""
+    """Return the names that a mangled one contains: _ZNK1A4areaEv -> A::area."""
     m = re.match(r"_ZN?K?", name)
     rest, parts = name[m.end() :] if m else "", []
     while m := re.match(r"\d+", rest):
@@ -31,7 +33,7 @@ def _nested(name: str) -> str:
 
 @cache
 def demangled(name: str) -> str:
-    """A name of the PTX as C++ writes it, by the C++ runtime; the name itself on a machine without that."""
+    """Return the C++ form of a name in PTX, from the C++ runtime; the name itself if that is missing."""
     demangle = _demangler()
     if not demangle or not name.startswith("_Z"):
         return name

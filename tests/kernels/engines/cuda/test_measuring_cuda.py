@@ -1,4 +1,4 @@
-"""What the GPU does at most, copies to it and memory on it: plausible, reproducible, and wrong ones refused."""
+"""The GPU's ceilings, copies and memory: results are plausible and reproducible, and wrong ones are rejected."""
 
 from __future__ import annotations
 
@@ -18,33 +18,33 @@ from kernels.model.program import INPUT, OUTPUT, WORKSPACE, Buffer, LibraryCall,
 from kernels.runner import run, seeded_inputs
 
 pytestmark = pytest.mark.gpu
-GRAIN = 512  # bytes: CuPy's pool hands memory out in multiples of this
+GRAIN = 512  # bytes: CuPy's pool allocates multiples of this
 WIDE = ConvShape(N=16, C=16, H=256, W=256, K=1, R=1, S=1)  # 64 MiB in, 4 MiB out
 QUICK = Budget(samples=5, seconds=0.5)
 
 
 @pytest.fixture(scope="module")
-def told():
+def ceilings():
     return cuda_probes.ceilings()
 
 
 # -- ceilings ------------------------------------------------------------------------------------
-def test_ceilings_are_those_of_a_gpu(told):
-    assert 1e11 < told.copy_bytes_per_s < 2e13
-    assert 1e12 < told.fp32_flops_per_s < 3e14
-    assert 0.3 < told.launch_us < 20 and told.launch_us < told.launch_sync_us
-    assert min(told.copy_n, told.fp32_n, told.launch_n) >= 5
-    assert told.device == cuda.device_name() and told.cache_bytes > 2**20
+def test_ceilings_are_plausible_for_a_gpu(ceilings):
+    assert 1e11 < ceilings.copy_bytes_per_s < 2e13
+    assert 1e12 < ceilings.fp32_flops_per_s < 3e14
+    assert 0.3 < ceilings.launch_us < 20 and ceilings.launch_us < ceilings.launch_sync_us
+    assert min(ceilings.copy_n, ceilings.fp32_n, ceilings.launch_n) >= 5
+    assert ceilings.device == cuda.device_name() and ceilings.cache_bytes > 2**20
 
 
-def test_a_second_take_is_within_a_tenth(told):
-    again = cuda_probes.ceilings()
+def test_second_measurement_is_within_10_percent(ceilings):
+    second = cuda_probes.ceilings()
     for rate in ("copy_bytes_per_s", "fp32_flops_per_s", "launch_us"):
-        assert getattr(again, rate) == pytest.approx(getattr(told, rate), rel=0.1), rate
+        assert getattr(second, rate) == pytest.approx(getattr(ceilings, rate), rel=0.1), rate
 
 
-def ran(change=lambda out: None):
-    """What the FMA kernel wrote, changed."""
+def run_fma(change=lambda out: None):
+    """Return the output of the FMA kernel after `change`."""
     stream = cuda.own_stream()
     with stream:
         fma, out = cuda_probes._fma(stream)
@@ -54,20 +54,20 @@ def ran(change=lambda out: None):
     return out
 
 
-def one_element(out):
+def change_one_element(out):
     values = out.get()
     values[12345] *= 1.01
     out.set(values)
 
 
-def test_the_fma_kernel_agrees_with_its_closed_form():
-    cuda_probes._verify_fma(ran())
+def test_fma_kernel_equals_closed_form():
+    cuda_probes._verify_fma(run_fma())
 
 
 @pytest.mark.parametrize("fault", ["one element", "never run", "half the rounds", "another factor"])
-def test_no_ceiling_is_taken_from_a_wrong_fma(monkeypatch, fault):
+def test_wrong_fma_result_is_rejected(monkeypatch, fault):
     if fault == "one element":
-        out = ran(one_element)
+        out = run_fma(change_one_element)
     elif fault == "never run":
         _, out = cuda_probes._fma(cuda.own_stream())
     else:
@@ -77,13 +77,13 @@ def test_no_ceiling_is_taken_from_a_wrong_fma(monkeypatch, fault):
         }[fault]
         with monkeypatch.context() as patch:
             patch.setattr(cuda_probes, name, value)
-            out = ran()
+            out = run_fma()
     with pytest.raises(RuntimeError, match="no ceiling is taken from it"):
         cuda_probes._verify_fma(out)
 
 
-class Short:
-    """Memory to which all but the last bytes are copied."""
+class TruncatingMemory:
+    """Memory to which all but the last two bytes are copied."""
 
     def __init__(self, memory):
         self.memory = memory
@@ -98,7 +98,7 @@ class Short:
         return self.memory + bytes_
 
 
-def test_no_ceiling_is_taken_from_a_copy_cut_short():
+def test_truncated_copy_is_rejected():
     import cupy
 
     size, stream = 2**20, cuda.own_stream()
@@ -109,15 +109,15 @@ def test_no_ceiling_is_taken_from_a_copy_cut_short():
         assert rate > 0 and n >= 5
         with pytest.raises(RuntimeError, match="the device's copy did not arrive"):
             cuda_probes._copy_rate(
-                cupy.cuda.alloc(size), Short(cupy.cuda.alloc(size)), size, stream, lambda: None
+                cupy.cuda.alloc(size), TruncatingMemory(cupy.cuda.alloc(size)), size, stream, lambda: None
             )
 
 
-def test_what_is_measured_stays_under_the_ceilings(told):
+def test_measured_kernel_is_below_the_ceilings(ceilings):
     """A 1x1 convolution reads its input once: no faster than a copy moves as many bytes."""
     m = run("conv/direct", WIDE, engine="cuda", budget=QUICK).measurement
     moved = (m.input_bytes + m.output_bytes) / m.median_ms * 1e3
-    assert moved < told.copy_bytes_per_s
+    assert moved < ceilings.copy_bytes_per_s
     assert m.conditions["ceilings"]["device"] == m.device
 
 
@@ -131,25 +131,25 @@ def session():
     session.close()
 
 
-def test_copies_of_64_mib_come_to_a_bandwidth_below_the_memorys(session, told):
+def test_copy_bandwidth_is_below_the_memory_bandwidth(session, ceilings):
     ms = cuda.copies(session)
     assert ms["n"] >= 3
-    for way, bytes_ in (("h2d", session.bytes["input"]), ("d2h", session.bytes["output"])):
+    for direction, bytes_ in (("h2d", session.bytes["input"]), ("d2h", session.bytes["output"])):
         for kind in ("pageable", "pinned"):
-            rate = bytes_ / ms[f"{way}_{kind}"] * 1e3
-            assert 2e8 < rate < told.copy_bytes_per_s, (way, kind)
+            rate = bytes_ / ms[f"{direction}_{kind}"] * 1e3
+            assert 2e8 < rate < ceilings.copy_bytes_per_s, (direction, kind)
     assert ms["h2d_pinned"] < ms["h2d_pageable"]  # the driver need not stage it
 
 
-def test_copying_leaves_the_data_as_it_was(session):
+def test_copies_do_not_change_the_data(session):
     before = {name: array.get() for name, array in session.arrays.items()}
     cuda.copies(session)
     for name, array in session.arrays.items():
         np.testing.assert_array_equal(array.get(), before[name])
 
 
-def test_what_the_processor_needs_to_queue_a_sample_is_in_no_time(session):
-    """A library that thinks for a millisecond between two launches is as fast as one that does not."""
+def test_host_time_to_queue_is_not_in_the_samples(session):
+    """A library that computes for a millisecond on the host between two launches is not measured as slower."""
     budget = Budget(samples=30, seconds=2)
     plain = cuda.sample([session], "cold", budget)[0]
     call = session._calls[0]
@@ -163,8 +163,8 @@ def test_what_the_processor_needs_to_queue_a_sample_is_in_no_time(session):
     assert np.median(twice.samples_ms) < 2.5 * np.median(plain.samples_ms) < 1
 
 
-def test_what_would_pin_too_much_is_not_copied(monkeypatch, session):
-    monkeypatch.setattr(cuda_probes, "MOST_PINNED", session.bytes["input"])
+def test_copies_returns_none_above_the_pinned_limit(monkeypatch, session):
+    monkeypatch.setattr(cuda_probes, "MAX_PINNED", session.bytes["input"])
     assert cuda.copies(session) is None
 
 
@@ -172,11 +172,11 @@ def test_what_would_pin_too_much_is_not_copied(monkeypatch, session):
 @pytest.mark.parametrize(
     "rung", [r.name for r in conv_ladder.LADDER.rungs if not r.library or r.library == "cuBLAS"]
 )
-def test_the_timeline_is_the_ledger(rung):
+def test_timeline_equals_memory_hook(rung):
     found = conv_ladder.LADDER.rung(rung)
     program = found.build(ConvShape(2, 16, 56, 56, 32, 3, 3, pad=1), found.default_tiles)
     session = cuda.open(program, seeded_inputs(program.of_role(INPUT)))
-    for _ in range(2):  # a second run tells the same
+    for _ in range(2):  # a second run gives the same
         session.verify_run()
         names = [engine_name for role, engine_name in ALLOCATED.items() if program.of_role(role)]
         assert [s["at"] for s in session.timeline] == [*names, *(step.name for step in program.steps)]
@@ -190,14 +190,14 @@ def test_the_timeline_is_the_ledger(rung):
     session.close()
 
 
-def test_what_a_library_takes_while_it_runs_is_workspace_of_its_step(monkeypatch):
+def test_memory_a_library_allocates_is_workspace_of_its_step(monkeypatch):
     import cupy
 
     def bind(routine, x, y):
         def call():
-            room = cupy.empty(10**6, np.uint8) if routine == "roomy" else None
+            workspace = cupy.empty(10**6, np.uint8) if routine == "roomy" else None
             y.data.copy_from_device_async(x.data, x.nbytes, cupy.cuda.get_current_stream())
-            del room
+            del workspace
 
         return call
 

@@ -1,5 +1,7 @@
-"""The cuda engine on machines that lack something: libraries, memory, nvidia-smi, a newer GPU. CuPy's part is played by
-itself where no GPU is needed for it, else by a stand-in that raises what CuPy raises."""
+"""The cuda engine on machines that lack something: libraries, memory, nvidia-smi, a newer GPU.
+
+The tests use CuPy itself if it needs no GPU, else a stand-in that raises CuPy's errors.
+"""
 
 from __future__ import annotations
 
@@ -36,40 +38,39 @@ OutOfMemoryError = stand_in("cupy.cuda.memory", "OutOfMemoryError", MemoryError)
 CUDARuntimeError = stand_in("cupy_backends.cuda.api.runtime", "CUDARuntimeError", RuntimeError)
 
 
-# -- rungs that this GPU, or what is installed, cannot run --------------------------------------------------
+# -- rungs that this GPU, or the installed libraries, cannot run --------------------------------------------
 def refusal(rung: str, shape) -> str:
     found = find(rung)
     return cuda.refusal(found, shape, found.default_tiles)
 
 
-def test_an_older_gpu_refuses_the_rungs_that_need_a_newer_one(machine, monkeypatch):
+def test_older_gpu_refuses_rungs_that_need_a_newer_one(machine, monkeypatch):
     machine(RTX_2080)
     monkeypatch.setattr(wheels, "refusal", lambda program: "")
     shape = GEMM.presets["square-64"].shape
-    said = {
-        rung.name: refusal(rung.name, shape) for rung in availability.supported_rungs(GEMM, "cuda", shape)
-    }
-    refused = {name for name, why in said.items() if why}
+    supported = availability.supported_rungs(GEMM, "cuda", shape)
+    messages = {rung.name: refusal(rung.name, shape) for rung in supported}
+    refused = {name for name, why in messages.items() if why}
     assert refused == {"gemm/double-buffer", "gemm/warp-tile", "gemm/cublas-tf32"}
-    assert {said[name] for name in refused} == {
+    assert {messages[name] for name in refused} == {
         "compute capability 8.0 or newer is needed, NVIDIA GeForce RTX 2080 has 7.5"
     }
     halves = GEMM.presets["square-4096-fp16"].shape
     assert refusal("gemm/mma-sync", halves).startswith("compute capability 8.0")
 
 
-def test_a_block_with_more_shared_memory_than_the_gpu_has(machine):
+def test_too_much_shared_memory_is_refused(machine):
     machine(Driver(name=b"NVIDIA L4", attributes=H200 | {75: 8, 76: 9, 97: 101_376}))
     rung, shape = find("gemm/warp-tile"), GEMM.presets["square-64"].shape
     big = rung.default_tiles | {"STAGES": 4, "BK": 32}
     shared = rung.build(shape, big).steps[0].shared
     assert shared > 101_376
-    said = f"a block needs {shared:,} bytes of shared memory, NVIDIA L4 has 101,376"
-    assert cuda.refusal(rung, shape, big) == said
+    expected = f"a block needs {shared:,} bytes of shared memory, NVIDIA L4 has 101,376"
+    assert cuda.refusal(rung, shape, big) == expected
     assert cuda.refusal(rung, shape, rung.default_tiles) == ""
 
 
-def test_the_newest_gpu_refuses_nothing(machine, monkeypatch):
+def test_newest_gpu_refuses_no_rung(machine, monkeypatch):
     machine(Driver())
     monkeypatch.setattr(wheels, "missing", lambda library: "")
     for ladder in LADDERS.values():
@@ -78,7 +79,7 @@ def test_the_newest_gpu_refuses_nothing(machine, monkeypatch):
                 assert refusal(rung.name, preset.shape) == ""
 
 
-def test_missing_libraries_refuse_their_rungs_alone(machine, monkeypatch):
+def test_missing_library_refuses_only_its_rungs(machine, monkeypatch):
     machine(Driver())
     monkeypatch.setattr(wheels, "missing", lambda library: f"{library} is missing")
     names = [
@@ -91,25 +92,25 @@ def test_missing_libraries_refuse_their_rungs_alone(machine, monkeypatch):
     assert refusal("conv/fft", TOY) == "cufft is missing"
 
 
-def test_where_there_is_no_gpu_no_rung_is_refused_by_itself(machine):
+def test_no_rung_is_refused_without_a_gpu(machine):
     machine(None, on_bus=False)
     assert refusal("gemm/warp-tile", GEMM.presets["square-64"].shape) == ""
 
 
-def test_a_comparison_leaves_out_what_the_gpu_cannot_run(machine):
+def test_compare_skips_rungs_the_gpu_cannot_run(machine):
     machine(RTX_2080)
     shape = GEMM.presets["square-64"].shape
-    told = []
+    refused_calls = []
     names = ["gemm/double-buffer", "gemm/warp-tile"]
-    assert compare(names, shape, engine="cuda", refused=lambda *words: told.append(words)) == []
+    assert compare(names, shape, engine="cuda", refused=lambda *call: refused_calls.append(call)) == []
     why = "compute capability 8.0 or newer is needed, NVIDIA GeForce RTX 2080 has 7.5"
-    assert told == [(name, why) for name in names]
+    assert refused_calls == [(name, why) for name in names]
     with pytest.raises(RefusedError, match=f"^gemm/double-buffer: {why}$"):
         compare(names, shape, engine="cuda")
 
 
-def test_a_sweep_leaves_out_what_this_machine_cannot_run(monkeypatch, tmp_path):
-    """It is no row, and nothing that a library said: another machine may run it."""
+def test_sweep_skips_rungs_this_machine_cannot_run(monkeypatch, tmp_path):
+    """A skipped rung is no row, and no refusal of a library: another machine may run it."""
     old = "compute capability 8.0 or newer is needed"
     monkeypatch.setattr(engines, "refusal", lambda name, rung, *_: "" if rung.name == "conv/direct" else old)
     out = tmp_path / "machine.jsonl"
@@ -117,7 +118,7 @@ def test_a_sweep_leaves_out_what_this_machine_cannot_run(monkeypatch, tmp_path):
     steps = list(sweep.record(out, what, "unknown"))
     assert {step.row["rung"] for step in steps if step.row} == {"conv/direct"}
     left_out = [step.said for step in steps if old in step.said]
-    assert any(said.startswith(f"left out conv/im2col-gemm {TOY}: ") for said in left_out)
+    assert any(text.startswith(f"left out conv/im2col-gemm {TOY}: ") for text in left_out)
     assert steps[-1].done == steps[-1].total and list(tmp_path.iterdir()) == [out]
 
 
@@ -129,8 +130,8 @@ def worker():
     worker.close()
 
 
-def words(worker) -> str:
-    """Those of a run on the GPU; the next one, on the processor, runs."""
+def error_text(worker) -> str:
+    """Return the error of a run on the GPU, and check that the next run, on the CPU, works."""
     with pytest.raises(JobError) as raised:
         worker.submit(Request(("conv/direct",), TOY, engine="cuda")).result(60)
     (row,) = worker.submit(Request(("conv/direct",), TOY, engine="cpu", seconds=0.05)).result(60)
@@ -139,44 +140,44 @@ def words(worker) -> str:
 
 
 @pytest.mark.skipif(cuda.status().ready, reason="CuPy finds a driver here")
-def test_cupy_itself_without_a_driver(worker):
+def test_error_of_cupy_without_a_driver(worker):
     pytest.importorskip("cupy")
-    text = words(worker)
+    text = error_text(worker)
     assert text.startswith(
         "the NVIDIA driver is older than this CUDA, while starting (conv/direct); install NVIDIA"
     )
     assert "driver 580 or newer (cudaErrorInsufficientDriver: " in text
 
 
-def test_cupy_that_does_not_import(worker, monkeypatch):
+def test_error_of_cupy_that_does_not_import(worker, monkeypatch):
     folder = os.path.join(os.path.dirname(__file__), "..", "..", "..", "children", "broken_cupy")
     monkeypatch.setenv("PYTHONPATH", os.path.abspath(folder))
-    assert words(worker) == (
+    assert error_text(worker) == (
         "CuPy does not load; pip install --force-reinstall cupy-cuda13x repairs it "
         "(ImportError: libstdc++.so.6: cannot open shared object file: No such file or directory)"
     )
 
 
 # -- memory ------------------------------------------------------------------------------------------
-def cupy_with(monkeypatch, free: int = 1_000_000, **more) -> None:
-    """A stand-in for CuPy: `more` are names of cupy.cuda."""
+def fake_cupy(monkeypatch, free: int = 1_000_000, **more) -> None:
+    """Replace CuPy by a stand-in; `more` are names of cupy.cuda."""
     device = types.SimpleNamespace(mem_info=(free, 2_000_000), attributes={"L2CacheSize": 50 << 20})
-    given = {
+    names = {
         "Device": lambda: device,
         "memory": types.SimpleNamespace(OutOfMemoryError=OutOfMemoryError),
         "runtime": types.SimpleNamespace(CUDARuntimeError=CUDARuntimeError),
     } | more
-    monkeypatch.setitem(sys.modules, "cupy", types.SimpleNamespace(cuda=types.SimpleNamespace(**given)))
+    monkeypatch.setitem(sys.modules, "cupy", types.SimpleNamespace(cuda=types.SimpleNamespace(**names)))
     cuda.load.cache_clear()
 
 
 @pytest.fixture(autouse=True)
-def cupy_again():
+def reload_cupy():
     yield
     cuda.load.cache_clear()
 
 
-def failing(error: Exception):
+def raising(error: Exception):
     def call(*args, **named):
         raise error
 
@@ -184,7 +185,7 @@ def failing(error: Exception):
 
 
 def smi(monkeypatch, answer) -> list[list[str]]:
-    """nvidia-smi answers so, or raises; the commands it gets."""
+    """Replace nvidia-smi: it prints `answer`, or raises it. Return the list of the commands it gets."""
     commands: list[list[str]] = []
 
     def run(command, **how):
@@ -201,40 +202,40 @@ BUSY = "cudaErrorDevicesUnavailable: CUDA-capable device(s) is/are busy or unava
 
 
 @pytest.mark.parametrize(
-    ("answer", "held"), [("142000, 143771, 1200\n", "142,000 of 143,771 MiB"), ("", "all of it")]
+    ("answer", "used"), [("142000, 143771, 1200\n", "142,000 of 143,771 MiB"), ("", "all of it")]
 )
-def test_a_card_without_room_for_a_context_says_who_has_it(machine, monkeypatch, answer, held):
+def test_full_gpu_error_names_the_used_memory(machine, monkeypatch, answer, used):
     machine(Driver())
-    full = failing(CUDARuntimeError("cudaErrorMemoryAllocation: out of memory"))
-    cupy_with(monkeypatch, Device=full)
+    full = raising(CUDARuntimeError("cudaErrorMemoryAllocation: out of memory"))
+    fake_cupy(monkeypatch, Device=full)
     smi(monkeypatch, answer)
     with pytest.raises(RuleError) as raised:
         cuda.free_bytes()
     assert str(raised.value) == (
-        f"the GPU's memory is full: other programs hold {held}; nvidia-smi lists them"
+        f"the GPU's memory is full: other programs hold {used}; nvidia-smi lists them"
     )
 
 
 @pytest.mark.parametrize("answer", ["10, 143771, 143000\n", ""])
-def test_a_busy_card_is_cupys_own_error(machine, monkeypatch, answer):
+def test_busy_gpu_raises_cupys_error(machine, monkeypatch, answer):
     machine(Driver())
-    cupy_with(monkeypatch, Device=failing(CUDARuntimeError(BUSY)))
+    fake_cupy(monkeypatch, Device=raising(CUDARuntimeError(BUSY)))
     smi(monkeypatch, answer)
     with pytest.raises(CUDARuntimeError, match="busy"):
         cuda.free_bytes()
 
 
-def test_a_card_too_full_for_a_context_is_full_though_it_says_busy(machine, monkeypatch):
+def test_full_gpu_that_reports_busy_is_full(machine, monkeypatch):
     machine(Driver())
-    cupy_with(monkeypatch, Device=failing(CUDARuntimeError(BUSY)))
+    fake_cupy(monkeypatch, Device=raising(CUDARuntimeError(BUSY)))
     smi(monkeypatch, "143100, 143771, 32\n")
     with pytest.raises(RuleError, match="memory is full: other programs hold 143,100 of 143,771 MiB"):
         cuda.free_bytes()
 
 
 @pytest.mark.parametrize("module", ["cupy.cuda.memory", "torch"])
-def test_want_of_memory_refuses_a_rung_with_the_bytes(monkeypatch, module):
-    cupy_with(monkeypatch, free=1_234_567)
+def test_out_of_memory_becomes_refused_error_with_free_bytes(monkeypatch, module):
+    fake_cupy(monkeypatch, free=1_234_567)
     error = stand_in(module, "OutOfMemoryError", RuntimeError if module == "torch" else MemoryError)
     with pytest.raises(RefusedError) as raised, cuda.refused_when_full():
         raise error("Out of memory allocating 4,096 bytes (allocated so far: 0 bytes).\nmore")
@@ -245,18 +246,18 @@ def test_want_of_memory_refuses_a_rung_with_the_bytes(monkeypatch, module):
         raise RuntimeError("another")
 
 
-def test_ceilings_without_room_are_left_out(monkeypatch):
+def test_ceilings_are_none_when_memory_is_full(monkeypatch):
     from kernels import runner
 
-    cupy_with(monkeypatch)
+    fake_cupy(monkeypatch)
     monkeypatch.setattr(
-        cuda_probes, "ceilings", failing(OutOfMemoryError("Out of memory allocating 8 bytes"))
+        cuda_probes, "ceilings", raising(OutOfMemoryError("Out of memory allocating 8 bytes"))
     )
     assert runner._ceilings(cuda) is None
 
 
-def test_a_flush_without_room_names_its_bytes(monkeypatch):
-    cupy_with(monkeypatch, alloc=failing(OutOfMemoryError("Out of memory")))
+def test_flusher_error_names_the_bytes(monkeypatch):
+    fake_cupy(monkeypatch, alloc=raising(OutOfMemoryError("Out of memory")))
     with pytest.raises(RuleError) as raised:
         cuda_timing.flusher(None)
     assert str(raised.value) == (
@@ -266,7 +267,7 @@ def test_a_flush_without_room_names_its_bytes(monkeypatch):
 
 
 class Array:
-    """As CuPy's, in the host's memory: what is copied goes nowhere."""
+    """A stand-in for a CuPy array. Its copies do nothing."""
 
     def __init__(self):
         self.shape, self.dtype, self.nbytes = (4,), np.dtype("f4"), 16
@@ -278,10 +279,10 @@ class Array:
         return np.zeros(4, "f4")
 
 
-def test_copies_are_left_out_if_the_system_pins_no_memory(monkeypatch):
+def test_copies_are_none_if_no_memory_can_be_pinned(monkeypatch):
     failed = CUDARuntimeError("cudaErrorMemoryAllocation: out of memory")
-    pinned = {"PinnedMemory": failing(failed), "PinnedMemoryPointer": lambda *_: pytest.fail("pinned")}
-    cupy_with(monkeypatch, **pinned)
+    pinned = {"PinnedMemory": raising(failed), "PinnedMemoryPointer": lambda *_: pytest.fail("pinned")}
+    fake_cupy(monkeypatch, **pinned)
     monkeypatch.setattr(cuda_probes, "own_stream", lambda: None)
     program = find("conv/direct").build(TOY, {"BLOCK": 256})
     session = types.SimpleNamespace(
@@ -293,7 +294,7 @@ def test_copies_are_left_out_if_the_system_pins_no_memory(monkeypatch):
 
 
 # -- nvidia-smi ----------------------------------------------------------------------------------------
-def test_clocks_are_those_of_the_gpu_in_use(machine, monkeypatch):
+def test_smi_queries_the_gpu_in_use(machine, monkeypatch):
     machine(Driver(count=2, bus=b"0000:B3:00.0"))
     commands = smi(monkeypatch, "580.95.05, 1980, 2619\n")
     assert cuda_device.smi("driver_version", "clocks.sm", "clocks.mem") == ["580.95.05", 1980, 2619]
@@ -311,22 +312,22 @@ def test_clocks_are_those_of_the_gpu_in_use(machine, monkeypatch):
         (subprocess.TimeoutExpired("nvidia-smi", 10), [None] * 3),
     ],
 )
-def test_clocks_that_nobody_knows(machine, monkeypatch, answer, expected):
+def test_smi_returns_none_for_unknown_fields(machine, monkeypatch, answer, expected):
     machine(Driver())
     smi(monkeypatch, answer)
     assert cuda_device.smi("driver_version", "clocks.sm", "clocks.mem") == expected
 
 
 # -- libraries -----------------------------------------------------------------------------------------
-def test_no_nvrtc_is_a_sentence(monkeypatch):
-    monkeypatch.setitem(sys.modules, "cupy", types.SimpleNamespace(RawModule=failing(AssertionError())))
+def test_missing_nvrtc_is_a_rule_error(monkeypatch):
+    monkeypatch.setitem(sys.modules, "cupy", types.SimpleNamespace(RawModule=raising(AssertionError())))
     monkeypatch.setattr(wheels, "missing", lambda library: f"{library} was not found")
     with pytest.raises(RuleError, match=r"^nvrtc was not found$"):
         cuda.compile_kernel.__wrapped__("gemm/02_naive.cu", "naive", (("BLOCK", 16),))
 
 
 @pytest.mark.parametrize(
-    ("status", "error", "words"),
+    ("status", "error", "message"),
     [
         (15, UnsupportedError, "does not support this shape on this GPU: CUBLAS_STATUS_NOT_SUPPORTED"),
         (8, UnsupportedError, "CUBLAS_STATUS_ARCH_MISMATCH"),
@@ -334,13 +335,13 @@ def test_no_nvrtc_is_a_sentence(monkeypatch):
         (99, RuntimeError, "cuBLAS failed: status 99"),
     ],
 )
-def test_cublas_says_what_its_status_means(status, error, words):
-    with pytest.raises(error, match=words) as raised:
+def test_cublas_error_names_the_status(status, error, message):
+    with pytest.raises(error, match=message) as raised:
         cublas._check(status)
     assert type(raised.value) is error
 
 
-def test_cublas_that_does_not_start_is_refused(monkeypatch):
+def test_cublas_start_failure_is_refused(monkeypatch):
     library = types.SimpleNamespace(cublasCreate_v2=lambda handle: 3)
     monkeypatch.setitem(sys.modules, "cupy", types.SimpleNamespace())
     monkeypatch.setattr(wheels, "load", lambda name: library)
@@ -351,16 +352,16 @@ def test_cublas_that_does_not_start_is_refused(monkeypatch):
 
 
 @pytest.mark.parametrize(
-    ("cuda_line", "there"), [("cuda: Optional[str] = None", False), ("cuda = '13.0'", True)]
+    ("cuda_line", "has_cuda"), [("cuda: Optional[str] = None", False), ("cuda = '13.0'", True)]
 )
-def test_a_pytorch_without_cuda_is_named_without_importing_it(monkeypatch, tmp_path, cuda_line, there):
+def test_pytorch_without_cuda_is_found_without_import(monkeypatch, tmp_path, cuda_line, has_cuda):
     (tmp_path / "version.py").write_text(
         f"__version__ = '2.9.0+cpu'\n{cuda_line}\nhip: Optional[str] = None\n"
     )
     spec = types.SimpleNamespace(origin=str(tmp_path / "__init__.py"))
     monkeypatch.setattr(torch_library.importlib.util, "find_spec", lambda name: spec)
     monkeypatch.setattr(torch_library, "version", lambda: "2.9.0")
-    if there:
+    if has_cuda:
         torch_library.find()
         return
     with pytest.raises(

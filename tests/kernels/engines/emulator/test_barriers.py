@@ -37,8 +37,8 @@ def _warnings(source: str, block: int, grid: int = 1, **options) -> tuple[str, .
 
 
 # -- named barriers -----------------------------------------------------------------------------------------------
-def test_pairs_of_warps_meet_at_barriers_of_their_own():
-    """The id is in a register; one pair goes on while the other has not come."""
+def test_pairs_of_warps_use_separate_named_barriers():
+    """The id is in a register. One pair continues while the other has not arrived."""
     source = f"""{NAMED}
     extern "C" __global__ void k(int* out) {{
       __shared__ volatile int s[128];
@@ -59,7 +59,7 @@ def test_pairs_of_warps_meet_at_barriers_of_their_own():
 @pytest.mark.parametrize("order", ["forward", "reversed", 3])
 @pytest.mark.parametrize("asm", ["bar", "barrier.cta"])
 def test_producers_arrive_and_do_not_wait(order, asm):
-    """Two buffers, two warps that fill them, two that empty them: bar.arrive counts without waiting."""
+    """Two warps fill two buffers and two warps empty them: bar.arrive counts without waiting."""
     source = f"""
     extern "C" __global__ void k(int* out, const int* in) {{
       __shared__ int buffer[2][64];
@@ -147,12 +147,12 @@ def test_barriers_that_count_and_combine(threads, grid, limit, order):
      r": deadlock: barrier 1 waits for 64 threads, 32 have come and no other can, such as thread \(32, 0, 0\)"),
     ("if (threadIdx.x < 32) sync(1, 64); else __syncthreads()", r": deadlock: barrier [01] waits for "),
 ])  # fmt: skip
-def test_a_named_barrier_that_cannot_complete_is_named(call, message):
+def test_invalid_or_incomplete_named_barrier_is_an_error(call, message):
     source = f'{NAMED}\nextern "C" __global__ void k(int* out) {{\n  {call};\n  out[threadIdx.x] = 1;\n}}'
     _fails(source, message, block=64, grid=2)
 
 
-def test_a_barrier_behind_a_guard_is_for_those_whose_guard_holds():
+def test_guarded_barrier_is_for_threads_with_a_true_guard():
     source = """extern "C" __global__ void k(int* out) {
       int t = threadIdx.x;
       asm volatile("{ .reg .pred p; setp.lt.s32 p, %0, 64; @p bar.sync 1, 64; @!p bar.sync 2, 32; }" :: "r"(t));
@@ -163,9 +163,9 @@ def test_a_barrier_behind_a_guard_is_for_those_whose_guard_holds():
     np.testing.assert_array_equal(out, np.arange(96))
 
 
-# -- a barrier that a part of the block misses ----------------------------------------------------------------------
+# -- a barrier that some threads of the block miss ------------------------------------------------------------------
 @pytest.mark.parametrize(("condition", "count"), [("t < 32", 32), ("t != 40", 1), ("t % 2", 32)])
-def test_a_barrier_that_threads_run_past_is_named(condition, count):
+def test_barrier_missed_by_threads_is_an_error(condition, count):
     source = f"""extern "C" __global__ void k(int* out) {{
   int t = threadIdx.x;
   out[t] = 1;
@@ -184,7 +184,7 @@ def test_a_barrier_that_threads_run_past_is_named(condition, count):
     )  # fmt: skip
 
 
-def test_a_loop_with_a_barrier_that_ends_sooner_for_some_is_named():
+def test_barrier_in_a_loop_of_different_lengths_is_an_error():
     source = """extern "C" __global__ void k(int* out) {
   #pragma unroll 1
   for (int n = 0; n < 2 + threadIdx.x / 32; ++n)
@@ -198,7 +198,7 @@ def test_a_loop_with_a_barrier_that_ends_sooner_for_some_is_named():
     )
 
 
-def test_threads_that_return_before_a_barrier_are_not_waited_for_but_warned_of():
+def test_return_before_a_barrier_is_a_warning():
     source = """extern "C" __global__ void k(int* out) {
   __shared__ int s[64];
   int t = threadIdx.x;
@@ -218,8 +218,8 @@ def test_threads_that_return_before_a_barrier_are_not_waited_for_but_warned_of()
 
 
 # -- lanes of a warp ------------------------------------------------------------------------------------------------
-def test_lanes_meet_at_syncwarp_at_different_lines():
-    """The first half reads, after its __syncwarp, what the second writes before its own."""
+def test_syncwarp_at_different_lines():
+    """The first half reads after its __syncwarp the values that the second half writes before its __syncwarp."""
     source = """extern "C" __global__ void k(int* out) {
   __shared__ volatile int s[64];
   int t = threadIdx.x;
@@ -238,7 +238,7 @@ def test_lanes_meet_at_syncwarp_at_different_lines():
     np.testing.assert_array_equal(out, np.where(t % 32 < 16, 116 + t, t - 16))
 
 
-def test_halves_of_a_warp_meet_apart():
+def test_halves_of_a_warp_synchronize_separately():
     source = """extern "C" __global__ void k(int* out) {
       __shared__ volatile int s[64];
       int t = threadIdx.x, half = t / 16 % 2;
@@ -254,7 +254,7 @@ def test_halves_of_a_warp_meet_apart():
     np.testing.assert_array_equal(emulate(source, {}, OUT, block=64)["out"], (t ^ 1) * 10 + 1 + t // 16 % 2)
 
 
-def test_halves_of_a_warp_vote_match_and_add_apart():
+def test_parts_of_a_warp_vote_match_and_add_separately():
     source = """extern "C" __global__ void k(unsigned* out, const int* in) {
       int t = threadIdx.x, v = in[t];
       unsigned mask = 0xffu << (t % 32 / 8 * 8);
@@ -268,16 +268,16 @@ def test_halves_of_a_warp_vote_match_and_add_apart():
     for t in range(40):
         tile = range(t // 8 * 8, t // 8 * 8 + 8)
         bits = lambda lanes: sum(1 << n % 32 for n in lanes)  # noqa: E731
-        wanted = [
+        expected = [
             bits(n for n in tile if v[n] > 4),
             9 in v[tile],
             v[tile].sum(),
             bits(n for n in tile if v[n] == v[t]),
         ]
-        assert run["out"][t].tolist() == wanted
+        assert run["out"][t].tolist() == expected
 
 
-def test_lanes_that_left_a_lock_one_by_one_shuffle_together():
+def test_lanes_shuffle_together_after_a_lock():
     source = """extern "C" __global__ void k(int* out, int* lock) {
       int t = threadIdx.x, mine;
       while (atomicCAS(lock, 0, 1)) ;
@@ -306,7 +306,7 @@ def test_ended_lanes_are_not_waited_for():
 @pytest.mark.parametrize(("call", "what"), [
     ("__syncwarp()", "__syncwarp"), ("out[t] = __shfl_sync(~0u, t, 3)", ""), ("out[t] = __any_sync(~0u, t)", ""),
 ])  # fmt: skip
-def test_lanes_that_a_mask_names_and_that_do_not_come_are_named(call, what):
+def test_missing_lanes_of_a_mask_are_an_error(call, what):
     source = f"""extern "C" __global__ void k(int* out) {{
   int t = threadIdx.x;
   out[t] = 0;
@@ -322,7 +322,7 @@ def test_lanes_that_a_mask_names_and_that_do_not_come_are_named(call, what):
     )  # fmt: skip
 
 
-def test_lanes_that_wait_for_each_other_at_two_places_are_a_deadlock():
+def test_lanes_waiting_at_two_barriers_are_a_deadlock():
     source = """extern "C" __global__ void k(int* out) {
   int t = threadIdx.x;
   if (t < 16) { __syncwarp(); out[t] = 1; }

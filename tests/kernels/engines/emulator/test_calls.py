@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from kernels.engines.emulator.calls import MOST_STACK
+from kernels.engines.emulator.calls import MAX_STACK
 from kernels.engines.emulator.compiler.compile import OPTIONS, compile_ptx
 from kernels.engines.emulator.errors import EmulatorError
 from kernels.engines.emulator.heap import SIZE
@@ -37,16 +37,16 @@ def fib(n: int) -> int:
 
 
 @pytest.mark.parametrize("order", ["forward", "reversed", 5])
-def test_recursion_of_threads_that_go_to_different_depths(order):
+def test_recursion_to_different_depths(order):
     n = rng.integers(0, 9, 80).astype(i32)
     run = emulate(FIB, {"in": n}, {"out": ((80,), i32)}, grid=2, block=40, order=order)
-    wanted = [fib(v) if i % 3 else -fib(v // 2) for i, v in enumerate(n.tolist())]
-    _same(run["out"], np.array(wanted, i32))
+    expected = [fib(v) if i % 3 else -fib(v // 2) for i, v in enumerate(n.tolist())]
+    _same(run["out"], np.array(expected, i32))
 
 
 @settings(max_examples=12, deadline=None)
 @given(st.integers(1, 3), st.integers(1, 70), st.integers(0, 2**32 - 1))
-def test_ackermanns_function_in_grids_of_any_size(grid, block, seed):
+def test_ackermann_function_in_any_grid(grid, block, seed):
     source = """
     __device__ __noinline__ int a(int m, int n) { return m == 0 ? n + 1 : a(m - 1, n == 0 ? 1 : a(m, n - 1)); }
     extern "C" __global__ void k(int* out, const int* m, const int* n) {
@@ -69,17 +69,17 @@ def test_ackermanns_function_in_grids_of_any_size(grid, block, seed):
     )
 
 
-def test_a_recursive_function_counts_as_many_instructions_as_its_calls_take():
+def test_instructions_of_a_recursive_function_grow_with_its_calls():
     """One thread: each call of fib with n < 2 executes the same instructions, and so does each other call."""
     runs = {n: emulate(FIB, {"in": np.full(1, 2 * n, i32)}, {"out": ((1,), i32)}, block=1) for n in range(5)}
     total = [runs[n].total["thread_instructions"] for n in range(5)]
     calls = [1, 1, 3, 5, 9]  # of fib(n): 1 + calls of fib(n - 1) + calls of fib(n - 2)
-    each = (total[2] - total[0]) / 2  # instructions that two calls more take
+    instructions_per_call = (total[2] - total[0]) / 2  # fib(2) makes two calls more than fib(0)
     assert total[1] == total[0]
-    assert [t - total[0] for t in total] == [each * (c - 1) for c in calls]
+    assert [t - total[0] for t in total] == [instructions_per_call * (c - 1) for c in calls]
 
 
-def test_a_register_that_nanosleep_reads_first_survives_a_recursive_call():
+def test_register_read_by_nanosleep_survives_a_recursive_call():
     source = """
     __device__ __noinline__ int f(int n) {
       if (n < 2) return n;
@@ -96,7 +96,7 @@ def test_a_register_that_nanosleep_reads_first_survives_a_recursive_call():
     _same(run["out"], np.array([f(n) for n in range(8)], i32))
 
 
-def test_mutual_recursion_and_pointers_into_the_callers_frame():
+def test_mutual_recursion_with_pointers_into_the_callers_frame():
     source = """
     __device__ int odd(int, int*);
     __device__ __noinline__ int even(int n, int* above) {
@@ -136,8 +136,8 @@ def test_mutual_recursion_and_pointers_into_the_callers_frame():
     _same(run["out"], np.array([one(i) for i in range(40)], i32))
 
 
-def test_threads_of_a_warp_meet_again_after_a_recursive_call():
-    """Lanes that do not call wait, so that the shuffle after it sees the whole warp."""
+def test_warp_reconverges_after_a_recursive_call():
+    """Lanes that do not call wait, so that the whole warp executes the next shuffle."""
     source = """
     __device__ __noinline__ int sum(int n) { return n == 0 ? 0 : n + sum(n - 1) * (n % 2 ? 1 : -1); }
     extern "C" __global__ void k(int* out) {
@@ -182,7 +182,7 @@ def test_structs_doubles_and_barriers_in_recursive_functions():
     _same(run["c"], (1 << 40) + 6 + 3 * ((i + 1) % 64) + i + 3)
 
 
-def test_a_recursion_that_is_too_long_is_stopped_by_time():
+def test_too_long_recursion_is_stopped_by_time():
     """2^40 calls, never more than 40 deep."""
     source = """
 __device__ __noinline__ int twice(int* x, int n) {
@@ -195,7 +195,7 @@ extern "C" __global__ void k(int* x, int n) { twice(x, n); }"""
         emulate(source, {"x": np.zeros(1, np.int32)}, args=["x", np.int32(40)], seconds=0.2)
 
 
-def test_a_recursion_without_end_is_an_error_with_its_line():
+def test_endless_recursion_is_an_error_with_its_line():
     source = """
 __device__ __noinline__ int down(int n) {
   return n == -1 ? 0 : down(n + 1) * 3 + n;
@@ -203,12 +203,12 @@ __device__ __noinline__ int down(int n) {
 extern "C" __global__ void k(int* out) {
   out[threadIdx.x] = threadIdx.x == 7 ? down(1) : 0;
 }"""
-    match = rf"k, kernel\.cu:3 \(called at kernel\.cu:3\): recursion too deep: .*{MOST_STACK:,} bytes of stack of a thread"
+    match = rf"k, kernel\.cu:3 \(called at kernel\.cu:3\): recursion too deep: .*{MAX_STACK:,} bytes of stack of a thread"
     with pytest.raises(EmulatorError, match=match + r".*thread \(7, 0, 0\) of block \(0, 0, 0\)"):
         emulate(source, {}, {"out": ((32,), i32)})
 
 
-def test_a_fault_in_a_function_names_where_it_was_called():
+def test_fault_in_a_function_names_its_call():
     source = """
 __device__ __noinline__ int at(const int* p, int n) {
   return n == 0 ? p[threadIdx.x == 3 ? 100 : 0] : at(p, n - 1) + 1;
@@ -221,7 +221,7 @@ extern "C" __global__ void k(int* out, const int* in) {
         emulate(source, {"in": np.zeros(4, i32)}, {"out": ((32,), i32)}, args=["out", "in"])
 
 
-def test_a_functions_variables_are_new_in_every_call():
+def test_variables_are_unwritten_in_each_call():
     source = """
 __device__ __noinline__ int f(int n, int w) {
   int a[4];
@@ -233,7 +233,7 @@ extern "C" __global__ void k(int* out) { out[threadIdx.x] = f(2, 1); }"""
         emulate(source, {}, {"out": ((1,), i32)}, block=1)
 
 
-def test_pointers_to_a_frame_that_is_gone_are_an_error():
+def test_pointer_to_a_returned_frame_is_an_error():
     source = """
 __device__ __noinline__ int* f(int n) { int a[4]; a[n & 3] = n; int* p = n ? f(n - 1) : a; a[0] += *p; return p; }
 extern "C" __global__ void k(int* out) { out[0] = *f(3); }"""
@@ -255,7 +255,7 @@ def _table(v: np.ndarray, n: np.ndarray) -> np.ndarray:
 
 
 @pytest.mark.parametrize("space", ["__device__", "__constant__", "static __device__ const", "local"])
-def test_lanes_of_a_warp_call_different_functions_through_one_pointer(space):
+def test_lanes_call_different_functions_through_one_pointer(space):
     table = "F table[3] = {twice, square, less};"
     inside, outside = (table, "") if space == "local" else ("", f"{space} {table}")
     source = f"""{TABLE}{outside}
@@ -295,8 +295,8 @@ def test_functions_as_arguments_in_structs_and_packed_structs():
     _same(run["out"], (_table(i, i) + 1 + (i % 3 + 1) * 1000 + pointed + 1 + rest).astype(i32))
 
 
-def test_a_pointer_kept_in_global_memory_between_two_kernels():
-    """A function has one address in all kernels of its module, whichever functions each of them names."""
+def test_function_pointer_in_global_memory_between_two_kernels():
+    """A function has one address in all kernels of its module, even if they name different functions."""
     ptx = compile_ptx(
         TABLE
         + """
@@ -336,7 +336,7 @@ def test_recursion_through_a_pointer():
 
 
 @pytest.mark.parametrize(
-    ("value", "words"),
+    ("value", "message"),
     [
         ("(F)zero[0]", "call of a null function pointer"),
         ("(F)0x1234", r"call of a pointer to no function: 0x1234"),
@@ -344,7 +344,7 @@ def test_recursion_through_a_pointer():
         ("(F)out", "call of a pointer to no function"),
     ],
 )
-def test_a_wild_function_pointer_is_an_error_with_its_line(value, words):
+def test_invalid_function_pointer_is_an_error_with_its_line(value, message):
     source = f"""{TABLE}
 __device__ int other(int a, int b) {{ return a - b; }}
 __device__ int (*keep)(int, int) = other;
@@ -353,12 +353,12 @@ extern "C" __global__ void k(int* out, const unsigned long long* zero) {{
   out[threadIdx.x] = f(3) + (threadIdx.x > 99 ? keep(1, 2) : 0);
 }}"""
     line = source[: source.index("f(3)")].count("\n") + 1
-    match = rf"k, kernel\.cu:{line}: {words}.*thread \(9, 0, 0\) of block"
+    match = rf"k, kernel\.cu:{line}: {message}.*thread \(9, 0, 0\) of block"
     with pytest.raises(EmulatorError, match=match):
         emulate(source, {"zero": np.zeros(1, u64)}, {"out": ((32,), i32)})
 
 
-def test_a_function_that_only_another_kernel_names_is_an_error():
+def test_function_named_only_by_another_kernel_is_an_error():
     source = f"""{TABLE}
     extern "C" __global__ void k(int* out, F* at) {{ out[0] = (out == nullptr ? twice : at[0])(1); }}
     extern "C" __global__ void other(F* at) {{ at[0] = square; }}"""
@@ -369,7 +369,7 @@ def test_a_function_that_only_another_kernel_names_is_an_error():
         launch(ptx, "k", (1, 1, 1), (1, 1, 1), ["out", "at"], memory)
 
 
-def test_variables_with_names_do_not_disturb_kernels_that_do_not_use_them():
+def test_unused_module_variables_have_no_effect():
     kernel = 'extern "C" __global__ void k(int* out) { out[threadIdx.x] = threadIdx.x; }'
     tables = f"{TABLE}\n__device__ F table[2] = {{twice, square}};\n__device__ F* where = table + 1;\n"
     plain, with_table = (
@@ -381,7 +381,7 @@ def test_variables_with_names_do_not_disturb_kernels_that_do_not_use_them():
     )
     _same(with_table["out"], np.arange(32, dtype=i32))
     assert plain.total == with_table.total
-    assert [p.name for p in with_table.memory.placed] == [
+    assert [p.name for p in with_table.memory.regions] == [
         "out"
     ]  # a variable that is not used takes no memory
 
@@ -423,7 +423,7 @@ def test_virtual_functions_of_objects_made_with_new():
     _same(run["out"], np.where(v % 2, 2 * v * v, 4 * v + 1).astype(f32))
 
 
-def test_objects_of_one_access_in_local_shared_and_global_memory():
+def test_objects_in_local_shared_and_global_memory_in_one_access():
     source = f"""{SHAPES}
     __device__ float extra = 5;
     extern "C" __global__ void k(float* out) {{
@@ -447,7 +447,7 @@ def test_objects_of_one_access_in_local_shared_and_global_memory():
     _same(run["out"], (area + 1000 * np.choose(np.minimum(v % 4, 2), [8, 5 + 16, 32])).astype(f32))
 
 
-def test_an_object_that_was_never_constructed_is_an_error():
+def test_unconstructed_object_is_an_error():
     source = f"""{SHAPES}
 extern "C" __global__ void k(float* out, unsigned long long* object) {{
   out[0] = ((Shape*)object)->area();
@@ -457,7 +457,7 @@ extern "C" __global__ void k(float* out, unsigned long long* object) {{
 
 
 # -- the device heap -----------------------------------------------------------------------------------------
-def test_malloc_and_free_and_the_memory_is_used_again():
+def test_freed_memory_is_reused():
     source = """
     extern "C" __global__ void k(int* out, int rounds) {
       int i = threadIdx.x, total = 0;
@@ -472,12 +472,12 @@ def test_malloc_and_free_and_the_memory_is_used_again():
       free(none);
     }"""
     run = emulate(source, {}, {"out": ((64,), i32)}, args=["out", i32(9)], block=64)
-    wanted = [sum(i * j + r for r in range(9) for j in range(i % 5 + 1)) for i in range(64)]
-    _same(run["out"], np.array(wanted, i32))
+    expected = [sum(i * j + r for r in range(9) for j in range(i % 5 + 1)) for i in range(64)]
+    _same(run["out"], np.array(expected, i32))
     assert run.memory.heap.end - run.memory.heap.start < 64 * 64 < SIZE and not run.memory.heap.live
 
 
-def test_trees_of_nodes_made_with_new_walked_and_deleted_by_recursion():
+def test_trees_are_built_and_deleted_recursively():
     source = r"""
     struct Node { int value; Node *left = nullptr, *right = nullptr; __device__ Node(int value) : value(value) {} };
     __device__ __noinline__ Node* insert(Node* at, int value) {
@@ -503,16 +503,16 @@ def test_trees_of_nodes_made_with_new_walked_and_deleted_by_recursion():
     }"""
 
     def depths(values: list[int]) -> list[tuple[int, int]]:
-        """(value, depth) of each node, in order."""
+        """Return (value, depth) of each node, in order."""
 
-        def walk(left: list[int], depth: int) -> list[tuple[int, int]]:
-            if not left:
+        def visit(remaining: list[int], depth: int) -> list[tuple[int, int]]:
+            if not remaining:
                 return []
-            top, *rest = left
+            top, *rest = remaining
             low, high = [v for v in rest if v < top], [v for v in rest if v >= top]
-            return [*walk(low, depth + 1), (top, depth), *walk(high, depth + 1)]
+            return [*visit(low, depth + 1), (top, depth), *visit(high, depth + 1)]
 
-        return walk(values, 0)
+        return visit(values, 0)
 
     values = rng.integers(0, 100, (40, 7)).astype(i32)
     run = emulate(source, {"in": values.reshape(-1)}, {"out": ((40,), i32)}, block=40)
@@ -525,7 +525,7 @@ def test_trees_of_nodes_made_with_new_walked_and_deleted_by_recursion():
 
 
 @pytest.mark.parametrize(
-    ("statement", "words"),
+    ("statement", "message"),
     [
         ("out[0] = p[5];", "read .*byte 20 of an allocation of 40 bytes.*never written"),
         ("p[10] = 1;", "out-of-bounds write of 4 bytes at byte 40 of an allocation of 40 bytes"),
@@ -535,17 +535,17 @@ def test_trees_of_nodes_made_with_new_walked_and_deleted_by_recursion():
         ("free(out);", "free of an address that malloc did not return: 0x"),
     ],
 )
-def test_misuse_of_the_heap_is_an_error_with_its_line(statement, words):
+def test_misuse_of_the_heap_is_an_error_with_its_line(statement, message):
     source = f"""
 extern "C" __global__ void k(int* out) {{
   volatile int* q = (int*)malloc(10 * sizeof(int)); int* p = (int*)q;
   if (threadIdx.x == 2) {{ {statement} }}
 }}"""
-    with pytest.raises(EmulatorError, match=rf"k, kernel\.cu:4: {words}.*by thread \(2, 0, 0\)"):
+    with pytest.raises(EmulatorError, match=rf"k, kernel\.cu:4: {message}.*by thread \(2, 0, 0\)"):
         emulate(source, {}, {"out": ((1,), i32)})
 
 
-def test_a_function_with_no_body_is_an_error_only_where_it_is_called():
+def test_function_without_a_body_is_an_error_only_when_called():
     source = """
 extern "C" __device__ int elsewhere(int);
 extern "C" __global__ void k(int* out, const int* in) {
@@ -558,7 +558,7 @@ extern "C" __global__ void k(int* out, const int* in) {
         emulate(source, {"in": (np.arange(32) == 6).astype(i32)}, {"out": ((32,), i32)})
 
 
-def test_a_call_that_hands_over_a_register_is_an_error_with_its_line():
+def test_register_argument_is_an_error_with_its_line():
     source = """
 __device__ __noinline__ int f(int a) { return a + 1; }
 extern "C" __global__ void k(int* out) {
@@ -572,7 +572,7 @@ extern "C" __global__ void k(int* out) {
         emulate(source, {}, {"out": ((1,), i32)})
 
 
-def test_a_guarded_call_is_made_by_the_threads_whose_guard_holds():
+def test_guarded_call_runs_for_threads_with_a_true_guard():
     source = """
 __device__ __noinline__ int plain(int a) { return a + 100; }
 __device__ __noinline__ int again(int a) { return a > 50 ? a : again(a + 20) + 1; }
@@ -594,7 +594,7 @@ extern "C" __global__ void k(int* out, const int* in) {
 
 
 @pytest.mark.parametrize("flags", [("-lineinfo",), ("-G",)])
-def test_a_traced_kernel_compiled_for_debugging(flags):
+def test_trace_of_a_kernel_compiled_for_debugging(flags):
     """-G keeps every function and addresses all memory generically."""
     source = (
         FIB
@@ -635,7 +635,7 @@ def test_functions_called_without_recursion_have_no_frames():
 
 
 @pytest.mark.parametrize("runtime", [True, False])
-def test_names_in_messages_are_those_of_the_source(runtime, monkeypatch):
+def test_names_in_messages_are_cpp_names(runtime, monkeypatch):
     if not runtime:
         monkeypatch.setattr(ptx_names, "demangled", lambda name: name)
     mangled = ("_Z3fibi", "_ZNK1A4areaEv", "_ZN1a5plainEPi", "main")

@@ -68,7 +68,7 @@ def test_divergent_branches_and_loops():
     _same(run["out"], np.array([one(int(v)) for v in values], i32))
 
 
-def test_a_switch_of_many_cases():
+def test_switch_with_many_cases():
     cases = "\n".join(f"case {n}: r = f{n % 4}(v, {n}); break;" for n in range(12))
     source = f"""
     __device__ int f0(int a, int b) {{ return a * b; }}
@@ -91,7 +91,7 @@ def test_a_switch_of_many_cases():
     _same(run["out"], np.array([f[v % 4](v, v) if 0 <= v < 12 else 1000 for v in values.tolist()], i32))
 
 
-def test_functions_that_are_not_inlined():
+def test_noinline_functions():
     source = """
     struct Pair { int a; float b; };
     __noinline__ __device__ int gcd(int a, int b) { while (b) { int t = a % b; a = b; b = t; if (a == 1) return 1; } return a; }
@@ -108,16 +108,16 @@ def test_functions_that_are_not_inlined():
     values = rng.integers(1, 1000, 64).astype(i32)
     run = emulate(source, {"in": values}, {"out": ((64,), i32), "b": ((64,), f32)}, block=64)
     v = values.tolist()
-    wanted = [
+    expected = [
         math.gcd(v[(i + 1) % 64], v[i]) if i % 3 == 0 else math.gcd(v[i], 12) + math.gcd(v[i], 9)
         for i in range(64)
     ]
-    _same(run["out"], np.array(wanted, i32))
+    _same(run["out"], np.array(expected, i32))
     _same(run["b"], np.array([0.5 * v[(i + 1) % 64] if i % 3 == 0 else 0.5 for i in range(64)], f32))
 
 
-def test_inline_assembly_has_scopes_of_its_own():
-    """Registers of the same name in two blocks, and as the kernel's own predicates are called."""
+def test_inline_assembly_has_separate_scopes():
+    """Registers of the same name in two blocks, and names of the kernel's own predicates."""
     source = """
     extern "C" __global__ void k(int* out, const int* in) {
       int v = in[threadIdx.x], a, b;
@@ -132,7 +132,7 @@ def test_inline_assembly_has_scopes_of_its_own():
     _same(run["out"], (a * np.where(v > 3, 1, -1) + np.where(v < 0, 1, 2) + 1000 * (v != 0)).astype(i32))
 
 
-def test_an_unknown_opcode_is_named_with_its_line():
+def test_unknown_opcode_error_names_its_line():
     source = 'extern "C" __global__ void k(int* p) {\n  p[0] = 1;\n  asm volatile("setmaxnreg.inc.sync.aligned.u32 96;");\n}'
     with pytest.raises(EmulatorError, match=r"k, kernel\.cu:3: unknown opcode setmaxnreg\.inc"):
         emulate(source, {}, {"p": ((1,), i32)})
@@ -161,12 +161,12 @@ def test_shuffles(width):
     names = ("up", "down", "across", "from")
     outputs = dict.fromkeys(names, ((64,), i32)) | {"f": ((64,), f32)}
     run = emulate(source, {"in": v}, outputs, block=64)
-    own, start = LANE % width, LANE // width * width
+    segment_lane, start = LANE % width, LANE // width * width
     for warp in range(2):
         w = v[32 * warp : 32 * warp + 32]
         got = {n: run[n][32 * warp : 32 * warp + 32] for n in (*names, "f")}
-        _same(got["up"], _shuffled(w, LANE - 3, own >= 3))
-        _same(got["down"], _shuffled(w, LANE + 5, own + 5 < width))
+        _same(got["up"], _shuffled(w, LANE - 3, segment_lane >= 3))
+        _same(got["down"], _shuffled(w, LANE + 5, segment_lane + 5 < width))
         _same(got["across"], w[LANE ^ 5])
         _same(got["from"], w[start + (32 * warp + LANE) * 7 % width])
         _same(got["f"], w[start + 2].astype(f32) * f32(0.5))
@@ -240,7 +240,7 @@ def test_votes_matches_and_warp_reductions_in_divergent_code():
         assert [int(x) for x in out[third, 12]] == [bits(third & (w == x)) for x in w[third]]
 
 
-def test_votes_where_a_warp_is_not_full():
+def test_votes_in_a_partial_warp():
     source = """
     extern "C" __global__ void k(unsigned* out) {
       out[threadIdx.x] = __ballot_sync(__activemask(), threadIdx.x % 2) + 0 * __activemask();
@@ -254,7 +254,7 @@ ORDERS = ["forward", "reversed", 1, 2, 3]
 
 
 @pytest.mark.parametrize("order", ORDERS)
-def test_results_do_not_hang_on_the_order_of_warps(order):
+def test_results_do_not_depend_on_the_warp_order(order):
     source = """
     extern "C" __global__ void k(int* sum, int* out, const int* in, int n) {
       __shared__ int s[96];
@@ -279,8 +279,8 @@ def test_results_do_not_hang_on_the_order_of_warps(order):
     _same(run["out"], np.cumsum(padded, axis=1).reshape(-1)[:250].astype(i32))
 
 
-def test_the_order_decides_between_writers_of_one_address():
-    """Otherwise the test above would prove nothing."""
+def test_warp_order_selects_the_last_writer():
+    """Otherwise the test above would show nothing."""
     source = 'extern "C" __global__ void k(int* out) { out[0] = blockIdx.x; }'
     last = {
         order: int(emulate(source, {}, {"out": ((1,), i32)}, grid=8, order=order)["out"][0])

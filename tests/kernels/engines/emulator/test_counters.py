@@ -1,4 +1,4 @@
-"""The emulator's counters against figures worked out by hand."""
+"""The emulator's counters against figures computed by hand."""
 
 from __future__ import annotations
 
@@ -74,7 +74,7 @@ def test_vectors_and_narrow_types():
     assert _pick(run, "requests_ld", "sectors_ld", "requests_st", "sectors_st") == (4, 27, 1, 16)
 
 
-def test_a_warp_that_is_not_full_and_lanes_that_sit_out():
+def test_sectors_of_partial_warps_and_inactive_lanes():
     source = """extern "C" __global__ void k(float* out, const float* in, int n) {
       int t = blockIdx.x * blockDim.x + threadIdx.x;
       if (t < n) out[t] = in[t];
@@ -87,8 +87,8 @@ def test_a_warp_that_is_not_full_and_lanes_that_sit_out():
         grid=2,
         block=40,
     )
-    # Warps of 32, 8 (block 0), 32 and 3 lanes (75 - 72; block 1, of whose 8 lanes 5 are beyond n). Block 1
-    # starts at element 40, a sector's start.
+    # Warps of 32 and 8 lanes (block 0), of 32 and 3 lanes (block 1: 75 - 72; 5 of its 8 lanes are beyond n).
+    # Block 1 starts at element 40, a sector's start.
     assert _pick(run, "requests_ld", "sectors_ld", "bytes_ld") == (4, 4 + 1 + 4 + 1, 300)
     assert _pick(run, "requests_st", "sectors_st", "bytes_st") == (4, 10, 300)
 
@@ -105,9 +105,9 @@ SGEMM = """extern "C" __global__ void k(float* C, const float* A, const float* B
 
 
 @pytest.mark.parametrize("n, requests, sectors", [(64, 16_384, 32_768), (61, 15_128, 35_902)])
-def test_a_naive_matrix_product(n, requests, sectors):
-    """64: 16 blocks of 8 warps, 64 steps, 2 loads: A's two rows are 2 sectors, B's 16 floats 2. Both rows of
-    figures are also what a profiler reads off an H200."""
+def test_sectors_of_a_naive_matrix_product(n, requests, sectors):
+    """n = 64: 16 blocks of 8 warps, 64 steps, 2 loads. A's two rows are 2 sectors, B's 16 floats 2. A profiler on an
+    H200 reports the same figures for both n."""
     rng = np.random.default_rng(0)
     a, b = (rng.integers(-3, 4, (n, n)).astype(f32) for _ in range(2))
     run = emulate(
@@ -161,13 +161,13 @@ def test_wavefronts_of_one_shared_load(index, waves):
     [("float2", "t", 2, 2), ("float4", "t", 4, 4), ("float2", "2 * t", 4, 2), ("short", "t", 1, 1)],
 )  # fmt: skip
 def test_wavefronts_of_wide_and_narrow_shared_loads(type_, index, waves, ideal):
-    all_of_it = {"short": "v", "float2": "v.x + v.y", "float4": "v.x + v.y + v.z + v.w"}[type_]
+    sum_text = {"short": "v", "float2": "v.x + v.y", "float4": "v.x + v.y + v.z + v.w"}[type_]
     source = f"""extern "C" __global__ void k(float* out) {{
       __shared__ {type_} s[64];
       int t = threadIdx.x;
       s[t] = {{}}; s[t + 32] = {{}};
       __syncthreads();
-      {type_} v = s[{index}]; out[t] = {all_of_it};
+      {type_} v = s[{index}]; out[t] = {sum_text};
     }}"""
     run = emulate(source, {}, {"out": ((32,), f32)})
     assert run.at(6)["wavefronts_ld"] == waves
@@ -175,7 +175,7 @@ def test_wavefronts_of_wide_and_narrow_shared_loads(type_, index, waves, ideal):
 
 
 @pytest.mark.parametrize("pitch, waves", [(32, 32), (33, 1)])
-def test_a_transpose_through_shared_memory(pitch, waves):
+def test_wavefronts_of_a_shared_memory_transpose(pitch, waves):
     source = f"""extern "C" __global__ void k(float* out, const float* in, int n) {{
   __shared__ float s[32][{pitch}];
   int x = threadIdx.x, y = threadIdx.y;
@@ -194,7 +194,7 @@ def test_a_transpose_through_shared_memory(pitch, waves):
     assert _pick(run, "sectors_ld", "sectors_st", "barriers") == (warps * 4, warps * 4, warps)
 
 
-def test_bank_conflicts_of_the_lanes_that_take_part_alone():
+def test_bank_conflicts_count_only_active_lanes():
     source = """extern "C" __global__ void k(float* out) {
       __shared__ float s[1024];
       int t = threadIdx.x;
@@ -209,8 +209,8 @@ def test_bank_conflicts_of_the_lanes_that_take_part_alone():
 @pytest.mark.parametrize(
     "size, apart, waves, fewest", [(4, 1, 1, 1), (4, 2, 2, 1), (8, 1, 2, 2), (16, 1, 4, 4)]
 )
-def test_copies_are_counted_among_the_stores_and_apart(size, apart, waves, fewest):
-    """One warp copies `size` bytes a lane, `apart` times as far from one another in shared memory, and stores once."""
+def test_async_copies_are_counted_as_stores_and_separately(size, apart, waves, fewest):
+    """One warp copies `size` bytes a lane, `apart` times as far apart in shared memory, and stores once."""
     floats = size // 4
     source = f"""extern "C" __global__ void k(float* out, const float* in) {{
       __shared__ __align__(16) float s[1024];
@@ -245,12 +245,12 @@ def test_copies_are_counted_among_the_stores_and_apart(size, apart, waves, fewes
         ("float", "atomicAdd(&s[t % 2 * 32], 1.0f)", 32, 63),  # two words in one bank: one lane of both
         ("float", "atomicAdd(&s[t * 2], 1.0f)", 2, 3),
         ("double", "atomicAdd(&s[t / 4 * 8], 1.0)", 8, 24),  # two words in a bank, one lane of 16 at a time
-        ("float", "atomicAdd(&s[t < 4 ? 0 : t], 1.0f)", 4, 4),  # lanes alone are through at once
+        ("float", "atomicAdd(&s[t < 4 ? 0 : t], 1.0f)", 4, 4),  # a lane alone at its word succeeds at once
         ("double", "atomicAdd(&s[t / 2], 1.0)", 2, 2),
         ("unsigned long long", "atomicAdd(&s[0], 1ull)", 32, 32),
     ],
 )
-def test_atomics_that_are_a_loop_load_once_for_each_lane_at_a_bank(type_, update, loads, waves):
+def test_loads_of_atomics_that_are_loops(type_, update, loads, waves):
     """Two blocks of two warps."""
     source = f"""extern "C" __global__ void k({type_}* out) {{
       __shared__ {type_} all[2][64];
@@ -270,7 +270,7 @@ def test_atomics_that_are_a_loop_load_once_for_each_lane_at_a_bank(type_, update
 
 
 # -- instructions --------------------------------------------------------------------------------------------
-def test_branches_and_how_many_diverge():
+def test_branches_and_divergent_branches():
     source = """extern "C" __global__ void k(int* out, const int* in) {
       int t = blockIdx.x * blockDim.x + threadIdx.x;
       int n = in[t], sum = 0;
@@ -280,12 +280,12 @@ def test_branches_and_how_many_diverge():
     trips = np.concatenate([np.full(32, 3), np.arange(32) % 4, np.full(32, 5)]).astype(i32)
     run = emulate(source, {"in": trips, "out": np.zeros(96, i32)}, args=["out", "in"], block=96)
     np.testing.assert_array_equal(run["out"], trips * (trips + 1) // 2)
-    # Before the loop each warp asks once whether to enter; the second parts there. At the end of each trip
-    # it asks again: 3, 3 and 5 times; the second parts at the first two, the third sees all that are left go.
+    # Each warp branches once before the loop; the second diverges there. At the end of each iteration it branches
+    # again: 3, 3 and 5 times. The second diverges at the first two; at the third all remaining lanes leave.
     assert _pick(run, "branches", "divergent_branches") == (3 + 3 + 3 + 5, 1 + 2)
 
 
-def test_warp_instructions_are_thread_instructions_over_the_lanes():
+def test_thread_instructions_are_warp_instructions_times_lanes():
     source = 'extern "C" __global__ void k(int* out) { out[threadIdx.x] = threadIdx.x * 3; }'
     one = emulate(source, {}, {"out": ((64,), i32)}, block=32).total
     two = emulate(source, {}, {"out": ((64,), i32)}, block=64).total
@@ -327,7 +327,7 @@ extern "C" __global__ void k(__half2* out, const __half2* in, __half* h) {
     assert {n: run.at(n)["flops_fp"] for n in (4, 5, 7)} == {4: 128, 5: 64, 7: 32}
 
 
-def test_barriers_count_a_warp_each():
+def test_barriers_are_counted_once_a_warp():
     source = """extern "C" __global__ void k(int* out) {
       for (int i = 0; i < 3; ++i) __syncthreads();
       out[threadIdx.x] = __syncthreads_count(threadIdx.x);
@@ -336,7 +336,7 @@ def test_barriers_count_a_warp_each():
     assert run.total["barriers"] == 2 * 3 * 4
 
 
-def test_the_lines_add_up_to_the_total():
+def test_line_counts_sum_to_the_total():
     rng = np.random.default_rng(0)
     a, b = (rng.standard_normal((20, 20)).astype(f32) for _ in range(2))
     run = emulate(
@@ -353,7 +353,7 @@ def test_the_lines_add_up_to_the_total():
 
 
 @pytest.mark.parametrize("order", ["reversed", 1])
-def test_counts_do_not_hang_on_the_order(order):
+def test_counts_do_not_depend_on_the_warp_order(order):
     a = np.ones((33, 33), f32)
     runs = [
         emulate(
@@ -365,6 +365,6 @@ def test_counts_do_not_hang_on_the_order(order):
     assert runs[0].counters == runs[1].counters
 
 
-def test_nothing_is_counted_where_nothing_is_asked_for():
+def test_counters_are_none_without_counting():
     source = 'extern "C" __global__ void k(int* out) { out[threadIdx.x] = 1; }'
     assert emulate(source, {}, {"out": ((32,), i32)}, count=False).counters is None

@@ -1,4 +1,4 @@
-"""What the emulator says of kernels that do what no kernel may: faults and data races."""
+"""The emulator's messages about errors in kernels: faults and data races."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ X = {"x": np.arange(100, dtype=f32)}
 OUT = {"out": ((100,), f32)}
 
 
-def test_a_read_past_the_end_is_named():
+def test_read_past_the_end():
     source = """extern "C" __global__ void k(float* out, const float* x) {
   int i = blockIdx.x * blockDim.x + threadIdx.x;
   float v = x[i + 1];
@@ -40,7 +40,7 @@ def test_a_read_past_the_end_is_named():
     )  # fmt: skip
 
 
-def test_a_read_before_the_start_is_named():
+def test_read_before_the_start():
     source = """extern "C" __global__ void k(float* out, const float* x) {
   int t = threadIdx.y * blockDim.x + threadIdx.x;
   out[t] = x[t - 2];
@@ -53,7 +53,7 @@ def test_a_read_before_the_start_is_named():
     )  # fmt: skip
 
 
-def test_a_write_past_the_end_is_named():
+def test_write_past_the_end():
     source = """extern "C" __global__ void k(float* out) {
   int t = threadIdx.z * blockDim.y + threadIdx.y;
 
@@ -67,7 +67,7 @@ def test_a_write_past_the_end_is_named():
     )  # fmt: skip
 
 
-def test_a_wild_pointer_is_named():
+def test_invalid_pointer():
     source = """extern "C" __global__ void k(float* out, const float* x) {
   out[threadIdx.x] = x[(long long)threadIdx.x << 40];
 }"""
@@ -76,7 +76,7 @@ def test_a_wild_pointer_is_named():
     _fault(null, r"^k, kernel\.cu:3: the kernel stops itself", {}, OUT)
 
 
-def test_a_misaligned_vector_is_named():
+def test_misaligned_vector():
     source = """extern "C" __global__ void k(float* out, const float* x) {
   float4 v = *(const float4*)(x + 4 * threadIdx.x + (threadIdx.x == 5));
   out[threadIdx.x] = v.x + v.w;
@@ -88,7 +88,7 @@ def test_a_misaligned_vector_is_named():
     )  # fmt: skip
 
 
-def test_a_read_of_what_was_never_written_is_named():
+def test_read_of_unwritten_global_memory():
     source = """extern "C" __global__ void k(float* out, const float* x) {
   int t = threadIdx.x;
   if (t != 9) out[t] = x[t];
@@ -102,7 +102,7 @@ def test_a_read_of_what_was_never_written_is_named():
     )  # fmt: skip
 
 
-def test_a_read_of_shared_memory_never_written_is_named():
+def test_read_of_unwritten_shared_memory():
     source = """extern "C" __global__ void k(float* out) {
   __shared__ float s[32];
   if (threadIdx.x < 30) s[threadIdx.x] = 1.0f;
@@ -117,7 +117,7 @@ def test_a_read_of_shared_memory_never_written_is_named():
     )  # fmt: skip
 
 
-def test_an_access_beyond_shared_memory_is_named():
+def test_access_beyond_shared_memory():
     source = """extern "C" __global__ void k(float* out) {
   __shared__ float s[24];
   s[threadIdx.x] = 1.0f;
@@ -132,7 +132,7 @@ def test_an_access_beyond_shared_memory_is_named():
     )  # fmt: skip
 
 
-def test_a_barrier_that_some_threads_miss_is_named():
+def test_threads_of_a_warp_at_different_barriers():
     source = """extern "C" __global__ void k(float* out) {
   if (threadIdx.x < 40) {
     out[threadIdx.x] = 1.0f;
@@ -151,7 +151,7 @@ def test_a_barrier_that_some_threads_miss_is_named():
     )  # fmt: skip
 
 
-def test_a_kernel_that_does_not_end_is_stopped():
+def test_endless_kernel_is_stopped():
     source = """extern "C" __global__ void k(volatile int* x) {
   int n = 0;
   while (x[0] == 0)
@@ -166,7 +166,7 @@ def test_a_kernel_that_does_not_end_is_stopped():
     )  # fmt: skip
 
 
-def test_a_wrong_argument_is_refused():
+def test_invalid_argument_is_refused():
     source = 'extern "C" __global__ void k(float* out, int n) { out[0] = n; }'
     with pytest.raises(EmulatorError, match="argument 1 is 4 bytes wide, got 8"):
         emulate(source, {}, OUT, args=["out", np.int64(1)])
@@ -196,7 +196,7 @@ def _races(source: str, outputs=None, **kwargs) -> tuple[str, ...]:
     ).races
 
 
-def test_a_reduction_without_its_barrier_races_and_with_it_does_not():
+def test_reduction_races_only_without_its_barrier():
     found = _races(_reduction(""))
     assert found
     pattern = r"^k, kernel\.cu:7: data race: thread \(\d+, 0, 0\) (reads|writes) .*s\[\d+\].* with no barrier between them"
@@ -205,14 +205,14 @@ def test_a_reduction_without_its_barrier_races_and_with_it_does_not():
 
 
 def test_races_of_narrow_elements():
-    """Neighbours in one word are no clash; a missing barrier still is one."""
+    """Neighbours in one word are no race; a missing barrier still causes one."""
     x = np.arange(128, dtype=np.int16)
     out = {"out": ((1,), np.int16)}
     assert _races(_reduction("__syncthreads();", "short"), out, inputs={"in": x}) == ()
     assert _races(_reduction("", "short"), out, inputs={"in": x})
 
 
-def test_a_barrier_of_the_warp_orders_its_lanes_and_no_others():
+def test_warp_barrier_orders_only_its_lanes():
     source = """extern "C" __global__ void k(int* out) {
   __shared__ int s[64];
   int t = threadIdx.x;
@@ -233,7 +233,7 @@ def test_a_barrier_of_the_warp_orders_its_lanes_and_no_others():
     assert _races(source % (sync, sync, "__syncthreads();", 32), out, inputs={}, block=64) == ()
 
 
-def test_a_barrier_of_one_warp_does_not_hold_back_another():
+def test_warp_barrier_does_not_order_another_warp():
     source = """extern "C" __global__ void k(int* out) {
   __shared__ int s[64];
   s[threadIdx.x] = 0;
@@ -248,7 +248,7 @@ def test_a_barrier_of_one_warp_does_not_hold_back_another():
     assert _races(one_warp, {"out": ((32,), i32)}, inputs={}, block=32) == ()
 
 
-def test_two_threads_that_write_one_word_race():
+def test_two_writers_of_one_word_race():
     source = """extern "C" __global__ void k(int* out) {
   __shared__ int s[64];
   s[threadIdx.x / 2] = threadIdx.x;
@@ -260,7 +260,7 @@ def test_two_threads_that_write_one_word_race():
 
 
 # Each thread of a block of 64 runs this between two barriers; `other` is a thread of the other warp.
-_BESIDE = """extern "C" __global__ void k(int* out, const int* in) {
+_BETWEEN_BARRIERS = """extern "C" __global__ void k(int* out, const int* in) {
   __shared__ int s[64];
   int t = threadIdx.x, other = t ^ 32, got = 0;
   s[t] = 0;
@@ -272,7 +272,7 @@ _BESIDE = """extern "C" __global__ void k(int* out, const int* in) {
 
 
 @pytest.mark.parametrize(
-    "what",
+    "statement",
     [
         "s[0] = 5;",  # all threads, one value
         "s[t / 2] = t / 2;",
@@ -283,16 +283,16 @@ _BESIDE = """extern "C" __global__ void k(int* out, const int* in) {
         "got = atomicAdd(&s[0], t); if (got < 0) atomicExch(&s[0], t);",
         "atomicAdd(&s[t], 1); got = s[t];",
         "got = s[0] + s[1];",
-        "got = s[t ^ 1]; __syncwarp(); got += s[t]; s[t] = 1;",  # earlier reads are behind the warp's barrier
+        "got = s[t ^ 1]; __syncwarp(); got += s[t]; s[t] = 1;",  # the warp's barrier orders the earlier reads
     ],
 )
-def test_no_race(what):
+def test_no_race(statement):
     inputs = {"in": np.ones(64, i32)}
-    assert _races(_BESIDE % what, {"out": ((64,), i32)}, inputs=inputs, block=64) == ()
+    assert _races(_BETWEEN_BARRIERS % statement, {"out": ((64,), i32)}, inputs=inputs, block=64) == ()
 
 
 @pytest.mark.parametrize(
-    "what, verb, other",
+    "statement, verb, other",
     [
         ("s[0] = t;", "writes", "writes"),  # one instruction
         ("s[t / 2] = t & 1;", "writes", "writes"),
@@ -306,8 +306,10 @@ def test_no_race(what):
         ("s[t] = t; __syncwarp(); s[other] = 7;", "writes", "writes"),
     ],
 )
-def test_race(what, verb, other):
-    found = _races(_BESIDE % what, {"out": ((64,), i32)}, inputs={"in": np.ones(64, i32)}, block=64)
+def test_race(statement, verb, other):
+    found = _races(
+        _BETWEEN_BARRIERS % statement, {"out": ((64,), i32)}, inputs={"in": np.ones(64, i32)}, block=64
+    )
     assert len(found) == 1, found
     assert re.search(
         rf"kernel\.cu:6: data race: thread .* {verb} at s\[\d+\].* {other} with no barrier", found[0]
@@ -315,7 +317,7 @@ def test_race(what, verb, other):
 
 
 @pytest.mark.parametrize("size, filled", [(16, 16), (16, 6), (4, 4)])
-def test_copies_that_bring_one_value_to_a_word_are_no_race(size, filled):
+def test_copies_of_one_value_to_a_word_are_no_race(size, filled):
     source = """extern "C" __global__ void k(int* out, const int* in) {
   __shared__ __align__(16) int s[128];
   int t = threadIdx.x;

@@ -1,4 +1,4 @@
-"""The emulator's memory counters are Nsight Compute's: every case that was measured, number for number."""
+"""The emulator's memory counters equal Nsight Compute's in every measured case."""
 
 from __future__ import annotations
 
@@ -26,39 +26,39 @@ from kernels.ladders import LADDERS
 from kernels.model.program import Launch
 
 FIXTURE = Path(__file__).parents[3] / "fixtures" / "hardware_counters_h200.json"
-AGAIN = "measure it on a GPU: python benchmarks/hardware_counters.py measure counters.json"
+MEASURE_AGAIN = "measure it on a GPU: python benchmarks/hardware_counters.py measure counters.json"
 
-# Counters of a source, or of one case of it, that are not the hardware's, and why. Each must still differ in one of its cases, so that
-# this list cannot rot.
-COPIED = (
+# Counters of a source, or of one case of it, that differ from the hardware's, and why. Each must still differ in one of
+# its cases, so that this list stays current.
+COPY_WAVEFRONTS = (
     "Data of cp.async take more passes than the banks ask for, by which cache lines they come from. No rule was "
     "found: 448 requests alike in lanes, banks and places in their lines take 5.5 passes on average, not 4."
 )
-SKEWED = (
+UNALIGNED_SECTORS = (
     "cp.async past L1, from rows that begin in the middle of a sector: 2,808 sectors where the lanes touch 2,592, "
     "312 where they touch 288, 456 where they touch 472. No rule was found."
 )
-TWICE = (
+EXTRA_SECTORS = (
     "cp.async past L1, mostly from rows that begin with a sector: 4 to 24 in a hundred more than the lanes touch, "
     "most where most passes more are taken to write them. No rule was found."
 )
-ARRIVING = (
+EXTRA_WAVEFRONTS = (
     "A few passes more, all of them called conflicts, that no address asks for: the same loads take 2 of them "
     "with fp16 and 1 with bf16, 4 before one transform and 5 before another, none when measured again; two "
     "measurements of one text on one device differ by up to 79 of 106,000."
 )
-FEW = 0.005  # of all passes
-SUNK = "ptxas moves loads behind the test which warps have anything to write: the others never load."
-UNROLLED = (
+MAX_EXTRA = 0.005  # of all wavefronts
+MOVED_LOADS = "ptxas moves loads behind the test which warps have anything to write: the others never load."
+UNROLLED_LOOPS = (
     "ptxas unrolls both loops that fetch (nine stores to shared memory in machine code, three in PTX): lanes "
     "with one turn and lanes with two go through different copies of a load and a store."
 )
-CONTENDED = (
+CONTENDED_ADDS = (
     "Four warps add floats to one word at a time: the swap of one fails because of another. Two measurements had 490 and "
     "502 loads of the word, where warps that take turns have 128."
 )
-# Where passes more than the banks ask for are called conflicts, and all that copy by cp.async.
-CONFLICTING = (
+# Sources whose extra wavefronts count as conflicts, and all that copy by cp.async.
+CONFLICT_SOURCES = (
     "gemm/08_double_buffer.cu",
     "gemm/09_warp_tile.cu",
     "gemm/11_mma_sync.cu",
@@ -67,14 +67,17 @@ CONFLICTING = (
     "conv/10_fft_multiply.cu",
 )
 FLASH = ("attention/05_flash_registers.cu", "attention/06_flash_mma.cu")
-COPYING = (*CONFLICTING, *FLASH, "conv/08_winograd_fused.cu", "conv/09_winograd_product.cu")
+COPY_SOURCES = (*CONFLICT_SOURCES, *FLASH, "conv/08_winograd_fused.cu", "conv/09_winograd_product.cu")
 KNOWN: dict[tuple[str, str], str] = {
-    **{(source, "wavefronts_copied"): COPIED for source in COPYING},
-    **{(source, "bank_conflicts_copied"): COPIED for source in CONFLICTING},
-    **{(source, "sectors_ld"): SKEWED for source in ("gemm/11_mma_sync.cu", "conv/09_winograd_product.cu")},
-    **{(source, "sectors_ld"): TWICE for source in FLASH},
+    **{(source, "wavefronts_copied"): COPY_WAVEFRONTS for source in COPY_SOURCES},
+    **{(source, "bank_conflicts_copied"): COPY_WAVEFRONTS for source in CONFLICT_SOURCES},
     **{
-        (source, counter): ARRIVING
+        (source, "sectors_ld"): UNALIGNED_SECTORS
+        for source in ("gemm/11_mma_sync.cu", "conv/09_winograd_product.cu")
+    },
+    **{(source, "sectors_ld"): EXTRA_SECTORS for source in FLASH},
+    **{
+        (source, counter): EXTRA_WAVEFRONTS
         for source, ops in (
             ("gemm/11_mma_sync.cu", ("ld",)),
             ("attention/03_fused.cu", ("ld", "st")),
@@ -86,14 +89,18 @@ KNOWN: dict[tuple[str, str], str] = {
     **{
         (source, counter): reason
         for source in ("conv/07_winograd_filter.cu", "conv/08_winograd_fused.cu")
-        for counter, reason in (("wavefronts_ld", f"{SUNK} {ARRIVING}"), ("bank_conflicts_ld", ARRIVING))
+        for counter, reason in (
+            ("wavefronts_ld", f"{MOVED_LOADS} {EXTRA_WAVEFRONTS}"),
+            ("bank_conflicts_ld", EXTRA_WAVEFRONTS),
+        )
     },
     **{
-        ("conv/08_winograd_fused.cu", counter): ARRIVING for counter in ("wavefronts_st", "bank_conflicts_st")
+        ("conv/08_winograd_fused.cu", counter): EXTRA_WAVEFRONTS
+        for counter in ("wavefronts_st", "bank_conflicts_st")
     },
-    ("shared-add-float32-128-block128-share128-stride1", "wavefronts_ld"): CONTENDED,
+    ("shared-add-float32-128-block128-share128-stride1", "wavefronts_ld"): CONTENDED_ADDS,
     **{
-        ("conv/04_direct_tiled.cu", counter): UNROLLED
+        ("conv/04_direct_tiled.cu", counter): UNROLLED_LOOPS
         for counter in ("requests_ld", "sectors_ld", "wavefronts_st", "bank_conflicts_st")
     },
 }
@@ -103,7 +110,7 @@ needs_nvrtc = pytest.mark.skipif(compiler.version() is None, reason="NVRTC is no
 
 @cache
 def measured() -> dict:
-    assert FIXTURE.exists(), f"{FIXTURE} is missing: {AGAIN}"
+    assert FIXTURE.exists(), f"{FIXTURE} is missing: {MEASURE_AGAIN}"
     fixture = json.loads(FIXTURE.read_text(encoding="utf-8"))
     return {row["case"]: row for row in fixture["cases"]}
 
@@ -114,15 +121,15 @@ def emulated(name: str) -> bench.Emulated:
 
 
 # -- hardware and emulator --------------------------------------------------------------------------------
-def told(name: str) -> dict[str, tuple[float, int]]:
-    """(hardware, emulator) of each counter."""
-    assert name in measured(), f"{name} was not measured: {AGAIN}"
+def compared_counters(name: str) -> dict[str, tuple[float, int]]:
+    """Return (hardware, emulator) of each counter."""
+    assert name in measured(), f"{name} was not measured: {MEASURE_AGAIN}"
     metrics, got = measured()[name]["metrics"], emulated(name)
     return {counter: (bench.hardware(metrics, counter), got.counted(counter)) for counter in bench.COMPARED}
 
 
 def unequal(name: str) -> dict[str, tuple[float, int]]:
-    return {counter: pair for counter, pair in told(name).items() if pair[0] != pair[1]}
+    return {counter: pair for counter, pair in compared_counters(name).items() if pair[0] != pair[1]}
 
 
 LISTED = [
@@ -140,52 +147,56 @@ def test_every_case_is_listed():
 
 
 @pytest.mark.parametrize("case", LISTED, ids=lambda case: case.name)
-def test_every_case_was_measured_or_stands_apart_for_a_reason(case):
-    apart = [reason for place, reason in APART.items() if case.launch.source.startswith(place)]
-    assert all(apart) and bool(apart) == (case.name not in bench.cases())
-    assert bool(apart) == (case.name not in measured()), AGAIN
+def test_every_case_is_measured_or_excluded_with_a_reason(case):
+    reasons = [reason for prefix, reason in APART.items() if case.launch.source.startswith(prefix)]
+    assert all(reasons) and bool(reasons) == (case.name not in bench.cases())
+    assert bool(reasons) == (case.name not in measured()), MEASURE_AGAIN
 
 
 @pytest.mark.parametrize("name", measured())
-def test_the_measurement_is_of_this_text(name):
+def test_measurement_is_of_the_current_source(name):
     row, case = measured()[name], bench.cases().get(name)
-    assert case, f"{name} is no case any more: {AGAIN}"
-    assert row["digest"] == case.digest, f"{case.launch.source} has changed: {AGAIN}"
+    assert case, f"{name} is no case any more: {MEASURE_AGAIN}"
+    assert row["digest"] == case.digest, f"{case.launch.source} has changed: {MEASURE_AGAIN}"
     assert (row["grid"], row["block"]) == (list(case.launch.grid), list(case.launch.block))
 
 
 @needs_nvrtc
 @pytest.mark.parametrize("name", bench.cases())
-def test_memory_counters_are_the_hardwares(name):
-    known = {counter for of, counter in KNOWN if of in (name, bench.cases()[name].launch.source)}
-    wrong = {counter: pair for counter, pair in unequal(name).items() if counter not in known}
-    assert not wrong, f"{name}: (hardware, emulator) {wrong}"
+def test_memory_counters_equal_the_hardwares(name):
+    known_counters = {counter for of, counter in KNOWN if of in (name, bench.cases()[name].launch.source)}
+    differences = {counter: pair for counter, pair in unequal(name).items() if counter not in known_counters}
+    assert not differences, f"{name}: (hardware, emulator) {differences}"
 
 
 @needs_nvrtc
 @pytest.mark.parametrize("of, counter", KNOWN)
-def test_what_is_known_to_differ_does(of, counter):
+def test_known_differences_still_differ(of, counter):
     names = [name for name, case in bench.cases().items() if of in (name, case.launch.source)]
     assert any(counter in unequal(name) for name in names), "they agree now: take it out of KNOWN"
 
 
 @needs_nvrtc
 @pytest.mark.parametrize("name", [n for n, case in bench.cases().items() if bench.is_patched(case)])
-def test_copies_take_the_passes_the_banks_ask_for_or_more(name):
+def test_hardware_copies_take_at_least_the_counted_wavefronts(name):
     for counter in bench.COPIES:
-        hardware, counted = told(name)[counter]
+        hardware, counted = compared_counters(name)[counter]
         assert hardware >= counted, counter
 
 
 @needs_nvrtc
-@pytest.mark.parametrize("source, counter", [key for key, reason in KNOWN.items() if reason == ARRIVING])
-def test_passes_no_address_asks_for_are_few_and_are_conflicts(source, counter):
-    """Without them the hardware's passes are the emulator's, unless ptxas has moved loads."""
+@pytest.mark.parametrize(
+    "source, counter", [key for key, reason in KNOWN.items() if reason == EXTRA_WAVEFRONTS]
+)
+def test_extra_wavefronts_are_few_and_are_conflicts(source, counter):
+    """Without them the hardware's wavefronts equal the emulator's, unless ptxas has moved loads."""
     op = counter.rpartition("_")[2]
-    moved = SUNK in KNOWN[source, f"wavefronts_{op}"]
+    moved = MOVED_LOADS in KNOWN[source, f"wavefronts_{op}"]
     for name in (name for name, case in bench.cases().items() if case.launch.source == source):
-        waves, conflicts = (told(name)[f"{what}_{op}"] for what in ("wavefronts", "bank_conflicts"))
-        assert 0 <= conflicts[0] - conflicts[1] <= max(20, FEW * waves[1]), name
+        waves, conflicts = (
+            compared_counters(name)[f"{what}_{op}"] for what in ("wavefronts", "bank_conflicts")
+        )
+        assert 0 <= conflicts[0] - conflicts[1] <= max(20, MAX_EXTRA * waves[1]), name
         fewest = waves[0] - conflicts[0], waves[1] - conflicts[1]
         assert fewest[0] <= fewest[1] if moved else fewest[0] == fewest[1], name
 
@@ -194,29 +205,29 @@ def test_passes_no_address_asks_for_are_few_and_are_conflicts(source, counter):
 @pytest.mark.parametrize(
     "name", [n for n, c in bench.cases().items() if "07_winograd_filter" in c.launch.source]
 )
-def test_loads_that_ptxas_moved_are_as_many_as_warps_go_on(name):
-    """Nine taps of a warp that has something to write are one pass each; the others load at most as many."""
-    metrics, (waves, counted) = measured()[name]["metrics"], told(name)["wavefronts_ld"]
+def test_moved_loads_are_at_most_the_counted_ones(name):
+    """Nine taps of a warp that writes are one wavefront each; the other warps load at most as many."""
+    metrics, (waves, counted) = measured()[name]["metrics"], compared_counters(name)["wavefronts_ld"]
     executed = metrics["smsp__inst_executed_op_shared_ld.sum"]
-    assert waves - told(name)["bank_conflicts_ld"][0] == executed <= counted
+    assert waves - compared_counters(name)["bank_conflicts_ld"][0] == executed <= counted
 
 
 @needs_nvrtc
-def test_instruction_ratios_are_those_told(record_property):
+def test_instruction_ratios_equal_the_constants(record_property):
     ratios = {
         name: emulated(name).total["warp_instructions"] / row["metrics"][bench.INSTRUCTIONS]
         for name, row in measured().items()
         if name in bench.cases()
     }
     record_property("ptx_per_sass", {name: round(ratio, 2) for name, ratio in ratios.items()})
-    # These are the figures the pages show.
+    # The pages show these figures.
     assert (round(min(ratios.values()), 2), round(max(ratios.values()), 2)) == PTX_PER_MACHINE
 
 
 # -- the cases ----------------------------------------------------------------------------------------------
 @needs_nvrtc
 @pytest.mark.parametrize("name", bench.cases())
-def test_every_case_gives_what_its_twin_gives(name):
+def test_every_case_equals_its_expected_output(name):
     assert not bench.cases()[name].wrong(emulated(name).outputs)
 
 
@@ -228,12 +239,12 @@ def test_every_kernel_is_a_case_at_two_shapes():
     generated = {name for name in seen if name.startswith("fusion/fused_")}
     assert len(generated) > 1 and not generated & files
     assert seen.keys() - generated == {name for name in files if not name.startswith(tuple(APART))}
-    for place in APART:  # none is left over
-        assert any(name.startswith(place) for name in files), place
+    for prefix in APART:  # every prefix matches a file
+        assert any(name.startswith(prefix) for name in files), prefix
     assert all(len(seen[name]) > 1 for name in seen.keys() - generated)
 
 
-def test_every_rung_is_a_case_at_its_default_tiles_and_at_others():
+def test_every_rung_is_a_case_at_default_and_other_tiles():
     seen: dict[str, set] = {}
     for case in bench.cases().values():
         seen.setdefault(case.launch.source, set()).add(case.launch.defines)
@@ -265,7 +276,7 @@ def test_cases_by_name():
         named("nothing-*")
 
 
-def test_a_wrong_output_is_told_apart():
+def test_wrong_output_is_detected():
     case = next(iter(bench.cases().values()))
     right = case.expected()
     assert not case.wrong(right)
@@ -278,8 +289,8 @@ def test_a_wrong_output_is_told_apart():
 COLUMNS = "ID,Process ID,Process Name,Host Name,Kernel Name,Context,Stream,Block Size,Grid Size,Device,CC".split(",")  # fmt: skip
 
 
-def printed(rows: list[tuple[bench.Case, dict]]) -> str:
-    """These launches as `ncu --csv --page raw` prints them, in disorder, amid other lines."""
+def ncu_output(rows: list[tuple[bench.Case, dict]]) -> str:
+    """Return these launches as `ncu --csv --page raw` prints them, unordered, among other lines."""
     metrics = (*bench.REQUIRED, "launch__func_cache_config")
     out = io.StringIO()
     writer = csv.writer(out, quoting=csv.QUOTE_ALL, lineterminator="\n")
@@ -288,15 +299,15 @@ def printed(rows: list[tuple[bench.Case, dict]]) -> str:
     for n, (case, values) in reversed(list(enumerate(rows))):
         grid, block = (f"({', '.join(map(str, dim))})" for dim in (case.launch.grid, case.launch.block))
         name = case.launch.entry + ("(const float *, float *, int)" if n % 2 else "")
-        told = [f"{values[m]:,}" if m in values else "n/a" for m in metrics]
-        writer.writerow((n, 4711, "python3.12", "127.0.0.1", name, 1, 7, block, grid, 0, "9.0", *told))
+        cells = [f"{values[m]:,}" if m in values else "n/a" for m in metrics]
+        writer.writerow((n, 4711, "python3.12", "127.0.0.1", name, 1, 7, block, grid, 0, "9.0", *cells))
         out.write(
             '==PROF== Profiling "x": 0%....50%....100% - 7 passes\nthe program says, "hello", and more\n'
         )
     return "==PROF== Connected to process 4711\n" + out.getvalue() + "==PROF== Disconnected\n"
 
 
-def made_up(case: bench.Case, **other) -> dict:
+def fake_metrics(case: bench.Case, **other) -> dict:
     total = dict.fromkeys(bench.EQUAL, 16_384) | other
     return {metric: total[name] for name, metric in bench.EQUAL.items()} | {
         bench.INSTRUCTIONS: 1_234_567,
@@ -306,21 +317,23 @@ def made_up(case: bench.Case, **other) -> dict:
     }
 
 
-def test_ncu_rows_become_the_fixture():
+def test_ncu_rows_are_matched_to_cases():
     chosen = [*list(bench.cases().values())[:3], list(bench.cases().values())[-1]]
-    rows = bench.parse_ncu(printed([(case, made_up(case, sectors_ld=n)) for n, case in enumerate(chosen)]))
+    rows = bench.parse_ncu(
+        ncu_output([(case, fake_metrics(case, sectors_ld=n)) for n, case in enumerate(chosen)])
+    )
     assert [row["ID"] for row in rows] == [0, 1, 2, 3]
     fixture = bench.match(chosen, rows)
     assert [entry["case"] for entry in fixture] == [case.name for case in chosen]
     assert [entry["metrics"][bench.EQUAL["sectors_ld"]] for entry in fixture] == [0, 1, 2, 3]
-    assert fixture[0]["metrics"] == made_up(chosen[0], sectors_ld=0)
+    assert fixture[0]["metrics"] == fake_metrics(chosen[0], sectors_ld=0)
     json.dumps(fixture)
 
 
-def test_asynchronous_copies_are_no_stores_to_the_hardware():
+def test_hardware_counts_async_copies_separately_from_stores():
     case = next(iter(bench.cases().values()))
     access, bypass = bench.COPIES["wavefronts_copied"]
-    metrics = made_up(case, wavefronts_st=100) | {access: 20, bypass: 3}
+    metrics = fake_metrics(case, wavefronts_st=100) | {access: 20, bypass: 3}
     assert bench.hardware(metrics, "wavefronts_st") == 100
     assert bench.hardware(metrics, "wavefronts_copied") == 23
     assert bench.hardware(metrics, "bank_conflicts_copied") == 0
@@ -329,20 +342,20 @@ def test_asynchronous_copies_are_no_stores_to_the_hardware():
     assert [got.counted(f"wavefronts_{op}") for op in ("ld", "st", "copied")] == [5, 100, 23]
 
 
-def test_patched_metrics_are_asked_where_there_are_such_instructions():
+def test_patched_cases_have_such_instructions():
     patched = {case.launch.source for case in bench.cases().values() if bench.is_patched(case)}
     assert {"gemm/08_double_buffer.cu", "gemm/10_wmma.cu", "conv/06_implicit_gemm.cu"} <= patched
     assert not patched & {"gemm/02_naive.cu", "conv/10_fft_pick.cu"}
 
 
-def test_unknown_metrics_are_asked_no_more():
-    asked = (*bench.REQUIRED, *bench.WANTED)
-    said = f"==ERROR== Failed to find metric {bench.WANTED[0]}\nother lines, {bench.WANTED[1]}"
-    assert bench._without_unknown(asked, bench.REQUIRED, said) == (*bench.REQUIRED, *bench.WANTED[1:])
-    assert bench._without_unknown(asked, bench.REQUIRED, "") == bench.REQUIRED
+def test_unknown_metrics_are_removed():
+    requested = (*bench.REQUIRED, *bench.WANTED)
+    output = f"==ERROR== Failed to find metric {bench.WANTED[0]}\nother lines, {bench.WANTED[1]}"
+    assert bench._without_unknown(requested, bench.REQUIRED, output) == (*bench.REQUIRED, *bench.WANTED[1:])
+    assert bench._without_unknown(requested, bench.REQUIRED, "") == bench.REQUIRED
 
 
-def test_what_ncu_does_not_know_is_asked_of_one_case_alone(monkeypatch, tmp_path):
+def test_unknown_metrics_are_tried_on_one_case_only(monkeypatch, tmp_path):
     chosen, calls = list(bench.cases().values())[:3], []
     unknown = bench.WANTED[2]
 
@@ -350,7 +363,7 @@ def test_what_ncu_does_not_know_is_asked_of_one_case_alone(monkeypatch, tmp_path
         calls.append((unknown in metrics, len(of)))
         if unknown in metrics:
             return f"==ERROR== Failed to find metric {unknown}"
-        return printed([(case, made_up(case)) for case in of])
+        return ncu_output([(case, fake_metrics(case)) for case in of])
 
     monkeypatch.setattr(bench, "_profile", profile)
     rows = bench._rows("ncu", bench.REQUIRED, bench.WANTED, chosen, tmp_path / "out.csv")
@@ -359,9 +372,9 @@ def test_what_ncu_does_not_know_is_asked_of_one_case_alone(monkeypatch, tmp_path
     assert bench.parse_ncu((tmp_path / "out.csv").read_text(encoding="utf-8")) == rows
 
 
-def test_rows_of_other_launches_are_refused():
+def test_rows_of_other_launches_are_rejected():
     first, *_, last = bench.cases().values()
-    rows = bench.parse_ncu(printed([(first, made_up(first))]))
+    rows = bench.parse_ncu(ncu_output([(first, fake_metrics(first))]))
     with pytest.raises(ValueError, match="ncu tells of kernel"):
         bench.match([last], rows)
     with pytest.raises(ValueError, match="2 launches"):
@@ -374,11 +387,11 @@ def test_rows_of_other_launches_are_refused():
 @pytest.mark.parametrize(
     "cell, value", [("16,384", 16384), ("1,234.50", 1234.5), ("0", 0), ("n/a", None), ("", None)]
 )
-def test_numbers_of_ncu(cell, value):
+def test_parse_ncu_number(cell, value):
     assert bench.number(cell) == value
 
 
-def test_memory_instructions_of_a_listing():
+def test_memory_instructions_of_a_sass_listing():
     sass = """
         /*0000*/                   LDC R1, c[0x0][0x28] ;
         /*0040*/              @!P0 LDG.E.CONSTANT R4, desc[UR4][R4.64] ;   /* 0x0000000404048981 */
@@ -393,17 +406,17 @@ def test_memory_instructions_of_a_listing():
 
 
 @needs_nvrtc
-def test_compare_prints_what_differs(tmp_path, capsys):
+def test_compare_prints_differences(tmp_path, capsys):
     chosen = list(bench.cases().values())[:2]
-    rows = [made_up(c, **{k: bench.emulate(c).total[k] for k in bench.EQUAL}) for c in chosen]
+    rows = [fake_metrics(c, **{k: bench.emulate(c).total[k] for k in bench.EQUAL}) for c in chosen]
     rows[1][bench.EQUAL["sectors_ld"]] += 1
-    entries = bench.match(chosen, bench.parse_ncu(printed(list(zip(chosen, rows, strict=True)))))
+    entries = bench.match(chosen, bench.parse_ncu(ncu_output(list(zip(chosen, rows, strict=True)))))
     path = tmp_path / "counters.json"
     path.write_text(
         json.dumps({"device": "D", "driver": "1", "ncu": "2", "date": "today", "cases": entries}),
         encoding="utf-8",
     )
     assert bench.compare(path) == 1
-    told = capsys.readouterr().out
-    assert f"{chosen[0].name}: equal" in told and f"{chosen[1].name}: NOT EQUAL" in told
-    assert "sectors_ld 1,025 / 1,024 !" in told and "1 of 2 cases equal" in told
+    text = capsys.readouterr().out
+    assert f"{chosen[0].name}: equal" in text and f"{chosen[1].name}: NOT EQUAL" in text
+    assert "sectors_ld 1,025 / 1,024 !" in text and "1 of 2 cases equal" in text

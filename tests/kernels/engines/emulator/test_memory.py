@@ -1,4 +1,4 @@
-"""The emulator's memory: every space, atomics, barriers, and what a kernel may not do."""
+"""The emulator's memory: every space, atomics, barriers."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ def test_vector_loads_and_stores():
 
 
 @pytest.mark.parametrize("order", ORDERS)
-def test_arrays_that_are_indexed_at_run_time_are_local(order):
+def test_arrays_indexed_at_run_time_are_local(order):
     source = """
     extern "C" __global__ void k(int* out, const int* in, int n) {
       int own[16], t = threadIdx.x;
@@ -65,7 +65,7 @@ def test_arrays_that_are_indexed_at_run_time_are_local(order):
 
 
 @pytest.mark.parametrize("order", ORDERS)
-def test_shared_memory_static_and_dynamic_together(order):
+def test_static_and_dynamic_shared_memory(order):
     source = """
     extern __shared__ float extra[];
     extern "C" __global__ void k(float* out, const float* in) {
@@ -82,12 +82,12 @@ def test_shared_memory_static_and_dynamic_together(order):
     x = rng.integers(-99, 99, (3, 32, 32)).astype(f32)
     run = emulate(source, {"in": x}, {"out": (x.shape, f32)}, grid=3, block=64, shared=512, order=order)
     t = np.arange(32)
-    wanted = x.transpose(0, 2, 1) + ((63 - t) * 1000 - 32000) + t + 1 + np.arange(3)[:, None, None]
-    np.testing.assert_array_equal(run["out"], wanted.astype(f32))
+    expected = x.transpose(0, 2, 1) + ((63 - t) * 1000 - 32000) + t + 1 + np.arange(3)[:, None, None]
+    np.testing.assert_array_equal(run["out"], expected.astype(f32))
 
 
-def test_neighbours_below_the_first_shared_element():
-    """A halo: addresses below the base and positive offsets come together."""
+def test_negative_offset_from_the_first_shared_element():
+    """A halo: addresses below the base with positive offsets."""
     source = """
     extern "C" __global__ void k(int* out) {
       __shared__ int s[66];
@@ -104,7 +104,7 @@ def test_neighbours_below_the_first_shared_element():
 
 
 def test_shared_addresses_wrap_at_32_bits():
-    """A register below zero and an offset that brings it back: what a compiler may make of s[i - 64 + 64]."""
+    """A negative register plus an offset that makes the address valid, as a compiler may write s[i - 64 + 64]."""
     source = """extern "C" __global__ void k(int* out) {
   __shared__ int s[32];
   int t = threadIdx.x, v;
@@ -137,8 +137,8 @@ def test_structs_by_value_and_other_arguments():
     value["p"] = memory.address("p")
     args = ["out", value[()], np.int8(-3), np.int64(1 << 40), np.bool_(True)]
     launch(compile_ptx(source, "kernel.cu"), "k", (1, 1, 1), (32, 1, 1), args, memory)
-    wanted = np.resize([0.5, 2, -4], 10) * p - 7 + 0.25 - 3 + float(1 << 40)
-    np.testing.assert_array_equal(memory.array("out"), wanted)
+    expected = np.resize([0.5, 2, -4], 10) * p - 7 + 0.25 - 3 + float(1 << 40)
+    np.testing.assert_array_equal(memory.array("out"), expected)
 
 
 def test_constants_and_device_variables():
@@ -186,7 +186,7 @@ def test_asynchronous_copies():
 
 
 # -- atomics ------------------------------------------------------------------------------------------------
-def test_atomics_on_global_memory_and_what_they_return():
+def test_global_atomics_and_their_results():
     source = """
     extern "C" __global__ void k(int* i, unsigned* u, float* f, unsigned long long* l, int* old) {
       int t = blockIdx.x * blockDim.x + threadIdx.x, v = (t * 37) % 101 - 50;
@@ -223,7 +223,7 @@ def test_atomics_on_global_memory_and_what_they_return():
     assert int(run["l"][0]) == int(t.sum()) << 32
 
 
-def test_a_loop_on_compare_and_swap():
+def test_compare_and_swap_loop():
     source = """
     __device__ float multiply(float* at, float by) {
       int* p = (int*)at; int seen = *p, was;
@@ -247,7 +247,7 @@ def test_a_loop_on_compare_and_swap():
 
 
 @pytest.mark.parametrize("order", ORDERS)
-def test_a_histogram_in_shared_memory(order):
+def test_histogram_in_shared_memory(order):
     source = """
     extern "C" __global__ void k(int* total, const unsigned char* in, int n) {
       __shared__ int bins[32];
@@ -272,7 +272,7 @@ def test_a_histogram_in_shared_memory(order):
 
 # -- barriers ------------------------------------------------------------------------------------------------
 @pytest.mark.parametrize("order", ORDERS)
-def test_barriers_in_code_that_whole_blocks_share(order):
+def test_barriers_in_uniform_code(order):
     source = """
     extern "C" __global__ void k(int* out, int* counts) {
       __shared__ int s[64];
@@ -294,11 +294,11 @@ def test_barriers_in_code_that_whole_blocks_share(order):
     for block in range(3):
         sum_ = 63 - t if block % 2 else sum((t + 1) % 64 + r for r in range(block + 2))
         np.testing.assert_array_equal(run["out"][block], sum_ + 1000 * (t % 4 == 3))
-        told = [(t * (block + 1) > 80).sum(), int(block > 0), 0]
-        np.testing.assert_array_equal(run["c"][block], np.tile(told, (64, 1)))
+        counts = [(t * (block + 1) > 80).sum(), int(block > 0), 0]
+        np.testing.assert_array_equal(run["c"][block], np.tile(counts, (64, 1)))
 
 
-def test_threads_that_have_returned_need_not_come_to_the_barrier():
+def test_barrier_does_not_wait_for_returned_threads():
     source = """
     extern "C" __global__ void k(int* out) {
       __shared__ int s[64];
@@ -335,5 +335,5 @@ def test_atomics_on_vectors_update_each_element():
         ("shared", "shared"),
     ],
 )
-def test_a_shared_array_has_its_name_in_the_source(mangled, name):
+def test_name_of_a_shared_array(mangled, name):
     assert variable(mangled) == name

@@ -10,7 +10,7 @@ from kernels.engines.emulator.occupancy import occupancy
     [
         (32, 0, 256, 8, "warps"),  # 64 warps of 8
         (64, 0, 256, 4, "registers"),  # 65,536 / (64 * 256)
-        (33, 0, 256, 6, "registers"),  # 33 * 32 = 1,056 is handed out as 1,280 a warp
+        (33, 0, 256, 6, "registers"),  # 33 * 32 = 1,056 is allocated as 1,280 a warp
         (32, 0, 32, 32, "blocks"),
         (
             40,
@@ -23,7 +23,7 @@ from kernels.engines.emulator.occupancy import occupancy
         (255, 0, 1024, 0, "registers"),  # 255 * 32 = 8,160 -> 8,192 a warp, 32 warps: 262,144
     ],
 )
-def test_cases_worked_by_hand(registers, shared, threads, blocks, limit):
-    got = occupancy(registers, shared, threads)
-    assert (got.blocks, got.limit) == (blocks, limit)
-    assert got.share == pytest.approx(got.warps / 64)
+def test_occupancy_equals_hand_computed_cases(registers, shared, threads, blocks, limit):
+    result = occupancy(registers, shared, threads)
+    assert (result.blocks, result.limit) == (blocks, limit)
+    assert result.share == pytest.approx(result.warps / 64)

@@ -1,4 +1,4 @@
-"""The occupancy computed without a GPU is the driver's own."""
+"""The occupancy computed without a GPU equals the driver's."""
 
 from __future__ import annotations
 
@@ -13,13 +13,13 @@ pytestmark = pytest.mark.gpu
 
 @pytest.mark.parametrize("key", list(kernels()), ids=str)
 @pytest.mark.parametrize("threads", [32, 64, 128, 256, 512, 1024])
-def test_blocks_per_sm_are_the_drivers(key, threads):
+def test_blocks_per_sm_equal_the_drivers(key, threads):
     import cupy
 
     if cuda.device_name() != H200.name:
         return
     source, entry, defines = key
     kernel = cuda.compile_kernel(source, entry, defines)
-    told = cupy.cuda.driver.occupancyMaxActiveBlocksPerMultiprocessor(kernel.kernel.ptr, threads, 0)
-    got = occupancy(kernel.num_regs, kernel.shared_size_bytes, threads)
-    assert got.blocks == told, (kernel.num_regs, kernel.shared_size_bytes)
+    driver_blocks = cupy.cuda.driver.occupancyMaxActiveBlocksPerMultiprocessor(kernel.kernel.ptr, threads, 0)
+    result = occupancy(kernel.num_regs, kernel.shared_size_bytes, threads)
+    assert result.blocks == driver_blocks, (kernel.num_regs, kernel.shared_size_bytes)

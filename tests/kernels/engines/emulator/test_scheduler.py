@@ -1,4 +1,4 @@
-"""The emulator's scheduler: threads that wait for each other through memory go on, loops that never end are named."""
+"""The emulator's scheduler: threads that wait for each other through memory continue; endless loops are errors."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ LOCKS = {
 
 @pytest.mark.parametrize("lock", LOCKS)
 @pytest.mark.parametrize(("grid", "block", "order"), LAUNCHES)
-def test_a_lock_lets_every_thread_in_once(lock, grid, block, order):
+def test_lock_admits_every_thread_once(lock, grid, block, order):
     enter, leave = LOCKS[lock]
     source = f"""extern "C" __global__ void k(int* lock, volatile int* sum) {{
   {enter}
@@ -53,8 +53,8 @@ def test_a_lock_lets_every_thread_in_once(lock, grid, block, order):
 @pytest.mark.parametrize("read", ["*(volatile int*)flag", "__ldcg(flag)", "acquire(flag)", "*flag"])
 @pytest.mark.parametrize("order", ["forward", "reversed"])
 @pytest.mark.parametrize("unit", ["blockIdx.x", "threadIdx.x / 32", "threadIdx.x"])
-def test_a_producer_and_a_consumer_take_turns(read, order, unit):
-    """The consumer's code comes first and its flag is also polled by a plain load, which __threadfence repeats."""
+def test_producer_and_consumer_alternate(read, order, unit):
+    """The consumer's code is first. Its flag is also polled by a plain load, which __threadfence repeats."""
     source = f"""
     __device__ int acquire(int* p) {{ int v; asm volatile("ld.acquire.gpu.s32 %0, [%1];" : "=r"(v) : "l"(p)); return v; }}
     extern "C" __global__ void k(int* flag, int* box, int* got) {{
@@ -81,7 +81,7 @@ def test_a_producer_and_a_consumer_take_turns(read, order, unit):
     assert run["got"].tolist() == [100, 200, 300, 400, 500]
 
 
-def test_the_last_block_adds_up_what_the_others_left():
+def test_last_block_sums_the_partial_results():
     source = """
     __device__ unsigned done = 0;
     extern "C" __global__ void k(int* part, int* total, const int* in) {
@@ -100,8 +100,8 @@ def test_the_last_block_adds_up_what_the_others_left():
     assert emulate(source, inputs, grid=7, block=64)["total"][0] == x.sum()
 
 
-def test_blocks_pass_a_running_sum_along():
-    """Each block waits for the one before it, in whatever order they come."""
+def test_running_sum_from_block_to_block():
+    """Each block waits for the one before it, in any order of the warps."""
     source = """extern "C" __global__ void k(volatile int* sum, volatile int* ready, const int* in) {
       __shared__ int before;
       int b = blockIdx.x;
@@ -137,7 +137,7 @@ __device__ void grid_sync(unsigned* arrived) {
 
 @settings(max_examples=6, deadline=None)
 @given(blocks=st.integers(1, 9), threads=st.integers(1, 70), order=st.integers(0, 99))
-def test_a_barrier_of_the_grid(blocks, threads, order):
+def test_grid_barrier(blocks, threads, order):
     source = f"""{GRID_SYNC}
     extern "C" __global__ void k(unsigned* arrived, int* a, int* b, int n) {{
       int i = blockIdx.x * blockDim.x + threadIdx.x;
@@ -155,8 +155,8 @@ def test_a_barrier_of_the_grid(blocks, threads, order):
     np.testing.assert_array_equal(run["a"], n - 1 - (np.arange(n) + 1) % n)
 
 
-def test_a_grid_has_a_workspace_to_synchronise_by():
-    """%envreg1 and %envreg2 name it, as the header of cooperative groups reads it: its size, then a counter."""
+def test_grid_workspace_for_synchronisation():
+    """%envreg1 and %envreg2 hold its address, as the header of cooperative groups reads it: its size, then a counter."""
     source = """extern "C" __global__ void k(int* out) {
       unsigned high, low;
       asm("mov.u32 %0, %%envreg1;" : "=r"(high));
@@ -181,8 +181,8 @@ def test_a_grid_has_a_workspace_to_synchronise_by():
         assert out.tolist() == [[0, 1, 2, 3], [4, 3, 2, 1], [2, 3, 4, 5]]
 
 
-def test_lanes_that_compare_and_swap_in_a_loop_come_together_again():
-    """A loop in which some lane always succeeds is not a wait: its lanes are not let on one by one."""
+def test_compare_and_swap_loop_reconverges():
+    """A loop in which some lane always succeeds does not wait: its lanes do not continue one by one."""
     source = """extern "C" __global__ void k(unsigned* most, int* out, const float* x) {
       unsigned old = *most, seen;
       do {
@@ -199,7 +199,7 @@ def test_lanes_that_compare_and_swap_in_a_loop_come_together_again():
     assert run.at(7)["warp_instructions"] <= 2 * 4
 
 
-def test_a_work_queue_gives_each_item_once():
+def test_work_queue_returns_each_item_once():
     source = """extern "C" __global__ void k(int* next, int* out, int n) {
       while (true) {
         int i = atomicAdd(next, 1);
@@ -244,17 +244,17 @@ REPEATS = (
     ("int p = x[0]; while (p != -1) p = ((volatile int*)x)[p]; x[1] = p;", REPEATS, 2),
     ("int p = x[0], q = 1; while (p != q) { int t = x[p]; p = t; q = 1 - t; } x[1] = p;", REPEATS, 2),
 ])  # fmt: skip
-def test_a_loop_that_never_ends_is_named(body, message, grid):
+def test_endless_loop_is_an_error(body, message, grid):
     source = f'extern "C" __global__ void k(int* x) {{\n\n  {body}\n}}'
     assert _fails(source, message, grid=grid, block=64).startswith("k, kernel.cu:3: ")
 
 
-def test_a_spin_lock_that_is_never_given_back_is_a_deadlock():
+def test_unreleased_spin_lock_is_a_deadlock():
     source = 'extern "C" __global__ void k(int* x) {\n  while (atomicCAS(x, 0, 1)) ;\n  x[1] += 1;\n}'
     assert _fails(source, REPEATS, grid=3, block=1).startswith("k, kernel.cu:2")
 
 
-def test_a_flag_that_waits_behind_a_barrier_is_a_deadlock():
+def test_flag_set_after_a_barrier_is_a_deadlock():
     source = """extern "C" __global__ void k(volatile int* x) {
   if (threadIdx.x < 32)
     while (x[0] == 0) ;
@@ -264,7 +264,7 @@ def test_a_flag_that_waits_behind_a_barrier_is_a_deadlock():
     assert _fails(source, REPEATS, block=64).startswith("k, kernel.cu:3")
 
 
-def test_two_locks_taken_crosswise_are_a_deadlock():
+def test_two_locks_in_opposite_order_are_a_deadlock():
     source = """extern "C" __global__ void k(int* x) {
   int mine = blockIdx.x, other = 1 - mine;
   while (atomicCAS(x + mine, 0, 1)) ;
@@ -276,8 +276,8 @@ def test_two_locks_taken_crosswise_are_a_deadlock():
     assert _fails(source, REPEATS, grid=2, block=1).startswith("k, kernel.cu:6")
 
 
-def test_a_loop_that_others_end_by_a_barrier_is_not_called_endless():
-    """The first warp's state repeats while the second computes for long between its barriers."""
+def test_loop_ended_by_a_barrier_is_not_endless():
+    """The first warp's state repeats while the second computes for a long time between its barriers."""
     source = """extern "C" __global__ void k(int* x) {
   int n = threadIdx.x;
   if (n < 32)
@@ -294,7 +294,7 @@ def test_a_loop_that_others_end_by_a_barrier_is_not_called_endless():
     assert run["x"][:32].tolist() == list(range(32))
 
 
-def test_a_loop_that_may_be_long_is_stopped_by_time_and_says_so():
+def test_long_loop_is_stopped_by_time():
     source = """extern "C" __global__ void k(int* x, unsigned n) {
   unsigned v = 1;
   #pragma unroll 1
@@ -309,7 +309,7 @@ def test_a_loop_that_may_be_long_is_stopped_by_time_and_says_so():
     assert "never ends" not in message
 
 
-def test_long_finite_loops_are_not_called_endless():
+def test_long_finite_loops_are_not_endless():
     source = """extern "C" __global__ void k(float* out, int n) {
   float acc = 0.0f;
   #pragma unroll 1
@@ -325,8 +325,9 @@ def test_long_finite_loops_are_not_called_endless():
 
 @settings(max_examples=15, deadline=None)
 @given(st.lists(st.integers(1, 12), min_size=3, max_size=3), st.integers(1, 40), st.integers(0, 5))
-def test_nested_loops_that_end_are_not_called_endless(extents, threads, stop):
-    """Their limits are read anew each turn, their counters return to the same values, lanes leave at their own time."""
+def test_nested_finite_loops_are_not_endless(extents, threads, stop):
+    """The limits are read again in each iteration, counters return to the same values, lanes leave at different
+    times."""
     source = """extern "C" __global__ void k(int* out, volatile int* n, int stop) {
       int sum = 0;
       #pragma unroll 1
@@ -347,7 +348,7 @@ def test_nested_loops_that_end_are_not_called_endless(extents, threads, stop):
     assert run["out"].tolist() == [odd if t % 2 else even for t in range(threads)]
 
 
-def test_a_counter_in_local_memory_or_by_carry_does_not_repeat():
+def test_counter_in_local_memory_or_by_carry_is_not_a_repeated_state():
     source = """extern "C" __global__ void k(unsigned* out, unsigned n) {
   unsigned low = 0, high = 0;
   volatile unsigned own[2] = {0, 0};
@@ -362,7 +363,7 @@ def test_a_counter_in_local_memory_or_by_carry_does_not_repeat():
 
 
 # -- clocks and special registers ---------------------------------------------------------------------------------
-def test_clocks_count_the_instructions_of_the_warp():
+def test_clocks_count_the_warps_instructions():
     source = """extern "C" __global__ void k(long long* out, int* x) {
       int t = threadIdx.x;
       long long a = clock64();
@@ -380,7 +381,7 @@ def test_clocks_count_the_instructions_of_the_warp():
     assert all(len(set(v[n : n + 32])) == 1 for v in (a, b, c, d) for n in (0, 32))
 
 
-def test_a_wait_by_the_clock_ends():
+def test_wait_by_the_clock_ends():
     source = """extern "C" __global__ void k(int* out) {
       long long start = clock64();
       while (clock64() - start < 1000) __nanosleep(10);
@@ -399,16 +400,16 @@ def test_special_registers_have_values():
         "smid", "nsmid", "warpid", "nwarpid", "lanemask_le", "lanemask_ge", "lanemask_gt", "lanemask_lt", "lanemask_eq",
         "dynamic_smem_size", "total_smem_size", "envreg3", "clock_hi",
     ]  # fmt: skip
-    known = [n for n in names if n != "envreg3"]
-    body = "\n".join(f"{_special(name)} out[{n} * 64 + threadIdx.x] = v;" for n, name in enumerate(known))
+    emulated = [n for n in names if n != "envreg3"]
+    body = "\n".join(f"{_special(name)} out[{n} * 64 + threadIdx.x] = v;" for n, name in enumerate(emulated))
     source = f"""extern "C" __global__ void k(unsigned* out) {{
       __shared__ volatile unsigned s[16]; extern __shared__ volatile unsigned d[];
       s[0] = 0; d[0] = 0;
       unsigned v; {body}
       out[0] += s[0] + d[0];
     }}"""
-    run = emulate(source, {}, {"out": ((len(known), 64), u32)}, block=64, shared=128)
-    got = dict(zip(known, run["out"], strict=True))
+    run = emulate(source, {}, {"out": ((len(emulated), 64), u32)}, block=64, shared=128)
+    got = dict(zip(emulated, run["out"], strict=True))
     lane = np.arange(64) % 32
     assert (got["smid"] == 0).all() and (got["nsmid"] == 1).all() and (got["nwarpid"] == 2).all()
     np.testing.assert_array_equal(got["warpid"], np.arange(64) // 32)
@@ -418,7 +419,7 @@ def test_special_registers_have_values():
     assert (got["dynamic_smem_size"] == 128).all() and (got["total_smem_size"] == 192).all()
 
 
-def test_a_special_register_without_a_value_is_named():
+def test_unknown_special_register_is_an_error():
     source = f'extern "C" __global__ void k(unsigned* out) {{ unsigned v; {_special("pm0")} out[0] = v; }}'
     with pytest.raises(EmulatorError, match="the special register %pm0 is not emulated"):
         emulate(source, {}, {"out": ((1,), u32)})

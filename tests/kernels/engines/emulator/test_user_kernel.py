@@ -1,4 +1,4 @@
-"""Kernels of a reader's own, by `python -m kernels emulate`: names, arguments, variables, limits, and what is refused."""
+"""A user's kernels, run by `python -m kernels emulate`: names, arguments, variables, limits, and refusals."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ template <class T> __global__ void __launch_bounds__(64) never(T* x) { x[0] = 6;
 
 @pytest.fixture
 def cu(tmp_path):
-    """Writes a file; its path as text."""
+    """Return a function that writes a file and returns its path as text."""
 
     def write(content: str | bytes, name: str = "own.cu") -> str:
         path = tmp_path / name
@@ -51,13 +51,13 @@ def cu(tmp_path):
 
 
 def emulate(file: str, entry: str, *options: str, grid: str = "1", block: str = "1") -> int:
-    """The exit code of the command; each option that holds no - is an argument."""
-    given = [word for o in options for word in ([o] if o.startswith("-") else ["--arg", o])]
-    return main(["emulate", file, entry, "--grid", grid, "--block", block, *given])
+    """Return the exit code of the command. Each option that does not begin with - is an argument."""
+    command_options = [word for o in options for word in ([o] if o.startswith("-") else ["--arg", o])]
+    return main(["emulate", file, entry, "--grid", grid, "--block", block, *command_options])
 
 
 def result(file: str, entry: str, *args: str, **settings) -> list[np.ndarray]:
-    """Each array after a run of one block."""
+    """Return each array after a run of one block."""
     block = settings.pop("block", 1)
     return list(user_kernel.emulate(file, entry, (1, 1, 1), (block, 1, 1), args, **settings).arrays.values())
 
@@ -72,7 +72,7 @@ def test_bring_your_own_kernel(cu, tmp_path, capsys):
     assert counted["total"]["requests_ld"] == 4 and counted["total"]["sectors_ld"] == 13  # 400 bytes
     assert {line["line"] for line in counted["lines"]} <= {1, 2, 3, 4}
     np.testing.assert_array_equal(np.load(tmp_path / "out" / "arg1.npy"), np.arange(100, dtype="f4") / 2)
-    # A buffer too short: the reader learns where.
+    # The buffer is too short: the error says where.
     assert emulate(file, "scale", *before, "f32:99:zeros", *after, grid="4", block="32") == 2
     error = capsys.readouterr().err
     assert "scale, own.cu:3: out-of-bounds write" in error and "just past the end of arg1 [99]" in error
@@ -80,7 +80,7 @@ def test_bring_your_own_kernel(cu, tmp_path, capsys):
 
 
 @needs_nvrtc
-def test_a_race_is_a_warning(cu, capsys):
+def test_race_is_a_warning(cu, capsys):
     turn = """extern "C" __global__ void turn(float* x) {
   __shared__ float s[64];
   s[threadIdx.x] = x[threadIdx.x];
@@ -88,15 +88,15 @@ def test_a_race_is_a_warning(cu, capsys):
 }
 """
     assert emulate(cu(turn), "turn", "f32:64:arange", block="64") == 0
-    shown = capsys.readouterr().out
-    assert "warning: turn, own.cu:4: data race: thread" in shown and "4 |   x[threadIdx.x] = s[63" in shown
+    output = capsys.readouterr().out
+    assert "warning: turn, own.cu:4: data race: thread" in output and "4 |   x[threadIdx.x] = s[63" in output
     right = turn.replace("  x[threadIdx.x] = s", "  __syncthreads(); x[threadIdx.x] = s")
     assert emulate(cu(right), "turn", "f32:64:arange", block="64") == 0
     assert "data race" not in capsys.readouterr().out
 
 
 @needs_nvrtc
-def test_a_barrier_that_too_many_threads_reach_is_named_with_its_source(cu, capsys):
+def test_barrier_error_shows_its_source_line(cu, capsys):
     file = cu('extern "C" __global__ void part() {\n  asm volatile("bar.sync 1, 32;");\n}\n')
     assert emulate(file, "part", block="64") == 2
     error = capsys.readouterr().err
@@ -105,7 +105,7 @@ def test_a_barrier_that_too_many_threads_reach_is_named_with_its_source(cu, caps
 
 
 @needs_nvrtc
-def test_a_barrier_that_threads_ended_before_is_a_warning(cu, capsys):
+def test_barrier_after_returned_threads_is_a_warning(cu, capsys):
     file = cu(
         'extern "C" __global__ void early() {\n  if (threadIdx.x < 32) return;\n  __syncthreads();\n}\n'
     )
@@ -114,7 +114,7 @@ def test_a_barrier_that_threads_ended_before_is_a_warning(cu, capsys):
 
 
 @needs_nvrtc
-def test_a_launch_gets_the_seconds_it_is_given(cu, capsys):
+def test_seconds_limits_a_launch(cu, capsys):
     long = "  unsigned v = 1;\n  while (v != n) v = v * 1664525u + 1013904223u | 1u;\n  x[0] = v;\n"
     file = cu('extern "C" __global__ void k(unsigned* x, unsigned n) {\n' + long + "}\n")
     assert emulate(file, "k", "u32:1:zeros", "u32:2", "--seconds=0.1") == 2
@@ -125,11 +125,11 @@ def test_a_launch_gets_the_seconds_it_is_given(cu, capsys):
 
 
 @needs_nvrtc
-def test_a_line_of_a_header_is_not_shown_as_the_files_own(cu, capsys):
+def test_header_line_is_not_shown_as_a_line_of_the_file(cu, capsys):
     cu("\n\ntemplate <class T> __global__ void one(T* x) { x[0] = 1; }\n", "one.cuh")
     assert emulate(cu('#include "one.cuh"\n// two\n// three\n'), "one<int>", "i32:1:empty") == 0
-    shown = capsys.readouterr().out
-    assert "(one.cuh)" in shown and "// three" not in shown
+    output = capsys.readouterr().out
+    assert "(one.cuh)" in output and "// three" not in output
 
 
 # -- names -----------------------------------------------------------------------------------------
@@ -147,24 +147,24 @@ def test_a_line_of_a_header_is_not_shown_as_the_files_own(cu, capsys):
         ("_Z4overPi", "i32", 3),
     ],
 )
-def test_a_kernel_is_found_by_its_name_in_cpp(entry, type_, value, cu):
+def test_kernel_is_found_by_its_cpp_name(entry, type_, value, cu):
     assert result(cu(NAMES), entry, f"{type_}:1:empty")[0] == [value]
 
 
 @needs_nvrtc
 @pytest.mark.parametrize("entry", ["none", "", "helper", "never", "a", "int", "over;", "²", "\udcff", "a\nb"])
-def test_a_name_that_no_kernel_has_lists_those_there_are(entry, cu):
+def test_unknown_kernel_error_lists_the_kernels(entry, cu):
     with pytest.raises(RuleError) as e:
         result(cu(NAMES), entry, "i32:1:empty")
-    words = str(e.value)
-    assert words.startswith(f"no kernel {entry!r}; there are: ")
-    assert "never<...>, a template: name its arguments" in words
+    message = str(e.value)
+    assert message.startswith(f"no kernel {entry!r}; there are: ")
+    assert "never<...>, a template: name its arguments" in message
     if ptx_names.demangled("_Z4overPi") != "_Z4overPi":
-        assert "_Z4overPi = over(int*)" in words and "_ZN1a5plainEPi = a::plain(int*)" in words
+        assert "_Z4overPi = over(int*)" in message and "_ZN1a5plainEPi = a::plain(int*)" in message
 
 
 @needs_nvrtc
-def test_a_name_of_two_kernels_lists_both(cu):
+def test_ambiguous_kernel_error_lists_both(cu):
     with pytest.raises(
         RuleError,
         match=r"^several kernels are called 'over'; .*_Z4overPi.*, _Z4overPf|_Z4overPf.*, _Z4overPi",
@@ -173,7 +173,7 @@ def test_a_name_of_two_kernels_lists_both(cu):
 
 
 @needs_nvrtc
-def test_a_source_that_does_not_compile_gets_the_compilers_words(cu, capsys):
+def test_compile_error_is_the_compilers_message(cu, capsys):
     assert emulate(cu('extern "C" __global__ void f() { return x; }\n', "bad.cu"), "f") == 2
     error = capsys.readouterr().err
     assert error.startswith('python -m kernels: bad.cu(1): error: identifier "x" is undefined')
@@ -182,17 +182,17 @@ def test_a_source_that_does_not_compile_gets_the_compilers_words(cu, capsys):
 
 # -- options ---------------------------------------------------------------------------------------
 @needs_nvrtc
-def test_options_are_called_as_nvcc_calls_them(cu, tmp_path, capsys):
+def test_compiler_options_are_named_as_in_nvcc(cu, tmp_path, capsys):
     cu("#define FROM_HEADER 1000\n", "inc/there.h")
     file = cu(
         '#include <there.h>\nextern "C" __global__ void k(int* x) {\n'
         "  x[0] = __CUDA_ARCH__ + MORE + FROM_HEADER + (__cplusplus > 201703L);\n}\n"
     )
     out = tmp_path / "out"
-    words = [f"-I{tmp_path / 'inc'}", "-DMORE=7", "-arch=sm_90", "-std=c++20", f"--out={out}"]
-    assert emulate(file, "k", "i32:1:empty", *words) == 0
+    options = [f"-I{tmp_path / 'inc'}", "-DMORE=7", "-arch=sm_90", "-std=c++20", f"--out={out}"]
+    assert emulate(file, "k", "i32:1:empty", *options) == 0
     assert np.load(out / "arg0.npy") == [900 + 7 + 1000 + 1]
-    for word, words_ in {
+    for word, message in {
         "-arch=sm_100": "reads the PTX of sm_75, sm_80",
         "-arch=9": "not of '9'",
         "-std=c++98": "the standard is one of",
@@ -200,12 +200,12 @@ def test_options_are_called_as_nvcc_calls_them(cu, tmp_path, capsys):
         "-I/nowhere/at/all": "there is none called '/nowhere/at/all'",
     }.items():
         assert emulate(file, "k", "i32:1:empty", word) == 2
-        assert words_ in capsys.readouterr().err
+        assert message in capsys.readouterr().err
 
 
 @needs_nvrtc
 @pytest.mark.parametrize("arch", source.ARCHITECTURES)
-def test_every_architecture_is_read(arch, cu):
+def test_every_architecture_runs(arch, cu):
     file = cu('extern "C" __global__ void k(int* x) { x[0] = __CUDA_ARCH__; }\n')
     assert result(file, "k", "i32:1:empty", arch=arch)[0] == [int(arch[3:5]) * 10]
 
@@ -216,16 +216,16 @@ SCALARS = st.sampled_from(list(arguments.DTYPES))
 
 @settings(max_examples=50, deadline=None)
 @given(type_=SCALARS, data=st.data())
-def test_a_number_is_its_bytes_or_refused(type_, data):
+def test_number_is_parsed_or_refused(type_, data):
     dtype = arguments.DTYPES[type_]
     if dtype.kind in "iu":
         limit = np.iinfo(dtype)
         value = data.draw(st.integers(int(limit.min), int(limit.max)))
         assert arguments.parse(f"{type_}:{value}") == value
         assert arguments.parse(f"{type_}:{value:#x}") == value
-        for beyond in (int(limit.max) + 1, int(limit.min) - 1):
+        for outside_range in (int(limit.max) + 1, int(limit.min) - 1):
             with pytest.raises(RuleError, match="is no value of"):
-                arguments.parse(f"{type_}:{beyond}")
+                arguments.parse(f"{type_}:{outside_range}")
     else:
         value = data.draw(st.floats(-1000, 1000))
         assert arguments.parse(f"{type_}:{value!r}") == dtype.type(value)
@@ -241,7 +241,7 @@ def test_a_number_is_its_bytes_or_refused(type_, data):
     ends=st.tuples(st.integers(0, 100), st.integers(0, 100)),
     seed=st.integers(0, 2**64),
 )
-def test_a_range_is_kept_and_its_ends_are_met(type_, shape, ends, seed):
+def test_random_range_includes_its_limits(type_, shape, ends, seed):
     low, high = sorted(ends)
     array = arguments.parse(f"{type_}:{'x'.join(map(str, shape))}:{low}..{high}")
     values = array.values(np.random.default_rng(seed))
@@ -257,7 +257,7 @@ def test_a_range_is_kept_and_its_ends_are_met(type_, shape, ends, seed):
     text=st.text(max_size=40)
     | st.from_regex(r"(struct[0-9]{0,2}\{)?[a-z0-9]{0,4}:[0-9x²]{0,6}:[a-z0-9.]{0,8}\}?", fullmatch=True)
 )
-def test_any_text_is_an_argument_or_refused_by_name(text):
+def test_any_text_is_an_argument_or_an_error(text):
     try:
         assert arguments.size(arguments.parse(text)) > 0
     except RuleError as e:
@@ -275,8 +275,8 @@ C_TYPES = {
 @needs_nvrtc
 @settings(max_examples=6, deadline=None)
 @given(members=st.lists(st.sampled_from([*C_TYPES, "*", "{}"]), min_size=1, max_size=6))
-def test_a_struct_is_laid_out_as_in_c(members, tmp_path_factory):
-    """Each member is a small number of its own; the kernel reads it back by the member's name."""
+def test_struct_layout_equals_c(members, tmp_path_factory):
+    """Each member is a different small number. The kernel reads it by the member's name."""
     fields, texts, reads, expected = [], [], [], []
     for n, type_ in enumerate(members):
         if type_ == "*":
@@ -308,7 +308,7 @@ def test_a_struct_is_laid_out_as_in_c(members, tmp_path_factory):
 
 @needs_nvrtc
 @pytest.mark.parametrize("dtype", ["f4", "f8", "i1", "u2", ">i4", "?", "c8", ml_dtypes.bfloat16])
-def test_a_file_gives_values_type_and_shape(dtype, cu, tmp_path):
+def test_npy_file_defines_values_type_and_shape(dtype, cu, tmp_path):
     file = cu(
         "template <class T> __global__ void copy(const T* x, T* y) { y[threadIdx.x] = x[threadIdx.x]; }\n"
         "struct Pair { float x, y; };\nstruct Half { short bits; };\n"
@@ -318,17 +318,17 @@ def test_a_file_gives_values_type_and_shape(dtype, cu, tmp_path):
     np.save(tmp_path / "x.npy", np.asfortranarray(x))
     np.save(tmp_path / "y.npy", np.zeros_like(x))
     entry = f"copy<{names[x.itemsize]}>"
-    given, written = result(
+    unchanged, written = result(
         file, entry, str(tmp_path / "x.npy"), str(tmp_path / "y.npy"), block=12, out=tmp_path / "out"
     )
     native = x.dtype.newbyteorder("=")
-    assert written.dtype == given.dtype == native and written.shape == (3, 4)
+    assert written.dtype == unchanged.dtype == native and written.shape == (3, 4)
     np.testing.assert_array_equal(written, x.astype(native))
-    kept = np.load(tmp_path / "out" / "arg1.npy")  # NumPy writes bfloat16 without its name
-    np.testing.assert_array_equal(kept.view(native) if kept.dtype == "V2" else kept, x.astype(native))
+    saved = np.load(tmp_path / "out" / "arg1.npy")  # NumPy writes bfloat16 without its name
+    np.testing.assert_array_equal(saved.view(native) if saved.dtype == "V2" else saved, x.astype(native))
 
 
-def test_a_file_that_is_no_array_of_numbers_is_refused(tmp_path):
+def test_invalid_npy_file_is_refused(tmp_path):
     cases = {
         "text.npy": b"not an array",
         "cut.npy": b"\x93NUMPY\x01\x00v\x00{'descr'",
@@ -350,7 +350,7 @@ def test_a_file_that_is_no_array_of_numbers_is_refused(tmp_path):
 
 
 @needs_nvrtc
-def test_variables_are_written_before_the_launch_and_read_after_it(cu, tmp_path):
+def test_variables_are_written_before_and_read_after_the_launch(cu, tmp_path):
     file = cu("""struct Config { const float* table; int n; };
 __constant__ float mask[3];
 __constant__ Config config;
@@ -364,32 +364,32 @@ __global__ void k(float* x) {
 }
 """)
     constants = ["mask=f32:3:arange", "config=struct{f32:3:ones,i32:10}", "counter=i32:5", "ns::unused=u8:9"]
-    ran = user_kernel.emulate(
+    run = user_kernel.emulate(
         file, "k", (1, 1, 1), (3, 1, 1), ["f32:3:empty"], constants=constants, out=tmp_path
     )
-    assert ran.arrays["arg0"].tolist() == [10, 11, 12]
-    assert ran.arrays["counter"] == 8 and ran.arrays["ns::unused"] == 9
+    assert run.arrays["arg0"].tolist() == [10, 11, 12]
+    assert run.arrays["counter"] == 8 and run.arrays["ns::unused"] == 9
     assert np.load(tmp_path / "counter.npy") == 8 and np.load(tmp_path / "ns.unused.npy") == 9
-    for constant, words in {
+    for constant, message in {
         "mask=f32:4:ones": "the variable mask holds 12 bytes, its value 16",
         "nothing=i32:1": "no variable 'nothing'; there are: .*mask",
         "mask": "a constant is NAME=ARG",
         "²=i32:1": "a constant is NAME=ARG",
         "mask=f32": "an argument is TYPE:VALUE",
     }.items():
-        with pytest.raises(RuleError, match=words):
+        with pytest.raises(RuleError, match=message):
             user_kernel.emulate(file, "k", (1, 1, 1), (3, 1, 1), ["f32:3:empty"], constants=[constant])
 
 
 @needs_nvrtc
-def test_a_variable_with_the_name_of_an_argument_is_refused(cu):
+def test_variable_named_like_an_argument_is_refused(cu):
     with pytest.raises(RuleError, match="the variable arg0 has the name of an argument here"):
         result(cu("__device__ int arg0;\n__global__ void k(int* x) { x[0] = arg0; }\n"), "k", "i32:1:ones")
 
 
 @needs_nvrtc
 @pytest.mark.parametrize(
-    ("args", "words"),
+    ("args", "message"),
     [
         ([], "k takes 3 arguments, got 0"),
         (["f32:4:zeros", "i64:1", "f32:1"], "parameter 1 is 4 bytes wide, arg1 is 8 bytes wide"),
@@ -398,13 +398,13 @@ def test_a_variable_with_the_name_of_an_argument_is_refused(cu):
         (["f32:4:zeros", "i32:1", "i32:1"], "parameter 2 is a floating-point number, arg2 is a whole number"),
     ],
 )
-def test_an_argument_that_is_not_what_the_kernel_takes_is_refused(args, words, cu):
-    with pytest.raises(RuleError, match=words):
+def test_argument_that_does_not_match_the_parameter_is_refused(args, message, cu):
+    with pytest.raises(RuleError, match=message):
         result(cu("__global__ void k(float* x, int n, float a) { x[n] = a; }\n"), "k", *args)
 
 
 @needs_nvrtc
-def test_a_struct_that_is_aligned_less_than_the_kernels_is_refused(cu):
+def test_struct_with_too_small_alignment_is_refused(cu):
     file = cu("__global__ void k(float4 a, float* x) { x[0] = a.w; }\n")
     numbers = "{f32:1,f32:2,f32:3,f32:4}"
     with pytest.raises(RuleError, match=r"aligned to 16 bytes, arg0 is aligned to 4: write struct16\{"):
@@ -415,7 +415,7 @@ def test_a_struct_that_is_aligned_less_than_the_kernels_is_refused(cu):
 # -- limits ----------------------------------------------------------------------------------------
 @needs_nvrtc
 @pytest.mark.parametrize(
-    ("options", "words"),
+    ("options", "message"),
     [
         (["--grid=2147483648"], "a grid has 1 to 2,147,483,647 blocks along x, got 2,147,483,648"),
         (["--grid=2147483647"], "the emulator runs at most"),
@@ -439,16 +439,16 @@ def test_a_struct_that_is_aligned_less_than_the_kernels_is_refused(cu):
         (["--arg=" + "struct{" * 500 + "i32:1" + "}" * 500], "structs are at most 8 deep"),
     ],
 )
-def test_what_breaks_a_rule_is_refused_by_name(options, words, cu, capsys):
+def test_command_that_breaks_a_rule_is_refused(options, message, cu, capsys):
     assert main(["emulate", cu('extern "C" __global__ void f(int n) {}\n'), "f", "--arg=i32:1", *{
         "--grid=1": "", "--block=1": "", **dict.fromkeys(options, "")}]) == 2  # fmt: skip
     error = capsys.readouterr().err
-    assert any(part in error for part in words.split("|")) and "Traceback" not in error
+    assert any(part in error for part in message.split("|")) and "Traceback" not in error
 
 
 @needs_nvrtc
 @pytest.mark.parametrize(
-    ("given", "words"),
+    ("options", "message"),
     [
         ({"grid": 4}, "a grid is three whole numbers"),
         ({"block": (32,)}, "a block is three whole numbers"),
@@ -467,22 +467,22 @@ def test_what_breaks_a_rule_is_refused_by_name(options, words, cu, capsys):
         ({"arch": "sm_20"}, "not of 'sm_20'"),
     ],
 )
-def test_a_call_from_python_that_breaks_a_rule(given, words, cu):
-    usual = {"entry": "f", "grid": (1, 1, 1), "block": (1, 1, 1), "args": ["i32:1"]}
-    with pytest.raises(RuleError, match=words):
-        user_kernel.emulate(cu("__global__ void f(int n) {}\n"), **(usual | given))
+def test_python_call_that_breaks_a_rule_is_refused(options, message, cu):
+    defaults = {"entry": "f", "grid": (1, 1, 1), "block": (1, 1, 1), "args": ["i32:1"]}
+    with pytest.raises(RuleError, match=message):
+        user_kernel.emulate(cu("__global__ void f(int n) {}\n"), **(defaults | options))
 
 
 @needs_nvrtc
-def test_memory_is_compared_before_it_is_taken(cu, monkeypatch):
+def test_memory_is_checked_before_it_is_allocated(cu, monkeypatch):
     file = cu(
         'extern "C" __global__ void f(float* x) { extern __shared__ float s[]; s[0] = x[0]; x[1] = s[0]; }\n'
     )
 
-    def taken(*args):
+    def fail_on_values(*args):
         raise AssertionError("an array was made")
 
-    monkeypatch.setattr(arguments.Array, "values", taken)
+    monkeypatch.setattr(arguments.Array, "values", fail_on_values)
     with pytest.raises(RuleError, match=r"this launch needs 4,800,000,000,000 bytes of the host's memory"):
         result(file, "f", "f32:100000000000x2:zeros")
     monkeypatch.setattr(limits, "free_bytes", lambda: 10**9)
@@ -490,7 +490,7 @@ def test_memory_is_compared_before_it_is_taken(cu, monkeypatch):
         user_kernel.emulate(file, "f", (60_000, 1, 1), (32, 1, 1), ["f32:2:zeros"], shared=200_000)
 
 
-def test_declared_shared_memory_has_a_limit_of_its_own():
+def test_static_shared_memory_has_a_separate_limit():
     def kernel(size: int) -> Kernel:
         return Kernel("k", [], {}, [Variable("s", "shared", 4, size)], [])
 
@@ -513,39 +513,39 @@ def test_declared_shared_memory_has_a_limit_of_its_own():
         ("// Maßstab ×\f\x0b\u2028\x85\n" + SCALE).encode(),
     ],
 )
-def test_a_file_is_read_as_compilers_read_it(content, cu, capsys):
+def test_source_encodings_and_line_numbers(content, cu, capsys):
     file = cu(content, "Größe.cu")
     assert emulate(file, "scale", "f32:4:ones", "f32:4:empty", "f32:2", "i32:4", block="4") == 0
-    shown = capsys.readouterr().out
+    output = capsys.readouterr().out
     line = next(n for n, text in enumerate(content.split(b"\n"), 1) if b"if (i < n)" in text)
     assert any(
         row.startswith(f"{line:4} ") and row.endswith("if (i < n) y[i] = by * x[i];")
-        for row in shown.split("\n")
+        for row in output.split("\n")
     )
 
 
 @pytest.mark.parametrize("content", [SCALE.encode("utf-16"), b"\x7fELF\x02\x00\x00", b"a\0b"])
-def test_a_file_that_is_no_text_is_refused(content, cu, capsys):
+def test_binary_file_is_refused(content, cu, capsys):
     assert emulate(cu(content), "scale") == 2
     assert "own.cu is no CUDA C++ in UTF-8 or Latin-1" in capsys.readouterr().err
 
 
-def test_a_file_that_does_not_end_is_refused(cu, monkeypatch, capsys):
-    monkeypatch.setattr(source, "MOST_SOURCE", 100)
+def test_too_large_file_is_refused(cu, monkeypatch, capsys):
+    monkeypatch.setattr(source, "MAX_SOURCE", 100)
     assert emulate(cu("/" * 101), "scale") == 2
     assert "own.cu has more than 100 bytes" in capsys.readouterr().err
 
 
 @needs_nvrtc
-def test_a_file_without_a_kernel_a_folder_and_no_file_are_sentences(cu, tmp_path, capsys):
-    for file, words in {
+def test_missing_kernel_folder_and_missing_file_are_one_line_errors(cu, tmp_path, capsys):
+    for file, message in {
         cu(""): "no kernel 'k'; there are: none",
         str(tmp_path): "Is a directory|Permission denied",  # as Linux or Windows says it
         str(tmp_path / "none.cu"): "No such file",
     }.items():
         assert emulate(file, "k") == 2
         error = capsys.readouterr().err
-        assert any(part in error for part in words.split("|")) and error.count("\n") == 1
+        assert any(part in error for part in message.split("|")) and error.count("\n") == 1
 
 
 @needs_nvrtc
@@ -560,8 +560,8 @@ def test_integers_of_128_bits(cu):
     high, low, by, modulo = numbers.tolist()
     path = Path(cu("")).parent / "numbers.npy"
     np.save(path, numbers)
-    wanted = (high << 64 | low) // by + (high << 64 | low) % modulo
-    assert result(cu(kernel), "k", str(path))[0].tolist()[:2] == [wanted >> 64, wanted & (1 << 64) - 1]
+    expected = (high << 64 | low) // by + (high << 64 | low) % modulo
+    assert result(cu(kernel), "k", str(path))[0].tolist()[:2] == [expected >> 64, expected & (1 << 64) - 1]
 
 
 @needs_nvrtc
@@ -577,7 +577,7 @@ def test_textures_and_managed_variables(cu):
 
 
 @needs_nvrtc
-def test_names_that_nvcc_gives_every_file(cu):
+def test_names_that_nvcc_predefines(cu):
     kernel = """typedef unsigned int uint32_t;
 #define M_PI 3.5
 extern "C" __global__ void k(double* x) {
@@ -589,7 +589,7 @@ extern "C" __global__ void k(double* x) {
 
 
 @needs_nvrtc
-def test_functions_that_say_nothing_of_where_they_run_are_the_devices_too(cu):
+def test_functions_without_device_attribute_compile_for_the_device(cu):
     kernel = """#include <cuda.h>
 constexpr int twice(int n) { return 2 * n; }
 int rounded(uint n, uint by) { return (n + by - 1) / by; }

@@ -1,4 +1,4 @@
-"""The cache of compilations: it answers only if no file that the compiler may read has changed."""
+"""The cache of compilations: an entry is used only if no file that the compiler may read has changed."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ KERNEL = 'extern "C" __global__ void k(int* x) { x[0] = VALUE; }\n'
 
 @pytest.fixture
 def files(tmp_path, monkeypatch):
-    """Writes files of a folder with an empty cache beside it; the folder."""
+    """Return a function that writes files into a folder and returns it. The cache is empty at first."""
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
     monkeypatch.setenv("LOCALAPPDATA", str(tmp_path / "cache"))
 
@@ -36,7 +36,7 @@ def files(tmp_path, monkeypatch):
 
 
 def value(folder: Path, *folders: str, **settings) -> int:
-    """What the kernel of k.cu stores."""
+    """Return the value that the kernel of k.cu stores."""
     given = {"folders": [str(folder / f) for f in folders], **settings}
     return int(
         user_kernel.emulate(folder / "k.cu", "k", (1, 1, 1), (1, 1, 1), ["i32:1:empty"], **given).arrays[
@@ -50,9 +50,7 @@ def value(folder: Path, *folders: str, **settings) -> int:
     "include",
     ['"mine.h"', "<mine.h>", "/* beside */ <mine.h>", "\\\n<mine.h>", '"sub/next.h"', '"/ABSOLUTE/mine.h"'],
 )
-def test_an_edit_of_a_header_is_seen_and_what_did_not_change_is_not_compiled_again(
-    include, files, monkeypatch
-):
+def test_edited_header_recompiles_and_unchanged_source_does_not(include, files, monkeypatch):
     folder = files(mine_h="#define VALUE 1\n", sub__next_h='#  include "../mine.h"\n', other_h="")
     files(k_cu=f"#include {include.replace('/ABSOLUTE', folder.as_posix())}\n{KERNEL}")
     assert value(folder) == 1
@@ -60,15 +58,15 @@ def test_an_edit_of_a_header_is_seen_and_what_did_not_change_is_not_compiled_aga
     assert value(folder) == 2
     files(mine_h="#define VALUE 1\n", other_h="// nobody includes this\n")
 
-    def compiled(*args):
+    def fail_on_compile(*args):
         raise AssertionError("this was compiled before")
 
-    monkeypatch.setattr(compile, "_compile", compiled)
+    monkeypatch.setattr(compile, "_compile", fail_on_compile)
     assert value(folder) == 1
 
 
 @needs_nvrtc
-def test_a_header_that_appears_on_an_earlier_path_or_goes_is_seen(files):
+def test_header_added_to_or_removed_from_an_earlier_folder_recompiles(files):
     folder = files(k_cu=f"#include <mine.h>\n{KERNEL}", late__mine_h="#define VALUE 1\n", early__x_h="")
     assert value(folder, "early", "late") == 1
     files(early__mine_h="#define VALUE 2\n")
@@ -79,7 +77,7 @@ def test_a_header_that_appears_on_an_earlier_path_or_goes_is_seen(files):
 
 
 @needs_nvrtc
-def test_a_header_that_a_macro_names_is_read_each_time(files):
+def test_header_named_by_a_macro_is_never_cached(files):
     folder = files(k_cu=f"#include MINE\n{KERNEL}", mine_h="#define VALUE 1\n")
     assert value(folder, defines=['MINE="mine.h"']) == 1
     files(mine_h="#define VALUE 2\n")
@@ -87,7 +85,7 @@ def test_a_header_that_a_macro_names_is_read_each_time(files):
 
 
 @needs_nvrtc
-def test_a_header_whose_presence_alone_counts_is_seen(files):
+def test_has_include_recompiles_when_the_header_appears(files):
     folder = files(
         k_cu=f'#if __has_include("mine.h")\n#define VALUE 1\n#else\n#define VALUE 2\n#endif\n{KERNEL}'
     )
@@ -97,7 +95,7 @@ def test_a_header_whose_presence_alone_counts_is_seen(files):
 
 
 @needs_nvrtc
-def test_a_file_of_the_folder_that_the_command_runs_in_is_not_taken(files, tmp_path, monkeypatch):
+def test_header_in_the_working_directory_is_not_used(files, tmp_path, monkeypatch):
     folder = files(
         k_cu=f'#include "mine.h"\n{KERNEL}', mine_h="#define VALUE 1\n", cwd__mine_h="#define VALUE 2\n"
     )
@@ -106,28 +104,28 @@ def test_a_file_of_the_folder_that_the_command_runs_in_is_not_taken(files, tmp_p
 
 
 @needs_nvrtc
-def test_an_edit_during_the_compilation_is_not_kept_under_the_old_files(files, monkeypatch):
+def test_edit_during_compilation_is_not_cached_for_the_old_files(files, monkeypatch):
     folder = files(k_cu=f'#include "mine.h"\n{KERNEL}', mine_h="#define VALUE 1\n")
-    usual = compile._compile
+    original_compile = compile._compile
 
     def slow(*args):
         files(mine_h="#define VALUE 2\n")
-        return usual(*args)
+        return original_compile(*args)
 
     monkeypatch.setattr(compile, "_compile", slow)
     assert value(folder) == 2
-    monkeypatch.setattr(compile, "_compile", usual)
+    monkeypatch.setattr(compile, "_compile", original_compile)
     files(mine_h="#define VALUE 1\n")
     assert value(folder) == 1
 
 
 @needs_nvrtc
-def test_a_damaged_cache_is_no_answer(files, tmp_path):
+def test_damaged_cache_is_ignored(files, tmp_path):
     folder = files(k_cu=KERNEL.replace("VALUE", "3"))
     assert value(folder) == 3
-    (kept,) = (tmp_path / "cache").rglob("*.json")
+    (cached,) = (tmp_path / "cache").rglob("*.json")
     for content in ("", "{}", "[1]", '["", {"k": 1}, 3]', "\xff"):
-        kept.write_text(content, encoding="latin-1")
+        cached.write_text(content, encoding="latin-1")
         assert value(folder) == 3
 
 
@@ -136,10 +134,8 @@ def test_a_damaged_cache_is_no_answer(files, tmp_path):
     edges=st.lists(st.tuples(st.integers(0, 5), st.integers(0, 5)), max_size=10),
     edited=st.integers(0, 5),
 )
-def test_the_fingerprint_changes_with_each_file_that_can_be_reached_and_no_other(
-    edges, edited, tmp_path_factory
-):
-    """Six headers that include each other in any way, in circles too; the source includes the first."""
+def test_fingerprint_changes_only_with_reachable_files(edges, edited, tmp_path_factory):
+    """Six headers include each other in any way, also in circles. The source includes the first."""
     folder = tmp_path_factory.mktemp("headers")
     for n in range(6):
         lines = [f'#include "../{folder.name}/h{b}.h"\n' for a, b in edges if a == n]
@@ -156,7 +152,7 @@ def test_the_fingerprint_changes_with_each_file_that_can_be_reached_and_no_other
     assert (fingerprint("#include <h0.h>\n", folder, [], []) != before) == (edited in reached)
 
 
-def test_headers_of_cuda_count_by_the_date_of_their_folder(tmp_path):
+def test_fingerprint_of_cuda_headers_is_the_folder_date(tmp_path):
     root = tmp_path / "include"
     (root / "crt").mkdir(parents=True)
     (root / "mma.h").write_text('#include "crt/mma.h"\n')
@@ -168,7 +164,7 @@ def test_headers_of_cuda_count_by_the_date_of_their_folder(tmp_path):
 
     before = now()
     assert before and before == now() != fingerprint("", tmp_path, [root], [root])
-    os.utime(root / "crt", ns=(1, 1))  # as an upgrade leaves it
+    os.utime(root / "crt", ns=(1, 1))  # as after an upgrade
     assert now() != before
 
 
@@ -177,8 +173,8 @@ USED = "algorithm array cfloat climits cmath cstddef cstdint limits tuple type_t
 
 
 @needs_nvrtc
-def test_headers_of_the_standard_library_and_of_cccl_compile():
-    """One kernel that takes something from each."""
+def test_standard_library_and_cccl_headers_compile():
+    """One kernel uses a name of each header."""
     names = "\n".join(f"#include <{name}>" for name in USED)
     source = f"""{names}
 #include <cuda_runtime.h>
@@ -199,22 +195,22 @@ extern "C" __global__ void k(int* x) {{
 
 @needs_nvrtc
 @pytest.mark.parametrize("name", ["cfloat", "float.h", "climits", "limits.h", "stdbool.h", "inttypes.h"])
-def test_headers_of_macros_and_types_compile_alone(name):
+def test_macro_and_type_headers_compile_alone(name):
     kernel = 'extern "C" __global__ void k(int* x) { x[0] = sizeof(x); }'
     assert ".entry k" in compile.compile_ptx(f"#include <{name}>\n{kernel}", "own.cu")
 
 
 @needs_nvrtc
-def test_every_header_of_the_standard_library_has_its_twin():
+def test_every_standard_header_includes_an_existing_file():
     for name, text in standard.HEADERS.items():
-        for twin in re.findall(r"#include <(.*)>", text):
-            assert any((folder / twin).is_file() for folder in cuda_headers.folders()), (
-                f"{name} includes {twin}"
+        for included in re.findall(r"#include <(.*)>", text):
+            assert any((folder / included).is_file() for folder in cuda_headers.folders()), (
+                f"{name} includes {included}"
             )
 
 
-def test_cub_as_a_whole_is_what_kernels_may_use_of_it(tmp_path):
-    """CUB's own cub.cuh is an #error for NVRTC; a reader's own string.h is what it is."""
+def test_cub_header_is_replaced_by_its_kernel_parts(tmp_path):
+    """CUB's cub.cuh is an #error for NVRTC, so it is replaced. A user's string.h is not."""
     for name in ("cub/cub.cuh", "string.h"):
         (tmp_path / name).parent.mkdir(exist_ok=True)
         (tmp_path / name).touch()
@@ -223,14 +219,14 @@ def test_cub_as_a_whole_is_what_kernels_may_use_of_it(tmp_path):
 
 
 @needs_nvrtc
-def test_a_header_of_ones_own_comes_before_the_standard_librarys(files):
+def test_user_header_precedes_the_standard_librarys(files):
     folder = files(k_cu=f"#include <string.h>\n{KERNEL}", mine__string_h="#define VALUE 4\n")
     assert value(folder, "mine") == 4
 
 
 @needs_nvrtc
 @pytest.mark.parametrize(
-    ("text", "words"),
+    ("text", "message"),
     [
         ("#include <iostream>\n", "iostream was not found. It is a C++ header of the host, which NVRTC does not have"),
         ('#include "helper_cuda.h"\n', "helper_cuda.h was not found in a folder given by -I. If it is a header of the host"),
@@ -240,13 +236,13 @@ def test_a_header_of_ones_own_comes_before_the_standard_librarys(files):
         ("int main() { return cudaDeviceSynchronize(); }\n", "Only device code is compiled: put the host's functions between #ifndef"),
     ],
 )  # fmt: skip
-def test_what_is_the_hosts_is_said_with_what_to_do(text, words):
+def test_host_code_error_includes_advice(text, message):
     with pytest.raises(compile.CompileError) as e:
         compile.compile_ptx(text, "own.cu")
-    assert words in str(e.value).partition("\n")[0]
+    assert message in str(e.value).partition("\n")[0]
 
 
-def test_cccl_is_searched_after_the_headers_that_it_comes_with(monkeypatch, tmp_path):
+def test_cccl_folder_follows_its_header_folder(monkeypatch, tmp_path):
     (tmp_path / "include" / "cccl").mkdir(parents=True)
     (tmp_path / "include" / "mma.h").touch()
     monkeypatch.setattr(cuda_headers, "_wheels", lambda: iter((tmp_path / "include",)))

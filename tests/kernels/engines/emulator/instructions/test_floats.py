@@ -27,7 +27,7 @@ pytestmark = needs_nvrtc
 
 # -- conversions ---------------------------------------------------------------------------------------
 def _to_int(x: float, dtype, nan: int, rounding=math.trunc) -> int:
-    """Clamped, as PTX says."""
+    """Return x as a clamped integer, as PTX does."""
     info = np.iinfo(dtype)
     if math.isnan(x):
         return nan
@@ -52,30 +52,30 @@ def test_floats_to_integers():
         {"x": ("float", x), "d": ("double", d)},
     )  # fmt: skip
 
-    def told(values, dtype, nan, rounding=math.trunc):
+    def expected(values, dtype, nan, rounding=math.trunc):
         return np.array([_to_int(float(v), dtype, nan, rounding) for v in values], dtype)
 
-    _same(got["i"], told(x, i32, 0))
-    _same(got["u"], told(x, u32, 0))
-    _same(got["l"], told(x, i64, -(2**63)))
-    _same(got["ul"], told(x, u64, 2**63))
-    _same(got["rn"], told(x, i32, 0, round))
-    _same(got["rd"], told(x, i32, 0, math.floor))
-    _same(got["ru"], told(x, i32, 0, math.ceil))
-    _same(got["di"], told(d, i32, -(2**31)))
-    _same(got["dl"], told(d, i64, -(2**63)))
+    _same(got["i"], expected(x, i32, 0))
+    _same(got["u"], expected(x, u32, 0))
+    _same(got["l"], expected(x, i64, -(2**63)))
+    _same(got["ul"], expected(x, u64, 2**63))
+    _same(got["rn"], expected(x, i32, 0, round))
+    _same(got["rd"], expected(x, i32, 0, math.floor))
+    _same(got["ru"], expected(x, i32, 0, math.ceil))
+    _same(got["di"], expected(d, i32, -(2**31)))
+    _same(got["dl"], expected(d, i64, -(2**63)))
     for name, f in (("down", np.floor), ("up", np.ceil), ("cut", np.trunc), ("near", np.rint)):
         with np.errstate(all="ignore"):
             _same(got[name], f(x), name)
 
 
 def _nearest(value, dtype) -> float:
-    """A Fraction rounded to nearest even, by way of the neighbours of a first guess."""
+    """Return a Fraction rounded to nearest even: the best of a first guess and its neighbours."""
     guess = dtype(float(value))
-    near = [guess, np.nextafter(guess, dtype(np.inf)), np.nextafter(guess, dtype(-np.inf))]
-    near = [n for n in near if np.isfinite(n)]
+    candidates = [guess, np.nextafter(guess, dtype(np.inf)), np.nextafter(guess, dtype(-np.inf))]
+    candidates = [n for n in candidates if np.isfinite(n)]
     bits = np.uint32 if dtype is f32 else np.uint64
-    return min(near, key=lambda n: (abs(Fraction(float(n)) - value), int(n.view(bits)) & 1))
+    return min(candidates, key=lambda n: (abs(Fraction(float(n)) - value), int(n.view(bits)) & 1))
 
 
 def test_integers_to_floats_and_between_floats():
@@ -150,7 +150,7 @@ def test_float_arithmetic_to_the_bit():
 
 
 def test_fma_rounds_once():
-    """Against exact fractions; the operands are chosen so that the product's low bits matter."""
+    """Compare with exact fractions. The operands are chosen so that the product's low bits matter."""
     n = 1500
     a, b = (rng.standard_normal(n).astype(f32) for _ in range(2))
     c = (-(a * b) * rng.choice([1, 1, 1, 0.5, 2, 1024], n)).astype(f32)
@@ -170,7 +170,7 @@ def test_fma_rounds_once():
     ]
     _same(got["d"], np.array([_nearest(v, f64) for v in exact]))
     _same(got["two"], a * b + c)
-    assert (got["two"] != got["f"]).mean() > 0.3  # the test can tell them apart
+    assert (got["two"] != got["f"]).mean() > 0.3  # the test distinguishes them
 
 
 def test_directed_rounding():
@@ -209,12 +209,12 @@ def test_functions_within_their_tolerance():
         {"x": ("float", x), "p": ("float", p), "big": ("float", big)},
     )  # fmt: skip
     X, P, B = (v.astype(f64) for v in (x, p, big))
-    wanted = {
+    expected = {
         "exp": np.exp(X), "exp2": np.exp2(X), "log": np.log(P), "log2": np.log2(P), "log1p": np.log1p(P),
         "sin": np.sin(B), "cos": np.cos(B), "tanh": np.tanh(X), "pow": P**X, "rsqrt": 1 / np.sqrt(P),
         "erf": np.array([math.erf(v) for v in X]), "cbrt": np.cbrt(X), "atan": np.arctan2(X, B), "mod": np.fmod(B, P),
     }  # fmt: skip
-    for name, value in wanted.items():
+    for name, value in expected.items():
         np.testing.assert_allclose(got[name], value, rtol=1e-6, atol=1e-7, err_msg=name)
     for name, value in {"fast_exp": np.exp(X), "fast_div": X / P, "sigmoid": 1 / (1 + np.exp(-X))}.items():
         np.testing.assert_allclose(got[name], value, rtol=3e-6, err_msg=name)
@@ -233,14 +233,14 @@ def test_comparisons_with_nan():
         {"a": ("float", a), "b": ("float", b)},
     )
     with np.errstate(all="ignore"):
-        wanted = [a < b, a <= b, a > b, a >= b, a == b, a != b, ~(a < b), ~(a >= b), ~(a == b)]
-        wanted += [np.isnan(a), np.isinf(b), np.ones(len(a), bool), ((a < b) & (b < 100)) | np.isnan(a)]
+        expected = [a < b, a <= b, a > b, a >= b, a == b, a != b, ~(a < b), ~(a >= b), ~(a == b)]
+        expected += [np.isnan(a), np.isinf(b), np.ones(len(a), bool), ((a < b) & (b < 100)) | np.isnan(a)]
     for n, text in enumerate(texts):
-        _same(got[f"r{n}"], wanted[n].astype(i32), text)
+        _same(got[f"r{n}"], expected[n].astype(i32), text)
 
 
-def test_comparisons_that_a_nan_makes_true():
-    """The unordered forms, which C++ has no operators for, and the tests for NaN themselves."""
+def test_unordered_comparisons():
+    """The unordered forms, for which C++ has no operators, and the tests for NaN."""
     a, b = (v.reshape(-1) for v in np.meshgrid(SPECIAL, SPECIAL))
     forms = ["equ", "neu", "ltu", "leu", "gtu", "geu", "num", "nan", "eq", "ne", "lt", "ge"]
     prelude = "".join(
@@ -255,10 +255,10 @@ def test_comparisons_that_a_nan_makes_true():
     ordered = {"eq": a == b, "ne": a != b, "lt": a < b, "le": a <= b, "gt": a > b, "ge": a >= b}
     for form in forms:
         if form in ("num", "nan"):
-            wanted = nan == (form == "nan")
+            expected = nan == (form == "nan")
         else:
-            wanted = ordered[form[:2]] & ~nan | (nan if form.endswith("u") else False)
-        _same(got[form], wanted.astype(i32), form)
+            expected = ordered[form[:2]] & ~nan | (nan if form.endswith("u") else False)
+        _same(got[form], expected.astype(i32), form)
 
 
 HALF = "#include <cuda_fp16.h>\n#include <cuda_bf16.h>\n"
@@ -340,7 +340,7 @@ def test_pairs_of_halves():
 
 
 def _bf16(x: np.ndarray) -> np.ndarray:
-    """float64 rounded to the nearest bfloat16, as its bits: by exact comparison of neighbours."""
+    """Return float64 rounded to the nearest bfloat16, as bits, by exact comparison of neighbours."""
     x32 = np.asarray(x, f64).astype(f32)
     down = (x32.view(u32) & u32(0xFFFF0000)).view(f32).astype(f64)
     up = ((x32.view(u32) & u32(0xFFFF0000)) + u32(0x10000)).view(f32).astype(f64)

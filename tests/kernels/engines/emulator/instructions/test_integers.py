@@ -73,8 +73,8 @@ def test_integer_arithmetic(pair, dtype, c_type):
         _same(got[name], _python(f, dtype, a, b, c, d, count), text)
 
 
-def test_shifts_by_the_width_and_more_give_what_ptx_says():
-    """C leaves them open; PTX clamps the count: zeros, or the sign."""
+def test_shifts_by_the_width_and_more():
+    """C leaves these undefined. PTX clamps the count: the result is zero, or the sign."""
     a, _ = SIGNED
     count = np.resize(np.array([0, 1, 31, 32, 33, 64, 255, 256, 2**31], u32), len(a))
     prelude = """
@@ -131,7 +131,7 @@ def test_products_by_halves():
         """The same in 128 bits: x y + x + (y << 64), then + y + (x << 64), then - x - (3 << 64)."""
         return (x * y + x + (y << 64) + y + (x << 64) - x - (3 << 64)) >> 64
 
-    wanted = {
+    expected = {
         "hi": lambda a, b, x, y: a * b >> 32,
         "uhi": lambda a, b, x, y: low(a) * low(b) >> 32,
         "wide": lambda a, b, x, y: a * b,
@@ -145,7 +145,7 @@ def test_products_by_halves():
         "halve": lambda a, b, x, y: (a + b) >> 1,
         "top": lambda a, b, x, y: top(x & m64, y & m64),
     }
-    for name, f in wanted.items():
+    for name, f in expected.items():
         _same(got[name], _python(f, got[name].dtype.type, a, b, x, y), name)
 
 
@@ -189,7 +189,7 @@ def test_bit_operations():
         inside = (a >> p) & mask(q)
         return inside | (~mask(q) if sign else 0)
 
-    wanted = {
+    expected = {
         "popc": lambda a, b, w, p, q: a.bit_count(),
         "clz": lambda a, b, w, p, q: 32 - a.bit_length(),
         "brev": lambda a, b, w, p, q: int(f"{a:032b}"[::-1], 2),
@@ -209,7 +209,7 @@ def test_bit_operations():
         "find": lambda a, b, w, p, q: a.bit_length() - 1,
         "major": lambda a, b, w, p, q: (a & b) | (a & p) | (b & p),
     }
-    for name, f in wanted.items():
+    for name, f in expected.items():
         _same(got[name], _python(f, got[name].dtype.type, a, b, w, p, length), name)
 
 

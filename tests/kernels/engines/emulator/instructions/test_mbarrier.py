@@ -1,4 +1,4 @@
-"""Barriers in shared memory (mbarrier), which cuda::barrier and cuda::pipeline are made of."""
+"""Barriers in shared memory (mbarrier), which cuda::barrier and cuda::pipeline use."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ extern "C" __global__ void k(float* y, const float* x, int n) {
 
 
 @pytest.mark.parametrize("order", ["forward", "reversed", 3])
-def test_a_producer_and_a_consumer_take_turns(order):
+def test_producer_and_consumer_alternate(order):
     run = emulate(
         PRODUCER, {"x": X}, {"y": (256, f32)}, args=["y", "x", i32(8)], block=64, order=order, races=True
     )
@@ -54,7 +54,7 @@ def test_a_producer_and_a_consumer_take_turns(order):
     assert run.races == ()
 
 
-def test_reads_that_no_phase_orders_are_a_race():
+def test_reads_without_a_phase_are_a_race():
     early = PRODUCER.replace("wait(full + s, __mbarrier_arrive(full + s));", "__mbarrier_arrive(full + s);")
     early = early.replace("__syncthreads();", "buffer[threadIdx.x / 32][lane] = 0; __syncthreads();")
     run = emulate(early, {"x": X}, {"y": (256, f32)}, args=["y", "x", i32(1)], block=64, races=True)
@@ -62,7 +62,7 @@ def test_reads_that_no_phase_orders_are_a_race():
 
 
 @pytest.mark.parametrize("form, expected", [("noinc.", 64), ("", 1)])
-def test_a_phase_ends_when_copies_have_arrived(form, expected):
+def test_phase_ends_after_async_copies(form, expected):
     source = (
         WAIT
         + f"""extern "C" __global__ void k(float* y, const float* x) {{
@@ -83,7 +83,7 @@ def test_a_phase_ends_when_copies_have_arrived(form, expected):
     np.testing.assert_array_equal(run["y"], X[63::-1])
 
 
-def test_threads_that_drop_out_are_not_waited_for_again():
+def test_dropped_threads_are_not_waited_for():
     source = (
         PRIMITIVES
         + """extern "C" __global__ void k(int* out) {
@@ -121,7 +121,7 @@ def test_threads_that_drop_out_are_not_waited_for_again():
         (33, "__mbarrier_arrive(&bar)", r"this loop never ends"),
     ],
 )
-def test_what_no_barrier_may_do_is_named(count, arrive, message):
+def test_invalid_mbarrier_use_is_an_error(count, arrive, message):
     source = (
         PRIMITIVES
         + f"""extern "C" __global__ void k(int* out) {{
@@ -137,7 +137,7 @@ def test_what_no_barrier_may_do_is_named(count, arrive, message):
         emulate(source, {}, {"out": (1, i32)}, block=32)
 
 
-def test_a_barrier_that_was_not_initialised_and_bytes_to_expect_are_named():
+def test_uninitialised_mbarrier_and_expect_tx_are_errors():
     source = (
         PRIMITIVES
         + """extern "C" __global__ void k(int* out) {
@@ -155,7 +155,7 @@ def test_a_barrier_that_was_not_initialised_and_bytes_to_expect_are_named():
         emulate(source, {}, {"out": (1, i32)})
 
 
-def test_what_an_acquire_has_seen_released_is_no_race():
+def test_release_and_acquire_are_no_race():
     """A flag in shared memory, released by one warp and acquired by the other."""
     source = """extern "C" __global__ void k(int* out) {
   __shared__ int flag, data; unsigned at = (unsigned)__cvta_generic_to_shared(&flag); int seen;
@@ -178,7 +178,7 @@ def test_what_an_acquire_has_seen_released_is_no_race():
     assert run["out"].tolist() == [7] and len(run.races) == 1 and "at data[0]" in run.races[0]
 
 
-def test_memory_reserved_for_cooperative_groups_begins_as_zeros_beside_the_kernels_own():
+def test_reserved_shared_memory_is_zero_and_separate():
     source = """extern "C" __global__ void k(int* out) {
   __shared__ int own[4]; extern __shared__ int more[]; unsigned at; int value;
   own[threadIdx.x] = 1; more[threadIdx.x] = 2;

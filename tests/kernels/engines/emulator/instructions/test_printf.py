@@ -1,4 +1,4 @@
-"""assert and printf in kernels: what is printed, by whom, and what a failed assertion says."""
+"""assert and printf in kernels: the printed lines, their threads, and the message of a failed assertion."""
 
 from __future__ import annotations
 
@@ -26,61 +26,64 @@ FLAGS = st.text("-+ #0", max_size=3).map(lambda flags: "".join(dict.fromkeys(fla
 WIDTH = st.sampled_from(["", "1", "5", "12", "*"])
 PRECISION = st.sampled_from(["", ".", ".0", ".1", ".4", ".15", ".*"])
 STARS = st.integers(-9, 9)
-# Flags that C leaves undefined for a conversion are not drawn.
+# Flags that C leaves undefined for a conversion are not generated.
 INTEGERS = st.builds(lambda length, kind: length + kind, st.sampled_from(["", "hh", "h", "l", "ll", "z"]), st.sampled_from("diuoxX"))  # fmt: skip
 FLOATS = st.sampled_from("eEfFgGaA")
 
 
 def formatted(text: str, *arguments) -> bytes:
-    """The format with `arguments`: int, float or bytes."""
-    out, given_ = [], list(arguments)
+    """Return the format applied to `arguments`: int, float or bytes."""
+    out, remaining = [], list(arguments)
     for piece in printf.parts(text.encode()):
         if not isinstance(piece, printf.Spec):
             out.append(piece)
             continue
-        own_, given_ = given_[: len(piece.sizes)], given_[len(piece.sizes) :]
-        last = own_[-1]
+        used, remaining = remaining[: len(piece.sizes)], remaining[len(piece.sizes) :]
+        last = used[-1]
         string = last if isinstance(last, bytes) else b""
         bits = [struct.unpack("<Q", struct.pack("<d", a))[0] if isinstance(a, float) else 1 if isinstance(a, bytes)
-                else a & (1 << 8 * size) - 1 for a, size in zip(own_, piece.sizes, strict=True)]  # fmt: skip
+                else a & (1 << 8 * size) - 1 for a, size in zip(used, piece.sizes, strict=True)]  # fmt: skip
         out.append(piece.text(bits, string))
     return b"".join(out)
 
 
-def _by_c(text: str, *arguments) -> bytes:
-    """What the C library of this machine prints."""
+def _format_by_c(text: str, *arguments) -> bytes:
+    """Return the output of this machine's C library."""
     buffer = ctypes.create_string_buffer(1 << 10)
     kinds = {float: ctypes.c_double, bytes: ctypes.c_char_p}
     stars = len(arguments) - 1
-    passed = [
+    c_arguments = [
         kinds.get(type(a), ctypes.c_int if n < stars else ctypes.c_longlong)(a)
         for n, a in enumerate(arguments)
     ]
-    size = ctypes.CDLL(None).snprintf(buffer, ctypes.c_size_t(len(buffer)), text.encode(), *passed)
+    size = ctypes.CDLL(None).snprintf(buffer, ctypes.c_size_t(len(buffer)), text.encode(), *c_arguments)
     return buffer.raw[:size]
 
 
-by_c = pytest.mark.skipif(sys.platform == "win32", reason="another C library formats in another way")
+needs_c_library = pytest.mark.skipif(
+    sys.platform == "win32", reason="another C library formats in another way"
+)
 
 
-def _stars(flags: str, width: str, precision: str, draws: tuple[int, int]) -> list[int]:
-    """The arguments for each *. A negative width means the flag -, which overrides 0; glibc then pads with zeros."""
-    first = abs(draws[0]) if "0" in flags else draws[0]
-    return [draw for text, draw in ((width, first), (precision, draws[1])) if "*" in text]
+def _stars(flags: str, width: str, precision: str, drawn_stars: tuple[int, int]) -> list[int]:
+    """Return the arguments for each *. A negative width means the flag -, which overrides 0; glibc then pads with
+    zeros."""
+    first = abs(drawn_stars[0]) if "0" in flags else drawn_stars[0]
+    return [star for text, star in ((width, first), (precision, drawn_stars[1])) if "*" in text]
 
 
-@by_c
+@needs_c_library
 @settings(max_examples=150, deadline=None)
 @given(FLAGS, WIDTH, PRECISION, INTEGERS, st.tuples(STARS, STARS), st.integers(-(2**63), 2**63 - 1))
 @example("#", "", ".0", "o", (0, 0), 0)
 @example("0", "12", ".4", "d", (0, 0), -3)
-def test_integers_are_written_as_c_writes_them(flags, width, precision, conversion, draws, value):
+def test_integers_are_formatted_as_in_c(flags, width, precision, conversion, drawn_stars, value):
     text = f"<%{flags}{width}{precision}{conversion}>"
-    arguments = (*_stars(flags, width, precision, draws), value)
-    assert formatted(text, *arguments) == _by_c(text, *arguments)
+    arguments = (*_stars(flags, width, precision, drawn_stars), value)
+    assert formatted(text, *arguments) == _format_by_c(text, *arguments)
 
 
-@by_c
+@needs_c_library
 @settings(max_examples=150, deadline=None)
 @given(FLAGS, WIDTH, PRECISION, FLOATS, st.tuples(STARS, STARS), st.floats())
 @example("", "", ".0", "a", (0, 0), 1.99)
@@ -88,20 +91,20 @@ def test_integers_are_written_as_c_writes_them(flags, width, precision, conversi
 @example("0", "12", "", "f", (0, 0), float("-inf"))
 @example("", "", "", "a", (0, 0), 5e-324)
 @example("", "", ".1", "a", (0, 0), 1.03125)
-def test_floats_are_written_as_c_writes_them(flags, width, precision, kind, draws, value):
+def test_floats_are_formatted_as_in_c(flags, width, precision, kind, drawn_stars, value):
     text = f"<%{flags}{width}{precision}{kind}>"
-    arguments = (*_stars(flags, width, precision, draws), value)
-    assert formatted(text, *arguments) == _by_c(text, *arguments)
+    arguments = (*_stars(flags, width, precision, drawn_stars), value)
+    assert formatted(text, *arguments) == _format_by_c(text, *arguments)
 
 
-@by_c
+@needs_c_library
 @pytest.mark.parametrize("text", ["%s", "%9s|", "%-9s|", "%.3s", "%*.*s|", "%%%s%%", "a%sb\n"])
-def test_strings_are_written_as_c_writes_them(text):
+def test_strings_are_formatted_as_in_c(text):
     stars = (-8, 2) if "*" in text else ()
-    assert formatted(text, *stars, b"hello") == _by_c(text, *stars, b"hello")
+    assert formatted(text, *stars, b"hello") == _format_by_c(text, *stars, b"hello")
 
 
-def test_what_is_no_conversion_stays():
+def test_undefined_conversions_stay_text():
     assert formatted("100 %y % d%", 5) == b"100 %y  5%" and formatted("%5%|%n") == b"%5%|%n"
 
 
@@ -112,7 +115,7 @@ def printed(source: str, *, grid=(1, 1, 1), block=(1, 1, 1), out=1):
 
 
 @needs_nvrtc
-def test_every_kind_of_argument_and_the_number_of_them():
+def test_every_kind_of_argument_and_the_return_value():
     source = r"""
     __device__ char word[] = "global";
     extern "C" __global__ void k(int* out) {
@@ -131,7 +134,7 @@ def test_every_kind_of_argument_and_the_number_of_them():
 
 
 @needs_nvrtc
-def test_each_line_names_its_block_and_thread_and_a_line_is_put_together():
+def test_lines_name_their_thread_and_are_joined_from_calls():
     source = r"""
     extern "C" __global__ void k(int* out) {
       if (threadIdx.y == 1 && threadIdx.x % 2 == blockIdx.x) {
@@ -141,15 +144,15 @@ def test_each_line_names_its_block_and_thread_and_a_line_is_put_together():
     }"""
     run, _ = printed(source, grid=(2, 1, 1), block=(4, 2, 1))
     rows = [((0, 0, 0), 0), ((0, 0, 0), 2), ((1, 0, 0), 1), ((1, 0, 0), 3)]
-    wanted = {(b, (x, 1, 0)): [f"{10 * x} {10 * x + 1} {10 * x + 2} ", "first", "second"] for b, x in rows}
+    expected = {(b, (x, 1, 0)): [f"{10 * x} {10 * x + 1} {10 * x + 2} ", "first", "second"] for b, x in rows}
     got: dict = {}
     for line in run.printed:
         got.setdefault((line.block, line.thread), []).append(line.text)
-    assert got == wanted and run.unprinted == 0
+    assert got == expected and run.unprinted == 0
 
 
 @needs_nvrtc
-def test_a_format_that_the_threads_choose_and_a_null_string():
+def test_format_chosen_by_each_thread_and_null_string():
     source = r"""
     extern "C" __global__ void k(int* out) {
       const char* format = threadIdx.x % 2 ? "odd %s\n" : threadIdx.x ? "even %d\n" : nullptr;
@@ -166,19 +169,19 @@ def test_a_format_that_the_threads_choose_and_a_null_string():
 
 @needs_nvrtc
 @pytest.mark.parametrize(
-    ("call", "words"),
+    ("call", "message"),
     [
         (r'printf("%d %d\n", 5)', "printf, argument 2: read .*never written"),
         (r'printf("%s\n", (const char*)out + 4096)', "out-of-bounds read of 1 bytes"),
     ],
 )
-def test_a_wrong_argument_is_an_error_with_its_line(call, words):
+def test_invalid_argument_is_an_error_with_its_line(call, message):
     source = f'extern "C" __global__ void k(int* out) {{\n  int x[2]; x[out[0]] = 1;\n  {call};\n  out[1] = x[out[2]];\n}}'
-    with pytest.raises(EmulatorError, match=rf"k, kernel\.cu:3: {words}"):
+    with pytest.raises(EmulatorError, match=rf"k, kernel\.cu:3: {message}"):
         printed(source, out=4)
 
 
-def test_only_so_much_text_is_kept():
+def test_printer_stops_at_the_buffer_size():
     printer = Printer(Threads((1, 1, 1), (32, 1, 1), None))
     written = 0
     while not printer.full:
@@ -192,13 +195,13 @@ def test_calls_beyond_the_buffer_are_counted():
     line = "x" * 4000
     source = f'extern "C" __global__ void k(int* out) {{ printf("{line}\\n"); out[0] = printf("%d\\n", 1); }}'
     run, out = printed(source, grid=(10, 1, 1), block=(32, 1, 1))
-    kept = -(-PRINT_BUFFER // 4001)
-    assert len(run.printed) == kept and run.unprinted == 2 * 320 - kept
-    assert out[0] == 1  # whether or not its text is kept
+    stored = -(-PRINT_BUFFER // 4001)
+    assert len(run.printed) == stored and run.unprinted == 2 * 320 - stored
+    assert out[0] == 1  # whether or not its text is stored
 
 
 @needs_nvrtc
-def test_the_run_of_a_file_shows_what_it_printed(tmp_path):
+def test_run_of_a_file_shows_printed_lines(tmp_path):
     file = tmp_path / "hello.cu"
     file.write_text(
         'extern "C" __global__ void k(int* out) { printf("I am %d\\n", threadIdx.x); out[threadIdx.x] = 1; }',
@@ -214,7 +217,7 @@ def test_the_run_of_a_file_shows_what_it_printed(tmp_path):
 
 
 @needs_nvrtc
-def test_an_error_shows_what_was_printed_before_it(tmp_path):
+def test_error_shows_the_lines_printed_before_it(tmp_path):
     file = tmp_path / "hello.cu"
     source = 'extern "C" __global__ void k(int* out) {\n  for (int n = 0; n < 30; ++n) printf("n %d\\n", n);\n  assert(!out);\n}'
     file.write_text(source, encoding="utf-8")
@@ -234,20 +237,20 @@ ASSERTS = """extern "C" __global__ void k(int* out, int limit) {
 
 
 @needs_nvrtc
-def test_an_assertion_that_holds_does_nothing():
+def test_true_assertion_has_no_effect():
     run = emulate(ASSERTS, {}, {"out": ((96,), i32)}, args=["out", i32(96)], grid=3)
     assert run["out"].tolist() == list(range(96)) and run.at(3)["divergent_branches"] == 0
 
 
 @needs_nvrtc
-def test_a_failed_assertion_names_expression_line_thread_and_block():
+def test_failed_assertion_names_expression_line_thread_and_block():
     match = r'^k, kernel\.cu:3: the assertion i < limit && "too many" failed, by thread \(6, 0, 0\) of block \(2, 0, 0\)$'
     with pytest.raises(EmulatorError, match=match):
         emulate(ASSERTS, {}, {"out": ((96,), i32)}, args=["out", i32(70)], grid=3)
 
 
 @needs_nvrtc
-def test_an_assertion_in_a_function_of_another_line():
+def test_failed_assertion_in_a_called_function():
     source = """
 __device__ int half(int n) {
   assert(n % 2 == 0);

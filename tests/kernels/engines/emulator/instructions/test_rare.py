@@ -1,4 +1,4 @@
-"""Instructions that few kernels need, written as inline PTX or by CUDA's intrinsics, against Python's integers."""
+"""Instructions that few kernels need, written as inline PTX or CUDA intrinsics, against Python's integers."""
 
 from __future__ import annotations
 
@@ -14,16 +14,16 @@ from tests.helpers.emulated import elementwise, emulate, needs_nvrtc
 from tests.helpers.emulated_numbers import SIGNED, UNSIGNED, _python, _same, f32, f64, i32, rng, u32
 
 pytestmark = needs_nvrtc
-MOST = (1 << 32) - 1
+MAX_U32 = (1 << 32) - 1
 
 
 def _asm(name: str, text: str, sources: int, result: str = "unsigned", source: str = "unsigned") -> str:
-    """A device function of some sources that runs PTX; %0 is the result."""
+    """Return a device function of some sources that runs PTX; %0 is the result."""
     letter = {"unsigned": "r", "int": "r", "float": "f", "double": "d"}
-    given = ", ".join(f"{source} x{n}" for n in range(sources))
+    parameters = ", ".join(f"{source} x{n}" for n in range(sources))
     read = ", ".join(f'"{letter[source]}"(x{n})' for n in range(sources))
     return (
-        f"__device__ {result} {name}({given}) {{ {result} r; "
+        f"__device__ {result} {name}({parameters}) {{ {result} r; "
         f'asm volatile("{text}" : "={letter[result]}"(r) : {read}); return r; }}\n'
     )
 
@@ -37,7 +37,7 @@ def _joined(parts, bits: int) -> int:
     return sum((p & (1 << bits) - 1) << bits * n for n, p in enumerate(parts))
 
 
-def _held(value: int, low: int, high: int) -> int:
+def _clamped(value: int, low: int, high: int) -> int:
     return max(low, min(high, value))
 
 
@@ -48,7 +48,7 @@ def _extended(a: int, width: int) -> int:
 
 def _nth(mask: int, positions, count: int) -> int:
     found = [p for p in positions if mask >> p & 1]
-    return found[count - 1] if len(found) >= count else MOST
+    return found[count - 1] if len(found) >= count else MAX_U32
 
 
 def _24(value: int) -> int:
@@ -56,7 +56,7 @@ def _24(value: int) -> int:
 
 
 def _check(cases: dict, prelude: str = "", pair=UNSIGNED, c_type: str = "unsigned") -> None:
-    """cases: {name: (C++ of a and b, Python of a and b)}."""
+    """Compare cases with Python: {name: (C++ of a and b, Python of a and b)}."""
     a, b = pair
     dtype = a.dtype.type
     got = elementwise(
@@ -83,7 +83,7 @@ def test_bit_searches_masks_and_choices():
         {
             "third": ("__fns(a, 0, 3)", lambda a, b: _nth(a, range(32), 3)),
             "down": ("down(a, b)", lambda a, b: _nth(a, range(31, -1, -1), 2)),
-            "here": ("here(a, b)", lambda a, b: 4 if a >> 4 & 1 else MOST),
+            "here": ("here(a, b)", lambda a, b: 4 if a >> 4 & 1 else MAX_U32),
             "szc": ("szc(a, b)", lambda a, b: _extended(a, min(b, 32))),
             "szw": ("szw(a, b)", lambda a, b: a & (1 << (b & 31)) - 1),
             "bmc": ("bmc(a, b)", lambda a, b: ((1 << min(b, 32)) - 1) << min(a, 32)),
@@ -113,22 +113,22 @@ def test_differences_and_sums_of_bytes_and_halves():
     def each(f, a, b, bits, s=False):
         return [f(*p) for p in zip(_split(a, bits, s), _split(b, bits, s), strict=True)]
 
-    def apart(x, y):
+    def absolute_difference(x, y):
         return abs(x - y)
 
     _check(
         {
-            "abs4": ("__vabsdiffu4(a, b)", lambda a, b: _joined(each(apart, a, b, 8), 8)),
-            "sad4": ("__vsadu4(a, b)", lambda a, b: sum(each(apart, a, b, 8))),
-            "sad2": ("__vsads2(a, b)", lambda a, b: sum(each(apart, a, b, 16, True))),
+            "abs4": ("__vabsdiffu4(a, b)", lambda a, b: _joined(each(absolute_difference, a, b, 8), 8)),
+            "sad4": ("__vsadu4(a, b)", lambda a, b: sum(each(absolute_difference, a, b, 8))),
+            "sad2": ("__vsads2(a, b)", lambda a, b: sum(each(absolute_difference, a, b, 16, True))),
             "diff": ("diff(a, b)", lambda a, b: abs((a & 255) - (b >> 16 & 255)) + a),
-            "sat": ("sat(a, b)", lambda a, b: min(a + b, MOST)),
+            "sat": ("sat(a, b)", lambda a, b: min(a + b, MAX_U32)),
             "mad": ("mad(a, b)", lambda a, b: _split(a, 16, True)[1] * (b >> 24) + 9),
             "less": ("less(a, b)", lambda a, b: int(signed(a) < b)),
             "most": ("most(a, b)", lambda a, b: min(max(signed(a), signed(b)), 1000)),
             "two": (
                 "two(a, b)",
-                lambda a, b: _joined(each(lambda x, y: _held(x - y, -32768, 32767), a, b, 16, True), 16),
+                lambda a, b: _joined(each(lambda x, y: _clamped(x - y, -32768, 32767), a, b, 16, True), 16),
             ),
         },
         "".join(_asm(name, text, 2) for name, text in forms.items()),
@@ -148,7 +148,7 @@ def test_dot_products_of_halves_and_bytes():
     )
 
 
-def test_bytes_chosen_by_a_mode_and_packed_with_saturation():
+def test_prmt_modes_and_saturated_packing():
     modes = {
         "f4e": lambda n, k: n + k, "b4e": lambda n, k: (n - k) % 8, "rc8": lambda n, k: n,
         "ecl": lambda n, k: max(n, k), "ecr": lambda n, k: min(n, k), "rc16": lambda n, k: n % 2 * 2 + k % 2,
@@ -157,19 +157,19 @@ def test_bytes_chosen_by_a_mode_and_packed_with_saturation():
     prelude += _asm("p8", "cvt.pack.sat.u8.s32.b32 %0, %1, %2, %1;", 2)
     prelude += _asm("p16", "cvt.pack.sat.s16.s32 %0, %1, %2;", 2)
 
-    def chosen(mode):
+    def permuted(mode):
         return lambda a, b: _joined([(b << 32 | a) >> 8 * mode(b & 3, k) for k in range(4)], 8)
 
     def pack(a, b, low, high, bits):
-        return _joined([_held(_split(v, 32, True)[0], low, high) for v in (b, a)], bits)
+        return _joined([_clamped(_split(v, 32, True)[0], low, high) for v in (b, a)], bits)
 
-    cases = {name: (f"{name}(a, b)", chosen(mode)) for name, mode in modes.items()}
+    cases = {name: (f"{name}(a, b)", permuted(mode)) for name, mode in modes.items()}
     cases["p8"] = "p8(a, b)", lambda a, b: pack(a, b, 0, 255, 8) | a << 16
     cases["p16"] = "p16(a, b)", lambda a, b: pack(a, b, -32768, 32767, 16)
     _check(cases, prelude)
 
 
-def test_a_carry_after_a_subtraction_says_that_there_was_no_borrow():
+def test_carry_after_a_subtraction_means_no_borrow():
     forms = {
         "carry": "{.reg .u32 t; sub.cc.u32 t, %1, %2; addc.u32 %0, 0, 0;}",
         "borrow": "{.reg .u32 t; sub.cc.u32 t, %1, %2; subc.u32 %0, 0, 0;}",
@@ -179,7 +179,7 @@ def test_a_carry_after_a_subtraction_says_that_there_was_no_borrow():
         {
             "carry": ("carry(a, b)", lambda a, b: int(a >= b)),
             "borrow": ("borrow(a, b)", lambda a, b: -int(a < b)),
-            "mixed": ("mixed(a, b)", lambda a, b: -int(a + b <= MOST)),
+            "mixed": ("mixed(a, b)", lambda a, b: -int(a + b <= MAX_U32)),
         },
         "".join(_asm(name, text, 2) for name, text in forms.items()),
     )
@@ -193,7 +193,7 @@ def test_a_carry_after_a_subtraction_says_that_there_was_no_borrow():
         "cvt.rn.relu.f16.f32 %0, %0;",
     ],
 )
-def test_a_form_that_is_not_known_is_named(text):
+def test_unknown_form_is_an_error(text):
     source = f'extern "C" __global__ void k(int* x) {{ int r = x[0];\nasm volatile("{text}" : "+r"(r)); x[0] = r; }}'
     opcode = text.split()[0].replace(".", r"\.")
     with pytest.raises(EmulatorError, match=rf"kernel\.cu:2: unknown opcode {opcode}"):
@@ -201,7 +201,7 @@ def test_a_form_that_is_not_known_is_named(text):
 
 
 # -- addresses and lanes -----------------------------------------------------------------------------------
-def test_spaces_of_addresses_hints_to_caches_and_the_elected_lane():
+def test_isspacep_cache_hints_and_elect():
     source = """__device__ unsigned is(const void* p) {
   unsigned r; asm("{.reg .pred p, q, s; isspacep.global p, %1; isspacep.shared q, %1; isspacep.local s, %1;"
       ".reg .u32 a, b, c; selp.u32 a, 1, 0, p; selp.u32 b, 2, 0, q; selp.u32 c, 4, 0, s; or.b32 a, a, b; or.b32 %0, a, c;}"
@@ -230,15 +230,15 @@ MODES = {
 
 
 def _rounded(exact: Fraction, mode: str, dtype) -> float:
-    """The float beside `exact` that a mode chooses."""
-    near = dtype(float(exact))
+    """Return `exact` rounded to a float by a mode."""
+    nearest = dtype(float(exact))
     if MODES[mode](exact):
-        return near if Fraction(float(near)) <= exact else np.nextafter(near, dtype(-np.inf))
-    return near if Fraction(float(near)) >= exact else np.nextafter(near, dtype(np.inf))
+        return nearest if Fraction(float(nearest)) <= exact else np.nextafter(nearest, dtype(-np.inf))
+    return nearest if Fraction(float(nearest)) >= exact else np.nextafter(nearest, dtype(np.inf))
 
 
 @pytest.mark.parametrize("dtype, c_type", [(f64, "double"), (f32, "float")])
-def test_directed_rounding_of_doubles_and_quotients(dtype, c_type):
+def test_directed_rounding(dtype, c_type):
     a, b, c = ((rng.standard_normal(60) * 10.0 ** rng.integers(-6, 6, 60)).astype(dtype) for _ in range(3))
     exact = {
         "add": lambda a, b, c: a + b, "sub": lambda a, b, c: a - b, "mul": lambda a, b, c: a * b,
@@ -263,7 +263,7 @@ def test_directed_rounding_of_doubles_and_quotients(dtype, c_type):
         _same(values, np.array([_rounded(x, mode, dtype) for x in rows], dtype), name)
 
 
-def test_square_roots_round_as_told():
+def test_directed_rounding_of_square_roots():
     a = np.abs(rng.standard_normal(100)).astype(f32)
     got = elementwise({"up": ("__fsqrt_ru(a)", f32), "down": ("__fsqrt_rd(a)", f32)}, {"a": ("float", a)})
     for x, up, down in zip(a, got["up"], got["down"], strict=True):
@@ -307,8 +307,8 @@ def test_saturated_sums_signs_and_classes():
 
 @pytest.mark.parametrize("name", ["e4m3", "e5m2"])
 def test_eight_bit_floats(name):
-    """Every value there is, and floats of all magnitudes beside them."""
-    every = np.arange(256, dtype=np.uint8)
+    """Every 8-bit value, and floats of all magnitudes."""
+    all_values = np.arange(256, dtype=np.uint8)
     values = np.concatenate(
         [rng.standard_normal(200) * 10.0 ** rng.integers(-6, 6, 200), [np.nan, np.inf, -np.inf, 1e9]]
     )
@@ -322,27 +322,27 @@ def test_eight_bit_floats(name):
     x = np.resize(values, 129).astype(f32)
     run = emulate(
         source,
-        {"x": x, "bits": every.view(np.uint16)},
+        {"x": x, "bits": all_values.view(np.uint16)},
         {"pairs": (128, np.uint16), "halves": (128, u32), "again": (128, np.uint16)},
         block=128,
     )
     dtype = fp8.DTYPES[name]
-    most = float(ml_dtypes.finfo(dtype).max)
-    wanted = np.clip(x, -most, most).astype(dtype).astype(f32)
+    max_value = float(ml_dtypes.finfo(dtype).max)
+    expected = np.clip(x, -max_value, max_value).astype(dtype).astype(f32)
     got = run["pairs"].view(np.uint8).view(dtype).astype(f32)
-    _same(got[::2], wanted[:-1])
-    _same(got[1::2], wanted[1:])
-    _same(run["halves"].view(np.float16), every.view(dtype).astype(np.float16))
-    finite = np.isfinite(every.view(dtype).astype(f32))
-    np.testing.assert_array_equal(run["again"].view(np.uint8)[finite], every[finite])
+    _same(got[::2], expected[:-1])
+    _same(got[1::2], expected[1:])
+    _same(run["halves"].view(np.float16), all_values.view(dtype).astype(np.float16))
+    finite = np.isfinite(all_values.view(dtype).astype(f32))
+    np.testing.assert_array_equal(run["again"].view(np.uint8)[finite], all_values[finite])
 
 
-def test_pairs_are_signed_where_asked():
-    """SIGNED's own numbers reach the same intrinsics as int."""
+def test_signed_sad_and_mul24():
+    """The same intrinsics get the numbers of SIGNED as int."""
     _check(
         {
             "sad": ("(int)__sad(a, b, 0u)", lambda a, b: abs(a - b)),
-            "mul": ("__mul24(a, b)", lambda a, b: _24(a & MOST) * _24(b & MOST)),
+            "mul": ("__mul24(a, b)", lambda a, b: _24(a & MAX_U32) * _24(b & MAX_U32)),
         },
         pair=SIGNED,
         c_type="int",

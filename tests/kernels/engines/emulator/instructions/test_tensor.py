@@ -1,4 +1,4 @@
-"""Tensor-core instructions: fragments filled as the PTX ISA lays them out, by hand and by ldmatrix or wmma."""
+"""Tensor-core instructions: fragments filled in the PTX ISA's layout, by hand and by ldmatrix or wmma."""
 
 from __future__ import annotations
 
@@ -15,13 +15,13 @@ f16, f32, f64, i32, u32, u16 = np.float16, np.float32, np.float64, np.int32, np.
 
 
 def _to_bf16(x: np.ndarray) -> np.ndarray:
-    """Bits; the values used here are small integers and halves, exact in bfloat16."""
+    """Return the bits. The values used here are small integers and halves, exact in bfloat16."""
     return (np.asarray(x, f32).view(u32) >> u32(16)).astype(u16)
 
 
 # -- mma.sync: every fragment is written out from the ISA's figures, value by value ---------------------------
 # {(shape, type): (row and column of a[i], row and column of b[i])}; g = lane >> 2, t = lane & 3.
-A_PLACES = {
+A_POSITIONS = {
     ("m16n8k8", "f16"): ("g + (i < 2 ? 0 : 8)", "t * 2 + (i & 1)"),
     ("m16n8k16", "f16"): ("g + ((i < 2 || (4 <= i && i < 6)) ? 0 : 8)", "t * 2 + (i & 1) + (i < 4 ? 0 : 8)"),
     ("m16n8k4", "tf32"): ("g + (i == 0 ? 0 : 8)", "t"),
@@ -30,7 +30,7 @@ A_PLACES = {
     ("m16n8k32", "s8"): ("g + ((i < 4 || (8 <= i && i < 12)) ? 0 : 8)", "t * 4 + (i & 3) + (i < 8 ? 0 : 16)"),
     ("m8n8k4", "f64"): ("g", "t"),
 }
-B_PLACES = {
+B_POSITIONS = {
     ("m16n8k8", "f16"): ("t * 2 + i", "g"),
     ("m16n8k16", "f16"): ("t * 2 + (i & 1) + (i < 2 ? 0 : 8)", "g"),
     ("m16n8k4", "tf32"): ("t", "g"),
@@ -54,7 +54,7 @@ ELEMENT = {
 def _mma_kernel(shape: str, kind: str, to: str, extra: str = "") -> str:
     m, n, k = (int(v) for v in shape[1:].replace("n", " ").replace("k", " ").split())
     layout = {"bf16": "f16", "u8": "s8", "e4m3": "s8"}.get(kind, kind)
-    (ar, ac), (br, bc) = A_PLACES[shape, layout], B_PLACES[shape, layout]
+    (ar, ac), (br, bc) = A_POSITIONS[shape, layout], B_POSITIONS[shape, layout]
     (c_type, size), (d_type, d_size) = ELEMENT[kind], ELEMENT[to]
     word = 8 if kind == "f64" else 4
     a_regs, b_regs, d_regs = (
@@ -93,11 +93,11 @@ def _operands(shape: str, kind: str, to: str, warps: int):
         info = np.iinfo(np.int8 if kind == "s8" else np.uint8)
         a, b = (rng.integers(info.min, info.max + 1, (warps, *s)).astype(info.dtype) for s in sizes[:2])
         return a, b, rng.integers(-(2**20), 2**20, (warps, *sizes[2])).astype(i32)
-    # Quarters: products and sums are exact in every type but the last one's rounding to f16.
+    # Quarters: products and sums are exact in every type, except the final rounding to f16.
     a, b, c = (rng.integers(-12, 13, (warps, *s)) / 4 for s in sizes)
     wide = {"f16": f16, "f32": f32, "f64": f64}
-    held = {"f16": f16, "tf32": f32, "f64": f64, "e4m3": fp8.DTYPES["e4m3"]}.get(kind)
-    a, b = (_to_bf16(v) if kind == "bf16" else v.astype(held) for v in (a, b))
+    dtype = {"f16": f16, "tf32": f32, "f64": f64, "e4m3": fp8.DTYPES["e4m3"]}.get(kind)
+    a, b = (_to_bf16(v) if kind == "bf16" else v.astype(dtype) for v in (a, b))
     return a, b, c.astype(wide[to])
 
 
@@ -108,22 +108,22 @@ def _values(bits: np.ndarray, kind: str) -> np.ndarray:
 @pytest.mark.parametrize("shape, kind, to", CASES)
 def test_mma(shape, kind, to):
     a, b, c = _operands(shape, kind, to, 3)
-    held = {f16: u16, fp8.DTYPES["e4m3"].type: np.uint8}
-    raw = [v.view(held.get(v.dtype.type, v.dtype)) for v in (a, b)]
+    raw_dtypes = {f16: u16, fp8.DTYPES["e4m3"].type: np.uint8}
+    raw = [v.view(raw_dtypes.get(v.dtype.type, v.dtype)) for v in (a, b)]
     c_raw = c.view(u16) if to == "f16" else c
     source = _mma_kernel(shape, kind, to)
     if to == "f16":  # D and C as their bits
         source = source.replace("f16*", "unsigned short*")
     run = emulate(source, {"A": raw[0], "B": raw[1], "C": c_raw}, {"D": (c.shape, c_raw.dtype)}, block=96)
-    wanted = (_values(a, kind) @ _values(b, kind) + c.astype(f64)).astype(c.dtype)
-    np.testing.assert_array_equal(run["D"].view(c.dtype), wanted)
+    expected = (_values(a, kind) @ _values(b, kind) + c.astype(f64)).astype(c.dtype)
+    np.testing.assert_array_equal(run["D"].view(c.dtype), expected)
     m, n, k = (int(v) for v in shape[1:].replace("n", " ").replace("k", " ").split())
     assert run.total["flops_mma"] == 3 * 2 * m * n * k
 
 
 @pytest.mark.parametrize("kind, low", [("s4", -8), ("u4", 0)])
 def test_mma_of_four_bits(kind, low):
-    """m16n8k64: eight values in a register, placed as the ISA's figures say."""
+    """m16n8k64: eight values in a register, at the positions of the ISA's figures."""
     source = f"""extern "C" __global__ void k(int* D, const signed char* A, const signed char* B) {{
   int lane = threadIdx.x, g = lane >> 2, t = lane & 3, d[4] = {{0, 0, 0, 0}};
   unsigned a[4] = {{0, 0, 0, 0}}, b[2] = {{0, 0}};
@@ -139,7 +139,7 @@ def test_mma_of_four_bits(kind, low):
     np.testing.assert_array_equal(got, a.astype(i32) @ b.astype(i32))
 
 
-def test_mma_saturates_where_told():
+def test_mma_satfinite():
     a, b = np.full((1, 16, 32), 127, np.int8), np.full((1, 32, 8), 127, np.int8)
     c = np.full((1, 16, 8), 2**31 - 5, i32)
     outcomes = {}
@@ -159,7 +159,7 @@ def test_mma_drops_the_low_bits_of_tf32():
     assert (got != (a.astype(f64) @ b).astype(f32)).any()
 
 
-def test_an_mma_shape_that_is_not_known_is_named():
+def test_unknown_mma_shape_is_an_error():
     source = """extern "C" __global__ void k(unsigned* p) {
   unsigned a = p[0], d0, d1;
   asm volatile("mma.sync.aligned.m8n8k32.row.col.s32.s4.s4.s32 {%0, %1}, {%2}, {%2}, {%2, %2};" : "=r"(d0), "=r"(d1) : "r"(a));
@@ -171,7 +171,7 @@ def test_an_mma_shape_that_is_not_known_is_named():
 
 # -- ldmatrix ------------------------------------------------------------------------------------------------
 def _ldmatrix(count: int, trans: bool, pitch: int) -> str:
-    """Matrices lie under one another; the registers come out as they are."""
+    """Return a kernel that loads matrices stored one below the other and writes the registers unchanged."""
     regs = ", ".join(f"%{n}" for n in range(count))
     outs = ", ".join(f'"=r"(r[{n}])' for n in range(count))
     return f"""extern "C" __global__ void k(unsigned* out, const unsigned short* in) {{
@@ -190,15 +190,15 @@ def _ldmatrix(count: int, trans: bool, pitch: int) -> str:
 def test_ldmatrix(count, trans):
     x = rng.integers(0, 1 << 16, (count, 8, 8)).astype(u16)
     run = emulate(_ldmatrix(count, trans, 8), {"in": x}, {"out": ((count, 32), u32)})
-    wanted = x.transpose(0, 2, 1) if trans else x
+    expected = x.transpose(0, 2, 1) if trans else x
     # Lane 4r + c holds columns 2c and 2c + 1 of row r, the first in the low half.
-    pairs = np.ascontiguousarray(wanted).reshape(count, 32, 2).astype(u32)
+    pairs = np.ascontiguousarray(expected).reshape(count, 32, 2).astype(u32)
     np.testing.assert_array_equal(run["out"], pairs[..., 0] | pairs[..., 1] << u32(16))
 
 
 @pytest.mark.parametrize("pitch, waves", [(8, 1), (64, 8), (72, 1), (32, 4)])
 def test_wavefronts_of_ldmatrix(pitch, waves):
-    """A matrix's 8 rows of 16 bytes fill the 32 banks once, unless their starts meet in one bank."""
+    """A matrix's 8 rows of 16 bytes fill the 32 banks once, unless some rows start in the same bank."""
     for count in (1, 4):
         x = np.zeros((count, 8, 8), u16)
         at = emulate(_ldmatrix(count, False, pitch), {"in": x}, {"out": ((count, 32), u32)}).at(7)
@@ -206,7 +206,7 @@ def test_wavefronts_of_ldmatrix(pitch, waves):
         assert at["bank_conflicts_ld"] == count * (waves - 1)
 
 
-def test_ldmatrix_beyond_shared_memory_is_named():
+def test_ldmatrix_beyond_shared_memory_is_an_error():
     source = _ldmatrix(4, False, 8).replace("(t % 32) * 8", "(t + 1) * 8")
     with pytest.raises(
         EmulatorError, match=r"k, kernel\.cu:7: out-of-bounds .* by thread \(31, 0, 0\) of block"
@@ -214,8 +214,8 @@ def test_ldmatrix_beyond_shared_memory_is_named():
         emulate(source, {"in": np.zeros((4, 8, 8), u16)}, {"out": ((4, 32), u32)})
 
 
-def test_a_product_by_ldmatrix_and_mma_in_four_warps():
-    """32x16 times 16x32, in parts: what a kernel does with both."""
+def test_product_by_ldmatrix_and_mma_in_four_warps():
+    """32x16 times 16x32, in parts, as a kernel combines both instructions."""
     source = """
     extern "C" __global__ void k(float* C, const unsigned short* A, const unsigned short* B) {
       __shared__ __align__(16) unsigned short a[32][24], b[16][40];
@@ -297,21 +297,23 @@ NUMPY = {
 }
 
 
-def _laid_out(values: np.ndarray, layout: str, pad: int) -> tuple[np.ndarray, int]:
-    """A matrix in memory, by rows or columns, with a gap after each; and its stride."""
+def _padded(values: np.ndarray, layout: str, pad: int) -> tuple[np.ndarray, int]:
+    """Return a matrix in memory, by rows or columns with a gap after each, and its stride."""
     lines = values if layout == "row" else values.T
-    held = np.full((lines.shape[0], lines.shape[1] + pad), 77, values.dtype)
-    held[:, : lines.shape[1]] = lines
-    return held, held.shape[1]
+    padded = np.full((lines.shape[0], lines.shape[1] + pad), 77, values.dtype)
+    padded[:, : lines.shape[1]] = lines
+    return padded, padded.shape[1]
 
 
 @pytest.mark.parametrize("layouts", [("row", "col", "row"), ("col", "row", "col")])
 @pytest.mark.parametrize("m, n, k, kind, to, straight, across", WMMA_CASES)
 def test_wmma(m, n, k, kind, to, straight, across, layouts):
     a, b, c = (rng.integers(0 if "unsigned" in kind else -9, 10, s) for s in ((m, k), (k, n), (m, n)))
-    wanted = (2 * a @ b + c + 1) * 3
-    held = [v.astype(NUMPY.get(kind, f32)) for v in (a, b)] + [c.astype(NUMPY[to])]
-    (A, lda), (B, ldb), (C, ldc) = (_laid_out(v, layout, 16) for v, layout in zip(held, layouts, strict=True))
+    expected = (2 * a @ b + c + 1) * 3
+    matrices = [v.astype(NUMPY.get(kind, f32)) for v in (a, b)] + [c.astype(NUMPY[to])]
+    (A, lda), (B, ldb), (C, ldc) = (
+        _padded(v, layout, 16) for v, layout in zip(matrices, layouts, strict=True)
+    )
     element = "wmma::precision::tf32" if kind == "float" else kind
     source = WMMA.format(
         m=m,
@@ -331,13 +333,13 @@ def test_wmma(m, n, k, kind, to, straight, across, layouts):
         A, B = _to_bf16(A), _to_bf16(B)
     run = emulate(source, {"A": A, "B": B, "C": C}, args=["C", "A", "B", i32(3)])
     got = run["C"][:, :-16]
-    np.testing.assert_array_equal(got if layouts[2] == "row" else got.T, wanted.astype(NUMPY[to]))
+    np.testing.assert_array_equal(got if layouts[2] == "row" else got.T, expected.astype(NUMPY[to]))
     assert (run["C"][:, -16:] == 77).all()
     assert run.total["flops_mma"] == 2 * m * n * k
     requests = straight if layouts[0] == "row" else across
     assert tuple(run.at(line)["requests_ld"] for line in (7, 8, 9)) == requests
     assert run.at(14)["requests_st"] == requests[2]
-    for line, values in zip((7, 8, 9), held, strict=True):  # bf16 stands as float32 until it is stored
+    for line, values in zip((7, 8, 9), matrices, strict=True):  # bf16 is float32 until it is stored
         assert run.at(line)["bytes_ld"] == values.size * (
             2 if kind == "__nv_bfloat16" and line < 9 else values.itemsize
         )
@@ -374,7 +376,7 @@ extern "C" __global__ void k(float* C, const half* A) {
     assert any("kernel.cu:1" in text for text in racy.races)
 
 
-def test_wmma_past_the_end_is_named():
+def test_wmma_past_the_end_is_an_error():
     source = WMMA.format(
         m=16,
         n=16,
@@ -411,9 +413,9 @@ extern "C" __global__ void k(half* out, const half* in) {{
 
 @pytest.mark.parametrize("layout", ["row", "col"])
 @pytest.mark.parametrize("source, pitch, waves", [("in", 16, 0), ("s", 16, 8), ("s", 24, 4), ("s", 64, 32)])
-def test_wmma_loads_a_tile_as_machine_code_does(source, pitch, waves, layout):
-    """From shared memory by one ldmatrix, whose lanes hold rows; from global memory 8 lines at a time. Lanes hold
-    what lanes of mma.sync hold, twice."""
+def test_wmma_loads_equal_machine_code(source, pitch, waves, layout):
+    """From shared memory one ldmatrix loads the tile, and its lanes hold rows; from global memory 8 lines at a time.
+    Lanes hold the elements of mma.sync's lanes, twice."""
     tile = np.arange(16 * pitch, dtype=f16).reshape(16, pitch)
     run = emulate(
         _ONE_TILE.format(pitch=pitch, layout=layout, source=source),
@@ -425,22 +427,22 @@ def test_wmma_loads_a_tile_as_machine_code_does(source, pitch, waves, layout):
     np.testing.assert_array_equal(run["out"], np.concatenate([values, values]))
     at = run.at(8)
     requests, trace = run.trace.requests, run.trace
-    ours = [n for n in range(len(requests)) if trace.lines[trace.line[requests.step[n]]].number == 8]
+    load_requests = [n for n in range(len(requests)) if trace.lines[trace.line[requests.step[n]]].number == 8]
     if source == "s":
         assert (at["shared_requests_ld"], at["wavefronts_ld"]) == (1, waves)
-        (n,) = ours
+        (n,) = load_requests
         assert requests.width[n] == 16 and requests.mask[n] == 0xFFFFFFFF
         lines = np.concatenate([np.arange(8), np.arange(8, 16)] * 2)
         begin = lines * pitch + np.arange(32) // 16 * 8
-        if layout == "col":  # its registers are the other way round
+        if layout == "col":  # its registers are in the other order
             begin = (np.arange(32) % 8 + np.arange(32) // 16 * 8) * pitch + np.arange(32) // 8 % 2 * 8
         np.testing.assert_array_equal(requests.byte[n], begin * 2)
     else:
         assert (at["requests_ld"], at["sectors_ld"]) == (4, 4 * 8)
-        assert [int(w) for w in requests.width[ours]] == [4] * 4
+        assert [int(w) for w in requests.width[load_requests]] == [4] * 4
 
 
-def test_wmma_rows_must_begin_where_a_load_may():
+def test_misaligned_wmma_rows_are_an_error():
     with pytest.raises(EmulatorError, match=r"kernel\.cu:8 .*misaligned read of 16 bytes"):
         emulate(
             _ONE_TILE.format(pitch=20, layout="row", source="s"),
