@@ -10,9 +10,9 @@ from kernels.gemm.shape import GemmShape
 def gemm(
     s: GemmShape, A: np.ndarray, B: np.ndarray, C0: np.ndarray | None = None
 ) -> tuple[np.ndarray, np.ndarray]:
-    """(reference, error scale), both float64 [M, N]: alpha A B + beta C0, and the same of absolute values.
+    """Return (reference, error scale), both float64 [M, N]: alpha A B + beta C0, and the same of absolute values.
 
-    alpha and beta are those of float32, as a kernel gets them. For int8 both are exact: every product and
+    alpha and beta are rounded to float32, as for a kernel. For int8 both results are exact: every product and
     sum is a whole number far below 2^53.
     """
     whole = s.dtype == "int8"
