@@ -54,16 +54,16 @@ def small_of(name: str) -> dict[str, int]:
 # -- right at any shape -----------------------------------------------------------------------------
 @settings(max_examples=14, deadline=None)
 @given(shape=attention_shapes(most=90, most_d=128), dtype=halves, tiles=st.sampled_from([{}, SMALL]))
-def test_the_emulator_agrees_with_the_reference_at_any_shape(shape, dtype, tiles):
+def test_emulator_agrees_with_the_reference_at_any_shape(shape, dtype, tiles):
     on(emulator, RUNG, shape.with_(dtype=dtype), tiles)
 
 
 @pytest.mark.parametrize("name", BOTH)
 @settings(max_examples=25, deadline=None)
 @given(shape=attention_shapes(most=90, most_d=128), dtype=halves)
-def test_the_cpu_twins_agree_at_any_shape(name, shape, dtype):
-    wanted = {"fp16": "float16", "bf16": "bfloat16"}[dtype]
-    assert on(cpu, BOTH[name], shape.with_(dtype=dtype), small_of(name)).dtype.name == wanted
+def test_cpu_agrees_with_the_reference_at_any_shape(name, shape, dtype):
+    expected = {"fp16": "float16", "bf16": "bfloat16"}[dtype]
+    assert on(cpu, BOTH[name], shape.with_(dtype=dtype), small_of(name)).dtype.name == expected
 
 
 @pytest.mark.parametrize("dtype", HALVES)
@@ -74,22 +74,24 @@ def test_wide_heads(d, dtype):
 
 
 @pytest.mark.parametrize("dtype", HALVES)
-def test_the_unfused_baseline_agrees_in_the_emulator(dtype):
+def test_unfused_baseline_agrees_in_the_emulator(dtype):
     on(emulator, attention_ladder.CUBLAS, RAGGED.with_(dtype=dtype))
 
 
 @pytest.mark.parametrize("name", BOTH)
 @pytest.mark.parametrize("dtype", HALVES)
-def test_twin_and_kernel_walk_alike(name, dtype):
+def test_cpu_and_kernel_agree(name, dtype):
     """They differ by a rounding to the type here and there, of a weight or of O."""
     shape = RAGGED.with_(dtype=dtype)
-    one, other = (on(engine, BOTH[name], shape, small_of(name)) for engine in (emulator, cpu))
+    emulated, computed_on_cpu = (on(engine, BOTH[name], shape, small_of(name)) for engine in (emulator, cpu))
     step = {"fp16": 2.0**-10, "bf16": 2.0**-7}[dtype]
-    apart = np.abs(one.astype("f8") - other.astype("f8"))
-    assert (apart <= step * (1 + np.abs(one.astype("f8")))).all() and (apart == 0).mean() > 0.97
+    differences = np.abs(emulated.astype("f8") - computed_on_cpu.astype("f8"))
+    assert (differences <= step * (1 + np.abs(emulated.astype("f8")))).all() and (
+        differences == 0
+    ).mean() > 0.97
 
 
-def test_sums_are_fp32_and_p_is_not():
+def test_sums_are_fp32_and_p_has_16_bits():
     """4,100 equal keys: l in FP16 would stop at 2,048. Values of 1 + 2^-10, which FP16 can hold, come out as they are,
     and where P is 1/3 of the rest the rounding of it shows."""
     shape = AttentionShape(1, 1, 4100, 8, dtype="fp16")
@@ -97,9 +99,9 @@ def test_sums_are_fp32_and_p_is_not():
     inputs["V"] = np.full(shape.qkv_shape, 1 + 2.0**-10, "f2")
     out, _ = computed(cpu, RUNG, shape, inputs=inputs)
     np.testing.assert_array_equal(out, inputs["V"])
-    few = shape.with_(N=130)
+    short_shape = shape.with_(N=130)
     inputs = {name: x[:, :, :130] for name, x in inputs.items()}
-    out, _ = computed(emulator, RUNG, few, inputs=inputs)
+    out, _ = computed(emulator, RUNG, short_shape, inputs=inputs)
     np.testing.assert_array_equal(out, inputs["V"])
 
 
@@ -120,7 +122,7 @@ def test_hard_scores_stay_finite_and_right(name, kind, causal, dtype):
         on(engine, BOTH[name], shape, small_of(name), inputs)
 
 
-def test_the_hard_scores_are_what_they_say():
+def test_hard_scores_have_the_stated_sizes():
     shape = AttentionShape(1, 2, 45, 16, scale=1, dtype="fp16")
     for kind, size in (("logits of 1e4", 1e4), ("logits of 1e9", 1e9), ("one hot", 1e4), ("falling", 4e5)):
         inputs = adversarial(kind, shape)
@@ -129,7 +131,7 @@ def test_the_hard_scores_are_what_they_say():
 
 
 @pytest.mark.parametrize("dtype", HALVES)
-def test_a_negative_scale_turns_the_order_round(dtype):
+def test_negative_scale_reverses_the_order(dtype):
     """The maximum is then that of the smallest product: Q's signs are turned, at any size of it."""
     shape = AttentionShape(1, 1, 70, 24, scale=-1, dtype=dtype)
     for tiles in ({}, SMALL):
@@ -149,11 +151,11 @@ SPOILT = {  # input, place in it (N, d), value
 
 
 @pytest.mark.parametrize("dtype", HALVES)
-@pytest.mark.parametrize("what", SPOILT)
-def test_infinities_and_nans_give_what_the_reference_gives(what, dtype):
+@pytest.mark.parametrize("case", SPOILT)
+def test_infinities_and_nans_give_what_the_reference_gives(case, dtype):
     """A key of -infinity is a mask: with small tiles a whole tile of such keys comes first. Where all of a row's are,
     it is NaN, 0 / 0, and so it is where one is +infinity."""
-    at, place, value = SPOILT[what]
+    at, place, value = SPOILT[case]
     for name, causal in itertools.product(BOTH, (0, 1)):
         shape = AttentionShape(1, 2, 37, 8, causal=causal, dtype=dtype)
         inputs = seeded_inputs(RUNG.build(shape, RUNG.default_tiles).of_role(INPUT))
@@ -166,13 +168,13 @@ def test_infinities_and_nans_give_what_the_reference_gives(what, dtype):
             with np.errstate(all="ignore"):
                 out, _ = computed(engine, BOTH[name], shape, small_of(name), inputs)
             np.testing.assert_array_equal(np.isnan(out), np.isnan(ref))
-            loose = {"fp16": 4e-3, "bf16": 3e-2}[dtype]
-            np.testing.assert_allclose(out.astype("f8"), ref, rtol=loose, atol=loose)
+            tolerance = {"fp16": 4e-3, "bf16": 3e-2}[dtype]
+            np.testing.assert_allclose(out.astype("f8"), ref, rtol=tolerance, atol=tolerance)
 
 
 # -- the scale of the error ---------------------------------------------------------------------------
 @pytest.mark.parametrize("dtype, bits", [("fp16", 11), ("bf16", 8)])
-def test_the_scale_admits_one_rounding_of_p_and_little_more(dtype, bits):
+def test_scale_allows_one_rounding_of_p_and_little_more(dtype, bits):
     """Weights wrong by half a step of the type stay within the tolerance; by sixteen steps they do not."""
     shape = AttentionShape(1, 2, 60, 16, dtype=dtype)
     inputs = seeded_inputs(RUNG.build(shape, RUNG.default_tiles).of_role(INPUT))
@@ -182,14 +184,14 @@ def test_the_scale_admits_one_rounding_of_p_and_little_more(dtype, bits):
     p /= p.sum(axis=3, keepdims=True)
     signs = np.sign(V.sum(axis=3))[:, :, None]  # the worst case: all of one mind
     for steps, within in ((0.5, True), (16, False)):
-        off = np.abs((p * (1 + steps * 2.0 ** (1 - bits) * signs)) @ V - ref)
-        assert (off <= TOLERANCE * scale).all() == within
+        errors = np.abs((p * (1 + steps * 2.0 ** (1 - bits) * signs)) @ V - ref)
+        assert (errors <= TOLERANCE * scale).all() == within
 
 
 # -- races, banks, faults --------------------------------------------------------------------------------
 @pytest.mark.parametrize("tiles", [{}, SMALL, {"Bc": 16, "STAGES": 3}, {"Bc": 32, "WM": 16}])
 @pytest.mark.parametrize("d", [37, 40])
-def test_the_order_of_warps_changes_nothing_and_nothing_races(tiles, d):
+def test_warp_order_changes_nothing_and_no_races(tiles, d):
     shape = RAGGED.with_(N=140, d=d)
     same_in_any_order(lambda options: on(emulator, RUNG, shape, tiles, options=options))
 
@@ -214,7 +216,7 @@ FAULTS = {  # what is wrong: (what stands there, what is put in its place)
 
 
 @pytest.mark.parametrize("fault", FAULTS)
-def test_a_fault_in_the_kernel_is_seen(fault):
+def test_fault_in_the_kernel_is_detected(fault):
     """What the tests above would see: the kernel with one thing wrong, at small tiles."""
     right, wrong = FAULTS[fault]
     scale = -0.5 if "sign" in fault else 1.0 if "far" in fault else 0.0
@@ -233,13 +235,13 @@ def test_a_fault_in_the_kernel_is_seen(fault):
     if ran is None:
         return
     ref, scale = attention_ladder.reference(shape, **inputs)
-    seen, out = np.isfinite(ref), memory.array("O").astype("f8")
-    off = np.abs(out - ref)[seen] > RUNG.tolerance * scale[seen]
-    assert ran.races or off.any() or np.isnan(out)[seen].any()
+    finite, out = np.isfinite(ref), memory.array("O").astype("f8")
+    errors = np.abs(out - ref)[finite] > RUNG.tolerance * scale[finite]
+    assert ran.races or errors.any() or np.isnan(out)[finite].any()
 
 
 @pytest.mark.parametrize("d", [64, 128])
-def test_padded_rows_meet_in_no_bank(d):
+def test_padded_rows_have_no_bank_conflicts(d):
     """And without the padding they do."""
     shape = AttentionShape(1, 1, 64, d, dtype="fp16")
     program = RUNG.build(shape, RUNG.check(shape, {"Br": 64}))
@@ -262,7 +264,7 @@ def counted(s: AttentionShape, tiles=None) -> dict[str, int]:
     return session.counters.total
 
 
-def test_products_are_all_on_the_tensor_cores_and_nothing_is_multiplied_in_vain():
+def test_all_products_run_on_tensor_cores_without_waste():
     shape = AttentionShape(1, 1, 256, 64, dtype="fp16")
     total = counted(shape)
     assert total["flops_mma"] == shape.flops
@@ -270,11 +272,11 @@ def test_products_are_all_on_the_tensor_cores_and_nothing_is_multiplied_in_vain(
     assert total["flops_fp"] < shape.flops / 10
 
 
-def test_tiles_of_hidden_keys_are_left_out_warp_by_warp():
+def test_tiles_of_hidden_keys_are_skipped_by_each_warp():
     """Of 8 x 8 squares of 32 queries and keys a causal run multiplies those on the diagonal and below: 36 of 64."""
     shape = AttentionShape(1, 1, 256, 32, dtype="bf16")
-    whole, causal = (counted(shape.with_(causal=c), {"Bc": 32})["flops_mma"] for c in (0, 1))
-    assert causal * 64 == whole * 36
+    full, causal = (counted(shape.with_(causal=c), {"Bc": 32})["flops_mma"] for c in (0, 1))
+    assert causal * 64 == full * 36
 
 
 # -- tile sizes and rules -----------------------------------------------------------------------------
@@ -286,7 +288,7 @@ def test_every_choice_of_tile_sizes_runs_or_names_its_rule(data):
 
 
 @pytest.mark.parametrize("d", [4, 64, 128])
-def test_every_choice_is_part_of_some_legal_set_and_the_stock_sets_are_legal(d):
+def test_every_choice_is_in_a_legal_set_and_precompiled_sets_are_legal(d):
     shape = AttentionShape(1, 1, 2048, d, dtype="fp16")
     each_choice_is_legal(RUNG, shape)
     sets = list(RUNG.tile_sets(shape))
@@ -299,8 +301,10 @@ def test_no_kernel_spills(d):
     shape = AttentionShape(1, 1, 256, d, dtype="fp16")
     for tiles in RUNG.tile_sets(shape):
         (step,) = RUNG.build(shape, tiles).steps
-        told = ptxas_resources(ptxas_log(sources.translation_unit(step.source), step.source, step.defines))
-        assert told["spill_bytes"] == 0 and 0 < told["registers"] <= 255, tiles
+        resources = ptxas_resources(
+            ptxas_log(sources.translation_unit(step.source), step.source, step.defines)
+        )
+        assert resources["spill_bytes"] == 0 and 0 < resources["registers"] <= 255, tiles
 
 
 RULES = [
@@ -317,15 +321,15 @@ RULES = [
 ]  # fmt: skip
 
 
-@pytest.mark.parametrize(("name", "shape", "tiles", "words"), RULES)
-def test_what_cannot_run_names_its_rule(name, shape, tiles, words):
+@pytest.mark.parametrize(("name", "shape", "tiles", "message"), RULES)
+def test_unsupported_settings_name_the_rule(name, shape, tiles, message):
     s = AttentionShape(**{"B": 1, "H": 1, "N": 8, "d": 4, "dtype": "fp16"} | shape)
-    with pytest.raises(RuleError, match=words):
+    with pytest.raises(RuleError, match=message):
         BOTH[name].check(s, tiles)
 
 
 # -- memory -----------------------------------------------------------------------------------------
-def test_the_unfused_rung_keeps_s_in_fp32_and_p_in_halves():
+def test_unfused_rung_stores_s_in_fp32_and_p_in_16_bits():
     shape = AttentionShape(1, 2, 8192, 64, dtype="fp16")
     square = 2 * 8192**2
     for name, workspace in (("flash-mma", 0), ("cublas", 4 * square + 2 * square)):
@@ -336,15 +340,15 @@ def test_the_unfused_rung_keeps_s_in_fp32_and_p_in_halves():
         assert cost.bytes == shape.bytes + 2 * workspace
 
 
-def test_what_is_checked_in_stays_small_and_fits_the_rung():
+def test_committed_kernels_are_small_and_match_the_rung():
     shapes = [p.shape for p in attention_ladder.LADDER.presets.values() if p.shape.dtype in HALVES]
-    usual = [(s, RUNG.default_tiles) for s in shapes]
+    default_tiles = [(s, RUNG.default_tiles) for s in shapes]
     first = {s.dtype: s for s in reversed(shapes)}.values()
     names = {
         precompiled.place(step.source, step.defines)[1]
-        for s, tiles in (*usual, *((s, tiles) for s in first for tiles in RUNG.tile_sets(s)))
+        for s, tiles in (*default_tiles, *((s, tiles) for s in first for tiles in RUNG.tile_sets(s)))
         for step in RUNG.build(s, tiles).steps
     }
-    held = archived("attention")
-    assert {name for name in held if name.startswith("06_flash_mma.")} == names
-    assert sum(held[name] for name in names) < 400_000
+    committed = archived("attention")
+    assert {name for name in committed if name.startswith("06_flash_mma.")} == names
+    assert sum(committed[name] for name in names) < 400_000

@@ -22,14 +22,14 @@ pytestmark = pytest.mark.gpu
 DTYPES = tuple(ELEMENT_BYTES)
 
 
-def able(shape: GemmShape) -> list[str]:
-    found = [r.name for r in gemm_ladder.LADDER.rungs if not any(r.rules(shape, r.default_tiles))]
-    assert found, shape
-    return found
+def supported(shape: GemmShape) -> list[str]:
+    rungs = [r.name for r in gemm_ladder.LADDER.rungs if not any(r.rules(shape, r.default_tiles))]
+    assert rungs, shape
+    return rungs
 
 
 def inputs_of(shape: GemmShape) -> list[Buffer]:
-    return [b for b in gemm_ladder.parts.buffers(shape) if b.role == INPUT]
+    return [b for b in gemm_ladder.common.buffers(shape) if b.role == INPUT]
 
 
 @pytest.mark.parametrize("dtype", DTYPES)
@@ -37,13 +37,13 @@ def inputs_of(shape: GemmShape) -> list[Buffer]:
 @given(data=st.data())
 def test_every_rung_agrees_at_any_shape(dtype, data):
     shape = data.draw(gemm_shapes(most=300, most_k=300, dtype=dtype))
-    for result in compare(able(shape), shape, engine="cuda", measure=False):
+    for result in compare(supported(shape), shape, engine="cuda", measure=False):
         assert result.output.shape == (shape.M, shape.N)  # compare() verified each element
 
 
 @settings(max_examples=60, deadline=None)
 @given(data=st.data())
-def test_every_set_of_tile_sizes_that_no_rule_forbids_runs(data):
+def test_every_legal_set_of_tile_sizes_runs(data):
     rung = data.draw(st.sampled_from([r for r in gemm_ladder.LADDER.rungs if r.tiles]))
     shape = data.draw(gemm_shapes(most=300, most_k=100, dtype=data.draw(st.sampled_from(DTYPES))))
     tiles = {name: data.draw(st.sampled_from(choices)) for name, choices in rung.tiles.items()}
@@ -64,10 +64,10 @@ def test_values_of_every_size_and_sign(dtype, M, N, K):
             value = 10.0 ** rng.uniform(-4, 4, b.shape) * rng.choice([-1, 0, 1], b.shape)
             ends = rng.choice([-128, -1, 0, 1, 127], b.shape)
             inputs[b.name] = ends if dtype == "int8" else value
-        compare(able(shape), shape, inputs, engine="cuda", measure=False)
+        compare(supported(shape), shape, inputs, engine="cuda", measure=False)
 
 
-def most_error(rung: str, K: int) -> float:
+def max_error(rung: str, K: int) -> float:
     """Twice and more what was seen on an H200. A sum's error grows with the root of its length; tensor cores cut
     what they add, and TF32 cuts the factors."""
     if "tf32" in rung:
@@ -78,8 +78,8 @@ def most_error(rung: str, K: int) -> float:
 @pytest.mark.parametrize("key", GEMM_PRESETS)
 def test_every_preset(key):
     shape = GEMM_PRESETS[key].shape
-    for result in compare(able(shape), shape, engine="cuda", measure=False):
-        assert result.error < most_error(result.rung, shape.K), result.rung
+    for result in compare(supported(shape), shape, engine="cuda", measure=False):
+        assert result.error < max_error(result.rung, shape.K), result.rung
 
 
 @pytest.mark.parametrize(("M", "N", "K"), [(40_000, 60_000, 5), (60_000, 5, 40_000), (5, 40_000, 60_000)])
@@ -87,7 +87,7 @@ def test_offsets_beyond_two_to_the_31(M, N, K):
     """Each matrix in turn has 2.4e9 elements; the last rows and columns are right, on every rung."""
     shape = GemmShape(M, N, K)
     assert max(shape.elements.values()) > 2**31
-    rungs = [gemm_ladder.LADDER.rung(name) for name in able(shape)]
+    rungs = [gemm_ladder.LADDER.rung(name) for name in supported(shape)]
     inputs = seeded_inputs(inputs_of(shape))
     last = GemmShape(min(M, 100), min(N, 100), K)
     ref, scale = gemm_reference.gemm(last, inputs["A"][-last.M :], inputs["B"][:, -last.N :])
@@ -98,7 +98,7 @@ def test_offsets_beyond_two_to_the_31(M, N, K):
         assert agrees(out, ref, scale, rung.tolerance), rung.name
 
 
-def test_the_copy_of_c0_is_a_step_of_its_own():
+def test_copy_of_c0_is_a_separate_step():
     shape = GemmShape(512, 512, 64, beta=1)
     m = run("gemm/cublas", shape, engine="cuda").measurement
     assert [name for name, _ in m.parts_ms] == ["copy", "cublas_gemm"]
@@ -107,7 +107,7 @@ def test_the_copy_of_c0_is_a_step_of_its_own():
 @pytest.mark.parametrize("dtype", DTYPES)
 def test_no_kernel_spills(dtype):
     shape = GemmShape(64, 64, 64, dtype=dtype)
-    for rung in map(gemm_ladder.LADDER.rung, able(shape)):
+    for rung in map(gemm_ladder.LADDER.rung, supported(shape)):
         for step in rung.build(shape, rung.default_tiles).steps:
             if isinstance(step, Launch):
                 kernel = cuda.compile_kernel(step.source, step.entry, step.defines)
