@@ -1,5 +1,5 @@
-"""Attention's loops for the processor: right at any shape and whatever the scores, what they allocate, their rules, and
-their traffic as a cache has it."""
+"""Attention's CPU loops: results at any shape and for any scores, allocated bytes, rules, and traffic compared with a
+simulated cache."""
 
 from __future__ import annotations
 
@@ -41,12 +41,12 @@ OURS = ["naive", "blocked", "fused", "flash"]
 S = AttentionShape(1, 2, 45, 16, causal=1)
 PAPER = ATTENTION_PRESETS["paper-cpu"].shape
 SHORT_BUDGET = Budget(samples=3, seconds=0.1, least=1, warm_up_s=0)
-# Tiles that divide nothing, wider and narrower than they are high: many tiles to a row, and a single one.
+# Tiles that do not divide the shapes, wider and narrower than they are high: many tiles per row, and a single one.
 SMALL = {"blocked": ({"BLOCK": 8}, {"BLOCK": 256}), "flash": ({"Br": 4, "Bc": 8}, {"Br": 16, "Bc": 4})}
 TILED = [(name, tiles) for name in RUNGS for tiles in SMALL.get(name, ({},))]
 
 
-# -- what they compute ---------------------------------------------------------------------------------
+# -- results -------------------------------------------------------------------------------------------
 @settings(max_examples=25, deadline=None)
 @given(attention_shapes(most=150, most_d=140), st.data())
 def test_every_rung_agrees_with_float64_at_any_shape(s, data):
@@ -62,7 +62,7 @@ def test_every_tile_of_flash_attention(Br, Bc):
     for s in (
         S.with_(N=131, d=33),
         AttentionShape(2, 1, 64, 8),
-    ):  # more columns than are turned round at a time
+    ):  # more columns than are transposed at a time
         on(cpu, RUNGS["flash"], s, {"Br": Br, "Bc": Bc, "THREADS": cores()})
 
 
@@ -81,7 +81,7 @@ def test_infinities_and_nans_give_what_the_reference_gives(name, tiles, case):
     for causal in (0, 1):
         s = AttentionShape(1, 2, 21, 8, causal=causal)
         inputs = seeded_inputs(RUNGS["flash"].build(s, RUNGS["flash"].default_tiles).of_role("input"))
-        inputs["Q"][..., 0] = np.abs(inputs["Q"][..., 0]) + 0.1  # -infinity times it stays -infinity
+        inputs["Q"][..., 0] = np.abs(inputs["Q"][..., 0]) + 0.1  # so that -infinity times it stays -infinity
         inputs[at][(..., *place)] = value
         with np.errstate(all="ignore"):
             out, _ = computed(cpu, RUNGS[name], s, tiles, inputs)
@@ -89,7 +89,7 @@ def test_infinities_and_nans_give_what_the_reference_gives(name, tiles, case):
 
 
 def test_hidden_keys_are_never_read():
-    """A NaN in the last key and value: none but the last query sees it."""
+    """Puts a NaN in the last key and value: only the last query sees it."""
     inputs = seeded_inputs(RUNGS["flash"].build(S, RUNGS["flash"].default_tiles).of_role("input"))
     for name, tiles in [(name, tiles) for name, tiles in TILED if name != "blas"]:
         clean, _ = computed(cpu, RUNGS[name], S, tiles, inputs)
@@ -107,11 +107,11 @@ def test_every_row_is_assigned_once():
         assert sorted(folded(turn, turns) for turn in range(turns)) == list(range(turns))
     first_thread = [
         folded(turn, 64) for turn in range(32)
-    ]  # what one of two threads gets: as much of late rows as of early ones
+    ]  # rows of one of two threads: as many late rows as early ones
     assert abs(sum(first_thread) / 32 - 31.5) <= 0.5
 
 
-# One instruction that multiplies several floats, on x86 and on ARM; and a call of an exponential for one, or for several.
+# An instruction that multiplies several floats, on x86 and on ARM; a call of exp for one float, or for several.
 PACKED = re.compile(r"\bv?mulps\b|\bfmul\s+v\d+\.[24]s|\bfml[as]\s+v\d+\.[24]s|\bvfn?m(add|sub)\d+ps\b")
 EXP, PACKED_EXP = re.compile(r"\bexpf\b"), re.compile(r"svml")
 
@@ -145,7 +145,7 @@ def assembly(name: str, *args) -> str:
     return "\n".join(fresh.inspect_asm().values())
 
 
-# -- what they allocate --------------------------------------------------------------------------------
+# -- allocated bytes -----------------------------------------------------------------------------------
 ALLOCATED_BYTES = {
     "naive": 4_718_592,
     "blocked": 4_718_592,
@@ -165,8 +165,10 @@ print(json.dumps([[r.measurement.workspace_bytes, r.measurement.output_bytes, r.
 
 
 def test_allocated_bytes_equal_prediction():
-    """Beside its inputs, at B=1, H=4, N=1024, d=32 and 8 threads, on however many cores: Numba starts as many as it is
-    asked for."""
+    """Bytes besides the inputs, at B=1, H=4, N=1024, d=32 and 8 threads, for any number of cores.
+
+    Numba starts as many threads as requested.
+    """
     process = subprocess.run(
         [sys.executable, "-c", PROGRAM % OURS],
         env=os.environ | {"NUMBA_NUM_THREADS": "8"},
@@ -188,7 +190,7 @@ def test_allocated_bytes_follow_the_formula_at_the_available_threads():
 
 
 def test_numba_allocates_nothing_on_the_heap():
-    """tracemalloc, which measures, knows nothing of Numba's own allocator: its count stays where it was."""
+    """tracemalloc does not measure Numba's own allocator, so this test checks that its count does not change."""
     from numba import njit
     from numba.core.runtime import _nrt_python, rtsys
 
@@ -210,12 +212,12 @@ def test_numba_allocates_nothing_on_the_heap():
         program = rung.build(S, rung.default_tiles)
         session = cpu.open(program, seeded_inputs(program.of_role("input")))
         session.verify_run()
-        views = 4  # an array that Numba is handed is counted too: Q, K, V, O, and S or rows
+        views = 4  # an array passed to Numba is counted too: Q, K, V, O, and S or rows
         assert allocated(session.run) <= views + len(program.of_role(WORKSPACE)), name
 
 
 def test_thread_stack_has_space_for_the_largest_tile():
-    """What is told to lie on the stack fits in the scratch that the loops have there."""
+    """The predicted stack bytes fit in the scratch that the loops have there."""
     from kernels.attention import cpu_loops
 
     assert cpu_loops.DEEP == cpu_traffic.DEEP
@@ -301,8 +303,10 @@ def test_numba_is_imported_only_to_run_a_loop():
 
 # -- traffic -------------------------------------------------------------------------------------------
 def cases(name: str, count: int = 40):
-    """(shape, floats of a line, lines of the cache, tile sizes) at which the formula does not hang on a few lines
-    more or less: a cache two thirds or half as large again gives the same."""
+    """Yield (shape, floats of a line, lines of the cache, tile sizes) at which a few lines do not change the formula.
+
+    A cache two thirds as large or half as large again gives the same traffic.
+    """
     rng = random.Random(name)
     while count:
         s = AttentionShape(1, rng.randint(1, 2), rng.randint(8, 24), rng.choice((8, 12, 40)))
@@ -317,7 +321,7 @@ def cases(name: str, count: int = 40):
 
 
 def predicted_lines(name: str, s: AttentionShape, floats: int, lines: int, sides: dict[str, int]) -> float:
-    """In lines."""
+    """Return the predicted traffic in lines."""
     line_bytes = floats * cpu_traffic.FLOAT
     return cpu_traffic.traffic(name, s, line_bytes, lines * line_bytes, sides) / line_bytes
 
@@ -333,11 +337,11 @@ def test_formula_agrees_with_a_simulated_cache(name):
     assert deviations[len(deviations) // 2] <= 0.04 and deviations[int(0.75 * len(deviations))] <= 0.15
     assert (
         min(ratios) >= 0.8 and max(ratios) <= 1.6
-    )  # rather too much: what a loop leaves for the next is not counted
+    )  # rather too large: data that a loop leaves in the cache for the next is not counted
 
 
 def test_traffic_of_another_rung_differs():
-    """The check above can fail: the fused loops do not do what is predicted of flash attention."""
+    """The check above can fail: the traffic of the fused loops is not that predicted for flash attention."""
     s, floats, lines = AttentionShape(1, 1, 24, 8), 4, 72
     fused = lru.moved(walk("fused", s, {}), lines, floats)
     assert predicted_lines("flash", s, floats, lines, {"Br": 8, "Bc": 4}) < 0.5 * fused
@@ -358,7 +362,7 @@ def test_every_order_moves_each_array_at_least_once(s, cache, Br, Bc):
 
 
 def test_flash_attention_avoids_traffic_of_s_beyond_the_caches():
-    """At N = 8192 S, 268 MB, leaves the last cache of 32 MB; K and V of a head, 4.2 MB, do not."""
+    """At N = 8192, S (268 MB) does not fit in the last cache of 32 MB. K and V of a head (4.2 MB) fit."""
     s, L3 = AttentionShape(1, 1, 8192, 64), 2**25
     flash = cpu_traffic.traffic("flash", s, 64, L3, {"Br": 32, "Bc": 32})
     assert flash == pytest.approx(s.bytes * 5 / 4, rel=0.01)
@@ -367,7 +371,7 @@ def test_flash_attention_avoids_traffic_of_s_beyond_the_caches():
         assert cpu_traffic.traffic(name, s, 64, L3, sides) == pytest.approx(
             5 * scores, rel=0.05
         )  # out; in, out; in
-    # Where K and V do not stay, they pass once for every Br queries.
+    # If K and V do not stay in the cache, they are loaded once for every Br queries.
     beyond_l2 = [cpu_traffic.traffic("flash", s, 64, 2**20, {"Br": Br, "Bc": 32}) for Br in (4, 16, 64)]
     assert beyond_l2[0] / beyond_l2[1] == pytest.approx(4, rel=0.02) and beyond_l2[1] / beyond_l2[
         2

@@ -28,11 +28,11 @@ FLASH = ("attention/flash", "attention/flash-registers")
 (TENSOR,) = attention_tensor_cores.RUNGS
 HALVES = {"attention/flash-mma": TENSOR, "attention/cublas": attention_ladder.CUBLAS}
 LIBRARY, *LIBRARY_16_BITS = attention_library.RUNGS
-POOL_GRAIN = 512  # CuPy's pool hands memory out in multiples of this
+POOL_GRAIN = 512  # bytes: CuPy's pool allocates multiples of this
 
 
 def open_session(rung, s: AttentionShape, tiles=None, inputs=None):
-    """(session, its output, its inputs)."""
+    """Return (session, its output, its inputs)."""
     program = rung.build(s, rung.check(s, tiles))
     inputs = inputs or seeded_inputs(program.of_role(INPUT))
     session = cuda.open(program, inputs)
@@ -40,7 +40,7 @@ def open_session(rung, s: AttentionShape, tiles=None, inputs=None):
 
 
 def run_and_verify(rung, s: AttentionShape, tiles=None, inputs=None) -> float:
-    """Relative error of a rung, every element held against the float64 reference."""
+    """Return the relative error of a rung, with every element compared with the float64 reference."""
     session, out, inputs = open_session(rung, s, tiles, inputs)
     session.close()
     ref, scale = attention_ladder.reference(s, **inputs)
@@ -75,7 +75,7 @@ def test_every_legal_set_of_tile_sizes_runs(data):
 
 
 def hard_inputs(kind: str, s: AttentionShape) -> dict[str, np.ndarray]:
-    """Inputs in the shape's type; "far" scores are of 1e9, where a float's last bit is more than an exponent may be."""
+    """Return inputs in the shape's type. "far" scores are about 1e9, where neighbouring floats differ by 64."""
     seeded = seeded_inputs([b for b in common.buffers(s) if b.role == INPUT], 4)
     inputs = {name: x.astype("f4") for name, x in seeded.items()}
     Q, K = inputs["Q"], inputs["K"]
@@ -110,7 +110,7 @@ def test_hard_scores_stay_finite_and_right(name, kind, causal):
 @pytest.mark.parametrize("scale", [1, -1])
 @pytest.mark.parametrize("name", HALVES)
 def test_hard_scores_of_16_bit_types_stay_finite_and_right(name, scale, kind, causal, dtype):
-    """N stays below 256, so that FP16 holds every "falling" key."""
+    """N is below 256, so that every "falling" key is finite in FP16."""
     shape = AttentionShape(2, 2, 250, 64, causal=causal, scale=scale, dtype=dtype)
     run_and_verify(HALVES[name], shape, inputs=hard_inputs(kind, shape))
 
@@ -157,7 +157,7 @@ def test_memory_of_naive_and_flash_at_8192_equals_prediction():
 
 
 def test_memory_of_16_bit_types_at_8192_equals_prediction():
-    """S in FP32 and P in halves for cuBLAS, nothing for flash attention."""
+    """cuBLAS needs S in FP32 and P in 16 bits, flash attention nothing."""
     shape = AttentionShape(1, 2, 8192, 64, dtype="fp16")
     for rung in HALVES.values():
         session, _, _ = open_session(rung, shape)
@@ -223,7 +223,7 @@ def test_backend_without_fp32_is_reported(rung):
 @needs_torch
 @pytest.mark.parametrize("mode", ["cold", "hot"])
 def test_pytorch_is_timed_in_both_modes_and_its_memory_reported(mode):
-    """Hot samples are captured graphs; after them the output is still right."""
+    """Hot samples are captured graphs. After them the output is still right."""
     shape = AttentionShape(2, 8, 1024, 64)
     session, _, inputs = open_session(LIBRARY, shape)
     (timing,) = cuda.sample([session], mode, Budget(samples=20, seconds=1))

@@ -1,5 +1,4 @@
-"""The attention ladder without a GPU: right at any shape and tile size, whatever the scores; free of races, told by
-its rules."""
+"""The attention ladder without a GPU: results at any shape and tile size and for any scores, races, rules."""
 
 from __future__ import annotations
 
@@ -30,12 +29,12 @@ RUNGS = {rung.name: rung for rung in (*attention_ladder.RUNGS, attention_ladder.
 OUR_RUNGS = [rung.name for rung in attention_ladder.RUNGS]
 FLASH = ("attention/flash", "attention/flash-registers")
 TOY = AttentionShape(1, 1, 8, 4)
-# Tiles that stick out on every side, several heads, hidden keys in a tile and in whole ones.
+# Tiles that extend beyond every side, several heads, tiles with some and with only hidden keys.
 RAGGED = AttentionShape(2, 2, 75, 37, causal=1)
 SMALL = {"attention/flash": {"Br": 4, "Bc": 8}, "attention/flash-registers": {"Br": 32, "Bc": 8}}
 
 
-# -- right at any shape -----------------------------------------------------------------------------
+# -- results at any shape ---------------------------------------------------------------------------
 @pytest.mark.parametrize("name", OUR_RUNGS)
 @settings(max_examples=6, deadline=None)
 @given(shape=attention_shapes())
@@ -47,7 +46,7 @@ def test_emulator_agrees_with_the_reference_at_any_shape(name, shape):
 @settings(max_examples=6, deadline=None)
 @given(shape=attention_shapes())
 def test_small_tiles_agree_with_the_reference_at_any_shape(name, shape):
-    """Many tiles of keys to a row, so that what was summed before is mended again and again."""
+    """Uses many tiles of keys per row, so that earlier sums are rescaled many times."""
     on(emulator, RUNGS[name], shape, SMALL[name])
 
 
@@ -61,7 +60,7 @@ def test_cpu_agrees_with_the_reference_at_any_shape(name, shape):
 @pytest.mark.parametrize("name", OUR_RUNGS)
 @pytest.mark.parametrize("d", [33, 64, 128])
 def test_wide_heads(name, d):
-    """A float4 path and none, one row tile and more, and where a lane has fewer rows for more columns."""
+    """Covers loads with and without float4, one row tile and more, and fewer rows per lane for more columns."""
     on(emulator, RUNGS[name], AttentionShape(1, 1, 67, d, causal=1))
 
 
@@ -71,7 +70,7 @@ def test_cpu_and_kernel_agree(name):
     np.testing.assert_allclose(*both, rtol=1e-4, atol=1e-5)
 
 
-# -- whatever the scores ------------------------------------------------------------------------------
+# -- hard scores --------------------------------------------------------------------------------------
 KINDS = ["logits of 1e4", "all equal", "one hot", "rising", "falling", "values of every size"]
 
 
@@ -100,8 +99,10 @@ def same_where_not_finite(out: np.ndarray, ref: np.ndarray) -> None:
 @pytest.mark.parametrize("name", RUNGS)
 @pytest.mark.parametrize("case", SPOILT)
 def test_infinities_and_nans_give_what_the_reference_gives(name, case):
-    """A key of -infinity is a mask: with small tiles a whole tile of such keys comes first. Where all of a row's are,
-    it is NaN, 0 / 0, and so it is where one is +infinity."""
+    """A key of -infinity is a mask. With small tiles, the first tile has only such keys.
+
+    A row is NaN (0 / 0) if all its keys are -infinity. It is NaN too if one score is +infinity.
+    """
     for causal in (0, 1):
         shape = AttentionShape(1, 2, 21, 8, causal=causal)
         inputs = spoilt(case, shape)
@@ -121,7 +122,7 @@ def test_warp_order_changes_nothing_and_no_races(name, tiles):
     )
 
 
-FAULTS = {  # what is wrong: (the kernel, what stands there, what is put in its place)
+FAULTS = {  # what is wrong: (the kernel, original code, faulty code)
     "old sums not shrunk": ("flash", "o[n] *= rescale;", ";"),
     "the sum not shrunk": ("flash", "l = l * rescale + p;", "l = l + p;"),
     "the maximum of a lane alone": ("flash", "new_m = fmaxf(new_m, __shfl_xor_sync(~0u, new_m, lane_mask));", ";"),
@@ -142,7 +143,7 @@ FAULTS = {  # what is wrong: (the kernel, what stands there, what is put in its 
 
 @pytest.mark.parametrize("fault", FAULTS)
 def test_fault_in_the_kernel_is_detected(fault):
-    """What the tests above would see: the kernel with one thing wrong, at small tiles."""
+    """The tests above would detect a kernel with one fault, at small tiles."""
     which, right, wrong = FAULTS[fault]
     rung = RUNGS[f"attention/{which}"]
     shape = RAGGED.with_(B=1, H=1, causal=int(fault != "a key of the next tile"))
@@ -183,7 +184,7 @@ def test_every_choice_is_in_a_legal_set_and_precompiled_sets_are_legal(rung):
 @pytest.mark.parametrize("d", [4, 64, 96, 128])
 @pytest.mark.parametrize("rung", attention_ladder.RUNGS, ids=lambda r: r.name)
 def test_no_kernel_spills(rung, d):
-    """At every set of tile sizes that is compiled ahead."""
+    """Checks every precompiled set of tile sizes."""
     shape = AttentionShape(1, 1, 256, d)
     steps = {(t.source, t.defines) for tiles in rung.tile_sets(shape) for t in rung.build(shape, tiles).steps}
     for source, defines in steps:
@@ -245,7 +246,7 @@ def test_s_larger_than_memory_is_refused_with_its_bytes():
 
 @pytest.mark.parametrize("name", RUNGS)
 def test_cpu_engine_allocates_the_predicted_bytes(name):
-    """S and P where they are, and beside them less than one of the two: a flash twin holds tiles alone."""
+    """S and P if used, and less than one of them besides. Flash attention on the CPU allocates only tiles."""
     shape = AttentionShape(1, 2, 300, 32)
     rung = RUNGS[name]
     program = rung.build(shape, rung.default_tiles)
@@ -255,7 +256,7 @@ def test_cpu_engine_allocates_the_predicted_bytes(name):
     assert 0 <= extra_bytes < 4 * 300**2
 
 
-# -- what each step of the ladder saves ------------------------------------------------------------------
+# -- savings of each step of the ladder ------------------------------------------------------------------
 def counted(name: str, s: AttentionShape, tiles=None) -> dict[str, int]:
     rung = RUNGS[name]
     program = rung.build(s, rung.check(s, tiles))
@@ -265,7 +266,7 @@ def counted(name: str, s: AttentionShape, tiles=None) -> dict[str, int]:
 
 
 def test_each_step_of_the_ladder_saves_what_it_says():
-    """What the headers claim, counted at one head of N = 128, d = 64."""
+    """Checks the claims of the kernels' headers with counters, at one head of N = 128, d = 64."""
     shape = AttentionShape(1, 1, 128, 64)
     total = {name: counted(name, shape) for name in OUR_RUNGS}
 
@@ -273,7 +274,7 @@ def test_each_step_of_the_ladder_saves_what_it_says():
         return total[f"attention/{name}"].get(counter, 0)
 
     assert of("blocked", "sectors_ld") * 3 < of("naive", "sectors_ld")
-    for name in ("fused", "flash", "flash-registers"):  # O alone, no S and P
+    for name in ("fused", "flash", "flash-registers"):  # only O, no S and P
         assert of(name, "bytes_st") == 4 * 128 * 64 < of("naive", "bytes_st") / 4
     assert of("flash", "sectors_ld") * 4 < of("fused", "sectors_ld")
     assert of("flash-registers", "shared_requests_ld") * 16 < of("flash", "shared_requests_ld")

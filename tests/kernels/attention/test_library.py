@@ -1,4 +1,4 @@
-"""cuBLAS's and PyTorch's part in the attention ladder without a GPU: what is asked of them, and what absence says."""
+"""cuBLAS and PyTorch in the attention ladder without a GPU: arguments of their calls, and messages if they are missing."""
 
 from __future__ import annotations
 
@@ -26,12 +26,12 @@ SHAPE = AttentionShape(2, 3, 5, 4, causal=1, scale=-0.5)
 LIBRARY = attention_library.RUNGS[0]
 RUNG_OF = dict(
     zip(attention_library.IDEAS, attention_library.RUNGS, strict=True)
-)  # by PyTorch's name of the backend
+)  # key: PyTorch's name of the backend
 
 
 # -- cuBLAS -----------------------------------------------------------------------------------------
 class HostArray:
-    """An array that tells its place in memory as CuPy's do."""
+    """An array in host memory with the pointer attributes of CuPy's arrays."""
 
     def __init__(self, array: np.ndarray):
         self.array, self.size, self.dtype = array, array.size, array.dtype
@@ -39,7 +39,7 @@ class HostArray:
 
 
 class FakeBlas:
-    """cublasGemmStridedBatchedEx as its manual has it, on host memory: matrices column by column."""
+    """cublasGemmStridedBatchedEx as in its manual, on host memory: matrices column by column."""
 
     types: ClassVar = {0: np.dtype("f4"), 2: np.dtype("f2"), 14: np.dtype("bfloat16")}  # cudaDataType
 
@@ -88,7 +88,7 @@ def test_cublas_call_equals_cpu_result(dtype, monkeypatch):
         np.testing.assert_allclose(result.astype("f4"), args[2].astype("f4"), rtol=tolerance, atol=1e-6)
 
 
-# -- PyTorch: absent -----------------------------------------------------------------------------------
+# -- PyTorch missing -----------------------------------------------------------------------------------
 def test_missing_gpu_is_explained(monkeypatch):
     monkeypatch.setattr(cuda, "status", lambda: NO_GPU)
     assert list(LIBRARY.rules(SHAPE, {})) == ["PyTorch was not asked here: no NVIDIA GPU in this machine"]
@@ -121,7 +121,7 @@ def test_only_the_cuda_engine_runs_it(rung, monkeypatch):
     assert rung.engines == ("cuda",) and rung.cost(SHAPE, program).workspace_bytes is None
 
 
-# -- PyTorch: there ------------------------------------------------------------------------------------
+# -- PyTorch present -----------------------------------------------------------------------------------
 class Tensor:
     def __init__(self, array: np.ndarray):
         self.array = array
@@ -134,7 +134,7 @@ class Tensor:
 
 
 class Allocated:
-    """PyTorch's allocator: what is held now and the most that was."""
+    """PyTorch's allocator: bytes allocated now and at the peak."""
 
     now = peak = 1000
 
@@ -144,7 +144,7 @@ class Allocated:
 
 
 def pytorch(refuses: bool = False):
-    """As much of PyTorch as is asked for; `asked` keeps with what, `allocated` its bytes."""
+    """Return (a fake PyTorch with the functions used, its calls). `allocated` counts its bytes."""
     allocated, calls = Allocated(), []
 
     def sdpa(q, k, v, is_causal, scale) -> Tensor:
@@ -159,7 +159,7 @@ def pytorch(refuses: bool = False):
                 warnings.warn(f"{message} {place}", stacklevel=1)
             raise RuntimeError("No available kernel. Aborting execution.")
         allocated.allocate(700)
-        allocated.allocate(-700 + 96)  # a workspace, gone again; the result stays
+        allocated.allocate(-700 + 96)  # a workspace that is released; the result stays
         out = np.empty_like(q.array)
         attention_ladder.cpu.fused(
             q.array, k.array, v.array, out, SHAPE.N, SHAPE.d, np.float32(scale), is_causal
@@ -212,7 +212,7 @@ def pytorch(refuses: bool = False):
 
 @pytest.fixture
 def fake_pytorch(monkeypatch):
-    """Makes PyTorch be there; gives what was asked of it."""
+    """Yields a function that installs a fake PyTorch and returns it with its calls."""
 
     def make(**how):
         torch, calls = pytorch(**how)
@@ -246,7 +246,7 @@ def test_named_backend_runs_on_our_stream_without_tf32(fake_pytorch, backend):
     call()
     assert calls == [(backend, 77, True, True, -0.5)] * 2
     assert not torch.backends.cuda.matmul.allow_tf32 and not torch.backends.cudnn.allow_tf32
-    np.testing.assert_array_equal(arrays["O"], before)  # O is written when it is asked for alone
+    np.testing.assert_array_equal(arrays["O"], before)  # O is written only by deliver()
     call.deliver()
     ref, _ = attention_ladder.reference(SHAPE, arrays["Q"], arrays["K"], arrays["V"])
     np.testing.assert_allclose(arrays["O"], ref, rtol=1e-4, atol=1e-5)
@@ -278,9 +278,9 @@ def test_pytorch_without_gpu_is_explained(fake_pytorch):
         bind_backend("EFFICIENT_ATTENTION")
 
 
-# -- how the session tells and fetches it ----------------------------------------------------------------
+# -- memory in the session -------------------------------------------------------------------------------
 def test_session_adds_library_memory_to_the_workspace(monkeypatch):
-    """The ledger is a MemoryHook of CuPy's: here of a base that knows no GPU."""
+    """The memory hook derives from CuPy's MemoryHook: here from a base class without a GPU."""
     hook = types.SimpleNamespace(MemoryHook=type("MemoryHook", (), {"__init__": lambda self: None}))
     monkeypatch.setitem(sys.modules, "cupy", types.SimpleNamespace(cuda=hook))
     memory_hook.cache_clear()
@@ -293,5 +293,5 @@ def test_session_adds_library_memory_to_the_workspace(monkeypatch):
     memory_log.told(0)
     assert memory_log.bytes() == {"input": 512, "output": 0, "workspace": 4096, "peak": 4608}
     memory_log.stage("next", "workspace")
-    assert memory_log.timeline[-1]["workspace"] == 0  # it is gone when the step is over
+    assert memory_log.timeline[-1]["workspace"] == 0  # it is released when the step ends
     assert [stage["at"] for stage in memory_log.timeline] == ["inputs", "torch", "next"]

@@ -1,4 +1,4 @@
-"""AttentionShape: what it accepts, derives and refuses; its presets; the reference and its error scale."""
+"""AttentionShape: valid and invalid values, derived sizes; its presets; the reference and its error scale."""
 
 from __future__ import annotations
 
@@ -140,8 +140,10 @@ def test_reference_does_not_depend_on_chunk_size(monkeypatch):
 
 @pytest.mark.parametrize("size", [1.0, 30.0])
 def test_scale_allows_float32_errors_and_little_more(size):
-    """Scores wrong by one part in 2^24 of their terms, as a float32 sum may be, stay within the tolerance; wrong by a
-    thousandth they do not. At size 30 the logits are about 10^4."""
+    """Scores wrong by one part in 2^24 of their terms, as a float32 sum may be, are within the tolerance.
+
+    Scores wrong by a thousandth are not. At size 30 the logits are about 10^4.
+    """
     shape = AttentionShape(1, 2, 50, 16)
     inputs = {name: size * x if name != "V" else x for name, x in inputs_of(shape).items()}
     ref, scale = reference(shape, **inputs)

@@ -1,5 +1,5 @@
-"""Flash attention on tensor cores without a GPU: right at any shape, type and tile size, whatever the scores; free of
-races and bank conflicts; nothing N x N, nothing spilt; and cuBLAS's rung in the same types."""
+"""Flash attention on tensor cores without a GPU: results at any shape, type and tile size and for any scores, races,
+bank conflicts, memory, spills; and cuBLAS's rung in the same types."""
 
 from __future__ import annotations
 
@@ -41,8 +41,8 @@ pytestmark = needs_nvrtc
 (RUNG,) = attention_tensor_cores.RUNGS
 BOTH = {"flash-mma": RUNG, "cublas": attention_ladder.CUBLAS}
 HALVES = ("fp16", "bf16")
-SMALL = {"Br": 16, "Bc": 16, "WM": 16}  # many tiles of keys to a row
-# Tiles that stick out on every side, several heads, hidden keys in a tile and in whole ones.
+SMALL = {"Br": 16, "Bc": 16, "WM": 16}  # many tiles of keys per row
+# Tiles that extend beyond every side, several heads, tiles with some and with only hidden keys.
 RAGGED = AttentionShape(1, 2, 75, 40, causal=1, dtype="fp16")
 halves = st.sampled_from(HALVES)
 
@@ -51,7 +51,7 @@ def small_of(name: str) -> dict[str, int]:
     return SMALL if name == "flash-mma" else {}
 
 
-# -- right at any shape -----------------------------------------------------------------------------
+# -- results at any shape ---------------------------------------------------------------------------
 @settings(max_examples=14, deadline=None)
 @given(shape=attention_shapes(most=90, most_d=128), dtype=halves, tiles=st.sampled_from([{}, SMALL]))
 def test_emulator_agrees_with_the_reference_at_any_shape(shape, dtype, tiles):
@@ -69,7 +69,7 @@ def test_cpu_agrees_with_the_reference_at_any_shape(name, shape, dtype):
 @pytest.mark.parametrize("dtype", HALVES)
 @pytest.mark.parametrize("d", [33, 64, 96, 128])
 def test_wide_heads(d, dtype):
-    """Copies of 16 bytes and none; Q held in registers and loaded anew; warps of 32 rows and of 16."""
+    """Covers copies with and without 16 bytes; Q kept in registers and loaded again; warps of 32 rows and of 16."""
     on(emulator, RUNG, AttentionShape(1, 1, 150, d, causal=1, dtype=dtype))
 
 
@@ -81,7 +81,7 @@ def test_unfused_baseline_agrees_in_the_emulator(dtype):
 @pytest.mark.parametrize("name", BOTH)
 @pytest.mark.parametrize("dtype", HALVES)
 def test_cpu_and_kernel_agree(name, dtype):
-    """They differ by a rounding to the type here and there, of a weight or of O."""
+    """Some elements differ by one rounding to the type, of a weight or of O."""
     shape = RAGGED.with_(dtype=dtype)
     emulated, computed_on_cpu = (on(engine, BOTH[name], shape, small_of(name)) for engine in (emulator, cpu))
     step = {"fp16": 2.0**-10, "bf16": 2.0**-7}[dtype]
@@ -92,8 +92,10 @@ def test_cpu_and_kernel_agree(name, dtype):
 
 
 def test_sums_are_fp32_and_p_has_16_bits():
-    """4,100 equal keys: l in FP16 would stop at 2,048. Values of 1 + 2^-10, which FP16 can hold, come out as they are,
-    and where P is 1/3 of the rest the rounding of it shows."""
+    """With 4,100 equal keys, l in FP16 would stop at 2,048. Values of 1 + 2^-10, exact in FP16, are the exact result.
+
+    A second run has 130 keys in the emulator.
+    """
     shape = AttentionShape(1, 1, 4100, 8, dtype="fp16")
     inputs = {name: np.zeros(shape.qkv_shape, "f2") for name in "QK"}
     inputs["V"] = np.full(shape.qkv_shape, 1 + 2.0**-10, "f2")
@@ -105,7 +107,7 @@ def test_sums_are_fp32_and_p_has_16_bits():
     np.testing.assert_array_equal(out, inputs["V"])
 
 
-# -- whatever the scores ------------------------------------------------------------------------------
+# -- hard scores --------------------------------------------------------------------------------------
 KINDS = [
     "logits of 1e4", "logits of 1e9", "all equal", "one hot", "rising", "falling", "large values of small weights",
 ]  # fmt: skip
@@ -132,20 +134,20 @@ def test_hard_scores_have_the_stated_sizes():
 
 @pytest.mark.parametrize("dtype", HALVES)
 def test_negative_scale_reverses_the_order(dtype):
-    """The maximum is then that of the smallest product: Q's signs are turned, at any size of it."""
+    """The maximum is then that of the smallest product: Q's signs are flipped, for scores of any size."""
     shape = AttentionShape(1, 1, 70, 24, scale=-1, dtype=dtype)
     for tiles in ({}, SMALL):
         on(emulator, RUNG, shape, tiles, adversarial("logits of 1e4", shape))
 
 
-SPOILT = {  # input, place in it (N, d), value
+SPOILT = {  # input, position in it (N, d), value
     "a NaN query": ("Q", (9, 2), np.nan),
     "an infinite query": ("Q", (9, 2), np.inf),
     "a NaN key": ("K", (11, 0), np.nan),
     "keys of -infinity": ("K", (slice(0, 18), slice(0, 1)), -np.inf),
     "keys of +-infinity": ("K", (slice(3, 6), slice(0, 1)), np.array([[-np.inf], [np.inf], [-np.inf]])),
     "all keys of -infinity": ("K", (slice(None), slice(0, 1)), -np.inf),
-    "an infinite value": ("V", (0, 1), np.inf),  # of a key that all see
+    "an infinite value": ("V", (0, 1), np.inf),  # of a key that is visible to all queries
     "a NaN value": ("V", (0, 3), np.nan),
 }
 
@@ -153,14 +155,16 @@ SPOILT = {  # input, place in it (N, d), value
 @pytest.mark.parametrize("dtype", HALVES)
 @pytest.mark.parametrize("case", SPOILT)
 def test_infinities_and_nans_give_what_the_reference_gives(case, dtype):
-    """A key of -infinity is a mask: with small tiles a whole tile of such keys comes first. Where all of a row's are,
-    it is NaN, 0 / 0, and so it is where one is +infinity."""
+    """A key of -infinity is a mask. With small tiles, the first tile has only such keys.
+
+    A row is NaN (0 / 0) if all its keys are -infinity. It is NaN too if one score is +infinity.
+    """
     at, place, value = SPOILT[case]
     for name, causal in itertools.product(BOTH, (0, 1)):
         shape = AttentionShape(1, 2, 37, 8, causal=causal, dtype=dtype)
         inputs = seeded_inputs(RUNG.build(shape, RUNG.default_tiles).of_role(INPUT))
         Q = inputs["Q"]
-        Q[..., 0] = np.abs(Q[..., 0]) + np.ones((), Q.dtype)  # else -infinity times it would be another sign
+        Q[..., 0] = np.abs(Q[..., 0]) + np.ones((), Q.dtype)  # else -infinity times it could be +infinity
         inputs[at][(..., *place)] = value
         ref, _ = attention_ladder.reference(shape, **inputs)
         assert np.isnan(ref).any() or not np.isfinite(inputs[at].astype("f4")).all()
@@ -175,14 +179,14 @@ def test_infinities_and_nans_give_what_the_reference_gives(case, dtype):
 # -- the scale of the error ---------------------------------------------------------------------------
 @pytest.mark.parametrize("dtype, bits", [("fp16", 11), ("bf16", 8)])
 def test_scale_allows_one_rounding_of_p_and_little_more(dtype, bits):
-    """Weights wrong by half a step of the type stay within the tolerance; by sixteen steps they do not."""
+    """Weights wrong by half a step of the type are within the tolerance, weights wrong by sixteen steps are not."""
     shape = AttentionShape(1, 2, 60, 16, dtype=dtype)
     inputs = seeded_inputs(RUNG.build(shape, RUNG.default_tiles).of_role(INPUT))
     ref, scale = attention_ladder.reference(shape, **inputs)
     Q, K, V = (inputs[name].astype("f8") for name in "QKV")
     p = np.exp(Q @ K.swapaxes(2, 3) / 4)
     p /= p.sum(axis=3, keepdims=True)
-    signs = np.sign(V.sum(axis=3))[:, :, None]  # the worst case: all of one mind
+    signs = np.sign(V.sum(axis=3))[:, :, None]  # the worst case: all errors have the sign that adds up
     for steps, within in ((0.5, True), (16, False)):
         errors = np.abs((p * (1 + steps * 2.0 ** (1 - bits) * signs)) @ V - ref)
         assert (errors <= TOLERANCE * scale).all() == within
@@ -196,7 +200,7 @@ def test_warp_order_changes_nothing_and_no_races(tiles, d):
     same_in_any_order(lambda options: on(emulator, RUNG, shape, tiles, options=options))
 
 
-FAULTS = {  # what is wrong: (what stands there, what is put in its place)
+FAULTS = {  # what is wrong: (original code, faulty code)
     "O not shrunk": ("scale_rows(o, rescale);", ";"),
     "the sum not shrunk": ("l[i][0] *= rescale[i][0], l[i][1] *= rescale[i][1];", ";"),
     "the maximum of two lanes": ("tile_m = fmaxf(tile_m, __shfl_xor_sync(~0u, tile_m, 2));", ";"),
@@ -217,7 +221,7 @@ FAULTS = {  # what is wrong: (what stands there, what is put in its place)
 
 @pytest.mark.parametrize("fault", FAULTS)
 def test_fault_in_the_kernel_is_detected(fault):
-    """What the tests above would see: the kernel with one thing wrong, at small tiles."""
+    """The tests above would detect a kernel with one fault, at small tiles."""
     right, wrong = FAULTS[fault]
     scale = -0.5 if "sign" in fault else 1.0 if "far" in fault else 0.0
     shape = RAGGED.with_(H=1, causal=int(fault != "rows beyond N"), scale=scale)
@@ -242,7 +246,7 @@ def test_fault_in_the_kernel_is_detected(fault):
 
 @pytest.mark.parametrize("d", [64, 128])
 def test_padded_rows_have_no_bank_conflicts(d):
-    """And without the padding they do."""
+    """Without the padding there are conflicts."""
     shape = AttentionShape(1, 1, 64, d, dtype="fp16")
     program = RUNG.build(shape, RUNG.check(shape, {"Br": 64}))
     (step,) = program.steps
@@ -256,7 +260,7 @@ def test_padded_rows_have_no_bank_conflicts(d):
     assert conflicts(with_("PITCH = DP;", "PITCH = DP + 8;")) > 1000
 
 
-# -- what is counted ------------------------------------------------------------------------------------
+# -- counters -------------------------------------------------------------------------------------------
 def counted(s: AttentionShape, tiles=None) -> dict[str, int]:
     program = RUNG.build(s, RUNG.check(s, tiles))
     session = emulator.Session(program, seeded_inputs(program.of_role(INPUT)), Options())
@@ -268,12 +272,12 @@ def test_all_products_run_on_tensor_cores_without_waste():
     shape = AttentionShape(1, 1, 256, 64, dtype="fp16")
     total = counted(shape)
     assert total["flops_mma"] == shape.flops
-    assert total["bytes_st"] == 2 * 256 * 64  # O alone, no S and P
+    assert total["bytes_st"] == 2 * 256 * 64  # only O, no S and P
     assert total["flops_fp"] < shape.flops / 10
 
 
 def test_tiles_of_hidden_keys_are_skipped_by_each_warp():
-    """Of 8 x 8 squares of 32 queries and keys a causal run multiplies those on the diagonal and below: 36 of 64."""
+    """Of 8 x 8 squares of 32 queries and keys, a causal run multiplies those on and below the diagonal: 36 of 64."""
     shape = AttentionShape(1, 1, 256, 32, dtype="bf16")
     full, causal = (counted(shape.with_(causal=c), {"Bc": 32})["flops_mma"] for c in (0, 1))
     assert causal * 64 == full * 36
@@ -297,7 +301,7 @@ def test_every_choice_is_in_a_legal_set_and_precompiled_sets_are_legal(d):
 
 @pytest.mark.parametrize("d", [16, 64, 96, 128])
 def test_no_kernel_spills(d):
-    """At every set of tile sizes that is compiled ahead."""
+    """Checks every precompiled set of tile sizes."""
     shape = AttentionShape(1, 1, 256, d, dtype="fp16")
     for tiles in RUNG.tile_sets(shape):
         (step,) = RUNG.build(shape, tiles).steps

@@ -22,12 +22,12 @@ from tests.helpers.shapes import conv_shapes, layer_shapes
 pytestmark = pytest.mark.gpu
 RUNGS = [r.name for r in conv_ladder.OWN]
 OUR_RUNGS = [r for r in conv_ladder.LADDER.rungs if r.library != "cuDNN"]
-POOL_GRAIN = 512  # CuPy's pool hands memory out in multiples of this
+POOL_GRAIN = 512  # bytes: CuPy's pool allocates multiples of this
 
 
 @st.composite
 def three_by_three(draw) -> ConvShape:
-    """What Winograd takes, beyond a tile and a block each way."""
+    """Draw a shape that Winograd supports, larger than a tile and a block each way."""
     s = draw(layer_shapes(most=5, groups=False))
     return ConvShape(
         s.N, draw(st.integers(1, 40)), s.H + 5, s.W + 5, draw(st.integers(1, 70)), 3, 3,
@@ -36,8 +36,11 @@ def three_by_three(draw) -> ConvShape:
 
 
 def rounding(s: ConvShape, rung: str = "conv/direct") -> float:
-    """What relative L2 error of float32 is seen to stay under. A sum's grows as the root of its length, in any order
-    of its terms; Winograd's transforms add their own, FFT's the size of the image."""
+    """Return a bound on the relative L2 errors measured in float32.
+
+    The error of a sum grows with the root of its length, in any order of its terms. Winograd's transforms add an error
+    of their own. The error of FFT grows with the image.
+    """
     m = {"conv/winograd-2x2": 2, "conv/winograd-4x4": 4, "conv/winograd-nonfused": 4}.get(rung)
     transform_error = conv_winograd.MOST_ERROR[m] if m else 2e-6 if rung == "conv/fft" else 0
     return max(transform_error, 1e-7 + 0.5 * np.finfo("f4").eps * s.CRS**0.5)
@@ -57,7 +60,7 @@ def test_every_rung_agrees_at_any_shape(shape, tile, block):
 @settings(max_examples=200, deadline=None)
 @given(shape=st.one_of(layer_shapes(most=5), three_by_three()), data=st.data())
 def test_every_algorithm_agrees_at_any_supported_shape(shape, data):
-    """At tile sizes that are compiled ahead: any other would wait for a compiler."""
+    """Uses precompiled tile sizes: others would wait for a compiler."""
     supported = [r for r in OUR_RUNGS if not any(r.rules(shape, r.default_tiles))]
     tiles = {r.name: data.draw(st.sampled_from(list(r.tile_sets(shape))), r.name) for r in supported}
     for result in compare([r.name for r in supported], shape, engine="cuda", tiles=tiles, measure=False):
@@ -66,7 +69,7 @@ def test_every_algorithm_agrees_at_any_supported_shape(shape, data):
 
 @pytest.mark.parametrize("key", CONV_PRESETS | CONV_LAYER_PRESETS)
 def test_every_preset(key):
-    """cuDNN's rungs too, of which some are refused."""
+    """Includes cuDNN's rungs, some of which are refused."""
     shape, refused = (CONV_PRESETS | CONV_LAYER_PRESETS)[key].shape, []
     supported = [rung.name for rung in conv_ladder.LADDER.able("cuda", shape)]
     results = compare(
@@ -90,7 +93,7 @@ def test_very_small_and_large_values(scale):
 
 
 def test_offsets_beyond_two_to_the_31():
-    """The last image of a batch whose data matrix has 2.3e9 elements is right, on every rung."""
+    """Checks the last image of a batch whose data matrix has 2.3e9 elements, on every rung."""
     s = ConvShape(N=11, C=16, H=512, W=512, K=2, R=7, S=7, pad=3)
     assert s.N * s.CRS * s.PQ > 2**31
     rng = np.random.default_rng(2)
@@ -116,7 +119,7 @@ def test_measured_memory_equals_prediction():
 @pytest.mark.parametrize("rung", RUNGS)
 @pytest.mark.parametrize("key", ["toy", "resnet50-res2-1x1", "resnet50-res4-3x3-n32"])
 def test_cold_and_hot_are_measured_separately(key, rung):
-    """Hot is never slower: what Python needs to launch is in neither."""
+    """Hot is never slower. Neither includes the time that Python needs to launch."""
     budget = Budget(samples=100, seconds=2)
     cold = run(rung, CONV_PRESETS[key].shape, engine="cuda", mode="cold", budget=budget).measurement
     hot = run(rung, CONV_PRESETS[key].shape, engine="cuda", mode="hot", budget=budget).measurement

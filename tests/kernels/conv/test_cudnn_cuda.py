@@ -1,4 +1,4 @@
-"""cuDNN on a GPU: each algorithm right wherever it says that it runs, refusals in its words, workspace as it asks."""
+"""cuDNN on a GPU: results of each algorithm where cuDNN supports it, its refusals, its workspace."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ from tests.helpers.shapes import conv_shapes
 
 pytestmark = pytest.mark.gpu
 RES3 = CONV_PRESETS["resnet50-res3-3x3-n32"].shape
-POOL_GRAIN = 512  # CuPy's pool hands memory out in multiples of this
+POOL_GRAIN = 512  # bytes: CuPy's pool allocates multiples of this
 UNSUPPORTED_MESSAGE = re.compile(
     r"cuDNN 9\.\d+\.\d+ does not support [A-Z_]+ for this shape \(CUDNN_STATUS_NOT_SUPPORTED\w*\)"
 )
@@ -40,7 +40,7 @@ def library() -> cudnn.Cudnn:
 
 
 def open_or_none(rung: Rung, s: ConvShape, inputs: dict):
-    """(session, output), or None where cuDNN refuses."""
+    """Return (session, output), or None if cuDNN refuses."""
     try:
         session = cuda.open(rung.build(s, rung.check(s, {})), inputs)
         return session, session.verify_run()
@@ -50,7 +50,7 @@ def open_or_none(rung: Rung, s: ConvShape, inputs: dict):
 
 
 def run_supported(s: ConvShape) -> dict[str, float]:
-    """Relative error by rung, of those that cuDNN supports; each element verified."""
+    """Return the relative error of each rung that cuDNN supports, with each element verified."""
     inputs = seeded_inputs([b for b in conv_common.buffers(s) if b.role == INPUT])
     ref, scale = reference.conv(s, **inputs)
     errors = {}
@@ -80,7 +80,7 @@ def test_groups(groups):
 def test_every_preset(key):
     errors = run_supported(CONV_PRESETS[key].shape)
     assert errors["conv/cudnn-implicit-precomp-gemm"] < 2e-6  # TF32 would be off by 1e-4 and more
-    # Large tiles of 5 x 5 taps lose digits: `ran` holds them to their bound.
+    # Large tiles of 5 x 5 taps lose digits: `run_supported` checks their bound.
     errors.pop("conv/cudnn-winograd-nonfused", None)
     assert max(errors.values()) < 1e-4
 
@@ -100,7 +100,7 @@ def test_workspace_is_what_cudnn_reports():
             assert session.bytes["workspace"] == -(-workspace_bytes // POOL_GRAIN) * POOL_GRAIN, rung.name
             session.close()
             needs_workspace[workspace_bytes > 0] += 1
-    assert needs_workspace[True]  # at least one wants some
+    assert needs_workspace[True]  # at least one algorithm needs some
 
 
 def test_listed_algorithms_are_known():

@@ -1,4 +1,4 @@
-"""conv/fft without a GPU: right at any shape, whole and tiled, and what its rules, workspace and tolerance say."""
+"""conv/fft without a GPU: results at any shape, whole and tiled, and its rules, workspace and tolerance."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ from tests.helpers.tried import computed, same_in_any_order, told
 RUNG = conv_fft.RUNGS[0]
 MOST_ERROR = 2e-6  # relative L2, at any shape
 TILES = [{"FFT_TILE": t, "SPECTRA": n} for t in RUNG.tiles["FFT_TILE"] for n in RUNG.tiles["SPECTRA"]]
-ONLY_PADDING = ConvShape(1, 1, 1, 1, 1, 1, 1, stride=2, pad=1)  # the one pixel lies under no window
+ONLY_PADDING = ConvShape(1, 1, 1, 1, 1, 1, 1, stride=2, pad=1)  # the only pixel is under no window
 some_shapes = st.builds(
     lambda s, bias, relu: s.with_(bias=bias, relu=relu),
     conv_shapes(most=3), st.integers(0, 1), st.integers(0, 1),
@@ -32,7 +32,7 @@ some_shapes = st.builds(
 
 
 def output(engine, s: ConvShape, tiles: dict, options=None):
-    """(output, reference, scale, inputs) of a run with everything poisoned before."""
+    """Return (output, reference, scale, inputs) of a run with all buffers poisoned before."""
     out, inputs = computed(engine, RUNG, s, tiles, options=options)
     return out, *told(RUNG, s, tiles, inputs), inputs
 
@@ -45,7 +45,7 @@ def check(engine, s: ConvShape, tiles: dict) -> None:
         assert relative_error(out, ref) < MOST_ERROR
 
 
-# -- right at any shape -----------------------------------------------------------------------------
+# -- results at any shape ---------------------------------------------------------------------------
 @settings(max_examples=8, deadline=None)
 @example(s=ONLY_PADDING, tiles=TILES[0])
 @given(s=some_shapes, tiles=st.sampled_from(TILES))
@@ -62,7 +62,7 @@ def test_cpu_agrees_with_the_reference_at_any_shape(s, tiles):
 
 @pytest.mark.parametrize("tiles", TILES, ids=str)
 def test_more_filters_maps_and_images_than_a_block_has(tiles):
-    """Several blocks in each direction, none of them full; several transforms over an image."""
+    """Covers several blocks in each direction, none of them full, and several transforms over an image."""
     check(emulator, ConvShape(3, 5, 21, 34, 34, 3, 5, stride=(2, 1), pad=(1, 2), bias=1), tiles)
 
 
@@ -94,13 +94,13 @@ def test_warp_order_changes_nothing_and_no_races():
     same_in_any_order(lambda options: output(emulator, s, tiles, options)[0], ("forward", "reversed", 1))
 
 
-# -- what makes it wrong ---------------------------------------------------------------------------
+# -- faults ----------------------------------------------------------------------------------------
 @pytest.mark.parametrize("tile", [0, 16])
 def test_array_gives_no_more_outputs_than_its_size_minus_the_span(monkeypatch, tile):
-    """One output more of each transform, and its window runs over the end: the docstring's argument, broken."""
+    """With one output more per transform, its window wraps around: the argument of fft's docstring does not hold."""
     s = ConvShape(
         1, 2, 16, 18, 2, 3, 3
-    )  # whole it is 16 x 18: both products of 2, 3, 5 and 7, nothing to spare
+    )  # the whole array is 16 x 18: both products of 2, 3, 5 and 7, without extra rows
     check(cpu, s, {"FFT_TILE": tile})
     original_cut = conv_fft.cut
 
@@ -111,7 +111,9 @@ def test_array_gives_no_more_outputs_than_its_size_minus_the_span(monkeypatch, t
 
     shape = s.with_(H=s.H + 1) if not tile else s.with_(H=31)
     monkeypatch.setattr(conv_fft, "good_size", lambda n: n - 1 if n == shape.H else n)
-    check(cpu, shape, {"FFT_TILE": tile})  # a whole that is too small by one is cut in two, and right
+    check(
+        cpu, shape, {"FFT_TILE": tile}
+    )  # an array that is too small by one is cut in two, with right results
     monkeypatch.setattr(conv_fft, "cut", too_large_step)
     out, ref, scale, _ = output(cpu, shape, {"FFT_TILE": tile})
     assert not agrees(out, ref, scale, RUNG.tolerance)
@@ -119,7 +121,7 @@ def test_array_gives_no_more_outputs_than_its_size_minus_the_span(monkeypatch, t
 
 @pytest.mark.parametrize("C", [1, 64, 512])
 def test_lost_product_is_detected(C):
-    """The scale lies above the definition's own: still no output may lack one typical product."""
+    """The scale is larger than the definition's, but one typical lost product still exceeds the tolerance."""
     s = ConvShape(1, C, 12, 12, 3, 3, 3)
     out, ref, scale, inputs = output(cpu, s, {"FFT_TILE": 0})
     assert agrees(out, ref, scale, RUNG.tolerance)
@@ -180,7 +182,7 @@ def test_rules_are_named_with_their_values(shape, tiles, message):
 
 
 def test_workspace_limit_names_its_bytes_and_tiles_reduce_it():
-    """512 x 512 filters of 3 x 3 padded to 224 x 224 and their spectra: more than a hundred gigabytes."""
+    """512 x 512 filters of 3 x 3, padded to 224 x 224, and their spectra need more than a hundred gigabytes."""
     s = ConvShape(1, 512, 224, 224, 512, 3, 3)
     filters = 4 * 512 * 512 * (224 * 224 + 2 * 224 * 113)
     images = 2 * 4 * 512 * (224 * 224 + 2 * 224 * 113)
@@ -203,7 +205,7 @@ def test_predicted_workspace_equals_allocated():
 
 
 def test_strides_do_not_reduce_executed_flops():
-    """The same transforms at stride 1 and 2, so the same work; direct convolution has a quarter of it."""
+    """The transforms are the same at stride 1 and 2. Direct convolution has a quarter of its FLOPs at stride 2."""
     s = ConvShape(1, 8, 64, 64, 8, 3, 3, pad=1)
     wide, narrow = (conv_fft.executed_flops(s.with_(u=n, v=n), RUNG.default_tiles) for n in (1, 2))
     assert wide == RUNG.cost(s, RUNG.build(s, RUNG.default_tiles)).flops

@@ -1,4 +1,4 @@
-"""conv/fft on a GPU: every shape and tile size, presets, the workspace with what cuFFT takes, both modes of timing."""
+"""conv/fft on a GPU: every shape and tile size, presets, the workspace with cuFFT's work areas, both modes of timing."""
 
 from __future__ import annotations
 
@@ -22,12 +22,12 @@ from tests.helpers.shapes import conv_shapes
 pytestmark = pytest.mark.gpu
 RUNG = conv_fft.RUNGS[0]
 TILES = [{"FFT_TILE": t, "SPECTRA": n} for t in RUNG.tiles["FFT_TILE"] for n in RUNG.tiles["SPECTRA"]]
-POOL_GRAIN = 512  # CuPy's pool hands memory out in multiples of this
+POOL_GRAIN = 512  # bytes: CuPy's pool allocates multiples of this
 MOST_ERROR = 2e-6
 
 
 def verified(s: ConvShape, tiles: dict):
-    """A session whose output was checked, its relative error, its program."""
+    """Return a session whose output was checked, its relative error, its program."""
     program = RUNG.build(s, RUNG.check(s, tiles))
     inputs = seeded_inputs(program.of_role(INPUT))
     session = cuda.open(program, inputs)
@@ -64,14 +64,14 @@ def test_workspace_equals_prediction_plus_cufft_work_areas(key, tile):
     cufft_bytes = [cufft.work_bytes(shapes[f"{name}_padded"], back=name == "y") for name in "xwy"]
     sizes = [b.nbytes for b in program.of_role(WORKSPACE)] + cufft_bytes
     assert session.bytes["workspace"] == sum(-(-n // POOL_GRAIN) * POOL_GRAIN for n in sizes)
-    session.verify_run()  # the work areas are kept, not taken again
+    session.verify_run()  # the work areas are reused, not allocated again
     assert session.bytes["workspace"] == sum(-(-n // POOL_GRAIN) * POOL_GRAIN for n in sizes)
     session.close()
 
 
 @pytest.mark.parametrize("mode", ["cold", "hot"])
 def test_it_is_timed_in_both_modes(mode):
-    """Hot samples are captured graphs: the transforms let themselves be captured."""
+    """Hot samples are captured graphs: the transforms can be captured."""
     session, _, program = verified(CONV_PRESETS["resnet50-res4-3x3-n1"].shape, {})
     (timed,) = cuda.sample([session], mode, Budget(samples=20, seconds=1))
     session.close()

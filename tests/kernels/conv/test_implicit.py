@@ -1,5 +1,4 @@
-"""conv/direct-tiled and the implicit GEMMs without a GPU: right at any shape with groups, bias and ReLU, free of
-races, told by their rules."""
+"""conv/direct-tiled and the implicit GEMMs without a GPU: results at any shape with groups, bias and ReLU, races, rules."""
 
 from __future__ import annotations
 
@@ -32,11 +31,11 @@ PLAIN, MAGIC, DIRECT = (
 )
 BASIC_RUNGS = {rung.name: rung for rung in conv_ladder.OWN}
 TOY = ConvShape(1, 1, 8, 8, 2, 3, 3)
-# Several blocks, parts of them outside, several images in a tile, more terms than two tiles, a group each.
+# Several blocks, partly outside, several images in a tile, more terms than two tiles, two groups.
 RAGGED = ConvShape(3, 6, 9, 7, 10, 3, 2, stride=(2, 1), pad=(2, 1), dilation=(1, 2), groups=2, bias=1, relu=1)
 
 
-# -- right at any shape -----------------------------------------------------------------------------
+# -- results at any shape ---------------------------------------------------------------------------
 @pytest.mark.parametrize("name", RUNGS)
 @settings(max_examples=6, deadline=None)
 @given(shape=layer_shapes())
@@ -76,7 +75,7 @@ def test_bias_relu_step_costs_the_output_read_and_written():
 
 @pytest.mark.parametrize("name", RUNGS)
 def test_long_sums_are_added_in_parts(name):
-    """More terms than implicit-gemm sums at a stretch, pixels by four and not."""
+    """Has more terms than implicit-gemm adds in one partial sum, with pixels divisible by four and not."""
     for H in (3, 4) if name != DIRECT.name else (3,):
         on(emulator, RUNGS[name], ConvShape(1, 174, H, 4, 3, 3, 3, pad=1, bias=1, relu=1))
 
@@ -128,7 +127,7 @@ FAULTS = {
 @needs_nvrtc
 @pytest.mark.parametrize("fault", FAULTS)
 def test_fault_in_the_kernel_is_detected(fault):
-    """What the tests above would see: the kernel with one thing wrong."""
+    """The tests above would detect a kernel with one fault."""
     s = RAGGED.with_(mode="convolution")
     program = MAGIC.build(s, MAGIC.default_tiles)
     tried.fault_is_seen(MAGIC, s, program, seeded_inputs(program.of_role("input")), *FAULTS[fault])
@@ -152,7 +151,10 @@ def test_every_choice_is_in_a_legal_set(rung):
 @needs_nvrtc
 @pytest.mark.parametrize("rung", conv_implicit.RUNGS, ids=lambda r: r.name)
 def test_no_precompiled_kernel_spills(rung):
-    """Of what is not checked in, a second of ptxas each, the default and the set with most sums a thread."""
+    """Of the sets that are not committed, only the default and the one with most sums per thread are compiled.
+
+    ptxas needs about a second for each.
+    """
     sets = list(rung.tile_sets(TOY))
     compiled = (
         sets[0],
@@ -202,7 +204,7 @@ def test_every_layer_preset_is_supported(key):
         assert list(rung.rules(CONV_LAYER_PRESETS[key].shape, rung.default_tiles)) == []
 
 
-# -- nothing that was before has changed ---------------------------------------------------------------
+# -- plain shapes --------------------------------------------------------------------------------------
 @settings(max_examples=50, deadline=None)
 @given(conv_shapes())
 def test_plain_shape_needs_no_bias_relu_step(s):

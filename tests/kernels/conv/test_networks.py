@@ -1,4 +1,4 @@
-"""The networks' convolutions against what is published of them, and the groups that a recording can be asked for."""
+"""The networks' convolutions compared with published numbers, and the groups that can be recorded by name."""
 
 from __future__ import annotations
 
@@ -99,7 +99,7 @@ def test_rows_of_a_group_have_few_samples_and_are_valid(tmp_path, monkeypatch):
         assert row["mode"] == "cold" and row["n"] == 7
         assert not set(LEFT_OUT) & row.keys()
     before = out.read_bytes()
-    assert main(arguments) == 0 and out.read_bytes() == before  # all was there
+    assert main(arguments) == 0 and out.read_bytes() == before  # all rows existed
 
 
 def test_brief_row_omits_timeline_and_copies():

@@ -1,4 +1,4 @@
-"""The float64 reference against the definition itself: seven nested loops."""
+"""The float64 reference compared with the definition, seven nested loops."""
 
 from __future__ import annotations
 

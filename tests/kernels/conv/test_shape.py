@@ -75,7 +75,7 @@ def test_control_within_its_bound_keeps_a_shape_valid(s, data):
     limits |= {"dilation_h": 8, "dilation_w": 8}
     name, bound = data.draw(st.sampled_from(sorted(conv_bounds(s, limits).items())))
     assert bound.low <= getattr(s, name) <= bound.high
-    s.with_(**{name: data.draw(st.integers(bound.low, bound.high))})  # raises if it could
+    s.with_(**{name: data.draw(st.integers(bound.low, bound.high))})  # raises if the shape is invalid
 
 
 @given(conv_shapes())
@@ -96,7 +96,9 @@ def test_presets_have_the_stated_sizes():
     assert (conv1.N, conv1.P, conv1.Q) == (32, 112, 112)
     assert CONV_PRESETS["lenet-conv1"].shape.P == 28
     stages = [p.shape for key, p in CONV_PRESETS.items() if "3x3" in key]
-    assert len(stages) == 8 and len({s.flops // s.N for s in stages}) == 1  # ResNet's stages cost alike
+    assert (
+        len(stages) == 8 and len({s.flops // s.N for s in stages}) == 1
+    )  # ResNet's stages have the same FLOPs
 
 
 def test_numpy_integers_are_whole_numbers():
@@ -135,7 +137,7 @@ def test_layer_survives_params_and_text(s):
 
 @given(conv_shapes())
 def test_plain_shape_has_no_layer_params(s):
-    """Rows and links made before find it, and it finds them."""
+    """Older rows and links have the same params, so they refer to the same shape."""
     assert list(s.params()) == "N C H W K R S u v pad_h pad_w dilation_h dilation_w mode".split()
     assert s == s.with_(groups=1, bias=0, relu=False) and s.params() == s.with_(bias=0).params()
 
@@ -147,7 +149,7 @@ def test_control_within_its_bound_keeps_a_layer_valid(s, data):
         st.sampled_from(sorted(conv_bounds(s, limits | {"dilation_h": 8, "dilation_w": 8}).items()))
     )
     assert bound.low <= getattr(s, name) <= bound.high
-    s.with_(**{name: data.draw(st.integers(bound.low, bound.high))})  # raises if it could
+    s.with_(**{name: data.draw(st.integers(bound.low, bound.high))})  # raises if the shape is invalid
 
 
 def test_layer_presets_have_the_stated_sizes():

@@ -1,5 +1,5 @@
-"""Winograd's rungs without a GPU: right at any 3x3 shape and tile size, free of races, told by their rules, and as
-far from the reference as their tile size says."""
+"""Winograd's rungs without a GPU: results at any 3x3 shape and tile size, races, rules, and errors that grow with the
+tile size."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ rungs = pytest.mark.parametrize("rung", RUNGS, ids=lambda r: r.name)
 
 @st.composite
 def shapes(draw, max_size: int = 12) -> ConvShape:
-    """3x3, stride 1: tiles that stick out, padding wider than the filter, channels that fill no step."""
+    """Draw a shape, 3x3, stride 1: partial tiles, padding wider than the filter, channels that do not fill a step."""
     pad = draw(st.integers(0, 3)), draw(st.integers(0, 3))
     H, W = (draw(st.integers(max(1, 3 - 2 * p), max_size)) for p in pad)
     N, C, K = (
@@ -49,12 +49,12 @@ def m_of(rung, tiles) -> int:
 
 
 def on_cpu(rung, shape, tiles, inputs=None):
-    """(output, reference, scale) of one rung; the scale is that of its tolerance."""
+    """Return (output, reference, scale) of one rung. The scale is that of its tolerance."""
     out, inputs = computed(cpu, rung, shape, tiles, inputs)
     return out, *told(rung, shape, tiles, inputs)
 
 
-# -- right at any shape -----------------------------------------------------------------------------
+# -- results at any shape ---------------------------------------------------------------------------
 @settings(max_examples=40, deadline=None)
 @given(shape=shapes(max_size=20), rung=st.sampled_from(RUNGS), m=st.sampled_from(winograd_matrices.TILES))
 def test_cpu_agrees_with_the_reference_at_any_shape(shape, rung, m):
@@ -74,7 +74,7 @@ def test_emulator_agrees_with_the_reference_at_any_shape(rung, data):
 @needs_nvrtc
 @rungs
 def test_kernel_and_cpu_write_the_same_to_every_buffer(rung):
-    """Step by step: also what no later step reads, the zeros that fill a row to whole fours."""
+    """Compares every buffer, also the zeros that pad a row to a multiple of 4, which no later step reads."""
     program = rung.build(SHAPE, rung.default_tiles)
     inputs = seeded_inputs(program.of_role("input"))
     emulated, on_cpu_engine = emulator.Session(program, inputs, Options()), cpu.open(program, inputs)
@@ -104,7 +104,7 @@ def test_warp_order_changes_nothing_and_no_races(rung):
 @needs_nvrtc
 @pytest.mark.parametrize("which", [0, 1, 2])
 def test_missing_barrier_in_fused_kernel_is_a_race(which):
-    """What the test above would see: one of its barriers taken away."""
+    """The test above would detect that one of the barriers is missing."""
     rung = RUNG["2x2"]
     program = rung.build(SHAPE.with_(C=20), rung.default_tiles)
     inputs = seeded_inputs(program.of_role("input"))
@@ -113,10 +113,10 @@ def test_missing_barrier_in_fused_kernel_is_a_race(which):
     session._launch(transform)
     assert sources.translation_unit(step.source).count("__syncthreads();") == 3
     result = relaunched(step, without(which), session.memory, stops="never written", order="reversed")
-    assert result is None or "data race" in result.races[0]  # None: read before it was there
+    assert result is None or "data race" in result.races[0]  # None: read before it was written
 
 
-# -- how far off ------------------------------------------------------------------------------------
+# -- error size -------------------------------------------------------------------------------------
 @pytest.mark.parametrize("C", [64, 512])
 def test_error_grows_with_the_tile_within_bounds(C):
     shape = ConvShape(1, C, 14, 14, 16, 3, 3, pad=1)
@@ -170,14 +170,14 @@ def test_every_choice_of_tile_sizes_is_allowed(rung):
     assert chosen == {(n, v) for n, choices in rung.tiles.items() for v in choices}
 
 
-# -- what it costs ----------------------------------------------------------------------------------
+# -- cost -------------------------------------------------------------------------------------------
 WHOLE_BLOCKS = ConvShape(4, 16, 16, 16, 64, 3, 3, pad=1)  # whole blocks at every tile size but 6
 
 
 @needs_nvrtc
 @pytest.mark.parametrize(("name", "m"), [("2x2", 2), ("4x4", 4), ("nonfused", 2), ("nonfused", 4)])
 def test_predicted_flops_equal_counted_flops(name, m):
-    """Where all blocks are full; the compiler may find a product that two sums share."""
+    """All blocks are full. The compiler may share a product between two sums."""
     rung, shape = RUNG[name], WHOLE_BLOCKS.with_(N=32 if m == 4 else 8)
     tiles = with_m(rung, m)
     program = rung.build(shape, tiles)

@@ -1,4 +1,4 @@
-"""A, G and B of Winograd's F(m, r): exact for any filter and input, as published, and as the kernels read them."""
+"""A, G and B of Winograd's F(m, r): exact for any filter and input, equal to the paper, and to the kernels' header."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ fractions = st.fractions(-100, 100, max_denominator=50)
 
 
 def defined(g: np.ndarray, d: np.ndarray) -> np.ndarray:
-    """Correlation in one or two dimensions, term by term."""
+    """Return the correlation in one or two dimensions, computed term by term."""
     extent = [n - r + 1 for n, r in zip(d.shape, g.shape, strict=True)]
     y = np.zeros(extent, object)
     for i in np.ndindex(*extent):
@@ -37,7 +37,7 @@ def basis(*shape: int):
 
 @pytest.mark.parametrize(("m", "r"), SIZES)
 def test_identity_holds_for_every_pair_of_basis_vectors(m, r):
-    """Both sides are linear in g and in d: what holds for these holds for all."""
+    """Both sides are linear in g and in d, so the identity holds for all g and d."""
     t = winograd_matrices.derive(m, r)
     assert (len(t.AT), len(t.G), len(t.BT)) == (m, m + r - 1, m + r - 1)
     for g, d in itertools.product(basis(r), basis(t.n)):
@@ -69,7 +69,7 @@ def test_identity_holds_for_any_filter_and_input(size, dimensions, data):
 @settings(max_examples=50, deadline=None)
 @given(size=st.sampled_from(SIZES), data=st.data())
 def test_wrong_entry_breaks_the_identity(size, data):
-    """The tests above would see it, wherever it is."""
+    """The tests above would detect one wrong entry at any position."""
     t = winograd_matrices.derive(*size)
     name = data.draw(st.sampled_from(["AT", "G", "BT"]))
     X = np.array(getattr(t, name), object)
@@ -119,7 +119,7 @@ PRINTED = {
 
 @pytest.mark.parametrize("m", PRINTED)
 def test_matrices_equal_the_paper(m):
-    """But for the sign of a position, which may stand in any two of its three factors."""
+    """They may differ in the sign of a position, which may be in any two of its three factors."""
 
     def parsed(text: str) -> np.ndarray:
         return np.array([[Fraction(e) for e in row.split()] for row in text.split(";")], object)
@@ -144,7 +144,7 @@ def test_operation_counts_equal_the_paper():
 
 @pytest.mark.parametrize("m", winograd_matrices.TILES)
 def test_data_transforms_are_exact_in_float32(m):
-    """All rounding of entries is in G, as the scaling promises, and no denominator there is negative."""
+    """Only entries of G are rounded, as the scaling requires, and no denominator of G is negative."""
     t = winograd_matrices.derive(m, 3)
     for X, rounded in zip((t.AT, t.BT), t.arrays()[::2], strict=True):
         assert ([[Fraction(float(e)) for e in row] for row in rounded] == np.array(X, object)).all()
@@ -161,7 +161,7 @@ def test_header_file_equals_the_derivation():
 
 @pytest.mark.parametrize("m", winograd_matrices.TILES)
 def test_header_tables_equal_the_derivation(m):
-    """Read back as a compiler would: the branch of m, its three tables, their quotients."""
+    """Reads the header as a compiler would: the branch of m, its three tables, their quotients."""
     branch = re.split(r"#(?:if|elif|endif).*", winograd_matrices.header())[
         1 + winograd_matrices.TILES.index(m)
     ]

@@ -21,11 +21,11 @@ from tests.helpers.shapes import chain_shapes
 
 pytestmark = pytest.mark.gpu
 (TORCH,) = fusion_library.RUNGS
-POOL_GRAIN = 512  # CuPy's pool hands memory out in multiples of this
+POOL_GRAIN = 512  # bytes: CuPy's pool allocates multiples of this
 
 
 def verified_session(rung, s: ChainShape, tiles=None):
-    """A session whose output was held against the float64 reference."""
+    """Return a session whose output agrees with the float64 reference."""
     program = rung.build(s, rung.check(s, tiles))
     inputs = seeded_inputs(program.of_role(INPUT))
     session = cuda.open(program, inputs)

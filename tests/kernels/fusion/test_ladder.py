@@ -1,5 +1,5 @@
-"""The fusion ladder without a GPU: any chain right on every rung, the written kernels the hand-written ones, a block
-forgotten seen."""
+"""The fusion ladder without a GPU: results of any chain on every rung, generated kernels compared with hand-written ones,
+detection of omitted blocks."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ from tests.helpers.shapes import chain_shapes
 from tests.helpers.tried import computed, memory_of, on, relaunched, same_in_any_order, told
 
 RUNGS = {rung.name: rung for rung in ladder.RUNGS}
-# Windows that overlap and reach beyond the map, maps that no float4 divides, a fold, every kind of group.
+# Windows that overlap and extend beyond the map, maps that float4 does not divide, a fold, every kind of group.
 RAGGED = ChainShape(2, 3, 11, 9, "bn relu conv:K=5:R=3 bias bn relu avgpool:3:stride=2:pad=1 add")
 TILES = {"BLOCK": 256, "FOURS": 1}
 
@@ -37,7 +37,7 @@ def supported(s: ChainShape):
     return [rung for rung in ladder.RUNGS if not any(rung.rules(s, TILES))]
 
 
-# -- right for any chain ----------------------------------------------------------------------------------------
+# -- results for any chain --------------------------------------------------------------------------------------
 @needs_nvrtc
 @settings(max_examples=30, deadline=None)
 @given(chain_shapes())
@@ -78,7 +78,7 @@ def test_tiles_and_warp_order_change_nothing_and_no_races(name, fours, chain):
 
 @needs_nvrtc
 def test_fused_pointwise_chains_equal_unfused_bit_for_bit():
-    """They do the same operations in the same order; what the compiler contracts is within a block."""
+    """They do the same operations in the same order. The compiler contracts operations only within a block."""
     s = ChainShape(2, 3, 5, 7, "bn relu add")
     unfused, fused = (computed(emulator, RUNGS[f"fusion/{name}"], s)[0] for name in ("unfused", "fused"))
     np.testing.assert_array_equal(fused, unfused)
@@ -103,7 +103,7 @@ def test_folded_batch_norm_equals_batch_norm(s):
 @needs_nvrtc
 @pytest.mark.parametrize("kind", KINDS)
 def test_generated_kernel_of_one_block_equals_hand_written(kind):
-    """Launched in its place, bit for bit."""
+    """Launches it instead of the hand-written kernel and compares bit for bit."""
     word = {
         "conv": "conv:K=4:R=3:stride=2",
         "maxpool": "maxpool:3:stride=2:pad=1",
@@ -131,7 +131,7 @@ def test_any_generated_text_compiles_without_warnings_or_spills(kinds):
         assert "warning" not in log and ptxas_resources(log)["spill_bytes"] == 0, (kinds, log)
 
 
-OMITTED = {  # a chain whose written kernel has the block in each place it can ride
+OMITTED = {  # block: chains whose generated kernels have the block at each possible position
     "bias": ("relu bias", "bias maxpool:2", "conv:K=2:R=3 bias", "bias gap"),
     "bn": ("relu bn relu", "bn maxpool:2", "conv:K=2:R=3 bn", "bn gap", "gap bn"),
     "relu": ("bias relu", "relu avgpool:2", "conv:K=2:R=3 relu", "relu gap"),
@@ -157,7 +157,7 @@ def test_generator_that_omits_a_block_is_detected(kind):
         assert not agrees(memory.array("y"), ref, scale, RUNGS["fusion/fused"].tolerance), chain
 
 
-FAULTS = {  # what is wrong: (chain, what stands there, what is put in its place)
+FAULTS = {  # what is wrong: (chain, original code, faulty code)
     "the map of the first for all four": ("bias relu", "j == 0 || shape.P * shape.Q % 4 != 0", "j == 0"),
     "eps left out": ("bn:eps=0.5 relu", "var[c] + eps", "var[c]"),
     "the pad of a pool read": ("relu maxpool:3:pad=1", "if (in_row < 0 || in_row >= shape.H ||", "if ("),
@@ -206,10 +206,10 @@ def test_infinities_and_nans_give_what_the_reference_gives(engine, chain, value)
     assert not np.isfinite(ref).all() or value == -np.inf
 
 
-# -- counted ---------------------------------------------------------------------------------------------------------
+# -- counters --------------------------------------------------------------------------------------------------------
 @needs_nvrtc
 def test_emulator_counts_the_bytes_that_fusion_saves():
-    """Where float4 divide the maps, every byte between registers and memory is counted by hand."""
+    """If float4 divides the maps, every byte between registers and memory can be counted by hand."""
     s = ChainShape(2, 4, 8, 8, "bias bn relu add")
     n, threads = 2 * 4 * 64, 2 * 4 * 16
     total = {}
@@ -218,7 +218,7 @@ def test_emulator_counts_the_bytes_that_fusion_saves():
         total[name] = result.counters.total
         assert result.predicted.bytes == 4 * ({"unfused": 4, "fused": 1}[name] * 2 * n + n + 5 * 4)
     assert total["fused"]["bytes_st"] == 4 * n and total["unfused"]["bytes_st"] == 4 * 4 * n
-    parameters = 4 * 5 * threads  # each thread fetches its map's five
+    parameters = 4 * 5 * threads  # each thread loads the five of its map
     assert total["fused"]["bytes_ld"] == 4 * 2 * n + parameters
     assert total["unfused"]["bytes_ld"] == 4 * 5 * n + parameters
 
@@ -234,10 +234,10 @@ def test_counters_refer_to_lines_of_the_generated_text():
     assert any(line.endswith("// conv") for line in at)
 
 
-# -- texts without a file, wherever they are needed --------------------------------------------------------------------
+# -- generated kernels without a file ----------------------------------------------------------------------------------
 @needs_nvrtc
 def test_worker_finds_a_generated_kernel_by_name():
-    """In a process of its own, for a chain that nobody has met before."""
+    """Runs a new chain in a separate process."""
     worker = Worker(deadline_s=60)
     try:
         s = ChainShape(1, 3, 6, 5, "add bias relu maxpool:2 add bn")
@@ -288,7 +288,7 @@ def test_hand_written_kernels_are_short_lined_and_commented(path):
 # -- memory ----------------------------------------------------------------------------------------------------------
 @pytest.mark.parametrize("name", RUNGS)
 def test_cpu_engine_allocates_the_predicted_bytes(name):
-    """And beside it a padded image and a product at most: pieces, no maps."""
+    """Besides it, at most a padded image and a product are allocated: pieces, no maps."""
     s = ChainShape(8, 16, 40, 40, "conv:K=16:R=3 bias bn relu add relu")
     rung = RUNGS[name]
     program = rung.build(s, TILES)

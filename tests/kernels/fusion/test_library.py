@@ -1,5 +1,5 @@
-"""fusion/torch without a GPU: PyTorch is asked for each block once, in order, with what the block was told; its memory is
-told apart from the result."""
+"""fusion/torch without a GPU: PyTorch is called for each block once, in order, with the block's options. Its memory is
+reported separately from the result."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ ONE_BY_ONE = ("relu", "bias", "bn", "add", "gap", "maxpool:2", "avgpool:3:pad=1"
 
 
 class Tensor(np.ndarray):
-    """As much of a tensor as is asked for: an array whose mean can keep its axes."""
+    """The part of a tensor that the code uses: an array whose mean can keep its axes."""
 
     def mean(self, axes, keepdim):
         return np.mean(np.asarray(self), axis=axes, keepdims=keepdim).view(Tensor)
@@ -56,7 +56,7 @@ def batch_norm(x, mean, var, weight, bias, eps):
 
 
 class PyTorch:
-    """The functions of PyTorch that a chain asks for, in NumPy, by PyTorch's own signatures; `held` are its bytes."""
+    """The PyTorch functions that a chain uses, in NumPy, with PyTorch's signatures. `allocated` are its bytes."""
 
     def __init__(self):
         self.calls: list[str] = []
@@ -100,7 +100,7 @@ def torch(monkeypatch):
 
 
 def bound_call(s: ChainShape):
-    """(the call, its arrays by name), as the cuda engine binds it."""
+    """Return (the call, its arrays by name), bound as by the cuda engine."""
     program = TORCH.build(s, {})
     (step,) = program.steps
     arrays = seeded_inputs(program.of_role(INPUT)) | {"y": np.full(s.y_shape, np.nan, "f4")}
@@ -113,7 +113,7 @@ def test_it_computes_the_chain(torch, chain):
     call, arrays = bound_call(s)
     for _ in range(2):
         call()
-    assert np.isnan(arrays["y"]).all()  # what is timed ends in memory of its own
+    assert np.isnan(arrays["y"]).all()  # the timed part writes to PyTorch's memory
     call.deliver()
     ref, scale = fusion_ladder.LADDER.reference(s, **{name: a for name, a in arrays.items() if name != "y"})
     assert agrees(np.asarray(arrays["y"]), ref, scale, TOLERANCE)

@@ -1,4 +1,4 @@
-"""A chain of blocks as a shape, its reference, and how it is cut into kernels: what needs no compiler."""
+"""A chain of blocks as a shape, its reference, and how it is cut into kernels: tests that need no compiler."""
 
 from __future__ import annotations
 
@@ -120,7 +120,7 @@ def test_presets_are_labelled_and_run(key):
 
 # -- the reference -----------------------------------------------------------------------------------------------
 def by_definition(s: ChainShape, t: dict[str, np.ndarray]) -> np.ndarray:
-    """Value by value, in float64, by another way than the reference's."""
+    """Compute value by value in float64, by a different method than the reference."""
     v = t["x"].astype(np.float64)
     for stage, names in zip(s.stages, s.tensors, strict=True):
         given = {k: t[name].astype(np.float64) for k, name in names.items()}
@@ -192,7 +192,7 @@ def test_groups_have_every_block_once_and_are_minimal(kinds):
         parts = [*group.prologue, *([group.kinds.index(group.core)] if group.core else []), *group.epilogue]
         assert parts == list(range(len(group.kinds)))
         assert codegen.of_source(group.source).kinds == group.kinds
-    for one, next_ in itertools.pairwise(groups):  # each begins where it must
+    for one, next_ in itertools.pairwise(groups):  # each group begins where the rule requires it
         assert next_.kinds[0] == "conv" or (one.core and next_.kinds[0] in REDUCING)
 
 

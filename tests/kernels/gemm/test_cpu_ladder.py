@@ -1,4 +1,4 @@
-"""The loops for the processor: right at any shape, refused by name elsewhere, and their traffic as a cache has it."""
+"""The CPU loops: results at any shape, refusals on other engines, and traffic compared with a simulated cache."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ def set_cores(monkeypatch, cores):
     monkeypatch.setattr(processor, "cores", lambda: cores)
 
 
-# -- what they compute ---------------------------------------------------------------------------------
+# -- results -------------------------------------------------------------------------------------------
 @settings(max_examples=20, deadline=None)
 @given(st.builds(GemmShape, extent, extent, extent), st.sampled_from(cpu_ladder.BLOCKS[:9]), st.data())
 def test_every_rung_agrees_with_float64_at_any_shape(s, block, data):
@@ -59,7 +59,7 @@ def test_blocks_that_divide_the_matrix_or_not(n):
 def test_loops_add_in_float32_in_the_written_order():
     s = GemmShape(1, 1, 3)
     A, B = np.array([[2.0**24, 1.0, 1.0]]), np.ones((3, 1))
-    for name in RUNGS[:3]:  # (2^24 + 1) + 1: each 1 is lost, where 2^24 + (1 + 1) would not be
+    for name in RUNGS[:3]:  # (2^24 + 1) + 1: each 1 is lost, unlike in 2^24 + (1 + 1)
         rung = LADDERS["loops"].rung(name)
         program = rung.build(s, rung.default_tiles)
         inputs = {name: array.astype(np.float32) for name, array in (("A", A), ("B", B))}
@@ -121,7 +121,7 @@ def test_thread_count_is_set_in_numba_and_the_library():
             library_threads.append([lib.num_threads for lib in cpu_loops._libraries().lib_controllers])
     assert numba_threads == [1, 2] and library_threads == [[1] * len(before), [2] * len(before)] and before
     cpu_loops.run("blas", 1, A, B, C)
-    assert [lib.num_threads for lib in cpu_loops._libraries().lib_controllers] == before  # set back
+    assert [lib.num_threads for lib in cpu_loops._libraries().lib_controllers] == before  # restored
 
 
 def test_library_without_thread_count_is_named(monkeypatch):
@@ -188,8 +188,10 @@ def test_digests_of_loops_differ():
 
 # -- traffic -----------------------------------------------------------------------------------------------
 def cases(order: str, count: int = 60):
-    """(shape, floats of a line, lines of the cache, block) at which the formula does not hang on a few lines more
-    or less: a cache two thirds or half as large again gives the same."""
+    """Yield (shape, floats of a line, lines of the cache, block) at which a few lines do not change the formula.
+
+    A cache two thirds as large or half as large again gives the same traffic.
+    """
     rng = random.Random(order)
     while count:
         s = GemmShape(*(rng.randint(4, 28) for _ in range(3)))
@@ -202,7 +204,7 @@ def cases(order: str, count: int = 60):
 
 
 def predicted_lines(order: str, s: GemmShape, floats: int, lines: int, block: int) -> float:
-    """In lines."""
+    """Return the predicted traffic in lines."""
     line_bytes = floats * FLOAT
     return traffic(order, s, line_bytes, lines * line_bytes, block) / line_bytes
 
@@ -229,12 +231,12 @@ def test_formula_agrees_with_a_simulated_cache(order, max_deviation):
 def test_simulator_counts_equal_counts_by_hand():
     s = GemmShape(1, 2, 2)  # lines of one float: A 2, B 4, C 2 in and 2 out
     assert lru.moved(lru.naive(s), 100, 1) == 2 + 4 + 2 * 2
-    assert lru.moved(lru.naive(s), 2, 1) == 4 + 4 + 2 * 2  # with two lines nothing of A stays
-    assert lru.moved(iter([("x", 0, True), ("x", 1, False), ("x", 2, False)]), 1, 2) == 3  # 0 goes back
+    assert lru.moved(lru.naive(s), 2, 1) == 4 + 4 + 2 * 2  # with two lines A does not stay in the cache
+    assert lru.moved(iter([("x", 0, True), ("x", 1, False), ("x", 2, False)]), 1, 2) == 3  # 0 is written back
 
 
 def test_traffic_of_another_order_differs():
-    """The check above can fail: the naive loops do not do what is predicted of the reordered ones."""
+    """The check above can fail: the traffic of the naive loops is not that predicted for the reordered ones."""
     s, floats, lines = GemmShape(20, 24, 28), 8, 12
     assert predicted_lines("reordered", s, floats, lines, 4) < 0.5 * simulated_lines(
         "naive", s, floats, lines, 4

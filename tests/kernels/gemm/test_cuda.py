@@ -54,8 +54,10 @@ def test_every_legal_set_of_tile_sizes_runs(data):
 @pytest.mark.parametrize("dtype", DTYPES)
 @pytest.mark.parametrize(("M", "N", "K"), [(61, 45, 37), (257, 129, 65), (128, 128, 128), (1, 515, 1000)])
 def test_values_of_every_size_and_sign(dtype, M, N, K):
-    """Up to 1e4 and down to 1e-4, both signs, zeros; INT8 at both of its ends. C is poisoned before it is computed:
-    with beta = 0 a kernel that read it would give NaN."""
+    """Values from 1e-4 to 1e4, both signs, zeros; INT8 at both of its limits.
+
+    C is poisoned before it is computed: with beta = 0, a kernel that read C would give NaN.
+    """
     rng = np.random.default_rng(5)
     for alpha, beta in ((1, 0), (-3, 2)):
         shape = GemmShape(M, N, K, alpha, beta, dtype)
@@ -68,8 +70,10 @@ def test_values_of_every_size_and_sign(dtype, M, N, K):
 
 
 def max_error(rung: str, K: int) -> float:
-    """Twice and more what was seen on an H200. A sum's error grows with the root of its length; tensor cores cut
-    what they add, and TF32 cuts the factors."""
+    """Return at least twice the error measured on an H200.
+
+    The error of a sum grows with the root of its length. Tensor cores truncate sums, and TF32 truncates the factors.
+    """
     if "tf32" in rung:
         return 1e-3
     return 5e-5 if rung in ("gemm/wmma", "gemm/mma-sync", "gemm/cublas-fp16") else max(5e-7, 4e-8 * K**0.5)
@@ -84,7 +88,7 @@ def test_every_preset(key):
 
 @pytest.mark.parametrize(("M", "N", "K"), [(40_000, 60_000, 5), (60_000, 5, 40_000), (5, 40_000, 60_000)])
 def test_offsets_beyond_two_to_the_31(M, N, K):
-    """Each matrix in turn has 2.4e9 elements; the last rows and columns are right, on every rung."""
+    """Each matrix in turn has 2.4e9 elements. Checks the last rows and columns, on every rung."""
     shape = GemmShape(M, N, K)
     assert max(shape.elements.values()) > 2**31
     rungs = [gemm_ladder.LADDER.rung(name) for name in supported(shape)]

@@ -1,4 +1,4 @@
-"""The places of fragments against what mma.sync and ldmatrix do in the emulator."""
+"""The positions in fragments compared with mma.sync and ldmatrix in the emulator."""
 
 from __future__ import annotations
 
@@ -34,14 +34,14 @@ LDMATRIX = """extern "C" __global__ void k(unsigned* out, const unsigned short* 
 
 
 def _distributed(name: str, matrix: np.ndarray) -> np.ndarray:
-    """[32, values]: what each lane holds of a matrix, as the places say."""
+    """Return [32, values]: each lane's values of a matrix, by their positions."""
     f = M16N8K16[name]
     lane, value = np.divmod(np.arange(32 * f.values), f.values)
     return np.ascontiguousarray(matrix[f.place(lane, value)].reshape(32, f.values))
 
 
 def _product(a: np.ndarray, b: np.ndarray, c: np.ndarray) -> np.ndarray:
-    """What mma.sync makes of the matrices dealt out as the places say, put together again."""
+    """Return the result of mma.sync for matrices distributed by position, as a matrix."""
     operands = {
         "A": _distributed("A", a.astype(np.float16)).view(np.uint32),
         "B": _distributed("B", b.astype(np.float16)).view(np.uint32),
@@ -78,7 +78,7 @@ def test_value_at_a_wrong_position_is_detected(monkeypatch, name, value):
 
 
 def _ldmatrix(matrices: np.ndarray, transposed: bool) -> np.ndarray:
-    """[32, 4, 2]: the halves each lane gets of four 8 x 8 matrices that lie one after the other."""
+    """Return [32, 4, 2]: the 16-bit values each lane loads from four consecutive 8 x 8 matrices."""
     matrix, row = fragments.ldmatrix_row(np.arange(32))
     offset = (matrix * 128 + row * 16).astype(np.uint32)
     source = LDMATRIX % (".trans" if transposed else "")
@@ -97,7 +97,7 @@ def test_ldmatrix_loads_the_documented_positions(transposed):
 
 
 def test_four_ldmatrix_matrices_are_fragment_a_in_register_order():
-    """Pins the order of k, which a product alone cannot: A's and B's could be wrong alike."""
+    """Checks the order of k. A product cannot, because A and B could have the same wrong order."""
     a = np.arange(256, dtype=np.uint16).reshape(16, 16)
     parts = np.stack([a[:8, :8], a[8:, :8], a[:8, 8:], a[8:, 8:]])
     np.testing.assert_array_equal(_ldmatrix(parts, False).reshape(32, 8), _distributed("A", a))

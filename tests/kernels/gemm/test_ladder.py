@@ -1,4 +1,4 @@
-"""The GEMM ladder's FP32 rungs without a GPU: right at any shape and tile size, free of races, told by their rules."""
+"""The GEMM ladder's FP32 rungs without a GPU: results at any shape and tile size, races, rules."""
 
 from __future__ import annotations
 
@@ -27,14 +27,14 @@ from tests.helpers.tried import on
 OUR_RUNGS = [r.name for r in gemm_ladder.FP32_RUNGS]
 FP32 = [*OUR_RUNGS, "gemm/cublas", "gemm/cublas-tf32"]
 CUBE = GemmShape(64, 64, 64)
-TOO_MANY_ROWS = GemmShape(70_000 * 32, 3, 1)  # more rows than grid.y has blocks for
+TOO_MANY_ROWS = GemmShape(70_000 * 32, 3, 1)  # more rows than the blocks of grid.y can cover
 
 
 def rung_of(name: str):
     return gemm_ladder.LADDER.rung(name)
 
 
-# -- right at any shape -----------------------------------------------------------------------------
+# -- results at any shape ---------------------------------------------------------------------------
 @pytest.mark.parametrize("name", OUR_RUNGS)
 @settings(max_examples=4, deadline=None)
 @given(shape=gemm_shapes())
@@ -67,8 +67,12 @@ def test_c0_is_read_only_if_beta_is_not_0(name):
     with_c0 = rung.build(shape.with_(beta=1), rung.default_tiles)
     assert "C0" in [b.name for b in with_c0.of_role("input")]
     program = rung.build(shape, rung.default_tiles)
-    assert [b.name for b in program.buffers] == ["A", "B", "C"]  # the kernel is handed C: NaN, unwritten
-    run(name, shape, engine="emulator")  # the emulator refuses a read of what was never written
+    assert [b.name for b in program.buffers] == [
+        "A",
+        "B",
+        "C",
+    ]  # the kernel is passed C, which is NaN and never written
+    run(name, shape, engine="emulator")  # the emulator refuses to read unwritten memory
 
 
 @pytest.mark.parametrize("name", OUR_RUNGS)
@@ -80,7 +84,7 @@ def test_warp_order_changes_nothing_and_no_races(name):
 @needs_nvrtc
 @pytest.mark.parametrize("which", [0, 1])
 def test_missing_barrier_is_a_race(which):
-    """What the test above would see: the tiled kernel without one of its two barriers."""
+    """The test above would detect that the tiled kernel lacks one of its two barriers."""
     rung = rung_of("gemm/shared-tile")
     tiles = rung.default_tiles | {"BM": 16, "BN": 16, "BK": 16}
     program = rung.build(GemmShape(20, 20, 40), tiles)
@@ -88,11 +92,11 @@ def test_missing_barrier_is_a_race(which):
     assert kernels_sources.translation_unit(step.source).count("__syncthreads();") == 2
     memory = tried.memory_of(program, seeded_inputs(program.of_role("input")))
     ran = tried.relaunched(step, tried.without(which), memory, stops="never written")
-    assert ran is None or "data race" in ran.races[0]  # None: read before the tile was there
+    assert ran is None or "data race" in ran.races[0]  # None: read before the tile was written
 
 
 def test_wrong_kernel_gets_no_result(monkeypatch):
-    """The verification sees one term left out of one element."""
+    """The verification detects one missing term in one element."""
     original = emulator.Session.verify_run
 
     def wrong(session):
@@ -133,7 +137,7 @@ def test_precompiled_sets_are_the_default_and_the_named_sets_or_choices(rung):
         assert all(sum(tiles[n] != v for n, v in rung.default_tiles.items()) <= 3 for tiles in sets)
     else:
         assert sets[1:] == [rung.default_tiles | dict(tiles) for tiles in rung.sets]
-        # One of them is small enough to be watched.
+        # One of them is small enough to follow in the animation.
         assert any(max(tiles["BM"], tiles["BN"]) <= 32 and tiles["BK"] <= 8 for tiles in sets)
 
 
@@ -223,9 +227,9 @@ def test_int8_reference_is_exact():
     )
 
 
-# -- as a ladder -------------------------------------------------------------------------------------
+# -- the ladder --------------------------------------------------------------------------------------
 def _code(source: str) -> list[str]:
-    """Lines without comments and blank ones."""
+    """Return the lines of a source without comments and blank lines."""
     lines = (re.sub(r"\s*//.*", "", line).rstrip() for line in kernels_sources.text(source).splitlines())
     return [line for line in lines if line]
 
@@ -242,7 +246,7 @@ def test_neighbouring_kernels_share_at_least_half_of_their_lines():
 
 
 def test_each_step_of_the_ladder_saves_what_it_says():
-    """What the headers claim, counted at 64 x 64 x 64."""
+    """Checks the claims of the kernels' headers with counters, at 64 x 64 x 64."""
     total = {name: run(name, CUBE, engine="emulator").counters.total for name in OUR_RUNGS}
 
     def of(name, counter):
@@ -261,8 +265,10 @@ def test_each_step_of_the_ladder_saves_what_it_says():
     assert of("double-buffer", "barriers") * 2 == bank_free["barriers"]
     tiles = {"BN": 128, "WN": 32, "TN": 8}
     warp_tile = run("gemm/warp-tile", CUBE, engine="emulator", tiles=tiles).counters.total
-    assert warp_tile["wavefronts_ld"] * 3 == of("double-buffer", "wavefronts_ld") * 2  # As as before, Bs half
-    # With the default's twice as many sums a thread, where no tile sticks out.
+    assert (
+        warp_tile["wavefronts_ld"] * 3 == of("double-buffer", "wavefronts_ld") * 2
+    )  # As as before, half as many for Bs
+    # With the default's twice as many sums per thread, at a shape without partial tiles.
     warp_tile_wavefronts, double_buffer_wavefronts = (run(f"gemm/{name}", GemmShape(128, 256, 16), engine="emulator").counters.total["wavefronts_ld"]
                 for name in ("warp-tile", "double-buffer"))  # fmt: skip
     assert warp_tile_wavefronts * 2 == double_buffer_wavefronts

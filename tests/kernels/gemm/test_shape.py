@@ -1,4 +1,4 @@
-"""GemmShape: what it accepts, derives and refuses; its presets; and input values of each type."""
+"""GemmShape: valid and invalid values, derived sizes; its presets; and input values of each type."""
 
 from __future__ import annotations
 

@@ -1,5 +1,5 @@
-"""The tensor-core and INT8 rungs, executed without a GPU: right at any shape, exact where they must be,
-free of races and, where they promise it, of bank conflicts."""
+"""The tensor-core and INT8 rungs, executed without a GPU: results at any shape, exactness of INT8, races and bank
+conflicts."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ KERNELS = [(name, dtype) for name, dtypes in DTYPES.items() for dtype in dtypes]
 
 
 def covering(name: str, s: GemmShape) -> Iterator[dict[str, int]]:
-    """Few legal sets, small tiles before large ones, that have each choice of each size among them."""
+    """Yield few legal sets, small tiles before large ones, that together have each choice of each size."""
     missing = {(size, value) for size, values in RUNGS[name].tiles.items() for value in values}
     sets = sorted(legal(RUNGS[name], s), key=lambda tiles: tiles["BM"] * tiles["BN"])
     while missing:
@@ -73,7 +73,7 @@ def emulated(
     legal=True,
     **options,
 ) -> EmulatedRun:
-    """The one launch of a rung, its source gone through `change`; inputs not given are seeded."""
+    """Run the only launch of a rung, with its source changed by `change`. Inputs not given are seeded."""
     rung = RUNGS[name]
     program = rung.build(s, rung.check(s, tiles) if legal else tiles)
     (step,), (c,) = program.steps, program.of_role(OUTPUT)
@@ -87,8 +87,11 @@ def emulated(
 
 
 def excess_error(s: GemmShape, result: EmulatedRun) -> float:
-    """How far the worst element lies beyond what the emulator may lose: it rounds a sum to FP32 once in 16
-    products, then for alpha and for beta, each time by 2^-24 of the sum of absolute products at most."""
+    """Return by how much the worst element exceeds the emulator's rounding error.
+
+    The emulator rounds a sum to FP32 once in 16 products, then for alpha and for beta. Each rounding is at most 2^-24
+    of the sum of absolute products.
+    """
     ref, scale = gemm(s, **result.inputs)
     assert result.out.shape == (s.M, s.N) and np.isfinite(result.out).all()
     rounded = 0.0 if s.dtype == "int8" else (-(-s.K // 16) + 2) * 2.0**-24
@@ -113,7 +116,7 @@ def test_every_rung_agrees_at_any_shape(kernel, extents, alpha, beta):
 @pytest.mark.parametrize("name, dtype", KERNELS)
 @pytest.mark.parametrize("extents", [(1, 1, 1), (130, 260, 1), (64, 64, 64), (61, 45, 37), (129, 8, 72)])
 def test_corner_cases(name, dtype, extents):
-    """One element; K = 1; a square; nothing a multiple of anything; rows of B that begin on 16 bytes."""
+    """Covers one element; K = 1; a square; extents that no tile divides; rows of B that begin on 16 bytes."""
     s = GemmShape(*extents, beta=1, dtype=dtype)
     assert excess_error(s, emulated(name, s)) <= 0
 
@@ -121,7 +124,7 @@ def test_corner_cases(name, dtype, extents):
 @needs_nvrtc
 @pytest.mark.parametrize("name, dtype", KERNELS)
 def test_every_tile_size_agrees(name, dtype):
-    """Each choice of each size, with copies of 16 bytes and without."""
+    """Covers each choice of each size, with copies of 16 bytes and without."""
     shapes = [GemmShape(*extents, dtype=dtype) for extents in ((72, 136, 96), (70, 131, 75))]
     tried = list(covering(name, shapes[0])) if dtype != "bf16" else [RUNGS[name].default_tiles]
     for tiles, s in itertools.product(tried, shapes):
@@ -131,7 +134,7 @@ def test_every_tile_size_agrees(name, dtype):
 @needs_nvrtc
 @pytest.mark.parametrize("name", ["wmma", "mma-sync"])
 def test_sums_are_fp32(name):
-    """2,100 ones are 2,100; a sum in FP16 would stop at 2,048."""
+    """The sum of 2,100 ones is 2,100. A sum in FP16 would stop at 2,048."""
     s = GemmShape(16, 16, 2100, dtype="fp16")
     ones = {"A": np.ones((16, 2100), np.float16), "B": np.ones((2100, 16), np.float16)}
     np.testing.assert_array_equal(emulated(name, s, inputs=ones).out, 2100)
@@ -140,7 +143,7 @@ def test_sums_are_fp32(name):
 @needs_nvrtc
 @pytest.mark.parametrize("name", ["wmma", "mma-sync"])
 def test_bf16_has_the_range_of_fp32(name):
-    """2^100 times 2^-90: neither is a number of FP16."""
+    """Multiplies 2^100 by 2^-90: neither is an FP16 number."""
     s = GemmShape(16, 8, 24, dtype="bf16")
     inputs = seeded_inputs(RUNGS[name].build(s, RUNGS[name].default_tiles).of_role(INPUT))
     inputs = {"A": np.full_like(inputs["A"], 2.0**100), "B": np.full_like(inputs["B"], 2.0**-90)}
@@ -185,13 +188,13 @@ SMALL = {"BM": 64, "BN": 64, "BK": 32, "WM": 32, "WN": 32}
             (64, 64, 136),
             SMALL,
             2,
-        ),  # the first tiles are there; the next, and all have read
+        ),  # the first tiles are written; the next are written and all threads have read
         ("mma-sync", "fp16", (64, 64, 65), SMALL, 2),  # element by element: tiles written, read
         ("dp4a", "int8", (64, 64, 128), {}, 2),
     ],
 )
 def test_every_barrier_is_needed(name, dtype, extents, tiles, needed):
-    """Take any one away and two threads race, or the sums are wrong."""
+    """Without any one of the barriers, two threads race or the sums are wrong."""
     s = GemmShape(*extents, dtype=dtype)
     whole = emulated(name, s, tiles)
     detected, barriers = 0, sources.text(f"gemm/{SOURCES[name]}").count("__syncthreads();")
@@ -230,7 +233,7 @@ def test_dp4a_has_no_bank_conflicts(tiles):
 @needs_nvrtc
 @pytest.mark.parametrize("name, dtype", KERNELS)
 def test_counted_flops_are_those_of_the_product(name, dtype):
-    """Of whole tiles nothing is multiplied in vain."""
+    """With whole tiles, only the product's FLOPs are executed."""
     s = GemmShape(256, 128, 64, dtype=dtype)
     total = emulated(name, s, count=True).total
     assert total["flops_dp4a" if dtype == "int8" else "flops_mma"] == s.flops
@@ -238,7 +241,7 @@ def test_counted_flops_are_those_of_the_product(name, dtype):
 
 @needs_nvrtc
 def test_fragments_are_stored_in_whole_sectors():
-    """Four lanes write the 8 floats of a sector in one request, where rows begin on 8 bytes."""
+    """Four lanes write the 8 floats of a sector in one request if rows begin on 8 bytes."""
     total = emulated("mma-sync", GemmShape(256, 128, 64, dtype="fp16"), count=True).total
     assert total["sectors_st"] == 256 * 128 // 8
     assert total["requests_st"] == 256 * 128 // 64
@@ -248,7 +251,7 @@ def test_fragments_are_stored_in_whole_sectors():
 
 @needs_nvrtc
 def test_wmma_loads_tiles_16_bytes_at_a_time():
-    """A warp brings 256 elements of A or B with a request where rows begin on 16 bytes, 32 where not."""
+    """A warp loads 256 elements of A or B per request if rows begin on 16 bytes, else 32."""
 
     def requests(M, N, K) -> int:
         return emulated("wmma", GemmShape(M, N, K, dtype="fp16"), count=True).total["requests_ld"]
@@ -259,7 +262,7 @@ def test_wmma_loads_tiles_16_bytes_at_a_time():
 
 
 # -- rules --------------------------------------------------------------------------------------------------
-# A pass of 512 threads is 32 rows of B, a part of it 16 rows; a pass of 256 is 64 rows of A, a part 32.
+# A copy pass of 512 threads is 32 rows of B, but a part has 16 rows. A pass of 256 is 64 rows of A, a part has 32.
 TALL_B = {"BM": 256, "BN": 128, "BK": 64, "WM": 64, "WN": 32, "STAGES": 3, "GROUP": 8}
 TALL_A = {"BM": 64, "BN": 256, "BK": 32, "WM": 64, "WN": 32, "STAGES": 4, "GROUP": 8}
 RULES = [
@@ -312,7 +315,7 @@ def test_copy_pass_larger_than_its_part_does_not_compile(tiles, error_text):
     extents=st.sampled_from([(72, 136, 200), (70, 131, 75)]),
 )
 def test_legal_tile_sizes_stay_inside_their_tiles(data, name, extents):
-    """Nothing out of bounds, no race, the right sums: any set of choices, not only one moved from the default."""
+    """Checks bounds, races and sums for any set of choices, not only for one choice changed from the default."""
     s = GemmShape(*extents, dtype=DTYPES[name][0])
     tiles = data.draw(st.sampled_from(legal(RUNGS[name], s)))
     result = emulated(name, s, tiles, races=True)
@@ -355,7 +358,7 @@ def test_legal_tile_sizes_are_valid_cuda_launches(name, dtype):
         assert threads % 32 == 0 and 32 <= threads <= 1024 and step.shared <= 227 * 2**10
 
 
-# -- twins and libraries ------------------------------------------------------------------------------------
+# -- CPU and libraries --------------------------------------------------------------------------------------
 def test_tf32_has_ten_bits_of_fraction():
     x = np.float32([1, 1 + 2**-10, 1 + 2**-11 + 2**-20, 1 + 2**-12, -(1 + 2**-11 + 2**-20), 0])
     np.testing.assert_array_equal(
@@ -379,5 +382,5 @@ def test_cpu_implementations_agree_with_the_reference(name, dtype, beta):
     for step in program.steps:
         step.twin(*(arrays[a] if isinstance(a, str) else a for a in step.args))
     assert agrees(arrays["C"], ref, scale, rung.tolerance)
-    if name == "cublas-tf32":  # and it is not FP32 under another name
+    if name == "cublas-tf32":  # and it is not FP32
         assert not agrees(arrays["C"], ref, scale, 1e-5)

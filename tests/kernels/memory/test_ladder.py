@@ -1,4 +1,4 @@
-"""Threads and memory: right at any shape on both engines, and the sectors and passes that the formulas say."""
+"""Threads and memory: results at any shape on both engines, and sectors and wavefronts compared with the formulas."""
 
 from __future__ import annotations
 
@@ -83,7 +83,7 @@ def test_padding_helps_powers_of_two_and_harms_odd_strides():
 
 
 def test_x_down_the_column_loads_one_sector_per_lane():
-    """A warp of a 32 x 32 block: 4 sectors of each matrix along the row, 32 down the column."""
+    """A warp of a 32 x 32 block loads 4 sectors of each matrix along the row, 32 down the column."""
     along, down = (
         run(f"add/{name}", AddShape(64, 64), engine="emulator").counters.total
         for name in ("matrix", "matrix-transposed")
@@ -93,7 +93,7 @@ def test_x_down_the_column_loads_one_sector_per_lane():
 
 
 def test_wrong_thread_mapping_is_detected(monkeypatch):
-    """Rows and columns of the grid changed over, the block not: some elements are never written."""
+    """Exchanges rows and columns of the grid, but not of the block: some elements are never written."""
     rung = LADDERS["add"].rung("add/matrix")
     build = rung.build
 
@@ -112,7 +112,7 @@ def test_wrong_thread_mapping_is_detected(monkeypatch):
 
 
 def test_wrong_pitch_is_detected():
-    """The banks' reference knows nothing of the tile's pitch: another stride gives other sums."""
+    """The reference does not depend on the tile's pitch: another stride gives other sums."""
     s = BanksShape(64, 5, 3)
     ladder = memory_ladder.BANKS
     x = seeded_inputs(ladder.rungs[0].build(s, ladder.rungs[0].default_tiles).of_role("input"))["x"]

@@ -23,7 +23,7 @@ shapes = st.builds(SoftmaxShape, st.integers(1, 300), st.one_of(st.integers(1, 4
 
 
 def computed(rung, s: SoftmaxShape, tiles=None, inputs=None):
-    """(y, x) of a rung; nothing is held against the reference."""
+    """Return (y, x) of a rung, without a comparison with the reference."""
     program = rung.build(s, rung.check(s, tiles))
     inputs = inputs or seeded_inputs(program.of_role("input"))
     session = cuda.open(program, inputs)
@@ -33,7 +33,7 @@ def computed(rung, s: SoftmaxShape, tiles=None, inputs=None):
 
 
 def run_and_verify(rung, s: SoftmaxShape, tiles=None, inputs=None) -> float:
-    """Relative error of a rung, every element held against the float64 reference."""
+    """Return the relative error of a rung, with every element compared with the float64 reference."""
     y, inputs = computed(rung, s, tiles, inputs)
     ref, scale = softmax_ladder.reference(s, **inputs)
     error = relative_error(y, ref)
@@ -107,7 +107,7 @@ def test_pytorch_agrees(shape):
 @needs_torch
 @pytest.mark.parametrize("mode", ["cold", "hot"])
 def test_pytorch_is_timed_in_both_modes_and_allocates_nothing(mode):
-    """Hot samples are captured graphs; after them the output is still right."""
+    """Hot samples are captured graphs. After them the output is still right."""
     shape = SoftmaxShape(2048, 1024)
     program = LIBRARY.build(shape, {})
     inputs = seeded_inputs(program.of_role("input"))

@@ -1,5 +1,5 @@
-"""The softmax ladder without a GPU: right at any shape and tile size, whatever the numbers; wrong just where the unsafe
-kernel must be; free of races; told by its rules; PyTorch's part by what is asked of it."""
+"""The softmax ladder without a GPU: results at any shape and tile size and for any numbers, the overflow of the unsafe
+kernel, races, rules, and the arguments of PyTorch's call."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ shapes = st.builds(SoftmaxShape, st.integers(1, 6), extents)
 
 
 def make_inputs(kind: str, s: SoftmaxShape) -> dict[str, np.ndarray]:
-    """x of a kind."""
+    """Return an input x of the given kind."""
     rng, x = np.random.default_rng(3), np.empty((s.M, s.N), np.float32)
     x[...] = {
         "logits of 1e4": 1e4 * np.sign(rng.standard_normal(x.shape)),
@@ -62,7 +62,7 @@ FINITE = (
 )
 
 
-# -- right -------------------------------------------------------------------------------------------
+# -- results -----------------------------------------------------------------------------------------
 @needs_nvrtc
 @pytest.mark.parametrize("name", RUNGS)
 @settings(max_examples=8, deadline=None)
@@ -132,7 +132,7 @@ def unsafe(*x: float) -> np.ndarray:
 @settings(max_examples=40, deadline=None)
 @given(st.lists(st.floats(-80, 87, width=32), max_size=10), st.floats(80, 200, width=32))
 def test_it_overflows_exactly_where_exp_does(others, largest):
-    """Where the largest is beyond 88.722839, the logarithm of the largest float32, and only there (sums aside)."""
+    """It overflows if the largest exceeds 88.722839, the logarithm of the largest float32 (apart from sums)."""
     y = unsafe(largest, *others)
     if largest < 87.9:
         assert np.isfinite(y).all()
@@ -174,7 +174,7 @@ def test_warp_order_changes_nothing_and_no_races(name):
     )
 
 
-FAULTS = {  # what is wrong: (the kernel, what stands there, what is put in its place)
+FAULTS = {  # what is wrong: (the kernel, original code, faulty code)
     "the sum not rescaled": ("online", "a.l * expf(a.m - shift) +", "a.l +"),
     "no shift for rows of -infinity": ("online", "m == -INFINITE ? 0.0f : m", "m"),
     "a level too few": ("online", "stride = BLOCK / 2; stride;", "stride = BLOCK / 2; stride > 1;"),
@@ -192,7 +192,7 @@ FAULTS = {  # what is wrong: (the kernel, what stands there, what is put in its 
 @needs_nvrtc
 @pytest.mark.parametrize("fault", FAULTS)
 def test_fault_in_the_kernel_is_detected(fault):
-    """What the tests above would see: the kernel with one thing wrong."""
+    """The tests above would detect a kernel with one fault."""
     which, right, wrong = FAULTS[fault]
     rung, shape = RUNGS[f"softmax/{which}"], SoftmaxShape(2, 300)
     program = rung.build(shape, rung.check(shape, {"BLOCK": 128} if "BLOCK" in rung.tiles else None))
@@ -248,7 +248,7 @@ def test_text_is_parsed_or_refused():
 @pytest.mark.parametrize("name", RUNGS)
 @pytest.mark.parametrize("shape", [SoftmaxShape(2, 40), SoftmaxShape(3, 300)], ids=str)
 def test_predicted_bytes_equal_counted_bytes(name, shape):
-    """Three reads and a write, two and one, one and one: to the byte."""
+    """Three reads and one write, two and one, or one and one, exact to the byte."""
     rung = RUNGS[name]
     program = rung.build(shape, rung.default_tiles)
     session = emulator.open(program, tried.seeded_inputs(program.of_role("input")))
@@ -275,7 +275,7 @@ def test_one_read_and_one_write_is_the_minimum():
 
 @pytest.mark.parametrize("name", RUNGS)
 def test_cpu_engine_allocates_no_second_matrix(name):
-    """A maximum and a sum a row at most, with what NumPy needs to compute them."""
+    """It allocates at most a maximum and a sum per row, and NumPy's temporaries for them."""
     shape = SoftmaxShape(512, 1000)
     program = RUNGS[name].build(shape, RUNGS[name].default_tiles)
     session = cpu.Session(program, tried.seeded_inputs(program.of_role("input")))
@@ -296,7 +296,7 @@ def test_missing_pytorch_is_explained(monkeypatch):
 
 
 def test_pytorch_writes_softmax_of_the_rows_to_y_on_our_stream(monkeypatch):
-    """With as much of PyTorch and CuPy as is asked for."""
+    """Uses fakes of the parts of PyTorch and CuPy that are called."""
     active_contexts, contexts_at_call = [], []
 
     class Context:
