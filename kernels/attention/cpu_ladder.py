@@ -52,7 +52,7 @@ def _scratch(name: str, s: AttentionShape, tiles: Tiles) -> tuple[Buffer, ...]:
 
 def _build(name: str, s: AttentionShape, tiles: Tiles) -> Program:
     scratch = _scratch(name, s, tiles)
-    sides = (np.int64(tiles[of]) for of in CHOICES.get(name, ()))
+    sides = (np.int64(tiles[side]) for side in CHOICES.get(name, ()))
     args = ("Q", "K", "V", "O", np.float32(s.factor), np.int64(s.causal), *sides, *(b.name for b in scratch))
     cpu_function, prepare = partial(_run, name, tiles["THREADS"]), partial(_prepare, name)
     return Program(

@@ -49,7 +49,7 @@ class Loop:
 
     name: str
     extent: int
-    inside: tuple[Loop | ArrayAccess, ...]
+    body: tuple[Loop | ArrayAccess, ...]
     grain: int = 1
 
     @property
@@ -73,9 +73,9 @@ def _lines_moved(node: Loop | ArrayAccess, sizes: Sizes, cache: Cache) -> float:
     if isinstance(node, ArrayAccess):
         return (1 + node.written) * node.lines(sizes, cache)
     step_sizes = {**sizes, node.name: node.step}
-    if sum(lines for lines, _ in _footprints(node.inside, step_sizes, cache)) <= cache.lines:
+    if sum(lines for lines, _ in _footprints(node.body, step_sizes, cache)) <= cache.lines:
         return sum(lines * transfers for lines, transfers in _footprints((node,), sizes, cache))
-    return node.iterations * sum(_lines_moved(each, step_sizes, cache) for each in node.inside)
+    return node.iterations * sum(_lines_moved(each, step_sizes, cache) for each in node.body)
 
 
 def _footprints(nodes: tuple[Loop | ArrayAccess, ...], sizes: Sizes, cache: Cache) -> list[tuple[float, int]]:
@@ -97,7 +97,7 @@ def _accesses(nodes: tuple[Loop | ArrayAccess, ...], sizes: Sizes) -> Iterator[t
             yield node, sizes
         else:
             extents = {**sizes, node.name: max(sizes.get(node.name, 1), node.extent)}
-            yield from _accesses(node.inside, extents)
+            yield from _accesses(node.body, extents)
 
 
 # -- the loops of each rung, for one head ---------------------------------------------------------------
@@ -154,10 +154,10 @@ def _flash(s: AttentionShape, sides: Sizes) -> Iterator[Loop]:
 def _square(s: AttentionShape, rows: int, keys: int, S: ArrayAccess) -> tuple[Loop, ...]:
     """Return the loops of a square of scores. The keys are first transposed to Kt, DEEP columns at a time."""
     q, k, _, _ = _head_arrays(s)
-    deep, max_sizes = min(DEEP, s.d), {"x": DEEP, "j": keys}
+    depth, max_sizes = min(DEEP, s.d), {"x": DEEP, "j": keys}
     Kt, read = (ArrayAccess("Kt", ("x",), "j", keys, w, max_sizes) for w in (True, False))
-    transposed = Loop("j", keys, (Loop("x", deep, (k, Kt)),))
-    multiplied = Loop("i", rows, (Loop("x", deep, (q, Loop("j", keys, (read, S)))),))
+    transposed = Loop("j", keys, (Loop("x", depth, (k, Kt)),))
+    multiplied = Loop("i", rows, (Loop("x", depth, (q, Loop("j", keys, (read, S)))),))
     return (Loop("x", s.d, (transposed, multiplied), DEEP),)
 
 

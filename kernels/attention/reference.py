@@ -37,8 +37,8 @@ def attention(
     ref, scale = np.empty((2, s.heads, s.N, s.d))
     rows = max(1, CHUNK // s.N)
 
-    def compute(at: tuple[int, int]) -> None:
-        head, first = at
+    def compute(task: tuple[int, int]) -> None:
+        head, first = task
         index = head, slice(first, first + rows)
         scaled_q = factor * q[index].astype(np.float64)
         with np.errstate(invalid="ignore", over="ignore"):  # infinite scores give NaN, which is correct

@@ -89,6 +89,6 @@ def count_rules(margin: int, **counts: int) -> Iterator[str]:
 
 
 def multiple_rules(tiles: Tiles, *pairs: tuple[str, int]) -> Iterator[str]:
-    for name, of in pairs:
-        if tiles[name] % of:
-            yield f"{name} % {of} == 0, got {tiles[name]}"
+    for name, divisor in pairs:
+        if tiles[name] % divisor:
+            yield f"{name} % {divisor} == 0, got {tiles[name]}"

@@ -104,12 +104,12 @@ def build_implicit(s: ConvShape, tiles: Tiles) -> Program:
     return _implicit("06_implicit_gemm.cu", s, tiles, divisors(s))
 
 
-def _implicit(source: str, s: ConvShape, tiles: Tiles, *more: np.void) -> Program:
+def _implicit(source: str, s: ConvShape, tiles: Tiles, *extra_args: np.void) -> Program:
     step = launch(
         f"conv/{source}",
         (ceil(s.N * s.PQ, tiles["BN"]), ceil(s.filters, tiles["BM"]), s.groups),
         threads(tiles),
-        ("x", "w", common.bias_name(s), "y", common.struct(s), common.layer(s), *more),
+        ("x", "w", common.bias_name(s), "y", common.struct(s), common.layer(s), *extra_args),
         cpu.implicit_gemm(tiles["BM"], tiles["BN"], tiles["BK"]),
         tiles,
         implicit_shared(tiles),

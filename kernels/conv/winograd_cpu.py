@@ -40,8 +40,8 @@ def input_tiles(x: np.ndarray, m: int, pad: tuple[int, int]) -> np.ndarray:
 def output_maps(tiles: np.ndarray, maps: Iterable[int], P: int, Q: int) -> np.ndarray:
     """Return [*maps, P, Q] of tiles [m, m, *maps, down, across], joined and cropped to P x Q."""
     m, _, *_, down, across = tiles.shape
-    whole = np.moveaxis(tiles, (0, 1), (-3, -1))  # [*maps, down, m, across, m]
-    return whole.reshape(*maps, down * m, across * m)[..., :P, :Q]
+    joined = np.moveaxis(tiles, (0, 1), (-3, -1))  # [*maps, down, m, across, m]
+    return joined.reshape(*maps, down * m, across * m)[..., :P, :Q]
 
 
 def filters(m: int):

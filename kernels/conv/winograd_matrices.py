@@ -148,8 +148,8 @@ def operations(X: Matrix) -> Count:
 
 def operations_2d(X: Matrix) -> Count:
     """Count the operations of X d X^T: X on each column of d, then on each row of that."""
-    one, times = operations(X), len(X[0]) + len(X)
-    return Count(one.additions * times, one.multiplications * times)
+    per_vector, times = operations(X), len(X[0]) + len(X)
+    return Count(per_vector.additions * times, per_vector.multiplications * times)
 
 
 def multiplications_2d(m: int, r: int) -> tuple[int, int]:
@@ -181,8 +181,8 @@ def _table(name: str, X: Matrix) -> str:
 
 def _literal(value: Fraction) -> str:
     """Return a quotient that the compiler rounds once."""
-    whole = value.denominator == 1
-    return f"{value.numerator}" if whole else f"{value.numerator}.f/{value.denominator}"
+    is_whole = value.denominator == 1
+    return f"{value.numerator}" if is_whole else f"{value.numerator}.f/{value.denominator}"
 
 
 def main() -> None:

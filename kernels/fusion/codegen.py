@@ -119,9 +119,9 @@ class _Names:
     def fetch(self, blocks: Sequence[int], c: str, declare: bool = True) -> list[str]:
         """Return lines that load the parameters of map `c` into local variables."""
         return [
-            f"{'float ' if declare else ''}{self.by_block[n][local]} = {what.format(c=c, **self.by_block[n])};"
+            f"{'float ' if declare else ''}{self.by_block[n][local]} = {expression.format(c=c, **self.by_block[n])};"
             for n in blocks
-            for local, what in FETCH.get(self.group.kinds[n], {}).items()
+            for local, expression in FETCH.get(self.group.kinds[n], {}).items()
         ]
 
     def apply(self, blocks: Sequence[int], v: str, at: str = "") -> list[str]:
@@ -153,39 +153,47 @@ _NEVER_STORED = "The maps between are never stored."
 def _opening(group: Group) -> str:
     """Return the opening comment: the chain, the idea, what limits it, the launch."""
     core, last = group.core, len(group.kinds)
-    tail, front = (_listed(group.kinds[n] for n in part) for part in (group.epilogue, group.prologue))
-    many = last > 1
+    epilogue, prologue = (_listed(group.kinds[n] for n in part) for part in (group.epilogue, group.prologue))
+    is_fused = last > 1
     if not core:
         idea = f"a thread loads four values as one float4. In registers it applies {_all(last)} to them. Then it stores them."
-        idea += f" A launch for each block would read and write every value {last} times." if many else ""
+        idea += f" A launch for each block would read and write every value {last} times." if is_fused else ""
         bytes_per_value = 8 + 4 * group.kinds.count("add")
         limit = f"HBM. {bytes_per_value} bytes are moved for each value. That does not depend on the number of blocks."
         grid = "ceil(N*C*H*W / (4 * FOURS * block)), block BLOCK. A thread computes FOURS times four values."
     elif core == "conv":
         idea = "one thread per output value multiplies the window under it, in all C maps, by a filter. It adds the products."
         idea += (
-            f" While the sum is in a register, {tail} {_is(group.epilogue)} applied to it. {_NEVER_STORED}"
-            if tail
+            f" While the sum is in a register, {epilogue} {_is(group.epilogue)} applied to it. {_NEVER_STORED}"
+            if epilogue
             else ""
         )
         limit = "the multiply-adds, C*R*R of them for every value that is written."
-        limit += " Fusion saves bytes, and this kernel does not wait for bytes." if tail else ""
+        limit += " Fusion saves bytes, and this kernel does not wait for bytes." if epilogue else ""
         grid = "ceil(N*K*P*Q / block), block BLOCK."
     elif core == "gap":
         idea = "a warp per map adds its values. Neighbouring lanes load neighbouring values. Then the lanes exchange their sums."
-        idea += f" Before a value is added, {front} {_is(group.prologue)} applied to it." if front else ""
-        idea += f" Before the mean is stored, {tail} {_is(group.epilogue)} applied to it." if tail else ""
+        idea += (
+            f" Before a value is added, {prologue} {_is(group.prologue)} applied to it." if prologue else ""
+        )
+        idea += (
+            f" Before the mean is stored, {epilogue} {_is(group.epilogue)} applied to it." if epilogue else ""
+        )
         limit = "HBM. The maps are read once, and almost nothing is written."
         grid = "ceil(N*C / warps of a block), block BLOCK."
     else:
         word = "largest" if core == "maxpool" else "mean"
         idea = f"one thread per output value computes the {word} of the R x R values under its window."
-        idea += f" First it applies {front} to each of them. {_NEVER_STORED}" if front else ""
-        idea += f" Before the result is stored, {tail} {_is(group.epilogue)} applied to it." if tail else ""
+        idea += f" First it applies {prologue} to each of them. {_NEVER_STORED}" if prologue else ""
+        idea += (
+            f" Before the result is stored, {epilogue} {_is(group.epilogue)} applied to it."
+            if epilogue
+            else ""
+        )
         limit = "HBM. If windows overlap, the caches hold the values that are read again."
-        limit += f" For these, {front} {_is(group.prologue)} computed again." if front else ""
+        limit += f" For these, {prologue} {_is(group.prologue)} computed again." if prologue else ""
         grid = "ceil(N*C*P*Q / block), block BLOCK."
-    head = f"{' -> '.join(group.kinds)}: {'one kernel for ' + str(last) + ' blocks' if many else 'one block'} of a chain."
+    head = f"{' -> '.join(group.kinds)}: {'one kernel for ' + str(last) + ' blocks' if is_fused else 'one block'} of a chain."
     lines = (
         head,
         "",
@@ -294,7 +302,7 @@ WINDOW = [
 
 
 def _conv(names: _Names) -> list[str]:
-    tail = names.group.epilogue
+    epilogue = names.group.epilogue
     return [
         *PIXEL,
         "int n = divide(plane, shape.by_K), k = plane - n * shape.K;",
@@ -310,61 +318,61 @@ def _conv(names: _Names) -> list[str]:
         "    for (int c = 0; c < shape.C; ++c)",
         f"      {'v += pixel[c * in_area] * tap[c * taps];':<48}  // conv",
         "  }",
-        *names.fetch(tail, "k"),
-        *names.apply(tail, "v", "i"),
+        *names.fetch(epilogue, "k"),
+        *names.apply(epilogue, "v", "i"),
         "y[i] = v;",
     ]
 
 
 def _pool(names: _Names) -> list[str]:
     group = names.group
-    front, tail, largest = group.prologue, group.epilogue, group.core == "maxpool"
+    prologue, epilogue, largest = group.prologue, group.epilogue, group.core == "maxpool"
     combine = "v = larger(v, u);" if largest else "v += u;"
     mean = [] if largest else [f"{'v /= shape.R * shape.R;':<48}  // avgpool"]
     find_map = ["int c = plane - divide(plane, shape.by_K) * shape.K;  // map"]
     return [
         *PIXEL,
-        *(find_map if names.needs_map((*front, *tail)) else ()),
-        *names.fetch(front, "c"),
+        *(find_map if names.needs_map((*prologue, *epilogue)) else ()),
+        *names.fetch(prologue, "c"),
         "",
         f"float v = {'-INFINITE' if largest else '0.0f'};",
         *WINDOW,
         "    int in_index = (plane * shape.H + in_row) * shape.W + in_col;",
         "    float u = x[in_index];",
-        *(f"    {line}" for line in names.apply(front, "u", "in_index")),
+        *(f"    {line}" for line in names.apply(prologue, "u", "in_index")),
         f"    {combine:<48}  // {group.core}",
         "  }",
         *mean,
-        *names.fetch(tail, "c"),
-        *names.apply(tail, "v", "i"),
+        *names.fetch(epilogue, "c"),
+        *names.apply(epilogue, "v", "i"),
         "y[i] = v;",
     ]
 
 
 def _gap(names: _Names) -> list[str]:
-    front, tail = names.group.prologue, names.group.epilogue
+    prologue, epilogue = names.group.prologue, names.group.epilogue
     find_map = ["int c = i - divide(i, shape.by_K) * shape.K;  // map, in its image"]
     return [
         "int lane = threadIdx.x % 32;",
         "int i = (blockIdx.x * blockDim.x + threadIdx.x) / 32;  // map",
         "if (i >= output_count(shape)) return;",
         "int area = shape.H * shape.W;",
-        *(find_map if names.needs_map((*front, *tail)) else ()),
-        *names.fetch(front, "c"),
+        *(find_map if names.needs_map((*prologue, *epilogue)) else ()),
+        *names.fetch(prologue, "c"),
         "",
         "float v = 0.0f;",
         "#pragma unroll 4",
         "for (int in_index = i * area + lane; in_index < (i + 1) * area;",
         "     in_index += 32) {",
         "  float u = x[in_index];",
-        *(f"  {line}" for line in names.apply(front, "u", "in_index")),
+        *(f"  {line}" for line in names.apply(prologue, "u", "in_index")),
         f"  {'v += u;':<48}  // gap",
         "}",
         "for (int lane_mask = 16; lane_mask; lane_mask /= 2)",
         "  v += __shfl_xor_sync(~0u, v, lane_mask);",
         "if (lane > 0) return;",
         f"{'v /= area;':<48}  // gap",
-        *names.fetch(tail, "c"),
-        *names.apply(tail, "v", "i"),
+        *names.fetch(epilogue, "c"),
+        *names.apply(epilogue, "v", "i"),
         "y[i] = v;",
     ]

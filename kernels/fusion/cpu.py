@@ -21,22 +21,27 @@ Piece = tuple[int, slice]  # image, maps
 
 def group(kinds: Sequence[str]) -> Callable[..., None]:
     """Return the NumPy function for the kernel of a group of blocks (kernels.fusion.codegen.Group) or of one block."""
-    of = Group(0, tuple(kinds))
-    core = {"": _elementwise, "conv": _conv, "maxpool": _pool, "avgpool": _pool, "gap": _gap}[of.core]
+    fused_group = Group(0, tuple(kinds))
+    core = {"": _elementwise, "conv": _conv, "maxpool": _pool, "avgpool": _pool, "gap": _gap}[
+        fused_group.core
+    ]
 
     def compute(x: np.ndarray, *rest) -> None:
         *tensors, y, s = (a for a in rest if not (np.ndim(a) == 0 and a.dtype == np.float32))
         eps = iter(a for a in rest if np.ndim(a) == 0 and a.dtype == np.float32)
         arrays = iter(tensors)
-        tensors_of = [[next(arrays) for _ in TENSORS.get(kind, ())] for kind in of.kinds]
+        tensors_of = [[next(arrays) for _ in TENSORS.get(kind, ())] for kind in fused_group.kinds]
         tensors_of = [
-            [*t, next(eps)] if kind == "bn" else t for kind, t in zip(of.kinds, tensors_of, strict=True)
+            [*t, next(eps)] if kind == "bn" else t
+            for kind, t in zip(fused_group.kinds, tensors_of, strict=True)
         ]
-        blocks = list(zip(of.kinds, tensors_of, strict=True))
-        prologue, epilogue = ([blocks[n] for n in part] for part in (of.prologue, of.epilogue))
-        core_tensors = tensors_of[of.kinds.index(of.core)] if of.core else ()
+        blocks = list(zip(fused_group.kinds, tensors_of, strict=True))
+        prologue, epilogue = (
+            [blocks[n] for n in part] for part in (fused_group.prologue, fused_group.epilogue)
+        )
+        core_tensors = tensors_of[fused_group.kinds.index(fused_group.core)] if fused_group.core else ()
         with np.errstate(over="ignore", invalid="ignore"):
-            core(of.core, prologue, core_tensors, epilogue, x, y, s)
+            core(fused_group.core, prologue, core_tensors, epilogue, x, y, s)
 
     return compute
 
@@ -50,28 +55,28 @@ def fold(w, b, gamma, beta, mean, var, b_folded, w_folded, K, taps, bias, eps) -
 
 
 # -- pointwise blocks, in place on a piece [maps, H, W] ------------------------------------------------------------
-def _apply(blocks: Sequence, v: np.ndarray, at: Piece) -> None:
+def _apply(blocks: Sequence, v: np.ndarray, piece: Piece) -> None:
     for kind, tensors_of in blocks:
-        APPLY[kind](v, at, *tensors_of)
+        APPLY[kind](v, piece, *tensors_of)
 
 
-def _bias(v: np.ndarray, at: Piece, b: np.ndarray) -> None:
-    v += b[at[1], None, None]
+def _bias(v: np.ndarray, piece: Piece, b: np.ndarray) -> None:
+    v += b[piece[1], None, None]
 
 
-def _bn(v: np.ndarray, at: Piece, gamma, beta, mean, var, eps) -> None:
-    maps = at[1]
+def _bn(v: np.ndarray, piece: Piece, gamma, beta, mean, var, eps) -> None:
+    maps = piece[1]
     v -= mean[maps, None, None]
     v *= (gamma[maps] / np.sqrt(var[maps] + eps))[:, None, None]
     v += beta[maps, None, None]
 
 
-def _relu(v: np.ndarray, at: Piece) -> None:
+def _relu(v: np.ndarray, piece: Piece) -> None:
     np.maximum(v, 0, out=v)
 
 
-def _add(v: np.ndarray, at: Piece, z: np.ndarray) -> None:
-    v += z[at]
+def _add(v: np.ndarray, piece: Piece, z: np.ndarray) -> None:
+    v += z[piece]
 
 
 APPLY = {"bias": _bias, "bn": _bn, "relu": _relu, "add": _add}
@@ -88,9 +93,9 @@ def pieces(maps: np.ndarray) -> Iterator[Piece]:
 
 # -- functions that compute a piece -------------------------------------------------------------------------------------------
 def _elementwise(core, prologue, core_tensors, epilogue, x, y, s) -> None:
-    for at in pieces(x):
-        np.copyto(y[at], x[at])
-        _apply(epilogue, y[at], at)
+    for piece in pieces(x):
+        np.copyto(y[piece], x[piece])
+        _apply(epilogue, y[piece], piece)
 
 
 def _conv(core, prologue, core_tensors, epilogue, x, y, s) -> None:
@@ -111,26 +116,26 @@ def _conv(core, prologue, core_tensors, epilogue, x, y, s) -> None:
 
 def _pool(core, prologue, core_tensors, epilogue, x, y, s) -> None:
     R, u, pad = (int(s[name]) for name in ("R", "stride", "pad"))
-    for at in pieces(x):
-        v = _after_prologue(prologue, x, at)
+    for piece in pieces(x):
+        v = _after_prologue(prologue, x, piece)
         if pad:
-            beyond = -np.inf if core == "maxpool" else 0
-            v = np.pad(v, ((0, 0), (pad, pad), (pad, pad)), constant_values=beyond)
+            fill = -np.inf if core == "maxpool" else 0
+            v = np.pad(v, ((0, 0), (pad, pad), (pad, pad)), constant_values=fill)
         window_values = sliding_window_view(v, (R, R), axis=(1, 2))[:, ::u, ::u]
-        (np.max if core == "maxpool" else np.mean)(window_values, axis=(3, 4), out=y[at])
-        _apply(epilogue, y[at], at)
+        (np.max if core == "maxpool" else np.mean)(window_values, axis=(3, 4), out=y[piece])
+        _apply(epilogue, y[piece], piece)
 
 
 def _gap(core, prologue, core_tensors, epilogue, x, y, s) -> None:
-    for at in pieces(x):
-        np.mean(_after_prologue(prologue, x, at), axis=(1, 2), keepdims=True, out=y[at])
-        _apply(epilogue, y[at], at)
+    for piece in pieces(x):
+        np.mean(_after_prologue(prologue, x, piece), axis=(1, 2), keepdims=True, out=y[piece])
+        _apply(epilogue, y[piece], piece)
 
 
-def _after_prologue(prologue: Sequence, x: np.ndarray, at: Piece) -> np.ndarray:
+def _after_prologue(prologue: Sequence, x: np.ndarray, piece: Piece) -> np.ndarray:
     """Return a piece of x with the prologue applied."""
     if not prologue:
-        return x[at]
-    v = x[at].copy()
-    _apply(prologue, v, at)
+        return x[piece]
+    v = x[piece].copy()
+    _apply(prologue, v, piece)
     return v

@@ -104,10 +104,10 @@ def _add(stage: Stage, v: np.ndarray, e: np.ndarray, z: np.ndarray) -> Pair:
     return v + z, e + np.abs(v) + np.abs(z)
 
 
-def windows(stage: Stage, x: np.ndarray, beyond: float) -> np.ndarray:
-    """Return a view [N, C, P, Q, R, R] of the windows of a pool, padded with `beyond`."""
+def windows(stage: Stage, x: np.ndarray, fill: float) -> np.ndarray:
+    """Return a view [N, C, P, Q, R, R] of the windows of a pool, padded with `fill`."""
     b = stage.block
-    padded = np.pad(x, ((0, 0), (0, 0), (b.pad,) * 2, (b.pad,) * 2), constant_values=beyond)
+    padded = np.pad(x, ((0, 0), (0, 0), (b.pad,) * 2, (b.pad,) * 2), constant_values=fill)
     return sliding_window_view(padded, (b.R, b.R), axis=(2, 3))[:, :, :: b.stride, :: b.stride]
 
 

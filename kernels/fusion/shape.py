@@ -96,26 +96,26 @@ class Stage:
         kind, R, (_, C, _, _) = self.block.kind, self.block.R, self.before
         if kind == "gap":
             return math.prod(self.before)
-        each = {"conv": 2 * C * R * R, "maxpool": R * R, "avgpool": R * R} | OPERATIONS
-        return math.prod(self.after) * each[kind]
+        per_value = {"conv": 2 * C * R * R, "maxpool": R * R, "avgpool": R * R} | OPERATIONS
+        return math.prod(self.after) * per_value[kind]
 
 
 # -- from text ---------------------------------------------------------------------------------------------
 @lru_cache(maxsize=1024)
 def blocks(chain: str) -> tuple[Block, ...]:
     """Parse a chain's text into its blocks. Raises ShapeError, which names the broken rule."""
-    words = chain.split()
-    if not 1 <= len(words) <= MOST_BLOCKS:
-        raise ShapeError(f"a chain has 1 to {MOST_BLOCKS} blocks, got {len(words)}")
-    return tuple(_block(n, word) for n, word in enumerate(words, 1))
+    block_texts = chain.split()
+    if not 1 <= len(block_texts) <= MOST_BLOCKS:
+        raise ShapeError(f"a chain has 1 to {MOST_BLOCKS} blocks, got {len(block_texts)}")
+    return tuple(_block(n, block_text) for n, block_text in enumerate(block_texts, 1))
 
 
-def _block(n: int, word: str) -> Block:
-    kind, *options = word.split(":")
+def _block(n: int, block_text: str) -> Block:
+    kind, *options = block_text.split(":")
     where = f"block {n} ({kind})"
     if kind not in OPTIONS:
         raise ShapeError(f"block {n} must be one of {', '.join(KINDS)}, got {kind!r}")
-    defaults, given = OPTIONS[kind], {}
+    defaults, values = OPTIONS[kind], {}
     for i, part in enumerate(options):
         name, equals, value = part.partition("=")
         if not equals:  # the first number needs no name
@@ -123,12 +123,12 @@ def _block(n: int, word: str) -> Block:
         if name not in defaults:
             allowed = ", ".join(defaults) or "nothing"
             raise ShapeError(f"{where} takes {allowed}; got {part!r}")
-        if name in given:
+        if name in values:
             raise ShapeError(f"{where}: {name} is given twice")
-        given[name] = _number(where, name, value)
-    if missing := [name for name, value in defaults.items() if value is None and name not in given]:
+        values[name] = _number(where, name, value)
+    if missing := [name for name, value in defaults.items() if value is None and name not in values]:
         raise ShapeError(f"{where} needs {', '.join(missing)}")
-    return _checked(where, Block(kind, **(defaults | given)))
+    return _checked(where, Block(kind, **(defaults | values)))
 
 
 def _number(where: str, name: str, text: str) -> float:
@@ -261,13 +261,13 @@ class ChainShape(Shape):
 
 def named(of_blocks) -> tuple[dict[str, str], ...]:
     """Return the names of tensors, block by block, made unique with numbers: b, b_2, b_3."""
-    seen: dict[str, int] = {}
+    counts: dict[str, int] = {}
     out = []
     for names in of_blocks:
         unique_names = {}
         for name in names:
-            seen[name] = seen.get(name, 0) + 1
-            unique_names[name] = name if seen[name] == 1 else f"{name}_{seen[name]}"
+            counts[name] = counts.get(name, 0) + 1
+            unique_names[name] = name if counts[name] == 1 else f"{name}_{counts[name]}"
         out.append(unique_names)
     return tuple(out)
 

@@ -31,7 +31,7 @@ def _build(name: str, s: GemmShape, tiles: Tiles) -> Program:
     args, buffers = ("A", "B", "C"), common.buffers(s)
     if "BLOCK" in tiles:
         squares = tiles["THREADS"], tiles["BLOCK"], tiles["BLOCK"]
-        scratch = [Buffer(of, WORKSPACE, squares) for of in ("As", "Bs", "Cs")]
+        scratch = [Buffer(scratch_name, WORKSPACE, squares) for scratch_name in ("As", "Bs", "Cs")]
         args, buffers = (*args, *(b.name for b in scratch)), (*buffers, *scratch)
     cpu_function, prepare = partial(_run, name, tiles["THREADS"]), partial(_prepare, name)
     return Program(buffers, (HostLoop(name, "gemm/cpu_loops.py", args, cpu_function, prepare),))

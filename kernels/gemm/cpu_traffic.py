@@ -41,11 +41,11 @@ class Cache:
 
     def footprint(self, rows: float, cols: int, stride: int) -> float:
         """Return the number of lines that a rectangle of an array occupies; its rows begin `stride` floats apart."""
-        whole = ceil(rows * stride / self.floats)
+        line_count = ceil(rows * stride / self.floats)
         if cols >= stride:
-            return whole
+            return line_count
         step = gcd(cols, stride, self.floats)  # a row may begin at multiples of this within a line
-        return min(rows * (cols + self.floats - step) / self.floats, whole + 1)
+        return min(rows * (cols + self.floats - step) / self.floats, line_count + 1)
 
 
 def traffic(order: str, s: GemmShape, line_bytes: int, cache_bytes: int, block: int | None = None) -> float:
@@ -88,33 +88,33 @@ def _nest(
         return [cache.footprint(size[a.rows], size[a.cols], a.stride) for a in arrays]
 
     fits = (d for d in range(len(order)) if sum(lines_touched(d)) + resident <= cache.lines)
-    around = max(next(fits, len(order)) - 1, 0)
-    iterations = prod(extents[loop] / step[loop] for loop in order[:around])
+    outer = max(next(fits, len(order)) - 1, 0)
+    iterations = prod(extents[loop] / step[loop] for loop in order[:outer])
     return iterations * sum(
-        a.transfers * lines for a, lines in zip(arrays, lines_touched(around), strict=True)
+        a.transfers * lines for a, lines in zip(arrays, lines_touched(outer), strict=True)
     )
 
 
 def _blocked(s: GemmShape, block: int, cache: Cache) -> float:
     """Return the lines moved: A and B are copied to As and Bs, multiplied into Cs, and Cs is copied to C."""
     extents = {"row": s.M, "col": s.N, "k": s.K}
-    rows, cols, deep = (min(block, extents[loop]) for loop in ("row", "col", "k"))
+    rows, cols, depth = (min(block, extents[loop]) for loop in ("row", "col", "k"))
     A, B, C = (
         ArrayAccess("row", "k", s.K),
         ArrayAccess("k", "col", s.N),
         ArrayAccess("row", "col", s.N, transfers=2),
     )
-    As, Bs, Cs = (cache.footprint(*of, block) for of in ((rows, deep), (deep, block), (rows, block)))
+    As, Bs, Cs = (cache.footprint(*size, block) for size in ((rows, depth), (depth, block), (rows, block)))
     squares = As + Bs + Cs
-    read = cache.footprint(rows, deep, s.K) + cache.footprint(deep, cols, s.N)
+    read = cache.footprint(rows, depth, s.K) + cache.footprint(depth, cols, s.N)
     if squares + read <= cache.lines:  # they stay in the cache, and only A, B and C are moved
         grain = dict.fromkeys(extents, block)
         return _nest(("row", "col", "k"), extents, grain, (A, B, C), cache, squares) + 2 * squares
     multiply = 2 * Cs  # As and Bs are still in the cache
     if squares > cache.lines:
-        extents = {"row": rows, "k": deep, "col": block}
-        of = tuple(ArrayAccess(t.rows, t.cols, block, t.transfers) for t in (A, B, C))
-        multiply = _nest(("row", "k", "col"), extents, {}, of, cache)
+        extents = {"row": rows, "k": depth, "col": block}
+        accesses = tuple(ArrayAccess(t.rows, t.cols, block, t.transfers) for t in (A, B, C))
+        multiply = _nest(("row", "k", "col"), extents, {}, accesses, cache)
     iterations = s.M / rows * ceil(s.N / cols)  # a square at C's edge is multiplied in its whole width
     copied_out = 3 * Cs + 2 * cache.footprint(rows, cols, s.N)  # Cs set to 0, read; C in and out
-    return iterations * (s.K / deep * (read + 2 * (As + Bs) + multiply) + copied_out)
+    return iterations * (s.K / depth * (read + 2 * (As + Bs) + multiply) + copied_out)

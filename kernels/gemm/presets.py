@@ -9,8 +9,8 @@ _GPT2 = "GPT-2 small (Radford et al. 2019), 1,024 tokens, width 768"
 
 
 def _square(n: int, label: str, source: str, dtype: str = "fp32") -> Preset:
-    tail = "" if dtype == "fp32" else f"-{dtype}"
-    return Preset(f"square-{n}{tail}", label, GemmShape(n, n, n, dtype=dtype), source)
+    suffix = "" if dtype == "fp32" else f"-{dtype}"
+    return Preset(f"square-{n}{suffix}", label, GemmShape(n, n, n, dtype=dtype), source)
 
 
 def _layer(key: str, label: str, M: int, N: int, K: int, source: str) -> Preset:

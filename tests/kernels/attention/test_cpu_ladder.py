@@ -37,7 +37,7 @@ from tests.kernels.attention.test_ladder import KINDS, same_where_not_finite
 
 LADDER = LADDERS["attention-loops"]
 RUNGS = {rung.name.partition("/")[2]: rung for rung in LADDER.rungs}
-OURS = ["naive", "blocked", "fused", "flash"]
+OUR_RUNGS = ["naive", "blocked", "fused", "flash"]
 S = AttentionShape(1, 2, 45, 16, causal=1)
 PAPER = ATTENTION_PRESETS["paper-cpu"].shape
 SHORT_BUDGET = Budget(samples=3, seconds=0.1, least=1, warm_up_s=0)
@@ -77,12 +77,12 @@ def test_hard_scores_stay_finite_and_right(name, tiles, kind):
 @pytest.mark.parametrize(("name", "tiles"), TILED)
 @pytest.mark.parametrize("case", SPOILT)
 def test_infinities_and_nans_give_what_the_reference_gives(name, tiles, case):
-    at, place, value = SPOILT[case]
+    name_of_input, index, value = SPOILT[case]
     for causal in (0, 1):
         s = AttentionShape(1, 2, 21, 8, causal=causal)
         inputs = seeded_inputs(RUNGS["flash"].build(s, RUNGS["flash"].default_tiles).of_role("input"))
         inputs["Q"][..., 0] = np.abs(inputs["Q"][..., 0]) + 0.1  # so that -infinity times it stays -infinity
-        inputs[at][(..., *place)] = value
+        inputs[name_of_input][(..., *index)] = value
         with np.errstate(all="ignore"):
             out, _ = computed(cpu, RUNGS[name], s, tiles, inputs)
             same_where_not_finite(out, LADDER.reference(s, **inputs)[0])
@@ -170,12 +170,12 @@ def test_allocated_bytes_equal_prediction():
     Numba starts as many threads as requested.
     """
     process = subprocess.run(
-        [sys.executable, "-c", PROGRAM % OURS],
+        [sys.executable, "-c", PROGRAM % OUR_RUNGS],
         env=os.environ | {"NUMBA_NUM_THREADS": "8"},
         capture_output=True, text=True, timeout=120, check=False,
     )  # fmt: skip
     assert process.returncode == 0, process.stderr
-    for name, (workspace, output, predicted_lines) in zip(OURS, json.loads(process.stdout), strict=True):
+    for name, (workspace, output, predicted_lines) in zip(OUR_RUNGS, json.loads(process.stdout), strict=True):
         assert workspace + output == predicted_lines + output == ALLOCATED_BYTES[name], name
 
 
@@ -207,7 +207,7 @@ def test_numba_allocates_nothing_on_the_heap():
         return rtsys.get_allocation_stats().mi_alloc - before
 
     assert allocated(lambda: scratch(10)) >= 1
-    for name in OURS:
+    for name in OUR_RUNGS:
         rung = RUNGS[name]
         program = rung.build(S, rung.default_tiles)
         session = cpu.open(program, seeded_inputs(program.of_role("input")))
@@ -326,7 +326,7 @@ def predicted_lines(name: str, s: AttentionShape, floats: int, lines: int, sides
     return cpu_traffic.traffic(name, s, line_bytes, lines * line_bytes, sides) / line_bytes
 
 
-@pytest.mark.parametrize("name", OURS)
+@pytest.mark.parametrize("name", OUR_RUNGS)
 def test_formula_agrees_with_a_simulated_cache(name):
     ratios = []
     for s, floats, lines, sides in cases(name):
@@ -382,7 +382,7 @@ def test_cost_is_the_traffic_beyond_the_last_cache(monkeypatch):
     from kernels.machine.memory_levels import Level
 
     small = Level("L1 cache", 2**15, "each core", "said here", "", 64)
-    for name in OURS:
+    for name in OUR_RUNGS:
         rung = RUNGS[name]
         program = rung.build(PAPER, rung.default_tiles)
         sides = {side: rung.default_tiles[side] for side in cpu_ladder.CHOICES.get(name, ())}

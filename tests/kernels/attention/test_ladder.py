@@ -155,13 +155,13 @@ def test_fault_in_the_kernel_is_detected(fault):
         inputs["K"][:, :, :16, 0] = -np.inf
     memory = tried.memory_of(program, inputs)
     with np.errstate(all="ignore"):
-        ran = tried.relaunched(step, tried.with_(wrong, right), memory)
-    if ran is None:
+        result = tried.relaunched(step, tried.with_(wrong, right), memory)
+    if result is None:
         return
     ref, scale = attention_ladder.reference(shape, **inputs)
     finite = np.isfinite(ref)
     exceeds = np.abs(memory.array("O") - ref)[finite] > rung.tolerance * scale[finite]
-    assert ran.races or exceeds.any() or np.isnan(memory.array("O"))[finite].any()
+    assert result.races or exceeds.any() or np.isnan(memory.array("O"))[finite].any()
 
 
 # -- tile sizes and rules -----------------------------------------------------------------------------
@@ -284,5 +284,5 @@ def test_each_step_of_the_ladder_saves_what_it_says():
 def test_tiles_of_hidden_keys_are_skipped():
     shape = AttentionShape(1, 1, 128, 32)
     for name in FLASH:
-        whole, causal = (counted(name, shape.with_(causal=c), SMALL[name])["flops_fp"] for c in (0, 1))
-        assert causal < 0.7 * whole
+        full, causal = (counted(name, shape.with_(causal=c), SMALL[name])["flops_fp"] for c in (0, 1))
+        assert causal < 0.7 * full

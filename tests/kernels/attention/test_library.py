@@ -53,10 +53,10 @@ class FakeBlas:
         def matrix(at, type_, rows, cols, ld, step, i) -> np.ndarray:
             assert ld >= rows
             dtype = self.types[type_]
-            each, elements = dtype.itemsize, ld * (cols - 1) + rows
-            start = (ctypes.c_char * (each * elements)).from_address(at.value + each * step.value * i)
+            itemsize, elements = dtype.itemsize, ld * (cols - 1) + rows
+            start = (ctypes.c_char * (itemsize * elements)).from_address(at.value + itemsize * step.value * i)
             flat = np.frombuffer(start, dtype)
-            return np.lib.stride_tricks.as_strided(flat, (rows, cols), (each, each * ld))
+            return np.lib.stride_tricks.as_strided(flat, (rows, cols), (itemsize, itemsize * ld))
 
         assert a_type == b_type and c_type in (0, a_type) and compute == 68 and beta._obj.value == 0
         for i in range(count):
@@ -150,13 +150,13 @@ def pytorch(refuses: bool = False):
     def sdpa(q, k, v, is_causal, scale) -> Tensor:
         calls.append((torch.backend, torch.stream, torch.inference, is_causal, scale))
         if refuses:
-            place = "(Triggered internally at sdp_utils.cpp:1.)"
+            location = "(Triggered internally at sdp_utils.cpp:1.)"
             for message in (
                 "Flash kernel not used because:",
                 "Expected a 16-bit type.",
                 "cuDNN has been runtime disabled.",
             ):
-                warnings.warn(f"{message} {place}", stacklevel=1)
+                warnings.warn(f"{message} {location}", stacklevel=1)
             raise RuntimeError("No available kernel. Aborting execution.")
         allocated.allocate(700)
         allocated.allocate(-700 + 96)  # a workspace that is released; the result stays

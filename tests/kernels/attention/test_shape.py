@@ -98,8 +98,8 @@ def test_presets_cover_every_kind_and_fp32_presets_have_rungs():
     for key, preset in ATTENTION_PRESETS.items():
         assert preset.key == key and preset.source and preset.label
         if preset.shape.dtype == "fp32":
-            able = {r.name for r in attention_ladder.LADDER.able("cpu", preset.shape)}
-            assert able == {r.name for r in (*attention_ladder.RUNGS, attention_ladder.CUBLAS)}, key
+            supported = {r.name for r in attention_ladder.LADDER.able("cpu", preset.shape)}
+            assert supported == {r.name for r in (*attention_ladder.RUNGS, attention_ladder.CUBLAS)}, key
 
 
 # -- the reference ----------------------------------------------------------------------------------
@@ -132,10 +132,10 @@ def test_reference_equals_the_definition_key_by_key(shape, seed):
 def test_reference_does_not_depend_on_chunk_size(monkeypatch):
     shape = AttentionShape(2, 2, 33, 6, causal=1)
     inputs = inputs_of(shape)
-    whole = reference(shape, **inputs)
+    at_once = reference(shape, **inputs)
     monkeypatch.setattr("kernels.attention.reference.CHUNK", 70)
-    for one, other in zip(whole, reference(shape, **inputs), strict=True):
-        np.testing.assert_allclose(one, other, rtol=1e-12)
+    for at_once_value, chunked_value in zip(at_once, reference(shape, **inputs), strict=True):
+        np.testing.assert_allclose(at_once_value, chunked_value, rtol=1e-12)
 
 
 @pytest.mark.parametrize("size", [1.0, 30.0])

@@ -159,15 +159,15 @@ def test_infinities_and_nans_give_what_the_reference_gives(case, dtype):
 
     A row is NaN (0 / 0) if all its keys are -infinity. It is NaN too if one score is +infinity.
     """
-    at, place, value = SPOILT[case]
+    name_of_input, index, value = SPOILT[case]
     for name, causal in itertools.product(BOTH, (0, 1)):
         shape = AttentionShape(1, 2, 37, 8, causal=causal, dtype=dtype)
         inputs = seeded_inputs(RUNG.build(shape, RUNG.default_tiles).of_role(INPUT))
         Q = inputs["Q"]
         Q[..., 0] = np.abs(Q[..., 0]) + np.ones((), Q.dtype)  # else -infinity times it could be +infinity
-        inputs[at][(..., *place)] = value
+        inputs[name_of_input][(..., *index)] = value
         ref, _ = attention_ladder.reference(shape, **inputs)
-        assert np.isnan(ref).any() or not np.isfinite(inputs[at].astype("f4")).all()
+        assert np.isnan(ref).any() or not np.isfinite(inputs[name_of_input].astype("f4")).all()
         for engine in (emulator, cpu):
             with np.errstate(all="ignore"):
                 out, _ = computed(engine, BOTH[name], shape, small_of(name), inputs)
@@ -235,13 +235,13 @@ def test_fault_in_the_kernel_is_detected(fault):
         inputs = adversarial("logits of 1e9", shape)
     memory = memory_of(program, inputs)
     with np.errstate(all="ignore"):
-        ran = relaunched(program.steps[0], with_(wrong, right), memory)
-    if ran is None:
+        result = relaunched(program.steps[0], with_(wrong, right), memory)
+    if result is None:
         return
     ref, scale = attention_ladder.reference(shape, **inputs)
     finite, out = np.isfinite(ref), memory.array("O").astype("f8")
     errors = np.abs(out - ref)[finite] > RUNG.tolerance * scale[finite]
-    assert ran.races or errors.any() or np.isnan(out)[finite].any()
+    assert result.races or errors.any() or np.isnan(out)[finite].any()
 
 
 @pytest.mark.parametrize("d", [64, 128])

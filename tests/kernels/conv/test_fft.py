@@ -207,11 +207,11 @@ def test_predicted_workspace_equals_allocated():
 def test_strides_do_not_reduce_executed_flops():
     """The transforms are the same at stride 1 and 2. Direct convolution has a quarter of its FLOPs at stride 2."""
     s = ConvShape(1, 8, 64, 64, 8, 3, 3, pad=1)
-    wide, narrow = (conv_fft.executed_flops(s.with_(u=n, v=n), RUNG.default_tiles) for n in (1, 2))
-    assert wide == RUNG.cost(s, RUNG.build(s, RUNG.default_tiles)).flops
-    assert wide == narrow and s.with_(u=2, v=2).flops * 3.9 < s.flops
+    stride_1, stride_2 = (conv_fft.executed_flops(s.with_(u=n, v=n), RUNG.default_tiles) for n in (1, 2))
+    assert stride_1 == RUNG.cost(s, RUNG.build(s, RUNG.default_tiles)).flops
+    assert stride_1 == stride_2 and s.with_(u=2, v=2).flops * 3.9 < s.flops
     products = 8 * 8 * 8 * 70 * 36  # 66 x 66 becomes 70 x 70: complex products of 70 x 36 frequencies
-    assert narrow - products == round(2.5 * 70 * 70 * math.log2(70 * 70) * (8 + 64 + 8))
+    assert stride_2 - products == round(2.5 * 70 * 70 * math.log2(70 * 70) * (8 + 64 + 8))
 
 
 @needs_nvrtc

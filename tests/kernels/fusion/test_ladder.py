@@ -229,7 +229,7 @@ def test_counters_refer_to_lines_of_the_generated_text():
     lines = run("fusion/fused", s, engine="emulator").counters.lines
     file = "fused_conv_bias_bn_relu.cu"
     text = sources.text(f"fusion/{file}").splitlines()
-    at = {text[place.number - 1].strip() for place in lines if place.file == file}
+    at = {text[location.number - 1].strip() for location in lines if location.file == file}
     assert {"y[i] = v;"} <= at and any(line.endswith("// bn") for line in at)
     assert any(line.endswith("// conv") for line in at)
 

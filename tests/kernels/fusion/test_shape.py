@@ -51,7 +51,7 @@ def test_equivalent_texts_make_the_same_chain(text, expected):
     assert ChainShape(1, 1, 9, 9, text).chain == ChainShape(1, 1, 9, 9, expected).chain == expected
 
 
-BAD = {
+INVALID = {
     "conv:8:3": r"block 1 \(conv\) takes K, R, stride, pad; got '3'",
     "": "a chain has 1 to 8 blocks, got 0",
     "relu " * 9: "a chain has 1 to 8 blocks, got 9",
@@ -76,9 +76,9 @@ BAD = {
 }  # fmt: skip
 
 
-@pytest.mark.parametrize("chain", BAD)
+@pytest.mark.parametrize("chain", INVALID)
 def test_invalid_chain_names_the_rule(chain):
-    with pytest.raises(ShapeError, match=BAD[chain]):
+    with pytest.raises(ShapeError, match=INVALID[chain]):
         ChainShape(1, 2, 4, 4, chain)
 
 
@@ -123,32 +123,32 @@ def by_definition(s: ChainShape, t: dict[str, np.ndarray]) -> np.ndarray:
     """Compute value by value in float64, by a different method than the reference."""
     v = t["x"].astype(np.float64)
     for stage, names in zip(s.stages, s.tensors, strict=True):
-        given = {k: t[name].astype(np.float64) for k, name in names.items()}
+        tensors_of = {k: t[name].astype(np.float64) for k, name in names.items()}
         out = np.empty(stage.after)
         for at in np.ndindex(out.shape):
-            out[at] = (pointwise if stage.block.pointwise else reduced)(stage.block, v, given, *at)
+            out[at] = (pointwise if stage.block.pointwise else reduced)(stage.block, v, tensors_of, *at)
         v = out
     return v
 
 
-def pointwise(b, v, given, n, k, p, q) -> float:
-    here = v[n, k, p, q]
+def pointwise(b, v, tensors_of, n, k, p, q) -> float:
+    value = v[n, k, p, q]
     if b.kind == "bias":
-        return here + given["b"][k]
+        return value + tensors_of["b"][k]
     if b.kind == "bn":
-        deviation = math.sqrt(given["var"][k] + float(np.float32(b.eps)))
-        return (here - given["mean"][k]) / deviation * given["gamma"][k] + given["beta"][k]
-    return max(here, 0.0) if b.kind == "relu" else here + given["z"][n, k, p, q]
+        deviation = math.sqrt(tensors_of["var"][k] + float(np.float32(b.eps)))
+        return (value - tensors_of["mean"][k]) / deviation * tensors_of["gamma"][k] + tensors_of["beta"][k]
+    return max(value, 0.0) if b.kind == "relu" else value + tensors_of["z"][n, k, p, q]
 
 
-def reduced(b, v, given, n, k, p, q) -> float:
+def reduced(b, v, tensors_of, n, k, p, q) -> float:
     if b.kind == "gap":
         return sum(v[n, k].ravel()) / v[n, k].size
     taps = itertools.product(range(b.R), repeat=2)
     positions = ((r, t, p * b.stride - b.pad + r, q * b.stride - b.pad + t) for r, t in taps)
     inside = [(r, t, h, w) for r, t, h, w in positions if 0 <= h < v.shape[2] and 0 <= w < v.shape[3]]
     if b.kind == "conv":
-        return sum((v[n, :, h, w] * given["w"][k, :, r, t]).sum() for r, t, h, w in inside)
+        return sum((v[n, :, h, w] * tensors_of["w"][k, :, r, t]).sum() for r, t, h, w in inside)
     window = [v[n, k, h, w] for _, _, h, w in inside]
     return max(window) if b.kind == "maxpool" else sum(window) / b.R**2
 

@@ -91,8 +91,8 @@ def test_missing_barrier_is_a_race(which):
     (step,) = program.steps
     assert kernels_sources.translation_unit(step.source).count("__syncthreads();") == 2
     memory = tried.memory_of(program, seeded_inputs(program.of_role("input")))
-    ran = tried.relaunched(step, tried.without(which), memory, stops="never written")
-    assert ran is None or "data race" in ran.races[0]  # None: read before the tile was written
+    result = tried.relaunched(step, tried.without(which), memory, stops="never written")
+    assert result is None or "data race" in result.races[0]  # None: read before the tile was written
 
 
 def test_wrong_kernel_gets_no_result(monkeypatch):

@@ -79,11 +79,11 @@ def emulated(
     (step,), (c,) = program.steps, program.of_role(OUTPUT)
     text = change(sources.translation_unit(step.source))
     ptx = compile.compile_ptx(text, step.source.rpartition("/")[2], precompiled.options(step.defines))
-    given = seeded_inputs(program.of_role(INPUT)) | (inputs or {})
-    memory = place(given | {"C": np.zeros(c.shape, c.dtype)}, list(given))
+    all_inputs = seeded_inputs(program.of_role(INPUT)) | (inputs or {})
+    memory = place(all_inputs | {"C": np.zeros(c.shape, c.dtype)}, list(all_inputs))
     options = Options(count=count, **options)
     run_info = launch(ptx, step.entry, step.grid, step.block, step.args, memory, step.shared, options)
-    return EmulatedRun(memory.array("C"), given, run_info)
+    return EmulatedRun(memory.array("C"), all_inputs, run_info)
 
 
 def excess_error(s: GemmShape, result: EmulatedRun) -> float:

@@ -166,5 +166,5 @@ def test_invalid_shapes_are_explained(cls, text, message):
     ],
 )
 def test_broken_rule_is_named(rung, shape, rule):
-    rung_found = LADDERS[rung.partition("/")[0]].rung(rung)
-    assert any(message.startswith(rule) for message in rung_found.rules(shape, rung_found.default_tiles))
+    checked_rung = LADDERS[rung.partition("/")[0]].rung(rung)
+    assert any(message.startswith(rule) for message in checked_rung.rules(shape, checked_rung.default_tiles))
