@@ -1,4 +1,4 @@
-"""What all rungs of the attention ladder share: buffers, arguments, cost, and the rules in words."""
+"""Buffers, arguments, cost and rules that all rungs of the attention ladder share."""
 
 from __future__ import annotations
 
@@ -15,44 +15,51 @@ from kernels.model.rules import MOST_GRID_YZ, dtype_rules, most_rules
 from kernels.model.rung import Cost
 from kernels.model.shape import INT_MAX
 
-MOST_D = 128
+MAX_D = 128
 HALVES = ("fp16", "bf16")
 
 
 def buffers(s: AttentionShape) -> tuple[Buffer, ...]:
-    """Q, K, V and O [B, H, N, d]."""
+    """Return the buffers of Q, K, V and O [B, H, N, d]."""
     inputs = (Buffer(name, INPUT, s.qkv_shape, INPUT_DTYPE[s.dtype]) for name in "QKV")
     return (*inputs, Buffer("O", OUTPUT, s.qkv_shape, INPUT_DTYPE[s.dtype]))
 
 
 def square_buffers(s: AttentionShape) -> tuple[Buffer, ...]:
-    """What flash attention does without: S [B, H, N, N], float32, and P, which is multiplied with V and has its type."""
-    square = s.B, s.H, s.N, s.N
-    return Buffer("S", WORKSPACE, square), Buffer("P", WORKSPACE, square, INPUT_DTYPE[s.dtype])
+    """Return S and P [B, H, N, N], which flash attention does not need.
+
+    S is float32. P is multiplied with V and has V's type.
+    """
+    score_shape = s.B, s.H, s.N, s.N
+    return Buffer("S", WORKSPACE, score_shape), Buffer("P", WORKSPACE, score_shape, INPUT_DTYPE[s.dtype])
 
 
 def arguments(s: AttentionShape) -> tuple[Arg, ...]:
-    """(Q, K, V, O, N, d, scale, causal) as every kernel takes them that does all of attention."""
+    """Return (Q, K, V, O, N, d, scale, causal), the arguments of every kernel that computes all of attention."""
     return ("Q", "K", "V", "O", np.int32(s.N), np.int32(s.d), np.float32(s.factor), np.int32(s.causal))
 
 
 def cost(s: AttentionShape, program: Program) -> Cost:
-    """FLOPs of the pairs that are seen; HBM bytes if caches are perfect: inputs in, output out, S and P each written
-    and read where they are."""
+    """Return the FLOPs of the visible pairs and the HBM bytes if caches are perfect.
+
+    The inputs are read once and the output is written once. S and P, if used, are each written and read once.
+    """
     workspace = program.nbytes(WORKSPACE)
     return Cost(s.flops, s.bytes + 2 * workspace, workspace)
 
 
 def cost_of_all(s: AttentionShape, program: Program) -> Cost:
-    """The same where hidden pairs are multiplied too."""
-    seen = cost(s, program)
-    return Cost(s.with_(causal=0).flops, seen.bytes, seen.workspace_bytes)
+    """Return the cost if hidden pairs are multiplied too."""
+    visible = cost(s, program)
+    return Cost(s.with_(causal=0).flops, visible.bytes, visible.workspace_bytes)
 
 
-# -- rules: each yields, in words, what a shape or a choice of tiles breaks -----------------------------
+# -- rules: each yields a sentence for each rule that a shape or a choice of tiles breaks ----------------
 def common_rules(s: AttentionShape, ahead: int = 1, dtypes: Sequence[str] = ("fp32",)) -> Iterator[str]:
-    """What holds for every rung: its types, a grid of blocks for each head, and no index of a tile that sticks out,
-    of `ahead` queries or keys, may pass 2^31."""
+    """Yield the rules of every rung: its types, a grid of blocks for each head, and indices below 2^31.
+
+    A tile may extend beyond the matrix by up to `ahead` queries or keys.
+    """
     yield from dtype_rules(s, *dtypes)
     yield from most_rules("B*H (grid)", s.heads, MOST_GRID_YZ)
     for name, extent in (("N", s.N), ("d", s.d)):
@@ -61,18 +68,18 @@ def common_rules(s: AttentionShape, ahead: int = 1, dtypes: Sequence[str] = ("fp
 
 
 def head_rules(s: AttentionShape) -> Iterator[str]:
-    """A row of a head must fit a thread block's tiles."""
-    yield from most_rules("d", s.d, MOST_D)
+    """Yield a rule if a row of a head does not fit a thread block's tiles."""
+    yield from most_rules("d", s.d, MAX_D)
 
 
 def row_rules(s: AttentionShape, ahead: int) -> Iterator[str]:
-    """Rows of all heads are numbered by an int, `ahead` at a time."""
+    """Yield a rule if the rows of all heads, numbered `ahead` at a time, exceed an int."""
     if s.heads * s.N > INT_MAX - ahead:
         yield f"B*H*N must stay below 2^31 - {ahead}, got {s.heads * s.N}"
 
 
 def square_rules(s: AttentionShape, tile: int, name: str) -> Iterator[str]:
-    """Blocks of `tile` queries along grid.y."""
+    """Yield the rules for blocks of `tile` queries along grid.y."""
     if ceil(s.N, tile) > MOST_GRID_YZ:
         yield f"N <= {MOST_GRID_YZ}*{name} (grid.y), got {s.N}"
     yield from row_rules(s, tile)

@@ -1,7 +1,7 @@
 # ruff: noqa: E741  # O and l are the names of the paper
-"""The kernels of the attention ladder once more in NumPy, argument for argument: what the cpu engine runs.
+"""The kernels of the attention ladder in NumPy, with the same arguments: the cpu engine runs these.
 
-Arrays are as the buffers are: Q, K, V, O [B, H, N, d], S and P [B, H, N, N].
+Arrays have the shapes of the buffers: Q, K, V, O [B, H, N, d], S and P [B, H, N, N].
 """
 
 from __future__ import annotations
@@ -10,34 +10,34 @@ from collections.abc import Iterator
 
 import numpy as np
 
-QUIET = {"invalid": "ignore", "over": "ignore"}  # infinite scores give NaN, as they must
+QUIET = {"invalid": "ignore", "over": "ignore"}  # infinite scores give NaN, which is correct
 
 
 def heads(*arrays: np.ndarray) -> Iterator[tuple[np.ndarray, ...]]:
-    """Views [N, columns] of each array, head by head."""
+    """Yield views [N, columns] of each array, head by head."""
     yield from zip(*(x.reshape(-1, *x.shape[2:]) for x in arrays), strict=True)
 
 
-def wide(x: np.ndarray) -> np.ndarray:
-    """x as float32; itself where it is."""
+def as_float32(x: np.ndarray) -> np.ndarray:
+    """Return x as float32, or x itself if it is float32."""
     return x.astype(np.float32, copy=False)
 
 
 def hidden(queries: range, keys: range) -> np.ndarray:
-    """bool [queries, keys]: True where the key comes after the query."""
+    """Return bool [queries, keys]: True if the key comes after the query."""
     return np.asarray(keys) > np.asarray(queries)[:, None]
 
 
 # -- S and P written out ----------------------------------------------------------------------------
 def scores(Q: np.ndarray, K: np.ndarray, S: np.ndarray, N, d, scale, causal) -> None:
-    """S = scale * Q K^T without a library. Hidden scores are computed too: nobody reads them."""
+    """Compute S = scale * Q K^T without a library. Hidden scores are computed too, but never read."""
     for q, k, s in heads(Q, K, S):
         np.einsum("ic,jc->ij", q, k, out=s)
         s *= scale
 
 
 def softmax(S: np.ndarray, P: np.ndarray, rows, N, causal) -> None:
-    """P = softmax(S) along its rows, 0 where a key is hidden."""
+    """Compute P = softmax(S) along its rows, 0 for hidden keys."""
     for s, out in heads(S, P):
         p = out if out.dtype == s.dtype else np.empty_like(s)
         np.copyto(p, s)
@@ -51,15 +51,15 @@ def softmax(S: np.ndarray, P: np.ndarray, rows, N, causal) -> None:
 
 
 def values(P: np.ndarray, V: np.ndarray, O: np.ndarray, N, d, causal) -> None:
-    """O = P V without a library."""
+    """Compute O = P V without a library."""
     for p, v, o in heads(P, V, O):
         np.einsum("ij,jc->ic", p, v, out=o)
 
 
 def scores_tiled(tile: int):
-    """As 02_scores_tiled.cu walks it: squares of S, slid along d; those of hidden keys alone are left out."""
+    """Return a function like 02_scores_tiled.cu: square tiles of S, in steps along d. Fully hidden tiles are skipped."""
 
-    def twin(Q: np.ndarray, K: np.ndarray, S: np.ndarray, N, d, scale, causal) -> None:
+    def compute(Q: np.ndarray, K: np.ndarray, S: np.ndarray, N, d, scale, causal) -> None:
         for q, k, s in heads(Q, K, S):
             for i in range(0, N, tile):
                 for j in range(0, min(N, i + tile) if causal else N, tile):
@@ -69,13 +69,13 @@ def scores_tiled(tile: int):
                         square += q[i : i + tile, c : c + tile] @ k[j : j + tile, c : c + tile].T
                     square *= scale
 
-    return twin
+    return compute
 
 
 def values_tiled(tile: int):
-    """As 02_values_tiled.cu walks it: squares of O, slid along the keys."""
+    """Return a function like 02_values_tiled.cu: square tiles of O, in steps along the keys."""
 
-    def twin(P: np.ndarray, V: np.ndarray, O: np.ndarray, N, d, causal) -> None:
+    def compute(P: np.ndarray, V: np.ndarray, O: np.ndarray, N, d, causal) -> None:
         for p, v, o in heads(P, V, O):
             for i in range(0, N, tile):
                 for c in range(0, d, tile):
@@ -84,59 +84,61 @@ def values_tiled(tile: int):
                     for j in range(0, min(N, i + tile) if causal else N, tile):
                         square += p[i : i + tile, j : j + tile] @ v[j : j + tile, c : c + tile]
 
-    return twin
+    return compute
 
 
 def library_scores(Q: np.ndarray, K: np.ndarray, S: np.ndarray, N, d, scale) -> None:
-    """S = scale * Q K^T by the BLAS that NumPy is built with; 16-bit types are widened first."""
-    np.matmul(wide(Q), wide(K).swapaxes(2, 3), out=S)
+    """Compute S = scale * Q K^T with NumPy's BLAS. 16-bit types are converted to float32 first."""
+    np.matmul(as_float32(Q), as_float32(K).swapaxes(2, 3), out=S)
     S *= scale
 
 
 def library_values(P: np.ndarray, V: np.ndarray, O: np.ndarray, N, d) -> None:
     for p, v, o in heads(P, V, O):
-        o[...] = wide(p) @ wide(v)
+        o[...] = as_float32(p) @ as_float32(v)
 
 
 # -- nothing N x N ----------------------------------------------------------------------------------
 def fused(Q: np.ndarray, K: np.ndarray, V: np.ndarray, O: np.ndarray, N, d, scale, causal) -> None:
-    """A query at a time: its scores, their softmax, the mean of the values."""
+    """Compute one query at a time: its scores, their softmax, the weighted mean of the values."""
     for q, k, v, o in heads(Q, K, V, O):
         for i in range(N):
-            seen = i + 1 if causal else N
-            s = k[:seen] @ (scale * q[i])
+            visible = i + 1 if causal else N
+            s = k[:visible] @ (scale * q[i])
             with np.errstate(**QUIET):
                 p = np.exp(s - s.max())
-            o[i] = p @ v[:seen] / p.sum()
+            o[i] = p @ v[:visible] / p.sum()
 
 
 def flash(br: int, bc: int):
-    """As the flash kernels walk it: br queries at a time over tiles of bc keys, with the running maximum m and the
-    running sum l of each row."""
+    """Return a function like the flash kernels: br queries at a time over tiles of bc keys.
 
-    def twin(Q: np.ndarray, K: np.ndarray, V: np.ndarray, O: np.ndarray, N, d, scale, causal) -> None:
+    Each row has a running maximum m and a running sum l.
+    """
+
+    def compute(Q: np.ndarray, K: np.ndarray, V: np.ndarray, O: np.ndarray, N, d, scale, causal) -> None:
         for q, k, v, o in heads(Q, K, V, O):
             for i in range(0, N, br):
                 o[i : i + br] = _rows(scale * q[i : i + br], k, v, i, bc, causal)
 
-    return twin
+    return compute
 
 
 def flash_mma(br: int, bc: int):
-    """The same from 16-bit types: S, m, l and O are float32, and P is rounded to V's type before it is multiplied."""
+    """Return the same for 16-bit types: S, m, l and O are float32. P is rounded to V's type before it is multiplied."""
 
-    def twin(Q: np.ndarray, K: np.ndarray, V: np.ndarray, O: np.ndarray, N, d, scale, causal) -> None:
-        for q, k, v, o in heads(wide(Q), wide(K), wide(V), O):
+    def compute(Q: np.ndarray, K: np.ndarray, V: np.ndarray, O: np.ndarray, N, d, scale, causal) -> None:
+        for q, k, v, o in heads(as_float32(Q), as_float32(K), as_float32(V), O):
             for i in range(0, N, br):
                 o[i : i + br] = _rows(scale * q[i : i + br], k, v, i, bc, causal, V.dtype)
 
-    return twin
+    return compute
 
 
 def _rows(
-    q: np.ndarray, k: np.ndarray, v: np.ndarray, first: int, bc: int, causal, held: np.dtype | None = None
+    q: np.ndarray, k: np.ndarray, v: np.ndarray, first: int, bc: int, causal, p_dtype: np.dtype | None = None
 ) -> np.ndarray:
-    """O of the queries from `first` on, already scaled, of one head; P is multiplied as `held` has it."""
+    """Return O of the queries from `first` on, already scaled, of one head. P is rounded to `p_dtype` if given."""
     rows, N = len(q), len(k)
     o = np.zeros_like(q)
     m, l = np.full((rows, 1), -np.inf, q.dtype), np.zeros((rows, 1), q.dtype)
@@ -144,13 +146,13 @@ def _rows(
         s = q @ k[j : j + bc].T
         if causal and j + bc > first:
             s[hidden(range(first, first + rows), range(j, j + s.shape[1]))] = -np.inf
-        most = np.fmax(m, np.fmax.reduce(s, axis=1, keepdims=True))  # as fmaxf: a NaN is no maximum
-        base = np.where(most == -np.inf, np.float32(0), most)
+        new_m = np.fmax(m, np.fmax.reduce(s, axis=1, keepdims=True))  # like fmaxf: ignores NaN
+        base = np.where(new_m == -np.inf, np.float32(0), new_m)
         with np.errstate(**QUIET):
             shrink, p = np.exp(m - base), np.exp(s - base)
             l = l * shrink + p.sum(axis=1, keepdims=True)
-            p = p if held is None else p.astype(held).astype(p.dtype)
+            p = p if p_dtype is None else p.astype(p_dtype).astype(p.dtype)
             o = o * shrink + p @ v[j : j + bc]
-        m = most
+        m = new_m
     with np.errstate(**QUIET):
         return o / l

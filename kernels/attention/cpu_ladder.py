@@ -1,5 +1,7 @@
-"""Attention on the processor: naive, in blocks, a query at a time, by tiles as flash attention, and the library's
-products. Only the cpu engine runs these: they are about what this machine's caches hold anyway."""
+"""Attention on the CPU: naive, in blocks, a query at a time, by tiles as flash attention, and with a library's products.
+
+Only the cpu engine runs these rungs. They show the effect of this machine's caches.
+"""
 
 from __future__ import annotations
 
@@ -8,8 +10,7 @@ from functools import partial
 
 import numpy as np
 
-from kernels.attention import common as parts
-from kernels.attention import cpu_traffic as traffic
+from kernels.attention import common, cpu_traffic
 from kernels.attention.presets import ATTENTION_PRESETS
 from kernels.attention.reference import TOLERANCE
 from kernels.attention.reference import attention as reference
@@ -26,10 +27,10 @@ BLOCKS = (
     32,
     128,
     256,
-)  # the longest, and that of a tile: kernels/attention/cpu_loops.py has scratch for it
+)  # kernels/attention/cpu_loops.py has scratch for the largest of these and of SIDES
 SIDES = (32, 4, 8, 16, 64, 128)
-MOST_MACS, MOST_MACS_SLOW, MOST_MACS_LIBRARY = 2**34, 2**32, 2**35  # each some five seconds a run at most
-MOST = {"naive": MOST_MACS_SLOW, "blas": MOST_MACS_LIBRARY}
+MAX_MACS, MAX_MACS_SLOW, MAX_MACS_LIBRARY = 2**34, 2**32, 2**35  # each takes about five seconds a run at most
+MAX_MACS_BY_RUNG = {"naive": MAX_MACS_SLOW, "blas": MAX_MACS_LIBRARY}
 CHOICES: dict[str, dict[str, tuple[int, ...]]] = {
     "blocked": {"BLOCK": BLOCKS},
     "flash": {"Br": SIDES, "Bc": SIDES},
@@ -38,8 +39,10 @@ CHOICES: dict[str, dict[str, tuple[int, ...]]] = {
 
 # -- programs -------------------------------------------------------------------------------------------
 def _scratch(name: str, s: AttentionShape, tiles: Tiles) -> tuple[Buffer, ...]:
-    """All that is allocated beside Q, K, V and O: S of the head that is at work, or a row of it for each thread. The
-    tiles of flash attention, and the keys that a block turns round, lie on the stacks of the threads."""
+    """Return the buffers allocated besides Q, K, V and O: S of the current head, or a row of S for each thread.
+
+    The tiles of flash attention and the transposed keys of a block are on the stacks of the threads.
+    """
     if name == "flash":
         return ()
     if name == "fused":
@@ -49,11 +52,12 @@ def _scratch(name: str, s: AttentionShape, tiles: Tiles) -> tuple[Buffer, ...]:
 
 def _build(name: str, s: AttentionShape, tiles: Tiles) -> Program:
     scratch = _scratch(name, s, tiles)
-    sides = (np.int64(tiles[of]) for of in CHOICES.get(name, ()))
+    sides = (np.int64(tiles[side]) for side in CHOICES.get(name, ()))
     args = ("Q", "K", "V", "O", np.float32(s.factor), np.int64(s.causal), *sides, *(b.name for b in scratch))
-    twin, prepare = partial(_run, name, tiles["THREADS"]), partial(_prepare, name)
+    cpu_function, prepare = partial(_run, name, tiles["THREADS"]), partial(_prepare, name)
     return Program(
-        (*parts.buffers(s), *scratch), (HostLoop(name, "attention/cpu_loops.py", args, twin, prepare),)
+        (*common.buffers(s), *scratch),
+        (HostLoop(name, "attention/cpu_loops.py", args, cpu_function, prepare),),
     )
 
 
@@ -70,13 +74,13 @@ def _prepare(name: str) -> None:
 
 
 def stack_bytes(name: str, tiles: Tiles) -> int:
-    """What a thread uses of its stack at these tile sizes: keys turned round, a tile of scores, m and l."""
+    """Return the stack bytes of a thread at these tile sizes: transposed keys, a tile of scores, m and l."""
     if name == "blocked":
-        return traffic.FLOAT * traffic.DEEP * tiles["BLOCK"]
+        return cpu_traffic.FLOAT * cpu_traffic.DEEP * tiles["BLOCK"]
     if name != "flash":
         return 0
     Br, Bc = tiles["Br"], tiles["Bc"]
-    return traffic.FLOAT * (traffic.DEEP * Bc + Br * Bc + 2 * Br)
+    return cpu_traffic.FLOAT * (cpu_traffic.DEEP * Bc + Br * Bc + 2 * Br)
 
 
 # -- rules ----------------------------------------------------------------------------------------------
@@ -84,23 +88,25 @@ def _rules(name: str, s: AttentionShape, tiles: Tiles) -> Iterator[str]:
     yield from machine_rules(tiles)
     if s.dtype != "fp32":
         yield f"dtype must be fp32, got {s.dtype}"
-    most = MOST.get(name, MOST_MACS)
-    if s.macs > most:
-        yield f"2*d*pairs <= {most:,} (some five seconds a run), got {s.macs:,}"
+    max_macs = MAX_MACS_BY_RUNG.get(name, MAX_MACS)
+    if s.macs > max_macs:
+        yield f"2*d*pairs <= {max_macs:,} (some five seconds a run), got {s.macs:,}"
 
 
 # -- cost -----------------------------------------------------------------------------------------------
 def cost(name: str, s: AttentionShape, program: Program) -> Cost:
-    """FLOPs of the pairs that are seen (the library multiplies the hidden ones too); DRAM bytes behind this
-    processor's last cache by attention_loops_traffic, those of perfect caches for the library or where the system
-    tells of no cache."""
+    """Return the FLOPs of the visible pairs and the DRAM bytes that cpu_traffic predicts for this CPU's last cache.
+
+    The library multiplies the hidden pairs too. For it, or if the system reports no cache, the bytes are those of
+    perfect caches.
+    """
     scratch, caches = program.nbytes(WORKSPACE), memory_levels.caches()
     flops = s.with_(causal=0).flops if name == "blas" else s.flops
     if name == "blas" or not caches:
         return Cost(flops, s.bytes + 2 * scratch, scratch)
     sides = dict(zip(CHOICES.get(name, ()), map(int, program.steps[0].args[6:]), strict=False))
-    moved = traffic.traffic(name, s, caches[-1].line_bytes, caches[-1].bytes, sides)
-    return Cost(flops, round(moved), scratch)
+    dram_bytes = cpu_traffic.traffic(name, s, caches[-1].line_bytes, caches[-1].bytes, sides)
+    return Cost(flops, round(dram_bytes), scratch)
 
 
 # -- the ladder -----------------------------------------------------------------------------------------
@@ -123,7 +129,7 @@ LADDER = Ladder(
     presets={
         key: preset
         for key, preset in ATTENTION_PRESETS.items()
-        if preset.shape.dtype == "fp32" and preset.shape.macs <= MOST_MACS_SLOW
+        if preset.shape.dtype == "fp32" and preset.shape.macs <= MAX_MACS_SLOW
     },
     engines=("cpu",),
     swept=("paper-cpu",),

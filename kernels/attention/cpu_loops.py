@@ -1,10 +1,10 @@
 # ruff: noqa: E741  # O and l are the names of the paper
-"""O = softmax(scale * Q K^T) V as loops for the processor: four ways through the same pairs, compiled by Numba.
+"""O = softmax(scale * Q K^T) V as loops for the CPU: four orders over the same pairs, compiled by Numba.
 
-Q, K, V and O [heads, N, d] are float32 arrays, row-major. Sums are kept in float32, in the order that is written
-here (no fastmath), and every exponential has a maximum of its row subtracted. If causal, query i sees keys 0 .. i.
-`prange` deals its turns out to the threads; each row of O belongs to one of them. Only what runs a loop imports
-this file: Numba is slow to import.
+Q, K, V and O [heads, N, d] are float32 arrays, row-major. Sums are float32, in the order written here (no
+fastmath). A maximum of the row is subtracted before every exponential. If causal, query i sees keys 0 .. i.
+`prange` divides its iterations among the threads. Each row of O is computed by one thread. Numba is slow to
+import: import this file only to run a loop.
 """
 
 from functools import cache
@@ -16,17 +16,17 @@ from numba.extending import intrinsic
 
 from kernels.gemm import cpu_loops as gemm_cpu_loops
 
-DEEP = 32  # columns of K that are turned round at a time: scratch of one size for any d
+DEEP = 32  # columns of K transposed at a time: scratch of one size for any d
 MOST_BLOCK, MOST_SIDE = 256, 128  # the longest side of a block, and of a tile of flash attention
 # Floats of scratch on a thread's stack: 32 KB for a block, 81 KB for a tile.
 FOR_BLOCK, FOR_KEYS, FOR_TILE = DEEP * MOST_BLOCK, DEEP * MOST_SIDE, MOST_SIDE * MOST_SIDE
 NOTHING, ONE = np.float32(-np.inf), np.float32(1)
-HOW = {"cache": True, "error_model": "numpy"}  # a sum of 0 gives NaN, no exception
+HOW = {"cache": True, "error_model": "numpy"}  # division by a sum of 0 gives NaN, no exception
 
 
 # Naive: the definition, head after head. All scores of a head, S [N, N]; their softmax in place; times V.
-# What limits it: S is written and read again and again. A score is one sum along a row of Q and a row of K, a
-# result one down a column of V: each addition waits for the one before, and the compiler vectorizes none.
+# What limits it: S is written and read several times. A score is one sum along a row of Q and a row of K, a
+# result one down a column of V. Each addition waits for the one before, and the compiler vectorizes none.
 @njit(parallel=True, **HOW)
 def naive(Q, K, V, O, scale, causal, S):
     heads, N, d = Q.shape
@@ -48,9 +48,9 @@ def naive(Q, K, V, O, scale, causal, S):
                 o[i, x] = sum
 
 
-# Blocked: the same three steps, both products in blocks of BLOCK queries by BLOCK keys. What was fetched of K and
-# V is used BLOCK times, and the additions of an innermost loop belong to different sums: they are vectorized.
-# What limits it: S, whole as before, which passes by in each step; and exponentials, which are not vectorized.
+# Blocked: the same three steps, both products in blocks of BLOCK queries by BLOCK keys. Each element loaded of K
+# and V is used BLOCK times. The additions of an innermost loop belong to different sums: they are vectorized.
+# What limits it: each step still reads or writes all of S; and exponentials, which are not vectorized.
 @njit(parallel=True, **HOW)
 def blocked(Q, K, V, O, scale, causal, BLOCK, S):
     heads, N, _ = Q.shape
@@ -85,9 +85,9 @@ def block_of_values(v, o, causal, BLOCK, i0, S):
             add(S[i, j0 : min(j0 + BLOCK, i + 1 if causal else N)], v[j0:], o[i])
 
 
-# Fused: a query at a time, its scores, their softmax, the mean of the values. Of S there is a row for each thread,
-# rows [THREADS, N], and it stays in the nearest cache.
-# What limits it: all of K and V pass by for every query, and a score is one sum in one order, as in naive.
+# Fused: a query at a time, its scores, their softmax, the mean of the values. Each thread has one row of S,
+# rows [THREADS, N], which stays in the fastest cache.
+# What limits it: every query reads all of K and V, and a score is one sum in one order, as in naive.
 @njit(parallel=True, **HOW)
 def fused(Q, K, V, O, scale, causal, rows):
     heads, N, _ = Q.shape
@@ -101,10 +101,10 @@ def fused(Q, K, V, O, scale, causal, rows):
         add(row, V[head], O[head, i])
 
 
-# Flash: Br queries walk over tiles of Bc keys. Each keeps the maximum m and the sum l of what it has seen; where
-# a tile brings a larger maximum, l and O are shrunk to it before the tile is added. Of S there is one tile.
-# What limits it: exponentials are not vectorized, and each tile of keys passes over O once more, which is much
-# where Bc is small. What it saves is passes over S, and those a processor's caches hold for long.
+# Flash: Br queries are compared with one tile of Bc keys after the other. Each query has a running maximum m and
+# a running sum l. If a tile has a larger maximum, l and O are rescaled before the tile is added. S is one tile.
+# What limits it: exponentials are not vectorized. Each tile of keys reads and writes O once more, which is slow
+# if Bc is small. Flash attention saves passes over S, but a CPU's caches can hold S up to large N.
 @njit(parallel=True, **HOW)
 def flash(Q, K, V, O, scale, causal, Br, Bc):
     heads, N, _ = Q.shape
@@ -130,11 +130,11 @@ def tile_of_queries(q, k, v, o, scale, causal, i0, Bc):
         scaled(o[i], ONE / l[i])
 
 
-# A tile added to what a query has summed so far; (l, m) after it.
+# Adds a tile to the running sums of a query. Returns the new (l, m).
 @njit(**HOW)
 def mended(s, v, o, m, l):
     most = largest(s, m)
-    base = np.float32(0) if most == NOTHING else most  # so far it saw scores of -infinity alone
+    base = np.float32(0) if most == NOTHING else most  # all scores so far are -infinity
     shrink = np.exp(m - base)
     scaled(o, shrink)
     l = l * shrink + exponentials(s, base)
@@ -142,12 +142,12 @@ def mended(s, v, o, m, l):
     return l, most
 
 
-# -- what several of them do -----------------------------------------------------------------------
-# Scratch on the stack of the thread that works, as a GPU's thread has registers: it stays in the nearest cache,
-# nothing is allocated for it, and it is gone with the call.
+# -- functions that several of them use ------------------------------------------------------------
+# Scratch on the stack of the running thread, as a GPU's thread has registers. It stays in the fastest cache.
+# Nothing is allocated, and the scratch is released when the call returns.
 @intrinsic(prefer_literal=True)
 def on_stack(typing, floats):
-    size = floats.literal_value  # a constant above: known when it is compiled
+    size = floats.literal_value  # a constant above: known at compile time
 
     def generate(context, builder, signature, args):
         return cgutils.alloca_once(builder, context.get_value_type(types.float32), size)
@@ -155,7 +155,7 @@ def on_stack(typing, floats):
     return types.CPointer(types.float32)(floats), generate
 
 
-# Turn after turn from both ends: if causal, late rows see more keys, and every thread is to get some of them.
+# Takes rows from both ends in turn. If causal, late rows see more keys, and every thread should get some of them.
 @njit(**HOW)
 def folded(turn, turns):
     return turns - 1 - turn // 2 if turn % 2 else turn // 2
@@ -170,8 +170,8 @@ def along(a, b):
     return sum
 
 
-# A square of scores, s[:, j0 + j] = scale * q k^T. k is turned round first, to Kt [DEEP, keys], so that the
-# innermost loop adds to scores that lie side by side.
+# A square of scores, s[:, j0 + j] = scale * q k^T. k is first transposed to Kt [DEEP, keys], so that the
+# innermost loop adds to adjacent scores.
 @njit(**HOW)
 def square(q, k, scale, Kt, s, j0):
     rows, d = q.shape
@@ -191,7 +191,7 @@ def square(q, k, scale, Kt, s, j0):
                     out[j] += factor * column[j]
 
 
-# o += p v for a row p: what is innermost lies side by side.
+# o += p v for a row p: the innermost loop uses adjacent elements.
 @njit(**HOW)
 def add(p, v, o):
     for j in range(len(p)):
@@ -206,7 +206,7 @@ def scaled(row, factor):
         row[j] *= factor
 
 
-# A NaN is no maximum.
+# Ignores NaN.
 @njit(**HOW)
 def largest(row, most):
     for j in range(len(row)):
@@ -215,7 +215,7 @@ def largest(row, most):
     return most
 
 
-# exp(row - most) in place, and the sum: NaN where a score is.
+# exp(row - most) in place, and the sum. A NaN score gives NaN.
 @njit(**HOW)
 def exponentials(row, most):
     sum = np.float32(0)
@@ -230,8 +230,8 @@ def softmax(row):
     scaled(row, ONE / exponentials(row, largest(row, NOTHING)))
 
 
-# The library: NumPy's BLAS for both products, with S whole between them, and NumPy's own vectorized exponential
-# on one thread. What limits it: S passes by in every step.
+# The library: NumPy's BLAS for both products, with all of S between them, and NumPy's own vectorized exponential
+# on one thread. What limits it: every step reads or writes all of S.
 def blas(Q, K, V, O, scale, causal, S):
     for q, k, v, o in zip(Q, K, V, O, strict=True):
         np.matmul(q, k.T, out=S)
@@ -249,7 +249,7 @@ LOOPS = {"naive": naive, "blocked": blocked, "fused": fused, "flash": flash}
 
 
 def run(name: str, THREADS: int, Q: np.ndarray, K: np.ndarray, V: np.ndarray, O: np.ndarray, *rest) -> None:
-    """Run one on so many threads; Q, K, V and O [B, H, N, d], `rest` as its parameters from `scale` on."""
+    """Run one on THREADS threads. Q, K, V and O are [B, H, N, d], `rest` are its parameters from `scale` on."""
     arrays = [x.reshape(-1, *x.shape[2:]) for x in (Q, K, V, O)]
     if name == "blas":
         with gemm_cpu_loops.library(THREADS), np.errstate(invalid="ignore", over="ignore"):
@@ -259,7 +259,7 @@ def run(name: str, THREADS: int, Q: np.ndarray, K: np.ndarray, V: np.ndarray, O:
 
 @cache
 def prepare(name: str) -> None:
-    """Compile it (or take it from Numba's cache on disk) by the attention of a query to itself."""
+    """Compile it, or load it from Numba's cache on disk, by computing the attention of one query to itself."""
     tiles = {"blocked": (np.int64(1),), "flash": (np.int64(1), np.int64(1))}.get(name, ())
     scratch = () if name == "flash" else (np.ones((1, 1), np.float32),)
     run(name, 1, *np.ones((4, 1, 1, 1, 1), np.float32), np.float32(1), np.int64(0), *tiles, *scratch)

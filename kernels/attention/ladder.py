@@ -1,5 +1,5 @@
-"""Attention, O = softmax(scale * Q K^T) V for each head: from three kernels with N x N between them to flash
-attention, and the libraries."""
+"""Attention, O = softmax(scale * Q K^T) V for each head: from three kernels with N x N matrices between them to
+flash attention, and the libraries."""
 
 from __future__ import annotations
 
@@ -19,9 +19,9 @@ from kernels.model.program import Launch, LibraryCall, Program, Tiles
 from kernels.model.rules import MOST_SHARED, multiple_rules, shared_rules, thread_rules
 from kernels.model.rung import Ladder, Rung
 
-SOFTMAX_WARPS = 4  # of a block of kernels/attention/cuda/01_softmax.cu, a row each
+SOFTMAX_WARPS = 4  # in a block of kernels/attention/cuda/01_softmax.cu, one row per warp
 LANES_DOWN, LANES_ACROSS = 4, 8  # of a warp's tile in kernels/attention/cuda/05_flash_registers.cu
-WIDE = 64  # beyond it a lane has more columns of O, and half as many rows
+WIDE = 64  # at a larger d a lane has more columns of O, and half as many rows
 
 
 # -- programs: S and P in HBM ---------------------------------------------------------------------------
@@ -38,7 +38,7 @@ def unfused(s: AttentionShape, scores, values) -> Program:
 
 
 def _products(s: AttentionShape) -> tuple[tuple, tuple]:
-    """Arguments of the kernels that compute scores and values."""
+    """Return the arguments of the kernels that compute scores and values."""
     N, d, causal = np.int32(s.N), np.int32(s.d), np.int32(s.causal)
     return ("Q", "K", "S", N, d, np.float32(s.factor), causal), ("P", "V", "O", N, d, causal)
 
@@ -93,7 +93,7 @@ def build_fused(s: AttentionShape, tiles: Tiles) -> Program:
 
 
 def flash_padded(s: AttentionShape, tiles: Tiles) -> int:
-    """d as kernels/attention/cuda/04_flash.cu has it: a whole number of columns for each of Bc threads."""
+    """Return d padded as in kernels/attention/cuda/04_flash.cu: a whole number of columns for each of Bc threads."""
     return ceil(s.d, tiles["Bc"]) * tiles["Bc"]
 
 
@@ -105,16 +105,24 @@ def flash_shared(s: AttentionShape, tiles: Tiles) -> int:
 def build_flash(s: AttentionShape, tiles: Tiles) -> Program:
     Br, Bc = tiles["Br"], tiles["Bc"]
     defines = dict(tiles) | {"DP": flash_padded(s, tiles)}
-    twin, grid = cpu.flash(Br, Bc), (ceil(s.N, Br), s.heads)
+    cpu_function, grid = cpu.flash(Br, Bc), (ceil(s.N, Br), s.heads)
     step = launch(
-        "attention/04_flash.cu", grid, Br * Bc, parts.arguments(s), twin, defines, flash_shared(s, tiles)
+        "attention/04_flash.cu",
+        grid,
+        Br * Bc,
+        parts.arguments(s),
+        cpu_function,
+        defines,
+        flash_shared(s, tiles),
     )
     return Program(parts.buffers(s), (step,))
 
 
 def registers_defines(s: AttentionShape, tiles: Tiles) -> dict[str, int]:
-    """What kernels/attention/cuda/05_flash_registers.cu is compiled with: d in whole float4 for each of the lanes
-    across, and half as many rows a lane where d is wide."""
+    """Return the defines of kernels/attention/cuda/05_flash_registers.cu.
+
+    d is padded to whole float4 for each of the lanes across. If d is larger than WIDE, a lane has half as many rows.
+    """
     DP = ceil(s.d, 4 * LANES_ACROSS) * 4 * LANES_ACROSS
     return dict(tiles) | {"DP": DP, "TM": tiles["TM"] // 2 if DP > WIDE else tiles["TM"]}
 
@@ -130,9 +138,11 @@ def registers_shared(s: AttentionShape, tiles: Tiles) -> int:
 
 def build_registers(s: AttentionShape, tiles: Tiles) -> Program:
     Br, Bc = tiles["Br"], tiles["Bc"]
-    twin, grid, threads = cpu.flash(Br, Bc), (ceil(s.N, Br), s.heads), registers_threads(s, tiles)
+    cpu_function, grid, threads = cpu.flash(Br, Bc), (ceil(s.N, Br), s.heads), registers_threads(s, tiles)
     defines, shared = registers_defines(s, tiles), registers_shared(s, tiles)
-    step = launch("attention/05_flash_registers.cu", grid, threads, parts.arguments(s), twin, defines, shared)
+    step = launch(
+        "attention/05_flash_registers.cu", grid, threads, parts.arguments(s), cpu_function, defines, shared
+    )
     return Program(parts.buffers(s), (step,))
 
 
@@ -167,17 +177,17 @@ def flash_rules(s: AttentionShape, tiles: Tiles) -> Iterator[str]:
 def registers_rules(s: AttentionShape, tiles: Tiles) -> Iterator[str]:
     yield from parts.common_rules(s, max(tiles["Br"], tiles["Bc"]))
     yield from parts.head_rules(s)
-    if s.d <= parts.MOST_D:  # else there are no tiles to speak of
+    if s.d <= parts.MAX_D:  # else no tiles fit
         yield from multiple_rules(tiles, ("Br", LANES_DOWN * tiles["TM"]))
         yield from thread_rules("8*Br/TM", registers_threads(s, tiles))
         formula = "4*((Br + Bc)*(DP + 4) + Bc*DP + Br*(Bc + 8))"
         yield from shared_rules(formula, registers_shared(s, tiles), MOST_SHARED)
 
 
-ours = rungs_of("attention", parts.cost, TOLERANCE)
+attention_rung = rungs_of("attention", parts.cost, TOLERANCE)
 
 RUNGS = (
-    ours(
+    attention_rung(
         "naive",
         "naive",
         "Scores, softmax, values: three kernels, with S and P, each N x N for every head, in HBM between them.",
@@ -185,7 +195,7 @@ RUNGS = (
         naive_rules,
         {"BLOCK": (16, 32, 8)},
     ),
-    ours(
+    attention_rung(
         "blocked",
         "tiled products",
         "The same three steps; both products go through tiles in shared memory. S and P stay in HBM.",
@@ -193,7 +203,7 @@ RUNGS = (
         blocked_rules,
         {"TILE": (32, 16, 8)},
     ),
-    ours(
+    attention_rung(
         "fused",
         "fused, a row at a time",
         "A block per query keeps its row of scores in shared memory: nothing N x N, but K and V are read N times.",
@@ -201,7 +211,7 @@ RUNGS = (
         fused_rules,
         {"BLOCK": (256, 128)},
     ),
-    ours(
+    attention_rung(
         "flash",
         "flash attention",
         "Br queries walk over tiles of Bc keys; a running maximum and sum mend what was summed before.",
@@ -211,7 +221,7 @@ RUNGS = (
         {"Br": 4, "Bc": 8},
         {"Br": 16, "Bc": 16},
     ),
-    ours(
+    attention_rung(
         "flash-registers",
         "flash attention, register tiles",
         "The same walk with both products in register tiles, fed by cp.async: bound by the multiply-adds.",

@@ -1,22 +1,22 @@
-"""attention/library*: PyTorch's scaled_dot_product_attention beside ours, a rung for each backend, each named.
+"""attention/library*: PyTorch's scaled_dot_product_attention, a rung for each backend.
 
-What a backend supports PyTorch says when it is called (kernels.records.availability): FLASH_ATTENTION and
-CUDNN_ATTENTION want 16-bit types, EFFICIENT_ATTENTION takes FP32 too. From compute capability 8.0 on it multiplies FP32
-on the tensor cores, each product made of three TF32 products, whatever allow_tf32 says (PyTorch's source,
-mem_eff_attention/gemm_kernel_utils.h: OpMultiplyAddFastF32): nearly as exact as FP32, and not bound by its rate.
+PyTorch reports what a backend supports when it is called (kernels.records.availability). FLASH_ATTENTION and
+CUDNN_ATTENTION need 16-bit types. EFFICIENT_ATTENTION supports FP32 too. From compute capability 8.0 on it multiplies
+FP32 on the tensor cores: each product is made of three TF32 products, also if allow_tf32 is off (PyTorch's source,
+mem_eff_attention/gemm_kernel_utils.h: OpMultiplyAddFastF32). This is nearly as exact as FP32, and not bound by its rate.
 """
 
 from __future__ import annotations
 
 from functools import partial
 
-from kernels.attention import common as parts
+from kernels.attention import common
 from kernels.attention.shape import AttentionShape
 from kernels.libraries import torch as torch_library
 from kernels.model.program import LibraryCall, Program, Tiles
 from kernels.model.rung import TENSOR_CORES, Cost, Rung
 
-IDEAS = {  # backend: (the end of the rung's name, of its title, what it is by PyTorch's documentation)
+IDEAS = {  # backend: (suffix of the rung's name, of its title, description from PyTorch's documentation)
     "EFFICIENT_ATTENTION": (
         "library", "memory-efficient",
         "Memory-efficient attention: nothing N x N. FP32 as three TF32 products on tensor cores.",
@@ -28,9 +28,9 @@ IDEAS = {  # backend: (the end of the rung's name, of its title, what it is by P
 
 def build(backend: str, s: AttentionShape, tiles: Tiles) -> Program:
     call = LibraryCall(
-        f"torch_{backend.lower()}", parts.arguments(s), None, partial(torch_library.Attention, backend)
+        f"torch_{backend.lower()}", common.arguments(s), None, partial(torch_library.Attention, backend)
     )
-    return Program(parts.buffers(s), (call,))
+    return Program(common.buffers(s), (call,))
 
 
 def rules(s: AttentionShape, tiles: Tiles) -> tuple[str, ...]:
@@ -39,19 +39,19 @@ def rules(s: AttentionShape, tiles: Tiles) -> tuple[str, ...]:
 
 
 def cost(s: AttentionShape, program: Program) -> Cost:
-    """FLOPs of the pairs seen and the bytes of the tensors alone: what it takes beside them it does not say ahead."""
+    """Return the FLOPs of the visible pairs and the bytes of the tensors. PyTorch's workspace is not known ahead."""
     return Cost(s.flops, s.bytes, None)
 
 
-def _rung(backend: str, tail: str, title: str, idea: str) -> Rung:
+def _rung(backend: str, suffix: str, title: str, idea: str) -> Rung:
     return Rung(
-        name=f"attention/{tail}",
+        name=f"attention/{suffix}",
         title=f"PyTorch ({title})",
         idea=idea,
         build=partial(build, backend),
         cost=cost,
         rules=rules,
-        tolerance=parts.TOLERANCE,
+        tolerance=common.TOLERANCE,
         units=TENSOR_CORES,  # FP32 as three TF32 products
         library="PyTorch",
         find_library=lambda: torch_library.find(),
@@ -59,4 +59,4 @@ def _rung(backend: str, tail: str, title: str, idea: str) -> Rung:
     )
 
 
-RUNGS = tuple(_rung(backend, *told) for backend, told in IDEAS.items())
+RUNGS = tuple(_rung(backend, *labels) for backend, labels in IDEAS.items())

@@ -1,4 +1,4 @@
-"""Shapes of attention that readers know, each with where it comes from."""
+"""Well-known shapes of attention, each with its source."""
 
 from __future__ import annotations
 
@@ -6,10 +6,10 @@ from kernels.attention.shape import AttentionShape
 from kernels.model.preset import Preset
 
 
-def _large(tail: str, label: str, source: str, **fields) -> Preset:
-    """B4 H16 N2048 d64: large enough to fill any GPU, small enough for every rung."""
+def _large(suffix: str, label: str, source: str, **fields) -> Preset:
+    """Return a preset of B4 H16 N2048 d64: large enough to fill any GPU, small enough for every rung."""
     shape = AttentionShape(4, 16, 2048, 64, **fields)
-    return Preset(f"attention-2048{tail}", label, shape, source)
+    return Preset(f"attention-2048{suffix}", label, shape, source)
 
 
 _2048 = "4 sequences of 2,048 tokens, width 1,024 in 16 heads"

@@ -17,13 +17,12 @@ FIELDS = "B H N d causal scale dtype".split()
 
 @dataclass(frozen=True)
 class AttentionShape(Shape):
-    """Self-attention: Q, K, V and O [B, H, N, d], row-major, all of one type. B sequences of H heads, N queries
-    and keys each, head size d.
+    """Self-attention: Q, K, V and O [B, H, N, d], row-major, all of one type.
 
-    `causal` (1 or 0): query i sees keys 0 .. i alone. `scale` multiplies the scores; 0 stands for the usual
-    1/sqrt(d). `dtype` is "fp32", "fp16" or "bf16".
+    B sequences of H heads, N queries and keys each, head size d. `causal` (1 or 0): query i sees only keys 0 .. i.
+    `scale` multiplies the scores; 0 means the default 1/sqrt(d). `dtype` is "fp32", "fp16" or "bf16".
 
-    Raises ShapeError naming the rule that is broken.
+    Raises ShapeError, which names the broken rule.
     """
 
     B: int
@@ -42,12 +41,12 @@ class AttentionShape(Shape):
 
     @property
     def heads(self) -> int:
-        """Heads of the whole batch: each is computed by itself."""
+        """Number of heads in the whole batch. Each is computed independently."""
         return self.B * self.H
 
     @property
     def factor(self) -> float:
-        """What the scores are multiplied with."""
+        """Factor of the scores."""
         return self.scale or 1 / math.sqrt(self.d)
 
     @property
@@ -56,17 +55,17 @@ class AttentionShape(Shape):
 
     @property
     def pairs(self) -> int:
-        """Pairs of a query and a key that it sees: N*N for each head, or if causal N*(N+1)/2, about half."""
+        """Visible pairs of a query and a key: N*N for each head, or if causal N*(N+1)/2, about half."""
         return self.heads * (self.N * (self.N + 1) // 2 if self.causal else self.N * self.N)
 
     @property
     def macs(self) -> int:
-        """Multiply-adds of both products, of the pairs that are seen; the softmax is not counted."""
+        """Multiply-adds of both products, for the visible pairs. The softmax is not counted."""
         return 2 * self.pairs * self.d
 
     @property
     def flops(self) -> int:
-        """Two to a multiply-add: 4*B*H*N*N*d, about half of that if causal."""
+        """Two per multiply-add: 4*B*H*N*N*d, about half of that if causal."""
         return 2 * self.macs
 
     @property
@@ -75,7 +74,7 @@ class AttentionShape(Shape):
 
     @property
     def bytes(self) -> int:
-        """Least traffic in bytes: Q, K and V read once, O written once."""
+        """Minimum traffic in bytes: Q, K and V read once, O written once."""
         return ELEMENT_BYTES[self.dtype] * sum(self.elements.values())
 
     def __str__(self) -> str:
@@ -86,5 +85,8 @@ class AttentionShape(Shape):
 
 
 def parse_attention(text: str) -> AttentionShape:
-    """AttentionShape from "B=1,H=12,N=1024,d=64,causal=1,dtype=fp16"; ShapeError where it is malformed."""
+    """Parse "B=1,H=12,N=1024,d=64,causal=1,dtype=fp16" into an AttentionShape.
+
+    Raises ShapeError if the text is malformed.
+    """
     return AttentionShape(**parse(text, FIELDS, "BHNd", words=("dtype",), factors=("scale",)))

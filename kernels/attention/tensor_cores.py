@@ -1,17 +1,16 @@
 """The rung of the attention ladder on tensor cores: FP16 or BF16 in and out, sums in FP32.
 
-P is rounded to the type of V before it is multiplied, and O at the end: what that loses stands in the scale of the
-error (kernels.attention.reference), beside what a float32 computation may lose; so the tolerance is that of all rungs.
-Tensor cores cut sums off where FMA units round, up to 2^-23 of the sum for every 8 products: 1.2e-4 of O at N = 8,192,
-a sixteenth of what the rounding of P is admitted in FP16.
+P is rounded to the type of V before it is multiplied, and O at the end. The error scale (kernels.attention.reference)
+includes this rounding and that of a float32 computation, so all rungs have the same tolerance. Tensor cores truncate
+sums where FMA units round, up to 2^-23 of the sum for every 8 products. This is 1.2e-4 of O at N = 8,192, a sixteenth
+of what is allowed for the rounding of P in FP16.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator
 
-from kernels.attention import common as parts
-from kernels.attention import cpu
+from kernels.attention import common, cpu
 from kernels.attention.shape import AttentionShape
 from kernels.model.launch import WARP, ampere, ceil, launch, rungs_of
 from kernels.model.program import Program, Tiles
@@ -26,28 +25,28 @@ from kernels.model.rules import (
 )
 from kernels.model.rung import Rung
 
-MMA = 16  # rows of a factor of mma.sync; and columns of Q and K that it takes at once
+MMA = 16  # rows of a factor of mma.sync, and columns of Q and K that it multiplies at once
 PAD = 8  # halves after each row in shared memory
-OTHER_REGISTERS = 31  # of a lane, beside those of S, O and Q
+OTHER_REGISTERS = 31  # per lane, besides those of S, O and Q
 
 
 def padded(s: AttentionShape) -> int:
-    """d in whole steps of mma.sync."""
+    """Return d rounded up to whole steps of mma.sync."""
     return ceil(s.d, MMA) * MMA
 
 
 def registers(s: AttentionShape, WM: int, Bc: int) -> int:
-    """Of a lane: sums of S and O, fragments of Q, and the others."""
+    """Return the registers per lane: sums of S and O, fragments of Q, and the others."""
     return WM * (2 * Bc + 3 * padded(s)) // 64 + OTHER_REGISTERS
 
 
 def warp_rows(s: AttentionShape, tiles: Tiles) -> int:
-    """Rows of a warp: WM, or 16 where so many would not fit its lanes' registers."""
+    """Return the rows of a warp: WM, or 16 if WM rows would not fit its lanes' registers."""
     return tiles["WM"] if registers(s, tiles["WM"], tiles["Bc"]) <= MOST_REGISTERS else MMA
 
 
 def defines(s: AttentionShape, tiles: Tiles) -> dict[str, int]:
-    """What kernels/attention/cuda/06_flash_mma.cu is compiled with."""
+    """Return the defines of kernels/attention/cuda/06_flash_mma.cu."""
     return dict(tiles) | {"WM": warp_rows(s, tiles), "DP": padded(s), "BF16": int(s.dtype == "bf16")}
 
 
@@ -56,7 +55,7 @@ def threads(s: AttentionShape, tiles: Tiles) -> int:
 
 
 def shared(s: AttentionShape, tiles: Tiles) -> int:
-    """Bytes: Q, and STAGES times K and V."""
+    """Return the bytes of shared memory: Q, and STAGES times K and V."""
     return 2 * (tiles["Br"] + 2 * tiles["STAGES"] * tiles["Bc"]) * (padded(s) + PAD)
 
 
@@ -66,34 +65,34 @@ def build(s: AttentionShape, tiles: Tiles) -> Program:
         "attention/06_flash_mma.cu",
         (ceil(s.N, Br), s.heads),
         threads(s, tiles),
-        parts.arguments(s),
+        common.arguments(s),
         cpu.flash_mma(Br, Bc),
         defines(s, tiles),
         shared(s, tiles),
     )
-    return Program(parts.buffers(s), (step,))
+    return Program(common.buffers(s), (step,))
 
 
 def rules(s: AttentionShape, tiles: Tiles) -> Iterator[str]:
-    yield from parts.common_rules(s, max(tiles["Br"], tiles["STAGES"] * tiles["Bc"]), parts.HALVES)
-    yield from parts.head_rules(s)
-    if s.d <= parts.MOST_D:  # else there are no tiles to speak of
+    yield from common.common_rules(s, max(tiles["Br"], tiles["STAGES"] * tiles["Bc"]), common.HALVES)
+    yield from common.head_rules(s)
+    if s.d <= common.MAX_D:  # else no tiles fit
         yield from multiple_rules(tiles, ("Br", "WM"))
         count = threads(s, tiles)
         yield from thread_rules("32*Br/WM", count)
-        need, most = (
+        needed, max_registers = (
             registers(s, warp_rows(s, tiles), tiles["Bc"]),
             min(MOST_REGISTERS, REGISTERS // max(count, WARP)),
         )
         yield from most_rules(
-            f"WM*(2*Bc + 3*DP)/64 + {OTHER_REGISTERS} registers ({count} threads)", need, most
+            f"WM*(2*Bc + 3*DP)/64 + {OTHER_REGISTERS} registers ({count} threads)", needed, max_registers
         )
         formula = "2*(Br + 2*STAGES*Bc)*(DP + 8)"
         yield from shared_rules(formula, shared(s, tiles), MOST_SHARED)
 
 
 RUNGS: tuple[Rung, ...] = (
-    rungs_of("attention", parts.cost, parts.TOLERANCE)(
+    rungs_of("attention", common.cost, common.TOLERANCE)(
         "flash-mma",
         "flash attention, tensor cores",
         "The same walk with both products by mma.sync, FP16 or BF16: S, P and O never leave a warp's registers.",

@@ -1,9 +1,11 @@
-"""How many bytes the threads of a rung of the attention ladder ask for in global memory: a formula of its kernels' loads
-and stores, no simulation. What of it comes from the caches and what from HBM it does not say.
+"""Bytes that the threads of a rung of the attention ladder request from global memory.
 
-A tile that a block fetches to shared memory is asked for once, whoever uses it; a thread that loads for itself asks
-each time. With tiles of Br queries K and V are asked for ceil(N / Br) times, where a row at a time asks N times: the
-Theta(N^2 d^2 / M) of FlashAttention (arXiv 2205.14135), for a block's memory M lets Br grow. Pure functions.
+A formula of its kernels' loads and stores, no simulation. It does not separate bytes served by caches from HBM bytes.
+
+A tile that a block loads to shared memory is counted once. A thread that loads without shared memory is counted for
+each load. With tiles of Br queries, K and V are loaded ceil(N / Br) times. With a row at a time they are loaded N
+times. This is the Theta(N^2 d^2 / M) of FlashAttention (arXiv 2205.14135): a larger block memory M allows a larger
+Br. Pure functions.
 """
 
 from __future__ import annotations
@@ -20,14 +22,17 @@ from kernels.model.rung import Rung
 
 
 def asked(rung: Rung, s: AttentionShape, tiles: Tiles) -> int | None:
-    """Bytes that all threads load and store; None for a rung of which only a library knows."""
+    """Return the bytes that all threads load and store, or None for a library's rung."""
     count = KERNELS.get(rung.name.partition("/")[2])
     return count and s.heads * ELEMENT_BYTES[s.dtype] * int(count(s, tiles))
 
 
 def tiles_visited(s: AttentionShape, queries: int, keys: int) -> int:
-    """Tiles of so many queries by keys that flash attention visits for a head: those of hidden keys alone it leaves out."""
-    return int((-(-_seen(s, queries) // keys)).sum())
+    """Return the number of tiles `queries` x `keys` that flash attention visits for a head.
+
+    Tiles of only hidden keys are skipped.
+    """
+    return int((-(-_visible_keys(s, queries) // keys)).sum())
 
 
 # -- elements of one head ------------------------------------------------------------------------------
@@ -46,7 +51,7 @@ def _blocked(s: AttentionShape, tiles: Tiles) -> int:
 
 
 def _softmax(s: AttentionShape) -> int:
-    """Three passes over the keys seen of S, one over P."""
+    """Return the elements of three passes over the visible keys of S and one over P."""
     return 3 * _pairs(s) + s.N * s.N
 
 
@@ -64,14 +69,16 @@ def _pairs(s: AttentionShape) -> int:
 
 
 def _blocks(s: AttentionShape, queries: int, keys: int) -> tuple[np.ndarray, np.ndarray]:
-    """(queries, keys fetched) of each block of so many queries, that walks over tiles of so many keys up to the last
-    that one of its queries sees."""
+    """Return (queries, keys loaded) of each block of `queries` queries.
+
+    A block loads tiles of `keys` keys up to the last key that one of its queries sees.
+    """
     rows = np.minimum(queries, s.N - np.arange(0, s.N, queries, dtype=np.int64))
-    return rows, np.minimum(-(-_seen(s, queries) // keys) * keys, s.N)
+    return rows, np.minimum(-(-_visible_keys(s, queries) // keys) * keys, s.N)
 
 
-def _seen(s: AttentionShape, queries: int) -> np.ndarray:
-    """The keys up to the last that one of the queries sees, of each block of so many queries."""
+def _visible_keys(s: AttentionShape, queries: int) -> np.ndarray:
+    """Return, for each block of `queries` queries, the number of keys up to the last that one of them sees."""
     first = np.arange(0, s.N, queries, dtype=np.int64)
     return np.minimum(first + queries, s.N) if s.causal else np.full_like(first, s.N)
 

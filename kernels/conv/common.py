@@ -1,4 +1,4 @@
-"""What all rungs of the convolution ladder share: structs, buffers, bias and ReLU, cost, the rules in words."""
+"""Structs, buffers, bias and ReLU, cost and rules that all rungs of the convolution ladder share."""
 
 from __future__ import annotations
 
@@ -20,35 +20,37 @@ CONV_STRUCT = np.dtype(
 LAYER_STRUCT = np.dtype([(name, np.int32) for name in ("groups", "bias", "relu")])
 FINISH_BLOCK = 256
 
-# The error of a float32 sum grows at worst with its length; 1e-5 of the sum of absolute products is
-# above what C*R*S = 4,608 terms are seen to give and below the smallest share of one lost tap.
+# The error of a float32 sum grows at worst with its length. 1e-5 of the sum of absolute products is
+# above the errors measured at C*R*S = 4,608 terms and below the smallest share of one lost tap.
 TOLERANCE = 1e-5
 
 
 def struct(s: ConvShape) -> np.void:
-    """ConvShape as the kernels' `struct Conv` (kernels/conv/cuda/conv.cuh)."""
+    """Convert a ConvShape to the kernels' `struct Conv` (kernels/conv/cuda/conv.cuh)."""
     return np.array(tuple(int(getattr(s, name)) for name in CONV_STRUCT.names), CONV_STRUCT)[()]
 
 
 def layer(s: ConvShape) -> np.void:
-    """What `struct Conv` does not say, as the kernels' `struct Layer` (kernels/conv/cuda/layer.cuh)."""
+    """Return groups, bias and relu as the kernels' `struct Layer` (kernels/conv/cuda/layer.cuh)."""
     return np.array(tuple(getattr(s, name) for name in LAYER_STRUCT.names), LAYER_STRUCT)[()]
 
 
 def buffers(s: ConvShape) -> tuple[Buffer, ...]:
-    """x [N,C,H,W], w [K,C/groups,R,S], y [N,K,P,Q], and b [K] where there is a bias."""
+    """Return x [N,C,H,W], w [K,C/groups,R,S], y [N,K,P,Q], and b [K] if there is a bias."""
     b = (Buffer("b", INPUT, (s.K,)),) if s.bias else ()
     return Buffer("x", INPUT, s.x_shape), Buffer("w", INPUT, s.w_shape), *b, Buffer("y", OUTPUT, s.y_shape)
 
 
 def bias_name(s: ConvShape) -> str:
-    """The buffer that a kernel is handed as b; w stands in its place where no b is read."""
+    """Return the name of the buffer passed to a kernel as b: w if no b is read."""
     return "b" if s.bias else "w"
 
 
 def finish(s: ConvShape) -> tuple[Launch, ...]:
-    """The step that adds the bias and applies ReLU to y in place, after kernels that know of neither; none
-    where neither is asked for."""
+    """Return the step that adds the bias and applies ReLU to y in place, after kernels that do neither.
+
+    Empty if the shape has neither bias nor ReLU.
+    """
     if not (s.bias or s.relu):
         return ()
     grid, args = (ceil(s.K * s.PQ, FINISH_BLOCK), s.N), (bias_name(s), "y", struct(s), layer(s))
@@ -56,34 +58,37 @@ def finish(s: ConvShape) -> tuple[Launch, ...]:
 
 
 def finish_rules(s: ConvShape) -> Iterator[str]:
-    """Of the step that `finish` adds, where it adds one."""
+    """Yield the rules of the step that `finish` adds, if it adds one."""
     if s.bias or s.relu:
         yield from most_rules("N (grid.y, where there is bias or ReLU)", s.N, MOST_GRID_YZ)
         yield from count_rules(FINISH_BLOCK, K_P_Q=s.K * s.PQ)
 
 
 def cost(s: ConvShape, program: Program) -> Cost:
-    """FLOPs of direct convolution; HBM bytes if caches are perfect: inputs in, output out, the workspace
-    once out and once in again, and the output once in and out again where a step finishes it."""
+    """Return the FLOPs of direct convolution and the HBM bytes if caches are perfect.
+
+    The inputs are read once and the output is written once. The workspace is written and read once. If a step adds
+    bias or ReLU, the output is read and written once more.
+    """
     workspace = program.nbytes(WORKSPACE)
-    again = 2 * program.nbytes(OUTPUT) * any(step.name == "bias_relu" for step in program.steps)
-    return Cost(s.flops, s.bytes + 2 * workspace + again, workspace)
+    output_again = 2 * program.nbytes(OUTPUT) * any(step.name == "bias_relu" for step in program.steps)
+    return Cost(s.flops, s.bytes + 2 * workspace + output_again, workspace)
 
 
-# -- rules: each yields, in words, what a shape or a choice of tiles breaks -----------------------------
+# -- rules: each yields a sentence for each rule that a shape or a choice of tiles breaks ----------------
 def ungrouped_rules(s: ConvShape) -> Iterator[str]:
     if s.groups > 1:
         yield f"groups must be 1, got {s.groups}"
 
 
-def count_rules(most: int, **counts: int) -> Iterator[str]:
-    """What is counted in int must stay below 2^31 with `most` more; an underscore stands for *."""
+def count_rules(margin: int, **counts: int) -> Iterator[str]:
+    """Yield a rule for each count that is not below 2^31 - `margin`. An underscore in its name stands for *."""
     for name, count in counts.items():
-        if count > INT_MAX - most:
-            yield f"{name.replace('_', '*')} must stay below 2^31 - {most}, got {count}"
+        if count > INT_MAX - margin:
+            yield f"{name.replace('_', '*')} must stay below 2^31 - {margin}, got {count}"
 
 
 def multiple_rules(tiles: Tiles, *pairs: tuple[str, int]) -> Iterator[str]:
-    for name, of in pairs:
-        if tiles[name] % of:
-            yield f"{name} % {of} == 0, got {tiles[name]}"
+    for name, divisor in pairs:
+        if tiles[name] % divisor:
+            yield f"{name} % {divisor} == 0, got {tiles[name]}"

@@ -1,4 +1,4 @@
-"""The kernels once more in NumPy, argument for argument: what the cpu engine runs."""
+"""The kernels in NumPy, with the same arguments: the cpu engine runs these."""
 
 from __future__ import annotations
 
@@ -7,8 +7,10 @@ from numpy.lib.stride_tricks import sliding_window_view
 
 
 def windows(x: np.ndarray, s: np.void) -> np.ndarray:
-    """View [N, C, P, Q, R, S] on x [N, C, H, W]: the window under each output pixel. Nothing is copied
-    but the padded input, where there is padding."""
+    """Return a view [N, C, P, Q, R, S] of x [N, C, H, W]: the window under each output pixel.
+
+    Nothing is copied, except the padded input if there is padding.
+    """
     if s["pad_h"] or s["pad_w"]:
         x = np.pad(x, ((0, 0), (0, 0), (s["pad_h"],) * 2, (s["pad_w"],) * 2))
     span = (s["dilation_h"] * (s["R"] - 1) + 1, s["dilation_w"] * (s["S"] - 1) + 1)
@@ -18,19 +20,22 @@ def windows(x: np.ndarray, s: np.void) -> np.ndarray:
 
 
 def direct(x: np.ndarray, w: np.ndarray, y: np.ndarray, s: np.void) -> None:
-    """y [N,K,P,Q]: the sum over each window, without writing the windows out."""
-    for of_image, out in zip(windows(x, s), y, strict=True):
-        np.einsum("cpqrs,kcrs->kpq", of_image, w, out=out)
+    """Compute y [N,K,P,Q], the sum over each window, without writing the windows out."""
+    for image_windows, out in zip(windows(x, s), y, strict=True):
+        np.einsum("cpqrs,kcrs->kpq", image_windows, w, out=out)
 
 
 def im2col(x: np.ndarray, col: np.ndarray, s: np.void) -> None:
-    """col [N, C*R*S, P*Q]: every window of x as a column."""
+    """Write col [N, C*R*S, P*Q]: every window of x as a column."""
     N, C, P, Q, R, S = (int(s[name]) for name in "NCPQRS")
     col.reshape(N, C, R, S, P, Q)[...] = windows(x, s).transpose(0, 1, 4, 5, 2, 3)
 
 
 def tiled_gemm(tile: int):
-    """C[n] = A x B[n] as kernels/conv/cuda/03_gemm.cu walks it: squares of C, slid along the inner dimension."""
+    """Return a function for C[n] = A x B[n] like kernels/conv/cuda/03_gemm.cu.
+
+    It computes square tiles of C, in steps along the inner dimension.
+    """
 
     def gemm(A: np.ndarray, B: np.ndarray, C: np.ndarray, rows, cols, inner) -> None:
         for Bn, Cn in zip(B, C, strict=True):
@@ -45,12 +50,12 @@ def tiled_gemm(tile: int):
 
 
 def library_gemm(A: np.ndarray, B: np.ndarray, C: np.ndarray, rows, cols, inner) -> None:
-    """C[n] = A x B[n] by the BLAS that NumPy is built with."""
+    """Compute C[n] = A x B[n] with NumPy's BLAS."""
     np.matmul(A, B, out=C)
 
 
 def bias_relu(b: np.ndarray, y: np.ndarray, s: np.void, layer: np.void) -> None:
-    """y [N,K,P,Q] in place: b[k] added if there is a bias, what is below 0 set to 0 if ReLU is asked for."""
+    """Change y [N,K,P,Q] in place: add b[k] if there is a bias, set negative values to 0 if there is ReLU."""
     if layer["bias"]:
         y += b[:, None, None]
     if layer["relu"]:
@@ -58,33 +63,40 @@ def bias_relu(b: np.ndarray, y: np.ndarray, s: np.void, layer: np.void) -> None:
 
 
 def direct_tiled(filters: int, tile: int, chunk: int):
-    """As conv/direct-tiled walks it: squares of the output, `filters` of them at a time, sums made from
-    `chunk` maps at a time."""
+    """Return a function like conv/direct-tiled: square tiles of the output, `filters` filters at a time.
 
-    def twin(x: np.ndarray, w: np.ndarray, b: np.ndarray, y: np.ndarray, s: np.void, layer: np.void) -> None:
+    The sums are computed from `chunk` maps at a time.
+    """
+
+    def compute(
+        x: np.ndarray, w: np.ndarray, b: np.ndarray, y: np.ndarray, s: np.void, layer: np.void
+    ) -> None:
         view = windows(x, s)  # [N, C, P, Q, R, S]
         maps, per_group = w.shape[1], len(w) // int(layer["groups"])
         for first in range(0, len(w), per_group):
             group = view[:, first // per_group * maps :][:, :maps]
             for k in range(first, first + per_group, filters):
-                some = w[k : min(k + filters, first + per_group)]
+                w_part = w[k : min(k + filters, first + per_group)]
                 for p in range(0, y.shape[2], tile):
                     for q in range(0, y.shape[3], tile):
-                        out = y[:, k : k + len(some), p : p + tile, q : q + tile]
+                        out = y[:, k : k + len(w_part), p : p + tile, q : q + tile]
                         out[...] = 0
                         for c in range(0, maps, chunk):
                             patch = group[:, c : c + chunk, p : p + tile, q : q + tile]
-                            out += np.einsum("ncpqrs,kcrs->nkpq", patch, some[:, c : c + chunk])
+                            out += np.einsum("ncpqrs,kcrs->nkpq", patch, w_part[:, c : c + chunk])
         bias_relu(b, y, s, layer)
 
-    return twin
+    return compute
 
 
 def implicit_gemm(bm: int, bn: int, bk: int):
-    """As conv/implicit-gemm walks it: y as a matrix [K/groups, N*P*Q] for each group, a tile bm x bn of it at a
-    time, slid along C/groups*R*S by bk. Each tile of the data matrix is made when it is wanted."""
+    """Return a function like conv/implicit-gemm: y is a matrix [K/groups, N*P*Q] for each group.
 
-    def twin(
+    It computes one tile bm x bn at a time, in steps of bk along C/groups*R*S. Each tile of the data matrix is made
+    when it is needed.
+    """
+
+    def compute(
         x: np.ndarray, w: np.ndarray, b: np.ndarray, y: np.ndarray, s: np.void, layer: np.void, *_
     ) -> None:
         view = windows(x, s)
@@ -106,4 +118,4 @@ def implicit_gemm(bm: int, bn: int, bk: int):
                     flat[n, g, i : i + bm, pq] = sums.T
         bias_relu(b, y, s, layer)
 
-    return twin
+    return compute

@@ -1,10 +1,10 @@
 """conv/fft: a convolution as products of spectra, whole images or parts of them at a time.
 
-y[i] = sum over t of w[t] x[i + t] is the inverse transform of X conj(W): a circular correlation, in which i + t
-that runs over the end of the array begins anew at its start. Only outputs whose window lies inside the array are
-asked for, i + t <= (H + 2*pad_h) - 1, so an array of H + 2*pad_h rows never runs over and nothing has to be added
-to it for the filter's sake; likewise an array of TILE rows gives TILE - span_h + 1 right outputs, where span_h is
-what the dilated filter covers (overlap-save; Oppenheim and Schafer, Discrete-Time Signal Processing).
+y[i] = sum over t of w[t] x[i + t] is the inverse transform of X conj(W): a circular correlation. In it, an index
+i + t beyond the end of the array wraps around to its start. Only outputs whose window is inside the array are used,
+i + t <= (H + 2*pad_h) - 1. So an array of H + 2*pad_h rows never wraps around and needs no further padding for the
+filter. Likewise an array of TILE rows gives TILE - span_h + 1 right outputs, where span_h is the number of rows that
+the dilated filter covers (overlap-save; Oppenheim and Schafer, Discrete-Time Signal Processing).
 """
 
 from __future__ import annotations
@@ -15,8 +15,7 @@ from functools import lru_cache
 
 import numpy as np
 
-from kernels.conv import common as parts
-from kernels.conv import fft_cpu
+from kernels.conv import common, fft_cpu
 from kernels.conv.shape import ConvShape
 from kernels.libraries import cufft
 from kernels.model.launch import ampere, ceil, launch
@@ -29,31 +28,31 @@ CUT_STRUCT = np.dtype(
     [(name, np.int32) for name in ("rows", "columns", "step_h", "step_w", "down", "across")]
 )
 BLOCK = 256
-FREQUENCIES, FILTERS = 8, 32  # of a block of kernels/conv/cuda/10_fft_multiply.cu
+FREQUENCIES, FILTERS = 8, 32  # per block of kernels/conv/cuda/10_fft_multiply.cu
 WHOLE = 0
 PRIMES = (2, 3, 5, 7)  # cuFFT has fast steps for these
-MOST_WORKSPACE = 16 * 2**30  # bytes
-LARGEST = 2**15  # rows or columns of a transform: beyond it spectra of one map pass MOST_WORKSPACE
+MAX_WORKSPACE = 16 * 2**30  # bytes
+MAX_SIDE = 2**15  # rows or columns of a transform: with more, the spectra of one map exceed MAX_WORKSPACE
 
-TOLERANCE = 5e-7  # of `scale`: ten times what is seen
+TOLERANCE = 5e-7  # of `scale`: ten times the errors measured
 
 
 @lru_cache(maxsize=4096)
 def good_size(n: int) -> int:
-    """The least product of 2, 3, 5 and 7 that is n or more."""
+    """Return the smallest product of 2, 3, 5 and 7 that is at least n."""
     size = n
     while True:
-        left = size
+        rest = size
         for prime in PRIMES:
-            while left % prime == 0:
-                left //= prime
-        if left == 1:
+            while rest % prime == 0:
+                rest //= prime
+        if rest == 1:
             return size
         size += 1
 
 
 def cut(s: ConvShape, tiles: Tiles) -> np.void:
-    """How the padded input is cut into transforms, as the kernels' `struct Cut` (kernels/conv/cuda/fft.cuh)."""
+    """Return how the padded input is cut into transforms: the kernels' `struct Cut` (kernels/conv/cuda/fft.cuh)."""
     tile = tiles["FFT_TILE"]
     rows, columns = (tile or good_size(s.H + 2 * s.pad_h)), (tile or good_size(s.W + 2 * s.pad_w))
     step_h, step_w = rows - s.span_h + 1, columns - s.span_w + 1
@@ -62,120 +61,131 @@ def cut(s: ConvShape, tiles: Tiles) -> np.void:
 
 
 def transforms(s: ConvShape, tiles: Tiles) -> dict[str, int]:
-    """How many real transforms of one cut each call of cuFFT makes."""
+    """Return the number of real transforms in each call of cuFFT."""
     return _transforms(s, cut(s, tiles))
 
 
-def _transforms(s: ConvShape, of: np.void) -> dict[str, int]:
-    images = s.N * int(of["down"]) * int(of["across"])
+def _transforms(s: ConvShape, cut_struct: np.void) -> dict[str, int]:
+    images = s.N * int(cut_struct["down"]) * int(cut_struct["across"])
     return {"input": images * s.C, "filter": s.K * s.C, "output": images * s.K}
 
 
-def workspace(s: ConvShape, of: np.void) -> tuple[Buffer, ...]:
-    """Padded input, filters and dense output, and the spectrum of each; what cuFFT takes beside these it says
-    when it plans."""
-    rows, columns, down, across = (int(of[name]) for name in ("rows", "columns", "down", "across"))
+def workspace(s: ConvShape, cut_struct: np.void) -> tuple[Buffer, ...]:
+    """Return the padded input, filters and dense output, and the spectrum of each.
+
+    cuFFT reports its own workspace when it makes a plan.
+    """
+    rows, columns, down, across = (int(cut_struct[name]) for name in ("rows", "columns", "down", "across"))
     arrays = {
         "x": (s.N, down, across, s.C),
         "w": (s.K, s.C),
         "y": (s.N, down, across, s.K),
     }
-    real = [Buffer(f"{n}_padded", WORKSPACE, (*of_, rows, columns)) for n, of_ in arrays.items()]
+    real = [Buffer(f"{n}_padded", WORKSPACE, (*leading, rows, columns)) for n, leading in arrays.items()]
     spectra = [
-        Buffer(f"{n}_spectra", WORKSPACE, (*of_, rows, columns // 2 + 1, 2)) for n, of_ in arrays.items()
+        Buffer(f"{n}_spectra", WORKSPACE, (*leading, rows, columns // 2 + 1, 2))
+        for n, leading in arrays.items()
     ]
     return (*real, *spectra)
 
 
 def build(s: ConvShape, tiles: Tiles) -> Program:
-    of, conv = cut(s, tiles), parts.struct(s)
-    rows, columns = int(of["rows"]), int(of["columns"])
+    cut_struct, conv = cut(s, tiles), common.struct(s)
+    rows, columns = int(cut_struct["rows"]), int(cut_struct["columns"])
     area, frequencies = rows * columns, rows * (columns // 2 + 1)
-    images, spectra = s.N * int(of["down"]) * int(of["across"]), tiles["SPECTRA"]
+    images, spectra = s.N * int(cut_struct["down"]) * int(cut_struct["across"]), tiles["SPECTRA"]
     grid = ceil(frequencies, FREQUENCIES), ceil(s.K, FILTERS), ceil(images, spectra)
     extents = tuple(np.int32(n) for n in (images, s.K, s.C, frequencies))
 
     steps = (
         launch("conv/10_fft_pad_input.cu", (ceil(s.C * area, BLOCK), images), BLOCK,
-               ("x", "x_padded", conv, of), fft_cpu.pad_input),
+               ("x", "x_padded", conv, cut_struct), fft_cpu.pad_input),
         launch("conv/10_fft_pad_filter.cu", (ceil(s.C * area, BLOCK), s.K), BLOCK,
-               ("w", "w_padded", conv, of), fft_cpu.pad_filter),
+               ("w", "w_padded", conv, cut_struct), fft_cpu.pad_filter),
         LibraryCall("cufft_input", ("x_padded", "x_spectra"), fft_cpu.forward, cufft.forward),
         LibraryCall("cufft_filter", ("w_padded", "w_spectra"), fft_cpu.forward, cufft.forward),
         launch("conv/10_fft_multiply.cu", grid, FREQUENCIES * (FILTERS // 4) * (spectra // 4),
                ("x_spectra", "w_spectra", "y_spectra", *extents), fft_cpu.multiply, {"SPECTRA": spectra}),
         LibraryCall("cufft_output", ("y_spectra", "y_padded"), fft_cpu.inverse, cufft.inverse),
         launch("conv/10_fft_pick.cu", (ceil(s.K * s.PQ, BLOCK), s.N), BLOCK,
-               ("y_padded", parts.bias_name(s), "y", conv, of, parts.layer(s)), fft_cpu.pick),
+               ("y_padded", common.bias_name(s), "y", conv, cut_struct, common.layer(s)), fft_cpu.pick),
     )  # fmt: skip
-    return Program((*parts.buffers(s), *workspace(s, of)), steps)
+    return Program((*common.buffers(s), *workspace(s, cut_struct)), steps)
 
 
 def rules(s: ConvShape, tiles: Tiles) -> Iterator[str]:
-    yield from parts.ungrouped_rules(s)
+    yield from common.ungrouped_rules(s)
     tile = tiles["FFT_TILE"]
     if tile:
         sides = (("dilation_h*(R-1)+1", s.span_h), ("dilation_w*(S-1)+1", s.span_w))
         too_large = [f"{name} <= FFT_TILE ({tile}), got {span}" for name, span in sides if span > tile]
     else:
         sides = (("H+2*pad_h", s.H + 2 * s.pad_h), ("W+2*pad_w", s.W + 2 * s.pad_w))
-        too_large = [f"{name} <= {LARGEST}, got {size}" for name, size in sides if size > LARGEST]
+        too_large = [f"{name} <= {MAX_SIDE}, got {size}" for name, size in sides if size > MAX_SIDE]
     yield from too_large
-    if too_large:  # there is no cut to speak of
+    if too_large:  # no cut is possible
         return
-    of = cut(s, tiles)
-    area, images = int(of["rows"]) * int(of["columns"]), s.N * int(of["down"]) * int(of["across"])
-    parts_of = "N" if tile == WHOLE else "N*down*across"
-    for name, count in ((parts_of, images), ("K", s.K)):
+    cut_struct = cut(s, tiles)
+    area, images = (
+        int(cut_struct["rows"]) * int(cut_struct["columns"]),
+        s.N * int(cut_struct["down"]) * int(cut_struct["across"]),
+    )
+    transforms_name = "N" if tile == WHOLE else "N*down*across"
+    for name, count in ((transforms_name, images), ("K", s.K)):
         if count > MOST_GRID_YZ:
             yield f"{name} <= {MOST_GRID_YZ} (grid.y), got {count}"
     counts = {
-        "C*rows*columns": s.C * area, "K*P*Q": s.K * s.PQ, f"{parts_of}*C": images * s.C,
-        f"{parts_of}*K": images * s.K, "K*C": s.K * s.C, "R*S": s.R * s.S,
+        "C*rows*columns": s.C * area, "K*P*Q": s.K * s.PQ, f"{transforms_name}*C": images * s.C,
+        f"{transforms_name}*K": images * s.K, "K*C": s.K * s.C, "R*S": s.R * s.S,
     }  # fmt: skip
     for name, count in counts.items():
         if count > INT_MAX - BLOCK:
             yield f"{name} must stay below 2^31 - {BLOCK}, got {count}"
-    need = sum(b.nbytes for b in workspace(s, of))
-    if need > MOST_WORKSPACE:
-        filters = 4 * s.K * s.C * (area + 2 * int(of["rows"]) * (int(of["columns"]) // 2 + 1))
+    needed = sum(b.nbytes for b in workspace(s, cut_struct))
+    if needed > MAX_WORKSPACE:
+        filters = 4 * s.K * s.C * (area + 2 * int(cut_struct["rows"]) * (int(cut_struct["columns"]) // 2 + 1))
         yield (
-            f"its workspace must not exceed {MOST_WORKSPACE:,} bytes, got {need:,}, of which the padded filters "
+            f"its workspace must not exceed {MAX_WORKSPACE:,} bytes, got {needed:,}, of which the padded filters "
             f"and their spectra take {filters:,}"
         )
 
 
 def scale(s: ConvShape, tiles: Tiles, inputs: Mapping[str, np.ndarray]) -> np.ndarray:
-    """float64 [N,K,1,1]: what no output of an image's map can exceed, the sum over C of max |x| times sum |w|. A
-    transform rounds as much as its whole array asks for, and spreads that over all of it: an output in the padding
-    is not exactly 0."""
+    """Return float64 [N,K,1,1]: the sum over C of max |x| times sum |w|, a bound on every output of an image's map.
+
+    The rounding error of a transform depends on its whole array and is spread over all of it. An output in the
+    padding is not exactly 0.
+    """
     x, w = (np.abs(inputs[name].astype(np.float64)) for name in "xw")
     largest = x.max(axis=(2, 3)).reshape(s.N, s.groups, 1, s.maps)
     sums = w.sum(axis=(2, 3)).reshape(s.groups, s.filters, s.maps)
-    most = (largest @ sums.swapaxes(1, 2)).reshape(s.N, s.K)
+    bound = (largest @ sums.swapaxes(1, 2)).reshape(s.N, s.K)
     if s.bias:
-        most += np.abs(inputs["b"].astype(np.float64))
-    return most[:, :, None, None]
+        bound += np.abs(inputs["b"].astype(np.float64))
+    return bound[:, :, None, None]
 
 
 def executed_flops(s: ConvShape, tiles: Tiles) -> int:
-    """What the algorithm itself does, strides that are thrown away included: 2.5 n log2 n for a real transform of
-    n numbers (half of the usual count of a complex one), 8 for a complex multiply-add."""
+    """Return the FLOPs of the algorithm itself, including outputs that a stride discards.
+
+    2.5 n log2 n for a real transform of n numbers (half of the usual count of a complex one), 8 for a complex
+    multiply-add.
+    """
     return _executed(s, cut(s, tiles))
 
 
-def _executed(s: ConvShape, of: np.void) -> int:
-    rows, columns = int(of["rows"]), int(of["columns"])
-    each = 2.5 * rows * columns * math.log2(rows * columns)
-    images = s.N * int(of["down"]) * int(of["across"])
+def _executed(s: ConvShape, cut_struct: np.void) -> int:
+    rows, columns = int(cut_struct["rows"]), int(cut_struct["columns"])
+    flops_per_transform = 2.5 * rows * columns * math.log2(rows * columns)
+    images = s.N * int(cut_struct["down"]) * int(cut_struct["across"])
     products = 8 * images * s.K * s.C * rows * (columns // 2 + 1)
-    return round(each * sum(_transforms(s, of).values())) + products
+    return round(flops_per_transform * sum(_transforms(s, cut_struct).values())) + products
 
 
 def cost(s: ConvShape, program: Program) -> Cost:
-    """FLOPs executed, by the cut that the first step is given; bytes and workspace as of all."""
-    of_all = parts.cost(s, program)
-    return Cost(_executed(s, program.steps[0].args[-1]), of_all.bytes, of_all.workspace_bytes)
+    """Return the FLOPs executed, from the cut in the first step's arguments. Bytes are those of common.cost."""
+    tensors_cost = common.cost(s, program)
+    return Cost(_executed(s, program.steps[0].args[-1]), tensors_cost.bytes, tensors_cost.workspace_bytes)
 
 
 RUNGS = (

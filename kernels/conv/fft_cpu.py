@@ -1,5 +1,7 @@
-"""The steps of conv/fft once more in NumPy, argument for argument: what the cpu engine runs. Spectra are float32
-with (real, imaginary) as their last axis, as the kernels have them."""
+"""The steps of conv/fft in NumPy, with the same arguments: the cpu engine runs these.
+
+Spectra are float32 with (real, imaginary) as their last axis, as in the kernels.
+"""
 
 from __future__ import annotations
 
@@ -9,12 +11,12 @@ from kernels.conv import cpu
 
 
 def _complex(spectra: np.ndarray) -> np.ndarray:
-    """View complex64 [...] on float32 [..., 2]."""
+    """Return a view complex64 [...] of float32 [..., 2]."""
     return spectra.view(np.complex64)[..., 0]
 
 
 def pad_input(x: np.ndarray, padded: np.ndarray, s: np.void, cut: np.void) -> None:
-    """padded [N, down, across, C, rows, columns]: each part of x [N, C, H, W], zeros where it has none."""
+    """Write padded [N, down, across, C, rows, columns]: each part of x [N, C, H, W], zeros outside x."""
     padded[...] = 0
     H, W = x.shape[2:]
     for i, j in np.ndindex(padded.shape[1:3]):
@@ -28,7 +30,7 @@ def pad_input(x: np.ndarray, padded: np.ndarray, s: np.void, cut: np.void) -> No
 
 
 def pad_filter(w: np.ndarray, padded: np.ndarray, s: np.void, cut: np.void) -> None:
-    """padded [K, C, rows, columns]: the taps of w [K, C, R, S], dilated, in the corner."""
+    """Write padded [K, C, rows, columns]: the taps of w [K, C, R, S], dilated, in the corner."""
     padded[...] = 0
     R, S, down, across = (int(s[name]) for name in ("R", "S", "dilation_h", "dilation_w"))
     taps = w[:, :, ::-1, ::-1] if s["flip"] else w
@@ -36,18 +38,20 @@ def pad_filter(w: np.ndarray, padded: np.ndarray, s: np.void, cut: np.void) -> N
 
 
 def forward(padded: np.ndarray, spectra: np.ndarray) -> None:
-    """spectra [..., rows, columns//2 + 1, 2] of real arrays [..., rows, columns], in float32."""
+    """Compute spectra [..., rows, columns//2 + 1, 2] of real arrays [..., rows, columns], in float32."""
     _complex(spectra)[...] = np.fft.rfft2(padded)
 
 
 def inverse(spectra: np.ndarray, dense: np.ndarray) -> None:
-    """dense [..., rows, columns] of spectra; unscaled, as cuFFT gives it: rows*columns times the values."""
+    """Compute dense [..., rows, columns] from spectra, unscaled like cuFFT: rows*columns times the values."""
     dense[...] = np.fft.irfft2(_complex(spectra), dense.shape[-2:], norm="forward")
 
 
 def multiply(X: np.ndarray, W: np.ndarray, Y: np.ndarray, images, K, C, frequencies) -> None:
-    """Y [images, K, frequencies] = sum over C of X [images, C, frequencies] times the conjugate of W
-    [K, C, frequencies]: a matrix product for each frequency."""
+    """Compute Y [images, K, frequencies], a matrix product for each frequency.
+
+    Y is the sum over C of X [images, C, frequencies] times the conjugate of W [K, C, frequencies].
+    """
     x = _complex(X).reshape(images, C, frequencies)
     w = _complex(W).reshape(K, C, frequencies)
     product = np.matmul(x.transpose(2, 0, 1), w.conj().transpose(2, 1, 0))  # [frequencies, images, K]
@@ -55,7 +59,7 @@ def multiply(X: np.ndarray, W: np.ndarray, Y: np.ndarray, images, K, C, frequenc
 
 
 def pick(dense: np.ndarray, b: np.ndarray, y: np.ndarray, s: np.void, cut: np.void, layer: np.void) -> None:
-    """y [N, K, P, Q] picked from dense [N, down, across, K, rows, columns], divided by rows*columns."""
+    """Copy y [N, K, P, Q] out of dense [N, down, across, K, rows, columns], divided by rows*columns."""
     tile_h, row = np.divmod(np.arange(s["P"]) * s["u"], cut["step_h"])
     tile_w, column = np.divmod(np.arange(s["Q"]) * s["v"], cut["step_w"])
     picked = dense[:, tile_h[:, None], tile_w, :, row[:, None], column]  # [P, Q, N, K]

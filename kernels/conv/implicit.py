@@ -6,8 +6,7 @@ from collections.abc import Iterator
 
 import numpy as np
 
-from kernels.conv import common as parts
-from kernels.conv import cpu
+from kernels.conv import common, cpu
 from kernels.conv.common import TOLERANCE
 from kernels.conv.shape import ConvShape
 from kernels.model.fast_division import magic
@@ -16,10 +15,10 @@ from kernels.model.program import Program, Tiles
 from kernels.model.rules import MOST_GRID_YZ, MOST_SHARED, most_rules
 from kernels.model.rung import Rung
 
-MOST_THREADS = 256  # of a block of direct-tiled
-PIECE = 4  # rows and columns of a thread's sums that lie together
-FILTER_LANES = 8  # of k that a warp copies at a time: KA in implicit.cuh
-PART = 1536  # terms that implicit-gemm sums at a stretch: implicit.cuh
+MAX_THREADS = 256  # in a block of direct-tiled
+PIECE = 4  # adjacent rows and columns of a thread's sums
+FILTER_LANES = 8  # values of k that a warp copies at a time: KA in implicit.cuh
+PART = 1536  # terms that implicit-gemm adds in one partial sum: implicit.cuh
 
 DIVISORS = ("area", "S", "pixels", "Q")
 DIVISORS_STRUCT = np.dtype(
@@ -29,17 +28,20 @@ DIVISORS_STRUCT = np.dtype(
 
 # -- direct-tiled -----------------------------------------------------------------------------------------
 def filter_threads(s: ConvShape, tiles: Tiles) -> int:
-    """Threads of a block along the filters: as many as a block may have, no more than a group needs."""
+    """Return the threads of a block along the filters: as many as allowed, no more than a group needs."""
     across = tiles["TILE"] * tiles["TILE"] // tiles["TP"]
-    return max(1, min(ceil(s.filters, tiles["TK"]), MOST_THREADS // across))
+    return max(1, min(ceil(s.filters, tiles["TK"]), MAX_THREADS // across))
 
 
 def direct_shared(s: ConvShape, tiles: Tiles) -> int:
-    """Bytes: the patch under the block's pixels and the taps of its filters, CHUNK maps of each."""
-    high = (tiles["TILE"] - 1) * s.u + s.span_h
-    wide = (tiles["TILE"] - 1) * s.v + s.span_w
+    """Return the bytes of shared memory: the patch under the block's pixels and the taps of its filters.
+
+    CHUNK maps of each are stored.
+    """
+    patch_rows = (tiles["TILE"] - 1) * s.u + s.span_h
+    patch_columns = (tiles["TILE"] - 1) * s.v + s.span_w
     taps = s.R * s.S * (filter_threads(s, tiles) * tiles["TK"] + PIECE)
-    return 4 * min(tiles["CHUNK"], s.maps) * (taps + high * wide)
+    return 4 * min(tiles["CHUNK"], s.maps) * (taps + patch_rows * patch_columns)
 
 
 def build_direct_tiled(s: ConvShape, tiles: Tiles) -> Program:
@@ -49,27 +51,27 @@ def build_direct_tiled(s: ConvShape, tiles: Tiles) -> Program:
         "conv/04_direct_tiled.cu",
         (ceil(s.P, tile) * ceil(s.Q, tile), s.groups * ceil(s.filters, filters), s.N),
         (tile, tile // tiles["TP"], z),
-        ("x", "w", parts.bias_name(s), "y", parts.struct(s), parts.layer(s)),
+        ("x", "w", common.bias_name(s), "y", common.struct(s), common.layer(s)),
         cpu.direct_tiled(filters, tile, tiles["CHUNK"]),
         tiles,
         direct_shared(s, tiles),
     )
-    return Program(parts.buffers(s), (step,))
+    return Program(common.buffers(s), (step,))
 
 
 def direct_tiled_rules(s: ConvShape, tiles: Tiles) -> Iterator[str]:
     tile = tiles["TILE"]
-    yield from parts.multiple_rules(tiles, ("TILE", tiles["TP"]))
-    yield from most_rules("TILE*TILE/TP threads", tile * tile // tiles["TP"], MOST_THREADS)
+    yield from common.multiple_rules(tiles, ("TILE", tiles["TP"]))
+    yield from most_rules("TILE*TILE/TP threads", tile * tile // tiles["TP"], MAX_THREADS)
     yield from most_rules("N (grid.z)", s.N, MOST_GRID_YZ)
     blocks = s.groups * ceil(s.filters, filter_threads(s, tiles) * tiles["TK"])
     yield from most_rules("blocks along the filters (grid.y)", blocks, MOST_GRID_YZ)
-    yield from parts.count_rules(0, P_Q=(s.P + tile) * (s.Q + tile))
+    yield from common.count_rules(0, P_Q=(s.P + tile) * (s.Q + tile))
     for name, extent, stride in (
         ("H + 2*pad_h", s.H + 2 * s.pad_h, s.u),
         ("W + 2*pad_w", s.W + 2 * s.pad_w, s.v),
     ):
-        yield from parts.count_rules(2 * tile * stride, **{name: extent})
+        yield from common.count_rules(2 * tile * stride, **{name: extent})
     yield from most_rules("bytes of shared memory for patch and taps", direct_shared(s, tiles), MOST_SHARED)
 
 
@@ -79,7 +81,7 @@ def threads(tiles: Tiles) -> int:
 
 
 def warp_tile(tiles: Tiles) -> tuple[int, int]:
-    """Rows and columns of the sums of a warp, as implicit.cuh lays its lanes over them."""
+    """Return the rows and columns of a warp's sums, with the lane layout of implicit.cuh."""
     across = 8 if tiles["TN"] < tiles["TM"] else 4
     return WARP // across * tiles["TM"], across * tiles["TN"]
 
@@ -89,9 +91,9 @@ def implicit_shared(tiles: Tiles) -> int:
 
 
 def divisors(s: ConvShape) -> np.void:
-    """The kernel's `struct Divisors`: how to divide by R*S, S, P*Q and Q."""
-    by = (magic(d) for d in (s.R * s.S, s.S, s.PQ, s.Q))
-    return np.array(tuple(v for m in by for v in (m.multiplier, m.shift)), DIVISORS_STRUCT)[()]
+    """Return the kernel's `struct Divisors`: multipliers and shifts to divide by R*S, S, P*Q and Q."""
+    magics = (magic(d) for d in (s.R * s.S, s.S, s.PQ, s.Q))
+    return np.array(tuple(v for m in magics for v in (m.multiplier, m.shift)), DIVISORS_STRUCT)[()]
 
 
 def build_implicit_plain(s: ConvShape, tiles: Tiles) -> Program:
@@ -102,17 +104,17 @@ def build_implicit(s: ConvShape, tiles: Tiles) -> Program:
     return _implicit("06_implicit_gemm.cu", s, tiles, divisors(s))
 
 
-def _implicit(source: str, s: ConvShape, tiles: Tiles, *more: np.void) -> Program:
+def _implicit(source: str, s: ConvShape, tiles: Tiles, *extra_args: np.void) -> Program:
     step = launch(
         f"conv/{source}",
         (ceil(s.N * s.PQ, tiles["BN"]), ceil(s.filters, tiles["BM"]), s.groups),
         threads(tiles),
-        ("x", "w", parts.bias_name(s), "y", parts.struct(s), parts.layer(s), *more),
+        ("x", "w", common.bias_name(s), "y", common.struct(s), common.layer(s), *extra_args),
         cpu.implicit_gemm(tiles["BM"], tiles["BN"], tiles["BK"]),
         tiles,
         implicit_shared(tiles),
     )
-    return Program(parts.buffers(s), (step,))
+    return Program(common.buffers(s), (step,))
 
 
 def implicit_rules(s: ConvShape, tiles: Tiles) -> Iterator[str]:
@@ -120,17 +122,20 @@ def implicit_rules(s: ConvShape, tiles: Tiles) -> Iterator[str]:
     yield from _tile_rules(tiles)
     yield from most_rules("groups (grid.z)", s.groups, MOST_GRID_YZ)
     yield from most_rules("K/groups/BM blocks (grid.y)", ceil(s.filters, BM), MOST_GRID_YZ)
-    yield from parts.count_rules(0, N_C_H_W=s.elements["x"])
-    yield from parts.count_rules(BN, N_P_Q=s.N * s.PQ)
-    yield from parts.count_rules(BM, **{"K/groups": s.filters})
-    yield from parts.count_rules(PART + tiles["STAGES"] * BK, **{"C/groups*R*S": s.CRS})
+    yield from common.count_rules(0, N_C_H_W=s.elements["x"])
+    yield from common.count_rules(BN, N_P_Q=s.N * s.PQ)
+    yield from common.count_rules(BM, **{"K/groups": s.filters})
+    yield from common.count_rules(PART + tiles["STAGES"] * BK, **{"C/groups*R*S": s.CRS})
 
 
 def _tile_rules(tiles: Tiles) -> Iterator[str]:
-    """Whole warps, each with a tile of its own; whole rounds of copies, a warp to a row of the data matrix."""
+    """Yield the rules on tiles: whole warps, one tile per warp, whole rounds of copies.
+
+    Each warp copies a row of the data matrix.
+    """
     BM, BK = tiles["BM"], tiles["BK"]
     down, across = warp_tile(tiles)
-    yield from parts.multiple_rules(tiles, ("BM", down), ("BN", across), ("BN", WARP))
+    yield from common.multiple_rules(tiles, ("BM", down), ("BN", across), ("BN", WARP))
     count = threads(tiles)
     if count % WARP == 0 and BK % (count // WARP):
         yield f"BK % warps == 0 (a warp copies a row), got {BK} % {count // WARP}"
@@ -151,7 +156,7 @@ IMPLICIT_TILES = {
     "STAGES": (3, 2, 4),
 }
 
-# BM, BN, BK, TM, TN, STAGES: what was fastest at some layer, and the sizes that GEMM kernels like best.
+# BM, BN, BK, TM, TN, STAGES: the fastest sizes at some layer, and the best sizes of GEMM kernels.
 IMPLICIT_SETS = tuple(
     dict(zip(IMPLICIT_TILES, sizes, strict=True))
     for sizes in (
@@ -159,7 +164,7 @@ IMPLICIT_SETS = tuple(
         (64, 32, 16, 4, 4, 3), (32, 64, 16, 4, 4, 3), (32, 32, 16, 4, 4, 4),
     )
 )  # fmt: skip
-# TILE, TK, TP, CHUNK: small maps, and a map each (depthwise).
+# TILE, TK, TP, CHUNK: for small maps, and for one map per filter (depthwise).
 DIRECT_SETS = tuple(
     dict(zip(DIRECT_TILES, sizes, strict=True))
     for sizes in ((8, 8, 2, 8), (16, 4, 4, 4), (16, 8, 2, 4), (8, 1, 2, 1), (16, 1, 4, 1))
@@ -171,7 +176,7 @@ RUNGS: tuple[Rung, ...] = (
         title="direct, tiled",
         idea="A patch of the input and the filters' taps in shared memory; each thread sums several outputs.",
         build=build_direct_tiled,
-        cost=parts.cost,
+        cost=common.cost,
         rules=direct_tiled_rules,
         tolerance=TOLERANCE,
         family="direct",
@@ -185,7 +190,7 @@ RUNGS: tuple[Rung, ...] = (
         title="implicit GEMM, plain divisions",
         idea="The data matrix is made tile by tile in shared memory, its indices taken apart by / and %.",
         build=build_implicit_plain,
-        cost=parts.cost,
+        cost=common.cost,
         rules=implicit_rules,
         tolerance=TOLERANCE,
         family="implicit",
@@ -199,7 +204,7 @@ RUNGS: tuple[Rung, ...] = (
         title="implicit GEMM",
         idea="The same, each division by a number known beforehand made a multiplication and a shift.",
         build=build_implicit,
-        cost=parts.cost,
+        cost=common.cost,
         rules=implicit_rules,
         tolerance=TOLERANCE,
         family="implicit",

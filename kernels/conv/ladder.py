@@ -6,8 +6,7 @@ from collections.abc import Iterator
 
 import numpy as np
 
-from kernels.conv import common as parts
-from kernels.conv import cpu, fft, implicit, library, reference, winograd
+from kernels.conv import common, cpu, fft, implicit, library, reference, winograd
 from kernels.conv.common import TOLERANCE, cost, struct
 from kernels.conv.presets import CONV_LAYER_PRESETS, CONV_PRESETS
 from kernels.conv.shape import CONV_SINCE, ConvShape, parse_conv
@@ -26,16 +25,16 @@ def build_direct(s: ConvShape, tiles: Tiles) -> Program:
     block = tiles["BLOCK"]
     grid, args = (ceil(s.K * s.PQ, block), s.N), ("x", "w", "y", struct(s))
     direct = launch("conv/01_direct.cu", grid, block, args, cpu.direct)
-    return Program(parts.buffers(s), (direct, *parts.finish(s)))
+    return Program(common.buffers(s), (direct, *common.finish(s)))
 
 
 def _with_columns(s: ConvShape, tiles: Tiles, product) -> Program:
-    """im2col into a workspace [N, C*R*S, P*Q], then `product`: filters [K, C*R*S] x columns, per image."""
+    """Return im2col into a workspace [N, C*R*S, P*Q], then `product`: filters [K, C*R*S] x columns, per image."""
     block = tiles["BLOCK"]
     col = Buffer("col", WORKSPACE, (s.N, s.CRS, s.PQ))
     grid, args = (ceil(s.C * s.PQ, block), s.N), ("x", "col", struct(s))
     im2col = launch("conv/02_im2col.cu", grid, block, args, cpu.im2col)
-    return Program((*parts.buffers(s), col), (im2col, product, *parts.finish(s)))
+    return Program((*common.buffers(s), col), (im2col, product, *common.finish(s)))
 
 
 def _product_args(s: ConvShape):
@@ -43,9 +42,9 @@ def _product_args(s: ConvShape):
 
 
 def build_im2col_gemm(s: ConvShape, tiles: Tiles) -> Program:
-    tile, twin = tiles["TILE"], _matrices(cpu.tiled_gemm(tiles["TILE"]))
+    tile, cpu_function = tiles["TILE"], _matrices(cpu.tiled_gemm(tiles["TILE"]))
     grid = ceil(s.PQ, tile), ceil(s.K, tile), s.N
-    gemm = launch("conv/03_gemm.cu", grid, (tile, tile), _product_args(s), twin, {"TILE": tile})
+    gemm = launch("conv/03_gemm.cu", grid, (tile, tile), _product_args(s), cpu_function, {"TILE": tile})
     return _with_columns(s, tiles, gemm)
 
 
@@ -56,16 +55,16 @@ def build_im2col_cublas(s: ConvShape, tiles: Tiles) -> Program:
 
 
 def _matrices(gemm):
-    """A product on the convolution's buffers: w read as [K, C*R*S], y as [N, K, P*Q]."""
+    """Return a matrix product on the convolution's buffers: w reshaped to [K, C*R*S], y to [N, K, P*Q]."""
 
-    def on_tensors(w, col, y, rows, cols, inner):
+    def compute(w, col, y, rows, cols, inner):
         gemm(w.reshape(rows, inner), col, y.reshape(len(y), rows, cols), rows, cols, inner)
 
-    return on_tensors
+    return compute
 
 
 def direct_rules(s: ConvShape, tiles: Tiles) -> Iterator[str]:
-    yield from parts.ungrouped_rules(s)
+    yield from common.ungrouped_rules(s)
     if s.N > MOST_GRID_YZ:
         yield f"N <= {MOST_GRID_YZ} (grid.y), got {s.N}"
     for name, count in (("K*P*Q", s.K * s.PQ), ("R*S", s.R * s.S)):

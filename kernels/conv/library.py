@@ -1,6 +1,6 @@
-"""conv/cudnn-*: the forward algorithms that cuDNN names, each as it is, beside ours.
+"""conv/cudnn-*: cuDNN's forward algorithms, a rung for each.
 
-What one of them supports cuDNN says when it is bound (kernels.records.availability).
+cuDNN reports what an algorithm supports when it is bound (kernels.records.availability).
 """
 
 from __future__ import annotations
@@ -8,8 +8,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from functools import partial
 
-from kernels.conv import common as parts
-from kernels.conv import fft
+from kernels.conv import common, fft
 from kernels.conv.shape import ConvShape
 from kernels.libraries import cudnn
 from kernels.model.program import LibraryCall, Program, Tiles
@@ -32,31 +31,31 @@ IDEAS = {  # algorithm: (its name in a narrow cell, what it does by its name and
     ),
 }
 SPREADS = ("FFT", "FFT_TILING", "WINOGRAD", "WINOGRAD_NONFUSED")  # rounding of one output reaches others
-# Of the definition's own scale, as every rung; of conv_fft.scale, far above it, a smaller share. cuDNN's Winograd
-# takes 5x5 filters too: with those it was seen 8e-4 of that scale off (relative L2 error 5e-4 to 1.5e-3), with 3x3
-# 3e-7 of it.
-TOLERANCE, TOLERANCE_SPREAD, TOLERANCE_TILES = parts.TOLERANCE, 5e-6, 2e-3
+# TOLERANCE is a fraction of the definition's scale, as for every rung. The others are fractions of fft.scale, which is
+# much larger. cuDNN's Winograd also computes 5x5 filters: their measured error is 8e-4 of that scale (relative L2
+# error 5e-4 to 1.5e-3). With 3x3 filters it is 3e-7 of the scale.
+TOLERANCE, TOLERANCE_SPREAD, TOLERANCE_TILES = common.TOLERANCE, 5e-6, 2e-3
 
 
 def rung_name(algorithm: str) -> str:
-    """IMPLICIT_GEMM is conv/cudnn-implicit-gemm."""
+    """Return the rung of an algorithm: conv/cudnn-implicit-gemm for IMPLICIT_GEMM."""
     return f"conv/cudnn-{algorithm.lower().replace('_', '-')}"
 
 
 def build(algorithm: str, s: ConvShape, tiles: Tiles) -> Program:
     call = LibraryCall(
-        f"cudnn_{algorithm.lower()}", ("x", "w", "y", parts.struct(s)), None, partial(cudnn.bind, algorithm)
+        f"cudnn_{algorithm.lower()}", ("x", "w", "y", common.struct(s)), None, partial(cudnn.bind, algorithm)
     )
-    return Program(parts.buffers(s), (call, *parts.finish(s)))
+    return Program(common.buffers(s), (call, *common.finish(s)))
 
 
 def rules(s: ConvShape, tiles: Tiles) -> Iterator[str]:
-    return parts.finish_rules(s)
+    return common.finish_rules(s)
 
 
 def cost(s: ConvShape, program: Program) -> Cost:
-    """FLOPs of direct convolution and the bytes of the tensors alone: what cuDNN writes between it does not say ahead."""
-    return Cost(s.flops, parts.cost(s, program).bytes, None)
+    """Return the FLOPs of direct convolution and the bytes of the tensors. cuDNN's workspace is not known ahead."""
+    return Cost(s.flops, common.cost(s, program).bytes, None)
 
 
 def _tolerance(algorithm: str) -> float:

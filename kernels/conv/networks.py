@@ -1,6 +1,6 @@
-"""Networks as the convolutions they are made of: every distinct shape with how often it occurs, batch 32.
+"""Networks as lists of their convolutions: every distinct shape and how often it occurs, batch 32.
 
-The convolutions alone: biases, batch normalisation, ReLU and pooling between them are left out.
+Biases, batch normalisation, ReLU and pooling between the convolutions are left out.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ class Network:
 
 
 def _layers(named: Iterable[tuple[str, ConvShape]]) -> tuple[Layer, ...]:
-    """Convolutions in the order they are computed, gathered by shape."""
+    """Return convolutions grouped by shape, in the order in which each shape is first computed."""
     named = list(named)
     counts, names = Counter(shape for _, shape in named), {}
     for name, shape in named:
@@ -94,7 +94,7 @@ def _preset(network: Network, layer: Layer) -> Preset:
     return Preset(key, f"{title}, N={BATCH}", layer.shape, f"{title} ({network.source}), batch {BATCH}")
 
 
-# Each of those shapes as a preset that a recording can be asked for.
+# Each of those shapes as a preset that can be recorded by name.
 LAYERS: dict[str, Preset] = {
     preset.key: preset
     for network in NETWORKS.values()

@@ -1,4 +1,4 @@
-"""Named shapes readers know, each with where it comes from."""
+"""Well-known convolution shapes, each with its source."""
 
 from __future__ import annotations
 
@@ -103,8 +103,8 @@ def _grid(channels: int, size: int, taps: int) -> Preset:
     )
 
 
-# Where each algorithm wins: over maps and their size at 3x3, and over the filter's size and the maps' at C = K = 64.
-# Recorded only where it is asked for by name (kernels.sweep).
+# Shapes for the map of the fastest algorithm: over maps and their size at 3x3, and over the filter's size and the
+# maps' size at C = K = 64. Recorded only if requested by name (kernels.sweep).
 CONV_GRID: dict[str, Preset] = {
     preset.key: preset
     for preset in (

@@ -1,4 +1,4 @@
-"""float64 references: what every rung is held against."""
+"""float64 references, with which every rung is compared."""
 
 from __future__ import annotations
 
@@ -12,11 +12,12 @@ from kernels.conv.shape import ConvShape
 
 
 def conv2d(s: ConvShape, x: np.ndarray, w: np.ndarray) -> np.ndarray:
-    """y [N,K,P,Q] of x [N,C,H,W] and w [K,C/groups,R,S], in the dtype of x (give float64 for a reference);
-    without bias and ReLU.
+    """Return y [N,K,P,Q] of x [N,C,H,W] and w [K,C/groups,R,S], without bias and ReLU.
+
+    y has the dtype of x: pass float64 for a reference.
 
     y[n,k,p,q] = sum_{c,r,t} w[k,c,r,t] * x[n, g*C/groups + c, p*u - pad_h + r'*dilation_h, q*v - pad_w + t'*dilation_w]
-    with g the group of filter k, r' = r (cross-correlation) or R-1-r (convolution), t' alike; x is zero outside.
+    with g the group of filter k, r' = r (cross-correlation) or R-1-r (convolution), t' likewise. x is zero outside.
     (cuDNN paper, arXiv 1410.0759, section 2.)
     """
     y = np.zeros((s.N, s.groups, s.filters, s.PQ), x.dtype)
@@ -30,24 +31,28 @@ def conv2d(s: ConvShape, x: np.ndarray, w: np.ndarray) -> np.ndarray:
         for r in range(s.R):
             for t in range(s.S):
                 h, v = r * s.dilation_h, t * s.dilation_w
-                under = padded[:, h : h + (s.P - 1) * s.u + 1 : s.u, v : v + (s.Q - 1) * s.v + 1 : s.v]
-                y[n] += taps[r, t] @ under.reshape(s.groups, s.maps, s.PQ)
+                window_pixels = padded[
+                    :, h : h + (s.P - 1) * s.u + 1 : s.u, v : v + (s.Q - 1) * s.v + 1 : s.v
+                ]
+                y[n] += taps[r, t] @ window_pixels.reshape(s.groups, s.maps, s.PQ)
 
     each_image(image, s.N)
     return y.reshape(s.y_shape)
 
 
-def each_image(of: Callable[[int], None], N: int) -> None:
-    """of(n) for every image n, several at once: NumPy and BLAS let other threads run."""
+def each_image(compute: Callable[[int], None], N: int) -> None:
+    """Call compute(n) for every image n, several at once: NumPy and BLAS let other threads run."""
     with ThreadPoolExecutor(min(N, os.cpu_count() or 1)) as pool:
-        list(pool.map(of, range(N)))
+        list(pool.map(compute, range(N)))
 
 
 def conv(
     s: ConvShape, x: np.ndarray, w: np.ndarray, b: np.ndarray | None = None
 ) -> tuple[np.ndarray, np.ndarray]:
-    """(reference, error scale), both float64 [N,K,P,Q]: the convolution, plus b [K] and through ReLU where the
-    shape asks for them; the scale is that of absolute values, before ReLU."""
+    """Return (reference, error scale), both float64 [N,K,P,Q]: the convolution, with bias and ReLU if the shape has them.
+
+    The scale is the same sum of absolute values, before ReLU.
+    """
     x, w = x.astype(np.float64), w.astype(np.float64)
     ref, scale = conv2d(s, x, w), conv2d(s, np.abs(x), np.abs(w))
     if s.bias:

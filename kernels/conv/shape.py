@@ -1,4 +1,4 @@
-"""Problem shapes: what is asked of a kernel, validated, with every derived extent.
+"""The shape of a convolution, validated, with every derived extent.
 
 Names of a convolution follow the cuDNN paper (arXiv 1410.0759): N images of C maps H x W, K filters
 R x S, stride (u, v), padding (pad_h, pad_w), dilation; output P x Q. Those of a matrix product follow
@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from kernels.model.shape import INT_MAX, Bound, Shape, ShapeError, flag, integer, one_of, pair, parse
 
 MODES = ("cross-correlation", "convolution")
-CONV_SINCE = {"groups": 1, "bias": 0, "relu": 0}  # fields that came later, and what their lack means
+CONV_SINCE = {"groups": 1, "bias": 0, "relu": 0}  # fields added later, and their values in older rows
 
 
 @dataclass(frozen=True, init=False)
@@ -22,11 +22,11 @@ class ConvShape(Shape):
     Give `stride`, `pad`, `dilation` as one number or (vertical, horizontal), or name an axis:
     `u`, `v`, `pad_h`, `pad_w`, `dilation_h`, `dilation_w`. `mode` is "cross-correlation" (the
     default, as in every deep-learning framework) or "convolution" (filter flipped in both
-    axes, as the cuDNN paper defines it). Of `groups` each has C/groups maps and K/groups
-    filters that see those alone (depthwise: groups == C). `bias` (1 or 0): b[k] is added to
-    map k; `relu`: what is below 0 after that becomes 0.
+    axes, as the cuDNN paper defines it). Each of the `groups` has C/groups maps and K/groups
+    filters. Its filters use only its maps (depthwise: groups == C). `bias` (1 or 0): b[k] is
+    added to map k. `relu`: negative values after that become 0.
 
-    Raises ShapeError naming the rule that is broken.
+    Raises ShapeError, which names the broken rule.
     """
 
     N: int
@@ -52,16 +52,18 @@ class ConvShape(Shape):
         u=None, v=None, pad_h=None, pad_w=None, dilation_h=None, dilation_w=None,
         mode="cross-correlation", groups=1, bias=0, relu=0,
     ):  # fmt: skip
-        both = {
+        values = {
             ("u", "v"): (pair("stride", stride), (u, v), 1),
             ("pad_h", "pad_w"): (pair("pad", pad), (pad_h, pad_w), 0),
             ("dilation_h", "dilation_w"): (pair("dilation", dilation), (dilation_h, dilation_w), 1),
         }
         for name, value in zip("NCHWKRS", (N, C, H, W, K, R, S), strict=True):
             object.__setattr__(self, name, integer(name, value, 1))
-        for names, (shared, single, least) in both.items():
-            for name, default, own in zip(names, shared, single, strict=True):
-                object.__setattr__(self, name, integer(name, default if own is None else own, least))
+        for names, (shared, single, min_value) in values.items():
+            for name, default, axis_value in zip(names, shared, single, strict=True):
+                object.__setattr__(
+                    self, name, integer(name, default if axis_value is None else axis_value, min_value)
+                )
         object.__setattr__(self, "mode", one_of("mode", mode, MODES))
         object.__setattr__(self, "groups", integer("groups", groups, 1))
         for name, value in (("bias", bias), ("relu", relu)):
@@ -98,7 +100,7 @@ class ConvShape(Shape):
 
     @property
     def flip(self) -> bool:
-        """True where the filter is read back to front (mode "convolution")."""
+        """True if the filter is flipped in both axes (mode "convolution")."""
         return self.mode == "convolution"
 
     @property
@@ -120,12 +122,12 @@ class ConvShape(Shape):
 
     @property
     def maps(self) -> int:
-        """Input maps that a filter sees: those of its group."""
+        """Input maps that a filter uses: those of its group."""
         return self.C // self.groups
 
     @property
     def filters(self) -> int:
-        """Filters of a group."""
+        """Filters in each group."""
         return self.K // self.groups
 
     @property
@@ -156,7 +158,7 @@ class ConvShape(Shape):
 
     @property
     def flops(self) -> int:
-        """Direct-convolution FLOPs, two to a multiply-add, without bias and ReLU: the base of "effective" FLOP/s."""
+        """Direct-convolution FLOPs, two per multiply-add, without bias and ReLU: the base of "effective" FLOP/s."""
         return 2 * self.macs
 
     @property
@@ -170,27 +172,29 @@ class ConvShape(Shape):
 
     @property
     def bytes(self) -> int:
-        """Least traffic in bytes at FP32: each input read once, each output written once."""
+        """Minimum traffic in bytes at FP32: each input read once, each output written once."""
         return 4 * sum(self.elements.values())
 
     # -- as data -------------------------------------------------------------------------------
     def params(self) -> dict[str, int | str]:
-        """The fields by name, as they stand in a link, a recording row or JSON; those of CONV_SINCE only where
-        they say more than the usual, so that a shape has one name in rows old and new."""
+        """Return the fields by name, as in a link, a recording row or JSON.
+
+        Fields of CONV_SINCE are left out if they have the default value. So a shape has one name in old and new rows.
+        """
         return {name: value for name, value in vars(self).items() if CONV_SINCE.get(name) != value}
 
     def __str__(self) -> str:
         text = f"N{self.N} C{self.C} {self.H}x{self.W} K{self.K} {self.R}x{self.S}"
-        for name, both, usual in (
+        for name, values, default in (
             ("stride", self.stride, 1),
             ("pad", self.pad, 0),
             ("dilation", self.dilation, 1),
         ):
-            if both != (usual, usual):
-                text += f" {name} {both[0]}" + (f",{both[1]}" if both[0] != both[1] else "")
+            if values != (default, default):
+                text += f" {name} {values[0]}" + (f",{values[1]}" if values[0] != values[1] else "")
         text += f" groups {self.groups}" if self.groups > 1 else ""
-        said = {"bias": self.bias, "relu": self.relu, "flipped": self.flip}
-        return text + "".join(f" {word}" for word, true in said.items() if true)
+        flags = {"bias": self.bias, "relu": self.relu, "flipped": self.flip}
+        return text + "".join(f" {flag_name}" for flag_name, is_set in flags.items() if is_set)
 
 
 FIELDS = (
@@ -199,17 +203,19 @@ FIELDS = (
 
 
 def parse_conv(text: str) -> ConvShape:
-    """ConvShape from "N=1,C=3,H=8,W=8,K=4,R=3,S=3,pad=1"; ShapeError where it is malformed."""
+    """Parse "N=1,C=3,H=8,W=8,K=4,R=3,S=3,pad=1" into a ConvShape. Raises ShapeError if the text is malformed."""
     return ConvShape(**parse(text, FIELDS, "NCHWKRS", words=("mode",)))
 
 
-def conv_bounds(shape: ConvShape, most: dict[str, int]) -> dict[str, Bound]:
-    """For each field the values that keep `shape` valid with the other fields as they are. `most` caps
-    a field from outside (what a page is ready to show), others are capped by 2^31 - 1 alone. Moving one control within its bound always gives a valid ConvShape.
+def conv_bounds(shape: ConvShape, limits: dict[str, int]) -> dict[str, Bound]:
+    """Return for each field the values that keep `shape` valid while the other fields stay as they are.
+
+    `limits` gives a page's maximum of a field. The default maximum is 2^31 - 1. Moving one control within its bound
+    always gives a valid ConvShape.
     """
-    s, cap = shape, lambda name: most.get(name, INT_MAX)
-    out = {name: Bound(1, cap(name)) for name in ("N", "C", "K", "u", "v")}
-    if s.groups > 1:  # a range has no gaps: where only multiples are valid, the value stays
+    s, limit = shape, lambda name: limits.get(name, INT_MAX)
+    out = {name: Bound(1, limit(name)) for name in ("N", "C", "K", "u", "v")}
+    if s.groups > 1:  # a range has no gaps: if only multiples are valid, the value is fixed
         rule = "C % groups == 0, K % groups == 0"
         out |= {"C": Bound(s.C, s.C, rule, rule), "K": Bound(s.K, s.K, rule, rule)}
     for size, extent, tap, taps, pad_name, pad, dil_name, dil in (
@@ -217,12 +223,12 @@ def conv_bounds(shape: ConvShape, most: dict[str, int]) -> dict[str, Bound]:
         ("W", s.W, "S", s.S, "pad_w", s.pad_w, "dilation_w", s.dilation_w),
     ):
         rule = f"dilation*({tap}-1)+1 <= {size}+2*pad"
-        room, span = extent + 2 * pad, dil * (taps - 1) + 1
-        out[size] = _low(max(1, span - 2 * pad), 1, cap(size), rule)
-        out[tap] = _high(1, (room - 1) // dil + 1, cap(tap), rule)
-        out[pad_name] = _low(max(0, -(-(span - extent) // 2)), 0, cap(pad_name), rule)
-        fits = (room - 1) // (taps - 1) if taps > 1 else INT_MAX
-        out[dil_name] = _high(1, fits, cap(dil_name), rule)
+        padded, span = extent + 2 * pad, dil * (taps - 1) + 1
+        out[size] = _low(max(1, span - 2 * pad), 1, limit(size), rule)
+        out[tap] = _high(1, (padded - 1) // dil + 1, limit(tap), rule)
+        out[pad_name] = _low(max(0, -(-(span - extent) // 2)), 0, limit(pad_name), rule)
+        fits = (padded - 1) // (taps - 1) if taps > 1 else INT_MAX
+        out[dil_name] = _high(1, fits, limit(dil_name), rule)
     return out
 
 
@@ -230,5 +236,5 @@ def _low(low: int, plain: int, high: int, rule: str) -> Bound:
     return Bound(low, max(high, low), rule if low > plain else "")
 
 
-def _high(low: int, high: int, cap: int, rule: str) -> Bound:
-    return Bound(low, min(high, cap), why_high=rule if high < cap else "")
+def _high(low: int, high: int, limit: int, rule: str) -> Bound:
+    return Bound(low, min(high, limit), why_high=rule if high < limit else "")

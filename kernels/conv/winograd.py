@@ -6,8 +6,7 @@ from collections.abc import Callable, Iterator, Mapping
 
 import numpy as np
 
-from kernels.conv import common as parts
-from kernels.conv import winograd_cpu, winograd_matrices
+from kernels.conv import common, winograd_cpu, winograd_matrices
 from kernels.conv.common import struct
 from kernels.conv.shape import ConvShape
 from kernels.conv.winograd_cpu import R, fours
@@ -17,21 +16,21 @@ from kernels.model.rules import MOST_GRID_YZ
 from kernels.model.rung import Cost, Rung
 from kernels.model.shape import INT_MAX
 
-FUSED_TILES = 32  # output tiles of a block, as in 08_winograd_fused.cu
-WARPS = {2: 8, 4: 12}  # they share the positions evenly, and lie evenly on an SM's four schedulers
+FUSED_TILES = 32  # output tiles per block, as in 08_winograd_fused.cu
+WARPS = {2: 8, 4: 12}  # divide the positions evenly, and divide evenly among an SM's four schedulers
 FILTER_BLOCK = (32, 8)  # filters x channels, as in 07_winograd_filter.cu
 
 
-# |out - ref| / scale is seen below 2e-7 for every tile, from one channel to 512: the scale already grows with
-# the transforms. One lost tap of 512 channels is above 7e-6 of it.
+# The measured |out - ref| / scale is below 2e-7 for every tile, from one channel to 512: the scale already grows
+# with the transforms. One lost tap of 512 channels is above 7e-6 of it.
 TOLERANCE = 5e-7
-# Relative L2 error on normal random data. Seen at C = 64 and 512: 2.7e-7 and 7.1e-7 (M = 2), 1.6e-6 and 4.2e-6
+# Relative L2 error on normal random data. Measured at C = 64 and 512: 2.7e-7 and 7.1e-7 (M = 2), 1.6e-6 and 4.2e-6
 # (M = 4), 3.0e-6 and 8.2e-6 (M = 6).
 MOST_ERROR = {2: 3e-6, 4: 2e-5, 6: 4e-5}
 
 
 def tiles_of(s: ConvShape, m: int) -> int:
-    """Output tiles m x m that cover all maps."""
+    """Return the number of output tiles m x m that cover all maps."""
     return s.N * ceil(s.P, m) * ceil(s.Q, m)
 
 
@@ -41,7 +40,7 @@ def positions(m: int) -> int:
 
 # -- programs -------------------------------------------------------------------------------------------
 def _filters(s: ConvShape, m: int) -> tuple[Buffer, Launch]:
-    """The transformed filters and the launch that makes them."""
+    """Return the buffer of the transformed filters and the launch that computes them."""
     row, (across, down) = fours(s.K), FILTER_BLOCK
     grid, args = (ceil(row, across), ceil(s.C, down)), ("w", "U", struct(s))
     step = launch("conv/07_winograd_filter.cu", grid, across * down, args, winograd_cpu.filters(m), {"M": m})
@@ -59,45 +58,50 @@ def build_fused(m: int):
             ("x", "U", "y", struct(s)), winograd_cpu.fused(m, bc), defines,
             shared=8 * positions(m) * bc * (bk + FUSED_TILES),
         )  # fmt: skip
-        return Program((*parts.buffers(s), U), (transform, fused, *parts.finish(s)))
+        return Program((*common.buffers(s), U), (transform, fused, *common.finish(s)))
 
     return build
 
 
 def build_nonfused(s: ConvShape, tiles: Tiles) -> Program:
-    """U [T*T, C, fours(K)], V [T*T, C, fours(tiles)], Z [T*T, K, fours(tiles)]: Z[p] = U[p]^T V[p]."""
+    """Return a program with U [T*T, C, fours(K)], V [T*T, C, fours(tiles)], Z [T*T, K, fours(tiles)].
+
+    Z[p] = U[p]^T V[p].
+    """
     m, block = tiles["M"], tiles["BLOCK"]
-    many, row, args = positions(m), fours(tiles_of(s, m)), struct(s)
+    count, row, args = positions(m), fours(tiles_of(s, m)), struct(s)
     U, transform = _filters(s, m)
-    V, Z = Buffer("V", WORKSPACE, (many, s.C, row)), Buffer("Z", WORKSPACE, (many, s.K, row))
-    of_product = {name: tiles[name] for name in ("M", "BM", "BN", "BK", "STAGES")}
+    V, Z = Buffer("V", WORKSPACE, (count, s.C, row)), Buffer("Z", WORKSPACE, (count, s.K, row))
+    product_defines = {name: tiles[name] for name in ("M", "BM", "BN", "BK", "STAGES")}
 
-    def across(name: str, channels: int, ends: tuple[str, str], twin) -> Launch:
-        """One thread for each tile of each channel."""
+    def launch_per_tile(name: str, channels: int, arrays: tuple[str, str], cpu_function) -> Launch:
+        """Return a launch with one thread for each tile of each channel."""
         grid = (ceil(channels * row, block),)
-        return launch(f"conv/09_{name}.cu", grid, block, (*ends, args), twin, {"M": m, "BLOCK": block})
+        return launch(
+            f"conv/09_{name}.cu", grid, block, (*arrays, args), cpu_function, {"M": m, "BLOCK": block}
+        )
 
-    grid = ceil(row, tiles["BN"]), ceil(s.K, tiles["BM"]), many
+    grid = ceil(row, tiles["BN"]), ceil(s.K, tiles["BM"]), count
     product = launch(
         "conv/09_winograd_product.cu",
         grid,
         threads(tiles),
         ("U", "V", "Z", args),
         winograd_cpu.product,
-        of_product,
+        product_defines,
     )
-    before = across("winograd_input", s.C, ("x", "V"), winograd_cpu.inputs(m))
-    after = across("winograd_output", s.K, ("Z", "y"), winograd_cpu.outputs(m))
-    steps = (transform, before, product, after, *parts.finish(s))
-    return Program((*parts.buffers(s), U, V, Z), steps)
+    before = launch_per_tile("winograd_input", s.C, ("x", "V"), winograd_cpu.inputs(m))
+    after = launch_per_tile("winograd_output", s.K, ("Z", "y"), winograd_cpu.outputs(m))
+    steps = (transform, before, product, after, *common.finish(s))
+    return Program((*common.buffers(s), U, V, Z), steps)
 
 
 def threads(tiles: Tiles) -> int:
-    """Of a block of the product: 8 x 8 sums each."""
+    """Return the threads of a block of the product, each with 8 x 8 sums."""
     return tiles["BM"] // 8 * (tiles["BN"] // 8)
 
 
-# -- rules: each yields, in words, what a shape or a choice of tiles breaks -----------------------------
+# -- rules: each yields a sentence for each rule that a shape or a choice of tiles breaks ----------------
 def shape_rules(s: ConvShape, m: int) -> Iterator[str]:
     if (s.R, s.S) != (R, R):
         yield f"R and S must be 3, got {s.R} and {s.S}"
@@ -105,11 +109,11 @@ def shape_rules(s: ConvShape, m: int) -> Iterator[str]:
         yield f"stride must be 1 each way, got {s.u} and {s.v}: tiles of a larger stride do not overlap so"
     if s.dilation != (1, 1):
         yield f"dilation must be 1 each way, got {s.dilation_h} and {s.dilation_w}"
-    yield from parts.ungrouped_rules(s)
-    yield from parts.finish_rules(s)
+    yield from common.ungrouped_rules(s)
+    yield from common.finish_rules(s)
     if ceil(s.C, FILTER_BLOCK[1]) > MOST_GRID_YZ:
         yield f"C <= {MOST_GRID_YZ}*{FILTER_BLOCK[1]} (grid.y), got {s.C}"
-    # A tile that sticks out ends up to m + 1 pixels beyond the map.
+    # The last tile may end up to m + 1 pixels beyond the map.
     for name, count in (("P + 2*M", s.P + 2 * m), ("Q + 2*M", s.Q + 2 * m), ("K", s.K + FILTER_BLOCK[0])):
         if count > INT_MAX:
             yield f"{name} must stay below 2^31, got {count}"
@@ -131,45 +135,49 @@ def nonfused_rules(s: ConvShape, tiles: Tiles) -> Iterator[str]:
     yield from shape_rules(s, tiles["M"])
     if ceil(s.K, tiles["BM"]) > MOST_GRID_YZ:
         yield f"K <= {MOST_GRID_YZ}*BM (grid.y), got {s.K}"
-    row, beyond = fours(tiles_of(s, tiles["M"])), max(tiles["BLOCK"], tiles["BN"])
+    row, margin = fours(tiles_of(s, tiles["M"])), max(tiles["BLOCK"], tiles["BN"])
     for name, channels in (("C", s.C), ("K", s.K)):
-        if channels * row > INT_MAX - beyond:
-            yield f"{name} times the output tiles must stay below 2^31 - {beyond}, got {channels * row}"
+        if channels * row > INT_MAX - margin:
+            yield f"{name} times the output tiles must stay below 2^31 - {margin}, got {channels * row}"
 
 
 # -- cost -----------------------------------------------------------------------------------------------
 def flops(s: ConvShape, m: int, input_transforms: int = 1) -> int:
-    """FLOPs executed: three transforms and one multiply-add for each position, tile, filter and channel. The
-    input is transformed `input_transforms` times. (`s.flops` are the effective ones, those of direct convolution.)"""
+    """Return the FLOPs executed: three transforms and one multiply-add for each position, tile, filter and channel.
+
+    The input is transformed `input_transforms` times. `s.flops` are the effective FLOPs, those of direct convolution.
+    """
     t, tiles = winograd_matrices.derive(m, R), tiles_of(s, m)
-    one = {
+    flops_of = {
         name: winograd_matrices.operations_2d(X).flops for name, X in (("AT", t.AT), ("G", t.G), ("BT", t.BT))
     }
     return (
         2 * positions(m) * tiles * s.K * s.C
-        + one["G"] * s.K * s.C
-        + one["BT"] * tiles * s.C * input_transforms
-        + one["AT"] * tiles * s.K
+        + flops_of["G"] * s.K * s.C
+        + flops_of["BT"] * tiles * s.C * input_transforms
+        + flops_of["AT"] * tiles * s.K
     )
 
 
 def cost(s: ConvShape, program: Program) -> Cost:
-    """Bytes as for every rung of the ladder. The fused kernel transforms the input once for every BK filters:
-    once for each block along grid.y."""
-    of_all = parts.cost(s, program)
+    """Return the FLOPs executed, and bytes as for every rung of the ladder.
+
+    The fused kernel transforms the input once for every BK filters: once for each block along grid.y.
+    """
+    tensors_cost = common.cost(s, program)
     main = program.steps[1]  # after the filters' transform
     m = dict(main.defines)["M"]
-    return Cost(flops(s, m, main.grid[1]), of_all.bytes, of_all.workspace_bytes)
+    return Cost(flops(s, m, main.grid[1]), tensors_cost.bytes, tensors_cost.workspace_bytes)
 
 
 def scale(m: int | None = None) -> Callable[[ConvShape, Tiles, Mapping[str, np.ndarray]], np.ndarray]:
-    """The error scale of F(m x m, 3 x 3); where m is None, of the tile size M chosen."""
+    """Return a function for the error scale of F(m x m, 3 x 3). If m is None, m is the tile size M."""
 
-    def of(s: ConvShape, tiles: Tiles, inputs: Mapping[str, np.ndarray]) -> np.ndarray:
-        spread = winograd_cpu.absolute(s, m or tiles["M"], inputs["x"], inputs["w"])
+    def error_scale(s: ConvShape, tiles: Tiles, inputs: Mapping[str, np.ndarray]) -> np.ndarray:
+        spread = winograd_cpu.error_scale(s, m or tiles["M"], inputs["x"], inputs["w"])
         return spread + np.abs(inputs["b"].astype("float64"))[:, None, None] if s.bias else spread
 
-    return of
+    return error_scale
 
 
 RUNGS = (

@@ -1,4 +1,4 @@
-"""The Winograd kernels once more in NumPy, argument for argument: what the cpu engine runs."""
+"""The Winograd kernels in NumPy, with the same arguments: the cpu engine runs these."""
 
 from __future__ import annotations
 
@@ -13,37 +13,40 @@ R = 3  # taps of a filter, each way
 
 
 def fours(extent: int) -> int:
-    """An extent rounded up to whole fours: the length of a row of 16-byte accesses."""
+    """Round an extent up to a multiple of 4, the length of a row of 16-byte accesses."""
     return -(-extent // 4) * 4
 
 
 def both_sides(X: np.ndarray, d: np.ndarray) -> np.ndarray:
-    """X d X^T for every d [..., i, j], as [i', j', ...]."""
+    """Return X d X^T for every d [..., i, j], as [i', j', ...]."""
     return np.moveaxis(X @ d @ X.T, (-2, -1), (0, 1))
 
 
 def input_tiles(x: np.ndarray, m: int, pad: tuple[int, int]) -> np.ndarray:
-    """View [N, C, down, across, T, T] on x [N, C, H, W], padded: T = m + 2 pixels each way, m from one to the next."""
+    """Return a view [N, C, down, across, T, T] of the padded x [N, C, H, W].
+
+    T = m + 2 pixels each way. Tiles begin m pixels apart.
+    """
     side = m + R - 1
 
-    def sides(extent: int, around: int) -> tuple[int, int]:
-        tiles = -(-(extent + 2 * around - R + 1) // m)
-        return around, tiles * m + R - 1 - extent - around
+    def sides(extent: int, padding: int) -> tuple[int, int]:
+        tiles = -(-(extent + 2 * padding - R + 1) // m)
+        return padding, tiles * m + R - 1 - extent - padding
 
     padded = np.pad(x, ((0, 0), (0, 0), sides(x.shape[2], pad[0]), sides(x.shape[3], pad[1])))
     return np.lib.stride_tricks.sliding_window_view(padded, (side, side), (2, 3))[:, :, ::m, ::m]
 
 
 def output_maps(tiles: np.ndarray, maps: Iterable[int], P: int, Q: int) -> np.ndarray:
-    """[*maps, P, Q] of tiles [m, m, *maps, down, across]: laid side by side, what sticks out cut off."""
+    """Return [*maps, P, Q] of tiles [m, m, *maps, down, across], joined and cropped to P x Q."""
     m, _, *_, down, across = tiles.shape
-    whole = np.moveaxis(tiles, (0, 1), (-3, -1))  # [*maps, down, m, across, m]
-    return whole.reshape(*maps, down * m, across * m)[..., :P, :Q]
+    joined = np.moveaxis(tiles, (0, 1), (-3, -1))  # [*maps, down, m, across, m]
+    return joined.reshape(*maps, down * m, across * m)[..., :P, :Q]
 
 
 def filters(m: int):
     def winograd_filter(w: np.ndarray, U: np.ndarray, s: np.void) -> None:
-        """U [T*T, C, fours(K)] = G g G^T of w [K, C, 3, 3]."""
+        """Compute U [T*T, C, fours(K)] = G g G^T of w [K, C, 3, 3]."""
         _, G, _ = winograd_matrices.derive(m, R).arrays(w.dtype)
         u = both_sides(G, w[:, :, ::-1, ::-1] if s["flip"] else w)  # [T, T, K, C]
         U[:, :, len(w) :] = 0
@@ -54,7 +57,7 @@ def filters(m: int):
 
 def inputs(m: int):
     def winograd_input(x: np.ndarray, V: np.ndarray, s: np.void) -> None:
-        """V [T*T, C, fours(tiles)] = B^T d B of every tile of x [N, C, H, W]."""
+        """Compute V [T*T, C, fours(tiles)] = B^T d B of every tile of x [N, C, H, W]."""
         _, _, BT = winograd_matrices.derive(m, R).arrays(x.dtype)
         v = both_sides(BT, input_tiles(x, m, (s["pad_h"], s["pad_w"])))  # [T, T, N, C, down, across]
         v = v.swapaxes(2, 3).reshape(*V.shape[:2], -1)
@@ -65,13 +68,13 @@ def inputs(m: int):
 
 
 def product(U: np.ndarray, V: np.ndarray, Z: np.ndarray, s: np.void) -> None:
-    """Z[p] = U[p]^T V[p] for each position p, by the BLAS that NumPy is built with: Z [T*T, K, fours(tiles)]."""
+    """Compute Z[p] = U[p]^T V[p] for each position p with NumPy's BLAS: Z [T*T, K, fours(tiles)]."""
     np.matmul(U[:, :, : Z.shape[1]].swapaxes(1, 2), V, out=Z)
 
 
 def outputs(m: int):
     def winograd_output(Z: np.ndarray, y: np.ndarray, s: np.void) -> None:
-        """y [N, K, P, Q] = A^T z A of every tile in Z [T*T, K, fours(tiles)]."""
+        """Compute y [N, K, P, Q] = A^T z A of every tile in Z [T*T, K, fours(tiles)]."""
         AT, _, _ = winograd_matrices.derive(m, R).arrays(Z.dtype)
         N, K, P, Q = y.shape
         down, across = -(-P // m), -(-Q // m)
@@ -85,8 +88,10 @@ def outputs(m: int):
 
 def fused(m: int, channels: int):
     def winograd_fused(x: np.ndarray, U: np.ndarray, y: np.ndarray, s: np.void) -> None:
-        """y [N, K, P, Q], an image at a time, `channels` of it at a time: the transformed input of no more
-        than those is ever held."""
+        """Compute y [N, K, P, Q] one image at a time, `channels` channels at a time.
+
+        No more than the transformed input of those channels is in memory.
+        """
         AT, _, BT = winograd_matrices.derive(m, R).arrays(x.dtype)
         _, K, P, Q = y.shape
         for image, out in zip(x, y, strict=True):
@@ -102,9 +107,11 @@ def fused(m: int, channels: int):
     return winograd_fused
 
 
-def absolute(s, m: int, x: np.ndarray, w: np.ndarray) -> np.ndarray:
-    """float64 [N, K, P, Q]: the algorithm on absolute values, |A^T| [(|G| |g| |G^T|) * (|B^T| |d| |B|)] |A|
-    summed over channels: what a rounding anywhere in it is small against. `s` is a ConvShape."""
+def error_scale(s, m: int, x: np.ndarray, w: np.ndarray) -> np.ndarray:
+    """Return float64 [N, K, P, Q]: the algorithm on absolute values, the scale of its rounding errors.
+
+    |A^T| [(|G| |g| |G^T|) * (|B^T| |d| |B|)] |A| summed over channels. `s` is a ConvShape.
+    """
     AT, G, BT = (np.abs(X) for X in winograd_matrices.derive(m, R).arrays("float64"))
     u = both_sides(G, np.abs(w[:, :, ::-1, ::-1] if s.flip else w).astype("float64"))
     u = np.ascontiguousarray(u)  # [T, T, K, C], as BLAS takes it

@@ -1,14 +1,14 @@
-"""Fusion: a chain of blocks cut into as few kernels as can be, and the CUDA C++ of each, written from its blocks.
+"""Fusion: a chain of blocks cut into as few kernels as possible, and the CUDA C++ of each, generated from its blocks.
 
-The rule. A pointwise block (bias, bn, relu, add) needs of each value that value alone, so it rides in registers: on the
-kernel that makes its input, after the sum (epilogue), or, where no kernel has begun, on the pool that reads its output
-(prologue). A convolution or a pool needs neighbours, values that other threads make, so it begins a new kernel: to ride
-along it would have to compute what it reads again for every window that holds it, R*R times (a convolution for each of
-K filters too). For that reason pointwise blocks before a convolution are no prologue of it: they get a kernel of their
-own, as a chain of pointwise blocks alone does.
+The rule. A pointwise block (bias, bn, relu, add) needs only one value for each result, so it is computed in registers.
+It becomes part of the kernel that computes its input, after the sum (epilogue). If no kernel has begun, it becomes part
+of the pool that reads its output (prologue). A convolution or a pool needs neighbours, values that other threads
+compute, so it begins a new kernel. In the same kernel, each input value would be computed again for every window that
+contains it, R*R times (in a convolution for each of K filters too). For that reason pointwise blocks before a
+convolution are not its prologue: they get a separate kernel, like a chain of only pointwise blocks.
 
-What a kernel's text depends on are the kinds of its blocks alone: sizes, windows and eps are arguments. So its name
-says all: "fusion/fused_conv_bias_relu.cu", which kernels.sources resolves by text() in any process.
+A kernel's text depends only on the kinds of its blocks: sizes, windows and eps are arguments. So its name is enough:
+"fusion/fused_conv_bias_relu.cu", for which kernels.sources calls text() in any process.
 """
 
 from __future__ import annotations
@@ -20,12 +20,12 @@ from functools import lru_cache
 
 from kernels.fusion.shape import KINDS, REDUCING, TENSORS, named
 
-PREFIX = "fusion/fused_"  # of every written source's name
+PREFIX = "fusion/fused_"  # of every generated source's name
 WIDTH = 72  # columns
 
-OF_MAP = ("bias", "bn")  # blocks with numbers of each map
-# Of a pointwise block: what is fetched once for a map (local: from), and what becomes of a value. {v} is the value,
-# {c} its map, {at} its place; other names are the block's own.
+PER_MAP = ("bias", "bn")  # blocks with parameters for each map
+# For a pointwise block: FETCH is loaded once per map (local: expression), APPLY changes a value. {v} is the value,
+# {c} its map; other names are the block's variables.
 FETCH = {
     "bias": {"map_bias": "{b}[{c}]"},
     "bn": {"map_mean": "{mean}[{c}]", "map_gain": "{gamma}[{c}] * rsqrtf({var}[{c}] + {eps})", "map_beta": "{beta}[{c}]"},
@@ -47,37 +47,37 @@ class Group:
 
     @property
     def blocks(self) -> tuple[int, ...]:
-        """Their numbers in the chain."""
+        """The numbers of the blocks in the chain."""
         return tuple(range(self.first, self.first + len(self.kinds)))
 
     @property
     def core(self) -> str:
-        """The block that needs neighbours: "conv", "maxpool", "avgpool", "gap"; "" where there is none."""
+        """The block that needs neighbours: "conv", "maxpool", "avgpool", "gap"; "" if there is none."""
         return next((kind for kind in self.kinds if kind in REDUCING), "")
 
     @property
     def prologue(self) -> tuple[int, ...]:
-        """Which of `kinds` are applied to each value that the core reads."""
+        """Indices of the `kinds` that are applied to each value the core reads."""
         return tuple(range(self.kinds.index(self.core))) if self.core else ()
 
     @property
     def epilogue(self) -> tuple[int, ...]:
-        """Which of `kinds` are applied to each value that the core makes, or to each value where there is none."""
+        """Indices of the `kinds` that are applied to each value the core computes, or to each value without a core."""
         return tuple(range(self.kinds.index(self.core) + 1 if self.core else 0, len(self.kinds)))
 
     @property
     def source(self) -> str:
-        """The name of its kernel's text, for kernels.sources.text and for a Launch."""
+        """The name of the kernel's text, for kernels.sources.text and for a Launch."""
         return f"{PREFIX}{'_'.join(self.kinds)}.cu"
 
 
 def groups(kinds: Sequence[str]) -> tuple[Group, ...]:
-    """A chain, given by the kinds of its blocks, cut by the rule above: every block in one group, in order."""
+    """Cut a chain, given by the kinds of its blocks, by the rule above: every block is in one group, in order."""
     cuts = [0]
     for at, kind in enumerate(kinds):
-        so_far = kinds[cuts[-1] : at]
-        begun = any(k in REDUCING for k in so_far)
-        if so_far and kind in REDUCING and (begun or kind == "conv"):
+        current = kinds[cuts[-1] : at]
+        has_core = any(k in REDUCING for k in current)
+        if current and kind in REDUCING and (has_core or kind == "conv"):
             cuts.append(at)
     return tuple(
         Group(first, tuple(kinds[first:end]))
@@ -86,7 +86,7 @@ def groups(kinds: Sequence[str]) -> tuple[Group, ...]:
 
 
 def of_source(source: str) -> Group:
-    """The group whose kernel bears this name. FileNotFoundError where no kernel would."""
+    """Return the group whose kernel has this name. Raises FileNotFoundError if no kernel has it."""
     kinds = tuple(source.removeprefix(PREFIX).removesuffix(".cu").split("_"))
     if source != Group(0, kinds).source or not set(kinds) <= set(KINDS) or len(groups(kinds)) != 1:
         raise FileNotFoundError(f"{source} names no fused kernel")
@@ -95,8 +95,10 @@ def of_source(source: str) -> Group:
 
 @lru_cache(maxsize=256)
 def text(source: str) -> str:
-    """The CUDA C++ of a fused kernel, by its name. Its arguments are x, the tensors of each block in turn
-    (Stage.tensors), y, `Maps`, and the eps of each bn."""
+    """Return the CUDA C++ of a fused kernel, by its name.
+
+    Its arguments are x, the tensors of each block in turn (Stage.tensors), y, `Maps`, and the eps of each bn.
+    """
     group = of_source(source)
     write = {"": _elementwise, "conv": _conv, "gap": _gap}.get(group.core, _pool)
     body = "\n".join(
@@ -107,38 +109,41 @@ def text(source: str) -> str:
 
 # -- names: the second bias of a kernel has b_2 and map_bias_2 -------------------------------------------------
 class _Names:
-    """Lines of a kernel's blocks with their own names filled in."""
+    """Generator of the lines of a kernel's blocks, with the names of their variables filled in."""
 
     def __init__(self, group: Group):
         self.group = group
         locals_ = {"bn": ("eps", *FETCH["bn"]), "bias": tuple(FETCH["bias"]), "add": ("other",)}
-        self.of = named([*TENSORS.get(kind, ()), *locals_.get(kind, ())] for kind in group.kinds)
+        self.by_block = named([*TENSORS.get(kind, ()), *locals_.get(kind, ())] for kind in group.kinds)
 
     def fetch(self, blocks: Sequence[int], c: str, declare: bool = True) -> list[str]:
-        """What blocks need of map `c`, into locals."""
+        """Return lines that load the parameters of map `c` into local variables."""
         return [
-            f"{'float ' if declare else ''}{self.of[n][local]} = {what.format(c=c, **self.of[n])};"
+            f"{'float ' if declare else ''}{self.by_block[n][local]} = {expression.format(c=c, **self.by_block[n])};"
             for n in blocks
-            for local, what in FETCH.get(self.group.kinds[n], {}).items()
+            for local, expression in FETCH.get(self.group.kinds[n], {}).items()
         ]
 
     def apply(self, blocks: Sequence[int], v: str, at: str = "") -> list[str]:
-        """What becomes of the value `v`, a line a block, which is named. `at` is its place, where an addend is read."""
+        """Return lines that apply the blocks to the value `v`, one line per block, with its name as a comment.
+
+        `at` is the index at which an addend is read.
+        """
         out = []
         for n in blocks:
-            kind, names = self.group.kinds[n], dict(self.of[n])
+            kind, names = self.group.kinds[n], dict(self.by_block[n])
             if kind == "add":
                 names["other"] = f"{names['z']}[{at}]" if at else f"{names['other']}[j]"
             out.append(f"{APPLY[kind].format(v=v, **names):<48}  // {kind}")
         return out
 
     def locals(self, blocks: Sequence[int], kind: str) -> list[str]:
-        """Names of the locals (or of "add": of its four values) that blocks of a kind fetch into."""
-        wanted = FETCH.get(kind, {"other": ""})
-        return [self.of[n][name] for n in blocks if self.group.kinds[n] == kind for name in wanted]
+        """Return the names of the local variables that blocks of a kind load (for "add", of its four values)."""
+        names = FETCH.get(kind, {"other": ""})
+        return [self.by_block[n][name] for n in blocks if self.group.kinds[n] == kind for name in names]
 
     def needs_map(self, blocks: Sequence[int]) -> bool:
-        return any(self.group.kinds[n] in OF_MAP for n in blocks)
+        return any(self.group.kinds[n] in PER_MAP for n in blocks)
 
 
 # -- the parts of a text ----------------------------------------------------------------------------------------
@@ -146,41 +151,49 @@ _NEVER_STORED = "The maps between are never stored."
 
 
 def _opening(group: Group) -> str:
-    """The comment a reader begins with: the chain, the idea, what limits it, the launch."""
+    """Return the opening comment: the chain, the idea, what limits it, the launch."""
     core, last = group.core, len(group.kinds)
-    tail, front = (_listed(group.kinds[n] for n in part) for part in (group.epilogue, group.prologue))
-    many = last > 1
+    epilogue, prologue = (_listed(group.kinds[n] for n in part) for part in (group.epilogue, group.prologue))
+    is_fused = last > 1
     if not core:
         idea = f"a thread loads four values as one float4. In registers it applies {_all(last)} to them. Then it stores them."
-        idea += f" A launch for each block would read and write every value {last} times." if many else ""
-        bytes_ = 8 + 4 * group.kinds.count("add")
-        limit = f"HBM. {bytes_} bytes are moved for each value. That does not depend on the number of blocks."
+        idea += f" A launch for each block would read and write every value {last} times." if is_fused else ""
+        bytes_per_value = 8 + 4 * group.kinds.count("add")
+        limit = f"HBM. {bytes_per_value} bytes are moved for each value. That does not depend on the number of blocks."
         grid = "ceil(N*C*H*W / (4 * FOURS * block)), block BLOCK. A thread computes FOURS times four values."
     elif core == "conv":
         idea = "one thread per output value multiplies the window under it, in all C maps, by a filter. It adds the products."
         idea += (
-            f" While the sum is in a register, {tail} {_is(group.epilogue)} applied to it. {_NEVER_STORED}"
-            if tail
+            f" While the sum is in a register, {epilogue} {_is(group.epilogue)} applied to it. {_NEVER_STORED}"
+            if epilogue
             else ""
         )
         limit = "the multiply-adds, C*R*R of them for every value that is written."
-        limit += " Fusion saves bytes, and this kernel does not wait for bytes." if tail else ""
+        limit += " Fusion saves bytes, and this kernel does not wait for bytes." if epilogue else ""
         grid = "ceil(N*K*P*Q / block), block BLOCK."
     elif core == "gap":
         idea = "a warp per map adds its values. Neighbouring lanes load neighbouring values. Then the lanes exchange their sums."
-        idea += f" Before a value is added, {front} {_is(group.prologue)} applied to it." if front else ""
-        idea += f" Before the mean is stored, {tail} {_is(group.epilogue)} applied to it." if tail else ""
+        idea += (
+            f" Before a value is added, {prologue} {_is(group.prologue)} applied to it." if prologue else ""
+        )
+        idea += (
+            f" Before the mean is stored, {epilogue} {_is(group.epilogue)} applied to it." if epilogue else ""
+        )
         limit = "HBM. The maps are read once, and almost nothing is written."
         grid = "ceil(N*C / warps of a block), block BLOCK."
     else:
         word = "largest" if core == "maxpool" else "mean"
         idea = f"one thread per output value computes the {word} of the R x R values under its window."
-        idea += f" First it applies {front} to each of them. {_NEVER_STORED}" if front else ""
-        idea += f" Before the result is stored, {tail} {_is(group.epilogue)} applied to it." if tail else ""
+        idea += f" First it applies {prologue} to each of them. {_NEVER_STORED}" if prologue else ""
+        idea += (
+            f" Before the result is stored, {epilogue} {_is(group.epilogue)} applied to it."
+            if epilogue
+            else ""
+        )
         limit = "HBM. If windows overlap, the caches hold the values that are read again."
-        limit += f" For these, {front} {_is(group.prologue)} computed again." if front else ""
+        limit += f" For these, {prologue} {_is(group.prologue)} computed again." if prologue else ""
         grid = "ceil(N*C*P*Q / block), block BLOCK."
-    head = f"{' -> '.join(group.kinds)}: {'one kernel for ' + str(last) + ' blocks' if many else 'one block'} of a chain."
+    head = f"{' -> '.join(group.kinds)}: {'one kernel for ' + str(last) + ' blocks' if is_fused else 'one block'} of a chain."
     lines = (
         head,
         "",
@@ -211,20 +224,21 @@ def _listed(words) -> str:
 
 
 def _signature(group: Group) -> str:
-    """Entry point and arguments, each pointer with its shape."""
+    """Return the entry point and arguments, each pointer with its shape."""
     maps = "[N, C, H, W]"
-    made = {"conv": "[N, K, P, Q]", "gap": "[N, C, 1, 1]", "": maps}.get(group.core, "[N, C, P, Q]")
-    inside = "K" if group.core == "conv" else "C"  # maps of the core's output
+    output_shape = {"conv": "[N, K, P, Q]", "gap": "[N, C, 1, 1]", "": maps}.get(group.core, "[N, C, P, Q]")
+    output_maps = "K" if group.core == "conv" else "C"  # maps of the core's output
     rows = [("const float* __restrict__ x", maps)]
     for n, names in enumerate(named(TENSORS.get(kind, ()) for kind in group.kinds)):
-        z = maps if n in group.prologue else made
+        z = maps if n in group.prologue else output_shape
         shapes = {"w": "[K, C, R, R]", "z": z}
         rows += [
-            (f"const float* __restrict__ {name}", shapes.get(of, f"[{inside}]")) for of, name in names.items()
+            (f"const float* __restrict__ {name}", shapes.get(tensor_kind, f"[{output_maps}]"))
+            for tensor_kind, name in names.items()
         ]
-    rows.append(("float* __restrict__ y", made))
-    wide = max(len(name) for name, _ in rows) + 1
-    lines = [f"    {name + ',':<{wide}}  // {shape}" for name, shape in rows]
+    rows.append(("float* __restrict__ y", output_shape))
+    width = max(len(name) for name, _ in rows) + 1
+    lines = [f"    {name + ',':<{width}}  // {shape}" for name, shape in rows]
     eps = "".join(f", float {names['eps']}" for names in named(["eps"] for k in group.kinds if k == "bn"))
     entry = "_".join(group.kinds)
     scalars = textwrap.fill(f"Maps shape{eps}) {{", WIDTH, initial_indent="    ", subsequent_indent="    ")
@@ -232,17 +246,19 @@ def _signature(group: Group) -> str:
 
 
 def _elementwise(names: _Names) -> list[str]:
-    every = names.group.epilogue
-    fetched = [name for kind in OF_MAP for name in names.locals(every, kind)]
-    others = names.locals(every, "add")
-    of = names.of
+    all_blocks = names.group.epilogue
+    fetched = [name for kind in PER_MAP for name in names.locals(all_blocks, kind)]
+    others = names.locals(all_blocks, "add")
+    by_block = names.by_block
     loads = [
-        f"  load({of[n]['other']}, {of[n]['z']}, i, count);" for n in every if names.group.kinds[n] == "add"
+        f"  load({by_block[n]['other']}, {by_block[n]['z']}, i, count);"
+        for n in all_blocks
+        if names.group.kinds[n] == "add"
     ]
     fetch = [
         "    if (j == 0 || shape.P * shape.Q % 4 != 0) {  // else the same map",
         "      int c = map_of(i + j, shape);",
-        *(f"      {line}" for line in names.fetch(every, "c", declare=False)),
+        *(f"      {line}" for line in names.fetch(all_blocks, "c", declare=False)),
         "    }",
     ]  # fmt: skip
     return [
@@ -256,7 +272,7 @@ def _elementwise(names: _Names) -> list[str]:
         *(f"  {line}" for line in _declared(fetched)),
         "  for (int j = 0; j < 4; ++j) {",
         *(fetch if fetched else ()),
-        *(f"    {line}" for line in names.apply(every, "v[j]")),
+        *(f"    {line}" for line in names.apply(all_blocks, "v[j]")),
         "  }",
         "  store(y, v, i, count);",
         "}",
@@ -264,7 +280,7 @@ def _elementwise(names: _Names) -> list[str]:
 
 
 def _declared(names: Sequence[str]) -> list[str]:
-    """Declarations of floats, as many lines as they need."""
+    """Return declarations of floats, on as many lines as needed."""
     return textwrap.wrap(f"float {', '.join(names)};", WIDTH - 8, subsequent_indent="    ") if names else []
 
 
@@ -286,7 +302,7 @@ WINDOW = [
 
 
 def _conv(names: _Names) -> list[str]:
-    tail = names.group.epilogue
+    epilogue = names.group.epilogue
     return [
         *PIXEL,
         "int n = divide(plane, shape.by_K), k = plane - n * shape.K;",
@@ -302,61 +318,61 @@ def _conv(names: _Names) -> list[str]:
         "    for (int c = 0; c < shape.C; ++c)",
         f"      {'v += pixel[c * in_area] * tap[c * taps];':<48}  // conv",
         "  }",
-        *names.fetch(tail, "k"),
-        *names.apply(tail, "v", "i"),
+        *names.fetch(epilogue, "k"),
+        *names.apply(epilogue, "v", "i"),
         "y[i] = v;",
     ]
 
 
 def _pool(names: _Names) -> list[str]:
     group = names.group
-    front, tail, largest = group.prologue, group.epilogue, group.core == "maxpool"
-    take = "v = larger(v, u);" if largest else "v += u;"
+    prologue, epilogue, largest = group.prologue, group.epilogue, group.core == "maxpool"
+    combine = "v = larger(v, u);" if largest else "v += u;"
     mean = [] if largest else [f"{'v /= shape.R * shape.R;':<48}  // avgpool"]
     find_map = ["int c = plane - divide(plane, shape.by_K) * shape.K;  // map"]
     return [
         *PIXEL,
-        *(find_map if names.needs_map((*front, *tail)) else ()),
-        *names.fetch(front, "c"),
+        *(find_map if names.needs_map((*prologue, *epilogue)) else ()),
+        *names.fetch(prologue, "c"),
         "",
         f"float v = {'-INFINITE' if largest else '0.0f'};",
         *WINDOW,
         "    int in_index = (plane * shape.H + in_row) * shape.W + in_col;",
         "    float u = x[in_index];",
-        *(f"    {line}" for line in names.apply(front, "u", "in_index")),
-        f"    {take:<48}  // {group.core}",
+        *(f"    {line}" for line in names.apply(prologue, "u", "in_index")),
+        f"    {combine:<48}  // {group.core}",
         "  }",
         *mean,
-        *names.fetch(tail, "c"),
-        *names.apply(tail, "v", "i"),
+        *names.fetch(epilogue, "c"),
+        *names.apply(epilogue, "v", "i"),
         "y[i] = v;",
     ]
 
 
 def _gap(names: _Names) -> list[str]:
-    front, tail = names.group.prologue, names.group.epilogue
+    prologue, epilogue = names.group.prologue, names.group.epilogue
     find_map = ["int c = i - divide(i, shape.by_K) * shape.K;  // map, in its image"]
     return [
         "int lane = threadIdx.x % 32;",
         "int i = (blockIdx.x * blockDim.x + threadIdx.x) / 32;  // map",
         "if (i >= output_count(shape)) return;",
         "int area = shape.H * shape.W;",
-        *(find_map if names.needs_map((*front, *tail)) else ()),
-        *names.fetch(front, "c"),
+        *(find_map if names.needs_map((*prologue, *epilogue)) else ()),
+        *names.fetch(prologue, "c"),
         "",
         "float v = 0.0f;",
         "#pragma unroll 4",
         "for (int in_index = i * area + lane; in_index < (i + 1) * area;",
         "     in_index += 32) {",
         "  float u = x[in_index];",
-        *(f"  {line}" for line in names.apply(front, "u", "in_index")),
+        *(f"  {line}" for line in names.apply(prologue, "u", "in_index")),
         f"  {'v += u;':<48}  // gap",
         "}",
         "for (int lane_mask = 16; lane_mask; lane_mask /= 2)",
         "  v += __shfl_xor_sync(~0u, v, lane_mask);",
         "if (lane > 0) return;",
         f"{'v /= area;':<48}  // gap",
-        *names.fetch(tail, "c"),
-        *names.apply(tail, "v", "i"),
+        *names.fetch(epilogue, "c"),
+        *names.apply(epilogue, "v", "i"),
         "y[i] = v;",
     ]

@@ -1,5 +1,5 @@
 """A chain of blocks (convolution, bias, batch norm, ReLU, add, pooling): a launch for each, with the maps between them in
-HBM, against as few launches as can be."""
+HBM, compared with as few launches as possible."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ import numpy as np
 
 from kernels.fusion import codegen, cpu, library
 from kernels.fusion import common as parts
-from kernels.fusion.common import Part, Placed, Plan
+from kernels.fusion.common import ComputedBlock, Part, Plan
 from kernels.fusion.presets import FUSION_PRESETS
 from kernels.fusion.reference import TOLERANCE, chain
 from kernels.fusion.shape import Block, ChainShape, Stage, parse_chain
@@ -18,58 +18,67 @@ from kernels.model.launch import ceil, launch, rungs_of
 from kernels.model.program import WORKSPACE, Buffer, Program, Tiles
 from kernels.model.rung import Cost, Ladder, Rung
 
-TILES = {"BLOCK": (256, 128, 512), "FOURS": (1, 2, 4)}  # FOURS: float4 of a thread of a pointwise kernel
+TILES = {"BLOCK": (256, 128, 512), "FOURS": (1, 2, 4)}  # FOURS: float4 per thread of a pointwise kernel
 
 
 # -- plans: what each rung launches -------------------------------------------------------------------------
 def unfused(s: ChainShape, tiles: Tiles) -> Plan:
-    """A hand-written kernel a block; the maps after each block in HBM."""
+    """Plan a hand-written kernel for each block, with the maps after each block in HBM."""
     groups = [codegen.Group(n, (block.kind,)) for n, block in enumerate(s.blocks)]
-    return parts.plan(s, parts.placed(s), groups, tiles)
+    return parts.plan(s, parts.computed_blocks(s), groups, tiles)
 
 
 def fused(s: ChainShape, tiles: Tiles) -> Plan:
-    """A kernel a group (kernels.fusion.codegen.groups), written where blocks share one; maps in HBM between groups alone."""
-    return _fused(s, parts.placed(s), tiles)
+    """Plan a kernel for each group (kernels.fusion.codegen.groups), generated if blocks share it.
+
+    Only the maps between groups are in HBM.
+    """
+    return _fused(s, parts.computed_blocks(s), tiles)
 
 
-def _fused(s: ChainShape, of: tuple[Placed, ...], tiles: Tiles) -> Plan:
-    return parts.plan(s, of, codegen.groups([p.stage.block.kind for p in of]), tiles)
+def _fused(s: ChainShape, blocks: tuple[ComputedBlock, ...], tiles: Tiles) -> Plan:
+    return parts.plan(s, blocks, codegen.groups([p.stage.block.kind for p in blocks]), tiles)
 
 
 def folds(s: ChainShape) -> tuple[tuple[int, int], ...]:
-    """(number of a convolution, number of a batch norm behind it with at most a bias between): what can be folded."""
-    kinds, found = [block.kind for block in s.blocks], []
+    """Return the pairs that can be folded: (number of a convolution, number of the batch norm after it).
+
+    At most a bias is between them.
+    """
+    kinds, pairs = [block.kind for block in s.blocks], []
     for at, kind in enumerate(kinds):
-        behind = at + 1 + (kinds[at + 1 : at + 2] == ["bias"])
-        if kind == "conv" and kinds[behind : behind + 1] == ["bn"]:
-            found.append((at, behind))
-    return tuple(found)
+        norm_at = at + 1 + (kinds[at + 1 : at + 2] == ["bias"])
+        if kind == "conv" and kinds[norm_at : norm_at + 1] == ["bn"]:
+            pairs.append((at, norm_at))
+    return tuple(pairs)
 
 
 def folded(s: ChainShape, tiles: Tiles) -> Plan:
-    """First the launches that fold, then the written kernels of the chain in which a bias stands for each batch norm
-    that was folded. At inference the first are done once for all images: their times stand apart, under "fold"."""
-    of, kept, first = list(parts.placed(s)), [], []
+    """Plan the launches that fold, then the generated kernels of the chain.
+
+    In the chain a bias replaces each folded batch norm. At inference the folding is done once for all images, so its
+    times are listed separately as "fold".
+    """
+    blocks, folded_buffers, fold_launches = list(parts.computed_blocks(s)), [], []
     for n, (conv, bn) in reversed([*enumerate(folds(s), 1)]):
-        made = (
+        folded_pair = (
             Buffer(f"w_folded{n}", WORKSPACE, s.stages[conv].tensors["w"]),
             Buffer(f"b_folded{n}", WORKSPACE, s.stages[bn].tensors["mean"]),
         )
-        first.insert(0, _fold(of[conv : bn + 1], *made, tiles))
+        fold_launches.insert(0, _fold(blocks[conv : bn + 1], *folded_pair, tiles))
         bias = Stage(conv + 1, Block("bias"), s.stages[bn].before, s.stages[bn].after)
-        of[conv : bn + 1] = (
-            replace(of[conv], tensors=(made[0].name,)),
-            Placed(bias, (made[1].name,), tuple(range(conv + 1, bn + 1))),
+        blocks[conv : bn + 1] = (
+            replace(blocks[conv], tensors=(folded_pair[0].name,)),
+            ComputedBlock(bias, (folded_pair[1].name,), tuple(range(conv + 1, bn + 1))),
         )
-        kept += made
-    plan = _fused(s, tuple(of), tiles)
-    return Plan((*plan.buffers, *kept), parts.told_apart((*first, *plan.parts)))
+        folded_buffers += folded_pair
+    plan = _fused(s, tuple(blocks), tiles)
+    return Plan((*plan.buffers, *folded_buffers), parts.with_labels((*fold_launches, *plan.parts)))
 
 
-def _fold(of: list[Placed], w: Buffer, b: Buffer, tiles: Tiles) -> Part:
-    """The launch that folds: `of` are a convolution, perhaps a bias, and a batch norm."""
-    conv, *bias, bn = of
+def _fold(blocks: list[ComputedBlock], w: Buffer, b: Buffer, tiles: Tiles) -> Part:
+    """Return the launch that folds. `blocks` are a convolution, an optional bias, and a batch norm."""
+    conv, *bias, bn = blocks
     (weights,) = conv.tensors
     K, count = b.shape[0], w.nbytes // 4
     args = (
@@ -77,11 +86,11 @@ def _fold(of: list[Placed], w: Buffer, b: Buffer, tiles: Tiles) -> Part:
         np.int32(K), np.int32(count // K), np.int32(len(bias)), np.float32(bn.stage.block.eps),
     )  # fmt: skip
     step = launch("fusion/09_fold.cu", (ceil(count, tiles["BLOCK"]),), tiles["BLOCK"], args, cpu.fold)
-    blocks = tuple(at for block in of for at in block.blocks)
-    return Part(step, blocks, w.nbytes + (4 + len(bias)) * b.nbytes, w.nbytes + b.nbytes, count + 6 * K)
+    numbers = tuple(at for block in blocks for at in block.blocks)
+    return Part(step, numbers, w.nbytes + (4 + len(bias)) * b.nbytes, w.nbytes + b.nbytes, count + 6 * K)
 
 
-# By a rung's name: what it launches at a shape and tile sizes, launch by launch.
+# Rung name: function that plans its launches at a shape and tile sizes.
 PLANS: dict[str, Callable[[ChainShape, Tiles], Plan]] = {
     "fusion/unfused": unfused,
     "fusion/fused": fused,
@@ -100,10 +109,14 @@ def _rung(name: str, title: str, idea: str, rules) -> Rung:
     plan = PLANS[f"fusion/{name}"]
 
     def cost(s: ChainShape, program: Program) -> Cost:
-        """What the launches execute and move if caches are perfect, and the maps between them."""
-        told = plan(s, {tile: choices[0] for tile, choices in TILES.items()}).parts  # tiles change none of it
+        """Return the FLOPs and, if caches are perfect, the bytes of the launches, and the bytes of the maps between."""
+        launches = plan(
+            s, {tile: choices[0] for tile, choices in TILES.items()}
+        ).parts  # tiles change none of it
         return Cost(
-            sum(part.flops for part in told), sum(part.bytes for part in told), program.nbytes(WORKSPACE)
+            sum(part.flops for part in launches),
+            sum(part.bytes for part in launches),
+            program.nbytes(WORKSPACE),
         )
 
     def build(s: ChainShape, tiles: Tiles) -> Program:

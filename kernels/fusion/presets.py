@@ -1,4 +1,4 @@
-"""Chains of blocks that readers know, each with where it comes from."""
+"""Well-known chains of blocks, each with its source."""
 
 from __future__ import annotations
 

@@ -1,5 +1,7 @@
-"""The float64 reference of a chain of blocks, with the scale of the error that float32 may make, carried from block to
-block."""
+"""The float64 reference of a chain of blocks, with the scale of the rounding error of float32.
+
+The scale is propagated from block to block.
+"""
 
 from __future__ import annotations
 
@@ -15,41 +17,47 @@ from kernels.conv.shape import ConvShape
 from kernels.fusion.shape import ChainShape, Stage
 from kernels.model.program import Tiles
 
-TOLERANCE = 1e-6  # of the scale: 16 roundings of a float32, more than one block makes of a value
-SUMS = 10  # times that for a sum of many: what C*R*S = 4,608 terms are seen to give, as kernels.conv.common
-# The same for a convolution by transforms, of the most that any output of its map can be, and where cuDNN takes
-# Winograd's larger tiles for larger filters: what kernels.conv.library saw of them.
+TOLERANCE = 1e-6  # of the scale: 16 roundings of a float32, more than one block makes per value
+SUMS = 10  # times that for a sum of many terms: measured at C*R*S = 4,608 terms, as in kernels.conv.common
+# The same for a convolution by transforms, as a fraction of the bound on any output of its map, and for cuDNN's
+# Winograd, which uses larger tiles for larger filters: measured in kernels.conv.library.
 SPREAD, SPREAD_TILES = 5, 2000
 Pair = tuple[np.ndarray, np.ndarray]
 
 
 def chain(s: ChainShape, **inputs: np.ndarray) -> Pair:
-    """(y, error scale), both float64 as y is: the blocks one after the other; batch norm as at inference,
-    (x - mean) / sqrt(var + eps) * gamma + beta, with the eps of float32, as a kernel gets it.
+    """Return (y, error scale), both float64 with y's shape: the blocks one after the other.
 
-    The scale bounds, in units of TOLERANCE, how far a computation in float32 may be off: each block passes on the error
-    of what it reads and adds its own, by absolute values. Folding batch norm into a convolution stays within it.
+    Batch norm is that of inference, (x - mean) / sqrt(var + eps) * gamma + beta, with eps rounded to float32, as for a
+    kernel.
+
+    The scale bounds the error of a float32 computation in units of TOLERANCE. Each block propagates the error of its
+    input and adds its own, by absolute values. Folding batch norm into a convolution stays within the bound.
     """
     return _chain(s, inputs, _conv)
 
 
 def library_scale(s: ChainShape, tiles: Tiles, inputs: Mapping[str, np.ndarray]) -> np.ndarray:
-    """The scale where a library chooses how it convolves: Winograd's and Fourier's transforms spread what they round
-    over all of a map (kernels.conv.fft.scale). Float64, as y is."""
+    """Return the error scale if a library chooses the convolution algorithm. Float64 with y's shape.
+
+    Winograd and Fourier transforms spread rounding errors over a whole map (kernels.conv.fft.scale).
+    """
     return _chain(s, inputs, _conv_by_transform)[1]
 
 
 def _chain(s: ChainShape, inputs: Mapping[str, np.ndarray], conv: Callable[..., Pair]) -> Pair:
     rules = RULES | {"conv": conv}
     y, scale = np.empty((2, *s.y_shape))
-    given = [{tensor: inputs[name] for tensor, name in names.items()} for names in s.tensors]
+    tensors_of = [{tensor: inputs[name] for tensor, name in names.items()} for names in s.tensors]
 
     def compute(n: int) -> None:
-        here = inputs["x"][n : n + 1].astype(np.float64), np.zeros((1, *s.x_shape[1:]))
-        for stage, tensors in zip(s.stages, given, strict=True):
-            own = {name: t[n : n + 1] if name == "z" else t for name, t in tensors.items()}
-            here = rules[stage.block.kind](stage, *here, **{k: t.astype(np.float64) for k, t in own.items()})
-        y[n], scale[n] = here[0][0], here[1][0]
+        error_pair = inputs["x"][n : n + 1].astype(np.float64), np.zeros((1, *s.x_shape[1:]))
+        for stage, tensors in zip(s.stages, tensors_of, strict=True):
+            image_tensors = {name: t[n : n + 1] if name == "z" else t for name, t in tensors.items()}
+            error_pair = rules[stage.block.kind](
+                stage, *error_pair, **{k: t.astype(np.float64) for k, t in image_tensors.items()}
+            )
+        y[n], scale[n] = error_pair[0][0], error_pair[1][0]
 
     with ThreadPoolExecutor(min(16, os.cpu_count() or 1)) as pool:
         list(pool.map(compute, range(s.N)))
@@ -58,7 +66,7 @@ def _chain(s: ChainShape, inputs: Mapping[str, np.ndarray], conv: Callable[..., 
 
 # -- each block: (value, scale) before it -> after it, maps [1, C, H, W] ----------------------------------------
 def _each(parameter: np.ndarray) -> np.ndarray:
-    """[C] beside maps."""
+    """Return [C] reshaped to broadcast over maps."""
     return parameter[:, None, None]
 
 
@@ -73,8 +81,8 @@ def _conv_by_transform(stage: Stage, v: np.ndarray, e: np.ndarray, w: np.ndarray
     if stage.block.R == 1:
         return ref, scale
     spread = SPREAD if stage.block.R <= 3 else SPREAD_TILES
-    most = np.abs(v).max((2, 3)) @ np.abs(w).sum((2, 3)).T  # [1, K]: what no output of a map exceeds
-    return ref, scale + spread * most[:, :, None, None]
+    bound = np.abs(v).max((2, 3)) @ np.abs(w).sum((2, 3)).T  # [1, K]: bound on every output of a map
+    return ref, scale + spread * bound[:, :, None, None]
 
 
 def _bias(stage: Stage, v: np.ndarray, e: np.ndarray, b: np.ndarray) -> Pair:
@@ -84,8 +92,8 @@ def _bias(stage: Stage, v: np.ndarray, e: np.ndarray, b: np.ndarray) -> Pair:
 def _bn(stage: Stage, v: np.ndarray, e: np.ndarray, gamma, beta, mean, var) -> Pair:
     gain = _each(gamma / np.sqrt(var + np.float64(np.float32(stage.block.eps))))
     middle, shift = _each(mean), _each(beta)
-    own = (np.abs(v) + np.abs(middle)) * np.abs(gain) + np.abs(shift)
-    return (v - middle) * gain + shift, e * np.abs(gain) + own
+    image_tensors = (np.abs(v) + np.abs(middle)) * np.abs(gain) + np.abs(shift)
+    return (v - middle) * gain + shift, e * np.abs(gain) + image_tensors
 
 
 def _relu(stage: Stage, v: np.ndarray, e: np.ndarray) -> Pair:
@@ -96,15 +104,15 @@ def _add(stage: Stage, v: np.ndarray, e: np.ndarray, z: np.ndarray) -> Pair:
     return v + z, e + np.abs(v) + np.abs(z)
 
 
-def windows(stage: Stage, x: np.ndarray, beyond: float) -> np.ndarray:
-    """View [N, C, P, Q, R, R] on the windows of a pool; what lies beyond the map holds `beyond`."""
+def windows(stage: Stage, x: np.ndarray, fill: float) -> np.ndarray:
+    """Return a view [N, C, P, Q, R, R] of the windows of a pool, padded with `fill`."""
     b = stage.block
-    padded = np.pad(x, ((0, 0), (0, 0), (b.pad,) * 2, (b.pad,) * 2), constant_values=beyond)
+    padded = np.pad(x, ((0, 0), (0, 0), (b.pad,) * 2, (b.pad,) * 2), constant_values=fill)
     return sliding_window_view(padded, (b.R, b.R), axis=(2, 3))[:, :, :: b.stride, :: b.stride]
 
 
 def _maxpool(stage: Stage, v: np.ndarray, e: np.ndarray) -> Pair:
-    """The largest is off by no more than the one that is off most."""
+    """Return the maximum. Its error is at most the largest error in the window."""
     return windows(stage, v, -np.inf).max((4, 5)), windows(stage, e, 0).max((4, 5))
 
 

@@ -1,8 +1,8 @@
-"""A chain of blocks on maps [N, C, H, W], float32, as networks for pictures are made of: convolution, bias, batch norm,
+"""A chain of blocks on maps [N, C, H, W], float32, as in convolutional networks: convolution, bias, batch norm,
 ReLU, addition, pooling.
 
-The chain is text, as it stands in a link: "conv:K=8:R=3 bias bn relu add maxpool:2 gap". Blocks stand in the order they
-are applied, apart by blanks; what a block is told follows it behind colons (OPTIONS), its first number without a name.
+The chain is text, as in a link: "conv:K=8:R=3 bias bn relu add maxpool:2 gap". Blocks are in the order in which they
+are applied, separated by blanks. A block's options follow after colons (OPTIONS). The first number needs no name.
 """
 
 from __future__ import annotations
@@ -15,16 +15,16 @@ from kernels.model import numerals
 from kernels.model.shape import INT_MAX, Shape, ShapeError, integer, parse
 
 MOST_BLOCKS = 8
-MOST_WINDOW = 1024  # of R, stride and pad
-POINTWISE = ("bias", "bn", "relu", "add")  # each value by itself
-REDUCING = ("conv", "maxpool", "avgpool", "gap")  # a value from its neighbours
+MAX_WINDOW = 1024  # of R, stride and pad
+POINTWISE = ("bias", "bn", "relu", "add")  # each result from one value
+REDUCING = ("conv", "maxpool", "avgpool", "gap")  # each result from several values
 KINDS = (*POINTWISE, *REDUCING)
 EPS, LEAST_EPS = 1e-5, 1e-12  # of batch norm
-SAME = -1  # the pad of a convolution that keeps the size at stride 1: (R - 1) / 2
-# What a block may be told, in order, and what holds where it is not; None: it must be told.
+KEEP_SIZE = -1  # the pad of a convolution that keeps the size at stride 1: (R - 1) / 2
+# A block's options, in order, with their defaults. None: the option is required.
 _POOL = {"R": None, "stride": 0, "pad": 0}  # stride 0: the window's size
 OPTIONS: dict[str, dict[str, float | None]] = {
-    "conv": {"K": None, "R": None, "stride": 1, "pad": SAME},
+    "conv": {"K": None, "R": None, "stride": 1, "pad": KEEP_SIZE},
     "bias": {},
     "bn": {"eps": EPS},
     "relu": {},
@@ -33,17 +33,20 @@ OPTIONS: dict[str, dict[str, float | None]] = {
     "avgpool": _POOL,
     "gap": {},
 }
-# What a block reads beside the maps.
+# Tensors that a block reads besides the maps.
 TENSORS = {"conv": ("w",), "bias": ("b",), "bn": ("gamma", "beta", "mean", "var"), "add": ("z",)}
-OPERATIONS = {"bias": 1, "bn": 3, "relu": 1, "add": 1}  # FLOPs a value; ReLU's comparison counts as one
+OPERATIONS = {"bias": 1, "bn": 3, "relu": 1, "add": 1}  # FLOPs per value; ReLU's comparison counts as one
 FIELDS = ("N", "C", "H", "W", "chain")
 Extents = tuple[int, int, int, int]  # N, C, H, W
 
 
 @dataclass(frozen=True)
 class Block:
-    """One block. `kind` is of KINDS. A convolution has K filters R x R, a pool windows R x R; both move by `stride` and
-    have `pad` rows and columns around the map: zeros, or for maxpool nothing. `eps` is batch norm's."""
+    """One block. `kind` is one of KINDS. A convolution has K filters R x R, a pool has windows R x R.
+
+    Both move by `stride` and have `pad` rows and columns around the map: zeros, ignored by maxpool. `eps` is that of
+    batch norm.
+    """
 
     kind: str
     K: int = 0
@@ -57,20 +60,20 @@ class Block:
         return self.kind in POINTWISE
 
     def __str__(self) -> str:
-        """As it stands in a chain; what is as usual is left out."""
+        """Return the block's text in a chain, without options that have their default."""
         if self.kind == "conv":
-            told = f"conv:K={self.K}:R={self.R}" + (f":stride={self.stride}" if self.stride != 1 else "")
+            text = f"conv:K={self.K}:R={self.R}" + (f":stride={self.stride}" if self.stride != 1 else "")
             same = self.R % 2 and self.pad == self.R // 2
-            return told + ("" if same else f":pad={self.pad}")
+            return text + ("" if same else f":pad={self.pad}")
         if self.kind in ("maxpool", "avgpool"):
-            told = f"{self.kind}:{self.R}" + (f":stride={self.stride}" if self.stride != self.R else "")
-            return told + (f":pad={self.pad}" if self.pad else "")
+            text = f"{self.kind}:{self.R}" + (f":stride={self.stride}" if self.stride != self.R else "")
+            return text + (f":pad={self.pad}" if self.pad else "")
         return self.kind + (f":eps={self.eps:g}" if self.kind == "bn" and self.eps != EPS else "")
 
 
 @dataclass(frozen=True)
 class Stage:
-    """A block in its place in a chain: number `at` (from 0), maps `before` and `after` it as (N, C, H, W)."""
+    """A block at its position in a chain: number `at` (from 0), maps `before` and `after` it as (N, C, H, W)."""
 
     at: int
     block: Block
@@ -79,51 +82,53 @@ class Stage:
 
     @property
     def tensors(self) -> dict[str, tuple[int, ...]]:
-        """What the block reads beside the maps, by name: shape. w [K, C, R, R]; b [C]; gamma, beta, mean, var [C];
-        z [N, C, H, W]."""
+        """Shapes, by name, of the tensors that the block reads besides the maps.
+
+        w [K, C, R, R]; b [C]; gamma, beta, mean, var [C]; z [N, C, H, W].
+        """
         b, (_, C, _, _) = self.block, self.before
         shapes = {"w": (b.K, C, b.R, b.R), "z": self.before}
         return {name: shapes.get(name, (C,)) for name in TENSORS.get(b.kind, ())}
 
     @property
     def flops(self) -> int:
-        """Operations of the block alone: two to a multiply-add, padding counted as if it were there."""
+        """Operations of the block alone: two per multiply-add. Padding counts like other values."""
         kind, R, (_, C, _, _) = self.block.kind, self.block.R, self.before
         if kind == "gap":
             return math.prod(self.before)
-        each = {"conv": 2 * C * R * R, "maxpool": R * R, "avgpool": R * R} | OPERATIONS
-        return math.prod(self.after) * each[kind]
+        per_value = {"conv": 2 * C * R * R, "maxpool": R * R, "avgpool": R * R} | OPERATIONS
+        return math.prod(self.after) * per_value[kind]
 
 
 # -- from text ---------------------------------------------------------------------------------------------
 @lru_cache(maxsize=1024)
 def blocks(chain: str) -> tuple[Block, ...]:
-    """The blocks of a chain's text. ShapeError names the rule that one breaks."""
-    words = chain.split()
-    if not 1 <= len(words) <= MOST_BLOCKS:
-        raise ShapeError(f"a chain has 1 to {MOST_BLOCKS} blocks, got {len(words)}")
-    return tuple(_block(n, word) for n, word in enumerate(words, 1))
+    """Parse a chain's text into its blocks. Raises ShapeError, which names the broken rule."""
+    block_texts = chain.split()
+    if not 1 <= len(block_texts) <= MOST_BLOCKS:
+        raise ShapeError(f"a chain has 1 to {MOST_BLOCKS} blocks, got {len(block_texts)}")
+    return tuple(_block(n, block_text) for n, block_text in enumerate(block_texts, 1))
 
 
-def _block(n: int, word: str) -> Block:
-    kind, *told = word.split(":")
+def _block(n: int, block_text: str) -> Block:
+    kind, *options = block_text.split(":")
     where = f"block {n} ({kind})"
     if kind not in OPTIONS:
         raise ShapeError(f"block {n} must be one of {', '.join(KINDS)}, got {kind!r}")
-    usual, given = OPTIONS[kind], {}
-    for i, part in enumerate(told):
+    defaults, values = OPTIONS[kind], {}
+    for i, part in enumerate(options):
         name, equals, value = part.partition("=")
         if not equals:  # the first number needs no name
-            name, value = (next(iter(usual), ""), part) if i == 0 else ("", part)
-        if name not in usual:
-            takes = ", ".join(usual) or "nothing"
-            raise ShapeError(f"{where} takes {takes}; got {part!r}")
-        if name in given:
+            name, value = (next(iter(defaults), ""), part) if i == 0 else ("", part)
+        if name not in defaults:
+            allowed = ", ".join(defaults) or "nothing"
+            raise ShapeError(f"{where} takes {allowed}; got {part!r}")
+        if name in values:
             raise ShapeError(f"{where}: {name} is given twice")
-        given[name] = _number(where, name, value)
-    if missing := [name for name, value in usual.items() if value is None and name not in given]:
+        values[name] = _number(where, name, value)
+    if missing := [name for name, value in defaults.items() if value is None and name not in values]:
         raise ShapeError(f"{where} needs {', '.join(missing)}")
-    return _checked(where, Block(kind, **(usual | given)))
+    return _checked(where, Block(kind, **(defaults | values)))
 
 
 def _number(where: str, name: str, text: str) -> float:
@@ -132,16 +137,16 @@ def _number(where: str, name: str, text: str) -> float:
     if number is None:
         raise ShapeError(f"{where}: {name} must be a {kind}, got {text!r}")
     if name != "eps":
-        most = INT_MAX if name == "K" else MOST_WINDOW
-        return integer(f"{where}: {name}", number, 0 if name == "pad" else 1, most)
+        max_value = INT_MAX if name == "K" else MAX_WINDOW
+        return integer(f"{where}: {name}", number, 0 if name == "pad" else 1, max_value)
     if not LEAST_EPS <= number <= 1:
         raise ShapeError(f"{where}: eps must lie in {LEAST_EPS:g} .. 1, got {number:g}")
     return number
 
 
 def _checked(where: str, b: Block) -> Block:
-    """The block with what it was not told filled in."""
-    if b.kind == "conv" and b.pad == SAME:
+    """Return the block with the options that were not given. Raises ShapeError if a rule is broken."""
+    if b.kind == "conv" and b.pad == KEEP_SIZE:
         if b.R % 2 == 0:
             raise ShapeError(f"{where}: R must be odd where no pad is given, got {b.R}")
         return replace(b, pad=b.R // 2)
@@ -156,12 +161,12 @@ def _checked(where: str, b: Block) -> Block:
 
 @lru_cache(maxsize=1024)
 def _stages(before: Extents, chain: str) -> tuple[Stage, ...]:
-    found = []
+    stages = []
     for at, b in enumerate(blocks(chain)):
         after = _after(f"block {at + 1} ({b.kind})", b, before)
-        found.append(Stage(at, b, before, after))
+        stages.append(Stage(at, b, before, after))
         before = after
-    return tuple(found)
+    return tuple(stages)
 
 
 def _after(where: str, b: Block, before: Extents) -> Extents:
@@ -183,9 +188,9 @@ def _after(where: str, b: Block, before: Extents) -> Extents:
 # -- the shape -----------------------------------------------------------------------------------------------
 @dataclass(frozen=True)
 class ChainShape(Shape):
-    """Maps x [N, C, H, W], float32, and the chain of blocks that they go through (see the module's words).
+    """Maps x [N, C, H, W], float32, and the chain of blocks applied to them (see the module's docstring).
 
-    Two texts that say the same make equal shapes. Raises ShapeError naming the rule that is broken.
+    Two texts with the same meaning make equal shapes. Raises ShapeError, which names the broken rule.
     """
 
     N: int
@@ -203,7 +208,7 @@ class ChainShape(Shape):
 
     @property
     def stages(self) -> tuple[Stage, ...]:
-        """Every block in its place, with the maps before and after it."""
+        """Every block at its position, with the maps before and after it."""
         return _stages(self.x_shape, self.chain)
 
     @property
@@ -220,8 +225,10 @@ class ChainShape(Shape):
 
     @property
     def tensors(self) -> tuple[dict[str, str], ...]:
-        """For each block its tensors: the name in Stage.tensors -> the name of the chain's input. The second of a
-        kind is told apart by a number: "gamma_2"."""
+        """For each block its tensors: the name in Stage.tensors -> the name of the chain's input.
+
+        The second tensor of a name gets a number: "gamma_2".
+        """
         return named(list(stage.tensors) for stage in self.stages)
 
     @property
@@ -230,7 +237,7 @@ class ChainShape(Shape):
 
     @property
     def macs(self) -> int:
-        """What the work grows with: two FLOPs to one, at least 1."""
+        """Measure of the work: half of the FLOPs, at least 1."""
         return max(1, self.flops // 2)
 
     @property
@@ -245,7 +252,7 @@ class ChainShape(Shape):
 
     @property
     def bytes(self) -> int:
-        """Least traffic in bytes: every input read once, the output written once, nothing in between."""
+        """Minimum traffic in bytes: every input read once, the output written once, nothing in between."""
         return 4 * sum(self.elements.values())
 
     def __str__(self) -> str:
@@ -253,18 +260,21 @@ class ChainShape(Shape):
 
 
 def named(of_blocks) -> tuple[dict[str, str], ...]:
-    """Names of tensors, block by block, each made the only one of its name: b, b_2, b_3."""
-    seen: dict[str, int] = {}
+    """Return the names of tensors, block by block, made unique with numbers: b, b_2, b_3."""
+    counts: dict[str, int] = {}
     out = []
     for names in of_blocks:
-        told = {}
+        unique_names = {}
         for name in names:
-            seen[name] = seen.get(name, 0) + 1
-            told[name] = name if seen[name] == 1 else f"{name}_{seen[name]}"
-        out.append(told)
+            counts[name] = counts.get(name, 0) + 1
+            unique_names[name] = name if counts[name] == 1 else f"{name}_{counts[name]}"
+        out.append(unique_names)
     return tuple(out)
 
 
 def parse_chain(text: str) -> ChainShape:
-    """ChainShape from "N=1,C=2,H=4,W=4,chain=conv:K=2:R=3 bias relu"; ShapeError where it is malformed."""
+    """Parse "N=1,C=2,H=4,W=4,chain=conv:K=2:R=3 bias relu" into a ChainShape.
+
+    Raises ShapeError if the text is malformed.
+    """
     return ChainShape(**parse(text, FIELDS, FIELDS, words=("chain",)))

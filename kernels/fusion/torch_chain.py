@@ -1,4 +1,4 @@
-"""A chain of blocks by PyTorch, eager: its own function for each block, on arrays of CuPy, on the current stream."""
+"""A chain of blocks in PyTorch, eager: one PyTorch function per block, on CuPy arrays, on the current stream."""
 
 from __future__ import annotations
 
@@ -10,18 +10,21 @@ from kernels.libraries import torch as torch_library
 
 
 class Chain:
-    """The blocks of a chain (its text, as bytes, is the last argument) on x and their tensors, in order. The last
-    block's maps lie in memory of PyTorch's own; deliver() brings them to y, outside of what is timed.
+    """A call that applies the blocks of a chain to x and their tensors, in order.
 
-    `own_bytes`: the most it took beside those maps, as its allocator tells of the first call."""
+    The last argument is the chain's text, as bytes. PyTorch allocates the last block's maps. deliver() copies them to
+    y, outside of the timed part.
+
+    `own_bytes`: peak bytes allocated besides those maps, from PyTorch's allocator at the first call.
+    """
 
     def __init__(self, x, *rest):
         *tensors, y, chain = rest
         self.torch = torch_library.load()
         self._x, self._y = (torch_library.shared(self.torch, array) for array in (x, y))
-        given = iter([torch_library.shared(self.torch, array) for array in tensors])
+        remaining = iter([torch_library.shared(self.torch, array) for array in tensors])
         self._calls = [
-            _call(self.torch, block, [next(given) for _ in TENSORS.get(block.kind, ())])
+            _call(self.torch, block, [next(remaining) for _ in TENSORS.get(block.kind, ())])
             for block in blocks(bytes(chain).decode())
         ]
         self._result: Any = None
@@ -32,7 +35,7 @@ class Chain:
             self._run() if self.own_bytes is not None else self._first()
 
     def _run(self) -> None:
-        self._result = None  # its memory is free for the next
+        self._result = None  # its memory can be reused by the next
         maps = self._x
         for call in self._calls:
             maps = call(maps)
@@ -50,19 +53,19 @@ class Chain:
             self._y.copy_(self._result)
 
 
-def _call(torch: Any, b: Block, given: list) -> Callable[[Any], Any]:
-    """A block as a function of its maps."""
+def _call(torch: Any, b: Block, tensors: list) -> Callable[[Any], Any]:
+    """Return a block as a function of its maps."""
     F = torch.nn.functional
     if b.kind == "bn":
-        gamma, beta, mean, var = given
+        gamma, beta, mean, var = tensors
         return lambda x: F.batch_norm(x, mean, var, gamma, beta, eps=b.eps)
     if b.kind == "bias":
-        offset = given[0][:, None, None]
+        offset = tensors[0][:, None, None]
         return lambda x: x + offset
     return {
-        "conv": lambda x: F.conv2d(x, given[0], stride=b.stride, padding=b.pad),
+        "conv": lambda x: F.conv2d(x, tensors[0], stride=b.stride, padding=b.pad),
         "relu": F.relu,
-        "add": lambda x: x + given[0],
+        "add": lambda x: x + tensors[0],
         "maxpool": lambda x: F.max_pool2d(x, b.R, b.stride, b.pad),
         "avgpool": lambda x: F.avg_pool2d(x, b.R, b.stride, b.pad),
         "gap": lambda x: x.mean((2, 3), keepdim=True),

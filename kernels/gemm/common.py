@@ -1,4 +1,4 @@
-"""What all rungs of the GEMM ladder share: buffers, arguments, cost, and the rules in words."""
+"""Buffers, arguments, cost and rules that all rungs of the GEMM ladder share."""
 
 from __future__ import annotations
 
@@ -18,16 +18,18 @@ from kernels.model.shape import INT_MAX
 
 
 def buffers(s: GemmShape) -> tuple[Buffer, ...]:
-    """A [M,K], B [K,N], C [M,N], and C0 [M,N] where beta is not 0."""
-    of, result = INPUT_DTYPE[s.dtype], RESULT_DTYPE[s.dtype]
-    A, B = Buffer("A", INPUT, (s.M, s.K), of), Buffer("B", INPUT, (s.K, s.N), of)
+    """Return A [M,K], B [K,N], C [M,N], and C0 [M,N] if beta is not 0."""
+    dtype, result = INPUT_DTYPE[s.dtype], RESULT_DTYPE[s.dtype]
+    A, B = Buffer("A", INPUT, (s.M, s.K), dtype), Buffer("B", INPUT, (s.K, s.N), dtype)
     C0, C = Buffer("C0", INPUT, (s.M, s.N), result), Buffer("C", OUTPUT, (s.M, s.N), result)
     return (A, B, C0, C) if s.beta else (A, B, C)
 
 
 def arguments(s: GemmShape) -> tuple[Arg, ...]:
-    """(A, B, C0, C, M, N, K, alpha, beta) as every kernel of the ladder takes them; alpha and beta have C's
-    type. Where beta is 0 no kernel reads C0, and C stands in its place."""
+    """Return (A, B, C0, C, M, N, K, alpha, beta), the arguments of every kernel of the ladder.
+
+    alpha and beta have C's type. If beta is 0, no kernel reads C0, and C is passed instead of it.
+    """
     factor = np.dtype(RESULT_DTYPE[s.dtype]).type
     extents = (np.int32(s.M), np.int32(s.N), np.int32(s.K))
     return ("A", "B", "C0" if s.beta else "C", "C", *extents, factor(s.alpha), factor(s.beta))
@@ -38,31 +40,42 @@ def one_launch(
     source: str,
     grid: tuple[int, int],
     block: tuple[int, int],
-    twin: Callable[..., None],
+    cpu_function: Callable[..., None],
     defines: Mapping[str, int],
     shared: int = 0,
 ) -> Program:
-    """One launch of kernels/gemm/cuda/`source`."""
-    step = launch(f"gemm/{source}", grid, block, arguments(s), twin, defines, shared)
+    """Return a program that is one launch of kernels/gemm/cuda/`source`."""
+    step = launch(f"gemm/{source}", grid, block, arguments(s), cpu_function, defines, shared)
     return Program(buffers(s), (step,))
 
 
-def one_call(s: GemmShape, routine: str = "cublas_gemm", twin=cpu.library, bind=cublas.gemm) -> Program:
-    """One call of cuBLAS, which adds in place: where beta is not 0 C0 is copied to C first, a step of its own."""
+def one_call(
+    s: GemmShape, routine: str = "cublas_gemm", cpu_function=cpu.library, bind=cublas.gemm
+) -> Program:
+    """Return a program that is one call of cuBLAS.
+
+    cuBLAS adds to C in place. If beta is not 0, a separate step copies C0 to C first.
+    """
     A, B, C0, *rest = arguments(s)
-    call = LibraryCall(routine, (A, B, "C", *rest), twin, bind)
+    call = LibraryCall(routine, (A, B, "C", *rest), cpu_function, bind)
     copy = (LibraryCall("copy", (C0, "C"), cpu.copy, cublas.copy),) if s.beta else ()
     return Program(buffers(s), (*copy, call))
 
 
 def cost(s: GemmShape, program: Program) -> Cost:
-    """FLOPs of the product; HBM bytes if caches are perfect: inputs in, output out, workspace out and in."""
+    """Return the FLOPs of the product and its HBM bytes if caches are perfect.
+
+    The inputs are read once, the output is written once, the workspace is written and read once.
+    """
     workspace = program.nbytes(WORKSPACE)
     return Cost(s.flops, s.bytes + 2 * workspace, workspace)
 
 
 def extent_rules(s: GemmShape, bm: int, bn: int, bk: int = 1, rows: str = "BM") -> Iterator[str]:
-    """Blocks of bm rows along grid.y; no index of a tile that sticks out may pass 2^31."""
+    """Yield the rules on M, N and K: blocks of bm rows along grid.y, and tile indices below 2^31.
+
+    A tile may extend beyond the matrix, so its indices may be larger than the matrix.
+    """
     if ceil(s.M, bm) > MOST_GRID_YZ:
         yield f"M <= {MOST_GRID_YZ}*{rows} (grid.y), got {s.M}"
     for name, extent, tile in (("M", s.M, bm), ("N", s.N, bn), ("K", s.K, bk)):

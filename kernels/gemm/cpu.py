@@ -1,4 +1,4 @@
-"""GEMM on the processor, in NumPy: one implementation for each kernel that differs in its result."""
+"""GEMM on the CPU, in NumPy: one implementation for each kernel that differs in its result."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ import numpy as np
 
 # -- GEMM: C = alpha * A x B + beta * C0, with the arguments of kernels/gemm/cuda/*.cu ----------------
 def _scaled(sums: np.ndarray, C0: np.ndarray, C: np.ndarray, alpha: np.generic, beta: np.generic) -> None:
-    """C = alpha * sums + beta * C0; C0, which may be C itself, is read only where beta is not 0."""
+    """Write C = alpha * sums + beta * C0. C0 may be C itself. It is read only if beta is not 0."""
     sums = sums * alpha
     if beta:
         sums += beta * C0
@@ -15,38 +15,40 @@ def _scaled(sums: np.ndarray, C0: np.ndarray, C: np.ndarray, alpha: np.generic, 
 
 
 def definition(A: np.ndarray, B: np.ndarray, C0: np.ndarray, C: np.ndarray, M, N, K, alpha, beta) -> None:
-    """Row by column, without a library: what gemm/naive computes."""
+    """Multiply rows by columns without a library, as gemm/naive does."""
     _scaled(np.einsum("mk,kn->mn", A, B), C0, C, alpha, beta)
 
 
 def definition_by_columns(A: np.ndarray, B: np.ndarray, C0: np.ndarray, C: np.ndarray, M, N, K, alpha, beta):
-    """The same, C walked down its columns: what gemm/uncoalesced computes."""
+    """Compute the same column by column of C, as gemm/uncoalesced does."""
     _scaled(np.einsum("kn,mk->nm", B, A).T, C0, C, alpha, beta)
 
 
 def tiled(bm: int, bn: int, bk: int):
-    """As the tiled kernels walk it: a tile bm x bn of C at a time, slid along K by bk. A and B are widened
-    to C's type tile by tile."""
+    """Return a function that computes C like the tiled kernels: one tile bm x bn at a time, in steps of bk along K.
+
+    A and B are converted to C's type tile by tile.
+    """
 
     def gemm(A: np.ndarray, B: np.ndarray, C0: np.ndarray, C: np.ndarray, M, N, K, alpha, beta) -> None:
         for i in range(0, M, bm):
             for j in range(0, N, bn):
-                at = slice(i, i + bm), slice(j, j + bn)
-                sums = np.zeros_like(C[at])
+                c_tile = slice(i, i + bm), slice(j, j + bn)
+                sums = np.zeros_like(C[c_tile])
                 for k in range(0, K, bk):
                     As = A[i : i + bm, k : k + bk].astype(C.dtype, copy=False)
                     Bs = B[k : k + bk, j : j + bn].astype(C.dtype, copy=False)
                     sums += As @ Bs
-                _scaled(sums, C0[at], C[at], alpha, beta)
+                _scaled(sums, C0[c_tile], C[c_tile], alpha, beta)
 
     return gemm
 
 
-def copy(source: np.ndarray, to: np.ndarray) -> None:
-    np.copyto(to, source)
+def copy(source: np.ndarray, destination: np.ndarray) -> None:
+    np.copyto(destination, source)
 
 
 def library(A: np.ndarray, B: np.ndarray, C0: np.ndarray, C: np.ndarray, M, N, K, alpha, beta) -> None:
-    """By the BLAS that NumPy is built with; A and B are widened to C's type first."""
+    """Compute C with NumPy's BLAS. A and B are converted to C's type first."""
     sums = np.matmul(A.astype(C.dtype, copy=False), B.astype(C.dtype, copy=False))
     _scaled(sums, C0, C, alpha, beta)

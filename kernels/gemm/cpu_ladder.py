@@ -1,5 +1,7 @@
-"""C = A x B on the processor: three loops, the same reordered, in blocks, and the library's. Only the cpu engine
-runs these: they are about what this machine's caches do."""
+"""C = A x B on the CPU: three loops, the same loops reordered, in blocks, and a library's.
+
+Only the cpu engine runs these rungs. They show the effect of this machine's caches.
+"""
 
 from __future__ import annotations
 
@@ -18,9 +20,9 @@ from kernels.model.program import WORKSPACE, Buffer, HostLoop, Program, Tiles
 from kernels.model.rung import Cost, Ladder, Rung
 
 BLOCKS = (64, 2, 4, 8, 12, 16, 24, 32, 48, 96, 128, 192, 256, 384, 512)
-SHORT_BLOCK = 16  # loops shorter than this are slow whatever the caches do
-MOST_MACS, MOST_MACS_SLOW, MOST_MACS_LIBRARY = 2**33, 2**31, 2**36  # each some ten seconds a run at most
-# As of kernels.gemm.ladder: the same sums in the same type.
+SHORT_BLOCK = 16  # shorter loops are slow at any cache size
+MAX_MACS, MAX_MACS_SLOW, MAX_MACS_LIBRARY = 2**33, 2**31, 2**36  # each takes about ten seconds a run at most
+# The same as in kernels.gemm.ladder: the same sums in the same type.
 TOLERANCE = 1e-5
 
 
@@ -29,10 +31,10 @@ def _build(name: str, s: GemmShape, tiles: Tiles) -> Program:
     args, buffers = ("A", "B", "C"), common.buffers(s)
     if "BLOCK" in tiles:
         squares = tiles["THREADS"], tiles["BLOCK"], tiles["BLOCK"]
-        scratch = [Buffer(of, WORKSPACE, squares) for of in ("As", "Bs", "Cs")]
+        scratch = [Buffer(scratch_name, WORKSPACE, squares) for scratch_name in ("As", "Bs", "Cs")]
         args, buffers = (*args, *(b.name for b in scratch)), (*buffers, *scratch)
-    twin, prepare = partial(_run, name, tiles["THREADS"]), partial(_prepare, name)
-    return Program(buffers, (HostLoop(name, "gemm/cpu_loops.py", args, twin, prepare),))
+    cpu_function, prepare = partial(_run, name, tiles["THREADS"]), partial(_prepare, name)
+    return Program(buffers, (HostLoop(name, "gemm/cpu_loops.py", args, cpu_function, prepare),))
 
 
 def _run(name: str, threads: int, *arrays: np.ndarray) -> None:
@@ -55,20 +57,22 @@ def _rules(name: str, s: GemmShape, tiles: Tiles) -> Iterator[str]:
     if s.alpha != 1 or s.beta != 0:
         yield f"alpha must be 1 and beta 0, got {s.alpha:g} and {s.beta:g}"
     slow = name == "naive" or tiles.get("BLOCK", SHORT_BLOCK) < SHORT_BLOCK
-    most = MOST_MACS_LIBRARY if name == "blas" else MOST_MACS_SLOW if slow else MOST_MACS
-    if s.macs > most:
-        yield f"M*N*K <= {most:,} (some ten seconds a run), got {s.macs:,}"
+    max_macs = MAX_MACS_LIBRARY if name == "blas" else MAX_MACS_SLOW if slow else MAX_MACS
+    if s.macs > max_macs:
+        yield f"M*N*K <= {max_macs:,} (some ten seconds a run), got {s.macs:,}"
 
 
 def cost(name: str, s: GemmShape, program: Program) -> Cost:
-    """FLOPs of the product; DRAM bytes by loops_traffic behind this processor's last cache, those of perfect
-    caches for the library or where the system tells of no cache."""
+    """Return the FLOPs of the product and the DRAM bytes that cpu_traffic predicts for this CPU's last cache.
+
+    For the library, or if the system reports no cache, the bytes are those of perfect caches.
+    """
     scratch = program.nbytes(WORKSPACE)
     if name == "blas" or not memory_levels.caches():
         return Cost(s.flops, s.bytes, scratch)
-    last, block = memory_levels.caches()[-1], program.buffers[-1].shape[-1]  # of As where there is one
-    moved = cpu_traffic.traffic(name, s, last.line_bytes, last.bytes, block)
-    return Cost(s.flops, round(moved), scratch)
+    last_cache, block = memory_levels.caches()[-1], program.buffers[-1].shape[-1]  # of Cs, if there is one
+    dram_bytes = cpu_traffic.traffic(name, s, last_cache.line_bytes, last_cache.bytes, block)
+    return Cost(s.flops, round(dram_bytes), scratch)
 
 
 # -- the ladder -----------------------------------------------------------------------------------------
@@ -84,8 +88,8 @@ def _rung(name: str, title: str, idea: str, library: str = "") -> Rung:
     )  # fmt: skip
 
 
-def _runs(s: GemmShape) -> bool:
-    return s.dtype == "fp32" and (s.alpha, s.beta) == (1, 0) and s.macs <= MOST_MACS_SLOW
+def _is_supported(s: GemmShape) -> bool:
+    return s.dtype == "fp32" and (s.alpha, s.beta) == (1, 0) and s.macs <= MAX_MACS_SLOW
 
 
 LADDER = Ladder(
@@ -93,7 +97,7 @@ LADDER = Ladder(
     shape=GemmShape,
     parse=parse_gemm,
     reference=gemm,
-    presets={key: preset for key, preset in GEMM_PRESETS.items() if _runs(preset.shape)},
+    presets={key: preset for key, preset in GEMM_PRESETS.items() if _is_supported(preset.shape)},
     engines=("cpu",),
     rungs=(
         _rung("naive", "naive", "Each element of C is a row of A times a column of B, down which nothing lies side by side."),

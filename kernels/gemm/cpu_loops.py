@@ -1,9 +1,9 @@
-"""C = A x B as loop nests for the processor: the same 2*M*N*K FLOPs in three orders, compiled by Numba.
+"""C = A x B as loop nests for the CPU: the same 2*M*N*K FLOPs in three orders, compiled by Numba.
 
-A [M, K], B [K, N] and C [M, N] are float32 arrays, row-major: neighbours in a row lie side by side in
-memory, neighbours in a column a whole row apart. Sums are kept in float32, as on the GPU, in the order
-that is written here (no fastmath). `prange` deals its turns out to the threads; each element of C belongs
-to one of them. Only what runs a loop imports this file: Numba is slow to import.
+A [M, K], B [K, N] and C [M, N] are float32 arrays, row-major. Neighbours in a row are adjacent in memory.
+Neighbours in a column are a whole row apart. Sums are float32, as on the GPU, in the order written here (no
+fastmath). `prange` divides its iterations among the threads. Each element of C is computed by one thread.
+Numba is slow to import: import this file only to run a loop.
 """
 
 import threading
@@ -19,8 +19,8 @@ from kernels.model.program import RuleError
 
 
 # Naive, the order of the textbook: one element of C after the other, each a row of A times a column of B.
-# What limits it: down a column every step touches another cache line and uses 4 bytes of it. And each
-# addition waits for the one before: a float sum keeps its order, so the compiler vectorizes none of it.
+# What limits it: each step down a column loads another cache line and uses 4 bytes of it. Each addition
+# waits for the one before: a float sum keeps its order, so the compiler vectorizes none of it.
 @njit(parallel=True, cache=True)
 def naive(A, B, C):
     M, K = A.shape
@@ -33,10 +33,10 @@ def naive(A, B, C):
             C[row, col] = sum
 
 
-# Reordered: the two inner loops change places. One element of A times a row of B is added to a row of C:
-# all that moves in the innermost loop lies side by side. Whole cache lines are used, and the additions
+# Reordered: the two inner loops are exchanged. One element of A times a row of B is added to a row of C:
+# the innermost loop reads and writes adjacent elements. Whole cache lines are used, and the additions
 # belong to different sums, so the compiler vectorizes them.
-# What limits it: all of B passes by for every row of C. Where B outgrows a cache it is fetched M times.
+# What limits it: every row of C reads all of B. If B is larger than a cache, B is loaded M times.
 @njit(parallel=True, cache=True)
 def reordered(A, B, C):
     M, K = A.shape
@@ -51,10 +51,10 @@ def reordered(A, B, C):
 
 
 # Blocked: C in squares of BLOCK x BLOCK. For each, squares of A and B are copied to scratch, as a GPU's
-# thread block copies tiles to shared memory, and multiplied there by the reordered loops: what was
-# fetched once is used BLOCK times. As, Bs and Cs [THREADS, BLOCK, BLOCK] are the scratch of each thread.
-# What limits it: a small BLOCK fetches often and has short loops, too short for vectors below 8. With a
-# large one the three squares outgrow the cache, and few squares are left to deal out to the threads.
+# thread block copies tiles to shared memory. The reordered loops multiply them there: each element loaded
+# is used BLOCK times. As, Bs and Cs [THREADS, BLOCK, BLOCK] are the scratch of each thread.
+# What limits it: a small BLOCK loads often and has short loops, too short for vectors below 8. With a
+# large BLOCK the three squares exceed the cache, and there are few squares to divide among the threads.
 @njit(parallel=True, cache=True)
 def blocked(A, B, C, As, Bs, Cs):
     M, K = A.shape
@@ -74,25 +74,30 @@ def blocked(A, B, C, As, Bs, Cs):
             for row in range(rows):
                 for k in range(deep):
                     factor = a[row, k]
-                    for col in range(BLOCK):  # past cols too: never read, and it suits the compiler
+                    for col in range(
+                        BLOCK
+                    ):  # beyond cols too: never read, and a fixed length compiles better
                         c[row, col] += factor * b[k, col]
         C[row0 : row0 + rows, col0 : col0 + cols] = c[:rows, :cols]
 
 
-# The library: what the vendor's or a volunteer's years made of the same loops, with tiles for every level
-# of cache and one for the registers, written in assembly for this processor.
+# The library: the same loops after years of tuning, with tiles for every level of cache and one for the
+# registers, written in assembly for this CPU.
 def blas(A, B, C):
     np.matmul(A, B, out=C)
 
 
 # -- running them ----------------------------------------------------------------------------------
 LOOPS = {"naive": naive, "reordered": reordered, "blocked": blocked}
-_one_at_a_time = threading.Lock()  # Numba's plainest threads end the process where two callers meet
+_one_at_a_time = threading.Lock()  # Numba's default threads end the process if two callers run at once
 
 
 def run(name: str, THREADS: int, *arrays: np.ndarray) -> None:
-    """Run a loop nest on so many threads. Numba keeps their number for each calling thread apart, and a
-    library has one for the whole process: it is set for every run, and the library's is set back."""
+    """Run a loop nest on THREADS threads.
+
+    Numba stores the number of threads for each calling thread. A library has one number for the whole process.
+    The number is set for every run, and the library's is restored.
+    """
     if name == "blas":
         with library(THREADS):
             return blas(*arrays)
@@ -100,7 +105,7 @@ def run(name: str, THREADS: int, *arrays: np.ndarray) -> None:
 
 
 def parallel(nest: Callable[..., None], THREADS: int, *args: Any) -> None:
-    """Call a nest that Numba compiled, on so many threads."""
+    """Call a nest that Numba compiled, on THREADS threads."""
     with _one_at_a_time:
         set_num_threads(int(THREADS))
         nest(*args)
@@ -108,7 +113,7 @@ def parallel(nest: Callable[..., None], THREADS: int, *args: Any) -> None:
 
 @cache
 def prepare(name: str) -> None:
-    """Compile it (or take it from Numba's cache on disk) by a product of two numbers."""
+    """Compile the nest, or load it from Numba's cache on disk, by multiplying two numbers."""
     matrices, scratch = np.ones((3, 1, 1), np.float32), np.ones((3, 1, 1, 1), np.float32)
     run(name, 1, *matrices, *(scratch if name == "blocked" else ()))
 
@@ -119,7 +124,7 @@ def _libraries() -> ThreadpoolController:
 
 
 def library(THREADS: int):
-    """A context in which NumPy's BLAS has so many threads. RuleError where it cannot be told."""
+    """Return a context in which NumPy's BLAS uses THREADS threads. Raises RuleError if its number cannot be set."""
     if not _libraries().lib_controllers:
         raise RuleError("NumPy's BLAS here takes no number of threads (Apple's Accelerate, say)")
     return _libraries().limit(limits=int(THREADS))

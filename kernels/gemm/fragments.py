@@ -1,11 +1,11 @@
-"""Which lane holds what: the fragments of mma.sync.m16n8k16 (fp16, bf16) and the rows ldmatrix asks for.
+"""Fragments of mma.sync.m16n8k16 (fp16, bf16): which lane holds which element, and the rows that ldmatrix loads.
 
 Source: PTX ISA, "Matrix Fragments for mma.m16n8k16 with floating point type" and "Warp-level matrix load
-instruction: ldmatrix". The places of wmma fragments are not told there: they are the hardware's own, and
-nothing may rely on them.
+instruction: ldmatrix". The PTX ISA does not document the positions in wmma fragments. They depend on the
+hardware, and no code may rely on them.
 
-Lanes and values are ints or integer arrays alike. Two values of 16 bits share a register, the first in its
-low half; a float32 has one of its own.
+Lanes and values are ints or integer arrays. Two values of 16 bits share a register, the first in its
+low half. A float32 occupies a whole register.
 """
 
 from __future__ import annotations
@@ -16,51 +16,51 @@ from dataclasses import dataclass
 import numpy as np
 
 LANES = 32
-Place = Callable[[int, int], tuple[int, int]]
+Position = Callable[[int, int], tuple[int, int]]
 
 
-def a_place(lane, value):
-    """(row, column) in A [16, 16] of a lane's value 0 .. 7."""
+def a_position(lane, value):
+    """Return (row, column) in A [16, 16] of a lane's value 0 .. 7."""
     group, within = lane // 4, lane % 4
     return group + value // 2 % 2 * 8, within * 2 + value % 2 + value // 4 * 8
 
 
-def b_place(lane, value):
-    """(row, column) in B [16, 8] of a lane's value 0 .. 3."""
+def b_position(lane, value):
+    """Return (row, column) in B [16, 8] of a lane's value 0 .. 3."""
     group, within = lane // 4, lane % 4
     return within * 2 + value % 2 + value // 2 * 8, group
 
 
-def c_place(lane, value):
-    """(row, column) in C and D [16, 8] of a lane's value 0 .. 3."""
+def c_position(lane, value):
+    """Return (row, column) in C and D [16, 8] of a lane's value 0 .. 3."""
     group, within = lane // 4, lane % 4
     return group + value // 2 * 8, within * 2 + value % 2
 
 
 def ldmatrix_row(lane):
-    """(matrix, row) of which a lane gives the address to ldmatrix.x4."""
+    """Return (matrix, row) whose address a lane passes to ldmatrix.x4."""
     return lane // 8, lane % 8
 
 
 def ldmatrix_place(lane, value, transposed: bool = False):
-    """(row, column) within one 8 x 8 matrix of a lane's value 0 or 1 of that matrix's register."""
+    """Return (row, column) within one 8 x 8 matrix of a lane's value 0 or 1 in that matrix's register."""
     row, column = lane // 4, lane % 4 * 2 + value
     return (column, row) if transposed else (row, column)
 
 
 @dataclass(frozen=True)
 class Fragment:
-    """One operand of the instruction, spread over a warp: each lane holds `values` of its elements."""
+    """One operand of the instruction, distributed over a warp: each lane holds `values` of its elements."""
 
     name: str
     rows: int
     columns: int
     values: int
     per_register: int
-    place: Place
+    place: Position
 
     def holders(self) -> np.ndarray:
-        """int [rows, columns, 2]: the lane and the value that hold each element."""
+        """Return int [rows, columns, 2]: the lane and the value that hold each element."""
         lane, value = np.divmod(np.arange(LANES * self.values), self.values)
         out = np.full((self.rows, self.columns, 2), -1)
         out[self.place(lane, value)] = np.stack([lane, value], axis=-1)
@@ -70,8 +70,8 @@ class Fragment:
 M16N8K16 = {
     f.name: f
     for f in (
-        Fragment("A", 16, 16, 8, 2, a_place),
-        Fragment("B", 16, 8, 4, 2, b_place),
-        Fragment("C", 16, 8, 4, 1, c_place),
+        Fragment("A", 16, 16, 8, 2, a_position),
+        Fragment("B", 16, 8, 4, 2, b_position),
+        Fragment("C", 16, 8, 4, 1, c_position),
     )
 }

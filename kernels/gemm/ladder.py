@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 
-from kernels.gemm import common as parts
-from kernels.gemm import cpu, tensor_cores
+from kernels.gemm import common, cpu, tensor_cores
 from kernels.gemm.cpu import definition, definition_by_columns
 from kernels.gemm.presets import GEMM_PRESETS
 from kernels.gemm.reference import gemm
@@ -25,8 +24,8 @@ from kernels.model.rung import Ladder, Rung
 
 BLOCKS = (32, 16, 8)
 
-# The error of a float32 sum grows at worst with its length; 1e-5 of the sum of absolute products is
-# above what K = 65,536 terms are seen to give.
+# The error of a float32 sum grows at worst with its length. 1e-5 of the sum of absolute products is
+# above the errors measured at K = 65,536 terms.
 TOLERANCE = 1e-5
 
 
@@ -34,23 +33,25 @@ TOLERANCE = 1e-5
 def build_uncoalesced(s: GemmShape, tiles: Tiles) -> Program:
     side = tiles["BLOCK"]
     grid = ceil(s.M, side), ceil(s.N, side)
-    return parts.one_launch(s, "01_uncoalesced.cu", grid, (side, side), definition_by_columns, tiles)
+    return common.one_launch(s, "01_uncoalesced.cu", grid, (side, side), definition_by_columns, tiles)
 
 
 def build_naive(s: GemmShape, tiles: Tiles) -> Program:
     side = tiles["BLOCK"]
     grid = ceil(s.N, side), ceil(s.M, side)
-    return parts.one_launch(s, "02_naive.cu", grid, (side, side), definition, tiles)
+    return common.one_launch(s, "02_naive.cu", grid, (side, side), definition, tiles)
 
 
 def tiled(source: str, shared: Callable[[Tiles], int] = lambda tiles: 0):
-    """The builder of a kernel whose block owns BM x BN of C, and each thread TM x TN of that; `shared` tells the
-    bytes of dynamic shared memory."""
+    """Return the builder of a kernel whose block computes BM x BN of C, and each thread TM x TN of that.
+
+    `shared` returns the bytes of dynamic shared memory.
+    """
 
     def build(s: GemmShape, tiles: Tiles) -> Program:
         grid = ceil(s.N, tiles["BN"]), ceil(s.M, tiles["BM"])
-        twin = cpu.tiled(tiles["BM"], tiles["BN"], tiles["BK"])
-        return parts.one_launch(s, source, grid, (threads(tiles), 1), twin, tiles, shared(tiles))
+        cpu_function = cpu.tiled(tiles["BM"], tiles["BN"], tiles["BK"])
+        return common.one_launch(s, source, grid, (threads(tiles), 1), cpu_function, tiles, shared(tiles))
 
     return build
 
@@ -59,40 +60,40 @@ def threads(tiles: Tiles) -> int:
     return tiles["BM"] // tiles.get("TM", 1) * (tiles["BN"] // tiles.get("TN", 1))
 
 
-def staged(tiles: Tiles) -> int:
-    """Bytes: tile_a, transposed and padded, and tile_b, STAGES times."""
+def stages_bytes(tiles: Tiles) -> int:
+    """Return the bytes of tile_a (transposed and padded) and tile_b, STAGES times."""
     return 4 * tiles["STAGES"] * tiles["BK"] * (tiles["BM"] + 4 + tiles["BN"])
 
 
 def build_cublas(s: GemmShape, tiles: Tiles) -> Program:
-    return parts.one_call(s)
+    return common.one_call(s)
 
 
 # -- rules ----------------------------------------------------------------------------------------------
 def uncoalesced_rules(s: GemmShape, tiles: Tiles) -> Iterator[str]:
     yield from dtype_rules(s, "fp32")
-    across = s.with_(M=s.N, N=s.M)  # its grid.y runs along N
-    for rule in parts.extent_rules(across, tiles["BLOCK"], tiles["BLOCK"], rows="BLOCK"):
+    transposed_shape = s.with_(M=s.N, N=s.M)  # its grid.y runs along N
+    for rule in common.extent_rules(transposed_shape, tiles["BLOCK"], tiles["BLOCK"], rows="BLOCK"):
         yield {"M": "N", "N": "M"}.get(rule[0], rule[0]) + rule[1:]
 
 
 def naive_rules(s: GemmShape, tiles: Tiles) -> Iterator[str]:
     yield from dtype_rules(s, "fp32")
-    yield from parts.extent_rules(s, tiles["BLOCK"], tiles["BLOCK"], rows="BLOCK")
+    yield from common.extent_rules(s, tiles["BLOCK"], tiles["BLOCK"], rows="BLOCK")
 
 
 def block_rules(s: GemmShape, tiles: Tiles) -> Iterator[str]:
-    """What holds for every kernel whose block owns BM x BN of C."""
+    """Yield the rules of every kernel whose block computes BM x BN of C."""
     yield from dtype_rules(s, "fp32")
-    ahead = tiles["BK"] * tiles.get("STAGES", 1)
-    yield from parts.extent_rules(s, tiles["BM"], tiles["BN"], ahead)
+    depth = tiles["BK"] * tiles.get("STAGES", 1)
+    yield from common.extent_rules(s, tiles["BM"], tiles["BN"], depth)
     threads_as = f"{'(BM/TM)' if 'TM' in tiles else 'BM'}*{'(BN/TN)' if 'TN' in tiles else 'BN'}"
     yield from multiple_rules(tiles, *((f"B{t[1]}", t) for t in ("TM", "TN") if t in tiles))
     yield from thread_rules(threads_as, threads(tiles))
 
 
 def scalar_rules(s: GemmShape, tiles: Tiles) -> Iterator[str]:
-    """Tiles fetched float by float, neither turned nor padded."""
+    """Yield the rules if tiles are loaded float by float, neither transposed nor padded."""
     yield from block_rules(s, tiles)
     yield from _register_rules(tiles)
     yield from fetch_rules(tiles, threads(tiles), "BM", "BK", 1)
@@ -101,7 +102,7 @@ def scalar_rules(s: GemmShape, tiles: Tiles) -> Iterator[str]:
 
 
 def vector_rules(s: GemmShape, tiles: Tiles) -> Iterator[str]:
-    """Tiles fetched four floats at a time, A turned and padded by 32 floats in all."""
+    """Yield the rules if tiles are loaded four floats at a time, A transposed and padded by 32 floats in all."""
     yield from block_rules(s, tiles)
     yield from multiple_rules(tiles, ("TM", 4), ("TN", 4))
     yield from _register_rules(tiles)
@@ -111,13 +112,13 @@ def vector_rules(s: GemmShape, tiles: Tiles) -> Iterator[str]:
 
 
 def async_rules(s: GemmShape, tiles: Tiles) -> Iterator[str]:
-    """STAGES tiles; A fetched float by float, B four at a time."""
+    """Yield the rules for STAGES tiles, A loaded float by float, B four floats at a time."""
     yield from block_rules(s, tiles)
     yield from multiple_rules(tiles, ("TM", 4), ("TN", 4))
     yield from _register_rules(tiles)
     yield from fetch_rules(tiles, threads(tiles), "BM", "BK", 1)
     yield from fetch_rules(tiles, threads(tiles), "BK", "BN", 4)
-    yield from shared_rules("4*STAGES*BK*(BM + 4 + BN)", staged(tiles), MOST_SHARED)
+    yield from shared_rules("4*STAGES*BK*(BM + 4 + BN)", stages_bytes(tiles), MOST_SHARED)
 
 
 def warp_tile_rules(s: GemmShape, tiles: Tiles) -> Iterator[str]:
@@ -138,17 +139,17 @@ def cublas_rules(s: GemmShape, tiles: Tiles) -> Iterator[str]:
     yield from dtype_rules(s, "fp32")
 
 
-# Defaults are the fastest measured at 4096 on an H200. Of the other sets one is small enough to be watched.
+# Defaults are the fastest measured at 4096 on an H200. One of the other sets is small enough to follow in the animation.
 SQUARE = {"BM": (128, 64, 32), "BN": (128, 64, 32), "BK": (16, 8, 32), "TM": (8, 4), "TN": (8, 4)}
 DEEP = SQUARE | {"BK": (32, 16, 8)}
 SMALL = {"BM": 32, "BN": 32, "BK": 8, "TM": 4, "TN": 4}
 MIDDLE = {"BM": 64, "BN": 64, "BK": 16, "TM": 4, "TN": 4}
 
 
-fp32 = rungs_of("gemm", parts.cost, TOLERANCE)
+fp32_rung = rungs_of("gemm", common.cost, TOLERANCE)
 
 FP32_RUNGS = (
-    fp32(
+    fp32_rung(
         "uncoalesced",
         "uncoalesced",
         "One thread per element of C; a warp reads down a column, 32 sectors for 32 floats.",
@@ -156,7 +157,7 @@ FP32_RUNGS = (
         uncoalesced_rules,
         {"BLOCK": BLOCKS},
     ),
-    fp32(
+    fp32_rung(
         "naive",
         "naive, coalesced",
         "One thread per element of C; a warp reads along a row, 4 sectors for 32 floats.",
@@ -164,7 +165,7 @@ FP32_RUNGS = (
         naive_rules,
         {"BLOCK": BLOCKS},
     ),
-    fp32(
+    fp32_rung(
         "shared-tile",
         "shared-memory tile",
         "A block brings tiles of A and B into shared memory once; its threads use each value many times.",
@@ -172,7 +173,7 @@ FP32_RUNGS = (
         scalar_rules,
         {"BM": (32, 16, 8), "BN": (32, 16, 8), "BK": (32, 16, 8)},
     ),
-    fp32(
+    fp32_rung(
         "register-tile-1d",
         "register tile, 1-D",
         "Each thread keeps TM sums in registers: a float of B is read once and used TM times.",
@@ -182,7 +183,7 @@ FP32_RUNGS = (
         {"BM": 32, "BN": 32, "BK": 8, "TM": 4},
         {"BK": 8, "TM": 8},
     ),
-    fp32(
+    fp32_rung(
         "register-tile-2d",
         "register tile, 2-D",
         "Each thread keeps TM x TN sums: TM + TN floats from shared memory for TM * TN multiply-adds.",
@@ -193,7 +194,7 @@ FP32_RUNGS = (
         MIDDLE,
         {"BK": 8},
     ),
-    fp32(
+    fp32_rung(
         "vectorized",
         "vectorized",
         "Every load brings four floats; A is turned on its way so that columns can be read so too.",
@@ -204,7 +205,7 @@ FP32_RUNGS = (
         MIDDLE,
         {"BK": 16},
     ),
-    fp32(
+    fp32_rung(
         "bank-free",
         "without bank conflicts",
         "Padding and a thread's elements moved apart: lanes read and write different banks of shared memory.",
@@ -215,11 +216,11 @@ FP32_RUNGS = (
         MIDDLE,
         {"BK": 16},
     ),
-    fp32(
+    fp32_rung(
         "double-buffer",
         "double buffer",
         "cp.async brings the next tiles while these are multiplied; one barrier a step.",
-        tiled("08_double_buffer.cu", staged),
+        tiled("08_double_buffer.cu", stages_bytes),
         async_rules,
         SQUARE | {"STAGES": (3, 2, 4)},
         SMALL | {"STAGES": 2},
@@ -227,11 +228,11 @@ FP32_RUNGS = (
         {"STAGES": 2},
         capability=ampere,
     ),
-    fp32(
+    fp32_rung(
         "warp-tile",
         "warp tile",
         "A nearly square tile for each warp, lanes in pairs: a load from tile_b takes half the time.",
-        tiled("09_warp_tile.cu", staged),
+        tiled("09_warp_tile.cu", stages_bytes),
         warp_tile_rules,
         {
             "BM": (128, 64, 32, 256),
@@ -255,7 +256,7 @@ CUBLAS = Rung(
     title="cuBLAS FP32",
     idea="The vendor's library, FP32 throughout (TF32 off). It adds in place: where beta is not 0, C0 is copied first.",
     build=build_cublas,
-    cost=parts.cost,
+    cost=common.cost,
     rules=cublas_rules,
     tolerance=TOLERANCE,
     library="cuBLAS",

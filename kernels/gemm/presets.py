@@ -1,4 +1,4 @@
-"""Shapes of matrix products that readers meet: squares, layers of networks."""
+"""Well-known shapes of matrix products: squares, layers of networks."""
 
 from __future__ import annotations
 
@@ -9,12 +9,12 @@ _GPT2 = "GPT-2 small (Radford et al. 2019), 1,024 tokens, width 768"
 
 
 def _square(n: int, label: str, source: str, dtype: str = "fp32") -> Preset:
-    tail = "" if dtype == "fp32" else f"-{dtype}"
-    return Preset(f"square-{n}{tail}", label, GemmShape(n, n, n, dtype=dtype), source)
+    suffix = "" if dtype == "fp32" else f"-{dtype}"
+    return Preset(f"square-{n}{suffix}", label, GemmShape(n, n, n, dtype=dtype), source)
 
 
 def _layer(key: str, label: str, M: int, N: int, K: int, source: str) -> Preset:
-    """Y = X W^T + b as one product: beta is 1 and C0 holds b in each of its rows."""
+    """Return a preset of Y = X W^T + b as one product: beta is 1 and C0 holds b in each of its rows."""
     return Preset(key, label, GemmShape(M, N, K, beta=1.0), source)
 
 

@@ -10,13 +10,13 @@ from kernels.gemm.shape import GemmShape
 def gemm(
     s: GemmShape, A: np.ndarray, B: np.ndarray, C0: np.ndarray | None = None
 ) -> tuple[np.ndarray, np.ndarray]:
-    """(reference, error scale), both float64 [M, N]: alpha A B + beta C0, and the same of absolute values.
+    """Return (reference, error scale), both float64 [M, N]: alpha A B + beta C0, and the same of absolute values.
 
-    alpha and beta are those of float32, as a kernel gets them. For int8 both are exact: every product and
+    alpha and beta are rounded to float32, as for a kernel. For int8 nothing is rounded: every product and
     sum is a whole number far below 2^53.
     """
-    whole = s.dtype == "int8"
-    alpha, beta = (value if whole else float(np.float32(value)) for value in (s.alpha, s.beta))
+    is_int8 = s.dtype == "int8"
+    alpha, beta = (value if is_int8 else float(np.float32(value)) for value in (s.alpha, s.beta))
     A, B = A.astype(np.float64), B.astype(np.float64)
     ref, scale = alpha * (A @ B), abs(alpha) * (np.abs(A, out=A) @ np.abs(B, out=B))
     if s.beta:

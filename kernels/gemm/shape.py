@@ -16,9 +16,9 @@ class GemmShape(Shape):
     """A matrix product C = alpha * A x B + beta * C0, row-major: A [M, K], B [K, N], C and C0 [M, N].
 
     `dtype` is the type of A and B: "fp32", "fp16", "bf16" (C is float32 and sums are FP32) or "int8"
-    (C is int32). Where beta is 0 there is no C0.
+    (C is int32). If beta is 0, there is no C0.
 
-    Raises ShapeError naming the rule that is broken.
+    Raises ShapeError, which names the broken rule.
     """
 
     M: int
@@ -44,7 +44,7 @@ class GemmShape(Shape):
 
     @property
     def flops(self) -> int:
-        """Two to a multiply-add; scaling by alpha and beta is not counted."""
+        """Two per multiply-add. Scaling by alpha and beta is not counted."""
         return 2 * self.macs
 
     @property
@@ -53,18 +53,18 @@ class GemmShape(Shape):
 
     @property
     def bytes(self) -> int:
-        """Least traffic in bytes: A, B (and C0 where beta is not 0) read once, C written once."""
+        """Minimum traffic in bytes: A, B (and C0 if beta is not 0) read once, C written once."""
         n = self.elements
         return ELEMENT_BYTES[self.dtype] * (n["A"] + n["B"]) + 4 * n["C"] * (2 if self.beta else 1)
 
     def __str__(self) -> str:
         text = f"M{self.M} N{self.N} K{self.K}"
-        for name, usual in (("alpha", 1), ("beta", 0)):
-            if (value := getattr(self, name)) != usual:
+        for name, default in (("alpha", 1), ("beta", 0)):
+            if (value := getattr(self, name)) != default:
                 text += f" {name} {value:g}"
         return text + (f" {self.dtype}" if self.dtype != "fp32" else "")
 
 
 def parse_gemm(text: str) -> GemmShape:
-    """GemmShape from "M=64,N=64,K=64,beta=1,dtype=fp16"; ShapeError where it is malformed."""
+    """Parse "M=64,N=64,K=64,beta=1,dtype=fp16" into a GemmShape. Raises ShapeError if the text is malformed."""
     return GemmShape(**parse(text, FIELDS, "MNK", words=("dtype",), factors=("alpha", "beta")))

@@ -1,7 +1,7 @@
 """The rungs of the GEMM ladder below FP32: TF32, FP16 and BF16 on the tensor cores, INT8 by dp4a.
 
-Inputs are exact as they stand in their type, and the reference is computed from them: what is tolerated is
-what the sums lose. A tile set's rules name what binds it, as CUDA does: threads, shared memory, registers.
+The reference is computed from the inputs in their type, so the tolerance covers only rounding in the sums.
+The rules of a tile set name its limit as CUDA does: threads, shared memory, registers.
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ from collections.abc import Iterator, Mapping
 
 import numpy as np
 
-from kernels.gemm import common as parts
+from kernels.gemm import common
 from kernels.gemm.cpu import library, tiled
 from kernels.gemm.shape import GemmShape
 from kernels.libraries import cublas
@@ -31,25 +31,25 @@ from kernels.model.rung import INT8, TENSOR_CORES, Rung
 
 PAD = 8  # elements after each padded row in shared memory, as in the sources
 HALVES = ("fp16", "bf16")
-MMA_K = 16  # products that one mma.sync or wmma call sums
+MMA_K = 16  # products that one mma.sync or wmma call adds
 
-# TF32 keeps 10 bits of the fraction: each factor is off by 2^-10 of itself where the rest is cut off, a
-# product by 2^-9; the sums themselves are FP32.
+# TF32 has 10 bits of fraction. If the rest is truncated, each factor is off by 2^-10 of itself and a
+# product by 2^-9. The sums themselves are FP32.
 TF32_TOLERANCE = 2.0**-9 + 1e-5
-# Tensor cores add in FP32 but cut off where the FMA units round, up to 2^-23 of the sum for every 8
-# products: 6e-5 at K = 4,096 where all have one sign. One product lost of 4,096 would be 2.4e-4.
+# Tensor cores add in FP32 but truncate where the FMA units round, up to 2^-23 of the sum for every 8
+# products: 6e-5 at K = 4,096 if all have one sign. One lost product of 4,096 would be 2.4e-4.
 TENSOR_TOLERANCE = 1e-4
 INT8_TOLERANCE = 0.0  # whole numbers, exact in any order
 
 
 def tf32(x: np.ndarray) -> np.ndarray:
-    """float32 rounded to the 10 bits of fraction that TF32 keeps."""
+    """Round float32 values to the 10 bits of fraction of TF32."""
     bits = np.ascontiguousarray(x, np.float32).view(np.uint32)
     return ((bits + np.uint32(0x1000)) & np.uint32(0xFFFFE000)).view(np.float32)
 
 
 def tf32_library(A: np.ndarray, B: np.ndarray, C0: np.ndarray, C: np.ndarray, *rest) -> None:
-    """By the BLAS that NumPy is built with, from factors rounded to TF32."""
+    """Compute C with NumPy's BLAS from factors rounded to TF32."""
     library(tf32(A), tf32(B), C0, C, *rest)
 
 
@@ -59,20 +59,20 @@ def warps(tiles: Tiles) -> int:
 
 
 def wmma_shared(tiles: Tiles) -> int:
-    """Bytes: tile_a and tile_b with padded rows, or tile_c, which replaces them at the end."""
+    """Return the bytes of tile_a and tile_b with padded rows, or of tile_c, which replaces them at the end."""
     BM, BN, BK = (tiles[name] for name in ("BM", "BN", "BK"))
     return max(2 * (BM * (BK + PAD) + BK * (BN + PAD)), 4 * BM * (BN + PAD))
 
 
 def mma_shared(tiles: Tiles) -> int:
-    """Bytes: tile_a and tile_b, swizzled and not padded, STAGES times."""
+    """Return the bytes of tile_a and tile_b, swizzled and not padded, STAGES times."""
     return 2 * tiles["STAGES"] * (tiles["BM"] + tiles["BN"]) * tiles["BK"]
 
 
 def _tiled(s: GemmShape, source: str, threads: int, tiles: Tiles, defines: Tiles, shared: int = 0) -> Program:
     grid = ceil(s.N, tiles["BN"]), ceil(s.M, tiles["BM"])
-    twin = tiled(tiles["BM"], tiles["BN"], tiles["BK"])
-    return parts.one_launch(s, source, grid, (threads, 1), twin, defines, shared)
+    cpu_function = tiled(tiles["BM"], tiles["BN"], tiles["BK"])
+    return common.one_launch(s, source, grid, (threads, 1), cpu_function, defines, shared)
 
 
 def _typed(s: GemmShape, tiles: Tiles) -> dict[str, int]:
@@ -96,71 +96,76 @@ def build_dp4a(s: GemmShape, tiles: Tiles) -> Program:
 
 
 def build_cublas_tf32(s: GemmShape, tiles: Tiles) -> Program:
-    return parts.one_call(s, "cublas_gemm_tf32", tf32_library, cublas.gemm_tf32)
+    return common.one_call(s, "cublas_gemm_tf32", tf32_library, cublas.gemm_tf32)
 
 
 def build_cublas_fp16(s: GemmShape, tiles: Tiles) -> Program:
-    return parts.one_call(s)
+    return common.one_call(s)
 
 
 # -- rules ----------------------------------------------------------------------------------------------
-def share_rules(threads: int, formulas: Mapping[str, int]) -> Iterator[str]:
-    """What is copied, counted by a formula, is dealt out evenly to the threads."""
+def copy_rules(threads: int, formulas: Mapping[str, int]) -> Iterator[str]:
+    """Yield a rule for each formula whose count of copies is not divided evenly among the threads."""
     for formula, count in formulas.items():
         if threads and count % threads:
             yield f"{formula} % threads == 0, got {count} % {threads}"
 
 
 def _warp_rules(s: GemmShape, tiles: Tiles) -> Iterator[str]:
-    """Of wmma and mma-sync: whole fragments, a block CUDA takes, sums that stay in registers."""
+    """Yield the rules of wmma and mma-sync: whole fragments, a block size CUDA allows, sums in registers."""
     yield from dtype_rules(s, *HALVES)
-    yield from parts.extent_rules(s, tiles["BM"], tiles["BN"], tiles["BK"])
+    yield from common.extent_rules(s, tiles["BM"], tiles["BN"], tiles["BK"])
     yield from multiple_rules(tiles, ("BM", "WM"), ("BN", "WN"), ("WM", MMA_K), ("WN", MMA_K), ("BK", MMA_K))
     threads, WM, WN = 32 * warps(tiles), tiles["WM"], tiles["WN"]
     yield from thread_rules("BM/WM * BN/WN * 32", threads)
-    need = WM * WN // 32 + WM // 2 + WN // 2  # sums, and fragments of A and B
-    most = min(MOST_REGISTERS, REGISTERS // max(threads, 1))
-    if need > most:
-        yield f"WM*WN/32 + WM/2 + WN/2 registers <= {most} ({threads} threads), got {need}"
+    registers = WM * WN // 32 + WM // 2 + WN // 2  # sums, and fragments of A and B
+    max_registers = min(MOST_REGISTERS, REGISTERS // max(threads, 1))
+    if registers > max_registers:
+        yield f"WM*WN/32 + WM/2 + WN/2 registers <= {max_registers} ({threads} threads), got {registers}"
 
 
-def pass_rules(tiles: Tiles, ROWS: str, COLS: str) -> Iterator[str]:
-    """In each step of 16 products mma-sync copies a part of a tile ROWS x COLS, in passes that all threads make
-    together, 16 bytes each. A pass that is taller than its part, or does not divide it, writes beyond it."""
+def copy_pass_rules(tiles: Tiles, ROWS: str, COLS: str) -> Iterator[str]:
+    """Yield a rule if the copy passes of mma-sync do not divide a part of a tile ROWS x COLS.
+
+    In each step of 16 products, mma-sync copies a part of the tile. In a pass, each thread copies 16 bytes.
+    A pass that has more rows than the part, or does not divide it, writes beyond the part.
+    """
     threads, steps, across = 32 * warps(tiles), tiles["BK"] // MMA_K, tiles[COLS] // 8
     if not (threads and steps and across):
         return  # refused by another rule
-    rows, part = threads // across, tiles[ROWS] // steps
-    if threads % across or tiles[ROWS] % steps or part % rows:
+    pass_rows, part_rows = threads // across, tiles[ROWS] // steps
+    if threads % across or tiles[ROWS] % steps or part_rows % pass_rows:
         formula = f"{ROWS}/(BK/{MMA_K}) rows a part % threads/({COLS}/8) rows a pass == 0"
-        yield f"{formula}, got {part} % {rows}"
+        yield f"{formula}, got {part_rows} % {pass_rows}"
 
 
 def wmma_rules(s: GemmShape, tiles: Tiles) -> Iterator[str]:
     yield from _warp_rules(s, tiles)
     BM, BN, BK = (tiles[name] for name in ("BM", "BN", "BK"))
-    pieces = {"BM*BK/8": BM * BK // 8, "BK*BN/8": BK * BN // 8}  # of 16 bytes
-    yield from share_rules(32 * warps(tiles), pieces)
+    copies = {"BM*BK/8": BM * BK // 8, "BK*BN/8": BK * BN // 8}  # of 16 bytes each
+    yield from copy_rules(32 * warps(tiles), copies)
     formula = "max(2*(BM*(BK+8) + BK*(BN+8)), 4*BM*(BN+8)) bytes of shared memory"
     yield from most_rules(formula, wmma_shared(tiles), MOST_SHARED)
 
 
 def mma_sync_rules(s: GemmShape, tiles: Tiles) -> Iterator[str]:
     yield from _warp_rules(s, tiles)
-    yield from multiple_rules(tiles, ("BK", 2 * MMA_K))  # fragments take turns: an even number of steps
-    yield from pass_rules(tiles, "BM", "BK")
-    yield from pass_rules(tiles, "BK", "BN")
+    yield from multiple_rules(
+        tiles, ("BK", 2 * MMA_K)
+    )  # two sets of fragments alternate: an even number of steps
+    yield from copy_pass_rules(tiles, "BM", "BK")
+    yield from copy_pass_rules(tiles, "BK", "BN")
     yield from most_rules("STAGES*2*(BM+BN)*BK bytes of shared memory", mma_shared(tiles), MOST_SHARED)
 
 
 def dp4a_rules(s: GemmShape, tiles: Tiles) -> Iterator[str]:
     yield from dtype_rules(s, "int8")
-    yield from parts.extent_rules(s, tiles["BM"], tiles["BN"], tiles["BK"])
+    yield from common.extent_rules(s, tiles["BM"], tiles["BN"], tiles["BK"])
     yield from multiple_rules(tiles, ("BM", "TM"), ("BN", "TN"), ("TM", 4), ("TN", 4), ("BK", 4))
     threads, BM, BN, BK = dp4a_threads(tiles), tiles["BM"], tiles["BN"], tiles["BK"]
     yield from thread_rules("BM/TM * BN/TN", threads)
     yield from register_rules(tiles, threads)
-    yield from share_rules(threads, {"BM*BK/4": BM * BK // 4, "BK*BN/16": BK * BN // 16})
+    yield from copy_rules(threads, {"BM*BK/4": BM * BK // 4, "BK*BN/16": BK * BN // 16})
     yield from shared_rules("BK*(BM + 4 + BN)", BK * (BM + 4 + BN))
 
 
@@ -178,7 +183,7 @@ RUNGS: tuple[Rung, ...] = (
         title="cuBLAS TF32",
         idea="The vendor's library on the tensor cores: factors cut to TF32 (10 bits of fraction), sums FP32.",
         build=build_cublas_tf32,
-        cost=parts.cost,
+        cost=common.cost,
         rules=tf32_rules,
         tolerance=TF32_TOLERANCE,
         units=TENSOR_CORES,
@@ -191,7 +196,7 @@ RUNGS: tuple[Rung, ...] = (
         title="wmma: tensor cores",
         idea="A warp multiplies 16 x 16 matrices in one call, FP16 or BF16, and sums in FP32.",
         build=build_wmma,
-        cost=parts.cost,
+        cost=common.cost,
         rules=wmma_rules,
         tolerance=TENSOR_TOLERANCE,
         units=TENSOR_CORES,
@@ -204,7 +209,7 @@ RUNGS: tuple[Rung, ...] = (
         title="mma.sync, fed by ldmatrix and cp.async",
         idea="The tensor cores' own instruction: swizzled tiles, fragments by ldmatrix, copies that run ahead.",
         build=build_mma_sync,
-        cost=parts.cost,
+        cost=common.cost,
         rules=mma_sync_rules,
         tolerance=TENSOR_TOLERANCE,
         units=TENSOR_CORES,
@@ -225,7 +230,7 @@ RUNGS: tuple[Rung, ...] = (
         title="cuBLAS FP16 or BF16, FP32 sums",
         idea="The vendor's library on the tensor cores: A and B as they are, FP16 or BF16, sums in FP32.",
         build=build_cublas_fp16,
-        cost=parts.cost,
+        cost=common.cost,
         rules=fp16_rules,
         tolerance=TENSOR_TOLERANCE,
         units=TENSOR_CORES,
@@ -237,7 +242,7 @@ RUNGS: tuple[Rung, ...] = (
         title="dp4a: INT8",
         idea="Four INT8 products added to an INT32 sum in one instruction; exact.",
         build=build_dp4a,
-        cost=parts.cost,
+        cost=common.cost,
         rules=dp4a_rules,
         tolerance=INT8_TOLERANCE,
         units=INT8,

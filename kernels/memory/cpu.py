@@ -1,4 +1,4 @@
-"""The kernels of threads and memory once more in NumPy, argument for argument: what the cpu engine runs."""
+"""The kernels of threads and memory in NumPy, with the same arguments: the cpu engine runs these."""
 
 from __future__ import annotations
 
@@ -12,13 +12,13 @@ def vector_add(A: np.ndarray, B: np.ndarray, C: np.ndarray, n) -> None:
 
 
 def matrix_add(A: np.ndarray, B: np.ndarray, C: np.ndarray, M, N) -> None:
-    """Row after row, as it lies in memory."""
+    """Add row after row, the order in memory."""
     for row in range(M):
         np.add(A[row], B[row], out=C[row])
 
 
 def matrix_add_transposed(A: np.ndarray, B: np.ndarray, C: np.ndarray, M, N) -> None:
-    """Column after column: each element N floats after the one before."""
+    """Add column after column: each element is N floats after the one before."""
     for col in range(N):
         np.add(A[:, col], B[:, col], out=C[:, col])
 
@@ -28,26 +28,26 @@ def strided_copy(x: np.ndarray, y: np.ndarray, n, stride) -> None:
 
 
 def shared_stride(x: np.ndarray, y: np.ndarray, n, stride, turns) -> None:
-    """Every read of every thread, from an ordinary array: a processor has no banks."""
+    """Do every read of every thread, from an ordinary array: a CPU has no banks."""
     i = np.arange(n)
     row, col = np.divmod(i % 32 * stride, TILE_COLS)
     table = x.ravel()
     y[:] = 0
     for t in range(turns):
-        first = (row + (i // 32 + t) % 32) * TILE_COLS + col
+        start = (row + (i // 32 + t) % 32) * TILE_COLS + col
         for r in range(READS_A_TURN):
-            y += table[first + r * TILE_COLS]
+            y += table[start + r * TILE_COLS]
 
 
 def to_nhwc(x: np.ndarray, y: np.ndarray, N, C, H, W) -> None:
-    """Channel after channel: read side by side, written C floats apart."""
+    """Copy channel after channel: reads are adjacent, writes are C floats apart."""
     for image, out in zip(x, y, strict=True):
         for c in range(C):
             out[:, :, c] = image[c]
 
 
 def to_nhwc_along_c(x: np.ndarray, y: np.ndarray, N, C, H, W) -> None:
-    """Row of pixels after row: written side by side, read H*W floats apart."""
+    """Copy row after row of pixels: writes are adjacent, reads are H*W floats apart."""
     for image, out in zip(x, y, strict=True):
         for h in range(H):
             out[h] = image[:, h].T

@@ -1,6 +1,6 @@
-"""Threads and memory: four ladders, each of rungs that compute the same thing and reach memory differently.
+"""Threads and memory: four ladders, each of rungs that compute the same thing and access memory differently.
 
-add     C = A + B by a thread an element: which thread has which.
+add     C = A + B with one thread per element: which thread computes which element.
 stride  every stride-th float copied: sectors of global memory.
 banks   words of shared memory read at a stride: banks, with and without padding.
 layout  NCHW to NHWC: an index becomes an address.
@@ -50,7 +50,7 @@ def _count_rule(name: str, count: int, tiles: Tiles) -> Iterator[str]:
 
 
 # -- add -------------------------------------------------------------------------------------------
-def _added(s: AddShape) -> tuple[Buffer, Buffer, Buffer]:
+def _add_buffers(s: AddShape) -> tuple[Buffer, Buffer, Buffer]:
     return tuple(Buffer(b, OUTPUT if b == "C" else INPUT, (s.M, s.N)) for b in "ABC")
 
 
@@ -60,7 +60,7 @@ def build_vector(s: AddShape, tiles: Tiles) -> Program:
         "memory/01_vector_add.cu", (ceil(s.elements, block),), block,
         ("A", "B", "C", *_ints(s.elements)), cpu.vector_add,
     )  # fmt: skip
-    return Program(_added(s), (step,))
+    return Program(_add_buffers(s), (step,))
 
 
 def build_matrix(s: AddShape, tiles: Tiles) -> Program:
@@ -69,7 +69,7 @@ def build_matrix(s: AddShape, tiles: Tiles) -> Program:
         "memory/02_matrix_add.cu", (ceil(s.N, tile), ceil(s.M, tile)), (tile, tile),
         ("A", "B", "C", *_ints(s.M, s.N)), cpu.matrix_add,
     )  # fmt: skip
-    return Program(_added(s), (step,))
+    return Program(_add_buffers(s), (step,))
 
 
 def build_transposed(s: AddShape, tiles: Tiles) -> Program:
@@ -79,7 +79,7 @@ def build_transposed(s: AddShape, tiles: Tiles) -> Program:
         (ceil(s.M, tile), ceil(s.N, tile)), (tile, tile),
         ("A", "B", "C", *_ints(s.M, s.N)), cpu.matrix_add_transposed,
     )  # fmt: skip
-    return Program(_added(s), (step,))
+    return Program(_add_buffers(s), (step,))
 
 
 def vector_rules(s: AddShape, tiles: Tiles) -> Iterator[str]:
@@ -96,7 +96,7 @@ def transposed_rules(s: AddShape, tiles: Tiles) -> Iterator[str]:
         yield f"N <= {MOST_GRID_YZ}*TILE (grid.y), got {s.N}"
 
 
-# One rounding of one sum: float32 is within 2^-24 of it.
+# One rounding of one sum: float32 is within 2^-24 of the exact sum.
 ADD = Ladder(
     name="add",
     shape=AddShape,
@@ -254,12 +254,12 @@ BANKS = Ladder(
 
 
 # -- layout ----------------------------------------------------------------------------------------
-def _build_layout(source: str, twin):
+def _build_layout(source: str, cpu_function):
     def build(s: LayoutShape, tiles: Tiles) -> Program:
         block = tiles["BLOCK"]
         step = launch(
             f"memory/{source}.cu", (ceil(s.elements, block),), block,
-            ("x", "y", *_ints(s.N, s.C, s.H, s.W)), twin,
+            ("x", "y", *_ints(s.N, s.C, s.H, s.W)), cpu_function,
         )  # fmt: skip
         x, y = Buffer("x", INPUT, (s.N, s.C, s.H, s.W)), Buffer("y", OUTPUT, (s.N, s.H, s.W, s.C))
         return Program((x, y), (step,))
@@ -271,12 +271,12 @@ def layout_rules(s: LayoutShape, tiles: Tiles) -> Iterator[str]:
     yield from _count_rule("N*C*H*W", s.elements, tiles)
 
 
-def _layout_rung(name: str, title: str, idea: str, source: str, twin) -> Rung:
+def _layout_rung(name: str, title: str, idea: str, source: str, cpu_function) -> Rung:
     return Rung(
         name=f"layout/{name}",
         title=title,
         idea=idea,
-        build=_build_layout(source, twin),
+        build=_build_layout(source, cpu_function),
         cost=cost,
         rules=layout_rules,
         tolerance=0.0,  # a copy is exact

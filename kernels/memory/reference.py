@@ -1,4 +1,4 @@
-"""float64 references of the ladders on threads and memory: (result, error scale)."""
+"""float64 references of the ladders on threads and memory. Each returns (result, error scale)."""
 
 from __future__ import annotations
 
@@ -23,12 +23,15 @@ def banks(s: BanksShape, x: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
 
 
 def _banks(s: BanksShape, x: np.ndarray) -> np.ndarray:
-    """By sums of windows of rows, each made once: threads whose i agrees modulo 1,024 read the same words."""
+    """Return the sums of the words each thread reads, from sums of windows of rows.
+
+    Each window is computed once: threads with the same i modulo 1,024 read the same words.
+    """
     windows = np.lib.stride_tricks.sliding_window_view(x, READS_A_TURN, axis=0).sum(axis=-1)  # [65, 32]
     row, col = np.divmod(np.arange(32) * s.stride, x.shape[1])
-    begun = np.bincount(np.arange(s.turns) % 32, minlength=32)  # turns that start so many rows on
+    starts = np.bincount(np.arange(s.turns) % 32, minlength=32)  # turns that start at each row offset
     sums = np.array([
-        sum(count * windows[row + (warp + t) % 32, col] for t, count in enumerate(begun)) for warp in range(32)
+        sum(count * windows[row + (warp + t) % 32, col] for t, count in enumerate(starts)) for warp in range(32)
     ])  # fmt: skip
     i = np.arange(s.n)
     return sums[i // 32 % 32, i % 32]

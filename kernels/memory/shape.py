@@ -1,4 +1,4 @@
-"""Shapes of the lesson on threads and memory: what each of its ladders is asked, validated."""
+"""Shapes of the lesson on threads and memory, one class per ladder, validated."""
 
 from __future__ import annotations
 
@@ -8,15 +8,17 @@ from typing import ClassVar
 
 from kernels.model.shape import INT_MAX, Shape, integer, parse
 
-SECTOR = 32  # bytes: the piece in which global memory is fetched
+SECTOR = 32  # bytes: the unit in which global memory is loaded
 TILE_ROWS, TILE_COLS = 96, 32  # of the table in memory/04_shared_stride.cu
 READS_A_TURN = 32  # words each thread reads in one turn there
 
 
 @dataclass(frozen=True)
 class MemoryShape(Shape):
-    """Whole numbers by name, each at least 1 and at most MOST; ShapeError names the one that is not. Each has `macs`,
-    what its work grows with: the elements written, one operation or copy each."""
+    """Whole numbers by name, each at least 1 and at most MOST. Raises ShapeError, which names the broken rule.
+
+    Each shape has `macs`, a measure of its work: the elements written, one operation or copy each.
+    """
 
     MOST: ClassVar[dict[str, int]] = {}
 
@@ -76,12 +78,12 @@ class StrideShape(MemoryShape):
 
     @property
     def sectors(self) -> int:
-        """Sectors of x that hold an element read: below a stride of 8 floats every one, then one an element."""
+        """Sectors of x that contain an element read: all sectors if the stride is below 8 floats, else one per element."""
         return min(self.n, (self.n - 1) * self.stride * 4 // SECTOR + 1)
 
     @property
     def bytes(self) -> int:
-        """What must move: the sectors read, whole, and the output."""
+        """Minimum traffic in bytes: the whole sectors read, and the output."""
         return SECTOR * self.sectors + 4 * self.n
 
 
@@ -111,7 +113,7 @@ class BanksShape(MemoryShape):
 
 @dataclass(frozen=True)
 class LayoutShape(MemoryShape):
-    """y [N, H, W, C] = x [N, C, H, W], float32: a tensor put in another order."""
+    """y [N, H, W, C] = x [N, C, H, W], float32: a tensor with its axes reordered."""
 
     N: int
     C: int
@@ -137,7 +139,7 @@ class LayoutShape(MemoryShape):
 
 
 def parser(cls: type[MemoryShape]) -> Callable[[str], MemoryShape]:
-    """A function from "n=1024,stride=2" to the shape; ShapeError where the text is malformed."""
+    """Return a function that parses "n=1024,stride=2" into the shape. It raises ShapeError if the text is malformed."""
     names = [f.name for f in fields(cls)]
     needed = [f.name for f in fields(cls) if f.default is MISSING]
     return lambda text: cls(**parse(text, names, needed))

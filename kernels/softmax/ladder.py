@@ -19,7 +19,7 @@ from kernels.softmax.reference import softmax as reference
 from kernels.softmax.shape import FLOPS, SoftmaxShape, parse_softmax
 
 BLOCKS = (256, 128, 512, 1024, 32, 8, 4)  # powers of two: a tree halves them
-# What a rung does to an element: (passes that read x, operations, an exponential counted as one).
+# Work of a rung per element: (passes that read x, operations; an exponential counts as one).
 WORK = {
     "unsafe": (2, 4),
     "three-pass": (3, 7),
@@ -35,14 +35,16 @@ def buffers(s: SoftmaxShape) -> tuple[Buffer, ...]:
 
 
 def reads(rung: str) -> int:
-    """How often a rung of ours ("softmax/online") reads x."""
+    """Return how often a hand-written rung ("softmax/online") reads x."""
     return WORK[rung.partition("/")[2]][0]
 
 
 # -- programs -------------------------------------------------------------------------------------------
-def _a_block_a_row(source: str, twin):
+def _block_per_row(source: str, cpu_function):
     def build(s: SoftmaxShape, tiles: Tiles) -> Program:
-        step = launch(f"softmax/{source}.cu", (s.M,), tiles["BLOCK"], ("x", "y", np.int32(s.N)), twin, tiles)
+        step = launch(
+            f"softmax/{source}.cu", (s.M,), tiles["BLOCK"], ("x", "y", np.int32(s.N)), cpu_function, tiles
+        )
         return Program(buffers(s), (step,))
 
     return build
@@ -63,24 +65,24 @@ def build_library(s: SoftmaxShape, tiles: Tiles) -> Program:
 # -- cost and rules -------------------------------------------------------------------------------------
 def _cost(passes: int, operations: int):
     def cost(s: SoftmaxShape, program: Program) -> Cost:
-        """Bytes of every pass over x and of y: what caches answer of the second pass is not taken off."""
+        """Return the cost with the bytes of every pass over x and of y. Cache hits in later passes are not subtracted."""
         return Cost(operations * s.elements, 4 * (passes + WRITES) * s.elements, 0)
 
     return cost
 
 
 def library_cost(s: SoftmaxShape, program: Program) -> Cost:
-    """The definition's, and the least traffic: what it does inside it does not say."""
+    """Return the FLOPs of the definition and the minimum traffic. PyTorch's own passes are not known."""
     return Cost(s.flops, s.bytes, None)
 
 
-def _index_rules(name: str, extent: int, ahead: int) -> Iterator[str]:
-    if extent > INT_MAX - ahead:
-        yield f"{name} must stay below 2^31 - {ahead}, got {extent}"
+def _index_rules(name: str, extent: int, margin: int) -> Iterator[str]:
+    if extent > INT_MAX - margin:
+        yield f"{name} must stay below 2^31 - {margin}, got {extent}"
 
 
 def block_rules(s: SoftmaxShape, tiles: Tiles) -> Iterator[str]:
-    """An index that a thread ends at may be BLOCK beyond the row."""
+    """Yield the rule on N: a thread's last index may be BLOCK beyond the row."""
     yield from _index_rules("N", s.N, tiles["BLOCK"])
 
 
@@ -107,7 +109,7 @@ RUNGS = (
         "unsafe",
         "unsafe: no maximum",
         "exp(x) as it comes: right for small numbers, infinity and NaN beyond 88.72.",
-        _a_block_a_row("01_unsafe", cpu.unsafe),
+        _block_per_row("01_unsafe", cpu.unsafe),
         block_rules,
         {"BLOCK": BLOCKS},
     ),
@@ -115,7 +117,7 @@ RUNGS = (
         "three-pass",
         "three passes",
         "Maximum, sum, result: x is read three times; trees in shared memory give the block one value.",
-        _a_block_a_row("02_three_pass", cpu.three_pass),
+        _block_per_row("02_three_pass", cpu.three_pass),
         block_rules,
         {"BLOCK": BLOCKS},
     ),
@@ -123,7 +125,7 @@ RUNGS = (
         "online",
         "online: two passes",
         "Maximum and sum in one pass: the sum is rescaled wherever the maximum grows.",
-        _a_block_a_row("03_online", cpu.online),
+        _block_per_row("03_online", cpu.online),
         block_rules,
         {"BLOCK": BLOCKS},
     ),
@@ -139,7 +141,7 @@ RUNGS = (
         "registers",
         "a row in registers",
         "x is read once and stays in registers: the least traffic there can be, for rows that fit.",
-        _a_block_a_row("05_registers", cpu.registers),
+        _block_per_row("05_registers", cpu.registers),
         registers_rules,
         {"BLOCK": (256, 128, 512, 1024, 32), "PER": (4, 8, 16, 32, 2)},
     ),

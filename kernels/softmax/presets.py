@@ -1,4 +1,4 @@
-"""Shapes of softmax that readers meet."""
+"""Well-known shapes of softmax."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The shape of a softmax along the rows of a matrix, and the shapes that readers know."""
+"""The shape of a softmax along the rows of a matrix."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from kernels.model.shape import Shape, integer, parse
 
 FIELDS = ("M", "N")
-FLOPS = 5  # of an element: compared, the maximum taken off, exp (counted as one), summed, divided
+FLOPS = 5  # per element: comparison, subtraction of the maximum, exp (counted as one), addition, division
 
 
 @dataclass(frozen=True)
@@ -15,7 +15,7 @@ class SoftmaxShape(Shape):
     """y[i, :] = softmax(x[i, :]), x and y [M, N], row-major, float32: y[i, j] = exp(x[i, j] - m) / l with m the
     maximum of row i and l the sum of exp(x[i, :] - m).
 
-    Raises ShapeError naming the rule that is broken.
+    Raises ShapeError, which names the broken rule.
     """
 
     M: int
@@ -28,16 +28,16 @@ class SoftmaxShape(Shape):
     def elements(self) -> int:
         return self.M * self.N
 
-    macs = elements  # what the work grows with
+    macs = elements  # measure of the work
 
     @property
     def flops(self) -> int:
-        """Operations of the definition, of which every safe rung needs these."""
+        """Operations of the definition. Every safe rung needs at least these."""
         return FLOPS * self.elements
 
     @property
     def bytes(self) -> int:
-        """Least traffic in bytes: x read once, y written once."""
+        """Minimum traffic in bytes: x read once, y written once."""
         return 2 * 4 * self.elements
 
     def __str__(self) -> str:
@@ -45,5 +45,5 @@ class SoftmaxShape(Shape):
 
 
 def parse_softmax(text: str) -> SoftmaxShape:
-    """SoftmaxShape from "M=8192,N=1024"; ShapeError where it is malformed."""
+    """Parse "M=8192,N=1024" into a SoftmaxShape. Raises ShapeError if the text is malformed."""
     return SoftmaxShape(**parse(text, FIELDS, FIELDS))

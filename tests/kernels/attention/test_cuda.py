@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from kernels.attention import common as parts
+from kernels.attention import common
 from kernels.attention import ladder as attention_ladder
 from kernels.attention import library as attention_library
 from kernels.attention import tensor_cores as attention_tensor_cores
@@ -29,20 +29,20 @@ FLASH = ("attention/flash", "attention/flash-registers")
 (TENSOR,) = attention_tensor_cores.RUNGS
 HALVES = {"attention/flash-mma": TENSOR, "attention/cublas": attention_ladder.CUBLAS}
 LIBRARY, *LIBRARY_16_BITS = attention_library.RUNGS
-POOL_GRAIN = 512  # CuPy's pool hands memory out in multiples of this
+POOL_GRAIN = 512  # bytes: CuPy's pool allocates multiples of this
 
 
-def opened(rung, s: AttentionShape, tiles=None, inputs=None):
-    """(session, its output, its inputs)."""
+def open_session(rung, s: AttentionShape, tiles=None, inputs=None):
+    """Return (session, its output, its inputs)."""
     program = rung.build(s, rung.check(s, tiles))
     inputs = inputs or seeded_inputs(program.of_role(INPUT))
     session = cuda.open(program, inputs)
     return session, np.array(session.verify_run()), inputs
 
 
-def on(rung, s: AttentionShape, tiles=None, inputs=None) -> float:
-    """Relative error of a rung, every element held against the float64 reference."""
-    session, out, inputs = opened(rung, s, tiles, inputs)
+def run_and_verify(rung, s: AttentionShape, tiles=None, inputs=None) -> float:
+    """Return the relative error of a rung, with every element compared with the float64 reference."""
+    session, out, inputs = open_session(rung, s, tiles, inputs)
     session.close()
     ref, scale = attention_ladder.reference(s, **inputs)
     assert agrees(out, ref, scale, rung.tolerance), f"{rung.name} {s} {tiles} {relative_error(out, ref)}"
@@ -53,31 +53,31 @@ def on(rung, s: AttentionShape, tiles=None, inputs=None) -> float:
 @settings(max_examples=60, deadline=None)
 @given(shape=attention_shapes(most=400, most_d=128, most_heads=5))
 def test_every_rung_agrees_at_any_shape(name, shape):
-    on(RUNGS[name], shape)
+    run_and_verify(RUNGS[name], shape)
 
 
 @pytest.mark.parametrize("name", HALVES)
 @settings(max_examples=60, deadline=None)
-@given(shape=attention_shapes(most=400, most_d=128, most_heads=5), dtype=st.sampled_from(parts.HALVES))
-def test_16_bit_types_agree_at_any_shape(name, shape, dtype):
-    on(HALVES[name], shape.with_(dtype=dtype))
+@given(shape=attention_shapes(most=400, most_d=128, most_heads=5), dtype=st.sampled_from(common.HALVES))
+def test_16_bit_types_agree_with_reference(name, shape, dtype):
+    run_and_verify(HALVES[name], shape.with_(dtype=dtype))
 
 
 @settings(max_examples=80, deadline=None)
 @given(data=st.data())
-def test_every_set_of_tile_sizes_that_no_rule_forbids_runs(data):
+def test_every_legal_set_of_tile_sizes_runs(data):
     rung = data.draw(st.sampled_from((*attention_ladder.RUNGS, TENSOR)))
     shape = data.draw(attention_shapes(most=300, most_d=128))
     if rung is TENSOR:
-        shape = shape.with_(dtype=data.draw(st.sampled_from(parts.HALVES)))
+        shape = shape.with_(dtype=data.draw(st.sampled_from(common.HALVES)))
     tiles = {name: data.draw(st.sampled_from(choices)) for name, choices in rung.tiles.items()}
     if availability.runs(rung, shape, tiles):
-        on(rung, shape, tiles)
+        run_and_verify(rung, shape, tiles)
 
 
-def hard(kind: str, s: AttentionShape) -> dict[str, np.ndarray]:
-    """Inputs in the shape's type; "far" scores are of 1e9, where a float's last bit is more than an exponent may be."""
-    seeded = seeded_inputs([b for b in parts.buffers(s) if b.role == INPUT], 4)
+def hard_inputs(kind: str, s: AttentionShape) -> dict[str, np.ndarray]:
+    """Return inputs in the shape's type. "far" scores are about 1e9, where neighbouring floats differ by 64."""
+    seeded = seeded_inputs([b for b in common.buffers(s) if b.role == INPUT], 4)
     inputs = {name: x.astype("f4") for name, x in seeded.items()}
     Q, K = inputs["Q"], inputs["K"]
     if kind == "far":
@@ -102,52 +102,52 @@ def hard(kind: str, s: AttentionShape) -> dict[str, np.ndarray]:
 @pytest.mark.parametrize("name", RUNGS)
 def test_hard_scores_stay_finite_and_right(name, kind, causal):
     shape = AttentionShape(2, 2, 333, 64, causal=causal, scale=1)
-    on(RUNGS[name], shape, inputs=hard(kind, shape))
+    run_and_verify(RUNGS[name], shape, inputs=hard_inputs(kind, shape))
 
 
-@pytest.mark.parametrize("dtype", parts.HALVES)
+@pytest.mark.parametrize("dtype", common.HALVES)
 @pytest.mark.parametrize("kind", ["logits of 1e4", "far", "all equal", "one hot", "rising", "falling"])
 @pytest.mark.parametrize("causal", [0, 1])
 @pytest.mark.parametrize("scale", [1, -1])
 @pytest.mark.parametrize("name", HALVES)
 def test_hard_scores_of_16_bit_types_stay_finite_and_right(name, scale, kind, causal, dtype):
-    """N stays below 256, so that FP16 holds every "falling" key."""
+    """N is below 256, so that every "falling" key is finite in FP16."""
     shape = AttentionShape(2, 2, 250, 64, causal=causal, scale=scale, dtype=dtype)
-    on(HALVES[name], shape, inputs=hard(kind, shape))
+    run_and_verify(HALVES[name], shape, inputs=hard_inputs(kind, shape))
 
 
 @pytest.mark.parametrize(
-    "name, dtype", [*((n, "fp32") for n in RUNGS), *((n, t) for n in HALVES for t in parts.HALVES)]
+    "name, dtype", [*((n, "fp32") for n in RUNGS), *((n, t) for n in HALVES for t in common.HALVES)]
 )
 @pytest.mark.parametrize("keys", [slice(0, 130), slice(40, 41), slice(None)])
 @pytest.mark.parametrize("value", [-np.inf, np.inf, np.nan])
 def test_infinities_and_nans_give_what_the_reference_gives(name, dtype, keys, value):
     shape = AttentionShape(1, 2, 200, 64, dtype=dtype)
-    inputs = seeded_inputs([b for b in parts.buffers(shape) if b.role == INPUT])
+    inputs = seeded_inputs([b for b in common.buffers(shape) if b.role == INPUT])
     Q = inputs["Q"]
     Q[..., 0] = np.abs(Q[..., 0]) + np.ones((), Q.dtype)
     inputs["K"][:, :, keys, 0] = value
-    session, out, _ = opened((RUNGS | HALVES)[name], shape, inputs=inputs)
+    session, out, _ = open_session((RUNGS | HALVES)[name], shape, inputs=inputs)
     session.close()
     ref, _ = attention_ladder.reference(shape, **inputs)
     np.testing.assert_array_equal(np.isnan(out), np.isnan(ref))
-    loose = {"fp32": 1e-5, "fp16": 4e-3, "bf16": 3e-2}[dtype]
-    np.testing.assert_allclose(out.astype("f8"), ref, rtol=max(1e-3, loose), atol=loose)
+    tolerance = {"fp32": 1e-5, "fp16": 4e-3, "bf16": 3e-2}[dtype]
+    np.testing.assert_allclose(out.astype("f8"), ref, rtol=max(1e-3, tolerance), atol=tolerance)
 
 
 @pytest.mark.parametrize("key", [k for k, p in ATTENTION_PRESETS.items() if p.shape.dtype == "fp32"])
 def test_every_preset(key):
     shape = ATTENTION_PRESETS[key].shape
     for rung in RUNGS.values():
-        assert on(rung, shape) < 5e-6, rung.name
+        assert run_and_verify(rung, shape) < 5e-6, rung.name
 
 
-def test_memory_of_naive_and_flash_at_8192_is_what_is_predicted():
+def test_memory_of_naive_and_flash_at_8192_equals_prediction():
     shape = AttentionShape(1, 2, 8192, 64)
     peaks = {}
     for name in ("attention/naive", *FLASH):
         rung = RUNGS[name]
-        session, _, _ = opened(rung, shape)
+        session, _, _ = open_session(rung, shape)
         program = session.program
         assert session.bytes["peak"] == pytest.approx(program.nbytes(), rel=0.02, abs=8 * POOL_GRAIN)
         workspace = rung.cost(shape, program).workspace_bytes
@@ -157,20 +157,20 @@ def test_memory_of_naive_and_flash_at_8192_is_what_is_predicted():
     assert all(peaks["attention/naive"] > 50 * peaks[name] for name in FLASH)
 
 
-def test_memory_of_16_bit_types_at_8192_is_what_is_predicted():
-    """S in FP32 and P in halves for cuBLAS, nothing for flash attention."""
+def test_memory_of_16_bit_types_at_8192_equals_prediction():
+    """cuBLAS needs S in FP32 and P in 16 bits, flash attention nothing."""
     shape = AttentionShape(1, 2, 8192, 64, dtype="fp16")
     for rung in HALVES.values():
-        session, _, _ = opened(rung, shape)
+        session, _, _ = open_session(rung, shape)
         assert session.bytes["peak"] == pytest.approx(session.program.nbytes(), rel=0.02, abs=8 * POOL_GRAIN)
         session.close()
 
 
-@pytest.mark.parametrize("key", [k for k, p in ATTENTION_PRESETS.items() if p.shape.dtype in parts.HALVES])
+@pytest.mark.parametrize("key", [k for k, p in ATTENTION_PRESETS.items() if p.shape.dtype in common.HALVES])
 def test_every_preset_of_16_bits(key):
     shape = ATTENTION_PRESETS[key].shape
     for rung in HALVES.values():
-        assert on(rung, shape) < {"fp16": 1e-3, "bf16": 1e-2}[shape.dtype], rung.name
+        assert run_and_verify(rung, shape) < {"fp16": 1e-3, "bf16": 1e-2}[shape.dtype], rung.name
 
 
 @pytest.mark.parametrize("d", [8, 64, 96, 128])
@@ -186,20 +186,20 @@ def test_no_kernel_spills(d):
 
 @pytest.mark.parametrize("mode", ["cold", "hot"])
 def test_cublas_is_timed_in_both_modes_step_by_step(mode):
-    session, _, _ = opened(attention_ladder.CUBLAS, AttentionShape(1, 4, 512, 64))
-    (timed,) = cuda.sample([session], mode, Budget(samples=20, seconds=1))
+    session, _, _ = open_session(attention_ladder.CUBLAS, AttentionShape(1, 4, 512, 64))
+    (timing,) = cuda.sample([session], mode, Budget(samples=20, seconds=1))
     session.close()
-    assert [name for name, _ in timed.parts_ms] == ["cublas_scores", "softmax", "cublas_values"]
-    assert min(timed.samples_ms) > 0
+    assert [name for name, _ in timing.parts_ms] == ["cublas_scores", "softmax", "cublas_values"]
+    assert min(timing.samples_ms) > 0
 
 
 # -- PyTorch ------------------------------------------------------------------------------------------
 @needs_torch
 @settings(max_examples=40, deadline=None)
 @given(shape=attention_shapes(most=300, most_d=128))
-def test_pytorchs_fp32_agrees_or_says_why_not(shape):
+def test_pytorch_fp32_agrees_or_is_unsupported(shape):
     try:
-        on(LIBRARY, shape)
+        run_and_verify(LIBRARY, shape)
     except UnsupportedError as e:
         assert "does not support EFFICIENT_ATTENTION" in str(e)
 
@@ -208,27 +208,27 @@ def test_pytorchs_fp32_agrees_or_says_why_not(shape):
 @pytest.mark.parametrize("dtype", ["fp16", "bf16"])
 @pytest.mark.parametrize("causal", [0, 1])
 @pytest.mark.parametrize("rung", attention_library.RUNGS, ids=lambda r: r.name)
-def test_pytorchs_16_bit_types_agree(rung, causal, dtype):
-    on(rung, AttentionShape(2, 4, 257, 64, causal=causal, dtype=dtype))
+def test_pytorch_16_bit_types_agree(rung, causal, dtype):
+    run_and_verify(rung, AttentionShape(2, 4, 257, 64, causal=causal, dtype=dtype))
 
 
 @needs_torch
 @pytest.mark.parametrize("rung", LIBRARY_16_BITS, ids=lambda r: r.name)
-def test_a_backend_that_takes_no_fp32_says_so(rung):
+def test_backend_without_fp32_is_reported(rung):
     with pytest.raises(
         UnsupportedError, match=r"PyTorch [\d.]+.* does not support \w+_ATTENTION for this shape"
     ):
-        on(rung, AttentionShape(1, 1, 64, 64))
+        run_and_verify(rung, AttentionShape(1, 1, 64, 64))
 
 
 @needs_torch
 @pytest.mark.parametrize("mode", ["cold", "hot"])
-def test_pytorch_is_timed_in_both_modes_and_its_memory_told(mode):
-    """Hot samples are captured graphs; after them the output is still right."""
+def test_pytorch_is_timed_in_both_modes_and_its_memory_reported(mode):
+    """Hot samples are captured graphs. After them the output is still right."""
     shape = AttentionShape(2, 8, 1024, 64)
-    session, _, inputs = opened(LIBRARY, shape)
-    (timed,) = cuda.sample([session], mode, Budget(samples=20, seconds=1))
-    assert min(timed.samples_ms) > 0
+    session, _, inputs = open_session(LIBRARY, shape)
+    (timing,) = cuda.sample([session], mode, Budget(samples=20, seconds=1))
+    assert min(timing.samples_ms) > 0
     out = np.array(session.verify_run())
     ref, scale = attention_ladder.reference(shape, **inputs)
     assert agrees(out, ref, scale, LIBRARY.tolerance)
@@ -237,5 +237,5 @@ def test_pytorch_is_timed_in_both_modes_and_its_memory_told(mode):
 
 
 @needs_torch
-def test_pytorchs_version_stands_in_the_conditions():
+def test_conditions_include_the_pytorch_version():
     assert cuda.conditions()["torch"] == torch_library.version()

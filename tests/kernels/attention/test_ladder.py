@@ -1,5 +1,4 @@
-"""The attention ladder without a GPU: right at any shape and tile size, whatever the scores; free of races, told by
-its rules."""
+"""The attention ladder without a GPU: results at any shape and tile size and for any scores, races, rules."""
 
 from __future__ import annotations
 
@@ -27,19 +26,19 @@ from tests.helpers.tried import on
 
 pytestmark = needs_nvrtc
 RUNGS = {rung.name: rung for rung in (*attention_ladder.RUNGS, attention_ladder.CUBLAS)}
-OURS = [rung.name for rung in attention_ladder.RUNGS]
+OUR_RUNGS = [rung.name for rung in attention_ladder.RUNGS]
 FLASH = ("attention/flash", "attention/flash-registers")
 TOY = AttentionShape(1, 1, 8, 4)
-# Tiles that stick out on every side, several heads, hidden keys in a tile and in whole ones.
+# Tiles that extend beyond every side, several heads, tiles with some and with only hidden keys.
 RAGGED = AttentionShape(2, 2, 75, 37, causal=1)
 SMALL = {"attention/flash": {"Br": 4, "Bc": 8}, "attention/flash-registers": {"Br": 32, "Bc": 8}}
 
 
-# -- right at any shape -----------------------------------------------------------------------------
-@pytest.mark.parametrize("name", OURS)
+# -- results at any shape ---------------------------------------------------------------------------
+@pytest.mark.parametrize("name", OUR_RUNGS)
 @settings(max_examples=6, deadline=None)
 @given(shape=attention_shapes())
-def test_the_emulator_agrees_with_the_reference_at_any_shape(name, shape):
+def test_emulator_agrees_with_the_reference_at_any_shape(name, shape):
     on(emulator, RUNGS[name], shape)
 
 
@@ -47,31 +46,31 @@ def test_the_emulator_agrees_with_the_reference_at_any_shape(name, shape):
 @settings(max_examples=6, deadline=None)
 @given(shape=attention_shapes())
 def test_small_tiles_agree_with_the_reference_at_any_shape(name, shape):
-    """Many tiles of keys to a row, so that what was summed before is mended again and again."""
+    """Uses many tiles of keys per row, so that earlier sums are rescaled many times."""
     on(emulator, RUNGS[name], shape, SMALL[name])
 
 
 @pytest.mark.parametrize("name", RUNGS)
 @settings(max_examples=25, deadline=None)
 @given(shape=attention_shapes(most=90, most_d=128))
-def test_the_cpu_twins_agree_at_any_shape(name, shape):
+def test_cpu_agrees_with_the_reference_at_any_shape(name, shape):
     assert on(cpu, RUNGS[name], shape).dtype == np.float32
 
 
-@pytest.mark.parametrize("name", OURS)
+@pytest.mark.parametrize("name", OUR_RUNGS)
 @pytest.mark.parametrize("d", [33, 64, 128])
 def test_wide_heads(name, d):
-    """A float4 path and none, one row tile and more, and where a lane has fewer rows for more columns."""
+    """Covers loads with and without float4, one row tile and more, and fewer rows per lane for more columns."""
     on(emulator, RUNGS[name], AttentionShape(1, 1, 67, d, causal=1))
 
 
 @pytest.mark.parametrize("name", RUNGS)
-def test_twin_and_kernel_walk_alike(name):
+def test_cpu_and_kernel_agree(name):
     both = (on(engine, RUNGS[name], RAGGED, SMALL.get(name)) for engine in (emulator, cpu))
     np.testing.assert_allclose(*both, rtol=1e-4, atol=1e-5)
 
 
-# -- whatever the scores ------------------------------------------------------------------------------
+# -- hard scores --------------------------------------------------------------------------------------
 KINDS = ["logits of 1e4", "all equal", "one hot", "rising", "falling", "values of every size"]
 
 
@@ -85,7 +84,7 @@ def test_hard_scores_stay_finite_and_right(name, kind, causal):
         on(engine, RUNGS[name], shape, SMALL.get(name), inputs)
 
 
-def test_the_hard_scores_are_what_they_say():
+def test_hard_scores_have_the_stated_sizes():
     shape = AttentionShape(1, 2, 45, 16, scale=1)
     for kind, size in (("logits of 1e4", 1e4), ("one hot", 1e4), ("falling", 4e5)):
         inputs = adversarial(kind, shape)
@@ -98,15 +97,17 @@ def same_where_not_finite(out: np.ndarray, ref: np.ndarray) -> None:
 
 
 @pytest.mark.parametrize("name", RUNGS)
-@pytest.mark.parametrize("what", SPOILT)
-def test_infinities_and_nans_give_what_the_reference_gives(name, what):
-    """A key of -infinity is a mask: with small tiles a whole tile of such keys comes first. Where all of a row's are,
-    it is NaN, 0 / 0, and so it is where one is +infinity."""
+@pytest.mark.parametrize("case", SPOILT)
+def test_infinities_and_nans_give_what_the_reference_gives(name, case):
+    """A key of -infinity is a mask. With small tiles, the first tile has only such keys.
+
+    A row is NaN (0 / 0) if all its keys are -infinity. It is NaN too if one score is +infinity.
+    """
     for causal in (0, 1):
         shape = AttentionShape(1, 2, 21, 8, causal=causal)
-        inputs = spoilt(what, shape)
+        inputs = spoilt(case, shape)
         ref, _ = attention_ladder.reference(shape, **inputs)
-        assert np.isnan(ref).any() or not np.isfinite(inputs[SPOILT[what][0]]).all()
+        assert np.isnan(ref).any() or not np.isfinite(inputs[SPOILT[case][0]]).all()
         for engine in (emulator, cpu):
             with np.errstate(all="ignore"):
                 out, _ = tried.computed(engine, RUNGS[name], shape, SMALL.get(name), inputs)
@@ -114,14 +115,14 @@ def test_infinities_and_nans_give_what_the_reference_gives(name, what):
 
 
 # -- races, faults -------------------------------------------------------------------------------------
-@pytest.mark.parametrize(("name", "tiles"), [*((name, {}) for name in OURS), *SMALL.items()])
-def test_the_order_of_warps_changes_nothing_and_nothing_races(name, tiles):
+@pytest.mark.parametrize(("name", "tiles"), [*((name, {}) for name in OUR_RUNGS), *SMALL.items()])
+def test_warp_order_changes_nothing_and_no_races(name, tiles):
     tried.same_in_any_order(
         lambda options: on(emulator, RUNGS[name], RAGGED.with_(B=1), tiles, options=options)
     )
 
 
-FAULTS = {  # what is wrong: (the kernel, what stands there, what is put in its place)
+FAULTS = {  # what is wrong: (the kernel, original code, faulty code)
     "old sums not shrunk": ("flash", "o[n] *= rescale;", ";"),
     "the sum not shrunk": ("flash", "l = l * rescale + p;", "l = l + p;"),
     "the maximum of a lane alone": ("flash", "new_m = fmaxf(new_m, __shfl_xor_sync(~0u, new_m, lane_mask));", ";"),
@@ -141,8 +142,8 @@ FAULTS = {  # what is wrong: (the kernel, what stands there, what is put in its 
 
 
 @pytest.mark.parametrize("fault", FAULTS)
-def test_a_fault_in_the_kernel_is_seen(fault):
-    """What the tests above would see: the kernel with one thing wrong, at small tiles."""
+def test_fault_in_the_kernel_is_detected(fault):
+    """The tests above would detect a kernel with one fault, at small tiles."""
     which, right, wrong = FAULTS[fault]
     rung = RUNGS[f"attention/{which}"]
     shape = RAGGED.with_(B=1, H=1, causal=int(fault != "a key of the next tile"))
@@ -154,13 +155,13 @@ def test_a_fault_in_the_kernel_is_seen(fault):
         inputs["K"][:, :, :16, 0] = -np.inf
     memory = tried.memory_of(program, inputs)
     with np.errstate(all="ignore"):
-        ran = tried.relaunched(step, tried.with_(wrong, right), memory)
-    if ran is None:
+        result = tried.relaunched(step, tried.with_(wrong, right), memory)
+    if result is None:
         return
     ref, scale = attention_ladder.reference(shape, **inputs)
-    seen = np.isfinite(ref)
-    wrong_ = np.abs(memory.array("O") - ref)[seen] > rung.tolerance * scale[seen]
-    assert ran.races or wrong_.any() or np.isnan(memory.array("O"))[seen].any()
+    finite = np.isfinite(ref)
+    exceeds = np.abs(memory.array("O") - ref)[finite] > rung.tolerance * scale[finite]
+    assert result.races or exceeds.any() or np.isnan(memory.array("O"))[finite].any()
 
 
 # -- tile sizes and rules -----------------------------------------------------------------------------
@@ -173,7 +174,7 @@ def test_every_choice_of_tile_sizes_runs_or_names_its_rule(data):
 
 
 @pytest.mark.parametrize("rung", attention_ladder.RUNGS, ids=lambda r: r.name)
-def test_every_choice_is_part_of_some_legal_set_and_the_stock_sets_are_legal(rung):
+def test_every_choice_is_in_a_legal_set_and_precompiled_sets_are_legal(rung):
     for s in (TOY, AttentionShape(1, 1, 2048, 64), AttentionShape(1, 1, 2048, 128)):
         tried.each_choice_is_legal(rung, s)
         sets = list(rung.tile_sets(s))
@@ -183,12 +184,12 @@ def test_every_choice_is_part_of_some_legal_set_and_the_stock_sets_are_legal(run
 @pytest.mark.parametrize("d", [4, 64, 96, 128])
 @pytest.mark.parametrize("rung", attention_ladder.RUNGS, ids=lambda r: r.name)
 def test_no_kernel_spills(rung, d):
-    """At every set of tile sizes that is compiled ahead."""
+    """Checks every precompiled set of tile sizes."""
     shape = AttentionShape(1, 1, 256, d)
     steps = {(t.source, t.defines) for tiles in rung.tile_sets(shape) for t in rung.build(shape, tiles).steps}
     for source, defines in steps:
-        told = ptxas_resources(ptxas_log(sources.translation_unit(source), source, defines))
-        assert told["spill_bytes"] == 0 and 0 < told["registers"] <= 255, (source, defines)
+        info = ptxas_resources(ptxas_log(sources.translation_unit(source), source, defines))
+        assert info["spill_bytes"] == 0 and 0 < info["registers"] <= 255, (source, defines)
 
 
 HUGE = 2**31 - 1
@@ -210,15 +211,15 @@ RULES = [
 ]  # fmt: skip
 
 
-@pytest.mark.parametrize(("name", "shape", "tiles", "words"), RULES)
-def test_what_cannot_run_names_its_rule(name, shape, tiles, words):
-    with pytest.raises(RuleError, match=words):
+@pytest.mark.parametrize(("name", "shape", "tiles", "message"), RULES)
+def test_unsupported_settings_name_the_rule(name, shape, tiles, message):
+    with pytest.raises(RuleError, match=message):
         RUNGS[name].check(shape, tiles)
 
 
 # -- memory and cost --------------------------------------------------------------------------------
 @pytest.mark.parametrize("name", RUNGS)
-def test_s_and_p_are_taken_by_the_unfused_rungs_alone(name):
+def test_only_unfused_rungs_allocate_s_and_p(name):
     shape = AttentionShape(1, 2, 8192, 64)
     rung = RUNGS[name]
     program = rung.build(shape, rung.default_tiles)
@@ -233,29 +234,29 @@ def test_s_and_p_are_taken_by_the_unfused_rungs_alone(name):
     assert causal == shape.flops if name == "attention/cublas" else causal < 0.51 * shape.flops
 
 
-def test_s_that_exceeds_memory_is_refused_with_its_bytes():
+def test_s_larger_than_memory_is_refused_with_its_bytes():
     shape = AttentionShape(64, 16, 32_768, 64)
     rung = RUNGS["attention/naive"]
     program = rung.build(shape, rung.check(shape, None))
-    with pytest.raises(RuleError, match=r"needs ([\d,]+) bytes of memory for the cpu engine") as told:
+    with pytest.raises(RuleError, match=r"needs ([\d,]+) bytes of memory for the cpu engine") as info:
         check_memory("cpu", shape, [program])
-    said = int(re.search(r"needs ([\d,]+) bytes", str(told.value))[1].replace(",", ""))
-    assert said > program.nbytes() > 2 * 4 * 64 * 16 * 32_768**2
+    bytes_in_message = int(re.search(r"needs ([\d,]+) bytes", str(info.value))[1].replace(",", ""))
+    assert bytes_in_message > program.nbytes() > 2 * 4 * 64 * 16 * 32_768**2
 
 
 @pytest.mark.parametrize("name", RUNGS)
-def test_the_cpu_engine_allocates_what_is_predicted(name):
-    """S and P where they are, and beside them less than one of the two: a flash twin holds tiles alone."""
+def test_cpu_engine_allocates_the_predicted_bytes(name):
+    """S and P if used, and less than one of them besides. Flash attention on the CPU allocates only tiles."""
     shape = AttentionShape(1, 2, 300, 32)
     rung = RUNGS[name]
     program = rung.build(shape, rung.default_tiles)
     session = cpu.Session(program, seeded_inputs(program.of_role("input")))
     session.verify_run()
-    beside = session.bytes["workspace"] - rung.cost(shape, program).workspace_bytes
-    assert 0 <= beside < 4 * 300**2
+    extra_bytes = session.bytes["workspace"] - rung.cost(shape, program).workspace_bytes
+    assert 0 <= extra_bytes < 4 * 300**2
 
 
-# -- what each step of the ladder saves ------------------------------------------------------------------
+# -- savings of each step of the ladder ------------------------------------------------------------------
 def counted(name: str, s: AttentionShape, tiles=None) -> dict[str, int]:
     rung = RUNGS[name]
     program = rung.build(s, rung.check(s, tiles))
@@ -265,23 +266,23 @@ def counted(name: str, s: AttentionShape, tiles=None) -> dict[str, int]:
 
 
 def test_each_step_of_the_ladder_saves_what_it_says():
-    """What the headers claim, counted at one head of N = 128, d = 64."""
+    """Checks the claims of the kernels' headers with counters, at one head of N = 128, d = 64."""
     shape = AttentionShape(1, 1, 128, 64)
-    total = {name: counted(name, shape) for name in OURS}
+    total = {name: counted(name, shape) for name in OUR_RUNGS}
 
     def of(name, counter):
         return total[f"attention/{name}"].get(counter, 0)
 
     assert of("blocked", "sectors_ld") * 3 < of("naive", "sectors_ld")
-    for name in ("fused", "flash", "flash-registers"):  # O alone, no S and P
+    for name in ("fused", "flash", "flash-registers"):  # only O, no S and P
         assert of(name, "bytes_st") == 4 * 128 * 64 < of("naive", "bytes_st") / 4
     assert of("flash", "sectors_ld") * 4 < of("fused", "sectors_ld")
     assert of("flash-registers", "shared_requests_ld") * 16 < of("flash", "shared_requests_ld")
     assert of("flash-registers", "bank_conflicts_ld") == of("flash-registers", "bank_conflicts_st") == 0
 
 
-def test_tiles_of_hidden_keys_are_left_out():
+def test_tiles_of_hidden_keys_are_skipped():
     shape = AttentionShape(1, 1, 128, 32)
     for name in FLASH:
-        whole, causal = (counted(name, shape.with_(causal=c), SMALL[name])["flops_fp"] for c in (0, 1))
-        assert causal < 0.7 * whole
+        full, causal = (counted(name, shape.with_(causal=c), SMALL[name])["flops_fp"] for c in (0, 1))
+        assert causal < 0.7 * full

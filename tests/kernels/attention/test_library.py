@@ -1,4 +1,4 @@
-"""cuBLAS's and PyTorch's part in the attention ladder without a GPU: what is asked of them, and what absence says."""
+"""cuBLAS and PyTorch in the attention ladder without a GPU: arguments of their calls, and messages if they are missing."""
 
 from __future__ import annotations
 
@@ -28,20 +28,20 @@ SHAPE = AttentionShape(2, 3, 5, 4, causal=1, scale=-0.5)
 LIBRARY = attention_library.RUNGS[0]
 RUNG_OF = dict(
     zip(attention_library.IDEAS, attention_library.RUNGS, strict=True)
-)  # by PyTorch's name of the backend
+)  # key: PyTorch's name of the backend
 
 
 # -- cuBLAS -----------------------------------------------------------------------------------------
-class OnHost:
-    """An array that tells its place in memory as CuPy's do."""
+class HostArray:
+    """An array in host memory with the pointer attributes of CuPy's arrays."""
 
     def __init__(self, array: np.ndarray):
         self.array, self.size, self.dtype = array, array.size, array.dtype
         self.data = types.SimpleNamespace(ptr=array.ctypes.data)
 
 
-class Blas:
-    """cublasGemmStridedBatchedEx as its manual has it, on host memory: matrices column by column."""
+class FakeBlas:
+    """cublasGemmStridedBatchedEx as in its manual, on host memory: matrices column by column."""
 
     types: ClassVar = {0: np.dtype("f4"), 2: np.dtype("f2"), 14: np.dtype("bfloat16")}  # cudaDataType
 
@@ -55,10 +55,10 @@ class Blas:
         def matrix(at, type_, rows, cols, ld, step, i) -> np.ndarray:
             assert ld >= rows
             dtype = self.types[type_]
-            each, elements = dtype.itemsize, ld * (cols - 1) + rows
-            start = (ctypes.c_char * (each * elements)).from_address(at.value + each * step.value * i)
+            itemsize, elements = dtype.itemsize, ld * (cols - 1) + rows
+            start = (ctypes.c_char * (itemsize * elements)).from_address(at.value + itemsize * step.value * i)
             flat = np.frombuffer(start, dtype)
-            return np.lib.stride_tricks.as_strided(flat, (rows, cols), (each, each * ld))
+            return np.lib.stride_tricks.as_strided(flat, (rows, cols), (itemsize, itemsize * ld))
 
         assert a_type == b_type and c_type in (0, a_type) and compute == 68 and beta._obj.value == 0
         for i in range(count):
@@ -70,42 +70,44 @@ class Blas:
 
 
 @pytest.mark.parametrize("dtype", DTYPES)
-def test_what_cublas_is_asked_for_is_what_the_twin_computes(dtype, monkeypatch):
+def test_cublas_call_equals_cpu_result(dtype, monkeypatch):
     stream = types.SimpleNamespace(get_current_stream=lambda: types.SimpleNamespace(ptr=0))
-    monkeypatch.setattr(cublas, "_cublas", lambda: (Blas(), None, types.SimpleNamespace(cuda=stream)))
+    monkeypatch.setattr(cublas, "_cublas", lambda: (FakeBlas(), None, types.SimpleNamespace(cuda=stream)))
     rng = np.random.default_rng(0)
     program = attention_ladder.CUBLAS.build(SHAPE.with_(dtype=dtype), {})
     arrays = {b.name: rng.standard_normal(b.shape).astype(b.dtype) for b in program.buffers}
     for step in (program.steps[0], program.steps[2]):
         args = [arrays[a] if isinstance(a, str) else a for a in step.args]
-        told = np.full_like(args[2], np.nan)
-        given = [
-            OnHost(told if i == 2 else a) if isinstance(a, np.ndarray) else a for i, a in enumerate(args)
+        result = np.full_like(args[2], np.nan)
+        device_arrays = [
+            HostArray(result if i == 2 else a) if isinstance(a, np.ndarray) else a for i, a in enumerate(args)
         ]
-        step.bind(*given)()
+        step.bind(*device_arrays)()
         step.twin(*args)
-        off = {"float16": 2.0**-10, "bfloat16": 2.0**-7}.get(told.dtype.name, 1e-5)  # one step of the type
-        np.testing.assert_allclose(told.astype("f4"), args[2].astype("f4"), rtol=off, atol=1e-6)
+        tolerance = {"float16": 2.0**-10, "bfloat16": 2.0**-7}.get(
+            result.dtype.name, 1e-5
+        )  # one step of the type
+        np.testing.assert_allclose(result.astype("f4"), args[2].astype("f4"), rtol=tolerance, atol=1e-6)
 
 
-# -- PyTorch: absent -----------------------------------------------------------------------------------
-def test_without_a_gpu_it_was_not_asked(monkeypatch):
+# -- PyTorch missing -----------------------------------------------------------------------------------
+def test_missing_gpu_is_explained(monkeypatch):
     monkeypatch.setattr(cuda, "status", lambda: NO_GPU)
     assert list(availability.reasons(LIBRARY, SHAPE, {})) == [
         "PyTorch was not asked here: no NVIDIA GPU in this machine"
     ]
 
 
-def test_a_missing_pytorch_is_a_sentence(monkeypatch):
+def test_missing_pytorch_is_explained(monkeypatch):
     monkeypatch.setattr(cuda, "status", lambda: GPU)
     monkeypatch.setattr(torch_library.importlib.util, "find_spec", lambda name: None)
-    (said,) = availability.reasons(LIBRARY, SHAPE, {})
-    assert said.endswith("PyTorch was not found on this machine; pip install torch brings it")
+    (message,) = availability.reasons(LIBRARY, SHAPE, {})
+    assert message.endswith("PyTorch was not found on this machine; pip install torch brings it")
     with pytest.raises(RuleError, match=r"attention/library cannot run .*pip install torch"):
         run(LIBRARY.name, SHAPE, engine="cuda")
 
 
-def test_an_old_pytorch_is_named(monkeypatch):
+def test_old_pytorch_is_named(monkeypatch):
     monkeypatch.setattr(torch_library.importlib.util, "find_spec", lambda name: object())
     monkeypatch.setattr(torch_library, "version", lambda: "2.4.1+cu121")
     with pytest.raises(RuleError, match=r"PyTorch 2.4.1\+cu121 was found on this machine; 2.5 is needed"):
@@ -123,7 +125,7 @@ def test_only_the_cuda_engine_runs_it(rung, monkeypatch):
     assert rung.engines == ("cuda",) and rung.cost(SHAPE, program).workspace_bytes is None
 
 
-# -- PyTorch: there ------------------------------------------------------------------------------------
+# -- PyTorch present -----------------------------------------------------------------------------------
 class Tensor:
     def __init__(self, array: np.ndarray):
         self.array = array
@@ -136,39 +138,39 @@ class Tensor:
 
 
 class Allocated:
-    """PyTorch's allocator: what is held now and the most that was."""
+    """PyTorch's allocator: bytes allocated now and at the peak."""
 
-    now = most = 1000
+    now = peak = 1000
 
-    def take(self, nbytes: int) -> None:
+    def allocate(self, nbytes: int) -> None:
         self.now += nbytes
-        self.most = max(self.most, self.now)
+        self.peak = max(self.peak, self.now)
 
 
 def pytorch(refuses: bool = False):
-    """As much of PyTorch as is asked for; `asked` keeps with what, `allocated` its bytes."""
-    allocated, asked = Allocated(), []
+    """Return (a fake PyTorch with the functions used, its calls). `allocated` counts its bytes."""
+    allocated, calls = Allocated(), []
 
     def sdpa(q, k, v, is_causal, scale) -> Tensor:
-        asked.append((torch.backend, torch.stream, torch.inference, is_causal, scale))
+        calls.append((torch.backend, torch.stream, torch.inference, is_causal, scale))
         if refuses:
-            place = "(Triggered internally at sdp_utils.cpp:1.)"
-            for said in (
+            location = "(Triggered internally at sdp_utils.cpp:1.)"
+            for message in (
                 "Flash kernel not used because:",
                 "Expected a 16-bit type.",
                 "cuDNN has been runtime disabled.",
             ):
-                warnings.warn(f"{said} {place}", stacklevel=1)
+                warnings.warn(f"{message} {location}", stacklevel=1)
             raise RuntimeError("No available kernel. Aborting execution.")
-        allocated.take(700)
-        allocated.take(-700 + 96)  # a workspace, gone again; the result stays
+        allocated.allocate(700)
+        allocated.allocate(-700 + 96)  # a workspace that is released; the result stays
         out = np.empty_like(q.array)
         attention_ladder.cpu.fused(
             q.array, k.array, v.array, out, SHAPE.N, SHAPE.d, np.float32(scale), is_causal
         )
         return Tensor(out)
 
-    class Set:
+    class SetAttribute:
         """A context that sets an attribute of the module while it lasts."""
 
         def __init__(self, name, value):
@@ -181,7 +183,7 @@ def pytorch(refuses: bool = False):
             setattr(torch, self.name, None)
 
     def peak_from_here():
-        allocated.most = allocated.now
+        allocated.peak = allocated.now
 
     flags = types.SimpleNamespace
     torch = types.SimpleNamespace(
@@ -191,46 +193,46 @@ def pytorch(refuses: bool = False):
         inference=None,
         bfloat16="bfloat16",
         from_dlpack=Tensor,
-        inference_mode=lambda: Set("inference", True),
+        inference_mode=lambda: SetAttribute("inference", True),
         cuda=flags(
             is_available=lambda: True,
             ExternalStream=lambda pointer: pointer,
-            stream=lambda stream: Set("stream", stream),
+            stream=lambda stream: SetAttribute("stream", stream),
             reset_peak_memory_stats=peak_from_here,
-            max_memory_allocated=lambda: allocated.most,
+            max_memory_allocated=lambda: allocated.peak,
             memory_allocated=lambda: allocated.now,
         ),
         backends=flags(cuda=flags(matmul=flags(allow_tf32=True)), cudnn=flags(allow_tf32=True)),
         nn=flags(
             functional=flags(scaled_dot_product_attention=sdpa),
             attention=flags(
-                sdpa_kernel=lambda backend: Set("backend", backend),
+                sdpa_kernel=lambda backend: SetAttribute("backend", backend),
                 SDPBackend=flags(**{name: name for name in torch_library.BACKENDS}),
             ),
         ),
     )
-    return torch, asked
+    return torch, calls
 
 
 @pytest.fixture
-def there(monkeypatch):
-    """Makes PyTorch be there; gives what was asked of it."""
+def fake_pytorch(monkeypatch):
+    """Yields a function that installs a fake PyTorch and returns it with its calls."""
 
     def make(**how):
-        torch, asked = pytorch(**how)
+        torch, calls = pytorch(**how)
         torch_library.load.cache_clear()
         monkeypatch.setitem(sys.modules, "torch", torch)
         monkeypatch.setitem(sys.modules, "torch.nn.attention", torch.nn.attention)
         stream = types.SimpleNamespace(get_current_stream=lambda: types.SimpleNamespace(ptr=77))
         monkeypatch.setitem(sys.modules, "cupy", types.SimpleNamespace(cuda=stream))
         monkeypatch.setattr(torch_library, "find", lambda: None)
-        return torch, asked
+        return torch, calls
 
     yield make
     torch_library.load.cache_clear()
 
 
-def bound(backend: str):
+def bind_backend(backend: str):
     rng = np.random.default_rng(0)
     rung = RUNG_OF[backend]
     (step,) = rung.build(SHAPE, {}).steps
@@ -240,32 +242,32 @@ def bound(backend: str):
 
 
 @pytest.mark.parametrize("backend", torch_library.BACKENDS)
-def test_the_backend_named_runs_on_our_stream_without_tf32(there, backend):
-    torch, asked = there()
-    call, arrays = bound(backend)
+def test_named_backend_runs_on_our_stream_without_tf32(fake_pytorch, backend):
+    torch, calls = fake_pytorch()
+    call, arrays = bind_backend(backend)
     before = arrays["O"].copy()
     call()
     call()
-    assert asked == [(backend, 77, True, True, -0.5)] * 2
+    assert calls == [(backend, 77, True, True, -0.5)] * 2
     assert not torch.backends.cuda.matmul.allow_tf32 and not torch.backends.cudnn.allow_tf32
-    np.testing.assert_array_equal(arrays["O"], before)  # O is written when it is asked for alone
+    np.testing.assert_array_equal(arrays["O"], before)  # O is written only by deliver()
     call.deliver()
     ref, _ = attention_ladder.reference(SHAPE, arrays["Q"], arrays["K"], arrays["V"])
     np.testing.assert_allclose(arrays["O"], ref, rtol=1e-4, atol=1e-5)
 
 
-def test_its_memory_beside_the_result_is_told(there):
-    there()
-    call, _ = bound("EFFICIENT_ATTENTION")
+def test_memory_besides_the_result_is_reported(fake_pytorch):
+    fake_pytorch()
+    call, _ = bind_backend("EFFICIENT_ATTENTION")
     call()
     assert call.own_bytes == 700 - 96
     call()
     assert call.own_bytes == 700 - 96
 
 
-def test_what_it_refuses_is_told_in_its_words(there):
-    there(refuses=True)
-    call, _ = bound("FLASH_ATTENTION")
+def test_pytorch_refusal_is_quoted(fake_pytorch):
+    fake_pytorch(refuses=True)
+    call, _ = bind_backend("FLASH_ATTENTION")
     with pytest.raises(
         UnsupportedError,
         match=r"PyTorch 2.9.0 does not support FLASH_ATTENTION for this shape \(Expected a 16-bit type.\)",
@@ -273,27 +275,27 @@ def test_what_it_refuses_is_told_in_its_words(there):
         call()
 
 
-def test_a_pytorch_without_a_gpu_is_a_sentence(there):
-    torch, _ = there()
+def test_pytorch_without_gpu_is_explained(fake_pytorch):
+    torch, _ = fake_pytorch()
     torch.cuda.is_available = lambda: False
     with pytest.raises(RuleError, match=r"PyTorch 2.9.0 was found, but it does not see the GPU"):
-        bound("EFFICIENT_ATTENTION")
+        bind_backend("EFFICIENT_ATTENTION")
 
 
-# -- how the session tells and fetches it ----------------------------------------------------------------
-def test_the_session_adds_a_librarys_own_memory_to_the_workspace(monkeypatch):
-    """The ledger is a MemoryHook of CuPy's: here of a base that knows no GPU."""
+# -- memory in the session -------------------------------------------------------------------------------
+def test_session_adds_library_memory_to_the_workspace(monkeypatch):
+    """The memory hook derives from CuPy's MemoryHook: here from a base class without a GPU."""
     hook = types.SimpleNamespace(MemoryHook=type("MemoryHook", (), {"__init__": lambda self: None}))
     monkeypatch.setitem(sys.modules, "cupy", types.SimpleNamespace(cuda=hook))
     memory_hook.cache_clear()
-    ledger = memory_hook()()
+    memory_log = memory_hook()()
     memory_hook.cache_clear()
-    ledger.stage("inputs", "input")
-    ledger.malloc_postprocess(0, 300, 512, 1, 1)
-    ledger.stage("torch", "workspace")
-    ledger.told(4096)
-    ledger.told(0)
-    assert ledger.bytes() == {"input": 512, "output": 0, "workspace": 4096, "peak": 4608}
-    ledger.stage("next", "workspace")
-    assert ledger.timeline[-1]["workspace"] == 0  # it is gone when the step is over
-    assert [stage["at"] for stage in ledger.timeline] == ["inputs", "torch", "next"]
+    memory_log.stage("inputs", "input")
+    memory_log.malloc_postprocess(0, 300, 512, 1, 1)
+    memory_log.stage("torch", "workspace")
+    memory_log.told(4096)
+    memory_log.told(0)
+    assert memory_log.bytes() == {"input": 512, "output": 0, "workspace": 4096, "peak": 4608}
+    memory_log.stage("next", "workspace")
+    assert memory_log.timeline[-1]["workspace"] == 0  # it is released when the step ends
+    assert [stage["at"] for stage in memory_log.timeline] == ["inputs", "torch", "next"]

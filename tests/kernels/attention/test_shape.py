@@ -1,4 +1,4 @@
-"""AttentionShape: what it accepts, derives and refuses; its presets; the reference and its error scale."""
+"""AttentionShape: valid and invalid values, derived sizes; its presets; the reference and its error scale."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ scales = st.floats(-1e6, 1e6, width=32)
 
 
 @given(extents, extents, extents, extents, st.integers(0, 1), scales, st.sampled_from(DTYPES))
-def test_a_shape_survives_json_its_own_words_and_the_command_line(B, H, N, d, causal, scale, dtype):
+def test_shape_survives_json_and_text(B, H, N, d, causal, scale, dtype):
     s = AttentionShape(B, H, N, d, causal, scale, dtype)
     assert AttentionShape(**json.loads(canonical(s.params()))) == s
     assert parse_attention(",".join(f"{name}={value}" for name, value in s.params().items())) == s
@@ -41,13 +41,13 @@ def test_a_shape_survives_json_its_own_words_and_the_command_line(B, H, N, d, ca
         s.N = 1
 
 
-def test_causal_counts_the_pairs_that_are_seen():
+def test_causal_counts_visible_pairs():
     for N in (1, 2, 7):
         pairs = sum(1 for i in range(N) for j in range(N) if j <= i)
         assert AttentionShape(2, 3, N, 5, causal=1).flops == 4 * 2 * 3 * 5 * pairs
 
 
-def test_the_usual_scale_is_one_over_the_root_of_d():
+def test_default_scale_is_one_over_the_root_of_d():
     assert AttentionShape(1, 1, 1, 64).factor == 1 / 8
     assert AttentionShape(1, 1, 1, 64, scale=-2).factor == -2
     assert AttentionShape(1, 1, 1, 3, True, 1) == parse_attention("B=1, H=1, N=1, d=3, causal=1, scale=1")
@@ -55,14 +55,14 @@ def test_the_usual_scale_is_one_over_the_root_of_d():
 
 
 @pytest.mark.parametrize("dtype", DTYPES)
-def test_bytes_are_those_of_the_buffers(dtype):
+def test_bytes_equal_those_of_the_buffers(dtype):
     s = AttentionShape(2, 3, 5, 7, dtype=dtype)
     assert s.bytes == ELEMENT_BYTES[dtype] * 4 * 2 * 3 * 5 * 7
     assert s.bytes == sum(b.nbytes for b in attention_ladder.parts.buffers(s))
 
 
 @pytest.mark.parametrize(
-    ("given", "words"),
+    ("fields", "message"),
     [
         ({"N": 0}, r"N must lie in 1 .. 2147483647, got 0"),
         ({"d": 1.5}, "d must be a whole number, got 1.5"),
@@ -72,13 +72,13 @@ def test_bytes_are_those_of_the_buffers(dtype):
         ({"dtype": "int8"}, "dtype must be one of fp32, fp16, bf16, got 'int8'"),
     ],
 )
-def test_what_cannot_be_is_named(given, words):
-    with pytest.raises(ShapeError, match=words):
-        AttentionShape(**({"B": 1, "H": 1, "N": 1, "d": 1} | given))
+def test_invalid_shape_is_explained(fields, message):
+    with pytest.raises(ShapeError, match=message):
+        AttentionShape(**({"B": 1, "H": 1, "N": 1, "d": 1} | fields))
 
 
 @pytest.mark.parametrize(
-    ("text", "words"),
+    ("text", "message"),
     [
         ("B=1,H=1,N=2", "missing d"),
         ("B=1,H=1,N=2,d=3,M=4", "NAME=VALUE with NAME among B H N d causal scale dtype; got 'M=4'"),
@@ -86,12 +86,12 @@ def test_what_cannot_be_is_named(given, words):
         ("B=1,H=1,N=2,d=3,scale=x", "scale must be a number, got 'x'"),
     ],
 )
-def test_malformed_text_is_named(text, words):
-    with pytest.raises(ShapeError, match=words):
+def test_malformed_text_is_explained(text, message):
+    with pytest.raises(ShapeError, match=message):
         parse_attention(text)
 
 
-def test_presets_are_of_every_kind_and_each_fp32_one_has_rungs():
+def test_presets_cover_every_kind_and_fp32_presets_have_rungs():
     shapes = [p.shape for p in ATTENTION_PRESETS.values()]
     assert len(set(shapes)) == len(shapes)
     assert {s.dtype for s in shapes} == set(DTYPES) and {s.causal for s in shapes} == {0, 1}
@@ -99,10 +99,10 @@ def test_presets_are_of_every_kind_and_each_fp32_one_has_rungs():
     for key, preset in ATTENTION_PRESETS.items():
         assert preset.key == key and preset.source and preset.label
         if preset.shape.dtype == "fp32":
-            able = {
+            supported = {
                 r.name for r in availability.supported_rungs(attention_ladder.LADDER, "cpu", preset.shape)
             }
-            assert able == {r.name for r in (*attention_ladder.RUNGS, attention_ladder.CUBLAS)}, key
+            assert supported == {r.name for r in (*attention_ladder.RUNGS, attention_ladder.CUBLAS)}, key
 
 
 # -- the reference ----------------------------------------------------------------------------------
@@ -112,7 +112,7 @@ def inputs_of(s: AttentionShape, seed: int = 0) -> dict[str, np.ndarray]:
 
 @settings(max_examples=30, deadline=None)
 @given(shape=attention_shapes(most=7, most_d=5), seed=st.integers(0, 99))
-def test_the_reference_is_the_definition_key_by_key(shape, seed):
+def test_reference_equals_the_definition_key_by_key(shape, seed):
     inputs = inputs_of(shape, seed)
     Q, K, V = (inputs[name].astype("f8") for name in "QKV")
     ref, scale = reference(shape, **inputs)
@@ -132,19 +132,21 @@ def test_the_reference_is_the_definition_key_by_key(shape, seed):
         np.testing.assert_allclose(scale[b, h, i], sum(terms), rtol=1e-10)
 
 
-def test_rows_are_the_same_however_they_are_cut(monkeypatch):
+def test_reference_does_not_depend_on_chunk_size(monkeypatch):
     shape = AttentionShape(2, 2, 33, 6, causal=1)
     inputs = inputs_of(shape)
-    whole = reference(shape, **inputs)
+    at_once = reference(shape, **inputs)
     monkeypatch.setattr("kernels.attention.reference.CHUNK", 70)
-    for one, other in zip(whole, reference(shape, **inputs), strict=True):
-        np.testing.assert_allclose(one, other, rtol=1e-12)
+    for at_once_value, chunked_value in zip(at_once, reference(shape, **inputs), strict=True):
+        np.testing.assert_allclose(at_once_value, chunked_value, rtol=1e-12)
 
 
 @pytest.mark.parametrize("size", [1.0, 30.0])
-def test_the_scale_admits_what_float32_gives_and_little_more(size):
-    """Scores wrong by one part in 2^24 of their terms, as a float32 sum may be, stay within the tolerance; wrong by a
-    thousandth they do not. At size 30 the logits are about 10^4."""
+def test_scale_allows_float32_errors_and_little_more(size):
+    """Scores wrong by one part in 2^24 of their terms, as a float32 sum may be, are within the tolerance.
+
+    Scores wrong by a thousandth are not. At size 30 the logits are about 10^4.
+    """
     shape = AttentionShape(1, 2, 50, 16)
     inputs = {name: size * x if name != "V" else x for name, x in inputs_of(shape).items()}
     ref, scale = reference(shape, **inputs)

@@ -1,5 +1,5 @@
-"""Flash attention on tensor cores without a GPU: right at any shape, type and tile size, whatever the scores; free of
-races and bank conflicts; nothing N x N, nothing spilt; and cuBLAS's rung in the same types."""
+"""Flash attention on tensor cores without a GPU: results at any shape, type and tile size and for any scores, races,
+bank conflicts, memory, spills; and cuBLAS's rung in the same types."""
 
 from __future__ import annotations
 
@@ -41,8 +41,8 @@ pytestmark = needs_nvrtc
 (RUNG,) = attention_tensor_cores.RUNGS
 BOTH = {"flash-mma": RUNG, "cublas": attention_ladder.CUBLAS}
 HALVES = ("fp16", "bf16")
-SMALL = {"Br": 16, "Bc": 16, "WM": 16}  # many tiles of keys to a row
-# Tiles that stick out on every side, several heads, hidden keys in a tile and in whole ones.
+SMALL = {"Br": 16, "Bc": 16, "WM": 16}  # many tiles of keys per row
+# Tiles that extend beyond every side, several heads, tiles with some and with only hidden keys.
 RAGGED = AttentionShape(1, 2, 75, 40, causal=1, dtype="fp16")
 halves = st.sampled_from(HALVES)
 
@@ -51,59 +51,63 @@ def small_of(name: str) -> dict[str, int]:
     return SMALL if name == "flash-mma" else {}
 
 
-# -- right at any shape -----------------------------------------------------------------------------
+# -- results at any shape ---------------------------------------------------------------------------
 @settings(max_examples=14, deadline=None)
 @given(shape=attention_shapes(most=90, most_d=128), dtype=halves, tiles=st.sampled_from([{}, SMALL]))
-def test_the_emulator_agrees_with_the_reference_at_any_shape(shape, dtype, tiles):
+def test_emulator_agrees_with_the_reference_at_any_shape(shape, dtype, tiles):
     on(emulator, RUNG, shape.with_(dtype=dtype), tiles)
 
 
 @pytest.mark.parametrize("name", BOTH)
 @settings(max_examples=25, deadline=None)
 @given(shape=attention_shapes(most=90, most_d=128), dtype=halves)
-def test_the_cpu_twins_agree_at_any_shape(name, shape, dtype):
-    wanted = {"fp16": "float16", "bf16": "bfloat16"}[dtype]
-    assert on(cpu, BOTH[name], shape.with_(dtype=dtype), small_of(name)).dtype.name == wanted
+def test_cpu_agrees_with_the_reference_at_any_shape(name, shape, dtype):
+    expected = {"fp16": "float16", "bf16": "bfloat16"}[dtype]
+    assert on(cpu, BOTH[name], shape.with_(dtype=dtype), small_of(name)).dtype.name == expected
 
 
 @pytest.mark.parametrize("dtype", HALVES)
 @pytest.mark.parametrize("d", [33, 64, 96, 128])
 def test_wide_heads(d, dtype):
-    """Copies of 16 bytes and none; Q held in registers and loaded anew; warps of 32 rows and of 16."""
+    """Covers copies with and without 16 bytes; Q kept in registers and loaded again; warps of 32 rows and of 16."""
     on(emulator, RUNG, AttentionShape(1, 1, 150, d, causal=1, dtype=dtype))
 
 
 @pytest.mark.parametrize("dtype", HALVES)
-def test_the_unfused_baseline_agrees_in_the_emulator(dtype):
+def test_unfused_baseline_agrees_in_the_emulator(dtype):
     on(emulator, attention_ladder.CUBLAS, RAGGED.with_(dtype=dtype))
 
 
 @pytest.mark.parametrize("name", BOTH)
 @pytest.mark.parametrize("dtype", HALVES)
-def test_twin_and_kernel_walk_alike(name, dtype):
-    """They differ by a rounding to the type here and there, of a weight or of O."""
+def test_cpu_and_kernel_agree(name, dtype):
+    """Some elements differ by one rounding to the type, of a weight or of O."""
     shape = RAGGED.with_(dtype=dtype)
-    one, other = (on(engine, BOTH[name], shape, small_of(name)) for engine in (emulator, cpu))
+    emulated, computed_on_cpu = (on(engine, BOTH[name], shape, small_of(name)) for engine in (emulator, cpu))
     step = {"fp16": 2.0**-10, "bf16": 2.0**-7}[dtype]
-    apart = np.abs(one.astype("f8") - other.astype("f8"))
-    assert (apart <= step * (1 + np.abs(one.astype("f8")))).all() and (apart == 0).mean() > 0.97
+    differences = np.abs(emulated.astype("f8") - computed_on_cpu.astype("f8"))
+    assert (differences <= step * (1 + np.abs(emulated.astype("f8")))).all() and (
+        differences == 0
+    ).mean() > 0.97
 
 
-def test_sums_are_fp32_and_p_is_not():
-    """4,100 equal keys: l in FP16 would stop at 2,048. Values of 1 + 2^-10, which FP16 can hold, come out as they are,
-    and where P is 1/3 of the rest the rounding of it shows."""
+def test_sums_are_fp32_and_p_has_16_bits():
+    """With 4,100 equal keys, l in FP16 would stop at 2,048. Values of 1 + 2^-10, exact in FP16, are the exact result.
+
+    A second run has 130 keys in the emulator.
+    """
     shape = AttentionShape(1, 1, 4100, 8, dtype="fp16")
     inputs = {name: np.zeros(shape.qkv_shape, "f2") for name in "QK"}
     inputs["V"] = np.full(shape.qkv_shape, 1 + 2.0**-10, "f2")
     out, _ = computed(cpu, RUNG, shape, inputs=inputs)
     np.testing.assert_array_equal(out, inputs["V"])
-    few = shape.with_(N=130)
+    short_shape = shape.with_(N=130)
     inputs = {name: x[:, :, :130] for name, x in inputs.items()}
-    out, _ = computed(emulator, RUNG, few, inputs=inputs)
+    out, _ = computed(emulator, RUNG, short_shape, inputs=inputs)
     np.testing.assert_array_equal(out, inputs["V"])
 
 
-# -- whatever the scores ------------------------------------------------------------------------------
+# -- hard scores --------------------------------------------------------------------------------------
 KINDS = [
     "logits of 1e4", "logits of 1e9", "all equal", "one hot", "rising", "falling", "large values of small weights",
 ]  # fmt: skip
@@ -120,7 +124,7 @@ def test_hard_scores_stay_finite_and_right(name, kind, causal, dtype):
         on(engine, BOTH[name], shape, small_of(name), inputs)
 
 
-def test_the_hard_scores_are_what_they_say():
+def test_hard_scores_have_the_stated_sizes():
     shape = AttentionShape(1, 2, 45, 16, scale=1, dtype="fp16")
     for kind, size in (("logits of 1e4", 1e4), ("logits of 1e9", 1e9), ("one hot", 1e4), ("falling", 4e5)):
         inputs = adversarial(kind, shape)
@@ -129,72 +133,74 @@ def test_the_hard_scores_are_what_they_say():
 
 
 @pytest.mark.parametrize("dtype", HALVES)
-def test_a_negative_scale_turns_the_order_round(dtype):
-    """The maximum is then that of the smallest product: Q's signs are turned, at any size of it."""
+def test_negative_scale_reverses_the_order(dtype):
+    """The maximum is then that of the smallest product: Q's signs are flipped, for scores of any size."""
     shape = AttentionShape(1, 1, 70, 24, scale=-1, dtype=dtype)
     for tiles in ({}, SMALL):
         on(emulator, RUNG, shape, tiles, adversarial("logits of 1e4", shape))
 
 
-SPOILT = {  # input, place in it (N, d), value
+SPOILT = {  # input, position in it (N, d), value
     "a NaN query": ("Q", (9, 2), np.nan),
     "an infinite query": ("Q", (9, 2), np.inf),
     "a NaN key": ("K", (11, 0), np.nan),
     "keys of -infinity": ("K", (slice(0, 18), slice(0, 1)), -np.inf),
     "keys of +-infinity": ("K", (slice(3, 6), slice(0, 1)), np.array([[-np.inf], [np.inf], [-np.inf]])),
     "all keys of -infinity": ("K", (slice(None), slice(0, 1)), -np.inf),
-    "an infinite value": ("V", (0, 1), np.inf),  # of a key that all see
+    "an infinite value": ("V", (0, 1), np.inf),  # of a key that is visible to all queries
     "a NaN value": ("V", (0, 3), np.nan),
 }
 
 
 @pytest.mark.parametrize("dtype", HALVES)
-@pytest.mark.parametrize("what", SPOILT)
-def test_infinities_and_nans_give_what_the_reference_gives(what, dtype):
-    """A key of -infinity is a mask: with small tiles a whole tile of such keys comes first. Where all of a row's are,
-    it is NaN, 0 / 0, and so it is where one is +infinity."""
-    at, place, value = SPOILT[what]
+@pytest.mark.parametrize("case", SPOILT)
+def test_infinities_and_nans_give_what_the_reference_gives(case, dtype):
+    """A key of -infinity is a mask. With small tiles, the first tile has only such keys.
+
+    A row is NaN (0 / 0) if all its keys are -infinity. It is NaN too if one score is +infinity.
+    """
+    name_of_input, index, value = SPOILT[case]
     for name, causal in itertools.product(BOTH, (0, 1)):
         shape = AttentionShape(1, 2, 37, 8, causal=causal, dtype=dtype)
         inputs = seeded_inputs(RUNG.build(shape, RUNG.default_tiles).of_role(INPUT))
         Q = inputs["Q"]
-        Q[..., 0] = np.abs(Q[..., 0]) + np.ones((), Q.dtype)  # else -infinity times it would be another sign
-        inputs[at][(..., *place)] = value
+        Q[..., 0] = np.abs(Q[..., 0]) + np.ones((), Q.dtype)  # else -infinity times it could be +infinity
+        inputs[name_of_input][(..., *index)] = value
         ref, _ = attention_ladder.reference(shape, **inputs)
-        assert np.isnan(ref).any() or not np.isfinite(inputs[at].astype("f4")).all()
+        assert np.isnan(ref).any() or not np.isfinite(inputs[name_of_input].astype("f4")).all()
         for engine in (emulator, cpu):
             with np.errstate(all="ignore"):
                 out, _ = computed(engine, BOTH[name], shape, small_of(name), inputs)
             np.testing.assert_array_equal(np.isnan(out), np.isnan(ref))
-            loose = {"fp16": 4e-3, "bf16": 3e-2}[dtype]
-            np.testing.assert_allclose(out.astype("f8"), ref, rtol=loose, atol=loose)
+            tolerance = {"fp16": 4e-3, "bf16": 3e-2}[dtype]
+            np.testing.assert_allclose(out.astype("f8"), ref, rtol=tolerance, atol=tolerance)
 
 
 # -- the scale of the error ---------------------------------------------------------------------------
 @pytest.mark.parametrize("dtype, bits", [("fp16", 11), ("bf16", 8)])
-def test_the_scale_admits_one_rounding_of_p_and_little_more(dtype, bits):
-    """Weights wrong by half a step of the type stay within the tolerance; by sixteen steps they do not."""
+def test_scale_allows_one_rounding_of_p_and_little_more(dtype, bits):
+    """Weights wrong by half a step of the type are within the tolerance, weights wrong by sixteen steps are not."""
     shape = AttentionShape(1, 2, 60, 16, dtype=dtype)
     inputs = seeded_inputs(RUNG.build(shape, RUNG.default_tiles).of_role(INPUT))
     ref, scale = attention_ladder.reference(shape, **inputs)
     Q, K, V = (inputs[name].astype("f8") for name in "QKV")
     p = np.exp(Q @ K.swapaxes(2, 3) / 4)
     p /= p.sum(axis=3, keepdims=True)
-    signs = np.sign(V.sum(axis=3))[:, :, None]  # the worst case: all of one mind
+    signs = np.sign(V.sum(axis=3))[:, :, None]  # the worst case: all errors have the sign that adds up
     for steps, within in ((0.5, True), (16, False)):
-        off = np.abs((p * (1 + steps * 2.0 ** (1 - bits) * signs)) @ V - ref)
-        assert (off <= TOLERANCE * scale).all() == within
+        errors = np.abs((p * (1 + steps * 2.0 ** (1 - bits) * signs)) @ V - ref)
+        assert (errors <= TOLERANCE * scale).all() == within
 
 
 # -- races, banks, faults --------------------------------------------------------------------------------
 @pytest.mark.parametrize("tiles", [{}, SMALL, {"Bc": 16, "STAGES": 3}, {"Bc": 32, "WM": 16}])
 @pytest.mark.parametrize("d", [37, 40])
-def test_the_order_of_warps_changes_nothing_and_nothing_races(tiles, d):
+def test_warp_order_changes_nothing_and_no_races(tiles, d):
     shape = RAGGED.with_(N=140, d=d)
     same_in_any_order(lambda options: on(emulator, RUNG, shape, tiles, options=options))
 
 
-FAULTS = {  # what is wrong: (what stands there, what is put in its place)
+FAULTS = {  # what is wrong: (original code, faulty code)
     "O not shrunk": ("scale_rows(o, rescale);", ";"),
     "the sum not shrunk": ("l[i][0] *= rescale[i][0], l[i][1] *= rescale[i][1];", ";"),
     "the maximum of two lanes": ("tile_m = fmaxf(tile_m, __shfl_xor_sync(~0u, tile_m, 2));", ";"),
@@ -214,8 +220,8 @@ FAULTS = {  # what is wrong: (what stands there, what is put in its place)
 
 
 @pytest.mark.parametrize("fault", FAULTS)
-def test_a_fault_in_the_kernel_is_seen(fault):
-    """What the tests above would see: the kernel with one thing wrong, at small tiles."""
+def test_fault_in_the_kernel_is_detected(fault):
+    """The tests above would detect a kernel with one fault, at small tiles."""
     right, wrong = FAULTS[fault]
     scale = -0.5 if "sign" in fault else 1.0 if "far" in fault else 0.0
     shape = RAGGED.with_(H=1, causal=int(fault != "rows beyond N"), scale=scale)
@@ -229,18 +235,18 @@ def test_a_fault_in_the_kernel_is_seen(fault):
         inputs = adversarial("logits of 1e9", shape)
     memory = memory_of(program, inputs)
     with np.errstate(all="ignore"):
-        ran = relaunched(program.steps[0], with_(wrong, right), memory)
-    if ran is None:
+        result = relaunched(program.steps[0], with_(wrong, right), memory)
+    if result is None:
         return
     ref, scale = attention_ladder.reference(shape, **inputs)
-    seen, out = np.isfinite(ref), memory.array("O").astype("f8")
-    off = np.abs(out - ref)[seen] > RUNG.tolerance * scale[seen]
-    assert ran.races or off.any() or np.isnan(out)[seen].any()
+    finite, out = np.isfinite(ref), memory.array("O").astype("f8")
+    errors = np.abs(out - ref)[finite] > RUNG.tolerance * scale[finite]
+    assert result.races or errors.any() or np.isnan(out)[finite].any()
 
 
 @pytest.mark.parametrize("d", [64, 128])
-def test_padded_rows_meet_in_no_bank(d):
-    """And without the padding they do."""
+def test_padded_rows_have_no_bank_conflicts(d):
+    """Without the padding there are conflicts."""
     shape = AttentionShape(1, 1, 64, d, dtype="fp16")
     program = RUNG.build(shape, RUNG.check(shape, {"Br": 64}))
     (step,) = program.steps
@@ -254,7 +260,7 @@ def test_padded_rows_meet_in_no_bank(d):
     assert conflicts(with_("PITCH = DP;", "PITCH = DP + 8;")) > 1000
 
 
-# -- what is counted ------------------------------------------------------------------------------------
+# -- counters -------------------------------------------------------------------------------------------
 def counted(s: AttentionShape, tiles=None) -> dict[str, int]:
     program = RUNG.build(s, RUNG.check(s, tiles))
     session = emulator.Session(program, seeded_inputs(program.of_role(INPUT)), Options())
@@ -262,19 +268,19 @@ def counted(s: AttentionShape, tiles=None) -> dict[str, int]:
     return session.counters.total
 
 
-def test_products_are_all_on_the_tensor_cores_and_nothing_is_multiplied_in_vain():
+def test_all_products_run_on_tensor_cores_without_waste():
     shape = AttentionShape(1, 1, 256, 64, dtype="fp16")
     total = counted(shape)
     assert total["flops_mma"] == shape.flops
-    assert total["bytes_st"] == 2 * 256 * 64  # O alone, no S and P
+    assert total["bytes_st"] == 2 * 256 * 64  # only O, no S and P
     assert total["flops_fp"] < shape.flops / 10
 
 
-def test_tiles_of_hidden_keys_are_left_out_warp_by_warp():
-    """Of 8 x 8 squares of 32 queries and keys a causal run multiplies those on the diagonal and below: 36 of 64."""
+def test_tiles_of_hidden_keys_are_skipped_by_each_warp():
+    """Of 8 x 8 squares of 32 queries and keys, a causal run multiplies those on and below the diagonal: 36 of 64."""
     shape = AttentionShape(1, 1, 256, 32, dtype="bf16")
-    whole, causal = (counted(shape.with_(causal=c), {"Bc": 32})["flops_mma"] for c in (0, 1))
-    assert causal * 64 == whole * 36
+    full, causal = (counted(shape.with_(causal=c), {"Bc": 32})["flops_mma"] for c in (0, 1))
+    assert causal * 64 == full * 36
 
 
 # -- tile sizes and rules -----------------------------------------------------------------------------
@@ -286,7 +292,7 @@ def test_every_choice_of_tile_sizes_runs_or_names_its_rule(data):
 
 
 @pytest.mark.parametrize("d", [4, 64, 128])
-def test_every_choice_is_part_of_some_legal_set_and_the_stock_sets_are_legal(d):
+def test_every_choice_is_in_a_legal_set_and_precompiled_sets_are_legal(d):
     shape = AttentionShape(1, 1, 2048, d, dtype="fp16")
     each_choice_is_legal(RUNG, shape)
     sets = list(RUNG.tile_sets(shape))
@@ -295,12 +301,14 @@ def test_every_choice_is_part_of_some_legal_set_and_the_stock_sets_are_legal(d):
 
 @pytest.mark.parametrize("d", [16, 64, 96, 128])
 def test_no_kernel_spills(d):
-    """At every set of tile sizes that is compiled ahead."""
+    """Checks every precompiled set of tile sizes."""
     shape = AttentionShape(1, 1, 256, d, dtype="fp16")
     for tiles in RUNG.tile_sets(shape):
         (step,) = RUNG.build(shape, tiles).steps
-        told = ptxas_resources(ptxas_log(sources.translation_unit(step.source), step.source, step.defines))
-        assert told["spill_bytes"] == 0 and 0 < told["registers"] <= 255, tiles
+        resources = ptxas_resources(
+            ptxas_log(sources.translation_unit(step.source), step.source, step.defines)
+        )
+        assert resources["spill_bytes"] == 0 and 0 < resources["registers"] <= 255, tiles
 
 
 RULES = [
@@ -317,15 +325,15 @@ RULES = [
 ]  # fmt: skip
 
 
-@pytest.mark.parametrize(("name", "shape", "tiles", "words"), RULES)
-def test_what_cannot_run_names_its_rule(name, shape, tiles, words):
+@pytest.mark.parametrize(("name", "shape", "tiles", "message"), RULES)
+def test_unsupported_settings_name_the_rule(name, shape, tiles, message):
     s = AttentionShape(**{"B": 1, "H": 1, "N": 8, "d": 4, "dtype": "fp16"} | shape)
-    with pytest.raises(RuleError, match=words):
+    with pytest.raises(RuleError, match=message):
         BOTH[name].check(s, tiles)
 
 
 # -- memory -----------------------------------------------------------------------------------------
-def test_the_unfused_rung_keeps_s_in_fp32_and_p_in_halves():
+def test_unfused_rung_stores_s_in_fp32_and_p_in_16_bits():
     shape = AttentionShape(1, 2, 8192, 64, dtype="fp16")
     square = 2 * 8192**2
     for name, workspace in (("flash-mma", 0), ("cublas", 4 * square + 2 * square)):
@@ -336,15 +344,15 @@ def test_the_unfused_rung_keeps_s_in_fp32_and_p_in_halves():
         assert cost.bytes == shape.bytes + 2 * workspace
 
 
-def test_what_is_checked_in_stays_small_and_fits_the_rung():
+def test_committed_kernels_are_small_and_match_the_rung():
     shapes = [p.shape for p in attention_ladder.LADDER.presets.values() if p.shape.dtype in HALVES]
-    usual = [(s, RUNG.default_tiles) for s in shapes]
+    default_tiles = [(s, RUNG.default_tiles) for s in shapes]
     first = {s.dtype: s for s in reversed(shapes)}.values()
     names = {
         precompiled.place(step.source, step.defines)[1]
-        for s, tiles in (*usual, *((s, tiles) for s in first for tiles in RUNG.tile_sets(s)))
+        for s, tiles in (*default_tiles, *((s, tiles) for s in first for tiles in RUNG.tile_sets(s)))
         for step in RUNG.build(s, tiles).steps
     }
-    held = archived("attention")
-    assert {name for name in held if name.startswith("06_flash_mma.")} == names
-    assert sum(held[name] for name in names) < 400_000
+    committed = archived("attention")
+    assert {name for name in committed if name.startswith("06_flash_mma.")} == names
+    assert sum(committed[name] for name in names) < 400_000

@@ -22,13 +22,13 @@ from tests.helpers.shapes import conv_shapes, layer_shapes
 
 pytestmark = pytest.mark.gpu
 RUNGS = [r.name for r in conv_ladder.OWN]
-OURS = [r for r in conv_ladder.LADDER.rungs if r.library != "cuDNN"]
-POOL_GRAIN = 512  # CuPy's pool hands memory out in multiples of this
+OUR_RUNGS = [r for r in conv_ladder.LADDER.rungs if r.library != "cuDNN"]
+POOL_GRAIN = 512  # bytes: CuPy's pool allocates multiples of this
 
 
 @st.composite
 def three_by_three(draw) -> ConvShape:
-    """What Winograd takes, beyond a tile and a block each way."""
+    """Draw a shape that Winograd supports, larger than a tile and a block each way."""
     s = draw(layer_shapes(most=5, groups=False))
     return ConvShape(
         s.N, draw(st.integers(1, 40)), s.H + 5, s.W + 5, draw(st.integers(1, 70)), 3, 3,
@@ -37,11 +37,14 @@ def three_by_three(draw) -> ConvShape:
 
 
 def rounding(s: ConvShape, rung: str = "conv/direct") -> float:
-    """What relative L2 error of float32 is seen to stay under. A sum's grows as the root of its length, in any order
-    of its terms; Winograd's transforms add their own, FFT's the size of the image."""
+    """Return a bound on the relative L2 errors measured in float32.
+
+    The error of a sum grows with the root of its length, in any order of its terms. Winograd's transforms add an error
+    of their own. The error of FFT grows with the image.
+    """
     m = {"conv/winograd-2x2": 2, "conv/winograd-4x4": 4, "conv/winograd-nonfused": 4}.get(rung)
-    own = conv_winograd.MOST_ERROR[m] if m else 2e-6 if rung == "conv/fft" else 0
-    return max(own, 1e-7 + 0.5 * np.finfo("f4").eps * s.CRS**0.5)
+    transform_error = conv_winograd.MOST_ERROR[m] if m else 2e-6 if rung == "conv/fft" else 0
+    return max(transform_error, 1e-7 + 0.5 * np.finfo("f4").eps * s.CRS**0.5)
 
 
 @settings(max_examples=200, deadline=None)
@@ -57,28 +60,30 @@ def test_every_rung_agrees_at_any_shape(shape, tile, block):
 
 @settings(max_examples=200, deadline=None)
 @given(shape=st.one_of(layer_shapes(most=5), three_by_three()), data=st.data())
-def test_every_algorithm_agrees_at_any_shape_it_takes(shape, data):
-    """At tile sizes that are compiled ahead: any other would wait for a compiler."""
-    able = [r for r in OURS if availability.runs(r, shape, r.default_tiles)]
-    tiles = {r.name: data.draw(st.sampled_from(list(r.tile_sets(shape))), r.name) for r in able}
-    for result in compare([r.name for r in able], shape, engine="cuda", tiles=tiles, measure=False):
+def test_every_algorithm_agrees_at_any_supported_shape(shape, data):
+    """Uses precompiled tile sizes: others would wait for a compiler."""
+    supported = [r for r in OUR_RUNGS if availability.runs(r, shape, r.default_tiles)]
+    tiles = {r.name: data.draw(st.sampled_from(list(r.tile_sets(shape))), r.name) for r in supported}
+    for result in compare([r.name for r in supported], shape, engine="cuda", tiles=tiles, measure=False):
         assert result.output.shape == shape.y_shape, result.rung
 
 
 @pytest.mark.parametrize("key", CONV_PRESETS | CONV_LAYER_PRESETS)
 def test_every_preset(key):
-    """cuDNN's rungs too, of which some are refused."""
+    """Includes cuDNN's rungs, some of which are refused."""
     shape, refused = (CONV_PRESETS | CONV_LAYER_PRESETS)[key].shape, []
-    able = [rung.name for rung in availability.supported_rungs(conv_ladder.LADDER, "cuda", shape)]
-    results = compare(able, shape, engine="cuda", measure=False, refused=lambda *said: refused.append(said))
-    assert {r.rung for r in results} | {rung for rung, _ in refused} == set(able)
+    supported = [rung.name for rung in availability.supported_rungs(conv_ladder.LADDER, "cuda", shape)]
+    results = compare(
+        supported, shape, engine="cuda", measure=False, refused=lambda *reason: refused.append(reason)
+    )
+    assert {r.rung for r in results} | {rung for rung, _ in refused} == set(supported)
     for result in results:
         if "cudnn" not in result.rung:
             assert result.error < rounding(shape, result.rung), result.rung
 
 
 @pytest.mark.parametrize("scale", [1e-4, 1e4])
-def test_values_far_from_one(scale):
+def test_very_small_and_large_values(scale):
     s = ConvShape(2, 5, 19, 23, 7, 3, 5, stride=(2, 1), pad=(1, 3), dilation=(2, 1))
     rng = np.random.default_rng(1)
     x = (scale * rng.standard_normal(s.x_shape)).astype("f4")
@@ -89,7 +94,7 @@ def test_values_far_from_one(scale):
 
 
 def test_offsets_beyond_two_to_the_31():
-    """The last image of a batch whose data matrix has 2.3e9 elements is right, on every rung."""
+    """Checks the last image of a batch whose data matrix has 2.3e9 elements, on every rung."""
     s = ConvShape(N=11, C=16, H=512, W=512, K=2, R=7, S=7, pad=3)
     assert s.N * s.CRS * s.PQ > 2**31
     rng = np.random.default_rng(2)
@@ -103,7 +108,7 @@ def test_offsets_beyond_two_to_the_31():
         assert agrees(out[-1:], ref, scale, rung.tolerance), rung.name
 
 
-def test_memory_measured_is_memory_predicted():
+def test_measured_memory_equals_prediction():
     s = CONV_PRESETS["resnet50-res2-3x3-n1"].shape
     for result in compare(RUNGS, s, engine="cuda", budget=Budget(samples=5, seconds=0.5)):
         m, program = result.measurement, conv_ladder.LADDER.rung(result.rung).build(s, result.tiles)
@@ -114,8 +119,8 @@ def test_memory_measured_is_memory_predicted():
 
 @pytest.mark.parametrize("rung", RUNGS)
 @pytest.mark.parametrize("key", ["toy", "resnet50-res2-1x1", "resnet50-res4-3x3-n32"])
-def test_cold_and_hot_are_measured_apart(key, rung):
-    """Hot is never slower: what Python needs to launch is in neither."""
+def test_cold_and_hot_are_measured_separately(key, rung):
+    """Hot is never slower. Neither includes the time that Python needs to launch."""
     budget = Budget(samples=100, seconds=2)
     cold = run(rung, CONV_PRESETS[key].shape, engine="cuda", mode="cold", budget=budget).measurement
     hot = run(rung, CONV_PRESETS[key].shape, engine="cuda", mode="hot", budget=budget).measurement

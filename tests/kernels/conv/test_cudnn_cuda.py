@@ -1,4 +1,4 @@
-"""cuDNN on a GPU: each algorithm right wherever it says that it runs, refusals in its words, workspace as it asks."""
+"""cuDNN on a GPU: results of each algorithm where cuDNN supports it, its refusals, its workspace."""
 
 from __future__ import annotations
 
@@ -26,8 +26,8 @@ from tests.helpers.shapes import conv_shapes
 
 pytestmark = pytest.mark.gpu
 RES3 = CONV_PRESETS["resnet50-res3-3x3-n32"].shape
-POOL_GRAIN = 512  # CuPy's pool hands memory out in multiples of this
-SAID = re.compile(
+POOL_GRAIN = 512  # bytes: CuPy's pool allocates multiples of this
+UNSUPPORTED_MESSAGE = re.compile(
     r"cuDNN 9\.\d+\.\d+ does not support [A-Z_]+ for this shape \(CUDNN_STATUS_NOT_SUPPORTED\w*\)"
 )
 
@@ -40,25 +40,25 @@ def library() -> cudnn.Cudnn:
         pytest.skip(str(e))
 
 
-def opened(rung: Rung, s: ConvShape, inputs: dict):
-    """(session, output), or None where cuDNN refuses."""
+def open_or_none(rung: Rung, s: ConvShape, inputs: dict):
+    """Return (session, output), or None if cuDNN refuses."""
     try:
         session = cuda.open(rung.build(s, rung.check(s, {})), inputs)
         return session, session.verify_run()
     except UnsupportedError as e:
-        assert SAID.fullmatch(str(e)), e
+        assert UNSUPPORTED_MESSAGE.fullmatch(str(e)), e
         return None
 
 
-def ran(s: ConvShape) -> dict[str, float]:
-    """Relative error by rung, of those that cuDNN supports; each element verified."""
+def run_supported(s: ConvShape) -> dict[str, float]:
+    """Return the relative error of each rung that cuDNN supports, with each element verified."""
     inputs = seeded_inputs([b for b in conv_common.buffers(s) if b.role == INPUT])
     ref, scale = reference.conv(s, **inputs)
     errors = {}
     for rung in conv_library.RUNGS:
         assert availability.runs(rung, s, {})
-        if got := opened(rung, s, inputs):
-            session, out = got
+        if opened := open_or_none(rung, s, inputs):
+            session, out = opened
             session.close()
             bound = rung.scale(s, {}, inputs) if rung.scale else scale
             assert agrees(out, ref, bound, rung.tolerance), rung.name
@@ -68,43 +68,43 @@ def ran(s: ConvShape) -> dict[str, float]:
 
 @settings(max_examples=200, deadline=None)
 @given(s=conv_shapes(most=5), bias=st.integers(0, 1), relu=st.integers(0, 1))
-def test_what_it_runs_is_right_at_any_shape(s, bias, relu):
-    assert "conv/cudnn-implicit-gemm" in ran(s.with_(bias=bias, relu=relu))
+def test_supported_algorithms_agree_at_any_shape(s, bias, relu):
+    assert "conv/cudnn-implicit-gemm" in run_supported(s.with_(bias=bias, relu=relu))
 
 
 @pytest.mark.parametrize("groups", [2, 8])
 def test_groups(groups):
-    assert ran(ConvShape(2, 8, 15, 17, 16, 3, 3, stride=(2, 1), pad=1, groups=groups))
+    assert run_supported(ConvShape(2, 8, 15, 17, 16, 3, 3, stride=(2, 1), pad=1, groups=groups))
 
 
 @pytest.mark.parametrize("key", CONV_PRESETS)
 def test_every_preset(key):
-    errors = ran(CONV_PRESETS[key].shape)
+    errors = run_supported(CONV_PRESETS[key].shape)
     assert errors["conv/cudnn-implicit-precomp-gemm"] < 2e-6  # TF32 would be off by 1e-4 and more
-    # Large tiles of 5 x 5 taps lose digits: `ran` holds them to their bound.
+    # Large tiles of 5 x 5 taps lose digits: `run_supported` checks their bound.
     errors.pop("conv/cudnn-winograd-nonfused", None)
     assert max(errors.values()) < 1e-4
 
 
-def test_a_layer_has_algorithms_of_several_kinds():
-    assert len(ran(RES3)) >= 3
+def test_layer_has_several_algorithms():
+    assert len(run_supported(RES3)) >= 3
 
 
-def test_workspace_is_what_cudnn_asks_for():
+def test_workspace_is_what_cudnn_reports():
     inputs = seeded_inputs([b for b in conv_common.buffers(RES3) if b.role == INPUT])
     convolution = cudnn.Convolution(cudnn.load(), conv_common.struct(RES3), RES3.maps)
-    seen = Counter()
+    needs_workspace = Counter()
     for rung, algorithm in zip(conv_library.RUNGS, conv_library.IDEAS, strict=True):
-        if got := opened(rung, RES3, inputs):
-            session, _ = got
-            asked = convolution.workspace_bytes(algorithm)
-            assert session.bytes["workspace"] == -(-asked // POOL_GRAIN) * POOL_GRAIN, rung.name
+        if opened := open_or_none(rung, RES3, inputs):
+            session, _ = opened
+            workspace_bytes = convolution.workspace_bytes(algorithm)
+            assert session.bytes["workspace"] == -(-workspace_bytes // POOL_GRAIN) * POOL_GRAIN, rung.name
             session.close()
-            seen[asked > 0] += 1
-    assert seen[True]  # at least one wants some
+            needs_workspace[workspace_bytes > 0] += 1
+    assert needs_workspace[True]  # at least one algorithm needs some
 
 
-def test_what_it_lists_are_algorithms_we_know():
+def test_listed_algorithms_are_known():
     convolution = cudnn.Convolution(cudnn.load(), conv_common.struct(RES3), RES3.maps)
     listed = convolution.listed()
     assert {t.algorithm for t in listed} <= set(cudnn.ALGORITHMS) and any(t.supported for t in listed)
@@ -122,5 +122,5 @@ def test_it_is_timed_in_both_modes(mode):
     assert min(timed.samples_ms) > 0
 
 
-def test_the_version_stands_in_the_conditions():
+def test_conditions_include_the_cudnn_version():
     assert cuda.conditions()["cudnn"] == cudnn.version()

@@ -1,4 +1,4 @@
-"""conv/fft without a GPU: right at any shape, whole and tiled, and what its rules, workspace and tolerance say."""
+"""conv/fft without a GPU: results at any shape, whole and tiled, and its rules, workspace and tolerance."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ from tests.helpers.tried import computed, same_in_any_order, told
 RUNG = conv_fft.RUNGS[0]
 MOST_ERROR = 2e-6  # relative L2, at any shape
 TILES = [{"FFT_TILE": t, "SPECTRA": n} for t in RUNG.tiles["FFT_TILE"] for n in RUNG.tiles["SPECTRA"]]
-IN_THE_PADDING = ConvShape(1, 1, 1, 1, 1, 1, 1, stride=2, pad=1)  # the one pixel lies under no window
+ONLY_PADDING = ConvShape(1, 1, 1, 1, 1, 1, 1, stride=2, pad=1)  # the only pixel is under no window
 some_shapes = st.builds(
     lambda s, bias, relu: s.with_(bias=bias, relu=relu),
     conv_shapes(most=3), st.integers(0, 1), st.integers(0, 1),
@@ -32,7 +32,7 @@ some_shapes = st.builds(
 
 
 def output(engine, s: ConvShape, tiles: dict, options=None):
-    """(output, reference, scale, inputs) of a run with everything poisoned before."""
+    """Return (output, reference, scale, inputs) of a run with all buffers poisoned before."""
     out, inputs = computed(engine, RUNG, s, tiles, options=options)
     return out, *told(RUNG, s, tiles, inputs), inputs
 
@@ -45,24 +45,24 @@ def check(engine, s: ConvShape, tiles: dict) -> None:
         assert relative_error(out, ref) < MOST_ERROR
 
 
-# -- right at any shape -----------------------------------------------------------------------------
+# -- results at any shape ---------------------------------------------------------------------------
 @settings(max_examples=8, deadline=None)
-@example(s=IN_THE_PADDING, tiles=TILES[0])
+@example(s=ONLY_PADDING, tiles=TILES[0])
 @given(s=some_shapes, tiles=st.sampled_from(TILES))
-def test_the_emulator_agrees_with_the_reference_at_any_shape(s, tiles):
+def test_emulator_agrees_with_the_reference_at_any_shape(s, tiles):
     check(emulator, s, tiles)
 
 
 @settings(max_examples=60, deadline=None)
-@example(s=IN_THE_PADDING, tiles=TILES[0])
+@example(s=ONLY_PADDING, tiles=TILES[0])
 @given(s=some_shapes, tiles=st.sampled_from(TILES))
-def test_the_cpu_twins_agree_at_any_shape(s, tiles):
+def test_cpu_agrees_with_the_reference_at_any_shape(s, tiles):
     check(cpu, s, tiles)
 
 
 @pytest.mark.parametrize("tiles", TILES, ids=str)
 def test_more_filters_maps_and_images_than_a_block_has(tiles):
-    """Several blocks in each direction, none of them full; several transforms over an image."""
+    """Covers several blocks in each direction, none of them full, and several transforms over an image."""
     check(emulator, ConvShape(3, 5, 21, 34, 34, 3, 5, stride=(2, 1), pad=(1, 2), bias=1), tiles)
 
 
@@ -71,7 +71,7 @@ def test_more_filters_maps_and_images_than_a_block_has(tiles):
     H=st.integers(1, 70), W=st.integers(1, 70), R=st.integers(1, 7), S=st.integers(1, 7), u=st.integers(1, 4),
     pad=st.integers(0, 8), dilation=st.integers(1, 2),
 )  # fmt: skip
-def test_parts_of_an_image_give_what_the_whole_gives(H, W, R, S, u, pad, dilation):
+def test_parts_of_an_image_equal_the_whole(H, W, R, S, u, pad, dilation):
     H, W = (max(n, dilation * (taps - 1) + 1 - 2 * pad) for n, taps in ((H, R), (W, S)))
     s = ConvShape(1, 2, H, W, 2, R, S, stride=(u, 1), pad=pad, dilation=dilation)
     whole, _, scale, _ = output(cpu, s, {"FFT_TILE": 0})
@@ -89,37 +89,39 @@ def test_layers_on_the_cpu(shape):
         assert relative_error(out, ref) < MOST_ERROR
 
 
-def test_the_order_of_warps_changes_nothing_and_nothing_races():
+def test_warp_order_changes_nothing_and_no_races():
     s, tiles = ConvShape(2, 9, 11, 12, 33, 3, 3, pad=1), {"FFT_TILE": 16}
     same_in_any_order(lambda options: output(emulator, s, tiles, options)[0], ("forward", "reversed", 1))
 
 
-# -- what makes it wrong ---------------------------------------------------------------------------
+# -- faults ----------------------------------------------------------------------------------------
 @pytest.mark.parametrize("tile", [0, 16])
-def test_no_array_gives_more_outputs_than_its_size_less_the_span(monkeypatch, tile):
-    """One output more of each transform, and its window runs over the end: the docstring's argument, broken."""
+def test_array_gives_no_more_outputs_than_its_size_minus_the_span(monkeypatch, tile):
+    """With one output more per transform, its window wraps around: the argument of fft's docstring does not hold."""
     s = ConvShape(
         1, 2, 16, 18, 2, 3, 3
-    )  # whole it is 16 x 18: both products of 2, 3, 5 and 7, nothing to spare
+    )  # the whole array is 16 x 18: both products of 2, 3, 5 and 7, without extra rows
     check(cpu, s, {"FFT_TILE": tile})
-    right = conv_fft.cut
+    original_cut = conv_fft.cut
 
-    def greedy(s, tiles):
-        of = right(s, tiles).copy()
-        of["step_h"] += 1
-        return of
+    def too_large_step(s, tiles):
+        cut_struct = original_cut(s, tiles).copy()
+        cut_struct["step_h"] += 1
+        return cut_struct
 
     shape = s.with_(H=s.H + 1) if not tile else s.with_(H=31)
     monkeypatch.setattr(conv_fft, "good_size", lambda n: n - 1 if n == shape.H else n)
-    check(cpu, shape, {"FFT_TILE": tile})  # a whole that is too small by one is cut in two, and right
-    monkeypatch.setattr(conv_fft, "cut", greedy)
+    check(
+        cpu, shape, {"FFT_TILE": tile}
+    )  # an array that is too small by one is cut in two, with right results
+    monkeypatch.setattr(conv_fft, "cut", too_large_step)
     out, ref, scale, _ = output(cpu, shape, {"FFT_TILE": tile})
     assert not agrees(out, ref, scale, RUNG.tolerance)
 
 
 @pytest.mark.parametrize("C", [1, 64, 512])
-def test_a_lost_product_is_noticed(C):
-    """The scale lies above the definition's own: still no output may lack one typical product."""
+def test_lost_product_is_detected(C):
+    """The scale is larger than the definition's, but one typical lost product still exceeds the tolerance."""
     s = ConvShape(1, C, 12, 12, 3, 3, 3)
     out, ref, scale, inputs = output(cpu, s, {"FFT_TILE": 0})
     assert agrees(out, ref, scale, RUNG.tolerance)
@@ -130,7 +132,7 @@ def test_a_lost_product_is_noticed(C):
 
 # -- sizes, rules, workspace -----------------------------------------------------------------------
 @given(st.integers(1, 4000))
-def test_good_sizes_are_the_least(n):
+def test_good_sizes_are_the_smallest(n):
     def smooth(m):
         for p in (2, 3, 5, 7):
             while m % p == 0:
@@ -142,16 +144,26 @@ def test_good_sizes_are_the_least(n):
 
 @settings(max_examples=200)
 @given(s=conv_shapes(most=4), tiles=st.sampled_from(TILES))
-def test_the_transforms_reach_every_output_and_a_whole_is_one(s, tiles):
-    of = conv_fft.cut(s, tiles)
-    assert of["down"] * of["step_h"] > (s.P - 1) * s.u >= (of["down"] - 1) * of["step_h"]
-    assert of["across"] * of["step_w"] > (s.Q - 1) * s.v >= (of["across"] - 1) * of["step_w"]
-    assert tiles["FFT_TILE"] or (of["down"], of["across"]) == (1, 1)
-    assert tiles["FFT_TILE"] or (of["rows"] >= s.H + 2 * s.pad_h and of["columns"] >= s.W + 2 * s.pad_w)
+def test_transforms_cover_every_output(s, tiles):
+    cut_struct = conv_fft.cut(s, tiles)
+    assert (
+        cut_struct["down"] * cut_struct["step_h"]
+        > (s.P - 1) * s.u
+        >= (cut_struct["down"] - 1) * cut_struct["step_h"]
+    )
+    assert (
+        cut_struct["across"] * cut_struct["step_w"]
+        > (s.Q - 1) * s.v
+        >= (cut_struct["across"] - 1) * cut_struct["step_w"]
+    )
+    assert tiles["FFT_TILE"] or (cut_struct["down"], cut_struct["across"]) == (1, 1)
+    assert tiles["FFT_TILE"] or (
+        cut_struct["rows"] >= s.H + 2 * s.pad_h and cut_struct["columns"] >= s.W + 2 * s.pad_w
+    )
 
 
 @pytest.mark.parametrize(
-    ("shape", "tiles", "words"),
+    ("shape", "tiles", "message"),
     [
         (ConvShape(1, 4, 8, 8, 4, 3, 3, groups=2), {}, "groups must be 1, got 2"),
         (ConvShape(1, 1, 40, 8, 1, 17, 3), {"FFT_TILE": 16}, r"dilation_h\*\(R-1\)\+1 <= FFT_TILE \(16\), got 17"),
@@ -164,25 +176,25 @@ def test_the_transforms_reach_every_output_and_a_whole_is_one(s, tiles):
         (ConvShape(1, 2**17, 126, 126, 1, 3, 3, pad=1), {}, r"C\*rows\*columns must stay below 2\^31 - 256, got"),
     ],
 )  # fmt: skip
-def test_rules_are_named_with_their_values(shape, tiles, words):
-    with pytest.raises(RuleError, match=words):
+def test_rules_are_named_with_their_values(shape, tiles, message):
+    with pytest.raises(RuleError, match=message):
         RUNG.check(shape, tiles)
 
 
-def test_workspace_over_the_limit_names_its_bytes_and_tiles_bring_it_down():
-    """512 x 512 filters of 3 x 3 padded to 224 x 224 and their spectra: more than a hundred gigabytes."""
+def test_workspace_limit_names_its_bytes_and_tiles_reduce_it():
+    """512 x 512 filters of 3 x 3, padded to 224 x 224, and their spectra need more than a hundred gigabytes."""
     s = ConvShape(1, 512, 224, 224, 512, 3, 3)
     filters = 4 * 512 * 512 * (224 * 224 + 2 * 224 * 113)
     images = 2 * 4 * 512 * (224 * 224 + 2 * 224 * 113)
-    with pytest.raises(RuleError) as told:
+    with pytest.raises(RuleError) as error:
         RUNG.check(s, {"FFT_TILE": 0})
-    assert f"must not exceed {16 * 2**30:,} bytes, got {filters + images:,}" in str(told.value)
-    assert f"{filters:,}" in str(told.value)
+    assert f"must not exceed {16 * 2**30:,} bytes, got {filters + images:,}" in str(error.value)
+    assert f"{filters:,}" in str(error.value)
     tiles = RUNG.check(s, {"FFT_TILE": 32})
     assert RUNG.build(s, tiles).nbytes(WORKSPACE) == 4 * (512 * 512 + 2 * 64 * 512) * (32 * 32 + 2 * 32 * 17)
 
 
-def test_what_is_predicted_is_what_is_allocated():
+def test_predicted_workspace_equals_allocated():
     s = CONV_PRESETS["lenet-conv1"].shape
     program = RUNG.build(s, RUNG.default_tiles)
     predicted = RUNG.cost(s, program).workspace_bytes
@@ -192,14 +204,14 @@ def test_what_is_predicted_is_what_is_allocated():
     }
 
 
-def test_strides_are_thrown_away_not_saved():
-    """The same transforms at stride 1 and 2, so the same work; direct convolution has a quarter of it."""
+def test_strides_do_not_reduce_executed_flops():
+    """The transforms are the same at stride 1 and 2. Direct convolution has a quarter of its FLOPs at stride 2."""
     s = ConvShape(1, 8, 64, 64, 8, 3, 3, pad=1)
-    wide, narrow = (conv_fft.executed_flops(s.with_(u=n, v=n), RUNG.default_tiles) for n in (1, 2))
-    assert wide == RUNG.cost(s, RUNG.build(s, RUNG.default_tiles)).flops
-    assert wide == narrow and s.with_(u=2, v=2).flops * 3.9 < s.flops
+    stride_1, stride_2 = (conv_fft.executed_flops(s.with_(u=n, v=n), RUNG.default_tiles) for n in (1, 2))
+    assert stride_1 == RUNG.cost(s, RUNG.build(s, RUNG.default_tiles)).flops
+    assert stride_1 == stride_2 and s.with_(u=2, v=2).flops * 3.9 < s.flops
     products = 8 * 8 * 8 * 70 * 36  # 66 x 66 becomes 70 x 70: complex products of 70 x 36 frequencies
-    assert narrow - products == round(2.5 * 70 * 70 * math.log2(70 * 70) * (8 + 64 + 8))
+    assert stride_2 - products == round(2.5 * 70 * 70 * math.log2(70 * 70) * (8 + 64 + 8))
 
 
 @needs_nvrtc

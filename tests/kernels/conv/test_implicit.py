@@ -1,5 +1,4 @@
-"""conv/direct-tiled and the implicit GEMMs without a GPU: right at any shape with groups, bias and ReLU, free of
-races, told by their rules."""
+"""conv/direct-tiled and the implicit GEMMs without a GPU: results at any shape with groups, bias and ReLU, races, rules."""
 
 from __future__ import annotations
 
@@ -30,60 +29,60 @@ RUNGS = {rung.name: rung for rung in conv_implicit.RUNGS}
 PLAIN, MAGIC, DIRECT = (
     RUNGS[f"conv/{name}"] for name in ("implicit-gemm-plain", "implicit-gemm", "direct-tiled")
 )
-OLD = {rung.name: rung for rung in conv_ladder.OWN}
+BASIC_RUNGS = {rung.name: rung for rung in conv_ladder.OWN}
 TOY = ConvShape(1, 1, 8, 8, 2, 3, 3)
-# Several blocks, parts of them outside, several images in a tile, more terms than two tiles, a group each.
+# Several blocks, partly outside, several images in a tile, more terms than two tiles, two groups.
 RAGGED = ConvShape(3, 6, 9, 7, 10, 3, 2, stride=(2, 1), pad=(2, 1), dilation=(1, 2), groups=2, bias=1, relu=1)
 
 
-# -- right at any shape -----------------------------------------------------------------------------
+# -- results at any shape ---------------------------------------------------------------------------
 @pytest.mark.parametrize("name", RUNGS)
 @settings(max_examples=6, deadline=None)
 @given(shape=layer_shapes())
-def test_the_emulator_agrees_with_the_reference_at_any_shape(name, shape):
+def test_emulator_agrees_with_the_reference_at_any_shape(name, shape):
     on(emulator, RUNGS[name], shape)
 
 
 @pytest.mark.parametrize("name", RUNGS)
 @settings(max_examples=25, deadline=None)
 @given(shape=layer_shapes(most=5))
-def test_the_cpu_twins_agree_at_any_shape(name, shape):
+def test_cpu_agrees_with_the_reference_at_any_shape(name, shape):
     assert on(cpu, RUNGS[name], shape).dtype == np.float32
 
 
 @pytest.mark.parametrize("name", RUNGS)
-def test_a_shape_with_all_at_once_is_walked_alike_by_twin_and_kernel(name):
+def test_cpu_equals_kernel_at_a_ragged_shape(name):
     np.testing.assert_allclose(
         on(emulator, RUNGS[name], RAGGED), on(cpu, RUNGS[name], RAGGED), rtol=1e-4, atol=1e-5
     )
 
 
-@pytest.mark.parametrize("name", OLD)
+@pytest.mark.parametrize("name", BASIC_RUNGS)
 @settings(max_examples=6, deadline=None)
 @given(shape=layer_shapes(groups=False))
-def test_the_earlier_rungs_add_bias_and_relu_in_a_step_of_their_own(name, shape):
+def test_basic_rungs_add_bias_and_relu_in_a_separate_step(name, shape):
     for engine in (emulator, cpu):
-        on(engine, OLD[name], shape)
-    steps = [step.name for step in OLD[name].build(shape, OLD[name].default_tiles).steps]
+        on(engine, BASIC_RUNGS[name], shape)
+    steps = [step.name for step in BASIC_RUNGS[name].build(shape, BASIC_RUNGS[name].default_tiles).steps]
     assert ("bias_relu" in steps) == bool(shape.bias or shape.relu)
 
 
-def test_a_step_that_finishes_costs_the_output_in_and_out_again():
-    rung, finished = OLD["conv/direct"], TOY.with_(relu=1)
+def test_bias_relu_step_costs_the_output_read_and_written():
+    rung, finished = BASIC_RUNGS["conv/direct"], TOY.with_(relu=1)
     plain, more = (rung.cost(s, rung.build(s, rung.default_tiles)) for s in (TOY, finished))
     assert more.bytes - plain.bytes == 2 * 4 * TOY.elements["y"] and more.flops == plain.flops
 
 
 @pytest.mark.parametrize("name", RUNGS)
-def test_long_sums_are_made_in_parts(name):
-    """More terms than implicit-gemm sums at a stretch, pixels by four and not."""
+def test_long_sums_are_added_in_parts(name):
+    """Has more terms than implicit-gemm adds in one partial sum, with pixels divisible by four and not."""
     for H in (3, 4) if name != DIRECT.name else (3,):
         on(emulator, RUNGS[name], ConvShape(1, 174, H, 4, 3, 3, 3, pad=1, bias=1, relu=1))
 
 
-def test_parts_are_no_longer_than_the_source_says():
-    told = re.search(r"constexpr int PART = (\d+);", sources.text("conv/implicit.cuh"))
-    assert int(told[1]) == conv_implicit.PART
+def test_part_length_equals_the_source():
+    info = re.search(r"constexpr int PART = (\d+);", sources.text("conv/implicit.cuh"))
+    assert int(info[1]) == conv_implicit.PART
     for tiles in (t for t in tried.legal(MAGIC, TOY)):
         assert conv_implicit.PART % tiles["BK"] == 0
 
@@ -99,13 +98,13 @@ def test_relu_hides_no_nan(name):
 
 @settings(max_examples=4, deadline=None)
 @given(shape=layer_shapes(most=4))
-def test_magic_gives_what_plain_divisions_give_bit_for_bit(shape):
+def test_fast_division_equals_plain_division_bit_for_bit(shape):
     np.testing.assert_array_equal(on(emulator, MAGIC, shape), on(emulator, PLAIN, shape))
 
 
 # -- races, faults -------------------------------------------------------------------------------------
 @pytest.mark.parametrize("name", RUNGS)
-def test_the_order_of_warps_changes_nothing_and_nothing_races(name):
+def test_warp_order_changes_nothing_and_no_races(name):
     tried.same_in_any_order(lambda options: on(emulator, RUNGS[name], RAGGED, options=options))
 
 
@@ -127,8 +126,8 @@ FAULTS = {
 
 @needs_nvrtc
 @pytest.mark.parametrize("fault", FAULTS)
-def test_a_fault_in_the_kernel_is_seen(fault):
-    """What the tests above would see: the kernel with one thing wrong."""
+def test_fault_in_the_kernel_is_detected(fault):
+    """The tests above would detect a kernel with one fault."""
     s = RAGGED.with_(mode="convolution")
     program = MAGIC.build(s, MAGIC.default_tiles)
     tried.fault_is_seen(MAGIC, s, program, seeded_inputs(program.of_role("input")), *FAULTS[fault])
@@ -145,14 +144,17 @@ def test_every_choice_of_tile_sizes_runs_or_names_its_rule(data):
 
 
 @pytest.mark.parametrize("rung", conv_implicit.RUNGS, ids=lambda r: r.name)
-def test_every_choice_is_part_of_some_legal_set(rung):
+def test_every_choice_is_in_a_legal_set(rung):
     tried.each_choice_is_legal(rung, TOY)
 
 
 @needs_nvrtc
 @pytest.mark.parametrize("rung", conv_implicit.RUNGS, ids=lambda r: r.name)
-def test_no_stock_kernel_spills(rung):
-    """Of what is not checked in, a second of ptxas each, the default and the set with most sums a thread."""
+def test_no_precompiled_kernel_spills(rung):
+    """Of the sets that are not committed, only the default and the one with most sums per thread are compiled.
+
+    ptxas needs about a second for each.
+    """
     sets = list(rung.tile_sets(TOY))
     compiled = (
         sets[0],
@@ -160,14 +162,14 @@ def test_no_stock_kernel_spills(rung):
     )
     for tiles in sets:
         (step,) = rung.build(TOY, tiles).steps
-        told = precompiled.resources(step.source, step.defines)
-        if told is None and tiles not in compiled:
+        info = precompiled.resources(step.source, step.defines)
+        if info is None and tiles not in compiled:
             continue
-        if told is None:
-            told = ptxas_resources(
+        if info is None:
+            info = ptxas_resources(
                 ptxas_log(sources.translation_unit(step.source), step.source, step.defines)
             )
-        assert told["spill_bytes"] == 0 and 0 < told["registers"] <= 255, tiles
+        assert info["spill_bytes"] == 0 and 0 < info["registers"] <= 255, tiles
 
 
 HUGE = 2**31 - 1
@@ -190,23 +192,23 @@ RULES = [
 ]  # fmt: skip
 
 
-@pytest.mark.parametrize(("name", "shape", "tiles", "words"), RULES)
-def test_what_cannot_run_names_its_rule(name, shape, tiles, words):
-    with pytest.raises(RuleError, match=words):
-        (RUNGS | OLD)[name].check(shape, tiles)
+@pytest.mark.parametrize(("name", "shape", "tiles", "message"), RULES)
+def test_unsupported_settings_name_the_rule(name, shape, tiles, message):
+    with pytest.raises(RuleError, match=message):
+        (RUNGS | BASIC_RUNGS)[name].check(shape, tiles)
 
 
 @pytest.mark.parametrize("key", CONV_LAYER_PRESETS)
-def test_every_layer_preset_may_run(key):
+def test_every_layer_preset_is_supported(key):
     for rung in conv_implicit.RUNGS:
         assert list(rung.rules(CONV_LAYER_PRESETS[key].shape, rung.default_tiles)) == []
 
 
-# -- nothing that was before has changed ---------------------------------------------------------------
+# -- plain shapes --------------------------------------------------------------------------------------
 @settings(max_examples=50, deadline=None)
 @given(conv_shapes())
-def test_a_plain_shape_is_launched_as_before(s):
-    for rung in OLD.values():
+def test_plain_shape_needs_no_bias_relu_step(s):
+    for rung in BASIC_RUNGS.values():
         steps = rung.build(s, rung.default_tiles).steps
         assert "bias_relu" not in [step.name for step in steps]
         assert [b.name for b in rung.build(s, rung.default_tiles).of_role("input")] == ["x", "w"]

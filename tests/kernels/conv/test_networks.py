@@ -1,4 +1,4 @@
-"""The networks' convolutions against what is published of them, and the groups that a recording can be asked for."""
+"""The networks' convolutions compared with published numbers, and the groups that can be recorded by name."""
 
 from __future__ import annotations
 
@@ -27,25 +27,27 @@ RESNET, VGG = NETWORKS["resnet50"], NETWORKS["vgg16"]
     ],
     ids=lambda v: getattr(v, "key", ""),
 )
-def test_a_network_has_the_weights_and_the_work_that_are_published(network, convolutions, weights, macs):
+def test_network_has_the_published_weights_and_multiply_adds(network, convolutions, weights, macs):
     layers = network.layers
     assert network.convolutions == convolutions
-    assert sum(one.count * one.shape.elements["w"] for one in layers) == weights
-    assert sum(one.count * one.shape.macs for one in layers) / 32 == pytest.approx(macs, rel=2e-3)
-    assert len({one.shape for one in layers}) == len(layers) and all(one.shape.N == 32 for one in layers)
+    assert sum(layer.count * layer.shape.elements["w"] for layer in layers) == weights
+    assert sum(layer.count * layer.shape.macs for layer in layers) / 32 == pytest.approx(macs, rel=2e-3)
+    assert len({layer.shape for layer in layers}) == len(layers) and all(
+        layer.shape.N == 32 for layer in layers
+    )
 
 
-def test_resnet_is_version_1_its_3x3_layers_have_stride_1():
-    of_three = [one.shape for one in RESNET.layers if one.shape.R == 3]
-    assert len(of_three) == 4 and all(shape.stride == (1, 1) for shape in of_three)
-    assert [one.shape.stride for one in RESNET.layers if one.name.endswith("_1 1×1")] == [
+def test_resnet_is_version_1_with_stride_1_in_3x3_layers():
+    shapes_3x3 = [layer.shape for layer in RESNET.layers if layer.shape.R == 3]
+    assert len(shapes_3x3) == 4 and all(shape.stride == (1, 1) for shape in shapes_3x3)
+    assert [layer.shape.stride for layer in RESNET.layers if layer.name.endswith("_1 1×1")] == [
         (1, 1),
         *[(2, 2)] * 3,
     ]
-    assert {CONV_PRESETS[f"resnet50-res{n}-3x3-n32"].shape for n in (2, 3, 4, 5)} == set(of_three)
+    assert {CONV_PRESETS[f"resnet50-res{n}-3x3-n32"].shape for n in (2, 3, 4, 5)} == set(shapes_3x3)
 
 
-def test_the_grid_is_two_whole_rectangles_that_cross():
+def test_grid_is_two_overlapping_rectangles():
     shapes = [preset.shape for preset in CONV_GRID.values()]
     assert len(set(shapes)) == len(shapes) <= 50
     three = {(s.C, s.H) for s in shapes if s.R == 3}
@@ -60,7 +62,7 @@ def groups(*names):
     return list(sweep.Sweep("cpu", names).groups())
 
 
-def test_a_group_is_reached_by_its_name_alone():
+def test_group_is_recorded_only_by_name():
     shapes = {group.shape for group in groups()}
     assert not shapes & {p.shape for p in CONV_GRID.values() if p.shape.R in (9, 11)}
     assert [group.shape for group in groups("grid")] == [p.shape for p in CONV_GRID.values()]
@@ -71,11 +73,11 @@ def test_a_group_is_reached_by_its_name_alone():
     assert all(g.brief and g.mode == "cold" and not g.tiles for g in groups("grid"))
 
 
-def test_rows_of_a_group_are_few_samples_and_pass_as_rows(tmp_path, monkeypatch):
+def test_rows_of_a_group_have_few_samples_and_are_valid(tmp_path, monkeypatch):
     small = {key: CONV_PRESETS[key] for key in ("toy", "cudnn-paper")}
     monkeypatch.setitem(sweep.GROUPS, "grid", small)
     out = tmp_path / "here.jsonl"
-    told = [
+    arguments = [
         "record",
         "--out",
         str(out),
@@ -89,18 +91,18 @@ def test_rows_of_a_group_are_few_samples_and_pass_as_rows(tmp_path, monkeypatch)
         "hot",
     ]
     monkeypatch.setattr(sweep, "FEW", 7)
-    assert main(told) == 0
-    got = [json.loads(line) for line in out.read_text().splitlines()]
-    assert {(r["shape"]["C"], r["shape"]["H"]) for r in got} == {(1, 8), (3, 3)}
-    for row in got:
+    assert main(arguments) == 0
+    rows_written = [json.loads(line) for line in out.read_text().splitlines()]
+    assert {(r["shape"]["C"], r["shape"]["H"]) for r in rows_written} == {(1, 8), (3, 3)}
+    for row in rows_written:
         rows.check(row)
         assert row["mode"] == "cold" and row["n"] == 7
         assert not set(LEFT_OUT) & row.keys()
     before = out.read_bytes()
-    assert main(told) == 0 and out.read_bytes() == before  # all was there
+    assert main(arguments) == 0 and out.read_bytes() == before  # all rows existed
 
 
-def test_a_brief_row_leaves_memory_and_copies_out():
+def test_brief_row_omits_timeline_and_copies():
     from tests.helpers.rows_of import a_full_row
 
     row = a_full_row(3)

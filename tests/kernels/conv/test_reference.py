@@ -1,4 +1,4 @@
-"""The float64 reference against the definition itself: seven nested loops."""
+"""The float64 reference compared with the definition, seven nested loops."""
 
 from __future__ import annotations
 
@@ -24,14 +24,14 @@ def seven_loops(s: ConvShape, x: np.ndarray, w: np.ndarray) -> np.ndarray:
                                 h = p * s.u - s.pad_h + r * s.dilation_h
                                 v = q * s.v - s.pad_w + t * s.dilation_w
                                 if 0 <= h < s.H and 0 <= v < s.W:
-                                    far = (s.R - 1 - r, s.S - 1 - t) if s.flip else (r, t)
-                                    y[n, k, p, q] += x[n, k // s.filters * s.maps + c, h, v] * w[k, c, *far]
+                                    tap = (s.R - 1 - r, s.S - 1 - t) if s.flip else (r, t)
+                                    y[n, k, p, q] += x[n, k // s.filters * s.maps + c, h, v] * w[k, c, *tap]
     return y
 
 
 @settings(max_examples=60, deadline=None)
 @given(conv_shapes(most=3))
-def test_reference_is_the_definition(s):
+def test_reference_equals_the_definition(s):
     rng = np.random.default_rng(0)
     x, w = rng.standard_normal(s.x_shape), rng.standard_normal(s.w_shape)
     ref, scale = reference.conv(s, x, w)
@@ -41,15 +41,15 @@ def test_reference_is_the_definition(s):
 
 @settings(max_examples=40, deadline=None)
 @given(layer_shapes())
-def test_a_layer_is_the_definition_with_bias_and_relu(s):
+def test_layer_equals_definition_with_bias_and_relu(s):
     rng = np.random.default_rng(0)
     x, w, b = (rng.standard_normal(shape) for shape in (s.x_shape, s.w_shape, s.K))
-    y, most = seven_loops(s, x, w), seven_loops(s, abs(x), abs(w))
+    y, expected_scale = seven_loops(s, x, w), seven_loops(s, abs(x), abs(w))
     if s.bias:
-        y, most = y + b[:, None, None], most + abs(b)[:, None, None]
+        y, expected_scale = y + b[:, None, None], expected_scale + abs(b)[:, None, None]
     ref, scale = reference.conv(s, x, w, **({"b": b} if s.bias else {}))
     np.testing.assert_allclose(ref, np.maximum(y, 0) if s.relu else y, rtol=1e-12, atol=1e-12)
-    np.testing.assert_allclose(scale, most, rtol=1e-12, atol=1e-12)
+    np.testing.assert_allclose(scale, expected_scale, rtol=1e-12, atol=1e-12)
 
 
 def test_convolution_flips_the_filter():
@@ -59,16 +59,16 @@ def test_convolution_flips_the_filter():
     assert reference.conv2d(s.with_(mode="convolution"), x, w).item() == 123
 
 
-@pytest.mark.parametrize("bad", [np.nan, np.inf, 1 + 1e-3])
-def test_one_wrong_element_never_agrees(bad):
+@pytest.mark.parametrize("wrong", [np.nan, np.inf, 1 + 1e-3])
+def test_one_wrong_element_never_agrees(wrong):
     ref = scale = np.ones(1000)
     out = ref.copy()
     assert agrees(out, ref, scale, 1e-5)
-    out[777] = bad
+    out[777] = wrong
     assert not agrees(out, ref, scale, 1e-5)
     assert relative_error(out, ref) > 1e-5
 
 
-def test_relative_error_of_nothing():
+def test_relative_error_of_zeros():
     assert relative_error(np.zeros(3), np.zeros(3)) == 0
     assert relative_error(np.ones(3), np.zeros(3)) == np.inf

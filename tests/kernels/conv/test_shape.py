@@ -20,7 +20,7 @@ def test_design_example():
     assert s.bytes == 4 * (3 * 64 + 4 * 27 + 4 * 64)
 
 
-def test_one_number_or_one_an_axis_say_the_same():
+def test_one_number_equals_one_number_per_axis():
     both = ConvShape(**PLAIN, stride=(2, 1), pad=(0, 1), dilation=(1, 2))
     assert both == ConvShape(**PLAIN, u=2, v=1, pad_h=0, pad_w=1, dilation_h=1, dilation_w=2)
     assert (both.stride, both.pad, both.dilation) == ((2, 1), (0, 1), (1, 2))
@@ -43,13 +43,13 @@ def test_one_number_or_one_an_axis_say_the_same():
         ({"mode": "flip"}, "mode must be one of cross-correlation, convolution"),
     ],
 )
-def test_a_broken_rule_is_named(change, rule):
+def test_broken_rule_is_named(change, rule):
     with pytest.raises(ShapeError, match=rule):
         ConvShape(**(PLAIN | change))
 
 
 @given(conv_shapes())
-def test_params_and_text_come_back(s):
+def test_shape_survives_params_and_text(s):
     assert ConvShape(**s.params()) == s
     assert parse_conv(",".join(f"{k}={v}" for k, v in s.params().items())) == s
 
@@ -64,22 +64,22 @@ def test_params_and_text_come_back(s):
         ("N", "NAME=VALUE"),
     ],
 )
-def test_malformed_text_is_named(text, rule):
+def test_malformed_text_is_explained(text, rule):
     with pytest.raises(ShapeError, match=rule):
         parse_conv(text)
 
 
 @given(conv_shapes(), st.data())
-def test_one_control_within_its_bound_never_breaks_a_shape(s, data):
-    most = dict.fromkeys(("N", "C", "K", "H", "W", "R", "S", "u", "v", "pad_h", "pad_w"), 16)
-    most |= {"dilation_h": 8, "dilation_w": 8}
-    name, bound = data.draw(st.sampled_from(sorted(conv_bounds(s, most).items())))
+def test_control_within_its_bound_keeps_a_shape_valid(s, data):
+    limits = dict.fromkeys(("N", "C", "K", "H", "W", "R", "S", "u", "v", "pad_h", "pad_w"), 16)
+    limits |= {"dilation_h": 8, "dilation_w": 8}
+    name, bound = data.draw(st.sampled_from(sorted(conv_bounds(s, limits).items())))
     assert bound.low <= getattr(s, name) <= bound.high
-    s.with_(**{name: data.draw(st.integers(bound.low, bound.high))})  # raises if it could
+    s.with_(**{name: data.draw(st.integers(bound.low, bound.high))})  # raises if the shape is invalid
 
 
 @given(conv_shapes())
-def test_a_bound_that_names_a_rule_is_the_last_value_that_holds(s):
+def test_value_beyond_a_bound_with_a_rule_is_invalid(s):
     for name, bound in conv_bounds(s, {}).items():
         if bound.why_high:
             with pytest.raises(ShapeError, match="filter must fit"):
@@ -89,14 +89,16 @@ def test_a_bound_that_names_a_rule_is_the_last_value_that_holds(s):
                 s.with_(**{name: bound.low - 1})
 
 
-def test_presets_are_what_they_claim():
+def test_presets_have_the_stated_sizes():
     paper = CONV_PRESETS["cudnn-paper"].shape
     assert (paper.K, paper.CRS, paper.PQ) == (2, 12, 4)
     conv1 = CONV_PRESETS["resnet50-conv1-n32"].shape
     assert (conv1.N, conv1.P, conv1.Q) == (32, 112, 112)
     assert CONV_PRESETS["lenet-conv1"].shape.P == 28
     stages = [p.shape for key, p in CONV_PRESETS.items() if "3x3" in key]
-    assert len(stages) == 8 and len({s.flops // s.N for s in stages}) == 1  # ResNet's stages cost alike
+    assert (
+        len(stages) == 8 and len({s.flops // s.N for s in stages}) == 1
+    )  # ResNet's stages have the same FLOPs
 
 
 def test_numpy_integers_are_whole_numbers():
@@ -122,35 +124,35 @@ def test_groups_divide_maps_and_filters():
         ({"relu": "yes"}, "relu must be 0 or 1, got 'yes'"),
     ],
 )
-def test_a_broken_rule_of_a_layer_is_named(change, rule):
+def test_broken_rule_of_a_layer_is_named(change, rule):
     with pytest.raises(ShapeError, match=rule):
         ConvShape(**(PLAIN | change))
 
 
 @given(layer_shapes())
-def test_a_layer_comes_back_from_params_and_text(s):
+def test_layer_survives_params_and_text(s):
     assert ConvShape(**s.params()) == s
     assert parse_conv(",".join(f"{k}={v}" for k, v in s.params().items())) == s
 
 
 @given(conv_shapes())
-def test_a_plain_shape_is_named_as_before_there_were_layers(s):
-    """Rows and links made before find it, and it finds them."""
+def test_plain_shape_has_no_layer_params(s):
+    """Older rows and links have the same params, so they refer to the same shape."""
     assert list(s.params()) == "N C H W K R S u v pad_h pad_w dilation_h dilation_w mode".split()
     assert s == s.with_(groups=1, bias=0, relu=False) and s.params() == s.with_(bias=0).params()
 
 
 @given(layer_shapes(), st.data())
-def test_a_control_within_its_bound_never_breaks_a_layer(s, data):
-    most = dict.fromkeys(("N", "C", "K", "H", "W", "R", "S", "u", "v", "pad_h", "pad_w"), 16)
+def test_control_within_its_bound_keeps_a_layer_valid(s, data):
+    limits = dict.fromkeys(("N", "C", "K", "H", "W", "R", "S", "u", "v", "pad_h", "pad_w"), 16)
     name, bound = data.draw(
-        st.sampled_from(sorted(conv_bounds(s, most | {"dilation_h": 8, "dilation_w": 8}).items()))
+        st.sampled_from(sorted(conv_bounds(s, limits | {"dilation_h": 8, "dilation_w": 8}).items()))
     )
     assert bound.low <= getattr(s, name) <= bound.high
-    s.with_(**{name: data.draw(st.integers(bound.low, bound.high))})  # raises if it could
+    s.with_(**{name: data.draw(st.integers(bound.low, bound.high))})  # raises if the shape is invalid
 
 
-def test_layer_presets_are_what_they_claim():
+def test_layer_presets_have_the_stated_sizes():
     for p in CONV_LAYER_PRESETS.values():
         assert ConvShape(**p.shape.params()) == p.shape and p.key not in CONV_PRESETS
     depthwise = CONV_LAYER_PRESETS["mobilenet-depthwise-n32"].shape

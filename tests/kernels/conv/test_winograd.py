@@ -1,5 +1,5 @@
-"""Winograd's rungs without a GPU: right at any 3x3 shape and tile size, free of races, told by their rules, and as
-far from the reference as their tile size says."""
+"""Winograd's rungs without a GPU: results at any 3x3 shape and tile size, races, rules, and errors that grow with the
+tile size."""
 
 from __future__ import annotations
 
@@ -27,10 +27,10 @@ rungs = pytest.mark.parametrize("rung", RUNGS, ids=lambda r: r.name)
 
 
 @st.composite
-def shapes(draw, most: int = 12) -> ConvShape:
-    """3x3, stride 1: tiles that stick out, padding wider than the filter, channels that fill no step."""
+def shapes(draw, max_size: int = 12) -> ConvShape:
+    """Draw a shape, 3x3, stride 1: partial tiles, padding wider than the filter, channels that do not fill a step."""
     pad = draw(st.integers(0, 3)), draw(st.integers(0, 3))
-    H, W = (draw(st.integers(max(1, 3 - 2 * p), most)) for p in pad)
+    H, W = (draw(st.integers(max(1, 3 - 2 * p), max_size)) for p in pad)
     N, C, K = (
         draw(st.integers(1, 3)),
         draw(st.integers(1, 18)),
@@ -49,15 +49,15 @@ def m_of(rung, tiles) -> int:
 
 
 def on_cpu(rung, shape, tiles, inputs=None):
-    """(output, reference, scale) of one rung; the scale is that of its tolerance."""
+    """Return (output, reference, scale) of one rung. The scale is that of its tolerance."""
     out, inputs = computed(cpu, rung, shape, tiles, inputs)
     return out, *told(rung, shape, tiles, inputs)
 
 
-# -- right at any shape -----------------------------------------------------------------------------
+# -- results at any shape ---------------------------------------------------------------------------
 @settings(max_examples=40, deadline=None)
-@given(shape=shapes(most=20), rung=st.sampled_from(RUNGS), m=st.sampled_from(winograd_matrices.TILES))
-def test_the_cpu_twins_agree_at_any_shape(shape, rung, m):
+@given(shape=shapes(max_size=20), rung=st.sampled_from(RUNGS), m=st.sampled_from(winograd_matrices.TILES))
+def test_cpu_agrees_with_the_reference_at_any_shape(shape, rung, m):
     assert on(cpu, rung, shape, with_m(rung, m)).dtype == np.float32
 
 
@@ -65,7 +65,7 @@ def test_the_cpu_twins_agree_at_any_shape(shape, rung, m):
 @rungs
 @settings(max_examples=3, deadline=None)
 @given(data=st.data())
-def test_the_emulator_agrees_with_the_reference_at_any_shape(rung, data):
+def test_emulator_agrees_with_the_reference_at_any_shape(rung, data):
     shape = data.draw(shapes())
     tiles = {name: data.draw(st.sampled_from(choices)) for name, choices in rung.tiles.items()}
     on(emulator, rung, shape, tiles)
@@ -73,15 +73,15 @@ def test_the_emulator_agrees_with_the_reference_at_any_shape(rung, data):
 
 @needs_nvrtc
 @rungs
-def test_kernel_and_twin_leave_the_same_in_every_buffer(rung):
-    """Step by step: also what no later step reads, the zeros that fill a row to whole fours."""
+def test_kernel_and_cpu_write_the_same_to_every_buffer(rung):
+    """Compares every buffer, also the zeros that pad a row to a multiple of 4, which no later step reads."""
     program = rung.build(SHAPE, rung.default_tiles)
     inputs = seeded_inputs(program.of_role("input"))
-    one, other = emulator.Session(program, inputs, Options()), cpu.open(program, inputs)
-    one.verify_run(), other.verify_run()
+    emulated, on_cpu_engine = emulator.Session(program, inputs, Options()), cpu.open(program, inputs)
+    emulated.verify_run(), on_cpu_engine.verify_run()
     for b in program.of_role(WORKSPACE):
-        ours, theirs = one.memory.array(b.name), other.arrays[b.name]
-        np.testing.assert_allclose(ours, theirs, rtol=0, atol=1e-5 * np.abs(theirs).max())
+        kernel_values, cpu_values = emulated.memory.array(b.name), on_cpu_engine.arrays[b.name]
+        np.testing.assert_allclose(kernel_values, cpu_values, rtol=0, atol=1e-5 * np.abs(cpu_values).max())
 
 
 @needs_nvrtc
@@ -97,14 +97,14 @@ def test_values_of_every_size_and_sign(rung):
 
 @needs_nvrtc
 @rungs
-def test_the_order_of_warps_changes_nothing_and_nothing_races(rung):
+def test_warp_order_changes_nothing_and_no_races(rung):
     same_in_any_order(lambda options: on(emulator, rung, SHAPE, options=options))
 
 
 @needs_nvrtc
 @pytest.mark.parametrize("which", [0, 1, 2])
-def test_a_barrier_left_out_of_the_fused_kernel_is_a_race(which):
-    """What the test above would see: one of its barriers taken away."""
+def test_missing_barrier_in_fused_kernel_is_a_race(which):
+    """The test above would detect that one of the barriers is missing."""
     rung = RUNG["2x2"]
     program = rung.build(SHAPE.with_(C=20), rung.default_tiles)
     inputs = seeded_inputs(program.of_role("input"))
@@ -112,13 +112,13 @@ def test_a_barrier_left_out_of_the_fused_kernel_is_a_race(which):
     transform, step = program.steps
     session._launch(transform)
     assert sources.translation_unit(step.source).count("__syncthreads();") == 3
-    ran = relaunched(step, without(which), session.memory, stops="never written", order="reversed")
-    assert ran is None or "data race" in ran.races[0]  # None: read before it was there
+    result = relaunched(step, without(which), session.memory, stops="never written", order="reversed")
+    assert result is None or "data race" in result.races[0]  # None: read before it was written
 
 
-# -- how far off ------------------------------------------------------------------------------------
+# -- error size -------------------------------------------------------------------------------------
 @pytest.mark.parametrize("C", [64, 512])
-def test_the_error_grows_with_the_tile_and_stays_in_its_bounds(C):
+def test_error_grows_with_the_tile_within_bounds(C):
     shape = ConvShape(1, C, 14, 14, 16, 3, 3, pad=1)
     errors = {}
     for m in winograd_matrices.TILES:
@@ -131,7 +131,7 @@ def test_the_error_grows_with_the_tile_and_stays_in_its_bounds(C):
 
 @pytest.mark.parametrize("m", winograd_matrices.TILES)
 @pytest.mark.parametrize("lost", ["one tap of one filter", "one pixel of one channel"])
-def test_a_lost_product_is_not_within_the_tolerance(m, lost):
+def test_lost_product_exceeds_the_tolerance(m, lost):
     rung = RUNG["nonfused"]
     shape = ConvShape(1, 128, 14, 14, 8, 3, 3, pad=1)
     out, ref, scale = on_cpu(rung, shape, with_m(rung, m))
@@ -144,7 +144,7 @@ def test_a_lost_product_is_not_within_the_tolerance(m, lost):
 
 # -- rules ------------------------------------------------------------------------------------------
 @pytest.mark.parametrize(
-    ("name", "shape", "words"),
+    ("name", "shape", "message"),
     [
         ("2x2", ConvShape(1, 1, 8, 8, 1, 5, 3), "R and S must be 3, got 5 and 3"),
         ("4x4", ConvShape(1, 1, 8, 8, 1, 3, 3, stride=(1, 2)), "stride must be 1 each way, got 1 and 2"),
@@ -159,8 +159,8 @@ def test_a_lost_product_is_not_within_the_tolerance(m, lost):
         ("2x2", ConvShape(1, 1, 2**31 - 2, 3, 1, 3, 3), r"P \+ 2\*M must stay below 2\^31, got"),
     ],
 )  # fmt: skip
-def test_rules_are_named_with_their_values(name, shape, words):
-    with pytest.raises(RuleError, match=words):
+def test_rules_are_named_with_their_values(name, shape, message):
+    with pytest.raises(RuleError, match=message):
         RUNG[name].check(shape, None)
 
 
@@ -170,15 +170,15 @@ def test_every_choice_of_tile_sizes_is_allowed(rung):
     assert chosen == {(n, v) for n, choices in rung.tiles.items() for v in choices}
 
 
-# -- what it costs ----------------------------------------------------------------------------------
-FITTING = ConvShape(4, 16, 16, 16, 64, 3, 3, pad=1)  # whole blocks at every tile size but 6
+# -- cost -------------------------------------------------------------------------------------------
+WHOLE_BLOCKS = ConvShape(4, 16, 16, 16, 64, 3, 3, pad=1)  # whole blocks at every tile size but 6
 
 
 @needs_nvrtc
 @pytest.mark.parametrize(("name", "m"), [("2x2", 2), ("4x4", 4), ("nonfused", 2), ("nonfused", 4)])
-def test_the_flops_predicted_are_those_counted(name, m):
-    """Where all blocks are full; the compiler may find a product that two sums share."""
-    rung, shape = RUNG[name], FITTING.with_(N=32 if m == 4 else 8)
+def test_predicted_flops_equal_counted_flops(name, m):
+    """All blocks are full. The compiler may share a product between two sums."""
+    rung, shape = RUNG[name], WHOLE_BLOCKS.with_(N=32 if m == 4 else 8)
     tiles = with_m(rung, m)
     program = rung.build(shape, tiles)
     session = emulator.Session(program, seeded_inputs(program.of_role("input")), Options())
@@ -188,13 +188,13 @@ def test_the_flops_predicted_are_those_counted(name, m):
 
 
 @pytest.mark.parametrize(("m", "saved"), [(2, 36 / 16), (4, 144 / 36), (6, 324 / 64)])
-def test_with_many_channels_what_is_saved_nears_the_ratio_of_multiplications(m, saved):
+def test_savings_near_the_multiplication_ratio_at_many_channels(m, saved):
     shape = ConvShape(32, 4096, 24, 24, 4096, 3, 3, pad=1)
     assert 0.95 * saved < shape.flops / conv_winograd.flops(shape, m) < saved
 
 
 @pytest.mark.parametrize("m", winograd_matrices.TILES)
-def test_the_workspace_is_three_stacks_of_matrices(m):
+def test_workspace_is_three_stacks_of_matrices(m):
     rung, s = RUNG["nonfused"], ConvShape(2, 8, 24, 24, 12, 3, 3, pad=1)
     program = rung.build(s, with_m(rung, m))
     tiles = s.N * (24 // m) ** 2
@@ -203,7 +203,7 @@ def test_the_workspace_is_three_stacks_of_matrices(m):
 
 
 @pytest.mark.parametrize("rung", RUNGS, ids=lambda rung: rung.name)
-def test_the_step_that_adds_bias_and_relu_has_a_rule_of_its_own(rung):
+def test_bias_relu_step_has_its_own_rule(rung):
     s = ConvShape(70_000, 1, 4, 4, 1, 3, 3)
     assert not list(rung.rules(s, rung.default_tiles))
     (broken,) = rung.rules(s.with_(relu=1), rung.default_tiles)

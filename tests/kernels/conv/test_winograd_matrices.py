@@ -1,4 +1,4 @@
-"""A, G and B of Winograd's F(m, r): exact for any filter and input, as published, and as the kernels read them."""
+"""A, G and B of Winograd's F(m, r): exact for any filter and input, equal to the paper, and to the kernels' header."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ fractions = st.fractions(-100, 100, max_denominator=50)
 
 
 def defined(g: np.ndarray, d: np.ndarray) -> np.ndarray:
-    """Correlation in one or two dimensions, term by term."""
+    """Return the correlation in one or two dimensions, computed term by term."""
     extent = [n - r + 1 for n, r in zip(d.shape, g.shape, strict=True)]
     y = np.zeros(extent, object)
     for i in np.ndindex(*extent):
@@ -36,8 +36,8 @@ def basis(*shape: int):
 
 
 @pytest.mark.parametrize(("m", "r"), SIZES)
-def test_the_identity_holds_exactly_for_every_pair_of_basis_vectors(m, r):
-    """Both sides are linear in g and in d: what holds for these holds for all."""
+def test_identity_holds_for_every_pair_of_basis_vectors(m, r):
+    """Both sides are linear in g and in d, so the identity holds for all g and d."""
     t = winograd_matrices.derive(m, r)
     assert (len(t.AT), len(t.G), len(t.BT)) == (m, m + r - 1, m + r - 1)
     for g, d in itertools.product(basis(r), basis(t.n)):
@@ -45,7 +45,7 @@ def test_the_identity_holds_exactly_for_every_pair_of_basis_vectors(m, r):
 
 
 @pytest.mark.parametrize(("m", "r"), [(2, 3), (3, 2), (4, 3)])
-def test_nested_it_holds_for_every_pair_in_two_dimensions(m, r):
+def test_identity_holds_for_every_pair_in_two_dimensions(m, r):
     t = winograd_matrices.derive(m, r)
     for g, d in itertools.product(basis(r, r), basis(t.n, t.n)):
         assert (winograd_matrices.correlate(t, g, d) == defined(g, d)).all()
@@ -53,7 +53,7 @@ def test_nested_it_holds_for_every_pair_in_two_dimensions(m, r):
 
 @settings(max_examples=40, deadline=None)
 @given(size=st.sampled_from(SIZES), dimensions=st.sampled_from([1, 2]), data=st.data())
-def test_the_identity_holds_for_any_filter_and_input(size, dimensions, data):
+def test_identity_holds_for_any_filter_and_input(size, dimensions, data):
     m, r = size
     t = winograd_matrices.derive(m, r)
 
@@ -68,8 +68,8 @@ def test_the_identity_holds_for_any_filter_and_input(size, dimensions, data):
 
 @settings(max_examples=50, deadline=None)
 @given(size=st.sampled_from(SIZES), data=st.data())
-def test_one_wrong_entry_breaks_it(size, data):
-    """The tests above would see it, wherever it is."""
+def test_wrong_entry_breaks_the_identity(size, data):
+    """The tests above would detect one wrong entry at any position."""
     t = winograd_matrices.derive(*size)
     name = data.draw(st.sampled_from(["AT", "G", "BT"]))
     X = np.array(getattr(t, name), object)
@@ -82,7 +82,7 @@ def test_one_wrong_entry_breaks_it(size, data):
 
 @settings(max_examples=40, deadline=None)
 @given(data=st.data(), m=st.integers(1, 4), r=st.integers(1, 4))
-def test_any_points_will_do_as_long_as_they_differ(data, m, r):
+def test_any_different_points_work(data, m, r):
     points = data.draw(st.lists(fractions, min_size=m + r - 2, max_size=m + r - 2, unique=True))
     t = winograd_matrices.derive(m, r, tuple(points))
     for g, d in itertools.product(basis(r), basis(t.n)):
@@ -90,15 +90,15 @@ def test_any_points_will_do_as_long_as_they_differ(data, m, r):
 
 
 @pytest.mark.parametrize(
-    ("m", "r", "points", "words"),
+    ("m", "r", "points", "message"),
     [
         (0, 3, winograd_matrices.POINTS, "m >= 1 and r >= 1, got F\\(0, 3\\)"),
         (2, 3, (Fraction(1), Fraction(0), Fraction(1)), "3 different points beside infinity, got 2"),
         (6, 5, winograd_matrices.POINTS[:4], "9 different points beside infinity, got 4"),
     ],
 )
-def test_what_cannot_be_derived_is_told(m, r, points, words):
-    with pytest.raises(ValueError, match=words):
+def test_invalid_derivation_is_explained(m, r, points, message):
+    with pytest.raises(ValueError, match=message):
         winograd_matrices.derive(m, r, points)
 
 
@@ -118,8 +118,8 @@ PRINTED = {
 
 
 @pytest.mark.parametrize("m", PRINTED)
-def test_they_are_those_of_the_paper(m):
-    """But for the sign of a position, which may stand in any two of its three factors."""
+def test_matrices_equal_the_paper(m):
+    """They may differ in the sign of a position, which may be in any two of its three factors."""
 
     def parsed(text: str) -> np.ndarray:
         return np.array([[Fraction(e) for e in row.split()] for row in text.split(";")], object)
@@ -127,14 +127,14 @@ def test_they_are_those_of_the_paper(m):
     def terms(AT, G, BT):
         return [np.multiply.outer(np.multiply.outer(AT[:, i], G[i]), BT[i]) for i in range(len(BT))]
 
-    ours, printed = winograd_matrices.derive(m, 3).arrays(object), tuple(map(parsed, PRINTED[m]))
-    for one, other in zip(terms(*ours), terms(*printed), strict=True):
-        assert (one == other).all()
-    for X, Y in zip(ours, printed, strict=True):
+    derived, printed = winograd_matrices.derive(m, 3).arrays(object), tuple(map(parsed, PRINTED[m]))
+    for derived_term, printed_term in zip(terms(*derived), terms(*printed), strict=True):
+        assert (derived_term == printed_term).all()
+    for X, Y in zip(derived, printed, strict=True):
         assert (abs(X) == abs(Y)).all()
 
 
-def test_multiplications_and_additions_are_those_of_the_paper():
+def test_operation_counts_equal_the_paper():
     assert [winograd_matrices.multiplications_2d(m, 3) for m in (2, 4, 6)] == [(36, 16), (144, 36), (324, 64)]
     t = winograd_matrices.derive(2, 3)
     assert winograd_matrices.operations_2d(t.BT) == winograd_matrices.Count(32, 0)
@@ -143,8 +143,8 @@ def test_multiplications_and_additions_are_those_of_the_paper():
 
 
 @pytest.mark.parametrize("m", winograd_matrices.TILES)
-def test_the_transforms_of_the_data_are_exact_in_float32(m):
-    """All rounding of entries is in G, as the scaling promises, and no denominator there is negative."""
+def test_data_transforms_are_exact_in_float32(m):
+    """Only entries of G are rounded, as the scaling requires, and no denominator of G is negative."""
     t = winograd_matrices.derive(m, 3)
     for X, rounded in zip((t.AT, t.BT), t.arrays()[::2], strict=True):
         assert ([[Fraction(float(e)) for e in row] for row in rounded] == np.array(X, object)).all()
@@ -152,7 +152,7 @@ def test_the_transforms_of_the_data_are_exact_in_float32(m):
     assert all(e > 0 for e in first)
 
 
-def test_the_header_is_what_the_derivation_writes():
+def test_header_file_equals_the_derivation():
     assert winograd_matrices.HEADER.read_text(encoding="utf-8") == winograd_matrices.header(), (
         "run: python -m kernels.conv.winograd_matrices"
     )
@@ -160,8 +160,8 @@ def test_the_header_is_what_the_derivation_writes():
 
 
 @pytest.mark.parametrize("m", winograd_matrices.TILES)
-def test_what_the_header_says_is_what_was_derived(m):
-    """Read back as a compiler would: the branch of m, its three tables, their quotients."""
+def test_header_tables_equal_the_derivation(m):
+    """Reads the header as a compiler would: the branch of m, its three tables, their quotients."""
     branch = re.split(r"#(?:if|elif|endif).*", winograd_matrices.header())[
         1 + winograd_matrices.TILES.index(m)
     ]
@@ -169,5 +169,5 @@ def test_what_the_header_says_is_what_was_derived(m):
     t = winograd_matrices.derive(m, 3)
     for name, X in (("AT", t.AT), ("G", t.G), ("BT", t.BT)):
         rows = re.findall(r"\{([^{}]*)\}", tables[name])
-        told = tuple(tuple(Fraction(e.replace(".f", "")) for e in row.split(", ")) for row in rows)
-        assert told == X
+        table = tuple(tuple(Fraction(e.replace(".f", "")) for e in row.split(", ")) for row in rows)
+        assert table == X

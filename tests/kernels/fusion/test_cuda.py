@@ -22,11 +22,11 @@ from tests.helpers.shapes import chain_shapes
 
 pytestmark = pytest.mark.gpu
 (TORCH,) = fusion_library.RUNGS
-POOL_GRAIN = 512  # CuPy's pool hands memory out in multiples of this
+POOL_GRAIN = 512  # bytes: CuPy's pool allocates multiples of this
 
 
-def opened(rung, s: ChainShape, tiles=None):
-    """A session whose output was held against the float64 reference."""
+def verified_session(rung, s: ChainShape, tiles=None):
+    """Return a session whose output agrees with the float64 reference."""
     program = rung.build(s, rung.check(s, tiles))
     inputs = seeded_inputs(program.of_role(INPUT))
     session = cuda.open(program, inputs)
@@ -37,40 +37,40 @@ def opened(rung, s: ChainShape, tiles=None):
     return session
 
 
-def able(s: ChainShape):
+def supported(s: ChainShape):
     return [rung for rung in fusion_ladder.RUNGS if availability.runs(rung, s, rung.default_tiles)]
 
 
 @settings(max_examples=50, deadline=None)
 @given(chain_shapes(most=40, most_blocks=8), st.sampled_from([128, 256, 512]), st.sampled_from([1, 2, 4]))
 def test_every_rung_agrees_for_random_chains(s, block, fours):
-    for rung in able(s):
-        opened(rung, s, {"BLOCK": block, "FOURS": fours}).close()
+    for rung in supported(s):
+        verified_session(rung, s, {"BLOCK": block, "FOURS": fours}).close()
 
 
 @pytest.mark.parametrize("key", FUSION_PRESETS)
 def test_every_preset(key):
     s = FUSION_PRESETS[key].shape
-    for rung in able(s):
-        opened(rung, s).close()
+    for rung in supported(s):
+        verified_session(rung, s).close()
 
 
 @pytest.mark.parametrize("mode", ["cold", "hot"])
-def test_every_launch_is_timed_by_its_own_name(mode):
+def test_every_launch_is_timed_by_name(mode):
     s = ChainShape(2, 8, 32, 32, "conv:K=8:R=3 bias bn relu bias relu maxpool:2")
-    for rung in able(s):
-        session = opened(rung, s)
-        (timed,) = cuda.sample([session], mode, Budget(samples=20, seconds=1))
+    for rung in supported(s):
+        session = verified_session(rung, s)
+        (timing,) = cuda.sample([session], mode, Budget(samples=20, seconds=1))
         session.close()
         plan = fusion_ladder.PLANS[rung.name](s, rung.default_tiles)
-        assert [name for name, _ in timed.parts_ms] == [part.launch.name for part in plan.parts]
-        assert min(timed.samples_ms) > 0 and len(dict(timed.parts_ms)) == len(plan.parts)
+        assert [name for name, _ in timing.parts_ms] == [part.launch.name for part in plan.parts]
+        assert min(timing.samples_ms) > 0 and len(dict(timing.parts_ms)) == len(plan.parts)
 
 
 @pytest.mark.parametrize("rung", fusion_ladder.RUNGS, ids=lambda r: r.name)
-def test_memory_is_what_is_predicted(rung):
+def test_memory_equals_prediction(rung):
     s = ChainShape(8, 64, 56, 56, "conv:K=64:R=3 bias bn relu add")
-    session = opened(rung, s)
+    session = verified_session(rung, s)
     predicted = rung.cost(s, session.program)
     assert session.bytes["peak"] == pytest.approx(session.program.nbytes(), rel=0.02, abs=16 * POOL_GRAIN)
     assert session.bytes["workspace"] == pytest.approx(
@@ -81,7 +81,7 @@ def test_memory_is_what_is_predicted(rung):
 
 def test_no_kernel_spills():
     for preset in FUSION_PRESETS.values():
-        for rung in able(preset.shape):
+        for rung in supported(preset.shape):
             for step in rung.build(preset.shape, rung.default_tiles).steps:
                 kernel = cuda.compile_kernel(step.source, step.entry, step.defines)
                 assert kernel.local_size_bytes == 0, step.source
@@ -92,15 +92,15 @@ def test_no_kernel_spills():
 @settings(max_examples=50, deadline=None)
 @given(chain_shapes(most=40, most_blocks=8))
 def test_pytorch_agrees_for_random_chains(s):
-    opened(TORCH, s).close()
+    verified_session(TORCH, s).close()
 
 
 @needs_torch
 @pytest.mark.parametrize("mode", ["cold", "hot"])
-def test_pytorch_is_timed_in_both_modes_and_its_memory_told(mode):
+def test_pytorch_is_timed_in_both_modes_and_its_memory_reported(mode):
     s = ChainShape(4, 32, 56, 56, "bias bn relu add")
-    session = opened(TORCH, s)
-    (timed,) = cuda.sample([session], mode, Budget(samples=20, seconds=1))
-    assert min(timed.samples_ms) > 0
+    session = verified_session(TORCH, s)
+    (timing,) = cuda.sample([session], mode, Budget(samples=20, seconds=1))
+    assert min(timing.samples_ms) > 0
     assert 0 < session.bytes["workspace"] < 3 * s.bytes
     session.close()

@@ -1,5 +1,5 @@
-"""The fusion ladder without a GPU: any chain right on every rung, the written kernels the hand-written ones, a block
-forgotten seen."""
+"""The fusion ladder without a GPU: results of any chain on every rung, generated kernels compared with hand-written ones,
+detection of omitted blocks."""
 
 from __future__ import annotations
 
@@ -28,37 +28,37 @@ from tests.helpers.shapes import chain_shapes
 from tests.helpers.tried import computed, memory_of, on, relaunched, same_in_any_order, told
 
 RUNGS = {rung.name: rung for rung in ladder.RUNGS}
-# Windows that overlap and reach beyond the map, maps that no float4 divides, a fold, every kind of group.
+# Windows that overlap and extend beyond the map, maps that float4 does not divide, a fold, every kind of group.
 RAGGED = ChainShape(2, 3, 11, 9, "bn relu conv:K=5:R=3 bias bn relu avgpool:3:stride=2:pad=1 add")
 TILES = {"BLOCK": 256, "FOURS": 1}
 
 
-def able(s: ChainShape):
+def supported(s: ChainShape):
     return [rung for rung in ladder.RUNGS if not any(rung.rules(s, TILES))]
 
 
-# -- right for any chain ----------------------------------------------------------------------------------------
+# -- results for any chain --------------------------------------------------------------------------------------
 @needs_nvrtc
 @settings(max_examples=30, deadline=None)
 @given(chain_shapes())
-def test_the_emulator_agrees_with_the_reference_for_any_chain(s):
-    for rung in able(s):
+def test_emulator_agrees_with_the_reference_for_any_chain(s):
+    for rung in supported(s):
         on(emulator, rung, s)
 
 
 @settings(max_examples=60, deadline=None)
 @given(chain_shapes(most=14, most_blocks=8))
-def test_the_cpu_twins_agree_for_any_chain(s):
-    for rung in able(s):
+def test_cpu_agrees_with_the_reference_for_any_chain(s):
+    for rung in supported(s):
         assert on(cpu, rung, s).dtype == np.float32
 
 
 @settings(max_examples=20, deadline=None)
 @given(chain_shapes(), st.sampled_from([1, 7, 40]))
-def test_twins_agree_however_the_maps_are_cut(s, piece):
+def test_cpu_agrees_at_any_piece_size(s, piece):
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr("kernels.fusion.cpu.PIECE", piece)
-        for rung in able(s):
+        for rung in supported(s):
             on(cpu, rung, s)
 
 
@@ -68,7 +68,7 @@ def test_twins_agree_however_the_maps_are_cut(s, piece):
 @pytest.mark.parametrize(
     "chain", [RAGGED.chain, "bias bn relu add", "add relu gap bn", "bn add maxpool:2 bias"]
 )
-def test_tiles_and_orders_change_nothing_and_nothing_races(name, fours, chain):
+def test_tiles_and_warp_order_change_nothing_and_no_races(name, fours, chain):
     s, tiles = RAGGED.with_(chain=chain), {"BLOCK": 128, "FOURS": fours}
     if any(RUNGS[name].rules(s, tiles)):
         assert name == "fusion/folded"
@@ -77,8 +77,8 @@ def test_tiles_and_orders_change_nothing_and_nothing_races(name, fours, chain):
 
 
 @needs_nvrtc
-def test_fused_pointwise_chains_are_the_unfused_bit_for_bit():
-    """They do the same operations in the same order; what the compiler contracts is within a block."""
+def test_fused_pointwise_chains_equal_unfused_bit_for_bit():
+    """They do the same operations in the same order. The compiler contracts operations only within a block."""
     s = ChainShape(2, 3, 5, 7, "bn relu add")
     unfused, fused = (computed(emulator, RUNGS[f"fusion/{name}"], s)[0] for name in ("unfused", "fused"))
     np.testing.assert_array_equal(fused, unfused)
@@ -87,7 +87,7 @@ def test_fused_pointwise_chains_are_the_unfused_bit_for_bit():
 @needs_nvrtc
 @settings(max_examples=20, deadline=None)
 @given(chain_shapes(most_blocks=3))
-def test_a_folded_batch_norm_is_the_batch_norm(s):
+def test_folded_batch_norm_equals_batch_norm(s):
     s = ChainShape(*s.y_shape, "conv:K=3:R=1 bias bn relu")
     outputs = [
         on(engine, RUNGS[f"fusion/{name}"], s) for engine in (cpu, emulator) for name in ("folded", "fused")
@@ -102,8 +102,8 @@ def test_a_folded_batch_norm_is_the_batch_norm(s):
 # -- the kernels ---------------------------------------------------------------------------------------------------
 @needs_nvrtc
 @pytest.mark.parametrize("kind", KINDS)
-def test_a_written_kernel_of_one_block_is_the_hand_written_one(kind):
-    """Launched in its place, bit for bit."""
+def test_generated_kernel_of_one_block_equals_hand_written(kind):
+    """Launches it instead of the hand-written kernel and compares bit for bit."""
     word = {
         "conv": "conv:K=4:R=3:stride=2",
         "maxpool": "maxpool:3:stride=2:pad=1",
@@ -125,13 +125,13 @@ def test_a_written_kernel_of_one_block_is_the_hand_written_one(kind):
 @needs_nvrtc
 @settings(max_examples=25, deadline=None)
 @given(st.lists(st.sampled_from(KINDS), min_size=1, max_size=8))
-def test_any_text_compiles_without_a_warning_or_a_spill(kinds):
+def test_any_generated_text_compiles_without_warnings_or_spills(kinds):
     for group in codegen.groups(kinds):
         log = ptxas_log(sources.translation_unit(group.source), "kernel.cu", ())
         assert "warning" not in log and ptxas_resources(log)["spill_bytes"] == 0, (kinds, log)
 
 
-FORGOTTEN = {  # a chain whose written kernel has the block in each place it can ride
+OMITTED = {  # block: chains whose generated kernels have the block at each possible position
     "bias": ("relu bias", "bias maxpool:2", "conv:K=2:R=3 bias", "bias gap"),
     "bn": ("relu bn relu", "bn maxpool:2", "conv:K=2:R=3 bn", "bn gap", "gap bn"),
     "relu": ("bias relu", "relu avgpool:2", "conv:K=2:R=3 relu", "relu gap"),
@@ -141,8 +141,8 @@ FORGOTTEN = {  # a chain whose written kernel has the block in each place it can
 
 @needs_nvrtc
 @pytest.mark.parametrize("kind", POINTWISE)
-def test_a_generator_that_forgets_a_block_is_seen(kind):
-    for chain in FORGOTTEN[kind]:
+def test_generator_that_omits_a_block_is_detected(kind):
+    for chain in OMITTED[kind]:
         s = ChainShape(1, 2, 5, 6, chain)
         (part,) = ladder.fused(s, TILES).parts
         inputs = seeded_inputs([b for b in ladder.parts.buffers(s) if b.role == INPUT])
@@ -157,7 +157,7 @@ def test_a_generator_that_forgets_a_block_is_seen(kind):
         assert not agrees(memory.array("y"), ref, scale, RUNGS["fusion/fused"].tolerance), chain
 
 
-FAULTS = {  # what is wrong: (chain, what stands there, what is put in its place)
+FAULTS = {  # what is wrong: (chain, original code, faulty code)
     "the map of the first for all four": ("bias relu", "j == 0 || shape.P * shape.Q % 4 != 0", "j == 0"),
     "eps left out": ("bn:eps=0.5 relu", "var[c] + eps", "var[c]"),
     "the pad of a pool read": ("relu maxpool:3:pad=1", "if (in_row < 0 || in_row >= shape.H ||", "if ("),
@@ -172,7 +172,7 @@ FAULTS = {  # what is wrong: (chain, what stands there, what is put in its place
 
 @needs_nvrtc
 @pytest.mark.parametrize("fault", FAULTS)
-def test_a_fault_in_a_written_kernel_is_seen(fault):
+def test_fault_in_a_generated_kernel_is_detected(fault):
     chain, right, wrong = FAULTS[fault]
     s = ChainShape(2, 3, 7, 9, chain)
     program = ladder.fused(s, TILES).program
@@ -206,10 +206,10 @@ def test_infinities_and_nans_give_what_the_reference_gives(engine, chain, value)
     assert not np.isfinite(ref).all() or value == -np.inf
 
 
-# -- counted ---------------------------------------------------------------------------------------------------------
+# -- counters --------------------------------------------------------------------------------------------------------
 @needs_nvrtc
-def test_the_emulator_counts_what_fusion_saves():
-    """Where float4 divide the maps, every byte between registers and memory is counted by hand."""
+def test_emulator_counts_the_bytes_that_fusion_saves():
+    """If float4 divides the maps, every byte between registers and memory can be counted by hand."""
     s = ChainShape(2, 4, 8, 8, "bias bn relu add")
     n, threads = 2 * 4 * 64, 2 * 4 * 16
     total = {}
@@ -218,26 +218,26 @@ def test_the_emulator_counts_what_fusion_saves():
         total[name] = result.counters.total
         assert result.predicted.bytes == 4 * ({"unfused": 4, "fused": 1}[name] * 2 * n + n + 5 * 4)
     assert total["fused"]["bytes_st"] == 4 * n and total["unfused"]["bytes_st"] == 4 * 4 * n
-    parameters = 4 * 5 * threads  # each thread fetches its map's five
+    parameters = 4 * 5 * threads  # each thread loads the five of its map
     assert total["fused"]["bytes_ld"] == 4 * 2 * n + parameters
     assert total["unfused"]["bytes_ld"] == 4 * 5 * n + parameters
 
 
 @needs_nvrtc
-def test_counters_stand_at_the_lines_of_the_written_text():
+def test_counters_refer_to_lines_of_the_generated_text():
     s = ChainShape(1, 2, 4, 4, "conv:K=2:R=3 bias bn relu")
     lines = run("fusion/fused", s, engine="emulator").counters.lines
     file = "fused_conv_bias_bn_relu.cu"
     text = sources.text(f"fusion/{file}").splitlines()
-    at = {text[place.number - 1].strip() for place in lines if place.file == file}
+    at = {text[location.number - 1].strip() for location in lines if location.file == file}
     assert {"y[i] = v;"} <= at and any(line.endswith("// bn") for line in at)
     assert any(line.endswith("// conv") for line in at)
 
 
-# -- texts without a file, wherever they are needed --------------------------------------------------------------------
+# -- generated kernels without a file ----------------------------------------------------------------------------------
 @needs_nvrtc
-def test_the_worker_resolves_a_written_kernel_by_its_name():
-    """In a process of its own, for a chain that nobody has met before."""
+def test_worker_finds_a_generated_kernel_by_name():
+    """Runs a new chain in a separate process."""
     worker = Worker(deadline_s=60)
     try:
         s = ChainShape(1, 3, 6, 5, "add bias relu maxpool:2 add bn")
@@ -250,14 +250,14 @@ def test_the_worker_resolves_a_written_kernel_by_its_name():
         worker.close()
 
 
-def test_without_nvrtc_presets_are_emulated_and_others_say_so(monkeypatch):
+def test_without_nvrtc_only_presets_are_emulated(monkeypatch):
     def missing(*args):
         raise compile.CompilerMissing("NVRTC is not installed")
 
     monkeypatch.setattr(compile, "compile_ptx", missing)
     for preset in FUSION_PRESETS.values():
         s = preset.shape.with_(N=1, C=3, H=9, W=9)
-        for rung in able(s):
+        for rung in supported(s):
             on(emulator, rung, s)
     other = ChainShape(1, 2, 4, 4, "relu bias relu bias")
     with pytest.raises(RuleError, match=r"fused_relu_bias_relu_bias.cu .* is not among the compiled kernels"):
@@ -266,19 +266,19 @@ def test_without_nvrtc_presets_are_emulated_and_others_say_so(monkeypatch):
 
 
 @needs_nvrtc
-def test_the_stock_holds_every_kernel_of_the_presets_and_no_other():
-    wanted = {
+def test_precompiled_kernels_are_those_of_the_presets():
+    expected = {
         part.launch.source
         for preset in FUSION_PRESETS.values()
-        for rung in able(preset.shape)
+        for rung in supported(preset.shape)
         for part in ladder.PLANS[rung.name](preset.shape, TILES).parts
     }
-    assert wanted == {source for source, _, _ in kernels() if source.startswith("fusion/")}
+    assert expected == {source for source, _, _ in kernels() if source.startswith("fusion/")}
 
 
 @needs_nvrtc
 @pytest.mark.parametrize("path", sorted(p.name for p in sources.ROOT.glob("fusion/cuda/*.cu")))
-def test_hand_written_kernels_read_well(path):
+def test_hand_written_kernels_are_short_lined_and_commented(path):
     text = sources.text(f"fusion/{path}")
     assert all(len(line) <= 72 for line in text.splitlines())
     assert re.search("What limits\\s(// )?it", text) and "Launch: " in text
@@ -287,12 +287,12 @@ def test_hand_written_kernels_read_well(path):
 
 # -- memory ----------------------------------------------------------------------------------------------------------
 @pytest.mark.parametrize("name", RUNGS)
-def test_the_cpu_engine_allocates_what_is_predicted(name):
-    """And beside it a padded image and a product at most: pieces, no maps."""
+def test_cpu_engine_allocates_the_predicted_bytes(name):
+    """Besides it, at most a padded image and a product are allocated: pieces, no maps."""
     s = ChainShape(8, 16, 40, 40, "conv:K=16:R=3 bias bn relu add relu")
     rung = RUNGS[name]
     program = rung.build(s, TILES)
     session = cpu.Session(program, seeded_inputs(program.of_role(INPUT)))
     session.verify_run()
-    beside = session.bytes["workspace"] - rung.cost(s, program).workspace_bytes
-    assert 0 <= beside < 4 * 4 * 16 * 42 * 42
+    extra_bytes = session.bytes["workspace"] - rung.cost(s, program).workspace_bytes
+    assert 0 <= extra_bytes < 4 * 4 * 16 * 42 * 42

@@ -1,5 +1,5 @@
-"""fusion/torch without a GPU: PyTorch is asked for each block once, in order, with what the block was told; its memory is
-told apart from the result."""
+"""fusion/torch without a GPU: PyTorch is called for each block once, in order, with the block's options. Its memory is
+reported separately from the result."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ ONE_BY_ONE = ("relu", "bias", "bn", "add", "gap", "maxpool:2", "avgpool:3:pad=1"
 
 
 class Tensor(np.ndarray):
-    """As much of a tensor as is asked for: an array whose mean can keep its axes."""
+    """The part of a tensor that the code uses: an array whose mean can keep its axes."""
 
     def mean(self, axes, keepdim):
         return np.mean(np.asarray(self), axis=axes, keepdims=keepdim).view(Tensor)
@@ -41,8 +41,8 @@ class Tensor(np.ndarray):
         self[...] = other
 
 
-def windows(x, R, stride, pad, beyond=0.0):
-    padded = np.pad(np.asarray(x), ((0, 0), (0, 0), (pad, pad), (pad, pad)), constant_values=beyond)
+def windows(x, R, stride, pad, fill=0.0):
+    padded = np.pad(np.asarray(x), ((0, 0), (0, 0), (pad, pad), (pad, pad)), constant_values=fill)
     return sliding_window_view(padded, (R, R), axis=(2, 3))[:, :, ::stride, ::stride]
 
 
@@ -56,12 +56,12 @@ def batch_norm(x, mean, var, weight, bias, eps):
 
 
 class PyTorch:
-    """The functions of PyTorch that a chain asks for, in NumPy, by PyTorch's own signatures; `held` are its bytes."""
+    """The PyTorch functions that a chain uses, in NumPy, with PyTorch's signatures. `allocated` are its bytes."""
 
     def __init__(self):
-        self.asked: list[str] = []
-        self.held = self.most = 1000
-        told = {
+        self.calls: list[str] = []
+        self.allocated = self.peak = 1000
+        functions = {
             "conv2d": conv2d,
             "batch_norm": batch_norm,
             "relu": lambda x: np.maximum(x, 0),
@@ -70,19 +70,19 @@ class PyTorch:
             ),
             "avg_pool2d": lambda x, R, stride, pad: windows(x, R, stride, pad).mean((4, 5)).view(Tensor),
         }
-        functional = {name: self._noted(name, does) for name, does in told.items()}
+        functional = {name: self._recorded(name, function) for name, function in functions.items()}
         self.nn = SimpleNamespace(functional=SimpleNamespace(**functional))
         self.cuda = SimpleNamespace(
-            reset_peak_memory_stats=lambda: setattr(self, "most", self.held),
-            memory_allocated=lambda: self.held,
-            max_memory_allocated=lambda: self.most,
+            reset_peak_memory_stats=lambda: setattr(self, "peak", self.allocated),
+            memory_allocated=lambda: self.allocated,
+            max_memory_allocated=lambda: self.peak,
         )
 
-    def _noted(self, name, does):
+    def _recorded(self, name, function):
         def call(*args, **kwargs):
-            self.asked.append(name)
-            out = does(*args, **kwargs)
-            self.most = max(self.most, self.held + 2 * out.nbytes)
+            self.calls.append(name)
+            out = function(*args, **kwargs)
+            self.peak = max(self.peak, self.allocated + 2 * out.nbytes)
             return out
 
         return call
@@ -92,15 +92,15 @@ class PyTorch:
 
 @pytest.fixture
 def torch(monkeypatch):
-    there = PyTorch()
-    monkeypatch.setattr(torch_library, "load", lambda: there)
+    fake = PyTorch()
+    monkeypatch.setattr(torch_library, "load", lambda: fake)
     monkeypatch.setattr(torch_library, "shared", lambda torch, array: array.view(Tensor))
     monkeypatch.setattr(torch_library, "on_our_stream", lambda torch: contextlib.nullcontext())
-    return there
+    return fake
 
 
-def called(s: ChainShape):
-    """(the call, its arrays by name), as the cuda engine binds it."""
+def bound_call(s: ChainShape):
+    """Return (the call, its arrays by name), bound as by the cuda engine."""
     program = TORCH.build(s, {})
     (step,) = program.steps
     arrays = seeded_inputs(program.of_role(INPUT)) | {"y": np.full(s.y_shape, np.nan, "f4")}
@@ -110,42 +110,42 @@ def called(s: ChainShape):
 @pytest.mark.parametrize("chain", [EVERY.chain, *ONE_BY_ONE])
 def test_it_computes_the_chain(torch, chain):
     s = EVERY.with_(chain=chain)
-    call, arrays = called(s)
+    call, arrays = bound_call(s)
     for _ in range(2):
         call()
-    assert np.isnan(arrays["y"]).all()  # what is timed ends in memory of its own
+    assert np.isnan(arrays["y"]).all()  # the timed part writes to PyTorch's memory
     call.deliver()
     ref, scale = fusion_ladder.LADDER.reference(s, **{name: a for name, a in arrays.items() if name != "y"})
     assert agrees(np.asarray(arrays["y"]), ref, scale, TOLERANCE)
 
 
-def test_what_transforms_spread_is_admitted_behind_convolutions_alone():
+def test_scale_allows_transform_errors_only_after_convolutions():
     s = EVERY.with_(chain="bias relu conv:K=2:R=1 bn")
     inputs = seeded_inputs([b for b in fusion_ladder.parts.buffers(s) if b.role == INPUT])
     np.testing.assert_array_equal(TORCH.scale(s, {}, inputs), fusion_ladder.LADDER.reference(s, **inputs)[1])
     at_3 = EVERY.with_(chain="conv:K=2:R=3")
     inputs = seeded_inputs([b for b in fusion_ladder.parts.buffers(at_3) if b.role == INPUT])
     _, scale = fusion_ladder.LADDER.reference(at_3, **inputs)
-    most = np.abs(inputs["x"]).max((2, 3)) @ np.abs(inputs["w"]).sum((2, 3)).T
+    bound = np.abs(inputs["x"]).max((2, 3)) @ np.abs(inputs["w"]).sum((2, 3)).T
     np.testing.assert_allclose(
         TORCH.scale(at_3, {}, inputs) - scale,
-        np.broadcast_to(5 * most[:, :, None, None], scale.shape),
+        np.broadcast_to(5 * bound[:, :, None, None], scale.shape),
         rtol=1e-6,
     )
 
 
-def test_each_block_is_asked_for_once_and_memory_is_told(torch):
-    call, _ = called(EVERY)
+def test_each_block_is_called_once_and_memory_is_reported(torch):
+    call, _ = bound_call(EVERY)
     call()
-    assert torch.asked == ["conv2d", "batch_norm", "relu", "max_pool2d", "avg_pool2d"]
-    most = 4 * max(np.prod(stage.after) for stage in EVERY.stages)
-    assert call.own_bytes == 2 * most - 4 * np.prod(EVERY.y_shape)
-    own = call.own_bytes
+    assert torch.calls == ["conv2d", "batch_norm", "relu", "max_pool2d", "avg_pool2d"]
+    max_bytes = 4 * max(np.prod(stage.after) for stage in EVERY.stages)
+    assert call.own_bytes == 2 * max_bytes - 4 * np.prod(EVERY.y_shape)
+    own_bytes = call.own_bytes
     call()
-    assert call.own_bytes == own
+    assert call.own_bytes == own_bytes
 
 
-def test_only_the_cuda_engine_runs_it_and_without_a_gpu_it_says_so():
+def test_only_the_cuda_engine_runs_it():
     program = TORCH.build(EVERY, {})
     for engine, name in ((cpu, "cpu"), (emulator, "emulator")):
         with pytest.raises(RuleError, match=f"is a library of the GPU: the cuda engine runs it, not {name}"):
@@ -159,7 +159,7 @@ def test_only_the_cuda_engine_runs_it_and_without_a_gpu_it_says_so():
     )
 
 
-def test_an_absent_pytorch_is_a_sentence(monkeypatch):
+def test_missing_pytorch_is_explained(monkeypatch):
     monkeypatch.setattr(torch_library.importlib.util, "find_spec", lambda name: None)
     monkeypatch.setattr("kernels.engines.cuda.status", lambda: SimpleNamespace(ready=True, text="a GPU"))
     with pytest.raises(

@@ -1,4 +1,4 @@
-"""A chain of blocks as a shape, its reference, and how it is cut into kernels: what needs no compiler."""
+"""A chain of blocks as a shape, its reference, and how it is cut into kernels: tests that need no compiler."""
 
 from __future__ import annotations
 
@@ -30,14 +30,14 @@ chains = st.lists(st.sampled_from(KINDS), min_size=1, max_size=MOST_BLOCKS)
 
 # -- the shape -------------------------------------------------------------------------------------------------
 @given(chain_shapes())
-def test_a_chain_is_its_text(s):
+def test_chain_survives_params_and_text(s):
     assert ChainShape(**s.params()) == s == parse_chain(",".join(f"{k}={v}" for k, v in s.params().items()))
     assert hash(s) == hash(ChainShape(**s.params())) and s.chain in str(s)
     assert list(s.params()) == ["N", "C", "H", "W", "chain"]
 
 
 @pytest.mark.parametrize(
-    "said, same",
+    "text, expected",
     [
         ("conv:8:R=3", "conv:K=8:R=3"),
         ("conv:R=3:K=8:pad=1:stride=1", "conv:K=8:R=3"),
@@ -47,11 +47,11 @@ def test_a_chain_is_its_text(s):
         ("avgpool:3:stride=2:pad=1 bn:eps=0.001", "avgpool:3:stride=2:pad=1 bn:eps=0.001"),
     ],
 )
-def test_texts_that_say_the_same_are_one_chain(said, same):
-    assert ChainShape(1, 1, 9, 9, said).chain == ChainShape(1, 1, 9, 9, same).chain == same
+def test_equivalent_texts_make_the_same_chain(text, expected):
+    assert ChainShape(1, 1, 9, 9, text).chain == ChainShape(1, 1, 9, 9, expected).chain == expected
 
 
-BAD = {
+INVALID = {
     "conv:8:3": r"block 1 \(conv\) takes K, R, stride, pad; got '3'",
     "": "a chain has 1 to 8 blocks, got 0",
     "relu " * 9: "a chain has 1 to 8 blocks, got 9",
@@ -76,13 +76,13 @@ BAD = {
 }  # fmt: skip
 
 
-@pytest.mark.parametrize("chain", BAD)
-def test_a_bad_chain_names_its_rule(chain):
-    with pytest.raises(ShapeError, match=BAD[chain]):
+@pytest.mark.parametrize("chain", INVALID)
+def test_invalid_chain_names_the_rule(chain):
+    with pytest.raises(ShapeError, match=INVALID[chain]):
         ChainShape(1, 2, 4, 4, chain)
 
 
-def test_bad_extents_and_text_name_their_rule():
+def test_invalid_extents_and_text_name_the_rule():
     with pytest.raises(ShapeError, match="N must lie in 1"):
         TOY.with_(N=0)
     with pytest.raises(ShapeError, match="chain must be text"):
@@ -91,7 +91,7 @@ def test_bad_extents_and_text_name_their_rule():
         parse_chain("N=1,C=1,H=1,W=1")
 
 
-def test_the_figures_of_a_chain_by_hand():
+def test_chain_numbers_computed_by_hand():
     s = ChainShape(2, 3, 8, 6, "conv:K=5:R=3 bias bn relu add maxpool:2 gap bn")
     assert [stage.after for stage in s.stages] == [(2, 5, 8, 6)] * 5 + [
         (2, 5, 4, 3),
@@ -99,19 +99,19 @@ def test_the_figures_of_a_chain_by_hand():
         (2, 5, 1, 1),
     ]
     assert s.y_shape == (2, 5, 1, 1)
-    each = 2 * 5 * 8 * 6
+    values = 2 * 5 * 8 * 6
     assert [stage.flops for stage in s.stages] == [
-        each * 2 * 27, each, 3 * each, each, each, 4 * 2 * 5 * 12, 2 * 5 * 12, 3 * 10,
+        values * 2 * 27, values, 3 * values, values, values, 4 * 2 * 5 * 12, 2 * 5 * 12, 3 * 10,
     ]  # fmt: skip
     assert s.elements == {
-        "x": 2 * 3 * 48, "w": 5 * 27, "b": 5, **dict.fromkeys(("gamma", "beta", "mean", "var"), 5), "z": each,
+        "x": 2 * 3 * 48, "w": 5 * 27, "b": 5, **dict.fromkeys(("gamma", "beta", "mean", "var"), 5), "z": values,
         **dict.fromkeys(("gamma_2", "beta_2", "mean_2", "var_2"), 5), "y": 10,
     }  # fmt: skip
     assert s.bytes == 4 * sum(s.elements.values()) and s.macs == s.flops // 2
 
 
 @pytest.mark.parametrize("key", FUSION_PRESETS)
-def test_presets_are_told_and_run(key):
+def test_presets_are_labelled_and_run(key):
     preset = FUSION_PRESETS[key]
     assert preset.key == key and preset.label and preset.source
     for rung in ladder.RUNGS[:2]:
@@ -120,42 +120,42 @@ def test_presets_are_told_and_run(key):
 
 # -- the reference -----------------------------------------------------------------------------------------------
 def by_definition(s: ChainShape, t: dict[str, np.ndarray]) -> np.ndarray:
-    """Value by value, in float64, by another way than the reference's."""
+    """Compute value by value in float64, by a different method than the reference."""
     v = t["x"].astype(np.float64)
     for stage, names in zip(s.stages, s.tensors, strict=True):
-        given = {k: t[name].astype(np.float64) for k, name in names.items()}
+        tensors_of = {k: t[name].astype(np.float64) for k, name in names.items()}
         out = np.empty(stage.after)
         for at in np.ndindex(out.shape):
-            out[at] = (pointwise if stage.block.pointwise else reduced)(stage.block, v, given, *at)
+            out[at] = (pointwise if stage.block.pointwise else reduced)(stage.block, v, tensors_of, *at)
         v = out
     return v
 
 
-def pointwise(b, v, given, n, k, p, q) -> float:
-    here = v[n, k, p, q]
+def pointwise(b, v, tensors_of, n, k, p, q) -> float:
+    value = v[n, k, p, q]
     if b.kind == "bias":
-        return here + given["b"][k]
+        return value + tensors_of["b"][k]
     if b.kind == "bn":
-        deviation = math.sqrt(given["var"][k] + float(np.float32(b.eps)))
-        return (here - given["mean"][k]) / deviation * given["gamma"][k] + given["beta"][k]
-    return max(here, 0.0) if b.kind == "relu" else here + given["z"][n, k, p, q]
+        deviation = math.sqrt(tensors_of["var"][k] + float(np.float32(b.eps)))
+        return (value - tensors_of["mean"][k]) / deviation * tensors_of["gamma"][k] + tensors_of["beta"][k]
+    return max(value, 0.0) if b.kind == "relu" else value + tensors_of["z"][n, k, p, q]
 
 
-def reduced(b, v, given, n, k, p, q) -> float:
+def reduced(b, v, tensors_of, n, k, p, q) -> float:
     if b.kind == "gap":
         return sum(v[n, k].ravel()) / v[n, k].size
     taps = itertools.product(range(b.R), repeat=2)
-    places = ((r, t, p * b.stride - b.pad + r, q * b.stride - b.pad + t) for r, t in taps)
-    inside = [(r, t, h, w) for r, t, h, w in places if 0 <= h < v.shape[2] and 0 <= w < v.shape[3]]
+    positions = ((r, t, p * b.stride - b.pad + r, q * b.stride - b.pad + t) for r, t in taps)
+    inside = [(r, t, h, w) for r, t, h, w in positions if 0 <= h < v.shape[2] and 0 <= w < v.shape[3]]
     if b.kind == "conv":
-        return sum((v[n, :, h, w] * given["w"][k, :, r, t]).sum() for r, t, h, w in inside)
-    under = [v[n, k, h, w] for _, _, h, w in inside]
-    return max(under) if b.kind == "maxpool" else sum(under) / b.R**2
+        return sum((v[n, :, h, w] * tensors_of["w"][k, :, r, t]).sum() for r, t, h, w in inside)
+    window = [v[n, k, h, w] for _, _, h, w in inside]
+    return max(window) if b.kind == "maxpool" else sum(window) / b.R**2
 
 
 @settings(max_examples=60, deadline=None)
 @given(chain_shapes(most=6, most_blocks=5))
-def test_the_reference_is_the_definition(s):
+def test_reference_equals_the_definition(s):
     inputs = seeded_inputs([b for b in ladder.parts.buffers(s) if b.role == INPUT])
     ref, scale = reference(s, **inputs)
     np.testing.assert_allclose(ref, by_definition(s, inputs), rtol=1e-9, atol=1e-9)
@@ -181,7 +181,7 @@ def test_groups_by_hand(chain):
 
 
 @given(chains)
-def test_groups_hold_every_block_once_and_cannot_be_fewer(kinds):
+def test_groups_have_every_block_once_and_are_minimal(kinds):
     groups = codegen.groups(kinds)
     assert [kind for group in groups for kind in group.kinds] == kinds
     assert [at for group in groups for at in group.blocks] == list(range(len(kinds)))
@@ -192,7 +192,7 @@ def test_groups_hold_every_block_once_and_cannot_be_fewer(kinds):
         parts = [*group.prologue, *([group.kinds.index(group.core)] if group.core else []), *group.epilogue]
         assert parts == list(range(len(group.kinds)))
         assert codegen.of_source(group.source).kinds == group.kinds
-    for one, next_ in itertools.pairwise(groups):  # each begins where it must
+    for one, next_ in itertools.pairwise(groups):  # each group begins where the rule requires it
         assert next_.kinds[0] == "conv" or (one.core and next_.kinds[0] in REDUCING)
 
 
@@ -200,24 +200,26 @@ def test_groups_hold_every_block_once_and_cannot_be_fewer(kinds):
 @given(chain_shapes())
 def test_fused_never_launches_or_moves_more(s):
     plans = {name: plan(s, TILES) for name, plan in ladder.PLANS.items()}
-    many, few, folded = (plans[f"fusion/{name}"] for name in ("unfused", "fused", "folded"))
-    assert len(many.parts) == len(s.stages) and len(few.parts) <= len(many.parts)
-    moved = [sum(part.bytes for part in plan.parts) for plan in (many, few)]
-    assert s.bytes <= moved[1] <= moved[0]
-    assert (moved[1] == moved[0]) == (len(few.parts) == len(many.parts))
-    assert moved[1] == s.bytes or len(few.parts) > 1
-    kept = [plan.program.nbytes("workspace") for plan in (many, few)]
-    assert moved == [s.bytes + 2 * nbytes for nbytes in kept]  # each map between is written and read
-    assert len(folded.parts) <= len(few.parts) + len(ladder.folds(s))
+    unfused, fused, folded = (plans[f"fusion/{name}"] for name in ("unfused", "fused", "folded"))
+    assert len(unfused.parts) == len(s.stages) and len(fused.parts) <= len(unfused.parts)
+    bytes_moved = [sum(part.bytes for part in plan.parts) for plan in (unfused, fused)]
+    assert s.bytes <= bytes_moved[1] <= bytes_moved[0]
+    assert (bytes_moved[1] == bytes_moved[0]) == (len(fused.parts) == len(unfused.parts))
+    assert bytes_moved[1] == s.bytes or len(fused.parts) > 1
+    workspace_bytes = [plan.program.nbytes("workspace") for plan in (unfused, fused)]
+    assert bytes_moved == [
+        s.bytes + 2 * nbytes for nbytes in workspace_bytes
+    ]  # each map between is written and read
+    assert len(folded.parts) <= len(fused.parts) + len(ladder.folds(s))
     for plan in plans.values():
         assert {at for part in plan.parts for at in part.blocks} == set(range(len(s.stages)))
         names = [part.launch.name for part in plan.parts]
         assert len(set(names)) == len(names)
-        held = {b.name for b in plan.buffers}
-        assert held == {a for part in plan.parts for a in part.launch.args if isinstance(a, str)}
+        buffer_names = {b.name for b in plan.buffers}
+        assert buffer_names == {a for part in plan.parts for a in part.launch.args if isinstance(a, str)}
 
 
-def test_what_a_rung_costs_by_hand():
+def test_cost_computed_by_hand():
     s = ChainShape(2, 3, 8, 8, "bias bn relu")
     n = 2 * 3 * 64
     cost = {rung.name: rung.cost(s, rung.build(s, TILES)) for rung in ladder.RUNGS[:2]}
@@ -227,7 +229,7 @@ def test_what_a_rung_costs_by_hand():
     assert cost["fusion/unfused"].workspace_bytes == 2 * 4 * n and not cost["fusion/fused"].workspace_bytes
 
 
-def test_a_prologue_is_paid_for_every_window():
+def test_prologue_flops_count_every_window():
     s = ChainShape(1, 1, 9, 9, "relu maxpool:3:stride=1")
     (part,) = ladder.fused(s, TILES).parts
     assert part.flops == 7 * 7 * 9 * (1 + 1) > s.flops
@@ -235,7 +237,7 @@ def test_a_prologue_is_paid_for_every_window():
     assert part.flops == 2 * 81
 
 
-def test_folding_takes_the_batch_norms_behind_convolutions():
+def test_batch_norms_after_convolutions_are_folded():
     s = ChainShape(1, 2, 4, 4, "conv:K=3:R=3 bias bn relu conv:K=2:R=1 bn bn")
     assert ladder.folds(s) == ((0, 2), (4, 5))
     plan = ladder.folded(s, TILES)
@@ -253,7 +255,7 @@ def test_folding_takes_the_batch_norms_behind_convolutions():
 
 # -- the text --------------------------------------------------------------------------------------------------------
 @given(chains)
-def test_the_text_names_every_block_and_fits_a_column(kinds):
+def test_text_names_every_block_in_72_columns(kinds):
     for group in codegen.groups(kinds):
         text = sources.text(group.source)
         lines = text.splitlines()
@@ -272,12 +274,12 @@ def test_the_text_names_every_block_and_fits_a_column(kinds):
 @pytest.mark.parametrize(
     "name", ["fused_.cu", "fused_relu_softmax.cu", "fused_relu_conv.cu", "fused_conv_gap.cu", "fused_relu"]
 )
-def test_a_name_of_no_kernel_is_no_source(name):
+def test_unknown_kernel_name_has_no_source(name):
     with pytest.raises(FileNotFoundError):
         sources.text(f"fusion/{name}")
 
 
-def test_sizes_are_no_part_of_a_text_and_blocks_are_of_the_digest():
+def test_text_depends_on_blocks_not_on_sizes():
     def launches(s):
         return [part.launch.source for part in ladder.fused(s, TILES).parts]
 
@@ -291,7 +293,7 @@ def test_sizes_are_no_part_of_a_text_and_blocks_are_of_the_digest():
 
 
 # -- values and rules --------------------------------------------------------------------------------------------------
-def test_a_variance_is_positive():
+def test_variance_is_positive():
     inputs = seeded_inputs([b for b in ladder.parts.buffers(TOY) if b.role == INPUT])
     assert (inputs["var"] >= 0).all() and (inputs["gamma"] < 0).any()
     with pytest.raises(RuleError, match="input var must not be below 0; it holds -1"):
@@ -299,7 +301,7 @@ def test_a_variance_is_positive():
 
 
 @pytest.mark.parametrize(
-    "shape, words",
+    "shape, message",
     [
         (ChainShape(2**20, 64, 4, 8, "relu"), r"values of x <= 1073741824, got 2147483648"),
         (ChainShape(2**10, 1, 1024, 1024, "conv:K=2:R=1"), r"values after block 1 \(conv\) <= 1073741824"),
@@ -307,7 +309,7 @@ def test_a_variance_is_positive():
         (ChainShape(2**26, 1, 2, 2, "gap"), r"values after block 1 \(gap\) <= 1073741824, got 2147483648"),
     ],
 )
-def test_what_is_too_large_names_its_rule(shape, words):
+def test_too_large_shape_names_the_rule(shape, message):
     for rung in ladder.RUNGS[:2]:
-        with pytest.raises(RuleError, match=words):
+        with pytest.raises(RuleError, match=message):
             rung.check(shape, None)

@@ -1,4 +1,4 @@
-"""The loops for the processor: right at any shape, refused by name elsewhere, and their traffic as a cache has it."""
+"""The CPU loops: results at any shape, refusals on other engines, and traffic compared with a simulated cache."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from kernels.engines import cpu, cuda, emulator
-from kernels.gemm import cpu_ladder as gemm_cpu_ladder
+from kernels.gemm import cpu_ladder
 from kernels.gemm.cpu_traffic import FLOAT, traffic, traffic_ratio
 from kernels.gemm.shape import GemmShape
 from kernels.ladders import LADDERS
@@ -25,19 +25,19 @@ from kernels.runner import compare, run
 from kernels.sweep import Sweep
 from tests.helpers import lru
 
-RUNGS = [rung.name for rung in gemm_cpu_ladder.LADDER.rungs]
+RUNGS = [rung.name for rung in cpu_ladder.LADDER.rungs]
 S = GemmShape(37, 29, 23)
-QUICK = Budget(samples=3, seconds=0.1, least=1, warm_up_s=0)
+SHORT_BUDGET = Budget(samples=3, seconds=0.1, least=1, warm_up_s=0)
 extent = st.integers(1, 70)
 
 
-def machine_of(monkeypatch, cores):
+def set_cores(monkeypatch, cores):
     monkeypatch.setattr(processor, "cores", lambda: cores)
 
 
-# -- what they compute ---------------------------------------------------------------------------------
+# -- results -------------------------------------------------------------------------------------------
 @settings(max_examples=20, deadline=None)
-@given(st.builds(GemmShape, extent, extent, extent), st.sampled_from(gemm_cpu_ladder.BLOCKS[:9]), st.data())
+@given(st.builds(GemmShape, extent, extent, extent), st.sampled_from(cpu_ladder.BLOCKS[:9]), st.data())
 def test_every_rung_agrees_with_float64_at_any_shape(s, block, data):
     threads = data.draw(st.sampled_from([n for n in THREADS if n <= processor.cores()]))
     tiles = {"BLOCK": block, "THREADS": threads}
@@ -47,28 +47,28 @@ def test_every_rung_agrees_with_float64_at_any_shape(s, block, data):
 
 
 @pytest.mark.parametrize("n", [64, 65])
-def test_blocks_that_divide_and_that_do_not(n):
+def test_blocks_that_divide_the_matrix_or_not(n):
     rng = np.random.default_rng(n)
     A, B = rng.integers(-8, 9, (2, n, n)).astype(np.float32)  # small whole numbers: every sum is exact
-    for block in (b for b in gemm_cpu_ladder.BLOCKS if b <= 128):
+    for block in (b for b in cpu_ladder.BLOCKS if b <= 128):
         tiles = {"BLOCK": block, "THREADS": processor.cores()}
         out = run("loops/blocked", GemmShape(n, n, n), {"A": A, "B": B}, "cpu", tiles, measure=False).output
         assert (out == A @ B).all()
 
 
-def test_they_add_in_float32_in_the_order_written():
+def test_loops_add_in_float32_in_the_written_order():
     s = GemmShape(1, 1, 3)
     A, B = np.array([[2.0**24, 1.0, 1.0]]), np.ones((3, 1))
-    for name in RUNGS[:3]:  # (2^24 + 1) + 1: each 1 is lost, where 2^24 + (1 + 1) would not be
+    for name in RUNGS[:3]:  # (2^24 + 1) + 1: each 1 is lost, unlike in 2^24 + (1 + 1)
         rung = LADDERS["loops"].rung(name)
         program = rung.build(s, rung.default_tiles)
         inputs = {name: array.astype(np.float32) for name, array in (("A", A), ("B", B))}
         assert cpu.open(program, inputs).verify_run()[0, 0] == 2.0**24
 
 
-def test_the_scratch_of_each_thread_is_measured_and_compiling_is_not():
+def test_scratch_of_each_thread_is_measured_without_compiling():
     tiles = {"BLOCK": 64, "THREADS": processor.cores()}
-    for r in compare(RUNGS[:3], S, engine="cpu", tiles=tiles, budget=QUICK):
+    for r in compare(RUNGS[:3], S, engine="cpu", tiles=tiles, budget=SHORT_BUDGET):
         scratch = processor.cores() * 3 * 64 * 64 * FLOAT if r.rung == "loops/blocked" else 0
         assert r.measurement.workspace_bytes == r.predicted.workspace_bytes == scratch
         assert r.measurement.median_ms < 1000
@@ -76,27 +76,27 @@ def test_the_scratch_of_each_thread_is_measured_and_compiling_is_not():
 
 # One instruction that multiplies several floats, on x86 and on ARM.
 PACKED = re.compile(r"\bv?mulps\b|\bfmul\s+v\d+\.[24]s|\bfml[as]\s+v\d+\.[24]s|\bvfn?m(add|sub)\d+ps\b")
-ANY = re.compile(r"\bv?mulss\b|\bfmul\b|\bfmadd\b|mulps|ps\b")
+MULTIPLY = re.compile(r"\bv?mulss\b|\bfmul\b|\bfmadd\b|mulps|ps\b")
 
 
 @pytest.mark.parametrize(("name", "vectors"), [("naive", False), ("reordered", True), ("blocked", True)])
-def test_what_the_compiler_vectorizes_is_what_the_comments_say(name, vectors):
+def test_compiler_vectorizes_the_commented_loops(name, vectors):
     from numba import njit
 
-    from kernels.gemm import cpu_loops as gemm_cpu_loops
+    from kernels.gemm import cpu_loops
 
-    fresh = njit(parallel=True)(gemm_cpu_loops.LOOPS[name].py_func)
+    fresh = njit(parallel=True)(cpu_loops.LOOPS[name].py_func)
     matrix, scratch = np.ones((3, 8, 8), np.float32), np.ones((3, 1, 8, 8), np.float32)
     fresh(*matrix, *(scratch if name == "blocked" else ()))
     code = "\n".join(fresh.inspect_asm().values())
-    assert ANY.search(code)
+    assert MULTIPLY.search(code)
     assert bool(PACKED.search(code)) == vectors
 
 
 # -- threads -----------------------------------------------------------------------------------------------
 @pytest.mark.parametrize("name", RUNGS)
-def test_threads_the_machine_has_not_are_named(name, monkeypatch):
-    machine_of(monkeypatch, 4)
+def test_too_many_threads_for_the_machine_are_named(name, monkeypatch):
+    set_cores(monkeypatch, 4)
     rung = LADDERS["loops"].rung(name)
     assert rung.check(S, {"THREADS": 4})["THREADS"] == 4
     with pytest.raises(RuleError, match=r"THREADS <= 4, the cores this process may use, got 8"):
@@ -106,31 +106,31 @@ def test_threads_the_machine_has_not_are_named(name, monkeypatch):
 
 
 @pytest.mark.skipif(processor.cores() < 2, reason="one core has nothing to share")
-def test_the_number_of_threads_reaches_numba_and_the_library():
+def test_thread_count_is_set_in_numba_and_the_library():
     import numba
 
-    from kernels.gemm import cpu_loops as gemm_cpu_loops
+    from kernels.gemm import cpu_loops
 
-    before = [lib.num_threads for lib in gemm_cpu_loops._libraries().lib_controllers]
-    seen, told = [], []
+    before = [lib.num_threads for lib in cpu_loops._libraries().lib_controllers]
+    numba_threads, library_threads = [], []
     for threads in (1, 2):
         A, B, C = np.ones((3, 8, 8), np.float32)
-        gemm_cpu_loops.run("naive", threads, A, B, C)
-        seen.append(numba.get_num_threads())
-        with gemm_cpu_loops.library(threads):
-            told.append([lib.num_threads for lib in gemm_cpu_loops._libraries().lib_controllers])
-    assert seen == [1, 2] and told == [[1] * len(before), [2] * len(before)] and before
-    gemm_cpu_loops.run("blas", 1, A, B, C)
-    assert [lib.num_threads for lib in gemm_cpu_loops._libraries().lib_controllers] == before  # set back
+        cpu_loops.run("naive", threads, A, B, C)
+        numba_threads.append(numba.get_num_threads())
+        with cpu_loops.library(threads):
+            library_threads.append([lib.num_threads for lib in cpu_loops._libraries().lib_controllers])
+    assert numba_threads == [1, 2] and library_threads == [[1] * len(before), [2] * len(before)] and before
+    cpu_loops.run("blas", 1, A, B, C)
+    assert [lib.num_threads for lib in cpu_loops._libraries().lib_controllers] == before  # restored
 
 
-def test_a_library_that_takes_no_number_of_threads_is_named(monkeypatch):
-    from kernels.gemm import cpu_loops as gemm_cpu_loops
+def test_library_without_thread_count_is_named(monkeypatch):
+    from kernels.gemm import cpu_loops
 
     class Accelerate:
         lib_controllers = ()
 
-    monkeypatch.setattr(gemm_cpu_loops, "_libraries", Accelerate)
+    monkeypatch.setattr(cpu_loops, "_libraries", Accelerate)
     with pytest.raises(RuleError, match="loops/blas: NumPy's BLAS here takes no number of threads"):
         run("loops/blas", S, engine="cpu", measure=False)
 
@@ -146,12 +146,12 @@ def test_a_library_that_takes_no_number_of_threads_is_named(monkeypatch):
         ("reordered", GemmShape(4096, 4096, 4096), r"M\*N\*K <= 8,589,934,592"),
     ],
 )
-def test_a_broken_rule_is_named(name, shape, rule):
+def test_broken_rule_is_named(name, shape, rule):
     with pytest.raises(RuleError, match=rule):
         run(f"loops/{name}", shape, engine="cpu")
 
 
-def test_without_numba_a_rule_says_so(monkeypatch):
+def test_missing_numba_is_explained(monkeypatch):
     monkeypatch.setattr(processor, "_numba_missing", lambda: True)
     with pytest.raises(RuleError, match="Numba must be installed"):
         run("loops/naive", S, engine="cpu")
@@ -159,7 +159,7 @@ def test_without_numba_a_rule_says_so(monkeypatch):
 
 @pytest.mark.parametrize("name", RUNGS)
 @pytest.mark.parametrize("engine", [cuda, emulator])
-def test_a_gpu_and_the_emulator_refuse_them(name, engine):
+def test_cuda_and_emulator_engines_refuse_them(name, engine):
     rung = LADDERS["loops"].rung(name)
     program = rung.build(S, rung.default_tiles)
     with pytest.raises(
@@ -168,19 +168,19 @@ def test_a_gpu_and_the_emulator_refuse_them(name, engine):
         engine.open(program, {b.name: np.zeros(b.shape, b.dtype) for b in program.buffers}, None)
 
 
-def test_the_runner_refuses_another_engine():
+def test_runner_refuses_other_engines():
     with pytest.raises(RuleError, match="loops/naive runs on the cpu engine only, not on emulator"):
         run("loops/naive", S, engine="emulator")
 
 
-def test_a_recording_on_a_gpu_leaves_them_out():
+def test_gpu_recordings_omit_them():
     of = {
         engine: {g.ladder.name for g in Sweep(engine, ["square-64"]).groups()} for engine in ("cuda", "cpu")
     }
     assert "loops" in of["cpu"] and "loops" not in of["cuda"] and "gemm" in of["cuda"]
 
 
-def test_the_digest_is_of_the_loops():
+def test_digests_of_loops_differ():
     rung = LADDERS["loops"].rung
     digests = [kernel_digest(rung(n).build(S, rung(n).default_tiles)) for n in RUNGS]
     assert len(set(digests)) == len(RUNGS)
@@ -188,51 +188,63 @@ def test_the_digest_is_of_the_loops():
 
 # -- traffic -----------------------------------------------------------------------------------------------
 def cases(order: str, count: int = 60):
-    """(shape, floats of a line, lines of the cache, block) at which the formula does not hang on a few lines more
-    or less: a cache two thirds or half as large again gives the same."""
+    """Yield (shape, floats of a line, lines of the cache, block) at which a few lines do not change the formula.
+
+    A cache two thirds as large or half as large again gives the same traffic.
+    """
     rng = random.Random(order)
     while count:
         s = GemmShape(*(rng.randint(4, 28) for _ in range(3)))
         floats, lines, block = rng.choice((2, 4, 8)), rng.choice((6, 8, 12, 16, 24, 32, 64, 128, 400)), rng.choice((2, 3, 4, 6, 8))  # fmt: skip
         block = min(block, s.M, s.N, s.K)
-        told = {round(predicted(order, s, floats, round(lines * f), block)) for f in (0.67, 1, 1.5)}
-        if len(told) == 1:
+        counts = {round(predicted_lines(order, s, floats, round(lines * f), block)) for f in (0.67, 1, 1.5)}
+        if len(counts) == 1:
             count -= 1
             yield s, floats, lines, block
 
 
-def predicted(order: str, s: GemmShape, floats: int, lines: int, block: int) -> float:
-    """In lines."""
+def predicted_lines(order: str, s: GemmShape, floats: int, lines: int, block: int) -> float:
+    """Return the predicted traffic in lines."""
     line_bytes = floats * FLOAT
     return traffic(order, s, line_bytes, lines * line_bytes, block) / line_bytes
 
 
-def simulated(order: str, s: GemmShape, floats: int, lines: int, block: int) -> int:
-    walk = lru.blocked(s, block) if order == "blocked" else getattr(lru, order)(s)
-    return lru.moved(walk, lines, floats)
+def simulated_lines(order: str, s: GemmShape, floats: int, lines: int, block: int) -> int:
+    accesses = lru.blocked(s, block) if order == "blocked" else getattr(lru, order)(s)
+    return lru.moved(accesses, lines, floats)
 
 
-@pytest.mark.parametrize(("order", "most"), [("naive", 0.15), ("reordered", 0.15), ("blocked", 0.25)])
-def test_the_formula_is_what_a_cache_does_access_by_access(order, most):
-    off = sorted(abs(predicted(order, *case) / simulated(order, *case) - 1) for case in cases(order))
-    assert off[len(off) // 2] <= 0.02 and off[int(0.9 * len(off))] <= 0.12 and off[-1] <= most
+@pytest.mark.parametrize(
+    ("order", "max_deviation"), [("naive", 0.15), ("reordered", 0.15), ("blocked", 0.25)]
+)
+def test_formula_agrees_with_a_simulated_cache(order, max_deviation):
+    deviations = sorted(
+        abs(predicted_lines(order, *case) / simulated_lines(order, *case) - 1) for case in cases(order)
+    )
+    assert (
+        deviations[len(deviations) // 2] <= 0.02
+        and deviations[int(0.9 * len(deviations))] <= 0.12
+        and deviations[-1] <= max_deviation
+    )
 
 
-def test_the_simulator_counts_what_can_be_counted_by_hand():
+def test_simulator_counts_equal_counts_by_hand():
     s = GemmShape(1, 2, 2)  # lines of one float: A 2, B 4, C 2 in and 2 out
     assert lru.moved(lru.naive(s), 100, 1) == 2 + 4 + 2 * 2
-    assert lru.moved(lru.naive(s), 2, 1) == 4 + 4 + 2 * 2  # with two lines nothing of A stays
-    assert lru.moved(iter([("x", 0, True), ("x", 1, False), ("x", 2, False)]), 1, 2) == 3  # 0 goes back
+    assert lru.moved(lru.naive(s), 2, 1) == 4 + 4 + 2 * 2  # with two lines A does not stay in the cache
+    assert lru.moved(iter([("x", 0, True), ("x", 1, False), ("x", 2, False)]), 1, 2) == 3  # 0 is written back
 
 
-def test_another_order_is_not_taken_for_this_one():
-    """The check above can fail: the naive loops do not do what is predicted of the reordered ones."""
+def test_traffic_of_another_order_differs():
+    """The check above can fail: the traffic of the naive loops is not that predicted for the reordered ones."""
     s, floats, lines = GemmShape(20, 24, 28), 8, 12
-    assert predicted("reordered", s, floats, lines, 4) < 0.5 * simulated("naive", s, floats, lines, 4)
+    assert predicted_lines("reordered", s, floats, lines, 4) < 0.5 * simulated_lines(
+        "naive", s, floats, lines, 4
+    )
 
 
-@given(st.integers(8, 2048), st.sampled_from(gemm_cpu_ladder.BLOCKS), st.sampled_from([2**15, 2**20, 2**25]))
-def test_nothing_moves_less_than_the_matrices_once(n, block, cache):
+@given(st.integers(8, 2048), st.sampled_from(cpu_ladder.BLOCKS), st.sampled_from([2**15, 2**20, 2**25]))
+def test_every_order_moves_the_matrices_at_least_once(n, block, cache):
     s = GemmShape(n, n, n)
     for order in ("naive", "reordered", "blocked"):
         assert traffic(order, s, 64, cache, block) >= 0.999 * FLOAT * 4 * n * n  # A, B, C in and out
@@ -241,7 +253,7 @@ def test_nothing_moves_less_than_the_matrices_once(n, block, cache):
     )
 
 
-def test_where_three_squares_fit_blocks_move_one_block_th():
+def test_traffic_is_inverse_to_block_if_three_squares_fit():
     s, L1 = GemmShape(1024, 1024, 1024), 2**15
     for block in (16, 32):  # lines of 16 floats: whole ones
         moved = traffic("blocked", s, 64, L1, block)
@@ -250,13 +262,13 @@ def test_where_three_squares_fit_blocks_move_one_block_th():
     assert traffic_ratio(s, 32, 64, L1) < 0.01 < traffic_ratio(s, 256, 64, L1)
 
 
-def test_cost_is_the_traffic_behind_the_last_cache(monkeypatch):
+def test_cost_is_the_traffic_beyond_the_last_cache(monkeypatch):
     from kernels.machine.memory_levels import Level
 
     small = Level("L1 cache", 2**15, "each core", "said here", "", 64)
     rung, s = LADDERS["loops"].rung, GemmShape(512, 512, 512)
-    for told, expected in (((small,), round(traffic("naive", s, 64, 2**15))), ((), s.bytes)):
-        monkeypatch.setattr(memory_levels, "caches", lambda told=told: told)
+    for levels, expected in (((small,), round(traffic("naive", s, 64, 2**15))), ((), s.bytes)):
+        monkeypatch.setattr(memory_levels, "caches", lambda levels=levels: levels)
         cost = rung("loops/naive").cost(s, rung("loops/naive").build(s, {"THREADS": 1}))
         assert (cost.flops, cost.bytes) == (s.flops, expected)
     for cache in caches():

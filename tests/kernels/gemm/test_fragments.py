@@ -1,4 +1,4 @@
-"""The places of fragments against what mma.sync and ldmatrix do in the emulator."""
+"""The positions in fragments compared with mma.sync and ldmatrix in the emulator."""
 
 from __future__ import annotations
 
@@ -33,52 +33,52 @@ LDMATRIX = """extern "C" __global__ void k(unsigned* out, const unsigned short* 
 }"""
 
 
-def _dealt(name: str, matrix: np.ndarray) -> np.ndarray:
-    """[32, values]: what each lane holds of a matrix, as the places say."""
+def _distributed(name: str, matrix: np.ndarray) -> np.ndarray:
+    """Return [32, values]: each lane's values of a matrix, by their positions."""
     f = M16N8K16[name]
     lane, value = np.divmod(np.arange(32 * f.values), f.values)
     return np.ascontiguousarray(matrix[f.place(lane, value)].reshape(32, f.values))
 
 
 def _product(a: np.ndarray, b: np.ndarray, c: np.ndarray) -> np.ndarray:
-    """What mma.sync makes of the matrices dealt out as the places say, put together again."""
-    given = {
-        "A": _dealt("A", a.astype(np.float16)).view(np.uint32),
-        "B": _dealt("B", b.astype(np.float16)).view(np.uint32),
-        "C": _dealt("C", c.astype(np.float32)),
+    """Return the result of mma.sync for matrices distributed by position, as a matrix."""
+    operands = {
+        "A": _distributed("A", a.astype(np.float16)).view(np.uint32),
+        "B": _distributed("B", b.astype(np.float16)).view(np.uint32),
+        "C": _distributed("C", c.astype(np.float32)),
     }
-    lanes = emulate(MMA, given, {"D": ((32, 4), np.float32)})["D"]
+    lanes = emulate(MMA, operands, {"D": ((32, 4), np.float32)})["D"]
     lane, value = np.indices((32, 4))
     d = np.full((16, 8), np.nan)
     d[M16N8K16["C"].place(lane, value)] = lanes
     return d
 
 
-def test_mma_multiplies_matrices_dealt_out_by_their_places():
+def test_mma_multiplies_matrices_distributed_by_position():
     a, b, c = (rng.integers(-8, 9, shape) for shape in ((16, 16), (16, 8), (16, 8)))
     np.testing.assert_array_equal(_product(a, b, c), a @ b + c)
 
 
 @pytest.mark.parametrize("name", ["A", "B", "C"])
 @pytest.mark.parametrize("value", [0, 1, 3])
-def test_one_value_in_a_wrong_place_is_seen(monkeypatch, name, value):
-    right = M16N8K16[name]
+def test_value_at_a_wrong_position_is_detected(monkeypatch, name, value):
+    correct = M16N8K16[name]
 
     def wrong(lane, v):
-        row, column = right.place(lane, v)
-        return row, np.where(v == value, (column + 1) % right.columns, column)
+        row, column = correct.place(lane, v)
+        return row, np.where(v == value, (column + 1) % correct.columns, column)
 
     monkeypatch.setitem(
         M16N8K16,
         name,
-        fragments.Fragment(name, right.rows, right.columns, right.values, right.per_register, wrong),
+        fragments.Fragment(name, correct.rows, correct.columns, correct.values, correct.per_register, wrong),
     )
     a, b, c = (rng.integers(-8, 9, shape) for shape in ((16, 16), (16, 8), (16, 8)))
     assert (_product(a, b, c) != a @ b + c).any()
 
 
 def _ldmatrix(matrices: np.ndarray, transposed: bool) -> np.ndarray:
-    """[32, 4, 2]: the halves each lane gets of four 8 x 8 matrices that lie one after the other."""
+    """Return [32, 4, 2]: the 16-bit values each lane loads from four consecutive 8 x 8 matrices."""
     matrix, row = fragments.ldmatrix_row(np.arange(32))
     offset = (matrix * 128 + row * 16).astype(np.uint32)
     source = LDMATRIX % (".trans" if transposed else "")
@@ -87,27 +87,27 @@ def _ldmatrix(matrices: np.ndarray, transposed: bool) -> np.ndarray:
 
 
 @pytest.mark.parametrize("transposed", [False, True])
-def test_ldmatrix_gives_each_lane_what_its_places_say(transposed):
+def test_ldmatrix_loads_the_documented_positions(transposed):
     matrices = rng.permutation(256).astype(np.uint16).reshape(4, 8, 8)
-    got = _ldmatrix(matrices, transposed)
+    loaded = _ldmatrix(matrices, transposed)
     lane, value = np.indices((32, 2))
     row, column = fragments.ldmatrix_place(lane, value, transposed)
     for n in range(4):
-        np.testing.assert_array_equal(got[:, n], matrices[n, row, column])
+        np.testing.assert_array_equal(loaded[:, n], matrices[n, row, column])
 
 
-def test_four_matrices_by_ldmatrix_are_the_fragment_of_a_in_order_of_registers():
-    """Pins the order of k, which a product alone cannot: A's and B's could be wrong alike."""
+def test_four_ldmatrix_matrices_are_fragment_a_in_register_order():
+    """Checks the order of k. A product cannot, because A and B could have the same wrong order."""
     a = np.arange(256, dtype=np.uint16).reshape(16, 16)
     parts = np.stack([a[:8, :8], a[8:, :8], a[:8, 8:], a[8:, 8:]])
-    np.testing.assert_array_equal(_ldmatrix(parts, False).reshape(32, 8), _dealt("A", a))
+    np.testing.assert_array_equal(_ldmatrix(parts, False).reshape(32, 8), _distributed("A", a))
 
 
-def test_two_matrices_turned_by_ldmatrix_are_the_fragment_of_b():
+def test_two_transposed_ldmatrix_matrices_are_fragment_b():
     b = np.arange(128, dtype=np.uint16).reshape(16, 8)
     parts = np.stack([b[:8], b[8:], b[:8], b[8:]])
-    got = _ldmatrix(parts, True).reshape(32, 8)
-    np.testing.assert_array_equal(got[:, :4], _dealt("B", b))
+    loaded = _ldmatrix(parts, True).reshape(32, 8)
+    np.testing.assert_array_equal(loaded[:, :4], _distributed("B", b))
 
 
 @pytest.mark.parametrize("name", ["A", "B", "C"])

@@ -1,4 +1,4 @@
-"""The GEMM ladder's FP32 rungs without a GPU: right at any shape and tile size, free of races, told by their rules."""
+"""The GEMM ladder's FP32 rungs without a GPU: results at any shape and tile size, races, rules."""
 
 from __future__ import annotations
 
@@ -24,33 +24,33 @@ from tests.helpers.emulated import archived, needs_nvrtc
 from tests.helpers.shapes import gemm_shapes
 from tests.helpers.tried import on
 
-OURS = [r.name for r in gemm_ladder.FP32_RUNGS]
-FP32 = [*OURS, "gemm/cublas", "gemm/cublas-tf32"]
+OUR_RUNGS = [r.name for r in gemm_ladder.FP32_RUNGS]
+FP32 = [*OUR_RUNGS, "gemm/cublas", "gemm/cublas-tf32"]
 CUBE = GemmShape(64, 64, 64)
-ABSURD = GemmShape(70_000 * 32, 3, 1)  # more rows than grid.y has blocks for
+TOO_MANY_ROWS = GemmShape(70_000 * 32, 3, 1)  # more rows than the blocks of grid.y can cover
 
 
 def rung_of(name: str):
     return gemm_ladder.LADDER.rung(name)
 
 
-# -- right at any shape -----------------------------------------------------------------------------
-@pytest.mark.parametrize("name", OURS)
+# -- results at any shape ---------------------------------------------------------------------------
+@pytest.mark.parametrize("name", OUR_RUNGS)
 @settings(max_examples=4, deadline=None)
 @given(shape=gemm_shapes())
-def test_the_emulator_agrees_with_the_reference_at_any_shape(name, shape):
+def test_emulator_agrees_with_the_reference_at_any_shape(name, shape):
     result = run(name, shape, engine="emulator")  # verifies each element
     assert result.output.shape == (shape.M, shape.N)
 
 
 @settings(max_examples=25, deadline=None)
 @given(shape=gemm_shapes(most=200, most_k=300))
-def test_the_cpu_twins_agree_at_any_shape(shape):
+def test_cpu_agrees_with_the_reference_at_any_shape(shape):
     for result in compare(FP32, shape, engine="cpu", measure=False):
         assert result.output.dtype == np.float32, result.rung
 
 
-@pytest.mark.parametrize("name", OURS)
+@pytest.mark.parametrize("name", OUR_RUNGS)
 def test_values_of_every_size_and_sign(name):
     shape = GemmShape(33, 70, 19, alpha=-1.5, beta=0.25)
     rng = np.random.default_rng(3)
@@ -61,42 +61,46 @@ def test_values_of_every_size_and_sign(name):
     run(name, shape, inputs, engine="emulator")  # verified against |alpha||A||B| + |beta||C0|
 
 
-@pytest.mark.parametrize("name", OURS)
-def test_c0_is_read_where_beta_is_not_0_and_only_there(name):
+@pytest.mark.parametrize("name", OUR_RUNGS)
+def test_c0_is_read_only_if_beta_is_not_0(name):
     shape, rung = GemmShape(9, 7, 3), rung_of(name)
     with_c0 = rung.build(shape.with_(beta=1), rung.default_tiles)
     assert "C0" in [b.name for b in with_c0.of_role("input")]
     program = rung.build(shape, rung.default_tiles)
-    assert [b.name for b in program.buffers] == ["A", "B", "C"]  # the kernel is handed C: NaN, unwritten
-    run(name, shape, engine="emulator")  # the emulator refuses a read of what was never written
+    assert [b.name for b in program.buffers] == [
+        "A",
+        "B",
+        "C",
+    ]  # the kernel is passed C, which is NaN and never written
+    run(name, shape, engine="emulator")  # the emulator refuses to read unwritten memory
 
 
-@pytest.mark.parametrize("name", OURS)
-def test_the_order_of_warps_changes_nothing_and_nothing_races(name):
+@pytest.mark.parametrize("name", OUR_RUNGS)
+def test_warp_order_changes_nothing_and_no_races(name):
     shape, rung = GemmShape(67, 130, 21, beta=1), rung_of(name)
     tried.same_in_any_order(lambda options: on(emulator, rung, shape, options=options))
 
 
 @needs_nvrtc
 @pytest.mark.parametrize("which", [0, 1])
-def test_a_barrier_left_out_is_a_race(which):
-    """What the test above would see: the tiled kernel without one of its two barriers."""
+def test_missing_barrier_is_a_race(which):
+    """The test above would detect that the tiled kernel lacks one of its two barriers."""
     rung = rung_of("gemm/shared-tile")
     tiles = rung.default_tiles | {"BM": 16, "BN": 16, "BK": 16}
     program = rung.build(GemmShape(20, 20, 40), tiles)
     (step,) = program.steps
     assert kernels_sources.translation_unit(step.source).count("__syncthreads();") == 2
     memory = tried.memory_of(program, seeded_inputs(program.of_role("input")))
-    ran = tried.relaunched(step, tried.without(which), memory, stops="never written")
-    assert ran is None or "data race" in ran.races[0]  # None: read before the tile was there
+    result = tried.relaunched(step, tried.without(which), memory, stops="never written")
+    assert result is None or "data race" in result.races[0]  # None: read before the tile was written
 
 
-def test_a_wrong_kernel_gets_no_result(monkeypatch):
-    """The verification sees one term left out of one element."""
-    right = emulator.Session.verify_run
+def test_wrong_kernel_gets_no_result(monkeypatch):
+    """The verification detects one missing term in one element."""
+    original = emulator.Session.verify_run
 
     def wrong(session):
-        out = right(session)
+        out = original(session)
         A, B = session.memory.array("A"), session.memory.array("B")
         out[2, 3] -= A[2, 4] * B[4, 3]
         return out
@@ -117,12 +121,12 @@ def test_every_choice_of_tile_sizes_runs_or_names_its_rule(data):
 
 
 @pytest.mark.parametrize("rung", gemm_ladder.FP32_RUNGS, ids=lambda r: r.name)
-def test_every_choice_is_part_of_some_legal_set(rung):
+def test_every_choice_is_in_a_legal_set(rung):
     tried.each_choice_is_legal(rung, CUBE)
 
 
 @pytest.mark.parametrize("rung", gemm_ladder.FP32_RUNGS, ids=lambda r: r.name)
-def test_the_stock_sets_are_the_default_and_those_named_or_each_other_choice(rung):
+def test_precompiled_sets_are_the_default_and_the_named_sets_or_choices(rung):
     sets = list(rung.tile_sets(CUBE))
     assert sets[0] == rung.default_tiles
     assert all(tiles in tried.legal(rung, CUBE) for tiles in sets)
@@ -133,35 +137,37 @@ def test_the_stock_sets_are_the_default_and_those_named_or_each_other_choice(run
         assert all(sum(tiles[n] != v for n, v in rung.default_tiles.items()) <= 3 for tiles in sets)
     else:
         assert sets[1:] == [rung.default_tiles | dict(tiles) for tiles in rung.sets]
-        # One of them is small enough to be watched.
+        # One of them is small enough to follow in the animation.
         assert any(max(tiles["BM"], tiles["BN"]) <= 32 and tiles["BK"] <= 8 for tiles in sets)
 
 
-def test_what_is_checked_in_of_the_fp32_rungs_stays_small():
+def test_committed_fp32_kernels_are_small():
     names = {
         precompiled.place(step.source, step.defines)[1]
         for rung in gemm_ladder.FP32_RUNGS
         for tiles in rung.tile_sets(CUBE)
         for step in rung.build(CUBE, tiles).steps
     }
-    held, stems = archived("gemm"), {name.partition(".")[0] for name in names}
-    assert {name for name in held if name.partition(".")[0] in stems} == names  # nothing of other tile sizes
-    assert sum(held[name] for name in names) < 500_000
+    committed, stems = archived("gemm"), {name.partition(".")[0] for name in names}
+    assert {
+        name for name in committed if name.partition(".")[0] in stems
+    } == names  # nothing of other tile sizes
+    assert sum(committed[name] for name in names) < 500_000
 
 
 @pytest.mark.parametrize("rung", gemm_ladder.FP32_RUNGS, ids=lambda r: r.name)
-def test_no_stock_kernel_spills(rung):
+def test_no_precompiled_kernel_spills(rung):
     for tiles in rung.tile_sets(CUBE):
         for step in rung.build(CUBE, tiles).steps:
-            told = precompiled.resources(step.source, step.defines)
-            assert told["spill_bytes"] == 0 and told["registers"] <= 255, tiles
+            info = precompiled.resources(step.source, step.defines)
+            assert info["spill_bytes"] == 0 and info["registers"] <= 255, tiles
 
 
 @pytest.mark.parametrize(
-    ("name", "shape", "tiles", "words"),
+    ("name", "shape", "tiles", "message"),
     [
         ("gemm/naive", GemmShape(8, 8, 8, dtype="fp16"), {}, "dtype must be fp32, got fp16"),
-        ("gemm/naive", ABSURD, {}, r"M <= 65535\*BLOCK \(grid.y\), got 2240000"),
+        ("gemm/naive", TOO_MANY_ROWS, {}, r"M <= 65535\*BLOCK \(grid.y\), got 2240000"),
         ("gemm/uncoalesced", GemmShape(3, 70_000 * 32, 1), {}, r"N <= 65535\*BLOCK \(grid.y\), got 2240000"),
         ("gemm/uncoalesced", GemmShape(2**31 - 1, 1, 1), {}, r"M must stay below 2\^31 - 32, got 2147483647"),
         ("gemm/naive", GemmShape(1, 2**31 - 1, 1), {}, r"N must stay below 2\^31 - 32, got 2147483647"),
@@ -177,9 +183,9 @@ def test_no_stock_kernel_spills(rung):
          r"4\*STAGES\*BK\*\(BM \+ 4 \+ BN\) bytes of shared memory <= 232448, got 264192"),
     ],
 )  # fmt: skip
-def test_rules_are_named_with_their_values(name, shape, tiles, words):
+def test_rules_are_named_with_their_values(name, shape, tiles, message):
     rung = rung_of(name)
-    assert any(re.search(words, rule) for rule in rung.rules(shape, rung.default_tiles | tiles))
+    assert any(re.search(message, rule) for rule in rung.rules(shape, rung.default_tiles | tiles))
     with pytest.raises(RuleError, match=f"{name} cannot run"):
         run(name, shape, engine="emulator", tiles=tiles)
 
@@ -191,16 +197,16 @@ def test_registers_are_a_rule():
         "WM": 128,
         "WN": 64,
     }
-    said = list(gemm_ladder.warp_tile_rules(GemmShape(8, 8, 8), tiles))
+    rules = list(gemm_ladder.warp_tile_rules(GemmShape(8, 8, 8), tiles))
     assert any(
-        re.search(r"TM\*TN \+ TM \+ TN \+ 32 registers <= 255 \(\d+ threads\), got 320", s) for s in said
+        re.search(r"TM\*TN \+ TM \+ TN \+ 32 registers <= 255 \(\d+ threads\), got 320", s) for s in rules
     )
 
 
 # -- the reference ----------------------------------------------------------------------------------
 @settings(max_examples=30, deadline=None)
 @given(shape=gemm_shapes(most=6, most_k=6), seed=st.integers(0, 99))
-def test_the_reference_is_three_loops(shape, seed):
+def test_reference_equals_three_loops(shape, seed):
     rng = np.random.default_rng(seed)
     A, B, C0 = (rng.standard_normal(n) for n in ((shape.M, shape.K), (shape.K, shape.N), (shape.M, shape.N)))
     ref, scale = gemm_reference.gemm(shape, A, B, *((C0,) if shape.beta else ()))
@@ -210,7 +216,7 @@ def test_the_reference_is_three_loops(shape, seed):
         assert scale[i, j] == pytest.approx(sum(map(abs, terms)), abs=1e-12)
 
 
-def test_the_reference_of_int8_is_exact():
+def test_int8_reference_is_exact():
     shape = GemmShape(3, 4, 10_000, alpha=2, beta=-3, dtype="int8")
     rng = np.random.default_rng(0)
     A, B = (rng.integers(-128, 128, n).astype(np.int8) for n in ((3, 10_000), (10_000, 4)))
@@ -221,9 +227,9 @@ def test_the_reference_of_int8_is_exact():
     )
 
 
-# -- as a ladder -------------------------------------------------------------------------------------
+# -- the ladder --------------------------------------------------------------------------------------
 def _code(source: str) -> list[str]:
-    """Lines without comments and blank ones."""
+    """Return the lines of a source without comments and blank lines."""
     lines = (re.sub(r"\s*//.*", "", line).rstrip() for line in kernels_sources.text(source).splitlines())
     return [line for line in lines if line]
 
@@ -232,16 +238,16 @@ def test_neighbouring_kernels_share_at_least_half_of_their_lines():
     sources = [step.source for r in gemm_ladder.FP32_RUNGS
                for step in r.build(GemmShape(8, 8, 8), r.default_tiles).steps if isinstance(step, Launch)]  # fmt: skip
     assert sources == sorted(sources) and len(sources) == 9
-    for one, other in itertools.pairwise(map(_code, sources)):
-        matcher = difflib.SequenceMatcher(None, one, other, autojunk=False)
+    for code, next_code in itertools.pairwise(map(_code, sources)):
+        matcher = difflib.SequenceMatcher(None, code, next_code, autojunk=False)
         shared = sum(block.size for block in matcher.get_matching_blocks())
-        assert shared >= min(len(one), len(other)) / 2
-        assert shared < len(other)
+        assert shared >= min(len(code), len(next_code)) / 2
+        assert shared < len(next_code)
 
 
 def test_each_step_of_the_ladder_saves_what_it_says():
-    """What the headers claim, counted at 64 x 64 x 64."""
-    total = {name: run(name, CUBE, engine="emulator").counters.total for name in OURS}
+    """Checks the claims of the kernels' headers with counters, at 64 x 64 x 64."""
+    total = {name: run(name, CUBE, engine="emulator").counters.total for name in OUR_RUNGS}
 
     def of(name, counter):
         return total[f"gemm/{name}"][counter]
@@ -257,10 +263,12 @@ def test_each_step_of_the_ladder_saves_what_it_says():
     # At the same tile sizes.
     bank_free = run("gemm/bank-free", CUBE, engine="emulator", tiles={"BK": 16}).counters.total
     assert of("double-buffer", "barriers") * 2 == bank_free["barriers"]
-    same = {"BN": 128, "WN": 32, "TN": 8}
-    warp_tile = run("gemm/warp-tile", CUBE, engine="emulator", tiles=same).counters.total
-    assert warp_tile["wavefronts_ld"] * 3 == of("double-buffer", "wavefronts_ld") * 2  # As as before, Bs half
-    # With the default's twice as many sums a thread, where no tile sticks out.
-    one, two = (run(f"gemm/{name}", GemmShape(128, 256, 16), engine="emulator").counters.total["wavefronts_ld"]
+    tiles = {"BN": 128, "WN": 32, "TN": 8}
+    warp_tile = run("gemm/warp-tile", CUBE, engine="emulator", tiles=tiles).counters.total
+    assert (
+        warp_tile["wavefronts_ld"] * 3 == of("double-buffer", "wavefronts_ld") * 2
+    )  # As as before, half as many for Bs
+    # With the default's twice as many sums per thread, at a shape without partial tiles.
+    warp_tile_wavefronts, double_buffer_wavefronts = (run(f"gemm/{name}", GemmShape(128, 256, 16), engine="emulator").counters.total["wavefronts_ld"]
                 for name in ("warp-tile", "double-buffer"))  # fmt: skip
-    assert one * 2 == two
+    assert warp_tile_wavefronts * 2 == double_buffer_wavefronts

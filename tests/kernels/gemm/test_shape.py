@@ -1,4 +1,4 @@
-"""GemmShape: what it accepts, derives and refuses; its presets; and input values of each type."""
+"""GemmShape: valid and invalid values, derived sizes; its presets; and input values of each type."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ factors = st.floats(-1e6, 1e6, width=32)
 
 
 @given(extents, extents, extents, factors, factors, st.sampled_from(["fp32", "fp16", "bf16"]))
-def test_a_shape_survives_json_its_own_words_and_the_command_line(M, N, K, alpha, beta, dtype):
+def test_shape_survives_json_and_text(M, N, K, alpha, beta, dtype):
     s = GemmShape(M, N, K, alpha, beta, dtype)
     assert GemmShape(**json.loads(canonical(s.params()))) == s
     assert parse_gemm(",".join(f"{name}={value}" for name, value in s.params().items())) == s
@@ -51,12 +51,12 @@ def test_whole_factors_and_floats_are_the_same_shape():
         (GemmShape(2, 3, 5, beta=-1, dtype="int8"), 25 + 4 * 12),
     ],
 )
-def test_bytes_are_those_of_the_buffers(shape, nbytes):
-    assert shape.bytes == nbytes == sum(b.nbytes for b in gemm_ladder.parts.buffers(shape))
+def test_bytes_equal_those_of_the_buffers(shape, nbytes):
+    assert shape.bytes == nbytes == sum(b.nbytes for b in gemm_ladder.common.buffers(shape))
 
 
 @pytest.mark.parametrize(
-    ("given", "words"),
+    ("fields", "message"),
     [
         ({"M": 0}, r"M must lie in 1 .. 2147483647, got 0"),
         ({"K": 1.5}, "K must be a whole number, got 1.5"),
@@ -70,13 +70,13 @@ def test_bytes_are_those_of_the_buffers(shape, nbytes):
         ({"dtype": "int8", "K": 70_000, "alpha": -2}, r"got 70000\*2"),
     ],
 )
-def test_what_cannot_be_is_named(given, words):
-    with pytest.raises(ShapeError, match=words):
-        GemmShape(**({"M": 1, "N": 1, "K": 1} | given))
+def test_invalid_shape_is_explained(fields, message):
+    with pytest.raises(ShapeError, match=message):
+        GemmShape(**({"M": 1, "N": 1, "K": 1} | fields))
 
 
 @pytest.mark.parametrize(
-    ("text", "words"),
+    ("text", "message"),
     [
         ("M=1,N=2", "missing K"),
         ("M=1,N=2,K=3,L=4", "NAME=VALUE with NAME among M N K alpha beta dtype; got 'L=4'"),
@@ -86,12 +86,12 @@ def test_what_cannot_be_is_named(given, words):
         ("M", "expected NAME=VALUE"),
     ],
 )
-def test_malformed_text_is_named(text, words):
-    with pytest.raises(ShapeError, match=words):
+def test_malformed_text_is_explained(text, message):
+    with pytest.raises(ShapeError, match=message):
         parse_gemm(text)
 
 
-def test_presets_are_of_every_kind_and_each_has_a_rung():
+def test_presets_cover_every_kind_and_have_a_rung():
     shapes = [p.shape for p in GEMM_PRESETS.values()]
     assert len(set(shapes)) == len(shapes)
     assert {s.dtype for s in shapes} == set(ELEMENT_BYTES) and {s.beta for s in shapes} == {0, 1}
@@ -104,20 +104,20 @@ def test_presets_are_of_every_kind_and_each_has_a_rung():
 @pytest.mark.parametrize("dtype", ELEMENT_BYTES)
 def test_seeded_values_have_the_type_of_their_buffer(dtype):
     shape = GemmShape(50, 60, 70, beta=1, dtype=dtype)
-    buffers = [b for b in gemm_ladder.parts.buffers(shape) if b.role == INPUT]
+    buffers = [b for b in gemm_ladder.common.buffers(shape) if b.role == INPUT]
     arrays = seeded_inputs(buffers, 7)
     for b in buffers:
         array = arrays[b.name]
         assert (array.dtype, array.shape) == (np.dtype(b.dtype), b.shape)
-        wide = array.astype("f8")
-        assert len(np.unique(wide)) > 100 and abs(wide.mean()) < 0.1 * wide.std()
+        values_f64 = array.astype("f8")
+        assert len(np.unique(values_f64)) > 100 and abs(values_f64.mean()) < 0.1 * values_f64.std()
         np.testing.assert_array_equal(array, seeded_inputs(buffers, 7)[b.name])
         if dtype == "int8":
-            assert (wide.min(), wide.max()) == (-127, 127)
+            assert (values_f64.min(), values_f64.max()) == (-127, 127)
 
 
 @pytest.mark.parametrize(
-    ("dtype", "value", "words"),
+    ("dtype", "value", "message"),
     [
         ("int8", [1, 128], r"whole numbers in -128 .. 127 \(int8\)"),
         ("int8", [0.5, 1], "whole numbers"),
@@ -128,19 +128,19 @@ def test_seeded_values_have_the_type_of_their_buffer(dtype):
         ("float32", ["a", "b"], "must hold numbers"),
     ],
 )
-def test_values_that_do_not_fit_are_named(dtype, value, words):
-    with pytest.raises(RuleError, match=words):
+def test_invalid_values_are_named(dtype, value, message):
+    with pytest.raises(RuleError, match=message):
         values.checked(Buffer("A", INPUT, (2,), dtype), np.array(value))
 
 
 @pytest.mark.parametrize("dtype", ["float32", "float16", "bfloat16", "int8", "int32"])
-def test_values_that_fit_are_converted(dtype):
-    for given_ in (np.array([-3, 7]), np.array([-3.0, 7.0]), np.array([-3, 7], ml_dtypes.bfloat16)):
-        got = values.checked(Buffer("A", INPUT, (2,), dtype), given_)
-        assert got.dtype == np.dtype(dtype) and got.astype("f8").tolist() == [-3, 7]
+def test_valid_values_are_converted(dtype):
+    for value in (np.array([-3, 7]), np.array([-3.0, 7.0]), np.array([-3, 7], ml_dtypes.bfloat16)):
+        checked = values.checked(Buffer("A", INPUT, (2,), dtype), value)
+        assert checked.dtype == np.dtype(dtype) and checked.astype("f8").tolist() == [-3, 7]
 
 
 @pytest.mark.parametrize("dtype", ["float32", "float16", "bfloat16", "int8", "int32"])
-def test_poison_cannot_pass(dtype):
+def test_poison_is_never_a_valid_result(dtype):
     full = np.full(3, values.poison(dtype), dtype).astype("f8")
     assert np.isnan(full).all() or (full == np.iinfo(dtype).min).all()

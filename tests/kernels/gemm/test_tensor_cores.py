@@ -1,5 +1,5 @@
-"""The tensor-core and INT8 rungs, executed without a GPU: right at any shape, exact where they must be,
-free of races and, where they promise it, of bank conflicts."""
+"""The tensor-core and INT8 rungs, executed without a GPU: results at any shape, exactness of INT8, races and bank
+conflicts."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from kernels.engines.emulator import precompiled
 from kernels.engines.emulator.compiler import compile
 from kernels.engines.emulator.errors import EmulatorError
 from kernels.engines.emulator.launch import Options, Run, launch, place
-from kernels.gemm import tensor_cores as gemm_tensor_cores
+from kernels.gemm import tensor_cores
 from kernels.gemm.reference import gemm
 from kernels.gemm.shape import GemmShape
 from kernels.model.program import INPUT, OUTPUT, RuleError
@@ -27,20 +27,20 @@ from kernels.runner import seeded_inputs
 from tests.helpers.emulated import archived, needs_nvrtc
 from tests.helpers.tried import legal, without
 
-RUNGS = {rung.name.removeprefix("gemm/"): rung for rung in gemm_tensor_cores.RUNGS}
+RUNGS = {rung.name.removeprefix("gemm/"): rung for rung in tensor_cores.RUNGS}
 DTYPES = {"wmma": ("fp16", "bf16"), "mma-sync": ("fp16", "bf16"), "dp4a": ("int8",)}
 SOURCES = {"wmma": "10_wmma.cu", "mma-sync": "11_mma_sync.cu", "dp4a": "12_dp4a.cu"}
 KERNELS = [(name, dtype) for name, dtypes in DTYPES.items() for dtype in dtypes]
 
 
 def covering(name: str, s: GemmShape) -> Iterator[dict[str, int]]:
-    """Few legal sets, small tiles before large ones, that have each choice of each size among them."""
-    left = {(size, value) for size, values in RUNGS[name].tiles.items() for value in values}
+    """Yield few legal sets, small tiles before large ones, that together have each choice of each size."""
+    missing = {(size, value) for size, values in RUNGS[name].tiles.items() for value in values}
     sets = sorted(legal(RUNGS[name], s), key=lambda tiles: tiles["BM"] * tiles["BN"])
-    while left:
-        best = max(sets, key=lambda tiles: len(left & tiles.items()))
-        assert left & best.items(), left
-        left -= best.items()
+    while missing:
+        best = max(sets, key=lambda tiles: len(missing & tiles.items()))
+        assert missing & best.items(), missing
+        missing -= best.items()
         yield best
 
 
@@ -49,14 +49,14 @@ EXTENTS = st.one_of(st.integers(1, 20), st.integers(120, 140), st.integers(1, 18
 
 
 @dataclass(frozen=True)
-class Ran:
+class EmulatedRun:
     out: np.ndarray
     inputs: dict[str, np.ndarray]
-    told: Run
+    run_info: Run
 
     @property
     def total(self) -> dict[str, int]:
-        return self.told.counters.total
+        return self.run_info.counters.total
 
     @property
     def conflicts(self) -> int:
@@ -72,27 +72,30 @@ def emulated(
     count=False,
     legal=True,
     **options,
-) -> Ran:
-    """The one launch of a rung, its source gone through `change`; inputs not given are seeded."""
+) -> EmulatedRun:
+    """Run the only launch of a rung, with its source changed by `change`. Inputs not given are seeded."""
     rung = RUNGS[name]
     program = rung.build(s, rung.check(s, tiles) if legal else tiles)
     (step,), (c,) = program.steps, program.of_role(OUTPUT)
     text = change(sources.translation_unit(step.source))
     ptx = compile.compile_ptx(text, step.source.rpartition("/")[2], precompiled.options(step.defines))
-    given = seeded_inputs(program.of_role(INPUT)) | (inputs or {})
-    memory = place(given | {"C": np.zeros(c.shape, c.dtype)}, list(given))
+    all_inputs = seeded_inputs(program.of_role(INPUT)) | (inputs or {})
+    memory = place(all_inputs | {"C": np.zeros(c.shape, c.dtype)}, list(all_inputs))
     options = Options(count=count, **options)
-    told = launch(ptx, step.entry, step.grid, step.block, step.args, memory, step.shared, options)
-    return Ran(memory.array("C"), given, told)
+    run_info = launch(ptx, step.entry, step.grid, step.block, step.args, memory, step.shared, options)
+    return EmulatedRun(memory.array("C"), all_inputs, run_info)
 
 
-def off(s: GemmShape, ran: Ran) -> float:
-    """How far the worst element lies beyond what the emulator may lose: it rounds a sum to FP32 once in 16
-    products, then for alpha and for beta, each time by 2^-24 of the sum of absolute products at most."""
-    ref, scale = gemm(s, **ran.inputs)
-    assert ran.out.shape == (s.M, s.N) and np.isfinite(ran.out).all()
+def excess_error(s: GemmShape, result: EmulatedRun) -> float:
+    """Return by how much the worst element exceeds the emulator's rounding error.
+
+    The emulator rounds a sum to FP32 once in 16 products, then for alpha and for beta. Each rounding is at most 2^-24
+    of the sum of absolute products.
+    """
+    ref, scale = gemm(s, **result.inputs)
+    assert result.out.shape == (s.M, s.N) and np.isfinite(result.out).all()
     rounded = 0.0 if s.dtype == "int8" else (-(-s.K // 16) + 2) * 2.0**-24
-    return float((np.abs(ran.out - ref) - rounded * scale).max())
+    return float((np.abs(result.out - ref) - rounded * scale).max())
 
 
 @needs_nvrtc
@@ -106,32 +109,32 @@ def off(s: GemmShape, ran: Ran) -> float:
 def test_every_rung_agrees_at_any_shape(kernel, extents, alpha, beta):
     name, dtype = kernel
     s = GemmShape(*extents, alpha=alpha, beta=beta, dtype=dtype)
-    assert off(s, emulated(name, s)) <= 0
+    assert excess_error(s, emulated(name, s)) <= 0
 
 
 @needs_nvrtc
 @pytest.mark.parametrize("name, dtype", KERNELS)
 @pytest.mark.parametrize("extents", [(1, 1, 1), (130, 260, 1), (64, 64, 64), (61, 45, 37), (129, 8, 72)])
-def test_the_corners(name, dtype, extents):
-    """One element; K = 1; a square; nothing a multiple of anything; rows of B that begin on 16 bytes."""
+def test_corner_cases(name, dtype, extents):
+    """Covers one element; K = 1; a square; extents that no tile divides; rows of B that begin on 16 bytes."""
     s = GemmShape(*extents, beta=1, dtype=dtype)
-    assert off(s, emulated(name, s)) <= 0
+    assert excess_error(s, emulated(name, s)) <= 0
 
 
 @needs_nvrtc
 @pytest.mark.parametrize("name, dtype", KERNELS)
 def test_every_tile_size_agrees(name, dtype):
-    """Each choice of each size, with copies of 16 bytes and without."""
+    """Covers each choice of each size, with copies of 16 bytes and without."""
     shapes = [GemmShape(*extents, dtype=dtype) for extents in ((72, 136, 96), (70, 131, 75))]
     tried = list(covering(name, shapes[0])) if dtype != "bf16" else [RUNGS[name].default_tiles]
     for tiles, s in itertools.product(tried, shapes):
-        assert off(s, emulated(name, s, tiles)) <= 0, (tiles, s)
+        assert excess_error(s, emulated(name, s, tiles)) <= 0, (tiles, s)
 
 
 @needs_nvrtc
 @pytest.mark.parametrize("name", ["wmma", "mma-sync"])
 def test_sums_are_fp32(name):
-    """2,100 ones are 2,100; a sum in FP16 would stop at 2,048."""
+    """The sum of 2,100 ones is 2,100. A sum in FP16 would stop at 2,048."""
     s = GemmShape(16, 16, 2100, dtype="fp16")
     ones = {"A": np.ones((16, 2100), np.float16), "B": np.ones((2100, 16), np.float16)}
     np.testing.assert_array_equal(emulated(name, s, inputs=ones).out, 2100)
@@ -140,7 +143,7 @@ def test_sums_are_fp32(name):
 @needs_nvrtc
 @pytest.mark.parametrize("name", ["wmma", "mma-sync"])
 def test_bf16_has_the_range_of_fp32(name):
-    """2^100 times 2^-90: neither is a number of FP16."""
+    """Multiplies 2^100 by 2^-90: neither is an FP16 number."""
     s = GemmShape(16, 8, 24, dtype="bf16")
     inputs = seeded_inputs(RUNGS[name].build(s, RUNGS[name].default_tiles).of_role(INPUT))
     inputs = {"A": np.full_like(inputs["A"], 2.0**100), "B": np.full_like(inputs["B"], 2.0**-90)}
@@ -164,11 +167,11 @@ def test_int8_is_exact_at_its_limits(K):
 @needs_nvrtc
 @pytest.mark.parametrize("name, dtype", [("wmma", "fp16"), ("mma-sync", "bf16"), ("dp4a", "int8")])
 @pytest.mark.parametrize("extents, order", [((136, 264, 208), "reversed"), ((67, 70, 75), 7)])
-def test_no_thread_reads_what_another_may_still_write(name, dtype, extents, order):
+def test_kernels_have_no_races(name, dtype, extents, order):
     s = GemmShape(*extents, beta=1, dtype=dtype)
-    ran = [emulated(name, s, order=of, races=True) for of in ("forward", order)]
-    assert [one.told.races for one in ran] == [(), ()]
-    np.testing.assert_array_equal(ran[0].out, ran[1].out)
+    runs = [emulated(name, s, order=warp_order, races=True) for warp_order in ("forward", order)]
+    assert [run.run_info.races for run in runs] == [(), ()]
+    np.testing.assert_array_equal(runs[0].out, runs[1].out)
 
 
 SMALL = {"BM": 64, "BN": 64, "BK": 32, "WM": 32, "WN": 32}
@@ -185,28 +188,28 @@ SMALL = {"BM": 64, "BN": 64, "BK": 32, "WM": 32, "WN": 32}
             (64, 64, 136),
             SMALL,
             2,
-        ),  # the first tiles are there; the next, and all have read
+        ),  # the first tiles are written; the next are written and all threads have read
         ("mma-sync", "fp16", (64, 64, 65), SMALL, 2),  # element by element: tiles written, read
         ("dp4a", "int8", (64, 64, 128), {}, 2),
     ],
 )
 def test_every_barrier_is_needed(name, dtype, extents, tiles, needed):
-    """Take any one away and two threads race, or the sums are wrong."""
+    """Without any one of the barriers, two threads race or the sums are wrong."""
     s = GemmShape(*extents, dtype=dtype)
     whole = emulated(name, s, tiles)
-    found, barriers = 0, sources.text(f"gemm/{SOURCES[name]}").count("__syncthreads();")
+    detected, barriers = 0, sources.text(f"gemm/{SOURCES[name]}").count("__syncthreads();")
     for n in range(barriers):
-        ran = emulated(name, s, tiles, change=without(n), races=True)
-        found += bool(ran.told.races) or not np.array_equal(ran.out, whole.out)
-    assert found == needed
+        result = emulated(name, s, tiles, change=without(n), races=True)
+        detected += bool(result.run_info.races) or not np.array_equal(result.out, whole.out)
+    assert detected == needed
 
 
 @needs_nvrtc
 @pytest.mark.parametrize("BK", [64, 32])
-def test_swizzled_tiles_meet_in_no_bank(BK):
+def test_swizzled_tiles_have_no_bank_conflicts(BK):
     s = GemmShape(128, 256, 256, dtype="fp16")
-    ran = emulated("mma-sync", s, tiles={"BK": BK}, count=True)
-    assert ran.total["wavefronts_ld"] > 0 and ran.conflicts == 0
+    result = emulated("mma-sync", s, tiles={"BK": BK}, count=True)
+    assert result.total["wavefronts_ld"] > 0 and result.conflicts == 0
 
     def plain(text: str) -> str:
         return text.replace("unsigned swizzle = ", "unsigned swizzle = 0 * ")
@@ -216,10 +219,10 @@ def test_swizzled_tiles_meet_in_no_bank(BK):
 
 @needs_nvrtc
 @pytest.mark.parametrize("tiles", [{}, {"BK": 32}])
-def test_dp4a_meets_in_no_bank(tiles):
+def test_dp4a_has_no_bank_conflicts(tiles):
     s = GemmShape(128, 128, 64, dtype="int8")
-    ran = emulated("dp4a", s, tiles, count=True)
-    assert ran.total["wavefronts_ld"] > 0 and ran.conflicts == 0
+    result = emulated("dp4a", s, tiles, count=True)
+    assert result.total["wavefronts_ld"] > 0 and result.conflicts == 0
 
     def plain(text: str) -> str:
         return text.replace("tile_a[KP][BM + 4]", "tile_a[KP][BM]")
@@ -229,8 +232,8 @@ def test_dp4a_meets_in_no_bank(tiles):
 
 @needs_nvrtc
 @pytest.mark.parametrize("name, dtype", KERNELS)
-def test_what_is_counted_is_the_product(name, dtype):
-    """Of whole tiles nothing is multiplied in vain."""
+def test_counted_flops_are_those_of_the_product(name, dtype):
+    """With whole tiles, only the product's FLOPs are executed."""
     s = GemmShape(256, 128, 64, dtype=dtype)
     total = emulated(name, s, count=True).total
     assert total["flops_dp4a" if dtype == "int8" else "flops_mma"] == s.flops
@@ -238,7 +241,7 @@ def test_what_is_counted_is_the_product(name, dtype):
 
 @needs_nvrtc
 def test_fragments_are_stored_in_whole_sectors():
-    """Four lanes write the 8 floats of a sector in one request, where rows begin on 8 bytes."""
+    """Four lanes write the 8 floats of a sector in one request if rows begin on 8 bytes."""
     total = emulated("mma-sync", GemmShape(256, 128, 64, dtype="fp16"), count=True).total
     assert total["sectors_st"] == 256 * 128 // 8
     assert total["requests_st"] == 256 * 128 // 64
@@ -247,8 +250,8 @@ def test_fragments_are_stored_in_whole_sectors():
 
 
 @needs_nvrtc
-def test_wmma_brings_tiles_16_bytes_at_a_time():
-    """A warp brings 256 elements of A or B with a request where rows begin on 16 bytes, 32 where not."""
+def test_wmma_loads_tiles_16_bytes_at_a_time():
+    """A warp loads 256 elements of A or B per request if rows begin on 16 bytes, else 32."""
 
     def requests(M, N, K) -> int:
         return emulated("wmma", GemmShape(M, N, K, dtype="fp16"), count=True).total["requests_ld"]
@@ -259,10 +262,10 @@ def test_wmma_brings_tiles_16_bytes_at_a_time():
 
 
 # -- rules --------------------------------------------------------------------------------------------------
-# A pass of 512 threads is 32 rows of B, a part of it 16 rows; a pass of 256 is 64 rows of A, a part 32.
+# A copy pass of 512 threads is 32 rows of B, but a part has 16 rows. A pass of 256 is 64 rows of A, a part has 32.
 TALL_B = {"BM": 256, "BN": 128, "BK": 64, "WM": 64, "WN": 32, "STAGES": 3, "GROUP": 8}
 TALL_A = {"BM": 64, "BN": 256, "BK": 32, "WM": 64, "WN": 32, "STAGES": 4, "GROUP": 8}
-REFUSED = [
+RULES = [
     ("wmma", {"dtype": "fp32"}, {}, "dtype must be fp16 or bf16, got fp32"),
     ("dp4a", {"dtype": "fp16"}, {}, "dtype must be int8, got fp16"),
     ("cublas-fp16", {"dtype": "int8"}, {}, "dtype must be fp16 or bf16, got int8"),
@@ -278,16 +281,16 @@ REFUSED = [
 ]  # fmt: skip
 
 
-@pytest.mark.parametrize("name, shape, tiles, rule", REFUSED)
-def test_the_rule_that_binds_is_named(name, shape, tiles, rule):
+@pytest.mark.parametrize("name, shape, tiles, rule", RULES)
+def test_broken_rule_is_named(name, shape, tiles, rule):
     s = GemmShape(**{"M": 64, "N": 64, "K": 64, "dtype": "fp16"} | shape)
     with pytest.raises(RuleError, match=re.escape(rule)):
         RUNGS[name].check(s, tiles)
 
 
 @needs_nvrtc
-@pytest.mark.parametrize("tiles, seen", [(TALL_B, "out-of-bounds"), (TALL_A, "data race")])
-def test_a_pass_taller_than_its_part_does_not_compile_and_would_write_beyond_it(tiles, seen):
+@pytest.mark.parametrize("tiles, error_text", [(TALL_B, "out-of-bounds"), (TALL_A, "data race")])
+def test_copy_pass_larger_than_its_part_does_not_compile(tiles, error_text):
     s = GemmShape(72, 136, 200, dtype="fp16")
     with pytest.raises(compile.CompileError, match="passes fill a part"):
         emulated("mma-sync", s, tiles, legal=False)
@@ -296,10 +299,12 @@ def test_a_pass_taller_than_its_part_does_not_compile_and_would_write_beyond_it(
         return re.sub(r"static_assert\(.*\);", "", text)
 
     try:
-        told = "".join(emulated("mma-sync", s, tiles, change=unguarded, legal=False, races=True).told.races)
+        reported = "".join(
+            emulated("mma-sync", s, tiles, change=unguarded, legal=False, races=True).run_info.races
+        )
     except EmulatorError as e:
-        told = str(e)
-    assert seen in told
+        reported = str(e)
+    assert error_text in reported
 
 
 @needs_nvrtc
@@ -309,16 +314,16 @@ def test_a_pass_taller_than_its_part_does_not_compile_and_would_write_beyond_it(
     name=st.sampled_from(list(DTYPES)),
     extents=st.sampled_from([(72, 136, 200), (70, 131, 75)]),
 )
-def test_tile_sizes_that_pass_the_rules_stay_inside_their_tiles(data, name, extents):
-    """Nothing out of bounds, no race, the right sums: any set of choices, not only one moved from the default."""
+def test_legal_tile_sizes_stay_inside_their_tiles(data, name, extents):
+    """Checks bounds, races and sums for any set of choices, not only for one choice changed from the default."""
     s = GemmShape(*extents, dtype=DTYPES[name][0])
     tiles = data.draw(st.sampled_from(legal(RUNGS[name], s)))
-    ran = emulated(name, s, tiles, races=True)
-    assert ran.told.races == () and off(s, ran) <= 0
+    result = emulated(name, s, tiles, races=True)
+    assert result.run_info.races == () and excess_error(s, result) <= 0
 
 
 @pytest.mark.parametrize("name, dtype", KERNELS)
-def test_the_stock_sets_are_legal_and_one_is_small(name, dtype):
+def test_precompiled_sets_are_legal_and_one_is_small(name, dtype):
     s = GemmShape(64, 64, 64, dtype=dtype)
     rung, sets = RUNGS[name], list(RUNGS[name].tile_sets(s))
     assert sets == [rung.default_tiles, *(rung.default_tiles | dict(tiles) for tiles in rung.sets)]
@@ -327,7 +332,7 @@ def test_the_stock_sets_are_legal_and_one_is_small(name, dtype):
     )
 
 
-def test_what_is_checked_in_stays_small_and_fits_the_rungs():
+def test_committed_kernels_are_small_and_match_the_rungs():
     shapes = [GemmShape(64, 64, 64, dtype=dtype) for dtype in ("fp16", "bf16", "int8")]
     names = {
         precompiled.place(step.source, step.defines)[1]
@@ -337,13 +342,13 @@ def test_what_is_checked_in_stays_small_and_fits_the_rungs():
         for tiles in RUNGS[name].tile_sets(s)
         for step in RUNGS[name].build(s, tiles).steps
     }
-    held, stems = archived("gemm"), {source[:-3] for source in SOURCES.values()}
-    assert {name for name in held if name.partition(".")[0] in stems} == names
-    assert sum(held[name] for name in names) < 500_000 and sum(held.values()) < 1_000_000
+    committed, stems = archived("gemm"), {source[:-3] for source in SOURCES.values()}
+    assert {name for name in committed if name.partition(".")[0] in stems} == names
+    assert sum(committed[name] for name in names) < 500_000 and sum(committed.values()) < 1_000_000
 
 
 @pytest.mark.parametrize("name, dtype", KERNELS)
-def test_tile_sizes_that_pass_the_rules_are_launches_that_cuda_takes(name, dtype):
+def test_legal_tile_sizes_are_valid_cuda_launches(name, dtype):
     s = GemmShape(300, 300, 300, dtype=dtype)
     sets = legal(RUNGS[name], s)
     assert len(sets) >= 8
@@ -353,11 +358,11 @@ def test_tile_sizes_that_pass_the_rules_are_launches_that_cuda_takes(name, dtype
         assert threads % 32 == 0 and 32 <= threads <= 1024 and step.shared <= 227 * 2**10
 
 
-# -- twins and libraries ------------------------------------------------------------------------------------
-def test_tf32_keeps_ten_bits():
+# -- CPU and libraries --------------------------------------------------------------------------------------
+def test_tf32_has_ten_bits_of_fraction():
     x = np.float32([1, 1 + 2**-10, 1 + 2**-11 + 2**-20, 1 + 2**-12, -(1 + 2**-11 + 2**-20), 0])
     np.testing.assert_array_equal(
-        gemm_tensor_cores.tf32(x), np.float32([1, 1 + 2**-10, 1 + 2**-10, 1, -(1 + 2**-10), 0])
+        tensor_cores.tf32(x), np.float32([1, 1 + 2**-10, 1 + 2**-10, 1, -(1 + 2**-10), 0])
     )
 
 
@@ -366,7 +371,7 @@ def test_tf32_keeps_ten_bits():
     [*KERNELS, ("cublas-tf32", "fp32"), ("cublas-fp16", "fp16"), ("cublas-fp16", "bf16")],
 )
 @pytest.mark.parametrize("beta", [0, 2])
-def test_twins_compute_the_same(name, dtype, beta):
+def test_cpu_implementations_agree_with_the_reference(name, dtype, beta):
     s = GemmShape(37, 45, 70, alpha=-2, beta=beta, dtype=dtype)
     rung = RUNGS[name]
     program = rung.build(s, rung.check(s, None))
@@ -377,5 +382,5 @@ def test_twins_compute_the_same(name, dtype, beta):
     for step in program.steps:
         step.twin(*(arrays[a] if isinstance(a, str) else a for a in step.args))
     assert agrees(arrays["C"], ref, scale, rung.tolerance)
-    if name == "cublas-tf32":  # and it is not FP32 under another name
+    if name == "cublas-tf32":  # and it is not FP32
         assert not agrees(arrays["C"], ref, scale, 1e-5)

@@ -1,4 +1,4 @@
-"""Threads and memory: right at any shape on both engines, and the sectors and passes that the formulas say."""
+"""Threads and memory: results at any shape on both engines, and sectors and wavefronts compared with the formulas."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ def test_every_rung_agrees_at_any_shape(shape, engine, block, tile):
 
 @settings(max_examples=15, deadline=None)
 @given(shape=SHAPES, seed=st.integers(0, 9))
-def test_the_order_of_warps_changes_nothing_and_nothing_races(shape, seed):
+def test_warp_order_changes_nothing_and_no_races(shape, seed):
     for rung in LADDER_OF[type(shape)].rungs:
         same_in_any_order(
             lambda options, rung=rung: on(emulator, rung, shape, options=options), ("forward", seed)
@@ -54,7 +54,7 @@ def test_the_order_of_warps_changes_nothing_and_nothing_races(shape, seed):
 
 @settings(max_examples=40, deadline=None)
 @given(n=st.integers(1, 600), stride=st.integers(1, 40))
-def test_bytes_predicted_of_a_strided_copy_are_the_sectors_counted(n, stride):
+def test_predicted_bytes_of_a_strided_copy_equal_counted_sectors(n, stride):
     s = StrideShape(n, stride)
     result = run("stride/copy", s, engine="emulator")
     assert SECTOR * result.counters.total["sectors_ld"] + 4 * n == s.bytes == result.predicted.bytes
@@ -62,28 +62,28 @@ def test_bytes_predicted_of_a_strided_copy_are_the_sectors_counted(n, stride):
 
 
 @pytest.mark.parametrize("stride", range(1, 33))
-def test_passes_are_those_of_the_banks(stride):
+def test_wavefronts_follow_from_the_banks(stride):
     lane = np.arange(32) * stride
     for rung, pitch in (("banks/plain", 32), ("banks/padded", 33)):
-        words = lane // 32 * pitch + lane % 32
-        deepest = np.bincount(words % 32).max()  # different words of the fullest bank
+        bank_words = lane // 32 * pitch + lane % 32
+        max_per_bank = np.bincount(bank_words % 32).max()  # different words of the fullest bank
         total = run(rung, BanksShape(64, stride, 2), engine="emulator").counters.total
         assert total["shared_requests_ld"] == 2 * 32 * 2  # warps, reads, turns: none was optimised away
-        assert total["wavefronts_ld"] == deepest * total["shared_requests_ld"]
+        assert total["wavefronts_ld"] == max_per_bank * total["shared_requests_ld"]
 
 
-def test_a_power_of_two_is_cured_by_padding_and_an_odd_stride_harmed():
-    def passes(rung, stride):
+def test_padding_helps_powers_of_two_and_harms_odd_strides():
+    def wavefronts_per_request(rung, stride):
         total = run(rung, BanksShape(32, stride), engine="emulator").counters.total
         return total["wavefronts_ld"] / total["shared_requests_ld"]
 
-    assert [passes("banks/plain", s) for s in (1, 2, 8, 32)] == [1, 2, 8, 32]
-    assert [passes("banks/padded", s) for s in (1, 2, 8, 32)] == [1, 1, 1, 1]
-    assert passes("banks/plain", 3) == 1 < passes("banks/padded", 3)
+    assert [wavefronts_per_request("banks/plain", s) for s in (1, 2, 8, 32)] == [1, 2, 8, 32]
+    assert [wavefronts_per_request("banks/padded", s) for s in (1, 2, 8, 32)] == [1, 1, 1, 1]
+    assert wavefronts_per_request("banks/plain", 3) == 1 < wavefronts_per_request("banks/padded", 3)
 
 
-def test_x_down_the_column_asks_for_a_sector_a_lane():
-    """A warp of a 32 x 32 block: 4 sectors of each matrix along the row, 32 down the column."""
+def test_x_down_the_column_loads_one_sector_per_lane():
+    """A warp of a 32 x 32 block loads 4 sectors of each matrix along the row, 32 down the column."""
     along, down = (
         run(f"add/{name}", AddShape(64, 64), engine="emulator").counters.total
         for name in ("matrix", "matrix-transposed")
@@ -92,8 +92,8 @@ def test_x_down_the_column_asks_for_a_sector_a_lane():
     assert down["sectors_ld"] == 8 * along["sectors_ld"] and down["sectors_st"] == 8 * along["sectors_st"]
 
 
-def test_a_wrong_thread_mapping_is_caught(monkeypatch):
-    """Rows and columns of the grid changed over, the block not: some elements are never written."""
+def test_wrong_thread_mapping_is_detected(monkeypatch):
+    """Exchanges rows and columns of the grid, but not of the block: some elements are never written."""
     rung = LADDERS["add"].rung("add/matrix")
     build = rung.build
 
@@ -111,25 +111,25 @@ def test_a_wrong_thread_mapping_is_caught(monkeypatch):
         object.__setattr__(rung, "build", build)
 
 
-def test_a_wrong_pitch_is_caught():
-    """The banks' reference knows nothing of the tile's pitch: another stride gives other sums."""
+def test_wrong_pitch_is_detected():
+    """The reference does not depend on the tile's pitch: another stride gives other sums."""
     s = BanksShape(64, 5, 3)
     ladder = memory_ladder.BANKS
     x = seeded_inputs(ladder.rungs[0].build(s, ladder.rungs[0].default_tiles).of_role("input"))["x"]
-    good, _ = ladder.reference(s, x=x)
-    other, _ = ladder.reference(s.with_(stride=6), x=x)
-    assert not np.allclose(good, other)
+    sums, _ = ladder.reference(s, x=x)
+    other_sums, _ = ladder.reference(s.with_(stride=6), x=x)
+    assert not np.allclose(sums, other_sums)
     y = np.zeros(64)
     for i in range(64):
         e = i % 32 * 5
         for t in range(3):
             row = e // 32 + (i // 32 + t) % 32
             y[i] += x[row : row + 32, e % 32].astype(float).sum()
-    np.testing.assert_allclose(good, y, rtol=1e-12)
+    np.testing.assert_allclose(sums, y, rtol=1e-12)
 
 
 @pytest.mark.parametrize("ladder", memory_ladder.LADDERS, ids=lambda ladder: ladder.name)
-def test_shapes_as_text_and_back(ladder):
+def test_shapes_survive_text(ladder):
     for preset in ladder.presets.values():
         text = ",".join(f"{name}={value}" for name, value in preset.shape.params().items())
         assert ladder.parse(text) == preset.shape == ladder.shape(**preset.shape.params())
@@ -141,7 +141,7 @@ def test_shapes_as_text_and_back(ladder):
 
 
 @pytest.mark.parametrize(
-    ("cls", "text", "words"),
+    ("cls", "text", "message"),
     [
         (StrideShape, "n=0,stride=1", "n must lie in 1"),
         (StrideShape, "n=3", "missing stride"),
@@ -151,8 +151,8 @@ def test_shapes_as_text_and_back(ladder):
         (LayoutShape, "N=1,C=1,H=1,K=2", "NAME among N C H W"),
     ],
 )
-def test_bad_shapes_are_sentences(cls, text, words):
-    with pytest.raises(ShapeError, match=words.replace(".", r"\.")):
+def test_invalid_shapes_are_explained(cls, text, message):
+    with pytest.raises(ShapeError, match=message.replace(".", r"\.")):
         parser(cls)(text)
 
 
@@ -165,6 +165,6 @@ def test_bad_shapes_are_sentences(cls, text, words):
         ("layout/along-w", LayoutShape(2**8, 2**8, 2**8, 2**7), "N*C*H*W must stay below 2^31"),
     ],
 )
-def test_rules_name_themselves(rung, shape, rule):
-    found = LADDERS[rung.partition("/")[0]].rung(rung)
-    assert any(told.startswith(rule) for told in found.rules(shape, found.default_tiles))
+def test_broken_rule_is_named(rung, shape, rule):
+    checked_rung = LADDERS[rung.partition("/")[0]].rung(rung)
+    assert any(message.startswith(rule) for message in checked_rung.rules(shape, checked_rung.default_tiles))

@@ -16,7 +16,7 @@ from kernels.softmax import ladder as softmax_ladder
 from kernels.softmax.presets import SOFTMAX_PRESETS
 from kernels.softmax.shape import SoftmaxShape
 from tests.helpers.needs import needs_torch
-from tests.kernels.softmax.test_ladder import FINITE, RUNGS, SAFE, SPOILT, made
+from tests.kernels.softmax.test_ladder import FINITE, RUNGS, SAFE, SPOILT, make_inputs
 
 pytestmark = pytest.mark.gpu
 LIBRARY = softmax_ladder.LIBRARY
@@ -24,7 +24,7 @@ shapes = st.builds(SoftmaxShape, st.integers(1, 300), st.one_of(st.integers(1, 4
 
 
 def computed(rung, s: SoftmaxShape, tiles=None, inputs=None):
-    """(y, x) of a rung; nothing is held against the reference."""
+    """Return (y, x) of a rung, without a comparison with the reference."""
     program = rung.build(s, rung.check(s, tiles))
     inputs = inputs or seeded_inputs(program.of_role("input"))
     session = cuda.open(program, inputs)
@@ -33,8 +33,8 @@ def computed(rung, s: SoftmaxShape, tiles=None, inputs=None):
     return y, inputs
 
 
-def on(rung, s: SoftmaxShape, tiles=None, inputs=None) -> float:
-    """Relative error of a rung, every element held against the float64 reference."""
+def run_and_verify(rung, s: SoftmaxShape, tiles=None, inputs=None) -> float:
+    """Return the relative error of a rung, with every element compared with the float64 reference."""
     y, inputs = computed(rung, s, tiles, inputs)
     ref, scale = softmax_ladder.reference(s, **inputs)
     error = relative_error(y, ref)
@@ -48,7 +48,7 @@ def test_every_rung_agrees_at_any_shape_and_tile_sizes(data):
     shape, rung = data.draw(shapes), data.draw(st.sampled_from(softmax_ladder.RUNGS))
     tiles = {name: data.draw(st.sampled_from(choices)) for name, choices in rung.tiles.items()}
     if availability.runs(rung, shape, tiles):
-        on(rung, shape, tiles)
+        run_and_verify(rung, shape, tiles)
 
 
 @pytest.mark.parametrize("name", SAFE)
@@ -56,22 +56,22 @@ def test_every_rung_agrees_at_any_shape_and_tile_sizes(data):
 def test_hard_rows_stay_finite_and_right(name, kind):
     for n in (75, 1000):
         shape = SoftmaxShape(3, n)
-        on(RUNGS[name], shape, inputs=made(kind, shape))
+        run_and_verify(RUNGS[name], shape, inputs=make_inputs(kind, shape))
 
 
 @pytest.mark.parametrize("name", SAFE)
-@pytest.mark.parametrize("what", SPOILT)
-def test_infinities_and_nans_give_what_the_reference_gives(name, what):
+@pytest.mark.parametrize("case", SPOILT)
+def test_infinities_and_nans_give_what_the_reference_gives(name, case):
     shape = SoftmaxShape(3, 300)
     inputs = seeded_inputs(RUNGS[name].build(shape, RUNGS[name].default_tiles).of_role("input"))
-    inputs["x"][1, slice(None) if SPOILT[what] == -np.inf else 33] = SPOILT[what]
+    inputs["x"][1, slice(None) if SPOILT[case] == -np.inf else 33] = SPOILT[case]
     y, _ = computed(RUNGS[name], shape, inputs=inputs)
     ref, _ = softmax_ladder.reference(shape, **inputs)
     np.testing.assert_array_equal(np.isnan(y), np.isnan(ref))
     np.testing.assert_allclose(y, ref, rtol=2e-6)
 
 
-def test_the_unsafe_kernel_overflows_just_where_exp_does_and_gets_no_time():
+def test_unsafe_kernel_overflows_where_exp_does_and_gets_no_time():
     unsafe, shape = RUNGS["softmax/unsafe"], SoftmaxShape(2, 3)
     x = np.array([[88.72, 0, 1], [88.73, 0, 1]], np.float32)
     y, _ = computed(unsafe, shape, inputs={"x": x})
@@ -85,7 +85,7 @@ def test_every_preset(key):
     shape = SOFTMAX_PRESETS[key].shape
     for rung in softmax_ladder.RUNGS:
         if availability.runs(rung, shape, rung.default_tiles):
-            assert on(rung, shape) < 2e-5, rung.name
+            assert run_and_verify(rung, shape) < 2e-5, rung.name
 
 
 def test_no_kernel_spills():
@@ -102,20 +102,20 @@ def test_no_kernel_spills():
 @settings(max_examples=30, deadline=None)
 @given(shape=shapes)
 def test_pytorch_agrees(shape):
-    on(LIBRARY, shape)
+    run_and_verify(LIBRARY, shape)
 
 
 @needs_torch
 @pytest.mark.parametrize("mode", ["cold", "hot"])
-def test_pytorch_is_timed_in_both_modes_and_takes_no_memory_of_its_own(mode):
-    """Hot samples are captured graphs; after them the output is still right."""
+def test_pytorch_is_timed_in_both_modes_and_allocates_nothing(mode):
+    """Hot samples are captured graphs. After them the output is still right."""
     shape = SoftmaxShape(2048, 1024)
     program = LIBRARY.build(shape, {})
     inputs = seeded_inputs(program.of_role("input"))
     session = cuda.open(program, inputs)
     session.verify_run()
-    (timed,) = cuda.sample([session], mode, Budget(samples=20, seconds=1))
-    assert min(timed.samples_ms) > 0
+    (timing,) = cuda.sample([session], mode, Budget(samples=20, seconds=1))
+    assert min(timing.samples_ms) > 0
     ref, scale = softmax_ladder.reference(shape, **inputs)
     assert agrees(np.array(session.verify_run()), ref, scale, LIBRARY.tolerance)
     assert session.bytes["workspace"] == 0

@@ -1,5 +1,5 @@
-"""The softmax ladder without a GPU: right at any shape and tile size, whatever the numbers; wrong just where the unsafe
-kernel must be; free of races; told by its rules; PyTorch's part by what is asked of it."""
+"""The softmax ladder without a GPU: results at any shape and tile size and for any numbers, the overflow of the unsafe
+kernel, races, rules, and the arguments of PyTorch's call."""
 
 from __future__ import annotations
 
@@ -33,8 +33,8 @@ extents = st.one_of(st.integers(1, 9), st.integers(1, 70))
 shapes = st.builds(SoftmaxShape, st.integers(1, 6), extents)
 
 
-def made(kind: str, s: SoftmaxShape) -> dict[str, np.ndarray]:
-    """x of a kind."""
+def make_inputs(kind: str, s: SoftmaxShape) -> dict[str, np.ndarray]:
+    """Return an input x of the given kind."""
     rng, x = np.random.default_rng(3), np.empty((s.M, s.N), np.float32)
     x[...] = {
         "logits of 1e4": 1e4 * np.sign(rng.standard_normal(x.shape)),
@@ -63,7 +63,7 @@ FINITE = (
 )
 
 
-# -- right -------------------------------------------------------------------------------------------
+# -- results -----------------------------------------------------------------------------------------
 @needs_nvrtc
 @pytest.mark.parametrize("name", RUNGS)
 @settings(max_examples=8, deadline=None)
@@ -76,7 +76,7 @@ def test_both_engines_agree_with_the_reference_at_any_shape_and_tile_sizes(name,
 
 
 @pytest.mark.parametrize("name", RUNGS)
-def test_rows_longer_than_a_turn_and_than_a_tile_of_the_twin(name):
+def test_rows_longer_than_a_turn_and_than_a_cpu_tile(name):
     shape = SoftmaxShape(3, 2500)
     tiles = {"PER": 32} if "PER" in RUNGS[name].tiles else {}
     both = [tried.on(engine, RUNGS[name], shape, tiles) for engine in ENGINES]
@@ -88,7 +88,7 @@ def test_rows_longer_than_a_turn_and_than_a_tile_of_the_twin(name):
 def test_hard_rows_stay_finite_and_right(name, kind):
     shape = SoftmaxShape(2, 75)
     for engine in ENGINES:
-        y = tried.on(engine, RUNGS[name], shape, inputs=made(kind, shape))
+        y = tried.on(engine, RUNGS[name], shape, inputs=make_inputs(kind, shape))
         np.testing.assert_allclose(y.sum(axis=1, dtype="f8"), 1, rtol=1e-6)
 
 
@@ -96,12 +96,12 @@ SPOILT = {"NaN": np.nan, "+infinity": np.inf, "nothing but -infinity": -np.inf}
 
 
 @pytest.mark.parametrize("name", SAFE)
-@pytest.mark.parametrize("what", SPOILT)
+@pytest.mark.parametrize("case", SPOILT)
 @pytest.mark.parametrize("at", [0, 33, slice(None)], ids=["first", "within", "all"])
-def test_infinities_and_nans_give_what_the_reference_gives(name, what, at):
+def test_infinities_and_nans_give_what_the_reference_gives(name, case, at):
     shape = SoftmaxShape(3, 75)
     inputs = tried.seeded_inputs(RUNGS[name].build(shape, RUNGS[name].default_tiles).of_role("input"))
-    inputs["x"][1, slice(None) if SPOILT[what] == -np.inf else at] = SPOILT[what]
+    inputs["x"][1, slice(None) if SPOILT[case] == -np.inf else at] = SPOILT[case]
     ref, _ = softmax_ladder.reference(shape, **inputs)
     assert np.isnan(ref).any(axis=1).tolist() == [False, True, False]
     for engine in ENGINES:
@@ -111,7 +111,7 @@ def test_infinities_and_nans_give_what_the_reference_gives(name, what, at):
         np.testing.assert_allclose(y, ref, rtol=2e-6)
 
 
-def test_the_reference_is_the_definition():
+def test_reference_equals_the_definition():
     x = np.array([[1.0, 2.0, 4.0], [-np.inf, 0.0, 0.0]], np.float32)
     ref, scale = softmax_ladder.reference(SoftmaxShape(2, 3), x)
     e = np.exp(x[0].astype("f8"))
@@ -132,8 +132,8 @@ def unsafe(*x: float) -> np.ndarray:
 
 @settings(max_examples=40, deadline=None)
 @given(st.lists(st.floats(-80, 87, width=32), max_size=10), st.floats(80, 200, width=32))
-def test_it_overflows_just_where_exp_does(others, largest):
-    """Where the largest is beyond 88.722839, the logarithm of the largest float32, and only there (sums aside)."""
+def test_it_overflows_exactly_where_exp_does(others, largest):
+    """It overflows if the largest exceeds 88.722839, the logarithm of the largest float32 (apart from sums)."""
     y = unsafe(largest, *others)
     if largest < 87.9:
         assert np.isfinite(y).all()
@@ -143,7 +143,7 @@ def test_it_overflows_just_where_exp_does(others, largest):
         assert np.isnan(y[0]) and (y[1:] == 0).all()
 
 
-def test_its_edges():
+def test_unsafe_kernel_at_its_limits():
     assert np.isfinite(unsafe(88.72)).all() and np.isnan(unsafe(88.73)).all()
     assert (unsafe(88.5, 88.5, 88.5) == 0).all()  # each is finite, their sum is not
     assert np.isnan(unsafe(-104.5, -105)).all()  # 0 / 0
@@ -151,7 +151,7 @@ def test_its_edges():
 
 
 @pytest.mark.parametrize("engine", ["cpu", "emulator"])
-def test_a_run_tells_the_truth_of_it(engine):
+def test_run_verifies_the_unsafe_kernel(engine):
     shape = SoftmaxShape(2, 40)
     small = {"x": np.random.default_rng(0).standard_normal((2, 40))}
     assert run("softmax/unsafe", shape, small, engine=engine, measure=False).error < 1e-6
@@ -168,14 +168,14 @@ def test_a_run_tells_the_truth_of_it(engine):
 # -- races, faults -------------------------------------------------------------------------------------
 @needs_nvrtc
 @pytest.mark.parametrize("name", RUNGS)
-def test_the_order_of_warps_changes_nothing_and_nothing_races(name):
+def test_warp_order_changes_nothing_and_no_races(name):
     tiles = {"BLOCK": 128} if "BLOCK" in RUNGS[name].tiles else {"WARPS": 4}
     tried.same_in_any_order(
         lambda options: tried.on(emulator, RUNGS[name], SoftmaxShape(5, 300), tiles, options=options)
     )
 
 
-FAULTS = {  # what is wrong: (the kernel, what stands there, what is put in its place)
+FAULTS = {  # what is wrong: (the kernel, original code, faulty code)
     "the sum not rescaled": ("online", "a.l * expf(a.m - shift) +", "a.l +"),
     "no shift for rows of -infinity": ("online", "m == -INFINITE ? 0.0f : m", "m"),
     "a level too few": ("online", "stride = BLOCK / 2; stride;", "stride = BLOCK / 2; stride > 1;"),
@@ -192,8 +192,8 @@ FAULTS = {  # what is wrong: (the kernel, what stands there, what is put in its 
 
 @needs_nvrtc
 @pytest.mark.parametrize("fault", FAULTS)
-def test_a_fault_in_the_kernel_is_seen(fault):
-    """What the tests above would see: the kernel with one thing wrong."""
+def test_fault_in_the_kernel_is_detected(fault):
+    """The tests above would detect a kernel with one fault."""
     which, right, wrong = FAULTS[fault]
     rung, shape = RUNGS[f"softmax/{which}"], SoftmaxShape(2, 300)
     program = rung.build(shape, rung.check(shape, {"BLOCK": 128} if "BLOCK" in rung.tiles else None))
@@ -228,28 +228,28 @@ RULES = [
 ]
 
 
-@pytest.mark.parametrize(("name", "shape", "tiles", "words"), RULES)
-def test_what_cannot_run_names_its_rule(name, shape, tiles, words):
-    with pytest.raises(RuleError, match=words):
+@pytest.mark.parametrize(("name", "shape", "tiles", "message"), RULES)
+def test_unsupported_settings_name_the_rule(name, shape, tiles, message):
+    with pytest.raises(RuleError, match=message):
         RUNGS[name].check(shape, tiles)
 
 
-def test_shapes_are_read_and_refused_by_name():
+def test_text_is_parsed_or_refused():
     assert parse_softmax("M=8192,N=1024") == SoftmaxShape(8192, 1024)
-    for text, words in (
+    for text, message in (
         ("M=2", "missing N"),
         ("M=2,N=0", r"N must lie in 1 .. 2147483647, got 0"),
         ("M=2,N=1.5", "N must be a whole number"),
         ("M=2,N=4,K=1", "NAME among M N"),
     ):
-        with pytest.raises(ShapeError, match=words):
+        with pytest.raises(ShapeError, match=message):
             parse_softmax(text)
 
 
 @pytest.mark.parametrize("name", RUNGS)
 @pytest.mark.parametrize("shape", [SoftmaxShape(2, 40), SoftmaxShape(3, 300)], ids=str)
-def test_bytes_are_predicted_as_they_are_counted(name, shape):
-    """Three reads and a write, two and one, one and one: to the byte."""
+def test_predicted_bytes_equal_counted_bytes(name, shape):
+    """Three reads and one write, two and one, or one and one, exact to the byte."""
     rung = RUNGS[name]
     program = rung.build(shape, rung.default_tiles)
     session = emulator.open(program, tried.seeded_inputs(program.of_role("input")))
@@ -260,11 +260,11 @@ def test_bytes_are_predicted_as_they_are_counted(name, shape):
     assert cost.workspace_bytes == program.nbytes("workspace") == 0
 
 
-def test_one_read_and_one_write_is_the_least():
+def test_one_read_and_one_write_is_the_minimum():
     shape = SOFTMAX_PRESETS["softmax-attention"].shape
     costs = {name: rung.cost(shape, rung.build(shape, rung.default_tiles)) for name, rung in RUNGS.items()}
-    by = {name: cost.bytes / shape.bytes for name, cost in costs.items()}
-    assert by == {
+    traffic_ratio = {name: cost.bytes / shape.bytes for name, cost in costs.items()}
+    assert traffic_ratio == {
         "softmax/unsafe": 1.5,
         "softmax/three-pass": 2,
         "softmax/online": 1.5,
@@ -275,8 +275,8 @@ def test_one_read_and_one_write_is_the_least():
 
 
 @pytest.mark.parametrize("name", RUNGS)
-def test_the_cpu_engine_takes_no_second_matrix(name):
-    """A maximum and a sum a row at most, with what NumPy needs to compute them."""
+def test_cpu_engine_allocates_no_second_matrix(name):
+    """It allocates at most a maximum and a sum per row, and NumPy's temporaries for them."""
     shape = SoftmaxShape(512, 1000)
     program = RUNGS[name].build(shape, RUNGS[name].default_tiles)
     session = cpu.Session(program, tried.seeded_inputs(program.of_role("input")))
@@ -285,7 +285,7 @@ def test_the_cpu_engine_takes_no_second_matrix(name):
 
 
 # -- PyTorch -----------------------------------------------------------------------------------------
-def test_what_is_missing_is_a_sentence(monkeypatch):
+def test_missing_pytorch_is_explained(monkeypatch):
     rung, shape = softmax_ladder.LIBRARY, SoftmaxShape(2, 40)
     monkeypatch.setattr(cuda, "status", lambda: Status(False, "no NVIDIA GPU in this machine"))
     assert list(availability.reasons(rung, shape, {})) == [
@@ -298,22 +298,22 @@ def test_what_is_missing_is_a_sentence(monkeypatch):
     assert rung.engines == ("cuda",) and rung.title_on("cpu") == "PyTorch softmax"
 
 
-def test_pytorch_writes_its_softmax_of_the_rows_into_y_on_our_stream(monkeypatch):
-    """With as much of PyTorch and CuPy as is asked for."""
-    on, entered = [], []
+def test_pytorch_writes_softmax_of_the_rows_to_y_on_our_stream(monkeypatch):
+    """Uses fakes of the parts of PyTorch and CuPy that are called."""
+    active_contexts, contexts_at_call = [], []
 
     class Context:
         def __init__(self, name):
             self.name = name
 
         def __enter__(self):
-            on.append(self.name)
+            active_contexts.append(self.name)
 
         def __exit__(self, *_):
-            on.remove(self.name)
+            active_contexts.remove(self.name)
 
     def computed(x, dim, out):
-        entered.append(tuple(on))
+        contexts_at_call.append(tuple(active_contexts))
         assert dim == 1
         out[...] = np.exp(x) / np.exp(x).sum(axis=1, keepdims=True)
 
@@ -334,4 +334,4 @@ def test_pytorch_writes_its_softmax_of_the_rows_into_y_on_our_stream(monkeypatch
     step.bind(*(arrays[a] for a in step.args))()
     ref, scale = softmax_ladder.reference(shape, **inputs)
     assert agrees(arrays["y"], ref, scale, softmax_ladder.LIBRARY.tolerance)
-    assert entered == [("stream 7", "inference")]
+    assert contexts_at_call == [("stream 7", "inference")]
