@@ -12,8 +12,8 @@ from PIL import Image, ImageDraw
 from starlette.applications import Starlette
 
 from visuals.stage import routes as stage_routes
-from visuals.stage.routes import HELD, MOST_BYTES, MOST_FRAMES, animate, routes
-from visuals.stage.standalone import PLACE, takeaway
+from visuals.stage.routes import LAST_FRAME_EXTRA_MS, MAX_BYTES, MAX_FRAMES, animate, routes
+from visuals.stage.standalone import SCENE_PLACEHOLDER, takeaway
 
 SIZE = (64, 40)
 COLOURS = ("#0071b1", "#9e5d00", "#007c58", "#9a4f86", "#f7f8fa", "#1d2330")
@@ -84,7 +84,7 @@ def test_the_module_is_whole_in_itself():
 def test_the_template_has_one_place_for_a_scene_before_all_code():
     status, headers, text = ask("/stage/standalone.html")
     assert status == 200 and headers["content-type"] == "text/html; charset=utf-8"
-    assert text.index(f">{PLACE}</script>") == text.index(PLACE) - 1 < text.index('type="module"')
+    assert text.index(f">{SCENE_PLACEHOLDER}</script>") == text.index(SCENE_PLACEHOLDER) - 1 < text.index('type="module"')
 
 
 def test_files_are_kept_but_asked_about_each_time():
@@ -115,7 +115,7 @@ def test_a_gif_has_every_frame_its_time_and_size():
         assert (image.format, image.size, image.n_frames, image.info["loop"]) == ("GIF", SIZE, 12, 0)
         for k in range(12):
             image.seek(k)
-            assert image.info["duration"] == (130 if k < 11 else 130 + HELD)
+            assert image.info["duration"] == (130 if k < 11 else 130 + LAST_FRAME_EXTRA_MS)
             assert np.array_equal(np.asarray(image.convert("RGB")), np.asarray(picture(k))), k
 
 
@@ -172,7 +172,7 @@ def jpeg():
         ([png(picture(0)), png(picture(1, (64, 41)))], 400, "Frame 2 is 64 × 41 pixels, the first 64 × 40"),
         ([png(Image.new("1", (2001, 2000)))], 413, "Frame 1 is larger than 4 megapixels"),
         ([png(Image.new("1", (2000, 2000)))] * 41, 413, "The frames are larger than 160 megapixels together"),
-        ([png(Image.new("1", (1, 1)))] * (MOST_FRAMES + 1), 413, "A GIF has at most 300 frames here"),
+        ([png(Image.new("1", (1, 1)))] * (MAX_FRAMES + 1), 413, "A GIF has at most 300 frames here"),
     ],
 )
 def test_what_makes_no_gif_is_said_in_a_sentence(frames, status, sentence):
@@ -186,7 +186,7 @@ def test_a_body_cut_off_or_too_large():
     body = len(frame).to_bytes(4, "little") + frame
     for cut in (body[:-1], body[:3], body + b"\1"):
         assert ask("/stage/gif", cut, "POST")[0] == 400
-    status, _, text = ask("/stage/gif", bytes(MOST_BYTES + 1), "POST", chunk=10_000_000)
+    status, _, text = ask("/stage/gif", bytes(MAX_BYTES + 1), "POST", chunk=10_000_000)
     assert (status, text) == (413, "The frames are larger than 40 MB together")
 
 

@@ -17,7 +17,7 @@ from visuals.conv.im2col.scene import im2col_scene
 from visuals.conv.inputs import Inputs, outputs
 from visuals.conv.part import part_of
 from visuals.stage import standalone as made
-from visuals.stage.standalone import PLACE, standalone
+from visuals.stage.standalone import SCENE_PLACEHOLDER, standalone
 
 LIMIT = 75_000  # bytes of the toy scene's page
 
@@ -66,9 +66,9 @@ def test_it_holds_the_message(message):
 
 def test_without_a_message_it_has_one_place_for_it(message):
     template = standalone()
-    assert Elements(template).found["script"][0][1] == PLACE
+    assert Elements(template).found["script"][0][1] == SCENE_PLACEHOLDER
     scene = Elements(standalone(message)).found["script"][0][1]
-    assert template.replace(PLACE, scene, 1) == standalone(message)
+    assert template.replace(SCENE_PLACEHOLDER, scene, 1) == standalone(message)
 
 
 def test_it_asks_nobody_for_anything(message):
@@ -103,7 +103,7 @@ def test_code_lies_in_it_packed_and_cannot_end_its_element(message, monkeypatch)
 
 
 def test_styles_cannot_end_their_element():
-    assert made._in_style('a::before { content: "</style>"; }') == 'a::before { content: "\\3c /style>"; }'
+    assert made._escape_css('a::before { content: "</style>"; }') == 'a::before { content: "\\3c /style>"; }'
 
 
 def test_it_is_small(message):

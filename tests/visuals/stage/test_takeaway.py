@@ -13,7 +13,7 @@ from playwright.sync_api import expect
 
 from tests.helpers.harness import PADDED, TOY_STEPS, Stage, faster, query, truth
 from visuals.palette import LIGHT
-from visuals.stage.routes import HELD
+from visuals.stage.routes import LAST_FRAME_EXTRA_MS
 
 pytestmark = pytest.mark.browser
 
@@ -138,7 +138,7 @@ def test_a_gif_has_a_frame_for_each_step(watch, page, take):
                 ends.append(np.asarray(image.convert("RGB"), int))
     pace = durations[0]
     assert 100 <= pace <= 120 and set(durations[:-1]) == {pace}
-    assert abs(durations[-1] - pace - HELD) <= 10
+    assert abs(durations[-1] - pace - LAST_FRAME_EXTRA_MS) <= 10
     assert (np.abs(ends[0] - ends[1]).max(axis=2) > 20).mean() > 0.02
 
 
