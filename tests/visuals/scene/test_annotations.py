@@ -17,7 +17,7 @@ from visuals.scene.scene import number
 from visuals.stage import HERE, message
 
 _, GOOD, _ = scene_of(ConvShape(1, 2, 6, 6, 1, 3, 3))
-Y = next(annotation for annotation in GOOD.annotation if annotation.of == "Y")
+Y = next(annotation for annotation in GOOD.told if annotation.of == "Y")
 SIZE = GOOD.tensor("Y").size
 CAPTIONS = Captions(("{0}",), np.zeros(SIZE, int), np.zeros((SIZE, 1)))
 
