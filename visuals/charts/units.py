@@ -90,7 +90,7 @@ def provenance(row: Mapping) -> str:
     return f"{row['device']}, {row['mode']}, n = {row['n']}"
 
 
-def waited(row: Mapping) -> str:
+def queued_samples(row: Mapping) -> str:
     """Return how many of a row's samples were queued before the GPU reached them, "3 of 20"; "" if all were, or if the
     row does not say. If some were not, the time includes waits for the processor."""
     queued = row.get("queued", AHEAD)
@@ -99,7 +99,7 @@ def waited(row: Mapping) -> str:
 
 def waits(titled: Iterable[tuple[str, Mapping]]) -> str:
     """Return a note on the times that include waits for the processor; "" if none does."""
-    named = {title: waited(row) for title, row in titled if waited(row)}
+    named = {title: queued_samples(row) for title, row in titled if queued_samples(row)}
     if not named:
         return ""
     return (

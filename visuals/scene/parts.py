@@ -53,9 +53,7 @@ class Tensor:
     plane_name: str = ""  # what a plane is: "channel", "filter"; "" if there is only one sort
     pad: tuple[int, int, int, int] = (0, 0, 0, 0)  # padding drawn round each plane: top, left, bottom, right
     partial: bool = False  # whether only a part of a larger tensor is shown
-    col_index: np.ndarray | None = (
-        None  # column in the whole tensor of each column shown; None if consecutive
-    )
+    col_index: np.ndarray | None = None  # each column's index in the whole tensor; None if consecutive
 
     @property
     def size(self) -> int:

@@ -37,11 +37,11 @@ SCRIPTS = (  # each after the modules it imports
 
 def script() -> str:
     """Return the player as one JavaScript module."""
-    return joined(*SCRIPTS)
+    return bundle(*SCRIPTS)
 
 
 @cache
-def joined(*names: str) -> str:
+def bundle(*names: str) -> str:
     """Join modules of this folder into one, without comments and needless space. Each name comes after the modules
     that it imports. (rjsmin cannot handle a template within a template: a test looks for them.)"""
     modules = ((HERE / f"{name}.js").read_text("utf-8") for name in names)

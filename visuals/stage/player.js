@@ -62,7 +62,7 @@ class Player {
     }
   }
 
-  // A scene with another shape starts with a new state: on first mount and after Back from the URL, else at the message's step.
+  // A scene with another shape starts anew: on first mount and after Back from the URL, else at the message's step.
   take(data, scene) {
     const first = !this.scene, same = shapeOf(scene) === shapeOf(this.scene);
     this.data = data;

@@ -16,7 +16,7 @@ SCENE_PLACEHOLDER = "KERNEL/THEATRE/SCENE"
 
 def takeaway() -> str:
     """Return the module that the player loads for a download; it imports nothing."""
-    return stage.joined("svg", "takeaway", "panels") + "\nexport{panels};\n"
+    return stage.bundle("svg", "takeaway", "panels") + "\nexport{panels};\n"
 
 
 def standalone(message: bytes | None = None, title: str = "Kernel Theatre") -> str:
