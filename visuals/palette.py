@@ -1,8 +1,8 @@
-"""Colours with one meaning each, light and dark: read by the stage, the charts and the theme.
+"""Colours of the light and the dark theme, one meaning each, for the stage, the charts and the theme.
 
-The ground under a tensor is where it lives: `panel` is global memory, the tinted ones are scratch space
-in global memory, shared memory and registers. Tints are pale, so that cells keep the strongest colour;
-tests hold them apart for colour-blind eyes and in grey, and text readable on each of them.
+The ground under a tensor shows its memory: `panel` is global memory; the tinted grounds are scratch space in global
+memory, shared memory and registers. Tints are pale, so that cells have the strongest colour. Tests check that grounds
+differ for colour-blind eyes and in grey, and that text is readable on each of them.
 """
 
 LIGHT = {

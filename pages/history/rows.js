@@ -1,4 +1,5 @@
-// The list of runs: a table whose two columns of links choose A and B. Texts come from anywhere: textContent only.
+// The list of runs: a table with two columns of links that choose A and B. Texts may come from anywhere, so they are set
+// as textContent only.
 const make = (tag, name, ...inside) => {
   const element = document.createElement(tag);
   if (name) element.className = name;
@@ -6,7 +7,7 @@ const make = (tag, name, ...inside) => {
   return element;
 };
 
-/** The address with some parameters set, or left out where they are "". */
+/** Return the query with some parameters set, or left out if they are "". */
 const address = (change) => {
   const params = new URLSearchParams(window.location.search);
   for (const [name, value] of Object.entries(change)) value ? params.set(name, value) : params.delete(name);
@@ -19,7 +20,7 @@ export default function ({ data, parentElement, setTriggerValue }) {
     const a = make("a", name, ...inside);
     a.href = address(change);
     a.addEventListener("click", (event) => {
-      if (event.metaKey || event.ctrlKey || event.shiftKey || event.button) return; // a tab of its own
+      if (event.metaKey || event.ctrlKey || event.shiftKey || event.button) return; // opens a new tab
       event.preventDefault();
       setTriggerValue("go", change);
     });
@@ -50,7 +51,7 @@ export default function ({ data, parentElement, setTriggerValue }) {
     th.scope = "col";
     head.append(th);
   }
-  // The narrow layout makes a grid of each row, which would end its being a table to a screen reader.
+  // The narrow layout makes a grid of each row; without roles a screen reader would no longer see a table.
   const told = (tag, role) => list.querySelectorAll(tag).forEach((element) => element.setAttribute("role", role));
   const table = make("table", "kt-rows", make("thead", "", head), make("tbody", "", ...lines.map(row)));
   const turn = make("nav", "kt-turn");
@@ -59,7 +60,7 @@ export default function ({ data, parentElement, setTriggerValue }) {
     const to = (n, words) => (n >= 1 && n <= pages ? link({ page: n > 1 ? String(n) : "" }, "", words) : make("span", "", words));
     turn.append(to(page - 1, "newer"), make("span", "kt-at", `page ${page} of ${pages}`), to(page + 1, "older"));
   }
-  const held = document.activeElement?.closest?.(".kt-list") && document.activeElement; // the focus outlives new rows
+  const held = document.activeElement?.closest?.(".kt-list") && document.activeElement; // keeps the focus when rows are replaced
   const same = held && `[data-id="${held.dataset.id}"].${[...held.classList].join(".")}`;
   parentElement.querySelector(".kt-list")?.remove();
   const list = make("div", "kt-list", table, turn);

@@ -1,7 +1,7 @@
-"""Grounds, roles and outlines stay apart for every eye, and text stays readable on every ground.
+"""Grounds, roles and outlines differ for every eye, and text is readable on every ground.
 
-Differences are CIE76: Euclidean distance in CIE Lab (D65), about 2.3 of which is just seen side by side.
-Colour-blind eyes are those of Machado, Oliveira and Fernandes, "A Physiologically-based Model for
+Differences are CIE76: Euclidean distance in CIE Lab (D65). About 2.3 is just visible side by side.
+Colour-blind eyes are simulated as in Machado, Oliveira and Fernandes, "A Physiologically-based Model for
 Simulation of Color Vision Deficiency", IEEE TVCG 15(6), 2009, doi:10.1109/TVCG.2009.113: the published
 matrices of severity 1.0, for linear RGB. Contrast is WCAG 2's.
 """
@@ -30,9 +30,9 @@ PALETTES = {"light": LIGHT, "dark": DARK}
 GROUNDS = ("panel", "workspace-ground", "shared-ground", "registers-ground")
 ROLES = ("input", "filter", "output", "workspace")
 
-# Grounds meet as large areas, so little is enough, and more would shout; hues sit in cells and small words.
-GROUNDS_APART, GROUNDS_APART_GREY = 3.0, 1.2
-ROLES_APART, OUTLINES_APART = 12.0, 40.0
+# Grounds are large neighbouring areas, so a small difference is enough. Hues are in cells and small words.
+MIN_GROUND_DIFFERENCE, MIN_GROUND_DIFFERENCE_GREY = 3.0, 1.2
+MIN_ROLE_DIFFERENCE, MIN_OUTLINE_DIFFERENCE = 12.0, 40.0
 
 themes = pytest.mark.parametrize("palette", PALETTES.values(), ids=PALETTES)
 eyes = pytest.mark.parametrize("eye", EYES)
@@ -44,13 +44,13 @@ def linear(colour):
 
 
 def lab(colour, eye="normal"):
-    seen = np.clip(EYES[eye] @ linear(colour), 0, 1)
-    t = (TO_XYZ @ seen) / TO_XYZ.sum(axis=1)
+    simulated = np.clip(EYES[eye] @ linear(colour), 0, 1)
+    t = (TO_XYZ @ simulated) / TO_XYZ.sum(axis=1)
     f = np.where(t > 216 / 24389, np.cbrt(t), (t * 24389 / 27 + 16) / 116)
     return np.array([116 * f[1] - 16, 500 * (f[0] - f[1]), 200 * (f[1] - f[2])])
 
 
-def apart(a, b, eye):
+def difference(a, b, eye):
     return float(np.linalg.norm(lab(a, eye) - lab(b, eye)))
 
 
@@ -59,19 +59,19 @@ def contrast(a, b):
     return (light + 0.05) / (dark + 0.05)
 
 
-def closest(palette, names, distance):
-    """(distance, names) of the pair that is least apart."""
+def closest_pair(palette, names, distance):
+    """Return (distance, name, name) of the pair with the smallest difference."""
     return min((distance(palette[a], palette[b]), a, b) for a, b in combinations(names, 2))
 
 
-def test_the_measures():
+def test_colour_measures_on_known_values():
     assert lab("#ffffff") == pytest.approx([100, 0, 0], abs=1e-9)
     assert lab("#ff0000") == pytest.approx([53.24, 80.09, 67.20], abs=0.02)
     assert contrast("#ffffff", "#000000") == pytest.approx(21)
-    # greys are greys to every eye; a red and a green that differ for most are close for some
-    assert all(apart("#808080", "#808080", eye) == 0 for eye in EYES)
+    # a grey is grey to every eye; some red and green that differ for normal eyes are close for colour-blind ones
+    assert all(difference("#808080", "#808080", eye) == 0 for eye in EYES)
     assert lab("#808080", "protanopia") == pytest.approx(lab("#808080"), abs=0.01)
-    assert apart("#aa5500", "#558000", "deuteranopia") < 0.5 * apart("#aa5500", "#558000", "normal")
+    assert difference("#aa5500", "#558000", "deuteranopia") < 0.5 * difference("#aa5500", "#558000", "normal")
 
 
 def test_both_themes_have_the_same_tokens():
@@ -80,15 +80,15 @@ def test_both_themes_have_the_same_tokens():
 
 @themes
 @eyes
-def test_grounds_stay_apart(palette, eye):
-    least = closest(palette, GROUNDS, lambda a, b: apart(a, b, eye))
-    assert least[0] >= GROUNDS_APART, least
+def test_grounds_differ(palette, eye):
+    pair = closest_pair(palette, GROUNDS, lambda a, b: difference(a, b, eye))
+    assert pair[0] >= MIN_GROUND_DIFFERENCE, pair
 
 
 @themes
-def test_grounds_stay_apart_in_grey(palette):
-    least = closest(palette, GROUNDS, lambda a, b: abs(lab(a)[0] - lab(b)[0]))
-    assert least[0] >= GROUNDS_APART_GREY, least
+def test_grounds_differ_in_grey(palette):
+    pair = closest_pair(palette, GROUNDS, lambda a, b: abs(lab(a)[0] - lab(b)[0]))
+    assert pair[0] >= MIN_GROUND_DIFFERENCE_GREY, pair
 
 
 @themes
@@ -101,7 +101,7 @@ def test_text_is_readable_on_every_ground(palette, ground):
 
 @themes
 @pytest.mark.parametrize("ground", GROUNDS[1:])
-def test_tints_are_quieter_than_any_role(palette, ground):
+def test_tints_have_less_chroma_than_any_role(palette, ground):
     def chroma(token):
         return float(np.hypot(*lab(palette[token])[1:]))
 
@@ -110,12 +110,12 @@ def test_tints_are_quieter_than_any_role(palette, ground):
 
 @themes
 @eyes
-def test_roles_stay_apart(palette, eye):
-    least = closest(palette, ROLES, lambda a, b: apart(a, b, eye))
-    assert least[0] >= ROLES_APART, least
+def test_roles_differ(palette, eye):
+    pair = closest_pair(palette, ROLES, lambda a, b: difference(a, b, eye))
+    assert pair[0] >= MIN_ROLE_DIFFERENCE, pair
 
 
 @themes
 @eyes
-def test_read_and_write_stay_apart(palette, eye):
-    assert apart(palette["read"], palette["write"], eye) >= OUTLINES_APART
+def test_read_and_write_outlines_differ(palette, eye):
+    assert difference(palette["read"], palette["write"], eye) >= MIN_OUTLINE_DIFFERENCE

@@ -1,6 +1,6 @@
 """Plotly figures of measurements: rows (kernels.records.row) in, figure out. Pure functions.
 
-Rows made before a field was measured lack it: such a figure is None, or does without.
+Rows made before a field was measured lack it: then a figure is None, or leaves the field out.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 from kernels.ladders import ladder_of
 from visuals.charts import units
 
-if TYPE_CHECKING:  # Plotly is slow to import: only once a chart is drawn
+if TYPE_CHECKING:  # Plotly is slow to import: only when a chart is drawn
     from plotly.graph_objects import Figure
 
 Row = Mapping
@@ -21,12 +21,12 @@ Titled = Sequence[tuple[str, Row]]
 FONT = "system-ui, -apple-system, 'Segoe UI', Roboto, 'DejaVu Sans', sans-serif"  # the theme's
 BAR_PX, MEMORY_PX, COPY_PX, TIMELINE_PX = 44, 38, 26, 270
 TEXT_PX = 118  # the column of figures at the right
-STAGES_PX = 92  # under a timeline, for the names of its stages
-TITLE_CHARS = 22  # of a title in a line beside its bar
-STAGE_CHARS = 13  # of a stage's name in STAGES_PX
-HEAD_CHARS, LEAST_CHARS = 36, 11  # that stand side by side over all panels of a timeline; in a line of one
-MOST_SAMPLES = 100
-MOST_LINEAR = 50  # the longest bar by the shortest: beyond that their axis is logarithmic
+STAGES_PX = 92  # px under a timeline, for the names of its stages
+TITLE_CHARS = 22  # characters of a title in a line beside its bar
+STAGE_CHARS = 13  # characters of a stage's name in STAGES_PX
+HEAD_CHARS, MIN_CHARS = 36, 11  # characters of titles over all panels of a timeline; minimum over one panel
+MAX_SAMPLES = 100
+MAX_LINEAR_RATIO = 50  # longest bar / shortest bar: above that the axis is logarithmic
 COPIES = (
     ("h2d_pageable", "inputs in, pageable", "input"),
     ("h2d_pinned", "inputs in, pinned", "input"),
@@ -37,69 +37,69 @@ COPIES = (
 
 # -- times ---------------------------------------------------------------------------------------
 def times(titled: Titled, tokens: Mapping[str, str]) -> Figure:
-    """(title, row) pairs: the median as a bar, every sample on it, p20 to p80 as its whisker, the figures at
-    its end; under it a thin bar as long as so many launches of nothing take."""
+    """Draw (title, row) pairs: the median as a bar, every sample on it, p20 to p80 as its whisker, the numbers at its
+    end. A thin line under it shows the launch overhead: the time of as many launches of an empty kernel."""
     import plotly.graph_objects as go
 
     rows = [row for _, row in titled]
-    edge = min(max(max(r["samples_ms"]) for r in rows) * 1.02, max(r["p80_ms"] for r in rows) * 1.6)
-    left = decade_under(rows)
+    axis_end = min(max(max(r["samples_ms"]) for r in rows) * 1.02, max(r["p80_ms"] for r in rows) * 1.6)
+    axis_start = decade_under(rows)
     figure = go.Figure(_median_bars(titled, tokens))
-    _launches(figure, rows, left, tokens)
+    _launches(figure, rows, axis_start, tokens)
     for i, row in enumerate(rows):
-        _strip(figure, i, row, edge, tokens)
+        _strip(figure, i, row, axis_end, tokens)
         spread = f"{units.time_(row['p20_ms'])} to {units.time_(row['p80_ms'])}"
-        _write_at_end(
+        _write_value(
             figure,
             i,
             f"<b>{units.time_(row['median_ms'])}</b><br><span style='font-size:11px;color:{tokens['dim']}'>"
-            f"{_without_unit_twice(spread)}</span>",
+            f"{_drop_repeated_unit(spread)}</span>",
             tokens,
         )
-    _finish(figure, BAR_PX, [title for title, _ in titled], edge, tokens)
-    if left:
-        powers = range(round(math.log10(left)), math.ceil(math.log10(edge)))
+    _finish(figure, BAR_PX, [title for title, _ in titled], axis_end, tokens)
+    if axis_start:
+        powers = range(round(math.log10(axis_start)), math.ceil(math.log10(axis_end)))
         figure.update_xaxes(
-            type="log", range=[math.log10(left), math.log10(edge)], visible=True, showticklabels=False, ticks="",
+            type="log", range=[math.log10(axis_start), math.log10(axis_end)], visible=True, showticklabels=False, ticks="",
             tickvals=[10.0**p for p in powers], gridcolor=tokens["line"], zeroline=False,
         )  # fmt: skip
     return figure
 
 
 def decade_under(rows: Sequence[Row]) -> float:
-    """Where a logarithmic axis of their times begins, in ms: the power of ten under all of them. 0 where they are
-    near enough for bars from 0."""
-    least, most = min(r["median_ms"] for r in rows), max(r["median_ms"] for r in rows)
-    return 10.0 ** math.floor(math.log10(least * 0.8)) if most > MOST_LINEAR * least else 0.0
+    """Return the start of a logarithmic axis of the times, in ms: the power of ten below all of them. 0 if the times
+    are close enough for bars that begin at 0."""
+    shortest, longest = min(r["median_ms"] for r in rows), max(r["median_ms"] for r in rows)
+    return 10.0 ** math.floor(math.log10(shortest * 0.8)) if longest > MAX_LINEAR_RATIO * shortest else 0.0
 
 
-def launches_of(row: Row) -> int:
-    """How many launches or calls a run of it makes: its steps, which are told only where there are several."""
+def launch_count(row: Row) -> int:
+    """Return how many launches or calls a run makes: its steps, which a row lists only if there are several."""
     return max(1, len(row.get("parts_ms") or ()))
 
 
 def launch_word(row: Row) -> str:
-    """What its engine launches: the cpu engine calls."""
+    """Return what the row's engine counts: "calls" for the cpu engine, else "launches"."""
     return "calls" if row["engine"] == "cpu" else "launches"
 
 
 def launch_ms(row: Row) -> float:
-    """What so many launches of nothing take on its device; 0 where that was not measured."""
-    return launches_of(row) * (row.get("ceilings") or {}).get("launch_us", 0) / 1e3
+    """Return the row's launch overhead on its device, in ms; 0 if that was not measured."""
+    return launch_count(row) * (row.get("ceilings") or {}).get("launch_us", 0) / 1e3
 
 
-def _launches(figure: Figure, rows: Sequence[Row], left: float, tokens: Mapping[str, str]) -> None:
-    """Under each bar a line as long as so many launches of nothing take, where the axis, from `left` on, reaches it."""
+def _launches(figure: Figure, rows: Sequence[Row], axis_start: float, tokens: Mapping[str, str]) -> None:
+    """Draw the launch overhead as a line under each bar, if it is above `axis_start`."""
     for i, row in enumerate(rows):
-        if (ms := launch_ms(row)) > left:
-            told = f"{launch_word(row)} of nothing ({launches_of(row)}): {units.time_(ms)}"
+        if (ms := launch_ms(row)) > axis_start:
+            label = f"{launch_word(row)} of nothing ({launch_count(row)}): {units.time_(ms)}"
             figure.add_scatter(
-                x=[left, ms], y=[i + 0.4] * 2, mode="lines", line={"color": tokens["dim"], "width": 4},
-                hovertemplate=f"{told}<extra></extra>",
+                x=[axis_start, ms], y=[i + 0.4] * 2, mode="lines", line={"color": tokens["dim"], "width": 4},
+                hovertemplate=f"{label}<extra></extra>",
             )  # fmt: skip
 
 
-def _without_unit_twice(spread: str) -> str:
+def _drop_repeated_unit(spread: str) -> str:
     low, unit, rest = spread.split(" ", 2)
     return f"{low} {rest}" if spread.endswith(f" {unit}") else spread
 
@@ -131,18 +131,18 @@ def _median_bars(titled: Titled, tokens: Mapping[str, str]):
     )
 
 
-def thinned(samples: Sequence[float], most: int = MOST_SAMPLES) -> list[float]:
-    """At most so many of the samples, evenly by rank: the spread stays as it is."""
-    if len(samples) <= most:
+def thinned(samples: Sequence[float], max_samples: int = MAX_SAMPLES) -> list[float]:
+    """Return at most `max_samples` of the samples, evenly by rank, so that the spread stays the same."""
+    if len(samples) <= max_samples:
         return list(samples)
-    ordered, step = sorted(samples), (len(samples) - 1) / (most - 1)
-    return [ordered[round(i * step)] for i in range(most)]
+    ordered, step = sorted(samples), (len(samples) - 1) / (max_samples - 1)
+    return [ordered[round(i * step)] for i in range(max_samples)]
 
 
-def _strip(figure: Figure, i: int, row: Row, edge: float, tokens: Mapping[str, str]) -> None:
-    """The samples over bar i, spread in its height; those beyond the edge as one arrow that tells of them."""
-    kept = thinned(row["samples_ms"])
-    inside = [ms for ms in kept if ms <= edge]
+def _strip(figure: Figure, i: int, row: Row, axis_end: float, tokens: Mapping[str, str]) -> None:
+    """Draw the samples over bar i, spread over its height; those beyond `axis_end` as one arrow with their number."""
+    samples = thinned(row["samples_ms"])
+    inside = [ms for ms in samples if ms <= axis_end]
     figure.add_scatter(
         x=[float(f"{ms:.4g}") for ms in inside],
         y=[round(i - 0.27 + 0.54 * (n * 0.618 % 1), 2) for n in range(len(inside))],
@@ -150,71 +150,74 @@ def _strip(figure: Figure, i: int, row: Row, edge: float, tokens: Mapping[str, s
         marker={"color": tokens["ink"], "size": 3.5, "opacity": 0.5},
         hoverinfo="skip",
     )
-    if beyond := [ms for ms in row["samples_ms"] if ms > edge]:
-        told = f"{len(beyond)} of {row['n']} samples beyond, up to {units.time_(max(beyond))}"
+    if beyond := [ms for ms in row["samples_ms"] if ms > axis_end]:
+        label = f"{len(beyond)} of {row['n']} samples beyond, up to {units.time_(max(beyond))}"
         figure.add_scatter(
-            x=[edge * 0.99], y=[i], mode="markers", hovertemplate=f"{told}<extra></extra>",
+            x=[axis_end * 0.99], y=[i], mode="markers", hovertemplate=f"{label}<extra></extra>",
             marker={"symbol": "triangle-right", "size": 8, "color": tokens["dim"]},
         )  # fmt: skip
 
 
 # -- copies --------------------------------------------------------------------------------------
 def copies(row: Row, tokens: Mapping[str, str]) -> Figure | None:
-    """The inputs to the GPU and the output back, from pageable and from pinned memory."""
-    told = row.get("copies_ms")
-    if not told:
+    """Draw the times to copy the inputs to the GPU and the output back, with pageable and with pinned memory."""
+    copies_ms = row.get("copies_ms")
+    if not copies_ms:
         return None
     import plotly.graph_objects as go
 
-    lines = [(told[key], title, role) for key, title, role in COPIES if key in told]
-    sizes = [row["input_bytes"] if role == "input" else row["output_bytes"] for _, _, role in lines]
-    rates = [units.bandwidth(size / ms * 1e3) for size, (ms, _, _) in zip(sizes, lines, strict=True)]
+    bars = [(copies_ms[key], title, role) for key, title, role in COPIES if key in copies_ms]
+    sizes = [row["input_bytes"] if role == "input" else row["output_bytes"] for _, _, role in bars]
+    rates = [units.bandwidth(size / ms * 1e3) for size, (ms, _, _) in zip(sizes, bars, strict=True)]
     figure = go.Figure(
         go.Bar(
-            y=list(range(len(lines))),
-            x=[ms for ms, _, _ in lines],
+            y=list(range(len(bars))),
+            x=[ms for ms, _, _ in bars],
             width=0.5,
             orientation="h",
-            marker={"color": [tokens[role] for _, _, role in lines], "cornerradius": 3},
-            customdata=[[title, units.time_(ms), units.bytes_(size), rate, told.get("n", "?")]
-                        for (ms, title, _), size, rate in zip(lines, sizes, rates, strict=True)],
+            marker={"color": [tokens[role] for _, _, role in bars], "cornerradius": 3},
+            customdata=[[title, units.time_(ms), units.bytes_(size), rate, copies_ms.get("n", "?")]
+                        for (ms, title, _), size, rate in zip(bars, sizes, rates, strict=True)],
             hovertemplate="%{customdata[0]}: median %{customdata[1]}, n = %{customdata[4]}<br>%{customdata[2]}, %{customdata[3]}<extra></extra>",
         )
     )  # fmt: skip
-    for i, (ms, _, _) in enumerate(lines):
-        _write_at_end(figure, i, units.time_(ms), tokens)
-    longest = max(ms for ms, _, _ in lines)
-    return _finish(figure, COPY_PX, [title for _, title, _ in lines], longest, tokens)
+    for i, (ms, _, _) in enumerate(bars):
+        _write_value(figure, i, units.time_(ms), tokens)
+    longest = max(ms for ms, _, _ in bars)
+    return _finish(figure, COPY_PX, [title for _, title, _ in bars], longest, tokens)
 
 
 def copies_words(rows: Sequence[Row]) -> str:
-    """What the copies cost beside the fastest of these runs; "" where they were not measured."""
-    told = rows[0].get("copies_ms") or {}
-    if not {"h2d_pageable", "d2h_pageable", "h2d_pinned", "d2h_pinned"} <= told.keys():
+    """Return a sentence that compares the copies with the fastest of these runs; "" if they were not measured."""
+    copies_ms = rows[0].get("copies_ms") or {}
+    if not {"h2d_pageable", "d2h_pageable", "h2d_pinned", "d2h_pinned"} <= copies_ms.keys():
         return ""
     fastest = min(r["median_ms"] for r in rows)
-    ways = {kind: told[f"h2d_{kind}"] + told[f"d2h_{kind}"] for kind in ("pageable", "pinned")}
+    round_trip_ms = {
+        kind: copies_ms[f"h2d_{kind}"] + copies_ms[f"d2h_{kind}"] for kind in ("pageable", "pinned")
+    }
     first = rows[0]
     return (
         f"{units.bytes_(first['input_bytes'])} in and {units.bytes_(first['output_bytes'])} back take "
-        f"{units.ratio(ways['pageable'] / fastest)} times as long as the fastest rung computes, from pinned memory "
-        f"{units.ratio(ways['pinned'] / fastest)} times."
+        f"{units.ratio(round_trip_ms['pageable'] / fastest)} times as long as the fastest rung computes, from pinned memory "
+        f"{units.ratio(round_trip_ms['pinned'] / fastest)} times."
     )
 
 
 # -- memory --------------------------------------------------------------------------------------
 def roles(row: Row) -> tuple[tuple[str, str], ...]:
-    """(role, what it is called on the ladder of a row)."""
+    """Return (role, its name on the ladder of a row)."""
     return ("input", ladder_of(row["rung"]).inputs), ("output", "output"), ("workspace", "workspace")
 
 
 def alike(titled: Titled) -> list[list[tuple[str, Row]]]:
-    """The (title, row) pairs, three or more together that allocate the same bytes all along, the others alone."""
+    """Group (title, row) pairs that allocate the same bytes at every stage, if three or more; the others stay
+    single."""
     groups: dict[tuple, list[tuple[str, Row]]] = {}
     for title, row in titled:
         stages = row.get("timeline") or ()
-        all_ = (row, *({f"{role}_bytes": s[role] for role, _ in roles(row)} for s in stages))
-        key = row["peak_bytes"], *(s[f"{role}_bytes"] for s in all_ for role, _ in roles(row))
+        allocations = (row, *({f"{role}_bytes": s[role] for role, _ in roles(row)} for s in stages))
+        key = row["peak_bytes"], *(s[f"{role}_bytes"] for s in allocations for role, _ in roles(row))
         groups.setdefault(key, []).append((title, row))
     return [
         part
@@ -223,12 +226,13 @@ def alike(titled: Titled) -> list[list[tuple[str, Row]]]:
     ]
 
 
-def together(group: Titled, all_: int) -> tuple[str, Row]:
-    """One (title, row) for rungs that allocate alike, of `all_` in the chart; what each calls its steps is "step"."""
+def together(group: Titled, total: int) -> tuple[str, Row]:
+    """Return one (title, row) for rungs that allocate the same, of `total` in the chart; steps of different names are
+    "step"."""
     (title, row), *others = group
     if not others:
         return title, row
-    title = f"all {all_} rungs" if len(group) == all_ else f"{title} and {len(others)} others"
+    title = f"all {total} rungs" if len(group) == total else f"{title} and {len(others)} others"
     stages = [
         {**stage, "at": stage["at"] if len({r["timeline"][n]["at"] for _, r in group}) == 1 else "step"}
         for n, stage in enumerate(row.get("timeline") or ())
@@ -237,67 +241,67 @@ def together(group: Titled, all_: int) -> tuple[str, Row]:
 
 
 def memory(titled: Titled, tokens: Mapping[str, str]) -> Figure:
-    """(title, row) pairs: bytes allocated, split into inputs, output and workspace."""
+    """Draw (title, row) pairs: bytes allocated, split into inputs, output and workspace."""
     import plotly.graph_objects as go
 
     titles, rows = zip(*titled, strict=True)
     figure = go.Figure()
     for role, name in roles(rows[0]):
-        told = [r[f"{role}_bytes"] for r in rows]
+        values = [r[f"{role}_bytes"] for r in rows]
         figure.add_bar(
             y=list(range(len(rows))),
-            x=told,
+            x=values,
             width=0.5,
             orientation="h",
             name=name,
             marker={"color": tokens[role]},
-            customdata=[[title, units.bytes_(b), f"{b:,}"] for title, b in zip(titles, told, strict=True)],
+            customdata=[[title, units.bytes_(b), f"{b:,}"] for title, b in zip(titles, values, strict=True)],
             hovertemplate=f"%{{customdata[0]}}, {name}: %{{customdata[1]}} (%{{customdata[2]}} bytes)<extra></extra>",
         )
     for i, row in enumerate(rows):
-        _write_at_end(figure, i, f"<b>{units.bytes_(row['peak_bytes'])}</b>", tokens)
+        _write_value(figure, i, f"<b>{units.bytes_(row['peak_bytes'])}</b>", tokens)
     longest = max(sum(r[f"{role}_bytes"] for role, _ in roles(r)) for r in rows)
     return _finish(figure, MEMORY_PX, list(titles), longest, tokens)
 
 
 def timeline(titled: Titled, tokens: Mapping[str, str]) -> Figure | None:
-    """Bytes by role as the program goes on, a panel a rung: what is allocated first, then its steps. The peak
-    is a line with its figure."""
+    """Draw bytes by role over the stages of the program, one panel per rung: first the allocations, then the steps. The
+    peak is a line with its number. None if no row has stages."""
     from plotly.subplots import make_subplots
 
-    told = [(title, row) for title, row in titled if row.get("timeline")]
-    if not told:
+    panels = [(rung_title, row) for rung_title, row in titled if row.get("timeline")]
+    if not panels:
         return None
-    steps = [len(row["timeline"]) for _, row in told]
+    steps = [len(row["timeline"]) for _, row in panels]
     widths = [max(3, n) for n in steps]
-    figure = make_subplots(1, len(told), shared_yaxes=True, horizontal_spacing=0.04, column_widths=widths)
-    heads = [
-        _narrow(title, max(LEAST_CHARS, HEAD_CHARS * width // sum(widths)))
-        for (title, _), width in zip(told, widths, strict=True)
+    figure = make_subplots(1, len(panels), shared_yaxes=True, horizontal_spacing=0.04, column_widths=widths)
+    titles = [
+        _wrap(rung_title, max(MIN_CHARS, HEAD_CHARS * width // sum(widths)))
+        for (rung_title, _), width in zip(panels, widths, strict=True)
     ]
-    for column, (head, (title, row)) in enumerate(zip(heads, told, strict=True), 1):
+    for column, (title, (rung_title, row)) in enumerate(zip(titles, panels, strict=True), 1):
         stages = row["timeline"]
         for role, name in roles(row):
             figure.add_bar(
                 x=list(range(len(stages))),
                 y=[stage[role] for stage in stages],
                 marker={"color": tokens[role]},
-                customdata=[[f"{title}, {s['at']}", units.bytes_(s[role])] for s in stages],
+                customdata=[[f"{rung_title}, {s['at']}", units.bytes_(s[role])] for s in stages],
                 hovertemplate=f"%{{customdata[0]}}: {name} %{{customdata[1]}}<extra></extra>",
                 row=1,
                 col=column,
             )
-        _panel(figure, column, head, row, tokens)
+        _panel(figure, column, title, row, tokens)
     lay_out(figure, TIMELINE_PX, tokens)
-    lines = max(head.count("<br>") for head in heads) + 1
+    lines = max(title.count("<br>") for title in titles) + 1
     figure.update_layout(bargap=0.12, margin={"l": 0, "r": 0, "t": max(42, 6 + 16 * lines), "b": STAGES_PX})
-    most = max(row["peak_bytes"] for _, row in told)
-    figure.update_yaxes(visible=False, range=[0, most * 1.18], fixedrange=True)
+    max_peak = max(row["peak_bytes"] for _, row in panels)
+    figure.update_yaxes(visible=False, range=[0, max_peak * 1.18], fixedrange=True)
     return figure
 
 
 def _panel(figure: Figure, column: int, title: str, row: Row, tokens: Mapping[str, str]) -> None:
-    """One rung's axis, title and peak."""
+    """Draw one rung's axis, title and peak."""
     stages, dim = row["timeline"], tokens["dim"]
     figure.update_xaxes(
         tickvals=list(range(len(stages))), ticktext=[_shortened(s["at"]) for s in stages], range=[-0.5, len(stages) - 0.5],
@@ -316,31 +320,31 @@ def _panel(figure: Figure, column: int, title: str, row: Row, tokens: Mapping[st
     )  # fmt: skip
 
 
-# -- what all share ------------------------------------------------------------------------------
+# -- shared -------------------------------------------------------------------------------------
 def height(rows: int, px: int = BAR_PX) -> int:
-    """Pixels of a chart of so many bars."""
+    """Return the pixels of a chart of so many bars."""
     return px * rows + 8
 
 
 def broken(title: str) -> str:
-    """A rung's title in two lines: bars are long where titles are narrow."""
+    """Break a rung's title into short lines with <br>, which leaves more width for the bars."""
     if " + " in title:
         return title.replace(" + ", " +<br>")
     return "<br>".join(textwrap.wrap(title, TITLE_CHARS, break_long_words=False, break_on_hyphens=False))
 
 
 def _shortened(stage: str) -> str:
-    """The name of a stage as it fits under a timeline; whole when pointed at."""
+    """Shorten the name of a stage to fit under a timeline; the hover text has it whole."""
     return stage if len(stage) <= STAGE_CHARS else f"{stage[: STAGE_CHARS - 1]}…"
 
 
-def _narrow(title: str, most: int) -> str:
-    """The same in lines of at most so many characters, a longer word apart."""
-    return "<br>".join(textwrap.wrap(title, most, break_long_words=False))
+def _wrap(title: str, max_chars: int) -> str:
+    """Break a title into lines of at most `max_chars` characters; a longer word gets its own line."""
+    return "<br>".join(textwrap.wrap(title, max_chars, break_long_words=False))
 
 
-def _write_at_end(figure: Figure, i: int, text: str, tokens: Mapping[str, str]) -> None:
-    """The figure of bar i, in the column at the right."""
+def _write_value(figure: Figure, i: int, text: str, tokens: Mapping[str, str]) -> None:
+    """Write the value of bar i into the column at the right."""
     figure.add_annotation(
         x=1, xref="paper", y=i, text=text, showarrow=False, xanchor="left", xshift=8, align="left",
         font={"color": tokens["ink"], "size": 13},
@@ -351,7 +355,7 @@ def _finish(figure: Figure, px: int, titles: list[str], longest: float, tokens: 
     lay_out(figure, height(len(titles), px), tokens)
     figure.update_layout(
         barmode="stack",
-        minreducedwidth=32,  # of the bars, on a narrow page: else titles lose their beginning
+        minreducedwidth=32,  # of the bars, on a narrow page: otherwise the start of titles is cut off
         margin={"l": 0, "r": TEXT_PX, "t": 4, "b": 4},
         xaxis={"visible": False, "range": [0, longest], "fixedrange": True},
         yaxis={

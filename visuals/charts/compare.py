@@ -1,6 +1,6 @@
-"""Two runs side by side, as HTML: their samples on one axis, and what explains them with the differences marked.
+"""Two runs side by side, as HTML: their samples on one axis, and all fields of their rows with differences marked.
 
-Pure functions of rows, which may come from anywhere: every text in them is escaped.
+Pure functions of rows. Rows may come from anywhere, so every text in them is escaped.
 """
 
 from __future__ import annotations
@@ -19,17 +19,17 @@ from visuals.charts import units
 
 Row = Mapping[str, Any]
 NAMES = ("A", "B")
-MOST_DOTS = 240  # dots of a run; of more samples as many, evenly through the sorted
-LANE = 40  # px a swarm may spread over
+MAX_DOTS = 240  # dots of a run; more samples are thinned evenly by rank
+LANE = 40  # px, height of a swarm
 DOT = 5  # px
-WIDE = 640  # px the axis is taken to have, to say which dots would meet
-ZOOM = 0.45  # an axis on which the least is above this share of the most does not begin at 0
-# What is figured before what explains it; these stand in `_figured` or in the picture.
-FIGURED = frozenset(
+AXIS_PX = 640  # assumed px of the axis, to find which dots would overlap
+ZOOM = 0.45  # if the smallest value is above this share of the largest, the axis does not begin at 0
+# Fields shown by `figured` or in the picture, so not listed again by `explained`.
+IN_FIGURES = frozenset(
     "median_ms p20_ms p80_ms n samples_ms flops peak_bytes workspace_bytes error input_bytes output_bytes parts_ms "
     "predicted_bytes predicted_workspace_bytes".split()
 )
-WORDS = {
+LABELS = {
     "mode": "caches", "engine": "engine", "device": "device", "shape": "shape", "tiles": "tile sizes", "rung": "rung",
     "kernels": "kernels’ digest", "event_floor_ms": "timing nothing reads, ms", "clock_sm_mhz": "SM clock before, MHz",
     "clock_sm_mhz_after": "SM clock after, MHz", "clock_memory_mhz": "memory clock before, MHz",
@@ -39,32 +39,32 @@ WORDS = {
 FIRST = tuple(
     "rung shape tiles engine device mode time date driver cuda cublas cupy numpy python system".split()
 )
-MOST_CELL = 160  # characters of a value
-LIBRARIES = ("cublas", "cufft", "cudnn", "torch")  # their versions, None where a machine lacks them
-NOT_THERE = "not installed"
+MAX_CELL_CHARS = 160  # characters of a value, at most
+LIBRARIES = ("cublas", "cufft", "cudnn", "torch")  # versions; None if the library is not installed
+NOT_INSTALLED = "not installed"
 
 
 # -- the samples ---------------------------------------------------------------------------------
 def strips(run: Row, against: Row | None = None) -> str:
-    """Every sample as a dot, p20 to p80 as a band, the median as a line; two runs share the axis."""
-    both = [r for r in (run, against) if r]
-    low, high, ticks = _axis([ms for r in both for ms in r["samples_ms"]])
-    lanes = "".join(_lane(name, r, low, high) for name, r in zip(NAMES, both, strict=False))
+    """Draw every sample as a dot, p20 to p80 as a band, the median as a line; two runs share the axis."""
+    runs = [r for r in (run, against) if r]
+    low, high, ticks = _axis([ms for r in runs for ms in r["samples_ms"]])
+    lanes = "".join(_lane(name, r, low, high) for name, r in zip(NAMES, runs, strict=False))
     marks = "".join(
-        f'<i class="kt-tick" style="left:{_at(t, low, high)}"><span>{units.time_(t) if t else "0"}</span></i>'
+        f'<i class="kt-tick" style="left:{_percent(t, low, high)}"><span>{units.time_(t) if t else "0"}</span></i>'
         for t in ticks
     )
     zoomed = " The axis does not begin at 0." if low else ""
-    drawn = max(len(r["samples_ms"]) for r in both)
-    some = f" ({MOST_DOTS} of up to {drawn:,} drawn)" if drawn > MOST_DOTS else ""  # fmt: skip
+    max_dots = max(len(r["samples_ms"]) for r in runs)
+    dots_note = f" ({MAX_DOTS} of up to {max_dots:,} drawn)" if max_dots > MAX_DOTS else ""  # fmt: skip
     return (
         f'<div class="kt-strips"><div class="kt-lanes">{lanes}<div class="kt-axis" aria-hidden="true">{marks}</div></div>'
-        f'<p class="kt-quiet">A dot a sample{some}, the band p20 to p80, the line the median.{zoomed}</p></div>'
+        f'<p class="kt-quiet">A dot a sample{dots_note}, the band p20 to p80, the line the median.{zoomed}</p></div>'
     )
 
 
 def _lane(name: str, row: Row, low: float, high: float) -> str:
-    said = (
+    label = (
         f"{name}: median {units.time_(row['median_ms'])}, p20 {units.time_(row['p20_ms'])}, "
         f"p80 {units.time_(row['p80_ms'])}, n = {row['n']}"
     )
@@ -74,28 +74,28 @@ def _lane(name: str, row: Row, low: float, high: float) -> str:
         for x, y in _swarm(row["samples_ms"], low, high)
     )
     return (
-        f'<div class="kt-lane kt-run-{name}" role="img" aria-label="{escape(said)}"><b>{name}</b>'
+        f'<div class="kt-lane kt-run-{name}" role="img" aria-label="{escape(label)}"><b>{name}</b>'
         f'<i class="kt-band" style="left:{100 * left:.2f}%;right:{100 * (1 - right):.2f}%"></i>{dots}'
         f'<i class="kt-median" style="left:{100 * middle:.2f}%"></i></div>'
     )
 
 
 def _axis(values: Sequence[float]) -> tuple[float, float, list[float]]:
-    """(low, high, ticks) of an axis: from 0 unless all values stand far from it, the ticks round numbers."""
-    least, most = min(values), max(values)
-    if least < ZOOM * most:
-        least = 0.0
-    step = _round(max(most - least, most * 1e-3) / 5)
-    low = 0.0 if not least else max(0.0, math.floor(least / step) * step)
-    high = math.ceil(most / step) * step
+    """Return (low, high, ticks) of an axis: from 0 unless all values are far from it; ticks are round numbers."""
+    low_ms, high_ms = min(values), max(values)
+    if low_ms < ZOOM * high_ms:
+        low_ms = 0.0
+    step = _round_step(max(high_ms - low_ms, high_ms * 1e-3) / 5)
+    low = 0.0 if not low_ms else max(0.0, math.floor(low_ms / step) * step)
+    high = math.ceil(high_ms / step) * step
     if high - low < step:
         high = low + step
     count = round((high - low) / step)
     return low, high, [low + i * step for i in range(count + 1)]
 
 
-def _round(step: float) -> float:
-    """The next 1, 2 or 5 times a power of ten."""
+def _round_step(step: float) -> float:
+    """Round up to 1, 2 or 5 times a power of ten."""
     scale = 10.0 ** math.floor(math.log10(step))
     return scale * next(m for m in (1, 2, 5, 10) if m * scale >= step * (1 - 1e-9))
 
@@ -104,18 +104,18 @@ def _share(value: float, low: float, high: float) -> float:
     return (value - low) / (high - low)
 
 
-def _at(value: float, low: float, high: float) -> str:
+def _percent(value: float, low: float, high: float) -> str:
     return f"{100 * _share(value, low, high):.2f}%"
 
 
 def _swarm(samples: Sequence[float], low: float, high: float) -> list[tuple[float, float]]:
-    """(share of the axis, px from the lane's top) of each dot: dots that would meet stack about the middle, closer
-    where there are many."""
-    if len(samples) > MOST_DOTS:
-        samples = [float(q) for q in np.quantile(samples, np.linspace(0, 1, MOST_DOTS))]
+    """Return (share of the axis, px from the lane's top) of each dot. Dots that would overlap stack around the middle,
+    closer if there are many."""
+    if len(samples) > MAX_DOTS:
+        samples = [float(q) for q in np.quantile(samples, np.linspace(0, 1, MAX_DOTS))]
     columns: dict[int, list[float]] = {}
     for ms in sorted(samples):
-        columns.setdefault(int(_share(ms, low, high) * WIDE / DOT), []).append(ms)
+        columns.setdefault(int(_share(ms, low, high) * AXIS_PX / DOT), []).append(ms)
     placed = []
     for column in columns.values():
         gap = min(DOT, LANE / len(column))
@@ -126,7 +126,7 @@ def _swarm(samples: Sequence[float], low: float, high: float) -> list[tuple[floa
 
 
 def span(row: Row) -> str:
-    """p20 to p80 with the unit once where it is the same: "178 to 221 µs"."""
+    """Format p20 to p80, with the unit once if it is the same: "178 to 221 µs"."""
     low, high = units.time_(row["p20_ms"]), units.time_(row["p80_ms"])
     number, _, unit = low.partition(" ")
     return f"{number if high.endswith(f' {unit}') else low} to {high}"
@@ -134,47 +134,49 @@ def span(row: Row) -> str:
 
 # -- the tables ----------------------------------------------------------------------------------
 def figured(run: Row, against: Row | None = None) -> str:
-    """Times, rates, memory and errors; beside B what its figure is of A's."""
-    both = [r for r in (run, against) if r]
+    """Return a table of times, rates, memory and errors; beside each number of B its ratio to A's."""
+    runs = [r for r in (run, against) if r]
     lines = [
-        _figures("median", both, "median_ms", units.time_),
-        _line("p20 to p80", [span(r) for r in both]),
-        _line("samples", [f"{r['n']:,}" for r in both]),
-        _line("effective rate", [units.rate(r["flops"], r["median_ms"]) for r in both]),
-        _figures("peak memory", both, "peak_bytes", units.bytes_),
-        _figures("of it workspace", both, "workspace_bytes", units.bytes_),
-        _line("relative L2 error", [f"{r['error']:.1e}" for r in both]),
+        _ratio_line("median", runs, "median_ms", units.time_),
+        _line("p20 to p80", [span(r) for r in runs]),
+        _line("samples", [f"{r['n']:,}" for r in runs]),
+        _line("effective rate", [units.rate(r["flops"], r["median_ms"]) for r in runs]),
+        _ratio_line("peak memory", runs, "peak_bytes", units.bytes_),
+        _ratio_line("of it workspace", runs, "workspace_bytes", units.bytes_),
+        _line("relative L2 error", [f"{r['error']:.1e}" for r in runs]),
     ]
     head = "".join(
-        f'<th scope="col"><b class="kt-run-{n}">{n}</b></th>' for n, _ in zip(NAMES, both, strict=False)
+        f'<th scope="col"><b class="kt-run-{n}">{n}</b></th>' for n, _ in zip(NAMES, runs, strict=False)
     )
     return _table(f"<tr><td></td>{head}</tr>{''.join(lines)}", "Figures")
 
 
 def explained(run: Row, against: Row | None = None, origins: Sequence[str] = ()) -> str:
-    """Everything else a row holds. Of two, what differs is marked and stands first, the rest is folded."""
-    both = [r for r in (run, against) if r]
+    """Return all other fields of a row. Of two rows, differing fields come first and are marked; the rest is folded."""
+    runs = [r for r in (run, against) if r]
     names = list(
-        dict.fromkeys([n for n in FIRST if any(n in r for r in both)] + [n for r in both for n in r])
+        dict.fromkeys([n for n in FIRST if any(n in r for r in runs)] + [n for r in runs for n in r])
     )
     cells = {
-        WORDS.get(n, n.replace("_", " ")): [_said(n, r) for r in both] for n in names if n not in FIGURED
+        LABELS.get(n, n.replace("_", " ")): [_value_text(n, r) for r in runs]
+        for n in names
+        if n not in IN_FIGURES
     }
     if origins:
         cells["from"] = list(origins)
     if against is None:
         return _folded("How it was measured", "".join(_line(n, c) for n, c in cells.items()), " open")
-    unlike = {n: c for n, c in cells.items() if c[0] != c[1]}
-    same = {n: c for n, c in cells.items() if n not in unlike}
-    differing = "".join(_line(n, c, differs=True) for n, c in unlike.items())
-    text = f'<h3 class="kt-label">What differs</h3>{_table(differing, "What differs")}' if unlike else ""
+    different = {n: c for n, c in cells.items() if c[0] != c[1]}
+    same = {n: c for n, c in cells.items() if n not in different}
+    differing = "".join(_line(n, c, differs=True) for n, c in different.items())
+    text = f'<h3 class="kt-label">What differs</h3>{_table(differing, "What differs")}' if different else ""
     return text + _folded(
         f"The same in both: {len(same)}", "".join(_line(n, c[:1], span=2) for n, c in same.items())
     )
 
 
-def _said(name: str, row: Row) -> str:
-    """A value of a row as text: short, whatever it is."""
+def _value_text(name: str, row: Row) -> str:
+    """Format a value of a row as short text."""
     value = row.get(name)
     if name == "shape":
         return rows.shape_words(row)
@@ -193,14 +195,14 @@ def _said(name: str, row: Row) -> str:
         value = json.dumps(value)
     elif isinstance(value, float):
         value = f"{value:.6g}"
-    text = (NOT_THERE if name in LIBRARIES else units.UNKNOWN) if value is None else str(value)
-    return text if len(text) <= MOST_CELL else text[: MOST_CELL - 1] + "…"
+    text = (NOT_INSTALLED if name in LIBRARIES else units.UNKNOWN) if value is None else str(value)
+    return text if len(text) <= MAX_CELL_CHARS else text[: MAX_CELL_CHARS - 1] + "…"
 
 
-def _figures(name: str, both: Sequence[Row], key: str, words) -> str:
-    cells = [words(r[key]) for r in both]
-    if len(both) == 2 and both[0][key] and both[1][key] != both[0][key]:
-        ratio = both[1][key] / both[0][key]
+def _ratio_line(name: str, runs: Sequence[Row], key: str, format_value) -> str:
+    cells = [format_value(r[key]) for r in runs]
+    if len(runs) == 2 and runs[0][key] and runs[1][key] != runs[0][key]:
+        ratio = runs[1][key] / runs[0][key]
         times = f"{ratio:.2f}" if 0.1 <= ratio < 10 else f"{ratio:.2g}" if ratio < 1e3 else f"{ratio:.1e}"
         return _line(name, cells, after=f" <small>{times}×</small>")
     return _line(name, cells)
@@ -222,7 +224,7 @@ def _table(lines: str, label: str) -> str:
     )
 
 
-def _folded(label: str, lines: str, how: str = "") -> str:
+def _folded(label: str, lines: str, attributes: str = "") -> str:
     if not lines:
         return ""
-    return f'<details class="kt-more"{how}><summary>{label}</summary>{_table(lines, label)}</details>'
+    return f'<details class="kt-more"{attributes}><summary>{label}</summary>{_table(lines, label)}</details>'

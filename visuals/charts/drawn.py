@@ -1,7 +1,7 @@
-"""A figure as Plotly's JSON says it.
+"""A Plotly figure as plain JSON data, without Plotly's checks.
 
-`go.Figure` checks every property as it is set, 15 ms of processor for the roofline: too much where each new shape
-draws one and a hundred readers share two cores. So the tests check it instead.
+`go.Figure` checks every property when it is set: 15 ms of processor time for the roofline. That is too much if each new
+shape draws one and a hundred readers share two cores. The tests check the properties instead.
 """
 
 from __future__ import annotations
@@ -13,27 +13,27 @@ from plotly.basedatatypes import BaseFigure
 
 
 class Drawn(BaseFigure):
-    """Takes these calls as a go.Figure does, and keeps what they say as it was said. It has no template."""
+    """A figure with these methods of go.Figure. It stores their arguments unchanged and has no template."""
 
-    def __init__(self, told: dict[str, Any] | None = None):
-        self._told: dict[str, Any] = told or {"data": [], "layout": {}}
+    def __init__(self, figure: dict[str, Any] | None = None):
+        self._figure: dict[str, Any] = figure or {"data": [], "layout": {}}
 
     def add_scatter(self, **trace) -> None:
-        self._told["data"].append({"type": "scatter", **trace})
+        self._figure["data"].append({"type": "scatter", **trace})
 
     def add_annotation(self, **annotation) -> None:
-        self._told["layout"].setdefault("annotations", []).append(annotation)
+        self._figure["layout"].setdefault("annotations", []).append(annotation)
 
     def update_layout(self, **layout) -> None:
-        _merge(self._told["layout"], layout)
+        _merge(self._figure["layout"], layout)
 
     def to_dict(self) -> dict[str, Any]:
-        return self._told
+        return self._figure
 
 
-def _merge(into: dict[str, Any], more: Mapping[str, Any]) -> None:
-    for name, value in more.items():
+def _merge(target: dict[str, Any], changes: Mapping[str, Any]) -> None:
+    for name, value in changes.items():
         if isinstance(value, Mapping):
-            _merge(into.setdefault(name, {}), value)
+            _merge(target.setdefault(name, {}), value)
         else:
-            into[name] = value
+            target[name] = value

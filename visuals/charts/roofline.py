@@ -1,6 +1,6 @@
-"""The roofline: what a device does at most at each intensity, and where the rungs stand under it.
+"""The roofline: the FLOP/s a device can reach at each intensity, and the rungs below it.
 
-Roofs are measured ceilings (kernels.machine.ceilings) that came with a row; a dot is a row. Pure functions.
+Roofs are measured ceilings (kernels.machine.ceilings) stored in a row; a dot is a row. Pure functions.
 """
 
 from __future__ import annotations
@@ -15,8 +15,7 @@ from typing import TYPE_CHECKING, Any
 from kernels import records
 from kernels.ladders import find, ladder_of
 from kernels.model.rung import FP32, TENSOR_CORES
-from visuals.charts import bars
-from visuals.charts import units as charts_units
+from visuals.charts import bars, units
 
 if TYPE_CHECKING:
     from plotly.graph_objects import Figure
@@ -24,10 +23,10 @@ if TYPE_CHECKING:
 Row = Mapping
 HEIGHT = 330
 SECTOR = 32  # bytes
-SLOPE = 10  # times the ridge's intensity down to where a slope is seen at least
-MOST_LISTED = 4  # titles in a sentence where they are all there are
-MOST_APART = 4  # dots of one kind: more are joined in the ladder's order
-NEAR_PX = 15  # labels closer than this are written as one
+SLOPE = 10  # the axis reaches at least from 1/SLOPE of the ridge's intensity, so that the slope is visible
+MAX_LISTED = 4  # titles that a sentence lists if they are all titles
+MAX_UNJOINED = 4  # dots of one kind; more are joined by a line in the ladder's order
+LABEL_PX = 15  # labels closer than this share one label
 KIND_COLOUR = {"measured": "output", "recorded": "workspace"}  # as their badges
 KIND_SYMBOL = {"measured": "circle", "recorded": "diamond"}
 MARGIN = {"l": 4, "r": 4, "t": 8, "b": 4}
@@ -36,17 +35,17 @@ RATES = ((1e12, "TFLOP/s"), (1e9, "GFLOP/s"), (1e6, "MFLOP/s"), (1e3, "kFLOP/s")
 
 @dataclass(frozen=True)
 class Roof:
-    """What one device does at most, and which kind of number that is."""
+    """The ceilings of one device: its copy bandwidth and its FP32 peak."""
 
     device: str
     kind: str  # "measured" or "recorded"
     bytes_per_s: float
     flops_per_s: float
-    told: Mapping  # the ceilings as the row keeps them
+    told: Mapping  # the ceilings as stored in the row
 
     @property
     def ridge(self) -> float:
-        """FLOP per byte from which arithmetic is the limit."""
+        """FLOP per byte above which arithmetic is the limit."""
         return self.flops_per_s / self.bytes_per_s
 
     def bound(self, intensity: float) -> float:
@@ -55,7 +54,7 @@ class Roof:
 
 @dataclass(frozen=True)
 class Dot:
-    """A rung's row under the roof. `moved` are the bytes its warps asked for, where the emulator counted."""
+    """A rung's row under the roof. `moved` are the bytes that its warps requested, if the emulator counted them."""
 
     number: int  # in the ladder, from 1
     title: str
@@ -74,71 +73,74 @@ class Dot:
 
 
 def defined_flops(row: Row) -> int:
-    """FLOPs that the definition has at the shape of a row: those of direct convolution for any of its algorithms."""
+    """Return the FLOPs of the definition at a row's shape: for any convolution algorithm, those of direct
+    convolution."""
     return ladder_of(row["rung"]).shape(**row["shape"]).flops
 
 
 def as_defined(rows: Iterable[Row]) -> bool:
-    """Whether the FLOPs of all rows are those of the definition: then executed and effective rates are one."""
+    """Return whether the FLOPs of all rows are those of the definition: then executed and effective rates are equal."""
     return all(row["flops"] == defined_flops(row) for row in rows)
 
 
-SIXTEEN_BITS = ("fp16", "bf16")  # tensor cores alone multiply them here
+SIXTEEN_BITS = ("fp16", "bf16")  # here only tensor cores multiply them
 
 
-def units(row: Row) -> str:
-    """The units of a row's rung where the FP32 roof is not theirs; "" where it is. The cpu engine has no others."""
+def row_units(row: Row) -> str:
+    """Return the units of a row's rung if they are not the FP32 units of the roof, else "". The cpu engine has no
+    others."""
     return other_units(row["rung"], row["shape"]) if row["engine"] == "cuda" else ""
 
 
 def other_units(rung: str, params: Mapping[str, Any]) -> str:
-    """The same of a rung on a GPU, at a shape of these parameters."""
-    units = TENSOR_CORES if params.get("dtype") in SIXTEEN_BITS else find(rung).units
-    return "" if units == FP32 else units
+    """Return the same for a rung on a GPU, at a shape with these parameters."""
+    used = TENSOR_CORES if params.get("dtype") in SIXTEEN_BITS else find(rung).units
+    return "" if used == FP32 else used
 
 
 def is_opaque(row: Row) -> bool:
-    """Whether only a vendor's library knows what the rung executes, moves and allocates (kernels.model.program.Cost)."""
+    """Return whether only a vendor's library knows what the rung executes, moves and allocates
+    (kernels.model.program.Cost)."""
     return row.get("predicted_workspace_bytes") is None
 
 
 def stands(row: Row) -> bool:
-    """Whether it has a place under a roof: a copy, say, computes nothing."""
+    """Return whether a row has an intensity above 0: a copy, for example, computes nothing."""
     return bool(row["flops"] and row.get("predicted_bytes"))
 
 
 @dataclass(frozen=True)
 class Mark:
-    """A rung that has no time at this shape: only what is predicted of it."""
+    """A rung without a time at this shape: only its predicted intensity."""
 
     number: int
     title: str
     intensity: float
-    units: str = ""  # where the FP32 roof is not theirs
+    units: str = ""  # if other than the FP32 units of the roof
 
-    def most(self, roof: Roof) -> float:
-        """FLOP/s that a roof allows it: of other units than FP32's only the memory's slope is known."""
+    def max_rate(self, roof: Roof) -> float:
+        """Return the FLOP/s that a roof allows. For other units than FP32 only the memory's slope is known."""
         return self.intensity * roof.bytes_per_s if self.units else roof.bound(self.intensity)
 
 
 def roof_of(row: Row | None, kind: str) -> Roof | None:
-    """The roof that came with a row; None where none was measured."""
-    told = (row or {}).get("ceilings") or {}
-    copy, flops = told.get("copy_bytes_per_s"), told.get("fp32_flops_per_s")
+    """Return the roof stored in a row; None if none was measured."""
+    ceilings = (row or {}).get("ceilings") or {}
+    copy, flops = ceilings.get("copy_bytes_per_s"), ceilings.get("fp32_flops_per_s")
     if not (copy and flops):
         return None
-    return Roof(told.get("device", row["device"]), kind, copy, flops, told)
+    return Roof(ceilings.get("device", row["device"]), kind, copy, flops, ceilings)
 
 
 @cache
 def recorded_roofs() -> tuple[Roof, ...]:
-    """One roof for each device that a shipped recording tells of."""
+    """Return one roof for each device of the shipped recordings."""
     found = {row["device"]: roof for row in records.recordings() if (roof := roof_of(row, "recorded"))}
     return tuple(found.values())
 
 
 def roofs(rows: Iterable[tuple[Row, str]]) -> list[Roof]:
-    """The roofs of these (row, kind), then of recorded devices that are not among them; one for each device."""
+    """Return the roofs of these (row, kind), then of other recorded devices; one for each device."""
     found = {}
     for roof in (*(roof_of(row, kind) for row, kind in rows), *recorded_roofs()):
         if roof:
@@ -146,56 +148,56 @@ def roofs(rows: Iterable[tuple[Row, str]]) -> list[Roof]:
     return list(found.values())
 
 
-# -- words ---------------------------------------------------------------------------------------
+# -- text ----------------------------------------------------------------------------------------
 def ceilings_words(roof: Roof) -> str:
-    """What stands behind a roof, beside its badge."""
+    """Return how a roof was measured, for the text beside its badge."""
     t = roof.told
     return (
-        f"copy {charts_units.bandwidth(roof.bytes_per_s)} ({t.get('copy', '')}; best of {t.get('copy_n', '?')}), "
+        f"copy {units.bandwidth(roof.bytes_per_s)} ({t.get('copy', '')}; best of {t.get('copy_n', '?')}), "
         f"FP32 {_rate(roof.flops_per_s)} ({t.get('fp32', '')}; best of {t.get('fp32_n', '?')}). "
-        f"They meet at {charts_units.ratio(roof.ridge)} FLOP per byte"
+        f"They meet at {units.ratio(roof.ridge)} FLOP per byte"
     )
 
 
 def verdict(dots: Sequence[Dot], all_roofs: Sequence[Roof]) -> list[str]:
-    """Of each device's fastest fresh rung: how far under its roof it stands, and what keeps it there; and of the
-    fastest on other units, which have another roof."""
-    told = []
+    """Return sentences on each device's fastest fresh rung: its share of the roof, and what limits it. The fastest rung
+    on other units gets its own sentence, because it has another roof."""
+    sentences = []
     for kind, other in product(("measured", "recorded"), (False, True)):
-        fresh = [d for d in dots if d.kind == kind and not d.stale and bool(units(d.row)) == other]
+        fresh = [d for d in dots if d.kind == kind and not d.stale and bool(row_units(d.row)) == other]
         if not fresh:
             continue
         dot = max(fresh, key=lambda d: d.rate)
         roof = next((r for r in all_roofs if r.device == dot.row["device"]), None)
         if roof:
-            told.append(_under(dot, roof))
+            sentences.append(_below_roof(dot, roof))
         else:
-            told.append(
+            sentences.append(
                 f"{dot.title} does {_rate(dot.rate)} on {dot.row['device']}; its row tells of no ceilings, "
                 "so it has no roof here."
             )
-    return told
+    return sentences
 
 
-def _under(dot: Dot, roof: Roof) -> str:
-    if of := units(dot.row):
+def _below_roof(dot: Dot, roof: Roof) -> str:
+    if other := row_units(dot.row):
         over = dot.rate / roof.flops_per_s
         peak = (
-            f"{charts_units.ratio(over)} times the FP32 peak"
+            f"{units.ratio(over)} times the FP32 peak"
             if over > 1
-            else f"{charts_units.share(over)} of the FP32 peak"
+            else f"{units.share(over)} of the FP32 peak"
         )
-        return f"{dot.title} does {_rate(dot.rate)} on {roof.device}, {peak} ({of}: another roof, not measured here)."
+        return f"{dot.title} does {_rate(dot.rate)} on {roof.device}, {peak} ({other}: another roof, not measured here)."
     bound = roof.bound(dot.intensity)
     limit = "the memory's slope" if dot.intensity < roof.ridge else "the FP32 roof"
     text = (
-        f"{dot.title} does {_rate(dot.rate)} on {roof.device}: {charts_units.share(dot.rate / bound)} of the "
-        f"{_rate(bound)} that {limit} allows {charts_units.ratio(dot.intensity)} FLOP per byte."
+        f"{dot.title} does {_rate(dot.rate)} on {roof.device}: {units.share(dot.rate / bound)} of the "
+        f"{_rate(bound)} that {limit} allows {units.ratio(dot.intensity)} FLOP per byte."
     )
     launching = bars.launch_ms(dot.row) / dot.row["median_ms"]
     if dot.row["mode"] == "cold" and launching > 0.2:
-        what, n = bars.launch_word(dot.row), bars.launches_of(dot.row)
-        text += f" As many {what} of nothing ({n}) take {charts_units.share(launching)} of its time: it is too small for a roof to matter."
+        noun, n = bars.launch_word(dot.row), bars.launch_count(dot.row)
+        text += f" As many {noun} of nothing ({n}) take {units.share(launching)} of its time: it is too small for a roof to matter."
     elif dot.rate > bound and dot.intensity < roof.ridge:
         text += " More than the slope allows: part of what it moves stayed in the caches."
     elif dot.rate > bound:
@@ -204,32 +206,33 @@ def _under(dot: Dot, roof: Roof) -> str:
 
 
 def bounds(marks: Sequence[Mark], all_roofs: Sequence[Roof]) -> str:
-    """What the roofs allow rungs that were not run at this shape; "" where there are none of either."""
-    told = []
+    """Return what the roofs allow rungs that were not run at this shape; "" without roofs or without such rungs."""
+    parts = []
     for roof in all_roofs:
-        said = {}
+        titles_by_rate = {}
         for mark in marks:
-            said.setdefault(_rate(mark.most(roof)), []).append(mark.title)
-        told += [
-            f"{_listed(titles, len(marks))} at most {rate} on {roof.device}" for rate, titles in said.items()
+            titles_by_rate.setdefault(_rate(mark.max_rate(roof)), []).append(mark.title)
+        parts += [
+            f"{_listed(titles, len(marks))} at most {rate} on {roof.device}"
+            for rate, titles in titles_by_rate.items()
         ]
-    return "Not run at this shape; by the roofs " + "; ".join(told) + "." if told else ""
+    return "Not run at this shape; by the roofs " + "; ".join(parts) + "." if parts else ""
 
 
-def _listed(titles: Sequence[str], all_: int) -> str:
-    return f"each of the {all_} rungs" if len(titles) == all_ > MOST_LISTED else ", ".join(titles)
+def _listed(titles: Sequence[str], total: int) -> str:
+    return f"each of the {total} rungs" if len(titles) == total > MAX_LISTED else ", ".join(titles)
 
 
 def _rate(flops_per_s: float) -> str:
-    return charts_units.rate(flops_per_s, 1e3)
+    return units.rate(flops_per_s, 1e3)
 
 
 # -- the chart -----------------------------------------------------------------------------------
 def chart(
     all_roofs: Sequence[Roof], dots: Sequence[Dot], marks: Sequence[Mark], tokens: Mapping[str, str]
 ) -> Figure:
-    """Log-log: a roof for each device, dots filled at the predicted intensity, hollow at the counted one,
-    vertical marks where nothing was run."""
+    """Draw, log-log, a roof for each device, filled dots at the predicted intensity, hollow dots at the counted one,
+    and vertical marks for rungs that were not run."""
     from visuals.charts.drawn import Drawn
 
     (x0, x1), (y0, y1) = _ranges(all_roofs, dots, marks)
@@ -276,12 +279,12 @@ def _power(p: int) -> str:
 
 
 def _ranges(roofs_: Sequence[Roof], dots: Sequence[Dot], marks: Sequence[Mark]):
-    """Decades (low, high) of both axes, with room around all that is drawn."""
+    """Return the decades (low, high) of both axes, with a margin around all that is drawn."""
     x = [d.intensity for d in dots] + [m.intensity for m in marks]
-    x += [at for r in roofs_ for at in (r.ridge, r.ridge / SLOPE)]
+    x += [value for r in roofs_ for value in (r.ridge, r.ridge / SLOPE)]
     x += [d.row["flops"] / d.moved for d in dots if d.moved]
-    y = [d.rate for d in dots] + [at for r in roofs_ for at in (r.flops_per_s, r.flops_per_s / SLOPE)]
-    y += [m.most(r) for r in roofs_ for m in marks]
+    y = [d.rate for d in dots] + [value for r in roofs_ for value in (r.flops_per_s, r.flops_per_s / SLOPE)]
+    y += [m.max_rate(r) for r in roofs_ for m in marks]
     x, y = x or [1.0], y or [1e9]
     return (
         (math.log10(min(x)) - 0.5, math.log10(max(x)) + 0.8),
@@ -297,12 +300,12 @@ def _draw_roof(
     xs = [left, roof.ridge, 10**x1]
     figure.add_scatter(
         x=xs, y=[roof.bound(x) for x in xs], mode="lines", line={"color": colour, "width": 2},
-        hovertemplate=f"{roof.device}: copy {charts_units.bandwidth(roof.bytes_per_s)}, FP32 {_rate(roof.flops_per_s)}<extra></extra>",
+        hovertemplate=f"{roof.device}: copy {units.bandwidth(roof.bytes_per_s)}, FP32 {_rate(roof.flops_per_s)}<extra></extra>",
     )  # fmt: skip
-    copy = f"copy {charts_units.bandwidth(roof.bytes_per_s)}"
+    copy = f"copy {units.bandwidth(roof.bytes_per_s)}"
     for x, text, side in (
         (x1, f"FP32 {_rate(roof.flops_per_s)}", {"xanchor": "right", "yanchor": "bottom", "xshift": -4}),
-        # Under the slope's low end, which rises away from it; above the figures of the axis.
+        # Under the low end of the slope, above the numbers of the axis.
         (
             max(math.log10(left), y0 + 0.35 - math.log10(roof.bytes_per_s)),
             copy,
@@ -318,12 +321,12 @@ def _draw_roof(
 def _draw_mark(
     figure: Figure, mark: Mark, all_roofs: Sequence[Roof], y0: float, y1: float, tokens: Mapping[str, str]
 ) -> None:
-    tops = [mark.most(roof) for roof in all_roofs]
+    tops = [mark.max_rate(roof) for roof in all_roofs]
     top = max(tops, default=10**y1)
     figure.add_scatter(
         x=[mark.intensity] * 2, y=[10**y0, top], mode="lines",
         line={"color": tokens["dim"], "width": 1.5, "dash": "dot"},
-        hovertemplate=f"{mark.title}: predicted {charts_units.ratio(mark.intensity)} FLOP per byte<extra></extra>",
+        hovertemplate=f"{mark.title}: predicted {units.ratio(mark.intensity)} FLOP per byte<extra></extra>",
     )  # fmt: skip
     figure.add_scatter(
         x=[mark.intensity] * len(tops), y=tops, mode="markers",
@@ -336,10 +339,10 @@ def _draw_mark(
 
 
 def _draw_paths(figure: Figure, dots: Sequence[Dot], tokens: Mapping[str, str]) -> None:
-    """A thin line from rung to rung through the dots of one kind, where they are many."""
+    """Draw a thin line from rung to rung through the dots of one kind, if there are many."""
     for kind, stale in product(KIND_COLOUR, (False, True)):
         path = sorted((d for d in dots if (d.kind, d.stale) == (kind, stale)), key=lambda d: d.number)
-        if len(path) > MOST_APART:
+        if len(path) > MAX_UNJOINED:
             figure.add_scatter(
                 x=[d.intensity for d in path], y=[d.rate for d in path], mode="lines", hoverinfo="skip",
                 line={"color": tokens[KIND_COLOUR[kind]], "width": 1}, opacity=0.35 if stale else 0.7,
@@ -349,13 +352,11 @@ def _draw_paths(figure: Figure, dots: Sequence[Dot], tokens: Mapping[str, str]) 
 def _draw_dot(figure: Figure, dot: Dot, all_roofs: Sequence[Roof], tokens: Mapping[str, str]) -> None:
     colour, opacity = tokens[KIND_COLOUR[dot.kind]], 0.35 if dot.stale else 1
     roof = next((r for r in all_roofs if r.device == dot.row["device"]), None)
-    allowed = (
-        f"<br>{charts_units.share(dot.rate / roof.bound(dot.intensity))} of what the roof allows"
-        if roof
-        else ""
+    share_text = (
+        f"<br>{units.share(dot.rate / roof.bound(dot.intensity))} of what the roof allows" if roof else ""
     )
-    if of := units(dot.row):
-        allowed = f"<br>{of}: another roof, not measured here"
+    if other := row_units(dot.row):
+        share_text = f"<br>{other}: another roof, not measured here"
     stale = "stale: " if dot.stale else ""
     if dot.moved:
         counted = dot.row["flops"] / dot.moved
@@ -367,34 +368,34 @@ def _draw_dot(figure: Figure, dot: Dot, all_roofs: Sequence[Roof], tokens: Mappi
             x=[counted], y=[dot.rate], mode="markers", opacity=opacity,
             marker={"symbol": "circle", "size": 10, "color": tokens["ground"],
                     "line": {"width": 2, "color": tokens["input"]}},
-            hovertemplate=f"{stale}{dot.title}: counted {charts_units.ratio(counted)} FLOP per byte of {charts_units.bytes_(dot.moved)} in sectors<extra></extra>",
+            hovertemplate=f"{stale}{dot.title}: counted {units.ratio(counted)} FLOP per byte of {units.bytes_(dot.moved)} in sectors<extra></extra>",
         )  # fmt: skip
     figure.add_scatter(
         x=[dot.intensity], y=[dot.rate], mode="markers", opacity=opacity,
         marker={"symbol": KIND_SYMBOL[dot.kind], "size": 11, "color": colour},
-        hovertemplate=f"{stale}{dot.title}, {dot.kind} {charts_units.provenance(dot.row)}: {_rate(dot.rate)}<br>"
-        f"predicted {charts_units.ratio(dot.intensity)} FLOP per byte{allowed}<extra></extra>",
+        hovertemplate=f"{stale}{dot.title}, {dot.kind} {units.provenance(dot.row)}: {_rate(dot.rate)}<br>"
+        f"predicted {units.ratio(dot.intensity)} FLOP per byte{share_text}<extra></extra>",
     )  # fmt: skip
 
 
-def _write(figure: Figure, x: float, y: float, text: str, tokens: Mapping[str, str], **how) -> None:
-    """Numbers of rungs, right of (log x, log y)."""
+def _write(figure: Figure, x: float, y: float, text: str, tokens: Mapping[str, str], **options) -> None:
+    """Write numbers of rungs right of (log x, log y)."""
     figure.add_annotation(
         x=x, y=y, text=text, showarrow=False, xanchor="left", xshift=9,
-        font={"size": 13, "color": tokens["ink"]}, **how,
+        font={"size": 13, "color": tokens["ink"]}, **options,
     )  # fmt: skip
 
 
 def mark_labels(marks: Sequence[Mark]) -> list[tuple[float, str]]:
-    """(log x, numbers) to write at the marks: those of one intensity share a label."""
-    at: dict[float, list[int]] = {}
+    """Return (log x, numbers) to write at the marks: marks of one intensity share a label."""
+    numbers_at: dict[float, list[int]] = {}
     for mark in marks:
-        at.setdefault(round(math.log10(mark.intensity), 2), []).append(mark.number)
-    return [(x, _numbers(numbers)) for x, numbers in at.items()]
+        numbers_at.setdefault(round(math.log10(mark.intensity), 2), []).append(mark.number)
+    return [(x, _numbers(numbers)) for x, numbers in numbers_at.items()]
 
 
 def _numbers(numbers: Iterable[int]) -> str:
-    """[1, 2, 4, 5, 6] -> "1, 2, 4–6"."""
+    """Format [1, 2, 4, 5, 6] as "1, 2, 4–6"."""
     runs: list[list[int]] = []
     for n in sorted(set(numbers)):
         if runs and n == runs[-1][-1] + 1:
@@ -404,20 +405,20 @@ def _numbers(numbers: Iterable[int]) -> str:
     return ", ".join(f"{r[0]}–{r[-1]}" if len(r) > 2 else ", ".join(map(str, r)) for r in runs)
 
 
-def _near(one: Dot, other: Dot, decades: float) -> bool:
-    """Whether a label beside each would be one over the other."""
+def _labels_overlap(one: Dot, other: Dot, decades: float) -> bool:
+    """Return whether labels beside two dots would overlap."""
     up, across = math.log10(one.rate / other.rate), math.log10(one.intensity / other.intensity)
     return abs(up) < decades and abs(across) < 0.12
 
 
 def labels(dots: Sequence[Dot], decades: float) -> list[tuple[float, float, str]]:
-    """(log x, log y, numbers) to write right of the dots: those of one intensity that stand too near for two
+    """Return (log x, log y, numbers) to write right of the dots. Dots of one intensity that are too close for two
     labels share one."""
     per_px = decades / (HEIGHT - 60)
     groups: list[list[Dot]] = []
     for dot in sorted(dots, key=lambda d: (d.stale, round(math.log10(d.intensity), 2), d.rate)):
-        near = (group for group in groups if _near(group[-1], dot, NEAR_PX * per_px))
-        if group := next(near, None):
+        close_groups = (group for group in groups if _labels_overlap(group[-1], dot, LABEL_PX * per_px))
+        if group := next(close_groups, None):
             group.append(dot)
         else:
             groups.append([dot])

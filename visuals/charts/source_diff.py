@@ -1,4 +1,4 @@
-"""What changed between two texts, as HTML: a unified diff, its lines tinted and signed. Pure functions."""
+"""The difference of two texts as HTML: a unified diff with tinted and signed lines. Pure functions."""
 
 from __future__ import annotations
 
@@ -6,13 +6,13 @@ import difflib
 from collections.abc import Iterator
 from html import escape
 
-CONTEXT = 3  # lines that stand round a change
+CONTEXT = 3  # lines around a change
 KINDS = {"+": "add", "-": "del", " ": "same"}
-SIGNS = {"+": "+", "-": "−", " ": " "}  # colour never says it alone
+SIGNS = {"+": "+", "-": "−", " ": " "}  # so that colour is not the only sign
 
 
 def lines(before: str, after: str) -> Iterator[tuple[str, str, int | None, int | None]]:
-    """(sign, text, its line before, its line after) of each line near a change; sign "@" between hunks."""
+    """Yield (sign, text, its line before, its line after) of each line near a change; sign "@" between hunks."""
     hunks = difflib.SequenceMatcher(None, a := before.splitlines(), b := after.splitlines(), autojunk=False)
     for n, group in enumerate(hunks.get_grouped_opcodes(CONTEXT)):
         if n:
@@ -26,13 +26,13 @@ def lines(before: str, after: str) -> Iterator[tuple[str, str, int | None, int |
 
 
 def counts(before: str, after: str) -> tuple[int, int]:
-    """(lines added, lines removed)."""
+    """Return (lines added, lines removed)."""
     signs = [sign for sign, *_ in lines(before, after)]
     return signs.count("+"), signs.count("-")
 
 
 def html(before: str, after: str, label: str) -> str:
-    """The diff as a table: line numbers, sign, text. `label` says of what, for a screen reader."""
+    """Return the diff as a table: line numbers, sign, text. `label` names it for a screen reader."""
     rows = "".join(
         '<tr class="kt-gap"><td colspan="4">⋯</td></tr>'
         if sign == "@"

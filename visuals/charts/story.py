@@ -1,4 +1,4 @@
-"""What the figures of a comparison say, in sentences with the numbers in them. Pure functions."""
+"""Sentences on the figures of a comparison, with their numbers. Pure functions."""
 
 from __future__ import annotations
 
@@ -17,66 +17,68 @@ Row = Mapping
 
 @dataclass(frozen=True)
 class Story:
-    """What a lesson says of its figures. `cost(shape)` of memory, `gain(rows by rung name)` of time, a
-    sentence each; `examples()` gives (preset, words) to go and see."""
+    """The sentences of a lesson on its figures: `cost(shape)` on memory, `gain(rows by rung name)` on time.
+    `examples()` returns (preset, label) of presets to look at."""
 
     cost: Callable[[Any], str]
     gain: Callable[[Mapping[str, Row]], str]
     examples: Callable[[], list[tuple[Preset, str]]]
-    examples_are: str  # what those words tell
+    examples_are: str  # what the labels of the examples mean
 
 
 def shares(titled: Sequence[tuple[str, Row]]) -> dict[str, list[str]]:
-    """Of (title, row) pairs measured together, a column by name: what each reaches of the library's speed, of its
-    roof, of the FP32 peak, and what of its time so many launches of nothing take. What was not measured is left out."""
-    told = {}
+    """Return columns by name for (title, row) pairs measured together: each row's share of the library's speed, of its
+    roof and of the FP32 peak, and the share of launch overhead in its time. What was not measured is left out."""
+    columns = {}
     if library := fastest_library([row for _, row in titled]):
-        told["of the fastest library's speed"] = [
+        columns["of the fastest library's speed"] = [
             library["median_ms"] / row["median_ms"] for _, row in titled
         ]
     dots = [roofline.Dot(n, title, row, "measured") for n, (title, row) in enumerate(titled, 1)]
     if (roof := roofline.roof_of(titled[0][1], "measured")) and all(
         roofline.stands(row) for _, row in titled
     ):
-        told["of its roof"] = [
-            None if roofline.units(dot.row) else dot.rate / roof.bound(dot.intensity) for dot in dots
+        columns["of its roof"] = [
+            None if roofline.row_units(dot.row) else dot.rate / roof.bound(dot.intensity) for dot in dots
         ]
-        told["of the FP32 peak"] = [dot.rate / roof.flops_per_s for dot in dots]
+        columns["of the FP32 peak"] = [dot.rate / roof.flops_per_s for dot in dots]
     if bars.launch_ms(titled[0][1]):
-        told[f"{bars.launch_word(titled[0][1])} of nothing"] = [
+        columns[f"{bars.launch_word(titled[0][1])} of nothing"] = [
             bars.launch_ms(row) / row["median_ms"] for _, row in titled
         ]
     return {
-        name: ["–" if part is None else units.share(part) for part in parts] for name, parts in told.items()
+        name: ["–" if part is None else units.share(part) for part in parts]
+        for name, parts in columns.items()
     }
 
 
 def fastest_library(rows: Iterable[Row]) -> Row | None:
-    """The fastest row of a library's rung that computes as exactly as the others are asked to; None where there is
-    none."""
+    """Return the fastest row of a library's rung that is as exact as the other rungs; None if there is none."""
     rungs = ((row, find(row["rung"])) for row in rows)
     exact = (row for row, rung in rungs if rung.library and not rung.rounds_to)
     return min(exact, key=lambda row: row["median_ms"], default=None)
 
 
 def factor(here: Sequence[tuple[str, Row]], there: Sequence[tuple[str, Row]]) -> str:
-    """The fastest (title, row) measured here against the fastest recorded at this shape; "" where one is missing or
-    both are of one device."""
+    """Return a sentence that compares the fastest (title, row) measured here with the fastest recorded at this shape;
+    "" if one is missing, or if both are of one device."""
     if not (here and there):
         return ""
     (name, row), (other_name, other) = (min(rows, key=lambda r: r[1]["median_ms"]) for rows in (here, there))
     if row["device"] == other["device"] or row["shape"] != other["shape"] or row["mode"] != other["mode"]:
         return ""
-    took = row["median_ms"] / other["median_ms"]
-    said = f"{units.ratio(took)} times as long as" if took >= 1 else f"{units.ratio(took)} of the time of"
+    ratio = row["median_ms"] / other["median_ms"]
+    comparison = (
+        f"{units.ratio(ratio)} times as long as" if ratio >= 1 else f"{units.ratio(ratio)} of the time of"
+    )
     return (
-        f"The fastest here, {name} ({units.time_(row['median_ms'])} on {row['device']}), takes {said} the fastest "
+        f"The fastest here, {name} ({units.time_(row['median_ms'])} on {row['device']}), takes {comparison} the fastest "
         f"recorded on {other['device']}, {other_name} ({units.time_(other['median_ms'])})."
     )
 
 
 def recorded_at(shape: Any, rungs: Iterable[str], mode: str = "cold") -> dict[str, Row]:
-    """By rung name the recordings at this shape and the usual tile sizes, of those rungs that have one."""
+    """Return, by rung name, the recordings at this shape and the default tile sizes, of the rungs that have one."""
     rows = {name: records.recorded(name, shape, find(name).default_tiles, mode) for name in rungs}
     return {name: row for name, row in rows.items() if row}
 
@@ -87,12 +89,12 @@ def times(ratio: float) -> str:
 
 def extremes(
     ratio: Callable[[Any], float | None],
-    words: Callable[[float], str] = times,
+    format_value: Callable[[float], str] = times,
     presets: Mapping[str, Preset] = CONV_PRESETS,
 ) -> list[tuple[Preset, str]]:
-    """The two presets where `ratio(shape)` is largest and the two where it is smallest, each with it in `words`;
-    None is a shape of which it cannot be told."""
-    found = [(told, preset) for preset in presets.values() if (told := ratio(preset.shape)) is not None]
+    """Return the two presets with the largest and the two with the smallest `ratio(shape)`, each with its label and
+    formatted ratio. A ratio of None means unknown; such presets are left out."""
+    found = [(value, preset) for preset in presets.values() if (value := ratio(preset.shape)) is not None]
     found.sort(key=lambda pair: -pair[0])
     chosen = found if len(found) <= 4 else (*found[:2], *found[-2:])
-    return [(preset, f"{preset.label}: {words(told)}") for told, preset in chosen]
+    return [(preset, f"{preset.label}: {format_value(value)}") for value, preset in chosen]

@@ -12,22 +12,22 @@ from typing import TYPE_CHECKING
 from visuals.charts import units
 from visuals.charts.bars import FONT
 
-if TYPE_CHECKING:  # Plotly is slow to import: only once a chart is drawn
+if TYPE_CHECKING:  # Plotly is slow to import: only when a chart is drawn
     from plotly.graph_objects import Figure
 
 Row = Mapping
 Tokens = Mapping[str, str]
 TILES_PX, SIZES_PX, BAR_PX = 230, 300, 30
-MOST_ACROSS = 4  # panels in a line
-TEXT_PX = 164  # the column of figures at the right of the ladder
-# Of lines that cross: by hue, dash and symbol, so that none tells them apart alone.
+MAX_PANELS_PER_LINE = 4  # panels side by side, at most
+TEXT_PX = 164  # px, the column of numbers at the right of the ladder
+# Crossing lines differ in hue, dash and symbol, so that no reader depends on one of them.
 HUES = ("input", "filter", "output", "workspace", "write", "dim", "accent")
 DASHES = ("solid", "dash", "dot")
 SYMBOLS = ("circle", "square", "diamond", "triangle-up", "cross", "x", "star")
 
 
 def rate(row: Row) -> float:
-    """FLOP/s at the median."""
+    """Return the FLOP/s at the median."""
     return row["flops"] / row["median_ms"] * 1e3
 
 
@@ -36,9 +36,9 @@ def best(rows: Sequence[Row]) -> Row:
 
 
 def provenance(rows: Sequence[Row]) -> str:
-    """What a badge says of rows measured one after the other: device, mode, the range of n."""
-    least, most = min(r["n"] for r in rows), max(r["n"] for r in rows)
-    n = f"{least}" if least == most else f"{least} to {most}"
+    """Return the text of a badge for rows measured one after the other: device, mode, the range of n."""
+    min_n, max_n = min(r["n"] for r in rows), max(r["n"] for r in rows)
+    n = f"{min_n}" if min_n == max_n else f"{min_n} to {max_n}"
     return f"{rows[0]['device']}, {rows[0]['mode']}, n = {n}"
 
 
@@ -48,11 +48,11 @@ def tiles_words(tiles: Mapping[str, int]) -> str:
 
 # -- over tile sizes -----------------------------------------------------------------------------
 def tiles(rows: Sequence[Row], chosen: Mapping[str, int], tokens: Tokens) -> Figure:
-    """A panel for each tile size that was turned: every combination as a dot with its spread (p20 to p80), the best
-    at each value joined by a line, the best of all a star; a ring round the combination `chosen` on the page."""
+    """Draw a panel for each tile size that varies: every combination as a dot with its spread (p20 to p80), the best at
+    each value joined by a line, the best of all as a star. A ring marks the combination `chosen` on the page."""
     from plotly.subplots import make_subplots
 
-    names = turned(rows)
+    names = varied_tiles(rows)
     lines, across = _grid(len(names))
     figure = make_subplots(
         lines, across, shared_yaxes=True, horizontal_spacing=0.03, vertical_spacing=0.3 / lines
@@ -66,53 +66,55 @@ def tiles(rows: Sequence[Row], chosen: Mapping[str, int], tokens: Tokens) -> Fig
 
 
 def _grid(panels: int) -> tuple[int, int]:
-    """(lines, panels in each) of so many panels."""
-    lines = -(-panels // MOST_ACROSS)
+    """Return (lines, panels in each) for so many panels."""
+    lines = -(-panels // MAX_PANELS_PER_LINE)
     return lines, -(-panels // lines)
 
 
 def tiles_px(rows: Sequence[Row]) -> int:
-    return TILES_PX * _grid(len(turned(rows)))[0]
+    return TILES_PX * _grid(len(varied_tiles(rows)))[0]
 
 
 def _panel(
-    figure: Figure, at: dict, name: str, rows: Sequence[Row], chosen, scale: float, tokens: Tokens
+    figure: Figure, cell: dict, name: str, rows: Sequence[Row], chosen, scale: float, tokens: Tokens
 ) -> None:
-    """The panel of one tile size, `at` its place in the figure."""
+    """Draw the panel of one tile size; `cell` is its row and col in the figure."""
     values = sorted({row["tiles"][name] for row in rows})
-    place = {value: n for n, value in enumerate(values)}
-    _dots(figure, at, rows, [place[r["tiles"][name]] for r in rows], scale, tokens)
+    position = {value: n for n, value in enumerate(values)}
+    _dots(figure, cell, rows, [position[r["tiles"][name]] for r in rows], scale, tokens)
     peaks = [max(rate(r) for r in rows if r["tiles"][name] == v) / scale for v in values]
     figure.add_scatter(
         x=list(range(len(values))), y=peaks, mode="lines", line={"color": tokens["input"], "width": 2},
-        hoverinfo="skip", **at,
+        hoverinfo="skip", **cell,
     )  # fmt: skip
-    here = [row for row in rows if row["tiles"] == dict(chosen)]
+    chosen_rows = [row for row in rows if row["tiles"] == dict(chosen)]
     for row, symbol, role, size in (
         (best(rows), "star", "write", 13),
-        *((r, "circle-open", "ink", 14) for r in here),
+        *((r, "circle-open", "ink", 14) for r in chosen_rows),
     ):
         figure.add_scatter(
-            x=[place[row["tiles"][name]]], y=[rate(row) / scale], mode="markers", hoverinfo="skip",
-            marker={"symbol": symbol, "size": size, "color": tokens[role]}, **at,
+            x=[position[row["tiles"][name]]], y=[rate(row) / scale], mode="markers", hoverinfo="skip",
+            marker={"symbol": symbol, "size": size, "color": tokens[role]}, **cell,
         )  # fmt: skip
     figure.update_xaxes(
         title={"text": name, "standoff": 4}, tickvals=list(range(len(values))), ticktext=[str(v) for v in values],
-        range=[-0.6, len(values) - 0.4], showgrid=False, showline=True, **at, **_axis(tokens),
+        range=[-0.6, len(values) - 0.4], showgrid=False, showline=True, **cell, **_axis(tokens),
     )  # fmt: skip
 
 
-def turned(rows: Sequence[Row]) -> list[str]:
-    """The tile sizes that take more than one value; the first where none does."""
+def varied_tiles(rows: Sequence[Row]) -> list[str]:
+    """Return the tile sizes with more than one value; if there is none, the first."""
     names = list(rows[0]["tiles"])
     return [n for n in names if len({r["tiles"][n] for r in rows}) > 1] or names[:1]
 
 
-def _dots(figure: Figure, at: dict, rows: Sequence[Row], x: list[int], scale: float, tokens: Tokens) -> None:
+def _dots(
+    figure: Figure, cell: dict, rows: Sequence[Row], x: list[int], scale: float, tokens: Tokens
+) -> None:
     low = [(rate(r) - r["flops"] / r["p80_ms"] * 1e3) / scale for r in rows]
     high = [(r["flops"] / r["p20_ms"] * 1e3 - rate(r)) / scale for r in rows]
     figure.add_scatter(
-        x=x, y=[rate(r) / scale for r in rows], mode="markers", **at,
+        x=x, y=[rate(r) / scale for r in rows], mode="markers", **cell,
         marker={"size": 7, "color": tokens["input"], "opacity": 0.6},
         error_y={"type": "data", "symmetric": False, "array": high, "arrayminus": low,
                  "color": tokens["dim"], "thickness": 1, "width": 3},
@@ -123,15 +125,15 @@ def _dots(figure: Figure, at: dict, rows: Sequence[Row], x: list[int], scale: fl
     )  # fmt: skip
 
 
-def tiles_told(rows: Sequence[Row], usual: Mapping[str, int]) -> str:
-    """The best combination in words, against the rung's usual one and the worst."""
+def tiles_told(rows: Sequence[Row], default: Mapping[str, int]) -> str:
+    """Return a sentence on the best combination, compared with the rung's default and the worst."""
     top, worst = best(rows), max(rows, key=lambda r: r["median_ms"])
     text = f"Best: {tiles_words(top['tiles'])} with {units.rate(top['flops'], top['median_ms'])} ({units.time_(top['median_ms'])})"
-    before = next((r for r in rows if r["tiles"] == dict(usual)), None)
-    if before and before is not top:
-        overlap = " (their spreads overlap)" if before["p20_ms"] <= top["p80_ms"] else ""
-        text += f", {before['median_ms'] / top['median_ms']:.3g} times as fast as the usual {tiles_words(usual)}{overlap}"
-    elif before:
+    default_row = next((r for r in rows if r["tiles"] == dict(default)), None)
+    if default_row and default_row is not top:
+        overlap = " (their spreads overlap)" if default_row["p20_ms"] <= top["p80_ms"] else ""
+        text += f", {default_row['median_ms'] / top['median_ms']:.3g} times as fast as the usual {tiles_words(default)}{overlap}"
+    elif default_row:
         text += ", the usual combination"
     if worst is not top:
         text += f". Worst: {tiles_words(worst['tiles'])}, {worst['median_ms'] / top['median_ms']:.3g} times as long"
@@ -140,7 +142,7 @@ def tiles_told(rows: Sequence[Row], usual: Mapping[str, int]) -> str:
 
 # -- over the rungs of a ladder ------------------------------------------------------------------
 def ladder(titled: Sequence[tuple[str, Row]], library: Row | None, tokens: Tokens) -> Figure:
-    """(title, row) pairs: the rate as a bar with its spread, and what share of `library`'s it is."""
+    """Draw (title, row) pairs: the rate as a bar with its spread, and its share of `library`'s rate."""
     import plotly.graph_objects as go
 
     rows = [row for _, row in titled]
@@ -181,10 +183,13 @@ def ladder_px(rungs: int) -> int:
 
 # -- over sizes ----------------------------------------------------------------------------------
 def sizes(
-    lines: Sequence[tuple[str, Sequence[tuple[float, Row]]]], x_title: str, here: float | None, tokens: Tokens
+    lines: Sequence[tuple[str, Sequence[tuple[float, Row]]]],
+    x_title: str,
+    page_size: float | None,
+    tokens: Tokens,
 ) -> Figure:
-    """(title, points (size, row)) of each rung: its rate against the size, both logarithmic; p20 to p80 as
-    whiskers. A dotted line stands `here`, at the size of the page."""
+    """Draw (title, points (size, row)) of each rung: its rate over the size, both logarithmic; p20 to p80 as whiskers.
+    A dotted line marks `page_size`, the size chosen on the page."""
     import plotly.graph_objects as go
 
     figure = go.Figure()
@@ -208,7 +213,7 @@ def sizes(
     )  # fmt: skip
     decades = [math.log10(rate(row)) for _, points in lines for _, row in points]
     if max(decades) - min(decades) > 1.5:
-        figure.update_yaxes(dtick=1)  # else Plotly writes a 2 and a 5 between
+        figure.update_yaxes(dtick=1)  # otherwise Plotly writes a 2 and a 5 in between
     figure.update_yaxes(
         type="log",
         exponentformat="none",
@@ -216,8 +221,8 @@ def sizes(
         gridcolor=tokens["line"],
         **_axis(tokens),
     )
-    if here and ticks[0] <= here <= ticks[-1]:
-        figure.add_vline(here, line={"color": tokens["ink"], "width": 1, "dash": "dot"})
+    if page_size and ticks[0] <= page_size <= ticks[-1]:
+        figure.add_vline(page_size, line={"color": tokens["ink"], "width": 1, "dash": "dot"})
     _lay_out(figure, sizes_px(len(lines)), tokens)
     return figure.update_layout(
         showlegend=True,
@@ -229,15 +234,15 @@ def sizes_px(lines: int) -> int:
     return SIZES_PX + 18 * (lines // 3)
 
 
-# -- what all share ------------------------------------------------------------------------------
+# -- shared -------------------------------------------------------------------------------------
 def _rate(row: Row) -> str:
     return units.rate(row["flops"], row["median_ms"])
 
 
-def _unit(most: float) -> tuple[float, str]:
-    """What rates are divided by, and the unit they then have."""
+def _unit(max_rate: float) -> tuple[float, str]:
+    """Return the divisor of rates up to `max_rate`, and their unit after it."""
     for scale, unit in ((1e12, "TFLOP/s"), (1e9, "GFLOP/s"), (1e6, "MFLOP/s")):
-        if most >= scale:
+        if max_rate >= scale:
             return scale, unit
     return 1e3, "kFLOP/s"
 

@@ -1,4 +1,4 @@
-"""The tile size that a curve over tile sizes varies: what fits into a cache at it, and what share passes the cache."""
+"""The tile size that a curve varies: what fits into a cache at each value, and the predicted traffic past the cache."""
 
 from __future__ import annotations
 
@@ -9,13 +9,13 @@ from dataclasses import dataclass
 from kernels.machine.memory_levels import Level
 from visuals.charts.sweeps import Row
 
-MOST_VALUE = 2**12  # of a tile size: larger ones are not told of
+MOST_VALUE = 2**12  # of a tile size, at most
 
 
 @dataclass(frozen=True)
 class Tile:
-    """The tile size that is turned. At a value of it `what` takes `taken(value)` bytes; `share(value, cache)` is what is
-    predicted to pass a cache, as a share of what the naive loops move past it."""
+    """The tile size that varies. At a value of it, `what` needs `taken(value)` bytes. `share(value, cache)` is the
+    predicted traffic past a cache, as a share of the traffic of the naive loops."""
 
     name: str
     what: str  # in the plural
@@ -26,5 +26,5 @@ class Tile:
         return row["tiles"][self.name]
 
     def fills(self, bytes_: int) -> int:
-        """The largest value at which they fit in so many bytes, MOST_VALUE if not less; 0 where none does."""
+        """Return the largest value, up to MOST_VALUE, at which `what` fits into so many bytes; 0 if none does."""
         return bisect_right(range(1, MOST_VALUE + 1), bytes_, key=self.taken)

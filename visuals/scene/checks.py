@@ -1,4 +1,4 @@
-"""The Scene contract (visuals.scene.scene), checked: what breaks it is named when a scene is made."""
+"""Checks of the Scene contract (visuals.scene.scene), run when a scene is made."""
 
 from __future__ import annotations
 
@@ -11,9 +11,9 @@ from visuals.scene.parts import (
     FIELD,
     KINDS,
     MARK,
-    MOST_CELLS,
-    MOST_STEPS,
-    PLACES,
+    MAX_CELLS,
+    MAX_STEPS,
+    MEMORY_SPACES,
     ROLES,
     Captions,
     MatMul,
@@ -27,24 +27,26 @@ from visuals.scene.parts import (
 
 
 def validate(scene: Any) -> None:
-    """Raise SceneError naming the part of the contract that a Scene breaks."""
+    """Raise SceneError that names the part of the contract that a Scene breaks."""
 
     def need(condition, message):
         if not condition:
             raise SceneError(f"scene {scene.key!r}: {message}")
 
     finite = _finite if scene.finite else lambda array: True
-    need(1 <= scene.steps <= MOST_STEPS, f"a scene has 1 to {MOST_STEPS:,} steps, not {scene.steps:,}")
+    need(1 <= scene.steps <= MAX_STEPS, f"a scene has 1 to {MAX_STEPS:,} steps, not {scene.steps:,}")
     tensors = {t.name: t for t in scene.tensors}
     need(len(tensors) == len(scene.tensors), "two tensors share a name")
     for t in scene.tensors:
         _check_tensor(t, need, finite)
     total = sum(t.size for t in scene.tensors)
-    need(total <= MOST_CELLS, f"{total:,} cells; at most {MOST_CELLS:,} are shown")
+    need(total <= MAX_CELLS, f"{total:,} cells; at most {MAX_CELLS:,} are shown")
     for g in scene.groups:
-        need(g.place in PLACES, f"place {g.place!r} is none of {', '.join(PLACES)}")
-    shown = [name for g in scene.groups for row in g.rows for name in row]
-    need(sorted(shown) == sorted(tensors), "the groups must name every tensor once")
+        need(
+            g.memory_space in MEMORY_SPACES, f"place {g.memory_space!r} is none of {', '.join(MEMORY_SPACES)}"
+        )
+    grouped = [name for g in scene.groups for row in g.rows for name in row]
+    need(sorted(grouped) == sorted(tensors), "the groups must name every tensor once")
     for v in scene.views:
         _check_view(v, scene, tensors, need)
     for w in scene.writes:
@@ -69,8 +71,8 @@ def validate(scene: Any) -> None:
         need(finite(r.values), f"reading {r.label!r} has values that are not finite")
         need(r.kind in KINDS, f"reading {r.label!r}: kind {r.kind!r} is no badge")
         need(r.role in ("", *ROLES), f"reading {r.label!r}: role {r.role!r} is none of {', '.join(ROLES)}")
-    for told in scene.told:
-        _check_told(told, tensors, need, finite)
+    for annotation in scene.told:
+        _check_annotation(annotation, tensors, need, finite)
     _check_captions(scene.captions, scene.steps, need, finite)
     if scene.lanes is not None:
         same = len(scene.lanes.warp) == len(scene.lanes.mask) == scene.steps
@@ -131,13 +133,13 @@ def _check_write(w: Write, tensors, steps: int, need, finite) -> None:
 
 
 def _circular(writes: tuple[Write, ...]) -> bool:
-    """Whether some tensor is copied, by way of others, into itself."""
+    """Return whether some tensor is copied, directly or through others, into itself."""
     sources = {}
     for w in writes:
         if w.source:
             sources.setdefault(w.target, set()).add(w.source)
     while sources:
-        free = [target for target, of in sources.items() if not of & sources.keys()]
+        free = [target for target, copied in sources.items() if not copied & sources.keys()]
         if not free:
             return True
         for target in free:
@@ -156,13 +158,13 @@ def _check_matmul(m: MatMul, tensors, steps: int, need) -> None:
     need(counted, f"{m.out}: the terms summed by each step are not told")
 
 
-def _check_told(told: Told, tensors, need, finite) -> None:
-    need({told.of, *told.links} <= tensors.keys(), "what is told of cells names no tensor")
-    size = tensors[told.of].size
-    _check_captions(told.words, size, need, finite, "cell")
-    for source, cells in told.links.items():
+def _check_annotation(annotation: Told, tensors, need, finite) -> None:
+    need({annotation.of, *annotation.links} <= tensors.keys(), "what is told of cells names no tensor")
+    size = tensors[annotation.of].size
+    _check_captions(annotation.words, size, need, finite, "cell")
+    for source, cells in annotation.links.items():
         fits = np.ndim(cells) == 2 and len(cells) == size and _within(cells, -1, tensors[source].size)
-        need(fits, f"what is told of {told.of} leaves {source}")
+        need(fits, f"what is told of {annotation.of} leaves {source}")
 
 
 def _check_sum(s: Sum, tensors, need) -> None:
@@ -183,10 +185,10 @@ def _check_captions(c: Captions, steps: int, need, finite, what: str = "step") -
     need(np.ndim(c.args) == 2, f"captions are filled from one row of numbers a {what}")
     need(_within(c.kind, 0, len(c.templates)), f"a {what} has no caption")
     for template in c.templates:
-        # Filled here and by the player, so no braces but theirs: no "{}", no "{0:.2f}".
-        asked = [int(n) for n in FIELD.findall(template) if n]
+        # Python and the player both fill templates, so only plain numbered fields: no "{}", no "{0:.2f}".
+        fields = [int(n) for n in FIELD.findall(template) if n]
         plain, width = FIELD.sub("", template), np.shape(c.args)[1]
-        fits = not re.search("[{}]", plain) and max(asked, default=-1) < width
+        fits = not re.search("[{}]", plain) and max(fields, default=-1) < width
         need(fits, f"the caption {template[:60]!r} cannot be filled from {width} numbers")
         for _, role in MARK.findall(template):
             need(role in ROLES, f"the caption {template[:60]!r}: role {role!r} is none of {', '.join(ROLES)}")

@@ -1,37 +1,37 @@
-"""CUDA C++ in colours: Pygments reads the words, this module says which of the stage's few kinds each is."""
+"""Syntax highlighting of CUDA C++: Pygments finds the tokens, this module maps them to the stage's few kinds."""
 
 from functools import lru_cache
 
 KINDS = ("", "comment", "keyword", "type", "builtin", "string", "directive")
 
-VARIABLES = frozenset({"threadIdx", "blockIdx", "blockDim", "gridDim", "warpSize"})
-# What Pygments takes for plain names.
-NUMBERS = frozenset(
+BUILTINS = frozenset({"threadIdx", "blockIdx", "blockDim", "gridDim", "warpSize"})
+# Types that Pygments reports as plain names.
+EXTRA_TYPES = frozenset(
     "half half2 __half __half2 __nv_bfloat16 __nv_bfloat162 double3 double4 uchar ushort uint ulong".split()
 )
 
 
 def runs(text: str) -> list[tuple[int, int]]:
-    """(index into KINDS, length) of each run, in order; together they are the text, newlines included.
+    """Return (index into KINDS, length) of each run, in order; together they are the text, newlines included.
 
-    Lengths count characters: equal to the browser's while no character lies beyond U+FFFF.
+    Lengths count characters. They equal the browser's as long as no character is beyond U+FFFF.
     """
     return list(_runs(text))
 
 
 @lru_cache(maxsize=256)
 def _runs(text: str) -> tuple[tuple[int, int], ...]:
-    from pygments.lexers.c_like import CudaLexer  # the package's own door breaks where threads meet in it
+    from pygments.lexers.c_like import CudaLexer  # importing it from pygments.lexers is not thread-safe
 
-    # A lexer wants its last line ended; what that adds is cut off again. Its plain entry point leaves
-    # the text as it is, where the usual one trims it.
+    # A lexer needs a newline at the end, which is cut off again. get_tokens_unprocessed leaves the text as it is;
+    # get_tokens would trim it.
     merged = []
-    left = len(text)
+    remaining = len(text)
     for _, token, piece in CudaLexer().get_tokens_unprocessed(text + "\n"):
-        length = min(len(piece), left)
+        length = min(len(piece), remaining)
         if not length:
             continue
-        left -= length
+        remaining -= length
         kind = KINDS.index(_kind(token, piece))
         if merged and merged[-1][0] == kind:
             length += merged.pop()[1]
@@ -42,11 +42,11 @@ def _runs(text: str) -> tuple[tuple[int, int], ...]:
 def _kind(token, word: str) -> str:
     from pygments.token import Comment, Keyword, Name, Operator, String
 
-    if word in VARIABLES and token in Name:
+    if word in BUILTINS and token in Name:
         return "builtin"
-    if word in NUMBERS and token in Name:
+    if word in EXTRA_TYPES and token in Name:
         return "type"
-    # Two underscores in front are the compiler's own words: __restrict__, __launch_bounds__, __shfl_down_sync
+    # Two leading underscores mark words of the compiler: __restrict__, __launch_bounds__, __shfl_down_sync
     if word.startswith("__") and (token in Name or token in Keyword):
         return "keyword"
     if token in Comment.Preproc or token in Comment.PreprocFile:

@@ -14,23 +14,24 @@ VERSION = 2
 ROLES = ("input", "filter", "output", "workspace")
 
 
-# {0} of a template; [text](role) in it.
+# {0} in a template.
 FIELD = re.compile(r"\{\{|\}\}|\{([0-9]+)\}")
 
 
+# [text](role) in a template.
 MARK = re.compile(r"\[([^\]]*)\]\((\w+)\)")
 
 
-PLACES = ("global", "workspace", "shared", "registers")
+MEMORY_SPACES = ("global", "workspace", "shared", "registers")
 
 
 KINDS = ("", "measured", "counted", "recorded", "predicted")
 
 
-MOST_STEPS, MOST_CELLS = 100_000, 1_000_000
+MAX_STEPS, MAX_CELLS = 100_000, 1_000_000
 
 
-HUGE = 1e15  # beyond what digits can tell
+HUGE = 1e15  # from here on, captions print a power of ten
 
 
 class SceneError(ValueError):
@@ -47,12 +48,12 @@ class Tensor:
     rows: int
     cols: int
     values: np.ndarray | None = None  # float32, planes*rows*cols, before the first step
-    origin: tuple[int, int, int] = (0, 0, 0)  # index of cell 0 in the whole tensor: the part shown
-    note: str = ""  # beside the title: its size, or which part of a whole
-    plane_name: str = ""  # what a plane is: "channel", "filter"; "" where there is but one sort
+    origin: tuple[int, int, int] = (0, 0, 0)  # index of cell 0 in the whole tensor, where a part is shown
+    note: str = ""  # beside the title: its size, or which part of a whole it is
+    plane_name: str = ""  # what a plane is: "channel", "filter"; "" if there is only one sort
     pad: tuple[int, int, int, int] = (0, 0, 0, 0)  # padding drawn round each plane: top, left, bottom, right
-    partial: bool = False  # a part of a larger whole is shown
-    col_index: np.ndarray | None = None  # the whole tensor's column of each one shown, where not consecutive
+    partial: bool = False  # whether only a part of a larger tensor is shown
+    col_index: np.ndarray | None = None  # each column's index in the whole tensor; None if consecutive
 
     @property
     def size(self) -> int:
@@ -61,23 +62,23 @@ class Tensor:
 
 @dataclass(frozen=True)
 class Group:
-    """A region of the stage: rows of tensors, by name, that live in one of PLACES."""
+    """A region of the stage: rows of tensors, by name, in one of MEMORY_SPACES."""
 
     rows: tuple[tuple[str, ...], ...]
-    place: str = "global"
+    memory_space: str = "global"
     title: str = ""  # above the region: "shared memory of block (0, 0)"
 
 
 @dataclass(frozen=True)
 class Write:
-    """Cell cells[k] of `target` is written at step steps[k % len(steps)]: with values[k], or with a copy of
-    cell index[k] of `source` (-1: a zero of the padding). Without `cells`, all cells in their order."""
+    """A write of cell cells[k] of `target` at step steps[k % len(steps)]: with values[k], or with a copy of
+    cell index[k] of `source` (-1: a zero of the padding). Without `cells`, all cells are written in their order."""
 
     target: str
     steps: np.ndarray  # integer
-    values: np.ndarray | None = None  # float32, one a write
+    values: np.ndarray | None = None  # float32, one per write
     source: str = ""
-    index: np.ndarray | None = None  # integer, one a write
+    index: np.ndarray | None = None  # integer, one per write
     cells: np.ndarray | None = None  # integer
 
 
@@ -85,12 +86,12 @@ class Write:
 class View:
     tensor: str
     source: str
-    index: np.ndarray  # integer, one a cell: of the source; -1: a zero of the padding
+    index: np.ndarray  # integer, one per cell: the cell of the source; -1: a zero of the padding
 
 
 @dataclass(frozen=True)
 class Read:
-    """Step t reads cells[start[t] : start[t + 1]] of `source`."""
+    """Reads by step: step t reads cells[start[t] : start[t + 1]] of `source`."""
 
     source: str
     start: np.ndarray  # integer, steps + 1
@@ -102,27 +103,27 @@ class MatMul:
     left: str
     right: str
     out: str
-    rest: np.ndarray | None = None  # float32, one an out cell
-    upto: np.ndarray | None = None  # integer, one a step
+    rest: np.ndarray | None = None  # float32, one per cell of `out`
+    upto: np.ndarray | None = None  # integer, one per step
 
 
 @dataclass(frozen=True)
 class Sum:
-    """Of cell i of `out`: its terms k are start[i] .. start[i + 1] - 1, each factors[k] * right[cells[k]]."""
+    """Cell i of `out` as a sum: its terms k are start[i] .. start[i + 1] - 1, each factors[k] * right[cells[k]]."""
 
     out: str
     right: str
     start: np.ndarray  # integer, out's cells + 1
     cells: np.ndarray  # integer
-    factors: np.ndarray  # float32; integer, cells of `left`, where there is one
+    factors: np.ndarray  # float32; with `left`: integer, cells of it
     left: str = ""
-    rest: str = ""  # what terms that are not shown come from: "channels"
+    rest: str = ""  # where the terms that are not shown come from: "channels"
 
 
 @dataclass(frozen=True)
 class Reading:
     label: str  # "sectors read", "m, running maximum"
-    values: np.ndarray  # one a step
+    values: np.ndarray  # one per step
     kind: str = ""  # the badge of a counter; "" for a value of the algorithm itself
     role: str = ""  # the colour of such a value
 
@@ -131,18 +132,18 @@ class Reading:
 class Source:
     file: str  # shown as the pane's title
     text: str
-    lines: np.ndarray  # integer, the file's line lit at each step; one number where it never changes
-    first: int = 1  # the file's line that `text` begins with
-    notes: dict[int, str] = field(default_factory=dict)  # by line: what stands in its margin
+    lines: np.ndarray  # integer, the file's line lit at each step; one number if it never changes
+    first: int = 1  # the line of the file at which `text` begins
+    notes: dict[int, str] = field(default_factory=dict)  # by line: the text in its margin
     detail: str = ""  # beside the file's name: registers, shared memory
 
 
 @dataclass(frozen=True)
 class Lanes:
-    """The warp a step is about: its number and which of its 32 lanes take part (bit i: lane i)."""
+    """The warp of each step: its number and its active lanes (bit i: lane i)."""
 
-    warp: np.ndarray  # integer, one a step; -1: no one warp
-    mask: np.ndarray  # uint32, one a step
+    warp: np.ndarray  # integer, one per step; -1: no single warp
+    mask: np.ndarray  # uint32, one per step
 
 
 @dataclass(frozen=True)
@@ -155,5 +156,5 @@ class Captions:
 @dataclass(frozen=True)
 class Told:
     of: str
-    words: Captions  # a row a cell, where those of a scene have one a step
+    words: Captions  # one row per cell; the captions of a scene have one row per step
     links: Mapping[str, np.ndarray] = field(default_factory=dict)  # integer (cells, n) by tensor; -1: none

@@ -1,7 +1,7 @@
-"""A scene as what crosses to the browser: a JSON-able dict and one block of bytes, read by stage/decode.js.
+"""A scene as it is sent to the browser: a JSON-able dict and one block of bytes, read by stage/decode.js.
 
-Arrays travel in the block as {dtype, offset, length}: f4, u1, u2, i2 or i4, little endian, the narrowest
-that holds the values; offsets are multiples of 4.
+Arrays are in the block; the dict holds {dtype, offset, length} of each: f4, u1, u2, i2 or i4, little endian, the
+narrowest that holds the values. Offsets are multiples of 4.
 """
 
 from __future__ import annotations
@@ -14,13 +14,14 @@ from visuals.scene.scene import Scene
 
 
 class Block:
-    """The bytes of a scene as they grow."""
+    """The bytes of a scene, array after array."""
 
     def __init__(self):
         self.bytes = bytearray()
 
     def put(self, array) -> dict | None:
-        """Where the array went; None for None."""
+        """Append an array and return its {dtype, offset, length}; None for None. SceneError if integers need over 32
+        bits."""
         if array is None:
             return None
         flat = _narrow(np.asarray(array).ravel())
@@ -31,7 +32,7 @@ class Block:
 
 
 def payload(scene: Scene) -> tuple[dict, bytes]:
-    """(meta, block) of a scene."""
+    """Return (meta, block) of a scene."""
     block = Block()
     put = block.put
     meta = {
@@ -43,7 +44,8 @@ def payload(scene: Scene) -> tuple[dict, bytes]:
         "orderName": scene.order_name,
         "orderNote": scene.order_note,
         "groups": [
-            {"rows": [list(row) for row in g.rows], "place": g.place, "title": g.title} for g in scene.groups
+            {"rows": [list(row) for row in g.rows], "place": g.memory_space, "title": g.title}
+            for g in scene.groups
         ],
         "tensors": [_tensor(t, put) for t in scene.tensors],
         "writes": [_write(w, scene, put) for w in scene.writes],
@@ -85,7 +87,7 @@ def payload(scene: Scene) -> tuple[dict, bytes]:
 
 
 def _factors(s: Sum, put) -> dict:
-    """Cells as they are; numbers, of which few differ, as {values, index}."""
+    """Send cells as they are, and numbers, few of which differ, as {values, index}."""
     if s.left:
         return put(s.factors)
     values, index = np.unique(np.asarray(s.factors, np.float32), return_inverse=True)
@@ -93,7 +95,8 @@ def _factors(s: Sum, put) -> dict:
 
 
 def _captions(c: Captions, put, cols: int = 0) -> dict:
-    """Numbers of cells, `cols` in a row, that are sums of one of their row and one of their column travel as these."""
+    """Send captions. With `cols` cells to a row, numbers that are a row term plus a column term are sent as these
+    terms."""
     args = np.asarray(c.args)
     return {
         "templates": list(c.templates),
@@ -123,8 +126,8 @@ def _tensor(t: Tensor, put) -> dict:
 
 
 def _write(w: Write, scene: Scene, put) -> dict:
-    """An index that is a sum, index[i, j] = row[i] + col[j] wherever it is not -1, travels as {row, col,
-    padding}: two short arrays and the flat places of the -1."""
+    """Send a write. An index that is a sum, index[i, j] = row[i] + col[j] wherever it is not -1, is sent as {row, col,
+    padding}: two short arrays and the flat positions of the -1."""
     index = w.index
     if index is not None:
         index = put(index) if w.cells is not None else _index(index, scene.tensor(w.target), put)
@@ -150,14 +153,14 @@ def _source(s: Source, put) -> dict:
     }
 
 
-def _index(index: np.ndarray, of: Tensor, put) -> dict:
-    """The source's cells for all cells of a tensor."""
-    terms = _as_sum(np.asarray(index).reshape(-1, of.cols))
+def _index(index: np.ndarray, tensor: Tensor, put) -> dict:
+    """Send the source's cells for all cells of a tensor, as terms of a sum if possible."""
+    terms = _as_sum(np.asarray(index).reshape(-1, tensor.cols))
     return put(index) if terms is None else {name: put(array) for name, array in terms.items()}
 
 
 def _outer(args: np.ndarray, put) -> dict:
-    """Of args [rows, cols, n]: as {row, col} where args[i, j] = row[i] + col[j], else as they are."""
+    """Send args [rows, cols, n] as {row, col} if args[i, j] = row[i] + col[j], else as they are."""
     row, col = args[:, 0], args[0] - args[0, 0]
     if args.dtype.kind not in "iu" or not (row[:, None] + col == args).all():
         return put(args)
@@ -165,8 +168,8 @@ def _outer(args: np.ndarray, put) -> dict:
 
 
 def _as_sum(index: np.ndarray) -> dict[str, np.ndarray] | None:
-    """Arrays row, col with index[i, j] = row[i] + col[j] where it is not -1, and the flat places of the
-    -1; None where the index is no such sum (or no line of it is free of -1 to read the terms from)."""
+    """Return arrays row, col with index[i, j] = row[i] + col[j] where it is not -1, and the flat positions of the -1.
+    None if the index is no such sum, or if no row or no column of it is free of -1 to read the terms from."""
     inside = index >= 0
     full_row, full_col = inside.all(axis=1), inside.all(axis=0)
     if not (full_row.any() and full_col.any()):

@@ -1,4 +1,4 @@
-"""What scenes record step by step, and what their notes and tables have in common."""
+"""Recorder of a scene's steps, and helpers for its matrices, reads and tables."""
 
 from __future__ import annotations
 
@@ -10,12 +10,12 @@ import numpy as np
 
 from visuals.scene.parts import Captions, Read, Reading, Tensor, Write
 
-Said = Mapping[str, tuple[int, str]]  # kind of step: (which line of the source, template)
+Said = Mapping[str, tuple[int, str]]  # kind of step: (which line of the source is lit, caption template)
 
 
 @dataclass
 class Recorder:
-    """Steps as they come, and what each of them says, writes, reads and moves. `put`, `copy` and `look` are of the last
+    """Recorder of steps: the caption, writes, reads and bytes of each. `put`, `copy` and `look` add to the last
     step."""
 
     said: Said
@@ -36,21 +36,21 @@ class Recorder:
         return len(self.kinds) - 1
 
     def put(self, target: str, values: np.ndarray, cells: np.ndarray | None = None) -> None:
-        """The step writes numbers; into all cells in their order where `cells` is left out."""
+        """Record that the step writes numbers; without `cells`, into all cells in their order."""
         values = np.ravel(values).astype(np.float32)
         self._values[target].append(
             (self.now, np.arange(values.size) if cells is None else np.ravel(cells), values)
         )
 
     def copy(self, target: str, source: str, index: np.ndarray, cells: np.ndarray | None = None) -> None:
-        """The step copies cells of `source`; -1 becomes a zero."""
+        """Record that the step copies cells of `source`; -1 becomes a zero."""
         index = np.ravel(index)
         self._copies[target, source].append(
             (self.now, np.arange(index.size) if cells is None else np.ravel(cells), index)
         )
 
     def look(self, source: str, cells: np.ndarray) -> None:
-        """The step reads cells without copying them."""
+        """Record that the step reads cells without copying them."""
         self._reads[source][self.now] = np.unique(np.ravel(cells))
 
     # -- parts of a scene ---------------------------------------------------------------------------
@@ -60,25 +60,25 @@ class Recorder:
 
     def writes(self) -> tuple[Write, ...]:
         out = []
-        for target, told in self._values.items():
-            steps, cells, values = self._joined(told)
+        for target, events in self._values.items():
+            steps, cells, values = self._joined(events)
             out.append(Write(target, steps, values, cells=cells))
-        for (target, source), told in self._copies.items():
-            steps, cells, index = self._joined(told)
+        for (target, source), events in self._copies.items():
+            steps, cells, index = self._joined(events)
             out.append(Write(target, steps, source=source, index=index, cells=cells))
         return tuple(out)
 
     @staticmethod
-    def _joined(told: list) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-        steps, cells, more = zip(*told, strict=True)
+    def _joined(events: list) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+        steps, cells, more = zip(*events, strict=True)
         count = [len(c) for c in cells]
         return np.repeat(steps, count), np.concatenate(cells).astype(int), np.concatenate(more)
 
     def reads(self) -> tuple[Read, ...]:
         none = np.zeros(0, int)
         return tuple(
-            reads_of(name, [told.get(t, none) for t in range(self.steps)])
-            for name, told in self._reads.items()
+            reads_of(name, [cells.get(t, none) for t in range(self.steps)])
+            for name, cells in self._reads.items()
         )
 
     def captions(self) -> Captions:
@@ -87,16 +87,16 @@ class Recorder:
         )
 
     def marks(self) -> np.ndarray:
-        """int64[steps]: which line of the source is lit."""
+        """Return int64[steps]: which line of the source is lit."""
         return np.array([mark for mark, _ in self.said.values()])[self.kinds]
 
-    def readings(self, whose: str, tiles: bool = True) -> tuple[Reading, ...]:
-        """Bytes that the kernels' threads have asked for so far."""
-        told = [n if n[-1] < 2**31 else n.astype(np.float32) for n in np.cumsum(self.moved, axis=0).T]
+    def readings(self, prefix: str, tiles: bool = True) -> tuple[Reading, ...]:
+        """Return readings of the bytes that the kernels' threads have requested so far."""
+        totals = [n if n[-1] < 2**31 else n.astype(np.float32) for n in np.cumsum(self.moved, axis=0).T]
         labels = ("bytes read from global memory", "written to it", "to and from shared memory")
         return tuple(
-            Reading(f"{whose}{label}" if n == 0 else label, values, "predicted")
-            for n, (label, values) in enumerate(zip(labels, told, strict=True))
+            Reading(f"{prefix}{label}" if n == 0 else label, values, "predicted")
+            for n, (label, values) in enumerate(zip(labels, totals, strict=True))
             if n < 2 or tiles
         )
 
@@ -105,7 +105,7 @@ def matrix(
     name: str, role: str, size: tuple[int, int], at: tuple[int, int], whole: tuple[int, int],
     values: np.ndarray | None = None,
 ) -> Tensor:  # fmt: skip
-    """A matrix of which `size` rows and columns from `at` on are shown."""
+    """Return a matrix of which `size` rows and columns, from index `at` on, are shown."""
     flat = None if values is None else np.ravel(values)
     note = _note(size, at, whole)
     return Tensor(name, name, name, role, 1, *size, flat, (0, *at), note, partial=size != whole)
@@ -114,24 +114,24 @@ def matrix(
 def _note(size: tuple[int, int], at: tuple[int, int], whole: tuple[int, int]) -> str:
     if size == whole:
         return f"{whole[0]:,} × {whole[1]:,}"
-    told = ", ".join(f"{first:,}–{first + count - 1:,}" for first, count in zip(at, size, strict=True))
-    return f"part {told} of {whole[0]:,} × {whole[1]:,}"
+    ranges = ", ".join(f"{first:,}–{first + count - 1:,}" for first, count in zip(at, size, strict=True))
+    return f"part {ranges} of {whole[0]:,} × {whole[1]:,}"
 
 
-def read_of(name: str, steps: int, told: list) -> Read:
+def read_of(name: str, steps: int, cells_at: list) -> Read:
     count = np.zeros(steps + 1, int)
-    for t, cells in told:
+    for t, cells in cells_at:
         count[t + 1] = len(cells)
-    return Read(name, np.cumsum(count), np.concatenate([cells for _, cells in told]))
+    return Read(name, np.cumsum(count), np.concatenate([cells for _, cells in cells_at]))
 
 
 def table(args: list[tuple]) -> np.ndarray:
-    """float64[steps, n]: the numbers of each step, filled up with zeros."""
+    """Return float64[steps, n]: the numbers of each step, filled up with zeros."""
     width = max(map(len, args))
     return np.array([(*row, *[0] * (width - len(row))) for row in args], float)
 
 
 def reads_of(source: str, cells: Sequence[np.ndarray]) -> Read:
-    """A Read of so many cells at each step."""
+    """Return a Read of these cells at each step."""
     start = np.cumsum([0, *(len(c) for c in cells)])
     return Read(source, start, np.concatenate([np.asarray(c, int) for c in cells]))

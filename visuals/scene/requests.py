@@ -1,7 +1,7 @@
-"""What scenes of warps have in common: a request's sectors, its passes over the banks, a line's margin.
+"""Memory requests of a warp, for scenes: the sectors of a request and its wavefronts over the banks.
 
-A request is one memory instruction of one warp: where each of its 32 lanes begins, in bytes, which of them ask
-(`mask`, bit i: lane i) and how many bytes each asks for. The rules are those of the counters.
+A request is one memory instruction of one warp: the byte at which each of its 32 lanes begins, which lanes are active
+(`mask`, bit i: lane i) and how many bytes each lane requests. The rules are those of the counters.
 """
 
 from __future__ import annotations
@@ -19,75 +19,75 @@ ORDER_NOTE = (
 
 
 def lanes_of(mask: int) -> np.ndarray:
-    """int64[n]: the lanes whose bit is set."""
+    """Return int64[n]: the lanes whose bit is set."""
     return np.flatnonzero(int(mask) >> np.arange(LANES) & 1)
 
 
 def mask_of(lanes: np.ndarray) -> int:
-    """The bits of some lanes."""
+    """Return the mask of some lanes."""
     return int((np.uint64(1) << np.asarray(lanes).astype(np.uint64)).sum())
 
 
 def sectors(elements: np.ndarray) -> int:
-    """Different 32-byte sectors under float32 elements of a buffer that starts aligned."""
+    """Count the different 32-byte sectors of float32 elements of an aligned buffer."""
     return len(np.unique(elements * 4 // SECTOR))
 
 
 def traffic(elements: np.ndarray) -> tuple[int, int, int]:
-    """(lanes, sectors, fewest possible sectors) of one access to float32 elements."""
+    """Return (lanes, sectors, fewest possible sectors) of one access to float32 elements."""
     return len(elements), sectors(elements), -(-len(elements) * 4 // SECTOR)
 
 
 def sectors_asked(byte: np.ndarray, mask: int, width: int) -> tuple[int, int]:
-    """(sectors that a global request touches, fewest that would hold what it asks for)."""
+    """Return (sectors that a global request touches, fewest sectors that hold its bytes)."""
     _, word = _words(byte, lanes_of(mask), width)
     return len(np.unique(word // WORDS)), -(-len(word) // WORDS)
 
 
 def bank_places(byte: np.ndarray, mask: int, width: int) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """(pass, bank, lane), one entry a word that a shared request touches. In a pass each bank serves one
-    word, to every lane that asks for it; words that meet in a bank take turns. Wide requests go by parts of
-    the warp, as counters.wavefronts says."""
+    """Return (wavefront, bank, lane), one entry per word that a shared request touches. In a wavefront each bank
+    delivers one word, to every lane that requests it; two words of one bank need two wavefronts. Wide requests are
+    split into parts of the warp, as counters.wavefronts says."""
     first, parts = 0, []
-    for lanes in _together(byte, lanes_of(mask), width):
+    for lanes in _lane_groups(byte, lanes_of(mask), width):
         lane, word = _words(byte, lanes, width)
-        turn = np.zeros(len(word), int)
+        wavefront = np.zeros(len(word), int)
         for bank in np.unique(word % BANKS):
-            here = np.flatnonzero(word % BANKS == bank)
-            turn[here] = np.arange(len(here))
-        parts.append((first + turn, word % BANKS, lane))
-        first += int(turn.max()) + 1
+            same_bank = np.flatnonzero(word % BANKS == bank)
+            wavefront[same_bank] = np.arange(len(same_bank))
+        parts.append((first + wavefront, word % BANKS, lane))
+        first += int(wavefront.max()) + 1
     return tuple(np.concatenate(column) for column in zip(*parts, strict=True))
 
 
 def _words(byte: np.ndarray, lanes: np.ndarray, width: int) -> tuple[np.ndarray, np.ndarray]:
-    """(lane, word) of the different words that lanes ask for, each with the first lane that does."""
-    wide = max(1, width // WORD)
-    word = (byte[lanes].astype(np.int64)[:, None] // WORD + np.arange(wide)).ravel()
+    """Return (lane, word) of the different words that lanes request, each with the first lane that requests it."""
+    words_per_lane = max(1, width // WORD)
+    word = (byte[lanes].astype(np.int64)[:, None] // WORD + np.arange(words_per_lane)).ravel()
     _, first = np.unique(word, return_index=True)
     first.sort()
-    return np.repeat(lanes, wide)[first], word[first]
+    return np.repeat(lanes, words_per_lane)[first], word[first]
 
 
-def _together(byte: np.ndarray, lanes: np.ndarray, width: int) -> list[np.ndarray]:
-    """The lanes that are served together: all of them for up to 4 bytes a lane, halves of the warp for 8,
-    quarters for 16; two such parts still go together where neighbours ask for the same."""
+def _lane_groups(byte: np.ndarray, lanes: np.ndarray, width: int) -> list[np.ndarray]:
+    """Return the groups of lanes that share wavefronts: all lanes for up to 4 bytes a lane, halves of the warp for 8,
+    quarters for 16. Two such parts still share if neighbouring lanes request the same word."""
     if width <= WORD:
         return [lanes]
-    on = np.zeros(LANES, bool)
-    on[lanes] = True
+    is_active = np.zeros(LANES, bool)
+    is_active[lanes] = True
     span, groups = 256 // width, []
     for start in range(0, LANES, span):
-        at = np.arange(start, start + span)
+        group_lanes = np.arange(start, start + span)
         same = False
-        for apart in (1, 2):
-            other = at ^ apart
-            both = on[at] & on[other]
-            same |= not (byte[at] // WORD != byte[other] // WORD)[both].any()
-        groups += [at] if same else [at[: span // 2], at[span // 2 :]]
-    return [kept for g in groups if len(kept := g[on[g]])]
+        for distance in (1, 2):
+            neighbours = group_lanes ^ distance
+            both_active = is_active[group_lanes] & is_active[neighbours]
+            same |= not (byte[group_lanes] // WORD != byte[neighbours] // WORD)[both_active].any()
+        groups += [group_lanes] if same else [group_lanes[: span // 2], group_lanes[span // 2 :]]
+    return [active for g in groups if len(active := g[is_active[g]])]
 
 
 def fewest_passes(byte: np.ndarray, mask: int, width: int) -> int:
-    """Passes over the banks that a shared request takes where no two words meet in one."""
-    return len(_together(byte, lanes_of(mask), width))
+    """Count the wavefronts that a shared request takes without bank conflicts."""
+    return len(_lane_groups(byte, lanes_of(mask), width))

@@ -1,37 +1,35 @@
 """The Scene contract: what the stage shows, as data. Documented here and nowhere else.
 
-A scene is tensors (grids of cells), what is written into them at which step, and what is said of each
-step. The picture at step t is a pure function of (scene, t), so pause, scrub, deep link, export and test
-come free.
+A scene is tensors (grids of cells), what is written into them at which step, and a caption for each step. The picture
+at step t is a pure function of (scene, t), so pause, scrub, deep link, export and test need no further code.
 
 * A **Tensor** is `planes` grids of rows x cols, drawn side by side; cell indices are flat in
-  (plane, row, col) order. Its `role` is its colour. `values` is what it holds before the first step; a cell
-  that nothing has been written to is a ghost. A tensor that is never written and holds nothing is one that
-  an algorithm avoids: its cells are air.
-* **Group**s are regions of the stage, each in one place: global memory, workspace, shared memory, registers.
-* A **Write** says which cells get new values at which steps: numbers, or copies of another tensor's cells,
-  which then keep the hue of where they came from. A cell may be written again: the last write counts. A copy
-  made at step t sees what was written up to and including t; it may not read what nothing has written yet, and
-  copies may not go round in a circle.
-* A **View** says what the cells of a tensor that is never written would hold: those of another tensor. A copy from a
-  view is a copy from there.
-* A **Read** says which cells a step reads without copying them.
+  (plane, row, col) order. Its `role` sets its colour. `values` are its values before the first step; a cell that
+  has not been written yet is a ghost. A tensor without values that is never written is one that an algorithm
+  avoids: its cells are air.
+* **Group**s are regions of the stage, each in one memory space: global memory, workspace, shared memory, registers.
+* A **Write** gives cells new values at certain steps: numbers, or copies of another tensor's cells, which then keep
+  the hue of their source. A cell may be written again: the last write counts. A copy made at step t sees all writes
+  up to and including t. It may not read a cell that is not written yet, and copies may not form a cycle.
+* A **View** shows another tensor's cells as the cells of a tensor that is never written. A copy from a view is a copy
+  from that other tensor.
+* A **Read** lists the cells that a step reads without copying them.
 * A **MatMul** says out[m, j] = sum_i left[m, i] * right[i, j] + rest[m, j], where left and right are read as
-  (rows, cols) and out, in its flat order, as (left's rows, right's cols). `rest` is what the terms outside the part
-  shown add (None where nothing is left out); `upto[t]` how many terms are in the sum after step t (None: all
-  of them, as soon as it is written).
-* A **Told** says of each cell of a tensor what it is made of, where no copy and no product does: a sentence filled from
-  its own numbers, and the cells of other tensors that light with it.
+  (rows, cols) and out, in its flat order, as (left's rows, right's cols). `rest` is the sum of the terms outside the
+  part shown (None if nothing is left out); `upto[t]` is the number of terms in the sum after step t (None: all of
+  them, as soon as it is written).
+* A **Told** explains each cell of a tensor that no copy and no product explains: a caption filled from numbers of the
+  cell, and the cells of other tensors that are highlighted with it.
 * A **Sum** says out[i] = the sum of factor * right over the terms start[i] .. start[i + 1] - 1: the factors are
-  numbers, or cells of `left`. All of them count as they stood when out[i] was written.
-* **Readings** are numbers that tick with the steps: counters with their badge, running values of the
+  numbers, or cells of `left`. Each counts with its value at the step that writes out[i].
+* **Readings** are numbers that change with the steps: counters with their badge, running values of the
   algorithm (a maximum, a sum) with their role.
-* **Captions** are templates with {0}, {1} ... filled from numbers, one row a step; words that name a role are
+* **Captions** are templates with {0}, {1} ... filled from numbers, one row per step; words that name a role are
   written [text](role). `caption(t)` is the text form of step t.
-* **Source** is the kernel's CUDA text, the line lit at each step and notes in the margin; **Lanes** the
-  warp a step follows and its active lanes.
+* **Source** is the kernel's CUDA text, the line lit at each step and notes in the margin; **Lanes** are the
+  warp of a step and its active lanes.
 
-visuals/scene/payload.py turns a scene into what crosses to the browser.
+visuals/scene/payload.py turns a scene into what is sent to the browser.
 """
 
 from __future__ import annotations
@@ -63,13 +61,13 @@ from visuals.scene.parts import (
 
 @dataclass(frozen=True)
 class Scene:
-    key: str  # equal keys mean equal scenes; a player keeps its step while the key stays
+    key: str  # equal keys mean equal scenes; a player keeps its step while the key stays the same
     title: str
     tensors: tuple[Tensor, ...]
     groups: tuple[Group, ...]
     steps: int
     step_name: str  # what one step is: "column"
-    order_name: str  # in whose order the steps run: "explaining order"
+    order_name: str  # the order of the steps: "explaining order"
     order_note: str  # how that order differs from the GPU's
     writes: tuple[Write, ...]
     captions: Captions
@@ -91,11 +89,11 @@ class Scene:
         return next(t for t in self.tensors if t.name == name)
 
     def write(self, target: str) -> Write:
-        """The first write into a tensor."""
+        """Return the first write into a tensor."""
         return next(w for w in self.writes if w.target == target)
 
     def caption(self, t: int) -> str:
-        """The sentence of step t with its role marks taken out: the scene's text form."""
+        """Return the caption of step t without its role marks: the scene's text form."""
         return MARK.sub(r"\1", self.marked_caption(t))
 
     def marked_caption(self, t: int) -> str:
@@ -104,14 +102,14 @@ class Scene:
         return template.format(*(number(a) for a in (args.astype("f4") if args.dtype.kind == "f" else args)))
 
     def cells(self, name: str, t: int | None = None) -> np.ndarray:
-        """float32: values of a tensor's cells after step t (the last when left out), NaN where unwritten."""
+        """Return the values of a tensor's cells after step t (default: the last) as float32, NaN where unwritten."""
         tensor, last = self.tensor(name), self.steps - 1 if t is None else t
         values = np.full(tensor.size, np.nan, np.float32)
         if tensor.values is not None:
             values[:] = np.ravel(tensor.values)
         steps, cells, written = self._events(name)
         done = np.searchsorted(steps, last, side="right")
-        values[cells[:done]] = written[:done]  # where a cell comes twice, the later write stays
+        values[cells[:done]] = written[:done]  # if a cell occurs twice, the later write wins
         return values
 
     @cached_property
@@ -119,7 +117,7 @@ class Scene:
         return {}
 
     def _events(self, name: str) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-        """(step, cell, value) of every write into a tensor, in order of the steps."""
+        """Return (step, cell, value) of every write into a tensor, in order of the steps."""
         if name not in self._known:
             parts = [self.written(w) for w in self.writes if w.target == name]
             columns = [np.concatenate(column) for column in zip(*parts, strict=True)] or [
@@ -140,14 +138,15 @@ class Scene:
                 index = np.append(np.ravel(v.index), -1).astype(int)[index]
                 w = replace(w, source=v.source, index=index)
         moments = np.unique(steps) if any(other.target == w.source for other in self.writes) else [None]
-        for t in moments:  # a source that never changes is asked once
-            now = steps == t if t is not None else np.ones(cells.size, bool)
-            values[now] = np.append(self.cells(w.source, t), np.float32(0))[index[now]]
+        for t in moments:  # a source that never changes is read once
+            written_at_t = steps == t if t is not None else np.ones(cells.size, bool)
+            values[written_at_t] = np.append(self.cells(w.source, t), np.float32(0))[index[written_at_t]]
         return steps, cells, values
 
 
 def number(v: float) -> str:
-    """As captions print it: whole numbers plain, others to four digits, a true minus; a power of ten from 10^15 on."""
+    """Format a number as captions print it: integers plain, others to four digits, with "−"; from 10^15 on a power of
+    ten."""
     if not np.isfinite(v):
         return "NaN" if np.isnan(v) else "∞" if v > 0 else "−∞"
     if abs(v) >= HUGE:

@@ -1,4 +1,4 @@
-"""A CUDA source beside a scene: the line that runs, notes in its margin, the resources of its kernel."""
+"""The CUDA source beside a scene: the line that runs, notes in its margin, the resources of its kernel."""
 
 from __future__ import annotations
 
@@ -16,7 +16,8 @@ from visuals.scene.parts import Source
 
 
 def margin(counters: Counters, file: str) -> dict[int, str]:
-    """By line of `file`: what the launch moved, the passes over the banks, and where warps parted."""
+    """Return, by line of `file`, the launch's sectors, its wavefronts and conflicts of shared memory, and its
+    divergence."""
     notes = {}
     for line, c in counters.lines.items():
         parts = []
@@ -34,27 +35,27 @@ def margin(counters: Counters, file: str) -> dict[int, str]:
     return notes
 
 
-def source_of(file: str, marks: Sequence[str | re.Pattern], kind: np.ndarray, **more) -> Source:
-    """A CUDA source without its opening comment; at a step of kind n the first line with marks[n], a text or a
-    pattern, is lit. ValueError where a mark stands nowhere: then the file has changed and the marks have not."""
+def source_of(file: str, marks: Sequence[str | re.Pattern], kind: np.ndarray, **fields) -> Source:
+    """Return a CUDA source without its opening comment. At a step of kind n the first line with marks[n], a text or a
+    pattern, is lit. ValueError if no line has a mark: then the file has changed and the marks have not."""
     lines = sources.text(file).splitlines()
     first = next(i for i, line in enumerate(lines) if line and not line.startswith("//"))
     lit = []
     for mark in marks:
-        found = re.compile(re.escape(mark)) if isinstance(mark, str) else mark
-        lit.append(next((i + 1 for i in range(first, len(lines)) if found.search(lines[i])), 0))
+        pattern = re.compile(re.escape(mark)) if isinstance(mark, str) else mark
+        lit.append(next((i + 1 for i in range(first, len(lines)) if pattern.search(lines[i])), 0))
     if 0 in lit:
         raise ValueError(f"{file} has no line like {marks[lit.index(0)]!r}")
     text = "\n".join(lines[first:])
-    return Source(file.rpartition("/")[2], text, np.array(lit)[kind], first + 1, **more)
+    return Source(file.rpartition("/")[2], text, np.array(lit)[kind], first + 1, **fields)
 
 
 def resources(launch: Launch) -> str:
-    """Registers and shared memory as ptxas reports them for sm_90, and the occupancy they allow there; "" for
-    a kernel that is not among those compiled."""
-    told = precompiled.resources(launch.source, launch.defines)
-    if not told:
+    """Return registers and shared memory as ptxas reports them for sm_90, and the occupancy that they allow there; ""
+    for a kernel that is not precompiled."""
+    compiled = precompiled.resources(launch.source, launch.defines)
+    if not compiled:
         return ""
-    shared = told["shared_bytes"] + launch.shared
-    fits = occupancy(told["registers"], shared, int(np.prod(launch.block)))
-    return f"{told['registers']} registers, {shared:,} B shared, occupancy {fits.share:.0%} (H200)"
+    shared = compiled["shared_bytes"] + launch.shared
+    limits = occupancy(compiled["registers"], shared, int(np.prod(launch.block)))
+    return f"{compiled['registers']} registers, {shared:,} B shared, occupancy {limits.share:.0%} (H200)"

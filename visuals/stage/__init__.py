@@ -1,7 +1,7 @@
-"""The stage: one canvas component that plays any Scene. Picture, transport and hover live in the browser;
-nothing comes back to the server.
+"""The stage: one canvas component that plays any Scene. Picture, transport and hover run in the browser;
+nothing is sent back to the server.
 
-The player is plain JavaScript in this folder, ES modules as they stand, joined in the order below and sent as one.
+The player is plain JavaScript in this folder: ES modules, joined in the order below and sent as one module.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from visuals.scene.payload import payload
 from visuals.scene.scene import Scene
 
 HERE = Path(__file__).parent
-SCRIPTS = (  # each after what it imports
+SCRIPTS = (  # each after the modules it imports
     "view",
     "decode",
     "layout",
@@ -36,20 +36,20 @@ SCRIPTS = (  # each after what it imports
 
 
 def script() -> str:
-    """The player as one JavaScript module."""
-    return joined(*SCRIPTS)
+    """Return the player as one JavaScript module."""
+    return bundle(*SCRIPTS)
 
 
 @cache
-def joined(*names: str) -> str:
-    """Modules of this folder as one, in an order in which each stands after what it imports; comments and needless
-    space left out: they stay here. (rjsmin takes no template within a template: a test looks for them.)"""
+def bundle(*names: str) -> str:
+    """Join modules of this folder into one, without comments and needless space. Each name comes after the modules
+    that it imports. (rjsmin cannot handle a template within a template: a test looks for them.)"""
     modules = ((HERE / f"{name}.js").read_text("utf-8") for name in names)
-    return jsmin("\n".join(_OUTSIDE.sub("", module) for module in modules))
+    return jsmin("\n".join(_IMPORTS_EXPORTS.sub("", module) for module in modules))
 
 
-# What makes a file a module of its own; joined, they share one.
-_OUTSIDE = re.compile(r"^import [^;]*;\n|^export (?!default)", re.MULTILINE)
+# Imports and exports between the modules, which joining removes.
+_IMPORTS_EXPORTS = re.compile(r"^import [^;]*;\n|^export (?!default)", re.MULTILINE)
 
 
 @cache
@@ -74,10 +74,10 @@ def message(
     hide: Sequence[str] = (),
     still: bool = False,
 ) -> bytes:
-    """What the player gets: the length of a JSON head (4 bytes, little endian), the head, the scene's block.
+    """Return what the player receives: the length of a JSON head (4 bytes, little endian), the head, the scene's block.
     Arguments as in `mount`.
 
-    One piece of bytes, because Streamlit keeps bytes as they are only where they are the whole message.
+    It is one bytes object, because Streamlit sends bytes unchanged only if they are the whole message.
     """
     meta, block = payload(scene)
     head = {
@@ -94,20 +94,20 @@ def message(
     return len(text).to_bytes(4, "little") + text + block
 
 
-def mount(scene: Scene, key: str, **how) -> None:
-    """Show the scene. A rerun with the same `key` keeps the player, and its step and playing while
-    `scene.key` stays.
+def mount(scene: Scene, key: str, **options) -> None:
+    """Show the scene. A rerun with the same `key` keeps the player. While `scene.key` stays the same, the player keeps
+    its step and goes on playing.
 
-    step: where to begin, unless the address says (0 when left out).
-    height: pixels of the whole stage, caption included, at 900 px and wider (560 when left out).
-    param: the query parameter that holds the step, beside speed, pin, zoom and loop; None leaves the address alone.
-    play: begin to play, over and over, unless the reader wants less motion.
+    step: the first step, unless the URL names one (default 0).
+    height: pixels of the whole stage, caption included, at 900 px and wider (default 560).
+    param: the query parameter that holds the step, beside speed, pin, zoom and loop; None leaves the URL alone.
+    play: start playing in a loop, unless the reader prefers reduced motion.
     hide: names of controls to leave out, as in ?hide= (HIDEABLE in link.js).
-    still: a picture of the step and nothing to press.
+    still: show a picture of the step, without controls.
     """
-    show(message(scene, **how), key)
+    show(message(scene, **options), key)
 
 
 def show(message: bytes, key: str) -> None:
-    """Show a scene by its message, which may have been kept from an earlier run."""
+    """Show a scene by its message, which may be cached from an earlier run."""
     _component()(key=key, data=message, height="content")

@@ -1,5 +1,5 @@
-// Colours of cells. Hue is where a value came from, distance from the ground is its magnitude; below zero the
-// hue leans to the ink, so that both signs leave zero in lightness and part from each other.
+// Colours of cells. Hue shows the source of a value, distance from the ground colour shows its magnitude. Negative
+// values are mixed with the ink, so that both signs differ from zero and from each other in lightness.
 
 import { eventOf, lastEvent } from "./decode.js";
 
@@ -50,8 +50,8 @@ export function makeTheme(tokens, dark) {
   return { tokens, dark, written, ghosts, padding, grounds, nan };
 }
 
-// How cell i of a block looks after `step`: written, or a ghost of what it will be. Padding is no value and looks
-// like none; neither does a cell that is never stored.
+// The look of cell i of a block after `step`: written, or a ghost of its later value. Padding and cells that are never
+// stored have no value and no value's colour.
 export function lookOf(theme, block, i, step) {
   const { t, ground } = block;
   const now = lastEvent(t, i, step), written = now >= 0 || t.values !== null;
@@ -63,7 +63,7 @@ export function lookOf(theme, block, i, step) {
   return (written ? theme.written : theme.ghosts[ground])[t.hue][side][level];
 }
 
-// Whether a CSS colour is dark; null where there is none to read.
+// Whether a CSS colour is dark; null if the text is empty or no colour.
 export function isDark(colour) {
   const probe = document.createElement("canvas").getContext("2d");
   if (!colour.trim()) return null;

@@ -1,5 +1,5 @@
-// Payload -> scene: typed arrays over one block of bytes, and the indexes every frame needs.
-// Pure. The contract is visuals/scene/scene.py; a payload that breaks it throws a readable Error.
+// Payload -> scene: typed arrays over one block of bytes, and the indexes that every frame needs.
+// Pure. The contract is in visuals/scene/scene.py; a payload that breaks it throws a readable Error.
 
 export const SCENE_VERSION = 2;
 const ARRAYS = { f4: Float32Array, u1: Uint8Array, u2: Uint16Array, i2: Int16Array, i4: Int32Array };
@@ -19,7 +19,7 @@ export function decodeScene(meta, block) {
   if (meta.version !== SCENE_VERSION)
     throw new Error(`this player reads scenes of version ${SCENE_VERSION}, this one is version ${meta.version}`);
   const read = reader(block);
-  const tensors = { __proto__: null }; // no names but the scene's own
+  const tensors = { __proto__: null }; // only names of the scene, none of Object.prototype
   for (const t of meta.tensors)
     tensors[t.name] = { ...t, size: t.planes * t.rows * t.cols, values: read(t.values), colIndex: read(t.colIndex), hue: t.role, writes: [] };
   const tensor = (name) => {
@@ -45,7 +45,7 @@ export function decodeScene(meta, block) {
   return scene;
 }
 
-// The factors of a sum's terms: cells as they are, numbers as places among the few that differ.
+// The factors of a sum's terms: cells as they are, numbers from indices into their few different values.
 function readFactors(entry, read) {
   if (!entry.index) return read(entry);
   const values = read(entry.values);
@@ -54,7 +54,7 @@ function readFactors(entry, read) {
 
 const readCaptions = (c, read) => ({ ...c, kind: read(c.kind), args: c.args.row ? readOuter(read(c.args.row), read(c.args.col), c.width) : read(c.args) });
 
-// Numbers of cells, `width` each: those of its row and of its column added.
+// Numbers of cells, `width` each: the row's number plus the column's number.
 const readOuter = (row, col, width) => Int32Array.from({ length: (row.length * col.length) / width }, (_, n) =>
   row[Math.floor(n / col.length) * width + (n % width)] + col[n % col.length]);
 
@@ -69,13 +69,13 @@ export function reader(block) {
   };
 }
 
-// A copy from a view is one from what it shows; `via` and `place` say through which cells.
+// A copy from a view is a copy from the view's source; `via` and `place` are the view and its cells.
 function readCopy(source, index) {
   const { view } = source;
   return view ? { source: view.source, index: Int32Array.from(index, (k) => (k < 0 ? k : view.index[k])), via: source, place: index } : { source, index };
 }
 
-// A copy's index as it is, or as the sum row[i] + col[j] with the places of its padding.
+// A copy's index as it is, or from the sum row[i] + col[j] and the positions of its padding.
 function readIndex(entry, read) {
   if (!entry.row) return read(entry);
   const row = read(entry.row), col = read(entry.col);
@@ -85,8 +85,8 @@ function readIndex(entry, read) {
   return index;
 }
 
-// A tensor's writes become events in order of their steps: what cell, what value, from which write and which cell of
-// its source. Sources first, for a copy has the value its source has then.
+// A tensor's writes become events in order of their steps: cell, value, write, and cell of the source. Sources come
+// first, because a copy takes the value that its source has at that step.
 const NO_COPY = -2;
 
 function resolve(t, steps, way) {
@@ -96,7 +96,7 @@ function resolve(t, steps, way) {
   if (t.values && t.values.length !== t.size) throw new Error(`${t.name} has ${t.values.length} values for ${t.size} cells`);
   const lengths = t.writes.map((w) => (w.cells ? w.cells.length : t.size));
   const total = lengths.reduce((a, b) => a + b, 0);
-  const which = new Int32Array(total), place = new Int32Array(total); // as the writes come: place k of write n
+  const which = new Int32Array(total), place = new Int32Array(total); // in order of the writes: position k of write n
   let next = 0;
   t.writes.forEach((w, n) => {
     if ((w.index || w.values || []).length !== lengths[n]) throw new Error(`a write into ${t.name} misses cells`);
@@ -131,8 +131,8 @@ function copied(source, i, step) {
   return valueAt(source, i, step);
 }
 
-// Members 0..size-1 grouped by keyOf: members of group k are items[start[k]] .. items[start[k + 1] - 1]. Keys below
-// zero, down to `least`, are in no group.
+// Members 0..size-1 grouped by keyOf: members of group k are items[start[k]] .. items[start[k + 1] - 1]. Negative
+// keys, down to `least`, are in no group.
 export function group(size, groups, keyOf, least = 0) {
   const start = new Int32Array(groups + 1);
   for (let i = 0; i < size; i++) {
@@ -152,7 +152,7 @@ export function group(size, groups, keyOf, least = 0) {
 
 const members = (grouped, k) => grouped.items.subarray(grouped.start[k], grouped.start[k + 1]);
 
-// The event that made cell i what it is after `step`; -1 where there is none yet.
+// The last event that wrote cell i up to `step`; -1 if there is none yet.
 export function lastEvent(t, i, step) {
   const { items, start } = t.byCell;
   let low = start[i], high = start[i + 1];
@@ -164,7 +164,7 @@ export function lastEvent(t, i, step) {
   return low > start[i] ? items[low - 1] : -1;
 }
 
-// That event or, for a ghost, the one that will make it; -1 for a cell that is never written.
+// That event or, for a ghost, the first one that will write it; -1 for a cell that is never written.
 export function eventOf(t, i, step) {
   const e = lastEvent(t, i, step);
   return e >= 0 || t.values || t.byCell.start[i] === t.byCell.start[i + 1] ? e : t.byCell.items[t.byCell.start[i]];
@@ -173,7 +173,7 @@ export function eventOf(t, i, step) {
 export const isWritten = (t, i, step) => t.values !== null || lastEvent(t, i, step) >= 0;
 export const isAir = (t, i) => t.values === null && t.byCell.start[i] === t.byCell.start[i + 1]; // never stored
 
-// A cell's value after `step`; of a ghost, the one it will have.
+// A cell's value after `step`; for a ghost, its first value.
 export function valueAt(t, i, step) {
   if (t.view) return isPadding(t, i) ? 0 : valueAt(t.view.source, t.view.index[i], step);
   const e = eventOf(t, i, step);
@@ -189,7 +189,7 @@ export const cellOf = (t, i, step) => (t.view ? t.view.index[i] : t.from[eventOf
 export const eventsAt = (t, step) => (step >= 0 ? members(t.byStep, step) : []);
 export const writtenAt = (t, step) => Array.from(eventsAt(t, step), (e) => t.cell[e]);
 
-// Events that copy cell i of `source` into `target`, in order of their steps. Grouped on first use: only a hover asks.
+// Events that copy cell i of `source` into `target`, in order of their steps. Grouped on first use: only hover needs it.
 export function copiesOf(target, source, i) {
   target.copies ||= new Map();
   if (!target.copies.has(source))
@@ -199,7 +199,7 @@ export function copiesOf(target, source, i) {
 
 export const lineOf = (source, step) => source.lines[source.lines.length > 1 ? step : 0];
 
-// The first step after `step` at which the line is lit, from the start again where there is none; -1: it never is.
+// The next step after `step` at which the line is lit, continuing from the start; -1 if it is never lit.
 export function nextOfLine(scene, line, step) {
   for (let n = 1; n <= scene.steps; n++)
     if (lineOf(scene.source, (step + n) % scene.steps) === line) return (step + n) % scene.steps;
@@ -210,7 +210,7 @@ const plain = new Intl.NumberFormat("en", { maximumSignificantDigits: 4, useGrou
 export const minus = (v) => String(v).replace("-", "−").replace("Infinity", "∞").replace("e+", "·10^");
 const inCaption = (v) => minus(Math.abs(v) >= 1e15 ? v.toExponential(3) : Number.isInteger(v) ? BigInt(v) : plain.format(v));
 
-// The caption of a step (or of a cell) as parts {text, role}; role is "" for plain words.
+// The caption of a step (or of a cell) as parts {text, role}; role is "" for text without a role.
 export const captionOf = (scene, step) => filled(scene.captions, step);
 
 export function filled({ templates, kind, args, width }, step) {

@@ -1,5 +1,5 @@
-// The picture of (scene, t). Still cells live on a layer that only changes where cells are written;
-// what moves or is marked is drawn over it each frame.
+// The picture of (scene, t). Still cells are on a layer that is only redrawn where cells are written; moving cells and
+// marks are drawn over it in each frame.
 
 import { lookOf } from "./colour.js";
 import { eventsAt, minus, valueAt } from "./decode.js";
@@ -7,20 +7,20 @@ import { HEAD_LINE, NUMBERS_FROM, cellAt, seat, sitter, tileAt } from "./layout.
 import { clamp } from "./view.js";
 
 const SMALL = 8; // below this many pixels a cell is set in ImageData, not filled
-const FLIGHT = 0.62; // the part of a step in which copies fly; then what is computed lights
+const FLIGHT = 0.62; // the part of a step in which copies fly; after it computed cells appear
 
 const ease = (u) => (u < 0.5 ? 4 * u * u * u : 1 - (2 - 2 * u) ** 3 / 2);
 
-// A value as a cell prints it: integers plain, others with the two or so digits that fit a cell.
+// A value as a cell prints it: integers plain, others with the about two digits that fit a cell.
 export function cellText(v) {
   const size = Math.abs(v);
   if (!(size < 1e6)) return minus(v.toExponential(0).replace("+", "")); // NaN too
   const text = Number.isInteger(v) || size >= 10 ? String(Math.round(v)) : v.toFixed(size < 1 ? 2 : 1);
-  const short = +text === v ? String(+text) : text; // .5 where it is just that
+  const short = +text === v ? String(+text) : text; // 0.50 becomes .5 if v is exactly that
   return short.replace("-", "−").replace(/^(−?)0\./, "$1.");
 }
 
-// Numbers of a block: one size of type for all, so that the longest fits; they fade out as cells grow small.
+// Numbers of a block: one font size for all, in which the longest fits; they fade out as cells become small.
 function numbersOf(ctx, block, font, scale) {
   const { t, cell } = block;
   if (cell < NUMBERS_FROM) return null;
@@ -39,7 +39,7 @@ function dashed(ctx, x, y, w, h, colour) {
   ctx.setLineDash([]);
 }
 
-// Ghosts have no ink, and print nothing.
+// Ghosts have no ink, so they print no number.
 function drawCell(ctx, x, y, size, look, value, numbers) {
   const inner = size >= SMALL ? size - 1 : size;
   ctx.fillStyle = look.css;
@@ -56,7 +56,7 @@ function drawCell(ctx, x, y, size, look, value, numbers) {
   ctx.globalAlpha = alpha;
 }
 
-// Still cells on a context. dpr 0: only shapes are drawn, no pixels set, so that any context will do.
+// Still cells on a context. dpr 0: only shapes are drawn and no pixels set, so any context works.
 export class Still {
   constructor(ctx, scene, layout, theme, font, dpr) {
     Object.assign(this, { ctx, scene, layout, theme, font, dpr, step: null, images: {}, scale: layout.scale || 1 });
@@ -110,7 +110,7 @@ export class Still {
     block.below.forEach((line, k) => this.write(line, block.x, block.headY + HEAD_LINE * this.scale * (k + 1), 13, false, tokens.dim));
   }
 
-  // The padding around the planes is stored nowhere: cells of air, or one dashed line where cells are small.
+  // The padding around the planes is not stored: cells of air, or one dashed line if cells are small.
   drawRing(block) {
     const { t, cell, way } = block;
     if (t.pad.every((n) => n === 0)) return;
@@ -134,7 +134,7 @@ export class Still {
       const i = cells ? cells[n] : n;
       const at = cellAt(block, i);
       if (at.x > layout.width || at.y > layout.height || at.x + block.cell < 0 || at.y + block.cell < 0) continue;
-      if (cells) { // a ghost must not show through its successor, nor the other way round
+      if (cells) { // a ghost and the value that replaces it must not show through each other
         ctx.fillStyle = theme.grounds[block.ground].css;
         ctx.fillRect(at.x, at.y, block.cell, block.cell);
       }
@@ -166,9 +166,9 @@ export class Still {
   }
 }
 
-// -- what moves or is marked -------------------------------------------------------------------------------
+// -- moving cells and marks --------------------------------------------------------------------------------
 
-// t = k: step k is done. t in (k - 1, k): step k is under way; its copies fly, then what it computes lights.
+// t = k: step k is done. t in (k - 1, k): step k is running; its copies fly, then its computed cells appear.
 export function drawMoving(ctx, still, t) {
   const { layout, theme } = still;
   const step = Math.ceil(t), part = t - (step - 1);
@@ -198,7 +198,7 @@ export function drawMoving(ctx, still, t) {
 function drawFlying(ctx, theme, from, to, e, step, u) {
   const i = to.t.cell[e], source = to.t.from[e], end = cellAt(to, i);
   const look = lookOf(theme, to, i, step);
-  if (source < 0) { // a zero of the padding is read nowhere: it appears in place
+  if (source < 0) { // a zero of the padding has no source cell: it appears in place
     ctx.globalAlpha = u;
     drawCell(ctx, end.x, end.y, to.cell, look, 0, to.numbers);
     ctx.globalAlpha = 1;
@@ -215,7 +215,7 @@ function drawFlying(ctx, theme, from, to, e, step, u) {
   }
 }
 
-// Marks are {name, cells, as, each, faint}: `as` a colour token; together in one outline unless `each`.
+// Marks are {name, cells, as, each, faint}: `as` is a colour token; cells share one outline unless `each`.
 export function drawMarks(ctx, { layout, theme }, marks, strength) {
   for (const mark of marks) {
     const block = layout.blocks[mark.name];
@@ -227,13 +227,13 @@ export function drawMarks(ctx, { layout, theme }, marks, strength) {
       ctx.lineWidth = line;
       for (const r of rects) ctx.strokeRect(r.x - 0.5 - out, r.y - 0.5 - out, r.w + 2 * out, r.h + 2 * out);
     };
-    if (!mark.faint) stroke(theme.tokens.ground, wide + 2); // a rim of ground: outlines stand out on their own hue
+    if (!mark.faint) stroke(theme.tokens.ground, wide + 2); // a rim in the ground colour separates an outline from cells of its hue
     stroke(theme.tokens[mark.as], wide);
   }
   ctx.globalAlpha = 1;
 }
 
-// One rectangle a tile where the cells fill it, else one a cell.
+// One rectangle per tile if the cells fill a rectangle, else one per cell.
 export function outlines(block, cells, each) {
   const tiles = new Map();
   for (const i of cells) {

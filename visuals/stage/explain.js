@@ -1,5 +1,5 @@
-// What a cell is made of and where it goes: marks for the canvas, words for the panel. Pure.
-// explain() gives {marks, parts}; parts are {text, role} in order, "\n" breaks a line.
+// Where a cell's value comes from and where it is used: marks for the canvas, text for the panel. Pure.
+// explain() returns {marks, parts}; parts are {text, role} in order, "\n" breaks a line.
 
 import { cellOf, copiesOf, eventOf, eventsAt, filled, isAir, isPadding, isWritten, lastEvent, minus, valueAt, writtenAt } from "./decode.js";
 
@@ -8,7 +8,7 @@ const MOST_TERMS = 12;
 const count = (n) => n.toLocaleString("en");
 const plural = (n, noun) => `${count(n)} ${noun}${n === 1 ? "" : "s"}`;
 
-// Numbers of a sentence: integers plain (no zero below zero), others to three digits.
+// Numbers in a sentence: integers plain (no negative zero), others to three digits.
 export function number(v) {
   return minus(Number.isInteger(v) && Math.abs(v) < 1e15 ? count(v + 0) : +v.toPrecision(3));
 }
@@ -72,7 +72,7 @@ export function explain(scene, step, name, i) {
 
 const countDone = (t, events, step) => count(events.filter((e) => t.step[e] <= step).length);
 
-// What a scene says of the cell itself, with the cells it is made of; and the cells that it is in.
+// The scene's own sentence on a cell, with the cells it is made of; and the cells that it is a part of.
 function explainTold({ say, mark }, { of, words, links }, t, i) {
   const among = ({ cells }, k) => cells.subarray(k * (cells.length / of.size), (k + 1) * (cells.length / of.size));
   if (of === t) {
@@ -134,7 +134,7 @@ function explainFactor({ step, say, mark }, m, i) {
   say(`, ${count(done.length)} so far.`);
 }
 
-// out = sum of left x right, with the numbers that stand in the cells.
+// out = sum of left x right, with the numbers of the cells.
 function explainProduct(now, m, i) {
   const { step, say, mark, born } = now, { left, right, out } = m;
   const r = Math.floor(i / right.cols), cells = column(m, i % right.cols), inner = left.cols;
@@ -160,7 +160,7 @@ function explainProduct(now, m, i) {
   say(`\n${exact ? "=" : "≈"} ${number(valueAt(out, i, step))}`, "sum");
 }
 
-// out = the sum of its terms, as they stood when it was written (a ghost's: as they will stand then).
+// out = the sum of its terms, with their values at the step that writes it; for a ghost that step is still to come.
 function explainSum({ scene, step, say, mark, born }, { out, left, right, start, cells, factors, rest }, i) {
   const e = eventOf(out, i, step), then = e >= 0 ? out.step[e] : step, value = valueAt(out, i, step);
   const own = cells.subarray(start[i], start[i + 1]), by = factors.subarray(start[i], start[i + 1]);
@@ -174,7 +174,7 @@ function explainSum({ scene, step, say, mark, born }, { out, left, right, start,
     exact &&= Number.isInteger(a) && Number.isInteger(b);
     if (k >= MOST_TERMS) return;
     if (k || a < 0) say(a < 0 ? (k ? " − " : "−") : " + ", "op");
-    const plain = !left && Math.abs(a) === 1; // a factor of 1 is left away
+    const plain = !left && Math.abs(a) === 1; // a factor of 1 is left out
     if (!plain) {
       say(number(Math.abs(a)), left ? left.hue : "");
       say("·");
@@ -187,7 +187,7 @@ function explainSum({ scene, step, say, mark, born }, { out, left, right, start,
   if (own.some((cell) => valueAt(right, cell, then) !== valueAt(right, cell, step))) say(`\nWhat it was made of has been overwritten since.`, "dim");
 }
 
-// Where a cell is a term: its sums, of those that are written or will be.
+// The sums in which a cell is a term, of those that are written or will be written.
 function explainTerm({ say, mark }, s, t, i) {
   const outs = [], of = s.right === t ? s.cells : s.factors;
   for (let o = 0; o < s.out.size; o++) if (of.subarray(s.start[o], s.start[o + 1]).includes(i)) outs.push(o);
@@ -222,7 +222,7 @@ export function stepMarks(scene, step) {
   return [...Array.from(read, ([name, cells]) => ({ name, cells: [...cells], as: "read" })), ...marks].filter((m) => m.cells.length);
 }
 
-// With nothing pointed at, the panel follows the first product of the step, else its first written cell.
+// Without hover or pin, the panel explains the first product of the step, else its first written cell.
 export function focusOf(scene, step) {
   const written = Object.values(scene.tensors).filter((t) => eventsAt(t, step).length);
   const t = [...scene.matmuls, ...scene.sums].map((m) => m.out).find((o) => written.includes(o)) || written[0];

@@ -1,4 +1,4 @@
-// What stands about the picture: labels, caption, kernel, readings, legend; in step with the player.
+// The parts around the picture: labels, caption, kernel, readings, legend. Updated with the player.
 
 import { lineOf } from "./decode.js";
 import { explain, focusOf } from "./explain.js";
@@ -8,7 +8,7 @@ const PLAY_ICON = "M4 2.5v11L13 8z", PAUSE_ICON = "M3.5 2.5h3v11h-3zM9.5 2.5h3v1
 
 const whole = (n) => n.toLocaleString("en");
 
-// What changes with the scene alone.
+// Updates what changes only with the scene.
 export function dress(player) {
   const { part, root, scene } = player;
   root.dataset.scene = scene.key;
@@ -29,7 +29,7 @@ export function dress(player) {
   player.shown = {};
 }
 
-// DOM follows the picture; only what changed is touched.
+// Updates the DOM to the picture; writes only what changed.
 export function show(player) {
   const { part, root, scene, shown, step } = player, last = scene.steps - 1;
   const along = (name, at) => part.scrub.style.setProperty(name, `${(at / Math.max(1, last)) * 100}%`);
@@ -43,9 +43,9 @@ export function show(player) {
     part.play.setAttribute("aria-label", playing ? "Pause" : "Play");
     part.play.querySelector("path").setAttribute("d", playing ? PAUSE_ICON : PLAY_ICON);
   });
-  set("spoken", !player.playing + (!player.playing && player.pin ? 1 : 0), (spoken) => { // no torrent of sentences while it runs
+  set("spoken", !player.playing + (!player.playing && player.pin ? 1 : 0), (spoken) => { // while it plays, a screen reader would read every step
     part.caption.setAttribute("aria-live", spoken ? "polite" : "off");
-    part.words.setAttribute("aria-live", spoken > 1 ? "polite" : "off"); // of the cell one walks to
+    part.words.setAttribute("aria-live", spoken > 1 ? "polite" : "off"); // the cell selected by keyboard
   });
   set("speed", player.speed, (speed) => {
     part.speed.textContent = `${speed}×`;
@@ -57,7 +57,7 @@ export function show(player) {
       : player.loop[1] === undefined ? [`loop from ${from + 1} …`, "Loop to player step"] : [`loop ${from + 1}–${to + 1}`, "End the loop"];
     Object.assign(part.loop, { textContent, title }).classList.toggle("on", Boolean(player.loop));
     along("--from", from);
-    along("--to", to - from === last ? 0 : to); // all of it is no part to show
+    along("--to", to - from === last ? 0 : to); // a loop over all steps marks no part
   });
   set("step", step, () => {
     root.dataset.step = String(step);
@@ -66,9 +66,9 @@ export function show(player) {
     along("--done", step);
     part.count.textContent = `${whole(step + 1)} / ${whole(scene.steps)}`;
     fillWords(part.caption, player.captionOf(step));
-    part.caption.style.minHeight = `${part.caption.offsetHeight}px`; // what is below never jumps up again
+    part.caption.style.minHeight = `${part.caption.offsetHeight}px`; // so that the parts below do not jump up again
     fillReadings(part.readings, scene.readings, step);
-    fillLanes(part.lanes, scene.lanes, step); // first: it takes room from the source
+    fillLanes(part.lanes, scene.lanes, step); // first: it reduces the height of the source
     if (scene.source) lightLine(part.source, lineOf(scene.source, step));
   });
   const focus = player.pin || player.hover;

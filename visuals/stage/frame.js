@@ -1,15 +1,15 @@
-// The page that embeds the stage: a slide deck, a course. It hears in JSON where the stage is and when the reader wants
-// to go on, and may say {stage: "goto", step}, {stage: "step", by}, {stage: "play"} or {stage: "pause"}.
+// Messages with the page that embeds the stage: a slide deck, a course. It receives, as JSON, the step of the stage and
+// requests to go on. It may send {stage: "goto", step}, {stage: "step", by}, {stage: "play"} or {stage: "pause"}.
 
-export const embedded = globalThis.parent !== globalThis.self; // equal in a page of its own, and under node
+export const embedded = globalThis.parent !== globalThis.self; // equal if not embedded, and in Node
 
-// "method" is what Reveal.js understands by itself.
+// Reveal.js understands "method" without further code.
 export function tell(what, step, steps) {
   const method = what === "next" || what === "prev" ? { method: what } : {};
   if (embedded) window.parent.postMessage(JSON.stringify({ ...method, stage: what, step, steps }), "*");
 }
 
-// What a message asks for: {goto} | {by} | {play}, null where it is not for a stage; an Error names what is wrong.
+// The request in a message: {goto} | {by} | {play}; null if it is not for a stage; an Error if it is invalid.
 export function readMessage(data) {
   if (data === "slide:stop") return { play: false }; // Reveal.js leaves the slide
   if (typeof data === "string") {
@@ -28,7 +28,7 @@ export function readMessage(data) {
   return new Error('a message to the stage must be goto with a whole step, step with a whole "by", play or pause');
 }
 
-// Only the embedding page is heard.
+// Only messages of the embedding page are accepted.
 export function listenToParent(on, act, refuse) {
   on(window, "message", (event) => {
     const asked = readMessage(event.data);

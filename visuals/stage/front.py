@@ -1,10 +1,10 @@
-"""The page that every address of the app is answered with: it tells Streamlit's frontend where the server is.
+"""Middleware that tells Streamlit's frontend, in each HTML page of the app, where the server is.
 
-Without that the frontend looks for the server under the page's own path first (/im2col/_stcore/health), and the browser's
-console shows two errors for each page that is opened by its address. Streamlit 1.67 reads `window.__streamlit`.
+Without it the frontend first looks for the server under the page's own path (/im2col/_stcore/health), and the browser's
+console shows two errors for each page that is opened by its URL. Streamlit 1.67 reads `window.__streamlit`.
 
-The browser takes the page's name off its own address, so that a path that a proxy puts before it stays. An address
-without a known page is left to the frontend.
+The browser removes the page's name from its own URL, so that a path prefix added by a proxy stays. For a URL without
+a known page, nothing is set.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ SCRIPT = """<script>
 
 
 class ServerNamed:
-    """ASGI middleware that writes the server's address into each HTML page. pages: their names in addresses."""
+    """ASGI middleware that writes the server's address into each HTML page. pages: their names in URLs."""
 
     def __init__(self, app: Any, pages: Iterable[str]):
         self.app = app
@@ -31,20 +31,21 @@ class ServerNamed:
         if scope["type"] != "http" or HTML not in dict(scope["headers"]).get(b"accept", b""):
             await self.app(scope, receive, send)
             return
-        # Not compressed, so that the script can be added; never "not modified", as the tag is that of the page without it.
-        left_out = (b"accept-encoding", b"if-none-match", b"if-modified-since")
-        plain = scope | {
-            "headers": [(name, value) for name, value in scope["headers"] if name not in left_out]
+        # Not compressed, so that the script can be added; never "not modified", because the ETag is of the page
+        # without it.
+        removed = (b"accept-encoding", b"if-none-match", b"if-modified-since")
+        uncompressed = scope | {
+            "headers": [(name, value) for name, value in scope["headers"] if name not in removed]
         }
-        await self.app(plain, receive, _Rewritten(send, self.script))
+        await self.app(uncompressed, receive, _ScriptAdder(send, self.script))
 
 
-class _Rewritten:
-    """Sends a response on; one of HTML whole, with the script at the start of its head."""
+class _ScriptAdder:
+    """ASGI `send` that passes a response on, an HTML one as a whole, with the script at the start of its head."""
 
     def __init__(self, send: Any, script: bytes):
         self.send, self.script = send, script
-        self.start: dict | None = None  # of HTML, held back until its length is known
+        self.start: dict | None = None  # of an HTML response, delayed until its length is known
         self.body = b""
 
     async def __call__(self, message: dict) -> None:
@@ -62,10 +63,10 @@ class _Rewritten:
 
     async def _finish(self) -> None:
         body = self.body.replace(b"<head>", b"<head>" + self.script, 1)
-        kept = [
+        headers = [
             pair
             for pair in self.start["headers"]
             if pair[0] not in (b"content-length", b"etag", b"last-modified")
         ]
-        await self.send(self.start | {"headers": [*kept, (b"content-length", str(len(body)).encode())]})
+        await self.send(self.start | {"headers": [*headers, (b"content-length", str(len(body)).encode())]})
         await self.send({"type": "http.response.body", "body": body})

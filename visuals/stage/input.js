@@ -1,4 +1,4 @@
-// What the reader does: buttons, keys, pointer, menus, the embedding page.
+// Input: buttons, keys, pointer, menus, the embedding page.
 
 import { lineOf, nextOfLine } from "./decode.js";
 import { focusOf } from "./explain.js";
@@ -20,7 +20,7 @@ export function listen(player) {
   const sized = new ResizeObserver(() => player.arrange());
   sized.observe(part["canvas-box"]);
   on(window, "resize", () => player.arrange());
-  signal.addEventListener("abort", () => sized.disconnect()); // not by on(): that ends before it would hear
+  signal.addEventListener("abort", () => sized.disconnect()); // not by on(): abort removes its listeners before they run
   watchLink(on, (how) => player.linkChanged(how));
   listenToParent(on, live((asked) => {
     if (asked.goto !== undefined) player.goto(asked.goto);
@@ -47,7 +47,7 @@ function click(player, event) {
   if (!target.closest(".panel")) togglePanel(player, action);
   if (BUTTONS[action]) {
     BUTTONS[action](player);
-    if (!button.offsetParent) root.focus({ preventScroll: true }); // it hid itself
+    if (!button.offsetParent) root.focus({ preventScroll: true }); // the button hid itself
   } else if (take) ask(player, "take", take);
   else if (copy) ask(player, "link", copy);
   else if (target.closest(".runs")) jump(player, Number(target.closest(".runs").dataset.line));
@@ -56,7 +56,7 @@ function click(player, event) {
 
 const togglePanel = (player, name) => openPanel(player, player.root.querySelector(`[data-panel=${name}]`)?.hidden ? name : null);
 
-// One panel at a time; the button that opened it says so, and has the focus again when it closes.
+// Opens one panel at a time; aria-expanded marks its button, which gets the focus back when the panel closes.
 function openPanel({ root }, name) {
   for (const panel of root.querySelectorAll("[data-panel]")) {
     const button = root.querySelector(`[data-do="${panel.dataset.panel}"]`), open = panel.dataset.panel === name;
@@ -68,14 +68,14 @@ function openPanel({ root }, name) {
 
 const jump = (player, line) => player.goto(nextOfLine(player.scene, line, player.step));
 
-// `end` 0: loop from this step; 1: to it.
+// `end` 0: loop from this step; 1: loop to this step.
 function loopTo(player, end) {
   const { loop, step } = player;
   if (end) player.setLoop(loop?.[0] ?? 0, step);
   else player.setLoop(step, loop?.[1] > step ? loop[1] : undefined);
 }
 
-// Files and links are made by a module of their own, loaded when somebody first asks for one.
+// Files and links are made by a separate module, loaded on first use.
 async function ask(player, panel, what) {
   const said = player.root.querySelector(`[data-panel=${panel}] .said`), near = (path) => new URL(path, document.baseURI).href;
   const assets = player.assets || { module: near("stage/takeaway.js"), template: near("stage/standalone.html"), gif: near("stage/gif") };
@@ -114,7 +114,7 @@ const SAME = { "=": "+", ">": "+", "<": "-", _: "-" };
 function key(player, event) {
   const { target } = event, name = event.key.length === 1 ? event.key.toLowerCase() : event.key;
   if (event.ctrlKey || event.metaKey || event.altKey || (target.closest("textarea") && name !== "Escape")) return;
-  if (target.closest(".explain") && /^Arrow(Up|Down)$/.test(name)) return; // they scroll it
+  if (target.closest(".explain") && /^Arrow(Up|Down)$/.test(name)) return; // these keys scroll it
   const action = KEYS[SAME[name] || name];
   if (!action) return;
   event.stopPropagation();
@@ -123,14 +123,14 @@ function key(player, event) {
   action(player, event.shiftKey ? 10 : 1);
 }
 
-// At the ends, arrows lead on in the deck that embeds the stage; a clicker's keys always do.
+// At the first and last step, arrows move on in the embedding deck; a clicker's keys always do.
 function stepBy(player, by, clicker) {
   const { step, scene } = player, end = by > 0 ? scene.steps - 1 : 0;
   if (embedded && (clicker || (step === end && player.until === null))) tell(by > 0 ? "next" : "prev", step, scene.steps);
   else player.goto(step + by);
 }
 
-// The pin walks over the cells of its tensor, from plane to plane at the edges of a row.
+// Moves the pin over the cells of its tensor, past the edge of a row into the next row or plane.
 function movePin(player, down, right) {
   const { pin, scene } = player;
   if (!pin) return KEYS.p(player);
@@ -149,7 +149,7 @@ function view(player, to) {
   player.writeLink();
 }
 
-// Larger round the pinned cell, else round the middle.
+// Zooms around the pinned cell, else around the middle.
 function zoomAt(player, factor) {
   const { pin, seen, part } = player, box = part.canvas.getBoundingClientRect();
   const at = pin ? player.cellRect(pin.name, pin.index) : { x: box.x + seen.width / 2, y: box.y + seen.height / 2 };
@@ -166,7 +166,7 @@ const same = (a, b) => a?.name === b?.name && a?.index === b?.index;
 function setHover(player, cell) {
   if (same(cell, player.hover)) return;
   player.hover = cell;
-  if (cell) player.part.hint.hidden = true; // learnt
+  if (cell) player.part.hint.hidden = true; // the reader knows hover now
   player.draw();
 }
 
@@ -179,7 +179,7 @@ function listenToPointer(player, on) {
   };
   const over = (event) => hitTest(player.seen, at(event).x, at(event).y);
   on("pointerdown", (event) => {
-    if (event.button) return; // the release of another button may go to a menu
+    if (event.button) return; // a context menu may receive the release of another button
     fingers.set(event.pointerId, at(event));
     dragged = false;
   });

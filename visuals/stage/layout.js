@@ -1,25 +1,25 @@
-// Where every cell stands. Pure: (scene, width, height, measure) -> layout; draw.js and the tests read it.
+// The position of every cell. Pure: (scene, width, height, measure) -> layout; draw.js and the tests read it.
 //
-// A tensor's planes are tiles in a grid; a wide matrix is folded into tiles that hold bands of its columns, a tall one
-// into parts of its rows. Tensors stand in rows, rows in groups, groups in lines, lines in columns. Cells are as large
-// as fits width and height, the smallest first: nothing is hidden, and no tensor is large while another is needlessly
-// small. Of the ways to fold tensors, break rows and stand groups, the best found by changing one at a time is taken.
+// A tensor's planes are tiles in a grid. A wide matrix is folded into tiles with bands of its columns, a tall one into
+// tiles with parts of its rows. Tensors are in rows, rows in groups, groups in lines, lines in columns. Cells are as
+// large as width and height allow, smallest first: nothing is hidden, and no tensor is large while another is
+// needlessly small. A local search changes one fold, row break or group position at a time, and keeps the best.
 
 export const CELL_MOST = 28, NUMBERS_FROM = 15, HEAD_LINE = 18;
 const CELL_LEAST = 2, CELL_CALM = 18;
 const HEAD = 25, GROUND_TITLE = 23, GROUND_PAD = 10, GAP = 12, BAND_GAP = 6;
-// What begins with a tensor: nothing, a row, a group beside the one before it, a line of groups, a column of lines;
-// and what it costs, for a row is not broken lightly nor is the order of reading.
+// What begins with a tensor: nothing, a row, a group beside the one before it, a line of groups, a column of lines.
+// COSTS are penalties for breaking a row and for changing the order of reading.
 const NOTHING = 0, ROW = 1, GROUP = 2, LINE = 3, COLUMN = 4, COSTS = [0, 0.6, 0, 0, 0.8];
 
-// `measure(text, bold)` is the width of a title (bold) or a note as it will be drawn; `scale` enlarges all that is.
+// `measure(text, bold)` is the drawn width of a title (bold) or a note; `scale` enlarges everything.
 export function layOut(scene, width, height, measure, scale = 1) {
   const margin = (width < 600 ? 14 : 24) * scale, gap = GAP * scale, pad = GROUND_PAD * scale;
   const plan = { scale, gap, pad, sideGap: margin + pad, width: width - 2 * margin, height: height - 2 * gap };
   const boxes = plan.boxes = boxesOf(scene, measure, plan);
   let best = -Infinity, layout, fits;
-  // Several beginnings: in each of them one group stands otherwise than below the one before it. Where no end fits, they
-  // begin anew from tensors folded as far as they go.
+  // Several starts of the search: in each, one group is not below the group before it. If no result fits, the search
+  // starts again from tensors with the most folds.
   for (const fold of [0, -1]) for (const b of fits ? [] : boxes)
     for (const begins of b.options.begins) {
       if (begins !== GROUP && begins !== COLUMN) continue;
@@ -29,7 +29,7 @@ export function layOut(scene, width, height, measure, scale = 1) {
       if (score <= best) continue;
       best = score;
       fits = page.w <= plan.width && page.h <= plan.height;
-      if (!fits) grow({ ...plan, width: Math.max(page.w, plan.width), height: Math.max(page.h, plan.height) }); // beside what does not fit there is room
+      if (!fits) grow({ ...plan, width: Math.max(page.w, plan.width), height: Math.max(page.h, plan.height) }); // other tensors may use the width and height that the page takes anyway
       layout = { width, height: page.h + 2 * gap, blocks: {}, grounds: [] };
       stand(page, margin, gap, plan.width, page.h, plan, layout);
     }
@@ -51,7 +51,7 @@ function boxesOf(scene, measure, { scale, pad }) {
   return boxes;
 }
 
-// Ways to arrange a tensor's tiles: its planes, or a matrix whole, in bands of columns or in parts of its rows.
+// Ways to arrange a tensor's tiles: its planes; or a matrix as one tile, in bands of columns or in parts of its rows.
 function waysOf(scene, t, scale) {
   const rows = t.pad[0] + t.rows + t.pad[2], cols = t.pad[1] + t.cols + t.pad[3], ways = [];
   const gap = (t.planes > 1 ? GAP : BAND_GAP) * scale;
@@ -61,7 +61,7 @@ function waysOf(scene, t, scale) {
     if (across !== ways.at(-1)?.across) add(across, down, rows, cols);
   }
   if (t.planes > 1 || t.pad.some(Boolean)) return ways; // a picture
-  // Bands break between rows of a product's output; else they are even, but where there are very many columns.
+  // Bands end between rows of a product's output; else they are even, unless there are more than 96 columns.
   const product = scene.matmuls.find((m) => m.right === t), unit = product ? product.out.cols : 1;
   for (let n = 2; n <= 24; n++) {
     const band = Math.ceil(cols / n / unit) * unit, even = product || cols % n === 0 || cols > 96;
@@ -71,7 +71,7 @@ function waysOf(scene, t, scale) {
   return ways;
 }
 
-// Ways to write title and note, the flattest first: the note beside the title, under it, broken at words.
+// Ways to write title and note, lowest first: the note beside the title, under it, wrapped at words.
 function headsOf(t, measure, scale) {
   const titleWidth = measure(t.title, true), lines = [];
   for (const word of t.note.split(/(?<!×) (?!×)/)) {
@@ -87,7 +87,7 @@ function headsOf(t, measure, scale) {
 }
 
 // -- the search ----------------------------------------------------------------------------------------------
-// Changes one thing at a time as long as that helps.
+// Changes one option at a time while that improves the score.
 function improve(plan) {
   let best = scoreOf(plan), before;
   do {
@@ -105,7 +105,7 @@ function improve(plan) {
   return scoreOf(plan);
 }
 
-// Large cells, numbers readable, few folds and awkward places; what does not fit even so counts against it.
+// High for large cells, readable numbers, few folds and few unusual positions; lower if the page does not fit.
 function scoreOf(plan) {
   const { boxes, width, height, scale } = plan, page = plan.page = partOf(boxes, COLUMN, plan);
   let score = 4 * Math.log(grow(plan)) - 0.2 * Math.max(0, page.w - width, (page.h - height) / 10);
@@ -113,8 +113,8 @@ function scoreOf(plan) {
   return score;
 }
 
-// Cells as large as they get, together first, then those that still have room; heads as flat as they get between.
-// Beside a cell that has no room a small tensor does not shout: it gets a little larger, or just readable.
+// Makes cells as large as possible: first all together, then those with space left; in between, heads as low as
+// possible. A small tensor beside one without space becomes only a little larger, or just readable.
 function grow({ page, boxes, width, height, scale }) {
   const fits = () => (size(page), page.w <= width && page.h <= height);
   let open = boxes, low = CELL_LEAST, most = Math.floor(CELL_MOST * scale);
@@ -137,7 +137,7 @@ function grow({ page, boxes, width, height, scale }) {
   return least;
 }
 
-// -- the page as parts in parts: across in columns, those down in lines, across in groups, down in rows of boxes ---
+// -- the page as nested parts: columns side by side, lines in them down, groups side by side, rows of boxes down ---
 const BARE = { over: 0, under: 0, least: 0 };
 
 function partOf(boxes, level, plan) {
@@ -149,7 +149,7 @@ function partOf(boxes, level, plan) {
   };
 }
 
-// Sets width and height of a part and of all in it. The grids of a row stand level, under the tallest of its heads.
+// Sets width and height of a part and of everything in it. The grids of a row begin under the tallest of its heads.
 function size(part) {
   const { members, across, gap, frame } = part;
   let along = -gap, most = 0, heads = 0;
@@ -169,7 +169,7 @@ function size(part) {
   part.h = frame.over + heads + (across ? most : along) + frame.under;
 }
 
-// Puts a part at x, y into w x h: tensors of a row move apart, all else widens to the edge.
+// Places a part at x, y in w x h: tensors of a row move apart, other parts widen to the edge.
 function stand(part, x, y, w, h, plan, layout) {
   const { members, across, gap, frame, heads } = part, { pad, scale } = plan, slack = across ? Math.max(0, w - part.w) : 0;
   if (frame.over) layout.grounds.push({ ...frame, x: x - pad, y, w: w + 2 * pad, h, titleY: y });
@@ -186,7 +186,7 @@ function stand(part, x, y, w, h, plan, layout) {
     }
 }
 
-// The layout as seen under a view: all moved and enlarged but type, so that a title stays right above its grid.
+// The layout under a view: everything moved and enlarged except text, so that a title stays right above its grid.
 export function viewed(layout, { scale, x, y }) {
   if (scale === 1 && !x && !y) return layout;
   const seen = (r, lengths, head) => {
@@ -201,14 +201,14 @@ export function viewed(layout, { scale, x, y }) {
 }
 
 // -- cells -------------------------------------------------------------------------------------------------
-// Tile, row and column of a cell inside its block, padding ring counted.
+// Tile, row and column of a cell in its block, including the padding ring.
 export function seat({ t, way }, i) {
   const row = t.pad[0] + (Math.floor(i / t.cols) % t.rows), col = t.pad[1] + (i % t.cols);
-  const tile = Math.floor(i / (t.rows * t.cols)) + Math.floor(row / way.tileRows) + Math.floor(col / way.tileCols); // one of these at most
+  const tile = Math.floor(i / (t.rows * t.cols)) + Math.floor(row / way.tileRows) + Math.floor(col / way.tileCols); // at most one of these terms is not 0
   return { tile, row: row % way.tileRows, col: col % way.tileCols };
 }
 
-// The other way round: the cell that sits there, or null where the seat is a ring's, empty or outside its tile.
+// The inverse: the cell at a tile, row and column; null if it is padding, empty or outside the tile.
 export function sitter({ t, way: { across, tileRows, tileCols } }, tile, row, col) {
   const [plane, band] = t.planes > 1 ? [tile, 0] : [0, tile];
   const r = row - t.pad[0] + (band % across) * tileRows, c = col - t.pad[1] + Math.floor(band / across) * tileCols;

@@ -1,14 +1,13 @@
-// The address: step, speed, pin, zoom and loop live in it. Streamlit rewrites the query too: widgets bound to it read
-// the address, change their own parameter and keep ours; but after a rerun it may push a query it remembered from
-// before our last step. So the stage changes only its own parameters, text for text, and puts them back where they
-// were overwritten.
+// The URL: it holds step, speed, pin, zoom and loop. Streamlit changes the query too: widgets bound to it read the URL,
+// change their own parameter and keep ours. But after a rerun it may push a stored query from before our last step.
+// So the stage changes only its own parameters and restores them if they are overwritten.
 
 import { SCENE_VERSION } from "./decode.js";
 import { MOST_ZOOM } from "./view.js";
 
 export const SPEEDS = [0.25, 0.5, 1, 2, 4, 8];
 export const HIDEABLE = "kernel explain transport play steps scrub count speed loop order colours take link help caption readings".split(" ");
-const RULES = { // parameter: [what is allowed, in words, and how a text becomes a value: undefined where it breaks the rule]
+const RULES = { // parameter: [what is allowed, as text; parser of a text, which returns undefined if the text is invalid]
   step: ["a whole number", (text) => (/^\d{1,40}$/.test(text) ? +text : undefined)],
   speed: [`one of ${SPEEDS.join(", ")}`, (text) => (SPEEDS.includes(+text) ? +text : undefined)],
   pin: ["a tensor and a cell of it, as in x:5", (text, scene) => {
@@ -25,7 +24,7 @@ const RULES = { // parameter: [what is allowed, in words, and how a text becomes
 
 const short = (text) => `“${text.slice(0, 23)}${text.length > 23 ? "…" : ""}”`;
 
-// What a query asks for, and a note for each value that breaks its rule: {step, speed, ..., notes}.
+// The values of a query, and a note for each invalid value: {step, speed, ..., notes}.
 export function readLink(query, param, scene) {
   const asked = new URLSearchParams(query), found = { notes: [] };
   for (const [name, [rule, parse]] of Object.entries(RULES)) {
@@ -40,14 +39,14 @@ export function readLink(query, param, scene) {
   return found;
 }
 
-// The query with the stage's parameters as in `state` (texts; "" leaves one out), all others as they are.
+// The query with the stage's parameters as in `state` (texts; "" leaves one out) and all others unchanged.
 export function withState(query, state) {
   const rest = query.replace(/^\?/, "").split("&").filter((pair) => pair && !(pair.split("=")[0] in state));
   for (const [name, text] of Object.entries(state)) if (text) rest.push(`${name}=${text}`);
   return rest.length ? `?${rest.join("&")}` : "";
 }
 
-// What stands in the address beside the stage's own parameters.
+// The query without the stage's own parameters.
 export const othersIn = (state) => withState(location.search, Object.fromEntries(Object.keys(state).map((name) => [name, ""])));
 
 export function writeLink(state) {
@@ -55,13 +54,13 @@ export function writeLink(state) {
   if (Object.entries(state).every(([name, text]) => (new URLSearchParams(location.search).get(name) || "") === text)) return;
   try {
     history.replaceState(history.state, "", location.pathname + query + location.hash);
-  } catch { /* a sandboxed frame, a file, or too many changes a second: the picture does not depend on it */ }
+  } catch { /* a sandboxed frame, a file, or too many changes per second: the picture works without the URL */ }
 }
 
-// Calls back when the query changed under us: "moved" by Back or Forward, else "overwritten".
+// Calls back when other code or the reader changed the query: "moved" by Back or Forward, else "overwritten".
 export function watchLink(on, callback) {
   const home = location.pathname;
-  const here = () => location.pathname === home; // on the way to another page its address is not ours
+  const here = () => location.pathname === home; // while the app changes to another page, its URL is not ours
   on(window, "popstate", () => here() && callback("moved"));
   if (window.navigation)
     on(window.navigation, "currententrychange", (event) => here() && event.navigationType !== "traverse" && callback("overwritten"));

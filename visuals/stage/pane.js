@@ -1,4 +1,4 @@
-// The words beside the picture: CUDA source with its running line lit, lanes, readings, sentences with roles.
+// The text beside the picture: CUDA source with the running line lit, lanes, readings, sentences with roles.
 // Text only, never markup.
 
 import { HUES } from "./colour.js";
@@ -13,7 +13,7 @@ export function element(tag, className, text) {
   return node;
 }
 
-// Lines of {text, kind} from the runs of colour; a comment over several lines is one kind on each.
+// Lines of {text, kind} from the colour runs; a comment over several lines has its kind on each line.
 export function colouredLines(text, colours) {
   const lines = [[]];
   let from = 0;
@@ -26,7 +26,7 @@ export function colouredLines(text, colours) {
   return lines.at(-1).length ? lines : lines.slice(0, -1);
 }
 
-// Lines that some step lights are buttons: they lead to their next step.
+// Lines that are lit at some step are buttons that go to their next step.
 export function fillSource(list, { text, colours, first, notes, lines }) {
   const lit = new Set(lines);
   list.replaceChildren(...colouredLines(text, colours).map((pieces, n) => {
@@ -55,7 +55,7 @@ export function lightLine(list, line) {
   else if (bottom > list.scrollTop + list.clientHeight) list.scrollTop = bottom - list.clientHeight + 2 * row.offsetHeight;
 }
 
-// The lanes of the warp a step follows: lit where they take part.
+// The lanes of the step's warp: lit if active.
 export function fillLanes(box, lanes, step) {
   const warp = lanes ? lanes.warp[step] : -1;
   box.hidden = warp < 0;
@@ -65,7 +65,7 @@ export function fillLanes(box, lanes, step) {
   box.lastElementChild.replaceChildren(...on.map((active, lane) => element("li", active ? "lane active" : "lane", String(lane))));
 }
 
-// Numbers that tick: counters behind their badge, values of the algorithm in their role's colour.
+// Numbers that change with the steps: counters after their badge, values of the algorithm in their role's colour.
 export function fillReadings(box, readings, step) {
   let kind = "";
   box.replaceChildren(...readings.flatMap((r) => {
@@ -87,7 +87,7 @@ export function fillWords(node, parts) {
   }));
 }
 
-// The names of what a scene has colours for: the rest of the legend is left out.
+// The names of the legend's rows that a scene uses; the other rows are hidden.
 export function legendOf(scene) {
   const tensors = Object.values(scene.tensors), some = (test) => tensors.some(test);
   const names = new Set([...tensors.flatMap((t) => [t.role, t.hue]), ...scene.groups.map((g) => `${g.place}-ground`), "read", "write"]);

@@ -1,9 +1,9 @@
-// Behind the panels "take away" and "link": from what the player shows to a file or a text. Loaded with takeaway.js
-// when first asked for.
+// Code of the panels "take away" and "link": makes a file or a text from the player's scene. Loaded with takeaway.js
+// on first use.
 
 import { take } from "./takeaway.js";
 
-// By panel: (player, what was pressed, addresses of what the server gives, where to say how it goes).
+// By panel: a function of (player, name of the button, URLs of the server's files, function that reports progress).
 export const panels = { take: toFile, link: toClipboard };
 
 async function toFile(player, kind, assets, say) {
@@ -19,7 +19,7 @@ async function toFile(player, kind, assets, say) {
   say(note || `${name}, ${Math.ceil(blob.size / 1000).toLocaleString("en")} KB`);
 }
 
-// What is copied is shown too: a browser may refuse the clipboard.
+// The copied text is also displayed, because a browser may refuse the clipboard.
 async function toClipboard({ root, scene }, what, assets, say) {
   const box = root.querySelector(".copied");
   box.hidden = false;
@@ -35,7 +35,7 @@ async function toClipboard({ root, scene }, what, assets, say) {
 
 const quoted = (text) => text.replaceAll("&", "&amp;").replaceAll('"', "&quot;").replaceAll("<", "&lt;");
 
-// The address, an iframe for a page, a section for a Reveal deck. The version tells an older app what it cannot know.
+// The URL, an iframe for a page, a section for a Reveal deck. The version lets an older app detect a newer link.
 export function shareTexts(href, { title, version }) {
   const link = new URL(href);
   link.searchParams.set("version", version);

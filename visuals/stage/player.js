@@ -1,5 +1,5 @@
-// The player: one a mount. It holds the moment (step, speed, loop, view, pin), draws it, and keeps DOM and address
-// in step with it; update() may come any time. What the reader does is in input.js.
+// The player: one per mount. It holds the state (step, speed, loop, view, pin), draws it, and keeps DOM and URL in sync
+// with it; update() may be called at any time. Input is in input.js.
 
 import { isDark, makeTheme } from "./colour.js";
 import { captionOf, decodeScene, sameBytes, unpack } from "./decode.js";
@@ -12,10 +12,10 @@ import { cellAt, layOut, viewed } from "./layout.js";
 import { SPEEDS, othersIn, readLink, writeLink } from "./link.js";
 import { WHOLE, clamp, viewFrom, viewText } from "./view.js";
 
-const STEP_MS = 620; // one step by hand; its flights take 0.62 of it
-const DWELL_MS = 900; // at the end of a loop
+const STEP_MS = 620; // duration of one step by hand; copies fly for 0.62 of it
+const DWELL_MS = 900; // pause at the end of a loop
 
-// Step, pin and loop of one scene are those of another where this is equal.
+// Two scenes with an equal result can share step, pin and loop.
 const shapeOf = (scene) => scene && JSON.stringify([scene.key, scene.steps, Object.values(scene.tensors).map((t) => [t.name, t.size])]);
 
 class Player {
@@ -25,7 +25,7 @@ class Player {
       .split(" ").map((name) => [name, root.querySelector(name === "canvas" ? name : `.${name}`)]));
     this.ctx = this.part.canvas.getContext("2d");
     this.calm = matchMedia("(prefers-reduced-motion: reduce)");
-    this.ground = document.createElement("canvas"); // of the still layer
+    this.ground = document.createElement("canvas"); // canvas of the still layer
     this.rest();
     listen(this);
   }
@@ -47,7 +47,7 @@ class Player {
       this.arrange();
       if (root.dataset.ready !== "true") tell("ready", (this.told = this.step), this.scene.steps);
       root.dataset.ready = "true";
-      if (first) this.others = othersIn(this.state); // opening rewrites nothing
+      if (first) this.others = othersIn(this.state); // opening does not rewrite the URL
       else if (!this.playing) this.writeLink();
       if (this.data.play && !this.started && !this.calm.matches) {
         this.started = true;
@@ -62,7 +62,7 @@ class Player {
     }
   }
 
-  // A scene with another key starts anew: on first mount as the link says, else where it is asked to.
+  // A scene with another shape starts anew: on first mount and after Back from the URL, else at the message's step.
   take(data, scene) {
     const first = !this.scene, same = shapeOf(scene) === shapeOf(this.scene);
     this.data = data;
@@ -78,7 +78,7 @@ class Player {
     dress(this);
   }
 
-  // A picture of a step: nothing to press, and no more words than titles.
+  // A picture of a step: no controls, and no text except titles.
   stand() {
     const { root } = this;
     root.classList.add("still");
@@ -87,7 +87,7 @@ class Player {
     for (const t of Object.values(this.scene.tensors)) t.note = "";
   }
 
-  // The moment that the address asks for.
+  // Takes the state from the URL.
   follow() {
     const { data, root } = this, asked = readLink(data.param ? location.search : "", data.param, this.scene);
     this.back = false;
@@ -108,7 +108,7 @@ class Player {
     if (asked.notes.length) this.say(`${asked.notes.join("; ")}.`);
   }
 
-  // A notice over the stage, which lives on; "" takes it away.
+  // Displays a notice over the stage, which keeps working; "" removes it.
   say(text) {
     const { notice } = this.part;
     notice.hidden = !text;
@@ -146,7 +146,7 @@ class Player {
     const key = [width, room, dpr, scale].join();
     if (this.layout && this.sizeKey === key) return this.asked && this.look();
     this.sizeKey = key;
-    if (this.layout) this.asked ||= viewText(this.view, this.layout.width, this.layout.height); // what is looked at stays in sight
+    if (this.layout) this.asked ||= viewText(this.view, this.layout.width, this.layout.height); // the zoomed part stays visible
     this.font = (px, bold) => `${bold ? 600 : 400} ${px * scale}px ${this.family}`;
     this.layout = layOut(scene, width, room, (text, bold) => {
       this.ctx.font = this.font(bold ? 14 : 13, bold);
@@ -161,11 +161,11 @@ class Player {
     Object.assign(part.canvas.style, { width: `${width}px`, height: `${this.layout.height}px` });
     part.caption.style.minHeight = "";
     this.dpr = dpr;
-    this.shown.step = null; // the lit line may have left its list
+    this.shown.step = null; // the lit line may be scrolled out of its list
     this.look();
   }
 
-  // Show the layout under the present view.
+  // Draws the layout under a view.
   look(view = this.view) {
     const { layout, part, ground, dpr } = this;
     if (this.asked) view = viewFrom(this.asked, layout.width, layout.height);
@@ -190,7 +190,7 @@ class Player {
     return clamp(60000 / this.scene.steps, 130, 900) / this.speed;
   }
 
-  // Steps too short to be followed do not fly: cells stand where they land.
+  // In steps too short to follow, copies do not fly but appear at their target.
   get flies() {
     return !this.calm.matches && (this.until !== null || this.msPerStep >= 100);
   }
@@ -213,7 +213,7 @@ class Player {
     if (focus) drawMarks(ctx, still, explain(this.scene, Math.floor(t), focus.name, focus.index).marks, 1);
   }
 
-  // The same picture on any context, in CSS pixels: for what is taken away.
+  // Draws the same picture on any context, in CSS pixels, for downloads.
   paint(ctx, t) {
     const still = new Still(ctx, this.scene, this.seen, this.theme, this.font, 0);
     still.drawAll(Math.floor(t));
@@ -227,8 +227,8 @@ class Player {
   // -- time ------------------------------------------------------------------------------------------------
   tick(now) {
     this.frame = null;
-    if (!this.playing && this.until === null) return; // stopped since this frame was asked for
-    const passed = clamp(now - this.last, 0, 100); // a hidden tab must not leap; a frame may have begun before it was asked for
+    if (!this.playing && this.until === null) return; // stopped after this frame was requested
+    const passed = clamp(now - this.last, 0, 100); // a hidden tab must not jump; a frame's time may be before its request
     this.last = now;
     const end = this.playing ? this.loop?.[1] ?? this.scene.steps - 1 : this.until;
     this.t = Math.min(this.t + passed / (this.playing ? this.msPerStep : STEP_MS), end);
@@ -238,7 +238,7 @@ class Player {
     this.run();
   }
 
-  // A loop rests at its end, then begins again; else playing ends.
+  // A loop pauses at its end, then begins again; else playing ends.
   atEnd(passed) {
     if (this.loop?.[1] === undefined) return this.pause();
     this.rested = (this.rested || 0) + passed;
@@ -255,7 +255,7 @@ class Player {
 
   play() {
     const [from, to] = this.loop || [], first = to === undefined ? 0 : from, last = to ?? this.scene.steps - 1;
-    if (this.t <= first || this.t >= last) this.t = first - 1; // so that the first step is seen too
+    if (this.t <= first || this.t >= last) this.t = first - 1; // so that the first step is animated too
     this.until = null;
     this.playing = true;
     this.run();
@@ -271,7 +271,7 @@ class Player {
     this.playing ? this.pause() : this.play();
   }
 
-  // To a step at once; a single step forward by hand is flown.
+  // Goes to a step at once; a single step forward by hand is animated.
   goto(step) {
     const to = clamp(step, 0, this.scene.steps - 1), from = this.step;
     this.scrubTo(to);
@@ -310,8 +310,8 @@ class Player {
     this.writeLink();
   }
 
-  // -- address ---------------------------------------------------------------------------------------------
-  // The moment as texts of the address; step 0, speed 1, no pin, the whole picture and no loop are the plain page.
+  // -- URL -------------------------------------------------------------------------------------------------
+  // The state as texts for the URL; the defaults step 0, speed 1, no pin, no zoom and no loop are left out.
   get state() {
     const { data, pin, loop, view, layout } = this;
     return {
@@ -334,7 +334,7 @@ class Player {
     this.others = othersIn(this.state);
   }
 
-  // With another control changed a new scene may be on its way: it, or a while, says what happens.
+  // If other parameters changed, a new scene may follow: waits up to 2 s for it before following the URL.
   linkChanged(how) {
     if (!this.scene || !this.data.param || this.failed) return;
     clearTimeout(this.waiting);
@@ -343,11 +343,11 @@ class Player {
     if (how === "overwritten") return this.playing || soon(() => this.writeLink());
     this.others = others;
     this.scrubTo(this.step);
-    this.back = !same; // a scene that comes now is one the reader goes back to, at its moment
+    this.back = !same; // the next scene is one that the reader goes back to, with the state of the URL
     soon(() => this.follow());
   }
 
-  // Where a cell is in the window.
+  // The rectangle of a cell in the window.
   cellRect(name, index) {
     const block = this.seen.blocks[name], box = this.part.canvas.getBoundingClientRect();
     const at = cellAt(block, index);

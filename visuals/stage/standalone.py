@@ -1,4 +1,4 @@
-"""One HTML file that plays a scene from a disk or a mail: no server, no request, nothing to install."""
+"""One HTML file that plays a scene from a disk or an e-mail: no server, no request, nothing to install."""
 
 from __future__ import annotations
 
@@ -10,19 +10,20 @@ from html import escape
 from visuals import stage
 from visuals.palette import DARK, LIGHT
 
-# Where a template has room for a scene, as in takeaway.js. It is base64, of no scene.
-PLACE = "KERNEL/THEATRE/SCENE"
+# Replaced by a scene in a template, as in takeaway.js. It is valid base64, but no scene.
+SCENE_PLACEHOLDER = "KERNEL/THEATRE/SCENE"
 
 
 def takeaway() -> str:
-    """What is loaded when somebody takes something away: a module that stands alone."""
-    return stage.joined("svg", "takeaway", "panels") + "\nexport{panels};\n"
+    """Return the module that the player loads for a download; it imports nothing."""
+    return stage.bundle("svg", "takeaway", "panels") + "\nexport{panels};\n"
 
 
 def standalone(message: bytes | None = None, title: str = "Kernel Theatre") -> str:
-    """The page that plays a `stage.message`; without one, a template with PLACE where its base64 goes."""
-    scene = PLACE if message is None else b64encode(message).decode()
-    name, css, html = escape(title), _in_style((stage.HERE / "stage.css").read_text("utf-8")), _html()
+    """Return the page that plays a `stage.message`; without one, a template with SCENE_PLACEHOLDER instead of its
+    base64."""
+    scene = SCENE_PLACEHOLDER if message is None else b64encode(message).decode()
+    name, css, html = escape(title), _escape_css((stage.HERE / "stage.css").read_text("utf-8")), _html()
     return f"""<!doctype html>
 <html lang="en">
 <head>
@@ -34,7 +35,7 @@ def standalone(message: bytes | None = None, title: str = "Kernel Theatre") -> s
 <script type="text/plain" id="scene">{scene}</script>
 <style>
 {_colours()}
-{_LOOK}
+{_PAGE_CSS}
 {css}
 </style>
 </head>
@@ -43,27 +44,27 @@ def standalone(message: bytes | None = None, title: str = "Kernel Theatre") -> s
 {html}
 </main>
 <footer>Made with Kernel Theatre</footer>
-<script type="text/plain" id="player">{_packed(stage.script())}</script>
-<script type="text/plain" id="takeaway">{_packed(takeaway())}</script>
+<script type="text/plain" id="player">{_compressed(stage.script())}</script>
+<script type="text/plain" id="takeaway">{_compressed(takeaway())}</script>
 <script type="module">
-{_BOOT}
+{_STARTUP}
 </script>
 </body>
 </html>
 """
 
 
-# Only what stands in the file runs, and nothing can be asked of anybody.
+# Only code in the file runs, and it cannot send requests.
 _POLICY = (
     "default-src 'none'; script-src 'unsafe-inline' data:; style-src 'unsafe-inline'; img-src data: blob:; "
     "media-src blob:; base-uri 'none'; form-action 'none'"
 )
-_LOOK = """body { margin: 0; background: var(--page); color: var(--small); font: 13px/1.5 system-ui, sans-serif; }
+_PAGE_CSS = """body { margin: 0; background: var(--page); color: var(--small); font: 13px/1.5 system-ui, sans-serif; }
 main, footer { max-width: 1600px; margin: 0 auto; padding: 16px 16px 0; }
 footer { padding: 8px 16px 16px; }"""
 
-# The code lies in the page packed, a quarter of its size. The theme may change while the page is open.
-_BOOT = """const bytes = (id) => Uint8Array.from(atob(document.getElementById(id).textContent.trim()), (c) => c.charCodeAt(0));
+# The code in the page is compressed to a quarter of its size. The theme may change while the page is open.
+_STARTUP = """const bytes = (id) => Uint8Array.from(atob(document.getElementById(id).textContent.trim()), (c) => c.charCodeAt(0));
 const module = async (id) => {
   const unzipped = new Blob([bytes(id)]).stream().pipeThrough(new DecompressionStream("gzip"));
   return "data:text/javascript;charset=utf-8," + encodeURIComponent(await new Response(unzipped).text());
@@ -88,9 +89,9 @@ def _colours() -> str:
     return f"{root(LIGHT)}\n@media (prefers-color-scheme: dark) {{ {root(DARK)} }}"
 
 
-def _packed(code: str) -> str:
+def _compressed(code: str) -> str:
     return b64encode(compress(code.encode(), mtime=0)).decode()
 
 
-def _in_style(css: str) -> str:
+def _escape_css(css: str) -> str:
     return re.sub(r"<(?=/style)", r"\\3c ", css, flags=re.IGNORECASE)

@@ -1,6 +1,6 @@
-// A canvas that writes SVG. Part of what takeaway.js is served with; measure(text, font) is the width of a text.
+// A canvas that writes SVG. Joined with takeaway.js; measure(text, font) is the width of a text.
 
-// No template stands inside another here: what joins the modules could not read it.
+// No template may be within another template here: the minifier cannot handle it.
 
 export const escaped = (text) => String(text).replace(/[\u0000-\u0008\u000b\u000c\u000e-\u001f]/g, "")
   .replace(/[&<>"]/g, (c) => `&${{ "&": "amp", "<": "lt", ">": "gt", '"': "quot" }[c]};`);
@@ -18,10 +18,10 @@ function tag(name, attributes, inside) {
 const STATE = { fillStyle: "#000000", strokeStyle: "#000000", lineWidth: 1, globalAlpha: 1, font: "400 10px sans-serif",
   textAlign: "left", textBaseline: "alphabetic" };
 const ANCHORS = { center: "middle", right: "end", end: "end" };
-const RISE = { middle: 0.35, top: 0.8, bottom: -0.2 }; // baselines in parts of the type's size: few tools read SVG's own
+const RISE = { middle: 0.35, top: 0.8, bottom: -0.2 }; // baselines as shares of the font size: few tools support SVG's dominant-baseline
 
-// The part of CanvasRenderingContext2D that the stage draws with. Transforms are scales and moves alone. Small
-// rectangles filled in rows one after the other, as cells are, become one path a colour.
+// The part of CanvasRenderingContext2D that the stage uses. Transforms are only scales and translations. Small
+// rectangles filled row by row, as cells are, become one path per colour.
 export class SvgContext {
   constructor(measure) {
     Object.assign(this, STATE, { vector: true, measure, out: [], defs: [], dash: [], at: [1, 0, 0], path: [], kept: [], open: 0, family: "" });
@@ -44,7 +44,7 @@ export class SvgContext {
   getLineDash() { return this.dash; }
   measureText(text) { return { width: this.measure(text, this.font) }; }
 
-  // A rectangle by its rounded sides, so that neighbours meet: [left, top, right, bottom].
+  // A rectangle by its rounded sides, so that neighbours touch: [left, top, right, bottom].
   sides(x, y, w, h) {
     const [s, dx, dy] = this.at;
     return [round(dx + s * x), round(dy + s * y), round(dx + s * (x + w)), round(dy + s * (y + h))];
@@ -57,7 +57,7 @@ export class SvgContext {
   moveTo(x, y) { const [l, t] = this.sides(x, y, 0, 0); this.path.push(`M${l} ${t}`); }
   lineTo(x, y) { const [l, t] = this.sides(x, y, 0, 0); this.path.push(`L${l} ${t}`); }
   closePath() { this.path.push("Z"); }
-  // As [name, attributes] of elements.
+  // The path as [name, attributes] of elements.
   shapes() {
     const lines = this.path.filter((part) => typeof part === "string"), rects = this.path.filter((part) => typeof part !== "string");
     const drawn = rects.map(([l, t, r, b, rx]) => ["rect", { ...box(l, t, r, b), rx: rx || null }]);
@@ -86,7 +86,7 @@ export class SvgContext {
   fillRect(x, y, w, h) {
     const [l, t, r, b] = this.sides(x, y, w, h), { row } = this;
     if (r <= l || b <= t || this.globalAlpha === 0) return;
-    // Painted in another order they look the same only where none lies on another: to the right or below all so far.
+    // Rectangles may be reordered only if none overlaps another: each must be right of or below all earlier ones.
     if (t === row.top && l >= row.right && b <= row.bottom) row.right = r;
     else {
       if (t < row.bottom) this.flush();
@@ -128,7 +128,7 @@ export class SvgContext {
     this.out.push(...elements);
   }
 
-  // The whole drawing.
+  // Returns the whole SVG file.
   text(width, height, title, description) {
     this.flush();
     const size = { width, height, viewBox: `0 0 ${width} ${height}` };

@@ -1,19 +1,19 @@
-// What a reader takes away: the scene as a picture, a moving one, a drawing for a paper, data, or a page of its own.
-// Loaded when first asked for, joined with svg.js to a module that imports nothing.
+// Downloads: the scene as PNG, GIF or video, as SVG for a paper, as JSON data, or as a standalone page.
+// Loaded on first use, joined with svg.js into a module that imports nothing.
 
 import { SvgContext, escaped } from "./svg.js";
 
 const MIME = { html: "text/html", png: "image/png", gif: "image/gif", svg: "image/svg+xml", json: "application/json" };
-const MOST_FRAMES = 300, MOST_GIF_PIXELS = 160e6, MOST_FRAME_PIXELS = 4e6; // what the server takes
+const MOST_FRAMES = 300, MOST_GIF_PIXELS = 160e6, MOST_FRAME_PIXELS = 4e6; // limits of the server
 const FPS = 30, LONGEST_VIDEO = 60000, LAST_HELD = 1500; // ms
-const VIDEO_PIXELS = 2.1e6; // 1920 x 1080: beyond that an encoder falls behind
+const VIDEO_PIXELS = 2.1e6; // 1920 x 1080: above that an encoder is too slow
 const VIDEOS = [["video/mp4;codecs=avc1.640028", "mp4"], ["video/mp4;codecs=avc1.42E01F", "mp4"], ["video/mp4;codecs=avc1", "mp4"],
   ["video/webm;codecs=vp9", "webm"], ["video/webm;codecs=vp8", "webm"]];
 const SCENE_PLACE = "KERNEL/THEATRE/SCENE"; // as in standalone.py
 
 const MAKERS = { html, png, gif, video, svg, json };
 
-// Resolves to {blob, name, note}; note is a sentence where what was made is not quite what was asked for, else "".
+// Resolves to {blob, name, note}; note is a sentence if the file differs from the request, else "".
 export async function take(kind, stage) {
   if (!Object.hasOwn(MAKERS, kind)) throw new Error(`There is no ${kind} to take away`);
   stage.signal?.throwIfAborted();
@@ -28,7 +28,7 @@ export function nameOf(stage, ending, ...parts) {
   return `${[stage.scene.title, ...parts].map(slug).filter(Boolean).join("-").slice(0, 80) || "scene"}.${ending}`;
 }
 
-// "column 4", and of how many where a word for it is given.
+// "column 4"; with `of`, also the number of steps.
 const stepPart = ({ scene }, step, of = "") =>
   `${scene.stepName || "step"} ${(step + 1).toLocaleString("en")}${of && of + scene.steps.toLocaleString("en")}`;
 const rangePart = ({ range: [from, to], scene }) => (to - from + 1 === scene.steps ? "" : `${from + 1}-${to + 1}`);
@@ -62,7 +62,7 @@ async function gif(stage) {
   for (const [k, step] of steps.entries()) {
     stage.signal?.throwIfAborted();
     const frame = await toPng(figure.canvas(step, scale));
-    parts.push(Uint32Array.of(frame.size), frame); // little endian wherever browsers run
+    parts.push(Uint32Array.of(frame.size), frame); // little endian on every platform with browsers
     stage.progress?.((0.7 * (k + 1)) / steps.length);
   }
   const ms = Math.round(Math.min(5000, Math.max(20, stage.msPerStep)));
@@ -77,13 +77,13 @@ async function gif(stage) {
   };
 }
 
-// The server says what was wrong in plain text; a proxy in between may say anything.
+// The server sends an error as plain text; a proxy in between may send anything.
 async function refusal(answer) {
   const plain = (answer.headers.get("content-type") || "").startsWith("text/plain");
   return (plain && (await answer.text()).slice(0, 300)) || `The app's server made no GIF (${answer.status})`;
 }
 
-// At most `most` of the steps from..to, both ends among them, evenly apart.
+// At most `most` of the steps from..to, evenly spaced, including both ends.
 export function thin(from, to, most) {
   const count = to - from + 1, n = Math.min(count, most);
   return Array.from({ length: n }, (_, k) => from + (n > 1 ? Math.round((k * (count - 1)) / (n - 1)) : count - 1));
@@ -103,7 +103,7 @@ async function video(stage) {
     recorder.onstop = resolve;
     recorder.onerror = () => reject(new Error("The browser's video encoder gave up; a GIF shows the same"));
   });
-  done.catch(() => {}); // heard below, but maybe after it came
+  done.catch(() => {}); // awaited below, but it may reject before that
   recorder.start(1000);
   try {
     const start = performance.now(), all = length + LAST_HELD;
@@ -111,7 +111,7 @@ async function video(stage) {
       stage.signal?.throwIfAborted();
       figure.canvas(Math.min(to, from - 1 + (to - from + 1) * (passed / length)), scale, canvas);
       stage.progress?.(passed / all);
-      await new Promise((resolve) => setTimeout(resolve, 1000 / FPS)); // not by frames of the page: a hidden one has none
+      await new Promise((resolve) => setTimeout(resolve, 1000 / FPS)); // not requestAnimationFrame: a hidden page has no frames
     }
   } finally {
     if (recorder.state !== "inactive") recorder.stop();
@@ -129,15 +129,15 @@ async function video(stage) {
 const toPng = (canvas) => new Promise((resolve, reject) =>
   canvas.toBlob((blob) => (blob ? resolve(blob) : reject(new Error("The picture is too large for this browser"))), MIME.png));
 
-// -- the figure: the picture, under it the title and what is said of the step ---------------------------------------
-const MARGIN = 16, TITLE = 15, WORDS = 14, LINE = 21; // for type of its usual size
+// -- the figure: the picture, under it the title and the caption of the step ----------------------------------------
+const MARGIN = 16, TITLE = 15, WORDS = 14, LINE = 21; // px, at the default font size
 
 const sentence = (stage, step) => stage.caption(step).map((part) => part.text).join("");
 
-// Its size holds the longest sentence of `steps`, so that frames are of one size.
+// Its size fits the longest caption of `steps`, so that all frames have one size.
 export class Figure {
   constructor(stage, steps, measure = measureOnCanvas) {
-    const unit = (parseFloat(stage.font(WORDS, false).match(/[\d.]+px/)) || WORDS) / WORDS; // larger type on a projector
+    const unit = (parseFloat(stage.font(WORDS, false).match(/[\d.]+px/)) || WORDS) / WORDS; // the font is larger on a projector
     Object.assign(this, { stage, measure, margin: unit * MARGIN, line: unit * LINE, width: Math.ceil(stage.width), top: Math.ceil(stage.height) });
     const longest = steps.map((step) => [sentence(stage, step).length, step]).sort(([a], [b]) => b - a).slice(0, 12);
     this.lines = Math.max(1, ...longest.map(([, step]) => this.wrapped(step).length));
@@ -153,7 +153,7 @@ export class Figure {
     return wrap(stage.caption(step), this.width - 2 * this.margin, (text, role) => this.measure(text, stage.font(WORDS, Boolean(role))));
   }
 
-  // On a canvas of its own or the one given; even numbers of pixels, as video encoders want them.
+  // Draws on a new canvas or the given one, with even numbers of pixels, as video encoders need.
   canvas(t, scale, canvas = document.createElement("canvas")) {
     const even = (v) => 2 * Math.ceil((v * scale) / 2);
     if (canvas.width !== even(this.width)) canvas.width = even(this.width);
@@ -167,11 +167,11 @@ export class Figure {
     const step = Math.max(0, Math.ceil(t));
     ctx.setTransform(scale, 0, 0, scale, 0, 0);
     ctx.fillStyle = tokens.ground;
-    ctx.fillRect(0, 0, width + 2 / scale, this.height + 2 / scale); // and the pixels that made it even
+    ctx.fillRect(0, 0, width + 2 / scale, this.height + 2 / scale); // including the pixels added to make it even
     ctx.save();
     ctx.beginPath();
     ctx.rect(0, 0, width, top);
-    ctx.clip(); // what is zoomed in is larger than the picture
+    ctx.clip(); // a zoomed scene is larger than the picture
     stage.paint(ctx, t);
     ctx.restore();
     ctx.globalAlpha = 1;
@@ -190,7 +190,7 @@ export class Figure {
   }
 }
 
-// Parts {text, role} in lines of runs {text, role, x}. Lines break between words alone; a word may be of several parts.
+// Parts {text, role} as lines of runs {text, role, x}. Lines break only between words; a word may span several parts.
 export function wrap(parts, room, measure) {
   const words = [[]];
   for (const { text, role } of parts)
@@ -239,9 +239,9 @@ async function json(stage) {
   return { blob: new Blob([pretty(jsonOf(stage))], { type: MIME.json }), name: nameOf(stage, "json") };
 }
 
-// The scene with every array spelt out.
+// The scene with every array written out.
 export function jsonOf({ head, block, caption }) {
-  const { meta } = head, bytes = block.slice().buffer; // a copy: the view may start at an odd place
+  const { meta } = head, bytes = block.slice().buffer; // a copy: the view may start at an odd offset
   const plain = (value) => {
     if (!value || typeof value !== "object") return value;
     if (Array.isArray(value)) return value.map(plain);
@@ -252,26 +252,26 @@ export function jsonOf({ head, block, caption }) {
   const { version, captions, ...rest } = meta;
   const scene = plain(rest);
   if (scene.lanes) scene.lanes.mask = scene.lanes.mask.map((mask) => mask >>> 0); // bit 31 is a lane, not a sign
-  if (scene.source) delete scene.source.colours; // of the pane's print, not of the scene
+  if (scene.source) delete scene.source.colours; // syntax highlighting, not part of the scene
   const sentences = Array.from({ length: meta.steps }, (_, step) => sentence({ caption }, step));
   return { format: "kernel-theatre scene", version, about: ABOUT, ...scene, captions: sentences };
 }
 
-// An index that travelled as the sum row[i] + col[j] with the places of its padding.
+// An index that was sent as the sum row[i] + col[j] and the positions of its padding.
 function summed({ row, col, padding }) {
   const index = row.flatMap((r) => col.map((c) => r + c));
   for (const k of padding) index[k] = -1;
   return index;
 }
 
-// The shortest decimal that is the same float32.
+// The shortest decimal that gives the same float32.
 function shortest(v) {
   if (!Number.isFinite(v)) return String(v); // JSON has no such number
   for (let digits = 6; digits < 9; digits++) if (Math.fround(+v.toPrecision(digits)) === v) return +v.toPrecision(digits);
   return +v.toPrecision(9);
 }
 
-// Objects in lines, arrays of numbers and of short texts in one.
+// JSON with one line per member; arrays of numbers and of short texts are on one line.
 export function pretty(value, indent = "") {
   const items = value && typeof value === "object" ? Object.values(value) : [];
   const flat = items.every((v) => v === null || typeof v === "number" || (typeof v === "string" && v.length < 40));
@@ -284,7 +284,7 @@ export function pretty(value, indent = "") {
   return `${left}\n${members.join(",\n")}\n${indent}${right}`;
 }
 
-// -- a page of its own -------------------------------------------------------------------------------------------
+// -- standalone page ---------------------------------------------------------------------------------------------
 async function html(stage) {
   if (!stage.assets.template) throw new Error("This page is that file already: keep a copy of it");
   const answer = await fetch(stage.assets.template, { signal: stage.signal })
@@ -294,14 +294,15 @@ async function html(stage) {
   return { blob: new Blob([pageOf(template, stage)], { type: MIME.html }), name: nameOf(stage, "html") };
 }
 
-// The first place is the scene's: the page holds this file too. Functions, for $ in a replacement has a meaning.
+// The first placeholder is the scene's, because the page contains this file too. Functions, because $ is special in a
+// replacement text.
 export function pageOf(template, stage) {
   return template
     .replace(/<title>.*?<\/title>/, () => `<title>${escaped(stage.scene.title)} · Kernel Theatre</title>`)
     .replace(SCENE_PLACE, () => base64(messageOf(stage)));
 }
 
-// The message that this stage was sent, as it would be now: the current step in it, and no address of a server.
+// The message of this stage with the current step and without URLs of a server.
 export function messageOf({ head, block, step }) {
   const { bytes, block: _, assets, ...rest } = head;
   const text = new TextEncoder().encode(JSON.stringify({ ...rest, step }));
@@ -313,7 +314,7 @@ export function messageOf({ head, block, step }) {
 }
 
 export function base64(bytes) {
-  const parts = []; // not all at once: arguments of a call are few
+  const parts = []; // in pieces: the number of arguments of a call is limited
   for (let k = 0; k < bytes.length; k += 0x8000) parts.push(String.fromCharCode(...bytes.subarray(k, k + 0x8000)));
   return btoa(parts.join(""));
 }

@@ -1,25 +1,25 @@
-// Zoom and pan. A view is {scale, x, y}: how much larger, and the layout's point at the canvas's top left. Pure.
+// Zoom and pan. A view is {scale, x, y}: the magnification, and the layout's point at the canvas's top left. Pure.
 
 export const clamp = (v, low, high) => Math.min(high, Math.max(low, v));
 
 export const WHOLE = { scale: 1, x: 0, y: 0 };
 export const MOST_ZOOM = 24;
 
-// A view kept inside a layout of width x height; one that shows all of it is WHOLE itself.
+// A view clamped to a layout of width x height; a view of the whole layout is the object WHOLE.
 export function viewOf(scale, x, y, width, height) {
   scale = clamp(scale, 1, MOST_ZOOM);
   if (scale < 1.01) return WHOLE;
   return { scale, x: clamp(x, 0, width * (1 - 1 / scale)), y: clamp(y, 0, height * (1 - 1 / scale)) };
 }
 
-// Larger by factor; the point under (px, py) of the canvas stays there, but for a move by (dx, dy).
+// A view magnified by factor; the layout's point under (px, py) of the canvas moves by (dx, dy).
 export function zoomed(view, factor, px, py, width, height, dx = 0, dy = 0) {
   const scale = clamp(view.scale * factor, 1, MOST_ZOOM);
   const along = (at, p, d) => at + p / view.scale - (p + d) / scale;
   return viewOf(scale, along(view.x, px, dx), along(view.y, py, dy), width, height);
 }
 
-// In a link a view is "scale,centre x,centre y", the centre as parts of width and height: it fits any window.
+// In a link a view is "scale,centre x,centre y", the centre as shares of width and height, so it fits any window.
 export function viewText({ scale, x, y }, width, height) {
   const centre = (at, size) => (at + size / scale / 2) / size;
   return scale === 1 ? "" : [scale, centre(x, width), centre(y, height)].map((v) => +v.toFixed(3)).join();

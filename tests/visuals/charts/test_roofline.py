@@ -1,4 +1,4 @@
-"""Under the roof: where it bends, where the rungs stand, and what is said of it, on numbers worked out by hand."""
+"""The roofline: its ridge, the positions of the rungs, and the sentences, on numbers worked out by hand."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ ROOF = roofline.roof_of(a_full_row(), "measured")  # 1e12 bytes/s, 1e13 FLOP/s
 
 @pytest.fixture(autouse=True)
 def no_recordings(monkeypatch):
-    """What is shipped with the app is not what these tests are about."""
+    """These tests do not use the recordings shipped with the app."""
     monkeypatch.setattr(records, "recordings", tuple)
     roofline.recorded_roofs.cache_clear()
     yield
@@ -36,21 +36,21 @@ def a_dot(intensity=5.0, ms=1.0, number=1, kind="measured", stale=False, moved=N
     return Dot(number, f"rung {number}", row_at(intensity, ms, **changes), kind, stale, moved)
 
 
-def checked(*told):
-    """The chart as Plotly takes it: it refuses a property that it does not know, or a value that cannot be."""
-    return go.Figure(roofline.chart(*told).to_dict())
+def validated_chart(*arguments):
+    """Return the chart as a go.Figure, which raises for an unknown property or an invalid value."""
+    return go.Figure(roofline.chart(*arguments).to_dict())
 
 
 # -- roofs ---------------------------------------------------------------------------------------
-def test_the_roof_bends_where_both_ceilings_meet():
+def test_ridge_is_where_both_ceilings_are_equal():
     assert ROOF.ridge == 10
     assert [ROOF.bound(i) for i in (1, 5, 10, 20, 1e6)] == [1e12, 5e12, 1e13, 1e13, 1e13]
 
 
 @given(st.floats(1e9, 1e14), st.floats(1e9, 1e15), st.floats(1e-3, 1e5))
-def test_no_roof_is_above_either_ceiling(copy, flops, intensity):
-    told = CEILINGS | {"copy_bytes_per_s": copy, "fp32_flops_per_s": flops}
-    roof = roofline.roof_of(a_full_row(ceilings=told), "measured")
+def test_roof_is_below_both_ceilings(copy, flops, intensity):
+    ceilings = CEILINGS | {"copy_bytes_per_s": copy, "fp32_flops_per_s": flops}
+    roof = roofline.roof_of(a_full_row(ceilings=ceilings), "measured")
     assert roof.bound(intensity) <= min(flops, copy * intensity)
     assert roof.bound(roof.ridge) == pytest.approx(flops)
 
@@ -62,22 +62,22 @@ def test_a_row_without_ceilings_has_no_roof_and_each_device_has_one():
     assert [(r.device, r.kind) for r in found] == [("a processor", "measured"), ("another", "recorded")]
 
 
-def test_devices_that_were_recorded_elsewhere_lend_their_roofs(monkeypatch):
+def test_recorded_devices_add_their_roofs(monkeypatch):
     shipped = a_full_row(device="a GPU", ceilings=CEILINGS | {"device": "a GPU"})
     monkeypatch.setattr(records, "recordings", lambda: (a_row(), shipped))
     found = roofline.roofs([(a_full_row(), "measured")])
     assert [(r.device, r.kind) for r in found] == [("a processor", "measured"), ("a GPU", "recorded")]
 
 
-# -- words ---------------------------------------------------------------------------------------
-def test_a_roof_says_how_it_was_measured_and_where_it_bends():
+# -- text ----------------------------------------------------------------------------------------
+def test_ceilings_text_has_measurement_and_ridge():
     assert roofline.ceilings_words(ROOF) == (
         "copy 1 TB/s (device to device, 1024 MiB; best of 20), FP32 10 TFLOP/s (FMA kernel; best of 19). "
         "They meet at 10 FLOP per byte"
     )
 
 
-def test_the_verdict_is_of_the_fastest_and_says_what_limits_it():
+def test_verdict_is_on_the_fastest_rung_and_names_its_limit():
     # 1e9 FLOPs in 1 ms are 1 TFLOP/s; the slope allows 5 at 5 FLOP per byte.
     assert roofline.verdict([a_dot(ms=4.0), a_dot(number=2)], [ROOF]) == [
         "rung 2 does 1 TFLOP/s on a processor: 20 % of the 5 TFLOP/s that the memory's slope allows 5 FLOP per byte."
@@ -87,36 +87,36 @@ def test_the_verdict_is_of_the_fastest_and_says_what_limits_it():
     ]
 
 
-def test_the_verdict_says_why_a_rung_is_above_its_roof():
+def test_verdict_explains_a_rung_above_its_roof():
     (below_ridge,) = roofline.verdict([a_dot(ms=0.1)], [ROOF])
     assert below_ridge.endswith("More than the slope allows: part of what it moves stayed in the caches.")
-    (beyond,) = roofline.verdict([a_dot(intensity=100, ms=0.05)], [ROOF])
-    assert "More than the roof: it executes less than the definition asks for" in beyond
+    (above_roof,) = roofline.verdict([a_dot(intensity=100, ms=0.05)], [ROOF])
+    assert "More than the roof: it executes less than the definition asks for" in above_roof
 
 
 @pytest.mark.parametrize(("engine", "word"), [("cpu", "calls"), ("cuda", "launches")])
-def test_the_verdict_says_when_launching_is_the_limit(engine, word):
+def test_verdict_names_launch_overhead_as_the_limit(engine, word):
     small = a_dot(ms=0.005, engine=engine, parts_ms={"im2col": 0.002, "gemm": 0.003}, flops=10**6)
-    (said,) = roofline.verdict([small], [ROOF])
-    assert said.endswith(
+    (sentence,) = roofline.verdict([small], [ROOF])
+    assert sentence.endswith(
         f"As many {word} of nothing (2) take 80 % of its time: it is too small for a roof to matter."
     )
     hot = a_dot(
         ms=0.005, engine=engine, flops=10**6, mode="hot"
-    )  # many runs in one graph: no launch is waited for
+    )  # many runs in one graph, so there is no launch overhead
     assert "of nothing" not in roofline.verdict([hot], [ROOF])[0]
 
 
-def test_the_verdict_without_a_roof_and_of_what_is_stale():
+def test_verdict_without_a_roof_and_of_stale_rows():
     assert roofline.verdict([a_dot()], []) == [
         "rung 1 does 1 TFLOP/s on a processor; its row tells of no ceilings, so it has no roof here."
     ]
     assert roofline.verdict([a_dot(stale=True)], [ROOF]) == []
-    told = roofline.verdict([a_dot(), a_dot(kind="recorded", device="a GPU")], [ROOF])
-    assert len(told) == 2 and "on a GPU; its row tells of no ceilings" in told[1]
+    sentences = roofline.verdict([a_dot(), a_dot(kind="recorded", device="a GPU")], [ROOF])
+    assert len(sentences) == 2 and "on a GPU; its row tells of no ceilings" in sentences[1]
 
 
-def test_what_was_not_run_has_its_bound_in_words():
+def test_rungs_not_run_have_a_sentence_with_their_bound():
     marks = [Mark(1, "direct", 5.0), Mark(2, "im2col", 40.0), Mark(3, "library", 40.0)]
     assert roofline.bounds(marks, [ROOF]) == (
         "Not run at this shape; by the roofs direct at most 5 TFLOP/s on a processor; im2col, library at most "
@@ -125,7 +125,7 @@ def test_what_was_not_run_has_its_bound_in_words():
     assert roofline.bounds([], [ROOF]) == roofline.bounds(marks, []) == ""
 
 
-def test_what_computes_nothing_does_not_stand_under_a_roof():
+def test_rows_without_flops_have_no_place_under_a_roof():
     assert roofline.stands(a_full_row())
     assert not roofline.stands(a_full_row(flops=0)) and not roofline.stands(a_row())
 
@@ -139,9 +139,9 @@ def lines(figure):
     return [t for t in figure.data if t.mode == "lines"]
 
 
-def test_dots_stand_at_what_is_predicted_and_rings_at_what_was_counted():
+def test_dots_are_at_predicted_and_rings_at_counted_intensity():
     dot = a_dot(moved=800_000_000, kind="recorded")
-    figure = checked([ROOF], [dot, a_dot(number=2, ms=4.0)], [], T)
+    figure = validated_chart([ROOF], [dot, a_dot(number=2, ms=4.0)], [], T)
     (recorded,) = points(figure, "diamond")
     ring, measured = points(figure, "circle")
     assert (recorded.x[0], recorded.y[0], recorded.marker.color) == (5, 1e12, T["workspace"])
@@ -152,18 +152,18 @@ def test_dots_stand_at_what_is_predicted_and_rings_at_what_was_counted():
     assert "20 % of what the roof allows" in recorded.hovertemplate
 
 
-def test_the_roof_is_a_slope_and_a_flat_that_meet():
-    figure = checked([ROOF], [a_dot()], [], T)
+def test_roof_is_a_slope_and_a_flat_line_that_join():
+    figure = validated_chart([ROOF], [a_dot()], [], T)
     (roof,) = lines(figure)
     low, ridge, high = roof.x
-    assert ridge == 10 and low <= 1 and high > 10  # a decade of the slope is seen, whatever the dots
+    assert ridge == 10 and low <= 1 and high > 10  # at least a decade of the slope is visible
     assert list(roof.y) == [low * 1e12, 1e13, 1e13]
     texts = {note.text for note in figure.layout.annotations}
     assert {"FP32 10 TFLOP/s", "copy 1 TB/s", "1"} <= texts
 
 
-def test_what_is_stale_is_faded_and_says_so():
-    figure = checked(
+def test_stale_dots_are_faded_and_labelled():
+    figure = validated_chart(
         [ROOF], [a_dot(moved=8 * 10**8), a_dot(stale=True, number=2, ms=9.0, moved=10**9)], [], T
     )
     faded = [t for t in figure.data if t.opacity is not None and t.opacity < 1]
@@ -171,9 +171,11 @@ def test_what_is_stale_is_faded_and_says_so():
     assert all(t.hovertemplate.startswith("stale: ") for t in faded if t.mode == "markers")
 
 
-def test_what_was_not_run_is_a_mark_up_to_each_roof():
+def test_a_rung_not_run_is_a_mark_up_to_each_roof():
     other = roofline.roof_of(a_full_row(ceilings=CEILINGS | {"copy_bytes_per_s": 2e11}), "recorded")
-    figure = checked([ROOF, other], [], [Mark(1, "direct", 5.0), Mark(2, "a", 5.0), Mark(3, "b", 50.0)], T)
+    figure = validated_chart(
+        [ROOF, other], [], [Mark(1, "direct", 5.0), Mark(2, "a", 5.0), Mark(3, "b", 50.0)], T
+    )
     (top, *_) = points(figure, "line-ew-open")
     assert list(top.x) == [5, 5] and list(top.y) == [5e12, 1e12]
     dotted = [line for line in lines(figure) if line.line.dash == "dot"]
@@ -185,14 +187,14 @@ def test_what_was_not_run_is_a_mark_up_to_each_roof():
     ]
 
 
-def test_labels_that_would_meet_are_one():
-    near = [a_dot(number=2, ms=1.0), a_dot(number=3, ms=1.01), a_dot(number=1, intensity=50)]
-    said = roofline.labels(near, 6)
-    assert [text for _, _, text in said] == ["2, 3", "1"]
-    x, y, _ = said[0]
+def test_overlapping_labels_are_merged():
+    close = [a_dot(number=2, ms=1.0), a_dot(number=3, ms=1.01), a_dot(number=1, intensity=50)]
+    merged = roofline.labels(close, 6)
+    assert [text for _, _, text in merged] == ["2, 3", "1"]
+    x, y, _ = merged[0]
     assert x == pytest.approx(math.log10(5)) and y == pytest.approx(12, abs=0.01)
     assert len(roofline.labels([a_dot(number=2), a_dot(number=3, ms=100.0)], 6)) == 2
-    # Another dot between them in the order, far below both, keeps no label from being shared.
+    # A dot between two others in the order, but far below both, does not prevent a shared label.
     apart = [
         a_dot(number=1, intensity=4.0),
         a_dot(number=2, intensity=4.4, ms=100.0),
@@ -210,9 +212,9 @@ finite = st.floats(1e-3, 1e5)
     marks=st.lists(finite, max_size=4),
     roofs=st.integers(0, 2),
 )
-def test_all_that_is_drawn_is_within_the_axes(dots, marks, roofs):
-    told = [a_dot(i, ms, n, stale=stale) for n, (i, ms, stale) in enumerate(dots, 1)]
-    figure = checked([ROOF] * roofs, told, [Mark(n, "m", i) for n, i in enumerate(marks, 1)], T)
+def test_everything_drawn_is_within_the_axes(dots, marks, roofs):
+    drawn_dots = [a_dot(i, ms, n, stale=stale) for n, (i, ms, stale) in enumerate(dots, 1)]
+    figure = validated_chart([ROOF] * roofs, drawn_dots, [Mark(n, "m", i) for n, i in enumerate(marks, 1)], T)
     (x0, x1), (y0, y1) = figure.layout.xaxis.range, figure.layout.yaxis.range
     for trace in figure.data:
         for x, y in zip(trace.x, trace.y, strict=True):
@@ -222,15 +224,15 @@ def test_all_that_is_drawn_is_within_the_axes(dots, marks, roofs):
         assert x0 <= note.x <= x1 and y0 <= note.y <= y1
 
 
-# -- many rungs, and those whose roof is another ---------------------------------------------------
-def test_many_dots_of_one_kind_are_joined_in_the_ladders_order():
+# -- many rungs, and rungs on other units ---------------------------------------------------------
+def test_many_dots_of_one_kind_are_joined_in_ladder_order():
     dots = [a_dot(number=n, ms=ms) for n, ms in ((3, 1.0), (1, 8.0), (5, 4.0), (2, 2.0), (4, 0.5))]
 
-    def paths(told):
+    def paths(dots):
         width = 1  # a roof is drawn thicker
         return [
             list(t.y)
-            for t in checked([ROOF], told, [], T).data
+            for t in validated_chart([ROOF], dots, [], T).data
             if t.mode == "lines" and t.line.width == width
         ]
 
@@ -238,12 +240,12 @@ def test_many_dots_of_one_kind_are_joined_in_the_ladders_order():
     assert paths(dots[:4]) == paths([*dots[:3], *(a_dot(kind="recorded", number=n) for n in (1, 2))]) == []
 
 
-def test_numbers_that_follow_each_other_are_written_as_a_range():
+def test_consecutive_numbers_are_written_as_a_range():
     assert [text for *_, text in roofline.labels([a_dot(number=n) for n in (4, 1, 2, 6, 3)], 3)] == ["1–4, 6"]
     assert roofline.mark_labels([Mark(n, "m", 5.0) for n in (1, 2)])[0][1] == "1, 2"
 
 
-def test_what_tensor_cores_do_is_never_held_against_the_fp32_roof():
+def test_tensor_core_rungs_are_not_compared_with_the_fp32_roof():
     fast = a_dot(20, 0.05, 11, rung="gemm/cublas-tf32", engine="cuda", mode="cold")
     assert fast.rate == pytest.approx(2 * ROOF.flops_per_s)
     under, over = roofline.verdict([a_dot(20, 0.2), fast], [ROOF])
@@ -251,21 +253,21 @@ def test_what_tensor_cores_do_is_never_held_against_the_fp32_roof():
     assert over == (
         "rung 11 does 20 TFLOP/s on a processor, 2 times the FP32 peak (tensor cores: another roof, not measured here)."
     )
-    (said,) = roofline.verdict([a_dot(20, 0.05, 11, rung="gemm/cublas-tf32")], [ROOF])
-    assert "More than the roof" in said  # the cpu engine runs it in FP32
+    (sentence,) = roofline.verdict([a_dot(20, 0.05, 11, rung="gemm/cublas-tf32")], [ROOF])
+    assert "More than the roof" in sentence  # the cpu engine runs it in FP32
 
 
-def test_only_the_slope_binds_a_mark_whose_roof_is_another():
-    told = roofline.bounds([Mark(1, "fma", 100.0), Mark(2, "mma", 100.0, "tensor cores")], [ROOF])
-    assert "fma at most 10 TFLOP/s" in told and "mma at most 100 TFLOP/s" in told
+def test_only_the_slope_bounds_a_mark_of_other_units():
+    sentence = roofline.bounds([Mark(1, "fma", 100.0), Mark(2, "mma", 100.0, "tensor cores")], [ROOF])
+    assert "fma at most 10 TFLOP/s" in sentence and "mma at most 100 TFLOP/s" in sentence
 
 
 # -- which FLOPs -----------------------------------------------------------------------------------
-def test_the_axis_says_whether_it_counts_what_is_defined_or_what_is_executed():
-    own = a_dot(flops=roofline.defined_flops(row_at(5.0, 1.0)))
-    fewer = a_dot(flops=own.row["flops"] // 2)
+def test_axis_title_says_effective_or_executed_flops():
+    defined = a_dot(flops=roofline.defined_flops(row_at(5.0, 1.0)))
+    fewer = a_dot(flops=defined.row["flops"] // 2)
 
     def axis(*dots):
-        return checked([ROOF], dots, [], T).layout.yaxis.title.text
+        return validated_chart([ROOF], dots, [], T).layout.yaxis.title.text
 
-    assert axis(own) == "effective FLOP/s" and axis(own, fewer) == axis(fewer) == "FLOP/s executed"
+    assert axis(defined) == "effective FLOP/s" and axis(defined, fewer) == axis(fewer) == "FLOP/s executed"

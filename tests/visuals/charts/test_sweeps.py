@@ -1,4 +1,4 @@
-"""What the figures of sweeps show is what the rows say; a diff tells all that changed and nothing else."""
+"""Charts of sweeps have the numbers of the rows; a diff has every change and nothing else."""
 
 import pytest
 from hypothesis import given
@@ -14,7 +14,7 @@ TEXTS = st.lists(st.sampled_from(["a", "b", "", "  c <d> & e", "}"]), max_size=1
 
 
 def row(rung="gemm/naive", ms=1.0, tiles=None, spread=0.1, **shape):
-    """A row as a measurement would make it, of times chosen here."""
+    """Return a row as a measurement would make it, with times chosen here."""
     shape = GemmShape(**({"M": 64, "N": 64, "K": 64} | shape))
     return {
         "rung": rung, "shape": shape.params(), "tiles": tiles or {"BLOCK": 32}, "engine": "cuda", "device": "a GPU",
@@ -24,7 +24,7 @@ def row(rung="gemm/naive", ms=1.0, tiles=None, spread=0.1, **shape):
 
 # -- diff ------------------------------------------------------------------------------------------
 def rebuilt(before: str, after: str) -> list[str]:
-    """The lines of `after`, made from `before` and what the diff says."""
+    """Return the lines of `after`, rebuilt from `before` and the diff."""
     old, out, at = before.splitlines(), [], 0
     for sign, text, i, _ in source_diff.lines(before, after):
         if sign in " -":
@@ -36,7 +36,7 @@ def rebuilt(before: str, after: str) -> list[str]:
 
 
 @given(TEXTS, TEXTS)
-def test_the_diff_turns_one_text_into_the_other(before, after):
+def test_diff_rebuilds_the_second_text(before, after):
     assert rebuilt(before, after) == after.splitlines()
 
 
@@ -45,12 +45,12 @@ def test_equal_texts_have_no_diff(text):
     assert list(source_diff.lines(text, text)) == [] and source_diff.counts(text, text) == (0, 0)
 
 
-def test_kernels_are_told_apart_as_text_never_as_html():
+def test_diff_of_kernels_is_escaped():
     before, after = (sources.text(f"gemm/{name}") for name in ("01_uncoalesced.cu", "02_naive.cu"))
-    told = source_diff.html(before, after, 'a "b" <c>')
+    html = source_diff.html(before, after, 'a "b" <c>')
     added, removed = source_diff.counts(before, after)
-    assert told.count('class="kt-add"') == added > 0 and told.count('class="kt-del"') == removed > 0
-    assert "<c>" not in told and "&lt;" in told and "<script" not in source_diff.html("", "<script>", "x")
+    assert html.count('class="kt-add"') == added > 0 and html.count('class="kt-del"') == removed > 0
+    assert "<c>" not in html and "&lt;" in html and "<script" not in source_diff.html("", "<script>", "x")
 
 
 # -- tile sizes ------------------------------------------------------------------------------------
@@ -61,9 +61,9 @@ def swept():
     ]
 
 
-def test_a_panel_for_each_size_that_was_turned_holds_every_combination():
+def test_each_varied_tile_size_has_a_panel_with_every_combination():
     rows = swept()
-    assert sweeps.turned(rows) == ["BM", "BN"]
+    assert sweeps.varied_tiles(rows) == ["BM", "BN"]
     figure = sweeps.tiles(rows, {"BM": 8, "BN": 8, "BK": 8}, LIGHT)
     titles = [axis.title.text for axis in figure.select_xaxes()]
     assert titles == ["BM", "BN"]
@@ -82,18 +82,18 @@ def test_a_panel_for_each_size_that_was_turned_holds_every_combination():
     assert [trace.y[0] * scale for trace in stars] == pytest.approx([sweeps.rate(rows[3])] * 2)
 
 
-def test_the_words_name_best_usual_and_worst():
+def test_sentence_names_best_default_and_worst():
     rows = swept()
-    told = sweeps.tiles_told(rows, {"BM": 8, "BN": 16, "BK": 8})
-    assert told.startswith("Best: BM 16, BN 16, BK 8 with ")
-    assert "2 times as fast as the usual BM 8, BN 16, BK 8" in told and "overlap" not in told
-    assert told.endswith("Worst: BM 8, BN 8, BK 8, 4 times as long.")
+    text = sweeps.tiles_told(rows, {"BM": 8, "BN": 16, "BK": 8})
+    assert text.startswith("Best: BM 16, BN 16, BK 8 with ")
+    assert "2 times as fast as the usual BM 8, BN 16, BK 8" in text and "overlap" not in text
+    assert text.endswith("Worst: BM 8, BN 8, BK 8, 4 times as long.")
     assert "the usual combination" in sweeps.tiles_told(rows, rows[3]["tiles"])
     close = [row(ms=1.0, tiles={"BM": 8}, spread=0.2), row(ms=1.1, tiles={"BM": 16}, spread=0.2)]
     assert "(their spreads overlap)" in sweeps.tiles_told(close, {"BM": 16})
 
 
-def test_many_sizes_are_laid_out_in_lines_of_four():
+def test_many_tile_sizes_are_in_lines_of_four_panels():
     names = ["BM", "BN", "BK", "TM", "TN", "WM"]
     rows = [row(ms=1 + n, tiles={name: 8 << (n == k) for k, name in enumerate(names)}) for n in range(6)]
     assert sweeps.tiles_px(rows) == 2 * sweeps.TILES_PX
@@ -101,7 +101,7 @@ def test_many_sizes_are_laid_out_in_lines_of_four():
 
 
 # -- ladder and sizes ------------------------------------------------------------------------------
-def test_the_ladder_shows_rates_and_shares_of_the_library():
+def test_ladder_has_rates_and_shares_of_the_library():
     rows = [row(ms=4.0), row("gemm/cublas", 1.0, {})]
     figure = sweeps.ladder([("naive", rows[0]), ("cuBLAS", rows[1])], rows[1], LIGHT)
     assert list(figure.data[0].x) == pytest.approx([sweeps.rate(r) for r in rows])
@@ -109,7 +109,7 @@ def test_the_ladder_shows_rates_and_shares_of_the_library():
     assert all("%" not in a.text for a in sweeps.ladder([("naive", rows[0])], None, LIGHT).layout.annotations)
 
 
-def test_sizes_are_drawn_where_they_were_recorded():
+def test_points_are_at_their_recorded_sizes():
     points = [(n, row(M=n, N=n, K=n, ms=n / 64)) for n in (64, 128, 4096)]
     figure = sweeps.sizes([("naive", points)], "M = N = K", 128, LIGHT)
     assert list(figure.data[0].x) == [64, 128, 4096]
@@ -120,7 +120,7 @@ def test_sizes_are_drawn_where_they_were_recorded():
 
 
 # -- the story -------------------------------------------------------------------------------------
-def test_the_gain_is_against_the_first_rung_and_the_library_of_the_same_precision():
+def test_gain_compares_with_the_first_rung_and_the_library_of_the_same_precision():
     rows = {
         r["rung"]: r
         for r in (row("gemm/uncoalesced", 8.0), row("gemm/naive", 2.0), row("gemm/cublas", 1.0, {}))
@@ -129,8 +129,8 @@ def test_the_gain_is_against_the_first_rung_and_the_library_of_the_same_precisio
     assert gemm_story.gemm_gain(rows) == (
         "Naive, coalesced is 4 times as fast as uncoalesced. Naive, coalesced reaches 50 % of the speed of cuBLAS FP32."
     )
-    near = rows | {"gemm/naive": row("gemm/naive", 1.05)}
-    assert "cannot be told apart here" in gemm_story.gemm_gain(near)
+    close_rows = rows | {"gemm/naive": row("gemm/naive", 1.05)}
+    assert "cannot be told apart here" in gemm_story.gemm_gain(close_rows)
     assert gemm_story.gemm_gain({"gemm/cublas": rows["gemm/cublas"]}) == ""
     assert gemm_story.library_row({"gemm/naive": row(dtype="int8")}) is None
 
@@ -141,6 +141,6 @@ def test_the_gain_is_against_the_first_rung_and_the_library_of_the_same_precisio
     st.integers(1, 5000),
     st.sampled_from(["fp32", "fp16", "int8"]),
 )
-def test_the_cost_counts_what_a_thread_for_each_result_asks_for(M, N, K, dtype):
-    told = gemm_story.gemm_cost(GemmShape(M, N, K, dtype=dtype))
-    assert f"A is wanted {N:,} times, each of B {M:,} times" in told
+def test_cost_counts_the_loads_of_one_thread_per_result(M, N, K, dtype):
+    text = gemm_story.gemm_cost(GemmShape(M, N, K, dtype=dtype))
+    assert f"A is wanted {N:,} times, each of B {M:,} times" in text

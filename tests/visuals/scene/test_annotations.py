@@ -1,4 +1,4 @@
-"""What a scene tells of its cells: refused where it breaks the contract, and said by the player with its numbers."""
+"""Annotations of a scene's cells: invalid ones raise, and the player prints them with their numbers."""
 
 from __future__ import annotations
 
@@ -17,29 +17,29 @@ from visuals.scene.scene import number
 from visuals.stage import HERE, message
 
 _, GOOD, _ = scene_of(ConvShape(1, 2, 6, 6, 1, 3, 3))
-Y = next(told for told in GOOD.told if told.of == "Y")
+Y = next(annotation for annotation in GOOD.told if annotation.of == "Y")
 SIZE = GOOD.tensor("Y").size
-WORDS = Captions(("{0}",), np.zeros(SIZE, int), np.zeros((SIZE, 1)))
+CAPTIONS = Captions(("{0}",), np.zeros(SIZE, int), np.zeros((SIZE, 1)))
 
 
 @pytest.mark.parametrize(
-    ("told", "words"),
+    ("annotation", "message_part"),
     [
-        (Told("Z", WORDS), "names no tensor"),
-        (Told("Y", WORDS, {"Z": np.zeros((SIZE, 1), int)}), "names no tensor"),
-        (Told("Y", replace(WORDS, kind=np.zeros(SIZE - 1, int))), "captions and cells differ in number"),
-        (Told("Y", replace(WORDS, kind=np.ones(SIZE, int))), "a cell has no caption"),
-        (Told("Y", replace(WORDS, templates=("{1}",))), "cannot be filled from 1 numbers"),
-        (Told("Y", WORDS, {"X": np.full((SIZE, 1), GOOD.tensor("X").size)}), "leaves X"),
-        (Told("Y", WORDS, {"X": np.full((SIZE, 1), -2)}), "leaves X"),
-        (Told("Y", WORDS, {"X": np.zeros((SIZE - 1, 1), int)}), "leaves X"),
-        (Told("Y", WORDS, {"X": np.zeros(SIZE, int)}), "leaves X"),
+        (Told("Z", CAPTIONS), "names no tensor"),
+        (Told("Y", CAPTIONS, {"Z": np.zeros((SIZE, 1), int)}), "names no tensor"),
+        (Told("Y", replace(CAPTIONS, kind=np.zeros(SIZE - 1, int))), "captions and cells differ in number"),
+        (Told("Y", replace(CAPTIONS, kind=np.ones(SIZE, int))), "a cell has no caption"),
+        (Told("Y", replace(CAPTIONS, templates=("{1}",))), "cannot be filled from 1 numbers"),
+        (Told("Y", CAPTIONS, {"X": np.full((SIZE, 1), GOOD.tensor("X").size)}), "leaves X"),
+        (Told("Y", CAPTIONS, {"X": np.full((SIZE, 1), -2)}), "leaves X"),
+        (Told("Y", CAPTIONS, {"X": np.zeros((SIZE - 1, 1), int)}), "leaves X"),
+        (Told("Y", CAPTIONS, {"X": np.zeros(SIZE, int)}), "leaves X"),
     ],
 )
-def test_what_breaks_the_contract_is_refused(told, words):
-    replace(GOOD, told=(Told("Y", WORDS, {"X": np.full((SIZE, 1), -1)}),))
-    with pytest.raises(SceneError, match=words):
-        replace(GOOD, told=(told,))
+def test_invalid_annotation_raises(annotation, message_part):
+    replace(GOOD, told=(Told("Y", CAPTIONS, {"X": np.full((SIZE, 1), -1)}),))
+    with pytest.raises(SceneError, match=message_part):
+        replace(GOOD, told=(annotation,))
 
 
 PLAYER = """
@@ -54,16 +54,16 @@ process.stdout.write(JSON.stringify(told.map(({ marks, parts }) => ({ marks, tex
 
 
 def explained(node: str, cells: list[tuple[int, str, int]]) -> list[dict]:
-    """What stage/explain.js says and marks for (step, tensor, cell)."""
-    asked = {"message": base64.b64encode(message(GOOD)).decode(), "cells": cells}
+    """Return the text and marks of stage/explain.js for each (step, tensor, cell)."""
+    request = {"message": base64.b64encode(message(GOOD)).decode(), "cells": cells}
     modules = [(HERE / f"{name}.js").as_uri() for name in ("decode", "explain")]
     command = [node, "--input-type=module", "--eval", PLAYER, "--", *modules]
-    done = subprocess.run(command, input=json.dumps(asked), capture_output=True, text=True, check=False)
-    assert done.returncode == 0, done.stderr
-    return json.loads(done.stdout)
+    process = subprocess.run(command, input=json.dumps(request), capture_output=True, text=True, check=False)
+    assert process.returncode == 0, process.stderr
+    return json.loads(process.stdout)
 
 
-def test_the_player_says_it_and_lights_what_the_cell_is_made_of(node):
+def test_player_explains_a_cell_and_highlights_its_sources(node):
     last, per_map = GOOD.steps - 1, SIZE
     product, factor, pixel = explained(node, [(last, "Y", 5), (last, "X", per_map + 5), (0, "y", 3)])
     a, b = Y.words.args[5][:2], Y.words.args[5][-2:]
@@ -74,9 +74,9 @@ def test_the_player_says_it_and_lights_what_the_cell_is_made_of(node):
         assert number(np.float32(value)) in product["text"]
     lit = {m["name"]: m["cells"] for m in product["marks"] if m["as"] == "read"}
     assert lit == {"X": [5, per_map + 5], "W": [5, per_map + 5]}
-    feeds = {m["name"]: m["cells"] for m in factor["marks"] if m.get("faint")}
+    faint = {m["name"]: m["cells"] for m in factor["marks"] if m.get("faint")}
     assert (
-        feeds == {"Y": [5]}
+        faint == {"Y": [5]}
         and "how much there is of the wave of 1 periods down and 1 across" in factor["text"]
     )
     assert "not written yet" in pixel["text"] and "It is d[0, 3] / 36." in pixel["text"]

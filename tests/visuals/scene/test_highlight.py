@@ -1,4 +1,4 @@
-"""The kinds of CUDA's words, and that runs leave out nothing of a source."""
+"""The kinds of words of CUDA, and that runs cover the whole source."""
 
 import re
 import subprocess
@@ -22,32 +22,32 @@ WORDS = {
 
 
 def kinds(text):
-    """The kind of each character."""
+    """Return the kind of each character."""
     return [KINDS[kind] for kind, length in runs(text) for _ in range(length)]
 
 
 def kinds_of(text, word):
-    """The kinds that a word wears outside comments, strings and directives, part by part."""
+    """Return the kinds of a word's characters outside comments, strings and directives."""
     found = kinds(text)
-    at = [found[m.start() : m.end()] for m in re.finditer(rf"\b(?:{word})\b", text)]
-    return {kind for part in at for kind in part} - {"comment", "string", "directive"}
+    kinds_at = [found[m.start() : m.end()] for m in re.finditer(rf"\b(?:{word})\b", text)]
+    return {kind for part in kinds_at for kind in part} - {"comment", "string", "directive"}
 
 
-def covers(text):
+def check_runs_cover(text):
     found = runs(text)
     assert sum(length for _, length in found) == len(text)
     assert all(length > 0 and 0 <= kind < len(KINDS) for kind, length in found)
     assert all(a[0] != b[0] for a, b in pairwise(found)), "equal neighbours are one run"
 
 
-def test_there_are_sources():
+def test_sources_exist():
     assert len(SOURCES) > 10
 
 
 @pytest.mark.parametrize("path", SOURCES, ids=lambda path: path.name)
-def test_runs_are_the_source(path):
+def test_runs_cover_every_source(path):
     text = path.read_text()
-    covers(text)
+    check_runs_cover(text)
     assert max(text) <= "\uffff"  # so that Python and the browser count characters alike
 
 
@@ -81,7 +81,7 @@ def test_plain_names_and_numbers_have_no_kind(path):
         ("", "printf halfway int_of float4s"),
     ],
 )
-def test_words_the_kernels_do_not_use_yet(kind, words):
+def test_words_that_no_kernel_uses_yet(kind, words):
     for word in words.split():
         assert kinds_of(f"void f() {{ g({word}, {word}); }}", word) == {kind}, word
 
@@ -90,9 +90,9 @@ def test_directives():
     text = '#include "conv.cuh"\n#define N 4\nint n = N;\n  #pragma unroll\n'
     found = kinds(text)
     for word in ('#include "', "conv.cuh", "#define", "#pragma unroll"):
-        at = text.index(word)
-        assert set(found[at : at + len(word)]) <= {"directive", ""}, word
-        assert found[at] == "directive"
+        start = text.index(word)
+        assert set(found[start : start + len(word)]) <= {"directive", ""}, word
+        assert found[start] == "directive"
     assert found[text.index("int")] == "type" and found[text.rindex("N;")] == ""
 
 
@@ -112,12 +112,12 @@ def test_a_comment_over_lines_is_a_comment_on_each():
         ("#define A \\", "directive"),
     ],
 )
-def test_ragged_ends(text, kind):
-    covers(text)
+def test_unterminated_tokens(text, kind):
+    check_runs_cover(text)
     assert set(kinds(text)) == {kind}
 
 
-def test_a_string_left_open_ends_with_its_line():
+def test_an_unterminated_string_ends_with_its_line():
     assert kinds('"abc\nint b;')[5:8] == ["type"] * 3
 
 
@@ -125,19 +125,19 @@ def test_a_string_left_open_ends_with_its_line():
     st.lists(st.sampled_from(['"', "'", "/*", "*/", "//", "#", "\\", "\n", "\r\n", "int", "<<<", " ", "é"]))
 )
 def test_any_pieces_are_covered(pieces):
-    covers("".join(pieces))
+    check_runs_cover("".join(pieces))
 
 
 @given(st.text())
 def test_any_text_is_covered(text):
-    covers(text)
+    check_runs_cover(text)
 
 
-def test_an_answer_may_be_changed():
+def test_changing_a_result_does_not_change_the_cache():
     runs("int a;").clear()
     assert runs("int a;")
 
 
-def test_importing_does_no_work():
+def test_import_does_not_load_pygments():
     code = "import sys, visuals.scene.highlight; sys.exit('pygments' in sys.modules)"
     assert subprocess.run([sys.executable, "-c", code], cwd=sources.ROOT.parent).returncode == 0

@@ -1,4 +1,4 @@
-"""What crosses to the browser: the same arrays, few bytes, and the same picture when the player decodes it."""
+"""What is sent to the browser: the same arrays, few bytes, and the same picture when the player decodes it."""
 
 from __future__ import annotations
 
@@ -47,21 +47,21 @@ def read(block: bytes, entry: dict) -> np.ndarray:
         (-1, 0, "i2"), (-32_768, 32_767, "i2"), (-32_769, 0, "i4"), (-1, 32_768, "i4"), (-(2**31), 2**31 - 1, "i4"),
     ],
 )  # fmt: skip
-def test_integers_travel_in_the_narrowest_type(low, high, dtype):
+def test_integers_are_sent_in_the_narrowest_type(low, high, dtype):
     block = Block()
-    block.put(np.zeros(3, np.uint8))  # 3 bytes, so that what follows has to be aligned
+    block.put(np.zeros(3, np.uint8))  # 3 bytes, so that the next array has to be aligned
     entry = block.put(np.array([[low, high]]))
     assert entry == {"dtype": dtype, "offset": 4, "length": 2}
     assert read(bytes(block.bytes), entry).tolist() == [low, high]
 
 
-def test_what_fits_no_32_bits_is_refused():
+def test_integers_over_32_bits_raise():
     for value in (2**31, -(2**31) - 1, 2**40):
         with pytest.raises(SceneError, match="do not fit 32 bits"):
             Block().put(np.array([value]))
 
 
-def test_numbers_nothing_and_truth():
+def test_floats_none_and_booleans():
     block = Block()
     assert block.put(None) is None
     for array, dtype in ((np.array([0.1, -2]), "f4"), (np.array([True, False]), "u1"), (np.zeros(0), "f4")):
@@ -79,7 +79,7 @@ def test_payload_reads_back(s):
     np.testing.assert_array_equal(read(block, meta["tensors"][0]["values"]), scene.tensors[0].values)
     np.testing.assert_array_equal(read(block, meta["captions"]["args"]), scene.captions.args.ravel())
     entry = meta["writes"][0]["index"]
-    if "row" in entry:  # a sum: what the player expands
+    if "row" in entry:  # a sum, which the player expands
         index = np.add.outer(read(block, entry["row"]).astype(int), read(block, entry["col"])).ravel()
         index[read(block, entry["padding"])] = -1
     else:
@@ -87,24 +87,28 @@ def test_payload_reads_back(s):
     np.testing.assert_array_equal(index, scene.write("D").index)
 
 
-def test_every_field_of_the_contract_crosses():
+def test_every_field_of_the_contract_is_sent():
     scene = scenes.tiled()
     meta, block = payload(scene)
     get = functools.partial(read, block)
-    for told, w in zip(meta["writes"], scene.writes, strict=True):
-        assert (told["target"], told["source"]) == (w.target, w.source)
+    for entry, w in zip(meta["writes"], scene.writes, strict=True):
+        assert (entry["target"], entry["source"]) == (w.target, w.source)
         for name in ("steps", "cells", "values", "index"):
-            assert (told[name] is None) == (getattr(w, name) is None)
-            if told[name]:
-                np.testing.assert_array_equal(get(told[name]), getattr(w, name))
-    for told, r in zip(meta["reads"], scene.reads, strict=True):
-        assert get(told["start"]).tolist() == r.start.tolist()
-        assert get(told["cells"]).tolist() == r.cells.tolist()
-    for told, r in zip(meta["readings"], scene.readings, strict=True):
-        assert (told["label"], told["kind"], told["role"]) == (r.label, r.kind, r.role)
-        np.testing.assert_array_equal(get(told["values"]), np.asarray(r.values, get(told["values"]).dtype))
-    for told, group in zip(meta["groups"], scene.groups, strict=True):
-        assert told == {"rows": [list(row) for row in group.rows], "place": group.place, "title": group.title}
+            assert (entry[name] is None) == (getattr(w, name) is None)
+            if entry[name]:
+                np.testing.assert_array_equal(get(entry[name]), getattr(w, name))
+    for entry, r in zip(meta["reads"], scene.reads, strict=True):
+        assert get(entry["start"]).tolist() == r.start.tolist()
+        assert get(entry["cells"]).tolist() == r.cells.tolist()
+    for entry, r in zip(meta["readings"], scene.readings, strict=True):
+        assert (entry["label"], entry["kind"], entry["role"]) == (r.label, r.kind, r.role)
+        np.testing.assert_array_equal(get(entry["values"]), np.asarray(r.values, get(entry["values"]).dtype))
+    for entry, group in zip(meta["groups"], scene.groups, strict=True):
+        assert entry == {
+            "rows": [list(row) for row in group.rows],
+            "place": group.memory_space,
+            "title": group.title,
+        }
     assert get(meta["matmuls"][0]["upto"]).tolist() == scene.matmuls[0].upto.tolist()
     assert get(meta["lanes"]["mask"]).tolist() == scene.lanes.mask.tolist()
     assert get(meta["source"]["lines"]).tolist() == scene.source.lines.tolist()
@@ -131,15 +135,15 @@ def test_a_message_is_head_and_block():
 
 
 # -- bytes ------------------------------------------------------------------------------------------
-def test_a_thousand_steps_are_few_bytes():
+def test_a_thousand_steps_fit_60_kb():
     scene = scenes.long(1_000)
     assert scene.steps == 1_000 and len(message(scene)) <= 60_000
     assert len(message(im2col(ConvShape(1, 1, 32, 32, 2, 3, 3)))) <= 60_000
 
 
-# -- the browser's picture is this one --------------------------------------------------------------
-# What the player's own decoder makes of each message: every tensor's cells at the steps asked for, null
-# where nothing is written, and the caption.
+# -- the browser's picture equals the server's ------------------------------------------------------
+# Decodes each message with the player's decoder: every tensor's cells at the requested steps, null if not
+# written, and the caption.
 DECODER = """
 import fs from "node:fs";
 const { unpack, decodeScene, isWritten, valueAt, captionOf } = await import(process.argv[1]);
@@ -159,70 +163,71 @@ process.stdout.write(JSON.stringify(told));
 
 @pytest.fixture(scope="session")
 def decoded(node):
-    """The pictures that stage/decode.js shows of some scenes at some steps, asked of Node."""
+    """Return a function that decodes scenes at some steps with stage/decode.js, in Node."""
     module = (HERE / "decode.js").as_uri()
 
-    def ask(asked: list[tuple[Scene, list[int]]]) -> list[list[dict]]:
-        told = [
-            {"message": base64.b64encode(message(scene)).decode(), "steps": steps} for scene, steps in asked
+    def decode(requests: list[tuple[Scene, list[int]]]) -> list[list[dict]]:
+        sent = [
+            {"message": base64.b64encode(message(scene)).decode(), "steps": steps}
+            for scene, steps in requests
         ]
         command = [node, "--input-type=module", "--eval", DECODER, "--", module]
-        done = subprocess.run(command, input=json.dumps(told), capture_output=True, text=True, check=False)
-        assert done.returncode == 0, done.stderr
-        return json.loads(done.stdout)
+        process = subprocess.run(command, input=json.dumps(sent), capture_output=True, text=True, check=False)
+        assert process.returncode == 0, process.stderr
+        return json.loads(process.stdout)
 
-    return ask
-
-
-# Many scenes for each start of Node; made smaller, a failure would start it hundreds of times.
-ASKING = {"deadline": None, "phases": (Phase.explicit, Phase.reuse, Phase.generate)}
+    return decode
 
 
-def same_pictures(decoded, asked: list[tuple[Scene, list[int]]]) -> None:
-    for (scene, steps), pictures in zip(asked, decoded(asked), strict=True):
+# Many scenes per start of Node; without shrinking, which would start it hundreds of times.
+HYPOTHESIS = {"deadline": None, "phases": (Phase.explicit, Phase.reuse, Phase.generate)}
+
+
+def check_same_pictures(decoded, requests: list[tuple[Scene, list[int]]]) -> None:
+    for (scene, steps), pictures in zip(requests, decoded(requests), strict=True):
         for step, picture in zip(steps, pictures, strict=True):
             assert picture["caption"] == scene.caption(step)
             assert picture["cells"].keys() == {t.name for t in scene.tensors}
             for name, cells in picture["cells"].items():
-                told = np.array([np.nan if v is None else v for v in cells], "f4")
-                np.testing.assert_array_equal(told, scene.cells(name, step), f"{name} after step {step}")
+                actual = np.array([np.nan if v is None else v for v in cells], "f4")
+                np.testing.assert_array_equal(actual, scene.cells(name, step), f"{name} after step {step}")
 
 
 @pytest.mark.parametrize("key", SCENES)
-def test_browser_and_server_tell_the_same_picture(decoded, key):
+def test_browser_and_server_give_the_same_picture(decoded, key):
     scene = SCENES[key]()
     last = scene.steps - 1
     steps = range(scene.steps) if last < 50 else sorted({0, 1, last // 3, last // 2, last - 1, last})
-    same_pictures(decoded, [(scene, list(steps))])
+    check_same_pictures(decoded, [(scene, list(steps))])
 
 
-def test_browser_and_server_tell_the_same_tiled_product_in_turn(decoded):
+def test_browser_and_server_give_the_same_tiled_product(decoded):
     scene = scenes.tiled(7, 9, 6, 6)  # squares that stick out on every side
-    same_pictures(decoded, [(scene, list(range(scene.steps)))])
+    check_same_pictures(decoded, [(scene, list(range(scene.steps)))])
 
 
-@settings(max_examples=4, **ASKING)
-@given(asked=st.lists(conv_shapes(), min_size=8, max_size=12))
-def test_browser_and_server_tell_the_same_im2col(decoded, asked):
-    told = [im2col(s) for s in asked]
-    same_pictures(decoded, [(scene, [0, scene.steps // 2, scene.steps - 1]) for scene in told])
+@settings(max_examples=4, **HYPOTHESIS)
+@given(shapes=st.lists(conv_shapes(), min_size=8, max_size=12))
+def test_browser_and_server_give_the_same_im2col(decoded, shapes):
+    drawn = [im2col(s) for s in shapes]
+    check_same_pictures(decoded, [(scene, [0, scene.steps // 2, scene.steps - 1]) for scene in drawn])
 
 
 @st.composite
-def pasts(draw) -> list[Scene]:
-    told = []
+def scene_lists(draw) -> list[Scene]:
+    valid = []
     for history in draw(st.lists(histories(), min_size=20, max_size=30)):
         try:
-            told.append(scene_told(*history))
-        except SceneError:  # a copy of what nothing has written
+            valid.append(scene_told(*history))
+        except SceneError:  # a copy of a cell that is not written yet
             continue
-    return told
+    return valid
 
 
-@settings(max_examples=8, **ASKING)
-@given(asked=pasts())
-def test_browser_and_server_tell_the_same_of_any_writes(decoded, asked):
-    same_pictures(decoded, [(scene, list(range(scene.steps))) for scene in asked])
+@settings(max_examples=8, **HYPOTHESIS)
+@given(drawn=scene_lists())
+def test_browser_and_server_give_the_same_for_any_writes(decoded, drawn):
+    check_same_pictures(decoded, [(scene, list(range(scene.steps))) for scene in drawn])
 
 
 def test_browser_and_server_print_the_same_numbers(decoded):
@@ -233,6 +238,6 @@ def test_browser_and_server_print_the_same_numbers(decoded):
         [0.0, -0.0, 1.0625, 1.1875, 1e-30, 1e22, 12345.678, 16_777_217.0, 99_999.5, 0.99999, 0.999949, -0.00005],
     ])  # fmt: skip
     args = np.resize(values, (scene.steps, 12))
-    words = " ".join(f"{{{i}}}" for i in range(12)) + " {{}} [sum](output)"
-    captions = replace(scene.captions, templates=(words, words), args=args)
-    same_pictures(decoded, [(replace(scene, captions=captions), list(range(scene.steps)))])
+    template = " ".join(f"{{{i}}}" for i in range(12)) + " {{}} [sum](output)"
+    captions = replace(scene.captions, templates=(template, template), args=args)
+    check_same_pictures(decoded, [(replace(scene, captions=captions), list(range(scene.steps)))])

@@ -1,4 +1,4 @@
-"""The Scene contract: what it refuses, what a picture holds at a step, and its text form."""
+"""The Scene contract: invalid scenes raise, the picture at a step is right, and so are the captions."""
 
 from __future__ import annotations
 
@@ -18,19 +18,19 @@ from tests.helpers.histories import CELLS, histories, scene_told
 from visuals.conv.im2col.scene import im2col_scene
 from visuals.conv.im2col.warps import blocks, in_warp_order
 from visuals.conv.part import part_of
-from visuals.scene.parts import MOST_STEPS, Captions, Group, Lanes, Reading, SceneError, Tensor, Write
+from visuals.scene.parts import MAX_STEPS, Captions, Group, Lanes, Reading, SceneError, Tensor, Write
 from visuals.scene.scene import Scene, number  # fmt: skip
 
 GOOD, TINY = scenes.tiled(), scenes.softmax()
 
 
 # -- what the contract refuses ----------------------------------------------------------------------
-def tensor(of, /, **fields):
-    return {"tensors": tuple(replace(t, **fields) if t.name == of else t for t in GOOD.tensors)}
+def tensor(name, /, **fields):
+    return {"tensors": tuple(replace(t, **fields) if t.name == name else t for t in GOOD.tensors)}
 
 
-def write(into, /, **fields):
-    return {"writes": tuple(replace(w, **fields) if w.target == into else w for w in GOOD.writes)}
+def write(target, /, **fields):
+    return {"writes": tuple(replace(w, **fields) if w.target == target else w for w in GOOD.writes)}
 
 
 def read(**fields):
@@ -60,7 +60,7 @@ BACK = Write("A", np.array([14]), source="As", index=np.array([0]), cells=np.arr
 
 FAULTS = {
     "no steps": ({"steps": 0}, "1 to 100,000 steps, not 0"),
-    "too many steps": ({"steps": MOST_STEPS + 1}, "1 to 100,000 steps, not 100,001"),
+    "too many steps": ({"steps": MAX_STEPS + 1}, "1 to 100,000 steps, not 100,001"),
     "a name twice": ({"tensors": (*GOOD.tensors, GOOD.tensors[0])}, "two tensors share a name"),
     "a name of two words": (tensor("A", name="A 1"), "'A 1' is no name of a tensor"),
     "no name": (tensor("A", name=""), "'' is no name of a tensor"),
@@ -133,22 +133,22 @@ FAULTS = {
 
 
 @pytest.mark.parametrize("fault", FAULTS)
-def test_a_scene_that_breaks_the_contract_is_named(fault):
-    fields, told = FAULTS[fault]
+def test_a_scene_that_breaks_the_contract_raises(fault):
+    fields, message = FAULTS[fault]
     with pytest.raises(SceneError) as caught:
         replace(GOOD, **fields)
-    assert str(caught.value).startswith("scene 'tiled 8,8,6,1': ") and told in str(caught.value)
+    assert str(caught.value).startswith("scene 'tiled 8,8,6,1': ") and message in str(caught.value)
 
 
-def test_a_copy_of_what_is_only_written_later_is_refused():
+def test_a_copy_of_a_cell_that_is_written_later_raises():
     late = Write("y", np.array([0]), source="m", index=np.array([0]), cells=np.array([0]))
     first = replace(TINY.write("m"), steps=np.arange(8) + 1)
     with pytest.raises(SceneError, match="into y reads cells of m that nothing has written yet"):
         replace(TINY, writes=(first, late))
-    replace(TINY, writes=(TINY.write("m"), late))  # at the same step it is there
+    replace(TINY, writes=(TINY.write("m"), late))  # at the same step it is written already
 
 
-def test_braces_and_marks_that_are_text():
+def test_escaped_braces_and_marks():
     scene = replace(
         TINY, captions=replace(TINY.captions, templates=("{{{0}}} [x](input)", "f(x)[0] (a) {{}}"))
     )
@@ -157,30 +157,30 @@ def test_braces_and_marks_that_are_text():
 
 
 # -- the picture at a step --------------------------------------------------------------------------
-def simulated(steps, begin, told):
-    """{name: cells} after every step, by doing what is told in plain loops; None: nothing written. And whether
-    some copy read a cell that nothing had been written to."""
-    now = {name: list(values or [None] * CELLS) for name, values in begin.items()}
-    pictures, blind = [], False
+def simulated(steps, start, writes):
+    """Return {name: cells} after every step, computed in plain loops (None: not written), and whether some copy read a
+    cell that had not been written."""
+    values = {name: list(cells or [None] * CELLS) for name, cells in start.items()}
+    pictures, unwritten_read = [], False
     for t in range(steps):
-        for name in now:  # a, then b, then c: a copy sees what its source is after this step
-            for target, source, events in told:
-                for when, i, what in events:
-                    if (target, when) != (name, t):
+        for name in values:  # in the order a, b, c: a copy sees its source after this step
+            for target, source, events in writes:
+                for step, i, value in events:
+                    if (target, step) != (name, t):
                         continue
                     if source:
-                        what = 0.0 if what[1] < 0 else now[source][what[1]]
-                        blind |= what is None
-                    now[target][i] = what
-        pictures.append({name: list(cells) for name, cells in now.items()})
-    return pictures, blind
+                        value = 0.0 if value[1] < 0 else values[source][value[1]]
+                        unwritten_read |= value is None
+                    values[target][i] = value
+        pictures.append({name: list(cells) for name, cells in values.items()})
+    return pictures, unwritten_read
 
 
 @settings(max_examples=300, deadline=None)
 @given(histories())
-def test_cells_are_what_step_by_step_writing_gives(history):
-    pictures, blind = simulated(*history)
-    if blind:
+def test_cells_equal_step_by_step_simulation(history):
+    pictures, unwritten_read = simulated(*history)
+    if unwritten_read:
         with pytest.raises(SceneError, match="nothing has written yet"):
             scene_told(*history)
         return
@@ -192,7 +192,7 @@ def test_cells_are_what_step_by_step_writing_gives(history):
     assert all(np.array_equal(scene.cells(n), scene.cells(n, scene.steps - 1), equal_nan=True) for n in "abc")
 
 
-def test_without_cells_all_are_written_and_short_steps_go_round():
+def test_write_without_cells_writes_all_and_short_steps_repeat():
     start = {"a": None, "b": [0.0] * CELLS, "c": None}
     scene = scene_told(3, start, [])
     scene = replace(scene, writes=(Write("a", np.array([2]), np.arange(5)),))
@@ -202,7 +202,7 @@ def test_without_cells_all_are_written_and_short_steps_go_round():
     assert scene.cells("b", 1).tolist() == [1, 0, 3, 0, 0] and scene.cells("b").tolist() == [1, 2, 3, 4, 0]
 
 
-def test_the_tiled_product_is_a_product():
+def test_the_tiled_product_equals_numpy():
     A, B = GOOD.cells("A").reshape(8, 6), GOOD.cells("B").reshape(6, 8)
     np.testing.assert_allclose(GOOD.cells("C").reshape(8, 8), A @ B, rtol=1e-5, atol=1e-6)
     stored = GOOD.cells("C", STEPS - 2).reshape(8, 8)
@@ -242,37 +242,37 @@ SCENES = {f"im2col {key}": (im2col, preset.shape) for key, preset in CONV_PRESET
 
 
 @pytest.mark.parametrize("key", SCENES)
-def test_every_step_is_told_and_none_twice(key):
+def test_every_step_has_its_own_caption(key):
     make, *args = SCENES[key]
     scene = make(*args)
-    told = [scene.caption(t) for t in range(scene.steps)]
-    for t, text in enumerate(told):
+    captions = [scene.caption(t) for t in range(scene.steps)]
+    for t, text in enumerate(captions):
         assert text.strip(), f"step {t} has no words"
         assert not set("[]") & set(text), f"step {t}: {text}"
         assert not set("{}") & set(text.replace("{e}", "")), f"step {t}: {text}"  # softmax names a set
-    same = [t for t in range(1, scene.steps) if told[t] == told[t - 1]]
-    assert not same, f"steps {same[:5]} tell what the step before told: {told[same[0]]}"
+    same = [t for t in range(1, scene.steps) if captions[t] == captions[t - 1]]
+    assert not same, f"steps {same[:5]} tell what the step before told: {captions[same[0]]}"
 
 
-def test_numbers_are_told_plainly():
-    told = {
+def test_numbers_are_printed_plainly():
+    expected = {
         3.0: "3", -0.0: "0", 2.0**49: "562949953421312", 2.0**80: "1.209·10^24", 1 / 3: "0.3333", 2 / 3: "0.6667", 1.5: "1.5",
         1.0625: "1.062", 1.1875: "1.188", 1e-7: "0.0000001", -0.00012345678: "−0.0001235", 0.9999999: "1",
         12345.678: "12350", -3e38: "−3.000·10^38", np.inf: "∞", -np.inf: "−∞", np.nan: "NaN",
     }  # fmt: skip
-    assert {v: number(v) for v in told} == told
+    assert {v: number(v) for v in expected} == expected
 
 
-def test_captions_tell_the_numbers_that_travel():
-    """Numbers with a fraction travel as float32: what the server prints is what the browser prints."""
+def test_captions_print_numbers_as_float32():
+    """Numbers with a fraction are sent as float32, so server and browser print the same."""
     args = np.zeros((16, 5))
     args[0, :2] = 16_777_217.0, 1.06249999999  # float32: 16777216, 1.0625
     scene = replace(TINY, captions=Captions(("{0}, {1}", ""), np.zeros(16, int), args))
     assert scene.caption(0) == "16777216, 1.062"
 
 
-def test_infinities_and_nan_are_for_scenes_that_say_so():
-    """Cells, readings and captions; what takes part in products stays finite."""
+def test_infinities_and_nan_need_finite_false():
+    """Cells, readings and captions may hold them; operands of products stay finite."""
     wild = np.array([np.inf, -np.inf, np.nan, 1.0])
     captions = Captions(("{0}",), np.zeros(4, int), wild[:, None])
     odd = replace(

@@ -1,4 +1,4 @@
-"""Each HTML page names the server to Streamlit's frontend; nothing else is touched."""
+"""Each HTML page tells Streamlit's frontend its server; other responses are unchanged."""
 
 from __future__ import annotations
 
@@ -26,50 +26,50 @@ def page(request) -> Response:
     return HTMLResponse(PAGE, headers={"ETag": '"1"'})
 
 
-async def pieces():
+async def chunks():
     for start in range(0, len(PAGE), 1000):
         yield PAGE[start : start + 1000]
 
 
 ROUTES = [
     Route("/page", page),
-    Route("/pieces", lambda request: StreamingResponse(pieces(), media_type="text/html")),
+    Route("/pieces", lambda request: StreamingResponse(chunks(), media_type="text/html")),
     Route("/text", lambda request: PlainTextResponse(PAGE)),
 ]
-PACKED = Starlette(routes=ROUTES, middleware=[Middleware(GZipMiddleware)])
+COMPRESSED = Starlette(routes=ROUTES, middleware=[Middleware(GZipMiddleware)])
 
 
 def get(path: str, **fields: str) -> tuple[int, dict[str, str], bytes]:
-    """Status, headers and body of a GET."""
-    sent: list[dict] = []
-    given = [(name.replace("_", "-").encode(), value.encode()) for name, value in fields.items()]
+    """Return status, headers and body of a GET."""
+    messages: list[dict] = []
+    request_headers = [(name.replace("_", "-").encode(), value.encode()) for name, value in fields.items()]
     scope = {
         "type": "http",
         "method": "GET",
         "path": path,
         "query_string": b"",
-        "headers": given,
+        "headers": request_headers,
         "root_path": "",
     }
 
     async def receive():
-        await asyncio.Event().wait()  # the browser stays
+        await asyncio.Event().wait()  # the browser stays connected
 
     async def send(message):
-        sent.append(message)
+        messages.append(message)
 
-    async def answer():
-        await ServerNamed(PACKED, ("im2col", "history"))(scope, receive, send)
+    async def run():
+        await ServerNamed(COMPRESSED, ("im2col", "history"))(scope, receive, send)
 
-    with ThreadPoolExecutor(1) as thread:  # the browser's tests may leave a loop running in this one
-        thread.submit(asyncio.run, answer()).result()
-    start, *rest = sent
+    with ThreadPoolExecutor(1) as thread:  # the browser tests may leave a loop running in this one
+        thread.submit(asyncio.run, run()).result()
+    start, *rest = messages
     headers = {name.decode(): value.decode() for name, value in start["headers"]}
     return start["status"], headers, b"".join(message.get("body", b"") for message in rest)
 
 
 @pytest.mark.parametrize("path", ["/page", "/pieces"])
-def test_a_page_names_the_server(path):
+def test_html_page_gets_the_script(path):
     status, headers, body = get(path, accept="text/html,*/*", accept_encoding="gzip", if_none_match='"1"')
     script = SCRIPT % "im2col|history"
     assert status == 200 and body.decode() == PAGE.replace("<head>", f"<head>{script}")
@@ -89,15 +89,17 @@ def test_a_page_names_the_server(path):
         ("/im2colour", None),
     ],
 )
-def test_the_browser_takes_the_pages_name_off_its_address(node, path, server):
+def test_script_removes_the_page_name_from_the_url(node, path, server):
     code = (SCRIPT % "im2col|history").removeprefix("<script>").removesuffix("</script>")
     head = f"const window = {{}}, location = {{ origin: 'http://host', pathname: {json.dumps(path)} }};"
-    report = "console.log(JSON.stringify(window.__streamlit?.BACKEND_BASE_URL ?? null));"
-    ran = subprocess.run([node, "-e", head + code + report], capture_output=True, text=True, check=True)
-    assert json.loads(ran.stdout) == server
+    print_result = "console.log(JSON.stringify(window.__streamlit?.BACKEND_BASE_URL ?? null));"
+    process = subprocess.run(
+        [node, "-e", head + code + print_result], capture_output=True, text=True, check=True
+    )
+    assert json.loads(process.stdout) == server
 
 
-def test_all_else_is_as_it_was():
+def test_other_responses_are_unchanged():
     assert get("/text", accept="text/html")[2].decode() == PAGE
     _, headers, body = get("/page", accept="*/*", accept_encoding="gzip")
     assert headers["content-encoding"] == "gzip" and gzip.decompress(body).decode() == PAGE

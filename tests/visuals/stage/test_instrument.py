@@ -15,7 +15,7 @@ WARPS = "order=warps"
 
 
 # -- loop ------------------------------------------------------------------------------------------
-def test_a_loop_from_here_to_there_plays_over_and_over(watch, page):
+def test_a_loop_repeats_its_steps(watch, page):
     stage = watch("step=4&speed=8")
     loop = page.locator("[data-do=loop]")
     expect(loop).to_have_text("loop")
@@ -25,7 +25,7 @@ def test_a_loop_from_here_to_there_plays_over_and_over(watch, page):
     stage.do("loop")
     expect(loop).to_have_text("loop 5–7")
     expect(page).to_have_url(re.compile("loop=4-6"))
-    seen = stage.root.evaluate(
+    steps = stage.root.evaluate(
         """root => new Promise(done => {
           const steps = [];
           new MutationObserver(() => { steps.push(+root.dataset.step); if (steps.length > 9) done(steps); })
@@ -33,7 +33,7 @@ def test_a_loop_from_here_to_there_plays_over_and_over(watch, page):
           root.querySelector("[data-do=play]").click();
         })"""
     )
-    assert set(seen) <= {3, 4, 5, 6} and seen.count(4) >= 2  # 3: nothing of the first step yet
+    assert set(steps) <= {3, 4, 5, 6} and steps.count(4) >= 2  # 3: before the first step of the loop
     stage.do("loop")
     expect(loop).to_have_text("loop")
     expect(page).not_to_have_url(re.compile("loop="))
@@ -42,9 +42,9 @@ def test_a_loop_from_here_to_there_plays_over_and_over(watch, page):
 def test_brackets_set_the_loop(watch, page):
     stage = watch("step=20")
     stage.root.focus()
-    for key, said in (("]", "loop 1–21"), ("[", "loop from 21 …"), ("\\", "loop")):
+    for key, text in (("]", "loop 1–21"), ("[", "loop from 21 …"), ("\\", "loop")):
         page.keyboard.press(key)
-        expect(page.locator("[data-do=loop]")).to_have_text(said)
+        expect(page.locator("[data-do=loop]")).to_have_text(text)
 
 
 # -- lines -----------------------------------------------------------------------------------------
@@ -58,7 +58,7 @@ def test_a_click_on_a_line_goes_to_its_next_step(watch, page):
     lines.first.locator("code").click()
     expect(page.locator(".code-line.lit")).to_have_attribute("data-line", str(line))
     stage.at_step(before + 1)
-    # By keyboard: the number of the line is a button, and L goes on from the lit line.
+    # By keyboard: the line number is a button, and L goes to the next step of the lit line.
     lines.first.get_by_role("button").press("Enter")
     stage.at_step(before + 2)
     stage.root.press("l")
@@ -69,10 +69,10 @@ def test_a_click_on_a_line_goes_to_its_next_step(watch, page):
     assert FILE.endswith(page.locator(".file").inner_text().split()[0])
 
 
-def test_a_line_that_no_step_lights_is_no_button(watch, page):
+def test_a_line_without_steps_is_not_a_button(watch, page):
     watch("step=3")
-    idle = page.locator(".code-line:not(.runs)").first
-    expect(idle.get_by_role("button")).to_have_count(0)
+    unlit = page.locator(".code-line:not(.runs)").first
+    expect(unlit.get_by_role("button")).to_have_count(0)
 
 
 # -- zoom ------------------------------------------------------------------------------------------
@@ -85,26 +85,26 @@ def wheel(page, cell, delta, ctrl):
     return page.locator(".stage canvas").evaluate(WHEEL, [x, y, delta, ctrl])
 
 
-def test_ctrl_and_wheel_zoom_under_the_mouse_and_a_wheel_alone_scrolls_the_page(watch, page):
+def test_ctrl_wheel_zooms_at_the_mouse_and_wheel_alone_scrolls_the_page(watch, page):
     stage = watch("H=32&W=32&step=450")
     cell = stage.cell("D", 4 * 900 + 450)
-    assert not wheel(page, cell, -50, False)  # the page's
+    assert not wheel(page, cell, -50, False)  # scrolls the page
     assert stage.cell("D", 4 * 900 + 450) == cell
     for _ in range(8):
         assert wheel(page, cell, -50, True)
-    near = stage.cell("D", 4 * 900 + 450)
-    assert near["width"] > 10 * cell["width"]
-    assert near["x"] + near["width"] / 2 == pytest.approx(cell["x"] + cell["width"] / 2, abs=1.5)
+    zoomed = stage.cell("D", 4 * 900 + 450)
+    assert zoomed["width"] > 10 * cell["width"]
+    assert zoomed["x"] + zoomed["width"] / 2 == pytest.approx(cell["x"] + cell["width"] / 2, abs=1.5)
     expect(page).to_have_url(re.compile("zoom="))
-    said = stage.point_at("D", 4 * 900 + 450)  # hover finds the cells where they are now
-    assert "D[4, 450]" in said
+    text = stage.point_at("D", 4 * 900 + 450)  # hover finds the cells where they are now
+    assert "D[4, 450]" in text
     stage.do("fit")
     assert stage.cell("D", 4 * 900 + 450) == cell
     expect(page).not_to_have_url(re.compile("zoom="))
     expect(page.locator(".stage .fit")).to_be_hidden()
 
 
-def test_dragging_pans_and_is_no_click(watch, page):
+def test_dragging_pans_and_does_not_click(watch, page):
     stage = watch("zoom=4,0.5,0.5")
     index = 100
     before = stage.cell("D", index)
@@ -132,7 +132,7 @@ PINCH = """canvas => {
 }"""
 
 
-def test_two_fingers_pinch(watch, page):
+def test_pinching_with_two_fingers_zooms(watch, page):
     page.set_viewport_size({"width": 390, "height": 844})
     stage = watch()
     before = stage.cell("x", 0)
@@ -143,25 +143,25 @@ def test_two_fingers_pinch(watch, page):
 
 def test_numbers_appear_as_cells_grow_and_titles_stay(watch, page):
     stage = watch("H=32&W=32&step=899")
-    small = page.locator(".stage canvas").screenshot()
+    before_zoom = page.locator(".stage canvas").screenshot()
     stage.root.focus()
     page.keyboard.press("p")
     for _ in range(6):
         page.keyboard.press("z")
     assert stage.cell("y", 0)["width"] > 20
-    assert page.locator(".stage canvas").screenshot() != small
+    assert page.locator(".stage canvas").screenshot() != before_zoom
     page.keyboard.press("0")
     expect(page.locator(".stage .fit")).to_be_hidden()
 
 
 # -- cells by keyboard -----------------------------------------------------------------------------
-def test_the_keyboard_walks_over_cells_and_tensors(watch, page):
-    told = truth()
+def test_the_keyboard_moves_over_cells_and_tensors(watch, page):
+    expected = truth()
     stage = watch("step=7")
     stage.root.focus()
     page.keyboard.press("p")
     expect(stage.root).to_have_attribute("data-hover", "y:7")  # what the step wrote
-    for key, at in (
+    for key, cell in (
         ("d", "y:8"),
         ("s", "y:14"),
         ("a", "y:13"),
@@ -171,17 +171,17 @@ def test_the_keyboard_walks_over_cells_and_tensors(watch, page):
         ("w", "x:0"),
     ):
         page.keyboard.press(key)
-        expect(stage.root).to_have_attribute("data-hover", at)
+        expect(stage.root).to_have_attribute("data-hover", cell)
     for _ in range(2):
         page.keyboard.press("s")
-    columns = told.columns_of(16)
+    columns = expected.columns_of(16)
     expect(stage.explanation).to_contain_text(f"{(columns <= 7).sum()} of {len(columns)} columns")
     page.keyboard.press("p")
     expect(stage.root).not_to_have_attribute("data-pinned", "")
 
 
 # -- panels ----------------------------------------------------------------------------------------
-def test_keys_are_told_under_the_question_mark(stage, page):
+def test_question_mark_opens_the_list_of_keys(stage, page):
     stage = stage()
     stage.root.press("?")
     keys = page.locator("[data-panel=help]")
@@ -201,17 +201,17 @@ def test_keys_are_told_under_the_question_mark(stage, page):
 
 
 @pytest.mark.parametrize(
-    ("query", "there", "gone"),
+    ("query", "visible", "hidden"),
     [
         ("", {"input", "filter", "output", "workspace", "read", "write", "ghost", "negative", "line", "workspace-ground"},
          {"padding", "lanes", "shared-ground", "registers-ground"}),
         ("pad_h=1&order=warps", {"padding", "lanes", "input"}, {"shared-ground"}),
     ],
 )  # fmt: skip
-def test_the_legend_explains_the_colours_there_are(watch, page, query, there, gone):
+def test_the_legend_explains_the_colours_in_use(watch, page, query, visible, hidden):
     stage = watch(query)
     stage.do("colours")
-    for names, check in ((there, "to_be_visible"), (gone, "to_be_hidden")):
+    for names, check in ((visible, "to_be_visible"), (hidden, "to_be_hidden")):
         for name in names:
             getattr(expect(page.locator(f"[data-legend={name}]")), check)()
 
@@ -220,7 +220,7 @@ def test_links_to_copy(stage, page):
     page.context.grant_permissions(["clipboard-read", "clipboard-write"])
     stage = stage("K=3&step=9")
     stage.do("link")
-    for name, words in (
+    for name, pattern in (
         ("link", r"/im2col\?K=3&step=9&version=2$"),
         ("iframe", r'^<iframe src="[^"]*embed=true&amp;view=watch" title="Kernel Theatre: im2col"'),
         ("slide", r'^<section>\n  <iframe data-src="[^"]*present=1"'),
@@ -228,7 +228,7 @@ def test_links_to_copy(stage, page):
         page.locator(f"[data-copy={name}]").click()
         expect(page.locator("[data-panel=link] .said")).to_have_text("Copied.")
         text = page.evaluate("navigator.clipboard.readText()")
-        assert re.search(words, text)
+        assert re.search(pattern, text)
         expect(page.locator(".copied")).to_have_value(text)
 
 
@@ -242,7 +242,7 @@ def test_without_a_clipboard_the_text_is_there_to_copy(watch, page):
 
 
 # -- readings --------------------------------------------------------------------------------------
-def test_readings_tick_with_the_steps_and_wear_their_badge(watch, page):
+def test_readings_change_with_the_steps_and_have_their_badge(watch, page):
     scene = truth(K="3").scene
     stage = watch("K=3")
     readings = page.locator("[data-part=readings]")
@@ -252,13 +252,13 @@ def test_readings_tick_with_the_steps_and_wear_their_badge(watch, page):
         for reading in scene.readings:
             expect(readings).to_contain_text(f"{reading.label} {int(reading.values[t]):,}")
     expect(readings.locator(".badge")).to_have_text(["predicted"])
-    assert scene.readings[2].values[-1] == np.prod((3, 9, 36))  # multiply-adds of the whole
+    assert scene.readings[2].values[-1] == np.prod((3, 9, 36))  # multiply-adds of the whole convolution
 
 
 @pytest.mark.parametrize(
     "names", ["kernel,explain", "transport", "caption,readings", "order,take,link,colours,help"]
 )
-def test_controls_named_in_hide_are_gone(watch, page, names):
+def test_controls_named_in_hide_are_hidden(watch, page, names):
     stage = watch(f"hide={names}&step=3")
     for name in names.split(","):
         expect(page.locator(f".stage .{name}").first).to_be_hidden()

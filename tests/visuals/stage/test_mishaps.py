@@ -1,5 +1,5 @@
-"""What befalls a stage while it lives: windows and scenes that change under it, pointers that come and go,
-focus whose place is taken away, readers who leave."""
+"""Events while the stage runs: windows and scenes change, pointers come and go, a focused button disappears, the
+reader leaves the page."""
 
 import re
 
@@ -11,7 +11,7 @@ from tests.helpers.harness import Stage, frames
 pytestmark = pytest.mark.browser
 
 FOCUSED = "root => root.getRootNode().activeElement === root"
-# A scene that the player holds, sent once more with its head changed: `how` gets the head.
+# Sends the player's scene again with its head changed: `how` gets the head.
 RESEND = """(root, how) => {
   const { bytes, block } = root.player.data, length = new DataView(bytes.buffer, bytes.byteOffset).getUint32(0, true);
   const head = JSON.parse(new TextDecoder().decode(bytes.subarray(4, 4 + length)));
@@ -25,7 +25,7 @@ RESEND = """(root, how) => {
 
 
 # -- the window ------------------------------------------------------------------------------------
-def test_what_is_zoomed_at_is_still_there_in_another_window(stage, page):
+def test_zoom_keeps_its_centre_when_the_window_changes(stage, page):
     stage = stage("zoom=4,0.9,0.8&pin=y:30")
     canvas = page.locator(".stage canvas")
     for width in (390, 1440):
@@ -35,11 +35,11 @@ def test_what_is_zoomed_at_is_still_there_in_another_window(stage, page):
             """({ player: { view: { scale, x, y }, layout: { width, height } } }) =>
               [(x + width / scale / 2) / width, (y + height / scale / 2) / height]"""
         )
-        assert centre == pytest.approx([0.875, 0.8], abs=0.005)  # 0.9 would be past the edge
+        assert centre == pytest.approx([0.875, 0.8], abs=0.005)  # 0.9 would be beyond the edge
 
 
 # -- other scenes ----------------------------------------------------------------------------------
-def test_an_error_s_notice_goes_with_it(watch, page):
+def test_the_notice_of_an_error_disappears_with_the_next_scene(watch, page):
     stage = watch("step=5")
     notice = page.locator(".stage .notice")
     stage.root.evaluate(RESEND, "head => { head.meta.version = 99; }")
@@ -50,7 +50,7 @@ def test_an_error_s_notice_goes_with_it(watch, page):
     stage.at_step(5)
 
 
-def test_a_pin_that_a_scene_of_the_same_key_has_no_room_for(watch, page):
+def test_a_pin_outside_a_new_scene_of_the_same_key_is_removed(watch, page):
     stage = watch("step=30&loop=20-33&pin=x:60")
     stage.root.evaluate(
         RESEND,
@@ -69,7 +69,7 @@ def test_a_pin_that_a_scene_of_the_same_key_has_no_room_for(watch, page):
     stage.playing(False)
 
 
-def test_a_scene_that_comes_takes_the_hand_off_the_cell(watch, page):
+def test_a_new_scene_resets_the_pointer(watch, page):
     stage = watch()
     stage.point_at("x", 9)
     canvas = page.locator(".stage canvas")
@@ -85,16 +85,16 @@ UNTIL_BACK = """(root, yes) => new Promise(done => {
 })"""
 
 
-def test_a_scene_after_going_back_to_the_same_one_starts_anew(stage, page):
+def test_a_scene_after_going_back_starts_at_step_0(stage, page):
     stage = stage("step=3")
     page.evaluate("history.pushState(history.state, '', '?other=1&step=3')")
-    stage.root.evaluate("root => root.player.writeLink()")  # it has seen that
+    stage.root.evaluate("root => root.player.writeLink()")  # the player stores this URL
     page.evaluate("history.back()")
-    for back in (
+    for is_waiting in (
         True,
         False,
-    ):  # it waits for the scene that was there; nothing comes: the address is followed
-        stage.root.evaluate(UNTIL_BACK, back)
+    ):  # it waits for the earlier scene; none comes, so it follows the URL
+        stage.root.evaluate(UNTIL_BACK, is_waiting)
     stage.at_step(3)
     stage.root.press("End")
     page.get_by_label("K", exact=True).press("ArrowUp")
@@ -102,9 +102,9 @@ def test_a_scene_after_going_back_to_the_same_one_starts_anew(stage, page):
     stage.at_step(0)
 
 
-def test_a_stage_that_is_gone_leaves_the_address_alone(stage, page):
+def test_a_closed_stage_does_not_change_the_url(stage, page):
     stage = stage("step=3")
-    page.evaluate("history.pushState(history.state, '', '?other=1')")  # it means to put its step back
+    page.evaluate("history.pushState(history.state, '', '?other=1')")  # the player would write its step back
     stage.root.evaluate(
         """root => {
           window.left = root.player;
@@ -119,7 +119,7 @@ def test_a_stage_that_is_gone_leaves_the_address_alone(stage, page):
     assert page.url.endswith("?other=1")
 
 
-def test_a_loop_in_the_address_is_the_one_that_plays(page, server):
+def test_a_loop_in_the_url_is_played(page, server):
     page.goto(f"{server}/?embed=true&view=watch&loop=3-5")
     stage = Stage(page).ready()
     stage.playing(True)
@@ -127,18 +127,18 @@ def test_a_loop_in_the_address_is_the_one_that_plays(page, server):
 
 
 # -- pins, pointers, fingers -----------------------------------------------------------------------
-def test_a_pin_outlives_the_slider(watch, page):
+def test_a_pin_stays_when_the_slider_moves(watch, page):
     stage = watch("pin=x:18")
     page.locator(".scrub").click(position={"x": 40, "y": 10})
     expect(stage.root).not_to_have_attribute("data-step", "0")
     expect(stage.root).to_have_attribute("data-pinned", "")
 
 
-def test_a_press_of_the_other_button_holds_nothing(watch, page):
+def test_the_right_mouse_button_does_not_drag(watch, page):
     stage = watch("zoom=2,0.5,0.5")
     canvas = page.locator(".stage canvas")
     box = canvas.bounding_box()
-    canvas.evaluate(  # its release went to a menu
+    canvas.evaluate(  # a context menu received its release
         "(c, [clientX, clientY]) => c.dispatchEvent(new PointerEvent('pointerdown', { pointerId: 1, button: 2, clientX, clientY }))",
         [box["x"] + 300, box["y"] + 200],
     )
@@ -149,7 +149,7 @@ def test_a_press_of_the_other_button_holds_nothing(watch, page):
 
 
 class Fingers:
-    """Touches as the browser takes them: it may scroll instead."""
+    """Touches sent through the browser, which may scroll instead."""
 
     def __init__(self, page):
         self.session = page.context.new_cdp_session(page)
@@ -160,8 +160,8 @@ class Fingers:
 
 
 @pytest.fixture
-def telephone(phone, server):
-    """A page of a telephone and its stage, in the middle of the window."""
+def phone_stage(phone, server):
+    """Return a phone's page, its stage in the middle of the window, and Fingers."""
     phone.goto(f"{server}/im2col?step=5")
     stage = Stage(phone).ready()
     expect(phone.locator(".st-key-card_why table")).to_be_visible()
@@ -169,23 +169,23 @@ def telephone(phone, server):
     return phone, stage, Fingers(phone)
 
 
-@pytest.mark.parametrize("way", ["across", "down"])
-def test_fingers_pinch_in_any_direction(telephone, way):
-    page, stage, fingers = telephone
+@pytest.mark.parametrize("direction", ["across", "down"])
+def test_fingers_pinch_in_any_direction(phone_stage, direction):
+    page, stage, fingers = phone_stage
     box = page.locator(".stage canvas").bounding_box()
     x, y = box["x"] + box["width"] / 2, box["y"] + 150
-    at = lambda d: [(x + d, y), (x - d, y)] if way == "across" else [(x, y + d), (x, y - d)]  # noqa: E731
+    touches = lambda d: [(x + d, y), (x - d, y)] if direction == "across" else [(x, y + d), (x, y - d)]  # noqa: E731
     before = stage.cell("x", 0)["width"]
-    fingers.send("touchStart", *at(20))
+    fingers.send("touchStart", *touches(20))
     for d in range(25, 85, 5):
-        fingers.send("touchMove", *at(d))
+        fingers.send("touchMove", *touches(d))
     fingers.send("touchEnd")
     frames(page, 3)
     assert stage.cell("x", 0)["width"] > 2.5 * before
 
 
-def test_a_finger_scrolls_the_page_pans_what_is_zoomed_and_taps_pin(telephone):
-    page, stage, fingers = telephone
+def test_a_finger_scrolls_the_page_pans_a_zoomed_stage_and_pins_by_a_tap(phone_stage):
+    page, stage, fingers = phone_stage
 
     def drag(dy):
         box = page.locator(".stage canvas").bounding_box()
@@ -201,8 +201,11 @@ def test_a_finger_scrolls_the_page_pans_what_is_zoomed_and_taps_pin(telephone):
     assert stage.root.bounding_box()["y"] < top - 40
     expect(stage.root).not_to_have_attribute("data-pinned", "")
     page.locator(".stage canvas").scroll_into_view_if_needed()
-    at = stage.cell("x", 18)
-    page.touchscreen.tap(at["x"] + at["width"] / 2, at["y"] + at["height"] / 2)
+    cell_box = stage.cell("x", 18)
+    page.touchscreen.tap(
+        cell_box["x"] + cell_box["width"] / 2,
+        cell_box["y"] + cell_box["height"] / 2,
+    )
     expect(stage.root).to_have_attribute("data-hover", "x:18")
     expect(stage.root).to_have_attribute("data-pinned", "")
     for _ in range(3):
@@ -214,7 +217,7 @@ def test_a_finger_scrolls_the_page_pans_what_is_zoomed_and_taps_pin(telephone):
 
 
 # -- keys and focus --------------------------------------------------------------------------------
-def test_focus_stays_on_the_stage_when_its_button_goes(watch, page):
+def test_focus_stays_on_the_stage_when_its_button_disappears(watch, page):
     stage = watch("zoom=2,0.5,0.5&speed=99")
     for name in ("fit", "dismiss"):
         stage.root.locator(f"[data-do={name}]").press("Enter")
@@ -223,21 +226,21 @@ def test_focus_stays_on_the_stage_when_its_button_goes(watch, page):
         assert stage.root.evaluate(FOCUSED), name
 
 
-def test_the_cell_one_walks_to_is_read_aloud(watch, page):
+def test_the_cell_selected_by_keyboard_is_read_aloud(watch, page):
     stage = watch("step=4")
-    spoken = lambda: [part.get_attribute("aria-live") for part in (stage.caption, stage.explanation)]  # noqa: E731
+    live_regions = lambda: [part.get_attribute("aria-live") for part in (stage.caption, stage.explanation)]  # noqa: E731
     stage.point_at("x", 9)
-    assert spoken() == ["polite", "off"]  # the mouse may wander
+    assert live_regions() == ["polite", "off"]  # the mouse may wander
     stage.root.press("p")
-    assert spoken() == ["polite", "polite"]
+    assert live_regions() == ["polite", "polite"]
     stage.do("play")
-    assert spoken() == ["off", "off"]
+    assert live_regions() == ["off", "off"]
     stage.do("play")
     stage.root.press("Escape")
-    assert spoken() == ["polite", "off"]
+    assert live_regions() == ["polite", "off"]
 
 
-def test_escape_closes_a_panel_from_its_text_too(watch, page):
+def test_escape_closes_a_panel_from_its_text_field(watch, page):
     stage = watch("step=2")
     stage.do("link")
     page.locator("[data-copy=slide]").click()
@@ -264,7 +267,7 @@ def test_arrows_scroll_a_long_explanation(watch, page):
 
 
 # -- forced colours --------------------------------------------------------------------------------
-def test_what_colour_alone_tells_is_told_in_forced_colours(stage, page):
+def test_forced_colours_keep_distinctions_made_by_colour(stage, page):
     page.emulate_media(forced_colors="active", color_scheme="dark")
     try:
         stage = stage("order=warps&step=3")

@@ -1,4 +1,4 @@
-"""The moment one sees stands in the address: speed, pin, zoom, loop; and what an address may not do."""
+"""The URL holds step, speed, pin, zoom and loop; invalid URLs and messages change nothing and have a notice."""
 
 import json
 import re
@@ -12,7 +12,7 @@ from tests.helpers.harness import TOY_STEPS, Stage, frames
 pytestmark = pytest.mark.browser
 
 
-def asked(page):
+def query_parameters(page):
     return {name: values[0] for name, values in parse_qs(urlsplit(page.url).query).items()}
 
 
@@ -21,18 +21,18 @@ def notice(page):
 
 
 # -- there and back --------------------------------------------------------------------------------
-def test_what_one_sets_stands_in_the_address_and_opens_again(stage, page, new_page):
+def test_settings_are_in_the_url_and_open_again(stage, page, new_page):
     stage = stage("picture=numbers")
     stage.root.focus()
     for key in ("+", "Shift+ArrowRight", "[", "ArrowRight", "ArrowRight", "]", "ArrowLeft", "z", "z"):
         page.keyboard.press(key)
     stage.click("D", 11)
     expect(page).to_have_url(re.compile(r"pin=D:11"))
-    seen = asked(page)
-    assert {name: seen[name] for name in ("picture", "step", "speed", "loop", "pin")} == {
+    parameters = query_parameters(page)
+    assert {name: parameters[name] for name in ("picture", "step", "speed", "loop", "pin")} == {
         "picture": "numbers", "step": "11", "speed": "2", "loop": "10-12", "pin": "D:11",
     }  # fmt: skip
-    assert seen["zoom"].startswith("2.25,")
+    assert parameters["zoom"].startswith("2.25,")
     cell = stage.cell("D", 11)
     other = new_page()
     other.goto(page.url)
@@ -42,19 +42,19 @@ def test_what_one_sets_stands_in_the_address_and_opens_again(stage, page, new_pa
     expect(again.root).to_have_attribute("data-pinned", "")
     expect(other.locator("[data-do=speed]")).to_have_text("2×")
     expect(other.locator("[data-do=loop]")).to_have_text("loop 11–13")
-    there = again.cell("D", 11)
-    assert there["width"] == pytest.approx(cell["width"], abs=0.1)
+    other_cell = again.cell("D", 11)
+    assert other_cell["width"] == pytest.approx(cell["width"], abs=0.1)
     box, first = again.root.bounding_box(), stage.root.bounding_box()
-    assert there["x"] - box["x"] == pytest.approx(cell["x"] - first["x"], abs=2)
-    assert asked(other) == seen  # opening rewrites nothing
-    # The plain moment leaves nothing behind.
+    assert other_cell["x"] - box["x"] == pytest.approx(cell["x"] - first["x"], abs=2)
+    assert query_parameters(other) == parameters  # opening does not rewrite the URL
+    # Default settings are not in the URL.
     stage.root.focus()
     for key in ("Escape", "0", "\\", "-", "Home"):
         page.keyboard.press(key)
     expect(page).to_have_url(re.compile(r"\?picture=numbers$"))
 
 
-def test_back_returns_to_the_moment_one_left(stage, page):
+def test_back_returns_to_the_earlier_step_and_pin(stage, page):
     stage = stage("step=5&pin=x:9")
     stage.at_step(5)
     page.get_by_role("link", name="cuDNN paper", exact=True).click()
@@ -68,7 +68,7 @@ def test_back_returns_to_the_moment_one_left(stage, page):
     expect(stage.root).to_have_attribute("data-hover", "x:9")
 
 
-def test_turning_a_control_keeps_the_moment_where_the_scene_stays(stage, page):
+def test_a_control_keeps_step_pin_and_zoom_if_the_scene_stays(stage, page):
     stage = stage("step=9&speed=4&pin=D:3&zoom=2,0.5,0.5")
     page.get_by_role("button", name="picture: digit").click()
     page.get_by_role("dialog").get_by_text("gradient", exact=True).click()
@@ -76,16 +76,16 @@ def test_turning_a_control_keeps_the_moment_where_the_scene_stays(stage, page):
     page.keyboard.press("Escape")
     stage.at_step(9)
     moment = {"step": "9", "speed": "4", "pin": "D:3", "zoom": "2,0.5,0.5"}
-    assert asked(page) == moment | {"picture": "gradient"}
+    assert query_parameters(page) == moment | {"picture": "gradient"}
     expect(page.locator(".stage .fit")).to_be_visible()
 
 
-# -- what it may not do ----------------------------------------------------------------------------
+# -- invalid URLs and messages ----------------------------------------------------------------------------
 HOSTILE = "%3Cimg%20src%3Dx%20onerror%3Dalert(1)%3E"
 
 
 @pytest.mark.parametrize(
-    ("query", "words"),
+    ("query", "message_part"),
     [
         (f"step={HOSTILE}", "Step must be a whole number; got “<img src=x"),
         ("speed=99", "Speed must be one of 0.25"),
@@ -98,18 +98,18 @@ HOSTILE = "%3Cimg%20src%3Dx%20onerror%3Dalert(1)%3E"
         ("step=99", f"This scene has {TOY_STEPS} steps"),
     ],
 )
-def test_a_value_that_breaks_a_rule_is_named_on_the_stage(watch, page, query, words):
+def test_an_invalid_value_in_the_url_has_a_notice(watch, page, query, message_part):
     stage = watch(query)
-    expect(notice(page)).to_contain_text(words)
+    expect(notice(page)).to_contain_text(message_part)
     expect(notice(page).locator("img")).to_have_count(0)
     stage.root.press("Home")
-    stage.root.press("ArrowRight")  # and the stage lives
+    stage.root.press("ArrowRight")  # and the stage still works
     stage.at_step(1)
     notice(page).get_by_role("button").click()
     expect(notice(page)).to_be_hidden()
 
 
-def test_several_faults_stand_in_one_notice(watch, page):
+def test_several_errors_are_in_one_notice(watch, page):
     watch("speed=99&pin=no:1")
     expect(notice(page)).to_contain_text("Speed must be")
     expect(notice(page)).to_contain_text("pin must be")
@@ -121,7 +121,7 @@ POST = "message => window.postMessage(message, '*')"
 @pytest.mark.parametrize(
     "message", [{"stage": "goto", "step": 7}, {"stage": "step"}, {"stage": "<img src=x onerror=alert(1)>"}]
 )
-def test_a_message_from_elsewhere_moves_nothing(watch, page, message):
+def test_a_message_from_another_window_changes_nothing(watch, page, message):
     stage = watch("step=3")
     for text in (message, json.dumps(message)):
         page.evaluate(POST, text)
@@ -131,7 +131,7 @@ def test_a_message_from_elsewhere_moves_nothing(watch, page, message):
     stage.playing(False)
 
 
-def test_messages_that_are_none_of_the_stage_s_are_left_alone(watch, page):
+def test_messages_for_others_are_ignored(watch, page):
     stage = watch("step=3")
     for message in ("hello", {"type": "SET_THEME"}, None, 5, "{broken", {"stage": 7}):
         page.evaluate(POST, message)
@@ -149,20 +149,20 @@ BROKEN = """root => {
 
 
 @pytest.mark.parametrize(
-    ("head", "words"),
+    ("head", "message_part"),
     [
         ({"meta": {"version": 99}}, "this player reads scenes of version 2, this one is version 99"),
         ({"meta": None}, "the scene is missing"),
         ({"meta": {"version": 2, "tensors": [], "writes": [{"target": "<b>"}]}}, "names a tensor <b>"),
     ],
 )
-def test_a_scene_that_breaks_the_contract_is_a_notice(stage, page, head, words):
+def test_a_scene_that_breaks_the_contract_has_a_notice(stage, page, head, message_part):
     stage = stage()
     stage.root.evaluate(BROKEN.replace("HEAD", json.dumps(head)))
     expect(stage.root).to_have_attribute("data-ready", "error")
-    expect(notice(page)).to_contain_text(words)
+    expect(notice(page)).to_contain_text(message_part)
     expect(notice(page).locator("b")).to_have_count(0)
-    # The page lives, and the next scene is shown.
+    # The page still works, and the next scene is shown.
     page.get_by_label("K", exact=True).press("ArrowUp")
     expect(stage.root).to_have_attribute("data-scene", re.compile("K=3"))
     expect(stage.root).to_have_attribute("data-ready", "true")

@@ -1,16 +1,16 @@
-"""The stage alone: in a lecture hall (?present=1) and in somebody's slide (?embed=true&view=watch)."""
+"""The stage alone: in a lecture hall (?present=1) and in a slide (?embed=true&view=watch)."""
 
 import pytest
 from playwright.sync_api import expect
 
 pytestmark = pytest.mark.browser
-HALL = {"width": 1920, "height": 1080}
+LECTURE_HALL = {"width": 1920, "height": 1080}
 SLIDE = {"width": 960, "height": 540}
 
 
-def alone(page, size):
-    """Nothing but the stage is seen, all of the frame is its own, and nothing scrolls."""
-    for gone in (
+def check_stage_alone(page, size):
+    """Check that only the stage is visible, that it fills the frame, and that nothing scrolls."""
+    for selector in (
         ".st-key-nav",
         ".st-key-chips",
         ".st-key-params",
@@ -18,7 +18,7 @@ def alone(page, size):
         ".kt-title",
         ".st-key-below",
     ):
-        expect(page.locator(gone)).to_have_count(0)
+        expect(page.locator(selector)).to_have_count(0)
     for bar in ("stHeader", "stToolbar"):
         expect(page.get_by_test_id(bar).locator("visible=true")).to_have_count(0)
     scrolls = page.evaluate(
@@ -35,20 +35,20 @@ def alone(page, size):
 
 
 @pytest.mark.parametrize("scheme", ["light", "dark"])
-def test_presented_the_stage_fills_the_hall(stage, page, scheme):
-    page.set_viewport_size(HALL)
+def test_presented_stage_fills_the_window(stage, page, scheme):
+    page.set_viewport_size(LECTURE_HALL)
     page.emulate_media(color_scheme=scheme)
     stage = stage("present=1&C=3&step=7")
     stage.at_step(7)
-    alone(page, HALL)
+    check_stage_alone(page, LECTURE_HALL)
     page.keyboard.press("Tab")
     stage.root.press("ArrowRight")
     stage.at_step(8)
-    alone(page, HALL)
+    check_stage_alone(page, LECTURE_HALL)
 
 
-def test_presented_it_keeps_to_its_frame_when_the_frame_changes(stage, page):
-    page.set_viewport_size(HALL)
+def test_presented_stage_follows_a_change_of_window_size(stage, page):
+    page.set_viewport_size(LECTURE_HALL)
     stage("present=1")
     page.set_viewport_size({"width": 1280, "height": 720})
     expect(page.locator("[data-testid=stMain]")).to_have_css("height", "720px")
@@ -58,25 +58,27 @@ def test_presented_it_keeps_to_its_frame_when_the_frame_changes(stage, page):
     assert page.evaluate("document.querySelector('[data-testid=stMain]').scrollTop") == 0
 
 
-def test_a_note_leaves_the_stage_its_room(stage, page):
-    page.set_viewport_size(HALL)
+def test_a_note_does_not_make_the_page_scroll(stage, page):
+    page.set_viewport_size(LECTURE_HALL)
     stage("present=1&H=abc")
     expect(page.locator(".kt-note")).to_be_visible()
-    assert page.evaluate("document.querySelector('[data-testid=stMain]').scrollHeight") == HALL["height"]
+    assert (
+        page.evaluate("document.querySelector('[data-testid=stMain]').scrollHeight") == LECTURE_HALL["height"]
+    )
 
 
-def test_embedded_and_watched_the_stage_is_alone(stage, page):
+def test_embedded_stage_is_alone(stage, page):
     page.set_viewport_size(SLIDE)
     stage("embed=true&view=watch&step=3").at_step(3)
-    alone(page, SLIDE)
+    check_stage_alone(page, SLIDE)
 
 
-def test_the_first_screen_presented_is_its_stage(page, server):
-    page.set_viewport_size(HALL)
+def test_presented_home_page_is_its_stage(page, server):
+    page.set_viewport_size(LECTURE_HALL)
     page.goto(server + "/?present=1")
     expect(page.locator(".stage")).to_have_attribute("data-playing", "true")
     expect(page.locator(".stage")).to_have_count(1)
-    alone(page, HALL)
+    check_stage_alone(page, LECTURE_HALL)
 
 
 @pytest.mark.parametrize("value", ["0", "true", "11", "", "%3Cb%3E"])

@@ -1,4 +1,4 @@
-"""What the stage asks the server for, asked over ASGI; and the GIFs, read back."""
+"""The server's routes for the stage, called over ASGI, and GIFs decoded again."""
 
 from __future__ import annotations
 
@@ -12,21 +12,21 @@ from PIL import Image, ImageDraw
 from starlette.applications import Starlette
 
 from visuals.stage import routes as stage_routes
-from visuals.stage.routes import HELD, MOST_BYTES, MOST_FRAMES, animate, routes
-from visuals.stage.standalone import PLACE, takeaway
+from visuals.stage.routes import LAST_FRAME_EXTRA_MS, MAX_BYTES, MAX_FRAMES, animate, routes
+from visuals.stage.standalone import SCENE_PLACEHOLDER, takeaway
 
 SIZE = (64, 40)
 COLOURS = ("#0071b1", "#9e5d00", "#007c58", "#9a4f86", "#f7f8fa", "#1d2330")
 
 
-def to_its_end(coroutine):
-    """In a thread of its own: the browser tests leave a loop running in this one."""
+def run_in_thread(coroutine):
+    """Run a coroutine in its own thread, because the browser tests leave a loop running in this one."""
     with ThreadPoolExecutor(1) as thread:
         return thread.submit(asyncio.run, coroutine).result()
 
 
-def ask(path, body=b"", method="GET", headers=(), base="", chunk=65536):
-    """(status, headers, text or bytes) of a request."""
+def request(path, body=b"", method="GET", headers=(), base="", chunk=65536):
+    """Return (status, headers, text or bytes) of a request."""
     parts = [body[k : k + chunk] for k in range(0, len(body), chunk)] or [b""]
     sent = []
 
@@ -42,19 +42,19 @@ def ask(path, body=b"", method="GET", headers=(), base="", chunk=65536):
         "query_string": query.encode(), "headers": [(k.lower().encode(), v.encode()) for k, v in headers],
         "server": ("127.0.0.1", 80), "client": ("127.0.0.1", 1), "scheme": "http", "root_path": "",
     }  # fmt: skip
-    to_its_end(Starlette(routes=routes(base))(scope, receive, send))
-    told = {k.decode(): v.decode() for k, v in sent[0]["headers"]}
+    run_in_thread(Starlette(routes=routes(base))(scope, receive, send))
+    response_headers = {k.decode(): v.decode() for k, v in sent[0]["headers"]}
     content = b"".join(m.get("body", b"") for m in sent[1:])
     return (
         sent[0]["status"],
-        told,
-        content if told.get("content-type", "").startswith("image") else content.decode(),
+        response_headers,
+        content if response_headers.get("content-type", "").startswith("image") else content.decode(),
     )
 
 
-def gif(frames, ms="120"):
+def request_gif(frames, ms="120"):
     body = b"".join(len(frame).to_bytes(4, "little") + frame for frame in frames)
-    return ask(f"/stage/gif?ms={ms}", body, "POST")
+    return request(f"/stage/gif?ms={ms}", body, "POST")
 
 
 def png(image):
@@ -74,58 +74,62 @@ def picture(k, size=SIZE):
 
 
 # -- files ---------------------------------------------------------------------------------------
-def test_the_module_is_whole_in_itself():
-    status, headers, text = ask("/stage/takeaway.js")
+def test_the_module_has_no_imports_and_one_export():
+    status, headers, text = request("/stage/takeaway.js")
     assert status == 200 and text == takeaway()
     assert headers["content-type"] == "text/javascript; charset=utf-8"
     assert "import " not in text and text.count("export") == 1
 
 
-def test_the_template_has_one_place_for_a_scene_before_all_code():
-    status, headers, text = ask("/stage/standalone.html")
+def test_the_template_has_one_placeholder_before_all_code():
+    status, headers, text = request("/stage/standalone.html")
     assert status == 200 and headers["content-type"] == "text/html; charset=utf-8"
-    assert text.index(f">{PLACE}</script>") == text.index(PLACE) - 1 < text.index('type="module"')
+    assert (
+        text.index(f">{SCENE_PLACEHOLDER}</script>")
+        == text.index(SCENE_PLACEHOLDER) - 1
+        < text.index('type="module"')
+    )
 
 
-def test_files_are_kept_but_asked_about_each_time():
-    _, headers, _ = ask("/stage/takeaway.js")
+def test_files_are_cached_and_revalidated():
+    _, headers, _ = request("/stage/takeaway.js")
     assert headers["cache-control"] == "no-cache"
     for known in (headers["etag"], f'"other", W/{headers["etag"]}'):
-        status, _, text = ask("/stage/takeaway.js", headers=[("If-None-Match", known)])
+        status, _, text = request("/stage/takeaway.js", headers=[("If-None-Match", known)])
         assert (status, text) == (304, "")
-    assert ask("/stage/takeaway.js", headers=[("If-None-Match", '"other"')])[0] == 200
+    assert request("/stage/takeaway.js", headers=[("If-None-Match", '"other"')])[0] == 200
 
 
 @pytest.mark.parametrize("base", ["talk", "/talk/", "a/b"])
-def test_under_a_base_path(base):
-    assert ask(f"/{base.strip('/')}/stage/takeaway.js", base=base)[0] == 200
-    assert ask("/stage/takeaway.js", base=base)[0] == 404
+def test_routes_under_a_base_path(base):
+    assert request(f"/{base.strip('/')}/stage/takeaway.js", base=base)[0] == 200
+    assert request("/stage/takeaway.js", base=base)[0] == 404
 
 
-def test_methods():
-    assert ask("/stage/gif")[0] == 405
-    assert ask("/stage/takeaway.js", method="POST")[0] == 405
+def test_wrong_methods_are_rejected():
+    assert request("/stage/gif")[0] == 405
+    assert request("/stage/takeaway.js", method="POST")[0] == 405
 
 
 # -- GIFs ----------------------------------------------------------------------------------------
-def test_a_gif_has_every_frame_its_time_and_size():
-    status, headers, made = gif([png(picture(k)) for k in range(12)], ms="130")
+def test_a_gif_has_every_frame_with_its_time_and_size():
+    status, headers, data = request_gif([png(picture(k)) for k in range(12)], ms="130")
     assert status == 200 and headers["content-type"] == "image/gif"
-    with Image.open(BytesIO(made)) as image:
+    with Image.open(BytesIO(data)) as image:
         assert (image.format, image.size, image.n_frames, image.info["loop"]) == ("GIF", SIZE, 12, 0)
         for k in range(12):
             image.seek(k)
-            assert image.info["duration"] == (130 if k < 11 else 130 + HELD)
+            assert image.info["duration"] == (130 if k < 11 else 130 + LAST_FRAME_EXTRA_MS)
             assert np.array_equal(np.asarray(image.convert("RGB")), np.asarray(picture(k))), k
 
 
 def test_one_frame_is_a_gif_too():
-    _, _, made = gif([png(picture(3))])
-    with Image.open(BytesIO(made)) as image:
+    _, _, data = request_gif([png(picture(3))])
+    with Image.open(BytesIO(data)) as image:
         assert (image.n_frames, image.size) == (1, SIZE)
 
 
-def test_more_colours_than_fit_leave_flat_fills_as_they_are():
+def test_too_many_colours_leave_flat_areas_exact():
     frames = []
     for k in range(3):
         noise = np.random.default_rng(k).integers(0, 256, (300, 300, 3), np.uint8)
@@ -135,18 +139,20 @@ def test_more_colours_than_fit_leave_flat_fills_as_they_are():
     with Image.open(BytesIO(animate([png(frame) for frame in frames], 100))) as image:
         for k, frame in enumerate(frames):
             image.seek(k)
-            shown = np.asarray(image.convert("RGB"), int)
-            assert np.array_equal(shown[:200], np.asarray(frame)[:200])
-            assert np.abs(shown - np.asarray(frame, int)).mean() < 30  # the noise has the nearest there is
+            decoded = np.asarray(image.convert("RGB"), int)
+            assert np.array_equal(decoded[:200], np.asarray(frame)[:200])
+            assert (
+                np.abs(decoded - np.asarray(frame, int)).mean() < 30
+            )  # noise gets the nearest colours of the palette
 
 
-def test_transparent_and_grey_pngs_are_taken():
+def test_transparent_and_grey_pngs_are_accepted():
     frames = [
         Image.new("LA", SIZE, (200, 255)),
         Image.new("RGBA", SIZE, "#0071b1ff"),
         Image.new("1", SIZE, 1),
     ]
-    with Image.open(BytesIO(gif([png(frame) for frame in frames])[2])) as image:
+    with Image.open(BytesIO(request_gif([png(frame) for frame in frames])[2])) as image:
         assert image.n_frames == 3
 
 
@@ -172,47 +178,47 @@ def jpeg():
         ([png(picture(0)), png(picture(1, (64, 41)))], 400, "Frame 2 is 64 × 41 pixels, the first 64 × 40"),
         ([png(Image.new("1", (2001, 2000)))], 413, "Frame 1 is larger than 4 megapixels"),
         ([png(Image.new("1", (2000, 2000)))] * 41, 413, "The frames are larger than 160 megapixels together"),
-        ([png(Image.new("1", (1, 1)))] * (MOST_FRAMES + 1), 413, "A GIF has at most 300 frames here"),
+        ([png(Image.new("1", (1, 1)))] * (MAX_FRAMES + 1), 413, "A GIF has at most 300 frames here"),
     ],
 )
-def test_what_makes_no_gif_is_said_in_a_sentence(frames, status, sentence):
-    told = gif(frames)
-    assert (told[0], told[2]) == (status, sentence)
-    assert told[1]["content-type"].startswith("text/plain")
+def test_invalid_frames_are_rejected_with_a_sentence(frames, status, sentence):
+    response = request_gif(frames)
+    assert (response[0], response[2]) == (status, sentence)
+    assert response[1]["content-type"].startswith("text/plain")
 
 
 def test_a_body_cut_off_or_too_large():
     frame = png(picture(0))
     body = len(frame).to_bytes(4, "little") + frame
     for cut in (body[:-1], body[:3], body + b"\1"):
-        assert ask("/stage/gif", cut, "POST")[0] == 400
-    status, _, text = ask("/stage/gif", bytes(MOST_BYTES + 1), "POST", chunk=10_000_000)
+        assert request("/stage/gif", cut, "POST")[0] == 400
+    status, _, text = request("/stage/gif", bytes(MAX_BYTES + 1), "POST", chunk=10_000_000)
     assert (status, text) == (413, "The frames are larger than 40 MB together")
 
 
 @pytest.mark.parametrize("ms", ["19", "5001", "", "-5", "1e3", "120.5", "x", "٣٠٠", "9" * 5000])
-def test_a_pace_out_of_range(ms):
+def test_ms_out_of_range_is_rejected(ms):
     from urllib.parse import quote
 
-    status, _, text = gif([png(picture(0))], ms=quote(ms))
+    status, _, text = request_gif([png(picture(0))], ms=quote(ms))
     assert (status, text) == (400, "ms must be a whole number from 20 to 5000")
 
 
 @pytest.mark.parametrize("ms", ["20", "5000"])
-def test_a_pace_at_its_ends(ms):
-    assert gif([png(picture(0)), png(picture(1))], ms=ms)[0] == 200
+def test_ms_at_the_limits_is_accepted(ms):
+    assert request_gif([png(picture(0)), png(picture(1))], ms=ms)[0] == 200
 
 
-def test_gifs_are_made_one_at_a_time_and_off_the_loop(monkeypatch):
+def test_gifs_are_made_one_at_a_time_in_a_thread(monkeypatch):
     import threading
 
-    at_once, seen = [], []
+    active, events = [], []
 
     def slow(frames, ms):
-        at_once.append(threading.current_thread())
-        seen.append(len(at_once))
+        active.append(threading.current_thread())
+        events.append(len(active))
         threading.Event().wait(0.05)
-        at_once.pop()
+        active.pop()
         return b"GIF89a"
 
     monkeypatch.setattr(stage_routes, "animate", slow)
@@ -227,7 +233,7 @@ def test_gifs_are_made_one_at_a_time_and_off_the_loop(monkeypatch):
                 return {"type": "http.request", "body": body, "more_body": False}
 
             async def send(message):
-                seen.append(threading.current_thread() is loop)
+                events.append(threading.current_thread() is loop)
 
             scope = {
                 "type": "http",
@@ -240,5 +246,5 @@ def test_gifs_are_made_one_at_a_time_and_off_the_loop(monkeypatch):
 
         await asyncio.gather(one(), one(), one())
 
-    to_its_end(three())
-    assert [n for n in seen if n is not True] == [1, 1, 1]
+    run_in_thread(three())
+    assert [n for n in events if n is not True] == [1, 1, 1]

@@ -1,4 +1,4 @@
-"""The player's modules as one: nothing in them that joining or minifying would break."""
+"""The player's modules joined into one: they contain nothing that joining or minifying breaks."""
 
 from __future__ import annotations
 
@@ -13,9 +13,9 @@ from visuals import stage
 from visuals.stage.standalone import takeaway
 
 MODULES = sorted(stage.HERE.glob("*.js"))
-LIMIT = 63_750  # bytes of the player; it is to shrink
+LIMIT = 63_750  # bytes of the player; lower it when the player shrinks
 
-# At the left margin: what a module declares for all that is joined with it.
+# Declarations at the left margin, which all joined modules share.
 _TOP = re.compile(
     r"^(?:export )?(?:default )?(?:async )?(?:(?:function\*?|class) (\w+)|(?:const|let|var) (.+))",
     re.MULTILINE,
@@ -28,8 +28,12 @@ _PARTS = re.compile(
 
 
 def nested(code: str) -> list[int]:
-    """Lines on which a template begins within a template."""
-    found, open_, at = [], [], 0  # open_: "`" of a text, "$" of a place in it, "{" of a block there
+    """Return the lines on which a template begins within a template."""
+    found, open_, at = (
+        [],
+        [],
+        0,
+    )  # open_: "`" for a template, "$" for a substitution in it, "{" for a block there
     while at < len(code):
         if open_ and open_[-1] == "`":
             piece = re.compile(r"\\.|`|\$\{|[^\\`$]+|\$", re.DOTALL).match(code, at)
@@ -54,7 +58,7 @@ def nested(code: str) -> list[int]:
 
 
 def declared(code: str) -> list[str]:
-    """Names that a module declares at its top."""
+    """Return the names that a module declares at its top level."""
     names = []
     for name, several in _TOP.findall(code):
         if name:
@@ -70,7 +74,7 @@ def declared(code: str) -> list[str]:
 
 
 @pytest.mark.parametrize("module", MODULES, ids=lambda module: module.stem)
-def test_no_template_stands_within_a_template(module):
+def test_no_template_is_within_a_template(module):
     assert nested(module.read_text("utf-8")) == []
 
 
@@ -87,7 +91,7 @@ def test_no_template_stands_within_a_template(module):
         ("const f = () => { return `${a}` + { b: `c` }; };", []),
     ],
 )
-def test_the_test_sees_templates(code, lines):
+def test_nested_finds_templates_within_templates(code, lines):
     assert nested(code) == lines
 
 
@@ -98,7 +102,7 @@ def test_no_two_modules_declare_one_name(names):
     assert [name for name, times in found.items() if times > 1] == []
 
 
-def test_the_test_sees_declarations():
+def test_declared_finds_declarations():
     code = (
         "export const a = 1, b = (x, y) => x;\nlet c;\nasync function d() {\n  const inner = 1;\n}\n"
         "export class E {\n}\nconst { f, g: h } = i;\nexport default function k() {}\nconst l = [1, 2], m = { n: o, p };\n"
@@ -107,23 +111,23 @@ def test_the_test_sees_declarations():
 
 
 @pytest.mark.parametrize("code", [stage.script(), takeaway()], ids=["player", "takeaway"])
-def test_what_is_joined_is_a_module(node, code, tmp_path):
-    """Node reads it whole: nothing was cut in two, nothing is declared twice, nothing is still imported."""
+def test_joined_code_is_a_valid_module(node, code, tmp_path):
+    """Node parses it: no broken code, no double declaration, and no import left."""
     file = tmp_path / "joined.mjs"
     file.write_text(code, "utf-8")
-    read = subprocess.run([node, "--check", file], capture_output=True, text=True)
-    assert read.returncode == 0, read.stderr
+    process = subprocess.run([node, "--check", file], capture_output=True, text=True)
+    assert process.returncode == 0, process.stderr
     assert not re.search(r"^import\b", code, re.MULTILINE)
 
 
-def test_the_player_does_not_grow():
+def test_the_player_is_within_its_size_limit():
     assert len(stage.script().encode()) <= LIMIT
 
 
-def test_every_module_is_sent_after_what_it_imports():
-    later = ("svg", "takeaway", "panels")  # when somebody takes something away
-    assert {module.stem for module in MODULES} == {*stage.SCRIPTS, *later}
-    for order in (stage.SCRIPTS, later):
+def test_every_module_is_sent_after_its_imports():
+    on_download = ("svg", "takeaway", "panels")  # loaded when a reader downloads something
+    assert {module.stem for module in MODULES} == {*stage.SCRIPTS, *on_download}
+    for order in (stage.SCRIPTS, on_download):
         for n, name in enumerate(order):
             text = (stage.HERE / f"{name}.js").read_text("utf-8")
             assert set(re.findall(r'from "\./(\w+)\.js"', text)) <= set(order[:n])

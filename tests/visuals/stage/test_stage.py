@@ -1,4 +1,4 @@
-"""The stage in a real browser: it plays, it is steered, and what it says is true."""
+"""The stage in a real browser: playing, controls and texts."""
 
 import re
 
@@ -24,9 +24,9 @@ pytestmark = pytest.mark.browser
 
 
 # -- opening -------------------------------------------------------------------------------------
-def test_a_cold_deep_link_opens_at_its_shape_and_step(new_page):
+def test_a_first_deep_link_opens_at_its_shape_and_step(new_page):
     page = new_page()
-    with serving() as app:  # nobody has visited this server yet
+    with serving() as app:  # a server without earlier visits
         page.goto(app.url + "/im2col?H=12&W=10&K=3&step=7")
         stage = Stage(page).ready()
         stage.at_step(7)
@@ -34,18 +34,18 @@ def test_a_cold_deep_link_opens_at_its_shape_and_step(new_page):
         expect(page.locator(".kt-derived")).to_contain_text("output 10×8")
         expect(page.locator(".st-key-card_why")).to_be_visible()
         assert stage.root.get_attribute("data-scene").startswith("im2col 0,0 N=1,C=1,H=12,W=10,K=3")
-        assert page.url.endswith("?H=12&W=10&K=3&step=7")  # opening rewrites nothing
+        assert page.url.endswith("?H=12&W=10&K=3&step=7")  # opening does not rewrite the URL
         stage.playing(False)
         page.goto("about:blank")
 
 
 @pytest.mark.parametrize(
-    ("asked", "step"),
+    ("value", "step"),
     [("abc", 0), ("-1", 0), ("3.5", 0), ("", 0), ("%3Cimg%20src=x%20onerror=alert(1)%3E", 0), ("9" * 40, TOY_STEPS - 1),
      ("999999999", TOY_STEPS - 1), ("36", TOY_STEPS - 1), ("007", 7)],
 )  # fmt: skip
-def test_a_hostile_step_opens_a_step_there_is(watch, asked, step):
-    stage = watch(f"step={asked}")
+def test_a_hostile_step_opens_a_valid_step(watch, value, step):
+    stage = watch(f"step={value}")
     stage.at_step(step)
     stage.do("back")
     stage.at_step(max(0, step - 1))
@@ -59,7 +59,7 @@ def test_the_step_survives_reload_and_controls_keep_the_other_parameters(stage, 
     page.reload()
     stage.ready().at_step(34)
     assert page.url.endswith("?picture=gradient&other=mine&step=34")
-    # Another picture is the same scene with other numbers: its step stays.
+    # Another picture changes only numbers of the scene: the step stays.
     page.get_by_role("button", name="picture: gradient").click()
     page.get_by_role("dialog").get_by_text("numbers", exact=True).click()
     expect(page).to_have_url(re.compile("picture=numbers"))
@@ -67,7 +67,7 @@ def test_the_step_survives_reload_and_controls_keep_the_other_parameters(stage, 
     expect(page).to_have_url(re.compile(r"step=34\b"))
     page.keyboard.press("Escape")
     stage.at_step(34)
-    # Another shape is another scene: it starts anew, and the rest of the address is left alone.
+    # Another shape is another scene: it starts at step 0, and the rest of the URL stays.
     page.get_by_label("K", exact=True).press("ArrowUp")
     expect(stage.root).to_have_attribute("data-scene", re.compile("K=3"))
     stage.at_step(0)
@@ -84,7 +84,7 @@ def test_play_advances_and_pause_stops(watch, page):
     stage.playing(True)
     expect(stage.root.get_by_role("button", name="Pause")).to_be_visible()
     expect(stage.root).to_have_attribute("data-step", re.compile("^([2-9]|1.)$"))
-    assert "step=" not in page.url  # the address is written when it stops, not sixty times a second
+    assert "step=" not in page.url  # the URL is written when it stops, not sixty times a second
     stage.do("play")
     stage.playing(False)
     stopped = stage.step
@@ -132,18 +132,18 @@ def test_scrubbing_shows_the_step_and_pauses(watch, page):
 def test_speed(watch, page):
     stage = watch("step=3")
     speed = page.locator("[data-do=speed]")
-    for said in ("1×", "2×", "4×", "8×", "0.25×", "0.5×", "1×"):
-        expect(speed).to_have_text(said)
+    for label in ("1×", "2×", "4×", "8×", "0.25×", "0.5×", "1×"):
+        expect(speed).to_have_text(label)
         stage.do("speed")
     stage.root.focus()
-    for key, said in (("+", "4×"), ("+", "8×"), ("+", "8×"), ("-", "4×")):
+    for key, label in (("+", "4×"), ("+", "8×"), ("+", "8×"), ("-", "4×")):
         page.keyboard.press(key)
-        expect(speed).to_have_text(said)
-    stage.at_step(3)  # the speed moves nothing by itself
+        expect(speed).to_have_text(label)
+    stage.at_step(3)  # changing the speed does not change the step
     stage.playing(False)
 
 
-def test_the_order_is_named_and_its_note_closes(watch, page):
+def test_the_order_has_a_name_and_its_note_closes(watch, page):
     stage = watch()
     stage.do("order")
     expect(page.get_by_role("note")).to_contain_text("The GPU first fills the whole data matrix")
@@ -152,8 +152,8 @@ def test_the_order_is_named_and_its_note_closes(watch, page):
 
 
 # -- keyboard ------------------------------------------------------------------------------------
-def test_the_keyboard_reaches_everything_and_the_page_stays(stage, page):
-    page.set_viewport_size({"width": 1440, "height": 600})  # so that there is somewhere to scroll to
+def test_keys_control_the_stage_and_the_page_does_not_scroll(stage, page):
+    page.set_viewport_size({"width": 1440, "height": 600})  # so that the page can scroll
     stage = stage()
     expect(page.locator(".st-key-card_why table")).to_be_visible()
     stage.root.focus()
@@ -171,22 +171,22 @@ def test_the_keyboard_reaches_everything_and_the_page_stays(stage, page):
     page.keyboard.press("Space")
     stage.playing(False)
     assert scrolled(page) == before
-    # Keys typed elsewhere are not the stage's.
+    # Keys typed in other controls do not reach the stage.
     step = stage.step
     page.get_by_label("K", exact=True).press("ArrowRight")
     page.get_by_label("K", exact=True).press("End")
     assert stage.step == step
 
 
-def test_tab_leads_to_the_stage_and_shows_where_one_is(stage, page):
+def test_tab_reaches_the_stage_and_shows_the_focus(stage, page):
     stage = stage()
-    ring = "root => getComputedStyle(root).outline"
-    assert "solid" not in stage.root.evaluate(ring)
+    outline = "root => getComputedStyle(root).outline"
+    assert "solid" not in stage.root.evaluate(outline)
     page.get_by_role("button", name="more", exact=True).focus()
     page.keyboard.press("Tab")
     assert stage.root.evaluate("root => root.getRootNode().activeElement === root")
-    assert "solid 2px" in stage.root.evaluate(ring)
-    # On through its buttons; Space presses the one it is on, once.
+    assert "solid 2px" in stage.root.evaluate(outline)
+    # Tab continues through its buttons; Space presses the focused one, once.
     page.keyboard.press("Tab")
     focused = "root => root.getRootNode().activeElement.dataset.do"
     while stage.root.evaluate(focused) != "forward":
@@ -198,7 +198,7 @@ def test_tab_leads_to_the_stage_and_shows_where_one_is(stage, page):
 
 # -- text form -----------------------------------------------------------------------------------
 @pytest.mark.parametrize("params", [{}, PADDED, {"H": "32", "W": "32"}], ids=["toy", "padded", "900 steps"])
-def test_the_caption_is_the_scene_s(watch, page, params):
+def test_the_caption_equals_the_scene_s(watch, page, params):
     scene = truth(**params).scene
     stage = watch(query(params))
     for t in (0, 1, scene.steps // 2, scene.steps - 1):
@@ -209,7 +209,7 @@ def test_the_caption_is_the_scene_s(watch, page, params):
     expect(stage.caption).to_have_attribute("aria-live", "polite")
     stage.do("play")  # from the start again
     stage.playing(True)
-    expect(stage.caption).to_have_attribute("aria-live", "off")  # no torrent of sentences
+    expect(stage.caption).to_have_attribute("aria-live", "off")  # a screen reader would read every step
     expect(stage.caption.locator("script, img")).to_have_count(0)
 
 
@@ -256,18 +256,18 @@ MOVES = """root => {
 }"""
 
 
-def test_with_reduced_motion_nothing_flies(watch, page):
+def test_with_reduced_motion_nothing_is_animated(watch, page):
     stage = watch("step=5")
     assert stage.root.evaluate(MOVES) > 5
     page.emulate_media(reduced_motion="reduce")
     assert stage.root.evaluate(MOVES) == 1
     stage.at_step(7)
-    stage.do("play")  # it plays all the same, a column at a time
+    stage.do("play")  # it still plays, a column at a time
     expect(stage.root).to_have_attribute("data-step", "8")
 
 
 @pytest.mark.parametrize("params", [{}, PADDED, VGG], ids=["toy", "padded", "vgg"])
-def test_a_telephone_shows_all_of_it(stage, page, params):
+def test_a_phone_shows_the_whole_stage(stage, page, params):
     page.set_viewport_size({"width": 390, "height": 844})
     stage = stage(query(params | {"step": 5}))
     expect(page.locator(".st-key-card_why table")).to_be_visible()
@@ -283,40 +283,40 @@ def test_a_telephone_shows_all_of_it(stage, page, params):
         last = stage.cell(tensor.name, tensor.size - 1)
         assert last["x"] >= 0 and last["x"] + last["width"] <= 390
     for name in ("play", "back", "forward", "speed", "order"):
-        at = page.locator(f"[data-do={name}]").bounding_box()
-        assert at["x"] >= 0 and at["x"] + at["width"] <= 390
+        button_box = page.locator(f"[data-do={name}]").bounding_box()
+        assert button_box["x"] >= 0 and button_box["x"] + button_box["width"] <= 390
     expect(stage.caption).to_have_text(scene.caption(5))
 
 
-def test_embedded_the_stage_stands_alone(stage, page):
+def test_embedded_page_has_only_the_stage(stage, page):
     stage = stage("embed=true&view=watch&C=3&step=4")
     stage.at_step(4)
     stage.do("forward")
     stage.at_step(5)
-    for gone in (
+    for hidden in (
         "h1",
         ".st-key-nav",
         ".st-key-cards",
         "[data-testid=stPageLink]",
         "[data-testid=stNumberInput]",
     ):
-        expect(page.locator(gone)).to_have_count(0)
+        expect(page.locator(hidden)).to_have_count(0)
     assert "embed=true&view=watch&C=3" in page.url
 
 
 @pytest.mark.parametrize(
-    ("view", "there", "gone"),
+    ("view", "visible", "hidden"),
     [
         ("run", ".st-key-card_time", (".stage", "h1", "[data-testid=stNumberInput]", ".st-key-kernels")),
         ("why", ".st-key-card_why", (".stage", "h1", "[data-testid=stNumberInput]", ".st-key-kernels")),
         ("kernel", ".st-key-kernels", (".stage", "h1", "[data-testid=stNumberInput]", ".st-key-cards")),
     ],
 )
-def test_other_views_stand_alone(server, page, view, there, gone):
+def test_other_views_have_only_their_part(server, page, view, visible, hidden):
     page.goto(f"{server}/im2col?view={view}")
-    expect(page.locator(there)).to_be_visible()
+    expect(page.locator(visible)).to_be_visible()
     expect(page.get_by_test_id("stStatusWidget")).to_have_count(0)
-    for part in gone:
+    for part in hidden:
         expect(page.locator(part)).to_have_count(0)
 
 
@@ -326,11 +326,11 @@ def test_an_unknown_view_is_the_whole_page(stage, page):
     expect(page.locator("h1")).to_be_visible()
 
 
-def test_the_pictures_below_are_those_of_the_last_change(stage, page):
+def test_the_pictures_below_belong_to_the_last_change(stage, page):
     stage("C=3")
     pictures = page.locator(".kt-pictures img")
     expect(pictures).to_have_count(2)
-    for _ in range(4):  # each replaces the pictures, some before they were fetched
+    for _ in range(4):  # each replaces the pictures, some before they are loaded
         page.get_by_label("H", exact=True).press("ArrowUp")
     expect(page.locator(".kt-pictures")).to_contain_text("Input: digit, 12 × 8")
     page.wait_for_function(

@@ -1,4 +1,4 @@
-"""The page of its own: what it holds, that nothing in it can end its parts early, and how large it is."""
+"""The standalone page: its contents, its size, and that no content can end its element early."""
 
 from __future__ import annotations
 
@@ -16,14 +16,14 @@ from visuals import stage
 from visuals.conv.im2col.scene import im2col_scene
 from visuals.conv.inputs import Inputs, outputs
 from visuals.conv.part import part_of
-from visuals.stage import standalone as made
-from visuals.stage.standalone import PLACE, standalone
+from visuals.stage import standalone as standalone_module
+from visuals.stage.standalone import SCENE_PLACEHOLDER, standalone
 
 LIMIT = 75_000  # bytes of the toy scene's page
 
 
 class Elements(HTMLParser):
-    """Elements by name, as [attributes, text up to the next tag]."""
+    """Elements of a page by name, as [attributes, text up to the next tag]."""
 
     def __init__(self, text):
         super().__init__()
@@ -51,7 +51,7 @@ def message():
     return stage.message(im2col_scene(shape, part, inputs.x(), inputs.w(), y), step=4)
 
 
-def test_it_holds_the_message(message):
+def test_the_page_contains_the_message(message):
     scripts = Elements(standalone(message)).found["script"]
     assert [attributes.get("id", attributes["type"]) for attributes, _ in scripts] == [
         "scene",
@@ -64,21 +64,21 @@ def test_it_holds_the_message(message):
     assert json.loads(message[4 : 4 + length])["step"] == 4
 
 
-def test_without_a_message_it_has_one_place_for_it(message):
+def test_without_a_message_the_page_has_one_placeholder(message):
     template = standalone()
-    assert Elements(template).found["script"][0][1] == PLACE
+    assert Elements(template).found["script"][0][1] == SCENE_PLACEHOLDER
     scene = Elements(standalone(message)).found["script"][0][1]
-    assert template.replace(PLACE, scene, 1) == standalone(message)
+    assert template.replace(SCENE_PLACEHOLDER, scene, 1) == standalone(message)
 
 
-def test_it_asks_nobody_for_anything(message):
+def test_the_page_sends_no_requests(message):
     page = standalone(message)
     found = Elements(page).found
     assert not {"link", "img", "iframe", "base", "a"} & found.keys()
     assert all(
         "src" not in attributes and "href" not in attributes
-        for all_ in found.values()
-        for attributes, _ in all_
+        for elements in found.values()
+        for attributes, _ in elements
     )
     policy = next(a["content"] for a, _ in found["meta"] if a.get("http-equiv") == "Content-Security-Policy")
     assert policy.startswith("default-src 'none';") and "http" not in policy
@@ -91,20 +91,23 @@ def test_titles_are_escaped():
     assert "<script>alert" not in page
 
 
-def test_code_lies_in_it_packed_and_cannot_end_its_element(message, monkeypatch):
+def test_code_is_compressed_and_cannot_end_its_element(message, monkeypatch):
     code = 'const a = "</script><b>", b = "</SCRIPT >", c = /<\\/script/, d = "<!-- <script>";'
     monkeypatch.setattr(stage, "script", lambda: code + "export default function stage() {}")
-    monkeypatch.setattr(made, "takeaway", lambda: code)
+    monkeypatch.setattr(standalone_module, "takeaway", lambda: code)
     found = Elements(standalone(message)).found
     assert len(found["script"]) == 4 and "b" not in found
-    packed = {attributes["id"]: text for attributes, text in found["script"] if "id" in attributes}
-    unpacked = {name: decompress(b64decode(packed[name])).decode() for name in ("player", "takeaway")}
-    assert unpacked == {"player": stage.script(), "takeaway": code}
+    compressed = {attributes["id"]: text for attributes, text in found["script"] if "id" in attributes}
+    decompressed = {name: decompress(b64decode(compressed[name])).decode() for name in ("player", "takeaway")}
+    assert decompressed == {"player": stage.script(), "takeaway": code}
 
 
 def test_styles_cannot_end_their_element():
-    assert made._in_style('a::before { content: "</style>"; }') == 'a::before { content: "\\3c /style>"; }'
+    assert (
+        standalone_module._escape_css('a::before { content: "</style>"; }')
+        == 'a::before { content: "\\3c /style>"; }'
+    )
 
 
-def test_it_is_small(message):
+def test_the_page_is_within_its_size_limit(message):
     assert len(standalone(message).encode()) <= LIMIT

@@ -1,4 +1,4 @@
-"""Take it away: each file is downloaded as a reader would, opened, and held against the scene."""
+"""Downloads of the stage: each file is downloaded as a reader would, opened, and compared with the scene."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from playwright.sync_api import expect
 
 from tests.helpers.harness import PADDED, TOY_STEPS, Stage, faster, query, truth
 from visuals.palette import LIGHT
-from visuals.stage.routes import HELD
+from visuals.stage.routes import LAST_FRAME_EXTRA_MS
 
 pytestmark = pytest.mark.browser
 
@@ -23,7 +23,7 @@ SVG = "{http://www.w3.org/2000/svg}"
 
 @pytest.fixture
 def take(page, tmp_path):
-    """Downloads what a button of the menu makes: its path."""
+    """Return a function that downloads the file of a menu button and returns its path."""
 
     def download(kind):
         if not page.locator("[data-panel=take]").is_visible():
@@ -37,23 +37,23 @@ def take(page, tmp_path):
     return download
 
 
-def said(page):
+def menu_message(page):
     return page.locator("[data-panel=take] .said")
 
 
 # -- the menu --------------------------------------------------------------------------------------
-def test_nothing_is_loaded_until_somebody_asks(stage, page, take):
-    asked = []
-    page.on("request", lambda request: asked.append(request.url))
+def test_nothing_is_loaded_before_a_download(stage, page, take):
+    urls = []
+    page.on("request", lambda request: urls.append(request.url))
     stage = stage()
     stage.do("take")
-    assert not [url for url in asked if "/stage/" in url]
+    assert not [url for url in urls if "/stage/" in url]
     take("json")
-    assert [url.split("/stage/")[1] for url in asked if "/stage/" in url] == ["takeaway.js"]
-    expect(said(page)).to_contain_text("im2col.json")
+    assert [url.split("/stage/")[1] for url in urls if "/stage/" in url] == ["takeaway.js"]
+    expect(menu_message(page)).to_contain_text("im2col.json")
 
 
-def test_the_keyboard_takes_it_too_and_the_stage_stays_as_it_was(watch, page):
+def test_download_by_keyboard_leaves_the_stage_unchanged(watch, page):
     stage = watch(f"step={STEP}")
     page.locator("[data-do=take]").press("Enter")
     with page.expect_download() as started:
@@ -65,7 +65,7 @@ def test_the_keyboard_takes_it_too_and_the_stage_stays_as_it_was(watch, page):
 
 
 # -- pictures --------------------------------------------------------------------------------------
-def test_a_png_is_the_picture_twice_as_sharp_with_its_words_below(watch, page, take):
+def test_a_png_has_twice_the_resolution_and_the_caption_below(watch, page, take):
     stage = watch(f"step={STEP}")
     cell, canvas = stage.cell("D", STEP), page.locator(".stage canvas").bounding_box()
     path = take("png")
@@ -74,15 +74,18 @@ def test_a_png_is_the_picture_twice_as_sharp_with_its_words_below(watch, page, t
         width, height = image.size
         pixels = np.asarray(image.convert("RGB"), int)
     assert width == 2 * round(canvas["width"]) and height > 2 * canvas["height"] + 80
-    shown = page.locator(".stage canvas").evaluate(
+    canvas_pixel = page.locator(".stage canvas").evaluate(
         "(canvas, [x, y]) => [...canvas.getContext('2d').getImageData(x * canvas.width, y * canvas.height, 1, 1).data].slice(0, 3)",
         [
             (cell["x"] + 4 - canvas["x"]) / canvas["width"],
             (cell["y"] + cell["height"] - 5 - canvas["y"]) / canvas["height"],
         ],
     )
-    at = round(2 * (cell["y"] + cell["height"] - 5 - canvas["y"])), round(2 * (cell["x"] + 4 - canvas["x"]))
-    assert np.abs(pixels[at] - shown).max() <= 2
+    position = (
+        round(2 * (cell["y"] + cell["height"] - 5 - canvas["y"])),
+        round(2 * (cell["x"] + 4 - canvas["x"])),
+    )
+    assert np.abs(pixels[position] - canvas_pixel).max() <= 2
     below = pixels[round(2 * canvas["height"]) + 4 :]
     for role in ("ground", "ink", "dim", "input", "workspace", "filter", "output"):
         assert (np.abs(below - rgb(LIGHT[role])).max(axis=2) <= 4).any(), role
@@ -93,7 +96,7 @@ def rgb(colour):
 
 
 @pytest.mark.parametrize("params", [{}, PADDED, {"H": "32", "W": "32"}], ids=["toy", "padded", "900 steps"])
-def test_an_svg_holds_every_cell_and_word(watch, take, params):
+def test_an_svg_has_every_cell_and_word(watch, take, params):
     scene = truth(**params).scene
     watch(query(params | {"step": STEP}))
     drawing = ElementTree.parse(take("svg")).getroot()
@@ -103,7 +106,7 @@ def test_an_svg_holds_every_cell_and_word(watch, take, params):
     assert {tensor.title for tensor in scene.tensors} <= set(texts)
     words = " ".join(texts[texts.index("im2col") + 2 :])
     assert re.sub(r"\s", "", words) == re.sub(r"\s", "", scene.caption(STEP))
-    # Neighbours of one colour may be one rectangle, so areas are counted, not rectangles.
+    # Neighbours of one colour may be merged into one rectangle, so the test does not count rectangles.
     width, height = float(drawing.get("width")), float(drawing.get("height"))
     boxes = [box for element in drawing.iter() for box in rectangles(element)]
     assert len(boxes) > 100
@@ -125,7 +128,7 @@ def rectangles(element):
 # -- moving pictures -------------------------------------------------------------------------------
 def test_a_gif_has_a_frame_for_each_step(watch, page, take):
     stage = watch()
-    faster(stage)  # eight times as fast: a step in 113 ms, in whole hundredths in a GIF
+    faster(stage)  # eight times as fast: a step takes 113 ms; a GIF rounds to hundredths of a second
     path = take("gif")
     assert path.name == "im2col.gif"
     with Image.open(path) as image:
@@ -136,13 +139,13 @@ def test_a_gif_has_a_frame_for_each_step(watch, page, take):
             durations.append(image.info["duration"])
             if k in (0, TOY_STEPS - 1):
                 ends.append(np.asarray(image.convert("RGB"), int))
-    pace = durations[0]
-    assert 100 <= pace <= 120 and set(durations[:-1]) == {pace}
-    assert abs(durations[-1] - pace - HELD) <= 10
+    frame_ms = durations[0]
+    assert 100 <= frame_ms <= 120 and set(durations[:-1]) == {frame_ms}
+    assert abs(durations[-1] - frame_ms - LAST_FRAME_EXTRA_MS) <= 10
     assert (np.abs(ends[0] - ends[1]).max(axis=2) > 20).mean() > 0.02
 
 
-def test_a_gif_of_a_loop_has_its_steps_alone(watch, take):
+def test_a_gif_of_a_loop_has_only_its_steps(watch, take):
     watch("loop=3-9&step=5")
     path = take("gif")
     assert path.name == "im2col-4-10.gif"
@@ -154,11 +157,11 @@ def test_a_long_gif_is_thinned_and_says_so(watch, page, take):
     watch("H=32&W=32&step=5")
     page.set_viewport_size({"width": 640, "height": 700})
     path = take("gif")
-    kept = re.fullmatch(r"im2col-(\d+)-of-900-steps\.gif", path.name)
-    assert kept
+    match = re.fullmatch(r"im2col-(\d+)-of-900-steps\.gif", path.name)
+    assert match
     with Image.open(path) as image:
-        assert image.n_frames == int(kept[1]) <= 300
-    expect(said(page)).to_contain_text(f"shows {kept[1]} of the 900 steps")
+        assert image.n_frames == int(match[1]) <= 300
+    expect(menu_message(page)).to_contain_text(f"shows {match[1]} of the 900 steps")
 
 
 def test_a_video_plays_the_loop(watch, page, take):
@@ -172,81 +175,81 @@ def test_a_video_plays_the_loop(watch, page, take):
 
 # -- data ------------------------------------------------------------------------------------------
 @pytest.mark.parametrize("params", [{}, PADDED], ids=["toy", "padded"])
-def test_the_data_are_the_scene_s(watch, take, params):
+def test_the_json_equals_the_scene(watch, take, params):
     scene = truth(**params).scene
     watch(query(params))
-    told = json.loads(take("json").read_text(encoding="utf-8"))
-    assert (told["format"], told["version"], told["key"]) == (
+    data = json.loads(take("json").read_text(encoding="utf-8"))
+    assert (data["format"], data["version"], data["key"]) == (
         "kernel-theatre scene",
         scene.version,
         scene.key,
     )
-    assert told["captions"] == [scene.caption(t) for t in range(scene.steps)]
-    for tensor, other in zip(scene.tensors, told["tensors"], strict=True):
+    assert data["captions"] == [scene.caption(t) for t in range(scene.steps)]
+    for tensor, other in zip(scene.tensors, data["tensors"], strict=True):
         assert (tensor.name, tensor.planes, tensor.rows, tensor.cols) == tuple(
             other[name] for name in ("name", "planes", "rows", "cols")
         )
-        same(tensor.values, other["values"])
-    for write, other in zip(scene.writes, told["writes"], strict=True):
+        check_equal(tensor.values, other["values"])
+    for write, other in zip(scene.writes, data["writes"], strict=True):
         assert (write.target, write.source) == (other["target"], other["source"])
         for name in ("steps", "cells", "values", "index"):
-            same(getattr(write, name), other[name])
-    for read, other in zip(scene.reads, told["reads"], strict=True):
-        same(read.start, other["start"])
-        same(read.cells, other["cells"])
-    for reading, other in zip(scene.readings, told["readings"], strict=True):
-        same(reading.values, other["values"])
-    same(scene.source.lines, told["source"]["lines"])
+            check_equal(getattr(write, name), other[name])
+    for read, other in zip(scene.reads, data["reads"], strict=True):
+        check_equal(read.start, other["start"])
+        check_equal(read.cells, other["cells"])
+    for reading, other in zip(scene.readings, data["readings"], strict=True):
+        check_equal(reading.values, other["values"])
+    check_equal(scene.source.lines, data["source"]["lines"])
 
 
-def same(array, told):
+def check_equal(array, data):
     if array is None:
-        assert told is None
+        assert data is None
     elif np.asarray(array).dtype.kind == "f":
-        np.testing.assert_array_equal(np.ravel(array).astype("f4"), np.array(told, "f4"))
+        np.testing.assert_array_equal(np.ravel(array).astype("f4"), np.array(data, "f4"))
     else:
-        np.testing.assert_array_equal(np.ravel(array), told)
+        np.testing.assert_array_equal(np.ravel(array), data)
 
 
-# -- a page of its own -----------------------------------------------------------------------------
+# -- standalone page -------------------------------------------------------------------------------
 @pytest.mark.parametrize("theme", ["light", "dark"])
-def test_the_page_plays_from_a_disk_without_a_network(watch, page, take, new_page, theme):
+def test_the_page_plays_from_a_file_without_a_network(watch, page, take, new_page, theme):
     watch(f"{query(PADDED)}&step={STEP}")
     path, scene = take("html"), truth(**PADDED).scene
     assert path.name == "im2col.html"
-    alone = new_page(offline=True, color_scheme=theme)
-    asked = []
-    alone.on("request", lambda request: asked.append(request.url))
-    alone.goto(path.as_uri())
-    there = Stage(alone).ready()
-    expect(alone).to_have_title("im2col · Kernel Theatre")
-    expect(alone.get_by_text("Made with Kernel Theatre")).to_be_visible()
-    expect(there.root).to_have_attribute("data-theme", theme)
-    expect(there.root).to_have_attribute("data-scene", scene.key)
-    there.at_step(STEP)
-    expect(there.caption).to_have_text(scene.caption(STEP))
-    there.do("forward")
-    there.at_step(STEP + 1)
-    assert scene.tensor("x").symbol in there.point_at("x", 8)
-    faster(there)
-    there.do("play")
-    there.playing(True)
-    expect(there.root).not_to_have_attribute("data-step", str(STEP + 1))
-    there.do("play")
-    there.playing(False)
+    offline_page = new_page(offline=True, color_scheme=theme)
+    urls = []
+    offline_page.on("request", lambda request: urls.append(request.url))
+    offline_page.goto(path.as_uri())
+    other_stage = Stage(offline_page).ready()
+    expect(offline_page).to_have_title("im2col · Kernel Theatre")
+    expect(offline_page.get_by_text("Made with Kernel Theatre")).to_be_visible()
+    expect(other_stage.root).to_have_attribute("data-theme", theme)
+    expect(other_stage.root).to_have_attribute("data-scene", scene.key)
+    other_stage.at_step(STEP)
+    expect(other_stage.caption).to_have_text(scene.caption(STEP))
+    other_stage.do("forward")
+    other_stage.at_step(STEP + 1)
+    assert scene.tensor("x").symbol in other_stage.point_at("x", 8)
+    faster(other_stage)
+    other_stage.do("play")
+    other_stage.playing(True)
+    expect(other_stage.root).not_to_have_attribute("data-step", str(STEP + 1))
+    other_stage.do("play")
+    other_stage.playing(False)
     other = "dark" if theme == "light" else "light"
-    alone.emulate_media(color_scheme=other)
-    expect(there.root).to_have_attribute("data-theme", other)
-    # What needs no server is made here too; the rest is not offered.
-    there.do("take")
-    with alone.expect_download() as started:
-        alone.locator("[data-take=svg]").click()
+    offline_page.emulate_media(color_scheme=other)
+    expect(other_stage.root).to_have_attribute("data-theme", other)
+    # Downloads that need no server work here too; the others are hidden.
+    other_stage.do("take")
+    with offline_page.expect_download() as started:
+        offline_page.locator("[data-take=svg]").click()
     assert started.value.suggested_filename.startswith("im2col-column-")
-    for gone in ("[data-take=gif]", "[data-take=html]", "[data-do=link]"):
-        expect(alone.locator(gone)).to_be_hidden()
-    assert [url for url in asked if not url.startswith(("data:", "blob:"))] == asked[:1] == [path.as_uri()]
+    for selector in ("[data-take=gif]", "[data-take=html]", "[data-do=link]"):
+        expect(offline_page.locator(selector)).to_be_hidden()
+    assert [url for url in urls if not url.startswith(("data:", "blob:"))] == urls[:1] == [path.as_uri()]
 
 
-def test_the_template_by_itself_says_that_it_has_no_scene(page, server):
+def test_the_template_alone_says_that_it_has_no_scene(page, server):
     page.goto(f"{server}/stage/standalone.html")
     expect(page.get_by_role("alert")).to_contain_text("This scene cannot be shown")

@@ -1,4 +1,4 @@
-"""The stage in the warps' order: what the emulator executed is what stands on the page."""
+"""The stage in the warps' order: the page shows what the emulator executed."""
 
 import pytest
 from playwright.sync_api import expect
@@ -12,14 +12,14 @@ pytestmark = pytest.mark.browser
 
 
 def executed(**params):
-    told = truth(**params)
+    source = truth(**params)
     rung = find("conv/im2col-gemm")
-    arrays = {"x": told.inputs.x(), "w": told.inputs.w()}
-    trace, counters = emulator.trace_launch(rung.build(told.shape, rung.default_tiles), 0, arrays)
-    return in_warp_order(told.scene, told.shape, trace, counters, blocks(told.shape))
+    arrays = {"x": source.inputs.x(), "w": source.inputs.w()}
+    trace, counters = emulator.trace_launch(rung.build(source.shape, rung.default_tiles), 0, arrays)
+    return in_warp_order(source.scene, source.shape, trace, counters, blocks(source.shape))
 
 
-def test_steps_lanes_and_counts_are_the_emulator_s(watch, page):
+def test_steps_lanes_and_counts_equal_the_emulator_s(watch, page):
     scene = executed()
     stage = watch("order=warps")
     expect(page.locator("[data-do=order]")).to_have_text("as the warps run")
@@ -32,14 +32,14 @@ def test_steps_lanes_and_counts_are_the_emulator_s(watch, page):
             expect(page.locator(".lane.active")).to_have_count(active)
             warp = int(scene.lanes.warp[t])
             expect(page.locator(".lanes p")).to_have_text(f"lanes of warp {warp}: {active} of 32 active")
-    expect(page.locator(".lanes")).to_be_hidden()  # the second launch is no one warp's
+    expect(page.locator(".lanes")).to_be_hidden()  # the second launch has no single warp
     notes = {int(line): text for line, text in scene.source.notes.items()}
     for line, text in notes.items():
         expect(page.locator(f".code-line[data-line='{line}'] .line-note")).to_have_text(text)
     expect(page.locator(".line-note")).to_have_count(len(notes))
 
 
-def test_the_order_is_chosen_on_the_page_and_stands_in_the_address(stage, page):
+def test_the_order_is_chosen_on_the_page_and_is_in_the_url(stage, page):
     stage = stage("")
     page.get_by_role("button", name="order: explaining").click()
     page.get_by_role("radio", name="warps").click()
