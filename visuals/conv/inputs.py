@@ -23,15 +23,15 @@ class Inputs:
     custom: np.ndarray | None = None  # float64[R, S]
     upload: np.ndarray | None = None  # float32[min(C, 3), H, W]
 
-    def _what(self) -> Hashable:
-        own = (array if array is None else array.tobytes() for array in (self.custom, self.upload))
-        return self.shape, self.picture, self.filter, self.seed, *own
+    def _key(self) -> Hashable:
+        arrays = (array if array is None else array.tobytes() for array in (self.custom, self.upload))
+        return self.shape, self.picture, self.filter, self.seed, *arrays
 
     def __eq__(self, other: object) -> bool:
-        return isinstance(other, Inputs) and self._what() == other._what()
+        return isinstance(other, Inputs) and self._key() == other._key()
 
     def __hash__(self) -> int:
-        return hash(self._what())
+        return hash(self._key())
 
     def planes(self, n: int = 0) -> np.ndarray:
         """float32[min(C, 3), H, W] of image n: channel c is plane c mod 3."""
@@ -58,8 +58,8 @@ def outputs(inputs: Inputs, K: int, P: int, Q: int, p: int = 0, q: int = 0) -> n
     """float32[K, P, Q]: the first K filters' outputs of image 0, P rows from p and Q columns from q on,
     over all channels. Channels that are the same plane are summed in the filter: the same sum, sooner."""
     s, planes = inputs.shape, inputs.planes().astype(np.float64)
-    times = np.bincount(np.arange(s.C) % len(planes), minlength=len(planes))
-    w = inputs.w(K, 1)[:, :1].astype(np.float64) * times[:, None, None]  # K, planes, R, S
+    counts = np.bincount(np.arange(s.C) % len(planes), minlength=len(planes))
+    w = inputs.w(K, 1)[:, :1].astype(np.float64) * counts[:, None, None]  # K, planes, R, S
     if s.flip:
         w = w[:, :, ::-1, ::-1]
     x = np.pad(planes, ((0, 0), (s.pad_h, s.pad_h), (s.pad_w, s.pad_w)))[:, p * s.u :, q * s.v :]
@@ -67,6 +67,6 @@ def outputs(inputs: Inputs, K: int, P: int, Q: int, p: int = 0, q: int = 0) -> n
     for r in range(s.R):
         for t in range(s.S):
             h, c = r * s.dilation_h, t * s.dilation_w
-            seen = x[:, h : h + (P - 1) * s.u + 1 : s.u, c : c + (Q - 1) * s.v + 1 : s.v]
-            y += np.tensordot(w[:, :, r, t], seen, axes=1)
+            window = x[:, h : h + (P - 1) * s.u + 1 : s.u, c : c + (Q - 1) * s.v + 1 : s.v]
+            y += np.tensordot(w[:, :, r, t], window, axes=1)
     return y.astype(np.float32)

@@ -8,13 +8,13 @@ import numpy as np
 
 from kernels.conv.shape import ConvShape
 
-MOST_CELLS, MOST_STEPS = 20_000, 1_024  # of the data matrix: beyond them a cell falls below the eye
+MAX_CELLS, MOST_STEPS = 20_000, 1_024  # of the data matrix: beyond them a cell falls below the eye
 
 
-PART = 8  # rows and columns of output shown where the whole does not fit
+PART_SIDE = 8  # rows and columns of output shown where the whole does not fit
 
 
-MOST_CHANNELS, MOST_FILTERS = 3, 4
+MAX_CHANNELS, MAX_FILTERS = 3, 4
 
 
 @dataclass(frozen=True)
@@ -34,42 +34,44 @@ class Part:
     w: int = 0
 
 
-def part_of(s: ConvShape, picture: np.ndarray | None = None, most: int = MOST_CELLS) -> Part:
+def part_of(s: ConvShape, picture: np.ndarray | None = None, max_cells: int = MAX_CELLS) -> Part:
     """The whole where it fits on a stage (`most` cells of the data matrix), else a block of the output with stride and padding kept: the
     one under which `picture` [H, W] varies most, the first where no picture is given."""
-    C, K = min(s.C, MOST_CHANNELS), min(s.K, MOST_FILTERS)
+    C, K = min(s.C, MAX_CHANNELS), min(s.K, MAX_FILTERS)
     P, Q = s.P, s.Q
     cells = C * s.R * s.S * P * Q
-    if cells > most or P * Q > MOST_STEPS:
-        P, Q = min(P, PART), min(Q, PART)
+    if cells > max_cells or P * Q > MOST_STEPS:
+        P, Q = min(P, PART_SIDE), min(Q, PART_SIDE)
     blocks = [
         _block(s, C, K, P, Q, p, q) for p in _starts(s.P, P) for q in _starts(s.Q, Q)
     ]  # at most 128 x 128: pages show no larger input
     if picture is None or len(blocks) == 1:
         return blocks[0]
-    return max(blocks, key=lambda b: liveliness(picture[b.h : b.h + b.H, b.w : b.w + b.W]))
+    return max(blocks, key=lambda b: variation(picture[b.h : b.h + b.H, b.w : b.w + b.W]))
 
 
-def liveliness(picture: np.ndarray) -> tuple[float, float]:
+def variation(picture: np.ndarray) -> tuple[float, float]:
     """More where a picture changes along both axes, then where it changes at all."""
     down, across = (float(np.abs(np.diff(picture, axis=axis)).sum()) for axis in (0, 1))
     return min(down, across), down + across
 
 
-def _starts(extent: int, shown: int) -> range:
-    return range(0, extent - shown + 1, shown)
+def _starts(extent: int, count: int) -> range:
+    return range(0, extent - count + 1, count)
 
 
 def _block(s: ConvShape, C: int, K: int, P: int, Q: int, p: int, q: int) -> Part:
-    h, H = _reach(s.H, p, P, s.P, s.u, s.pad_h, s.span_h)
-    w, W = _reach(s.W, q, Q, s.Q, s.v, s.pad_w, s.span_w)
+    h, H = _input_range(s.H, p, P, s.P, s.u, s.pad_h, s.span_h)
+    w, W = _input_range(s.W, q, Q, s.Q, s.v, s.pad_w, s.span_w)
     return Part(C, K, P, Q, H, W, p, q, h, w)
 
 
-def _reach(size: int, first: int, count: int, of: int, stride: int, pad: int, span: int) -> tuple[int, int]:
+def _input_range(
+    size: int, first: int, count: int, total: int, stride: int, pad: int, span: int
+) -> tuple[int, int]:
     """(start, length) of what `count` of the `of` windows along an axis read; all of it for all of them.
     Windows that lie in the padding alone read nothing: then one pixel, the nearest, is shown."""
-    if count == of:
+    if count == total:
         return 0, size
     start = min(max(0, first * stride - pad), size - 1)
     stop = min(size, (first + count - 1) * stride - pad + span)
@@ -94,9 +96,9 @@ def copies_per_pixel(s: ConvShape) -> int:
     """The most columns any one input pixel is copied into: at most R*S, fewer where windows do not
     overlap (stride) or are few (a small output)."""
 
-    def along(size, out, taps, stride, pad, dilation):
-        at = np.arange(out)[:, None] * stride - pad + np.arange(taps) * dilation
-        at = at[(at >= 0) & (at < size)]
-        return int(np.bincount(at).max()) if at.size else 0
+    def along(size, outputs, taps, stride, pad, dilation):
+        positions = np.arange(outputs)[:, None] * stride - pad + np.arange(taps) * dilation
+        positions = positions[(positions >= 0) & (positions < size)]
+        return int(np.bincount(positions).max()) if positions.size else 0
 
     return along(s.H, s.P, s.R, s.u, s.pad_h, s.dilation_h) * along(s.W, s.Q, s.S, s.v, s.pad_w, s.dilation_w)

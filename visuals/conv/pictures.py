@@ -18,11 +18,11 @@ PICTURES = ("digit", "checkerboard", "gradient", "numbers", "random")
 FILTERS = ("identity", "blur", "sharpen", "sobel-x", "sobel-y", "random")
 CUSTOM, UPLOAD = "custom", "upload"
 PLANES = 3
-TOP = 9.0  # the largest value of a picture
-WHOLE = 16  # up to this height and width values are whole numbers
+MAX_VALUE = 9.0  # the largest value of a picture
+MAX_WHOLE_SIDE = 16  # up to this height and width values are whole numbers
 
-MOST_BYTES, MOST_PIXELS = 10 * 10**6, 40 * 10**6
-MOST_TAP = 1000
+MAX_BYTES, MAX_PIXELS = 10 * 10**6, 40 * 10**6
+MAX_TAP = 1000
 MOST_SEED = 9999
 
 
@@ -39,11 +39,11 @@ def planes(name: str, H: int, W: int, C: int, n: int = 0, seed: int = 0) -> np.n
         out = ((np.arange(count * H * W) + n) % 10).reshape(count, H, W)
     elif name == "random":
         out = np.random.default_rng([seed, n]).integers(0, 10, (count, H, W))
-    elif name in _DRAWN:
-        grey = _DRAWN[name](H, W)
+    elif name in _GENERATORS:
+        grey = _GENERATORS[name](H, W)
         out = _coloured(np.roll(grey, n * max(1, min(H, W) // 8), axis=(0, 1)), count)
     else:
-        raise PictureError(f"the picture must be one of {', '.join(PICTURES)}; got {_shown(name)}")
+        raise PictureError(f"the picture must be one of {', '.join(PICTURES)}; got {_quoted(name)}")
     return _finish(out)
 
 
@@ -54,7 +54,7 @@ def images(first: np.ndarray, N: int, C: int) -> np.ndarray:
 
 def _finish(values: np.ndarray) -> np.ndarray:
     values = np.asarray(values, dtype=np.float32)
-    if max(values.shape[-2:]) <= WHOLE:
+    if max(values.shape[-2:]) <= MAX_WHOLE_SIDE:
         values = np.rint(values)
     values.setflags(write=False)
     return values
@@ -64,7 +64,7 @@ def _coloured(grey: np.ndarray, count: int) -> np.ndarray:
     """The grey picture, the same lit from the left, its negative at half strength: planes that differ
     at a glance."""
     lit = grey * np.linspace(1.0, 0.3, grey.shape[1])
-    return np.stack([grey, lit, (TOP - grey) * 0.5][:count])
+    return np.stack([grey, lit, (MAX_VALUE - grey) * 0.5][:count])
 
 
 def _grid(H: int, W: int) -> tuple[np.ndarray, np.ndarray]:
@@ -77,37 +77,44 @@ def _grid(H: int, W: int) -> tuple[np.ndarray, np.ndarray]:
 def _digit(H: int, W: int) -> np.ndarray:
     """A two as a pen draws it: a round head, a long diagonal, a foot."""
     y, x = _grid(H, W)
-    turn = np.radians(np.linspace(200, 400, 16))
-    head = np.stack([0.50 + 0.23 * np.cos(turn), 0.35 + 0.20 * np.sin(turn)], axis=1)
-    pen = np.concatenate([head, [[0.27, 0.86], [0.77, 0.84]]])
-    near = np.full((H, W), np.inf)
-    for (ax, ay), (bx, by) in itertools.pairwise(pen):
+    angle = np.radians(np.linspace(200, 400, 16))
+    head = np.stack([0.50 + 0.23 * np.cos(angle), 0.35 + 0.20 * np.sin(angle)], axis=1)
+    points = np.concatenate([head, [[0.27, 0.86], [0.77, 0.84]]])
+    distance = np.full((H, W), np.inf)
+    for (ax, ay), (bx, by) in itertools.pairwise(points):
         dx, dy = bx - ax, by - ay
         t = np.clip(((x - ax) * dx + (y - ay) * dy) / (dx * dx + dy * dy), 0, 1)
-        near = np.minimum(near, np.hypot(x - ax - t * dx, y - ay - t * dy))
+        distance = np.minimum(distance, np.hypot(x - ax - t * dx, y - ay - t * dy))
     pixel = 1 / min(H, W)
-    half = max(0.06, 0.6 * pixel)
-    return TOP * np.clip((half - near) / pixel + 0.5, 0, 1)
+    half_width = max(0.06, 0.6 * pixel)
+    return MAX_VALUE * np.clip((half_width - distance) / pixel + 0.5, 0, 1)
 
 
 def _checkerboard(H: int, W: int) -> np.ndarray:
     tile = max(1, min(H, W) // 4)
     y, x = np.indices((H, W)) // tile
-    return TOP * ((y + x) % 2 == 0)
+    return MAX_VALUE * ((y + x) % 2 == 0)
 
 
 def _gradient(H: int, W: int) -> np.ndarray:
     """A ramp from left to right with a disc of the opposite ramp in it, for its edge."""
     y, x = _grid(H, W)
-    ramp = TOP * np.broadcast_to((np.arange(W) + 0.5) / W, (H, W))
-    return np.where(np.hypot(y - 0.5, x - 0.5) < 0.3, TOP - ramp, ramp)
+    ramp = MAX_VALUE * np.broadcast_to((np.arange(W) + 0.5) / W, (H, W))
+    return np.where(np.hypot(y - 0.5, x - 0.5) < 0.3, MAX_VALUE - ramp, ramp)
 
 
-_DRAWN = {"digit": _digit, "checkerboard": _checkerboard, "gradient": _gradient}
+_GENERATORS = {"digit": _digit, "checkerboard": _checkerboard, "gradient": _gradient}
 
 
 # -- a picture of the reader's own ---------------------------------------------------------------
-_OTHERS = {b"GIF8": "GIF", b"BM": "BMP", b"II*\0": "TIFF", b"MM\0*": "TIFF", b"RIFF": "WebP", b"%PDF": "PDF"}
+_OTHER_FORMATS = {
+    b"GIF8": "GIF",
+    b"BM": "BMP",
+    b"II*\0": "TIFF",
+    b"MM\0*": "TIFF",
+    b"RIFF": "WebP",
+    b"%PDF": "PDF",
+}
 
 
 def upload_planes(data: bytes, H: int, W: int, C: int) -> np.ndarray:
@@ -118,11 +125,13 @@ def upload_planes(data: bytes, H: int, W: int, C: int) -> np.ndarray:
     """
     from PIL import Image, ImageOps
 
-    if len(data) > MOST_BYTES:
+    if len(data) > MAX_BYTES:
         raise PictureError(f"a picture may have at most 10 MB, this one has {len(data) / 1e6:.1f} MB")
     if not data.startswith((b"\x89PNG\r\n\x1a\n", b"\xff\xd8\xff")):
-        what = next((name for magic, name in _OTHERS.items() if data.startswith(magic)), "")
-        raise PictureError(f"a picture must be PNG or JPEG; this is {'a ' + what if what else 'neither'}")
+        format_name = next((name for magic, name in _OTHER_FORMATS.items() if data.startswith(magic)), "")
+        raise PictureError(
+            f"a picture must be PNG or JPEG; this is {'a ' + format_name if format_name else 'neither'}"
+        )
     damaged = "the picture cannot be read: the file is cut short or damaged"
     try:
         image = Image.open(io.BytesIO(data), formats=("PNG", "JPEG"))
@@ -131,7 +140,7 @@ def upload_planes(data: bytes, H: int, W: int, C: int) -> np.ndarray:
         raise PictureError("a picture may have at most 40 megapixels, this one has far more") from None
     except Exception:  # Pillow raises many kinds on hostile headers: all mean one thing here
         raise PictureError(damaged) from None
-    if width * height > MOST_PIXELS:
+    if width * height > MAX_PIXELS:
         raise PictureError(
             f"a picture may have at most 40 megapixels, this one has {width * height / 1e6:.0f} ({width} × {height})"
         )
@@ -146,18 +155,18 @@ def upload_planes(data: bytes, H: int, W: int, C: int) -> np.ndarray:
         pixels = np.asarray(image.convert("L"))[None] if C == 1 else np.moveaxis(np.asarray(image), 2, 0)
     except Exception:
         raise PictureError(damaged) from None
-    return _finish(pixels[:C] * (TOP / 255))
+    return _finish(pixels[:C] * (MAX_VALUE / 255))
 
 
 # -- filters -------------------------------------------------------------------------------------
 def filter_names(K: int, first: str) -> list[str]:
     """What filter 0 .. K-1 is: the chosen one, the others of FILTERS in turn, then random ones."""
     if first == CUSTOM:
-        turn = (CUSTOM, *FILTERS)
+        order = (CUSTOM, *FILTERS)
     else:
-        at = FILTERS.index(first)
-        turn = FILTERS[at:] + FILTERS[:at]
-    return [turn[k] if k < len(turn) else "random" for k in range(K)]
+        start = FILTERS.index(first)
+        order = FILTERS[start:] + FILTERS[:start]
+    return [order[k] if k < len(order) else "random" for k in range(K)]
 
 
 def filters(
@@ -165,11 +174,11 @@ def filters(
 ) -> np.ndarray:
     """float32[K, C, R, S]: K filters from `first` on, the same taps on every channel. `custom` is
     float[R, S], read where `first` is "custom"."""
-    each = [
+    all_taps = [
         np.asarray(custom) if name == CUSTOM else taps(name, R, S, seed, k)
         for k, name in enumerate(filter_names(K, first))
     ]
-    return np.repeat(np.stack(each)[:, None], C, axis=1).astype(np.float32)
+    return np.repeat(np.stack(all_taps)[:, None], C, axis=1).astype(np.float32)
 
 
 def taps(name: str, R: int, S: int, seed: int = 0, k: int = 0) -> np.ndarray:
@@ -191,7 +200,7 @@ def taps(name: str, R: int, S: int, seed: int = 0, k: int = 0) -> np.ndarray:
     elif name == "identity":
         out[centre] = 1
     else:
-        raise PictureError(f"the filter must be one of {', '.join((*FILTERS, CUSTOM))}; got {_shown(name)}")
+        raise PictureError(f"the filter must be one of {', '.join((*FILTERS, CUSTOM))}; got {_quoted(name)}")
     return out
 
 
@@ -211,16 +220,16 @@ def _slope(taps: int) -> np.ndarray:
 
 def parse_taps(text: str, R: int, S: int) -> np.ndarray:
     """float64[R, S] from numbers set apart by spaces, commas, semicolons or lines, row by row."""
-    words = [word for word in re.split(r"[\s,;]+", text) if word]
-    if len(words) != R * S:
-        raise PictureError(f"a custom filter takes R × S = {R} × {S} = {R * S} numbers, got {len(words)}")
+    tokens = [token for token in re.split(r"[\s,;]+", text) if token]
+    if len(tokens) != R * S:
+        raise PictureError(f"a custom filter takes R × S = {R} × {S} = {R * S} numbers, got {len(tokens)}")
     try:
-        values = np.array([float(word) for word in words])
+        values = np.array([float(token) for token in tokens])
     except ValueError:
-        bad = next(word for word in words if not _is_number(word))
-        raise PictureError(f"every tap must be a number, got {_shown(bad)}") from None
-    if not (np.abs(values) <= MOST_TAP).all():  # nan fails too
-        raise PictureError(f"every tap must be finite and lie in -{MOST_TAP} .. {MOST_TAP}")
+        bad = next(token for token in tokens if not _is_number(token))
+        raise PictureError(f"every tap must be a number, got {_quoted(bad)}") from None
+    if not (np.abs(values) <= MAX_TAP).all():  # nan fails too
+        raise PictureError(f"every tap must be finite and lie in -{MAX_TAP} .. {MAX_TAP}")
     return values.reshape(R, S)
 
 
@@ -229,15 +238,15 @@ def taps_text(values: np.ndarray) -> str:
     return "\n".join(" ".join(f"{v:g}" for v in row) for row in values)
 
 
-def _is_number(word: str) -> bool:
+def _is_number(token: str) -> bool:
     try:
-        float(word)
+        float(token)
     except ValueError:
         return False
     return True
 
 
-def _shown(text: object) -> str:
+def _quoted(text: object) -> str:
     """Foreign text as a message may carry it: short, quoted."""
     text = str(text)
     return repr(text if len(text) <= 24 else text[:23] + "…")

@@ -14,8 +14,7 @@ from kernels.engines import emulator
 from kernels.engines.emulator.compiler.compile import CompilerMissing
 from kernels.engines.emulator.counters import Counters
 from kernels.engines.emulator.launch import Options
-from kernels.fusion import codegen
-from kernels.fusion import cpu as fusion_cpu
+from kernels.fusion import codegen, cpu
 from kernels.fusion.common import Part
 from kernels.fusion.ladder import PLANS
 from kernels.fusion.shape import TENSORS, ChainShape
@@ -30,17 +29,17 @@ GAMMAS, SQUARES = (0.5, 1, 1.5, 2), (0.25, 1, 4)
 
 
 # -- the shape on the stage ----------------------------------------------------------------------------
-def shown(s: ChainShape) -> ChainShape:
+def stage_shape(s: ChainShape) -> ChainShape:
     """The shape on the stage: `s` where it is small, else one image, few maps and as few rows and columns as the
     windows of its chain take. Blocks, windows, strides and padding stay, and odd sizes odd."""
     if s.N == 1 and math.prod(s.x_shape) <= SMALL and max(b.K for b in s.blocks) <= MAPS:
         return s
-    words = [str(replace(b, K=min(b.K, MAPS))) for b in s.blocks]
+    block_texts = [str(replace(b, K=min(b.K, MAPS))) for b in s.blocks]
     start = [min(extent, SIDE + extent % 2) for extent in (s.H, s.W)]
     for more in range(max(s.H, s.W) + 1):
         H, W = (min(extent, first + more) for extent, first in zip((s.H, s.W), start, strict=True))
         try:
-            return ChainShape(1, min(s.C, MAPS), H, W, " ".join(words))
+            return ChainShape(1, min(s.C, MAPS), H, W, " ".join(block_texts))
         except ShapeError:
             continue
     raise AssertionError("its own rows and columns fit")
@@ -51,22 +50,22 @@ def inputs(s: ChainShape) -> Arrays:
     """Small whole numbers for every input, the same at each call. Of batch norm gamma may be a half, and var + eps is a
     square, so that its gain is a short number too."""
     rng = np.random.default_rng(3)
-    made = {"x": rng.integers(-4, 5, s.x_shape)}
+    arrays = {"x": rng.integers(-4, 5, s.x_shape)}
     for stage, names in zip(s.stages, s.tensors, strict=True):
         for tensor, name in names.items():
             size, eps = stage.tensors[tensor], stage.block.eps
             if tensor == "gamma":
-                made[name] = rng.choice(GAMMAS, size)
+                arrays[name] = rng.choice(GAMMAS, size)
             elif tensor == "var":
-                made[name] = rng.choice([v for v in SQUARES if v > eps], size) - eps
+                arrays[name] = rng.choice([v for v in SQUARES if v > eps], size) - eps
             else:
-                made[name] = rng.integers(-2, 3, size)
-    return {name: array.astype(np.float32) for name, array in made.items()}
+                arrays[name] = rng.integers(-2, 3, size)
+    return {name: array.astype(np.float32) for name, array in arrays.items()}
 
 
 # -- a rung, run -----------------------------------------------------------------------------------------
 @dataclass(frozen=True, eq=False)
-class Ran:
+class RungRun:
     """A rung at a shape, executed: its launches, every buffer after them, what was counted (None where the kernels could
     not be compiled here, and their twins ran)."""
 
@@ -76,20 +75,20 @@ class Ran:
 
 
 @lru_cache(maxsize=64)
-def ran(s: ChainShape, rung: str, tiles: tuple[tuple[str, int], ...]) -> Ran:
+def run_rung(s: ChainShape, rung: str, tiles: tuple[tuple[str, int], ...]) -> RungRun:
     plan = PLANS[rung](s, dict(tiles))
-    program, given = plan.program, inputs(s)
+    program, input_arrays = plan.program, inputs(s)
     try:
-        session = emulator.Session(program, dict(given), Options())
+        session = emulator.Session(program, dict(input_arrays), Options())
         session.verify_run()
         arrays = {b.name: np.array(session.memory.array(b.name)) for b in program.buffers}
-        return Ran(plan.parts, arrays, session.counters)
+        return RungRun(plan.parts, arrays, session.counters)
     except CompilerMissing:
-        return Ran(plan.parts, _by_twins(program, given), None)
+        return RungRun(plan.parts, _by_cpu(program, input_arrays), None)
 
 
-def _by_twins(program: Program, given: Arrays) -> Arrays:
-    arrays = {b.name: given[b.name] if b.role == INPUT else np.empty(b.shape, b.dtype) for b in program.buffers}  # fmt: skip
+def _by_cpu(program: Program, input_arrays: Arrays) -> Arrays:
+    arrays = {b.name: input_arrays[b.name] if b.role == INPUT else np.empty(b.shape, b.dtype) for b in program.buffers}  # fmt: skip
     for step in program.steps:
         step.twin(*(arrays[a] if isinstance(a, str) else a for a in step.args))
     return arrays
@@ -103,7 +102,7 @@ class Member:
 
     kind: str
     names: tuple[str, ...]
-    given: tuple[np.ndarray, ...]
+    params: tuple[np.ndarray, ...]
     eps: float
     before: np.ndarray
     after: np.ndarray
@@ -115,12 +114,12 @@ class Member:
     @property
     def gain(self) -> np.ndarray:
         """Of a batch norm: gamma / sqrt(var + eps), [C]."""
-        gamma, _, _, var = self.given
+        gamma, _, _, var = self.params
         return gamma / np.sqrt(var + np.float32(self.eps))
 
 
 @dataclass(frozen=True, eq=False)
-class Walk:
+class BlockLaunch:
     """What a launch that is no fold does: the buffer it reads, its members, the buffer it writes, its struct Maps."""
 
     part: Part
@@ -131,7 +130,7 @@ class Walk:
     maps: np.void
 
     @property
-    def front(self) -> tuple[Member, ...]:
+    def prologue(self) -> tuple[Member, ...]:
         return tuple(self.members[n] for n in self.group.prologue)
 
     @property
@@ -139,7 +138,7 @@ class Walk:
         return self.members[len(self.group.prologue)] if self.group.core else None
 
     @property
-    def tail(self) -> tuple[Member, ...]:
+    def epilogue(self) -> tuple[Member, ...]:
         return tuple(self.members[n] for n in self.group.epilogue)
 
     @property
@@ -154,13 +153,13 @@ class Walk:
         plane, p, q = i // (P * Q), i // Q % P, i % Q
         h, w = (at * stride - pad + np.arange(R) for at in (p, q))
         h, w = h[(h >= 0) & (h < H)], w[(w >= 0) & (w < W)]
-        own = (h[:, None] * W + w).ravel()
+        inner = (h[:, None] * W + w).ravel()
         if self.group.core != "conv":
-            return plane * H * W + own
-        return (np.arange(C)[:, None] * H * W + own).ravel()
+            return plane * H * W + inner
+        return (np.arange(C)[:, None] * H * W + inner).ravel()
 
 
-def walk(part: Part, arrays: Arrays) -> Walk:
+def block_launch(part: Part, arrays: Arrays) -> BlockLaunch:
     """A launch taken apart. The last map is what the kernel wrote."""
     launch = part.launch
     kinds = codegen.of_source(launch.source).kinds if launch.source.startswith(codegen.PREFIX) else (launch.entry,)  # fmt: skip
@@ -168,23 +167,23 @@ def walk(part: Part, arrays: Arrays) -> Walk:
     maps, *eps = (a for a in launch.args if not isinstance(a, str))
     names, eps, value, members = iter(names), iter(eps), arrays[source], []
     for n, kind in enumerate(kinds):
-        own = tuple(next(names) for _ in TENSORS.get(kind, ()))
-        given = tuple(arrays[name] for name in own)
+        param_names = tuple(next(names) for _ in TENSORS.get(kind, ()))
+        params = tuple(arrays[name] for name in param_names)
         scalar = next(eps) if kind == "bn" else np.float32(0)
         last = n == len(kinds) - 1
-        after = arrays[target] if last else _after(kind, value, given, maps, scalar)
-        members.append(Member(kind, own, given, float(scalar), value, after))
+        after = arrays[target] if last else _after(kind, value, params, maps, scalar)
+        members.append(Member(kind, param_names, params, float(scalar), value, after))
         value = after
-    return Walk(part, codegen.Group(0, kinds), source, tuple(members), target, maps)
+    return BlockLaunch(part, codegen.Group(0, kinds), source, tuple(members), target, maps)
 
 
-def _after(kind: str, x: np.ndarray, given, maps: np.void, eps: np.float32) -> np.ndarray:
+def _after(kind: str, x: np.ndarray, params, maps: np.void, eps: np.float32) -> np.ndarray:
     """One block alone, by its twin."""
     N, C, H, W = x.shape
-    made = {"conv": [maps["K"], maps["P"], maps["Q"]], "gap": [C, 1, 1]}
+    shapes = {"conv": [maps["K"], maps["P"], maps["Q"]], "gap": [C, 1, 1]}
     pooled = [C, maps["P"], maps["Q"]] if kind in ("maxpool", "avgpool") else [C, H, W]
-    y = np.empty((N, *map(int, made.get(kind, pooled))), np.float32)
-    fusion_cpu.group((kind,))(x, *given, y, maps, *([eps] if kind == "bn" else ()))
+    y = np.empty((N, *map(int, shapes.get(kind, pooled))), np.float32)
+    cpu.group((kind,))(x, *params, y, maps, *([eps] if kind == "bn" else ()))
     return y
 
 

@@ -9,8 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from kernels.engines.emulator.compiler.compile import CompilerMissing
-from kernels.fusion import codegen
-from kernels.fusion import cpu as fusion_cpu
+from kernels.fusion import codegen, cpu
 from kernels.fusion.ladder import PLANS
 from kernels.fusion.presets import FUSION_PRESETS
 from kernels.fusion.reference import TOLERANCE, chain
@@ -19,9 +18,7 @@ from kernels.ladders import find
 from tests.helpers.emulated import needs_nvrtc
 from tests.helpers.shapes import chain_shapes
 from visuals.charts.roofline import Roof
-from visuals.fusion import charts as fusion_charts
-from visuals.fusion import plan
-from visuals.fusion import story as fusion_story
+from visuals.fusion import charts, plan, story
 from visuals.fusion.scene import fusion_scene
 from visuals.fusion.steps import lane_sums
 from visuals.scene.payload import payload
@@ -31,13 +28,13 @@ TILES = find("fusion/fused").default_tiles
 GROUPS = ("conv:K=2:R=3 bias bn relu", "bn relu maxpool:2", "relu conv:K=2:R=3:stride=2 bn avgpool:2", "bn add relu gap bias", "bias bn relu add bias bn add relu")  # fmt: skip
 
 
-def able(rung: str, s: ChainShape) -> bool:
+def supported(rung: str, s: ChainShape) -> bool:
     return not any(find(rung).rules(s, TILES))
 
 
 def scenes(s: ChainShape):
     for rung in RUNGS:
-        if able(rung, s):
+        if supported(rung, s):
             yield rung, fusion_scene(s, rung, {})
 
 
@@ -52,7 +49,7 @@ def until(s: ChainShape, blocks: int) -> tuple[np.ndarray, np.ndarray]:
     )
 
 
-def near(cells: np.ndarray, s: ChainShape, blocks: int) -> bool:
+def close(cells: np.ndarray, s: ChainShape, blocks: int) -> bool:
     ref, scale = until(s, blocks)
     return bool((np.abs(cells - ref.ravel()) <= 4 * TOLERANCE * scale.ravel() + 1e-12).all())
 
@@ -62,13 +59,13 @@ def near(cells: np.ndarray, s: ChainShape, blocks: int) -> bool:
 @settings(max_examples=25, deadline=None)
 @given(chain_shapes(most=7, most_blocks=5))
 def test_the_last_cells_are_what_the_kernels_wrote_and_near_the_reference(s):
-    here = plan.shown(s)
+    here = plan.stage_shape(s)
     for rung, scene in scenes(s):
-        done = plan.ran(here, rung, tuple(TILES.items()))
+        done = plan.run_rung(here, rung, tuple(TILES.items()))
         assert done.counters is not None
         for name, array in done.arrays.items():
             np.testing.assert_array_equal(scene.cells(name), array.ravel())
-        assert near(scene.cells("y"), here, len(here.blocks))
+        assert close(scene.cells("y"), here, len(here.blocks))
 
 
 @needs_nvrtc
@@ -76,7 +73,7 @@ def test_the_last_cells_are_what_the_kernels_wrote_and_near_the_reference(s):
 @given(chain_shapes(most=6, most_blocks=5))
 def test_every_row_of_registers_is_the_value_after_its_block(s):
     """Of the unfused rung and the fused: the row of v behind block k is the reference's map after it."""
-    here = plan.shown(s)
+    here = plan.stage_shape(s)
     for rung in RUNGS[:2]:
         scene = fusion_scene(s, rung, {})
         for n, part in enumerate(PLANS[rung](here, TILES).parts, 1):
@@ -126,7 +123,7 @@ def test_the_folded_weights_are_those_of_the_formula():
 @pytest.mark.parametrize("wrong", ["bn", "maxpool"])
 def test_a_plan_that_errs_is_seen(wrong, monkeypatch):
     """A deliberate fault: the block on its way through registers computed otherwise than the kernel does."""
-    right = fusion_cpu.group
+    right = cpu.group
 
     def shifted(kinds):
         twin = right(kinds)
@@ -139,7 +136,7 @@ def test_a_plan_that_errs_is_seen(wrong, monkeypatch):
 
         return run
 
-    monkeypatch.setattr(plan.fusion_cpu, "group", shifted)
+    monkeypatch.setattr(plan.cpu, "group", shifted)
     s = ChainShape(1, 2, 4, 4, f"{'maxpool:2' if wrong == 'maxpool' else 'bn'} relu")
     with pytest.raises(AssertionError):
         test_every_row_of_registers_is_the_value_after_its_block.hypothesis.inner_test(s)
@@ -162,7 +159,7 @@ def test_the_window_of_a_pool_is_what_the_largest_is_taken_of(H, W, R, stride, d
     s = ChainShape(1, 2, H, W, f"maxpool:{R}:stride={stride}:pad={pad}")
     (part,) = PLANS["fusion/unfused"](s, TILES).parts
     x = np.random.default_rng(1).permutation(2 * H * W).astype("f4").reshape(s.x_shape)
-    w = plan.walk(part, {"x": x, "y": chain(s, x=x)[0].astype("f4")})
+    w = plan.block_launch(part, {"x": x, "y": chain(s, x=x)[0].astype("f4")})
     for i, largest in enumerate(w.result.ravel()):
         assert x.ravel()[w.window(i)].max() == largest
 
@@ -187,7 +184,7 @@ def test_every_step_of_a_preset_is_told_and_lights_a_line_of_its_own_launch(key)
         lit = [lines[n - scene.source.first] for n in scene.source.lines]
         assert all(line.strip() and not line.startswith("//") for line in lit)
         assert all("{" not in scene.caption(t) and len(scene.caption(t)) < 330 for t in range(scene.steps))
-        parts = PLANS[rung](plan.shown(s), TILES).parts
+        parts = PLANS[rung](plan.stage_shape(s), TILES).parts
         for line, launch in zip(scene.source.lines, next(r.values for r in scene.readings if r.label == "launches"), strict=True):  # fmt: skip
             above = [n for n in range(line - scene.source.first) if lines[n].startswith("extern")]
             assert f" {parts[launch - 1].launch.entry}(" in lines[above[-1]]
@@ -198,7 +195,7 @@ def test_every_step_of_a_preset_is_told_and_lights_a_line_of_its_own_launch(key)
 @settings(max_examples=60, deadline=None)
 @given(chain_shapes(most=14, most_blocks=8))
 def test_what_is_shown_keeps_the_windows_strides_and_paddings_of_the_chain(s):
-    here = plan.shown(s)
+    here = plan.stage_shape(s)
     assert here.N == 1 and len(here.blocks) == len(s.blocks)
     for shown, whole in zip(here.blocks, s.blocks, strict=True):
         assert (shown.kind, shown.R, shown.stride, shown.pad) == (
@@ -226,12 +223,12 @@ def test_without_a_compiler_the_twins_give_the_numbers(monkeypatch):
         raise CompilerMissing("none here")
 
     monkeypatch.setattr(plan.emulator.Session, "verify_run", missing)
-    plan.ran.cache_clear()
+    plan.run_rung.cache_clear()
     try:
         scene = fusion_scene(s, "fusion/fused", {})
-        assert near(scene.cells("y"), s, 5) and not scene.source.notes
+        assert close(scene.cells("y"), s, 5) and not scene.source.notes
     finally:
-        plan.ran.cache_clear()
+        plan.run_rung.cache_clear()
 
 
 # -- words and bars ------------------------------------------------------------------------------------------------
@@ -241,18 +238,18 @@ ROOF = Roof("a GPU", "recorded", 4e12, 60e12, {"launch_us": 1.5})
 def test_what_is_saved_is_the_maps_between_and_their_launches():
     s = FUSION_PRESETS["fusion-bias-bn-relu"].shape
     maps = 4 * 64 * 256 * 56 * 56
-    assert fusion_story.saved(s) == 2 * 2 * maps  # two maps between three launches, written and read
-    (told,) = fusion_story.pays(s, ROOF)
+    assert story.saved(s) == 2 * 2 * maps  # two maps between three launches, written and read
+    (told,) = story.pays(s, ROOF)
     assert "2 launches and 822 MB" in told and "206 µs at the speed of a copy on a GPU" in told
-    columns = fusion_story.levels(s)
+    columns = story.levels(s)
     assert columns["fusion/fused"]["times the least"] == "1" and columns["fusion/unfused"]["launches"] == "3"
 
 
 def test_a_convolution_above_the_ridge_is_said_to_pay_little():
     s = FUSION_PRESETS["resnet50-res4-3x3-bias-bn-relu-n32"].shape
-    told = " ".join(fusion_story.pays(s, ROOF))
+    told = " ".join(story.pays(s, ROOF))
     assert "the ridge is at 15" in told and "waits for arithmetic" in told and "w′ = w · gamma" in told
-    small = " ".join(fusion_story.pays(FUSION_PRESETS["fusion-toy"].shape, ROOF))
+    small = " ".join(story.pays(FUSION_PRESETS["fusion-toy"].shape, ROOF))
     assert "waits for memory" in small and "waits for launches, not for bytes" in small
 
 
@@ -264,17 +261,17 @@ def test_a_convolution_above_the_ridge_is_said_to_pay_little():
     ("conv:K=2:R=3 relu maxpool:3:stride=1", "4 times each on average"),
 ])  # fmt: skip
 def test_what_begins_a_kernel_is_told_with_its_figures(words, says):
-    assert says in " ".join(fusion_story.pays(ChainShape(1, 2, 6, 6, words), None))
+    assert says in " ".join(story.pays(ChainShape(1, 2, 6, 6, words), None))
 
 
 def test_bars_stand_one_behind_the_other_and_a_single_launch_takes_all():
     s = FUSION_PRESETS["fusion-toy"].shape
     many = {"rung": "fusion/unfused", "shape": s.params(), "tiles": TILES, "median_ms": 0.5, "parts_ms": {"conv": 0.2, "relu": 0.1}}  # fmt: skip
-    assert [(b.name, b.start, b.ms) for b in fusion_charts.bars(many)] == [
+    assert [(b.name, b.start, b.ms) for b in charts.bars(many)] == [
         ("conv", 0.0, 0.2),
         ("relu", 0.2, 0.1),
     ]
     one = many | {"rung": "fusion/fused", "parts_ms": {}}
-    assert [(b.name, b.ms) for b in fusion_charts.bars(one)] == [("conv_bias_bn_relu", 0.5)]
+    assert [(b.name, b.ms) for b in charts.bars(one)] == [("conv_bias_bn_relu", 0.5)]
     library = many | {"rung": "fusion/torch", "parts_ms": {}}
-    assert fusion_charts.bars(library)[0].name == "all calls"
+    assert charts.bars(library)[0].name == "all calls"

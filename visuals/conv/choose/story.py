@@ -15,24 +15,24 @@ from visuals.charts import units
 from visuals.charts.roofline import roof_of
 from visuals.charts.story import Row, Story
 from visuals.conv.choose.families import FAMILIES, family
-from visuals.conv.choose.race import alike, executed_flops
+from visuals.conv.choose.race import executed_flops, spreads_overlap
 
 LADDER = LADDERS["conv"]
 
 
 def cost(s: ConvShape) -> str:
     """What the rungs of ours take beside input, filters and output, from nothing to the most."""
-    told = {}
+    workspaces = {}
     for rung in LADDER.able("cpu", s):
-        told[rung.title] = rung.build(s, rung.default_tiles).nbytes(WORKSPACE)
-    if not any(told.values()):
+        workspaces[rung.title] = rung.build(s, rung.default_tiles).nbytes(WORKSPACE)
+    if not any(workspaces.values()):
         return "No rung of ours that can run this shape takes memory beside input, filters and output."
-    without = [title for title, nbytes in told.items() if not nbytes]
-    title, most = max(told.items(), key=lambda pair: pair[1])
+    without = [title for title, nbytes in workspaces.items() if not nbytes]
+    title, max_bytes = max(workspaces.items(), key=lambda pair: pair[1])
     tensors = 4 * sum(s.elements.values())
     none = f"No workspace: {'; '.join(without)}. " if without else ""
     return (
-        f"{none}{title[0].upper()}{title[1:]} takes the most of ours: {units.bytes_(most)}, {units.ratio(most / tensors)} times the "
+        f"{none}{title[0].upper()}{title[1:]} takes the most of ours: {units.bytes_(max_bytes)}, {units.ratio(max_bytes / tensors)} times the "
         f"{units.bytes_(tensors)} of input, filters and output."
     )
 
@@ -60,7 +60,7 @@ def gain(rows: Mapping[str, Row]) -> str:
     if roof and shape.flops / first["median_ms"] * 1e3 > roof.flops_per_s:
         peak = units.rate(roof.flops_per_s, 1e3)
         text += f" Direct convolution could not be so fast on this device: its FP32 peak is {peak}."
-    others = [row for row in rows.values() if row is not first and alike(row, first)]
+    others = [row for row in rows.values() if row is not first and spreads_overlap(row, first)]
     if others:
         text += f" It cannot be told apart from {', '.join(find(r['rung']).title_on(r['engine']) for r in others)}."
     return text
@@ -94,10 +94,10 @@ def examples() -> list[tuple[Preset, str]]:
         rows.sort(key=lambda row: row["median_ms"])
         if not rows:
             continue
-        of = family(rows[0]["rung"])
-        other = next((row for row in rows if family(row["rung"]) != of), None)
-        if other and (lead := other["median_ms"] / rows[0]["median_ms"]) > best.get(of.key, (0,))[0]:
-            best[of.key] = lead, preset
+        winner = family(rows[0]["rung"])
+        other = next((row for row in rows if family(row["rung"]) != winner), None)
+        if other and (lead := other["median_ms"] / rows[0]["median_ms"]) > best.get(winner.key, (0,))[0]:
+            best[winner.key] = lead, preset
     return [
         (best[key][1], f"{FAMILIES[key].title}: {best[key][1].label}, {best[key][0]:.2g}×")
         for key in FAMILIES

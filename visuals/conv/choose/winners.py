@@ -12,7 +12,7 @@ from kernels.ladders import LADDERS
 from kernels.model.shape import ShapeError
 from visuals.charts import units
 from visuals.conv.choose.families import FAMILIES, family, short
-from visuals.conv.choose.race import alike
+from visuals.conv.choose.race import spreads_overlap
 
 Row = Mapping
 LADDER = LADDERS["conv"]
@@ -32,7 +32,7 @@ class Axis:
         values = {getattr(s, name) for name in self.fields if not name.startswith("pad")}
         return values.pop() if len(values) == 1 else None
 
-    def put(self, s: ConvShape, value: int) -> ConvShape:
+    def with_value(self, s: ConvShape, value: int) -> ConvShape:
         """The shape moved to a value; ShapeError where it is none there."""
         moved = {name: value for name in self.fields if not name.startswith("pad")}
         if self.key == "R" and _keeps_size(s):
@@ -62,11 +62,11 @@ def others(key: str) -> list[str]:
     return [other for other, axis in AXES.items() if not set(axis.fields) & set(AXES[key].fields)]
 
 
-def rest(s: ConvShape, across: Axis, down: Axis) -> tuple:
+def fixed_values(s: ConvShape, across: Axis, down: Axis) -> tuple:
     """What two shapes of one map must agree in: all but the extents along the axes."""
     moved = (*across.fields, *down.fields)
-    kept = tuple((name, value) for name, value in asdict(s).items() if name not in moved)
-    return (*kept, _keeps_size(s)) if "R" in moved else kept
+    fixed = tuple((name, value) for name, value in asdict(s).items() if name not in moved)
+    return (*fixed, _keeps_size(s)) if "R" in moved else fixed
 
 
 @dataclass(frozen=True)
@@ -81,7 +81,7 @@ class Cell:
 
     @property
     def tied(self) -> bool:
-        return len(self.rows) > 1 and alike(*self.rows[:2])
+        return len(self.rows) > 1 and spreads_overlap(*self.rows[:2])
 
 
 @dataclass(frozen=True)
@@ -92,7 +92,7 @@ class Map:
 
     @property
     def values(self) -> tuple[list[int], list[int]]:
-        return tuple(sorted({at[n] for at in self.cells}) for n in (0, 1))
+        return tuple(sorted({position[n] for position in self.cells}) for n in (0, 1))
 
     def rows(self) -> list[Row]:
         return [row for cell in self.cells.values() for row in cell.rows]
@@ -100,15 +100,17 @@ class Map:
 
 def by_shape(rows: Iterable[Row], mode: str) -> dict[ConvShape, list[Row]]:
     """Rows of the ladder at the usual tile sizes in one mode, on the device that comes first, the fastest first."""
-    usual = {rung.name: rung.default_tiles for rung in LADDER.rungs}
+    defaults = {rung.name: rung.default_tiles for rung in LADDER.rungs}
     found: dict[ConvShape, list[Row]] = {}
     device = ""
     for row in rows:
-        if row["mode"] == mode and row["tiles"] == usual.get(row["rung"]):
+        if row["mode"] == mode and row["tiles"] == defaults.get(row["rung"]):
             device = device or row["device"]
             if row["device"] == device:
                 found.setdefault(_shape(tuple(row["shape"].items())), []).append(row)
-    return {shape: sorted(of, key=lambda row: row["median_ms"]) for shape, of in found.items()}
+    return {
+        shape: sorted(shape_rows, key=lambda row: row["median_ms"]) for shape, shape_rows in found.items()
+    }
 
 
 def _shape(params: tuple) -> ConvShape:
@@ -121,67 +123,71 @@ def winners(
     """The map through the shape `around`; where that has fewer than two lines either way, the largest there is."""
     maps: dict[tuple, dict[tuple[int, int], Cell]] = {}
     for shape, rows in found.items():
-        at = across.value(shape), down.value(shape)
-        if None not in at:
-            maps.setdefault(rest(shape, across, down), {})[at] = Cell(shape, tuple(rows))
-    here = rest(around, across, down)
+        position = across.value(shape), down.value(shape)
+        if None not in position:
+            maps.setdefault(fixed_values(shape, across, down), {})[position] = Cell(shape, tuple(rows))
+    here = fixed_values(around, across, down)
     for cells in (maps.get(here, {}), max(maps.values(), key=len, default={})):
-        told = Map(across, down, _whole(cells, around))
-        if min(map(len, told.values)) > 1:
-            return told
+        winner_map = Map(across, down, _without_isolated(cells, around))
+        if min(map(len, winner_map.values)) > 1:
+            return winner_map
     return None
 
 
-def _whole(cells: Mapping[tuple[int, int], Cell], around: ConvShape) -> dict[tuple[int, int], Cell]:
+def _without_isolated(
+    cells: Mapping[tuple[int, int], Cell], around: ConvShape
+) -> dict[tuple[int, int], Cell]:
     """Cells without those that stand alone in their line or column, which is no way to compare along it; the one at
     `around` stays."""
-    lines = [Counter(at[n] for at in cells) for n in (0, 1)]
+    lines = [Counter(position[n] for position in cells) for n in (0, 1)]
     return {
-        at: cell
-        for at, cell in cells.items()
-        if cell.shape == around or all(of[where] > 1 for of, where in zip(lines, at, strict=True))
+        position: cell
+        for position, cell in cells.items()
+        if cell.shape == around or all(line[value] > 1 for line, value in zip(lines, position, strict=True))
     }
 
 
-def is_on(told: Map, s: ConvShape) -> bool:
+def is_on(winner_map: Map, s: ConvShape) -> bool:
     """Whether a shape differs from those of the map in nothing but its axes."""
-    first = next(iter(told.cells.values())).shape
-    return rest(s, told.across, told.down) == rest(first, told.across, told.down)
+    first = next(iter(winner_map.cells.values())).shape
+    return fixed_values(s, winner_map.across, winner_map.down) == fixed_values(
+        first, winner_map.across, winner_map.down
+    )
 
 
-def held(told: Map) -> str:
+def held(winner_map: Map) -> str:
     """What all cells of a map have in common, in words: "N=32, R=3, S=3, pad_h=1, pad_w=1"."""
-    first = next(iter(told.cells.values())).shape
-    moved = (*told.across.fields, *told.down.fields)
-    usual = {"u": 1, "v": 1, "dilation_h": 1, "dilation_w": 1, "mode": "cross-correlation", "groups": 1, "bias": 0,
+    first = next(iter(winner_map.cells.values())).shape
+    moved = (*winner_map.across.fields, *winner_map.down.fields)
+    defaults = {"u": 1, "v": 1, "dilation_h": 1, "dilation_w": 1, "mode": "cross-correlation", "groups": 1, "bias": 0,
              "relu": 0, "pad_h": 0, "pad_w": 0}  # fmt: skip
-    kept = {n: v for n, v in asdict(first).items() if n not in moved and usual.get(n) != v}
-    words = ", ".join(f"{name}={value}" for name, value in kept.items())
+    fixed = {n: v for n, v in asdict(first).items() if n not in moved and defaults.get(n) != v}
+    text = ", ".join(f"{name}={value}" for name, value in fixed.items())
     same = _keeps_size(first) and first.R > 1
-    return f"{words}, padding that keeps the size" if "R" in moved and same else words
+    return f"{text}, padding that keeps the size" if "R" in moved and same else text
 
 
-def counts(told: Map) -> dict[str, int]:
+def counts(winner_map: Map) -> dict[str, int]:
     """How many cells each family wins, by its key, in the order of FAMILIES."""
-    won = [family(cell.rows[0]["rung"]).key for cell in told.cells.values()]
+    won = [family(cell.rows[0]["rung"]).key for cell in winner_map.cells.values()]
     return {key: won.count(key) for key in FAMILIES if key in won}
 
 
-def told_of(told: Map) -> str:
+def told_of(winner_map: Map) -> str:
     """A sentence on who wins how much of the map, and where it is close."""
-    of, tied = len(told.cells), sum(cell.tied for cell in told.cells.values())
+    total, tied = len(winner_map.cells), sum(cell.tied for cell in winner_map.cells.values())
     won = ", ".join(
-        f"{FAMILIES[key].title} {n}" for key, n in sorted(counts(told).items(), key=lambda p: -p[1])
+        f"{FAMILIES[key].title} {n}" for key, n in sorted(counts(winner_map).items(), key=lambda p: -p[1])
     )
     close = f" In {tied} of them the first two cannot be told apart: their spreads overlap." if tied else ""
-    ran = Counter(
-        key for cell in told.cells.values() for key in {family(row["rung"]).key for row in cell.rows}
+    present = Counter(
+        key for cell in winner_map.cells.values() for key in {family(row["rung"]).key for row in cell.rows}
     )
-    absent = [FAMILIES[key].title for key in FAMILIES if key not in ran]
-    some = [f"{FAMILIES[key].title} in {ran[key]}" for key in FAMILIES if 0 < ran[key] < of]
-    partly = f" Only some cells have times of: {', '.join(some)}." if some else ""
+    absent = [FAMILIES[key].title for key in FAMILIES if key not in present]
+    partial = [f"{FAMILIES[key].title} in {present[key]}" for key in FAMILIES if 0 < present[key] < total]
+    partly = f" Only some cells have times of: {', '.join(partial)}." if partial else ""
     without = f" Without {' and '.join(absent)}: no time of theirs is here." if absent else ""
-    return f"Of {of} cells: {won}.{close}{partly}{without}"
+    return f"Of {total} cells: {won}.{close}{partly}{without}"
 
 
 def planned(
@@ -192,44 +198,47 @@ def planned(
     for d in spans[down.key]:
         for a in spans[across.key]:
             try:
-                found.append(down.put(across.put(around, a), d))
+                found.append(down.with_value(across.with_value(around, a), d))
             except ShapeError:
                 continue
     return found
 
 
 # -- HTML ----------------------------------------------------------------------------------------
-def html(told: Map, here: ConvShape, href) -> str:
+def html(winner_map: Map, here: ConvShape, href) -> str:
     """A table: `across` by `down`, in each cell the winner, its lead over the second, and on hover all times. The
     shape `here` is ringed. `href(shape)` is where a cell leads to, "" for nowhere."""
-    xs, ys = told.values
-    first = next((cell for cell in told.cells.values() if cell.shape == here), told.cells[min(told.cells)])
+    xs, ys = winner_map.values
+    first = next(
+        (cell for cell in winner_map.cells.values() if cell.shape == here),
+        winner_map.cells[min(winner_map.cells)],
+    )
     heads = "".join(f'<th scope="col">{x:,}</th>' for x in xs)
     lines = "".join(
-        f'<tr><th scope="row">{y:,}</th>{"".join(_cell(told.cells.get((x, y)), here, first, href) for x in xs)}</tr>'
+        f'<tr><th scope="row">{y:,}</th>{"".join(_cell(winner_map.cells.get((x, y)), here, first, href) for x in xs)}</tr>'
         for y in ys
     )
     keys = "".join(
         f'<span class="kt-key" style="--kt-hue:var(--kt-{FAMILIES[key].token})">{FAMILIES[key].title} <b>{n}</b></span>'
-        for key, n in counts(told).items()
+        for key, n in counts(winner_map).items()
     )
     return (
         f'<div class="kt-map"><p class="kt-keys">{keys}<span>{HINT}</span></p><div class="kt-scroll"><table>'
-        f"<thead><tr><td>{told.across.title} →<br>{told.down.title} ↓</td>{heads}</tr></thead>"
+        f"<thead><tr><td>{winner_map.across.title} →<br>{winner_map.down.title} ↓</td>{heads}</tr></thead>"
         f"<tbody>{lines}</tbody></table></div></div>"
     )
 
 
-def _cell(cell: Cell | None, here: ConvShape, told: Cell, href) -> str:
+def _cell(cell: Cell | None, here: ConvShape, described: Cell, href) -> str:
     if cell is None:
         return '<td class="kt-none">–</td>'
     first = cell.rows[0]
     lead = "alone" if cell.lead is None else "≈ tie" if cell.tied else f"{cell.lead:.2f}×"
-    to = href(cell.shape)
-    link = f'href="{escape(to)}" target="_self"' if to else 'tabindex="0"'
-    kind = "kt-cell" + " kt-here" * (cell.shape == here) + " kt-told" * (cell is told)
+    link = href(cell.shape)
+    attributes = f'href="{escape(link)}" target="_self"' if link else 'tabindex="0"'
+    kind = "kt-cell" + " kt-here" * (cell.shape == here) + " kt-told" * (cell is described)
     return (
-        f'<td class="{kind}" style="--kt-hue:var(--kt-{family(first["rung"]).token})"><a {link}>'
+        f'<td class="{kind}" style="--kt-hue:var(--kt-{family(first["rung"]).token})"><a {attributes}>'
         f"<b>{short(first)}</b><small>{lead}</small></a>{_tip(cell)}</td>"
     )
 

@@ -12,23 +12,21 @@ from functools import cached_property
 
 import numpy as np
 
-from kernels.conv import common as parts
-from kernels.conv import fft as conv_fft
-from kernels.conv import fft_cpu
+from kernels.conv import common, fft, fft_cpu
 from kernels.conv.shape import ConvShape
 from kernels.model.launch import ceil
 
 PAD, TOO_SMALL = "pad", "too small"
 
 
-def cut_of(s: ConvShape, tile: int, room: str = PAD) -> np.void:
+def cut_of(s: ConvShape, tile: int, padding: str = PAD) -> np.void:
     """How the padded input is cut into transforms of `tile` rows and columns (0: whole). TOO_SMALL: as one would who
     forgets that a transform is a circle: whole, as large as the dense output alone (with the padding that keeps the
     size: as large as the map); in parts, each begun where the last one ends, without overlap."""
-    of = conv_fft.cut(s, {"FFT_TILE": tile})
-    if room == PAD:
-        return of
-    small = of.copy()
+    padded = fft.cut(s, {"FFT_TILE": tile})
+    if padding == PAD:
+        return padded
+    small = padded.copy()
     if not tile:
         small["rows"] = max(s.H + 2 * s.pad_h - s.span_h + 1, s.span_h)
         small["columns"] = max(s.W + 2 * s.pad_w - s.span_w + 1, s.span_w)
@@ -69,13 +67,13 @@ class Arrays:
         return int(self.cut["down"]), int(self.cut["across"])
 
     @property
-    def bound(self) -> float:
+    def max_output(self) -> float:
         """What no pixel of the output can exceed: a transform rounds as much as that asks for, all over."""
         largest, sums = np.abs(self.x).max(axis=(1, 2)), np.abs(self.w).sum(axis=(1, 2))
         return float((self.times * largest * sums).sum())
 
     @property
-    def bound_spectrum(self) -> float:
+    def max_product(self) -> float:
         """The same of a product of spectra."""
         X, W = (np.abs(a).max(axis=(-2, -1)) for a in (self.X, self.W))
         return float((self.times * X * W).sum(axis=-1).max())
@@ -97,7 +95,7 @@ class Arrays:
 
 
 def arrays_of(
-    s: ConvShape, x: np.ndarray, w: np.ndarray, tile: int, room: str = PAD, times: np.ndarray | None = None
+    s: ConvShape, x: np.ndarray, w: np.ndarray, tile: int, padding: str = PAD, times: np.ndarray | None = None
 ) -> Arrays:
     """The arrays of x [C, H, W] and w [C, R, S], maps that differ, each counted `times` (once where not said). Of `s`
     the extents of a map and of a filter are taken. ValueError where a filter does not fit into a transform."""
@@ -108,9 +106,9 @@ def arrays_of(
         raise ValueError(
             f"a filter that covers {s.span_h} x {s.span_w} does not fit a transform of {tile} x {tile}"
         )
-    of = cut_of(s, tile, room)
-    rows, columns, down, across = (int(of[name]) for name in ("rows", "columns", "down", "across"))
-    conv, half = parts.struct(s), columns // 2 + 1
+    tiling = cut_of(s, tile, padding)
+    rows, columns, down, across = (int(tiling[name]) for name in ("rows", "columns", "down", "across"))
+    conv, half = common.struct(s), columns // 2 + 1
 
     def empty(*extents: int) -> np.ndarray:
         return np.full(extents, np.nan, np.float32)
@@ -119,28 +117,39 @@ def arrays_of(
     X, W = empty(1, down, across, maps, rows, half, 2), empty(1, maps, rows, half, 2)
     Y, dense = empty(1, down, across, 1, rows, half, 2), empty(1, down, across, 1, rows, columns)
     y = empty(1, 1, s.P, s.Q)
-    fft_cpu.pad_input(np.ascontiguousarray(x[None]), x_padded, conv, of)
-    fft_cpu.pad_filter(np.ascontiguousarray(w[None]), w_padded, conv, of)
+    fft_cpu.pad_input(np.ascontiguousarray(x[None]), x_padded, conv, tiling)
+    fft_cpu.pad_filter(np.ascontiguousarray(w[None]), w_padded, conv, tiling)
     fft_cpu.forward(x_padded, X)
     fft_cpu.forward(w_padded, W)
     counted = np.ascontiguousarray(X * times[:, None, None, None])
     fft_cpu.multiply(counted, W, Y, down * across, 1, maps, rows * half)
     fft_cpu.inverse(Y, dense)
-    fft_cpu.pick(dense, w, y, conv, of, parts.layer(s))
+    fft_cpu.pick(dense, w, y, conv, tiling, common.layer(s))
     spectra = (a.view(np.complex64)[..., 0] for a in (X, W, Y))
     X, W, Y = spectra
     return Arrays(
-        s, of, times, x, w, x_padded[0], w_padded[0], X[0], W[0], Y[0, :, :, 0], dense[0, :, :, 0], y[0, 0]
+        s,
+        tiling,
+        times,
+        x,
+        w,
+        x_padded[0],
+        w_padded[0],
+        X[0],
+        W[0],
+        Y[0, :, :, 0],
+        dense[0, :, :, 0],
+        y[0, 0],
     )
 
 
 ROUNDING = 1e-6  # of the largest number: below that a difference says nothing
 
 
-def plain(values: np.ndarray, largest: float) -> np.ndarray:
+def snap_to_integers(values: np.ndarray, largest: float) -> np.ndarray:
     """The same numbers, whole ones where nothing but the rounding of float32 among numbers up to `largest` keeps
     them from that; of complex ones each part by itself."""
     if np.iscomplexobj(values):
-        return plain(values.real, largest) + 1j * plain(values.imag, largest)
-    whole = np.rint(values) + 0.0
-    return np.where(np.abs(values - whole) <= ROUNDING * largest, whole, values)
+        return snap_to_integers(values.real, largest) + 1j * snap_to_integers(values.imag, largest)
+    nearest = np.rint(values) + 0.0
+    return np.where(np.abs(values - nearest) <= ROUNDING * largest, nearest, values)

@@ -5,14 +5,14 @@ from __future__ import annotations
 from collections.abc import Mapping
 from functools import cache
 
-from kernels.conv import fft as conv_fft
+from kernels.conv import fft
 from kernels.conv.shape import ConvShape
 from kernels.ladders import find
 from kernels.model.preset import Preset
 from visuals.charts import units
 from visuals.charts.story import Row, Story, extremes, recorded_at
 
-RUNG = conv_fft.RUNGS[0]
+RUNG = fft.RUNGS[0]
 COMPARED = ("conv/direct", "conv/implicit-gemm")  # what the lesson sets beside the FFT
 # What the steps of the rung are there for.
 PARTS = {
@@ -25,7 +25,7 @@ PARTS = {
 
 def filter_bytes(s: ConvShape, tiles: Mapping[str, int]) -> tuple[int, int, int]:
     """Bytes of the filters, of the same padded, of their spectra."""
-    named = {b.name: b.nbytes for b in conv_fft.workspace(s, conv_fft.cut(s, tiles))}
+    named = {b.name: b.nbytes for b in fft.workspace(s, fft.cut(s, tiles))}
     return 4 * s.elements["w"], named["w_padded"], named["w_spectra"]
 
 
@@ -38,10 +38,10 @@ def fft_cost(s: ConvShape) -> str:
     """What whole transforms take of memory at this shape: of the filters, and of the output that strides discard."""
     if rule := next(iter(RUNG.rules(s, RUNG.default_tiles)), ""):
         return f"Transforms of whole images cannot run this shape: {rule}."
-    of = conv_fft.cut(s, RUNG.default_tiles)
+    cut = fft.cut(s, RUNG.default_tiles)
     w, padded, spectra = filter_bytes(s, RUNG.default_tiles)
     text = (
-        f"With whole images {s.R} × {s.S} taps become {of['rows']} × {of['columns']} numbers: the filters’ "
+        f"With whole images {s.R} × {s.S} taps become {cut['rows']} × {cut['columns']} numbers: the filters’ "
         f"{units.bytes_(w)} take {units.bytes_(padded)} padded and {units.bytes_(spectra)} as spectra."
     )
     if s.stride != (1, 1):
@@ -72,19 +72,21 @@ def _against(row: Row, rows: Mapping[str, Row]) -> str:
 
 def part_shares(row: Row) -> dict[str, float]:
     """Of what its steps took, each by itself, the share of each of PARTS; empty where they were not timed."""
-    told = row.get("parts_ms") or {}
-    if not all(step in told for steps in PARTS.values() for step in steps):
+    times = row.get("parts_ms") or {}
+    if not all(step in times for steps in PARTS.values() for step in steps):
         return {}
-    total = sum(told.values())
-    return {name: sum(told[step] for step in steps) / total for name, steps in PARTS.items()} if total else {}
+    total = sum(times.values())
+    return (
+        {name: sum(times[step] for step in steps) / total for name, steps in PARTS.items()} if total else {}
+    )
 
 
 def shares_of(row: Row) -> str:
     """Where its time goes, the largest part first."""
-    told = sorted(part_shares(row).items(), key=lambda pair: -pair[1])
-    if not told:
+    shares = sorted(part_shares(row).items(), key=lambda pair: -pair[1])
+    if not shares:
         return ""
-    (first, share), *others = told
+    (first, share), *others = shares
     rest = ", ".join(f"{name} {units.share(part)}" for name, part in others)
     return f"Of its time {first} {'take' if ' and ' in first or first.endswith('s') else 'takes'} {units.share(share)}; {rest}."
 
@@ -96,12 +98,12 @@ def _tiling(row: Row, rows: Mapping[str, Row]) -> str:
         return ""
     best = min(theirs, key=lambda r: r["median_ms"])
     ratio = best["median_ms"] / row["median_ms"]
-    word = (
+    comparison = (
         f"takes {units.ratio(ratio)} times as long as ours"
         if ratio >= 1
         else f"takes {units.share(ratio)} of our time"
     )
-    return f"{find(best['rung']).title} {word}."
+    return f"{find(best['rung']).title} {comparison}."
 
 
 @cache
@@ -109,12 +111,12 @@ def fft_examples() -> list[tuple[Preset, str]]:
     """The presets at which the FFT stands best and worst against the fastest without it, by the recordings made
     cold at the usual tile sizes."""
 
-    def gained(s: ConvShape) -> float | None:
+    def speedup(s: ConvShape) -> float | None:
         ours = recorded_at(s, (RUNG.name,)).get(RUNG.name)
         others = [row["median_ms"] for row in recorded_at(s, COMPARED).values()]
         return min(others) / ours["median_ms"] if ours and others else None
 
-    return extremes(gained)
+    return extremes(speedup)
 
 
 FFT = Story(

@@ -25,9 +25,9 @@ def im2col_cost(s: ConvShape) -> str:
 
 def im2col_gain(rows: Mapping[str, Row]) -> str:
     """What the data matrix buys in time, `rows` by rung name from one device; "" where one is missing."""
-    if not (both := _direct_and_best(rows)):
+    if not (pair := _direct_and_best(rows)):
         return ""
-    direct, best = both
+    direct, best = pair
     name = IM2COL_GEMMS[best["rung"]]
     ratio = direct["median_ms"] / best["median_ms"]
     if best["p20_ms"] <= direct["p80_ms"] and direct["p20_ms"] <= best["p80_ms"]:
@@ -44,11 +44,11 @@ def im2col_gain(rows: Mapping[str, Row]) -> str:
 def im2col_examples() -> list[tuple[Preset, str]]:
     """The presets at which im2col wins most and least (or loses), by the recordings made cold."""
 
-    def gained(s: ConvShape) -> float | None:
-        both = _direct_and_best(recorded_at(s, ("conv/direct", *IM2COL_GEMMS)))
-        return both and both[0]["median_ms"] / both[1]["median_ms"]
+    def speedup(s: ConvShape) -> float | None:
+        pair = _direct_and_best(recorded_at(s, ("conv/direct", *IM2COL_GEMMS)))
+        return pair and pair[0]["median_ms"] / pair[1]["median_ms"]
 
-    return extremes(gained, "{:.2g}×".format)
+    return extremes(speedup, "{:.2g}×".format)
 
 
 def _direct_and_best(rows: Mapping[str, Row]) -> tuple[Row, Row] | None:

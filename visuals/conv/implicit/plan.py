@@ -18,7 +18,7 @@ from kernels.ladders import find
 from kernels.model.program import RuleError
 
 RUNGS = ("conv/implicit-gemm-plain", "conv/implicit-gemm")
-MOST_COLUMNS, MOST_ROWS = 100, 96  # of the data matrix: more of it is shown in part
+MAX_COLUMNS, MAX_ROWS = 100, 96  # of the data matrix: more of it is shown in part
 
 
 def why_not(s: ConvShape, rung: str, tiles: Mapping[str, int]) -> str:
@@ -80,24 +80,24 @@ class Plan:
 
     # -- tiles along the sum -----------------------------------------------------------------------
     @property
-    def turns(self) -> int:
+    def iterations(self) -> int:
         """Tiles of the whole sum."""
         return -(-self.s.CRS // self.BK)
 
     @property
-    def turns_shown(self) -> int:
+    def iterations_shown(self) -> int:
         """As many as fit the stage; the ring of stages comes round in them."""
-        if self.s.CRS <= MOST_ROWS:
-            return self.turns
-        return min(self.turns, max(self.STAGES + 2, MOST_ROWS // 2 // self.BK))
+        if self.s.CRS <= MAX_ROWS:
+            return self.iterations
+        return min(self.iterations, max(self.STAGES + 2, MAX_ROWS // 2 // self.BK))
 
     @property
     def rows_shown(self) -> int:
-        return min(self.s.CRS, self.turns_shown * self.BK)
+        return min(self.s.CRS, self.iterations_shown * self.BK)
 
     @property
     def columns_shown(self) -> int:
-        return self.columns if self.columns <= MOST_COLUMNS else min(self.BN, self.columns)
+        return self.columns if self.columns <= MAX_COLUMNS else min(self.BN, self.columns)
 
     # -- indices -----------------------------------------------------------------------------------
     @cached_property

@@ -66,11 +66,11 @@ class Work:
 
 def work(s: ConvShape, m: int) -> Work:
     """Of the kernel in steps. Its transforms read x and w once, write U and V, read Z and write y."""
-    t, tiles, many = winograd_matrices.derive(m, R), tiles_of(s, m), positions(m)
+    t, tiles, T2 = winograd_matrices.derive(m, R), tiles_of(s, m), positions(m)
     G, BT, AT = (winograd_matrices.operations_2d(X).flops for X in (t.G, t.BT, t.AT))
-    U, V, Z = 4 * many * s.C * fours(s.K), 4 * many * s.C * fours(tiles), 4 * many * s.K * fours(tiles)
+    U, V, Z = 4 * T2 * s.C * fours(s.K), 4 * T2 * s.C * fours(tiles), 4 * T2 * s.K * fours(tiles)
     return Work(
-        2 * many * tiles * s.K * s.C,
+        2 * T2 * tiles * s.K * s.C,
         G * s.K * s.C,
         BT * tiles * s.C,
         AT * tiles * s.K,
@@ -110,11 +110,13 @@ def errors(C: int) -> dict[str, dict[int, float]]:
     x, w = rng.normal(size=(1, C, SIDE + R - 1, SIDE + R - 1)), rng.normal(size=(FILTERS, C, R, R))
     found: dict[str, dict[int, float]] = {}
     for name, dtype in STORED.items():
-        kept = [a.astype(dtype).astype(np.float32) for a in (x, w)]
-        exact = _direct(*(a.astype(np.float64) for a in kept))
+        rounded = [a.astype(dtype).astype(np.float32) for a in (x, w)]
+        exact = _direct(*(a.astype(np.float64) for a in rounded))
         with np.errstate(over="ignore", invalid="ignore"):  # a number beyond FP16 is told
-            got = {m: (_winograd(*kept, m, dtype) if m else _direct(*kept)).astype(dtype) for m in MEASURED}
-        found[name] = {m: _error(y, exact) for m, y in got.items()}
+            computed = {
+                m: (_winograd(*rounded, m, dtype) if m else _direct(*rounded)).astype(dtype) for m in MEASURED
+            }
+        found[name] = {m: _error(y, exact) for m, y in computed.items()}
     return found
 
 
@@ -132,13 +134,13 @@ def _direct(x: np.ndarray, w: np.ndarray) -> np.ndarray:
 def _winograd(x: np.ndarray, w: np.ndarray, m: int, dtype) -> np.ndarray:
     """[K, P, Q] by F(m x m, 3 x 3) in float32, each array that a kernel in steps keeps rounded to `dtype`."""
     AT, G, BT = winograd_matrices.derive(m, R).arrays("float32")
-    many, down = positions(m), SIDE // m
+    T2, down = positions(m), SIDE // m
 
     def stored(a: np.ndarray) -> np.ndarray:
         return a.astype(dtype).astype(np.float32)
 
-    U = stored(both_sides(G, w)).reshape(many, *w.shape[:2])  # T*T, K, C
-    V = stored(both_sides(BT, input_tiles(x, m, (0, 0))[0])).reshape(many, x.shape[1], -1)  # T*T, C, tiles
+    U = stored(both_sides(G, w)).reshape(T2, *w.shape[:2])  # T*T, K, C
+    V = stored(both_sides(BT, input_tiles(x, m, (0, 0))[0])).reshape(T2, x.shape[1], -1)  # T*T, C, tiles
     z = stored(U @ V).reshape(*BT.shape, len(w), down, down)
     return output_maps(both_sides(AT, np.moveaxis(z, (0, 1), (-2, -1))), (len(w),), SIDE, SIDE)
 
@@ -156,22 +158,24 @@ def recorded(s: ConvShape) -> list[tuple[int, str, Mapping]]:
 
 # -- the figure --------------------------------------------------------------------------------------
 def error_chart(
-    told: Mapping[str, Mapping[int, float]], rows: Sequence[tuple[int, str, Mapping]], tokens: Tokens
+    measured: Mapping[str, Mapping[int, float]], rows: Sequence[tuple[int, str, Mapping]], tokens: Tokens
 ) -> Figure:
     """The error over the tile size on a logarithmic axis, a line for each type stored; recorded rows as diamonds."""
     import plotly.graph_objects as go
 
     figure = go.Figure()
-    for (name, of), role, dash in zip(told.items(), ("input", "workspace"), ("solid", "dash"), strict=True):
-        shown = {NAMES[m]: e for m, e in of.items() if 0 < e < np.inf}
+    for (name, by_tile), role, dash in zip(
+        measured.items(), ("input", "workspace"), ("solid", "dash"), strict=True
+    ):
+        finite = {NAMES[m]: e for m, e in by_tile.items() if 0 < e < np.inf}
         figure.add_scatter(
-            x=list(shown), y=list(shown.values()), mode="lines+markers", line={"color": tokens[role], "width": 2, "dash": dash},
+            x=list(finite), y=list(finite.values()), mode="lines+markers", line={"color": tokens[role], "width": 2, "dash": dash},
             marker={"size": 8}, hovertemplate=f"{name}, %{{x}}: %{{y:.2e}}, measured<extra></extra>",
         )  # fmt: skip
-        if shown:
-            last = list(shown)[-1]
+        if finite:
+            last = list(finite)[-1]
             figure.add_annotation(
-                x=last, y=np.log10(shown[last]), text=name, showarrow=False, xanchor="left", xshift=10,
+                x=last, y=np.log10(finite[last]), text=name, showarrow=False, xanchor="left", xshift=10,
                 font={"size": 13, "color": tokens[role]},
             )  # fmt: skip
     if rows:
@@ -198,16 +202,16 @@ def error_chart(
     )  # fmt: skip
 
 
-def error_words(C: int, told: Mapping[str, Mapping[int, float]]) -> str:
+def error_words(C: int, measured: Mapping[str, Mapping[int, float]]) -> str:
     """What the errors say: how they grow with the tile, and what FP16 makes of them."""
-    single, half = told["FP32"], told["FP16"]
+    single, half = measured["FP32"], measured["FP16"]
     grown = ", ".join(
         f"{NAMES[m]} {units.ratio(single[m] / single[0])}" for m in MEASURED[1:] if single[m] < np.inf
     )
     text = f"Over {C:,} channel{'s' * (C > 1)} in FP32, times the error of direct convolution ({single[0]:.1e}): {grown}. "
-    out = [NAMES[m] for m in MEASURED if half[m] == np.inf]
+    overflowed = [NAMES[m] for m in MEASURED if half[m] == np.inf]
     if half[4] < np.inf:
         text += f"Kept in FP16, 4×4 is off by {half[4]:.1e}, {units.ratio(half[4] / half[0])} times direct. "
-    if out:
-        text += f"In FP16 numbers of {', '.join(out)} leave the type: no point is drawn."
+    if overflowed:
+        text += f"In FP16 numbers of {', '.join(overflowed)} leave the type: no point is drawn."
     return text.strip()

@@ -17,7 +17,7 @@ from kernels.conv.winograd_cpu import R
 from kernels.ladders import find
 from kernels.model.launch import ceil
 from visuals.conv.inputs import Inputs
-from visuals.conv.part import liveliness
+from visuals.conv.part import variation
 from visuals.scene.parts import Captions, Sum, Write
 
 NONFUSED = "conv/winograd-nonfused"
@@ -57,7 +57,7 @@ class Part:
         return ceil(self.s.P, self.m), ceil(self.s.Q, self.m)
 
     @property
-    def whole(self) -> bool:
+    def is_whole(self) -> bool:
         return (self.down, self.across) == self.grid
 
     @property
@@ -66,7 +66,7 @@ class Part:
         return self.i0 * self.m - self.s.pad_h, self.j0 * self.m - self.s.pad_w
 
     @property
-    def reach(self) -> tuple[int, int]:
+    def read_range(self) -> tuple[int, int]:
         """Rows and columns from there that the tiles read."""
         return self.down * self.m + R - 1, self.across * self.m + R - 1
 
@@ -80,13 +80,13 @@ class Part:
     def pixels(self) -> tuple[int, int, int, int]:
         """First row, rows, first column, columns of the input that are shown: what the tiles read of it, and the
         nearest pixel where they read padding alone."""
-        (h, w), (rows, cols) = self.corner, self.reach
+        (h, w), (rows, cols) = self.corner, self.read_range
         return *_inside(h, rows, self.s.H), *_inside(w, cols, self.s.W)
 
     @property
     def pad(self) -> tuple[int, int, int, int]:
         """Rows and columns of zeros round the pixels: padding, and what lies beyond it."""
-        (h, w), (rows, cols), (h1, H, w1, W) = self.corner, self.reach, self.pixels
+        (h, w), (rows, cols), (h1, H, w1, W) = self.corner, self.read_range, self.pixels
         return tuple(max(0, n) for n in (h1 - h, w1 - w, h + rows - h1 - H, w + cols - w1 - W))
 
     def at(self, tile: int) -> tuple[int, int]:
@@ -130,11 +130,11 @@ def part_of(s: ConvShape, m: int, picture: np.ndarray | None = None) -> Part:
         for j in range(0, across - cols + 1, cols)
     ]
 
-    def lively(part: Part) -> tuple[float, float]:
+    def picture_variation(part: Part) -> tuple[float, float]:
         h, H, w, W = part.pixels
-        return liveliness(picture[h : h + H, w : w + W])
+        return variation(picture[h : h + H, w : w + W])
 
-    return parts[0] if picture is None else max(parts, key=lively)
+    return parts[0] if picture is None else max(parts, key=picture_variation)
 
 
 @dataclass(frozen=True)
@@ -161,12 +161,12 @@ def numbers(part: Part, inputs: Inputs) -> Numbers:
 def computed(part: Part, x: np.ndarray, w: np.ndarray) -> Numbers:
     """The launches of winograd-nonfused by their twins on the pixels under the part: x [C, H, W], all channels of
     the pixels shown, w [K, C, 3, 3], all channels of the filters shown."""
-    s, (rows, cols), (h1, _, w1, _) = part.s, part.reach, part.pixels
+    s, (rows, cols), (h1, _, w1, _) = part.s, part.read_range, part.pixels
     h, w_ = (np.arange(n) + at for n, at in zip((rows, cols), part.corner, strict=True))
     inside_h, inside_w = (h >= 0) & (h < s.H), (w_ >= 0) & (w_ < s.W)
     padded = np.zeros((1, s.C, rows, cols), np.float32)
-    there = np.ix_(range(s.C), np.flatnonzero(inside_h), np.flatnonzero(inside_w))
-    padded[0][there] = x[np.ix_(range(s.C), h[inside_h] - h1, w_[inside_w] - w1)]
+    inside = np.ix_(range(s.C), np.flatnonzero(inside_h), np.flatnonzero(inside_w))
+    padded[0][inside] = x[np.ix_(range(s.C), h[inside_h] - h1, w_[inside_w] - w1)]
     sub = ConvShape(1, s.C, rows, cols, part.K, R, R, mode=s.mode)
     rung = find(NONFUSED)
     program = rung.build(sub, rung.default_tiles | {"M": part.m})
@@ -198,24 +198,24 @@ def terms(X: winograd_matrices.Matrix, flip: bool = False) -> list[Terms]:
     return found
 
 
-def sum_of(out: str, right: str, told: Sequence[Terms], left: str = "", rest: str = "") -> Sum:
+def sum_of(out: str, right: str, entries: Sequence[Terms], left: str = "", rest: str = "") -> Sum:
     """The Sum whose cell i has the terms told[i]."""
-    start = np.cumsum([0, *(len(cells) for cells, _ in told)])
-    cells, factors = (np.concatenate(column) for column in zip(*told, strict=True))
+    start = np.cumsum([0, *(len(cells) for cells, _ in entries)])
+    cells, factors = (np.concatenate(column) for column in zip(*entries, strict=True))
     return Sum(out, right, start, cells.astype(int), factors.astype(int) if left else factors, left, rest)
 
 
-def output_terms(part: Part, place) -> list[Terms]:
+def output_terms(part: Part, z_cell) -> list[Terms]:
     """Of each shown output: the cells of Z that its tile's A^T Z A sums. place(position, filter, tile) is the
     cell of Z there."""
-    own, (_, P, _, Q) = terms(derived(part).AT), part.out
+    inverse_terms, (_, P, _, Q) = terms(derived(part).AT), part.out
     found: list[Terms] = [None] * (part.K * P * Q)
     for tile in range(part.tiles):
-        for spot, cell in enumerate(part.outputs(tile)):
+        for position, cell in enumerate(part.outputs(tile)):
             if cell >= 0:
-                positions, factors = own[spot]
+                positions, factors = inverse_terms[position]
                 for k in range(part.K):
-                    found[k * P * Q + cell] = (place(positions, k, tile), factors)
+                    found[k * P * Q + cell] = (z_cell(positions, k, tile), factors)
     return found
 
 
@@ -269,11 +269,11 @@ class Script:
     def writes(self) -> tuple[Write, ...]:
         """One for each tensor and source: a scene has many steps."""
         out = []
-        for target, told in self.written.items():
-            steps, cells, values = _columns(told)
+        for target, entries in self.written.items():
+            steps, cells, values = _columns(entries)
             out.append(Write(target, steps, values.astype(np.float32), cells=cells.astype(int)))
-        for (target, source), told in self.copied.items():
-            steps, cells, index = _columns(told)
+        for (target, source), entries in self.copied.items():
+            steps, cells, index = _columns(entries)
             out.append(Write(target, steps, None, source, index.astype(int), cells.astype(int)))
         return tuple(out)
 
@@ -287,6 +287,6 @@ class Script:
         return np.cumsum([row or (0,) * width for row in self.counts], axis=0).T
 
 
-def _columns(told: list) -> tuple[np.ndarray, ...]:
-    steps, cells, values = zip(*told, strict=True)
+def _columns(entries: list) -> tuple[np.ndarray, ...]:
+    steps, cells, values = zip(*entries, strict=True)
     return np.repeat(steps, [len(c) for c in cells]), np.concatenate(cells), np.concatenate(values)

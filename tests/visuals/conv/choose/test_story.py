@@ -10,7 +10,7 @@ from kernels import records
 from kernels.conv.presets import CONV_LAYER_PRESETS, CONV_PRESETS
 from tests.helpers.race_rows import LADDER, timed
 from tests.helpers.rows_of import CEILINGS
-from visuals.conv.choose import story as choose_story
+from visuals.conv.choose import story
 from visuals.conv.choose.families import FAMILIES, family
 
 SHAPE = CONV_PRESETS["resnet50-res3-3x3-n32"].shape  # 7.4 GFLOP
@@ -18,7 +18,7 @@ SHAPE = CONV_PRESETS["resnet50-res3-3x3-n32"].shape  # 7.4 GFLOP
 
 def gain(**ms: float) -> str:
     rows = {f"conv/{name.replace('_', '-')}": t for name, t in ms.items()}
-    return choose_story.gain({name: timed(name, SHAPE, t, ceilings=CEILINGS) for name, t in rows.items()})
+    return story.gain({name: timed(name, SHAPE, t, ceilings=CEILINGS) for name, t in rows.items()})
 
 
 def test_a_first_that_does_less_is_told_with_both_rates():
@@ -46,22 +46,24 @@ def test_those_that_cannot_be_told_apart_are_named():
 @pytest.mark.parametrize("key", CONV_PRESETS | CONV_LAYER_PRESETS)
 def test_predictions_are_of_the_rungs_that_can(key):
     shape = (CONV_PRESETS | CONV_LAYER_PRESETS)[key].shape
-    titles, told = choose_story.predicted(shape, "cuda")
-    able = LADDER.able("cpu", shape)
-    assert titles == [rung.title for rung in able] and {len(cells) for cells in told.values()} == {len(able)}
-    assert told["of direct convolution's"][titles.index("implicit GEMM")] == "1.00×"
-    assert choose_story.cost(shape)
+    titles, rows = story.predicted(shape, "cuda")
+    rungs = LADDER.able("cpu", shape)
+    assert titles == [rung.title for rung in rungs] and {len(cells) for cells in rows.values()} == {
+        len(rungs)
+    }
+    assert rows["of direct convolution's"][titles.index("implicit GEMM")] == "1.00×"
+    assert story.cost(shape)
 
 
 def test_examples_are_presets_at_which_that_family_was_recorded_first():
-    found = choose_story.examples()
+    found = story.examples()
     assert found
-    for preset, words in found:
+    for preset, caption in found:
         rows = [
             r for rung in LADDER.rungs if (r := records.recorded(rung.name, preset.shape, rung.default_tiles))
         ]
         first = min(rows, key=lambda row: row["median_ms"])
-        assert words.startswith(f"{family(first['rung']).title}: {preset.label}, ")
+        assert caption.startswith(f"{family(first['rung']).title}: {preset.label}, ")
         others = [r["median_ms"] for r in rows if family(r["rung"]) != family(first["rung"])]
-        assert words.endswith(f"{min(others) / first['median_ms']:.2g}×")
+        assert caption.endswith(f"{min(others) / first['median_ms']:.2g}×")
     assert len(found) <= len(FAMILIES)

@@ -14,8 +14,8 @@ from kernels.engines import emulator
 from kernels.ladders import find
 from kernels.runner import compare
 from tests.helpers.shapes import conv_shapes
-from visuals.conv.direct import scene as conv_direct_scene
-from visuals.conv.direct import story as direct_story
+from visuals.conv.direct import scene as scene_module
+from visuals.conv.direct import story
 from visuals.conv.direct import warps as direct_warps
 from visuals.conv.direct.scene import PIXEL, STORE, TERM, ZERO, direct_scene, part_shown
 from visuals.conv.inputs import Inputs, outputs
@@ -108,9 +108,9 @@ def test_a_hovered_output_lights_its_receptive_field_and_sums_to_itself(s):
 
 def test_a_flipped_filter_is_caught_where_the_picture_forgets_it(monkeypatch):
     """The test above must see a scene that walks a flipped window forwards."""
-    straight = conv_direct_scene.gather_index
+    straight = scene_module.gather_index
     monkeypatch.setattr(
-        conv_direct_scene, "gather_index", lambda s, part: straight(s.with_(mode="cross-correlation"), part)
+        scene_module, "gather_index", lambda s, part: straight(s.with_(mode="cross-correlation"), part)
     )
     scene, part, _, _, y = scene_of(HARD)
     stored = int(np.flatnonzero(scene.captions.kind == STORE)[0])
@@ -146,14 +146,14 @@ def test_the_first_thread_reads_what_the_first_steps_say(s):
     scene, _, x, w, y = scene_of(s)
     trace, *_ = traced(s, x, w)
     names = np.array(trace.buffers)[trace.buffer]
-    mine = (trace.thread == 0) & ~trace.write
-    said = [
+    reads = (trace.thread == 0) & ~trace.write
+    expected = [
         scene.write("win").index[t]
         for t, kind in enumerate(scene.captions.kind[: scene.tensor("win").size])
         if kind == TERM
     ]
-    assert trace.element[mine & (names == "x")].tolist() == said
-    assert trace.element[mine & (names == "w")].tolist() == list(range(s.CRS))
+    assert trace.element[reads & (names == "x")].tolist() == expected
+    assert trace.element[reads & (names == "w")].tolist() == list(range(s.CRS))
     stored = (trace.thread == 0) & trace.write
     assert trace.element[stored].tolist() == [0] and trace.value[stored] == y.ravel()[0]
 
@@ -175,7 +175,7 @@ def test_in_the_order_of_the_warps_every_sector_is_counted_once(s):
         names = np.array(trace.buffers)[trace.buffer]
         assert cells == set(trace.element[(names == read.source) & ~trace.write])
     # A lane over the padding asks for nothing: fewer lanes than the warp has.
-    pixels = warps.captions.args[np.isin(warps.captions.kind, (direct_warps.PIXELS, direct_warps.ONE))]
+    pixels = warps.captions.args[np.isin(warps.captions.kind, (direct_warps.PIXELS, direct_warps.ONE_PIXEL))]
     assert (pixels[:, 1] < pixels[:, 11]).any() == (s is HARD)
 
 
@@ -185,7 +185,7 @@ def test_what_is_too_much_for_the_warps_order_is_said(s):
     part = part_shown(s)
     reason = direct_warps.why_not(s, part)
     whole = s.N == 1 and (s.C, s.K, s.P, s.Q) == (part.C, part.K, part.P, part.Q)
-    assert bool(reason) == (not whole or direct_warps.requests(s) > direct_warps.MOST_REQUESTS)
+    assert bool(reason) == (not whole or direct_warps.max_requests(s) > direct_warps.MAX_REQUESTS)
 
 
 # -- why ---------------------------------------------------------------------------------------------
@@ -193,7 +193,7 @@ def test_what_is_too_much_for_the_warps_order_is_said(s):
 def test_the_values_that_threads_ask_for_are_those_the_emulator_counts(s):
     x, w = integers(s)
     _, counters, _ = traced(s, x, w)
-    assert 4 * direct_story.values_asked(s) == counters.total["bytes_ld"]
+    assert 4 * story.values_read(s) == counters.total["bytes_ld"]
 
 
 @pytest.mark.parametrize("s", [CONV_PRESETS["toy"].shape, ConvShape(1, 6, 20, 18, 10, 3, 3, pad=1)], ids=str)
@@ -202,8 +202,8 @@ def test_a_tiled_block_brings_what_is_said_into_shared_memory(s):
     program = rung.build(s, rung.default_tiles)
     trace, _ = emulator.trace_launch(program, 0, {"x": x, "w": w})
     names = np.array(trace.buffers)[trace.buffer]
-    brought = int((trace.write & (names == "shared")).sum())
-    assert brought * np.prod(program.steps[0].grid) == direct_story.values_tiled(s)
+    copied = int((trace.write & (names == "shared")).sum())
+    assert copied * np.prod(program.steps[0].grid) == story.values_tiled(s)
 
 
 def row(rung: str, ms: float) -> dict:
@@ -223,5 +223,5 @@ def row(rung: str, ms: float) -> dict:
     ],
 )
 def test_the_sentence_says_what_the_rows_say(rows, says):
-    told = direct_story.gain({name: row(name, ms) for name, ms in rows})
-    assert told == says if not says else says in told
+    text = story.gain({name: row(name, ms) for name, ms in rows})
+    assert text == says if not says else says in text

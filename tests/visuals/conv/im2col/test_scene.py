@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from kernels.conv import cpu as conv_cpu
+from kernels.conv import cpu
 from kernels.conv.common import struct
 from kernels.conv.presets import CONV_PRESETS
 from kernels.conv.shape import ConvShape
@@ -44,7 +44,7 @@ def test_the_last_picture_is_what_the_kernel_computed(s, data):
     scene = scene_at(s, part, x, w, y)
     rows, cols = slice(part.p, part.p + part.P), slice(part.q, part.q + part.Q)
     col = np.empty((s.N, s.CRS, s.PQ), "f4")
-    conv_cpu.im2col(x, col, struct(s))
+    cpu.im2col(x, col, struct(s))
     shown = col[0].reshape(s.C, s.R * s.S, s.P, s.Q)[: part.C, :, rows, cols]
     np.testing.assert_array_equal(scene.cells("D"), shown.ravel())
     np.testing.assert_array_equal(scene.cells("y"), y[0, : part.K, rows, cols].ravel())
@@ -122,15 +122,15 @@ def test_captions_tell_each_step(s):
     scene, *_ = scene_of(s)
     part, matrix = part_of(s), scene.write("D").index.reshape(-1, scene.steps)
     for t in range(scene.steps):
-        told, zeros = scene.caption(t), int((matrix[:, t] < 0).sum())
+        caption, zeros = scene.caption(t), int((matrix[:, t] < 0).sum())
         assert (
             f"the window of output row {t // part.Q}, column {t % part.Q} from the input into column {t}"
-            in told
+            in caption
         )
-        assert told.startswith(f"Thread {t} copies") == (s.C == 1)
-        assert f"{len(matrix) - zeros} reads, {len(matrix)} writes" in told
-        assert (f"{zeros} of them zeros of the padding" in told) == (zeros > 0)
-        assert "[" not in told and "{" not in told
+        assert caption.startswith(f"Thread {t} copies") == (s.C == 1)
+        assert f"{len(matrix) - zeros} reads, {len(matrix)} writes" in caption
+        assert (f"{zeros} of them zeros of the padding" in caption) == (zeros > 0)
+        assert "[" not in caption and "{" not in caption
 
 
 @settings(max_examples=60, deadline=None)

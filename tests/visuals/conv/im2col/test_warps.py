@@ -18,7 +18,7 @@ from visuals.conv.part import part_of
 from visuals.scene.requests import sectors
 
 
-def both(s: ConvShape):
+def scene_and_trace(s: ConvShape):
     """(scene in explaining order, trace, counters) of an image of whole numbers."""
     rng = np.random.default_rng(0)
     x = rng.integers(0, 10, s.x_shape).astype("f4")
@@ -33,7 +33,7 @@ def both(s: ConvShape):
 @settings(max_examples=25, deadline=None)
 @given(conv_shapes(most=3).map(lambda s: s.with_(N=1)))
 def test_the_cells_are_those_the_kernel_wrote(s):
-    scene, trace, counters = both(s)
+    scene, trace, counters = scene_and_trace(s)
     warps = in_warp_order(scene, s, trace, counters, blocks(s))
     written = {}  # what the emulated block stored, element by element
     at = trace.write & (np.array(trace.buffers)[trace.buffer] == "col")
@@ -49,7 +49,7 @@ def test_the_cells_are_those_the_kernel_wrote(s):
 
 @pytest.mark.parametrize("s", [CONV_PRESETS["toy"].shape, ConvShape(1, 3, 10, 10, 2, 3, 3, stride=2, pad=1)])
 def test_sectors_told_add_up_to_the_counters(s):
-    _, trace, counters = both(s)
+    _, trace, counters = scene_and_trace(s)
     assert blocks(s) == 1
     stores = stores_of(trace)
     assert sum(sectors(store.cells) for store in stores) == counters.total["sectors_st"]
@@ -59,7 +59,7 @@ def test_sectors_told_add_up_to_the_counters(s):
 
 def test_the_first_warp_of_the_toy_writes_a_row_not_a_column():
     s = CONV_PRESETS["toy"].shape
-    scene, trace, counters = both(s)
+    scene, trace, counters = scene_and_trace(s)
     warps = in_warp_order(scene, s, trace, counters, blocks(s))
     first = np.flatnonzero(np.isfinite(warps.cells("D", 0)))
     assert first.tolist() == list(range(32))
@@ -81,7 +81,7 @@ def test_shapes_that_do_not_fit_say_why():
 
 def test_several_blocks_are_told_of():
     s = ConvShape(1, 1, 32, 32, 2, 3, 3)
-    scene, trace, counters = both(s)
+    scene, trace, counters = scene_and_trace(s)
     warps = in_warp_order(scene, s, trace, counters, blocks(s))
     assert "The other 3 blocks" in warps.caption(warps.steps - 2)
     assert "second launch" in warps.caption(warps.steps - 1)

@@ -20,8 +20,7 @@ from kernels.ladders import find
 from kernels.model.fast_division import magic
 from tests.helpers.shapes import conv_shapes
 from tests.visuals.scene.test_payload import decoded, read, same_pictures  # noqa: F401
-from visuals.conv.implicit import captions as implicit_captions
-from visuals.conv.implicit import story as implicit_story
+from visuals.conv.implicit import captions, story
 from visuals.conv.implicit.plan import RUNGS, Plan, why_not
 from visuals.conv.implicit.scene import implicit_scene
 from visuals.scene.parts import SceneError
@@ -192,7 +191,7 @@ def test_what_threads_read_from_shared_memory_stands_in_the_tiles(s, tiles):
     names = np.array(trace.buffers)[trace.buffer]
     at = (names == "stages") & ~trace.write
     turns = np.split(np.flatnonzero(at), np.flatnonzero(np.diff(trace.step[at])) + 1)
-    assert len(turns) == plan.turns == plan.turns_shown
+    assert len(turns) == plan.iterations == plan.iterations_shown
     for turn, accesses in enumerate(turns):
         held = {}
         for name in ("As", "Bs"):
@@ -204,9 +203,7 @@ def test_what_threads_read_from_shared_memory_stands_in_the_tiles(s, tiles):
 
 def scene_step(scene, turn: int) -> int:
     kinds = scene.captions.kind
-    multiplied = np.isin(
-        kinds, (implicit_captions.MULTIPLY, implicit_captions.MULTIPLY_ONE, implicit_captions.MULTIPLY_LAST)
-    )
+    multiplied = np.isin(kinds, (captions.MULTIPLY, captions.MULTIPLY_ONE, captions.MULTIPLY_LAST))
     return np.flatnonzero(multiplied)[turn]
 
 
@@ -247,12 +244,12 @@ RINGS = list({(t["BK"], t["STAGES"]): t for t in SETS}.values())
 @pytest.mark.parametrize("tiles", RINGS, ids=lambda t: f"BK {t['BK']}, {t['STAGES']} stages")
 def test_where_only_some_tiles_are_shown_the_others_are_told_at_once(tiles):
     scene, plan = scene_of(DEEP, tiles), Plan(DEEP, MAGIC, tiles)
-    assert plan.turns_shown < plan.turns
+    assert plan.iterations_shown < plan.iterations
     multiplied = np.isin(
         scene.captions.kind,
-        (implicit_captions.MULTIPLY, implicit_captions.MULTIPLY_ONE, implicit_captions.MULTIPLY_LAST),
+        (captions.MULTIPLY, captions.MULTIPLY_ONE, captions.MULTIPLY_LAST),
     ).sum()
-    assert multiplied == plan.turns_shown - plan.STAGES + 1 and implicit_captions.REST in scene.captions.kind
+    assert multiplied == plan.iterations_shown - plan.STAGES + 1 and captions.REMAINING in scene.captions.kind
     check_stages(scene, plan)
     payload(scene)
 
@@ -264,7 +261,7 @@ def test_a_stage_is_never_filled_before_its_tile_is_multiplied(s, tiles):
 
 
 def check_stages(scene: Scene, plan: Plan) -> None:
-    turns = plan.turns_shown + 1
+    turns = plan.iterations_shown + 1
     fly, use = (scene.cells(name).reshape(plan.STAGES, turns) for name in ("fly", "use"))
     for turn in range(1, turns):
         (stage,) = np.flatnonzero(np.isfinite(use[:, turn])) if np.isfinite(use[:, turn]).any() else (None,)
@@ -275,10 +272,10 @@ def check_stages(scene: Scene, plan: Plan) -> None:
         asked = fly[stage, :turn][np.isfinite(fly[stage, :turn])]
         assert asked[-1] == turn  # the last that came into this stage is this tile
         there = np.isfinite(fly[:, turn]).sum()
-        assert there == min(plan.STAGES - 1, plan.turns_shown - turn)
+        assert there == min(plan.STAGES - 1, plan.iterations_shown - turn)
     kinds = scene.captions.kind
     steps = {name: np.flatnonzero(np.isin(kinds, of)) for name, of in (
-        ("fetch", (implicit_captions.FETCH_B, implicit_captions.FETCH_B_LATER)), ("use", (implicit_captions.MULTIPLY, implicit_captions.MULTIPLY_ONE, implicit_captions.MULTIPLY_LAST)))}  # fmt: skip
+        ("fetch", (captions.FETCH_B, captions.FETCH_B_LATER)), ("use", (captions.MULTIPLY, captions.MULTIPLY_ONE, captions.MULTIPLY_LAST)))}  # fmt: skip
     for tile, when in enumerate(steps["use"]):
         assert steps["fetch"][tile] < when
         if tile + plan.STAGES < len(steps["fetch"]):
@@ -295,8 +292,8 @@ def test_every_preset_makes_a_scene_that_is_small_and_says_which_part_it_is(key)
     assert size < (100_000 if key in ("one-tile", "toy", "cudnn-paper") else 180_000)
     plan = Plan(s, MAGIC, find(MAGIC).default_tiles)
     assert ("part" in scene.tensor("D").note) == ((plan.rows_shown, plan.columns_shown) != (s.CRS, s.PQ))
-    assert (implicit_captions.REST in scene.captions.kind) == (plan.turns_shown < plan.turns)
-    assert scene.readings[0].values[-1] == plan.turns * plan.BK * plan.BN
+    assert (captions.REMAINING in scene.captions.kind) == (plan.iterations_shown < plan.iterations)
+    assert scene.readings[0].values[-1] == plan.iterations * plan.BK * plan.BN
 
 
 def test_at_a_toy_shape_most_of_the_tile_lies_outside_and_the_page_says_so():
@@ -313,12 +310,9 @@ def test_lit_lines_do_what_the_steps_say(rung):
         int(kind): lines[int(line) - 1]
         for kind, line in zip(scene.captions.kind, scene.source.lines, strict=True)
     }
-    assert "window(" in lit[implicit_captions.START] and "load_filters" in lit[implicit_captions.FETCH_A]
-    assert (
-        "copy_async<4>(tile_b" in lit[implicit_captions.FETCH_B]
-        and "multiply(" in lit[implicit_captions.MULTIPLY]
-    )
-    assert "store<4>" in lit[implicit_captions.STORE]  # P*Q = 64 is a multiple of 4
+    assert "window(" in lit[captions.START] and "load_filters" in lit[captions.FETCH_A]
+    assert "copy_async<4>(tile_b" in lit[captions.FETCH_B] and "multiply(" in lit[captions.MULTIPLY]
+    assert "store<4>" in lit[captions.STORE]  # P*Q = 64 is a multiple of 4
     odd = scene_of(ConvShape(1, 1, 5, 5, 4, 3, 3), find(rung).default_tiles, rung)
     assert "store<1>" in lines[int(odd.source.lines[-1]) - 1]
 
@@ -385,7 +379,7 @@ def row(rung: str, ms: float) -> dict:
     ],
 )
 def test_the_sentence_says_what_the_rows_say(rows, says):
-    told = implicit_story.gain({name: row(name, ms) for name, ms in rows})
+    told = story.gain({name: row(name, ms) for name, ms in rows})
     assert all(text in told for text in says) and (told == "") == (says == [""])
 
 
@@ -393,4 +387,4 @@ def test_the_matrix_that_is_not_stored_has_the_size_im2col_gives_it():
     from visuals.charts.units import bytes_
 
     program = find("conv/im2col-cublas").build(RAGGED, find("conv/im2col-cublas").default_tiles)
-    assert f"would take {bytes_(program.nbytes('workspace'))}," in implicit_story.cost(RAGGED)
+    assert f"would take {bytes_(program.nbytes('workspace'))}," in story.cost(RAGGED)

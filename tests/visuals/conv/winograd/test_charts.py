@@ -8,8 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from kernels import records
-from kernels.conv import reference, winograd_matrices
-from kernels.conv import winograd as conv_winograd
+from kernels.conv import reference, winograd, winograd_matrices
 from kernels.conv.presets import CONV_PRESETS
 from kernels.conv.shape import ConvShape
 from kernels.conv.winograd_cpu import both_sides
@@ -17,8 +16,7 @@ from kernels.ladders import find
 from kernels.model.program import WORKSPACE
 from kernels.model.verify import relative_error
 from tests.helpers.rows_of import a_full_row
-from visuals.conv.winograd import charts as winograd_charts
-from visuals.conv.winograd import story as winograd_story
+from visuals.conv.winograd import charts, story
 from visuals.conv.winograd.charts import (
     MEASURED,
     NAMES,
@@ -54,7 +52,7 @@ def test_work_is_that_of_the_program(s, m):
     rung = find(NONFUSED)
     program = rung.build(s, rung.default_tiles | {"M": m})
     told = work(s, m)
-    assert told.flops == conv_winograd.flops(s, m)
+    assert told.flops == winograd.flops(s, m)
     assert {name: getattr(told, name) for name in "UVZ"} == {
         b.name: b.nbytes for b in program.of_role(WORKSPACE)
     }
@@ -72,13 +70,13 @@ def test_the_figures_of_the_papers():
 
 def test_the_words_of_the_work_tell_the_best_tile_and_where_none_saves():
     m = min(TILES, key=lambda m: work(LAYER, m).flops)
-    text, told = winograd_charts.work_words(LAYER), work(LAYER, m)
+    text, told = charts.work_words(LAYER), work(LAYER, m)
     assert f"{m}×{m}, {100 * told.flops / LAYER.flops:.0f} % of direct’s" in text
     assert (
         f"{100 * told.transforms / told.flops:.2g} % of them" in text
         or f"{100 * told.transforms / told.flops:.0f} % of them" in text
     )
-    assert "No tile size saves FLOPs here: even 2×2" in winograd_charts.work_words(TOY)
+    assert "No tile size saves FLOPs here: even 2×2" in charts.work_words(TOY)
 
 
 # -- measured ----------------------------------------------------------------------------------------
@@ -107,7 +105,7 @@ def test_the_error_measured_is_that_of_the_kernels_twins(m):
 
 
 def test_a_transform_that_is_wrong_is_seen_in_the_error(monkeypatch):
-    monkeypatch.setattr(winograd_charts, "both_sides", lambda X, d: both_sides(np.abs(X), d))
+    monkeypatch.setattr(charts, "both_sides", lambda X, d: both_sides(np.abs(X), d))
     assert errors.__wrapped__(4)["FP32"][2] > 0.1
 
 
@@ -211,7 +209,7 @@ def test_overlapping_spreads_are_no_gain():
 @given(shapes)
 def test_the_cost_names_the_workspaces(s):
     told, text = work(s, 4), winograd_cost(s)
-    assert all(f"{name} {winograd_story.units.bytes_(getattr(told, name))}" in text for name in "UVZ")
+    assert all(f"{name} {story.units.bytes_(getattr(told, name))}" in text for name in "UVZ")
 
 
 def test_the_cost_of_a_shape_without_winograd_is_its_rule():

@@ -31,7 +31,7 @@ from visuals.scene.scene import Scene
 TOY = CONV_PRESETS["toy"].shape
 KERNELS = [("fused", 2), ("fused", 4), ("steps", 2), ("steps", 4), ("steps", 6)]
 kernels = pytest.mark.parametrize(("how", "m"), KERNELS)
-FITTING = [key for key, preset in CONV_PRESETS.items() if not why_not(preset.shape, 2)]
+SUPPORTED = [key for key, preset in CONV_PRESETS.items() if not why_not(preset.shape, 2)]
 
 
 @st.composite
@@ -298,7 +298,7 @@ def test_readings_end_at_what_the_map_takes(how, m):
 
 # -- the contract with the page ------------------------------------------------------------------------
 @kernels
-@pytest.mark.parametrize("key", FITTING)
+@pytest.mark.parametrize("key", SUPPORTED)
 def test_every_preset_that_fits_makes_a_small_scene_that_says_which_part_it_is(key, how, m):
     s = CONV_PRESETS[key].shape
     inputs = Inputs(s, "digit", "sobel-x")
