@@ -1,7 +1,7 @@
-"""Pictures to convolve and filters to convolve them with, drawn here at any size.
+"""Pictures to convolve and filters to convolve them with, generated at any size.
 
-Values lie in 0 .. 9, whole numbers where the picture is at most 16 x 16, so that sums can be
-followed by eye. A picture has at most three distinct planes: channel c of C is plane c mod 3.
+Values are in 0 .. 9. They are whole numbers if the picture is at most 16 x 16, so that sums are easy to follow. A
+picture has at most three distinct planes: channel c of C is plane c mod 3.
 """
 
 from __future__ import annotations
@@ -27,13 +27,13 @@ MOST_SEED = 9999
 
 
 class PictureError(ValueError):
-    """A picture or filter that breaks a rule; the message names the rule and the limit."""
+    """A picture or filter that breaks a rule. The message names the rule and the limit."""
 
 
 # -- pictures ------------------------------------------------------------------------------------
 @lru_cache(maxsize=16)
 def planes(name: str, H: int, W: int, C: int, n: int = 0, seed: int = 0) -> np.ndarray:
-    """float32[min(C, 3), H, W], read-only: the distinct planes of image n of the picture `name`."""
+    """Returns float32[min(C, 3), H, W], read-only: the distinct planes of image n of the picture `name`."""
     count = min(C, PLANES)
     if name == "numbers":
         out = ((np.arange(count * H * W) + n) % 10).reshape(count, H, W)
@@ -48,7 +48,7 @@ def planes(name: str, H: int, W: int, C: int, n: int = 0, seed: int = 0) -> np.n
 
 
 def images(first: np.ndarray, N: int, C: int) -> np.ndarray:
-    """float32[N, C, H, W] from `first(n)`'s planes; see `planes`."""
+    """Returns float32[N, C, H, W] from the planes that `first(n)` returns; see `planes`."""
     return np.stack([first(n)[np.arange(C) % PLANES] for n in range(N)])
 
 
@@ -61,21 +61,21 @@ def _finish(values: np.ndarray) -> np.ndarray:
 
 
 def _coloured(grey: np.ndarray, count: int) -> np.ndarray:
-    """The grey picture, the same lit from the left, its negative at half strength: planes that differ
-    at a glance."""
+    """Returns up to three planes that look different: the grey picture, the same lit from the left, its negative
+    at half strength."""
     lit = grey * np.linspace(1.0, 0.3, grey.shape[1])
     return np.stack([grey, lit, (MAX_VALUE - grey) * 0.5][:count])
 
 
 def _grid(H: int, W: int) -> tuple[np.ndarray, np.ndarray]:
-    """Centres of the pixels as (y, x), the largest centred square of the picture being 0 .. 1."""
+    """Returns the centres of the pixels as (y, x). The largest centred square of the picture spans 0 .. 1."""
     side = min(H, W)
     y, x = np.mgrid[:H, :W] + 0.5
     return (y - H / 2) / side + 0.5, (x - W / 2) / side + 0.5
 
 
 def _digit(H: int, W: int) -> np.ndarray:
-    """A two as a pen draws it: a round head, a long diagonal, a foot."""
+    """Draws the digit two with a pen: a round head, a long diagonal, a foot."""
     y, x = _grid(H, W)
     angle = np.radians(np.linspace(200, 400, 16))
     head = np.stack([0.50 + 0.23 * np.cos(angle), 0.35 + 0.20 * np.sin(angle)], axis=1)
@@ -97,7 +97,7 @@ def _checkerboard(H: int, W: int) -> np.ndarray:
 
 
 def _gradient(H: int, W: int) -> np.ndarray:
-    """A ramp from left to right with a disc of the opposite ramp in it, for its edge."""
+    """Draws a ramp from left to right. A disc in it has the opposite ramp, which gives the picture an edge."""
     y, x = _grid(H, W)
     ramp = MAX_VALUE * np.broadcast_to((np.arange(W) + 0.5) / W, (H, W))
     return np.where(np.hypot(y - 0.5, x - 0.5) < 0.3, MAX_VALUE - ramp, ramp)
@@ -106,7 +106,7 @@ def _gradient(H: int, W: int) -> np.ndarray:
 _GENERATORS = {"digit": _digit, "checkerboard": _checkerboard, "gradient": _gradient}
 
 
-# -- a picture of the reader's own ---------------------------------------------------------------
+# -- an uploaded picture -------------------------------------------------------------------------
 _OTHER_FORMATS = {
     b"GIF8": "GIF",
     b"BM": "BMP",
@@ -118,10 +118,10 @@ _OTHER_FORMATS = {
 
 
 def upload_planes(data: bytes, H: int, W: int, C: int) -> np.ndarray:
-    """float32[min(C, 3), H, W], values 0 .. 9: a PNG or JPEG cut to the shape's proportions from its
-    middle, then averaged down (or enlarged) to H x W. Grey for C = 1, else red, green, blue.
+    """Returns float32[min(C, 3), H, W], values 0 .. 9, of a PNG or JPEG. The middle is cut to the shape's
+    proportions, then averaged down (or enlarged) to H x W. Grey for C = 1, else red, green, blue.
 
-    Raises PictureError. The size is judged by the header, before any pixel is decoded.
+    Raises PictureError. The size is read from the header before any pixel is decoded.
     """
     from PIL import Image, ImageOps
 
@@ -138,7 +138,7 @@ def upload_planes(data: bytes, H: int, W: int, C: int) -> np.ndarray:
         width, height = image.size
     except (Image.DecompressionBombError, Image.DecompressionBombWarning):
         raise PictureError("a picture may have at most 40 megapixels, this one has far more") from None
-    except Exception:  # Pillow raises many kinds on hostile headers: all mean one thing here
+    except Exception:  # Pillow raises many kinds on hostile headers: all are handled in the same way
         raise PictureError(damaged) from None
     if width * height > MAX_PIXELS:
         raise PictureError(
@@ -160,7 +160,7 @@ def upload_planes(data: bytes, H: int, W: int, C: int) -> np.ndarray:
 
 # -- filters -------------------------------------------------------------------------------------
 def filter_names(K: int, first: str) -> list[str]:
-    """What filter 0 .. K-1 is: the chosen one, the others of FILTERS in turn, then random ones."""
+    """Returns the name of each filter 0 .. K-1: the chosen one, the others of FILTERS in order, then random ones."""
     if first == CUSTOM:
         order = (CUSTOM, *FILTERS)
     else:
@@ -172,8 +172,8 @@ def filter_names(K: int, first: str) -> list[str]:
 def filters(
     K: int, C: int, R: int, S: int, first: str, seed: int = 0, custom: np.ndarray | None = None
 ) -> np.ndarray:
-    """float32[K, C, R, S]: K filters from `first` on, the same taps on every channel. `custom` is
-    float[R, S], read where `first` is "custom"."""
+    """Returns float32[K, C, R, S]: K filters, starting with `first`, with the same taps on every channel.
+    `custom` is float[R, S] and is read if `first` is "custom"."""
     all_taps = [
         np.asarray(custom) if name == CUSTOM else taps(name, R, S, seed, k)
         for k, name in enumerate(filter_names(K, first))
@@ -182,8 +182,8 @@ def filters(
 
 
 def taps(name: str, R: int, S: int, seed: int = 0, k: int = 0) -> np.ndarray:
-    """float64[R, S] of one filter. Along an axis of one tap there is no slope to take: there a Sobel
-    filter only smooths, and 1 x 1 copies."""
+    """Returns float64[R, S], one filter. An axis of one tap has no slope: there a Sobel filter only smooths, and
+    1 x 1 copies."""
     centre = (R - 1) // 2, (S - 1) // 2
     if name == "random":
         return np.random.default_rng([seed, k]).integers(-2, 3, (R, S)).astype(float)
@@ -212,14 +212,14 @@ def _binomial(taps: int) -> np.ndarray:
 
 
 def _slope(taps: int) -> np.ndarray:
-    """Right minus left, smoothed: -1 0 1, then -1 -2 0 2 1, ..."""
+    """Returns right minus left, smoothed: -1 0 1, then -1 -2 0 2 1, ..."""
     if taps == 1:
         return np.ones(1)
     return np.array([-1.0, 1.0]) if taps == 2 else np.convolve(_binomial(taps - 2), [-1, 0, 1])
 
 
 def parse_taps(text: str, R: int, S: int) -> np.ndarray:
-    """float64[R, S] from numbers set apart by spaces, commas, semicolons or lines, row by row."""
+    """Parse numbers separated by spaces, commas, semicolons or lines, row by row, into float64[R, S]."""
     tokens = [token for token in re.split(r"[\s,;]+", text) if token]
     if len(tokens) != R * S:
         raise PictureError(f"a custom filter takes R × S = {R} × {S} = {R * S} numbers, got {len(tokens)}")
@@ -234,7 +234,7 @@ def parse_taps(text: str, R: int, S: int) -> np.ndarray:
 
 
 def taps_text(values: np.ndarray) -> str:
-    """The taps as `parse_taps` reads them: a line a row."""
+    """Returns the taps as text that `parse_taps` reads: one line per row."""
     return "\n".join(" ".join(f"{v:g}" for v in row) for row in values)
 
 
@@ -247,7 +247,7 @@ def _is_number(token: str) -> bool:
 
 
 def _quoted(text: object) -> str:
-    """Foreign text as a message may carry it: short, quoted."""
+    """Returns text from outside in the form that a message may contain: short, quoted."""
     text = str(text)
     return repr(text if len(text) <= 24 else text[:23] + "…")
 

@@ -1,4 +1,5 @@
-"""A network's convolutions as recorded: the best rung of each layer, its share, and what one rung throughout would take.
+"""Recordings of a network's convolutions: the best rung of each layer, its share, and the time with one rung for
+all layers.
 
 Pure functions; times in ms, of one batch.
 """
@@ -18,7 +19,7 @@ from visuals.conv.choose.families import family, short
 Row = Mapping
 LADDER = LADDERS["conv"]
 LIBRARY = "cuDNN"
-CUT = 6  # times the shortest bar: longer ones are drawn cut
+CUT = 6  # times the shortest bar: longer bars are cut
 
 
 @dataclass(frozen=True)
@@ -35,7 +36,7 @@ class Timed:
 
     @property
     def ours(self) -> Row | None:
-        """The best that is not cuDNN's."""
+        """Returns the best row that is not cuDNN's."""
         return self._fastest(lambda rung: LADDER.rung(rung).library != LIBRARY)
 
     @property
@@ -47,7 +48,7 @@ class Timed:
         return min(rows, key=lambda row: row["median_ms"], default=None)
 
     def total_of(self, row: Row | None) -> float | None:
-        """Its time as often as the layer occurs."""
+        """Returns the time of a row, multiplied by how often the layer occurs."""
         return row and row["median_ms"] * self.layer.count
 
 
@@ -59,8 +60,8 @@ def timed(
     recorded: Callable[[str, object, dict], Row | None],
     why_not: Callable[[Rung, object], str],
 ) -> list[Timed]:
-    """Each layer with the recordings of every rung; `recorded(rung, shape, tiles)` gives one or None, `why_not(rung,
-    shape)` what keeps a rung from it, "" where nothing is known to."""
+    """Returns each layer with the recordings of every rung. `recorded(rung, shape, tiles)` returns a row or None.
+    `why_not(rung, shape)` returns why a rung cannot run, "" if no reason is known."""
     return [
         Timed(
             layer,
@@ -72,14 +73,15 @@ def timed(
 
 
 def total(layers: Sequence[Timed], choice: Choice) -> float | None:
-    """The network's time under a choice for each layer; None where it has none for some."""
+    """Returns the network's time with a choice for each layer; None if a layer has no row."""
     parts = [entry.total_of(choice(entry)) for entry in layers]
     return None if None in parts else sum(parts)
 
 
 @dataclass(frozen=True)
 class Throughout:
-    """One rung for every layer: its total, or of how many shapes it has no time, and how many it cannot run."""
+    """One rung for every layer: its total, the number of shapes without a time, and the number that it cannot
+    run."""
 
     rung: str
     ms: float | None
@@ -87,13 +89,14 @@ class Throughout:
     cannot: int = 0
 
     def why(self, shapes: int) -> str:
-        """Why it has no total, of so many shapes."""
+        """Returns why it has no total, out of so many shapes."""
         counts = ("cannot", self.cannot), ("not recorded", self.missing - self.cannot)
         return ", ".join(f"{word} {n} of {shapes}" for word, n in counts if n)
 
 
 def throughout(layers: Sequence[Timed]) -> list[Throughout]:
-    """Every rung used for all layers: those that can first, the fastest before; then those with the fewest gaps."""
+    """Returns every rung used for all layers. Complete rungs come first, the fastest before the others. Then come
+    those with the fewest gaps."""
     found = [
         Throughout(r.name, total(layers, lambda entry, name=r.name: entry.rows.get(name)),
                    sum(r.name not in entry.rows for entry in layers),
@@ -104,7 +107,7 @@ def throughout(layers: Sequence[Timed]) -> list[Throughout]:
 
 
 def told(layers: Sequence[Timed]) -> str:
-    """What choosing buys, in a sentence; "" where a layer has no time."""
+    """Returns sentences on what choosing per layer gains; "" if a layer has no time."""
     best = total(layers, lambda entry: entry.best)
     if best is None:
         return ""
@@ -124,13 +127,14 @@ def told(layers: Sequence[Timed]) -> str:
 
 
 def _both(layers: Sequence[Timed]) -> bool:
-    """Whether cuDNN was recorded beside ours: else there is nothing to choose from."""
+    """Returns whether cuDNN was recorded too. If not, there is nothing to compare."""
     return any(entry.library for entry in layers)
 
 
 # -- HTML ----------------------------------------------------------------------------------------
 def html(layers: Sequence[Timed], href: Callable[[object], str]) -> str:
-    """A line for each distinct shape. Shares are of the sum of the bests of the layers that have a time."""
+    """Returns a table with one line per distinct shape. Shares are of the sum of the best times of the layers
+    that have one."""
     parts = [entry.total_of(entry.best) or 0.0 for entry in layers]
     sums, max_ms, both = sum(parts), max(parts), _both(layers)
     headings = "".join(
@@ -166,12 +170,12 @@ def _time_cell(row: Row | None) -> str:
 
 
 def _shape(s) -> str:
-    """A layer's shape without the batch, which all share."""
+    """Returns a layer's shape without the batch, which is the same for all."""
     return str(s).partition(" ")[2]
 
 
 def totals(layers: Sequence[Timed]) -> str:
-    """Bars: the best choice, then each rung throughout, as far as it can."""
+    """Returns bars: the best choice, then each rung for all layers. Rungs without a total have their reason."""
     best = total(layers, lambda entry: entry.best)
     lines = [("best of each layer", best, "", "ink")] if best else []
     lines += [

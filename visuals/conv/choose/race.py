@@ -1,7 +1,8 @@
-"""A race of rungs at one shape as HTML: a lane a rung, its bar as far as it has come when the first is done.
+"""A race of rungs at one shape as HTML: one lane per rung. A bar's length is how far it is when the first
+finishes.
 
-Pure functions. The stylesheet (race.css) moves the bars and hides the figures until the finish; who asks for less
-motion sees the finish at once.
+Pure functions. The stylesheet (race.css) moves the bars and hides the figures until the finish. With reduced
+motion the finish is visible at once.
 """
 
 from __future__ import annotations
@@ -17,16 +18,16 @@ from visuals.charts import units
 from visuals.conv.choose.families import family
 
 Row = Mapping
-SECONDS = 4.0  # that the race takes on the page
-LINE = 94  # per cent of a lane, where the first ends: beyond it there is room for its spread
+SECONDS = 4.0  # duration of the race on the page
+LINE = 94  # per cent of a lane where the first ends: the rest is space for its spread
 ORDINALS = ("first second third fourth fifth sixth seventh eighth ninth tenth eleventh twelfth thirteenth fourteenth "
             "fifteenth sixteenth seventeenth eighteenth").split()  # fmt: skip
 
 
 @dataclass(frozen=True)
 class Lane:
-    """One rung with its time. `effective`: FLOPs of direct convolution; `executed`: what the algorithm itself does,
-    None where a library does not say."""
+    """One rung with its time. `effective`: FLOPs of direct convolution. `executed`: FLOPs of the algorithm
+    itself, None if a library does not report them."""
 
     rung: str
     title: str
@@ -34,25 +35,25 @@ class Lane:
     effective: int
     executed: int | None
     rank: int  # from 1; the same for equal medians
-    ratio: float  # its time by the winner's
+    ratio: float  # its time divided by the winner's
 
 
 @dataclass(frozen=True)
 class Out:
-    """Rungs that do not start, and why."""
+    """Rungs that do not start, and the reason."""
 
     titles: tuple[str, ...]
     reason: str
 
 
 def executed_flops(rung: Rung, shape, tiles: Mapping[str, int]) -> int | None:
-    """FLOPs that a rung of the ladder executes itself; None where only a library knows. Those of a matrix product
-    are direct convolution's."""
+    """Returns the FLOPs that a rung of the ladder executes itself; None if only a library knows them. Matrix
+    products execute those of direct convolution."""
     return rung.cost(shape, rung.build(shape, tiles)).executed_flops
 
 
 def lanes(rungs: Sequence[Rung], shape, rows: Mapping[str, Row]) -> list[Lane]:
-    """A lane for each rung that has a row, in the order of the ladder. `shape` is that of the rows."""
+    """Returns a lane for each rung that has a row, in the order of the ladder. `shape` is that of the rows."""
     present = [rung for rung in rungs if rung.name in rows]
     times = sorted(rows[rung.name]["median_ms"] for rung in present)
     return [
@@ -75,22 +76,22 @@ def winner(lanes: Sequence[Lane]) -> Lane:
 
 
 def spreads_overlap(a: Row, b: Row) -> bool:
-    """Whether the spreads (p20 to p80) of two rows overlap."""
+    """Returns whether the spreads (p20 to p80) of two rows overlap."""
     return a["p20_ms"] <= b["p80_ms"] and b["p20_ms"] <= a["p80_ms"]
 
 
 def slowdown(lanes: Sequence[Lane]) -> float:
-    """How many times slower than the machine the page runs."""
+    """Returns how many times slower than the machine the page runs."""
     return SECONDS * 1e3 / winner(lanes).row["median_ms"]
 
 
-# -- words ---------------------------------------------------------------------------------------
+# -- sentences -----------------------------------------------------------------------------------
 def ordinal(rank: int) -> str:
     return ORDINALS[rank - 1] if rank <= len(ORDINALS) else f"{rank}th"
 
 
 def verdict(lanes: Sequence[Lane], guess: str, title: str, why_not: str = "") -> str:
-    """How a guess (a rung's name and title) did; `why_not`: what keeps it from the race."""
+    """Returns a sentence on a guess (a rung's name and title). `why_not` is the reason why it did not run."""
     first = winner(lanes)
     lane = next((lane for lane in lanes if lane.rung == guess), None)
     if lane is None:
@@ -108,7 +109,7 @@ def verdict(lanes: Sequence[Lane], guess: str, title: str, why_not: str = "") ->
 
 
 def finish(lanes: Sequence[Lane]) -> str:
-    """Who came first and second, for a caption."""
+    """Returns a caption on the first, the second and the last."""
     by_time = sorted(lanes, key=lambda lane: lane.row["median_ms"])
     if len(by_time) == 1:
         return f"{by_time[0].title} ran alone: {units.time_(by_time[0].row['median_ms'])}."
@@ -125,11 +126,11 @@ def finish(lanes: Sequence[Lane]) -> str:
     )
     text = f"{first.title} is the first after {units.time_(first.row['median_ms'])}; {comparison}.{last}"
     titled = [(lane.title, lane.row) for lane in by_time]
-    return " ".join(filter(None, (text, units.waits(titled), units.comparison(titled))))
+    return " ".join(filter(None, (text, units.waits(titled), units.apart(titled))))
 
 
 def clock(ms: float) -> tuple[int, str]:
-    """A time as a whole number of the largest unit that still gives two digits: a clock that counts."""
+    """Returns a time as a whole number of the largest unit that still gives two digits, for a counting clock."""
     for unit, scale in (("ms", 1.0), ("µs", 1e3)):
         if ms * scale >= 10:
             return round(ms * scale), unit
@@ -152,8 +153,8 @@ def css() -> str:
 def html(
     lanes: Sequence[Lane], out: Sequence[Out] = (), guess: str = "", said: str = "", turn: int = 0
 ) -> str:
-    """The lanes, under them who did not start; at the finish who came first and what is `said` of a `guess`. `turn`:
-    another number runs it again."""
+    """Returns the lanes, then the rungs that did not start. At the finish it shows the first one, and the
+    sentence `said` on a `guess`. Another `turn` starts the animation again."""
     count, unit = clock(winner(lanes).row["median_ms"])
     slower = slowdown(lanes)
     pace = f"slowed {_times(slower)} times" if slower >= 1 else f"sped up {_times(1 / slower)} times"

@@ -1,4 +1,4 @@
-"""What the figures of all rungs at one shape say, in sentences with the numbers in them. Pure functions."""
+"""Sentences about the figures of all rungs at one shape, with the numbers in them. Pure functions."""
 
 from __future__ import annotations
 
@@ -21,7 +21,8 @@ LADDER = LADDERS["conv"]
 
 
 def cost(s: ConvShape) -> str:
-    """What the rungs of ours take beside input, filters and output, from nothing to the most."""
+    """Returns how much memory our rungs take beside input, filters and output: those without a workspace and the
+    one with the largest."""
     workspaces = {}
     for rung in LADDER.able("cpu", s):
         workspaces[rung.title] = rung.build(s, rung.default_tiles).nbytes(WORKSPACE)
@@ -38,7 +39,8 @@ def cost(s: ConvShape) -> str:
 
 
 def gain(rows: Mapping[str, Row]) -> str:
-    """What the first does less of, or better, than direct convolution; `rows` by rung name from one device."""
+    """Returns what the fastest does less of, or better, than direct convolution. `rows` are by rung name, from
+    one device."""
     if len(rows) < 2:
         return ""
     first = min(rows.values(), key=lambda row: row["median_ms"])
@@ -67,8 +69,8 @@ def gain(rows: Mapping[str, Row]) -> str:
 
 
 def predicted(s: ConvShape, engine: str) -> tuple[list[str], dict[str, list[str]]]:
-    """The rungs of ours that can run a shape, and for each name of a figure a cell a rung: what it executes and asks
-    of memory by its formulas."""
+    """Returns the titles of our rungs that can run a shape. With them it returns, for each figure, one cell per
+    rung: FLOPs executed and memory, by the formulas."""
     rungs = LADDER.able("cpu", s)
     costs = [rung.cost(s, rung.build(s, rung.default_tiles)) for rung in rungs]
     flops = [executed_flops(rung, s, rung.default_tiles) for rung in rungs]
@@ -82,8 +84,8 @@ def predicted(s: ConvShape, engine: str) -> tuple[list[str], dict[str, list[str]
 
 @cache
 def examples() -> list[tuple[Preset, str]]:
-    """For each family that wins somewhere the preset at which it leads the best of the others by most, by the
-    recordings made cold at the usual tile sizes."""
+    """Returns, for each family that is fastest somewhere, the preset with its largest lead over the best of the
+    other families, from the cold recordings at the default tile sizes."""
     best: dict[str, tuple[float, Preset]] = {}
     for preset in (CONV_PRESETS | CONV_LAYER_PRESETS).values():
         rows = [

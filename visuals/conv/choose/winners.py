@@ -1,4 +1,4 @@
-"""The map of winners: over two extents of a convolution the fastest rung of each cell. Pure functions."""
+"""The map of winners: the fastest rung of each cell over two extents of a convolution. Pure functions."""
 
 from __future__ import annotations
 
@@ -21,19 +21,20 @@ HINT = "Under each name: how many times as long the second took. Point at a cell
 
 @dataclass(frozen=True)
 class Axis:
-    """An extent, or several that are held equal. `same`: the padding is the filter's, so that sizes stay."""
+    """One extent, or several extents that are equal. With R, the padding changes with the filter, so that sizes
+    stay."""
 
     key: str
     title: str
     fields: tuple[str, ...]
 
     def value(self, s: ConvShape) -> int | None:
-        """Where a shape stands on the axis; None where the extents differ."""
+        """Returns the shape's value on the axis; None if the extents differ."""
         values = {getattr(s, name) for name in self.fields if not name.startswith("pad")}
         return values.pop() if len(values) == 1 else None
 
     def with_value(self, s: ConvShape, value: int) -> ConvShape:
-        """The shape moved to a value; ShapeError where it is none there."""
+        """Returns the shape with another value on this axis. Raises ShapeError if there is no such shape."""
         moved = {name: value for name in self.fields if not name.startswith("pad")}
         if self.key == "R" and _keeps_size(s):
             moved |= {"pad_h": value // 2, "pad_w": value // 2}
@@ -58,12 +59,12 @@ AXES = {
 
 
 def others(key: str) -> list[str]:
-    """The axes that can stand beside one: they share no extent with it."""
+    """Returns the axes that can be combined with one: those that share no extent with it."""
     return [other for other, axis in AXES.items() if not set(axis.fields) & set(AXES[key].fields)]
 
 
 def fixed_values(s: ConvShape, across: Axis, down: Axis) -> tuple:
-    """What two shapes of one map must agree in: all but the extents along the axes."""
+    """Returns all values that two shapes of one map have in common: all but the extents along the axes."""
     moved = (*across.fields, *down.fields)
     fixed = tuple((name, value) for name, value in asdict(s).items() if name not in moved)
     return (*fixed, _keeps_size(s)) if "R" in moved else fixed
@@ -76,7 +77,7 @@ class Cell:
 
     @property
     def lead(self) -> float | None:
-        """The second's time by the first's; None where one ran alone."""
+        """Returns the second's time divided by the first's; None if only one ran."""
         return self.rows[1]["median_ms"] / self.rows[0]["median_ms"] if len(self.rows) > 1 else None
 
     @property
@@ -99,7 +100,8 @@ class Map:
 
 
 def by_shape(rows: Iterable[Row], mode: str) -> dict[ConvShape, list[Row]]:
-    """Rows of the ladder at the usual tile sizes in one mode, on the device that comes first, the fastest first."""
+    """Returns the ladder's rows at the default tile sizes in one mode, the fastest first. Only rows of the first
+    row's device are used."""
     defaults = {rung.name: rung.default_tiles for rung in LADDER.rungs}
     found: dict[ConvShape, list[Row]] = {}
     device = ""
@@ -120,7 +122,8 @@ def _shape(params: tuple) -> ConvShape:
 def winners(
     found: Mapping[ConvShape, Sequence[Row]], around: ConvShape, across: Axis, down: Axis
 ) -> Map | None:
-    """The map through the shape `around`; where that has fewer than two lines either way, the largest there is."""
+    """Returns the map through the shape `around`. If that has fewer than two lines in one direction, returns the
+    largest map."""
     maps: dict[tuple, dict[tuple[int, int], Cell]] = {}
     for shape, rows in found.items():
         position = across.value(shape), down.value(shape)
@@ -137,8 +140,8 @@ def winners(
 def _without_isolated(
     cells: Mapping[tuple[int, int], Cell], around: ConvShape
 ) -> dict[tuple[int, int], Cell]:
-    """Cells without those that stand alone in their line or column, which is no way to compare along it; the one at
-    `around` stays."""
+    """Returns the cells without those that are alone in their line or column: nothing can be compared along it.
+    The cell at `around` stays."""
     lines = [Counter(position[n] for position in cells) for n in (0, 1)]
     return {
         position: cell
@@ -148,7 +151,7 @@ def _without_isolated(
 
 
 def is_on(winner_map: Map, s: ConvShape) -> bool:
-    """Whether a shape differs from those of the map in nothing but its axes."""
+    """Returns whether a shape differs from those of the map in nothing but its axes."""
     first = next(iter(winner_map.cells.values())).shape
     return fixed_values(s, winner_map.across, winner_map.down) == fixed_values(
         first, winner_map.across, winner_map.down
@@ -156,7 +159,7 @@ def is_on(winner_map: Map, s: ConvShape) -> bool:
 
 
 def held(winner_map: Map) -> str:
-    """What all cells of a map have in common, in words: "N=32, R=3, S=3, pad_h=1, pad_w=1"."""
+    """Returns what all cells of a map have in common: "N=32, R=3, S=3, pad_h=1, pad_w=1"."""
     first = next(iter(winner_map.cells.values())).shape
     moved = (*winner_map.across.fields, *winner_map.down.fields)
     defaults = {"u": 1, "v": 1, "dilation_h": 1, "dilation_w": 1, "mode": "cross-correlation", "groups": 1, "bias": 0,
@@ -168,13 +171,13 @@ def held(winner_map: Map) -> str:
 
 
 def counts(winner_map: Map) -> dict[str, int]:
-    """How many cells each family wins, by its key, in the order of FAMILIES."""
+    """Returns how many cells each family wins, by its key, in the order of FAMILIES."""
     won = [family(cell.rows[0]["rung"]).key for cell in winner_map.cells.values()]
     return {key: won.count(key) for key in FAMILIES if key in won}
 
 
 def told_of(winner_map: Map) -> str:
-    """A sentence on who wins how much of the map, and where it is close."""
+    """Returns sentences on how many cells each family wins, and how many are ties."""
     total, tied = len(winner_map.cells), sum(cell.tied for cell in winner_map.cells.values())
     won = ", ".join(
         f"{FAMILIES[key].title} {n}" for key, n in sorted(counts(winner_map).items(), key=lambda p: -p[1])
@@ -193,7 +196,7 @@ def told_of(winner_map: Map) -> str:
 def planned(
     around: ConvShape, across: Axis, down: Axis, spans: Mapping[str, Sequence[int]]
 ) -> list[ConvShape]:
-    """The shapes of a map to be measured; those that are no shapes (a filter that does not fit) are left out."""
+    """Returns the shapes of a map to measure. Invalid shapes (a filter that does not fit) are left out."""
     found = []
     for d in spans[down.key]:
         for a in spans[across.key]:
@@ -206,8 +209,8 @@ def planned(
 
 # -- HTML ----------------------------------------------------------------------------------------
 def html(winner_map: Map, here: ConvShape, href) -> str:
-    """A table: `across` by `down`, in each cell the winner, its lead over the second, and on hover all times. The
-    shape `here` is ringed. `href(shape)` is where a cell leads to, "" for nowhere."""
+    """Returns a table, `across` by `down`. Each cell has the winner, its lead over the second, and all times on
+    hover. The shape `here` is ringed. `href(shape)` is the link of a cell, "" for none."""
     xs, ys = winner_map.values
     first = next(
         (cell for cell in winner_map.cells.values() if cell.shape == here),

@@ -1,4 +1,4 @@
-"""What is said of the steps and cells of direct convolution: templates, filled by visuals/conv/direct/scene.py."""
+"""Captions of the steps and cells of direct convolution: templates, filled by visuals/conv/direct/scene.py."""
 
 from __future__ import annotations
 
@@ -7,8 +7,9 @@ from visuals.conv.part import Part
 
 
 def templates(s: ConvShape, part: Part) -> tuple[str, ...]:
-    """TERM, ZERO, STORE, PIXEL; {0} k, {1} p, {2} q, {3} c, {4} r, {5} s, {6} h, {7} w, {8} address, {9} pixel,
-    {10} tap, {11} product, {12} sum, {13} thread, {14} pixels inside, {15} outside, {16} {17} where the window begins."""
+    """Returns the templates TERM, ZERO, STORE, PIXEL. {0} k, {1} p, {2} q, {3} c, {4} r, {5} s, {6} h, {7} w, {8}
+    address, {9} pixel, {10} tap, {11} product, {12} sum, {13} thread, {14} pixels inside, {15} outside, {16}
+    {17} where the window begins."""
     indices = f"c = {{3}}, r = {{4}}, s = {{5}}: {_index_formula(s)}. "
     remainder = (
         f" with the {s.C - part.C:,} channels that are not shown, the [sum](output) is {{12}}"
@@ -29,7 +30,7 @@ def templates(s: ConvShape, part: Part) -> tuple[str, ...]:
 
 
 def _index_formula(s: ConvShape) -> str:
-    """The address arithmetic of conv.cuh with this shape's numbers in it."""
+    """Returns the address arithmetic of conv.cuh with the numbers of this shape."""
     r = f"({s.R - 1} − {{4}})" if s.flip else "{4}"
     t = f"({s.S - 1} − {{5}})" if s.flip else "{5}"
     return (
@@ -43,7 +44,8 @@ def _gaps(s: ConvShape) -> str:
 
 
 def pixel_templates(s: ConvShape, part: Part) -> tuple[str, ...]:
-    """{0} address in one image, {1} windows of the part that hold it, {2} threads that ask for it."""
+    """Returns the templates of a pixel. {0} address in one image, {1} windows of the part that contain it, {2}
+    threads that read it."""
     address = "Its address is {0}."
     per_filter = f", once for each of {s.K:,} filters" if s.K > 1 else ""
     scope = "" if (part.P, part.Q) == (s.P, s.Q) else " of the part shown"
@@ -57,7 +59,8 @@ def pixel_templates(s: ConvShape, part: Part) -> tuple[str, ...]:
 
 
 def tap_templates(s: ConvShape, part: Part) -> tuple[str, ...]:
-    """{0} k, {1} c, {2} r, {3} s, {4} address, {5} pixels it meets."""
+    """Returns the template of a tap. {0} k, {1} c, {2} r, {3} s, {4} address, {5} pixels that it is multiplied
+    by."""
     flip_note = (
         f" The filter is flipped: it meets row {s.R - 1} − {{2}}, column {s.S - 1} − {{3}} of each window."
         if s.flip

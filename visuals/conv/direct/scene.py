@@ -1,9 +1,10 @@
-"""Direct convolution as a scene: the window of an output pixel slides over the padded input, and each product of a
+"""Direct convolution as a scene: the window of an output pixel slides over the padded input. Each product of a
 pixel and a tap is added to one sum.
 
-The index map is the kernel's (kernels/conv/cuda/01_direct.cu and conv.cuh): tap (c, r, s) of output pixel (p, q) meets
-x[c, p*u - pad_h + r*dilation_h, q*v - pad_w + s*dilation_w], with r and s counted from the far end where the filter is
-flipped. The first pixel is told term by term, as the innermost loops turn; each other one is a step.
+The index map is the kernel's (kernels/conv/cuda/01_direct.cu and conv.cuh): tap (c, r, s) of output pixel (p, q)
+is multiplied by x[c, p*u - pad_h + r*dilation_h, q*v - pad_w + s*dilation_w]. r and s are counted from the far
+end if the filter is flipped. The first output pixel takes one step per term, in the order of the innermost loops.
+Each other one takes one step.
 """
 
 from __future__ import annotations
@@ -22,7 +23,7 @@ from visuals.scene.source import resources, source_of
 
 FILE = "conv/01_direct.cu"
 MARKS = ("channel_sum += input_pixel(", "output[(size_t)")
-TERM, ZERO, STORE, PIXEL = range(4)  # what a step does: a template of direct_words each
+TERM, ZERO, STORE, PIXEL = range(4)  # what a step does: one template of captions.py each
 MARK_INDEX = (0, 0, 1, 0)
 MAX_PIXELS, MAX_TERMS = 1_024, 5_000  # steps of one output pixel each, and all their products
 
@@ -34,7 +35,7 @@ ORDER_NOTE = (
 
 
 def part_shown(s: ConvShape, picture: np.ndarray | None = None) -> Part:
-    """im2col's part with as many filters as a reader will wait for."""
+    """Returns the part that im2col shows, with fewer filters if there would be too many steps."""
     part = part_of(s, picture, MAX_TERMS)
     pixels, terms = part.P * part.Q, part.C * s.R * s.S
     max_filters = max(1, min(MAX_PIXELS // pixels, MAX_TERMS // (pixels * terms)))
@@ -42,8 +43,8 @@ def part_shown(s: ConvShape, picture: np.ndarray | None = None) -> Part:
 
 
 def direct_scene(s: ConvShape, part: Part, x: np.ndarray, w: np.ndarray, y: np.ndarray) -> Scene:
-    """The scene of image 0. float32: x [N,C,H,W], w [K,C,R,S] (the first part.C channels and part.K filters are
-    enough), y [part.K, part.P, part.Q]: what the kernel computed for the part."""
+    """Returns the scene of image 0. float32: x [N,C,H,W], w [K,C,R,S] (the first part.C channels and part.K
+    filters are enough), y [part.K, part.P, part.Q]: the kernel's output for the part."""
     steps = Steps(s, part, x, w, y)
     kind = steps.kind
     rung = find("conv/direct")
@@ -76,8 +77,8 @@ def direct_scene(s: ConvShape, part: Part, x: np.ndarray, w: np.ndarray, y: np.n
 
 
 class Steps:
-    """The steps: by `kind`, the output `pixel` (flat in the part's [K, P, Q]) of each, and its `term`, -1 where
-    all terms of the pixel are one step."""
+    """The steps. Each has its `kind`, its output `pixel` (flat in the part's [K, P, Q]) and its `term`, -1 if all
+    terms of the pixel are one step."""
 
     def __init__(self, s: ConvShape, part: Part, x: np.ndarray, w: np.ndarray, y: np.ndarray):
         self.s, self.part = s, part
@@ -99,14 +100,16 @@ class Steps:
         self.products = (pixel[output] * taps[k]).astype(np.float32)  # [K*P*Q, terms]
 
     def _product_order(self) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-        """(step, pixel, term) of every product, in order: the first pixel's a step each."""
+        """Returns (step, pixel, term) of every product, in order. Each product of the first pixel has its own
+        step."""
         whole_pixels = np.flatnonzero(self.kind == PIXEL)
         step = np.concatenate([np.arange(self.terms), np.repeat(whole_pixels, self.terms)])
         pixel = np.repeat(np.arange(len(whole_pixels) + 1), self.terms)
         return step, pixel, np.tile(np.arange(self.terms), len(whole_pixels) + 1)
 
     def partial(self) -> np.ndarray:
-        """float32[terms]: the first pixel's sum after each term, added as the kernel adds: a sum for each channel."""
+        """Returns float32[terms]: the sum of the first pixel after each term. It is added in the kernel's order,
+        with one sum per channel."""
         by_channel = self.products[0].reshape(self.part.C, -1)  # [C, R*S]
         within = np.cumsum(by_channel, axis=1)
         before = np.cumsum(np.append(np.float32(0), within[:-1, -1]))
@@ -126,7 +129,8 @@ class Steps:
         )
 
     def loops(self) -> np.ndarray:
-        """int64[steps, 7]: n, k, p, q, c, r, s; after the last turn of a loop where all turns are one step."""
+        """Returns int64[steps, 7]: n, k, p, q, c, r, s. If all iterations of a loop are one step, the values are
+        those of the last iteration."""
         s, part = self.s, self.part
         k, output = np.divmod(self.pixel, part.P * part.Q)
         last = np.where(self.term < 0, self.terms - 1, self.term)
@@ -148,7 +152,7 @@ class Steps:
         )
 
     def args(self) -> np.ndarray:
-        """float64[steps, n]: what direct_words fills in."""
+        """Returns float64[steps, n]: the numbers that fill the caption templates."""
         s, part = self.s, self.part
         _, k, p, q, c, r, t = self.loops().T
         down, right = (s.R - 1 - r, s.S - 1 - t) if s.flip else (r, t)
@@ -185,7 +189,8 @@ def tensors(s: ConvShape, part: Part, x: np.ndarray, w: np.ndarray) -> tuple[Ten
 
 
 def _note(plane: tuple, rows: tuple[int, int, int], cols: tuple[int, int, int]) -> str:
-    """The size of a tensor and which part of it is shown; plane is (what, of, first, count), the others as its end."""
+    """Returns the size of a tensor and which part of it is visible. `plane` is (name, of, first, count); `rows`
+    and `cols` are its last three items."""
     name, planes, *_ = plane
     axes = [plane[1:], rows, cols] if planes > 1 else [rows, cols]
     if all(count == total for total, _, count in axes):
@@ -202,9 +207,9 @@ def _taps_note(s: ConvShape, part: Part) -> str:
     return f"filters 0–{part.K - 1}, channels 0–{part.C - 1} of {size}"
 
 
-# -- what a cell tells -----------------------------------------------------------------------------
+# -- annotations of cells --------------------------------------------------------------------------
 def output_sum(s: ConvShape, part: Part, index: np.ndarray) -> Sum:
-    """y as the sum over its receptive field: the terms whose pixel lies in the input."""
+    """Returns y as the sum over its receptive field: the terms whose pixel lies in the input."""
     terms = len(index)
     inside = (index >= 0).T  # [P*Q, terms]
     output, term = np.nonzero(inside)
@@ -215,7 +220,7 @@ def output_sum(s: ConvShape, part: Part, index: np.ndarray) -> Sum:
 
 
 def annotations(s: ConvShape, part: Part, index: np.ndarray) -> tuple[Told, ...]:
-    """Of a pixel, how many threads read it; of a tap, the pixels that it meets."""
+    """Returns, for each pixel, how many threads read it; for each tap, the pixels that it is multiplied by."""
     terms = len(index)
     cells = part.C * part.H * part.W
     term, output = np.nonzero(index >= 0)
@@ -244,7 +249,7 @@ def annotations(s: ConvShape, part: Part, index: np.ndarray) -> tuple[Told, ...]
 
 
 def _padded_lists(key: np.ndarray, value: np.ndarray, keys: int) -> np.ndarray:
-    """int64[keys, n]: the values that go with each key, filled up with -1."""
+    """Returns int64[keys, n]: the values that belong to each key, padded with -1."""
     count = np.bincount(key, minlength=keys)
     out = np.full((keys, max(1, int(count.max(initial=0)))), -1)
     order = np.argsort(key, kind="stable")

@@ -1,4 +1,4 @@
-"""What the figures of direct convolution say, in sentences with the numbers in them. Pure functions."""
+"""Sentences about the figures of direct convolution, with the numbers in them. Pure functions."""
 
 from __future__ import annotations
 
@@ -17,10 +17,11 @@ DIRECT, TILED = "conv/direct", "conv/direct-tiled"
 
 
 def values_read(s: ConvShape) -> int:
-    """Pixels and taps that the threads of conv/direct read, each as often as it is read; padding is not."""
+    """Returns the number of values that the threads of conv/direct read, pixels and taps, each counted as often
+    as it is read. Padding is not counted."""
 
     def inside(size: int, out: int, taps: int, stride: int, pad: int, dilation: int) -> int:
-        """Pairs of an output and a tap along an axis that meet within the input."""
+        """Returns the number of pairs of an output and a tap along an axis whose pixel lies within the input."""
         indices = (p * stride - pad + r * dilation for p in range(out) for r in range(taps))
         return sum(0 <= i < size for i in indices)
 
@@ -30,7 +31,8 @@ def values_read(s: ConvShape) -> int:
 
 
 def values_tiled(s: ConvShape) -> int:
-    """Pixels (padding too) and taps that the blocks of conv/direct-tiled bring into shared memory."""
+    """Returns the number of pixels (padding included) and taps that the blocks of conv/direct-tiled load into
+    shared memory."""
     tiles = find(TILED).default_tiles
     launch = find(TILED).build(s, tiles).steps[0]
     side, filters = tiles["TILE"], filter_threads(s, tiles) * tiles["TK"]
@@ -40,7 +42,7 @@ def values_tiled(s: ConvShape) -> int:
 
 
 def cost(s: ConvShape) -> str:
-    """What the threads ask of memory, against what there is; and what a block asks that shares."""
+    """Returns how many bytes the threads read, how many bytes exist, and how many a tiled block reads."""
     read_bytes, stored_bytes = 4 * values_read(s), 4 * (s.elements["x"] + s.elements["w"])
     rule = next(iter(find(TILED).rules(s, find(TILED).default_tiles)), "")
     tiled = (
@@ -55,8 +57,8 @@ def cost(s: ConvShape) -> str:
 
 
 def gain(rows: Mapping[str, Row]) -> str:
-    """What sharing buys, and how far it is from the library, `rows` by rung name from one device; "" where there is
-    nothing to compare."""
+    """Returns how much tiling gains, and how far it is from the library. `rows` are by rung name, from one
+    device. Returns "" if there is nothing to compare."""
     sentences = []
     if DIRECT in rows and TILED in rows:
         sentences.append(_against(rows[TILED], rows[DIRECT]))
@@ -88,7 +90,8 @@ def _against(tiled: Row, direct: Row) -> str:
 
 @cache
 def examples() -> list[tuple[Preset, str]]:
-    """The presets at which the tiled kernel wins most and least over the plain one, by the recordings made cold."""
+    """Returns the presets at which the tiled kernel gains most and least over the plain one, from the cold
+    recordings."""
 
     def speedup(s: ConvShape) -> float | None:
         rows = recorded_at(s, (DIRECT, TILED))

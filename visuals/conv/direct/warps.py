@@ -1,5 +1,5 @@
-"""Direct convolution as its warps run it: the same tensors, one memory request of a warp a step, as the emulator saw
-block 0 execute them."""
+"""Direct convolution in the order of its warps: the same tensors, one memory request of a warp per step, as the
+emulator executed block 0."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from visuals.scene.scene import Scene
 from visuals.scene.source import margin
 
 NOTE = f"Block 0 as the emulator executed it, one memory request of one warp a step. {ORDER_NOTE}"
-MAX_REQUESTS = 4_096  # of block 0: more steps than anyone will watch
+MAX_REQUESTS = 4_096  # of block 0: more steps are too many to watch
 PIXELS, ONE_PIXEL, TAP, TAPS, STORE, OTHER_BLOCKS = range(6)
 TEMPLATES = (
     "Warp {0}: {1} of its {11} lanes ask for a [pixel](input) each, x[{4}, {5}, {6}] to x[{7}, {8}, {9}], {10} different ones: "
@@ -32,14 +32,14 @@ TEMPLATES = (
 
 
 def max_requests(s: ConvShape) -> int:
-    """At most so many requests come from block 0."""
+    """Returns an upper limit of the number of requests of block 0."""
     rung = find("conv/direct")
     threads = min(s.K * s.PQ, rung.default_tiles["BLOCK"])
     return -(-threads // 32) * (2 * s.CRS + 1)
 
 
 def why_not(s: ConvShape, part: Part) -> str:
-    """Why the warps' order cannot be shown at a shape; "" where it can."""
+    """Returns why the order of the warps cannot be shown for a shape; "" if it can."""
     if s.N > 1 or (s.C, s.K, s.P, s.Q) != (part.C, part.K, part.P, part.Q):
         return "The order of the warps is shown for shapes that stand on the stage whole; this one is shown in part."
     if max_requests(s) > MAX_REQUESTS:
@@ -49,7 +49,7 @@ def why_not(s: ConvShape, part: Part) -> str:
 
 @dataclasses.dataclass(frozen=True)
 class Request:
-    """One request: of which tensor, by which lanes of which warp, for which elements, one a lane."""
+    """One memory request: its tensor, the warp, the mask of active lanes, and one element per lane."""
 
     name: str
     warp: int
@@ -76,7 +76,7 @@ class Request:
 
 
 def requests_of(trace: BlockTrace) -> list[Request]:
-    """Every request of the block, in the order of the trace."""
+    """Returns every request of the block, in the order of the trace."""
     requests, traced = [], trace.requests
     for n in range(len(traced)):
         mask, byte, width = int(traced.mask[n]) & 0xFFFFFFFF, traced.byte[n], int(traced.width[n])
@@ -90,8 +90,8 @@ def requests_of(trace: BlockTrace) -> list[Request]:
 
 
 def in_warp_order(scene: Scene, s: ConvShape, trace: BlockTrace, counters: Counters, blocks: int) -> Scene:
-    """`scene` (the whole of a small convolution) with its steps in the order of `trace`, block 0 of `blocks` of the
-    launch; `counters` of that launch go to the margin of its source."""
+    """Returns `scene` (the whole of a small convolution) with its steps in the order of `trace`, block 0 of
+    `blocks` of the launch. `counters` of that launch go to the margin of its source."""
     requests = requests_of(trace)
     extra_steps = int(blocks > 1)
     steps = len(requests) + extra_steps
@@ -131,14 +131,14 @@ def in_warp_order(scene: Scene, s: ConvShape, trace: BlockTrace, counters: Count
 
 
 def _reads(name: str, requests: list[Request], extra_steps: int) -> Read:
-    """What each step asks of a tensor."""
+    """Returns the cells of a tensor that each step reads."""
     cells = [np.unique(request.element) if request.name == name else np.zeros(0, int) for request in requests]
     count = np.array([0, *map(len, cells), *[0] * extra_steps])
     return Read(name, np.cumsum(count), np.concatenate(cells))
 
 
 def _readings(requests: list[Request], extra_steps: int) -> tuple[Reading, ...]:
-    """Sectors and requests of block 0 so far; nothing more once it is done."""
+    """Returns sectors and requests of block 0 so far. They stay constant after the block is done."""
 
     def so_far(values) -> np.ndarray:
         return np.cumsum([*values, *[0] * extra_steps])

@@ -1,8 +1,8 @@
-"""What the steps of conv/fft hold on their way from one image and one filter to a map of the output.
+"""The arrays of the steps of conv/fft, from one image and one filter to a map of the output.
 
-The arrays are those of the rung's own steps (kernels/conv/fft_cpu.py, argument for argument what the CUDA kernels and
-cuFFT are given), so the stage, the pictures and the tests show what is run. Maps repeat on a page (channel c is plane
-c mod 3): equal ones are transformed once and counted `times` in the product.
+The functions are those of the rung's own steps (kernels/conv/fft_cpu.py, with the same arguments as the CUDA
+kernels and cuFFT). The stage, the pictures and the tests therefore show what runs. Maps repeat on a page (channel
+c is plane c mod 3): equal ones are transformed once and counted `times` in the product.
 """
 
 from __future__ import annotations
@@ -20,9 +20,9 @@ PAD, TOO_SMALL = "pad", "too small"
 
 
 def cut_of(s: ConvShape, tile: int, padding: str = PAD) -> np.void:
-    """How the padded input is cut into transforms of `tile` rows and columns (0: whole). TOO_SMALL: as one would who
-    forgets that a transform is a circle: whole, as large as the dense output alone (with the padding that keeps the
-    size: as large as the map); in parts, each begun where the last one ends, without overlap."""
+    """Returns how the padded input is cut into transforms of `tile` rows and columns (0: whole). TOO_SMALL is the
+    mistake of ignoring that a transform wraps around. Whole, it is only as large as the dense output (as large
+    as the map, if padding preserves the size). In tiles, each begins where the last one ends, without overlap."""
     padded = fft.cut(s, {"FFT_TILE": tile})
     if padding == PAD:
         return padded
@@ -38,9 +38,9 @@ def cut_of(s: ConvShape, tile: int, padding: str = PAD) -> np.void:
 
 @dataclass(frozen=True)
 class Arrays:
-    """Everything of one image and one filter, as the steps of conv/fft hold it: float32, spectra complex64."""
+    """All arrays of one image and one filter, as in the steps of conv/fft: float32, spectra complex64."""
 
-    shape: ConvShape  # N = K = 1, C as many maps as differ; no bias, no ReLU: those come after
+    shape: ConvShape  # N = K = 1, C the number of different maps; no bias, no ReLU: they come later
     cut: np.void
     times: np.ndarray  # how often each map counts in the product
     x: np.ndarray  # [C, H, W]
@@ -63,24 +63,24 @@ class Arrays:
 
     @property
     def tiles(self) -> tuple[int, int]:
-        """Transforms down and across an image."""
+        """Returns the number of transforms down and across an image."""
         return int(self.cut["down"]), int(self.cut["across"])
 
     @property
     def max_output(self) -> float:
-        """What no pixel of the output can exceed: a transform rounds as much as that asks for, all over."""
+        """Returns an upper limit of every output pixel. The rounding of a whole transform is relative to it."""
         largest, sums = np.abs(self.x).max(axis=(1, 2)), np.abs(self.w).sum(axis=(1, 2))
         return float((self.times * largest * sums).sum())
 
     @property
     def max_product(self) -> float:
-        """The same of a product of spectra."""
+        """Returns the same limit for a product of spectra."""
         X, W = (np.abs(a).max(axis=(-2, -1)) for a in (self.X, self.W))
         return float((self.times * X * W).sum(axis=-1).max())
 
     @cached_property
     def wrapped(self) -> np.ndarray:
-        """bool [rows, columns]: pixels of a transform whose window runs over its end."""
+        """Returns bool [rows, columns]: pixels of a transform whose window extends over its end."""
         s = self.shape
         over_h = np.arange(self.rows) + s.span_h > self.rows
         over_w = np.arange(self.columns) + s.span_w > self.columns
@@ -88,7 +88,8 @@ class Arrays:
 
     @cached_property
     def wrapped_output(self) -> np.ndarray:
-        """bool [P, Q]: output pixels picked from such places; none where there is room."""
+        """Returns bool [P, Q]: output pixels that are taken from such positions; none if the padding is large
+        enough."""
         s = self.shape
         h, w = np.arange(s.P) * s.u % self.cut["step_h"], np.arange(s.Q) * s.v % self.cut["step_w"]
         return self.wrapped[h[:, None], w]
@@ -97,8 +98,9 @@ class Arrays:
 def arrays_of(
     s: ConvShape, x: np.ndarray, w: np.ndarray, tile: int, padding: str = PAD, times: np.ndarray | None = None
 ) -> Arrays:
-    """The arrays of x [C, H, W] and w [C, R, S], maps that differ, each counted `times` (once where not said). Of `s`
-    the extents of a map and of a filter are taken. ValueError where a filter does not fit into a transform."""
+    """Returns the arrays of x [C, H, W] and w [C, R, S]. Their maps are all different, each counted `times`
+    (default 1). Of `s`, only the extents of a map and of a filter are used. ValueError if a filter does not
+    fit a transform."""
     maps = len(x)
     s = replace(s, N=1, C=maps, K=1, groups=1, bias=0, relu=0)
     times = np.ones(maps, np.float32) if times is None else np.asarray(times, np.float32)
@@ -143,12 +145,12 @@ def arrays_of(
     )
 
 
-ROUNDING = 1e-6  # of the largest number: below that a difference says nothing
+ROUNDING = 1e-6  # of the largest number: a smaller difference is rounding
 
 
 def snap_to_integers(values: np.ndarray, largest: float) -> np.ndarray:
-    """The same numbers, whole ones where nothing but the rounding of float32 among numbers up to `largest` keeps
-    them from that; of complex ones each part by itself."""
+    """Returns the numbers with each one replaced by the nearest integer if they differ by no more than the
+    rounding of float32 among numbers up to `largest`. Real and imaginary parts are handled separately."""
     if np.iscomplexobj(values):
         return snap_to_integers(values.real, largest) + 1j * snap_to_integers(values.imag, largest)
     nearest = np.rint(values) + 0.0

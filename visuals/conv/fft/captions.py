@@ -1,5 +1,4 @@
-"""What is said of each step of the FFT scene, and of each cell of its spectra. A complex number stands as the
-kernel holds it: (real, imaginary)."""
+"""Captions of the steps of the FFT scene. A complex number is written as the kernel stores it: (real, imaginary)."""
 
 from __future__ import annotations
 
@@ -57,7 +56,7 @@ def templates(a: Arrays, shape: ConvShape) -> tuple[str, ...]:
 
 
 def _zeros(a: Arrays) -> str:
-    """What is put round the picture, or what is left out of it."""
+    """Returns the end of a caption: which zeros surround the picture, or that the array is too small."""
     s = a.shape
     if a.wrapped_output.any():
         return ", which is too small: what slides out on one side will come in on the other."
@@ -81,6 +80,6 @@ def _column(spectrum: str, first: str) -> str:
 
 
 def table(args: list[tuple]) -> np.ndarray:
-    """float64[steps, n]: the numbers of each step, filled up with zeros."""
+    """Returns float64[steps, n]: the numbers of each step, padded with zeros."""
     width = max(map(len, args))
     return np.array([(*row, *[0] * (width - len(row))) for row in args], float)

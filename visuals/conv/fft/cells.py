@@ -1,4 +1,4 @@
-"""What the FFT scene says of each cell: from which elements it was computed."""
+"""Annotations of the cells of the FFT scene: from which elements each was computed."""
 
 from __future__ import annotations
 
@@ -21,7 +21,8 @@ def annotations(steps: Steps, shape: ConvShape) -> tuple[Told, ...]:
 
 
 def _spectrum(name: str, values: np.ndarray, a: Arrays) -> Told:
-    """[maps, rows, frequencies]: both parts, and of which wave it says how much there is."""
+    """Returns the annotation of a spectrum [maps, rows, frequencies]: both parts, and the wave whose amount it
+    is."""
     rows, columns = values.shape[1:]
     down = np.minimum(np.arange(rows), a.rows - np.arange(rows))[:, None]
     args = np.stack(np.broadcast_arrays(values.real, values.imag, down, np.arange(columns)), axis=-1)
@@ -34,7 +35,8 @@ def _spectrum(name: str, values: np.ndarray, a: Arrays) -> Told:
 
 
 def _product(steps: Steps, shape: ConvShape) -> Told:
-    """[rows, frequencies]: the sum over the channels with its numbers, and the cells it is made of."""
+    """Returns the annotation of a product [rows, frequencies]: the sum over the channels with its numbers, and
+    its source cells."""
     x, w, y, maps = steps.X, steps.W, steps.Y, steps.part.maps
     remainder = snap_to_integers(y - (x * w.conj()).sum(axis=0), steps.a.max_product)
     numbers = [n for c in range(maps) for n in (x[c], w[c])] + [remainder, y]
@@ -49,7 +51,7 @@ def _product(steps: Steps, shape: ConvShape) -> Told:
 
 
 def _dense(steps: Steps) -> Told:
-    """[rows, columns]: what becomes of each pixel."""
+    """Returns the annotation of the transformed back array [rows, columns]: whether each pixel becomes an output."""
     a, p, (h, w) = steps.a, steps.part, steps.picked_positions
     is_picked = np.zeros((p.rows, p.columns), bool)
     is_picked[(h - p.row)[:, None], w - p.column] = True
@@ -66,7 +68,8 @@ def _dense(steps: Steps) -> Told:
 
 
 def _output(steps: Steps) -> Told:
-    """[P, Q shown]: where it was picked, and where that was wrong what it is to be."""
+    """Returns the annotation of the output [P, Q visible]: where each pixel was taken from and, if that was
+    wrong, its correct value."""
     a, p = steps.a, steps.part
     rows, columns = np.meshgrid(*steps.picked_positions, indexing="ij")
     index = steps.p[:, None], steps.q

@@ -1,5 +1,5 @@
-"""FFT against sliding as the filter grows: FLOPs by formula, times where there are recordings. And what whole images
-cost beside parts of them. Pure functions."""
+"""FFT compared with sliding windows as the filter grows: FLOPs by formula, times if there are recordings. Also
+the cost of whole images compared with tiles. Pure functions."""
 
 from __future__ import annotations
 
@@ -32,8 +32,8 @@ Points = Sequence[tuple[int, Row]]  # (R, row)
 
 
 def with_taps(s: ConvShape, taps: int) -> ConvShape:
-    """The same with filters of taps x taps and so much more (or less) padding that the output keeps its size, or grows
-    by one where it cannot; where there is no padding left to take, it grows."""
+    """Returns the shape with filters of taps x taps and the padding changed so that the output keeps its size.
+    The output grows by one if that is not possible. It grows if no padding is left to remove."""
     growth = ((s.dilation_h, taps - s.R), (s.dilation_w, taps - s.S))
     pads = [
         max(0, pad - (-dilation * extra // 2)) for pad, (dilation, extra) in zip(s.pad, growth, strict=True)
@@ -43,7 +43,7 @@ def with_taps(s: ConvShape, taps: int) -> ConvShape:
 
 @dataclass(frozen=True)
 class Flops:
-    """What is executed at one size of filter; None where a rule keeps the FFT from it."""
+    """FLOPs at one filter size; None if a rule forbids the FFT."""
 
     taps: int
     direct: int
@@ -56,7 +56,7 @@ class Flops:
 
 
 def flops(s: ConvShape, tiles: Tiles) -> Flops:
-    """FLOPs at one shape: direct 2*N*K*C*P*Q*R*S, those of the FFT as conv_fft.executed_flops has them."""
+    """Returns the FLOPs at one shape: direct 2*N*K*C*P*Q*R*S, those of the FFT as in conv_fft.executed_flops."""
     if any(RUNG.rules(s, tiles)):
         return Flops(s.R, s.flops, None, None)
     cut = fft.cut(s, tiles)
@@ -74,12 +74,13 @@ def flops(s: ConvShape, tiles: Tiles) -> Flops:
 
 
 def curve(s: ConvShape, tiles: Tiles) -> list[Flops]:
-    """Over square filters of 1 to 31 taps a side."""
+    """Returns the FLOPs of square filters of 1 to 31 taps a side."""
     return [flops(with_taps(s, taps), tiles) for taps in TAPS]
 
 
 def crossing(counts: Sequence[Flops]) -> int | None:
-    """From which R on the FFT executes fewer FLOPs than direct as far as it can run; None where it does not."""
+    """Returns the R from which on the FFT executes fewer FLOPs than direct, as far as it can run; None if there
+    is none."""
     supported = [f for f in counts if f.fft is not None]
     found = None
     for f in reversed(supported):
@@ -90,7 +91,7 @@ def crossing(counts: Sequence[Flops]) -> int | None:
 
 
 def words(s: ConvShape, counts: Sequence[Flops]) -> str:
-    """Where the curves cross, and what that says at the page's shape."""
+    """Returns where the curves cross, and the ratio at the page's shape."""
     supported = [f for f in counts if f.fft is not None]
     if not supported:
         return f"The FFT cannot run this shape: {next(iter(RUNG.rules(s, RUNG.default_tiles)), '')}."
@@ -113,8 +114,8 @@ def words(s: ConvShape, counts: Sequence[Flops]) -> str:
 def recorded(
     ladder: Ladder, s: ConvShape, tiles_of: Callable[[Rung], Tiles], timing: str
 ) -> list[tuple[str, Points]]:
-    """(title, points by R) of each rung that was recorded at two sizes of filter or more, the rest as on the page; of
-    the FFT a line for each FFT_TILE."""
+    """Returns (title, points by R) of each rung that was recorded at two filter sizes or more, with the rest of
+    the shape as on the page. The FFT has a line for each FFT_TILE."""
     found = []
     for rung in ladder.rungs:
         lines = {"": dict(tiles_of(rung))}
@@ -131,8 +132,8 @@ def recorded(
 
 
 def fastest(times: Sequence[tuple[str, Points]]) -> str:
-    """Which line is the lowest from where to where, with those whose spread overlaps its own; "" where there are
-    none."""
+    """Returns which line is the lowest in which range of R, with those whose spread overlaps its own; "" if there
+    are no lines."""
     by_taps: dict[int, list[tuple[str, Row]]] = {}
     for title, points in times:
         for taps, row in points:
@@ -152,8 +153,8 @@ def fastest(times: Sequence[tuple[str, Points]]) -> str:
 def chart(
     s: ConvShape, counts: Sequence[Flops], times: Sequence[tuple[str, Points]], tokens: Tokens
 ) -> Figure:
-    """FLOPs over R, the FFT's split into transforms and products; under them the times, where there are any; a line
-    through both at the page's R."""
+    """Returns FLOPs over R, with the FFT's split into transforms and products. Times are below, if there are any.
+    A line through both marks the page's R."""
     from plotly.subplots import make_subplots
 
     figure = make_subplots(2 if times else 1, 1, shared_xaxes=True, vertical_spacing=0.08)
@@ -220,12 +221,12 @@ def _axis(tokens: Tokens) -> dict:
             "tickfont": {"size": 12, "color": tokens["dim"]}, "title_font": {"size": 12, "color": tokens["dim"]}}  # fmt: skip
 
 
-# -- whole images or parts of them -----------------------------------------------------------------
+# -- whole images or tiles -------------------------------------------------------------------------
 def tilings(
     s: ConvShape, spectra: int, rows: Mapping[int, Row], kind: str = "measured"
 ) -> dict[str, dict[str, str]]:
-    """By FFT_TILE in words, what it costs in figures; `rows` are those of a `kind`, measured or recorded, by FFT_TILE.
-    One that a rule forbids has that rule alone."""
+    """Returns the cost of each FFT_TILE in figures, by its name. `rows` are those of a `kind`, measured or
+    recorded, by FFT_TILE. A tile that a rule forbids has only that rule."""
     found = {}
     for tile in RUNG.tiles["FFT_TILE"]:
         name, tiles = tile_words(tile), {"FFT_TILE": tile, "SPECTRA": spectra}

@@ -1,4 +1,4 @@
-"""The arrays of conv/fft as pictures, and the right output beside one that wrapped. Pure functions."""
+"""The arrays of conv/fft as pictures, and the correct output beside one that wrapped. Pure functions."""
 
 from __future__ import annotations
 
@@ -7,15 +7,15 @@ import numpy as np
 from visuals.conv.fft.arrays import Arrays
 from visuals.conv.fft.steps import part_of
 
-MAX_PX = 256  # rows and columns of a picture: a page enlarges and shrinks them
-TOLERANCE = 1e-5  # of what no output can exceed: a pixel farther off is wrong, not rounded
+MAX_PX = 256  # rows and columns of a picture: a page scales it
+TOLERANCE = 1e-5  # of the largest possible output: a pixel with a larger error is wrong, not rounded
 
 Picture = tuple[np.ndarray, str, str]  # values, role, caption
 
 
 def whole_spectrum(half: np.ndarray, columns: int) -> np.ndarray:
-    """complex [rows, columns] of its stored half [rows, columns // 2 + 1]: frequency (-u, -v) of real numbers is
-    the conjugate of (u, v). Frequency (0, 0) in the middle."""
+    """Returns complex [rows, columns] from its stored half [rows, columns // 2 + 1]. For real numbers, frequency
+    (-u, -v) is the conjugate of (u, v). Frequency (0, 0) is in the middle."""
     rows = len(half)
     full = np.empty((rows, columns), half.dtype)
     full[:, : half.shape[1]] = half
@@ -25,12 +25,12 @@ def whole_spectrum(half: np.ndarray, columns: int) -> np.ndarray:
 
 
 def logarithm(half: np.ndarray, columns: int) -> np.ndarray:
-    """float64 [rows, columns]: log(1 + |.|) of the whole spectrum."""
+    """Returns float64 [rows, columns]: log(1 + |.|) of the whole spectrum."""
     return np.log1p(np.abs(whole_spectrum(half, columns)).astype(np.float64))
 
 
 def way(a: Arrays, picture: str, name: str, channels: int) -> list[Picture]:
-    """(values, role, caption) of every array of one transform: the one that the stage shows."""
+    """Returns (values, role, caption) of every array of one transform: the one on the stage."""
     part, size = part_of(a), f"{a.rows} × {a.columns}"
     position = "" if a.tiles == (1, 1) else f", transform {part.down}, {part.across}"
     first = ", first channel" if channels > 1 else ""
@@ -55,7 +55,7 @@ def way(a: Arrays, picture: str, name: str, channels: int) -> list[Picture]:
 
 
 def smaller(values: np.ndarray) -> np.ndarray:
-    """The mean over squares of pixels, so that neither side has more than MOST_PX."""
+    """Returns the mean over squares of pixels, so that neither side has more than MAX_PX."""
     factor = -(-max(values.shape) // MAX_PX)
     if factor == 1:
         return values
@@ -66,12 +66,12 @@ def smaller(values: np.ndarray) -> np.ndarray:
 
 # -- wrap-around -------------------------------------------------------------------------------------
 def wrong(small: Arrays, expected: np.ndarray) -> np.ndarray:
-    """bool [P, Q]: pixels that are farther from the right ones than rounding takes them."""
+    """Returns bool [P, Q]: pixels that differ from the correct ones by more than rounding."""
     return np.abs(small.y - expected) > TOLERANCE * small.max_output
 
 
 def wrapped(large: Arrays, small: Arrays, expected: np.ndarray) -> list[Picture]:
-    """The output with room, without it, and where they differ."""
+    """Returns the correct output, the output of too small a transform, and their differences."""
     sizes = [f"transforms of {a.rows} × {a.columns}" for a in (large, small)]
     if small.tiles != (1, 1):
         sizes = [
@@ -86,7 +86,7 @@ def wrapped(large: Arrays, small: Arrays, expected: np.ndarray) -> list[Picture]
 
 
 def words(large: Arrays, small: Arrays, expected: np.ndarray) -> str:
-    """How many pixels are wrong, and why."""
+    """Returns how many pixels are wrong, and why."""
     s, at_risk = small.shape, int(small.wrapped_output.sum())
     if (s.span_h, s.span_w) == (1, 1):
         return "A filter of one tap looks at no neighbour: there is nothing that could wrap."

@@ -1,8 +1,8 @@
 """conv/fft as a scene: pad, transform, multiply, transform back, pick, in one transform of one image.
 
-Every number is one of `fft_arrays.arrays_of`, but for two things. Between its two passes a cell of a spectrum holds
-what the transform of the rows alone gives. And where a whole number is as near as float32 rounds, it stands there. A
-cell of a spectrum shows the magnitude; what it is made of is told with both parts.
+Every number is one of `arrays.arrays_of`, with two exceptions. Between its two passes a cell of a spectrum has
+the transform of the rows alone. A number that differs from a whole number only by float32 rounding is replaced by
+it. A cell of a spectrum shows the magnitude; its annotation has both parts.
 """
 
 from __future__ import annotations
@@ -30,7 +30,8 @@ ORDER_NOTE = (
 
 # -- the scene -----------------------------------------------------------------------------------
 def fft_scene(a: Arrays, shape: ConvShape, padding: str, expected: np.ndarray) -> Scene:
-    """The scene of one transform. `of` is the shape on the page; `right` float [P, Q] what the output is to be."""
+    """Returns the scene of one transform. `shape` is the shape on the page; `expected` float [P, Q] is the
+    correct output."""
     steps = Steps(a, part_of(a), expected, padding)
     return Scene(
         key=f"fft {a.cut} {steps.part} {padding} " + ",".join(f"{k}={v}" for k, v in shape.params().items()),
@@ -106,7 +107,7 @@ def _groups(steps: Steps) -> tuple[Group, ...]:
 
 
 def _readings(steps: Steps) -> tuple[Reading, ...]:
-    """What the steps have written and multiplied so far, in the part shown."""
+    """Returns the numbers of values written and multiplied so far, in the visible part."""
     floats, macs = np.cumsum(np.array(steps.counts), axis=0).T
     wrong = [
         args[4] if kind == captions.PICK_WRONG else 0
@@ -122,11 +123,11 @@ def _readings(steps: Steps) -> tuple[Reading, ...]:
 
 
 # -- the kernels ---------------------------------------------------------------------------------
-MARKS = {  # the line lit at a step, by what writes it
+MARKS = {  # text of the line that is highlighted at a step, by step of the program
     "fft_pad_input": "padded[element] = value;", "fft_pad_filter": "padded[element] = value;",
     "fft_multiply": "sum[i][j].x += x[i].x * w[j].x;", "fft_pick": "sum /= ",
 }  # fmt: skip
-STEP_NAME = {  # what of the program a kind of step shows
+STEP_NAME = {  # step of the program, by kind of step
     captions.PAD_INPUT: "fft_pad_input", captions.PAD_FILTER: "fft_pad_filter", captions.ROW_INPUT: "cufft_input",
     captions.ROW_INPUT_EMPTY: "cufft_input", captions.COLUMN_INPUT: "cufft_input", captions.ROW_FILTER: "cufft_filter",
     captions.ROW_FILTER_EMPTY: "cufft_filter", captions.COLUMN_FILTER: "cufft_filter", captions.MULTIPLY: "fft_multiply",
@@ -135,8 +136,8 @@ STEP_NAME = {  # what of the program a kind of step shows
 
 
 def source(kinds: tuple[int, ...]) -> Source:
-    """The rung's launches one after the other, each kernel word for word without its opening comment, a call of
-    cuFFT as a line of comment."""
+    """Returns the rung's launches one after the other, each kernel without its opening comment. A call of cuFFT
+    is one comment line."""
     text, highlighted = listing()
     return Source(
         "conv/fft, step after step", text, np.array([highlighted[STEP_NAME[kind]] for kind in kinds])
@@ -145,8 +146,8 @@ def source(kinds: tuple[int, ...]) -> Source:
 
 @cache
 def listing() -> tuple[str, dict[str, int]]:
-    """That text, and the line of it that is lit for each step of the program. ValueError where a mark stands
-    nowhere."""
+    """Returns that text, and its highlighted line for each step of the program. ValueError if a mark is in no
+    line."""
     rung = find("conv/fft")
     program = rung.build(ConvShape(1, 1, 8, 8, 1, 3, 3), rung.default_tiles)
     lines: list[str] = []

@@ -1,4 +1,4 @@
-"""The steps of the FFT scene: which part is shown, and what each kernel writes."""
+"""The steps of the FFT scene: the visible part, and the writes of each kernel."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from visuals.conv.fft import captions
 from visuals.conv.fft.arrays import Arrays, snap_to_integers
 from visuals.scene.parts import Read, Write
 
-MAX_CELLS = 1_024  # of a padded array with all its maps: beyond that a part of it is shown
+MAX_CELLS = 1_024  # of a padded array with all its maps: of a larger one a part is shown
 
 
 PART_SIDE, PART_MAPS = 16, 2  # rows and columns of that part, and maps
@@ -18,7 +18,7 @@ PART_SIDE, PART_MAPS = 16, 2  # rows and columns of that part, and maps
 
 @dataclass(frozen=True)
 class Part:
-    """What of the arrays is on the stage: transform (down, across), of its padded arrays `rows` x `columns` from
+    """The visible part of the arrays: transform (down, across), of its padded arrays `rows` x `columns` from
     (row, column) on, of its spectra as many from frequency 0 on."""
 
     down: int
@@ -31,14 +31,14 @@ class Part:
 
     @property
     def block(self) -> tuple:
-        """Where it lies in the padded arrays of all transforms."""
+        """Returns its index into the padded arrays of all transforms."""
         rows, columns = slice(self.row, self.row + self.rows), slice(self.column, self.column + self.columns)
         return self.down, self.across, ..., rows, columns
 
 
 def part_of(a: Arrays) -> Part:
-    """All of a transform where it is small enough, else a block of it; the one in which the input varies most, of
-    those that some output is picked from."""
+    """Returns all of a transform if it is small enough. Otherwise returns the block in which the input varies
+    most, of those from which an output is taken."""
     is_whole = len(a.x) * a.rows * a.columns <= MAX_CELLS
     rows, columns = (a.rows, a.columns) if is_whole else (min(a.rows, PART_SIDE), min(a.columns, PART_SIDE))
     maps = len(a.x) if is_whole else min(len(a.x), PART_MAPS)
@@ -53,7 +53,7 @@ def part_of(a: Arrays) -> Part:
 
 
 def picked(a: Arrays, part: Part) -> tuple[np.ndarray, np.ndarray]:
-    """(rows, columns) of the output that are picked from the part shown."""
+    """Returns (rows, columns) of the output that are taken from the visible part."""
     s, cut = a.shape, a.cut
     axes = (
         (s.P, s.u, int(cut["step_h"]), part.down, part.row, part.rows),
@@ -70,8 +70,8 @@ def picked(a: Arrays, part: Part) -> tuple[np.ndarray, np.ndarray]:
 
 
 def input_range(a: Arrays, part: Part) -> tuple[range, range]:
-    """Rows and columns of the input that the part of the padded input shown holds; where it holds padding alone,
-    the nearest one."""
+    """Returns the rows and columns of the input in the visible part of the padded input. If it has only padding,
+    returns the nearest row or column."""
     s, ranges = a.shape, []
     for size, pad, first, length in (
         (s.H, s.pad_h, part.down * int(a.cut["step_h"]) + part.row, part.rows),
@@ -85,7 +85,7 @@ def input_range(a: Arrays, part: Part) -> tuple[range, range]:
 
 
 class Steps:
-    """The steps as they are told: kind and numbers of each caption, what each writes and reads."""
+    """The steps in their order: kind and numbers of each caption, and what each writes and reads."""
 
     def __init__(self, a: Arrays, part: Part, expected: np.ndarray, padding: str):
         self.a, self.part, self.expected, self.padding = a, part, expected, padding
@@ -118,7 +118,7 @@ class Steps:
     def step(
         self, kind: int, *args: float, read: tuple[str, np.ndarray] | None = None, floats=0, macs=0
     ) -> int:
-        """One more step, and its number."""
+        """Adds one step and returns its number."""
         self.kinds.append(kind)
         self.args.append(args)
         self.read.append(read or ("", np.zeros(0, int)))
@@ -127,12 +127,12 @@ class Steps:
 
     @property
     def spectrum(self) -> np.ndarray:
-        """int [maps, rows, frequencies]: the cells of a spectrum of the stage."""
+        """Returns int [maps, rows, frequencies]: the cells of a spectrum on the stage."""
         maps = self.part.maps
         return np.arange(maps * np.prod(self.frequencies)).reshape(maps, *self.frequencies)
 
     def visible_part(self, spectrum: np.ndarray, largest: float) -> np.ndarray:
-        """The part of a spectrum [..., rows, half] that is shown, of the maps those that are."""
+        """Returns the visible part of a spectrum [..., rows, half], for the visible maps."""
         rows, columns = self.frequencies
         part = snap_to_integers(spectrum[..., :rows, :columns], largest)
         return part[: self.part.maps] if part.ndim == 3 else part
@@ -161,8 +161,8 @@ class Steps:
         self.copies.append(Write("wp", np.array([t]), source="w", index=index.ravel()))
 
     def _forward(self, name: str, padded: np.ndarray, done: np.ndarray) -> None:
-        """Rows, then columns. The first pass leaves numbers that only cuFFT sees, the second those of the array,
-        `done`."""
+        """Transforms rows, then columns. The first pass writes numbers that only cuFFT uses. The second writes
+        those of the array, `done`."""
         a, p, cells = self.a, self.part, self.spectrum
         first = np.fft.rfft(padded.astype(np.float64), axis=-1)
         first = self.visible_part(first, np.abs(first).max())
@@ -181,7 +181,7 @@ class Steps:
             self._write(name, t, cells[:, :, j], done[:, :, j])
 
     def _write(self, name: str, t: int, cells: np.ndarray, values: np.ndarray) -> None:
-        """What cells of a tensor hold from step t on; of complex numbers the magnitude."""
+        """Writes values to cells of a tensor from step t on; of complex numbers, the magnitude."""
         values = np.abs(values) if np.iscomplexobj(values) else values
         entry = np.ravel(cells), np.full(np.size(cells), t), np.ravel(values).astype(np.float32)
         self.written.setdefault(name, []).append(entry)

@@ -1,4 +1,4 @@
-"""What the figures of the FFT lesson say, in sentences with the numbers in them. Pure functions."""
+"""Sentences about the figures of the FFT lesson, with the numbers in them. Pure functions."""
 
 from __future__ import annotations
 
@@ -13,8 +13,8 @@ from visuals.charts import units
 from visuals.charts.story import Row, Story, extremes, recorded_at
 
 RUNG = fft.RUNGS[0]
-COMPARED = ("conv/direct", "conv/implicit-gemm")  # what the lesson sets beside the FFT
-# What the steps of the rung are there for.
+COMPARED = ("conv/direct", "conv/implicit-gemm")  # the lesson compares these with the FFT
+# The purpose of the rung's steps.
 PARTS = {
     "padding and transforming the filters": ("fft_pad_filter", "cufft_filter"),
     "padding and transforming the input": ("fft_pad_input", "cufft_input"),
@@ -24,18 +24,19 @@ PARTS = {
 
 
 def filter_bytes(s: ConvShape, tiles: Mapping[str, int]) -> tuple[int, int, int]:
-    """Bytes of the filters, of the same padded, of their spectra."""
+    """Returns bytes of the filters, of the padded filters, of their spectra."""
     named = {b.name: b.nbytes for b in fft.workspace(s, fft.cut(s, tiles))}
     return 4 * s.elements["w"], named["w_padded"], named["w_spectra"]
 
 
 def thrown_away(s: ConvShape) -> float:
-    """The share of right pixels that strides pass over: 1 - 1/(u v), but for what is left at the ends."""
+    """Returns the share of computed pixels that strides skip: 1 - 1/(u v), except at the ends."""
     return 1 - s.PQ / ((s.H + 2 * s.pad_h - s.span_h + 1) * (s.W + 2 * s.pad_w - s.span_w + 1))
 
 
 def fft_cost(s: ConvShape) -> str:
-    """What whole transforms take of memory at this shape: of the filters, and of the output that strides discard."""
+    """Returns the memory of whole transforms at this shape: the filters, and the share of the output that strides
+    discard."""
     if rule := next(iter(RUNG.rules(s, RUNG.default_tiles)), ""):
         return f"Transforms of whole images cannot run this shape: {rule}."
     cut = fft.cut(s, RUNG.default_tiles)
@@ -50,8 +51,8 @@ def fft_cost(s: ConvShape) -> str:
 
 
 def fft_gain(rows: Mapping[str, Row]) -> str:
-    """How the FFT stands against the fastest without it, and where its time goes; `rows` by rung name from one
-    device. "" where there is nothing to say."""
+    """Returns how the FFT compares with the fastest other kernel, and where its time goes. `rows` are by rung
+    name, from one device. Returns "" if there is nothing to compare."""
     if not (row := rows.get(RUNG.name)):
         return ""
     return " ".join(filter(None, (_against(row, rows), shares_of(row), _tiling(row, rows))))
@@ -71,7 +72,8 @@ def _against(row: Row, rows: Mapping[str, Row]) -> str:
 
 
 def part_shares(row: Row) -> dict[str, float]:
-    """Of what its steps took, each by itself, the share of each of PARTS; empty where they were not timed."""
+    """Returns the share of each of PARTS in the time of all steps, each timed by itself; empty if they were not
+    timed."""
     times = row.get("parts_ms") or {}
     if not all(step in times for steps in PARTS.values() for step in steps):
         return {}
@@ -82,7 +84,7 @@ def part_shares(row: Row) -> dict[str, float]:
 
 
 def shares_of(row: Row) -> str:
-    """Where its time goes, the largest part first."""
+    """Returns where its time goes, the largest part first."""
     shares = sorted(part_shares(row).items(), key=lambda pair: -pair[1])
     if not shares:
         return ""
@@ -92,7 +94,7 @@ def shares_of(row: Row) -> str:
 
 
 def _tiling(row: Row, rows: Mapping[str, Row]) -> str:
-    """cuDNN's own FFT beside ours, the faster of its two."""
+    """Compares cuDNN's own FFT, the faster of its two, with ours."""
     theirs = [r for name, r in rows.items() if "fft" in name and name != RUNG.name]
     if not theirs:
         return ""
@@ -108,8 +110,8 @@ def _tiling(row: Row, rows: Mapping[str, Row]) -> str:
 
 @cache
 def fft_examples() -> list[tuple[Preset, str]]:
-    """The presets at which the FFT stands best and worst against the fastest without it, by the recordings made
-    cold at the usual tile sizes."""
+    """Returns the presets at which the FFT compares best and worst with the faster of direct and implicit GEMM,
+    from the cold recordings at the default tile sizes."""
 
     def speedup(s: ConvShape) -> float | None:
         ours = recorded_at(s, (RUNG.name,)).get(RUNG.name)

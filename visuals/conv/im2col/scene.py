@@ -1,8 +1,8 @@
-"""im2col as a scene: every window of the input becomes a column, every column an output pixel.
+"""im2col as a scene: every window of the input becomes a column, and every column becomes an output pixel.
 
-The index map here is the one the CUDA kernel computes (kernels/conv/cuda/02_im2col.cu): row
-(c, r, s) and column (p, q) of the data matrix read x[c, p*u - pad_h + r*dilation_h,
-q*v - pad_w + s*dilation_w], with r and s counted from the far end where the filter is flipped.
+The index map here is the one that the CUDA kernel computes (kernels/conv/cuda/02_im2col.cu): row (c, r, s) and
+column (p, q) of the data matrix read x[c, p*u - pad_h + r*dilation_h, q*v - pad_w + s*dilation_w]. r and s are
+counted from the far end if the filter is flipped.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ ORDER_NOTE = (
 
 
 def kernel_source() -> Source:
-    """The im2col kernel from its signature on, its copying line lit."""
+    """Returns the im2col kernel from its signature on, with its copying line highlighted."""
     rung = find("conv/im2col-gemm")
     launch = rung.build(ConvShape(1, 1, 1, 1, 1, 1, 1), rung.default_tiles).steps[0]
     lines = sources.text(FILE).splitlines()
@@ -44,8 +44,8 @@ def kernel_source() -> Source:
 
 
 def im2col_scene(s: ConvShape, part: Part, x: np.ndarray, w: np.ndarray, y: np.ndarray) -> Scene:
-    """The scene of image 0. float32: x [N,C,H,W], w [K,C,R,S] (the first part.C channels and part.K
-    filters are enough), y [part.K, part.P, part.Q]: what the kernel computed for the part."""
+    """Returns the scene of image 0. float32: x [N,C,H,W], w [K,C,R,S] (the first part.C channels and part.K
+    filters are enough), y [part.K, part.P, part.Q]: the kernel's output for the part."""
     index = gather_index(s, part)
     crs, steps = index.shape
     rows, cols = slice(part.h, part.h + part.H), slice(part.w, part.w + part.W)
@@ -97,7 +97,7 @@ def im2col_scene(s: ConvShape, part: Part, x: np.ndarray, w: np.ndarray, y: np.n
 
 
 def _readings(part: Part, index: np.ndarray) -> tuple[Reading, ...]:
-    """What the steps have moved and multiplied so far, in the part shown."""
+    """Returns the number of values moved and of multiply-adds so far, in the visible part."""
     crs, steps = index.shape
     columns = np.arange(1, steps + 1)
     return (
@@ -110,7 +110,8 @@ def _readings(part: Part, index: np.ndarray) -> tuple[Reading, ...]:
 def _note(
     planes: int, plane: str, planes_shown: int, rows: tuple[int, int, int], cols: tuple[int, int, int]
 ) -> str:
-    """The size of a whole tensor and which part of it is shown; rows, cols are (of, first, count)."""
+    """Returns the size of a whole tensor and which part of it is visible. `rows` and `cols` are (of, first,
+    count)."""
     axes = ([(planes, 0, planes_shown)] if plane and planes > 1 else []) + [rows, cols]
     if all(count == total for total, _, count in axes):
         size = f"{rows[0]:,} × {cols[0]:,}"
@@ -130,7 +131,7 @@ def _matrix_note(s: ConvShape, part: Part) -> str:
 
 
 def _full_matrix_columns(s: ConvShape, part: Part) -> np.ndarray:
-    """int64[P*Q shown]: each shown column's place in the whole data matrix."""
+    """Returns int64[P*Q visible]: the column of the whole data matrix that each visible column is."""
     return ((part.p + np.arange(part.P))[:, None] * s.Q + part.q + np.arange(part.Q)).ravel()
 
 

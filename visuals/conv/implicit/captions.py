@@ -1,4 +1,4 @@
-"""What is said of the steps and cells of implicit GEMM: templates and the numbers that fill them."""
+"""Captions of the steps and cells of implicit GEMM: templates and the numbers that fill them."""
 
 from __future__ import annotations
 
@@ -53,7 +53,7 @@ def templates(plan: Plan) -> tuple[str, ...]:
 
 
 def _outside(plan: Plan) -> str:
-    """How much of the block's tile lies outside, where some does."""
+    """Returns a sentence on the share of the block's tile that lies outside; "" if none does."""
     rows, cols = plan.inside
     part = 1 - rows * cols / (plan.BM * plan.BN)
     if not part:
@@ -71,7 +71,7 @@ def x_note(s: ConvShape, box: tuple[int, ...]) -> str:
 
 
 def part_note(rows: tuple[int, int], cols: tuple[int, int]) -> str:
-    """(shown, of) of a matrix's rows and columns."""
+    """Returns the size of a matrix and its visible part. `rows` and `cols` are (visible, of)."""
     size = f"{rows[1]:,} × {cols[1]:,}"
     if rows[0] == rows[1] and cols[0] == cols[1]:
         return size
@@ -80,14 +80,14 @@ def part_note(rows: tuple[int, int], cols: tuple[int, int]) -> str:
 
 # -- of a cell -------------------------------------------------------------------------------------
 def _high_half(by: Magic, n: np.ndarray) -> np.ndarray:
-    """The upper half of 2n times the multiplier, which the kernel then shifts."""
+    """Returns the upper half of 2n times the multiplier. The kernel then shifts it."""
     return (((n.astype(np.uint64) << np.uint64(1)) * np.uint64(by.multiplier)) >> np.uint64(32)).astype(
         np.int64
     )
 
 
 def row_numbers(plan: Plan) -> np.ndarray:
-    """int64[C*R*S, 18]: what a cell's row adds to each of the numbers of `of_cell`."""
+    """Returns int64[C*R*S, 18]: what the row of a cell adds to each number of `cell_templates`."""
     s, k = plan.s, np.arange(plan.s.CRS)
     c, r, t, h, w, offset = plan.taps.T
     tap = k - c * s.R * s.S
@@ -100,7 +100,7 @@ def row_numbers(plan: Plan) -> np.ndarray:
 
 
 def column_numbers(plan: Plan) -> np.ndarray:
-    """int64[columns shown, 18]: what its column adds."""
+    """Returns int64[columns shown, 18]: what the column of a cell adds."""
     s, j = plan.s, np.arange(plan.columns_shown)
     n, p, q, h, w, offset = plan.windows.T
     pixel = j - n * s.PQ
@@ -112,8 +112,9 @@ def column_numbers(plan: Plan) -> np.ndarray:
 
 
 def cell_templates(plan: Plan) -> tuple[str, ...]:
-    """In the input, in the padding. {0} row, {1} upper half for R*S, {2} c, {3} tap, {4} upper half for S, {5} r, {6} s;
-    {7} column, {8} for P*Q, {9} n, {10} pixel, {11} for Q, {12} p, {13} q; {15} h, {16} w, {17} address."""
+    """Returns the templates of a cell in the input and of one in the padding. {0} row, {1} upper half for R*S,
+    {2} c, {3} tap, {4} upper half for S, {5} r, {6} s; {7} column, {8} upper half for P*Q, {9} n, {10} pixel,
+    {11} upper half for Q, {12} p, {13} q; {15} h, {16} w, {17} address."""
     s = plan.s
     r, t = (f"({s.R - 1} − {{5}})", f"({s.S - 1} − {{6}})") if s.flip else ("{5}", "{6}")
     indices = (

@@ -1,7 +1,8 @@
-"""Implicit GEMM as a scene: tiles of a data matrix that is stored nowhere come and go in shared memory.
+"""Implicit GEMM as a scene: tiles of a data matrix that is never stored are loaded into shared memory and
+overwritten.
 
-One block, tile by tile: each is made from where its pixels lie in the input, waits in a stage of shared memory, is
-multiplied, and is overwritten by a later one. Index maps are those of implicit_plan.py, which tests hold to the
+It shows one block, tile by tile. Each tile is copied from its pixels in the input into a stage of shared memory.
+It is multiplied, and a later tile overwrites it. Index maps are those of plan.py. Tests compare them with the
 emulator's trace.
 """
 
@@ -33,9 +34,9 @@ ORDER_NOTE = (
 
 
 def implicit_scene(s: ConvShape, rung: str, tiles: Mapping[str, int], x: np.ndarray, w: np.ndarray) -> Scene:
-    """The scene of block 0 of a rung, with all its tile sizes. float32: x [N,C,H,W], of which the images that the
-    columns shown read are enough, w [K,C,R,S], of which the block's filters are. ValueError where `why_not` has a
-    reason."""
+    """Returns the scene of block 0 of a rung, with all its tile sizes. float32: x [N,C,H,W], w [K,C,R,S]. Of x,
+    the images that the visible columns read are enough. Of w, the block's filters are enough. ValueError if
+    `why_not` returns a reason."""
     if reason := why_not(s, rung, tiles):
         raise ValueError(reason)
     plan = Plan(s, rung, dict(tiles))
@@ -69,7 +70,7 @@ def implicit_scene(s: ConvShape, rung: str, tiles: Mapping[str, int], x: np.ndar
 
 
 class Steps:
-    """The steps as they come: `kinds` of words.*, `args` for their captions; what each writes."""
+    """The steps: `kinds` as in captions.py, `args` for their captions, and what each step writes."""
 
     def __init__(self, plan: Plan, x: np.ndarray, w: np.ndarray):
         self.plan, self.kinds, self.args = plan, [], []
@@ -83,11 +84,11 @@ class Steps:
     # -- values ------------------------------------------------------------------------------------
     @cached_property
     def data(self) -> np.ndarray:
-        """float32[C*R*S, columns shown]: what the data matrix would hold."""
+        """Returns float32[C*R*S, columns shown]: the values of the data matrix."""
         return self.flat[self.plan.address]
 
     def _sum(self) -> None:
-        """The product, each sum rounded as the kernel rounds it, and thread 0's sums after each tile shown."""
+        """Compute the product, each sum rounded as in the kernel, and thread 0's sums after each visible tile."""
         plan = self.plan
         rows, cols = plan.owned(0)
         rows, cols = np.minimum(rows, len(self.filters)), np.minimum(cols, self.data.shape[1])
@@ -133,7 +134,7 @@ class Steps:
             self._step(captions.OTHER_BLOCKS, int(np.prod(plan.blocks)) - 1)
 
     def _rows(self, tile: int) -> tuple[int, int]:
-        """The first and the last row of the data matrix in a tile."""
+        """Returns the first and the last row of the data matrix in a tile."""
         k0 = tile * self.plan.BK
         return k0, min(k0 + self.plan.BK, self.plan.s.CRS) - 1
 
@@ -154,7 +155,8 @@ class Steps:
     # -- tensors -----------------------------------------------------------------------------------
     @cached_property
     def box(self) -> tuple[int, ...]:
-        """(images, channels, first row, rows, first column, columns) of x that the part shown reads: a box."""
+        """Returns (images, channels, first row, rows, first column, columns) of x: the box that the visible part
+        reads."""
         plan, s = self.plan, self.plan.s
         offsets = plan.address[: plan.rows_shown]
         n, c, h, w = np.unravel_index(offsets[offsets >= 0], (s.N, s.C, s.H, s.W))
@@ -165,7 +167,7 @@ class Steps:
 
     @cached_property
     def x_index(self) -> np.ndarray:
-        """int64[rows shown, columns shown]: the cell of x as it is shown, -1 in the padding."""
+        """Returns int64[rows shown, columns shown]: the cell of the visible part of x, -1 in the padding."""
         plan, s = self.plan, self.plan.s
         offsets = plan.address[: plan.rows_shown]
         _, channels, h0, H, w0, W = self.box
@@ -217,7 +219,7 @@ class Steps:
         )
 
     def _tiles(self, target: str, source: str) -> tuple[Write, ...]:
-        """Every tile's copies into its stage; what lies beyond the matrices becomes zeros."""
+        """Returns every tile's copies into its stage. Elements outside the matrices are zero."""
         plan, filters = self.plan, target == "As"
         k, width = np.arange(plan.BK)[:, None], plan.BM if filters else plan.BN
         pitch, out = plan.pitch if filters else plan.BN, []
@@ -232,9 +234,10 @@ class Steps:
         return tuple(out)
 
     def _time(self) -> tuple[Write, Write]:
-        """A tile is on its way from the turn that asks for it to the turn that needs it; column 0 is before the loop."""
+        """Returns when each tile is being copied and when it is multiplied. A copy lasts from the iteration that
+        starts it to the iteration that needs it. Column 0 is before the loop."""
         plan, columns = self.plan, self.plan.iterations_shown + 1
-        last = len(self.multiplied) + 1  # the turn after those shown: later ones have no step of their own
+        last = len(self.multiplied) + 1  # the iteration after the visible ones: later ones have no step
         fly = []
         for tile, _, started in self.fetched:
             first = max(0, tile + 2 - plan.STAGES)
@@ -255,16 +258,16 @@ class Steps:
         )
 
     def _first_step(self, iteration: int) -> int:
-        """Of a turn of the loop, counted from 1."""
+        """Returns the first step of an iteration of the loop, counted from 1."""
         return (
             self.multiplied[iteration - 2] + 1
             if iteration > 1
             else self.fetched[min(self.plan.STAGES - 1, len(self.fetched)) - 1][2]
         )
 
-    # -- what is said ------------------------------------------------------------------------------
+    # -- captions and readings ---------------------------------------------------------------------
     def matmuls(self) -> tuple[MatMul, ...]:
-        """y as the browser sums it, where all terms are shown."""
+        """Returns y as a product that the browser sums, if all terms are visible."""
         return (MatMul("w", "D", "y"),) if self.plan.rows_shown == self.plan.s.CRS else ()
 
     def readings(self) -> tuple[Reading, ...]:

@@ -1,4 +1,4 @@
-"""What the figures of implicit GEMM say, in sentences with the numbers in them. Pure functions."""
+"""Sentences about the figures of implicit GEMM, with the numbers in them. Pure functions."""
 
 from __future__ import annotations
 
@@ -17,7 +17,8 @@ LIBRARY = ("conv/cudnn-implicit-precomp-gemm", "conv/cudnn-implicit-gemm")
 
 
 def cost(s: ConvShape) -> str:
-    """What is not stored, and what of it is there at a time, at the usual tile sizes."""
+    """Returns the size of the matrix that is not stored, and how much of it exists at a time, at the default tile
+    sizes."""
     matrix = 4 * s.N * s.CRS * s.PQ
     tiles = find(MAGIC).default_tiles
     once = 4 * tiles["STAGES"] * tiles["BK"] * tiles["BN"]
@@ -28,8 +29,8 @@ def cost(s: ConvShape) -> str:
 
 
 def gain(rows: Mapping[str, Row]) -> str:
-    """What it buys to store no matrix, and to divide by multiplying, `rows` by rung name from one device; "" where
-    there is nothing to compare."""
+    """Returns how much two choices gain: no stored matrix, and division by multiplication. `rows` are by rung
+    name, from one device. Returns "" if there is nothing to compare."""
     ours = [rows[name] for name in (MAGIC, PLAIN) if name in rows]
     sentences = [_divisions(*ours)] if len(ours) == 2 else []
     if ours:
@@ -51,7 +52,7 @@ def _first(names: tuple[str, ...], rows: Mapping[str, Row]) -> Row | None:
 
 
 def _within_spread(one: Row, other: Row) -> bool:
-    """Whether their spreads overlap."""
+    """Returns whether their spreads overlap."""
     return one["p20_ms"] <= other["p80_ms"] and other["p20_ms"] <= one["p80_ms"]
 
 
@@ -77,15 +78,15 @@ def _against(best: Row, other: Row) -> str:
 
 @cache
 def examples() -> list[tuple[Preset, str]]:
-    """The presets at which it comes nearest to the library's implicit GEMM (or passes it) and stays farthest from it, by
-    the recordings made cold, or where none of both is there, hot."""
+    """Returns the presets at which the rung is nearest to the library's implicit GEMM (or faster) and farthest
+    from it, from the cold recordings. Uses the hot recordings if there are no cold ones of both rungs."""
     return extremes(partial(_share_of_library, mode="cold"), units.share) or extremes(
         partial(_share_of_library, mode="hot"), units.share
     )
 
 
 def _share_of_library(s: ConvShape, mode: str) -> float | None:
-    """Its speed as a part of the library's where both were recorded."""
+    """Returns the rung's speed divided by the library's if both were recorded."""
     rows = recorded_at(s, (MAGIC, LIBRARY[0]), mode)
     return _time(rows[LIBRARY[0]]) / _time(rows[MAGIC]) if len(rows) == 2 else None
 

@@ -1,7 +1,7 @@
 """What Winograd saves and what it costs: operations counted from the matrices, errors measured, and their figure.
 
-Operations: a zero entry costs nothing, an entry of 1 or -1 no multiplication, n terms take n - 1 additions; X d X^T
-is X on each column of d, then on each row of that. (kernels.conv.winograd_matrices.operations_2d)
+Operations: a zero entry costs nothing, an entry of 1 or -1 costs no multiplication, n terms cost n - 1 additions.
+X d X^T is X on each column of d, then on each row of the result. (kernels.conv.winograd_matrices.operations_2d)
 """
 
 from __future__ import annotations
@@ -27,11 +27,11 @@ if TYPE_CHECKING:  # Plotly is slow to import: only once a chart is drawn
 
 TILES = (2, 4, 6)  # m of the kernels
 MEASURED = (0, *TILES, 8)  # 0: direct convolution
-SIDE, FILTERS = 24, 4  # outputs each way, of so many filters: whole tiles for every m measured
+SIDE, FILTERS = 24, 4  # outputs along each side, number of filters: whole tiles for every m measured
 STORED = {"FP32": np.float32, "FP16": np.float16}
 HEIGHT = 300
 NAMES = {0: "direct", **{m: f"{m}×{m}" for m in MEASURED[1:]}}
-# Rungs whose tile size is known, and where they stand.
+# Rungs with a known tile size m; 0 is direct convolution, None is read from the row.
 RUNGS = {
     "conv/implicit-gemm": 0,
     "conv/winograd-2x2": 2,
@@ -44,7 +44,7 @@ Tokens = Mapping[str, str]
 # -- counted -----------------------------------------------------------------------------------------
 @dataclass(frozen=True)
 class Work:
-    """FLOPs and bytes of F(m x m, 3 x 3) at a shape, each input tile transformed once."""
+    """FLOPs and bytes of F(m x m, 3 x 3) at a shape. Each input tile is transformed once."""
 
     product: int
     filter: int  # FLOPs of the transforms
@@ -65,7 +65,8 @@ class Work:
 
 
 def work(s: ConvShape, m: int) -> Work:
-    """Of the kernel in steps. Its transforms read x and w once, write U and V, read Z and write y."""
+    """Returns the work of the nonfused kernel. Its transforms read x and w once, write U and V, read Z and write
+    y."""
     t, tiles, T2 = winograd_matrices.derive(m, R), tiles_of(s, m), positions(m)
     G, BT, AT = (winograd_matrices.operations_2d(X).flops for X in (t.G, t.BT, t.AT))
     U, V, Z = 4 * T2 * s.C * fours(s.K), 4 * T2 * s.C * fours(tiles), 4 * T2 * s.K * fours(tiles)
@@ -82,7 +83,8 @@ def work(s: ConvShape, m: int) -> Work:
 
 
 def work_words(s: ConvShape) -> str:
-    """Which tile size executes the fewest FLOPs at a shape, and what the transforms have of them and of the bytes."""
+    """Returns which tile size executes the fewest FLOPs at a shape, and the transforms' share of them and of the
+    bytes."""
     works = {m: work(s, m) for m in TILES}
     m = min(TILES, key=lambda m: works[m].flops)
     best = works[m]
@@ -102,17 +104,17 @@ def work_words(s: ConvShape) -> str:
 # -- measured ----------------------------------------------------------------------------------------
 @cache
 def errors(C: int) -> dict[str, dict[int, float]]:
-    """By what is stored and by m: the relative L2 error against float64 of 4 filters' 24 x 24 outputs over C maps of
-    seeded normal numbers. Transforms, sums and outputs are computed in float32; x, w, what is transformed, sums and
-    outputs are kept in the type stored. The reference has the same stored x and w. inf where a number leaves
-    the type."""
+    """Returns the relative L2 error against float64, by stored type and by m. It is measured on 4 filters' 24 x
+    24 outputs over C maps of seeded normal numbers. Transforms, sums and outputs are computed in float32. x,
+    w, transformed values, sums and outputs are rounded to the stored type. The reference has the same rounded
+    x and w. inf if a number overflows the type."""
     rng = np.random.default_rng(0)
     x, w = rng.normal(size=(1, C, SIDE + R - 1, SIDE + R - 1)), rng.normal(size=(FILTERS, C, R, R))
     found: dict[str, dict[int, float]] = {}
     for name, dtype in STORED.items():
         rounded = [a.astype(dtype).astype(np.float32) for a in (x, w)]
         exact = _direct(*(a.astype(np.float64) for a in rounded))
-        with np.errstate(over="ignore", invalid="ignore"):  # a number beyond FP16 is told
+        with np.errstate(over="ignore", invalid="ignore"):  # an overflow of FP16 becomes inf in the result
             computed = {
                 m: (_winograd(*rounded, m, dtype) if m else _direct(*rounded)).astype(dtype) for m in MEASURED
             }
@@ -125,14 +127,15 @@ def _error(y: np.ndarray, exact: np.ndarray) -> float:
 
 
 def _direct(x: np.ndarray, w: np.ndarray) -> np.ndarray:
-    """[K, P, Q] as one product of matrices, in the type of x."""
+    """Returns [K, P, Q] as one product of matrices, in the type of x."""
     windows = np.lib.stride_tricks.sliding_window_view(x[0], (R, R), (1, 2))  # C, P, Q, R, R
     columns = np.ascontiguousarray(windows.transpose(0, 3, 4, 1, 2)).reshape(-1, SIDE * SIDE)
     return (w.reshape(len(w), -1) @ columns).reshape(-1, SIDE, SIDE)
 
 
 def _winograd(x: np.ndarray, w: np.ndarray, m: int, dtype) -> np.ndarray:
-    """[K, P, Q] by F(m x m, 3 x 3) in float32, each array that a kernel in steps keeps rounded to `dtype`."""
+    """Returns [K, P, Q] by F(m x m, 3 x 3) in float32. Each array that the nonfused kernel stores is rounded to
+    `dtype`."""
     AT, G, BT = winograd_matrices.derive(m, R).arrays("float32")
     T2, down = positions(m), SIDE // m
 
@@ -147,7 +150,8 @@ def _winograd(x: np.ndarray, w: np.ndarray, m: int, dtype) -> np.ndarray:
 
 # -- recorded ----------------------------------------------------------------------------------------
 def recorded(s: ConvShape) -> list[tuple[int, str, Mapping]]:
-    """(m, rung, row) of each kernel whose tile size is known, recorded on a GPU at this shape: one row for each m."""
+    """Returns (m, rung, row) of each kernel with a known tile size, recorded on a GPU at this shape: one row for
+    each m."""
     found: dict[tuple[str, int], Mapping] = {}
     for row in records.recordings():
         if row["rung"] in RUNGS and row["shape"] == s.params():
@@ -160,7 +164,8 @@ def recorded(s: ConvShape) -> list[tuple[int, str, Mapping]]:
 def error_chart(
     measured: Mapping[str, Mapping[int, float]], rows: Sequence[tuple[int, str, Mapping]], tokens: Tokens
 ) -> Figure:
-    """The error over the tile size on a logarithmic axis, a line for each type stored; recorded rows as diamonds."""
+    """Returns the error over the tile size on a logarithmic axis, one line per stored type; recorded rows as
+    diamonds."""
     import plotly.graph_objects as go
 
     figure = go.Figure()
@@ -203,7 +208,7 @@ def error_chart(
 
 
 def error_words(C: int, measured: Mapping[str, Mapping[int, float]]) -> str:
-    """What the errors say: how they grow with the tile, and what FP16 makes of them."""
+    """Returns sentences on the errors: how they grow with the tile, and their size in FP16."""
     single, half = measured["FP32"], measured["FP16"]
     grown = ", ".join(
         f"{NAMES[m]} {units.ratio(single[m] / single[0])}" for m in MEASURED[1:] if single[m] < np.inf

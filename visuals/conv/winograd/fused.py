@@ -1,7 +1,7 @@
 """Winograd as a scene: tile by tile through the fused kernel, from pixels to outputs.
 
-The tiles, their windows, lanes and blocks are those of kernels/conv/cuda/08_winograd_fused.cu; the numbers are the
-twins'. The kernel in steps, with its matrices in workspaces, is winograd_steps.py.
+The tiles, their windows, lanes and blocks are those of kernels/conv/cuda/08_winograd_fused.cu. The numbers are
+computed by the CPU implementations. The nonfused kernel, with its matrices in workspaces, is in nonfused.py.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ ORDER_NOTE = (
     "One tile after the other, each from its pixels to its outputs. On the GPU a block holds 32 tiles and {BK} filters: "
     "its warps transform {BC} channels at a time, all its lanes at once, and many blocks run at the same moment."
 )
-MAX_DETAILED = 4  # tiles up to which each of them is played in all its steps; of more, the first two are
+MAX_DETAILED = 4  # up to so many tiles, each takes all its steps; of more, only the first two do
 FILTER, LOAD, LOAD_ZEROS, TRANSFORM, MULTIPLY, INVERSE, INVERSE_CUT, TILE = range(8)
 _MARKS = (
     "const float* __restrict__ U", "load_tile(input", "load_tile(input", "transform_2d(BT, d, v)",
@@ -52,7 +52,8 @@ D, U, V, Z, Y = "[d](input)", "[U](filter)", "[V](input)", "[Z](output)", "[y](o
 
 
 def fused_scene(part: Part, tiles: Mapping[str, int], n: Numbers) -> Scene:
-    """The scene of a part through winograd-2x2 or winograd-4x4 at these tile sizes; see `numbers` of the part."""
+    """Returns the scene of a part through winograd-2x2 or winograd-4x4 at these tile sizes. `n` is from `numbers`
+    of the part."""
     s, m = part.s, part.m
     rung = find(f"conv/winograd-{m}x{m}")
     tiles = rung.check(s, tiles)
@@ -94,7 +95,7 @@ def readings(script: Script) -> tuple[Reading, ...]:
 
 # -- tensors -------------------------------------------------------------------------------------------
 def common_tensors(part: Part, n: Numbers) -> tuple[Tensor, ...]:
-    """What both scenes begin and end with, and how often each pixel is read."""
+    """Returns the tensors at the start and the end of both scenes, and the number of reads of each pixel."""
     s, (h, H, w, W), (p, P, q, Q) = part.s, part.pixels, part.out
     planes = part.K * part.C
     plane = "filter" if part.C == 1 else "channel" if part.K == 1 else f"filter · {part.C} + channel"
@@ -113,7 +114,8 @@ def common_tensors(part: Part, n: Numbers) -> tuple[Tensor, ...]:
 
 
 def _note(planes: tuple[int, int, str], *axes: tuple[int, int, int]) -> str:
-    """The size of a whole tensor and which part of it is shown: (shown, of, name) and (first, count, of)."""
+    """Returns the size of a whole tensor and which part of it is visible: (shown, of, name) and (first, count,
+    of)."""
     shown, total, name = planes
     size = " × ".join(f"{of:,}" for _, _, of in axes)
     if shown == total and all(count == of for _, count, of in axes):
@@ -143,7 +145,7 @@ def _tensors(part: Part) -> tuple[Tensor, ...]:
         Tensor("V", "V", "V = Bᵀ d B", "input", part.C, T, T, note=side, plane_name=channel),
         Tensor("d", "d", "d", "input", part.C, T, T, note=side, plane_name=channel),
         Tensor("Z", "Z", "Z = Σ U · V", "output", part.K, T, T, plane_name=plane_name),
-        *(matrices(part) if part.m == 2 else ()),  # larger ones leave no room for the numbers
+        *(matrices(part) if part.m == 2 else ()),  # larger matrices leave no space for the numbers
     )  # fmt: skip
 
 
@@ -164,7 +166,7 @@ def _sums(part: Part) -> tuple[Sum, ...]:
 def counted(
     direct: int = 0, product: int = 0, count: winograd_matrices.Count | None = None, times: int = 1
 ) -> tuple:
-    """The counts of a step, in the order of COUNTED; `times` of a transform."""
+    """Returns the counts of a step, in the order of COUNTED; `times` of a transform."""
     return direct, product, *((times * count.additions, times * count.multiplications) if count else (0, 0))
 
 
@@ -190,7 +192,7 @@ def _tile(
     tile: int,
     detailed: bool,
 ):
-    """The steps of one tile, or all it does in one step."""
+    """Adds the steps of one tile, or all its work as one step."""
     T2, window, out, number = positions(part.m), part.window(tile), part.outputs(tile), part.number(tile)
     lane, inside, valid = number % FUSED_TILES, window[window >= 0], out[out >= 0]
     location, lane_args = (number, *part.at(tile)), {"warp": 0, "mask": mask_of(np.array([lane]))}
@@ -224,7 +226,7 @@ def _tile(
     script.write("y", y, outputs, n.y.ravel()[outputs])
 
 
-# -- words ---------------------------------------------------------------------------------------------
+# -- captions ------------------------------------------------------------------------------------------
 def _templates(part: Part) -> tuple[str, ...]:
     s, m, T = part.s, part.m, part.T
     counts = winograd_matrices.multiplications_2d(m, 3)

@@ -1,8 +1,8 @@
-"""Winograd in steps as a scene: filters and input become T*T matrices each, their products, and back.
+"""Nonfused Winograd as a scene: filters and input become T*T matrices each, then their products, then the output.
 
-The three workspaces stand as the kernels fill them (kernels/conv/cuda/07_winograd_filter.cu, 09_winograd_*.cu):
-U [T*T, C, fours(K)], V [T*T, C, fours(tiles)], Z [T*T, K, fours(tiles)], the rows of one position below those of
-the position before it.
+The three workspaces have the layout of the kernels (kernels/conv/cuda/07_winograd_filter.cu, 09_winograd_*.cu): U
+[T*T, C, fours(K)], V [T*T, C, fours(tiles)], Z [T*T, K, fours(tiles)]. The rows of one position are below those
+of the position before it.
 """
 
 from __future__ import annotations
@@ -46,7 +46,7 @@ U, V, Z, Y = "[U](filter)", "[V](input)", "[Z](output)", "[y](output)"
 
 
 def steps_scene(part: Part, tiles: Mapping[str, int], n: Numbers) -> Scene:
-    """The scene of a part through winograd-nonfused at these tile sizes, whose M is the part's."""
+    """Returns the scene of a part through winograd-nonfused at these tile sizes, whose M is the part's."""
     s, rung = part.s, find(NONFUSED)
     tiles = rung.check(s, {**tiles, "M": part.m})
     script = _script(part, tiles, n)
@@ -74,7 +74,8 @@ def steps_scene(part: Part, tiles: Mapping[str, int], n: Numbers) -> Scene:
 
 
 def columns(part: Part) -> tuple[int, int]:
-    """Columns of U and of V and Z on the stage: with the zeros that fill a row to whole fours where all is shown."""
+    """Returns the number of visible columns of U and of V and Z. If all are visible, it includes the zeros that
+    pad a row to a multiple of four."""
     K = fours(part.K) if part.K == part.s.K else part.K
     return K, fours(part.tiles) if part.whole and part.s.N == 1 else part.tiles
 
@@ -192,7 +193,7 @@ def _input(script: Script, part: Part, ops, read_counts: np.ndarray, tile: int, 
     write("V", t, np.s_[:, :, tile])
 
 
-# -- words ---------------------------------------------------------------------------------------------
+# -- captions ------------------------------------------------------------------------------------------
 def _templates(part: Part) -> tuple[str, ...]:
     s, m, T, T2 = part.s, part.m, part.T, positions(part.m)
     ops, count = operations(m), tiles_of(s, m)
@@ -227,7 +228,7 @@ def _templates(part: Part) -> tuple[str, ...]:
 
 
 def _source(kind: np.ndarray) -> Source:
-    """The four kernels one below the other, each from its signature on and under its file's name."""
+    """Returns the four kernels one below the other, each from its signature on and under its file's name."""
     text, highlighted = [], []
     for file, mark in _FILES:
         lines = sources.text(f"conv/{file}").splitlines()

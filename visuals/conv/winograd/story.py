@@ -1,4 +1,4 @@
-"""What the figures of the Winograd lesson say, in sentences with the numbers in them. Pure functions."""
+"""Sentences about the figures of the Winograd lesson, with the numbers in them. Pure functions."""
 
 from __future__ import annotations
 
@@ -22,7 +22,8 @@ TRANSFORMS = ("winograd_filter", "winograd_input", "winograd_output")
 
 
 def winograd_cost(s: ConvShape) -> str:
-    """What the kernel in steps keeps in memory at this shape, against input and filters; or why it cannot run."""
+    """Returns the workspaces of the nonfused kernel at this shape, compared with input and filters; or why it
+    cannot run."""
     m = find(NONFUSED).default_tiles["M"]
     if reason := why_not(s, m):
         return f"Winograd cannot run this shape: {reason}."
@@ -35,7 +36,7 @@ def winograd_cost(s: ConvShape) -> str:
 
 
 def own(rows: Mapping[str, Row]) -> list[Row]:
-    """The rows of our own Winograd kernels, the fastest first."""
+    """Returns the rows of our Winograd kernels, the fastest first."""
     return sorted(
         (row for name, row in rows.items() if name.startswith("conv/winograd-")),
         key=lambda row: row["median_ms"],
@@ -43,14 +44,15 @@ def own(rows: Mapping[str, Row]) -> list[Row]:
 
 
 def executed(row: Row) -> int:
-    """FLOPs that the rung of a row executes there."""
+    """Returns the FLOPs that the rung of a row executes at its shape."""
     rung, s = find(row["rung"]), ConvShape(**row["shape"])
     return rung.cost(s, rung.build(s, row["tiles"])).flops
 
 
 def winograd_gain(rows: Mapping[str, Row]) -> str:
-    """What fewer multiplications buy in time, `rows` by rung name from one device; "" where there is nothing to
-    compare: the fastest Winograd kernel against implicit GEMM, its rates, and where its time goes if it loses."""
+    """Returns how much time fewer multiplications gain: the fastest Winograd kernel compared with implicit GEMM,
+    its rates, and where its time goes if it loses. `rows` are by rung name, from one device. Returns "" if
+    there is nothing to compare."""
     if not (ours := own(rows)):
         return ""
     best, text = ours[0], ""
@@ -86,7 +88,7 @@ def _against(name: str, row: Row, other: Row, other_name: str) -> str:
 
 
 def _share_of_transforms(row: Row) -> str:
-    """Of its time, as its steps were measured; "" where they were not."""
+    """Returns the transforms' share of the time, from the measured steps; "" if they were not measured."""
     parts = row.get("parts_ms") or {}
     if not (spent := sum(parts.get(name, 0) for name in TRANSFORMS)):
         return ""
@@ -97,7 +99,7 @@ def _share_of_transforms(row: Row) -> str:
 
 
 def _loss_reason(row: Row, s: ConvShape, executed_flops: int) -> str:
-    """What its transforms cost in FLOPs or bytes, and how often what they make is used."""
+    """Returns the cost of its transforms in FLOPs or bytes, and how often their results are used."""
     m = row["tiles"].get("M") or int(row["rung"][-1])
     work = charts.work(s, m)
     if executed_flops >= s.flops:
@@ -122,7 +124,8 @@ def _capital(text: str) -> str:
 
 @cache
 def winograd_examples() -> list[tuple[Preset, str]]:
-    """The presets at which Winograd gains most on implicit GEMM and least (or loses), by the recordings made cold."""
+    """Returns the presets at which Winograd gains most and least (or loses) over implicit GEMM, from the cold
+    recordings."""
 
     def speedup(s: ConvShape) -> float | None:
         rows = recorded_at(s, (BASE, *(rung.name for rung in RUNGS)))

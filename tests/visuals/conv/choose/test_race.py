@@ -82,7 +82,7 @@ THREE = {"conv/direct": 3.2, "conv/winograd-4x4": 1.6, "conv/fft": 2.56}
 
 
 @pytest.mark.parametrize(
-    ("guess", "words"),
+    ("guess", "text"),
     [
         ("conv/winograd-4x4", "You said X: first of 3."),
         ("conv/fft", "You said X: second of 3, 1.6 times the time of the first, Winograd 4×4, fused."),

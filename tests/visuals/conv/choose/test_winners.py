@@ -208,10 +208,7 @@ def test_shares_add_up_and_every_layer_has_its_line(case):
 
 def test_a_layer_without_a_time_has_none_and_no_total():
     timed_layers = layers.timed(NETWORKS["vgg16"], lambda rung, shape, tiles: None, lambda rung, shape: "")
-    assert (
-        layers.total(timed_layers, lambda entry: entry.best) is None
-        and layers.timed_layers(timed_layers) == ""
-    )
+    assert layers.total(timed_layers, lambda entry: entry.best) is None and layers.told(timed_layers) == ""
 
 
 def test_what_cannot_run_is_told_apart_from_what_was_not_recorded():
@@ -236,7 +233,7 @@ def test_where_cudnn_was_not_recorded_nothing_is_compared_with_it():
             lambda rung, shape, tiles: timed(rung, shape, 1.0) if rung in rungs else None,
             lambda rung, shape: "",
         )
-        return layers.html(timed_layers, lambda shape: "") + layers.timed_layers(timed_layers)
+        return layers.html(timed_layers, lambda shape: "") + layers.told(timed_layers)
 
     alone, beside = text("conv/direct"), text("conv/direct", "conv/cudnn-gemm")
     assert "best of cuDNN" in beside and "Choosing among" in beside

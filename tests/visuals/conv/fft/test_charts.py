@@ -87,13 +87,13 @@ def test_curves_cross_where_the_fft_stays_below():
 def test_words_tell_the_crossing_and_the_readers_filter():
     told = curve(RES2, WHOLE)
     current = next(f for f in told if f.taps == 3)
-    text = charts.caption(RES2, told)
+    text = charts.words(RES2, told)
     assert f"From R = {crossing(told)} on" in text
     assert f"at R = 3 it is {current.fft / current.direct:.3f}"[:22] in text
-    text_16 = charts.caption(RES2, curve(RES2, {"FFT_TILE": 16, "SPECTRA": 32}))
+    text_16 = charts.words(RES2, curve(RES2, {"FFT_TILE": 16, "SPECTRA": 32}))
     assert "A rule ends the curve at R = 15" in text_16
     grouped = RES2.with_(groups=2)
-    assert "groups must be 1" in charts.caption(grouped, curve(grouped, WHOLE))
+    assert "groups must be 1" in charts.words(grouped, curve(grouped, WHOLE))
 
 
 def test_times_are_of_rows_at_just_these_shapes(monkeypatch):

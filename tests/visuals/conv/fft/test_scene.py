@@ -317,7 +317,7 @@ def test_the_listing_is_the_kernels_word_for_word():
 
 
 @pytest.mark.parametrize("key", CONV_PRESETS)
-@pytest.mark.parametrize("room", [PAD, TOO_SMALL])
+@pytest.mark.parametrize("padding", [PAD, TOO_SMALL])
 def test_every_preset_makes_a_small_scene(key, padding):
     s = CONV_PRESETS[key].shape
     inputs = Inputs(s, "digit", "sobel-x")
