@@ -1,4 +1,4 @@
-"""What the scene of a chain says of each block, with the numbers in it; and which line of a kernel computes it."""
+"""Captions of each block of a chain, with the numbers in them, and the line of a kernel that computes it."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from visuals.fusion.plan import Member
 from visuals.scene.parts import Source
 from visuals.scene.source import margin, resources
 
-# Of a pointwise block, filled from `numbers`.
+# Sentence of a pointwise block, filled from `numbers`.
 BLOCK = {
     "bias": "{0} + [b](filter) = {0} + {1} = {2}",
     "bn": "(v − mean) · gain + beta = ({0} − {1}) · {2} + {3} = {4}, with gain = gamma / √(var + eps)",
@@ -26,7 +26,7 @@ CORE = {"conv": "the sum of {0} products", "maxpool": "the largest of {0} values
 
 
 def numbers(m: Member, cells: np.ndarray) -> np.ndarray:
-    """float64 [cells, n]: the numbers in the sentence of a pointwise block, at flat cells of its maps."""
+    """Returns float64 [cells, n]: the numbers in the sentence of a pointwise block, at flat cells of its maps."""
     cells = np.asarray(cells)
     before, after, c = m.before.ravel()[cells], m.after.ravel()[cells], m.of_map(cells)
     if m.kind == "bn":
@@ -38,7 +38,7 @@ def numbers(m: Member, cells: np.ndarray) -> np.ndarray:
 
 
 def path(kinds: Sequence[str]) -> str:
-    """A template that names each block with the value after it."""
+    """Returns a template that names each block with the value after it."""
     return " → ".join(f"{kind} {{{n}}}" for n, kind in enumerate(kinds))
 
 
@@ -46,7 +46,7 @@ COMBINE_NOTE = {"maxpool": "The larger was kept as each came.", "avgpool": "Each
 
 
 # -- the kernels' text -----------------------------------------------------------------------------------------
-# Of a hand-written kernel the line that computes; in a written one the block's name stands behind it.
+# The computing line of a hand-written kernel. In a generated kernel the line ends with the block's name.
 LINE_PATTERNS = {
     "conv": r"v \+= pixel\[", "bias": r"v\[j\] \+= map_bias", "bn": r"v\[j\] = \(v\[j\] - map_mean", "relu": r"positive\(v\[j\]",
     "add": r"v\[j\] \+= other", "maxpool": r"larger\(v, x\[", "avgpool": r"v \+= x\[", "gap": r"v \+= x\[",
@@ -56,13 +56,17 @@ LOAD, STORE, READ, SHUFFLE, MEAN = r"load\(v, x", r"store\(y|y\[i\] = v", r"floa
 
 
 class Texts:
-    """The kernels of some launches one under the other, each text once, and where their lines are."""
+    """The source texts of the kernels of some launches, one below the other, each once, and the positions of
+    their lines."""
 
     def __init__(self, launches: Sequence[Launch]):
         self.launches = launches
         self.files = list(dict.fromkeys(launch.source for launch in launches))
         self.lines: list[str] = []
-        self.start, self.first = {}, {}  # of each file: its place here, and its own line that stands there
+        self.start, self.first = (
+            {},
+            {},
+        )  # by file: its offset in `lines`, and the file's own line at that offset
         for file in self.files:
             text = sources.text(file).splitlines()
             first = next(i for i, line in enumerate(text) if line.startswith("extern"))
@@ -73,15 +77,15 @@ class Texts:
         self.lines.pop()
 
     def find_line(self, file: str, pattern: str, after: int = -1) -> int:
-        """The number, from 1, of the first line of a file that has the pattern, behind line `after`. ValueError where
-        there is none: then the kernel has changed, and this module has not."""
+        """Returns the number, from 1, of the first line of a file that matches the pattern, after line `after`.
+        ValueError if there is none: then the kernel has changed and this module has not."""
         for n in range(max(self.start[file], after), self._end(file)):
             if re.search(pattern, self.lines[n]):
                 return n + 1
         raise ValueError(f"{file} has no line like {pattern!r}")
 
     def blocks(self, launch: Launch, kinds: Sequence[str]) -> list[int]:
-        """The line of each block of a launch, in order."""
+        """Returns the line of each block of a launch, in order."""
         if not launch.source.startswith(codegen.PREFIX):
             return [self.find_line(launch.source, LINE_PATTERNS[kind]) for kind in kinds]
         lines_found, last = [], -1
@@ -95,7 +99,7 @@ class Texts:
         return min(later) - 1 if later else len(self.lines)
 
     def source(self, highlighted: Sequence[int], counters: Counters | None) -> Source:
-        """The pane, with the line of each step and what was counted in the margin."""
+        """Returns the source panel: the line of each step and, in the margin, the counters."""
         (first_file, *others), notes = self.files, {}
         for file in self.files:
             margin_notes = margin(counters, file.rpartition("/")[2]) if counters else {}

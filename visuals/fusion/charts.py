@@ -1,4 +1,4 @@
-"""The launches of each rung of a chain as bars over time, one rung under the other. Pure functions."""
+"""The launches of each rung of a chain as bars over time, one rung below the other. Pure functions."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ FOLD = "fold"
 
 @dataclass(frozen=True)
 class Bar:
-    """A launch of a rung: from `start` on it took `ms`."""
+    """One launch of a rung. It starts at `start` and takes `ms`."""
 
     name: str
     start: float
@@ -32,8 +32,8 @@ class Bar:
 
 
 def bars(row: Row) -> list[Bar]:
-    """The launches of a row one after the other, each as it was measured by itself; where there is but one step, that
-    took all of the time."""
+    """Returns the launches of a row one after the other, each measured by itself. A single step takes all of the
+    time."""
     parts = dict(row.get("parts_ms") or {}) or {_only(row): row["median_ms"]}
     result, start = [], 0.0
     for name, ms in parts.items():
@@ -43,7 +43,7 @@ def bars(row: Row) -> list[Bar]:
 
 
 def _only(row: Row) -> str:
-    """The name of a rung's one launch or call."""
+    """Returns the name of a rung's one launch or call."""
     if row["rung"] not in PLANS:
         return "all calls"
     return PLANS[row["rung"]](ChainShape(**row["shape"]), row["tiles"]).parts[0].launch.name
@@ -54,8 +54,8 @@ def px(titled: Sequence) -> int:
 
 
 def timeline(titled: Sequence[tuple[str, Row]], tokens: Mapping[str, str]) -> Figure:
-    """(title, row) pairs: a bar a launch, side by side on one axis of time; under each a line as long as a launch of
-    nothing takes, and a tick where the whole chain's median ends."""
+    """Draws (title, row) pairs: one bar per launch, side by side on one time axis. Under each bar a line has the
+    length of an empty launch. A tick marks the median of the whole chain."""
     import plotly.graph_objects as go
 
     figure = go.Figure()
@@ -84,7 +84,7 @@ def timeline(titled: Sequence[tuple[str, Row]], tokens: Mapping[str, str]) -> Fi
 
 
 def _unit(end: float) -> dict:
-    """Marks of the axis, four to ten of 1, 2 or 5 times a power of ten."""
+    """Returns the marks of the axis, four to ten, in steps of 1, 2 or 5 times a power of ten."""
     power = 10.0 ** math.floor(math.log10(end / 4))
     step = max(m * power for m in (1, 2, 5) if m * power <= end / 4)
     marks = [n * step for n in range(int(end / step) + 1)]
@@ -99,7 +99,7 @@ def _steps(row: Row, lane_bars: Sequence[Bar]) -> str:
 
 
 def _lane(figure: Figure, i: int, row: Row, lane_bars: Sequence[Bar], tokens: Mapping[str, str]) -> None:
-    """A rung's bars."""
+    """Draws a rung's bars."""
     figure.add_bar(
         y=[i] * len(lane_bars),
         x=[bar.ms for bar in lane_bars],

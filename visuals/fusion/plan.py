@@ -1,5 +1,5 @@
-"""What the scene of a chain is made of: the shape that fits the stage, small whole numbers, and what the kernels of a rung
-make of them: every buffer from the emulator, every value on its way through the registers of a launch by NumPy."""
+"""The data of a chain's scene: the shape that fits the stage, small whole numbers as inputs, and the results of a
+rung's kernels. The emulator computes every buffer. NumPy computes every value in the registers of a launch."""
 
 from __future__ import annotations
 
@@ -24,14 +24,15 @@ from kernels.model.shape import ShapeError
 Arrays = Mapping[str, np.ndarray]
 SIDE, MAPS = 4, 2  # rows and columns of a scaled-down map, or one more where they are odd; maps
 FOLD = "fold"
-SMALL = 128  # values of x that are shown whole
+SMALL = 128  # an x of up to so many values is not scaled down
 GAMMAS, SQUARES = (0.5, 1, 1.5, 2), (0.25, 1, 4)
 
 
 # -- the shape on the stage ----------------------------------------------------------------------------
 def stage_shape(s: ChainShape) -> ChainShape:
-    """The shape on the stage: `s` where it is small, else one image, few maps and as few rows and columns as the
-    windows of its chain take. Blocks, windows, strides and padding stay, and odd sizes odd."""
+    """Returns the shape on the stage: `s` if it is small. Otherwise it has one image, few maps, and as few rows
+    and columns as the windows of its chain need. Blocks, windows, strides and padding stay. Odd sizes stay
+    odd."""
     if s.N == 1 and math.prod(s.x_shape) <= SMALL and max(b.K for b in s.blocks) <= MAPS:
         return s
     block_texts = [str(replace(b, K=min(b.K, MAPS))) for b in s.blocks]
@@ -47,8 +48,8 @@ def stage_shape(s: ChainShape) -> ChainShape:
 
 @lru_cache(maxsize=64)
 def inputs(s: ChainShape) -> Arrays:
-    """Small whole numbers for every input, the same at each call. Of batch norm gamma may be a half, and var + eps is a
-    square, so that its gain is a short number too."""
+    """Returns small whole numbers for every input, the same at each call. For batch norm, gamma may be a half and
+    var + eps is a square, so that its gain is a short number too."""
     rng = np.random.default_rng(3)
     arrays = {"x": rng.integers(-4, 5, s.x_shape)}
     for stage, names in zip(s.stages, s.tensors, strict=True):
@@ -66,8 +67,8 @@ def inputs(s: ChainShape) -> Arrays:
 # -- a rung, run -----------------------------------------------------------------------------------------
 @dataclass(frozen=True, eq=False)
 class RungRun:
-    """A rung at a shape, executed: its launches, every buffer after them, what was counted (None where the kernels could
-    not be compiled here, and their twins ran)."""
+    """A rung executed at a shape: its launches, every buffer after them, and the counters (None if the kernels
+    could not be compiled and the CPU implementations ran)."""
 
     parts: tuple[Part, ...]
     arrays: Arrays
@@ -97,8 +98,8 @@ def _by_cpu(program: Program, input_arrays: Arrays) -> Arrays:
 # -- a launch, block by block ------------------------------------------------------------------------------
 @dataclass(frozen=True, eq=False)
 class Member:
-    """A block as a launch computes it: the names of what it reads beside the maps, those arrays, its eps, and the maps
-    before and after it, float32 [1, C, H, W]."""
+    """A block as a launch computes it: the names of what it reads beside the maps, those arrays, its eps, and the
+    maps before and after it, float32 [1, C, H, W]."""
 
     kind: str
     names: tuple[str, ...]
@@ -108,19 +109,20 @@ class Member:
     after: np.ndarray
 
     def of_map(self, cells: np.ndarray) -> np.ndarray:
-        """The map of each flat cell of `after`."""
+        """Returns the map of each flat cell of `after`."""
         return np.asarray(cells) // math.prod(self.after.shape[2:]) % self.after.shape[1]
 
     @property
     def gain(self) -> np.ndarray:
-        """Of a batch norm: gamma / sqrt(var + eps), [C]."""
+        """Returns gamma / sqrt(var + eps) of a batch norm, [C]."""
         gamma, _, _, var = self.params
         return gamma / np.sqrt(var + np.float32(self.eps))
 
 
 @dataclass(frozen=True, eq=False)
 class BlockLaunch:
-    """What a launch that is no fold does: the buffer it reads, its members, the buffer it writes, its struct Maps."""
+    """A launch that computes blocks (not a fold): the buffer it reads, its members, the buffer it writes, its
+    struct Maps."""
 
     part: Part
     group: codegen.Group
@@ -146,7 +148,8 @@ class BlockLaunch:
         return self.members[-1].after
 
     def window(self, i: int) -> np.ndarray:
-        """Flat cells of the source under the window of output i of a pool: those of its map that are there."""
+        """Returns the flat cells of the source under the window of output i of a pool, without those outside its
+        map."""
         _, _, P, Q = self.core.after.shape
         C, H, W = self.core.before.shape[1:]
         R, stride, pad = (int(self.maps[name]) for name in ("R", "stride", "pad"))
@@ -160,7 +163,7 @@ class BlockLaunch:
 
 
 def block_launch(part: Part, arrays: Arrays) -> BlockLaunch:
-    """A launch taken apart. The last map is what the kernel wrote."""
+    """Returns the blocks of a launch. The last map is the one that the kernel wrote."""
     launch = part.launch
     kinds = codegen.of_source(launch.source).kinds if launch.source.startswith(codegen.PREFIX) else (launch.entry,)  # fmt: skip
     source, *names, target = (a for a in launch.args if isinstance(a, str))
@@ -178,7 +181,7 @@ def block_launch(part: Part, arrays: Arrays) -> BlockLaunch:
 
 
 def _after(kind: str, x: np.ndarray, params, maps: np.void, eps: np.float32) -> np.ndarray:
-    """One block alone, by its twin."""
+    """Returns the output of one block alone, by its CPU implementation."""
     N, C, H, W = x.shape
     shapes = {"conv": [maps["K"], maps["P"], maps["Q"]], "gap": [C, 1, 1]}
     pooled = [C, maps["P"], maps["Q"]] if kind in ("maxpool", "avgpool") else [C, H, W]

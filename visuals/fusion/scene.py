@@ -1,5 +1,6 @@
-"""A chain of blocks as a scene: launch by launch with the maps between them in HBM, or several blocks in one launch, where
-a value goes from block to block in a register and the maps between never exist."""
+"""A chain of blocks as a scene. Either each block is a launch and the maps between them are in HBM, or one launch
+computes several blocks. Then a value goes from block to block in a register, and the maps between are never
+stored."""
 
 from __future__ import annotations
 
@@ -21,11 +22,12 @@ ORDER_NOTE = (
     "Launch after launch: a kernel begins when the one before it has written all. Within a launch the first threads are followed, "
     "then all others come at once; on a GPU they run side by side, in an order of the scheduler's choosing."
 )
-IN_A_ROW = 8  # tensors; the stage breaks rows where it must
+IN_A_ROW = 8  # tensors in a row; the stage wraps longer rows
 
 
 def fusion_scene(s: ChainShape, rung: str, tiles: Mapping[str, int]) -> Scene:
-    """The scene of a rung of ours at `shown(s)`, with small whole numbers. RuleError where the rung cannot run it."""
+    """Returns the scene of one of our rungs at `stage_shape(s)`, with small whole numbers. RuleError if the rung
+    cannot run it."""
     small = stage_shape(s)
     tiles = find(rung).check(small, tiles)
     run = run_rung(small, rung, tuple(tiles.items()))
@@ -54,7 +56,7 @@ def fusion_scene(s: ChainShape, rung: str, tiles: Mapping[str, int]) -> Scene:
 
 
 def _end(steps: Steps, s: ChainShape) -> None:
-    """The sum of it all."""
+    """Adds the last step: the total bytes."""
     n, moved = len(steps.run.parts), int(np.sum([m[:2] for m in steps.r.moved]))
     text = f"[y](output) is whole after {'a launch' if n == 1 else f'{n} launches'}: {{0}} bytes went through HBM. At least {{1}} must: every input read once, y written once."
     steps.begun = -1
@@ -63,7 +65,8 @@ def _end(steps: Steps, s: ChainShape) -> None:
 
 # -- tensors -----------------------------------------------------------------------------------------------
 def _tensors(small: ChainShape, s: ChainShape, run: RungRun, steps: Steps) -> dict[str, Tensor]:
-    """x and y, what blocks read, the maps between launches, those that never exist, the registers."""
+    """Returns x and y, the inputs of blocks, the maps between launches, those that are never stored, and the
+    registers."""
     tensors = {"x": _maps("x", "x", small.x_shape, _part(small.x_shape, s.x_shape), run.arrays["x"])}
     tensors["y"] = _maps("y", "y", small.y_shape, _part(small.y_shape, s.y_shape))
     for stage, whole, names in zip(small.stages, s.stages, small.tensors, strict=True):
@@ -91,13 +94,13 @@ def _maps(name: str, title: str, shape, note: str, values: np.ndarray | None = N
 
 
 def _part(small, whole) -> str:
-    """The size, and of what it is the small image."""
+    """Returns the size and, if the image is scaled down, the full size."""
     size = f"{small[1]} × {small[2]} × {small[3]}"
     return size if small == whole else f"{size} for {' × '.join(f'{extent:,}' for extent in whole)}"
 
 
 def _param_tensor(tensor: str, name: str, stage, whole: tuple[int, ...], values: np.ndarray) -> Tensor:
-    """What a block reads beside the maps."""
+    """Returns the tensor of what a block reads beside the maps."""
     if tensor == "z":
         _, C, H, W = values.shape
         return Tensor(name, name, name, "input", C, H, W, values, note="of add", plane_name="map")
@@ -109,7 +112,8 @@ def _param_tensor(tensor: str, name: str, stage, whole: tuple[int, ...], values:
 
 
 def _between(n: int, w: BlockLaunch, stored: bool) -> dict[str, Tensor]:
-    """The map a launch leaves in HBM, and those that its blocks do not; `stored`: some maps or weights are."""
+    """Returns the map that a launch writes to HBM, and those that its blocks do not write. `stored`: some maps or
+    weights are written."""
     maps = {}
     for k, m in enumerate(w.members[:-1], 1):
         name = f"never{n}_{k}"
@@ -141,7 +145,7 @@ def _rows(names: list[str]) -> tuple[tuple[str, ...], ...]:
 
 
 def _readings(steps: Steps) -> tuple[Reading, ...]:
-    """Launches and bytes so far, if caches are perfect."""
+    """Returns launches and bytes so far, with perfect caches."""
     read, written, _ = np.cumsum(steps.r.moved, axis=0).T
     return (
         Reading("launches", np.array(steps.launch), "predicted"),
@@ -150,9 +154,9 @@ def _readings(steps: Steps) -> tuple[Reading, ...]:
     )
 
 
-# -- what a cell is made of ------------------------------------------------------------------------------------
+# -- annotations of cells ------------------------------------------------------------------------------------
 def _annotations(steps: Steps) -> Iterator[Told]:
-    """Of every value that a launch writes: what it was after each of its blocks, and the values it comes from."""
+    """Yields, for every value that a launch writes, its values after each block and the values it comes from."""
     for n, w in steps.block_launches.items():
         yield Told(w.target, _path(w), _links(w))
         if w.epilogue or w.core:
@@ -163,7 +167,8 @@ def _annotations(steps: Steps) -> Iterator[Told]:
 
 
 def _register_annotation(name: str, w: BlockLaunch, cells: np.ndarray) -> Told:
-    """Of each value in registers the block that made it so, from the row above it; a value just read says so itself."""
+    """Returns, for each value in registers, the block that computed it from the row above. A value that was just
+    read names itself."""
     kind = w.group.core
     summed = [len(w.window(i)) for i in cells] if kind not in ("", "gap") else [_area(w)] * len(cells)
     head = np.stack([summed, [int(w.maps["R"]) ** 2] * len(cells)], axis=1)
@@ -198,14 +203,14 @@ def _path(w: BlockLaunch) -> Captions:
 
 
 def _shifted(template: str) -> str:
-    """The same with every number one further."""
+    """Returns the same template with every number increased by one."""
     for n in reversed(range(template.count("{"))):
         template = template.replace(f"{{{n}}}", f"{{{n + 1}}}")
     return template
 
 
 def _links(w: BlockLaunch) -> dict[str, np.ndarray]:
-    """Cells that light with each cell of the target."""
+    """Returns the cells that are highlighted with each cell of the target."""
     size = w.result.size
     cells = np.arange(size)
     links = {w.source: _sources(w, size)}

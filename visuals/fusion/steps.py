@@ -1,5 +1,5 @@
-"""The steps of a chain's launches: what is read from HBM, what becomes of a value in registers block by block, what is
-written. The first threads of a launch are followed, then all others at once."""
+"""The steps of a chain's launches: reads from HBM, the value in registers after each block, writes. The first
+threads of a launch are followed, then all others at once."""
 
 from __future__ import annotations
 
@@ -23,9 +23,9 @@ from visuals.fusion.captions import (
 from visuals.fusion.plan import Arrays, BlockLaunch, Member, RungRun, block_launch, is_fold
 from visuals.scene.recorder import Recorder
 
-THREADS = 4  # that are followed: as many values as a thread of a pointwise kernel takes
+THREADS = 4  # number of threads that are followed: a thread of a pointwise kernel has as many values
 LANES, BITS = 32, (16, 8, 4, 2, 1)
-ROLES = {"x": "input", "y": "output"}  # of buffers of maps; others are workspace
+ROLES = {"x": "input", "y": "output"}  # by buffer of maps; others are workspace
 
 
 def role(buffer: str) -> str:
@@ -33,13 +33,13 @@ def role(buffer: str) -> str:
 
 
 def named(buffer: str) -> str:
-    """A buffer of maps in its colour."""
+    """Returns a buffer of maps in its colour."""
     return f"[{buffer}]({role(buffer)})"
 
 
 @dataclass(frozen=True)
 class Register:
-    """What a launch shows of its registers, as a tensor. `cells`: of the values it makes, those whose way it shows."""
+    """The visible registers of a launch, as a tensor. `cells`: the computed values that are followed."""
 
     rows: int
     cols: int
@@ -51,7 +51,7 @@ class Register:
 
 
 class Steps:
-    """All launches of a rung. `registers` gathers what each shows of its registers, by tensor."""
+    """All launches of a rung. `registers` collects the visible registers of each, by tensor."""
 
     def __init__(self, run: RungRun, texts: Texts):
         self.run, self.texts, self.r = run, texts, Recorder({})
@@ -72,7 +72,7 @@ class Steps:
 
     # -- one step ------------------------------------------------------------------------------------
     def step(self, line: int, template: str, *args: float, mask: int = 1) -> None:
-        """The first of a launch says which it is."""
+        """Adds a step. The first of a launch has the launch's name."""
         if len(self.source_lines) == self.first_step:
             launch = self.run.parts[self.n - 1].launch
             template = f"Launch {self.n} of {len(self.run.parts)}, {launch.name}: {template}"
@@ -83,7 +83,7 @@ class Steps:
         self.masks.append(mask)
 
     def read(self, name: str, cells: np.ndarray) -> None:
-        """The step reads cells; those that the launch has not read before come from HBM."""
+        """Reads cells in this step. Cells that the launch has not read before come from HBM."""
         cells = np.unique(np.ravel(cells))
         known = self.cells_read.setdefault(name, np.zeros(self.run.arrays[name].size, bool))
         self._move(read=4 * int((~known[cells]).sum()))
@@ -95,18 +95,18 @@ class Steps:
         self.r.moved[-1] = was[0] + read, was[1] + written, 0
 
     def _add_unaccounted(self) -> None:
-        """To the last step what the launch moves beside what was told of it."""
+        """Adds to the last step the launch's bytes that no step has counted."""
         part, counted = self.run.parts[self.n - 1], np.sum(self.r.moved[self.first_step :], axis=0)
         self._move(part.reads - int(counted[0]), part.writes - int(counted[1]))
 
     def line(self, pattern: str) -> int:
         return self.texts.find_line(self.file, pattern)
 
-    # -- what all launches end with --------------------------------------------------------------------
-    def epilogue(
+    # -- the end of every launch -----------------------------------------------------------------------
+    def add_epilogue(
         self, w: BlockLaunch, lines: list[int], cells: np.ndarray, v: str, row: int, mask: int
     ) -> None:
-        """The blocks behind the core, or all of them: each a row of v."""
+        """Adds the blocks behind the core, or all of them: each is a row of v."""
         for m, line in zip(w.epilogue, lines[len(w.members) - len(w.epilogue) :], strict=True):
             text = f"In registers, {m.kind}: [v]({role(w.target)}) = {BLOCK[m.kind]}."
             self.step(line, text, *numbers(m, cells[:1])[0], mask=mask)
@@ -120,7 +120,7 @@ class Steps:
             self.read(name, cells if m.kind == "add" else np.unique(m.of_map(cells)))
 
     def store(self, w: BlockLaunch, cells: np.ndarray, v: str, row: int, subject: str, mask: int) -> None:
-        """Write the last row of v, then what all other threads write."""
+        """Write the last row of v, then the values of all other threads."""
         target, line = named(w.target), self.line(STORE)
         listed = ", ".join(f"{{{n}}}" for n in range(len(cells)))
         text = f"{subject} to {target} in HBM: {listed}. {self.hbm_note(w)}".strip()
@@ -138,7 +138,7 @@ class Steps:
         self._add_unaccounted()
 
     def hbm_note(self, w: BlockLaunch) -> str:
-        """What did, or did not, go through HBM between the blocks of a launch."""
+        """Returns a sentence on which values between blocks went through HBM, or did not."""
         if len(w.members) > 1:
             return f"Between its {len(w.members)} blocks nothing left the registers."
         return "The launch after this one reads it again." if w.target != "y" else ""
@@ -156,7 +156,7 @@ class Steps:
         )
         self.r.copy(v, w.source, cells)
         self.read(w.source, cells)
-        self.epilogue(w, lines, cells, v, 1, 1)
+        self.add_epilogue(w, lines, cells, v, 1, 1)
         self.store(w, cells, v, len(w.epilogue), "Thread 0 writes its registers", 1)
 
     def conv(self, w: BlockLaunch) -> None:
@@ -180,7 +180,7 @@ class Steps:
             self.read(w.source, np.concatenate([w.window(i) for i in cells[1:]]))
             self.read(w.core.names[0], _filters(w, cells, taps))
             self.r.put(v, sums[cells[1:]], cells[1:])
-        self.epilogue(w, lines, cells, v, 1, mask)
+        self.add_epilogue(w, lines, cells, v, 1, mask)
         self.store(w, cells, v, len(w.epilogue), "Each thread writes its register", mask)
 
     def pool(self, w: BlockLaunch) -> None:
@@ -197,17 +197,17 @@ class Steps:
         self.step(read, text, len(window), w.members[0].before.ravel()[window[0]])
         self.r.copy(u, w.source, window)
         self.read(w.source, window)
-        self.before(w, lines, window, u)
+        self.add_prologue(w, lines, window, u)
         core, result = lines[len(w.prologue)], w.core.after.ravel()[0]
         area = int(w.maps["R"]) ** 2
         text = f"They become one, {CORE[w.group.core]}: [v]({role(w.target)}) = {{2}}. {COMBINE_NOTE[w.group.core]}"
         self.step(core, text, len(window), area, result)
         self.r.put(v, np.array([result]), cell)
-        self.epilogue(w, lines, cell, v, 1, 1)
+        self.add_epilogue(w, lines, cell, v, 1, 1)
         self.store(w, cell, v, len(w.epilogue), "Thread 0 writes its register", 1)
 
-    def before(self, w: BlockLaunch, lines: list[int], cells: np.ndarray, u: str) -> None:
-        """The blocks in front of a pool, each a row (of a map, a plane) of u."""
+    def add_prologue(self, w: BlockLaunch, lines: list[int], cells: np.ndarray, u: str) -> None:
+        """Adds the blocks in front of a pool, each a row (of a map, a plane) of u."""
         shape = self.registers[u]
         row = shape.cols * (shape.rows if shape.planes > 1 else 1)
         for n, (m, line) in enumerate(zip(w.prologue, lines, strict=False), 1):
@@ -236,7 +236,7 @@ class Steps:
         self.step(read, text, area, w.members[0].before.ravel()[0], mask=mask)
         self.r.copy(u, w.source, cells)
         self.read(w.source, cells)
-        self.before(w, lines, cells, u)
+        self.add_prologue(w, lines, cells, u)
         sums = lane_sums(w.core.before.ravel()[:area])
         text = "Each lane adds up every 32nd value: lane 0 has {0}."
         self.step(lines[len(w.prologue)], text, sums[0, 0], mask=mask)
@@ -252,11 +252,11 @@ class Steps:
         text = f"Lane 0 divides by H·W: [v]({role(w.target)}) = {{0}} / {{1}} = {{2}}."
         self.step(self.line(MEAN), text, sums[-1, 0], area, mean)
         self.r.put(v, np.array([mean]), cell)
-        self.epilogue(w, lines, cell, v, 1, 1)
+        self.add_epilogue(w, lines, cell, v, 1, 1)
         self.store(w, cell, v, len(w.epilogue), "Lane 0 writes its register", 1)
 
     def fold(self, part, arrays: Arrays) -> None:
-        """Filter 0 with its numbers, then the others."""
+        """Adds filter 0 with its numbers, then the others."""
         f = folded(part, arrays)
         line, taps = self.line(r"w_folded\[i\] ="), f["w"].size // len(f["b'"])
         first, K = np.arange(taps), len(f["b'"])
@@ -283,7 +283,7 @@ class Steps:
 
 
 def folded(part, arrays: Arrays) -> Mapping[str, np.ndarray]:
-    """What a fold reads, its gain, and w' and b' as the kernel wrote them, by their names in the formula."""
+    """Returns what a fold reads, its gain, and w' and b' from the kernel, by their names in the formula."""
     names = [a for a in part.launch.args if isinstance(a, str)]
     *_, bias, eps = part.launch.args
     w, b, gamma, beta, mean, var, b_out, w_out = (arrays[name] for name in names)
@@ -293,7 +293,8 @@ def folded(part, arrays: Arrays) -> Mapping[str, np.ndarray]:
 
 
 def lane_sums(map_: np.ndarray) -> np.ndarray:
-    """float32 [6, 32]: a map's sums lane by lane as the warp makes them, own ones first, then after each exchange."""
+    """Returns float32 [6, 32]: a map's sums by lane as the warp computes them, each lane's own first, then after
+    each exchange."""
     padded = np.concatenate([map_, np.zeros(-map_.size % LANES, np.float32)]).reshape(-1, LANES)
     sums = [np.zeros(LANES, np.float32)]
     for values in padded:
@@ -304,19 +305,19 @@ def lane_sums(map_: np.ndarray) -> np.ndarray:
 
 
 def _weights(w: BlockLaunch) -> str:
-    """Its filters in their colour: those that were folded are workspace."""
+    """Returns its filters in their colour: folded ones are workspace."""
     name = w.core.names[0]
     return "[w'](workspace)" if name.startswith("w_folded") else f"[{name}](filter)"
 
 
 def _filters(w: BlockLaunch, cells: np.ndarray, taps: int) -> np.ndarray:
-    """Weights of the filters that make some outputs."""
+    """Returns the weights of the filters that compute some outputs."""
     k = np.unique(w.core.of_map(cells))
     return (k[:, None] * taps + np.arange(taps)).ravel()
 
 
 def _values(w: BlockLaunch, cells: np.ndarray, title: str, note: str) -> Register:
-    """The register v of those that make some values: what is read or summed first, then a row a block."""
+    """Returns the register v of the threads of some values: first what is read or summed, then a row per block."""
     return Register(1 + len(w.epilogue), len(cells), 1, role(w.target), title, note, cells)
 
 

@@ -1,5 +1,5 @@
-"""What the figures of the fusion ladder say: what fusing saves, where it cannot pay, what a folded batch norm is, why a
-convolution or a pool begins a kernel. Pure functions."""
+"""Sentences about the figures of the fusion ladder: what fusing saves, when it cannot pay, what a folded batch
+norm is, and why a convolution or a pool begins a kernel. Pure functions."""
 
 from __future__ import annotations
 
@@ -20,34 +20,34 @@ from visuals.charts.story import Row, Story, extremes, recorded_at
 
 UNFUSED, FUSED, FOLDED, LIBRARY = "fusion/unfused", "fusion/fused", "fusion/folded", "fusion/torch"
 FOLD = "fold"
-MIN_SHARE = 1 / 4  # of a convolution's arithmetic and the bytes saved together: bytes below it hardly count
+MIN_SHARE = 1 / 4  # share of the saved bytes in their time plus the arithmetic's: below it fusion hardly pays
 
 
 # -- launches ------------------------------------------------------------------------------------------------
 def parts(rung: str, s: ChainShape) -> tuple[Part, ...]:
-    """The launches of a rung of ours; none where it cannot run the chain. Tile sizes move no bytes."""
+    """Returns the launches of one of our rungs; none if it cannot run the chain. Tile sizes move no bytes."""
     tiles = find(rung).default_tiles
     return () if any(find(rung).rules(s, tiles)) else PLANS[rung](s, tiles).parts
 
 
 def between(parts: Sequence[Part]) -> int:
-    """Bytes of the maps between launches, written once and read once; weights that were folded are none."""
+    """Returns the bytes of the maps between launches, written once and read once. Folded weights do not count."""
     return sum(2 * part.writes for part in parts[:-1] if part.launch.entry != FOLD)
 
 
 def saved(s: ChainShape) -> int:
-    """Bytes through HBM that the fused chain does without."""
+    """Returns the HBM bytes that the fused chain saves."""
     return between(parts(UNFUSED, s)) - between(parts(FUSED, s))
 
 
 def floor_ms(s: ChainShape, roof: Roof) -> float:
-    """The time of a copy of as many bytes as the chain must move."""
+    """Returns the time of a copy of as many bytes as the chain must move."""
     return s.bytes / roof.bytes_per_s * 1e3
 
 
 # -- the story -----------------------------------------------------------------------------------------------
 def fusion_cost(s: ChainShape) -> str:
-    """What the maps between launches take."""
+    """Returns the size of the maps between launches."""
     alone, fused = parts(UNFUSED, s), parts(FUSED, s)
     if not alone:
         return ""
@@ -65,12 +65,13 @@ def _launches(of: Sequence[Part]) -> str:
 
 
 def fastest_ours(rows: Mapping[str, Row]) -> Row | None:
-    """The faster of the fused rungs."""
+    """Returns the faster of the fused rungs."""
     return min((rows[n] for n in (FUSED, FOLDED) if n in rows), key=lambda r: r["median_ms"], default=None)
 
 
 def fusion_gain(rows: Mapping[str, Row]) -> str:
-    """What fusing buys in time, `rows` by rung name from one device; "" where there is nothing to compare."""
+    """Returns how much time fusing gains. `rows` are by rung name, from one device. Returns "" if there is
+    nothing to compare."""
     alone, fused, folded, library = (rows.get(name) for name in (UNFUSED, FUSED, FOLDED, LIBRARY))
     if not (alone and fused):
         return ""
@@ -88,7 +89,7 @@ def fusion_gain(rows: Mapping[str, Row]) -> str:
         sentences.append(f"The fastest of ours reaches {share} of the speed of {find(LIBRARY).title}.")
     ceilings = best.get("ceilings") or {}
     ms = s.bytes / ceilings["copy_bytes_per_s"] * 1e3 if ceilings else 0
-    if ms * 1e3 > ceilings.get("launch_us", 0):  # else it is launches that are waited for
+    if ms * 1e3 > ceilings.get("launch_us", 0):  # otherwise launch overhead dominates
         sentences.append(
             f"A copy of the {units.bytes_(s.bytes)} that must move takes {units.time_(ms)} there: the fastest of ours takes "
             f"{units.ratio(best['median_ms'] / ms)} times as long."
@@ -107,8 +108,8 @@ def _against(name: str, row: Row, other: Row, other_name: str) -> str:
 
 @cache
 def fusion_examples() -> list[tuple[Preset, str]]:
-    """The presets at which fusing gains most and least, by the recordings made cold; until there are any, by the bytes
-    that are predicted."""
+    """Returns the presets at which fusing gains most and least, from the cold recordings. If there are none, uses
+    the predicted bytes."""
 
     def speedup(s: ChainShape) -> float | None:
         rows = recorded_at(s, (UNFUSED, FUSED))
@@ -127,7 +128,8 @@ FUSION = Story(fusion_cost, fusion_gain, fusion_examples, "fused against a launc
 
 # -- when it pays --------------------------------------------------------------------------------------------
 def pays(s: ChainShape, roof: Roof | None) -> list[str]:
-    """Sentences: what is saved, what arithmetic leaves of it, what begins a kernel, what is folded."""
+    """Returns sentences on the savings, on the time of the arithmetic, on what begins a kernel, on what is
+    folded."""
     sentences = [
         _saves(s, roof),
         *(_computes(s, stage, roof) for stage in s.stages if stage.block.kind == "conv"),
@@ -153,7 +155,7 @@ def _saves(s: ChainShape, roof: Roof | None) -> str:
 
 
 def _computes(s: ChainShape, stage: Stage, roof: Roof | None) -> str:
-    """A convolution's FLOPs against the bytes that can be saved behind it."""
+    """Returns a convolution's FLOPs compared with the bytes that can be saved behind it."""
     weights = math.prod(stage.tensors["w"])
     moved = 4 * (math.prod(stage.before) + weights + math.prod(stage.after))
     intensity = stage.flops / moved
@@ -177,7 +179,7 @@ def _computes(s: ChainShape, stage: Stage, roof: Roof | None) -> str:
 
 
 def _begins(s: ChainShape) -> str:
-    """Why a kernel ends where one does, of this chain's first such place."""
+    """Returns why a kernel ends, for the first such position in this chain."""
     groups = codegen.groups([b.kind for b in s.blocks])
     group = next((g for g in groups if g.prologue and g.core in ("maxpool", "avgpool")), None)
     if group:
@@ -230,19 +232,19 @@ def _capital(text: str) -> str:
 
 # -- tables ----------------------------------------------------------------------------------------------------
 def levels(s: ChainShape) -> dict[str, dict[str, str]]:
-    """By rung of ours that can run the chain: what it launches and moves, by figure."""
-    launches = {rung.name: parts for rung in RUNGS if (parts := parts(rung.name, s))}
+    """Returns launches and bytes by figure, for each of our rungs that can run the chain."""
+    launches = {rung.name: launch_parts for rung in RUNGS if (launch_parts := parts(rung.name, s))}
     max_bytes = between(launches[UNFUSED]) if launches else 0
     table = {}
-    for name, parts in launches.items():
-        total = sum(part.bytes for part in parts)
+    for name, launch_parts in launches.items():
+        total = sum(part.bytes for part in launch_parts)
         table[name] = {
-            "launches": str(len(parts)),
-            "read from HBM": units.bytes_(sum(part.reads for part in parts)),
-            "written to HBM": units.bytes_(sum(part.writes for part in parts)),
-            "of both, maps between launches": units.bytes_(between(parts)),
-            "handed on in registers instead": units.bytes_(max_bytes - between(parts)),
+            "launches": str(len(launch_parts)),
+            "read from HBM": units.bytes_(sum(part.reads for part in launch_parts)),
+            "written to HBM": units.bytes_(sum(part.writes for part in launch_parts)),
+            "of both, maps between launches": units.bytes_(between(launch_parts)),
+            "handed on in registers instead": units.bytes_(max_bytes - between(launch_parts)),
             "times the least": units.ratio(total / s.bytes),
-            "FLOP per byte": units.ratio(sum(part.flops for part in parts) / total),
+            "FLOP per byte": units.ratio(sum(part.flops for part in launch_parts) / total),
         }
     return table

@@ -77,7 +77,7 @@ def columns(part: Part) -> tuple[int, int]:
     """Returns the number of visible columns of U and of V and Z. If all are visible, it includes the zeros that
     pad a row to a multiple of four."""
     K = fours(part.K) if part.K == part.s.K else part.K
-    return K, fours(part.tiles) if part.whole and part.s.N == 1 else part.tiles
+    return K, fours(part.tiles) if part.is_whole and part.s.N == 1 else part.tiles
 
 
 def _tensors(part: Part) -> tuple[Tensor, ...]:

@@ -269,10 +269,10 @@ def test_too_small_a_transform_gives_the_circular_sum(s):
 def test_the_toy_wraps_in_its_last_two_rows_and_columns():
     s = CONV_PRESETS["toy"].shape
     a, scene, expected = scene_of(s, 0, TOO_SMALL)
-    expected = np.ones((6, 6), bool)
-    expected[:4, :4] = False
-    np.testing.assert_array_equal(a.wrapped_output, expected)
-    assert scene.readings[-1].values[-1] == expected.sum()
+    wraps = np.ones((6, 6), bool)
+    wraps[:4, :4] = False
+    np.testing.assert_array_equal(a.wrapped_output, wraps)
+    assert scene.readings[-1].values[-1] == wraps.sum()
     assert "ran over the end" in scene.caption(scene.steps - 1)
     np.testing.assert_array_equal(scene.cells("right"), expected.ravel().astype("f4"))
     assert "20 of 36" in pictures.words(first_arrays(s, whole_numbers(s), 0), a, expected)

@@ -117,7 +117,7 @@ def test_the_fused_scene_holds_the_twins_transforms(s, m):
     x, w = integers(s)
     part = part_of(s, m)
     scene, n = scene_of("fused", part, x, w), computed(part, x[0], w[: part.K])
-    if not part.whole:
+    if not part.is_whole:
         return
     U = scene.cells("U").reshape(part.K, part.C, -1)
     np.testing.assert_array_equal(U, n.U[:, :, : part.K].transpose(2, 1, 0))
@@ -308,8 +308,8 @@ def test_every_preset_that_fits_makes_a_small_scene_that_says_which_part_it_is(k
     meta, block = payload(scene)
     assert len(block) + len(json.dumps(meta)) < 100_000
     notes = {name: scene.tensor(name).note for name in "xwy"}
-    assert ("part" in notes["x"]) == (not part.whole or part.C < s.C)
-    assert ("part" in notes["y"]) == (not part.whole or part.K < s.K)
+    assert ("part" in notes["x"]) == (not part.is_whole or part.C < s.C)
+    assert ("part" in notes["y"]) == (not part.is_whole or part.K < s.K)
     assert (f"{part.K} of {s.K} filters" in notes["w"]) == (part.K < s.K)
     assert notes["x"].startswith(f"image 0 of {s.N}") == (s.N > 1)
     if s.C > part.C:
@@ -321,7 +321,7 @@ def test_the_numbers_of_a_large_shape_are_those_over_all_channels(how, m):
     s = ConvShape(1, 20, 40, 40, 9, 3, 3, pad=1)
     inputs = Inputs(s, "digit", "random")
     part = part_of(s, m, inputs.planes()[0])
-    assert not part.whole and part.C < s.C
+    assert not part.is_whole and part.C < s.C
     n = numbers(part, inputs)
     scene = fused_scene(part, {}, n) if how == "fused" else steps_scene(part, {}, n)
     exact, _ = reference.conv(s, x=inputs.x(), w=inputs.w())
@@ -383,7 +383,7 @@ def test_each_lane_of_the_fused_kernel_reads_and_writes_its_tile(m):
     s = ConvShape(1, 1, 7, 8, 1, 3, 3, pad=1)
     x, w = integers(s)
     part, rung = part_of(s, m), find(f"conv/winograd-{m}x{m}")
-    assert part.whole
+    assert part.is_whole
     trace, _ = emulator.trace_launch(rung.build(s, rung.default_tiles), 1, {"x": x, "w": w})
 
     def elements(buffer: str, write: bool, tile: int) -> list[int]:
