@@ -60,7 +60,7 @@ RED = np.zeros((20, 30, 3), np.uint8) + np.array([255, 0, 0], np.uint8)
 
 
 @pytest.mark.parametrize("kind", ["PNG", "JPEG"])
-def test_upload_keeps_colours_and_takes_the_shape_asked(kind):
+def test_upload_keeps_colours_and_has_the_requested_shape(kind):
     planes = pictures.upload_planes(encoded(RED, kind), 7, 5, 4)
     assert planes.shape == (3, 7, 5) and planes.dtype == np.float32
     assert (planes[0] == 9).all() and (planes[1:] == 0).all()
@@ -108,7 +108,7 @@ def png_of_size(width, height):
         (b"\xff\xd8\xff", "damaged"),
     ],
 )
-def test_upload_names_the_rule_it_refuses_by(data, says):
+def test_upload_error_names_the_rule(data, says):
     with pytest.raises(PictureError, match=says):
         pictures.upload_planes(data, 8, 8, 3)
 
@@ -136,7 +136,7 @@ def test_every_filter_at_every_size(first, R, S, K, C):
     assert len(pictures.filter_names(K, first)) == K
 
 
-def test_filters_go_round_the_list_and_then_differ_at_random():
+def test_filters_cycle_through_the_list_then_are_random():
     assert pictures.filter_names(8, "sobel-x") == [
         "sobel-x", "sobel-y", "random", "identity", "blur", "sharpen", "random", "random",
     ]  # fmt: skip
@@ -145,7 +145,7 @@ def test_filters_go_round_the_list_and_then_differ_at_random():
     assert set(w[6:].ravel()) <= {-2, -1, 0, 1, 2}
 
 
-def test_the_filters_readers_know():
+def test_well_known_filters():
     assert pictures.taps("sobel-x", 3, 3).tolist() == [[-1, 0, 1], [-2, 0, 2], [-1, 0, 1]]
     assert pictures.taps("sobel-y", 3, 3).tolist() == [[-1, -2, -1], [0, 0, 0], [1, 2, 1]]
     assert pictures.taps("sharpen", 3, 3).tolist() == [[0, -1, 0], [-1, 5, -1], [0, -1, 0]]
@@ -153,7 +153,7 @@ def test_the_filters_readers_know():
 
 
 @given(st.integers(1, 11), st.integers(1, 11))
-def test_what_filters_sum_to(R, S):
+def test_sums_of_filter_taps(R, S):
     for name in ("identity", "blur", "sharpen"):
         assert pictures.taps(name, R, S).sum() == pytest.approx(1)
     if S > 1:
@@ -163,7 +163,7 @@ def test_what_filters_sum_to(R, S):
 
 
 @given(st.integers(1, 5), st.integers(1, 5), st.data())
-def test_custom_taps_read_back(R, S, data):
+def test_custom_taps_round_trip(R, S, data):
     values = np.array(data.draw(st.lists(st.integers(-1000, 1000), min_size=R * S, max_size=R * S)))
     text = pictures.taps_text(values.reshape(R, S))
     assert (pictures.parse_taps(text, R, S) == values.reshape(R, S)).all()
@@ -182,12 +182,12 @@ def test_custom_taps_read_back(R, S, data):
         ("1 2 3 4 5 6 7 8 1e9", "-1000 .. 1000"),
     ],
 )
-def test_custom_taps_name_the_rule_they_break(text, says):
+def test_custom_taps_error_names_the_rule(text, says):
     with pytest.raises(PictureError, match=says):
         pictures.parse_taps(text, 3, 3)
 
 
-def test_unknown_names_are_named():
+def test_unknown_names_raise_an_error():
     with pytest.raises(PictureError, match="must be one of digit"):
         pictures.planes("cat", 4, 4, 1)
     with pytest.raises(PictureError, match="must be one of identity"):

@@ -30,38 +30,40 @@ class Bars(html.parser.HTMLParser):
 
     def __init__(self, text: str):
         super().__init__()
-        self.to: dict[str, float] = {}
+        self.bar_ends: dict[str, float] = {}
         self.feed(text)
 
     def handle_starttag(self, tag, attrs):
         attributes = dict(attrs)
         if "data-rung" in attributes:
-            self.to[attributes["data-rung"]] = float(re.search(r"--kt-to:([\d.]+)%", attributes["style"])[1])
+            self.bar_ends[attributes["data-rung"]] = float(
+                re.search(r"--kt-to:([\d.]+)%", attributes["style"])[1]
+            )
 
 
-def proportional(to: dict[str, float], ms: dict[str, float]) -> bool:
+def proportional(bar_ends: dict[str, float], ms: dict[str, float]) -> bool:
     """Whether each bar has come as far as its rung's speed takes it while the first does the whole way."""
     best = min(ms.values())
-    return to.keys() == ms.keys() and all(
-        math.isclose(to[name], race.LINE * best / t, abs_tol=0.006) for name, t in ms.items()
+    return bar_ends.keys() == ms.keys() and all(
+        math.isclose(bar_ends[name], race.LINE * best / t, abs_tol=0.006) for name, t in ms.items()
     )
 
 
 @given(times)
-def test_bars_are_as_long_as_the_speeds(ms):
-    assert proportional(Bars(race.html(lanes_of(ms))).to, ms)
+def test_bar_lengths_are_proportional_to_speed(ms):
+    assert proportional(Bars(race.html(lanes_of(ms))).bar_ends, ms)
 
 
-def test_bars_as_long_as_the_times_would_be_noticed():
+def test_bar_lengths_proportional_to_time_are_detected():
     ms = {"conv/direct": 4.0, "conv/fft": 1.0}
-    to = Bars(race.html(lanes_of(ms))).to
-    assert proportional(to, ms) and to["conv/direct"] == pytest.approx(race.LINE / 4, abs=0.01)
-    assert not proportional({"conv/direct": to["conv/fft"], "conv/fft": to["conv/direct"]}, ms)
-    assert not proportional(to | {"conv/direct": to["conv/direct"] * 1.01}, ms)
+    bar_ends = Bars(race.html(lanes_of(ms))).bar_ends
+    assert proportional(bar_ends, ms) and bar_ends["conv/direct"] == pytest.approx(race.LINE / 4, abs=0.01)
+    assert not proportional({"conv/direct": bar_ends["conv/fft"], "conv/fft": bar_ends["conv/direct"]}, ms)
+    assert not proportional(bar_ends | {"conv/direct": bar_ends["conv/direct"] * 1.01}, ms)
 
 
 @given(times)
-def test_places_and_ratios_are_those_of_the_sorted_times(ms):
+def test_ranks_and_ratios_equal_those_of_the_sorted_times(ms):
     lanes = lanes_of(ms)
     assert [lane.rung for lane in lanes] == [name for name in NAMES if name in ms]  # the ladder's order
     for lane in lanes:
@@ -71,7 +73,7 @@ def test_places_and_ratios_are_those_of_the_sorted_times(ms):
 
 
 @given(st.floats(1e-5, 1e6))
-def test_the_clock_counts_in_whole_numbers_near_the_time(ms):
+def test_clock_is_a_whole_number_close_to_the_time(ms):
     count, unit = race.clock(ms)
     assert count == pytest.approx(ms * {"ms": 1, "µs": 1e3, "ns": 1e6}[unit], rel=0.051)
     assert count >= 10 and (unit == "ms" or count < 10_001)
@@ -90,11 +92,11 @@ THREE = {"conv/direct": 3.2, "conv/winograd-4x4": 1.6, "conv/fft": 2.56}
         ("conv/cudnn-fft", "You said X, which did not run here: no GPU. The first is Winograd 4×4, fused."),
     ],
 )
-def test_how_a_guess_did(guess, text):
+def test_verdict_on_a_guess(guess, text):
     assert race.verdict(lanes_of(THREE), guess, "X", "no GPU") == text
 
 
-def test_what_cannot_be_told_apart_is_said():
+def test_overlapping_spreads_are_mentioned():
     lanes = lanes_of({"conv/direct": 1.0, "conv/fft": 1.01}, spread=0.02)
     assert race.verdict(lanes, "conv/fft", "FFT").endswith("they cannot be told apart.")
     assert "FFT cannot be told apart from it" in race.finish(lanes)
@@ -102,13 +104,13 @@ def test_what_cannot_be_told_apart_is_said():
 
 
 @given(st.text(max_size=40))
-def test_words_from_elsewhere_stay_words(text):
+def test_foreign_text_is_escaped(text):
     out = [race.Out((text,), text)]
     rendered = race.html(lanes_of(THREE), out, "conv/fft", text)
     assert "<script" not in rendered.lower() and rendered.count("<tr") == 1 + len(THREE) + 1
 
 
-def test_css_can_stand_in_a_page():
+def test_css_contains_no_tag():
     """What cleans the HTML of a page throws a style away that holds a tag."""
     assert not re.search(r"<[a-z/!]", race.css())
 
@@ -119,7 +121,7 @@ def executed(name: str, s: ConvShape) -> int | None:
     return race.executed_flops(rung, s, rung.default_tiles)
 
 
-def test_executed_flops_are_those_of_the_algorithm():
+def test_executed_flops_by_algorithm():
     s = ConvShape(32, 512, 16, 16, 512, 3, 3, pad=1)
     for name in ("direct", "direct-tiled", "im2col-gemm", "im2col-cublas", "implicit-gemm"):
         assert executed(name, s) == s.flops
@@ -135,7 +137,7 @@ def test_executed_flops_are_those_of_the_algorithm():
     assert executed("cudnn-winograd", s) is None
 
 
-def test_rates_are_named_by_what_they_count():
+def test_effective_and_actual_rates():
     lanes = lanes_of({"conv/winograd-4x4": 1.0, "conv/cudnn-winograd": 2.0})
     ours, library = lanes
     assert ours.effective == SHAPE.flops and ours.executed < SHAPE.flops and library.executed is None
@@ -153,7 +155,7 @@ def test_every_rung_has_a_family_and_a_short_name():
     assert families.short(blas) == "im2col BLAS"  # the processor has no cuBLAS
 
 
-def test_the_caption_names_what_waited_for_the_processor():
+def test_caption_names_rungs_that_waited_for_the_processor():
     rows = {name: timed(name, SHAPE, ms) for name, ms in (("conv/fft", 1.0), ("conv/cudnn-winograd", 2.0))}
     assert "Waits" not in race.finish(race.lanes(LADDER.rungs, SHAPE, rows))
     rows["conv/cudnn-winograd"]["queued"] = "0 of 5"

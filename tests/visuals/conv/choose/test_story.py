@@ -21,7 +21,7 @@ def gain(**ms: float) -> str:
     return story.gain({name: timed(name, SHAPE, t, ceilings=CEILINGS) for name, t in rows.items()})
 
 
-def test_a_first_that_does_less_is_told_with_both_rates():
+def test_winner_with_fewer_flops_has_both_rates():
     text = gain(winograd_nonfused=0.5, implicit_gemm=0.7)
     assert text.startswith("The first, Winograd in steps, is worth 14.8 TFLOP/s of direct convolution")
     part = float(re.search(r"executes ([\d.]+) TFLOP/s", text)[1]) / 14.8
@@ -32,19 +32,19 @@ def test_a_first_that_does_less_is_told_with_both_rates():
     assert "its FP32 peak is 10 TFLOP/s" in text  # of CEILINGS: direct convolution could not reach 14.8
 
 
-def test_a_first_that_does_the_same_work_or_does_not_say():
+def test_winner_with_equal_or_unknown_flops():
     assert "executes just that" in gain(implicit_gemm=1.0, direct=9.0)
     assert "FP32 peak" not in gain(implicit_gemm=1.0, direct=9.0)
     assert "the library does not say" in gain(cudnn_winograd=1.0, direct=9.0)
     assert gain(direct=1.0) == ""
 
 
-def test_those_that_cannot_be_told_apart_are_named():
+def test_rungs_with_overlapping_spreads_are_named():
     assert gain(implicit_gemm=1.0, fft=1.0005, direct=2.0).endswith("It cannot be told apart from FFT.")
 
 
 @pytest.mark.parametrize("key", CONV_PRESETS | CONV_LAYER_PRESETS)
-def test_predictions_are_of_the_rungs_that_can(key):
+def test_predictions_cover_the_supported_rungs(key):
     shape = (CONV_PRESETS | CONV_LAYER_PRESETS)[key].shape
     titles, rows = story.predicted(shape, "cuda")
     rungs = LADDER.able("cpu", shape)
@@ -55,10 +55,10 @@ def test_predictions_are_of_the_rungs_that_can(key):
     assert story.cost(shape)
 
 
-def test_examples_are_presets_at_which_that_family_was_recorded_first():
-    found = story.examples()
-    assert found
-    for preset, caption in found:
+def test_examples_are_presets_where_the_family_is_fastest():
+    examples = story.examples()
+    assert examples
+    for preset, caption in examples:
         rows = [
             r for rung in LADDER.rungs if (r := records.recorded(rung.name, preset.shape, rung.default_tiles))
         ]
@@ -66,4 +66,4 @@ def test_examples_are_presets_at_which_that_family_was_recorded_first():
         assert caption.startswith(f"{family(first['rung']).title}: {preset.label}, ")
         others = [r["median_ms"] for r in rows if family(r["rung"]) != family(first["rung"])]
         assert caption.endswith(f"{min(others) / first['median_ms']:.2g}×")
-    assert len(found) <= len(FAMILIES)
+    assert len(examples) <= len(FAMILIES)

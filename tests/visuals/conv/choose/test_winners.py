@@ -47,7 +47,7 @@ def same_but(s: ConvShape, fields, around: ConvShape) -> bool:
 
 
 @given(recordings())
-def test_each_cell_tells_the_fastest_of_its_rows(case):
+def test_each_cell_has_the_fastest_of_its_rows(case):
     rows, across, down = case
     winner_map = winners.winners(winners.by_shape(rows, "cold"), BASE, across, down)
     if winner_map is None:
@@ -64,7 +64,7 @@ def test_each_cell_tells_the_fastest_of_its_rows(case):
 
 
 @given(recordings())
-def test_no_shape_of_the_readers_map_is_missing(case):
+def test_map_contains_every_matching_shape(case):
     rows, across, down = case
     winner_map = winners.winners(winners.by_shape(rows, "cold"), BASE, across, down)
     if winner_map is None or not winners.is_on(winner_map, BASE):
@@ -89,7 +89,7 @@ def test_no_shape_of_the_readers_map_is_missing(case):
             )
 
 
-def test_a_wrong_winner_would_be_noticed():
+def test_fastest_row_wins_and_other_settings_are_ignored():
     rows = [timed("conv/direct", BASE, 2.0), timed("conv/fft", BASE, 1.0)]
     found = winners.by_shape(rows, "cold")
     assert [row["rung"] for row in found[BASE]] == ["conv/fft", "conv/direct"]
@@ -99,7 +99,7 @@ def test_a_wrong_winner_would_be_noticed():
 
 
 @given(pairs, st.integers(1, 64), st.integers(1, 13))
-def test_an_axis_puts_a_shape_where_it_says(pair, a, d):
+def test_axis_value_round_trip(pair, a, d):
     across, down = (AXES[key] for key in pair)
     try:
         moved = down.with_value(across.with_value(BASE, a), d)
@@ -109,7 +109,7 @@ def test_an_axis_puts_a_shape_where_it_says(pair, a, d):
     assert winners.fixed_values(moved, across, down) == winners.fixed_values(BASE, across, down)
 
 
-def test_around_a_shape_that_was_not_recorded_the_largest_map_is_shown_and_is_not_the_readers():
+def test_unrecorded_shape_gets_the_largest_map():
     rows = [timed("conv/direct", preset.shape, 1.0) for preset in CONV_GRID.values()]
     found = winners.by_shape(rows, "cold")
     odd = ConvShape(3, 20, 30, 30, 20, 3, 3)
@@ -124,7 +124,7 @@ def test_around_a_shape_that_was_not_recorded_the_largest_map_is_shown_and_is_no
     assert winners.winners(found, params, AXES["N"], AXES["H"]) is None  # one batch alone is no map
 
 
-def test_the_page_names_the_winner_in_words_and_tells_every_time():
+def test_html_names_the_winner_and_every_time():
     times = {BASE: (2.0, 1.0), BASE.with_(N=4): (1.0, 1.0005), BASE.with_(H=28, W=28): (3.0, 4.5),
              BASE.with_(H=28, W=28, N=4): (2.0, 1.5)}  # fmt: skip
     rows = [
@@ -145,7 +145,7 @@ def test_the_page_names_the_winner_in_words_and_tells_every_time():
     )
 
 
-def test_a_family_that_has_times_in_some_cells_alone_is_told_of():
+def test_family_with_times_in_only_some_cells_is_named():
     """Else it would seem to lose where nobody asked it."""
     cells = [BASE, BASE.with_(N=4), BASE.with_(H=28, W=28), BASE.with_(H=28, W=28, N=4)]
     rows = [timed("conv/direct", s, 2.0) for s in cells] + [timed("conv/cudnn-gemm", cells[1], 3.0)]
@@ -195,7 +195,7 @@ def test_totals_are_sums_over_every_convolution(case):
 
 @settings(max_examples=25)
 @given(timed_networks())
-def test_shares_add_up_and_every_layer_has_its_line(case):
+def test_shares_add_up_and_every_layer_has_a_line(case):
     network, _, timed_layers = case
     text = layers.html(timed_layers, lambda shape: "?x")
     shares = [float(part) for part in re.findall(r"<span>(?:< )?([\d.]+) %</span>", text)]
@@ -211,7 +211,7 @@ def test_a_layer_without_a_time_has_none_and_no_total():
     assert layers.total(timed_layers, lambda entry: entry.best) is None and layers.told(timed_layers) == ""
 
 
-def test_what_cannot_run_is_told_apart_from_what_was_not_recorded():
+def test_unsupported_and_unrecorded_shapes_are_counted_separately():
     network, name = NETWORKS["vgg16"], "conv/winograd-2x2"
     first, _, *others = [layer.shape for layer in network.layers]
 
@@ -226,7 +226,7 @@ def test_what_cannot_run_is_told_apart_from_what_was_not_recorded():
     )
 
 
-def test_where_cudnn_was_not_recorded_nothing_is_compared_with_it():
+def test_no_comparison_with_cudnn_without_recordings_of_it():
     def text(*rungs):
         timed_layers = layers.timed(
             NETWORKS["vgg16"],

@@ -50,7 +50,7 @@ def traced(s: ConvShape, x, w):
 # -- cells -----------------------------------------------------------------------------------------
 @settings(max_examples=40, deadline=None)
 @given(conv_shapes())
-def test_every_output_is_the_sum_of_the_products_shown(s):
+def test_every_output_is_the_sum_of_the_visible_products(s):
     scene, part, _, _, y = scene_of(s)
     np.testing.assert_array_equal(scene.cells("y"), y.ravel())
     for t in np.flatnonzero(scene.captions.kind >= STORE):
@@ -64,7 +64,7 @@ def test_every_output_is_the_sum_of_the_products_shown(s):
 
 @settings(max_examples=40, deadline=None)
 @given(conv_shapes())
-def test_the_seven_loops_lead_to_the_pixel_and_the_tap(s):
+def test_seven_loop_variables_address_the_pixel_and_the_tap(s):
     """h, w of conv.cuh, worked out here from the loop variables on the stage, address just what is copied."""
     scene, _, x, w, _ = scene_of(s)
     loops = {r.label: r.values for r in scene.readings}
@@ -90,7 +90,7 @@ def test_the_seven_loops_lead_to_the_pixel_and_the_tap(s):
 
 @settings(max_examples=30, deadline=None)
 @given(conv_shapes())
-def test_a_hovered_output_lights_its_receptive_field_and_sums_to_itself(s):
+def test_hovered_output_equals_the_sum_over_its_receptive_field(s):
     scene, part, *_ = scene_of(s)
     x, w, y = (scene.cells(name) for name in "xwy")
     (terms,) = scene.sums
@@ -99,14 +99,14 @@ def test_a_hovered_output_lights_its_receptive_field_and_sums_to_itself(s):
         assert len(set(terms.cells[span])) == len(terms.cells[span])  # no pixel twice
         if part.C == s.C:
             assert (w[terms.factors[span]] * x[terms.cells[span]]).sum() == y[i]
-    for told in scene.told:
-        if told.of == "x":  # fetched as often as outputs have it in their field, each filter again
+    for annotation in scene.told:
+        if annotation.of == "x":  # fetched as often as outputs have it in their field, each filter again
             counted = np.bincount(terms.cells, minlength=x.size)
-            np.testing.assert_array_equal(told.words.args[:, 1] * part.K, counted)
-            np.testing.assert_array_equal(told.words.args[:, 2] * part.K, counted * s.K)
+            np.testing.assert_array_equal(annotation.words.args[:, 1] * part.K, counted)
+            np.testing.assert_array_equal(annotation.words.args[:, 2] * part.K, counted * s.K)
 
 
-def test_a_flipped_filter_is_caught_where_the_picture_forgets_it(monkeypatch):
+def test_missing_filter_flip_is_detected(monkeypatch):
     """The test above must see a scene that walks a flipped window forwards."""
     straight = scene_module.gather_index
     monkeypatch.setattr(
@@ -119,7 +119,7 @@ def test_a_flipped_filter_is_caught_where_the_picture_forgets_it(monkeypatch):
 
 
 @pytest.mark.parametrize("key", CONV_PRESETS)
-def test_every_preset_makes_a_scene_that_is_small_and_says_which_part_it_is(key):
+def test_every_preset_has_a_small_scene_that_names_its_part(key):
     s = CONV_PRESETS[key].shape
     inputs = Inputs(s, "digit", "sobel-x")
     part = part_shown(s, inputs.planes()[0])
@@ -142,7 +142,7 @@ def test_dilation_leaves_gaps_and_captions_say_so():
 
 # -- as the warps run --------------------------------------------------------------------------------
 @pytest.mark.parametrize("s", [CONV_PRESETS["toy"].shape, HARD], ids=["toy", "hard"])
-def test_the_first_thread_reads_what_the_first_steps_say(s):
+def test_first_steps_equal_the_trace_of_the_first_thread(s):
     scene, _, x, w, y = scene_of(s)
     trace, *_ = traced(s, x, w)
     names = np.array(trace.buffers)[trace.buffer]
@@ -159,7 +159,7 @@ def test_the_first_thread_reads_what_the_first_steps_say(s):
 
 
 @pytest.mark.parametrize("s", [CONV_PRESETS["toy"].shape, HARD], ids=["toy", "hard"])
-def test_in_the_order_of_the_warps_every_sector_is_counted_once(s):
+def test_sectors_in_warp_order_equal_the_counters(s):
     scene, part, x, w, y = scene_of(s)
     assert direct_warps.why_not(s, part) == ""
     trace, counters, blocks = traced(s, x, w)
@@ -181,7 +181,7 @@ def test_in_the_order_of_the_warps_every_sector_is_counted_once(s):
 
 @given(conv_shapes())
 @settings(max_examples=20, deadline=None)
-def test_what_is_too_much_for_the_warps_order_is_said(s):
+def test_why_not_names_shapes_that_are_too_large(s):
     part = part_shown(s)
     reason = direct_warps.why_not(s, part)
     whole = s.N == 1 and (s.C, s.K, s.P, s.Q) == (part.C, part.K, part.P, part.Q)
@@ -190,14 +190,14 @@ def test_what_is_too_much_for_the_warps_order_is_said(s):
 
 # -- why ---------------------------------------------------------------------------------------------
 @pytest.mark.parametrize("s", [CONV_PRESETS["toy"].shape, HARD, HARD.with_(N=2)], ids=str)
-def test_the_values_that_threads_ask_for_are_those_the_emulator_counts(s):
+def test_values_read_equal_the_emulator_counters(s):
     x, w = integers(s)
     _, counters, _ = traced(s, x, w)
     assert 4 * story.values_read(s) == counters.total["bytes_ld"]
 
 
 @pytest.mark.parametrize("s", [CONV_PRESETS["toy"].shape, ConvShape(1, 6, 20, 18, 10, 3, 3, pad=1)], ids=str)
-def test_a_tiled_block_brings_what_is_said_into_shared_memory(s):
+def test_values_tiled_equal_the_emulated_shared_stores(s):
     rung, (x, w) = find("conv/direct-tiled"), integers(s)
     program = rung.build(s, rung.default_tiles)
     trace, _ = emulator.trace_launch(program, 0, {"x": x, "w": w})
@@ -222,6 +222,6 @@ def row(rung: str, ms: float) -> dict:
         ([("conv/direct", 1.0), ("conv/im2col-cublas", 2.0)], "im2col + cuBLAS takes 2 times as long."),
     ],
 )
-def test_the_sentence_says_what_the_rows_say(rows, says):
+def test_gain_sentence(rows, says):
     text = story.gain({name: row(name, ms) for name, ms in rows})
     assert text == says if not says else says in text

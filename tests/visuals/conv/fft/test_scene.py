@@ -66,9 +66,11 @@ def complex_of(spectra: np.ndarray) -> np.ndarray:
     return spectra.view(np.complex64)[..., 0]
 
 
-def assert_close(got: np.ndarray, told: np.ndarray, most: float = 0.0) -> None:
+def assert_close(actual: np.ndarray, expected: np.ndarray, scale: float = 0.0) -> None:
     """Equal but for the rounding of float32 among numbers up to `most` (of these, where not said)."""
-    np.testing.assert_allclose(got, told, rtol=0, atol=TOLERANCE * (most or np.abs(told).max()) + 1e-30)
+    np.testing.assert_allclose(
+        actual, expected, rtol=0, atol=TOLERANCE * (scale or np.abs(expected).max()) + 1e-30
+    )
 
 
 # -- the arrays are the kernel's --------------------------------------------------------------------
@@ -86,12 +88,12 @@ def same_as_a_run(engine, s: ConvShape, tile: int) -> None:
 
 @settings(max_examples=25, deadline=None)
 @given(conv_shapes(most=3), st.sampled_from(TILES))
-def test_the_arrays_are_those_of_a_run_on_the_processor(s, tile):
+def test_arrays_equal_those_of_the_cpu_engine(s, tile):
     same_as_a_run(cpu, s, tile)
 
 
 @pytest.mark.parametrize("tile", TILES)
-def test_the_arrays_are_those_of_the_emulated_kernels(tile):
+def test_arrays_equal_those_of_the_emulated_kernels(tile):
     same_as_a_run(
         emulator, ConvShape(2, 3, 19, 17, 2, 3, 2, stride=(2, 1), pad=(1, 2), dilation=(1, 2)), tile
     )
@@ -100,7 +102,7 @@ def test_the_arrays_are_those_of_the_emulated_kernels(tile):
 
 @settings(max_examples=30, deadline=None)
 @given(conv_shapes(), st.sampled_from(TILES))
-def test_they_are_numpys_transforms_and_the_definition(s, tile):
+def test_arrays_equal_numpy_transforms_and_the_reference(s, tile):
     inputs = whole_numbers(s)
     a = first_arrays(s, inputs, tile)
     X, W = np.fft.rfft2(a.x_padded.astype("f8")), np.fft.rfft2(a.w_padded.astype("f8"))
@@ -114,7 +116,7 @@ def test_they_are_numpys_transforms_and_the_definition(s, tile):
     assert not a.wrapped_output.any()
 
 
-def test_channels_that_repeat_are_all_counted():
+def test_repeated_channels_are_all_counted():
     s = ConvShape(1, 7, 12, 11, 2, 3, 3, pad=1)
     inputs = Inputs(s, "digit", "sobel-x")
     times = np.bincount(np.arange(7) % 3)
@@ -136,7 +138,7 @@ def cells_are_the_arrays(scene, a: Arrays) -> None:
     rows, frequencies, maps = p.rows, p.columns // 2 + 1, p.maps
     at = p.down, p.across
     y, x = scene.tensor("y"), scene.tensor("x")
-    told = {
+    expected = {
         "x": (a.x[:maps, x.origin[1] : x.origin[1] + x.rows, x.origin[2] : x.origin[2] + x.cols], 0),
         "xp": (a.x_padded[p.block][:maps], 0),
         "wp": (a.w_padded[:maps, :rows, : p.columns], 0),
@@ -146,15 +148,15 @@ def cells_are_the_arrays(scene, a: Arrays) -> None:
         "d": (a.dense[p.block], a.max_output * a.rows * a.columns),
         "y": (a.y[y.origin[1] : y.origin[1] + y.rows, y.origin[2] : y.origin[2] + y.cols], a.max_output),
     }
-    for name, (values, most) in told.items():
-        got = scene.cells(name)
-        assert np.isfinite(got).all(), name
-        np.testing.assert_allclose(got, values.ravel(), rtol=0, atol=TOLERANCE * most, err_msg=name)
+    for name, (values, scale) in expected.items():
+        actual = scene.cells(name)
+        assert np.isfinite(actual).all(), name
+        np.testing.assert_allclose(actual, values.ravel(), rtol=0, atol=TOLERANCE * scale, err_msg=name)
 
 
 @settings(max_examples=30, deadline=None)
 @given(conv_shapes(), st.sampled_from(TILES), st.sampled_from([PAD, TOO_SMALL]))
-def test_the_last_picture_is_the_arrays(s, tile, padding):
+def test_last_step_shows_the_arrays(s, tile, padding):
     a, scene, _ = scene_of(s, tile, padding)
     cells_are_the_arrays(scene, a)
 
@@ -168,14 +170,14 @@ def test_the_last_picture_is_the_arrays(s, tile, padding):
     ],
 )
 @pytest.mark.parametrize("tile", TILES)
-def test_a_part_of_large_arrays_stands_at_its_place(s, tile):
+def test_part_of_large_arrays_has_the_right_offset(s, tile):
     a, scene, _ = scene_of(s, tile)
     cells_are_the_arrays(scene, a)
     p = part_of(a)
     assert scene.tensor("xp").partial == ((p.rows, p.columns) != (a.rows, a.columns))
 
 
-def test_a_fault_in_the_picture_is_noticed():
+def test_wrong_writes_are_detected():
     a, scene, _ = scene_of(ConvShape(1, 2, 7, 6, 1, 3, 2, pad=1))
     for n, write in enumerate(scene.writes):
         if write.index is not None:
@@ -187,7 +189,7 @@ def test_a_fault_in_the_picture_is_noticed():
             cells_are_the_arrays(replace(scene, writes=writes), a)
 
 
-def test_a_product_without_the_conjugate_is_noticed(monkeypatch):
+def test_product_without_the_conjugate_is_detected(monkeypatch):
     s = ConvShape(1, 2, 7, 6, 1, 3, 2)
     same_as_a_run(cpu, s, 0)
     expected = fft_cpu.multiply
@@ -218,26 +220,26 @@ def test_the_steps_go_from_padding_to_picking():
 # -- what is said of cells ---------------------------------------------------------------------------
 @settings(max_examples=25, deadline=None)
 @given(conv_shapes(most=3), st.sampled_from(TILES))
-def test_what_is_told_of_a_cell_has_the_numbers_of_the_arrays(s, tile):
+def test_annotations_have_the_numbers_of_the_arrays(s, tile):
     a, scene, _ = scene_of(s, tile)
-    p, told = part_of(a), {t.of: t for t in scene.told}
+    p, annotations_by_tensor = part_of(a), {t.of: t for t in scene.told}
     rows, frequencies = p.rows, p.columns // 2 + 1
     X = a.X[p.down, p.across][: p.maps, :rows, :frequencies].ravel()
-    args = told["X"].words.args
+    args = annotations_by_tensor["X"].words.args
     assert_close(args[:, 0] + 1j * args[:, 1], X)
-    args = told["Y"].words.args
+    args = annotations_by_tensor["Y"].words.args
     parts = args[:, ::2] + 1j * args[:, 1::2]
     total = sum(parts[:, 2 * c] * parts[:, 2 * c + 1].conj() for c in range(p.maps)) + parts[:, -2]
     assert_close(total, parts[:, -1], a.max_product)
-    links = told["Y"].links["X"]
+    links = annotations_by_tensor["Y"].links["X"]
     assert_close(scene.cells("X")[links[:, 0]], np.abs(parts[:, 0]), np.abs(a.X).max())
-    y, d = scene.cells("y"), scene.cells("d")[told["y"].links["d"][:, 0]]
+    y, d = scene.cells("y"), scene.cells("d")[annotations_by_tensor["y"].links["d"][:, 0]]
     assert_close(d / (a.rows * a.columns), y, a.max_output)
 
 
-def test_only_the_rounding_of_float32_is_taken_off():
-    told = snap_to_integers(np.array([1.0000001, -2e-7, 0.4999, 2.51]), 8.0)
-    assert told.tolist() == [1.0, 0.0, 0.4999, 2.51]
+def test_snap_to_integers_removes_only_float32_rounding():
+    snapped = snap_to_integers(np.array([1.0000001, -2e-7, 0.4999, 2.51]), 8.0)
+    assert snapped.tolist() == [1.0, 0.0, 0.4999, 2.51]
 
 
 # -- wrap-around -------------------------------------------------------------------------------------
@@ -288,21 +290,21 @@ def test_a_filter_of_one_tap_cannot_wrap():
 
 # -- pictures, source, size ----------------------------------------------------------------------------
 @given(st.integers(1, 12), st.integers(1, 12))
-def test_the_mirror_image_makes_the_whole_spectrum(rows, columns):
+def test_whole_spectrum_equals_numpy_fft2(rows, columns):
     x = np.random.default_rng([rows, columns]).normal(size=(rows, columns))
     whole = pictures.whole_spectrum(np.fft.rfft2(x), columns)
     np.testing.assert_allclose(whole, np.fft.fftshift(np.fft.fft2(x)), atol=1e-12 * rows * columns)
 
 
 @given(st.integers(1, 600), st.integers(1, 600))
-def test_a_picture_is_made_small_and_keeps_its_mean(rows, columns):
+def test_smaller_picture_keeps_its_mean(rows, columns):
     values = np.full((rows, columns), 3.0)
     small = pictures.smaller(values)
     assert max(small.shape) <= pictures.MAX_PX and min(small.shape) >= 1
     assert (small == 3).all()
 
 
-def test_the_listing_is_the_kernels_word_for_word():
+def test_listing_contains_the_kernels_verbatim():
     text, highlighted = scene_module.listing()
     lines = text.splitlines()
     program = RUNG.build(ConvShape(1, 1, 8, 8, 1, 3, 3), RUNG.default_tiles)

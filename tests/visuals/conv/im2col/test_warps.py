@@ -32,7 +32,7 @@ def scene_and_trace(s: ConvShape):
 
 @settings(max_examples=25, deadline=None)
 @given(conv_shapes(most=3).map(lambda s: s.with_(N=1)))
-def test_the_cells_are_those_the_kernel_wrote(s):
+def test_cells_equal_the_stores_of_the_kernel(s):
     scene, trace, counters = scene_and_trace(s)
     warps = in_warp_order(scene, s, trace, counters, blocks(s))
     written = {}  # what the emulated block stored, element by element
@@ -48,7 +48,7 @@ def test_the_cells_are_those_the_kernel_wrote(s):
 
 
 @pytest.mark.parametrize("s", [CONV_PRESETS["toy"].shape, ConvShape(1, 3, 10, 10, 2, 3, 3, stride=2, pad=1)])
-def test_sectors_told_add_up_to_the_counters(s):
+def test_sectors_add_up_to_the_counters(s):
     _, trace, counters = scene_and_trace(s)
     assert blocks(s) == 1
     stores = stores_of(trace)
@@ -57,7 +57,7 @@ def test_sectors_told_add_up_to_the_counters(s):
     assert len(stores) == counters.total["requests_st"]
 
 
-def test_the_first_warp_of_the_toy_writes_a_row_not_a_column():
+def test_first_warp_of_the_toy_writes_a_row():
     s = CONV_PRESETS["toy"].shape
     scene, trace, counters = scene_and_trace(s)
     warps = in_warp_order(scene, s, trace, counters, blocks(s))
@@ -72,14 +72,14 @@ def test_the_first_warp_of_the_toy_writes_a_row_not_a_column():
     assert trace.nbytes < 200_000
 
 
-def test_shapes_that_do_not_fit_say_why():
+def test_why_not_for_large_shapes():
     s = CONV_PRESETS["vgg-conv1_2"].shape
     assert "shown in part" in why_not(s, part_of(s))
     toy = CONV_PRESETS["toy"].shape
     assert why_not(toy, part_of(toy)) == ""
 
 
-def test_several_blocks_are_told_of():
+def test_other_blocks_have_a_caption():
     s = ConvShape(1, 1, 32, 32, 2, 3, 3)
     scene, trace, counters = scene_and_trace(s)
     warps = in_warp_order(scene, s, trace, counters, blocks(s))
