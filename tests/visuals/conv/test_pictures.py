@@ -49,7 +49,7 @@ def test_images_repeat_planes_over_the_channels():
     assert (x[:, 0] == x[:, 3]).all() and (x[:, 0] != x[:, 1]).any()
 
 
-# -- a picture of the reader's own ---------------------------------------------------------------
+# -- an uploaded picture -------------------------------------------------------------------------
 def encoded(array, kind="PNG", **more):
     out = io.BytesIO()
     Image.fromarray(array).save(out, kind, **more)
@@ -80,7 +80,7 @@ def test_upload_of_16_bits_and_of_transparent_pixels():
 
 
 def png_of_size(width, height):
-    """A PNG that claims a size and holds no pixels."""
+    """Returns a PNG whose header has a size and which has no pixels."""
 
     def chunk(kind, data):
         body = kind + data

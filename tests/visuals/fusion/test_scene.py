@@ -1,5 +1,5 @@
-"""The scene of a chain: what it shows is what the kernels wrote, block by block what the reference has, and the bytes are
-those of the plan."""
+"""The scene of a chain: its cells are equal to the kernels' output and, block by block, to the reference. Its
+bytes are those of the plan."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ def scenes(s: ChainShape):
 
 
 def until(s: ChainShape, blocks: int) -> tuple[np.ndarray, np.ndarray]:
-    """The reference's maps after so many blocks of the chain, and what float32 may be off."""
+    """Returns the reference's maps after so many blocks of the chain, and the scale of the float32 tolerance."""
     if not blocks:
         return plan.inputs(s)["x"], np.zeros(s.x_shape)
     cut = ChainShape(*s.x_shape, " ".join(map(str, s.blocks[:blocks])))
@@ -54,7 +54,7 @@ def close(cells: np.ndarray, s: ChainShape, blocks: int) -> bool:
     return bool((np.abs(cells - ref.ravel()) <= 4 * TOLERANCE * scale.ravel() + 1e-12).all())
 
 
-# -- truth -----------------------------------------------------------------------------------------------------
+# -- cells -----------------------------------------------------------------------------------------------------
 @needs_nvrtc
 @settings(max_examples=25, deadline=None)
 @given(chain_shapes(most=7, most_blocks=5))
@@ -72,7 +72,7 @@ def test_last_cells_equal_the_kernels_and_the_reference(s):
 @settings(max_examples=25, deadline=None)
 @given(chain_shapes(most=6, most_blocks=5))
 def test_every_row_of_registers_is_the_value_after_its_block(s):
-    """Of the unfused rung and the fused: the row of v behind block k is the reference's map after it."""
+    """For the unfused and the fused rung, the row of v after block k is the reference's map after it."""
     small = plan.stage_shape(s)
     for rung in RUNGS[:2]:
         scene = fusion_scene(s, rung, {})
@@ -81,7 +81,7 @@ def test_every_row_of_registers_is_the_value_after_its_block(s):
             rows = len(codegen.Group(0, tuple(kinds)).epilogue)
             v = scene.tensor(f"v{n}")
             cells = scene.cells(v.name).reshape(-1, v.cols)
-            for up in range(rows + 1):  # the first: what the core made, or what was read
+            for up in range(rows + 1):  # the first row: the output of the core, or the loaded values
                 ref, scale = until(small, part.blocks[-1] + 1 - up)
                 off = np.abs(cells[-1 - up] - ref.ravel()[: v.cols])
                 assert (off <= 4 * TOLERANCE * scale.ravel()[: v.cols] + 1e-12).all(), (rung, n, up)
@@ -122,7 +122,7 @@ def test_folded_weights_equal_the_formula():
 
 @pytest.mark.parametrize("wrong", ["bn", "maxpool"])
 def test_wrong_block_result_is_detected(wrong, monkeypatch):
-    """A deliberate fault: the block on its way through registers computed otherwise than the kernel does."""
+    """A deliberate fault: the CPU function of a block computes something else than the kernel."""
     right = cpu.group
 
     def shifted(kinds):
@@ -231,7 +231,7 @@ def test_without_a_compiler_the_cpu_kernels_run(monkeypatch):
         plan.run_rung.cache_clear()
 
 
-# -- words and bars ------------------------------------------------------------------------------------------------
+# -- sentences and bars --------------------------------------------------------------------------------------------
 ROOF = Roof("a GPU", "recorded", 4e12, 60e12, {"launch_us": 1.5})
 
 

@@ -1,4 +1,4 @@
-"""The race: bars as long as the speeds, places, verdicts, and what each rung executes itself."""
+"""The race: bar lengths proportional to speed, ranks, verdicts, and the FLOPs that each rung executes."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ def lanes_of(ms: dict[str, float], spread: float = 0.001) -> list[race.Lane]:
 
 
 class Bars(html.parser.HTMLParser):
-    """What the page draws: the per cent of a lane that each bar reaches, by rung."""
+    """Parser of the page's HTML: the per cent of a lane that each bar reaches, by rung."""
 
     def __init__(self, text: str):
         super().__init__()
@@ -42,7 +42,7 @@ class Bars(html.parser.HTMLParser):
 
 
 def proportional(bar_ends: dict[str, float], ms: dict[str, float]) -> bool:
-    """Whether each bar has come as far as its rung's speed takes it while the first does the whole way."""
+    """Returns whether each bar's length is its rung's speed divided by the winner's."""
     best = min(ms.values())
     return bar_ends.keys() == ms.keys() and all(
         math.isclose(bar_ends[name], race.LINE * best / t, abs_tol=0.006) for name, t in ms.items()
@@ -79,7 +79,7 @@ def test_clock_is_a_whole_number_close_to_the_time(ms):
     assert count >= 10 and (unit == "ms" or count < 10_001)
 
 
-# -- words -----------------------------------------------------------------------------------------
+# -- sentences -------------------------------------------------------------------------------------
 THREE = {"conv/direct": 3.2, "conv/winograd-4x4": 1.6, "conv/fft": 2.56}
 
 
@@ -111,7 +111,7 @@ def test_foreign_text_is_escaped(text):
 
 
 def test_css_contains_no_tag():
-    """What cleans the HTML of a page throws a style away that holds a tag."""
+    """The HTML sanitizer of a page discards a style that contains a tag."""
     assert not re.search(r"<[a-z/!]", race.css())
 
 
@@ -152,7 +152,7 @@ def test_every_rung_has_a_family_and_a_short_name():
     rows = [timed(name, SHAPE, 1.0) for name in NAMES]
     assert len({families.short(row) for row in rows}) == len(NAMES)
     blas = timed("conv/im2col-cublas", SHAPE, 1.0, engine="cpu")
-    assert families.short(blas) == "im2col BLAS"  # the processor has no cuBLAS
+    assert families.short(blas) == "im2col BLAS"  # the cpu engine has no cuBLAS
 
 
 def test_caption_names_rungs_that_waited_for_the_processor():

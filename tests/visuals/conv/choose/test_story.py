@@ -1,4 +1,4 @@
-"""What the lesson on choosing says of its figures: every number in a sentence against the rows and the formulas."""
+"""Sentences of the lesson on choosing: every number in them is compared with the rows and the formulas."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The map of winners and the networks' layers: every cell and every sum against a search of all rows."""
+"""The map of winners and the networks' layers: every cell and every sum is compared with a search of all rows."""
 
 from __future__ import annotations
 
@@ -24,7 +24,8 @@ pairs = st.sampled_from([(a, d) for a in AXES for d in winners.others(a)])
 
 @st.composite
 def recordings(draw):
-    """Rows of some rungs at some shapes along two axes through BASE, and some beside them; and the axes."""
+    """Draws rows of some rungs at some shapes along two axes through BASE, and some at other shapes; and the
+    axes."""
     across, down = (AXES[key] for key in draw(pairs))
     shapes = {
         down.with_value(across.with_value(BASE, a), d)
@@ -41,7 +42,7 @@ def recordings(draw):
 
 
 def same_but(s: ConvShape, fields, around: ConvShape) -> bool:
-    """Whether two shapes agree in all but the fields, by hand."""
+    """Returns whether two shapes are equal in all but the fields, computed independently."""
     own_params, theirs = s.params(), around.params()
     return all(own_params[name] == theirs[name] for name in own_params if name not in fields)
 
@@ -76,7 +77,7 @@ def test_map_contains_every_matching_shape(case):
             matches = matches and shape.pad == (shape.R // 2, shape.S // 2)
         in_map = shape in {cell.shape for cell in winner_map.cells.values()}
         assert matches or not in_map
-        if matches and not in_map:  # it stood alone in its line or its column
+        if matches and not in_map:  # it was alone in its line or its column
             others = {ConvShape(**row["shape"]) for row in rows} - {shape}
             beside = [
                 s
@@ -95,7 +96,9 @@ def test_fastest_row_wins_and_other_settings_are_ignored():
     assert [row["rung"] for row in found[BASE]] == ["conv/fft", "conv/direct"]
     other = [timed("conv/fft", BASE, 0.5, mode="hot"), timed("conv/fft", BASE, 0.5, tiles={"FFT_TILE": 16, "SPECTRA": 8}),
              timed("conv/fft", BASE, 0.5, device="another GPU")]  # fmt: skip
-    assert winners.by_shape([*rows, *other], "cold") == found  # none of these belongs beside them
+    assert (
+        winners.by_shape([*rows, *other], "cold") == found
+    )  # another mode, tile size and device: all ignored
 
 
 @given(pairs, st.integers(1, 64), st.integers(1, 13))
@@ -119,9 +122,9 @@ def test_unrecorded_shape_gets_the_largest_map():
     winner_map = winners.winners(found, params, AXES["R"], AXES["H"])
     assert len(winner_map.cells) == 18 and winners.is_on(
         winner_map, params
-    )  # 7 x 7 and 112 x 112 are there at 3x3 alone
+    )  # 7 x 7 and 112 x 112 exist only for 3x3
     assert winners.held(winner_map) == "N=32, C=64, K=64, padding that keeps the size"
-    assert winners.winners(found, params, AXES["N"], AXES["H"]) is None  # one batch alone is no map
+    assert winners.winners(found, params, AXES["N"], AXES["H"]) is None  # a single batch size is no map
 
 
 def test_html_names_the_winner_and_every_time():
@@ -146,7 +149,7 @@ def test_html_names_the_winner_and_every_time():
 
 
 def test_family_with_times_in_only_some_cells_is_named():
-    """Else it would seem to lose where nobody asked it."""
+    """Otherwise it would seem to lose in cells where it was not recorded."""
     cells = [BASE, BASE.with_(N=4), BASE.with_(H=28, W=28), BASE.with_(H=28, W=28, N=4)]
     rows = [timed("conv/direct", s, 2.0) for s in cells] + [timed("conv/cudnn-gemm", cells[1], 3.0)]
     winner_map = winners.winners(winners.by_shape(rows, "cold"), BASE, AXES["N"], AXES["H"])

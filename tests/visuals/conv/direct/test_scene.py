@@ -1,4 +1,4 @@
-"""Truth of the picture of direct convolution: its cells, indices and counts are the kernel's own."""
+"""The scene of direct convolution: its cells, indices and counts are equal to the kernel's."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ from visuals.scene.scene import number
 RUNG = find("conv/direct")
 HARD = ConvShape(
     1, 2, 6, 7, 3, 3, 2, stride=(2, 1), pad=(1, 2), dilation=(1, 2), mode="convolution"
-)  # everything at once
+)  # all options at once
 
 
 def integers(s: ConvShape, seed: int = 0):
@@ -42,7 +42,7 @@ def scene_of(s: ConvShape):
 
 
 def traced(s: ConvShape, x, w):
-    """(trace of block 0, counters of the whole launch, blocks)."""
+    """Returns (trace of block 0, counters of the whole launch, blocks)."""
     program = RUNG.build(s, RUNG.default_tiles)
     return *emulator.trace_launch(program, 0, {"x": x, "w": w}), program.steps[0].grid[0]
 
@@ -57,7 +57,7 @@ def test_every_output_is_the_sum_of_the_visible_products(s):
         (pixel,) = (
             c for c, when in zip(scene.write("y").cells, scene.write("y").steps, strict=True) if when == t
         )
-        rest = y.ravel()[pixel] - scene.cells("prod", t).sum()  # of channels that are not shown
+        rest = y.ravel()[pixel] - scene.cells("prod", t).sum()  # of channels that are not visible
         assert scene.cells("sum", t) == y.ravel()[pixel] and (rest == 0 or part.C < s.C)
         np.testing.assert_array_equal(scene.cells("prod", t), scene.cells("win", t) * scene.cells("tap", t))
 
@@ -65,7 +65,7 @@ def test_every_output_is_the_sum_of_the_visible_products(s):
 @settings(max_examples=40, deadline=None)
 @given(conv_shapes())
 def test_seven_loop_variables_address_the_pixel_and_the_tap(s):
-    """h, w of conv.cuh, worked out here from the loop variables on the stage, address just what is copied."""
+    """h and w of conv.cuh, computed here from the loop variables on the stage, address exactly what is copied."""
     scene, _, x, w, _ = scene_of(s)
     loops = {r.label: r.values for r in scene.readings}
     term = 0
@@ -100,14 +100,14 @@ def test_hovered_output_equals_the_sum_over_its_receptive_field(s):
         if part.C == s.C:
             assert (w[terms.factors[span]] * x[terms.cells[span]]).sum() == y[i]
     for annotation in scene.told:
-        if annotation.of == "x":  # fetched as often as outputs have it in their field, each filter again
+        if annotation.of == "x":  # read once per output whose field contains it, and once per filter
             counted = np.bincount(terms.cells, minlength=x.size)
             np.testing.assert_array_equal(annotation.words.args[:, 1] * part.K, counted)
             np.testing.assert_array_equal(annotation.words.args[:, 2] * part.K, counted * s.K)
 
 
 def test_missing_filter_flip_is_detected(monkeypatch):
-    """The test above must see a scene that walks a flipped window forwards."""
+    """The test above must detect a scene that reads a flipped window forwards."""
     straight = scene_module.gather_index
     monkeypatch.setattr(
         scene_module, "gather_index", lambda s, part: straight(s.with_(mode="cross-correlation"), part)
@@ -140,7 +140,7 @@ def test_dilation_leaves_gaps_and_captions_say_so():
     assert "its pixels 2 × 2 apart" in scene.caption(int(np.flatnonzero(scene.captions.kind == PIXEL)[0]))
 
 
-# -- as the warps run --------------------------------------------------------------------------------
+# -- in warp order -----------------------------------------------------------------------------------
 @pytest.mark.parametrize("s", [CONV_PRESETS["toy"].shape, HARD], ids=["toy", "hard"])
 def test_first_steps_equal_the_trace_of_the_first_thread(s):
     scene, _, x, w, y = scene_of(s)
@@ -174,7 +174,7 @@ def test_sectors_in_warp_order_equal_the_counters(s):
         cells = {c for t in range(warps.steps) for c in read.cells[read.start[t] : read.start[t + 1]]}
         names = np.array(trace.buffers)[trace.buffer]
         assert cells == set(trace.element[(names == read.source) & ~trace.write])
-    # A lane over the padding asks for nothing: fewer lanes than the warp has.
+    # A lane over the padding loads nothing: fewer active lanes than the warp has.
     pixels = warps.captions.args[np.isin(warps.captions.kind, (direct_warps.PIXELS, direct_warps.ONE_PIXEL))]
     assert (pixels[:, 1] < pixels[:, 11]).any() == (s is HARD)
 
@@ -188,7 +188,7 @@ def test_why_not_names_shapes_that_are_too_large(s):
     assert bool(reason) == (not whole or direct_warps.max_requests(s) > direct_warps.MAX_REQUESTS)
 
 
-# -- why ---------------------------------------------------------------------------------------------
+# -- story -------------------------------------------------------------------------------------------
 @pytest.mark.parametrize("s", [CONV_PRESETS["toy"].shape, HARD, HARD.with_(N=2)], ids=str)
 def test_values_read_equal_the_emulator_counters(s):
     x, w = integers(s)

@@ -1,4 +1,4 @@
-"""What the FFT lesson says in figures: FLOPs over the filter's size, tilings, sentences."""
+"""Figures of the FFT lesson: FLOPs over the filter's size, tilings, sentences."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ def test_padding_grows_with_the_filter_to_keep_the_output_size(s, taps):
         grown = getattr(wider, axis) - getattr(s, axis)
         assert grown >= 0
         if taps >= before or size * 2 >= (before - taps) * max(s.dilation):
-            assert grown * stride <= 1 + stride - 1  # half a pixel of padding where the parities differ
+            assert grown * stride <= 1 + stride - 1  # half a pixel of padding if the parities differ
     assert with_taps(s, s.R) == replace(s, S=s.R, pad_w=with_taps(s, s.R).pad_w)
 
 
@@ -78,7 +78,9 @@ def test_curves_cross_where_the_fft_stays_below():
         return [Flops(r, direct, 0, fft) if fft else Flops(r, direct, None, None) for r, direct, fft in pairs]
 
     assert crossing(flops_at((1, 5, 9), (2, 20, 9), (3, 45, 9))) == 2
-    assert crossing(flops_at((1, 10, 9), (2, 8, 9), (3, 45, 9))) == 3  # once more above: from there on
+    assert (
+        crossing(flops_at((1, 10, 9), (2, 8, 9), (3, 45, 9))) == 3
+    )  # above again at R = 2: the crossing is after it
     assert crossing(flops_at((1, 5, 9), (2, 6, 9))) is None
     assert crossing(flops_at((1, 5, 9), (2, 20, 9), (3, 45, None))) == 2
     assert crossing([]) is None

@@ -1,4 +1,4 @@
-"""Truth of the FFT's picture: its cells are the workspace of conv/fft, and NumPy's transforms in float64."""
+"""The scene of the FFT: its cells are equal to the workspace of conv/fft, and to NumPy's transforms in float64."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ def whole_numbers(s: ConvShape, seed: int = 0) -> dict[str, np.ndarray]:
 
 
 def session_arrays(engine, s: ConvShape, tile: int, inputs) -> dict[str, np.ndarray]:
-    """Every buffer after a run of conv/fft."""
+    """Returns every buffer after a run of conv/fft."""
     program = RUNG.build(s, RUNG.check(s, {"FFT_TILE": tile}))
     if engine is emulator:
         session = emulator.Session(program, inputs, Options())
@@ -67,13 +67,14 @@ def complex_of(spectra: np.ndarray) -> np.ndarray:
 
 
 def assert_close(actual: np.ndarray, expected: np.ndarray, scale: float = 0.0) -> None:
-    """Equal but for the rounding of float32 among numbers up to `most` (of these, where not said)."""
+    """Checks equality within the rounding of float32 among numbers up to `scale` (default: the largest expected
+    one)."""
     np.testing.assert_allclose(
         actual, expected, rtol=0, atol=TOLERANCE * (scale or np.abs(expected).max()) + 1e-30
     )
 
 
-# -- the arrays are the kernel's --------------------------------------------------------------------
+# -- arrays against the kernels ---------------------------------------------------------------------
 def same_as_a_run(engine, s: ConvShape, tile: int) -> None:
     inputs = seeded_inputs(RUNG.build(s, RUNG.default_tiles).of_role(INPUT))
     a, buffers = first_arrays(s, inputs, tile), session_arrays(engine, s, tile, inputs)
@@ -131,9 +132,9 @@ def test_a_filter_that_does_not_fit_is_refused():
         first_arrays(s, whole_numbers(s), 16)
 
 
-# -- the cells are the arrays' ------------------------------------------------------------------------
+# -- cells against the arrays -------------------------------------------------------------------------
 def cells_are_the_arrays(scene, a: Arrays) -> None:
-    """Every tensor of the last picture against the part of its array that it says it shows."""
+    """Compares every tensor of the last step with the part of its array that it shows."""
     p = part_of(a)
     rows, frequencies, maps = p.rows, p.columns // 2 + 1, p.maps
     at = p.down, p.across
@@ -217,7 +218,7 @@ def test_the_steps_go_from_padding_to_picking():
     assert_close(scene.cells("X", 1 + 8).reshape(8, 5), rows)  # after the first pass: rows alone
 
 
-# -- what is said of cells ---------------------------------------------------------------------------
+# -- annotations of cells ----------------------------------------------------------------------------
 @settings(max_examples=25, deadline=None)
 @given(conv_shapes(most=3), st.sampled_from(TILES))
 def test_annotations_have_the_numbers_of_the_arrays(s, tile):
@@ -246,7 +247,7 @@ def test_snap_to_integers_removes_only_float32_rounding():
 @settings(max_examples=30, deadline=None)
 @given(conv_shapes(most=3))
 def test_too_small_a_transform_gives_the_circular_sum(s):
-    """By the definition, index modulo the size: and only windows that run over the end are at risk."""
+    """Computed by the definition, index modulo the size. Only windows that extend over the end may be wrong."""
     inputs = whole_numbers(s)
     a = first_arrays(s, inputs, 0, TOO_SMALL)
     padded = np.pad(inputs["x"][0].astype("f8"), ((0, 0), (s.pad_h,) * 2, (s.pad_w,) * 2))[

@@ -1,4 +1,4 @@
-"""Truth of the picture: the scene's cells are the kernels' own data matrix and output."""
+"""The scene of im2col: its cells are equal to the kernels' data matrix and output."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ def scene_of(s: ConvShape):
 
 
 def scene_at(s, part, x, w, y):
-    """The scene of a part, cut out of the whole output."""
+    """Returns the scene of a part, cut out of the whole output."""
     return im2col_scene(s, part, x, w, y[0, : part.K, part.p : part.p + part.P, part.q : part.q + part.Q])
 
 
@@ -48,7 +48,7 @@ def test_last_step_shows_the_kernel_output(s, data):
     shown = col[0].reshape(s.C, s.R * s.S, s.P, s.Q)[: part.C, :, rows, cols]
     np.testing.assert_array_equal(scene.cells("D"), shown.ravel())
     np.testing.assert_array_equal(scene.cells("y"), y[0, : part.K, rows, cols].ravel())
-    # What the browser sums for a hovered output cell is that cell, exactly: these are whole numbers.
+    # The browser's sum for a hovered output cell equals that cell exactly: these are whole numbers.
     product = scene.matmuls[0]
     left = scene.cells("w").reshape(part.K, -1)
     total = left @ scene.cells("D").reshape(left.shape[1], -1)
@@ -58,7 +58,7 @@ def test_last_step_shows_the_kernel_output(s, data):
 
 
 def parts_of(s):
-    """The whole, and every block of 2 x 2 outputs."""
+    """Returns the whole, and every block of 2 x 2 outputs."""
     C, K, P, Q = min(s.C, 3), min(s.K, 4), min(s.P, 2), min(s.Q, 2)
     blocks = [_block(s, C, K, P, Q, p, q) for p in range(0, s.P - P + 1, P) for q in range(0, s.Q - Q + 1, Q)]
     return [part_of(s), *blocks]

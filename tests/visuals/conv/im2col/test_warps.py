@@ -1,4 +1,4 @@
-"""The stage in the warps' order: every cell is written when the emulated kernel wrote it."""
+"""The stage in warp order: every cell is written at the step at which the emulated kernel wrote it."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from visuals.scene.requests import sectors
 
 
 def scene_and_trace(s: ConvShape):
-    """(scene in explaining order, trace, counters) of an image of whole numbers."""
+    """Returns (scene in explaining order, trace, counters) of an image of whole numbers."""
     rng = np.random.default_rng(0)
     x = rng.integers(0, 10, s.x_shape).astype("f4")
     w = rng.integers(-2, 3, s.w_shape).astype("f4")
@@ -35,7 +35,7 @@ def scene_and_trace(s: ConvShape):
 def test_cells_equal_the_stores_of_the_kernel(s):
     scene, trace, counters = scene_and_trace(s)
     warps = in_warp_order(scene, s, trace, counters, blocks(s))
-    written = {}  # what the emulated block stored, element by element
+    written = {}  # stored values of the emulated block, by element
     at = trace.write & (np.array(trace.buffers)[trace.buffer] == "col")
     for element, value in zip(trace.element[at], trace.value[at], strict=True):
         written[int(element)] = value

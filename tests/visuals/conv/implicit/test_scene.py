@@ -1,4 +1,5 @@
-"""Truth of the picture of implicit GEMM: what its tiles hold, where from and when, is what the emulated kernel does."""
+"""The scene of implicit GEMM: the contents of its tiles, their sources and their times are equal to the emulated
+kernel's."""
 
 from __future__ import annotations
 
@@ -34,7 +35,7 @@ SMALL = {"BM": 32, "BN": 32, "BK": 16, "TM": 4, "TN": 4, "STAGES": 4}
 ONE_TILE = CONV_PRESETS["one-tile"].shape
 # Several blocks, images and tiles, everything ragged, the filter flipped; more columns than a tile.
 RAGGED = ConvShape(3, 4, 7, 6, 37, 3, 2, stride=(2, 1), pad=(1, 2), dilation=(1, 2), mode="convolution")
-FEW = ConvShape(1, 3, 4, 4, 5, 3, 3)  # fewer columns than a tile, fewer terms than the stages hold
+FEW = ConvShape(1, 3, 4, 4, 5, 3, 3)  # fewer columns than a tile, fewer terms than the capacity of the stages
 TOY_CELLS = 9 * 36  # of its data matrix
 TRACED = [(ONE_TILE, find(MAGIC).default_tiles), (RAGGED, SMALL), (FEW, SMALL)]
 
@@ -50,7 +51,7 @@ def scene_of(s: ConvShape, tiles, rung: str = MAGIC):
 
 
 def matrix(s: ConvShape, y: np.ndarray) -> np.ndarray:
-    """y [N,K,P,Q] as the product's result [K, N*P*Q]."""
+    """Returns y [N,K,P,Q] in the layout of the product, [K, N*P*Q]."""
     return y.transpose(1, 0, 2, 3).reshape(s.K, -1)
 
 
@@ -99,7 +100,7 @@ def test_matrix_annotation_has_the_pixel_address(s, rung):
             row % s.S,
         )
         assert (j, n, pixel, p, q) == (col, col // s.PQ, col % s.PQ, col % s.PQ // s.Q, col % s.Q)
-        # The kernel's way to divide: the upper half of a product, shifted.
+        # The kernel divides by multiplication: the upper half of a product, shifted.
         for high, number, by in ((1, k, s.R * s.S), (4, tap, s.S), (8, j, s.PQ), (11, pixel, s.Q)):
             assert int(a[high]) == 2 * number * magic(by).multiplier >> 32
             assert int(a[high]) >> magic(by).shift == number // by
@@ -117,7 +118,7 @@ def test_matrix_annotation_has_the_pixel_address(s, rung):
 
 # -- against the trace ---------------------------------------------------------------------------------
 def traced(s: ConvShape, tiles, rung: str = MAGIC):
-    """(x, w, trace of block 0 of the launch, which runs alone)."""
+    """Returns (x, w, trace of block 0 of the launch, which runs alone)."""
     x, w = integers(s)
     program = find(rung).build(s, find(rung).check(s, tiles))
     alone = dataclasses.replace(program, steps=(dataclasses.replace(program.steps[0], grid=(1, 1, 1)),))
@@ -125,14 +126,14 @@ def traced(s: ConvShape, tiles, rung: str = MAGIC):
 
 
 def copied(trace) -> dict[int, list[tuple[str, int]]]:
-    """By float of shared memory, what is copied into it, in order: (buffer, element), ("", -1) for a zero."""
+    """Returns the copies into each float of shared memory, in order: (buffer, element), ("", -1) for a zero."""
     requests, read, copies_by_float = trace.requests, {}, defaultdict(list)
     for n in range(len(requests)):
         name, warp = str(trace.buffers[requests.buffer[n]]), int(requests.warp[n])
         byte = {
             int(lane): int(requests.byte[n][lane]) for lane in lanes_of(int(requests.mask[n]) & 0xFFFFFFFF)
         }
-        if name == "stages" and requests.write[n]:  # after what is read for it
+        if name == "stages" and requests.write[n]:  # after the loads of its values
             lanes_read = read.pop(warp, {})
             for lane, offset in byte.items():
                 copies_by_float[offset // 4].append(lanes_read.get(lane, ("", -1)))
@@ -142,7 +143,7 @@ def copied(trace) -> dict[int, list[tuple[str, int]]]:
 
 
 def stage_float(plan: Plan, name: str, cell: int) -> int:
-    """Where a cell of As or Bs lies in the kernel's shared memory."""
+    """Returns the offset of a cell of As or Bs in the kernel's shared memory."""
     size = plan.BK * (plan.pitch if name == "As" else plan.BN)
     stage, within = divmod(cell, size)
     return stage * plan.BK * (plan.pitch + plan.BN) + within + (plan.BK * plan.pitch if name == "Bs" else 0)
@@ -154,7 +155,7 @@ def test_copies_into_shared_memory_equal_the_trace(s, tiles, rung):
     x, w, trace = traced(s, tiles, rung)
     plan, scene, traced_copies = Plan(s, rung, tiles), implicit_scene(s, rung, tiles, x, w), copied(trace)
     for name, source in (("As", "w"), ("Bs", "x")):
-        scene_copies = [  # what the scene says, in order of the steps
+        scene_copies = [  # the copies of the scene, in order of the steps
             (int(cell), element_of(plan, name, int(index)))
             for write in sorted(writes_of(scene, name), key=lambda write: write.steps[0])
             for cell, index in zip(write.cells, write.index, strict=True)
@@ -170,9 +171,7 @@ def test_copies_into_shared_memory_equal_the_trace(s, tiles, rung):
     covered = {
         stage_float(plan, n, int(c)) for n in ("As", "Bs") for w in writes_of(scene, n) for c in w.cells
     }
-    uncovered = (
-        set(traced_copies) - covered
-    )  # stages that the scene leaves empty, for there are not so many tiles
+    uncovered = set(traced_copies) - covered  # stages that stay empty in the scene: there are fewer tiles
     assert all(source == ("", -1) for offset in uncovered for source in traced_copies[offset])
 
 
@@ -181,7 +180,7 @@ def writes_of(scene, name: str):
 
 
 def element_of(plan: Plan, name: str, index: int) -> int:
-    """The element of w, or of x by way of the data matrix, that a copy on the stage is of."""
+    """Returns the element of w, or of x through the data matrix, that is the source of a copy on the stage."""
     if index < 0:
         return -1
     row, col = divmod(index, plan.rows_shown if name == "As" else plan.columns_shown)
@@ -228,7 +227,7 @@ def test_each_thread_stores_its_owned_sums(tiles):
 
 
 def test_missing_filter_flip_is_detected(monkeypatch):
-    """The trace must not agree with a picture that forgets to flip."""
+    """The trace must differ from a scene that does not flip the filter."""
     monkeypatch.setattr(Plan, "taps", property(lambda plan: plain_taps(plan.s)))
     with pytest.raises(AssertionError):
         test_copies_into_shared_memory_equal_the_trace(RAGGED, SMALL, MAGIC)
@@ -241,7 +240,7 @@ def plain_taps(s: ConvShape) -> np.ndarray:
 
 
 # -- time ----------------------------------------------------------------------------------------------
-DEEP = ConvShape(1, 64, 5, 6, 2, 3, 3)  # more tiles than the stage shows
+DEEP = ConvShape(1, 64, 5, 6, 2, 3, 3)  # more tiles than the scene shows
 RINGS = list({(t["BK"], t["STAGES"]): t for t in SETS}.values())
 
 
@@ -274,11 +273,13 @@ def check_stages(scene: Scene, plan: Plan) -> None:
             else (None,)
         )
         if stage is None:
-            continue  # turns that are told at once
+            continue  # iterations that are one step
         assert use[stage, iteration] == iteration and stage == (iteration - 1) % plan.STAGES
-        assert not np.isfinite(fly[stage, iteration]) or plan.STAGES == 1  # what is multiplied has arrived
+        assert (
+            not np.isfinite(fly[stage, iteration]) or plan.STAGES == 1
+        )  # a tile that is multiplied has arrived
         copying = fly[stage, :iteration][np.isfinite(fly[stage, :iteration])]
-        assert copying[-1] == iteration  # the last that came into this stage is this tile
+        assert copying[-1] == iteration  # the last tile copied into this stage is this one
         in_flight = np.isfinite(fly[:, iteration]).sum()
         assert in_flight == min(plan.STAGES - 1, plan.iterations_shown - iteration)
     kinds = scene.captions.kind
@@ -287,10 +288,10 @@ def check_stages(scene: Scene, plan: Plan) -> None:
     for tile, when in enumerate(steps["use"]):
         assert steps["fetch"][tile] < when
         if tile + plan.STAGES < len(steps["fetch"]):
-            assert steps["fetch"][tile + plan.STAGES] > when  # it overwrites what was multiplied
+            assert steps["fetch"][tile + plan.STAGES] > when  # it overwrites a tile that was multiplied
 
 
-# -- size and words --------------------------------------------------------------------------------------
+# -- size and sentences ----------------------------------------------------------------------------------
 @pytest.mark.parametrize("key", CONV_PRESETS)
 def test_every_preset_has_a_small_scene_that_names_its_part(key):
     s = CONV_PRESETS[key].shape.with_(N=1)
@@ -367,7 +368,7 @@ def test_a_view_that_breaks_the_contract_is_refused(view, says):
         dataclasses.replace(scene, views=(dataclasses.replace(scene.views[0], **view),))
 
 
-# -- why -------------------------------------------------------------------------------------------------
+# -- story -----------------------------------------------------------------------------------------------
 def row(rung: str, ms: float) -> dict:
     return {"rung": rung, "engine": "cuda", "median_ms": ms, "p20_ms": 0.99 * ms, "p80_ms": 1.01 * ms}
 

@@ -1,4 +1,4 @@
-"""What the Winograd lesson counts, measures and says of its figures."""
+"""Operation counts, measured errors and sentences of the Winograd lesson."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ shapes = st.builds(
 # -- counted -----------------------------------------------------------------------------------------
 @given(shapes, st.sampled_from(TILES))
 def test_work_equals_the_program(s, m):
-    """FLOPs as the rung predicts them, bytes as its buffers have them."""
+    """FLOPs are those that the rung predicts, bytes are those of its buffers."""
     rung = find(NONFUSED)
     program = rung.build(s, rung.default_tiles | {"M": m})
     counted = work(s, m)
@@ -59,7 +59,8 @@ def test_work_equals_the_program(s, m):
 
 
 def test_figures_of_the_papers():
-    """Lavin and Gray (arXiv 1509.09308), section 4.1: of F(2x2, 3x3) 32 additions of the data, 24 of the inverse."""
+    """Lavin and Gray (arXiv 1509.09308), section 4.1: F(2x2, 3x3) has 32 additions for the data and 24 for the
+    inverse."""
     assert [winograd_matrices.multiplications_2d(m, 3) for m in TILES] == [(36, 16), (144, 36), (324, 64)]
     t = winograd_matrices.derive(2, 3)
     assert (
@@ -91,7 +92,7 @@ def test_errors_grow_with_the_tile_and_the_stored_type():
 
 @pytest.mark.parametrize("m", TILES)
 def test_measured_error_equals_that_of_the_cpu_kernels(m):
-    """The rung itself on numbers like these: the same error but for chance."""
+    """The rung itself on similar numbers has the same error within a factor of 2."""
     s = ConvShape(1, 64, 26, 26, 4, 3, 3)
     rng = np.random.default_rng(1)
     x, w = rng.normal(size=s.x_shape).astype("f4"), rng.normal(size=s.w_shape).astype("f4")

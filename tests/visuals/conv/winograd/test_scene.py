@@ -1,5 +1,5 @@
-"""Truth of the picture: what stands in the scenes of Winograd is what the kernels and their twins leave, each sum
-on the stage gives the number it explains, and each tile reads what the kernel reads."""
+"""The scenes of Winograd: their cells are equal to the output of the kernels and of the CPU implementations. Each
+sum on the stage gives its cell, and each tile reads the pixels that the kernel reads."""
 
 from __future__ import annotations
 
@@ -36,7 +36,8 @@ SUPPORTED = [key for key, preset in CONV_PRESETS.items() if not why_not(preset.s
 
 @st.composite
 def shapes(draw, max_size: int = 11) -> ConvShape:
-    """3x3, stride 1: tiles that stick out, padding wider than the filter, a map smaller than a tile."""
+    """Draws 3x3, stride 1: tiles that extend beyond the map, padding wider than the filter, a map smaller than a
+    tile."""
     pad = draw(st.integers(0, 3)), draw(st.integers(0, 3))
     H, W = (draw(st.integers(max(1, 3 - 2 * p), max_size)) for p in pad)
     N, C, K = draw(st.integers(1, 2)), draw(st.integers(1, 4)), draw(st.integers(1, 5))
@@ -55,7 +56,7 @@ def scene_of(how: str, part: Part, x: np.ndarray, w: np.ndarray) -> Scene:
 
 
 def parts(s: ConvShape, m: int) -> list[Part]:
-    """The one that is shown, and blocks like those of a large shape: one tile, wherever it is."""
+    """Returns the part that is shown, and blocks like those of a large shape: one tile at several positions."""
     whole = part_of(s, m)
     down, across = whole.grid
     ends = {(0, 0), (down - 1, across - 1), (down // 2, across // 2)}
@@ -67,7 +68,7 @@ def scale_of(s: ConvShape, m: int, x: np.ndarray, w: np.ndarray) -> float:
     return float(rung.scale(s, rung.default_tiles | {"M": m}, {"x": x, "w": w}).max())
 
 
-# -- what stands there at the end ------------------------------------------------------------------
+# -- the last step ---------------------------------------------------------------------------------
 @settings(max_examples=50, deadline=None)
 @given(shapes(), st.sampled_from(KERNELS), st.data())
 def test_last_step_shows_the_convolution(s, kernel, data):
@@ -92,7 +93,7 @@ def test_last_step_shows_the_convolution(s, kernel, data):
     ids=str,
 )
 def test_workspaces_equal_those_of_the_emulator_and_the_cpu(s, m):
-    """U, V and Z of winograd-nonfused, with the zeros that fill its rows, number for number."""
+    """U, V and Z of winograd-nonfused, with the zeros that pad their rows, number by number."""
     x, w = integers(s)
     rung = find(NONFUSED)
     program = rung.build(s, rung.default_tiles | {"M": m})
@@ -107,7 +108,7 @@ def test_workspaces_equal_those_of_the_emulator_and_the_cpu(s, m):
         np.testing.assert_array_equal(shown, on_cpu.arrays[name])
         emulated_array = emulated.memory.array(name)
         np.testing.assert_allclose(shown, emulated_array, rtol=0, atol=2e-7 * np.abs(emulated_array).max())
-        if m == 2:  # whole numbers and binary fractions alone: nothing is rounded
+        if m == 2:  # only whole numbers and binary fractions: nothing is rounded
             np.testing.assert_array_equal(shown, emulated_array)  # fmt: skip
 
 
@@ -128,9 +129,9 @@ def test_fused_scene_has_the_transforms_of_the_cpu_kernels(s, m):
     np.testing.assert_array_equal(scene.cells("d").reshape(part.C, -1)[0], np.append(x[0, 0], 0)[window])
 
 
-# -- what is said of a cell ------------------------------------------------------------------------
+# -- sums of cells ---------------------------------------------------------------------------------
 def wrong_sums(scene: Scene, tolerance: float) -> int:
-    """Cells whose terms, as they stand when the cell is written, do not give what is written."""
+    """Returns the number of cells whose terms, at the step that writes the cell, do not sum to the written value."""
     wrong = 0
     for s in scene.sums:
         steps, cells, values = scene._events(s.out)
@@ -199,7 +200,7 @@ def test_a_sum_that_breaks_the_contract_is_refused(fields, says):
 @settings(max_examples=60, deadline=None)
 @given(shapes(), st.sampled_from([2, 4, 6]))
 def test_tiles_read_the_pixels_of_the_kernel(s, m):
-    """As load_tile in winograd.cuh: T x T pixels from p - pad_h, q - pad_w on, zeros outside."""
+    """Like load_tile in winograd.cuh: T x T pixels from p - pad_h, q - pad_w on, zeros outside."""
     part = part_of(s, m)
     down, across = part.grid
     assert down * across * s.N == tiles_of(s, m)
@@ -232,12 +233,12 @@ def test_reads_are_counted_as_the_tiles_overlap():
     assert reads.sum() == sum((part_of(s, 2).window(t) >= 0).sum() for t in range(16))
     assert reads[3, 3] == 4 and reads[0, 0] == 1 and reads.max() == 4
     assert " 0 of them were read before" in scene.caption(1)
-    assert " 6 of them were read before" in scene.caption(5)  # 3 rows, for one is padding, of 2 columns
+    assert " 6 of them were read before" in scene.caption(5)  # 3 rows (one of 4 is padding) of 2 columns
 
 
-# -- what is counted ---------------------------------------------------------------------------------
+# -- counts ------------------------------------------------------------------------------------------
 class Counting:
-    """A number that counts what is done to it, by the rule the page states."""
+    """A number that counts the operations on it, by the rule on the page."""
 
     done = winograd_matrices.Count(0, 0)
 
@@ -257,7 +258,7 @@ class Counting:
 
 
 def both_sides(X, d):
-    """As transform_2d in winograd.cuh: X d, then that times X^T, zeros left out."""
+    """Computes X d X^T like transform_2d in winograd.cuh: X d, then that times X^T, without the zeros."""
 
     def line(row, column):
         total = None
@@ -366,7 +367,7 @@ def test_highlighted_line_matches_the_caption(how, m):
 
 
 def test_sums_are_sent_to_the_browser_unchanged():
-    """Cells and factors read back from the block, the numbers among the few that differ."""
+    """Cells and factors are read back from the block. Factors are an index into the few different numbers."""
     scene = scene_of("fused", part_of(TOY, 4), *integers(TOY))
     meta, block = payload(scene)
 
@@ -391,8 +392,8 @@ def test_sums_are_sent_to_the_browser_unchanged():
 
 @pytest.mark.parametrize("m", [2, 4])
 def test_each_lane_of_the_fused_kernel_reads_and_writes_its_tile(m):
-    """The trace of block 0: thread `lane` of warp 0 reads the scene's window of tile `lane` and no other pixel, and
-    what its warp stores of a filter are the outputs under that tile."""
+    """In the trace of block 0, thread `lane` of warp 0 reads the scene's window of tile `lane` and no other
+    pixel. Its warp stores the outputs under that tile."""
     s = ConvShape(1, 1, 7, 8, 1, 3, 3, pad=1)
     x, w = integers(s)
     part, rung = part_of(s, m), find(f"conv/winograd-{m}x{m}")
