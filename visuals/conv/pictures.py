@@ -254,10 +254,11 @@ def _quoted(text: object) -> str:
 
 # -- as small images -----------------------------------------------------------------------------
 def picture_rgb(values: np.ndarray, colour: str, ground: str, ink: str) -> np.ndarray:
-    """uint8[H, W, 3]: values [H, W] in shades of `colour` (all "#rrggbb"), a pixel each: the page enlarges them.
+    """Returns uint8[H, W, 3]: values [H, W] in shades of `colour` (all "#rrggbb"), one pixel per value; the page
+    enlarges them.
 
-    Without negative values: from the ground to the full colour. With them: zero stands in the
-    middle, negative values go to the ground, positive ones past the colour towards the ink.
+    Without negative values the shades go from the ground to the full colour. With negative values, zero is in the
+    middle, negative values go to the ground, and positive ones go past the colour towards the ink.
     """
     values = np.asarray(values, dtype=np.float64)
     low, full = _mix(ground, colour, 0.10), _rgb(colour)
@@ -272,7 +273,7 @@ def picture_rgb(values: np.ndarray, colour: str, ground: str, ink: str) -> np.nd
 
 
 def data_uri(rgb: np.ndarray) -> str:
-    """uint8[h, w, 3] as a PNG that stands in the page itself."""
+    """Returns uint8[h, w, 3] as a PNG in a data URI."""
     from PIL import Image
 
     png = io.BytesIO()

@@ -63,10 +63,7 @@ class Texts:
         self.launches = launches
         self.files = list(dict.fromkeys(launch.source for launch in launches))
         self.lines: list[str] = []
-        self.start, self.first = (
-            {},
-            {},
-        )  # by file: its offset in `lines`, and the file's own line at that offset
+        self.start, self.first = {}, {}  # by file: its offset in `lines`, and its own line there
         for file in self.files:
             text = sources.text(file).splitlines()
             first = next(i for i, line in enumerate(text) if line.startswith("extern"))

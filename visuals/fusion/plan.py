@@ -22,7 +22,7 @@ from kernels.model.program import INPUT, Program
 from kernels.model.shape import ShapeError
 
 Arrays = Mapping[str, np.ndarray]
-SIDE, MAPS = 4, 2  # rows and columns of a scaled-down map, or one more where they are odd; maps
+SIDE, MAPS = 4, 2  # rows and columns of a scaled-down map, or one more if they are odd; maps
 FOLD = "fold"
 SMALL = 128  # an x of up to so many values is not scaled down
 GAMMAS, SQUARES = (0.5, 1, 1.5, 2), (0.25, 1, 4)
@@ -154,7 +154,7 @@ class BlockLaunch:
         C, H, W = self.core.before.shape[1:]
         R, stride, pad = (int(self.maps[name]) for name in ("R", "stride", "pad"))
         plane, p, q = i // (P * Q), i // Q % P, i % Q
-        h, w = (at * stride - pad + np.arange(R) for at in (p, q))
+        h, w = (start * stride - pad + np.arange(R) for start in (p, q))
         h, w = h[(h >= 0) & (h < H)], w[(w >= 0) & (w < W)]
         inner = (h[:, None] * W + w).ravel()
         if self.group.core != "conv":

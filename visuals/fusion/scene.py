@@ -56,7 +56,7 @@ def fusion_scene(s: ChainShape, rung: str, tiles: Mapping[str, int]) -> Scene:
 
 
 def _end(steps: Steps, s: ChainShape) -> None:
-    """Adds the last step: the total bytes."""
+    """Add the last step: the total bytes."""
     n, moved = len(steps.run.parts), int(np.sum([m[:2] for m in steps.r.moved]))
     text = f"[y](output) is whole after {'a launch' if n == 1 else f'{n} launches'}: {{0}} bytes went through HBM. At least {{1}} must: every input read once, y written once."
     steps.begun = -1

@@ -72,7 +72,7 @@ class Steps:
 
     # -- one step ------------------------------------------------------------------------------------
     def step(self, line: int, template: str, *args: float, mask: int = 1) -> None:
-        """Adds a step. The first of a launch has the launch's name."""
+        """Add a step. The first of a launch has the launch's name."""
         if len(self.source_lines) == self.first_step:
             launch = self.run.parts[self.n - 1].launch
             template = f"Launch {self.n} of {len(self.run.parts)}, {launch.name}: {template}"
@@ -83,7 +83,7 @@ class Steps:
         self.masks.append(mask)
 
     def read(self, name: str, cells: np.ndarray) -> None:
-        """Reads cells in this step. Cells that the launch has not read before come from HBM."""
+        """Read cells in this step. Cells that the launch has not read before come from HBM."""
         cells = np.unique(np.ravel(cells))
         known = self.cells_read.setdefault(name, np.zeros(self.run.arrays[name].size, bool))
         self._move(read=4 * int((~known[cells]).sum()))
@@ -95,7 +95,7 @@ class Steps:
         self.r.moved[-1] = was[0] + read, was[1] + written, 0
 
     def _add_unaccounted(self) -> None:
-        """Adds to the last step the launch's bytes that no step has counted."""
+        """Add to the last step the launch's bytes that no step has counted."""
         part, counted = self.run.parts[self.n - 1], np.sum(self.r.moved[self.first_step :], axis=0)
         self._move(part.reads - int(counted[0]), part.writes - int(counted[1]))
 
@@ -106,7 +106,7 @@ class Steps:
     def add_epilogue(
         self, w: BlockLaunch, lines: list[int], cells: np.ndarray, v: str, row: int, mask: int
     ) -> None:
-        """Adds the blocks behind the core, or all of them: each is a row of v."""
+        """Add the blocks behind the core, or all of them: each is a row of v."""
         for m, line in zip(w.epilogue, lines[len(w.members) - len(w.epilogue) :], strict=True):
             text = f"In registers, {m.kind}: [v]({role(w.target)}) = {BLOCK[m.kind]}."
             self.step(line, text, *numbers(m, cells[:1])[0], mask=mask)
@@ -207,7 +207,7 @@ class Steps:
         self.store(w, cell, v, len(w.epilogue), "Thread 0 writes its register", 1)
 
     def add_prologue(self, w: BlockLaunch, lines: list[int], cells: np.ndarray, u: str) -> None:
-        """Adds the blocks in front of a pool, each a row (of a map, a plane) of u."""
+        """Add the blocks in front of a pool, each a row (of a map, a plane) of u."""
         shape = self.registers[u]
         row = shape.cols * (shape.rows if shape.planes > 1 else 1)
         for n, (m, line) in enumerate(zip(w.prologue, lines, strict=False), 1):
@@ -256,7 +256,7 @@ class Steps:
         self.store(w, cell, v, len(w.epilogue), "Lane 0 writes its register", 1)
 
     def fold(self, part, arrays: Arrays) -> None:
-        """Adds filter 0 with its numbers, then the others."""
+        """Add filter 0 with its numbers, then the others."""
         f = folded(part, arrays)
         line, taps = self.line(r"w_folded\[i\] ="), f["w"].size // len(f["b'"])
         first, K = np.arange(taps), len(f["b'"])

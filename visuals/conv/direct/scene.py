@@ -170,7 +170,7 @@ class Steps:
 
 
 def tensors(s: ConvShape, part: Part, x: np.ndarray, w: np.ndarray) -> tuple[Tensor, ...]:
-    """Input, filters and output in global memory, as far as they are on the stage."""
+    """Returns the visible parts of input, filters and output in global memory."""
     pad = (
         s.pad_h * (part.h == 0),
         s.pad_w * (part.w == 0),

@@ -153,5 +153,5 @@ def snap_to_integers(values: np.ndarray, largest: float) -> np.ndarray:
     rounding of float32 among numbers up to `largest`. Real and imaginary parts are handled separately."""
     if np.iscomplexobj(values):
         return snap_to_integers(values.real, largest) + 1j * snap_to_integers(values.imag, largest)
-    nearest = np.rint(values) + 0.0
-    return np.where(np.abs(values - nearest) <= ROUNDING * largest, nearest, values)
+    rounded = np.rint(values) + 0.0
+    return np.where(np.abs(values - rounded) <= ROUNDING * largest, rounded, values)

@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from visuals.conv.fft.steps import Steps
 
 
-# -- cells ---------------------------------------------------------------------------------------
+# -- annotations ---------------------------------------------------------------------------------
 def annotations(steps: Steps, shape: ConvShape) -> tuple[Told, ...]:
     spectra = (_spectrum(name, values, steps.a) for name, values in (("X", steps.X), ("W", steps.W)))
     return (*spectra, _product(steps, shape), _dense(steps), _output(steps))

@@ -98,18 +98,20 @@ class Steps:
         self.frequencies = part.rows, part.columns // 2 + 1
         self.h, self.w = input_range(a, part)
         self.p, self.q = picked(a, part)
-        cut = a.cut  # the places of those outputs in the transform
+        cut = a.cut  # positions of those outputs in the transform
         self.picked_positions = (
             self.p * a.shape.u - part.down * int(cut["step_h"]),
             self.q * a.shape.v - part.across * int(cut["step_w"]),
         )
-        at = part.down, part.across
-        self.X, self.W = (self.visible_part(spectrum, np.abs(spectrum).max()) for spectrum in (a.X[at], a.W))
-        self.Y = self.visible_part(a.Y[at], a.max_product)
+        transform = part.down, part.across
+        self.X, self.W = (
+            self.visible_part(spectrum, np.abs(spectrum).max()) for spectrum in (a.X[transform], a.W)
+        )
+        self.Y = self.visible_part(a.Y[transform], a.max_product)
         self.dense = snap_to_integers(a.dense[part.block], a.max_output * a.rows * a.columns)
         self.y = snap_to_integers(a.y[self.p[:, None], self.q], a.max_output)
         self._pad()
-        self._forward("X", a.x_padded[at], self.X)
+        self._forward("X", a.x_padded[transform], self.X)
         self._forward("W", a.w_padded, self.W)
         self._multiply()
         self._inverse()
@@ -118,7 +120,7 @@ class Steps:
     def step(
         self, kind: int, *args: float, read: tuple[str, np.ndarray] | None = None, floats=0, macs=0
     ) -> int:
-        """Adds one step and returns its number."""
+        """Add one step and return its number."""
         self.kinds.append(kind)
         self.args.append(args)
         self.read.append(read or ("", np.zeros(0, int)))
@@ -161,8 +163,8 @@ class Steps:
         self.copies.append(Write("wp", np.array([t]), source="w", index=index.ravel()))
 
     def _forward(self, name: str, padded: np.ndarray, done: np.ndarray) -> None:
-        """Transforms rows, then columns. The first pass writes numbers that only cuFFT uses. The second writes
-        those of the array, `done`."""
+        """Add the steps that transform rows, then columns. The first pass writes numbers that only cuFFT uses.
+        The second writes those of the array, `done`."""
         a, p, cells = self.a, self.part, self.spectrum
         first = np.fft.rfft(padded.astype(np.float64), axis=-1)
         first = self.visible_part(first, np.abs(first).max())
@@ -181,13 +183,15 @@ class Steps:
             self._write(name, t, cells[:, :, j], done[:, :, j])
 
     def _write(self, name: str, t: int, cells: np.ndarray, values: np.ndarray) -> None:
-        """Writes values to cells of a tensor from step t on; of complex numbers, the magnitude."""
+        """Write values to cells of a tensor from step t on; of complex numbers, the magnitude."""
         values = np.abs(values) if np.iscomplexobj(values) else values
         entry = np.ravel(cells), np.full(np.size(cells), t), np.ravel(values).astype(np.float32)
         self.written.setdefault(name, []).append(entry)
 
     def writes(self) -> tuple[Write, ...]:
-        joined = {name: map(np.concatenate, zip(*told, strict=True)) for name, told in self.written.items()}
+        joined = {
+            name: map(np.concatenate, zip(*entries, strict=True)) for name, entries in self.written.items()
+        }
         return (*self.copies, *(Write(name, t, v, cells=cells) for name, (cells, t, v) in joined.items()))
 
     def _multiply(self) -> None:

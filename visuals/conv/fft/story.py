@@ -94,7 +94,7 @@ def shares_of(row: Row) -> str:
 
 
 def _tiling(row: Row, rows: Mapping[str, Row]) -> str:
-    """Compares cuDNN's own FFT, the faster of its two, with ours."""
+    """Returns a comparison of cuDNN's own FFT, the faster of its two, with ours."""
     theirs = [r for name, r in rows.items() if "fft" in name and name != RUNG.name]
     if not theirs:
         return ""

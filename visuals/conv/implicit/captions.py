@@ -21,7 +21,7 @@ from visuals.conv.implicit.plan import RUNGS, Plan
     STORE,
     OTHER_BLOCKS,
 ) = range(11)
-MARK_INDEX = (0, 1, 1, 2, 2, 3, 3, 3, 4, 5, 5)  # of Plan.marks
+MARK_INDEX = (0, 1, 1, 2, 2, 3, 3, 3, 4, 5, 5)  # index into Plan.marks, by kind of step
 W, X, D, Y = "[filters](filter)", "[pixels](input)", "[data matrix](workspace)", "[output](output)"
 
 
@@ -78,7 +78,7 @@ def part_note(rows: tuple[int, int], cols: tuple[int, int]) -> str:
     return f"part 0–{rows[0] - 1}, 0–{cols[0] - 1} of {size}"
 
 
-# -- of a cell -------------------------------------------------------------------------------------
+# -- annotations of cells --------------------------------------------------------------------------
 def _high_half(by: Magic, n: np.ndarray) -> np.ndarray:
     """Returns the upper half of 2n times the multiplier. The kernel then shifts it."""
     return (((n.astype(np.uint64) << np.uint64(1)) * np.uint64(by.multiplier)) >> np.uint64(32)).astype(
@@ -131,7 +131,7 @@ def cell_templates(plan: Plan) -> tuple[str, ...]:
 
 
 def _divided(s: ConvShape) -> str:
-    """How the kernel divides: the upper half of a product, shifted."""
+    """Returns the kernel's division: the upper half of a product, shifted."""
     columns = []
     for divisor, n, high, result in (
         (s.R * s.S, 0, 1, 2),

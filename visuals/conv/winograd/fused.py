@@ -192,7 +192,7 @@ def _tile(
     tile: int,
     detailed: bool,
 ):
-    """Adds the steps of one tile, or all its work as one step."""
+    """Add the steps of one tile, or all its work as one step."""
     T2, window, out, number = positions(part.m), part.window(tile), part.outputs(tile), part.number(tile)
     lane, inside, valid = number % FUSED_TILES, window[window >= 0], out[out >= 0]
     location, lane_args = (number, *part.at(tile)), {"warp": 0, "mask": mask_of(np.array([lane]))}

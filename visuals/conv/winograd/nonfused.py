@@ -41,7 +41,7 @@ _FILES = (
     ("07_winograd_filter.cu", "transform_2d(G, g, u)"), ("09_winograd_input.cu", "transform_2d(BT, d, v)"),
     ("09_winograd_product.cu", "sum[i][j] +="), ("09_winograd_output.cu", "transform_2d(AT, z, out)"),
 )  # fmt: skip
-_FILE_INDEX = np.array((0, 0, 1, 1, 1, 2, 3, 3))  # of a kind
+_FILE_INDEX = np.array((0, 0, 1, 1, 1, 2, 3, 3))  # index into _FILES, by kind of step
 U, V, Z, Y = "[U](filter)", "[V](input)", "[Z](output)", "[y](output)"
 
 

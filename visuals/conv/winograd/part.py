@@ -78,19 +78,19 @@ class Part:
 
     @property
     def pixels(self) -> tuple[int, int, int, int]:
-        """First row, rows, first column, columns of the input that are shown: what the tiles read of it, and the
-        nearest pixel where they read padding alone."""
+        """Returns first row, rows, first column, columns of the visible input: what the tiles read of it. If they
+        read only padding, it is the nearest pixel."""
         (h, w), (rows, cols) = self.corner, self.read_range
         return *_inside(h, rows, self.s.H), *_inside(w, cols, self.s.W)
 
     @property
     def pad(self) -> tuple[int, int, int, int]:
-        """Rows and columns of zeros round the pixels: padding, and what lies beyond it."""
+        """Returns the rows and columns of zeros round the pixels: padding, and zeros beyond it."""
         (h, w), (rows, cols), (h1, H, w1, W) = self.corner, self.read_range, self.pixels
         return tuple(max(0, n) for n in (h1 - h, w1 - w, h + rows - h1 - H, w + cols - w1 - W))
 
     def at(self, tile: int) -> tuple[int, int]:
-        """First output row and column of a tile of the part."""
+        """Returns the first output row and column of a tile of the part."""
         return (self.i0 + tile // self.across) * self.m, (self.j0 + tile % self.across) * self.m
 
     def number(self, tile: int) -> int:

@@ -6,7 +6,6 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from tests.helpers.by_rung import a_full_row
 
 from kernels import records
 from kernels.conv import reference, winograd, winograd_matrices
@@ -16,6 +15,7 @@ from kernels.conv.winograd_cpu import both_sides
 from kernels.ladders import find
 from kernels.model.program import WORKSPACE
 from kernels.model.verify import relative_error
+from tests.helpers.rows_of import a_full_row
 from visuals.conv.winograd import charts, story
 from visuals.conv.winograd.charts import (
     MEASURED,
