@@ -265,10 +265,10 @@ def picture_rgb(values: np.ndarray, colour: str, ground: str, ink: str) -> np.nd
     top = np.abs(values).max() or 1.0
     if values.min() < 0:
         stops = np.stack([low, _mix(ground, colour, 0.5), _mix(colour, ink, 0.3)])
-        at, where = values / top, [-1, 0, 1]
+        levels, stop_levels = values / top, [-1, 0, 1]
     else:
-        stops, at, where = np.stack([low, full]), values / top, [0, 1]
-    rgb = np.stack([np.interp(at, where, stops[:, c]) for c in range(3)], axis=-1)
+        stops, levels, stop_levels = np.stack([low, full]), values / top, [0, 1]
+    rgb = np.stack([np.interp(levels, stop_levels, stops[:, c]) for c in range(3)], axis=-1)
     return np.rint(rgb).astype(np.uint8)
 
 

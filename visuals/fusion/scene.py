@@ -179,9 +179,9 @@ def _register_annotation(name: str, w: BlockLaunch, cells: np.ndarray) -> Told:
     ).astype(np.float64)
     row = np.repeat(np.arange(len(rows)), len(cells))
     first = f"{kind}: {CORE[kind]}." if kind else ""
-    text = (first, *(f"{m.kind}: {BLOCK[m.kind]}." for m in w.epilogue))
+    templates = (first, *(f"{m.kind}: {BLOCK[m.kind]}." for m in w.epilogue))
     above = np.maximum(np.arange(row.size) - len(cells), -1)
-    return Told(name, Captions(text, row, args), {name: above[:, None]})
+    return Told(name, Captions(templates, row, args), {name: above[:, None]})
 
 
 def _area(w: BlockLaunch) -> int:

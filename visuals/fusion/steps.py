@@ -91,8 +91,8 @@ class Steps:
         self.r.look(name, cells)
 
     def _move(self, read: int = 0, written: int = 0) -> None:
-        was = self.r.moved[-1]
-        self.r.moved[-1] = was[0] + read, was[1] + written, 0
+        previous = self.r.moved[-1]
+        self.r.moved[-1] = previous[0] + read, previous[1] + written, 0
 
     def _add_unaccounted(self) -> None:
         """Add to the last step the launch's bytes that no step has counted."""
@@ -148,10 +148,10 @@ class Steps:
         cells = np.arange(min(THREADS, w.result.size))
         v, lines = f"v{self.n}", self.texts.blocks(self.run.parts[self.n - 1].launch, w.group.kinds)
         self.registers[v] = _values(w, cells, "v: " + _listed(w.epilogue), "")
-        many = f"{len(cells)} values" if len(cells) > 1 else "a value"
+        count_text = f"{len(cells)} values" if len(cells) > 1 else "a value"
         self.step(
             self.line(LOAD),
-            f"thread 0 reads {many} of {named(w.source)} from HBM into registers, the first {{0}}.",
+            f"thread 0 reads {count_text} of {named(w.source)} from HBM into registers, the first {{0}}.",
             w.members[0].before.ravel()[0],
         )
         self.r.copy(v, w.source, cells)

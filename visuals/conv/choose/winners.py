@@ -103,15 +103,16 @@ def by_shape(rows: Iterable[Row], mode: str) -> dict[ConvShape, list[Row]]:
     """Returns the ladder's rows at the default tile sizes in one mode, the fastest first. Only rows of the first
     row's device are used."""
     defaults = {rung.name: rung.default_tiles for rung in LADDER.rungs}
-    found: dict[ConvShape, list[Row]] = {}
+    rows_by_shape: dict[ConvShape, list[Row]] = {}
     device = ""
     for row in rows:
         if row["mode"] == mode and row["tiles"] == defaults.get(row["rung"]):
             device = device or row["device"]
             if row["device"] == device:
-                found.setdefault(_shape(tuple(row["shape"].items())), []).append(row)
+                rows_by_shape.setdefault(_shape(tuple(row["shape"].items())), []).append(row)
     return {
-        shape: sorted(shape_rows, key=lambda row: row["median_ms"]) for shape, shape_rows in found.items()
+        shape: sorted(shape_rows, key=lambda row: row["median_ms"])
+        for shape, shape_rows in rows_by_shape.items()
     }
 
 
@@ -120,17 +121,17 @@ def _shape(params: tuple) -> ConvShape:
 
 
 def winners(
-    found: Mapping[ConvShape, Sequence[Row]], around: ConvShape, across: Axis, down: Axis
+    rows_by_shape: Mapping[ConvShape, Sequence[Row]], around: ConvShape, across: Axis, down: Axis
 ) -> Map | None:
     """Returns the map through the shape `around`. If that has fewer than two lines in one direction, returns the
     largest map."""
     maps: dict[tuple, dict[tuple[int, int], Cell]] = {}
-    for shape, rows in found.items():
+    for shape, rows in rows_by_shape.items():
         position = across.value(shape), down.value(shape)
         if None not in position:
             maps.setdefault(fixed_values(shape, across, down), {})[position] = Cell(shape, tuple(rows))
-    here = fixed_values(around, across, down)
-    for cells in (maps.get(here, {}), max(maps.values(), key=len, default={})):
+    current = fixed_values(around, across, down)
+    for cells in (maps.get(current, {}), max(maps.values(), key=len, default={})):
         winner_map = Map(across, down, _without_isolated(cells, around))
         if min(map(len, winner_map.values)) > 1:
             return winner_map

@@ -79,7 +79,7 @@ class Steps:
         self.flat = np.append(np.ravel(np.asarray(x, np.float32)), np.float32(0))
         self.filters = np.asarray(w, np.float32)[: plan.BM].reshape(-1, plan.s.CRS)
         self._sum()
-        self._record()
+        self._add_steps()
 
     # -- values ------------------------------------------------------------------------------------
     @cached_property
@@ -113,7 +113,7 @@ class Steps:
         self.args.append(args)
         return len(self.kinds) - 1
 
-    def _record(self) -> None:
+    def _add_steps(self) -> None:
         plan, ahead = self.plan, self.plan.STAGES - 1
         rows, cols = plan.inside
         self._step(captions.START, rows - 1, cols - 1, int(np.prod(plan.blocks)))
@@ -123,12 +123,14 @@ class Steps:
         for iteration in range(plan.iterations_shown if is_whole else plan.iterations_shown - ahead):
             if iteration + ahead < plan.iterations_shown:
                 self._fetch(iteration + ahead, iteration)
-            later = min(iteration + ahead, plan.iterations_shown - 1) - iteration
-            kind = (captions.MULTIPLY_LAST, captions.MULTIPLY_ONE, captions.MULTIPLY)[min(later, 2)]
-            numbers = iteration + 1, iteration % plan.STAGES, iteration + 2, iteration + later + 1
+            tiles_ahead = min(iteration + ahead, plan.iterations_shown - 1) - iteration
+            kind = (captions.MULTIPLY_LAST, captions.MULTIPLY_ONE, captions.MULTIPLY)[min(tiles_ahead, 2)]
+            numbers = iteration + 1, iteration % plan.STAGES, iteration + 2, iteration + tiles_ahead + 1
             self.multiplied.append(self._step(kind, *numbers))
         if plan.iterations_shown < plan.iterations:
-            self.rest = self._step(captions.REMAINING, plan.iterations - len(self.multiplied), plan.s.CRS - 1)
+            self.remaining_step = self._step(
+                captions.REMAINING, plan.iterations - len(self.multiplied), plan.s.CRS - 1
+            )
         self.stored = self._step(captions.STORE, rows * cols, cols - 1)
         if int(np.prod(plan.blocks)) > 1:
             self._step(captions.OTHER_BLOCKS, int(np.prod(plan.blocks)) - 1)
@@ -203,16 +205,18 @@ class Steps:
     def writes(self) -> tuple[Write, ...]:
         sums = [(0, 0 * self.last), *((t, self.registers[n]) for n, t in enumerate(self.multiplied))]
         if self.plan.iterations_shown < self.plan.iterations:
-            sums.append((self.rest, self.last))
+            sums.append((self.remaining_step, self.last))
         steps = np.repeat([t for t, _ in sums], self.last.size)
         values = np.concatenate([v.ravel() for _, v in sums])
-        mine = self.plan.windows[np.minimum(self.plan.lane_columns[::32], self.plan.columns_shown - 1), 3:]
+        window_offsets = self.plan.windows[
+            np.minimum(self.plan.lane_columns[::32], self.plan.columns_shown - 1), 3:
+        ]
         y = np.full(self.product.shape, len(self.kinds) - 1)
         y[: self.plan.inside[0], : self.plan.inside[1]] = self.stored
         return (
             *self._tiles("As", "w"),
             *self._tiles("Bs", "D"),
-            Write("mine", np.array([0]), mine.ravel().astype(np.float32)),
+            Write("mine", np.array([0]), window_offsets.ravel().astype(np.float32)),
             Write("acc", steps, values, cells=np.tile(np.arange(self.last.size), len(sums))),
             Write("y", y.ravel() if y.min() < y.max() else y[0, :1], self.product.ravel()),
             *self._time(),
@@ -278,8 +282,8 @@ class Steps:
             * plan.BK
         )
         if plan.iterations_shown < plan.iterations:
-            copied[self.rest :] = plan.iterations * plan.BK * plan.BN
-            multiplied[self.rest :] = plan.iterations * plan.BK
+            copied[self.remaining_step :] = plan.iterations * plan.BK * plan.BN
+            multiplied[self.remaining_step :] = plan.iterations * plan.BK
         stored = np.minimum(copied, plan.STAGES * plan.BK * plan.BN)
         return (
             Reading("values of the data matrix made", copied, "predicted"),

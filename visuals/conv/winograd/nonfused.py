@@ -233,8 +233,8 @@ def _source(kind: np.ndarray) -> Source:
     for file, mark in _FILES:
         lines = sources.text(f"conv/{file}").splitlines()
         first = next(i for i, line in enumerate(lines) if line.startswith('extern "C"'))
-        at = next(i for i in range(first, len(lines)) if mark in lines[i])
-        highlighted.append(len(text) + 2 + at - first)  # from 1, after the name
+        index = next(i for i in range(first, len(lines)) if mark in lines[i])
+        highlighted.append(len(text) + 2 + index - first)  # from 1, after the name
         text += [f"// {file}", *lines[first:]]
     return Source(
         "four kernels",

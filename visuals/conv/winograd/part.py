@@ -102,7 +102,7 @@ class Part:
         """Returns int64[T*T]: the visible pixel under each position of a tile in channel 0, -1 if it reads a
         zero."""
         (p, q), (h1, _, w1, W) = self.at(tile), self.pixels
-        rows, cols = (np.arange(self.T) + at for at in (p - self.s.pad_h, q - self.s.pad_w))
+        rows, cols = (np.arange(self.T) + start for start in (p - self.s.pad_h, q - self.s.pad_w))
         inside = ((rows >= 0) & (rows < self.s.H))[:, None] & ((cols >= 0) & (cols < self.s.W))
         return np.where(inside, (rows - h1)[:, None] * W + cols - w1, -1).ravel()
 
@@ -165,7 +165,7 @@ def computed(part: Part, x: np.ndarray, w: np.ndarray) -> Numbers:
     """Runs the launches of winograd-nonfused on the CPU, on the pixels under the part: x [C, H, W], all channels
     of the visible pixels, w [K, C, 3, 3], all channels of the visible filters."""
     s, (rows, cols), (h1, _, w1, _) = part.s, part.read_range, part.pixels
-    h, w_ = (np.arange(n) + at for n, at in zip((rows, cols), part.corner, strict=True))
+    h, w_ = (np.arange(n) + start for n, start in zip((rows, cols), part.corner, strict=True))
     inside_h, inside_w = (h >= 0) & (h < s.H), (w_ >= 0) & (w_ < s.W)
     padded = np.zeros((1, s.C, rows, cols), np.float32)
     inside = np.ix_(range(s.C), np.flatnonzero(inside_h), np.flatnonzero(inside_w))

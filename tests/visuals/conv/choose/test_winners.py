@@ -96,9 +96,7 @@ def test_fastest_row_wins_and_other_settings_are_ignored():
     assert [row["rung"] for row in found[BASE]] == ["conv/fft", "conv/direct"]
     other = [timed("conv/fft", BASE, 0.5, mode="hot"), timed("conv/fft", BASE, 0.5, tiles={"FFT_TILE": 16, "SPECTRA": 8}),
              timed("conv/fft", BASE, 0.5, device="another GPU")]  # fmt: skip
-    assert (
-        winners.by_shape([*rows, *other], "cold") == found
-    )  # another mode, tile size and device: all ignored
+    assert winners.by_shape([*rows, *other], "cold") == found  # other settings are ignored
 
 
 @given(pairs, st.integers(1, 64), st.integers(1, 13))
@@ -118,13 +116,13 @@ def test_unrecorded_shape_gets_the_largest_map():
     odd = ConvShape(3, 20, 30, 30, 20, 3, 3)
     winner_map = winners.winners(found, odd, AXES["CK"], AXES["H"])
     assert len(winner_map.cells) == 30 and not winners.is_on(winner_map, odd)
-    params = CONV_GRID["grid-5x5-c64-h28"].shape
-    winner_map = winners.winners(found, params, AXES["R"], AXES["H"])
+    recorded = CONV_GRID["grid-5x5-c64-h28"].shape
+    winner_map = winners.winners(found, recorded, AXES["R"], AXES["H"])
     assert len(winner_map.cells) == 18 and winners.is_on(
-        winner_map, params
+        winner_map, recorded
     )  # 7 x 7 and 112 x 112 exist only for 3x3
     assert winners.held(winner_map) == "N=32, C=64, K=64, padding that keeps the size"
-    assert winners.winners(found, params, AXES["N"], AXES["H"]) is None  # a single batch size is no map
+    assert winners.winners(found, recorded, AXES["N"], AXES["H"]) is None  # a single batch size is no map
 
 
 def test_html_names_the_winner_and_every_time():

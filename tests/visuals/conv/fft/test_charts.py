@@ -78,9 +78,7 @@ def test_curves_cross_where_the_fft_stays_below():
         return [Flops(r, direct, 0, fft) if fft else Flops(r, direct, None, None) for r, direct, fft in pairs]
 
     assert crossing(flops_at((1, 5, 9), (2, 20, 9), (3, 45, 9))) == 2
-    assert (
-        crossing(flops_at((1, 10, 9), (2, 8, 9), (3, 45, 9))) == 3
-    )  # above again at R = 2: the crossing is after it
+    assert crossing(flops_at((1, 10, 9), (2, 8, 9), (3, 45, 9))) == 3  # above again at R = 2
     assert crossing(flops_at((1, 5, 9), (2, 6, 9))) is None
     assert crossing(flops_at((1, 5, 9), (2, 20, 9), (3, 45, None))) == 2
     assert crossing([]) is None

@@ -275,9 +275,7 @@ def check_stages(scene: Scene, plan: Plan) -> None:
         if stage is None:
             continue  # iterations that are one step
         assert use[stage, iteration] == iteration and stage == (iteration - 1) % plan.STAGES
-        assert (
-            not np.isfinite(fly[stage, iteration]) or plan.STAGES == 1
-        )  # a tile that is multiplied has arrived
+        assert not np.isfinite(fly[stage, iteration]) or plan.STAGES == 1  # the tile has arrived
         copying = fly[stage, :iteration][np.isfinite(fly[stage, :iteration])]
         assert copying[-1] == iteration  # the last tile copied into this stage is this one
         in_flight = np.isfinite(fly[:, iteration]).sum()
