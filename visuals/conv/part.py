@@ -8,19 +8,19 @@ import numpy as np
 
 from kernels.conv.shape import ConvShape
 
-MOST_CELLS, MOST_STEPS = 20_000, 1_024  # of the data matrix: beyond them a cell falls below the eye
+MAX_CELLS, MOST_STEPS = 20_000, 1_024  # of the data matrix: with more, a cell is too small to see
 
 
-PART = 8  # rows and columns of output shown where the whole does not fit
+PART_SIDE = 8  # rows and columns of output that are visible if the whole does not fit
 
 
-MOST_CHANNELS, MOST_FILTERS = 3, 4
+MAX_CHANNELS, MAX_FILTERS = 3, 4
 
 
 @dataclass(frozen=True)
 class Part:
-    """Which part of the convolution is on the stage: of image 0 the first C channels and K filters, the
-    P x Q outputs from (p, q) on, and the H x W pixels from (h, w) on that they read."""
+    """The part of the convolution on the stage. Of image 0 it holds the first C channels and K filters, the P x Q
+    outputs from (p, q) on, and the H x W pixels from (h, w) on that they read."""
 
     C: int
     K: int
@@ -34,42 +34,46 @@ class Part:
     w: int = 0
 
 
-def part_of(s: ConvShape, picture: np.ndarray | None = None, most: int = MOST_CELLS) -> Part:
-    """The whole where it fits on a stage (`most` cells of the data matrix), else a block of the output with stride and padding kept: the
-    one under which `picture` [H, W] varies most, the first where no picture is given."""
-    C, K = min(s.C, MOST_CHANNELS), min(s.K, MOST_FILTERS)
+def part_of(s: ConvShape, picture: np.ndarray | None = None, max_cells: int = MAX_CELLS) -> Part:
+    """Returns the whole convolution if it fits the stage (`max_cells` cells of the data matrix). Otherwise
+    returns a block of the output with stride and padding unchanged: the block under which `picture` [H, W]
+    varies most, or the first block if no picture is given."""
+    C, K = min(s.C, MAX_CHANNELS), min(s.K, MAX_FILTERS)
     P, Q = s.P, s.Q
     cells = C * s.R * s.S * P * Q
-    if cells > most or P * Q > MOST_STEPS:
-        P, Q = min(P, PART), min(Q, PART)
+    if cells > max_cells or P * Q > MOST_STEPS:
+        P, Q = min(P, PART_SIDE), min(Q, PART_SIDE)
     blocks = [
         _block(s, C, K, P, Q, p, q) for p in _starts(s.P, P) for q in _starts(s.Q, Q)
-    ]  # at most 128 x 128: pages show no larger input
+    ]  # at most 128 x 128: pages allow no larger input
     if picture is None or len(blocks) == 1:
         return blocks[0]
-    return max(blocks, key=lambda b: liveliness(picture[b.h : b.h + b.H, b.w : b.w + b.W]))
+    return max(blocks, key=lambda b: variation(picture[b.h : b.h + b.H, b.w : b.w + b.W]))
 
 
-def liveliness(picture: np.ndarray) -> tuple[float, float]:
-    """More where a picture changes along both axes, then where it changes at all."""
+def variation(picture: np.ndarray) -> tuple[float, float]:
+    """Returns a sort key: how much a picture changes along both axes, then how much it changes at all."""
     down, across = (float(np.abs(np.diff(picture, axis=axis)).sum()) for axis in (0, 1))
     return min(down, across), down + across
 
 
-def _starts(extent: int, shown: int) -> range:
-    return range(0, extent - shown + 1, shown)
+def _starts(extent: int, count: int) -> range:
+    return range(0, extent - count + 1, count)
 
 
 def _block(s: ConvShape, C: int, K: int, P: int, Q: int, p: int, q: int) -> Part:
-    h, H = _reach(s.H, p, P, s.P, s.u, s.pad_h, s.span_h)
-    w, W = _reach(s.W, q, Q, s.Q, s.v, s.pad_w, s.span_w)
+    h, H = _input_range(s.H, p, P, s.P, s.u, s.pad_h, s.span_h)
+    w, W = _input_range(s.W, q, Q, s.Q, s.v, s.pad_w, s.span_w)
     return Part(C, K, P, Q, H, W, p, q, h, w)
 
 
-def _reach(size: int, first: int, count: int, of: int, stride: int, pad: int, span: int) -> tuple[int, int]:
-    """(start, length) of what `count` of the `of` windows along an axis read; all of it for all of them.
-    Windows that lie in the padding alone read nothing: then one pixel, the nearest, is shown."""
-    if count == of:
+def _input_range(
+    size: int, first: int, count: int, total: int, stride: int, pad: int, span: int
+) -> tuple[int, int]:
+    """Returns (start, length) of the pixels that `count` of the `total` windows along an axis read. All windows
+    read the whole axis. Windows that lie in the padding alone read nothing. Then the nearest pixel is
+    returned."""
+    if count == total:
         return 0, size
     start = min(max(0, first * stride - pad), size - 1)
     stop = min(size, (first + count - 1) * stride - pad + span)
@@ -77,7 +81,7 @@ def _reach(size: int, first: int, count: int, of: int, stride: int, pad: int, sp
 
 
 def gather_index(s: ConvShape, part: Part) -> np.ndarray:
-    """int64[C*R*S, P*Q]: flat index into the shown input (C, H, W), -1 where the tap is padding."""
+    """Returns int64[C*R*S, P*Q]: the flat index into the visible input (C, H, W), -1 where the tap is padding."""
     r, t = np.arange(s.R), np.arange(s.S)
     if s.flip:
         r, t = r[::-1], t[::-1]
@@ -91,12 +95,12 @@ def gather_index(s: ConvShape, part: Part) -> np.ndarray:
 
 
 def copies_per_pixel(s: ConvShape) -> int:
-    """The most columns any one input pixel is copied into: at most R*S, fewer where windows do not
-    overlap (stride) or are few (a small output)."""
+    """Returns the largest number of columns that any one input pixel is copied into. It is at most R*S. It is
+    smaller if windows do not overlap (stride) or are few (a small output)."""
 
-    def along(size, out, taps, stride, pad, dilation):
-        at = np.arange(out)[:, None] * stride - pad + np.arange(taps) * dilation
-        at = at[(at >= 0) & (at < size)]
-        return int(np.bincount(at).max()) if at.size else 0
+    def along(size, outputs, taps, stride, pad, dilation):
+        positions = np.arange(outputs)[:, None] * stride - pad + np.arange(taps) * dilation
+        positions = positions[(positions >= 0) & (positions < size)]
+        return int(np.bincount(positions).max()) if positions.size else 0
 
     return along(s.H, s.P, s.R, s.u, s.pad_h, s.dilation_h) * along(s.W, s.Q, s.S, s.v, s.pad_w, s.dilation_w)

@@ -1,7 +1,7 @@
-"""Pictures to convolve and filters to convolve them with, drawn here at any size.
+"""Pictures to convolve and filters to convolve them with, generated at any size.
 
-Values lie in 0 .. 9, whole numbers where the picture is at most 16 x 16, so that sums can be
-followed by eye. A picture has at most three distinct planes: channel c of C is plane c mod 3.
+Values are in 0 .. 9. They are whole numbers if the picture is at most 16 x 16, so that sums are easy to follow. A
+picture has at most three distinct planes: channel c of C is plane c mod 3.
 """
 
 from __future__ import annotations
@@ -18,120 +18,129 @@ PICTURES = ("digit", "checkerboard", "gradient", "numbers", "random")
 FILTERS = ("identity", "blur", "sharpen", "sobel-x", "sobel-y", "random")
 CUSTOM, UPLOAD = "custom", "upload"
 PLANES = 3
-TOP = 9.0  # the largest value of a picture
-WHOLE = 16  # up to this height and width values are whole numbers
+MAX_VALUE = 9.0  # the largest value of a picture
+MAX_WHOLE_SIDE = 16  # up to this height and width values are whole numbers
 
-MOST_BYTES, MOST_PIXELS = 10 * 10**6, 40 * 10**6
-MOST_TAP = 1000
+MAX_BYTES, MAX_PIXELS = 10 * 10**6, 40 * 10**6
+MAX_TAP = 1000
 MOST_SEED = 9999
 
 
 class PictureError(ValueError):
-    """A picture or filter that breaks a rule; the message names the rule and the limit."""
+    """A picture or filter that breaks a rule. The message names the rule and the limit."""
 
 
 # -- pictures ------------------------------------------------------------------------------------
 @lru_cache(maxsize=16)
 def planes(name: str, H: int, W: int, C: int, n: int = 0, seed: int = 0) -> np.ndarray:
-    """float32[min(C, 3), H, W], read-only: the distinct planes of image n of the picture `name`."""
+    """Returns float32[min(C, 3), H, W], read-only: the distinct planes of image n of the picture `name`."""
     count = min(C, PLANES)
     if name == "numbers":
         out = ((np.arange(count * H * W) + n) % 10).reshape(count, H, W)
     elif name == "random":
         out = np.random.default_rng([seed, n]).integers(0, 10, (count, H, W))
-    elif name in _DRAWN:
-        grey = _DRAWN[name](H, W)
+    elif name in _GENERATORS:
+        grey = _GENERATORS[name](H, W)
         out = _coloured(np.roll(grey, n * max(1, min(H, W) // 8), axis=(0, 1)), count)
     else:
-        raise PictureError(f"the picture must be one of {', '.join(PICTURES)}; got {_shown(name)}")
+        raise PictureError(f"the picture must be one of {', '.join(PICTURES)}; got {_quoted(name)}")
     return _finish(out)
 
 
 def images(first: np.ndarray, N: int, C: int) -> np.ndarray:
-    """float32[N, C, H, W] from `first(n)`'s planes; see `planes`."""
+    """Returns float32[N, C, H, W] from the planes that `first(n)` returns; see `planes`."""
     return np.stack([first(n)[np.arange(C) % PLANES] for n in range(N)])
 
 
 def _finish(values: np.ndarray) -> np.ndarray:
     values = np.asarray(values, dtype=np.float32)
-    if max(values.shape[-2:]) <= WHOLE:
+    if max(values.shape[-2:]) <= MAX_WHOLE_SIDE:
         values = np.rint(values)
     values.setflags(write=False)
     return values
 
 
 def _coloured(grey: np.ndarray, count: int) -> np.ndarray:
-    """The grey picture, the same lit from the left, its negative at half strength: planes that differ
-    at a glance."""
+    """Returns up to three planes that look different: the grey picture, the same lit from the left, its negative
+    at half strength."""
     lit = grey * np.linspace(1.0, 0.3, grey.shape[1])
-    return np.stack([grey, lit, (TOP - grey) * 0.5][:count])
+    return np.stack([grey, lit, (MAX_VALUE - grey) * 0.5][:count])
 
 
 def _grid(H: int, W: int) -> tuple[np.ndarray, np.ndarray]:
-    """Centres of the pixels as (y, x), the largest centred square of the picture being 0 .. 1."""
+    """Returns the centres of the pixels as (y, x). The largest centred square of the picture spans 0 .. 1."""
     side = min(H, W)
     y, x = np.mgrid[:H, :W] + 0.5
     return (y - H / 2) / side + 0.5, (x - W / 2) / side + 0.5
 
 
 def _digit(H: int, W: int) -> np.ndarray:
-    """A two as a pen draws it: a round head, a long diagonal, a foot."""
+    """Draws the digit two with a pen: a round head, a long diagonal, a foot."""
     y, x = _grid(H, W)
-    turn = np.radians(np.linspace(200, 400, 16))
-    head = np.stack([0.50 + 0.23 * np.cos(turn), 0.35 + 0.20 * np.sin(turn)], axis=1)
-    pen = np.concatenate([head, [[0.27, 0.86], [0.77, 0.84]]])
-    near = np.full((H, W), np.inf)
-    for (ax, ay), (bx, by) in itertools.pairwise(pen):
+    angle = np.radians(np.linspace(200, 400, 16))
+    head = np.stack([0.50 + 0.23 * np.cos(angle), 0.35 + 0.20 * np.sin(angle)], axis=1)
+    points = np.concatenate([head, [[0.27, 0.86], [0.77, 0.84]]])
+    distance = np.full((H, W), np.inf)
+    for (ax, ay), (bx, by) in itertools.pairwise(points):
         dx, dy = bx - ax, by - ay
         t = np.clip(((x - ax) * dx + (y - ay) * dy) / (dx * dx + dy * dy), 0, 1)
-        near = np.minimum(near, np.hypot(x - ax - t * dx, y - ay - t * dy))
+        distance = np.minimum(distance, np.hypot(x - ax - t * dx, y - ay - t * dy))
     pixel = 1 / min(H, W)
-    half = max(0.06, 0.6 * pixel)
-    return TOP * np.clip((half - near) / pixel + 0.5, 0, 1)
+    half_width = max(0.06, 0.6 * pixel)
+    return MAX_VALUE * np.clip((half_width - distance) / pixel + 0.5, 0, 1)
 
 
 def _checkerboard(H: int, W: int) -> np.ndarray:
     tile = max(1, min(H, W) // 4)
     y, x = np.indices((H, W)) // tile
-    return TOP * ((y + x) % 2 == 0)
+    return MAX_VALUE * ((y + x) % 2 == 0)
 
 
 def _gradient(H: int, W: int) -> np.ndarray:
-    """A ramp from left to right with a disc of the opposite ramp in it, for its edge."""
+    """Draws a ramp from left to right. A disc in it has the opposite ramp, which gives the picture an edge."""
     y, x = _grid(H, W)
-    ramp = TOP * np.broadcast_to((np.arange(W) + 0.5) / W, (H, W))
-    return np.where(np.hypot(y - 0.5, x - 0.5) < 0.3, TOP - ramp, ramp)
+    ramp = MAX_VALUE * np.broadcast_to((np.arange(W) + 0.5) / W, (H, W))
+    return np.where(np.hypot(y - 0.5, x - 0.5) < 0.3, MAX_VALUE - ramp, ramp)
 
 
-_DRAWN = {"digit": _digit, "checkerboard": _checkerboard, "gradient": _gradient}
+_GENERATORS = {"digit": _digit, "checkerboard": _checkerboard, "gradient": _gradient}
 
 
-# -- a picture of the reader's own ---------------------------------------------------------------
-_OTHERS = {b"GIF8": "GIF", b"BM": "BMP", b"II*\0": "TIFF", b"MM\0*": "TIFF", b"RIFF": "WebP", b"%PDF": "PDF"}
+# -- an uploaded picture -------------------------------------------------------------------------
+_OTHER_FORMATS = {
+    b"GIF8": "GIF",
+    b"BM": "BMP",
+    b"II*\0": "TIFF",
+    b"MM\0*": "TIFF",
+    b"RIFF": "WebP",
+    b"%PDF": "PDF",
+}
 
 
 def upload_planes(data: bytes, H: int, W: int, C: int) -> np.ndarray:
-    """float32[min(C, 3), H, W], values 0 .. 9: a PNG or JPEG cut to the shape's proportions from its
-    middle, then averaged down (or enlarged) to H x W. Grey for C = 1, else red, green, blue.
+    """Returns float32[min(C, 3), H, W], values 0 .. 9, of a PNG or JPEG. The middle is cut to the shape's
+    proportions, then averaged down (or enlarged) to H x W. Grey for C = 1, else red, green, blue.
 
-    Raises PictureError. The size is judged by the header, before any pixel is decoded.
+    Raises PictureError. The size is read from the header before any pixel is decoded.
     """
     from PIL import Image, ImageOps
 
-    if len(data) > MOST_BYTES:
+    if len(data) > MAX_BYTES:
         raise PictureError(f"a picture may have at most 10 MB, this one has {len(data) / 1e6:.1f} MB")
     if not data.startswith((b"\x89PNG\r\n\x1a\n", b"\xff\xd8\xff")):
-        what = next((name for magic, name in _OTHERS.items() if data.startswith(magic)), "")
-        raise PictureError(f"a picture must be PNG or JPEG; this is {'a ' + what if what else 'neither'}")
+        format_name = next((name for magic, name in _OTHER_FORMATS.items() if data.startswith(magic)), "")
+        raise PictureError(
+            f"a picture must be PNG or JPEG; this is {'a ' + format_name if format_name else 'neither'}"
+        )
     damaged = "the picture cannot be read: the file is cut short or damaged"
     try:
         image = Image.open(io.BytesIO(data), formats=("PNG", "JPEG"))
         width, height = image.size
     except (Image.DecompressionBombError, Image.DecompressionBombWarning):
         raise PictureError("a picture may have at most 40 megapixels, this one has far more") from None
-    except Exception:  # Pillow raises many kinds on hostile headers: all mean one thing here
+    except Exception:  # Pillow raises many kinds on hostile headers: all are handled in the same way
         raise PictureError(damaged) from None
-    if width * height > MOST_PIXELS:
+    if width * height > MAX_PIXELS:
         raise PictureError(
             f"a picture may have at most 40 megapixels, this one has {width * height / 1e6:.0f} ({width} × {height})"
         )
@@ -146,35 +155,35 @@ def upload_planes(data: bytes, H: int, W: int, C: int) -> np.ndarray:
         pixels = np.asarray(image.convert("L"))[None] if C == 1 else np.moveaxis(np.asarray(image), 2, 0)
     except Exception:
         raise PictureError(damaged) from None
-    return _finish(pixels[:C] * (TOP / 255))
+    return _finish(pixels[:C] * (MAX_VALUE / 255))
 
 
 # -- filters -------------------------------------------------------------------------------------
 def filter_names(K: int, first: str) -> list[str]:
-    """What filter 0 .. K-1 is: the chosen one, the others of FILTERS in turn, then random ones."""
+    """Returns the name of each filter 0 .. K-1: the chosen one, the others of FILTERS in order, then random ones."""
     if first == CUSTOM:
-        turn = (CUSTOM, *FILTERS)
+        order = (CUSTOM, *FILTERS)
     else:
-        at = FILTERS.index(first)
-        turn = FILTERS[at:] + FILTERS[:at]
-    return [turn[k] if k < len(turn) else "random" for k in range(K)]
+        start = FILTERS.index(first)
+        order = FILTERS[start:] + FILTERS[:start]
+    return [order[k] if k < len(order) else "random" for k in range(K)]
 
 
 def filters(
     K: int, C: int, R: int, S: int, first: str, seed: int = 0, custom: np.ndarray | None = None
 ) -> np.ndarray:
-    """float32[K, C, R, S]: K filters from `first` on, the same taps on every channel. `custom` is
-    float[R, S], read where `first` is "custom"."""
-    each = [
+    """Returns float32[K, C, R, S]: K filters, starting with `first`, with the same taps on every channel.
+    `custom` is float[R, S] and is read if `first` is "custom"."""
+    all_taps = [
         np.asarray(custom) if name == CUSTOM else taps(name, R, S, seed, k)
         for k, name in enumerate(filter_names(K, first))
     ]
-    return np.repeat(np.stack(each)[:, None], C, axis=1).astype(np.float32)
+    return np.repeat(np.stack(all_taps)[:, None], C, axis=1).astype(np.float32)
 
 
 def taps(name: str, R: int, S: int, seed: int = 0, k: int = 0) -> np.ndarray:
-    """float64[R, S] of one filter. Along an axis of one tap there is no slope to take: there a Sobel
-    filter only smooths, and 1 x 1 copies."""
+    """Returns float64[R, S], one filter. An axis of one tap has no slope: there a Sobel filter only smooths, and
+    1 x 1 copies."""
     centre = (R - 1) // 2, (S - 1) // 2
     if name == "random":
         return np.random.default_rng([seed, k]).integers(-2, 3, (R, S)).astype(float)
@@ -191,7 +200,7 @@ def taps(name: str, R: int, S: int, seed: int = 0, k: int = 0) -> np.ndarray:
     elif name == "identity":
         out[centre] = 1
     else:
-        raise PictureError(f"the filter must be one of {', '.join((*FILTERS, CUSTOM))}; got {_shown(name)}")
+        raise PictureError(f"the filter must be one of {', '.join((*FILTERS, CUSTOM))}; got {_quoted(name)}")
     return out
 
 
@@ -203,67 +212,68 @@ def _binomial(taps: int) -> np.ndarray:
 
 
 def _slope(taps: int) -> np.ndarray:
-    """Right minus left, smoothed: -1 0 1, then -1 -2 0 2 1, ..."""
+    """Returns right minus left, smoothed: -1 0 1, then -1 -2 0 2 1, ..."""
     if taps == 1:
         return np.ones(1)
     return np.array([-1.0, 1.0]) if taps == 2 else np.convolve(_binomial(taps - 2), [-1, 0, 1])
 
 
 def parse_taps(text: str, R: int, S: int) -> np.ndarray:
-    """float64[R, S] from numbers set apart by spaces, commas, semicolons or lines, row by row."""
-    words = [word for word in re.split(r"[\s,;]+", text) if word]
-    if len(words) != R * S:
-        raise PictureError(f"a custom filter takes R × S = {R} × {S} = {R * S} numbers, got {len(words)}")
+    """Parse numbers separated by spaces, commas, semicolons or lines, row by row, into float64[R, S]."""
+    tokens = [token for token in re.split(r"[\s,;]+", text) if token]
+    if len(tokens) != R * S:
+        raise PictureError(f"a custom filter takes R × S = {R} × {S} = {R * S} numbers, got {len(tokens)}")
     try:
-        values = np.array([float(word) for word in words])
+        values = np.array([float(token) for token in tokens])
     except ValueError:
-        bad = next(word for word in words if not _is_number(word))
-        raise PictureError(f"every tap must be a number, got {_shown(bad)}") from None
-    if not (np.abs(values) <= MOST_TAP).all():  # nan fails too
-        raise PictureError(f"every tap must be finite and lie in -{MOST_TAP} .. {MOST_TAP}")
+        bad = next(token for token in tokens if not _is_number(token))
+        raise PictureError(f"every tap must be a number, got {_quoted(bad)}") from None
+    if not (np.abs(values) <= MAX_TAP).all():  # nan fails too
+        raise PictureError(f"every tap must be finite and lie in -{MAX_TAP} .. {MAX_TAP}")
     return values.reshape(R, S)
 
 
 def taps_text(values: np.ndarray) -> str:
-    """The taps as `parse_taps` reads them: a line a row."""
+    """Returns the taps as text that `parse_taps` reads: one line per row."""
     return "\n".join(" ".join(f"{v:g}" for v in row) for row in values)
 
 
-def _is_number(word: str) -> bool:
+def _is_number(token: str) -> bool:
     try:
-        float(word)
+        float(token)
     except ValueError:
         return False
     return True
 
 
-def _shown(text: object) -> str:
-    """Foreign text as a message may carry it: short, quoted."""
+def _quoted(text: object) -> str:
+    """Returns text from outside in the form that a message may contain: short, quoted."""
     text = str(text)
     return repr(text if len(text) <= 24 else text[:23] + "…")
 
 
 # -- as small images -----------------------------------------------------------------------------
 def picture_rgb(values: np.ndarray, colour: str, ground: str, ink: str) -> np.ndarray:
-    """uint8[H, W, 3]: values [H, W] in shades of `colour` (all "#rrggbb"), a pixel each: the page enlarges them.
+    """Returns uint8[H, W, 3]: values [H, W] in shades of `colour` (all "#rrggbb"), one pixel per value; the page
+    enlarges them.
 
-    Without negative values: from the ground to the full colour. With them: zero stands in the
-    middle, negative values go to the ground, positive ones past the colour towards the ink.
+    Without negative values the shades go from the ground to the full colour. With negative values, zero is in the
+    middle, negative values go to the ground, and positive ones go past the colour towards the ink.
     """
     values = np.asarray(values, dtype=np.float64)
     low, full = _mix(ground, colour, 0.10), _rgb(colour)
     top = np.abs(values).max() or 1.0
     if values.min() < 0:
         stops = np.stack([low, _mix(ground, colour, 0.5), _mix(colour, ink, 0.3)])
-        at, where = values / top, [-1, 0, 1]
+        levels, stop_levels = values / top, [-1, 0, 1]
     else:
-        stops, at, where = np.stack([low, full]), values / top, [0, 1]
-    rgb = np.stack([np.interp(at, where, stops[:, c]) for c in range(3)], axis=-1)
+        stops, levels, stop_levels = np.stack([low, full]), values / top, [0, 1]
+    rgb = np.stack([np.interp(levels, stop_levels, stops[:, c]) for c in range(3)], axis=-1)
     return np.rint(rgb).astype(np.uint8)
 
 
 def data_uri(rgb: np.ndarray) -> str:
-    """uint8[h, w, 3] as a PNG that stands in the page itself."""
+    """Returns uint8[h, w, 3] as a PNG in a data URI."""
     from PIL import Image
 
     png = io.BytesIO()

@@ -1,4 +1,4 @@
-"""What the scene of a chain says of each block, with the numbers in it; and which line of a kernel computes it."""
+"""Captions of each block of a chain, with the numbers in them, and the line of a kernel that computes it."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from visuals.fusion.plan import Member
 from visuals.scene.parts import Source
 from visuals.scene.source import margin, resources
 
-# Of a pointwise block, filled from `numbers`.
+# Sentence of a pointwise block, filled from `numbers`.
 BLOCK = {
     "bias": "{0} + [b](filter) = {0} + {1} = {2}",
     "bn": "(v − mean) · gain + beta = ({0} − {1}) · {2} + {3} = {4}, with gain = gamma / √(var + eps)",
@@ -26,43 +26,44 @@ CORE = {"conv": "the sum of {0} products", "maxpool": "the largest of {0} values
 
 
 def numbers(m: Member, cells: np.ndarray) -> np.ndarray:
-    """float64 [cells, n]: the numbers in the sentence of a pointwise block, at flat cells of its maps."""
+    """Returns float64 [cells, n]: the numbers in the sentence of a pointwise block, at flat cells of its maps."""
     cells = np.asarray(cells)
     before, after, c = m.before.ravel()[cells], m.after.ravel()[cells], m.of_map(cells)
     if m.kind == "bn":
-        _, beta, mean, _ = m.given
+        _, beta, mean, _ = m.params
         between = mean[c], m.gain[c], beta[c]
     else:
-        between = {"bias": lambda: (m.given[0][c],), "add": lambda: (m.given[0].ravel()[cells],), "relu": tuple}[m.kind]()  # fmt: skip
+        between = {"bias": lambda: (m.params[0][c],), "add": lambda: (m.params[0].ravel()[cells],), "relu": tuple}[m.kind]()  # fmt: skip
     return np.stack([before, *between, after], axis=1).astype(np.float64)
 
 
 def path(kinds: Sequence[str]) -> str:
-    """A template that names each block with the value after it."""
+    """Returns a template that names each block with the value after it."""
     return " → ".join(f"{kind} {{{n}}}" for n, kind in enumerate(kinds))
 
 
-KEPT = {"maxpool": "The larger was kept as each came.", "avgpool": "Each was added as it came."}
+COMBINE_NOTE = {"maxpool": "The larger was kept as each came.", "avgpool": "Each was added as it came."}
 
 
 # -- the kernels' text -----------------------------------------------------------------------------------------
-# Of a hand-written kernel the line that computes; in a written one the block's name stands behind it.
-ALONE = {
+# The computing line of a hand-written kernel. In a generated kernel the line ends with the block's name.
+LINE_PATTERNS = {
     "conv": r"v \+= pixel\[", "bias": r"v\[j\] \+= map_bias", "bn": r"v\[j\] = \(v\[j\] - map_mean", "relu": r"positive\(v\[j\]",
     "add": r"v\[j\] \+= other", "maxpool": r"larger\(v, x\[", "avgpool": r"v \+= x\[", "gap": r"v \+= x\[",
     "fold": r"w_folded\[i\] =",
 }  # fmt: skip
-LOAD, STORE, READ, SWAP, MEAN = r"load\(v, x", r"store\(y|y\[i\] = v", r"float u = x\[in_index\]", "__shfl_xor_sync", r"v /= area|v / area"  # fmt: skip
+LOAD, STORE, READ, SHUFFLE, MEAN = r"load\(v, x", r"store\(y|y\[i\] = v", r"float u = x\[in_index\]", "__shfl_xor_sync", r"v /= area|v / area"  # fmt: skip
 
 
 class Texts:
-    """The kernels of some launches one under the other, each text once, and where their lines are."""
+    """The source texts of the kernels of some launches, one below the other, each once, and the positions of
+    their lines."""
 
     def __init__(self, launches: Sequence[Launch]):
         self.launches = launches
         self.files = list(dict.fromkeys(launch.source for launch in launches))
         self.lines: list[str] = []
-        self.start, self.first = {}, {}  # of each file: its place here, and its own line that stands there
+        self.start, self.first = {}, {}  # by file: its offset in `lines`, and its own line there
         for file in self.files:
             text = sources.text(file).splitlines()
             first = next(i for i, line in enumerate(text) if line.startswith("extern"))
@@ -72,39 +73,39 @@ class Texts:
             self.lines += [*text[first:], ""]
         self.lines.pop()
 
-    def at(self, file: str, pattern: str, after: int = -1) -> int:
-        """The number, from 1, of the first line of a file that has the pattern, behind line `after`. ValueError where
-        there is none: then the kernel has changed, and this module has not."""
+    def find_line(self, file: str, pattern: str, after: int = -1) -> int:
+        """Returns the number, from 1, of the first line of a file that matches the pattern, after line `after`.
+        ValueError if there is none: then the kernel has changed and this module has not."""
         for n in range(max(self.start[file], after), self._end(file)):
             if re.search(pattern, self.lines[n]):
                 return n + 1
         raise ValueError(f"{file} has no line like {pattern!r}")
 
     def blocks(self, launch: Launch, kinds: Sequence[str]) -> list[int]:
-        """The line of each block of a launch, in order."""
+        """Returns the line of each block of a launch, in order."""
         if not launch.source.startswith(codegen.PREFIX):
-            return [self.at(launch.source, ALONE[kind]) for kind in kinds]
-        found, last = [], -1
+            return [self.find_line(launch.source, LINE_PATTERNS[kind]) for kind in kinds]
+        lines_found, last = [], -1
         for kind in kinds:
-            last = self.at(launch.source, rf"// {kind}$", last)
-            found.append(last)
-        return found
+            last = self.find_line(launch.source, rf"// {kind}$", last)
+            lines_found.append(last)
+        return lines_found
 
     def _end(self, file: str) -> int:
         later = [start for start in self.start.values() if start > self.start[file]]
         return min(later) - 1 if later else len(self.lines)
 
-    def source(self, lit: Sequence[int], counters: Counters | None) -> Source:
-        """The pane, with the line of each step and what was counted in the margin."""
-        (one, *others), notes = self.files, {}
+    def source(self, highlighted: Sequence[int], counters: Counters | None) -> Source:
+        """Returns the source panel: the line of each step and, in the margin, the counters."""
+        (first_file, *others), notes = self.files, {}
         for file in self.files:
-            told = margin(counters, file.rpartition("/")[2]) if counters else {}
-            notes |= {n - self.first[file] + self.start[file]: words for n, words in told.items()}
-        first = 1 if others else self.first[one] + 1
-        notes = {n + first - 1: words for n, words in notes.items() if n > 0}
-        name = one.rpartition("/")[2]
+            margin_notes = margin(counters, file.rpartition("/")[2]) if counters else {}
+            notes |= {n - self.first[file] + self.start[file]: text for n, text in margin_notes.items()}
+        first = 1 if others else self.first[first_file] + 1
+        notes = {n + first - 1: text for n, text in notes.items() if n > 0}
+        name = first_file.rpartition("/")[2]
         detail = f"{len(self.launches)} launches" if others else resources(self.launches[0])
         return Source(
             f"{name} and {len(others)} more" if others else name,
-            "\n".join(self.lines), np.array(lit) + first - 1, first, notes, detail,
+            "\n".join(self.lines), np.array(highlighted) + first - 1, first, notes, detail,
         )  # fmt: skip

@@ -1,4 +1,4 @@
-"""The launches of each rung of a chain as bars over time, one rung under the other. Pure functions."""
+"""The launches of each rung of a chain as bars over time, one rung below the other. Pure functions."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ FOLD = "fold"
 
 @dataclass(frozen=True)
 class Bar:
-    """A launch of a rung: from `start` on it took `ms`."""
+    """One launch of a rung. It starts at `start` and takes `ms`."""
 
     name: str
     start: float
@@ -32,18 +32,18 @@ class Bar:
 
 
 def bars(row: Row) -> list[Bar]:
-    """The launches of a row one after the other, each as it was measured by itself; where there is but one step, that
-    took all of the time."""
-    told = dict(row.get("parts_ms") or {}) or {_only(row): row["median_ms"]}
-    out, start = [], 0.0
-    for name, ms in told.items():
-        out.append(Bar(name, start, ms))
+    """Returns the launches of a row one after the other, each measured by itself. A single step takes all of the
+    time."""
+    parts = dict(row.get("parts_ms") or {}) or {_only(row): row["median_ms"]}
+    result, start = [], 0.0
+    for name, ms in parts.items():
+        result.append(Bar(name, start, ms))
         start += ms
-    return out
+    return result
 
 
 def _only(row: Row) -> str:
-    """The name of a rung's one launch or call."""
+    """Returns the name of a rung's one launch or call."""
     if row["rung"] not in PLANS:
         return "all calls"
     return PLANS[row["rung"]](ChainShape(**row["shape"]), row["tiles"]).parts[0].launch.name
@@ -54,18 +54,18 @@ def px(titled: Sequence) -> int:
 
 
 def timeline(titled: Sequence[tuple[str, Row]], tokens: Mapping[str, str]) -> Figure:
-    """(title, row) pairs: a bar a launch, side by side on one axis of time; under each a line as long as a launch of
-    nothing takes, and a tick where the whole chain's median ends."""
+    """Draws (title, row) pairs: one bar per launch, side by side on one time axis. Under each bar a line has the
+    length of an empty launch. A tick marks the median of the whole chain."""
     import plotly.graph_objects as go
 
     figure = go.Figure()
-    every = [(i, row, bars(row)) for i, (_, row) in enumerate(titled)]
-    edge = max(max(of[-1].start + of[-1].ms, row["median_ms"]) for _, row, of in every)
-    for i, row, of in every:
-        _lane(figure, i, row, of, tokens)
+    lanes = [(i, row, bars(row)) for i, (_, row) in enumerate(titled)]
+    end = max(max(lane_bars[-1].start + lane_bars[-1].ms, row["median_ms"]) for _, row, lane_bars in lanes)
+    for i, row, lane_bars in lanes:
+        _lane(figure, i, row, lane_bars, tokens)
         figure.add_annotation(
             x=1, xref="paper", y=i, xanchor="left", xshift=8, showarrow=False, align="left",
-            text=f"<b>{units.time_(row['median_ms'])}</b><br><span style='font-size:11px;color:{tokens['dim']}'>{_steps(row, of)}</span>",
+            text=f"<b>{units.time_(row['median_ms'])}</b><br><span style='font-size:11px;color:{tokens['dim']}'>{_steps(row, lane_bars)}</span>",
             font={"color": tokens["ink"], "size": 13},
         )  # fmt: skip
     charts_bars.lay_out(figure, px(titled), tokens)
@@ -74,7 +74,7 @@ def timeline(titled: Sequence[tuple[str, Row]], tokens: Mapping[str, str]) -> Fi
         barmode="overlay",
         uniformtext={"mode": "hide", "minsize": 10},
         margin={"l": 0, "r": TEXT_PX, "t": 4, "b": 30},
-        xaxis=axis | {"range": [0, edge * 1.01], "gridcolor": tokens["line"], "tickfont": {"color": tokens["dim"], "size": 11}, "nticks": 6, **_unit(edge)},
+        xaxis=axis | {"range": [0, end * 1.01], "gridcolor": tokens["line"], "tickfont": {"color": tokens["dim"], "size": 11}, "nticks": 6, **_unit(end)},
         yaxis=axis | {
             "tickvals": list(range(len(titled))), "ticktext": [charts_bars.broken(escape(title)) for title, _ in titled],
             "range": [len(titled) - 0.5, -0.5], "automargin": True, "showgrid": False, "ticklabelstandoff": 8,
@@ -83,44 +83,44 @@ def timeline(titled: Sequence[tuple[str, Row]], tokens: Mapping[str, str]) -> Fi
     return figure
 
 
-def _unit(edge: float) -> dict:
-    """Marks of the axis, four to ten of 1, 2 or 5 times a power of ten."""
-    power = 10.0 ** math.floor(math.log10(edge / 4))
-    step = max(m * power for m in (1, 2, 5) if m * power <= edge / 4)
-    marks = [n * step for n in range(int(edge / step) + 1)]
+def _unit(end: float) -> dict:
+    """Returns the marks of the axis, four to ten, in steps of 1, 2 or 5 times a power of ten."""
+    power = 10.0 ** math.floor(math.log10(end / 4))
+    step = max(m * power for m in (1, 2, 5) if m * power <= end / 4)
+    marks = [n * step for n in range(int(end / step) + 1)]
     return {"tickvals": marks, "ticktext": [units.time_(m) if m else "0" for m in marks]}
 
 
-def _steps(row: Row, of: Sequence[Bar]) -> str:
+def _steps(row: Row, lane_bars: Sequence[Bar]) -> str:
     if find(row["rung"]).library:
         return "as a whole"
-    one, many = ("call", "calls") if row["engine"] == "cpu" else ("launch", "launches")
-    return f"{len(of)} {many if len(of) > 1 else one}"
+    singular, plural = ("call", "calls") if row["engine"] == "cpu" else ("launch", "launches")
+    return f"{len(lane_bars)} {plural if len(lane_bars) > 1 else singular}"
 
 
-def _lane(figure: Figure, i: int, row: Row, of: Sequence[Bar], tokens: Mapping[str, str]) -> None:
-    """A rung's bars."""
+def _lane(figure: Figure, i: int, row: Row, lane_bars: Sequence[Bar], tokens: Mapping[str, str]) -> None:
+    """Draws a rung's bars."""
     figure.add_bar(
-        y=[i] * len(of),
-        x=[bar.ms for bar in of],
-        base=[bar.start for bar in of],
+        y=[i] * len(lane_bars),
+        x=[bar.ms for bar in lane_bars],
+        base=[bar.start for bar in lane_bars],
         width=0.5,
         orientation="h",
         marker={
-            "color": [tokens["filter" if bar.name.startswith(FOLD) else "input"] for bar in of],
+            "color": [tokens["filter" if bar.name.startswith(FOLD) else "input"] for bar in lane_bars],
             "line": {"color": tokens["ground"], "width": 2},
             "opacity": 0.8,
         },
-        text=[bar.name.replace("_", " ") for bar in of],
+        text=[bar.name.replace("_", " ") for bar in lane_bars],
         textposition="inside",
         insidetextanchor="middle",
         textangle=0,
         textfont={"color": tokens["ground"], "size": 11},
-        customdata=[[bar.name, units.time_(bar.ms)] for bar in of],
+        customdata=[[bar.name, units.time_(bar.ms)] for bar in lane_bars],
         hovertemplate="%{customdata[0]}: %{customdata[1]}<extra></extra>",
     )
     if ms := (row.get("ceilings") or {}).get("launch_us", 0) / 1e3:
-        for bar in of:
+        for bar in lane_bars:
             figure.add_scatter(
                 x=[bar.start, bar.start + ms], y=[i + 0.33] * 2, mode="lines", line={"color": tokens["dim"], "width": 4},
                 hovertemplate=f"a launch of nothing: {units.time_(ms)}<extra></extra>",

@@ -1,5 +1,5 @@
-"""What the scene of a chain is made of: the shape that fits the stage, small whole numbers, and what the kernels of a rung
-make of them: every buffer from the emulator, every value on its way through the registers of a launch by NumPy."""
+"""The data of a chain's scene: the shape that fits the stage, small whole numbers as inputs, and the results of a
+rung's kernels. The emulator computes every buffer. NumPy computes every value in the registers of a launch."""
 
 from __future__ import annotations
 
@@ -14,8 +14,7 @@ from kernels.engines import emulator
 from kernels.engines.emulator.compiler.compile import CompilerMissing
 from kernels.engines.emulator.counters import Counters
 from kernels.engines.emulator.launch import Options
-from kernels.fusion import codegen
-from kernels.fusion import cpu as fusion_cpu
+from kernels.fusion import codegen, cpu
 from kernels.fusion.common import Part
 from kernels.fusion.ladder import PLANS
 from kernels.fusion.shape import TENSORS, ChainShape
@@ -23,24 +22,25 @@ from kernels.model.program import INPUT, Program
 from kernels.model.shape import ShapeError
 
 Arrays = Mapping[str, np.ndarray]
-SIDE, MAPS = 4, 2  # rows and columns of a scaled-down map, or one more where they are odd; maps
+SIDE, MAPS = 4, 2  # rows and columns of a scaled-down map, or one more if they are odd; maps
 FOLD = "fold"
-SMALL = 128  # values of x that are shown whole
+SMALL = 128  # an x of up to so many values is not scaled down
 GAMMAS, SQUARES = (0.5, 1, 1.5, 2), (0.25, 1, 4)
 
 
 # -- the shape on the stage ----------------------------------------------------------------------------
-def shown(s: ChainShape) -> ChainShape:
-    """The shape on the stage: `s` where it is small, else one image, few maps and as few rows and columns as the
-    windows of its chain take. Blocks, windows, strides and padding stay, and odd sizes odd."""
+def stage_shape(s: ChainShape) -> ChainShape:
+    """Returns the shape on the stage: `s` if it is small. Otherwise it has one image, few maps, and as few rows
+    and columns as the windows of its chain need. Blocks, windows, strides and padding stay. Odd sizes stay
+    odd."""
     if s.N == 1 and math.prod(s.x_shape) <= SMALL and max(b.K for b in s.blocks) <= MAPS:
         return s
-    words = [str(replace(b, K=min(b.K, MAPS))) for b in s.blocks]
+    block_texts = [str(replace(b, K=min(b.K, MAPS))) for b in s.blocks]
     start = [min(extent, SIDE + extent % 2) for extent in (s.H, s.W)]
     for more in range(max(s.H, s.W) + 1):
         H, W = (min(extent, first + more) for extent, first in zip((s.H, s.W), start, strict=True))
         try:
-            return ChainShape(1, min(s.C, MAPS), H, W, " ".join(words))
+            return ChainShape(1, min(s.C, MAPS), H, W, " ".join(block_texts))
         except ShapeError:
             continue
     raise AssertionError("its own rows and columns fit")
@@ -48,27 +48,27 @@ def shown(s: ChainShape) -> ChainShape:
 
 @lru_cache(maxsize=64)
 def inputs(s: ChainShape) -> Arrays:
-    """Small whole numbers for every input, the same at each call. Of batch norm gamma may be a half, and var + eps is a
-    square, so that its gain is a short number too."""
+    """Returns small whole numbers for every input, the same at each call. For batch norm, gamma may be a half and
+    var + eps is a square, so that its gain is a short number too."""
     rng = np.random.default_rng(3)
-    made = {"x": rng.integers(-4, 5, s.x_shape)}
+    arrays = {"x": rng.integers(-4, 5, s.x_shape)}
     for stage, names in zip(s.stages, s.tensors, strict=True):
         for tensor, name in names.items():
             size, eps = stage.tensors[tensor], stage.block.eps
             if tensor == "gamma":
-                made[name] = rng.choice(GAMMAS, size)
+                arrays[name] = rng.choice(GAMMAS, size)
             elif tensor == "var":
-                made[name] = rng.choice([v for v in SQUARES if v > eps], size) - eps
+                arrays[name] = rng.choice([v for v in SQUARES if v > eps], size) - eps
             else:
-                made[name] = rng.integers(-2, 3, size)
-    return {name: array.astype(np.float32) for name, array in made.items()}
+                arrays[name] = rng.integers(-2, 3, size)
+    return {name: array.astype(np.float32) for name, array in arrays.items()}
 
 
 # -- a rung, run -----------------------------------------------------------------------------------------
 @dataclass(frozen=True, eq=False)
-class Ran:
-    """A rung at a shape, executed: its launches, every buffer after them, what was counted (None where the kernels could
-    not be compiled here, and their twins ran)."""
+class RungRun:
+    """A rung executed at a shape: its launches, every buffer after them, and the counters (None if the kernels
+    could not be compiled and the CPU implementations ran)."""
 
     parts: tuple[Part, ...]
     arrays: Arrays
@@ -76,20 +76,20 @@ class Ran:
 
 
 @lru_cache(maxsize=64)
-def ran(s: ChainShape, rung: str, tiles: tuple[tuple[str, int], ...]) -> Ran:
+def run_rung(s: ChainShape, rung: str, tiles: tuple[tuple[str, int], ...]) -> RungRun:
     plan = PLANS[rung](s, dict(tiles))
-    program, given = plan.program, inputs(s)
+    program, input_arrays = plan.program, inputs(s)
     try:
-        session = emulator.Session(program, dict(given), Options())
+        session = emulator.Session(program, dict(input_arrays), Options())
         session.verify_run()
         arrays = {b.name: np.array(session.memory.array(b.name)) for b in program.buffers}
-        return Ran(plan.parts, arrays, session.counters)
+        return RungRun(plan.parts, arrays, session.counters)
     except CompilerMissing:
-        return Ran(plan.parts, _by_twins(program, given), None)
+        return RungRun(plan.parts, _by_cpu(program, input_arrays), None)
 
 
-def _by_twins(program: Program, given: Arrays) -> Arrays:
-    arrays = {b.name: given[b.name] if b.role == INPUT else np.empty(b.shape, b.dtype) for b in program.buffers}  # fmt: skip
+def _by_cpu(program: Program, input_arrays: Arrays) -> Arrays:
+    arrays = {b.name: input_arrays[b.name] if b.role == INPUT else np.empty(b.shape, b.dtype) for b in program.buffers}  # fmt: skip
     for step in program.steps:
         step.twin(*(arrays[a] if isinstance(a, str) else a for a in step.args))
     return arrays
@@ -98,30 +98,31 @@ def _by_twins(program: Program, given: Arrays) -> Arrays:
 # -- a launch, block by block ------------------------------------------------------------------------------
 @dataclass(frozen=True, eq=False)
 class Member:
-    """A block as a launch computes it: the names of what it reads beside the maps, those arrays, its eps, and the maps
-    before and after it, float32 [1, C, H, W]."""
+    """A block as a launch computes it: the names of what it reads beside the maps, those arrays, its eps, and the
+    maps before and after it, float32 [1, C, H, W]."""
 
     kind: str
     names: tuple[str, ...]
-    given: tuple[np.ndarray, ...]
+    params: tuple[np.ndarray, ...]
     eps: float
     before: np.ndarray
     after: np.ndarray
 
     def of_map(self, cells: np.ndarray) -> np.ndarray:
-        """The map of each flat cell of `after`."""
+        """Returns the map of each flat cell of `after`."""
         return np.asarray(cells) // math.prod(self.after.shape[2:]) % self.after.shape[1]
 
     @property
     def gain(self) -> np.ndarray:
-        """Of a batch norm: gamma / sqrt(var + eps), [C]."""
-        gamma, _, _, var = self.given
+        """Returns gamma / sqrt(var + eps) of a batch norm, [C]."""
+        gamma, _, _, var = self.params
         return gamma / np.sqrt(var + np.float32(self.eps))
 
 
 @dataclass(frozen=True, eq=False)
-class Walk:
-    """What a launch that is no fold does: the buffer it reads, its members, the buffer it writes, its struct Maps."""
+class BlockLaunch:
+    """A launch that computes blocks (not a fold): the buffer it reads, its members, the buffer it writes, its
+    struct Maps."""
 
     part: Part
     group: codegen.Group
@@ -131,7 +132,7 @@ class Walk:
     maps: np.void
 
     @property
-    def front(self) -> tuple[Member, ...]:
+    def prologue(self) -> tuple[Member, ...]:
         return tuple(self.members[n] for n in self.group.prologue)
 
     @property
@@ -139,7 +140,7 @@ class Walk:
         return self.members[len(self.group.prologue)] if self.group.core else None
 
     @property
-    def tail(self) -> tuple[Member, ...]:
+    def epilogue(self) -> tuple[Member, ...]:
         return tuple(self.members[n] for n in self.group.epilogue)
 
     @property
@@ -147,44 +148,45 @@ class Walk:
         return self.members[-1].after
 
     def window(self, i: int) -> np.ndarray:
-        """Flat cells of the source under the window of output i of a pool: those of its map that are there."""
+        """Returns the flat cells of the source under the window of output i of a pool, without those outside its
+        map."""
         _, _, P, Q = self.core.after.shape
         C, H, W = self.core.before.shape[1:]
         R, stride, pad = (int(self.maps[name]) for name in ("R", "stride", "pad"))
         plane, p, q = i // (P * Q), i // Q % P, i % Q
-        h, w = (at * stride - pad + np.arange(R) for at in (p, q))
+        h, w = (start * stride - pad + np.arange(R) for start in (p, q))
         h, w = h[(h >= 0) & (h < H)], w[(w >= 0) & (w < W)]
-        own = (h[:, None] * W + w).ravel()
+        inner = (h[:, None] * W + w).ravel()
         if self.group.core != "conv":
-            return plane * H * W + own
-        return (np.arange(C)[:, None] * H * W + own).ravel()
+            return plane * H * W + inner
+        return (np.arange(C)[:, None] * H * W + inner).ravel()
 
 
-def walk(part: Part, arrays: Arrays) -> Walk:
-    """A launch taken apart. The last map is what the kernel wrote."""
+def block_launch(part: Part, arrays: Arrays) -> BlockLaunch:
+    """Returns the blocks of a launch. The last map is the one that the kernel wrote."""
     launch = part.launch
     kinds = codegen.of_source(launch.source).kinds if launch.source.startswith(codegen.PREFIX) else (launch.entry,)  # fmt: skip
     source, *names, target = (a for a in launch.args if isinstance(a, str))
     maps, *eps = (a for a in launch.args if not isinstance(a, str))
     names, eps, value, members = iter(names), iter(eps), arrays[source], []
     for n, kind in enumerate(kinds):
-        own = tuple(next(names) for _ in TENSORS.get(kind, ()))
-        given = tuple(arrays[name] for name in own)
+        param_names = tuple(next(names) for _ in TENSORS.get(kind, ()))
+        params = tuple(arrays[name] for name in param_names)
         scalar = next(eps) if kind == "bn" else np.float32(0)
         last = n == len(kinds) - 1
-        after = arrays[target] if last else _after(kind, value, given, maps, scalar)
-        members.append(Member(kind, own, given, float(scalar), value, after))
+        after = arrays[target] if last else _after(kind, value, params, maps, scalar)
+        members.append(Member(kind, param_names, params, float(scalar), value, after))
         value = after
-    return Walk(part, codegen.Group(0, kinds), source, tuple(members), target, maps)
+    return BlockLaunch(part, codegen.Group(0, kinds), source, tuple(members), target, maps)
 
 
-def _after(kind: str, x: np.ndarray, given, maps: np.void, eps: np.float32) -> np.ndarray:
-    """One block alone, by its twin."""
+def _after(kind: str, x: np.ndarray, params, maps: np.void, eps: np.float32) -> np.ndarray:
+    """Returns the output of one block alone, by its CPU implementation."""
     N, C, H, W = x.shape
-    made = {"conv": [maps["K"], maps["P"], maps["Q"]], "gap": [C, 1, 1]}
+    shapes = {"conv": [maps["K"], maps["P"], maps["Q"]], "gap": [C, 1, 1]}
     pooled = [C, maps["P"], maps["Q"]] if kind in ("maxpool", "avgpool") else [C, H, W]
-    y = np.empty((N, *map(int, made.get(kind, pooled))), np.float32)
-    fusion_cpu.group((kind,))(x, *given, y, maps, *([eps] if kind == "bn" else ()))
+    y = np.empty((N, *map(int, shapes.get(kind, pooled))), np.float32)
+    cpu.group((kind,))(x, *params, y, maps, *([eps] if kind == "bn" else ()))
     return y
 
 

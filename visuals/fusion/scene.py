@@ -1,5 +1,6 @@
-"""A chain of blocks as a scene: launch by launch with the maps between them in HBM, or several blocks in one launch, where
-a value goes from block to block in a register and the maps between never exist."""
+"""A chain of blocks as a scene. Either each block is a launch and the maps between them are in HBM, or one launch
+computes several blocks. Then a value goes from block to block in a register, and the maps between are never
+stored."""
 
 from __future__ import annotations
 
@@ -11,7 +12,7 @@ import numpy as np
 from kernels.fusion.shape import ChainShape
 from kernels.ladders import find
 from visuals.fusion.captions import BLOCK, CORE, Texts, numbers, path
-from visuals.fusion.plan import Arrays, Ran, Walk, is_fold, ran, shown
+from visuals.fusion.plan import Arrays, BlockLaunch, RungRun, is_fold, run_rung, stage_shape
 from visuals.fusion.steps import Steps, folded, named, role
 from visuals.scene.parts import Captions, Group, Lanes, Reading, Tensor, Told
 from visuals.scene.scene import Scene
@@ -21,24 +22,25 @@ ORDER_NOTE = (
     "Launch after launch: a kernel begins when the one before it has written all. Within a launch the first threads are followed, "
     "then all others come at once; on a GPU they run side by side, in an order of the scheduler's choosing."
 )
-IN_A_ROW = 8  # tensors; the stage breaks rows where it must
+IN_A_ROW = 8  # tensors in a row; the stage wraps longer rows
 
 
 def fusion_scene(s: ChainShape, rung: str, tiles: Mapping[str, int]) -> Scene:
-    """The scene of a rung of ours at `shown(s)`, with small whole numbers. RuleError where the rung cannot run it."""
-    here = shown(s)
-    tiles = find(rung).check(here, tiles)
-    done = ran(here, rung, tuple(tiles.items()))
-    launches = [part.launch for part in done.parts]
+    """Returns the scene of one of our rungs at `stage_shape(s)`, with small whole numbers. RuleError if the rung
+    cannot run it."""
+    small = stage_shape(s)
+    tiles = find(rung).check(small, tiles)
+    run = run_rung(small, rung, tuple(tiles.items()))
+    launches = [part.launch for part in run.parts]
     texts = Texts(launches)
-    steps = Steps(done, texts)
-    _end(steps, here)
-    tensors = _tensors(here, s, done, steps)
+    steps = Steps(run, texts)
+    _end(steps, small)
+    tensors = _tensors(small, s, run, steps)
     return Scene(
-        key=f"{rung} {here} of {s} " + ",".join(f"{name}={size}" for name, size in tiles.items()),
+        key=f"{rung} {small} of {s} " + ",".join(f"{name}={size}" for name, size in tiles.items()),
         title=find(rung).title,
         tensors=tuple(tensors.values()),
-        groups=_groups(tensors, steps, here != s),
+        groups=_groups(tensors, steps, small != s),
         steps=steps.r.steps,
         step_name="step",
         order_name=ORDER,
@@ -47,42 +49,43 @@ def fusion_scene(s: ChainShape, rung: str, tiles: Mapping[str, int]) -> Scene:
         reads=steps.r.reads(),
         captions=steps.r.captions(),
         readings=_readings(steps),
-        told=tuple(_told(steps)),
-        source=texts.source(steps.lit, done.counters),
+        told=tuple(_annotations(steps)),
+        source=texts.source(steps.source_lines, run.counters),
         lanes=Lanes(np.where(np.array(steps.masks), 0, -1), np.array(steps.masks, np.uint32)),
     )
 
 
 def _end(steps: Steps, s: ChainShape) -> None:
-    """The sum of it all."""
-    n, moved = len(steps.ran.parts), int(np.sum([m[:2] for m in steps.r.moved]))
-    words = f"[y](output) is whole after {'a launch' if n == 1 else f'{n} launches'}: {{0}} bytes went through HBM. At least {{1}} must: every input read once, y written once."
+    """Add the last step: the total bytes."""
+    n, moved = len(steps.run.parts), int(np.sum([m[:2] for m in steps.r.moved]))
+    text = f"[y](output) is whole after {'a launch' if n == 1 else f'{n} launches'}: {{0}} bytes went through HBM. At least {{1}} must: every input read once, y written once."
     steps.begun = -1
-    steps.step(steps.lit[-1], words, moved, s.bytes, mask=0)
+    steps.step(steps.source_lines[-1], text, moved, s.bytes, mask=0)
 
 
 # -- tensors -----------------------------------------------------------------------------------------------
-def _tensors(here: ChainShape, s: ChainShape, done: Ran, steps: Steps) -> dict[str, Tensor]:
-    """x and y, what blocks read, the maps between launches, those that never exist, the registers."""
-    found = {"x": _maps("x", "x", here.x_shape, _part(here.x_shape, s.x_shape), done.arrays["x"])}
-    found["y"] = _maps("y", "y", here.y_shape, _part(here.y_shape, s.y_shape))
-    for stage, whole, names in zip(here.stages, s.stages, here.tensors, strict=True):
+def _tensors(small: ChainShape, s: ChainShape, run: RungRun, steps: Steps) -> dict[str, Tensor]:
+    """Returns x and y, the inputs of blocks, the maps between launches, those that are never stored, and the
+    registers."""
+    tensors = {"x": _maps("x", "x", small.x_shape, _part(small.x_shape, s.x_shape), run.arrays["x"])}
+    tensors["y"] = _maps("y", "y", small.y_shape, _part(small.y_shape, s.y_shape))
+    for stage, whole, names in zip(small.stages, s.stages, small.tensors, strict=True):
         for tensor, name in names.items():
-            found[name] = _given(tensor, name, stage, whole.tensors[tensor], done.arrays[name])
-    stored = any(b not in ("x", "y") and b not in found for b in done.arrays)
-    for n, w in steps.walks.items():
-        found |= _between(n, w, stored)
-    for part in done.parts:
+            tensors[name] = _param_tensor(tensor, name, stage, whole.tensors[tensor], run.arrays[name])
+    stored = any(b not in ("x", "y") and b not in tensors for b in run.arrays)
+    for n, w in steps.block_launches.items():
+        tensors |= _between(n, w, stored)
+    for part in run.parts:
         if is_fold(part):
             *_, b, w = (a for a in part.launch.args if isinstance(a, str))
-            K, C, R, _ = done.arrays[w].shape
-            found[w] = Tensor(
+            K, C, R, _ = run.arrays[w].shape
+            tensors[w] = Tensor(
                 w, "w'", "w'", "workspace", K * C, R, R, note="w · gain", plane_name="filter and map"
             )
-            found[b] = Tensor(b, "b'", "b'", "workspace", 1, 1, K, note="a filter each")
+            tensors[b] = Tensor(b, "b'", "b'", "workspace", 1, 1, K, note="a filter each")
     for name, r in steps.registers.items():
-        found[name] = Tensor(name, name[0], r.title, r.role, r.planes, r.rows, r.cols, note=r.note)
-    return found
+        tensors[name] = Tensor(name, name[0], r.title, r.role, r.planes, r.rows, r.cols, note=r.note)
+    return tensors
 
 
 def _maps(name: str, title: str, shape, note: str, values: np.ndarray | None = None) -> Tensor:
@@ -90,14 +93,14 @@ def _maps(name: str, title: str, shape, note: str, values: np.ndarray | None = N
     return Tensor(name, name, title, role(name), C, H, W, values, note=note, plane_name="map")
 
 
-def _part(here, whole) -> str:
-    """The size, and of what it is the small image."""
-    told = f"{here[1]} × {here[2]} × {here[3]}"
-    return told if here == whole else f"{told} for {' × '.join(f'{extent:,}' for extent in whole)}"
+def _part(small, whole) -> str:
+    """Returns the size and, if the image is scaled down, the full size."""
+    size = f"{small[1]} × {small[2]} × {small[3]}"
+    return size if small == whole else f"{size} for {' × '.join(f'{extent:,}' for extent in whole)}"
 
 
-def _given(tensor: str, name: str, stage, whole: tuple[int, ...], values: np.ndarray) -> Tensor:
-    """What a block reads beside the maps."""
+def _param_tensor(tensor: str, name: str, stage, whole: tuple[int, ...], values: np.ndarray) -> Tensor:
+    """Returns the tensor of what a block reads beside the maps."""
     if tensor == "z":
         _, C, H, W = values.shape
         return Tensor(name, name, name, "input", C, H, W, values, note="of add", plane_name="map")
@@ -108,31 +111,32 @@ def _given(tensor: str, name: str, stage, whole: tuple[int, ...], values: np.nda
     return Tensor(name, name, name, "filter", 1, 1, values.size, values)
 
 
-def _between(n: int, w: Walk, stored: bool) -> dict[str, Tensor]:
-    """The map a launch leaves in HBM, and those that its blocks do not; `stored`: some maps or weights are."""
-    made = {}
+def _between(n: int, w: BlockLaunch, stored: bool) -> dict[str, Tensor]:
+    """Returns the map that a launch writes to HBM, and those that its blocks do not write. `stored`: some maps or
+    weights are written."""
+    maps = {}
     for k, m in enumerate(w.members[:-1], 1):
         name = f"never{n}_{k}"
-        made[name] = _maps(name, f"after {m.kind}", m.after.shape, "never stored" if stored else "")
+        maps[name] = _maps(name, f"after {m.kind}", m.after.shape, "never stored" if stored else "")
     if w.target != "y":
-        made[w.target] = _maps(w.target, w.target, w.result.shape, f"after {w.members[-1].kind}")
-    return made
+        maps[w.target] = _maps(w.target, w.target, w.result.shape, f"after {w.members[-1].kind}")
+    return maps
 
 
 def _groups(tensors: Mapping[str, Tensor], steps: Steps, small: bool) -> tuple[Group, ...]:
-    own = list(steps.registers)
-    stored = [name for name, t in tensors.items() if t.role == "workspace" and name not in own]
-    given = [n for n in tensors if n not in (*own, *stored, "x", "y")]
-    vectors = [n for n in given if tensors[n].rows == tensors[n].planes == 1]
-    rows = (("x", "y"), *_rows([n for n in given if n not in vectors]), *_rows(vectors))
+    registers = list(steps.registers)
+    stored = [name for name, t in tensors.items() if t.role == "workspace" and name not in registers]
+    params = [n for n in tensors if n not in (*registers, *stored, "x", "y")]
+    vectors = [n for n in params if tensors[n].rows == tensors[n].planes == 1]
+    rows = (("x", "y"), *_rows([n for n in params if n not in vectors]), *_rows(vectors))
     title = "global memory" + (", scaled down: one image, few maps, few rows" if small else "")
     groups = [Group(rows, "global", title)]
     if stored:
         never = all(name.startswith("never") for name in stored)
         title = "maps that never exist" if never else "workspace in global memory: maps between launches"
         groups.append(Group(_rows(stored), "workspace", title))
-    if own:
-        groups.append(Group(_rows(own), "registers", "registers, a row after each block"))
+    if registers:
+        groups.append(Group(_rows(registers), "registers", "registers, a row after each block"))
     return tuple(groups)
 
 
@@ -141,7 +145,7 @@ def _rows(names: list[str]) -> tuple[tuple[str, ...], ...]:
 
 
 def _readings(steps: Steps) -> tuple[Reading, ...]:
-    """Launches and bytes so far, if caches are perfect."""
+    """Returns launches and bytes so far, with perfect caches."""
     read, written, _ = np.cumsum(steps.r.moved, axis=0).T
     return (
         Reading("launches", np.array(steps.launch), "predicted"),
@@ -150,93 +154,96 @@ def _readings(steps: Steps) -> tuple[Reading, ...]:
     )
 
 
-# -- what a cell is made of ------------------------------------------------------------------------------------
-def _told(steps: Steps) -> Iterator[Told]:
-    """Of every value that a launch writes: what it was after each of its blocks, and the values it comes from."""
-    for n, w in steps.walks.items():
+# -- annotations of cells ------------------------------------------------------------------------------------
+def _annotations(steps: Steps) -> Iterator[Told]:
+    """Yields, for every value that a launch writes, its values after each block and the values it comes from."""
+    for n, w in steps.block_launches.items():
         yield Told(w.target, _path(w), _links(w))
-        if w.tail or w.core:
-            yield _of_register(f"v{n}", w, steps.registers[f"v{n}"].cells)
-    for part in steps.ran.parts:
+        if w.epilogue or w.core:
+            yield _register_annotation(f"v{n}", w, steps.registers[f"v{n}"].cells)
+    for part in steps.run.parts:
         if is_fold(part):
-            yield from _of_fold(part, steps.ran.arrays)
+            yield from _fold_annotations(part, steps.run.arrays)
 
 
-def _of_register(name: str, w: Walk, cells: np.ndarray) -> Told:
-    """Of each value in registers the block that made it so, from the row above it; a value just read says so itself."""
+def _register_annotation(name: str, w: BlockLaunch, cells: np.ndarray) -> Told:
+    """Returns, for each value in registers, the block that computed it from the row above. A value that was just
+    read names itself."""
     kind = w.group.core
     summed = [len(w.window(i)) for i in cells] if kind not in ("", "gap") else [_area(w)] * len(cells)
     head = np.stack([summed, [int(w.maps["R"]) ** 2] * len(cells)], axis=1)
-    told = [head, *(numbers(m, cells) for m in w.tail)]
-    wide = max(of.shape[1] for of in told)
-    args = np.concatenate([np.pad(of, ((0, 0), (0, wide - of.shape[1]))) for of in told]).astype(np.float64)
-    row = np.repeat(np.arange(len(told)), len(cells))
+    rows = [head, *(numbers(m, cells) for m in w.epilogue)]
+    width = max(block_rows.shape[1] for block_rows in rows)
+    args = np.concatenate(
+        [np.pad(block_rows, ((0, 0), (0, width - block_rows.shape[1]))) for block_rows in rows]
+    ).astype(np.float64)
+    row = np.repeat(np.arange(len(rows)), len(cells))
     first = f"{kind}: {CORE[kind]}." if kind else ""
-    words = (first, *(f"{m.kind}: {BLOCK[m.kind]}." for m in w.tail))
+    templates = (first, *(f"{m.kind}: {BLOCK[m.kind]}." for m in w.epilogue))
     above = np.maximum(np.arange(row.size) - len(cells), -1)
-    return Told(name, Captions(words, row, args), {name: above[:, None]})
+    return Told(name, Captions(templates, row, args), {name: above[:, None]})
 
 
-def _area(w: Walk) -> int:
+def _area(w: BlockLaunch) -> int:
     return math.prod(w.members[0].before.shape[2:])
 
 
-def _path(w: Walk) -> Captions:
+def _path(w: BlockLaunch) -> Captions:
     size = w.result.size
-    kinds = [m.kind for m in w.tail]
-    values = [m.after.ravel() for m in w.tail]
+    kinds = [m.kind for m in w.epilogue]
+    values = [m.after.ravel() for m in w.epilogue]
     if w.core is None:
         head, first = f"{named(w.source)} {{0}}", w.members[0].before.ravel()
     else:
-        front = ", each after " + " and ".join(m.kind for m in w.front) if w.front else ""
-        head, first = f"{w.core.kind} of {named(w.source)}{front}: {{0}}", w.core.after.ravel()
-    words = head + (" → " + _shifted(path(kinds)) if kinds else "")
-    words += ". In registers all the way." if len(w.members) > 1 else "."
-    return Captions((words,), np.zeros(size, int), np.stack([first, *values], axis=1).astype(np.float64))
+        prologue = ", each after " + " and ".join(m.kind for m in w.prologue) if w.prologue else ""
+        head, first = f"{w.core.kind} of {named(w.source)}{prologue}: {{0}}", w.core.after.ravel()
+    text = head + (" → " + _shifted(path(kinds)) if kinds else "")
+    text += ". In registers all the way." if len(w.members) > 1 else "."
+    return Captions((text,), np.zeros(size, int), np.stack([first, *values], axis=1).astype(np.float64))
 
 
 def _shifted(template: str) -> str:
-    """The same with every number one further."""
+    """Returns the same template with every number increased by one."""
     for n in reversed(range(template.count("{"))):
         template = template.replace(f"{{{n}}}", f"{{{n + 1}}}")
     return template
 
 
-def _links(w: Walk) -> dict[str, np.ndarray]:
-    """Cells that light with each cell of the target."""
+def _links(w: BlockLaunch) -> dict[str, np.ndarray]:
+    """Returns the cells that are highlighted with each cell of the target."""
     size = w.result.size
     cells = np.arange(size)
     links = {w.source: _sources(w, size)}
-    for m in w.tail:
-        at = cells if m.kind == "add" else m.of_map(cells)
-        links |= dict.fromkeys(m.names, at[:, None])
+    for m in w.epilogue:
+        positions = cells if m.kind == "add" else m.of_map(cells)
+        links |= dict.fromkeys(m.names, positions[:, None])
     if w.core is not None and w.core.kind == "conv":
-        taps = w.core.given[0][0].size
+        taps = w.core.params[0][0].size
         links[w.core.names[0]] = w.core.of_map(cells)[:, None] * taps + np.arange(taps)
     return links
 
 
-def _sources(w: Walk, size: int) -> np.ndarray:
+def _sources(w: BlockLaunch, size: int) -> np.ndarray:
     if w.core is None:
         return np.arange(size)[:, None]
     if w.core.kind == "gap":
         area = _area(w)
         return np.arange(size * area).reshape(size, area)
     under = [w.window(i) for i in range(size)]
-    wide = max(map(len, under))
-    return np.array([np.pad(cells, (0, wide - len(cells)), constant_values=-1) for cells in under])
+    width = max(map(len, under))
+    return np.array([np.pad(cells, (0, width - len(cells)), constant_values=-1) for cells in under])
 
 
-def _of_fold(part, arrays: Arrays) -> Iterator[Told]:
+def _fold_annotations(part, arrays: Arrays) -> Iterator[Told]:
     f = folded(part, arrays)
     names = [a for a in part.launch.args if isinstance(a, str)]
     K, taps = len(f["gain"]), f["w"].size // len(f["gain"])
     k = np.repeat(np.arange(K), taps)
     of_w = np.stack([f["w"].ravel(), f["gain"][k], f["w'"].ravel()], axis=1).astype(np.float64)
-    words = "w · gain = {0} · {1} = {2}, gain = gamma / √(var + eps)."
-    own = {names[0]: np.arange(K * taps)[:, None], names[2]: k[:, None], names[5]: k[:, None]}
-    yield Told(names[-1], Captions((words,), np.zeros(K * taps, int), of_w), own)
+    text = "w · gain = {0} · {1} = {2}, gain = gamma / √(var + eps)."
+    links = {names[0]: np.arange(K * taps)[:, None], names[2]: k[:, None], names[5]: k[:, None]}
+    yield Told(names[-1], Captions((text,), np.zeros(K * taps, int), of_w), links)
     of_b = np.stack([f["b"], f["mean"], f["gain"], f["beta"], f["b'"]], axis=1).astype(np.float64)
-    words = "(b − mean) · gain + beta = ({0} − {1}) · {2} + {3} = {4}."
+    text = "(b − mean) · gain + beta = ({0} − {1}) · {2} + {3} = {4}."
     links = {name: np.arange(K)[:, None] for name in names[1:6] if name != names[0]}
-    yield Told(names[-2], Captions((words,), np.zeros(K, int), of_b), links)
+    yield Told(names[-2], Captions((text,), np.zeros(K, int), of_b), links)

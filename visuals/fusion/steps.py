@@ -1,5 +1,5 @@
-"""The steps of a chain's launches: what is read from HBM, what becomes of a value in registers block by block, what is
-written. The first threads of a launch are followed, then all others at once."""
+"""The steps of a chain's launches: reads from HBM, the value in registers after each block, writes. The first
+threads of a launch are followed, then all others at once."""
 
 from __future__ import annotations
 
@@ -8,13 +8,24 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from visuals.fusion.captions import BLOCK, CORE, KEPT, LOAD, MEAN, READ, STORE, SWAP, Texts, numbers
-from visuals.fusion.plan import Arrays, Member, Ran, Walk, is_fold, walk
+from visuals.fusion.captions import (
+    BLOCK,
+    COMBINE_NOTE,
+    CORE,
+    LOAD,
+    MEAN,
+    READ,
+    SHUFFLE,
+    STORE,
+    Texts,
+    numbers,
+)
+from visuals.fusion.plan import Arrays, BlockLaunch, Member, RungRun, block_launch, is_fold
 from visuals.scene.recorder import Recorder
 
-THREADS = 4  # that are followed: as many values as a thread of a pointwise kernel takes
+THREADS = 4  # number of threads that are followed: a thread of a pointwise kernel has as many values
 LANES, BITS = 32, (16, 8, 4, 2, 1)
-ROLES = {"x": "input", "y": "output"}  # of buffers of maps; others are workspace
+ROLES = {"x": "input", "y": "output"}  # by buffer of maps; others are workspace
 
 
 def role(buffer: str) -> str:
@@ -22,13 +33,13 @@ def role(buffer: str) -> str:
 
 
 def named(buffer: str) -> str:
-    """A buffer of maps in its colour."""
+    """Returns a buffer of maps in its colour."""
     return f"[{buffer}]({role(buffer)})"
 
 
 @dataclass(frozen=True)
 class Register:
-    """What a launch shows of its registers, as a tensor. `cells`: of the values it makes, those whose way it shows."""
+    """The visible registers of a launch, as a tensor. `cells`: the computed values that are followed."""
 
     rows: int
     cols: int
@@ -40,274 +51,277 @@ class Register:
 
 
 class Steps:
-    """All launches of a rung. `registers` gathers what each shows of its registers, by tensor."""
+    """All launches of a rung. `registers` collects the visible registers of each, by tensor."""
 
-    def __init__(self, ran: Ran, texts: Texts):
-        self.ran, self.texts, self.r = ran, texts, Recorder({})
-        self.lit: list[int] = []
+    def __init__(self, run: RungRun, texts: Texts):
+        self.run, self.texts, self.r = run, texts, Recorder({})
+        self.source_lines: list[int] = []
         self.launch: list[int] = []  # of each step, from 1
         self.masks: list[int] = []
         self.registers: dict[str, Register] = {}
-        self.walks: dict[int, Walk] = {}
-        self.seen: dict[str, np.ndarray] = {}
-        for n, part in enumerate(ran.parts, 1):
-            self.n, self.file, self.begun = n, part.launch.source, len(self.lit)
-            self.seen = {}
+        self.block_launches: dict[int, BlockLaunch] = {}
+        self.cells_read: dict[str, np.ndarray] = {}
+        for n, part in enumerate(run.parts, 1):
+            self.n, self.file, self.first_step = n, part.launch.source, len(self.source_lines)
+            self.cells_read = {}
             if is_fold(part):
-                self.fold(part, ran.arrays)
+                self.fold(part, run.arrays)
                 continue
-            self.walks[n] = w = walk(part, ran.arrays)
+            self.block_launches[n] = w = block_launch(part, run.arrays)
             {"": self.pointwise, "conv": self.conv, "gap": self.gap}.get(w.group.core, self.pool)(w)
 
     # -- one step ------------------------------------------------------------------------------------
     def step(self, line: int, template: str, *args: float, mask: int = 1) -> None:
-        """The first of a launch says which it is."""
-        if len(self.lit) == self.begun:
-            launch = self.ran.parts[self.n - 1].launch
-            template = f"Launch {self.n} of {len(self.ran.parts)}, {launch.name}: {template}"
+        """Add a step. The first of a launch has the launch's name."""
+        if len(self.source_lines) == self.first_step:
+            launch = self.run.parts[self.n - 1].launch
+            template = f"Launch {self.n} of {len(self.run.parts)}, {launch.name}: {template}"
         self.r.said.setdefault(template, (0, template))
         self.r.step(template, *map(float, args))
-        self.lit.append(line)
+        self.source_lines.append(line)
         self.launch.append(self.n)
         self.masks.append(mask)
 
-    def look(self, name: str, cells: np.ndarray) -> None:
-        """The step reads cells; those that the launch has not read before come from HBM."""
+    def read(self, name: str, cells: np.ndarray) -> None:
+        """Read cells in this step. Cells that the launch has not read before come from HBM."""
         cells = np.unique(np.ravel(cells))
-        known = self.seen.setdefault(name, np.zeros(self.ran.arrays[name].size, bool))
+        known = self.cells_read.setdefault(name, np.zeros(self.run.arrays[name].size, bool))
         self._move(read=4 * int((~known[cells]).sum()))
         known[cells] = True
         self.r.look(name, cells)
 
     def _move(self, read: int = 0, written: int = 0) -> None:
-        was = self.r.moved[-1]
-        self.r.moved[-1] = was[0] + read, was[1] + written, 0
+        previous = self.r.moved[-1]
+        self.r.moved[-1] = previous[0] + read, previous[1] + written, 0
 
-    def _rest(self) -> None:
-        """To the last step what the launch moves beside what was told of it."""
-        part, told = self.ran.parts[self.n - 1], np.sum(self.r.moved[self.begun :], axis=0)
-        self._move(part.reads - int(told[0]), part.writes - int(told[1]))
+    def _add_unaccounted(self) -> None:
+        """Add to the last step the launch's bytes that no step has counted."""
+        part, counted = self.run.parts[self.n - 1], np.sum(self.r.moved[self.first_step :], axis=0)
+        self._move(part.reads - int(counted[0]), part.writes - int(counted[1]))
 
     def line(self, pattern: str) -> int:
-        return self.texts.at(self.file, pattern)
+        return self.texts.find_line(self.file, pattern)
 
-    # -- what all launches end with --------------------------------------------------------------------
-    def tail(self, w: Walk, lines: list[int], cells: np.ndarray, v: str, row: int, mask: int) -> None:
-        """The blocks behind the core, or all of them: each a row of v."""
-        for m, line in zip(w.tail, lines[len(w.members) - len(w.tail) :], strict=True):
-            words = f"In registers, {m.kind}: [v]({role(w.target)}) = {BLOCK[m.kind]}."
-            self.step(line, words, *numbers(m, cells[:1])[0], mask=mask)
+    # -- the end of every launch -----------------------------------------------------------------------
+    def add_epilogue(
+        self, w: BlockLaunch, lines: list[int], cells: np.ndarray, v: str, row: int, mask: int
+    ) -> None:
+        """Add the blocks behind the core, or all of them: each is a row of v."""
+        for m, line in zip(w.epilogue, lines[len(w.members) - len(w.epilogue) :], strict=True):
+            text = f"In registers, {m.kind}: [v]({role(w.target)}) = {BLOCK[m.kind]}."
+            self.step(line, text, *numbers(m, cells[:1])[0], mask=mask)
             self.params(m, cells)
-            wide = self.registers[v].cols
-            self.r.put(v, m.after.ravel()[cells], row * wide + np.arange(len(cells)))
+            width = self.registers[v].cols
+            self.r.put(v, m.after.ravel()[cells], row * width + np.arange(len(cells)))
             row += 1
 
     def params(self, m: Member, cells: np.ndarray) -> None:
         for name in m.names:
-            self.look(name, cells if m.kind == "add" else np.unique(m.of_map(cells)))
+            self.read(name, cells if m.kind == "add" else np.unique(m.of_map(cells)))
 
-    def store(self, w: Walk, cells: np.ndarray, v: str, row: int, who: str, mask: int) -> None:
-        """Write the last row of v, then what all other threads write."""
-        target, at = named(w.target), self.line(STORE)
+    def store(self, w: BlockLaunch, cells: np.ndarray, v: str, row: int, subject: str, mask: int) -> None:
+        """Write the last row of v, then the values of all other threads."""
+        target, line = named(w.target), self.line(STORE)
         listed = ", ".join(f"{{{n}}}" for n in range(len(cells)))
-        words = f"{who} to {target} in HBM: {listed}. {self.kept(w)}".strip()
-        self.step(at, words, *w.result.ravel()[cells], mask=mask)
-        wide = self.registers[v].cols
-        self.r.copy(w.target, v, row * wide + np.arange(len(cells)), cells)
+        text = f"{subject} to {target} in HBM: {listed}. {self.hbm_note(w)}".strip()
+        self.step(line, text, *w.result.ravel()[cells], mask=mask)
+        width = self.registers[v].cols
+        self.r.copy(w.target, v, row * width + np.arange(len(cells)), cells)
         self._move(written=4 * len(cells))
-        rest = np.setdiff1d(np.arange(w.result.size), cells)
-        if rest.size:
-            left = f"the other {rest.size} values" if rest.size > 1 else "the other value"
-            words = f"All other threads do the same with the rest of {named(w.source)} and write {left} of {target}."
-            self.step(at, words, mask=2 ** min(LANES, w.result.size) - 1)
-            self.r.look(w.source, np.arange(self.ran.arrays[w.source].size))
-            self.r.put(w.target, w.result.ravel()[rest], rest)
-        self._rest()
+        others = np.setdiff1d(np.arange(w.result.size), cells)
+        if others.size:
+            written = f"the other {others.size} values" if others.size > 1 else "the other value"
+            text = f"All other threads do the same with the rest of {named(w.source)} and write {written} of {target}."
+            self.step(line, text, mask=2 ** min(LANES, w.result.size) - 1)
+            self.r.look(w.source, np.arange(self.run.arrays[w.source].size))
+            self.r.put(w.target, w.result.ravel()[others], others)
+        self._add_unaccounted()
 
-    def kept(self, w: Walk) -> str:
-        """What did, or did not, go through HBM between the blocks of a launch."""
+    def hbm_note(self, w: BlockLaunch) -> str:
+        """Returns a sentence on which values between blocks went through HBM, or did not."""
         if len(w.members) > 1:
             return f"Between its {len(w.members)} blocks nothing left the registers."
         return "The launch after this one reads it again." if w.target != "y" else ""
 
     # -- by core ---------------------------------------------------------------------------------------
-    def pointwise(self, w: Walk) -> None:
+    def pointwise(self, w: BlockLaunch) -> None:
         cells = np.arange(min(THREADS, w.result.size))
-        v, lines = f"v{self.n}", self.texts.blocks(self.ran.parts[self.n - 1].launch, w.group.kinds)
-        self.registers[v] = _values(w, cells, "v: " + _listed(w.tail), "")
-        many = f"{len(cells)} values" if len(cells) > 1 else "a value"
+        v, lines = f"v{self.n}", self.texts.blocks(self.run.parts[self.n - 1].launch, w.group.kinds)
+        self.registers[v] = _values(w, cells, "v: " + _listed(w.epilogue), "")
+        count_text = f"{len(cells)} values" if len(cells) > 1 else "a value"
         self.step(
             self.line(LOAD),
-            f"thread 0 reads {many} of {named(w.source)} from HBM into registers, the first {{0}}.",
+            f"thread 0 reads {count_text} of {named(w.source)} from HBM into registers, the first {{0}}.",
             w.members[0].before.ravel()[0],
         )
         self.r.copy(v, w.source, cells)
-        self.look(w.source, cells)
-        self.tail(w, lines, cells, v, 1, 1)
-        self.store(w, cells, v, len(w.tail), "Thread 0 writes its registers", 1)
+        self.read(w.source, cells)
+        self.add_epilogue(w, lines, cells, v, 1, 1)
+        self.store(w, cells, v, len(w.epilogue), "Thread 0 writes its registers", 1)
 
-    def conv(self, w: Walk) -> None:
-        sums, taps = w.core.after.ravel(), int(w.core.given[0][0].size)
+    def conv(self, w: BlockLaunch) -> None:
+        sums, taps = w.core.after.ravel(), int(w.core.params[0][0].size)
         cells = np.arange(min(THREADS, sums.size))
         v, mask = f"v{self.n}", 2 ** len(cells) - 1
-        lines = self.texts.blocks(self.ran.parts[self.n - 1].launch, w.group.kinds)
-        self.registers[v] = _values(w, cells, "v: " + _listed(w.members), _who(cells))
-        words = (
+        lines = self.texts.blocks(self.run.parts[self.n - 1].launch, w.group.kinds)
+        self.registers[v] = _values(w, cells, "v: " + _listed(w.members), _threads(cells))
+        text = (
             f"thread 0 multiplies the window under its output, {{0}} values of {named(w.source)}, with filter 0 "
             f"({_weights(w)}) and adds up: [v]({role(w.target)}) = {{1}}."
         )
         window = w.window(0)
-        self.step(lines[0], words, len(window), sums[0])
-        self.look(w.source, window)
-        self.look(w.core.names[0], np.arange(taps))
+        self.step(lines[0], text, len(window), sums[0])
+        self.read(w.source, window)
+        self.read(w.core.names[0], np.arange(taps))
         self.r.put(v, sums[:1], cells[:1])
         if len(cells) > 1:
-            words = f"At the same time threads 1 to {len(cells) - 1} do so with the windows beside it: thread 1 has [v]({role(w.target)}) = {{0}}."
-            self.step(lines[0], words, sums[1], mask=mask)
-            self.look(w.source, np.concatenate([w.window(i) for i in cells[1:]]))
-            self.look(w.core.names[0], _filters(w, cells, taps))
+            text = f"At the same time threads 1 to {len(cells) - 1} do so with the windows beside it: thread 1 has [v]({role(w.target)}) = {{0}}."
+            self.step(lines[0], text, sums[1], mask=mask)
+            self.read(w.source, np.concatenate([w.window(i) for i in cells[1:]]))
+            self.read(w.core.names[0], _filters(w, cells, taps))
             self.r.put(v, sums[cells[1:]], cells[1:])
-        self.tail(w, lines, cells, v, 1, mask)
-        self.store(w, cells, v, len(w.tail), "Each thread writes its register", mask)
+        self.add_epilogue(w, lines, cells, v, 1, mask)
+        self.store(w, cells, v, len(w.epilogue), "Each thread writes its register", mask)
 
-    def pool(self, w: Walk) -> None:
+    def pool(self, w: BlockLaunch) -> None:
         u, v, window = f"u{self.n}", f"v{self.n}", w.window(0)
-        launch, cell = self.ran.parts[self.n - 1].launch, np.zeros(1, int)
+        launch, cell = self.run.parts[self.n - 1].launch, np.zeros(1, int)
         lines = self.texts.blocks(launch, w.group.kinds)
-        names = "".join(f", {m.kind}" for m in w.front)
+        names = "".join(f", {m.kind}" for m in w.prologue)
         self.registers[u] = Register(
-            1 + len(w.front), len(window), 1, role(w.source), f"u: read{names}", "a window, one by one"
+            1 + len(w.prologue), len(window), 1, role(w.source), f"u: read{names}", "a window, one by one"
         )
-        self.registers[v] = _values(w, cell, "v: " + _listed((w.core, *w.tail)), "thread 0")
-        read = self.line(READ) if w.front else lines[0]
-        words = f"thread 0 walks the window under its output, one value after the other: {{0}} of {named(w.source)}, the first {{1}}."
-        self.step(read, words, len(window), w.members[0].before.ravel()[window[0]])
+        self.registers[v] = _values(w, cell, "v: " + _listed((w.core, *w.epilogue)), "thread 0")
+        read = self.line(READ) if w.prologue else lines[0]
+        text = f"thread 0 walks the window under its output, one value after the other: {{0}} of {named(w.source)}, the first {{1}}."
+        self.step(read, text, len(window), w.members[0].before.ravel()[window[0]])
         self.r.copy(u, w.source, window)
-        self.look(w.source, window)
-        self.before(w, lines, window, u)
-        core, most = lines[len(w.front)], w.core.after.ravel()[0]
-        whole = int(w.maps["R"]) ** 2
-        words = f"They become one, {CORE[w.group.core]}: [v]({role(w.target)}) = {{2}}. {KEPT[w.group.core]}"
-        self.step(core, words, len(window), whole, most)
-        self.r.put(v, np.array([most]), cell)
-        self.tail(w, lines, cell, v, 1, 1)
-        self.store(w, cell, v, len(w.tail), "Thread 0 writes its register", 1)
+        self.read(w.source, window)
+        self.add_prologue(w, lines, window, u)
+        core, result = lines[len(w.prologue)], w.core.after.ravel()[0]
+        area = int(w.maps["R"]) ** 2
+        text = f"They become one, {CORE[w.group.core]}: [v]({role(w.target)}) = {{2}}. {COMBINE_NOTE[w.group.core]}"
+        self.step(core, text, len(window), area, result)
+        self.r.put(v, np.array([result]), cell)
+        self.add_epilogue(w, lines, cell, v, 1, 1)
+        self.store(w, cell, v, len(w.epilogue), "Thread 0 writes its register", 1)
 
-    def before(self, w: Walk, lines: list[int], cells: np.ndarray, u: str) -> None:
-        """The blocks in front of a pool, each a row (of a map, a plane) of u."""
+    def add_prologue(self, w: BlockLaunch, lines: list[int], cells: np.ndarray, u: str) -> None:
+        """Add the blocks in front of a pool, each a row (of a map, a plane) of u."""
         shape = self.registers[u]
         row = shape.cols * (shape.rows if shape.planes > 1 else 1)
-        for n, (m, line) in enumerate(zip(w.front, lines, strict=False), 1):
-            words = f"In registers, {m.kind}, on each value: the first becomes {BLOCK[m.kind]}."
-            self.step(line, words, *numbers(m, cells[:1])[0])
+        for n, (m, line) in enumerate(zip(w.prologue, lines, strict=False), 1):
+            text = f"In registers, {m.kind}, on each value: the first becomes {BLOCK[m.kind]}."
+            self.step(line, text, *numbers(m, cells[:1])[0])
             self.params(m, cells)
             self.r.put(u, m.after.ravel()[cells], n * row + np.arange(len(cells)))
 
-    def gap(self, w: Walk) -> None:
+    def gap(self, w: BlockLaunch) -> None:
         u, s, v = (f"{name}{self.n}" for name in "usv")
         area, cell = int(np.prod(w.core.before.shape[2:])), np.zeros(1, int)
-        lines = self.texts.blocks(self.ran.parts[self.n - 1].launch, w.group.kinds)
-        lanes, turns, own = min(LANES, area), -(-area // LANES), np.arange(area)
-        planes = 1 + len(w.front)
-        names = "".join(f", {m.kind}" for m in w.front)
+        lines = self.texts.blocks(self.run.parts[self.n - 1].launch, w.group.kinds)
+        lanes, rows, cells = min(LANES, area), -(-area // LANES), np.arange(area)
+        planes = 1 + len(w.prologue)
+        names = "".join(f", {m.kind}" for m in w.prologue)
         self.registers[u] = Register(
-            turns, lanes, planes, role(w.source), f"u: read{names}", "a column a lane"
+            rows, lanes, planes, role(w.source), f"u: read{names}", "a column a lane"
         )
         self.registers[s] = Register(
             1 + len(BITS), LANES, 1, role(w.target), "v: sums", "a column a lane, a row an exchange"
         )
-        self.registers[v] = _values(w, cell, "v: " + _listed((w.core, *w.tail)), "lane 0")
+        self.registers[v] = _values(w, cell, "v: " + _listed((w.core, *w.epilogue)), "lane 0")
         mask = 2**lanes - 1
-        read = self.line(READ) if w.front else lines[0]
-        words = f"warp 0 takes map 0 of {named(w.source)}, {{0}} values: lane 0 reads {{1}} first."
-        self.step(read, words, area, w.members[0].before.ravel()[0], mask=mask)
-        self.r.copy(u, w.source, own)
-        self.look(w.source, own)
-        self.before(w, lines, own, u)
+        read = self.line(READ) if w.prologue else lines[0]
+        text = f"warp 0 takes map 0 of {named(w.source)}, {{0}} values: lane 0 reads {{1}} first."
+        self.step(read, text, area, w.members[0].before.ravel()[0], mask=mask)
+        self.r.copy(u, w.source, cells)
+        self.read(w.source, cells)
+        self.add_prologue(w, lines, cells, u)
         sums = lane_sums(w.core.before.ravel()[:area])
-        words = "Each lane adds up every 32nd value: lane 0 has {0}."
-        self.step(lines[len(w.front)], words, sums[0, 0], mask=mask)
+        text = "Each lane adds up every 32nd value: lane 0 has {0}."
+        self.step(lines[len(w.prologue)], text, sums[0, 0], mask=mask)
         self.r.put(s, sums[0], np.arange(LANES))
         for n, bit in enumerate(BITS, 1):
-            words = (
+            text = (
                 "Lanes {0} apart hand each other their sums: lane 0 adds {1} + {2} = {3}. No memory is used."
             )
-            self.step(self.line(SWAP), words, bit, sums[n - 1, 0], sums[n - 1, bit], sums[n, 0], mask=2**LANES - 1)  # fmt: skip
+            self.step(self.line(SHUFFLE), text, bit, sums[n - 1, 0], sums[n - 1, bit], sums[n, 0], mask=2**LANES - 1)  # fmt: skip
             self.r.look(s, (n - 1) * LANES + np.arange(LANES))
             self.r.put(s, sums[n], n * LANES + np.arange(LANES))
         mean = w.core.after.ravel()[0]
-        words = f"Lane 0 divides by H·W: [v]({role(w.target)}) = {{0}} / {{1}} = {{2}}."
-        self.step(self.line(MEAN), words, sums[-1, 0], area, mean)
+        text = f"Lane 0 divides by H·W: [v]({role(w.target)}) = {{0}} / {{1}} = {{2}}."
+        self.step(self.line(MEAN), text, sums[-1, 0], area, mean)
         self.r.put(v, np.array([mean]), cell)
-        self.tail(w, lines, cell, v, 1, 1)
-        self.store(w, cell, v, len(w.tail), "Lane 0 writes its register", 1)
+        self.add_epilogue(w, lines, cell, v, 1, 1)
+        self.store(w, cell, v, len(w.epilogue), "Lane 0 writes its register", 1)
 
     def fold(self, part, arrays: Arrays) -> None:
-        """Filter 0 with its numbers, then the others."""
+        """Add filter 0 with its numbers, then the others."""
         f = folded(part, arrays)
         line, taps = self.line(r"w_folded\[i\] ="), f["w"].size // len(f["b'"])
         first, K = np.arange(taps), len(f["b'"])
-        words = (
+        text = (
             "once, before any image: gain = gamma / √(var + eps) = {0} / √({1}) = {2}. Every weight of filter 0 becomes "
             "w · gain, the first {3} · {2} = {4}, and its bias (b − mean) · gain + beta = ({5} − {6}) · {2} + {7} = {8}."
         )
         args = f["gamma"][0], f["var"][0], f["gain"][0], f["w"].ravel()[0], f["w'"].ravel()[0], f["b"][0], f["mean"][0], f["beta"][0], f["b'"][0]  # fmt: skip
         names = [a for a in part.launch.args if isinstance(a, str)]
-        b_to, w_to = names[-2:]
-        self.step(line, words, *args, mask=2 ** min(LANES, taps) - 1)
+        b_out, w_out = names[-2:]
+        self.step(line, text, *args, mask=2 ** min(LANES, taps) - 1)
         for name in dict.fromkeys(names[1:-2]):
             if name != names[0]:
-                self.look(name, np.zeros(1, int))
-        self.look(names[0], first)
-        self.r.put(w_to, f["w'"].ravel()[:taps], first)
-        self.r.put(b_to, f["b'"][:1], np.zeros(1, int))
+                self.read(name, np.zeros(1, int))
+        self.read(names[0], first)
+        self.r.put(w_out, f["w'"].ravel()[:taps], first)
+        self.r.put(b_out, f["b'"][:1], np.zeros(1, int))
         self._move(written=4 * (taps + 1))
         if K > 1:
             self.step(line, "The other filters get theirs, each its own gain: filter 1 is multiplied by {0}. Batch norm is gone.", f["gain"][1], mask=2**LANES - 1)  # fmt: skip
-            self.r.put(w_to, f["w'"].ravel()[taps:], np.arange(taps, f["w"].size))
-            self.r.put(b_to, f["b'"][1:], np.arange(1, K))
-        self._rest()
+            self.r.put(w_out, f["w'"].ravel()[taps:], np.arange(taps, f["w"].size))
+            self.r.put(b_out, f["b'"][1:], np.arange(1, K))
+        self._add_unaccounted()
 
 
 def folded(part, arrays: Arrays) -> Mapping[str, np.ndarray]:
-    """What a fold reads, its gain, and w' and b' as the kernel wrote them, by their names in the formula."""
+    """Returns what a fold reads, its gain, and w' and b' from the kernel, by their names in the formula."""
     names = [a for a in part.launch.args if isinstance(a, str)]
     *_, bias, eps = part.launch.args
-    w, b, gamma, beta, mean, var, b_to, w_to = (arrays[name] for name in names)
+    w, b, gamma, beta, mean, var, b_out, w_out = (arrays[name] for name in names)
     gain = gamma / np.sqrt(var + eps)
     b = b if bias else np.zeros_like(beta)
-    return {"w": w, "b": b, "gamma": gamma, "beta": beta, "mean": mean, "var": var, "gain": gain, "w'": w_to, "b'": b_to}  # fmt: skip
+    return {"w": w, "b": b, "gamma": gamma, "beta": beta, "mean": mean, "var": var, "gain": gain, "w'": w_out, "b'": b_out}  # fmt: skip
 
 
 def lane_sums(map_: np.ndarray) -> np.ndarray:
-    """float32 [6, 32]: a map's sums lane by lane as the warp makes them, own ones first, then after each exchange."""
+    """Returns float32 [6, 32]: a map's sums by lane as the warp computes them, each lane's own first, then after
+    each exchange."""
     padded = np.concatenate([map_, np.zeros(-map_.size % LANES, np.float32)]).reshape(-1, LANES)
-    rows = [np.zeros(LANES, np.float32)]
-    for turn in padded:
-        rows[0] = rows[0] + turn
+    sums = [np.zeros(LANES, np.float32)]
+    for values in padded:
+        sums[0] = sums[0] + values
     for bit in BITS:
-        rows.append(rows[-1] + rows[-1][np.arange(LANES) ^ bit])
-    return np.array(rows)
+        sums.append(sums[-1] + sums[-1][np.arange(LANES) ^ bit])
+    return np.array(sums)
 
 
-def _weights(w: Walk) -> str:
-    """Its filters in their colour: those that were folded are workspace."""
+def _weights(w: BlockLaunch) -> str:
+    """Returns its filters in their colour: folded ones are workspace."""
     name = w.core.names[0]
     return "[w'](workspace)" if name.startswith("w_folded") else f"[{name}](filter)"
 
 
-def _filters(w: Walk, cells: np.ndarray, taps: int) -> np.ndarray:
-    """Weights of the filters that make some outputs."""
+def _filters(w: BlockLaunch, cells: np.ndarray, taps: int) -> np.ndarray:
+    """Returns the weights of the filters that compute some outputs."""
     k = np.unique(w.core.of_map(cells))
     return (k[:, None] * taps + np.arange(taps)).ravel()
 
 
-def _values(w: Walk, cells: np.ndarray, title: str, note: str) -> Register:
-    """The register v of those that make some values: what is read or summed first, then a row a block."""
-    return Register(1 + len(w.tail), len(cells), 1, role(w.target), title, note, cells)
+def _values(w: BlockLaunch, cells: np.ndarray, title: str, note: str) -> Register:
+    """Returns the register v of the threads of some values: first what is read or summed, then a row per block."""
+    return Register(1 + len(w.epilogue), len(cells), 1, role(w.target), title, note, cells)
 
 
-def _who(cells: np.ndarray) -> str:
+def _threads(cells: np.ndarray) -> str:
     return f"threads 0 to {len(cells) - 1}" if len(cells) > 1 else ""
 
 

@@ -1,5 +1,5 @@
-"""What the figures of the fusion ladder say: what fusing saves, where it cannot pay, what a folded batch norm is, why a
-convolution or a pool begins a kernel. Pure functions."""
+"""Sentences about the figures of the fusion ladder: what fusing saves, when it cannot pay, what a folded batch
+norm is, and why a convolution or a pool begins a kernel. Pure functions."""
 
 from __future__ import annotations
 
@@ -20,104 +20,105 @@ from visuals.charts.story import Row, Story, extremes, recorded_at
 
 UNFUSED, FUSED, FOLDED, LIBRARY = "fusion/unfused", "fusion/fused", "fusion/folded", "fusion/torch"
 FOLD = "fold"
-WORTH = 1 / 4  # of a convolution's arithmetic and the bytes saved together: bytes below it hardly count
+MIN_SHARE = 1 / 4  # share of the saved bytes in their time plus the arithmetic's: below it fusion hardly pays
 
 
 # -- launches ------------------------------------------------------------------------------------------------
 def parts(rung: str, s: ChainShape) -> tuple[Part, ...]:
-    """The launches of a rung of ours; none where it cannot run the chain. Tile sizes move no bytes."""
+    """Returns the launches of one of our rungs; none if it cannot run the chain. Tile sizes move no bytes."""
     tiles = find(rung).default_tiles
     return () if any(find(rung).rules(s, tiles)) else PLANS[rung](s, tiles).parts
 
 
-def between(told: Sequence[Part]) -> int:
-    """Bytes of the maps between launches, written once and read once; weights that were folded are none."""
-    return sum(2 * part.writes for part in told[:-1] if part.launch.entry != FOLD)
+def between(parts: Sequence[Part]) -> int:
+    """Returns the bytes of the maps between launches, written once and read once. Folded weights do not count."""
+    return sum(2 * part.writes for part in parts[:-1] if part.launch.entry != FOLD)
 
 
 def saved(s: ChainShape) -> int:
-    """Bytes through HBM that the fused chain does without."""
+    """Returns the HBM bytes that the fused chain saves."""
     return between(parts(UNFUSED, s)) - between(parts(FUSED, s))
 
 
 def floor_ms(s: ChainShape, roof: Roof) -> float:
-    """The time of a copy of as many bytes as the chain must move."""
+    """Returns the time of a copy of as many bytes as the chain must move."""
     return s.bytes / roof.bytes_per_s * 1e3
 
 
 # -- the story -----------------------------------------------------------------------------------------------
 def fusion_cost(s: ChainShape) -> str:
-    """What the maps between launches take."""
+    """Returns the size of the maps between launches."""
     alone, fused = parts(UNFUSED, s), parts(FUSED, s)
     if not alone:
         return ""
     if len(alone) == 1:
         return "A chain of one block has no maps between launches: there is nothing to fuse."
-    held = [sum(part.writes for part in of[:-1]) for of in (alone, fused)]
-    text = f"{_launches(alone)} keep {units.bytes_(held[0])} of maps between them in memory"
+    map_bytes = [sum(part.writes for part in launches[:-1]) for launches in (alone, fused)]
+    text = f"{_launches(alone)} keep {units.bytes_(map_bytes[0])} of maps between them in memory"
     if len(fused) == len(alone):
         return f"{text}, fused or not: every block begins a kernel of its own."
-    return f"{text}; {_launches(fused)}, fused, {f'keep {units.bytes_(held[1])}' if held[1] else 'none'}."
+    return f"{text}; {_launches(fused)}, fused, {f'keep {units.bytes_(map_bytes[1])}' if map_bytes[1] else 'none'}."
 
 
 def _launches(of: Sequence[Part]) -> str:
     return f"{len(of)} launch{'es' * (len(of) > 1)}"
 
 
-def best_own(rows: Mapping[str, Row]) -> Row | None:
-    """The faster of the fused rungs."""
+def fastest_ours(rows: Mapping[str, Row]) -> Row | None:
+    """Returns the faster of the fused rungs."""
     return min((rows[n] for n in (FUSED, FOLDED) if n in rows), key=lambda r: r["median_ms"], default=None)
 
 
 def fusion_gain(rows: Mapping[str, Row]) -> str:
-    """What fusing buys in time, `rows` by rung name from one device; "" where there is nothing to compare."""
+    """Returns how much time fusing gains. `rows` are by rung name, from one device. Returns "" if there is
+    nothing to compare."""
     alone, fused, folded, library = (rows.get(name) for name in (UNFUSED, FUSED, FOLDED, LIBRARY))
     if not (alone and fused):
         return ""
     s = ChainShape(**fused["shape"])
-    told = [_against("Fused", fused, alone, "a launch a block")]
+    sentences = [_against("Fused", fused, alone, "a launch a block")]
     if len(parts(FUSED, s)) == len(s.blocks):
-        told = ["Here nothing is fused: both run the same kernels."]
+        sentences = ["Here nothing is fused: both run the same kernels."]
     if folded:
-        told.append(
+        sentences.append(
             _against("With batch norm folded", folded, fused, "fused") + " Its time has the fold in it."
         )
-    best = best_own(rows)
+    best = fastest_ours(rows)
     if library:
         share = units.share(library["median_ms"] / best["median_ms"])
-        told.append(f"The fastest of ours reaches {share} of the speed of {find(LIBRARY).title}.")
+        sentences.append(f"The fastest of ours reaches {share} of the speed of {find(LIBRARY).title}.")
     ceilings = best.get("ceilings") or {}
     ms = s.bytes / ceilings["copy_bytes_per_s"] * 1e3 if ceilings else 0
-    if ms * 1e3 > ceilings.get("launch_us", 0):  # else it is launches that are waited for
-        told.append(
+    if ms * 1e3 > ceilings.get("launch_us", 0):  # otherwise launch overhead dominates
+        sentences.append(
             f"A copy of the {units.bytes_(s.bytes)} that must move takes {units.time_(ms)} there: the fastest of ours takes "
             f"{units.ratio(best['median_ms'] / ms)} times as long."
         )
-    return " ".join(told)
+    return " ".join(sentences)
 
 
-def _against(name: str, row: Row, other: Row, its: str) -> str:
+def _against(name: str, row: Row, other: Row, other_name: str) -> str:
     if row["p20_ms"] <= other["p80_ms"] and other["p20_ms"] <= row["p80_ms"]:
-        return f"{name}, it cannot be told apart from “{its}” here: the spreads overlap."
+        return f"{name}, it cannot be told apart from “{other_name}” here: the spreads overlap."
     ratio = other["median_ms"] / row["median_ms"]
     if ratio > 1:
-        return f"{name}, it is {units.ratio(ratio)} times as fast as “{its}”."
-    return f"{name}, it loses here: it takes {units.ratio(1 / ratio)} times as long as “{its}”."
+        return f"{name}, it is {units.ratio(ratio)} times as fast as “{other_name}”."
+    return f"{name}, it loses here: it takes {units.ratio(1 / ratio)} times as long as “{other_name}”."
 
 
 @cache
 def fusion_examples() -> list[tuple[Preset, str]]:
-    """The presets at which fusing gains most and least, by the recordings made cold; until there are any, by the bytes
-    that are predicted."""
+    """Returns the presets at which fusing gains most and least, from the cold recordings. If there are none, uses
+    the predicted bytes."""
 
-    def gained(s: ChainShape) -> float | None:
+    def speedup(s: ChainShape) -> float | None:
         rows = recorded_at(s, (UNFUSED, FUSED))
         return rows[UNFUSED]["median_ms"] / rows[FUSED]["median_ms"] if len(rows) == 2 else None
 
     def fewer(s: ChainShape) -> float:
         return sum(p.bytes for p in parts(UNFUSED, s)) / sum(p.bytes for p in parts(FUSED, s))
 
-    if found := extremes(gained, lambda ratio: f"{units.ratio(ratio)}× as fast", FUSION_PRESETS):
+    if found := extremes(speedup, lambda ratio: f"{units.ratio(ratio)}× as fast", FUSION_PRESETS):
         return found
     return extremes(fewer, lambda ratio: f"{units.ratio(ratio)}× fewer bytes", FUSION_PRESETS)
 
@@ -127,10 +128,14 @@ FUSION = Story(fusion_cost, fusion_gain, fusion_examples, "fused against a launc
 
 # -- when it pays --------------------------------------------------------------------------------------------
 def pays(s: ChainShape, roof: Roof | None) -> list[str]:
-    """Sentences: what is saved, what arithmetic leaves of it, what begins a kernel, what is folded."""
-    told = [_saves(s, roof), *(_computes(s, stage, roof) for stage in s.stages if stage.block.kind == "conv")]
-    told += [_begins(s), _fold(s)]
-    return [text for text in told if text]
+    """Returns sentences on the savings, on the time of the arithmetic, on what begins a kernel, on what is
+    folded."""
+    sentences = [
+        _saves(s, roof),
+        *(_computes(s, stage, roof) for stage in s.stages if stage.block.kind == "conv"),
+    ]
+    sentences += [_begins(s), _fold(s)]
+    return [text for text in sentences if text]
 
 
 def _saves(s: ChainShape, roof: Roof | None) -> str:
@@ -141,16 +146,16 @@ def _saves(s: ChainShape, roof: Roof | None) -> str:
     text = f"Fusing leaves out {fewer} launch{'es' * (fewer > 1)} and {units.bytes_(saved(s))} of maps, written and read again"
     if not roof:
         return f"{text}."
-    ms, each = saved(s) / roof.bytes_per_s * 1e3, roof.told.get("launch_us")
+    ms, launch_us = saved(s) / roof.bytes_per_s * 1e3, roof.told.get("launch_us")
     text += f": {units.time_(ms)} at the speed of a copy on {roof.device}"
-    if each:
-        text += f", and {units.time_(fewer * each / 1e3)} for the launches"
-        text += ". So small a chain waits for launches, not for bytes" if ms < fewer * each / 1e3 else ""
+    if launch_us:
+        text += f", and {units.time_(fewer * launch_us / 1e3)} for the launches"
+        text += ". So small a chain waits for launches, not for bytes" if ms < fewer * launch_us / 1e3 else ""
     return f"{text}."
 
 
 def _computes(s: ChainShape, stage: Stage, roof: Roof | None) -> str:
-    """A convolution's FLOPs against the bytes that can be saved behind it."""
+    """Returns a convolution's FLOPs compared with the bytes that can be saved behind it."""
     weights = math.prod(stage.tensors["w"])
     moved = 4 * (math.prod(stage.before) + weights + math.prod(stage.after))
     intensity = stage.flops / moved
@@ -166,43 +171,47 @@ def _computes(s: ChainShape, stage: Stage, roof: Roof | None) -> str:
         f"It waits for arithmetic: {units.time_(arithmetic * 1e3)} at the FP32 peak, against {units.time_(bytes_ms * 1e3)} for all that fusion "
         f"saves. At most {units.share(share)} of the two can be won"
     )
-    return f"{text}, less the slower the kernel is." if share > WORTH else f"{text}: here fusion hardly pays."
+    return (
+        f"{text}, less the slower the kernel is."
+        if share > MIN_SHARE
+        else f"{text}: here fusion hardly pays."
+    )
 
 
 def _begins(s: ChainShape) -> str:
-    """Why a kernel ends where one does, of this chain's first such place."""
+    """Returns why a kernel ends, for the first such position in this chain."""
     groups = codegen.groups([b.kind for b in s.blocks])
-    rode = next((g for g in groups if g.prologue and g.core in ("maxpool", "avgpool")), None)
-    if rode:
-        core = s.stages[rode.first + len(rode.prologue)]
+    group = next((g for g in groups if g.prologue and g.core in ("maxpool", "avgpool")), None)
+    if group:
+        core = s.stages[group.first + len(group.prologue)]
         R, stride = core.block.R, core.block.stride
-        again = math.prod(core.after) * R * R / math.prod(core.before)
-        front = " and ".join(rode.kinds[: len(rode.prologue)])
+        reads_per_value = math.prod(core.after) * R * R / math.prod(core.before)
+        front = " and ".join(group.kinds[: len(group.prologue)])
         return (
             f"{_capital(front)} ride on block {core.at + 1}, {core.block.kind}: its windows of {R}×{R}, {stride} apart, read each value "
-            f"{units.ratio(again)} times, and as often {front} {'are' if len(rode.prologue) > 1 else 'is'} computed. A few operations a value cost less than its way "
+            f"{units.ratio(reads_per_value)} times, and as often {front} {'are' if len(group.prologue) > 1 else 'is'} computed. A few operations a value cost less than its way "
             "through memory."
         )
     if len(groups) < 2:
         return ""
     last, stage = groups[0], s.stages[groups[1].first]
-    b, behind = stage.block, " ".join(last.kinds)
+    b, previous = stage.block, " ".join(last.kinds)
     if b.kind == "conv":
         return (
             f"Block {stage.at + 1}, conv, begins a kernel. It needs neighbours, which other threads make; to ride along it would compute "
-            f"{behind} again for each of its R·R = {b.R * b.R} taps and, thread by thread, for each of its K = {b.K:,} filters: "
+            f"{previous} again for each of its R·R = {b.R * b.R} taps and, thread by thread, for each of its K = {b.K:,} filters: "
             f"up to {b.R * b.R * b.K:,} times."
         )
     if b.kind == "gap":
-        return f"Block {stage.at + 1}, gap, begins a kernel: its warp needs a whole map, which many threads of {behind} make."
-    again = math.prod(stage.after) * b.R * b.R / math.prod(stage.before)
+        return f"Block {stage.at + 1}, gap, begins a kernel: its warp needs a whole map, which many threads of {previous} make."
+    reads_per_value = math.prod(stage.after) * b.R * b.R / math.prod(stage.before)
     text = f"Block {stage.at + 1}, {b.kind}, begins a kernel: it needs neighbours, which other threads make. "
-    if again <= 1:
+    if reads_per_value <= 1:
         return (
             f"{text}Its windows do not overlap, so to ride along it would compute nothing twice; but one thread would make the {b.R * b.R} values "
-            f"of a window one after the other, each through {behind}, where now {b.R * b.R} threads make one each."
+            f"of a window one after the other, each through {previous}, where now {b.R * b.R} threads make one each."
         )
-    return f"{text}To ride along it would compute {behind} for every window that holds a value, {units.ratio(again)} times each on average."
+    return f"{text}To ride along it would compute {previous} for every window that holds a value, {units.ratio(reads_per_value)} times each on average."
 
 
 def _fold(s: ChainShape) -> str:
@@ -223,19 +232,19 @@ def _capital(text: str) -> str:
 
 # -- tables ----------------------------------------------------------------------------------------------------
 def levels(s: ChainShape) -> dict[str, dict[str, str]]:
-    """By rung of ours that can run the chain: what it launches and moves, by figure."""
-    every = {rung.name: told for rung in RUNGS if (told := parts(rung.name, s))}
-    most = between(every[UNFUSED]) if every else 0
-    out = {}
-    for name, told in every.items():
-        total = sum(part.bytes for part in told)
-        out[name] = {
-            "launches": str(len(told)),
-            "read from HBM": units.bytes_(sum(part.reads for part in told)),
-            "written to HBM": units.bytes_(sum(part.writes for part in told)),
-            "of both, maps between launches": units.bytes_(between(told)),
-            "handed on in registers instead": units.bytes_(most - between(told)),
+    """Returns launches and bytes by figure, for each of our rungs that can run the chain."""
+    launches = {rung.name: launch_parts for rung in RUNGS if (launch_parts := parts(rung.name, s))}
+    max_bytes = between(launches[UNFUSED]) if launches else 0
+    table = {}
+    for name, launch_parts in launches.items():
+        total = sum(part.bytes for part in launch_parts)
+        table[name] = {
+            "launches": str(len(launch_parts)),
+            "read from HBM": units.bytes_(sum(part.reads for part in launch_parts)),
+            "written to HBM": units.bytes_(sum(part.writes for part in launch_parts)),
+            "of both, maps between launches": units.bytes_(between(launch_parts)),
+            "handed on in registers instead": units.bytes_(max_bytes - between(launch_parts)),
             "times the least": units.ratio(total / s.bytes),
-            "FLOP per byte": units.ratio(sum(part.flops for part in told) / total),
+            "FLOP per byte": units.ratio(sum(part.flops for part in launch_parts) / total),
         }
-    return out
+    return table

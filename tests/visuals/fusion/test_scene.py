@@ -1,5 +1,5 @@
-"""The scene of a chain: what it shows is what the kernels wrote, block by block what the reference has, and the bytes are
-those of the plan."""
+"""The scene of a chain: its cells are equal to the kernels' output and, block by block, to the reference. Its
+bytes are those of the plan."""
 
 from __future__ import annotations
 
@@ -9,8 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from kernels.engines.emulator.compiler.compile import CompilerMissing
-from kernels.fusion import codegen
-from kernels.fusion import cpu as fusion_cpu
+from kernels.fusion import codegen, cpu
 from kernels.fusion.ladder import PLANS
 from kernels.fusion.presets import FUSION_PRESETS
 from kernels.fusion.reference import TOLERANCE, chain
@@ -19,9 +18,7 @@ from kernels.ladders import find
 from tests.helpers.emulated import needs_nvrtc
 from tests.helpers.shapes import chain_shapes
 from visuals.charts.roofline import Roof
-from visuals.fusion import charts as fusion_charts
-from visuals.fusion import plan
-from visuals.fusion import story as fusion_story
+from visuals.fusion import charts, plan, story
 from visuals.fusion.scene import fusion_scene
 from visuals.fusion.steps import lane_sums
 from visuals.scene.payload import payload
@@ -31,18 +28,18 @@ TILES = find("fusion/fused").default_tiles
 GROUPS = ("conv:K=2:R=3 bias bn relu", "bn relu maxpool:2", "relu conv:K=2:R=3:stride=2 bn avgpool:2", "bn add relu gap bias", "bias bn relu add bias bn add relu")  # fmt: skip
 
 
-def able(rung: str, s: ChainShape) -> bool:
+def supported(rung: str, s: ChainShape) -> bool:
     return not any(find(rung).rules(s, TILES))
 
 
 def scenes(s: ChainShape):
     for rung in RUNGS:
-        if able(rung, s):
+        if supported(rung, s):
             yield rung, fusion_scene(s, rung, {})
 
 
 def until(s: ChainShape, blocks: int) -> tuple[np.ndarray, np.ndarray]:
-    """The reference's maps after so many blocks of the chain, and what float32 may be off."""
+    """Returns the reference's maps after so many blocks of the chain, and the scale of the float32 tolerance."""
     if not blocks:
         return plan.inputs(s)["x"], np.zeros(s.x_shape)
     cut = ChainShape(*s.x_shape, " ".join(map(str, s.blocks[:blocks])))
@@ -52,46 +49,46 @@ def until(s: ChainShape, blocks: int) -> tuple[np.ndarray, np.ndarray]:
     )
 
 
-def near(cells: np.ndarray, s: ChainShape, blocks: int) -> bool:
+def close(cells: np.ndarray, s: ChainShape, blocks: int) -> bool:
     ref, scale = until(s, blocks)
     return bool((np.abs(cells - ref.ravel()) <= 4 * TOLERANCE * scale.ravel() + 1e-12).all())
 
 
-# -- truth -----------------------------------------------------------------------------------------------------
+# -- cells -----------------------------------------------------------------------------------------------------
 @needs_nvrtc
 @settings(max_examples=25, deadline=None)
 @given(chain_shapes(most=7, most_blocks=5))
-def test_the_last_cells_are_what_the_kernels_wrote_and_near_the_reference(s):
-    here = plan.shown(s)
+def test_last_cells_equal_the_kernels_and_the_reference(s):
+    small = plan.stage_shape(s)
     for rung, scene in scenes(s):
-        done = plan.ran(here, rung, tuple(TILES.items()))
+        done = plan.run_rung(small, rung, tuple(TILES.items()))
         assert done.counters is not None
         for name, array in done.arrays.items():
             np.testing.assert_array_equal(scene.cells(name), array.ravel())
-        assert near(scene.cells("y"), here, len(here.blocks))
+        assert close(scene.cells("y"), small, len(small.blocks))
 
 
 @needs_nvrtc
 @settings(max_examples=25, deadline=None)
 @given(chain_shapes(most=6, most_blocks=5))
 def test_every_row_of_registers_is_the_value_after_its_block(s):
-    """Of the unfused rung and the fused: the row of v behind block k is the reference's map after it."""
-    here = plan.shown(s)
+    """For the unfused and the fused rung, the row of v after block k is the reference's map after it."""
+    small = plan.stage_shape(s)
     for rung in RUNGS[:2]:
         scene = fusion_scene(s, rung, {})
-        for n, part in enumerate(PLANS[rung](here, TILES).parts, 1):
-            kinds = [here.blocks[b].kind for b in part.blocks]
+        for n, part in enumerate(PLANS[rung](small, TILES).parts, 1):
+            kinds = [small.blocks[b].kind for b in part.blocks]
             rows = len(codegen.Group(0, tuple(kinds)).epilogue)
             v = scene.tensor(f"v{n}")
             cells = scene.cells(v.name).reshape(-1, v.cols)
-            for up in range(rows + 1):  # the first: what the core made, or what was read
-                ref, scale = until(here, part.blocks[-1] + 1 - up)
+            for up in range(rows + 1):  # the first row: the output of the core, or the loaded values
+                ref, scale = until(small, part.blocks[-1] + 1 - up)
                 off = np.abs(cells[-1 - up] - ref.ravel()[: v.cols])
                 assert (off <= 4 * TOLERANCE * scale.ravel()[: v.cols] + 1e-12).all(), (rung, n, up)
 
 
 @pytest.mark.parametrize("words", GROUPS)
-def test_the_bytes_at_the_end_are_the_plans_and_never_more_are_read_than_told(words):
+def test_bytes_end_at_the_plan_and_never_decrease(words):
     s = ChainShape(1, 2, 4, 4, words)
     for rung, scene in scenes(s):
         parts = PLANS[rung](s, TILES).parts
@@ -102,7 +99,7 @@ def test_the_bytes_at_the_end_are_the_plans_and_never_more_are_read_than_told(wo
         assert launches[-1] == len(parts) == len(set(launches))
 
 
-def test_fused_writes_once_and_its_maps_between_are_air():
+def test_fused_rung_never_writes_the_maps_between():
     s = FUSION_PRESETS["fusion-toy"].shape
     unfused, fused = (fusion_scene(s, rung, {}) for rung in RUNGS[:2])
     assert {"t1", "t2", "t3"} <= {w.target for w in unfused.writes}
@@ -111,7 +108,7 @@ def test_fused_writes_once_and_its_maps_between_are_air():
     assert not {t.name for t in air} & {w.target for w in fused.writes} and all(t.values is None for t in air)
 
 
-def test_the_folded_weights_are_those_of_the_formula():
+def test_folded_weights_equal_the_formula():
     s = FUSION_PRESETS["fusion-toy"].shape
     scene, x = fusion_scene(s, "fusion/folded", {}), plan.inputs(s)
     gain = x["gamma"].astype("f8") / np.sqrt(x["var"].astype("f8") + 1e-5)
@@ -119,33 +116,33 @@ def test_the_folded_weights_are_those_of_the_formula():
     np.testing.assert_allclose(scene.cells("w_folded1"), w, rtol=1e-6)
     np.testing.assert_allclose(scene.cells("b_folded1"), (x["b"] - x["mean"]) * gain + x["beta"], rtol=1e-5)
     assert "w · gain" in scene.caption(0) and "√(0.25) = 3" in scene.caption(0)
-    told = next(t for t in scene.told if t.of == "w_folded1")
-    np.testing.assert_allclose(told.words.args[:, 2], w, rtol=1e-6)
+    annotation = next(t for t in scene.told if t.of == "w_folded1")
+    np.testing.assert_allclose(annotation.words.args[:, 2], w, rtol=1e-6)
 
 
 @pytest.mark.parametrize("wrong", ["bn", "maxpool"])
-def test_a_plan_that_errs_is_seen(wrong, monkeypatch):
-    """A deliberate fault: the block on its way through registers computed otherwise than the kernel does."""
-    right = fusion_cpu.group
+def test_wrong_block_result_is_detected(wrong, monkeypatch):
+    """A deliberate fault: the CPU function of a block computes something else than the kernel."""
+    right = cpu.group
 
     def shifted(kinds):
-        twin = right(kinds)
+        cpu_function = right(kinds)
 
         def run(x, *rest):
-            twin(x, *rest)
+            cpu_function(x, *rest)
             if kinds == (wrong,):
                 y = next(a for a in reversed(rest) if getattr(a, "ndim", 0) == 4)
                 y += 1
 
         return run
 
-    monkeypatch.setattr(plan.fusion_cpu, "group", shifted)
+    monkeypatch.setattr(plan.cpu, "group", shifted)
     s = ChainShape(1, 2, 4, 4, f"{'maxpool:2' if wrong == 'maxpool' else 'bn'} relu")
     with pytest.raises(AssertionError):
         test_every_row_of_registers_is_the_value_after_its_block.hypothesis.inner_test(s)
 
 
-def test_lanes_add_up_a_map_as_a_warp_does():
+def test_lane_sums_add_up_a_map_as_a_warp_does():
     values = np.arange(70, dtype=np.float32)
     rows = lane_sums(values)
     assert rows[0, 5] == 5 + 37 + 69 and rows[0, 6] == 6 + 38
@@ -155,20 +152,20 @@ def test_lanes_add_up_a_map_as_a_warp_does():
 # -- the pool and the window --------------------------------------------------------------------------------------
 @settings(max_examples=40, deadline=None)
 @given(st.integers(1, 7), st.integers(1, 7), st.integers(1, 4), st.integers(1, 3), st.data())
-def test_the_window_of_a_pool_is_what_the_largest_is_taken_of(H, W, R, stride, data):
+def test_pool_output_is_the_maximum_of_its_window(H, W, R, stride, data):
     pad = data.draw(st.integers(0, R // 2))
     if min(H, W) + 2 * pad < R:
         return
     s = ChainShape(1, 2, H, W, f"maxpool:{R}:stride={stride}:pad={pad}")
     (part,) = PLANS["fusion/unfused"](s, TILES).parts
     x = np.random.default_rng(1).permutation(2 * H * W).astype("f4").reshape(s.x_shape)
-    w = plan.walk(part, {"x": x, "y": chain(s, x=x)[0].astype("f4")})
+    w = plan.block_launch(part, {"x": x, "y": chain(s, x=x)[0].astype("f4")})
     for i, largest in enumerate(w.result.ravel()):
         assert x.ravel()[w.window(i)].max() == largest
 
 
 @needs_nvrtc
-def test_a_prologue_is_shown_on_every_value_of_the_window():
+def test_prologue_applies_to_every_value_of_the_window():
     s = ChainShape(1, 2, 5, 5, "bn relu maxpool:3:stride=2:pad=1")
     scene = fusion_scene(s, "fusion/fused", {})
     u = scene.cells("u1").reshape(3, -1)
@@ -180,14 +177,14 @@ def test_a_prologue_is_shown_on_every_value_of_the_window():
 
 # -- steps ---------------------------------------------------------------------------------------------------------
 @pytest.mark.parametrize("key", FUSION_PRESETS)
-def test_every_step_of_a_preset_is_told_and_lights_a_line_of_its_own_launch(key):
+def test_every_step_has_a_caption_and_a_line_of_its_launch(key):
     s = FUSION_PRESETS[key].shape
     for rung, scene in scenes(s):
         lines = scene.source.text.splitlines()
-        lit = [lines[n - scene.source.first] for n in scene.source.lines]
-        assert all(line.strip() and not line.startswith("//") for line in lit)
+        highlighted = [lines[n - scene.source.first] for n in scene.source.lines]
+        assert all(line.strip() and not line.startswith("//") for line in highlighted)
         assert all("{" not in scene.caption(t) and len(scene.caption(t)) < 330 for t in range(scene.steps))
-        parts = PLANS[rung](plan.shown(s), TILES).parts
+        parts = PLANS[rung](plan.stage_shape(s), TILES).parts
         for line, launch in zip(scene.source.lines, next(r.values for r in scene.readings if r.label == "launches"), strict=True):  # fmt: skip
             above = [n for n in range(line - scene.source.first) if lines[n].startswith("extern")]
             assert f" {parts[launch - 1].launch.entry}(" in lines[above[-1]]
@@ -197,21 +194,21 @@ def test_every_step_of_a_preset_is_told_and_lights_a_line_of_its_own_launch(key)
 
 @settings(max_examples=60, deadline=None)
 @given(chain_shapes(most=14, most_blocks=8))
-def test_what_is_shown_keeps_the_windows_strides_and_paddings_of_the_chain(s):
-    here = plan.shown(s)
-    assert here.N == 1 and len(here.blocks) == len(s.blocks)
-    for shown, whole in zip(here.blocks, s.blocks, strict=True):
-        assert (shown.kind, shown.R, shown.stride, shown.pad) == (
-            whole.kind,
-            whole.R,
-            whole.stride,
-            whole.pad,
+def test_stage_shape_keeps_windows_strides_and_paddings(s):
+    small = plan.stage_shape(s)
+    assert small.N == 1 and len(small.blocks) == len(s.blocks)
+    for small_block, block in zip(small.blocks, s.blocks, strict=True):
+        assert (small_block.kind, small_block.R, small_block.stride, small_block.pad) == (
+            block.kind,
+            block.R,
+            block.stride,
+            block.pad,
         )
-        assert shown.K <= whole.K
-    assert all(a <= b for a, b in zip(here.x_shape, s.x_shape, strict=True))
+        assert small_block.K <= block.K
+    assert all(a <= b for a, b in zip(small.x_shape, s.x_shape, strict=True))
 
 
-def test_a_scaled_down_scene_says_so():
+def test_scaled_down_scene_is_labelled():
     s = FUSION_PRESETS["fusion-eight"].shape
     scene = fusion_scene(s, "fusion/fused", {})
     assert "scaled down" in scene.groups[0].title and "for 64 × 256 × 56 × 56" in scene.tensor("x").note
@@ -219,41 +216,41 @@ def test_a_scaled_down_scene_says_so():
     assert "scaled" not in whole.groups[0].title
 
 
-def test_without_a_compiler_the_twins_give_the_numbers(monkeypatch):
+def test_without_a_compiler_the_cpu_kernels_run(monkeypatch):
     s = ChainShape(1, 2, 3, 3, "relu bias relu bias relu")
 
     def missing(*args):
         raise CompilerMissing("none here")
 
     monkeypatch.setattr(plan.emulator.Session, "verify_run", missing)
-    plan.ran.cache_clear()
+    plan.run_rung.cache_clear()
     try:
         scene = fusion_scene(s, "fusion/fused", {})
-        assert near(scene.cells("y"), s, 5) and not scene.source.notes
+        assert close(scene.cells("y"), s, 5) and not scene.source.notes
     finally:
-        plan.ran.cache_clear()
+        plan.run_rung.cache_clear()
 
 
-# -- words and bars ------------------------------------------------------------------------------------------------
+# -- sentences and bars --------------------------------------------------------------------------------------------
 ROOF = Roof("a GPU", "recorded", 4e12, 60e12, {"launch_us": 1.5})
 
 
-def test_what_is_saved_is_the_maps_between_and_their_launches():
+def test_fusion_saves_the_maps_between_and_their_launches():
     s = FUSION_PRESETS["fusion-bias-bn-relu"].shape
     maps = 4 * 64 * 256 * 56 * 56
-    assert fusion_story.saved(s) == 2 * 2 * maps  # two maps between three launches, written and read
-    (told,) = fusion_story.pays(s, ROOF)
-    assert "2 launches and 822 MB" in told and "206 µs at the speed of a copy on a GPU" in told
-    columns = fusion_story.levels(s)
+    assert story.saved(s) == 2 * 2 * maps  # two maps between three launches, written and read
+    (text,) = story.pays(s, ROOF)
+    assert "2 launches and 822 MB" in text and "206 µs at the speed of a copy on a GPU" in text
+    columns = story.levels(s)
     assert columns["fusion/fused"]["times the least"] == "1" and columns["fusion/unfused"]["launches"] == "3"
 
 
-def test_a_convolution_above_the_ridge_is_said_to_pay_little():
+def test_convolution_above_the_ridge_hardly_pays():
     s = FUSION_PRESETS["resnet50-res4-3x3-bias-bn-relu-n32"].shape
-    told = " ".join(fusion_story.pays(s, ROOF))
-    assert "the ridge is at 15" in told and "waits for arithmetic" in told and "w′ = w · gamma" in told
-    small = " ".join(fusion_story.pays(FUSION_PRESETS["fusion-toy"].shape, ROOF))
-    assert "waits for memory" in small and "waits for launches, not for bytes" in small
+    text = " ".join(story.pays(s, ROOF))
+    assert "the ridge is at 15" in text and "waits for arithmetic" in text and "w′ = w · gamma" in text
+    toy = " ".join(story.pays(FUSION_PRESETS["fusion-toy"].shape, ROOF))
+    assert "waits for memory" in toy and "waits for launches, not for bytes" in toy
 
 
 @pytest.mark.parametrize(("words", "says"), [
@@ -263,18 +260,18 @@ def test_a_convolution_above_the_ridge_is_said_to_pay_little():
     ("conv:K=2:R=3 relu maxpool:2", "compute nothing twice; but one thread would make the 4 values"),
     ("conv:K=2:R=3 relu maxpool:3:stride=1", "4 times each on average"),
 ])  # fmt: skip
-def test_what_begins_a_kernel_is_told_with_its_figures(words, says):
-    assert says in " ".join(fusion_story.pays(ChainShape(1, 2, 6, 6, words), None))
+def test_reason_why_a_block_begins_a_kernel(words, says):
+    assert says in " ".join(story.pays(ChainShape(1, 2, 6, 6, words), None))
 
 
-def test_bars_stand_one_behind_the_other_and_a_single_launch_takes_all():
+def test_bars_are_consecutive_and_a_single_launch_takes_all():
     s = FUSION_PRESETS["fusion-toy"].shape
-    many = {"rung": "fusion/unfused", "shape": s.params(), "tiles": TILES, "median_ms": 0.5, "parts_ms": {"conv": 0.2, "relu": 0.1}}  # fmt: skip
-    assert [(b.name, b.start, b.ms) for b in fusion_charts.bars(many)] == [
+    unfused = {"rung": "fusion/unfused", "shape": s.params(), "tiles": TILES, "median_ms": 0.5, "parts_ms": {"conv": 0.2, "relu": 0.1}}  # fmt: skip
+    assert [(b.name, b.start, b.ms) for b in charts.bars(unfused)] == [
         ("conv", 0.0, 0.2),
         ("relu", 0.2, 0.1),
     ]
-    one = many | {"rung": "fusion/fused", "parts_ms": {}}
-    assert [(b.name, b.ms) for b in fusion_charts.bars(one)] == [("conv_bias_bn_relu", 0.5)]
-    library = many | {"rung": "fusion/torch", "parts_ms": {}}
-    assert fusion_charts.bars(library)[0].name == "all calls"
+    fused = unfused | {"rung": "fusion/fused", "parts_ms": {}}
+    assert [(b.name, b.ms) for b in charts.bars(fused)] == [("conv_bias_bn_relu", 0.5)]
+    library = unfused | {"rung": "fusion/torch", "parts_ms": {}}
+    assert charts.bars(library)[0].name == "all calls"

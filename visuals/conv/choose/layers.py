@@ -1,4 +1,5 @@
-"""A network's convolutions as recorded: the best rung of each layer, its share, and what one rung throughout would take.
+"""Recordings of a network's convolutions: the best rung of each layer, its share, and the time with one rung for
+all layers.
 
 Pure functions; times in ms, of one batch.
 """
@@ -18,7 +19,7 @@ from visuals.conv.choose.families import family, short
 Row = Mapping
 LADDER = LADDERS["conv"]
 LIBRARY = "cuDNN"
-CUT = 6  # times the shortest bar: longer ones are drawn cut
+CUT = 6  # times the shortest bar: longer bars are cut
 
 
 @dataclass(frozen=True)
@@ -27,27 +28,27 @@ class Timed:
 
     layer: Layer
     rows: Mapping[str, Row]
-    barred: frozenset[str] = frozenset()
+    unsupported: frozenset[str] = frozenset()
 
     @property
     def best(self) -> Row | None:
-        return self._least(lambda rung: True)
+        return self._fastest(lambda rung: True)
 
     @property
-    def own(self) -> Row | None:
-        """The best that is not cuDNN's."""
-        return self._least(lambda rung: LADDER.rung(rung).library != LIBRARY)
+    def ours(self) -> Row | None:
+        """Returns the best row that is not cuDNN's."""
+        return self._fastest(lambda rung: LADDER.rung(rung).library != LIBRARY)
 
     @property
     def library(self) -> Row | None:
-        return self._least(lambda rung: LADDER.rung(rung).library == LIBRARY)
+        return self._fastest(lambda rung: LADDER.rung(rung).library == LIBRARY)
 
-    def _least(self, of: Callable[[str], bool]) -> Row | None:
-        rows = [row for rung, row in self.rows.items() if of(rung)]
+    def _fastest(self, accepts: Callable[[str], bool]) -> Row | None:
+        rows = [row for rung, row in self.rows.items() if accepts(rung)]
         return min(rows, key=lambda row: row["median_ms"], default=None)
 
-    def all_of(self, row: Row | None) -> float | None:
-        """Its time as often as the layer occurs."""
+    def total_of(self, row: Row | None) -> float | None:
+        """Returns the time of a row, multiplied by how often the layer occurs."""
         return row and row["median_ms"] * self.layer.count
 
 
@@ -59,8 +60,8 @@ def timed(
     recorded: Callable[[str, object, dict], Row | None],
     why_not: Callable[[Rung, object], str],
 ) -> list[Timed]:
-    """Each layer with the recordings of every rung; `recorded(rung, shape, tiles)` gives one or None, `why_not(rung,
-    shape)` what keeps a rung from it, "" where nothing is known to."""
+    """Returns each layer with the recordings of every rung. `recorded(rung, shape, tiles)` returns a row or None.
+    `why_not(rung, shape)` returns why a rung cannot run, "" if no reason is known."""
     return [
         Timed(
             layer,
@@ -72,14 +73,15 @@ def timed(
 
 
 def total(layers: Sequence[Timed], choice: Choice) -> float | None:
-    """The network's time under a choice for each layer; None where it has none for some."""
-    parts = [one.all_of(choice(one)) for one in layers]
+    """Returns the network's time with a choice for each layer; None if a layer has no row."""
+    parts = [entry.total_of(choice(entry)) for entry in layers]
     return None if None in parts else sum(parts)
 
 
 @dataclass(frozen=True)
 class Throughout:
-    """One rung for every layer: its total, or of how many shapes it has no time, and how many it cannot run."""
+    """One rung for every layer: its total, the number of shapes without a time, and the number that it cannot
+    run."""
 
     rung: str
     ms: float | None
@@ -87,78 +89,80 @@ class Throughout:
     cannot: int = 0
 
     def why(self, shapes: int) -> str:
-        """Why it has no total, of so many shapes."""
+        """Returns why it has no total, out of so many shapes."""
         counts = ("cannot", self.cannot), ("not recorded", self.missing - self.cannot)
         return ", ".join(f"{word} {n} of {shapes}" for word, n in counts if n)
 
 
 def throughout(layers: Sequence[Timed]) -> list[Throughout]:
-    """Every rung used for all layers: those that can first, the fastest before; then those with the fewest gaps."""
+    """Returns every rung used for all layers. Complete rungs come first, the fastest before the others. Then come
+    those with the fewest gaps."""
     found = [
-        Throughout(r.name, total(layers, lambda one, name=r.name: one.rows.get(name)),
-                   sum(r.name not in one.rows for one in layers),
-                   sum(r.name not in one.rows and r.name in one.barred for one in layers))
+        Throughout(r.name, total(layers, lambda entry, name=r.name: entry.rows.get(name)),
+                   sum(r.name not in entry.rows for entry in layers),
+                   sum(r.name not in entry.rows and r.name in entry.unsupported for entry in layers))
         for r in LADDER.rungs
     ]  # fmt: skip
-    return sorted(found, key=lambda one: (one.missing, one.ms or 0.0))
+    return sorted(found, key=lambda entry: (entry.missing, entry.ms or 0.0))
 
 
 def told(layers: Sequence[Timed]) -> str:
-    """What choosing buys, in a sentence; "" where a layer has no time."""
-    best = total(layers, lambda one: one.best)
+    """Returns sentences on what choosing per layer gains; "" if a layer has no time."""
+    best = total(layers, lambda entry: entry.best)
     if best is None:
         return ""
-    able = [one for one in throughout(layers) if one.ms is not None]
+    complete = [entry for entry in throughout(layers) if entry.ms is not None]
     text = f"The best rung for each layer: {units.time_(best)} for the network's convolutions."
-    if able:
-        ratio = units.ratio(able[0].ms / best)
-        text += f" The best single one, {LADDER.rung(able[0].rung).title} throughout, takes {ratio} times as long."
+    if complete:
+        ratio = units.ratio(complete[0].ms / best)
+        text += f" The best single one, {LADDER.rung(complete[0].rung).title} throughout, takes {ratio} times as long."
     for name, choice in (
-        ("cuDNN's rungs", lambda one: one.library),
-        ("rungs that are not cuDNN's", lambda one: one.own),
+        ("cuDNN's rungs", lambda entry: entry.library),
+        ("rungs that are not cuDNN's", lambda entry: entry.ours),
     ):
         if _both(layers) and (ms := total(layers, choice)):
-            took = "as fast" if ms < 1.005 * best else f"{ms / best:.2f} times as long"
-            text += f" Choosing among {name} alone: {took}."
+            comparison = "as fast" if ms < 1.005 * best else f"{ms / best:.2f} times as long"
+            text += f" Choosing among {name} alone: {comparison}."
     return text
 
 
 def _both(layers: Sequence[Timed]) -> bool:
-    """Whether cuDNN was recorded beside ours: else there is nothing to choose from."""
-    return any(one.library for one in layers)
+    """Returns whether cuDNN was recorded too. If not, there is nothing to compare."""
+    return any(entry.library for entry in layers)
 
 
 # -- HTML ----------------------------------------------------------------------------------------
 def html(layers: Sequence[Timed], href: Callable[[object], str]) -> str:
-    """A line for each distinct shape. Shares are of the sum of the bests of the layers that have a time."""
-    parts = [one.all_of(one.best) or 0.0 for one in layers]
-    sums, most, both = sum(parts), max(parts), _both(layers)
-    heads = "".join(
+    """Returns a table with one line per distinct shape. Shares are of the sum of the best times of the layers
+    that have one."""
+    parts = [entry.total_of(entry.best) or 0.0 for entry in layers]
+    sums, max_ms, both = sum(parts), max(parts), _both(layers)
+    headings = "".join(
         f'<th scope="col">{name}</th>'
         for name in ("layer", "×", "best", "time", "share", *("best of ours", "best of cuDNN")[: 2 * both])
     )
-    lines = "".join(_line(one, sums, most, both, href) for one in layers)
-    return f'<div class="kt-scroll" tabindex="0" role="region" aria-label="Layers"><table class="kt-layers"><thead><tr>{heads}</tr></thead><tbody>{lines}</tbody></table></div>'
+    lines = "".join(_line(entry, sums, max_ms, both, href) for entry in layers)
+    return f'<div class="kt-scroll" tabindex="0" role="region" aria-label="Layers"><table class="kt-layers"><thead><tr>{headings}</tr></thead><tbody>{lines}</tbody></table></div>'
 
 
-def _line(one: Timed, sums: float, most: float, both: bool, href: Callable[[object], str]) -> str:
-    layer, best = one.layer, one.best
-    to = href(layer.shape)
-    name = f'<a href="{escape(to)}" target="_self">{escape(layer.name)}</a>' if to else escape(layer.name)
-    what = f'<th scope="row"><b>{name}</b> <small>{escape(_shape(layer.shape))}</small></th><td>{layer.count}</td>'
+def _line(entry: Timed, sums: float, max_ms: float, both: bool, href: Callable[[object], str]) -> str:
+    layer, best = entry.layer, entry.best
+    link = href(layer.shape)
+    name = f'<a href="{escape(link)}" target="_self">{escape(layer.name)}</a>' if link else escape(layer.name)
+    head = f'<th scope="row"><b>{name}</b> <small>{escape(_shape(layer.shape))}</small></th><td>{layer.count}</td>'
     if not best:
-        return f'<tr>{what}<td colspan="5" class="kt-none">not recorded</td></tr>'
-    part = one.all_of(best) / sums
+        return f'<tr>{head}<td colspan="5" class="kt-none">not recorded</td></tr>'
+    part = entry.total_of(best) / sums
     return (
-        f'<tr style="--kt-hue:var(--kt-{family(best["rung"]).token})">{what}<td class="kt-who">{short(best)}</td>'
+        f'<tr style="--kt-hue:var(--kt-{family(best["rung"]).token})">{head}<td class="kt-who">{short(best)}</td>'
         f"<td><b>{units.time_(best['median_ms'])}</b></td>"
-        f'<td class="kt-share"><i style="width:{100 * part * sums / most:.1f}%"></i><span>{units.share(part)}</span></td>'
-        + f"<td>{_one(one.own)}</td><td>{_one(one.library)}</td>" * both
+        f'<td class="kt-share"><i style="width:{100 * part * sums / max_ms:.1f}%"></i><span>{units.share(part)}</span></td>'
+        + f"<td>{_time_cell(entry.ours)}</td><td>{_time_cell(entry.library)}</td>" * both
         + "</tr>"
     )
 
 
-def _one(row: Row | None) -> str:
+def _time_cell(row: Row | None) -> str:
     if not row:
         return "–"
     name = short(row).removeprefix("cuDNN ")
@@ -166,34 +170,34 @@ def _one(row: Row | None) -> str:
 
 
 def _shape(s) -> str:
-    """A layer's shape without the batch, which all share."""
+    """Returns a layer's shape without the batch, which is the same for all."""
     return str(s).partition(" ")[2]
 
 
 def totals(layers: Sequence[Timed]) -> str:
-    """Bars: the best choice, then each rung throughout, as far as it can."""
-    best = total(layers, lambda one: one.best)
+    """Returns bars: the best choice, then each rung for all layers. Rungs without a total have their reason."""
+    best = total(layers, lambda entry: entry.best)
     lines = [("best of each layer", best, "", "ink")] if best else []
     lines += [
         (
-            LADDER.rung(one.rung).title,
-            one.ms,
-            one.why(len(layers)),
-            family(one.rung).token,
+            LADDER.rung(entry.rung).title,
+            entry.ms,
+            entry.why(len(layers)),
+            family(entry.rung).token,
         )
-        for one in throughout(layers)
+        for entry in throughout(layers)
     ]
-    least = min((ms for _, ms, _, _ in lines if ms), default=1.0)
-    most = min(max((ms for _, ms, _, _ in lines if ms), default=1.0), CUT * least)
-    text = "".join(_bar(title, ms, why, token, most) for title, ms, why, token in lines)
+    min_ms = min((ms for _, ms, _, _ in lines if ms), default=1.0)
+    max_ms = min(max((ms for _, ms, _, _ in lines if ms), default=1.0), CUT * min_ms)
+    text = "".join(_bar(title, ms, why, token, max_ms) for title, ms, why, token in lines)
     return f'<dl class="kt-totals">{text}</dl>'
 
 
-def _bar(title: str, ms: float | None, why: str, token: str, most: float) -> str:
+def _bar(title: str, ms: float | None, why: str, token: str, max_ms: float) -> str:
     if ms is None:
         return f'<div class="kt-cannot"><dt>{escape(title)}</dt><dd>{escape(why)}</dd></div>'
-    cut = ' class="kt-cut"' if ms > most else ""
+    cut = ' class="kt-cut"' if ms > max_ms else ""
     return (
-        f'<div><dt>{escape(title)}</dt><dd><i{cut} style="width:{min(100.0, 100 * ms / most):.2f}%;background:var(--kt-{token})"></i></dd>'
+        f'<div><dt>{escape(title)}</dt><dd><i{cut} style="width:{min(100.0, 100 * ms / max_ms):.2f}%;background:var(--kt-{token})"></i></dd>'
         f"<dd><b>{units.time_(ms)}</b></dd></div>"
     )

@@ -1,7 +1,8 @@
-"""A race of rungs at one shape as HTML: a lane a rung, its bar as far as it has come when the first is done.
+"""A race of rungs at one shape as HTML: one lane per rung. A bar's length is how far it is when the first
+finishes.
 
-Pure functions. The stylesheet (race.css) moves the bars and hides the figures until the finish; who asks for less
-motion sees the finish at once.
+Pure functions. The stylesheet (race.css) moves the bars and hides the figures until the finish. With reduced
+motion the finish is visible at once.
 """
 
 from __future__ import annotations
@@ -17,44 +18,44 @@ from visuals.charts import units
 from visuals.conv.choose.families import family
 
 Row = Mapping
-SECONDS = 4.0  # that the race takes on the page
-LINE = 94  # per cent of a lane, where the first ends: beyond it there is room for its spread
+SECONDS = 4.0  # duration of the race on the page
+LINE = 94  # per cent of a lane where the first ends: the rest is space for its spread
 ORDINALS = ("first second third fourth fifth sixth seventh eighth ninth tenth eleventh twelfth thirteenth fourteenth "
             "fifteenth sixteenth seventeenth eighteenth").split()  # fmt: skip
 
 
 @dataclass(frozen=True)
 class Lane:
-    """One rung with its time. `effective`: FLOPs of direct convolution; `executed`: what the algorithm itself does,
-    None where a library does not say."""
+    """One rung with its time. `effective`: FLOPs of direct convolution. `executed`: FLOPs of the algorithm
+    itself, None if a library does not report them."""
 
     rung: str
     title: str
     row: Row
     effective: int
     executed: int | None
-    place: int  # from 1; the same for equal medians
-    ratio: float  # its time by the winner's
+    rank: int  # from 1; the same for equal medians
+    ratio: float  # its time divided by the winner's
 
 
 @dataclass(frozen=True)
 class Out:
-    """Rungs that do not start, and why."""
+    """Rungs that do not start, and the reason."""
 
     titles: tuple[str, ...]
-    why: str
+    reason: str
 
 
 def executed_flops(rung: Rung, shape, tiles: Mapping[str, int]) -> int | None:
-    """FLOPs that a rung of the ladder executes itself; None where only a library knows. Those of a matrix product
-    are direct convolution's."""
+    """Returns the FLOPs that a rung of the ladder executes itself; None if only a library knows them. Matrix
+    products execute those of direct convolution."""
     return rung.cost(shape, rung.build(shape, tiles)).executed_flops
 
 
 def lanes(rungs: Sequence[Rung], shape, rows: Mapping[str, Row]) -> list[Lane]:
-    """A lane for each rung that has a row, in the order of the ladder. `shape` is that of the rows."""
-    there = [rung for rung in rungs if rung.name in rows]
-    times = sorted(rows[rung.name]["median_ms"] for rung in there)
+    """Returns a lane for each rung that has a row, in the order of the ladder. `shape` is that of the rows."""
+    present = [rung for rung in rungs if rung.name in rows]
+    times = sorted(rows[rung.name]["median_ms"] for rung in present)
     return [
         Lane(
             rung.name,
@@ -65,55 +66,57 @@ def lanes(rungs: Sequence[Rung], shape, rows: Mapping[str, Row]) -> list[Lane]:
             times.index(row["median_ms"]) + 1,
             row["median_ms"] / times[0],
         )
-        for rung in there
+        for rung in present
         for row in (rows[rung.name],)
     ]
 
 
-def winner(told: Sequence[Lane]) -> Lane:
-    return min(told, key=lambda lane: lane.row["median_ms"])
+def winner(lanes: Sequence[Lane]) -> Lane:
+    return min(lanes, key=lambda lane: lane.row["median_ms"])
 
 
-def alike(a: Row, b: Row) -> bool:
-    """Whether the spreads (p20 to p80) of two rows overlap."""
+def spreads_overlap(a: Row, b: Row) -> bool:
+    """Returns whether the spreads (p20 to p80) of two rows overlap."""
     return a["p20_ms"] <= b["p80_ms"] and b["p20_ms"] <= a["p80_ms"]
 
 
-def slowed(told: Sequence[Lane]) -> float:
-    """How many times slower than the machine the page runs."""
-    return SECONDS * 1e3 / winner(told).row["median_ms"]
+def slowdown(lanes: Sequence[Lane]) -> float:
+    """Returns how many times slower than the machine the page runs."""
+    return SECONDS * 1e3 / winner(lanes).row["median_ms"]
 
 
-# -- words ---------------------------------------------------------------------------------------
-def ordinal(place: int) -> str:
-    return ORDINALS[place - 1] if place <= len(ORDINALS) else f"{place}th"
+# -- sentences -----------------------------------------------------------------------------------
+def ordinal(rank: int) -> str:
+    return ORDINALS[rank - 1] if rank <= len(ORDINALS) else f"{rank}th"
 
 
-def verdict(told: Sequence[Lane], guess: str, title: str, why_not: str = "") -> str:
-    """How a guess (a rung's name and title) did; `why_not`: what keeps it from the race."""
-    first = winner(told)
-    lane = next((lane for lane in told if lane.rung == guess), None)
+def verdict(lanes: Sequence[Lane], guess: str, title: str, why_not: str = "") -> str:
+    """Returns a sentence on a guess (a rung's name and title). `why_not` is the reason why it did not run."""
+    first = winner(lanes)
+    lane = next((lane for lane in lanes if lane.rung == guess), None)
     if lane is None:
         return f"You said {title}, which did not run here{f': {why_not}' if why_not else ''}. The first is {first.title}."
-    if lane is first or lane.place == 1:
-        return f"You said {title}: first of {len(told)}."
-    place = "last" if lane.place == len(told) else ordinal(lane.place)
-    told_apart = " Their spreads overlap: they cannot be told apart." if alike(lane.row, first.row) else ""
+    if lane is first or lane.rank == 1:
+        return f"You said {title}: first of {len(lanes)}."
+    rank = "last" if lane.rank == len(lanes) else ordinal(lane.rank)
+    overlap = (
+        " Their spreads overlap: they cannot be told apart." if spreads_overlap(lane.row, first.row) else ""
+    )
     return (
-        f"You said {title}: {place} of {len(told)}, {units.ratio(lane.ratio)} times the time of "
-        f"the first, {first.title}.{told_apart}"
+        f"You said {title}: {rank} of {len(lanes)}, {units.ratio(lane.ratio)} times the time of "
+        f"the first, {first.title}.{overlap}"
     )
 
 
-def finish(told: Sequence[Lane]) -> str:
-    """Who came first and second, for a caption."""
-    by_time = sorted(told, key=lambda lane: lane.row["median_ms"])
+def finish(lanes: Sequence[Lane]) -> str:
+    """Returns a caption on the first, the second and the last."""
+    by_time = sorted(lanes, key=lambda lane: lane.row["median_ms"])
     if len(by_time) == 1:
         return f"{by_time[0].title} ran alone: {units.time_(by_time[0].row['median_ms'])}."
     first, second = by_time[:2]
-    apart = (
+    comparison = (
         f"{second.title} cannot be told apart from it: their spreads overlap"
-        if alike(first.row, second.row)
+        if spreads_overlap(first.row, second.row)
         else f"{second.title} took {units.ratio(second.ratio)} times as long"
     )
     last = (
@@ -121,13 +124,13 @@ def finish(told: Sequence[Lane]) -> str:
         if len(by_time) > 2
         else ""
     )
-    said = f"{first.title} is the first after {units.time_(first.row['median_ms'])}; {apart}.{last}"
+    text = f"{first.title} is the first after {units.time_(first.row['median_ms'])}; {comparison}.{last}"
     titled = [(lane.title, lane.row) for lane in by_time]
-    return " ".join(filter(None, (said, units.waits(titled), units.apart(titled))))
+    return " ".join(filter(None, (text, units.waits(titled), units.apart(titled))))
 
 
 def clock(ms: float) -> tuple[int, str]:
-    """A time as a whole number of the largest unit that still gives two digits: a clock that counts."""
+    """Returns a time as a whole number of the largest unit that still gives two digits, for a counting clock."""
     for unit, scale in (("ms", 1.0), ("µs", 1e3)):
         if ms * scale >= 10:
             return round(ms * scale), unit
@@ -139,7 +142,7 @@ def _times(ratio: float) -> str:
 
 
 # -- HTML ----------------------------------------------------------------------------------------
-HEADS = ("time, p20 to p80", "× first", "workspace", "relative error", "effective", "actual")
+HEADINGS = ("time, p20 to p80", "× first", "workspace", "relative error", "effective", "actual")
 
 
 @cache
@@ -148,17 +151,17 @@ def css() -> str:
 
 
 def html(
-    told: Sequence[Lane], out: Sequence[Out] = (), guess: str = "", said: str = "", turn: int = 0
+    lanes: Sequence[Lane], out: Sequence[Out] = (), guess: str = "", said: str = "", turn: int = 0
 ) -> str:
-    """The lanes, under them who did not start; at the finish who came first and what is `said` of a `guess`. `turn`:
-    another number runs it again."""
-    count, unit = clock(winner(told).row["median_ms"])
-    slower = slowed(told)
+    """Returns the lanes, then the rungs that did not start. At the finish it shows the first one, and the
+    sentence `said` on a `guess`. Another `turn` starts the animation again."""
+    count, unit = clock(winner(lanes).row["median_ms"])
+    slower = slowdown(lanes)
     pace = f"slowed {_times(slower)} times" if slower >= 1 else f"sped up {_times(1 / slower)} times"
-    heads = "".join(f'<th scope="col" class="kt-num">{words}</th>' for words in HEADS)
-    lines = "".join(_lane(lane, winner(told), lane.rung == guess) for lane in told)
-    away = "".join(
-        f'<tr class="kt-out"><td></td><td colspan="{len(HEADS) + 2}"><b>{escape(", ".join(o.titles))}</b>: {escape(o.why)}</td></tr>'
+    headings = "".join(f'<th scope="col" class="kt-num">{heading}</th>' for heading in HEADINGS)
+    lines = "".join(_lane(lane, winner(lanes), lane.rung == guess) for lane in lanes)
+    not_started = "".join(
+        f'<tr class="kt-out"><td></td><td colspan="{len(HEADINGS) + 2}"><b>{escape(", ".join(o.titles))}</b>: {escape(o.reason)}</td></tr>'
         for o in out
     )
     return (
@@ -167,17 +170,17 @@ def html(
         f"<span>{pace}: when the first is done, the picture stops</span></p>"
         f'<p class="kt-verdict">{escape(said)}</p>'
         f'<table><thead><tr><td></td><th scope="col">rung</th><th scope="col">how far, when the first is done</th>'
-        f"{heads}</tr></thead><tbody>{lines}{away}</tbody></table>"
-        f'<p class="kt-why">{escape(finish(told))}</p></div>'
+        f"{headings}</tr></thead><tbody>{lines}{not_started}</tbody></table>"
+        f'<p class="kt-why">{escape(finish(lanes))}</p></div>'
     )
 
 
 def _lane(lane: Lane, first: Lane, guessed: bool) -> str:
     row, best = lane.row, first.row["median_ms"]
     low, high = (LINE * best / row[name] for name in ("p80_ms", "p20_ms"))
-    to = LINE * best / row["median_ms"]
-    kinds = ["kt-first"] * (lane.place == 1) + ["kt-guess"] * guessed
-    kinds += ["kt-alike"] * (lane is not first and alike(row, first.row))
+    position = LINE * best / row["median_ms"]
+    classes = ["kt-first"] * (lane.rank == 1) + ["kt-guess"] * guessed
+    classes += ["kt-alike"] * (lane is not first and spreads_overlap(row, first.row))
     ms = row["median_ms"]
     cells = (
         f"<b>{units.time_(ms)}</b> <small>{units.time_(row['p20_ms'])} to {units.time_(row['p80_ms'])}</small>",
@@ -187,14 +190,14 @@ def _lane(lane: Lane, first: Lane, guessed: bool) -> str:
         units.rate(lane.effective, ms),
         "–" if lane.executed is None else units.rate(lane.executed, ms),
     )
-    words = "".join(
+    cells_html = "".join(
         f'<td class="kt-num" data-name="{name}"><span>{cell}</span></td>'
-        for name, cell in zip(HEADS, cells, strict=True)
+        for name, cell in zip(HEADINGS, cells, strict=True)
     )
     yours = ' <em class="kt-yours">your guess</em>' if guessed else ""
     return (
-        f'<tr class="{" ".join(kinds)}" data-rung="{escape(lane.rung)}" '
-        f'style="--kt-to:{to:.2f}%;--kt-hue:var(--kt-{family(lane.rung).token})">'
-        f'<td class="kt-place"><span>{lane.place}</span></td><th scope="row">{escape(lane.title)}{yours}</th>'
-        f'<td class="kt-track"><div><i></i><u style="left:{low:.2f}%;width:{max(0.0, min(high, 100.0) - low):.2f}%"></u></div></td>{words}</tr>'
+        f'<tr class="{" ".join(classes)}" data-rung="{escape(lane.rung)}" '
+        f'style="--kt-to:{position:.2f}%;--kt-hue:var(--kt-{family(lane.rung).token})">'
+        f'<td class="kt-place"><span>{lane.rank}</span></td><th scope="row">{escape(lane.title)}{yours}</th>'
+        f'<td class="kt-track"><div><i></i><u style="left:{low:.2f}%;width:{max(0.0, min(high, 100.0) - low):.2f}%"></u></div></td>{cells_html}</tr>'
     )

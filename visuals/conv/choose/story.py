@@ -1,4 +1,4 @@
-"""What the figures of all rungs at one shape say, in sentences with the numbers in them. Pure functions."""
+"""Sentences about the figures of all rungs at one shape, with the numbers in them. Pure functions."""
 
 from __future__ import annotations
 
@@ -16,30 +16,32 @@ from visuals.charts import units
 from visuals.charts.roofline import roof_of
 from visuals.charts.story import Row, Story
 from visuals.conv.choose.families import FAMILIES, family
-from visuals.conv.choose.race import alike, executed_flops
+from visuals.conv.choose.race import executed_flops, spreads_overlap
 
 LADDER = LADDERS["conv"]
 
 
 def cost(s: ConvShape) -> str:
-    """What the rungs of ours take beside input, filters and output, from nothing to the most."""
-    told = {}
+    """Returns how much memory our rungs take beside input, filters and output: those without a workspace and the
+    one with the largest."""
+    workspaces = {}
     for rung in availability.supported_rungs(LADDER, "cpu", s):
-        told[rung.title] = rung.build(s, rung.default_tiles).nbytes(WORKSPACE)
-    if not any(told.values()):
+        workspaces[rung.title] = rung.build(s, rung.default_tiles).nbytes(WORKSPACE)
+    if not any(workspaces.values()):
         return "No rung of ours that can run this shape takes memory beside input, filters and output."
-    without = [title for title, nbytes in told.items() if not nbytes]
-    title, most = max(told.items(), key=lambda pair: pair[1])
+    without = [title for title, nbytes in workspaces.items() if not nbytes]
+    title, max_bytes = max(workspaces.items(), key=lambda pair: pair[1])
     tensors = 4 * sum(s.elements.values())
     none = f"No workspace: {'; '.join(without)}. " if without else ""
     return (
-        f"{none}{title[0].upper()}{title[1:]} takes the most of ours: {units.bytes_(most)}, {units.ratio(most / tensors)} times the "
+        f"{none}{title[0].upper()}{title[1:]} takes the most of ours: {units.bytes_(max_bytes)}, {units.ratio(max_bytes / tensors)} times the "
         f"{units.bytes_(tensors)} of input, filters and output."
     )
 
 
 def gain(rows: Mapping[str, Row]) -> str:
-    """What the first does less of, or better, than direct convolution; `rows` by rung name from one device."""
+    """Returns what the fastest does less of, or better, than direct convolution. `rows` are by rung name, from
+    one device."""
     if len(rows) < 2:
         return ""
     first = min(rows.values(), key=lambda row: row["median_ms"])
@@ -61,15 +63,15 @@ def gain(rows: Mapping[str, Row]) -> str:
     if roof and shape.flops / first["median_ms"] * 1e3 > roof.flops_per_s:
         peak = units.rate(roof.flops_per_s, 1e3)
         text += f" Direct convolution could not be so fast on this device: its FP32 peak is {peak}."
-    others = [row for row in rows.values() if row is not first and alike(row, first)]
+    others = [row for row in rows.values() if row is not first and spreads_overlap(row, first)]
     if others:
         text += f" It cannot be told apart from {', '.join(find(r['rung']).title_on(r['engine']) for r in others)}."
     return text
 
 
 def predicted(s: ConvShape, engine: str) -> tuple[list[str], dict[str, list[str]]]:
-    """The rungs of ours that can run a shape, and for each name of a figure a cell a rung: what it executes and asks
-    of memory by its formulas."""
+    """Returns the titles of our rungs that can run a shape. With them it returns, for each figure, one cell per
+    rung: FLOPs executed and memory, by the formulas."""
     rungs = availability.supported_rungs(LADDER, "cpu", s)
     costs = [rung.cost(s, rung.build(s, rung.default_tiles)) for rung in rungs]
     flops = [executed_flops(rung, s, rung.default_tiles) for rung in rungs]
@@ -83,8 +85,8 @@ def predicted(s: ConvShape, engine: str) -> tuple[list[str], dict[str, list[str]
 
 @cache
 def examples() -> list[tuple[Preset, str]]:
-    """For each family that wins somewhere the preset at which it leads the best of the others by most, by the
-    recordings made cold at the usual tile sizes."""
+    """Returns, for each family that is fastest somewhere, the preset with its largest lead over the best of the
+    other families, from the cold recordings at the default tile sizes."""
     best: dict[str, tuple[float, Preset]] = {}
     for preset in (CONV_PRESETS | CONV_LAYER_PRESETS).values():
         rows = [
@@ -95,10 +97,10 @@ def examples() -> list[tuple[Preset, str]]:
         rows.sort(key=lambda row: row["median_ms"])
         if not rows:
             continue
-        of = family(rows[0]["rung"])
-        other = next((row for row in rows if family(row["rung"]) != of), None)
-        if other and (lead := other["median_ms"] / rows[0]["median_ms"]) > best.get(of.key, (0,))[0]:
-            best[of.key] = lead, preset
+        winner = family(rows[0]["rung"])
+        other = next((row for row in rows if family(row["rung"]) != winner), None)
+        if other and (lead := other["median_ms"] / rows[0]["median_ms"]) > best.get(winner.key, (0,))[0]:
+            best[winner.key] = lead, preset
     return [
         (best[key][1], f"{FAMILIES[key].title}: {best[key][1].label}, {best[key][0]:.2g}×")
         for key in FAMILIES

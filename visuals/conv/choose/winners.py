@@ -1,4 +1,4 @@
-"""The map of winners: over two extents of a convolution the fastest rung of each cell. Pure functions."""
+"""The map of winners: the fastest rung of each cell over two extents of a convolution. Pure functions."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from kernels.ladders import LADDERS
 from kernels.model.shape import ShapeError
 from visuals.charts import units
 from visuals.conv.choose.families import FAMILIES, family, short
-from visuals.conv.choose.race import alike
+from visuals.conv.choose.race import spreads_overlap
 
 Row = Mapping
 LADDER = LADDERS["conv"]
@@ -21,19 +21,20 @@ HINT = "Under each name: how many times as long the second took. Point at a cell
 
 @dataclass(frozen=True)
 class Axis:
-    """An extent, or several that are held equal. `same`: the padding is the filter's, so that sizes stay."""
+    """One extent, or several extents that are equal. With R, the padding changes with the filter, so that sizes
+    stay."""
 
     key: str
     title: str
     fields: tuple[str, ...]
 
     def value(self, s: ConvShape) -> int | None:
-        """Where a shape stands on the axis; None where the extents differ."""
+        """Returns the shape's value on the axis; None if the extents differ."""
         values = {getattr(s, name) for name in self.fields if not name.startswith("pad")}
         return values.pop() if len(values) == 1 else None
 
-    def put(self, s: ConvShape, value: int) -> ConvShape:
-        """The shape moved to a value; ShapeError where it is none there."""
+    def with_value(self, s: ConvShape, value: int) -> ConvShape:
+        """Returns the shape with another value on this axis. Raises ShapeError if there is no such shape."""
         moved = {name: value for name in self.fields if not name.startswith("pad")}
         if self.key == "R" and _keeps_size(s):
             moved |= {"pad_h": value // 2, "pad_w": value // 2}
@@ -58,15 +59,15 @@ AXES = {
 
 
 def others(key: str) -> list[str]:
-    """The axes that can stand beside one: they share no extent with it."""
+    """Returns the axes that can be combined with one: those that share no extent with it."""
     return [other for other, axis in AXES.items() if not set(axis.fields) & set(AXES[key].fields)]
 
 
-def rest(s: ConvShape, across: Axis, down: Axis) -> tuple:
-    """What two shapes of one map must agree in: all but the extents along the axes."""
+def fixed_values(s: ConvShape, across: Axis, down: Axis) -> tuple:
+    """Returns all values that two shapes of one map have in common: all but the extents along the axes."""
     moved = (*across.fields, *down.fields)
-    kept = tuple((name, value) for name, value in asdict(s).items() if name not in moved)
-    return (*kept, _keeps_size(s)) if "R" in moved else kept
+    fixed = tuple((name, value) for name, value in asdict(s).items() if name not in moved)
+    return (*fixed, _keeps_size(s)) if "R" in moved else fixed
 
 
 @dataclass(frozen=True)
@@ -76,12 +77,12 @@ class Cell:
 
     @property
     def lead(self) -> float | None:
-        """The second's time by the first's; None where one ran alone."""
+        """Returns the second's time divided by the first's; None if only one ran."""
         return self.rows[1]["median_ms"] / self.rows[0]["median_ms"] if len(self.rows) > 1 else None
 
     @property
     def tied(self) -> bool:
-        return len(self.rows) > 1 and alike(*self.rows[:2])
+        return len(self.rows) > 1 and spreads_overlap(*self.rows[:2])
 
 
 @dataclass(frozen=True)
@@ -92,23 +93,27 @@ class Map:
 
     @property
     def values(self) -> tuple[list[int], list[int]]:
-        return tuple(sorted({at[n] for at in self.cells}) for n in (0, 1))
+        return tuple(sorted({position[n] for position in self.cells}) for n in (0, 1))
 
     def rows(self) -> list[Row]:
         return [row for cell in self.cells.values() for row in cell.rows]
 
 
 def by_shape(rows: Iterable[Row], mode: str) -> dict[ConvShape, list[Row]]:
-    """Rows of the ladder at the usual tile sizes in one mode, on the device that comes first, the fastest first."""
-    usual = {rung.name: rung.default_tiles for rung in LADDER.rungs}
-    found: dict[ConvShape, list[Row]] = {}
+    """Returns the ladder's rows at the default tile sizes in one mode, the fastest first. Only rows of the first
+    row's device are used."""
+    defaults = {rung.name: rung.default_tiles for rung in LADDER.rungs}
+    rows_by_shape: dict[ConvShape, list[Row]] = {}
     device = ""
     for row in rows:
-        if row["mode"] == mode and row["tiles"] == usual.get(row["rung"]):
+        if row["mode"] == mode and row["tiles"] == defaults.get(row["rung"]):
             device = device or row["device"]
             if row["device"] == device:
-                found.setdefault(_shape(tuple(row["shape"].items())), []).append(row)
-    return {shape: sorted(of, key=lambda row: row["median_ms"]) for shape, of in found.items()}
+                rows_by_shape.setdefault(_shape(tuple(row["shape"].items())), []).append(row)
+    return {
+        shape: sorted(shape_rows, key=lambda row: row["median_ms"])
+        for shape, shape_rows in rows_by_shape.items()
+    }
 
 
 def _shape(params: tuple) -> ConvShape:
@@ -116,120 +121,128 @@ def _shape(params: tuple) -> ConvShape:
 
 
 def winners(
-    found: Mapping[ConvShape, Sequence[Row]], around: ConvShape, across: Axis, down: Axis
+    rows_by_shape: Mapping[ConvShape, Sequence[Row]], around: ConvShape, across: Axis, down: Axis
 ) -> Map | None:
-    """The map through the shape `around`; where that has fewer than two lines either way, the largest there is."""
+    """Returns the map through the shape `around`. If that has fewer than two lines in one direction, returns the
+    largest map."""
     maps: dict[tuple, dict[tuple[int, int], Cell]] = {}
-    for shape, rows in found.items():
-        at = across.value(shape), down.value(shape)
-        if None not in at:
-            maps.setdefault(rest(shape, across, down), {})[at] = Cell(shape, tuple(rows))
-    here = rest(around, across, down)
-    for cells in (maps.get(here, {}), max(maps.values(), key=len, default={})):
-        told = Map(across, down, _whole(cells, around))
-        if min(map(len, told.values)) > 1:
-            return told
+    for shape, rows in rows_by_shape.items():
+        position = across.value(shape), down.value(shape)
+        if None not in position:
+            maps.setdefault(fixed_values(shape, across, down), {})[position] = Cell(shape, tuple(rows))
+    current = fixed_values(around, across, down)
+    for cells in (maps.get(current, {}), max(maps.values(), key=len, default={})):
+        winner_map = Map(across, down, _without_isolated(cells, around))
+        if min(map(len, winner_map.values)) > 1:
+            return winner_map
     return None
 
 
-def _whole(cells: Mapping[tuple[int, int], Cell], around: ConvShape) -> dict[tuple[int, int], Cell]:
-    """Cells without those that stand alone in their line or column, which is no way to compare along it; the one at
-    `around` stays."""
-    lines = [Counter(at[n] for at in cells) for n in (0, 1)]
+def _without_isolated(
+    cells: Mapping[tuple[int, int], Cell], around: ConvShape
+) -> dict[tuple[int, int], Cell]:
+    """Returns the cells without those that are alone in their line or column: nothing can be compared along it.
+    The cell at `around` stays."""
+    lines = [Counter(position[n] for position in cells) for n in (0, 1)]
     return {
-        at: cell
-        for at, cell in cells.items()
-        if cell.shape == around or all(of[where] > 1 for of, where in zip(lines, at, strict=True))
+        position: cell
+        for position, cell in cells.items()
+        if cell.shape == around or all(line[value] > 1 for line, value in zip(lines, position, strict=True))
     }
 
 
-def is_on(told: Map, s: ConvShape) -> bool:
-    """Whether a shape differs from those of the map in nothing but its axes."""
-    first = next(iter(told.cells.values())).shape
-    return rest(s, told.across, told.down) == rest(first, told.across, told.down)
+def is_on(winner_map: Map, s: ConvShape) -> bool:
+    """Returns whether a shape differs from those of the map in nothing but its axes."""
+    first = next(iter(winner_map.cells.values())).shape
+    return fixed_values(s, winner_map.across, winner_map.down) == fixed_values(
+        first, winner_map.across, winner_map.down
+    )
 
 
-def held(told: Map) -> str:
-    """What all cells of a map have in common, in words: "N=32, R=3, S=3, pad_h=1, pad_w=1"."""
-    first = next(iter(told.cells.values())).shape
-    moved = (*told.across.fields, *told.down.fields)
-    usual = {"u": 1, "v": 1, "dilation_h": 1, "dilation_w": 1, "mode": "cross-correlation", "groups": 1, "bias": 0,
+def held(winner_map: Map) -> str:
+    """Returns what all cells of a map have in common: "N=32, R=3, S=3, pad_h=1, pad_w=1"."""
+    first = next(iter(winner_map.cells.values())).shape
+    moved = (*winner_map.across.fields, *winner_map.down.fields)
+    defaults = {"u": 1, "v": 1, "dilation_h": 1, "dilation_w": 1, "mode": "cross-correlation", "groups": 1, "bias": 0,
              "relu": 0, "pad_h": 0, "pad_w": 0}  # fmt: skip
-    kept = {n: v for n, v in asdict(first).items() if n not in moved and usual.get(n) != v}
-    words = ", ".join(f"{name}={value}" for name, value in kept.items())
+    fixed = {n: v for n, v in asdict(first).items() if n not in moved and defaults.get(n) != v}
+    text = ", ".join(f"{name}={value}" for name, value in fixed.items())
     same = _keeps_size(first) and first.R > 1
-    return f"{words}, padding that keeps the size" if "R" in moved and same else words
+    return f"{text}, padding that keeps the size" if "R" in moved and same else text
 
 
-def counts(told: Map) -> dict[str, int]:
-    """How many cells each family wins, by its key, in the order of FAMILIES."""
-    won = [family(cell.rows[0]["rung"]).key for cell in told.cells.values()]
+def counts(winner_map: Map) -> dict[str, int]:
+    """Returns how many cells each family wins, by its key, in the order of FAMILIES."""
+    won = [family(cell.rows[0]["rung"]).key for cell in winner_map.cells.values()]
     return {key: won.count(key) for key in FAMILIES if key in won}
 
 
-def told_of(told: Map) -> str:
-    """A sentence on who wins how much of the map, and where it is close."""
-    of, tied = len(told.cells), sum(cell.tied for cell in told.cells.values())
+def told_of(winner_map: Map) -> str:
+    """Returns sentences on how many cells each family wins, and how many are ties."""
+    total, tied = len(winner_map.cells), sum(cell.tied for cell in winner_map.cells.values())
     won = ", ".join(
-        f"{FAMILIES[key].title} {n}" for key, n in sorted(counts(told).items(), key=lambda p: -p[1])
+        f"{FAMILIES[key].title} {n}" for key, n in sorted(counts(winner_map).items(), key=lambda p: -p[1])
     )
     close = f" In {tied} of them the first two cannot be told apart: their spreads overlap." if tied else ""
-    ran = Counter(
-        key for cell in told.cells.values() for key in {family(row["rung"]).key for row in cell.rows}
+    present = Counter(
+        key for cell in winner_map.cells.values() for key in {family(row["rung"]).key for row in cell.rows}
     )
-    absent = [FAMILIES[key].title for key in FAMILIES if key not in ran]
-    some = [f"{FAMILIES[key].title} in {ran[key]}" for key in FAMILIES if 0 < ran[key] < of]
-    partly = f" Only some cells have times of: {', '.join(some)}." if some else ""
+    absent = [FAMILIES[key].title for key in FAMILIES if key not in present]
+    partial = [f"{FAMILIES[key].title} in {present[key]}" for key in FAMILIES if 0 < present[key] < total]
+    partly = f" Only some cells have times of: {', '.join(partial)}." if partial else ""
     without = f" Without {' and '.join(absent)}: no time of theirs is here." if absent else ""
-    return f"Of {of} cells: {won}.{close}{partly}{without}"
+    return f"Of {total} cells: {won}.{close}{partly}{without}"
 
 
 def planned(
     around: ConvShape, across: Axis, down: Axis, spans: Mapping[str, Sequence[int]]
 ) -> list[ConvShape]:
-    """The shapes of a map to be measured; those that are no shapes (a filter that does not fit) are left out."""
+    """Returns the shapes of a map to measure. Invalid shapes (a filter that does not fit) are left out."""
     found = []
     for d in spans[down.key]:
         for a in spans[across.key]:
             try:
-                found.append(down.put(across.put(around, a), d))
+                found.append(down.with_value(across.with_value(around, a), d))
             except ShapeError:
                 continue
     return found
 
 
 # -- HTML ----------------------------------------------------------------------------------------
-def html(told: Map, here: ConvShape, href) -> str:
-    """A table: `across` by `down`, in each cell the winner, its lead over the second, and on hover all times. The
-    shape `here` is ringed. `href(shape)` is where a cell leads to, "" for nowhere."""
-    xs, ys = told.values
-    first = next((cell for cell in told.cells.values() if cell.shape == here), told.cells[min(told.cells)])
+def html(winner_map: Map, here: ConvShape, href) -> str:
+    """Returns a table, `across` by `down`. Each cell has the winner, its lead over the second, and all times on
+    hover. The shape `here` is ringed. `href(shape)` is the link of a cell, "" for none."""
+    xs, ys = winner_map.values
+    first = next(
+        (cell for cell in winner_map.cells.values() if cell.shape == here),
+        winner_map.cells[min(winner_map.cells)],
+    )
     heads = "".join(f'<th scope="col">{x:,}</th>' for x in xs)
     lines = "".join(
-        f'<tr><th scope="row">{y:,}</th>{"".join(_cell(told.cells.get((x, y)), here, first, href) for x in xs)}</tr>'
+        f'<tr><th scope="row">{y:,}</th>{"".join(_cell(winner_map.cells.get((x, y)), here, first, href) for x in xs)}</tr>'
         for y in ys
     )
     keys = "".join(
         f'<span class="kt-key" style="--kt-hue:var(--kt-{FAMILIES[key].token})">{FAMILIES[key].title} <b>{n}</b></span>'
-        for key, n in counts(told).items()
+        for key, n in counts(winner_map).items()
     )
     return (
         f'<div class="kt-map"><p class="kt-keys">{keys}<span>{HINT}</span></p><div class="kt-scroll"><table>'
-        f"<thead><tr><td>{told.across.title} →<br>{told.down.title} ↓</td>{heads}</tr></thead>"
+        f"<thead><tr><td>{winner_map.across.title} →<br>{winner_map.down.title} ↓</td>{heads}</tr></thead>"
         f"<tbody>{lines}</tbody></table></div></div>"
     )
 
 
-def _cell(cell: Cell | None, here: ConvShape, told: Cell, href) -> str:
+def _cell(cell: Cell | None, here: ConvShape, described: Cell, href) -> str:
     if cell is None:
         return '<td class="kt-none">–</td>'
     first = cell.rows[0]
     lead = "alone" if cell.lead is None else "≈ tie" if cell.tied else f"{cell.lead:.2f}×"
-    to = href(cell.shape)
-    link = f'href="{escape(to)}" target="_self"' if to else 'tabindex="0"'
-    kind = "kt-cell" + " kt-here" * (cell.shape == here) + " kt-told" * (cell is told)
+    link = href(cell.shape)
+    attributes = f'href="{escape(link)}" target="_self"' if link else 'tabindex="0"'
+    kind = "kt-cell" + " kt-here" * (cell.shape == here) + " kt-told" * (cell is described)
     return (
-        f'<td class="{kind}" style="--kt-hue:var(--kt-{family(first["rung"]).token})"><a {link}>'
+        f'<td class="{kind}" style="--kt-hue:var(--kt-{family(first["rung"]).token})"><a {attributes}>'
         f"<b>{short(first)}</b><small>{lead}</small></a>{_tip(cell)}</td>"
     )
 

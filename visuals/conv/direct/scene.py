@@ -1,9 +1,10 @@
-"""Direct convolution as a scene: the window of an output pixel slides over the padded input, and each product of a
+"""Direct convolution as a scene: the window of an output pixel slides over the padded input. Each product of a
 pixel and a tap is added to one sum.
 
-The index map is the kernel's (kernels/conv/cuda/01_direct.cu and conv.cuh): tap (c, r, s) of output pixel (p, q) meets
-x[c, p*u - pad_h + r*dilation_h, q*v - pad_w + s*dilation_w], with r and s counted from the far end where the filter is
-flipped. The first pixel is told term by term, as the innermost loops turn; each other one is a step.
+The index map is the kernel's (kernels/conv/cuda/01_direct.cu and conv.cuh): tap (c, r, s) of output pixel (p, q)
+is multiplied by x[c, p*u - pad_h + r*dilation_h, q*v - pad_w + s*dilation_w]. r and s are counted from the far
+end if the filter is flipped. The first output pixel takes one step per term, in the order of the innermost loops.
+Each other one takes one step.
 """
 
 from __future__ import annotations
@@ -22,9 +23,9 @@ from visuals.scene.source import resources, source_of
 
 FILE = "conv/01_direct.cu"
 MARKS = ("channel_sum += input_pixel(", "output[(size_t)")
-TERM, ZERO, STORE, PIXEL = range(4)  # what a step does: a template of direct_words each
-MARK_OF = (0, 0, 1, 0)
-MOST_PIXELS, MOST_TERMS = 1_024, 5_000  # steps of one output pixel each, and all their products
+TERM, ZERO, STORE, PIXEL = range(4)  # what a step does: one template of captions.py each
+MARK_INDEX = (0, 0, 1, 0)
+MAX_PIXELS, MAX_TERMS = 1_024, 5_000  # steps of one output pixel each, and all their products
 
 ORDER = "explaining order"
 ORDER_NOTE = (
@@ -34,25 +35,25 @@ ORDER_NOTE = (
 
 
 def part_shown(s: ConvShape, picture: np.ndarray | None = None) -> Part:
-    """im2col's part with as many filters as a reader will wait for."""
-    part = part_of(s, picture, MOST_TERMS)
+    """Returns the part that im2col shows, with fewer filters if there would be too many steps."""
+    part = part_of(s, picture, MAX_TERMS)
     pixels, terms = part.P * part.Q, part.C * s.R * s.S
-    most = max(1, min(MOST_PIXELS // pixels, MOST_TERMS // (pixels * terms)))
-    return dataclasses.replace(part, K=min(part.K, most))
+    max_filters = max(1, min(MAX_PIXELS // pixels, MAX_TERMS // (pixels * terms)))
+    return dataclasses.replace(part, K=min(part.K, max_filters))
 
 
 def direct_scene(s: ConvShape, part: Part, x: np.ndarray, w: np.ndarray, y: np.ndarray) -> Scene:
-    """The scene of image 0. float32: x [N,C,H,W], w [K,C,R,S] (the first part.C channels and part.K filters are
-    enough), y [part.K, part.P, part.Q]: what the kernel computed for the part."""
-    walk = Walk(s, part, x, w, y)
-    kind = walk.kind
+    """Returns the scene of image 0. float32: x [N,C,H,W], w [K,C,R,S] (the first part.C channels and part.K
+    filters are enough), y [part.K, part.P, part.Q]: the kernel's output for the part."""
+    steps = Steps(s, part, x, w, y)
+    kind = steps.kind
     rung = find("conv/direct")
     launch = rung.build(s, rung.default_tiles).steps[0]
     return Scene(
         key=f"direct {part.p},{part.q},{part.K} " + ",".join(f"{k}={v}" for k, v in s.params().items()),
         title="direct",
         tensors=(
-            *tensors(s, part, walk.x, walk.w),
+            *tensors(s, part, steps.x, steps.w),
             Tensor("win", "pixel", "pixels", "input", part.C, s.R, s.S),
             Tensor("tap", "tap", "taps", "filter", part.C, s.R, s.S),
             Tensor("prod", "product", "products", "output", part.C, s.R, s.S, note="pixel × tap"),
@@ -66,18 +67,18 @@ def direct_scene(s: ConvShape, part: Part, x: np.ndarray, w: np.ndarray, y: np.n
         step_name="step",
         order_name=ORDER,
         order_note=ORDER_NOTE,
-        writes=walk.writes(),
-        sums=(sum_of(s, part, walk.index),),
-        told=told(s, part, walk.index),
-        readings=walk.readings(),
-        captions=Captions(captions.templates(s, part), kind, walk.args()),
-        source=source_of(FILE, MARKS, np.array(MARK_OF)[kind], detail=resources(launch)),
+        writes=steps.writes(),
+        sums=(output_sum(s, part, steps.index),),
+        told=annotations(s, part, steps.index),
+        readings=steps.readings(),
+        captions=Captions(captions.templates(s, part), kind, steps.args()),
+        source=source_of(FILE, MARKS, np.array(MARK_INDEX)[kind], detail=resources(launch)),
     )  # fmt: skip
 
 
-class Walk:
-    """The steps: by `kind`, the output `pixel` (flat in the part's [K, P, Q]) of each, and its `term`, -1 where
-    all terms of the pixel are one step."""
+class Steps:
+    """The steps. Each has its `kind`, its output `pixel` (flat in the part's [K, P, Q]) and its `term`, -1 if all
+    terms of the pixel are one step."""
 
     def __init__(self, s: ConvShape, part: Part, x: np.ndarray, w: np.ndarray, y: np.ndarray):
         self.s, self.part = s, part
@@ -89,31 +90,33 @@ class Walk:
         terms, pixels = self.index.shape
         self.terms = terms
         inside = self.index[:, 0] >= 0
-        others = np.arange(1, part.K * pixels)
-        self.kind = np.concatenate([np.where(inside, TERM, ZERO), [STORE], np.full(len(others), PIXEL)])
-        self.pixel = np.concatenate([np.zeros(terms + 1, int), others])
-        self.term = np.concatenate([np.arange(terms), np.full(1 + len(others), -1)])
-        k, at = np.divmod(np.arange(part.K * pixels), pixels)
+        later_pixels = np.arange(1, part.K * pixels)
+        self.kind = np.concatenate([np.where(inside, TERM, ZERO), [STORE], np.full(len(later_pixels), PIXEL)])
+        self.pixel = np.concatenate([np.zeros(terms + 1, int), later_pixels])
+        self.term = np.concatenate([np.arange(terms), np.full(1 + len(later_pixels), -1)])
+        k, output = np.divmod(np.arange(part.K * pixels), pixels)
         pixel = np.append(self.x, np.float32(0))[self.index.T]
         taps = self.w.reshape(part.K, terms)
-        self.products = (pixel[at] * taps[k]).astype(np.float32)  # [K*P*Q, terms]
+        self.products = (pixel[output] * taps[k]).astype(np.float32)  # [K*P*Q, terms]
 
-    def _walked(self) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-        """(step, pixel, term) of every product, in order: the first pixel's a step each."""
-        whole = np.flatnonzero(self.kind == PIXEL)
-        step = np.concatenate([np.arange(self.terms), np.repeat(whole, self.terms)])
-        pixel = np.repeat(np.arange(len(whole) + 1), self.terms)
-        return step, pixel, np.tile(np.arange(self.terms), len(whole) + 1)
+    def _product_order(self) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+        """Returns (step, pixel, term) of every product, in order. Each product of the first pixel has its own
+        step."""
+        whole_pixels = np.flatnonzero(self.kind == PIXEL)
+        step = np.concatenate([np.arange(self.terms), np.repeat(whole_pixels, self.terms)])
+        pixel = np.repeat(np.arange(len(whole_pixels) + 1), self.terms)
+        return step, pixel, np.tile(np.arange(self.terms), len(whole_pixels) + 1)
 
     def partial(self) -> np.ndarray:
-        """float32[terms]: the first pixel's sum after each term, added as the kernel adds: a sum for each channel."""
-        of_channel = self.products[0].reshape(self.part.C, -1)  # [C, R*S]
-        within = np.cumsum(of_channel, axis=1)
+        """Returns float32[terms]: the sum of the first pixel after each term. It is added in the kernel's order,
+        with one sum per channel."""
+        by_channel = self.products[0].reshape(self.part.C, -1)  # [C, R*S]
+        within = np.cumsum(by_channel, axis=1)
         before = np.cumsum(np.append(np.float32(0), within[:-1, -1]))
         return (before[:, None] + within).ravel()
 
     def writes(self) -> tuple[Write, ...]:
-        step, pixel, term = self._walked()
+        step, pixel, term = self._product_order()
         pixels = self.index.shape[1]
         done = np.flatnonzero(self.kind >= STORE)
         sums = np.concatenate([self.partial(), self.y])
@@ -126,21 +129,22 @@ class Walk:
         )
 
     def loops(self) -> np.ndarray:
-        """int64[steps, 7]: n, k, p, q, c, r, s; after the last turn of a loop where all turns are one step."""
+        """Returns int64[steps, 7]: n, k, p, q, c, r, s. If all iterations of a loop are one step, the values are
+        those of the last iteration."""
         s, part = self.s, self.part
-        k, at = np.divmod(self.pixel, part.P * part.Q)
+        k, output = np.divmod(self.pixel, part.P * part.Q)
         last = np.where(self.term < 0, self.terms - 1, self.term)
         c, tap = np.divmod(last, s.R * s.S)
         return np.stack(
-            [0 * k, k, part.p + at // part.Q, part.q + at % part.Q, c, tap // s.S, tap % s.S], axis=1
+            [0 * k, k, part.p + output // part.Q, part.q + output % part.Q, c, tap // s.S, tap % s.S], axis=1
         )
 
     def readings(self) -> tuple[Reading, ...]:
         names = [Reading(name, values) for name, values in zip("nkpqcrs", self.loops().T, strict=True)]
         inside = (self.index >= 0).sum(axis=0)[self.pixel % self.index.shape[1]]
-        one = self.kind <= ZERO
-        read = np.where(one, self.kind == TERM, inside * (self.kind == PIXEL))
-        added = np.where(one, 1, self.terms * (self.kind == PIXEL))
+        is_single_term = self.kind <= ZERO
+        read = np.where(is_single_term, self.kind == TERM, inside * (self.kind == PIXEL))
+        added = np.where(is_single_term, 1, self.terms * (self.kind == PIXEL))
         return (
             *names,
             Reading("pixels read", np.cumsum(read), "predicted"),
@@ -148,25 +152,25 @@ class Walk:
         )
 
     def args(self) -> np.ndarray:
-        """float64[steps, n]: what direct_words fills in."""
+        """Returns float64[steps, n]: the numbers that fill the caption templates."""
         s, part = self.s, self.part
         _, k, p, q, c, r, t = self.loops().T
         down, right = (s.R - 1 - r, s.S - 1 - t) if s.flip else (r, t)
         h, w = p * s.u - s.pad_h + down * s.dilation_h, q * s.v - s.pad_w + right * s.dilation_w
-        at = self.pixel % (part.P * part.Q)
-        inside = (self.index >= 0).sum(axis=0)[at]
+        output = self.pixel % (part.P * part.Q)
+        inside = (self.index >= 0).sum(axis=0)[output]
         term = np.where(self.term < 0, 0, self.term)
-        pixel = np.append(self.x, np.float32(0))[self.index[term, at]]
+        pixel = np.append(self.x, np.float32(0))[self.index[term, output]]
         tap = self.w.reshape(part.K, -1)[k, term]
         sums = np.concatenate([self.partial(), self.y])
         thread = (k * s.P + p) * s.Q + q
-        told = (k, p, q, c, r, t, h, w, (c * s.H + h) * s.W + w, pixel, tap, self.products[self.pixel, term], sums, thread,
+        columns = (k, p, q, c, r, t, h, w, (c * s.H + h) * s.W + w, pixel, tap, self.products[self.pixel, term], sums, thread,
                 inside, self.terms - inside, p * s.u - s.pad_h, q * s.v - s.pad_w)  # fmt: skip
-        return np.stack([np.asarray(column, float) for column in told], axis=1)
+        return np.stack([np.asarray(column, float) for column in columns], axis=1)
 
 
 def tensors(s: ConvShape, part: Part, x: np.ndarray, w: np.ndarray) -> tuple[Tensor, ...]:
-    """Input, filters and output in global memory, as far as they are on the stage."""
+    """Returns the visible parts of input, filters and output in global memory."""
     pad = (
         s.pad_h * (part.h == 0),
         s.pad_w * (part.w == 0),
@@ -185,14 +189,15 @@ def tensors(s: ConvShape, part: Part, x: np.ndarray, w: np.ndarray) -> tuple[Ten
 
 
 def _note(plane: tuple, rows: tuple[int, int, int], cols: tuple[int, int, int]) -> str:
-    """The size of a tensor and which part of it is shown; plane is (what, of, first, count), the others as its end."""
+    """Returns the size of a tensor and which part of it is visible. `plane` is (name, of, first, count); `rows`
+    and `cols` are its last three items."""
     name, planes, *_ = plane
     axes = [plane[1:], rows, cols] if planes > 1 else [rows, cols]
-    if all(count == of for of, _, count in axes):
+    if all(count == total for total, _, count in axes):
         size = f"{rows[0]:,} × {cols[0]:,}"
         return f"{planes} {name}s of {size}" if planes > 1 else size
-    shown = ", ".join(f"{first}–{first + count - 1}" for _, first, count in axes)
-    return f"part {shown} of {' × '.join(f'{of:,}' for of, *_ in axes)}"
+    ranges = ", ".join(f"{first}–{first + count - 1}" for _, first, count in axes)
+    return f"part {ranges} of {' × '.join(f'{total:,}' for total, *_ in axes)}"
 
 
 def _taps_note(s: ConvShape, part: Part) -> str:
@@ -202,24 +207,24 @@ def _taps_note(s: ConvShape, part: Part) -> str:
     return f"filters 0–{part.K - 1}, channels 0–{part.C - 1} of {size}"
 
 
-# -- what a cell tells -----------------------------------------------------------------------------
-def sum_of(s: ConvShape, part: Part, index: np.ndarray) -> Sum:
-    """y as the sum over its receptive field: the terms whose pixel lies in the input."""
+# -- annotations of cells --------------------------------------------------------------------------
+def output_sum(s: ConvShape, part: Part, index: np.ndarray) -> Sum:
+    """Returns y as the sum over its receptive field: the terms whose pixel lies in the input."""
     terms = len(index)
     inside = (index >= 0).T  # [P*Q, terms]
-    at, term = np.nonzero(inside)
-    k = np.repeat(np.arange(part.K), len(at))
+    output, term = np.nonzero(inside)
+    k = np.repeat(np.arange(part.K), len(output))
     start = np.concatenate([[0], np.cumsum(np.tile(inside.sum(axis=1), part.K))])
     return Sum("y", "x", start, np.tile(index.T[inside], part.K), k * terms + np.tile(term, part.K), left="w",
                rest="channels" if part.C < s.C else "")  # fmt: skip
 
 
-def told(s: ConvShape, part: Part, index: np.ndarray) -> tuple[Told, ...]:
-    """Of a pixel, how many threads read it; of a tap, the pixels that it meets."""
+def annotations(s: ConvShape, part: Part, index: np.ndarray) -> tuple[Told, ...]:
+    """Returns, for each pixel, how many threads read it; for each tap, the pixels that it is multiplied by."""
     terms = len(index)
     cells = part.C * part.H * part.W
-    term, at = np.nonzero(index >= 0)
-    pixel = index[term, at]
+    term, output = np.nonzero(index >= 0)
+    pixel = index[term, output]
     fields = np.bincount(pixel, minlength=cells)
     c, h, w = np.unravel_index(np.arange(cells), (part.C, part.H, part.W))
     address = (c * s.H + part.h + h) * s.W + part.w + w
@@ -235,19 +240,19 @@ def told(s: ConvShape, part: Part, index: np.ndarray) -> tuple[Told, ...]:
         ],
         axis=1,
     )
-    met = np.tile(_lists(term, pixel, terms), (part.K, 1))
+    links = np.tile(_padded_lists(term, pixel, terms), (part.K, 1))
     pixels = np.stack([address, fields, fields * s.K], axis=1)
     return (
-        Told("x", Captions(captions.of_pixel(s, part), np.minimum(fields, 2), pixels)),
-        Told("w", Captions(captions.of_tap(s, part), np.zeros(len(taps), int), taps), {"x": met}),
+        Told("x", Captions(captions.pixel_templates(s, part), np.minimum(fields, 2), pixels)),
+        Told("w", Captions(captions.tap_templates(s, part), np.zeros(len(taps), int), taps), {"x": links}),
     )  # fmt: skip
 
 
-def _lists(key: np.ndarray, value: np.ndarray, keys: int) -> np.ndarray:
-    """int64[keys, n]: the values that go with each key, filled up with -1."""
+def _padded_lists(key: np.ndarray, value: np.ndarray, keys: int) -> np.ndarray:
+    """Returns int64[keys, n]: the values that belong to each key, padded with -1."""
     count = np.bincount(key, minlength=keys)
     out = np.full((keys, max(1, int(count.max(initial=0)))), -1)
     order = np.argsort(key, kind="stable")
-    place = np.arange(len(key)) - np.repeat(np.cumsum(count) - count, count)
-    out[key[order], place] = value[order]
+    position = np.arange(len(key)) - np.repeat(np.cumsum(count) - count, count)
+    out[key[order], position] = value[order]
     return out

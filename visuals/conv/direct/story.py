@@ -1,4 +1,4 @@
-"""What the figures of direct convolution say, in sentences with the numbers in them. Pure functions."""
+"""Sentences about the figures of direct convolution, with the numbers in them. Pure functions."""
 
 from __future__ import annotations
 
@@ -16,13 +16,14 @@ from visuals.conv.part import copies_per_pixel
 DIRECT, TILED = "conv/direct", "conv/direct-tiled"
 
 
-def values_asked(s: ConvShape) -> int:
-    """Pixels and taps that the threads of conv/direct read, each as often as it is read; padding is not."""
+def values_read(s: ConvShape) -> int:
+    """Returns the number of values that the threads of conv/direct read, pixels and taps, each counted as often
+    as it is read. Padding is not counted."""
 
     def inside(size: int, out: int, taps: int, stride: int, pad: int, dilation: int) -> int:
-        """Pairs of an output and a tap along an axis that meet within the input."""
-        at = (p * stride - pad + r * dilation for p in range(out) for r in range(taps))
-        return sum(0 <= i < size for i in at)
+        """Returns the number of pairs of an output and a tap along an axis whose pixel lies within the input."""
+        indices = (p * stride - pad + r * dilation for p in range(out) for r in range(taps))
+        return sum(0 <= i < size for i in indices)
 
     rows = inside(s.H, s.P, s.R, s.u, s.pad_h, s.dilation_h)
     cols = inside(s.W, s.Q, s.S, s.v, s.pad_w, s.dilation_w)
@@ -30,7 +31,8 @@ def values_asked(s: ConvShape) -> int:
 
 
 def values_tiled(s: ConvShape) -> int:
-    """Pixels (padding too) and taps that the blocks of conv/direct-tiled bring into shared memory."""
+    """Returns the number of pixels (padding included) and taps that the blocks of conv/direct-tiled load into
+    shared memory."""
     tiles = find(TILED).default_tiles
     launch = find(TILED).build(s, tiles).steps[0]
     side, filters = tiles["TILE"], filter_threads(s, tiles) * tiles["TK"]
@@ -40,37 +42,37 @@ def values_tiled(s: ConvShape) -> int:
 
 
 def cost(s: ConvShape) -> str:
-    """What the threads ask of memory, against what there is; and what a block asks that shares."""
-    asked, there = 4 * values_asked(s), 4 * (s.elements["x"] + s.elements["w"])
+    """Returns how many bytes the threads read, how many bytes exist, and how many a tiled block reads."""
+    read_bytes, stored_bytes = 4 * values_read(s), 4 * (s.elements["x"] + s.elements["w"])
     rule = next(iter(find(TILED).rules(s, find(TILED).default_tiles)), "")
     tiled = (
         f"{units.bytes_(4 * values_tiled(s))} in all." if not rule else f"but here a rule forbids it: {rule}."
     )
     return (
         f"No workspace. But each pixel is asked for up to {copies_per_pixel(s) * s.K:,} times (R·S·K = {s.R * s.S * s.K:,}): "
-        f"{units.bytes_(asked)} in all, where input and filters hold {units.bytes_(there)}. The caches answer what they "
+        f"{units.bytes_(read_bytes)} in all, where input and filters hold {units.bytes_(stored_bytes)}. The caches answer what they "
         "can. Tiled, a block brings each pixel of its patch into shared memory once for all its filters, its taps too: "
         f"{tiled}"
     )
 
 
 def gain(rows: Mapping[str, Row]) -> str:
-    """What sharing buys, and how far it is from the library, `rows` by rung name from one device; "" where there is
-    nothing to compare."""
-    told = []
+    """Returns how much tiling gains, and how far it is from the library. `rows` are by rung name, from one
+    device. Returns "" if there is nothing to compare."""
+    sentences = []
     if DIRECT in rows and TILED in rows:
-        told.append(_against(rows[TILED], rows[DIRECT]))
-    own = [rows[name] for name in (DIRECT, TILED) if name in rows]
-    others = [row for name, row in rows.items() if find(name).library]
-    if own and others:
-        best, library = (min(some, key=lambda row: row["median_ms"]) for some in (own, others))
+        sentences.append(_against(rows[TILED], rows[DIRECT]))
+    ours = [rows[name] for name in (DIRECT, TILED) if name in rows]
+    library_rows = [row for name, row in rows.items() if find(name).library]
+    if ours and library_rows:
+        best, library = (min(group, key=lambda row: row["median_ms"]) for group in (ours, library_rows))
         ratio = best["median_ms"] / library["median_ms"]
-        told.append(
+        sentences.append(
             f"The fastest of the libraries', {_name(library)}, is {units.ratio(ratio)} times as fast as the better of the two."
             if ratio > 1
             else f"No library is as fast here: {_name(library)} takes {units.ratio(1 / ratio)} times as long."
         )
-    return " ".join(told)
+    return " ".join(sentences)
 
 
 def _name(row: Row) -> str:
@@ -88,13 +90,14 @@ def _against(tiled: Row, direct: Row) -> str:
 
 @cache
 def examples() -> list[tuple[Preset, str]]:
-    """The presets at which the tiled kernel wins most and least over the plain one, by the recordings made cold."""
+    """Returns the presets at which the tiled kernel gains most and least over the plain one, from the cold
+    recordings."""
 
-    def gained(s: ConvShape) -> float | None:
+    def speedup(s: ConvShape) -> float | None:
         rows = recorded_at(s, (DIRECT, TILED))
         return rows[DIRECT]["median_ms"] / rows[TILED]["median_ms"] if len(rows) == 2 else None
 
-    return extremes(gained)
+    return extremes(speedup)
 
 
 STORY = Story(cost, gain, examples, "tiled, times as fast as direct, recorded:")

@@ -1,5 +1,5 @@
-"""Direct convolution as its warps run it: the same tensors, one memory request of a warp a step, as the emulator saw
-block 0 execute them."""
+"""Direct convolution in the order of its warps: the same tensors, one memory request of a warp per step, as the
+emulator executed block 0."""
 
 from __future__ import annotations
 
@@ -18,8 +18,8 @@ from visuals.scene.scene import Scene
 from visuals.scene.source import margin
 
 NOTE = f"Block 0 as the emulator executed it, one memory request of one warp a step. {ORDER_NOTE}"
-MOST_REQUESTS = 4_096  # of block 0: more steps than anyone will watch
-PIXELS, ONE, TAP, TAPS, STORE, OTHERS = range(6)
+MAX_REQUESTS = 4_096  # of block 0: more steps are too many to watch
+PIXELS, ONE_PIXEL, TAP, TAPS, STORE, OTHER_BLOCKS = range(6)
 TEMPLATES = (
     "Warp {0}: {1} of its {11} lanes ask for a [pixel](input) each, x[{4}, {5}, {6}] to x[{7}, {8}, {9}], {10} different ones: "
     "sectors {2}, fewest possible {3}.",
@@ -31,25 +31,25 @@ TEMPLATES = (
 )
 
 
-def requests(s: ConvShape) -> int:
-    """At most so many requests come from block 0."""
+def max_requests(s: ConvShape) -> int:
+    """Returns an upper limit of the number of requests of block 0."""
     rung = find("conv/direct")
     threads = min(s.K * s.PQ, rung.default_tiles["BLOCK"])
     return -(-threads // 32) * (2 * s.CRS + 1)
 
 
 def why_not(s: ConvShape, part: Part) -> str:
-    """Why the warps' order cannot be shown at a shape; "" where it can."""
+    """Returns why the order of the warps cannot be shown for a shape; "" if it can."""
     if s.N > 1 or (s.C, s.K, s.P, s.Q) != (part.C, part.K, part.P, part.Q):
         return "The order of the warps is shown for shapes that stand on the stage whole; this one is shown in part."
-    if requests(s) > MOST_REQUESTS:
-        return f"The order of the warps is shown for up to {MOST_REQUESTS:,} requests of a block, this one has up to {requests(s):,}."
+    if max_requests(s) > MAX_REQUESTS:
+        return f"The order of the warps is shown for up to {MAX_REQUESTS:,} requests of a block, this one has up to {max_requests(s):,}."
     return ""
 
 
 @dataclasses.dataclass(frozen=True)
-class Asked:
-    """One request: of which tensor, by which lanes of which warp, for which elements, one a lane."""
+class Request:
+    """One memory request: its tensor, the warp, the mask of active lanes, and one element per lane."""
 
     name: str
     warp: int
@@ -57,11 +57,11 @@ class Asked:
     line: int
     element: np.ndarray
     sectors: int
-    fewest: int
+    min_sectors: int
 
     def kind(self) -> int:
         alone = len(np.unique(self.element)) == 1
-        return {"x": ONE if alone else PIXELS, "w": TAP if alone else TAPS, "y": STORE}[self.name]
+        return {"x": ONE_PIXEL if alone else PIXELS, "w": TAP if alone else TAPS, "y": STORE}[self.name]
 
     def args(self, s: ConvShape) -> tuple[int, ...]:
         low, high = int(self.element.min()), int(self.element.max())
@@ -71,38 +71,38 @@ class Asked:
         elif self.name == "w":
             first, last = (low if low == high else low // s.CRS, 0, 0), (high // s.CRS, 0, 0)
         lanes = min(32, s.K * s.PQ - 32 * self.warp)
-        told = self.warp, len(self.element), self.sectors, self.fewest
-        return (*told, *first, *last, len(np.unique(self.element)), lanes)
+        counts = self.warp, len(self.element), self.sectors, self.min_sectors
+        return (*counts, *first, *last, len(np.unique(self.element)), lanes)
 
 
-def asked_of(trace: BlockTrace) -> list[Asked]:
-    """Every request of the block, in the order of the trace."""
-    found, of = [], trace.requests
-    for n in range(len(of)):
-        mask, byte, width = int(of.mask[n]) & 0xFFFFFFFF, of.byte[n], int(of.width[n])
-        line = trace.lines[trace.line[of.step[n]]]
+def requests_of(trace: BlockTrace) -> list[Request]:
+    """Returns every request of the block, in the order of the trace."""
+    requests, traced = [], trace.requests
+    for n in range(len(traced)):
+        mask, byte, width = int(traced.mask[n]) & 0xFFFFFFFF, traced.byte[n], int(traced.width[n])
+        line = trace.lines[trace.line[traced.step[n]]]
         element = byte[lanes_of(mask)].astype(np.int64) // 4
-        name = trace.buffers[of.buffer[n]]
-        found.append(
-            Asked(name, int(of.warp[n]), mask, line.number, element, *sectors_asked(byte, mask, width))
+        name = trace.buffers[traced.buffer[n]]
+        requests.append(
+            Request(name, int(traced.warp[n]), mask, line.number, element, *sectors_asked(byte, mask, width))
         )
-    return found
+    return requests
 
 
 def in_warp_order(scene: Scene, s: ConvShape, trace: BlockTrace, counters: Counters, blocks: int) -> Scene:
-    """`scene` (the whole of a small convolution) with its steps in the order of `trace`, block 0 of `blocks` of the
-    launch; `counters` of that launch go to the margin of its source."""
-    asked = asked_of(trace)
-    more = int(blocks > 1)
-    steps = len(asked) + more
+    """Returns `scene` (the whole of a small convolution) with its steps in the order of `trace`, block 0 of
+    `blocks` of the launch. `counters` of that launch go to the margin of its source."""
+    requests = requests_of(trace)
+    extra_steps = int(blocks > 1)
+    steps = len(requests) + extra_steps
     y = scene.cells("y")
     written = np.full(y.size, steps - 1)
-    for n, one in enumerate(asked):
-        if one.name == "y":
-            written[one.element] = n
+    for n, request in enumerate(requests):
+        if request.name == "y":
+            written[request.element] = n
     args = np.zeros((steps, 12), np.int64)
-    args[: len(asked)] = [one.args(s) for one in asked]
-    args[len(asked) :, 0] = blocks - 1
+    args[: len(requests)] = [request.args(s) for request in requests]
+    args[len(requests) :, 0] = blocks - 1
     return dataclasses.replace(
         scene,
         key=f"{scene.key} warps",
@@ -113,37 +113,47 @@ def in_warp_order(scene: Scene, s: ConvShape, trace: BlockTrace, counters: Count
         order_name=ORDER,
         order_note=NOTE,
         writes=(Write("y", written, y),),
-        reads=tuple(_reads(name, asked, more) for name in ("x", "w")),
-        readings=_readings(asked, more),
-        captions=Captions(TEMPLATES, np.array([one.kind() for one in asked] + [OTHERS] * more), args),
+        reads=tuple(_reads(name, requests, extra_steps) for name in ("x", "w")),
+        readings=_readings(requests, extra_steps),
+        captions=Captions(
+            TEMPLATES, np.array([request.kind() for request in requests] + [OTHER_BLOCKS] * extra_steps), args
+        ),
         source=dataclasses.replace(
             scene.source,
-            lines=np.array([one.line for one in asked] + [asked[-1].line] * more),
+            lines=np.array([request.line for request in requests] + [requests[-1].line] * extra_steps),
             notes=margin(counters, scene.source.file),
         ),
         lanes=Lanes(
-            np.array([one.warp for one in asked] + [-1] * more),
-            np.array([one.mask for one in asked] + [0] * more, np.uint32),
+            np.array([request.warp for request in requests] + [-1] * extra_steps),
+            np.array([request.mask for request in requests] + [0] * extra_steps, np.uint32),
         ),
     )
 
 
-def _reads(name: str, asked: list[Asked], more: int) -> Read:
-    """What each step asks of a tensor."""
-    cells = [np.unique(one.element) if one.name == name else np.zeros(0, int) for one in asked]
-    count = np.array([0, *map(len, cells), *[0] * more])
+def _reads(name: str, requests: list[Request], extra_steps: int) -> Read:
+    """Returns the cells of a tensor that each step reads."""
+    cells = [np.unique(request.element) if request.name == name else np.zeros(0, int) for request in requests]
+    count = np.array([0, *map(len, cells), *[0] * extra_steps])
     return Read(name, np.cumsum(count), np.concatenate(cells))
 
 
-def _readings(asked: list[Asked], more: int) -> tuple[Reading, ...]:
-    """Sectors and requests of block 0 so far; nothing more once it is done."""
+def _readings(requests: list[Request], extra_steps: int) -> tuple[Reading, ...]:
+    """Returns sectors and requests of block 0 so far. They stay constant after the block is done."""
 
     def so_far(values) -> np.ndarray:
-        return np.cumsum([*values, *[0] * more])
+        return np.cumsum([*values, *[0] * extra_steps])
 
     return (
-        Reading("sectors of x", so_far(one.sectors * (one.name == "x") for one in asked), "counted"),
-        Reading("sectors of w", so_far(one.sectors * (one.name == "w") for one in asked), "counted"),
-        Reading("sectors stored", so_far(one.sectors * (one.name == "y") for one in asked), "counted"),
-        Reading("requests", so_far(1 for _ in asked), "counted"),
+        Reading(
+            "sectors of x", so_far(request.sectors * (request.name == "x") for request in requests), "counted"
+        ),
+        Reading(
+            "sectors of w", so_far(request.sectors * (request.name == "w") for request in requests), "counted"
+        ),
+        Reading(
+            "sectors stored",
+            so_far(request.sectors * (request.name == "y") for request in requests),
+            "counted",
+        ),
+        Reading("requests", so_far(1 for _ in requests), "counted"),
     )

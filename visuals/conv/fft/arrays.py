@@ -1,8 +1,8 @@
-"""What the steps of conv/fft hold on their way from one image and one filter to a map of the output.
+"""The arrays of the steps of conv/fft, from one image and one filter to a map of the output.
 
-The arrays are those of the rung's own steps (kernels/conv/fft_cpu.py, argument for argument what the CUDA kernels and
-cuFFT are given), so the stage, the pictures and the tests show what is run. Maps repeat on a page (channel c is plane
-c mod 3): equal ones are transformed once and counted `times` in the product.
+The functions are those of the rung's own steps (kernels/conv/fft_cpu.py, with the same arguments as the CUDA
+kernels and cuFFT). The stage, the pictures and the tests therefore show what runs. Maps repeat on a page (channel
+c is plane c mod 3): equal ones are transformed once and counted `times` in the product.
 """
 
 from __future__ import annotations
@@ -12,23 +12,21 @@ from functools import cached_property
 
 import numpy as np
 
-from kernels.conv import common as parts
-from kernels.conv import fft as conv_fft
-from kernels.conv import fft_cpu
+from kernels.conv import common, fft, fft_cpu
 from kernels.conv.shape import ConvShape
 from kernels.model.launch import ceil
 
 PAD, TOO_SMALL = "pad", "too small"
 
 
-def cut_of(s: ConvShape, tile: int, room: str = PAD) -> np.void:
-    """How the padded input is cut into transforms of `tile` rows and columns (0: whole). TOO_SMALL: as one would who
-    forgets that a transform is a circle: whole, as large as the dense output alone (with the padding that keeps the
-    size: as large as the map); in parts, each begun where the last one ends, without overlap."""
-    of = conv_fft.cut(s, {"FFT_TILE": tile})
-    if room == PAD:
-        return of
-    small = of.copy()
+def cut_of(s: ConvShape, tile: int, padding: str = PAD) -> np.void:
+    """Returns how the padded input is cut into transforms of `tile` rows and columns (0: whole). TOO_SMALL is the
+    mistake of ignoring that a transform wraps around. Whole, it is only as large as the dense output (as large
+    as the map, if padding preserves the size). In tiles, each begins where the last one ends, without overlap."""
+    padded = fft.cut(s, {"FFT_TILE": tile})
+    if padding == PAD:
+        return padded
+    small = padded.copy()
     if not tile:
         small["rows"] = max(s.H + 2 * s.pad_h - s.span_h + 1, s.span_h)
         small["columns"] = max(s.W + 2 * s.pad_w - s.span_w + 1, s.span_w)
@@ -40,9 +38,9 @@ def cut_of(s: ConvShape, tile: int, room: str = PAD) -> np.void:
 
 @dataclass(frozen=True)
 class Arrays:
-    """Everything of one image and one filter, as the steps of conv/fft hold it: float32, spectra complex64."""
+    """All arrays of one image and one filter, as in the steps of conv/fft: float32, spectra complex64."""
 
-    shape: ConvShape  # N = K = 1, C as many maps as differ; no bias, no ReLU: those come after
+    shape: ConvShape  # N = K = 1, C the number of different maps; no bias, no ReLU: they come later
     cut: np.void
     times: np.ndarray  # how often each map counts in the product
     x: np.ndarray  # [C, H, W]
@@ -65,24 +63,24 @@ class Arrays:
 
     @property
     def tiles(self) -> tuple[int, int]:
-        """Transforms down and across an image."""
+        """Returns the number of transforms down and across an image."""
         return int(self.cut["down"]), int(self.cut["across"])
 
     @property
-    def bound(self) -> float:
-        """What no pixel of the output can exceed: a transform rounds as much as that asks for, all over."""
+    def max_output(self) -> float:
+        """Returns an upper limit of every output pixel. The rounding of a whole transform is relative to it."""
         largest, sums = np.abs(self.x).max(axis=(1, 2)), np.abs(self.w).sum(axis=(1, 2))
         return float((self.times * largest * sums).sum())
 
     @property
-    def bound_spectrum(self) -> float:
-        """The same of a product of spectra."""
+    def max_product(self) -> float:
+        """Returns the same limit for a product of spectra."""
         X, W = (np.abs(a).max(axis=(-2, -1)) for a in (self.X, self.W))
         return float((self.times * X * W).sum(axis=-1).max())
 
     @cached_property
     def wrapped(self) -> np.ndarray:
-        """bool [rows, columns]: pixels of a transform whose window runs over its end."""
+        """Returns bool [rows, columns]: pixels of a transform whose window extends over its end."""
         s = self.shape
         over_h = np.arange(self.rows) + s.span_h > self.rows
         over_w = np.arange(self.columns) + s.span_w > self.columns
@@ -90,17 +88,19 @@ class Arrays:
 
     @cached_property
     def wrapped_output(self) -> np.ndarray:
-        """bool [P, Q]: output pixels picked from such places; none where there is room."""
+        """Returns bool [P, Q]: output pixels that are taken from such positions; none if the padding is large
+        enough."""
         s = self.shape
         h, w = np.arange(s.P) * s.u % self.cut["step_h"], np.arange(s.Q) * s.v % self.cut["step_w"]
         return self.wrapped[h[:, None], w]
 
 
 def arrays_of(
-    s: ConvShape, x: np.ndarray, w: np.ndarray, tile: int, room: str = PAD, times: np.ndarray | None = None
+    s: ConvShape, x: np.ndarray, w: np.ndarray, tile: int, padding: str = PAD, times: np.ndarray | None = None
 ) -> Arrays:
-    """The arrays of x [C, H, W] and w [C, R, S], maps that differ, each counted `times` (once where not said). Of `s`
-    the extents of a map and of a filter are taken. ValueError where a filter does not fit into a transform."""
+    """Returns the arrays of x [C, H, W] and w [C, R, S]. Their maps are all different, each counted `times`
+    (default 1). Of `s`, only the extents of a map and of a filter are used. ValueError if a filter does not
+    fit a transform."""
     maps = len(x)
     s = replace(s, N=1, C=maps, K=1, groups=1, bias=0, relu=0)
     times = np.ones(maps, np.float32) if times is None else np.asarray(times, np.float32)
@@ -108,9 +108,9 @@ def arrays_of(
         raise ValueError(
             f"a filter that covers {s.span_h} x {s.span_w} does not fit a transform of {tile} x {tile}"
         )
-    of = cut_of(s, tile, room)
-    rows, columns, down, across = (int(of[name]) for name in ("rows", "columns", "down", "across"))
-    conv, half = parts.struct(s), columns // 2 + 1
+    tiling = cut_of(s, tile, padding)
+    rows, columns, down, across = (int(tiling[name]) for name in ("rows", "columns", "down", "across"))
+    conv, half = common.struct(s), columns // 2 + 1
 
     def empty(*extents: int) -> np.ndarray:
         return np.full(extents, np.nan, np.float32)
@@ -119,28 +119,39 @@ def arrays_of(
     X, W = empty(1, down, across, maps, rows, half, 2), empty(1, maps, rows, half, 2)
     Y, dense = empty(1, down, across, 1, rows, half, 2), empty(1, down, across, 1, rows, columns)
     y = empty(1, 1, s.P, s.Q)
-    fft_cpu.pad_input(np.ascontiguousarray(x[None]), x_padded, conv, of)
-    fft_cpu.pad_filter(np.ascontiguousarray(w[None]), w_padded, conv, of)
+    fft_cpu.pad_input(np.ascontiguousarray(x[None]), x_padded, conv, tiling)
+    fft_cpu.pad_filter(np.ascontiguousarray(w[None]), w_padded, conv, tiling)
     fft_cpu.forward(x_padded, X)
     fft_cpu.forward(w_padded, W)
     counted = np.ascontiguousarray(X * times[:, None, None, None])
     fft_cpu.multiply(counted, W, Y, down * across, 1, maps, rows * half)
     fft_cpu.inverse(Y, dense)
-    fft_cpu.pick(dense, w, y, conv, of, parts.layer(s))
+    fft_cpu.pick(dense, w, y, conv, tiling, common.layer(s))
     spectra = (a.view(np.complex64)[..., 0] for a in (X, W, Y))
     X, W, Y = spectra
     return Arrays(
-        s, of, times, x, w, x_padded[0], w_padded[0], X[0], W[0], Y[0, :, :, 0], dense[0, :, :, 0], y[0, 0]
+        s,
+        tiling,
+        times,
+        x,
+        w,
+        x_padded[0],
+        w_padded[0],
+        X[0],
+        W[0],
+        Y[0, :, :, 0],
+        dense[0, :, :, 0],
+        y[0, 0],
     )
 
 
-ROUNDING = 1e-6  # of the largest number: below that a difference says nothing
+ROUNDING = 1e-6  # of the largest number: a smaller difference is rounding
 
 
-def plain(values: np.ndarray, largest: float) -> np.ndarray:
-    """The same numbers, whole ones where nothing but the rounding of float32 among numbers up to `largest` keeps
-    them from that; of complex ones each part by itself."""
+def snap_to_integers(values: np.ndarray, largest: float) -> np.ndarray:
+    """Returns the numbers with each one replaced by the nearest integer if they differ by no more than the
+    rounding of float32 among numbers up to `largest`. Real and imaginary parts are handled separately."""
     if np.iscomplexobj(values):
-        return plain(values.real, largest) + 1j * plain(values.imag, largest)
-    whole = np.rint(values) + 0.0
-    return np.where(np.abs(values - whole) <= ROUNDING * largest, whole, values)
+        return snap_to_integers(values.real, largest) + 1j * snap_to_integers(values.imag, largest)
+    rounded = np.rint(values) + 0.0
+    return np.where(np.abs(values - rounded) <= ROUNDING * largest, rounded, values)

@@ -1,5 +1,4 @@
-"""What is said of each step of the FFT scene, and of each cell of its spectra. A complex number stands as the
-kernel holds it: (real, imaginary)."""
+"""Captions of the steps of the FFT scene. A complex number is written as the kernel stores it: (real, imaginary)."""
 
 from __future__ import annotations
 
@@ -17,8 +16,8 @@ if TYPE_CHECKING:
     PAD_INPUT, PAD_FILTER, ROW_INPUT, ROW_INPUT_EMPTY, COLUMN_INPUT, ROW_FILTER, ROW_FILTER_EMPTY, COLUMN_FILTER,
     MULTIPLY, INVERSE, PICK, PICK_WRONG,
 ) = range(12)  # fmt: skip
-ROW_OF = {"X": (ROW_INPUT, ROW_INPUT_EMPTY), "W": (ROW_FILTER, ROW_FILTER_EMPTY)}
-COLUMN_OF = {"X": COLUMN_INPUT, "W": COLUMN_FILTER}
+ROW_KINDS = {"X": (ROW_INPUT, ROW_INPUT_EMPTY), "W": (ROW_FILTER, ROW_FILTER_EMPTY)}
+COLUMN_KIND = {"X": COLUMN_INPUT, "W": COLUMN_FILTER}
 INPUT, FILTER, OUTPUT, SPACE = (
     "[input](input)",
     "[filter](filter)",
@@ -29,24 +28,24 @@ X, W, Y, D = "[X](input)", "[W](filter)", "[Y](output)", "[d](output)"
 
 
 # -- steps ---------------------------------------------------------------------------------------
-def templates(a: Arrays, of: ConvShape) -> tuple[str, ...]:
-    s, many = a.shape, of.C > 1
-    first = " in channel 0" if many else ""
+def templates(a: Arrays, shape: ConvShape) -> tuple[str, ...]:
+    s, has_channels = a.shape, shape.C > 1
+    first = " in channel 0" if has_channels else ""
     strides = f", one of every {s.v}," if s.v > 1 else ""
     dilated = " the zeros of the dilation between them," if s.dilation != (1, 1) else ""
-    seen = f" over all {of.C:,} channels" if many else ""
-    each = " a channel" if many else ""
+    over_channels = f" over all {shape.C:,} channels" if has_channels else ""
+    per_channel = " a channel" if has_channels else ""
     return (
         f"The {INPUT} goes into an array of {{0}} × {{1}} in the {SPACE}{_zeros(a)}",
         f"The {FILTER}’s {{0}} taps go into the corner of an array as large,{dilated} zeros elsewhere: {{1}} numbers "
         f"for {{0}}, {{2}} times as many. Spectra can only be multiplied where both have the same frequencies.",
-        _row(INPUT, many, first),
+        _row(INPUT, has_channels, first),
         f"Row {{0}} of the padded {INPUT} holds zeros alone, so does its transform.",
         _column(X, first),
-        _row(FILTER, many, first),
+        _row(FILTER, has_channels, first),
         f"Row {{0}} of the padded {FILTER} holds zeros alone, so does its transform: work that the small filter does not need.",
         _column(W, first),
-        f"Row {{0}} of the frequencies: {Y} = Σ {X} · conj({W}){seen}, {{5}} complex products{each}, and no window slides. "
+        f"Row {{0}} of the frequencies: {Y} = Σ {X} · conj({W}){over_channels}, {{5}} complex products{per_channel}, and no window slides. "
         f"At ({{0}}, {{1}}){first} |X| = {{2}} and |W| = {{3}}; |Y| = {{4}}.",
         f"Back: all frequencies of {Y} together give row {{0}} of {D}, the {OUTPUT} at every place of the filter as if "
         "the stride were 1. cuFFT leaves it {1} times too large.",
@@ -57,7 +56,7 @@ def templates(a: Arrays, of: ConvShape) -> tuple[str, ...]:
 
 
 def _zeros(a: Arrays) -> str:
-    """What is put round the picture, or what is left out of it."""
+    """Returns the end of a caption: which zeros surround the picture, or that the array is too small."""
     s = a.shape
     if a.wrapped_output.any():
         return ", which is too small: what slides out on one side will come in on the other."
@@ -66,9 +65,9 @@ def _zeros(a: Arrays) -> str:
     return " as it is: with padding 0 every window lies inside the map."
 
 
-def _row(role: str, many: bool, first: str) -> str:
+def _row(role: str, has_channels: bool, first: str) -> str:
     return (
-        f"Row {{0}} of the padded {role}: its {{1}} numbers become {{2}} complex ones{' in each channel' if many else ''}; of a "
+        f"Row {{0}} of the padded {role}: its {{1}} numbers become {{2}} complex ones{' in each channel' if has_channels else ''}; of a "
         f"real row the others are their mirror image. Frequency 0 is the row’s sum{first}, {{3}}."
     )
 
@@ -81,6 +80,6 @@ def _column(spectrum: str, first: str) -> str:
 
 
 def table(args: list[tuple]) -> np.ndarray:
-    """float64[steps, n]: the numbers of each step, filled up with zeros."""
+    """Returns float64[steps, n]: the numbers of each step, padded with zeros."""
     width = max(map(len, args))
     return np.array([(*row, *[0] * (width - len(row))) for row in args], float)

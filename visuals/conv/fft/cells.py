@@ -1,4 +1,4 @@
-"""What the FFT scene says of each cell: from which elements it was computed."""
+"""Annotations of the cells of the FFT scene: from which elements each was computed."""
 
 from __future__ import annotations
 
@@ -7,21 +7,22 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from kernels.conv.shape import ConvShape
-from visuals.conv.fft.arrays import Arrays, plain
+from visuals.conv.fft.arrays import Arrays, snap_to_integers
 from visuals.scene.parts import Captions, Told
 
 if TYPE_CHECKING:
     from visuals.conv.fft.steps import Steps
 
 
-# -- cells ---------------------------------------------------------------------------------------
-def told(steps: Steps, of: ConvShape) -> tuple[Told, ...]:
+# -- annotations ---------------------------------------------------------------------------------
+def annotations(steps: Steps, shape: ConvShape) -> tuple[Told, ...]:
     spectra = (_spectrum(name, values, steps.a) for name, values in (("X", steps.X), ("W", steps.W)))
-    return (*spectra, _product(steps, of), _dense(steps), _output(steps))
+    return (*spectra, _product(steps, shape), _dense(steps), _output(steps))
 
 
 def _spectrum(name: str, values: np.ndarray, a: Arrays) -> Told:
-    """[maps, rows, frequencies]: both parts, and of which wave it says how much there is."""
+    """Returns the annotation of a spectrum [maps, rows, frequencies]: both parts, and the wave whose amount it
+    is."""
     rows, columns = values.shape[1:]
     down = np.minimum(np.arange(rows), a.rows - np.arange(rows))[:, None]
     args = np.stack(np.broadcast_arrays(values.real, values.imag, down, np.arange(columns)), axis=-1)
@@ -33,24 +34,25 @@ def _spectrum(name: str, values: np.ndarray, a: Arrays) -> Told:
     return Told(name, Captions(texts, (args[:, 2:] == 0).all(axis=1).astype(int), args))
 
 
-def _product(steps: Steps, of: ConvShape) -> Told:
-    """[rows, frequencies]: the sum over the channels with its numbers, and the cells it is made of."""
+def _product(steps: Steps, shape: ConvShape) -> Told:
+    """Returns the annotation of a product [rows, frequencies]: the sum over the channels with its numbers, and
+    its source cells."""
     x, w, y, maps = steps.X, steps.W, steps.Y, steps.part.maps
-    rest = plain(y - (x * w.conj()).sum(axis=0), steps.a.bound_spectrum)
-    numbers = [n for c in range(maps) for n in (x[c], w[c])] + [rest, y]
+    remainder = snap_to_integers(y - (x * w.conj()).sum(axis=0), steps.a.max_product)
+    numbers = [n for c in range(maps) for n in (x[c], w[c])] + [remainder, y]
     args = np.stack([part.ravel() for n in numbers for part in (n.real, n.imag)], axis=1).astype(float)
     terms = [f"({{{4 * c}}}, {{{4 * c + 1}}}) · conj({{{4 * c + 2}}}, {{{4 * c + 3}}})" for c in range(maps)]
-    at = 4 * maps
-    if maps < of.C:
-        terms.append(f"({{{at}}}, {{{at + 1}}}) from the channels not shown")
-    text = f"Y = {' + '.join(terms)} = ({{{at + 2}}}, {{{at + 3}}})."
+    first = 4 * maps
+    if maps < shape.C:
+        terms.append(f"({{{first}}}, {{{first + 1}}}) from the channels not shown")
+    text = f"Y = {' + '.join(terms)} = ({{{first + 2}}}, {{{first + 3}}})."
     cells = steps.spectrum.reshape(maps, -1).T
     return Told("Y", Captions((text,), np.zeros(len(args), int), args), {"X": cells, "W": cells})
 
 
 def _dense(steps: Steps) -> Told:
-    """[rows, columns]: what becomes of each pixel."""
-    a, p, (h, w) = steps.a, steps.part, steps.places
+    """Returns the annotation of the transformed back array [rows, columns]: whether each pixel becomes an output."""
+    a, p, (h, w) = steps.a, steps.part, steps.picked_positions
     is_picked = np.zeros((p.rows, p.columns), bool)
     is_picked[(h - p.row)[:, None], w - p.column] = True
     wraps = a.wrapped[p.row : p.row + p.rows, p.column : p.column + p.columns]
@@ -66,15 +68,18 @@ def _dense(steps: Steps) -> Told:
 
 
 def _output(steps: Steps) -> Told:
-    """[P, Q shown]: where it was picked, and where that was wrong what it is to be."""
+    """Returns the annotation of the output [P, Q visible]: where each pixel was taken from and, if that was
+    wrong, its correct value."""
     a, p = steps.a, steps.part
-    rows, columns = np.meshgrid(*steps.places, indexing="ij")
-    at = steps.p[:, None], steps.q
+    rows, columns = np.meshgrid(*steps.picked_positions, indexing="ij")
+    index = steps.p[:, None], steps.q
     size = np.full(rows.size, a.rows * a.columns)
-    args = np.stack([rows.ravel(), columns.ravel(), size, steps.right[at].ravel()], axis=1).astype(float)
+    args = np.stack([rows.ravel(), columns.ravel(), size, steps.expected[index].ravel()], axis=1).astype(
+        float
+    )
     texts = (
         "It is d[{0}, {1}] / {2}.",
         "It is d[{0}, {1}] / {2}, whose window ran over the end: it should be {3}.",
     )
     cells = ((rows - p.row) * p.columns + columns - p.column).reshape(-1, 1)
-    return Told("y", Captions(texts, a.wrapped_output[at].ravel().astype(int), args), {"d": cells})
+    return Told("y", Captions(texts, a.wrapped_output[index].ravel().astype(int), args), {"d": cells})

@@ -1,5 +1,5 @@
-"""FFT against sliding as the filter grows: FLOPs by formula, times where there are recordings. And what whole images
-cost beside parts of them. Pure functions."""
+"""FFT compared with sliding windows as the filter grows: FLOPs by formula, times if there are recordings. Also
+the cost of whole images compared with tiles. Pure functions."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 from kernels import records
-from kernels.conv import fft as conv_fft
+from kernels.conv import fft
 from kernels.conv.shape import ConvShape
 from kernels.model.program import WORKSPACE
 from kernels.model.rung import Ladder, Rung
@@ -20,7 +20,7 @@ from visuals.conv.fft import story
 if TYPE_CHECKING:  # Plotly is slow to import: only once a chart is drawn
     from plotly.graph_objects import Figure
 
-RUNG = conv_fft.RUNGS[0]
+RUNG = fft.RUNGS[0]
 TAPS = range(1, 32)
 TICKS = (1, 3, 5, 7, 9, 11, 15, 19, 23, 27, 31)
 HEIGHT, WITH_TIMES = 340, 580  # px, without and with measured times under the FLOPs
@@ -31,17 +31,19 @@ Tokens = Mapping[str, str]
 Points = Sequence[tuple[int, Row]]  # (R, row)
 
 
-def at_taps(s: ConvShape, taps: int) -> ConvShape:
-    """The same with filters of taps x taps and so much more (or less) padding that the output keeps its size, or grows
-    by one where it cannot; where there is no padding left to take, it grows."""
-    more = ((s.dilation_h, taps - s.R), (s.dilation_w, taps - s.S))
-    pads = [max(0, pad - (-dilation * by // 2)) for pad, (dilation, by) in zip(s.pad, more, strict=True)]
+def with_taps(s: ConvShape, taps: int) -> ConvShape:
+    """Returns the shape with filters of taps x taps and the padding changed so that the output keeps its size.
+    The output grows by one if that is not possible. It grows if no padding is left to remove."""
+    growth = ((s.dilation_h, taps - s.R), (s.dilation_w, taps - s.S))
+    pads = [
+        max(0, pad - (-dilation * extra // 2)) for pad, (dilation, extra) in zip(s.pad, growth, strict=True)
+    ]
     return replace(s, R=taps, S=taps, pad_h=pads[0], pad_w=pads[1])
 
 
 @dataclass(frozen=True)
 class Flops:
-    """What is executed at one size of filter; None where a rule keeps the FFT from it."""
+    """FLOPs at one filter size; None if a rule forbids the FFT."""
 
     taps: int
     direct: int
@@ -54,56 +56,57 @@ class Flops:
 
 
 def flops(s: ConvShape, tiles: Tiles) -> Flops:
-    """FLOPs at one shape: direct 2*N*K*C*P*Q*R*S, those of the FFT as conv_fft.executed_flops has them."""
+    """Returns the FLOPs at one shape: direct 2*N*K*C*P*Q*R*S, those of the FFT as in conv_fft.executed_flops."""
     if any(RUNG.rules(s, tiles)):
         return Flops(s.R, s.flops, None, None)
-    of = conv_fft.cut(s, tiles)
+    cut = fft.cut(s, tiles)
     products = (
         8
         * s.N
-        * int(of["down"])
-        * int(of["across"])
+        * int(cut["down"])
+        * int(cut["across"])
         * s.K
         * s.C
-        * int(of["rows"])
-        * (int(of["columns"]) // 2 + 1)
+        * int(cut["rows"])
+        * (int(cut["columns"]) // 2 + 1)
     )
-    return Flops(s.R, s.flops, conv_fft.executed_flops(s, tiles) - products, products)
+    return Flops(s.R, s.flops, fft.executed_flops(s, tiles) - products, products)
 
 
 def curve(s: ConvShape, tiles: Tiles) -> list[Flops]:
-    """Over square filters of 1 to 31 taps a side."""
-    return [flops(at_taps(s, taps), tiles) for taps in TAPS]
+    """Returns the FLOPs of square filters of 1 to 31 taps a side."""
+    return [flops(with_taps(s, taps), tiles) for taps in TAPS]
 
 
-def crossing(told: Sequence[Flops]) -> int | None:
-    """From which R on the FFT executes fewer FLOPs than direct as far as it can run; None where it does not."""
-    able = [f for f in told if f.fft is not None]
+def crossing(counts: Sequence[Flops]) -> int | None:
+    """Returns the R from which on the FFT executes fewer FLOPs than direct, as far as it can run; None if there
+    is none."""
+    supported = [f for f in counts if f.fft is not None]
     found = None
-    for f in reversed(able):
+    for f in reversed(supported):
         if f.fft >= f.direct:
             break
         found = f.taps
     return found
 
 
-def words(s: ConvShape, told: Sequence[Flops]) -> str:
-    """Where the curves cross, and what that says at the page's shape."""
-    able = [f for f in told if f.fft is not None]
-    if not able:
+def words(s: ConvShape, counts: Sequence[Flops]) -> str:
+    """Returns where the curves cross, and the ratio at the page's shape."""
+    supported = [f for f in counts if f.fft is not None]
+    if not supported:
         return f"The FFT cannot run this shape: {next(iter(RUNG.rules(s, RUNG.default_tiles)), '')}."
-    at = crossing(told)
-    end = "" if len(able) == len(told) else f" A rule ends the curve at R = {able[-1].taps}."
-    if at is None:
+    crossing_taps = crossing(counts)
+    end = "" if len(supported) == len(counts) else f" A rule ends the curve at R = {supported[-1].taps}."
+    if crossing_taps is None:
         return f"The FFT executes more FLOPs than direct convolution at every R it can run here.{end}"
     text = (
-        f"From R = {at} on the FFT executes fewer FLOPs than direct convolution"
-        if at > 1
+        f"From R = {crossing_taps} on the FFT executes fewer FLOPs than direct convolution"
+        if crossing_taps > 1
         else "The FFT executes fewer FLOPs at every R"
     )
-    here = next((f for f in able if f.taps == s.R), None)
-    if here and s.R == s.S:
-        text += f"; at R = {s.R} it is {units.ratio(here.fft / here.direct)} times as many"
+    current = next((f for f in supported if f.taps == s.R), None)
+    if current and s.R == s.S:
+        text += f"; at R = {s.R} it is {units.ratio(current.fft / current.direct)} times as many"
     return f"{text}. A FLOP is not a time: transforms and spectra move many bytes for few FLOPs.{end}"
 
 
@@ -111,8 +114,8 @@ def words(s: ConvShape, told: Sequence[Flops]) -> str:
 def recorded(
     ladder: Ladder, s: ConvShape, tiles_of: Callable[[Rung], Tiles], timing: str
 ) -> list[tuple[str, Points]]:
-    """(title, points by R) of each rung that was recorded at two sizes of filter or more, the rest as on the page; of
-    the FFT a line for each FFT_TILE."""
+    """Returns (title, points by R) of each rung that was recorded at two filter sizes or more, with the rest of
+    the shape as on the page. The FFT has a line for each FFT_TILE."""
     found = []
     for rung in ladder.rungs:
         lines = {"": dict(tiles_of(rung))}
@@ -120,44 +123,46 @@ def recorded(
             lines = {
                 f", {tile_words(tile)}": lines[""] | {"FFT_TILE": tile} for tile in rung.tiles["FFT_TILE"]
             }
-        for more, tiles in lines.items():
-            rows = [(taps, records.recorded(rung.name, at_taps(s, taps), tiles, timing)) for taps in TAPS]
+        for suffix, tiles in lines.items():
+            rows = [(taps, records.recorded(rung.name, with_taps(s, taps), tiles, timing)) for taps in TAPS]
             points = [(taps, row) for taps, row in rows if row]
             if len(points) > 1:
-                found.append((rung.title_on(points[0][1]["engine"]) + more, points))
+                found.append((rung.title_on(points[0][1]["engine"]) + suffix, points))
     return found
 
 
 def fastest(times: Sequence[tuple[str, Points]]) -> str:
-    """Which line is the lowest from where to where, with those whose spread overlaps its own; "" where there are
-    none."""
-    by: dict[int, list[tuple[str, Row]]] = {}
+    """Returns which line is the lowest in which range of R, with those whose spread overlaps its own; "" if there
+    are no lines."""
+    by_taps: dict[int, list[tuple[str, Row]]] = {}
     for title, points in times:
         for taps, row in points:
-            by.setdefault(taps, []).append((title, row))
+            by_taps.setdefault(taps, []).append((title, row))
     runs: list[list] = []  # title, first R, last R
-    for taps in sorted(by):
-        least = min((row for _, row in by[taps]), key=lambda row: row["median_ms"])["p80_ms"]
-        title = " or ".join(title for title, row in by[taps] if row["p20_ms"] <= least)
+    for taps in sorted(by_taps):
+        limit = min((row for _, row in by_taps[taps]), key=lambda row: row["median_ms"])["p80_ms"]
+        title = " or ".join(title for title, row in by_taps[taps] if row["p20_ms"] <= limit)
         if runs and runs[-1][0] == title:
             runs[-1][2] = taps
         else:
             runs.append([title, taps, taps])
-    told = (f"{title} at R = {a}" + (f" to {b}" if b > a else "") for title, a, b in runs)
-    return f"The fastest as recorded: {'; '.join(told)}." if runs else ""
+    parts = (f"{title} at R = {a}" + (f" to {b}" if b > a else "") for title, a, b in runs)
+    return f"The fastest as recorded: {'; '.join(parts)}." if runs else ""
 
 
-def chart(s: ConvShape, told: Sequence[Flops], times: Sequence[tuple[str, Points]], tokens: Tokens) -> Figure:
-    """FLOPs over R, the FFT's split into transforms and products; under them the times, where there are any; a line
-    through both at the page's R."""
+def chart(
+    s: ConvShape, counts: Sequence[Flops], times: Sequence[tuple[str, Points]], tokens: Tokens
+) -> Figure:
+    """Returns FLOPs over R, with the FFT's split into transforms and products. Times are below, if there are any.
+    A line through both marks the page's R."""
     from plotly.subplots import make_subplots
 
     figure = make_subplots(2 if times else 1, 1, shared_xaxes=True, vertical_spacing=0.08)
     lines = (
-        ("FLOP of direct", "input", "solid", 2.5, [f.direct for f in told]),
-        ("FLOP of the FFT", "output", "solid", 2.5, [f.fft for f in told]),
-        ("its products", "output", "dash", 1.5, [f.products for f in told]),
-        ("its transforms", "workspace", "dot", 1.5, [f.transforms for f in told]),
+        ("FLOP of direct", "input", "solid", 2.5, [f.direct for f in counts]),
+        ("FLOP of the FFT", "output", "solid", 2.5, [f.fft for f in counts]),
+        ("its products", "output", "dash", 1.5, [f.products for f in counts]),
+        ("its transforms", "workspace", "dot", 1.5, [f.transforms for f in counts]),
     )
     for name, hue, dash, width, values in lines:
         figure.add_scatter(
@@ -216,29 +221,29 @@ def _axis(tokens: Tokens) -> dict:
             "tickfont": {"size": 12, "color": tokens["dim"]}, "title_font": {"size": 12, "color": tokens["dim"]}}  # fmt: skip
 
 
-# -- whole images or parts of them -----------------------------------------------------------------
+# -- whole images or tiles -------------------------------------------------------------------------
 def tilings(
     s: ConvShape, spectra: int, rows: Mapping[int, Row], kind: str = "measured"
 ) -> dict[str, dict[str, str]]:
-    """By FFT_TILE in words, what it costs in figures; `rows` are those of a `kind`, measured or recorded, by FFT_TILE.
-    One that a rule forbids has that rule alone."""
+    """Returns the cost of each FFT_TILE in figures, by its name. `rows` are those of a `kind`, measured or
+    recorded, by FFT_TILE. A tile that a rule forbids has only that rule."""
     found = {}
     for tile in RUNG.tiles["FFT_TILE"]:
         name, tiles = tile_words(tile), {"FFT_TILE": tile, "SPECTRA": spectra}
         if rule := next(iter(RUNG.rules(s, tiles)), ""):
             found[name] = {"cannot run": rule}
             continue
-        of = conv_fft.cut(s, tiles)
-        area = int(of["rows"]) * int(of["columns"])
-        each = int(of["down"]) * int(of["across"])
-        right = int(of["step_h"]) * int(of["step_w"])
+        cut = fft.cut(s, tiles)
+        area = int(cut["rows"]) * int(cut["columns"])
+        transforms = int(cut["down"]) * int(cut["across"])
+        valid = int(cut["step_h"]) * int(cut["step_w"])
         w, padded, spectrum = story.filter_bytes(s, tiles)
         row = rows.get(tile)
         found[name] = {
-            "a transform": f"{of['rows']} × {of['columns']}",
-            "transforms of a map": f"{of['down']} × {of['across']}" if each > 1 else "1",
-            "pixels of a transform that wrap": units.share(1 - right / area),
-            "FLOPs executed": units.count(conv_fft.executed_flops(s, tiles)),
+            "a transform": f"{cut['rows']} × {cut['columns']}",
+            "transforms of a map": f"{cut['down']} × {cut['across']}" if transforms > 1 else "1",
+            "pixels of a transform that wrap": units.share(1 - valid / area),
+            "FLOPs executed": units.count(fft.executed_flops(s, tiles)),
             "filters padded, and their spectra": f"{units.bytes_(padded)} + {units.bytes_(spectrum)}",
             "times the filters": units.ratio((padded + spectrum) / w),
             "workspace": units.bytes_(RUNG.build(s, tiles).nbytes(WORKSPACE)),

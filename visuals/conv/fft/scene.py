@@ -1,8 +1,8 @@
 """conv/fft as a scene: pad, transform, multiply, transform back, pick, in one transform of one image.
 
-Every number is one of `fft_arrays.arrays_of`, but for two things. Between its two passes a cell of a spectrum holds
-what the transform of the rows alone gives. And where a whole number is as near as float32 rounds, it stands there. A
-cell of a spectrum shows the magnitude; what it is made of is told with both parts.
+Every number is one of `arrays.arrays_of`, with two exceptions. Between its two passes a cell of a spectrum has
+the transform of the rows alone. A number that differs from a whole number only by float32 rounding is replaced by
+it. A cell of a spectrum shows the magnitude; its annotation has both parts.
 """
 
 from __future__ import annotations
@@ -15,8 +15,7 @@ from kernels import sources
 from kernels.conv.shape import ConvShape
 from kernels.ladders import find
 from kernels.model.program import Launch
-from visuals.conv.fft import captions
-from visuals.conv.fft import cells as fft_cells
+from visuals.conv.fft import captions, cells
 from visuals.conv.fft.arrays import TOO_SMALL, Arrays
 from visuals.conv.fft.steps import Steps, part_of
 from visuals.scene.parts import Captions, Group, Reading, Source, Tensor
@@ -30,13 +29,14 @@ ORDER_NOTE = (
 
 
 # -- the scene -----------------------------------------------------------------------------------
-def fft_scene(a: Arrays, of: ConvShape, room: str, right: np.ndarray) -> Scene:
-    """The scene of one transform. `of` is the shape on the page; `right` float [P, Q] what the output is to be."""
-    steps = Steps(a, part_of(a), right, room)
+def fft_scene(a: Arrays, shape: ConvShape, padding: str, expected: np.ndarray) -> Scene:
+    """Returns the scene of one transform. `shape` is the shape on the page; `expected` float [P, Q] is the
+    correct output."""
+    steps = Steps(a, part_of(a), expected, padding)
     return Scene(
-        key=f"fft {a.cut} {steps.part} {room} " + ",".join(f"{k}={v}" for k, v in of.params().items()),
+        key=f"fft {a.cut} {steps.part} {padding} " + ",".join(f"{k}={v}" for k, v in shape.params().items()),
         title="FFT",
-        tensors=_tensors(steps, of),
+        tensors=_tensors(steps, shape),
         groups=_groups(steps),
         steps=len(steps.kinds),
         step_name="step",
@@ -44,60 +44,62 @@ def fft_scene(a: Arrays, of: ConvShape, room: str, right: np.ndarray) -> Scene:
         order_note=ORDER_NOTE,
         writes=steps.writes(),
         reads=tuple(steps.reads()),
-        captions=Captions(captions.templates(a, of), np.array(steps.kinds), captions.table(steps.args)),
+        captions=Captions(captions.templates(a, shape), np.array(steps.kinds), captions.table(steps.args)),
         readings=_readings(steps),
-        told=fft_cells.told(steps, of),
+        told=cells.annotations(steps, shape),
         source=source(tuple(steps.kinds)),
     )
 
 
-def _tensors(steps: Steps, of: ConvShape) -> tuple[Tensor, ...]:
+def _tensors(steps: Steps, shape: ConvShape) -> tuple[Tensor, ...]:
     a, p, s, C = steps.a, steps.part, steps.a.shape, steps.part.maps
     rows, half = a.rows, a.columns // 2 + 1
-    channel = "channel" if of.C > 1 else ""
+    channel = "channel" if shape.C > 1 else ""
     x = a.x[:C, steps.h.start : steps.h.stop, steps.w.start : steps.w.stop]
     origin = (0, p.row, p.column)
-    shown_rows, shown_half = steps.frequencies
+    visible_rows, visible_half = steps.frequencies
     partial = (p.rows, p.columns) != (a.rows, a.columns)
     tiled = f"transform {p.down}, {p.across} of {a.tiles[0]} × {a.tiles[1]}, " if a.tiles != (1, 1) else ""
 
-    def note(r: int, c: int, r_of: int, c_of: int, r0: int = 0, c0: int = 0) -> str:
-        if (r, c) == (r_of, c_of):
-            return f"{r_of:,} × {c_of:,}"
-        return f"part {r0}–{r0 + r - 1}, {c0}–{c0 + c - 1} of {r_of:,} × {c_of:,}"
+    def note(r: int, c: int, all_rows: int, all_columns: int, r0: int = 0, c0: int = 0) -> str:
+        if (r, c) == (all_rows, all_columns):
+            return f"{all_rows:,} × {all_columns:,}"
+        return f"part {r0}–{r0 + r - 1}, {c0}–{c0 + c - 1} of {all_rows:,} × {all_columns:,}"
 
-    maps = f", {C} of {of.C:,} channels" if C < of.C else ""
-    spectrum = note(shown_rows, shown_half, rows, half)
+    maps = f", {C} of {shape.C:,} channels" if C < shape.C else ""
+    spectrum = note(visible_rows, visible_half, rows, half)
     padded = note(p.rows, p.columns, rows, a.columns, p.row, p.column)
     outputs = note(len(steps.p), len(steps.q), s.P, s.Q, int(steps.p[0]), int(steps.q[0]))
     size = (C, len(steps.h), len(steps.w))
-    out = [
+    tensors = [
         Tensor("x", "x", "input", "input", *size, x.ravel(), (0, steps.h.start, steps.w.start),
                note(size[1], size[2], s.H, s.W, steps.h.start, steps.w.start) + maps, plane_name=channel),
         Tensor("w", "w", "filter 0", "filter", C, s.R, s.S, a.w[:C].ravel(), note=f"{s.R} × {s.S}"
-               + (f", of {of.K:,}" if of.K > 1 else ""), plane_name=channel),
+               + (f", of {shape.K:,}" if shape.K > 1 else ""), plane_name=channel),
         Tensor("y", "y", "output 0", "output", 1, len(steps.p), len(steps.q), None,
                (0, int(steps.p[0]), int(steps.q[0])), outputs),
         Tensor("xp", "x", "padded input", "input", C, p.rows, p.columns, None, origin, tiled + padded,
                plane_name=channel, partial=partial),
-        Tensor("X", "|X|", "its spectrum", "input", C, shown_rows, shown_half, note=spectrum + " complex",
+        Tensor("X", "|X|", "its spectrum", "input", C, visible_rows, visible_half, note=spectrum + " complex",
                plane_name=channel, partial=partial),
         Tensor("wp", "w", "padded filter", "filter", C, p.rows, p.columns,
                note=note(p.rows, p.columns, rows, a.columns), plane_name=channel, partial=partial),
-        Tensor("W", "|W|", "its spectrum", "filter", C, shown_rows, shown_half, note=spectrum + " complex",
+        Tensor("W", "|W|", "its spectrum", "filter", C, visible_rows, visible_half, note=spectrum + " complex",
                plane_name=channel, partial=partial),
-        Tensor("Y", "|Y|", "X · conj(W)", "output", 1, shown_rows, shown_half, note=spectrum + " complex"),
+        Tensor("Y", "|Y|", "X · conj(W)", "output", 1, visible_rows, visible_half, note=spectrum + " complex"),
         Tensor("d", "d", "back from Y", "output", 1, p.rows, p.columns, None, origin, padded, partial=partial),
     ]  # fmt: skip
-    if steps.room == TOO_SMALL:
-        there = steps.right[steps.p[0] : steps.p[-1] + 1, steps.q[0] : steps.q[-1] + 1].astype(np.float32)
-        out.insert(3, Tensor("right", "right", "what y is to be", "output", 1, len(steps.p), len(steps.q),
-                             there.ravel(), (0, int(steps.p[0]), int(steps.q[0]))))  # fmt: skip
-    return tuple(out)
+    if steps.padding == TOO_SMALL:
+        expected_part = steps.expected[steps.p[0] : steps.p[-1] + 1, steps.q[0] : steps.q[-1] + 1].astype(
+            np.float32
+        )
+        tensors.insert(3, Tensor("right", "right", "what y is to be", "output", 1, len(steps.p), len(steps.q),
+                             expected_part.ravel(), (0, int(steps.p[0]), int(steps.q[0]))))  # fmt: skip
+    return tuple(tensors)
 
 
 def _groups(steps: Steps) -> tuple[Group, ...]:
-    more = ("right",) if steps.room == TOO_SMALL else ()
+    more = ("right",) if steps.padding == TOO_SMALL else ()
     return (
         Group((("x", "w", "y", *more),)),
         Group((("xp", "X", "wp", "W", "Y", "d"),), "workspace", "workspace, in global memory"),
@@ -105,27 +107,27 @@ def _groups(steps: Steps) -> tuple[Group, ...]:
 
 
 def _readings(steps: Steps) -> tuple[Reading, ...]:
-    """What the steps have written and multiplied so far, in the part shown."""
-    floats, macs = np.cumsum(np.array(steps.made), axis=0).T
+    """Returns the numbers of values written and multiplied so far, in the visible part."""
+    floats, macs = np.cumsum(np.array(steps.counts), axis=0).T
     wrong = [
         args[4] if kind == captions.PICK_WRONG else 0
         for kind, args in zip(steps.kinds, steps.args, strict=True)
     ]
-    out = [
+    readings = [
         Reading("floats written to the workspace", floats, "predicted"),
         Reading("complex multiply-adds", macs, "predicted"),
     ]
-    if steps.room == TOO_SMALL:
-        out.append(Reading("pixels from windows that ran over the end", np.cumsum(wrong), "predicted"))
-    return tuple(out)
+    if steps.padding == TOO_SMALL:
+        readings.append(Reading("pixels from windows that ran over the end", np.cumsum(wrong), "predicted"))
+    return tuple(readings)
 
 
 # -- the kernels ---------------------------------------------------------------------------------
-MARKS = {  # the line lit at a step, by what writes it
+MARKS = {  # text of the line that is highlighted at a step, by step of the program
     "fft_pad_input": "padded[element] = value;", "fft_pad_filter": "padded[element] = value;",
     "fft_multiply": "sum[i][j].x += x[i].x * w[j].x;", "fft_pick": "sum /= ",
 }  # fmt: skip
-STEP_OF = {  # what of the program a kind of step shows
+STEP_NAME = {  # step of the program, by kind of step
     captions.PAD_INPUT: "fft_pad_input", captions.PAD_FILTER: "fft_pad_filter", captions.ROW_INPUT: "cufft_input",
     captions.ROW_INPUT_EMPTY: "cufft_input", captions.COLUMN_INPUT: "cufft_input", captions.ROW_FILTER: "cufft_filter",
     captions.ROW_FILTER_EMPTY: "cufft_filter", captions.COLUMN_FILTER: "cufft_filter", captions.MULTIPLY: "fft_multiply",
@@ -134,24 +136,26 @@ STEP_OF = {  # what of the program a kind of step shows
 
 
 def source(kinds: tuple[int, ...]) -> Source:
-    """The rung's launches one after the other, each kernel word for word without its opening comment, a call of
-    cuFFT as a line of comment."""
-    text, lit = listing()
-    return Source("conv/fft, step after step", text, np.array([lit[STEP_OF[kind]] for kind in kinds]))
+    """Returns the rung's launches one after the other, each kernel without its opening comment. A call of cuFFT
+    is one comment line."""
+    text, highlighted = listing()
+    return Source(
+        "conv/fft, step after step", text, np.array([highlighted[STEP_NAME[kind]] for kind in kinds])
+    )
 
 
 @cache
 def listing() -> tuple[str, dict[str, int]]:
-    """That text, and the line of it that is lit for each step of the program. ValueError where a mark stands
-    nowhere."""
+    """Returns that text, and its highlighted line for each step of the program. ValueError if a mark is in no
+    line."""
     rung = find("conv/fft")
     program = rung.build(ConvShape(1, 1, 8, 8, 1, 3, 3), rung.default_tiles)
     lines: list[str] = []
-    lit: dict[str, int] = {}
+    highlighted: dict[str, int] = {}
     for step in program.steps:
         if not isinstance(step, Launch):
             lines += [f"// cuFFT: {step.args[0]} -> {step.args[1]}", ""]
-            lit[step.name] = len(lines) - 1
+            highlighted[step.name] = len(lines) - 1
             continue
         kernel = sources.text(step.source).splitlines()
         kernel = kernel[next(i for i, line in enumerate(kernel) if line and not line.startswith("//")) :]
@@ -160,9 +164,9 @@ def listing() -> tuple[str, dict[str, int]]:
             *(k for k in kernel if not k.startswith("#include")),
             "",
         ]
-        at = next((i for i, line in enumerate(kernel) if MARKS[step.name] in line), None)
-        if at is None:
+        index = next((i for i, line in enumerate(kernel) if MARKS[step.name] in line), None)
+        if index is None:
             raise ValueError(f"{step.source} has no line like {MARKS[step.name]!r}")
-        lit[step.name] = len(lines) + at + 1
+        highlighted[step.name] = len(lines) + index + 1
         lines += kernel
-    return "\n".join(lines), lit
+    return "\n".join(lines), highlighted

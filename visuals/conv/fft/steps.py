@@ -1,4 +1,4 @@
-"""The steps of the FFT scene: which part is shown, and what each kernel writes."""
+"""The steps of the FFT scene: the visible part, and the writes of each kernel."""
 
 from __future__ import annotations
 
@@ -7,18 +7,18 @@ from dataclasses import dataclass
 import numpy as np
 
 from visuals.conv.fft import captions
-from visuals.conv.fft.arrays import Arrays, plain
+from visuals.conv.fft.arrays import Arrays, snap_to_integers
 from visuals.scene.parts import Read, Write
 
-MOST_CELLS = 1_024  # of a padded array with all its maps: beyond that a part of it is shown
+MAX_CELLS = 1_024  # of a padded array with all its maps: of a larger one a part is shown
 
 
-PART, PART_MAPS = 16, 2  # rows and columns of that part, and maps
+PART_SIDE, PART_MAPS = 16, 2  # rows and columns of that part, and maps
 
 
 @dataclass(frozen=True)
 class Part:
-    """What of the arrays is on the stage: transform (down, across), of its padded arrays `rows` x `columns` from
+    """The visible part of the arrays: transform (down, across), of its padded arrays `rows` x `columns` from
     (row, column) on, of its spectra as many from frequency 0 on."""
 
     down: int
@@ -31,83 +31,87 @@ class Part:
 
     @property
     def block(self) -> tuple:
-        """Where it lies in the padded arrays of all transforms."""
+        """Returns its index into the padded arrays of all transforms."""
         rows, columns = slice(self.row, self.row + self.rows), slice(self.column, self.column + self.columns)
         return self.down, self.across, ..., rows, columns
 
 
 def part_of(a: Arrays) -> Part:
-    """All of a transform where it is small enough, else a block of it; the one in which the input varies most, of
-    those that some output is picked from."""
-    whole = len(a.x) * a.rows * a.columns <= MOST_CELLS
-    rows, columns = (a.rows, a.columns) if whole else (min(a.rows, PART), min(a.columns, PART))
-    maps = len(a.x) if whole else min(len(a.x), PART_MAPS)
-    found = []
+    """Returns all of a transform if it is small enough. Otherwise returns the block in which the input varies
+    most, of those from which an output is taken."""
+    is_whole = len(a.x) * a.rows * a.columns <= MAX_CELLS
+    rows, columns = (a.rows, a.columns) if is_whole else (min(a.rows, PART_SIDE), min(a.columns, PART_SIDE))
+    maps = len(a.x) if is_whole else min(len(a.x), PART_MAPS)
+    candidates = []
     for i, j in np.ndindex(a.tiles):
         for row in range(0, a.rows - rows + 1, rows):
             for column in range(0, a.columns - columns + 1, columns):
                 part = Part(i, j, row, column, rows, columns, maps)
                 if all(len(axis) for axis in picked(a, part)):
-                    found.append((float(a.x_padded[part.block][0].std()), part))
-    return max(found, key=lambda pair: pair[0])[1]
+                    candidates.append((float(a.x_padded[part.block][0].std()), part))
+    return max(candidates, key=lambda pair: pair[0])[1]
 
 
 def picked(a: Arrays, part: Part) -> tuple[np.ndarray, np.ndarray]:
-    """(rows, columns) of the output that are picked from the part shown."""
-    s, of = a.shape, a.cut
+    """Returns (rows, columns) of the output that are taken from the visible part."""
+    s, cut = a.shape, a.cut
     axes = (
-        (s.P, s.u, int(of["step_h"]), part.down, part.row, part.rows),
-        (s.Q, s.v, int(of["step_w"]), part.across, part.column, part.columns),
+        (s.P, s.u, int(cut["step_h"]), part.down, part.row, part.rows),
+        (s.Q, s.v, int(cut["step_w"]), part.across, part.column, part.columns),
     )
-    found = []
+    picked_axes = []
     for count, stride, step, tile, first, length in axes:
-        at = np.arange(count) * stride
-        inside = (at // step == tile) & (first <= at % step) & (at % step < first + length)
-        found.append(np.flatnonzero(inside))
-    return found[0], found[1]
+        positions = np.arange(count) * stride
+        inside = (
+            (positions // step == tile) & (first <= positions % step) & (positions % step < first + length)
+        )
+        picked_axes.append(np.flatnonzero(inside))
+    return picked_axes[0], picked_axes[1]
 
 
-def under(a: Arrays, part: Part) -> tuple[range, range]:
-    """Rows and columns of the input that the part of the padded input shown holds; where it holds padding alone,
-    the nearest one."""
-    s, found = a.shape, []
-    for size, pad, at, length in (
+def input_range(a: Arrays, part: Part) -> tuple[range, range]:
+    """Returns the rows and columns of the input in the visible part of the padded input. If it has only padding,
+    returns the nearest row or column."""
+    s, ranges = a.shape, []
+    for size, pad, first, length in (
         (s.H, s.pad_h, part.down * int(a.cut["step_h"]) + part.row, part.rows),
         (s.W, s.pad_w, part.across * int(a.cut["step_w"]) + part.column, part.columns),
     ):
-        start, stop = max(at - pad, 0), min(at - pad + length, size)
-        found.append(
+        start, stop = max(first - pad, 0), min(first - pad + length, size)
+        ranges.append(
             range(start, stop) if start < stop else range(min(start, size - 1), min(start, size - 1) + 1)
         )
-    return found[0], found[1]
+    return ranges[0], ranges[1]
 
 
 class Steps:
-    """The steps as they are told: kind and numbers of each caption, what each writes and reads."""
+    """The steps in their order: kind and numbers of each caption, and what each writes and reads."""
 
-    def __init__(self, a: Arrays, part: Part, right: np.ndarray, room: str):
-        self.a, self.part, self.right, self.room = a, part, right, room
+    def __init__(self, a: Arrays, part: Part, expected: np.ndarray, padding: str):
+        self.a, self.part, self.expected, self.padding = a, part, expected, padding
         self.kinds: list[int] = []
         self.args: list[tuple] = []
         self.copies: list[Write] = []
         self.written: dict[str, list[tuple[np.ndarray, ...]]] = {}  # (cells, steps, values) of a tensor
         self.read: list[tuple[str, np.ndarray]] = []  # of each step
-        self.made: list[tuple[int, int]] = []  # floats written to the workspace, complex multiply-adds
+        self.counts: list[tuple[int, int]] = []  # floats written to the workspace, complex multiply-adds
         self.frequencies = part.rows, part.columns // 2 + 1
-        self.h, self.w = under(a, part)
+        self.h, self.w = input_range(a, part)
         self.p, self.q = picked(a, part)
-        cut = a.cut  # the places of those outputs in the transform
-        self.places = (
+        cut = a.cut  # positions of those outputs in the transform
+        self.picked_positions = (
             self.p * a.shape.u - part.down * int(cut["step_h"]),
             self.q * a.shape.v - part.across * int(cut["step_w"]),
         )
-        at = part.down, part.across
-        self.X, self.W = (self.shown(spectrum, np.abs(spectrum).max()) for spectrum in (a.X[at], a.W))
-        self.Y = self.shown(a.Y[at], a.bound_spectrum)
-        self.dense = plain(a.dense[part.block], a.bound * a.rows * a.columns)
-        self.y = plain(a.y[self.p[:, None], self.q], a.bound)
+        transform = part.down, part.across
+        self.X, self.W = (
+            self.visible_part(spectrum, np.abs(spectrum).max()) for spectrum in (a.X[transform], a.W)
+        )
+        self.Y = self.visible_part(a.Y[transform], a.max_product)
+        self.dense = snap_to_integers(a.dense[part.block], a.max_output * a.rows * a.columns)
+        self.y = snap_to_integers(a.y[self.p[:, None], self.q], a.max_output)
         self._pad()
-        self._forward("X", a.x_padded[at], self.X)
+        self._forward("X", a.x_padded[transform], self.X)
         self._forward("W", a.w_padded, self.W)
         self._multiply()
         self._inverse()
@@ -116,23 +120,23 @@ class Steps:
     def step(
         self, kind: int, *args: float, read: tuple[str, np.ndarray] | None = None, floats=0, macs=0
     ) -> int:
-        """One more step, and its number."""
+        """Add one step and return its number."""
         self.kinds.append(kind)
         self.args.append(args)
         self.read.append(read or ("", np.zeros(0, int)))
-        self.made.append((floats, macs))
+        self.counts.append((floats, macs))
         return len(self.kinds) - 1
 
     @property
     def spectrum(self) -> np.ndarray:
-        """int [maps, rows, frequencies]: the cells of a spectrum of the stage."""
+        """Returns int [maps, rows, frequencies]: the cells of a spectrum on the stage."""
         maps = self.part.maps
         return np.arange(maps * np.prod(self.frequencies)).reshape(maps, *self.frequencies)
 
-    def shown(self, spectrum: np.ndarray, largest: float) -> np.ndarray:
-        """The part of a spectrum [..., rows, half] that is shown, of the maps those that are."""
+    def visible_part(self, spectrum: np.ndarray, largest: float) -> np.ndarray:
+        """Returns the visible part of a spectrum [..., rows, half], for the visible maps."""
         rows, columns = self.frequencies
-        part = plain(spectrum[..., :rows, :columns], largest)
+        part = snap_to_integers(spectrum[..., :rows, :columns], largest)
         return part[: self.part.maps] if part.ndim == 3 else part
 
     def _pad(self) -> None:
@@ -159,15 +163,15 @@ class Steps:
         self.copies.append(Write("wp", np.array([t]), source="w", index=index.ravel()))
 
     def _forward(self, name: str, padded: np.ndarray, done: np.ndarray) -> None:
-        """Rows, then columns. The first pass leaves numbers that only cuFFT sees, the second those of the array,
-        `done`."""
+        """Add the steps that transform rows, then columns. The first pass writes numbers that only cuFFT uses.
+        The second writes those of the array, `done`."""
         a, p, cells = self.a, self.part, self.spectrum
         first = np.fft.rfft(padded.astype(np.float64), axis=-1)
-        first = self.shown(first, np.abs(first).max())
+        first = self.visible_part(first, np.abs(first).max())
         source, row = ("xp", p.row) if name == "X" else ("wp", 0)
         read = np.arange(p.maps * p.rows * p.columns).reshape(p.maps, p.rows, -1)
         for i in range(p.rows):
-            kind = captions.ROW_OF[name][int(not padded[:, i].any())]
+            kind = captions.ROW_KINDS[name][int(not padded[:, i].any())]
             reads = (source, read[:, i - row].ravel()) if row <= i < row + p.rows else None
             total = float(padded[0, i].sum(dtype=np.float64))
             t = self.step(kind, i, a.columns, a.columns // 2 + 1, total, read=reads)
@@ -175,17 +179,19 @@ class Steps:
         for j in range(self.frequencies[1]):
             value = done[0, 0, j]
             floats = 2 * p.maps * p.rows
-            t = self.step(captions.COLUMN_OF[name], j, a.rows, value.real, value.imag, floats=floats)
+            t = self.step(captions.COLUMN_KIND[name], j, a.rows, value.real, value.imag, floats=floats)
             self._write(name, t, cells[:, :, j], done[:, :, j])
 
     def _write(self, name: str, t: int, cells: np.ndarray, values: np.ndarray) -> None:
-        """What cells of a tensor hold from step t on; of complex numbers the magnitude."""
+        """Write values to cells of a tensor from step t on; of complex numbers, the magnitude."""
         values = np.abs(values) if np.iscomplexobj(values) else values
-        told = np.ravel(cells), np.full(np.size(cells), t), np.ravel(values).astype(np.float32)
-        self.written.setdefault(name, []).append(told)
+        entry = np.ravel(cells), np.full(np.size(cells), t), np.ravel(values).astype(np.float32)
+        self.written.setdefault(name, []).append(entry)
 
     def writes(self) -> tuple[Write, ...]:
-        joined = {name: map(np.concatenate, zip(*told, strict=True)) for name, told in self.written.items()}
+        joined = {
+            name: map(np.concatenate, zip(*entries, strict=True)) for name, entries in self.written.items()
+        }
         return (*self.copies, *(Write(name, t, v, cells=cells) for name, (cells, t, v) in joined.items()))
 
     def _multiply(self) -> None:
@@ -207,7 +213,7 @@ class Steps:
             self._write("d", t, cells, self.dense[i])
 
     def _pick(self) -> None:
-        a, p, (down, w) = self.a, self.part, self.places
+        a, p, (down, w) = self.a, self.part, self.picked_positions
         size = a.rows * a.columns
         for n, (row, h) in enumerate(zip(self.p, down, strict=True)):
             wrong = int(a.wrapped_output[row, self.q].sum())
@@ -220,8 +226,8 @@ class Steps:
     def reads(self) -> list[Read]:
         found = []
         for name in sorted({name for name, _ in self.read} - {""}):
-            told = [cells if of == name else np.zeros(0, int) for of, cells in self.read]
-            start = np.cumsum([0, *map(len, told)])
-            found.append(Read(name, start, np.concatenate(told)))
+            cells_read = [cells if tensor == name else np.zeros(0, int) for tensor, cells in self.read]
+            start = np.cumsum([0, *map(len, cells_read)])
+            found.append(Read(name, start, np.concatenate(cells_read)))
         x = next((r for r in found if r.source == "X"), None)
         return [*found, Read("W", x.start, x.cells)] if x else found

@@ -1,20 +1,20 @@
-"""What the figures of the FFT lesson say, in sentences with the numbers in them. Pure functions."""
+"""Sentences about the figures of the FFT lesson, with the numbers in them. Pure functions."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 from functools import cache
 
-from kernels.conv import fft as conv_fft
+from kernels.conv import fft
 from kernels.conv.shape import ConvShape
 from kernels.ladders import find
 from kernels.model.preset import Preset
 from visuals.charts import units
 from visuals.charts.story import Row, Story, extremes, recorded_at
 
-RUNG = conv_fft.RUNGS[0]
-COMPARED = ("conv/direct", "conv/implicit-gemm")  # what the lesson sets beside the FFT
-# What the steps of the rung are there for.
+RUNG = fft.RUNGS[0]
+COMPARED = ("conv/direct", "conv/implicit-gemm")  # the lesson compares these with the FFT
+# The purpose of the rung's steps.
 PARTS = {
     "padding and transforming the filters": ("fft_pad_filter", "cufft_filter"),
     "padding and transforming the input": ("fft_pad_input", "cufft_input"),
@@ -24,24 +24,25 @@ PARTS = {
 
 
 def filter_bytes(s: ConvShape, tiles: Mapping[str, int]) -> tuple[int, int, int]:
-    """Bytes of the filters, of the same padded, of their spectra."""
-    named = {b.name: b.nbytes for b in conv_fft.workspace(s, conv_fft.cut(s, tiles))}
+    """Returns bytes of the filters, of the padded filters, of their spectra."""
+    named = {b.name: b.nbytes for b in fft.workspace(s, fft.cut(s, tiles))}
     return 4 * s.elements["w"], named["w_padded"], named["w_spectra"]
 
 
 def thrown_away(s: ConvShape) -> float:
-    """The share of right pixels that strides pass over: 1 - 1/(u v), but for what is left at the ends."""
+    """Returns the share of computed pixels that strides skip: 1 - 1/(u v), except at the ends."""
     return 1 - s.PQ / ((s.H + 2 * s.pad_h - s.span_h + 1) * (s.W + 2 * s.pad_w - s.span_w + 1))
 
 
 def fft_cost(s: ConvShape) -> str:
-    """What whole transforms take of memory at this shape: of the filters, and of the output that strides discard."""
+    """Returns the memory of whole transforms at this shape: the filters, and the share of the output that strides
+    discard."""
     if rule := next(iter(RUNG.rules(s, RUNG.default_tiles)), ""):
         return f"Transforms of whole images cannot run this shape: {rule}."
-    of = conv_fft.cut(s, RUNG.default_tiles)
+    cut = fft.cut(s, RUNG.default_tiles)
     w, padded, spectra = filter_bytes(s, RUNG.default_tiles)
     text = (
-        f"With whole images {s.R} × {s.S} taps become {of['rows']} × {of['columns']} numbers: the filters’ "
+        f"With whole images {s.R} × {s.S} taps become {cut['rows']} × {cut['columns']} numbers: the filters’ "
         f"{units.bytes_(w)} take {units.bytes_(padded)} padded and {units.bytes_(spectra)} as spectra."
     )
     if s.stride != (1, 1):
@@ -50,8 +51,8 @@ def fft_cost(s: ConvShape) -> str:
 
 
 def fft_gain(rows: Mapping[str, Row]) -> str:
-    """How the FFT stands against the fastest without it, and where its time goes; `rows` by rung name from one
-    device. "" where there is nothing to say."""
+    """Returns how the FFT compares with the fastest other kernel, and where its time goes. `rows` are by rung
+    name, from one device. Returns "" if there is nothing to compare."""
     if not (row := rows.get(RUNG.name)):
         return ""
     return " ".join(filter(None, (_against(row, rows), shares_of(row), _tiling(row, rows))))
@@ -71,50 +72,53 @@ def _against(row: Row, rows: Mapping[str, Row]) -> str:
 
 
 def part_shares(row: Row) -> dict[str, float]:
-    """Of what its steps took, each by itself, the share of each of PARTS; empty where they were not timed."""
-    told = row.get("parts_ms") or {}
-    if not all(step in told for steps in PARTS.values() for step in steps):
+    """Returns the share of each of PARTS in the time of all steps, each timed by itself; empty if they were not
+    timed."""
+    times = row.get("parts_ms") or {}
+    if not all(step in times for steps in PARTS.values() for step in steps):
         return {}
-    total = sum(told.values())
-    return {name: sum(told[step] for step in steps) / total for name, steps in PARTS.items()} if total else {}
+    total = sum(times.values())
+    return (
+        {name: sum(times[step] for step in steps) / total for name, steps in PARTS.items()} if total else {}
+    )
 
 
 def shares_of(row: Row) -> str:
-    """Where its time goes, the largest part first."""
-    told = sorted(part_shares(row).items(), key=lambda pair: -pair[1])
-    if not told:
+    """Returns where its time goes, the largest part first."""
+    shares = sorted(part_shares(row).items(), key=lambda pair: -pair[1])
+    if not shares:
         return ""
-    (first, share), *others = told
+    (first, share), *others = shares
     rest = ", ".join(f"{name} {units.share(part)}" for name, part in others)
     return f"Of its time {first} {'take' if ' and ' in first or first.endswith('s') else 'takes'} {units.share(share)}; {rest}."
 
 
 def _tiling(row: Row, rows: Mapping[str, Row]) -> str:
-    """cuDNN's own FFT beside ours, the faster of its two."""
+    """Returns a comparison of cuDNN's own FFT, the faster of its two, with ours."""
     theirs = [r for name, r in rows.items() if "fft" in name and name != RUNG.name]
     if not theirs:
         return ""
     best = min(theirs, key=lambda r: r["median_ms"])
     ratio = best["median_ms"] / row["median_ms"]
-    word = (
+    comparison = (
         f"takes {units.ratio(ratio)} times as long as ours"
         if ratio >= 1
         else f"takes {units.share(ratio)} of our time"
     )
-    return f"{find(best['rung']).title} {word}."
+    return f"{find(best['rung']).title} {comparison}."
 
 
 @cache
 def fft_examples() -> list[tuple[Preset, str]]:
-    """The presets at which the FFT stands best and worst against the fastest without it, by the recordings made
-    cold at the usual tile sizes."""
+    """Returns the presets at which the FFT compares best and worst with the faster of direct and implicit GEMM,
+    from the cold recordings at the default tile sizes."""
 
-    def gained(s: ConvShape) -> float | None:
+    def speedup(s: ConvShape) -> float | None:
         ours = recorded_at(s, (RUNG.name,)).get(RUNG.name)
         others = [row["median_ms"] for row in recorded_at(s, COMPARED).values()]
         return min(others) / ours["median_ms"] if ours and others else None
 
-    return extremes(gained)
+    return extremes(speedup)
 
 
 FFT = Story(

@@ -1,4 +1,4 @@
-"""An aside in one dimension: a sum of waves, and its spectrum, in which each wave is one spike. Pure functions."""
+"""An example in one dimension: a sum of waves, and its spectrum, in which each wave is one spike. Pure functions."""
 
 from __future__ import annotations
 
@@ -19,31 +19,31 @@ Wave = tuple[int, float]
 
 
 def wave(periods: int, height: float, samples: int = SAMPLES) -> np.ndarray:
-    """float64 [samples]"""
+    """Returns float64 [samples]: one sine wave."""
     return height * np.sin(2 * np.pi * periods * np.arange(samples) / samples)
 
 
 def heights(x: np.ndarray) -> np.ndarray:
-    """float64 [samples // 2]: the height of the wave of 0, 1, 2 ... periods in x, by NumPy's FFT."""
-    found = 2 * np.abs(np.fft.rfft(x))[: len(x) // 2] / len(x)
-    found[0] /= 2
-    return found
+    """Returns float64 [samples // 2]: the height of the wave of 0, 1, 2 ... periods in x, by NumPy's FFT."""
+    result = 2 * np.abs(np.fft.rfft(x))[: len(x) // 2] / len(x)
+    result[0] /= 2
+    return result
 
 
 def words(waves: Sequence[Wave] = WAVES) -> str:
-    told = " and ".join(f"one of {periods} periods, {height:g} high" for periods, height in waves)
+    parts = " and ".join(f"one of {periods} periods, {height:g} high" for periods, height in waves)
     return (
-        f"{SAMPLES} samples of a sum of waves, {told}: as samples all are mixed, in the spectrum each wave is a number of "
+        f"{SAMPLES} samples of a sum of waves, {parts}: as samples all are mixed, in the spectrum each wave is a number of "
         "its own. Multiplying spectra makes each wave louder or softer by itself, and that is what a filter does."
     )
 
 
 def chart(tokens: Mapping[str, str], waves: Sequence[Wave] = WAVES) -> Figure:
-    """The waves and their sum at the left, the heights of its spectrum at the right."""
+    """Returns the waves and their sum on the left, the heights of its spectrum on the right."""
     from plotly.subplots import make_subplots
 
     figure = make_subplots(1, 2, horizontal_spacing=0.09, subplot_titles=("the sum", "its spectrum"))
-    parts = [wave(*told) for told in waves]
+    parts = [wave(*item) for item in waves]
     for (periods, _), part in zip(waves, parts, strict=True):
         figure.add_scatter(
             y=part, mode="lines", line={"color": tokens["dim"], "width": 1, "dash": "dot"}, row=1, col=1,

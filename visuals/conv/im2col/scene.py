@@ -1,8 +1,8 @@
-"""im2col as a scene: every window of the input becomes a column, every column an output pixel.
+"""im2col as a scene: every window of the input becomes a column, and every column becomes an output pixel.
 
-The index map here is the one the CUDA kernel computes (kernels/conv/cuda/02_im2col.cu): row
-(c, r, s) and column (p, q) of the data matrix read x[c, p*u - pad_h + r*dilation_h,
-q*v - pad_w + s*dilation_w], with r and s counted from the far end where the filter is flipped.
+The index map here is the one that the CUDA kernel computes (kernels/conv/cuda/02_im2col.cu): row (c, r, s) and
+column (p, q) of the data matrix read x[c, p*u - pad_h + r*dilation_h, q*v - pad_w + s*dilation_w]. r and s are
+counted from the far end if the filter is flipped.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ ORDER_NOTE = (
 
 
 def kernel_source() -> Source:
-    """The im2col kernel from its signature on, its copying line lit."""
+    """Returns the im2col kernel from its signature on, with its copying line highlighted."""
     rung = find("conv/im2col-gemm")
     launch = rung.build(ConvShape(1, 1, 1, 1, 1, 1, 1), rung.default_tiles).steps[0]
     lines = sources.text(FILE).splitlines()
@@ -44,16 +44,16 @@ def kernel_source() -> Source:
 
 
 def im2col_scene(s: ConvShape, part: Part, x: np.ndarray, w: np.ndarray, y: np.ndarray) -> Scene:
-    """The scene of image 0. float32: x [N,C,H,W], w [K,C,R,S] (the first part.C channels and part.K
-    filters are enough), y [part.K, part.P, part.Q]: what the kernel computed for the part."""
+    """Returns the scene of image 0. float32: x [N,C,H,W], w [K,C,R,S] (the first part.C channels and part.K
+    filters are enough), y [part.K, part.P, part.Q]: the kernel's output for the part."""
     index = gather_index(s, part)
     crs, steps = index.shape
     rows, cols = slice(part.h, part.h + part.H), slice(part.w, part.w + part.W)
     left = np.ascontiguousarray(w[: part.K, : part.C], dtype=np.float32).reshape(part.K, crs)
-    shown_x = np.ascontiguousarray(x[0, : part.C, rows, cols], dtype=np.float32)
+    visible_x = np.ascontiguousarray(x[0, : part.C, rows, cols], dtype=np.float32)
     rest = None
     if part.C < s.C:
-        columns = np.append(shown_x.ravel(), np.float32(0))[index]
+        columns = np.append(visible_x.ravel(), np.float32(0))[index]
         rest = y.reshape(part.K, steps) - left.astype(np.float64) @ columns
     pad = (
         s.pad_h * (part.h == 0),
@@ -67,14 +67,14 @@ def im2col_scene(s: ConvShape, part: Part, x: np.ndarray, w: np.ndarray, y: np.n
         "y": _note(s.K, "plane", part.K, (s.P, part.p, part.P), (s.Q, part.q, part.Q)),
     }
     tensors = (
-        Tensor("x", "x", "input", "input", part.C, part.H, part.W, shown_x.ravel(), (0, part.h, part.w),
+        Tensor("x", "x", "input", "input", part.C, part.H, part.W, visible_x.ravel(), (0, part.h, part.w),
                notes["x"], plane_name="channel", pad=pad),
         Tensor("w", "w", "filters", "filter", 1, part.K, crs, left.ravel(), note=notes["w"]),
         Tensor("y", "y", "output", "output", part.K, part.P, part.Q, None, (0, part.p, part.q), notes["y"],
                plane_name="filter"),
         Tensor("D", "D", "data matrix (workspace)", "workspace", 1, crs, steps, note=_matrix_note(s, part),
                partial=(crs, steps) != (s.CRS, s.PQ),
-               col_index=None if steps == s.PQ else _whole_column(s, part)),
+               col_index=None if steps == s.PQ else _full_matrix_columns(s, part)),
     )  # fmt: skip
     return Scene(
         key=f"im2col {part.p},{part.q} " + ",".join(f"{k}={v}" for k, v in s.params().items()),
@@ -97,7 +97,7 @@ def im2col_scene(s: ConvShape, part: Part, x: np.ndarray, w: np.ndarray, y: np.n
 
 
 def _readings(part: Part, index: np.ndarray) -> tuple[Reading, ...]:
-    """What the steps have moved and multiplied so far, in the part shown."""
+    """Returns the number of values moved and of multiply-adds so far, in the visible part."""
     crs, steps = index.shape
     columns = np.arange(1, steps + 1)
     return (
@@ -107,39 +107,42 @@ def _readings(part: Part, index: np.ndarray) -> tuple[Reading, ...]:
     )
 
 
-def _note(planes: int, plane: str, shown: int, rows: tuple[int, int, int], cols: tuple[int, int, int]) -> str:
-    """The size of a whole tensor and which part of it is shown; rows, cols are (of, first, count)."""
-    axes = ([(planes, 0, shown)] if plane and planes > 1 else []) + [rows, cols]
-    if all(count == of for of, _, count in axes):
+def _note(
+    planes: int, plane: str, planes_shown: int, rows: tuple[int, int, int], cols: tuple[int, int, int]
+) -> str:
+    """Returns the size of a whole tensor and which part of it is visible. `rows` and `cols` are (of, first,
+    count)."""
+    axes = ([(planes, 0, planes_shown)] if plane and planes > 1 else []) + [rows, cols]
+    if all(count == total for total, _, count in axes):
         size = f"{rows[0]:,} × {cols[0]:,}"
         return f"{planes} {plane}s of {size}" if len(axes) == 3 else size
-    told = ", ".join(f"{first}–{first + count - 1}" for _, first, count in axes)
-    return f"part {told} of {' × '.join(f'{of:,}' for of, _, _ in axes)}"
+    ranges = ", ".join(f"{first}–{first + count - 1}" for _, first, count in axes)
+    return f"part {ranges} of {' × '.join(f'{total:,}' for total, _, _ in axes)}"
 
 
 def _matrix_note(s: ConvShape, part: Part) -> str:
     note = f"{s.CRS:,} × {s.PQ:,}, each pixel copied up to {copies_per_pixel(s)} times"
     if s.N > 1:
         note = f"of the first of {s.N} images: " + note
-    shown = part.C * s.R * s.S, part.P * part.Q
-    if shown != (s.CRS, s.PQ):
-        note += f"; part {shown[0]:,} × {shown[1]:,}"
+    visible = part.C * s.R * s.S, part.P * part.Q
+    if visible != (s.CRS, s.PQ):
+        note += f"; part {visible[0]:,} × {visible[1]:,}"
     return note
 
 
-def _whole_column(s: ConvShape, part: Part) -> np.ndarray:
-    """int64[P*Q shown]: each shown column's place in the whole data matrix."""
+def _full_matrix_columns(s: ConvShape, part: Part) -> np.ndarray:
+    """Returns int64[P*Q visible]: the column of the whole data matrix that each visible column is."""
     return ((part.p + np.arange(part.P))[:, None] * s.Q + part.q + np.arange(part.Q)).ravel()
 
 
 def _captions(s: ConvShape, part: Part, index: np.ndarray) -> Captions:
     crs, steps = index.shape
     padding = (index < 0).sum(axis=0)
-    shown = np.arange(steps)
-    row, column = part.p + shown // part.Q, part.q + shown % part.Q
+    step = np.arange(steps)
+    row, column = part.p + step // part.Q, part.q + step % part.Q
     args = np.stack([row * s.Q + column, row, column, crs - padding, padding], axis=1)
-    who = "Thread {0} copies" if s.C == 1 else f"{s.C:,} threads, one for each channel, copy"
-    window = f"{who} the window of output row {{1}}, column {{2}} from the [input](input) into column {{0}} of the [data matrix](workspace): "
+    subject = "Thread {0} copies" if s.C == 1 else f"{s.C:,} threads, one for each channel, copy"
+    window = f"{subject} the window of output row {{1}}, column {{2}} from the [input](input) into column {{0}} of the [data matrix](workspace): "
     outputs = f"{s.K:,} [outputs](output)" if s.K > 1 else "one [output](output)"
     sums = f"; with the [filters](filter) it gives {outputs}{f', {part.K} of them shown' if part.K < s.K else ''}."
     if part.C < s.C:

@@ -1,4 +1,4 @@
-"""The story of im2col: what it costs, what it gains, at which presets."""
+"""The story of im2col: its cost, its gain, and at which presets."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ IM2COL_GEMMS = {"conv/im2col-gemm": "our GEMM", "conv/im2col-cublas": "the libra
 
 
 def im2col_cost(s: ConvShape) -> str:
-    """What the data matrix costs at this shape, against the input it is made from."""
+    """Returns the size of the data matrix at this shape, compared with the input."""
     matrix, x = 4 * s.N * s.CRS * s.PQ, 4 * s.elements["x"]
     return (
         f"The data matrix takes {units.bytes_(matrix)}, {matrix / x:.3g} times the input's {units.bytes_(x)}: "
@@ -24,10 +24,11 @@ def im2col_cost(s: ConvShape) -> str:
 
 
 def im2col_gain(rows: Mapping[str, Row]) -> str:
-    """What the data matrix buys in time, `rows` by rung name from one device; "" where one is missing."""
-    if not (both := _direct_and_best(rows)):
+    """Returns how much time the data matrix gains. `rows` are by rung name, from one device. Returns "" if one is
+    missing."""
+    if not (pair := _direct_and_best(rows)):
         return ""
-    direct, best = both
+    direct, best = pair
     name = IM2COL_GEMMS[best["rung"]]
     ratio = direct["median_ms"] / best["median_ms"]
     if best["p20_ms"] <= direct["p80_ms"] and direct["p20_ms"] <= best["p80_ms"]:
@@ -42,17 +43,17 @@ def im2col_gain(rows: Mapping[str, Row]) -> str:
 
 @cache
 def im2col_examples() -> list[tuple[Preset, str]]:
-    """The presets at which im2col wins most and least (or loses), by the recordings made cold."""
+    """Returns the presets at which im2col gains most and least (or loses), from the cold recordings."""
 
-    def gained(s: ConvShape) -> float | None:
-        both = _direct_and_best(recorded_at(s, ("conv/direct", *IM2COL_GEMMS)))
-        return both and both[0]["median_ms"] / both[1]["median_ms"]
+    def speedup(s: ConvShape) -> float | None:
+        pair = _direct_and_best(recorded_at(s, ("conv/direct", *IM2COL_GEMMS)))
+        return pair and pair[0]["median_ms"] / pair[1]["median_ms"]
 
-    return extremes(gained, "{:.2g}×".format)
+    return extremes(speedup, "{:.2g}×".format)
 
 
 def _direct_and_best(rows: Mapping[str, Row]) -> tuple[Row, Row] | None:
-    """The row of direct and the fastest of the others."""
+    """Returns the row of direct and the fastest other row."""
     others = [row for name, row in rows.items() if name != "conv/direct"]
     if "conv/direct" not in rows or not others:
         return None

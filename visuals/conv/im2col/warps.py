@@ -1,7 +1,7 @@
-"""im2col as the warps run it: the same tensors, in the order the emulator saw block 0 execute.
+"""im2col in the order of its warps: the same tensors, in the order in which the emulator executed block 0.
 
-Where `scenes/im2col.py` goes column by column so that the eye can follow, here every step is one store
-of one warp: 32 lanes write 32 neighbouring columns of one row.
+`im2col/scene.py` goes column by column so that it is easy to follow. Here every step is one store of one warp: 32
+lanes write 32 neighbouring columns of one row.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ NOTE = f"Block 0 as the emulator executed it, one store of one warp a step. {ORD
 
 @dataclasses.dataclass(frozen=True)
 class Store:
-    """One store of one warp, and the loads of that warp that fed it. Elements are flat."""
+    """One store of one warp, and the loads of that warp whose values it writes. Elements are flat."""
 
     warp: int
     mask: int  # bit i: lane i stores
@@ -36,61 +36,61 @@ class Store:
 
 
 def stores_of(trace: BlockTrace) -> list[Store]:
-    """Every store into the data matrix in the order of the trace."""
+    """Returns every store into the data matrix, in the order of the trace."""
     names = trace.buffers
-    out, fed = [], {}
+    stores, loads = [], {}
     warps, lanes = trace.thread // 32, trace.thread % 32
     bounds = np.flatnonzero(np.diff(trace.step.astype(np.int64) * 2 + trace.write, prepend=-1, append=-1))
     for start, stop in itertools.pairwise(bounds):
         for warp in np.unique(warps[start:stop]):
-            at = start + np.flatnonzero(warps[start:stop] == warp)
+            indices = start + np.flatnonzero(warps[start:stop] == warp)
             if not trace.write[start]:
                 if names[trace.buffer[start]] == "x":
-                    fed.setdefault(warp, []).append(trace.element[at])
+                    loads.setdefault(warp, []).append(trace.element[indices])
                 continue
             line = trace.lines[trace.line[trace.step[start]]]
-            read = np.concatenate(fed.pop(warp, [np.zeros(0, np.uint32)]))
-            cells = trace.element[at].astype(int)
-            out.append(Store(int(warp), mask_of(lanes[at]), line.number, cells, read.astype(int)))
-    return out
+            read = np.concatenate(loads.pop(warp, [np.zeros(0, np.uint32)]))
+            cells = trace.element[indices].astype(int)
+            stores.append(Store(int(warp), mask_of(lanes[indices]), line.number, cells, read.astype(int)))
+    return stores
 
 
-MOST_WINDOWS = 1 << 16  # threads the emulator runs at once while a reader waits
+MAX_WINDOWS = 1 << 16  # threads that the emulator runs at once: the reader waits for it
 
 
 def blocks(s: ConvShape) -> int:
-    """Blocks along x of the im2col launch at its default size."""
+    """Returns the number of blocks along x of the im2col launch at its default size."""
     rung = find("conv/im2col-gemm")
     return rung.build(s, rung.default_tiles).steps[0].grid[0]
 
 
 def why_not(s: ConvShape, part: Part) -> str:
-    """Why the warps' order cannot be shown at a shape; "" where it can."""
+    """Returns why the order of the warps cannot be shown for a shape; "" if it can."""
     if s.N > 1 or (s.C, s.P, s.Q) != (part.C, part.P, part.Q):
         return "The order of the warps is shown for shapes that stand on the stage whole; this one is shown in part."
-    if s.C * s.PQ > MOST_WINDOWS:
-        return f"The order of the warps is shown for up to {MOST_WINDOWS:,} windows, this shape has {s.C * s.PQ:,}."
+    if s.C * s.PQ > MAX_WINDOWS:
+        return f"The order of the warps is shown for up to {MAX_WINDOWS:,} windows, this shape has {s.C * s.PQ:,}."
     return ""
 
 
 def in_warp_order(scene: Scene, s: ConvShape, trace: BlockTrace, counters: Counters, blocks: int) -> Scene:
-    """`scene` (the whole of a small convolution) with its steps in the order of `trace`, block 0 of
-    `blocks` of the im2col launch; `counters` of that launch go to the margin of its source."""
+    """Returns `scene` (the whole of a small convolution) with its steps in the order of `trace`, block 0 of
+    `blocks` of the im2col launch. `counters` of that launch go to the margin of its source."""
     stores = stores_of(trace)
-    more = blocks > 1
-    steps = len(stores) + more + 1
-    written = np.full(s.CRS * s.PQ, len(stores))  # what other blocks write comes after
+    has_others = blocks > 1
+    steps = len(stores) + has_others + 1
+    written = np.full(s.CRS * s.PQ, len(stores))  # writes of other blocks come after block 0
     for n, store in enumerate(stores):
         written[store.cells] = n
     args = np.zeros((steps, 11), np.int64)
     for n, store in enumerate(stores):
         rows, columns = store.cells // s.PQ, store.cells % s.PQ
-        told = (rows[0], rows[-1], columns[0], columns[-1], *traffic(store.read), *traffic(store.cells))
-        args[n] = (store.warp, *told)
+        numbers = (rows[0], rows[-1], columns[0], columns[-1], *traffic(store.read), *traffic(store.cells))
+        args[n] = (store.warp, *numbers)
     args[-2:, 0] = blocks - 1
-    masks = [store.mask for store in stores] + [0] * (1 + more)
-    warps = [store.warp for store in stores] + [-1] * (1 + more)
-    lines = np.array([store.line for store in stores] + [stores[-1].line] * (1 + more))
+    masks = [store.mask for store in stores] + [0] * (1 + has_others)
+    warps = [store.warp for store in stores] + [-1] * (1 + has_others)
+    lines = np.array([store.line for store in stores] + [stores[-1].line] * (1 + has_others))
     return dataclasses.replace(
         scene,
         key=f"{scene.key} warps",
@@ -103,14 +103,14 @@ def in_warp_order(scene: Scene, s: ConvShape, trace: BlockTrace, counters: Count
             dataclasses.replace(scene.write("y"), steps=np.array([steps - 1])),
         ),
         readings=_readings(args[: len(stores)], steps),
-        captions=Captions(_TEMPLATES, np.array(_kinds(stores, s.PQ, more)), args),
+        captions=Captions(_TEMPLATES, np.array(_kinds(stores, s.PQ, has_others)), args),
         source=dataclasses.replace(scene.source, lines=lines, notes=margin(counters, scene.source.file)),
         lanes=Lanes(np.array(warps), np.array(masks, np.uint32)),
     )
 
 
 def _readings(args: np.ndarray, steps: int) -> tuple[Reading, ...]:
-    """Sectors and store instructions of block 0 so far; nothing more once its stores are done."""
+    """Returns sectors and store instructions of block 0 so far. They stay constant after its stores are done."""
 
     def so_far(column):
         return np.cumsum(np.pad(column, (0, steps - len(column))))
@@ -137,8 +137,8 @@ _TEMPLATES = (
 )
 
 
-def _kinds(stores: list[Store], row: int, more: bool) -> list[int]:
-    """Which template tells of each step; `row` is the length of a row."""
+def _kinds(stores: list[Store], row: int, has_others: bool) -> list[int]:
+    """Returns the template index of each step; `row` is the length of a row."""
     several = [int(store.cells[0] // row != store.cells[-1] // row) for store in stores]
     zeros = [2 * (not len(store.read)) for store in stores]
-    return [a + b for a, b in zip(several, zeros, strict=True)] + [4] * more + [5]
+    return [a + b for a, b in zip(several, zeros, strict=True)] + [4] * has_others + [5]

@@ -1,4 +1,4 @@
-"""What is said of the steps and cells of implicit GEMM: templates and the numbers that fill them."""
+"""Captions of the steps and cells of implicit GEMM: templates and the numbers that fill them."""
 
 from __future__ import annotations
 
@@ -17,16 +17,16 @@ from visuals.conv.implicit.plan import RUNGS, Plan
     MULTIPLY,
     MULTIPLY_ONE,
     MULTIPLY_LAST,
-    REST,
+    REMAINING,
     STORE,
-    OTHERS,
+    OTHER_BLOCKS,
 ) = range(11)
-MARK_OF = (0, 1, 1, 2, 2, 3, 3, 3, 4, 5, 5)  # of Plan.marks
+MARK_INDEX = (0, 1, 1, 2, 2, 3, 3, 3, 4, 5, 5)  # index into Plan.marks, by kind of step
 W, X, D, Y = "[filters](filter)", "[pixels](input)", "[data matrix](workspace)", "[output](output)"
 
 
 def templates(plan: Plan) -> tuple[str, ...]:
-    made = (
+    copy = (
         f"Tile {{0}} of {{1}}: rows {{3}} to {{4}} of the {D} are made in stage {{2}}. Row {{3}} is tap c = {{5}}, r = {{6}}, "
         f"s = {{7}}. {{8}} {X} are copied from where they lie, {{9}} are zeros."
     )
@@ -41,8 +41,8 @@ def templates(plan: Plan) -> tuple[str, ...]:
         f"its {plan.BN // 32} columns of the {D} once, by two divisions each, and keeps them.",
         filters + ".",
         filters + "; {6} places of the tile lie outside and become zeros.",
-        made,
-        made + " Turn {10} does not wait for them.",
+        copy,
+        copy + " Turn {10} does not wait for them.",
         done + "Meanwhile the copies of tiles {2} to {3} are on their way.",
         done + "Meanwhile the copies of tile {2} are on their way.",
         done + "Nothing is on its way any more.",
@@ -53,7 +53,7 @@ def templates(plan: Plan) -> tuple[str, ...]:
 
 
 def _outside(plan: Plan) -> str:
-    """How much of the block's tile lies outside, where some does."""
+    """Returns a sentence on the share of the block's tile that lies outside; "" if none does."""
     rows, cols = plan.inside
     part = 1 - rows * cols / (plan.BM * plan.BN)
     if not part:
@@ -71,50 +71,53 @@ def x_note(s: ConvShape, box: tuple[int, ...]) -> str:
 
 
 def part_note(rows: tuple[int, int], cols: tuple[int, int]) -> str:
-    """(shown, of) of a matrix's rows and columns."""
+    """Returns the size of a matrix and its visible part. `rows` and `cols` are (visible, of)."""
     size = f"{rows[1]:,} × {cols[1]:,}"
     if rows[0] == rows[1] and cols[0] == cols[1]:
         return size
     return f"part 0–{rows[0] - 1}, 0–{cols[0] - 1} of {size}"
 
 
-# -- of a cell -------------------------------------------------------------------------------------
-def _high(by: Magic, n: np.ndarray) -> np.ndarray:
-    """The upper half of 2n times the multiplier, which the kernel then shifts."""
+# -- annotations of cells --------------------------------------------------------------------------
+def _high_half(by: Magic, n: np.ndarray) -> np.ndarray:
+    """Returns the upper half of 2n times the multiplier. The kernel then shifts it."""
     return (((n.astype(np.uint64) << np.uint64(1)) * np.uint64(by.multiplier)) >> np.uint64(32)).astype(
         np.int64
     )
 
 
 def row_numbers(plan: Plan) -> np.ndarray:
-    """int64[C*R*S, 18]: what a cell's row adds to each of the numbers of `of_cell`."""
+    """Returns int64[C*R*S, 18]: what the row of a cell adds to each number of `cell_templates`."""
     s, k = plan.s, np.arange(plan.s.CRS)
-    c, r, t, h, w, at = plan.taps.T
+    c, r, t, h, w, offset = plan.taps.T
     tap = k - c * s.R * s.S
     out = np.zeros((len(k), 18), int)
-    out[:, :7] = np.stack([k, _high(magic(s.R * s.S), k), c, tap, _high(magic(s.S), tap), r, t], axis=1)
-    out[:, 15:] = np.stack([h, w, at], axis=1)
+    out[:, :7] = np.stack(
+        [k, _high_half(magic(s.R * s.S), k), c, tap, _high_half(magic(s.S), tap), r, t], axis=1
+    )
+    out[:, 15:] = np.stack([h, w, offset], axis=1)
     return out
 
 
 def column_numbers(plan: Plan) -> np.ndarray:
-    """int64[columns shown, 18]: what its column adds."""
+    """Returns int64[columns shown, 18]: what the column of a cell adds."""
     s, j = plan.s, np.arange(plan.columns_shown)
-    n, p, q, h, w, at = plan.windows.T
+    n, p, q, h, w, offset = plan.windows.T
     pixel = j - n * s.PQ
     out = np.zeros((len(j), 18), int)
-    told = [j, _high(magic(s.PQ), j), n, pixel, _high(magic(s.Q), pixel), p, q]
-    out[:, 7:14] = np.stack(told, axis=1)
-    out[:, 15:] = np.stack([h, w, at], axis=1)
+    columns = [j, _high_half(magic(s.PQ), j), n, pixel, _high_half(magic(s.Q), pixel), p, q]
+    out[:, 7:14] = np.stack(columns, axis=1)
+    out[:, 15:] = np.stack([h, w, offset], axis=1)
     return out
 
 
-def of_cell(plan: Plan) -> tuple[str, ...]:
-    """In the input, in the padding. {0} row, {1} upper half for R*S, {2} c, {3} tap, {4} upper half for S, {5} r, {6} s;
-    {7} column, {8} for P*Q, {9} n, {10} pixel, {11} for Q, {12} p, {13} q; {15} h, {16} w, {17} address."""
+def cell_templates(plan: Plan) -> tuple[str, ...]:
+    """Returns the templates of a cell in the input and of one in the padding. {0} row, {1} upper half for R*S,
+    {2} c, {3} tap, {4} upper half for S, {5} r, {6} s; {7} column, {8} upper half for P*Q, {9} n, {10} pixel,
+    {11} upper half for Q, {12} p, {13} q; {15} h, {16} w, {17} address."""
     s = plan.s
     r, t = (f"({s.R - 1} − {{5}})", f"({s.S - 1} − {{6}})") if s.flip else ("{5}", "{6}")
-    taken = (
+    indices = (
         f"[\nRow {{0}}](workspace): c = {{0}} / {s.R * s.S} = {{2}}, {{3}} left; r = {{3}} / {s.S} = {{5}}, s = {{6}}."
         f"[\nColumn {{7}}](workspace): n = {{7}} / {s.PQ} = {{9}}, {{10}} left; p = {{10}} / {s.Q} = {{12}}, q = {{13}}."
         f"[\nh](input) = {{12}}·{s.u} − {s.pad_h} + {r}·{s.dilation_h} = {{15}}, "
@@ -122,14 +125,14 @@ def of_cell(plan: Plan) -> tuple[str, ...]:
     )
     divided = "" if plan.rung == RUNGS[0] else _divided(s)
     return (
-        f"{taken}: address (({{9}}·{s.C} + {{2}})·{s.H} + {{15}})·{s.W} + {{16}} = {{17}}.{divided}",
-        f"{taken}: in the padding, a zero read from nowhere.{divided}",
+        f"{indices}: address (({{9}}·{s.C} + {{2}})·{s.H} + {{15}})·{s.W} + {{16}} = {{17}}.{divided}",
+        f"{indices}: in the padding, a zero read from nowhere.{divided}",
     )
 
 
 def _divided(s: ConvShape) -> str:
-    """How the kernel divides: the upper half of a product, shifted."""
-    told = []
+    """Returns the kernel's division: the upper half of a product, shifted."""
+    columns = []
     for divisor, n, high, result in (
         (s.R * s.S, 0, 1, 2),
         (s.S, 3, 4, 5),
@@ -137,9 +140,11 @@ def _divided(s: ConvShape) -> str:
         (s.Q, 10, 11, 12),
     ):
         m = magic(divisor)
-        told.append(f"/ {divisor}: 2·{{{n}}}·{m.multiplier} >> 32 = {{{high}}}, >> {m.shift} = {{{result}}}")
-    return "[\nDivisions](output) as the kernel makes them: " + "; ".join(told) + "."
+        columns.append(
+            f"/ {divisor}: 2·{{{n}}}·{m.multiplier} >> 32 = {{{high}}}, >> {m.shift} = {{{result}}}"
+        )
+    return "[\nDivisions](output) as the kernel makes them: " + "; ".join(columns) + "."
 
 
-def of_output(s: ConvShape) -> tuple[str, ...]:
+def output_templates(s: ConvShape) -> tuple[str, ...]:
     return ("Filter {0}, image {9}, row {12}, column {13}.",)

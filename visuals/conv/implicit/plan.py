@@ -1,6 +1,8 @@
-"""What implicit GEMM takes for what: rows of the data matrix for taps, columns for windows, and where a block's tiles lie.
+"""The index arithmetic of implicit GEMM: taps as rows of the data matrix, windows as its columns, and the
+positions of a block's tiles.
 
-The same arithmetic as kernels/conv/cuda/06_implicit_gemm.cu and implicit.cuh, at the same tile sizes. One group.
+It is the same arithmetic as in kernels/conv/cuda/06_implicit_gemm.cu and implicit.cuh, at the same tile sizes.
+One group.
 """
 
 from __future__ import annotations
@@ -18,11 +20,11 @@ from kernels.ladders import find
 from kernels.model.program import RuleError
 
 RUNGS = ("conv/implicit-gemm-plain", "conv/implicit-gemm")
-MOST_COLUMNS, MOST_ROWS = 100, 96  # of the data matrix: more of it is shown in part
+MAX_COLUMNS, MAX_ROWS = 100, 96  # of the data matrix: a larger one is shown in part
 
 
 def why_not(s: ConvShape, rung: str, tiles: Mapping[str, int]) -> str:
-    """Why a rung has no scene at a shape, in words; "" where it has one."""
+    """Returns why a rung has no scene at a shape; "" if it has one."""
     try:
         find(rung).check(s, tiles)
     except RuleError as e:
@@ -34,7 +36,7 @@ def why_not(s: ConvShape, rung: str, tiles: Mapping[str, int]) -> str:
 
 @dataclass(frozen=True)
 class Plan:
-    """Block 0 of a rung at a shape and all its tile sizes, and how much of what it works on is shown."""
+    """Block 0 of a rung at a shape and all its tile sizes, and how much of its data is visible."""
 
     s: ConvShape
     rung: str
@@ -52,7 +54,7 @@ class Plan:
 
     @property
     def marks(self) -> tuple[str | re.Pattern, ...]:
-        """Of the lines that find the windows, copy filters, copy pixels, multiply, go round, store."""
+        """Returns the marks of the lines that find the windows, copy filters, copy pixels, multiply, loop, store."""
         store = f"store<{4 if self.s.PQ % 4 == 0 else 1}>("
         return (
             "windows[j] = find_window(",
@@ -65,45 +67,45 @@ class Plan:
 
     @property
     def columns(self) -> int:
-        """Of the data matrix: output pixels of all images."""
+        """Returns the number of columns of the data matrix: output pixels of all images."""
         return self.s.N * self.s.PQ
 
     @property
     def blocks(self) -> tuple[int, int]:
-        """Along the columns and along the filters."""
+        """Returns the number of blocks along the columns and along the filters."""
         return -(-self.columns // self.BN), -(-self.s.K // self.BM)
 
     @property
     def inside(self) -> tuple[int, int]:
-        """Rows and columns of block 0's tile that lie in the product."""
+        """Returns the rows and columns of block 0's tile that lie in the product."""
         return min(self.BM, self.s.K), min(self.BN, self.columns)
 
     # -- tiles along the sum -----------------------------------------------------------------------
     @property
-    def turns(self) -> int:
-        """Tiles of the whole sum."""
+    def iterations(self) -> int:
+        """Returns the number of iterations of the loop: one per tile of the whole sum."""
         return -(-self.s.CRS // self.BK)
 
     @property
-    def turns_shown(self) -> int:
-        """As many as fit the stage; the ring of stages comes round in them."""
-        if self.s.CRS <= MOST_ROWS:
-            return self.turns
-        return min(self.turns, max(self.STAGES + 2, MOST_ROWS // 2 // self.BK))
+    def iterations_shown(self) -> int:
+        """Returns how many iterations fit the stage. The ring of stages wraps around in them."""
+        if self.s.CRS <= MAX_ROWS:
+            return self.iterations
+        return min(self.iterations, max(self.STAGES + 2, MAX_ROWS // 2 // self.BK))
 
     @property
     def rows_shown(self) -> int:
-        return min(self.s.CRS, self.turns_shown * self.BK)
+        return min(self.s.CRS, self.iterations_shown * self.BK)
 
     @property
     def columns_shown(self) -> int:
-        return self.columns if self.columns <= MOST_COLUMNS else min(self.BN, self.columns)
+        return self.columns if self.columns <= MAX_COLUMNS else min(self.BN, self.columns)
 
     # -- indices -----------------------------------------------------------------------------------
     @cached_property
     def taps(self) -> np.ndarray:
-        """int64[C*R*S, 6]: c, r, s of each row, how far down and right of a window's first tap it lies (from its
-        far corner, where the filter is flipped), and that as an offset into x."""
+        """Returns int64[C*R*S, 6]: c, r, s of each row, its row and column distance from the window's first tap,
+        and that distance as an offset into x. If the filter is flipped, distances are from the far corner."""
         s = self.s
         c, r, t = np.unravel_index(np.arange(s.CRS), (s.C, s.R, s.S))
         sign = -1 if s.flip else 1
@@ -112,8 +114,8 @@ class Plan:
 
     @cached_property
     def windows(self) -> np.ndarray:
-        """int64[N*P*Q shown, 6]: n, p, q of each column, row and column of its window's first tap in a map, which
-        may lie in the padding, and that place as an offset into x."""
+        """Returns int64[N*P*Q shown, 6]: n, p, q of each column, row and column of its window's first tap in a
+        map (it may lie in the padding), and that position as an offset into x."""
         s = self.s
         n, p, q = np.unravel_index(np.arange(self.columns_shown), (s.N, s.P, s.Q))
         h, w = p * s.u - s.pad_h, q * s.v - s.pad_w
@@ -123,7 +125,8 @@ class Plan:
 
     @cached_property
     def address(self) -> np.ndarray:
-        """int64[C*R*S, columns shown]: the element of x that a cell of the data matrix stands for, -1 in the padding."""
+        """Returns int64[C*R*S, columns shown]: the element of x that a cell of the data matrix is, -1 in the
+        padding."""
         s, down, across = self.s, self.taps, self.windows
         h, w = down[:, 3, None] + across[:, 3], down[:, 4, None] + across[:, 4]
         inside = (h >= 0) & (h < s.H) & (w >= 0) & (w < s.W)
@@ -131,13 +134,14 @@ class Plan:
 
     @cached_property
     def lane_columns(self) -> np.ndarray:
-        """int64[BN]: the column that each column of the tile is read from; beyond the last one, the last."""
+        """Returns int64[BN]: the column that each column of the tile is read from. Columns beyond the last read
+        the last."""
         return np.minimum(np.arange(self.BN), self.columns - 1)
 
     # -- shared memory and registers ---------------------------------------------------------------
     @property
     def pitch(self) -> int:
-        """Of tile_a, which lies turned: [BK, BM + 4]."""
+        """Returns the row length of tile_a, which is stored transposed: [BK, BM + 4]."""
         return self.BM + PIECE
 
     @property
@@ -145,7 +149,8 @@ class Plan:
         return threads(self.tiles)
 
     def owned(self, thread: int) -> tuple[np.ndarray, np.ndarray]:
-        """int64[TM], int64[TN]: rows and columns of the block's tile whose sums a thread keeps (implicit.cuh, thread_tile)."""
+        """Returns int64[TM], int64[TN]: rows and columns of the block's tile whose sums a thread computes
+        (implicit.cuh, thread_tile)."""
         WM, WN = warp_tile(self.tiles)
         across = WN // self.TN
         warp, lane = divmod(thread, 32)

@@ -1,7 +1,8 @@
-"""Implicit GEMM as a scene: tiles of a data matrix that is stored nowhere come and go in shared memory.
+"""Implicit GEMM as a scene: tiles of a data matrix that is never stored are loaded into shared memory and
+overwritten.
 
-One block, tile by tile: each is made from where its pixels lie in the input, waits in a stage of shared memory, is
-multiplied, and is overwritten by a later one. Index maps are those of implicit_plan.py, which tests hold to the
+It shows one block, tile by tile. Each tile is copied from its pixels in the input into a stage of shared memory.
+It is multiplied, and a later tile overwrites it. Index maps are those of plan.py. Tests compare them with the
 emulator's trace.
 """
 
@@ -33,9 +34,9 @@ ORDER_NOTE = (
 
 
 def implicit_scene(s: ConvShape, rung: str, tiles: Mapping[str, int], x: np.ndarray, w: np.ndarray) -> Scene:
-    """The scene of block 0 of a rung, with all its tile sizes. float32: x [N,C,H,W], of which the images that the
-    columns shown read are enough, w [K,C,R,S], of which the block's filters are. ValueError where `why_not` has a
-    reason."""
+    """Returns the scene of block 0 of a rung, with all its tile sizes. float32: x [N,C,H,W], w [K,C,R,S]. Of x,
+    the images that the visible columns read are enough. Of w, the block's filters are enough. ValueError if
+    `why_not` returns a reason."""
     if reason := why_not(s, rung, tiles):
         raise ValueError(reason)
     plan = Plan(s, rung, dict(tiles))
@@ -59,17 +60,17 @@ def implicit_scene(s: ConvShape, rung: str, tiles: Mapping[str, int], x: np.ndar
         order_name=ORDER,
         order_note=ORDER_NOTE,
         writes=steps.writes(),
-        views=(View("D", "x", steps.shown_index.ravel()),),
+        views=(View("D", "x", steps.x_index.ravel()),),
         matmuls=steps.matmuls(),
-        told=steps.told(),
+        told=steps.annotations(),
         readings=steps.readings(),
         captions=Captions(captions.templates(plan), kind, table(steps.args)),
-        source=source_of(plan.file, plan.marks, np.array(captions.MARK_OF)[kind], detail=resources(launch)),
+        source=source_of(plan.file, plan.marks, np.array(captions.MARK_INDEX)[kind], detail=resources(launch)),
     )  # fmt: skip
 
 
 class Steps:
-    """The steps as they come: `kinds` of words.*, `args` for their captions; what each writes."""
+    """The steps: `kinds` as in captions.py, `args` for their captions, and what each step writes."""
 
     def __init__(self, plan: Plan, x: np.ndarray, w: np.ndarray):
         self.plan, self.kinds, self.args = plan, [], []
@@ -78,31 +79,31 @@ class Steps:
         self.flat = np.append(np.ravel(np.asarray(x, np.float32)), np.float32(0))
         self.filters = np.asarray(w, np.float32)[: plan.BM].reshape(-1, plan.s.CRS)
         self._sum()
-        self._walk()
+        self._add_steps()
 
     # -- values ------------------------------------------------------------------------------------
     @cached_property
     def data(self) -> np.ndarray:
-        """float32[C*R*S, columns shown]: what the data matrix would hold."""
+        """Returns float32[C*R*S, columns shown]: the values of the data matrix."""
         return self.flat[self.plan.address]
 
     def _sum(self) -> None:
-        """The product, each sum rounded as the kernel rounds it, and thread 0's sums after each tile shown."""
+        """Compute the product, each sum rounded as in the kernel, and thread 0's sums after each visible tile."""
         plan = self.plan
         rows, cols = plan.owned(0)
         rows, cols = np.minimum(rows, len(self.filters)), np.minimum(cols, self.data.shape[1])
-        self.held = {}
+        self.registers = {}
 
-        def keep(k: int, sums: np.ndarray) -> None:
+        def record(k: int, sums: np.ndarray) -> None:
             padded = np.pad(sums, ((0, 1), (0, 1)))
-            self.held[k // plan.BK] = padded[np.ix_(rows, cols)]
+            self.registers[k // plan.BK] = padded[np.ix_(rows, cols)]
 
         self.product = np.zeros((len(self.filters), self.data.shape[1]), np.float32)
         for start in range(0, plan.s.CRS, PART):
             part = slice(start, start + PART)
-            kept = keep if start == 0 else None
+            callback = record if start == 0 else None
             self.product = (
-                self.product + sums_of(self.filters[:, part], self.data[part], 1, "fp32", kept)
+                self.product + sums_of(self.filters[:, part], self.data[part], 1, "fp32", callback)
             ).astype(np.float32)
         self.last = np.pad(self.product, ((0, 1), (0, 1)))[np.ix_(rows, cols)]
 
@@ -112,71 +113,74 @@ class Steps:
         self.args.append(args)
         return len(self.kinds) - 1
 
-    def _walk(self) -> None:
+    def _add_steps(self) -> None:
         plan, ahead = self.plan, self.plan.STAGES - 1
         rows, cols = plan.inside
         self._step(captions.START, rows - 1, cols - 1, int(np.prod(plan.blocks)))
-        for tile in range(min(ahead, plan.turns_shown)):
+        for tile in range(min(ahead, plan.iterations_shown)):
             self._fetch(tile, -1)
-        whole = plan.turns_shown == plan.turns
-        for turn in range(plan.turns_shown if whole else plan.turns_shown - ahead):
-            if turn + ahead < plan.turns_shown:
-                self._fetch(turn + ahead, turn)
-            later = min(turn + ahead, plan.turns_shown - 1) - turn
-            kind = (captions.MULTIPLY_LAST, captions.MULTIPLY_ONE, captions.MULTIPLY)[min(later, 2)]
-            told = turn + 1, turn % plan.STAGES, turn + 2, turn + later + 1
-            self.multiplied.append(self._step(kind, *told))
-        if plan.turns_shown < plan.turns:
-            self.rest = self._step(captions.REST, plan.turns - len(self.multiplied), plan.s.CRS - 1)
+        is_whole = plan.iterations_shown == plan.iterations
+        for iteration in range(plan.iterations_shown if is_whole else plan.iterations_shown - ahead):
+            if iteration + ahead < plan.iterations_shown:
+                self._fetch(iteration + ahead, iteration)
+            tiles_ahead = min(iteration + ahead, plan.iterations_shown - 1) - iteration
+            kind = (captions.MULTIPLY_LAST, captions.MULTIPLY_ONE, captions.MULTIPLY)[min(tiles_ahead, 2)]
+            numbers = iteration + 1, iteration % plan.STAGES, iteration + 2, iteration + tiles_ahead + 1
+            self.multiplied.append(self._step(kind, *numbers))
+        if plan.iterations_shown < plan.iterations:
+            self.remaining_step = self._step(
+                captions.REMAINING, plan.iterations - len(self.multiplied), plan.s.CRS - 1
+            )
         self.stored = self._step(captions.STORE, rows * cols, cols - 1)
         if int(np.prod(plan.blocks)) > 1:
-            self._step(captions.OTHERS, int(np.prod(plan.blocks)) - 1)
+            self._step(captions.OTHER_BLOCKS, int(np.prod(plan.blocks)) - 1)
 
     def _rows(self, tile: int) -> tuple[int, int]:
-        """The first and the last row of the data matrix in a tile."""
+        """Returns the first and the last row of the data matrix in a tile."""
         k0 = tile * self.plan.BK
         return k0, min(k0 + self.plan.BK, self.plan.s.CRS) - 1
 
-    def _fetch(self, tile: int, turn: int) -> None:
+    def _fetch(self, tile: int, iteration: int) -> None:
         plan, (k0, k1) = self.plan, self._rows(tile)
-        there = plan.address[k0 : k1 + 1][:, plan.lane_columns[plan.lane_columns < plan.columns_shown]]
+        offsets = plan.address[k0 : k1 + 1][:, plan.lane_columns[plan.lane_columns < plan.columns_shown]]
         count, stage = k1 - k0 + 1, tile % plan.STAGES
-        told = tile + 1, plan.turns, stage, k0, k1
+        numbers = tile + 1, plan.iterations, stage, k0, k1
         taps = plan.inside[0] * count
-        none = plan.BM * plan.BK - taps
-        a = self._step(captions.FETCH_A_ZEROS if none else captions.FETCH_A, *told, taps, none)
+        zero_count = plan.BM * plan.BK - taps
+        a = self._step(captions.FETCH_A_ZEROS if zero_count else captions.FETCH_A, *numbers, taps, zero_count)
         c, r, t = map(int, plan.taps[k0, :3])
-        read = int((there >= 0).sum())
+        read = int((offsets >= 0).sum())
         zeros = plan.BK * plan.BN - read
-        kind = captions.FETCH_B if turn < 0 else captions.FETCH_B_LATER
-        self.fetched.append((tile, a, self._step(kind, *told, c, r, t, read, zeros, turn + 1)))
+        kind = captions.FETCH_B if iteration < 0 else captions.FETCH_B_LATER
+        self.fetched.append((tile, a, self._step(kind, *numbers, c, r, t, read, zeros, iteration + 1)))
 
     # -- tensors -----------------------------------------------------------------------------------
     @cached_property
     def box(self) -> tuple[int, ...]:
-        """(images, channels, first row, rows, first column, columns) of x that the part shown reads: a box."""
+        """Returns (images, channels, first row, rows, first column, columns) of x: the box that the visible part
+        reads."""
         plan, s = self.plan, self.plan.s
-        at = plan.address[: plan.rows_shown]
-        n, c, h, w = np.unravel_index(at[at >= 0], (s.N, s.C, s.H, s.W))
+        offsets = plan.address[: plan.rows_shown]
+        n, c, h, w = np.unravel_index(offsets[offsets >= 0], (s.N, s.C, s.H, s.W))
         if not n.size:
             return 1, 1, 0, 1, 0, 1
         h0, w0 = int(h.min()), int(w.min())
         return int(n.max()) + 1, int(c.max()) + 1, h0, int(h.max()) + 1 - h0, w0, int(w.max()) + 1 - w0
 
     @cached_property
-    def shown_index(self) -> np.ndarray:
-        """int64[rows shown, columns shown]: the cell of x as it is shown, -1 in the padding."""
+    def x_index(self) -> np.ndarray:
+        """Returns int64[rows shown, columns shown]: the cell of the visible part of x, -1 in the padding."""
         plan, s = self.plan, self.plan.s
-        at = plan.address[: plan.rows_shown]
+        offsets = plan.address[: plan.rows_shown]
         _, channels, h0, H, w0, W = self.box
-        n, c, h, w = np.unravel_index(np.maximum(at, 0), (s.N, s.C, s.H, s.W))
-        return np.where(at >= 0, ((n * channels + c) * H + h - h0) * W + w - w0, -1)
+        n, c, h, w = np.unravel_index(np.maximum(offsets, 0), (s.N, s.C, s.H, s.W))
+        return np.where(offsets >= 0, ((n * channels + c) * H + h - h0) * W + w - w0, -1)
 
     def tensors(self) -> tuple[Tensor, ...]:
         plan, s = self.plan, self.plan.s
         images, channels, h0, H, w0, W = self.box
         x = self.flat[:-1].reshape(-1, s.C, s.H, s.W)[:images, :channels, h0 : h0 + H, w0 : w0 + W]
-        rows, cols, turns = plan.rows_shown, plan.columns_shown, plan.turns_shown + 1
+        rows, cols, columns = plan.rows_shown, plan.columns_shown, plan.iterations_shown + 1
         stage = "stage" if plan.STAGES > 1 else ""
         return (
             Tensor("x", "x", "input", "input", images * channels, H, W, x.ravel(), (0, h0, w0), captions.x_note(s, self.box),
@@ -193,96 +197,101 @@ class Steps:
                    note=f"{plan.BK} × {plan.BN}, {plan.STAGES} stages"),
             Tensor("mine", "window", "windows", "workspace", 1, plan.BN // 32, 3, note="row, column, offset in x: found once"),
             Tensor("acc", "sum", "sums", "output", 1, plan.TM, plan.TN, note=f"{plan.TM} × {plan.TN}"),
-            Tensor("fly", "tile", "copies on their way", "input", 1, plan.STAGES, turns),
-            Tensor("use", "tile", "multiplied", "output", 1, plan.STAGES, turns),
+            Tensor("fly", "tile", "copies on their way", "input", 1, plan.STAGES, columns),
+            Tensor("use", "tile", "multiplied", "output", 1, plan.STAGES, columns),
         )  # fmt: skip
 
     # -- writes ------------------------------------------------------------------------------------
     def writes(self) -> tuple[Write, ...]:
-        sums = [(0, 0 * self.last), *((t, self.held[n]) for n, t in enumerate(self.multiplied))]
-        if self.plan.turns_shown < self.plan.turns:
-            sums.append((self.rest, self.last))
+        sums = [(0, 0 * self.last), *((t, self.registers[n]) for n, t in enumerate(self.multiplied))]
+        if self.plan.iterations_shown < self.plan.iterations:
+            sums.append((self.remaining_step, self.last))
         steps = np.repeat([t for t, _ in sums], self.last.size)
         values = np.concatenate([v.ravel() for _, v in sums])
-        mine = self.plan.windows[np.minimum(self.plan.lane_columns[::32], self.plan.columns_shown - 1), 3:]
+        window_offsets = self.plan.windows[
+            np.minimum(self.plan.lane_columns[::32], self.plan.columns_shown - 1), 3:
+        ]
         y = np.full(self.product.shape, len(self.kinds) - 1)
         y[: self.plan.inside[0], : self.plan.inside[1]] = self.stored
         return (
             *self._tiles("As", "w"),
             *self._tiles("Bs", "D"),
-            Write("mine", np.array([0]), mine.ravel().astype(np.float32)),
+            Write("mine", np.array([0]), window_offsets.ravel().astype(np.float32)),
             Write("acc", steps, values, cells=np.tile(np.arange(self.last.size), len(sums))),
             Write("y", y.ravel() if y.min() < y.max() else y[0, :1], self.product.ravel()),
             *self._time(),
         )
 
     def _tiles(self, target: str, source: str) -> tuple[Write, ...]:
-        """Every tile's copies into its stage; what lies beyond the matrices becomes zeros."""
+        """Returns every tile's copies into its stage. Elements outside the matrices are zero."""
         plan, filters = self.plan, target == "As"
-        k, wide = np.arange(plan.BK)[:, None], plan.BM if filters else plan.BN
+        k, width = np.arange(plan.BK)[:, None], plan.BM if filters else plan.BN
         pitch, out = plan.pitch if filters else plan.BN, []
-        m, there = np.arange(wide), len(self.filters) if filters else plan.BN
+        m, count = np.arange(width), len(self.filters) if filters else plan.BN
         for tile, *when in self.fetched:
             row = tile * plan.BK + k
             index = m * plan.rows_shown + row if filters else row * plan.columns_shown + plan.lane_columns
-            index = np.where((row < plan.s.CRS) & (m < there), index, -1)
+            index = np.where((row < plan.s.CRS) & (m < count), index, -1)
             cells = tile % plan.STAGES * plan.BK * pitch + k * pitch + m
             step = np.array([when[not filters]])
             out.append(Write(target, step, source=source, index=index.ravel(), cells=cells.ravel()))
         return tuple(out)
 
     def _time(self) -> tuple[Write, Write]:
-        """A tile is on its way from the turn that asks for it to the turn that needs it; column 0 is before the loop."""
-        plan, turns = self.plan, self.plan.turns_shown + 1
-        last = len(self.multiplied) + 1  # the turn after those shown: later ones have no step of their own
+        """Returns when each tile is being copied and when it is multiplied. A copy lasts from the iteration that
+        starts it to the iteration that needs it. Column 0 is before the loop."""
+        plan, columns = self.plan, self.plan.iterations_shown + 1
+        last = len(self.multiplied) + 1  # the iteration after the visible ones: later ones have no step
         fly = []
-        for tile, _, asked in self.fetched:
+        for tile, _, started in self.fetched:
             first = max(0, tile + 2 - plan.STAGES)
-            for turn in range(first, min(tile, last) + 1):
-                when = asked if turn == first else max(asked, self._first_step(turn))
-                fly.append((when, tile % plan.STAGES * turns + turn, tile + 1))
-        use = [(t, tile % plan.STAGES * turns + tile + 1, tile + 1) for tile, t in enumerate(self.multiplied)]
+            for iteration in range(first, min(tile, last) + 1):
+                step = started if iteration == first else max(started, self._first_step(iteration))
+                fly.append((step, tile % plan.STAGES * columns + iteration, tile + 1))
+        use = [
+            (t, tile % plan.STAGES * columns + tile + 1, tile + 1) for tile, t in enumerate(self.multiplied)
+        ]
         return tuple(
             Write(
                 name,
-                np.array(told)[:, 0],
-                np.array(told)[:, 2].astype(np.float32),
-                cells=np.array(told)[:, 1],
+                np.array(events)[:, 0],
+                np.array(events)[:, 2].astype(np.float32),
+                cells=np.array(events)[:, 1],
             )
-            for name, told in (("fly", fly), ("use", use))
+            for name, events in (("fly", fly), ("use", use))
         )
 
-    def _first_step(self, turn: int) -> int:
-        """Of a turn of the loop, counted from 1."""
+    def _first_step(self, iteration: int) -> int:
+        """Returns the first step of an iteration of the loop, counted from 1."""
         return (
-            self.multiplied[turn - 2] + 1
-            if turn > 1
+            self.multiplied[iteration - 2] + 1
+            if iteration > 1
             else self.fetched[min(self.plan.STAGES - 1, len(self.fetched)) - 1][2]
         )
 
-    # -- what is said ------------------------------------------------------------------------------
+    # -- captions and readings ---------------------------------------------------------------------
     def matmuls(self) -> tuple[MatMul, ...]:
-        """y as the browser sums it, where all terms are shown."""
+        """Returns y as a product that the browser sums, if all terms are visible."""
         return (MatMul("w", "D", "y"),) if self.plan.rows_shown == self.plan.s.CRS else ()
 
     def readings(self) -> tuple[Reading, ...]:
         plan, kinds = self.plan, np.array(self.kinds)
-        made = np.cumsum(np.isin(kinds, (captions.FETCH_B, captions.FETCH_B_LATER))) * plan.BK * plan.BN
-        added = (
+        copied = np.cumsum(np.isin(kinds, (captions.FETCH_B, captions.FETCH_B_LATER))) * plan.BK * plan.BN
+        multiplied = (
             np.cumsum(np.isin(kinds, (captions.MULTIPLY, captions.MULTIPLY_ONE, captions.MULTIPLY_LAST)))
             * plan.BK
         )
-        if plan.turns_shown < plan.turns:
-            made[self.rest :] = plan.turns * plan.BK * plan.BN
-            added[self.rest :] = plan.turns * plan.BK
-        kept = np.minimum(made, plan.STAGES * plan.BK * plan.BN)
+        if plan.iterations_shown < plan.iterations:
+            copied[self.remaining_step :] = plan.iterations * plan.BK * plan.BN
+            multiplied[self.remaining_step :] = plan.iterations * plan.BK
+        stored = np.minimum(copied, plan.STAGES * plan.BK * plan.BN)
         return (
-            Reading("values of the data matrix made", made, "predicted"),
-            Reading("of them in shared memory", kept, "predicted"),
-            Reading("multiply-adds", added * plan.BM * plan.BN, "predicted"),
+            Reading("values of the data matrix made", copied, "predicted"),
+            Reading("of them in shared memory", stored, "predicted"),
+            Reading("multiply-adds", multiplied * plan.BM * plan.BN, "predicted"),
         )
 
-    def told(self) -> tuple[Told, ...]:
+    def annotations(self) -> tuple[Told, ...]:
         plan, s = self.plan, self.plan.s
         rows, cols = plan.rows_shown, plan.columns_shown
         down, across = captions.row_numbers(plan)[:rows], captions.column_numbers(plan)
@@ -294,6 +303,6 @@ class Steps:
             len(self.filters) * cols, -1
         )
         return (
-            Told("D", Captions(captions.of_cell(plan), kind, numbers)),
-            Told("y", Captions(captions.of_output(s), np.zeros(len(outputs), int), outputs)),
+            Told("D", Captions(captions.cell_templates(plan), kind, numbers)),
+            Told("y", Captions(captions.output_templates(s), np.zeros(len(outputs), int), outputs)),
         )

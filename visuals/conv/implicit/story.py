@@ -1,4 +1,4 @@
-"""What the figures of implicit GEMM say, in sentences with the numbers in them. Pure functions."""
+"""Sentences about the figures of implicit GEMM, with the numbers in them. Pure functions."""
 
 from __future__ import annotations
 
@@ -17,7 +17,8 @@ LIBRARY = ("conv/cudnn-implicit-precomp-gemm", "conv/cudnn-implicit-gemm")
 
 
 def cost(s: ConvShape) -> str:
-    """What is not stored, and what of it is there at a time, at the usual tile sizes."""
+    """Returns the size of the matrix that is not stored, and how much of it exists at a time, at the default tile
+    sizes."""
     matrix = 4 * s.N * s.CRS * s.PQ
     tiles = find(MAGIC).default_tiles
     once = 4 * tiles["STAGES"] * tiles["BK"] * tiles["BN"]
@@ -28,18 +29,18 @@ def cost(s: ConvShape) -> str:
 
 
 def gain(rows: Mapping[str, Row]) -> str:
-    """What it buys to store no matrix, and to divide by multiplying, `rows` by rung name from one device; "" where
-    there is nothing to compare."""
-    own = [rows[name] for name in (MAGIC, PLAIN) if name in rows]
-    told = [_divisions(*own)] if len(own) == 2 else []
-    if own:
-        best = min(own, key=_time)
+    """Returns how much two choices gain: no stored matrix, and division by multiplication. `rows` are by rung
+    name, from one device. Returns "" if there is nothing to compare."""
+    ours = [rows[name] for name in (MAGIC, PLAIN) if name in rows]
+    sentences = [_divisions(*ours)] if len(ours) == 2 else []
+    if ours:
+        best = min(ours, key=_time)
         others = [
             _first(COLUMNS, rows),
             min((rows[n] for n in LIBRARY if n in rows), key=_time, default=None),
         ]
-        told += [_against(best, other) for other in others if other]
-    return " ".join(told)
+        sentences += [_against(best, other) for other in others if other]
+    return " ".join(sentences)
 
 
 def _time(row: Row) -> float:
@@ -50,14 +51,14 @@ def _first(names: tuple[str, ...], rows: Mapping[str, Row]) -> Row | None:
     return next((rows[name] for name in names if name in rows), None)
 
 
-def _alike(one: Row, other: Row) -> bool:
-    """Whether their spreads overlap."""
+def _within_spread(one: Row, other: Row) -> bool:
+    """Returns whether their spreads overlap."""
     return one["p20_ms"] <= other["p80_ms"] and other["p20_ms"] <= one["p80_ms"]
 
 
 def _divisions(magic: Row, plain: Row) -> str:
     ratio = _time(plain) / _time(magic)
-    if _alike(magic, plain):
+    if _within_spread(magic, plain):
         return "Dividing by multiplication and shift buys nothing here: the spreads overlap."
     if ratio > 1:
         return f"Dividing by multiplication and shift makes it {units.ratio(ratio)} times as fast."
@@ -68,7 +69,7 @@ def _divisions(magic: Row, plain: Row) -> str:
 
 def _against(best: Row, other: Row) -> str:
     name, ratio = find(other["rung"]).title_on(other["engine"]), _time(other) / _time(best)
-    if _alike(best, other):
+    if _within_spread(best, other):
         return f"Implicit GEMM and {name} cannot be told apart: their spreads overlap."
     if ratio > 1:
         return f"Implicit GEMM is {units.ratio(ratio)} times as fast as {name}."
@@ -77,15 +78,15 @@ def _against(best: Row, other: Row) -> str:
 
 @cache
 def examples() -> list[tuple[Preset, str]]:
-    """The presets at which it comes nearest to the library's implicit GEMM (or passes it) and stays farthest from it, by
-    the recordings made cold, or where none of both is there, hot."""
-    return extremes(partial(_reached, mode="cold"), units.share) or extremes(
-        partial(_reached, mode="hot"), units.share
+    """Returns the presets at which the rung is nearest to the library's implicit GEMM (or faster) and farthest
+    from it, from the cold recordings. Uses the hot recordings if there are no cold ones of both rungs."""
+    return extremes(partial(_share_of_library, mode="cold"), units.share) or extremes(
+        partial(_share_of_library, mode="hot"), units.share
     )
 
 
-def _reached(s: ConvShape, mode: str) -> float | None:
-    """Its speed as a part of the library's where both were recorded."""
+def _share_of_library(s: ConvShape, mode: str) -> float | None:
+    """Returns the rung's speed divided by the library's if both were recorded."""
     rows = recorded_at(s, (MAGIC, LIBRARY[0]), mode)
     return _time(rows[LIBRARY[0]]) / _time(rows[MAGIC]) if len(rows) == 2 else None
 

@@ -1,7 +1,7 @@
 """What Winograd saves and what it costs: operations counted from the matrices, errors measured, and their figure.
 
-Operations: a zero entry costs nothing, an entry of 1 or -1 no multiplication, n terms take n - 1 additions; X d X^T
-is X on each column of d, then on each row of that. (kernels.conv.winograd_matrices.operations_2d)
+Operations: a zero entry costs nothing, an entry of 1 or -1 costs no multiplication, n terms cost n - 1 additions.
+X d X^T is X on each column of d, then on each row of the result. (kernels.conv.winograd_matrices.operations_2d)
 """
 
 from __future__ import annotations
@@ -27,11 +27,11 @@ if TYPE_CHECKING:  # Plotly is slow to import: only once a chart is drawn
 
 TILES = (2, 4, 6)  # m of the kernels
 MEASURED = (0, *TILES, 8)  # 0: direct convolution
-SIDE, FILTERS = 24, 4  # outputs each way, of so many filters: whole tiles for every m measured
+SIDE, FILTERS = 24, 4  # outputs along each side, number of filters: whole tiles for every m measured
 STORED = {"FP32": np.float32, "FP16": np.float16}
 HEIGHT = 300
 NAMES = {0: "direct", **{m: f"{m}×{m}" for m in MEASURED[1:]}}
-# Rungs whose tile size is known, and where they stand.
+# Rungs with a known tile size m; 0 is direct convolution, None is read from the row.
 RUNGS = {
     "conv/implicit-gemm": 0,
     "conv/winograd-2x2": 2,
@@ -44,7 +44,7 @@ Tokens = Mapping[str, str]
 # -- counted -----------------------------------------------------------------------------------------
 @dataclass(frozen=True)
 class Work:
-    """FLOPs and bytes of F(m x m, 3 x 3) at a shape, each input tile transformed once."""
+    """FLOPs and bytes of F(m x m, 3 x 3) at a shape. Each input tile is transformed once."""
 
     product: int
     filter: int  # FLOPs of the transforms
@@ -65,12 +65,13 @@ class Work:
 
 
 def work(s: ConvShape, m: int) -> Work:
-    """Of the kernel in steps. Its transforms read x and w once, write U and V, read Z and write y."""
-    t, tiles, many = winograd_matrices.derive(m, R), tiles_of(s, m), positions(m)
+    """Returns the work of the nonfused kernel. Its transforms read x and w once, write U and V, read Z and write
+    y."""
+    t, tiles, T2 = winograd_matrices.derive(m, R), tiles_of(s, m), positions(m)
     G, BT, AT = (winograd_matrices.operations_2d(X).flops for X in (t.G, t.BT, t.AT))
-    U, V, Z = 4 * many * s.C * fours(s.K), 4 * many * s.C * fours(tiles), 4 * many * s.K * fours(tiles)
+    U, V, Z = 4 * T2 * s.C * fours(s.K), 4 * T2 * s.C * fours(tiles), 4 * T2 * s.K * fours(tiles)
     return Work(
-        2 * many * tiles * s.K * s.C,
+        2 * T2 * tiles * s.K * s.C,
         G * s.K * s.C,
         BT * tiles * s.C,
         AT * tiles * s.K,
@@ -82,7 +83,8 @@ def work(s: ConvShape, m: int) -> Work:
 
 
 def work_words(s: ConvShape) -> str:
-    """Which tile size executes the fewest FLOPs at a shape, and what the transforms have of them and of the bytes."""
+    """Returns which tile size executes the fewest FLOPs at a shape, and the transforms' share of them and of the
+    bytes."""
     works = {m: work(s, m) for m in TILES}
     m = min(TILES, key=lambda m: works[m].flops)
     best = works[m]
@@ -102,19 +104,21 @@ def work_words(s: ConvShape) -> str:
 # -- measured ----------------------------------------------------------------------------------------
 @cache
 def errors(C: int) -> dict[str, dict[int, float]]:
-    """By what is stored and by m: the relative L2 error against float64 of 4 filters' 24 x 24 outputs over C maps of
-    seeded normal numbers. Transforms, sums and outputs are computed in float32; x, w, what is transformed, sums and
-    outputs are kept in the type stored. The reference has the same stored x and w. inf where a number leaves
-    the type."""
+    """Returns the relative L2 error against float64, by stored type and by m. It is measured on 4 filters' 24 x
+    24 outputs over C maps of seeded normal numbers. Transforms, sums and outputs are computed in float32. x,
+    w, transformed values, sums and outputs are rounded to the stored type. The reference has the same rounded
+    x and w. inf if a number overflows the type."""
     rng = np.random.default_rng(0)
     x, w = rng.normal(size=(1, C, SIDE + R - 1, SIDE + R - 1)), rng.normal(size=(FILTERS, C, R, R))
     found: dict[str, dict[int, float]] = {}
     for name, dtype in STORED.items():
-        kept = [a.astype(dtype).astype(np.float32) for a in (x, w)]
-        exact = _direct(*(a.astype(np.float64) for a in kept))
-        with np.errstate(over="ignore", invalid="ignore"):  # a number beyond FP16 is told
-            got = {m: (_winograd(*kept, m, dtype) if m else _direct(*kept)).astype(dtype) for m in MEASURED}
-        found[name] = {m: _error(y, exact) for m, y in got.items()}
+        rounded = [a.astype(dtype).astype(np.float32) for a in (x, w)]
+        exact = _direct(*(a.astype(np.float64) for a in rounded))
+        with np.errstate(over="ignore", invalid="ignore"):  # an overflow of FP16 becomes inf in the result
+            computed = {
+                m: (_winograd(*rounded, m, dtype) if m else _direct(*rounded)).astype(dtype) for m in MEASURED
+            }
+        found[name] = {m: _error(y, exact) for m, y in computed.items()}
     return found
 
 
@@ -123,29 +127,31 @@ def _error(y: np.ndarray, exact: np.ndarray) -> float:
 
 
 def _direct(x: np.ndarray, w: np.ndarray) -> np.ndarray:
-    """[K, P, Q] as one product of matrices, in the type of x."""
+    """Returns [K, P, Q] as one product of matrices, in the type of x."""
     windows = np.lib.stride_tricks.sliding_window_view(x[0], (R, R), (1, 2))  # C, P, Q, R, R
     columns = np.ascontiguousarray(windows.transpose(0, 3, 4, 1, 2)).reshape(-1, SIDE * SIDE)
     return (w.reshape(len(w), -1) @ columns).reshape(-1, SIDE, SIDE)
 
 
 def _winograd(x: np.ndarray, w: np.ndarray, m: int, dtype) -> np.ndarray:
-    """[K, P, Q] by F(m x m, 3 x 3) in float32, each array that a kernel in steps keeps rounded to `dtype`."""
+    """Returns [K, P, Q] by F(m x m, 3 x 3) in float32. Each array that the nonfused kernel stores is rounded to
+    `dtype`."""
     AT, G, BT = winograd_matrices.derive(m, R).arrays("float32")
-    many, down = positions(m), SIDE // m
+    T2, down = positions(m), SIDE // m
 
     def stored(a: np.ndarray) -> np.ndarray:
         return a.astype(dtype).astype(np.float32)
 
-    U = stored(both_sides(G, w)).reshape(many, *w.shape[:2])  # T*T, K, C
-    V = stored(both_sides(BT, input_tiles(x, m, (0, 0))[0])).reshape(many, x.shape[1], -1)  # T*T, C, tiles
+    U = stored(both_sides(G, w)).reshape(T2, *w.shape[:2])  # T*T, K, C
+    V = stored(both_sides(BT, input_tiles(x, m, (0, 0))[0])).reshape(T2, x.shape[1], -1)  # T*T, C, tiles
     z = stored(U @ V).reshape(*BT.shape, len(w), down, down)
     return output_maps(both_sides(AT, np.moveaxis(z, (0, 1), (-2, -1))), (len(w),), SIDE, SIDE)
 
 
 # -- recorded ----------------------------------------------------------------------------------------
 def recorded(s: ConvShape) -> list[tuple[int, str, Mapping]]:
-    """(m, rung, row) of each kernel whose tile size is known, recorded on a GPU at this shape: one row for each m."""
+    """Returns (m, rung, row) of each kernel with a known tile size, recorded on a GPU at this shape: one row for
+    each m."""
     found: dict[tuple[str, int], Mapping] = {}
     for row in records.recordings():
         if row["rung"] in RUNGS and row["shape"] == s.params():
@@ -156,22 +162,25 @@ def recorded(s: ConvShape) -> list[tuple[int, str, Mapping]]:
 
 # -- the figure --------------------------------------------------------------------------------------
 def error_chart(
-    told: Mapping[str, Mapping[int, float]], rows: Sequence[tuple[int, str, Mapping]], tokens: Tokens
+    measured: Mapping[str, Mapping[int, float]], rows: Sequence[tuple[int, str, Mapping]], tokens: Tokens
 ) -> Figure:
-    """The error over the tile size on a logarithmic axis, a line for each type stored; recorded rows as diamonds."""
+    """Returns the error over the tile size on a logarithmic axis, one line per stored type; recorded rows as
+    diamonds."""
     import plotly.graph_objects as go
 
     figure = go.Figure()
-    for (name, of), role, dash in zip(told.items(), ("input", "workspace"), ("solid", "dash"), strict=True):
-        shown = {NAMES[m]: e for m, e in of.items() if 0 < e < np.inf}
+    for (name, by_tile), role, dash in zip(
+        measured.items(), ("input", "workspace"), ("solid", "dash"), strict=True
+    ):
+        finite = {NAMES[m]: e for m, e in by_tile.items() if 0 < e < np.inf}
         figure.add_scatter(
-            x=list(shown), y=list(shown.values()), mode="lines+markers", line={"color": tokens[role], "width": 2, "dash": dash},
+            x=list(finite), y=list(finite.values()), mode="lines+markers", line={"color": tokens[role], "width": 2, "dash": dash},
             marker={"size": 8}, hovertemplate=f"{name}, %{{x}}: %{{y:.2e}}, measured<extra></extra>",
         )  # fmt: skip
-        if shown:
-            last = list(shown)[-1]
+        if finite:
+            last = list(finite)[-1]
             figure.add_annotation(
-                x=last, y=np.log10(shown[last]), text=name, showarrow=False, xanchor="left", xshift=10,
+                x=last, y=np.log10(finite[last]), text=name, showarrow=False, xanchor="left", xshift=10,
                 font={"size": 13, "color": tokens[role]},
             )  # fmt: skip
     if rows:
@@ -198,16 +207,16 @@ def error_chart(
     )  # fmt: skip
 
 
-def error_words(C: int, told: Mapping[str, Mapping[int, float]]) -> str:
-    """What the errors say: how they grow with the tile, and what FP16 makes of them."""
-    single, half = told["FP32"], told["FP16"]
+def error_words(C: int, measured: Mapping[str, Mapping[int, float]]) -> str:
+    """Returns sentences on the errors: how they grow with the tile, and their size in FP16."""
+    single, half = measured["FP32"], measured["FP16"]
     grown = ", ".join(
         f"{NAMES[m]} {units.ratio(single[m] / single[0])}" for m in MEASURED[1:] if single[m] < np.inf
     )
     text = f"Over {C:,} channel{'s' * (C > 1)} in FP32, times the error of direct convolution ({single[0]:.1e}): {grown}. "
-    out = [NAMES[m] for m in MEASURED if half[m] == np.inf]
+    overflowed = [NAMES[m] for m in MEASURED if half[m] == np.inf]
     if half[4] < np.inf:
         text += f"Kept in FP16, 4×4 is off by {half[4]:.1e}, {units.ratio(half[4] / half[0])} times direct. "
-    if out:
-        text += f"In FP16 numbers of {', '.join(out)} leave the type: no point is drawn."
+    if overflowed:
+        text += f"In FP16 numbers of {', '.join(overflowed)} leave the type: no point is drawn."
     return text.strip()

@@ -1,7 +1,7 @@
 """Winograd as a scene: tile by tile through the fused kernel, from pixels to outputs.
 
-The tiles, their windows, lanes and blocks are those of kernels/conv/cuda/08_winograd_fused.cu; the numbers are the
-twins'. The kernel in steps, with its matrices in workspaces, is winograd_steps.py.
+The tiles, their windows, lanes and blocks are those of kernels/conv/cuda/08_winograd_fused.cu. The numbers are
+computed by the CPU implementations. The nonfused kernel, with its matrices in workspaces, is in nonfused.py.
 """
 
 from __future__ import annotations
@@ -36,8 +36,8 @@ ORDER_NOTE = (
     "One tile after the other, each from its pixels to its outputs. On the GPU a block holds 32 tiles and {BK} filters: "
     "its warps transform {BC} channels at a time, all its lanes at once, and many blocks run at the same moment."
 )
-MOST_SLOW = 4  # tiles up to which each of them is played in all its steps; of more, the first two are
-FILTER, LOAD, LOAD_ZEROS, TRANSFORM, MULTIPLY, BACK, BACK_CUT, TILE = range(8)
+MAX_DETAILED = 4  # up to so many tiles, each takes all its steps; of more, only the first two do
+FILTER, LOAD, LOAD_ZEROS, TRANSFORM, MULTIPLY, INVERSE, INVERSE_CUT, TILE = range(8)
 _MARKS = (
     "const float* __restrict__ U", "load_tile(input", "load_tile(input", "transform_2d(BT, d, v)",
     "sum[e][i][j] +=", "transform_2d(AT, z, out)", "transform_2d(AT, z, out)", "transform_2d(AT, z, out)",
@@ -52,7 +52,8 @@ D, U, V, Z, Y = "[d](input)", "[U](filter)", "[V](input)", "[Z](output)", "[y](o
 
 
 def fused_scene(part: Part, tiles: Mapping[str, int], n: Numbers) -> Scene:
-    """The scene of a part through winograd-2x2 or winograd-4x4 at these tile sizes; see `numbers` of the part."""
+    """Returns the scene of a part through winograd-2x2 or winograd-4x4 at these tile sizes. `n` is from `numbers`
+    of the part."""
     s, m = part.s, part.m
     rung = find(f"conv/winograd-{m}x{m}")
     tiles = rung.check(s, tiles)
@@ -63,7 +64,7 @@ def fused_scene(part: Part, tiles: Mapping[str, int], n: Numbers) -> Scene:
     return Scene(
         key=f"{rung.name} {part.i0},{part.j0} {sizes} " + ",".join(f"{k}={v}" for k, v in s.params().items()),
         title=rung.name,
-        tensors=(*around(part, n), *_tensors(part)),
+        tensors=(*common_tensors(part, n), *_tensors(part)),
         groups=(
             Group((("x", "R"), ("w", "y")), "global", "global memory"),
             *([Group((("BT", "G", "AT"),), "global", f"F({m}×{m}, 3×3), known when compiling")] if m == 2 else []),
@@ -93,19 +94,19 @@ def readings(script: Script) -> tuple[Reading, ...]:
 
 
 # -- tensors -------------------------------------------------------------------------------------------
-def around(part: Part, n: Numbers) -> tuple[Tensor, ...]:
-    """What both scenes begin and end with, and how often each pixel is read."""
+def common_tensors(part: Part, n: Numbers) -> tuple[Tensor, ...]:
+    """Returns the tensors at the start and the end of both scenes, and the number of reads of each pixel."""
     s, (h, H, w, W), (p, P, q, Q) = part.s, part.pixels, part.out
     planes = part.K * part.C
-    which = "filter" if part.C == 1 else "channel" if part.K == 1 else f"filter · {part.C} + channel"
-    of = [f"{part.K} of {s.K} filters"] * (part.K < s.K) + [f"{part.C} of {s.C} channels"] * (part.C < s.C)
+    plane = "filter" if part.C == 1 else "channel" if part.K == 1 else f"filter · {part.C} + channel"
+    parts = [f"{part.K} of {s.K} filters"] * (part.K < s.K) + [f"{part.C} of {s.C} channels"] * (part.C < s.C)
     image = f"image 0 of {s.N}, " if s.N > 1 else ""
     finish = ", before bias and ReLU" if s.bias or s.relu else ""
     return (
         Tensor("x", "x", "input", "input", part.C, H, W, n.x.ravel(), (0, h, w), image + _note((part.C, s.C, "channel"), (h, H, s.H), (w, W, s.W)),
                plane_name="channel" if s.C > 1 else "", pad=part.pad),
-        Tensor("w", "g", "filters", "filter", planes, 3, 3, n.w.ravel(), note=", ".join(of) or ("3 × 3" if planes == 1 else f"{planes} of 3 × 3"),
-               plane_name="" if s.K * s.C == 1 else which),
+        Tensor("w", "g", "filters", "filter", planes, 3, 3, n.w.ravel(), note=", ".join(parts) or ("3 × 3" if planes == 1 else f"{planes} of 3 × 3"),
+               plane_name="" if s.K * s.C == 1 else plane),
         Tensor("y", "y", "output", "output", part.K, P, Q, None, (0, p, q), _note((part.K, s.K, "plane"), (p, P, s.P), (q, Q, s.Q)) + finish,
                plane_name="filter" if s.K > 1 else ""),
         Tensor("R", "reads", "reads of each pixel", "workspace", 1, H, W, np.zeros(H * W), (0, h, w), "so far, in one channel"),
@@ -113,15 +114,16 @@ def around(part: Part, n: Numbers) -> tuple[Tensor, ...]:
 
 
 def _note(planes: tuple[int, int, str], *axes: tuple[int, int, int]) -> str:
-    """The size of a whole tensor and which part of it is shown: (shown, of, name) and (first, count, of)."""
-    shown, all_, name = planes
+    """Returns the size of a whole tensor and which part of it is visible: (shown, of, name) and (first, count,
+    of)."""
+    shown, total, name = planes
     size = " × ".join(f"{of:,}" for _, _, of in axes)
-    if shown == all_ and all(count == of for _, count, of in axes):
-        return size if all_ == 1 else f"{all_} {name}s of {size}"
-    told = [f"0–{shown - 1}" if shown > 1 else "0"] * (all_ > 1) + [
+    if shown == total and all(count == of for _, count, of in axes):
+        return size if total == 1 else f"{total} {name}s of {size}"
+    ranges = [f"0–{shown - 1}" if shown > 1 else "0"] * (total > 1) + [
         f"{first}–{first + count - 1}" for first, count, _ in axes
     ]
-    return f"part {', '.join(told)} of {f'{all_:,} × ' if all_ > 1 else ''}{size}"
+    return f"part {', '.join(ranges)} of {f'{total:,} × ' if total > 1 else ''}{size}"
 
 
 def matrices(part: Part) -> tuple[Tensor, ...]:
@@ -134,28 +136,28 @@ def matrices(part: Part) -> tuple[Tensor, ...]:
 
 
 def _tensors(part: Part) -> tuple[Tensor, ...]:
-    T, s, many = part.T, part.s, positions(part.m)
+    T, s, T2 = part.T, part.s, positions(part.m)
     side, channel = f"{T} × {T}", "channel" if s.C > 1 else ""
-    of_filter = "filter" if s.K > 1 else ""
+    plane_name = "filter" if s.K > 1 else ""
     return (
         Tensor("U", "U", "U = G g Gᵀ", "filter", part.K * part.C, T, T, plane_name="" if s.K * s.C == 1 else "filter · channel",
-               note=f"{side}, in all {bytes_(4 * many * s.C * fours(s.K))}"),
+               note=f"{side}, in all {bytes_(4 * T2 * s.C * fours(s.K))}"),
         Tensor("V", "V", "V = Bᵀ d B", "input", part.C, T, T, note=side, plane_name=channel),
         Tensor("d", "d", "d", "input", part.C, T, T, note=side, plane_name=channel),
-        Tensor("Z", "Z", "Z = Σ U · V", "output", part.K, T, T, plane_name=of_filter),
-        *(matrices(part) if part.m == 2 else ()),  # larger ones leave no room for the numbers
+        Tensor("Z", "Z", "Z = Σ U · V", "output", part.K, T, T, plane_name=plane_name),
+        *(matrices(part) if part.m == 2 else ()),  # larger matrices leave no space for the numbers
     )  # fmt: skip
 
 
 def _sums(part: Part) -> tuple[Sum, ...]:
-    t, many, C, K = derived(part), positions(part.m), part.C, part.K
+    t, T2, C, K = derived(part), positions(part.m), part.C, part.K
     g, d = terms(t.G, part.s.flip), terms(t.BT)
     channels = np.arange(C)
     return (
-        sum_of("y", "Z", output_terms(part, lambda position, k, tile: k * many + position)),
-        sum_of("Z", "V", [(channels * many + p, (k * C + channels) * many + p) for k in range(K) for p in range(many)],
+        sum_of("y", "Z", output_terms(part, lambda position, k, tile: k * T2 + position)),
+        sum_of("Z", "V", [(channels * T2 + p, (k * C + channels) * T2 + p) for k in range(K) for p in range(T2)],
                "U", "channels" if C < part.s.C else ""),
-        sum_of("V", "d", [(c * many + cells, by) for c in range(C) for cells, by in d]),
+        sum_of("V", "d", [(c * T2 + cells, by) for c in range(C) for cells, by in d]),
         sum_of("U", "w", [(f * 9 + cells, by) for f in range(K * C) for cells, by in g]),
     )  # fmt: skip
 
@@ -164,64 +166,78 @@ def _sums(part: Part) -> tuple[Sum, ...]:
 def counted(
     direct: int = 0, product: int = 0, count: winograd_matrices.Count | None = None, times: int = 1
 ) -> tuple:
-    """The counts of a step, in the order of COUNTED; `times` of a transform."""
+    """Returns the counts of a step, in the order of COUNTED; `times` of a transform."""
     return direct, product, *((times * count.additions, times * count.multiplications) if count else (0, 0))
 
 
 def _script(part: Part, n: Numbers) -> Script:
-    script, ops, seen = Script(), operations(part.m), np.zeros(n.x[0].size)
+    script, ops, read_counts = Script(), operations(part.m), np.zeros(n.x[0].size)
     U = n.U[:, :, : part.K].transpose(2, 1, 0)  # K, C, positions
     for k in range(part.K):
         counts = counted(count=ops.filter, times=part.C)
         t = script.step(FILTER, k, *counts[2:], counts=counts)
         script.write("U", t, np.arange(U.size).reshape(part.K, -1)[k], U[k])
-    slow = part.tiles if part.tiles <= MOST_SLOW else 2
+    detailed = part.tiles if part.tiles <= MAX_DETAILED else 2
     for tile in range(part.tiles):
-        _tile(script, part, n, ops, seen, tile, slow=tile < slow)
+        _tile(script, part, n, ops, read_counts, tile, detailed=tile < detailed)
     return script
 
 
-def _tile(script: Script, part: Part, n: Numbers, ops: Operations, seen: np.ndarray, tile: int, slow: bool):
-    """The steps of one tile, or all it does in one step."""
-    many, window, out, number = positions(part.m), part.window(tile), part.outputs(tile), part.number(tile)
-    lane, inside, kept = number % FUSED_TILES, window[window >= 0], out[out >= 0]
-    said, of = (number, *part.at(tile)), {"warp": 0, "mask": mask_of(np.array([lane]))}
-    zeros, before, cut = len(window) - len(inside), int((seen[inside] > 0).sum()), len(out) - len(kept)
+def _tile(
+    script: Script,
+    part: Part,
+    n: Numbers,
+    ops: Operations,
+    read_counts: np.ndarray,
+    tile: int,
+    detailed: bool,
+):
+    """Add the steps of one tile, or all its work as one step."""
+    T2, window, out, number = positions(part.m), part.window(tile), part.outputs(tile), part.number(tile)
+    lane, inside, valid = number % FUSED_TILES, window[window >= 0], out[out >= 0]
+    location, lane_args = (number, *part.at(tile)), {"warp": 0, "mask": mask_of(np.array([lane]))}
+    zeros, before, cut = (
+        len(window) - len(inside),
+        int((read_counts[inside] > 0).sum()),
+        len(out) - len(valid),
+    )
     pairs = part.K * part.C
-    into, product = counted(count=ops.input, times=part.C), counted(product=many * pairs)
-    back = counted(9 * len(kept) * pairs, count=ops.output, times=part.K)
-    if slow:
+    forward, product = counted(count=ops.input, times=part.C), counted(product=T2 * pairs)
+    inverse = counted(9 * len(valid) * pairs, count=ops.output, times=part.K)
+    if detailed:
         first = [float(X.flat[0]) for X in (n.U[0], n.V[0, :, tile], n.Z[0, 0, tile : tile + 1])]
-        told = lane, number // FUSED_TILES, before, zeros
-        d = script.step(LOAD_ZEROS if zeros else LOAD, *said, *told, **of)
-        V = script.step(TRANSFORM, *said, *into[2:], counts=into, **of)
-        Z = script.step(MULTIPLY, *said, *first, many * pairs, counts=product)
-        y = script.step(BACK_CUT if cut else BACK, *said, *back[2:], cut, counts=back, **of)
+        details = lane, number // FUSED_TILES, before, zeros
+        d = script.step(LOAD_ZEROS if zeros else LOAD, *location, *details, **lane_args)
+        V = script.step(TRANSFORM, *location, *forward[2:], counts=forward, **lane_args)
+        Z = script.step(MULTIPLY, *location, *first, T2 * pairs, counts=product)
+        y = script.step(
+            INVERSE_CUT if cut else INVERSE, *location, *inverse[2:], cut, counts=inverse, **lane_args
+        )
     else:
-        every = tuple(map(sum, zip(into, product, back, strict=True)))
-        d = V = Z = y = script.step(TILE, *said, before, many * pairs, counts=every, **of)
-    C, K, cells = np.arange(part.C)[:, None], np.arange(part.K)[:, None], np.arange(many)
-    script.copy("d", d, "x", C * many + cells, np.where(window >= 0, C * seen.size + window, -1))
-    seen[inside] += 1
-    script.write("R", d, inside, seen[inside])
-    script.write("V", V, C * many + cells, n.V[:, :, tile].T)
-    script.write("Z", Z, K * many + cells, n.Z[:, :, tile].T)
-    places = K * n.y[0].size + kept
-    script.write("y", y, places, n.y.ravel()[places])
+        counts = tuple(map(sum, zip(forward, product, inverse, strict=True)))
+        d = V = Z = y = script.step(TILE, *location, before, T2 * pairs, counts=counts, **lane_args)
+    C, K, cells = np.arange(part.C)[:, None], np.arange(part.K)[:, None], np.arange(T2)
+    script.copy("d", d, "x", C * T2 + cells, np.where(window >= 0, C * read_counts.size + window, -1))
+    read_counts[inside] += 1
+    script.write("R", d, inside, read_counts[inside])
+    script.write("V", V, C * T2 + cells, n.V[:, :, tile].T)
+    script.write("Z", Z, K * T2 + cells, n.Z[:, :, tile].T)
+    outputs = K * n.y[0].size + valid
+    script.write("y", y, outputs, n.y.ravel()[outputs])
 
 
-# -- words ---------------------------------------------------------------------------------------------
+# -- captions ------------------------------------------------------------------------------------------
 def _templates(part: Part) -> tuple[str, ...]:
     s, m, T = part.s, part.m, part.T
     counts = winograd_matrices.multiplications_2d(m, 3)
-    all_ = f"{tiles_of(s, m):,}"
-    who = "Lane {3} of warp 0 in" if s.C == 1 else "Lane {3} of a warp for each channel in"
+    total = f"{tiles_of(s, m):,}"
+    subject = "Lane {3} of warp 0 in" if s.C == 1 else "Lane {3} of a warp for each channel in"
     load = (
-        f"Tile {{0}} of {all_}, for output from row {{1}}, column {{2}}. {who} block {{4}} reads {T} × {T} pixels of "
+        f"Tile {{0}} of {total}, for output from row {{1}}, column {{2}}. {subject} block {{4}} reads {T} × {T} pixels of "
         f"the [input](input) into {D}; {{5}} of them were read before, for tiles stand {m} apart and overlap by 2"
     )
-    shown = "" if part.K * part.C == s.K * s.C else " of the filters and channels shown"
-    back = (
+    scope = "" if part.K * part.C == s.K * s.C else " of the filters and channels shown"
+    inverse = (
         f"Back: Aᵀ {Z} A of each filter, {{3}} additions and {{4}} multiplications, gives {m} × {m} of {Y} from row {{1}}, "
         "column {2}"
     )
@@ -232,11 +248,11 @@ def _templates(part: Part) -> tuple[str, ...]:
         f"{load}, and {{6}} are zeros of the padding or beyond the input.",
         f"{V} = Bᵀ {D} B: Bᵀ on each column of {D}, then on each row: {{3}} additions, {{4}} multiplications. {T} × {T} values"
         f"{' a channel' if s.C > 1 else ''} go to shared memory.",
-        f"{Z} = {U} · {V}, element by element{', summed over the channels' if s.C > 1 else ''}: {{6}} multiplications{shown}, "
+        f"{Z} = {U} · {V}, element by element{', summed over the channels' if s.C > 1 else ''}: {{6}} multiplications{scope}, "
         f"{counts[1]} a filter and channel where direct convolution takes {counts[0]}. "
         + ("At position (0, 0): {3} times {4} is {5}." if s.C == 1 else "At position (0, 0) the sum is {5}."),
-        f"{back}.",
-        f"{back}; {{5}} places stick out of the map and are dropped.",
-        f"Tile {{0}} of {all_} in the same way: {{3}} of its pixels were read before; {{4}} multiplications between "
-        f"[U](filter) and [V](input){shown}; output from row {{1}}, column {{2}}.",
+        f"{inverse}.",
+        f"{inverse}; {{5}} places stick out of the map and are dropped.",
+        f"Tile {{0}} of {total} in the same way: {{3}} of its pixels were read before; {{4}} multiplications between "
+        f"[U](filter) and [V](input){scope}; output from row {{1}}, column {{2}}.",
     )

@@ -1,8 +1,8 @@
-"""Winograd in steps as a scene: filters and input become T*T matrices each, their products, and back.
+"""Nonfused Winograd as a scene: filters and input become T*T matrices each, then their products, then the output.
 
-The three workspaces stand as the kernels fill them (kernels/conv/cuda/07_winograd_filter.cu, 09_winograd_*.cu):
-U [T*T, C, fours(K)], V [T*T, C, fours(tiles)], Z [T*T, K, fours(tiles)], the rows of one position below those of
-the position before it.
+The three workspaces have the layout of the kernels (kernels/conv/cuda/07_winograd_filter.cu, 09_winograd_*.cu): U
+[T*T, C, fours(K)], V [T*T, C, fours(tiles)], Z [T*T, K, fours(tiles)]. The rows of one position are below those
+of the position before it.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from kernels.conv.winograd import FILTER_BLOCK, positions, tiles_of
 from kernels.conv.winograd_cpu import fours
 from kernels.ladders import find
 from visuals.charts.units import bytes_
-from visuals.conv.winograd.fused import around, counted, readings
+from visuals.conv.winograd.fused import common_tensors, counted, readings
 from visuals.conv.winograd.part import (
     NONFUSED,
     Numbers,
@@ -41,12 +41,12 @@ _FILES = (
     ("07_winograd_filter.cu", "transform_2d(G, g, u)"), ("09_winograd_input.cu", "transform_2d(BT, d, v)"),
     ("09_winograd_product.cu", "sum[i][j] +="), ("09_winograd_output.cu", "transform_2d(AT, z, out)"),
 )  # fmt: skip
-_FILE_OF = np.array((0, 0, 1, 1, 1, 2, 3, 3))  # of a kind
+_FILE_INDEX = np.array((0, 0, 1, 1, 1, 2, 3, 3))  # index into _FILES, by kind of step
 U, V, Z, Y = "[U](filter)", "[V](input)", "[Z](output)", "[y](output)"
 
 
 def steps_scene(part: Part, tiles: Mapping[str, int], n: Numbers) -> Scene:
-    """The scene of a part through winograd-nonfused at these tile sizes, whose M is the part's."""
+    """Returns the scene of a part through winograd-nonfused at these tile sizes, whose M is the part's."""
     s, rung = part.s, find(NONFUSED)
     tiles = rung.check(s, {**tiles, "M": part.m})
     script = _script(part, tiles, n)
@@ -55,7 +55,7 @@ def steps_scene(part: Part, tiles: Mapping[str, int], n: Numbers) -> Scene:
     return Scene(
         key=f"{rung.name} {part.i0},{part.j0} {sizes} " + ",".join(f"{k}={v}" for k, v in s.params().items()),
         title=rung.name,
-        tensors=(*around(part, n)[:3], *_tensors(part)),
+        tensors=(*common_tensors(part, n)[:3], *_tensors(part)),
         groups=(
             Group((("x", "w", "y"),), "global", "global memory"),
             Group((("U", "V", "Z"),), "workspace", f"workspaces, {positions(part.m)} matrices each, one below the other"),
@@ -74,22 +74,23 @@ def steps_scene(part: Part, tiles: Mapping[str, int], n: Numbers) -> Scene:
 
 
 def columns(part: Part) -> tuple[int, int]:
-    """Columns of U and of V and Z on the stage: with the zeros that fill a row to whole fours where all is shown."""
+    """Returns the number of visible columns of U and of V and Z. If all are visible, it includes the zeros that
+    pad a row to a multiple of four."""
     K = fours(part.K) if part.K == part.s.K else part.K
-    return K, fours(part.tiles) if part.whole and part.s.N == 1 else part.tiles
+    return K, fours(part.tiles) if part.is_whole and part.s.N == 1 else part.tiles
 
 
 def _tensors(part: Part) -> tuple[Tensor, ...]:
-    s, many = part.s, positions(part.m)
+    s, T2 = part.s, positions(part.m)
     filters, tiles = columns(part)
     row, K = fours(tiles_of(s, part.m)), fours(s.K)
 
     def workspace(name, title, role, rows, cols, whole, index=None) -> Tensor:
-        size = f"{many} × {whole[0]:,} × {whole[1]:,}, {bytes_(4 * many * whole[0] * whole[1])}"
+        size = f"{T2} × {whole[0]:,} × {whole[1]:,}, {bytes_(4 * T2 * whole[0] * whole[1])}"
         partial = (rows, cols) != whole
         note = f"{rows} × {cols} of each position, of {size}" if partial else size
         return Tensor(
-            name, name, title, role, 1, many * rows, cols, note=note, partial=partial, col_index=index
+            name, name, title, role, 1, T2 * rows, cols, note=note, partial=partial, col_index=index
         )
 
     numbers = None if tiles == row else np.array([part.number(t) for t in range(tiles)])
@@ -105,32 +106,32 @@ def _sums(part: Part) -> tuple[Sum, ...]:
     filters, tiles = columns(part)
     size = part.pixels[1] * part.pixels[3]
     g, d = terms(t.G, part.s.flip), terms(t.BT)
-    nothing, channels = (np.zeros(0, int), np.zeros(0, np.float32)), np.arange(C)
+    empty, channels = (np.zeros(0, int), np.zeros(0, np.float32)), np.arange(C)
     windows = [part.window(tile) for tile in range(part.tiles)]
 
     def pixels(p: int, c: int, tile: int):
         if tile >= part.tiles:
-            return nothing
-        under = windows[tile][d[p][0]]
-        return c * size + under[under >= 0], d[p][1][under >= 0]
+            return empty
+        cells = windows[tile][d[p][0]]
+        return c * size + cells[cells >= 0], d[p][1][cells >= 0]
 
     def taps(p: int, c: int, k: int):
-        return ((k * C + c) * 9 + g[p][0], g[p][1]) if k < K else nothing
+        return ((k * C + c) * 9 + g[p][0], g[p][1]) if k < K else empty
 
     def pairs(p: int, k: int, tile: int):
         return (
             ((p * C + channels) * tiles + tile, (p * C + channels) * filters + k)
             if tile < part.tiles
-            else nothing
+            else empty
         )
 
-    each = [(p, c) for p in range(T2) for c in range(C)]
+    pairs_of_positions = [(p, c) for p in range(T2) for c in range(C)]
     return (
         sum_of("y", "Z", output_terms(part, lambda p, k, tile: (p * K + k) * tiles + tile)),
         sum_of("Z", "V", [pairs(p, k, tile) for p in range(T2) for k in range(K) for tile in range(tiles)],
                "U", "channels" if C < part.s.C else ""),
-        sum_of("V", "x", [pixels(p, c, tile) for p, c in each for tile in range(tiles)]),
-        sum_of("U", "w", [taps(p, c, k) for p, c in each for k in range(filters)]),
+        sum_of("V", "x", [pixels(p, c, tile) for p, c in pairs_of_positions for tile in range(tiles)]),
+        sum_of("U", "w", [taps(p, c, k) for p, c in pairs_of_positions for k in range(filters)]),
     )  # fmt: skip
 
 
@@ -142,9 +143,9 @@ def _script(part: Part, tiles: Mapping[str, int], n: Numbers) -> Script:
     cells = {"U": np.arange(T2 * C * filters).reshape(T2, C, filters), "V": np.arange(T2 * C * cols).reshape(T2, C, cols),
              "Z": np.arange(T2 * K * cols).reshape(T2, K, cols)}  # fmt: skip
 
-    def put(name: str, t: int, at) -> None:
-        here = cells[name]
-        script.write(name, t, here[at], getattr(n, name)[..., : here.shape[-1]][at])
+    def write(name: str, t: int, region) -> None:
+        index = cells[name]
+        script.write(name, t, index[region], getattr(n, name)[..., : index.shape[-1]][region])
 
     def thread(index: int) -> dict[str, int]:
         return {"warp": index % tiles["BLOCK"] // 32, "mask": mask_of(np.array([index % 32]))}
@@ -152,70 +153,70 @@ def _script(part: Part, tiles: Mapping[str, int], n: Numbers) -> Script:
     across, down = FILTER_BLOCK
     for k in range(K):
         for c in range(C):
-            put("U", script.step(FILTER, k, c, counts=counted(count=ops.filter),
+            write("U", script.step(FILTER, k, c, counts=counted(count=ops.filter),
                                  warp=c % down, mask=mask_of(np.array([k % across]))), np.s_[:, c, k])  # fmt: skip
     if filters > K:
-        put("U", script.step(FILTER_END, filters - K), np.s_[:, :, K:])
-    seen = np.zeros(n.x[0].size)
+        write("U", script.step(FILTER_END, filters - K), np.s_[:, :, K:])
+    read_counts = np.zeros(n.x[0].size)
     for tile in range(part.tiles):
-        _input(script, part, ops, seen, tile, thread, put)
+        _input(script, part, ops, read_counts, tile, thread, write)
     if cols > part.tiles:
-        put("V", script.step(INPUT_END, cols - part.tiles), np.s_[:, :, part.tiles :])
+        write("V", script.step(INPUT_END, cols - part.tiles), np.s_[:, :, part.tiles :])
     for p in range(T2):
         first = [float(X[p, 0, 0]) for X in (n.U, n.V, n.Z)]
         t = script.step(PRODUCT, *divmod(p, part.T), p, *first, counts=counted(product=K * C * part.tiles))
-        put("Z", t, np.s_[p])
+        write("Z", t, np.s_[p])
     for tile in range(part.tiles):
-        out = part.outputs(tile)
-        kept = out[out >= 0]
-        cut = len(out) - len(kept)
-        counts = counted(9 * len(kept) * K * C, count=ops.output, times=K)
-        of = thread(part.number(tile)) if s.K == 1 else {}
+        tile_outputs = part.outputs(tile)
+        valid = tile_outputs[tile_outputs >= 0]
+        cut = len(tile_outputs) - len(valid)
+        counts = counted(9 * len(valid) * K * C, count=ops.output, times=K)
+        lane_args = thread(part.number(tile)) if s.K == 1 else {}
         t = script.step(
-            OUTPUT_CUT if cut else OUTPUT, part.number(tile), *part.at(tile), cut, counts=counts, **of
+            OUTPUT_CUT if cut else OUTPUT, part.number(tile), *part.at(tile), cut, counts=counts, **lane_args
         )
-        places = np.arange(K)[:, None] * n.y[0].size + kept
-        script.write("y", t, places, n.y.ravel()[places])
+        outputs = np.arange(K)[:, None] * n.y[0].size + valid
+        script.write("y", t, outputs, n.y.ravel()[outputs])
     return script
 
 
-def _input(script: Script, part: Part, ops, seen: np.ndarray, tile: int, thread, put) -> None:
+def _input(script: Script, part: Part, ops, read_counts: np.ndarray, tile: int, thread, write) -> None:
     window, number = part.window(tile), part.number(tile)
     inside = window[window >= 0]
-    zeros, before = len(window) - len(inside), int((seen[inside] > 0).sum())
+    zeros, before = len(window) - len(inside), int((read_counts[inside] > 0).sum())
     counts = counted(count=ops.input, times=part.C)
-    of = thread(number) if part.s.C == 1 else {}
+    lane_args = thread(number) if part.s.C == 1 else {}
     t = script.step(
-        INPUT_ZEROS if zeros else INPUT, number, *part.at(tile), before, zeros, counts=counts, **of
+        INPUT_ZEROS if zeros else INPUT, number, *part.at(tile), before, zeros, counts=counts, **lane_args
     )
-    seen[inside] += 1
-    put("V", t, np.s_[:, :, tile])
+    read_counts[inside] += 1
+    write("V", t, np.s_[:, :, tile])
 
 
-# -- words ---------------------------------------------------------------------------------------------
+# -- captions ------------------------------------------------------------------------------------------
 def _templates(part: Part) -> tuple[str, ...]:
-    s, m, T, many = part.s, part.m, part.T, positions(part.m)
+    s, m, T, T2 = part.s, part.m, part.T, positions(part.m)
     ops, count = operations(m), tiles_of(s, m)
-    who = "thread {0} reads" if s.C == 1 else f"{s.C:,} threads, one for each channel, read"
-    back = "thread {0} gathers" if s.K == 1 else f"{s.K:,} threads, one for each filter, gather"
+    subject = "thread {0} reads" if s.C == 1 else f"{s.C:,} threads, one for each channel, read"
+    gather = "thread {0} gathers" if s.K == 1 else f"{s.K:,} threads, one for each filter, gather"
     read = (
-        f"Launch 2, tile {{0}} of {count:,}: {who} {T} × {T} pixels of the [input](input) for output from row {{1}}, "
+        f"Launch 2, tile {{0}} of {count:,}: {subject} {T} × {T} pixels of the [input](input) for output from row {{1}}, "
         f"column {{2}}. {{3}} of them were read before: tiles stand {m} apart and overlap by 2"
     )
-    scatter = f". Bᵀ d B, {ops.input.additions} additions and {ops.input.multiplications} multiplications, leaves one value in each of the {many} matrices {V}."
+    scatter = f". Bᵀ d B, {ops.input.additions} additions and {ops.input.multiplications} multiplications, leaves one value in each of the {T2} matrices {V}."
     out = (
-        f"Launch 4, tile {{0}}: {back} {many} values of {Z}, one from each matrix; Aᵀ {Z} A, {ops.output.additions} additions and "
+        f"Launch 4, tile {{0}}: {gather} {T2} values of {Z}, one from each matrix; Aᵀ {Z} A, {ops.output.additions} additions and "
         f"{ops.output.multiplications} multiplications, gives {m} × {m} of {Y} from row {{1}}, column {{2}}"
     )
     return (
         f"Launch 1: a thread takes [filter](filter) {{0}}, channel {{1}}: G g Gᵀ, {ops.filter.additions} additions and "
-        f"{ops.filter.multiplications} multiplications, leaves one value in each of the {many} matrices {U}.",
+        f"{ops.filter.multiplications} multiplications, leaves one value in each of the {T2} matrices {U}.",
         f"Launch 1: {{0}} threads beyond the last filter write zeros: rows of {U} are whole fours, so that the products copy 16 bytes at a time.",
         f"{read}{scatter}",
         f"{read}; {{4}} are zeros of the padding or beyond the input{scatter}",
         f"Launch 2: {{0}} threads beyond the last tile write zeros: rows of {V} are whole fours.",
         f"Launch 3, position ({{0}}, {{1}}): {Z}[{{2}}] = {U}[{{2}}]ᵀ · {V}[{{2}}], a product of {s.K:,} × {s.C:,} by {s.C:,} × {count:,}, "
-        f"one of {many} that know nothing of each other. "
+        f"one of {T2} that know nothing of each other. "
         + (
             "Its first number: {3} times {4} is {5}."
             if s.C == 1
@@ -227,17 +228,17 @@ def _templates(part: Part) -> tuple[str, ...]:
 
 
 def _source(kind: np.ndarray) -> Source:
-    """The four kernels one below the other, each from its signature on and under its file's name."""
-    text, lit = [], []
+    """Returns the four kernels one below the other, each from its signature on and under its file's name."""
+    text, highlighted = [], []
     for file, mark in _FILES:
         lines = sources.text(f"conv/{file}").splitlines()
         first = next(i for i, line in enumerate(lines) if line.startswith('extern "C"'))
-        at = next(i for i in range(first, len(lines)) if mark in lines[i])
-        lit.append(len(text) + 2 + at - first)  # from 1, after the name
+        index = next(i for i in range(first, len(lines)) if mark in lines[i])
+        highlighted.append(len(text) + 2 + index - first)  # from 1, after the name
         text += [f"// {file}", *lines[first:]]
     return Source(
         "four kernels",
         "\n".join(text),
-        np.array(lit)[_FILE_OF][kind],
+        np.array(highlighted)[_FILE_INDEX][kind],
         detail="07_winograd_filter.cu, 09_winograd_*.cu",
     )

@@ -1,6 +1,5 @@
-"""What both scenes of Winograd share: the part of a convolution that is shown, its numbers as the twins compute
-them, the sums that a transform is, and a script of steps.
-"""
+"""Shared by both scenes of Winograd: the visible part of a convolution, its numbers as the CPU implementations
+compute them, each transform as sums, and a script of steps."""
 
 from __future__ import annotations
 
@@ -17,22 +16,23 @@ from kernels.conv.winograd_cpu import R
 from kernels.ladders import find
 from kernels.model.launch import ceil
 from visuals.conv.inputs import Inputs
-from visuals.conv.part import liveliness
+from visuals.conv.part import variation
 from visuals.scene.parts import Captions, Sum, Write
 
 NONFUSED = "conv/winograd-nonfused"
-SIDE = {2: 4, 4: 3, 6: 2}  # tiles each way that are shown of a larger map
-CHANNELS, FILTERS = {2: 3, 4: 2, 6: 1}, {2: 4, 4: 2, 6: 2}  # at most so many are shown
+SIDE = {2: 4, 4: 3, 6: 2}  # visible tiles along each side of a larger map
+CHANNELS, FILTERS = {2: 3, 4: 2, 6: 1}, {2: 4, 4: 2, 6: 2}  # visible at most, by m
 
 
 def why_not(s: ConvShape, m: int) -> str:
-    """The rules that keep Winograd from a shape, in words; "" where none does."""
+    """Returns the rules that forbid Winograd for a shape; "" if there are none."""
     return "; ".join(shape_rules(s, m))
 
 
 @dataclass(frozen=True)
 class Part:
-    """Of image 0: tiles `down` x `across` from tile row `i0` and column `j0` on, the first C channels, K filters."""
+    """A part of image 0: tiles `down` x `across` from tile row `i0` and column `j0` on, the first C channels, K
+    filters."""
 
     s: ConvShape
     m: int
@@ -53,60 +53,62 @@ class Part:
 
     @property
     def grid(self) -> tuple[int, int]:
-        """Tiles down and across the whole map."""
+        """Returns the number of tiles down and across the whole map."""
         return ceil(self.s.P, self.m), ceil(self.s.Q, self.m)
 
     @property
-    def whole(self) -> bool:
+    def is_whole(self) -> bool:
         return (self.down, self.across) == self.grid
 
     @property
     def corner(self) -> tuple[int, int]:
-        """Row and column of the input where the first tile begins; in the padding below zero."""
+        """Returns the row and column of the input where the first tile begins; negative in the padding."""
         return self.i0 * self.m - self.s.pad_h, self.j0 * self.m - self.s.pad_w
 
     @property
-    def reach(self) -> tuple[int, int]:
-        """Rows and columns from there that the tiles read."""
+    def read_range(self) -> tuple[int, int]:
+        """Returns the number of rows and columns from there that the tiles read."""
         return self.down * self.m + R - 1, self.across * self.m + R - 1
 
     @property
     def out(self) -> tuple[int, int, int, int]:
-        """First row, rows, first column, columns of the output under the tiles."""
+        """Returns first row, rows, first column, columns of the output under the tiles."""
         p, q = self.i0 * self.m, self.j0 * self.m
         return p, min(self.down * self.m, self.s.P - p), q, min(self.across * self.m, self.s.Q - q)
 
     @property
     def pixels(self) -> tuple[int, int, int, int]:
-        """First row, rows, first column, columns of the input that are shown: what the tiles read of it, and the
-        nearest pixel where they read padding alone."""
-        (h, w), (rows, cols) = self.corner, self.reach
+        """Returns first row, rows, first column, columns of the visible input: what the tiles read of it. If they
+        read only padding, it is the nearest pixel."""
+        (h, w), (rows, cols) = self.corner, self.read_range
         return *_inside(h, rows, self.s.H), *_inside(w, cols, self.s.W)
 
     @property
     def pad(self) -> tuple[int, int, int, int]:
-        """Rows and columns of zeros round the pixels: padding, and what lies beyond it."""
-        (h, w), (rows, cols), (h1, H, w1, W) = self.corner, self.reach, self.pixels
+        """Returns the rows and columns of zeros round the pixels: padding, and zeros beyond it."""
+        (h, w), (rows, cols), (h1, H, w1, W) = self.corner, self.read_range, self.pixels
         return tuple(max(0, n) for n in (h1 - h, w1 - w, h + rows - h1 - H, w + cols - w1 - W))
 
     def at(self, tile: int) -> tuple[int, int]:
-        """First output row and column of a tile of the part."""
+        """Returns the first output row and column of a tile of the part."""
         return (self.i0 + tile // self.across) * self.m, (self.j0 + tile % self.across) * self.m
 
     def number(self, tile: int) -> int:
-        """Its number among all tiles of the launch."""
+        """Returns its number among all tiles of the launch."""
         i, j = self.at(tile)
         return i // self.m * self.grid[1] + j // self.m
 
     def window(self, tile: int) -> np.ndarray:
-        """int64[T*T]: the shown pixel under each place of a tile in channel 0, -1 where it reads a zero."""
+        """Returns int64[T*T]: the visible pixel under each position of a tile in channel 0, -1 if it reads a
+        zero."""
         (p, q), (h1, _, w1, W) = self.at(tile), self.pixels
-        rows, cols = (np.arange(self.T) + at for at in (p - self.s.pad_h, q - self.s.pad_w))
+        rows, cols = (np.arange(self.T) + start for start in (p - self.s.pad_h, q - self.s.pad_w))
         inside = ((rows >= 0) & (rows < self.s.H))[:, None] & ((cols >= 0) & (cols < self.s.W))
         return np.where(inside, (rows - h1)[:, None] * W + cols - w1, -1).ravel()
 
     def outputs(self, tile: int) -> np.ndarray:
-        """int64[m*m]: the shown output under each place of a tile in map 0, -1 where it sticks out."""
+        """Returns int64[m*m]: the visible output under each position of a tile in map 0, -1 if it is outside the
+        map."""
         (p, q), (p1, P, q1, Q) = self.at(tile), self.out
         rows, cols = np.arange(self.m) + p - p1, np.arange(self.m) + q - q1
         return np.where((rows < P)[:, None] & (cols < Q), rows[:, None] * Q + cols, -1).ravel()
@@ -118,8 +120,8 @@ def _inside(first: int, count: int, size: int) -> tuple[int, int]:
 
 
 def part_of(s: ConvShape, m: int, picture: np.ndarray | None = None) -> Part:
-    """All tiles where they are few, else a block of them: where `picture` [H, W] varies most. ValueError where
-    `why_not` has a reason."""
+    """Returns all tiles if they are few. Otherwise returns the block of tiles where `picture` [H, W] varies most.
+    ValueError if `why_not` returns a reason."""
     if reason := why_not(s, m):
         raise ValueError(reason)
     down, across = (ceil(n, m) for n in (s.P, s.Q))
@@ -130,18 +132,18 @@ def part_of(s: ConvShape, m: int, picture: np.ndarray | None = None) -> Part:
         for j in range(0, across - cols + 1, cols)
     ]
 
-    def lively(part: Part) -> tuple[float, float]:
+    def picture_variation(part: Part) -> tuple[float, float]:
         h, H, w, W = part.pixels
-        return liveliness(picture[h : h + H, w : w + W])
+        return variation(picture[h : h + H, w : w + W])
 
-    return parts[0] if picture is None else max(parts, key=lively)
+    return parts[0] if picture is None else max(parts, key=picture_variation)
 
 
 @dataclass(frozen=True)
 class Numbers:
-    """float32 of a part, as the twins compute them: x [C, H, W] (the pixels shown), w [K, C, 3, 3], U [T*T, C, K],
-    V [T*T, C, tiles], Z [T*T, K, tiles] over all channels, y [K, P, Q]; of U and V the channels that are shown.
-    Rows of U, V and Z go on to whole fours with zeros."""
+    """float32 arrays of a part, as the CPU implementations compute them: x [C, H, W] (the visible pixels), w [K,
+    C, 3, 3], U [T*T, C, K], V [T*T, C, tiles], Z [T*T, K, tiles] over all channels, y [K, P, Q]. U and V have
+    only the visible channels. Rows of U, V and Z are padded with zeros to a multiple of four."""
 
     x: np.ndarray
     w: np.ndarray
@@ -152,21 +154,22 @@ class Numbers:
 
 
 def numbers(part: Part, inputs: Inputs) -> Numbers:
-    """A picture has few planes that differ: the pixels are cut out before there are C of them."""
+    """Returns the numbers of a part. A picture has few different planes: the pixels are cut out before they are
+    repeated for C channels."""
     s, (h, H, w, W) = part.s, part.pixels
     planes = inputs.planes()[:, h : h + H, w : w + W]
     return computed(part, planes[np.arange(s.C) % len(planes)], inputs.w(part.K, s.C))
 
 
 def computed(part: Part, x: np.ndarray, w: np.ndarray) -> Numbers:
-    """The launches of winograd-nonfused by their twins on the pixels under the part: x [C, H, W], all channels of
-    the pixels shown, w [K, C, 3, 3], all channels of the filters shown."""
-    s, (rows, cols), (h1, _, w1, _) = part.s, part.reach, part.pixels
-    h, w_ = (np.arange(n) + at for n, at in zip((rows, cols), part.corner, strict=True))
+    """Runs the launches of winograd-nonfused on the CPU, on the pixels under the part: x [C, H, W], all channels
+    of the visible pixels, w [K, C, 3, 3], all channels of the visible filters."""
+    s, (rows, cols), (h1, _, w1, _) = part.s, part.read_range, part.pixels
+    h, w_ = (np.arange(n) + start for n, start in zip((rows, cols), part.corner, strict=True))
     inside_h, inside_w = (h >= 0) & (h < s.H), (w_ >= 0) & (w_ < s.W)
     padded = np.zeros((1, s.C, rows, cols), np.float32)
-    there = np.ix_(range(s.C), np.flatnonzero(inside_h), np.flatnonzero(inside_w))
-    padded[0][there] = x[np.ix_(range(s.C), h[inside_h] - h1, w_[inside_w] - w1)]
+    inside = np.ix_(range(s.C), np.flatnonzero(inside_h), np.flatnonzero(inside_w))
+    padded[0][inside] = x[np.ix_(range(s.C), h[inside_h] - h1, w_[inside_w] - w1)]
     sub = ConvShape(1, s.C, rows, cols, part.K, R, R, mode=s.mode)
     rung = find(NONFUSED)
     program = rung.build(sub, rung.default_tiles | {"M": part.m})
@@ -183,12 +186,12 @@ def computed(part: Part, x: np.ndarray, w: np.ndarray) -> Numbers:
 
 
 # -- transforms as sums --------------------------------------------------------------------------------
-Terms = tuple[np.ndarray, np.ndarray]  # cells (flat places of d), factors
+Terms = tuple[np.ndarray, np.ndarray]  # cells (flat positions of d), factors
 
 
 def terms(X: winograd_matrices.Matrix, flip: bool = False) -> list[Terms]:
-    """Of each cell of X d X^T in flat order: the places of d that it sums, and their factors; zeros left out.
-    `flip` reads d back to front."""
+    """Returns, for each cell of X d X^T in flat order, the positions of d that it sums and their factors, without
+    zeros. `flip` reads d from back to front."""
     matrix = np.array(X, object).astype(np.float64)
     both = np.kron(matrix, matrix)  # row (i, j), column (a, b): X[i, a] * X[j, b]
     found = []
@@ -198,24 +201,24 @@ def terms(X: winograd_matrices.Matrix, flip: bool = False) -> list[Terms]:
     return found
 
 
-def sum_of(out: str, right: str, told: Sequence[Terms], left: str = "", rest: str = "") -> Sum:
-    """The Sum whose cell i has the terms told[i]."""
-    start = np.cumsum([0, *(len(cells) for cells, _ in told)])
-    cells, factors = (np.concatenate(column) for column in zip(*told, strict=True))
+def sum_of(out: str, right: str, entries: Sequence[Terms], left: str = "", rest: str = "") -> Sum:
+    """Returns the Sum whose cell i has the terms entries[i]."""
+    start = np.cumsum([0, *(len(cells) for cells, _ in entries)])
+    cells, factors = (np.concatenate(column) for column in zip(*entries, strict=True))
     return Sum(out, right, start, cells.astype(int), factors.astype(int) if left else factors, left, rest)
 
 
-def output_terms(part: Part, place) -> list[Terms]:
-    """Of each shown output: the cells of Z that its tile's A^T Z A sums. place(position, filter, tile) is the
-    cell of Z there."""
-    own, (_, P, _, Q) = terms(derived(part).AT), part.out
+def output_terms(part: Part, z_cell) -> list[Terms]:
+    """Returns, for each visible output, the cells of Z that its tile's A^T Z A sums. z_cell(position, filter,
+    tile) is the cell of Z."""
+    inverse_terms, (_, P, _, Q) = terms(derived(part).AT), part.out
     found: list[Terms] = [None] * (part.K * P * Q)
     for tile in range(part.tiles):
-        for spot, cell in enumerate(part.outputs(tile)):
+        for position, cell in enumerate(part.outputs(tile)):
             if cell >= 0:
-                positions, factors = own[spot]
+                positions, factors = inverse_terms[position]
                 for k in range(part.K):
-                    found[k * P * Q + cell] = (place(positions, k, tile), factors)
+                    found[k * P * Q + cell] = (z_cell(positions, k, tile), factors)
     return found
 
 
@@ -225,8 +228,8 @@ def derived(part: Part) -> winograd_matrices.Transforms:
 
 @dataclass(frozen=True)
 class Operations:
-    """What the transforms of one tile take: of the filter once for each filter and channel, of the input for each
-    channel, of the output for each filter."""
+    """The operations of the transforms of one tile. The filter's are executed once per filter and channel, the
+    input's once per channel, the output's once per filter."""
 
     filter: winograd_matrices.Count
     input: winograd_matrices.Count
@@ -241,7 +244,7 @@ def operations(m: int) -> Operations:
 # -- a script ------------------------------------------------------------------------------------------
 @dataclass
 class Script:
-    """Steps as they come: what each is, says, counts and writes."""
+    """The steps in their order: the kind, caption numbers, counts and writes of each."""
 
     kinds: list[int] = field(default_factory=list)
     args: list[tuple] = field(default_factory=list)
@@ -267,13 +270,13 @@ class Script:
         self.copied[target, source].append((t, np.ravel(cells), np.ravel(index)))
 
     def writes(self) -> tuple[Write, ...]:
-        """One for each tensor and source: a scene has many steps."""
+        """Returns one Write for each tensor and source: a scene has many steps."""
         out = []
-        for target, told in self.written.items():
-            steps, cells, values = _columns(told)
+        for target, entries in self.written.items():
+            steps, cells, values = _columns(entries)
             out.append(Write(target, steps, values.astype(np.float32), cells=cells.astype(int)))
-        for (target, source), told in self.copied.items():
-            steps, cells, index = _columns(told)
+        for (target, source), entries in self.copied.items():
+            steps, cells, index = _columns(entries)
             out.append(Write(target, steps, None, source, index.astype(int), cells.astype(int)))
         return tuple(out)
 
@@ -283,10 +286,10 @@ class Script:
         return Captions(templates, np.array(self.kinds), rows)
 
     def counted(self, width: int) -> np.ndarray:
-        """float64[width, steps]: what was counted up to each step."""
+        """Returns float64[width, steps]: the counts up to each step."""
         return np.cumsum([row or (0,) * width for row in self.counts], axis=0).T
 
 
-def _columns(told: list) -> tuple[np.ndarray, ...]:
-    steps, cells, values = zip(*told, strict=True)
+def _columns(entries: list) -> tuple[np.ndarray, ...]:
+    steps, cells, values = zip(*entries, strict=True)
     return np.repeat(steps, [len(c) for c in cells]), np.concatenate(cells), np.concatenate(values)

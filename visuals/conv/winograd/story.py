@@ -1,4 +1,4 @@
-"""What the figures of the Winograd lesson say, in sentences with the numbers in them. Pure functions."""
+"""Sentences about the figures of the Winograd lesson, with the numbers in them. Pure functions."""
 
 from __future__ import annotations
 
@@ -22,20 +22,21 @@ TRANSFORMS = ("winograd_filter", "winograd_input", "winograd_output")
 
 
 def winograd_cost(s: ConvShape) -> str:
-    """What the kernel in steps keeps in memory at this shape, against input and filters; or why it cannot run."""
+    """Returns the workspaces of the nonfused kernel at this shape, compared with input and filters; or why it
+    cannot run."""
     m = find(NONFUSED).default_tiles["M"]
     if reason := why_not(s, m):
         return f"Winograd cannot run this shape: {reason}."
-    work, there = charts.work(s, m), 4 * (s.elements["x"] + s.elements["w"])
-    held = work.U + work.V + work.Z
+    work, stored = charts.work(s, m), 4 * (s.elements["x"] + s.elements["w"])
+    workspace = work.U + work.V + work.Z
     return (
         f"In steps, {m}×{m}, Winograd writes out and reads again U {units.bytes_(work.U)}, V {units.bytes_(work.V)} and "
-        f"Z {units.bytes_(work.Z)}, {units.ratio(held / there)} times input and filters. Fused it keeps U alone."
+        f"Z {units.bytes_(work.Z)}, {units.ratio(workspace / stored)} times input and filters. Fused it keeps U alone."
     )
 
 
 def own(rows: Mapping[str, Row]) -> list[Row]:
-    """The rows of our own Winograd kernels, the fastest first."""
+    """Returns the rows of our Winograd kernels, the fastest first."""
     return sorted(
         (row for name, row in rows.items() if name.startswith("conv/winograd-")),
         key=lambda row: row["median_ms"],
@@ -43,28 +44,29 @@ def own(rows: Mapping[str, Row]) -> list[Row]:
 
 
 def executed(row: Row) -> int:
-    """FLOPs that the rung of a row executes there."""
+    """Returns the FLOPs that the rung of a row executes at its shape."""
     rung, s = find(row["rung"]), ConvShape(**row["shape"])
     return rung.cost(s, rung.build(s, row["tiles"])).flops
 
 
 def winograd_gain(rows: Mapping[str, Row]) -> str:
-    """What fewer multiplications buy in time, `rows` by rung name from one device; "" where there is nothing to
-    compare: the fastest Winograd kernel against implicit GEMM, its rates, and where its time goes if it loses."""
+    """Returns how much time fewer multiplications gain: the fastest Winograd kernel compared with implicit GEMM,
+    its rates, and where its time goes if it loses. `rows` are by rung name, from one device. Returns "" if
+    there is nothing to compare."""
     if not (ours := own(rows)):
         return ""
     best, text = ours[0], ""
     name = _capital(_title(best))
     if base := rows.get(BASE):
         text += _against(name, best, base, _title(base))
-    s, did = ConvShape(**best["shape"]), executed(best)
+    s, executed_flops = ConvShape(**best["shape"]), executed(best)
     text += (
-        f"It executes {units.count(did)} FLOPs where the definition has {units.count(s.flops)}: effective "
-        f"{units.rate(s.flops, best['median_ms'])}, actual {units.rate(did, best['median_ms'])}. "
+        f"It executes {units.count(executed_flops)} FLOPs where the definition has {units.count(s.flops)}: effective "
+        f"{units.rate(s.flops, best['median_ms'])}, actual {units.rate(executed_flops, best['median_ms'])}. "
     )
     text += _share_of_transforms(best)
     if base and best["median_ms"] > base["median_ms"]:
-        text += _why_it_loses(best, s, did)
+        text += _loss_reason(best, s, executed_flops)
     if library := rows.get(LIBRARY):
         text += _against(name, best, library, _title(library))
     return text.strip()
@@ -76,29 +78,31 @@ def _title(row: Row) -> str:
     return rung.title_on(row["engine"]).replace(", fused", " (fused)") + m
 
 
-def _against(name: str, row: Row, other: Row, its: str) -> str:
+def _against(name: str, row: Row, other: Row, other_name: str) -> str:
     ratio = other["median_ms"] / row["median_ms"]
     if row["p20_ms"] <= other["p80_ms"] and other["p20_ms"] <= row["p80_ms"]:
-        return f"{name} and {its} cannot be told apart here: their spreads overlap. "
+        return f"{name} and {other_name} cannot be told apart here: their spreads overlap. "
     if ratio > 1:
-        return f"{name} is {units.ratio(ratio)} times as fast as {its}. "
-    return f"{name} loses here: it takes {units.ratio(1 / ratio)} times as long as {its}. "
+        return f"{name} is {units.ratio(ratio)} times as fast as {other_name}. "
+    return f"{name} loses here: it takes {units.ratio(1 / ratio)} times as long as {other_name}. "
 
 
 def _share_of_transforms(row: Row) -> str:
-    """Of its time, as its steps were measured; "" where they were not."""
+    """Returns the transforms' share of the time, from the measured steps; "" if they were not measured."""
     parts = row.get("parts_ms") or {}
     if not (spent := sum(parts.get(name, 0) for name in TRANSFORMS)):
         return ""
-    what = "Its transforms take" if TRANSFORMS[1] in parts else "The launch that transforms the filters takes"
-    return f"{what} {units.share(spent / sum(parts.values()))} of its steps’ time. "
+    subject = (
+        "Its transforms take" if TRANSFORMS[1] in parts else "The launch that transforms the filters takes"
+    )
+    return f"{subject} {units.share(spent / sum(parts.values()))} of its steps’ time. "
 
 
-def _why_it_loses(row: Row, s: ConvShape, did: int) -> str:
-    """What its transforms cost in FLOPs or bytes, and how often what they make is used."""
+def _loss_reason(row: Row, s: ConvShape, executed_flops: int) -> str:
+    """Returns the cost of its transforms in FLOPs or bytes, and how often their results are used."""
     m = row["tiles"].get("M") or int(row["rung"][-1])
     work = charts.work(s, m)
-    if did >= s.flops:
+    if executed_flops >= s.flops:
         text = "The transforms cost more FLOPs than the products save: "
     elif row["rung"] == NONFUSED:
         text = f"The transforms have {units.ratio(work.transforms / work.moved)} FLOP for each byte they move, so memory sets their pace: "
@@ -120,15 +124,16 @@ def _capital(text: str) -> str:
 
 @cache
 def winograd_examples() -> list[tuple[Preset, str]]:
-    """The presets at which Winograd gains most on implicit GEMM and least (or loses), by the recordings made cold."""
+    """Returns the presets at which Winograd gains most and least (or loses) over implicit GEMM, from the cold
+    recordings."""
 
-    def gained(s: ConvShape) -> float | None:
+    def speedup(s: ConvShape) -> float | None:
         rows = recorded_at(s, (BASE, *(rung.name for rung in RUNGS)))
         return (
             rows[BASE]["median_ms"] / ours[0]["median_ms"] if BASE in rows and (ours := own(rows)) else None
         )
 
-    return extremes(gained)
+    return extremes(speedup)
 
 
 WINOGRAD = Story(

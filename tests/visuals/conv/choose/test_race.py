@@ -1,4 +1,4 @@
-"""The race: bars as long as the speeds, places, verdicts, and what each rung executes itself."""
+"""The race: bar lengths proportional to speed, ranks, verdicts, and the FLOPs that each rung executes."""
 
 from __future__ import annotations
 
@@ -14,80 +14,77 @@ from kernels.conv.presets import CONV_PRESETS
 from kernels.conv.shape import ConvShape
 from kernels.ladders import LADDERS
 from tests.helpers.race_rows import LADDER, timed
-from visuals.conv.choose import families as choose_families
-from visuals.conv.choose import race as choose_race
+from visuals.conv.choose import families, race
 
 SHAPE = CONV_PRESETS["resnet50-res3-3x3-n32"].shape
 NAMES = [rung.name for rung in LADDER.rungs]
 times = st.dictionaries(st.sampled_from(NAMES), st.floats(1e-3, 1e4), min_size=1)
 
 
-def lanes_of(ms: dict[str, float], spread: float = 0.001) -> list[choose_race.Lane]:
-    return choose_race.lanes(
-        LADDER.rungs, SHAPE, {name: timed(name, SHAPE, t, spread) for name, t in ms.items()}
-    )
+def lanes_of(ms: dict[str, float], spread: float = 0.001) -> list[race.Lane]:
+    return race.lanes(LADDER.rungs, SHAPE, {name: timed(name, SHAPE, t, spread) for name, t in ms.items()})
 
 
 class Bars(html.parser.HTMLParser):
-    """What the page draws: the per cent of a lane that each bar reaches, by rung."""
+    """Parser of the page's HTML: the per cent of a lane that each bar reaches, by rung."""
 
     def __init__(self, text: str):
         super().__init__()
-        self.to: dict[str, float] = {}
+        self.bar_ends: dict[str, float] = {}
         self.feed(text)
 
     def handle_starttag(self, tag, attrs):
-        told = dict(attrs)
-        if "data-rung" in told:
-            self.to[told["data-rung"]] = float(re.search(r"--kt-to:([\d.]+)%", told["style"])[1])
+        attributes = dict(attrs)
+        if "data-rung" in attributes:
+            self.bar_ends[attributes["data-rung"]] = float(
+                re.search(r"--kt-to:([\d.]+)%", attributes["style"])[1]
+            )
 
 
-def proportional(to: dict[str, float], ms: dict[str, float]) -> bool:
-    """Whether each bar has come as far as its rung's speed takes it while the first does the whole way."""
+def proportional(bar_ends: dict[str, float], ms: dict[str, float]) -> bool:
+    """Returns whether each bar's length is its rung's speed divided by the winner's."""
     best = min(ms.values())
-    return to.keys() == ms.keys() and all(
-        math.isclose(to[name], choose_race.LINE * best / t, abs_tol=0.006) for name, t in ms.items()
+    return bar_ends.keys() == ms.keys() and all(
+        math.isclose(bar_ends[name], race.LINE * best / t, abs_tol=0.006) for name, t in ms.items()
     )
 
 
 @given(times)
-def test_bars_are_as_long_as_the_speeds(ms):
-    assert proportional(Bars(choose_race.html(lanes_of(ms))).to, ms)
+def test_bar_lengths_are_proportional_to_speed(ms):
+    assert proportional(Bars(race.html(lanes_of(ms))).bar_ends, ms)
 
 
-def test_bars_as_long_as_the_times_would_be_noticed():
+def test_bar_lengths_proportional_to_time_are_detected():
     ms = {"conv/direct": 4.0, "conv/fft": 1.0}
-    to = Bars(choose_race.html(lanes_of(ms))).to
-    assert proportional(to, ms) and to["conv/direct"] == pytest.approx(choose_race.LINE / 4, abs=0.01)
-    assert not proportional({"conv/direct": to["conv/fft"], "conv/fft": to["conv/direct"]}, ms)
-    assert not proportional(to | {"conv/direct": to["conv/direct"] * 1.01}, ms)
+    bar_ends = Bars(race.html(lanes_of(ms))).bar_ends
+    assert proportional(bar_ends, ms) and bar_ends["conv/direct"] == pytest.approx(race.LINE / 4, abs=0.01)
+    assert not proportional({"conv/direct": bar_ends["conv/fft"], "conv/fft": bar_ends["conv/direct"]}, ms)
+    assert not proportional(bar_ends | {"conv/direct": bar_ends["conv/direct"] * 1.01}, ms)
 
 
 @given(times)
-def test_places_and_ratios_are_those_of_the_sorted_times(ms):
+def test_ranks_and_ratios_equal_those_of_the_sorted_times(ms):
     lanes = lanes_of(ms)
     assert [lane.rung for lane in lanes] == [name for name in NAMES if name in ms]  # the ladder's order
     for lane in lanes:
-        assert lane.place == 1 + sum(other < ms[lane.rung] for other in ms.values())
+        assert lane.rank == 1 + sum(other < ms[lane.rung] for other in ms.values())
         assert lane.ratio == ms[lane.rung] / min(ms.values())
-    assert choose_race.slowed(lanes) * choose_race.winner(lanes).row["median_ms"] == pytest.approx(
-        choose_race.SECONDS * 1e3
-    )
+    assert race.slowdown(lanes) * race.winner(lanes).row["median_ms"] == pytest.approx(race.SECONDS * 1e3)
 
 
 @given(st.floats(1e-5, 1e6))
-def test_the_clock_counts_in_whole_numbers_near_the_time(ms):
-    count, unit = choose_race.clock(ms)
+def test_clock_is_a_whole_number_close_to_the_time(ms):
+    count, unit = race.clock(ms)
     assert count == pytest.approx(ms * {"ms": 1, "µs": 1e3, "ns": 1e6}[unit], rel=0.051)
     assert count >= 10 and (unit == "ms" or count < 10_001)
 
 
-# -- words -----------------------------------------------------------------------------------------
+# -- sentences -------------------------------------------------------------------------------------
 THREE = {"conv/direct": 3.2, "conv/winograd-4x4": 1.6, "conv/fft": 2.56}
 
 
 @pytest.mark.parametrize(
-    ("guess", "words"),
+    ("guess", "text"),
     [
         ("conv/winograd-4x4", "You said X: first of 3."),
         ("conv/fft", "You said X: second of 3, 1.6 times the time of the first, Winograd 4×4, fused."),
@@ -95,38 +92,36 @@ THREE = {"conv/direct": 3.2, "conv/winograd-4x4": 1.6, "conv/fft": 2.56}
         ("conv/cudnn-fft", "You said X, which did not run here: no GPU. The first is Winograd 4×4, fused."),
     ],
 )
-def test_how_a_guess_did(guess, words):
-    assert choose_race.verdict(lanes_of(THREE), guess, "X", "no GPU") == words
+def test_verdict_on_a_guess(guess, text):
+    assert race.verdict(lanes_of(THREE), guess, "X", "no GPU") == text
 
 
-def test_what_cannot_be_told_apart_is_said():
+def test_overlapping_spreads_are_mentioned():
     lanes = lanes_of({"conv/direct": 1.0, "conv/fft": 1.01}, spread=0.02)
-    assert choose_race.verdict(lanes, "conv/fft", "FFT").endswith("they cannot be told apart.")
-    assert "FFT cannot be told apart from it" in choose_race.finish(lanes)
-    assert "cannot" not in choose_race.verdict(lanes_of(THREE), "conv/fft", "FFT") + choose_race.finish(
-        lanes_of(THREE)
-    )
+    assert race.verdict(lanes, "conv/fft", "FFT").endswith("they cannot be told apart.")
+    assert "FFT cannot be told apart from it" in race.finish(lanes)
+    assert "cannot" not in race.verdict(lanes_of(THREE), "conv/fft", "FFT") + race.finish(lanes_of(THREE))
 
 
 @given(st.text(max_size=40))
-def test_words_from_elsewhere_stay_words(text):
-    out = [choose_race.Out((text,), text)]
-    made = choose_race.html(lanes_of(THREE), out, "conv/fft", text)
-    assert "<script" not in made.lower() and made.count("<tr") == 1 + len(THREE) + 1
+def test_foreign_text_is_escaped(text):
+    out = [race.Out((text,), text)]
+    rendered = race.html(lanes_of(THREE), out, "conv/fft", text)
+    assert "<script" not in rendered.lower() and rendered.count("<tr") == 1 + len(THREE) + 1
 
 
-def test_css_can_stand_in_a_page():
-    """What cleans the HTML of a page throws a style away that holds a tag."""
-    assert not re.search(r"<[a-z/!]", choose_race.css())
+def test_css_contains_no_tag():
+    """The HTML sanitizer of a page discards a style that contains a tag."""
+    assert not re.search(r"<[a-z/!]", race.css())
 
 
 # -- what an algorithm executes ----------------------------------------------------------------------
 def executed(name: str, s: ConvShape) -> int | None:
     rung = LADDERS["conv"].rung(f"conv/{name}")
-    return choose_race.executed_flops(rung, s, rung.default_tiles)
+    return race.executed_flops(rung, s, rung.default_tiles)
 
 
-def test_executed_flops_are_those_of_the_algorithm():
+def test_executed_flops_by_algorithm():
     s = ConvShape(32, 512, 16, 16, 512, 3, 3, pad=1)
     for name in ("direct", "direct-tiled", "im2col-gemm", "im2col-cublas", "implicit-gemm"):
         assert executed(name, s) == s.flops
@@ -135,34 +130,34 @@ def test_executed_flops_are_those_of_the_algorithm():
     assert executed("winograd-nonfused", s) / s.flops == pytest.approx(36 / 144, rel=0.06)
     # FFT: 18 x 18 rows and columns, 2.5 n log2 n for each transform; 18 x 10 frequencies, 8 for a complex multiply-add.
     products = 8 * s.N * s.C * s.K * 18 * 10
-    each = 2.5 * 18 * 18 * math.log2(18 * 18)
+    per_transform = 2.5 * 18 * 18 * math.log2(18 * 18)
     assert executed("fft", s) == pytest.approx(
-        products + each * (s.N * s.C + s.K * s.C + s.N * s.K), rel=1e-6
+        products + per_transform * (s.N * s.C + s.K * s.C + s.N * s.K), rel=1e-6
     )
     assert executed("cudnn-winograd", s) is None
 
 
-def test_rates_are_named_by_what_they_count():
+def test_effective_and_actual_rates():
     lanes = lanes_of({"conv/winograd-4x4": 1.0, "conv/cudnn-winograd": 2.0})
-    own, library = lanes
-    assert own.effective == SHAPE.flops and own.executed < SHAPE.flops and library.executed is None
-    cells = re.findall(r'data-name="(effective|actual)"><span>([^<]*)<', choose_race.html(lanes))
+    ours, library = lanes
+    assert ours.effective == SHAPE.flops and ours.executed < SHAPE.flops and library.executed is None
+    cells = re.findall(r'data-name="(effective|actual)"><span>([^<]*)<', race.html(lanes))
     assert [name for name, _ in cells] == ["effective", "actual"] * 2
     assert cells[0][1] == "7.4 TFLOP/s" and cells[3][1] == "–"
     assert float(cells[1][1].split()[0]) < 3
 
 
 def test_every_rung_has_a_family_and_a_short_name():
-    assert {choose_families.family(name).key for name in NAMES} == set(choose_families.FAMILIES)
+    assert {families.family(name).key for name in NAMES} == set(families.FAMILIES)
     rows = [timed(name, SHAPE, 1.0) for name in NAMES]
-    assert len({choose_families.short(row) for row in rows}) == len(NAMES)
+    assert len({families.short(row) for row in rows}) == len(NAMES)
     blas = timed("conv/im2col-cublas", SHAPE, 1.0, engine="cpu")
-    assert choose_families.short(blas) == "im2col BLAS"  # the processor has no cuBLAS
+    assert families.short(blas) == "im2col BLAS"  # the cpu engine has no cuBLAS
 
 
-def test_the_caption_names_what_waited_for_the_processor():
+def test_caption_names_rungs_that_waited_for_the_processor():
     rows = {name: timed(name, SHAPE, ms) for name, ms in (("conv/fft", 1.0), ("conv/cudnn-winograd", 2.0))}
-    assert "Waits" not in choose_race.finish(choose_race.lanes(LADDER.rungs, SHAPE, rows))
+    assert "Waits" not in race.finish(race.lanes(LADDER.rungs, SHAPE, rows))
     rows["conv/cudnn-winograd"]["queued"] = "0 of 5"
-    said = choose_race.finish(choose_race.lanes(LADDER.rungs, SHAPE, rows))
-    assert said.count("Waits for the processor") == 1 and "0 of 5" in said
+    text = race.finish(race.lanes(LADDER.rungs, SHAPE, rows))
+    assert text.count("Waits for the processor") == 1 and "0 of 5" in text

@@ -1,4 +1,4 @@
-"""What the lesson on choosing says of its figures: every number in a sentence against the rows and the formulas."""
+"""Sentences of the lesson on choosing: every number in them is compared with the rows and the formulas."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from kernels.conv.presets import CONV_LAYER_PRESETS, CONV_PRESETS
 from kernels.records import availability
 from tests.helpers.race_rows import LADDER, timed
 from tests.helpers.rows_of import CEILINGS
-from visuals.conv.choose import story as choose_story
+from visuals.conv.choose import story
 from visuals.conv.choose.families import FAMILIES, family
 
 SHAPE = CONV_PRESETS["resnet50-res3-3x3-n32"].shape  # 7.4 GFLOP
@@ -19,10 +19,10 @@ SHAPE = CONV_PRESETS["resnet50-res3-3x3-n32"].shape  # 7.4 GFLOP
 
 def gain(**ms: float) -> str:
     rows = {f"conv/{name.replace('_', '-')}": t for name, t in ms.items()}
-    return choose_story.gain({name: timed(name, SHAPE, t, ceilings=CEILINGS) for name, t in rows.items()})
+    return story.gain({name: timed(name, SHAPE, t, ceilings=CEILINGS) for name, t in rows.items()})
 
 
-def test_a_first_that_does_less_is_told_with_both_rates():
+def test_winner_with_fewer_flops_has_both_rates():
     text = gain(winograd_nonfused=0.5, implicit_gemm=0.7)
     assert text.startswith("The first, Winograd in steps, is worth 14.8 TFLOP/s of direct convolution")
     part = float(re.search(r"executes ([\d.]+) TFLOP/s", text)[1]) / 14.8
@@ -33,36 +33,38 @@ def test_a_first_that_does_less_is_told_with_both_rates():
     assert "its FP32 peak is 10 TFLOP/s" in text  # of CEILINGS: direct convolution could not reach 14.8
 
 
-def test_a_first_that_does_the_same_work_or_does_not_say():
+def test_winner_with_equal_or_unknown_flops():
     assert "executes just that" in gain(implicit_gemm=1.0, direct=9.0)
     assert "FP32 peak" not in gain(implicit_gemm=1.0, direct=9.0)
     assert "the library does not say" in gain(cudnn_winograd=1.0, direct=9.0)
     assert gain(direct=1.0) == ""
 
 
-def test_those_that_cannot_be_told_apart_are_named():
+def test_rungs_with_overlapping_spreads_are_named():
     assert gain(implicit_gemm=1.0, fft=1.0005, direct=2.0).endswith("It cannot be told apart from FFT.")
 
 
 @pytest.mark.parametrize("key", CONV_PRESETS | CONV_LAYER_PRESETS)
-def test_predictions_are_of_the_rungs_that_can(key):
+def test_predictions_cover_the_supported_rungs(key):
     shape = (CONV_PRESETS | CONV_LAYER_PRESETS)[key].shape
-    titles, told = choose_story.predicted(shape, "cuda")
-    able = availability.supported_rungs(LADDER, "cpu", shape)
-    assert titles == [rung.title for rung in able] and {len(cells) for cells in told.values()} == {len(able)}
-    assert told["of direct convolution's"][titles.index("implicit GEMM")] == "1.00×"
-    assert choose_story.cost(shape)
+    titles, rows = story.predicted(shape, "cuda")
+    rungs = availability.supported_rungs(LADDER, "cpu", shape)
+    assert titles == [rung.title for rung in rungs] and {len(cells) for cells in rows.values()} == {
+        len(rungs)
+    }
+    assert rows["of direct convolution's"][titles.index("implicit GEMM")] == "1.00×"
+    assert story.cost(shape)
 
 
-def test_examples_are_presets_at_which_that_family_was_recorded_first():
-    found = choose_story.examples()
-    assert found
-    for preset, words in found:
+def test_examples_are_presets_where_the_family_is_fastest():
+    examples = story.examples()
+    assert examples
+    for preset, caption in examples:
         rows = [
             r for rung in LADDER.rungs if (r := records.recorded(rung.name, preset.shape, rung.default_tiles))
         ]
         first = min(rows, key=lambda row: row["median_ms"])
-        assert words.startswith(f"{family(first['rung']).title}: {preset.label}, ")
+        assert caption.startswith(f"{family(first['rung']).title}: {preset.label}, ")
         others = [r["median_ms"] for r in rows if family(r["rung"]) != family(first["rung"])]
-        assert words.endswith(f"{min(others) / first['median_ms']:.2g}×")
-    assert len(found) <= len(FAMILIES)
+        assert caption.endswith(f"{min(others) / first['median_ms']:.2g}×")
+    assert len(examples) <= len(FAMILIES)

@@ -1,4 +1,4 @@
-"""Truth of the picture of direct convolution: its cells, indices and counts are the kernel's own."""
+"""The scene of direct convolution: its cells, indices and counts are equal to the kernel's."""
 
 from __future__ import annotations
 
@@ -14,8 +14,8 @@ from kernels.engines import emulator
 from kernels.ladders import find
 from kernels.runner import compare
 from tests.helpers.shapes import conv_shapes
-from visuals.conv.direct import scene as conv_direct_scene
-from visuals.conv.direct import story as direct_story
+from visuals.conv.direct import scene as scene_module
+from visuals.conv.direct import story
 from visuals.conv.direct import warps as direct_warps
 from visuals.conv.direct.scene import PIXEL, STORE, TERM, ZERO, direct_scene, part_shown
 from visuals.conv.inputs import Inputs, outputs
@@ -25,7 +25,7 @@ from visuals.scene.scene import number
 RUNG = find("conv/direct")
 HARD = ConvShape(
     1, 2, 6, 7, 3, 3, 2, stride=(2, 1), pad=(1, 2), dilation=(1, 2), mode="convolution"
-)  # everything at once
+)  # all options at once
 
 
 def integers(s: ConvShape, seed: int = 0):
@@ -42,7 +42,7 @@ def scene_of(s: ConvShape):
 
 
 def traced(s: ConvShape, x, w):
-    """(trace of block 0, counters of the whole launch, blocks)."""
+    """Returns (trace of block 0, counters of the whole launch, blocks)."""
     program = RUNG.build(s, RUNG.default_tiles)
     return *emulator.trace_launch(program, 0, {"x": x, "w": w}), program.steps[0].grid[0]
 
@@ -50,22 +50,22 @@ def traced(s: ConvShape, x, w):
 # -- cells -----------------------------------------------------------------------------------------
 @settings(max_examples=40, deadline=None)
 @given(conv_shapes())
-def test_every_output_is_the_sum_of_the_products_shown(s):
+def test_every_output_is_the_sum_of_the_visible_products(s):
     scene, part, _, _, y = scene_of(s)
     np.testing.assert_array_equal(scene.cells("y"), y.ravel())
     for t in np.flatnonzero(scene.captions.kind >= STORE):
         (pixel,) = (
             c for c, when in zip(scene.write("y").cells, scene.write("y").steps, strict=True) if when == t
         )
-        rest = y.ravel()[pixel] - scene.cells("prod", t).sum()  # of channels that are not shown
+        rest = y.ravel()[pixel] - scene.cells("prod", t).sum()  # of channels that are not visible
         assert scene.cells("sum", t) == y.ravel()[pixel] and (rest == 0 or part.C < s.C)
         np.testing.assert_array_equal(scene.cells("prod", t), scene.cells("win", t) * scene.cells("tap", t))
 
 
 @settings(max_examples=40, deadline=None)
 @given(conv_shapes())
-def test_the_seven_loops_lead_to_the_pixel_and_the_tap(s):
-    """h, w of conv.cuh, worked out here from the loop variables on the stage, address just what is copied."""
+def test_seven_loop_variables_address_the_pixel_and_the_tap(s):
+    """h and w of conv.cuh, computed here from the loop variables on the stage, address exactly what is copied."""
     scene, _, x, w, _ = scene_of(s)
     loops = {r.label: r.values for r in scene.readings}
     term = 0
@@ -90,7 +90,7 @@ def test_the_seven_loops_lead_to_the_pixel_and_the_tap(s):
 
 @settings(max_examples=30, deadline=None)
 @given(conv_shapes())
-def test_a_hovered_output_lights_its_receptive_field_and_sums_to_itself(s):
+def test_hovered_output_equals_the_sum_over_its_receptive_field(s):
     scene, part, *_ = scene_of(s)
     x, w, y = (scene.cells(name) for name in "xwy")
     (terms,) = scene.sums
@@ -99,18 +99,18 @@ def test_a_hovered_output_lights_its_receptive_field_and_sums_to_itself(s):
         assert len(set(terms.cells[span])) == len(terms.cells[span])  # no pixel twice
         if part.C == s.C:
             assert (w[terms.factors[span]] * x[terms.cells[span]]).sum() == y[i]
-    for told in scene.told:
-        if told.of == "x":  # fetched as often as outputs have it in their field, each filter again
+    for annotation in scene.told:
+        if annotation.of == "x":  # read once per output whose field contains it, and once per filter
             counted = np.bincount(terms.cells, minlength=x.size)
-            np.testing.assert_array_equal(told.words.args[:, 1] * part.K, counted)
-            np.testing.assert_array_equal(told.words.args[:, 2] * part.K, counted * s.K)
+            np.testing.assert_array_equal(annotation.words.args[:, 1] * part.K, counted)
+            np.testing.assert_array_equal(annotation.words.args[:, 2] * part.K, counted * s.K)
 
 
-def test_a_flipped_filter_is_caught_where_the_picture_forgets_it(monkeypatch):
-    """The test above must see a scene that walks a flipped window forwards."""
-    straight = conv_direct_scene.gather_index
+def test_missing_filter_flip_is_detected(monkeypatch):
+    """The test above must detect a scene that reads a flipped window forwards."""
+    straight = scene_module.gather_index
     monkeypatch.setattr(
-        conv_direct_scene, "gather_index", lambda s, part: straight(s.with_(mode="cross-correlation"), part)
+        scene_module, "gather_index", lambda s, part: straight(s.with_(mode="cross-correlation"), part)
     )
     scene, part, _, _, y = scene_of(HARD)
     stored = int(np.flatnonzero(scene.captions.kind == STORE)[0])
@@ -119,7 +119,7 @@ def test_a_flipped_filter_is_caught_where_the_picture_forgets_it(monkeypatch):
 
 
 @pytest.mark.parametrize("key", CONV_PRESETS)
-def test_every_preset_makes_a_scene_that_is_small_and_says_which_part_it_is(key):
+def test_every_preset_has_a_small_scene_that_names_its_part(key):
     s = CONV_PRESETS[key].shape
     inputs = Inputs(s, "digit", "sobel-x")
     part = part_shown(s, inputs.planes()[0])
@@ -140,26 +140,26 @@ def test_dilation_leaves_gaps_and_captions_say_so():
     assert "its pixels 2 × 2 apart" in scene.caption(int(np.flatnonzero(scene.captions.kind == PIXEL)[0]))
 
 
-# -- as the warps run --------------------------------------------------------------------------------
+# -- in warp order -----------------------------------------------------------------------------------
 @pytest.mark.parametrize("s", [CONV_PRESETS["toy"].shape, HARD], ids=["toy", "hard"])
-def test_the_first_thread_reads_what_the_first_steps_say(s):
+def test_first_steps_equal_the_trace_of_the_first_thread(s):
     scene, _, x, w, y = scene_of(s)
     trace, *_ = traced(s, x, w)
     names = np.array(trace.buffers)[trace.buffer]
-    mine = (trace.thread == 0) & ~trace.write
-    said = [
+    reads = (trace.thread == 0) & ~trace.write
+    expected = [
         scene.write("win").index[t]
         for t, kind in enumerate(scene.captions.kind[: scene.tensor("win").size])
         if kind == TERM
     ]
-    assert trace.element[mine & (names == "x")].tolist() == said
-    assert trace.element[mine & (names == "w")].tolist() == list(range(s.CRS))
+    assert trace.element[reads & (names == "x")].tolist() == expected
+    assert trace.element[reads & (names == "w")].tolist() == list(range(s.CRS))
     stored = (trace.thread == 0) & trace.write
     assert trace.element[stored].tolist() == [0] and trace.value[stored] == y.ravel()[0]
 
 
 @pytest.mark.parametrize("s", [CONV_PRESETS["toy"].shape, HARD], ids=["toy", "hard"])
-def test_in_the_order_of_the_warps_every_sector_is_counted_once(s):
+def test_sectors_in_warp_order_equal_the_counters(s):
     scene, part, x, w, y = scene_of(s)
     assert direct_warps.why_not(s, part) == ""
     trace, counters, blocks = traced(s, x, w)
@@ -174,36 +174,36 @@ def test_in_the_order_of_the_warps_every_sector_is_counted_once(s):
         cells = {c for t in range(warps.steps) for c in read.cells[read.start[t] : read.start[t + 1]]}
         names = np.array(trace.buffers)[trace.buffer]
         assert cells == set(trace.element[(names == read.source) & ~trace.write])
-    # A lane over the padding asks for nothing: fewer lanes than the warp has.
-    pixels = warps.captions.args[np.isin(warps.captions.kind, (direct_warps.PIXELS, direct_warps.ONE))]
+    # A lane over the padding loads nothing: fewer active lanes than the warp has.
+    pixels = warps.captions.args[np.isin(warps.captions.kind, (direct_warps.PIXELS, direct_warps.ONE_PIXEL))]
     assert (pixels[:, 1] < pixels[:, 11]).any() == (s is HARD)
 
 
 @given(conv_shapes())
 @settings(max_examples=20, deadline=None)
-def test_what_is_too_much_for_the_warps_order_is_said(s):
+def test_why_not_names_shapes_that_are_too_large(s):
     part = part_shown(s)
     reason = direct_warps.why_not(s, part)
     whole = s.N == 1 and (s.C, s.K, s.P, s.Q) == (part.C, part.K, part.P, part.Q)
-    assert bool(reason) == (not whole or direct_warps.requests(s) > direct_warps.MOST_REQUESTS)
+    assert bool(reason) == (not whole or direct_warps.max_requests(s) > direct_warps.MAX_REQUESTS)
 
 
-# -- why ---------------------------------------------------------------------------------------------
+# -- story -------------------------------------------------------------------------------------------
 @pytest.mark.parametrize("s", [CONV_PRESETS["toy"].shape, HARD, HARD.with_(N=2)], ids=str)
-def test_the_values_that_threads_ask_for_are_those_the_emulator_counts(s):
+def test_values_read_equal_the_emulator_counters(s):
     x, w = integers(s)
     _, counters, _ = traced(s, x, w)
-    assert 4 * direct_story.values_asked(s) == counters.total["bytes_ld"]
+    assert 4 * story.values_read(s) == counters.total["bytes_ld"]
 
 
 @pytest.mark.parametrize("s", [CONV_PRESETS["toy"].shape, ConvShape(1, 6, 20, 18, 10, 3, 3, pad=1)], ids=str)
-def test_a_tiled_block_brings_what_is_said_into_shared_memory(s):
+def test_values_tiled_equal_the_emulated_shared_stores(s):
     rung, (x, w) = find("conv/direct-tiled"), integers(s)
     program = rung.build(s, rung.default_tiles)
     trace, _ = emulator.trace_launch(program, 0, {"x": x, "w": w})
     names = np.array(trace.buffers)[trace.buffer]
-    brought = int((trace.write & (names == "shared")).sum())
-    assert brought * np.prod(program.steps[0].grid) == direct_story.values_tiled(s)
+    copied = int((trace.write & (names == "shared")).sum())
+    assert copied * np.prod(program.steps[0].grid) == story.values_tiled(s)
 
 
 def row(rung: str, ms: float) -> dict:
@@ -222,6 +222,6 @@ def row(rung: str, ms: float) -> dict:
         ([("conv/direct", 1.0), ("conv/im2col-cublas", 2.0)], "im2col + cuBLAS takes 2 times as long."),
     ],
 )
-def test_the_sentence_says_what_the_rows_say(rows, says):
-    told = direct_story.gain({name: row(name, ms) for name, ms in rows})
-    assert told == says if not says else says in told
+def test_gain_sentence(rows, says):
+    text = story.gain({name: row(name, ms) for name, ms in rows})
+    assert text == says if not says else says in text

@@ -1,4 +1,4 @@
-"""What the FFT lesson says in figures: FLOPs over the filter's size, tilings, sentences."""
+"""Figures of the FFT lesson: FLOPs over the filter's size, tilings, sentences."""
 
 from __future__ import annotations
 
@@ -10,19 +10,18 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from kernels import records
-from kernels.conv import fft as conv_fft
+from kernels.conv import fft
 from kernels.conv.presets import CONV_PRESETS
 from kernels.conv.shape import ConvShape
-from pages.conv import address as conv_address
+from pages.conv import address
 from tests.helpers.rows_of import a_row
 from tests.helpers.shapes import conv_shapes
-from visuals.conv.fft import charts as fft_charts
-from visuals.conv.fft import story as fft_story
+from visuals.conv.fft import charts, story
 from visuals.conv.fft import waves as fft_waves
-from visuals.conv.fft.charts import Flops, at_taps, crossing, curve, flops, tilings
+from visuals.conv.fft.charts import Flops, crossing, curve, flops, tilings, with_taps
 from visuals.palette import LIGHT
 
-RUNG = conv_fft.RUNGS[0]
+RUNG = fft.RUNGS[0]
 WHOLE = RUNG.default_tiles
 RES2 = CONV_PRESETS["resnet50-res2-3x3-n32"].shape
 PARTS = {
@@ -39,34 +38,34 @@ def row(rung: str, ms: float, **more):
 # -- over the filter's size ----------------------------------------------------------------------------
 @settings(deadline=None)
 @given(conv_shapes(), st.integers(1, 31))
-def test_the_padding_grows_so_that_the_output_keeps_its_size(s, taps):
-    wider = at_taps(s, taps)
+def test_padding_grows_with_the_filter_to_keep_the_output_size(s, taps):
+    wider = with_taps(s, taps)
     assert wider.R == wider.S == taps
     for axis, before, size, stride in (("P", s.R, s.pad_h, s.u), ("Q", s.S, s.pad_w, s.v)):
         grown = getattr(wider, axis) - getattr(s, axis)
         assert grown >= 0
         if taps >= before or size * 2 >= (before - taps) * max(s.dilation):
-            assert grown * stride <= 1 + stride - 1  # half a pixel of padding where the parities differ
-    assert at_taps(s, s.R) == replace(s, S=s.R, pad_w=at_taps(s, s.R).pad_w)
+            assert grown * stride <= 1 + stride - 1  # half a pixel of padding if the parities differ
+    assert with_taps(s, s.R) == replace(s, S=s.R, pad_w=with_taps(s, s.R).pad_w)
 
 
-def test_the_same_padding_stays_the_same_padding():
+def test_same_padding_stays_same_padding():
     for taps in (1, 3, 5, 7, 9, 11):
-        assert at_taps(RES2, taps) == ConvShape(32, 64, 56, 56, 64, taps, taps, pad=taps // 2)
+        assert with_taps(RES2, taps) == ConvShape(32, 64, 56, 56, 64, taps, taps, pad=taps // 2)
 
 
 @settings(max_examples=15, deadline=None)
 @given(conv_shapes(), st.sampled_from(RUNG.tiles["FFT_TILE"]))
-def test_the_curve_is_the_rungs_own_count(s, tile):
+def test_curve_equals_the_flops_of_the_rung(s, tile):
     tiles = {"FFT_TILE": tile, "SPECTRA": 32}
-    for told in curve(s, tiles):
-        wider = at_taps(s, told.taps)
-        assert told.direct == 2 * s.N * s.K * s.C * wider.P * wider.Q * told.taps**2 == wider.flops
+    for counts in curve(s, tiles):
+        wider = with_taps(s, counts.taps)
+        assert counts.direct == 2 * s.N * s.K * s.C * wider.P * wider.Q * counts.taps**2 == wider.flops
         if any(RUNG.rules(wider, tiles)):
-            assert told.fft is None
+            assert counts.fft is None
         else:
-            assert told.fft == conv_fft.executed_flops(wider, tiles)
-            assert told.transforms >= 0 and told.products > 0
+            assert counts.fft == fft.executed_flops(wider, tiles)
+            assert counts.transforms >= 0 and counts.products > 0
 
 
 def test_products_are_eight_flops_a_frequency_pair_and_channel():
@@ -75,66 +74,64 @@ def test_products_are_eight_flops_a_frequency_pair_and_channel():
 
 
 def test_curves_cross_where_the_fft_stays_below():
-    def told(*pairs):
+    def flops_at(*pairs):
         return [Flops(r, direct, 0, fft) if fft else Flops(r, direct, None, None) for r, direct, fft in pairs]
 
-    assert crossing(told((1, 5, 9), (2, 20, 9), (3, 45, 9))) == 2
-    assert crossing(told((1, 10, 9), (2, 8, 9), (3, 45, 9))) == 3  # once more above: from there on
-    assert crossing(told((1, 5, 9), (2, 6, 9))) is None
-    assert crossing(told((1, 5, 9), (2, 20, 9), (3, 45, None))) == 2
+    assert crossing(flops_at((1, 5, 9), (2, 20, 9), (3, 45, 9))) == 2
+    assert crossing(flops_at((1, 10, 9), (2, 8, 9), (3, 45, 9))) == 3  # above again at R = 2
+    assert crossing(flops_at((1, 5, 9), (2, 6, 9))) is None
+    assert crossing(flops_at((1, 5, 9), (2, 20, 9), (3, 45, None))) == 2
     assert crossing([]) is None
 
 
-def test_words_tell_the_crossing_and_the_readers_filter():
-    told = curve(RES2, WHOLE)
-    here = next(f for f in told if f.taps == 3)
-    text = fft_charts.words(RES2, told)
-    assert f"From R = {crossing(told)} on" in text
-    assert f"at R = 3 it is {here.fft / here.direct:.3f}"[:22] in text
-    short = fft_charts.words(RES2, curve(RES2, {"FFT_TILE": 16, "SPECTRA": 32}))
-    assert "A rule ends the curve at R = 15" in short
+def test_caption_names_the_crossing_and_the_current_filter():
+    counts = curve(RES2, WHOLE)
+    current = next(f for f in counts if f.taps == 3)
+    text = charts.words(RES2, counts)
+    assert f"From R = {crossing(counts)} on" in text
+    assert f"at R = 3 it is {current.fft / current.direct:.3f}"[:22] in text
+    text_16 = charts.words(RES2, curve(RES2, {"FFT_TILE": 16, "SPECTRA": 32}))
+    assert "A rule ends the curve at R = 15" in text_16
     grouped = RES2.with_(groups=2)
-    assert "groups must be 1" in fft_charts.words(grouped, curve(grouped, WHOLE))
+    assert "groups must be 1" in charts.words(grouped, curve(grouped, WHOLE))
 
 
-def test_times_are_of_rows_at_just_these_shapes(monkeypatch):
+def test_times_come_from_rows_with_exactly_these_shapes(monkeypatch):
     def recorded(name, shape, tiles, mode):
-        known = shape in (at_taps(RES2, 3), at_taps(RES2, 7)) or (name == "conv/direct" and shape.R == 5)
+        known = shape in (with_taps(RES2, 3), with_taps(RES2, 7)) or (name == "conv/direct" and shape.R == 5)
         return row(name, float(shape.R), shape=shape.params()) if known and name != "conv/cudnn-fft" else None
 
     monkeypatch.setattr(records, "recorded", recorded)
-    told = fft_charts.recorded(conv_address.ladder("fft"), RES2, lambda rung: rung.default_tiles, "cold")
-    points = {title: [taps for taps, _ in of] for title, of in told}
+    lines = charts.recorded(address.ladder("fft"), RES2, lambda rung: rung.default_tiles, "cold")
+    points = {title: [taps for taps, _ in line] for title, line in lines}
     assert points["FFT, whole"] == [3, 7] and points["direct"] == [3, 5, 7] and "cuDNN FFT" not in points
     assert {"FFT, 32", "FFT, 16"} <= points.keys()
-    figure = fft_charts.chart(RES2, curve(RES2, WHOLE), told, LIGHT)
-    drawn = {trace.name: trace for trace in figure.data}
-    assert list(drawn["FFT, whole"].y) == [3.0, 7.0] and list(drawn["direct"].x) == [3, 5, 7]
+    figure = charts.chart(RES2, curve(RES2, WHOLE), lines, LIGHT)
+    traces = {trace.name: trace for trace in figure.data}
+    assert list(traces["FFT, whole"].y) == [3.0, 7.0] and list(traces["direct"].x) == [3, 5, 7]
     assert [s.x0 for s in figure.layout.shapes] == [3, 3]  # the reader's R, in both panels
 
 
-def test_the_fastest_is_told_from_where_to_where():
+def test_fastest_line_by_range_of_r():
     slow = [(r, row("conv/direct", float(r))) for r in (1, 3, 5, 7)]
     flat = [(r, row("conv/fft", 4.0)) for r in (3, 5, 7)]
-    told = fft_charts.fastest([("direct", slow), ("FFT, whole", flat)])
-    assert told == "The fastest as recorded: direct at R = 1 to 3; FFT, whole at R = 5 to 7."
-    near = [(r, row("conv/winograd", 4.001)) for r in (5, 7)]
-    told = fft_charts.fastest([("direct", slow), ("FFT, whole", flat), ("another", near)])
-    assert told.endswith("FFT, whole or another at R = 5 to 7.")
+    text = charts.fastest([("direct", slow), ("FFT, whole", flat)])
+    assert text == "The fastest as recorded: direct at R = 1 to 3; FFT, whole at R = 5 to 7."
+    close = [(r, row("conv/winograd", 4.001)) for r in (5, 7)]
+    text = charts.fastest([("direct", slow), ("FFT, whole", flat), ("another", close)])
+    assert text.endswith("FFT, whole or another at R = 5 to 7.")
 
 
 def test_without_recordings_there_are_no_times(monkeypatch):
     monkeypatch.setattr(records, "recorded", lambda *_: None)
-    assert (
-        fft_charts.recorded(conv_address.ladder("fft"), RES2, lambda rung: rung.default_tiles, "cold") == []
-    )
-    figure = fft_charts.chart(RES2, curve(RES2, WHOLE), [], LIGHT)
+    assert charts.recorded(address.ladder("fft"), RES2, lambda rung: rung.default_tiles, "cold") == []
+    figure = charts.chart(RES2, curve(RES2, WHOLE), [], LIGHT)
     names = ["FLOP of direct", "FLOP of the FFT", "its products", "its transforms"]
     assert [trace.name for trace in figure.data] == names
-    assert fft_charts.fastest([]) == ""
-    assert figure.layout.height == fft_charts.HEIGHT
+    assert charts.fastest([]) == ""
+    assert figure.layout.height == charts.HEIGHT
     rectangular = RES2.with_(S=5, pad_w=2)
-    assert not fft_charts.chart(rectangular, curve(rectangular, WHOLE), [], LIGHT).layout.shapes
+    assert not charts.chart(rectangular, curve(rectangular, WHOLE), [], LIGHT).layout.shapes
 
 
 # -- two waves -----------------------------------------------------------------------------------------
@@ -144,15 +141,15 @@ def test_without_recordings_there_are_no_times(monkeypatch):
     )
 )
 def test_each_wave_of_a_sum_is_one_spike(waves):
-    found = fft_waves.heights(sum(fft_waves.wave(*told) for told in waves) + 0.5)
+    heights = fft_waves.heights(sum(fft_waves.wave(*item) for item in waves) + 0.5)
     expected = np.zeros(fft_waves.SAMPLES // 2)
     expected[0] = 0.5
     for periods, height in waves:
         expected[periods] = height
-    np.testing.assert_allclose(found, expected, atol=1e-12)
+    np.testing.assert_allclose(heights, expected, atol=1e-12)
 
 
-def test_the_bars_are_the_spectrum_of_the_line_beside_them():
+def test_bars_equal_the_spectrum_of_the_sum():
     *_, total, bars = fft_waves.chart(LIGHT).data
     np.testing.assert_allclose(bars.y, fft_waves.heights(np.array(total.y)))
     assert [int(n) for n in np.flatnonzero(np.array(bars.y) > 1e-9)] == [
@@ -163,47 +160,47 @@ def test_the_bars_are_the_spectrum_of_the_line_beside_them():
 # -- tilings -------------------------------------------------------------------------------------------
 @settings(max_examples=30, deadline=None)
 @given(conv_shapes(most=3))
-def test_a_tiling_has_the_bytes_of_its_buffers_or_the_rule_that_forbids_it(s):
-    told = tilings(s, 32, {})
-    assert list(told) == ["whole", "32", "16"]
-    for tile, lines in zip(RUNG.tiles["FFT_TILE"], told.values(), strict=True):
+def test_tiling_has_buffer_bytes_or_the_forbidding_rule(s):
+    table = tilings(s, 32, {})
+    assert list(table) == ["whole", "32", "16"]
+    for tile, lines in zip(RUNG.tiles["FFT_TILE"], table.values(), strict=True):
         tiles = {"FFT_TILE": tile, "SPECTRA": 32}
         if rules := list(RUNG.rules(s, tiles)):
             assert lines == {"cannot run": rules[0]}
             continue
-        w, padded, spectra = fft_story.filter_bytes(s, tiles)
+        w, padded, spectra = story.filter_bytes(s, tiles)
         buffers = {b.name: b.nbytes for b in RUNG.build(s, tiles).buffers}
         assert (w, padded, spectra) == (buffers["w"], buffers["w_padded"], buffers["w_spectra"])
         assert lines["workspace, measured"] == "–"
 
 
-def test_a_measured_row_stands_beside_what_is_predicted():
-    told = tilings(RES2, 32, {16: row("conv/fft", 0.37, workspace_bytes=152_000_000)})
-    assert told["16"]["workspace, measured"] == "152 MB" and told["16"]["time, measured"] == "370 µs"
-    assert told["whole"]["workspace, measured"] == "–"
-    assert told["16"]["pixels of a transform that wrap"] == "23 %"  # 1 - (14/16)²
+def test_measured_row_is_next_to_the_prediction():
+    table = tilings(RES2, 32, {16: row("conv/fft", 0.37, workspace_bytes=152_000_000)})
+    assert table["16"]["workspace, measured"] == "152 MB" and table["16"]["time, measured"] == "370 µs"
+    assert table["whole"]["workspace, measured"] == "–"
+    assert table["16"]["pixels of a transform that wrap"] == "23 %"  # 1 - (14/16)²
 
 
 # -- sentences -----------------------------------------------------------------------------------------
-def test_strides_throw_away_all_but_one_of_u_times_v():
+def test_strides_discard_all_but_one_of_u_times_v():
     s = ConvShape(1, 1, 66, 66, 1, 3, 3)
-    assert fft_story.thrown_away(s) == 0
-    assert fft_story.thrown_away(s.with_(u=2, v=2)) == pytest.approx(1 - 1 / 4)
-    assert fft_story.thrown_away(s.with_(u=4, v=2)) == pytest.approx(1 - 1 / 8)
-    assert "75 % of the pixels are thrown away" in fft_story.fft_cost(s.with_(u=2, v=2))
-    assert "thrown away" not in fft_story.fft_cost(s)
+    assert story.thrown_away(s) == 0
+    assert story.thrown_away(s.with_(u=2, v=2)) == pytest.approx(1 - 1 / 4)
+    assert story.thrown_away(s.with_(u=4, v=2)) == pytest.approx(1 - 1 / 8)
+    assert "75 % of the pixels are thrown away" in story.fft_cost(s.with_(u=2, v=2))
+    assert "thrown away" not in story.fft_cost(s)
 
 
 def test_the_cost_names_bytes_or_the_rule():
-    text = fft_story.fft_cost(RES2)
+    text = story.fft_cost(RES2)
     assert "3 × 3 taps become 60 × 60 numbers" in text and "147 KB" in text and "59 MB" in text
-    assert "groups must be 1" in fft_story.fft_cost(RES2.with_(groups=4))
-    assert "workspace must not exceed" in fft_story.fft_cost(ConvShape(1, 512, 224, 224, 512, 3, 3))
+    assert "groups must be 1" in story.fft_cost(RES2.with_(groups=4))
+    assert "workspace must not exceed" in story.fft_cost(ConvShape(1, 512, 224, 224, 512, 3, 3))
 
 
-def test_the_gain_says_nothing_without_a_row_of_the_fft():
-    assert fft_story.fft_gain({}) == ""
-    assert fft_story.fft_gain({"conv/direct": row("conv/direct", 1.0)}) == ""
+def test_gain_is_empty_without_a_row_of_the_fft():
+    assert story.fft_gain({}) == ""
+    assert story.fft_gain({"conv/direct": row("conv/direct", 1.0)}) == ""
 
 
 def test_the_gain_is_against_the_fastest_without_an_fft():
@@ -212,29 +209,29 @@ def test_the_gain_is_against_the_fastest_without_an_fft():
         "conv/fft": row("conv/fft", 3.0, parts_ms=PARTS), "conv/cudnn-fft": row("conv/cudnn-fft", 0.5),
         "conv/cudnn-fft-tiling": row("conv/cudnn-fft-tiling", 0.25),
     }  # fmt: skip
-    text = fft_story.fft_gain(rows)
+    text = story.fft_gain(rows)
     assert "The FFT takes 3 times as long as implicit GEMM" in text
     assert "Of its time padding and transforming the filters take 35 %" in text
     assert "cuDNN FFT_TILING takes 8.3 % of our time" in text
     rows["conv/fft"] = row("conv/fft", 0.5)
-    assert "2 times as fast as implicit GEMM" in fft_story.fft_gain(rows)
+    assert "2 times as fast as implicit GEMM" in story.fft_gain(rows)
     rows["conv/fft"] = row("conv/fft", 1.001)
-    assert "cannot be told apart" in fft_story.fft_gain(rows)
+    assert "cannot be told apart" in story.fft_gain(rows)
 
 
-def test_the_parts_are_all_of_the_rungs_steps():
-    told = [step for steps in fft_story.PARTS.values() for step in steps]
+def test_parts_cover_all_steps_of_the_rung():
+    step_names = [step for steps in story.PARTS.values() for step in steps]
     program = RUNG.build(CONV_PRESETS["toy"].shape, WHOLE)
-    assert sorted(told) == sorted(step.name for step in program.steps)
-    shares = fft_story.part_shares(row("conv/fft", 1.0, parts_ms=PARTS))
+    assert sorted(step_names) == sorted(step.name for step in program.steps)
+    shares = story.part_shares(row("conv/fft", 1.0, parts_ms=PARTS))
     assert sum(shares.values()) == pytest.approx(1)
-    assert fft_story.part_shares(row("conv/fft", 1.0)) == {}
-    assert fft_story.shares_of(row("conv/fft", 1.0, parts_ms={"fft_multiply": 1.0})) == ""
+    assert story.part_shares(row("conv/fft", 1.0)) == {}
+    assert story.shares_of(row("conv/fft", 1.0, parts_ms={"fft_multiply": 1.0})) == ""
 
 
 def test_examples_are_presets_with_recordings_of_the_fft():
-    found = fft_story.fft_examples()
-    assert found
-    for preset, words in found:
+    examples = story.fft_examples()
+    assert examples
+    for preset, caption in examples:
         rows = records.recorded("conv/fft", preset.shape, WHOLE)
-        assert rows and words.startswith(preset.label)
+        assert rows and caption.startswith(preset.label)

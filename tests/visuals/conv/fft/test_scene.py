@@ -1,4 +1,4 @@
-"""Truth of the FFT's picture: its cells are the workspace of conv/fft, and NumPy's transforms in float64."""
+"""The scene of the FFT: its cells are equal to the workspace of conv/fft, and to NumPy's transforms in float64."""
 
 from __future__ import annotations
 
@@ -11,8 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from kernels import sources
-from kernels.conv import fft as conv_fft
-from kernels.conv import fft_cpu, reference
+from kernels.conv import fft, fft_cpu, reference
 from kernels.conv.presets import CONV_PRESETS
 from kernels.conv.shape import ConvShape
 from kernels.engines import cpu, emulator
@@ -20,16 +19,16 @@ from kernels.engines.emulator.launch import Options
 from kernels.model.program import INPUT, Launch
 from kernels.runner import seeded_inputs
 from tests.helpers.shapes import conv_shapes
-from visuals.conv.fft import pictures as fft_pictures
-from visuals.conv.fft import scene as conv_fft_scene
-from visuals.conv.fft.arrays import PAD, TOO_SMALL, Arrays, arrays_of, plain
+from visuals.conv.fft import pictures
+from visuals.conv.fft import scene as scene_module
+from visuals.conv.fft.arrays import PAD, TOO_SMALL, Arrays, arrays_of, snap_to_integers
 from visuals.conv.fft.scene import fft_scene
 from visuals.conv.fft.steps import part_of
 from visuals.conv.inputs import Inputs, outputs
 from visuals.scene.payload import payload
 
-RUNG = conv_fft.RUNGS[0]
-NEAR = 3e-6  # of the largest number, in float32
+RUNG = fft.RUNGS[0]
+TOLERANCE = 3e-6  # of the largest number, in float32
 TILES = (0, 16, 32)
 
 
@@ -42,7 +41,7 @@ def whole_numbers(s: ConvShape, seed: int = 0) -> dict[str, np.ndarray]:
 
 
 def session_arrays(engine, s: ConvShape, tile: int, inputs) -> dict[str, np.ndarray]:
-    """Every buffer after a run of conv/fft."""
+    """Returns every buffer after a run of conv/fft."""
     program = RUNG.build(s, RUNG.check(s, {"FFT_TILE": tile}))
     if engine is emulator:
         session = emulator.Session(program, inputs, Options())
@@ -53,46 +52,49 @@ def session_arrays(engine, s: ConvShape, tile: int, inputs) -> dict[str, np.ndar
     return session.arrays
 
 
-def of_first(s: ConvShape, inputs, tile: int, room: str = PAD) -> Arrays:
-    return arrays_of(s, inputs["x"][0], inputs["w"][0], tile, room)
+def first_arrays(s: ConvShape, inputs, tile: int, padding: str = PAD) -> Arrays:
+    return arrays_of(s, inputs["x"][0], inputs["w"][0], tile, padding)
 
 
-def scene_of(s: ConvShape, tile: int = 0, room: str = PAD, seed: int = 0):
+def scene_of(s: ConvShape, tile: int = 0, padding: str = PAD, seed: int = 0):
     inputs = whole_numbers(s, seed)
-    a, right = of_first(s, inputs, tile, room), reference.conv(s, **inputs)[0][0, 0]
-    return a, fft_scene(a, s, room, right), right
+    a, expected = first_arrays(s, inputs, tile, padding), reference.conv(s, **inputs)[0][0, 0]
+    return a, fft_scene(a, s, padding, expected), expected
 
 
 def complex_of(spectra: np.ndarray) -> np.ndarray:
     return spectra.view(np.complex64)[..., 0]
 
 
-def near(got: np.ndarray, told: np.ndarray, most: float = 0.0) -> None:
-    """Equal but for the rounding of float32 among numbers up to `most` (of these, where not said)."""
-    np.testing.assert_allclose(got, told, rtol=0, atol=NEAR * (most or np.abs(told).max()) + 1e-30)
+def assert_close(actual: np.ndarray, expected: np.ndarray, scale: float = 0.0) -> None:
+    """Checks equality within the rounding of float32 among numbers up to `scale` (default: the largest expected
+    one)."""
+    np.testing.assert_allclose(
+        actual, expected, rtol=0, atol=TOLERANCE * (scale or np.abs(expected).max()) + 1e-30
+    )
 
 
-# -- the arrays are the kernel's --------------------------------------------------------------------
+# -- arrays against the kernels ---------------------------------------------------------------------
 def same_as_a_run(engine, s: ConvShape, tile: int) -> None:
     inputs = seeded_inputs(RUNG.build(s, RUNG.default_tiles).of_role(INPUT))
-    a, held = of_first(s, inputs, tile), session_arrays(engine, s, tile, inputs)
-    np.testing.assert_array_equal(a.x_padded, held["x_padded"][0])
-    np.testing.assert_array_equal(a.w_padded, held["w_padded"][0])
-    near(a.X, complex_of(held["x_spectra"])[0])
-    near(a.W, complex_of(held["w_spectra"])[0])
-    near(a.Y, complex_of(held["y_spectra"])[0, :, :, 0], a.bound_spectrum)
-    near(a.dense, held["y_padded"][0, :, :, 0], a.bound * a.rows * a.columns)
-    near(a.y, held["y"][0, 0], a.bound)
+    a, buffers = first_arrays(s, inputs, tile), session_arrays(engine, s, tile, inputs)
+    np.testing.assert_array_equal(a.x_padded, buffers["x_padded"][0])
+    np.testing.assert_array_equal(a.w_padded, buffers["w_padded"][0])
+    assert_close(a.X, complex_of(buffers["x_spectra"])[0])
+    assert_close(a.W, complex_of(buffers["w_spectra"])[0])
+    assert_close(a.Y, complex_of(buffers["y_spectra"])[0, :, :, 0], a.max_product)
+    assert_close(a.dense, buffers["y_padded"][0, :, :, 0], a.max_output * a.rows * a.columns)
+    assert_close(a.y, buffers["y"][0, 0], a.max_output)
 
 
 @settings(max_examples=25, deadline=None)
 @given(conv_shapes(most=3), st.sampled_from(TILES))
-def test_the_arrays_are_those_of_a_run_on_the_processor(s, tile):
+def test_arrays_equal_those_of_the_cpu_engine(s, tile):
     same_as_a_run(cpu, s, tile)
 
 
 @pytest.mark.parametrize("tile", TILES)
-def test_the_arrays_are_those_of_the_emulated_kernels(tile):
+def test_arrays_equal_those_of_the_emulated_kernels(tile):
     same_as_a_run(
         emulator, ConvShape(2, 3, 19, 17, 2, 3, 2, stride=(2, 1), pad=(1, 2), dilation=(1, 2)), tile
     )
@@ -101,62 +103,62 @@ def test_the_arrays_are_those_of_the_emulated_kernels(tile):
 
 @settings(max_examples=30, deadline=None)
 @given(conv_shapes(), st.sampled_from(TILES))
-def test_they_are_numpys_transforms_and_the_definition(s, tile):
+def test_arrays_equal_numpy_transforms_and_the_reference(s, tile):
     inputs = whole_numbers(s)
-    a = of_first(s, inputs, tile)
+    a = first_arrays(s, inputs, tile)
     X, W = np.fft.rfft2(a.x_padded.astype("f8")), np.fft.rfft2(a.w_padded.astype("f8"))
-    near(a.X, X)
-    near(a.W, W)
+    assert_close(a.X, X)
+    assert_close(a.W, W)
     Y = (X * W.conj()).sum(axis=2)
-    near(a.Y, Y, a.bound_spectrum)
+    assert_close(a.Y, Y, a.max_product)
     size = a.rows * a.columns
-    near(a.dense, np.fft.irfft2(Y, (a.rows, a.columns)) * size, a.bound * size)
-    near(a.y, reference.conv(s, **inputs)[0][0, 0], a.bound)
+    assert_close(a.dense, np.fft.irfft2(Y, (a.rows, a.columns)) * size, a.max_output * size)
+    assert_close(a.y, reference.conv(s, **inputs)[0][0, 0], a.max_output)
     assert not a.wrapped_output.any()
 
 
-def test_channels_that_repeat_are_all_counted():
+def test_repeated_channels_are_all_counted():
     s = ConvShape(1, 7, 12, 11, 2, 3, 3, pad=1)
     inputs = Inputs(s, "digit", "sobel-x")
     times = np.bincount(np.arange(7) % 3)
     a = arrays_of(s, inputs.x(1, 3)[0], inputs.w(1, 3)[0], 0, times=times)
-    near(a.y, outputs(inputs, 1, s.P, s.Q)[0])
-    near(a.y, reference.conv(s, inputs.x(), inputs.w())[0][0, 0])
+    assert_close(a.y, outputs(inputs, 1, s.P, s.Q)[0])
+    assert_close(a.y, reference.conv(s, inputs.x(), inputs.w())[0][0, 0])
 
 
 def test_a_filter_that_does_not_fit_is_refused():
     s = ConvShape(1, 1, 40, 40, 1, 3, 3, dilation=8)
     with pytest.raises(ValueError, match="covers 17 x 17 does not fit a transform of 16 x 16"):
-        of_first(s, whole_numbers(s), 16)
+        first_arrays(s, whole_numbers(s), 16)
 
 
-# -- the cells are the arrays' ------------------------------------------------------------------------
+# -- cells against the arrays -------------------------------------------------------------------------
 def cells_are_the_arrays(scene, a: Arrays) -> None:
-    """Every tensor of the last picture against the part of its array that it says it shows."""
+    """Compares every tensor of the last step with the part of its array that it shows."""
     p = part_of(a)
     rows, frequencies, maps = p.rows, p.columns // 2 + 1, p.maps
     at = p.down, p.across
     y, x = scene.tensor("y"), scene.tensor("x")
-    told = {
+    expected = {
         "x": (a.x[:maps, x.origin[1] : x.origin[1] + x.rows, x.origin[2] : x.origin[2] + x.cols], 0),
         "xp": (a.x_padded[p.block][:maps], 0),
         "wp": (a.w_padded[:maps, :rows, : p.columns], 0),
         "X": (np.abs(a.X[at][:maps, :rows, :frequencies]), np.abs(a.X).max()),
         "W": (np.abs(a.W[:maps, :rows, :frequencies]), np.abs(a.W).max()),
-        "Y": (np.abs(a.Y[at][:rows, :frequencies]), a.bound_spectrum),
-        "d": (a.dense[p.block], a.bound * a.rows * a.columns),
-        "y": (a.y[y.origin[1] : y.origin[1] + y.rows, y.origin[2] : y.origin[2] + y.cols], a.bound),
+        "Y": (np.abs(a.Y[at][:rows, :frequencies]), a.max_product),
+        "d": (a.dense[p.block], a.max_output * a.rows * a.columns),
+        "y": (a.y[y.origin[1] : y.origin[1] + y.rows, y.origin[2] : y.origin[2] + y.cols], a.max_output),
     }
-    for name, (values, most) in told.items():
-        got = scene.cells(name)
-        assert np.isfinite(got).all(), name
-        np.testing.assert_allclose(got, values.ravel(), rtol=0, atol=NEAR * most, err_msg=name)
+    for name, (values, scale) in expected.items():
+        actual = scene.cells(name)
+        assert np.isfinite(actual).all(), name
+        np.testing.assert_allclose(actual, values.ravel(), rtol=0, atol=TOLERANCE * scale, err_msg=name)
 
 
 @settings(max_examples=30, deadline=None)
 @given(conv_shapes(), st.sampled_from(TILES), st.sampled_from([PAD, TOO_SMALL]))
-def test_the_last_picture_is_the_arrays(s, tile, room):
-    a, scene, _ = scene_of(s, tile, room)
+def test_last_step_shows_the_arrays(s, tile, padding):
+    a, scene, _ = scene_of(s, tile, padding)
     cells_are_the_arrays(scene, a)
 
 
@@ -169,14 +171,14 @@ def test_the_last_picture_is_the_arrays(s, tile, room):
     ],
 )
 @pytest.mark.parametrize("tile", TILES)
-def test_a_part_of_large_arrays_stands_at_its_place(s, tile):
+def test_part_of_large_arrays_has_the_right_offset(s, tile):
     a, scene, _ = scene_of(s, tile)
     cells_are_the_arrays(scene, a)
     p = part_of(a)
     assert scene.tensor("xp").partial == ((p.rows, p.columns) != (a.rows, a.columns))
 
 
-def test_a_fault_in_the_picture_is_noticed():
+def test_wrong_writes_are_detected():
     a, scene, _ = scene_of(ConvShape(1, 2, 7, 6, 1, 3, 2, pad=1))
     for n, write in enumerate(scene.writes):
         if write.index is not None:
@@ -188,16 +190,16 @@ def test_a_fault_in_the_picture_is_noticed():
             cells_are_the_arrays(replace(scene, writes=writes), a)
 
 
-def test_a_product_without_the_conjugate_is_noticed(monkeypatch):
+def test_product_without_the_conjugate_is_detected(monkeypatch):
     s = ConvShape(1, 2, 7, 6, 1, 3, 2)
     same_as_a_run(cpu, s, 0)
-    right = fft_cpu.multiply
+    expected = fft_cpu.multiply
     flipped = [*RUNG.build(s, RUNG.default_tiles).steps]
-    assert any(step.twin is right for step in flipped)
-    monkeypatch.setattr(fft_cpu, "multiply", lambda X, W, *rest: right(X, W * np.float32([1, -1]), *rest))
-    a = of_first(s, whole_numbers(s), 0)
+    assert any(step.twin is expected for step in flipped)
+    monkeypatch.setattr(fft_cpu, "multiply", lambda X, W, *rest: expected(X, W * np.float32([1, -1]), *rest))
+    a = first_arrays(s, whole_numbers(s), 0)
     with pytest.raises(AssertionError):
-        near(a.y, reference.conv(s, **whole_numbers(s))[0][0, 0])
+        assert_close(a.y, reference.conv(s, **whole_numbers(s))[0][0, 0])
 
 
 def test_the_steps_go_from_padding_to_picking():
@@ -213,41 +215,41 @@ def test_the_steps_go_from_padding_to_picking():
     ]
     assert ends == sorted(ends) and ends[-1] == scene.steps - 1
     rows = np.abs(np.fft.rfft(a.x_padded[0, 0, 0].astype("f8"), axis=-1))
-    near(scene.cells("X", 1 + 8).reshape(8, 5), rows)  # after the first pass: rows alone
+    assert_close(scene.cells("X", 1 + 8).reshape(8, 5), rows)  # after the first pass: rows alone
 
 
-# -- what is said of cells ---------------------------------------------------------------------------
+# -- annotations of cells ----------------------------------------------------------------------------
 @settings(max_examples=25, deadline=None)
 @given(conv_shapes(most=3), st.sampled_from(TILES))
-def test_what_is_told_of_a_cell_has_the_numbers_of_the_arrays(s, tile):
+def test_annotations_have_the_numbers_of_the_arrays(s, tile):
     a, scene, _ = scene_of(s, tile)
-    p, told = part_of(a), {t.of: t for t in scene.told}
+    p, annotations_by_tensor = part_of(a), {t.of: t for t in scene.told}
     rows, frequencies = p.rows, p.columns // 2 + 1
     X = a.X[p.down, p.across][: p.maps, :rows, :frequencies].ravel()
-    args = told["X"].words.args
-    near(args[:, 0] + 1j * args[:, 1], X)
-    args = told["Y"].words.args
+    args = annotations_by_tensor["X"].words.args
+    assert_close(args[:, 0] + 1j * args[:, 1], X)
+    args = annotations_by_tensor["Y"].words.args
     parts = args[:, ::2] + 1j * args[:, 1::2]
     total = sum(parts[:, 2 * c] * parts[:, 2 * c + 1].conj() for c in range(p.maps)) + parts[:, -2]
-    near(total, parts[:, -1], a.bound_spectrum)
-    links = told["Y"].links["X"]
-    near(scene.cells("X")[links[:, 0]], np.abs(parts[:, 0]), np.abs(a.X).max())
-    y, d = scene.cells("y"), scene.cells("d")[told["y"].links["d"][:, 0]]
-    near(d / (a.rows * a.columns), y, a.bound)
+    assert_close(total, parts[:, -1], a.max_product)
+    links = annotations_by_tensor["Y"].links["X"]
+    assert_close(scene.cells("X")[links[:, 0]], np.abs(parts[:, 0]), np.abs(a.X).max())
+    y, d = scene.cells("y"), scene.cells("d")[annotations_by_tensor["y"].links["d"][:, 0]]
+    assert_close(d / (a.rows * a.columns), y, a.max_output)
 
 
-def test_only_the_rounding_of_float32_is_taken_off():
-    told = plain(np.array([1.0000001, -2e-7, 0.4999, 2.51]), 8.0)
-    assert told.tolist() == [1.0, 0.0, 0.4999, 2.51]
+def test_snap_to_integers_removes_only_float32_rounding():
+    snapped = snap_to_integers(np.array([1.0000001, -2e-7, 0.4999, 2.51]), 8.0)
+    assert snapped.tolist() == [1.0, 0.0, 0.4999, 2.51]
 
 
 # -- wrap-around -------------------------------------------------------------------------------------
 @settings(max_examples=30, deadline=None)
 @given(conv_shapes(most=3))
 def test_too_small_a_transform_gives_the_circular_sum(s):
-    """By the definition, index modulo the size: and only windows that run over the end are at risk."""
+    """Computed by the definition, index modulo the size. Only windows that extend over the end may be wrong."""
     inputs = whole_numbers(s)
-    a = of_first(s, inputs, 0, TOO_SMALL)
+    a = first_arrays(s, inputs, 0, TOO_SMALL)
     padded = np.pad(inputs["x"][0].astype("f8"), ((0, 0), (s.pad_h,) * 2, (s.pad_w,) * 2))[
         :, : a.rows, : a.columns
     ]
@@ -259,58 +261,58 @@ def test_too_small_a_transform_gives_the_circular_sum(s):
         h, v = p * s.u + r * s.dilation_h, q * s.v + t * s.dilation_w
         circular[p, q] += (padded[:, h % a.rows, v % a.columns] * w[:, r, t]).sum()
         over[p, q] |= h >= a.rows or v >= a.columns
-    near(a.y, circular, a.bound)
+    assert_close(a.y, circular, a.max_output)
     np.testing.assert_array_equal(a.wrapped_output, over)
-    right = reference.conv(s, **inputs)[0][0, 0]
-    wrong = fft_pictures.wrong(a, right)
+    expected = reference.conv(s, **inputs)[0][0, 0]
+    wrong = pictures.wrong(a, expected)
     assert not (wrong & ~over).any()
     assert a.rows == max(s.H + 2 * s.pad_h - s.span_h + 1, s.span_h)
 
 
 def test_the_toy_wraps_in_its_last_two_rows_and_columns():
     s = CONV_PRESETS["toy"].shape
-    a, scene, right = scene_of(s, 0, TOO_SMALL)
-    expected = np.ones((6, 6), bool)
-    expected[:4, :4] = False
-    np.testing.assert_array_equal(a.wrapped_output, expected)
-    assert scene.readings[-1].values[-1] == expected.sum()
+    a, scene, expected = scene_of(s, 0, TOO_SMALL)
+    wraps = np.ones((6, 6), bool)
+    wraps[:4, :4] = False
+    np.testing.assert_array_equal(a.wrapped_output, wraps)
+    assert scene.readings[-1].values[-1] == wraps.sum()
     assert "ran over the end" in scene.caption(scene.steps - 1)
-    np.testing.assert_array_equal(scene.cells("right"), right.ravel().astype("f4"))
-    assert "20 of 36" in fft_pictures.words(of_first(s, whole_numbers(s), 0), a, right)
+    np.testing.assert_array_equal(scene.cells("right"), expected.ravel().astype("f4"))
+    assert "20 of 36" in pictures.words(first_arrays(s, whole_numbers(s), 0), a, expected)
     assert "right" not in {t.name for t in scene_of(s)[1].tensors}
 
 
 def test_a_filter_of_one_tap_cannot_wrap():
     s = ConvShape(1, 2, 6, 6, 1, 1, 1)
-    a, _, right = scene_of(s, 0, TOO_SMALL)
+    a, _, expected = scene_of(s, 0, TOO_SMALL)
     assert not a.wrapped_output.any()
-    assert "nothing that could wrap" in fft_pictures.words(a, a, right)
+    assert "nothing that could wrap" in pictures.words(a, a, expected)
 
 
 # -- pictures, source, size ----------------------------------------------------------------------------
 @given(st.integers(1, 12), st.integers(1, 12))
-def test_the_mirror_image_makes_the_whole_spectrum(rows, columns):
+def test_whole_spectrum_equals_numpy_fft2(rows, columns):
     x = np.random.default_rng([rows, columns]).normal(size=(rows, columns))
-    whole = fft_pictures.whole_spectrum(np.fft.rfft2(x), columns)
+    whole = pictures.whole_spectrum(np.fft.rfft2(x), columns)
     np.testing.assert_allclose(whole, np.fft.fftshift(np.fft.fft2(x)), atol=1e-12 * rows * columns)
 
 
 @given(st.integers(1, 600), st.integers(1, 600))
-def test_a_picture_is_made_small_and_keeps_its_mean(rows, columns):
+def test_smaller_picture_keeps_its_mean(rows, columns):
     values = np.full((rows, columns), 3.0)
-    small = fft_pictures.smaller(values)
-    assert max(small.shape) <= fft_pictures.MOST_PX and min(small.shape) >= 1
+    small = pictures.smaller(values)
+    assert max(small.shape) <= pictures.MAX_PX and min(small.shape) >= 1
     assert (small == 3).all()
 
 
-def test_the_listing_is_the_kernels_word_for_word():
-    text, lit = conv_fft_scene.listing()
+def test_listing_contains_the_kernels_verbatim():
+    text, highlighted = scene_module.listing()
     lines = text.splitlines()
     program = RUNG.build(ConvShape(1, 1, 8, 8, 1, 3, 3), RUNG.default_tiles)
     for step in program.steps:
-        line = lines[lit[step.name] - 1]
+        line = lines[highlighted[step.name] - 1]
         if isinstance(step, Launch):
-            assert conv_fft_scene.MARKS[step.name] in line
+            assert scene_module.MARKS[step.name] in line
             kernel = sources.text(step.source)
             assert kernel[kernel.index('extern "C"') :].strip() in text
         else:
@@ -318,15 +320,15 @@ def test_the_listing_is_the_kernels_word_for_word():
 
 
 @pytest.mark.parametrize("key", CONV_PRESETS)
-@pytest.mark.parametrize("room", [PAD, TOO_SMALL])
-def test_every_preset_makes_a_small_scene(key, room):
+@pytest.mark.parametrize("padding", [PAD, TOO_SMALL])
+def test_every_preset_makes_a_small_scene(key, padding):
     s = CONV_PRESETS[key].shape
     inputs = Inputs(s, "digit", "sobel-x")
     maps = min(s.C, 3)
     times = np.bincount(np.arange(s.C) % maps)
     for tile in TILES:
-        a = arrays_of(s, inputs.x(1, maps)[0], inputs.w(1, maps)[0], tile, room, times)
-        scene = fft_scene(a, s, room, outputs(inputs, 1, s.P, s.Q)[0])
+        a = arrays_of(s, inputs.x(1, maps)[0], inputs.w(1, maps)[0], tile, padding, times)
+        scene = fft_scene(a, s, padding, outputs(inputs, 1, s.P, s.Q)[0])
         meta, block = payload(scene)
         size = len(block) + len(json.dumps(meta))
         assert size < (100_000 if key == "toy" and not tile else 150_000)

@@ -1,4 +1,4 @@
-"""Truth of the picture: the scene's cells are the kernels' own data matrix and output."""
+"""The scene of im2col: its cells are equal to the kernels' data matrix and output."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from kernels.conv import cpu as conv_cpu
+from kernels.conv import cpu
 from kernels.conv.common import struct
 from kernels.conv.presets import CONV_PRESETS
 from kernels.conv.shape import ConvShape
@@ -32,23 +32,23 @@ def scene_of(s: ConvShape):
 
 
 def scene_at(s, part, x, w, y):
-    """The scene of a part, cut out of the whole output."""
+    """Returns the scene of a part, cut out of the whole output."""
     return im2col_scene(s, part, x, w, y[0, : part.K, part.p : part.p + part.P, part.q : part.q + part.Q])
 
 
 @settings(max_examples=80, deadline=None)
 @given(conv_shapes(), st.data())
-def test_the_last_picture_is_what_the_kernel_computed(s, data):
+def test_last_step_shows_the_kernel_output(s, data):
     _, x, w, y = scene_of(s)
-    part = data.draw(st.sampled_from(parts_like_those_of_large_shapes(s)))
+    part = data.draw(st.sampled_from(parts_of(s)))
     scene = scene_at(s, part, x, w, y)
     rows, cols = slice(part.p, part.p + part.P), slice(part.q, part.q + part.Q)
     col = np.empty((s.N, s.CRS, s.PQ), "f4")
-    conv_cpu.im2col(x, col, struct(s))
+    cpu.im2col(x, col, struct(s))
     shown = col[0].reshape(s.C, s.R * s.S, s.P, s.Q)[: part.C, :, rows, cols]
     np.testing.assert_array_equal(scene.cells("D"), shown.ravel())
     np.testing.assert_array_equal(scene.cells("y"), y[0, : part.K, rows, cols].ravel())
-    # What the browser sums for a hovered output cell is that cell, exactly: these are whole numbers.
+    # The browser's sum for a hovered output cell equals that cell exactly: these are whole numbers.
     product = scene.matmuls[0]
     left = scene.cells("w").reshape(part.K, -1)
     total = left @ scene.cells("D").reshape(left.shape[1], -1)
@@ -57,14 +57,14 @@ def test_the_last_picture_is_what_the_kernel_computed(s, data):
     np.testing.assert_array_equal(total.ravel(), scene.cells("y"))
 
 
-def parts_like_those_of_large_shapes(s):
-    """The whole, and every block of 2 x 2 outputs."""
+def parts_of(s):
+    """Returns the whole, and every block of 2 x 2 outputs."""
     C, K, P, Q = min(s.C, 3), min(s.K, 4), min(s.P, 2), min(s.Q, 2)
     blocks = [_block(s, C, K, P, Q, p, q) for p in range(0, s.P - P + 1, P) for q in range(0, s.Q - Q + 1, Q)]
     return [part_of(s), *blocks]
 
 
-def test_a_large_picture_is_shown_where_it_varies_most():
+def test_large_picture_shows_the_part_that_varies_most():
     s = CONV_PRESETS["vgg-conv1_2"].shape
     picture = np.zeros((s.H, s.W), "f4")
     picture[100:103, 50:53] = 9
@@ -80,7 +80,7 @@ def test_a_large_picture_is_shown_where_it_varies_most():
 
 
 @pytest.mark.parametrize("key", CONV_PRESETS)
-def test_every_preset_makes_a_small_scene_that_says_which_part_it_is(key):
+def test_every_preset_has_a_small_scene_that_names_its_part(key):
     s = CONV_PRESETS[key].shape
     part = part_of(s)
     x = np.ones((1, part.C, s.H, s.W), "f4")
@@ -106,7 +106,7 @@ def test_the_cudnn_paper_figure():
     assert columns[0].tolist() == [4, 5, 7, 8]
 
 
-def test_cells_are_ghosts_until_their_step():
+def test_cells_are_empty_until_their_step():
     scene, *_ = scene_of(ConvShape(1, 1, 8, 8, 2, 3, 3))
     assert scene.steps == 36
     matrix = scene.cells("D", 13).reshape(9, 36)
@@ -118,31 +118,31 @@ def test_cells_are_ghosts_until_their_step():
 
 @settings(max_examples=40, deadline=None)
 @given(conv_shapes())
-def test_captions_tell_each_step(s):
+def test_captions_describe_each_step(s):
     scene, *_ = scene_of(s)
     part, matrix = part_of(s), scene.write("D").index.reshape(-1, scene.steps)
     for t in range(scene.steps):
-        told, zeros = scene.caption(t), int((matrix[:, t] < 0).sum())
+        caption, zeros = scene.caption(t), int((matrix[:, t] < 0).sum())
         assert (
             f"the window of output row {t // part.Q}, column {t % part.Q} from the input into column {t}"
-            in told
+            in caption
         )
-        assert told.startswith(f"Thread {t} copies") == (s.C == 1)
-        assert f"{len(matrix) - zeros} reads, {len(matrix)} writes" in told
-        assert (f"{zeros} of them zeros of the padding" in told) == (zeros > 0)
-        assert "[" not in told and "{" not in told
+        assert caption.startswith(f"Thread {t} copies") == (s.C == 1)
+        assert f"{len(matrix) - zeros} reads, {len(matrix)} writes" in caption
+        assert (f"{zeros} of them zeros of the padding" in caption) == (zeros > 0)
+        assert "[" not in caption and "{" not in caption
 
 
 @settings(max_examples=60, deadline=None)
 @given(conv_shapes())
-def test_copies_per_pixel_is_counted_right(s):
+def test_copies_per_pixel_equals_the_count(s):
     part = Part(1, 1, s.P, s.Q, s.H, s.W)
     index = gather_index(s, part)
     counted = np.bincount(index[index >= 0]).max() if (index >= 0).any() else 0
     assert copies_per_pixel(s) == counted <= s.R * s.S
 
 
-def test_a_part_keeps_the_whole_matrix_columns():
+def test_part_keeps_the_column_numbers_of_the_whole_matrix():
     s = CONV_PRESETS["resnet50-res2-3x3-n1"].shape
     part = part_of(s)
     x = np.ones((1, part.C, s.H, s.W), "f4")
@@ -153,7 +153,7 @@ def test_a_part_keeps_the_whole_matrix_columns():
     assert f"row 1, column 2 from the input into column {s.Q + 2} of" in scene.caption(t)
 
 
-def test_the_lit_line_copies():
+def test_highlighted_line_is_the_copy():
     scene, *_ = scene_of(ConvShape(1, 1, 8, 8, 2, 3, 3))
     source = scene.source
     line = source.text.splitlines()[int(source.lines[0]) - source.first]

@@ -1,4 +1,4 @@
-"""The stage in the warps' order: every cell is written when the emulated kernel wrote it."""
+"""The stage in warp order: every cell is written at the step at which the emulated kernel wrote it."""
 
 from __future__ import annotations
 
@@ -18,8 +18,8 @@ from visuals.conv.part import part_of
 from visuals.scene.requests import sectors
 
 
-def both(s: ConvShape):
-    """(scene in explaining order, trace, counters) of an image of whole numbers."""
+def scene_and_trace(s: ConvShape):
+    """Returns (scene in explaining order, trace, counters) of an image of whole numbers."""
     rng = np.random.default_rng(0)
     x = rng.integers(0, 10, s.x_shape).astype("f4")
     w = rng.integers(-2, 3, s.w_shape).astype("f4")
@@ -32,10 +32,10 @@ def both(s: ConvShape):
 
 @settings(max_examples=25, deadline=None)
 @given(conv_shapes(most=3).map(lambda s: s.with_(N=1)))
-def test_the_cells_are_those_the_kernel_wrote(s):
-    scene, trace, counters = both(s)
+def test_cells_equal_the_stores_of_the_kernel(s):
+    scene, trace, counters = scene_and_trace(s)
     warps = in_warp_order(scene, s, trace, counters, blocks(s))
-    written = {}  # what the emulated block stored, element by element
+    written = {}  # stored values of the emulated block, by element
     at = trace.write & (np.array(trace.buffers)[trace.buffer] == "col")
     for element, value in zip(trace.element[at], trace.value[at], strict=True):
         written[int(element)] = value
@@ -48,8 +48,8 @@ def test_the_cells_are_those_the_kernel_wrote(s):
 
 
 @pytest.mark.parametrize("s", [CONV_PRESETS["toy"].shape, ConvShape(1, 3, 10, 10, 2, 3, 3, stride=2, pad=1)])
-def test_sectors_told_add_up_to_the_counters(s):
-    _, trace, counters = both(s)
+def test_sectors_add_up_to_the_counters(s):
+    _, trace, counters = scene_and_trace(s)
     assert blocks(s) == 1
     stores = stores_of(trace)
     assert sum(sectors(store.cells) for store in stores) == counters.total["sectors_st"]
@@ -57,9 +57,9 @@ def test_sectors_told_add_up_to_the_counters(s):
     assert len(stores) == counters.total["requests_st"]
 
 
-def test_the_first_warp_of_the_toy_writes_a_row_not_a_column():
+def test_first_warp_of_the_toy_writes_a_row():
     s = CONV_PRESETS["toy"].shape
-    scene, trace, counters = both(s)
+    scene, trace, counters = scene_and_trace(s)
     warps = in_warp_order(scene, s, trace, counters, blocks(s))
     first = np.flatnonzero(np.isfinite(warps.cells("D", 0)))
     assert first.tolist() == list(range(32))
@@ -72,16 +72,16 @@ def test_the_first_warp_of_the_toy_writes_a_row_not_a_column():
     assert trace.nbytes < 200_000
 
 
-def test_shapes_that_do_not_fit_say_why():
+def test_why_not_for_large_shapes():
     s = CONV_PRESETS["vgg-conv1_2"].shape
     assert "shown in part" in why_not(s, part_of(s))
     toy = CONV_PRESETS["toy"].shape
     assert why_not(toy, part_of(toy)) == ""
 
 
-def test_several_blocks_are_told_of():
+def test_other_blocks_have_a_caption():
     s = ConvShape(1, 1, 32, 32, 2, 3, 3)
-    scene, trace, counters = both(s)
+    scene, trace, counters = scene_and_trace(s)
     warps = in_warp_order(scene, s, trace, counters, blocks(s))
     assert "The other 3 blocks" in warps.caption(warps.steps - 2)
     assert "second launch" in warps.caption(warps.steps - 1)

@@ -1,4 +1,5 @@
-"""Truth of the picture of implicit GEMM: what its tiles hold, where from and when, is what the emulated kernel does."""
+"""The scene of implicit GEMM: the contents of its tiles, their sources and their times are equal to the emulated
+kernel's."""
 
 from __future__ import annotations
 
@@ -20,8 +21,7 @@ from kernels.ladders import find
 from kernels.model.fast_division import magic
 from tests.helpers.shapes import conv_shapes
 from tests.visuals.scene.test_payload import decoded, read, same_pictures  # noqa: F401
-from visuals.conv.implicit import captions as implicit_captions
-from visuals.conv.implicit import story as implicit_story
+from visuals.conv.implicit import captions, story
 from visuals.conv.implicit.plan import RUNGS, Plan, why_not
 from visuals.conv.implicit.scene import implicit_scene
 from visuals.scene.parts import SceneError
@@ -35,7 +35,7 @@ SMALL = {"BM": 32, "BN": 32, "BK": 16, "TM": 4, "TN": 4, "STAGES": 4}
 ONE_TILE = CONV_PRESETS["one-tile"].shape
 # Several blocks, images and tiles, everything ragged, the filter flipped; more columns than a tile.
 RAGGED = ConvShape(3, 4, 7, 6, 37, 3, 2, stride=(2, 1), pad=(1, 2), dilation=(1, 2), mode="convolution")
-FEW = ConvShape(1, 3, 4, 4, 5, 3, 3)  # fewer columns than a tile, fewer terms than the stages hold
+FEW = ConvShape(1, 3, 4, 4, 5, 3, 3)  # fewer columns than a tile, fewer terms than the capacity of the stages
 TOY_CELLS = 9 * 36  # of its data matrix
 TRACED = [(ONE_TILE, find(MAGIC).default_tiles), (RAGGED, SMALL), (FEW, SMALL)]
 
@@ -51,14 +51,14 @@ def scene_of(s: ConvShape, tiles, rung: str = MAGIC):
 
 
 def matrix(s: ConvShape, y: np.ndarray) -> np.ndarray:
-    """y [N,K,P,Q] as the product's result [K, N*P*Q]."""
+    """Returns y [N,K,P,Q] in the layout of the product, [K, N*P*Q]."""
     return y.transpose(1, 0, 2, 3).reshape(s.K, -1)
 
 
 # -- cells -----------------------------------------------------------------------------------------
 @settings(max_examples=40, deadline=None)
 @given(conv_shapes(), st.sampled_from(SETS), st.sampled_from(RUNGS))
-def test_the_last_picture_is_the_convolution(s, tiles, rung):
+def test_last_step_shows_the_convolution(s, tiles, rung):
     x, w = integers(s)
     scene = implicit_scene(s, rung, tiles, x, w)
     ref, _ = reference.conv(s, x, w)
@@ -73,7 +73,7 @@ def test_the_last_picture_is_the_convolution(s, tiles, rung):
 
 @settings(max_examples=30, deadline=None)
 @given(conv_shapes(), st.sampled_from(SETS))
-def test_what_the_browser_sums_for_an_output_is_that_output(s, tiles):
+def test_browser_sum_equals_the_output(s, tiles):
     scene = scene_of(s, tiles)
     (view,) = scene.views
     for _ in scene.matmuls:
@@ -84,12 +84,12 @@ def test_what_the_browser_sums_for_an_output_is_that_output(s, tiles):
 
 @settings(max_examples=30, deadline=None)
 @given(conv_shapes(), st.sampled_from(RUNGS))
-def test_a_cell_of_the_matrix_tells_the_address_of_its_pixel(s, rung):
+def test_matrix_annotation_has_the_pixel_address(s, rung):
     x, w = integers(s)
     scene, plan = implicit_scene(s, rung, SMALL, x, w), Plan(s, rung, SMALL)
-    told = next(t for t in scene.told if t.of == "D")
+    annotation = next(t for t in scene.told if t.of == "D")
     for i in range(0, scene.tensor("D").size, 7):
-        a, (row, col) = told.words.args[i], divmod(i, plan.columns_shown)
+        a, (row, col) = annotation.words.args[i], divmod(i, plan.columns_shown)
         k, c, tap, r, t = (int(a[n]) for n in (0, 2, 3, 5, 6))
         j, n, pixel, p, q = (int(a[n]) for n in (7, 9, 10, 12, 13))
         assert (k, c, tap, r, t) == (
@@ -100,25 +100,25 @@ def test_a_cell_of_the_matrix_tells_the_address_of_its_pixel(s, rung):
             row % s.S,
         )
         assert (j, n, pixel, p, q) == (col, col // s.PQ, col % s.PQ, col % s.PQ // s.Q, col % s.Q)
-        # The kernel's way to divide: the upper half of a product, shifted.
+        # The kernel divides by multiplication: the upper half of a product, shifted.
         for high, number, by in ((1, k, s.R * s.S), (4, tap, s.S), (8, j, s.PQ), (11, pixel, s.Q)):
             assert int(a[high]) == 2 * number * magic(by).multiplier >> 32
             assert int(a[high]) >> magic(by).shift == number // by
         down, right = (s.R - 1 - r, s.S - 1 - t) if s.flip else (r, t)
         h, v = p * s.u - s.pad_h + down * s.dilation_h, q * s.v - s.pad_w + right * s.dilation_w
         inside = 0 <= h < s.H and 0 <= v < s.W
-        assert (int(a[15]), int(a[16])) == (h, v) and told.words.kind[i] == (not inside)
+        assert (int(a[15]), int(a[16])) == (h, v) and annotation.words.kind[i] == (not inside)
         if inside:
             assert int(a[17]) == np.ravel_multi_index((n, c, h, v), s.x_shape)
             shown = scene.views[0].index[i]
             assert scene.cells("x")[shown] == x[n, c, h, v]
-    template = told.words.templates[0]
+    template = annotation.words.templates[0]
     assert (f"{magic(s.R * s.S).multiplier} >> 32" in template) == (rung == MAGIC)
 
 
 # -- against the trace ---------------------------------------------------------------------------------
 def traced(s: ConvShape, tiles, rung: str = MAGIC):
-    """(x, w, trace of block 0 of the launch, which runs alone)."""
+    """Returns (x, w, trace of block 0 of the launch, which runs alone)."""
     x, w = integers(s)
     program = find(rung).build(s, find(rung).check(s, tiles))
     alone = dataclasses.replace(program, steps=(dataclasses.replace(program.steps[0], grid=(1, 1, 1)),))
@@ -126,22 +126,24 @@ def traced(s: ConvShape, tiles, rung: str = MAGIC):
 
 
 def copied(trace) -> dict[int, list[tuple[str, int]]]:
-    """By float of shared memory, what is copied into it, in order: (buffer, element), ("", -1) for a zero."""
-    of, read, found = trace.requests, {}, defaultdict(list)
-    for n in range(len(of)):
-        name, warp = str(trace.buffers[of.buffer[n]]), int(of.warp[n])
-        byte = {int(lane): int(of.byte[n][lane]) for lane in lanes_of(int(of.mask[n]) & 0xFFFFFFFF)}
-        if name == "stages" and of.write[n]:  # after what is read for it
-            copies = read.pop(warp, {})
-            for lane, at in byte.items():
-                found[at // 4].append(copies.get(lane, ("", -1)))
+    """Returns the copies into each float of shared memory, in order: (buffer, element), ("", -1) for a zero."""
+    requests, read, copies_by_float = trace.requests, {}, defaultdict(list)
+    for n in range(len(requests)):
+        name, warp = str(trace.buffers[requests.buffer[n]]), int(requests.warp[n])
+        byte = {
+            int(lane): int(requests.byte[n][lane]) for lane in lanes_of(int(requests.mask[n]) & 0xFFFFFFFF)
+        }
+        if name == "stages" and requests.write[n]:  # after the loads of its values
+            lanes_read = read.pop(warp, {})
+            for lane, offset in byte.items():
+                copies_by_float[offset // 4].append(lanes_read.get(lane, ("", -1)))
         elif name in ("x", "w"):
-            read[warp] = {lane: (name, at // 4) for lane, at in byte.items()}
-    return found
+            read[warp] = {lane: (name, offset // 4) for lane, offset in byte.items()}
+    return copies_by_float
 
 
 def stage_float(plan: Plan, name: str, cell: int) -> int:
-    """Where a cell of As or Bs lies in the kernel's shared memory."""
+    """Returns the offset of a cell of As or Bs in the kernel's shared memory."""
     size = plan.BK * (plan.pitch if name == "As" else plan.BN)
     stage, within = divmod(cell, size)
     return stage * plan.BK * (plan.pitch + plan.BN) + within + (plan.BK * plan.pitch if name == "Bs" else 0)
@@ -149,28 +151,28 @@ def stage_float(plan: Plan, name: str, cell: int) -> int:
 
 @pytest.mark.parametrize(("s", "tiles"), TRACED, ids=["one tile", "ragged", "few"])
 @pytest.mark.parametrize("rung", RUNGS)
-def test_each_copy_into_shared_memory_is_the_one_the_kernel_makes(s, tiles, rung):
+def test_copies_into_shared_memory_equal_the_trace(s, tiles, rung):
     x, w, trace = traced(s, tiles, rung)
-    plan, scene, made = Plan(s, rung, tiles), implicit_scene(s, rung, tiles, x, w), copied(trace)
+    plan, scene, traced_copies = Plan(s, rung, tiles), implicit_scene(s, rung, tiles, x, w), copied(trace)
     for name, source in (("As", "w"), ("Bs", "x")):
-        shown = [  # what the scene says, in order of the steps
+        scene_copies = [  # the copies of the scene, in order of the steps
             (int(cell), element_of(plan, name, int(index)))
             for write in sorted(writes_of(scene, name), key=lambda write: write.steps[0])
             for cell, index in zip(write.cells, write.index, strict=True)
         ]
-        says = defaultdict(list)
-        for cell, element in shown:
-            says[stage_float(plan, name, cell)].append((source if element >= 0 else "", element))
-        for place, said in says.items():
-            assert made[place][: len(said)] == said
+        expected_copies = defaultdict(list)
+        for cell, element in scene_copies:
+            expected_copies[stage_float(plan, name, cell)].append((source if element >= 0 else "", element))
+        for offset, expected in expected_copies.items():
+            assert traced_copies[offset][: len(expected)] == expected
             assert all(
-                element == -1 for _, element in made[place][len(said) :]
+                element == -1 for _, element in traced_copies[offset][len(expected) :]
             )  # beyond the last tile: zeros
     covered = {
         stage_float(plan, n, int(c)) for n in ("As", "Bs") for w in writes_of(scene, n) for c in w.cells
     }
-    unseen = set(made) - covered  # stages that the scene leaves empty, for there are not so many tiles
-    assert all(source == ("", -1) for place in unseen for source in made[place])
+    uncovered = set(traced_copies) - covered  # stages that stay empty in the scene: there are fewer tiles
+    assert all(source == ("", -1) for offset in uncovered for source in traced_copies[offset])
 
 
 def writes_of(scene, name: str):
@@ -178,7 +180,7 @@ def writes_of(scene, name: str):
 
 
 def element_of(plan: Plan, name: str, index: int) -> int:
-    """The element of w, or of x by way of the data matrix, that a copy on the stage is of."""
+    """Returns the element of w, or of x through the data matrix, that is the source of a copy on the stage."""
     if index < 0:
         return -1
     row, col = divmod(index, plan.rows_shown if name == "As" else plan.columns_shown)
@@ -186,32 +188,30 @@ def element_of(plan: Plan, name: str, index: int) -> int:
 
 
 @pytest.mark.parametrize(("s", "tiles"), TRACED, ids=["one tile", "ragged", "few"])
-def test_what_threads_read_from_shared_memory_stands_in_the_tiles(s, tiles):
+def test_shared_memory_reads_equal_the_tiles(s, tiles):
     x, w, trace = traced(s, tiles)
     plan, scene = Plan(s, MAGIC, tiles), implicit_scene(s, MAGIC, tiles, x, w)
     names = np.array(trace.buffers)[trace.buffer]
-    at = (names == "stages") & ~trace.write
-    turns = np.split(np.flatnonzero(at), np.flatnonzero(np.diff(trace.step[at])) + 1)
-    assert len(turns) == plan.turns == plan.turns_shown
-    for turn, accesses in enumerate(turns):
-        held = {}
+    reads = (names == "stages") & ~trace.write
+    iterations = np.split(np.flatnonzero(reads), np.flatnonzero(np.diff(trace.step[reads])) + 1)
+    assert len(iterations) == plan.iterations == plan.iterations_shown
+    for iteration, accesses in enumerate(iterations):
+        tile_values = {}
         for name in ("As", "Bs"):
-            cells = scene.cells(name, int(scene_step(scene, turn)))
-            held |= {stage_float(plan, name, c): v for c, v in enumerate(cells)}
+            cells = scene.cells(name, int(scene_step(scene, iteration)))
+            tile_values |= {stage_float(plan, name, c): v for c, v in enumerate(cells)}
         for element, value in zip(trace.element[accesses], trace.value[accesses], strict=True):
-            assert held[int(element)] == value
+            assert tile_values[int(element)] == value
 
 
-def scene_step(scene, turn: int) -> int:
+def scene_step(scene, iteration: int) -> int:
     kinds = scene.captions.kind
-    multiplied = np.isin(
-        kinds, (implicit_captions.MULTIPLY, implicit_captions.MULTIPLY_ONE, implicit_captions.MULTIPLY_LAST)
-    )
-    return np.flatnonzero(multiplied)[turn]
+    multiplied = np.isin(kinds, (captions.MULTIPLY, captions.MULTIPLY_ONE, captions.MULTIPLY_LAST))
+    return np.flatnonzero(multiplied)[iteration]
 
 
 @pytest.mark.parametrize("tiles", SETS, ids=lambda t: "x".join(map(str, t.values())))
-def test_each_thread_stores_the_sums_it_is_said_to_keep(tiles):
+def test_each_thread_stores_its_owned_sums(tiles):
     s = ConvShape(2, 2, 9, 9, tiles["BM"] - 3, 2, 2)
     *_, trace = traced(s, tiles)
     plan = Plan(s, MAGIC, tiles)
@@ -222,15 +222,15 @@ def test_each_thread_stores_the_sums_it_is_said_to_keep(tiles):
     for thread in {0, 1, 17, plan.threads // 2, plan.threads - 1}:
         mine = trace.thread[stored] == thread
         rows, cols = plan.owned(thread)
-        said = {(r, c) for r in rows for c in cols if r < s.K and c < plan.columns}
-        assert said == set(zip(k[mine], columns[mine], strict=True))
+        expected = {(r, c) for r in rows for c in cols if r < s.K and c < plan.columns}
+        assert expected == set(zip(k[mine], columns[mine], strict=True))
 
 
-def test_a_window_walked_the_wrong_way_is_caught(monkeypatch):
-    """The trace must not agree with a picture that forgets to flip."""
+def test_missing_filter_flip_is_detected(monkeypatch):
+    """The trace must differ from a scene that does not flip the filter."""
     monkeypatch.setattr(Plan, "taps", property(lambda plan: plain_taps(plan.s)))
     with pytest.raises(AssertionError):
-        test_each_copy_into_shared_memory_is_the_one_the_kernel_makes(RAGGED, SMALL, MAGIC)
+        test_copies_into_shared_memory_equal_the_trace(RAGGED, SMALL, MAGIC)
 
 
 def plain_taps(s: ConvShape) -> np.ndarray:
@@ -240,54 +240,58 @@ def plain_taps(s: ConvShape) -> np.ndarray:
 
 
 # -- time ----------------------------------------------------------------------------------------------
-DEEP = ConvShape(1, 64, 5, 6, 2, 3, 3)  # more tiles than the stage shows
+DEEP = ConvShape(1, 64, 5, 6, 2, 3, 3)  # more tiles than the scene shows
 RINGS = list({(t["BK"], t["STAGES"]): t for t in SETS}.values())
 
 
 @pytest.mark.parametrize("tiles", RINGS, ids=lambda t: f"BK {t['BK']}, {t['STAGES']} stages")
-def test_where_only_some_tiles_are_shown_the_others_are_told_at_once(tiles):
+def test_remaining_tiles_are_one_step(tiles):
     scene, plan = scene_of(DEEP, tiles), Plan(DEEP, MAGIC, tiles)
-    assert plan.turns_shown < plan.turns
+    assert plan.iterations_shown < plan.iterations
     multiplied = np.isin(
         scene.captions.kind,
-        (implicit_captions.MULTIPLY, implicit_captions.MULTIPLY_ONE, implicit_captions.MULTIPLY_LAST),
+        (captions.MULTIPLY, captions.MULTIPLY_ONE, captions.MULTIPLY_LAST),
     ).sum()
-    assert multiplied == plan.turns_shown - plan.STAGES + 1 and implicit_captions.REST in scene.captions.kind
+    assert multiplied == plan.iterations_shown - plan.STAGES + 1 and captions.REMAINING in scene.captions.kind
     check_stages(scene, plan)
     payload(scene)
 
 
 @settings(max_examples=30, deadline=None)
 @given(conv_shapes(), st.sampled_from(SETS))
-def test_a_stage_is_never_filled_before_its_tile_is_multiplied(s, tiles):
+def test_stage_is_never_overwritten_before_its_tile_is_multiplied(s, tiles):
     check_stages(scene_of(s, tiles), Plan(s, MAGIC, tiles))
 
 
 def check_stages(scene: Scene, plan: Plan) -> None:
-    turns = plan.turns_shown + 1
-    fly, use = (scene.cells(name).reshape(plan.STAGES, turns) for name in ("fly", "use"))
-    for turn in range(1, turns):
-        (stage,) = np.flatnonzero(np.isfinite(use[:, turn])) if np.isfinite(use[:, turn]).any() else (None,)
+    columns = plan.iterations_shown + 1
+    fly, use = (scene.cells(name).reshape(plan.STAGES, columns) for name in ("fly", "use"))
+    for iteration in range(1, columns):
+        (stage,) = (
+            np.flatnonzero(np.isfinite(use[:, iteration]))
+            if np.isfinite(use[:, iteration]).any()
+            else (None,)
+        )
         if stage is None:
-            continue  # turns that are told at once
-        assert use[stage, turn] == turn and stage == (turn - 1) % plan.STAGES
-        assert not np.isfinite(fly[stage, turn]) or plan.STAGES == 1  # what is multiplied has arrived
-        asked = fly[stage, :turn][np.isfinite(fly[stage, :turn])]
-        assert asked[-1] == turn  # the last that came into this stage is this tile
-        there = np.isfinite(fly[:, turn]).sum()
-        assert there == min(plan.STAGES - 1, plan.turns_shown - turn)
+            continue  # iterations that are one step
+        assert use[stage, iteration] == iteration and stage == (iteration - 1) % plan.STAGES
+        assert not np.isfinite(fly[stage, iteration]) or plan.STAGES == 1  # the tile has arrived
+        copying = fly[stage, :iteration][np.isfinite(fly[stage, :iteration])]
+        assert copying[-1] == iteration  # the last tile copied into this stage is this one
+        in_flight = np.isfinite(fly[:, iteration]).sum()
+        assert in_flight == min(plan.STAGES - 1, plan.iterations_shown - iteration)
     kinds = scene.captions.kind
     steps = {name: np.flatnonzero(np.isin(kinds, of)) for name, of in (
-        ("fetch", (implicit_captions.FETCH_B, implicit_captions.FETCH_B_LATER)), ("use", (implicit_captions.MULTIPLY, implicit_captions.MULTIPLY_ONE, implicit_captions.MULTIPLY_LAST)))}  # fmt: skip
+        ("fetch", (captions.FETCH_B, captions.FETCH_B_LATER)), ("use", (captions.MULTIPLY, captions.MULTIPLY_ONE, captions.MULTIPLY_LAST)))}  # fmt: skip
     for tile, when in enumerate(steps["use"]):
         assert steps["fetch"][tile] < when
         if tile + plan.STAGES < len(steps["fetch"]):
-            assert steps["fetch"][tile + plan.STAGES] > when  # it overwrites what was multiplied
+            assert steps["fetch"][tile + plan.STAGES] > when  # it overwrites a tile that was multiplied
 
 
-# -- size and words --------------------------------------------------------------------------------------
+# -- size and sentences ----------------------------------------------------------------------------------
 @pytest.mark.parametrize("key", CONV_PRESETS)
-def test_every_preset_makes_a_scene_that_is_small_and_says_which_part_it_is(key):
+def test_every_preset_has_a_small_scene_that_names_its_part(key):
     s = CONV_PRESETS[key].shape.with_(N=1)
     scene = scene_of(s, find(MAGIC).default_tiles)
     meta, block = payload(scene)
@@ -295,35 +299,35 @@ def test_every_preset_makes_a_scene_that_is_small_and_says_which_part_it_is(key)
     assert size < (100_000 if key in ("one-tile", "toy", "cudnn-paper") else 180_000)
     plan = Plan(s, MAGIC, find(MAGIC).default_tiles)
     assert ("part" in scene.tensor("D").note) == ((plan.rows_shown, plan.columns_shown) != (s.CRS, s.PQ))
-    assert (implicit_captions.REST in scene.captions.kind) == (plan.turns_shown < plan.turns)
-    assert scene.readings[0].values[-1] == plan.turns * plan.BK * plan.BN
+    assert (captions.REMAINING in scene.captions.kind) == (plan.iterations_shown < plan.iterations)
+    assert scene.readings[0].values[-1] == plan.iterations * plan.BK * plan.BN
 
 
-def test_at_a_toy_shape_most_of_the_tile_lies_outside_and_the_page_says_so():
-    told = scene_of(CONV_PRESETS["toy"].shape, find(MAGIC).default_tiles).caption(0)
-    assert f"{1 - 2 * 36 / 64**2:.0%} lie outside" in told
+def test_caption_names_the_share_of_the_tile_outside():
+    caption = scene_of(CONV_PRESETS["toy"].shape, find(MAGIC).default_tiles).caption(0)
+    assert f"{1 - 2 * 36 / 64**2:.0%} lie outside" in caption
     assert "lie outside" not in scene_of(ONE_TILE, find(MAGIC).default_tiles).caption(0)
 
 
 @pytest.mark.parametrize("rung", RUNGS)
-def test_lit_lines_do_what_the_steps_say(rung):
+def test_highlighted_lines_match_the_steps(rung):
     scene = scene_of(ONE_TILE, find(rung).default_tiles, rung)
     lines = sources.text(Plan(ONE_TILE, rung, find(rung).default_tiles).file).splitlines()
-    lit = {
+    highlighted = {
         int(kind): lines[int(line) - 1]
         for kind, line in zip(scene.captions.kind, scene.source.lines, strict=True)
     }
-    assert "window(" in lit[implicit_captions.START] and "load_filters" in lit[implicit_captions.FETCH_A]
+    assert "window(" in highlighted[captions.START] and "load_filters" in highlighted[captions.FETCH_A]
     assert (
-        "copy_async<4>(tile_b" in lit[implicit_captions.FETCH_B]
-        and "multiply(" in lit[implicit_captions.MULTIPLY]
+        "copy_async<4>(tile_b" in highlighted[captions.FETCH_B]
+        and "multiply(" in highlighted[captions.MULTIPLY]
     )
-    assert "store<4>" in lit[implicit_captions.STORE]  # P*Q = 64 is a multiple of 4
+    assert "store<4>" in highlighted[captions.STORE]  # P*Q = 64 is a multiple of 4
     odd = scene_of(ConvShape(1, 1, 5, 5, 4, 3, 3), find(rung).default_tiles, rung)
     assert "store<1>" in lines[int(odd.source.lines[-1]) - 1]
 
 
-def test_what_cannot_run_is_named():
+def test_why_not_names_the_rule():
     assert "BM % 64 == 0, got 32" in why_not(ONE_TILE, MAGIC, find(MAGIC).default_tiles | {"BM": 32, "TM": 8})
     assert "groups" not in why_not(ONE_TILE, MAGIC, find(MAGIC).default_tiles)
     assert "is not an implicit GEMM of ours" in why_not(ONE_TILE, "conv/direct", {})
@@ -333,15 +337,17 @@ def test_the_player_decodes_the_same_picture(decoded):  # noqa: F811
     same_pictures(decoded, [(scene_of(s, tiles), [0, 2, 5]) for s, tiles in TRACED[:2]])
 
 
-def test_what_is_told_of_a_cell_travels_as_its_row_and_its_column():
+def test_annotation_arguments_are_sent_as_row_plus_column():
     scene = scene_of(RAGGED, SMALL)
     meta, block = payload(scene)
-    told, entry = scene.told[0], meta["told"][0]["words"]["args"]
+    annotation, entry = scene.told[0], meta["told"][0]["words"]["args"]
     row, col = (
         read(block, entry[name]).astype(int).reshape(-1, meta["told"][0]["words"]["width"])
         for name in ("row", "col")
     )
-    np.testing.assert_array_equal((row[:, None] + col).reshape(told.words.args.shape), told.words.args)
+    np.testing.assert_array_equal(
+        (row[:, None] + col).reshape(annotation.words.args.shape), annotation.words.args
+    )
     assert len(row) * len(col) == scene.tensor("D").size
 
 
@@ -360,7 +366,7 @@ def test_a_view_that_breaks_the_contract_is_refused(view, says):
         dataclasses.replace(scene, views=(dataclasses.replace(scene.views[0], **view),))
 
 
-# -- why -------------------------------------------------------------------------------------------------
+# -- story -----------------------------------------------------------------------------------------------
 def row(rung: str, ms: float) -> dict:
     return {"rung": rung, "engine": "cuda", "median_ms": ms, "p20_ms": 0.99 * ms, "p80_ms": 1.01 * ms}
 
@@ -384,13 +390,13 @@ def row(rung: str, ms: float) -> dict:
         ),
     ],
 )
-def test_the_sentence_says_what_the_rows_say(rows, says):
-    told = implicit_story.gain({name: row(name, ms) for name, ms in rows})
-    assert all(text in told for text in says) and (told == "") == (says == [""])
+def test_gain_sentence(rows, says):
+    sentence = story.gain({name: row(name, ms) for name, ms in rows})
+    assert all(text in sentence for text in says) and (sentence == "") == (says == [""])
 
 
-def test_the_matrix_that_is_not_stored_has_the_size_im2col_gives_it():
+def test_unstored_matrix_has_the_size_of_im2col():
     from visuals.charts.units import bytes_
 
     program = find("conv/im2col-cublas").build(RAGGED, find("conv/im2col-cublas").default_tiles)
-    assert f"would take {bytes_(program.nbytes('workspace'))}," in implicit_story.cost(RAGGED)
+    assert f"would take {bytes_(program.nbytes('workspace'))}," in story.cost(RAGGED)

@@ -1,4 +1,4 @@
-"""What the Winograd lesson counts, measures and says of its figures."""
+"""Operation counts, measured errors and sentences of the Winograd lesson."""
 
 from __future__ import annotations
 
@@ -8,8 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from kernels import records
-from kernels.conv import reference, winograd_matrices
-from kernels.conv import winograd as conv_winograd
+from kernels.conv import reference, winograd, winograd_matrices
 from kernels.conv.presets import CONV_PRESETS
 from kernels.conv.shape import ConvShape
 from kernels.conv.winograd_cpu import both_sides
@@ -17,8 +16,7 @@ from kernels.ladders import find
 from kernels.model.program import WORKSPACE
 from kernels.model.verify import relative_error
 from tests.helpers.rows_of import a_full_row
-from visuals.conv.winograd import charts as winograd_charts
-from visuals.conv.winograd import story as winograd_story
+from visuals.conv.winograd import charts, story
 from visuals.conv.winograd.charts import (
     MEASURED,
     NAMES,
@@ -49,19 +47,20 @@ shapes = st.builds(
 
 # -- counted -----------------------------------------------------------------------------------------
 @given(shapes, st.sampled_from(TILES))
-def test_work_is_that_of_the_program(s, m):
-    """FLOPs as the rung predicts them, bytes as its buffers have them."""
+def test_work_equals_the_program(s, m):
+    """FLOPs are those that the rung predicts, bytes are those of its buffers."""
     rung = find(NONFUSED)
     program = rung.build(s, rung.default_tiles | {"M": m})
-    told = work(s, m)
-    assert told.flops == conv_winograd.flops(s, m)
-    assert {name: getattr(told, name) for name in "UVZ"} == {
+    counted = work(s, m)
+    assert counted.flops == winograd.flops(s, m)
+    assert {name: getattr(counted, name) for name in "UVZ"} == {
         b.name: b.nbytes for b in program.of_role(WORKSPACE)
     }
 
 
-def test_the_figures_of_the_papers():
-    """Lavin and Gray (arXiv 1509.09308), section 4.1: of F(2x2, 3x3) 32 additions of the data, 24 of the inverse."""
+def test_figures_of_the_papers():
+    """Lavin and Gray (arXiv 1509.09308), section 4.1: F(2x2, 3x3) has 32 additions for the data and 24 for the
+    inverse."""
     assert [winograd_matrices.multiplications_2d(m, 3) for m in TILES] == [(36, 16), (144, 36), (324, 64)]
     t = winograd_matrices.derive(2, 3)
     assert (
@@ -70,21 +69,21 @@ def test_the_figures_of_the_papers():
     )
 
 
-def test_the_words_of_the_work_tell_the_best_tile_and_where_none_saves():
+def test_work_caption_names_the_best_tile_or_that_none_saves():
     m = min(TILES, key=lambda m: work(LAYER, m).flops)
-    text, told = winograd_charts.work_words(LAYER), work(LAYER, m)
-    assert f"{m}×{m}, {100 * told.flops / LAYER.flops:.0f} % of direct’s" in text
+    text, counted = charts.work_words(LAYER), work(LAYER, m)
+    assert f"{m}×{m}, {100 * counted.flops / LAYER.flops:.0f} % of direct’s" in text
     assert (
-        f"{100 * told.transforms / told.flops:.2g} % of them" in text
-        or f"{100 * told.transforms / told.flops:.0f} % of them" in text
+        f"{100 * counted.transforms / counted.flops:.2g} % of them" in text
+        or f"{100 * counted.transforms / counted.flops:.0f} % of them" in text
     )
-    assert "No tile size saves FLOPs here: even 2×2" in winograd_charts.work_words(TOY)
+    assert "No tile size saves FLOPs here: even 2×2" in charts.work_words(TOY)
 
 
 # -- measured ----------------------------------------------------------------------------------------
-def test_errors_grow_with_the_tile_and_with_what_is_stored():
-    told = errors(64)
-    single, half = told["FP32"], told["FP16"]
+def test_errors_grow_with_the_tile_and_the_stored_type():
+    measured = errors(64)
+    single, half = measured["FP32"], measured["FP16"]
     assert single[2] < single[4] < single[6] < single[8] / 10
     assert half[0] < half[2] < half[4] < half[6]
     assert all(half[m] > 100 * single[m] for m in (0, *TILES))
@@ -92,8 +91,8 @@ def test_errors_grow_with_the_tile_and_with_what_is_stored():
 
 
 @pytest.mark.parametrize("m", TILES)
-def test_the_error_measured_is_that_of_the_kernels_twins(m):
-    """The rung itself on numbers like these: the same error but for chance."""
+def test_measured_error_equals_that_of_the_cpu_kernels(m):
+    """The rung itself on similar numbers has the same error within a factor of 2."""
     s = ConvShape(1, 64, 26, 26, 4, 3, 3)
     rng = np.random.default_rng(1)
     x, w = rng.normal(size=s.x_shape).astype("f4"), rng.normal(size=s.w_shape).astype("f4")
@@ -106,64 +105,70 @@ def test_the_error_measured_is_that_of_the_kernels_twins(m):
     assert 0.5 < errors(64)["FP32"][m] / relative_error(arrays["y"], exact) < 2
 
 
-def test_a_transform_that_is_wrong_is_seen_in_the_error(monkeypatch):
-    monkeypatch.setattr(winograd_charts, "both_sides", lambda X, d: both_sides(np.abs(X), d))
+def test_wrong_transform_increases_the_error(monkeypatch):
+    monkeypatch.setattr(charts, "both_sides", lambda X, d: both_sides(np.abs(X), d))
     assert errors.__wrapped__(4)["FP32"][2] > 0.1
 
 
-def test_what_leaves_fp16_is_told_and_not_drawn():
-    told = {"FP32": dict.fromkeys(MEASURED, 1e-6), "FP16": dict.fromkeys(MEASURED, 1e-3) | {8: np.inf}}
-    figure = error_chart(told, [], LIGHT)
+def test_fp16_overflow_is_mentioned_and_not_drawn():
+    measured = {"FP32": dict.fromkeys(MEASURED, 1e-6), "FP16": dict.fromkeys(MEASURED, 1e-3) | {8: np.inf}}
+    figure = error_chart(measured, [], LIGHT)
     assert [list(line.x) for line in figure.data] == [list(NAMES.values()), list(NAMES.values())[:-1]]
-    assert "In FP16 numbers of 8×8 leave the type" in error_words(64, told)
-    assert "leave" not in error_words(64, told | {"FP16": told["FP32"]})
+    assert "In FP16 numbers of 8×8 leave the type" in error_words(64, measured)
+    assert "leave" not in error_words(64, measured | {"FP16": measured["FP32"]})
 
 
-def test_the_words_hold_the_measured_ratios():
-    told = {
+def test_error_caption_has_the_measured_ratios():
+    measured = {
         "FP32": {0: 1e-7, 2: 2e-7, 4: 1e-6, 6: 3e-6, 8: 1e-4},
         "FP16": {0: 2e-4, 2: 4e-4, 4: 4e-3, 6: 8e-3, 8: 1.0},
     }
-    text = error_words(512, told)
+    text = error_words(512, measured)
     assert "512 channels" in text and "2×2 2, 4×4 10, 6×6 30, 8×8 1,000" in text
     assert "4.0e-03, 20 times direct" in text
-    assert "1 channel " in error_words(1, told)
+    assert "1 channel " in error_words(1, measured)
 
 
 # -- recorded ----------------------------------------------------------------------------------------
 def row(rung: str, s: ConvShape = LAYER, ms: float = 0.1, spread: float = 0.01, tiles=None, **more) -> dict:
-    of = find(rung)
+    rung_of_row = find(rung)
     return a_full_row(
-        rung=rung, shape=s.params(), tiles=dict(of.default_tiles | (tiles or {})), engine="cuda", median_ms=ms,
+        rung=rung, shape=s.params(), tiles=dict(rung_of_row.default_tiles | (tiles or {})), engine="cuda", median_ms=ms,
         p20_ms=ms * (1 - spread), p80_ms=ms * (1 + spread), device="a GPU", flops=s.flops, **more,
     )  # fmt: skip
 
 
-def test_recorded_errors_stand_at_their_tile(monkeypatch):
+def test_recorded_errors_are_at_their_tile(monkeypatch):
     rows = (
         row(BASE, error=1e-7), row("conv/winograd-2x2", error=2e-7), row("conv/winograd-4x4", error=3e-6),
         row(NONFUSED, error=4e-6), row(NONFUSED, tiles={"M": 6}, error=8e-6), row(NONFUSED, tiles={"BN": 64}, error=9.0),
         row(LIBRARY, error=5.0), row(NONFUSED, s=TOY, error=7.0),
     )  # fmt: skip
     monkeypatch.setattr(records, "recordings", lambda: rows)
-    told = recorded(LAYER)
-    assert [(m, r["error"]) for m, _, r in told] == [(0, 1e-7), (2, 2e-7), (4, 3e-6), (4, 4e-6), (6, 8e-6)]
+    recorded_rows = recorded(LAYER)
+    assert [(m, r["error"]) for m, _, r in recorded_rows] == [
+        (0, 1e-7),
+        (2, 2e-7),
+        (4, 3e-6),
+        (4, 4e-6),
+        (6, 8e-6),
+    ]
     for tokens in (LIGHT, DARK):
-        marks = error_chart(errors(1), told, tokens).data[-1]
+        marks = error_chart(errors(1), recorded_rows, tokens).data[-1]
         assert list(marks.x) == ["direct", "2×2", "4×4", "4×4", "6×6"] and list(marks.y)[-1] == 8e-6
     assert recorded(LAYER.with_(K=7)) == []
 
 
 # -- the story ---------------------------------------------------------------------------------------
-def rows_of(*rows: dict) -> dict[str, dict]:
+def by_rung(*rows: dict) -> dict[str, dict]:
     return {r["rung"]: r for r in rows}
 
 
-def test_nothing_is_said_without_rows():
-    assert winograd_gain({}) == "" and winograd_gain(rows_of(row(BASE))) == ""
+def test_gain_is_empty_without_rows():
+    assert winograd_gain({}) == "" and winograd_gain(by_rung(row(BASE))) == ""
 
 
-def test_a_gain_is_told_with_effective_and_actual_rates():
+def test_gain_has_effective_and_actual_rates():
     steps = row(
         NONFUSED,
         ms=0.1,
@@ -175,34 +180,35 @@ def test_a_gain_is_told_with_effective_and_actual_rates():
         },
     )
     text = winograd_gain(
-        rows_of(row(BASE, ms=0.2), steps, row("conv/winograd-2x2", ms=0.15), row(LIBRARY, ms=0.3))
+        by_rung(row(BASE, ms=0.2), steps, row("conv/winograd-2x2", ms=0.15), row(LIBRARY, ms=0.3))
     )
     assert "Winograd in steps (4×4) is 2 times as fast as implicit GEMM." in text
-    did = find(NONFUSED).cost(LAYER, find(NONFUSED).build(LAYER, steps["tiles"])).flops
+    flops = find(NONFUSED).cost(LAYER, find(NONFUSED).build(LAYER, steps["tiles"])).flops
     assert f"effective {LAYER.flops / 0.1e-3 / 1e12:.3g} TFLOP/s" in text
-    assert f"actual {did / 0.1e-3 / 1e12:.3g} TFLOP/s" in text and did < LAYER.flops
+    assert f"actual {flops / 0.1e-3 / 1e12:.3g} TFLOP/s" in text and flops < LAYER.flops
     assert "Its transforms take 40 % of its steps’ time." in text
     assert "3 times as fast as cuDNN WINOGRAD_NONFUSED" in text and "loses" not in text
 
 
-def test_a_loss_is_told_with_its_reason():
+def test_loss_has_its_reason():
     fused = row("conv/winograd-2x2", s=TOY, ms=0.3, parts_ms={"winograd_filter": 0.1, "winograd_fused": 0.2})
-    text = winograd_gain(rows_of(row(BASE, s=TOY, ms=0.1), fused))
+    text = winograd_gain(by_rung(row(BASE, s=TOY, ms=0.1), fused))
     assert "Winograd 2×2 (fused) loses here: it takes 3 times as long as implicit GEMM." in text
     assert "transforms the filters takes 33 % of its steps’ time" in text
     assert "The transforms cost more FLOPs than the products save: with C = 1 and K = 2" in text
     assert "0.667 products" in text and "9 tiles" in text
     steps = row(NONFUSED, ms=0.3)
-    lost = winograd_gain(rows_of(row(BASE, ms=0.1), steps))
-    told = work(LAYER, 4)
+    lost = winograd_gain(by_rung(row(BASE, ms=0.1), steps))
+    counted = work(LAYER, 4)
     assert (
-        f"{told.transforms / told.moved:.3g} FLOP for each byte they move, so memory sets their pace" in lost
+        f"{counted.transforms / counted.moved:.3g} FLOP for each byte they move, so memory sets their pace"
+        in lost
     )
 
 
 def test_overlapping_spreads_are_no_gain():
     text = winograd_gain(
-        rows_of(row(BASE, ms=0.1, spread=0.2), row("conv/winograd-4x4", ms=0.09, spread=0.2))
+        by_rung(row(BASE, ms=0.1, spread=0.2), row("conv/winograd-4x4", ms=0.09, spread=0.2))
     )
     assert "cannot be told apart" in text and "times as fast" not in text and "loses" not in text
 
@@ -210,11 +216,11 @@ def test_overlapping_spreads_are_no_gain():
 @settings(max_examples=30)
 @given(shapes)
 def test_the_cost_names_the_workspaces(s):
-    told, text = work(s, 4), winograd_cost(s)
-    assert all(f"{name} {winograd_story.units.bytes_(getattr(told, name))}" in text for name in "UVZ")
+    counted, text = work(s, 4), winograd_cost(s)
+    assert all(f"{name} {story.units.bytes_(getattr(counted, name))}" in text for name in "UVZ")
 
 
-def test_the_cost_of_a_shape_without_winograd_is_its_rule():
+def test_cost_of_an_unsupported_shape_is_its_rule():
     assert "R and S must be 3, got 5 and 3" in winograd_cost(TOY.with_(R=5))
 
 
@@ -224,8 +230,11 @@ def test_examples_are_computed_from_recordings(monkeypatch):
             hot(row(NONFUSED, s=TOY)), hot(row(BASE, s=TOY)))  # fmt: skip
     monkeypatch.setattr(records, "recordings", lambda: rows)
     monkeypatch.setattr(records, "_by_setting", records._by_setting.__wrapped__)
-    found = winograd_examples.__wrapped__()
-    assert [words for _, words in found] == ["ResNet-50 res4 3×3, N=32: 3×", "ResNet-50 res2 3×3, N=1: 0.5×"]
+    examples = winograd_examples.__wrapped__()
+    assert [caption for _, caption in examples] == [
+        "ResNet-50 res4 3×3, N=32: 3×",
+        "ResNet-50 res2 3×3, N=1: 0.5×",
+    ]
 
 
 def hot(one: dict) -> dict:

@@ -1,5 +1,5 @@
-"""Truth of the picture: what stands in the scenes of Winograd is what the kernels and their twins leave, each sum
-on the stage gives the number it explains, and each tile reads what the kernel reads."""
+"""The scenes of Winograd: their cells are equal to the output of the kernels and of the CPU implementations. Each
+sum on the stage gives its cell, and each tile reads the pixels that the kernel reads."""
 
 from __future__ import annotations
 
@@ -31,14 +31,15 @@ from visuals.scene.scene import Scene
 TOY = CONV_PRESETS["toy"].shape
 KERNELS = [("fused", 2), ("fused", 4), ("steps", 2), ("steps", 4), ("steps", 6)]
 kernels = pytest.mark.parametrize(("how", "m"), KERNELS)
-FITTING = [key for key, preset in CONV_PRESETS.items() if not why_not(preset.shape, 2)]
+SUPPORTED = [key for key, preset in CONV_PRESETS.items() if not why_not(preset.shape, 2)]
 
 
 @st.composite
-def shapes(draw, most: int = 11) -> ConvShape:
-    """3x3, stride 1: tiles that stick out, padding wider than the filter, a map smaller than a tile."""
+def shapes(draw, max_size: int = 11) -> ConvShape:
+    """Draws 3x3, stride 1: tiles that extend beyond the map, padding wider than the filter, a map smaller than a
+    tile."""
     pad = draw(st.integers(0, 3)), draw(st.integers(0, 3))
-    H, W = (draw(st.integers(max(1, 3 - 2 * p), most)) for p in pad)
+    H, W = (draw(st.integers(max(1, 3 - 2 * p), max_size)) for p in pad)
     N, C, K = draw(st.integers(1, 2)), draw(st.integers(1, 4)), draw(st.integers(1, 5))
     return ConvShape(N, C, H, W, K, 3, 3, pad=pad, mode=draw(st.sampled_from(MODES)))
 
@@ -55,7 +56,7 @@ def scene_of(how: str, part: Part, x: np.ndarray, w: np.ndarray) -> Scene:
 
 
 def parts(s: ConvShape, m: int) -> list[Part]:
-    """The one that is shown, and blocks like those of a large shape: one tile, wherever it is."""
+    """Returns the part that is shown, and blocks like those of a large shape: one tile at several positions."""
     whole = part_of(s, m)
     down, across = whole.grid
     ends = {(0, 0), (down - 1, across - 1), (down // 2, across // 2)}
@@ -67,10 +68,10 @@ def scale_of(s: ConvShape, m: int, x: np.ndarray, w: np.ndarray) -> float:
     return float(rung.scale(s, rung.default_tiles | {"M": m}, {"x": x, "w": w}).max())
 
 
-# -- what stands there at the end ------------------------------------------------------------------
+# -- the last step ---------------------------------------------------------------------------------
 @settings(max_examples=50, deadline=None)
 @given(shapes(), st.sampled_from(KERNELS), st.data())
-def test_the_last_picture_is_the_convolution(s, kernel, data):
+def test_last_step_shows_the_convolution(s, kernel, data):
     how, m = kernel
     x, w = integers(s)
     part = data.draw(st.sampled_from(parts(s, m)))
@@ -91,33 +92,33 @@ def test_the_last_picture_is_the_convolution(s, kernel, data):
     ],
     ids=str,
 )
-def test_the_workspaces_are_those_of_the_emulated_kernels_and_of_the_twins(s, m):
-    """U, V and Z of winograd-nonfused, with the zeros that fill its rows, number for number."""
+def test_workspaces_equal_those_of_the_emulator_and_the_cpu(s, m):
+    """U, V and Z of winograd-nonfused, with the zeros that pad their rows, number by number."""
     x, w = integers(s)
     rung = find(NONFUSED)
     program = rung.build(s, rung.default_tiles | {"M": m})
-    emulated, twin = (
+    emulated, on_cpu = (
         emulator.Session(program, {"x": x, "w": w}, Options()),
         cpu.open(program, {"x": x, "w": w}),
     )
-    emulated.verify_run(), twin.verify_run()
+    emulated.verify_run(), on_cpu.verify_run()
     scene = scene_of("steps", part_of(s, m), x, w)
     for name in "UVZ":
-        shown = scene.cells(name).reshape(twin.arrays[name].shape)
-        np.testing.assert_array_equal(shown, twin.arrays[name])
-        theirs = emulated.memory.array(name)
-        np.testing.assert_allclose(shown, theirs, rtol=0, atol=2e-7 * np.abs(theirs).max())
-        if m == 2:  # whole numbers and binary fractions alone: nothing is rounded
-            np.testing.assert_array_equal(shown, theirs)  # fmt: skip
+        shown = scene.cells(name).reshape(on_cpu.arrays[name].shape)
+        np.testing.assert_array_equal(shown, on_cpu.arrays[name])
+        emulated_array = emulated.memory.array(name)
+        np.testing.assert_allclose(shown, emulated_array, rtol=0, atol=2e-7 * np.abs(emulated_array).max())
+        if m == 2:  # only whole numbers and binary fractions: nothing is rounded
+            np.testing.assert_array_equal(shown, emulated_array)  # fmt: skip
 
 
 @settings(max_examples=20, deadline=None)
 @given(shapes(), st.sampled_from([2, 4]))
-def test_the_fused_scene_holds_the_twins_transforms(s, m):
+def test_fused_scene_has_the_transforms_of_the_cpu_kernels(s, m):
     x, w = integers(s)
     part = part_of(s, m)
     scene, n = scene_of("fused", part, x, w), computed(part, x[0], w[: part.K])
-    if not part.whole:
+    if not part.is_whole:
         return
     U = scene.cells("U").reshape(part.K, part.C, -1)
     np.testing.assert_array_equal(U, n.U[:, :, : part.K].transpose(2, 1, 0))
@@ -128,36 +129,36 @@ def test_the_fused_scene_holds_the_twins_transforms(s, m):
     np.testing.assert_array_equal(scene.cells("d").reshape(part.C, -1)[0], np.append(x[0, 0], 0)[window])
 
 
-# -- what is said of a cell ------------------------------------------------------------------------
+# -- sums of cells ---------------------------------------------------------------------------------
 def wrong_sums(scene: Scene, tolerance: float) -> int:
-    """Cells whose terms, as they stand when the cell is written, do not give what is written."""
+    """Returns the number of cells whose terms, at the step that writes the cell, do not sum to the written value."""
     wrong = 0
     for s in scene.sums:
         steps, cells, values = scene._events(s.out)
         for t in np.unique(steps):
-            now = steps == t
+            current = steps == t
             right = scene.cells(s.right, t)
             factors = scene.cells(s.left, t)[s.factors] if s.left else s.factors
             terms = factors.astype(float) * right[s.cells]
             total = np.append(0, np.cumsum(terms))
-            told = (total[s.start[1:]] - total[s.start[:-1]])[cells[now]]
+            sums = (total[s.start[1:]] - total[s.start[:-1]])[cells[current]]
             if not s.rest:
-                wrong += int((~(np.abs(told - values[now]) <= tolerance)).sum())
+                wrong += int((~(np.abs(sums - values[current]) <= tolerance)).sum())
     return wrong
 
 
 @settings(max_examples=25, deadline=None)
-@given(shapes(most=8), st.sampled_from(KERNELS))
-def test_every_sum_gives_the_number_it_explains(s, kernel):
+@given(shapes(max_size=8), st.sampled_from(KERNELS))
+def test_every_sum_equals_its_cell(s, kernel):
     how, m = kernel
     x, w = integers(s)
     scene = scene_of(how, part_of(s, m), x, w)
-    assert {told.out for told in scene.sums} == {"U", "V", "Z", "y"}
+    assert {total.out for total in scene.sums} == {"U", "V", "Z", "y"}
     assert wrong_sums(scene, 1e-5 * scale_of(s, m, x, w)) == 0
 
 
 @kernels
-def test_a_filter_read_the_wrong_way_round_is_seen(how, m, monkeypatch):
+def test_wrongly_flipped_filter_is_detected(how, m, monkeypatch):
     right = winograd_part.terms
     backwards = lambda X, flip=False: right(X, flip=not flip)  # noqa: E731
     for module in ("fused", "nonfused"):
@@ -167,7 +168,7 @@ def test_a_filter_read_the_wrong_way_round_is_seen(how, m, monkeypatch):
 
 
 @kernels
-def test_a_window_one_pixel_off_is_seen(how, m, monkeypatch):
+def test_misplaced_window_is_detected(how, m, monkeypatch):
     monkeypatch.setattr(
         Part,
         "at",
@@ -198,8 +199,8 @@ def test_a_sum_that_breaks_the_contract_is_refused(fields, says):
 # -- tiles -------------------------------------------------------------------------------------------
 @settings(max_examples=60, deadline=None)
 @given(shapes(), st.sampled_from([2, 4, 6]))
-def test_tiles_read_the_pixels_of_the_kernels_index_arithmetic(s, m):
-    """As load_tile in winograd.cuh: T x T pixels from p - pad_h, q - pad_w on, zeros outside."""
+def test_tiles_read_the_pixels_of_the_kernel(s, m):
+    """Like load_tile in winograd.cuh: T x T pixels from p - pad_h, q - pad_w on, zeros outside."""
     part = part_of(s, m)
     down, across = part.grid
     assert down * across * s.N == tiles_of(s, m)
@@ -217,7 +218,7 @@ def test_tiles_read_the_pixels_of_the_kernels_index_arithmetic(s, m):
 
 
 @pytest.mark.parametrize("m", [2, 4, 6])
-def test_neighbours_share_two_columns(m):
+def test_neighbouring_tiles_share_two_columns(m):
     part = part_of(ConvShape(1, 1, 4 * m + 2, 4 * m + 2, 1, 3, 3), m)
     for left, right in pairwise(range(part.across)):
         shared = set(part.window(left)) & set(part.window(right))
@@ -232,12 +233,12 @@ def test_reads_are_counted_as_the_tiles_overlap():
     assert reads.sum() == sum((part_of(s, 2).window(t) >= 0).sum() for t in range(16))
     assert reads[3, 3] == 4 and reads[0, 0] == 1 and reads.max() == 4
     assert " 0 of them were read before" in scene.caption(1)
-    assert " 6 of them were read before" in scene.caption(5)  # 3 rows, for one is padding, of 2 columns
+    assert " 6 of them were read before" in scene.caption(5)  # 3 rows (one of 4 is padding) of 2 columns
 
 
-# -- what is counted ---------------------------------------------------------------------------------
+# -- counts ------------------------------------------------------------------------------------------
 class Counting:
-    """A number that counts what is done to it, by the rule the page states."""
+    """A number that counts the operations on it, by the rule on the page."""
 
     done = winograd_matrices.Count(0, 0)
 
@@ -257,7 +258,7 @@ class Counting:
 
 
 def both_sides(X, d):
-    """As transform_2d in winograd.cuh: X d, then that times X^T, zeros left out."""
+    """Computes X d X^T like transform_2d in winograd.cuh: X d, then that times X^T, without the zeros."""
 
     def line(row, column):
         total = None
@@ -272,17 +273,21 @@ def both_sides(X, d):
 
 
 @pytest.mark.parametrize("m", [2, 4, 6])
-def test_operations_are_those_that_the_kernels_loops_do(m):
+def test_operations_equal_those_of_the_kernel_loops(m):
     t = winograd_matrices.derive(m, 3)
-    for X, told in ((t.G, operations(m).filter), (t.BT, operations(m).input), (t.AT, operations(m).output)):
+    for X, expected in (
+        (t.G, operations(m).filter),
+        (t.BT, operations(m).input),
+        (t.AT, operations(m).output),
+    ):
         Counting.done = winograd_matrices.Count(0, 0)
         size = len(X[0])
         both_sides(X, [[Counting() for _ in range(size)] for _ in range(size)])
-        assert Counting.done == told
+        assert Counting.done == expected
 
 
 @kernels
-def test_readings_end_at_what_the_map_takes(how, m):
+def test_readings_end_at_the_counts_of_the_whole_map(how, m):
     s = ConvShape(1, 2, 9, 9, 2, 3, 3)
     part = part_of(s, m)
     scene = scene_of(how, part, *integers(s))
@@ -291,15 +296,15 @@ def test_readings_end_at_what_the_map_takes(how, m):
     _, P, _, Q = part.out
     assert direct == 9 * P * Q * pairs
     assert product == winograd_matrices.multiplications_2d(m, 3)[1] * part.tiles * pairs
-    for told, name in ((additions, "additions"), (times, "multiplications")):
+    for total, name in ((additions, "additions"), (times, "multiplications")):
         once = [getattr(count, name) for count in (ops.filter, ops.input, ops.output)]
-        assert told == pairs * once[0] + part.tiles * (part.C * once[1] + part.K * once[2])
+        assert total == pairs * once[0] + part.tiles * (part.C * once[1] + part.K * once[2])
 
 
 # -- the contract with the page ------------------------------------------------------------------------
 @kernels
-@pytest.mark.parametrize("key", FITTING)
-def test_every_preset_that_fits_makes_a_small_scene_that_says_which_part_it_is(key, how, m):
+@pytest.mark.parametrize("key", SUPPORTED)
+def test_every_supported_preset_has_a_small_scene_that_names_its_part(key, how, m):
     s = CONV_PRESETS[key].shape
     inputs = Inputs(s, "digit", "sobel-x")
     part = part_of(s, m, inputs.planes()[0])
@@ -308,20 +313,20 @@ def test_every_preset_that_fits_makes_a_small_scene_that_says_which_part_it_is(k
     meta, block = payload(scene)
     assert len(block) + len(json.dumps(meta)) < 100_000
     notes = {name: scene.tensor(name).note for name in "xwy"}
-    assert ("part" in notes["x"]) == (not part.whole or part.C < s.C)
-    assert ("part" in notes["y"]) == (not part.whole or part.K < s.K)
+    assert ("part" in notes["x"]) == (not part.is_whole or part.C < s.C)
+    assert ("part" in notes["y"]) == (not part.is_whole or part.K < s.K)
     assert (f"{part.K} of {s.K} filters" in notes["w"]) == (part.K < s.K)
     assert notes["x"].startswith(f"image 0 of {s.N}") == (s.N > 1)
     if s.C > part.C:
-        assert any(told.rest == "channels" for told in scene.sums)
+        assert any(total.rest == "channels" for total in scene.sums)
 
 
 @kernels
-def test_the_numbers_of_a_large_shape_are_those_over_all_channels(how, m):
+def test_large_shape_is_summed_over_all_channels(how, m):
     s = ConvShape(1, 20, 40, 40, 9, 3, 3, pad=1)
     inputs = Inputs(s, "digit", "random")
     part = part_of(s, m, inputs.planes()[0])
-    assert not part.whole and part.C < s.C
+    assert not part.is_whole and part.C < s.C
     n = numbers(part, inputs)
     scene = fused_scene(part, {}, n) if how == "fused" else steps_scene(part, {}, n)
     exact, _ = reference.conv(s, x=inputs.x(), w=inputs.w())
@@ -338,52 +343,61 @@ def test_the_numbers_of_a_large_shape_are_those_over_all_channels(how, m):
         (TOY.with_(dilation_h=2), "dilation must be 1"), (ConvShape(1, 2, 8, 8, 2, 3, 3, groups=2), "groups must be 1, got 2"),
     ],
 )  # fmt: skip
-def test_a_shape_that_a_rule_forbids_is_told_by_that_rule(s, rule):
+def test_unsupported_shape_names_the_rule(s, rule):
     assert rule in why_not(s, 4)
     with pytest.raises(ValueError, match="must be"):
         part_of(s, 4)
 
 
 @kernels
-def test_the_lit_line_does_what_the_caption_says(how, m):
+def test_highlighted_line_matches_the_caption(how, m):
     scene = scene_of(how, part_of(TOY, m), *integers(TOY))
     lines = scene.source.text.splitlines()
     for t in range(scene.steps):
-        line, told = lines[int(scene.source.lines[t]) - scene.source.first], scene.caption(t)
-        for words, code in (("G g Gᵀ", ("U,", "transform_2d(G")), ("element by element", ("sum[",)), ("Back:", ("transform_2d(AT",)),
+        line, caption = lines[int(scene.source.lines[t]) - scene.source.first], scene.caption(t)
+        for phrase, code in (("G g Gᵀ", ("U,", "transform_2d(G")), ("element by element", ("sum[",)), ("Back:", ("transform_2d(AT",)),
                             ("Launch 2", ("transform_2d(BT",)), ("Launch 3", ("sum[",)), ("Launch 4", ("transform_2d(AT",))):  # fmt: skip
-            if told.startswith(words) or (words in told and not told.startswith(("Launch", "Tile"))):
-                assert any(c in line for c in code), (told, line)
-        assert "{" not in told and "[" not in told.replace(
-            "[", "", told.count("Z[") + told.count("U[") + told.count("V[")
+            if caption.startswith(phrase) or (
+                phrase in caption and not caption.startswith(("Launch", "Tile"))
+            ):
+                assert any(c in line for c in code), (caption, line)
+        assert "{" not in caption and "[" not in caption.replace(
+            "[", "", caption.count("Z[") + caption.count("U[") + caption.count("V[")
         )
 
 
-def test_sums_cross_to_the_browser_as_they_are():
-    """Cells and factors read back from the block, the numbers among the few that differ."""
+def test_sums_are_sent_to_the_browser_unchanged():
+    """Cells and factors are read back from the block. Factors are an index into the few different numbers."""
     scene = scene_of("fused", part_of(TOY, 4), *integers(TOY))
     meta, block = payload(scene)
 
-    def get(entry):
-        return np.frombuffer(block, np.dtype(f"<{entry['dtype']}"), entry["length"], entry["offset"])
+    def get(array_entry):
+        return np.frombuffer(
+            block, np.dtype(f"<{array_entry['dtype']}"), array_entry["length"], array_entry["offset"]
+        )
 
-    for told, s in zip(meta["sums"], scene.sums, strict=True):
-        assert (told["out"], told["left"], told["right"], told["rest"]) == (s.out, s.left, s.right, s.rest)
-        np.testing.assert_array_equal(get(told["start"]), s.start)
-        np.testing.assert_array_equal(get(told["cells"]), s.cells)
-        factors = told["factors"]
-        got = get(factors) if s.left else get(factors["values"])[get(factors["index"])]
-        np.testing.assert_array_equal(got, s.factors)
+    for entry, s in zip(meta["sums"], scene.sums, strict=True):
+        assert (entry["out"], entry["left"], entry["right"], entry["rest"]) == (
+            s.out,
+            s.left,
+            s.right,
+            s.rest,
+        )
+        np.testing.assert_array_equal(get(entry["start"]), s.start)
+        np.testing.assert_array_equal(get(entry["cells"]), s.cells)
+        factors = entry["factors"]
+        decoded = get(factors) if s.left else get(factors["values"])[get(factors["index"])]
+        np.testing.assert_array_equal(decoded, s.factors)
 
 
 @pytest.mark.parametrize("m", [2, 4])
 def test_each_lane_of_the_fused_kernel_reads_and_writes_its_tile(m):
-    """The trace of block 0: thread `lane` of warp 0 reads the scene's window of tile `lane` and no other pixel, and
-    what its warp stores of a filter are the outputs under that tile."""
+    """In the trace of block 0, thread `lane` of warp 0 reads the scene's window of tile `lane` and no other
+    pixel. Its warp stores the outputs under that tile."""
     s = ConvShape(1, 1, 7, 8, 1, 3, 3, pad=1)
     x, w = integers(s)
     part, rung = part_of(s, m), find(f"conv/winograd-{m}x{m}")
-    assert part.whole
+    assert part.is_whole
     trace, _ = emulator.trace_launch(rung.build(s, rung.default_tiles), 1, {"x": x, "w": w})
 
     def elements(buffer: str, write: bool, tile: int) -> list[int]:
