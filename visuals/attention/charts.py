@@ -127,7 +127,7 @@ def chart_of(
     rungs: Sequence[Rung], s: AttentionShape, rooms: Sequence[Room], dots: Sequence[Dot] = ()
 ) -> Chart | None:
     """Returns the chart; None if no rung of known memory runs such a shape."""
-    rooms, predictable_rungs = tuple(sorted(rooms, key=lambda room: -room.bytes)), predictable(rungs, s)
+    rooms, predictable_rungs = tuple(sorted(rooms, key=lambda device: -device.bytes)), predictable(rungs, s)
     if not predictable_rungs:
         return None
     smallest_max_N = min(
@@ -232,10 +232,10 @@ def _predicted(figure: Figure, chart: Chart, line: Line, dash: str, tokens: Toke
 
 def _device_lines(figure: Figure, chart: Chart, tokens: Tokens) -> None:
     """Draws a horizontal line at each device's memory, with its name."""
-    for room in chart.rooms:
-        figure.add_hline(room.bytes, line={"color": tokens["write"], "width": 1.5, "dash": "dash"})
+    for device in chart.rooms:
+        figure.add_hline(device.bytes, line={"color": tokens["write"], "width": 1.5, "dash": "dash"})
         figure.add_annotation(
-            x=0, xref="paper", y=log10(room.bytes), yref="y", text=f"{escape(room.device)}: {units.bytes_(room.bytes)}",
+            x=0, xref="paper", y=log10(device.bytes), yref="y", text=f"{escape(device.device)}: {units.bytes_(device.bytes)}",
             showarrow=False, xanchor="left", yanchor="bottom", xshift=6, font={"size": 12, "color": tokens["write"]},
         )  # fmt: skip
 

@@ -29,7 +29,7 @@ def gemm_cost(s: GemmShape) -> str:
 
 
 def library_row(rows: Mapping[str, Row]) -> Row | None:
-    """Returns the row of the vendor's library at the precision of these rows; None where there is none."""
+    """Returns the row of the vendor's library at the precision of these rows; None if there is none."""
     for row in rows.values():
         if (name := LIBRARY.get(row["shape"]["dtype"])) in rows:
             return rows[name]
@@ -37,7 +37,7 @@ def library_row(rows: Mapping[str, Row]) -> Row | None:
 
 
 def best_own(rows: Mapping[str, Row]) -> Row | None:
-    """Returns the fastest row that is no library's; None where there is none."""
+    """Returns the fastest row that is no library's; None if there is none."""
     return min(
         (row for name, row in rows.items() if not find(name).library),
         key=lambda row: row["median_ms"],
@@ -72,7 +72,7 @@ def _capital(text: str) -> str:
 
 @cache
 def gemm_examples() -> list[tuple[Preset, str]]:
-    """Returns (preset, text) where our best kernel reaches the largest and the smallest share of the library's speed. It
+    """Returns (preset, text) of the largest and the smallest share of the library's speed that our best kernel reaches. It
     uses the cold recordings at the default tile sizes."""
 
     def reached(s: GemmShape) -> float | None:
