@@ -100,7 +100,7 @@ class Naive(Unfused):
 class Blocked(Unfused):
     """Tiles in shared memory. A step of a product: a tile that is loaded or multiplied, or the store of a block's cells."""
 
-    OWNER, shared = "block", True
+    STEP_OWNER, shared = "block", True
     TEMPLATES = MappingProxyType({
         "load Q": "Block ({0}, {1}), tile {2} of {3}: its rows of {Q}, columns {4} to {5}, come into shared memory.",
         "load K": "Its rows of {K}, columns {4} to {5}, come too. Each float now serves {TILE} threads.",
