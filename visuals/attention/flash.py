@@ -63,9 +63,9 @@ def _tensors(flash: Steps) -> tuple[Tensor, ...]:
     s, plan, part, head = flash.s, flash.plan, flash.part, flash.head
     R, C, D, q = part.rows, plan.Bc, part.cols, part.queries
     flat, query_size, keys = (s.N, s.d), (len(q), D), (part.keys, D)
-    wide = "" if s.d == D else f"columns 0–{D - 1} of {s.d}"
-    tall = "" if plan.Br == R else f"rows {part.first}–{part.first + R - 1} of {plan.Br}"
-    staged = f"{plan.stages} stages" if plan.stages > 1 else ""
+    cols_note = "" if s.d == D else f"columns 0–{D - 1} of {s.d}"
+    rows_note = "" if plan.Br == R else f"rows {part.first}–{part.first + R - 1} of {plan.Br}"
+    stages_note = f"{plan.stages} stages" if plan.stages > 1 else ""
 
     def tensor(name, role, size, *notes, symbol="", planes=1):
         stage = "stage" if planes > 1 else ""
@@ -86,10 +86,10 @@ def _tensors(flash: Steps) -> tuple[Tensor, ...]:
         matrix("V", "filter", keys, (0, 0), flat, head["V"][: part.keys, :D]),
         matrix("O", "output", query_size, (q.start, 0), flat),
         never_stored(s, q, part.keys),
-        tensor("Qs", "input", (R, D), tall, wide, symbol="tile_q"),
-        tensor("Ks", "filter", (C, D), wide, staged, symbol="tile_k", planes=plan.stages),
-        tensor("Vs", "filter", (C, D), wide, staged, symbol="tile_v", planes=plan.stages),
-        tensor("Ps", "workspace", (R, C), "" if plan.halves else tall, symbol="p" if plan.halves else "tile_p"),
+        tensor("Qs", "input", (R, D), rows_note, cols_note, symbol="tile_q"),
+        tensor("Ks", "filter", (C, D), cols_note, stages_note, symbol="tile_k", planes=plan.stages),
+        tensor("Vs", "filter", (C, D), cols_note, stages_note, symbol="tile_v", planes=plan.stages),
+        tensor("Ps", "workspace", (R, C), "" if plan.halves else rows_note, symbol="p" if plan.halves else "tile_p"),
         tensor("s", "workspace", (R, C)),
         tensor("m", "workspace", (R, 1)),
         tensor("shrink", "workspace", (R, 1), symbol="rescale"),

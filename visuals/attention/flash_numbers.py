@@ -133,7 +133,9 @@ def _next_tile(
         parts = fma(parts, factor_of_old, P[:, first : first + plan.lanes])
     shrunk, P = O * shrink[:, None], _rounded(P, plan.halves)
     l = lanes_sum(parts, plan.lanes)
-    return Tile(keys.start, products, scores, new_m, shrink, P, parts, l, shrunk, added(shrunk, P, V, depth))
+    return Tile(
+        keys.start, products, scores, new_m, shrink, P, parts, l, shrunk, add_product(shrunk, P, V, depth)
+    )
 
 
 def _rounded(x: np.ndarray, halves: str) -> np.ndarray:
@@ -141,7 +143,7 @@ def _rounded(x: np.ndarray, halves: str) -> np.ndarray:
     return x.astype(INPUT_DTYPE[halves]).astype(np.float32) if halves else x
 
 
-def added(O: np.ndarray, P: np.ndarray, V: np.ndarray, depth: int) -> np.ndarray:
+def add_product(O: np.ndarray, P: np.ndarray, V: np.ndarray, depth: int) -> np.ndarray:
     """Returns O + P V, float32, with `depth` terms at a time, each sum rounded once."""
     P, V = P.astype(np.float64), V.astype(np.float64)
     for k in range(0, len(V), depth):

@@ -33,8 +33,8 @@ def attention_cost(s: AttentionShape) -> str:
         f"after every tile of {Bc} keys ({ceil(s.N, Bc):,} a query): about one multiplication for {4 * Bc} FLOPs of the products."
     )
     if s.causal:
-        seen = units.share(s.pairs / s.with_(causal=0).pairs)
-        text += f" Causal, queries see {seen} of the pairs: flash attention leaves out tiles of hidden keys, S and P stay N × N."
+        visible_share = units.share(s.pairs / s.with_(causal=0).pairs)
+        text += f" Causal, queries see {visible_share} of the pairs: flash attention leaves out tiles of hidden keys, S and P stay N × N."
     return text
 
 
@@ -112,9 +112,9 @@ def _explain_loss(flash: Row, square: Row) -> str:
 def _tiles_cost(flash: Row, s: AttentionShape) -> str:
     tiles = flash["tiles"]
     if flash["engine"] == "cpu":
-        every = s.heads * ceil(s.N, tiles["Br"]) * ceil(s.N, tiles["Bc"])
+        all_tiles = s.heads * ceil(s.N, tiles["Br"]) * ceil(s.N, tiles["Bc"])
         return (
-            f"On the processor the tiles ({every:,} of {tiles['Br']} × {tiles['Bc']}, if none is hidden) are a handful of NumPy calls each: "
+            f"On the processor the tiles ({all_tiles:,} of {tiles['Br']} × {tiles['Bc']}, if none is hidden) are a handful of NumPy calls each: "
             "what a call costs is paid for every tile."
         )
     launch = find(flash["rung"]).build(s, tiles).steps[0]

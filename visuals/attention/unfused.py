@@ -49,7 +49,7 @@ class Naive(Unfused):
     })  # fmt: skip
 
     def scores(self) -> None:
-        s, n, D, since = self.s, self.n, self.cols, self.r.steps
+        s, n, D, first_step = self.s, self.n, self.cols, self.r.steps
         for at, i, j in self.warps(self.rows, self.keys, self.visible_keys):
             values = n.sums[i[0], j[0]], s.factor, n.S[i[0], j[0]]
             self.warp("scores", at, i, j, values, 2 * WORD * len(i) * s.d)
@@ -57,10 +57,10 @@ class Naive(Unfused):
             self.r.look("Q", grid(np.unique(i[i < self.rows]), range(D), D))
             self.r.look("K", grid(np.unique(j[j < self.keys]), range(D), D))
         pairs = s.pairs // s.heads
-        self.rest_of_launch("rest scores", since, (2 * WORD * pairs * s.d, WORD * pairs, 0), pairs)
+        self.rest_of_launch("rest scores", first_step, (2 * WORD * pairs * s.d, WORD * pairs, 0), pairs)
 
     def values(self) -> None:
-        s, n, C, D, since = self.s, self.n, self.keys, self.cols, self.r.steps
+        s, n, C, D, first_step = self.s, self.n, self.keys, self.cols, self.r.steps
         for at, i, j in self.warps(self.rows, D, lambda i: np.full(i.shape, s.d)):
             self.warp("values", at, i, j, (n.O[i[0], j[0]],), 2 * WORD * int(self.visible_keys(i).sum()))
             self.write("O", n.O, i, j, D)
@@ -68,7 +68,7 @@ class Naive(Unfused):
             self.r.look("P", grid(np.unique(i[i < self.rows]), range(keys), C))
             self.r.look("V", grid(range(keys), np.unique(j[j < D]), D))
         pairs = s.pairs // s.heads
-        self.rest_of_launch("rest values", since, (2 * WORD * pairs * s.d, WORD * s.N * s.d, 0))
+        self.rest_of_launch("rest values", first_step, (2 * WORD * pairs * s.d, WORD * s.N * s.d, 0))
 
     def warps(self, rows: int, cols: int, columns_of) -> Iterator[tuple]:
         """Yields ((block's x, y, warp, its lanes), their rows, their columns) of each warp with a visible cell, in the order
@@ -142,7 +142,7 @@ class Blocked(Unfused):
 
     # -- S ------------------------------------------------------------------------------------------
     def scores(self) -> None:
-        s, T, since = self.s, self.side, self.r.steps
+        s, T, first_step = self.s, self.side, self.r.steps
         for by in range(-(-self.rows // T)):
             for bx in range(min(self.key_tiles(by), -(-self.keys // T))):
                 self.block_of_S(by, bx)
@@ -153,7 +153,10 @@ class Blocked(Unfused):
         rows, keys = np.array([self.inside(by, s.N) for by in queries]), np.minimum(tiles * T, s.N)
         read, written = WORD * s.d * int((rows * tiles + keys).sum()), WORD * int((rows * keys).sum())
         self.rest_of_launch(
-            "rest scores", since, (read, written, int(tiles.sum()) * self._shared_bytes(s.d)), written // WORD
+            "rest scores",
+            first_step,
+            (read, written, int(tiles.sum()) * self._shared_bytes(s.d)),
+            written // WORD,
         )
 
     def _shared_bytes(self, along: int) -> int:
@@ -190,7 +193,7 @@ class Blocked(Unfused):
 
     # -- O ------------------------------------------------------------------------------------------
     def values(self) -> None:
-        s, T, since = self.s, self.side, self.r.steps
+        s, T, first_step = self.s, self.side, self.r.steps
         for by in range(-(-self.rows // T)):
             for bx in range(-(-self.cols // T)):
                 self.block_of_O(by, bx)
@@ -202,7 +205,7 @@ class Blocked(Unfused):
         )
         read = WORD * int((rows * keys * across + keys * s.d).sum())
         shared = across * sum(self._shared_bytes(int(n)) for n in keys_seen)
-        self.rest_of_launch("rest values", since, (read, WORD * s.N * s.d, shared))
+        self.rest_of_launch("rest values", first_step, (read, WORD * s.N * s.d, shared))
 
     def block_of_O(self, by: int, bx: int) -> None:
         s, T, C, D, n = self.s, self.side, self.keys, self.cols, self.n
@@ -234,10 +237,10 @@ class Blocked(Unfused):
         return {"Qs": (rows, cols), "Ks": (keys, cols), "Ps": (rows, keys), "Vs": (keys, cols),
                 "sum": (rows, max(keys, cols))}  # fmt: skip
 
-    def fill(self, target: str, source: str, at: tuple[int, int], extent: tuple[int, int]) -> None:
-        """Records the load of a tile of `source` from (row, column) `at` on; elements outside are zero."""
+    def fill(self, target: str, source: str, start: tuple[int, int], extent: tuple[int, int]) -> None:
+        """Records the load of a tile of `source` from (row, column) `start` on; elements outside are zero."""
         rows, cols = self.sizes()[target]
-        row, col = at[0] + np.arange(rows)[:, None], at[1] + np.arange(cols)
+        row, col = start[0] + np.arange(rows)[:, None], start[1] + np.arange(cols)
         self.r.copy(
             target, source, np.where((row < extent[0]) & (col < extent[1]), row * extent[1] + col, -1)
         )

@@ -128,15 +128,15 @@ class Unfused(ABC):
 
     @abstractmethod
     def scores(self) -> None:
-        """Record the steps of the launch that fills S."""
+        """Records the steps of the launch that fills S."""
 
     @abstractmethod
     def values(self) -> None:
-        """Record the steps of the launch that fills O."""
+        """Records the steps of the launch that fills O."""
 
-    def rest_of_launch(self, kind: str, since: int, total: tuple[int, int, int], *args: float) -> None:
-        """Records a step with the bytes that the steps from `since` on have not moved yet. total: bytes of the launch."""
-        recorded = np.sum(self.r.moved[since:], axis=0)
+    def rest_of_launch(self, kind: str, first_step: int, total: tuple[int, int, int], *args: float) -> None:
+        """Records a step with the bytes that the steps from `first_step` on have not moved yet. total: bytes of the launch."""
+        recorded = np.sum(self.r.moved[first_step:], axis=0)
         missing = dict(zip(("read", "written", "shared"), np.subtract(total, recorded), strict=True))
         if missing["written"]:
             self.step(kind, *args, **missing)

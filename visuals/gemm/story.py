@@ -19,11 +19,11 @@ LIBRARY = {"fp32": "gemm/cublas", "fp16": "gemm/cublas-fp16", "bf16": "gemm/cubl
 
 def gemm_cost(s: GemmShape) -> str:
     """Returns how many bytes one thread per result would request, compared with the bytes of A and B."""
-    requested = 2 * s.macs * ELEMENT_BYTES[s.dtype]
-    stored = ELEMENT_BYTES[s.dtype] * (s.elements["A"] + s.elements["B"])
+    requested_bytes = 2 * s.macs * ELEMENT_BYTES[s.dtype]
+    input_bytes = ELEMENT_BYTES[s.dtype] * (s.elements["A"] + s.elements["B"])
     return (
-        f"A and B take {units.bytes_(stored)}. A thread for each result asks for "
-        f"{units.bytes_(requested)} of them, {units.count(requested / stored)} times as much: each element of A is wanted {s.N:,} times, "
+        f"A and B take {units.bytes_(input_bytes)}. A thread for each result asks for "
+        f"{units.bytes_(requested_bytes)} of them, {units.count(requested_bytes / input_bytes)} times as much: each element of A is wanted {s.N:,} times, "
         f"each of B {s.M:,} times. A tile kept close to the threads is asked for once and used many times."
     )
 

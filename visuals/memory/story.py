@@ -49,13 +49,15 @@ def mappings(ladder: str, shape: MemoryShape, tiles: Mapping[str, int]) -> Count
         ld, st = counts["sectors_ld"], counts["sectors_st"]
         sectors_of[rung.title] = ld + st
         lines.append((rung.title, [f"{ld:,}", f"{st:,}", f"{(ld + st) / minimum:.3g} ×"]))
-    (best, few), (worst, many) = (pick(sectors_of.items(), key=lambda item: item[1]) for pick in (min, max))
+    (best, fewest), (worst, highest) = (
+        pick(sectors_of.items(), key=lambda item: item[1]) for pick in (min, max)
+    )
     says = f"The floats lie in {minimum:,} sectors of 32 bytes. "
-    if few == many:
-        says += f"Each rung asks for {many:,} at this size; which side is scattered differs."
+    if fewest == highest:
+        says += f"Each rung asks for {highest:,} at this size; which side is scattered differs."
     else:
         says += (
-            f"“{worst}” asks for {many:,}, “{best}” for {few:,}: a sector is asked for again where its floats went to "
+            f"“{worst}” asks for {highest:,}, “{best}” for {fewest:,}: a sector is asked for again where its floats went to "
             "different warps, and comes from memory again where no cache has kept it."
         )
     return Counted(("sectors read", "sectors written", "of the fewest"), lines, says)

@@ -42,19 +42,19 @@ def best_safe_kernel(rows: Mapping[str, Row]) -> Row | None:
 
 def softmax_gain(rows: Mapping[str, Row]) -> str:
     """Returns the speedup of fewer passes. `rows`: by rung name, of one device. "" if there is nothing to compare."""
-    best, three, library = best_safe_kernel(rows), rows.get(THREE), rows.get(LIBRARY)
-    if not best or not three:
+    best, three_pass, library = best_safe_kernel(rows), rows.get(THREE), rows.get(LIBRARY)
+    if not best or not three_pass:
         return ""
     name, sentences = find(best["rung"]).title, []
-    if best is three:
+    if best is three_pass:
         sentences.append(
             "Three passes are the fastest here: fewer buy nothing, for the row is still in a cache."
         )
-    elif _overlap(best, three):
+    elif _overlap(best, three_pass):
         sentences.append(f"“{name}” and three passes cannot be told apart here: their spreads overlap.")
     else:
         sentences.append(
-            f"“{name}” is {units.ratio(three['median_ms'] / best['median_ms'])} times as fast as three passes."
+            f"“{name}” is {units.ratio(three_pass['median_ms'] / best['median_ms'])} times as fast as three passes."
         )
     if library:
         share = units.share(library["median_ms"] / best["median_ms"])
