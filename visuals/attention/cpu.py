@@ -1,5 +1,5 @@
-"""Attention's loops on the CPU: a table of their memory, why flash attention is hardly faster here but faster on a GPU,
-and its tile sizes compared with this CPU's caches. Input: rows (kernels.records.row). Pure functions."""
+"""Attention's loops on the CPU: a table of their memory, and flash attention's tile sizes compared with this CPU's caches.
+Sentences explain why flash attention is hardly faster here but faster on a GPU. Input: rows (kernels.records.row). Pure functions."""
 
 from __future__ import annotations
 

@@ -1,5 +1,5 @@
-"""Attention a row at a time: a block per query keeps the query's scores in shared memory, turns them into weights in
-place, and adds up the weighted values. S and P are drawn as matrices but never stored.
+"""Attention a row at a time: a block per query keeps the query's scores in shared memory and replaces them by the
+weights. Then it adds up the weighted values. S and P are drawn as matrices but never stored.
 """
 
 # ruff: noqa: E741  # O and l are the names of the paper

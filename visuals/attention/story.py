@@ -55,8 +55,8 @@ def library_row(rows: Mapping[str, Row]) -> Row | None:
 
 
 def attention_gain(rows: Mapping[str, Row]) -> str:
-    """Returns sentences that compare flash attention with the fastest rung that stores S and P, and with the library, and
-    why it is slower if it is. `rows`: by rung name, of one device. "" without flash attention."""
+    """Returns sentences that compare flash attention with the fastest rung that stores S and P, and with the library. If it
+    is slower, they say why. `rows`: by rung name, of one device. "" without flash attention."""
     if not (flash := fastest(rows, FLASH)):
         return ""
     sentences, name = [], _title(flash)

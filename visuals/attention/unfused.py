@@ -1,5 +1,5 @@
 """The two products of unfused attention, S = scale * Q K^T and O = P V: one thread per element, or by tiles. A step is the
-cells of a warp, or a tile of a block that is loaded, multiplied or stored, in the order of their numbers.
+cells of a warp, or the load, product or store of a block's tile. Steps are in the order of warps and blocks.
 """
 
 from __future__ import annotations

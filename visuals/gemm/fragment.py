@@ -1,6 +1,6 @@
 """The elements in each lane's registers: the fragments of mma.sync m16n8k16, lane by lane.
 
-A [16, 16], B [16, 8] and the product [16, 8] are distributed over the registers of a warp's 32 lanes, as in
+The registers of a warp's 32 lanes contain A [16, 16], B [16, 8] and the product [16, 8]. The map is that of
 kernels/gemm/fragments.py.
 """
 

@@ -51,7 +51,7 @@ def warps_scene(
 
 def shortened(s: GemmShape, plan: Plan) -> GemmShape:
     """Returns the shape that block 0 computes, with fewer terms: one tile along K (two with asynchronous copies), at least
-    16 terms. The number of terms left out is a multiple of a sector, so rows of A begin at the same byte of a sector."""
+    16 terms. The terms left out are whole sectors, so rows of A begin at the same byte of a sector."""
     async_copies = plan.stages > 1 and plan.depth == 1
     min_terms = 2 * plan.BK if async_copies else max(plan.BK, MIN_TERMS)
     sector_elements = SECTOR // ELEMENT_BYTES[s.dtype]

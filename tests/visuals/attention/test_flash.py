@@ -1,5 +1,5 @@
-"""Flash attention's scenes: m, l and O after each tile, skipped tiles and bytes equal those of the emulated kernels and of
-the float64 softmax of the keys so far."""
+"""Flash attention's scenes: m, l and O after each tile equal the float64 softmax of the keys so far. Stored values, skipped
+tiles and bytes equal those of the emulated kernels."""
 
 from __future__ import annotations
 
