@@ -1,5 +1,5 @@
-"""Memory of the attention ladder over N: what each rung's program allocates, what devices have, what was measured. And
-what each rung moves at one shape. Pure functions."""
+"""Memory of the attention ladder over N: allocated by each rung's program, available on devices, measured. And the traffic
+of each rung at one shape. Pure functions."""
 
 from __future__ import annotations
 
@@ -20,16 +20,16 @@ from kernels.records import availability
 from visuals.charts import units
 from visuals.charts.bars import FONT
 
-if TYPE_CHECKING:  # Plotly is slow to import: only once a chart is drawn
+if TYPE_CHECKING:  # Plotly is slow to import: only when a chart is drawn
     from plotly.graph_objects import Figure
 
 Row = Mapping
 Tokens = Mapping[str, str]
 HEIGHT = 400
-MOST_N = 2**30  # no further is looked
-BEYOND = 4  # the axis goes on to so many times the N that still fits
+MAX_N = 2**30  # upper bound of the search
+BEYOND = 4  # the axis ends at so many times the largest N that fits
 DASHES = ("solid", "dash", "dot")
-# Of what was measured, by its badge: Plotly's name of the mark, and the mark.
+# Marks of measurements by their badge: Plotly's name of the symbol, and the symbol.
 MARKS = {"recorded": ("diamond", "◆"), "measured": ("circle", "●")}
 
 
@@ -41,14 +41,14 @@ class Room:
     bytes: int
 
     @classmethod
-    def of(cls, told: Levels) -> Room:
-        """Its largest level."""
-        return cls(told.device, told.levels[-1].bytes)
+    def of(cls, levels: Levels) -> Room:
+        """Returns the device's largest level."""
+        return cls(levels.device, levels.levels[-1].bytes)
 
 
 @dataclass(frozen=True)
 class Line:
-    """Rungs that allocate alike over N; `last` is where a rule ends them, None where none does within the chart."""
+    """Rungs that allocate equally over N. `last`: the largest N that a rule allows; None if beyond the chart."""
 
     rungs: tuple[Rung, ...]
     last: int | None
@@ -60,12 +60,12 @@ class Line:
 
 @dataclass(frozen=True)
 class Dot:
-    """The most that was allocated in a run."""
+    """The peak memory of one run."""
 
     rung: str  # its name
     N: int
     bytes: int
-    predicted: int | None  # None: only the library knows
+    predicted: int | None  # None for a library's kernels
     device: str
     kind: str  # of MARKS
 
@@ -76,7 +76,7 @@ class Dot:
 
 @dataclass(frozen=True)
 class Chart:
-    """Memory over N at B, H, d and type of `shape`, up to `right`. `rooms` from the largest."""
+    """Memory over N at the B, H, d and type of `shape`, up to N = `right`. `rooms`: largest first."""
 
     shape: AttentionShape
     lines: tuple[Line, ...]
@@ -86,13 +86,13 @@ class Chart:
 
     @property
     def marks(self) -> list[int]:
-        """The N of the axis: powers of two."""
+        """The N of the axis' marks: powers of two."""
         return [2**n for n in range(3, self.right.bit_length())]
 
 
 # -- predicted -------------------------------------------------------------------------------------
 def allocated(rung: Rung, s: AttentionShape) -> int:
-    """Bytes of inputs, output and workspace as its program has them."""
+    """Returns the bytes of inputs, output and workspace of the rung's program."""
     return rung.build(s, rung.default_tiles).nbytes()
 
 
@@ -100,24 +100,24 @@ def runs(rung: Rung, s: AttentionShape) -> bool:
     return availability.runs(rung, s, rung.default_tiles)
 
 
-def fits(rung: Rung, s: AttentionShape, room: int) -> int:
-    """The largest N at which its rules allow it and so many bytes hold it; 0 where there is none."""
-    return _last(lambda N: runs(rung, s.with_(N=N)) and allocated(rung, s.with_(N=N)) <= room)
+def largest_N_in(rung: Rung, s: AttentionShape, capacity: int) -> int:
+    """Returns the largest N at which the rung may run and fits into `capacity` bytes; 0 if there is none."""
+    return _largest_N(lambda N: runs(rung, s.with_(N=N)) and allocated(rung, s.with_(N=N)) <= capacity)
 
 
-def _last(holds: Callable[[int], bool]) -> int:
-    """The largest N up to MOST_N for which it holds; what holds for an N holds for all below it."""
-    low, high = 0, MOST_N
+def _largest_N(condition: Callable[[int], bool]) -> int:
+    """Returns the largest N up to MAX_N that meets the condition, by bisection; it must hold for all smaller N."""
+    low, high = 0, MAX_N
     while low < high:
         middle = (low + high + 1) // 2
-        low, high = (middle, high) if holds(middle) else (low, middle - 1)
+        low, high = (middle, high) if condition(middle) else (low, middle - 1)
     return low
 
 
-def known(rungs: Sequence[Rung], s: AttentionShape) -> list[Rung]:
-    """Those of which it is known what they allocate, a library's own kernels are not, and that run such a shape."""
-    least = s.with_(N=1)
-    return [rung for rung in rungs if runs(rung, least) and _workspace(rung, least) is not None]
+def predictable(rungs: Sequence[Rung], s: AttentionShape) -> list[Rung]:
+    """Returns the rungs that run such a shape and whose allocations are known. Those of a library's kernels are not."""
+    smallest = s.with_(N=1)
+    return [rung for rung in rungs if runs(rung, smallest) and _workspace(rung, smallest) is not None]
 
 
 def _workspace(rung: Rung, s: AttentionShape) -> int | None:
@@ -127,66 +127,68 @@ def _workspace(rung: Rung, s: AttentionShape) -> int | None:
 def chart_of(
     rungs: Sequence[Rung], s: AttentionShape, rooms: Sequence[Room], dots: Sequence[Dot] = ()
 ) -> Chart | None:
-    """None where no rung whose memory is known runs such a shape."""
-    rooms, told = tuple(sorted(rooms, key=lambda room: -room.bytes)), known(rungs, s)
-    if not told:
+    """Returns the chart; None if no rung of known memory runs such a shape."""
+    rooms, predictable_rungs = tuple(sorted(rooms, key=lambda device: -device.bytes)), predictable(rungs, s)
+    if not predictable_rungs:
         return None
-    first = min(fits(rung, s, rooms[0].bytes) for rung in told)  # the first to fit no more
-    right = 2 ** (max(2 * s.N, min(BEYOND * first, MOST_N)) - 1).bit_length()
-    alike: dict[tuple, list[Rung]] = {}
-    for rung in told:
-        last = _last(lambda N, rung=rung: runs(rung, s.with_(N=N)))
+    smallest_max_N = min(
+        largest_N_in(rung, s, rooms[0].bytes) for rung in predictable_rungs
+    )  # where the first rung no longer fits
+    right = 2 ** (max(2 * s.N, min(BEYOND * smallest_max_N, MAX_N)) - 1).bit_length()
+    groups: dict[tuple, list[Rung]] = {}
+    for rung in predictable_rungs:
+        last = _largest_N(lambda N, rung=rung: runs(rung, s.with_(N=N)))
         key = allocated(rung, s.with_(N=64)), last if last < right else None
-        alike.setdefault(key, []).append(rung)
-    lines = tuple(Line(tuple(of), last) for (_, last), of in alike.items())
+        groups.setdefault(key, []).append(rung)
+    lines = tuple(Line(tuple(members), last) for (_, last), members in groups.items())
     return Chart(s, lines, rooms, tuple(dots), right)
 
 
 # -- measured --------------------------------------------------------------------------------------
 def dots(rows: Sequence[Row], s: AttentionShape, kind: str) -> list[Dot]:
-    """The peaks of those rows of the ladder that were taken on a GPU at the B, H, d and type of `s`, one for each rung
-    and N. A processor runs the same steps in NumPy, with memory of its own."""
-    found: dict[tuple[str, int], Dot] = {}
+    """Returns the peaks of rows measured on a GPU at the B, H, d and type of `s`, one for each rung and N. CPU rows are
+    left out: NumPy allocates temporary arrays of its own."""
+    peaks: dict[tuple[str, int], Dot] = {}
     for row in rows:
         if row["engine"] != "cuda" or not row["rung"].startswith("attention/"):
             continue
-        there = AttentionShape(**row["shape"])
-        if there == s.with_(N=there.N, causal=there.causal, scale=there.scale):
+        row_shape = AttentionShape(**row["shape"])
+        if row_shape == s.with_(N=row_shape.N, causal=row_shape.causal, scale=row_shape.scale):
             rung = find(row["rung"])
-            program = rung.build(there, row["tiles"])
-            opaque = rung.cost(there, program).workspace_bytes is None
+            program = rung.build(row_shape, row["tiles"])
+            opaque = rung.cost(row_shape, program).workspace_bytes is None
             predicted = None if opaque else program.nbytes()
-            dot = Dot(rung.name, there.N, row["peak_bytes"], predicted, row["device"], kind)
-            found.setdefault((rung.name, there.N), dot)
-    return list(found.values())
+            dot = Dot(rung.name, row_shape.N, row["peak_bytes"], predicted, row["device"], kind)
+            peaks.setdefault((rung.name, row_shape.N), dot)
+    return list(peaks.values())
 
 
 # -- the figure ------------------------------------------------------------------------------------
 def memory(chart: Chart, tokens: Tokens) -> Figure:
-    """Bytes over N, both doubling from mark to mark: a line for rungs that allocate alike, predicted; each device's
-    memory across; the N of the page; what was measured as marks."""
+    """Returns the figure: bytes over N, both logarithmic. Lines: predicted, one for rungs that allocate equally. Horizontal
+    lines: memory of each device. Vertical line: the N of the page. Marks: measured peaks."""
     import plotly.graph_objects as go
 
     figure = go.Figure()
     for n, line in enumerate(chart.lines):
         _predicted(figure, chart, line, DASHES[n % len(DASHES)], tokens)
     for kind, (symbol, _) in MARKS.items():
-        if told := [dot for dot in chart.dots if dot.kind == kind]:
+        if kind_dots := [dot for dot in chart.dots if dot.kind == kind]:
             figure.add_scatter(
-                x=[d.N for d in told], y=[d.bytes for d in told], mode="markers", showlegend=False,
+                x=[d.N for d in kind_dots], y=[d.bytes for d in kind_dots], mode="markers", showlegend=False,
                 marker={"symbol": symbol, "size": 9, "color": tokens["write"]},
-                customdata=[[d.title, units.bytes_(d.bytes), f"{d.bytes:,}", d.device] for d in told],
+                customdata=[[d.title, units.bytes_(d.bytes), f"{d.bytes:,}", d.device] for d in kind_dots],
                 hovertemplate=f"%{{customdata[0]}} at N = %{{x:,}}: %{{customdata[1]}} (%{{customdata[2]}} bytes), {kind} on "
                 "%{customdata[3]}<extra></extra>",
             )  # fmt: skip
-    _rooms(figure, chart, tokens)
+    _device_lines(figure, chart, tokens)
     figure.add_vline(chart.shape.N, line={"color": tokens["ink"], "width": 1, "dash": "dot"})
-    every = chart.marks
+    marks = chart.marks
     axis = {"fixedrange": True, "linecolor": tokens["line"], "zeroline": False, "automargin": True,
             "tickfont": {"size": 12, "color": tokens["dim"]}, "title_font": {"size": 12, "color": tokens["dim"]}}  # fmt: skip
     figure.update_xaxes(
         type="log", showgrid=False, showline=True, title={"text": "N", "standoff": 4}, tickangle=0,
-        tickvals=every[::2], ticktext=[_short(N) for N in every[::2]], **axis,
+        tickvals=marks[::2], ticktext=[_short(N) for N in marks[::2]], **axis,
     )  # fmt: skip
     figure.update_yaxes(
         type="log", gridcolor=tokens["line"], tickvals=[10.0**n for n in range(2, 16)], title={"text": "bytes", "standoff": 6},
@@ -202,7 +204,7 @@ def memory(chart: Chart, tokens: Tokens) -> Figure:
 
 
 def _short(N: int) -> str:
-    """65536 -> "64 K": N is counted in powers of two."""
+    """Returns N in powers of two: 65536 -> "64 K"."""
     for unit, scale in (("M", 2**20), ("K", 2**10)):
         if scale <= N:
             return f"{N // scale} {unit}"
@@ -210,38 +212,38 @@ def _short(N: int) -> str:
 
 
 def _predicted(figure: Figure, chart: Chart, line: Line, dash: str, tokens: Tokens) -> None:
-    """One line, with a cross where a rule ends it."""
+    """Draws one line, with a cross at the N where a rule ends it."""
     last = line.last or chart.right
-    at = sorted(
+    lengths = sorted(
         {n for n in chart.marks if n <= last} | {min(chart.shape.N, last)} | ({last} if line.last else set())
     )
-    told = [allocated(line.rungs[0], chart.shape.with_(N=N)) for N in at]
+    sizes = [allocated(line.rungs[0], chart.shape.with_(N=N)) for N in lengths]
     colour = tokens["workspace" if _workspace(line.rungs[0], chart.shape) else "output"]
     figure.add_scatter(
-        x=at, y=told, mode="lines", name=escape(line.title), line={"color": colour, "width": 2, "dash": dash},
-        customdata=[units.bytes_(b) for b in told],
+        x=lengths, y=sizes, mode="lines", name=escape(line.title), line={"color": colour, "width": 2, "dash": dash},
+        customdata=[units.bytes_(b) for b in sizes],
         hovertemplate=f"{escape(line.rungs[0].title)} at N = %{{x:,}}: %{{customdata}}, predicted<extra></extra>",
     )  # fmt: skip
     if line.last:
         figure.add_scatter(
-            x=at[-1:], y=told[-1:], mode="markers", marker={"symbol": "x", "size": 9, "color": colour}, showlegend=False,
+            x=lengths[-1:], y=sizes[-1:], mode="markers", marker={"symbol": "x", "size": 9, "color": colour}, showlegend=False,
             hovertemplate=f"{escape(line.rungs[0].title)} ends at N = {line.last:,}: {escape(ends(chart.shape, line))}<extra></extra>",
         )  # fmt: skip
 
 
-def _rooms(figure: Figure, chart: Chart, tokens: Tokens) -> None:
-    """What each device has, across; and where the first line leaves it."""
-    for room in chart.rooms:
-        figure.add_hline(room.bytes, line={"color": tokens["write"], "width": 1.5, "dash": "dash"})
+def _device_lines(figure: Figure, chart: Chart, tokens: Tokens) -> None:
+    """Draws a horizontal line at each device's memory, with its name."""
+    for device in chart.rooms:
+        figure.add_hline(device.bytes, line={"color": tokens["write"], "width": 1.5, "dash": "dash"})
         figure.add_annotation(
-            x=0, xref="paper", y=log10(room.bytes), yref="y", text=f"{escape(room.device)}: {units.bytes_(room.bytes)}",
+            x=0, xref="paper", y=log10(device.bytes), yref="y", text=f"{escape(device.device)}: {units.bytes_(device.bytes)}",
             showarrow=False, xanchor="left", yanchor="bottom", xshift=6, font={"size": 12, "color": tokens["write"]},
         )  # fmt: skip
 
 
-# -- in words --------------------------------------------------------------------------------------
+# -- sentences ------------------------------------------------------------------------------------
 def ends(s: AttentionShape, line: Line) -> str:
-    """The rule that ends a line."""
+    """Returns the rule that ends a line."""
     rung = line.rungs[0]
     return next(availability.reasons(rung, s.with_(N=line.last + 1), rung.default_tiles)).partition(", got ")[
         0
@@ -249,78 +251,78 @@ def ends(s: AttentionShape, line: Line) -> str:
 
 
 def words(chart: Chart) -> list[str]:
-    """How much the hungriest rung takes against the thriftiest, where each device ends, and what was measured."""
+    """Returns sentences: the largest and the smallest allocation, the N that each device can hold, the measured peaks."""
     s = chart.shape
-    rungs, room = [line.rungs[0] for line in chart.lines], chart.rooms[0].bytes
-    most = max(rungs, key=lambda rung: allocated(rung, s))
-    least = min(rungs, key=lambda rung: (allocated(rung, s), -fits(rung, s, room)))
-    big, small = allocated(most, s), allocated(least, s)
-    told = []
+    rungs, largest_capacity = [line.rungs[0] for line in chart.lines], chart.rooms[0].bytes
+    largest = max(rungs, key=lambda rung: allocated(rung, s))
+    smallest = min(rungs, key=lambda rung: (allocated(rung, s), -largest_N_in(rung, s, largest_capacity)))
+    big, small = allocated(largest, s), allocated(smallest, s)
+    sentences = []
     if big > small:
-        told.append(
-            f"At N = {s.N:,} {most.title} allocates {units.bytes_(big)}, {units.ratio(big / small)} times the "
-            f"{units.bytes_(small)} of {least.title}: S and P are N × N for each head."
+        sentences.append(
+            f"At N = {s.N:,} {largest.title} allocates {units.bytes_(big)}, {units.ratio(big / small)} times the "
+            f"{units.bytes_(small)} of {smallest.title}: S and P are N × N for each head."
         )
-    for room in chart.rooms:
-        first, last = fits(most, s, room.bytes) + 1, fits(least, s, room.bytes)
-        text = (
-            f"{room.device} has {units.bytes_(room.bytes)}: from N = {first:,} on {most.title} no longer fits"
-        )
-        upto = f"up to N = {last:,}" if last < MOST_N else f"beyond N = {MOST_N:,}"
-        told.append(f"{text}; {least.title} fits {upto}." if big > small else f"{text}.")
-    told += [f"{line.title} ends at N = {line.last:,}: {ends(s, line)}." for line in chart.lines if line.last]
+    for device in chart.rooms:
+        first, last = largest_N_in(largest, s, device.bytes) + 1, largest_N_in(smallest, s, device.bytes)
+        text = f"{device.device} has {units.bytes_(device.bytes)}: from N = {first:,} on {largest.title} no longer fits"
+        upto = f"up to N = {last:,}" if last < MAX_N else f"beyond N = {MAX_N:,}"
+        sentences.append(f"{text}; {smallest.title} fits {upto}." if big > small else f"{text}.")
+    sentences += [
+        f"{line.title} ends at N = {line.last:,}: {ends(s, line)}." for line in chart.lines if line.last
+    ]
     if chart.dots:
-        told.append(_measured(chart.dots))
-    return told
+        sentences.append(_measured(chart.dots))
+    return sentences
 
 
 def _measured(dots: Sequence[Dot]) -> str:
-    """The measurement that is farthest from what was predicted of it."""
+    """Returns a sentence on the measurement that differs most from its prediction."""
     compared = [dot for dot in dots if dot.predicted]
     if not compared:
         return "No peak that was measured has a prediction: only the library knows what it allocates."
     worst = max(compared, key=lambda dot: abs(dot.bytes / dot.predicted - 1))
-    off = abs(worst.bytes / worst.predicted - 1)
-    if not off:
+    deviation = abs(worst.bytes / worst.predicted - 1)
+    if not deviation:
         return f"All {len(compared)} measured peaks that have a prediction equal it to the byte."
     return (
         f"Of {len(compared)} measured peaks that have a prediction, the farthest from it is {worst.title}’s at N = {worst.N:,}: "
-        f"{units.bytes_(worst.bytes)}, {units.share(off)} {'more' if worst.bytes > worst.predicted else 'less'}."
+        f"{units.bytes_(worst.bytes)}, {units.share(deviation)} {'more' if worst.bytes > worst.predicted else 'less'}."
     )
 
 
-# -- what is moved at one shape --------------------------------------------------------------------
+# -- traffic at one shape --------------------------------------------------------------------------
 def traffic(
     rungs: Sequence[Rung], s: AttentionShape, tiles_of: Callable[[Rung], Tiles]
 ) -> tuple[list[str], dict[str, list[str]]]:
-    """(titles, columns by name) of the rungs that run: bytes past each level of memory, and how much work a byte feeds."""
-    able = [rung for rung in rungs if availability.runs(rung, s, tiles_of(rung))]
-    hbm = [rung.cost(s, rung.build(s, tiles_of(rung))).moved_bytes for rung in able]
-    asked = [attention_traffic.asked(rung, s, tiles_of(rung)) for rung in able]
+    """Returns (titles, columns by name) of the rungs that run: bytes moved at each level of memory, and FLOP per byte."""
+    supported = [rung for rung in rungs if availability.runs(rung, s, tiles_of(rung))]
+    hbm = [rung.cost(s, rung.build(s, tiles_of(rung))).moved_bytes for rung in supported]
+    requested = [attention_traffic.asked(rung, s, tiles_of(rung)) for rung in supported]
     columns = {
         "HBM, if caches keep everything": [units.bytes_(b) for b in hbm],
         "FLOP per byte there": [units.ratio(b and s.flops / b) for b in hbm],
-        "asked of global memory by threads": [units.bytes_(b) if b else "–" for b in asked],
-        "FLOP per byte asked": [units.ratio(s.flops / b) if b else "–" for b in asked],
+        "asked of global memory by threads": [units.bytes_(b) if b else "–" for b in requested],
+        "FLOP per byte asked": [units.ratio(s.flops / b) if b else "–" for b in requested],
     }
-    return [rung.title for rung in able], columns
+    return [rung.title for rung in supported], columns
 
 
 def traffic_words(rung: Rung, s: AttentionShape, tiles: Tiles) -> list[str]:
-    """What tiles of Br queries save, and what causal attention leaves out; none for a rung without them."""
+    """Returns sentences: what tiles of Br queries save, and what causal attention leaves out. [] for a rung without tiles."""
     if "Br" not in tiles:
         return []
     Br, Bc = tiles["Br"], tiles["Bc"]
     blocks = ceil(s.N, Br)
-    told = [
+    sentences = [
         f"With Br = {Br} each head’s K and V are asked for by {blocks:,} block{'s' * (blocks > 1)}, ⌈N/Br⌉; with a query a block by "
         f"{s.N:,}."
     ]
     if s.causal:
-        every = blocks * ceil(s.N, Bc)
-        kept = attention_traffic.tiles_visited(s, Br, Bc)
-        told.append(
-            f"Causal: of {every:,} tiles of {Br} × {Bc} scores a head {kept:,} are visited ({units.share(kept / every)}), the "
+        all_tiles = blocks * ceil(s.N, Bc)
+        visited = attention_traffic.tiles_visited(s, Br, Bc)
+        sentences.append(
+            f"Causal: of {all_tiles:,} tiles of {Br} × {Bc} scores a head {visited:,} are visited ({units.share(visited / all_tiles)}), the "
             f"others hold hidden keys alone; the definition has {units.share(s.pairs / s.with_(causal=0).pairs)} of the pairs."
         )
-    return told
+    return sentences

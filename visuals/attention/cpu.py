@@ -1,5 +1,5 @@
-"""What attention's loops on the processor show: their memory in a table, why flash attention hardly gains time there and
-gains it on a GPU, and its tile sizes over this processor's caches. Rows (kernels.records.row) in. Pure functions."""
+"""Attention's loops on the CPU: a table of their memory, and flash attention's tile sizes compared with this CPU's caches.
+Sentences explain why flash attention is hardly faster here but faster on a GPU. Input: rows (kernels.records.row). Pure functions."""
 
 from __future__ import annotations
 
@@ -23,26 +23,26 @@ from visuals.charts.tile import Tile
 
 LADDER, ON_GPU = attention_cpu_ladder.LADDER, LADDERS["attention"]
 FLASH, BLOCKED, LIBRARY = (f"attention-loops/{name}" for name in ("flash", "blocked", "blas"))
-LONG = ATTENTION_PRESETS["attention-8192"]  # where S is longer than any cache
+LONG = ATTENTION_PRESETS["attention-8192"]  # S is larger than any cache
 GPU_RUNGS = ("attention/naive", "attention/flash", "attention/flash-registers")
-LITTLE = 0.1  # of a time
+SMALL_SHARE = 0.1  # of a time: below, a difference is called little
 
 
 def brief(title: str) -> str:
-    """The head of a rung's title."""
+    """Returns a rung's title up to its first comma or " +"."""
     return title.partition(",")[0].partition(" +")[0]
 
 
 def titled(rows: Iterable[Row]) -> list[tuple[str, Row]]:
-    """(title, row) of each rung that has a row, in the order of the ladder."""
-    of = {row["rung"]: row for row in rows}
-    return [(rung.title, of[rung.name]) for rung in LADDER.rungs if rung.name in of]
+    """Returns (title, row) of each rung that has a row, in the order of the ladder."""
+    row_of = {row["rung"]: row for row in rows}
+    return [(rung.title, row_of[rung.name]) for rung in LADDER.rungs if rung.name in row_of]
 
 
 # -- memory ----------------------------------------------------------------------------------------
 def account(rows: Sequence[Row]) -> str:
-    """HTML: what each rung allocates beside its inputs, intermediates and output, measured and predicted; and the scratch
-    that a thread has on its stack, which no allocator sees."""
+    """Returns an HTML table: the bytes of intermediates and output of each rung, measured and predicted; and the bytes on
+    the stack of each thread, which no allocator counts."""
     head = "".join(
         f'<th scope="col">{name}</th>'
         for name in ("intermediates + output, measured", "predicted", "besides, on the stack of each thread")
@@ -62,7 +62,7 @@ def _line(title: str, row: Row) -> str:
 
 
 def allocated(row: Row) -> int:
-    """Bytes of intermediates and output as the program of a row asks for them."""
+    """Returns the bytes of intermediates and output that the program of a row allocates."""
     program = LADDER.rung(row["rung"]).build(_shape(row), row["tiles"])
     return program.nbytes(WORKSPACE, OUTPUT)
 
@@ -73,17 +73,17 @@ def _shape(row: Row) -> AttentionShape:
 
 # -- time ------------------------------------------------------------------------------------------
 def gain(rows: Sequence[Row]) -> str:
-    """Flash attention against each other rung of one comparison; "" where it has no time."""
-    told = titled(rows)
-    flash = next((row for _, row in told if row["rung"] == FLASH), None)
-    if not flash or len(told) < 2:
+    """Returns a sentence that compares flash attention with each other rung; "" if it was not measured."""
+    titled_rows = titled(rows)
+    flash = next((row for _, row in titled_rows if row["rung"] == FLASH), None)
+    if not flash or len(titled_rows) < 2:
         return ""
-    against = "; ".join(_against(flash, brief(title), row) for title, row in told if row is not flash)
+    against = "; ".join(_compared(flash, brief(title), row) for title, row in titled_rows if row is not flash)
     tiles = f"Br {flash['tiles']['Br']} and Bc {flash['tiles']['Bc']}"
     return f"Flash attention with {tiles} takes {units.time_(flash['median_ms'])} here: {against}."
 
 
-def _against(flash: Row, title: str, row: Row) -> str:
+def _compared(flash: Row, title: str, row: Row) -> str:
     ratio = row["median_ms"] / flash["median_ms"]
     took = units.time_(row["median_ms"])
     if row["p20_ms"] <= flash["p80_ms"] and flash["p20_ms"] <= row["p80_ms"]:
@@ -94,17 +94,18 @@ def _against(flash: Row, title: str, row: Row) -> str:
 
 
 def why(rows: Sequence[Row], caches: Sequence[Level]) -> str:
-    """What S costs here beyond the caches, against the time of the loops that keep it; "" where that is not known."""
+    """Returns the predicted time of S's traffic past the caches, compared with the time of the blocked loops. "" if rows,
+    caches or ceilings are missing."""
     row, flash = (next((row for row in rows if row["rung"] == name), None) for name in (BLOCKED, FLASH))
     if not (row and flash and caches and row.get("ceilings")):
         return ""
     s, last, copied = _shape(row), caches[-1], row["ceilings"]["copy_bytes_per_s"]
     S, tiles = FLOAT * s.N**2, {"blocked": row["tiles"], "flash": flash["tiles"]}
-    moved = {name: traffic(name, s, last.line_bytes, last.bytes, of) for name, of in tiles.items()}
+    moved = {name: traffic(name, s, last.line_bytes, last.bytes, sizes) for name, sizes in tiles.items()}
     ms = (moved["blocked"] - moved["flash"]) / copied * 1e3
     part = ms / row["median_ms"]
     fits = "fits in" if s.bytes // s.heads + S <= last.bytes else "does not fit in"
-    end = "little" if part < LITTLE else "a part"
+    end = "little" if part < SMALL_SHARE else "a part"
     return (
         f"Why: S of a head, {units.bytes_(S)}, {fits} the {last.name} of {units.bytes_(last.bytes)}. Past it the blocked loops are predicted to "
         f"move {units.bytes_(moved['blocked'])} in all, flash attention {units.bytes_(moved['flash'])}; at the {units.bandwidth(copied)} that one "
@@ -115,20 +116,20 @@ def why(rows: Sequence[Row], caches: Sequence[Level]) -> str:
 
 
 # -- the same on a GPU -----------------------------------------------------------------------------
-def on_gpu(here: Row, there: Row | None) -> str:
-    """Naive attention at LONG by the formulas of the GPU's ladder, at the rates measured `here` and recorded `there` (rows
-    with ceilings): how long its bytes take, and how long its products; "" where a rate is missing."""
-    if not there or not here.get("ceilings"):
+def on_gpu(measured_row: Row, recorded_row: Row | None) -> str:
+    """Returns how long the bytes and the products of naive attention take at LONG, by the formulas of the GPU's ladder. The
+    rates are the ceilings of the two rows, measured here and recorded on a GPU; "" if a rate is missing."""
+    if not recorded_row or not measured_row.get("ceilings"):
         return ""
     s = LONG.shape
     naive, flash = (_cost(name, s) for name in GPU_RUNGS[:2])
-    gpu, cpu = there["ceilings"], here["ceilings"]
+    gpu, cpu = recorded_row["ceilings"], measured_row["ceilings"]
     heads, l2 = 2 * FLOAT * s.N * s.d, gpu["cache_bytes"]
-    kept = "come from its L2 cache" if heads <= l2 else "do not fit in its L2 cache"
+    cache_text = "come from its L2 cache" if heads <= l2 else "do not fit in its L2 cache"
     return (
         f"On a GPU: at {s} naive attention moves {units.bytes_(naive.bytes)} through HBM by its formula, S and P written and read, flash attention "
-        f"{units.bytes_(flash.bytes)}; K and V of a head, {units.bytes_(heads)}, which it fetches anew for every Br queries, {kept} of {units.bytes_(l2)}, "
-        f"and are used from shared memory. At the rates recorded of {there['device']}, {_rates(naive, gpu)}; tensor cores shorten the multiply-adds, not the moving. "
+        f"{units.bytes_(flash.bytes)}; K and V of a head, {units.bytes_(heads)}, which it fetches anew for every Br queries, {cache_text} of {units.bytes_(l2)}, "
+        f"and are used from shared memory. At the rates recorded of {recorded_row['device']}, {_rates(naive, gpu)}; tensor cores shorten the multiply-adds, not the moving. "
         f"At the rates of this processor, of one core’s copy and of NumPy’s BLAS, {_rates(naive, cpu)}."
     )
 
@@ -147,7 +148,7 @@ def _rates(cost: Cost, ceilings: Mapping) -> str:
 
 
 def gpu_row() -> Row | None:
-    """A recording of a GPU with what that does at most; None where none is shipped."""
+    """Returns a recorded row of a GPU that has its ceilings; None if there is none."""
     rows = (r for r in records.recordings() if r["engine"] == "cuda")
     return next(
         (r for r in rows if {"cache_bytes", "fp32_flops_per_s"} <= set(r.get("ceilings") or ())), None
@@ -155,7 +156,8 @@ def gpu_row() -> Row | None:
 
 
 def recorded() -> tuple[Preset, str, Row] | None:
-    """The longest preset at which naive and flash attention were recorded on a GPU, what they took, and a row of it."""
+    """Returns the longest preset at which naive and flash attention were recorded on a GPU, a sentence with their times,
+    and flash attention's row. None if there is none."""
     for preset in sorted(ATTENTION_PRESETS.values(), key=lambda p: (-p.shape.N, -p.shape.heads)):
         rows = recorded_at(preset.shape, GPU_RUNGS)
         naive, flash = rows.pop(GPU_RUNGS[0], None), min(rows.values(), key=_median, default=None)
@@ -171,19 +173,19 @@ def _median(row: Row) -> float:
 
 
 # -- tile sizes ------------------------------------------------------------------------------------
-def tile(turned: str, s: AttentionShape, tiles: Mapping[str, int]) -> Tile:
-    """Br or Bc of flash attention, `turned` while the other stays: what a step from tile to tile touches (rows of Q and
-    O, of K and V, the keys turned round, the scores, m and l)."""
+def tile(varied: str, s: AttentionShape, tiles: Mapping[str, int]) -> Tile:
+    """Returns the tile size Br or Bc (`varied`) of flash attention; the other is fixed. Its bytes are what one tile touches:
+    rows of Q and O, of K and V, the transposed keys, the scores, m and l."""
 
     def at(value: int) -> dict[str, int]:
-        return {"Br": tiles["Br"], "Bc": tiles["Bc"]} | {turned: value}
+        return {"Br": tiles["Br"], "Bc": tiles["Bc"]} | {varied: value}
 
     def taken(value: int) -> int:
         Br, Bc = at(value)["Br"], at(value)["Bc"]
         return FLOAT * (2 * Br * s.d + 2 * Bc * s.d + min(DEEP, s.d) * Bc + Br * Bc + 2 * Br)
 
     def share(value: int, cache: Level) -> float:
-        past = cache.line_bytes, cache.bytes
-        return traffic("flash", s, *past, at(value)) / traffic("naive", s, *past, {})
+        cache_sizes = cache.line_bytes, cache.bytes
+        return traffic("flash", s, *cache_sizes, at(value)) / traffic("naive", s, *cache_sizes, {})
 
-    return Tile(turned, "tiles", taken, share)
+    return Tile(varied, "tiles", taken, share)

@@ -1,15 +1,15 @@
-"""What is said of each step of flash attention, and which line of the kernel does it."""
+"""Captions of the steps of flash attention, and the kernel's line of each."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 from types import MappingProxyType
 
-from visuals.attention.parts import filled
+from visuals.attention.parts import fill_templates
 from visuals.attention.plan import Plan
 from visuals.scene.recorder import Said
 
-# {0} ... are a step's numbers, words in braces those of the rung.
+# {0} ... are a step's numbers; names in braces are filled once per rung.
 FP32 = MappingProxyType({
     "start": "The block of queries {0} to {1}, one of {2}, brings them into shared memory, each float times {FACTOR}{PADDED}. They stay. Each row "
     "begins with m = −∞, l = 0 and O = 0. We follow query {3}.",
@@ -69,20 +69,20 @@ _OWNERS = MappingProxyType({
 })  # fmt: skip
 
 
-def _lines(**of: str) -> Mapping[str, str]:
-    """A line of the kernel for each kind of step; several kinds share one."""
-    of |= {f"first {kind}": of[kind] for kind in ("max", "P", "l")} | {
-        "max hidden": of["max"],
-        "P same": of["P"],
+def _lines(**marks: str) -> Mapping[str, str]:
+    """Returns a text of the kernel's line for each kind of step; several kinds share one."""
+    marks |= {f"first {kind}": marks[kind] for kind in ("max", "P", "l")} | {
+        "max hidden": marks["max"],
+        "P same": marks["P"],
     }
-    of |= {
+    marks |= {
         "rest": "for (int key_tile",
         "skip": "for (int key_tile",
         "skip one": "for (int key_tile",
-        "others": of["store"],
-        "end": of["store"],
+        "others": marks["store"],
+        "end": marks["store"],
     }
-    return MappingProxyType({kind.replace("_", " "): line for kind, line in of.items()})
+    return MappingProxyType({kind.replace("_", " "): line for kind, line in marks.items()})
 
 
 LINES = MappingProxyType({
@@ -107,15 +107,15 @@ LINES = MappingProxyType({
 })  # fmt: skip
 
 
-def said(plan: Plan, N: int, d: int, factor: float) -> Said:
-    """Templates of a rung, each with the number of its line among `list(LINES[rung])`."""
+def templates_of(plan: Plan, N: int, d: int, factor: float) -> Said:
+    """Returns the templates of a rung, each with the number of its line in `list(LINES[rung])`."""
     templates = HALVES if plan.halves else FP32
     templates = templates | {"scores": templates["scores"].replace("{OWNER}", _OWNERS[plan.rung])}
     name = "scale · log2 e" if plan.binary else "the scale"
-    more = {
+    values = {
         "EXP": "2^" if plan.binary else "exp", "F": f"{factor:.4g}", "FACTOR": f"{name}, {factor:.4g}", "ROWS": plan.Br,
         "LANES": plan.lanes, "TN": plan.Bc // plan.lanes, "TM": plan.Br * plan.lanes // plan.threads,
         "TILES": -(-N // plan.Bc), "SQUARE": f"{N:,} × {N:,} for each head", "PADDED": f", rows filled up to {plan.DP} with zeros" if d < plan.DP else "",
     }  # fmt: skip
     kinds = list(LINES[plan.rung])
-    return filled(templates, {kind: kinds.index(kind) for kind in templates}, more)
+    return fill_templates(templates, {kind: kinds.index(kind) for kind in templates}, values)

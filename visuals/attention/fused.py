@@ -1,5 +1,5 @@
-"""Attention a row at a time: a block per query keeps the query's scores in shared memory, makes them weights where they
-lie, and adds up the values with them. S and P are drawn where they would be, stored nowhere.
+"""Attention a row at a time: a block per query keeps the query's scores in shared memory and replaces them by the
+weights. Then it adds up the weighted values. S and P are drawn as matrices but never stored.
 """
 
 # ruff: noqa: E741  # O and l are the names of the paper
@@ -13,18 +13,18 @@ import numpy as np
 
 from kernels.attention.shape import AttentionShape
 from kernels.ladders import find
-from visuals.attention import parts as steps
-from visuals.attention.parts import MOST_WHOLE, grid, lanes_sum, never_stored
+from visuals.attention import parts
+from visuals.attention.parts import MAX_WHOLE, grid, lanes_sum, never_stored
 from visuals.scene.parts import Captions, Group, Tensor, Told
 from visuals.scene.recorder import Recorder, matrix
 from visuals.scene.scene import Scene
 from visuals.scene.source import resources, source_of
 
 WORD, LANES = 4, 32
-MOST_QUERIES, MOST_KEYS, MOST_GROUPS = 8, 32, 8
+MAX_QUERIES, MAX_KEYS, MAX_GROUPS = 8, 32, 8
 ORDER_NOTE = "One query, that is one block, after the other, all its threads together. The GPU runs many blocks at the same moment."
 _FILE = "attention/03_fused.cu"
-_SAID = MappingProxyType({
+_TEMPLATES = MappingProxyType({
     "q": ("query_row[threadIdx.x] =", "The block of query {0} brings row {0} of {Q} into shared memory, each float times the scale {1}: {2} floats."),
     "scores": ("score += query_row[dim]", "Its {WARPS} warps take a key each in turn: lanes multiply along the row, then pass their sums on. The row of "
                "scores, {1} long, lies in shared memory; that of key {2} is {3}. All those rows of {K} were read for this query alone."),
@@ -42,13 +42,13 @@ _SAID = MappingProxyType({
 def fused_scene(
     s: AttentionShape, rung: str, tiles: Mapping[str, int], head: Mapping[str, np.ndarray]
 ) -> Scene:
-    """attention/fused. head: Q, K, V, float32 [N, d]."""
+    """Returns the scene of attention/fused. head: Q, K, V, float32 [N, d]."""
     fused = Fused(s, tiles["BLOCK"], head)
     fused.run()
     r, launch = fused.r, find(rung).build(s, tiles).steps[0]
-    marks = [mark for mark, _ in _SAID.values()]
+    marks = [mark for mark, _ in _TEMPLATES.values()]
     return Scene(
-        key=steps.named(s, rung, tiles),
+        key=parts.scene_key(s, rung, tiles),
         title=find(rung).title,
         tensors=fused.tensors(),
         groups=fused.groups(),
@@ -58,7 +58,7 @@ def fused_scene(
         order_note=ORDER_NOTE,
         writes=r.writes(),
         reads=r.reads(),
-        told=fused.told(),
+        told=fused.annotations(),
         readings=r.readings("head 0: " if s.heads > 1 else ""),
         captions=r.captions(),
         source=source_of(_FILE, marks, np.array(r.kinds), detail=resources(launch)),
@@ -70,101 +70,105 @@ class Fused:
 
     def __init__(self, s: AttentionShape, block: int, head: Mapping[str, np.ndarray]):
         self.s, self.block, self.head = s, block, head
-        self.whole = s.N <= MOST_WHOLE
-        self.queries = min(s.N, MOST_QUERIES)
+        self.whole = s.N <= MAX_WHOLE
+        self.queries = min(s.N, MAX_QUERIES)
         self.rows = s.N if self.whole else self.queries
-        self.keys, self.cols = (s.N if self.whole else min(s.N, MOST_KEYS)), min(s.d, MOST_WHOLE)
-        self.groups_of = block // s.d
-        self.shown_groups = min(self.groups_of, s.N, MOST_GROUPS)
-        more = {
+        self.keys, self.cols = (s.N if self.whole else min(s.N, MAX_KEYS)), min(s.d, MAX_WHOLE)
+        self.group_count = block // s.d
+        self.visible_groups = min(self.group_count, s.N, MAX_GROUPS)
+        values = {
             "WARPS": block // LANES,
-            "GROUPS": self.groups_of,
+            "GROUPS": self.group_count,
             "d": s.d,
             "SQUARE": f"{s.N:,} × {s.N:,} for each head",
         }
         self.r = Recorder(
-            steps.filled({kind: text for kind, (_, text) in _SAID.items()}, dict.fromkeys(_SAID, 0), more)
+            parts.fill_templates(
+                {kind: text for kind, (_, text) in _TEMPLATES.items()}, dict.fromkeys(_TEMPLATES, 0), values
+            )
         )
 
-    def seen(self, i: int) -> int:
+    def visible_keys(self, i: int) -> int:
         return i + 1 if self.s.causal else self.s.N
 
     def run(self) -> None:
         s = self.s
         for i in range(self.queries):
             self.query(i)
-        floats, left = 2 * s.N * s.d, s.N * s.heads - self.queries
+        floats, other_blocks = 2 * s.N * s.d, s.N * s.heads - self.queries
         rest = s.N - self.queries
-        keys = sum(self.seen(i) for i in range(self.queries, s.N))
+        keys = sum(self.visible_keys(i) for i in range(self.queries, s.N))
         read, written = WORD * (rest + 2 * keys) * s.d, WORD * rest * s.d
-        shared = {kind: rest * each + keys * more for kind, (each, more) in self.traffic.items()}
-        kind = "others" if left else "end"
+        shared = {
+            kind: rest * per_block + keys * per_key for kind, (per_block, per_key) in self.traffic.items()
+        }
+        kind = "others" if other_blocks else "end"
         self.r.step(
             kind, s.N * s.heads, floats, read=read, written=written, shared=WORD * sum(shared.values())
         )
         for i in range(self.queries, self.rows):
-            self.store(i, self.computed(i)[-1])
+            self.store(i, self.compute(i)[-1])
 
     @cached_property
     def traffic(self) -> dict[str, tuple[int, int]]:
-        """Floats to and from shared memory by kind of step: of a block, and more for each of its keys."""
+        """Floats to and from shared memory by kind of step: (per block, additionally per key)."""
         d, warps = self.s.d, self.block // LANES
-        together = warps + self.block * warps  # a float a warp, all of which each thread reads
+        together = warps + self.block * warps  # one float per warp; each thread reads all of them
         return {
             "q": (d, 0), "scores": (0, d + 1), "max": (together, 1), "exp": (together, 2), "values": (self.block, d),
-            "store": ((self.groups_of - 1) * d, 0),
+            "store": ((self.group_count - 1) * d, 0),
         }  # fmt: skip
 
-    def computed(self, i: int) -> tuple[np.ndarray, ...]:
-        """float32: q [d], scores [keys], m, weights [keys], l, the groups' sums [groups, d], O [d] of a query."""
-        s, keys, groups = self.s, self.seen(i), self.groups_of
+    def compute(self, i: int) -> tuple[np.ndarray, ...]:
+        """Returns q [d], scores [keys], m, weights [keys], l, the groups' sums [groups, d] and O [d] of a query, float32."""
+        s, keys, groups = self.s, self.visible_keys(i), self.group_count
         q = np.float32(s.factor) * self.head["Q"][i]
         scores = lanes_sum(q * self.head["K"][:keys], LANES)
         m = scores.max()
         e = np.exp(scores - m)
         l = lanes_sum(e, LANES)
         terms = np.pad(e[:, None] * self.head["V"][:keys], ((0, -keys % groups), (0, 0)))
-        parts = terms.reshape(-1, groups, s.d).sum(axis=0, dtype=np.float32)
-        return q, scores, m, e, l, parts, parts.sum(axis=0, dtype=np.float32) / l
+        group_sums = terms.reshape(-1, groups, s.d).sum(axis=0, dtype=np.float32)
+        return q, scores, m, e, l, group_sums, group_sums.sum(axis=0, dtype=np.float32) / l
 
-    def said(self, kind: str, keys: int, *args: float, **moved: int) -> None:
-        each, more = self.traffic[kind]
-        self.r.step(kind, *args, shared=WORD * (each + keys * more), **moved)
+    def record(self, kind: str, keys: int, *args: float, **moved: int) -> None:
+        per_block, per_key = self.traffic[kind]
+        self.r.step(kind, *args, shared=WORD * (per_block + keys * per_key), **moved)
 
     def query(self, i: int) -> None:
         s, r, C, D = self.s, self.r, self.keys, self.cols
-        keys = self.seen(i)
-        shown = np.arange(min(keys, C))
-        q, scores, m, e, l, parts, O = self.computed(i)
-        j = int(np.argmin(scores[: len(shown)]))
+        keys = self.visible_keys(i)
+        visible = np.arange(min(keys, C))
+        q, scores, m, e, l, group_sums, O = self.compute(i)
+        j = int(np.argmin(scores[: len(visible)]))
 
-        self.said("q", keys, i, s.factor, s.d, read=WORD * s.d)
+        self.record("q", keys, i, s.factor, s.d, read=WORD * s.d)
         r.look("Q", grid([i], range(D), D))
         r.put("q", q[:D])
-        self.said("scores", keys, i, keys, j, scores[j], read=WORD * keys * s.d)
-        self.lit(i, shown)
+        self.record("scores", keys, i, keys, j, scores[j], read=WORD * keys * s.d)
+        self.look_at_row(i, visible)
         r.look("q", np.arange(D))
-        r.look("K", grid(shown, range(D), D))
-        r.put("s", scores[shown], shown)
-        self.said("max", keys, i, keys, m)
-        self.lit(i, shown)
-        r.look("s", shown)
+        r.look("K", grid(visible, range(D), D))
+        r.put("s", scores[visible], visible)
+        self.record("max", keys, i, keys, m)
+        self.look_at_row(i, visible)
+        r.look("s", visible)
         r.put("m", m)
-        self.said("exp", keys, i, keys, j, scores[j] - m, e[j], l)
-        self.lit(i, shown)
-        r.put("s", e[shown], shown)
+        self.record("exp", keys, i, keys, j, scores[j] - m, e[j], l)
+        self.look_at_row(i, visible)
+        r.put("s", e[visible], visible)
         r.put("l", l)
-        self.said("values", keys, i, keys, parts[0, 0], read=WORD * keys * s.d)
-        self.lit(i, shown)
-        r.look("s", shown)
-        r.look("V", grid(shown, range(D), D))
-        r.put("parts", parts[: self.shown_groups, :D])
-        self.said("store", keys, i, parts[:, 0].sum(), l, O[0], s.d, written=WORD * s.d)
-        r.look("parts", np.arange(self.shown_groups * D))
+        self.record("values", keys, i, keys, group_sums[0, 0], read=WORD * keys * s.d)
+        self.look_at_row(i, visible)
+        r.look("s", visible)
+        r.look("V", grid(visible, range(D), D))
+        r.put("parts", group_sums[: self.visible_groups, :D])
+        self.record("store", keys, i, group_sums[:, 0].sum(), l, O[0], s.d, written=WORD * s.d)
+        r.look("parts", np.arange(self.visible_groups * D))
         self.store(i, O)
 
-    def lit(self, i: int, keys: np.ndarray) -> None:
-        """The row of the matrix that exists now."""
+    def look_at_row(self, i: int, keys: np.ndarray) -> None:
+        """Highlights the row of the matrix that exists now."""
         self.r.look("SP", grid([i], keys, self.keys))
 
     def store(self, i: int, O: np.ndarray) -> None:
@@ -174,7 +178,9 @@ class Fused:
     def tensors(self) -> tuple[Tensor, ...]:
         s, R, C, D, head = self.s, self.rows, self.keys, self.cols, self.head
         flat = (s.N, s.d)
-        note = "a row a group" + ("" if self.shown_groups == self.groups_of else f", of {self.groups_of}")
+        note = "a row a group" + (
+            "" if self.visible_groups == self.group_count else f", of {self.group_count}"
+        )
         return (
             matrix("Q", "input", (R, D), (0, 0), flat, head["Q"][:R, :D]),
             matrix("K", "filter", (C, D), (0, 0), flat, head["K"][:C, :D]),
@@ -183,25 +189,25 @@ class Fused:
             never_stored(s, range(R), C),
             Tensor("q", "query_row", "query_row", "input", 1, 1, D, note="times the scale"),
             Tensor("s", "scores", "scores", "workspace", 1, 1, C, note="later the weights"),
-            Tensor("parts", "partial", "partial", "output", 1, self.shown_groups, D, note=note),
+            Tensor("parts", "partial", "partial", "output", 1, self.visible_groups, D, note=note),
             Tensor("m", "m", "m", "workspace", 1, 1, 1),
             Tensor("l", "l", "l", "workspace", 1, 1, 1),
         )
 
     def groups(self) -> tuple[Group, ...]:
         return (
-            Group((("Q", "K", "V", "O"),), "global", steps.global_title(self.s)),
+            Group((("Q", "K", "V", "O"),), "global", parts.global_title(self.s)),
             Group((("SP",),)),
             Group((("q", "s"), ("parts",)), "shared", "shared memory of the block"),
             Group((("m", "l"),), "registers", "registers"),
         )
 
-    # -- what cells are made of ---------------------------------------------------------------------
-    def told(self) -> tuple[Told, ...]:
-        i, j = (of.ravel() for of in np.mgrid[: self.rows, : self.keys])
-        said = (
+    # -- notes on cells ----------------------------------------------------------------------------
+    def annotations(self) -> tuple[Told, ...]:
+        i, j = (index.ravel() for index in np.mgrid[: self.rows, : self.keys])
+        templates = (
             "Query {0} and key {1}: the score, and then the weight, exist in shared memory while block {0} runs.",
             "Key {1} comes after query {0}: never computed.",
         )
         hidden = ((j > i) & bool(self.s.causal)).astype(int)
-        return (Told("SP", Captions(said, hidden, np.stack([i, j], axis=1))),)
+        return (Told("SP", Captions(templates, hidden, np.stack([i, j], axis=1))),)

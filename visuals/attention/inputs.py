@@ -1,4 +1,4 @@
-"""What the stage of the attention lesson computes with: Q, K and V of one head, in kinds that show something."""
+"""Inputs of the attention scene: Q, K and V of one head, of several kinds."""
 
 from __future__ import annotations
 
@@ -10,14 +10,14 @@ from kernels.attention.shape import AttentionShape
 
 Matrices = dict[str, np.ndarray]
 LARGEST = 1e4  # score of "large"; exp(88.8) is beyond float32 already
-SHARP = 8.0  # what the codes of "lookup" are multiplied with, on both sides
-MOST_LOOKED_AT = 512  # queries and keys by which "large" finds its largest score
+SHARP = 8.0  # factor of the codes of "lookup", in Q and in K
+MAX_SEARCHED = 512  # queries and keys among which "large" finds its largest score
 
 
 def qkv(s: AttentionShape, kind: str) -> Matrices:
-    """Q, K and V, float32 [1, 1, N, d], in one of KINDS: of head 0 of sequence 0, the same at each call."""
-    made = KINDS[kind][1](s, np.random.default_rng(0))
-    return {name: made[name].astype(np.float32).reshape(1, 1, s.N, s.d) for name in "QKV"}
+    """Returns Q, K and V of one of KINDS, float32 [1, 1, N, d], for head 0 of sequence 0. Equal at each call."""
+    matrices = KINDS[kind][1](s, np.random.default_rng(0))
+    return {name: matrices[name].astype(np.float32).reshape(1, 1, s.N, s.d) for name in "QKV"}
 
 
 def _whole(s: AttentionShape, rng: np.random.Generator) -> Matrices:
@@ -29,7 +29,7 @@ def _random(s: AttentionShape, rng: np.random.Generator) -> Matrices:
 
 
 def _lookup(s: AttentionShape, rng: np.random.Generator) -> Matrices:
-    """Key j is the number j in bits of -1 and 1, where d bits have room for it; query i the key N - 1 - i."""
+    """Returns keys that are their number j in bits, -SHARP and SHARP, as far as d bits suffice. Query i is key N - 1 - i."""
     bits = np.arange(min(s.d, 30))
     keys = np.where(np.arange(s.N)[:, None] >> bits & 1, SHARP, -SHARP)
     keys = np.pad(keys, ((0, 0), (0, s.d - len(bits))))
@@ -37,14 +37,14 @@ def _lookup(s: AttentionShape, rng: np.random.Generator) -> Matrices:
 
 
 def _large(s: AttentionShape, rng: np.random.Generator) -> Matrices:
-    """Whole numbers, the queries stretched until the largest score among the first is LARGEST."""
-    found = _whole(s, rng)
-    near = found["Q"][:MOST_LOOKED_AT], found["K"][:MOST_LOOKED_AT]
-    top = abs(s.factor) * np.abs(near[0] @ near[1].T).max()
-    return found | {"Q": found["Q"] * (LARGEST / top if top else 1.0)}
+    """Returns whole numbers, with the queries scaled until the largest score among the first is LARGEST."""
+    matrices = _whole(s, rng)
+    first_rows = matrices["Q"][:MAX_SEARCHED], matrices["K"][:MAX_SEARCHED]
+    top = abs(s.factor) * np.abs(first_rows[0] @ first_rows[1].T).max()
+    return matrices | {"Q": matrices["Q"] * (LARGEST / top if top else 1.0)}
 
 
-# By its name in the address: (what it shows, what makes it).
+# By name in the address: (description, function).
 KINDS: Mapping[str, tuple[str, Callable[[AttentionShape, np.random.Generator], Matrices]]] = {
     "whole": ("small whole numbers", _whole),
     "random": ("normally distributed, as what Run computes with", _random),

@@ -1,5 +1,5 @@
-"""How each rung of flash attention walks over the keys, and which part of a head the stage shows of it. The same arithmetic
-as in kernels/attention/cuda and kernels/ladders, at the same tile sizes.
+"""Tiles, threads and shared-memory traffic of each rung of flash attention, and the part of a head that is shown. The
+arithmetic and the tile sizes are those of kernels/attention.
 """
 
 from __future__ import annotations
@@ -13,18 +13,19 @@ from kernels.attention import ladder
 from kernels.attention import tensor_cores as tensor
 from kernels.attention.shape import AttentionShape
 from kernels.model.dtypes import ELEMENT_BYTES
-from visuals.attention.parts import MOST_WHOLE
+from visuals.attention.parts import MAX_WHOLE
 
 WORD = 4
 LOG2E = np.float32(1.44269504)
-MOST_TILES, MOST_KEYS = 4, 48  # shown of what a block looks at; two tiles at least
-MOST_ROWS = MOST_COLS = 8  # of a block's queries, where the head is not shown whole; of any row
+MAX_TILES, MAX_KEYS = 4, 48  # shown of those a block visits; at least two tiles
+MAX_ROWS = MAX_COLS = 8  # of a block's queries, if the head is not shown whole; of any row
 
 
 @dataclass(frozen=True)
 class Plan:
-    """`lanes` share a row of a tile. `binary`: exponents are powers of 2, log2 e is in Q or multiplies the scores.
-    `stages` of tiles lie in shared memory. `halves`: "" or the type of Q, K, V, O, and of P when it is multiplied."""
+    """One rung at given tile sizes. `lanes` share a row of a tile. `binary`: exponentials are powers of 2; log2 e is in Q or
+    multiplies the scores. Shared memory contains `stages` tiles. `halves`: "" or the 16-bit type of Q, K, V, O, and of P
+    in the product."""
 
     rung: str
     file: str
@@ -44,15 +45,19 @@ class Plan:
         return ELEMENT_BYTES[self.halves or "fp32"]
 
     def visited(self, s: AttentionShape, block: int) -> int:
-        """Tiles of keys that a block looks at, as the kernels' `end` has it."""
+        """Returns the number of tiles of keys that a block visits, as the kernels' `end`."""
         last = block * self.Br + self.Br - 1
         return -(-(last + 1 if s.causal and last < s.N else s.N) // self.Bc)
 
 
 def plan_of(s: AttentionShape, rung: str, tiles: Mapping[str, int]) -> Plan:
-    """How a rung walks at a shape, with all its tile sizes."""
-    made = {"attention/flash": _flash, "attention/flash-registers": _registers, "attention/flash-mma": _mma}
-    return made[rung](s, rung, tiles)
+    """Returns the plan of a rung at a shape. tiles: all its tile sizes."""
+    builders = {
+        "attention/flash": _flash,
+        "attention/flash-registers": _registers,
+        "attention/flash-mma": _mma,
+    }
+    return builders[rung](s, rung, tiles)
 
 
 def _flash(s: AttentionShape, rung: str, tiles: Mapping[str, int]) -> Plan:
@@ -65,8 +70,13 @@ def _flash(s: AttentionShape, rung: str, tiles: Mapping[str, int]) -> Plan:
 
 
 def _registers(s: AttentionShape, rung: str, tiles: Mapping[str, int]) -> Plan:
-    Br, Bc, made = tiles["Br"], tiles["Bc"], ladder.registers_defines(s, tiles)
-    DP, TM, threads, lanes = made["DP"], made["TM"], ladder.registers_threads(s, tiles), ladder.LANES_ACROSS
+    Br, Bc, defines = tiles["Br"], tiles["Bc"], ladder.registers_defines(s, tiles)
+    DP, TM, threads, lanes = (
+        defines["DP"],
+        defines["TM"],
+        ladder.registers_threads(s, tiles),
+        ladder.LANES_ACROSS,
+    )
     traffic = {
         "start": Br * DP, "K": Bc * DP, "V": Bc * DP, "scores": threads * (TM + Bc // lanes) * DP, "P": Br * Bc,
         "O": threads * (TM + DP // lanes) * Bc,
@@ -77,13 +87,13 @@ def _registers(s: AttentionShape, rung: str, tiles: Mapping[str, int]) -> Plan:
 
 def _mma(s: AttentionShape, rung: str, tiles: Mapping[str, int]) -> Plan:
     Br, Bc, DP, WM = tiles["Br"], tiles["Bc"], tensor.padded(s), tensor.warp_rows(s, tiles)
-    held = (
+    q_in_registers = (
         WM * (Bc + DP) // 32 + WM * DP // 64 <= 160
     )  # Q's fragments stay in registers: HELD of flash_mma.cuh
     warps = Br // WM
     traffic = {
-        "start": Br * DP * (2 if held else 1), "K": Bc * DP, "V": Bc * DP,
-        "scores": warps * Bc * DP + (0 if held else Br * DP), "O": warps * Bc * DP,
+        "start": Br * DP * (2 if q_in_registers else 1), "K": Bc * DP, "V": Bc * DP,
+        "scores": warps * Bc * DP + (0 if q_in_registers else Br * DP), "O": warps * Bc * DP,
     }  # fmt: skip
     file, threads = "attention/06_flash_mma.cu", tensor.threads(s, tiles)
     return Plan(rung, file, Br, Bc, DP, 4, threads, _bytes(traffic, 2), True, tiles["STAGES"], s.dtype)
@@ -96,8 +106,8 @@ def _bytes(elements: Mapping[str, int], each: int) -> dict[str, int]:
 # -- parts ------------------------------------------------------------------------------------------
 @dataclass(frozen=True)
 class Part:
-    """What is on the stage: the blocks that are followed, `rows` of their queries from `first` on, the queries and keys of
-    the matrices, columns, and how many tiles of each block."""
+    """What is shown: the followed blocks, `rows` of their queries from `first` on, the queries and keys of the matrices, their
+    columns, and how many tiles of each block."""
 
     blocks: tuple[int, ...]
     first: int
@@ -109,20 +119,20 @@ class Part:
 
 
 def part_of(s: AttentionShape, plan: Plan) -> Part:
-    """A small head whole: its first block and, if causal, its last. Else one block, if causal one with tiles to skip, and
-    of its queries the last."""
-    blocks, cols = -(-s.N // plan.Br), min(s.d, MOST_COLS)
-    if s.N <= MOST_WHOLE:
+    """Returns a small head whole: its first block and, if causal, its last. Of a larger head one block; if causal one with
+    tiles to skip, and the last of its queries."""
+    blocks, cols = -(-s.N // plan.Br), min(s.d, MAX_COLS)
+    if s.N <= MAX_WHOLE:
         followed = (0, blocks - 1) if s.causal and blocks > 1 else (0,)
         return Part(followed, 0, min(plan.Br, s.N), range(s.N), s.N, cols, -(-s.N // plan.Bc))
-    tiles = max(2, min(MOST_TILES, MOST_KEYS // plan.Bc))
+    tiles = max(2, min(MAX_TILES, MAX_KEYS // plan.Bc))
     block = 0
     if s.causal:
-        fitting = [b for b in range(min(blocks, tiles * plan.Bc)) if plan.visited(s, b) <= tiles]
-        skipping = [b for b in fitting if plan.visited(s, b) < -(-s.N // plan.Bc)]
-        block = max(skipping or fitting or [0])
+        candidates = [b for b in range(min(blocks, tiles * plan.Bc)) if plan.visited(s, b) <= tiles]
+        skipping = [b for b in candidates if plan.visited(s, b) < -(-s.N // plan.Bc)]
+        block = max(skipping or candidates or [0])
     inside = min(plan.Br, s.N - block * plan.Br)
-    rows = min(inside, MOST_ROWS)
+    rows = min(inside, MAX_ROWS)
     first = inside - rows if s.causal else 0
     start = block * plan.Br + first
     return Part((block,), first, rows, range(start, start + rows), min(s.N, tiles * plan.Bc), cols, tiles)

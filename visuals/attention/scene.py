@@ -1,7 +1,7 @@
 """Attention as a scene: head 0 of sequence 0, as each rung of the ladder computes it.
 
-Three launches with S and P in global memory (attention_unfused.py), a row at a time in shared memory
-(attention_fused.py), tiles of keys that slide by (attention_flash.py).
+unfused.py: three launches with S and P in global memory. fused.py: a row at a time in shared memory. flash.py: tiles of
+keys, one after the other.
 """
 
 from __future__ import annotations
@@ -32,15 +32,15 @@ SCENES = {
 def attention_scene(
     s: AttentionShape, rung: str, tiles: Mapping[str, int], inputs: Mapping[str, np.ndarray]
 ) -> Scene:
-    """The scene of a rung, tile sizes left out being its defaults. inputs: Q, K, V, float32 [B, H, N, d], of which
-    head 0 of sequence 0 is looked at. ValueError where `why_not` has a reason."""
+    """Returns the scene of a rung; missing tile sizes are its defaults. inputs: Q, K, V, float32 [B, H, N, d], of which head 0
+    of sequence 0 is used. Raises ValueError if `why_not` gives a reason."""
     if reason := why_not(s, rung, tiles):
         raise ValueError(reason)
-    given = INPUT_DTYPE[s.dtype]  # halves are rounded before anything is computed
-    head = {name: np.asarray(inputs[name])[0, 0].astype(given).astype(np.float32) for name in "QKV"}
+    dtype = INPUT_DTYPE[s.dtype]  # inputs are rounded first, as the kernel gets them
+    head = {name: np.asarray(inputs[name])[0, 0].astype(dtype).astype(np.float32) for name in "QKV"}
     return SCENES[rung](s, rung, find(rung).check(s, tiles), head)
 
 
 def why_not(s: AttentionShape, rung: str, tiles: Mapping[str, int]) -> str:
-    """Why a rung has no scene at a shape, in words; "" where it has one."""
+    """Returns why a rung has no scene at a shape; "" if it has one."""
     return scene_why_not.why_not(rung, s, tiles, SCENES)

@@ -1,4 +1,4 @@
-"""What the figures of the attention ladder say, in sentences with the numbers in them. Pure functions."""
+"""Sentences about the figures of the attention ladder, with their numbers. Pure functions."""
 
 from __future__ import annotations
 
@@ -15,61 +15,61 @@ from kernels.model.program import WORKSPACE
 from visuals.charts import units
 from visuals.charts.story import Row, Story, extremes, recorded_at
 
-FLASH = "attention/flash"  # so their names begin
+FLASH = "attention/flash"  # prefix of the names of its rungs
 SQUARE = ("attention/naive", "attention/blocked", "attention/cublas")  # S and P in memory
-LIBRARY = "attention/library"  # so do those of PyTorch's
+LIBRARY = "attention/library"  # prefix of PyTorch's
 FLOAT = 4  # bytes
 
 
 def attention_cost(s: AttentionShape) -> str:
-    """What S and P take at this shape, and what flash attention pays to be without them."""
-    both, there = squares(s), s.bytes
+    """Returns the bytes of S and P at this shape, and the extra work of flash attention, in sentences."""
+    square_bytes, io_bytes = squares(s), s.bytes
     tiles = find(FLASH if s.dtype == "fp32" else f"{FLASH}-mma").default_tiles
     Br, Bc = tiles["Br"], tiles["Bc"]
     text = (
-        f"S and P take {units.bytes_(both)}, {units.ratio(both / there)} times the {units.bytes_(there)} of Q, K, V and O; each is written "
+        f"S and P take {units.bytes_(square_bytes)}, {units.ratio(square_bytes / io_bytes)} times the {units.bytes_(io_bytes)} of Q, K, V and O; each is written "
         f"once and read again. Flash attention keeps a tile of {Br} × {Bc} scores instead, {units.bytes_(FLOAT * Br * Bc)} a block. It pays twice: "
         f"K and V are fetched by every block of {Br} queries ({ceil(s.N, Br):,} a head), and O and l are multiplied by exp(old m − new m) "
         f"after every tile of {Bc} keys ({ceil(s.N, Bc):,} a query): about one multiplication for {4 * Bc} FLOPs of the products."
     )
     if s.causal:
-        seen = units.share(s.pairs / s.with_(causal=0).pairs)
-        text += f" Causal, queries see {seen} of the pairs: flash attention leaves out tiles of hidden keys, S and P stay N × N."
+        visible_share = units.share(s.pairs / s.with_(causal=0).pairs)
+        text += f" Causal, queries see {visible_share} of the pairs: flash attention leaves out tiles of hidden keys, S and P stay N × N."
     return text
 
 
 def squares(s: AttentionShape) -> int:
-    """Bytes of S and P."""
+    """Returns the bytes of S and P."""
     return find("attention/cublas").build(s, {}).nbytes(WORKSPACE)
 
 
-def fastest(rows: Mapping[str, Row], *heads: str) -> Row | None:
-    """The fastest of the rungs whose names begin so; None where none was timed."""
-    told = [row for name, row in rows.items() if name.startswith(heads)]
-    return min(told, key=lambda row: row["median_ms"], default=None)
+def fastest(rows: Mapping[str, Row], *prefixes: str) -> Row | None:
+    """Returns the fastest row of the rungs with such a prefix; None if none was timed."""
+    candidates = [row for name, row in rows.items() if name.startswith(prefixes)]
+    return min(candidates, key=lambda row: row["median_ms"], default=None)
 
 
 def library_row(rows: Mapping[str, Row]) -> Row | None:
-    """The fastest of PyTorch's, else cuBLAS with our softmax."""
+    """Returns the fastest of PyTorch's rows, else that of cuBLAS with our softmax; None without either."""
     return fastest(rows, LIBRARY) or rows.get("attention/cublas")
 
 
 def attention_gain(rows: Mapping[str, Row]) -> str:
-    """What it buys in time to be without S and P, `rows` by rung name from one device: flash attention against the
-    fastest rung that has them, why it loses if it does, and against the library. "" where there is nothing to compare."""
+    """Returns sentences that compare flash attention with the fastest rung that stores S and P, and with the library. If it
+    is slower, they say why. `rows`: by rung name, of one device. "" without flash attention."""
     if not (flash := fastest(rows, FLASH)):
         return ""
-    told, name = [], _title(flash)
+    sentences, name = [], _title(flash)
     if square := fastest(rows, *SQUARE):
-        told.append(_against(name, flash, square, "the fastest with S and P in memory"))
-        if _apart(flash, square) and flash["median_ms"] > square["median_ms"]:
-            told.append(_why_it_loses(flash, square))
+        sentences.append(_compared(name, flash, square, "the fastest with S and P in memory"))
+        if _spreads_disjoint(flash, square) and flash["median_ms"] > square["median_ms"]:
+            sentences.append(_explain_loss(flash, square))
     library = library_row(rows)
     if library and library is not square:
-        told.append(
+        sentences.append(
             f"{_capital(name)} reaches {units.share(library['median_ms'] / flash['median_ms'])} of the speed of {_title(library)}."
         )
-    return " ".join(told)
+    return " ".join(sentences)
 
 
 def _title(row: Row) -> str:
@@ -80,26 +80,26 @@ def _capital(text: str) -> str:
     return text[:1].upper() + text[1:]
 
 
-def _apart(row: Row, other: Row) -> bool:
-    """Whether their spreads do not meet."""
+def _spreads_disjoint(row: Row, other: Row) -> bool:
+    """Whether their spreads (p20 to p80) do not overlap."""
     return row["p20_ms"] > other["p80_ms"] or other["p20_ms"] > row["p80_ms"]
 
 
-def _against(name: str, row: Row, other: Row, what: str) -> str:
-    its, ratio = _title(other), other["median_ms"] / row["median_ms"]
-    if not _apart(row, other):
-        return f"{_capital(name)} and {its}, {what}, cannot be told apart here: their spreads overlap."
+def _compared(name: str, row: Row, other: Row, what: str) -> str:
+    other_name, ratio = _title(other), other["median_ms"] / row["median_ms"]
+    if not _spreads_disjoint(row, other):
+        return f"{_capital(name)} and {other_name}, {what}, cannot be told apart here: their spreads overlap."
     if ratio > 1:
-        return f"{_capital(name)} is {units.ratio(ratio)} times as fast as {its}, {what}."
-    return f"{_capital(name)} loses here: it takes {units.ratio(1 / ratio)} times as long as {its}, {what}."
+        return f"{_capital(name)} is {units.ratio(ratio)} times as fast as {other_name}, {what}."
+    return f"{_capital(name)} loses here: it takes {units.ratio(1 / ratio)} times as long as {other_name}, {what}."
 
 
-def _why_it_loses(flash: Row, square: Row) -> str:
-    """What there was to save, and what the tiles cost where that was not enough."""
+def _explain_loss(flash: Row, square: Row) -> str:
+    """Returns what flash attention can save at most here, and what its tiles cost."""
     s = AttentionShape(**flash["shape"])
-    both, ceilings = squares(s), flash.get("ceilings") or {}
-    text = f"S and P take {units.bytes_(both)}"
-    if both <= ceilings.get("cache_bytes", 0):
+    square_bytes, ceilings = squares(s), flash.get("ceilings") or {}
+    text = f"S and P take {units.bytes_(square_bytes)}"
+    if square_bytes <= ceilings.get("cache_bytes", 0):
         text += f" and fit in its caches ({units.bytes_(ceilings['cache_bytes'])}): they need not reach memory, and little is saved."
     elif ceilings and square.get("predicted_bytes"):
         ms = (square["predicted_bytes"] - flash["predicted_bytes"]) / ceilings["copy_bytes_per_s"] * 1e3
@@ -112,9 +112,9 @@ def _why_it_loses(flash: Row, square: Row) -> str:
 def _tiles_cost(flash: Row, s: AttentionShape) -> str:
     tiles = flash["tiles"]
     if flash["engine"] == "cpu":
-        every = s.heads * ceil(s.N, tiles["Br"]) * ceil(s.N, tiles["Bc"])
+        all_tiles = s.heads * ceil(s.N, tiles["Br"]) * ceil(s.N, tiles["Bc"])
         return (
-            f"On the processor the tiles ({every:,} of {tiles['Br']} × {tiles['Bc']}, if none is hidden) are a handful of NumPy calls each: "
+            f"On the processor the tiles ({all_tiles:,} of {tiles['Br']} × {tiles['Bc']}, if none is hidden) are a handful of NumPy calls each: "
             "what a call costs is paid for every tile."
         )
     launch = find(flash["rung"]).build(s, tiles).steps[0]
@@ -126,8 +126,8 @@ def _tiles_cost(flash: Row, s: AttentionShape) -> str:
 
 @cache
 def attention_examples() -> list[tuple[Preset, str]]:
-    """The presets at which flash attention gains most and least (or loses) on the fastest rung with S and P, by the
-    recordings made cold at the usual tile sizes."""
+    """Returns (preset, text) of the largest and the smallest speedup of flash attention over the fastest rung with S and P.
+    It uses the cold recordings at the default tile sizes."""
 
     def gained(s: AttentionShape) -> float | None:
         rows = recorded_at(s, [rung.name for rung in LADDERS["attention"].rungs])

@@ -1,5 +1,5 @@
-"""The two products of unfused attention, S = scale * Q K^T and O = P V: a thread an element, or by tiles. A step is a
-warp's cells, or a tile of a block that comes, is multiplied, is stored; in the order of their numbers.
+"""The two products of unfused attention, S = scale * Q K^T and O = P V: one thread per element, or by tiles. A step is the
+cells of a warp, or the load, product or store of a block's tile. Steps are in the order of warps and blocks.
 """
 
 from __future__ import annotations
@@ -20,19 +20,19 @@ from visuals.scene.scene import Scene
 def unfused_scene(
     s: AttentionShape, rung: str, tiles: Mapping[str, int], head: Mapping[str, np.ndarray]
 ) -> Scene:
-    """attention/naive and attention/blocked. head: Q, K, V, float32 [N, d]."""
+    """Returns the scene of attention/naive or attention/blocked. head: Q, K, V, float32 [N, d]."""
     return scene_of((Naive if rung == "attention/naive" else Blocked)(s, tiles, head), rung)
 
 
-_MORE = {"end": END, "heads": END + " All {0} heads went this way."}
+_END = {"end": END, "heads": END + " All {0} heads went this way."}
 
 
-# -- a thread an element ----------------------------------------------------------------------------
+# -- one thread per element -------------------------------------------------------------------------
 class Naive(Unfused):
-    """A step of a product: the cells of a warp."""
+    """One thread per element. A step of a product: the cells of a warp."""
 
-    OWNER = "warp"
-    WORDS = MappingProxyType({
+    STEP_OWNER = "warp"
+    TEMPLATES = MappingProxyType({
         "scores": "Block ({0}, {1}), warp {2}: a score in each of {3} lanes, from {S}[{4}, {5}] to [{6}, {7}]. Row {4} of {Q} times "
         "row {5} of {K} is {8}, times the scale {9} = {10}.",
         "rest scores": "The other warps compute theirs: {S} has {0} scores in all.",
@@ -40,66 +40,68 @@ class Naive(Unfused):
         "values": "Block ({0}, {1}), warp {2}: an element of {O} in each of {3} lanes, from {O}[{4}, {5}] to [{6}, {7}]. Row {4} of "
         "{P} times column {5} of {V} is {8}.",
         "rest values": "The other warps compute theirs: the rest of {O}.",
-        **_MORE,
+        **_END,
     })  # fmt: skip
     MARKS = ((0, "sum += query_row[dim]"), *SOFTMAX_MARKS, (2, "sum += weights[key]"), (2, "+ dim] = sum"))
-    LIT = MappingProxyType({
+    MARK_OF = MappingProxyType({
         "scores": 0, "rest scores": 0, "max": 1, "sum": 2, "row": 3, "hidden row": 3, "rest rows": 3, "values": 4,
         "rest values": 4, "end": 5, "heads": 5,
     })  # fmt: skip
 
     def scores(self) -> None:
-        s, n, D, since = self.s, self.n, self.cols, self.r.steps
-        for at, i, j in self.warps(self.rows, self.keys, self.seen):
-            told = n.sums[i[0], j[0]], s.factor, n.S[i[0], j[0]]
-            self.warp("scores", at, i, j, told, 2 * WORD * len(i) * s.d)
+        s, n, D, first_step = self.s, self.n, self.cols, self.r.steps
+        for at, i, j in self.warps(self.rows, self.keys, self.visible_keys):
+            values = n.sums[i[0], j[0]], s.factor, n.S[i[0], j[0]]
+            self.warp("scores", at, i, j, values, 2 * WORD * len(i) * s.d)
             self.write("S", n.S, i, j, self.keys)
             self.r.look("Q", grid(np.unique(i[i < self.rows]), range(D), D))
             self.r.look("K", grid(np.unique(j[j < self.keys]), range(D), D))
         pairs = s.pairs // s.heads
-        self.rest("rest scores", since, (2 * WORD * pairs * s.d, WORD * pairs, 0), pairs)
+        self.rest_of_launch("rest scores", first_step, (2 * WORD * pairs * s.d, WORD * pairs, 0), pairs)
 
     def values(self) -> None:
-        s, n, C, D, since = self.s, self.n, self.keys, self.cols, self.r.steps
+        s, n, C, D, first_step = self.s, self.n, self.keys, self.cols, self.r.steps
         for at, i, j in self.warps(self.rows, D, lambda i: np.full(i.shape, s.d)):
-            self.warp("values", at, i, j, (n.O[i[0], j[0]],), 2 * WORD * int(self.seen(i).sum()))
+            self.warp("values", at, i, j, (n.O[i[0], j[0]],), 2 * WORD * int(self.visible_keys(i).sum()))
             self.write("O", n.O, i, j, D)
-            keys = min(int(self.seen(i[i < self.rows]).max()), C)
+            keys = min(int(self.visible_keys(i[i < self.rows]).max()), C)
             self.r.look("P", grid(np.unique(i[i < self.rows]), range(keys), C))
             self.r.look("V", grid(range(keys), np.unique(j[j < D]), D))
         pairs = s.pairs // s.heads
-        self.rest("rest values", since, (2 * WORD * pairs * s.d, WORD * s.N * s.d, 0))
+        self.rest_of_launch("rest values", first_step, (2 * WORD * pairs * s.d, WORD * s.N * s.d, 0))
 
-    def warps(self, rows: int, cols: int, most) -> Iterator[tuple]:
-        """((block's x, y, warp, its lanes), their rows, their columns) of each warp with a cell among those shown, of
-        blocks in order; most(i): columns that row i has."""
+    def warps(self, rows: int, cols: int, columns_of) -> Iterator[tuple]:
+        """Yields ((block's x, y, warp, its lanes), their rows, their columns) of each warp with a visible cell, in the order
+        of blocks. columns_of(i): how many columns row i has."""
         side = self.tiles["BLOCK"]
         y, x = np.divmod(np.arange(side * side), side)
         for by in range(-(-rows // side)):
             for bx in range(-(-cols // side)):
                 for first in range(0, side * side, LANES):
                     i, j = by * side + y[first : first + LANES], bx * side + x[first : first + LANES]
-                    on = (i < self.s.N) & (j < most(i))
-                    if (on & (i < rows) & (j < cols)).any():
-                        yield (bx, by, first // LANES, np.flatnonzero(on)), i[on], j[on]
+                    active = (i < self.s.N) & (j < columns_of(i))
+                    if (active & (i < rows) & (j < cols)).any():
+                        yield (bx, by, first // LANES, np.flatnonzero(active)), i[active], j[active]
 
-    def warp(self, kind: str, at: tuple, i: np.ndarray, j: np.ndarray, told: tuple, read: int) -> None:
-        x, y, warp, lanes = at
+    def warp(
+        self, kind: str, position: tuple, i: np.ndarray, j: np.ndarray, values: tuple, read: int
+    ) -> None:
+        x, y, warp, lanes = position
         mask = sum(1 << int(lane) for lane in lanes)
-        on = {"warp": warp, "mask": mask, "read": read, "written": WORD * len(i)}
-        self.step(kind, x, y, warp, len(i), i[0], j[0], i[-1], j[-1], *told, **on)
+        step_info = {"warp": warp, "mask": mask, "read": read, "written": WORD * len(i)}
+        self.step(kind, x, y, warp, len(i), i[0], j[0], i[-1], j[-1], *values, **step_info)
 
-    def write(self, out: str, of: np.ndarray, i: np.ndarray, j: np.ndarray, cols: int) -> None:
-        shown = (i < self.rows) & (j < cols)
-        self.r.put(out, of[i[shown], j[shown]], i[shown] * cols + j[shown])
+    def write(self, out: str, values: np.ndarray, i: np.ndarray, j: np.ndarray, cols: int) -> None:
+        visible = (i < self.rows) & (j < cols)
+        self.r.put(out, values[i[visible], j[visible]], i[visible] * cols + j[visible])
 
 
 # -- tiles ------------------------------------------------------------------------------------------
 class Blocked(Unfused):
-    """A step of a product: a tile that comes, or is multiplied, or a block's cells that are stored."""
+    """Tiles in shared memory. A step of a product: a tile that is loaded or multiplied, or the store of a block's cells."""
 
-    OWNER, shared = "block", True
-    WORDS = MappingProxyType({
+    STEP_OWNER, shared = "block", True
+    TEMPLATES = MappingProxyType({
         "load Q": "Block ({0}, {1}), tile {2} of {3}: its rows of {Q}, columns {4} to {5}, come into shared memory.",
         "load K": "Its rows of {K}, columns {4} to {5}, come too. Each float now serves {TILE} threads.",
         "multiply S": "Every thread multiplies a row of either tile: the sum of query {0} and key {1} is now {2}.",
@@ -114,13 +116,13 @@ class Blocked(Unfused):
         "rest O": "The block's other tiles, {0} more to key {1}, pass in the same way.",
         "store O": "The block stores its sums: {O}[{1}, {2}] = {3}. Elements in all: {0}.",
         "rest values": "The other blocks compute theirs: the rest of {O}.",
-        **_MORE,
+        **_END,
     })  # fmt: skip
     MARKS = (
         (0, "tile_q[thread_row][thread_col] ="), (0, "tile_k[thread_row][thread_col] ="), (0, "sum +="), (0, "S[((size_t)"), (0, "return;"), *SOFTMAX_MARKS,
         (2, "tile_p[thread_row][thread_col] ="), (2, "tile_v[thread_row][thread_col] ="), (2, "sum +="), (2, "O[((size_t)"),
     )  # fmt: skip
-    LIT = MappingProxyType({
+    MARK_OF = MappingProxyType({
         "load Q": 0, "load K": 1, "multiply S": 2, "rest S": 2, "store S": 3, "hidden": 4, "rest scores": 3, "max": 5,
         "sum": 6, "row": 7, "hidden row": 7, "rest rows": 7, "load P": 8, "load V": 9, "multiply O": 10, "rest O": 10,
         "store O": 11, "rest values": 11, "end": 11, "heads": 11,
@@ -131,32 +133,35 @@ class Blocked(Unfused):
         return self.tiles["TILE"]
 
     def inside(self, tile: int, extent: int) -> int:
-        """Rows or columns of a tile that lie in a matrix of so many."""
+        """Returns how many rows or columns of a tile are inside a matrix of `extent`."""
         return min(self.side, extent - tile * self.side)
 
-    def reached(self, by: int) -> int:
-        """Tiles of keys that the block of queries `by` looks at."""
-        return -(-int(self.seen(by * self.side + self.side - 1)) // self.side)
+    def key_tiles(self, by: int) -> int:
+        """Returns the number of tiles of keys that the block of queries `by` visits."""
+        return -(-int(self.visible_keys(by * self.side + self.side - 1)) // self.side)
 
     # -- S ------------------------------------------------------------------------------------------
     def scores(self) -> None:
-        s, T, since = self.s, self.side, self.r.steps
+        s, T, first_step = self.s, self.side, self.r.steps
         for by in range(-(-self.rows // T)):
-            for bx in range(min(self.reached(by), -(-self.keys // T))):
+            for bx in range(min(self.key_tiles(by), -(-self.keys // T))):
                 self.block_of_S(by, bx)
-            if ended := -(-s.N // T) - self.reached(by):
-                self.step("hidden", ended)
+            if hidden_blocks := -(-s.N // T) - self.key_tiles(by):
+                self.step("hidden", hidden_blocks)
         queries = range(-(-s.N // T))
-        tiles = np.array([self.reached(by) for by in queries])
+        tiles = np.array([self.key_tiles(by) for by in queries])
         rows, keys = np.array([self.inside(by, s.N) for by in queries]), np.minimum(tiles * T, s.N)
         read, written = WORD * s.d * int((rows * tiles + keys).sum()), WORD * int((rows * keys).sum())
-        self.rest(
-            "rest scores", since, (read, written, int(tiles.sum()) * self._walked(s.d)), written // WORD
+        self.rest_of_launch(
+            "rest scores",
+            first_step,
+            (read, written, int(tiles.sum()) * self._shared_bytes(s.d)),
+            written // WORD,
         )
 
-    def _walked(self, along: int) -> int:
-        """Bytes of shared memory that a block moves while its tiles slide `along`: two tiles stored, two floats read by
-        each thread for each product."""
+    def _shared_bytes(self, along: int) -> int:
+        """Returns the bytes of shared memory that a block moves over `along` terms: it stores two tiles at a time, and each
+        thread reads two floats per product."""
         T = self.side
         return -(-along // T) * 2 * WORD * T * T * (1 + T)
 
@@ -164,23 +169,23 @@ class Blocked(Unfused):
         s, T, D, head = self.s, self.side, self.cols, self.head
         rows, keys = self.inside(by, s.N), self.inside(bx, s.N)
         i0, j0, tiles = by * T, bx * T, -(-s.d // T)
-        shown = -(-D // T)
-        for tile in range(shown):
+        visible_tiles = -(-D // T)
+        for tile in range(visible_tiles):
             c0, wide = tile * T, self.inside(tile, s.d)
-            told = bx, by, tile + 1, tiles, c0, c0 + wide - 1
-            self.step("load Q", *told, read=WORD * rows * wide, shared=WORD * T * T)
+            args = bx, by, tile + 1, tiles, c0, c0 + wide - 1
+            self.step("load Q", *args, read=WORD * rows * wide, shared=WORD * T * T)
             self.fill("Qs", "Q", (i0, c0), (self.rows, D))
-            self.step("load K", *told, read=WORD * keys * wide, shared=WORD * T * T)
+            self.step("load K", *args, read=WORD * keys * wide, shared=WORD * T * T)
             self.fill("Ks", "K", (j0, c0), (self.keys, D))
             sums = sums_of(
                 head["Q"][i0 : self.rows, : c0 + wide], head["K"][j0 : self.keys, : c0 + wide].T, 1, "fp32"
             )
             self.step("multiply S", i0, j0, sums[0, 0], shared=2 * WORD * T**3)
             self.sums(sums)
-        if shown < tiles:
-            read = WORD * (rows + keys) * (s.d - shown * T)
-            shared = self._walked(s.d) - self._walked(shown * T)
-            self.step("rest S", tiles - shown, s.d - 1, read=read, shared=shared)
+        if visible_tiles < tiles:
+            read = WORD * (rows + keys) * (s.d - visible_tiles * T)
+            shared = self._shared_bytes(s.d) - self._shared_bytes(visible_tiles * T)
+            self.step("rest S", tiles - visible_tiles, s.d - 1, read=read, shared=shared)
             self.sums(self.n.sums[i0 : self.rows, j0 : self.keys])
         raw = np.float32(s.factor) * self.n.sums
         self.step("store S", rows * keys, s.factor, i0, j0, raw[i0, j0], written=WORD * rows * keys)
@@ -188,37 +193,40 @@ class Blocked(Unfused):
 
     # -- O ------------------------------------------------------------------------------------------
     def values(self) -> None:
-        s, T, since = self.s, self.side, self.r.steps
+        s, T, first_step = self.s, self.side, self.r.steps
         for by in range(-(-self.rows // T)):
             for bx in range(-(-self.cols // T)):
                 self.block_of_O(by, bx)
         queries, across = range(-(-s.N // T)), -(-s.d // T)
-        walked = np.array([int(self.seen(by * T + T - 1)) for by in queries])
-        rows, keys = np.array([self.inside(by, s.N) for by in queries]), np.minimum(-(-walked // T) * T, s.N)
+        keys_seen = np.array([int(self.visible_keys(by * T + T - 1)) for by in queries])
+        rows, keys = (
+            np.array([self.inside(by, s.N) for by in queries]),
+            np.minimum(-(-keys_seen // T) * T, s.N),
+        )
         read = WORD * int((rows * keys * across + keys * s.d).sum())
-        shared = across * sum(self._walked(int(n)) for n in walked)
-        self.rest("rest values", since, (read, WORD * s.N * s.d, shared))
+        shared = across * sum(self._shared_bytes(int(n)) for n in keys_seen)
+        self.rest_of_launch("rest values", first_step, (read, WORD * s.N * s.d, shared))
 
     def block_of_O(self, by: int, bx: int) -> None:
         s, T, C, D, n = self.s, self.side, self.keys, self.cols, self.n
         rows, wide = self.inside(by, s.N), self.inside(bx, s.d)
-        i0, c0, tiles = by * T, bx * T, self.reached(by)
-        shown = min(tiles, -(-C // T))
-        for tile in range(shown):
+        i0, c0, tiles = by * T, bx * T, self.key_tiles(by)
+        visible_tiles = min(tiles, -(-C // T))
+        for tile in range(visible_tiles):
             j0, keys = tile * T, self.inside(tile, s.N)
-            told = bx, by, tile + 1, tiles, j0, j0 + keys - 1
-            self.step("load P", *told, read=WORD * rows * keys, shared=WORD * T * T)
+            args = bx, by, tile + 1, tiles, j0, j0 + keys - 1
+            self.step("load P", *args, read=WORD * rows * keys, shared=WORD * T * T)
             self.fill("Ps", "P", (i0, j0), (self.rows, C))
-            self.step("load V", *told, read=WORD * keys * wide, shared=WORD * T * T)
+            self.step("load V", *args, read=WORD * keys * wide, shared=WORD * T * T)
             self.fill("Vs", "V", (j0, c0), (C, D))
             sums = sums_of(n.P[i0:, : j0 + keys], self.head["V"][: j0 + keys, c0:D], 1, "fp32")
             self.step("multiply O", i0, c0, sums[0, 0], shared=2 * WORD * T**3)
             self.sums(sums)
-        if shown < tiles:
+        if visible_tiles < tiles:
             keys = min(tiles * T, s.N)
-            read = WORD * (rows + wide) * (keys - shown * T)
-            shared = self._walked(tiles * T) - self._walked(shown * T)
-            self.step("rest O", tiles - shown, keys - 1, read=read, shared=shared)
+            read = WORD * (rows + wide) * (keys - visible_tiles * T)
+            shared = self._shared_bytes(tiles * T) - self._shared_bytes(visible_tiles * T)
+            self.step("rest O", tiles - visible_tiles, keys - 1, read=read, shared=shared)
             self.sums(n.O[i0:, c0:D])
         self.step("store O", rows * wide, i0, c0, n.O[i0, c0], written=WORD * rows * wide)
         self.store("O", n.O, i0, c0, D)
@@ -229,10 +237,10 @@ class Blocked(Unfused):
         return {"Qs": (rows, cols), "Ks": (keys, cols), "Ps": (rows, keys), "Vs": (keys, cols),
                 "sum": (rows, max(keys, cols))}  # fmt: skip
 
-    def fill(self, target: str, source: str, at: tuple[int, int], extent: tuple[int, int]) -> None:
-        """A tile of `source` from (row, column) `at` on comes; zeros where it sticks out."""
+    def fill(self, target: str, source: str, start: tuple[int, int], extent: tuple[int, int]) -> None:
+        """Records the load of a tile of `source` from (row, column) `start` on; elements outside are zero."""
         rows, cols = self.sizes()[target]
-        row, col = at[0] + np.arange(rows)[:, None], at[1] + np.arange(cols)
+        row, col = start[0] + np.arange(rows)[:, None], start[1] + np.arange(cols)
         self.r.copy(
             target, source, np.where((row < extent[0]) & (col < extent[1]), row * extent[1] + col, -1)
         )
@@ -242,16 +250,16 @@ class Blocked(Unfused):
         values = values[:rows, : self.side]
         self.r.put("sum", values, grid(range(len(values)), range(values.shape[1]), cols))
 
-    def store(self, out: str, of: np.ndarray, row: int, col: int, cols: int) -> None:
+    def store(self, out: str, values: np.ndarray, row: int, col: int, cols: int) -> None:
         i, j = range(row, min(row + self.side, self.rows)), range(col, min(col + self.side, cols))
-        self.r.put(out, of[np.ix_(i, j)], grid(i, j, cols))
+        self.r.put(out, values[np.ix_(i, j)], grid(i, j, cols))
 
     def tile_tensors(self) -> tuple[Tensor, ...]:
         roles = {"Qs": "input", "Ks": "filter", "Ps": "workspace", "Vs": "filter", "sum": "output"}
         T = self.side
-        named = {"Qs": "tile_q", "Ks": "tile_k", "Ps": "tile_p", "Vs": "tile_v", "sum": "sum"}
+        symbols = {"Qs": "tile_q", "Ks": "tile_k", "Ps": "tile_p", "Vs": "tile_v", "sum": "sum"}
         return tuple(
-            Tensor(name, named[name], named[name], roles[name], 1, *size, note=self._note(size, T))
+            Tensor(name, symbols[name], symbols[name], roles[name], 1, *size, note=self._note(size, T))
             for name, size in self.sizes().items()
         )
 
@@ -261,10 +269,10 @@ class Blocked(Unfused):
         return whole if size == (T, T) else f"{size[0]} × {size[1]} of {whole}"
 
     def groups(self) -> tuple[Group, ...]:
-        first, square, held = super().groups()
+        first, square, registers = super().groups()
         return (
             first,
             square,
             Group((("Qs", "Ks", "Ps", "Vs"),), "shared", "shared memory of the block"),
-            Group((("sum", *held.rows[0]),), "registers", "registers"),
+            Group((("sum", *registers.rows[0]),), "registers", "registers"),
         )

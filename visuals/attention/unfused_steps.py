@@ -1,5 +1,5 @@
-"""Attention in three launches: S fills, the softmax of its rows becomes P, P times V becomes O; S and P stand in
-global memory between them. Here is what both rungs share; their products are in attention_products.py.
+"""Attention in three launches: S, then P as the softmax of its rows, then O as P times V. S and P are in global memory
+between the launches. This module has what both rungs share; their products are in unfused.py.
 """
 
 # ruff: noqa: E741  # O and l are the names of the paper
@@ -13,16 +13,16 @@ import numpy as np
 
 from kernels.attention.shape import AttentionShape
 from kernels.ladders import find
-from visuals.attention import parts as steps
-from visuals.attention.parts import MOST_WHOLE, grid
+from visuals.attention import parts as parts
+from visuals.attention.parts import MAX_WHOLE, grid
 from visuals.scene.arithmetic import sums_of
 from visuals.scene.parts import Captions, Group, Lanes, Sum, Tensor, Told
 from visuals.scene.recorder import Recorder, matrix
 from visuals.scene.scene import Scene
 
 LANES, WORD = 32, 4
-MOST_KEYS = 32  # of a head that is shown in part
-MOST_TERMS = 4096  # of a sum, added up one by one
+MAX_KEYS = 32  # shown of a larger head
+MAX_TERMS = 4096  # of a sum; above, several terms are added at once
 ORDER_NOTE = (
     "One {0} after the other, launch after launch. Within a launch the GPU runs many {0}s at the same moment, in an order "
     "of its choosing; between launches all of them must be done."
@@ -31,7 +31,7 @@ ORDER_NOTE = (
 
 @dataclass(frozen=True)
 class Numbers:
-    """What the three kernels compute of the rows shown, all keys of them: float32 [rows, N], [rows], [rows, d]."""
+    """The results of the three kernels for the visible rows, over all keys: float32 [rows, N], [rows], [rows, d]."""
 
     sums: np.ndarray
     S: np.ndarray
@@ -42,40 +42,40 @@ class Numbers:
 
 
 def numbers(s: AttentionShape, head: Mapping[str, np.ndarray], rows: int) -> Numbers:
-    """Each sum in the kernels' order, rounded as they round it (but for O of very many keys, a few terms at once). Hidden
-    scores are -inf."""
+    """Returns each sum in the kernels' order and with their rounding. For more than MAX_TERMS keys O adds several terms at
+    once. Hidden scores are -inf."""
     sums = sums_of(head["Q"][:rows], head["K"].T, 1, "fp32")
     S = np.float32(s.factor) * sums
     if s.causal:
         S[np.arange(s.N) > np.arange(rows)[:, None]] = -np.inf
     m = S.max(axis=1)
     e = np.exp(S - m[:, None])
-    l = steps.lanes_sum(e, LANES)
+    l = parts.lanes_sum(e, LANES)
     P = e / l[:, None]
-    return Numbers(sums, S, m, l, P, sums_of(P, head["V"], -(-s.N // MOST_TERMS), "fp32"))
+    return Numbers(sums, S, m, l, P, sums_of(P, head["V"], -(-s.N // MAX_TERMS), "fp32"))
 
 
-def scene_of(walk: Unfused, rung: str) -> Scene:
-    """The scene of a walk through all three launches."""
-    walk.run()
-    s, r, program = walk.s, walk.r, find(rung).build(walk.s, walk.tiles)
-    warp, mask = (np.array(column) for column in zip(*walk.lanes, strict=True))
+def scene_of(unfused: Unfused, rung: str) -> Scene:
+    """Returns the scene of all three launches."""
+    unfused.run()
+    s, r, program = unfused.s, unfused.r, find(rung).build(unfused.s, unfused.tiles)
+    warp, mask = (np.array(column) for column in zip(*unfused.lanes, strict=True))
     return Scene(
-        key=steps.named(s, rung, walk.tiles),
+        key=parts.scene_key(s, rung, unfused.tiles),
         title=find(rung).title,
-        tensors=walk.tensors(),
-        groups=walk.groups(),
+        tensors=unfused.tensors(),
+        groups=unfused.groups(),
         steps=r.steps,
         step_name="step",
         order_name="launch after launch",
-        order_note=ORDER_NOTE.format(walk.OWNER),
+        order_note=ORDER_NOTE.format(unfused.STEP_OWNER),
         writes=r.writes(),
         reads=r.reads(),
-        sums=(walk.values_sum(),),
-        told=walk.told(),
-        readings=r.readings("head 0: " if s.heads > 1 else "", walk.shared),
+        sums=(unfused.values_sum(),),
+        told=unfused.annotations(),
+        readings=r.readings("head 0: " if s.heads > 1 else "", unfused.shared),
         captions=r.captions(),
-        source=steps.joined_source([step.source for step in program.steps], walk.MARKS, r.marks(), "three launches"),
+        source=parts.joined_source([step.source for step in program.steps], unfused.MARKS, r.marks(), "three launches"),
         lanes=Lanes(warp, mask.astype(np.uint32)),
     )  # fmt: skip
 
@@ -93,26 +93,26 @@ END = "{O} is whole. Between the launches {S} and {P} stood in global memory, {M
 
 
 class Unfused(ABC):
-    """The steps of all three launches; subclasses know the products."""
+    """The steps of all three launches; subclasses have the products."""
 
-    WORDS: Mapping[str, str]
+    TEMPLATES: Mapping[str, str]
     MARKS: tuple[tuple[int, str], ...]
-    LIT: Mapping[str, int]  # of WORDS: which of MARKS
-    OWNER: str  # whose work a step of a product is
+    MARK_OF: Mapping[str, int]  # by kind of step: index in MARKS
+    STEP_OWNER: str  # "warp" or "block": does one step of a product
     shared = False
 
     def __init__(self, s: AttentionShape, tiles: Mapping[str, int], head: Mapping[str, np.ndarray]):
-        whole = s.N <= MOST_WHOLE
+        whole = s.N <= MAX_WHOLE
         self.s, self.head, self.tiles = s, head, tiles
-        self.rows, self.cols = min(s.N, MOST_WHOLE), min(s.d, MOST_WHOLE)
-        self.keys = s.N if whole else min(s.N, MOST_KEYS)
+        self.rows, self.cols = min(s.N, MAX_WHOLE), min(s.d, MAX_WHOLE)
+        self.keys = s.N if whole else min(s.N, MAX_KEYS)
         self.n = numbers(s, head, self.rows)
-        more = {"TILE": tiles.get("TILE"), "MB": f"{2 * WORD * s.N * s.N:,} bytes"}
-        self.r = Recorder(steps.filled(self.WORDS, self.LIT, more))
+        values = {"TILE": tiles.get("TILE"), "MB": f"{2 * WORD * s.N * s.N:,} bytes"}
+        self.r = Recorder(parts.fill_templates(self.TEMPLATES, self.MARK_OF, values))
         self.lanes: list[tuple[int, int]] = []
 
-    def seen(self, i: np.ndarray | int) -> np.ndarray:
-        """How many keys query i sees."""
+    def visible_keys(self, i: np.ndarray | int) -> np.ndarray:
+        """Returns how many keys query i sees."""
         i = np.asarray(i)
         return np.where((i < self.s.N) & bool(self.s.causal), i + 1, self.s.N)
 
@@ -128,40 +128,40 @@ class Unfused(ABC):
 
     @abstractmethod
     def scores(self) -> None:
-        """The steps of the launch that fills S."""
+        """Records the steps of the launch that fills S."""
 
     @abstractmethod
     def values(self) -> None:
-        """The steps of the launch that fills O."""
+        """Records the steps of the launch that fills O."""
 
-    def rest(self, kind: str, since: int, total: tuple[int, int, int], *args: float) -> None:
-        """What the launch that began with step `since` moves beside what was told of it; total: its bytes."""
-        told = np.sum(self.r.moved[since:], axis=0)
-        left = dict(zip(("read", "written", "shared"), np.subtract(total, told), strict=True))
-        if left["written"]:
-            self.step(kind, *args, **left)
+    def rest_of_launch(self, kind: str, first_step: int, total: tuple[int, int, int], *args: float) -> None:
+        """Records a step with the bytes that the steps from `first_step` on have not moved yet. total: bytes of the launch."""
+        recorded = np.sum(self.r.moved[first_step:], axis=0)
+        missing = dict(zip(("read", "written", "shared"), np.subtract(total, recorded), strict=True))
+        if missing["written"]:
+            self.step(kind, *args, **missing)
 
     def softmax(self) -> None:
         s, n, warps = self.s, self.n, 4
         for i in range(self.rows):
-            keys = int(self.seen(i))
+            keys = int(self.visible_keys(i))
             row = grid([i], range(min(keys, self.keys)), self.keys)
             gap = n.S[i, 0] - n.m[i]
-            told = i, keys, gap, np.exp(gap), n.l[i], n.P[i, 0]
-            on = {"warp": i % warps, "mask": (1 << min(keys, LANES)) - 1, "read": WORD * keys}
-            self.step("max", i, keys, n.m[i], **on)
+            args = i, keys, gap, np.exp(gap), n.l[i], n.P[i, 0]
+            step_info = {"warp": i % warps, "mask": (1 << min(keys, LANES)) - 1, "read": WORD * keys}
+            self.step("max", i, keys, n.m[i], **step_info)
             self.r.look("S", row)
             self.r.put("m", n.m[i], np.array([i]))
-            self.step("sum", *told, **on)
+            self.step("sum", *args, **step_info)
             self.r.look("S", row)
             self.r.put("l", n.l[i], np.array([i]))
-            on["mask"] = (1 << min(s.N, LANES)) - 1
-            self.step("hidden row" if keys < s.N else "row", *told, written=WORD * s.N, **on)
+            step_info["mask"] = (1 << min(s.N, LANES)) - 1
+            self.step("hidden row" if keys < s.N else "row", *args, written=WORD * s.N, **step_info)
             self.r.look("S", row)
             self.r.put("P", n.P[i, : self.keys], grid([i], range(self.keys), self.keys))
-        if left := s.N - self.rows:
-            keys = int(self.seen(np.arange(self.rows, s.N)).sum())
-            self.step("rest rows", self.rows, read=3 * WORD * keys, written=WORD * left * s.N)
+        if other_rows := s.N - self.rows:
+            keys = int(self.visible_keys(np.arange(self.rows, s.N)).sum())
+            self.step("rest rows", self.rows, read=3 * WORD * keys, written=WORD * other_rows * s.N)
 
     # -- tensors ------------------------------------------------------------------------------------
     def tensors(self) -> tuple[Tensor, ...]:
@@ -188,35 +188,39 @@ class Unfused(ABC):
 
     def groups(self) -> tuple[Group, ...]:
         return (
-            Group((("Q", "K", "V", "O"),), "global", steps.global_title(self.s)),
+            Group((("Q", "K", "V", "O"),), "global", parts.global_title(self.s)),
             Group((("S", "P"),), "workspace", "workspace in global memory"),
             Group((("m", "l"),), "registers", "registers"),
         )
 
-    # -- what cells are made of ---------------------------------------------------------------------
+    # -- notes on cells ----------------------------------------------------------------------------
     def values_sum(self) -> Sum:
-        """O as the browser sums it, of the keys shown."""
+        """Returns O as a sum for the browser, over the visible keys."""
         s, R, C, D = self.s, self.rows, self.keys, self.cols
-        terms = np.repeat(np.minimum(self.seen(np.arange(R)), C), D)
+        terms = np.repeat(np.minimum(self.visible_keys(np.arange(R)), C), D)
         cell = np.repeat(np.arange(R * D), terms)
         key = np.arange(len(cell)) - np.repeat(np.cumsum(terms) - terms, terms)
         start = np.append(0, np.cumsum(terms))
         return Sum("O", "V", start, key * D + cell % D, cell // D * C + key, "P", "keys" if C < s.N else "")
 
-    def told(self) -> tuple[Told, ...]:
+    def annotations(self) -> tuple[Told, ...]:
         s, n, R, C, D = self.s, self.n, self.rows, self.keys, self.cols
-        i, j = (of.ravel() for of in np.mgrid[:R, :C])
-        hidden = (j >= self.seen(i)).astype(int)
+        i, j = (index.ravel() for index in np.mgrid[:R, :C])
+        hidden = (j >= self.visible_keys(i)).astype(int)
         S = np.where(hidden, 0, n.S[:, :C].ravel())
-        of_S = np.stack([i, j, n.sums[:, :C].ravel(), np.full(R * C, s.factor)], axis=1)
-        of_P = np.stack([i, j, S - n.m[i], n.l[i]], axis=1)
-        made = "Row {0} of [Q](input) times row {1} of [K](filter) is {2}, times the scale {3}."
+        args_S = np.stack([i, j, n.sums[:, :C].ravel(), np.full(R * C, s.factor)], axis=1)
+        args_P = np.stack([i, j, S - n.m[i], n.l[i]], axis=1)
+        score = "Row {0} of [Q](input) times row {1} of [K](filter) is {2}, times the scale {3}."
         weight = "exp([S](workspace) − m) / l = exp({2}) / {3}."
-        after = "Key {1} comes after query {0}: hidden."
+        hidden_text = "Key {1} comes after query {0}: hidden."
         along = np.arange(D)
         rows = {"Q": i[:, None] * D + along, "K": j[:, None] * D + along}
-        one = {"S": np.where(hidden, -1, i * C + j), "m": i, "l": i}
+        row_cells = {"S": np.where(hidden, -1, i * C + j), "m": i, "l": i}
         return (
-            Told("S", Captions((made, after), hidden, of_S), rows),
-            Told("P", Captions((weight, after), hidden, of_P), {k: v[:, None] for k, v in one.items()}),
+            Told("S", Captions((score, hidden_text), hidden, args_S), rows),
+            Told(
+                "P",
+                Captions((weight, hidden_text), hidden, args_P),
+                {k: v[:, None] for k, v in row_cells.items()},
+            ),
         )

@@ -1,4 +1,4 @@
-"""What is said of each step of a GEMM scene: one template a kind of step (gemm_plan.START and on)."""
+"""Captions of the steps of a GEMM scene: one template for each kind of step (gemm_plan.START and on)."""
 
 from __future__ import annotations
 
@@ -10,18 +10,18 @@ TILE_A, TILE_B = "[tile_a](input)", "[tile_b](filter)"
 
 
 def templates(s: GemmShape, plan: Plan) -> tuple[str, ...]:
-    who, more = plan.owner, f"{plan.owner}s"
-    one = plan.TM * plan.TN == 1
-    held = "one [sum](output)" if one else f"{plan.TM} × {plan.TN} [sums](output)"
-    own = "its [sum](output)" if one else f"its {plan.TM * plan.TN:,} [sums](output)"
+    owner, owners = plan.owner, f"{plan.owner}s"
+    single = plan.TM * plan.TN == 1
+    registers = "one [sum](output)" if single else f"{plan.TM} × {plan.TN} [sums](output)"
+    its_sums = "its [sum](output)" if single else f"its {plan.TM * plan.TN:,} [sums](output)"
     return (
         f"Block {{0}} of {{1}} computes rows {{2}} to {{3}}, columns {{4}} to {{5}} of {C}. Each of its {len(plan.rows):,} "
-        f"{more} keeps {held} in registers, now 0. We follow {who} 0.",
+        f"{owners} keeps {registers} in registers, now 0. We follow {owner} 0.",
         _load(s, plan, "columns", "rows", A, plan.BN // plan.TN),
         _load(s, plan, "rows", "columns", B, plan.BM // plan.TM),
         _multiply(plan),
         "The loop goes on in the same way to k = {0}: {1} more terms of each sum, not shown one by one.",
-        f"{who.capitalize()} 0 stores {own}{_scaled(s)} to {C}.",
+        f"{owner.capitalize()} 0 stores {its_sums}{_scaled(s)} to {C}.",
         f"Warp {{0}} stores its [sums](output): {{1}} cells of {C}.",
         f"The other {{0}} warps of the block store theirs: {{1}} cells of {C}.",
         f"The other {{0}} blocks did the same at the same time, on other SMs: {C} is whole.",
@@ -29,12 +29,12 @@ def templates(s: GemmShape, plan: Plan) -> tuple[str, ...]:
 
 
 def _load(s: GemmShape, plan: Plan, along: str, across: str, matrix: str, times: int) -> str:
-    past = s.K % plan.BK or s.M % plan.BM or s.N % plan.BN
-    out = "What sticks out of the matrix becomes zeros."
+    is_padded = s.K % plan.BK or s.M % plan.BM or s.N % plan.BN
+    padding = "What sticks out of the matrix becomes zeros."
     return (
         f"Tile {{0}} of {{1}}: {along} {{2}} to {{3}} of the block's {across} of {matrix} go to shared memory, {{4}} values. "
         f"Each is read once from HBM by this block and then {times} times from shared memory."
-        + (f" {out}" if past else "")
+        + (f" {padding}" if is_padded else "")
         + (" The copy runs while earlier tiles are multiplied." if plan.stages > 1 else "")
     )
 
@@ -69,7 +69,7 @@ def _multiply(plan: Plan) -> str:
 
 
 def _scaled(s: GemmShape) -> str:
-    """The epilogue, where it does something."""
+    """Returns the words about alpha and beta; "" if alpha is 1 and beta is 0."""
     alpha = f", each times {s.alpha:g}" if s.alpha != 1 else ""
     return (
         f"{alpha}{', ' if alpha else ', each '}plus {s.beta:g} times C0,"

@@ -1,5 +1,5 @@
-"""The speed of loops over the size of their tiles as this machine measured it, and under it what is predicted of its
-caches. Rows (kernels.records.row) in, figure or sentence out. Pure functions."""
+"""Figure and sentences: measured speed of loops over tile size, and below it the predicted traffic past each cache.
+Input: rows (kernels.records.row). Pure functions."""
 
 from __future__ import annotations
 
@@ -14,18 +14,18 @@ from visuals.charts import sweeps, units
 from visuals.charts.sweeps import Row, Tokens
 from visuals.charts.tile import MOST_VALUE, Tile
 
-if TYPE_CHECKING:  # Plotly is slow to import: only once a chart is drawn
+if TYPE_CHECKING:  # Plotly is slow to import: only when a chart is drawn
     from plotly.graph_objects import Figure
 
 HEIGHT = 420
-UPPER_PX, LOWER_PX, LABEL_PX = 210, 105, 15  # about, of the two panels and of a label
-Lines = Sequence[tuple[str, Row]]  # (title, row) of the rungs without tiles
+UPPER_PX, LOWER_PX, LABEL_PX = 210, 105, 15  # approximate heights of the two panels and of a label
+Lines = Sequence[tuple[str, Row]]  # (title, row) of rungs without tiles
 DASHES = ("dot", "dash", "dashdot", "longdash", "longdashdot")
-ROLES = ("input", "workspace", "filter")  # of a cache's line, from the nearest
+ROLES = ("input", "workspace", "filter")  # colour of each cache's line, L1 first
 
 
 def block(s: GemmShape) -> Tile:
-    """BLOCK of the blocked loops."""
+    """Returns the tile size BLOCK of the blocked loops."""
 
     def share(value: int, cache: Level) -> float:
         return traffic_ratio(s, value, cache.line_bytes, cache.bytes)
@@ -34,8 +34,9 @@ def block(s: GemmShape) -> Tile:
 
 
 def chart(rows: Sequence[Row], lines: Lines, caches: Sequence[Level], tile: Tile, tokens: Tokens) -> Figure:
-    """Above: the rate at each value of a tile size with its spread (p20 to p80), the best a star, the other rungs as
-    lines. Below: the predicted traffic of each cache. A dotted mark stands where `tile.what` fills a cache."""
+    """Returns the figure. Above: the rate at each value of a tile size with its spread (p20 to p80), a star at the best,
+    lines for other rungs. Below: the predicted traffic past each cache. A dotted line marks where `tile.what` fills a
+    cache."""
     from plotly.subplots import make_subplots
 
     figure = make_subplots(2, 1, shared_xaxes=True, vertical_spacing=0.09, row_heights=[0.66, 0.34])
@@ -45,9 +46,9 @@ def chart(rows: Sequence[Row], lines: Lines, caches: Sequence[Level], tile: Tile
     _rungs(figure, lines, max(map(_rate, [*rows, *(row for _, row in lines)])), tokens)
     _predicted(figure, tile, values, caches, tokens)
     _marks(figure, tile, values, caches, tokens)
-    named = [str(v) if v & (v - 1) == 0 else "" for v in values]  # there is room for the powers of two
+    labels = [str(v) if v & (v - 1) == 0 else "" for v in values]  # only powers of two have a label
     figure.update_xaxes(
-        type="log", tickvals=values, ticktext=named, tickangle=0, ticks="outside", tickcolor=tokens["line"],
+        type="log", tickvals=values, ticktext=labels, tickangle=0, ticks="outside", tickcolor=tokens["line"],
         showgrid=False, **_axis(tokens),
     )  # fmt: skip
     figure.update_xaxes(title={"text": tile.name, "standoff": 4}, row=2, col=1)
@@ -63,9 +64,9 @@ def chart(rows: Sequence[Row], lines: Lines, caches: Sequence[Level], tile: Tile
     )  # fmt: skip
 
 
-def _rate(row: Row, of: str = "median_ms") -> float:
-    """GFLOP/s."""
-    return row["flops"] / row[of] / 1e6
+def _rate(row: Row, field: str = "median_ms") -> float:
+    """Returns GFLOP/s."""
+    return row["flops"] / row[field] / 1e6
 
 
 def _measured(figure: Figure, rows: Sequence[Row], tile: Tile, tokens: Tokens) -> None:
@@ -76,7 +77,7 @@ def _measured(figure: Figure, rows: Sequence[Row], tile: Tile, tokens: Tokens) -
         error_y={"type": "data", "symmetric": False, "color": tokens["ink"], "thickness": 1, "width": 3,
                  "array": [_rate(row, "p20_ms") - rate for row, rate in zip(rows, rates, strict=True)],
                  "arrayminus": [rate - _rate(row, "p80_ms") for row, rate in zip(rows, rates, strict=True)]},
-        customdata=[_told(row) for row in rows],
+        customdata=[_hover_texts(row) for row in rows],
         hovertemplate=f"{tile.name} %{{x}}: %{{customdata[0]}}<br>%{{customdata[1]}}<extra></extra>",
     )  # fmt: skip
     figure.add_scatter(
@@ -85,16 +86,16 @@ def _measured(figure: Figure, rows: Sequence[Row], tile: Tile, tokens: Tokens) -
     )  # fmt: skip
 
 
-def _told(row: Row) -> tuple[str, str]:
-    spread = ", ".join(f"{of} {units.time_(row[f'{of}_ms'])}" for of in ("median", "p20", "p80"))
+def _hover_texts(row: Row) -> tuple[str, str]:
+    spread = ", ".join(f"{field} {units.time_(row[f'{field}_ms'])}" for field in ("median", "p20", "p80"))
     return units.rate(row["flops"], row["median_ms"]), f"{spread}, n = {row['n']}"
 
 
-def _rungs(figure: Figure, lines: Lines, most: float, tokens: Tokens) -> None:
+def _rungs(figure: Figure, lines: Lines, max_rate: float, tokens: Tokens) -> None:
     dim, rates = tokens["dim"], [_rate(row) for _, row in lines]
     for rate, dash in zip(rates, DASHES, strict=False):
         figure.add_hline(y=rate, line={"color": dim, "width": 1.5, "dash": dash}, row=1, col=1)
-    shifts = _apart([rate / most for rate in rates], UPPER_PX)
+    shifts = _apart([rate / max_rate for rate in rates], UPPER_PX)
     for (title, _), rate, shift in zip(lines, rates, shifts, strict=True):
         _at_right(figure, "y", rate, title, dim, shift)
 
@@ -102,16 +103,18 @@ def _rungs(figure: Figure, lines: Lines, most: float, tokens: Tokens) -> None:
 def _predicted(
     figure: Figure, tile: Tile, values: list[int], caches: Sequence[Level], tokens: Tokens
 ) -> None:
-    told = [[tile.share(value, cache) for value in values] for cache in caches]
-    for cache, role, dash, shares in zip(caches, ROLES, ("solid", *DASHES), told, strict=False):
+    cache_shares = [[tile.share(value, cache) for value in values] for cache in caches]
+    for cache, role, dash, shares in zip(caches, ROLES, ("solid", *DASHES), cache_shares, strict=False):
         figure.add_scatter(
             x=values, y=shares, mode="lines+markers", row=2, col=1, marker={"size": 4},
             line={"color": tokens[role], "width": 2, "dash": dash}, customdata=[units.share(r) for r in shares],
             hovertemplate=f"past the {cache.name}: %{{customdata}} of naive, predicted<extra></extra>",
         )  # fmt: skip
-    ends = [log10(shares[-1]) for shares in told]
+    ends = [log10(shares[-1]) for shares in cache_shares]
     lowest, highest = (
-        (log10(of(r for shares in told for r in shares)) for of in (min, max)) if told else (0, 0)
+        (log10(extreme(r for shares in cache_shares for r in shares)) for extreme in (min, max))
+        if cache_shares
+        else (0, 0)
     )
     shifts = _apart([(end - lowest) / max(highest - lowest, 1e-9) for end in ends], LOWER_PX)
     for cache, role, end, shift in zip(caches, ROLES, ends, shifts, strict=False):
@@ -119,7 +122,7 @@ def _predicted(
 
 
 def _apart(heights: Sequence[float], px: float) -> list[float]:
-    """How far to shift labels up, in px, so that none lies on another; heights from 0 to 1 of a panel of `px`."""
+    """Returns how far to shift labels up, in px, so that none overlap. heights: 0 to 1 of a panel of `px`."""
     shifts, below = [0.0] * len(heights), float("-inf")
     for i in sorted(range(len(heights)), key=lambda i: heights[i]):
         at = max(heights[i] * px, below + LABEL_PX)
@@ -128,7 +131,7 @@ def _apart(heights: Sequence[float], px: float) -> list[float]:
 
 
 def _marks(figure: Figure, tile: Tile, values: list[int], caches: Sequence[Level], tokens: Tokens) -> None:
-    """Where a cache is full, through both panels, named on top; those beyond the values are not drawn."""
+    """Draws a vertical line where each cache is full, with its name on top, if it is within the values."""
     for cache, role in zip(caches, ROLES, strict=False):
         if values[0] <= (full := tile.fills(cache.bytes)) <= values[-1]:
             figure.add_vline(x=full, line={"color": tokens[role], "width": 1, "dash": "dot"})
@@ -150,9 +153,9 @@ def _axis(tokens: Tokens) -> dict:
             "tickfont": {"size": 12, "color": tokens["dim"]}, "title_font": {"size": 12, "color": tokens["dim"]}}  # fmt: skip
 
 
-# -- in words --------------------------------------------------------------------------------------
+# -- sentences ------------------------------------------------------------------------------------
 def words(rows: Sequence[Row], lines: Lines, caches: Sequence[Level], tile: Tile) -> str:
-    """The best value against the other rungs, and which cache what it takes fits in."""
+    """Returns sentences: the best value, its speedup over other rungs, and the smallest cache that its tiles fit in."""
     top = sweeps.best(rows)
     against = ", ".join(
         f"{row['median_ms'] / top['median_ms']:.3g} times as fast as {title}" for title, row in lines
@@ -160,18 +163,18 @@ def words(rows: Sequence[Row], lines: Lines, caches: Sequence[Level], tile: Tile
     text = f"Best here: {tile.name} {tile.of(top)} with {units.rate(top['flops'], top['median_ms'])}"
     text += f", {against}." if against else "."
     size = tile.taken(tile.of(top))
-    held = next((cache for cache in caches if size <= cache.bytes), None)
-    if not held:
+    smallest_cache = next((cache for cache in caches if size <= cache.bytes), None)
+    if not smallest_cache:
         return text
-    return f"{text} Its {tile.what} take {units.bytes_(size)}: they fit in the {held.name} of {units.bytes_(held.bytes)}."
+    return f"{text} Its {tile.what} take {units.bytes_(size)}: they fit in the {smallest_cache.name} of {units.bytes_(smallest_cache.bytes)}."
 
 
 def caches_words(caches: Sequence[Level], tile: Tile) -> str:
-    """This processor's caches, and the value that fills each."""
+    """Returns a sentence on this processor's caches and the value that fills each."""
     if not caches:
         return "This system does not tell the sizes of its caches: no marks and no prediction."
-    told = "; ".join(f"{c.name} {units.bytes_(c.bytes)} ({c.each}){_filled(tile, c)}" for c in caches)
-    return f"{told}. A cache line is {caches[0].line_bytes} bytes, {caches[0].line_bytes // FLOAT} floats."
+    sizes = "; ".join(f"{c.name} {units.bytes_(c.bytes)} ({c.each}){_filled(tile, c)}" for c in caches)
+    return f"{sizes}. A cache line is {caches[0].line_bytes} bytes, {caches[0].line_bytes // FLOAT} floats."
 
 
 def _filled(tile: Tile, cache: Level) -> str:

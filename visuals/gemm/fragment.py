@@ -1,7 +1,7 @@
-"""Which lane holds which elements: the fragments of mma.sync m16n8k16, lane by lane.
+"""The elements in each lane's registers: the fragments of mma.sync m16n8k16, lane by lane.
 
-A [16, 16] and B [16, 8] lie spread over the registers of a warp's 32 lanes, and so does the product
-[16, 8], as kernels/gemm/fragments.py says.
+The registers of a warp's 32 lanes contain A [16, 16], B [16, 8] and the product [16, 8]. The map is that of
+kernels/gemm/fragments.py.
 """
 
 from __future__ import annotations
@@ -28,25 +28,25 @@ _CAPTION = (
 )
 
 
-def places() -> dict[str, tuple[np.ndarray, np.ndarray]]:
-    """(row, column), int64[32 lanes, values], of what each lane holds of A (8 values), B (4) and C (4)."""
+def lane_elements() -> dict[str, tuple[np.ndarray, np.ndarray]]:
+    """Returns (row, column), int64[32 lanes, values], of each lane's elements of A (8 values), B (4) and C (4)."""
     lane = np.arange(LANES)[:, None]
     return {name: np.broadcast_arrays(*f.place(lane, np.arange(f.values))) for name, f in M16N8K16.items()}
 
 
 def fragment_scene(A: np.ndarray, B: np.ndarray, C0: np.ndarray | None = None) -> Scene:
-    """The scene of one mma.sync: A [16, 16] and B [16, 8] of any 16-bit type, C0 [16, 8] what the sums
-    begin with (0 when left out). ValueError for other extents."""
+    """Returns the scene of one mma.sync: A [16, 16] and B [16, 8] of any 16-bit type. C0 [16, 8]: initial sums (0 if None).
+    Raises ValueError for other extents."""
     for name, array, shape in (("A", A, (M, K)), ("B", B, (K, N)), ("C0", C0, (M, N))):
         if array is not None and np.shape(array) != shape:
             raise ValueError(f"{name} of an m16n8k16 must be {shape}, got {np.shape(array)}")
     A, B = (np.asarray(array, np.float32) for array in (A, B))
     start = None if C0 is None else np.asarray(C0, np.float32).ravel()
     C = (A.astype(float) @ B.astype(float)).astype(np.float32).ravel() + (0 if start is None else start)
-    at = {name: row * (N if name != "A" else K) + col for name, (row, col) in places().items()}
-    # A row a register, a column a lane.
+    flat = {name: row * (N if name != "A" else K) + col for name, (row, col) in lane_elements().items()}
+    # One row per value, one column per lane.
     lanes = np.arange(LANES)
-    steps, held = lanes, {name: index.T.ravel() for name, index in at.items()}
+    steps, cells = lanes, {name: index.T.ravel() for name, index in flat.items()}
     return Scene(
         key="m16n8k16",
         title="mma.sync m16n8k16",
@@ -67,10 +67,10 @@ def fragment_scene(A: np.ndarray, B: np.ndarray, C0: np.ndarray | None = None) -
         order_name=ORDER,
         order_note=ORDER_NOTE,
         writes=(
-            Write("a", steps, source="A", index=held["A"]),
-            Write("b", steps, source="B", index=held["B"]),
-            Write("c", steps, C[held["C"]]),
-            Write("C", np.tile(lanes, 4), source="c", index=np.arange(4 * LANES), cells=held["C"]),
+            Write("a", steps, source="A", index=cells["A"]),
+            Write("b", steps, source="B", index=cells["B"]),
+            Write("c", steps, C[cells["C"]]),
+            Write("C", np.tile(lanes, 4), source="c", index=np.arange(4 * LANES), cells=cells["C"]),
         ),
         matmuls=(MatMul("A", "B", "C", start),),
         readings=(
@@ -84,7 +84,7 @@ def fragment_scene(A: np.ndarray, B: np.ndarray, C0: np.ndarray | None = None) -
 
 
 def _captions(lanes: np.ndarray) -> Captions:
-    (rows, cols), (_, upper) = places()["A"], places()["C"]
+    (rows, cols), (_, upper) = lane_elements()["A"], lane_elements()["C"]
     args = np.stack(
         [lanes, lanes // 4, lanes % 4, rows[:, 0], rows[:, 2], cols[:, 0], cols[:, 4], upper[:, 1]], axis=1
     )

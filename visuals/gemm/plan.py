@@ -1,5 +1,5 @@
-"""How each rung of the GEMM ladder cuts C = A x B: the cells of the block's tile that a thread or a warp sums,
-and where tiles lie in shared memory. The same arithmetic as in kernels/gemm/cuda, at the same tile sizes.
+"""Index maps of the GEMM ladder: the cells of a block's tile that each thread or warp sums, and the layout of tiles in
+shared memory. The arithmetic and the tile sizes are those of kernels/gemm/cuda.
 """
 
 from __future__ import annotations
@@ -14,17 +14,17 @@ from kernels.gemm.shape import GemmShape
 from kernels.ladders import find
 from visuals.scene import why_not as scene_why_not
 
-Mark = str | re.Pattern  # of a line of a source: a text, a pattern
-# What a step does; of Plan.marks, the line of each.
+Mark = str | re.Pattern  # finds a line of a source
+# Kinds of steps; MARK_OF: the index in Plan.marks of each kind.
 START, LOAD_A, LOAD_B, MULTIPLY, REST, STORE, STORE_WARP, STORE_MORE, OTHERS = range(9)
 MARK_OF = (0, 1, 2, 3, 4, 5, 5, 5, 5)
 
 
 @dataclass(frozen=True)
 class Layout:
-    """Where a tile lies in a shared array of `rows` x `cols`: `at` [tile's rows, tile's columns] are cells of
-    it. Cells that `at` leaves out are never stored. In bytes it begins at `start` of the buffer `buffer`, and
-    the tile of the next stage `stride` bytes on."""
+    """The layout of a tile in a shared array of `rows` x `cols`. `at` [tile's rows, tile's columns] are its cells in that
+    array; other cells are never stored. The array begins at byte `start` of `buffer`. The tile of the next stage begins
+    `stride` bytes later."""
 
     rows: int
     cols: int
@@ -35,7 +35,7 @@ class Layout:
     item: int = 4  # bytes of an element
 
     def cut(self, rows: int, cols: int) -> Layout:
-        """The array as far as the first rows and columns of the tile reach into it."""
+        """Returns the layout of the first rows and columns of the tile."""
         if (rows, cols) == self.at.shape:
             return self
         row, col = np.divmod(self.at[:rows, :cols], self.cols)
@@ -45,9 +45,9 @@ class Layout:
 
 @dataclass(frozen=True)
 class Plan:
-    """One rung at some tile sizes. An owner, a thread or a whole warp, holds in its registers the sums of
-    rows[owner] x cols[owner] of the block's tile; `depth` terms are added at once. As and Bs are None where
-    threads read global memory; else tiles of `stages` steps along K are there at a time."""
+    """One rung at given tile sizes. An owner is a thread or a whole warp. Its registers contain the sums of
+    rows[owner] x cols[owner] of the block's tile; `depth` terms are added at once. As and Bs are None if threads read
+    global memory. Otherwise shared memory contains tiles of `stages` steps along K at a time."""
 
     file: str
     tiles: Mapping[str, int]
@@ -56,7 +56,7 @@ class Plan:
     BK: int
     rows: np.ndarray  # int64[owners, TM]
     cols: np.ndarray  # int64[owners, TN]
-    marks: tuple[Mark, ...]  # patterns of the line that begins, loads A, loads B, multiplies, loops, stores
+    marks: tuple[Mark, ...]  # of the lines that begin, load A, load B, multiply, loop, store
     As: Layout | None = None
     Bs: Layout | None = None
     stages: int = 1
@@ -76,46 +76,46 @@ class Plan:
         return self.cols.shape[1]
 
     def grid(self, s: GemmShape) -> tuple[int, int]:
-        """Blocks across (along N) and down (along M)."""
+        """Returns the number of blocks along N and along M."""
         return -(-s.N // self.BN), -(-s.M // self.BM)
 
     def owner_of(self) -> np.ndarray:
-        """int64[BM, BN]: the owner of each cell of the tile."""
-        of = np.full((self.BM, self.BN), -1)
-        of[self.rows[:, :, None], self.cols[:, None, :]] = np.arange(len(self.rows))[:, None, None]
-        return of
+        """Returns the owner of each cell of the tile, int64[BM, BN]."""
+        owners = np.full((self.BM, self.BN), -1)
+        owners[self.rows[:, :, None], self.cols[:, None, :]] = np.arange(len(self.rows))[:, None, None]
+        return owners
 
     def owners(self) -> np.ndarray:
-        """int64: owner_of() without repeating rows and columns: how owners lie over the tile."""
-        of = self.owner_of()
-        new = [np.append(True, (np.diff(of, axis=axis) != 0).any(axis=1 - axis)) for axis in (0, 1)]
-        return of[new[0]][:, new[1]]
+        """Returns the arrangement of owners over the tile, int64: owner_of() without repeated rows and columns."""
+        owners = self.owner_of()
+        changes = [np.append(True, (np.diff(owners, axis=axis) != 0).any(axis=1 - axis)) for axis in (0, 1)]
+        return owners[changes[0]][:, changes[1]]
 
     def warp_of(self) -> np.ndarray:
-        """int64[owners]: the warp of each owner."""
+        """Returns the warp of each owner, int64[owners]."""
         return np.arange(len(self.rows)) // (1 if self.owner == "warp" else 32)
 
 
 def _grid_of(count: int, across: int, TM: int, TN: int) -> tuple[np.ndarray, np.ndarray]:
-    """rows and cols of owners that lie row by row over the tile, `across` in a row, TM x TN cells each."""
+    """Returns rows and cols of owners in row-major order over the tile, `across` in a row, TM x TN cells each."""
     owner = np.arange(count)
     rows = (owner // across)[:, None] * TM + np.arange(TM)
     return rows, (owner % across)[:, None] * TN + np.arange(TN)
 
 
-def _pitched(rows: int, cols: int, pitch: int, buffer: str, **more) -> Layout:
-    """A tile row by row, `pitch` elements from one to the next."""
-    return Layout(rows, pitch, np.arange(rows)[:, None] * pitch + np.arange(cols), buffer, **more)
+def _pitched(rows: int, cols: int, pitch: int, buffer: str, **options) -> Layout:
+    """Returns the layout of a row-major tile whose rows begin `pitch` elements apart."""
+    return Layout(rows, pitch, np.arange(rows)[:, None] * pitch + np.arange(cols), buffer, **options)
 
 
-def _plain(rows: int, cols: int, buffer: str, **more) -> Layout:
-    return _pitched(rows, cols, cols, buffer, **more)
+def _plain(rows: int, cols: int, buffer: str, **options) -> Layout:
+    return _pitched(rows, cols, cols, buffer, **options)
 
 
-def _turned(rows: int, cols: int, pitch: int, buffer: str, **more) -> Layout:
-    """A tile stored column by column, `pitch` elements from one to the next."""
+def _transposed(rows: int, cols: int, pitch: int, buffer: str, **options) -> Layout:
+    """Returns the layout of a column-major tile whose columns begin `pitch` elements apart."""
     at = np.arange(rows)[:, None] + np.arange(cols) * pitch
-    return Layout(cols, pitch, at, buffer, **more)
+    return Layout(cols, pitch, at, buffer, **options)
 
 
 # -- the rungs -------------------------------------------------------------------------------------
@@ -123,7 +123,7 @@ def _lines(*patterns: str) -> tuple[re.Pattern, ...]:
     return tuple(re.compile(p) for p in patterns)
 
 
-# Lines of most sources: sums begin, tile_a and tile_b are filled, terms added, the loop, the store.
+# Marks of most sources: sums begin, tile_a and tile_b are filled, terms added, the loop, the store.
 _LINES = _lines(
     r"(float|int) sum", r"tile_a\[.+\] =", r"tile_b\[.+\] =", r"sum.* \+=", r"for \(int k", r"(C\[\w+\] =|store4\()"
 )  # fmt: skip
@@ -157,12 +157,12 @@ def _register_tile_2d(t: Mapping[str, int]) -> Plan:
 
 
 def _vectorized(t: Mapping[str, int]) -> Plan:
-    return _tiled("06_vectorized.cu", t, _turned(t["BM"], t["BK"], t["BM"], "tile_a"))
+    return _tiled("06_vectorized.cu", t, _transposed(t["BM"], t["BK"], t["BM"], "tile_a"))
 
 
 def _bank_free(t: Mapping[str, int]) -> Plan:
     BM, k = t["BM"], np.arange(t["BK"])
-    cols = 4 * BM + 128 // t["BK"]  # four rows and what is left free behind them
+    cols = 4 * BM + 128 // t["BK"]  # four rows and their padding
     As = Layout(t["BK"] // 4, cols, np.arange(BM)[:, None] + k // 4 * cols + k % 4 * BM, "tile_a")
     return replace(_tiled("07_bank_free.cu", t, As), **_by_fours(t))
 
@@ -170,13 +170,13 @@ def _bank_free(t: Mapping[str, int]) -> Plan:
 def _double_buffer(t: Mapping[str, int]) -> Plan:
     BM, BN, BK = t["BM"], t["BN"], t["BK"]
     size = BK * (BM + 4) * 4
-    As = _turned(BM, BK, BM + 4, "shared", stride=size)
+    As = _transposed(BM, BK, BM + 4, "shared", stride=size)
     Bs = _plain(BK, BN, "shared", start=t["STAGES"] * size, stride=BK * BN * 4)
     return replace(_tiled("08_double_buffer.cu", t, As, Bs, _ASYNC), stages=t["STAGES"], **_by_fours(t))
 
 
 def _by_fours(t: Mapping[str, int]) -> dict[str, np.ndarray]:
-    """Rows and columns of threads whose TM x TN cells lie four by four, spread evenly over the tile."""
+    """Returns rows and cols of threads whose TM x TN cells are groups of 4 x 4, spread evenly over the tile."""
     i, j = np.arange(t["TM"]), np.arange(t["TN"])
     across, down = t["BN"] // t["TN"], t["BM"] // t["TM"]
     thread = np.arange(across * down)[:, None]
@@ -187,7 +187,7 @@ def _by_fours(t: Mapping[str, int]) -> dict[str, np.ndarray]:
 def _warp_tile(t: Mapping[str, int]) -> Plan:
     BN, WM, WN, TM, TN = (t[name] for name in ("BN", "WM", "WN", "TM", "TN"))
     plan, across = _double_buffer(t), WN // TN
-    warp, lane = (of[:, None] for of in np.divmod(np.arange(len(plan.rows)), 32))
+    warp, lane = (part[:, None] for part in np.divmod(np.arange(len(plan.rows)), 32))
     i, j = np.arange(TM), np.arange(TN)
     row = warp // (BN // WN) * WM + (lane // (2 * across) * 2 + lane % 2) * 4
     col = warp % (BN // WN) * WN + lane // 2 % across * 4
@@ -213,12 +213,12 @@ def _mma_sync(t: Mapping[str, int]) -> Plan:
     return _by_warps("11_mma_sync.cu", t, marks, As, Bs, stages=t["STAGES"])
 
 
-def _swizzled(rows: int, cols: int, buffer: str, **more) -> Layout:
-    """Rows of 16-bit elements whose pieces of eight are turned, as `swizzled` in mma.cuh says."""
+def _swizzled(rows: int, cols: int, buffer: str, **options) -> Layout:
+    """Returns the layout of rows of 16-bit elements whose groups of eight are permuted as by `swizzled` in mma.cuh."""
     row, col = np.arange(rows)[:, None], np.arange(cols)
     pieces = cols // 8
-    turn = row // max(1, 8 // pieces) % min(pieces, 8)
-    return Layout(rows, cols, row * cols + (col // 8 ^ turn) * 8 + col % 8, buffer, **more)
+    swizzle = row // max(1, 8 // pieces) % min(pieces, 8)
+    return Layout(rows, cols, row * cols + (col // 8 ^ swizzle) * 8 + col % 8, buffer, **options)
 
 
 def _dp4a(t: Mapping[str, int]) -> Plan:
@@ -231,12 +231,15 @@ def _dp4a(t: Mapping[str, int]) -> Plan:
 
 
 def _by_warps(
-    file: str, t: Mapping[str, int], marks: tuple[Mark, ...], As: Layout, Bs: Layout, **more
+    file: str, t: Mapping[str, int], marks: tuple[Mark, ...], As: Layout, Bs: Layout, **options
 ) -> Plan:
-    """Warps row by row over the tile, each with the sums of WM x WN cells; tensor cores add 16 terms at once."""
+    """Returns the plan of warps in row-major order over the tile. Each has the sums of WM x WN cells; tensor cores add 16
+    terms at once."""
     BM, BN, WM, WN = (t[name] for name in ("BM", "BN", "WM", "WN"))
     rows, cols = _grid_of(BM // WM * (BN // WN), BN // WN, WM, WN)
-    return Plan(f"gemm/{file}", t, BM, BN, t["BK"], rows, cols, marks, As, Bs, depth=16, owner="warp", **more)
+    return Plan(
+        f"gemm/{file}", t, BM, BN, t["BK"], rows, cols, marks, As, Bs, depth=16, owner="warp", **options
+    )
 
 
 def _tiled(
@@ -246,7 +249,8 @@ def _tiled(
     Bs: Layout | None = None,
     marks: tuple[Mark, ...] = _LINES,
 ) -> Plan:
-    """Threads row by row over the tile, TM x TN neighbouring cells each; tiles lie as they come."""
+    """Returns the plan of threads in row-major order over the tile, TM x TN adjacent cells each. Tiles are row-major unless
+    As and Bs say otherwise."""
     BM, BN, BK, TM, TN = (t.get(name, 1) for name in ("BM", "BN", "BK", "TM", "TN"))
     rows, cols = _grid_of(BM // TM * (BN // TN), BN // TN, TM, TN)
     return Plan(
@@ -280,9 +284,11 @@ PLANS: dict[str, Callable[[Mapping[str, int]], Plan]] = {
 
 
 def plan_of(shape: GemmShape, rung: str, tiles: Mapping[str, int]) -> Plan:
-    """The plan of a rung at a shape; tile sizes left out take the rung's defaults."""
+    """Returns the plan of a rung at a shape. Missing tile sizes are the rung's defaults."""
     plan = PLANS[rung](find(rung).default_tiles | tiles)
-    if rung == "gemm/mma-sync" and (shape.K % 8 or shape.N % 8):  # rows off 16 bytes: no copies ahead
+    if rung == "gemm/mma-sync" and (
+        shape.K % 8 or shape.N % 8
+    ):  # rows not aligned to 16 bytes: no asynchronous copies
         return replace(
             plan, stages=1, marks=(plan.marks[0], "tile_a[swizzled", "tile_b[swizzled", *plan.marks[3:])
         )
@@ -290,5 +296,5 @@ def plan_of(shape: GemmShape, rung: str, tiles: Mapping[str, int]) -> Plan:
 
 
 def why_not(shape: GemmShape, rung: str, tiles: Mapping[str, int]) -> str:
-    """Why a rung has no scene at a shape, in words; "" where it has one."""
+    """Returns why a rung has no scene at a shape; "" if it has one."""
     return scene_why_not.why_not(rung, shape, tiles, PLANS)

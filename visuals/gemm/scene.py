@@ -1,7 +1,7 @@
-"""GEMM as a scene: one block computes its tile of C = alpha * A x B + beta * C0, in the order that explains it.
+"""GEMM as a scene: one block computes its tile of C = alpha * A x B + beta * C0, in explaining order.
 
-What a block, a warp and a thread own is the rung's own index map (gemm_plan.py): at these tile sizes the CUDA
-source reads and writes these cells, and the tests hold each of them to the emulator's trace.
+plan.py has the cells of each block, warp and thread. The CUDA source reads and writes the same cells at these tile
+sizes; the tests compare them with the emulator's trace.
 """
 
 from __future__ import annotations
@@ -34,8 +34,8 @@ def gemm_scene(
     shape: GemmShape, rung: str, tiles: Mapping[str, int], A: np.ndarray, B: np.ndarray,
     C0: np.ndarray | None = None, block: tuple[int, int] = (0, 0),
 ) -> Scene:  # fmt: skip
-    """The scene of one block of a rung. A [M, K], B [K, N] and, where beta != 0, C0 [M, N], as the kernel gets
-    them. ValueError where `why_not` has a reason."""
+    """Returns the scene of one block of a rung. A [M, K], B [K, N] and, if beta != 0, C0 [M, N], as passed to the kernel.
+    Raises ValueError if `why_not` gives a reason."""
     if reason := why_not(shape, rung, tiles):
         raise ValueError(reason)
     plan = plan_of(shape, rung, tiles)
@@ -56,7 +56,7 @@ def gemm_scene(
         order_note=ORDER_NOTE.format(plan.owner),
         writes=tuple(steps.writes),
         matmuls=_matmuls(steps),
-        reads=tuple(read_of(name, len(kind), told) for name, told in steps.reads.items()),
+        reads=tuple(read_of(name, len(kind), cells) for name, cells in steps.reads.items()),
         captions=Captions(captions.templates(shape, plan), kind, table(steps.args)),
         readings=_readings(steps),
         source=source_of(plan.file, plan.marks, np.array(gemm_plan.MARK_OF)[kind], detail=resources(launch)),
@@ -65,23 +65,25 @@ def gemm_scene(
 
 
 def _tensors(steps: Steps) -> tuple[Tensor, ...]:
-    s, p, plan, shown = steps.s, steps.part, steps.plan, steps.shown
+    s, p, plan, visible = steps.s, steps.part, steps.plan, steps.visible
 
-    one = f"of {plan.owner} 0"
+    owner_note = f"of {plan.owner} 0"
     out = [
-        matrix("A", "input", (p.rows, p.K), (p.row, 0), (s.M, s.K), shown["A"]),
-        matrix("B", "filter", (p.K, p.cols), (0, p.col), (s.K, s.N), shown["B"]),
+        matrix("A", "input", (p.rows, p.K), (p.row, 0), (s.M, s.K), visible["A"]),
+        matrix("B", "filter", (p.K, p.cols), (0, p.col), (s.K, s.N), visible["B"]),
         matrix("C", "output", (p.rows, p.cols), (p.row, p.col), (s.M, s.N)),
-        Tensor("a", "a", "a", "input", 1, plan.TM, plan.depth, note=one),
-        Tensor("b", "b", "b", "filter", 1, plan.depth, plan.TN, note=one),
-        Tensor("acc", "sum", "sum", "output", 1, plan.TM, plan.TN, note=f"{one}, {plan.TM} × {plan.TN}"),
+        Tensor("a", "a", "a", "input", 1, plan.TM, plan.depth, note=owner_note),
+        Tensor("b", "b", "b", "filter", 1, plan.depth, plan.TN, note=owner_note),
+        Tensor(
+            "acc", "sum", "sum", "output", 1, plan.TM, plan.TN, note=f"{owner_note}, {plan.TM} × {plan.TN}"
+        ),
     ]
-    if "C0" in shown and steps.few:
-        out.insert(2, matrix("C0", "output", (p.rows, p.cols), (p.row, p.col), (s.M, s.N), shown["C0"]))
-    if steps.few:
-        across = plan.owners()
+    if "C0" in visible and steps.is_small:
+        out.insert(2, matrix("C0", "output", (p.rows, p.cols), (p.row, p.col), (s.M, s.N), visible["C0"]))
+    if steps.is_small:
+        owners = plan.owners()
         title = f"{len(plan.rows):,} {plan.owner}s"
-        out.append(Tensor("who", "who", title, "workspace", 1, *across.shape, note="where their sums lie"))
+        out.append(Tensor("who", "who", title, "workspace", 1, *owners.shape, note="where their sums lie"))
     if plan.As:
         for name, role, size in (("A", "input", (plan.BM, plan.BK)), ("B", "filter", (plan.BK, plan.BN))):
             layout, stages = steps.layout(name), min(plan.stages, -(-p.K // plan.BK))
@@ -97,22 +99,22 @@ def _tensors(steps: Steps) -> tuple[Tensor, ...]:
 
 
 def _groups(steps: Steps) -> tuple[Group, ...]:
-    """Large matrices stand as one draws a product, B above C; of the threads then only the followed one."""
+    """Returns the groups. Large matrices are placed as a product is drawn, B above C, with the followed thread only."""
     plan = steps.plan
-    C = ("C0", "C") if steps.few and steps.s.beta else ("C",)
-    matrices = (("A", "B", *C),) if steps.few else (("B",), ("A", *C))
-    tiles = (("tile_a", "tile_b"),) if steps.few else (("tile_a",), ("tile_b",))
-    held = (("a", "b", "acc"), ("who",)) if steps.few else (("a", "b", "acc"),)
+    C = ("C0", "C") if steps.is_small and steps.s.beta else ("C",)
+    matrices = (("A", "B", *C),) if steps.is_small else (("B",), ("A", *C))
+    tiles = (("tile_a", "tile_b"),) if steps.is_small else (("tile_a",), ("tile_b",))
+    registers = (("a", "b", "acc"), ("who",)) if steps.is_small else (("a", "b", "acc"),)
     return (
         Group(matrices, "global", "global memory"),
         *([Group(tiles, "shared", "shared memory of the block")] if plan.As else []),
-        Group(held, "registers", f"registers of its {plan.owner}s"),
+        Group(registers, "registers", f"registers of its {plan.owner}s"),
     )
 
 
 def _matmuls(steps: Steps) -> tuple[MatMul, ...]:
-    """C as the browser sums it, where all terms are shown; `rest` is what beta * C0 adds."""
-    if steps.s.alpha != 1 or steps.part.K < steps.s.K or not steps.few:
+    """Returns C as a product that the browser sums, if all terms are shown. `rest` is what beta * C0 adds."""
+    if steps.s.alpha != 1 or steps.part.K < steps.s.K or not steps.is_small:
         return ()
     rest = (steps.C - steps.sums).ravel() if steps.s.beta else None
     return (MatMul("A", "B", "C", rest),)
@@ -121,7 +123,7 @@ def _matmuls(steps: Steps) -> tuple[MatMul, ...]:
 def _readings(steps: Steps) -> tuple[Reading, ...]:
     read, shared, added = (
         n if n[-1] < 2**31 else n.astype(np.float32) for n in np.cumsum(steps.counts, axis=0).T
-    )  # integers travel in 32 bits
+    )  # payloads have 32-bit integers
     out = [Reading("values of A and B read from global memory", read, "predicted")]
     if steps.plan.As:
         out.append(Reading("from shared memory", shared, "predicted"))

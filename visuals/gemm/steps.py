@@ -1,4 +1,4 @@
-"""The steps of a GEMM scene: what each of them says, writes, reads and counts, from the rung's plan."""
+"""The steps of a GEMM scene, computed from the rung's plan: captions, writes, reads and counts."""
 
 from __future__ import annotations
 
@@ -14,16 +14,16 @@ from visuals.scene.arithmetic import finished, sums_of
 from visuals.scene.parts import Write
 from visuals.scene.requests import mask_of
 
-MOST_WHOLE = 48  # rows, columns and terms of matrices that stand on the stage whole
-MOST_SIDE, MOST_TERMS = 64, 16  # of a block's tile and of its sums, elsewhere
-MOST_COPIED = 64 * 64 - 1  # cells of C, to be told one by one
-MOST_WARPS = 8  # that store one after the other
+MAX_WHOLE = 48  # rows, columns and terms of matrices that are shown whole
+MAX_SIDE, MAX_TERMS = 64, 16  # shown of the tile and the sums of a block of larger matrices
+MAX_COPIED = 64 * 64 - 1  # cells of C that are written one by one
+MAX_WARPS = 8  # with a step of their own for the store
 FULL = 0xFFFFFFFF
 
 
 @dataclass(frozen=True)
 class Part:
-    """What is on the stage: one block (x, y), rows and columns of C from (row, col) on, the first K terms."""
+    """What is shown: one block (x, y), rows and columns of C from (row, col) on, the first K terms."""
 
     block: tuple[int, int]
     row: int
@@ -34,24 +34,24 @@ class Part:
 
 
 def part_of(s: GemmShape, plan: Plan, block: tuple[int, int] = (0, 0)) -> Part:
-    """The whole matrices where they are small, else the tile of one block and the first terms of its sums."""
-    if max(s.M, s.N, s.K) <= MOST_WHOLE:
+    """Returns small matrices whole, else the tile of one block and the first terms of its sums."""
+    if max(s.M, s.N, s.K) <= MAX_WHOLE:
         return Part(block, 0, s.M, 0, s.N, s.K)
     row, col = block[1] * plan.BM, block[0] * plan.BN
-    tiles = max(2, MOST_TERMS // plan.BK)
+    tiles = max(2, MAX_TERMS // plan.BK)
     rows, cols = (min(a, b) for a, b in zip(side(plan), (s.M - row, s.N - col), strict=True))
     return Part(block, row, rows, col, cols, min(s.K, tiles * plan.BK))
 
 
 def side(plan: Plan) -> tuple[int, int]:
-    """Rows and columns of a block's tile that are shown: enough for all that the followed owner has."""
+    """Returns how many rows and columns of a block's tile are shown. All cells of the followed owner are among them."""
     rows, cols = int(plan.rows[0].max()) + 1, int(plan.cols[0].max()) + 1
-    return min(plan.BM, max(MOST_SIDE, rows)), min(plan.BN, max(MOST_SIDE, cols))
+    return min(plan.BM, max(MAX_SIDE, rows)), min(plan.BN, max(MAX_SIDE, cols))
 
 
 @dataclass
 class Steps:
-    """The steps as they come, and what each of them says, writes, reads and counts."""
+    """The steps in order: caption, writes, reads and counts of each."""
 
     s: GemmShape
     plan: Plan
@@ -65,45 +65,45 @@ class Steps:
     lanes: list[tuple[int, int]] = field(default_factory=list)  # warp, mask
     writes: list[Write] = field(default_factory=list)
     copies: dict[tuple[str, str], list] = field(default_factory=lambda: defaultdict(list))
-    held: list[tuple[int, np.ndarray]] = field(
+    sums_by_step: list[tuple[int, np.ndarray]] = field(
         default_factory=list
-    )  # the followed owner's sums from a step on
+    )  # (step, the followed owner's sums)
     reads: dict[str, list[tuple[int, np.ndarray]]] = field(default_factory=dict)
 
     def __post_init__(self):
         s, p, plan = self.s, self.part, self.plan
         rows, cols = slice(p.row, p.row + p.rows), slice(p.col, p.col + p.cols)
         A, B = self.A[rows], self.B[:, cols]
-        self.shown = {"A": A[:, : p.K].astype(np.float32), "B": B[: p.K].astype(np.float32)}
-        self.own = self._cells(plan.rows[0], plan.cols[0])
-        self.after: dict[int, np.ndarray] = {}
-        kept = lambda k, sums: self.after.update({k: self._owned(sums)})  # noqa: E731
-        self.sums = sums_of(A, B, plan.depth, s.dtype, kept)
+        self.visible = {"A": A[:, : p.K].astype(np.float32), "B": B[: p.K].astype(np.float32)}
+        self.followed_cells = self._cells(plan.rows[0], plan.cols[0])
+        self.sums_after: dict[int, np.ndarray] = {}
+        save = lambda k, sums: self.sums_after.update({k: self._followed_sums(sums)})  # noqa: E731
+        self.sums = sums_of(A, B, plan.depth, s.dtype, save)
         C0 = self.C0[rows, cols] if s.beta else None
         if s.beta:
-            self.shown["C0"] = C0.astype(np.float32)
+            self.visible["C0"] = C0.astype(np.float32)
         self.C = finished(s, self.sums, C0)
         self._start()
         self._loop()
         self._store()
-        self._merged()
+        self._join_copies()
 
     @property
-    def few(self) -> bool:
-        """Whether so little is shown that cells can be told one by one."""
-        return self.C.size <= MOST_COPIED
+    def is_small(self) -> bool:
+        """Whether so few cells are shown that they can be written one by one."""
+        return self.C.size <= MAX_COPIED
 
-    # -- places -------------------------------------------------------------------------------------
+    # -- cells --------------------------------------------------------------------------------------
     def _cells(self, rows: np.ndarray, cols: np.ndarray) -> np.ndarray:
-        """int64[rows, cols]: cells of C as shown, for rows and columns of the block's tile; -1 outside."""
-        return self._flat(self._down + rows, self.part.rows, self._across + cols, self.part.cols)
+        """Returns cells of C as shown, int64[rows, cols], for rows and columns of the block's tile; -1 outside."""
+        return self._flat(self._row_offset + rows, self.part.rows, self._col_offset + cols, self.part.cols)
 
     @property
-    def _down(self) -> int:
+    def _row_offset(self) -> int:
         return self.part.block[1] * self.plan.BM - self.part.row
 
     @property
-    def _across(self) -> int:
+    def _col_offset(self) -> int:
         return self.part.block[0] * self.plan.BN - self.part.col
 
     @staticmethod
@@ -111,12 +111,12 @@ class Steps:
         inside = (row < rows)[:, None] & (col < cols)
         return np.where(inside, row[:, None] * cols + col, -1)
 
-    def _owned(self, sums: np.ndarray) -> np.ndarray:
-        """float32[TM, TN]: the followed owner's sums, 0 where its cells leave C."""
-        return np.append(sums.ravel(), np.float32(0)).astype(np.float32)[self.own]
+    def _followed_sums(self, sums: np.ndarray) -> np.ndarray:
+        """Returns the followed owner's sums, float32[TM, TN]; 0 for cells outside C."""
+        return np.append(sums.ravel(), np.float32(0)).astype(np.float32)[self.followed_cells]
 
     def _inside(self) -> tuple[int, int]:
-        """Rows and columns of the block's tile that lie in C."""
+        """Returns how many rows and columns of the block's tile are inside C."""
         s, plan, (x, y) = self.s, self.plan, self.part.block
         return min(plan.BM, s.M - y * plan.BM), min(plan.BN, s.N - x * plan.BN)
 
@@ -131,17 +131,17 @@ class Steps:
     def _copy(self, target: str, t: int, source: str, index: np.ndarray, cells: np.ndarray) -> None:
         self.copies[target, source].append((t, cells.ravel(), index.ravel()))
 
-    def _merged(self) -> None:
-        """Writes into the same tensor from the same source as one: there are many."""
-        for (target, source), told in self.copies.items():
-            steps, cells, index = zip(*told, strict=True)
+    def _join_copies(self) -> None:
+        """Joins the copies of each (target, source) into one Write: there are many."""
+        for (target, source), records in self.copies.items():
+            steps, cells, index = zip(*records, strict=True)
             steps = np.repeat(steps, [len(c) for c in cells])
             cells, index = np.concatenate(cells), np.concatenate(index)
             self.writes.append(Write(target, steps, source=source, index=index, cells=cells))
-        steps, values = zip(*self.held, strict=True)
-        cells = np.tile(np.arange(self.own.size), len(steps))
+        steps, values = zip(*self.sums_by_step, strict=True)
+        cells = np.tile(np.arange(self.followed_cells.size), len(steps))
         values = np.concatenate([v.ravel() for v in values])
-        self.writes.append(Write("acc", np.repeat(steps, self.own.size), values, cells=cells))
+        self.writes.append(Write("acc", np.repeat(steps, self.followed_cells.size), values, cells=cells))
 
     def _start(self) -> None:
         s, plan, (x, y) = self.s, self.plan, self.part.block
@@ -150,19 +150,19 @@ class Steps:
         row, col = y * plan.BM, x * plan.BN
         block = y * across + x + 1
         t = self._step(gemm_plan.START, block, across * down, row, row + rows - 1, col, col + cols - 1)
-        self.held.append((t, 0 * self.own.astype(np.float32)))
-        if self.few:
+        self.sums_by_step.append((t, 0 * self.followed_cells.astype(np.float32)))
+        if self.is_small:
             self.writes.append(Write("who", np.array([t]), plan.owners().ravel().astype(np.float32)))
 
     def _loop(self) -> None:
         s, plan, p = self.s, self.plan, self.part
-        shown = -(-p.K // plan.BK)
+        visible_tiles = -(-p.K // plan.BK)
         ahead = plan.stages - 1
         if plan.As:
-            for tile in range(min(ahead, shown)):
+            for tile in range(min(ahead, visible_tiles)):
                 self._load(tile)
-        for tile in range(shown):
-            if plan.As and tile + ahead < shown:
+        for tile in range(visible_tiles):
+            if plan.As and tile + ahead < visible_tiles:
                 self._load(tile + ahead)
             for k in range(tile * plan.BK, min((tile + 1) * plan.BK, p.K), plan.depth):
                 self._multiply(tile, k)
@@ -170,11 +170,11 @@ class Steps:
             _, shared, added = self._counts(p.K, s.K)
             read = (s.K - p.K) * sum(self._inside()) if plan.As else self._counts(p.K, s.K)[0]
             t = self._step(gemm_plan.REST, s.K - 1, s.K - p.K, counts=(read, shared, added))
-            self.held.append((t, self._owned(self.sums)))
+            self.sums_by_step.append((t, self._followed_sums(self.sums)))
 
     def _counts(self, start: int, stop: int) -> tuple[int, int, int]:
-        """(reads of global memory, reads of shared memory, multiply-adds) of the block for the terms start to
-        stop - 1, of which the tile's last may be zeros."""
+        """Returns (reads of global memory, reads of shared memory, multiply-adds) of the block for terms start to stop - 1.
+        The last tile may be padded with zeros."""
         plan, (rows, cols) = self.plan, self._inside()
         terms = stop - start
         if not plan.As:
@@ -194,15 +194,15 @@ class Steps:
             t = self._step(kind, tile + 1, tiles, k[0], last, values, counts=(values, 0, 0))
             layout = self.layout(name)
             if name == "A":
-                index = self._flat(self._down + np.arange(len(layout.at)), p.rows, k, p.K)
+                index = self._flat(self._row_offset + np.arange(len(layout.at)), p.rows, k, p.K)
             else:
-                index = self._flat(k, p.K, self._across + np.arange(layout.at.shape[1]), p.cols)
+                index = self._flat(k, p.K, self._col_offset + np.arange(layout.at.shape[1]), p.cols)
             first = tile % plan.stages * layout.rows * layout.cols
             order = np.argsort(layout.at.ravel(), kind="stable")
             cells = first + layout.at.ravel()[order]
             target = f"tile_{name.lower()}"
-            alone = plan.stages == 1 and len(cells) == layout.rows * layout.cols
-            if alone:  # a whole array: its index travels as a sum
+            whole_array = plan.stages == 1 and len(cells) == layout.rows * layout.cols
+            if whole_array:  # the whole array: no list of cells is needed
                 self.writes.append(Write(target, np.array([t]), source=name, index=index.ravel()[order]))
             else:
                 self._copy(target, t, name, index.ravel()[order], cells)
@@ -218,32 +218,32 @@ class Steps:
         last = min(k + plan.depth, (tile + 1) * plan.BK)
         terms = np.arange(k, k + plan.depth)
         a, b = self._operands(tile, terms)
-        said = [k, last - 1]
+        args = [k, last - 1]
         if plan.TM * plan.TN == 1:
-            said += [self._value(a, "A", k), self._value(b, "B", k), self.after[k].item()]
+            args += [self._value(a, "A", k), self._value(b, "B", k), self.sums_after[k].item()]
         mask = mask_of(np.arange(min(32, plan.threads)))
         if not plan.As:
-            warp = self._warp(0)
-            rows, cols = (np.unique(of[warp][of[warp] + at < most]) for of, at, most in (
-                (plan.rows, self._down, p.rows), (plan.cols, self._across, p.cols)))  # fmt: skip
-            said += [len(rows), len(cols)]
+            warp = self._owners_of_warp(0)
+            rows, cols = (np.unique(of[warp][of[warp] + at < stop]) for of, at, stop in (
+                (plan.rows, self._row_offset, p.rows), (plan.cols, self._col_offset, p.cols)))  # fmt: skip
+            args += [len(rows), len(cols)]
         t = self._step(
-            gemm_plan.MULTIPLY, *said, counts=self._counts(k, min(last, self.s.K)), warp=0, mask=mask
+            gemm_plan.MULTIPLY, *args, counts=self._counts(k, min(last, self.s.K)), warp=0, mask=mask
         )
         if not plan.As:
-            self._note("A", t, self._flat(self._down + rows, p.rows, terms, p.K))
-            self._note("B", t, self._flat(terms, p.K, self._across + cols, p.cols))
+            self._record_read("A", t, self._flat(self._row_offset + rows, p.rows, terms, p.K))
+            self._record_read("B", t, self._flat(terms, p.K, self._col_offset + cols, p.cols))
         self._copy("a", t, "tile_a" if plan.As else "A", a, np.arange(a.size))
         self._copy("b", t, "tile_b" if plan.Bs else "B", b, np.arange(b.size))
-        self.held.append((t, self.after[k]))
+        self.sums_by_step.append((t, self.sums_after[k]))
 
     def _operands(self, tile: int, terms: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-        """int64: cells of tile_a [TM, depth] and tile_b [depth, TN], or of A and B, that the followed owner reads."""
+        """Returns the cells that the followed owner reads of tile_a [TM, depth] and tile_b [depth, TN], or of A and B; int64."""
         plan, p = self.plan, self.part
         rows, cols = plan.rows[0], plan.cols[0]
         if not plan.As:
-            a = self._flat(self._down + rows, p.rows, terms, p.K)
-            return a, self._flat(terms, p.K, self._across + cols, p.cols)
+            a = self._flat(self._row_offset + rows, p.rows, terms, p.K)
+            return a, self._flat(terms, p.K, self._col_offset + cols, p.cols)
         As, Bs = self.layout("A"), self.layout("B")
         k = terms - tile * plan.BK
         stage = tile % plan.stages
@@ -251,58 +251,60 @@ class Steps:
         return a, stage * Bs.rows * Bs.cols + Bs.at[k[:, None], cols]
 
     def _value(self, cell: np.ndarray, name: str, k: int) -> float:
-        """What the one cell read holds: the matrix's own value."""
-        row, col = self._down + self.plan.rows[0, 0], self._across + self.plan.cols[0, 0]
-        return float(self.shown[name][(row, k) if name == "A" else (k, col)])
+        """Returns the matrix element that thread 0 reads at term k."""
+        row, col = self._row_offset + self.plan.rows[0, 0], self._col_offset + self.plan.cols[0, 0]
+        return float(self.visible[name][(row, k) if name == "A" else (k, col)])
 
-    def _note(self, name: str, t: int, cells: np.ndarray) -> None:
+    def _record_read(self, name: str, t: int, cells: np.ndarray) -> None:
         self.reads.setdefault(name, []).append((t, np.unique(cells[cells >= 0])))
 
-    def _warp(self, warp: int) -> np.ndarray:
-        """The owners of a warp."""
+    def _owners_of_warp(self, warp: int) -> np.ndarray:
+        """Returns the owners of a warp."""
         return np.flatnonzero(self.plan.warp_of() == warp)
 
     def _store(self) -> None:
-        plan, when = self.plan, np.full(self.C.size, -1)  # step of each cell
-        own = self.own[self.own >= 0]
-        when[own] = self._step(gemm_plan.STORE, warp=0, mask=1 if plan.owner == "thread" else FULL)
+        plan, step_of = self.plan, np.full(self.C.size, -1)  # step of each cell
+        own_cells = self.followed_cells[self.followed_cells >= 0]
+        step_of[own_cells] = self._step(gemm_plan.STORE, warp=0, mask=1 if plan.owner == "thread" else FULL)
         warps = np.unique(plan.warp_of())
-        few = warps if len(warps) <= MOST_WARPS else warps[:1]
-        for warp in few:
-            count, cells = self._of_warps([warp])
-            cells = cells[when[cells] < 0]
+        single_warps = warps if len(warps) <= MAX_WARPS else warps[:1]
+        for warp in single_warps:
+            count, cells = self._cells_of_warps([warp])
+            cells = cells[step_of[cells] < 0]
             if cells.size:
-                when[cells] = self._step(gemm_plan.STORE_WARP, warp, count, warp=warp, mask=self._mask(warp))
-        count, cells = self._of_warps(warps[len(few) :])
+                step_of[cells] = self._step(
+                    gemm_plan.STORE_WARP, warp, count, warp=warp, mask=self._mask(warp)
+                )
+        count, cells = self._cells_of_warps(warps[len(single_warps) :])
         if cells.size:
-            when[cells] = self._step(gemm_plan.STORE_MORE, len(warps) - len(few), count)
-        if (when < 0).any():
+            step_of[cells] = self._step(gemm_plan.STORE_MORE, len(warps) - len(single_warps), count)
+        if (step_of < 0).any():
             across, down = plan.grid(self.s)
-            when[when < 0] = self._step(gemm_plan.OTHERS, across * down - 1)
-        self._write_C(when, own)
+            step_of[step_of < 0] = self._step(gemm_plan.OTHERS, across * down - 1)
+        self._write_C(step_of, own_cells)
 
-    def _write_C(self, when: np.ndarray, own: np.ndarray) -> None:
-        """The followed owner's cells are copies of its sums where those are stored as they are; of many cells
-        only the numbers are told."""
-        C, t = self.C.ravel(), when[own[0]]
-        if not self.few or self.s.alpha != 1 or self.s.beta:
-            self.writes.append(Write("C", when, C))
-            self._note("acc", t, np.arange(self.own.size))
+    def _write_C(self, step_of: np.ndarray, own_cells: np.ndarray) -> None:
+        """Writes C. The followed owner's cells are copies of its sums if alpha is 1 and beta 0. Many cells are written as
+        values only."""
+        C, t = self.C.ravel(), step_of[own_cells[0]]
+        if not self.is_small or self.s.alpha != 1 or self.s.beta:
+            self.writes.append(Write("C", step_of, C))
+            self._record_read("acc", t, np.arange(self.followed_cells.size))
             return
-        self._copy("C", t, "acc", np.flatnonzero(self.own.ravel() >= 0), own)
-        others = np.setdiff1d(np.arange(C.size), own)
+        self._copy("C", t, "acc", np.flatnonzero(self.followed_cells.ravel() >= 0), own_cells)
+        others = np.setdiff1d(np.arange(C.size), own_cells)
         if others.size:
-            self.writes.append(Write("C", when[others], C[others], cells=others))
+            self.writes.append(Write("C", step_of[others], C[others], cells=others))
 
-    def _of_warps(self, warps) -> tuple[int, np.ndarray]:
-        """Cells of C that warps hold: how many, and which of them are shown."""
-        of = np.isin(self.plan.warp_of(), warps)
-        rows, cols = self.plan.rows[of][:, :, None], self.plan.cols[of][:, None, :]
+    def _cells_of_warps(self, warps) -> tuple[int, np.ndarray]:
+        """Returns how many cells of C some warps have, and those that are shown."""
+        owners = np.isin(self.plan.warp_of(), warps)
+        rows, cols = self.plan.rows[owners][:, :, None], self.plan.cols[owners][:, None, :]
         down, across = self._inside()
         inside = (rows < down) & (cols < across)
-        row, col = self._down + rows, self._across + cols
-        shown = inside & (row < self.part.rows) & (col < self.part.cols)
-        return int(inside.sum()), (row * self.part.cols + col)[shown]
+        row, col = self._row_offset + rows, self._col_offset + cols
+        visible = inside & (row < self.part.rows) & (col < self.part.cols)
+        return int(inside.sum()), (row * self.part.cols + col)[visible]
 
     def _mask(self, warp: int) -> int:
-        return FULL if self.plan.owner == "warp" else mask_of(self._warp(warp) % 32)
+        return FULL if self.plan.owner == "warp" else mask_of(self._owners_of_warp(warp) % 32)

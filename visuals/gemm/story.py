@@ -1,4 +1,4 @@
-"""What the figures of the GEMM ladder say, in sentences with the numbers in them. Pure functions."""
+"""Sentences about the figures of the GEMM ladder, with their numbers. Pure functions."""
 
 from __future__ import annotations
 
@@ -13,16 +13,14 @@ from kernels.model.preset import Preset
 from visuals.charts import units
 from visuals.charts.story import Row, Story, extremes, fastest_library, recorded_at
 
-# The library at the same precision as the kernels of ours that take the type. There is none for int8 here.
-
 
 def gemm_cost(s: GemmShape) -> str:
-    """What a thread for each result would ask of memory, against what there is."""
-    asked = 2 * s.macs * ELEMENT_BYTES[s.dtype]
-    there = ELEMENT_BYTES[s.dtype] * (s.elements["A"] + s.elements["B"])
+    """Returns how many bytes one thread per result would request, compared with the bytes of A and B."""
+    requested_bytes = 2 * s.macs * ELEMENT_BYTES[s.dtype]
+    input_bytes = ELEMENT_BYTES[s.dtype] * (s.elements["A"] + s.elements["B"])
     return (
-        f"A and B take {units.bytes_(there)}. A thread for each result asks for "
-        f"{units.bytes_(asked)} of them, {units.count(asked / there)} times as much: each element of A is wanted {s.N:,} times, "
+        f"A and B take {units.bytes_(input_bytes)}. A thread for each result asks for "
+        f"{units.bytes_(requested_bytes)} of them, {units.count(requested_bytes / input_bytes)} times as much: each element of A is wanted {s.N:,} times, "
         f"each of B {s.M:,} times. A tile kept close to the threads is asked for once and used many times."
     )
 
@@ -33,7 +31,7 @@ def library_row(rows: Mapping[str, Row]) -> Row | None:
 
 
 def best_own(rows: Mapping[str, Row]) -> Row | None:
-    """The fastest of the kernels that stand on the page."""
+    """Returns the fastest row that is no library's; None if there is none."""
     return min(
         (row for name, row in rows.items() if not find(name).library),
         key=lambda row: row["median_ms"],
@@ -42,7 +40,8 @@ def best_own(rows: Mapping[str, Row]) -> Row | None:
 
 
 def gemm_gain(rows: Mapping[str, Row]) -> str:
-    """What the ladder buys, `rows` by rung name from one device; "" where there is nothing to compare."""
+    """Returns the speedup over the first rung and the share of the library's speed, in sentences. `rows`: by rung name, of
+    one device. "" if there is nothing to compare."""
     best, library = best_own(rows), library_row(rows)
     if not best:
         return ""
@@ -52,23 +51,23 @@ def gemm_gain(rows: Mapping[str, Row]) -> str:
     if first is not best:
         text = f"{_capital(name)} is {first['median_ms'] / best['median_ms']:.3g} times as fast as {find(first['rung']).title}. "
     if library:
-        words = find(library["rung"]).title_on(library["engine"])
+        library_name = find(library["rung"]).title_on(library["engine"])
         if best["p20_ms"] <= library["p80_ms"] and library["p20_ms"] <= best["p80_ms"]:
-            text += f"{_capital(name)} and {words} cannot be told apart here: their spreads overlap."
+            text += f"{_capital(name)} and {library_name} cannot be told apart here: their spreads overlap."
         else:
-            text += f"{_capital(name)} reaches {units.share(library['median_ms'] / best['median_ms'])} of the speed of {words}."
+            text += f"{_capital(name)} reaches {units.share(library['median_ms'] / best['median_ms'])} of the speed of {library_name}."
     return text.strip()
 
 
 def _capital(text: str) -> str:
-    """As a sentence begins; a name with a dot in it, as mma.sync, stays."""
+    """Returns the text with a capital first letter. A first word with a dot in it, as mma.sync, is unchanged."""
     return text if "." in text.split()[0] else text[:1].upper() + text[1:]
 
 
 @cache
 def gemm_examples() -> list[tuple[Preset, str]]:
-    """The presets at which our best kernel comes nearest to the library and stays farthest from it, by the
-    recordings made cold at the usual tile sizes."""
+    """Returns (preset, text) of the largest and the smallest share of the library's speed that our best kernel reaches. It
+    uses the cold recordings at the default tile sizes."""
 
     def reached(s: GemmShape) -> float | None:
         rows = recorded_at(s, (rung.name for rung in LADDERS["gemm"].rungs))

@@ -1,4 +1,4 @@
-"""What a warp of a GEMM block asks of memory, from the emulator's trace: the steps of scenes/gemm_warps.py."""
+"""The memory requests of a warp of a GEMM block, from the emulator's trace: the steps of warps.py."""
 
 from __future__ import annotations
 
@@ -20,29 +20,29 @@ from visuals.scene.requests import BANKS, LANES, WORD, bank_places, fewest_passe
 GLOBAL = {"A": "[A](input)", "B": "[B](filter)", "C0": "C0", "C": "[C](output)"}
 SHARED = {"tile_a": "[tile_a](input)", "tile_b": "[tile_b](filter)"}
 _SECTORS = "lanes {1}, bytes each {2}; sectors of 32 bytes {3}, fewest possible {4}."
-_PASSES = "lanes {1}, bytes each {2}; passes over the 32 banks {3}, without conflicts {4}."
+_WAVEFRONTS = "lanes {1}, bytes each {2}; passes over the 32 banks {3}, without conflicts {4}."
 TEMPLATES = {
-    **{("ld", name): f"Warp {{0}} loads from {said} in global memory: {_SECTORS}" for name, said in GLOBAL.items()},
-    **{("st", name): f"Warp {{0}} stores to {said} in global memory: {_SECTORS}" for name, said in GLOBAL.items()},
-    **{("ld", name): f"Warp {{0}} reads {said} in shared memory: {_PASSES}" for name, said in SHARED.items()},
-    **{("st", name): f"Warp {{0}} stores into {said} in shared memory: {_PASSES}" for name, said in SHARED.items()},
-    **{("copy", name): f"Warp {{0}} begins to copy {said} from global memory, past its registers: {_SECTORS}" for name, said in GLOBAL.items()},
+    **{("ld", name): f"Warp {{0}} loads from {link} in global memory: {_SECTORS}" for name, link in GLOBAL.items()},
+    **{("st", name): f"Warp {{0}} stores to {link} in global memory: {_SECTORS}" for name, link in GLOBAL.items()},
+    **{("ld", name): f"Warp {{0}} reads {link} in shared memory: {_WAVEFRONTS}" for name, link in SHARED.items()},
+    **{("st", name): f"Warp {{0}} stores into {link} in shared memory: {_WAVEFRONTS}" for name, link in SHARED.items()},
+    **{("copy", name): f"Warp {{0}} begins to copy {link} from global memory, past its registers: {_SECTORS}" for name, link in GLOBAL.items()},
     ("more", ""): "Warp {0} goes on in the same way: requests {1}, sectors {2}, passes over the 32 banks {3}, without conflicts {4}.",
     ("barrier", ""): "At the barrier warp {0} waits: then what the other {1} warps stored into shared memory is there too.",
     ("end", ""): "The other {1} warps of the block did the same: its tile of [C](output) is whole.",
     ("end", "cut"): "The other {1} warps of the block did the same. These sums have {2} of {3} terms: the loop was cut short.",
 }  # fmt: skip
-MOST_ALIKE = 16  # loads or stores in a row that are steps of their own
-MOST_ROWS, MOST_COLS = 64, 128  # of C shown
+MAX_SINGLE = 16  # equal requests in a row that each get a step
+MAX_ROWS, MAX_COLS = 64, 128  # of C shown
 _KIND = {kind: n for n, kind in enumerate(TEMPLATES)}
 
 
 class Banks:
-    """A tile in shared memory as the banks have it: a column a bank (or a part of one, where elements are
-    smaller than its words), and where bytes of the buffer and elements of the tile lie in that."""
+    """A tile in shared memory by banks: a column is a bank, or a part of one if elements are smaller than its words. Maps
+    bytes of the buffer and elements of the tile to cells."""
 
     def __init__(self, name: str, layout: Layout, stages: int, tiles: int):
-        self.name, self.layout, self.stages, self.shown = name, layout, stages, min(stages, tiles)
+        self.name, self.layout, self.stages, self.visible_stages = name, layout, stages, min(stages, tiles)
         self.cols = BANKS * WORD // layout.item
         size = layout.rows * layout.cols
         first = [(layout.start + stage * layout.stride) // layout.item % self.cols for stage in range(stages)]
@@ -52,21 +52,21 @@ class Banks:
         self.filled = np.zeros((stages, layout.at.size), int)  # how often each element was stored
 
     def find(self, byte: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-        """(stage, element) of each byte; element -1 for those that belong to no element of the tile."""
-        past = byte - self.layout.start
-        stage, within = np.divmod(past, self.layout.stride) if self.layout.stride else (0 * past, past)
+        """Returns (stage, element) of each byte; element -1 for bytes of no element of the tile."""
+        offset = byte - self.layout.start
+        stage, within = np.divmod(offset, self.layout.stride) if self.layout.stride else (0 * offset, offset)
         cell = within // self.layout.item
-        inside = (past >= 0) & (stage < self.stages) & (cell < len(self.element))
+        inside = (offset >= 0) & (stage < self.stages) & (cell < len(self.element))
         return np.where(inside, stage, 0), np.where(inside, self.element[np.where(inside, cell, 0)], -1)
 
     def cells(self, stage: np.ndarray, element: np.ndarray) -> np.ndarray:
-        """Cells on the stage."""
+        """Returns the tensor's cells of some elements."""
         return stage * self.rows * self.cols + self.first[stage] + self.layout.at.ravel()[element]
 
 
-class Asked:
-    """The steps as they come, one a request of `warp`: what each of them says, moves and counts. `terms` is how
-    many the whole sums have, of which the shape `s` may keep the first."""
+class WarpSteps:
+    """The steps in order, one for each request of `warp`: caption, copies and counts. `terms`: how many the whole sums
+    have; the shape `s` may have only the first."""
 
     def __init__(
         self, s: GemmShape, plan: Plan, inputs: Mapping[str, np.ndarray], trace: BlockTrace, warp: int, terms: int
@@ -79,34 +79,34 @@ class Asked:
             warp,
             terms,
         )
-        self.cols, self.C_rows = min(s.N, plan.BN), min(s.M, MOST_ROWS)
-        self.C_cols = min(self.cols, MOST_COLS)
-        most = -(-s.K // plan.BK)  # tiles along K
+        self.cols, self.C_rows = min(s.N, plan.BN), min(s.M, MAX_ROWS)
+        self.C_cols = min(self.cols, MAX_COLS)
+        k_tiles = -(-s.K // plan.BK)  # tiles along K
         self.tiles = [
-            Banks(n, at, plan.stages, most) for n, at in (("tile_a", plan.As), ("tile_b", plan.Bs)) if at
+            Banks(n, at, plan.stages, k_tiles) for n, at in (("tile_a", plan.As), ("tile_b", plan.Bs)) if at
         ]
         self.kinds, self.args, self.counts, self.lines, self.warps, self.masks = [], [], [], [], [], []
-        self.moments: list[int] = []  # the trace's step of each
+        self.moments: list[int] = []  # the trace's step of each step
         self.moment = 0
         self.copies: dict[tuple[str, str], list] = defaultdict(list)  # (target, source): (step, cells, index)
         self.reads: dict[str, list[tuple[int, np.ndarray]]] = {}
-        # Values a lane gets at once, at most: from A and tile_a, from B and tile_b.
-        self.deep = {"a": 1, "b": 1}
+        # The most values a lane gets at once: from A and tile_a, from B and tile_b.
+        self.values_per_lane = {"a": 1, "b": 1}
         self.run: tuple[tuple[bool, bool], int] = (
             (False, False),
             0,
-        )  # what the warp does, how often in a row
+        )  # (is write, is global), how often in a row
         C0 = inputs["C0"][:, : self.C_cols] if s.beta else None
         sums = sums_of(inputs["A"], inputs["B"][:, : self.C_cols], plan.depth, s.dtype)
         self.C = finished(s, sums, C0)[: self.C_rows]
         self.stored = np.full(self.C.size, -1)  # step
-        self.waiting: list[tuple[Banks, np.ndarray, np.ndarray]] = []  # what other warps have stored
+        self.pending: list[tuple[Banks, np.ndarray, np.ndarray]] = []  # stored by other warps, not shown yet
         self._run()
 
     def writes(self) -> tuple[Write, ...]:
         out = [Write("C", self.stored, self.C.ravel())]
-        for (target, source), told in self.copies.items():
-            steps, cells, index = zip(*told, strict=True)
+        for (target, source), records in self.copies.items():
+            steps, cells, index = zip(*records, strict=True)
             steps = np.repeat(steps, [len(c) for c in cells])
             out.append(
                 Write(target, steps, source=source, cells=np.concatenate(cells), index=np.concatenate(index))
@@ -114,27 +114,34 @@ class Asked:
         return tuple(out)
 
     def _run(self) -> None:
-        asked, before = self.trace.requests, 0
+        requests, before = self.trace.requests, 0
         text, file = sources.text(self.plan.file).splitlines(), self.plan.file.rpartition("/")[2]
-        line = [of.number if of and of.file.endswith(file) else 0 for of in self.trace.lines]
+        line = [
+            source_line.number if source_line and source_line.file.endswith(file) else 0
+            for source_line in self.trace.lines
+        ]
         lines = np.array(line)[self.trace.line]
         barrier = np.array(["__syncthreads()" in text[n - 1] if n else False for n in line])[self.trace.line]
         last = int(lines[-1])
-        for n in range(len(asked)):
-            step = int(asked.step[n])
-            name, byte, width = self.trace.buffers[asked.buffer[n]], asked.byte[n], int(asked.width[n])
+        for n in range(len(requests)):
+            step = int(requests.step[n])
+            name, byte, width = (
+                self.trace.buffers[requests.buffer[n]],
+                requests.byte[n],
+                int(requests.width[n]),
+            )
             if "tile_c[" in text[lines[step] - 1] and name not in GLOBAL:
-                continue  # the way of the sums through shared memory, after the loop
-            if asked.warp[n] != self.warp:
-                if asked.write[n] and name not in GLOBAL:
-                    self._fill(name, byte[lanes_of(asked.mask[n])], width)
+                continue  # the sums pass through shared memory after the loop
+            if requests.warp[n] != self.warp:
+                if requests.write[n] and name not in GLOBAL:
+                    self._fill(name, byte[lanes_of(requests.mask[n])], width)
                 continue
-            passed = np.flatnonzero(barrier[before : step + 1])
-            if passed.size and self.waiting:
-                self._barrier(int(lines[before + passed[-1]]))
+            barriers = np.flatnonzero(barrier[before : step + 1])
+            if barriers.size and self.pending:
+                self._barrier(int(lines[before + barriers[-1]]))
                 self.run = (False, False), 0
             before, last, self.moment = step, int(lines[step]), step
-            self._request(name, bool(asked.write[n]), byte, int(asked.mask[n]), width, last)
+            self._request(name, bool(requests.write[n]), byte, int(requests.mask[n]), width, last)
         self._end(last)
 
     # -- steps --------------------------------------------------------------------------------------
@@ -149,66 +156,77 @@ class Asked:
         return len(self.kinds) - 1
 
     def _request(self, name: str, write: bool, byte: np.ndarray, mask: int, width: int, line: int) -> None:
-        does, lanes = (write, name in GLOBAL), lanes_of(mask)
-        self.run = does, self.run[1] + 1 if does == self.run[0] else 1
-        whose = name if name in GLOBAL else self._tile(name, byte[lanes]).name
+        access, lanes = (write, name in GLOBAL), lanes_of(mask)
+        self.run = access, self.run[1] + 1 if access == self.run[0] else 1
+        target = name if name in GLOBAL else self._tile(name, byte[lanes]).name
         if name in GLOBAL:
-            count, least = sectors_asked(byte, mask, width)
+            count, minimum = sectors_asked(byte, mask, width)
             counts = (0, count, 0, 0) if write else (count, 0, 0, 0)
         else:
-            count, least = int(bank_places(byte, mask, width)[0].max()) + 1, fewest_passes(byte, mask, width)
-            counts = (0, 0, count, count - least)
-        alike = self.run[1] > MOST_ALIKE
-        if alike:
-            t = self._more(counts, line, mask)
+            count, minimum = (
+                int(bank_places(byte, mask, width)[0].max()) + 1,
+                fewest_passes(byte, mask, width),
+            )
+            counts = (0, 0, count, count - minimum)
+        grouped = self.run[1] > MAX_SINGLE
+        if grouped:
+            t = self._extend_run(counts, line, mask)
         else:
-            told = (self.warp, len(lanes), width, count, least)
-            ahead = self.plan.stages > 1 and not write and name in ("A", "B")
-            t = self._step(("st" if write else "copy" if ahead else "ld", whose), told, line, counts, mask)
+            args = (self.warp, len(lanes), width, count, minimum)
+            is_async_copy = self.plan.stages > 1 and not write and name in ("A", "B")
+            t = self._step(
+                ("st" if write else "copy" if is_async_copy else "ld", target), args, line, counts, mask
+            )
         if write and name in GLOBAL:
             self.stored[self._cells(name, byte[lanes], width)[1]] = t
         elif write:
             self._fill(name, byte[lanes], width)
-            self._arrive(t, -1)
-        elif not alike:
+            self._show_pending(t, -1)
+        elif not grouped:
             self._load(t, name, byte, mask, width)
 
-    def _more(self, counts: tuple[int, int, int, int], line: int, mask: int) -> int:
-        """The step of all further requests of a run."""
-        if self.run[1] == MOST_ALIKE + 1:
+    def _extend_run(self, counts: tuple[int, int, int, int], line: int, mask: int) -> int:
+        """Adds a request to the step of all further requests of a run; returns that step."""
+        if self.run[1] == MAX_SINGLE + 1:
             self._step(("more", ""), (self.warp,), line, mask=mask)
         t = len(self.kinds) - 1
         self.counts[t] = tuple(a + b for a, b in zip(self.counts[t], counts, strict=True))
-        loaded, stored, passes, conflicts = self.counts[t]
-        self.args[t] = (self.warp, self.run[1] - MOST_ALIKE, loaded + stored, passes, passes - conflicts)
+        loaded, stored, wavefronts, conflicts = self.counts[t]
+        self.args[t] = (
+            self.warp,
+            self.run[1] - MAX_SINGLE,
+            loaded + stored,
+            wavefronts,
+            wavefronts - conflicts,
+        )
         return t
 
     def _load(self, t: int, name: str, byte: np.ndarray, mask: int, width: int) -> None:
-        """Values come to the lanes."""
+        """Records the values that lanes load."""
         lanes = lanes_of(mask)
         if name in GLOBAL:
-            cells, shown = self._cells(name, byte[lanes], width)
+            cells, visible = self._cells(name, byte[lanes], width)
             if name in "AB" and self.plan.stages > 1:  # cp.async, past the registers
-                self.reads.setdefault(name, []).append((t, np.unique(shown)))
+                self.reads.setdefault(name, []).append((t, np.unique(visible)))
             else:
-                self._got(t, name, cells, lanes)
+                self._to_lanes(t, name, cells, lanes)
             return
         tile = self._tile(name, byte[lanes])
         if self.plan.owner == "warp" and width == 16:
             at, lanes = ldmatrix(byte, mask, tile.name == "tile_b").ravel(), np.arange(LANES)
         else:
-            at = _spread(byte[lanes], width, tile.layout.item)
+            at = _element_bytes(byte[lanes], width, tile.layout.item)
         stage, element = tile.find(at)
-        shown = (element >= 0) & (stage < tile.shown)
-        self._got(t, tile.name, np.where(shown, tile.cells(stage, element), -1), lanes)
+        visible = (element >= 0) & (stage < tile.visible_stages)
+        self._to_lanes(t, tile.name, np.where(visible, tile.cells(stage, element), -1), lanes)
 
     def _barrier(self, line: int) -> None:
-        self._arrive(self._step(("barrier", ""), (self.warp, self._others()), line))
+        self._show_pending(self._step(("barrier", ""), (self.warp, self._others()), line))
 
     def _end(self, line: int) -> None:
         kind = ("end", "cut" if self.terms > self.s.K else "")
         t = self._step(kind, (self.warp, self._others(), self.s.K, self.terms), line)
-        self._arrive(t)
+        self._show_pending(t)
         self.stored[self.stored < 0] = t
 
     def _others(self) -> int:
@@ -216,32 +234,32 @@ class Asked:
 
     # -- cells --------------------------------------------------------------------------------------
     def _cells(self, name: str, byte: np.ndarray, width: int) -> tuple[np.ndarray, np.ndarray]:
-        """Cells of a matrix that lanes touch, -1 where they are not shown; and those that are."""
+        """Returns the cells of a matrix that lanes touch, -1 if not shown, and the visible ones of them."""
         item = ELEMENT_BYTES[self.s.dtype] if name in "AB" else WORD
-        row, col = np.divmod(_spread(byte, width, item) // item, self.s.K if name == "A" else self.s.N)
+        row, col = np.divmod(_element_bytes(byte, width, item) // item, self.s.K if name == "A" else self.s.N)
         rows, cols = {"A": (self.s.M, self.s.K), "B": (self.s.K, self.cols)}.get(
             name, (self.C_rows, self.C_cols)
         )
         cells = np.where((row < rows) & (col < cols), row * cols + col, -1)
         return cells, cells[cells >= 0]
 
-    def _got(self, t: int, source: str, cells: np.ndarray, lanes: np.ndarray) -> None:
-        """Values come to lanes: cells [lanes, values], in the order of the lanes."""
+    def _to_lanes(self, t: int, source: str, cells: np.ndarray, lanes: np.ndarray) -> None:
+        """Records values that lanes get: cells [lanes, values], in the order of the lanes."""
         cells = cells.reshape(len(lanes), -1)
-        to = source[-1].lower() if source != "C0" else "c"  # of A and tile_a: a
-        self.deep[to] = max(self.deep.get(to, 1), cells.shape[1])
-        place = np.arange(cells.shape[1]) * LANES + lanes[:, None]
-        shown = cells >= 0
-        self.copies[to, source].append((t, place[shown], cells[shown]))
+        target = source[-1].lower() if source != "C0" else "c"  # of A and tile_a: a
+        self.values_per_lane[target] = max(self.values_per_lane.get(target, 1), cells.shape[1])
+        lane_cells = np.arange(cells.shape[1]) * LANES + lanes[:, None]
+        visible = cells >= 0
+        self.copies[target, source].append((t, lane_cells[visible], cells[visible]))
 
     def _tile(self, buffer: str, byte: np.ndarray) -> Banks:
-        """The tile that a shared request is about."""
+        """Returns the tile that a shared request touches."""
         return next(t for t in self.tiles if t.layout.buffer == buffer and (t.find(byte)[1] >= 0).any())
 
     def _fill(self, buffer: str, byte: np.ndarray, width: int) -> None:
-        """A warp stores elements of a tile, which wait to be shown."""
+        """Records elements of a tile that a warp stores, as pending."""
         tile = self._tile(buffer, byte)
-        stage, element = tile.find(_spread(byte, width, tile.layout.item))
+        stage, element = tile.find(_element_bytes(byte, width, tile.layout.item))
         number = tile.filled[stage, element] * tile.stages + stage  # of the tile along K
         tile.filled[stage, element] += 1
         row, col = np.divmod(element, tile.layout.at.shape[1])
@@ -250,26 +268,26 @@ class Asked:
             index = np.where((row < self.s.M) & (k < self.s.K), row * self.s.K + k, -1)
         else:
             index = np.where((k < self.s.K) & (col < self.cols), k * self.cols + col, -1)
-        self.waiting.append((tile, tile.cells(stage, element), index))
+        self.pending.append((tile, tile.cells(stage, element), index))
 
-    def _arrive(self, t: int, first: int = 0) -> None:
-        for tile, cells, index in self.waiting[first:]:
-            here = (
-                cells < tile.shown * tile.rows * tile.cols
-            )  # a stage that the loop never comes to is not shown
-            self.copies[tile.name, tile.name[-1].upper()].append((t, cells[here], index[here]))
-        del self.waiting[first:]
+    def _show_pending(self, t: int, first: int = 0) -> None:
+        for tile, cells, index in self.pending[first:]:
+            visible = (
+                cells < tile.visible_stages * tile.rows * tile.cols
+            )  # stages that the loop does not reach are not shown
+            self.copies[tile.name, tile.name[-1].upper()].append((t, cells[visible], index[visible]))
+        del self.pending[first:]
 
 
 def ldmatrix(byte: np.ndarray, mask: int, transposed: bool) -> np.ndarray:
-    """int64[32 lanes, values]: the bytes of what each lane gets, two 16-bit values of each of the 8 x 8 matrices
-    whose rows begin at the addresses of lanes 8j to 8j + 7 (PTX ISA, "ldmatrix")."""
+    """Returns the byte address of each value that each lane gets, int64[32 lanes, values]. Each lane gets two 16-bit values
+    of each 8 x 8 matrix; its rows begin at the addresses of lanes 8j to 8j + 7 (PTX ISA, "ldmatrix")."""
     lane, half = np.arange(LANES)[:, None, None], np.arange(2)
     rows = byte.astype(np.int64)[: len(lanes_of(mask))].reshape(-1, 8)  # matrices, rows
     row, col = fragments.ldmatrix_place(lane, half, transposed)
     return (rows[np.arange(len(rows))[:, None], row] + 2 * col).reshape(LANES, -1)
 
 
-def _spread(byte: np.ndarray, width: int, item: int) -> np.ndarray:
-    """The first byte of each element that lanes touch, which ask for `width` bytes each."""
+def _element_bytes(byte: np.ndarray, width: int, item: int) -> np.ndarray:
+    """Returns the first byte of each element that lanes touch; each lane requests `width` bytes."""
     return (byte.astype(np.int64)[:, None] + np.arange(0, width, item)).ravel()

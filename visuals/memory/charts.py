@@ -1,5 +1,5 @@
-"""Figures of the lesson on threads and memory: how much longer an access takes as its stride grows, beside what
-the emulator counts; and the table of a device's levels of memory. Pure functions."""
+"""Figures of the lesson on threads and memory: measured slowdown over stride with the emulator's counts; and the table of
+a device's memory levels. Pure functions."""
 
 from __future__ import annotations
 
@@ -15,17 +15,17 @@ from kernels.runner import run
 from visuals.charts import units
 from visuals.charts.bars import FONT
 
-if TYPE_CHECKING:  # Plotly is slow to import: only once a chart is drawn
+if TYPE_CHECKING:  # Plotly is slow to import: only when a chart is drawn
     from plotly.graph_objects import Figure
 
 Row = Mapping
 HEIGHT = 300
-WARPS = 8  # of the launch that is counted: what one warp asks for does not depend on how many there are
+WARPS = 8  # of the counted launch; requests of one warp do not depend on how many there are
 
 
 @dataclass(frozen=True)
 class Line:
-    """Measurements over the stride: rows by stride, all of one device, mode and rung. `role` is a colour token."""
+    """Measurements over stride: rows by stride, of one device, mode and rung. `role`: colour token."""
 
     name: str
     rows: Mapping[int, Row]
@@ -34,31 +34,31 @@ class Line:
 
     @property
     def slowdowns(self) -> dict[int, float]:
-        """Times as long as at stride 1; empty where that is missing."""
+        """Time relative to stride 1, by stride; empty if stride 1 is missing."""
         base = self.rows.get(1)
         return (
             {s: row["median_ms"] / base["median_ms"] for s, row in sorted(self.rows.items())} if base else {}
         )
 
 
-# -- what is counted -------------------------------------------------------------------------------
+# -- counts ---------------------------------------------------------------------------------------
 @lru_cache(maxsize=256)
 def sectors(stride: int) -> float:
-    """Sectors that a warp of stride/copy reads and writes, by the emulator."""
+    """Returns the sectors that a warp of stride/copy reads and writes in the emulator."""
     total = run("stride/copy", StrideShape(32 * WARPS, stride), engine="emulator").counters.total
     return (total["sectors_ld"] + total["sectors_st"]) / WARPS
 
 
 @lru_cache(maxsize=256)
 def passes(stride: int, padded: bool) -> float:
-    """Passes over the banks for each read of a warp of banks/, by the emulator."""
+    """Returns the wavefronts of each shared read of a warp of banks/ in the emulator."""
     rung = "banks/padded" if padded else "banks/plain"
     total = run(rung, BanksShape(32, stride), engine="emulator").counters.total
     return total["wavefronts_ld"] / total["shared_requests_ld"]
 
 
 def relative(counts: Mapping[int, float]) -> dict[int, float]:
-    """Each count over that at stride 1."""
+    """Returns each count relative to stride 1, by stride."""
     return {stride: count / counts[1] for stride, count in sorted(counts.items())}
 
 
@@ -69,15 +69,17 @@ def slowdown(
     stride: int,
     tokens: Mapping[str, str],
 ) -> Figure:
-    """Times as long as at stride 1, measured (solid, p20 to p80), and times as many sectors or passes, counted
-    (dotted, by name). A rule stands at the stride on the stage. Both axes double from mark to mark."""
+    """Returns the figure: slowdown relative to stride 1, measured (solid, p20 to p80), and relative number of sectors or
+    wavefronts, counted (dotted, by name). A vertical line marks the scene's stride. Both axes are logarithmic."""
     import plotly.graph_objects as go
 
     figure = go.Figure()
-    marks = sorted({s for line in lines for s in line.rows} | {s for of in counted.values() for s in of})
-    for (name, of), dash in zip(counted.items(), ("dot", "dash"), strict=False):
+    marks = sorted(
+        {s for line in lines for s in line.rows} | {s for counts in counted.values() for s in counts}
+    )
+    for (name, counts), dash in zip(counted.items(), ("dot", "dash"), strict=False):
         figure.add_scatter(
-            x=list(of), y=list(of.values()), name=name, mode="lines",
+            x=list(counts), y=list(counts.values()), name=name, mode="lines",
             line={"color": tokens["dim"], "width": 2, "dash": dash},
             hovertemplate=f"{escape(name)}: %{{y:.3g}} times as at stride 1<extra></extra>",
         )  # fmt: skip
@@ -85,7 +87,7 @@ def slowdown(
         if line.slowdowns:
             figure.add_trace(_measured(line, tokens))
     figure.add_vline(stride, line={"color": tokens["write"], "width": 1.5})
-    highest = max([*(y for line in lines for y in line.slowdowns.values()), *(y for of in counted.values() for y in of.values()), 2])  # fmt: skip
+    highest = max([*(y for line in lines for y in line.slowdowns.values()), *(y for counts in counted.values() for y in counts.values()), 2])  # fmt: skip
     powers = [2**n for n in range(12) if 2**n <= highest * 1.5]
     axis = {"type": "log", "fixedrange": True, "automargin": True, "zeroline": False, "gridcolor": tokens["line"], "tickfont": {"color": tokens["dim"]}}  # fmt: skip
     figure.update_layout(
@@ -126,27 +128,27 @@ def _measured(line: Line, tokens: Mapping[str, str]):
 
 
 def words(line: Line, stride: int, counted: Mapping[int, float], what: str) -> str:
-    """The measured slowdown at a stride beside what was counted there, in a sentence; "" where it was not measured."""
-    took = line.slowdowns.get(stride)
-    if took is None or stride == 1:
+    """Returns a sentence with the measured slowdown at a stride and the count there; "" if it was not measured."""
+    ratio = line.slowdowns.get(stride)
+    if ratio is None or stride == 1:
         return ""
     times = [units.time_(line.rows[s]["median_ms"]) for s in (stride, 1)]
     return (
-        f"{line.name}: stride {stride} took {units.ratio(took)} times as long as stride 1 ({times[0]} against "
+        f"{line.name}: stride {stride} took {units.ratio(ratio)} times as long as stride 1 ({times[0]} against "
         f"{times[1]}), with {units.ratio(counted[stride])} times the {what}."
     )
 
 
 # -- levels ----------------------------------------------------------------------------------------
-def levels_table(told: Levels) -> str:
-    """HTML: a row a level, its size, whose it is, and who says so; last the measured copy."""
-    rows = "".join(_level(level, told.date) for level in told.levels)
-    if told.copy_bytes_per_s:
-        kind = "recorded" if told.date else "measured"
+def levels_table(memory: Levels) -> str:
+    """Returns an HTML table: one row per level with its size, scope and source; last the measured copy."""
+    rows = "".join(_level(level, memory.date) for level in memory.levels)
+    if memory.copy_bytes_per_s:
+        kind = "recorded" if memory.date else "measured"
         rows += _line(
             "copying there",
-            units.bandwidth(told.copy_bytes_per_s),
-            told.copy,
+            units.bandwidth(memory.copy_bytes_per_s),
+            memory.copy,
             units.badge(kind),
         )
     head = "".join(
@@ -173,7 +175,7 @@ def _line(name: str, size: str, each: str, source: str) -> str:
 
 
 def binary(count: int) -> str:
-    """65536 -> "64 KiB": memories are built in powers of two."""
+    """Returns a size in powers of two: 65536 -> "64 KiB"."""
     for unit in ("B", "KiB", "MiB", "GiB", "TiB"):
         if count < 1024 or unit == "TiB":
             return f"{count:.4g} {unit}"

@@ -1,7 +1,7 @@
-"""What an access costs, step by step: sectors of global memory, passes through the banks of shared memory.
+"""The cost of an access, step by step: sectors of global memory, wavefronts of shared memory.
 
-The addresses are those the emulator saw the warp ask for. A step is one sector, or one pass: how long the
-scene plays is what the access costs.
+The addresses come from the emulator's trace of a warp. A step is one sector or one wavefront, so the number of steps is
+the cost of the access.
 """
 
 from __future__ import annotations
@@ -28,18 +28,18 @@ PASS_NOTE = (
 
 # -- coalescing ------------------------------------------------------------------------------------
 def stride_scene(stride: int, seed: int = 0) -> Scene:
-    """One warp of stride/copy: the sectors its 32 lanes ask for, what of them it uses, and its store."""
+    """Returns the scene of one warp of stride/copy: the sectors its 32 lanes request, the bytes it uses, and its store."""
     shape = StrideShape(LANES, stride)
     t = traced("stride/copy", shape, (("BLOCK", 64),), seed)
     elements, lanes = touched(t.traces[0], "x", False, 0)
     stored, _ = touched(t.traces[0], "y", True, 0)
-    pieces = np.unique(elements // WORDS)
-    served = [lanes[elements // WORDS == piece] for piece in pieces]
-    n, used = len(pieces), np.array([len(of) for of in served])
-    inside = pieces[:, None] * WORDS + np.arange(WORDS)  # cells of x in each sector
-    at = {lane: k for k, of in enumerate(served) for lane in of}
+    touched_sectors = np.unique(elements // WORDS)
+    lanes_of_sector = [lanes[elements // WORDS == sector] for sector in touched_sectors]
+    n, used = len(touched_sectors), np.array([len(lanes_of) for lanes_of in lanes_of_sector])
+    inside = touched_sectors[:, None] * WORDS + np.arange(WORDS)  # cells of x in each sector
+    sector_of = {lane: k for k, lanes_of in enumerate(lanes_of_sector) for lane in lanes_of}
     order = np.argsort(lanes)
-    when = np.array([at[lane] for lane in lanes[order]])  # step at which each lane has its float
+    step_of = np.array([sector_of[lane] for lane in lanes[order]])  # step at which each lane gets its float
     steps = np.arange(n + 1)
     return Scene(
         key=f"stride {stride}",
@@ -61,7 +61,7 @@ def stride_scene(stride: int, seed: int = 0) -> Scene:
         order_note=SECTOR_NOTE,
         writes=(
             Write("s", np.repeat(np.arange(n), WORDS), source="x", index=inside.ravel()),
-            Write("v", when, source="x", index=elements[order], cells=lanes[order]),
+            Write("v", step_of, source="x", index=elements[order], cells=lanes[order]),
             Write("y", np.full(LANES, n), source="v", index=np.arange(LANES), cells=stored),
         ),
         readings=(
@@ -69,21 +69,21 @@ def stride_scene(stride: int, seed: int = 0) -> Scene:
             Reading("bytes fetched", 4 * WORDS * np.minimum(steps + 1, n), "counted"),
             Reading("bytes used", 4 * np.append(np.cumsum(used), used.sum()), "counted"),
         ),
-        captions=_stride_captions(pieces, served, len(np.unique(stored // WORDS))),
+        captions=_stride_captions(touched_sectors, lanes_of_sector, len(np.unique(stored // WORDS))),
         source=source_at(t, ("output[element] = input[",), [0] * (n + 1)),
         lanes=Lanes(
-            np.zeros(n + 1, int), np.array([*map(mask_of, served), mask_of(lanes)], np.uint32)
+            np.zeros(n + 1, int), np.array([*map(mask_of, lanes_of_sector), mask_of(lanes)], np.uint32)
         ),
     )  # fmt: skip
 
 
-def _stride_captions(pieces: np.ndarray, served: list[np.ndarray], stored: int) -> Captions:
-    n = len(pieces)
+def _stride_captions(touched_sectors: np.ndarray, lanes_of_sector: list[np.ndarray], stored: int) -> Captions:
+    n = len(touched_sectors)
     args = np.zeros((n + 1, 8))
-    for k, (piece, lanes) in enumerate(zip(pieces, served, strict=True)):
-        args[k] = (k + 1, n, 32 * piece, 32 * piece + 31, len(lanes), lanes.min(), lanes.max(), 0)
+    for k, (sector, lanes) in enumerate(zip(touched_sectors, lanes_of_sector, strict=True)):
+        args[k] = (k + 1, n, 32 * sector, 32 * sector + 31, len(lanes), lanes.min(), lanes.max(), 0)
     args[n] = (n, 32 * n, 4 * LANES, stored, 100 * 4 * LANES / (32 * n), 0, 0, 0)
-    kinds = np.array([*(int(len(lanes) > 1) for lanes in served), 2])
+    kinds = np.array([*(int(len(lanes) > 1) for lanes in lanes_of_sector), 2])
     head = "Sector {0} of {1}, bytes {2} to {3} of [x](input), arrives: "
     return Captions(
         (
@@ -99,35 +99,35 @@ def _stride_captions(pieces: np.ndarray, served: list[np.ndarray], stored: int) 
 
 # -- banks -----------------------------------------------------------------------------------------
 def first_read(t: Traced) -> np.ndarray:
-    """int[32]: the byte of shared memory at which each lane of warp 0 begins, at its first shared load."""
-    asked = t.traces[0].requests
-    names = np.array(t.traces[0].buffers)[asked.buffer]
-    at = np.flatnonzero(~np.isin(names, ("x", "y")) & ~asked.write)[0]
-    return asked.byte[at]
+    """Returns the byte of shared memory that each lane of warp 0 reads in its first shared load, int[32]."""
+    requests = t.traces[0].requests
+    names = np.array(t.traces[0].buffers)[requests.buffer]
+    at = np.flatnonzero(~np.isin(names, ("x", "y")) & ~requests.write)[0]
+    return requests.byte[at]
 
 
 def banks_scene(stride: int, pad: int, seed: int = 0) -> Scene:
-    """One warp of banks/plain or banks/padded: its first read, pass by pass."""
+    """Returns the scene of the first read of a warp of banks/plain or banks/padded, wavefront by wavefront."""
     rung = f"banks/{'padded' if pad else 'plain'}"
     t = traced(rung, BanksShape(LANES, stride), (("BLOCK", 64),), seed)
     byte = first_read(t)
     words = byte // WORD
-    turn, bank, _ = bank_places(byte, FULL, WORD)  # of each word; a broadcast would be one word
-    passes = int(turn.max()) + 1
+    turn, bank, _ = bank_places(byte, FULL, WORD)  # of each word; lanes of a broadcast share one word
+    wavefronts = int(turn.max()) + 1
     pitch = TILE_COLS + pad
-    rows = int(words.max()) // pitch + 1  # of the table: what this read reaches
-    place = (np.arange(rows)[:, None] * pitch + np.arange(TILE_COLS)).ravel()  # word of each element
+    rows = int(words.max()) // pitch + 1  # of the table, as far as this read reaches
+    cells = (np.arange(rows)[:, None] * pitch + np.arange(TILE_COLS)).ravel()  # word of each element
     depth = -(-(rows * pitch) // BANKS)
-    last = passes + 1
+    last = wavefronts + 1
     lanes = np.arange(LANES)
-    served = [lanes[turn == k] for k in range(passes)]
+    lanes_of_wavefront = [lanes[turn == k] for k in range(wavefronts)]
     return Scene(
         key=f"banks {stride} {pad}",
         title=f"one read, stride {stride}, {'padded' if pad else 'no padding'}",
         tensors=(
             Tensor("y", "y", "output", "output", 1, 1, LANES),
             Tensor("m", "m", "table, word by word", "input", 1, depth, BANKS, note="word w in bank w mod 32"),
-            Tensor("g", "g", "passes", "input", 1, passes, BANKS, note="32 banks a pass"),
+            Tensor("g", "g", "passes", "input", 1, wavefronts, BANKS, note="32 banks a pass"),
             Tensor("v", "v", "one word a lane", "input", 1, 1, LANES),
         ),
         groups=(
@@ -140,34 +140,36 @@ def banks_scene(stride: int, pad: int, seed: int = 0) -> Scene:
         order_name="pass by pass",
         order_note=PASS_NOTE,
         writes=(
-            Write("m", np.zeros(1, int), t.inputs["x"].ravel()[: len(place)], cells=place),
+            Write("m", np.zeros(1, int), t.inputs["x"].ravel()[: len(cells)], cells=cells),
             Write("g", 1 + turn, source="m", index=words, cells=turn * BANKS + bank),
             Write("v", 1 + turn, source="m", index=words, cells=lanes),
             Write("y", np.full(LANES, last), t.output, cells=lanes),
         ),
-        reads=(reads_of("m", [[], *(np.unique(words[s]) for s in served), []]),),
+        reads=(reads_of("m", [[], *(np.unique(words[s]) for s in lanes_of_wavefront), []]),),
         readings=(
-            Reading("passes of this read", np.clip(np.arange(last + 1), 0, passes), "counted"),
-            Reading("words read", np.cumsum([0, *map(len, served), 0]), "counted"),
+            Reading("passes of this read", np.clip(np.arange(last + 1), 0, wavefronts), "counted"),
+            Reading("words read", np.cumsum([0, *map(len, lanes_of_wavefront), 0]), "counted"),
         ),
-        captions=_banks_captions(words, served, t.counters.total["wavefronts_ld"], pad),
-        source=source_at(t, ("tile[e / COLS]", "sum +=", "y[i] = sum"), [0, *[1] * passes, 2]),
+        captions=_banks_captions(words, lanes_of_wavefront, t.counters.total["wavefronts_ld"], pad),
+        source=source_at(t, ("tile[e / COLS]", "sum +=", "y[i] = sum"), [0, *[1] * wavefronts, 2]),
         lanes=Lanes(
             np.zeros(last + 1, int),
-            np.array([mask_of(lanes), *map(mask_of, served), mask_of(lanes)], np.uint32),
+            np.array([mask_of(lanes), *map(mask_of, lanes_of_wavefront), mask_of(lanes)], np.uint32),
         ),
     )  # fmt: skip
 
 
-def _banks_captions(words: np.ndarray, served: list[np.ndarray], wavefronts: int, pad: int) -> Captions:
-    passes = len(served)
-    fullest = np.bincount(words % BANKS, minlength=BANKS)
-    args = np.zeros((passes + 2, 6), np.int64)
-    args[0, :3] = passes, fullest.argmax(), fullest.max()
-    for k, lanes in enumerate(served):
+def _banks_captions(
+    words: np.ndarray, lanes_of_wavefront: list[np.ndarray], total_wavefronts: int, pad: int
+) -> Captions:
+    wavefronts = len(lanes_of_wavefront)
+    words_of_bank = np.bincount(words % BANKS, minlength=BANKS)
+    args = np.zeros((wavefronts + 2, 6), np.int64)
+    args[0, :3] = wavefronts, words_of_bank.argmax(), words_of_bank.max()
+    for k, lanes in enumerate(lanes_of_wavefront):
         word = words[lanes[0]]
-        args[k + 1] = k + 1, passes, len(lanes), lanes[0], word, word % BANKS
-    args[-1, :3] = READS_A_TURN, wavefronts, passes
+        args[k + 1] = k + 1, wavefronts, len(lanes), lanes[0], word, word % BANKS
+    args[-1, :3] = READS_A_TURN, total_wavefronts, wavefronts
     copied = "The block copies the [table](input), shown as far as this read reaches, into shared memory" + (
         ", one unused word behind each row. " if pad else ". "
     )
@@ -180,6 +182,6 @@ def _banks_captions(words: np.ndarray, served: list[np.ndarray], wavefronts: int
             "The read is repeated {0} times, each a row further down: {1} passes counted, {2} each. "
             "Every lane stores its sum in [y](output).",
         ),
-        np.array([int(passes == 1), *[2] * passes, 3]),
+        np.array([int(wavefronts == 1), *[2] * wavefronts, 3]),
         args,
     )

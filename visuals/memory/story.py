@@ -1,4 +1,4 @@
-"""What the lesson on threads and memory says of its figures: the table of what is counted, and a sentence on it."""
+"""Tables of counts for the lesson on threads and memory, each with a sentence."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ STRIDES = (1, 2, 3, 4, 8, 16, 32)
 
 @dataclass(frozen=True)
 class Counted:
-    """A table of the emulator's counts: a column a name, a line a (name, counts); what it says in a sentence."""
+    """A table of the emulator's counts: one column per name, one line per (name, counts), and a sentence on it."""
 
     columns: Sequence[str]
     lines: Sequence[tuple[str, Sequence[str]]]
@@ -41,28 +41,30 @@ def _totals(rung: str, shape: MemoryShape, tiles: Mapping[str, int] | None = Non
 
 
 def mappings(ladder: str, shape: MemoryShape, tiles: Mapping[str, int]) -> Counted:
-    """The sectors of every rung of a ladder at one shape: the same elements, asked for by other lanes."""
-    lines, most = [], {}
-    least = -(-4 * shape.elements // SECTOR) * (3 if ladder == "add" else 2)
+    """Returns the sectors of every rung of a ladder at one shape: the same elements, accessed by different lanes."""
+    lines, sectors_of = [], {}
+    minimum = -(-4 * shape.elements // SECTOR) * (3 if ladder == "add" else 2)
     for rung in LADDERS[ladder].rungs:
-        of = _totals(rung.name, shape, {name: v for name, v in tiles.items() if name in rung.tiles})
-        ld, st = of["sectors_ld"], of["sectors_st"]
-        most[rung.title] = ld + st
-        lines.append((rung.title, [f"{ld:,}", f"{st:,}", f"{(ld + st) / least:.3g} ×"]))
-    (best, few), (worst, many) = (pick(most.items(), key=lambda item: item[1]) for pick in (min, max))
-    says = f"The floats lie in {least:,} sectors of 32 bytes. "
-    if few == many:
-        says += f"Each rung asks for {many:,} at this size; which side is scattered differs."
+        counts = _totals(rung.name, shape, {name: v for name, v in tiles.items() if name in rung.tiles})
+        ld, st = counts["sectors_ld"], counts["sectors_st"]
+        sectors_of[rung.title] = ld + st
+        lines.append((rung.title, [f"{ld:,}", f"{st:,}", f"{(ld + st) / minimum:.3g} ×"]))
+    (best, fewest), (worst, highest) = (
+        pick(sectors_of.items(), key=lambda item: item[1]) for pick in (min, max)
+    )
+    says = f"The floats lie in {minimum:,} sectors of 32 bytes. "
+    if fewest == highest:
+        says += f"Each rung asks for {highest:,} at this size; which side is scattered differs."
     else:
         says += (
-            f"“{worst}” asks for {many:,}, “{best}” for {few:,}: a sector is asked for again where its floats went to "
+            f"“{worst}” asks for {highest:,}, “{best}” for {fewest:,}: a sector is asked for again where its floats went to "
             "different warps, and comes from memory again where no cache has kept it."
         )
     return Counted(("sectors read", "sectors written", "of the fewest"), lines, says)
 
 
 def strides(stride: int) -> Counted:
-    """Sectors of one warp of stride/copy at several strides, that on the stage among them."""
+    """Returns the sectors of one warp of stride/copy at several strides, including the scene's."""
     lines = []
     for s in sorted({*STRIDES, stride}):
         read = _totals("stride/copy", StrideShape(32, s))["sectors_ld"]
@@ -81,20 +83,22 @@ def strides(stride: int) -> Counted:
 
 
 def banks(stride: int) -> Counted:
-    """Passes of one read of banks/ at several strides, without and with padding."""
-    lines, told = [], {}
+    """Returns the wavefronts of one read of banks/ at several strides, without and with padding."""
+    lines, wavefronts = [], {}
     for s in sorted({*STRIDES, 5, 12, stride}):
         for rung in ("banks/plain", "banks/padded"):
-            of = _totals(rung, BanksShape(32, s))
-            told[s, rung] = of["wavefronts_ld"] // of["shared_requests_ld"]
-        lines.append((f"stride {s}", [f"{told[s, 'banks/plain']}", f"{told[s, 'banks/padded']}"]))
-    plain, padded = told[stride, "banks/plain"], told[stride, "banks/padded"]
-    moral = (
+            counts = _totals(rung, BanksShape(32, s))
+            wavefronts[s, rung] = counts["wavefronts_ld"] // counts["shared_requests_ld"]
+        lines.append((f"stride {s}", [f"{wavefronts[s, 'banks/plain']}", f"{wavefronts[s, 'banks/padded']}"]))
+    plain, padded = wavefronts[stride, "banks/plain"], wavefronts[stride, "banks/padded"]
+    advice = (
         "Padding is the cure here."
         if padded < plain
         else "Padding does harm here: the rows now lean into each other's banks."
         if padded > plain
         else "Padding changes nothing here."
     )
-    says = f"At stride {stride} a read takes {plain} pass{'es' * (plain > 1)}, with padding {padded}. {moral}"
+    says = (
+        f"At stride {stride} a read takes {plain} pass{'es' * (plain > 1)}, with padding {padded}. {advice}"
+    )
     return Counted(("passes, rows of 32", "passes, rows of 33"), lines, says)

@@ -1,4 +1,4 @@
-"""Matrix add as a scene: which block, warp and lane adds which element, as the emulator executed it.
+"""Matrix add as a scene: the block, warp and lane that adds each element, as the emulator executed it.
 
 Every block of the launch is traced; a step is one warp, with the elements that its lanes read and write.
 """
@@ -25,13 +25,13 @@ from visuals.scene.requests import ORDER, ORDER_NOTE, mask_of, sectors
 from visuals.scene.scene import Scene
 from visuals.scene.source import margin, resources, source_of
 
-MOST_BLOCKS, MOST_ELEMENTS = 64, 2_048
+MAX_BLOCKS, MAX_ELEMENTS = 64, 2_048
 NOTE = f"One warp after the other, block by block, as the emulator executed them. {ORDER_NOTE}"
 
 
 @dataclass(frozen=True)
 class Traced:
-    """A rung's one launch, executed whole: what went in, what came out, and every block's trace."""
+    """A rung's only launch, executed whole: inputs, output, and every block's trace."""
 
     launch: Launch
     inputs: Mapping[str, np.ndarray]
@@ -44,19 +44,19 @@ class Traced:
         return self.launch.source.rpartition("/")[2]
 
     def block_of(self, number: int) -> tuple[int, int]:
-        """(x, y) of a block by its linear number."""
+        """Returns (x, y) of a block by its linear number."""
         return number % self.launch.grid[0], number // self.launch.grid[0]
 
 
 @lru_cache(maxsize=32)
 def traced(rung: str, shape, tiles: tuple[tuple[str, int], ...] = (), seed: int = 0) -> Traced:
-    """Run a rung of one launch in the emulator, every block traced. RuleError where it has too many blocks."""
+    """Run a rung of one launch in the emulator and trace every block. Raises RuleError if it has too many blocks."""
     found = find(rung)
     program = found.build(shape, found.check(shape, dict(tiles)))
     (launch,) = program.steps
     blocks = int(np.prod(launch.grid))
-    if blocks > MOST_BLOCKS:
-        raise RuleError(f"at most {MOST_BLOCKS} blocks are traced, {rung} launches {blocks:,} at {shape}")
+    if blocks > MAX_BLOCKS:
+        raise RuleError(f"at most {MAX_BLOCKS} blocks are traced, {rung} launches {blocks:,} at {shape}")
     inputs = seeded_inputs(program.of_role(INPUT), seed)
     traces = []
     for block in range(blocks):
@@ -68,7 +68,7 @@ def traced(rung: str, shape, tiles: tuple[tuple[str, int], ...] = (), seed: int 
 
 
 def touched(trace: BlockTrace, buffer: str, write: bool, warp: int) -> tuple[np.ndarray, np.ndarray]:
-    """(elements, lanes) of a warp's accesses to a buffer, in order."""
+    """Returns (elements, lanes) of a warp's accesses to a buffer, in order."""
     at = (trace.write == write) & (trace.thread // 32 == warp)
     if buffer not in trace.buffers:
         return np.zeros(0, int), np.zeros(0, int)
@@ -77,15 +77,15 @@ def touched(trace: BlockTrace, buffer: str, write: bool, warp: int) -> tuple[np.
 
 
 def source_at(t: Traced, marks: Sequence[str], kind: Sequence[int]) -> Source:
-    """The launch's kernel; at a step of kind n the line with marks[n] is lit. In its margin what the launch moved."""
-    told = {"notes": margin(t.counters, t.file), "detail": resources(t.launch)}
-    return source_of(t.launch.source, marks, np.array(kind, int), **told)
+    """Returns the launch's kernel. A step of kind n highlights the line with marks[n]. The margin has the launch's counts."""
+    options = {"notes": margin(t.counters, t.file), "detail": resources(t.launch)}
+    return source_of(t.launch.source, marks, np.array(kind, int), **options)
 
 
 # -- add -------------------------------------------------------------------------------------------
 @dataclass(frozen=True)
 class WarpStep:
-    """One warp of one block: the elements its lanes add, the first lane's first; none where all idle."""
+    """One warp of one block: the elements its lanes add, the first lane's first; none if all are idle."""
 
     block: int
     warp: int
@@ -94,7 +94,7 @@ class WarpStep:
 
 
 def warp_steps(t: Traced) -> list[WarpStep]:
-    """Every warp of every block, in order; what it reads is what it writes, which is checked."""
+    """Returns every warp of every block, in order. Asserts that each reads the elements that it writes."""
     steps = []
     warps = -(-int(np.prod(t.launch.block)) // 32)
     for trace, warp in itertools.product(t.traces, range(warps)):
@@ -106,18 +106,19 @@ def warp_steps(t: Traced) -> list[WarpStep]:
 
 
 def add_scene(rung: str, shape, tiles: Mapping[str, int], seed: int = 0) -> Scene:
-    """The scene of an add/ rung: A, B and C, and for each element the block, warp and lane that added it."""
-    if shape.elements > MOST_ELEMENTS:
-        raise RuleError(f"at most {MOST_ELEMENTS:,} elements are shown, {shape} has {shape.elements:,}")
+    """Returns the scene of an add/ rung: A, B and C, and for each element the block, warp and lane that added it. Raises
+    RuleError above MAX_ELEMENTS elements."""
+    if shape.elements > MAX_ELEMENTS:
+        raise RuleError(f"at most {MAX_ELEMENTS:,} elements are shown, {shape} has {shape.elements:,}")
     t = traced(rung, shape, tuple(sorted(tiles.items())), seed)
     steps = warp_steps(t)
     M, N = shape.M, shape.N
     cells = np.concatenate([s.elements for s in steps])
-    when = np.repeat(np.arange(len(steps)), [len(s.elements) for s in steps])
+    step_of = np.repeat(np.arange(len(steps)), [len(s.elements) for s in steps])
     lanes = np.concatenate([s.lanes for s in steps])
     owners = {"block": [s.block for s in steps], "warp": [s.warp for s in steps]}
-    who = {name: np.array(of)[when] for name, of in owners.items()} | {"lane": lanes}
-    moved = np.array([sectors(s.elements) for s in steps])
+    owner = {name: np.array(numbers)[step_of] for name, numbers in owners.items()} | {"lane": lanes}
+    sectors_of = np.array([sectors(s.elements) for s in steps])
     return Scene(
         key=f"{rung} {shape.M},{shape.N} " + ",".join(f"{k}={v}" for k, v in sorted(tiles.items())),
         title=find(rung).title,
@@ -125,27 +126,27 @@ def add_scene(rung: str, shape, tiles: Mapping[str, int], seed: int = 0) -> Scen
             Tensor("A", "A", "A", "input", 1, M, N, t.inputs["A"].ravel(), note=f"{M} × {N}"),
             Tensor("B", "B", "B", "filter", 1, M, N, t.inputs["B"].ravel(), note=f"{M} × {N}"),
             Tensor("C", "C", "C = A + B", "output", 1, M, N, note=f"{M} × {N}"),
-            *(Tensor(name, name, f"{name} that adds it", "workspace", 1, M, N) for name in who),
+            *(Tensor(name, name, f"{name} that adds it", "workspace", 1, M, N) for name in owner),
         ),
         groups=(
             Group((("A", "B", "C"),), "global", "global memory, row after row"),
-            Group((tuple(who),), "registers", "what each thread knows of itself"),
+            Group((tuple(owner),), "registers", "what each thread knows of itself"),
         ),
         steps=len(steps),
         step_name="warp",
         order_name=ORDER,
         order_note=NOTE,
         writes=(
-            Write("C", when, t.output.ravel()[cells], cells=cells),
-            *(Write(name, when, of.astype(np.float32), cells=cells) for name, of in who.items()),
+            Write("C", step_of, t.output.ravel()[cells], cells=cells),
+            *(Write(name, step_of, numbers.astype(np.float32), cells=cells) for name, numbers in owner.items()),
         ),
         reads=tuple(reads_of(name, [s.elements for s in steps]) for name in "AB"),
         readings=(
             Reading("elements added", np.cumsum([len(s.elements) for s in steps]), "counted"),
-            Reading("sectors read", np.cumsum(2 * moved), "counted"),
-            Reading("sectors written", np.cumsum(moved), "counted"),
+            Reading("sectors read", np.cumsum(2 * sectors_of), "counted"),
+            Reading("sectors written", np.cumsum(sectors_of), "counted"),
         ),
-        captions=_add_captions(t, steps, moved, N),
+        captions=_add_captions(t, steps, sectors_of, N),
         source=source_at(t, ("C[i] = ", "return;"), [len(s.elements) == 0 for s in steps]),
         lanes=Lanes(np.array([s.warp for s in steps]), np.array([mask_of(s.lanes) for s in steps], np.uint32)),
     )  # fmt: skip
@@ -160,15 +161,15 @@ _MOVED = (
 _IDLE = "Block ({5}, {6}), warp {1}: no element is left for its lanes, they leave at the bounds check."
 
 
-def _add_captions(t: Traced, steps: list[WarpStep], moved: np.ndarray, N: int) -> Captions:
+def _add_captions(t: Traced, steps: list[WarpStep], sectors_of: np.ndarray, N: int) -> Captions:
     vector = t.launch.block[1] == 1
     args = np.zeros((len(steps), 13), np.int64)
-    for n, (s, sect) in enumerate(zip(steps, moved, strict=True)):
+    for n, (s, sectors_moved) in enumerate(zip(steps, sectors_of, strict=True)):
         args[n, [0, 1, 2]] = s.block, s.warp, t.launch.block[0]
         args[n, [5, 6]] = t.block_of(s.block)
         if len(s.elements):
             first = int(s.elements[0])
             args[n, [3, 4, 7, 8, 9]] = s.warp * 32 + s.lanes[0], first, first // N, first % N, N
-            args[n, 10:] = len(s.elements), sect, -(-len(s.elements) * 4 // 32)
+            args[n, 10:] = len(s.elements), sectors_moved, -(-len(s.elements) * 4 // 32)
     kinds = np.array([0 if len(s.elements) else 1 for s in steps])
     return Captions(((_VECTOR if vector else _MATRIX) + _MOVED, _IDLE), kinds, args)

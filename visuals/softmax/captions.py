@@ -1,7 +1,7 @@
-"""What the scenes of softmax say of each step: a template by the kind of the step, and the kernel's line that it lights.
+"""Captions of the softmax scenes: a template for each kind of step, and the kernel's line that it highlights.
 
-Of a pass {0} is its number, {1} of {2} the turn, {3} the first element; the numbers after them are those of the thread
-that has most to tell.
+In a pass {0} is its number, {1} of {2} the turn, {3} the first element. The further numbers are those of the example
+thread.
 """
 
 from __future__ import annotations
@@ -9,7 +9,7 @@ from __future__ import annotations
 _TURN = "Pass {0}, turn {1} of {2}, from x[{3}] on: "
 
 TEMPLATES = {
-    # -- a pass that gathers ---------------------------------------------------------------------------
+    # -- a pass that reduces ---------------------------------------------------------------------------
     "first": "Pass {0}, turn {1} of {2}: each thread takes a number of [x](input). Its first is its [m](filter): "
     "thread {4} has {7}.",
     "larger": _TURN + "thread {4} meets {5}, larger than its m, {6}: its [m](filter) is now {7}.",
@@ -75,7 +75,7 @@ TEMPLATES = {
     "unsafe_nan": _TURN + "thread {4} has exp({5}) = {8} and l = {7}. {8} / {7} is NaN: that is [y](output).",
 }  # fmt: skip
 
-# A text of the kernel's line that a kind lights; the first of the file's that it has. By pass where two are alike.
+# A text of the kernel's line for each kind; the first line of the file that contains it.
 _L = "l += expf(x[col]"
 _M = "m = fmaxf(m, x[col])"
 _GATHER = {"first": _M, "larger": _M, "smaller": _M, "add": _L, "add_nan": _L}

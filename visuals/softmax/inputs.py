@@ -1,4 +1,4 @@
-"""Rows of logits to follow: made here at any length, or the reader's own numbers."""
+"""Rows of logits: generated at any length, or parsed from the reader's numbers."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from kernels.model.shape import FLOAT_MAX
 SMALL, LARGE, ONE_HOT, EQUAL, MASKED, OWN = (
     "small", "large", "one hot", "all equal", "-inf mask", "own numbers",
 )  # fmt: skip
-LOGITS = {  # by name: what they are
+LOGITS = {  # by name: description
     SMALL: "within ±5: every rung gets them right",
     LARGE: "up to some 200: beyond 88.72 exp overflows FP32",
     ONE_HOT: "all 0 but one of 12, which takes nearly all",
@@ -25,16 +25,16 @@ EXAMPLE = f"e.g. {USUAL_OWN}"
 
 
 class LogitsError(ValueError):
-    """Numbers that break a rule; the message names it."""
+    """Numbers that break a rule; the message names the rule."""
 
 
 def row(name: str, n: int, seed: int = 0) -> np.ndarray:
-    """float32 [n]: the logits `name` of LOGITS, all but OWN."""
-    normal = np.random.default_rng(seed).standard_normal(n)
+    """Returns the logits `name` of LOGITS, except OWN, float32 [n]. Raises LogitsError for another name."""
+    noise = np.random.default_rng(seed).standard_normal(n)
     if name == SMALL:
-        x = np.round(np.clip(1.6 * normal, -5, 5), 1)
+        x = np.round(np.clip(1.6 * noise, -5, 5), 1)
     elif name == LARGE:
-        x = np.round(75 * normal)
+        x = np.round(75 * noise)
         x[n // 2] = 120
     elif name == ONE_HOT:
         x = np.where(np.arange(n) == n // 3, 12.0, 0.0)
@@ -48,8 +48,8 @@ def row(name: str, n: int, seed: int = 0) -> np.ndarray:
 
 
 def parse(text: str) -> np.ndarray:
-    """float32 [n] of "1 2.5, -3e2 inf": numbers of FP32, infinities and NaN among them, parted by spaces, commas,
-    semicolons or lines. LogitsError names the rule that is broken."""
+    """Parse a text such as "1 2.5, -3e2 inf" into float32 [n]: FP32 numbers, also infinities and NaN, separated by spaces,
+    commas, semicolons or line breaks. Raises LogitsError with the broken rule."""
     parts = re.split(r"[\s,;]+", text.strip().replace("−", "-").replace("∞", "inf"))
     parts = [p for p in parts if p]
     if not 1 <= len(parts) <= MOST_OWN:
@@ -63,8 +63,8 @@ def _number(text: str) -> float:
     except ValueError:
         value = None
     if value is None:
-        shown = "".join(c if c.isprintable() else " " for c in text[:16])
-        raise LogitsError(f"“{shown}” is no number; inf, -inf and nan are taken too")
+        printable = "".join(c if c.isprintable() else " " for c in text[:16])
+        raise LogitsError(f"“{printable}” is no number; inf, -inf and nan are taken too")
     if abs(value) > FLOAT_MAX and "inf" not in text.lower():
         raise LogitsError(f"a number must fit FP32, at most 3.4e38 either side of 0; got “{text[:16]}”")
     return value

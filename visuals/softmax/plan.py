@@ -1,8 +1,8 @@
 # ruff: noqa: E741  # l is the name of the paper
 """One row through a kernel of the softmax ladder, step by step, in the order of its threads.
 
-What the registers hold is computed here as the kernel computes it, in float32, thread by thread; what comes out is
-the kernel's own, from the emulator. A test holds the one to the other, and both to what the kernel stored on its way.
+The registers' values are computed here as in the kernel, in float32, thread by thread. The output is the kernel's, from
+the emulator. A test compares both with each other and with the values that the kernel stored.
 """
 
 from __future__ import annotations
@@ -21,15 +21,15 @@ from kernels.model.program import Launch
 from kernels.softmax.shape import SoftmaxShape
 from visuals.scene.requests import LANES
 
-BITS = (16, 8, 4, 2, 1)  # of a lane's number: whom it meets in a butterfly
+BITS = (16, 8, 4, 2, 1)  # of a lane's number: its partner in each exchange differs in this bit
 State = dict[str, np.ndarray]  # "m", "l" or both: float32, one a thread
 QUIET = {"over": "ignore", "invalid": "ignore", "divide": "ignore", "under": "ignore"}
 
 
 @dataclass(frozen=True)
 class Step:
-    """What happens at once: its sentence, what is read and written by tensor (flat cells; their new values), which
-    threads take part, and m and l of all that was met so far."""
+    """One step: kind and numbers of its caption, the active threads, reads and writes by tensor (flat cells; new values), and
+    m and l of all numbers read so far."""
 
     kind: str
     args: tuple[float, ...]
@@ -41,8 +41,8 @@ class Step:
 
 
 @dataclass(frozen=True)
-class Ran:
-    """A rung at one row, executed: its launch, what came out, what was counted."""
+class RunResult:
+    """A rung executed at one row: its launch, output and counters."""
 
     launch: Launch
     output: np.ndarray  # float32 [n]
@@ -50,8 +50,8 @@ class Ran:
 
 
 @lru_cache(maxsize=128)
-def ran(rung: str, tiles: tuple[tuple[str, int], ...], row: bytes) -> Ran:
-    """A rung of ours at a row (float32, its bytes) in the emulator."""
+def run_rung(rung: str, tiles: tuple[tuple[str, int], ...], row: bytes) -> RunResult:
+    """Run one of our rungs in the emulator at a row (bytes of float32)."""
     x = np.frombuffer(row, np.float32).reshape(1, -1)
     found, shape = find(rung), SoftmaxShape(1, x.size)
     program = found.build(shape, found.check(shape, dict(tiles)))
@@ -59,12 +59,12 @@ def ran(rung: str, tiles: tuple[tuple[str, int], ...], row: bytes) -> Ran:
     with np.errstate(**QUIET):
         output = np.array(session.verify_run())
     (launch,) = program.steps
-    return Ran(launch, output.ravel(), session.counters)
+    return RunResult(launch, output.ravel(), session.counters)
 
 
 # -- the arithmetic ----------------------------------------------------------------------------------
 def merge(a: State, b: State) -> State:
-    """Two parts of a row as one, as the kernels do it: the larger m, the l of both added; where there are both, each l is
+    """Returns two parts of a row combined, as the kernels do it: the larger m, the sum of l. With m and l each l is first
     rescaled to the larger m."""
     if "l" not in a:
         return {"m": np.fmax(a["m"], b["m"])}
@@ -76,7 +76,7 @@ def merge(a: State, b: State) -> State:
 
 
 def empty(threads: int, names: str) -> State:
-    """Of no number at all."""
+    """Returns the initial state of so many threads: m = -inf, l = 0."""
     return {n: np.full(threads, -np.inf if n == "m" else 0, np.float32) for n in names}
 
 
@@ -85,16 +85,16 @@ def part(state: State, at: np.ndarray) -> State:
 
 
 def put(state: State, at: np.ndarray, values: State) -> State:
-    """The state with those of some threads replaced."""
-    new = {name: of.copy() for name, of in state.items()}
-    for name in new:
-        new[name][at] = values[name]
-    return new
+    """Returns the state with the values of the threads `at` replaced."""
+    updated = {name: array.copy() for name, array in state.items()}
+    for name in updated:
+        updated[name][at] = values[name]
+    return updated
 
 
-def together(state: State) -> dict[str, float]:
-    """What all threads hold as one, in float64: m and l of all numbers met."""
-    wide = {name: of.astype(np.float64) for name, of in state.items()}
+def totals(state: State) -> dict[str, float]:
+    """Returns m and l of all threads combined, in float64."""
+    wide = {name: values.astype(np.float64) for name, values in state.items()}
     if "l" not in wide:
         return {"m": float(np.fmax.reduce(wide["m"]))}
     if "m" not in wide:
@@ -104,10 +104,10 @@ def together(state: State) -> dict[str, float]:
     return {"m": float(m), "l": float((wide["l"] * np.exp(wide["m"] - base)).sum())}
 
 
-# -- a row's walk ------------------------------------------------------------------------------------
+# -- the steps of a row ------------------------------------------------------------------------------
 @dataclass(frozen=True)
-class Walk:
-    """A row x (float32 [n]) and its results y, walked by so many threads."""
+class RowSteps:
+    """Yields the steps of a row x (float32 [n]) with results y, processed by so many threads."""
 
     x: np.ndarray
     y: np.ndarray
@@ -118,113 +118,117 @@ class Walk:
         return -(-len(self.x) // self.threads)
 
     def at(self, turn: int) -> tuple[np.ndarray, np.ndarray]:
-        """(elements, threads) of a turn."""
+        """Returns (elements, threads) of a turn."""
         j = np.arange(turn * self.threads, min(len(self.x), (turn + 1) * self.threads))
         return j, j - turn * self.threads
 
     def gather(self, names: str, number: int, m: float | None = None) -> Generator[Step, None, State]:
-        """A pass in which each thread gathers m, l or both ("ml") of what it meets; the steps, and the state after them.
-        `number` is the pass's, `m` the maximum where it is known: of l alone without it no exponent is made less."""
+        """Yields the steps of a pass in which each thread computes m, l or both ("ml") of its numbers; returns the state.
+        `number`: of the pass. `m`: the maximum if known; without it l alone sums exp(x), not exp(x - m)."""
         state = empty(self.threads, names)
         for turn in range(self.turns):
             j, t = self.at(turn)
             before, x = part(state, t), self.x[j]
-            met = {"m": x, "l": np.ones_like(x) if names == "ml" else np.exp(x - np.float32(m or 0))}
-            met = {name: met[name] for name in names}
-            after = merge(before, met)
+            incoming = {"m": x, "l": np.ones_like(x) if names == "ml" else np.exp(x - np.float32(m or 0))}
+            incoming = {name: incoming[name] for name in names}
+            after = merge(before, incoming)
             state = put(state, t, after)
-            kind, args = gathered(names, x, t, before, after, met, m)
-            said = (number, turn + 1, self.turns, int(j[0]), *args)
-            writes, now = {n: (t, of) for n, of in after.items()}, {"m": m or 0.0} | together(state)
-            yield Step(kind, said, t, {"x": j}, writes, **now)
+            kind, args = describe_gathered(names, x, t, before, after, incoming, m)
+            step_args = (number, turn + 1, self.turns, int(j[0]), *args)
+            writes, totals_now = (
+                {n: (t, values) for n, values in after.items()},
+                {"m": m or 0.0} | totals(state),
+            )
+            yield Step(kind, step_args, t, {"x": j}, writes, **totals_now)
         return state
 
     def tree(self, state: State, **known: float) -> Generator[Step, None, State]:
-        """Shared memory: all threads store, then half of them merge with the other half, level by level; last all
-        read cell 0. Row k of a tensor is what the same cells hold after level k."""
-        T, every = self.threads, np.arange(self.threads)
-        now = known | together(state)
-        stored = {f"partial_{n}": (every, of) for n, of in state.items()}
-        yield Step(f"store_{''.join(state)}", (T,), every, {}, stored, **now)
+        """Yields the steps of a tree in shared memory: all threads store, half of them merge with the other half at each level,
+        then all read cell 0. Row k of a tensor: the same cells after level k. Returns the state."""
+        T, all_threads = self.threads, np.arange(self.threads)
+        totals_now = known | totals(state)
+        stored = {f"partial_{n}": (all_threads, values) for n, values in state.items()}
+        yield Step(f"store_{''.join(state)}", (T,), all_threads, {}, stored, **totals_now)
         half, level = T // 2, 0
         while half:
             t = np.arange(half)
             merged = merge(part(state, t), part(state, t + half))
             reads = {f"partial_{n}": level * T + np.arange(2 * half) for n in state}
-            writes = {f"partial_{n}": ((level + 1) * T + t, of) for n, of in merged.items()}
+            writes = {f"partial_{n}": ((level + 1) * T + t, values) for n, values in merged.items()}
             args = (half, half, T - half, *_example(state, merged, 0, half))
             kind = f"level_{''.join(state)}" if half > 1 else f"last_{''.join(state)}"
-            yield Step(kind, args, t, reads, writes, **now)
+            yield Step(kind, args, t, reads, writes, **totals_now)
             state, half, level = put(state, t, merged), half // 2, level + 1
         root = {f"partial_{n}": np.array([level * T]) for n in state}
-        args = tuple(float(of[0]) for of in state.values())
-        state = {n: np.full(T, of[0]) for n, of in state.items()}
-        writes = {n: (every, of) for n, of in state.items()}
-        yield Step(f"root_{''.join(state)}", args, every, root, writes, **now)
+        args = tuple(float(values[0]) for values in state.values())
+        state = {n: np.full(T, values[0]) for n, values in state.items()}
+        writes = {n: (all_threads, values) for n, values in state.items()}
+        yield Step(f"root_{''.join(state)}", args, all_threads, root, writes, **totals_now)
         return state
 
     def butterfly(self, state: State, **known: float) -> Generator[Step, None, State]:
-        """Every lane merges with the lane whose number differs in one bit. Row k of a tensor: after exchange k."""
-        T, every = self.threads, np.arange(self.threads)
-        now = known | together(state)
+        """Yields the exchanges of a butterfly: every lane merges with the lane whose number differs in one bit. Row k of a
+        tensor: after exchange k. Returns the state."""
+        T, all_threads = self.threads, np.arange(self.threads)
+        totals_now = known | totals(state)
         for row, bit in enumerate(BITS):
-            merged = merge(state, part(state, every ^ bit))
-            reads = dict.fromkeys(state, row * T + every)
-            writes = {n: ((row + 1) * T + every, of) for n, of in merged.items()}
+            merged = merge(state, part(state, all_threads ^ bit))
+            reads = dict.fromkeys(state, row * T + all_threads)
+            writes = {n: ((row + 1) * T + all_threads, values) for n, values in merged.items()}
             args = (bit, *_example(state, merged, 0, bit))
-            yield Step(f"swap_{''.join(state)}", args, every, reads, writes, **now)
+            yield Step(f"swap_{''.join(state)}", args, all_threads, reads, writes, **totals_now)
             state = merged
         return state
 
     def result(self, number: int, m: np.ndarray, l: np.ndarray, kind: str = "write") -> Iterator[Step]:
-        """The pass that writes y; m and l as each thread knows them."""
+        """Yields the steps of the pass that writes y. m, l: of each thread."""
         for turn in range(self.turns):
             j, t = self.at(turn)
             nan = np.isnan(self.y[j])
             k = int(nan.argmax()) if nan.any() else int(np.argmax(self.y[j]))
             x, own_m, own_l = (float(of) for of in (self.x[j[k]], m[t[k]], l[t[k]]))
-            top = float(np.exp(np.float32(x) - np.float32(own_m)))
-            told = f"{kind}_nan" if nan.any() else f"{kind}_zero" if np.isinf(own_l) else kind
+            numerator = float(np.exp(np.float32(x) - np.float32(own_m)))
+            step_kind = f"{kind}_nan" if nan.any() else f"{kind}_zero" if np.isinf(own_l) else kind
             args = (
                 number, turn + 1, self.turns, int(j[0]), int(t[k]), x, own_m, own_l,
-                top if nan.any() else float(self.y[j[k]]),
+                numerator if nan.any() else float(self.y[j[k]]),
             )  # fmt: skip
-            yield Step(told, args, t, {"x": j}, {"y": (j, self.y[j])}, m=float(m[0]), l=float(l[0]))
+            yield Step(step_kind, args, t, {"x": j}, {"y": (j, self.y[j])}, m=float(m[0]), l=float(l[0]))
 
 
 def _example(state: State, merged: State, a: int, b: int) -> tuple[float, ...]:
-    """(thread, other, own m or l, the other's, what they become): with both, m then l of each."""
-    told = [float(of[k]) for k in (a, b) for of in state.values()]
-    return a, b, *told, *(float(of[a]) for of in merged.values())
+    """Returns (thread a, thread b, values of a, values of b, merged values); m before l."""
+    values = [float(array[k]) for k in (a, b) for array in state.values()]
+    return a, b, *values, *(float(array[a]) for array in merged.values())
 
 
-def gathered(
-    names: str, x: np.ndarray, t: np.ndarray, before: State, after: State, met: State, m: float | None
+def describe_gathered(
+    names: str, x: np.ndarray, t: np.ndarray, before: State, after: State, incoming: State, m: float | None
 ) -> tuple[str, tuple[float, ...]]:
-    """Which sentence a turn of a pass gets and its numbers: of the thread with most to tell."""
+    """Returns the kind of a turn's caption and its numbers, those of an example thread."""
     if names == "l":
-        return _added(x, t, met["l"], after["l"], m)
-    rise = np.where(after["m"] > before["m"], x, -np.inf)
-    fresh = bool((before["m"] == -np.inf).all())
-    k = int(np.argmax(rise if (rise > -np.inf).any() else x))
+        return _describe_added(x, t, incoming["l"], after["l"], m)
+    risen = np.where(after["m"] > before["m"], x, -np.inf)
+    is_first = bool((before["m"] == -np.inf).all())
+    k = int(np.argmax(risen if (risen > -np.inf).any() else x))
     grew = bool(after["m"][k] > before["m"][k])
     args = (int(t[k]), float(x[k]), float(before["m"][k]))
     if names == "m":
-        return ("first" if fresh else "larger" if grew else "smaller"), (*args, float(after["m"][k]))
+        return ("first" if is_first else "larger" if grew else "smaller"), (*args, float(after["m"][k]))
     with np.errstate(**QUIET):
         factor = float(np.exp(before["m"][k] - after["m"][k])) if before["m"][k] > -np.inf else 0.0
     args += (float(before["l"][k]), factor, float(after["l"][k]))
     if np.isnan(after["l"][k]):
         return "online_nan", args
-    if fresh:
+    if is_first:
         return ("online_first" if grew else "online_masked"), args
     return ("online_grows" if grew else "online_stays"), args
 
 
-def _added(
+def _describe_added(
     x: np.ndarray, t: np.ndarray, grown: np.ndarray, after: np.ndarray, m: float | None
 ) -> tuple[str, tuple[float, ...]]:
-    """The same where exponentials are added to l: of the one that is no finite number, else of the largest."""
+    """Returns the same for a pass that adds exponentials to l: the example is one that is not finite, else the largest."""
     k = int(np.argmax(np.where(np.isfinite(grown), x, np.inf)))
     one = float(grown[k])
     if m is not None:
@@ -237,13 +241,13 @@ def _added(
 
 
 # -- the rungs ---------------------------------------------------------------------------------------
-def unsafe(w: Walk) -> Iterator[Step]:
+def unsafe(w: RowSteps) -> Iterator[Step]:
     state = yield from w.gather("l", 1)
     state = yield from w.tree(state, m=0.0)
     yield from w.result(2, np.zeros(w.threads, np.float32), state["l"], "unsafe")
 
 
-def three_pass(w: Walk) -> Iterator[Step]:
+def three_pass(w: RowSteps) -> Iterator[Step]:
     state = yield from w.gather("m", 1)
     m = (yield from w.tree(state))["m"]
     state = yield from w.gather("l", 2, float(m[0]))
@@ -251,78 +255,85 @@ def three_pass(w: Walk) -> Iterator[Step]:
     yield from w.result(3, m, state["l"])
 
 
-def online(w: Walk) -> Iterator[Step]:
+def online(w: RowSteps) -> Iterator[Step]:
     state = yield from w.gather("ml", 1)
     state = yield from w.tree(state)
     yield from w.result(2, state["m"], state["l"])
 
 
-def warp_shuffle(w: Walk) -> Iterator[Step]:
+def warp_shuffle(w: RowSteps) -> Iterator[Step]:
     state = yield from w.gather("ml", 1)
     state = yield from w.butterfly(state)
     yield from w.result(2, state["m"], state["l"])
 
 
-def registers(w: Walk) -> Iterator[Step]:
-    """v [turns, threads] holds the row, -infinity past its end, then its exponentials."""
-    every = np.arange(w.threads)
+def registers(w: RowSteps) -> Iterator[Step]:
+    """Yields the steps of softmax/registers. v [turns, threads]: the row, -inf past its end; later its exponentials."""
+    all_threads = np.arange(w.threads)
     v = yield from _loaded(w)
-    state, held = {"m": np.fmax.reduce(v, axis=0)}, np.arange(v.size)
+    state, cells = {"m": np.fmax.reduce(v, axis=0)}, np.arange(v.size)
     k = int(np.argmax(state["m"]))
     args = (w.turns, k, float(state["m"][k]))
-    yield Step("own_m", args, every, {"values": held}, {"m": (every, state["m"])}, **together(state))
-    m = (yield from _of_block(w, state))["m"]
+    yield Step(
+        "own_m", args, all_threads, {"values": cells}, {"m": (all_threads, state["m"])}, **totals(state)
+    )
+    m = (yield from _reduce_block(w, state))["m"]
     v = np.exp(v - m)
-    state, now = {"l": v.sum(axis=0, dtype=np.float32)}, {"m": float(m[0])}
+    state, totals_now = {"l": v.sum(axis=0, dtype=np.float32)}, {"m": float(m[0])}
     args = (k, float(m[0]), float(v[0, k]), float(state["l"][k]))
-    writes = {"values": (held, v.ravel()), "l": (every, state["l"])}
-    yield Step("own_l", args, every, {"values": held}, writes, **now | together(state))
-    l = (yield from _of_block(w, state, **now))["l"]
+    writes = {"values": (cells, v.ravel()), "l": (all_threads, state["l"])}
+    yield Step("own_l", args, all_threads, {"values": cells}, writes, **totals_now | totals(state))
+    l = (yield from _reduce_block(w, state, **totals_now))["l"]
     for turn in range(w.turns):
         j, t = w.at(turn)
         nan = np.isnan(w.y[j])
         k = int(nan.argmax()) if nan.any() else int(np.argmax(w.y[j]))
         args = (turn + 1, w.turns, int(t[k]), float(v[turn, t[k]]), float(l[t[k]]), float(w.y[j[k]]))
         kind = "put_nan" if nan.any() else "put"
-        yield Step(kind, args, t, {"values": turn * w.threads + t}, {"y": (j, w.y[j])}, **now, l=float(l[0]))
+        yield Step(
+            kind, args, t, {"values": turn * w.threads + t}, {"y": (j, w.y[j])}, **totals_now, l=float(l[0])
+        )
 
 
-def _loaded(w: Walk) -> Generator[Step, None, np.ndarray]:
-    """The row as it comes into registers, float32 [turns, threads]."""
-    T, every = w.threads, np.arange(w.threads)
+def _loaded(w: RowSteps) -> Generator[Step, None, np.ndarray]:
+    """Yields the loads of a row; returns its registers, float32 [turns, threads]."""
+    T, all_threads = w.threads, np.arange(w.threads)
     v = np.full((w.turns, T), -np.inf, np.float32)
     for turn in range(w.turns):
         j, t = w.at(turn)
         v[turn, t] = w.x[j]
         kind, args = "load_rest" if len(j) < T else "load", (turn + 1, w.turns, int(j[0]), len(j), T - len(j))
-        yield Step(kind, args, every, {"x": j}, {"values": (turn * T + every, v[turn].copy())})
+        yield Step(kind, args, all_threads, {"x": j}, {"values": (turn * T + all_threads, v[turn].copy())})
     return v
 
 
-def _of_block(w: Walk, state: State, **known: float) -> Generator[Step, None, State]:
-    """One value of all threads: butterflies, then what the warps' first lanes put into shared memory."""
-    T, every, now = w.threads, np.arange(w.threads), known | together(state)
+def _reduce_block(w: RowSteps, state: State, **known: float) -> Generator[Step, None, State]:
+    """Yields the steps that reduce one value over the block: butterflies, then the warps' values in shared memory. Returns
+    the state."""
+    T, all_threads, totals_now = w.threads, np.arange(w.threads), known | totals(state)
     state = yield from w.butterfly(state, **known)
     ((name, of),) = state.items()
     warps, shared = np.arange(T // LANES), f"warp_{name}"
     of = of[warps * LANES]
-    yield Step(f"parts_{name}", (len(warps),), warps * LANES, {}, {shared: (warps, of)}, **now)
+    yield Step(f"parts_{name}", (len(warps),), warps * LANES, {}, {shared: (warps, of)}, **totals_now)
     whole = np.fmax.reduce(of) if name == "m" else of.sum(dtype=np.float32)
-    cells, values = (len(BITS) + 1) * T + every, np.full(T, whole, np.float32)
+    cells, values = (len(BITS) + 1) * T + all_threads, np.full(T, whole, np.float32)
     args = (len(warps), float(whole))
-    yield Step(f"whole_{name}", args, every, {shared: warps}, {name: (cells, values)}, **now)
+    yield Step(f"whole_{name}", args, all_threads, {shared: warps}, {name: (cells, values)}, **totals_now)
     return {name: values}
 
 
-WALKS = {f.__name__.replace("_", "-"): f for f in (unsafe, three_pass, online, warp_shuffle, registers)}
+STEP_FUNCTIONS = {
+    f.__name__.replace("_", "-"): f for f in (unsafe, three_pass, online, warp_shuffle, registers)
+}
 
 
 def threads_of(rung: str, tiles: Mapping[str, int]) -> int:
-    """How many threads share a row."""
+    """Returns how many threads share a row."""
     return tiles.get("BLOCK", LANES)
 
 
-def steps(rung: str, tiles: Mapping[str, int], x: np.ndarray, y: np.ndarray) -> list[Step]:
-    """Every step of a rung ("softmax/online") at a row x, float32 [n], y what the kernel made of it."""
+def steps_of(rung: str, tiles: Mapping[str, int], x: np.ndarray, y: np.ndarray) -> list[Step]:
+    """Returns the steps of a rung ("softmax/online") at a row x, float32 [n]; y: the kernel's output."""
     with np.errstate(**QUIET):
-        return list(WALKS[rung.partition("/")[2]](Walk(x, y, threads_of(rung, tiles))))
+        return list(STEP_FUNCTIONS[rung.partition("/")[2]](RowSteps(x, y, threads_of(rung, tiles))))

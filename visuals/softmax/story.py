@@ -1,4 +1,4 @@
-"""What the figures of the softmax ladder say, in sentences with the numbers in them; and one row by every rung."""
+"""Sentences about the figures of the softmax ladder, with their numbers; and the outcome of every rung at one row."""
 
 from __future__ import annotations
 
@@ -16,15 +16,15 @@ from kernels.softmax.presets import SOFTMAX_PRESETS
 from kernels.softmax.shape import SoftmaxShape
 from visuals.charts import units
 from visuals.charts.story import Row, Story, extremes, recorded_at
-from visuals.softmax.plan import ran
+from visuals.softmax.plan import run_rung
 
 UNSAFE, THREE, LIBRARY = "softmax/unsafe", "softmax/three-pass", ladder.LIBRARY.name
-OVERFLOW = 88.72  # exp of what is larger is beyond float32, to two places
+OVERFLOW = 88.72  # above it exp overflows float32, to two decimals
 
 
 # -- the story -------------------------------------------------------------------------------------------
 def softmax_cost(s: SoftmaxShape) -> str:
-    """What each number of passes moves at this shape."""
+    """Returns the bytes that each number of passes moves at this shape."""
     x = 4 * s.elements
     two, three = (units.bytes_((reads + ladder.WRITES) * x) for reads in (2, 3))
     return (
@@ -34,36 +34,38 @@ def softmax_cost(s: SoftmaxShape) -> str:
     )
 
 
-def best_own(rows: Mapping[str, Row]) -> Row | None:
-    """The fastest of the safe kernels of ours."""
-    own = [row for name, row in rows.items() if name not in (UNSAFE, LIBRARY)]
-    return min(own, key=lambda row: row["median_ms"], default=None)
+def best_safe_kernel(rows: Mapping[str, Row]) -> Row | None:
+    """Returns the fastest row of our safe kernels; None if there is none."""
+    candidates = [row for name, row in rows.items() if name not in (UNSAFE, LIBRARY)]
+    return min(candidates, key=lambda row: row["median_ms"], default=None)
 
 
 def softmax_gain(rows: Mapping[str, Row]) -> str:
-    """What fewer passes buy, `rows` by rung name from one device; "" where there is nothing to compare."""
-    best, three, library = best_own(rows), rows.get(THREE), rows.get(LIBRARY)
-    if not best or not three:
+    """Returns the speedup of fewer passes. `rows`: by rung name, of one device. "" if there is nothing to compare."""
+    best, three_pass, library = best_safe_kernel(rows), rows.get(THREE), rows.get(LIBRARY)
+    if not best or not three_pass:
         return ""
-    name, told = find(best["rung"]).title, []
-    if best is three:
-        told.append("Three passes are the fastest here: fewer buy nothing, for the row is still in a cache.")
-    elif _overlap(best, three):
-        told.append(f"“{name}” and three passes cannot be told apart here: their spreads overlap.")
+    name, sentences = find(best["rung"]).title, []
+    if best is three_pass:
+        sentences.append(
+            "Three passes are the fastest here: fewer buy nothing, for the row is still in a cache."
+        )
+    elif _overlap(best, three_pass):
+        sentences.append(f"“{name}” and three passes cannot be told apart here: their spreads overlap.")
     else:
-        told.append(
-            f"“{name}” is {units.ratio(three['median_ms'] / best['median_ms'])} times as fast as three passes."
+        sentences.append(
+            f"“{name}” is {units.ratio(three_pass['median_ms'] / best['median_ms'])} times as fast as three passes."
         )
     if library:
         share = units.share(library["median_ms"] / best["median_ms"])
-        told.append(f"It reaches {share} of the speed of {find(LIBRARY).title}.")
+        sentences.append(f"It reaches {share} of the speed of {find(LIBRARY).title}.")
     if ceilings := best.get("ceilings"):
         s = SoftmaxShape(**best["shape"])
         ms = s.bytes / ceilings["copy_bytes_per_s"] * 1e3
-        told.append(
+        sentences.append(
             f"A copy of x takes {units.time_(ms)} there: {units.share(ms / best['median_ms'])} of its time."
         )
-    return " ".join(told)
+    return " ".join(sentences)
 
 
 def _overlap(row: Row, other: Row) -> bool:
@@ -72,11 +74,12 @@ def _overlap(row: Row, other: Row) -> bool:
 
 @cache
 def softmax_examples():
-    """The presets at which fewer passes gain most and least, by the recordings made cold at the usual tile sizes."""
+    """Returns (preset, text) of the largest and the smallest speedup of fewer passes, from the cold recordings at the
+    default tile sizes."""
 
     def gained(s: SoftmaxShape) -> float | None:
         rows = recorded_at(s, [rung.name for rung in LADDERS["softmax"].rungs])
-        best = best_own(rows)
+        best = best_safe_kernel(rows)
         return rows[THREE]["median_ms"] / best["median_ms"] if best and THREE in rows else None
 
     return extremes(gained, presets=SOFTMAX_PRESETS)
@@ -90,7 +93,7 @@ SOFTMAX = Story(
 # -- a row by every rung -----------------------------------------------------------------------------------
 @dataclass(frozen=True)
 class Outcome:
-    """What a rung made of a row: x and y moved so many times (counted, and predicted of x), and how y turned out."""
+    """A rung's result at a row: how often it read x (counted, and predicted) and wrote y, and whether y is right."""
 
     rung: str
     reads: float
@@ -101,19 +104,19 @@ class Outcome:
 
 
 def outcomes(x: np.ndarray, tiles: Mapping[str, Mapping[str, int]]) -> list[Outcome]:
-    """Each rung of `tiles` (its name: its tile sizes) at a row x, float32 [n], executed in the emulator and held
-    against float64."""
+    """Returns the outcome of each rung of `tiles` (name: tile sizes) at a row x, float32 [n], executed in the emulator and
+    compared with float64. Rungs that cannot run are left out."""
     shape = SoftmaxShape(1, x.size)
     (ref,), (scale,) = LADDERS["softmax"].reference(shape, x=x[None])
-    told = []
+    results = []
     for name, sizes in tiles.items():
         try:
-            done = ran(name, tuple(sizes.items()), np.ascontiguousarray(x).tobytes())
-        except RuleError:  # no compiler here for these tile sizes: where the stage would stand it is said
+            result = run_rung(name, tuple(sizes.items()), np.ascontiguousarray(x).tobytes())
+        except RuleError:  # no compiler here for these tile sizes: the page says so in place of the scene
             continue
-        total = done.counters.total
-        words, right = verdict(done.output, ref, scale, find(name).tolerance)
-        told.append(
+        total = result.counters.total
+        words, right = verdict(result.output, ref, scale, find(name).tolerance)
+        results.append(
             Outcome(
                 name,
                 total["bytes_ld"] / x.nbytes,
@@ -123,14 +126,14 @@ def outcomes(x: np.ndarray, tiles: Mapping[str, Mapping[str, int]]) -> list[Outc
                 right,
             )
         )
-    return told
+    return results
 
 
 def verdict(y: np.ndarray, ref: np.ndarray, scale: np.ndarray, tolerance: float) -> tuple[str, bool]:
-    """How a result turned out against the float64 reference, in words, and whether it is right."""
-    nan, must = np.isnan(y), np.isnan(ref)
-    if must.any():
-        same = bool((nan == must).all())
+    """Returns how a result compares with the float64 reference, in words, and whether it is right."""
+    nan, expected_nan = np.isnan(y), np.isnan(ref)
+    if expected_nan.any():
+        same = bool((nan == expected_nan).all())
         return ("NaN, as the definition has it" if same else "not NaN where it must be"), same
     if nan.any():
         return f"NaN in {int(nan.sum())} of {y.size}", False
@@ -140,25 +143,25 @@ def verdict(y: np.ndarray, ref: np.ndarray, scale: np.ndarray, tolerance: float)
 
 
 def row_words(x: np.ndarray) -> str:
-    """What there is in a row that decides which rungs get it right."""
+    """Returns which numbers of a row decide whether a rung's result is right."""
     finite = x[np.isfinite(x)]
     if np.isnan(x).any() or (x == np.inf).any():
         return "A NaN or +∞ in a row makes all of it NaN: ∞ − ∞ has no value. Every rung says so, as NumPy and PyTorch do."
     if not finite.size:
         return "A row of nothing but −∞ has the maximum −∞, and −∞ − (−∞) has no value: all of it is NaN."
     largest = float(finite.max())
-    told = f"The largest number is {units.ratio(largest) if largest >= 0 else f'{largest:.3g}'.replace('-', '−')}. "
+    text = f"The largest number is {units.ratio(largest) if largest >= 0 else f'{largest:.3g}'.replace('-', '−')}. "
     if largest > OVERFLOW:
         return (
-            told
+            text
             + f"Beyond {OVERFLOW} exp overflows FP32 to ∞, and ∞ / ∞ is NaN. Less the maximum, no exponent is above 0."
         )
     if largest < -103:
         return (
-            told
+            text
             + "exp of all of them is 0 in FP32, and 0 / 0 is NaN. Less the maximum, the largest has exp(0) = 1."
         )
     return (
-        told
+        text
         + f"exp overflows FP32 beyond {OVERFLOW}: here even the unsafe kernel has nothing to fear, if the sum stays below 3.4·10³⁸."
     )

@@ -1,4 +1,4 @@
-"""What the attention lesson predicts, draws and says: memory over N, traffic, the story; and what its stage computes with."""
+"""The attention lesson's charts and sentences: memory over N, traffic, gains and costs; and the inputs of its scene."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from kernels.runner import check_memory, run
 from tests.helpers.rows_of import CEILINGS, a_full_row
 from visuals.attention import charts as attention_charts
 from visuals.attention import story as attention_story
-from visuals.attention.charts import Room, allocated, chart_of, dots, fits, memory, words
+from visuals.attention.charts import Room, allocated, chart_of, dots, largest_N_in, memory, words
 from visuals.attention.inputs import KINDS, LARGEST, qkv
 from visuals.attention.story import attention_cost, attention_gain
 from visuals.palette import DARK, LIGHT
@@ -41,41 +41,43 @@ def compiled(name: str, s: AttentionShape) -> list[dict]:
 @pytest.mark.parametrize("name", [name for name in attention_traffic.KERNELS if name in RUNGS])
 @settings(max_examples=4, deadline=None)
 @given(data=st.data())
-def test_the_traffic_is_what_the_emulators_threads_ask_for(name, data):
+def test_traffic_equals_the_emulators_counters(name, data):
     """To the byte, at any tile sizes that were compiled ahead."""
     dtype = "fp32" if name != "flash-mma" else data.draw(st.sampled_from(["fp16", "bf16"]))
-    B, H, N, d = (data.draw(st.integers(1, most)) for most in (2, 2, 45, 20))
+    B, H, N, d = (data.draw(st.integers(1, max_size)) for max_size in (2, 2, 45, 20))
     s = AttentionShape(B, H, N, d, data.draw(st.integers(0, 1)), dtype=dtype)
     tiles = data.draw(st.sampled_from(compiled(name, s)))
     assert attention_traffic.asked(RUNGS[name], s, tiles) == loads_and_stores(name, s, tiles)
 
 
-def test_a_library_tells_nothing_of_its_loads():
+def test_library_traffic_is_unknown():
     assert {
         n for n, rung in RUNGS.items() if attention_traffic.asked(rung, LARGE, rung.default_tiles) is None
     } == {n for n, rung in RUNGS.items() if rung.library}
 
 
 @given(st.integers(1, 300), st.sampled_from([4, 8, 32]), st.sampled_from([8, 16]), st.integers(0, 1))
-def test_tiles_visited_are_those_in_which_a_query_sees_a_key(N, queries, keys, causal):
+def test_tiles_visited_have_a_visible_key(N, queries, keys, causal):
     s = AttentionShape(1, 1, N, 4, causal)
-    seen = np.arange(N)[:, None] >= np.arange(N) if causal else np.ones((N, N), bool)
+    visible = np.arange(N)[:, None] >= np.arange(N) if causal else np.ones((N, N), bool)
     visited = sum(
-        seen[i : i + queries, j : j + keys].any() for i in range(0, N, queries) for j in range(0, N, keys)
+        visible[i : i + queries, j : j + keys].any() for i in range(0, N, queries) for j in range(0, N, keys)
     )
     assert attention_traffic.tiles_visited(s, queries, keys) == visited
 
 
-def test_the_table_of_traffic_has_a_line_for_each_rung_that_runs():
+def test_traffic_table_has_a_line_for_each_supported_rung():
     titles, columns = attention_charts.traffic(LADDER.rungs, LARGE, lambda rung: rung.default_tiles)
-    able = [r for r in LADDER.rungs if attention_charts.runs(r, LARGE)]
-    assert titles == [r.title for r in able] and {len(cells) for cells in columns.values()} == {len(able)}
-    hbm, asked = (columns[name] for name in columns if "FLOP" not in name)
+    supported = [r for r in LADDER.rungs if attention_charts.runs(r, LARGE)]
+    assert titles == [r.title for r in supported] and {len(cells) for cells in columns.values()} == {
+        len(supported)
+    }
+    hbm, requested = (columns[name] for name in columns if "FLOP" not in name)
     assert hbm[titles.index("naive")] == "4.43 GB" and hbm[titles.index("flash attention")] == "134 MB"
-    assert asked[titles.index("cuBLAS + our softmax")] == "–" and "–" not in hbm
+    assert requested[titles.index("cuBLAS + our softmax")] == "–" and "–" not in hbm
 
 
-def test_the_words_of_traffic_count_blocks_and_hidden_tiles():
+def test_traffic_sentences_count_blocks_and_hidden_tiles():
     flash = RUNGS["flash"]
     (plain,) = attention_charts.traffic_words(flash, LARGE, {"Br": 32, "Bc": 32})
     assert "asked for by 64 blocks" in plain and "by 2,048" in plain
@@ -89,73 +91,73 @@ def test_the_words_of_traffic_count_blocks_and_hidden_tiles():
 @given(
     st.integers(1, 4), st.integers(1, 16), st.integers(1, 128), st.sampled_from(["naive", "fused", "flash"])
 )
-def test_the_last_n_that_fits_fits_and_the_next_does_not(B, H, d, name):
+def test_largest_n_fits_and_the_next_does_not(B, H, d, name):
     s, rung = AttentionShape(B, H, 1, d), RUNGS[name]
-    last = fits(rung, s, GPU.bytes)
+    last = largest_N_in(rung, s, GPU.bytes)
     assert allocated(rung, s.with_(N=last)) <= GPU.bytes and attention_charts.runs(rung, s.with_(N=last))
     beyond = s.with_(N=last + 1)
-    full = allocated(rung, beyond) > GPU.bytes or not attention_charts.runs(rung, beyond)
-    assert full or last == attention_charts.MOST_N
+    too_large = allocated(rung, beyond) > GPU.bytes or not attention_charts.runs(rung, beyond)
+    assert too_large or last == attention_charts.MAX_N
 
 
-def test_what_no_longer_fits_is_what_a_run_refuses_with_its_bytes(monkeypatch):
+def test_run_refuses_what_the_chart_shows_as_too_large(monkeypatch):
     """The chart and the runner count the same bytes."""
     monkeypatch.setattr("kernels.engines.cpu.free_bytes", lambda: 10**13)
     rung = RUNGS["naive"]
-    last = fits(rung, LARGE, GPU.bytes)
+    last = largest_N_in(rung, LARGE, GPU.bytes)
     engine = type("Engine", (), {"free_bytes": staticmethod(lambda: GPU.bytes)})
     monkeypatch.setattr("kernels.engines.load", lambda name: engine if name == "cuda" else type("Host", (), {"free_bytes": staticmethod(lambda: 10**13)}))  # fmt: skip
     check_memory("cuda", LARGE, [rung.build(LARGE.with_(N=last), rung.default_tiles)])
-    there = LARGE.with_(N=last + 1)
-    with pytest.raises(ValueError, match=f"needs {allocated(rung, there):,} bytes of memory"):
-        check_memory("cuda", there, [rung.build(there, rung.default_tiles)])
+    too_long = LARGE.with_(N=last + 1)
+    with pytest.raises(ValueError, match=f"needs {allocated(rung, too_long):,} bytes of memory"):
+        check_memory("cuda", too_long, [rung.build(too_long, rung.default_tiles)])
 
 
-def test_rungs_that_allocate_alike_share_a_line_and_a_rule_ends_one():
+def test_rungs_with_equal_allocations_share_a_line_and_a_rule_ends_one():
     chart = chart_of(LADDER.rungs, LARGE, (HERE, GPU))
     titles = [[rung.name.partition("/")[2] for rung in line.rungs] for line in chart.lines]
     assert titles == [["naive", "blocked", "cublas"], ["fused"], ["flash", "flash-registers"]]
     ends = [line.last for line in chart.lines]
-    assert ends[0] is None and ends[2] is None and ends[1] == fits(RUNGS["fused"], LARGE, 10**18)
-    assert chart.rooms == (GPU, HERE) and chart.right >= 4 * fits(RUNGS["naive"], LARGE, GPU.bytes)
+    assert ends[0] is None and ends[2] is None and ends[1] == largest_N_in(RUNGS["fused"], LARGE, 10**18)
+    assert chart.rooms == (GPU, HERE) and chart.right >= 4 * largest_N_in(RUNGS["naive"], LARGE, GPU.bytes)
 
 
 @pytest.mark.parametrize("tokens", [LIGHT, DARK])
-def test_the_figure_holds_what_is_allocated_and_each_room(tokens):
+def test_figure_has_allocations_and_device_memories(tokens):
     chart = chart_of(LADDER.rungs, LARGE, (GPU, HERE))
     figure = memory(chart, tokens)
-    drawn = [trace for trace in figure.data if trace.mode == "lines"]
-    assert [trace.name for trace in drawn] == [line.title for line in chart.lines]
-    for trace, line in zip(drawn, chart.lines, strict=True):
+    line_traces = [trace for trace in figure.data if trace.mode == "lines"]
+    assert [trace.name for trace in line_traces] == [line.title for line in chart.lines]
+    for trace, line in zip(line_traces, chart.lines, strict=True):
         assert LARGE.N in trace.x
         assert list(trace.y) == [allocated(line.rungs[0], LARGE.with_(N=N)) for N in trace.x]
-    across = {shape.y0 for shape in figure.layout.shapes if shape.y0 == shape.y1}
-    assert across == {GPU.bytes, HERE.bytes}
+    horizontal = {shape.y0 for shape in figure.layout.shapes if shape.y0 == shape.y1}
+    assert horizontal == {GPU.bytes, HERE.bytes}
     assert [a.text for a in figure.layout.annotations] == ["a GPU: 150 GB", "a processor: 16 GB"]
-    (here,) = (shape.x0 for shape in figure.layout.shapes if shape.x0 == shape.x1)
-    assert here == LARGE.N
+    (vertical,) = (shape.x0 for shape in figure.layout.shapes if shape.x0 == shape.x1)
+    assert vertical == LARGE.N
 
 
-def test_the_words_say_where_each_room_ends():
+def test_sentences_name_the_n_that_each_device_can_hold():
     text = " ".join(words(chart_of(LADDER.rungs, LARGE, (GPU, HERE))))
     naive, flash = RUNGS["naive"], RUNGS["flash"]
     assert "At N = 2,048 naive allocates 2.28 GB, 17 times the 134 MB of flash attention" in text
-    for room in (GPU, HERE):
-        assert f"from N = {fits(naive, LARGE, room.bytes) + 1:,} on naive no longer fits" in text
-        assert f"flash attention fits up to N = {fits(flash, LARGE, room.bytes):,}" in text
+    for device in (GPU, HERE):
+        assert f"from N = {largest_N_in(naive, LARGE, device.bytes) + 1:,} on naive no longer fits" in text
+        assert f"flash attention fits up to N = {largest_N_in(flash, LARGE, device.bytes):,}" in text
     assert "ends at N = 57,792: 4*(N + d + BLOCK) bytes of shared memory" in text
 
 
-def test_a_type_that_no_rung_takes_has_no_chart_and_where_all_allocate_alike_none_is_hungriest():
+def test_no_chart_for_an_unsupported_type_and_no_ratio_for_equal_allocations():
     fp32 = [RUNGS[name] for name in ("naive", "fused", "flash")]
     assert chart_of(fp32, LARGE.with_(dtype="fp16"), (GPU,)) is None
     text = " ".join(words(chart_of([RUNGS["naive"]], LARGE, (GPU,))))
     assert "times the" not in text and "no longer fits" in text
 
 
-def test_the_recorded_gpu_has_a_room():
-    room = Room.of(memory_levels.recorded())
-    assert room.device == "NVIDIA H200" and 140e9 < room.bytes < 160e9
+def test_memory_of_the_recorded_gpu():
+    device = Room.of(memory_levels.recorded())
+    assert device.device == "NVIDIA H200" and 140e9 < device.bytes < 160e9
 
 
 # -- measured ------------------------------------------------------------------------------------------
@@ -173,40 +175,40 @@ def rows_of(*rows: dict) -> dict[str, dict]:
     return {r["rung"]: r for r in rows}
 
 
-def test_dots_are_a_gpus_peaks_at_these_heads_and_this_type():
+def test_dots_are_gpu_peaks_of_this_shape_and_type():
     longer = LARGE.with_(N=8192)
-    told = dots(
+    peaks = dots(
         [
             row("naive"), row("naive", peak_bytes=7), row("flash", longer), row("flash", LARGE.with_(causal=1, N=512)),
             row("naive", LARGE.with_(H=1)), row("naive", LARGE.with_(N=99), engine="cpu"), a_full_row(),
         ],
         LARGE, "recorded",
     )  # fmt: skip
-    assert [(dot.rung, dot.N) for dot in told] == [
+    assert [(dot.rung, dot.N) for dot in peaks] == [
         ("attention/naive", 2048), ("attention/flash", 8192), ("attention/flash", 512),
     ]  # fmt: skip
-    assert told[0].bytes == told[0].predicted == allocated(RUNGS["naive"], LARGE)
-    assert len({*told, *told}) == 3  # pages keep charts by them
-    chart = chart_of(LADDER.rungs, LARGE, (GPU,), told)
+    assert peaks[0].bytes == peaks[0].predicted == allocated(RUNGS["naive"], LARGE)
+    assert len({*peaks, *peaks}) == 3  # pages cache charts by them
+    chart = chart_of(LADDER.rungs, LARGE, (GPU,), peaks)
     (marks,) = [t for t in memory(chart, LIGHT).data if t.mode == "markers" and "recorded" in t.hovertemplate]
     assert list(marks.x) == [2048, 8192, 512]
     assert "All 3 measured peaks that have a prediction equal it to the byte." in words(chart)
 
 
-def test_the_farthest_peak_is_told():
-    there = LARGE.with_(N=8192)
-    off = row("naive", there, peak_bytes=round(allocated(RUNGS["naive"], there) * 1.02))
-    chart = chart_of(LADDER.rungs, LARGE, (GPU,), dots([row("flash"), off], LARGE, "recorded"))
+def test_sentence_names_the_peak_farthest_from_its_prediction():
+    longer = LARGE.with_(N=8192)
+    higher_peak = row("naive", longer, peak_bytes=round(allocated(RUNGS["naive"], longer) * 1.02))
+    chart = chart_of(LADDER.rungs, LARGE, (GPU,), dots([row("flash"), higher_peak], LARGE, "recorded"))
     assert "the farthest from it is naive’s at N = 8,192" in words(chart)[-1]
     assert "2 % more" in words(chart)[-1]
 
 
 # -- the story -----------------------------------------------------------------------------------------
-def test_nothing_is_said_without_flash_attention():
+def test_no_gain_without_flash_attention():
     assert attention_gain({}) == "" and attention_gain(rows_of(row("naive"), row("cublas"))) == ""
 
 
-def test_a_gain_is_against_the_fastest_with_s_and_p_and_against_the_library():
+def test_gain_compares_with_the_fastest_stored_s_and_the_library():
     text = attention_gain(rows_of(
         row("naive", ms=9.0), row("blocked", ms=4.0), row("flash", ms=2.0), row("flash-registers", ms=1.0),
         row("cublas", ms=3.0), row("library", ms=0.5),
@@ -215,23 +217,23 @@ def test_a_gain_is_against_the_fastest_with_s_and_p_and_against_the_library():
     assert "reaches 50 % of the speed of PyTorch (memory-efficient)" in text and "loses" not in text
 
 
-def test_a_loss_says_what_there_was_to_save():
+def test_loss_names_the_possible_saving():
     small = AttentionShape(1, 4, 128, 32)
-    lost = attention_gain(rows_of(row("naive", small, 1.0), row("flash", small, 2.0)))
-    assert "Flash attention loses here: it takes 2 times as long as naive" in lost
+    small_text = attention_gain(rows_of(row("naive", small, 1.0), row("flash", small, 2.0)))
+    assert "Flash attention loses here: it takes 2 times as long as naive" in small_text
     assert (
-        "S and P take 524 KB and fit in its caches (33.6 MB)" in lost
-        and "Its 16 blocks walk over up to 4 tiles" in lost
+        "S and P take 524 KB and fit in its caches (33.6 MB)" in small_text
+        and "Its 16 blocks walk over up to 4 tiles" in small_text
     )
-    far = attention_gain(rows_of(row("naive", ms=20.0), row("flash", ms=40.0)))
+    large_text = attention_gain(rows_of(row("naive", ms=20.0), row("flash", ms=40.0)))
     saved = (row("naive")["predicted_bytes"] - row("flash")["predicted_bytes"]) / CEILINGS["copy_bytes_per_s"]
     assert (
-        f"to move them takes {saved * 1e3:.3g} ms" in far
-        and f"{100 * saved / 0.02:.0f} % of that time" in far
+        f"to move them takes {saved * 1e3:.3g} ms" in large_text
+        and f"{100 * saved / 0.02:.0f} % of that time" in large_text
     )
 
 
-def test_on_a_processor_a_loss_is_told_by_its_tiles():
+def test_loss_on_a_cpu_names_the_tiles():
     s = AttentionShape(1, 4, 1024, 32)
     text = attention_gain(rows_of(row("naive", s, 1.0, engine="cpu"), row("flash", s, 2.0, engine="cpu")))
     assert "the tiles (4,096 of 32 × 32, if none is hidden) are a handful of NumPy calls each" in text
@@ -243,19 +245,19 @@ def test_overlapping_spreads_are_no_gain():
 
 
 @given(st.integers(1, 8), st.integers(1, 16), st.integers(1, 9000), st.integers(1, 128), st.integers(0, 1))
-def test_the_cost_tells_s_and_p_and_what_flash_pays(B, H, N, d, causal):
+def test_cost_names_s_and_p_and_flash_attentions_extra_work(B, H, N, d, causal):
     s = AttentionShape(B, H, N, d, causal)
     text = attention_cost(s)
     assert f"S and P take {attention_story.units.bytes_(8 * B * H * N * N)}" in text
     assert f"({-(-N // 32):,} a head)" in text and ("Causal, queries see" in text) == bool(causal)
 
 
-def test_of_16_bits_p_takes_half_of_s():
+def test_p_has_half_the_bytes_of_s_at_16_bits():
     assert attention_story.squares(LARGE.with_(dtype="fp16")) == 6 * 64 * 2048**2
     assert "128 × 64 scores" in attention_cost(LARGE.with_(dtype="bf16"))
 
 
-def test_examples_are_computed_from_recordings(monkeypatch):
+def test_examples_come_from_recordings(monkeypatch):
     from kernels import records
 
     gpt2, bert = ATTENTION_PRESETS["gpt2"].shape, ATTENTION_PRESETS["bert"].shape
@@ -263,34 +265,34 @@ def test_examples_are_computed_from_recordings(monkeypatch):
     monkeypatch.setattr(
         records, "recorded", lambda name, s, tiles, *rest: (t := ms.get((s, name.partition("/")[2]))) and row(name.partition("/")[2], s, t)
     )  # fmt: skip
-    found = attention_story.attention_examples.__wrapped__()
-    assert [text for _, text in found] == ["GPT-2: 3×", "BERT: 0.5×"]
+    examples = attention_story.attention_examples.__wrapped__()
+    assert [text for _, text in examples] == ["GPT-2: 3×", "BERT: 0.5×"]
 
 
-# -- what the stage computes with ----------------------------------------------------------------------
+# -- inputs of the scene -------------------------------------------------------------------------------
 @pytest.mark.parametrize("kind", KINDS)
-def test_each_kind_is_finite_and_the_same_each_time(kind):
+def test_inputs_are_finite_and_reproducible(kind):
     s = AttentionShape(2, 3, 21, 5)
-    one, two = qkv(s, kind), qkv(s, kind)
+    first, second = qkv(s, kind), qkv(s, kind)
     for name in "QKV":
-        assert one[name].shape == (1, 1, 21, 5) and one[name].dtype == np.float32
-        assert np.isfinite(one[name]).all() and (one[name] == two[name]).all()
+        assert first[name].shape == (1, 1, 21, 5) and first[name].dtype == np.float32
+        assert np.isfinite(first[name]).all() and (first[name] == second[name]).all()
 
 
 @pytest.mark.parametrize("causal", [0, 1])
-def test_large_scores_overflow_without_the_maximum_and_are_finite_with_it(causal):
+def test_large_scores_overflow_without_the_maximum_only(causal):
     s = AttentionShape(1, 1, 16, 4, causal)
-    given_ = qkv(s, "large")
-    scores = s.factor * given_["Q"][0, 0] @ given_["K"][0, 0].T
+    inputs = qkv(s, "large")
+    scores = s.factor * inputs["Q"][0, 0] @ inputs["K"][0, 0].T
     assert np.abs(scores).max() == pytest.approx(LARGEST)
     with np.errstate(over="ignore"):
         assert np.isinf(np.exp(scores.astype(np.float32))).any()
-    out = run("attention/flash", s, given_, engine="emulator", tiles={"Br": 4, "Bc": 8}).output
+    out = run("attention/flash", s, inputs, engine="emulator", tiles={"Br": 4, "Bc": 8}).output
     assert np.isfinite(out).all()
 
 
-def test_a_lookup_gives_the_value_asked_for():
+def test_lookup_returns_the_matching_value():
     s = AttentionShape(1, 1, 16, 4)
-    given_ = qkv(s, "lookup")
-    out, _ = reference(s, **given_)
-    assert out[0, 0] == pytest.approx(given_["V"][0, 0, ::-1])
+    inputs = qkv(s, "lookup")
+    out, _ = reference(s, **inputs)
+    assert out[0, 0] == pytest.approx(inputs["V"][0, 0, ::-1])

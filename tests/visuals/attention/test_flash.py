@@ -1,5 +1,5 @@
-"""Truth of flash attention's pictures: m, l and O after each tile, tiles that are skipped, bytes; against the emulated
-kernels and the float64 softmax of the keys seen so far."""
+"""Flash attention's scenes: m, l and O after each tile equal the float64 softmax of the keys so far. Stored values, skipped
+tiles and bytes equal those of the emulated kernels."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ from tests.helpers.attention_scenes import (
 from tests.helpers.emulated import needs_nvrtc
 from tests.helpers.hard_scores import adversarial
 from visuals.attention import flash_numbers, flash_steps
-from visuals.attention.flash_numbers import Walk, stored_by
+from visuals.attention.flash_numbers import BlockResult, stored_by
 from visuals.attention.plan import Plan, part_of, plan_of
 from visuals.scene.scene import Scene
 
@@ -41,49 +41,53 @@ LOG2E = np.log2(np.e)
 
 
 # -- m, l and O after each tile -----------------------------------------------------------------------
-def walked(s: AttentionShape, plan: Plan, inputs, scene: Scene) -> None:
-    """Holds each number on the stage to the float64 softmax of the keys that were seen so far."""
+def check_against_softmax(s: AttentionShape, plan: Plan, inputs, scene: Scene) -> None:
+    """Asserts that m, l and O after each tile equal the float64 softmax of the keys so far."""
     Q, K, V = (inputs[name][0, 0].astype(float) for name in "QKV")
     S = Q @ K.T * np.float32(s.factor)
     if s.causal:
         S[np.triu_indices(s.N, 1)] = -np.inf
-    base, close = (LOG2E, 2e-2) if plan.halves else (LOG2E if plan.binary else 1, 3e-5)
-    shown, starts = part_of(s, plan), kinds(scene, "The block of queries")
-    for block, first, stop in zip(shown.blocks, starts, [*starts[1:], scene.steps], strict=True):
-        rows = block * plan.Br + shown.first + np.arange(min(shown.rows, s.N - block * plan.Br - shown.first))
+    base, tolerance = (LOG2E, 2e-2) if plan.halves else (LOG2E if plan.binary else 1, 3e-5)
+    visible, starts = part_of(s, plan), kinds(scene, "The block of queries")
+    for block, first, stop in zip(visible.blocks, starts, [*starts[1:], scene.steps], strict=True):
+        rows = (
+            block * plan.Br
+            + visible.first
+            + np.arange(min(visible.rows, s.N - block * plan.Br - visible.first))
+        )
         at = [t for t in kinds(scene, "of the tile is added", "The tiles that follow") if first < t < stop]
         tiles = [n + 1 for n in range(len(at))]
         if scene.caption(at[-1]).startswith("The tiles"):
             tiles[-1] = plan.visited(s, block)
         for t, n in zip(at, tiles, strict=True):
-            own = S[rows, : n * plan.Bc]
-            m = own.max(axis=1)
-            p = np.exp(own - m[:, None])
+            scores = S[rows, : n * plan.Bc]
+            m = scores.max(axis=1)
+            p = np.exp(scores - m[:, None])
             np.testing.assert_allclose(matrix(scene, "m", t)[: len(rows), 0], m * base, 1e-4, 1e-5)
             np.testing.assert_allclose(
-                matrix(scene, "l", t)[: len(rows), 0], p.sum(axis=1), max(close / 10, 3e-5)
+                matrix(scene, "l", t)[: len(rows), 0], p.sum(axis=1), max(tolerance / 10, 3e-5)
             )
-            size = p @ np.abs(V[: own.shape[1]])
-            wrong = abs(matrix(scene, "o", t)[: len(rows)] - (p @ V[: own.shape[1]])[:, : shown.cols])
-            assert (wrong <= close * size[:, : shown.cols]).all()
+            size = p @ np.abs(V[: scores.shape[1]])
+            error = abs(matrix(scene, "o", t)[: len(rows)] - (p @ V[: scores.shape[1]])[:, : visible.cols])
+            assert (error <= tolerance * size[:, : visible.cols]).all()
 
 
 @settings(max_examples=25, deadline=None)
-@given(ask=asked(), seed=st.integers(0, 9))
-def test_m_l_and_o_are_those_of_the_keys_seen_so_far(ask, seed):
-    rung, tiles, s = ask
+@given(case=asked(), seed=st.integers(0, 9))
+def test_m_l_and_o_equal_the_softmax_of_the_keys_so_far(case, seed):
+    rung, tiles, s = case
     inputs = random(s, seed)
     scene, plan = scene_at(s, rung, tiles, inputs)
-    walked(s, plan, inputs, scene)
+    check_against_softmax(s, plan, inputs, scene)
 
 
 @pytest.mark.parametrize("rung", TILES)
-def test_without_the_factor_the_end_would_be_wrong(rung, monkeypatch):
-    """The checks above see a walk that never mends what was summed with an older maximum."""
-    true = flash_numbers.walk
+def test_missing_rescaling_is_detected(rung, monkeypatch):
+    """The checks above detect sums that are not rescaled after the maximum changes."""
+    original = flash_numbers.compute_block
 
-    def unmended(*of) -> Walk:
-        w, tiles, before = true(*of), [], 0
+    def without_rescaling(*whole) -> BlockResult:
+        w, tiles, before = original(*whole), [], 0
         for tile in w.tiles:
             before = before + tile.O - tile.shrunk
             tiles.append(dataclasses.replace(tile, O=before))
@@ -91,42 +95,44 @@ def test_without_the_factor_the_end_would_be_wrong(rung, monkeypatch):
 
     s = AttentionShape(1, 1, 16 if rung != MMA else 40, 8, dtype="fp16" if rung == MMA else "fp32")
     inputs = random(s)
-    walked(s, scene_at(s, rung, TILES[rung], inputs)[1], inputs, scene_at(s, rung, TILES[rung], inputs)[0])
-    monkeypatch.setattr(flash_steps, "walk", unmended)
+    check_against_softmax(
+        s, scene_at(s, rung, TILES[rung], inputs)[1], inputs, scene_at(s, rung, TILES[rung], inputs)[0]
+    )
+    monkeypatch.setattr(flash_steps, "compute_block", without_rescaling)
     scene, plan = scene_at(s, rung, TILES[rung], inputs)
     with pytest.raises(AssertionError):
-        walked(s, plan, inputs, scene)
-    O, scale = (part(scene, "O", of)[: plan.Br] for of in reference(s, inputs))  # noqa: E741
+        check_against_softmax(s, plan, inputs, scene)
+    O, scale = (part(scene, "O", whole)[: plan.Br] for whole in reference(s, inputs))  # noqa: E741
     assert (abs(matrix(scene, "O")[: plan.Br] - O) > 1e-3 * scale).any()
 
 
 @pytest.mark.parametrize("kind", ["logits of 1e4", "all equal", "one hot", "rising", "falling"])
-def test_numbers_stay_finite_however_large_the_scores(kind):
+def test_numbers_are_finite_at_large_scores(kind):
     s = AttentionShape(1, 1, 16, 16, causal=1, scale=1)
     inputs = adversarial(kind, s)
     scene, _ = scene_at(s, FLASH, TILES[FLASH], inputs)
-    ref, scale = (part(scene, "O", of) for of in reference(s, inputs))
+    ref, scale = (part(scene, "O", whole) for whole in reference(s, inputs))
     assert (abs(matrix(scene, "O") - ref) <= 5e-6 * scale).all()
     assert np.isfinite(matrix(scene, "l")).all() and np.isfinite(matrix(scene, "o")).all()
 
 
 # -- what the kernel stores ---------------------------------------------------------------------------
 @settings(max_examples=12, deadline=None)
-@given(ask=asked(most=30))
-def test_o_is_what_the_kernel_stores(ask):
-    rung, tiles, s = ask
+@given(case=asked(most=30))
+def test_o_equals_the_kernels_output(case):
+    rung, tiles, s = case
     inputs = random(s)
     scene, _ = scene_at(s, rung, tiles, inputs)
     O = part(scene, "O", stored(emulated(s, rung, tiles, inputs), "O"))  # noqa: E741
     filled = np.isfinite(matrix(scene, "O")).all(axis=1)
     assert filled.any() and (s.N > 16 or filled.all())
-    close = 2e-3 if rung == MMA else 2e-5
-    np.testing.assert_allclose(matrix(scene, "O")[filled], O[filled], close, close)
+    tolerance = 2e-3 if rung == MMA else 2e-5
+    np.testing.assert_allclose(matrix(scene, "O")[filled], O[filled], tolerance, tolerance)
 
 
-def own_p(rung: str, trace, plan: Plan) -> np.ndarray:
-    """float32 [tiles, Br, Bc]: P as a block of a rung stores it in shared memory, tile after tile."""
-    first = attention_p_start(rung, plan)
+def trace_P(rung: str, trace, plan: Plan) -> np.ndarray:
+    """Returns P as a block stores it in shared memory, float32 [tiles, Br, Bc]."""
+    first = start_of_P(rung, plan)
     pitch = plan.Bc + (8 if rung == REGISTERS else 0)
     shared = trace.write & (np.array(trace.buffers, dtype=object)[trace.buffer] == "shared")
     at = shared & (trace.element >= first)
@@ -135,7 +141,7 @@ def own_p(rung: str, trace, plan: Plan) -> np.ndarray:
     return trace.value[at][order].reshape(plan.Br * plan.Bc, -1).T.reshape(-1, plan.Br, plan.Bc)
 
 
-def attention_p_start(rung: str, plan: Plan) -> int:
+def start_of_P(rung: str, plan: Plan) -> int:
     Br, Bc, DP = plan.Br, plan.Bc, plan.DP
     return Br * (DP + 4) + Bc * (DP + 4) + Bc * DP if rung == REGISTERS else Br * DP + Bc * (DP + 1) + Bc * DP
 
@@ -144,34 +150,34 @@ def attention_p_start(rung: str, plan: Plan) -> int:
 @pytest.mark.parametrize(
     "s", [TOY, AttentionShape(1, 1, 29, 5), AttentionShape(1, 1, 40, 12, causal=1)], ids=str
 )
-def test_p_and_the_tiles_are_what_the_trace_says(rung, s, monkeypatch):
-    """Without a trace to take them from; the tiles a block walks over are the kernel's own, and so are those it skips."""
+def test_p_and_the_tiles_equal_the_trace(rung, s, monkeypatch):
+    """Without the trace's P. The kernel visits and skips the same tiles."""
     monkeypatch.setattr(flash_steps, "stored_by", lambda *_: None)
     inputs = random(s)
     scene, plan = scene_at(s, rung, TILES[rung], inputs)
-    shown = part_of(s, plan)
+    visible = part_of(s, plan)
     steps = kinds(scene, "p = exp(s", "p = 2^(s")
-    done = 0
-    for block in shown.blocks:
+    checked = 0
+    for block in visible.blocks:
         blocks = -(-s.N // plan.Br)
         number = blocks - 1 - block if s.causal and rung == REGISTERS else block
         trace = emulated(s, rung, TILES[rung], inputs, trace_block=number).trace[0]
-        P = own_p(rung, trace, plan)
+        P = trace_P(rung, trace, plan)
         assert len(P) == plan.visited(s, block)
-        rows = slice(shown.first, shown.first + min(shown.rows, s.N - block * plan.Br))
-        for n in range(min(len(P), shown.tiles)):
-            mine = matrix(scene, "Ps", steps[done])[: rows.stop - rows.start]
-            np.testing.assert_allclose(mine, P[n, rows], 2e-5, 1e-7)
-            done += 1
-    assert done == len(steps)
+        rows = slice(visible.first, visible.first + min(visible.rows, s.N - block * plan.Br))
+        for n in range(min(len(P), visible.tiles)):
+            P_shown = matrix(scene, "Ps", steps[checked])[: rows.stop - rows.start]
+            np.testing.assert_allclose(P_shown, P[n, rows], 2e-5, 1e-7)
+            checked += 1
+    assert checked == len(steps)
 
 
-def test_the_toy_shows_the_emulators_own_numbers():
+def test_small_scene_has_the_emulators_numbers():
     inputs = random(TOY)
     scene, plan = scene_at(TOY, FLASH, TILES[FLASH], inputs)
     assert "the emulator saw" in scene.order_note
     trace = emulated(TOY, FLASH, TILES[FLASH], inputs, trace_block=3).trace[0]
-    P = own_p(FLASH, trace, plan)
+    P = trace_P(FLASH, trace, plan)
     last = kinds(scene, "p = exp(s")[-2:]
     for n, t in enumerate(last):
         np.testing.assert_array_equal(matrix(scene, "Ps", t), P[n])
@@ -180,7 +186,7 @@ def test_the_toy_shows_the_emulators_own_numbers():
     )
 
 
-def test_without_a_compiler_the_scene_is_the_same(monkeypatch):
+def test_scene_without_a_compiler_is_equal(monkeypatch):
     inputs = random(TOY)
     traced = scene_at(TOY, FLASH, TILES[FLASH], inputs)[0]
 
@@ -196,28 +202,28 @@ def test_without_a_compiler_the_scene_is_the_same(monkeypatch):
             np.testing.assert_allclose(scene.cells(name, t), traced.cells(name, t), 2e-5, 1e-6)
 
 
-def test_long_walks_are_not_traced():
+def test_long_heads_are_not_traced():
     s = AttentionShape(1, 1, 4096, 64)
     plan = plan_of(s, FLASH, {"Br": 32, "Bc": 32})
     assert stored_by(s, plan, {}, 0) is None
 
 
 @settings(max_examples=10, deadline=None)
-@given(ask=asked((FLASH, REGISTERS)))
-def test_shared_memory_holds_the_tile_that_is_at_hand(ask):
-    rung, tiles, s = ask
+@given(case=asked((FLASH, REGISTERS)))
+def test_shared_memory_has_the_current_tile(case):
+    rung, tiles, s = case
     inputs = random(s)
     scene, plan = scene_at(s, rung, tiles, inputs)
-    shown = part_of(s, plan)
+    visible = part_of(s, plan)
     n = 0
     for t in range(scene.steps):
-        words = scene.caption(t)
-        if words.startswith("The block of"):
+        caption = scene.caption(t)
+        if caption.startswith("The block of"):
             n = 0
-        elif "the scores of the tile" in words:
+        elif "the scores of the tile" in caption:
             for name, when in (("Ks", t), ("Vs", kinds(scene, "of the tile is added")[0] if n == 0 else t)):
-                tile = np.zeros((plan.Bc, shown.cols), np.float32)
-                rows = inputs[name[0]][0, 0, n * plan.Bc : (n + 1) * plan.Bc, : shown.cols]
+                tile = np.zeros((plan.Bc, visible.cols), np.float32)
+                rows = inputs[name[0]][0, 0, n * plan.Bc : (n + 1) * plan.Bc, : visible.cols]
                 tile[: len(rows)] = rows
                 np.testing.assert_array_equal(matrix(scene, name, when), tile)
             n += 1
@@ -225,22 +231,22 @@ def test_shared_memory_holds_the_tile_that_is_at_hand(ask):
 
 # -- what is hidden ---------------------------------------------------------------------------------
 @settings(max_examples=25, deadline=None)
-@given(ask=asked())
-def test_hidden_keys_are_skipped_or_minus_infinity(ask):
-    rung, tiles, s = ask
+@given(case=asked())
+def test_hidden_keys_are_skipped_or_minus_infinity(case):
+    rung, tiles, s = case
     s = s.with_(causal=1)
     scene, plan = scene_at(s, rung, tiles, random(s))
-    shown = part_of(s, plan)
+    visible = part_of(s, plan)
     skipped = kinds(scene, "The loop ends here")
-    every = -(-s.N // plan.Bc)
-    assert len(skipped) == sum(plan.visited(s, b) < every for b in shown.blocks)
+    all_tiles = -(-s.N // plan.Bc)
+    assert len(skipped) == sum(plan.visited(s, b) < all_tiles for b in visible.blocks)
     for t in range(scene.steps):
         if scene.caption(t).startswith(("p = ", "Query")) and "sees no key" not in scene.caption(t):
             S = matrix(scene, "s", t)
             assert not np.isnan(S[:1]).any()
-    last = shown.blocks[-1]
-    n = min(plan.visited(s, last), shown.tiles)
-    rows = last * plan.Br + shown.first + np.arange(shown.rows)
+    last = visible.blocks[-1]
+    n = min(plan.visited(s, last), visible.tiles)
+    rows = last * plan.Br + visible.first + np.arange(visible.rows)
     rows = rows[rows < s.N]
     keys = (n - 1) * plan.Bc + np.arange(plan.Bc)
     hidden = (keys > rows[:, None]) | (keys >= s.N)
@@ -248,20 +254,23 @@ def test_hidden_keys_are_skipped_or_minus_infinity(ask):
     assert (matrix(scene, "Ps")[: len(rows)][hidden] == 0).all()
 
 
-def test_the_matrix_is_air_and_its_tile_moves():
+def test_score_matrix_is_empty_and_its_visited_tiles_are_read():
     scene, _ = scene_at(TOY, FLASH, TILES[FLASH], random(TOY))
     square = scene.tensor("SP")
     assert "never stored" in square.title and (square.rows, square.cols) == (16, 16)
     assert np.isnan(scene.cells("SP")).all()
     (read,) = [r for r in scene.reads if r.source == "SP"]
-    seen = set(read.cells.tolist())
-    rows, cols = np.divmod(np.array(sorted(seen)), 16)
+    cells = set(read.cells.tolist())
+    rows, cols = np.divmod(np.array(sorted(cells)), 16)
     expected = {(i, j) for i in range(4) for j in range(8)} | {
         (i, j) for i in range(12, 16) for j in range(16)
     }
     assert set(zip(rows.tolist(), cols.tolist(), strict=True)) == expected
-    told = next(of for of in scene.told if of.of == "SP")
-    assert told.words.kind.reshape(16, 16)[0, 15] == 2 and told.words.kind.reshape(16, 16)[15, 0] == 0
+    annotation = next(note for note in scene.told if note.of == "SP")
+    assert (
+        annotation.words.kind.reshape(16, 16)[0, 15] == 2
+        and annotation.words.kind.reshape(16, 16)[15, 0] == 0
+    )
 
 
 # -- bytes --------------------------------------------------------------------------------------------
@@ -269,24 +278,24 @@ def test_the_matrix_is_air_and_its_tile_moves():
     "s", [AttentionShape(1, 1, 13, 5), AttentionShape(1, 1, 4, 8), AttentionShape(1, 1, 64, 16)], ids=str
 )
 @pytest.mark.parametrize("rung", [FLASH, REGISTERS])
-def test_bytes_are_those_of_the_trace(rung, s):
-    """Of the first block: floats that its threads load and store, one by one, by buffer."""
+def test_bytes_equal_the_trace(rung, s):
+    """Of the first block: floats that its threads load and store, by buffer."""
     tiles = TILES[rung]
     inputs = random(s)
     scene, plan = scene_at(s, rung, tiles, inputs)
     session = emulated(s, rung, tiles, inputs, trace_block=0)
     trace = session.trace[0]
     names = np.array(trace.buffers, dtype=object)[trace.buffer]
-    told = tick(scene)
-    assert told["written to it"] == 4 * (names == "O").sum()
+    readings = tick(scene)
+    assert readings["written to it"] == 4 * (names == "O").sum()
     copied = (
         plan.visited(s, 0) * 2 * 4 * plan.Bc * plan.DP if rung == REGISTERS else 0
     )  # cp.async is no store
-    assert told["to and from shared memory"] == 4 * (names == "shared").sum() + copied
+    assert readings["to and from shared memory"] == 4 * (names == "shared").sum() + copied
     if rung == FLASH:
-        assert told["bytes read from global memory"] == 4 * (np.isin(names, list("QKV"))).sum()
+        assert readings["bytes read from global memory"] == 4 * (np.isin(names, list("QKV"))).sum()
     if -(-s.N // plan.Br) == 1:
-        assert told["bytes read from global memory"] == session.counters.total["bytes_ld"]
+        assert readings["bytes read from global memory"] == session.counters.total["bytes_ld"]
 
 
 @pytest.mark.parametrize("N", [9, 16])
@@ -294,14 +303,14 @@ def test_halves_are_two_bytes(N):
     s = AttentionShape(1, 1, N, 8, dtype="fp16")
     scene, _ = scene_at(s, MMA, TILES[MMA], random(s))
     total = emulated(s, MMA, TILES[MMA], random(s)).counters.total
-    told = tick(scene)
-    assert told["bytes read from global memory"] == total["bytes_ld"] == 3 * N * 8 * 2
-    assert told["written to it"] == total["bytes_st"] == N * 8 * 2
+    readings = tick(scene)
+    assert readings["bytes read from global memory"] == total["bytes_ld"] == 3 * N * 8 * 2
+    assert readings["written to it"] == total["bytes_st"] == N * 8 * 2
 
 
 @pytest.mark.parametrize("causal", [0, 1])
-def test_warps_of_tensor_cores_read_what_they_are_said_to(causal):
-    """Two warps, of which the first leaves out the last tile if causal; ldmatrix is in the trace, cp.async is not."""
+def test_tensor_core_warps_read_the_bytes_of_the_trace(causal):
+    """Two warps; if causal, the first skips the last tile. The trace has ldmatrix but not cp.async."""
     s, tiles = AttentionShape(1, 1, 32, 16, causal=causal, dtype="fp16"), TILES[MMA] | {"Br": 32}
     scene, plan = scene_at(s, MMA, tiles, random(s))
     trace = emulated(s, MMA, tiles, random(s), trace_block=0).trace[0]

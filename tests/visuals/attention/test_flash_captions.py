@@ -1,4 +1,4 @@
-"""What flash attention's pictures say, light and leave out; which part of a long head they show, and how large they are."""
+"""Flash attention's scenes: captions, highlighted lines, the visible part of a long head, and payload sizes."""
 
 from __future__ import annotations
 
@@ -32,20 +32,20 @@ pytestmark = needs_nvrtc
 TOY = AttentionShape(1, 1, 16, 8, causal=1)
 
 
-# -- what is said ------------------------------------------------------------------------------------
+# -- captions ----------------------------------------------------------------------------------------
 @settings(max_examples=25, deadline=None)
-@given(ask=asked())
-def test_every_step_has_its_words_and_its_line(ask):
-    rung, tiles, s = ask
+@given(case=asked())
+def test_every_step_has_a_caption_and_a_line(case):
+    rung, tiles, s = case
     scene, _ = scene_at(s, rung, tiles, random(s))
     for t in range(scene.steps):
-        words = scene.caption(t)
-        assert "{" not in words and "](" not in words and "nan" not in words.lower()
-        assert not re.search(r"\b1 (more )?(tiles|blocks|heads|keys)\b", words)
+        caption = scene.caption(t)
+        assert "{" not in caption and "](" not in caption and "nan" not in caption.lower()
+        assert not re.search(r"\b1 (more )?(tiles|blocks|heads|keys)\b", caption)
         assert lit(scene, t).strip()
 
 
-LIT = {  # what is said: (flash, flash-registers, flash-mma)
+LINE_OF_CAPTION = {  # by text of a caption: (flash, flash-registers, flash-mma)
     "into shared memory": ("tile_q[i / DP][dim] =", "tile_q[row][dim]", "load_tile<Br>(tile_q"),
     "the scores of the tile": ("s += tile_q", "s[i][n] += q[i].x", "add_scores"),
     "largest score": ("new_m = fmaxf(new_m, m)", "m[i] = new_m", "update_maxima(s"),
@@ -58,21 +58,21 @@ LIT = {  # what is said: (flash, flash-registers, flash-mma)
 
 
 @pytest.mark.parametrize("n", range(3))
-def test_the_line_lit_is_the_one_that_runs(n):
+def test_highlighted_line_matches_the_caption(n):
     rung = (FLASH, REGISTERS, MMA)[n]
     s = AttentionShape(1, 1, 40, 8, causal=1, dtype="fp16" if rung == MMA else "fp32")
     scene, _ = scene_at(s, rung, TILES[rung], random(s))
-    for words, lines in LIT.items():
-        found = [
+    for words, lines in LINE_OF_CAPTION.items():
+        steps = [
             t
             for t in kinds(scene, words)
             if words != "into shared memory" or "block of queries" in scene.caption(t)
         ]
-        assert found and all(lines[n] in lit(scene, t) for t in found), words
+        assert steps and all(lines[n] in lit(scene, t) for t in steps), words
 
 
-def test_words_carry_the_readers_numbers():
-    """The caption of a rescaling says what m, l and the factor on the stage are."""
+def test_caption_has_the_scenes_numbers():
+    """The caption of a rescaling has the l and the factor of the tensors shown."""
     scene, _ = scene_at(TOY, FLASH, TILES[FLASH], random(TOY))
     (t,) = kinds(scene, "the older sum times the factor")
     query, old, factor, p, new = re.match(
@@ -85,7 +85,7 @@ def test_words_carry_the_readers_numbers():
     assert matrix(scene, "Ps", t)[row].sum() == pytest.approx(float(p), rel=1e-3)
 
 
-def test_what_storing_s_and_p_would_cost_is_told():
+def test_caption_has_the_bytes_of_storing_s_and_p():
     s = AttentionShape(1, 1, 64, 16)
     scene, _ = scene_at(s, FLASH, {"Br": 16, "Bc": 16}, random(s))
     (t,) = kinds(scene, "Only now all is divided")
@@ -95,12 +95,12 @@ def test_what_storing_s_and_p_would_cost_is_told():
 # -- parts, sizes --------------------------------------------------------------------------------------
 @pytest.mark.parametrize("rung", TILES)
 @pytest.mark.parametrize("causal", [0, 1])
-def test_a_part_of_a_long_head_is_true_and_says_which(rung, causal):
+def test_part_of_a_long_head_is_correct_and_named(rung, causal):
     s = AttentionShape(2, 12, 300, 64, causal=causal, dtype="bf16" if rung == MMA else "fp32")
     inputs = random(s)
     scene, _ = scene_at(s, rung, {} if rung != MMA else TILES[MMA], inputs)
     ref, scale = (part(scene, "O", of) for of in reference(s, inputs))
-    rounded = 4 * 2.0**-8 / 5e-6 if rung == MMA else 1  # as the reference admits for bfloat16
+    rounded = 4 * 2.0**-8 / 5e-6 if rung == MMA else 1  # as the reference allows for bfloat16
     assert INPUT_DTYPE[s.dtype] == ("bfloat16" if rung == MMA else "float32")
     assert (abs(matrix(scene, "O") - ref) <= 5e-6 * max(1, rounded) * scale).all()
     O = scene.tensor("O")  # noqa: E741
@@ -110,15 +110,15 @@ def test_a_part_of_a_long_head_is_true_and_says_which(rung, causal):
 
 
 @pytest.mark.parametrize(
-    ("s", "most"),
+    ("s", "max_bytes"),
     [(TOY, 100_000), (AttentionShape(1, 1, 8, 4), 100_000), (AttentionShape(1, 1, 64, 16), 200_000)],
     ids=str,
 )
-def test_payloads_are_small(s, most):
+def test_payloads_are_small(s, max_bytes):
     tiles = TILES[FLASH] if s.N <= 16 else {"Br": 16, "Bc": 16}
     for rung in (FLASH, REGISTERS, MMA):
-        of = s.with_(dtype="fp16" if rung == MMA else "fp32")
-        given_ = tiles if rung == FLASH else TILES[rung]
-        assert why_not(of, rung, given_) == ""
-        meta, block = payload(attention_scene(of, rung, given_, random(of)))
-        assert len(block) + len(json.dumps(meta)) < most
+        shape = s.with_(dtype="fp16" if rung == MMA else "fp32")
+        tile_sizes = tiles if rung == FLASH else TILES[rung]
+        assert why_not(shape, rung, tile_sizes) == ""
+        meta, block = payload(attention_scene(shape, rung, tile_sizes, random(shape)))
+        assert len(block) + len(json.dumps(meta)) < max_bytes

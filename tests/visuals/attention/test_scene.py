@@ -1,4 +1,4 @@
-"""Truth of attention's pictures where S and P are stored, or a row of S: cells, air and bytes are those of the emulated
+"""Scenes of attention that store S and P, or a row of S: cells, empty cells and bytes equal those of the emulated
 kernels."""
 
 from __future__ import annotations
@@ -30,8 +30,8 @@ TOY = AttentionShape(1, 1, 16, 8, causal=1)
 @pytest.mark.parametrize("rung", UNFUSED)
 @settings(max_examples=8, deadline=None)
 @given(s=attention_shapes(20, 20), seed=st.integers(0, 9))
-def test_s_and_p_and_o_are_what_the_kernels_stored(rung, s, seed):
-    """What they never store is air."""
+def test_s_p_and_o_equal_the_kernels_buffers(rung, s, seed):
+    """Elements that they never store are empty cells."""
     inputs = random(s, seed)
     session = emulated(s, rung, TILES[rung], inputs)
     scene = attention_scene(s, rung, TILES[rung], inputs)
@@ -42,24 +42,24 @@ def test_s_and_p_and_o_are_what_the_kernels_stored(rung, s, seed):
 @pytest.mark.parametrize("rung", TILES)
 @settings(max_examples=8, deadline=None)
 @given(s=attention_shapes(), seed=st.integers(0, 9))
-def test_o_is_the_reference(rung, s, seed):
+def test_o_equals_the_reference(rung, s, seed):
     inputs = random(s, seed)
     scene = attention_scene(s, rung, TILES[rung], inputs)
-    ref, scale = (part(scene, "O", of) for of in reference(s, inputs))
-    shown = matrix(scene, "O")
-    filled = np.isfinite(shown).all(axis=1)
-    assert filled.sum() == (len(shown) if s.N <= 16 or rung != "attention/fused" else 8)
-    assert (abs(shown - ref)[filled] <= 5e-6 * scale[filled]).all()
+    ref, scale = (part(scene, "O", whole) for whole in reference(s, inputs))
+    visible = matrix(scene, "O")
+    filled = np.isfinite(visible).all(axis=1)
+    assert filled.sum() == (len(visible) if s.N <= 16 or rung != "attention/fused" else 8)
+    assert (abs(visible - ref)[filled] <= 5e-6 * scale[filled]).all()
 
 
-def test_a_wrong_sum_would_be_seen(monkeypatch):
-    """A softmax that leaves out the row's last key is not what the kernel stores."""
+def test_a_wrong_sum_is_detected(monkeypatch):
+    """A softmax without the row's last key differs from the kernel's."""
     inputs = random(TOY)
     session = emulated(TOY, "attention/naive", TILES["attention/naive"], inputs)
-    true = unfused_steps.numbers
+    original = unfused_steps.numbers
 
     def wrong(s, head, rows):
-        n = true(s, head, rows)
+        n = original(s, head, rows)
         P = n.P.copy()
         P[:, -1] = 0
         return type(n)(n.sums, n.S, n.m, n.l, P, P @ head["V"])
@@ -71,74 +71,80 @@ def test_a_wrong_sum_would_be_seen(monkeypatch):
 
 
 @pytest.mark.parametrize("rung", UNFUSED)
-def test_each_row_gets_its_maximum_then_its_sum_then_its_weights(rung):
+def test_each_row_gets_maximum_then_sum_then_weights(rung):
     s, inputs = TOY, random(TOY)
     scene = attention_scene(s, rung, TILES[rung], inputs)
     S = inputs["Q"][0, 0].astype(float) @ inputs["K"][0, 0].T * s.factor
     for i in range(s.N):
-        own = S[i, : i + 1]
+        scores = S[i, : i + 1]
         first = kinds(scene, f"A warp takes query {i}:")[0]
-        assert matrix(scene, "m", first)[i] == pytest.approx(own.max(), rel=1e-5)
+        assert matrix(scene, "m", first)[i] == pytest.approx(scores.max(), rel=1e-5)
         assert np.isnan(matrix(scene, "l", first)[i]) and np.isnan(matrix(scene, "P", first)[i]).all()
-        assert matrix(scene, "l", first + 1)[i] == pytest.approx(np.exp(own - own.max()).sum(), rel=1e-5)
+        assert matrix(scene, "l", first + 1)[i] == pytest.approx(
+            np.exp(scores - scores.max()).sum(), rel=1e-5
+        )
         P = matrix(scene, "P", first + 2)[i]
-        np.testing.assert_allclose(P[: i + 1], np.exp(own - own.max()) / np.exp(own - own.max()).sum(), 2e-5)
+        np.testing.assert_allclose(
+            P[: i + 1], np.exp(scores - scores.max()) / np.exp(scores - scores.max()).sum(), 2e-5
+        )
         assert (P[i + 1 :] == 0).all() and P.sum() == pytest.approx(1)
 
 
-def test_a_row_at_a_time_keeps_scores_then_weights_in_one_place():
+def test_fused_replaces_scores_by_weights_in_place():
     s, inputs = TOY, random(TOY)
     scene = attention_scene(s, "attention/fused", TILES["attention/fused"], inputs)
     S = inputs["Q"][0, 0].astype(float) @ inputs["K"][0, 0].T * s.factor
     assert "never stored" in scene.tensor("SP").title and np.isnan(scene.cells("SP")).all()
     for i in range(8):
-        own, first = S[i, : i + 1], kinds(scene, f"The block of query {i} ")[0]
-        np.testing.assert_allclose(matrix(scene, "s", first + 1)[0, : i + 1], own, 2e-5, 1e-6)
-        assert matrix(scene, "m", first + 2) == pytest.approx(own.max(), rel=1e-5)
+        row_scores, first = S[i, : i + 1], kinds(scene, f"The block of query {i} ")[0]
+        np.testing.assert_allclose(matrix(scene, "s", first + 1)[0, : i + 1], row_scores, 2e-5, 1e-6)
+        assert matrix(scene, "m", first + 2) == pytest.approx(row_scores.max(), rel=1e-5)
         np.testing.assert_allclose(
-            matrix(scene, "s", first + 3)[0, : i + 1], np.exp(own - own.max()), 2e-5, 1e-6
+            matrix(scene, "s", first + 3)[0, : i + 1], np.exp(row_scores - row_scores.max()), 2e-5, 1e-6
         )
-        assert matrix(scene, "l", first + 3) == pytest.approx(np.exp(own - own.max()).sum(), rel=1e-5)
+        assert matrix(scene, "l", first + 3) == pytest.approx(
+            np.exp(row_scores - row_scores.max()).sum(), rel=1e-5
+        )
 
 
-# -- who does what ---------------------------------------------------------------------------------
+# -- warps -----------------------------------------------------------------------------------------
 @pytest.mark.parametrize("s", [AttentionShape(1, 1, 13, 5), TOY], ids=str)
-def test_a_warp_stores_the_scores_it_is_said_to(s):
+def test_warps_store_the_scores_of_the_trace(s):
     inputs = random(s)
     tiles = TILES["attention/naive"]
     scene = attention_scene(s, "attention/naive", tiles, inputs)
     write = scene.write("S")
     for block in range(4):
         trace = emulated(s, "attention/naive", tiles, inputs, trace_block=block).trace[0]
-        at = (
+        stores_S = (
             trace.write & (np.array(trace.buffers, dtype=object)[trace.buffer] == "S")
             if trace.buffers
             else trace.write
         )
-        for warp in np.unique(trace.thread[at] // 32):
-            where = f"Block ({block % 2}, {block // 2}), warp {warp}: a score"
-            (t,) = kinds(scene, where)
-            stored_ = trace.element[at & (trace.thread // 32 == warp)]
-            assert set(write.cells[write.steps == t]) == set(stored_.tolist())
-            assert bin(scene.lanes.mask[t]).count("1") == len(stored_) and scene.lanes.warp[t] == warp
+        for warp in np.unique(trace.thread[stores_S] // 32):
+            caption = f"Block ({block % 2}, {block // 2}), warp {warp}: a score"
+            (t,) = kinds(scene, caption)
+            elements = trace.element[stores_S & (trace.thread // 32 == warp)]
+            assert set(write.cells[write.steps == t]) == set(elements.tolist())
+            assert bin(scene.lanes.mask[t]).count("1") == len(elements) and scene.lanes.warp[t] == warp
 
 
 # -- bytes -----------------------------------------------------------------------------------------
 @pytest.mark.parametrize("rung", TILES)
 @settings(max_examples=6, deadline=None)
 @given(s=attention_shapes())
-def test_bytes_are_those_that_threads_ask_for(rung, s):
+def test_bytes_equal_the_counters(rung, s):
     s = s.with_(B=1, H=1)
     scene = attention_scene(s, rung, TILES[rung], random(s))
     total = emulated(s, rung, TILES[rung], random(s)).counters.total
-    told = tick(scene)
-    assert told["bytes read from global memory"] == total["bytes_ld"]
-    assert told["written to it"] == total["bytes_st"]
+    readings = tick(scene)
+    assert readings["bytes read from global memory"] == total["bytes_ld"]
+    assert readings["written to it"] == total["bytes_st"]
 
 
 @pytest.mark.parametrize("rung", TILES)
 @pytest.mark.parametrize("key", ATTENTION_PRESETS)
-def test_bytes_of_a_large_head_are_those_of_the_formula(rung, key):
+def test_bytes_of_a_large_head_equal_the_formula(rung, key):
     s = ATTENTION_PRESETS[key].shape
     s = s.with_(B=1, H=1, N=min(s.N, 1024), dtype="fp32")
     scene = attention_scene(s, rung, {}, random(s))
@@ -156,28 +162,28 @@ def test_bytes_of_a_large_head_are_those_of_the_formula(rung, key):
     ],
     ids=str,
 )
-def test_bytes_of_shared_memory_are_those_of_the_trace(rung, tiles, s):
-    """Of launches of one block."""
+def test_bytes_of_shared_memory_equal_the_trace(rung, tiles, s):
+    """Launches of one block."""
     traces = emulated(s, rung, tiles, random(s), trace_block=0).trace
     moved = 0
     for trace in traces:
-        ours = [n for n, name in enumerate(trace.buffers) if name not in "QKVOSP"]
-        moved += 4 * int(np.isin(trace.buffer, ours).sum())
+        shared_buffers = [n for n, name in enumerate(trace.buffers) if name not in "QKVOSP"]
+        moved += 4 * int(np.isin(trace.buffer, shared_buffers).sum())
     assert tick(attention_scene(s, rung, tiles, random(s)))["to and from shared memory"] == moved
 
 
-# -- what is said ----------------------------------------------------------------------------------
+# -- captions --------------------------------------------------------------------------------------
 @pytest.mark.parametrize("rung", TILES)
 @settings(max_examples=10, deadline=None)
 @given(s=attention_shapes())
-def test_every_step_has_its_words_and_its_line(rung, s):
+def test_every_step_has_a_caption_and_a_line(rung, s):
     scene = attention_scene(s, rung, {}, random(s))
     for t in range(scene.steps):
-        words = scene.caption(t)
-        assert "{" not in words and "](" not in words
+        caption = scene.caption(t)
+        assert "{" not in caption and "](" not in caption
         assert lit(scene, t).strip()
-    for told in scene.told:
-        assert len(told.words.kind) == scene.tensor(told.of).size
+    for annotation in scene.told:
+        assert len(annotation.words.kind) == scene.tensor(annotation.of).size
 
 
 @pytest.mark.parametrize(
@@ -191,13 +197,13 @@ def test_every_step_has_its_words_and_its_line(rung, s):
         ("attention/fused", "largest score", "m = fmaxf(m, scores[key])"),
     ],
 )
-def test_the_line_lit_is_the_one_that_runs(rung, words, line):
+def test_highlighted_line_matches_the_caption(rung, words, line):
     scene = attention_scene(TOY, rung, TILES[rung], random(TOY))
-    found = kinds(scene, words)
-    assert found and all(line in lit(scene, t) for t in found)
+    steps = kinds(scene, words)
+    assert steps and all(line in lit(scene, t) for t in steps)
 
 
-def test_the_head_that_is_shown_is_named():
+def test_visible_head_is_named():
     s = AttentionShape(3, 12, 8, 4)
     for rung in TILES:
         assert (
@@ -206,7 +212,7 @@ def test_the_head_that_is_shown_is_named():
         )
 
 
-def test_why_there_is_no_scene_is_said_in_words():
+def test_why_not_gives_a_reason():
     assert all(
         why_not(TOY.with_(dtype="fp16" if rung.endswith("mma") else "fp32"), rung, {}) == ""
         for rung in SCENES
@@ -225,7 +231,7 @@ def test_why_there_is_no_scene_is_said_in_words():
 # -- sizes -----------------------------------------------------------------------------------------
 @needs_nvrtc
 @pytest.mark.parametrize("key", ATTENTION_PRESETS)
-def test_every_preset_makes_a_small_scene_on_every_rung(key):
+def test_payloads_of_all_presets_are_small(key):
     s = ATTENTION_PRESETS[key].shape
     one = s.with_(B=1, H=1)
     inputs = random(one)

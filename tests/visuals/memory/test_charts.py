@@ -1,4 +1,4 @@
-"""Slowdown over the stride, measured beside counted: the figure shows the rows' numbers and no others."""
+"""Slowdown over stride, measured and counted: the figure has the rows' numbers; tables and sentences have the counts."""
 
 from __future__ import annotations
 
@@ -18,27 +18,29 @@ def row(stride, ms):
 LINE = Line("copy", {8: row(8, 40.0), 1: row(1, 10.0), 2: row(2, 15.0)})
 
 
-def test_slowdowns_are_over_stride_1():
+def test_slowdowns_are_relative_to_stride_1():
     assert LINE.slowdowns == {1: 1.0, 2: 1.5, 8: 4.0}
     assert Line("copy", {2: row(2, 1.0)}).slowdowns == {}  # nothing to compare with
 
 
-def test_the_figure_draws_both_and_the_stage_stride():
+def test_figure_has_measurements_counts_and_the_scenes_stride():
     figure = memory_charts.slowdown([LINE], {"sectors": {1: 1.0, 2: 1.5, 8: 4.5}}, 2, LIGHT)
     by_name = {trace.name: trace for trace in figure.data}
     assert list(by_name["copy"].x) == [1, 2, 8] and list(by_name["copy"].y) == [1.0, 1.5, 4.0]
     assert list(by_name["sectors"].y) == [1.0, 1.5, 4.5]
     assert by_name["copy"].error_y.array == pytest.approx([0.2, 0.3, 0.8])
     assert list(figure.layout.xaxis.tickvals) == [1, 2, 8]
-    (rule,) = figure.layout.shapes
-    assert rule.x0 == rule.x1 == 2
+    (line,) = figure.layout.shapes
+    assert line.x0 == line.x1 == 2
 
 
-def test_words_say_both_and_nothing_where_nothing_was_measured():
+def test_sentence_has_slowdown_and_count_if_measured():
     counts = {1: 1.0, 2: 1.5, 4: 2.5, 8: 4.5}
-    said = memory_charts.words(LINE, 8, counts, "sectors")
+    sentence = memory_charts.words(LINE, 8, counts, "sectors")
     assert (
-        "took 4 times as long" in said and "4.5 times the sectors" in said and "40 ms against 10 ms" in said
+        "took 4 times as long" in sentence
+        and "4.5 times the sectors" in sentence
+        and "40 ms against 10 ms" in sentence
     )
     assert (
         memory_charts.words(LINE, 4, counts, "sectors")
@@ -53,17 +55,17 @@ def test_counts_of_a_warp():
     assert memory_charts.relative({2: 3.0, 1: 2.0}) == {1: 1.0, 2: 1.5}
 
 
-def test_why_tells_what_padding_does_at_this_stride():
+def test_sentence_says_whether_padding_helps():
     assert "8 passes, with padding 1. Padding is the cure here." in memory_story.banks(8).says
     assert "1 pass, with padding 2. Padding does harm here" in memory_story.banks(3).says
     assert "Padding changes nothing here." in memory_story.banks(1).says
     assert dict(memory_story.strides(7).lines)["stride 7"] == ["28", "896 B", "14.3 %"]
 
 
-def test_why_of_mappings_names_the_dearest_or_says_that_they_are_alike():
-    told = memory_story.mappings("add", AddShape(64, 64), {"BLOCK": 256, "TILE": 32})
-    assert dict(told.lines)["matrix add, x down the column"] == ["8,192", "4,096", "8 ×"]
+def test_sentence_names_the_mapping_with_most_sectors():
+    table = memory_story.mappings("add", AddShape(64, 64), {"BLOCK": 256, "TILE": 32})
+    assert dict(table.lines)["matrix add, x down the column"] == ["8,192", "4,096", "8 ×"]
     assert (
-        "“matrix add, x down the column” asks for 12,288" in told.says and "kt-badge-counted" in told.html()
+        "“matrix add, x down the column” asks for 12,288" in table.says and "kt-badge-counted" in table.html()
     )
     assert "Each rung asks for 15" in memory_story.mappings("layout", LayoutShape(2, 3, 2, 4), {}).says

@@ -1,4 +1,4 @@
-"""The scenes of threads and memory show what the kernels did: cells are outputs, addresses the trace's."""
+"""Scenes of threads and memory: cells equal the kernels' outputs, addresses those of the trace."""
 
 from __future__ import annotations
 
@@ -50,20 +50,23 @@ def test_add_ends_in_the_kernels_output_and_every_element_has_one_thread(M, N, m
         row, col = (y, x) if mapping == "matrix" else (x, y)
         assert (row * N + col == i).all()
     counted = result.counters.total
-    told = {r.label: r.values[-1] for r in scene.readings}
-    assert told["sectors read"] == counted["sectors_ld"] and told["sectors written"] == counted["sectors_st"]
+    readings = {r.label: r.values[-1] for r in scene.readings}
+    assert (
+        readings["sectors read"] == counted["sectors_ld"]
+        and readings["sectors written"] == counted["sectors_st"]
+    )
 
 
-def test_a_warp_without_elements_is_shown_idle_at_the_bounds_check():
+def test_warp_without_elements_is_idle_at_the_bounds_check():
     scene = memory_threads.add_scene("add/matrix", AddShape(12, 20), {"TILE": 16})
     idle = [t for t in range(scene.steps) if not scene.lanes.mask[t]]
     assert len(idle) == 4 and all("leave at the bounds check" in scene.caption(t) for t in idle)
-    lit = scene.source.text.splitlines()[int(scene.source.lines[idle[0]]) - scene.source.first]
-    assert "return" in lit
+    line = scene.source.text.splitlines()[int(scene.source.lines[idle[0]]) - scene.source.first]
+    assert "return" in line
 
 
 @pytest.mark.parametrize("stride", range(1, 33))
-def test_a_step_is_a_sector(stride):
+def test_one_step_per_sector(stride):
     scene = memory_sectors.stride_scene(stride)
     result = run("stride/copy", StrideShape(32, stride), engine="emulator", trace=0)
     assert scene.steps - 1 == result.counters.total["sectors_ld"]
@@ -71,23 +74,23 @@ def test_a_step_is_a_sector(stride):
     np.testing.assert_array_equal(final(scene, "v"), result.output)
     x, fetched = final(scene, "x"), final(scene, "s").reshape(-1, 8)
     trace = result.trace[0]
-    asked = trace.element[~trace.write].astype(int)
+    elements = trace.element[~trace.write].astype(int)
     for t in range(scene.steps - 1):
-        piece = x.reshape(-1, 8)[np.unique(asked // 8)[t]]
-        np.testing.assert_array_equal(fetched[t], piece)
-        assert active(scene, t) == list(np.flatnonzero(asked // 8 == np.unique(asked // 8)[t]))
+        sector = x.reshape(-1, 8)[np.unique(elements // 8)[t]]
+        np.testing.assert_array_equal(fetched[t], sector)
+        assert active(scene, t) == list(np.flatnonzero(elements // 8 == np.unique(elements // 8)[t]))
     assert f"{100 * 128 / (32 * (scene.steps - 1)):.4g}" in scene.caption(scene.steps - 1)
 
 
 @pytest.mark.parametrize("pad", [0, 1])
 @pytest.mark.parametrize("stride", [1, 2, 3, 4, 5, 8, 12, 16, 31, 32])
-def test_a_step_is_a_pass(stride, pad):
+def test_one_step_per_wavefront(stride, pad):
     scene = memory_sectors.banks_scene(stride, pad)
     rung = "banks/padded" if pad else "banks/plain"
     result = run(rung, BanksShape(32, stride), engine="emulator", trace=0)
     total = result.counters.total
-    passes = scene.steps - 2
-    assert passes * total["shared_requests_ld"] == total["wavefronts_ld"]
+    wavefronts = scene.steps - 2
+    assert wavefronts * total["shared_requests_ld"] == total["wavefronts_ld"]
     np.testing.assert_array_equal(final(scene, "y"), result.output)
     trace = result.trace[0]
     table = next(n for n, b in enumerate(trace.buffers) if b not in ("x", "y"))
@@ -95,12 +98,12 @@ def test_a_step_is_a_pass(stride, pad):
     np.testing.assert_array_equal(final(scene, "v"), trace.value[first])  # by lane
     m = final(scene, "m")
     np.testing.assert_array_equal(m[trace.element[first].astype(int)], trace.value[first])
-    served = [active(scene, t) for t in range(1, scene.steps - 1)]
-    assert sorted(lane for lanes in served for lane in lanes) == list(range(32))
-    for lanes in served:  # no two words of one bank in a pass
+    lanes_of_wavefront = [active(scene, t) for t in range(1, scene.steps - 1)]
+    assert sorted(lane for lanes in lanes_of_wavefront for lane in lanes) == list(range(32))
+    for lanes in lanes_of_wavefront:  # no two words of one bank in a wavefront
         banks = trace.element[first][lanes] % 32
         assert len(set(banks)) == len(lanes)
-    if pad:  # the word behind a row is never written
+    if pad:  # the padding after a row is never written
         assert np.isnan(m[32]) or m.size <= 32
 
 
@@ -109,21 +112,21 @@ def test_a_step_is_a_pass(stride, pad):
     shape=st.builds(LayoutShape, st.integers(1, 3), st.integers(1, 5), st.integers(1, 4), st.integers(1, 5)),
     along=st.sampled_from("wc"),
 )
-def test_an_index_becomes_the_address_that_the_trace_saw(shape, along):
+def test_addresses_equal_the_trace(shape, along):
     scene = layout_scene(f"layout/along-{along}", shape)
     output = run(f"layout/along-{along}", shape, engine="emulator").output
     np.testing.assert_array_equal(final(scene, "b"), output.ravel())
     assert scene.steps == shape.elements
-    n, c, h, w, *_, came, went, byte_from, byte_to = np.array(scene.captions.args).T
-    np.testing.assert_array_equal(np.ravel_multi_index((n, c, h, w), tuple(shape.params().values())), came)
+    n, c, h, w, *_, source, target, byte_from, byte_to = np.array(scene.captions.args).T
+    np.testing.assert_array_equal(np.ravel_multi_index((n, c, h, w), tuple(shape.params().values())), source)
     C, H, W = shape.C, shape.H, shape.W
-    assert (((n * H + h) * W + w) * C + c == went).all()
-    assert (byte_from == 4 * came).all() and (byte_to == 4 * went).all()
-    order = came if along == "w" else went
+    assert (((n * H + h) * W + w) * C + c == target).all()
+    assert (byte_from == 4 * source).all() and (byte_to == 4 * target).all()
+    order = source if along == "w" else target
     assert (order == np.arange(shape.elements)).all()  # neighbouring threads, neighbouring addresses
 
 
-def test_too_large_a_shape_is_refused_with_the_rule():
+def test_too_large_shapes_are_refused():
     with pytest.raises(RuleError, match=r"at most 2,048 elements are shown, 64x64 has 4,096"):
         memory_threads.add_scene("add/vector", AddShape(64, 64), {"BLOCK": 64})
     with pytest.raises(RuleError, match="at most 64 blocks are traced, add/matrix launches 128"):

@@ -1,4 +1,4 @@
-"""The scene of softmax: what it shows is what the kernel wrote, what it stored on its way, and what m and l must be."""
+"""The scene of softmax: its cells equal the kernel's output and its stores in shared memory; m and l are correct."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from visuals.softmax import inputs as softmax_inputs
 from visuals.softmax import plan
 from visuals.softmax import story as softmax_story
 from visuals.softmax.captions import MARKS, TEMPLATES
-from visuals.softmax.scene import MOST_COLUMNS, softmax_scene
+from visuals.softmax.scene import MAX_COLUMNS, softmax_scene
 
 SMALL = {
     "softmax/unsafe": {"BLOCK": 8},
@@ -48,7 +48,7 @@ def emulated(rung: str, x: np.ndarray, trace: int | None = None):
 
 
 def merged(x: np.ndarray) -> tuple[float, float]:
-    """m and l of numbers, in float64."""
+    """Returns m and l of numbers, in float64."""
     if not x.size:
         return -np.inf, 0.0
     m = np.fmax.reduce(x)
@@ -56,11 +56,11 @@ def merged(x: np.ndarray) -> tuple[float, float]:
         return float(m), float(np.exp(x.astype("f8") - (0 if m == -np.inf else m)).sum())
 
 
-# -- truth -------------------------------------------------------------------------------------------
+# -- cells -------------------------------------------------------------------------------------------
 @pytest.mark.parametrize("rung", SMALL)
 @settings(max_examples=12, deadline=None)
 @given(x=rows)
-def test_the_last_cells_are_what_the_kernel_wrote(rung, x):
+def test_last_step_equals_the_kernels_output(rung, x):
     scene = softmax_scene(rung, SMALL[rung], x)
     out, session = emulated(rung, x)
     np.testing.assert_array_equal(scene.cells("y"), out)
@@ -74,13 +74,13 @@ def test_the_last_cells_are_what_the_kernel_wrote(rung, x):
 @pytest.mark.parametrize("rung", ["softmax/online", "softmax/warp-shuffle", "softmax/three-pass"])
 @settings(max_examples=12, deadline=None)
 @given(x=st.lists(st.floats(-30, 30, width=32), min_size=1, max_size=70))
-def test_m_and_l_are_those_of_the_prefix_that_was_read(rung, x):
+def test_m_and_l_equal_those_of_the_numbers_read_so_far(rung, x):
     x = np.array(x, np.float32)
     scene = softmax_scene(rung, SMALL[rung], x)
     readings = {r.label: r.values for r in scene.readings}
     for t, read in enumerate(readings["bytes of x read"] // 4):
-        met = min(int(read), x.size)
-        m, l = merged(x[:met])  # noqa: E741
+        count = min(int(read), x.size)
+        m, l = merged(x[:count])  # noqa: E741
         if rung.endswith("three-pass"):  # m in the first pass, l in the second
             assert readings["m so far"][t] == m
             again = x[: min(max(0, int(read) - x.size), x.size)].astype("f8")
@@ -93,8 +93,8 @@ def test_m_and_l_are_those_of_the_prefix_that_was_read(rung, x):
 @pytest.mark.parametrize("rung", SMALL)
 @settings(max_examples=8, deadline=None)
 @given(x=rows)
-def test_what_shared_memory_holds_is_what_the_kernel_stored(rung, x):
-    """Every value a thread stored there, in the order and in the cells in which it did."""
+def test_shared_memory_equals_the_kernels_stores(rung, x):
+    """Every value that a thread stored there, in the same order and cells."""
     scene = softmax_scene(rung, SMALL[rung], x)
     _, session = emulated(rung, x, 0)
     (trace,) = session.trace
@@ -105,34 +105,34 @@ def test_what_shared_memory_holds_is_what_the_kernel_stored(rung, x):
     assert bool(written) == (rung != "softmax/warp-shuffle")
     for buffer in {*trace.buffers} - {"x", "y"}:
         stored = trace.write & (names == buffer)
-        shown = [
+        buffer_writes = [
             written[name]
             for name in (("partial_m", "partial_l") if buffer == "partial" else (buffer,))
             if name in written
         ]
-        cells = np.concatenate([w.cells % scene.tensor(w.target).cols for w in shown])
+        cells = np.concatenate([w.cells % scene.tensor(w.target).cols for w in buffer_writes])
         np.testing.assert_array_equal(cells, trace.element[stored])
-        values = np.concatenate([w.values for w in shown])
+        values = np.concatenate([w.values for w in buffer_writes])
         np.testing.assert_allclose(values, trace.value[stored], rtol=3e-6)
 
 
-def test_a_tree_is_told_wrong_where_the_plan_errs(monkeypatch):
+def test_a_wrong_merge_is_detected(monkeypatch):
     """A deliberate fault: sums that are not rescaled."""
     x = softmax_inputs.row(softmax_inputs.SMALL, 40)
-    right = plan.merge
+    original = plan.merge
 
     def unscaled(a, b):
-        both = right(a, b)
-        return both | ({"l": a["l"] + b["l"]} if "l" in a and "m" in a else {})
+        result = original(a, b)
+        return result | ({"l": a["l"] + b["l"]} if "l" in a and "m" in a else {})
 
     monkeypatch.setattr(plan, "merge", unscaled)
     with pytest.raises(AssertionError):
-        test_what_shared_memory_holds_is_what_the_kernel_stored.hypothesis.inner_test("softmax/online", x)
+        test_shared_memory_equals_the_kernels_stores.hypothesis.inner_test("softmax/online", x)
 
 
 @pytest.mark.parametrize("rung", SMALL)
 @pytest.mark.parametrize("name", LOGITS)
-def test_the_last_m_and_l_make_the_results(rung, name):
+def test_last_m_and_l_give_the_results(rung, name):
     """y = exp(x - m) / l with the m and l that every thread ends with."""
     x = softmax_inputs.row(name, 40)
     scene = softmax_scene(rung, SMALL[rung], x)
@@ -143,16 +143,18 @@ def test_the_last_m_and_l_make_the_results(rung, name):
     np.testing.assert_allclose(scene.cells("y"), y, rtol=2e-6, atol=1e-30)
 
 
-def test_the_unsafe_kernel_shows_infinity_and_nan_and_the_others_stay_finite():
+def test_only_the_unsafe_kernel_has_infinity_and_nan():
     x = softmax_inputs.row(softmax_inputs.LARGE, 40)
-    seen = softmax_scene("softmax/unsafe", SMALL["softmax/unsafe"], x)
-    y = seen.cells("y")
+    unsafe = softmax_scene("softmax/unsafe", SMALL["softmax/unsafe"], x)
+    y = unsafe.cells("y")
     assert (
-        np.isinf(seen.cells("partial_l")).any()
+        np.isinf(unsafe.cells("partial_l")).any()
         and np.isnan(y).sum() == (x > softmax_story.OVERFLOW).sum() > 2
     )
-    told = [seen.caption(t) for t in range(seen.steps)]
-    assert any("beyond 3.4·10^38" in text for text in told) and any("∞ / ∞ is NaN" in text for text in told)
+    captions = [unsafe.caption(t) for t in range(unsafe.steps)]
+    assert any("beyond 3.4·10^38" in text for text in captions) and any(
+        "∞ / ∞ is NaN" in text for text in captions
+    )
     for rung in SMALL:
         if rung != "softmax/unsafe":
             scene = softmax_scene(rung, SMALL[rung], x)
@@ -163,8 +165,8 @@ def test_the_unsafe_kernel_shows_infinity_and_nan_and_the_others_stay_finite():
 @pytest.mark.parametrize(("rung", "passes", "middle"), [
     ("softmax/unsafe", 2, 5), ("softmax/three-pass", 3, 10), ("softmax/online", 2, 5), ("softmax/warp-shuffle", 2, 5),
 ])  # fmt: skip
-def test_steps_are_turns_levels_and_exchanges(rung, passes, middle):
-    """A turn for each of a row's parts in each pass; a tree: store, 3 levels of 8 threads, the root; a butterfly: 5."""
+def test_number_of_turns_levels_and_exchanges(rung, passes, middle):
+    """Each pass has one turn per part of the row. A tree of 8 threads: store, 3 levels, root. A butterfly: 5 exchanges."""
     n = 40
     scene = softmax_scene(rung, SMALL[rung], softmax_inputs.row(softmax_inputs.SMALL, n))
     turns = -(-n // plan.threads_of(rung, SMALL[rung]))
@@ -174,7 +176,7 @@ def test_steps_are_turns_levels_and_exchanges(rung, passes, middle):
 @pytest.mark.parametrize("rung", SMALL)
 @settings(max_examples=6, deadline=None)
 @given(x=rows)
-def test_every_step_is_told_lights_a_line_and_crosses_to_the_browser(rung, x):
+def test_every_step_has_a_caption_and_a_line_and_a_small_payload(rung, x):
     scene = softmax_scene(rung, SMALL[rung], x)
     lines = scene.source.text.splitlines()
     for t in range(scene.steps):
@@ -185,24 +187,24 @@ def test_every_step_is_told_lights_a_line_and_crosses_to_the_browser(rung, x):
     assert len(block) < 100_000 and meta["steps"] == scene.steps
 
 
-def test_every_sentence_belongs_to_a_kernel_and_every_mark_has_one():
+def test_templates_and_marks_have_the_same_kinds():
     marked = {kind for marks in MARKS.values() for kind in marks}
     assert marked == set(TEMPLATES)
 
 
 @pytest.mark.parametrize("rung", SMALL)
-def test_a_cell_of_a_tree_tells_the_two_it_is_made_of(rung):
+def test_notes_name_the_two_cells_that_were_merged(rung):
     tiles = SMALL[rung] | ({"BLOCK": 32} if "PER" in SMALL[rung] else {})
     scene = softmax_scene(rung, tiles, softmax_inputs.row(softmax_inputs.SMALL, 40))
     assert scene.told
-    for told in scene.told:
-        cells, links = scene.cells(told.of), told.links[told.of]
+    for annotation in scene.told:
+        cells, links = scene.cells(annotation.of), annotation.links[annotation.of]
         for cell, pair in enumerate(links):
             if pair[0] < 0:
                 continue
             a, b = cells[pair]
-            np.testing.assert_allclose(told.words.args[cell], [a, b], rtol=1e-6)
-            if told.of in ("partial_m", "m"):
+            np.testing.assert_allclose(annotation.words.args[cell], [a, b], rtol=1e-6)
+            if annotation.of in ("partial_m", "m"):
                 assert cells[cell] == max(a, b)
             elif len(scene.told) == 1 or rung in ("softmax/three-pass", "softmax/registers"):
                 assert cells[cell] == pytest.approx(a + b, rel=1e-6)
@@ -210,40 +212,43 @@ def test_a_cell_of_a_tree_tells_the_two_it_is_made_of(rung):
 
 @pytest.mark.parametrize("key", SOFTMAX_PRESETS)
 @pytest.mark.parametrize("rung", softmax_address.ADDRESS.rungs.values(), ids=lambda r: r.name)
-def test_every_preset_plays_or_is_refused_by_its_rule(rung, key):
+def test_every_preset_has_a_scene_or_breaks_a_rule(rung, key):
     shape = SOFTMAX_PRESETS[key].shape
     tiles = softmax_address.fitting(rung, shape)
-    asked = Asked(rung, tiles, shape)
-    scene, instead = softmax_address.scene(asked, softmax_address.row(shape, softmax_inputs.SMALL))
+    rung_settings = Asked(rung, tiles, shape)
+    scene, instead = softmax_address.scene(rung_settings, softmax_address.row(shape, softmax_inputs.SMALL))
     assert not instead
-    if asked.broken:
+    if rung_settings.broken:
         assert scene is None and "registers" in rung.name and shape.N > 8192
         return
-    assert scene.tensor("x").size == min(shape.N, MOST_COLUMNS)
-    assert ("columns of" in scene.tensor("x").note) == (shape.N > MOST_COLUMNS)
+    assert scene.tensor("x").size == min(shape.N, MAX_COLUMNS)
+    assert ("columns of" in scene.tensor("x").note) == (shape.N > MAX_COLUMNS)
     if "BLOCK" in tiles and "PER" not in tiles:
         assert shape.N // tiles["BLOCK"] >= softmax_address.TURNS or tiles["BLOCK"] == 4
     assert len(payload(scene)[1]) < 400_000
 
 
 # -- rows --------------------------------------------------------------------------------------------
-def test_rows_are_what_they_say():
+def test_rows_match_their_descriptions():
     for n in (1, 2, 40, 1000):
-        made = {name: softmax_inputs.row(name, n) for name in LOGITS}
-        assert all(x.shape == (n,) and x.dtype == np.float32 for x in made.values())
+        rows_by_name = {name: softmax_inputs.row(name, n) for name in LOGITS}
+        assert all(x.shape == (n,) and x.dtype == np.float32 for x in rows_by_name.values())
         assert (
-            np.abs(made[softmax_inputs.SMALL]).max() <= 5
-            and (made[softmax_inputs.LARGE] > softmax_story.OVERFLOW).any()
+            np.abs(rows_by_name[softmax_inputs.SMALL]).max() <= 5
+            and (rows_by_name[softmax_inputs.LARGE] > softmax_story.OVERFLOW).any()
         )
-        assert np.ptp(made[softmax_inputs.EQUAL]) == 0 and (made[softmax_inputs.ONE_HOT] > 0).sum() == 1
-        assert np.isneginf(made[softmax_inputs.MASKED]).sum() == n // 3
+        assert (
+            np.ptp(rows_by_name[softmax_inputs.EQUAL]) == 0
+            and (rows_by_name[softmax_inputs.ONE_HOT] > 0).sum() == 1
+        )
+        assert np.isneginf(rows_by_name[softmax_inputs.MASKED]).sum() == n // 3
 
 
-@pytest.mark.parametrize(("text", "told"), [
+@pytest.mark.parametrize(("text", "expected"), [
     ("1 2.5,-3e2;inf\n-inf nan −4 ∞", [1, 2.5, -300, np.inf, -np.inf, np.nan, -4, np.inf]), (" 7 ", [7]),
 ])  # fmt: skip
-def test_own_numbers_are_read(text, told):
-    np.testing.assert_array_equal(softmax_inputs.parse(text), np.array(told, np.float32))
+def test_parse_own_numbers(text, expected):
+    np.testing.assert_array_equal(softmax_inputs.parse(text), np.array(expected, np.float32))
 
 
 @pytest.mark.parametrize(("text", "words"), [
@@ -251,12 +256,12 @@ def test_own_numbers_are_read(text, told):
     ("", "has 1 to 64 numbers, got 0"), ("1 " * 65, "has 1 to 64 numbers, got 65"),
     ("4e38", "must fit FP32, at most 3.4e38 either side of 0; got “4e38”"), ("1 \x00", "is no number"), ("9" * 400, "must fit FP32"), ("-1e999", "must fit FP32"),
 ])  # fmt: skip
-def test_numbers_that_break_a_rule_are_told_which(text, words):
+def test_parse_names_the_broken_rule(text, words):
     with pytest.raises(softmax_inputs.LogitsError, match=words):
         softmax_inputs.parse(text)
     if text:
-        here = softmax_address.row(SoftmaxShape(1, 5), softmax_inputs.OWN, text)
-        assert here.note.endswith("Until then: small.") and here.x.size == 5
+        parsed = softmax_address.row(SoftmaxShape(1, 5), softmax_inputs.OWN, text)
+        assert parsed.note.endswith("Until then: small.") and parsed.x.size == 5
 
 
 @settings(max_examples=60, deadline=None)
@@ -272,19 +277,19 @@ def test_any_text_gives_numbers_or_a_rule(text):
 
 # -- a row by every rung -------------------------------------------------------------------------------
 @pytest.mark.parametrize("name", LOGITS)
-def test_every_rung_is_held_against_float64_at_the_row(name):
+def test_outcomes_are_compared_with_float64(name):
     x = softmax_inputs.row(name, 40)
-    told = {of.rung: of for of in softmax_story.outcomes(x, SMALL)}
-    for rung, of in told.items():
-        assert (of.reads, of.writes) == (of.predicted, 1) == (softmax_ladder.reads(rung), 1)
-        assert of.right == (rung != "softmax/unsafe" or name != softmax_inputs.LARGE)
+    outcomes = {outcome.rung: outcome for outcome in softmax_story.outcomes(x, SMALL)}
+    for rung, outcome in outcomes.items():
+        assert (outcome.reads, outcome.writes) == (outcome.predicted, 1) == (softmax_ladder.reads(rung), 1)
+        assert outcome.right == (rung != "softmax/unsafe" or name != softmax_inputs.LARGE)
     if name == softmax_inputs.LARGE:
-        assert told["softmax/unsafe"].words == f"NaN in {(x > 88.72).sum()} of 40"
+        assert outcomes["softmax/unsafe"].words == f"NaN in {(x > 88.72).sum()} of 40"
 
 
-def test_what_must_be_nan_is_right_and_what_must_not_is_not():
+def test_nan_is_right_only_if_the_definition_gives_it():
     x = np.array([1, np.inf, 2], np.float32)
-    assert all(of.right and "as the definition has it" in of.words for of in softmax_story.outcomes(x, SMALL) if of.rung != "softmax/unsafe")  # fmt: skip
+    assert all(outcome.right and "as the definition has it" in outcome.words for outcome in softmax_story.outcomes(x, SMALL) if outcome.rung != "softmax/unsafe")  # fmt: skip
     assert "∞ − ∞ has no value" in softmax_story.row_words(x)
     assert "nothing but −∞" in softmax_story.row_words(np.full(3, -np.inf, np.float32))
     sums = np.full(9, 88.5, np.float32)  # each finite, their sum not
@@ -298,7 +303,7 @@ def row(rung: str, ms: float, **more):
     return {"rung": rung, "shape": shape, "median_ms": ms, "p20_ms": ms, "p80_ms": ms, **more}
 
 
-def test_the_story_tells_the_figures():
+def test_gain_and_cost_sentences_have_the_figures():
     rows = {r["rung"]: r for r in (
         row("softmax/unsafe", 0.01), row("softmax/three-pass", 0.05),
         row("softmax/registers", 0.02, ceilings={"copy_bytes_per_s": 4e12}), row("softmax/library", 0.018),
