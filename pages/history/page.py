@@ -1,4 +1,4 @@
-"""History: every run kept here and every recording, two of them compared, and links that carry the evidence."""
+"""History: every stored run and every recording, the comparison of two, and links that contain the measured rows."""
 
 from html import escape
 
@@ -7,7 +7,7 @@ import streamlit as st
 from pages.history import history
 from pages.parts.text import heading
 
-alone = st.context.is_embedded  # in a slide: the evidence, nothing round it
+alone = st.context.is_embedded  # in a slide: only the comparison
 if not alone:
     heading(
         "History",
