@@ -38,7 +38,7 @@ def pytest_collection_modifyitems(items):
 
 
 @pytest.fixture(autouse=True)
-def _same_numbers():
+def _reset_random_numbers():
     """The random numbers of the emulator's tests begin anew with each test, in whichever process."""
     emulated_numbers.rng.bit_generator.state = emulated_numbers.START
 
@@ -60,7 +60,7 @@ def node() -> str:
 
 
 @pytest.fixture(scope="session", autouse=True)
-def store_of_tests(tmp_path_factory):
+def temporary_store(tmp_path_factory):
     """Nothing a test runs, in this process or in one it starts, writes to the store of whoever runs the tests."""
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv(folder.VARIABLE, str(tmp_path_factory.mktemp("data")))
@@ -71,7 +71,7 @@ def store_of_tests(tmp_path_factory):
 def machine(monkeypatch, tmp_path):
     """Makes this a machine with that driver (None: without one), and with or without an NVIDIA GPU on its PCI bus."""
     monkeypatch.delenv("CUDA_VISIBLE_DEVICES", raising=False)
-    cached = machine_driver.find, cuda.status, wheels.missing
+    cached_functions = machine_driver.find, cuda.status, wheels.missing
 
     def make(driver, on_bus: bool = True):
         def library():
@@ -86,9 +86,9 @@ def machine(monkeypatch, tmp_path):
             (device / "class").write_text("0x030200\n")
         monkeypatch.setattr(machine_driver, "PCI", tmp_path)
         monkeypatch.setattr(machine_driver, "library", library)
-        for function in cached:
+        for function in cached_functions:
             function.cache_clear()
 
     yield make
-    for function in cached:
+    for function in cached_functions:
         function.cache_clear()

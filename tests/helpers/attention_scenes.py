@@ -24,8 +24,8 @@ TILES = {FLASH: {"Br": 4, "Bc": 8}, REGISTERS: {"Br": 32, "Bc": 8}, MMA: {"Br": 
 def random(s: AttentionShape, seed: int = 0) -> Arrays:
     """Q, K, V, float32 that the shape's type holds exactly."""
     rng = np.random.default_rng(seed)
-    of = INPUT_DTYPE[s.dtype]
-    return {name: rng.normal(size=s.qkv_shape).astype(of).astype(np.float32) for name in "QKV"}
+    dtype = INPUT_DTYPE[s.dtype]
+    return {name: rng.normal(size=s.qkv_shape).astype(dtype).astype(np.float32) for name in "QKV"}
 
 
 def emulated(
@@ -33,8 +33,8 @@ def emulated(
 ) -> emulator.Session:
     """A rung's whole program, executed."""
     program = find(rung).build(s, find(rung).check(s, tiles))
-    given = {name: array.astype(INPUT_DTYPE[s.dtype]) for name, array in inputs.items()}
-    session = emulator.Session(program, given, Options(trace_block=trace_block))
+    arrays = {name: array.astype(INPUT_DTYPE[s.dtype]) for name, array in inputs.items()}
+    session = emulator.Session(program, arrays, Options(trace_block=trace_block))
     session.verify_run()
     return session
 
@@ -52,15 +52,15 @@ def reference(s: AttentionShape, inputs: Arrays) -> tuple[np.ndarray, np.ndarray
 
 def matrix(scene: Scene, name: str, t: int | None = None) -> np.ndarray:
     """float32 [rows, cols]: a tensor after step t."""
-    of = scene.tensor(name)
-    return scene.cells(name, t).reshape(of.planes * of.rows, of.cols)
+    tensor = scene.tensor(name)
+    return scene.cells(name, t).reshape(tensor.planes * tensor.rows, tensor.cols)
 
 
-def part(scene: Scene, name: str, whole: np.ndarray) -> np.ndarray:
+def part(scene: Scene, name: str, full: np.ndarray) -> np.ndarray:
     """The part of a matrix that a tensor shows."""
-    of = scene.tensor(name)
-    _, row, col = of.origin
-    return whole[row : row + of.rows, col : col + of.cols]
+    tensor = scene.tensor(name)
+    _, row, col = tensor.origin
+    return full[row : row + tensor.rows, col : col + tensor.cols]
 
 
 def kinds(scene: Scene, *words: str) -> list[int]:

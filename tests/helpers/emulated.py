@@ -46,7 +46,7 @@ class Outcome:
         )
 
 
-def _dim(n: int | Sequence[int]) -> tuple[int, int, int]:
+def _dim3(n: int | Sequence[int]) -> tuple[int, int, int]:
     return (n, 1, 1) if isinstance(n, int) else (*n, *(1,) * (3 - len(n)))
 
 
@@ -69,9 +69,16 @@ def emulate(
     arrays |= {name: np.zeros(shape, dtype) for name, (shape, dtype) in outputs.items()}
     memory = place(arrays, list(inputs))
     entry = entry or re.search(r"__global__\s+void\s+(\w+)", source)[1]
-    given = [*outputs, *inputs] if args is None else args
+    arguments = [*outputs, *inputs] if args is None else args
     run = launch(
-        compile_ptx(source, NAME), entry, _dim(grid), _dim(block), given, memory, shared, Options(**options)
+        compile_ptx(source, NAME),
+        entry,
+        _dim3(grid),
+        _dim3(block),
+        arguments,
+        memory,
+        shared,
+        Options(**options),
     )
     return Outcome(memory, run.counters, run.races, run.trace, run.printed)
 

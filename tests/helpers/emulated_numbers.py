@@ -12,14 +12,14 @@ START = rng.bit_generator.state
 def _pairs(edges, extra: int, bits: int, dtype) -> tuple[np.ndarray, np.ndarray]:
     """Every pair of edge values, and random ones of every magnitude."""
     mask = (1 << bits) - 1
-    wild = [
+    random_bits = [
         int(x) >> int(s)
         for x, s in zip(rng.integers(0, 1 << 63, extra) * 2 + 1, rng.integers(0, 60, extra), strict=True)
     ]
     values = np.array([(e & mask) for e in edges], f"u{bits // 8}")
     a, b = (x.reshape(-1) for x in np.meshgrid(values, values))
-    wild = np.array([w & mask for w in wild], f"u{bits // 8}")
-    return np.concatenate([a, wild]).view(dtype), np.concatenate([b, wild[::-1]]).view(dtype)
+    random_bits = np.array([w & mask for w in random_bits], f"u{bits // 8}")
+    return np.concatenate([a, random_bits]).view(dtype), np.concatenate([b, random_bits[::-1]]).view(dtype)
 
 
 EDGES = [0, 1, -1, 2, -2, 7, -7, 10, 31, 32, 33, 127, 128, 255, -128, 32767, -32768, 65535, 65536, 0x55555555]
@@ -57,12 +57,12 @@ def _quotient(a: int, b: int) -> int:
     return q if (a < 0) == (b < 0) else -q
 
 
-def _same(got: np.ndarray, wanted: np.ndarray, what: str = "") -> None:
+def _same(actual: np.ndarray, expected: np.ndarray, what: str = "") -> None:
     """Equal to the bit but for the bits of a NaN."""
-    wanted = np.asarray(wanted)
-    assert got.dtype == wanted.dtype, what
-    if got.dtype.kind == "f":
-        np.testing.assert_array_equal(np.isnan(got), np.isnan(wanted), what)
-        got, wanted = (np.where(np.isnan(x), 0, x) for x in (got, wanted))
-        np.testing.assert_array_equal(np.signbit(got), np.signbit(wanted), what)
-    np.testing.assert_array_equal(got, wanted, what)
+    expected = np.asarray(expected)
+    assert actual.dtype == expected.dtype, what
+    if actual.dtype.kind == "f":
+        np.testing.assert_array_equal(np.isnan(actual), np.isnan(expected), what)
+        actual, expected = (np.where(np.isnan(x), 0, x) for x in (actual, expected))
+        np.testing.assert_array_equal(np.signbit(actual), np.signbit(expected), what)
+    np.testing.assert_array_equal(actual, expected, what)

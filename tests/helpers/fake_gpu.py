@@ -54,15 +54,15 @@ def rows(request: Request) -> list[dict[str, Any]]:
 
 
 def _row(n: int, rung: Rung, request: Request) -> dict[str, Any]:
-    said = unsupported.recorded(rung.name, request.shape)
-    if said:
-        return {"rung": rung.name, "unsupported": said["said"]}
+    recorded = unsupported.recorded(rung.name, request.shape)
+    if recorded:
+        return {"rung": rung.name, "unsupported": recorded["said"]}
     ladder = ladder_of(rung.name)
     tiles = {name: value for name, value in request.tiles.items() if name in rung.tiles}
-    full = rung.check(request.shape, tiles | dict(request.tiles.get(rung.name, {})))
-    program = rung.build(request.shape, full)
+    all_tiles = rung.check(request.shape, tiles | dict(request.tiles.get(rung.name, {})))
+    program = rung.build(request.shape, all_tiles)
     result = Result(
-        rung.name, request.engine or "cuda", ladder.shape(**request.shape.params()), full, None, 1e-7,
+        rung.name, request.engine or "cuda", ladder.shape(**request.shape.params()), all_tiles, None, 1e-7,
         _measurement(0.01 * (n + 1), program, request.mode), rung.cost(request.shape, program),
     )  # fmt: skip
     return row(result, program, "unknown")
@@ -70,16 +70,16 @@ def _row(n: int, rung: Rung, request: Request) -> dict[str, Any]:
 
 def _measurement(ms: float, program: Program, mode: str) -> Measurement:
     """As of a program whose n samples spread by 2 % about `ms`."""
-    stages, now = [], dict.fromkeys((INPUT, OUTPUT, WORKSPACE), 0)
+    stages, allocated = [], dict.fromkeys((INPUT, OUTPUT, WORKSPACE), 0)
     for role, at in ALLOCATED.items():
         if program.of_role(role):
-            now[role] = program.nbytes(role)
-            stages.append({"at": at, **now})
-    stages += [{"at": step.name, **now} for step in program.steps]
+            allocated[role] = program.nbytes(role)
+            stages.append({"at": at, **allocated})
+    stages += [{"at": step.name, **allocated} for step in program.steps]
     steps = program.steps if len(program.steps) > 1 else ()
     return Measurement(
-        samples_ms=tuple(ms * (1 + 0.001 * i) for i in range(21)), mode=mode, peak_bytes=sum(now.values()),
-        input_bytes=now[INPUT], output_bytes=now[OUTPUT], workspace_bytes=now[WORKSPACE], device=DEVICE,
+        samples_ms=tuple(ms * (1 + 0.001 * i) for i in range(21)), mode=mode, peak_bytes=sum(allocated.values()),
+        input_bytes=allocated[INPUT], output_bytes=allocated[OUTPUT], workspace_bytes=allocated[WORKSPACE], device=DEVICE,
         parts_ms=tuple((step.name, ms / len(steps)) for step in steps), conditions=CONDITIONS | {"queued": "3 of 21"},
         timeline=tuple(stages), copies_ms=COPIES,
     )  # fmt: skip

@@ -29,17 +29,17 @@ def seeded(s: AttentionShape, seed: int = 0) -> dict[str, np.ndarray]:
 def spoilt(what: str, s: AttentionShape) -> dict[str, np.ndarray]:
     """Q, K and V with one of SPOILT in them; s.N is more than 18."""
     inputs = seeded(s)
-    name, place, value = SPOILT[what]
+    name, index, value = SPOILT[what]
     Q = inputs["Q"]
     Q[..., 0] = np.abs(Q[..., 0]) + np.asarray(0.1, Q.dtype)  # else -infinity times it would be another sign
-    inputs[name][(..., *place)] = value
+    inputs[name][(..., *index)] = value
     return inputs
 
 
 def adversarial(kind: str, s: AttentionShape) -> dict[str, np.ndarray]:
     """Finite Q, K and V whose scores are hard where the scale is 1."""
-    given = seeded(s, 4)
-    Q, K, V = (given[name].astype("f4") for name in "QKV")
+    inputs = seeded(s, 4)
+    Q, K, V = (inputs[name].astype("f4") for name in "QKV")
     if kind == "logits of 1e4":  # sums of +-1e4 / sqrt(d)
         Q, K = 100 * np.sign(Q), 100 * np.sign(K) / s.d**0.5
     elif kind == "logits of 1e9":  # the rounding of the maximum is larger than any exponent that fits
@@ -60,4 +60,4 @@ def adversarial(kind: str, s: AttentionShape) -> dict[str, np.ndarray]:
         Q, K = 0 * Q + 1, 0 * K
         K[:, :, 1:] = -17.4 / s.d
         V, V[:, :, 0] = 6e4 * np.sign(V), 1e-4
-    return {name: x.astype(given[name].dtype) for name, x in zip("QKV", (Q, K, V), strict=True)}
+    return {name: x.astype(inputs[name].dtype) for name, x in zip("QKV", (Q, K, V), strict=True)}

@@ -108,21 +108,21 @@ class Stage:
 
     def point_at(self, name: str, index: int) -> str:
         """Move the mouse over a cell; what the stage says of it then."""
-        self._aim(name, index)
+        self._move_mouse_to(name, index)
         expect(self.root).to_have_attribute("data-hover", f"{name}:{index}")
         return self.explanation.inner_text()
 
     def click(self, name: str, index: int) -> None:
-        self.page.mouse.click(*self._aim(name, index))
+        self.page.mouse.click(*self._move_mouse_to(name, index))
 
-    def _aim(self, name: str, index: int) -> tuple[float, float]:
+    def _move_mouse_to(self, name: str, index: int) -> tuple[float, float]:
         """The mouse over a cell. What loads above the stage moves it: aimed again until it is hit."""
         for _ in range(20):
-            at = self.cell(name, index)
-            x, y = at["x"] + at["width"] / 2, at["y"] + at["height"] / 2
+            rect = self.cell(name, index)
+            x, y = rect["x"] + rect["width"] / 2, rect["y"] + rect["height"] / 2
             self.page.mouse.move(x, y)
-            after = self.cell(name, index)
-            if (after["x"], after["y"]) == (at["x"], at["y"]):
+            rect_after = self.cell(name, index)
+            if (rect_after["x"], rect_after["y"]) == (rect["x"], rect["y"]):
                 break
         return x, y
 
@@ -143,14 +143,14 @@ class Truth:
 
 
 def truth(**params) -> Truth:
-    asked, notes = conv_address.read(params)
+    settings, notes = conv_address.read(params)
     assert not notes
-    s = asked.shape
-    inputs = Inputs(s, asked.picture, asked.filter, asked.seed)
+    s = settings.shape
+    inputs = Inputs(s, settings.picture, settings.filter, settings.seed)
     y = convolution(s, inputs.x(1)[0], inputs.w())
     part = part_of(s, inputs.planes()[0])
-    shown = y[: part.K, part.p : part.p + part.P, part.q : part.q + part.Q]
-    return Truth(s, inputs, im2col_scene(s, part, inputs.x(1), inputs.w(), shown), y)
+    visible = y[: part.K, part.p : part.p + part.P, part.q : part.q + part.Q]
+    return Truth(s, inputs, im2col_scene(s, part, inputs.x(1), inputs.w(), visible), y)
 
 
 def convolution(s: ConvShape, x: np.ndarray, w: np.ndarray) -> np.ndarray:

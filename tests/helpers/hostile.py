@@ -16,17 +16,17 @@ def anything(names: Iterable[str]) -> st.SearchStrategy:
     )  # fmt: skip
 
 
-def changed_with_a_note(got: Any, usual: Any, values: Mapping[str, Any], notes: list[str]) -> None:
+def changed_with_a_note(result: Any, default: Any, values: Mapping[str, Any], notes: list[str]) -> None:
     """What was not taken became the usual, and not silently."""
-    changed = {name for name, value in got.params().items() if value != values[name]}
+    changed = {name for name, value in result.params().items() if value != values[name]}
     assert bool(changed) == bool(notes)
-    assert all(getattr(got, name) == getattr(usual, name) for name in changed)
+    assert all(getattr(result, name) == getattr(default, name) for name in changed)
 
 
-def valid(one: Any, notes: list[str], shape: type, rungs: Mapping[str, Any]) -> None:
+def valid(state: Any, notes: list[str], shape: type, rungs: Mapping[str, Any]) -> None:
     """A state of the page, and notes that are short."""
-    assert isinstance(one.shape, shape) and one.rung in rungs.values()
-    assert all(one.tiles[name] in choices for name, choices in one.rung.tiles.items())
+    assert isinstance(state.shape, shape) and state.rung in rungs.values()
+    assert all(state.tiles[name] in choices for name, choices in state.rung.tiles.items())
     assert all(len(note) < 300 for note in notes)
 
 

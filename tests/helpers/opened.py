@@ -14,10 +14,10 @@ from streamlit.testing.v1 import AppTest
 from kernels.jobs.job import Job, JobError
 
 SHELL = Path(__file__).resolve().parents[2] / "pages" / "_shell.py"
-NOTHING: Mapping[str, Any] = {}
+EMPTY: Mapping[str, Any] = {}
 
 
-def open_page(page: str | None, held: Mapping[str, Any] = NOTHING, /, **params: Any) -> AppTest:
+def open_page(page: str | None, session: Mapping[str, Any] = EMPTY, /, **params: Any) -> AppTest:
     """The app at a page ("conv/im2col.py"; None is the first screen) with these parameters in its address.
 
     held: what the session holds before. Without a browser the address reaches a control that is bound to it
@@ -27,16 +27,16 @@ def open_page(page: str | None, held: Mapping[str, Any] = NOTHING, /, **params: 
     if page:
         at.run()  # from the first run on the pages are known
         at.switch_page(page)
-    return _begun(at, held, params)
+    return _run_with(at, session, params)
 
 
-def open_part(part: Callable[[], None], held: Mapping[str, Any] = NOTHING, /, **params: Any) -> AppTest:
+def open_part(part: Callable[[], None], session: Mapping[str, Any] = EMPTY, /, **params: Any) -> AppTest:
     """A function that draws a part of a page, by itself; it can use only what it imports."""
-    return _begun(AppTest.from_function(part, default_timeout=60), held, params)
+    return _run_with(AppTest.from_function(part, default_timeout=60), session, params)
 
 
-def _begun(at: AppTest, held: Mapping[str, Any], params: Mapping[str, Any]) -> AppTest:
-    for name, value in held.items():
+def _run_with(at: AppTest, session: Mapping[str, Any], params: Mapping[str, Any]) -> AppTest:
+    for name, value in session.items():
         at.session_state[name] = value
     for name, value in params.items():
         at.query_params[name] = str(value)
@@ -70,11 +70,11 @@ def stages(at: AppTest) -> list[str]:
     return [head["meta"]["key"] for head in heads(at)]
 
 
-def finish(at: AppTest, key: str, kept: str) -> None:
+def finish(at: AppTest, key: str, session_key: str) -> None:
     """Press the button and see through the jobs that the session keeps under a name, as the browser's polling
     does. A job's error is the page's to tell."""
     at.button(key=key).click().run()
-    while (jobs := _jobs(at, kept)) and not at.exception:
+    while (jobs := _jobs(at, session_key)) and not at.exception:
         for job in jobs:
             with contextlib.suppress(JobError):
                 job.result(timeout=240)  # the worker ends it before
@@ -82,8 +82,8 @@ def finish(at: AppTest, key: str, kept: str) -> None:
     assert not at.exception
 
 
-def _jobs(at: AppTest, kept: str) -> list[Job]:
+def _jobs(at: AppTest, session_key: str) -> list[Job]:
     """Those under way: pages keep a list of jobs, a job beside what was asked for, or a series that has one."""
-    held = at.session_state[kept] if kept in at.session_state else ()  # noqa: SIM401
-    parts = held if isinstance(held, list | tuple) else [held.job]
+    session = at.session_state[session_key] if session_key in at.session_state else ()  # noqa: SIM401
+    parts = session if isinstance(session, list | tuple) else [session.job]
     return [part for part in parts if isinstance(part, Job)]

@@ -66,6 +66,6 @@ def _choices() -> Iterator[Opening]:
 
 def _ladders() -> Iterator[Opening]:
     for page, address in LADDERS.items():
-        first, _ = address.read({})
+        default, _ = address.read({})
         for key, preset in address.ladder.presets.items():
-            yield Opening(page, key, address.at_shape(first, preset.shape), preset.shape)
+            yield Opening(page, key, address.at_shape(default, preset.shape), preset.shape)

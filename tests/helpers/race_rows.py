@@ -12,6 +12,13 @@ LADDER = LADDERS["conv"]
 def timed(rung: str, shape: ConvShape, ms: float, spread: float = 0.001, **changes) -> dict:
     """A row whose median is `ms`, p20 and p80 that share of it below and above."""
     samples = [ms * (1 - 2 * spread), ms * (1 - spread), ms, ms * (1 + spread), ms * (1 + 2 * spread)]
-    of = {"rung": rung, "shape": shape.params(), "tiles": LADDER.rung(rung).default_tiles, "engine": "cuda"}
-    exact = {"median_ms": ms, "p20_ms": ms * (1 - spread), "p80_ms": ms * (1 + spread)}
-    return a_row(samples=samples, **(of | {"device": "a GPU", "flops": shape.flops} | exact | changes))
+    identity = {
+        "rung": rung,
+        "shape": shape.params(),
+        "tiles": LADDER.rung(rung).default_tiles,
+        "engine": "cuda",
+    }
+    quantiles = {"median_ms": ms, "p20_ms": ms * (1 - spread), "p80_ms": ms * (1 + spread)}
+    return a_row(
+        samples=samples, **(identity | {"device": "a GPU", "flops": shape.flops} | quantiles | changes)
+    )

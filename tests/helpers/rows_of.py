@@ -42,5 +42,5 @@ TIMELINE = [
 
 def a_full_row(seed: int = 0, **changes) -> dict[str, Any]:
     """A row with what rows made before it was measured lack. 4 FLOP per byte under a ridge of 10."""
-    told = {"timeline": TIMELINE, "copies_ms": COPIES, "ceilings": CEILINGS, "predicted_bytes": 324}
-    return a_row(seed, **(told | changes))
+    fields = {"timeline": TIMELINE, "copies_ms": COPIES, "ceilings": CEILINGS, "predicted_bytes": 324}
+    return a_row(seed, **(fields | changes))

@@ -16,13 +16,13 @@ def conv_shapes(draw, most: int = 4) -> ConvShape:
     small = st.integers(1, most)
     R, S, dilation_h, dilation_w = draw(small), draw(small), draw(st.integers(1, 3)), draw(st.integers(1, 3))
     pad_h, pad_w = draw(st.integers(0, 3)), draw(st.integers(0, 3))
-    least_h = max(1, dilation_h * (R - 1) + 1 - 2 * pad_h)
-    least_w = max(1, dilation_w * (S - 1) + 1 - 2 * pad_w)
+    min_h = max(1, dilation_h * (R - 1) + 1 - 2 * pad_h)
+    min_w = max(1, dilation_w * (S - 1) + 1 - 2 * pad_w)
     return ConvShape(
         N=draw(st.integers(1, 3)),
         C=draw(small),
-        H=draw(st.integers(least_h, least_h + 6)),
-        W=draw(st.integers(least_w, least_w + 6)),
+        H=draw(st.integers(min_h, min_h + 6)),
+        W=draw(st.integers(min_w, min_w + 6)),
         K=draw(st.integers(1, 5)),
         R=R,
         S=S,
@@ -102,10 +102,10 @@ def _blocks(draw, extents: tuple[int, int, int, int]) -> str:
         return kind
     small = min(extents[2:])
     R = draw(st.integers(1, min(4, small + 2)))
-    most = R - 1 if kind == "conv" else R // 2
-    least = max(0, -(-(R - small) // 2))
-    if least > most:
-        R, least, most = 1, 0, 0
-    pad, stride = draw(st.integers(least, most)), draw(st.integers(1, 3))
+    max_pad = R - 1 if kind == "conv" else R // 2
+    min_pad = max(0, -(-(R - small) // 2))
+    if min_pad > max_pad:
+        R, min_pad, max_pad = 1, 0, 0
+    pad, stride = draw(st.integers(min_pad, max_pad)), draw(st.integers(1, 3))
     filters = f":K={draw(st.integers(1, 4))}" if kind == "conv" else ""
     return f"{kind}{filters}:R={R}:stride={stride}:pad={pad}"

@@ -64,15 +64,15 @@ def same_in_any_order(
 ) -> None:
     """`run` gives the same bit for bit in each order of the warps, and none of its launches races."""
     races: list[str] = []
-    launched = emulator.Session._launch
+    original = emulator.Session._launch
 
-    def watched(session, step):
-        ran = launched(session, step)
-        races.extend(ran.races)
-        return ran
+    def launch_and_store_races(session, step):
+        run = original(session, step)
+        races.extend(run.races)
+        return run
 
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(emulator.Session, "_launch", watched)
+        patch.setattr(emulator.Session, "_launch", launch_and_store_races)
         first, *others = [run(Options(order=order, races=True)) for order in orders]
     for other in others:
         np.testing.assert_array_equal(first, other)
@@ -82,8 +82,8 @@ def same_in_any_order(
 # -- kernels with one thing wrong -------------------------------------------------------------------
 def memory_of(program: Program, inputs: Arrays) -> Global:
     """The buffers of a program; all but the inputs count as never written."""
-    empty = {b.name: np.zeros(b.shape, b.dtype) for b in program.buffers if b.role != INPUT}
-    return place({**inputs, **empty}, list(inputs))
+    zeros = {b.name: np.zeros(b.shape, b.dtype) for b in program.buffers if b.role != INPUT}
+    return place({**inputs, **zeros}, list(inputs))
 
 
 def relaunched(
@@ -111,11 +111,11 @@ def fault_is_seen(rung: Rung, shape: Any, program: Program, inputs: Arrays, righ
     (step,) = program.steps
     memory = memory_of(program, inputs)
     with np.errstate(all="ignore"):
-        ran = relaunched(step, with_(wrong, right), memory)
-    if ran is None:
+        run = relaunched(step, with_(wrong, right), memory)
+    if run is None:
         return
     ref, scale = ladder_of(rung.name).reference(shape, **inputs)
-    assert ran.races or not agrees(memory.array("y"), ref, scale, rung.tolerance)
+    assert run.races or not agrees(memory.array("y"), ref, scale, rung.tolerance)
 
 
 def with_(wrong: str, right: str) -> Callable[[str], str]:

@@ -18,8 +18,8 @@ from tests.helpers.gpu_scenarios import *  # noqa: F403  the tests themselves
 def device():
     """The name of a GPU that is made up; its runs are answered with rows that are, too."""
     with pytest.MonkeyPatch.context() as patch:
-        for module, name, stand_in in fake_gpu.replaced():
-            patch.setattr(module, name, stand_in)
+        for module, name, replacement in fake_gpu.replaced():
+            patch.setattr(module, name, replacement)
         patch.setattr(worker_part, "Worker", partial(Worker, module="tests.children.gpu_rows"))
         worker.clear()
         st.cache_data.clear()
