@@ -1,5 +1,4 @@
-"""Arrows run one way, pages -> visuals -> kernels; nothing imports in a circle; a topic knows no other; importing costs
-little."""
+"""Imports run one way, pages -> visuals -> kernels, without cycles and not between topics; importing is cheap."""
 
 from __future__ import annotations
 
@@ -18,7 +17,7 @@ FORBIDDEN = {
     "visuals": {"pages"},
 }
 TOPICS = {"attention", "conv", "fusion", "gemm", "memory", "softmax"}
-# Attention's loops for the processor are made of GEMM's; a chain of blocks contains convolutions.
+# Attention's loops for the processor call GEMM's; a chain of blocks contains convolutions.
 BETWEEN_TOPICS = {("kernels", "attention", "gemm"), ("kernels", "fusion", "conv")}
 
 
@@ -28,14 +27,14 @@ def parsed(path: Path) -> ast.Module:
 
 @cache
 def modules() -> dict[str, Path]:
-    """Every module of the app by its dotted name."""
+    """Returns the file of every module of the app by its dotted name."""
     paths = [path for layer in ("kernels", "visuals", "pages") for path in (ROOT / layer).rglob("*.py")]
     names = (path.relative_to(ROOT).with_suffix("").as_posix().replace("/", ".") for path in paths)
     return {name.removesuffix(".__init__"): path for name, path in zip(names, paths, strict=True)}
 
 
 def imported(tree: ast.AST) -> Iterator[str]:
-    """Every module that is imported anywhere in a file, those for type checkers and within functions included."""
+    """Yields every module that a file imports, including those for type checkers and within functions."""
     for node in ast.walk(tree):
         if isinstance(node, ast.Import):
             yield from (alias.name for alias in node.names)
@@ -47,12 +46,12 @@ def imported(tree: ast.AST) -> Iterator[str]:
 
 @cache
 def graph() -> dict[str, set[str]]:
-    """The modules of the app that each module imports."""
+    """Returns the modules of the app that each module imports."""
     return {name: set(imported(parsed(path))) & modules().keys() for name, path in modules().items()}
 
 
 def import_cycles(imports_of: Mapping[str, set[str]]) -> list[list[str]]:
-    """Groups of modules that reach each other by imports (Tarjan 1972)."""
+    """Returns the groups of modules that reach each other by imports (Tarjan 1972)."""
     number: dict[str, int] = {}
     low: dict[str, int] = {}
     stack: list[str] = []

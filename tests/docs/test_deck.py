@@ -1,4 +1,4 @@
-"""The app on the slides of the example deck: they turn each other's pages, and nobody else's."""
+"""The app on the slides of the example deck: stage and deck control each other, other windows cannot."""
 
 import json
 import re
@@ -23,20 +23,20 @@ def files():
 
 @pytest.fixture
 def deck(page, server, files):
-    """The deck at its title slide."""
+    """Yields the deck at its title slide."""
     yield Deck(page, f"{files}/docs/deck/index.html?app={server}")
     page.goto("about:blank")
 
 
 @pytest.fixture
 def stage(deck):
-    """The stage of the second slide, at the step its address asks for."""
+    """Returns the stage of the second slide, at the step in its URL."""
     stage = deck.to("stage")
     stage.at_step(14)
     return stage
 
 
-# -- the stage turns the pages ---------------------------------------------------------------------
+# -- the stage changes the slides ------------------------------------------------------------------
 def test_arrows_in_the_stage_step_it_and_keep_the_slide(deck, stage):
     stage.root.press("ArrowRight")
     stage.at_step(15)
@@ -53,7 +53,7 @@ def test_stage_goes_to_the_next_slide_and_releases_the_keyboard(deck, stage, key
     stage.at_step(LAST)
     deck.press(key)
     deck.at("stride")
-    deck.press("ArrowRight")  # the deck's own again
+    deck.press("ArrowRight")  # the keyboard controls the deck again
     deck.at("moments")
     deck.press("ArrowLeft")
     deck.at("stride")
@@ -86,7 +86,7 @@ PLAIN = """<!doctype html><title>plain</title><link rel="icon" href="data:,">
 
 
 def test_deck_without_the_plugin_changes_slides(page, server, files, tmp_path):
-    """All it needs is Reveal as it comes, and an iframe."""
+    """It needs only Reveal and an iframe."""
     tmp_path.joinpath("plain.html").write_text(PLAIN.format(files=files, app=server), encoding="utf-8")
     with serving_files(tmp_path) as address:
         deck = Deck(page, f"{address}/plain.html")
@@ -159,7 +159,7 @@ def test_stage_follows_messages_of_the_deck(deck, stage):
     stage.playing(False)
 
 
-# -- and nobody else does --------------------------------------------------------------------------
+# -- other windows cannot --------------------------------------------------------------------------
 POST_STEP = "([target, step]) => target.postMessage({ stage: 'goto', step }, '*')"
 AWAIT_MESSAGE = "() => { window.arrived = new Promise(done => addEventListener('message', () => done(true), { once: true })); }"
 
@@ -183,7 +183,7 @@ def test_only_the_parent_window_moves_the_stage(deck, stage):
         assert stage.root.evaluate("() => window.arrived")
         assert stage.step == 14
     popup.value.close()
-    deck.say("stage", {"stage": "goto", "step": 8})  # whoever may is heard after all that
+    deck.say("stage", {"stage": "goto", "step": 8})  # the deck still can
     stage.at_step(8)
 
 
@@ -202,7 +202,7 @@ def test_invalid_messages_move_nothing(deck, stage):
 
 
 def test_messages_of_a_stage(deck):
-    texts = 'said.filter(data => /"stage"/.test(data))'  # Streamlit has messages of its own
+    texts = 'said.filter(data => /"stage"/.test(data))'  # Streamlit sends other messages
     # From the start of the page: a stage may be ready before a listener that is added later.
     deck.page.add_init_script("window.said = []; addEventListener('message', e => said.push(e.data));")
     deck.page.reload()

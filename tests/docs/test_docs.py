@@ -1,4 +1,4 @@
-"""README.md and docs/: every relative link leads to a file, the tables are those of the generator, the README is short."""
+"""README.md and docs/: every relative link has a file, the tables are those of the generator, the README is short."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ _LINK = re.compile(r"\]\((?![a-z]+:|#)([^)#\s]+)")
 
 
 def links(text: str) -> list[str]:
-    """Returns the targets of a page's relative links and pictures, without their anchors; code has none."""
+    """Returns the targets of a page's relative links and pictures, without anchors. Links in code are excluded."""
     return _LINK.findall(_CODE.sub("", text))
 
 

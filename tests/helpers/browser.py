@@ -1,4 +1,4 @@
-"""One server and one Chromium for all browser tests; a page that fails its test on any error of its own."""
+"""One server and one Chromium for all browser tests. A page with any error fails its test."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from playwright.sync_api import expect, sync_playwright
 
 from tests.helpers.harness import ARGS, SEEN, Stage, serving
 
-# Streamlit looks for its base path under the address of the page first: two answers of 404 a visit.
+# Streamlit looks for its base path under the page's URL first: two 404 responses per visit.
 MISSING_PATHS = ("/_stcore/health", "/_stcore/host-config")
 VIEWPORT = {"width": 1440, "height": 900}
 PHONE = {"width": 390, "height": 844}
@@ -23,7 +23,7 @@ def app():
 
 @pytest.fixture(scope="session")
 def server(app):
-    """Its address."""
+    """Returns the server's URL."""
     return app.url
 
 
@@ -38,8 +38,10 @@ def browser(chromium):
 
 @pytest.fixture
 def new_page(browser):
-    """Pages in contexts of their own. After the test: no error on any console, no exception, no dialog,
-    no request that left this machine."""
+    """Yields a function that opens a page in a new context.
+
+    The test fails if any page had a console error, an exception, a dialog or a request to another machine.
+    """
     pages = []
 
     def open_(**options):
@@ -61,8 +63,10 @@ def watched(browser):
 
 @pytest.fixture
 def page(watched):
-    """The page that most tests share, for a second visit in it takes a third of the time of a first. What
-    a test loads into it is a session of its own; errors as in `new_page`."""
+    """Yields the page that most tests share: a second visit takes a third of the time of the first.
+
+    Each test loads a new session into it. Errors are checked as in `new_page`.
+    """
     page, errors = watched
     page.set_viewport_size(VIEWPORT)
     page.emulate_media(color_scheme="light", reduced_motion="no-preference")
@@ -79,7 +83,7 @@ def watched_phone(browser):
 
 @pytest.fixture
 def phone(watched_phone):
-    """As `page`, on a telephone: fingers, no mouse."""
+    """Yields a page as `page` does, on a phone with touch and without a mouse."""
     page, errors = watched_phone
     errors.clear()
     yield page
@@ -88,20 +92,22 @@ def phone(watched_phone):
 
 @pytest.fixture(scope="module")
 def path(request):
-    """Of the lesson that a file of tests is about: its LESSON, or im2col."""
+    """Returns the path of the lesson that a test file is about: its LESSON, or im2col."""
     return getattr(request.module, "LESSON", "im2col")
 
 
 @pytest.fixture
 def stage(page, server, path):
-    """Opens the lesson by its query and gives its stage, ready: stage("K=3&step=5")."""
+    """Returns a function that opens the lesson with a query and returns its stage, ready: stage("K=3&step=5")."""
     return lambda query="": _open_stage(page, f"{server}/{path}?{query}")
 
 
 @pytest.fixture
 def watch(page, server, path):
-    """The same without the cards, the kernel and the controls, for what the stage does by itself: their charts
-    take the browser seven times as long as the stage."""
+    """Returns the same as `stage`, without cards, kernel and controls.
+
+    Their charts take the browser seven times as long as the stage.
+    """
     return lambda query="": _open_stage(page, f"{server}/{path}?view=watch&{query}")
 
 
@@ -111,7 +117,7 @@ def _open_stage(page, address):
 
 
 def _watched(page):
-    """The page and the list its complaints go to."""
+    """Returns the page and the list that collects its errors."""
     errors = []
     page.set_default_timeout(SEEN)
     page.on("pageerror", lambda error: errors.append(f"exception in the page: {error}"))
@@ -122,7 +128,7 @@ def _watched(page):
 
 
 def _check_and_reset(page, errors):
-    """The end of a test on a shared page: nothing plays on while other tests have pages of their own."""
+    """Empties a shared page at the end of a test, so that nothing plays during other tests, and checks its errors."""
     errors = [*errors, *_exceptions(page)]
     page.goto("about:blank")
     assert errors == []

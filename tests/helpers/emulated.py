@@ -1,4 +1,4 @@
-"""Runs small CUDA kernels in the emulator: what the emulator's tests share."""
+"""Runs small CUDA kernels in the emulator, for the emulator's tests."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ class Outcome:
         return self.counters.total
 
     def at(self, line: int) -> dict[str, int]:
-        """Counts of one line of the CUDA source."""
+        """Returns the counts of one line of the CUDA source."""
         return next(
             c for place, c in self.counters.lines.items() if (place.file, place.number) == (NAME, line)
         )
@@ -62,8 +62,11 @@ def emulate(
     entry: str = "",
     **options,
 ) -> Outcome:
-    """Run the (first) kernel of `source`. `outputs` (shape, dtype) are unwritten. Its arguments are `args`
-    or else the outputs, then the inputs, in the order given."""
+    """Runs the first kernel of `source` and returns its results.
+
+    `outputs` are (shape, dtype) and uninitialised. The kernel's arguments are `args`; without them the outputs and then
+    the inputs, in their order.
+    """
     outputs = outputs or {}
     arrays = {name: np.asarray(array) for name, array in inputs.items()}
     arrays |= {name: np.zeros(shape, dtype) for name, (shape, dtype) in outputs.items()}
@@ -89,9 +92,11 @@ def elementwise(
     prelude: str = "",
     statement: str = "",
 ) -> dict[str, np.ndarray]:
-    """Each expression of the inputs, element by element: {name: (C++ expression, dtype of the result)},
-    inputs {name: (C++ type, values)}. Threads and elements need not match up: a ragged last warp is part
-    of every test."""
+    """Returns the values of C++ expressions of the inputs, element by element.
+
+    `expressions` are {name: (C++ expression, dtype of the result)}, `inputs` {name: (C++ type, values)}. The number of
+    threads need not equal that of elements: every test includes a partial last warp.
+    """
     n = len(next(iter(inputs.values()))[1])
     c_type = {
         np.int8: "signed char", np.uint8: "unsigned char", np.int16: "short", np.uint16: "unsigned short",
@@ -121,6 +126,6 @@ def elementwise(
 
 
 def archived(topic: str) -> dict[str, int]:
-    """The compressed bytes of each kernel in the PTX archive of a topic, by name."""
+    """Returns the compressed bytes of each kernel in the PTX archive of a topic, by name."""
     with ZipFile(precompiled.FOLDER / topic / "ptx.zip") as file:
         return {info.filename.removesuffix(".ptx"): info.compress_size for info in file.infolist()}

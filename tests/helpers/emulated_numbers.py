@@ -10,7 +10,7 @@ START = rng.bit_generator.state
 
 
 def _pairs(edges, extra: int, bits: int, dtype) -> tuple[np.ndarray, np.ndarray]:
-    """Every pair of edge values, and random ones of every magnitude."""
+    """Returns every pair of edge values, and random pairs of every magnitude."""
     mask = (1 << bits) - 1
     random_bits = [
         int(x) >> int(s)
@@ -35,7 +35,7 @@ SPECIAL = np.array(
 
 
 def _floats(n: int = 2000) -> np.ndarray:
-    """Random floats of all magnitudes, with the special ones in front."""
+    """Returns the special floats, then random floats of all magnitudes."""
     bits = rng.integers(0, 1 << 32, n, dtype=np.uint64).astype(u32)
     return np.concatenate([SPECIAL, bits.view(f32)])
 
@@ -47,18 +47,18 @@ def _wrap(value: int, dtype) -> int:
 
 
 def _python(f, dtype, *arrays) -> np.ndarray:
-    """f on Python's unbounded integers, wrapped into the type."""
+    """Returns f, computed on Python's unbounded integers and wrapped into the type."""
     return np.array([_wrap(f(*map(int, row)), dtype) for row in zip(*arrays, strict=True)], dtype)
 
 
 def _quotient(a: int, b: int) -> int:
-    """C's: towards zero."""
+    """Returns the quotient of C, rounded towards zero."""
     q = abs(a) // abs(b)
     return q if (a < 0) == (b < 0) else -q
 
 
 def _same(actual: np.ndarray, expected: np.ndarray, what: str = "") -> None:
-    """Equal to the bit but for the bits of a NaN."""
+    """Asserts that both arrays are equal bit for bit, except for the bits of a NaN."""
     expected = np.asarray(expected)
     assert actual.dtype == expected.dtype, what
     if actual.dtype.kind == "f":

@@ -1,5 +1,6 @@
-"""What every page does on a machine with an NVIDIA GPU: tests that two modules collect, one beside a GPU that is made up
-and one beside a real GPU. The module that imports them defines `device`, the name of the GPU.
+"""Tests of every page on a machine with an NVIDIA GPU, collected by two modules: with a simulated and with a real GPU.
+
+The module that imports them defines the fixture `device`, the name of the GPU.
 """
 
 from __future__ import annotations
@@ -32,7 +33,7 @@ LESSONS = (
     "conv/winograd/page.py",
     "conv/fft/page.py",
     *LADDERS,
-)  # with the four cards
+)  # pages with the four cards
 
 
 @pytest.mark.parametrize("opening", openings(), ids=str)
@@ -45,7 +46,7 @@ def test_every_preset_opens(device, opening):
 
 
 def engine_options(at) -> list[str]:
-    """The engines that the options offer."""
+    """Returns the engines that the options offer."""
     return [pill for group in at.get("button_group") if group.key == "engine" for pill in group.options]
 
 
@@ -88,7 +89,7 @@ def test_run_becomes_stale_and_second_run_is_measured(device):
     assert at.session_state["ran"] is first
     at.number_input(key="K").set_value(2.0).run()
     assert "kt-stale" not in texts(at)
-    finish(at, "run", "job")  # the same again is measured anew
+    finish(at, "run", "job")  # the same settings are measured again
     second = at.session_state["ran"]
     assert second.at > first.at and second.asked == first.asked
     assert {id_of(row) for row in second.rows.values()}.isdisjoint(map(id_of, first.rows.values()))
@@ -115,7 +116,7 @@ def test_cpu_engine_is_available_beside_the_gpu(device):
 
 
 def test_library_refusal_is_shown_and_other_rungs_run(device):
-    """The flash attention of PyTorch takes 16-bit types alone."""
+    """The flash attention of PyTorch supports only 16-bit types."""
     at = open_page(ATTENTION)
     finish(at, "run", "job")
     ran = at.session_state["ran"]
@@ -191,7 +192,7 @@ def test_history_lists_the_runs_and_compares_two(device):
 
 
 def test_preset_links_open(device):
-    """A preset's chip on a page opened beside a GPU leads to an address that opens."""
+    """On a machine with a GPU a preset's chip links to a URL that opens."""
     for page, address in (
         ("fusion/page.py", fusion_address.ADDRESS),
         ("softmax/page.py", softmax_address.ADDRESS),

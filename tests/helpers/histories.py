@@ -1,4 +1,4 @@
-"""Hypothesis strategy: what is written into three small tensors, any order, any copies that are no circle."""
+"""Hypothesis strategy: writes to three small tensors, in any order, with any copies without a cycle."""
 
 from __future__ import annotations
 
@@ -13,8 +13,11 @@ CELLS = 5
 
 @st.composite
 def histories(draw):
-    """Steps, the values tensors begin with, and (step, target, cell, value or (source, cell)) in the order
-    they are declared. Tensors a, b, c: each may copy those before it."""
+    """Draws steps, the initial values of tensors, and writes in the order of declaration.
+
+    A write is (target, source, [(step, cell, value)]). With a source the value is (source, cell). Of the tensors a, b, c
+    each can copy those before it.
+    """
     steps = draw(st.integers(1, 6))
     numbers = st.integers(-9, 9).map(float)
     begin = {

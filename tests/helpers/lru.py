@@ -1,4 +1,4 @@
-"""A cache as loops_traffic imagines it, walked access by access: the check of its formula."""
+"""A least-recently-used cache, simulated access by access, to check the formula of cpu_traffic."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ Access = tuple[str, int, bool]  # array, element from its start, written
 
 
 class Cache:
-    """So many lines of so many elements, the least recently used makes room; `moved` counts lines in and out."""
+    """A cache of `lines` lines of `elements` elements with LRU replacement; `moved` counts lines in and out."""
 
     def __init__(self, lines: int, elements: int):
         self.lines, self.elements, self.moved = lines, elements, 0
@@ -28,7 +28,7 @@ class Cache:
         self._lines[line] |= written
 
     def flushed(self) -> int:
-        """Lines moved in all, with what is still to be written back."""
+        """Returns the lines moved in total, including those still to be written back."""
         return self.moved + sum(self._lines.values())
 
 

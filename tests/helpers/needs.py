@@ -1,4 +1,4 @@
-"""What a test on a GPU may need besides the GPU."""
+"""Marks for GPU tests that need more than the GPU."""
 
 from __future__ import annotations
 

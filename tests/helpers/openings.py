@@ -1,4 +1,4 @@
-"""Every page of the app at every preset, as a reader reaches it: the file of the page and the parameters of its address."""
+"""Every page of the app at every preset: the file of the page and its URL parameters."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ class Opening(NamedTuple):
     page: str
     key: str  # of the preset
     params: Mapping[str, Any]
-    shape: Any = None  # that Run measures; None where the page has none of its own
+    shape: Any = None  # that Run measures; None if the page has none
 
     def __str__(self) -> str:
         return f"{self.page.removesuffix('.py')}-{self.key}"

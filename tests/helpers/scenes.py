@@ -1,4 +1,4 @@
-"""Scenes made up for the tests and benchmarks: small, of known numbers, together using the whole contract."""
+"""Small scenes with known numbers for tests and benchmarks. Together they use every feature of a scene."""
 
 from __future__ import annotations
 
@@ -27,8 +27,10 @@ _LINES = ("float sum", "tile_a[thread_row]", "tile_b[thread_row]", "sum +=", "C[
 
 
 def tiled(M: int = 8, N: int = 8, K: int = 6, blocks: int = 1) -> Scene:
-    """A x B through squares in shared memory: the first `blocks` blocks step by step, in turn, then the rest at
-    once. A K that is no multiple of 4 makes squares that stick out."""
+    """Returns A x B with tiles in shared memory: the first `blocks` blocks step by step, then the rest in one step.
+
+    If K is not a multiple of 4, the last tiles extend beyond the matrix.
+    """
     rng = np.random.default_rng(7)
     A, B = (rng.normal(size=size).astype("f4") for size in ((M, K), (K, N)))
     C = np.zeros((M, N), "f4")
@@ -43,7 +45,7 @@ def tiled(M: int = 8, N: int = 8, K: int = 6, blocks: int = 1) -> Scene:
         return len(kinds) - 1
 
     def tile(matrix, row, col):
-        """Flat places of a square, -1 where it sticks out; and its values, 0 there."""
+        """Returns the flat indices of a tile, -1 outside the matrix, and its values, 0 outside."""
         inside = (row + ROW < matrix.shape[0]) & (col + COL < matrix.shape[1])
         index = np.where(inside, (row + ROW) * matrix.shape[1] + col + COL, -1)
         return index, np.append(matrix.ravel(), np.float32(0))[index].reshape(TILE, TILE)
@@ -134,7 +136,7 @@ def _reads(name: str, steps: int, events: list) -> Read:
 
 
 def _register_values(sums: list, steps: int) -> np.ndarray:
-    """float32[steps]: thread (0, 0)'s sum, which stays until it is written again."""
+    """Returns thread (0, 0)'s sum after each step, float32[steps]. It stays until it is written again."""
     when = np.array([t for t, _ in sums])
     return np.array([v[0, 0] for _, v in sums])[np.searchsorted(when, np.arange(steps), side="right") - 1]
 
@@ -148,7 +150,7 @@ def _source(kind: np.ndarray) -> Source:
 
 
 def softmax() -> Scene:
-    """softmax(x) with a running maximum m and a running sum l; the exponentials are never stored."""
+    """Returns softmax(x) with a running maximum m and a running sum l; the exponentials are never stored."""
     x = np.array([0.5, -1.25, 1.0625, 1.0625, 0.1, 2.75, -0.3, 2.5], "f4")
     n = x.size
     m = np.maximum.accumulate(x)
@@ -200,7 +202,7 @@ def softmax() -> Scene:
 
 
 def big(cells: int = 20_000, moving: int = 200, steps: int = 100) -> Scene:
-    """Two grids of `cells` cells together; each step copies `moving` cells of one into the other."""
+    """Returns two grids with `cells` cells in total; each step copies `moving` cells of one into the other."""
     half, rows = cells // 2, 100
     rng = np.random.default_rng(5)
     return Scene(
@@ -233,7 +235,7 @@ def big(cells: int = 20_000, moving: int = 200, steps: int = 100) -> Scene:
 
 
 def long(steps: int = 1_000) -> Scene:
-    """im2col of one channel under two filters with `steps` columns, a multiple of 25."""
+    """Returns im2col of one channel with two filters and `steps` columns. `steps` must be a multiple of 25."""
     s = ConvShape(1, 1, 25 + 2, steps // 25 + 2, 2, 3, 3)
     rng = np.random.default_rng(11)
     x, w = rng.random(s.x_shape).astype("f4"), rng.normal(size=s.w_shape).astype("f4")

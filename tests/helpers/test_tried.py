@@ -1,4 +1,4 @@
-"""What the tests of rungs share can fail: a race, an order that matters, a wrong output are seen."""
+"""The helpers of the rung tests can fail: they detect a race, a dependence on order and a wrong output."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ SHAPE = GemmShape(32, 32, 64)  # whole tiles
 
 @needs_nvrtc
 def test_race_without_changed_value_is_detected(monkeypatch):
-    """Without its second barrier the kernel overwrites tiles that are still read: all ones, so none is different."""
+    """Without its second barrier the kernel overwrites tiles that are still read. All values are 1, so none changes."""
 
     def compile_without_barrier(source, defines):
         text = without(1)(sources.translation_unit(source))

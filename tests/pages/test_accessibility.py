@@ -1,4 +1,4 @@
-"""axe-core finds nothing serious or critical on the pages, on the stage alone and on the deck's slides."""
+"""axe-core finds no serious or critical violation on the pages, the stage alone and the deck's slides."""
 
 import pytest
 from playwright.sync_api import expect
@@ -11,11 +11,11 @@ from tests.helpers.harness import Stage
 
 pytestmark = [pytest.mark.browser, npm]
 
-# What Streamlit's own widgets bring and a page cannot mend: (rule, what the selector holds, why).
+# Violations of Streamlit's widgets that a page cannot fix: (rule, part of the selector, reason).
 STREAMLIT_ISSUES = (
     ("scrollable-region-focusable", ".stCode.", "st.code gives its <pre> no tabindex; Chromium focuses it all the same"),
 )  # fmt: skip
-# Without frames: the stage alone has a test of its own.
+# Without frames: the stage alone has its own test.
 RUN = """() => axe.run(document, { iframes: false, resultTypes: ["violations"] }).then(({ violations }) =>
   violations.filter(({ impact }) => impact === "serious" || impact === "critical").flatMap(({ id, help, nodes }) =>
     nodes.map(({ target, any }) => ({ id, help, target: target.flat().join(" >> "), why: any.map(c => c.message).join("; ") }))))"""
@@ -25,7 +25,7 @@ SCHEMES = pytest.mark.parametrize("scheme", ["light", "dark"])
 
 @pytest.fixture
 def violations(page):
-    """What axe finds in the page, less what is THEIRS."""
+    """Returns a function that lists axe's violations in the page except STREAMLIT_ISSUES."""
     axe = PACKAGES.joinpath("axe-core", "axe.min.js").read_text(encoding="utf-8")
 
     def find() -> list[str]:

@@ -1,4 +1,4 @@
-"""Every page on a machine with a GPU: what is tested beside a GPU that is made up, and what only a real one can show."""
+"""Every page on a machine with a GPU: the tests of the simulated GPU, and those that need a real one."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from tests.helpers.openings import openings
 
 pytestmark = pytest.mark.gpu
 
-# Of what is run: the float64 reference of a larger shape takes the processor many seconds.
+# Limits of the shapes that are run: the float64 reference of a larger shape takes the processor many seconds.
 MAX_FLOPS, MAX_BYTES = 3e9, 1e8
 LARGE = CONV_PRESETS["vgg-conv1_2"].shape.params()
 HUGE = {"N": 64, "C": 1024, "H": 512, "W": 512, "K": 1024}
@@ -29,7 +29,7 @@ HUGE = {"N": 64, "C": 1024, "H": 512, "W": 512, "K": 1024}
 
 @pytest.fixture(autouse=True, scope="module")
 def device():
-    """The name of the GPU of this machine, whose runs a worker of this module makes."""
+    """Yields the name of this machine's GPU, with a worker for this module."""
     worker.clear()
     yield cuda.status().text
     worker().close()
@@ -77,7 +77,7 @@ def test_killed_process_is_reported_and_next_run_works(device):
 
 
 def _start_run():
-    """A page whose run takes many seconds, once it works at it."""
+    """Returns a page whose run takes many seconds, after the run has begun to compute."""
     at = open_page("conv/im2col.py", **LARGE)
     at.button(key="run").click().run()
     begun(at.session_state["job"][0], "computing")
@@ -85,7 +85,7 @@ def _start_run():
 
 
 def _rerun_until_done(at) -> None:
-    """Rerun the page as its polling does until the job is off it."""
+    """Waits for the job and reruns the page as its polling does; then the page has no job."""
     if "job" in at.session_state:
         with contextlib.suppress(Exception):
             at.session_state["job"][0].result(60)

@@ -1,4 +1,4 @@
-"""Pages on a machine whose GPU cannot be used, or not for everything: the page says why, and the rest of it works."""
+"""Pages on a machine whose GPU cannot be used, or not for every rung: the page gives the reason and the rest works."""
 
 import pytest
 import streamlit as st
@@ -73,7 +73,7 @@ def test_home_and_options_name_the_gpu_in_use(machine, fresh_home):
 
 # -- a GPU that cannot run every rung --------------------------------------------------------------------
 def open_tiling_page(machine, monkeypatch, **params):
-    """The tiling page on an RTX 2080, at 64 x 64 x 64 as the address has it, and what a press on Run would send."""
+    """Returns the tiling page on an RTX 2080, at 64 x 64 x 64, and the list of requests that Run submits."""
     machine(RTX_2080)
     submitted = []
     monkeypatch.setattr(
@@ -129,10 +129,10 @@ def test_nothing_is_submitted_if_no_rung_can_run(machine, monkeypatch):
     assert "No rung can run here on the cuda engine at this shape." in texts(at)
 
 
-# -- a fault that only the child meets --------------------------------------------------------------------
+# -- an error only in the child process -------------------------------------------------------------------
 @pytest.mark.skipif(engines.load("cuda").status().ready, reason="CuPy finds a driver here")
 def test_error_in_child_process_is_shown_on_page(machine, monkeypatch):
-    """On the processor the next run runs: tests/kernels/engines/cuda/test_session.py."""
+    """The next run on the processor is tested in tests/kernels/engines/cuda/test_session.py."""
     pytest.importorskip("cupy")
     machine(Driver())
     worker = Worker(module="tests.children.gpu_machine")
@@ -184,7 +184,7 @@ def test_race_explains_rungs_missing_on_this_gpu(machine, monkeypatch):
 
 
 def test_next_run_after_refusal_is_measured_again(monkeypatch):
-    """Its answer is kept for equal requests, and the memory that was missing may be free by now."""
+    """The worker caches results of equal requests, but the missing memory may be free by now."""
     fresh = []
 
     def refused(request, **options):

@@ -1,4 +1,4 @@
-"""The first screen without a browser: what its stages are sent, and where its links lead."""
+"""The first screen without a browser: the data of its stages and the targets of its links."""
 
 import pytest
 
@@ -18,7 +18,9 @@ from visuals.conv.inputs import Inputs
 def test_one_stage_plays_and_others_are_stills():
     first, *stills = heads(open_page(None))
     assert first["play"] and not first["still"] and first["param"] is None
-    assert "transport" not in first["hide"] and "caption" not in first["hide"]  # what moves can be stopped
+    assert (
+        "transport" not in first["hide"] and "caption" not in first["hide"]
+    )  # moving content can be stopped
     assert [(head["still"], head["play"], head["param"], head["step"]) for head in stills] == [
         (True, False, None, card.step) for card in _cards.CARDS
     ]
@@ -29,7 +31,7 @@ def test_one_stage_plays_and_others_are_stills():
 def test_card_opens_the_scene_it_previews(card):
     scene = card.shown()
     assert 0 <= card.step < scene.steps
-    assert card.page in {lesson.page for lesson in _lessons.LESSONS}  # nothing is promised that is not there
+    assert card.page in {lesson.page for lesson in _lessons.LESSONS}  # the lesson exists
     at = open_page(card.page, **card.query())
     assert stages(at) == [scene.key] and "kt-note" not in texts(at)
 
@@ -90,7 +92,7 @@ def test_present_overrides_view():
     assert len(stages(open_page("conv/im2col.py", present="1", view="kernel"))) == 1
 
 
-# -- links that carry the other parameters along -------------------------------------------------
+# -- links that keep the other parameters --------------------------------------------------------
 def test_link_to_another_shape_drops_the_stage_parameters():
     stage_params = {"step": "5", "pin": "x:3", "zoom": "2,0.5,0.5", "loop": "1-4"}
     assert set(stage_params) == set(parts_address.STAGE)

@@ -1,4 +1,4 @@
-"""The first screen: a stage that plays by itself, and cards that lead where they say."""
+"""The first screen: a stage that plays by itself, and cards that open the state they preview."""
 
 import re
 from urllib.parse import urlencode
@@ -15,7 +15,7 @@ WIDTHS = {"desktop": (1440, 900), "tablet": (1024, 768), "phone": (390, 844)}
 
 
 class FirstStage(Stage):
-    """The stage that plays, among the stills of the cards."""
+    """The stage that plays, not the stills of the cards."""
 
     def __init__(self, page):
         super().__init__(page)
@@ -24,7 +24,7 @@ class FirstStage(Stage):
 
 @pytest.fixture
 def home(page, server):
-    """Opens the first screen as a reader with these preferences has it."""
+    """Returns a function that opens the first screen at a width and with media preferences."""
 
     def open_(width="desktop", **media):
         x, y = WIDTHS[width]
@@ -46,7 +46,7 @@ def test_stage_plays_and_can_be_stopped(home, page, server):
     step_stopped = stage.step
     frames(page, 30)
     assert stage.step == step_stopped
-    assert page.url == server + "/"  # the address of this page tells of no step
+    assert page.url == server + "/"  # the URL of this page has no step
 
 
 def test_stage_loops(home, page):
@@ -66,11 +66,11 @@ def test_stage_does_not_play_with_reduced_motion(home, page):
     frames(page, 60)
     stage.playing(False)
     assert stage.step == step_before
-    stage.do("play")  # asked for, it plays
+    stage.do("play")  # the button plays it
     stage.playing(True)
 
 
-# What leads where is the same for all and held for each of them without a browser (tests/pages/test_home.py).
+# One card per kind of page. All cards are tested without a browser in tests/pages/test_home.py.
 PATHS = {lesson.page: lesson.path for lesson in LESSONS}
 CARDS_TESTED = [
     next(n for n, card in enumerate(CARDS) if card.page == page)
@@ -93,7 +93,7 @@ def test_card_opens_the_state_it_previews(home, page, n):
     stage.at_step(card.step)
     stage.playing(False)
     expect(page.locator(".kt-note")).to_have_count(0)
-    page.reload()  # and so does the address it left
+    page.reload()  # the URL has the same state
     Stage(page).ready().at_step(card.step)
     expect(page.locator(".stage")).to_have_attribute("data-scene", key)
 

@@ -1,4 +1,4 @@
-"""The history in a real browser: list, filter, compare, files out and in, and links that carry the evidence."""
+"""The history in a real browser: list, filters, comparison, export, import, and links that contain rows."""
 
 from __future__ import annotations
 
@@ -74,17 +74,17 @@ def test_two_picked_runs_are_compared(history):
     expect(page).to_have_url(re.compile(r"run=[0-9a-f]{20}.*against=[0-9a-f]{20}"))
     expect(page.locator(f"{CARD} .kt-badge-recorded")).to_have_count(2)
     expect(page.get_by_role("region", name="What differs")).to_contain_text("tile sizes")
-    expect(pick_button(page, "B", 1)).to_be_focused()  # the list was drawn anew under the key
+    expect(pick_button(page, "B", 1)).to_be_focused()  # although the list was drawn anew
     assert "caches=cold" in page.url and "shape=" in page.url  # the filters stay
 
     verdict_text = verdict(page).inner_text()
-    page.reload()  # the address is the document
+    page.reload()  # the URL is the source of truth
     expect(verdict(page)).to_have_text(verdict_text)
     page.go_back()
     expect(verdict(page)).to_have_count(0)
     page.go_forward()
     expect(verdict(page)).to_have_text(verdict_text)
-    pick_button(page, "A", 0).click()  # let go: B alone is shown
+    pick_button(page, "A", 0).click()  # deselected: B alone is shown
     expect(verdict(page)).to_have_count(0)
     expect(page.locator(f"{CARD} .kt-letter")).to_have_count(1)
 
@@ -193,7 +193,7 @@ def test_link_contains_a_run_that_another_store_lacks(history, new_page, server)
     url = page.locator("[data-testid=stPopoverBody] code").inner_text()
     params = parse_qs(urlsplit(url).query)
     assert url.startswith(f"{server}/history?") and params["against"] == [DIRECT]
-    row = link.unpack(params["result"][0]) | {"device": "your GPU"}  # a run that this store has not
+    row = link.unpack(params["result"][0]) | {"device": "your GPU"}  # a run that this store does not have
 
     slide = new_page()
     slide.goto(f"{server}/history?embed=true&result={link.pack(row)}&against={DIRECT}")
@@ -202,7 +202,7 @@ def test_link_contains_a_run_that_another_store_lacks(history, new_page, server)
         "recorded your GPU, cold, n = 20, carried by the link"
     )
     expect(slide.locator(".kt-lane")).to_have_count(2)
-    expect(slide.locator(".kt-rows, .st-key-nav, h1")).to_have_count(0)  # the evidence and nothing round it
+    expect(slide.locator(".kt-rows, .st-key-nav, h1")).to_have_count(0)  # only the comparison
 
 
 @pytest.mark.parametrize(
@@ -238,4 +238,4 @@ def test_phone_shows_comparison_first_without_overflow(history, page):
     expect(verdict(page)).to_be_visible()
     assert verdict(page).bounding_box()["y"] < page.locator(".kt-rows").bounding_box()["y"]
     assert page.evaluate("document.querySelector('[data-testid=stMain]').scrollWidth") <= 390
-    expect(page.get_by_role("row")).not_to_have_count(0)  # still a table to who hears it
+    expect(page.get_by_role("row")).not_to_have_count(0)  # still a table for screen readers

@@ -1,4 +1,4 @@
-"""The history without a browser: what is listed, compared and refused."""
+"""The history without a browser: list, comparison and rejected values."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ DIRECT, LIBRARY = (records.recorded(r, TOY, {"BLOCK": 256}) for r in ("conv/dire
 
 @pytest.fixture
 def empty_store(tmp_path, monkeypatch):
-    """A store of the test's own, empty."""
+    """Yields an empty store for one test."""
     monkeypatch.setenv(folder.VARIABLE, str(tmp_path / "data"))
     store._store.cache_clear()
     yield store.mine()
@@ -47,7 +47,7 @@ def test_recordings_are_listed_in_pages(empty_store):
     last = listed(open_at(page=str(data["pages"])))
     assert len(last["lines"]) == (TOTAL - 1) % 20 + 1
     assert not {line["id"] for line in last["lines"]} & {line["id"] for line in data["lines"]}
-    assert not empty_store.path.exists()  # looking writes nothing
+    assert not empty_store.path.exists()  # reading writes nothing
 
 
 def test_every_run_is_on_exactly_one_page_in_order(empty_store):
@@ -122,7 +122,7 @@ def test_run_contained_in_the_url(empty_store):
     at = open_at(result=link.pack(row), against=id_of(DIRECT))
     assert "recorded someone&#x27;s GPU, cold, n = 20, carried by the link" in texts(at)
     assert "kt-verdict" in texts(at) and f"{TOTAL:,} runs" in texts(at)
-    assert not empty_store.path.exists()  # shown, not kept
+    assert not empty_store.path.exists()  # shown, not stored
     empty_store.add([row])
     assert "measured someone&#x27;s GPU, cold, n = 20<" in texts(open_at(result=link.pack(row)))
 

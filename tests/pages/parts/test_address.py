@@ -36,7 +36,7 @@ def test_invalid_shape_is_fixed_by_resetting_single_values(values):
     assert all(values_read[name] in (values[name], default[name]) for name in values)
     changed = {name for name in values if values_read[name] != values[name]}
     assert bool(changed) == bool(notes)
-    for name in changed:  # none was given up without need: so a control of the shape refuses the old value
+    for name in changed:  # none was reset without need: the shape rejects the old value
         with pytest.raises(ValueError, match="filter must fit"):
             ConvShape(**(values_read | {name: values[name]}))
 
@@ -102,7 +102,7 @@ def poll_page():
 
 @pytest.fixture
 def poll(monkeypatch):
-    """What a poll finds under an address, in a run of these fragments; the page was at ?N=2."""
+    """Returns a function that polls at a URL in a run of these fragments. The page was at ?N=2."""
     monkeypatch.setattr(type(streamlit.context), "url", "http://somewhere/lesson")
 
     def poll(address, fragments):

@@ -1,4 +1,4 @@
-"""What the cards say of a run: shares, ceilings, the roof, memory stage by stage, and recordings of other shapes."""
+"""The cards after a run: shares, ceilings, the roof, memory per stage, and recordings of other shapes."""
 
 import re
 
@@ -59,7 +59,7 @@ def test_nearest_recording_names_its_shape_and_is_no_dot():
     nearest = records.nearest("conv/direct", TOY.with_(N=2), {"BLOCK": 256})
     assert not nearest.exact
     assert f'<span class="kt-elsewhere">not this shape</span>, the nearest: {nearest.words}</p>' in text
-    assert text.count("kt-badge-recorded") == 2  # over these bars and at the roof: memory tells of none
+    assert text.count("kt-badge-recorded") == 2  # over these bars and at the roof, not at memory
     assert "kt-badge-recorded" in text.partition("Roofline</h2>")[2]
     assert (
         "What each rung allocates" not in text and "Press Run: what each rung allocates is measured" in text
@@ -72,7 +72,7 @@ def test_nearest_recording_names_its_shape_and_is_no_dot():
 
 def test_rung_recorded_only_with_other_tiles_names_them():
     at = open_at(engine="cpu", caches="hot", TILE="8")
-    at.run()  # without a browser the options hold what the address says only now
+    at.run()  # without a browser the options have the values of the URL only now
     text = texts(at)
     assert "not this shape" not in text
     row = records.recorded("conv/im2col-gemm", TOY, {"BLOCK": 256, "TILE": 16}, "hot")
@@ -92,7 +92,7 @@ def test_shape_without_recording_is_reported():
 
 @pytest.fixture
 def draw_counts(monkeypatch):
-    """How often each chart was drawn, from nothing."""
+    """Returns how often each chart was drawn, with an empty cache at first."""
     counts = dict.fromkeys(("times", "memory", "timeline", "roofline"), 0)
 
     def counting(name, draw):
@@ -127,7 +127,7 @@ def test_rerun_uses_cached_figures(draw_counts):
 
 
 def test_nearest_recordings_have_the_shape_most_rungs_have(monkeypatch):
-    """Else one rung with a recording of its own would stand alone, and the others could not be compared."""
+    """With different shapes the rungs could not be compared."""
 
     def nearest(rung, shape, tiles, mode):
         recorded_shape = TOY.with_(N=4 if rung == "conv/direct" else 8)

@@ -1,4 +1,4 @@
-"""What was measured, as a reader sees it: every figure within its chart, at any width, light and dark."""
+"""Measured values in a browser: every text is inside its chart, at any width, light and dark."""
 
 import re
 
@@ -13,11 +13,11 @@ from visuals.charts import bars as bar_charts
 pytestmark = pytest.mark.browser
 
 CHARTS = ("chart_times_measured", "chart_memory", "chart_timeline", "chart_roofline")
-NOT_RECORDED = "N=2"  # of this N nothing was recorded
+NOT_RECORDED = "N=2"  # there is no recording with this N
 
 
 def dots(page, symbol_colour):
-    """(x, y, opacity) in pixels of the markers of one colour in the roofline."""
+    """Returns (x, y, opacity) of the markers of one colour in the roofline, x and y in pixels."""
     return page.locator(".st-key-chart_roofline .scatterlayer").evaluate(
         """(layer, colour) => [...layer.querySelectorAll(".points path")]
             .filter(dot => getComputedStyle(dot).fill === colour)
@@ -38,7 +38,7 @@ def colour(page, name):
 
 
 def spilled(page, chart):
-    """Texts of a chart that reach out of it."""
+    """Returns the texts of a chart that extend beyond it."""
     return page.locator(f".st-key-{chart}").evaluate(
         """root => { const box = root.querySelector(".main-svg").getBoundingClientRect();
             return [...root.querySelectorAll("text")].filter(text => text.textContent.trim()).filter(text => {
@@ -49,7 +49,7 @@ def spilled(page, chart):
 
 
 def overlapping(page, chart, texts):
-    """Pairs of texts of a chart that lie over each other."""
+    """Returns pairs of texts of a chart that overlap."""
     return page.locator(f".st-key-{chart}").evaluate(
         """(root, texts) => { const all = [...root.querySelectorAll(texts)].filter(t => t.textContent.trim());
             const boxes = all.map(t => t.getBoundingClientRect()), found = [];
@@ -62,7 +62,7 @@ def overlapping(page, chart, texts):
     )
 
 
-# Of a text in the font of an element of SVG, in pixels.
+# The width in pixels of a text in the font of an SVG element.
 WIDTH = """(tspan, text) => { const copy = tspan.cloneNode(); copy.textContent = text; tspan.after(copy);
     const width = copy.getComputedTextLength(); copy.remove(); return width; }"""
 
@@ -109,7 +109,7 @@ def test_roof_is_measured_and_dots_fade_when_a_control_changes(lesson, page):  #
     expect(card).to_contain_text(
         re.compile(r"Not run at this shape; by the roofs .*direct at most [\d.]+ [GM]FLOP/s on ")
     )
-    # The text is there before the chart is drawn.
+    # The text appears before the chart is drawn.
     expect(page.locator(".st-key-chart_roofline .scatterlayer .js-line[style*=dash]")).to_have_count(3)
     faded = dots(page, green)
     assert len(faded) == 3 and all(opacity < 0.5 for *_, opacity in faded)
@@ -154,13 +154,13 @@ def test_nearest_recording_names_its_shape_and_is_no_dot(lesson, page):  # noqa:
 
 
 def test_polling_keeps_the_charts(lesson, page):  # noqa: F811
-    """While a run goes on the cards are drawn again and again: the same charts, not new ones."""
+    """During a run the cards are drawn repeatedly, with the same charts and not new ones."""
     lesson("N=4&C=8&H=40&W=40&K=8")
     plot = page.locator(".st-key-chart_times_nearest .js-plotly-plot")
     expect(plot).to_be_visible()
     run_button(page).click()
     expect(page.get_by_test_id("stProgress")).to_contain_text("timing", timeout=RUN_MS)
     plot.evaluate("plot => { plot.mark = 'the same'; }")
-    page.wait_for_timeout(700)  # twice as long as between two looks at the job
+    page.wait_for_timeout(700)  # twice the polling interval of the job
     assert plot.evaluate("plot => plot.mark") == "the same"
     expect(measured(page)).to_be_visible(timeout=RUN_MS)

@@ -1,4 +1,4 @@
-"""Counts on a lesson's page: they come after the page, they are dropped where controls move on, no run waits for them."""
+"""Counts on a lesson's page: they appear after the page, changed controls drop them, no run waits for them."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ TOY = ConvShape(1, 1, 8, 8, 2, 3, 3)
 
 @pytest.fixture
 def counting(request, monkeypatch):
-    """The app's counts, by a child of one's choice, asked for without a rest."""
+    """Yields the app's counts, computed by the child module of the parameter and requested without delay."""
     counts = Counts(getattr(request, "param", "kernels.jobs.counter"))
     monkeypatch.setattr(parts_counts, "counts", lambda: counts)
     monkeypatch.setattr(parts_counts, "REST_S", 0.0)
@@ -27,7 +27,7 @@ def counting(request, monkeypatch):
 
 
 def finish_counting(at):
-    """As the browser's looking again does."""
+    """Waits for the counts and reruns the page, as the browser's polling does."""
     at.run()
     at.session_state["wish"].job._done.wait(60)
     at.run()
@@ -64,7 +64,7 @@ def test_failed_count_shows_its_error_until_the_shape_changes(counting):
     finish_counting(at)
     assert "not counted: the process that runs kernels does not start" in texts(at)
     failed = at.session_state["wish"]
-    assert parts_counts.next_poll_s(failed) is None  # no polling goes on
+    assert parts_counts.next_poll_s(failed) is None  # polling has stopped
     at.run()
     assert at.session_state["wish"] is failed
     at.number_input(key="K").set_value(3.0).run()
@@ -74,13 +74,13 @@ def test_failed_count_shows_its_error_until_the_shape_changes(counting):
 @pytest.mark.parametrize("counting", ["tests.children.acts"], indirect=True)
 def test_changed_kernels_are_reported(counting):
     at = open_at()
-    finish_counting(at)  # this child answers rows that are no counts
+    finish_counting(at)  # this child returns rows that are not counts
     assert parts_counts.CHANGED in texts(at)
 
 
 @pytest.mark.parametrize("counting", ["tests.children.acts"], indirect=True)
 def test_request_is_dropped_when_the_shape_changes_and_runs_do_not_wait(counting, monkeypatch):
-    begun(counting._worker.submit(act("hang")))  # the process that counts is held up
+    begun(counting._worker.submit(act("hang")))  # the process that counts is busy
     at = open_at(engine="cpu")
     at.run()
     first = at.session_state["wish"]
@@ -90,7 +90,7 @@ def test_request_is_dropped_when_the_shape_changes_and_runs_do_not_wait(counting
     monkeypatch.setattr(parts_counts, "REST_S", 3600.0)
     at.query_params["K"] = "3"
     at.run()
-    assert first.job.done and counting.waiting() == 0  # dropped at once; the new shape has to rest
+    assert first.job.done and counting.waiting() == 0  # dropped at once; the new shape waits REST_S
     monkeypatch.setattr(parts_counts, "REST_S", 0.0)
     at.run()
     second = at.session_state["wish"]

@@ -1,4 +1,4 @@
-"""The whole page of a lesson without a browser: every part is there at every preset, and Run runs."""
+"""The whole page of a lesson without a browser: every part is present at every preset, and Run works."""
 
 from functools import partial
 
@@ -48,7 +48,7 @@ def test_run_becomes_stale_and_fresh_again():
     assert list(ran.rows) == RUNGS and all(row["engine"] == "cpu" for row in ran.rows.values())
     at.number_input(key="K").set_value(3.0).run()
     assert "stale: measured at N1 C1 8x8 K2 3x3" in texts(at)
-    assert at.session_state["ran"] is ran and "job" not in at.session_state  # not rerun by itself
+    assert at.session_state["ran"] is ran and "job" not in at.session_state  # not run again automatically
     at.number_input(key="K").set_value(2.0).run()
     assert "kt-stale" not in texts(at) and not at.exception
 

@@ -1,4 +1,4 @@
-"""Run in a real browser, on a machine without a GPU: measured, beside what was recorded, and honest when stale."""
+"""Run in a real browser, on a machine without a GPU: measured beside recorded values, and marked when stale."""
 
 import csv
 import io
@@ -29,7 +29,7 @@ RUN_MS = 60_000
 
 @pytest.fixture
 def lesson(page, server):
-    """Opens the lesson on the cpu engine, which a machine with a GPU would not choose by itself."""
+    """Returns a function that opens the lesson on the cpu engine, which is not the default on a machine with a GPU."""
 
     def open_(query="", of=None):
         of = of or page
@@ -50,7 +50,7 @@ def stop_button(page):
 
 
 def measured(page):
-    """The badge over the times of a finished run."""
+    """Returns the badge over the times of a finished run."""
     return page.locator(".st-key-card_time .kt-badge-measured")
 
 
@@ -59,7 +59,7 @@ def bars(page, chart):
 
 
 def run(page):
-    run_button(page).click()  # what was measured for another test is answered at once
+    run_button(page).click()  # results measured for another test are returned at once
     expect(measured(page)).to_be_visible(timeout=RUN_MS)
     expect(run_button(page)).to_be_visible()
 
@@ -72,7 +72,7 @@ def download(page, name):
 
 
 def runners(app):
-    """The processes that run jobs for the server."""
+    """Returns the processes that run jobs for the server."""
     return [
         child
         for child in psutil.Process(app.pid).children(recursive=True)
@@ -90,7 +90,7 @@ def choose(page, name, choice):
 
 
 def test_run_is_shown_beside_recordings_and_downloaded(lesson):
-    page = lesson("step=5&BLOCK=512")  # asked by no other test: it is really run
+    page = lesson("step=5&BLOCK=512")  # no other test requests this, so it is really run
     expect(measured(page)).to_have_count(0)
     expect(page.locator(".st-key-card_time .kt-badge-recorded").first).to_contain_text("recorded NVIDIA")
     page.locator(".stage").evaluate("root => { root.mark = 'the same'; }")
@@ -120,7 +120,7 @@ def test_run_is_shown_beside_recordings_and_downloaded(lesson):
     expect(table.locator(".kt-badge-measured")).to_be_visible()
     expect(table).to_contain_text("relative L2 error")
 
-    # The stage below it all was left alone.
+    # The stage was not redrawn.
     assert page.locator(".stage").evaluate("root => root.mark") == "the same"
     assert Stage(page).step == 5
 
@@ -181,7 +181,7 @@ def test_options_are_in_the_url_and_used_by_the_run(lesson):
     choose(page, "TILE", "8")
     choose(page, "caches", "hot")
     assert re.search(r"C=2\b", page.url)
-    page.goto(page.url)  # the same link, in a session of its own
+    page.goto(page.url)  # the same URL in a new session
     expect(page.locator(".st-key-card_why table")).to_be_visible()
     page.get_by_role("button", name="options").click()
     for name, choice in (("TILE", "8"), ("caches", "hot"), ("BLOCK", "256")):
@@ -231,7 +231,9 @@ def test_stop_ends_a_long_run_and_the_next_in_line_runs(lesson, new_page, app):
     expect(page.get_by_test_id("stProgress")).to_contain_text("reference")
     (running,) = runners(app)
 
-    other = lesson("K=6&H=11", of=new_page())  # nobody asked for this before: else it were answered at once
+    other = lesson(
+        "K=6&H=11", of=new_page()
+    )  # not requested before: else the result would be returned at once
     run_button(other).click()
     expect(other.get_by_test_id("stProgress")).to_contain_text("1 ahead of you")
 
@@ -251,7 +253,7 @@ def test_preset_can_change_during_a_run(lesson):
     expect(stop_button(page)).to_be_visible()
     page.get_by_role("link", name="LeNet conv1", exact=True).click()
     expect(page.locator(".stage")).to_have_attribute("data-scene", re.compile("H=32,W=32,K=6"))
-    # The run goes on, ends, and is marked for what it was: a run of the toy.
+    # The run continues, ends, and is marked as a run of the toy.
     expect(page.locator(".st-key-card_time .kt-stale")).to_contain_text(
         "measured at N1 C1 8x8 K5", timeout=RUN_MS
     )

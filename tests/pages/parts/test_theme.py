@@ -1,4 +1,4 @@
-"""The theme of the widgets, of the charts and of the stage is one."""
+"""Widgets, charts and the stage have the same theme."""
 
 import tomllib
 from pathlib import Path
