@@ -32,7 +32,7 @@ class Number:
     most: float
     whole: bool = True
 
-    def parse_value(self, name: str, value: Value) -> float:
+    def take(self, name: str, value: Value) -> float:
         kind = "whole " if self.whole else ""
         try:
             number = float(value)
@@ -54,7 +54,7 @@ class Choice:
     usual: str | int
     choices: tuple
 
-    def parse_value(self, name: str, value: Value) -> str | int:
+    def take(self, name: str, value: Value) -> str | int:
         for choice in self.choices:
             if str(choice) == str(value):
                 return choice
@@ -65,7 +65,7 @@ class Choice:
 class Text:
     usual: str = ""
 
-    def parse_value(self, name: str, value: Value) -> str:
+    def take(self, name: str, value: Value) -> str:
         if len(str(value)) > MOST_TEXT:
             raise ShapeError(f"{name} may have at most {MOST_TEXT} characters, got {len(str(value))}")
         return str(value)
@@ -106,7 +106,7 @@ class Fields:
         for name, field in self.of.items():
             if raw.get(name) not in (None, ""):
                 try:
-                    values[name] = field.parse_value(name, raw[name])
+                    values[name] = field.take(name, raw[name])
                 except ShapeError as error:
                     notes.append(
                         f"{error}: {name}={field.usual} is used"

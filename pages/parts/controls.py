@@ -59,7 +59,7 @@ def numbers(fields: Fields, groups: Iterable[Group], bounds: Mapping[str, Bound]
 
 
 def _number(fields: Fields, name: str, label: str, width: int, bound: Bound) -> None:
-    default, whole = fields.of[name].default, fields.of[name].whole
+    default, whole = fields.of[name].usual, fields.of[name].whole
     st.number_input(
         label,
         min_value=float(bound.low),
@@ -80,7 +80,7 @@ def choose(fields: Fields, name: str, label: str = "", choices: Sequence = ()) -
     st.pills(
         label or name,
         choices or field.choices,
-        default=field.default,
+        default=field.usual,
         required=True,
         key=name,
         bind="query-params",
@@ -95,7 +95,7 @@ def select(fields: Fields, name: str, width: int, label: str = "", choices: Sequ
     st.selectbox(
         label or name,
         choices,
-        index=choices.index(field.default) if field.default in choices else None,
+        index=choices.index(field.usual) if field.usual in choices else None,
         key=name,
         bind="query-params",
         width=width,
