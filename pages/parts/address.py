@@ -128,12 +128,12 @@ class Fields:
 
 
 def fewest_back(
-    values: Values, usual: Values, names: Sequence[str], fits: Callable[[Values], bool]
+    values: Values, defaults: Values, names: Sequence[str], fits: Callable[[Values], bool]
 ) -> Values:
     """Returns default values for the fewest of `names` that make all values fit. The defaults themselves fit."""
     for count in range(1, len(names) + 1):
         for subset in combinations(names, count):
-            reset = {name: usual[name] for name in subset}
+            reset = {name: defaults[name] for name in subset}
             if fits(values | reset):
                 return reset
     raise AssertionError("the usual values fit")

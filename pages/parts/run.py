@@ -46,13 +46,15 @@ def run_section(
     st.fragment(_all, run_every=every)(ladder, shape, story, link, own, more)
 
 
-def _all(ladder: Ladder, shape: Any, story: Story, link: Link, own, more: Callable[[Asked], None]) -> None:
+def _all(
+    ladder: Ladder, shape: Any, story: Story, link: Link, rung_tiles, more: Callable[[Asked], None]
+) -> None:
     collect()
     bring(ladder)
     with st.container(key="cards", horizontal=True):
         with st.container(key="cards_left"):
             with st.container(key="card_time", border=True):
-                settings = head(ladder, shape, own)
+                settings = head(ladder, shape, rung_tiles)
                 cards.times(settings, story)
             current = shown(settings)
             with st.container(key="card_memory", border=True):
@@ -102,12 +104,12 @@ def collect() -> None:
     st.rerun()
 
 
-def head(ladder: Ladder, shape: Any, own, title: str = "Time") -> Asked:
+def head(ladder: Ladder, shape: Any, rung_tiles, title: str = "Time") -> Asked:
     """Draws the line above the times: options and Run; under it the progress of a run or its error."""
     with st.container(key="time_head", horizontal=True, vertical_alignment="center"):
         st.html(f'<h2 class="kt-card">{title}</h2>')
         with st.container(key="chips_run", width="content"), st.popover("options", key="run_options"):
-            settings = _options(ladder, shape, own)
+            settings = _options(ladder, shape, rung_tiles)
         _button(settings)
     _progress()
     gpu_note()
@@ -147,12 +149,12 @@ def _engine() -> str:
     return engine
 
 
-def _options(ladder: Ladder, shape: Any, own) -> Asked:
+def _options(ladder: Ladder, shape: Any, rung_tiles) -> Asked:
     engine = _engine()
     timing = option("caches", MODES)
-    if own:
+    if rung_tiles:
         st.caption(f"{CACHES} {SEEDED}")
-        return Asked(ladder, shape, engine, timing, tuple(own[1].items()), own[0])
+        return Asked(ladder, shape, engine, timing, tuple(rung_tiles[1].items()), rung_tiles[0])
     tiles = {name: choices for rung in ladder.rungs for name, choices in rung.tiles.items()}
     chosen = tuple((name, int(option(name, [str(c) for c in choices]))) for name, choices in tiles.items())
     st.caption(

@@ -67,8 +67,8 @@ class Address:
         }
 
     def _tile_fields(self, rung: Rung) -> dict[str, Choice]:
-        usual = self.fit(rung, self.first) if self.first else rung.default_tiles
-        return {name: Choice(usual[name], tuple(sorted(choices))) for name, choices in rung.tiles.items()}
+        defaults = self.fit(rung, self.first) if self.first else rung.default_tiles
+        return {name: Choice(defaults[name], tuple(sorted(choices))) for name, choices in rung.tiles.items()}
 
     def watched(self, raw: Mapping[str, Value]) -> str:
         """Returns the short name of the rung that `raw` selects."""

@@ -31,7 +31,7 @@ class Line:
     page: str  # its file
     fields: Fields  # the URL parameters that hold the rung and its tile sizes
     rungs: Sequence[Rung]  # to choose from
-    able: Sequence[Rung]  # those that can run the shape
+    supported: Sequence[Rung]  # those that can run the shape
     shape: Any
     rung: Rung
     tiles: Mapping[str, int]
@@ -92,7 +92,7 @@ def _chooser(line: Line) -> None:
     with st.popover(label, key="rung_chooser"), st.container(key="rungs", gap=None):
         for rung in line.rungs:
             title = f"{_number(line, rung)} {rung.title}"
-            suffix = "" if rung in line.able else " (not at this shape)"
+            suffix = "" if rung in line.supported else " (not at this shape)"
             label = f"**{title}**" if rung is line.rung else f"{title}{suffix}"
             _link(line, line.at_rung(rung), label, rung.idea)
 
@@ -135,5 +135,5 @@ def _refused(line: Line) -> None:
             _link(line, line.at_tiles(nearest), f"nearest that can: {text}")
         else:
             st.html('<p class="kt-quiet">These can:</p>')
-            for rung in line.able:
+            for rung in line.supported:
                 _link(line, line.at_rung(rung), rung.title, rung.idea)

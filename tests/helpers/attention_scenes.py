@@ -63,9 +63,9 @@ def part(scene: Scene, name: str, full: np.ndarray) -> np.ndarray:
     return full[row : row + tensor.rows, col : col + tensor.cols]
 
 
-def kinds(scene: Scene, *words: str) -> list[int]:
+def kinds(scene: Scene, *phrases: str) -> list[int]:
     """Returns the steps whose caption contains one of these words."""
-    return [t for t in range(scene.steps) if any(word in scene.caption(t) for word in words)]
+    return [t for t in range(scene.steps) if any(phrase in scene.caption(t) for phrase in phrases)]
 
 
 def lit(scene: Scene, t: int) -> str:

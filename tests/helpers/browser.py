@@ -135,7 +135,7 @@ def _check_and_reset(page, errors):
 
 
 def _exceptions(page) -> list[str]:
-    return [f"the app: {shown}" for shown in page.get_by_test_id("stException").all_inner_texts()]
+    return [f"the app: {text}" for text in page.get_by_test_id("stException").all_inner_texts()]
 
 
 def _console_errors(message) -> list[str]:

@@ -87,11 +87,11 @@ def chain_shapes(draw, most: int = 9, most_blocks: int = 6) -> ChainShape:
     Windows overlap, extend beyond the map, or cover all of it.
     """
     N, C, H, W = draw(st.integers(1, 2)), draw(st.integers(1, 5)), *(draw(st.integers(1, most)) for _ in "HW")
-    words, extents = [], (N, C, H, W)
+    blocks, extents = [], (N, C, H, W)
     for _ in range(draw(st.integers(1, most_blocks))):
-        words.append(draw(_blocks(extents)))
-        extents = ChainShape(*extents, words[-1]).y_shape
-    return ChainShape(N, C, H, W, " ".join(words))
+        blocks.append(draw(_blocks(extents)))
+        extents = ChainShape(*extents, blocks[-1]).y_shape
+    return ChainShape(N, C, H, W, " ".join(blocks))
 
 
 @st.composite
