@@ -68,7 +68,7 @@ def measuring() -> list[str]:
 # -- the sweep -----------------------------------------------------------------------------------
 def _head(settings: SweepSettings, tiles: dict[str, int], sweep: Series | None) -> None:
     legal = tile_sizes.legal(settings.rung, settings.shape)
-    candidates = tile_sizes.sweep_candidates(settings.rung, settings.shape, tiles, MOST_TRIED)
+    candidates = tile_sizes.tried(settings.rung, settings.shape, tiles, MOST_TRIED)
     with st.container(key="autotune_head", horizontal=True, vertical_alignment="center"):
         st.html('<h2 class="kt-card">Autotune</h2>')
         if sweep and sweep.job:

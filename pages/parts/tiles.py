@@ -95,7 +95,7 @@ def _blocks(rung: Rung, shape: Any, tiles: Mapping[str, int]) -> tuple[int, ...]
     return step.grid[:2] if isinstance(step, Launch) else ()
 
 
-def sweep_candidates(rung: Rung, shape: Any, tiles: Mapping[str, int], max_count: int) -> list[Combination]:
+def tried(rung: Rung, shape: Any, tiles: Mapping[str, int], max_count: int) -> list[Combination]:
     """Returns at most `max_count` legal combinations.
 
     First come these tiles, the rung's own sets (each value of each size once), and these tiles with a single size
