@@ -9,8 +9,8 @@ from pages._lessons import LESSONS
 from visuals.stage.front import ServerNamed
 from visuals.stage.routes import routes
 
-# What a page says is sent by one thread, which the threads that run pages make wait so long for each of a hundred
-# messages: with the usual 5 ms a lecture hall waits several times as long.
+# One thread sends the about one hundred messages of each page. For every message the threads that run pages can delay
+# it by this interval. At Python's default of 5 ms a lecture hall waits several times as long.
 sys.setswitchinterval(0.0005)
 
 app = st.App(

@@ -1,7 +1,7 @@
-"""The cards of the first screen as data, a row each.
+"""The cards of the first screen as data, one row per card.
 
-A card previews one state of a lesson: its stage is the lesson's own scene at `params` and `step`, and its link leads
-to that state. A new lesson is one more row here and in pages/_lessons.py.
+A card previews one state of a lesson. Its stage shows the lesson's scene at `params` and `step`; its link opens that
+state. A new lesson needs one more row here and one in pages/_lessons.py.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ class Card:
     step: int = 0
 
     def query(self) -> dict[str, str]:
-        """The parameters of the address it leads to."""
+        """Returns the URL parameters of the card's link."""
         return dict(self.params) | ({"step": str(self.step)} if self.step else {})
 
     def shown(self) -> Scene:
@@ -42,17 +42,17 @@ class Card:
 
 
 def im2col(params: Params) -> Scene:
-    """What the page conv/im2col.py plays at `params`."""
+    """Returns the scene that the page conv/im2col.py plays at `params`."""
     return scenes.im2col(conv_address.read(params)[0].inputs(), params.get("order", "explaining"))[0]
 
 
 def direct(params: Params) -> Scene:
-    """What the page conv/direct.py plays at `params`."""
+    """Returns the scene that the page conv/direct.py plays at `params`."""
     return scenes.direct(conv_address.read(params)[0].inputs(), params.get("order", "explaining"))[0]
 
 
 def fft(params: Params) -> Scene:
-    """What the page conv/fft/page.py plays at `params`."""
+    """Returns the scene that the page conv/fft/page.py plays at `params`."""
     tile = fft_address.TILES[params.get("transform", next(iter(fft_address.TILES)))]
     return fft_address.scene(
         conv_address.read(params)[0].inputs(), tile, params.get("room", fft_address.ROOMS[0])
@@ -60,10 +60,10 @@ def fft(params: Params) -> Scene:
 
 
 def tiling(params: Params) -> Scene:
-    """What the page gemm/page.py plays at `params`, where the rung can run so."""
-    asked, _ = gemm_address.read(params)
+    """Returns the scene that the page gemm/page.py plays at `params`, if the rung supports them."""
+    selection, _ = gemm_address.read(params)
     order = params.get("order", "explaining")
-    return gemm(asked.shape, asked.rung.name, tuple(asked.tiles.items()), order)[0]
+    return gemm(selection.shape, selection.rung.name, tuple(selection.tiles.items()), order)[0]
 
 
 def _preset(key: str) -> dict[str, str]:
@@ -201,7 +201,7 @@ CARDS = (
         2,
     ),
 )
-# Layers readers know, as chips: words by preset.
+# Chips of well-known layers: label by preset.
 LAYERS = {
     "lenet-conv1": "LeNet’s first layer",
     "resnet50-conv1-n1": "ResNet-50’s first layer",

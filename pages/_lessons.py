@@ -1,4 +1,7 @@
-"""The lessons as data, a row each, in the order of the line of lessons. Nothing heavy is imported: the server reads it."""
+"""The lessons as data, one row per lesson, in the order of the navigation bar.
+
+The server imports this module, so it imports nothing large.
+"""
 
 from __future__ import annotations
 
@@ -9,7 +12,7 @@ from dataclasses import dataclass
 class Lesson:
     page: str  # its file in this folder
     path: str  # its address
-    title: str  # in the line of lessons
+    title: str  # in the navigation bar
 
 
 LESSONS = (

@@ -1,4 +1,4 @@
-"""What stands round every page: the look, the line of lessons, the addresses."""
+"""The frame of every page: theme, navigation bar, URLs."""
 
 import sys
 from pathlib import Path
@@ -20,9 +20,9 @@ HISTORY = st.Page("history/page.py", title="History", url_path="history")
 PAGES = [st.Page(lesson.page, title=lesson.title, url_path=lesson.path) for lesson in LESSONS]
 
 page = st.navigation([HOME, *PAGES, HISTORY], position="hidden")
-presents = address.presents(st.query_params)
-st.html(theme.css(alone=presents or (st.context.is_embedded and st.query_params.get("view") == "watch")))
-if not (presents or st.context.is_embedded):
+presented = address.is_presented(st.query_params)
+st.html(theme.css(alone=presented or (st.context.is_embedded and st.query_params.get("view") == "watch")))
+if not (presented or st.context.is_embedded):
     with st.container(key="nav", horizontal=True, gap=None, vertical_alignment="center"):
         st.page_link(HOME, label="**Kernel Theatre**")
         for lesson in PAGES:

@@ -1,4 +1,4 @@
-"""The first screen: the stage plays, what it plays was measured, and the lessons lie under it."""
+"""The first screen: a stage that plays, the recorded times of its kernels, and the cards of the lessons."""
 
 from html import escape
 
@@ -22,15 +22,18 @@ ENGINES = {
     "emulator": "runs the CUDA kernels without a GPU",
     "cpu": "runs the same algorithms",
 }
-# On this page a stage is looked at; what is left out is a click away, in the lesson.
+# This page only shows the stage. The hidden controls are in the lesson, one click away.
 HIDE = ("kernel", "explain", "readings", "order", "colours", "take", "link", "help", "loop")
 HEIGHT, CARD_HEIGHT = 530, 220
 
 
 @st.cache_data(ttl=60, show_spinner=False)
 def engines() -> dict[str, tuple[bool, str]]:
-    """What runs on this machine: engine -> (ready, its device or why it is absent and what to do). Empty where nobody
-    can say."""
+    """Returns the engines of this machine: name -> (ready, text).
+
+    The text is the device, or why the engine is absent and what to do. The result is empty if the engines cannot be
+    imported.
+    """
     try:
         from kernels.engines import available
     except ImportError:
@@ -40,7 +43,7 @@ def engines() -> dict[str, tuple[bool, str]]:
 
 
 def _device(status: Status) -> str:
-    """Returns the device and which of several it is, or why there is none."""
+    """Returns the device and which of several it is, or why it is absent."""
     if status.ready:
         return ", ".join(filter(None, (status.text, status.which)))
     return f"{status.why}." if status.advice else status.text
@@ -48,13 +51,13 @@ def _device(status: Status) -> str:
 
 @st.cache_data(show_spinner=False)
 def measured() -> str:
-    """The times of every rung at the shape on the stage, as recorded: HTML; "" where there are none."""
+    """Returns HTML with the recorded times of every rung at the shape on the stage; "" if there are none."""
     rungs = conv_address.ladder("im2col").rungs
     rows = {r.name: row for r in rungs if (row := records.recorded(r.name, SHAPE, r.default_tiles))}
     if not rows:
         return ""
-    most = max(row["p80_ms"] for row in rows.values())
-    bars = "".join(_bar(r.title_on("cuda"), rows[r.name], most) for r in rungs if r.name in rows)
+    max_ms = max(row["p80_ms"] for row in rows.values())
+    bars = "".join(_bar(r.title_on("cuda"), rows[r.name], max_ms) for r in rungs if r.name in rows)
     badge = units.badge("recorded", units.provenance(next(iter(rows.values()))))
     return (
         f'<h2 class="kt-section">This convolution, timed</h2><p class="kt-figures">{badge}</p><dl class="kt-bars">{bars}</dl>'
@@ -62,9 +65,9 @@ def measured() -> str:
     )
 
 
-def _bar(title: str, row: dict, most: float) -> str:
-    """A median as a bar, its spread (p20 to p80) as a line in it."""
-    long, low, high = (f"{100 * row[name] / most:.1f}%" for name in ("median_ms", "p20_ms", "p80_ms"))
+def _bar(title: str, row: dict, max_ms: float) -> str:
+    """Returns HTML that shows a median as a bar and its spread (p20 to p80) as a line in the bar."""
+    long, low, high = (f"{100 * row[name] / max_ms:.1f}%" for name in ("median_ms", "p20_ms", "p80_ms"))
     return (
         f'<div><dt>{escape(title)}</dt><dd class="kt-bar"><i style="width:{long}"></i><b style="left:{low};right:calc(100% - {high})">'
         f"</b></dd><dd>{units.time_(row['median_ms'])}</dd></div>"
@@ -74,8 +77,8 @@ def _bar(title: str, row: dict, most: float) -> str:
 def _machine() -> str:
     rows = "".join(
         f'<tr class="{"kt-here" if ready else "kt-absent"}"><th>{escape(name)}</th>'
-        f"<td>{escape(said)}<small>{ENGINES[name]}</small></td></tr>"
-        for name, (ready, said) in engines().items()
+        f"<td>{escape(text)}<small>{ENGINES[name]}</small></td></tr>"
+        for name, (ready, text) in engines().items()
     )
     if not rows:
         return '<p class="kt-quiet">The lessons play on this machine without a GPU.</p>'
@@ -94,9 +97,9 @@ def _hero() -> None:
             st.html(_machine())
 
 
-def _play(**how) -> None:
-    """The first stage. Presented, it heeds the address and fills the frame; among the cards it leaves both alone."""
-    stage.mount(FIRST.shown(), key="home", play=True, hide=HIDE, **how)
+def _play(**options) -> None:
+    """Draws the first stage. In present mode it follows the URL and fills the frame; beside the cards it does neither."""
+    stage.mount(FIRST.shown(), key="home", play=True, hide=HIDE, **options)
 
 
 def _card(n: int, card: Card) -> None:

@@ -1,5 +1,7 @@
-"""What tests may need: a GPU, a browser, a machine with another driver. Without a GPU or browser they are skipped; in CI
-those of the browser never are."""
+"""Fixtures for tests that need a GPU, a browser, Node.js or a machine with another driver.
+
+Tests without their GPU or browser are skipped. In CI browser tests are never skipped.
+"""
 
 from __future__ import annotations
 
@@ -17,11 +19,11 @@ from kernels.machine import driver as machine_driver
 from kernels.records import folder
 from tests.helpers import emulated_numbers
 
-# Without Playwright (a machine with a GPU and no browser) the tests of the browser fail at their first fixture.
+# Without Playwright (a machine with a GPU and no browser) browser tests fail at their first fixture.
 pytest_plugins = ["tests.helpers.browser"] if importlib.util.find_spec("playwright") else []
 
-# A decoded kernel is 10^5 objects that live as long as its launch. At Python's own thresholds the collector visits them
-# again and again: half of the time of the emulator's tests.
+# A decoded kernel is 10^5 objects that live as long as its launch. At Python's default thresholds the garbage collector
+# visits them repeatedly: half of the time of the emulator's tests.
 gc.set_threshold(200_000, 20, 100)
 
 CHROMIUM = shutil.which("chromium") or shutil.which("chromium-browser") or shutil.which("google-chrome")
@@ -38,8 +40,8 @@ def pytest_collection_modifyitems(items):
 
 
 @pytest.fixture(autouse=True)
-def _same_numbers():
-    """The random numbers of the emulator's tests begin anew with each test, in whichever process."""
+def _reset_random_numbers():
+    """Resets the random numbers of the emulator's tests before each test, in every process."""
     emulated_numbers.rng.bit_generator.state = emulated_numbers.START
 
 
@@ -51,7 +53,7 @@ def chromium() -> str:
 
 @pytest.fixture(scope="session")
 def node() -> str:
-    """Node.js, which reads and runs the player's modules. In CI it must be there."""
+    """Returns the path of Node.js, which runs the player's modules. In CI it must exist."""
     found = shutil.which("node")
     if not found and not os.environ.get("CI"):
         pytest.skip("no Node.js here: install it (Debian: apt-get install nodejs)")
@@ -60,8 +62,8 @@ def node() -> str:
 
 
 @pytest.fixture(scope="session", autouse=True)
-def store_of_tests(tmp_path_factory):
-    """Nothing a test runs, in this process or in one it starts, writes to the store of whoever runs the tests."""
+def temporary_store(tmp_path_factory):
+    """Sets a temporary folder for the store, so that tests and their child processes never write to the user's store."""
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv(folder.VARIABLE, str(tmp_path_factory.mktemp("data")))
         yield
@@ -69,9 +71,9 @@ def store_of_tests(tmp_path_factory):
 
 @pytest.fixture
 def machine(monkeypatch, tmp_path):
-    """Makes this a machine with that driver (None: without one), and with or without an NVIDIA GPU on its PCI bus."""
+    """Returns a function that simulates a machine: with a driver or None, with or without an NVIDIA GPU on the PCI bus."""
     monkeypatch.delenv("CUDA_VISIBLE_DEVICES", raising=False)
-    cached = machine_driver.find, cuda.status, wheels.missing
+    cached_functions = machine_driver.find, cuda.status, wheels.missing
 
     def make(driver, on_bus: bool = True):
         def library():
@@ -86,9 +88,9 @@ def machine(monkeypatch, tmp_path):
             (device / "class").write_text("0x030200\n")
         monkeypatch.setattr(machine_driver, "PCI", tmp_path)
         monkeypatch.setattr(machine_driver, "library", library)
-        for function in cached:
+        for function in cached_functions:
             function.cache_clear()
 
     yield make
-    for function in cached:
+    for function in cached_functions:
         function.cache_clear()

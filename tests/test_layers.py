@@ -1,5 +1,4 @@
-"""Arrows run one way, pages -> visuals -> kernels; nothing imports in a circle; a topic knows no other; importing costs
-little."""
+"""Imports run one way, pages -> visuals -> kernels, without cycles and not between topics; importing is cheap."""
 
 from __future__ import annotations
 
@@ -18,7 +17,7 @@ FORBIDDEN = {
     "visuals": {"pages"},
 }
 TOPICS = {"attention", "conv", "fusion", "gemm", "memory", "softmax"}
-# Attention's loops for the processor are made of GEMM's; a chain of blocks contains convolutions.
+# Attention's loops for the processor call GEMM's; a chain of blocks contains convolutions.
 BETWEEN_TOPICS = {("kernels", "attention", "gemm"), ("kernels", "fusion", "conv")}
 
 
@@ -28,14 +27,14 @@ def parsed(path: Path) -> ast.Module:
 
 @cache
 def modules() -> dict[str, Path]:
-    """Every module of the app by its dotted name."""
+    """Returns the file of every module of the app by its dotted name."""
     paths = [path for layer in ("kernels", "visuals", "pages") for path in (ROOT / layer).rglob("*.py")]
     names = (path.relative_to(ROOT).with_suffix("").as_posix().replace("/", ".") for path in paths)
     return {name.removesuffix(".__init__"): path for name, path in zip(names, paths, strict=True)}
 
 
 def imported(tree: ast.AST) -> Iterator[str]:
-    """Every module that is imported anywhere in a file, those for type checkers and within functions included."""
+    """Yields every module that a file imports, including those for type checkers and within functions."""
     for node in ast.walk(tree):
         if isinstance(node, ast.Import):
             yield from (alias.name for alias in node.names)
@@ -47,32 +46,32 @@ def imported(tree: ast.AST) -> Iterator[str]:
 
 @cache
 def graph() -> dict[str, set[str]]:
-    """The modules of the app that each module imports."""
+    """Returns the modules of the app that each module imports."""
     return {name: set(imported(parsed(path))) & modules().keys() for name, path in modules().items()}
 
 
-def circles(of: Mapping[str, set[str]]) -> list[list[str]]:
-    """Groups of modules that reach each other by imports (Tarjan 1972)."""
+def import_cycles(imports_of: Mapping[str, set[str]]) -> list[list[str]]:
+    """Returns the groups of modules that reach each other by imports (Tarjan 1972)."""
     number: dict[str, int] = {}
     low: dict[str, int] = {}
     stack: list[str] = []
     found = []
 
-    def visit(at: str) -> None:
-        number[at] = low[at] = len(number)
-        stack.append(at)
-        for to in of[at]:
-            if to not in number:
-                visit(to)
-            if to in stack:
-                low[at] = min(low[at], low[to])
-        if low[at] == number[at]:
-            group = stack[stack.index(at) :]
-            del stack[stack.index(at) :]
+    def visit(node: str) -> None:
+        number[node] = low[node] = len(number)
+        stack.append(node)
+        for target in imports_of[node]:
+            if target not in number:
+                visit(target)
+            if target in stack:
+                low[node] = min(low[node], low[target])
+        if low[node] == number[node]:
+            group = stack[stack.index(node) :]
+            del stack[stack.index(node) :]
             if len(group) > 1:
                 found.append(sorted(group))
 
-    for name in of:
+    for name in imports_of:
         if name not in number:
             visit(name)
     return found
@@ -82,24 +81,24 @@ def topics_of(name: str) -> list[str]:
     return [part for part in name.split(".")[1:2] if part in TOPICS]
 
 
-def test_nothing_imports_in_a_circle():
-    assert not circles(graph())
+def test_no_import_cycles():
+    assert not import_cycles(graph())
 
 
-def test_a_circle_is_found():
-    assert circles({"a": {"b"}, "b": {"c"}, "c": {"a", "d"}, "d": set()}) == [["a", "b", "c"]]
+def test_import_cycle_is_found():
+    assert import_cycles({"a": {"b"}, "b": {"c"}, "c": {"a", "d"}, "d": set()}) == [["a", "b", "c"]]
 
 
-def test_topics_do_not_know_each_other():
-    crossed = {
+def test_topics_do_not_import_each_other():
+    cross_imports = {
         (name.partition(".")[0], topic, other)
         for name, others in graph().items()
-        for to in others
+        for target in others
         for topic in topics_of(name)
-        for other in topics_of(to)
-        if topic != other and name.partition(".")[0] == to.partition(".")[0]
+        for other in topics_of(target)
+        if topic != other and name.partition(".")[0] == target.partition(".")[0]
     }
-    assert crossed == BETWEEN_TOPICS
+    assert cross_imports == BETWEEN_TOPICS
 
 
 @pytest.mark.parametrize(
@@ -113,17 +112,17 @@ def test_topics_do_not_know_each_other():
         ("visuals.scene", ("visuals.charts", "visuals.stage")),
     ],
 )
-def test_the_ground_knows_nothing_of_what_stands_on_it(below, above):
+def test_lower_modules_do_not_import_higher_ones(below, above):
     topics = (
         tuple(f"{below.partition('.')[0]}.{topic}" for topic in TOPICS) if below != "kernels.records" else ()
     )
     for name, others in graph().items():
         if name.startswith(below):
-            assert not [to for to in others if to.startswith((*above, *topics))], name
+            assert not [target for target in others if target.startswith((*above, *topics))], name
 
 
 @pytest.mark.parametrize("layer", FORBIDDEN)
-def test_no_arrow_turns(layer):
+def test_layers_import_in_one_direction(layer):
     for name, path in modules().items():
         if name.startswith(layer):
             assert not FORBIDDEN[layer] & {module.partition(".")[0] for module in imported(parsed(path))}, (
@@ -131,22 +130,26 @@ def test_no_arrow_turns(layer):
             )
 
 
-def test_streamlit_stays_out_of_visuals_but_for_the_mount():
+def test_visuals_import_streamlit_only_in_stage():
     for name, path in modules().items():
         if name.startswith("visuals") and path.parent.name != "stage":
             assert "streamlit" not in {module.partition(".")[0] for module in imported(parsed(path))}, path
 
 
-def test_importing_kernels_pulls_in_nothing_heavy():
+def test_importing_kernels_imports_no_large_package():
     code = (
         "import sys, kernels; heavy = {'cupy', 'numba', 'plotly', 'streamlit', 'PIL', 'psutil'} & set(sys.modules);"
         "sys.exit(', '.join(heavy) or 0)"
     )
-    told = subprocess.run([sys.executable, "-c", code], cwd=ROOT, capture_output=True, text=True, check=False)
-    assert told.returncode == 0, told.stderr
+    process = subprocess.run(
+        [sys.executable, "-c", code], cwd=ROOT, capture_output=True, text=True, check=False
+    )
+    assert process.returncode == 0, process.stderr
 
 
-def test_asking_what_runs_here_imports_no_cupy():
+def test_listing_engines_imports_no_cupy():
     code = "import sys; from kernels import engines; engines.available(); sys.exit('cupy' in sys.modules)"
-    told = subprocess.run([sys.executable, "-c", code], cwd=ROOT, capture_output=True, text=True, check=False)
-    assert told.returncode == 0, told.stderr
+    process = subprocess.run(
+        [sys.executable, "-c", code], cwd=ROOT, capture_output=True, text=True, check=False
+    )
+    assert process.returncode == 0, process.stderr

@@ -1,4 +1,4 @@
-"""The parts of the history: which runs are meant, the list of them, two of them compared, files in and out."""
+"""The parts of the history page: filters, the list of runs, the comparison of two runs, import and export."""
 
 from __future__ import annotations
 
@@ -20,23 +20,23 @@ from kernels.model.program import RuleError
 from kernels.records import link, rows, statistics
 from kernels.records.jsontext import RowError, id_of
 from kernels.records.store import HERE, RECORDED, Entry, Filter, Store, StoreError, mine, newest_first
-from pages.parts import address as parts_address
+from pages.parts import address
 from visuals.charts import compare, units
 
 PER_PAGE = 20
-MOST_EXPORTED = rows.MOST_ROWS
+MAX_EXPORTED = rows.MOST_ROWS
 ALL, LINK = "all", "link"
 SIDES = (("run", "result", "A"), ("against", "against_result", "B"))
-MOST_TEXT = 80
+MAX_TEXT_CHARS = 80
 
 
 @dataclass(frozen=True)
 class Field:
-    """A filter: its parameter, its label, and what of a row's kind it is."""
+    """A filter: its URL parameter, its label, and the items of Store.kinds() it refers to."""
 
     param: str
     label: str
-    at: tuple[int, ...]  # places in Store.kinds() whose words join to a choice
+    at: tuple[int, ...]  # indices in an item of Store.kinds(), whose texts are joined to a choice
 
 
 FIELDS = (
@@ -48,7 +48,7 @@ FIELDS = (
 JOIN = ": "
 
 
-# -- what there is -------------------------------------------------------------------------------
+# -- all runs ------------------------------------------------------------------------------------
 @cache
 def _recordings() -> dict[str, Entry]:
     entries = (Entry(id_of(row), row, RECORDED) for row in records.recordings())
@@ -56,7 +56,7 @@ def _recordings() -> dict[str, Entry]:
 
 
 class Archive:
-    """The store and the recordings as one. Where the store cannot answer, the recordings do, and `notes` says why."""
+    """The store and the recordings together. If the store fails, only the recordings are used and `notes` has the error."""
 
     def __init__(self):
         self.notes: list[str] = []
@@ -66,107 +66,107 @@ class Archive:
         except StoreError as e:
             self.notes.append(str(e))
 
-    def _ask(self, question, otherwise):
+    def _query_store(self, query_fn, fallback):
         if self._store is None:
-            return otherwise
+            return fallback
         try:
-            return question(self._store)
+            return query_fn(self._store)
         except StoreError as e:
             if str(e) not in self.notes:
                 self.notes.append(str(e))
-            return otherwise
+            return fallback
 
     def kinds(self) -> set[tuple[str, ...]]:
-        ours = {
+        recorded = {
             (*(e.row[n] for n in ("rung", "engine", "device", "mode")), RECORDED)
             for e in _recordings().values()
         }
-        found = self._ask(lambda s: s.kinds(), set())
-        self.notes += self._ask(lambda s: s.notes(), [])
-        return ours | found
+        found = self._query_store(lambda s: s.kinds(), set())
+        self.notes += self._query_store(lambda s: s.notes(), [])
+        return recorded | found
 
-    def count(self, asked: Filter) -> int:
-        return len(self._recorded(asked)) + self._ask(lambda s: s.count(asked), 0)
+    def count(self, query: Filter) -> int:
+        return len(self._recorded(query)) + self._query_store(lambda s: s.count(query), 0)
 
-    def some(self, asked: Filter, most: int, skip: int = 0) -> list[Entry]:
-        """Entries newest first, recordings among the store's."""
-        ours = self._recorded(asked)
-        begin = max(
-            0, skip - len(ours)
-        )  # every row of the store before this one stands before those asked for
-        theirs = self._ask(lambda s: s.rows(asked, most + skip - begin, begin), [])
-        return newest_first([*theirs, *ours])[skip - begin : skip - begin + most]
+    def some(self, query: Filter, limit: int, skip: int = 0) -> list[Entry]:
+        """Returns entries of the store and recordings, newest first."""
+        recorded = self._recorded(query)
+        start = max(
+            0, skip - len(recorded)
+        )  # all rows of the store before this index come before the requested ones
+        stored = self._query_store(lambda s: s.rows(query, limit + skip - start, start), [])
+        return newest_first([*stored, *recorded])[skip - start : skip - start + limit]
 
-    def one(self, id_: str) -> Entry | None:
-        return _recordings().get(id_) or self._ask(lambda s: s.row(id_), None)
+    def entry(self, id_: str) -> Entry | None:
+        return _recordings().get(id_) or self._query_store(lambda s: s.row(id_), None)
 
     def take(self, text: str, name: str) -> str:
-        """Import a file; what came of it, in words. RowError, StoreError."""
+        """Imports a file and returns a sentence about the result. Raises RowError or StoreError."""
         if self._store is None:
             raise StoreError(self.notes[0])
         got, new = self._store.import_(text, name)
         return f"{got:,} row{'s' * (got != 1)} read, {new:,} of them new."
 
-    def _recorded(self, asked: Filter) -> list[Entry]:
-        if asked.origin not in ("", RECORDED):
+    def _recorded(self, query: Filter) -> list[Entry]:
+        if query.origin not in ("", RECORDED):
             return []
-        return [e for e in _recordings().values() if asked.takes(e.row, e.origin)]
+        return [e for e in _recordings().values() if query.takes(e.row, e.origin)]
 
 
-# -- what is asked -------------------------------------------------------------------------------
+# -- URL parameters ------------------------------------------------------------------------------
 def filters(archive: Archive) -> tuple[Filter, list[str]]:
-    """The filters as controls bound to the address, and a note for each value that is no choice."""
+    """Draws the filters as controls bound to the URL. Returns them and a note for each value that is not a choice."""
     kinds, notes, got = sorted(archive.kinds()), [], {}
     for field in FIELDS:
         choices = [ALL, *dict.fromkeys(JOIN.join(kind[i] for i in field.at) for kind in kinds)]
-        told = st.query_params.get(field.param)
-        if told is not None and told not in choices:
-            notes.append(f"no run has {field.label} {parts_address.shown(told)}: {ALL} are listed")
+        value = st.query_params.get(field.param)
+        if value is not None and value not in choices:
+            notes.append(f"no run has {field.label} {address.quoted(value)}: {ALL} are listed")
         with st.container(key=f"filter_{field.param}"):
             got[field.param] = st.selectbox(field.label, choices, key=field.param, bind="query-params") or ALL
     with st.container(key="filter_shape"):
-        words = st.text_input(
+        text = st.text_input(
             "shape",
             key="shape",
             bind="query-params",
-            max_chars=MOST_TEXT,
+            max_chars=MAX_TEXT_CHARS,
             placeholder="C=64 or 56x56",
             type="search",
         )
-    one = {name: "" if value == ALL else value for name, value in got.items()}
-    engine, _, device = one["device"].partition(JOIN)
-    return Filter(one["rung"], engine, device, one["caches"], one["origin"], words or ""), notes
+    chosen_values = {name: "" if value == ALL else value for name, value in got.items()}
+    engine, _, device = chosen_values["device"].partition(JOIN)
+    return Filter(
+        chosen_values["rung"], engine, device, chosen_values["caches"], chosen_values["origin"], text or ""
+    ), notes
 
 
 def sides(archive: Archive) -> tuple[list[Entry | None], list[str]]:
-    """The runs that the address names or carries, A and B, and a note for each that is not there."""
+    """Returns runs A and B, which the URL names or contains (None if missing), and a note for each that is not found."""
     found, notes = [], []
     for by_id, by_row, letter in SIDES:
         entry = None
         if id_ := st.query_params.get(by_id, ""):
-            entry = archive.one(id_) if rows.ID.fullmatch(id_) else None
+            entry = archive.entry(id_) if rows.ID.fullmatch(id_) else None
         if entry is None and (packed := st.query_params.get(by_row)):
             try:
                 row = link.unpack(packed)
-                entry = archive.one(id_of(row)) or Entry(id_of(row), row, LINK)
+                entry = archive.entry(id_of(row)) or Entry(id_of(row), row, LINK)
             except RowError as e:
                 notes.append(f"{letter}: {e}")
         elif id_ and entry is None:
-            notes.append(
-                f"{letter}: there is no run {parts_address.shown(id_)} here; it may be in another store"
-            )
+            notes.append(f"{letter}: there is no run {address.quoted(id_)} here; it may be in another store")
         found.append(entry)
     return found, notes
 
 
-def page_asked(pages: int) -> tuple[int, list[str]]:
-    told = st.query_params.get("page", "1")
-    if told.isascii() and told.isdigit() and len(told) < 9 and 1 <= int(told) <= pages:
-        return int(told), []
-    return 1, [f"there is no page {parts_address.shown(told)} of this list: the first is shown"]
+def current_page(pages: int) -> tuple[int, list[str]]:
+    value = st.query_params.get("page", "1")
+    if value.isascii() and value.isdigit() and len(value) < 9 and 1 <= int(value) <= pages:
+        return int(value), []
+    return 1, [f"there is no page {address.quoted(value)} of this list: the first is shown"]
 
 
-# -- words ---------------------------------------------------------------------------------------
+# -- texts ---------------------------------------------------------------------------------------
 def title(row: Mapping[str, Any]) -> str:
     try:
         name = find(row["rung"]).title_on(row["engine"])
@@ -176,13 +176,13 @@ def title(row: Mapping[str, Any]) -> str:
 
 
 def shape(row: Mapping[str, Any]) -> str:
-    """Shape and tile sizes."""
+    """Returns a text with the shape and tile sizes."""
     tiles = " ".join(f"{n} {v}" for n, v in row["tiles"].items())
     return f"{rows.shape_words(row)}{' · ' if tiles else ''}{tiles}"
 
 
 def kind(entry: Entry) -> str:
-    """What this run is to this reader: measured is what was measured here."""
+    """Returns "measured" for a run that was measured here, else "recorded"."""
     return "measured" if entry.origin == HERE else "recorded"
 
 
@@ -204,20 +204,20 @@ def _component():
     return st.components.v2.component("runs", js=js, isolate_styles=False)
 
 
-def listing(archive: Archive, asked: Filter, chosen: list[Entry | None]) -> None:
-    """The runs that are meant, newest first, a page of them."""
-    total = archive.count(asked)
+def listing(archive: Archive, query: Filter, chosen: list[Entry | None]) -> None:
+    """Draws one page of the filtered runs, newest first."""
+    total = archive.count(query)
     pages = max(1, math.ceil(total / PER_PAGE))
-    page, notes = page_asked(pages)
-    lines = archive.some(asked, PER_PAGE, (page - 1) * PER_PAGE)
+    page, notes = current_page(pages)
+    lines = archive.some(query, PER_PAGE, (page - 1) * PER_PAGE)
     with st.container(key="list_head", horizontal=True, vertical_alignment="center"):
-        words = f"{total:,} run{'s' * (total != 1)}, newest first" if total else "No run is like that."
-        st.html(f'<p class="kt-figures">{words}</p>')
-        _files(archive, asked, total)
+        text = f"{total:,} run{'s' * (total != 1)}, newest first" if total else "No run is like that."
+        st.html(f'<p class="kt-figures">{text}</p>')
+        _files(archive, query, total)
     for text in notes:
         st.html(f'<p class="kt-note" role="status">{escape(text)}</p>')
     data = {
-        "lines": [_told(entry) for entry in lines],
+        "lines": [_line_data(entry) for entry in lines],
         "chosen": {side[0]: entry.id if entry else "" for side, entry in zip(SIDES, chosen, strict=True)},
         "page": page,
         "pages": pages,
@@ -227,7 +227,7 @@ def listing(archive: Archive, asked: Filter, chosen: list[Entry | None]) -> None
 
 
 def _go() -> None:
-    """A link of the list was followed: the address is what changes."""
+    """Changes the URL after a click on a link of the list."""
     change = st.session_state["runs"].get("go")
     for name, value in change.items() if isinstance(change, dict) else ():
         if name not in ("run", "against", "page"):
@@ -238,7 +238,7 @@ def _go() -> None:
             st.query_params[name] = value
 
 
-def _told(entry: Entry) -> dict[str, str]:
+def _line_data(entry: Entry) -> dict[str, str]:
     row = entry.row
     when = rows.made(row).replace("T", " ")[:16]
     also = "" if entry.origin in (HERE, RECORDED) else entry.origin
@@ -256,7 +256,7 @@ def _told(entry: Entry) -> dict[str, str]:
 
 # -- two runs ------------------------------------------------------------------------------------
 def comparison(chosen: list[Entry | None]) -> None:
-    """What the chosen runs show; of two, whether they differ. B alone stands as A."""
+    """Draws the chosen runs. For two runs it says whether they differ. B alone is drawn as A."""
     entries = [entry for entry in chosen if entry]
     if not entries:
         st.html(
@@ -264,8 +264,8 @@ def comparison(chosen: list[Entry | None]) -> None:
             "measured, and another as B to see whether they differ by more than noise. For example:</p>"
         )
         with st.container(key="chips_examples", horizontal=True):
-            for n, (words, *ids) in enumerate(_examples()):
-                st.button(words, key=f"example_{n}", on_click=st.query_params.update, args=(dict(zip(("run", "against"), ids, strict=True)),))  # fmt: skip
+            for n, (text, *ids) in enumerate(_examples()):
+                st.button(text, key=f"example_{n}", on_click=st.query_params.update, args=(dict(zip(("run", "against"), ids, strict=True)),))  # fmt: skip
         return
     with st.container(key="compared_head", horizontal=True, vertical_alignment="center"):
         st.html(f'<h2 class="kt-card">{"A and B" if len(entries) == 2 else "One run"}</h2>')
@@ -276,7 +276,7 @@ def comparison(chosen: list[Entry | None]) -> None:
     if found:
         texts.append(f'<p class="kt-verdict" role="status">{escape(found.words)}</p>')
         if found.unlike:
-            texts.append(f'<p class="kt-quiet">Unlike in {escape(_list(found.unlike))}.</p>')
+            texts.append(f'<p class="kt-quiet">Unlike in {escape(_joined(found.unlike))}.</p>')
         if found.low is not None:
             texts.append(
                 '<p class="kt-quiet">In brackets 95 % of a bootstrap over these samples. What changes from one run '
@@ -293,21 +293,21 @@ def comparison(chosen: list[Entry | None]) -> None:
 
 @cache
 def _examples() -> list[tuple[str, str, str]]:
-    """(words, A, B) of recordings worth a look."""
+    """Returns (label, A, B) for examples of two recordings, A and B as row ids."""
     large, toy = CONV_PRESETS["resnet50-res2-3x3-n32"].shape, CONV_PRESETS["toy"].shape
-    direct, ours, library = "conv/direct", "conv/im2col-gemm", "conv/im2col-cublas"
+    direct, gemm, library = "conv/direct", "conv/im2col-gemm", "conv/im2col-cublas"
     pairs = (
         ("direct and cuBLAS, a layer of ResNet-50", (direct, large, {}), (library, large, {})),
         ("direct and cuBLAS, the toy", (direct, toy, {}), (library, toy, {})),
-        ("our GEMM, TILE 16 and TILE 32", (ours, large, {}), (ours, large, {"TILE": 32})),
+        ("our GEMM, TILE 16 and TILE 32", (gemm, large, {}), (gemm, large, {"TILE": 32})),
     )
     found = []
-    for words, *pair in pairs:
+    for text, *pair in pairs:
         both = [
             records.recorded(rung, shape, find(rung).default_tiles | tiles) for rung, shape, tiles in pair
         ]
         if all(both):
-            found.append((words, *map(id_of, both)))
+            found.append((text, *map(id_of, both)))
     return found
 
 
@@ -318,31 +318,31 @@ def _heading(letter: str, entry: Entry) -> str:
     )
 
 
-def _list(words: tuple[str, ...]) -> str:
-    return " and ".join(filter(None, (", ".join(words[:-1]), words[-1])))
+def _joined(items: tuple[str, ...]) -> str:
+    return " and ".join(filter(None, (", ".join(items[:-1]), items[-1])))
 
 
 def _link(entries: list[Entry]) -> None:
-    """The address of just this comparison, for a slide; a run that only this store has travels in it."""
-    query, lost = {}, False
+    """Draws the URL of this comparison, for a slide. The URL contains a run that only this store has."""
+    query, too_large = {}, False
     for (by_id, by_row, _), entry in zip(SIDES, entries, strict=False):
         if entry.origin == RECORDED:
             query[by_id] = entry.id
         elif packed := link.pack(entry.row):
             query[by_row] = packed
         else:
-            query[by_id], lost = entry.id, True
-    place = urlsplit(st.context.url or "")._replace(query=urlencode(query), fragment="")
+            query[by_id], too_large = entry.id, True
+    url = urlsplit(st.context.url or "")._replace(query=urlencode(query), fragment="")
     st.caption("Shows this wherever the app runs, without a GPU; with &embed=true in a slide.")
-    st.code(place.geturl(), language=None)
-    if lost:
+    st.code(url.geturl(), language=None)
+    if too_large:
         st.caption("A run with so many samples does not fit into a link: export it, and send the file.")
 
 
 # -- files ---------------------------------------------------------------------------------------
-def _files(archive: Archive, asked: Filter, total: int) -> None:
+def _files(archive: Archive, query: Filter, total: int) -> None:
     def all_() -> list[Mapping[str, Any]]:
-        return [entry.row for entry in Archive().some(asked, MOST_EXPORTED)]
+        return [entry.row for entry in Archive().some(query, MAX_EXPORTED)]
 
     with st.container(key="chips_files", horizontal=True, width="content"):
         if total:
@@ -352,7 +352,7 @@ def _files(archive: Archive, asked: Filter, total: int) -> None:
             ):
                 st.download_button(
                     name, lambda text=text: text(all_()).encode(), f"kernel-theatre.{name.lower()}", mime,
-                    key=f"export_{name}", on_click="ignore", help=f"the runs listed, at most {MOST_EXPORTED:,}",
+                    key=f"export_{name}", on_click="ignore", help=f"the runs listed, at most {MAX_EXPORTED:,}",
                 )  # fmt: skip
         with st.popover("import", key="import"):
             _import(archive)
@@ -360,22 +360,22 @@ def _files(archive: Archive, asked: Filter, total: int) -> None:
 
 def _import(archive: Archive) -> None:
     st.caption("A JSON file that History or a lesson exported, here or elsewhere.")
-    most = rows.MOST_BYTES // 2**20
+    limit = rows.MOST_BYTES // 2**20
     file = st.file_uploader(
-        "file", type=["json", "jsonl"], key="upload", max_upload_size=most, label_visibility="collapsed"
+        "file", type=["json", "jsonl"], key="upload", max_upload_size=limit, label_visibility="collapsed"
     )
     if file is None:
         return
     done = st.session_state.get("_imported")
-    if not done or done[0] != file.file_id:  # once for a file, not at each rerun
+    if not done or done[0] != file.file_id:  # once per file, not at each rerun
         try:
-            said = True, archive.take(file.getvalue().decode("utf-8"), file.name)
+            outcome = True, archive.take(file.getvalue().decode("utf-8"), file.name)
         except UnicodeDecodeError:
-            said = False, "The file is not text in UTF-8."
+            outcome = False, "The file is not text in UTF-8."
         except (RowError, StoreError) as e:
-            said = False, str(e)
-        st.session_state["_imported"] = (file.file_id, *said)
-        if said[0]:
+            outcome = False, str(e)
+        st.session_state["_imported"] = (file.file_id, *outcome)
+        if outcome[0]:
             st.rerun()  # the list and the filters know the new rows
-    _, good, words = st.session_state["_imported"]
-    st.html(f'<p class="{"kt-quiet" if good else "kt-note"}" role="status">{escape(words)}</p>')
+    _, good, text = st.session_state["_imported"]
+    st.html(f'<p class="{"kt-quiet" if good else "kt-note"}" role="status">{escape(text)}</p>')

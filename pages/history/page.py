@@ -1,4 +1,4 @@
-"""History: every run kept here and every recording, two of them compared, and links that carry the evidence."""
+"""History: every stored run and every recording, the comparison of two, and links that contain the measured rows."""
 
 from html import escape
 
@@ -7,7 +7,7 @@ import streamlit as st
 from pages.history import history
 from pages.parts.text import heading
 
-alone = st.context.is_embedded  # in a slide: the evidence, nothing round it
+alone = st.context.is_embedded  # in a slide: only the comparison
 if not alone:
     heading(
         "History",
@@ -17,7 +17,7 @@ archive = history.Archive()
 chosen, notes = history.sides(archive)
 if not alone:
     with st.container(key="filters", horizontal=True):
-        asked, more = history.filters(archive)
+        query, more = history.filters(archive)
     notes = [*archive.notes, *more, *notes]
 if notes:
     st.html(f'<p class="kt-note" role="status">{"<br>".join(map(escape, notes))}</p>')
@@ -26,6 +26,6 @@ if alone:
 else:
     with st.container(key="history", horizontal=True):
         with st.container(key="history_list"):
-            history.listing(archive, asked, chosen)
+            history.listing(archive, query, chosen)
         with st.container(key="card_compared", border=True):
             history.comparison(chosen)

@@ -1,7 +1,7 @@
-"""The address of a lesson as data: what ?N=1&H=8&picture=digit means, and how it is written.
+"""The URL parameters of a lesson as data: how ?N=1&H=8&picture=digit is read and written.
 
-A parameter that is missing means its usual value; so does one that breaks a rule, and then a note says
-which rule. Only values that differ from the usual are written. Pure functions; each lesson has its Fields.
+A missing parameter has its default value. So has a parameter that breaks a rule; then a note names the rule. Only
+values that differ from the default are written. All functions are pure. Each lesson has its own Fields.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from typing import Any
 from kernels.model.shape import ShapeError
 
 MOST_TEXT = 2_000
-# What the stage writes of the moment it shows: at another shape it means nothing.
+# Parameters that the stage writes about the moment it shows. They are valid for one shape only.
 STAGE = ("step", "pin", "zoom", "loop")
 
 Value = str | float | int | None
@@ -25,7 +25,7 @@ Values = dict[str, Any]
 
 @dataclass(frozen=True)
 class Number:
-    """A number within what the page is ready to show; a whole one if `whole`."""
+    """A number between the limits of the page; an integer if `whole`."""
 
     usual: float
     least: float
@@ -37,19 +37,19 @@ class Number:
         try:
             number = float(value)
         except (TypeError, ValueError):
-            raise ShapeError(f"{name} must be a {kind}number, got {shown(value)}") from None
+            raise ShapeError(f"{name} must be a {kind}number, got {quoted(value)}") from None
         if math.isnan(number) or (self.whole and not (math.isinf(number) or number.is_integer())):
-            raise ShapeError(f"{name} must be a {kind}number, got {shown(value)}")
+            raise ShapeError(f"{name} must be a {kind}number, got {quoted(value)}")
         if not self.least <= number <= self.most:
             raise ShapeError(
-                f"{name} must lie in {self.least:g} .. {self.most:g} on this page, got {shown(value)}"
+                f"{name} must lie in {self.least:g} .. {self.most:g} on this page, got {quoted(value)}"
             )
         return int(number) if self.whole else number
 
 
 @dataclass(frozen=True)
 class Choice:
-    """One of `choices`, which are texts or whole numbers."""
+    """One of `choices`, which are strings or integers."""
 
     usual: str | int
     choices: tuple
@@ -58,7 +58,7 @@ class Choice:
         for choice in self.choices:
             if str(choice) == str(value):
                 return choice
-        raise ShapeError(f"{name} must be one of {', '.join(map(str, self.choices))}; got {shown(value)}")
+        raise ShapeError(f"{name} must be one of {', '.join(map(str, self.choices))}; got {quoted(value)}")
 
 
 @dataclass(frozen=True)
@@ -74,7 +74,7 @@ class Text:
 Field = Number | Choice | Text
 
 
-Mend = Callable[[Values], Iterable[tuple[str, Values]]]
+Fix = Callable[[Values], Iterable[tuple[str, Values]]]
 
 
 def _no_rules(values: Values) -> Iterable[tuple[str, Values]]:
@@ -83,20 +83,25 @@ def _no_rules(values: Values) -> Iterable[tuple[str, Values]]:
 
 @dataclass(frozen=True)
 class Fields:
-    """The parameters of one lesson by name. `mend` yields (a rule between fields that `values` break, the
-    values to take instead); each is put in place before the next is asked for."""
+    """The parameters of one lesson by name.
+
+    `mend` yields pairs: a rule between fields that the values break, and the values to use instead. Each replacement is
+    applied before the next pair is computed.
+    """
 
     lesson: str
     of: Mapping[str, Field]
-    mend: Mend = _no_rules
+    mend: Fix = _no_rules
 
     @cached_property
     def usual(self) -> Values:
         return {name: field.usual for name, field in self.of.items()}
 
     def read(self, raw: Mapping[str, Value]) -> tuple[Values, list[str]]:
-        """What `raw` (texts of an address, or the values of controls) asks for, and a note for every value
-        that could not be taken."""
+        """Returns the values of all fields, and a note for every value of `raw` that is not valid.
+
+        `raw` holds the strings of a URL or the values of controls.
+        """
         values, notes = dict(self.usual), []
         for name, field in self.of.items():
             if raw.get(name) not in (None, ""):
@@ -108,13 +113,13 @@ class Fields:
                         if field.usual != ""
                         else f"{error}: it is left out"
                     )
-        for rule, instead in self.mend(values):
-            notes.append(f"{rule}: " + " and ".join(f"{n}={v} is used" for n, v in instead.items()))
-            values.update(instead)
+        for rule, replacement in self.mend(values):
+            notes.append(f"{rule}: " + " and ".join(f"{n}={v} is used" for n, v in replacement.items()))
+            values.update(replacement)
         return values, notes
 
     def write(self, values: Mapping[str, Any]) -> dict[str, str]:
-        """The parameters of the address that stand for them."""
+        """Returns the URL parameters for these values, without those at their default."""
         return {
             name: format(value, "g") if isinstance(value, float) else str(value)
             for name, value in values.items()
@@ -123,23 +128,23 @@ class Fields:
 
 
 def fewest_back(
-    values: Values, usual: Values, names: Sequence[str], fits: Callable[[Values], bool]
+    values: Values, defaults: Values, names: Sequence[str], fits: Callable[[Values], bool]
 ) -> Values:
-    """The fewest of `names` to set back to their usual values so that all fit, as the usual ones do."""
+    """Returns default values for the fewest of `names` that make all values fit. The defaults themselves fit."""
     for count in range(1, len(names) + 1):
-        for some in combinations(names, count):
-            back = {name: usual[name] for name in some}
-            if fits(values | back):
-                return back
+        for subset in combinations(names, count):
+            reset = {name: defaults[name] for name in subset}
+            if fits(values | reset):
+                return reset
     raise AssertionError("the usual values fit")
 
 
-def presents(params: Mapping[str, str]) -> bool:
-    """Whether the stage is to stand alone, as in a lecture hall."""
+def is_presented(params: Mapping[str, str]) -> bool:
+    """Returns whether the stage is shown alone, as in a lecture hall."""
     return params.get("present") == "1"
 
 
-def shown(text: object) -> str:
-    """Foreign text as a message may carry it: short, quoted."""
+def quoted(text: object) -> str:
+    """Returns foreign text for a message: printable, at most 24 characters, in quotation marks."""
     text = "".join(c if c.isprintable() else " " for c in str(text)[:25])
     return f"“{text if len(text) <= 24 else text[:23] + '…'}”"

@@ -1,4 +1,4 @@
-"""Autotune: the legal tile sizes of one rung at the page's shape, each timed by the worker, as a curve."""
+"""Autotune: the worker times the legal tile sizes of one rung at the page's shape; a chart shows the times."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from kernels.machine.timing import MODES
 from kernels.model.rung import Rung
 from kernels.records.jsontext import id_of
 from pages.parts import cards, run_series
-from pages.parts import tiles as parts_tiles
+from pages.parts import tiles as tile_sizes
 from pages.parts.query import chosen
 from pages.parts.run_series import Series
 from pages.parts.text import quiet
@@ -25,13 +25,13 @@ from visuals.charts import sweeps, units
 PART = "autotune"  # ?view=autotune
 KEY = "sweep"
 MOST_TRIED = 32
-SECONDS = 0.3  # of timing for each combination
-TOLD = 3  # reasons that are told of combinations that gave no time
+SECONDS = 0.3  # to time each combination
+MAX_REASONS = 3  # on the page, of combinations without a time
 
 
 @dataclass(frozen=True)
-class Asked:
-    """What is swept, and how it is timed."""
+class SweepSettings:
+    """The rung and shape of a sweep, and how it is timed."""
 
     rung: Rung
     shape: Any
@@ -46,51 +46,51 @@ class Asked:
 
 
 def section(rung: Rung, shape: Any, tiles: Mapping[str, int]) -> None:
-    """The card. It is polled while a sweep goes on."""
+    """Draws the card. It is polled while a sweep runs."""
     st.fragment(_all, run_every=run_series.every(KEY))(rung, shape, dict(tiles))
 
 
 def _all(rung: Rung, shape: Any, tiles: dict[str, int]) -> None:
     sweep = run_series.going(KEY)
     with st.container(key="card_autotune", border=True):
-        asked = Asked(rung, shape, chosen("engine", measuring()), chosen("caches", MODES))
-        _head(asked, tiles, sweep)
+        settings = SweepSettings(rung, shape, chosen("engine", measuring()), chosen("caches", MODES))
+        _head(settings, tiles, sweep)
         if sweep and sweep.tried:
-            _measured(sweep, asked, tiles)
-        _recorded(asked, tiles)
+            _measured(sweep, settings, tiles)
+        _recorded(settings, tiles)
 
 
 def measuring() -> list[str]:
-    """The engines that take times on this machine."""
+    """Returns the engines that can measure times on this machine."""
     return [name for name, s in engines.available().items() if s.ready and engines.load(name).MEASURES]
 
 
 # -- the sweep -----------------------------------------------------------------------------------
-def _head(asked: Asked, tiles: dict[str, int], sweep: Series | None) -> None:
-    legal = parts_tiles.legal(asked.rung, asked.shape)
-    todo = parts_tiles.tried(asked.rung, asked.shape, tiles, MOST_TRIED)
+def _head(settings: SweepSettings, tiles: dict[str, int], sweep: Series | None) -> None:
+    legal = tile_sizes.legal(settings.rung, settings.shape)
+    candidates = tile_sizes.tried(settings.rung, settings.shape, tiles, MOST_TRIED)
     with st.container(key="autotune_head", horizontal=True, vertical_alignment="center"):
         st.html('<h2 class="kt-card">Autotune</h2>')
         if sweep and sweep.job:
             if st.button("Stop", key="stop_autotune"):
                 run_series.stop(sweep)
-        elif len(todo) > 1 and st.button(f"Try {len(todo)} tile sizes", key="autotune"):
-            run_series.start(KEY, Series(asked, [asked.request(t) for t in todo], _name))
+        elif len(candidates) > 1 and st.button(f"Try {len(candidates)} tile sizes", key="autotune"):
+            run_series.start(KEY, Series(settings, [settings.request(t) for t in candidates], _name))
     run_series.progress(sweep)
-    quiet(_plan(asked, len(legal), len(todo)))
+    quiet(_plan(settings, len(legal), len(candidates)))
 
 
-def _plan(asked: Asked, legal: int, todo: int) -> str:
-    title = asked.rung.title
-    if not asked.rung.tiles:
+def _plan(settings: SweepSettings, legal: int, candidates: int) -> str:
+    title = settings.rung.title
+    if not settings.rung.tiles:
         return f"{title} has no tile sizes to choose."
     if legal <= 1:
         return f"{title} runs this shape with {'one combination' if legal else 'no combination'} of tile sizes alone."
-    if todo == legal:
-        return f"All {legal} legal combinations of {title} at this shape, each verified and timed as Run does ({asked.engine}, {asked.timing})."
+    if candidates == legal:
+        return f"All {legal} legal combinations of {title} at this shape, each verified and timed as Run does ({settings.engine}, {settings.timing})."
     return (
-        f"{todo} of {legal:,} legal combinations of {title} at this shape: the one on the page, each value of each size, "
-        f"the page's with one size turned, then others spread evenly. Each is verified and timed as Run does ({asked.engine}, {asked.timing})."
+        f"{candidates} of {legal:,} legal combinations of {title} at this shape: the one on the page, each value of each size, "
+        f"the page's with one size turned, then others spread evenly. Each is verified and timed as Run does ({settings.engine}, {settings.timing})."
     )
 
 
@@ -98,48 +98,50 @@ def _name(request: Request) -> str:
     return sweeps.tiles_words(request.tiles)
 
 
-# -- what came out -------------------------------------------------------------------------------
-def _measured(sweep: Series, asked: Asked, tiles: dict[str, int]) -> None:
-    stale = sweep.asked != asked
+# -- results -------------------------------------------------------------------------------------
+def _measured(sweep: Series, settings: SweepSettings, tiles: dict[str, int]) -> None:
+    stale = sweep.asked != settings
     if sweep.rows:
-        how = f"{'stopped after ' if sweep.stopped else ''}{sweep.tried} of {len(parts_tiles.legal(sweep.asked.rung, sweep.asked.shape)):,} legal combinations"
+        how = f"{'stopped after ' if sweep.stopped else ''}{sweep.tried} of {len(tile_sizes.legal(sweep.asked.rung, sweep.asked.shape)):,} legal combinations"
         head = f"{units.badge('measured', sweeps.provenance(sweep.rows))} {how}"
         if stale:
             head += f' <span class="kt-stale">stale: measured at {escape(str(sweep.asked))}</span>'
         st.html(f'<p class="kt-figures">{head}</p>')
         with st.container(key=f"{'stale' if stale else 'fresh'}_autotune"):
             _curve(sweep.rows, tiles, sweep.asked.rung, "measured")
-    quiet(*[f"No time: {why}" for why in sweep.failed[:TOLD]])
-    if len(sweep.failed) > TOLD:
-        quiet(f"and {len(sweep.failed) - TOLD} more without a time")
+    quiet(*[f"No time: {why}" for why in sweep.failed[:MAX_REASONS]])
+    if len(sweep.failed) > MAX_REASONS:
+        quiet(f"and {len(sweep.failed) - MAX_REASONS} more without a time")
 
 
-def _recorded(asked: Asked, tiles: dict[str, int]) -> None:
-    rows, words = recorded(asked.rung, asked.shape, asked.timing)
+def _recorded(settings: SweepSettings, tiles: dict[str, int]) -> None:
+    rows, text = recorded(settings.rung, settings.shape, settings.timing)
     if not rows:
         quiet("No recorded sweep of this rung.")
         return
     badge = units.badge("recorded", f"{sweeps.provenance(rows)}, {rows[0]['date']}")
-    st.html(f'<p class="kt-figures">{badge} {escape(words)}, {len(rows)} combinations</p>')
+    st.html(f'<p class="kt-figures">{badge} {escape(text)}, {len(rows)} combinations</p>')
     with st.container(key="fresh_autotune_recorded"):
-        _curve(rows, tiles, asked.rung, "recorded")
+        _curve(rows, tiles, settings.rung, "recorded")
 
 
 def recorded(rung: Rung, shape: Any, timing: str) -> tuple[list[dict], str]:
-    """The recorded rows of a rung over tile sizes at one shape, the page's or the nearest, and which; none
-    where there are not two."""
-    near = records.nearest(rung.name, shape, rung.default_tiles, timing)
-    if not near:
+    """Returns the recorded rows of a rung over tile sizes at one shape, and a text that names the shape.
+
+    The shape is that of the page or the nearest one recorded. The list is empty if there are fewer than two rows.
+    """
+    nearest = records.nearest(rung.name, shape, rung.default_tiles, timing)
+    if not nearest:
         return [], ""
-    same = ("rung", "shape", "mode", "device", "engine")
-    rows = [r for r in records.recordings() if all(r[name] == near.row[name] for name in same)]
-    return (rows, near.words) if len(rows) > 1 else ([], "")
+    equal_fields = ("rung", "shape", "mode", "device", "engine")
+    rows = [r for r in records.recordings() if all(r[name] == nearest.row[name] for name in equal_fields)]
+    return (rows, nearest.words) if len(rows) > 1 else ([], "")
 
 
 def _curve(rows: Sequence[dict], tiles: Mapping[str, int], rung: Rung, kind: str) -> None:
-    made_of = tuple(id_of(row) for row in rows), tuple(tiles.items())
+    data_key = tuple(id_of(row) for row in rows), tuple(tiles.items())
     cards.chart(
-        lambda: sweeps.tiles(rows, tiles, tokens()), sweeps.tiles_px(rows), f"chart_autotune_{kind}", made_of
+        lambda: sweeps.tiles(rows, tiles, tokens()), sweeps.tiles_px(rows), f"chart_autotune_{kind}", data_key
     )
     quiet(
         "Each dot is a combination with p20 to p80; the line joins the best at each value. ★ the best of all, ○ the one on the page."

@@ -1,4 +1,4 @@
-"""The cards Time, Memory and Roofline: charts of rows with what they say in words."""
+"""The cards Time, Memory and Roofline: charts of measured rows and sentences about them."""
 
 from __future__ import annotations
 
@@ -16,14 +16,13 @@ from kernels.model.rung import Ladder, Rung
 from kernels.records import availability
 from kernels.records.jsontext import id_of
 from kernels.records.nearest import Near
-from pages.parts import why as parts_why
+from pages.parts import why as why_card
 from pages.parts.lesson import settled
 from pages.parts.run_settings import Asked, Shown, bars
 from pages.parts.text import together
 from pages.parts.theme import tokens
-from visuals.charts import bars as charts_bars
-from visuals.charts import roofline, sweeps
-from visuals.charts import units as charts_units
+from visuals.charts import bars as bar_charts
+from visuals.charts import roofline, sweeps, units
 from visuals.charts.story import Story, factor, shares
 
 
@@ -37,225 +36,227 @@ def _sentence(text: str) -> str:
 
 
 def _quiet(text: str) -> None:
-    st.html(_small(text))
+    st.html(_quiet_html(text))
 
 
-def _small(text: str) -> str:
+def _quiet_html(text: str) -> str:
     return f'<p class="kt-quiet">{text}</p>'
 
 
 @dataclass(frozen=True)
-class _Drawing:
-    """A figure by what it is made of."""
+class _FigureSpec:
+    """The cache key of a figure: its data and colours; and the function that draws it."""
 
     key: str
-    made_of: Hashable
+    data_key: Hashable
     colours: Hashable
     draw: Callable[[], Any] = field(compare=False)
 
 
-def chart(draw: Callable[[], Any], height: int, key: str, made_of: Hashable) -> None:
-    """A figure, drawn once for the same `made_of`: a run that is polled draws nothing anew."""
+def chart(draw: Callable[[], Any], height: int, key: str, data_key: Hashable) -> None:
+    """Shows a figure. It is drawn once per `data_key`, so polling a run redraws nothing."""
     if not settled():
         st.container(height=height, border=False, key=f"{key}_wait")
         return
-    figure = _drawn(_Drawing(key, made_of, tuple(tokens().items()), draw))
+    figure = _cached_figure(_FigureSpec(key, data_key, tuple(tokens().items()), draw))
     st.plotly_chart(figure, key=key, theme=None, config={"displayModeBar": False})
 
 
 @lru_cache(maxsize=128)
-def _drawn(drawing: _Drawing) -> Any:
+def _cached_figure(spec: _FigureSpec) -> Any:
     from visuals.charts.drawn import Drawn  # with it comes Plotly
 
-    figure = drawing.draw()
+    figure = spec.draw()
     return figure if isinstance(figure, Drawn) else Drawn(figure.to_plotly_json())
 
 
-def _ids(told: list[tuple[str, dict]]) -> tuple[str, ...]:
-    return tuple(id_of(row) for _, row in told)
+def _ids(titled_rows: list[tuple[str, dict]]) -> tuple[str, ...]:
+    return tuple(id_of(row) for _, row in titled_rows)
 
 
-def _none(ladder: Ladder) -> str:
+def _no_recording(ladder: Ladder) -> str:
     if any(row["rung"].startswith(f"{ladder.name}/") for row in records.recordings()):
         return "No recording speaks of this shape at these options; the presets above have one."
     return "These kernels were not recorded on a GPU yet: press Run to measure them here."
 
 
 # -- time ----------------------------------------------------------------------------------------
-def times(asked: Asked, story: Story) -> None:
-    ran, recorded, near = st.session_state.get("ran"), asked.recorded(), asked.near()
+def times(settings: Asked, story: Story) -> None:
+    ran, recorded, nearest = st.session_state.get("ran"), settings.recorded(), settings.nearest()
     if ran:
-        stale = "" if ran.asked == asked else str(ran.asked)
-        _times(asked, ran.rows, "measured", story, stale, ran.ago)
+        stale = "" if ran.asked == settings else str(ran.asked)
+        _times(settings, ran.rows, "measured", story, stale, ran.ago)
     if recorded:
-        _times(asked, recorded, "recorded", story)
-        _others(asked, near)
-    elif near:
-        _nearest(asked, near)
+        _times(settings, recorded, "recorded", story)
+        _other_settings(settings, nearest)
+    elif nearest:
+        _nearest(settings, nearest)
     else:
-        _quiet(_none(asked.ladder))
-    if ran and ran.asked == asked:
-        sentence(factor(bars(asked, ran.rows), bars(asked, recorded)))
-    for text in filter(None, (unable(asked), refused(asked))):
+        _quiet(_no_recording(settings.ladder))
+    if ran and ran.asked == settings:
+        sentence(factor(bars(settings, ran.rows), bars(settings, recorded)))
+    for text in filter(None, (excluded_by_rules(settings), refused(settings))):
         _quiet(escape(text))
 
 
-def unable(asked: Asked) -> str:
-    """The rungs that rules keep from this shape and that no recording tells of, by rule, in one line; "" where there are
-    none."""
-    by: dict[str, list[str]] = {}
-    for rung in asked.ladder.rungs:
-        if rung.name in asked.recorded():
+def excluded_by_rules(settings: Asked) -> str:
+    """Returns the rungs that rules exclude at this shape and that have no recording, grouped by rule, in one line.
+
+    Returns "" if there are none.
+    """
+    titles_by_rules: dict[str, list[str]] = {}
+    for rung in settings.ladder.rungs:
+        if rung.name in settings.recorded():
             continue
-        if rules := list(availability.reasons(rung, asked.shape, asked.tiles_of(rung))):
-            by.setdefault("; ".join(rule.partition(", got ")[0] for rule in rules), []).append(
-                _brief(asked, rung)
+        if rules := list(availability.reasons(rung, settings.shape, settings.tiles_of(rung))):
+            titles_by_rules.setdefault("; ".join(rule.partition(", got ")[0] for rule in rules), []).append(
+                _short_title(settings, rung)
             )
-    told = ", ".join(f"{', '.join(titles)} ({rules})" for rules, titles in by.items())
-    return f"not at this shape: {told}" if told else ""
+    text = ", ".join(f"{', '.join(titles)} ({rules})" for rules, titles in titles_by_rules.items())
+    return f"not at this shape: {text}" if text else ""
 
 
-def refused(asked: Asked) -> str:
-    """Returns the rungs that this machine's GPU or its libraries cannot run, by reason, in one line; "" if none."""
-    by: dict[str, list[str]] = {}
-    for rung in asked.able():
-        if why := asked.refusals().get(rung.name):
-            by.setdefault(why, []).append(_brief(asked, rung))
-    reasons = ", ".join(f"{', '.join(titles)} ({why})" for why, titles in by.items())
+def refused(settings: Asked) -> str:
+    """Returns the rungs that this machine's GPU or libraries cannot run, grouped by reason, in one line; "" if none."""
+    titles_by_reason: dict[str, list[str]] = {}
+    for rung in settings.supported_rungs():
+        if why := settings.refusals().get(rung.name):
+            titles_by_reason.setdefault(why, []).append(_short_title(settings, rung))
+    reasons = ", ".join(f"{', '.join(titles)} ({why})" for why, titles in titles_by_reason.items())
     return f"not on this machine: {reasons}" if reasons else ""
 
 
-def _brief(asked: Asked, rung: Rung) -> str:
-    """The head of its title, where no other title begins so."""
+def _short_title(settings: Asked, rung: Rung) -> str:
+    """Returns the first part of the rung's title if no other title begins with it, else the whole title."""
     head = re.split(r"[:,]| or ", rung.title)[0]
-    return head if sum(r.title.startswith(head) for r in asked.ladder.rungs) == 1 else rung.title
+    return head if sum(r.title.startswith(head) for r in settings.ladder.rungs) == 1 else rung.title
 
 
 def _times(
-    asked: Asked, rows: Mapping[str, dict], kind: str, story: Story, stale: str = "", ago: str = ""
+    settings: Asked, rows: Mapping[str, dict], kind: str, story: Story, stale: str = "", ago: str = ""
 ) -> None:
-    told = bars(asked, rows)
-    first = told[0][1]
+    titled_rows = bars(settings, rows)
+    first = titled_rows[0][1]
     when = f", {first['date']}" if kind == "recorded" else ago
-    head = charts_units.badge(kind, sweeps.provenance([row for _, row in told]) + when)
+    head = units.badge(kind, sweeps.provenance([row for _, row in titled_rows]) + when)
     if stale:
         head += f' <span class="kt-stale">stale: measured at {escape(stale)}</span>'
     st.html(f'<p class="kt-figures">{head}</p>')
     with st.container(key=f"{'stale' if stale else 'fresh'}_{kind}"):
-        _bars(told, kind)
-        _shares(told)
+        _bars(titled_rows, kind)
+        _shares(titled_rows)
         sentence(story.gain(rows))
-        _copies(first, kind, told)
+        _copies(first, kind, titled_rows)
 
 
-def _bars(told: list[tuple[str, dict]], key: str) -> None:
+def _bars(titled_rows: list[tuple[str, dict]], kind: str) -> None:
     chart(
-        lambda: charts_bars.times(told, tokens()),
-        charts_bars.height(len(told)),
-        f"chart_times_{key}",
-        _ids(told),
+        lambda: bar_charts.times(titled_rows, tokens()),
+        bar_charts.height(len(titled_rows)),
+        f"chart_times_{kind}",
+        _ids(titled_rows),
     )
-    if charts_bars.decade_under([row for _, row in told]):
+    if bar_charts.decade_under([row for _, row in titled_rows]):
         _quiet("The axis is logarithmic: from each line to the next ten times as long.")
-    for text in filter(None, (charts_units.waits(told), charts_units.slowed(told), charts_units.apart(told))):
+    for text in filter(None, (units.waits(titled_rows), units.slowed(titled_rows), units.apart(titled_rows))):
         _quiet(escape(text))
 
 
-def _nearest(asked: Asked, near: Mapping[str, Near]) -> None:
-    """Recorded at another shape, faded as what is stale: it says which."""
-    told = bars(asked, {name: n.row for name, n in near.items()})
-    first = near[told[0][1]["rung"]]
-    badge = charts_units.badge("recorded", f"{charts_units.provenance(first.row)}, {first.row['date']}")
+def _nearest(settings: Asked, nearest: Mapping[str, Near]) -> None:
+    """Draws the recordings of another shape, faded like stale ones, and names that shape."""
+    titled_rows = bars(settings, {name: n.row for name, n in nearest.items()})
+    first = nearest[titled_rows[0][1]["rung"]]
+    badge = units.badge("recorded", f"{units.provenance(first.row)}, {first.row['date']}")
     st.html(
         f'<p class="kt-figures">{badge} <span class="kt-elsewhere">not this shape</span>, the nearest: {escape(first.words)}</p>'
     )
     with st.container(key="stale_nearest"):
-        _bars(told, "nearest")
+        _bars(titled_rows, "nearest")
 
 
-def _others(asked: Asked, near: Mapping[str, Near]) -> None:
-    """Rungs that were recorded with other options only, beside those recorded with these."""
-    for title, row in bars(asked, {name: n.row for name, n in near.items()}):
-        badge = charts_units.badge("recorded", f"{charts_units.provenance(row)}, {row['date']}")
+def _other_settings(settings: Asked, nearest: Mapping[str, Near]) -> None:
+    """Lists the rungs that were recorded only with other options."""
+    for title, row in bars(settings, {name: n.row for name, n in nearest.items()}):
+        badge = units.badge("recorded", f"{units.provenance(row)}, {row['date']}")
         _quiet(
-            f"{escape(title)} has no recording with these options; the nearest: {charts_units.time_(row['median_ms'])}, "
-            f"{escape(near[row['rung']].words)}. {badge}"
+            f"{escape(title)} has no recording with these options; the nearest: {units.time_(row['median_ms'])}, "
+            f"{escape(nearest[row['rung']].words)}. {badge}"
         )
 
 
-def _shares(told: list[tuple[str, dict]]) -> None:
-    """What each rung reaches of what could be, and what that is measured against."""
-    columns = shares(told)
+def _shares(titled_rows: list[tuple[str, dict]]) -> None:
+    """Draws a table of each rung's shares of the limits, and explains these limits."""
+    columns = shares(titled_rows)
     if not columns:
         return
     head = "".join(f'<th scope="col">{escape(name)}</th>' for name in columns)
     lines = "".join(
         f'<tr><th scope="row">{escape(title)}</th>{"".join(f"<td>{cells[i]}</td>" for cells in columns.values())}</tr>'
-        for i, (title, _) in enumerate(told)
+        for i, (title, _) in enumerate(titled_rows)
     )
     st.html(
         '<div class="kt-scroll" tabindex="0" role="region" aria-label="Shares"><table class="kt-table kt-shares">'
         f"<tr><td>share</td>{head}</tr>{lines}</table></div>"
     )
-    ceilings = told[0][1].get("ceilings")
+    ceilings = titled_rows[0][1].get("ceilings")
     if not ceilings:
         return
     sync = ceilings.get("launch_sync_us")
-    waited = f"; launched and waited for: {charts_units.time_(sync / 1e3)}" if sync else ""
+    waited = f"; launched and waited for: {units.time_(sync / 1e3)}" if sync else ""
     _quiet(
         "Roof: what this device's copy and FP32 peak, both measured, allow at the predicted FLOP per byte (Roofline). "
-        f'<span class="kt-line">▬</span> {charts_bars.launch_word(told[0][1])} of nothing: {charts_units.time_(ceilings["launch_us"] / 1e3)} each '
+        f'<span class="kt-line">▬</span> {bar_charts.launch_word(titled_rows[0][1])} of nothing: {units.time_(ceilings["launch_us"] / 1e3)} each '
         f"({escape(ceilings['launch'])}; n = {ceilings.get('launch_n', '?')}{waited})."
     )
 
 
-def _copies(first: dict, kind: str, told: list[tuple[str, dict]]) -> None:
+def _copies(first: dict, kind: str, titled_rows: list[tuple[str, dict]]) -> None:
     copies = first.get("copies_ms")
     if not copies:
         return
     detail = f"{first['device']}, by the wall clock, medians of n = {copies.get('n', '?')}"
-    st.html(f'<p class="kt-figures">Copying {charts_units.badge(kind, detail)}</p>')
+    st.html(f'<p class="kt-figures">Copying {units.badge(kind, detail)}</p>')
     chart(
-        lambda: charts_bars.copies(first, tokens()),
-        charts_bars.height(len(charts_bars.COPIES), charts_bars.COPY_PX),
+        lambda: bar_charts.copies(first, tokens()),
+        bar_charts.height(len(bar_charts.COPIES), bar_charts.COPY_PX),
         f"chart_copies_{kind}",
         id_of(first),
     )
-    sentence(charts_bars.copies_words([row for _, row in told]))
+    sentence(bar_charts.copies_words([row for _, row in titled_rows]))
 
 
 # -- memory --------------------------------------------------------------------------------------
-def memory(asked: Asked, now: Shown, cost: str) -> None:
+def memory(settings: Asked, current: Shown, cost: str) -> None:
     head = '<h2 class="kt-card">Memory</h2>'
-    if not now.rows:
-        press = _small("Press Run: what each rung allocates is measured, not computed.")
+    if not current.rows:
+        press = _quiet_html("Press Run: what each rung allocates is measured, not computed.")
         together(head, press, _sentence(cost))
         return
-    told = bars(asked, now.rows)
-    stale = ' <span class="kt-stale">stale</span>' if now.stale else ""
-    badge = charts_units.badge(now.kind, told[0][1]["device"] + ", peak")
+    titled_rows = bars(settings, current.rows)
+    stale = ' <span class="kt-stale">stale</span>' if current.stale else ""
+    badge = units.badge(current.kind, titled_rows[0][1]["device"] + ", peak")
     together(head, f'<p class="kt-figures">{badge}{stale}</p>')
-    with st.container(key="stale_memory" if now.stale else "fresh_memory"):
-        groups = charts_bars.alike(told)
-        told = [charts_bars.together(group, len(told)) for group in groups]
+    with st.container(key="stale_memory" if current.stale else "fresh_memory"):
+        groups = bar_charts.alike(titled_rows)
+        titled_rows = [bar_charts.together(group, len(titled_rows)) for group in groups]
         chart(
-            lambda: charts_bars.memory(told, tokens()),
-            charts_bars.height(len(told), charts_bars.MEMORY_PX),
+            lambda: bar_charts.memory(titled_rows, tokens()),
+            bar_charts.height(len(titled_rows), bar_charts.MEMORY_PX),
             "chart_memory",
-            _ids(told),
+            _ids(titled_rows),
         )
-        roles = charts_bars.roles(told[0][1])
+        roles = bar_charts.roles(titled_rows[0][1])
         _quiet(" ".join(f'<span class="kt-{role}">■</span> {name}' for role, name in roles))
-        for (title, _), group in zip(told, groups, strict=True):
+        for (title, _), group in zip(titled_rows, groups, strict=True):
             if len(group) > 1 and len(groups) > 1:
                 _quiet(f"{escape(title)}: {escape('; '.join(other for other, _ in group[1:]))}")
-        if any(row.get("timeline") for _, row in told):
+        if any(row.get("timeline") for _, row in titled_rows):
             _quiet("As the program goes on: what is allocated first, then each step with the most it held.")
             chart(
-                lambda: charts_bars.timeline(told, tokens()),
-                charts_bars.TIMELINE_PX,
+                lambda: bar_charts.timeline(titled_rows, tokens()),
+                bar_charts.TIMELINE_PX,
                 "chart_timeline",
-                _ids(told),
+                _ids(titled_rows),
             )
     sentence(cost)
 
@@ -264,79 +265,85 @@ def memory(asked: Asked, now: Shown, cost: str) -> None:
 NO_ROOF = "No ceilings were measured yet with what is shown here: press Run, and this device's roof stands over the dots."
 
 
-def rooflines(asked: Asked) -> None:
-    """Measured here and recorded elsewhere under their devices' roofs, at this shape; what was run at another
-    shape is faded, and rungs without a time are marks."""
-    dots = _dots(asked)
-    marks = _marks(asked, dots)
+def rooflines(settings: Asked) -> None:
+    """Draws the rooflines with the rows measured here and recorded elsewhere at this shape.
+
+    Rows of other settings are faded. Rungs without a time are marks.
+    """
+    dots = _dots(settings)
+    marks = _marks(settings, dots)
     roofs = roofline.roofs((dot.row, dot.kind) for dot in dots)
-    together('<h2 class="kt-card">Roofline</h2>', *(map(_over, roofs) if roofs else [_small(NO_ROOF)]))
-    made_of = (
+    together(
+        '<h2 class="kt-card">Roofline</h2>', *(map(_roof_heading, roofs) if roofs else [_quiet_html(NO_ROOF)])
+    )
+    data_key = (
         tuple((id_of(d.row), d.stale, d.moved) for d in dots),
         tuple(marks),
         tuple(r.device for r in roofs),
     )
     if dots or roofs:
         chart(
-            lambda: roofline.chart(roofs, dots, marks, tokens()), roofline.HEIGHT, "chart_roofline", made_of
+            lambda: roofline.chart(roofs, dots, marks, tokens()), roofline.HEIGHT, "chart_roofline", data_key
         )
-    under = [_legend(asked, dots, marks)] if dots or roofs else []
-    told = (*roofline.verdict(dots, roofs), roofline.bounds(marks, roofs))
-    together(*under, *map(_sentence, told))
+    under = [_legend(settings, dots, marks)] if dots or roofs else []
+    verdicts = (*roofline.verdict(dots, roofs), roofline.bounds(marks, roofs))
+    together(*under, *map(_sentence, verdicts))
 
 
-def _over(roof: roofline.Roof) -> str:
-    badge = charts_units.badge(roof.kind, f"{roof.device}, {roof.told.get('date', '')}")
+def _roof_heading(roof: roofline.Roof) -> str:
+    badge = units.badge(roof.kind, f"{roof.device}, {roof.told.get('date', '')}")
     return f'<p class="kt-figures">{badge} {escape(roofline.ceilings_words(roof))}</p>'
 
 
-def _dots(asked: Asked) -> list[roofline.Dot]:
-    ran, found = st.session_state.get("ran"), []
+def _dots(settings: Asked) -> list[roofline.Dot]:
+    ran, dots = st.session_state.get("ran"), []
     for rows, kind, stale in (
-        (asked.recorded(), "recorded", False),
-        (ran.rows if ran else {}, "measured", bool(ran) and ran.asked != asked),
+        (settings.recorded(), "recorded", False),
+        (ran.rows if ran else {}, "measured", bool(ran) and ran.asked != settings),
     ):
-        for n, rung in enumerate(asked.ladder.rungs, 1):
+        for n, rung in enumerate(settings.ladder.rungs, 1):
             if (row := rows.get(rung.name)) and roofline.stands(row):
-                moved = None if stale or row["engine"] != "cuda" else parts_why.moved(asked, rung)
-                found.append(roofline.Dot(n, rung.title_on(row["engine"]), row, kind, stale, moved))
-    return found
+                moved = None if stale or row["engine"] != "cuda" else why_card.moved(settings, rung)
+                dots.append(roofline.Dot(n, rung.title_on(row["engine"]), row, kind, stale, moved))
+    return dots
 
 
-def _marks(asked: Asked, dots: list[roofline.Dot]) -> list[roofline.Mark]:
-    """The rungs that could run here and have no time at this shape."""
+def _marks(settings: Asked, dots: list[roofline.Dot]) -> list[roofline.Mark]:
+    """Returns marks for the rungs that could run here and have no time at this shape."""
     timed = {d.row["rung"] for d in dots if not d.stale}
     marks = []
-    for n, rung in enumerate(asked.ladder.rungs, 1):
-        if rung.name not in timed and rung in asked.able():
-            cost = parts_why.cost(asked, rung)
+    for n, rung in enumerate(settings.ladder.rungs, 1):
+        if rung.name not in timed and rung in settings.supported_rungs():
+            cost = why_card.cost(settings, rung)
             if cost.flops and cost.bytes:
-                units = roofline.other_units(rung.name, asked.shape.params())
-                marks.append(roofline.Mark(n, rung.title, cost.flops / cost.bytes, units))
+                compute_units = roofline.other_units(rung.name, settings.shape.params())
+                marks.append(roofline.Mark(n, rung.title, cost.flops / cost.bytes, compute_units))
     return marks
 
 
-def _legend(asked: Asked, dots: list[roofline.Dot], marks: list[roofline.Mark]) -> str:
-    on = list(dict.fromkeys(d.row["engine"] for d in dots)) or [asked.engine]
-    titles = [" / ".join(dict.fromkeys(r.title_on(engine) for engine in on)) for r in asked.ladder.rungs]
+def _legend(settings: Asked, dots: list[roofline.Dot], marks: list[roofline.Mark]) -> str:
+    engines = list(dict.fromkeys(d.row["engine"] for d in dots)) or [settings.engine]
+    titles = [
+        " / ".join(dict.fromkeys(r.title_on(engine) for engine in engines)) for r in settings.ladder.rungs
+    ]
     rungs = ", ".join(f"<b>{n}</b> {escape(title)}" for n, title in enumerate(titles, 1))
     kinds = [
         ("measured", '<span class="kt-output">●</span> measured'),
         ("recorded", '<span class="kt-workspace">◆</span> recorded'),
     ]
-    told = [words for kind, words in kinds if any(d.kind == kind for d in dots)]
+    legend = [text for kind, text in kinds if any(d.kind == kind for d in dots)]
     if any(d.moved for d in dots):
-        told.append(
+        legend.append(
             '<span class="kt-input">○</span> counted: by the 32-byte sectors its warps ask for, of which the caches answer a part'
         )
     if marks:
-        told.append("┊ predicted, with no time at this shape")
+        legend.append("┊ predicted, with no time at this shape")
     if any(d.stale for d in dots):
-        told.append("faded: at the settings before")
-    flops = f"{asked.ladder.work}'s FLOPs"
+        legend.append("faded: at the settings before")
+    flops = f"{settings.ladder.work}'s FLOPs"
     if not roofline.as_defined(d.row for d in dots):
         silent = any(roofline.is_opaque(d.row) for d in dots)
         flops = "the FLOPs a rung executes" + f" (of a library that does not say: {flops})" * silent
-    return _small(
-        f"{rungs}. {', '.join(told)}. Intensity is predicted: {flops} by the bytes each step must read and write once."
+    return _quiet_html(
+        f"{rungs}. {', '.join(legend)}. Intensity is predicted: {flops} by the bytes each step must read and write once."
     )

@@ -14,7 +14,7 @@ from pages.parts.address import Fields
 from pages.parts.query import chosen, others
 from pages.parts.text import quiet
 
-# Fields in the order of a line, those that share a group joined: (name, label, width in px).
+# Adjacent fields without a gap: (name, label, width in px).
 Group = tuple[tuple[str, str, int], ...]
 
 
@@ -22,7 +22,7 @@ Link = Callable[[Preset, str], None]
 
 
 def option(name: str, choices: Sequence[str]) -> str:
-    """A choice bound to the address, the first being the default."""
+    """Draws pills bound to the URL and returns the choice. The first choice is the default."""
     st.session_state[name] = value = chosen(name, choices)
     st.pills(name, choices, default=choices[0], required=True, key=name, bind="query-params")
     return value
@@ -30,24 +30,26 @@ def option(name: str, choices: Sequence[str]) -> str:
 
 # -- controls ------------------------------------------------------------------------------------
 def preset_link(page: str, fields: Fields, to: Callable[[Any], dict[str, str]]) -> Link:
-    """A function that draws a link to a preset: `to(shape)` are the lesson's parameters there. Every other
-    one is kept but the moment of the stage."""
-    kept = others(fields)
+    """Returns a function that draws a link to a preset. `to(shape)` gives the lesson's parameters at its shape.
+
+    The link keeps all other URL parameters except the moment of the stage.
+    """
+    other_params = others(fields)
 
     def link(preset: Preset, label: str) -> None:
-        st.page_link(page, label=label, query_params=kept | to(preset.shape), help=preset.source)
+        st.page_link(page, label=label, query_params=other_params | to(preset.shape), help=preset.source)
 
     return link
 
 
-def presets(link: Link, chips: Mapping[str, str], known: Mapping[str, Preset], shape: Any) -> None:
-    """A chip for each preset of `chips` (key: label); that of the shape on the page stands out."""
+def presets(link: Link, chips: Mapping[str, str], presets_by_key: Mapping[str, Preset], shape: Any) -> None:
+    """Draws a chip for each preset of `chips` (key: label). The preset of the page's shape is bold."""
     for key, label in chips.items():
-        link(known[key], f"**{label}**" if known[key].shape == shape else label)
+        link(presets_by_key[key], f"**{label}**" if presets_by_key[key].shape == shape else label)
 
 
 def numbers(fields: Fields, groups: Iterable[Group], bounds: Mapping[str, Bound]) -> None:
-    """A line's fields, in a container whose key begins with "params"; `bounds` are those of the moment."""
+    """Draws number fields. The caller's container has a key that begins with "params"; `bounds` are the current ones."""
     for group in groups:
         joined = len(group) > 1
         key = f"pair_{group[0][0]}"
@@ -57,12 +59,12 @@ def numbers(fields: Fields, groups: Iterable[Group], bounds: Mapping[str, Bound]
 
 
 def _number(fields: Fields, name: str, label: str, width: int, bound: Bound) -> None:
-    usual, whole = fields.of[name].usual, fields.of[name].whole
+    default, whole = fields.of[name].usual, fields.of[name].whole
     st.number_input(
         label,
         min_value=float(bound.low),
         max_value=float(bound.high),
-        value=float(usual) if bound.low <= usual <= bound.high else None,
+        value=float(default) if bound.low <= default <= bound.high else None,
         step=1.0,
         format="%.0f" if whole else "%g",
         required=True,
@@ -73,7 +75,7 @@ def _number(fields: Fields, name: str, label: str, width: int, bound: Bound) -> 
 
 
 def choose(fields: Fields, name: str, label: str = "", choices: Sequence = ()) -> None:
-    """A Choice of the lesson as pills, or those `choices` of a Number; the usual must be among them."""
+    """Draws a Choice of the lesson as pills, or `choices` of a Number. They must include the default."""
     field = fields.of[name]
     st.pills(
         label or name,
@@ -87,7 +89,7 @@ def choose(fields: Fields, name: str, label: str = "", choices: Sequence = ()) -
 
 
 def select(fields: Fields, name: str, width: int, label: str = "", choices: Sequence = ()) -> None:
-    """A Choice of the lesson as a field, or some of its `choices`; the usual need not be among them."""
+    """Draws a Choice of the lesson as a select box, or some of its `choices`. They need not include the default."""
     field = fields.of[name]
     choices = choices or field.choices
     st.selectbox(
@@ -101,19 +103,19 @@ def select(fields: Fields, name: str, width: int, label: str = "", choices: Sequ
 
 
 def chooser(name: str, choices: Mapping[str, str]) -> None:
-    """A choice bound to the address, in a popover; `choices` tells each in words."""
+    """Draws a choice bound to the URL, in a popover. `choices` maps each choice to its explanation."""
     with st.popover(f"{name}: {chosen(name, choices)}", key=f"{name}_chooser"):
         option(name, list(choices))
-        st.caption(" ".join(f"{choice}: {words}." for choice, words in choices.items()))
+        st.caption(" ".join(f"{choice}: {text}." for choice, text in choices.items()))
 
 
 def order_chooser(orders: Mapping[str, str]) -> None:
-    """In whose order the stage plays; `orders` tells each in words."""
+    """Draws the choice of the order in which the stage plays. `orders` maps each order to its explanation."""
     chooser("order", orders)
 
 
 def limits(values: Mapping[str, Any], bounds: Mapping[str, Bound]) -> None:
-    """The rules that keep fields from going on, of those that stand at one."""
+    """Writes the rules that limit the fields whose value equals a bound."""
     quiet(*filter(None, (_limit(name, values[name], bound) for name, bound in bounds.items())))
 
 

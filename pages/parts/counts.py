@@ -1,7 +1,7 @@
-"""What a reader wants counted: asked for once the controls rest, dropped where they move on.
+"""Requests to count a shape: sent when the controls have not changed for a while, dropped when they change.
 
-With a hundred readers most shapes are new, and counting them all would take more processors than there are. So
-the page never counts: it shows what is known, and looks again in a while, the later the more shapes are waiting.
+With a hundred readers most shapes are new, and there are not enough processors to count them all. So the page itself
+never counts. It shows known counts and polls again later; the more shapes are waiting, the later.
 """
 
 from __future__ import annotations
@@ -20,15 +20,15 @@ from kernels.model.rung import Rung
 from pages.parts.run_settings import Asked
 from visuals.charts import units
 
-MOST_COUNTED = 500_000  # multiply-adds that a shape may have to be counted
-REST_S = 0.6  # a shape is asked for once it has stood so long
-CROWD = 4  # for so many shapes that wait, the page looks again REST_S later
+MAX_MACS = 500_000  # multiply-adds: larger shapes are not counted
+REST_S = 0.6  # a shape is requested after it has not changed for so long
+CROWD = 4  # for each so many waiting shapes the next poll is REST_S later
 CHANGED = "the kernels have changed since the app was started: start it again"
 
 
-def too_large(asked: Asked) -> str:
-    most, macs = units.count(MOST_COUNTED), units.count(asked.shape.macs)
-    return f"counted here up to {most} multiply-adds; this shape has {macs}"
+def too_large(settings: Asked) -> str:
+    limit, macs = units.count(MAX_MACS), units.count(settings.shape.macs)
+    return f"counted here up to {limit} multiply-adds; this shape has {macs}"
 
 
 @st.cache_resource
@@ -37,70 +37,72 @@ def counts() -> Counts:
 
 
 @dataclass
-class Wish:
-    """Rungs at a shape and tile sizes, and how far it has come with them."""
+class CountRequest:
+    """A request to count rungs at a shape and tile sizes, and its state."""
 
-    of: tuple[Any, ...]
+    key: tuple[Any, ...]
     since: float  # time.monotonic()
     job: Job | None = None
     error: str = ""
 
     @property
-    def words(self) -> str:
+    def status(self) -> str:
         if self.error:
             return f"not counted: {self.error}"
-        ahead = counts().position(self.job) if self.job else 0
-        return f"counting …, {ahead} ahead of it" if ahead else "counting …"
+        n_ahead = counts().position(self.job) if self.job else 0
+        return f"counting …, {n_ahead} ahead of it" if n_ahead else "counting …"
 
 
-def countable(asked: Asked) -> list[Rung]:
-    """The rungs of those that run which the emulator runs too: a library of the GPU cannot be counted."""
-    return [rung for rung in asked.able() if "emulator" in rung.engines]
+def countable(settings: Asked) -> list[Rung]:
+    """Returns the supported rungs that the emulator can run. A GPU library cannot be counted."""
+    return [rung for rung in settings.supported_rungs() if "emulator" in rung.engines]
 
 
-def known(asked: Asked, rung: Rung) -> Count | None:
-    """What was counted of a rung at what is asked; None where nothing was yet."""
-    if asked.shape.macs > MOST_COUNTED:
+def known(settings: Asked, rung: Rung) -> Count | None:
+    """Returns the counts of a rung at these settings; None if it has not been counted."""
+    if settings.shape.macs > MAX_MACS:
         return None
-    return counts().of(rung, asked.shape, asked.tiles_of(rung))
+    return counts().of(rung, settings.shape, settings.tiles_of(rung))
 
 
-def wish(asked: Asked, rungs: Sequence[Rung]) -> Wish | None:
-    """Go on with what this reader wants: the rungs not counted yet, in the end with an error; None where
-    there are none, or the shape is too large to be counted."""
-    missing = [] if asked.shape.macs > MOST_COUNTED else [r for r in rungs if known(asked, r) is None]
-    of = tuple(r.name for r in rungs), asked.shape, asked.tiles, asked.of
-    now = st.session_state.get("wish")
-    if now and (not missing or now.of != of):
-        if now.job:
-            counts().drop(now.job)
-        now = None
+def request_counts(settings: Asked, rungs: Sequence[Rung]) -> CountRequest | None:
+    """Starts or continues the reader's request for the rungs that are not counted yet, and returns it.
+
+    A failed request has an error. Returns None if all rungs are counted or the shape is too large.
+    """
+    missing = [] if settings.shape.macs > MAX_MACS else [r for r in rungs if known(settings, r) is None]
+    key = tuple(r.name for r in rungs), settings.shape, settings.tiles, settings.of
+    request = st.session_state.get("wish")
+    if request and (not missing or request.key != key):
+        if request.job:
+            counts().drop(request.job)
+        request = None
     if not missing:
         st.session_state.pop("wish", None)
         return None
-    if now is None:
-        now = st.session_state["wish"] = Wish(of, time.monotonic())
-    elif not now.error:
-        now.error = _go_on(now, asked, missing)
-    return now
+    if request is None:
+        request = st.session_state["wish"] = CountRequest(key, time.monotonic())
+    elif not request.error:
+        request.error = _go_on(request, settings, missing)
+    return request
 
 
-def _go_on(now: Wish, asked: Asked, missing: Sequence[Rung]) -> str:
-    """Ask where it is time to, or look at the answer; why there will be none."""
+def _go_on(request: CountRequest, settings: Asked, missing: Sequence[Rung]) -> str:
+    """Sends the request when REST_S has passed, or reads its result. Returns the error, or ""."""
     try:
-        if now.job is None and time.monotonic() - now.since >= REST_S:
+        if request.job is None and time.monotonic() - request.since >= REST_S:
             owner = st.session_state.setdefault("owner", uuid.uuid4().hex)
-            now.job = counts().ask(missing, asked.shape, asked.tiles_for(missing), owner)
-        elif now.job and now.job.done:
-            now.job.result()
-            return CHANGED  # counted, and yet not known: its kernels are others
+            request.job = counts().ask(missing, settings.shape, settings.tiles_for(missing), owner)
+        elif request.job and request.job.done:
+            request.job.result()
+            return CHANGED  # counted, but not found: the kernels have changed
     except JobError as e:
         return str(e)
     return ""
 
 
-def look_again(now: Wish | None) -> float | None:
-    """Seconds until the page should look again; None where it need not."""
-    if now is None or now.error:
+def next_poll_s(request: CountRequest | None) -> float | None:
+    """Returns the seconds until the page should poll again; None if it need not."""
+    if request is None or request.error:
         return None
     return REST_S * (1 + counts().waiting() // CROWD)

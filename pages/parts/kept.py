@@ -1,5 +1,5 @@
-"""How many drawn scenes the server keeps."""
+"""The number of scenes that the server caches."""
 
 from __future__ import annotations
 
-MOST_KEPT = 64  # scenes of a megabyte at most, most of them a hundredth of that
+MOST_KEPT = 64  # scenes: each at most a megabyte, most about 10 KB

@@ -1,26 +1,26 @@
-"""The parts all lessons share: heading, what the address asks for, presets, fields, parts.
+"""The parts all lessons share: heading, URL parameters, presets, fields, parts.
 
-The address is the document: every control is bound to a parameter of it, defaults are left out, and
-each run reads it anew. Streamlit 1.67 makes six things worth knowing:
+The URL is the source of truth. Every control is bound to a URL parameter, defaults are left out, and each run reads
+the URL anew. Six facts about Streamlit 1.67 matter here:
 
 * A bound field of integers crashes on ?H=inf; one of floats drops it. So the fields hold floats.
-* A bound value equal to its default leaves the address. The default therefore never depends on the
-  other controls; where it is out of bounds the field has none.
-* A control in a closed popover is told nothing, and later sends the value it had before Back or a
-  link changed it. So the address is believed, not the control.
-* A link to the page one is on reruns it but leaves the browser's address as it was: `asked` mends it.
-* A fragment that polls sends the address that the browser has, which is the one before while news of a
-  new one is on its way. Were the page run again from there, the news would be undone. And where it is run
-  again by one of two fragments, what was pressed in the other is lost. `behind` tells of both.
-* The server learns of ?step=, which the stage writes, only when a bound control is turned. Writing to
-  st.query_params sends back the step it knows, an old one: nothing does so while controls are turned.
+* A bound value equal to its default is removed from the URL. So the default never depends on the other controls. If
+  the default is out of bounds, the field has none.
+* A control in a closed popover is not updated. Later it sends the value it had before Back or a link changed it. So
+  the page reads the URL and not the control.
+* A link to the current page reruns it but leaves the browser's URL unchanged: `query.asked` corrects the URL.
+* A fragment that polls sends the browser's URL. That can be the previous one while a new one is on its way. A rerun of
+  the page from there would undo the change. A rerun by one of two fragments loses what was pressed in the other.
+  `query.behind` detects both cases.
+* The stage writes ?step=, and the server learns of it only when a bound control changes. Writing to st.query_params
+  sends back the old step. So no code writes to it while controls change.
 """
 
 from __future__ import annotations
 
 import streamlit as st
 
-from pages.parts import address as parts_address
+from pages.parts import address
 from pages.parts.query import behind
 from pages.parts.text import heading
 
@@ -29,43 +29,51 @@ PARTS = frozenset({"watch", "kernel", "run", "why"})
 
 
 def parts(*more: str) -> frozenset[str]:
-    """The parts asked for: ?view=watch gives one alone, for embedding, ?present=1 the stage for a lecture
-    hall; anything else the whole page. `more` are those that this lesson has besides PARTS."""
+    """Returns the parts to draw. `more` are the parts that this lesson has besides PARTS.
+
+    ?view=watch gives one part alone, for embedding. ?present=1 gives the stage alone, for a lecture hall. Anything else
+    gives the whole page.
+    """
     every = PARTS | set(more)
-    view = "watch" if parts_address.presents(st.query_params) else st.query_params.get("view")
+    view = "watch" if address.is_presented(st.query_params) else st.query_params.get("view")
     return frozenset({view}) if view in every else every
 
 
 def begin(title: str, idea: str, *more: str) -> tuple[frozenset[str], bool]:
-    """The parts asked for (`more` as in `parts`), and whether they are the whole page: that begins with its heading."""
-    asked = parts(*more)
-    whole = len(asked) > 1
+    """Returns the parts to draw (`more` as in `parts`) and whether they are the whole page. Draws its heading if so."""
+    visible = parts(*more)
+    whole = len(visible) > 1
     if whole:
         heading(title, idea)
-    return asked, whole
+    return visible, whole
 
 
 def settled() -> bool:
-    """False in a browser's first run of a page: charts and code listings bring megabytes of script, which
-    would hold up the stage's first paint. They wait for the run that `settle` asks for."""
+    """Returns False in a browser's first run of a page.
+
+    Charts and code listings load megabytes of script, which would delay the stage's first paint. They are drawn in the
+    second run, which `settle` starts.
+    """
     return st.context.url is None or "_settled" in st.session_state
 
 
 def settle(parts: frozenset[str]) -> None:
-    """The end of a page: what waits for a second run gets one. The stage alone has nothing that waits."""
+    """Starts the second run of a page, at its end. The stage alone has no deferred parts."""
     if parts != {"watch"} and not settled():
-        _settle_soon()
+        _load_soon()
 
 
 @st.fragment(run_every=0.5)
-def _settle_soon() -> None:
-    """Run the page again shortly, now with everything on it."""
-    if "_waited" in st.session_state and not behind():  # the second time: the first is the page's own run
+def _load_soon() -> None:
+    """Runs the page again after a short time, now with all parts."""
+    if (
+        "_waited" in st.session_state and not behind()
+    ):  # not in the fragment's first run, which is part of the page's
         st.session_state["_settled"] = True
         st.rerun()
     st.session_state["_waited"] = True
 
 
 def below():
-    """The container of what stands under the cards: pictures left, kernels right, where there is room."""
+    """Returns the container under the cards: pictures left and kernels right if the page is wide enough."""
     return st.container(key="below", horizontal=True)

@@ -1,4 +1,4 @@
-"""The ladder in FLOP/s: what each rung reaches at the page's shape, and how that grows with the size."""
+"""The ladder in FLOP/s: the rate of each rung at the page's shape, and over sizes."""
 
 from __future__ import annotations
 
@@ -19,26 +19,26 @@ from visuals.charts import sweeps, units
 Library = Callable[[Mapping[str, dict]], dict | None]
 
 
-def card(asked: Asked, library: Library) -> None:
-    """A bar for each rung of what the cards tell of; `library(rows)` is the row they are a share of."""
+def card(settings: Asked, library: Library) -> None:
+    """Draws a bar for each rung of the cards' rows. `library(rows)` is the row that the shares refer to."""
     with st.container(key="card_rates", border=True):
         st.html('<h2 class="kt-card">The ladder in FLOP/s</h2>')
-        now = shown(asked)
-        if not now.rows:
+        current = shown(settings)
+        if not current.rows:
             quiet("Press Run: each rung that can run this shape is timed beside the others.")
             return
-        told, of, ladder = bars(asked, now.rows), library(now.rows), asked.ladder
-        stale = ' <span class="kt-stale">stale</span>' if now.stale else ""
+        titled_rows, of, ladder = bars(settings, current.rows), library(current.rows), settings.ladder
+        stale = ' <span class="kt-stale">stale</span>' if current.stale else ""
         st.html(
-            f'<p class="kt-figures">{units.badge(now.kind, sweeps.provenance([row for _, row in told]))}{stale}</p>'
+            f'<p class="kt-figures">{units.badge(current.kind, sweeps.provenance([row for _, row in titled_rows]))}{stale}</p>'
         )
-        with st.container(key=f"{'stale' if now.stale else 'fresh'}_rates"):
-            made_of = tuple(id_of(row) for _, row in told)
+        with st.container(key=f"{'stale' if current.stale else 'fresh'}_rates"):
+            data_key = tuple(id_of(row) for _, row in titled_rows)
             cards.chart(
-                lambda: sweeps.ladder(told, of, tokens()),
-                sweeps.ladder_px(len(told)),
+                lambda: sweeps.ladder(titled_rows, of, tokens()),
+                sweeps.ladder_px(len(titled_rows)),
                 "chart_rates",
-                made_of,
+                data_key,
             )
             if of:
                 title = ladder.rung(of["rung"]).title_on(of["engine"])
@@ -46,8 +46,10 @@ def card(asked: Asked, library: Library) -> None:
 
 
 def sizes(ladder: Ladder, shape: Any, timing: str, size: Callable[[Any], float | None], title: str) -> None:
-    """How the rungs grow with the size, as recorded: `size(shape)` is where a recording stands on the axis called
-    `title`, None where it does not belong to the curve."""
+    """Draws the recorded rates of the rungs over sizes.
+
+    `size(shape)` is the position of a recording on the axis called `title`; None if it is not part of the curve.
+    """
     with st.container(key="card_sizes", border=True):
         st.html('<h2 class="kt-card">Over sizes</h2>')
         lines = recorded_sizes(ladder, timing, size)
@@ -57,26 +59,28 @@ def sizes(ladder: Ladder, shape: Any, timing: str, size: Callable[[Any], float |
         row = lines[0][1][0][1]
         badge = units.badge("recorded", f"{row['device']}, {timing}, {row['date']}")
         st.html(f'<p class="kt-figures">{badge}</p>')
-        made_of = tuple(id_of(row) for _, points in lines for _, row in points), size(shape)
+        data_key = tuple(id_of(row) for _, points in lines for _, row in points), size(shape)
         px = sweeps.sizes_px(len(lines))
-        cards.chart(lambda: sweeps.sizes(lines, title, size(shape), tokens()), px, "chart_sizes", made_of)
+        cards.chart(lambda: sweeps.sizes(lines, title, size(shape), tokens()), px, "chart_sizes", data_key)
 
 
 def recorded_sizes(
     ladder: Ladder, timing: str, size: Callable[[Any], float | None]
 ) -> list[tuple[str, list[tuple[float, dict]]]]:
-    """(title, points (size, row) by size) of each rung recorded at two sizes or more, at its usual tile sizes, on the
-    device that was recorded first."""
+    """Returns (title, points) of each rung recorded at two or more sizes with its default tile sizes.
+
+    Points are (size, row), sorted by size. All rows are of the device of the first recording.
+    """
     found: dict[str, dict[float, dict]] = {}
     device = ""
     for row in records.recordings():
         if row["rung"].partition("/")[0] != ladder.name or row["mode"] != timing:
             continue
-        at = size(ladder.shape(**row["shape"]))
-        if at is not None and row["tiles"] == ladder.rung(row["rung"]).default_tiles:
+        position = size(ladder.shape(**row["shape"]))
+        if position is not None and row["tiles"] == ladder.rung(row["rung"]).default_tiles:
             device = device or row["device"]
             if row["device"] == device:
-                found.setdefault(row["rung"], {})[at] = row
+                found.setdefault(row["rung"], {})[position] = row
     lines = [
         (rung, sorted(found[rung.name].items())) for rung in ladder.rungs if len(found.get(rung.name, ())) > 1
     ]

@@ -15,8 +15,7 @@ from kernels.machine.status import Status
 from kernels.machine.timing import MODES
 from kernels.model.preset import Preset
 from kernels.model.rung import Ladder
-from pages.parts import cards
-from pages.parts import why as parts_why
+from pages.parts import cards, why
 from pages.parts.controls import option
 from pages.parts.query import behind
 from pages.parts.run_settings import Asked, Ran, shown
@@ -36,35 +35,40 @@ def run_section(
     story: Story,
     link: Link,
     own: tuple[str, Mapping[str, int]] | None = None,
-    more: Callable[[Asked], None] = lambda asked: None,
+    more: Callable[[Asked], None] = lambda settings: None,
 ) -> None:
-    """The four cards. `link(preset, words)` draws a link that sets the page to a preset. `own`: a rung's name and
-    its tile sizes, of which the page has controls; else the options have some. `more` draws what follows."""
+    """Draws the four cards. `link(preset, label)` draws a link that sets the page to a preset.
+
+    `own` is a rung's name and its tile sizes if the page has controls for them; else the options have such controls.
+    `more` draws what follows the cards.
+    """
     every = POLL_S if st.session_state.get("job") else None
     st.fragment(_all, run_every=every)(ladder, shape, story, link, own, more)
 
 
-def _all(ladder: Ladder, shape: Any, story: Story, link: Link, own, more: Callable[[Asked], None]) -> None:
+def _all(
+    ladder: Ladder, shape: Any, story: Story, link: Link, rung_tiles, more: Callable[[Asked], None]
+) -> None:
     collect()
     bring(ladder)
     with st.container(key="cards", horizontal=True):
         with st.container(key="cards_left"):
             with st.container(key="card_time", border=True):
-                asked = head(ladder, shape, own)
-                cards.times(asked, story)
-            now = shown(asked)
+                settings = head(ladder, shape, rung_tiles)
+                cards.times(settings, story)
+            current = shown(settings)
             with st.container(key="card_memory", border=True):
-                cards.memory(asked, now, story.cost(shape))
+                cards.memory(settings, current, story.cost(shape))
         with st.container(key="cards_right"):
             with st.container(key="card_why", border=True):
-                parts_why.card(asked, now, story, link)
+                why.card(settings, current, story, link)
             with st.container(key="card_roofline", border=True):
-                cards.rooflines(asked)
-    more(asked)
+                cards.rooflines(settings)
+    more(settings)
 
 
 def bring(ladder: Ladder) -> None:
-    """What was run of these rungs is "ran"; what was run of others waits until their page is opened again."""
+    """Makes the last run of these rungs "ran" in the session. Stores another ladder's run until its page opens again."""
     state, here = st.session_state, _names(ladder)
     waiting = state.setdefault("ran_elsewhere", {})
     if "ran" in state and _names(state["ran"].asked.ladder) != here:
@@ -79,44 +83,51 @@ def _names(ladder: Ladder) -> tuple[str, ...]:
 
 
 def collect() -> None:
-    """Take the result of a finished job; the page is run again so that polling stops."""
-    if not (going := st.session_state.get("job")) or not going[0].done or behind():
+    """Stores the result of a finished job and reruns the page, so that polling stops."""
+    if not (pending := st.session_state.get("job")) or not pending[0].done or behind():
         return
-    job, asked = st.session_state.pop("job")
+    job, settings = st.session_state.pop("job")
     try:
-        told = job.result()
-        rows = {row["rung"]: row for row in told if "unsupported" not in row}
-        refused = {row["rung"]: row["unsupported"] for row in told if "unsupported" in row}
-        bring(asked.ladder)
-        if rows:  # where every rung was refused, what was measured before stays
-            st.session_state["ran"] = Ran(asked, rows, job.answered_at, refused)
+        results = job.result()
+        rows = {row["rung"]: row for row in results if "unsupported" not in row}
+        refused = {row["rung"]: row["unsupported"] for row in results if "unsupported" in row}
+        bring(settings.ladder)
+        if rows:  # if every rung was refused, the previous measurement stays
+            st.session_state["ran"] = Ran(settings, rows, job.answered_at, refused)
         else:
-            of = asked.ladder.rung
-            st.session_state["run_error"] = "; ".join(f"{of(r).title}: {why}" for r, why in refused.items())
+            rung_of = settings.ladder.rung
+            st.session_state["run_error"] = "; ".join(
+                f"{rung_of(r).title}: {reason}" for r, reason in refused.items()
+            )
     except JobError as e:
         st.session_state["run_error"] = str(e)
     st.rerun()
 
 
-def head(ladder: Ladder, shape: Any, own, title: str = "Time") -> Asked:
-    """The line over the times: options, Run, and under it how a run goes on or why it did not."""
+def head(ladder: Ladder, shape: Any, rung_tiles, title: str = "Time") -> Asked:
+    """Draws the line above the times: options and Run; under it the progress of a run or its error."""
     with st.container(key="time_head", horizontal=True, vertical_alignment="center"):
         st.html(f'<h2 class="kt-card">{title}</h2>')
         with st.container(key="chips_run", width="content"), st.popover("options", key="run_options"):
-            asked = _options(ladder, shape, own)
-        _button(asked)
+            settings = _options(ladder, shape, rung_tiles)
+        _button(settings)
     _progress()
     gpu_note()
     if error := st.session_state.get("run_error"):
         st.html(f'<p class="kt-note" role="alert">{escape(error)}</p>')
     ran = st.session_state.get("ran")
-    if ran and ran.asked == asked:
-        note(*(f"{ladder.rung(name).title} was not measured: {why}." for name, why in ran.refused.items()))
-    return asked
+    if ran and ran.asked == settings:
+        note(
+            *(
+                f"{ladder.rung(name).title} was not measured: {reason}."
+                for name, reason in ran.refused.items()
+            )
+        )
+    return settings
 
 
 def gpu_note() -> None:
-    """Writes why a GPU that this computer has is not used, and what to do. The options say if it has none."""
+    """Writes why this computer's GPU is not used, and what to do. If it has no GPU, the options say so."""
     gpu = engines.load("cuda").status()
     if gpu.advice:
         note(_unused(gpu))
@@ -127,7 +138,7 @@ def _unused(gpu: Status) -> str:
 
 
 def _engine() -> str:
-    """Returns the engine chosen among those that measure here; under the choice a line about the GPU."""
+    """Draws the choice of engines that measure here and a line about the GPU. Returns the engine."""
     gpu = engines.load("cuda").status()
     ready = [name for name, s in engines.available().items() if s.ready and engines.load(name).MEASURES]
     engine = option("engine", ready)
@@ -138,12 +149,12 @@ def _engine() -> str:
     return engine
 
 
-def _options(ladder: Ladder, shape: Any, own) -> Asked:
+def _options(ladder: Ladder, shape: Any, rung_tiles) -> Asked:
     engine = _engine()
     timing = option("caches", MODES)
-    if own:
+    if rung_tiles:
         st.caption(f"{CACHES} {SEEDED}")
-        return Asked(ladder, shape, engine, timing, tuple(own[1].items()), own[0])
+        return Asked(ladder, shape, engine, timing, tuple(rung_tiles[1].items()), rung_tiles[0])
     tiles = {name: choices for rung in ladder.rungs for name, choices in rung.tiles.items()}
     chosen = tuple((name, int(option(name, [str(c) for c in choices]))) for name, choices in tiles.items())
     st.caption(
@@ -152,24 +163,24 @@ def _options(ladder: Ladder, shape: Any, own) -> Asked:
     return Asked(ladder, shape, engine, timing, chosen)
 
 
-def _button(asked: Asked) -> None:
+def _button(settings: Asked) -> None:
     if job := st.session_state.get("job"):
         if st.button("Stop", key="stop"):
             worker().cancel(job[0])
         return
     if not st.button("Run here", key="run", type="primary"):
         return
-    if not asked.runs():
-        st.session_state["run_error"] = f"No rung can run here on the {asked.engine} engine at this shape."
+    if not settings.runs():
+        st.session_state["run_error"] = f"No rung can run here on the {settings.engine} engine at this shape."
         st.rerun()
     failed = bool(st.session_state.get("run_error"))
     st.session_state["run_error"] = ""
     owner = st.session_state.setdefault("owner", uuid.uuid4().hex)
     ran = st.session_state.get("ran")
-    # What is on the page already is measured anew, and what was refused is tried again: memory may be free by now.
-    again = failed or (ran is not None and ran.asked == asked)
+    # Results that are already on the page are measured again. So are refused rungs: memory may be free by now.
+    again = failed or (ran is not None and ran.asked == settings)
     try:
-        st.session_state["job"] = worker().submit(asked.request(), owner=owner, fresh=again), asked
+        st.session_state["job"] = worker().submit(settings.request(), owner=owner, fresh=again), settings
     except JobError as e:
         st.session_state["run_error"] = str(e)
     st.rerun()

@@ -1,4 +1,4 @@
-"""A series of runs that the worker takes one at a time, so that others' come between: how it goes on, and its end."""
+"""A series of runs that are submitted one at a time, so that other readers' runs can come between."""
 
 from __future__ import annotations
 
@@ -10,14 +10,14 @@ from typing import Any
 import streamlit as st
 
 from kernels.jobs.job import Job, JobError, Request
-from pages.parts import run as run_card
+from pages.parts import run
 from pages.parts.query import behind
 from pages.parts.worker import worker
 
 
 @dataclass
 class Series:
-    """One series as it goes on: `todo` is what is left, `job` what runs. `name` tells a request in words."""
+    """The state of one series: `todo` holds the remaining requests, `job` runs. `name` describes a request."""
 
     asked: Any
     todo: list[Request]
@@ -34,12 +34,14 @@ class Series:
 
 
 def going(key: str) -> Series | None:
-    """The reader's last series of that name, taken on: what is done is kept, the next submitted. The page is run
-    again at its end, so that polling stops. Call it in the fragment that `every` polls."""
+    """Returns the reader's last series of that name, after it stored a finished result and submitted the next request.
+
+    The page is rerun at the end of the series, so that polling stops. Call it in the fragment that `every` polls.
+    """
     series: Series | None = st.session_state.get(key)
     if series and series.job and series.job.done and not behind():
-        while series.job and series.job.done:  # what was measured before is answered at once
-            _take(series)
+        while series.job and series.job.done:  # a result that is already known is returned at once
+            _store_result(series)
             _next(series, key)
         if not series.job:
             st.rerun()
@@ -47,9 +49,9 @@ def going(key: str) -> Series | None:
 
 
 def every(key: str) -> float | None:
-    """Seconds between polls: None where nothing goes on."""
+    """Returns the seconds between polls; None if no series runs."""
     series: Series | None = st.session_state.get(key)
-    return run_card.POLL_S if series and series.job else None
+    return run.POLL_S if series and series.job else None
 
 
 def start(key: str, series: Series) -> None:
@@ -67,7 +69,7 @@ def stop(series: Series) -> None:
 
 
 def progress(series: Series | None) -> None:
-    """How far it is, where one goes on."""
+    """Draws the progress of a series that runs."""
     if not (series and series.job):
         return
     ahead = worker().position(series.job)
@@ -78,7 +80,7 @@ def progress(series: Series | None) -> None:
     st.progress((series.tried + series.job.share) / series.total, text=text)
 
 
-def _take(series: Series) -> None:
+def _store_result(series: Series) -> None:
     try:
         series.rows += series.job.result()
     except JobError as e:

@@ -1,4 +1,4 @@
-"""What a press on Run would run, what it ran, and which rows the cards tell of."""
+"""The settings of a run, its result, and the rows that the cards show."""
 
 from __future__ import annotations
 
@@ -20,27 +20,29 @@ from kernels.records.nearest import Near
 
 @dataclass(frozen=True)
 class Asked:
-    """What a press on Run would run: every rung of the ladder that can, on seeded random inputs (as the
-    recordings were made: pictures hold many zeros, and zeros can run faster)."""
+    """The settings of Run, which runs every supported rung of the ladder on seeded random inputs.
+
+    The recordings used such inputs too. Pictures hold many zeros, and zeros can run faster.
+    """
 
     ladder: Ladder
     shape: Any
     engine: str
     timing: str
     tiles: tuple[tuple[str, int], ...]
-    of: str = ""  # the rung whose tile sizes these are, the others at their usual ones; "": every rung's that has them
+    of: str = ""  # the rung that has these tile sizes, the others have their defaults; "": every rung that has such sizes
 
     def tiles_of(self, rung: Rung) -> dict[str, int]:
         if self.of and rung.name != self.of:
             return rung.default_tiles
         return {name: value for name, value in self.tiles if name in rung.tiles}
 
-    def able(self) -> list[Rung]:
-        """Returns the rungs that no rule keeps from this shape."""
-        return self._able
+    def supported_rungs(self) -> list[Rung]:
+        """Returns the rungs that no rule excludes at this shape."""
+        return self._supported_rungs
 
     @cached_property
-    def _able(self) -> list[Rung]:
+    def _supported_rungs(self) -> list[Rung]:
         return [
             r
             for r in self.ladder.rungs
@@ -48,24 +50,24 @@ class Asked:
         ]
 
     def refusals(self) -> dict[str, str]:
-        """Returns why this machine cannot run a rung, by rung name, for those of `able` that it cannot."""
+        """Returns why this machine cannot run a rung, by rung name, for those of `supported_rungs` that it cannot."""
         return self._refusals
 
     @cached_property
     def _refusals(self) -> dict[str, str]:
         found = {}
-        for rung in self.able():
+        for rung in self.supported_rungs():
             tiles = rung.default_tiles | self.tiles_of(rung)
             if why := engines.refusal(self.engine, rung, self.shape, tiles):
                 found[rung.name] = why
         return found
 
     def runs(self) -> list[Rung]:
-        """Returns those of `able` that a press on Run runs."""
-        return [rung for rung in self.able() if rung.name not in self.refusals()]
+        """Returns those of `supported_rungs` that a press on Run runs."""
+        return [rung for rung in self.supported_rungs() if rung.name not in self.refusals()]
 
     def tiles_for(self, rungs: Sequence[Rung]) -> dict[str, Any]:
-        """The tile sizes as kernels.runner.compare takes them for these rungs."""
+        """Returns the tile sizes of these rungs in the form that kernels.runner.compare expects."""
         if self.of:
             return {r.name: self.tiles_of(r) for r in rungs if r.name == self.of}
         return {name: value for name, value in self.tiles if any(name in r.tiles for r in rungs)}
@@ -76,29 +78,32 @@ class Asked:
         return Request(tuple(r.name for r in runs), self.shape, None, self.engine, tiles, self.timing)
 
     def recorded(self) -> dict[str, dict]:
-        """Recorded rows by rung name, at exactly this shape, tiles and timing."""
+        """Returns recorded rows by rung name, at exactly this shape, tiles and timing."""
         return self._recorded
 
     @cached_property
-    def _recorded(self) -> dict[str, dict]:  # every card asks for them
+    def _recorded(self) -> dict[str, dict]:  # every card reads them
         found = {
             r.name: records.recorded(r.name, self.shape, self.tiles_of(r), self.timing)
             for r in self.ladder.rungs
         }
         return {name: row for name, row in found.items() if row}
 
-    def near(self) -> dict[str, Near]:
-        """By rung name, for rungs without such a row: the recording nearest to what is asked, all at one shape, that of the
-        most, so that they can be compared with each other. They are of other settings: never drawn as if of these."""
+    def nearest(self) -> dict[str, Near]:
+        """Returns the nearest recording by rung name, for rungs without a recording at exactly these settings.
+
+        All are at one shape, the one that most of these rungs have, so that they can be compared with each other. They
+        have other settings, so they are never drawn as recordings of these.
+        """
         exact = self.recorded()
         found = {
             r.name: records.nearest(r.name, self.shape, self.tiles_of(r), self.timing)
-            for r in self.able()
+            for r in self.supported_rungs()
             if r.name not in exact
         }
-        at = {name: tuple(near.row["shape"].items()) for name, near in found.items() if near}
-        most = Counter(at.values()).most_common(1)
-        return {name: found[name] for name, shape in at.items() if shape == most[0][0]}
+        shapes = {name: tuple(match.row["shape"].items()) for name, match in found.items() if match}
+        most_common = Counter(shapes.values()).most_common(1)
+        return {name: found[name] for name, shape in shapes.items() if shape == most_common[0][0]}
 
     def __str__(self) -> str:
         return f"{self.shape}, {', '.join(f'{name} {value}' for name, value in self.tiles)}, {self.timing}, {self.engine}"
@@ -106,12 +111,14 @@ class Asked:
 
 @dataclass(frozen=True)
 class Ran:
-    """A finished comparison: what was asked for then, a row for each rung by name, when it was answered, and why a
-    rung has no row, by its name: its library does not support the shape, or the memory does not suffice."""
+    """A finished run: its settings, rows by rung name, its time, and the reasons for missing rows by rung name.
+
+    A row is missing if the rung's library does not support the shape or if there is not enough memory.
+    """
 
     asked: Asked
     rows: Mapping[str, dict]
-    at: float  # seconds since the epoch; before one's own press where somebody had asked the same
+    at: float  # seconds since the epoch; before this reader's press if another reader requested the same earlier
     refused: Mapping[str, str] = field(default_factory=dict)
 
     @property
@@ -122,21 +129,23 @@ class Ran:
 
 @dataclass(frozen=True)
 class Shown:
-    """The rows a card tells of, their kind, and whether the controls have moved away from them."""
+    """The rows of a card, their kind, and whether the controls have other settings now."""
 
     rows: Mapping[str, dict]
     kind: str
     stale: bool
 
 
-def shown(asked: Asked) -> Shown:
-    """What the cards tell of: the run of just these settings, else their recording, else a stale run."""
-    ran, recorded = st.session_state.get("ran"), asked.recorded()
-    if ran and (ran.asked == asked or not recorded):
-        return Shown(ran.rows, "measured", ran.asked != asked)
+def shown(settings: Asked) -> Shown:
+    """Returns the rows for the cards: the run with exactly these settings, else their recording, else a stale run."""
+    ran, recorded = st.session_state.get("ran"), settings.recorded()
+    if ran and (ran.asked == settings or not recorded):
+        return Shown(ran.rows, "measured", ran.asked != settings)
     return Shown(recorded, "recorded", False)
 
 
-def bars(asked: Asked, rows: Mapping[str, dict]) -> list[tuple[str, dict]]:
-    """(title, row) of each rung that has a row, in the order of the ladder."""
-    return [(r.title_on(rows[r.name]["engine"]), rows[r.name]) for r in asked.ladder.rungs if r.name in rows]
+def bars(settings: Asked, rows: Mapping[str, dict]) -> list[tuple[str, dict]]:
+    """Returns (title, row) of each rung that has a row, in the order of the ladder."""
+    return [
+        (r.title_on(rows[r.name]["engine"]), rows[r.name]) for r in settings.ladder.rungs if r.name in rows
+    ]

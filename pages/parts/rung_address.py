@@ -1,7 +1,7 @@
-"""The address of a lesson on a ladder whose rungs have tile sizes: the shape, the rung that is watched, its tile sizes.
+"""The URL parameters of a lesson on a ladder whose rungs have tile sizes: shape, selected rung, tile sizes.
 
-The shape that is read is always valid, and each tile size is one that the rung offers. Together they may still break a
-rule of the rung: then the page names it (`Asked.broken`) and keeps what was asked. Pure functions.
+The shape is always valid, and each tile size is one that the rung offers. Together they can still break a rule of the
+rung. Then the page names the rule (`Asked.broken`) and keeps the selection. All functions are pure.
 """
 
 from __future__ import annotations
@@ -12,52 +12,54 @@ from functools import cached_property
 from typing import Any
 
 from kernels.model.rung import Ladder, Rung
-from pages.parts import tiles as parts_tiles
-from pages.parts.address import Choice, Field, Fields, Mend, Value, Values
+from pages.parts import tiles as tile_sizes
+from pages.parts.address import Choice, Field, Fields, Fix, Value, Values
 
 
 @dataclass(frozen=True)
-class Asked(parts_tiles.Watched):
-    """What the parameters ask for."""
+class Asked(tile_sizes.Watched):
+    """The shape, rung and tile sizes that the parameters select."""
 
     shape: Any
 
     @property
     def broken(self) -> list[str]:
-        """The rules that keep the rung from running so."""
-        return parts_tiles.broken(self.rung, self.shape, self.tiles)
+        """Returns the rules that the rung breaks at this shape with these tile sizes."""
+        return tile_sizes.broken(self.rung, self.shape, self.tiles)
 
     def params(self) -> Values:
         return self.shape.params() | {"rung": short(self.rung)} | dict(self.tiles)
 
 
 def short(rung: Rung) -> str:
-    """Its name in the address: "register-tile-2d"."""
+    """Returns the rung's name in the URL: "register-tile-2d"."""
     return rung.name.partition("/")[2]
 
 
 @dataclass(frozen=True, eq=False)
 class Address:
-    """How a lesson's address says what is asked of a ladder. `shape` are the fields of its shape by name, `usual` the
-    short name of the rung that is watched where none is named, `mend` as in Fields. `first`: the shape at which tile
-    sizes that are not named are those that fit; else they are the rung's usual ones. `fit` says which do."""
+    """How the URL of a lesson selects a shape, a rung of its ladder and tile sizes.
+
+    `shape` has the fields of the shape by name. `usual` is the short name of the default rung. `mend` is as in Fields.
+    With `first`, tile sizes missing in the URL are `fit(rung, first)`; without it they are the rung's defaults.
+    """
 
     ladder: Ladder
     shape: Mapping[str, Field]
     usual: str
-    mend: Mend
+    mend: Fix
     first: Any = None
-    fit: Callable[[Rung, Any], dict[str, int]] = parts_tiles.fitting
+    fit: Callable[[Rung, Any], dict[str, int]] = tile_sizes.fitting
 
     @cached_property
     def rungs(self) -> dict[str, Rung]:
-        """By their names in the address."""
+        """Returns the rungs by their names in the URL."""
         return {short(rung): rung for rung in self.ladder.rungs}
 
     # -- reading -----------------------------------------------------------------------------------
     @cached_property
     def fields(self) -> dict[str, Fields]:
-        """The parameters of the lesson while a rung is watched, by its short name."""
+        """Returns the parameters of the lesson for each selected rung, by its short name."""
         of = dict(self.shape) | {"rung": Choice(self.usual, tuple(self.rungs))}
         return {
             name: Fields(self.ladder.name, of | self._tile_fields(rung), self.mend)
@@ -65,52 +67,55 @@ class Address:
         }
 
     def _tile_fields(self, rung: Rung) -> dict[str, Choice]:
-        usual = self.fit(rung, self.first) if self.first else rung.default_tiles
-        return {name: Choice(usual[name], tuple(sorted(choices))) for name, choices in rung.tiles.items()}
+        defaults = self.fit(rung, self.first) if self.first else rung.default_tiles
+        return {name: Choice(defaults[name], tuple(sorted(choices))) for name, choices in rung.tiles.items()}
 
     def watched(self, raw: Mapping[str, Value]) -> str:
-        """The short name of the rung that is asked for."""
+        """Returns the short name of the rung that `raw` selects."""
         return raw.get("rung") if raw.get("rung") in self.rungs else self.usual
 
     def of(self, values: Values) -> Asked:
-        """What the values of all fields ask for."""
+        """Returns the selection for the values of all fields."""
         rung = self.rungs[values["rung"]]
         shape = self.ladder.shape(**{name: values[name] for name in self.shape})
         return Asked(rung, {name: values[name] for name in rung.tiles}, shape)
 
     def read(self, raw: Mapping[str, Value]) -> tuple[Asked, list[str]]:
-        """What an address asks for, and a note for each value that could not be taken."""
+        """Returns the selection for the parameters of a URL, and a note for each value that is not valid."""
         values, notes = self.fields[self.watched(raw)].read(raw)
         return self.of(values), notes
 
     # -- writing -----------------------------------------------------------------------------------
-    def write(self, asked: Asked) -> dict[str, str]:
-        return self.fields[short(asked.rung)].write(asked.params())
+    def write(self, selection: Asked) -> dict[str, str]:
+        return self.fields[short(selection.rung)].write(selection.params())
 
-    def at_shape(self, asked: Asked, shape: Any) -> dict[str, str]:
-        """The parameters for another shape: with the same rung and tile sizes where they can run it, else the
-        nearest tile sizes, else the last kernel of the ladder that can. Tile sizes nobody chose are those that fit."""
-        tiles = asked.tiles
-        if tiles in (asked.rung.default_tiles, self.fit(asked.rung, asked.shape)):
-            tiles = self.fit(asked.rung, shape)
-        if parts_tiles.broken(asked.rung, shape, tiles):
-            tiles = parts_tiles.nearest(asked.rung, shape, tiles)
+    def at_shape(self, selection: Asked, shape: Any) -> dict[str, str]:
+        """Returns the URL parameters for another shape.
+
+        The rung and tile sizes stay if they support the shape, else the nearest tile sizes are used, else the last
+        kernel of the ladder that supports it. Tile sizes that nobody chose are replaced by `fit(rung, shape)`.
+        """
+        tiles = selection.tiles
+        if tiles in (selection.rung.default_tiles, self.fit(selection.rung, selection.shape)):
+            tiles = self.fit(selection.rung, shape)
+        if tile_sizes.broken(selection.rung, shape, tiles):
+            tiles = tile_sizes.nearest(selection.rung, shape, tiles)
         if tiles is None:
-            return self.at_rung(replace(asked, shape=shape), self.last_that_runs(shape))
-        return self.write(Asked(asked.rung, tiles, shape))
+            return self.at_rung(replace(selection, shape=shape), self.last_that_runs(shape))
+        return self.write(Asked(selection.rung, tiles, shape))
 
-    def at_rung(self, asked: Asked, rung: Rung) -> dict[str, str]:
-        """The parameters for another rung, at the tile sizes that fit the shape."""
-        return self.write(Asked(rung, self.fit(rung, asked.shape), asked.shape))
+    def at_rung(self, selection: Asked, rung: Rung) -> dict[str, str]:
+        """Returns the URL parameters for another rung, with the tile sizes that fit the shape."""
+        return self.write(Asked(rung, self.fit(rung, selection.shape), selection.shape))
 
-    def at_tiles(self, asked: Asked, tiles: Mapping[str, int]) -> dict[str, str]:
-        return self.write(replace(asked, tiles=tiles))
+    def at_tiles(self, selection: Asked, tiles: Mapping[str, int]) -> dict[str, str]:
+        return self.write(replace(selection, tiles=tiles))
 
     def able(self, shape: Any) -> list[Rung]:
-        """The rungs that run a shape at their usual tile sizes."""
-        return [r for r in self.ladder.rungs if not parts_tiles.broken(r, shape, r.default_tiles)]
+        """Returns the rungs that support a shape with their default tile sizes."""
+        return [r for r in self.ladder.rungs if not tile_sizes.broken(r, shape, r.default_tiles)]
 
     def last_that_runs(self, shape: Any) -> Rung:
-        """The last rung with a kernel of our own, else the last of all, else the first of the ladder."""
+        """Returns the last supported rung that is no library's, else the last supported, else the ladder's first."""
         runs = self.able(shape)
         return next((r for r in reversed(runs) if not r.library), next(reversed(runs), self.ladder.rungs[0]))

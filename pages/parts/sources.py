@@ -1,4 +1,4 @@
-"""Kernel: the CUDA C++ of every rung, what each changes of the one before, and what it takes of an SM."""
+"""Kernel: the CUDA C++ of every rung, its difference from the previous one, and its use of an SM."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ Tiles = Callable[[Rung], Mapping[str, int]]
 
 @dataclass(frozen=True)
 class Use:
-    """A rung's launch of a kernel that a file holds."""
+    """A rung's launch of a kernel of one file."""
 
     rung: Rung
     launch: Launch
@@ -41,8 +41,10 @@ def show(
     first: str = "",
     file: str = "",
 ) -> None:
-    """A tab for each file, in the order of the ladder, at the tile sizes of each rung (`tiles`); that of the
-    rung `first` stands in front, of several `file`."""
+    """Draws a tab for each file, in the order of the ladder, at the tile sizes of each rung (`tiles`).
+
+    The tab of the rung `first` is in front; if it has several files, that of `file`.
+    """
     with st.container(key="kernels"):
         st.html(
             '<h2 class="kt-card">Kernel</h2><p class="kt-quiet">Word for word what Run compiles on a GPU.</p>'
@@ -54,20 +56,25 @@ def show(
         names = [name_of(file) for file in files]
         front = next((f for f, use in uses.items() if any(u.rung.name == first for u in use)), files[0])
         front = file if file in uses else front
-        # A key of its own for each rung in front: tabs once drawn keep what was chosen among them.
+        # The key differs for each rung in front, because Streamlit remembers the chosen tab by key.
         for n, tab in enumerate(st.tabs(names, default=name_of(front), key=f"tabs_{first}{file}")):
             with tab:
                 _tab(files[n], files[n - 1] if 0 < n < len(uses) else "", uses.get(files[n], []))
 
 
 def chosen_tiles(rung: Rung) -> dict[str, int]:
-    """The tile sizes that the address gives a rung, under their own names; the usual where it gives none."""
+    """Returns a rung's tile sizes as in the URL, where they have their own names.
+
+    A size that is missing in the URL is the first of the rung's choices.
+    """
     return {name: int(chosen(name, [str(c) for c in choices])) for name, choices in rung.tiles.items()}
 
 
 def used(rungs: Sequence[Rung], shape: Any, tiles: Tiles) -> dict[str, list[Use]]:
-    """Who launches what each file holds, files in the order of the ladder. A rung that cannot run here is left
-    out of the uses, not its file: its kernel can be read all the same."""
+    """Returns the launches by file, files in the order of the ladder.
+
+    A rung that does not support the shape has no launches here, but its file is included: its kernel can be read.
+    """
     found: dict[str, list[Use]] = {}
     for rung in rungs:
         broken = not availability.runs(rung, shape, tiles(rung))
@@ -84,8 +91,8 @@ def name_of(file: str) -> str:
 
 
 def _tab(file: str, before: str, uses: Sequence[Use]) -> None:
-    told = dict.fromkeys(needs(use.launch) for use in uses)  # two rungs may launch the same kernel alike
-    heads = "".join(f'<p class="kt-figures">{text}</p>' for text in told)
+    launch_texts = dict.fromkeys(needs(use.launch) for use in uses)  # two rungs can have the same launch
+    heads = "".join(f'<p class="kt-figures">{text}</p>' for text in launch_texts)
     together(f"<div>{heads}</div>" if heads else "", _changes(before, file) if before else "")
     st.code(sources.text(file), language="cpp", line_numbers=True)
 
@@ -101,23 +108,23 @@ def _changes(before: str, file: str) -> str:
 
 
 def needs(launch: Launch) -> str:
-    """What a launch takes of an SM, and how many of its warps fit there: HTML."""
+    """Returns HTML with a launch's use of an SM and how many of its warps fit there."""
     at = " ".join(f"{name} {value}" for name, value in launch.defines)
     threads = math.prod(launch.block)
     head = f"<b>{escape(launch.entry)}</b>{f' at {escape(at)}' if at else ''}: {threads:,} threads a block"
-    told = resources(launch.source, launch.defines)
-    if not told:
+    usage = resources(launch.source, launch.defines)
+    if not usage:
         return f"{head}. Registers are not known: it was not compiled at these tile sizes, and NVRTC is not here."
-    shared = told["shared_bytes"] + launch.shared
-    fit = occupancy(told["registers"], shared, threads)
-    spills = f"{units.bytes_(told['spill_bytes'])} spilled" if told["spill_bytes"] else "no spills"
+    shared = usage["shared_bytes"] + launch.shared
+    fit = occupancy(usage["registers"], shared, threads)
+    spills = f"{units.bytes_(usage['spill_bytes'])} spilled" if usage["spill_bytes"] else "no spills"
     badge = units.badge("predicted", "ptxas for sm_90, occupancy by formula")
-    return f"{head}, {told['registers']} registers a thread, {spills}, {units.bytes_(shared)} shared. {_fits(fit)} {badge}"
+    return f"{head}, {usage['registers']} registers a thread, {spills}, {units.bytes_(shared)} shared. {_fits(fit)} {badge}"
 
 
 @lru_cache(maxsize=256)
 def resources(source: str, defines: precompiled.Defines) -> dict | None:
-    """What ptxas says of a kernel: as it is checked in, else compiled now; None where there is no compiler."""
+    """Returns what ptxas reports of a kernel, as checked in, else compiled now; None if there is no compiler."""
     if known := precompiled.resources(source, defines):
         return known
     try:

@@ -1,4 +1,4 @@
-"""The look that Streamlit's theme cannot say: one block of CSS, its colours from the palette."""
+"""The styles that Streamlit's theme cannot express: one block of CSS with the colours of the palette."""
 
 from functools import cache
 from pathlib import Path
@@ -7,9 +7,9 @@ import streamlit as st
 
 from visuals.palette import DARK, LIGHT
 
-# In somebody's slide or page the lesson fills the frame it was given.
+# In a slide or another page the lesson fills its frame.
 EMBEDDED = '[data-testid="stMainBlockContainer"] { max-width: none; padding: 4px 6px !important; }'
-# The stage alone: it is given all of the frame, and nothing stands round it or before it.
+# The stage alone fills the frame.
 ALONE = """
 [data-testid="stMain"] { overflow: auto; }
 [data-testid="stMainBlockContainer"] { max-width: none; height: 100dvh; padding: 0 !important; }
@@ -20,7 +20,7 @@ ALONE = """
 
 
 def tokens() -> dict[str, str]:
-    """The palette of the theme on screen."""
+    """Returns the palette of the current theme."""
     return DARK if st.context.theme.type == "dark" else LIGHT
 
 
@@ -32,6 +32,6 @@ def css(alone: bool = False) -> str:
 
 @cache
 def _rules() -> str:
-    """In one line: Streamlit dedents every text at every run, which takes long where lines are many."""
+    """Returns theme.css in one line: Streamlit dedents every text at every run, which is slow for many lines."""
     lines = Path(__file__).with_name("theme.css").read_text(encoding="utf-8").splitlines()
     return " ".join(line.strip() for line in lines)

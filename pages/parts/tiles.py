@@ -1,6 +1,6 @@
 """Tile sizes of a rung at a shape: which combinations its rules allow, and which of them a sweep tries.
 
-Pure functions.
+All functions are pure.
 """
 
 from __future__ import annotations
@@ -22,28 +22,28 @@ Combination = dict[str, int]
 
 @dataclass(frozen=True)
 class Watched:
-    """The rung that a page shows, and all its tile sizes."""
+    """The selected rung of a page, and all its tile sizes."""
 
     rung: Rung
     tiles: Mapping[str, int]
 
     def tiles_of(self, rung: Rung) -> Mapping[str, int]:
-        """Those of the page for the rung that is watched, the usual for the others."""
+        """Returns the page's tile sizes for the selected rung, the defaults for the others."""
         return self.tiles if rung is self.rung else rung.default_tiles
 
     @property
     def own(self) -> tuple[str, Mapping[str, int]]:
-        """As _run.run_section takes it."""
+        """Returns the rung's name and tile sizes, for run.run_section."""
         return self.rung.name, self.tiles
 
 
 def broken(rung: Rung, shape: Any, tiles: Mapping[str, int]) -> list[str]:
-    """The rules that keep a rung from running so, in its own words."""
+    """Returns why a rung cannot run a shape with these tile sizes."""
     return list(availability.reasons(rung, shape, tiles))
 
 
 def legal(rung: Rung, shape: Any) -> list[Combination]:
-    """Every combination that the rung can run, the last tile size turning fastest."""
+    """Returns every combination that the rung supports; the last tile size varies fastest."""
     if availability.missing_library(rung, shape):
         return []
     return [dict(zip(rung.tiles, values, strict=True)) for values in _legal(rung.name, shape)]
@@ -52,20 +52,20 @@ def legal(rung: Rung, shape: Any) -> list[Combination]:
 @lru_cache(maxsize=256)
 def _legal(name: str, shape: Any) -> tuple[tuple[int, ...], ...]:
     rung = find(name)
-    every = product(*(sorted(choices) for choices in rung.tiles.values()))
-    return tuple(v for v in every if not any(rung.rules(shape, dict(zip(rung.tiles, v, strict=True)))))
+    combinations = product(*(sorted(choices) for choices in rung.tiles.values()))
+    return tuple(v for v in combinations if not any(rung.rules(shape, dict(zip(rung.tiles, v, strict=True)))))
 
 
 def choices(rung: Rung, shape: Any, tiles: Mapping[str, int]) -> dict[str, list[int]]:
-    """For each tile size the values it may be turned to while the others stay; its own value always."""
+    """Returns for each tile size its legal values while the others stay; always includes its current value."""
     return {
-        name: [v for v in sorted(all_) if v == tiles[name] or not broken(rung, shape, {**tiles, name: v})]
-        for name, all_ in rung.tiles.items()
+        name: [v for v in sorted(values) if v == tiles[name] or not broken(rung, shape, {**tiles, name: v})]
+        for name, values in rung.tiles.items()
     }
 
 
 def nearest(rung: Rung, shape: Any, tiles: Mapping[str, int]) -> Combination | None:
-    """The legal combination that changes the fewest sizes, then by the fewest doublings; None where none is legal."""
+    """Returns the legal combination that changes the fewest sizes, then with the fewest doublings; None if none is legal."""
 
     def distance(other: Combination) -> tuple[int, float]:
         changed = [name for name in tiles if other[name] != tiles[name]]
@@ -75,43 +75,58 @@ def nearest(rung: Rung, shape: Any, tiles: Mapping[str, int]) -> Combination | N
 
 
 def fitting(rung: Rung, shape: Any) -> Combination:
-    """The usual tile sizes, or where all of C is one block of them: the largest of the rung's sets that leaves two
-    blocks each way, the smallest set where none does. So the tiles are seen."""
+    """Returns the default tile sizes unless they make all of C one block; then smaller ones, so that tiles are visible.
+
+    These are the largest of the rung's sets with at least two blocks each way, else the smallest set.
+    """
     sets = {tuple(tiles.values()): _blocks(rung, shape, tiles) for tiles in rung.tile_sets(shape)}
-    usual = tuple(rung.default_tiles.values())
-    found = usual
-    if sets.get(usual) == (1, 1):
-        parted = [tiles for tiles, blocks in sets.items() if min(blocks) > 1]
-        found = min(parted, key=lambda t: math.prod(sets[t])) if parted else min(sets, key=math.prod)
+    default = tuple(rung.default_tiles.values())
+    found = default
+    if sets.get(default) == (1, 1):
+        several_blocks = [tiles for tiles, blocks in sets.items() if min(blocks) > 1]
+        found = (
+            min(several_blocks, key=lambda t: math.prod(sets[t]))
+            if several_blocks
+            else min(sets, key=math.prod)
+        )
     return dict(zip(rung.tiles, found, strict=True))
 
 
 def _blocks(rung: Rung, shape: Any, tiles: Mapping[str, int]) -> tuple[int, ...]:
-    """Blocks across and down of a rung's first launch; none of a library's call."""
+    """Returns the blocks across and down of a rung's first launch; an empty tuple for a library call."""
     step = rung.build(shape, tiles).steps[0]
     return step.grid[:2] if isinstance(step, Launch) else ()
 
 
-def tried(rung: Rung, shape: Any, tiles: Mapping[str, int], most: int) -> list[Combination]:
-    """At most so many legal combinations: these tiles, the rung's own choice of sets (each value of each size
-    once), these tiles with a single size turned, then others spread evenly over all that are legal."""
-    every = legal(rung, shape)
-    turned = [{**tiles, name: v} for name, all_ in rung.tiles.items() for v in sorted(all_)]
-    kept = _first([t for t in (dict(tiles), *rung.tile_sets(shape), *turned) if t in every], most)
-    kept += _spread([t for t in every if t not in kept], most - len(kept))
-    return sorted(kept, key=every.index)
+def tried(rung: Rung, shape: Any, tiles: Mapping[str, int], max_count: int) -> list[Combination]:
+    """Returns at most `max_count` legal combinations.
+
+    First come these tiles, the rung's own sets (each value of each size once), and these tiles with a single size
+    changed. The others are spread evenly over all legal combinations.
+    """
+    all_legal = legal(rung, shape)
+    one_changed = [{**tiles, name: v} for name, values in rung.tiles.items() for v in sorted(values)]
+    chosen = _first(
+        [t for t in (dict(tiles), *rung.tile_sets(shape), *one_changed) if t in all_legal], max_count
+    )
+    chosen += _spread([t for t in all_legal if t not in chosen], max_count - len(chosen))
+    return sorted(chosen, key=all_legal.index)
 
 
-def _first(combinations: Sequence[Combination], most: int) -> list[Combination]:
+def _first(combinations: Sequence[Combination], max_count: int) -> list[Combination]:
     found: list[Combination] = []
-    for one in combinations:
-        if one not in found and len(found) < most:
-            found.append(one)
+    for combination in combinations:
+        if combination not in found and len(found) < max_count:
+            found.append(combination)
     return found
 
 
-def _spread(items: Sequence[Combination], most: int) -> list[Combination]:
-    """At most so many of them, evenly by place."""
-    if most <= 0:
+def _spread(items: Sequence[Combination], max_count: int) -> list[Combination]:
+    """Returns at most `max_count` items, at even distances."""
+    if max_count <= 0:
         return []
-    return [items[i * len(items) // most] for i in range(most)] if len(items) > most else list(items)
+    return (
+        [items[i * len(items) // max_count] for i in range(max_count)]
+        if len(items) > max_count
+        else list(items)
+    )

@@ -1,4 +1,4 @@
-"""Why: predicted, counted and measured figures of every rung, side by side, and files to take away."""
+"""Why: predicted, counted and measured figures of every rung, side by side, and downloads."""
 
 from __future__ import annotations
 
@@ -22,40 +22,40 @@ from pages.parts.text import together
 from visuals.charts import roofline, sweeps, units
 from visuals.charts.story import Story, fastest_library
 
-SHARED = {  # where a rung uses it: a wavefront is a pass over the 32 banks, of up to 128 bytes
+SHARED = {  # if a rung uses it: a wavefront accesses the 32 banks once, up to 128 bytes
     "wavefronts reading shared memory": "wavefronts_ld",
     "wavefronts writing it": "wavefronts_st",
 }
-MOST_COLUMNS = 5  # of rungs: more stand below each other
+MAX_COLUMNS = 5  # of rungs: more are drawn as lines
 
 
-def card(asked: Asked, now: Shown, story: Story, link: Callable[[Preset, str], None]) -> None:
+def card(settings: Asked, current: Shown, story: Story, link: Callable[[Preset, str], None]) -> None:
     every = (
         None
         if st.session_state.get("job")
-        else counts.look_again(counts.wish(asked, counts.countable(asked)))
+        else counts.next_poll_s(counts.request_counts(settings, counts.countable(settings)))
     )
     draw = st.fragment(_figures, run_every=every) if every else _figures
-    draw(asked, now, polled=bool(every))
+    draw(settings, current, polled=bool(every))
     with st.container(key="chips_why", horizontal=True):
-        if found := story.examples():
+        if examples := story.examples():
             st.html(f'<p class="kt-quiet">{escape(story.examples_are)}</p>')
-        for preset, words in found:
-            link(preset, words)
-    downloads(asked)
+        for preset, text in examples:
+            link(preset, text)
+    downloads(settings)
 
 
-def _figures(asked: Asked, now: Shown, polled: bool) -> None:
-    """The table. It is looked at again and again while rungs are counted, and then no more."""
-    wish = counts.wish(asked, counts.countable(asked))
-    if polled and counts.look_again(wish) is None and not behind():
+def _figures(settings: Asked, current: Shown, polled: bool) -> None:
+    """Draws the table. It polls while rungs are counted."""
+    request = counts.request_counts(settings, counts.countable(settings))
+    if polled and counts.next_poll_s(request) is None and not behind():
         st.rerun()
-    together('<h2 class="kt-card">Why</h2>', f"<div>{_table(asked, now, wish)}</div>")
+    together('<h2 class="kt-card">Why</h2>', f"<div>{_table(settings, current, request)}</div>")
 
 
-def downloads(asked: Asked) -> None:
+def downloads(settings: Asked) -> None:
     ran = st.session_state.get("ran")
-    rows = [*(ran.rows.values() if ran else ()), *asked.recorded().values()]
+    rows = [*(ran.rows.values() if ran else ()), *settings.recorded().values()]
     if not rows:
         return
     with st.container(key="downloads", horizontal=True):
@@ -71,72 +71,72 @@ def downloads(asked: Asked) -> None:
             st.page_link("history/page.py", label="in the history", query_params=query)
 
 
-def cost(asked: Asked, rung: Rung) -> Cost:
-    """What is predicted of a rung at this shape."""
-    return rung.cost(asked.shape, rung.build(asked.shape, asked.tiles_of(rung)))
+def cost(settings: Asked, rung: Rung) -> Cost:
+    """Returns the predicted cost of a rung at this shape."""
+    return rung.cost(settings.shape, rung.build(settings.shape, settings.tiles_of(rung)))
 
 
-Lines = Mapping[str, Sequence[str]]  # a figure's name: its cells, a rung each
+Lines = Mapping[str, Sequence[str]]  # a figure's name: its cells, one per rung
 
 
-def _table(asked: Asked, shown: Shown, wish: counts.Wish | None) -> str:
-    """Predicted above counted above measured: a column a rung, or a line a rung where there are many."""
-    able = asked.able()
-    costs = [cost(asked, r) for r in able]
-    as_defined = all(c.flops == asked.shape.flops for c in costs)
+def _table(settings: Asked, current: Shown, request: counts.CountRequest | None) -> str:
+    """Returns the HTML of predicted, counted and measured figures: a column per rung, or a line if there are many."""
+    supported = settings.supported_rungs()
+    costs = [cost(settings, r) for r in supported]
+    as_defined = all(c.flops == settings.shape.flops for c in costs)
     predicted = {
-        f"FLOPs of {asked.ladder.work}" if as_defined else "FLOPs executed": [
+        f"FLOPs of {settings.ladder.work}" if as_defined else "FLOPs executed": [
             units.count(c.flops if as_defined else c.executed_flops) for c in costs
         ],
         "bytes moved, each tensor once a step": [units.bytes_(c.moved_bytes) for c in costs],
         "FLOP per byte": [units.ratio(c.moved_bytes and c.flops / c.moved_bytes) for c in costs],
         "workspace": [units.bytes_(c.workspace_bytes) for c in costs],
     }
-    engine = next(iter(shown.rows.values()))["engine"] if shown.rows else asked.engine
+    engine = next(iter(current.rows.values()))["engine"] if current.rows else settings.engine
     parts: list[tuple[str, Lines | str]] = [
         (units.badge("predicted"), predicted),
-        (units.badge("counted", "sectors as in Nsight Compute"), _counted(asked, able, wish)),
+        (units.badge("counted", "sectors as in Nsight Compute"), _counted(settings, supported, request)),
     ]
-    if shown.rows and not shown.stale:
-        first = next(iter(shown.rows.values()))
-        when = f", {first['date']}" if shown.kind == "recorded" else ""
-        badge = units.badge(shown.kind, sweeps.provenance(list(shown.rows.values())) + when)
-        library = fastest_library(shown.rows.values())
-        parts.append((badge, _got([shown.rows.get(r.name) for r in able], first, library)))
-    titles = [escape(r.title_on(engine)) for r in able]
-    return (_columns if len(able) <= MOST_COLUMNS else lines)(titles, parts)
+    if current.rows and not current.stale:
+        first = next(iter(current.rows.values()))
+        when = f", {first['date']}" if current.kind == "recorded" else ""
+        badge = units.badge(current.kind, sweeps.provenance(list(current.rows.values())) + when)
+        library = fastest_library(current.rows.values())
+        parts.append((badge, _measured([current.rows.get(r.name) for r in supported], first, library)))
+    titles = [escape(r.title_on(engine)) for r in supported]
+    return (_columns if len(supported) <= MAX_COLUMNS else lines)(titles, parts)
 
 
 def _columns(titles: Sequence[str], parts: Sequence[tuple[str, Lines | str]]) -> str:
-    """One table, a column a rung; a part that is a text says why it has no figures."""
+    """Returns the HTML of one table, a column per rung. A part that is a string explains why it has no figures."""
     span, text = f'colspan="{len(titles) + 1}"', ""
-    for n, (badge, told) in enumerate(parts):
+    for n, (badge, part) in enumerate(parts):
         heads = "".join(f"<th>{title}</th>" for title in titles)
         text += f"<tr><th>{badge}</th>{heads}</tr>" if n == 0 else f"<tr><th {span}>{badge}</th></tr>"
-        if isinstance(told, str):
-            text += f'<tr><td {span} role="status">{escape(told)}</td></tr>'
+        if isinstance(part, str):
+            text += f'<tr><td {span} role="status">{escape(part)}</td></tr>'
             continue
-        for name, cells in told.items():
+        for name, cells in part.items():
             text += f"<tr><td>{name}</td>{_cells(cells)}</tr>"
     return _scrolled("Predicted, counted and measured", "", text)
 
 
 def lines(titles: Sequence[str], parts: Sequence[tuple[str, Lines | str]]) -> str:
-    """A table for each part, a line a rung; rungs of which all is the same share one."""
+    """Returns the HTML of a table for each part, a line per rung. Rungs with equal cells share a line."""
     text = ""
-    for badge, told in parts:
+    for badge, part in parts:
         text += f'<p class="kt-figures">{badge}</p>'
-        if isinstance(told, str):
-            text += f'<p class="kt-quiet" role="status">{escape(told)}</p>'
+        if isinstance(part, str):
+            text += f'<p class="kt-quiet" role="status">{escape(part)}</p>'
             continue
         same: dict[tuple[str, ...], list[str]] = {}
-        for title, cells in zip(titles, zip(*told.values(), strict=True), strict=True):
+        for title, cells in zip(titles, zip(*part.values(), strict=True), strict=True):
             same.setdefault(cells, []).append(title)
         body = "".join(
             f'<tr><th scope="row">{_together(of, len(titles))}</th>{_cells(cells)}</tr>'
             for cells, of in same.items()
         )
-        heads = "".join(f'<th scope="col">{name}</th>' for name in told)
+        heads = "".join(f'<th scope="col">{name}</th>' for name in part)
         text += _scrolled(
             badge.partition(">")[2].partition("<")[0], " kt-shares", f"<tr><td></td>{heads}</tr>{body}"
         )
@@ -155,12 +155,14 @@ def _scrolled(label: str, kind: str, rows: str) -> str:
     return f'<div class="kt-scroll" tabindex="0" role="region" aria-label="{label}"><table class="kt-table{kind}">{rows}</table></div>'
 
 
-def _got(rows: Sequence[dict | None], first: dict, library: dict | None) -> dict[str, list[str]]:
-    """What was measured of each rung, None where it has no row; shares only of what was measured with them, the
-    library's row among that."""
+def _measured(rows: Sequence[dict | None], first: dict, library: dict | None) -> dict[str, list[str]]:
+    """Returns the measured figures of each rung; a rung whose row is None has "–".
+
+    Shares refer only to rows of the same measurement, among them `library`.
+    """
     roof = roofline.roof_of(first, "measured")
     as_defined = roofline.as_defined(r for r in rows if r)
-    told: dict[str, Callable[[dict], str]] = {
+    columns: dict[str, Callable[[dict], str]] = {
         "workspace": lambda r: units.bytes_(r["workspace_bytes"]),
         f"effective rate: {ladder_of(first['rung']).work}'s FLOPs": lambda r: units.rate(
             roofline.defined_flops(r), r["median_ms"]
@@ -173,39 +175,39 @@ def _got(rows: Sequence[dict | None], first: dict, library: dict | None) -> dict
         "relative L2 error": lambda r: f"{r['error']:.1e}",
     }
     if library:
-        told["share of the fastest library's speed"] = lambda r: units.share(
+        columns["share of the fastest library's speed"] = lambda r: units.share(
             library["median_ms"] / r["median_ms"]
         )
     if roof:
         flops, copy = units.rate(roof.flops_per_s, 1e3), units.bandwidth(roof.bytes_per_s)
         kind = "effective" if as_defined else "actual"
-        told[f"{kind} rate, share of the FP32 ceiling ({flops})"] = lambda r: units.share(
+        columns[f"{kind} rate, share of the FP32 ceiling ({flops})"] = lambda r: units.share(
             r["flops"] / r["median_ms"] * 1e3 / roof.flops_per_s
         )
-        told[f"bytes moved, share of the copy ceiling ({copy})"] = lambda r: units.share(
+        columns[f"bytes moved, share of the copy ceiling ({copy})"] = lambda r: units.share(
             r["predicted_bytes"] / r["median_ms"] * 1e3 / roof.bytes_per_s
         )
 
     def cell(name: str, row: dict | None) -> str:
         if row is None:
             return "–"
-        own = name.startswith(("actual", "bytes moved"))
-        return units.UNKNOWN if own and roofline.is_opaque(row) else told[name](row)
+        from_rung = name.startswith(("actual", "bytes moved"))
+        return units.UNKNOWN if from_rung and roofline.is_opaque(row) else columns[name](row)
 
-    return {name: [cell(name, row) for row in rows] for name in told}
+    return {name: [cell(name, row) for row in rows] for name in columns}
 
 
-def moved(asked: Asked, rung: Rung) -> int | None:
-    """Bytes of the sectors that a rung's warps read and write, where the emulator has counted all of them."""
-    count = None if rung.library else counts.known(asked, rung)
+def moved(settings: Asked, rung: Rung) -> int | None:
+    """Returns the bytes of the sectors that a rung's warps read and write; None if the emulator has not counted them all."""
+    count = None if rung.library else counts.known(settings, rung)
     return count and roofline.SECTOR * (count.total["sectors_ld"] + count.total["sectors_st"])
 
 
-def _counted(asked: Asked, able: Sequence[Rung], wish: counts.Wish | None) -> Lines | str:
-    """What the emulator counted, where the shape is small enough; else why there is nothing."""
-    got = {r.name: counts.known(asked, r) for r in counts.countable(asked)}
+def _counted(settings: Asked, supported: Sequence[Rung], request: counts.CountRequest | None) -> Lines | str:
+    """Returns the figures that the emulator counted, or the reason why there are none."""
+    got = {r.name: counts.known(settings, r) for r in counts.countable(settings)}
     if not all(got.values()):
-        return wish.words if wish else counts.too_large(asked)
+        return request.status if request else counts.too_large(settings)
 
     def cell(count: Count | None, name: str) -> str:
         if count is None:
@@ -213,13 +215,13 @@ def _counted(asked: Asked, able: Sequence[Rung], wish: counts.Wish | None) -> Li
         return units.count(count.total[name]) + (" + library" if count.left_out else "")
 
     def row(name: str) -> list[str]:
-        return [cell(got.get(r.name), name) for r in able]
+        return [cell(got.get(r.name), name) for r in supported]
 
-    least, most = PTX_PER_MACHINE
-    shared = {words: name for words, name in SHARED.items() if any(c.total[name] for c in got.values())}
+    low, high = PTX_PER_MACHINE
+    shared = {label: name for label, name in SHARED.items() if any(c.total[name] for c in got.values())}
     return {
         "sectors read": row("sectors_ld"),
         "sectors written": row("sectors_st"),
-        **{words: row(name) for words, name in shared.items()},
-        f"warp instructions (PTX: {least} to {most} for each machine instruction)": row("warp_instructions"),
+        **{label: row(name) for label, name in shared.items()},
+        f"warp instructions (PTX: {low} to {high} for each machine instruction)": row("warp_instructions"),
     }

@@ -16,5 +16,5 @@ def worker() -> Worker:
 
 
 def _keep(measured: Sequence[dict]) -> None:
-    """What was measured goes into the store, whoever is still there to see it; the history tells of faults."""
+    """Stores measured rows, even if the reader has left. The history page shows the store's errors."""
     store.mine().keep([row for row in measured if "median_ms" in row])

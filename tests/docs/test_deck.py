@@ -1,4 +1,4 @@
-"""The app on the slides of the example deck: they turn each other's pages, and nobody else's."""
+"""The app on the slides of the example deck: stage and deck control each other, other windows cannot."""
 
 import json
 import re
@@ -23,21 +23,21 @@ def files():
 
 @pytest.fixture
 def deck(page, server, files):
-    """The deck at its title slide."""
+    """Yields the deck at its title slide."""
     yield Deck(page, f"{files}/docs/deck/index.html?app={server}")
     page.goto("about:blank")
 
 
 @pytest.fixture
 def stage(deck):
-    """The stage of the second slide, at the step its address asks for."""
+    """Returns the stage of the second slide, at the step in its URL."""
     stage = deck.to("stage")
     stage.at_step(14)
     return stage
 
 
-# -- the stage turns the pages ---------------------------------------------------------------------
-def test_in_the_stage_right_and_left_step_it_and_the_slide_stays(deck, stage):
+# -- the stage changes the slides ------------------------------------------------------------------
+def test_arrows_in_the_stage_step_it_and_keep_the_slide(deck, stage):
     stage.root.press("ArrowRight")
     stage.at_step(15)
     deck.press("ArrowLeft")
@@ -48,19 +48,19 @@ def test_in_the_stage_right_and_left_step_it_and_the_slide_stays(deck, stage):
 
 
 @pytest.mark.parametrize("key", ["PageDown", "ArrowRight"])
-def test_the_stage_turns_to_the_next_slide_and_gives_the_keyboard_back(deck, stage, key):
+def test_stage_goes_to_the_next_slide_and_releases_the_keyboard(deck, stage, key):
     stage.root.press("End")
     stage.at_step(LAST)
     deck.press(key)
     deck.at("stride")
-    deck.press("ArrowRight")  # the deck's own again
+    deck.press("ArrowRight")  # the keyboard controls the deck again
     deck.at("moments")
     deck.press("ArrowLeft")
     deck.at("stride")
 
 
 @pytest.mark.parametrize("key", ["PageUp", "ArrowLeft"])
-def test_the_stage_turns_back(deck, stage, key):
+def test_stage_goes_to_the_previous_slide(deck, stage, key):
     stage.root.press("Home")
     stage.at_step(0)
     deck.press(key)
@@ -69,7 +69,7 @@ def test_the_stage_turns_back(deck, stage, key):
     deck.at("stage")
 
 
-def test_page_down_turns_at_any_step(deck, stage):
+def test_page_down_changes_slide_at_any_step(deck, stage):
     stage.root.press("PageDown")
     deck.at("stride")
     stage.at_step(14)
@@ -85,8 +85,8 @@ PLAIN = """<!doctype html><title>plain</title><link rel="icon" href="data:,">
 """
 
 
-def test_a_deck_without_the_plugin_is_turned_too(page, server, files, tmp_path):
-    """All it needs is Reveal as it comes, and an iframe."""
+def test_deck_without_the_plugin_changes_slides(page, server, files, tmp_path):
+    """It needs only Reveal and an iframe."""
     tmp_path.joinpath("plain.html").write_text(PLAIN.format(files=files, app=server), encoding="utf-8")
     with serving_files(tmp_path) as address:
         deck = Deck(page, f"{address}/plain.html")
@@ -96,7 +96,7 @@ def test_a_deck_without_the_plugin_is_turned_too(page, server, files, tmp_path):
 
 
 # -- the deck moves the stage ----------------------------------------------------------------------
-def test_fragments_step_the_stage_both_ways(deck):
+def test_fragments_step_the_stage_in_both_directions(deck):
     stage = deck.to("moments")
     stage.at_step(18)
     for step in (0, 6, LAST):
@@ -109,7 +109,7 @@ def test_fragments_step_the_stage_both_ways(deck):
     deck.at("moments")
 
 
-def test_in_the_stage_page_down_shows_the_next_fragment(deck):
+def test_page_down_in_the_stage_shows_the_next_fragment(deck):
     stage = deck.to("moments")
     stage.root.press("PageDown")
     stage.at_step(0)
@@ -117,7 +117,7 @@ def test_in_the_stage_page_down_shows_the_next_fragment(deck):
 
 
 @pytest.mark.parametrize("slide", ["stride", "end"], ids=["kept", "loaded anew"])
-def test_coming_back_the_stage_is_where_it_was(deck, stage, slide):
+def test_stage_keeps_its_step_when_the_slide_returns(deck, stage, slide):
     """Reveal unloads frames three slides away."""
     stage.root.press("ArrowRight")
     stage.at_step(15)
@@ -127,21 +127,21 @@ def test_coming_back_the_stage_is_where_it_was(deck, stage, slide):
     deck.to("stage").at_step(15)
 
 
-def test_a_deck_opened_at_a_fragment_shows_its_step(page, server, files):
+def test_deck_opened_at_a_fragment_shows_its_step(page, server, files):
     deck = Deck(page, f"{files}/docs/deck/index.html?app={server}#/moments/1")
     deck.at("moments")
     deck.stage("moments").ready().at_step(6)
     page.goto("about:blank")
 
 
-def test_leaving_the_slide_pauses(deck, stage):
+def test_leaving_the_slide_pauses_the_stage(deck, stage):
     stage.root.press("Space")
     stage.playing(True)
     deck.to("stride")
     stage.playing(False)
 
 
-def test_the_deck_s_messages_are_obeyed(deck, stage):
+def test_stage_follows_messages_of_the_deck(deck, stage):
     deck.say("stage", {"stage": "goto", "step": 7})
     stage.at_step(7)
     deck.say("stage", json.dumps({"stage": "goto", "step": 9}))
@@ -159,31 +159,31 @@ def test_the_deck_s_messages_are_obeyed(deck, stage):
     stage.playing(False)
 
 
-# -- and nobody else does --------------------------------------------------------------------------
-ASK = "([target, step]) => target.postMessage({ stage: 'goto', step }, '*')"
-LISTEN = "() => { window.arrived = new Promise(done => addEventListener('message', () => done(true), { once: true })); }"
+# -- other windows cannot --------------------------------------------------------------------------
+POST_STEP = "([target, step]) => target.postMessage({ stage: 'goto', step }, '*')"
+AWAIT_MESSAGE = "() => { window.arrived = new Promise(done => addEventListener('message', () => done(true), { once: true })); }"
 
 
-def test_a_window_that_is_not_the_parent_moves_nothing(deck, stage):
+def test_only_the_parent_window_moves_the_stage(deck, stage):
     page = deck.page
     frame = page.evaluate(
         "[...Array(frames.length).keys()].find(i => frames[i] === document.querySelector('#stage iframe').contentWindow)"
     )
     sibling = page.frame_locator("#stride iframe").locator("body")
-    with page.expect_popup() as opened:
+    with page.expect_popup() as popup:
         page.evaluate("open('about:blank') && null")
-    strangers = (
-        lambda: sibling.evaluate(f"(_, i) => ({ASK})([parent.frames[i], 2])", frame),
-        lambda: opened.value.evaluate(f"i => ({ASK})([opener.frames[i], 2])", frame),
-        lambda: stage.root.evaluate(f"() => ({ASK})([window, 2])"),
+    other_windows = (
+        lambda: sibling.evaluate(f"(_, i) => ({POST_STEP})([parent.frames[i], 2])", frame),
+        lambda: popup.value.evaluate(f"i => ({POST_STEP})([opener.frames[i], 2])", frame),
+        lambda: stage.root.evaluate(f"() => ({POST_STEP})([window, 2])"),
     )
-    for speak in strangers:
-        stage.root.evaluate(LISTEN)
-        speak()
+    for post in other_windows:
+        stage.root.evaluate(AWAIT_MESSAGE)
+        post()
         assert stage.root.evaluate("() => window.arrived")
         assert stage.step == 14
-    opened.value.close()
-    deck.say("stage", {"stage": "goto", "step": 8})  # whoever may is heard after all that
+    popup.value.close()
+    deck.say("stage", {"stage": "goto", "step": 8})  # the deck still can
     stage.at_step(8)
 
 
@@ -193,39 +193,39 @@ NONSENSE = (
 )  # fmt: skip
 
 
-def test_nonsense_from_the_deck_moves_nothing(deck, stage):
+def test_invalid_messages_move_nothing(deck, stage):
     for message in NONSENSE:
-        stage.root.evaluate(LISTEN)
+        stage.root.evaluate(AWAIT_MESSAGE)
         deck.say("stage", message)
         assert stage.root.evaluate("() => window.arrived")
         assert stage.step == 14, message
 
 
-def test_what_a_stage_says(deck):
-    texts = 'said.filter(data => /"stage"/.test(data))'  # Streamlit has messages of its own
+def test_messages_of_a_stage(deck):
+    texts = 'said.filter(data => /"stage"/.test(data))'  # Streamlit sends other messages
     # From the start of the page: a stage may be ready before a listener that is added later.
     deck.page.add_init_script("window.said = []; addEventListener('message', e => said.push(e.data));")
     deck.page.reload()
     deck.page.wait_for_function("window.Reveal?.isReady()")
     stage = deck.to("stage")
     expect(deck.page.locator("iframe[data-heard]")).to_have_count(3)
-    said = [json.loads(text) for text in deck.page.evaluate(texts)]
-    assert {"stage": "ready", "step": 14, "steps": TOY_STEPS} in said
-    assert {"stage": "ready", "step": 6, "steps": 16} in said
+    messages = [json.loads(text) for text in deck.page.evaluate(texts)]
+    assert {"stage": "ready", "step": 14, "steps": TOY_STEPS} in messages
+    assert {"stage": "ready", "step": 6, "steps": 16} in messages
     deck.page.evaluate("() => { said.length = 0; }")
     stage.root.press("End")
     deck.page.wait_for_function(f"({texts}).length")
     stage.root.press("PageUp")
     deck.at("title")
-    told = [json.loads(text) for text in deck.page.evaluate(texts)]
-    assert told == [
+    messages = [json.loads(text) for text in deck.page.evaluate(texts)]
+    assert messages == [
         {"stage": "at", "step": LAST, "steps": TOY_STEPS},
         {"method": "prev", "stage": "prev", "step": LAST, "steps": TOY_STEPS},
     ]
 
 
 # -- the deck itself -------------------------------------------------------------------------------
-def test_the_deck_opens_from_a_folder_too(page, server):
+def test_deck_opens_from_a_folder(page, server):
     deck = Deck(page, f"{INDEX.as_uri()}?app={server}")
     stage = deck.to("moments")
     deck.press("ArrowRight")
@@ -235,12 +235,12 @@ def test_the_deck_opens_from_a_folder_too(page, server):
     page.goto("about:blank")
 
 
-def test_the_deck_has_the_colours_of_the_palette():
+def test_deck_has_the_colours_of_the_palette():
     style = INDEX.read_text(encoding="utf-8")
-    own = [
+    themes = [
         dict(re.findall(r"--([a-z]+): (#\w{6});", block))
         for block in re.findall(r":root {(.*?)}", style, re.S)
     ]
-    assert len(own) == 2 and all(own)
-    for colours, palette in zip(own, (LIGHT, DARK), strict=True):
+    assert len(themes) == 2 and all(themes)
+    for colours, palette in zip(themes, (LIGHT, DARK), strict=True):
         assert colours == {name: palette[name] for name in colours}

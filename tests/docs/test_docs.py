@@ -1,4 +1,4 @@
-"""README.md and docs/: every relative link leads to a file, the tables are those of the generator, the README is short."""
+"""README.md and docs/: every relative link has a file, the tables are those of the generator, the README is short."""
 
 from __future__ import annotations
 
@@ -17,32 +17,32 @@ _LINK = re.compile(r"\]\((?![a-z]+:|#)([^)#\s]+)")
 
 
 def links(text: str) -> list[str]:
-    """Returns the targets of a page's relative links and pictures, without their anchors; code has none."""
+    """Returns the targets of a page's relative links and pictures, without anchors. Links in code are excluded."""
     return _LINK.findall(_CODE.sub("", text))
 
 
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: page.relative_to(README.parent).as_posix())
-def test_every_relative_link_leads_to_a_file(page):
+def test_every_relative_link_has_a_file(page):
     found = links(page.read_text(encoding="utf-8"))
     missing = [target for target in found if not (page.parent / target).exists()]
     assert not missing
 
 
-def test_every_page_is_reached_from_the_readme():
+def test_every_page_is_linked_from_the_readme():
     found = {(README.parent / target).resolve() for target in links(README.read_text(encoding="utf-8"))}
     assert {page.resolve() for page in PAGES[1:]} <= found
 
 
-def test_the_readme_stays_short():
+def test_readme_is_short():
     assert len(README.read_text(encoding="utf-8").splitlines()) <= MAX_LINES
 
 
-def test_the_tables_are_those_of_the_recordings():
+def test_tables_are_those_of_the_recordings():
     page = tables.PAGE.read_text(encoding="utf-8")
     assert tables.filled(page) == page, "run: python -m benchmarks.tables"
 
 
-def test_links_are_told_from_code_and_addresses():
+def test_links_exclude_code_and_urls():
     text = (
         "[a](x.md) ![b](y.png#top) [c](https://e.org) [d](#here) `[e](no)`\n```\n[f](no)\n```\n[`g`](../z.cu)"
     )

@@ -1,4 +1,4 @@
-"""What the tests of attention's scenes share: inputs, the emulator's run of a rung, the float64 reference."""
+"""Helpers for the tests of attention's scenes: inputs, a run in the emulator, the float64 reference."""
 
 from __future__ import annotations
 
@@ -22,60 +22,60 @@ TILES = {FLASH: {"Br": 4, "Bc": 8}, REGISTERS: {"Br": 32, "Bc": 8}, MMA: {"Br": 
 
 
 def random(s: AttentionShape, seed: int = 0) -> Arrays:
-    """Q, K, V, float32 that the shape's type holds exactly."""
+    """Returns random Q, K, V: float32 values that the shape's type represents exactly."""
     rng = np.random.default_rng(seed)
-    of = INPUT_DTYPE[s.dtype]
-    return {name: rng.normal(size=s.qkv_shape).astype(of).astype(np.float32) for name in "QKV"}
+    dtype = INPUT_DTYPE[s.dtype]
+    return {name: rng.normal(size=s.qkv_shape).astype(dtype).astype(np.float32) for name in "QKV"}
 
 
 def emulated(
     s: AttentionShape, rung: str, tiles, inputs: Arrays, trace_block: int | None = None
 ) -> emulator.Session:
-    """A rung's whole program, executed."""
+    """Returns a session of the emulator that has executed a rung's whole program."""
     program = find(rung).build(s, find(rung).check(s, tiles))
-    given = {name: array.astype(INPUT_DTYPE[s.dtype]) for name, array in inputs.items()}
-    session = emulator.Session(program, given, Options(trace_block=trace_block))
+    arrays = {name: array.astype(INPUT_DTYPE[s.dtype]) for name, array in inputs.items()}
+    session = emulator.Session(program, arrays, Options(trace_block=trace_block))
     session.verify_run()
     return session
 
 
 def stored(session: emulator.Session, name: str) -> np.ndarray:
-    """Head 0 of a buffer, float32 [N, columns]; NaN where nothing was stored."""
+    """Returns head 0 of a buffer, float32 [N, columns]; NaN where nothing was stored."""
     return session.memory.array(name)[0, 0].astype(np.float32)
 
 
 def reference(s: AttentionShape, inputs: Arrays) -> tuple[np.ndarray, np.ndarray]:
-    """(O, what it may be wrong by), float64 [N, d], of head 0."""
+    """Returns (O, scale of its tolerance) of head 0, both float64 [N, d]."""
     ref, scale = attention(s.with_(B=1, H=1), **{name: array[:1, :1] for name, array in inputs.items()})
     return ref[0, 0], scale[0, 0]
 
 
 def matrix(scene: Scene, name: str, t: int | None = None) -> np.ndarray:
-    """float32 [rows, cols]: a tensor after step t."""
-    of = scene.tensor(name)
-    return scene.cells(name, t).reshape(of.planes * of.rows, of.cols)
+    """Returns a tensor after step t, float32 [rows, cols]."""
+    tensor = scene.tensor(name)
+    return scene.cells(name, t).reshape(tensor.planes * tensor.rows, tensor.cols)
 
 
-def part(scene: Scene, name: str, whole: np.ndarray) -> np.ndarray:
-    """The part of a matrix that a tensor shows."""
-    of = scene.tensor(name)
-    _, row, col = of.origin
-    return whole[row : row + of.rows, col : col + of.cols]
+def part(scene: Scene, name: str, full: np.ndarray) -> np.ndarray:
+    """Returns the part of a matrix that a tensor shows."""
+    tensor = scene.tensor(name)
+    _, row, col = tensor.origin
+    return full[row : row + tensor.rows, col : col + tensor.cols]
 
 
-def kinds(scene: Scene, *words: str) -> list[int]:
-    """Steps whose caption begins with, or holds, one of some words."""
-    return [t for t in range(scene.steps) if any(word in scene.caption(t) for word in words)]
+def kinds(scene: Scene, *phrases: str) -> list[int]:
+    """Returns the steps whose caption contains one of these words."""
+    return [t for t in range(scene.steps) if any(phrase in scene.caption(t) for phrase in phrases)]
 
 
 def lit(scene: Scene, t: int) -> str:
-    """The line of the source that step t lights."""
+    """Returns the source line that step t highlights."""
     lines = scene.source.lines
     return scene.source.text.splitlines()[int(lines[t if len(lines) > 1 else 0]) - scene.source.first]
 
 
 def tick(scene: Scene) -> dict[str, int]:
-    """The last values of the readings, by the ends of their labels."""
+    """Returns the last values of the readings, by the last part of their labels."""
     return {r.label.rpartition(": ")[2]: int(r.values[-1]) for r in scene.readings}
 
 

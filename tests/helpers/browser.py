@@ -1,4 +1,4 @@
-"""One server and one Chromium for all browser tests; a page that fails its test on any error of its own."""
+"""One server and one Chromium for all browser tests. A page with any error fails its test."""
 
 from __future__ import annotations
 
@@ -9,8 +9,8 @@ from playwright.sync_api import expect, sync_playwright
 
 from tests.helpers.harness import ARGS, SEEN, Stage, serving
 
-# Streamlit looks for its base path under the address of the page first: two answers of 404 a visit.
-PROBED = ("/_stcore/health", "/_stcore/host-config")
+# Streamlit looks for its base path under the page's URL first: two 404 responses per visit.
+MISSING_PATHS = ("/_stcore/health", "/_stcore/host-config")
 VIEWPORT = {"width": 1440, "height": 900}
 PHONE = {"width": 390, "height": 844}
 
@@ -23,7 +23,7 @@ def app():
 
 @pytest.fixture(scope="session")
 def server(app):
-    """Its address."""
+    """Returns the server's URL."""
     return app.url
 
 
@@ -38,20 +38,22 @@ def browser(chromium):
 
 @pytest.fixture
 def new_page(browser):
-    """Pages in contexts of their own. After the test: no error on any console, no exception, no dialog,
-    no request that left this machine."""
-    opened = []
+    """Yields a function that opens a page in a new context.
+
+    The test fails if any page had a console error, an exception, a dialog or a request to another machine.
+    """
+    pages = []
 
     def open_(**options):
         context = browser.new_context(**{"viewport": VIEWPORT} | options)
-        opened.append(_watched(context.new_page()))
-        return opened[-1][0]
+        pages.append(_watched(context.new_page()))
+        return pages[-1][0]
 
     yield open_
-    wrong = [complaint for page, heard in opened for complaint in [*heard, *_exceptions(page)]]
-    for page, _ in opened:
+    errors = [error for page, page_errors in pages for error in [*page_errors, *_exceptions(page)]]
+    for page, _ in pages:
         page.context.close()
-    assert wrong == []
+    assert errors == []
 
 
 @pytest.fixture(scope="session")
@@ -61,15 +63,17 @@ def watched(browser):
 
 @pytest.fixture
 def page(watched):
-    """The page that most tests share, for a second visit in it takes a third of the time of a first. What
-    a test loads into it is a session of its own; errors as in `new_page`."""
-    page, heard = watched
+    """Yields the page that most tests share: a second visit takes a third of the time of the first.
+
+    Each test loads a new session into it. Errors are checked as in `new_page`.
+    """
+    page, errors = watched
     page.set_viewport_size(VIEWPORT)
     page.emulate_media(color_scheme="light", reduced_motion="no-preference")
     page.mouse.move(0, 0)
-    heard.clear()
+    errors.clear()
     yield page
-    _leave(page, heard)
+    _check_and_reset(page, errors)
 
 
 @pytest.fixture(scope="session")
@@ -79,70 +83,72 @@ def watched_phone(browser):
 
 @pytest.fixture
 def phone(watched_phone):
-    """As `page`, on a telephone: fingers, no mouse."""
-    page, heard = watched_phone
-    heard.clear()
+    """Yields a page as `page` does, on a phone with touch and without a mouse."""
+    page, errors = watched_phone
+    errors.clear()
     yield page
-    _leave(page, heard)
+    _check_and_reset(page, errors)
 
 
 @pytest.fixture(scope="module")
 def path(request):
-    """Of the lesson that a file of tests is about: its LESSON, or im2col."""
+    """Returns the path of the lesson that a test file is about: its LESSON, or im2col."""
     return getattr(request.module, "LESSON", "im2col")
 
 
 @pytest.fixture
 def stage(page, server, path):
-    """Opens the lesson by its query and gives its stage, ready: stage("K=3&step=5")."""
-    return lambda query="": _opened(page, f"{server}/{path}?{query}")
+    """Returns a function that opens the lesson with a query and returns its stage, ready: stage("K=3&step=5")."""
+    return lambda query="": _open_stage(page, f"{server}/{path}?{query}")
 
 
 @pytest.fixture
 def watch(page, server, path):
-    """The same without the cards, the kernel and the controls, for what the stage does by itself: their charts
-    take the browser seven times as long as the stage."""
-    return lambda query="": _opened(page, f"{server}/{path}?view=watch&{query}")
+    """Returns the same as `stage`, without cards, kernel and controls.
+
+    Their charts take the browser seven times as long as the stage.
+    """
+    return lambda query="": _open_stage(page, f"{server}/{path}?view=watch&{query}")
 
 
-def _opened(page, address):
+def _open_stage(page, address):
     page.goto(address)
     return Stage(page).ready()
 
 
 def _watched(page):
-    """The page and the list its complaints go to."""
-    heard = []
+    """Returns the page and the list that collects its errors."""
+    errors = []
     page.set_default_timeout(SEEN)
-    page.on("pageerror", lambda error: heard.append(f"exception in the page: {error}"))
-    page.on("console", lambda message: heard.extend(_complaint(message)))
-    page.on("request", lambda request: heard.extend(_stranger(request.url)))
-    page.on("dialog", lambda dialog: (heard.append(f"a dialog opened: {dialog.message}"), dialog.dismiss()))
-    return page, heard
+    page.on("pageerror", lambda error: errors.append(f"exception in the page: {error}"))
+    page.on("console", lambda message: errors.extend(_console_errors(message)))
+    page.on("request", lambda request: errors.extend(_external_requests(request.url)))
+    page.on("dialog", lambda dialog: (errors.append(f"a dialog opened: {dialog.message}"), dialog.dismiss()))
+    return page, errors
 
 
-def _leave(page, heard):
-    """The end of a test on a shared page: nothing plays on while other tests have pages of their own."""
-    wrong = [*heard, *_exceptions(page)]
+def _check_and_reset(page, errors):
+    """Empties a shared page at the end of a test, so that nothing plays during other tests, and checks its errors."""
+    errors = [*errors, *_exceptions(page)]
     page.goto("about:blank")
-    assert wrong == []
+    assert errors == []
 
 
 def _exceptions(page) -> list[str]:
-    return [f"the app: {shown}" for shown in page.get_by_test_id("stException").all_inner_texts()]
+    return [f"the app: {text}" for text in page.get_by_test_id("stException").all_inner_texts()]
 
 
-def _complaint(message) -> list[str]:
+def _console_errors(message) -> list[str]:
     if message.type != "error":
         return []
     text, url = message.text, message.location.get("url", "")
     path = urlsplit(url).path
-    if "404" in text and path.endswith(PROBED):
+    if "404" in text and path.endswith(MISSING_PATHS):
         return []
     return [f"error on the console: {text} {url}"]
 
 
-def _stranger(url: str) -> list[str]:
+def _external_requests(url: str) -> list[str]:
     parts = urlsplit(url)
-    away = parts.scheme in ("http", "https", "ws", "wss") and parts.hostname != "127.0.0.1"
-    return [f"asked for {url}"] if away else []
+    external = parts.scheme in ("http", "https", "ws", "wss") and parts.hostname != "127.0.0.1"
+    return [f"asked for {url}"] if external else []

@@ -1,4 +1,4 @@
-"""The example deck, served beside the app, and the stages on its slides."""
+"""Helpers for the example deck, served beside the app, and the stages on its slides."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ class _Quiet(SimpleHTTPRequestHandler):
 
 @contextmanager
 def serving_files(folder: Path = ROOT) -> Iterator[str]:
-    """The address under which the files of a folder are served."""
+    """Serves the files of a folder and yields their URL."""
     with ThreadingHTTPServer(("127.0.0.1", 0), functools.partial(_Quiet, directory=folder)) as server:
         threading.Thread(target=server.serve_forever, daemon=True).start()
         yield f"http://127.0.0.1:{server.server_port}"
@@ -45,7 +45,7 @@ class Deck:
         page.wait_for_function("window.Reveal?.isReady()")
 
     def to(self, slide: str) -> Stage | None:
-        """Go to a slide; its stage, ready, where it has one."""
+        """Goes to a slide and returns its stage, ready; None if it has none."""
         self.page.evaluate("name => Reveal.slide(Reveal.getIndices(document.getElementById(name)).h)", slide)
         self.at(slide)
         return self.stage(slide).ready() if self.page.locator(f"#{slide} iframe").count() else None
@@ -60,7 +60,7 @@ class Deck:
         self.page.keyboard.press(key)
 
     def say(self, slide: str, message: object) -> None:
-        """The deck's own window speaks to the frame of a slide."""
+        """Posts a message from the deck's window to the frame of a slide."""
         self.page.evaluate(
             "([slide, message]) => document.querySelector(`#${slide} iframe`).contentWindow.postMessage(message, '*')",
             [slide, message],

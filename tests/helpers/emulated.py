@@ -1,4 +1,4 @@
-"""Runs small CUDA kernels in the emulator: what the emulator's tests share."""
+"""Runs small CUDA kernels in the emulator, for the emulator's tests."""
 
 from __future__ import annotations
 
@@ -40,13 +40,13 @@ class Outcome:
         return self.counters.total
 
     def at(self, line: int) -> dict[str, int]:
-        """Counts of one line of the CUDA source."""
+        """Returns the counts of one line of the CUDA source."""
         return next(
             c for place, c in self.counters.lines.items() if (place.file, place.number) == (NAME, line)
         )
 
 
-def _dim(n: int | Sequence[int]) -> tuple[int, int, int]:
+def _dim3(n: int | Sequence[int]) -> tuple[int, int, int]:
     return (n, 1, 1) if isinstance(n, int) else (*n, *(1,) * (3 - len(n)))
 
 
@@ -62,16 +62,26 @@ def emulate(
     entry: str = "",
     **options,
 ) -> Outcome:
-    """Run the (first) kernel of `source`. `outputs` (shape, dtype) are unwritten. Its arguments are `args`
-    or else the outputs, then the inputs, in the order given."""
+    """Runs the first kernel of `source` and returns its results.
+
+    `outputs` are (shape, dtype) and uninitialised. The kernel's arguments are `args`; without them the outputs and then
+    the inputs, in their order.
+    """
     outputs = outputs or {}
     arrays = {name: np.asarray(array) for name, array in inputs.items()}
     arrays |= {name: np.zeros(shape, dtype) for name, (shape, dtype) in outputs.items()}
     memory = place(arrays, list(inputs))
     entry = entry or re.search(r"__global__\s+void\s+(\w+)", source)[1]
-    given = [*outputs, *inputs] if args is None else args
+    arguments = [*outputs, *inputs] if args is None else args
     run = launch(
-        compile_ptx(source, NAME), entry, _dim(grid), _dim(block), given, memory, shared, Options(**options)
+        compile_ptx(source, NAME),
+        entry,
+        _dim3(grid),
+        _dim3(block),
+        arguments,
+        memory,
+        shared,
+        Options(**options),
     )
     return Outcome(memory, run.counters, run.races, run.trace, run.printed)
 
@@ -82,9 +92,11 @@ def elementwise(
     prelude: str = "",
     statement: str = "",
 ) -> dict[str, np.ndarray]:
-    """Each expression of the inputs, element by element: {name: (C++ expression, dtype of the result)},
-    inputs {name: (C++ type, values)}. Threads and elements need not match up: a ragged last warp is part
-    of every test."""
+    """Returns the values of C++ expressions of the inputs, element by element.
+
+    `expressions` are {name: (C++ expression, dtype of the result)}, `inputs` {name: (C++ type, values)}. The number of
+    threads need not equal that of elements: every test includes a partial last warp.
+    """
     n = len(next(iter(inputs.values()))[1])
     c_type = {
         np.int8: "signed char", np.uint8: "unsigned char", np.int16: "short", np.uint16: "unsigned short",
@@ -114,6 +126,6 @@ def elementwise(
 
 
 def archived(topic: str) -> dict[str, int]:
-    """The compressed bytes of each kernel in the PTX archive of a topic, by name."""
+    """Returns the compressed bytes of each kernel in the PTX archive of a topic, by name."""
     with ZipFile(precompiled.FOLDER / topic / "ptx.zip") as file:
         return {info.filename.removesuffix(".ptx"): info.compress_size for info in file.infolist()}

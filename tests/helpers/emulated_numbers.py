@@ -10,16 +10,16 @@ START = rng.bit_generator.state
 
 
 def _pairs(edges, extra: int, bits: int, dtype) -> tuple[np.ndarray, np.ndarray]:
-    """Every pair of edge values, and random ones of every magnitude."""
+    """Returns every pair of edge values, and random pairs of every magnitude."""
     mask = (1 << bits) - 1
-    wild = [
+    random_bits = [
         int(x) >> int(s)
         for x, s in zip(rng.integers(0, 1 << 63, extra) * 2 + 1, rng.integers(0, 60, extra), strict=True)
     ]
     values = np.array([(e & mask) for e in edges], f"u{bits // 8}")
     a, b = (x.reshape(-1) for x in np.meshgrid(values, values))
-    wild = np.array([w & mask for w in wild], f"u{bits // 8}")
-    return np.concatenate([a, wild]).view(dtype), np.concatenate([b, wild[::-1]]).view(dtype)
+    random_bits = np.array([w & mask for w in random_bits], f"u{bits // 8}")
+    return np.concatenate([a, random_bits]).view(dtype), np.concatenate([b, random_bits[::-1]]).view(dtype)
 
 
 EDGES = [0, 1, -1, 2, -2, 7, -7, 10, 31, 32, 33, 127, 128, 255, -128, 32767, -32768, 65535, 65536, 0x55555555]
@@ -35,7 +35,7 @@ SPECIAL = np.array(
 
 
 def _floats(n: int = 2000) -> np.ndarray:
-    """Random floats of all magnitudes, with the special ones in front."""
+    """Returns the special floats, then random floats of all magnitudes."""
     bits = rng.integers(0, 1 << 32, n, dtype=np.uint64).astype(u32)
     return np.concatenate([SPECIAL, bits.view(f32)])
 
@@ -47,22 +47,22 @@ def _wrap(value: int, dtype) -> int:
 
 
 def _python(f, dtype, *arrays) -> np.ndarray:
-    """f on Python's unbounded integers, wrapped into the type."""
+    """Returns f, computed on Python's unbounded integers and wrapped into the type."""
     return np.array([_wrap(f(*map(int, row)), dtype) for row in zip(*arrays, strict=True)], dtype)
 
 
 def _quotient(a: int, b: int) -> int:
-    """C's: towards zero."""
+    """Returns the quotient of C, rounded towards zero."""
     q = abs(a) // abs(b)
     return q if (a < 0) == (b < 0) else -q
 
 
-def _same(got: np.ndarray, wanted: np.ndarray, what: str = "") -> None:
-    """Equal to the bit but for the bits of a NaN."""
-    wanted = np.asarray(wanted)
-    assert got.dtype == wanted.dtype, what
-    if got.dtype.kind == "f":
-        np.testing.assert_array_equal(np.isnan(got), np.isnan(wanted), what)
-        got, wanted = (np.where(np.isnan(x), 0, x) for x in (got, wanted))
-        np.testing.assert_array_equal(np.signbit(got), np.signbit(wanted), what)
-    np.testing.assert_array_equal(got, wanted, what)
+def _same(actual: np.ndarray, expected: np.ndarray, what: str = "") -> None:
+    """Asserts that both arrays are equal bit for bit, except for the bits of a NaN."""
+    expected = np.asarray(expected)
+    assert actual.dtype == expected.dtype, what
+    if actual.dtype.kind == "f":
+        np.testing.assert_array_equal(np.isnan(actual), np.isnan(expected), what)
+        actual, expected = (np.where(np.isnan(x), 0, x) for x in (actual, expected))
+        np.testing.assert_array_equal(np.signbit(actual), np.signbit(expected), what)
+    np.testing.assert_array_equal(actual, expected, what)

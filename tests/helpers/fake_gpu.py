@@ -1,5 +1,6 @@
-"""A machine that seems to have an NVIDIA GPU with cuDNN and PyTorch: what only such a machine shows can be tested
-without one. Nothing runs on it; its rows have the form of measured ones, with times that are made up.
+"""A simulated machine with an NVIDIA GPU, cuDNN and PyTorch, so that its pages can be tested without one.
+
+Nothing runs on it. Its rows have the form of measured rows, with invented times.
 """
 
 from __future__ import annotations
@@ -28,7 +29,7 @@ CEILINGS = {
     "fp32_n": 19, "fp32": "FMA kernel", "launch_us": 1.4, "launch_n": 18, "launch": "empty kernel, queued",
     "launch_sync_us": 11.0, "cache_bytes": 50 * 2**20, "device": DEVICE, "date": "2026-01-02",
 }  # fmt: skip
-# What a driver and libraries that are there say; nvidia-smi is not, so that the clocks are unknown.
+# Versions of a driver and libraries that are installed. nvidia-smi is not, so the clocks are unknown.
 CONDITIONS = {
     "driver": None, "cuda": "13.0", "cublas": "13.1.0", "cufft": "12.0.0", "cudnn": "9.19.0", "torch": "2.11.0",
     "cupy": "14.2.0", "numpy": "2.4.0", "clock_sm_mhz": None, "clock_memory_mhz": None, "event_floor_ms": 0.001,
@@ -38,9 +39,9 @@ COPIES = {"h2d_pageable": 0.4, "d2h_pageable": 0.2, "h2d_pinned": 0.1, "d2h_pinn
 
 
 def replaced() -> Iterator[tuple[Any, str, Callable]]:
-    """(module, name, what stands in for it) of everything that asks the machine for its GPU and libraries."""
+    """Yields (module, name, replacement) of every function that detects the machine's GPU and libraries."""
     yield driver, "library", lambda: Driver(name=DEVICE.encode())
-    yield driver, "find", driver.find.__wrapped__  # what it found before is another machine's
+    yield driver, "find", driver.find.__wrapped__  # its cached result is of another machine
     yield cuda, "status", lambda: Status(True, DEVICE)
     yield wheels, "missing", lambda library: ""
     yield cudnn, "load", lambda: None
@@ -48,38 +49,38 @@ def replaced() -> Iterator[tuple[Any, str, Callable]]:
 
 
 def rows(request: Request) -> list[dict[str, Any]]:
-    """What a run of the request answers: a row for each rung, or why its library does not support the shape."""
+    """Returns the rows of a run of the request: a row per rung, or why its library does not support the shape."""
     names = [find(name) for name in request.rungs]
     return [_row(n, rung, request) for n, rung in enumerate(names)]
 
 
 def _row(n: int, rung: Rung, request: Request) -> dict[str, Any]:
-    said = unsupported.recorded(rung.name, request.shape)
-    if said:
-        return {"rung": rung.name, "unsupported": said["said"]}
+    recorded = unsupported.recorded(rung.name, request.shape)
+    if recorded:
+        return {"rung": rung.name, "unsupported": recorded["said"]}
     ladder = ladder_of(rung.name)
     tiles = {name: value for name, value in request.tiles.items() if name in rung.tiles}
-    full = rung.check(request.shape, tiles | dict(request.tiles.get(rung.name, {})))
-    program = rung.build(request.shape, full)
+    all_tiles = rung.check(request.shape, tiles | dict(request.tiles.get(rung.name, {})))
+    program = rung.build(request.shape, all_tiles)
     result = Result(
-        rung.name, request.engine or "cuda", ladder.shape(**request.shape.params()), full, None, 1e-7,
+        rung.name, request.engine or "cuda", ladder.shape(**request.shape.params()), all_tiles, None, 1e-7,
         _measurement(0.01 * (n + 1), program, request.mode), rung.cost(request.shape, program),
     )  # fmt: skip
     return row(result, program, "unknown")
 
 
 def _measurement(ms: float, program: Program, mode: str) -> Measurement:
-    """As of a program whose n samples spread by 2 % about `ms`."""
-    stages, now = [], dict.fromkeys((INPUT, OUTPUT, WORKSPACE), 0)
+    """Returns a measurement of a program whose n samples spread by 2 % from `ms`."""
+    stages, allocated = [], dict.fromkeys((INPUT, OUTPUT, WORKSPACE), 0)
     for role, at in ALLOCATED.items():
         if program.of_role(role):
-            now[role] = program.nbytes(role)
-            stages.append({"at": at, **now})
-    stages += [{"at": step.name, **now} for step in program.steps]
+            allocated[role] = program.nbytes(role)
+            stages.append({"at": at, **allocated})
+    stages += [{"at": step.name, **allocated} for step in program.steps]
     steps = program.steps if len(program.steps) > 1 else ()
     return Measurement(
-        samples_ms=tuple(ms * (1 + 0.001 * i) for i in range(21)), mode=mode, peak_bytes=sum(now.values()),
-        input_bytes=now[INPUT], output_bytes=now[OUTPUT], workspace_bytes=now[WORKSPACE], device=DEVICE,
+        samples_ms=tuple(ms * (1 + 0.001 * i) for i in range(21)), mode=mode, peak_bytes=sum(allocated.values()),
+        input_bytes=allocated[INPUT], output_bytes=allocated[OUTPUT], workspace_bytes=allocated[WORKSPACE], device=DEVICE,
         parts_ms=tuple((step.name, ms / len(steps)) for step in steps), conditions=CONDITIONS | {"queued": "3 of 21"},
         timeline=tuple(stages), copies_ms=COPIES,
     )  # fmt: skip

@@ -1,5 +1,6 @@
-"""What every page does on a machine with an NVIDIA GPU: tests that two modules collect, one beside a GPU that is made up
-and one beside a real GPU. The module that imports them defines `device`, the name of the GPU.
+"""Tests of every page on a machine with an NVIDIA GPU, collected by two modules: with a simulated and with a real GPU.
+
+The module that imports them defines the fixture `device`, the name of the GPU.
 """
 
 from __future__ import annotations
@@ -14,7 +15,7 @@ from kernels.engines.emulator.counters import FIELDS
 from kernels.jobs.counts import Count, Counts
 from kernels.ladders import find
 from kernels.records import rows, store
-from kernels.records.jsontext import id_of as id_
+from kernels.records.jsontext import id_of
 from pages.conv.choose import address as choose_address
 from pages.fusion import address as fusion_address
 from pages.gemm import address as gemm_address
@@ -32,46 +33,46 @@ LESSONS = (
     "conv/winograd/page.py",
     "conv/fft/page.py",
     *LADDERS,
-)  # with the four cards
+)  # pages with the four cards
 
 
 @pytest.mark.parametrize("opening", openings(), ids=str)
 def test_every_preset_opens(device, opening):
     at = open_page(None if opening.page == "home.py" else opening.page, **opening.params)
-    said = texts(at)
-    assert ">None<" not in said and "None B" not in said
+    text = texts(at)
+    assert ">None<" not in text and "None B" not in text
     if opening.page in LESSONS:
-        assert ready(at)[0] == "cuda" and at.button(key="run").label == "Run here"
+        assert engine_options(at)[0] == "cuda" and at.button(key="run").label == "Run here"
 
 
-def ready(at) -> list[str]:
-    """The engines that the options offer."""
+def engine_options(at) -> list[str]:
+    """Returns the engines that the options offer."""
     return [pill for group in at.get("button_group") if group.key == "engine" for pill in group.options]
 
 
 @pytest.mark.parametrize("page", LESSONS)
-def test_run_measures_every_rung_that_the_library_does_not_refuse(device, page):
+def test_run_measures_every_rung_that_no_library_refuses(device, page):
     at = open_page(page)
     finish(at, "run", "job")
-    ran, said = at.session_state["ran"], texts(at)
-    asked = {rung.name for rung in ran.asked.able()}
+    ran, text = at.session_state["ran"], texts(at)
+    supported = {rung.name for rung in ran.asked.supported_rungs()}
     assert ran.asked.engine == "cuda" and ran.rows
     for row in ran.rows.values():
         rows.check(row)
         assert (row["engine"], row["device"]) == ("cuda", device)
         assert row["error"] < 1e-2 and row["peak_bytes"] >= row["input_bytes"] + row["output_bytes"]
-    refused = asked - ran.rows.keys()
+    refused = supported - ran.rows.keys()
     assert all(find(name).library for name in refused), refused
     for name in refused:
         assert not records.recorded(name, ran.asked.shape, find(name).default_tiles)
-    assert f'kt-badge-measured">measured {device}' in said
-    assert "kt-stale" not in said
-    for words in ("Memory</h2>", "Roofline</h2>", "relative L2 error"):
-        assert words in said, words
+    assert f'kt-badge-measured">measured {device}' in text
+    assert "kt-stale" not in text
+    for heading in ("Memory</h2>", "Roofline</h2>", "relative L2 error"):
+        assert heading in text, heading
     assert len(at.get("plotly_chart")) >= 4
 
 
-def test_a_library_says_what_only_it_knows(device):
+def test_library_figures_are_unknown(device):
     at = open_page(ATTENTION)
     assert "<td>unknown</td>" in texts(at)  # PyTorch's workspace, FLOPs and bytes
     finish(at, "run", "job")
@@ -79,7 +80,7 @@ def test_a_library_says_what_only_it_knows(device):
     assert row["predicted_workspace_bytes"] is None
 
 
-def test_a_run_goes_stale_and_a_second_run_is_measured(device):
+def test_run_becomes_stale_and_second_run_is_measured(device):
     at = open_page("conv/im2col.py")
     finish(at, "run", "job")
     first = at.session_state["ran"]
@@ -88,10 +89,10 @@ def test_a_run_goes_stale_and_a_second_run_is_measured(device):
     assert at.session_state["ran"] is first
     at.number_input(key="K").set_value(2.0).run()
     assert "kt-stale" not in texts(at)
-    finish(at, "run", "job")  # the same again is measured anew
+    finish(at, "run", "job")  # the same settings are measured again
     second = at.session_state["ran"]
     assert second.at > first.at and second.asked == first.asked
-    assert {id_(row) for row in second.rows.values()}.isdisjoint(map(id_, first.rows.values()))
+    assert {id_of(row) for row in second.rows.values()}.isdisjoint(map(id_of, first.rows.values()))
     at.query_params["K"] = "3"  # as a link does
     at.run()
     finish(at, "run", "job")
@@ -99,23 +100,23 @@ def test_a_run_goes_stale_and_a_second_run_is_measured(device):
 
 
 @pytest.mark.parametrize("mode", ["cold", "hot"])
-def test_caches_are_what_the_options_say(device, mode):
+def test_caches_follow_the_options(device, mode):
     at = open_page("conv/direct.py", caches=mode)
     finish(at, "run", "job")
     assert {row["mode"] for row in at.session_state["ran"].rows.values()} == {mode}
     assert f"measured {device}, {mode}" in texts(at)
 
 
-def test_the_processor_stands_beside_the_gpu(device):
+def test_cpu_engine_is_available_beside_the_gpu(device):
     at = open_page("conv/im2col.py", engine="cpu")
-    assert ready(at) == ["cuda", "cpu"]
+    assert engine_options(at) == ["cuda", "cpu"]
     finish(at, "run", "job")
     assert {row["engine"] for row in at.session_state["ran"].rows.values()} == {"cpu"}
     assert "NumPy BLAS" in texts(at)
 
 
-def test_a_library_refuses_in_words_and_the_others_run(device):
-    """The flash attention of PyTorch takes 16-bit types alone."""
+def test_library_refusal_is_shown_and_other_rungs_run(device):
+    """The flash attention of PyTorch supports only 16-bit types."""
     at = open_page(ATTENTION)
     finish(at, "run", "job")
     ran = at.session_state["ran"]
@@ -127,42 +128,42 @@ def test_a_library_refuses_in_words_and_the_others_run(device):
     assert "was not measured" not in texts(at)
 
 
-def test_what_the_emulator_runs_is_counted_beside_the_libraries(device, monkeypatch):
-    def counted(counts, rung, shape, tiles):
+def test_rungs_of_the_emulator_are_counted_beside_libraries(device, monkeypatch):
+    def fake_counts(counts, rung, shape, tiles):
         assert "emulator" in rung.engines, f"{rung.name} cannot be counted"
         return Count(dict.fromkeys(FIELDS, 1234))
 
-    monkeypatch.setattr(Counts, "of", counted)
+    monkeypatch.setattr(Counts, "of", fake_counts)
     at = open_page(ATTENTION)
-    said = texts(at)
-    assert "not counted" not in said and "wish" not in at.session_state
-    assert "<td>1,234</td>" in said and "<td>library</td>" in said
+    text = texts(at)
+    assert "not counted" not in text and "wish" not in at.session_state
+    assert "<td>1,234</td>" in text and "<td>library</td>" in text
 
 
-def test_choose_says_that_it_measured_and_keeps_the_answer(device):
+def test_choose_hides_the_measurement_until_the_guess(device):
     at = open_page("conv/choose/page.py", **choose_address.at(TOY))
     finish(at, "run", "job")
-    said = texts(at)
-    assert f"measured {device}" in said and "kernels were timed" in said
-    assert "kt-lane" not in said  # a guess comes first
+    text = texts(at)
+    assert f"measured {device}" in text and "kernels were timed" in text
+    assert "kt-lane" not in text  # a guess comes first
     at = open_page(
         "conv/choose/page.py", {"ran": at.session_state["ran"]}, **choose_address.at(TOY, choose_address.OPEN)
     )
-    said = texts(at)
-    assert f"measured {device}" in said and "kernels were timed" not in said
+    text = texts(at)
+    assert f"measured {device}" in text and "kernels were timed" not in text
     assert len(at.session_state["ran"].rows) > 10
 
 
-def test_threads_measure_on_the_gpu(device):
+def test_threads_page_measures_on_the_gpu(device):
     for topic in ("threads", "coalescing", "banks", "layout"):
         at = open_page("memory/page.py", topic=topic)
         finish(at, "run", "thread_jobs")
-        found = at.session_state["thread_rows"][topic]
-        assert found and {row["device"] for row in found} == {device}
+        measured_rows = at.session_state["thread_rows"][topic]
+        assert measured_rows and {row["device"] for row in measured_rows} == {device}
         assert f"measured {device}" in texts(at)
 
 
-def test_autotune_tries_tile_sizes(device):
+def test_autotune_measures_tile_sizes(device):
     at = open_page(
         "gemm/page.py",
         **gemm_address.ADDRESS.at_rung(gemm_address.ADDRESS.read({})[0], gemm_address.RUNGS["naive"]),
@@ -174,29 +175,29 @@ def test_autotune_tries_tile_sizes(device):
     assert f"measured {device}" in texts(at)
 
 
-def test_the_history_has_the_runs_and_compares_two(device):
+def test_history_lists_the_runs_and_compares_two(device):
     at = open_page("softmax/page.py")
     finish(at, "run", "job")
-    ids = [id_(row) for row in at.session_state["ran"].rows.values()]
-    assert all(store.mine().row(one) for one in ids)
-    (listed,) = open_page(
+    ids = [id_of(row) for row in at.session_state["ran"].rows.values()]
+    assert all(store.mine().row(row_id) for row_id in ids)
+    (component,) = open_page(
         "history/page.py", rung="softmax/online", device=f"cuda: {device}", origin="here"
     ).get("bidi_component")
-    lines = json.loads(listed.proto.json)["lines"]
+    lines = json.loads(component.proto.json)["lines"]
     assert {line["id"] for line in lines} & set(ids)
     assert all(line["device"].startswith(device) and line["kind"] == "measured" for line in lines)
     at = open_page("history/page.py", run=ids[0], against=ids[1])
-    said = texts(at)
-    assert said.count(device) >= 1 and "What differs" in said and "Figures" in said
+    text = texts(at)
+    assert text.count(device) >= 1 and "What differs" in text and "Figures" in text
 
 
-def test_links_lead_to_openings(device):
-    """A preset's chip on a page opened beside a GPU leads to an address that opens."""
+def test_preset_links_open(device):
+    """On a machine with a GPU a preset's chip links to a URL that opens."""
     for page, address in (
         ("fusion/page.py", fusion_address.ADDRESS),
         ("softmax/page.py", softmax_address.ADDRESS),
     ):
         at = open_page(page)
-        found = [query for query in links(at).values() if query.keys() & address.shape.keys()]
-        assert found
-        open_page(page, **found[-1])
+        preset_queries = [query for query in links(at).values() if query.keys() & address.shape.keys()]
+        assert preset_queries
+        open_page(page, **preset_queries[-1])

@@ -1,4 +1,4 @@
-"""The app, served, and the stage as a reader of the page has it. For the tests and for benchmarks/."""
+"""The app on a server, and the stage in a page, for the tests and for benchmarks/."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ ARGS = [
     "--no-sandbox", "--disable-gpu", "--disable-quic", "--no-first-run",
     "--disable-background-networking", "--disable-component-update", "--disable-sync",
 ]  # fmt: skip
-SEEN = 60_000  # ms to wait for anything to appear: much, for a machine may have other work
+SEEN = 60_000  # ms to wait for anything to appear: long, because the machine may be busy
 TOY_STEPS = 36
 PADDED = {"C": "3", "H": "6", "W": "5", "pad_h": "1", "pad_w": "2", "u": "2", "picture": "numbers"}
 VGG = {"C": "64", "H": "224", "W": "224", "K": "64", "pad_h": "1", "pad_w": "1"}
@@ -44,8 +44,10 @@ class Server:
 
 @contextmanager
 def serving(app: str = "app.py") -> Iterator[Server]:
-    """The app (or what another file serves), just started and never visited, on a free port. What it measures is
-    kept in a folder of its own where the environment names none: never in the store of whoever runs this."""
+    """Starts a server of the app (or of another file) on a free port and yields it.
+
+    Its measurements are stored in a temporary folder unless the environment names one, never in the user's store.
+    """
     with socket.socket() as probe:
         probe.bind(("127.0.0.1", 0))
         port = probe.getsockname()[1]
@@ -76,7 +78,7 @@ def serving(app: str = "app.py") -> Iterator[Server]:
 
 
 class Stage:
-    """The stage of a page: where its cells are, and what it says."""
+    """The stage of a page: the positions of its cells, and its texts."""
 
     def __init__(self, page: Page):
         self.page, self.root = page, page.locator(".stage")
@@ -101,60 +103,60 @@ class Stage:
         self.root.locator(f"[data-do={name}]").click()
 
     def cell(self, name: str, index: int) -> dict[str, float]:
-        """Where a cell stands, in pixels of the window."""
+        """Returns the rectangle of a cell in pixels of the window."""
         return self.root.evaluate(
             "(root, [name, index]) => root.player.cellRect(name, index)", [name, int(index)]
         )
 
     def point_at(self, name: str, index: int) -> str:
-        """Move the mouse over a cell; what the stage says of it then."""
-        self._aim(name, index)
+        """Moves the mouse over a cell and returns the stage's explanation of it."""
+        self._move_mouse_to(name, index)
         expect(self.root).to_have_attribute("data-hover", f"{name}:{index}")
         return self.explanation.inner_text()
 
     def click(self, name: str, index: int) -> None:
-        self.page.mouse.click(*self._aim(name, index))
+        self.page.mouse.click(*self._move_mouse_to(name, index))
 
-    def _aim(self, name: str, index: int) -> tuple[float, float]:
-        """The mouse over a cell. What loads above the stage moves it: aimed again until it is hit."""
+    def _move_mouse_to(self, name: str, index: int) -> tuple[float, float]:
+        """Moves the mouse over a cell. Content that loads above the stage shifts it, so this repeats until it hits."""
         for _ in range(20):
-            at = self.cell(name, index)
-            x, y = at["x"] + at["width"] / 2, at["y"] + at["height"] / 2
+            rect = self.cell(name, index)
+            x, y = rect["x"] + rect["width"] / 2, rect["y"] + rect["height"] / 2
             self.page.mouse.move(x, y)
-            after = self.cell(name, index)
-            if (after["x"], after["y"]) == (at["x"], at["y"]):
+            rect_after = self.cell(name, index)
+            if (rect_after["x"], rect_after["y"]) == (rect["x"], rect["y"]):
                 break
         return x, y
 
 
 @dataclass(frozen=True)
 class Truth:
-    """What the page at some parameters must show, computed here."""
+    """The expected content of the page at some parameters, computed here."""
 
     shape: ConvShape
     inputs: Inputs
     scene: Scene
-    y: np.ndarray  # float64[K, P, Q], by NumPy's windows, not by the app's own code
+    y: np.ndarray  # float64[K, P, Q], by NumPy's windows, not by the app's code
 
     def columns_of(self, i: int) -> np.ndarray:
-        """The columns of the data matrix on the stage that hold input pixel i, one entry a copy."""
+        """Returns the columns of the data matrix on the stage that hold input pixel i, one entry per copy."""
         index = self.scene.write("D").index.reshape(-1, self.scene.steps)
         return np.nonzero(index == i)[1]
 
 
 def truth(**params) -> Truth:
-    asked, notes = conv_address.read(params)
+    settings, notes = conv_address.read(params)
     assert not notes
-    s = asked.shape
-    inputs = Inputs(s, asked.picture, asked.filter, asked.seed)
+    s = settings.shape
+    inputs = Inputs(s, settings.picture, settings.filter, settings.seed)
     y = convolution(s, inputs.x(1)[0], inputs.w())
     part = part_of(s, inputs.planes()[0])
-    shown = y[: part.K, part.p : part.p + part.P, part.q : part.q + part.Q]
-    return Truth(s, inputs, im2col_scene(s, part, inputs.x(1), inputs.w(), shown), y)
+    visible = y[: part.K, part.p : part.p + part.P, part.q : part.q + part.Q]
+    return Truth(s, inputs, im2col_scene(s, part, inputs.x(1), inputs.w(), visible), y)
 
 
 def convolution(s: ConvShape, x: np.ndarray, w: np.ndarray) -> np.ndarray:
-    """float64[K, P, Q] of one image x [C, H, W]."""
+    """Returns the convolution of one image x [C, H, W], float64[K, P, Q]."""
     x = np.pad(x.astype(np.float64), ((0, 0), (s.pad_h, s.pad_h), (s.pad_w, s.pad_w)))
     windows = np.lib.stride_tricks.sliding_window_view(x, (s.span_h, s.span_w), axis=(1, 2))
     windows = windows[:, :: s.u, :: s.v, :: s.dilation_h, :: s.dilation_w]
@@ -173,14 +175,14 @@ def number(text):
 
 
 def frames(page, n):
-    """Let n frames pass."""
+    """Waits for n frames."""
     page.evaluate(
         "n => new Promise(done => { const f = () => (n-- > 0 ? requestAnimationFrame(f) : done()); f(); })", n
     )
 
 
 def faster(stage):
-    """Eight times as fast: a step in 113 ms."""
+    """Makes the stage eight times as fast: a step in 113 ms."""
     stage.root.focus()
     for _ in range(3):
         stage.page.keyboard.press("+")

@@ -1,4 +1,4 @@
-"""Hypothesis strategy: what is written into three small tensors, any order, any copies that are no circle."""
+"""Hypothesis strategy: writes to three small tensors, in any order, with any copies without a cycle."""
 
 from __future__ import annotations
 
@@ -13,32 +13,35 @@ CELLS = 5
 
 @st.composite
 def histories(draw):
-    """Steps, the values tensors begin with, and (step, target, cell, value or (source, cell)) in the order
-    they are declared. Tensors a, b, c: each may copy those before it."""
+    """Draws steps, the initial values of tensors, and writes in the order of declaration.
+
+    A write is (target, source, [(step, cell, value)]). With a source the value is (source, cell). Of the tensors a, b, c
+    each can copy those before it.
+    """
     steps = draw(st.integers(1, 6))
     numbers = st.integers(-9, 9).map(float)
     begin = {
         name: draw(st.none() | st.lists(numbers, min_size=CELLS, max_size=CELLS)) for name in ("a", "b", "c")
     }
-    cell, told = st.integers(0, CELLS - 1), []
+    cell, writes = st.integers(0, CELLS - 1), []
     for name, sources in (("a", ()), ("b", ("a",)), ("c", ("a", "b"))):
         for source in draw(st.lists(st.sampled_from(("", *sources)), max_size=3)):
-            at = draw(st.lists(st.tuples(st.integers(0, steps - 1), cell), min_size=1, max_size=8))
-            what = st.tuples(st.just(source), st.integers(-1, CELLS - 1)) if source else numbers
-            told.append((name, source, [(t, i, draw(what)) for t, i in at]))
-    return steps, begin, draw(st.permutations(told))
+            positions = draw(st.lists(st.tuples(st.integers(0, steps - 1), cell), min_size=1, max_size=8))
+            value_strategy = st.tuples(st.just(source), st.integers(-1, CELLS - 1)) if source else numbers
+            writes.append((name, source, [(t, i, draw(value_strategy)) for t, i in positions]))
+    return steps, begin, draw(st.permutations(writes))
 
 
-def scene_told(steps, begin, told) -> Scene:
+def scene_told(steps, begin, history) -> Scene:
     writes = []
-    for target, source, events in told:
-        when, cells, what = zip(*events, strict=True)
-        fields = {"index": np.array([i for _, i in what])} if source else {"values": np.array(what, "f4")}
+    for target, source, events in history:
+        when, cells, values = zip(*events, strict=True)
+        fields = {"index": np.array([i for _, i in values])} if source else {"values": np.array(values, "f4")}
         writes.append(Write(target, np.array(when), source=source, cells=np.array(cells), **fields))
     tensors = [
         Tensor(name, name, name, "input", 1, 1, CELLS, None if values is None else np.array(values, "f4"))
         for name, values in begin.items()
     ]
-    said = Captions(("Step {0}.",), np.zeros(steps, int), np.arange(steps)[:, None])
+    captions = Captions(("Step {0}.",), np.zeros(steps, int), np.arange(steps)[:, None])
     groups = (Group((("a", "b", "c"),)),)
-    return Scene("told", "told", tuple(tensors), groups, steps, "step", "", "", tuple(writes), said)
+    return Scene("told", "told", tuple(tensors), groups, steps, "step", "", "", tuple(writes), captions)

@@ -1,4 +1,4 @@
-"""What the addresses of lessons with rungs and tile sizes are held to, whatever stands in them."""
+"""Checks for the URLs of lessons with rungs and tile sizes, with any values in them."""
 
 from __future__ import annotations
 
@@ -9,31 +9,31 @@ from hypothesis import strategies as st
 
 
 def anything(names: Iterable[str]) -> st.SearchStrategy:
-    """Values of parameters as a hostile or careless reader writes them, names of rungs among them."""
+    """Returns a strategy for parameter values of a hostile or careless reader, including rung names."""
     return st.one_of(
         st.text("0123456789.-+eE_<>'&\n ١x\0", max_size=30), st.integers(), st.floats(), st.none(),
         st.sampled_from(["abc", "1e9", "nan", "inf", "-inf", "<script>", "8.5", "9" * 4000, *names]),
     )  # fmt: skip
 
 
-def changed_with_a_note(got: Any, usual: Any, values: Mapping[str, Any], notes: list[str]) -> None:
-    """What was not taken became the usual, and not silently."""
-    changed = {name for name, value in got.params().items() if value != values[name]}
+def changed_with_a_note(result: Any, default: Any, values: Mapping[str, Any], notes: list[str]) -> None:
+    """Asserts that rejected values became the defaults, with a note."""
+    changed = {name for name, value in result.params().items() if value != values[name]}
     assert bool(changed) == bool(notes)
-    assert all(getattr(got, name) == getattr(usual, name) for name in changed)
+    assert all(getattr(result, name) == getattr(default, name) for name in changed)
 
 
-def valid(one: Any, notes: list[str], shape: type, rungs: Mapping[str, Any]) -> None:
-    """A state of the page, and notes that are short."""
-    assert isinstance(one.shape, shape) and one.rung in rungs.values()
-    assert all(one.tiles[name] in choices for name, choices in one.rung.tiles.items())
+def valid(state: Any, notes: list[str], shape: type, rungs: Mapping[str, Any]) -> None:
+    """Asserts that this is a valid state of the page and that the notes are short."""
+    assert isinstance(state.shape, shape) and state.rung in rungs.values()
+    assert all(state.tiles[name] in choices for name, choices in state.rung.tiles.items())
     assert all(len(note) < 300 for note in notes)
 
 
 def bounds_hold(
     shape: Any, bounds: Mapping[str, Any], read: Callable[[Mapping], tuple[Any, list[str]]]
 ) -> None:
-    """At a bound nothing is mended, one step past a bound that a rule draws something is."""
+    """Asserts that a value at a bound is accepted, and that one step beyond a bound of a rule gives a note."""
     for name, bound in bounds.items():
         for value in (bound.low, bound.high):
             assert read({**shape.params(), name: value})[1] == []

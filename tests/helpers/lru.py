@@ -1,4 +1,4 @@
-"""A cache as loops_traffic imagines it, walked access by access: the check of its formula."""
+"""A least-recently-used cache, simulated access by access, to check the formula of cpu_traffic."""
 
 from __future__ import annotations
 
@@ -11,25 +11,25 @@ Access = tuple[str, int, bool]  # array, element from its start, written
 
 
 class Cache:
-    """So many lines of so many elements, the least recently used makes room; `moved` counts lines in and out."""
+    """A cache of `lines` lines of `elements` elements with LRU replacement; `moved` counts lines in and out."""
 
     def __init__(self, lines: int, elements: int):
         self.lines, self.elements, self.moved = lines, elements, 0
-        self._held: OrderedDict[tuple[str, int], bool] = OrderedDict()  # whether it was written
+        self._lines: OrderedDict[tuple[str, int], bool] = OrderedDict()  # whether it was written
 
     def access(self, array: str, element: int, written: bool) -> None:
         line = array, element // self.elements
-        if line not in self._held:
+        if line not in self._lines:
             self.moved += 1
-            if len(self._held) == self.lines:
-                self.moved += self._held.popitem(last=False)[1]
-            self._held[line] = False
-        self._held.move_to_end(line)
-        self._held[line] |= written
+            if len(self._lines) == self.lines:
+                self.moved += self._lines.popitem(last=False)[1]
+            self._lines[line] = False
+        self._lines.move_to_end(line)
+        self._lines[line] |= written
 
     def flushed(self) -> int:
-        """Lines moved in all, with what is still to be written back."""
-        return self.moved + sum(self._held.values())
+        """Returns the lines moved in total, including those still to be written back."""
+        return self.moved + sum(self._lines.values())
 
 
 def moved(accesses: Iterator[Access], lines: int, elements: int) -> int:
@@ -67,11 +67,11 @@ def blocked(s: GemmShape, block: int) -> Iterator[Access]:
             for i in range(block * block):
                 yield "Cs", i, True
             for k0 in range(0, s.K, block):
-                deep = min(block, s.K - k0)
-                yield from _copy("A", s.K, row0, k0, "As", block, rows, deep)
-                yield from _copy("B", s.N, k0, col0, "Bs", block, deep, cols)
+                depth = min(block, s.K - k0)
+                yield from _copy("A", s.K, row0, k0, "As", block, rows, depth)
+                yield from _copy("B", s.N, k0, col0, "Bs", block, depth, cols)
                 for row in range(rows):
-                    for k in range(deep):
+                    for k in range(depth):
                         yield "As", row * block + k, False
                         for col in range(block):
                             yield "Bs", k * block + col, False

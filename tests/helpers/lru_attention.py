@@ -14,27 +14,27 @@ def walk(name: str, s: AttentionShape, sides: Mapping[str, int]) -> Iterator[Acc
         yield from WALKS[name](s, head * s.N, **sides)
 
 
-def _folded(turns: int) -> list[int]:
-    return [turns - 1 - turn // 2 if turn % 2 else turn // 2 for turn in range(turns)]
+def _alternating_order(count: int) -> list[int]:
+    return [count - 1 - i // 2 if i % 2 else i // 2 for i in range(count)]
 
 
-def _softmax(array: str, start: int, keys: int, passes: int = 3) -> Iterator[Access]:
-    for _ in range(passes):
+def _softmax(array: str, start: int, keys: int, n_passes: int = 3) -> Iterator[Access]:
+    for _ in range(n_passes):
         for j in range(keys):
             yield array, start + j, True
 
 
 def _naive(s: AttentionShape, first: int) -> Iterator[Access]:
     N, d = s.N, s.d
-    for i in _folded(N):
+    for i in _alternating_order(N):
         for j in range(N):
             for x in range(d):
                 yield "Q", (first + i) * d + x, False
                 yield "K", (first + j) * d + x, False
             yield "S", i * N + j, True
-    for i in _folded(N):
+    for i in _alternating_order(N):
         yield from _softmax("S", i * N, N)
-    for i in _folded(N):
+    for i in _alternating_order(N):
         for x in range(d):
             for j in range(N):
                 yield "S", i * N + j, False
@@ -44,25 +44,25 @@ def _naive(s: AttentionShape, first: int) -> Iterator[Access]:
 
 def _blocked(s: AttentionShape, first: int, BLOCK: int) -> Iterator[Access]:
     N, d = s.N, s.d
-    blocks = [i * BLOCK for i in _folded(-(-N // BLOCK))]
+    blocks = [i * BLOCK for i in _alternating_order(-(-N // BLOCK))]
     for i0 in blocks:
         rows = range(i0, min(i0 + BLOCK, N))
         for j0 in range(0, N, BLOCK):
             keys = range(j0, min(j0 + BLOCK, N))
-            yield from _square(s, first, rows, keys, BLOCK, lambda i, j: i * N + j)
-    for i in _folded(N):
+            yield from _score_tile(s, first, rows, keys, BLOCK, lambda i, j: i * N + j)
+    for i in _alternating_order(N):
         yield from _softmax("S", i * N, N)
     for i0 in blocks:
         for j0 in range(0, N, BLOCK):
             for i in range(i0, min(i0 + BLOCK, N)):
                 for j in range(j0, min(j0 + BLOCK, N)):
                     yield "S", i * N + j, False
-                    yield from _added(first, i, j, d)
+                    yield from _weighted_values(first, i, j, d)
 
 
 def _fused(s: AttentionShape, first: int) -> Iterator[Access]:
     N, d = s.N, s.d
-    for i in _folded(N):
+    for i in _alternating_order(N):
         for j in range(N):
             for x in range(d):
                 yield "Q", (first + i) * d + x, False
@@ -71,26 +71,28 @@ def _fused(s: AttentionShape, first: int) -> Iterator[Access]:
         yield from _softmax("rows", 0, N)
         for j in range(N):
             yield "rows", j, False
-            yield from _added(first, i, j, d)
+            yield from _weighted_values(first, i, j, d)
 
 
 def _flash(s: AttentionShape, first: int, Br: int, Bc: int) -> Iterator[Access]:
     N, d = s.N, s.d
-    for i0 in (i * Br for i in _folded(-(-N // Br))):
+    for i0 in (i * Br for i in _alternating_order(-(-N // Br))):
         rows = range(i0, min(i0 + Br, N))
         for j0 in range(0, N, Bc):
             keys = range(j0, min(j0 + Bc, N))
-            yield from _square(s, first, rows, keys, Bc, lambda i, j, i0=i0, j0=j0: (i - i0) * Bc + j - j0)
+            yield from _score_tile(
+                s, first, rows, keys, Bc, lambda i, j, i0=i0, j0=j0: (i - i0) * Bc + j - j0
+            )
             for i in rows:
-                yield from _softmax("S", (i - i0) * Bc, len(keys), passes=2)
+                yield from _softmax("S", (i - i0) * Bc, len(keys), n_passes=2)
                 for x in range(d):
                     yield "O", (first + i) * d + x, True
                 for j in keys:
                     yield "S", (i - i0) * Bc + j - j0, False
-                    yield from _added(first, i, j, d)
+                    yield from _weighted_values(first, i, j, d)
 
 
-def _square(s: AttentionShape, first: int, rows: range, keys: range, width: int, at) -> Iterator[Access]:
+def _score_tile(s: AttentionShape, first: int, rows: range, keys: range, width: int, at) -> Iterator[Access]:
     d = s.d
     for x0 in range(0, d, DEEP):
         columns = range(x0, min(x0 + DEEP, d))
@@ -106,7 +108,7 @@ def _square(s: AttentionShape, first: int, rows: range, keys: range, width: int,
                     yield "S", at(i, j), True
 
 
-def _added(first: int, i: int, j: int, d: int) -> Iterator[Access]:
+def _weighted_values(first: int, i: int, j: int, d: int) -> Iterator[Access]:
     for x in range(d):
         yield "V", (first + j) * d + x, False
         yield "O", (first + i) * d + x, True

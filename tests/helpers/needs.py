@@ -1,4 +1,4 @@
-"""What a test on a GPU may need besides the GPU."""
+"""Marks for GPU tests that need more than the GPU."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from kernels.libraries import torch as torch_library
 from kernels.model.program import RuleError
 
 
-def _torch_there() -> bool:
+def _torch_available() -> bool:
     try:
         torch_library.load()
     except RuleError:
@@ -18,5 +18,5 @@ def _torch_there() -> bool:
 
 
 needs_torch = pytest.mark.skipif(
-    not cuda.status().ready or not _torch_there(), reason="PyTorch is not installed here, or sees no GPU"
+    not cuda.status().ready or not _torch_available(), reason="PyTorch is not installed here, or sees no GPU"
 )

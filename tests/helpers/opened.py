@@ -1,4 +1,4 @@
-"""A page of the app without a browser: opened at an address, read, and what its buttons start seen through."""
+"""A page of the app without a browser: opens it at a URL, reads it, and waits for the jobs of its buttons."""
 
 from __future__ import annotations
 
@@ -14,29 +14,29 @@ from streamlit.testing.v1 import AppTest
 from kernels.jobs.job import Job, JobError
 
 SHELL = Path(__file__).resolve().parents[2] / "pages" / "_shell.py"
-NOTHING: Mapping[str, Any] = {}
+EMPTY: Mapping[str, Any] = {}
 
 
-def open_page(page: str | None, held: Mapping[str, Any] = NOTHING, /, **params: Any) -> AppTest:
-    """The app at a page ("conv/im2col.py"; None is the first screen) with these parameters in its address.
+def open_page(page: str | None, session: Mapping[str, Any] = EMPTY, /, **params: Any) -> AppTest:
+    """Opens a page ("conv/im2col.py"; None is the first screen) with these URL parameters.
 
-    held: what the session holds before. Without a browser the address reaches a control that is bound to it
-    only a run later; what is held reaches it at once.
+    session: the initial session state. Without a browser a URL parameter reaches its control one run later; a value of
+    the session state reaches it at once.
     """
     at = AppTest.from_file(str(SHELL), default_timeout=60)
     if page:
-        at.run()  # from the first run on the pages are known
+        at.run()  # the pages are known after the first run
         at.switch_page(page)
-    return _begun(at, held, params)
+    return _run_with(at, session, params)
 
 
-def open_part(part: Callable[[], None], held: Mapping[str, Any] = NOTHING, /, **params: Any) -> AppTest:
-    """A function that draws a part of a page, by itself; it can use only what it imports."""
-    return _begun(AppTest.from_function(part, default_timeout=60), held, params)
+def open_part(part: Callable[[], None], session: Mapping[str, Any] = EMPTY, /, **params: Any) -> AppTest:
+    """Runs a function that draws a part of a page. It can use only what it imports itself."""
+    return _run_with(AppTest.from_function(part, default_timeout=60), session, params)
 
 
-def _begun(at: AppTest, held: Mapping[str, Any], params: Mapping[str, Any]) -> AppTest:
-    for name, value in held.items():
+def _run_with(at: AppTest, session: Mapping[str, Any], params: Mapping[str, Any]) -> AppTest:
+    for name, value in session.items():
         at.session_state[name] = value
     for name, value in params.items():
         at.query_params[name] = str(value)
@@ -46,35 +46,37 @@ def _begun(at: AppTest, held: Mapping[str, Any], params: Mapping[str, Any]) -> A
 
 
 def texts(at: AppTest) -> str:
-    """All HTML of the page but its style."""
+    """Returns all HTML of the page except its style."""
     return " ".join(html.value for html in at.get("html") if not html.value.startswith("<style"))
 
 
 def links(at: AppTest) -> dict[str, dict[str, str]]:
-    """Where each link leads: by its words, the parameters."""
+    """Returns the URL parameters of each link by its label."""
     return {link.proto.label: dict(parse_qsl(link.proto.query_string)) for link in at.get("page_link")}
 
 
 def messages(at: AppTest) -> list[bytes]:
-    """What each stage was sent."""
+    """Returns the message that each stage was sent."""
     return [component.proto.bytes for component in at.get("bidi_component")]
 
 
 def heads(at: AppTest) -> list[dict[str, Any]]:
-    """What each stage was sent, without its cells."""
+    """Returns the head of each stage's message, without its cells."""
     return [json.loads(m[4 : 4 + int.from_bytes(m[:4], "little")]) for m in messages(at)]
 
 
 def stages(at: AppTest) -> list[str]:
-    """The key of the scene that each stage was sent."""
+    """Returns the key of the scene that each stage was sent."""
     return [head["meta"]["key"] for head in heads(at)]
 
 
-def finish(at: AppTest, key: str, kept: str) -> None:
-    """Press the button and see through the jobs that the session keeps under a name, as the browser's polling
-    does. A job's error is the page's to tell."""
+def finish(at: AppTest, key: str, session_key: str) -> None:
+    """Presses the button, waits for the jobs under `session_key`, and reruns the page as the browser's polling does.
+
+    The page itself reports a job's error.
+    """
     at.button(key=key).click().run()
-    while (jobs := _jobs(at, kept)) and not at.exception:
+    while (jobs := _jobs(at, session_key)) and not at.exception:
         for job in jobs:
             with contextlib.suppress(JobError):
                 job.result(timeout=240)  # the worker ends it before
@@ -82,8 +84,8 @@ def finish(at: AppTest, key: str, kept: str) -> None:
     assert not at.exception
 
 
-def _jobs(at: AppTest, kept: str) -> list[Job]:
-    """Those under way: pages keep a list of jobs, a job beside what was asked for, or a series that has one."""
-    held = at.session_state[kept] if kept in at.session_state else ()  # noqa: SIM401
-    parts = held if isinstance(held, list | tuple) else [held.job]
+def _jobs(at: AppTest, session_key: str) -> list[Job]:
+    """Returns the jobs that run: the session has a list of jobs, a job with its settings, or a series with a job."""
+    session = at.session_state[session_key] if session_key in at.session_state else ()  # noqa: SIM401
+    parts = session if isinstance(session, list | tuple) else [session.job]
     return [part for part in parts if isinstance(part, Job)]

@@ -1,4 +1,4 @@
-"""Every page of the app at every preset, as a reader reaches it: the file of the page and the parameters of its address."""
+"""Every page of the app at every preset: the file of the page and its URL parameters."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ class Opening(NamedTuple):
     page: str
     key: str  # of the preset
     params: Mapping[str, Any]
-    shape: Any = None  # that Run measures; None where the page has none of its own
+    shape: Any = None  # that Run measures; None if the page has none
 
     def __str__(self) -> str:
         return f"{self.page.removesuffix('.py')}-{self.key}"
@@ -66,6 +66,6 @@ def _choices() -> Iterator[Opening]:
 
 def _ladders() -> Iterator[Opening]:
     for page, address in LADDERS.items():
-        first, _ = address.read({})
+        default, _ = address.read({})
         for key, preset in address.ladder.presets.items():
-            yield Opening(page, key, address.at_shape(first, preset.shape), preset.shape)
+            yield Opening(page, key, address.at_shape(default, preset.shape), preset.shape)

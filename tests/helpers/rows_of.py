@@ -1,4 +1,4 @@
-"""Rows as a measurement makes them, for tests of what keeps, compares and carries them."""
+"""Rows in the form of a measurement, for tests of storing, comparing and linking rows."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ SHAPE = CONV_PRESETS["toy"].shape.params()
 
 
 def a_row(seed: int = 0, samples=None, **changes) -> dict[str, Any]:
-    """A row that passes every check; `seed` makes it another one."""
+    """Returns a row that passes every check; each `seed` gives another row."""
     if samples is None:
         samples = np.random.default_rng(seed).normal(1.0, 0.02, 20)
     samples = [float(f"{ms:.5g}") for ms in samples]
@@ -41,6 +41,6 @@ TIMELINE = [
 
 
 def a_full_row(seed: int = 0, **changes) -> dict[str, Any]:
-    """A row with what rows made before it was measured lack. 4 FLOP per byte under a ridge of 10."""
-    told = {"timeline": TIMELINE, "copies_ms": COPIES, "ceilings": CEILINGS, "predicted_bytes": 324}
-    return a_row(seed, **(told | changes))
+    """Returns a row with the fields that older rows lack. It has 4 FLOP per byte; the ridge is at 10."""
+    fields = {"timeline": TIMELINE, "copies_ms": COPIES, "ceilings": CEILINGS, "predicted_bytes": 324}
+    return a_row(seed, **(fields | changes))

@@ -1,4 +1,4 @@
-"""Scenes made up for the tests and benchmarks: small, of known numbers, together using the whole contract."""
+"""Small scenes with known numbers for tests and benchmarks. Together they use every feature of a scene."""
 
 from __future__ import annotations
 
@@ -27,8 +27,10 @@ _LINES = ("float sum", "tile_a[thread_row]", "tile_b[thread_row]", "sum +=", "C[
 
 
 def tiled(M: int = 8, N: int = 8, K: int = 6, blocks: int = 1) -> Scene:
-    """A x B through squares in shared memory: the first `blocks` blocks step by step, in turn, then the rest at
-    once. A K that is no multiple of 4 makes squares that stick out."""
+    """Returns A x B with tiles in shared memory: the first `blocks` blocks step by step, then the rest in one step.
+
+    If K is not a multiple of 4, the last tiles extend beyond the matrix.
+    """
     rng = np.random.default_rng(7)
     A, B = (rng.normal(size=size).astype("f4") for size in ((M, K), (K, N)))
     C = np.zeros((M, N), "f4")
@@ -36,25 +38,25 @@ def tiled(M: int = 8, N: int = 8, K: int = 6, blocks: int = 1) -> Scene:
     copies = {"As": [], "Bs": [], "C": []}  # (step, cells, index)
     sums, reads = [], {"As": [], "Bs": []}
 
-    def step(kind, *told, terms=0):
+    def step(kind, *values, terms=0):
         kinds.append(kind)
-        args.append((*told, *[0] * (7 - len(told))))
+        args.append((*values, *[0] * (7 - len(values))))
         upto.append(terms)
         return len(kinds) - 1
 
-    def square(of, row, col):
-        """Flat places of a square, -1 where it sticks out; and its values, 0 there."""
-        inside = (row + ROW < of.shape[0]) & (col + COL < of.shape[1])
-        index = np.where(inside, (row + ROW) * of.shape[1] + col + COL, -1)
-        return index, np.append(of.ravel(), np.float32(0))[index].reshape(TILE, TILE)
+    def tile(matrix, row, col):
+        """Returns the flat indices of a tile, -1 outside the matrix, and its values, 0 outside."""
+        inside = (row + ROW < matrix.shape[0]) & (col + COL < matrix.shape[1])
+        index = np.where(inside, (row + ROW) * matrix.shape[1] + col + COL, -1)
+        return index, np.append(matrix.ravel(), np.float32(0))[index].reshape(TILE, TILE)
 
-    everything = [(row, col) for row in range(0, M, TILE) for col in range(0, N, TILE)]
-    for row, col in everything[:blocks]:
+    block_origins = [(row, col) for row in range(0, M, TILE) for col in range(0, N, TILE)]
+    for row, col in block_origins[:blocks]:
         block = (col // TILE, row // TILE)
         total = np.zeros((TILE, TILE), "f4")
         sums.append((step(0, *block), total))
         for first in range(0, K, TILE):
-            (a, As), (b, Bs) = square(A, row, first), square(B, first, col)
+            (a, As), (b, Bs) = tile(A, row, first), tile(B, first, col)
             copies["As"].append((step(1, *block, first, terms=first), THREADS, a))
             copies["Bs"].append((step(2, *block, first, terms=first), THREADS, b))
             for k in range(TILE):
@@ -64,10 +66,10 @@ def tiled(M: int = 8, N: int = 8, K: int = 6, blocks: int = 1) -> Scene:
                 sums.append((t, total))
                 reads["As"].append((t, THREADS[k == COL]))
                 reads["Bs"].append((t, THREADS[k == ROW]))
-        where, _ = square(C, row, col)
-        inside = where >= 0
+        index, _ = tile(C, row, col)
+        inside = index >= 0
         copies["C"].append(
-            (step(4, *block, 0, 0, 0, 0, inside.sum(), terms=K), where[inside], THREADS[inside])
+            (step(4, *block, 0, 0, 0, 0, inside.sum(), terms=K), index[inside], THREADS[inside])
         )
     other = np.setdiff1d(np.arange(C.size), np.concatenate([cells for _, cells, _ in copies["C"]]))
     writes = [_copies("As", "A", copies["As"]), _copies("Bs", "B", copies["Bs"])]
@@ -78,7 +80,7 @@ def tiled(M: int = 8, N: int = 8, K: int = 6, blocks: int = 1) -> Scene:
     if other.size:
         end, product = step(5, terms=K), (A.astype(float) @ B).astype("f4")
         writes.append(Write("C", np.array([end]), product.ravel()[other], cells=other))
-    kind, steps, alone = np.array(kinds), len(kinds), blocks == 1
+    kind, steps, one_block = np.array(kinds), len(kinds), blocks == 1
     source = _source(kind)
     return Scene(
         key=f"tiled {M},{N},{K},{blocks}",
@@ -93,7 +95,7 @@ def tiled(M: int = 8, N: int = 8, K: int = 6, blocks: int = 1) -> Scene:
         ),
         groups=(
             Group((("A", "B", "C"),), "global", "global memory"),
-            Group((("As", "Bs"),), "shared", f"shared memory of {'block (0, 0)' if alone else 'the block'}"),
+            Group((("As", "Bs"),), "shared", f"shared memory of {'block (0, 0)' if one_block else 'the block'}"),
             Group((("acc",),), "registers", "registers of its threads"),
         ),
         steps=steps,
@@ -102,39 +104,39 @@ def tiled(M: int = 8, N: int = 8, K: int = 6, blocks: int = 1) -> Scene:
         order_note="One block after the other, all its threads together.",
         writes=tuple(writes),
         captions=Captions(_PRODUCT, kind, np.array(args, float)),
-        matmuls=(MatMul("A", "B", "C", upto=np.array(upto) if alone else None),),
-        reads=tuple(_reads(name, steps, told) for name, told in reads.items()),
+        matmuls=(MatMul("A", "B", "C", upto=np.array(upto) if one_block else None),),
+        reads=tuple(_reads(name, steps, events) for name, events in reads.items()),
         readings=(
             Reading("global loads", np.cumsum(np.isin(kind, (1, 2)) * TILE * TILE), "counted"),
             Reading("shared loads", np.cumsum((kind == 3) * 2 * TILE * TILE), "counted"),
             Reading("multiply-adds", np.cumsum((kind == 3) * TILE * TILE), "predicted"),
-            Reading("sum of thread (0, 0)", _held(sums, steps), role="output"),
+            Reading("sum of thread (0, 0)", _register_values(sums, steps), role="output"),
         ),
         source=source,
         lanes=Lanes(np.where(kind == 5, -1, 0), np.where(kind == 5, 0, 0xFFFF).astype(np.uint32)),
     )  # fmt: skip
 
 
-def _copies(target: str, source: str, told: list) -> Write:
-    steps, cells, index = zip(*told, strict=True)
+def _copies(target: str, source: str, events: list) -> Write:
+    steps, cells, index = zip(*events, strict=True)
     steps = np.repeat(steps, [len(c) for c in cells])
     return Write(target, steps, source=source, cells=np.concatenate(cells), index=np.concatenate(index))
 
 
-def _values(told: list) -> tuple[np.ndarray, np.ndarray]:
-    steps, values = zip(*told, strict=True)
+def _values(events: list) -> tuple[np.ndarray, np.ndarray]:
+    steps, values = zip(*events, strict=True)
     return np.repeat(steps, np.size(values[0])), np.concatenate([v.ravel() for v in values])
 
 
-def _reads(name: str, steps: int, told: list) -> Read:
+def _reads(name: str, steps: int, events: list) -> Read:
     count = np.zeros(steps + 1, int)
-    for t, cells in told:
+    for t, cells in events:
         count[t + 1] = len(cells)
-    return Read(name, np.cumsum(count), np.concatenate([cells for _, cells in told]))
+    return Read(name, np.cumsum(count), np.concatenate([cells for _, cells in events]))
 
 
-def _held(sums: list, steps: int) -> np.ndarray:
-    """float32[steps]: thread (0, 0)'s sum, which stays until it is written again."""
+def _register_values(sums: list, steps: int) -> np.ndarray:
+    """Returns thread (0, 0)'s sum after each step, float32[steps]. It stays until it is written again."""
     when = np.array([t for t, _ in sums])
     return np.array([v[0, 0] for _, v in sums])[np.searchsorted(when, np.arange(steps), side="right") - 1]
 
@@ -148,16 +150,16 @@ def _source(kind: np.ndarray) -> Source:
 
 
 def softmax() -> Scene:
-    """softmax(x) with a running maximum m and a running sum l; the exponentials are never stored."""
+    """Returns softmax(x) with a running maximum m and a running sum l; the exponentials are never stored."""
     x = np.array([0.5, -1.25, 1.0625, 1.0625, 0.1, 2.75, -0.3, 2.5], "f4")
     n = x.size
     m = np.maximum.accumulate(x)
-    total, before = np.zeros(n, "f4"), (-np.inf, 0.0)
+    total, previous = np.zeros(n, "f4"), (-np.inf, 0.0)
     for i in range(n):
-        total[i] = before[1] * np.exp(before[0] - m[i]) + np.exp(x[i] - m[i])
-        before = m[i], total[i]
+        total[i] = previous[1] * np.exp(previous[0] - m[i]) + np.exp(x[i] - m[i])
+        previous = m[i], total[i]
     y = np.exp(x - m[-1]) / total[-1]
-    steps, still = np.arange(n), np.full(n, n - 1)
+    steps, last = np.arange(n), np.full(n, n - 1)
     return Scene(
         key="softmax",
         title="softmax in one pass",
@@ -180,8 +182,8 @@ def softmax() -> Scene:
         ),
         reads=(Read("x", np.arange(2 * n + 1), np.tile(steps, 2)),),
         readings=(
-            Reading("m, running maximum", m[np.append(steps, still)], role="workspace"),
-            Reading("l, running sum", total[np.append(steps, still)], role="workspace"),
+            Reading("m, running maximum", m[np.append(steps, last)], role="workspace"),
+            Reading("l, running sum", total[np.append(steps, last)], role="workspace"),
         ),
         captions=Captions(
             (
@@ -192,7 +194,7 @@ def softmax() -> Scene:
             np.concatenate(
                 [
                     np.stack([steps, x, m, total, 0 * x], axis=1),
-                    np.stack([steps, x, m[still], total[still], y], axis=1),
+                    np.stack([steps, x, m[last], total[last], y], axis=1),
                 ]
             ),
         ),
@@ -200,7 +202,7 @@ def softmax() -> Scene:
 
 
 def big(cells: int = 20_000, moving: int = 200, steps: int = 100) -> Scene:
-    """Two grids of `cells` cells together; each step copies `moving` cells of one into the other."""
+    """Returns two grids with `cells` cells in total; each step copies `moving` cells of one into the other."""
     half, rows = cells // 2, 100
     rng = np.random.default_rng(5)
     return Scene(
@@ -233,7 +235,7 @@ def big(cells: int = 20_000, moving: int = 200, steps: int = 100) -> Scene:
 
 
 def long(steps: int = 1_000) -> Scene:
-    """im2col of one channel under two filters with `steps` columns, a multiple of 25."""
+    """Returns im2col of one channel with two filters and `steps` columns. `steps` must be a multiple of 25."""
     s = ConvShape(1, 1, 25 + 2, steps // 25 + 2, 2, 3, 3)
     rng = np.random.default_rng(11)
     x, w = rng.random(s.x_shape).astype("f4"), rng.normal(size=s.w_shape).astype("f4")

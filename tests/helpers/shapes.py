@@ -1,4 +1,4 @@
-"""Hypothesis strategies: small valid shapes, every parameter exercised."""
+"""Hypothesis strategies: small valid shapes with every parameter."""
 
 from __future__ import annotations
 
@@ -12,17 +12,17 @@ from kernels.gemm.shape import GemmShape
 
 @st.composite
 def conv_shapes(draw, most: int = 4) -> ConvShape:
-    """Any stride, padding, dilation and mode, extents small enough for a seven-loop reference."""
+    """Draws any stride, padding, dilation and mode, with extents small enough for a seven-loop reference."""
     small = st.integers(1, most)
     R, S, dilation_h, dilation_w = draw(small), draw(small), draw(st.integers(1, 3)), draw(st.integers(1, 3))
     pad_h, pad_w = draw(st.integers(0, 3)), draw(st.integers(0, 3))
-    least_h = max(1, dilation_h * (R - 1) + 1 - 2 * pad_h)
-    least_w = max(1, dilation_w * (S - 1) + 1 - 2 * pad_w)
+    min_h = max(1, dilation_h * (R - 1) + 1 - 2 * pad_h)
+    min_w = max(1, dilation_w * (S - 1) + 1 - 2 * pad_w)
     return ConvShape(
         N=draw(st.integers(1, 3)),
         C=draw(small),
-        H=draw(st.integers(least_h, least_h + 6)),
-        W=draw(st.integers(least_w, least_w + 6)),
+        H=draw(st.integers(min_h, min_h + 6)),
+        W=draw(st.integers(min_w, min_w + 6)),
         K=draw(st.integers(1, 5)),
         R=R,
         S=S,
@@ -38,7 +38,7 @@ def conv_shapes(draw, most: int = 4) -> ConvShape:
 
 @st.composite
 def layer_shapes(draw, most: int = 3, groups: bool = True) -> ConvShape:
-    """conv_shapes with bias, ReLU and, where `groups`, groups: one, several, or a map each (depthwise)."""
+    """Draws conv_shapes with bias, ReLU and, if `groups`, groups: one, several, or one per map (depthwise)."""
     s = draw(conv_shapes(most))
     count = draw(st.integers(1, 4)) if groups else 1
     return s.with_(
@@ -52,7 +52,7 @@ def layer_shapes(draw, most: int = 3, groups: bool = True) -> ConvShape:
 
 @st.composite
 def gemm_shapes(draw, most: int = 140, most_k: int = 40, dtype: str = "fp32") -> GemmShape:
-    """Odd extents, smaller and larger than a tile, single rows, columns and terms; alpha and beta."""
+    """Draws odd extents, smaller and larger than a tile, single rows, columns and terms; alpha and beta."""
     extent = st.one_of(st.integers(1, 9), st.integers(1, most))
     depth = st.one_of(st.just(1), st.integers(1, most_k))
     factors = st.sampled_from([(1, 0), (1, 1), (-2, 0), (3, -2), (0, 1)])
@@ -64,8 +64,7 @@ def gemm_shapes(draw, most: int = 140, most_k: int = 40, dtype: str = "fp32") ->
 def attention_shapes(
     draw, most: int = 40, most_d: int = 40, most_heads: int = 3, dtype: str = "fp32"
 ) -> AttentionShape:
-    """Sequences shorter and longer than a tile, head sizes that are no multiple of anything, causal and not, the
-    usual scale and others."""
+    """Draws sequences shorter and longer than a tile, any head size, causal or not, the default scale and others."""
     extent = st.one_of(st.integers(1, 9), st.integers(1, most))
     width = st.one_of(
         st.sampled_from([n for n in (1, 4, 8, 32, 64, 128) if n <= most_d]), st.integers(1, most_d)
@@ -83,14 +82,16 @@ def attention_shapes(
 
 @st.composite
 def chain_shapes(draw, most: int = 9, most_blocks: int = 6) -> ChainShape:
-    """Chains of any blocks in any order, each legal where it stands: windows that overlap, reach beyond the map, or are
-    the whole of it."""
+    """Draws chains of any blocks in any order, each legal at its position.
+
+    Windows overlap, extend beyond the map, or cover all of it.
+    """
     N, C, H, W = draw(st.integers(1, 2)), draw(st.integers(1, 5)), *(draw(st.integers(1, most)) for _ in "HW")
-    words, extents = [], (N, C, H, W)
+    blocks, extents = [], (N, C, H, W)
     for _ in range(draw(st.integers(1, most_blocks))):
-        words.append(draw(_blocks(extents)))
-        extents = ChainShape(*extents, words[-1]).y_shape
-    return ChainShape(N, C, H, W, " ".join(words))
+        blocks.append(draw(_blocks(extents)))
+        extents = ChainShape(*extents, blocks[-1]).y_shape
+    return ChainShape(N, C, H, W, " ".join(blocks))
 
 
 @st.composite
@@ -102,10 +103,10 @@ def _blocks(draw, extents: tuple[int, int, int, int]) -> str:
         return kind
     small = min(extents[2:])
     R = draw(st.integers(1, min(4, small + 2)))
-    most = R - 1 if kind == "conv" else R // 2
-    least = max(0, -(-(R - small) // 2))
-    if least > most:
-        R, least, most = 1, 0, 0
-    pad, stride = draw(st.integers(least, most)), draw(st.integers(1, 3))
+    max_pad = R - 1 if kind == "conv" else R // 2
+    min_pad = max(0, -(-(R - small) // 2))
+    if min_pad > max_pad:
+        R, min_pad, max_pad = 1, 0, 0
+    pad, stride = draw(st.integers(min_pad, max_pad)), draw(st.integers(1, 3))
     filters = f":K={draw(st.integers(1, 4))}" if kind == "conv" else ""
     return f"{kind}{filters}:R={R}:stride={stride}:pad={pad}"

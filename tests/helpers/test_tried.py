@@ -1,4 +1,4 @@
-"""What the tests of rungs share can fail: a race, an order that matters, a wrong output are seen."""
+"""The helpers of the rung tests can fail: they detect a race, a dependence on order and a wrong output."""
 
 from __future__ import annotations
 
@@ -19,31 +19,31 @@ SHAPE = GemmShape(32, 32, 64)  # whole tiles
 
 
 @needs_nvrtc
-def test_a_race_that_changes_no_value_is_seen(monkeypatch):
-    """Without its second barrier the kernel overwrites tiles that are still read: all ones, so none is different."""
+def test_race_without_changed_value_is_detected(monkeypatch):
+    """Without its second barrier the kernel overwrites tiles that are still read. All values are 1, so none changes."""
 
-    def spoilt(source, defines):
+    def compile_without_barrier(source, defines):
         text = without(1)(sources.translation_unit(source))
         return compile_ptx(text, "kernel.cu", precompiled.options(defines))
 
     ones = {"A": np.ones((32, 64), "f4"), "B": np.ones((64, 32), "f4")}
     same_in_any_order(lambda options: on(emulator, TILED, SHAPE, inputs=ones, options=options))
-    monkeypatch.setattr(precompiled, "ptx", spoilt)
+    monkeypatch.setattr(precompiled, "ptx", compile_without_barrier)
     with pytest.raises(AssertionError, match="data race"):
         same_in_any_order(lambda options: computed(emulator, TILED, SHAPE, inputs=ones, options=options)[0])
 
 
-def test_an_order_that_matters_is_seen():
+def test_dependence_on_order_is_detected():
     with pytest.raises(AssertionError, match="not equal"):
         same_in_any_order(lambda options: np.array([options.order == "reversed"]))
 
 
 @pytest.mark.parametrize("engine", [cpu, emulator])
-def test_one_wrong_element_is_seen(engine, monkeypatch):
-    right = engine.Session.verify_run
+def test_one_wrong_element_is_detected(engine, monkeypatch):
+    original = engine.Session.verify_run
 
     def wrong(session):
-        out = np.array(right(session))
+        out = np.array(original(session))
         out[3, 4] += 1e-2
         return out
 
@@ -53,7 +53,7 @@ def test_one_wrong_element_is_seen(engine, monkeypatch):
         on(engine, NAIVE, SHAPE)
 
 
-def test_a_rule_in_other_words_is_seen():
+def test_wrong_rule_text_is_detected():
     tiles = {"BM": 8, "BN": 32, "BK": 8}
     assert tiles not in legal(TILED, SHAPE)
     runs_or_names_its_rule(TILED, SHAPE, tiles, "<=|==|whole warps")

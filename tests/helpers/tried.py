@@ -1,5 +1,7 @@
-"""What the tests of rungs share: a rung run without a GPU and held against its reference, in two orders of its warps,
-with one thing wrong in its kernel, at any of its tile sizes."""
+"""Helpers for the tests of rungs: run a rung without a GPU and compare it with its reference.
+
+They also run it in two orders of its warps, with one fault in its kernel, and at any of its tile sizes.
+"""
 
 from __future__ import annotations
 
@@ -36,8 +38,10 @@ def computed(
     inputs: Arrays | None = None,
     options: Options | None = None,
 ) -> tuple[np.ndarray, Arrays]:
-    """(output, inputs) of a rung on kernels.engines.cpu or .emulator, everything poisoned before; nothing is held
-    against the reference. Inputs that are not given are seeded; `options` are the emulator's."""
+    """Returns (output, inputs) of a rung on kernels.engines.cpu or .emulator, all buffers poisoned before.
+
+    The output is not compared with the reference. Missing inputs are seeded; `options` are the emulator's.
+    """
     program = rung.build(shape, rung.check(shape, tiles))
     inputs = inputs or seeded_inputs(program.of_role(INPUT))
     session = engine.Session(program, inputs, *([options or Options()] if engine is emulator else []))
@@ -45,13 +49,13 @@ def computed(
 
 
 def told(rung: Rung, shape: Any, tiles: Mapping[str, int] | None, inputs: Arrays):
-    """(reference, scale of the rung's tolerance), float64, as the runner has them."""
+    """Returns (reference, scale of the rung's tolerance), float64, as the runner computes them."""
     ref, scale = ladder_of(rung.name).reference(shape, **inputs)
     return ref, rung.scale(shape, rung.check(shape, tiles), inputs) if rung.scale else scale
 
 
 def on(engine: ModuleType, rung: Rung, shape: Any, tiles=None, inputs=None, options=None) -> np.ndarray:
-    """The output of a rung as `computed` has it, held against the float64 reference as the runner does."""
+    """Returns the output of `computed` after comparing it with the float64 reference as the runner does."""
     out, inputs = computed(engine, rung, shape, tiles, inputs, options)
     ref, scale = told(rung, shape, tiles, inputs)
     assert agrees(out, ref, scale, rung.tolerance), f"{rung.name} {shape} {tiles} {relative_error(out, ref)}"
@@ -62,28 +66,28 @@ def on(engine: ModuleType, rung: Rung, shape: Any, tiles=None, inputs=None, opti
 def same_in_any_order(
     run: Callable[[Options], np.ndarray], orders: Sequence[str | int] = ("forward", "reversed")
 ) -> None:
-    """`run` gives the same bit for bit in each order of the warps, and none of its launches races."""
+    """Asserts that `run` returns equal bits in each order of the warps and that none of its launches has a race."""
     races: list[str] = []
-    launched = emulator.Session._launch
+    original = emulator.Session._launch
 
-    def watched(session, step):
-        ran = launched(session, step)
-        races.extend(ran.races)
-        return ran
+    def launch_and_store_races(session, step):
+        run = original(session, step)
+        races.extend(run.races)
+        return run
 
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(emulator.Session, "_launch", watched)
+        patch.setattr(emulator.Session, "_launch", launch_and_store_races)
         first, *others = [run(Options(order=order, races=True)) for order in orders]
     for other in others:
         np.testing.assert_array_equal(first, other)
     assert not races, races
 
 
-# -- kernels with one thing wrong -------------------------------------------------------------------
+# -- kernels with one fault -------------------------------------------------------------------------
 def memory_of(program: Program, inputs: Arrays) -> Global:
-    """The buffers of a program; all but the inputs count as never written."""
-    empty = {b.name: np.zeros(b.shape, b.dtype) for b in program.buffers if b.role != INPUT}
-    return place({**inputs, **empty}, list(inputs))
+    """Returns the memory of a program's buffers; all except the inputs count as never written."""
+    zeros = {b.name: np.zeros(b.shape, b.dtype) for b in program.buffers if b.role != INPUT}
+    return place({**inputs, **zeros}, list(inputs))
 
 
 def relaunched(
@@ -93,8 +97,10 @@ def relaunched(
     stops: str = "out-of-bounds|never written",
     **options,
 ) -> Run | None:
-    """One launch of a program, races watched, its source gone through `change`. None where the emulator stops it in
-    these words: that fault is seen."""
+    """Runs one launch of a program with a changed source, and detects races.
+
+    Returns None if the emulator stops it with a message that matches `stops`: the fault is detected.
+    """
     ptx = compile_ptx(
         change(sources.translation_unit(step.source)), "kernel.cu", precompiled.options(step.defines)
     )
@@ -107,19 +113,19 @@ def relaunched(
 
 
 def fault_is_seen(rung: Rung, shape: Any, program: Program, inputs: Arrays, right: str, wrong: str) -> None:
-    """The program's one launch, with `wrong` where `right` stands: the emulator stops it, names a race, or y differs."""
+    """Asserts that the program's one launch, with `right` replaced by `wrong`, is stopped, has a race, or gives another y."""
     (step,) = program.steps
     memory = memory_of(program, inputs)
     with np.errstate(all="ignore"):
-        ran = relaunched(step, with_(wrong, right), memory)
-    if ran is None:
+        run = relaunched(step, with_(wrong, right), memory)
+    if run is None:
         return
     ref, scale = ladder_of(rung.name).reference(shape, **inputs)
-    assert ran.races or not agrees(memory.array("y"), ref, scale, rung.tolerance)
+    assert run.races or not agrees(memory.array("y"), ref, scale, rung.tolerance)
 
 
 def with_(wrong: str, right: str) -> Callable[[str], str]:
-    """A change of a source: `wrong` in the one place of `right`."""
+    """Returns a function that replaces the only `right` in a source by `wrong`."""
 
     def change(text: str) -> str:
         assert text.count(right) == 1, right
@@ -129,7 +135,7 @@ def with_(wrong: str, right: str) -> Callable[[str], str]:
 
 
 def without(nth: int, barrier: str = "__syncthreads();") -> Callable[[str], str]:
-    """A change of a source: its nth barrier taken away."""
+    """Returns a function that removes the nth barrier of a source."""
 
     def change(text: str) -> str:
         start, end = [found.span() for found in re.finditer(re.escape(barrier), text)][nth]
@@ -140,20 +146,20 @@ def without(nth: int, barrier: str = "__syncthreads();") -> Callable[[str], str]
 
 # -- tile sizes -------------------------------------------------------------------------------------
 def legal(rung: Rung, shape: Any) -> list[dict[str, int]]:
-    """Every set of tile sizes that the rules admit."""
+    """Returns every set of tile sizes that the rules allow."""
     sets = (dict(zip(rung.tiles, v, strict=True)) for v in itertools.product(*rung.tiles.values()))
     return [tiles for tiles in sets if not any(rung.rules(shape, tiles))]
 
 
 def some_tiles(data: st.DataObject, rung: Rung, shape: Any) -> dict[str, int]:
-    """A legal set, or any choice of each, whatever the rules say."""
+    """Draws a legal set of tile sizes, or any choice of each size, regardless of the rules."""
     if data.draw(st.booleans()):
         return data.draw(st.sampled_from(legal(rung, shape)))
     return {name: data.draw(st.sampled_from(choices)) for name, choices in rung.tiles.items()}
 
 
 def runs_or_names_its_rule(rung: Rung, shape: Any, tiles: Mapping[str, int], rules: str) -> None:
-    """The emulator agrees with the reference, or the first rule that is broken is named; it reads like `rules`."""
+    """Asserts that the emulator agrees with the reference, or that the first broken rule is raised and matches `rules`."""
     broken = next(iter(rung.rules(shape, tiles)), None)
     if broken is None:
         on(emulator, rung, shape, tiles)
@@ -164,6 +170,6 @@ def runs_or_names_its_rule(rung: Rung, shape: Any, tiles: Mapping[str, int], rul
 
 
 def each_choice_is_legal(rung: Rung, shape: Any) -> None:
-    """No tile size is offered that can never be had at this shape."""
+    """Asserts that every offered tile size is legal in some combination at this shape."""
     for name, choices in rung.tiles.items():
         assert {tiles[name] for tiles in legal(rung, shape)} == set(choices), (name, shape)

@@ -1,12 +1,12 @@
-"""python -m tests.helpers.wheels FOLDER [PYTHON]: fetch what the tests of pages need on a GPU machine without a network.
+"""python -m tests.helpers.wheels FOLDER [PYTHON]: download the wheels that page tests need on a GPU machine offline.
 
-The machine has Python (3.12 where PYTHON does not say another version), CUDA, CuPy, PyTorch, pytest and what they need,
-pandas, pyarrow and pillow among it, but not Streamlit. The wheels are of the versions that requirements.txt brought to
-the environment that runs this. There they are installed by
+The machine has Python (3.12 unless PYTHON is another version), CUDA, CuPy, PyTorch, pytest and their dependencies,
+including pandas, pyarrow and pillow, but not Streamlit. The wheels have the versions installed in this environment from
+requirements.txt. Install them there with
 
     pip install --no-index --no-deps --target SITE FOLDER/*.whl
 
-and with SITE on PYTHONPATH `pytest -m gpu` runs the tests of pages too.
+With SITE on PYTHONPATH `pytest -m gpu` then runs the tests of pages too.
 """
 
 from __future__ import annotations
@@ -24,12 +24,14 @@ MACHINE = "x86_64"
 
 
 def command(folder: Path, python: str) -> list[str]:
-    """The pip command that downloads each wheel at the version installed here."""
+    """Returns the pip command that downloads each wheel at the version installed here."""
     platforms = (f"--platform=manylinux_2_{n}_{MACHINE}" for n in GLIBC)
-    older = (f"--platform={name}_{MACHINE}" for name in ("manylinux1", "manylinux2010", "manylinux2014"))
-    how = "--no-deps --only-binary=:all: --implementation=cp --quiet --disable-pip-version-check".split()
+    old_platforms = (
+        f"--platform={name}_{MACHINE}" for name in ("manylinux1", "manylinux2010", "manylinux2014")
+    )
+    options = "--no-deps --only-binary=:all: --implementation=cp --quiet --disable-pip-version-check".split()
     pinned = (f"{name}=={version(name)}" for name in NAMES)
-    return [sys.executable, "-m", "pip", "download", *how, f"--python-version={python}", *platforms, *older,
+    return [sys.executable, "-m", "pip", "download", *options, f"--python-version={python}", *platforms, *old_platforms,
             "--dest", str(folder), *pinned]  # fmt: skip
 
 

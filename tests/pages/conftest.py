@@ -1,4 +1,4 @@
-"""After each file of these tests the process that ran kernels for its pages ends."""
+"""Ends the process that ran kernels for the pages after each file of these tests."""
 
 import pytest
 

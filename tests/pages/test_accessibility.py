@@ -1,4 +1,4 @@
-"""axe-core finds nothing serious or critical on the pages, on the stage alone and on the deck's slides."""
+"""axe-core finds no serious or critical violation on the pages, the stage alone and the deck's slides."""
 
 import pytest
 from playwright.sync_api import expect
@@ -11,46 +11,48 @@ from tests.helpers.harness import Stage
 
 pytestmark = [pytest.mark.browser, npm]
 
-# What Streamlit's own widgets bring and a page cannot mend: (rule, what the selector holds, why).
-THEIRS = (
+# Violations of Streamlit's widgets that a page cannot fix: (rule, part of the selector, reason).
+STREAMLIT_ISSUES = (
     ("scrollable-region-focusable", ".stCode.", "st.code gives its <pre> no tabindex; Chromium focuses it all the same"),
 )  # fmt: skip
-# Without frames: the stage alone has a test of its own.
+# Without frames: the stage alone has its own test.
 RUN = """() => axe.run(document, { iframes: false, resultTypes: ["violations"] }).then(({ violations }) =>
   violations.filter(({ impact }) => impact === "serious" || impact === "critical").flatMap(({ id, help, nodes }) =>
     nodes.map(({ target, any }) => ({ id, help, target: target.flat().join(" >> "), why: any.map(c => c.message).join("; ") }))))"""
-SETTLED = "document.getAnimations().every(({ playState }) => playState !== 'running')"
+ANIMATIONS_DONE = "document.getAnimations().every(({ playState }) => playState !== 'running')"
 SCHEMES = pytest.mark.parametrize("scheme", ["light", "dark"])
 
 
 @pytest.fixture
-def complaints(page):
-    """What axe finds in the page, less what is THEIRS."""
+def violations(page):
+    """Returns a function that lists axe's violations in the page except STREAMLIT_ISSUES."""
     axe = PACKAGES.joinpath("axe-core", "axe.min.js").read_text(encoding="utf-8")
 
-    def look() -> list[str]:
-        page.wait_for_function(SETTLED)
+    def find() -> list[str]:
+        page.wait_for_function(ANIMATIONS_DONE)
         page.evaluate(axe)
         return [
-            "{id}: {target} ({help}) {why}".format(**found)
-            for found in page.evaluate(RUN)
-            if not any(found["id"] == rule and part in found["target"] for rule, part, _ in THEIRS)
+            "{id}: {target} ({help}) {why}".format(**violation)
+            for violation in page.evaluate(RUN)
+            if not any(
+                violation["id"] == rule and part in violation["target"] for rule, part, _ in STREAMLIT_ISSUES
+            )
         ]
 
-    return look
+    return find
 
 
 @SCHEMES
-def test_home(page, server, complaints, scheme):
+def test_home(page, server, violations, scheme):
     page.emulate_media(color_scheme=scheme)
     page.goto(server)
     expect(page.locator(".kt-table").first).to_be_visible()
     expect(page.locator(".stage[data-ready=true]")).to_have_count(1 + len(CARDS))
-    assert complaints() == []
+    assert violations() == []
 
 
 @pytest.mark.parametrize(("scheme", "width"), [("light", 1440), ("dark", 1440), ("light", 390)])
-def test_the_lesson(page, server, complaints, scheme, width):
+def test_lesson(page, server, violations, scheme, width):
     page.emulate_media(color_scheme=scheme)
     page.set_viewport_size({"width": width, "height": 900})
     page.goto(f"{server}/im2col?step=5")
@@ -58,11 +60,11 @@ def test_the_lesson(page, server, complaints, scheme, width):
     expect(page.locator(".st-key-card_why table")).to_be_visible()
     expect(page.locator(".st-key-kernels [data-testid=stCode] code").first).to_be_visible()
     expect(page.get_by_test_id("stStatusWidget")).to_have_count(0)
-    assert complaints() == []
+    assert violations() == []
 
 
 @pytest.mark.parametrize(("scheme", "width"), [("light", 1440), ("dark", 1440), ("light", 390)])
-def test_the_history(page, server, complaints, scheme, width):
+def test_history(page, server, violations, scheme, width):
     page.emulate_media(color_scheme=scheme)
     page.set_viewport_size({"width": width, "height": 900})
     run, against = (id_of(row) for row in records.recordings()[:2])
@@ -70,24 +72,24 @@ def test_the_history(page, server, complaints, scheme, width):
     expect(page.locator(".kt-verdict")).to_be_visible()
     expect(page.locator(".kt-rows")).to_be_visible()
     expect(page.get_by_test_id("stStatusWidget")).to_have_count(0)
-    assert complaints() == []
+    assert violations() == []
 
 
 @SCHEMES
 @pytest.mark.parametrize("query", ["", "present=1", "order=warps"], ids=["plain", "present", "warps"])
-def test_the_stage_alone(page, server, complaints, scheme, query):
+def test_stage_alone(page, server, violations, scheme, query):
     page.emulate_media(color_scheme=scheme)
     page.goto(f"{server}/im2col?embed=true&view=watch&step=5&{query}")
     Stage(page).ready()
-    assert complaints() == []
+    assert violations() == []
 
 
 @SCHEMES
-def test_the_deck(page, server, complaints, scheme):
+def test_deck(page, server, violations, scheme):
     page.emulate_media(color_scheme=scheme)
     with serving_files() as files:
         deck = Deck(page, f"{files}/docs/deck/index.html?app={server}")
         for slide in ("title", "moments", "end"):
             deck.to(slide)
-            assert complaints() == [], slide
+            assert violations() == [], slide
         page.goto("about:blank")

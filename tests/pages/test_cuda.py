@@ -1,4 +1,4 @@
-"""Every page on a machine with a GPU: what is tested beside a GPU that is made up, and what only a real one can show."""
+"""Every page on a machine with a GPU: the tests of the simulated GPU, and those that need a real one."""
 
 from __future__ import annotations
 
@@ -21,15 +21,15 @@ from tests.helpers.openings import openings
 
 pytestmark = pytest.mark.gpu
 
-# Of what is run: the float64 reference of a larger shape takes the processor many seconds.
-MOST_FLOPS, MOST_BYTES = 3e9, 1e8
+# Limits of the shapes that are run: the float64 reference of a larger shape takes the processor many seconds.
+MAX_FLOPS, MAX_BYTES = 3e9, 1e8
 LARGE = CONV_PRESETS["vgg-conv1_2"].shape.params()
 HUGE = {"N": 64, "C": 1024, "H": 512, "W": 512, "K": 1024}
 
 
 @pytest.fixture(autouse=True, scope="module")
 def device():
-    """The name of the GPU of this machine, whose runs a worker of this module makes."""
+    """Yields the name of this machine's GPU, with a worker for this module."""
     worker.clear()
     yield cuda.status().text
     worker().close()
@@ -37,7 +37,9 @@ def device():
 
 
 SMALL = [
-    o for o in openings() if o.page in LESSONS and o.shape.flops <= MOST_FLOPS and o.shape.bytes <= MOST_BYTES
+    opening
+    for opening in openings()
+    if opening.page in LESSONS and opening.shape.flops <= MAX_FLOPS and opening.shape.bytes <= MAX_BYTES
 ]
 
 
@@ -49,41 +51,41 @@ def test_every_preset_runs(device, opening):
     assert f"measured {device}" in texts(at)
 
 
-def test_a_shape_too_large_for_the_gpu_says_so_and_the_next_run_runs(device):
+def test_shape_too_large_for_gpu_is_refused_and_next_run_works(device):
     at = open_page("conv/im2col.py", **HUGE)
     finish(at, "run", "job")
     assert "ran" not in at.session_state
     assert "bytes of memory for the cuda engine" in texts(at)
     assert "take a smaller shape or batch" in texts(at)
-    _the_next_run_runs(device)
+    _assert_next_run_works(device)
 
 
-def test_stop_ends_a_run_and_the_next_run_runs(device):
-    at = _under_way()
+def test_stop_ends_run_and_next_run_works(device):
+    at = _start_run()
     at.button(key="stop").click().run()
-    _seen_through(at)
+    _rerun_until_done(at)
     assert "cancelled" in texts(at) and "ran" not in at.session_state
-    _the_next_run_runs(device)
+    _assert_next_run_works(device)
 
 
-def test_a_process_that_is_killed_is_told_and_the_next_run_runs(device):
-    at = _under_way()
+def test_killed_process_is_reported_and_next_run_works(device):
+    at = _start_run()
     os.kill(worker()._child.pid, signal.SIGKILL)
-    _seen_through(at)
+    _rerun_until_done(at)
     assert "died (SIGKILL" in texts(at) and "ran" not in at.session_state
-    _the_next_run_runs(device)
+    _assert_next_run_works(device)
 
 
-def _under_way():
-    """A page whose run takes many seconds, once it works at it."""
+def _start_run():
+    """Returns a page whose run takes many seconds, after the run has begun to compute."""
     at = open_page("conv/im2col.py", **LARGE)
     at.button(key="run").click().run()
     begun(at.session_state["job"][0], "computing")
     return at
 
 
-def _seen_through(at) -> None:
-    """Rerun the page as its polling does until the job is off it."""
+def _rerun_until_done(at) -> None:
+    """Waits for the job and reruns the page as its polling does; then the page has no job."""
     if "job" in at.session_state:
         with contextlib.suppress(Exception):
             at.session_state["job"][0].result(60)
@@ -91,7 +93,7 @@ def _seen_through(at) -> None:
     assert not at.exception and "job" not in at.session_state
 
 
-def _the_next_run_runs(device) -> None:
+def _assert_next_run_works(device) -> None:
     at = open_page("conv/direct.py")
     finish(at, "run", "job")
     assert f"measured {device}" in texts(at)

@@ -1,4 +1,4 @@
-"""Every page as it is on a machine with a GPU, cuDNN and PyTorch, where none of them is."""
+"""Every page on a simulated machine with a GPU, cuDNN and PyTorch."""
 
 from __future__ import annotations
 
@@ -16,10 +16,10 @@ from tests.helpers.gpu_scenarios import *  # noqa: F403  the tests themselves
 
 @pytest.fixture(autouse=True, scope="module")
 def device():
-    """The name of a GPU that is made up; its runs are answered with rows that are, too."""
+    """Yields the name of a simulated GPU. Its runs return rows with invented times."""
     with pytest.MonkeyPatch.context() as patch:
-        for module, name, stand_in in fake_gpu.replaced():
-            patch.setattr(module, name, stand_in)
+        for module, name, replacement in fake_gpu.replaced():
+            patch.setattr(module, name, replacement)
         patch.setattr(worker_part, "Worker", partial(Worker, module="tests.children.gpu_rows"))
         worker.clear()
         st.cache_data.clear()

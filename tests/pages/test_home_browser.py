@@ -1,4 +1,4 @@
-"""The first screen: a stage that plays by itself, and cards that lead where they say."""
+"""The first screen: a stage that plays by itself, and cards that open the state they preview."""
 
 import re
 from urllib.parse import urlencode
@@ -14,8 +14,8 @@ pytestmark = pytest.mark.browser
 WIDTHS = {"desktop": (1440, 900), "tablet": (1024, 768), "phone": (390, 844)}
 
 
-class First(Stage):
-    """The stage that plays, among the stills of the cards."""
+class FirstStage(Stage):
+    """The stage that plays, not the stills of the cards."""
 
     def __init__(self, page):
         super().__init__(page)
@@ -24,32 +24,32 @@ class First(Stage):
 
 @pytest.fixture
 def home(page, server):
-    """Opens the first screen as a reader with these preferences has it."""
+    """Returns a function that opens the first screen at a width and with media preferences."""
 
     def open_(width="desktop", **media):
         x, y = WIDTHS[width]
         page.set_viewport_size({"width": x, "height": y})
         page.emulate_media(**media)
         page.goto(server)
-        return First(page).ready()
+        return FirstStage(page).ready()
 
     return open_
 
 
-def test_the_stage_plays_by_itself_and_can_be_stopped(home, page, server):
+def test_stage_plays_and_can_be_stopped(home, page, server):
     stage = home()
     stage.playing(True)
     expect(stage.root).to_have_attribute("data-step", re.compile("^[1-9]"))
     assert stage.root.get_attribute("data-scene") == FIRST.shown().key
     stage.do("play")
     stage.playing(False)
-    stopped = stage.step
+    step_stopped = stage.step
     frames(page, 30)
-    assert stage.step == stopped
-    assert page.url == server + "/"  # the address of this page tells of no step
+    assert stage.step == step_stopped
+    assert page.url == server + "/"  # the URL of this page has no step
 
 
-def test_it_begins_again_at_its_end(home, page):
+def test_stage_loops(home, page):
     stage = home()
     stage.playing(True)
     stage.root.locator(".scrub").fill(str(FIRST.shown().steps - 2))
@@ -59,27 +59,27 @@ def test_it_begins_again_at_its_end(home, page):
     stage.playing(True)
 
 
-def test_it_rests_for_readers_who_want_less_motion(home, page):
+def test_stage_does_not_play_with_reduced_motion(home, page):
     stage = home(reduced_motion="reduce")
     stage.playing(False)
-    before = stage.step
+    step_before = stage.step
     frames(page, 60)
     stage.playing(False)
-    assert stage.step == before
-    stage.do("play")  # asked for, it plays
+    assert stage.step == step_before
+    stage.do("play")  # the button plays it
     stage.playing(True)
 
 
-# What leads where is the same for all and held for each of them without a browser (tests/pages/test_home.py).
+# One card per kind of page. All cards are tested without a browser in tests/pages/test_home.py.
 PATHS = {lesson.page: lesson.path for lesson in LESSONS}
-LED = [
+CARDS_TESTED = [
     next(n for n, card in enumerate(CARDS) if card.page == page)
     for page in ("conv/im2col.py", "gemm/page.py", "attention/page.py")
 ]
 
 
-@pytest.mark.parametrize("n", LED, ids=lambda n: CARDS[n].title)
-def test_a_card_leads_to_the_state_it_previews(home, page, n):
+@pytest.mark.parametrize("n", CARDS_TESTED, ids=lambda n: CARDS[n].title)
+def test_card_opens_the_state_it_previews(home, page, n):
     home()
     card = CARDS[n]
     preview = page.locator(f".st-key-lesson_{n} .stage")
@@ -93,12 +93,12 @@ def test_a_card_leads_to_the_state_it_previews(home, page, n):
     stage.at_step(card.step)
     stage.playing(False)
     expect(page.locator(".kt-note")).to_have_count(0)
-    page.reload()  # and so does the address it left
+    page.reload()  # the URL has the same state
     Stage(page).ready().at_step(card.step)
     expect(page.locator(".stage")).to_have_attribute("data-scene", key)
 
 
-def test_all_of_a_card_is_its_link(home, page):
+def test_whole_card_is_its_link(home, page):
     home()
     preview = page.locator(".st-key-lesson_2 .stage")
     preview.scroll_into_view_if_needed()
@@ -109,7 +109,7 @@ def test_all_of_a_card_is_its_link(home, page):
     expect(page).to_have_url(re.compile(re.escape(address)))
 
 
-def test_previews_are_pictures_with_their_caption_and_take_no_focus(home, page):
+def test_previews_are_images_with_caption_and_no_focus(home, page):
     home()
     for n, card in enumerate(CARDS):
         preview = page.locator(f".st-key-lesson_{n} .stage")
@@ -124,7 +124,7 @@ def test_previews_are_pictures_with_their_caption_and_take_no_focus(home, page):
         )
 
 
-def test_the_engines_of_this_machine_are_told(home, page):
+def test_engines_of_this_machine_are_listed(home, page):
     from kernels.engines import available
 
     home()
@@ -134,14 +134,14 @@ def test_the_engines_of_this_machine_are_told(home, page):
 
 
 @pytest.mark.parametrize("width", WIDTHS)
-def test_promise_and_stage_stand_above_the_fold_and_nothing_overflows(home, page, width):
+def test_heading_and_stage_are_visible_without_scrolling_and_nothing_overflows(home, page, width):
     stage = home(width)
-    last = page.locator(f".st-key-lesson_{len(CARDS) - 1} .stage")
-    expect(last).to_have_attribute("data-ready", "true")
+    last_preview = page.locator(f".st-key-lesson_{len(CARDS) - 1} .stage")
+    expect(last_preview).to_have_attribute("data-ready", "true")
     for scheme in ("light", "dark"):
         page.emulate_media(color_scheme=scheme)
-        for one in (stage.root, last):
-            expect(one).to_have_attribute("data-theme", scheme)
+        for each in (stage.root, last_preview):
+            expect(each).to_have_attribute("data-theme", scheme)
         heading = page.get_by_role("heading", name="What you watch is what you measured.")
         expect(heading).to_be_in_viewport(ratio=1)
         fits(page, stage, *WIDTHS[width])
@@ -152,19 +152,19 @@ def fits(page, stage, width, height):
     assert canvas["y"] + canvas["height"] <= height + 1
     assert page.evaluate("document.querySelector('[data-testid=stMain]').scrollWidth") <= width
     for n in range(len(CARDS)):
-        room, drawn = (
+        card_box, preview_box = (
             page.locator(f".st-key-{name}").bounding_box() for name in (f"lesson_{n}", f"preview_{n}")
         )
         picture = page.locator(f".st-key-lesson_{n} canvas").bounding_box()
-        assert picture["width"] <= room["width"] + 1
-        assert picture["height"] <= drawn["height"] + 1
+        assert picture["width"] <= card_box["width"] + 1
+        assert picture["height"] <= preview_box["height"] + 1
 
 
 @pytest.mark.parametrize("path", ["", "im2col", "history?caches=hot", "attention?embed=true&view=watch"])
-def test_a_page_opened_by_its_address_asks_for_nothing_that_is_missing(page, server, path):
-    wrong = []
-    page.on("response", lambda got: wrong.append(got.url) if got.status >= 400 else None)
-    page.on("console", lambda said: wrong.append(said.text) if said.type == "error" else None)
+def test_page_requests_no_missing_file(page, server, path):
+    errors = []
+    page.on("response", lambda response: errors.append(response.url) if response.status >= 400 else None)
+    page.on("console", lambda message: errors.append(message.text) if message.type == "error" else None)
     page.goto(f"{server}/{path}")
     expect(page.locator(".stage[data-ready=true], .kt-title").first).to_be_visible(timeout=60_000)
-    assert wrong == []
+    assert errors == []

@@ -1,4 +1,4 @@
-"""The history without a browser: what is listed, compared and refused."""
+"""The history without a browser: list, comparison and rejected values."""
 
 from __future__ import annotations
 
@@ -10,8 +10,7 @@ import pytest
 
 from kernels import records
 from kernels.conv.presets import CONV_PRESETS
-from kernels.records import folder, rows, store
-from kernels.records import link as records_link
+from kernels.records import folder, link, rows, store
 from kernels.records.jsontext import id_of
 from kernels.records.store import Filter
 from pages.history import history
@@ -26,8 +25,8 @@ DIRECT, LIBRARY = (records.recorded(r, TOY, {"BLOCK": 256}) for r in ("conv/dire
 
 
 @pytest.fixture
-def kept(tmp_path, monkeypatch):
-    """A store of the test's own, empty."""
+def empty_store(tmp_path, monkeypatch):
+    """Yields an empty store for one test."""
     monkeypatch.setenv(folder.VARIABLE, str(tmp_path / "data"))
     store._store.cache_clear()
     yield store.mine()
@@ -39,30 +38,30 @@ def listed(at):
     return json.loads(component.proto.json)
 
 
-def test_the_recordings_are_listed_a_page_at_a_time(kept):
+def test_recordings_are_listed_in_pages(empty_store):
     at = open_at()
     assert f"{TOTAL:,} runs, newest first" in texts(at)
-    told = listed(at)
-    assert len(told["lines"]) == 20 and told["page"] == 1 and told["pages"] == -(-TOTAL // 20)
-    assert {line["kind"] for line in told["lines"]} == {"recorded"}
-    last = listed(open_at(page=str(told["pages"])))
+    data = listed(at)
+    assert len(data["lines"]) == 20 and data["page"] == 1 and data["pages"] == -(-TOTAL // 20)
+    assert {line["kind"] for line in data["lines"]} == {"recorded"}
+    last = listed(open_at(page=str(data["pages"])))
     assert len(last["lines"]) == (TOTAL - 1) % 20 + 1
-    assert not {line["id"] for line in last["lines"]} & {line["id"] for line in told["lines"]}
-    assert not kept.path.exists()  # looking writes nothing
+    assert not {line["id"] for line in last["lines"]} & {line["id"] for line in data["lines"]}
+    assert not empty_store.path.exists()  # reading writes nothing
 
 
-def test_every_run_is_on_one_page_and_in_order(kept):
+def test_every_run_is_on_exactly_one_page_in_order(empty_store):
     dates = sorted({rows.made(row) for row in records.recordings()})
-    kept.add([a_row(n, time=f"{dates[n % 2 and -1]}T00:00:{n:02}Z") for n in range(30)])
+    empty_store.add([a_row(n, time=f"{dates[n % 2 and -1]}T00:00:{n:02}Z") for n in range(30)])
     archive = history.Archive()
-    got = [e for skip in range(0, TOTAL + 40, 20) for e in archive.some(Filter(), 20, skip)]
-    assert len({e.id for e in got}) == len(got) == TOTAL + 30
-    assert [rows.made(e.row) for e in got] == sorted((rows.made(e.row) for e in got), reverse=True)
+    entries = [e for skip in range(0, TOTAL + 40, 20) for e in archive.some(Filter(), 20, skip)]
+    assert len({e.id for e in entries}) == len(entries) == TOTAL + 30
+    assert [rows.made(e.row) for e in entries] == sorted((rows.made(e.row) for e in entries), reverse=True)
 
 
-def test_what_was_measured_here_comes_first_and_is_called_measured(kept):
-    kept.add([a_row(time="2999-01-01T00:00:00Z")])
-    kept.add([a_row(1, time="2998-01-01T00:00:00Z")], "anna.json")
+def test_runs_measured_here_come_first_and_are_named_measured(empty_store):
+    empty_store.add([a_row(time="2999-01-01T00:00:00Z")])
+    empty_store.add([a_row(1, time="2998-01-01T00:00:00Z")], "anna.json")
     first, second, *_ = listed(open_at())["lines"]
     assert (first["kind"], first["when"]) == ("measured", "2999-01-01 00:00")
     assert (second["kind"], second["when"]) == ("recorded", "2998-01-01 00:00 · anna.json")
@@ -81,13 +80,13 @@ def test_what_was_measured_here_comes_first_and_is_called_measured(kept):
          lambda r: (r["rung"], r["mode"], r["shape"].get("N")) == ("conv/direct", "hot", 32)),
     ],
 )  # fmt: skip
-def test_filters_of_the_address(kept, params, means):
+def test_filters_from_the_url(empty_store, params, means):
     at = open_at(**params)
     assert f"{sum(map(means, records.recordings())):,} runs, newest first" in texts(at)
     assert "kt-note" not in texts(at)
 
 
-def test_a_filter_that_is_turned(kept):
+def test_changed_filter(empty_store):
     at = open_at()
     at.selectbox(key="caches").set_value("hot").run()
     assert {line["device"] for line in listed(at)["lines"]} == {"NVIDIA H200, hot"}
@@ -96,52 +95,52 @@ def test_a_filter_that_is_turned(kept):
     assert not at.exception
 
 
-def test_one_run_by_its_link(kept):
-    shown = texts(open_at(run=id_of(DIRECT)))
-    assert "kt-badge-recorded" in shown and "NVIDIA H200, cold, n = 100" in shown
-    assert DIRECT["driver"] in shown and units.time_(DIRECT["median_ms"]) in shown
-    assert shown.count("kt-dot") == 100 and "kt-verdict" not in shown
+def test_one_run_by_id(empty_store):
+    text = texts(open_at(run=id_of(DIRECT)))
+    assert "kt-badge-recorded" in text and "NVIDIA H200, cold, n = 100" in text
+    assert DIRECT["driver"] in text and units.time_(DIRECT["median_ms"]) in text
+    assert text.count("kt-dot") == 100 and "kt-verdict" not in text
 
 
-def test_two_runs_by_their_link(kept):
-    shown = texts(open_at(run=id_of(DIRECT), against=id_of(LIBRARY)))
+def test_two_runs_by_id(empty_store):
+    text = texts(open_at(run=id_of(DIRECT), against=id_of(LIBRARY)))
     times = LIBRARY["median_ms"] / DIRECT["median_ms"]
-    assert times > 1.2 and f"A is {times:.3g} times as fast as B (" in shown
-    assert shown.count("kt-dot") == 200 and "kt-differs" in shown
-    assert "Unlike in rung." in shown and "The same in both" in shown
+    assert times > 1.2 and f"A is {times:.3g} times as fast as B (" in text
+    assert text.count("kt-dot") == 200 and "kt-differs" in text
+    assert "Unlike in rung." in text and "The same in both" in text
 
 
-def test_cold_and_hot_are_not_compared(kept):
+def test_cold_and_hot_are_not_compared(empty_store):
     hot = records.recorded("conv/direct", TOY, {"BLOCK": 256}, "hot")
-    shown = texts(open_at(run=id_of(DIRECT), against=id_of(hot)))
-    assert "Times not compared: different cache modes (cold and hot)." in shown
-    assert shown.count("kt-lanes") == 2  # not on one axis
+    text = texts(open_at(run=id_of(DIRECT), against=id_of(hot)))
+    assert "Times not compared: different cache modes (cold and hot)." in text
+    assert text.count("kt-lanes") == 2  # not on one axis
 
 
-def test_a_run_that_only_the_link_has(kept):
+def test_run_contained_in_the_url(empty_store):
     row = a_row(device="someone's GPU")
-    at = open_at(result=records_link.pack(row), against=id_of(DIRECT))
+    at = open_at(result=link.pack(row), against=id_of(DIRECT))
     assert "recorded someone&#x27;s GPU, cold, n = 20, carried by the link" in texts(at)
     assert "kt-verdict" in texts(at) and f"{TOTAL:,} runs" in texts(at)
-    assert not kept.path.exists()  # shown, not kept
-    kept.add([row])
-    assert "measured someone&#x27;s GPU, cold, n = 20<" in texts(open_at(result=records_link.pack(row)))
+    assert not empty_store.path.exists()  # shown, not stored
+    empty_store.add([row])
+    assert "measured someone&#x27;s GPU, cold, n = 20<" in texts(open_at(result=link.pack(row)))
 
 
-def test_the_link_carries_what_only_this_store_has(kept):
+def test_link_contains_a_run_of_this_store(empty_store):
     row = a_row()
-    kept.add([row])
+    empty_store.add([row])
     at = open_at(run=id_of(row), against=id_of(DIRECT))
-    (link,) = [code.value for code in at.code]
-    assert f"result={records_link.pack(row)}" in link and f"against={id_of(DIRECT)}" in link
+    (url,) = [code.value for code in at.code]
+    assert f"result={link.pack(row)}" in url and f"against={id_of(DIRECT)}" in url
 
 
 EVIL = "<img src=x onerror=alert(1)>"
 
 
-def test_foreign_text_is_escaped(kept):
+def test_foreign_text_is_escaped(empty_store):
     row = a_row(device=EVIL, time="2999", commit=EVIL, later={"<b>": EVIL}, tiles={EVIL: 3})
-    kept.add([row], EVIL)
+    empty_store.add([row], EVIL)
     at = open_at(run=id_of(row), against=id_of(row))
     assert "<img" not in texts(at) and "&lt;img" in texts(at)
     assert any(
@@ -166,24 +165,24 @@ def test_foreign_text_is_escaped(kept):
         ({"page": "²"}, "there is no page “²”"),
     ],
 )
-def test_hostile_parameters_are_named_and_not_obeyed(kept, params, words):
+def test_hostile_parameters_give_notes_and_the_defaults(empty_store, params, words):
     at = open_at(**params)
     assert words in texts(at) and "<b>" not in texts(at).replace("<b>A</b>", "").replace("<b></b>", "")
     assert len(listed(at)["lines"]) == 20 and listed(at)["page"] == 1
 
 
-def test_a_damaged_store_is_told_and_the_recordings_are_there(kept):
-    kept.add([a_row()])
-    shutil.rmtree(kept.path.parent)
-    kept.path.parent.mkdir()
-    kept.path.write_bytes(b"no database" * 500)
+def test_damaged_store_is_reported_and_recordings_are_listed(empty_store):
+    empty_store.add([a_row()])
+    shutil.rmtree(empty_store.path.parent)
+    empty_store.path.parent.mkdir()
+    empty_store.path.write_bytes(b"no database" * 500)
     store._store.cache_clear()
     at = open_at()
     assert "The store was damaged. It was set aside as measurements.damaged-" in texts(at)
     assert f"{TOTAL:,} runs" in texts(at)
 
 
-def test_a_store_that_cannot_answer_is_told_and_the_recordings_are_there(kept, monkeypatch):
+def test_failing_store_is_reported_and_recordings_are_listed(empty_store, monkeypatch):
     def locked(*args, **kwargs):
         raise store.StoreError("The store is locked by another process; try again in a moment.")
 
@@ -193,25 +192,25 @@ def test_a_store_that_cannot_answer_is_told_and_the_recordings_are_there(kept, m
     assert f"{TOTAL:,} runs" in texts(at) and "kt-strips" in texts(at)
 
 
-def test_an_import_is_told_in_words(kept):
+def test_import_reports_its_result(empty_store):
     at = open_at()
     new = [a_row(n) for n in range(3)]
     at.file_uploader(key="upload").set_value(
         ("anna.json", rows.exported(new).encode(), "application/json")
     ).run()
     assert "3 rows read, 3 of them new." in texts(at) and f"{TOTAL + 3:,} runs" in texts(at)
-    assert {e.origin for e in kept.rows()} == {"anna.json"}
+    assert {e.origin for e in empty_store.rows()} == {"anna.json"}
     at.file_uploader(key="upload").set_value(("bad.json", b'[{"rung": 1}]', "application/json")).run()
-    assert "nothing was taken. row 1: rung must be a line" in texts(at) and kept.count() == 3
+    assert "nothing was taken. row 1: rung must be a line" in texts(at) and empty_store.count() == 3
     at.file_uploader(key="upload").set_value(("bytes.json", b"\xff\xfe", "application/json")).run()
     assert "not text in UTF-8" in texts(at)
 
 
-def test_the_line_of_lessons_leads_there():
+def test_navigation_links_to_history():
     assert "History" in links(open_page(None))
 
 
-def test_an_example_is_a_comparison(kept):
+def test_example_opens_a_comparison(empty_store):
     at = open_at()
     at.button(key="example_0").click().run()
     assert "B is" in texts(at) and "times as fast as A" in texts(at) and not at.exception

@@ -23,33 +23,33 @@ ANYTHING = st.one_of(
 
 
 @given(SHAPES, st.sampled_from(conv_address.CHOICES["picture"]), st.integers(0, 9999))
-def test_what_is_written_reads_back(values, picture, seed):
-    asked, _ = conv_address.read(values)
-    asked = Asked(asked.shape, picture, "custom", seed, "1 2 3\n4 5 6")
-    assert conv_address.read(conv_address.write(asked)) == (asked, [])
+def test_written_settings_are_read_back(values, picture, seed):
+    settings, _ = conv_address.read(values)
+    settings = Asked(settings.shape, picture, "custom", seed, "1 2 3\n4 5 6")
+    assert conv_address.read(conv_address.write(settings)) == (settings, [])
 
 
 @given(SHAPES)
-def test_any_shape_in_range_is_mended_by_giving_up_single_values(values):
-    asked, notes = conv_address.read(values)
-    got, usual = asked.shape.params(), DEFAULT.params()
-    assert all(got[name] in (values[name], usual[name]) for name in values)
-    changed = {name for name in values if got[name] != values[name]}
+def test_invalid_shape_is_fixed_by_resetting_single_values(values):
+    settings, notes = conv_address.read(values)
+    values_read, default = settings.shape.params(), DEFAULT.params()
+    assert all(values_read[name] in (values[name], default[name]) for name in values)
+    changed = {name for name in values if values_read[name] != values[name]}
     assert bool(changed) == bool(notes)
-    for name in changed:  # none was given up without need: so a control of the shape refuses the old value
+    for name in changed:  # none was reset without need: the shape rejects the old value
         with pytest.raises(ValueError, match="filter must fit"):
-            ConvShape(**(got | {name: values[name]}))
+            ConvShape(**(values_read | {name: values[name]}))
 
 
 @given(st.dictionaries(st.sampled_from(NAMES), ANYTHING))
-def test_hostile_values_give_a_valid_shape_and_say_why(raw):
-    asked, notes = conv_address.read(raw)
-    assert isinstance(asked.shape, ConvShape)
-    got = asked.params()
+def test_hostile_values_give_a_valid_shape_and_notes(raw):
+    settings, notes = conv_address.read(raw)
+    assert isinstance(settings.shape, ConvShape)
+    values_read = settings.params()
     for name in conv_address.CHOICES:
-        assert got[name] in conv_address.CHOICES[name]
+        assert values_read[name] in conv_address.CHOICES[name]
     for name in MOST:
-        assert LEAST[name] <= got[name] <= MOST[name]
+        assert LEAST[name] <= values_read[name] <= MOST[name]
     assert all(len(note) < 300 for note in notes)
 
 
@@ -68,24 +68,26 @@ def test_hostile_values_give_a_valid_shape_and_say_why(raw):
         ({"taps": "9" * 3000}, "taps may have at most 2000 characters, got 3000: it is left out"),
     ],
 )  # fmt: skip
-def test_notes_name_the_rule_the_limit_and_what_is_used(raw, says):
-    asked, notes = conv_address.read(raw)
+def test_notes_name_rule_limit_and_value_used(raw, says):
+    settings, notes = conv_address.read(raw)
     assert notes == [says]
-    assert asked == DEFAULT
+    assert settings == DEFAULT
 
 
-def test_one_bad_value_costs_no_other():
-    asked, _ = conv_address.read({"H": "32", "W": "32", "R": "99", "S": "5", "picture": "gradient", "u": "x"})
-    assert asked == Asked(ConvShape(1, 1, 32, 32, 2, 3, 5), "gradient")
+def test_one_bad_value_changes_no_other():
+    settings, _ = conv_address.read(
+        {"H": "32", "W": "32", "R": "99", "S": "5", "picture": "gradient", "u": "x"}
+    )
+    assert settings == Asked(ConvShape(1, 1, 32, 32, 2, 3, 5), "gradient")
 
 
 @pytest.mark.parametrize("key", CONV_PRESETS)
-def test_every_preset_can_be_linked(key):
+def test_every_preset_has_a_url(key):
     shape = CONV_PRESETS[key].shape
     assert conv_address.read(conv_address.at(DEFAULT, shape)) == (Asked(shape), [])
 
 
-def polled():
+def poll_page():
     import streamlit as st
 
     from pages.parts import query
@@ -95,16 +97,16 @@ def polled():
         st.session_state["behind"] = query.behind()
     else:
         st.session_state[query.NOW] = []
-        query.asked(Fields("a lesson", {"N": Number(1, 1, 9)}), shown=False)
+        query.asked(Fields("a lesson", {"N": Number(1, 1, 9)}), visible=False)
 
 
 @pytest.fixture
 def poll(monkeypatch):
-    """What a poll finds under an address, in a run of these fragments; the page was at ?N=2."""
+    """Returns a function that polls at a URL in a run of these fragments. The page was at ?N=2."""
     monkeypatch.setattr(type(streamlit.context), "url", "http://somewhere/lesson")
 
     def poll(address, fragments):
-        at = open_part(polled, N="2")
+        at = open_part(poll_page, N="2")
         monkeypatch.setattr(
             query, "get_script_run_ctx", lambda: SimpleNamespace(fragment_ids_this_run=fragments)
         )
@@ -118,15 +120,15 @@ def poll(monkeypatch):
     return poll
 
 
-@pytest.mark.parametrize(("address", "behind"), [
+@pytest.mark.parametrize(("address", "stale"), [
     ({"N": "2"}, False), ({"N": "2", "step": "7", "other": "x"}, False), ({}, True), ({"N": "3"}, True), ({"N": "nonsense"}, True),
 ])  # fmt: skip
-def test_a_poll_under_another_address_than_the_pages_is_behind(poll, address, behind):
-    assert poll(address, ["one"]) is behind
+def test_poll_with_another_url_than_the_page_is_stale(poll, address, stale):
+    assert poll(address, ["one"]) is stale
 
 
 @pytest.mark.parametrize(
-    ("fragments", "behind"), [(["one"], False), (None, False), (["one", "another"], True)]
+    ("fragments", "stale"), [(["one"], False), (None, False), (["one", "another"], True)]
 )
-def test_a_poll_leaves_what_was_pressed_in_another_fragment_to_that(poll, fragments, behind):
-    assert poll({"N": "2"}, fragments) is behind
+def test_poll_waits_if_another_fragment_is_to_run(poll, fragments, stale):
+    assert poll({"N": "2"}, fragments) is stale

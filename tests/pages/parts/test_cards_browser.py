@@ -1,4 +1,4 @@
-"""What was measured, as a reader sees it: every figure within its chart, at any width, light and dark."""
+"""Measured values in a browser: every text is inside its chart, at any width, light and dark."""
 
 import re
 
@@ -8,16 +8,16 @@ from playwright.sync_api import expect
 from kernels import records
 from kernels.conv.presets import CONV_PRESETS
 from tests.pages.parts.test_run_browser import RUN_MS, bars, lesson, measured, run, run_button  # noqa: F401
-from visuals.charts import bars as charts_bars
+from visuals.charts import bars as bar_charts
 
 pytestmark = pytest.mark.browser
 
 CHARTS = ("chart_times_measured", "chart_memory", "chart_timeline", "chart_roofline")
-NEAR = "N=2"  # of this N nothing was recorded
+NOT_RECORDED = "N=2"  # there is no recording with this N
 
 
 def dots(page, symbol_colour):
-    """(x, y, opacity) in pixels of the markers of one colour in the roofline."""
+    """Returns (x, y, opacity) of the markers of one colour in the roofline, x and y in pixels."""
     return page.locator(".st-key-chart_roofline .scatterlayer").evaluate(
         """(layer, colour) => [...layer.querySelectorAll(".points path")]
             .filter(dot => getComputedStyle(dot).fill === colour)
@@ -38,7 +38,7 @@ def colour(page, name):
 
 
 def spilled(page, chart):
-    """Texts of a chart that reach out of it."""
+    """Returns the texts of a chart that extend beyond it."""
     return page.locator(f".st-key-{chart}").evaluate(
         """root => { const box = root.querySelector(".main-svg").getBoundingClientRect();
             return [...root.querySelectorAll("text")].filter(text => text.textContent.trim()).filter(text => {
@@ -48,8 +48,8 @@ def spilled(page, chart):
     )
 
 
-def met(page, chart, texts):
-    """Pairs of texts of a chart that lie over each other."""
+def overlapping(page, chart, texts):
+    """Returns pairs of texts of a chart that overlap."""
     return page.locator(f".st-key-{chart}").evaluate(
         """(root, texts) => { const all = [...root.querySelectorAll(texts)].filter(t => t.textContent.trim());
             const boxes = all.map(t => t.getBoundingClientRect()), found = [];
@@ -62,13 +62,13 @@ def met(page, chart, texts):
     )
 
 
-# Of a text in the font of an element of SVG, in pixels.
+# The width in pixels of a text in the font of an SVG element.
 WIDTH = """(tspan, text) => { const copy = tspan.cloneNode(); copy.textContent = text; tspan.after(copy);
     const width = copy.getComputedTextLength(); copy.remove(); return width; }"""
 
 
 @pytest.mark.parametrize(("width", "scheme"), [(1440, "light"), (800, "dark"), (400, "light")])
-def test_no_figure_is_cut_off_or_lies_over_another(lesson, page, width, scheme):  # noqa: F811
+def test_no_text_is_cut_off_or_overlaps(lesson, page, width, scheme):  # noqa: F811
     page.set_viewport_size({"width": width, "height": 900})
     page.emulate_media(color_scheme=scheme)
     lesson()
@@ -78,18 +78,21 @@ def test_no_figure_is_cut_off_or_lies_over_another(lesson, page, width, scheme):
         page.locator(f".st-key-{chart}").scroll_into_view_if_needed()
         assert spilled(page, chart) == [], chart
         assert (
-            met(page, chart, ".annotation-text, .xtick text, .ytick text, .x2tick text, .x3tick text") == []
+            overlapping(page, chart, ".annotation-text, .xtick text, .ytick text, .x2tick text, .x3tick text")
+            == []
         ), chart
-    widest = page.locator(".st-key-chart_times_measured .annotation-text tspan").last.evaluate(
+    max_width = page.locator(".st-key-chart_times_measured .annotation-text tspan").last.evaluate(
         WIDTH, "88.8 µs to 8.88 ms"
     )
-    assert 60 < widest <= charts_bars.TEXT_PX - 8, "whatever is measured"  # it begins 8 px from the bars
+    assert 60 < max_width <= bar_charts.TEXT_PX - 8, "whatever is measured"  # it begins 8 px from the bars
     for card in ("time", "memory", "roofline"):
-        over = page.locator(f".st-key-card_{card}").evaluate("card => card.scrollWidth - card.clientWidth")
-        assert over <= 0, card
+        overflow = page.locator(f".st-key-card_{card}").evaluate(
+            "card => card.scrollWidth - card.clientWidth"
+        )
+        assert overflow <= 0, card
 
 
-def test_the_roof_is_measured_and_the_dots_move_when_a_control_is_turned(lesson, page):  # noqa: F811
+def test_roof_is_measured_and_dots_fade_when_a_control_changes(lesson, page):  # noqa: F811
     lesson()
     run(page)
     card = page.locator(".st-key-card_roofline")
@@ -106,7 +109,7 @@ def test_the_roof_is_measured_and_the_dots_move_when_a_control_is_turned(lesson,
     expect(card).to_contain_text(
         re.compile(r"Not run at this shape; by the roofs .*direct at most [\d.]+ [GM]FLOP/s on ")
     )
-    # The text is there before the chart is drawn.
+    # The text appears before the chart is drawn.
     expect(page.locator(".st-key-chart_roofline .scatterlayer .js-line[style*=dash]")).to_have_count(3)
     faded = dots(page, green)
     assert len(faded) == 3 and all(opacity < 0.5 for *_, opacity in faded)
@@ -114,7 +117,7 @@ def test_the_roof_is_measured_and_the_dots_move_when_a_control_is_turned(lesson,
     expect(card).not_to_contain_text("faded")
 
 
-def test_shares_stand_under_the_bars_and_memory_is_told_stage_by_stage(lesson, page):  # noqa: F811
+def test_shares_are_under_the_bars_and_memory_is_shown_per_stage(lesson, page):  # noqa: F811
     lesson()
     run(page)
     table = page.locator(".st-key-fresh_measured .kt-shares")
@@ -134,13 +137,13 @@ def test_shares_stand_under_the_bars_and_memory_is_told_stage_by_stage(lesson, p
     expect(chart).to_contain_text("peak 1.91 KB")
 
 
-def test_the_nearest_recording_says_which_shape_it_is_of_and_is_no_dot(lesson, page):  # noqa: F811
-    lesson(NEAR)
+def test_nearest_recording_names_its_shape_and_is_no_dot(lesson, page):  # noqa: F811
+    lesson(NOT_RECORDED)
     time = page.locator(".st-key-card_time")
     shape = CONV_PRESETS["toy"].shape.with_(N=2)
-    near = records.nearest("conv/direct", shape, {"BLOCK": 256})
-    assert near.row["shape"]["N"] != 2
-    expect(time).to_contain_text(f"not this shape, the nearest: {near.words}")
+    nearest = records.nearest("conv/direct", shape, {"BLOCK": 256})
+    assert nearest.row["shape"]["N"] != 2
+    expect(time).to_contain_text(f"not this shape, the nearest: {nearest.words}")
     expect(bars(page, "chart_times_nearest")).to_have_count(3)
     assert float(page.locator(".st-key-stale_nearest").evaluate("e => getComputedStyle(e).opacity")) < 0.6
     expect(
@@ -150,14 +153,14 @@ def test_the_nearest_recording_says_which_shape_it_is_of_and_is_no_dot(lesson, p
     expect(page.locator(".st-key-card_memory .kt-badge")).to_have_count(0)
 
 
-def test_polling_leaves_the_charts_in_place(lesson, page):  # noqa: F811
-    """While a run goes on the cards are drawn again and again: the same charts, not new ones."""
+def test_polling_keeps_the_charts(lesson, page):  # noqa: F811
+    """During a run the cards are drawn repeatedly, with the same charts and not new ones."""
     lesson("N=4&C=8&H=40&W=40&K=8")
     plot = page.locator(".st-key-chart_times_nearest .js-plotly-plot")
     expect(plot).to_be_visible()
     run_button(page).click()
     expect(page.get_by_test_id("stProgress")).to_contain_text("timing", timeout=RUN_MS)
     plot.evaluate("plot => { plot.mark = 'the same'; }")
-    page.wait_for_timeout(700)  # twice as long as between two looks at the job
+    page.wait_for_timeout(700)  # twice the polling interval of the job
     assert plot.evaluate("plot => plot.mark") == "the same"
     expect(measured(page)).to_be_visible(timeout=RUN_MS)

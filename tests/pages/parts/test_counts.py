@@ -1,4 +1,4 @@
-"""Counts on a lesson's page: they come after the page, they are dropped where controls move on, no run waits for them."""
+"""Counts on a lesson's page: they appear after the page, changed controls drop them, no run waits for them."""
 
 from __future__ import annotations
 
@@ -18,26 +18,26 @@ TOY = ConvShape(1, 1, 8, 8, 2, 3, 3)
 
 @pytest.fixture
 def counting(request, monkeypatch):
-    """The app's counts, by a child of one's choice, asked for without a rest."""
-    made = Counts(getattr(request, "param", "kernels.jobs.counter"))
-    monkeypatch.setattr(parts_counts, "counts", lambda: made)
+    """Yields the app's counts, computed by the child module of the parameter and requested without delay."""
+    counts = Counts(getattr(request, "param", "kernels.jobs.counter"))
+    monkeypatch.setattr(parts_counts, "counts", lambda: counts)
     monkeypatch.setattr(parts_counts, "REST_S", 0.0)
-    yield made
-    made.close()
+    yield counts
+    counts.close()
 
 
-def seen_through(at):
-    """As the browser's looking again does."""
+def finish_counting(at):
+    """Waits for the counts and reruns the page, as the browser's polling does."""
     at.run()
     at.session_state["wish"].job._done.wait(60)
     at.run()
     assert not at.exception
 
 
-def test_the_counts_come_after_the_page_and_are_the_emulators(counting):
+def test_counts_appear_after_the_page_and_are_the_emulators(counting):
     at = open_at()
     assert "counting …" in texts(at) and "sectors read" not in texts(at)
-    seen_through(at)
+    finish_counting(at)
     assert "counting" not in texts(at) and "wish" not in at.session_state
     for rung in ("conv/direct", "conv/im2col-gemm"):
         total = run(rung, TOY, engine="emulator").counters.total
@@ -45,13 +45,13 @@ def test_the_counts_come_after_the_page_and_are_the_emulators(counting):
             assert f"<td>{units.count(total[name])}</td>" in texts(at)
 
 
-def test_another_reader_has_them_at_once(counting):
-    seen_through(open_at(K="3"))
+def test_another_reader_has_known_counts_at_once(counting):
+    finish_counting(open_at(K="3"))
     at = open_at(K="3")
     assert "sectors read" in texts(at) and "wish" not in at.session_state
 
 
-def test_what_has_not_rested_is_not_asked_for(counting, monkeypatch):
+def test_recently_changed_shape_is_not_requested(counting, monkeypatch):
     monkeypatch.setattr(parts_counts, "REST_S", 3600.0)
     at = open_at(K="4")
     at.run()
@@ -59,12 +59,12 @@ def test_what_has_not_rested_is_not_asked_for(counting, monkeypatch):
 
 
 @pytest.mark.parametrize("counting", ["tests.children.broken"], indirect=True)
-def test_a_failed_count_is_words_until_the_shape_changes(counting):
+def test_failed_count_shows_its_error_until_the_shape_changes(counting):
     at = open_at()
-    seen_through(at)
+    finish_counting(at)
     assert "not counted: the process that runs kernels does not start" in texts(at)
     failed = at.session_state["wish"]
-    assert parts_counts.look_again(failed) is None  # no polling goes on
+    assert parts_counts.next_poll_s(failed) is None  # polling has stopped
     at.run()
     assert at.session_state["wish"] is failed
     at.number_input(key="K").set_value(3.0).run()
@@ -72,15 +72,15 @@ def test_a_failed_count_is_words_until_the_shape_changes(counting):
 
 
 @pytest.mark.parametrize("counting", ["tests.children.acts"], indirect=True)
-def test_kernels_that_changed_under_the_app_are_told(counting):
+def test_changed_kernels_are_reported(counting):
     at = open_at()
-    seen_through(at)  # this child answers rows that are no counts
+    finish_counting(at)  # this child returns rows that are not counts
     assert parts_counts.CHANGED in texts(at)
 
 
 @pytest.mark.parametrize("counting", ["tests.children.acts"], indirect=True)
-def test_a_wish_is_dropped_when_the_shape_changes_and_no_run_waits(counting, monkeypatch):
-    begun(counting._worker.submit(act("hang")))  # the process that counts is held up
+def test_request_is_dropped_when_the_shape_changes_and_runs_do_not_wait(counting, monkeypatch):
+    begun(counting._worker.submit(act("hang")))  # the process that counts is busy
     at = open_at(engine="cpu")
     at.run()
     first = at.session_state["wish"]
@@ -90,7 +90,7 @@ def test_a_wish_is_dropped_when_the_shape_changes_and_no_run_waits(counting, mon
     monkeypatch.setattr(parts_counts, "REST_S", 3600.0)
     at.query_params["K"] = "3"
     at.run()
-    assert first.job.done and counting.waiting() == 0  # dropped at once; the new shape has to rest
+    assert first.job.done and counting.waiting() == 0  # dropped at once; the new shape waits REST_S
     monkeypatch.setattr(parts_counts, "REST_S", 0.0)
     at.run()
     second = at.session_state["wish"]
@@ -99,17 +99,17 @@ def test_a_wish_is_dropped_when_the_shape_changes_and_no_run_waits(counting, mon
     assert "kt-badge-measured" in texts(at) and not second.job.done
 
 
-def test_a_shape_too_large_says_so_and_is_not_asked_for(counting):
+def test_shape_too_large_is_reported_and_not_requested(counting):
     at = open_at(H="112", W="112", C="64", K="64")
     assert "counted here up to" in texts(at) and "wish" not in at.session_state
-    assert parts_counts.look_again(None) is None
+    assert parts_counts.next_poll_s(None) is None
 
 
-def test_the_page_looks_again_the_later_the_more_wait(counting, monkeypatch):
+def test_poll_interval_grows_with_waiting_shapes(counting, monkeypatch):
     monkeypatch.setattr(parts_counts, "REST_S", 0.6)
-    wish = parts_counts.Wish((), 0.0)
+    request = parts_counts.CountRequest((), 0.0)
     waits = []
     for waiting in (0, 4, 40):
         monkeypatch.setattr(counting, "waiting", lambda n=waiting: n)
-        waits.append(parts_counts.look_again(wish))
+        waits.append(parts_counts.next_poll_s(request))
     assert waits == pytest.approx([0.6, 1.2, 6.6])

@@ -1,4 +1,4 @@
-"""The whole page of a lesson without a browser: every part is there at every preset, and Run runs."""
+"""The whole page of a lesson without a browser: every part is present at every preset, and Run works."""
 
 from functools import partial
 
@@ -21,10 +21,10 @@ def test_every_preset_shows_every_part(key):
     (key,), (message,) = stages(at), messages(at)
     assert key.endswith(",".join(f"{name}={value}" for name, value in shape.params().items()))
     assert len(message) < 50_000
-    shown = texts(at)
-    assert "kt-note" not in shown and f"data matrix <b>{shape.CRS:,}×{shape.PQ:,}</b>" in shown
-    assert "kt-badge-recorded" in shown and "kt-badge-predicted" in shown and "kt-badge-measured" not in shown
-    assert "not at this shape" not in shown
+    text = texts(at)
+    assert "kt-note" not in text and f"data matrix <b>{shape.CRS:,}×{shape.PQ:,}</b>" in text
+    assert "kt-badge-recorded" in text and "kt-badge-predicted" in text and "kt-badge-measured" not in text
+    assert "not at this shape" not in text
     assert len(at.code) >= 3 and at.button(key="run").label == "Run here"
 
 
@@ -32,7 +32,7 @@ def test_every_preset_shows_every_part(key):
     ("view", "stages", "runs", "codes"),
     [("watch", 1, 0, 0), ("run", 0, 1, 0), ("why", 0, 1, 0), ("kernel", 0, 0, 1)],
 )
-def test_each_view_is_its_part_alone(view, stages, runs, codes):
+def test_each_view_shows_only_its_part(view, stages, runs, codes):
     at = open_at(view=view, C="3")
     assert len(at.get("bidi_component")) == stages
     assert len([b for b in at.button if b.key == "run"]) == runs
@@ -40,7 +40,7 @@ def test_each_view_is_its_part_alone(view, stages, runs, codes):
     assert not at.number_input and "<h1" not in texts(at)
 
 
-def test_a_run_is_measured_and_goes_stale_and_back():
+def test_run_becomes_stale_and_fresh_again():
     at = open_at(engine="cpu")
     finish(at, "run", "job")
     assert "kt-badge-measured" in texts(at) and "kt-stale" not in texts(at)
@@ -48,12 +48,12 @@ def test_a_run_is_measured_and_goes_stale_and_back():
     assert list(ran.rows) == RUNGS and all(row["engine"] == "cpu" for row in ran.rows.values())
     at.number_input(key="K").set_value(3.0).run()
     assert "stale: measured at N1 C1 8x8 K2 3x3" in texts(at)
-    assert at.session_state["ran"] is ran and "job" not in at.session_state  # not rerun by itself
+    assert at.session_state["ran"] is ran and "job" not in at.session_state  # not run again automatically
     at.number_input(key="K").set_value(2.0).run()
     assert "kt-stale" not in texts(at) and not at.exception
 
 
-def test_what_is_sent_to_the_worker_is_what_the_options_say():
+def test_worker_runs_the_chosen_options():
     at = open_at(engine="cpu", caches="hot", TILE="8")
     finish(at, "run", "job")
     rows = at.session_state["ran"].rows
@@ -62,7 +62,7 @@ def test_what_is_sent_to_the_worker_is_what_the_options_say():
     assert rows["conv/direct"]["tiles"] == {"BLOCK": 256}
 
 
-def test_a_shape_too_large_for_memory_says_so_and_the_next_run_runs():
+def test_shape_too_large_for_memory_is_reported_and_next_run_works():
     at = open_at(engine="cpu", N="64", C="1024", H="512", W="512", K="1024")
     finish(at, "run", "job")
     assert "ran" not in at.session_state
@@ -75,10 +75,10 @@ def test_a_shape_too_large_for_memory_says_so_and_the_next_run_runs():
     assert "kt-badge-measured" in texts(at) and "bytes are free" not in texts(at)
 
 
-def test_a_full_queue_is_told_not_raised(monkeypatch):
+def test_full_queue_is_reported(monkeypatch):
     at = open_at(engine="cpu")
 
-    def full(request, **how):
+    def full(request, **options):
         raise JobError("64 runs are waiting already; try again in a moment")
 
     monkeypatch.setattr(worker(), "submit", full)

@@ -1,4 +1,4 @@
-"""Run in a real browser, on a machine without a GPU: measured, beside what was recorded, and honest when stale."""
+"""Run in a real browser, on a machine without a GPU: measured beside recorded values, and marked when stale."""
 
 import csv
 import io
@@ -29,7 +29,7 @@ RUN_MS = 60_000
 
 @pytest.fixture
 def lesson(page, server):
-    """Opens the lesson on the cpu engine, which a machine with a GPU would not choose by itself."""
+    """Returns a function that opens the lesson on the cpu engine, which is not the default on a machine with a GPU."""
 
     def open_(query="", of=None):
         of = of or page
@@ -50,7 +50,7 @@ def stop_button(page):
 
 
 def measured(page):
-    """The badge over the times of a finished run."""
+    """Returns the badge over the times of a finished run."""
     return page.locator(".st-key-card_time .kt-badge-measured")
 
 
@@ -59,20 +59,20 @@ def bars(page, chart):
 
 
 def run(page):
-    run_button(page).click()  # what was measured for another test is answered at once
+    run_button(page).click()  # results measured for another test are returned at once
     expect(measured(page)).to_be_visible(timeout=RUN_MS)
     expect(run_button(page)).to_be_visible()
 
 
 def download(page, name):
-    with page.expect_download() as told:
+    with page.expect_download() as file:
         page.locator(".st-key-downloads").get_by_role("button", name=name, exact=True).click()
-    assert told.value.suggested_filename == f"kernel-theatre.{name.lower()}"
-    return Path(told.value.path()).read_text(encoding="utf-8")
+    assert file.value.suggested_filename == f"kernel-theatre.{name.lower()}"
+    return Path(file.value.path()).read_text(encoding="utf-8")
 
 
 def runners(app):
-    """The processes that run jobs for the server."""
+    """Returns the processes that run jobs for the server."""
     return [
         child
         for child in psutil.Process(app.pid).children(recursive=True)
@@ -89,8 +89,8 @@ def choose(page, name, choice):
     expect(page.get_by_role("dialog")).to_have_count(0)
 
 
-def test_run_measures_beside_what_was_recorded_and_downloads_whole(lesson):
-    page = lesson("step=5&BLOCK=512")  # asked by no other test: it is really run
+def test_run_is_shown_beside_recordings_and_downloaded(lesson):
+    page = lesson("step=5&BLOCK=512")  # no other test requests this, so it is really run
     expect(measured(page)).to_have_count(0)
     expect(page.locator(".st-key-card_time .kt-badge-recorded").first).to_contain_text("recorded NVIDIA")
     page.locator(".stage").evaluate("root => { root.mark = 'the same'; }")
@@ -120,7 +120,7 @@ def test_run_measures_beside_what_was_recorded_and_downloads_whole(lesson):
     expect(table.locator(".kt-badge-measured")).to_be_visible()
     expect(table).to_contain_text("relative L2 error")
 
-    # The stage below it all was left alone.
+    # The stage was not redrawn.
     assert page.locator(".stage").evaluate("root => root.mark") == "the same"
     assert Stage(page).step == 5
 
@@ -132,13 +132,13 @@ def test_run_measures_beside_what_was_recorded_and_downloads_whole(lesson):
         for name in RUNGS
     ]
     assert [row["rung"] for row in rows] == RUNGS * 2 and rows[3:] == recorded
-    said = page.locator(".st-key-chart_times_measured").inner_text()
+    chart_text = page.locator(".st-key-chart_times_measured").inner_text()
     n = int(measured(page).inner_text().rpartition("= ")[2])
     for row in rows[:3]:
         assert row["shape"] == shape.params() and row["engine"] == "cpu" and row["mode"] == "cold"
         assert row["device"] == device_name() and row["n"] == len(row["samples_ms"]) == n >= 3
         assert row["p20_ms"] <= row["median_ms"] <= row["p80_ms"] and row["error"] < 1e-4
-        assert units.time_(row["median_ms"]) in said  # the figure on the page is the one in the file
+        assert units.time_(row["median_ms"]) in chart_text  # the figure on the page is the one in the file
         assert row["peak_bytes"] == row["input_bytes"] + row["output_bytes"] + row["workspace_bytes"]
     assert len(table) == len(rows)
     for line, row in zip(table, rows, strict=True):
@@ -150,38 +150,38 @@ def test_run_measures_beside_what_was_recorded_and_downloads_whole(lesson):
             )
 
 
-def test_a_moved_control_marks_the_run_stale_and_moving_back_unmarks_it(lesson):
+def test_changed_control_marks_the_run_stale_until_changed_back(lesson):
     page = lesson()
     run(page)
-    figures_ = page.locator(".st-key-chart_times_measured .annotation-text")
-    expect(figures_).to_have_count(3)
-    before = figures_.all_inner_texts()
-    k = page.get_by_label("K", exact=True)
-    k.press("ArrowUp")
+    time_labels = page.locator(".st-key-chart_times_measured .annotation-text")
+    expect(time_labels).to_have_count(3)
+    times_before = time_labels.all_inner_texts()
+    k_field = page.get_by_label("K", exact=True)
+    k_field.press("ArrowUp")
     stale = page.locator(".st-key-card_time .kt-stale")
     expect(stale).to_have_text("stale: measured at N1 C1 8x8 K2 3x3, BLOCK 256, TILE 16, cold, cpu")
     expect(page.locator(".st-key-stale_measured")).to_be_visible()
     expect(page.locator(".st-key-card_memory .kt-stale")).to_be_visible()
     expect(page.locator(".st-key-card_why .kt-badge-measured")).to_have_count(0)
-    assert figures_.all_inner_texts() == before  # not hidden, and not measured anew
+    assert time_labels.all_inner_texts() == times_before  # not hidden, and not measured anew
     expect(run_button(page)).to_be_visible()
     expect(stop_button(page)).to_have_count(0)
-    k.press("ArrowDown")
+    k_field.press("ArrowDown")
     expect(page.locator(".kt-stale")).to_have_count(0)
     expect(page.locator(".st-key-fresh_measured")).to_be_visible()
     expect(page.locator(".st-key-card_why .kt-badge-measured")).to_be_visible()
-    assert figures_.all_inner_texts() == before
+    assert time_labels.all_inner_texts() == times_before
     # An option is a control as well.
     choose(page, "caches", "hot")
     expect(stale).to_be_visible()
 
 
-def test_options_travel_in_the_address_and_reach_the_run(lesson):
+def test_options_are_in_the_url_and_used_by_the_run(lesson):
     page = lesson("C=2")
     choose(page, "TILE", "8")
     choose(page, "caches", "hot")
     assert re.search(r"C=2\b", page.url)
-    page.goto(page.url)  # the same link, in a session of its own
+    page.goto(page.url)  # the same URL in a new session
     expect(page.locator(".st-key-card_why table")).to_be_visible()
     page.get_by_role("button", name="options").click()
     for name, choice in (("TILE", "8"), ("caches", "hot"), ("BLOCK", "256")):
@@ -196,7 +196,7 @@ def test_options_travel_in_the_address_and_reach_the_run(lesson):
     assert len(rows) == 3  # nothing was recorded at these settings
 
 
-def test_hostile_options_are_the_defaults(lesson):
+def test_invalid_options_give_the_defaults(lesson):
     page = lesson("TILE=7&caches=%3Cb%3E&BLOCK=1e9")
     expect(page.locator(".st-key-card_time .kt-badge-recorded").first).to_contain_text("cold, n = ")
     run(page)
@@ -204,7 +204,7 @@ def test_hostile_options_are_the_defaults(lesson):
     expect(page.locator(".st-key-card_time .kt-stale")).to_contain_text("BLOCK 256, TILE 16, cold, cpu")
 
 
-def test_a_shape_too_large_for_memory_names_the_bytes_and_the_page_lives(lesson):
+def test_shape_too_large_for_memory_names_the_bytes_and_the_page_works(lesson):
     page = lesson(HUGE)
     run_button(page).click()
     note = page.locator(".st-key-card_time .kt-note")
@@ -225,13 +225,15 @@ def test_a_shape_too_large_for_memory_names_the_bytes_and_the_page_lives(lesson)
     expect(note).to_have_count(0)
 
 
-def test_stop_stops_a_long_run_and_the_next_in_line_is_served(lesson, new_page, app):
+def test_stop_ends_a_long_run_and_the_next_in_line_runs(lesson, new_page, app):
     page = lesson(LONG)
     run_button(page).click()
     expect(page.get_by_test_id("stProgress")).to_contain_text("reference")
     (running,) = runners(app)
 
-    other = lesson("K=6&H=11", of=new_page())  # nobody asked for this before: else it were answered at once
+    other = lesson(
+        "K=6&H=11", of=new_page()
+    )  # not requested before: else the result would be returned at once
     run_button(other).click()
     expect(other.get_by_test_id("stProgress")).to_contain_text("1 ahead of you")
 
@@ -245,13 +247,13 @@ def test_stop_stops_a_long_run_and_the_next_in_line_is_served(lesson, new_page, 
     assert running.pid not in [child.pid for child in runners(app)]
 
 
-def test_another_preset_while_it_runs_is_harmless(lesson):
+def test_preset_can_change_during_a_run(lesson):
     page = lesson("K=5")
     run_button(page).click()
     expect(stop_button(page)).to_be_visible()
     page.get_by_role("link", name="LeNet conv1", exact=True).click()
     expect(page.locator(".stage")).to_have_attribute("data-scene", re.compile("H=32,W=32,K=6"))
-    # The run goes on, ends, and is marked for what it was: a run of the toy.
+    # The run continues, ends, and is marked as a run of the toy.
     expect(page.locator(".st-key-card_time .kt-stale")).to_contain_text(
         "measured at N1 C1 8x8 K5", timeout=RUN_MS
     )
@@ -264,7 +266,7 @@ def test_another_preset_while_it_runs_is_harmless(lesson):
     expect(measured(page)).to_be_visible()
 
 
-def test_the_cards_run_alone(page, server):
+def test_cards_work_without_the_stage(page, server):
     page.goto(f"{server}/im2col?engine=cpu&view=run&embed=true")
     run(page)
     expect(bars(page, "chart_times_measured")).to_have_count(3)

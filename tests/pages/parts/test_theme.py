@@ -1,4 +1,4 @@
-"""The theme of the widgets, of the charts and of the stage is one."""
+"""Widgets, charts and the stage have the same theme."""
 
 import tomllib
 from pathlib import Path
@@ -19,10 +19,10 @@ TOKEN = {
 
 
 @pytest.mark.parametrize(("name", "palette"), [("light", LIGHT), ("dark", DARK)])
-def test_the_theme_is_the_palette(name, palette):
+def test_streamlit_theme_has_the_palette_colours(name, palette):
     assert CONFIG["theme"][name] == {option: palette[token] for option, token in TOKEN.items()}
 
 
-def test_nothing_leaves_the_machine():
+def test_theme_loads_nothing_from_the_network():
     assert CONFIG["browser"]["gatherUsageStats"] is False
     assert "url" not in CONFIG["theme"]["font"] and "http" not in CONFIG["theme"]["font"]
