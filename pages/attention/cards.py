@@ -15,7 +15,7 @@ from pages.parts import cards, why
 from pages.parts.rung_address import Asked
 from pages.parts.text import quiet
 from pages.parts.theme import tokens
-from visuals.attention import charts as attention_charts
+from visuals.attention import charts
 from visuals.attention.charts import Chart, Dot, Room
 from visuals.charts import units
 
@@ -43,13 +43,13 @@ def rooms() -> tuple[Room, ...]:
 
 def _dots(s: AttentionShape) -> tuple[Dot, ...]:
     ran = st.session_state.get("ran")
-    here = attention_charts.dots(list(ran.rows.values()) if ran else (), s, "measured")
-    return (*attention_charts.dots(records.recordings(), s, "recorded"), *here)
+    here = charts.dots(list(ran.rows.values()) if ran else (), s, "measured")
+    return (*charts.dots(records.recordings(), s, "recorded"), *here)
 
 
 @lru_cache(maxsize=64)
 def _chart(s: AttentionShape, rooms: tuple[Room, ...], dots: tuple[Dot, ...]) -> Chart | None:
-    return attention_charts.chart_of(LADDER.rungs, s, rooms, dots)
+    return charts.chart_of(LADDER.rungs, s, rooms, dots)
 
 
 def _memory(s: AttentionShape) -> None:
@@ -59,17 +59,17 @@ def _memory(s: AttentionShape) -> None:
         if not (chart := _chart(s, rooms(), dots)):
             quiet(f"No rung whose memory is known beforehand takes {s.dtype} at d = {s.d}.")
             return
-        peaks = {dot.kind: f"{dot.device}, peak: {attention_charts.MARKS[dot.kind][1]}" for dot in dots}
+        peaks = {dot.kind: f"{dot.device}, peak: {charts.MARKS[dot.kind][1]}" for dot in dots}
         told = {"predicted": f"B{s.B} H{s.H} d{s.d}"} | peaks
         badges = [units.badge(kind, detail) for kind, detail in told.items()]
         st.html(f'<p class="kt-figures">{" ".join(badges)}</p>')
         cards.chart(
-            lambda: attention_charts.memory(chart, tokens()),
-            attention_charts.HEIGHT,
+            lambda: charts.memory(chart, tokens()),
+            charts.HEIGHT,
             "chart_attention_memory",
             (s, rooms(), dots),
         )
-        for text in attention_charts.words(chart):
+        for text in charts.words(chart):
             cards.sentence(text)
 
 
@@ -77,7 +77,7 @@ def _memory(s: AttentionShape) -> None:
 def _traffic(asked: Asked) -> None:
     s = asked.shape
     with st.container(key="card_attention_traffic", border=True):
-        titles, columns = attention_charts.traffic(LADDER.rungs, s, asked.tiles_of)
+        titles, columns = charts.traffic(LADDER.rungs, s, asked.tiles_of)
         st.html('<h2 class="kt-card">Traffic past each level of memory</h2>')
         if not titles:
             quiet("No rung runs this shape.")
@@ -88,7 +88,7 @@ def _traffic(asked: Asked) -> None:
                 [(units.badge("predicted", "by formula, from the kernels’ loads and stores"), columns)],
             )
         )
-        for text in attention_charts.traffic_words(asked.rung, s, asked.tiles):
+        for text in charts.traffic_words(asked.rung, s, asked.tiles):
             cards.sentence(text)
         quiet(
             "Asked: every load and store of every thread; a tile that a block fetches counts once. What of it the caches answer "

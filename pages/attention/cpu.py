@@ -8,7 +8,7 @@ from functools import lru_cache
 
 import streamlit as st
 
-from kernels.attention import cpu_ladder as attention_cpu_ladder
+from kernels.attention import cpu_ladder
 from kernels.attention.presets import ATTENTION_PRESETS
 from kernels.attention.shape import AttentionShape
 from kernels.jobs.job import Request
@@ -21,14 +21,14 @@ from pages.parts.query import chosen
 from pages.parts.run_series import Series
 from pages.parts.text import quiet
 from pages.parts.theme import tokens
-from visuals.attention import cpu as shown
+from visuals.attention import cpu as cpu_figures
 from visuals.charts import bars, units
 from visuals.gemm import cpu_curve
 
 KEY = "attention_cpu"
 SECONDS, EACH = 2.0, 0.4  # of timing for all rungs together, and for each tile of flash attention
-LADDER = attention_cpu_ladder.LADDER
-FLASH = LADDER.rung(shown.FLASH)
+LADDER = cpu_ladder.LADDER
+FLASH = LADDER.rung(cpu_figures.FLASH)
 PAPER = ATTENTION_PRESETS["paper-cpu"].shape
 OWN = "this shape"
 SHAPES = {f"N={n:,}": PAPER.with_(N=n) for n in (1024, 256, 4096)}
@@ -85,7 +85,7 @@ def section(shape: AttentionShape, link: Link | None = None) -> None:
 
 @lru_cache(maxsize=1)
 def _recorded():
-    return shown.recorded()
+    return cpu_figures.recorded()
 
 
 # -- what is asked ---------------------------------------------------------------------------------
@@ -97,7 +97,7 @@ def _controls(shape: AttentionShape) -> Asked:
         )
         tiles = {
             name: _select(f"cpu_{name}", name, choices, 74 + 9 * len(name))
-            for name, choices in (("BLOCK", attention_cpu_ladder.BLOCKS), ("Br", attention_cpu_ladder.SIDES), ("Bc", attention_cpu_ladder.SIDES))
+            for name, choices in (("BLOCK", cpu_ladder.BLOCKS), ("Br", cpu_ladder.SIDES), ("Bc", cpu_ladder.SIDES))
         }  # fmt: skip
     timing = chosen("caches", MODES)
     return Asked(
@@ -119,7 +119,7 @@ def _select(name: str, label: str, choices: Sequence, width: int) -> str:
 def _plan(asked: Asked, todo: int) -> str:
     if not todo:
         return f"The loops cannot run {asked.shape}: {next(iter(FLASH.rules(asked.shape, FLASH.default_tiles | asked.tiles)))}"
-    tile = shown.tile("Bc", asked.shape, asked.tiles)
+    tile = cpu_figures.tile("Bc", asked.shape, asked.tiles)
     return (
         f"Attention as loops in Numba, FP32, {asked}: all rungs, then flash attention at {todo - 1} other tiles, each verified against float64 and timed "
         f"here, on your processor. {cpu_curve.caches_words(memory_levels.caches(), tile)}"
@@ -150,29 +150,33 @@ def turned(series: Series, side: str) -> list[dict]:
 
 def _drawn(series: Series) -> None:
     rows = compared(series)
-    told = [(shown.brief(title), row) for title, row in shown.titled(rows)]
+    told = [(cpu_figures.brief(title), row) for title, row in cpu_figures.titled(rows)]
     ids = tuple(id_of(row) for _, row in told)
     with st.container(key="attention_cpu_bars", horizontal=True):
         with st.container(key="attention_cpu_time"):
             cards.chart(lambda: bars.times(told, tokens()), bars.height(len(told)), "chart_cpu_times", ids)
-            cards.sentence(shown.gain(rows))
+            cards.sentence(cpu_figures.gain(rows))
         with st.container(key="attention_cpu_memory"):
             height = bars.height(len(told), bars.MEMORY_PX)
             cards.chart(lambda: bars.memory(told, tokens()), height, "chart_cpu_memory", ids)
             names = " ".join(f'<span class="kt-{role}">■</span> {name}' for role, name in bars.roles(rows[0]))
             st.html(f'<p class="kt-quiet">{names}</p>')
-            st.html(shown.account(rows))
-    cards.sentence(shown.why(rows, memory_levels.caches()))
-    cards.sentence(shown.on_gpu(rows[0], shown.gpu_row()))
+            st.html(cpu_figures.account(rows))
+    cards.sentence(cpu_figures.why(rows, memory_levels.caches()))
+    cards.sentence(cpu_figures.on_gpu(rows[0], cpu_figures.gpu_row()))
     _curves(series, rows)
 
 
 def _curves(series: Series, rows: list[dict]) -> None:
-    others = [(shown.brief(title), row) for title, row in shown.titled(rows) if row["rung"] != FLASH.name]
+    others = [
+        (cpu_figures.brief(title), row)
+        for title, row in cpu_figures.titled(rows)
+        if row["rung"] != FLASH.name
+    ]
     caches, asked = memory_levels.caches(), series.asked
     with st.container(key="attention_cpu_curves", horizontal=True):
         for side in SIDES:
-            at, tile = turned(series, side), shown.tile(side, asked.shape, asked.tiles)
+            at, tile = turned(series, side), cpu_figures.tile(side, asked.shape, asked.tiles)
             if len(at) < 2:
                 continue
             with st.container(key=f"attention_cpu_{side}"):

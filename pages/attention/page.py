@@ -2,13 +2,11 @@
 
 from pages.attention import address, cards, controls, cpu
 from pages.attention.address import LADDER
-from pages.parts import lesson
-from pages.parts import run as run_card
-from pages.parts import sources as parts_sources
+from pages.parts import lesson, run, sources
 from pages.parts.query import chosen
 from pages.parts.text import note
 from visuals import stage
-from visuals.attention import story as attention_story
+from visuals.attention import story
 
 PAGE = "attention/page.py"
 PROCESSOR = "processor"  # the part of the loops on the reader's own processor
@@ -33,10 +31,10 @@ if "watch" in parts:
     if scene:
         stage.mount(scene, key="attention")
 if {"run", "why"} & parts:
-    run_card.run_section(LADDER, asked.shape, attention_story.ATTENTION, link, own=asked.own)
+    run.run_section(LADDER, asked.shape, story.ATTENTION, link, own=asked.own)
 cards.section(parts, asked)
 if PROCESSOR in parts:
     cpu.section(asked.shape, link)
 if "kernel" in parts:
-    parts_sources.show(LADDER, asked.shape, asked.tiles_of, first=asked.rung.name)
+    sources.show(LADDER, asked.shape, asked.tiles_of, first=asked.rung.name)
 lesson.settle(parts)

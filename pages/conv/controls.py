@@ -18,7 +18,7 @@ from pages.parts import query
 from pages.parts.controls import Link, choose, limits, numbers, order_chooser, preset_link, presets
 from pages.parts.text import note
 from pages.parts.theme import tokens
-from visuals.conv import pictures as conv_pictures
+from visuals.conv import pictures
 from visuals.conv.inputs import Inputs, outputs
 from visuals.conv.part import copies_per_pixel
 from visuals.conv.pictures import CUSTOM, UPLOAD, PictureError
@@ -113,7 +113,7 @@ def _inputs(asked: Asked, upload: bytes | None) -> Inputs:
             note(f"{error}. Until then: the digit.")
     if first == CUSTOM:
         try:
-            custom = conv_pictures.parse_taps(asked.taps, s.R, s.S) if asked.taps.strip() else _usual_taps(s)
+            custom = pictures.parse_taps(asked.taps, s.R, s.S) if asked.taps.strip() else _usual_taps(s)
         except PictureError as error:
             note(f"{error}. Until then: sharpen.")
             custom = _usual_taps(s)
@@ -121,12 +121,12 @@ def _inputs(asked: Asked, upload: bytes | None) -> Inputs:
 
 
 def _usual_taps(s: ConvShape) -> np.ndarray:
-    return conv_pictures.taps("sharpen", s.R, s.S)
+    return pictures.taps("sharpen", s.R, s.S)
 
 
 @st.cache_data(max_entries=16, show_spinner=False)
 def _decoded(data: bytes, H: int, W: int, planes: int) -> np.ndarray:
-    return conv_pictures.upload_planes(data, H, W, planes)
+    return pictures.upload_planes(data, H, W, planes)
 
 
 def _picture_chooser(fields: parts_address.Fields, asked: Asked) -> bytes | None:
@@ -139,7 +139,7 @@ def _picture_chooser(fields: parts_address.Fields, asked: Asked) -> bytes | None
             upload = file.getvalue() if file else None
         # A control that is not drawn would leave the address: it is hidden instead.
         with st.container(key="seed_line" if "random" in (asked.picture, asked.filter) else "away_seed"):
-            st.number_input("seed of what is random", 0.0, float(conv_pictures.MOST_SEED), 0.0, 1.0, "%.0f",
+            st.number_input("seed of what is random", 0.0, float(pictures.MOST_SEED), 0.0, 1.0, "%.0f",
                             required=True, key="seed", bind="query-params", width=180)  # fmt: skip
     return upload
 
@@ -154,10 +154,10 @@ def _filter_chooser(fields: parts_address.Fields, asked: Asked) -> None:
                 key="taps",
                 bind="query-params",
                 max_chars=parts_address.MOST_TEXT,
-                placeholder=conv_pictures.taps_text(_usual_taps(s)),
+                placeholder=pictures.taps_text(_usual_taps(s)),
                 height=34 + 22 * max(2, s.R),
             )
-        names = conv_pictures.filter_names(min(s.K, 8), asked.filter)
+        names = pictures.filter_names(min(s.K, 8), asked.filter)
         st.caption(
             "Filters in order: "
             + ", ".join(names)
@@ -178,6 +178,6 @@ def show_pictures(inputs: Inputs) -> None:
     )
     figures = ""
     for values, role, caption in shown:
-        uri = conv_pictures.data_uri(conv_pictures.picture_rgb(values, t[role], t["ground"], t["ink"]))
+        uri = pictures.data_uri(pictures.picture_rgb(values, t[role], t["ground"], t["ink"]))
         figures += f'<figure><img src="{uri}" alt="{escape(caption)}"><figcaption>{escape(caption)}</figcaption></figure>'
     st.html(f'<div class="kt-pictures">{figures}</div>')

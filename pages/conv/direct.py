@@ -1,7 +1,7 @@
 """Direct convolution: seven loops, and what they ask of memory."""
 
 from pages.conv import lesson, scenes
-from visuals.conv.direct import story as direct_story
+from visuals.conv.direct import story
 
 lesson.in_orders(
     "direct",
@@ -13,5 +13,5 @@ lesson.in_orders(
     "c, r and s stay in each of them, and read the same pixels again and again.",
     scenes.DIRECT_ORDERS,
     scenes.direct,
-    direct_story.STORY,
+    story.STORY,
 )

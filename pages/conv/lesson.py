@@ -6,9 +6,7 @@ from collections.abc import Callable, Mapping
 
 from kernels.model.rung import Ladder
 from pages.conv import address, controls
-from pages.parts import lesson
-from pages.parts import run as run_card
-from pages.parts import sources as parts_sources
+from pages.parts import lesson, run, sources
 from pages.parts.query import chosen
 from pages.parts.text import note
 from visuals import stage
@@ -35,18 +33,16 @@ def in_orders(
             note(instead)
         stage.mount(played, key=name)
     if {"run", "why"} & parts:
-        run_card.run_section(ladder, inputs.shape, story, link)
-    end(parts, ladder, inputs, parts_sources.chosen_tiles)
+        run.run_section(ladder, inputs.shape, story, link)
+    end(parts, ladder, inputs, sources.chosen_tiles)
 
 
-def end(
-    parts: frozenset[str], ladder: Ladder, inputs: Inputs, tiles: parts_sources.Tiles, first: str = ""
-) -> None:
+def end(parts: frozenset[str], ladder: Ladder, inputs: Inputs, tiles: sources.Tiles, first: str = "") -> None:
     """Pictures and kernels under the cards, or the kernels alone; `tiles`, `first` as _kernels.show takes them."""
     if len(parts) > 1:
         with lesson.below():
             controls.show_pictures(inputs)
-            parts_sources.show(ladder, inputs.shape, tiles, first)
+            sources.show(ladder, inputs.shape, tiles, first)
     elif "kernel" in parts:
-        parts_sources.show(ladder, inputs.shape, tiles, first)
+        sources.show(ladder, inputs.shape, tiles, first)
     lesson.settle(parts)

@@ -11,14 +11,14 @@ from functools import lru_cache
 from kernels.fusion import codegen, ladder
 from kernels.fusion.presets import FUSION_PRESETS
 from kernels.fusion.shape import KINDS, LEAST_EPS, OPTIONS, Block, ChainShape
-from kernels.fusion.shape import blocks as parsed
+from kernels.fusion.shape import blocks as parse_blocks
 from kernels.ladders import LADDERS
 from kernels.model.rung import Rung
 from kernels.model.shape import Bound, ShapeError
 from pages.parts import rung_address
 from pages.parts.address import Number, Value, Values, fewest_back
 from pages.parts.kept import MOST_KEPT
-from visuals.fusion import story as fusion_story
+from visuals.fusion import story
 from visuals.fusion.scene import fusion_scene
 from visuals.scene.scene import Scene
 
@@ -44,7 +44,7 @@ class Chain:
         if len(text) > MOST_CHAIN:
             raise ShapeError(f"{name} may have at most {MOST_CHAIN} characters, got {len(text)}")
         try:
-            found = parsed(text)
+            found = parse_blocks(text)
         except ShapeError as error:
             raise ShapeError(f"{name}: {_said(error)}") from None
         return " ".join(map(str, found))
@@ -210,6 +210,6 @@ def card(params: Mapping[str, str]) -> Scene:
 
 def front(asked: rung_address.Asked) -> str:
     """Of the kernels of the rung that is watched the one to read first: the first that was written for the chain."""
-    told = fusion_story.parts(asked.rung.name, asked.shape)
+    told = story.parts(asked.rung.name, asked.shape)
     sources = [part.launch.source for part in told]
     return next((s for s in sources if s.startswith(codegen.PREFIX)), sources[0] if sources else "")

@@ -14,8 +14,7 @@ from pages.parts import cards
 from pages.parts.run_settings import Asked, Shown, bars, shown
 from pages.parts.theme import tokens
 from visuals.charts import roofline, sweeps, units
-from visuals.fusion import charts as fusion_charts
-from visuals.fusion import story as fusion_story
+from visuals.fusion import charts, story
 
 HEADS = ("computes", "read", "written", "FLOP", "FLOP/byte")
 
@@ -44,8 +43,8 @@ def _launches(asked: Asked, now: Shown) -> None:
             st.html(f'<p class="kt-figures">{badge}{_stale(now)}</p>')
             with st.container(key=f"{'stale' if now.stale else 'fresh'}_fusion_launches"):
                 cards.chart(
-                    lambda: fusion_charts.timeline(told, tokens()),
-                    fusion_charts.px(told),
+                    lambda: charts.timeline(told, tokens()),
+                    charts.px(told),
                     "chart_fusion_launches",
                     tuple(map(id_of, rows)),
                 )
@@ -78,7 +77,7 @@ def _table(s: ChainShape) -> str:
     heads = "".join(f'<th scope="col">{head}</th>' for head in HEADS)
     text = f"<tr><td>launch</td>{heads}</tr>"
     for rung in RUNGS:
-        told = fusion_story.parts(rung.name, s)
+        told = story.parts(rung.name, s)
         if not told:
             continue
         text += f'<tr><th colspan="{len(HEADS) + 1}" scope="rowgroup">{escape(rung.title)}</th></tr>'
@@ -105,7 +104,7 @@ def _saved(asked: Asked, now: Shown) -> None:
     s = asked.shape
     with st.container(key="card_fusion_saved", border=True):
         st.html('<h2 class="kt-card">What fusing saves, and when it does not pay</h2>')
-        columns = fusion_story.levels(s)
+        columns = story.levels(s)
         if not columns:
             st.html('<p class="kt-quiet">No rung of ours runs this chain.</p>')
             return
@@ -117,7 +116,7 @@ def _saved(asked: Asked, now: Shown) -> None:
             detail = f"{roof.device}: {units.bandwidth(roof.bytes_per_s)} a copy"
             parts.append((units.badge(now.kind, detail), told))
         st.html(_columns([find(name).title for name in names], parts))
-        for text in fusion_story.pays(s, roof):
+        for text in story.pays(s, roof):
             cards.sentence(text)
 
 
@@ -130,7 +129,7 @@ def _floor(s: ChainShape, now: Shown, names: list[str]) -> dict[str, list[str]]:
     """Of each rung the least time by a measured copy of what must move, and its own over that."""
     if now.stale or not any((row.get("ceilings") or {}).get("copy_bytes_per_s") for row in now.rows.values()):
         return {}
-    floor = fusion_story.floor_ms(s, _roof(now))
+    floor = story.floor_ms(s, _roof(now))
     rows = [now.rows.get(name) for name in names]
     return {
         "time": [units.time_(row["median_ms"]) if row else "–" for row in rows],

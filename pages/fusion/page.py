@@ -2,11 +2,9 @@
 
 from pages.fusion import address, cards, controls
 from pages.fusion.address import LADDER
-from pages.parts import lesson
-from pages.parts import run as run_card
-from pages.parts import sources as parts_sources
+from pages.parts import lesson, run, sources
 from visuals import stage
-from visuals.fusion import story as fusion_story
+from visuals.fusion import story
 
 PAGE = "fusion/page.py"
 
@@ -22,7 +20,7 @@ asked, link = controls.asked(PAGE, shown=whole)
 if "watch" in parts and (scene := address.scene(asked)):
     stage.mount(scene, key="fusion")
 if {"run", "why"} & parts:
-    run_card.run_section(LADDER, asked.shape, fusion_story.FUSION, link, own=asked.own, more=cards.section)
+    run.run_section(LADDER, asked.shape, story.FUSION, link, own=asked.own, more=cards.section)
 if "kernel" in parts:
-    parts_sources.show(LADDER, asked.shape, asked.tiles_of, first=asked.rung.name, file=address.front(asked))
+    sources.show(LADDER, asked.shape, asked.tiles_of, first=asked.rung.name, file=address.front(asked))
 lesson.settle(parts)

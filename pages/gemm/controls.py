@@ -10,13 +10,13 @@ from kernels.gemm.presets import GEMM_PRESETS
 from kernels.gemm.shape import GemmShape
 from pages.gemm import address
 from pages.gemm.address import LADDER
-from pages.parts import rates as parts_rates
+from pages.parts import rate_cards as rates
 from pages.parts import run_settings, rung_picker
 from pages.parts.address import Fields
 from pages.parts.controls import Link, choose, limits, numbers, order_chooser, presets
 from pages.parts.rung_address import Asked
 from visuals.charts import units
-from visuals.gemm import story as gemm_story
+from visuals.gemm import story
 
 CHIPS = {
     "square-8": "Toy 8×8", "square-16": "16×16", "square-64": "64×64", "square-1024": "1024³",
@@ -77,11 +77,11 @@ def _more_label(shape: GemmShape) -> str:
 
 
 # -- under the cards of Run ----------------------------------------------------------------------
-def rates(asked: run_settings.Asked) -> None:
+def rate_cards(asked: run_settings.Asked) -> None:
     """The ladder in FLOP/s at this shape, and square products of this type over sizes."""
     with st.container(key="rates", horizontal=True):
-        parts_rates.card(asked, gemm_story.library_row)
-        parts_rates.sizes(LADDER, asked.shape, asked.timing, side(asked.shape), "M = N = K")
+        rates.card(asked, story.library_row)
+        rates.sizes(LADDER, asked.shape, asked.timing, side(asked.shape), "M = N = K")
 
 
 def side(of: GemmShape) -> Callable[[GemmShape], int | None]:

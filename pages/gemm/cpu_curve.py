@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 import streamlit as st
 
-from kernels.gemm import cpu_ladder as gemm_cpu_ladder
+from kernels.gemm import cpu_ladder
 from kernels.gemm.shape import GemmShape
 from kernels.jobs.job import Request
 from kernels.machine import memory_levels
@@ -25,8 +25,8 @@ KEY = "cpu_curve"
 SECONDS = 0.4  # of timing for each BLOCK
 SIZES = {f"{n}³": GemmShape(n, n, n) for n in (512, 256, 1024)}
 OWN = "this shape"
-BLOCKED = gemm_cpu_ladder.LADDER.rung("loops/blocked")
-OTHERS = [rung for rung in gemm_cpu_ladder.LADDER.rungs if rung is not BLOCKED]
+BLOCKED = cpu_ladder.LADDER.rung("loops/blocked")
+OTHERS = [rung for rung in cpu_ladder.LADDER.rungs if rung is not BLOCKED]
 
 
 @dataclass(frozen=True)
@@ -60,7 +60,7 @@ def requests(asked: Asked) -> list[Request]:
         return Request(tuple(rungs), s, None, "cpu", tiles, asked.timing, SECONDS)
 
     able = [rung.name for rung in OTHERS if not any(rung.rules(s, threads))]
-    blocks = [b for b in sorted(gemm_cpu_ladder.BLOCKS) if not any(BLOCKED.rules(s, threads | {"BLOCK": b}))]
+    blocks = [b for b in sorted(cpu_ladder.BLOCKS) if not any(BLOCKED.rules(s, threads | {"BLOCK": b}))]
     each = [request([BLOCKED.name], {"BLOCK": b} | threads) for b in blocks]
     return ([request(able, threads)] if able else []) + each
 

@@ -3,13 +3,11 @@
 from kernels.ladders import LADDERS
 from pages.gemm import controls, cpu_curve
 from pages.gemm.scene import gemm, gemm_orders
-from pages.parts import autotune, lesson
-from pages.parts import run as run_card
-from pages.parts import sources as parts_sources
+from pages.parts import autotune, lesson, run, sources
 from pages.parts.query import chosen
 from pages.parts.text import note
 from visuals import stage
-from visuals.gemm import story as gemm_story
+from visuals.gemm import story
 
 PAGE, LADDER = "gemm/page.py", LADDERS["gemm"]
 
@@ -31,11 +29,11 @@ if "watch" in parts:
     if scene:
         stage.mount(scene, key="tiling")
 if {"run", "why"} & parts:
-    run_card.run_section(LADDER, shape, gemm_story.GEMM, link, own=asked.own, more=controls.rates)
+    run.run_section(LADDER, shape, story.GEMM, link, own=asked.own, more=controls.rate_cards)
 if autotune.PART in parts:
     autotune.section(rung, shape, asked.tiles)
 if whole:
     cpu_curve.section(shape)
 if "kernel" in parts:
-    parts_sources.show(LADDER, shape, asked.tiles_of, first=rung.name)
+    sources.show(LADDER, shape, asked.tiles_of, first=rung.name)
 lesson.settle(parts)

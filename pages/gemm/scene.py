@@ -12,7 +12,7 @@ from kernels.model.program import RuleError
 from pages.parts.kept import MOST_KEPT
 from visuals.gemm import fragment
 from visuals.gemm.fragment import fragment_scene
-from visuals.gemm.plan import why_not as gemm_why_not
+from visuals.gemm.plan import why_not
 from visuals.gemm.scene import gemm_scene
 from visuals.gemm.warps import warps_scene
 from visuals.scene.scene import Scene
@@ -39,7 +39,7 @@ def gemm(
     shape: GemmShape, rung: str, tiles: tuple[tuple[str, int], ...], order: str
 ) -> tuple[Scene | None, str]:
     """The scene of a rung in one of its gemm_orders(), None where it has none; and why it is not what was asked for."""
-    if reason := gemm_why_not(shape, rung, dict(tiles)):
+    if reason := why_not(shape, rung, dict(tiles)):
         return None, reason
     given = _matrices(shape)
     if order == "fragments":

@@ -18,7 +18,7 @@ from kernels.memory.shape import AddShape, BanksShape, LayoutShape, MemoryShape,
 from kernels.model.rung import Ladder
 from kernels.model.shape import Bound
 from pages.parts.address import Choice, Fields, Number
-from visuals.memory import story as memory_story
+from visuals.memory import story
 from visuals.memory.layout import layout_scene
 from visuals.memory.sectors import banks_scene, stride_scene
 from visuals.memory.threads import add_scene
@@ -107,12 +107,12 @@ def _scene(of: str, items: tuple[tuple[str, Any], ...]) -> Scene:
 
 
 @st.cache_data(max_entries=64, show_spinner=False)
-def counted(of: str, values: Values) -> memory_story.Counted:
+def counted(of: str, values: Values) -> story.Counted:
     if of == "coalescing":
-        return memory_story.strides(values["stride"])
+        return story.strides(values["stride"])
     if of == "banks":
-        return memory_story.banks(values["stride"])
-    return memory_story.mappings(TOPICS[of], shape(of, values), tiles(of, values))
+        return story.banks(values["stride"])
+    return story.mappings(TOPICS[of], shape(of, values), tiles(of, values))
 
 
 # -- what Run measures -----------------------------------------------------------------------------

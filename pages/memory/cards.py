@@ -21,7 +21,7 @@ from pages.parts.text import note, quiet
 from pages.parts.theme import tokens
 from pages.parts.worker import worker
 from visuals.charts import bars, units
-from visuals.memory import charts as memory_charts
+from visuals.memory import charts
 from visuals.memory.charts import Line
 
 SLOWDOWNS = ("coalescing", "banks")
@@ -123,24 +123,24 @@ def _slowdown(topic: str, rows: Sequence[dict], kind: str, stride: int) -> None:
     lines = [_line(name, rows) for name in dict.fromkeys(row["rung"] for row in rows)]
     strides = sorted({row["shape"]["stride"] for row in rows} | {1, stride})
     if topic == "coalescing":
-        counts = {s: memory_charts.sectors(s) for s in strides}
-        counted = {"sectors, counted": memory_charts.relative(counts)}
+        counts = {s: charts.sectors(s) for s in strides}
+        counted = {"sectors, counted": charts.relative(counts)}
         per_line = dict.fromkeys((line.name for line in lines), counted["sectors, counted"])
         what = "sectors"
     else:
         per_line = {
-            find(f"banks/{name}").title: memory_charts.relative(
-                {s: memory_charts.passes(s, name == "padded") for s in strides}
+            find(f"banks/{name}").title: charts.relative(
+                {s: charts.passes(s, name == "padded") for s in strides}
             )
             for name in ("plain", "padded")
         }
         counted, what = {f"passes counted, {name}": of for name, of in per_line.items()}, "passes"
     _plot(
-        lambda: memory_charts.slowdown(lines, counted, stride, tokens()),
+        lambda: charts.slowdown(lines, counted, stride, tokens()),
         f"chart_{topic}_{kind}",
-        memory_charts.HEIGHT,
+        charts.HEIGHT,
     )
-    said = (memory_charts.words(line, stride, per_line[line.name], what) for line in lines)
+    said = (charts.words(line, stride, per_line[line.name], what) for line in lines)
     for text in filter(None, said):
         st.html(f'<p class="kt-why">{escape(text)}</p>')
     if rows[0]["engine"] == "cpu" and (line := memory_levels.cpu().levels[0].note):
@@ -178,8 +178,7 @@ def levels_card() -> None:
             of = told.with_copy(ceilings.get(told.device))
             when = f"recorded, {told.date}" if kind == "recorded" else "this machine"
             st.html(
-                f'<p class="kt-figures"><b>{escape(told.device)}</b>, {when}</p>'
-                + memory_charts.levels_table(of)
+                f'<p class="kt-figures"><b>{escape(told.device)}</b>, {when}</p>' + charts.levels_table(of)
             )
         if not here and not memory_levels.recorded():
             quiet("There is no NVIDIA GPU in this machine, and none of a recording was kept.")

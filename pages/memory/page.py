@@ -3,8 +3,7 @@
 import streamlit as st
 
 from pages.memory import address, cards
-from pages.parts import lesson, query
-from pages.parts import sources as parts_sources
+from pages.parts import lesson, query, sources
 from pages.parts.address import Fields
 from pages.parts.controls import numbers, select
 from pages.parts.text import note
@@ -94,7 +93,7 @@ if {"run", "why"} & parts:
                 cards.why_card(topic, values)
 if "kernel" in parts:
     ladder, asked = address.ladder(topic), address.tiles(topic, values)
-    parts_sources.show(
+    sources.show(
         ladder, address.shape(topic, values),
         lambda rung: rung.default_tiles | {n: v for n, v in asked.items() if n in rung.tiles},
         first=address.rung(topic, values),

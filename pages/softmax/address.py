@@ -20,7 +20,7 @@ from pages.parts import rung_address
 from pages.parts.address import MOST_TEXT, Number, Values, fewest_back
 from pages.parts.kept import MOST_KEPT
 from visuals.scene.scene import Scene
-from visuals.softmax import inputs as softmax_inputs
+from visuals.softmax import inputs
 from visuals.softmax.scene import shown, softmax_scene
 
 LADDER = LADDERS["softmax"]
@@ -88,20 +88,20 @@ class Row:
 
 def row(s: SoftmaxShape, name: str, numbers: str = "") -> Row:
     """Row 0 of x with the logits `name`, cut where it is too long to show; or the reader's own numbers."""
-    if name == softmax_inputs.OWN:
+    if name == inputs.OWN:
         try:
-            x = softmax_inputs.parse(numbers[:MOST_TEXT] if numbers.strip() else softmax_inputs.USUAL_OWN)
+            x = inputs.parse(numbers[:MOST_TEXT] if numbers.strip() else inputs.USUAL_OWN)
             return Row(x.tobytes(), f"your own row of {x.size}", own=True)
-        except softmax_inputs.LogitsError as error:
-            here = row(s, softmax_inputs.SMALL)
-            return Row(here.bytes, here.of, note=f"{error}. Until then: {softmax_inputs.SMALL}.")
+        except inputs.LogitsError as error:
+            here = row(s, inputs.SMALL)
+            return Row(here.bytes, here.of, note=f"{error}. Until then: {inputs.SMALL}.")
     n = shown(s.N)
     part = f", its first {n:,} columns of {s.N:,}" if n < s.N else ""
-    return Row(softmax_inputs.row(name, n).tobytes(), f"row 0 of {s.M:,}{part}")
+    return Row(inputs.row(name, n).tobytes(), f"row 0 of {s.M:,}{part}")
 
 
 def kind(told: str | None) -> str:
-    return told if told in softmax_inputs.LOGITS else softmax_inputs.SMALL
+    return told if told in inputs.LOGITS else inputs.SMALL
 
 
 def tiles_at(asked: rung_address.Asked, n: int) -> dict[str, int]:

@@ -14,7 +14,7 @@ from pages.parts.rung_address import Asked
 from pages.parts.text import quiet
 from pages.softmax import address
 from visuals.charts import units
-from visuals.softmax import story as softmax_story
+from visuals.softmax import story
 
 ROW = "row"  # the part of the page
 HEADS = ("reads of x", "writes of y", "bytes at M×N", "this row’s y")
@@ -26,13 +26,13 @@ def section(asked: Asked, row: address.Row) -> None:
         if not lesson.settled():
             return
         n = row.x.size
-        told = softmax_story.outcomes(row.x, _tiles(asked, n))
+        told = story.outcomes(row.x, _tiles(asked, n))
         badges = (
             units.badge("counted", "by the emulator, for the row on the stage"),
             units.badge("predicted", "passes, and bytes at the page's shape"),
         )
         st.html(f'<p class="kt-figures">{" ".join(badges)}</p>{_table(told, asked.shape)}')
-        cards.sentence(softmax_story.row_words(row.x))
+        cards.sentence(story.row_words(row.x))
         quiet(
             "Counted over predicted: how often a thread asked for each number of the row. Run measures random numbers of standard "
             "deviation 1, which the unsafe kernel gets right; what is wrong gets no time."
@@ -45,7 +45,7 @@ def _tiles(asked: Asked, n: int) -> dict[str, dict[str, int]]:
     return found | {asked.rung.name: address.tiles_at(asked, n)}
 
 
-def _table(told: list[softmax_story.Outcome], shape: SoftmaxShape) -> str:
+def _table(told: list[story.Outcome], shape: SoftmaxShape) -> str:
     heads = "".join(f'<th scope="col">{head}</th>' for head in HEADS)
     lines = "".join(_line(of, shape) for of in told)
     return (
@@ -54,7 +54,7 @@ def _table(told: list[softmax_story.Outcome], shape: SoftmaxShape) -> str:
     )
 
 
-def _line(of: softmax_story.Outcome, shape: SoftmaxShape) -> str:
+def _line(of: story.Outcome, shape: SoftmaxShape) -> str:
     moved = 4 * (of.predicted + ladder.WRITES) * shape.elements
     words = escape(of.words) if of.right else f"<b>{escape(of.words)}</b>"
     cells = (

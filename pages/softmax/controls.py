@@ -15,7 +15,7 @@ from pages.parts.text import note, quiet
 from pages.softmax import address
 from pages.softmax.address import ADDRESS, LOGITS, NUMBERS
 from visuals.charts import units
-from visuals.softmax import inputs as softmax_inputs
+from visuals.softmax import inputs
 
 CHIPS = {
     "softmax-toy": "Toy 2×8", "softmax-40": "4×40", "softmax-128": "128×128", "softmax-ragged": "1,001×777",
@@ -37,14 +37,14 @@ def asked(page: str, shown: bool) -> tuple[Asked, address.Row, Link]:
 
 def _row(s: SoftmaxShape) -> address.Row:
     told = st.query_params.get(NUMBERS) if st.context.url else st.session_state.get(NUMBERS)
-    return address.row(s, chosen(LOGITS, softmax_inputs.LOGITS), told or "")
+    return address.row(s, chosen(LOGITS, inputs.LOGITS), told or "")
 
 
 def _controls(fields: Fields, asked: Asked, link: Link) -> None:
     with st.container(key="chips", horizontal=True):
         presets(link, CHIPS, SOFTMAX_PRESETS, asked.shape)
-        chooser(LOGITS, softmax_inputs.LOGITS)
-    own = chosen(LOGITS, softmax_inputs.LOGITS) == softmax_inputs.OWN
+        chooser(LOGITS, inputs.LOGITS)
+    own = chosen(LOGITS, inputs.LOGITS) == inputs.OWN
     s, bounds = asked.shape, address.bounds(asked.shape)
     with st.container(key="params", horizontal=True):
         numbers(fields, LINE, bounds)
@@ -55,7 +55,7 @@ def _controls(fields: Fields, asked: Asked, link: Link) -> None:
                 key=NUMBERS,
                 bind="query-params",
                 max_chars=MOST_TEXT,
-                placeholder=softmax_inputs.USUAL_OWN,
+                placeholder=inputs.USUAL_OWN,
                 width=330,
             )
         st.html(
@@ -65,6 +65,6 @@ def _controls(fields: Fields, asked: Asked, link: Link) -> None:
     limits(s.params(), bounds)
     if own:
         quiet(
-            f"The stage plays your row: 1 to {softmax_inputs.MOST_OWN} numbers of FP32, inf, -inf and nan among them. "
+            f"The stage plays your row: 1 to {inputs.MOST_OWN} numbers of FP32, inf, -inf and nan among them. "
             f"Run measures {s.M:,}×{s.N:,} random numbers."
         )

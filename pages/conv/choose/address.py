@@ -18,7 +18,7 @@ from kernels.records import unsupported
 from pages.conv import address as conv_address
 from pages.parts.address import Choice, Fields, Number, Text, Values
 from pages.parts.run_settings import Asked
-from visuals.conv.choose import race as choose_race
+from visuals.conv.choose import race as race_chart
 
 LADDER = LADDERS["conv"]
 RUNGS = {rung.name.partition("/")[2]: rung for rung in LADDER.rungs}
@@ -82,8 +82,8 @@ class Race:
     words: str = ""
     stale: bool = False
 
-    def lanes(self) -> list[choose_race.Lane]:
-        return choose_race.lanes(LADDER.rungs, self.shape, self.rows)
+    def lanes(self) -> list[race_chart.Lane]:
+        return race_chart.lanes(LADDER.rungs, self.shape, self.rows)
 
 
 def races(asked: Asked) -> list[Race]:
@@ -94,7 +94,7 @@ def races(asked: Asked) -> list[Race]:
         found.append(Race(ran.rows, "measured", ran.asked.shape, str(ran.asked) if stale else "", stale))
     if rows := asked.recorded():
         found.append(Race(rows, "recorded", asked.shape))
-    elif all(run.stale for run in found) and (near := nearest(asked)):
+    elif all(race.stale for race in found) and (near := nearest(asked)):
         found.append(near)
     return found
 
@@ -127,14 +127,14 @@ def starters(shape: ConvShape) -> list[Rung]:
     return [rung for rung in LADDER.rungs if not why_not(rung, shape)]
 
 
-def out(run: Race) -> list[choose_race.Out]:
+def out(race: Race) -> list[race_chart.Out]:
     """Who has no lane in a race, gathered by the reason."""
     by: dict[str, list[str]] = {}
-    engine = next(iter(run.rows.values()))["engine"]
+    engine = next(iter(race.rows.values()))["engine"]
     for rung in LADDER.rungs:
-        if rung.name not in run.rows:
-            by.setdefault(reason(rung, run, engine), []).append(title(rung, engine))
-    return [choose_race.Out(tuple(titles), why) for why, titles in by.items()]
+        if rung.name not in race.rows:
+            by.setdefault(reason(rung, race, engine), []).append(title(rung, engine))
+    return [race_chart.Out(tuple(titles), why) for why, titles in by.items()]
 
 
 def title(rung: Rung, engine: str) -> str:
@@ -142,15 +142,17 @@ def title(rung: Rung, engine: str) -> str:
     return rung.title_on(engine) if engine in rung.engines else rung.title
 
 
-def reason(rung: Rung, run: Race, engine: str) -> str:
-    mode = next(iter(run.rows.values()))["mode"]
+def reason(rung: Rung, race: Race, engine: str) -> str:
+    mode = next(iter(race.rows.values()))["mode"]
     if engine not in rung.engines:
         return f"runs on the {' or '.join(rung.engines)} engine only"
-    return why_not(rung, run.shape) or _refusal(rung, run, engine) or f"not {run.kind} {mode} at this shape"
+    return (
+        why_not(rung, race.shape) or _refusal(rung, race, engine) or f"not {race.kind} {mode} at this shape"
+    )
 
 
-def _refusal(rung: Rung, run: Race, engine: str) -> str:
+def _refusal(rung: Rung, race: Race, engine: str) -> str:
     """Returns why this machine could not measure a rung that no rule keeps from the shape; "" of a recording."""
-    if run.kind != "measured" or any(rung.rules(run.shape, rung.default_tiles)):
+    if race.kind != "measured" or any(rung.rules(race.shape, rung.default_tiles)):
         return ""
-    return engines.refusal(engine, rung, run.shape, rung.default_tiles)
+    return engines.refusal(engine, rung, race.shape, rung.default_tiles)

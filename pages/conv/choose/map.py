@@ -22,7 +22,7 @@ from pages.parts.query import chosen, others
 from pages.parts.run_series import Series
 from pages.parts.text import quiet
 from visuals.charts import sweeps, units
-from visuals.conv.choose import winners as choose_winners
+from visuals.conv.choose import winners
 from visuals.conv.choose.winners import AXES, Axis
 
 KEY = "map"
@@ -51,7 +51,7 @@ class Asked:
     timing: str
 
     def shapes(self) -> list[ConvShape]:
-        return choose_winners.planned(self.around, self.across, self.down, SPANS[self.engine])
+        return winners.planned(self.around, self.across, self.down, SPANS[self.engine])
 
     def requests(self) -> list[Request]:
         return [
@@ -91,7 +91,7 @@ def _head(series: Series | None) -> tuple[Axis, Axis, str]:
 
 def _downs(across: str) -> list[str]:
     """H first where it can stand beside."""
-    return sorted(choose_winners.others(across), key=lambda key: key != "H")
+    return sorted(winners.others(across), key=lambda key: key != "H")
 
 
 # -- measured here -------------------------------------------------------------------------------
@@ -116,9 +116,7 @@ def _measurable(shape: ConvShape, across: Axis, down: Axis, timing: str, series:
 
 def _measured(series: Series, asked: Asked, shape: ConvShape, predict: str) -> None:
     of: Asked = series.asked
-    told = choose_winners.winners(
-        choose_winners.by_shape(series.rows, of.timing), of.around, of.across, of.down
-    )
+    told = winners.winners(winners.by_shape(series.rows, of.timing), of.around, of.across, of.down)
     if told:
         stale = of != asked
         words = f"around {of.around}"
@@ -132,11 +130,11 @@ def _measured(series: Series, asked: Asked, shape: ConvShape, predict: str) -> N
 @cache
 def _by_shape(timing: str) -> dict[ConvShape, list[dict]]:
     of_conv = (row for row in records.recordings() if row["rung"].startswith(f"{LADDER.name}/"))
-    return choose_winners.by_shape(of_conv, timing)
+    return winners.by_shape(of_conv, timing)
 
 
-def recorded(shape: ConvShape, across: Axis, down: Axis, timing: str) -> choose_winners.Map | None:
-    return choose_winners.winners(_by_shape(timing), shape, across, down)
+def recorded(shape: ConvShape, across: Axis, down: Axis, timing: str) -> winners.Map | None:
+    return winners.winners(_by_shape(timing), shape, across, down)
 
 
 def _recorded(shape: ConvShape, across: Axis, down: Axis, timing: str, predict: str) -> None:
@@ -144,15 +142,13 @@ def _recorded(shape: ConvShape, across: Axis, down: Axis, timing: str, predict: 
     if not told:
         quiet(f"No {timing} recording goes over {across.title} and {down.title} at once.")
         return
-    here = choose_winners.is_on(told, shape)
-    words = (
-        f"all else as on the page: {choose_winners.held(told)}" if here else f"at {choose_winners.held(told)}"
-    )
+    here = winners.is_on(told, shape)
+    words = f"all else as on the page: {winners.held(told)}" if here else f"at {winners.held(told)}"
     _map(told, "recorded", words, False, shape, predict, elsewhere=not here)
 
 
 def _map(
-    told: choose_winners.Map,
+    told: winners.Map,
     kind: str,
     words: str,
     stale: bool,
@@ -166,8 +162,8 @@ def _map(
     said += ' <span class="kt-elsewhere">not around this shape</span>' if elsewhere else ""
     st.html(f'<p class="kt-figures">{units.badge(kind, detail)}{said} {escape(words)}</p>')
     with st.container(key=f"{'stale' if stale else 'fresh'}_map_{kind}"):
-        st.html(choose_winners.html(told, shape, lambda to: href(to, predict)))
-        cards.sentence(choose_winners.told_of(told))
+        st.html(winners.html(told, shape, lambda to: href(to, predict)))
+        cards.sentence(winners.told_of(told))
 
 
 def href(shape: ConvShape, predict: str) -> str:

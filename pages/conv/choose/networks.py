@@ -14,12 +14,12 @@ from pages.parts import cards
 from pages.parts.controls import option
 from pages.parts.text import quiet
 from visuals.charts import sweeps, units
-from visuals.conv.choose import layers as choose_layers
+from visuals.conv.choose import layers
 
 
 @cache
-def _timed(key: str) -> list[choose_layers.Timed]:
-    return choose_layers.timed(NETWORKS[key], records.recorded, address.why_not)
+def _timed(key: str) -> list[layers.Timed]:
+    return layers.timed(NETWORKS[key], records.recorded, address.why_not)
 
 
 def section(predict: str) -> None:
@@ -41,13 +41,13 @@ def section(predict: str) -> None:
             f"{len(told)} shapes, batch {BATCH}{lacks}</p>"
         )
         with st.container(key="networks", horizontal=True):
-            st.html(choose_layers.html(told, lambda shape: map.href(shape, predict)))
+            st.html(layers.html(told, lambda shape: map.href(shape, predict)))
             st.html(
                 '<p class="kt-label">The network’s convolutions with one rung throughout</p>'
-                f'<p class="kt-quiet">Bars are cut at {choose_layers.CUT} times the shortest. Those without one: of how many of the {len(told)} shapes there is no time.</p>'
-                + choose_layers.totals(told)
+                f'<p class="kt-quiet">Bars are cut at {layers.CUT} times the shortest. Those without one: of how many of the {len(told)} shapes there is no time.</p>'
+                + layers.totals(told)
             )
-        cards.sentence(choose_layers.told(told))
+        cards.sentence(layers.told(told))
         quiet(
             f"{network.source}. The convolutions alone, each timed with cold caches: without biases, normalisation, ReLU and pooling.",
             *["No rung of cuDNN's was recorded so."] * (not any(one.library for one in told)),

@@ -12,14 +12,14 @@ import streamlit as st
 from kernels.conv.shape import ConvShape
 from pages.conv.choose import address
 from pages.conv.choose.address import FIELDS, LADDER, OPEN, Race
-from pages.parts import cards as parts_cards
-from pages.parts import run as run_card
-from pages.parts import why as parts_why
+from pages.parts import race as run
+from pages.parts import reason as why
+from pages.parts import with_cards as cards
 from pages.parts.query import others
 from pages.parts.run_settings import Asked, Shown, shown
 from pages.parts.text import quiet
 from visuals.charts import sweeps, units
-from visuals.conv.choose import race as choose_race
+from visuals.conv.choose import race as race_chart
 from visuals.conv.choose import story as choose_story
 from visuals.conv.choose.families import family
 
@@ -32,31 +32,31 @@ UNITS = (
 )
 
 
-def section(shape: ConvShape, predict: str, link: Callable, cards: bool) -> None:
+def section(shape: ConvShape, predict: str, link: Callable, with_cards: bool) -> None:
     """The race and, with `cards`, memory and why of the same rows, once the reader has guessed."""
-    every = run_card.POLL_S if st.session_state.get("job") else None
-    st.fragment(_all, run_every=every)(shape, predict, link, cards)
+    every = run.POLL_S if st.session_state.get("job") else None
+    st.fragment(_all, run_every=every)(shape, predict, link, with_cards)
 
 
-def _all(shape: ConvShape, predict: str, link: Callable, cards: bool) -> None:
-    run_card.collect()
-    run_card.bring(LADDER)
+def _all(shape: ConvShape, predict: str, link: Callable, with_cards: bool) -> None:
+    run.collect()
+    run.bring(LADDER)
     with st.container(key="card_race", border=True):
-        asked = run_card.head(LADDER, shape, OWN, "The race")
-        if cards:
+        asked = run.head(LADDER, shape, OWN, "The race")
+        if with_cards:
             _smaller(asked, predict)
         runs = address.races(asked)
         if not predict:
             _guess(shape, runs)
             return
         _again(shape, predict)
-        for run in runs:
-            _race(run, predict)
+        for race in runs:
+            _race(race, predict)
         if not runs:
             quiet("No recording speaks of this shape; press Run here to hold the race on this machine.")
         else:
             quiet(UNITS)
-    if cards:
+    if with_cards:
         _cards_of(asked, link)
 
 
@@ -82,7 +82,7 @@ def _guess(shape: ConvShape, runs: list[Race]) -> None:
         f'<p class="kt-ask">Nothing is known to keep {len(able)} of {len(LADDER.rungs)} rungs from this shape. '
         f"Which is the fastest on {escape(where)}? Guess before you look.</p>"
     )
-    if ran := next((run for run in runs if run.kind == "measured" and not run.stale), None):
+    if ran := next((race for race in runs if race.kind == "measured" and not race.stale), None):
         st.html(
             f'<p class="kt-figures">{units.badge("measured", _from(ran))} {len(ran.rows)} kernels were timed. '
             "Your guess, or “show without guessing”, shows their times.</p>"
@@ -112,31 +112,31 @@ def _again(shape: ConvShape, predict: str) -> None:
 
 
 # -- the lanes -----------------------------------------------------------------------------------
-def _race(run: Race, predict: str) -> None:
+def _race(race: Race, predict: str) -> None:
     rung = address.RUNGS.get(predict)
-    lanes, first = run.lanes(), next(iter(run.rows.values()))
-    badge = units.badge(run.kind, _from(run))
-    if run.kind == "measured":
-        said = f'<span class="kt-stale">stale: measured at {escape(run.words)}</span>' if run.stale else ""
+    lanes, first = race.lanes(), next(iter(race.rows.values()))
+    badge = units.badge(race.kind, _from(race))
+    if race.kind == "measured":
+        said = f'<span class="kt-stale">stale: measured at {escape(race.words)}</span>' if race.stale else ""
     else:
         said = (
-            f'<span class="kt-elsewhere">not this shape</span>, the nearest: {escape(run.words)}'
-            if run.words
+            f'<span class="kt-elsewhere">not this shape</span>, the nearest: {escape(race.words)}'
+            if race.words
             else ""
         )
     st.html(f'<p class="kt-figures">{badge} {said}</p>')
-    with st.container(key=f"{'stale' if run.stale or run.words else 'fresh'}_race_{run.kind}"):
+    with st.container(key=f"{'stale' if race.stale or race.words else 'fresh'}_race_{race.kind}"):
         name, said = "", ""
         if rung:
-            title, why = address.title(rung, first["engine"]), address.reason(rung, run, first["engine"])
-            name, said = rung.name, choose_race.verdict(lanes, rung.name, title, why)
+            title, reason = address.title(rung, first["engine"]), address.reason(rung, race, first["engine"])
+            name, said = rung.name, race_chart.verdict(lanes, rung.name, title, reason)
         turn = st.session_state.get("race_turn", 0)
-        st.html(choose_race.html(lanes, address.out(run), name, said, turn))
+        st.html(race_chart.html(lanes, address.out(race), name, said, turn))
 
 
-def _from(run: Race) -> str:
-    rows = list(run.rows.values())
-    return sweeps.provenance(rows) + (f", {rows[0]['date']}" if run.kind == "recorded" else "")
+def _from(race: Race) -> str:
+    rows = list(race.rows.values())
+    return sweeps.provenance(rows) + (f", {rows[0]['date']}" if race.kind == "recorded" else "")
 
 
 # -- the cards under it --------------------------------------------------------------------------
@@ -146,20 +146,20 @@ def _cards_of(asked: Asked, link: Callable) -> None:
     brief = {name: {k: v for k, v in row.items() if k != "timeline"} for name, row in now.rows.items()}
     with st.container(key="cards", horizontal=True):
         with st.container(key="cards_left"), st.container(key="card_memory", border=True):
-            parts_cards.memory(asked, replace(now, rows=brief), story.cost(asked.shape))
+            cards.memory(asked, replace(now, rows=brief), story.cost(asked.shape))
         with st.container(key="cards_right"), st.container(key="card_why", border=True):
             _why_card(asked, now, link)
 
 
 def _why_card(asked: Asked, now: Shown, link: Callable) -> None:
     st.html('<h2 class="kt-card">Why</h2>')
-    parts_cards.sentence(choose_story.CHOOSE.gain(now.rows))
+    cards.sentence(choose_story.CHOOSE.gain(now.rows))
     engine = next(iter(now.rows.values()))["engine"] if now.rows else asked.engine
     titles, told = choose_story.predicted(asked.shape, engine)
-    st.html(parts_why.lines([escape(title) for title in titles], [(units.badge("predicted"), told)]))
+    st.html(why.lines([escape(title) for title in titles], [(units.badge("predicted"), told)]))
     with st.container(key="chips_why", horizontal=True):
         if found := choose_story.CHOOSE.examples():
             st.html(f'<p class="kt-quiet">{escape(choose_story.CHOOSE.examples_are)}</p>')
         for preset, words in found:
             link(preset, words)
-    parts_why.downloads(asked)
+    why.downloads(asked)

@@ -7,7 +7,7 @@ from functools import lru_cache
 import numpy as np
 import streamlit as st
 
-from kernels.conv import fft as conv_fft
+from kernels.conv import fft
 from pages.conv import address as conv_address
 from pages.parts.kept import MOST_KEPT
 from pages.parts.query import chosen
@@ -20,7 +20,7 @@ from visuals.conv.fft.story import thrown_away
 from visuals.conv.inputs import Inputs, outputs
 from visuals.scene.scene import Scene
 
-PAGE, LADDER, RUNG = "conv/fft/page.py", conv_address.ladder("fft"), conv_fft.RUNGS[0]
+PAGE, LADDER, RUNG = "conv/fft/page.py", conv_address.ladder("fft"), fft.RUNGS[0]
 TILES = {tile_words(tile): tile for tile in RUNG.tiles["FFT_TILE"]}
 SPECTRA = [str(n) for n in RUNG.tiles["SPECTRA"]]
 ROOMS = (PAD, TOO_SMALL)
@@ -61,7 +61,7 @@ def _derived(inputs: Inputs) -> str:
     s, of_tiles = inputs.shape, tiles()
     if too_large(inputs, of_tiles["FFT_TILE"]):
         return ""
-    of = conv_fft.cut(s, of_tiles)
+    of = fft.cut(s, of_tiles)
     count = int(of["down"]) * int(of["across"])
     text = f"{'a transform' if count == 1 else f'<b>{count:,}</b> transforms'} of <b>{of['rows']}×{of['columns']}</b> a map"
     text += f" · taps <b>{s.R}×{s.S}</b> become <b>{int(of['rows']) * int(of['columns']):,}</b> numbers"

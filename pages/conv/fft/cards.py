@@ -17,9 +17,8 @@ from pages.parts.text import quiet
 from pages.parts.theme import tokens
 from visuals.charts import sweeps, units
 from visuals.conv import pictures as conv_pictures
-from visuals.conv.fft import charts as fft_charts
+from visuals.conv.fft import charts, waves
 from visuals.conv.fft import pictures as fft_pictures
-from visuals.conv.fft import waves as fft_waves
 from visuals.conv.fft.arrays import PAD, TOO_SMALL
 from visuals.conv.inputs import Inputs
 
@@ -49,8 +48,8 @@ def asides(inputs: Inputs) -> None:
         wrap(inputs)
         with st.container(key="card_waves", border=True):
             st.html('<h2 class="kt-card">Two waves, two spikes</h2>')
-            cards.chart(lambda: fft_waves.chart(tokens()), fft_waves.HEIGHT, "chart_waves", ())
-            quiet(fft_waves.words())
+            cards.chart(lambda: waves.chart(tokens()), waves.HEIGHT, "chart_waves", ())
+            quiet(waves.words())
 
 
 def wrap(inputs: Inputs) -> None:
@@ -93,7 +92,7 @@ def _tilings(asked: Asked) -> None:
     with st.container(key="card_tilings", border=True):
         st.html('<h2 class="kt-card">Whole images or parts of them</h2>')
         rows, kind = _rows(asked)
-        told = fft_charts.tilings(asked.shape, asked.tiles_of(address.RUNG)["SPECTRA"], rows, kind)
+        told = charts.tilings(asked.shape, asked.tiles_of(address.RUNG)["SPECTRA"], rows, kind)
         badges = units.badge("predicted")
         if rows:
             badges += " " + units.badge(kind, sweeps.provenance(list(rows.values())))
@@ -139,18 +138,16 @@ def _curves(asked: Asked) -> None:
     s = asked.shape
     with st.container(key="card_curves", border=True):
         st.html('<h2 class="kt-card">As the filter grows</h2>')
-        told = fft_charts.curve(s, asked.tiles_of(address.RUNG))
-        times = fft_charts.recorded(asked.ladder, s, asked.tiles_of, asked.timing)
+        told = charts.curve(s, asked.tiles_of(address.RUNG))
+        times = charts.recorded(asked.ladder, s, asked.tiles_of, asked.timing)
         badges = units.badge("predicted")
         if times:
             rows = [row for _, points in times for _, row in points]
             badges += " " + units.badge("recorded", f"{sweeps.provenance(rows)}, {rows[0]['date']}")
         st.html(f'<p class="kt-figures">{badges}</p>')
         made_of = (s, asked.tiles, tuple(id_of(row) for _, points in times for _, row in points))
-        cards.chart(
-            lambda: fft_charts.chart(s, told, times, tokens()), fft_charts.px(times), "chart_curves", made_of
-        )
-        cards.sentence(f"{fft_charts.words(s, told)} {fft_charts.fastest(times)}".strip())
+        cards.chart(lambda: charts.chart(s, told, times, tokens()), charts.px(times), "chart_curves", made_of)
+        cards.sentence(f"{charts.words(s, told)} {charts.fastest(times)}".strip())
         quiet(
             "Square filters; the padding grows with R, so that the output keeps its size, as far as it can."
         )

@@ -15,7 +15,7 @@ from kernels.conv.shape import ConvShape
 from kernels.ladders import find
 from pages.conv import address as conv_address
 from pages.parts import rung_picker
-from pages.parts import tiles as parts_tiles
+from pages.parts import tiles as tile_sizes
 from pages.parts.address import Choice, Fields, Value, Values
 from pages.parts.kept import MOST_KEPT
 from pages.parts.query import asked
@@ -35,7 +35,7 @@ DEFAULT_RUNG = "implicit-gemm"
 
 
 @dataclass(frozen=True)
-class Watched(parts_tiles.Watched):
+class Watched(tile_sizes.Watched):
     """As the address says it."""
 
     def params(self) -> Values:
@@ -74,7 +74,7 @@ def draw(page: str, shape: ConvShape, now: Watched) -> None:
             page,
             TILES,
             tuple(RUNGS.values()),
-            [rung for rung in RUNGS.values() if not parts_tiles.broken(rung, shape, rung.default_tiles)],
+            [rung for rung in RUNGS.values() if not tile_sizes.broken(rung, shape, rung.default_tiles)],
             shape,
             now.rung,
             now.tiles,

@@ -4,11 +4,10 @@ from pages.conv import address as conv_address
 from pages.conv import controls as conv_controls
 from pages.conv import lesson as conv_lesson
 from pages.conv.implicit import address
-from pages.parts import lesson
-from pages.parts import run as run_card
+from pages.parts import lesson, run
 from pages.parts.text import note
 from visuals import stage
-from visuals.conv.implicit import story as implicit_story
+from visuals.conv.implicit import story
 
 PAGE, LADDER = "conv/implicit/page.py", conv_address.ladder("implicit")
 CHIPS = {"one-tile": "one tile"} | conv_controls.CHIPS
@@ -33,5 +32,5 @@ if "watch" in parts:
     elif not whole:  # elsewhere the rule is named beside the tile sizes
         note(instead)
 if {"run", "why"} & parts:
-    run_card.run_section(LADDER, shape, implicit_story.STORY, link, own=now.own)
+    run.run_section(LADDER, shape, story.STORY, link, own=now.own)
 conv_lesson.end(parts, LADDER, inputs, now.tiles_of, now.rung.name)

@@ -14,8 +14,8 @@ from kernels.conv.winograd import positions, tiles_of
 from kernels.ladders import find
 from kernels.model.preset import Preset
 from pages.conv import address as conv_address
-from pages.parts import sources as parts_sources
-from pages.parts import tiles as parts_tiles
+from pages.parts import sources
+from pages.parts import tiles as tile_sizes
 from pages.parts.address import Fields
 from pages.parts.controls import Link, option
 from pages.parts.kept import MOST_KEPT
@@ -51,7 +51,7 @@ FEWEST = "No 6×6 is fused: the sums of its 64 positions would not fit into the 
 
 
 @dataclass(frozen=True)
-class Watched(parts_tiles.Watched):
+class Watched(tile_sizes.Watched):
     """What is watched, with m of its F(m×m, 3×3)."""
 
     m: int
@@ -68,7 +68,7 @@ def of(kernel: str, tiles: Mapping[str, int]) -> Watched:
 def asked() -> Watched:
     """What the address asks for; what it asks of tile sizes that the kernel has not is left out."""
     kernel = chosen(NAME, KERNELS)
-    return of(kernel, parts_sources.chosen_tiles(find(KERNELS[kernel][0])))
+    return of(kernel, sources.chosen_tiles(find(KERNELS[kernel][0])))
 
 
 def chooser() -> None:

@@ -18,7 +18,7 @@ from pages.parts import cards, lesson
 from pages.parts.text import quiet
 from pages.parts.theme import tokens
 from visuals.charts import units
-from visuals.conv.winograd import charts as winograd_charts
+from visuals.conv.winograd import charts
 from visuals.conv.winograd.charts import TILES
 from visuals.conv.winograd.part import why_not
 
@@ -62,7 +62,7 @@ def _counts(s: ConvShape) -> None:
         if reason:
             quiet(f"Not at this shape: {reason}")
         else:
-            cards.sentence(winograd_charts.work_words(s))
+            cards.sentence(charts.work_words(s))
 
 
 def _of_a_tile() -> dict[str, list[str]]:
@@ -81,7 +81,7 @@ def _of_a_tile() -> dict[str, list[str]]:
 
 
 def _of_the_shape(s: ConvShape) -> dict[str, list[str]]:
-    works = [winograd_charts.work(s, m) for m in TILES]
+    works = [charts.work(s, m) for m in TILES]
     return {
         f"{s}, in steps: direct has {units.count(s.flops)} FLOPs": [],
         "FLOPs of the products": [units.count(w.product) for w in works],
@@ -99,7 +99,7 @@ def _errors(s: ConvShape) -> None:
         st.html('<h2 class="kt-card">Digits lost</h2>')
         if not lesson.settled():
             return
-        told, rows = winograd_charts.errors(s.C), winograd_charts.recorded(s)
+        told, rows = charts.errors(s.C), charts.recorded(s)
         badges = [units.badge("measured", f"{device_name()}, this processor, NumPy")]
         if rows:
             _, _, first = rows[0]
@@ -107,10 +107,10 @@ def _errors(s: ConvShape) -> None:
         st.html(f'<p class="kt-figures">{" ".join(badges)}</p>')
         made_of = (s.C, tuple(id_of(row) for _, _, row in rows))
         cards.chart(
-            lambda: winograd_charts.error_chart(told, rows, tokens()), winograd_charts.HEIGHT, "chart_winograd_errors", made_of
+            lambda: charts.error_chart(told, rows, tokens()), charts.HEIGHT, "chart_winograd_errors", made_of
         )  # fmt: skip
-        cards.sentence(winograd_charts.error_words(s.C, told))
-        n, K = winograd_charts.SIDE, winograd_charts.FILTERS
+        cards.sentence(charts.error_words(s.C, told))
+        n, K = charts.SIDE, charts.FILTERS
         quiet(
             f"{K} filters, {n} × {n} outputs, {s.C:,} channel{'s' * (s.C > 1)} of seeded normal numbers against float64. FP16: "
             "inputs, what is transformed, sums and outputs are kept in FP16, computed in FP32. The points of larger tiles lie "
@@ -124,7 +124,7 @@ def _recorded(rows: list) -> str:
     """HTML: each recorded error by the kernel's title, the tile size where that does not tell it."""
 
     def words(m: int, rung: str, row: dict) -> str:
-        tile = f" {winograd_charts.NAMES[m]}" if "M" in row["tiles"] else ""
+        tile = f" {charts.NAMES[m]}" if "M" in row["tiles"] else ""
         return f"{escape(find(rung).title)}{tile} {row['error']:.1e}"
 
     told = "; ".join(words(*one) for one in sorted(rows, key=lambda one: one[:2]))

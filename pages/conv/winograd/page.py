@@ -4,10 +4,9 @@ from pages.conv import address as conv_address
 from pages.conv import controls as conv_controls
 from pages.conv import lesson as conv_lesson
 from pages.conv.winograd import address, cards, matrices
-from pages.parts import lesson
-from pages.parts import run as run_card
+from pages.parts import lesson, run
 from visuals import stage
-from visuals.conv.winograd import story as winograd_story
+from visuals.conv.winograd import story
 
 PAGE, LADDER = "conv/winograd/page.py", conv_address.ladder("winograd")
 
@@ -34,7 +33,7 @@ if "watch" in parts:
     else:
         address.refused(shape, reason, link)
 if {"run", "why"} & parts:
-    run_card.run_section(LADDER, shape, winograd_story.WINOGRAD, link, own=watched.own)
+    run.run_section(LADDER, shape, story.WINOGRAD, link, own=watched.own)
 cards.section(parts, shape)
 if matrices.PART in parts:
     matrices.section()

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from playwright.sync_api import expect
 
-from pages.attention import address as attention_address
+from pages.attention import address
 from tests.helpers.harness import Stage, frames
 
 pytestmark = pytest.mark.browser
@@ -15,7 +15,7 @@ RUN_MS = 60_000
 
 
 def test_it_steps_to_the_end_and_every_caption_is_the_scenes(watch):
-    stage, scene = watch(), attention_address.card({})
+    stage, scene = watch(), address.card({})
     for step in range(scene.steps):
         stage.at_step(step)
         expect(stage.caption).to_have_text(scene.caption(step))
@@ -24,7 +24,7 @@ def test_it_steps_to_the_end_and_every_caption_is_the_scenes(watch):
 
 def test_pointing_tells_a_score_with_the_numbers_in_it(watch):
     """s of query 0 and key 1: a row of Q, times scale, and one of K."""
-    stage, scene = watch("step=3"), attention_address.card({})
+    stage, scene = watch("step=3"), address.card({})
     frames(stage.page, 60)
     q, k = (scene.cells(name, 3).reshape(-1, 4) for name in ("Qs", "Ks"))
     told = stage.point_at("s", 1).replace("−", "-")
@@ -53,7 +53,7 @@ def test_rung_tiles_and_numbers_turn_the_scene_and_stand_in_the_address(stage, p
 
 def test_large_scores_stay_finite_on_the_stage(watch):
     """Scores beyond what exp holds: every number that is shown is finite, and so is O."""
-    stage, scene = watch("values=large&step=18"), attention_address.card({"values": "large"})
+    stage, scene = watch("values=large&step=18"), address.card({"values": "large"})
     stage.at_step(18)
     assert np.abs(scene.cells("s", 10)).max() > 1000 and np.isfinite(scene.cells("O", 18)).all()
     expect(stage.caption).to_have_text(scene.caption(18))

@@ -5,41 +5,41 @@ import re
 
 import pytest
 
-from kernels.attention import cpu_ladder as attention_cpu_ladder
+from kernels.attention import cpu_ladder
 from kernels.attention.cpu_traffic import traffic
 from kernels.attention.presets import ATTENTION_PRESETS
 from kernels.attention.shape import AttentionShape
 from kernels.jobs.job import Request
 from kernels.machine import processor
 from kernels.machine.memory_levels import Level
-from pages.attention import cpu as attention_cpu
+from pages.attention import cpu
 from tests.helpers.opened import finish, open_part, texts
-from visuals.attention import cpu as shown
+from visuals.attention import cpu as cpu_figures
 from visuals.gemm import cpu_curve
 from visuals.palette import LIGHT
 
 PAPER = ATTENTION_PRESETS["paper-cpu"].shape
-SIDES = attention_cpu_ladder.SIDES
-RUNGS = [rung.name for rung in attention_cpu_ladder.LADDER.rungs]
+SIDES = cpu_ladder.SIDES
+RUNGS = [rung.name for rung in cpu_ladder.LADDER.rungs]
 
 
 def page():
     import streamlit as st
 
     from kernels.attention.shape import AttentionShape
-    from pages.attention import cpu as attention_cpu
+    from pages.attention import cpu
 
-    attention_cpu.section(AttentionShape(1, 2, st.session_state["N"], 8, dtype=st.session_state["dtype"]))
+    cpu.section(AttentionShape(1, 2, st.session_state["N"], 8, dtype=st.session_state["dtype"]))
 
 
 @pytest.fixture(autouse=True)
 def short(monkeypatch):
-    monkeypatch.setattr(attention_cpu, "SECONDS", 0.05)
-    monkeypatch.setattr(attention_cpu, "EACH", 0.02)
+    monkeypatch.setattr(cpu, "SECONDS", 0.05)
+    monkeypatch.setattr(cpu, "EACH", 0.02)
 
 
 def open_at(**held):
-    return open_part(page, {"N": 24, "dtype": "fp32", "cpu_shape": attention_cpu.OWN} | held)
+    return open_part(page, {"N": 24, "dtype": "fp32", "cpu_shape": cpu.OWN} | held)
 
 
 def keys(at):
@@ -52,9 +52,9 @@ def test_the_rungs_and_the_tiles_are_measured_drawn_and_go_stale():
     finish(at, "measure_attention_cpu", "attention_cpu")
     series = at.session_state["attention_cpu"]
     assert not series.failed and series.tried == series.total == 1 + 2 * (len(SIDES) - 1)
-    assert [row["rung"] for row in attention_cpu.compared(series)] == RUNGS
+    assert [row["rung"] for row in cpu.compared(series)] == RUNGS
     for side, other in (("Br", {"Bc": 8}), ("Bc", {"Br": 16})):
-        rows = attention_cpu.turned(series, side)
+        rows = cpu.turned(series, side)
         assert sorted(row["tiles"][side] for row in rows) == sorted(SIDES)
         assert all(row["tiles"].items() >= other.items() for row in rows)
     told = texts(at)
@@ -85,18 +85,18 @@ def test_a_shape_that_no_loop_runs_is_named():
 
 
 def test_the_requests_are_those_the_rules_allow():
-    asked = attention_cpu.Asked(PAPER, 1, 64, 32, 16, "cold")
-    first, *each = attention_cpu.requests(asked)
+    asked = cpu.Asked(PAPER, 1, 64, 32, 16, "cold")
+    first, *each = cpu.requests(asked)
     assert list(first.rungs) == RUNGS and first.tiles == asked.tiles and first.engine == "cpu"
     assert {(r.tiles["Br"], r.tiles["Bc"]) for r in each} == (
         {(b, 16) for b in SIDES} | {(32, b) for b in SIDES}
     ) - {(32, 16)}
-    long = attention_cpu.Asked(PAPER.with_(N=8192), 1, 64, 32, 16, "cold")
-    assert attention_cpu.requests(long)[0].rungs == tuple(RUNGS[1:])  # naive would take too long
-    alone = attention_cpu.Asked(PAPER.with_(N=11000), 1, 64, 32, 16, "cold")
-    (library,) = attention_cpu.requests(alone)  # the library alone: it has no tiles but its threads
+    long = cpu.Asked(PAPER.with_(N=8192), 1, 64, 32, 16, "cold")
+    assert cpu.requests(long)[0].rungs == tuple(RUNGS[1:])  # naive would take too long
+    alone = cpu.Asked(PAPER.with_(N=11000), 1, 64, 32, 16, "cold")
+    (library,) = cpu.requests(alone)  # the library alone: it has no tiles but its threads
     assert library == Request((RUNGS[-1],), alone.shape, None, "cpu", {"THREADS": 1}, "cold", 0.05)
-    assert attention_cpu.requests(attention_cpu.Asked(PAPER, 512, 64, 32, 16, "cold")) == []
+    assert cpu.requests(cpu.Asked(PAPER, 512, 64, 32, 16, "cold")) == []
 
 
 def test_threads_are_those_numba_may_start(monkeypatch):
@@ -110,7 +110,7 @@ L1, L3 = Level("L1 cache", 2**15, "each", "", "", 64), Level("L3 cache", 2**25, 
 
 
 def row(name, ms, shape=PAPER, threads=8, **tiles):
-    rung = attention_cpu_ladder.LADDER.rung(f"attention-loops/{name}")
+    rung = cpu_ladder.LADDER.rung(f"attention-loops/{name}")
     tiles = rung.default_tiles | tiles | {"THREADS": threads}
     return {
         "rung": rung.name, "tiles": tiles, "shape": shape.params(), "median_ms": ms, "p20_ms": ms * 0.98, "p80_ms": ms * 1.02,
@@ -121,16 +121,16 @@ def row(name, ms, shape=PAPER, threads=8, **tiles):
 
 def test_flash_attention_may_win_lose_or_neither():
     rows = [row("naive", 600), row("blocked", 51), row("fused", 90), row("flash", 50, Bc=16), row("blas", 15)]
-    told = shown.gain(rows)
+    told = cpu_figures.gain(rows)
     assert told == (
         "Flash attention with Br 32 and Bc 16 takes 50 ms here: 12 times as fast as naive (600 ms); no gain on blocked "
         "(51 ms; their spreads overlap); 1.8 times as fast as fused (90 ms); it loses to NumPy BLAS (15 ms), which is 3.33 times as fast."
     )
-    assert shown.gain(rows[:3]) == shown.gain(rows[3:4]) == ""
+    assert cpu_figures.gain(rows[:3]) == cpu_figures.gain(rows[3:4]) == ""
 
 
 def test_the_account_is_a_row_a_rung_measured_beside_predicted():
-    told = shown.account([row("naive", 1), row("fused", 1), row("flash", 1, Br=64, Bc=128)])
+    told = cpu_figures.account([row("naive", 1), row("fused", 1), row("flash", 1, Br=64, Bc=128)])
     cells = [re.findall(r"<td>([\d,]+)</td>", line) for line in told.split("<tr>")[2:]]
     assert cells == [
         ["524,295", "4,718,592", "0"],
@@ -140,17 +140,17 @@ def test_the_account_is_a_row_a_rung_measured_beside_predicted():
 
 
 def test_why_is_what_s_costs_beyond_the_last_cache():
-    told = shown.why([row("blocked", 50), row("flash", 50)], [L1, L3])
+    told = cpu_figures.why([row("blocked", 50), row("flash", 50)], [L1, L3])
     moved = [traffic(name, PAPER, 64, 2**25, of) for name, of in (("blocked", {"BLOCK": 64}), ("flash", {"Br": 32, "Bc": 32}))]  # fmt: skip
     ms = (moved[0] - moved[1]) / 20e9 * 1e3
     assert (
         "S of a head, 4.19 MB, fits in the L3 cache of 33.6 MB" in told and f"takes {1e3 * ms:.3g} µs" in told
     )
     assert "is little of what they wait for" in told
-    long = shown.why([row(name, 50, PAPER.with_(N=4096)) for name in ("blocked", "flash")], [L1, L3])
+    long = cpu_figures.why([row(name, 50, PAPER.with_(N=4096)) for name in ("blocked", "flash")], [L1, L3])
     assert "67.1 MB, does not fit in" in long and "is a part of what they wait for" in long
-    assert shown.why([row("flash", 50)], [L1, L3]) == ""
-    assert shown.why([row("blocked", 50), row("flash", 50)], []) == ""
+    assert cpu_figures.why([row("flash", 50)], [L1, L3]) == ""
+    assert cpu_figures.why([row("blocked", 50), row("flash", 50)], []) == ""
 
 
 def test_a_gpu_waits_for_bytes_where_this_processor_waits_for_arithmetic():
@@ -158,14 +158,14 @@ def test_a_gpu_waits_for_bytes_where_this_processor_waits_for_arithmetic():
         "device": "a GPU",
         "ceilings": {"copy_bytes_per_s": 4e12, "fp32_flops_per_s": 60e12, "cache_bytes": 6e7},
     }
-    told = shown.on_gpu(row("flash", 1), there)
+    told = cpu_figures.on_gpu(row("flash", 1), there)
     s = ATTENTION_PRESETS["attention-8192"].shape
     moved = s.bytes + 4 * 4 * s.heads * s.N**2  # S and P, each out and in
     for ceilings in (there["ceilings"], CEILINGS):
         ratio = s.flops / ceilings["fp32_flops_per_s"] / (moved / ceilings["copy_bytes_per_s"])
         assert f"take {ratio:.3g} times as long as moving its bytes" in told
-    assert "come from its L2 cache of 60 MB" in told and shown.on_gpu(row("flash", 1), None) == ""
-    assert shown.gpu_row()["engine"] == "cuda"
+    assert "come from its L2 cache of 60 MB" in told and cpu_figures.on_gpu(row("flash", 1), None) == ""
+    assert cpu_figures.gpu_row()["engine"] == "cuda"
 
 
 def test_a_recording_of_a_gpu_is_told_where_there_is_one(monkeypatch):
@@ -176,18 +176,18 @@ def test_a_recording_of_a_gpu_is_told_where_there_is_one(monkeypatch):
             name: {"rung": name, "median_ms": ms} for name, ms in zip(rungs, (9.0, 6.0, 3.0), strict=True)
         }
 
-    monkeypatch.setattr(shown, "recorded_at", at)
-    preset, told, flash = shown.recorded()
+    monkeypatch.setattr(cpu_figures, "recorded_at", at)
+    preset, told, flash = cpu_figures.recorded()
     assert preset.shape.N == 2048 and flash["rung"] == "attention/flash-registers"
     assert "naive 9 ms, flash attention, register tiles 3 ms: 3 times as fast." in told
-    monkeypatch.setattr(shown, "recorded_at", lambda shape, rungs: {})
-    assert shown.recorded() is None
+    monkeypatch.setattr(cpu_figures, "recorded_at", lambda shape, rungs: {})
+    assert cpu_figures.recorded() is None
 
 
 def test_the_curve_of_one_side_keeps_the_other():
     s, tiles = PAPER, {"Br": 16, "Bc": 64}
-    tile = shown.tile("Bc", s, tiles)
-    assert tile.taken(64) == shown.tile("Br", s, tiles).taken(16)
+    tile = cpu_figures.tile("Bc", s, tiles)
+    assert tile.taken(64) == cpu_figures.tile("Br", s, tiles).taken(16)
     assert tile.taken(8) == 4 * (2 * 16 * 32 + 2 * 8 * 32 + 32 * 8 + 16 * 8 + 2 * 16)
     past = 64, 2**15
     assert tile.share(8, L1) == traffic("flash", s, *past, {"Br": 16, "Bc": 8}) / traffic(
@@ -203,7 +203,7 @@ def test_the_curve_of_one_side_keeps_the_other():
     told = cpu_curve.words(rows, others, [L1, L3], tile)
     assert told.startswith("Best here: Bc 64 with") and "0.3 times as fast as NumPy BLAS" in told
     assert ", filled by tiles of Bc" in cpu_curve.caches_words([L1], tile)
-    wide = shown.tile("Bc", AttentionShape(1, 1, 64, 512), {"Br": 128, "Bc": 4})
+    wide = cpu_figures.tile("Bc", AttentionShape(1, 1, 64, 512), {"Br": 128, "Bc": 4})
     assert ", too small for tiles of Bc 1" in cpu_curve.caches_words([L1], wide)
     assert cpu_curve.caches_words([L3], tile).startswith(
         "L3 cache 33.6 MB (all). A"

@@ -10,10 +10,10 @@ from kernels import records
 from kernels.attention.presets import ATTENTION_PRESETS
 from kernels.attention.shape import DTYPES, AttentionShape
 from pages import _cards
-from pages.attention import address as attention_address
+from pages.attention import address
 from pages.attention.address import ADDRESS, DEFAULT, MOST, MOST_ELEMENTS, MOST_SCALE
 from pages.attention.controls import CHIPS
-from pages.parts import tiles as parts_tiles
+from pages.parts import tiles as tile_sizes
 from tests.helpers.hostile import anything, bounds_hold, changed_with_a_note, valid
 from tests.helpers.opened import finish, links, open_page, stages, texts
 from tests.helpers.rows_of import a_full_row
@@ -81,7 +81,7 @@ def test_notes_name_the_rule_the_limit_and_what_is_used(raw, says):
 @given(SHAPES)
 def test_no_field_can_be_turned_to_a_shape_that_is_mended(values):
     shape = ADDRESS.read(values)[0].shape
-    bounds_hold(shape, attention_address.bounds(shape), ADDRESS.read)
+    bounds_hold(shape, address.bounds(shape), ADDRESS.read)
 
 
 @settings(deadline=None, max_examples=20)
@@ -150,7 +150,7 @@ def test_hostile_parameters_are_named_and_harmless():
 @pytest.mark.parametrize("name", [name for name, rung in RUNGS.items() if not rung.library])
 def test_every_rung_of_ours_is_watched_at_its_tiles_or_says_why_not(name):
     shape = DEFAULT.with_(dtype="fp16") if name == "flash-mma" else DEFAULT
-    tiles = parts_tiles.fitting(RUNGS[name], shape)
+    tiles = tile_sizes.fitting(RUNGS[name], shape)
     shown = open_at(view="watch", dtype=shape.dtype, rung=name, **tiles)
     if reason := why_not(shape, f"attention/{name}", tiles):
         assert not stages(shown) and reason in texts(shown)
@@ -179,7 +179,7 @@ def test_a_library_has_no_stage_and_says_why():
 
 
 def test_what_the_stage_computes_with_is_a_choice():
-    sent = {kind: open_at({attention_address.VALUES: kind}, view="watch") for kind in KINDS}
+    sent = {kind: open_at({address.VALUES: kind}, view="watch") for kind in KINDS}
     messages = {kind: at.get("bidi_component")[0].proto.bytes for kind, at in sent.items()}
     assert len(set(messages.values())) == len(KINDS)
 

@@ -7,25 +7,24 @@ import pytest
 
 from kernels.conv.presets import CONV_PRESETS
 from kernels.conv.shape import ConvShape
-from pages.conv import address as conv_address
-from pages.conv import controls as conv_controls
+from pages.conv import address, controls
 from tests.helpers.opened import open_part
-from visuals.conv import pictures as conv_pictures
+from visuals.conv import pictures
 from visuals.conv.inputs import Inputs, outputs
 
 
 @pytest.fixture(autouse=True)
 def no_links(monkeypatch):
     """They need the app's pages."""
-    monkeypatch.setattr(conv_controls, "presets", lambda *args: None)
+    monkeypatch.setattr(controls, "presets", lambda *args: None)
 
 
 def page():
     import streamlit as st
 
-    from pages.conv import controls as conv_controls
+    from pages.conv import controls
 
-    inputs, _ = conv_controls.inputs("conv/im2col.py")
+    inputs, _ = controls.inputs("conv/im2col.py")
     st.session_state["got"] = inputs
 
 
@@ -45,7 +44,7 @@ def test_without_parameters_the_toy_stands_there():
 
 @pytest.mark.parametrize("key", CONV_PRESETS)
 def test_every_preset_opens_from_its_link(key):
-    at = open_at(**conv_address.at(conv_address.DEFAULT, CONV_PRESETS[key].shape))
+    at = open_at(**address.at(address.DEFAULT, CONV_PRESETS[key].shape))
     assert at.session_state["got"].shape == CONV_PRESETS[key].shape
     assert not notes(at)
 
@@ -66,7 +65,7 @@ def test_no_field_can_be_turned_to_an_invalid_shape():
         for value in (field.min, field.max):
             assert isinstance(shape.with_(**{field.key: int(value)}), ConvShape)
         beyond = int(field.max) + 1
-        if beyond <= conv_address.MOST[field.key]:
+        if beyond <= address.MOST[field.key]:
             with pytest.raises(ValueError, match="filter must fit"):
                 shape.with_(**{field.key: beyond})
 
@@ -97,7 +96,7 @@ def test_custom_taps():
     assert at.session_state["got"].w()[0, 0].ravel().tolist() == list(range(1, 10))
     at.text_area(key="taps").set_value("1 2").run()
     assert "R × S = 3 × 3 = 9 numbers, got 2" in notes(at)[0]
-    assert (at.session_state["got"].w()[0, 0] == conv_pictures.taps("sharpen", 3, 3)).all()
+    assert (at.session_state["got"].w()[0, 0] == pictures.taps("sharpen", 3, 3)).all()
 
 
 def test_a_picture_of_ones_own_does_not_travel_in_a_link():

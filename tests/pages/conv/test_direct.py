@@ -3,8 +3,7 @@
 import pytest
 
 from kernels.conv.presets import CONV_PRESETS
-from pages.conv import address as conv_address
-from pages.conv import scenes
+from pages.conv import address, scenes
 from pages.conv.controls import CHIPS
 from tests.helpers.opened import open_page, stages, texts
 
@@ -16,7 +15,7 @@ def open_at(page="conv/direct.py", **params):
 @pytest.mark.parametrize("key", CHIPS)
 def test_every_chip_opens_a_page_with_every_part(key):
     shape = CONV_PRESETS[key].shape
-    at = open_at(**conv_address.at(conv_address.DEFAULT, shape))
+    at = open_at(**address.at(address.DEFAULT, shape))
     shown = texts(at)
     assert "kt-note" not in shown
     for part in ("Time", "Memory", "Roofline", "Why", "Kernel"):
@@ -43,12 +42,12 @@ def test_hostile_parameters_are_named_and_harmless():
 
 def test_the_order_of_the_warps_is_played_where_it_can_be_and_else_refused_in_words():
     assert stages(open_at(order="warps"))[0].endswith("warps")
-    at = open_at(order="warps", **conv_address.at(conv_address.DEFAULT, CONV_PRESETS["vgg-conv1_2"].shape))
+    at = open_at(order="warps", **address.at(address.DEFAULT, CONV_PRESETS["vgg-conv1_2"].shape))
     assert not stages(at)[0].endswith("warps") and "is shown in part" in texts(at)
 
 
 def test_a_flipped_filter_is_told():
-    asked, _ = conv_address.read({"mode": "convolution"})
+    asked, _ = address.read({"mode": "convolution"})
     scene, _ = scenes.direct(asked.inputs(), "explaining")
     assert "(2 − 0)·1" in scene.caption(0)
     taps = next(told for told in scene.told if told.of == "w")

@@ -6,8 +6,7 @@ import numpy as np
 import pytest
 from playwright.sync_api import expect
 
-from pages.conv import address as conv_address
-from pages.conv import scenes
+from pages.conv import address, scenes
 
 pytestmark = pytest.mark.browser
 LESSON = "direct"
@@ -16,7 +15,7 @@ GAPS = "pad_h=1&pad_w=1&dilation_h=2&dilation_w=2&picture=numbers"
 
 
 def scene(**params):
-    asked, _ = conv_address.read(params)
+    asked, _ = address.read(params)
     return scenes.direct(asked.inputs(), params.get("order", "explaining"))[0]
 
 

@@ -6,7 +6,7 @@ from functools import partial
 import pytest
 from playwright.sync_api import expect
 
-from pages.fusion import address as fusion_address
+from pages.fusion import address
 from tests.helpers.harness import Stage, frames
 
 pytestmark = pytest.mark.browser
@@ -15,7 +15,7 @@ RUN_MS = 60_000
 
 
 def test_it_steps_to_the_end_and_pointing_tells_a_values_whole_way(watch):
-    stage, scene = watch(), fusion_address.card({})
+    stage, scene = watch(), address.card({})
     for step in range(scene.steps):
         stage.at_step(step)
         expect(stage.caption).to_have_text(scene.caption(step))

@@ -11,8 +11,7 @@ from kernels.fusion.presets import FUSION_PRESETS
 from kernels.fusion.shape import KINDS, MOST_BLOCKS, OPTIONS, ChainShape
 from kernels.ladders import LADDERS
 from pages import _cards
-from pages.fusion import address as fusion_address
-from pages.fusion import controls as fusion_controls
+from pages.fusion import address, controls
 from pages.fusion.address import ADDRESS, DEFAULT, MOST, MOST_CHAIN, rule
 from pages.fusion.controls import CHIPS
 from tests.helpers.opened import finish, links, open_page, stages, texts
@@ -66,17 +65,17 @@ def test_a_hostile_chain_is_text_on_the_page():
     at = open_at(chain="<script>alert(1)</script> relu")
     shown = texts(at)
     assert "kt-note" in shown and "&lt;script&gt;" in shown and "<script>" not in shown
-    assert stages(at) == [fusion_address.card({}).key]
+    assert stages(at) == [address.card({}).key]
 
 
 # -- building a chain ----------------------------------------------------------------------------------------
 @settings(max_examples=40, deadline=None)
 @given(chain_shapes(most=10, most_blocks=8))
 def test_every_control_leads_to_a_legal_chain_or_names_a_rule(s):
-    turns = [fusion_address.without(s, at) for at in range(len(s.blocks))] if len(s.blocks) > 1 else []
-    turns += [fusion_address.moved(s, at, at + 1) for at in range(len(s.blocks) - 1)]
+    turns = [address.without(s, at) for at in range(len(s.blocks))] if len(s.blocks) > 1 else []
+    turns += [address.moved(s, at, at + 1) for at in range(len(s.blocks) - 1)]
     if len(s.blocks) < MOST_BLOCKS:
-        found = fusion_address.appended(s)
+        found = address.appended(s)
         assert list(found) == list(KINDS)
         assert all(t.shape is None or t.shape.blocks[-1].kind == kind for kind, t in found.items())
         turns += found.values()
@@ -88,13 +87,13 @@ def test_every_control_leads_to_a_legal_chain_or_names_a_rule(s):
 @settings(max_examples=40, deadline=None)
 @given(chain_shapes(most=10, most_blocks=5))
 def test_fields_reach_to_the_first_value_that_breaks_a_rule_and_no_further(s):
-    for name, bound in fusion_address.bounds(s).items():
+    for name, bound in address.bounds(s).items():
         _edges(bound, lambda v, name=name: s.with_(**{name: v}))
     for at, block in enumerate(s.blocks):
-        found = fusion_address.option_bounds(s, at)
+        found = address.option_bounds(s, at)
         assert set(found) == set(OPTIONS[block.kind]) - {"eps"}
         for name, bound in found.items():
-            _edges(bound, lambda v, at=at, name=name: fusion_address.optioned(s, at, name, v))
+            _edges(bound, lambda v, at=at, name=name: address.optioned(s, at, name, v))
 
 
 def _edges(bound, make):
@@ -106,26 +105,26 @@ def _edges(bound, make):
 
 
 def test_turning_a_window_keeps_what_goes_with_it():
-    same = fusion_address.optioned(DEFAULT, 0, "R", 1)
+    same = address.optioned(DEFAULT, 0, "R", 1)
     assert same.chain.startswith("conv:K=2:R=1 ") and same.y_shape == DEFAULT.y_shape
     pool = chain(DEFAULT, "maxpool:2")
-    assert fusion_address.optioned(pool, 0, "R", 4).chain == "maxpool:4"  # windows side by side stay so
+    assert address.optioned(pool, 0, "R", 4).chain == "maxpool:4"  # windows side by side stay so
     padded = chain(DEFAULT, "avgpool:4:stride=1:pad=2")
-    assert fusion_address.optioned(padded, 0, "R", 2).chain == "avgpool:2:stride=1:pad=1"
+    assert address.optioned(padded, 0, "R", 2).chain == "avgpool:2:stride=1:pad=1"
 
 
 def test_blocks_are_appended_removed_and_moved_by_links():
     at = open_at()
     found = links(at)
-    there, notes = ADDRESS.read(found[fusion_controls.NAMES["gap"]])
+    there, notes = ADDRESS.read(found[controls.NAMES["gap"]])
     assert there.shape == chain(DEFAULT, DEFAULT.chain, "gap") and not notes
     # Of links with the same words the last is the last block's: relu before bn.
     moved, _ = ADDRESS.read(found["← one earlier"])
     assert moved.shape == chain(DEFAULT, "conv:K=2:R=3", "bias", "relu", "bn")
     removed, _ = ADDRESS.read(found["× remove"])
     assert removed.shape == chain(DEFAULT, "conv:K=2:R=3", "bias", "bn")
-    at = open_at(**found[fusion_controls.NAMES["gap"]])
-    assert stages(at) == [fusion_address.card({"chain": f"{DEFAULT.chain} gap"}).key]
+    at = open_at(**found[controls.NAMES["gap"]])
+    assert stages(at) == [address.card({"chain": f"{DEFAULT.chain} gap"}).key]
 
 
 def test_what_a_rule_forbids_is_named_where_it_would_stand():
@@ -135,13 +134,9 @@ def test_what_a_rule_forbids_is_named_where_it_would_stand():
         "maxpool, the largest of each window: not here. block 2 (maxpool): its window must fit the padded map"
         in shown
     )
-    assert (
-        fusion_controls.NAMES["maxpool"] not in links(at) and "It stays: a chain has 1 to 8 blocks." in shown
-    )
+    assert controls.NAMES["maxpool"] not in links(at) and "It stays: a chain has 1 to 8 blocks." in shown
     full = open_at(chain=" ".join(["relu"] * MOST_BLOCKS))
-    assert not set(fusion_controls.NAMES.values()) & set(
-        links(full)
-    ) and "A chain has 1 to 8 blocks." in texts(full)
+    assert not set(controls.NAMES.values()) & set(links(full)) and "A chain has 1 to 8 blocks." in texts(full)
 
 
 @pytest.mark.parametrize("more", [{"N": "3"}, {"N": "2", "H": "9", "engine": "cpu", "BLOCK": "64"}])
@@ -151,15 +146,13 @@ def test_an_option_leaves_the_fields_that_are_bound_to_other_controls(more):
     field.set_value(3.0).run()
     assert not at.exception
     assert dict(at.query_params)["chain"] == "conv:K=3:R=3 bias bn relu"
-    assert stages(at) == [fusion_address.card(more | {"chain": "conv:K=3:R=3 bias bn relu"}).key]
+    assert stages(at) == [address.card(more | {"chain": "conv:K=3:R=3 bias bn relu"}).key]
 
 
 def test_an_option_of_a_block_is_a_bounded_field_that_sets_the_address():
     at = open_at()
     (field,) = [f for f in at.number_input if f.key.startswith("option 0 K ")]
-    assert (field.value, field.min) == (2, 1) and field.max == fusion_address.option_bounds(DEFAULT, 0)[
-        "K"
-    ].high
+    assert (field.value, field.min) == (2, 1) and field.max == address.option_bounds(DEFAULT, 0)["K"].high
     field.set_value(5).run()
     assert not at.exception and dict(at.query_params)["chain"] == "conv:K=5:R=3 bias bn relu"
     assert "output <b>1×5×4×4</b>" in texts(at)
@@ -201,7 +194,7 @@ def test_the_kernels_are_there_written_and_by_hand():
 
 def test_the_kernel_written_for_the_chain_stands_in_front():
     def front(**params):
-        return fusion_address.front(ADDRESS.read(params)[0])
+        return address.front(ADDRESS.read(params)[0])
 
     assert front() == "fusion/fused_conv_bias_bn_relu.cu" and front(rung="unfused") == "fusion/01_conv.cu"
     assert front(rung="folded") == "fusion/fused_conv_bias_relu.cu"

@@ -7,15 +7,13 @@ from hypothesis import strategies as st
 from kernels.gemm.presets import GEMM_PRESETS
 from kernels.gemm.shape import GemmShape
 from kernels.runner import compare
-from pages.gemm import address as gemm_address
+from pages.gemm import address
 from pages.gemm.address import DEFAULT, RUNGS
-from pages.parts import tiles as parts_tiles
+from pages.parts import tiles as tile_sizes
 from tests.helpers.hostile import anything, bounds_hold, changed_with_a_note, valid
 
-EXTENTS = st.integers(1, gemm_address.MOST)
-FACTORS = st.floats(-gemm_address.MOST_FACTOR, gemm_address.MOST_FACTOR).map(
-    lambda value: float(f"{value:.3g}")
-)
+EXTENTS = st.integers(1, address.MOST)
+FACTORS = st.floats(-address.MOST_FACTOR, address.MOST_FACTOR).map(lambda value: float(f"{value:.3g}"))
 SHAPES = st.fixed_dictionaries(
     {"M": EXTENTS, "N": EXTENTS, "K": EXTENTS, "alpha": FACTORS, "beta": FACTORS}
     | {"dtype": st.sampled_from(["fp32", "fp16", "bf16", "int8"])}
@@ -27,21 +25,21 @@ ANYTHING = anything(RUNGS)
 def asked(draw):
     rung = RUNGS[draw(st.sampled_from(list(RUNGS)))]
     tiles = {name: draw(st.sampled_from(choices)) for name, choices in rung.tiles.items()}
-    read, _ = gemm_address.read(draw(SHAPES))
-    return gemm_address.Asked(rung, tiles, read.shape)
+    read, _ = address.read(draw(SHAPES))
+    return address.Asked(rung, tiles, read.shape)
 
 
 # -- the address -----------------------------------------------------------------------------------
 @given(asked())
 def test_what_is_written_reads_back(one):
-    assert gemm_address.read(gemm_address.write(one)) == (one, [])
+    assert address.read(address.write(one)) == (one, [])
 
 
 @given(SHAPES)
 def test_a_mended_shape_keeps_the_rules_and_changes_nothing_without_a_note(values):
-    read, notes = gemm_address.read(values)
+    read, notes = address.read(values)
     got = read.shape
-    assert max(got.elements.values()) <= gemm_address.MOST_ELEMENTS
+    assert max(got.elements.values()) <= address.MOST_ELEMENTS
     changed_with_a_note(got, DEFAULT, values, notes)
 
 
@@ -51,7 +49,7 @@ def test_a_mended_shape_keeps_the_rules_and_changes_nothing_without_a_note(value
     )
 )
 def test_hostile_values_give_a_valid_state_and_say_why(raw):
-    valid(*gemm_address.read(raw), GemmShape, RUNGS)
+    valid(*address.read(raw), GemmShape, RUNGS)
 
 
 @pytest.mark.parametrize(
@@ -69,25 +67,25 @@ def test_hostile_values_give_a_valid_state_and_say_why(raw):
     ],
 )  # fmt: skip
 def test_notes_name_the_rule_the_limit_and_what_is_used(raw, says):
-    assert gemm_address.read(raw)[1] == [says]
+    assert address.read(raw)[1] == [says]
 
 
 @given(SHAPES)
 def test_no_field_can_be_turned_to_a_shape_that_is_mended(values):
-    shape = gemm_address.read(values)[0].shape
-    bounds_hold(shape, gemm_address.bounds(shape), gemm_address.read)
+    shape = address.read(values)[0].shape
+    bounds_hold(shape, address.bounds(shape), address.read)
 
 
 @settings(deadline=None)
 @given(asked(), st.sampled_from(list(GEMM_PRESETS)))
 def test_a_link_to_a_preset_leads_to_something_that_runs(one, key):
-    there, notes = gemm_address.read(gemm_address.at_shape(one, GEMM_PRESETS[key].shape))
+    there, notes = address.read(address.at_shape(one, GEMM_PRESETS[key].shape))
     assert there.shape == GEMM_PRESETS[key].shape and notes == []
-    if gemm_address.able(there.shape):
+    if address.able(there.shape):
         assert there.broken == []
-    if there.rung is one.rung and not parts_tiles.broken(one.rung, there.shape, one.tiles):
-        fits = parts_tiles.fitting(one.rung, there.shape)
-        nobodys = one.tiles in (one.rung.default_tiles, parts_tiles.fitting(one.rung, one.shape))
+    if there.rung is one.rung and not tile_sizes.broken(one.rung, there.shape, one.tiles):
+        fits = tile_sizes.fitting(one.rung, there.shape)
+        nobodys = one.tiles in (one.rung.default_tiles, tile_sizes.fitting(one.rung, one.shape))
         assert there.tiles == (fits if nobodys else one.tiles)  # nothing chosen is given up without need
 
 
@@ -96,16 +94,16 @@ def test_a_link_to_a_preset_leads_to_something_that_runs(one, key):
 @given(asked(), st.integers(1, 40))
 def test_choices_nearest_and_tried_are_legal(one, most):
     rung, shape, tiles = one.rung, one.shape, one.tiles
-    legal = parts_tiles.legal(rung, shape)
-    for name, choices in parts_tiles.choices(rung, shape, tiles).items():
+    legal = tile_sizes.legal(rung, shape)
+    for name, choices in tile_sizes.choices(rung, shape, tiles).items():
         assert tiles[name] in choices
         for value in rung.tiles[name]:
             assert (value in choices) == ({**tiles, name: value} in legal or value == tiles[name])
-    near = parts_tiles.nearest(rung, shape, tiles)
+    near = tile_sizes.nearest(rung, shape, tiles)
     assert near in legal if legal else near is None
     if tiles in legal:
         assert near == tiles
-    tried = parts_tiles.tried(rung, shape, tiles, most)
+    tried = tile_sizes.tried(rung, shape, tiles, most)
     assert len(tried) == min(most, len(legal)) and all(t in legal for t in tried)
     assert len({tuple(t.values()) for t in tried}) == len(tried)
     assert tiles in tried or tiles not in legal
@@ -114,8 +112,8 @@ def test_choices_nearest_and_tried_are_legal(one, most):
 @pytest.mark.parametrize("rung", RUNGS.values(), ids=lambda rung: rung.name)
 def test_tiles_that_fit_are_a_compiled_set_and_part_the_matrix_where_one_can(rung):
     for preset in GEMM_PRESETS.values():
-        shape, fits = preset.shape, parts_tiles.fitting(rung, preset.shape)
-        if parts_tiles.broken(rung, shape, rung.default_tiles) or rung.library:
+        shape, fits = preset.shape, tile_sizes.fitting(rung, preset.shape)
+        if tile_sizes.broken(rung, shape, rung.default_tiles) or rung.library:
             assert fits == rung.default_tiles
             continue
         sets = list(rung.tile_sets(shape))
@@ -130,12 +128,12 @@ def test_tiles_that_fit_are_a_compiled_set_and_part_the_matrix_where_one_can(run
 
 
 def test_at_first_sight_and_from_chip_to_chip_the_tiles_are_seen():
-    first, _ = gemm_address.read({})
+    first, _ = address.read({})
     assert first.shape == GEMM_PRESETS["square-64"].shape and first.tiles == {"BM": 32, "BN": 32, "BK": 32}
-    toy, _ = gemm_address.read(gemm_address.at_shape(first, GEMM_PRESETS["square-16"].shape))
+    toy, _ = address.read(address.at_shape(first, GEMM_PRESETS["square-16"].shape))
     assert toy.tiles == {"BM": 8, "BN": 8, "BK": 8}
-    assert gemm_address.read(gemm_address.at_shape(toy, first.shape))[0] == first
-    there = gemm_address.at_rung(first, RUNGS["vectorized"])
+    assert address.read(address.at_shape(toy, first.shape))[0] == first
+    there = address.at_rung(first, RUNGS["vectorized"])
     assert there == {"rung": "vectorized", "BM": "32", "BN": "32", "BK": "8", "TM": "4", "TN": "4"}
 
 

@@ -6,13 +6,13 @@ import pytest
 from playwright.sync_api import expect
 
 from kernels.gemm.presets import GEMM_PRESETS
-from pages.gemm import address as gemm_address
+from pages.gemm import address
 from pages.parts import tiles
 from tests.helpers.harness import Stage
 
 pytestmark = pytest.mark.browser
 RUN_MS = 60_000
-RUNG = gemm_address.RUNGS[gemm_address.DEFAULT_RUNG]
+RUNG = address.RUNGS[address.DEFAULT_RUNG]
 
 
 def tile(page, name):
@@ -153,7 +153,7 @@ def test_the_difference_from_the_rung_before(lesson):
 
 def test_autotune_measures_and_can_be_stopped(lesson):
     page = lesson("engine=cpu&M=16&N=16&K=16&rung=naive")
-    legal = tiles.legal(gemm_address.RUNGS["naive"], GEMM_PRESETS["square-16"].shape)
+    legal = tiles.legal(address.RUNGS["naive"], GEMM_PRESETS["square-16"].shape)
     page.get_by_role("button", name=f"Try {len(legal)} tile sizes").click()
     card = page.locator(".st-key-card_autotune")
     expect(card.locator(".kt-badge-measured")).to_be_visible(timeout=RUN_MS)

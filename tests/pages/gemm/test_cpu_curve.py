@@ -2,9 +2,9 @@
 
 import pytest
 
-from kernels.gemm import cpu_ladder as gemm_cpu_ladder
+from kernels.gemm import cpu_ladder
 from kernels.gemm.shape import GemmShape
-from pages.gemm import cpu_curve as gemm_cpu_curve
+from pages.gemm import cpu_curve as curve_page
 from tests.helpers.opened import finish, open_part, texts
 from visuals.gemm import cpu_curve
 from visuals.palette import LIGHT
@@ -16,19 +16,19 @@ def page():
     import streamlit as st
 
     from kernels.gemm.shape import GemmShape
-    from pages.gemm import cpu_curve as gemm_cpu_curve
+    from pages.gemm import cpu_curve as curve_page
 
     M, beta = st.session_state["M"], st.session_state["beta"]
-    gemm_cpu_curve.section(GemmShape(M, 20, 28, beta=beta))
+    curve_page.section(GemmShape(M, 20, 28, beta=beta))
 
 
 @pytest.fixture(autouse=True)
 def short(monkeypatch):
-    monkeypatch.setattr(gemm_cpu_curve, "SECONDS", 0.02)
+    monkeypatch.setattr(curve_page, "SECONDS", 0.02)
 
 
 def open_at(**state):
-    return open_part(page, {"M": 24, "beta": 0.0, "curve": gemm_cpu_curve.OWN} | state)
+    return open_part(page, {"M": 24, "beta": 0.0, "curve": curve_page.OWN} | state)
 
 
 def keys(at):
@@ -40,11 +40,9 @@ def test_a_curve_is_measured_drawn_and_goes_stale():
     assert keys(at) == ["measure_cpu_curve"] and "kt-badge-measured" not in texts(at)
     finish(at, "measure_cpu_curve", "cpu_curve")
     curve = at.session_state["cpu_curve"]
-    assert not curve.failed and curve.tried == curve.total == 1 + len(gemm_cpu_ladder.BLOCKS)
-    assert sorted(row["tiles"]["BLOCK"] for row in gemm_cpu_curve.blocked(curve)) == sorted(
-        gemm_cpu_ladder.BLOCKS
-    )
-    assert [title for title, _ in gemm_cpu_curve.lines(curve)] == ["naive", "reordered", "NumPy BLAS"]
+    assert not curve.failed and curve.tried == curve.total == 1 + len(cpu_ladder.BLOCKS)
+    assert sorted(row["tiles"]["BLOCK"] for row in curve_page.blocked(curve)) == sorted(cpu_ladder.BLOCKS)
+    assert [title for title, _ in curve_page.lines(curve)] == ["naive", "reordered", "NumPy BLAS"]
     assert all(row["engine"] == "cpu" and row["shape"]["M"] == 24 for row in curve.rows)
     assert "kt-badge-measured" in texts(at) and "kt-badge-predicted" in texts(at)
     assert "Best here: BLOCK" in texts(at) and "kt-stale" not in texts(at)
@@ -66,7 +64,7 @@ def test_stop_ends_it_and_keeps_what_was_measured():
         not at.exception
         and not curve.job
         and not curve.todo
-        and 3 <= len(curve.rows) < 3 + len(gemm_cpu_ladder.BLOCKS)
+        and 3 <= len(curve.rows) < 3 + len(cpu_ladder.BLOCKS)
     )
     assert keys(at) == ["measure_cpu_curve"]
 
@@ -77,14 +75,14 @@ def test_a_shape_that_no_loop_runs_is_named():
 
 
 def test_the_requests_are_those_the_rules_allow():
-    asked = gemm_cpu_curve.Asked(SMALL, 1, "cold")
-    first, *each = gemm_cpu_curve.requests(asked)
+    asked = curve_page.Asked(SMALL, 1, "cold")
+    first, *each = curve_page.requests(asked)
     assert first.rungs == ("loops/naive", "loops/reordered", "loops/blas") and first.tiles == {"THREADS": 1}
-    assert [r.tiles["BLOCK"] for r in each] == sorted(gemm_cpu_ladder.BLOCKS)
+    assert [r.tiles["BLOCK"] for r in each] == sorted(cpu_ladder.BLOCKS)
     assert {r.engine for r in (first, *each)} == {"cpu"}
-    large = gemm_cpu_curve.requests(gemm_cpu_curve.Asked(GemmShape(2048, 2048, 2048), 1, "cold"))
+    large = curve_page.requests(curve_page.Asked(GemmShape(2048, 2048, 2048), 1, "cold"))
     assert large[0].rungs == ("loops/reordered", "loops/blas")  # naive would take too long
-    assert min(r.tiles["BLOCK"] for r in large[1:]) == gemm_cpu_ladder.SHORT_BLOCK
+    assert min(r.tiles["BLOCK"] for r in large[1:]) == cpu_ladder.SHORT_BLOCK
 
 
 def row(rung, median, **tiles):

@@ -11,12 +11,12 @@ from kernels.gemm.presets import GEMM_PRESETS
 from kernels.gemm.shape import GemmShape
 from kernels.jobs.job import JobError
 from pages.conv import address as conv_address
-from pages.gemm import address as gemm_address
+from pages.gemm import address
 from pages.gemm.address import DEFAULT, RUNGS
 from pages.gemm.scene import _matrices, gemm
 from pages.parts import autotune
-from pages.parts import tiles as parts_tiles
-from pages.parts import worker as parts_worker
+from pages.parts import tiles as tile_sizes
+from pages.parts import worker as worker_module
 from tests.helpers.opened import finish, links, open_page, stages, texts
 
 open_at = partial(open_page, "gemm/page.py")
@@ -30,8 +30,8 @@ def illegal():
             tiles = dict(zip(rung.tiles, values, strict=True))
             if (
                 shape.dtype in ("fp32",)
-                and (rules := parts_tiles.broken(rung, shape, tiles))
-                and parts_tiles.legal(rung, shape)
+                and (rules := tile_sizes.broken(rung, shape, tiles))
+                and tile_sizes.legal(rung, shape)
             ):
                 yield rung, tiles, rules[0]
                 break
@@ -43,7 +43,7 @@ def illegal():
 )
 def test_a_preset_shows_every_part(key):
     shape = GEMM_PRESETS[key].shape
-    at = open_at(**gemm_address.at_shape(gemm_address.read({})[0], shape))
+    at = open_at(**address.at_shape(address.read({})[0], shape))
     shown = texts(at)
     assert "kt-note" not in shown and f"C <b>{shape.M:,}×{shape.N:,}</b>" in shown
     for part in (
@@ -59,7 +59,7 @@ def test_a_preset_shows_every_part(key):
     ):
         assert f'<h2 class="kt-card">{part}</h2>' in shown, part
     assert at.code and at.button(key="run").label == "Run here"
-    asked = gemm_address.read(dict(at.query_params))[0]
+    asked = address.read(dict(at.query_params))[0]
     sizes = ",".join(f"{name}={value}" for name, value in asked.tiles.items())
     assert stages(at) == [f"{asked.rung.name} {shape} {sizes} (0, 0)"]
 
@@ -85,7 +85,7 @@ def test_hostile_parameters_are_named_and_harmless():
     ("rung", "tiles", "rule"), list(illegal()), ids=lambda value: getattr(value, "name", None)
 )
 def test_an_illegal_combination_is_named_and_nothing_is_lost(rung, tiles, rule):
-    at = open_at(M=1024, N=1024, K=1024, rung=gemm_address.short(rung), **tiles)
+    at = open_at(M=1024, N=1024, K=1024, rung=address.short(rung), **tiles)
     shown = texts(at)
     assert (
         f"{rung.title} cannot run so: " in shown
@@ -94,7 +94,7 @@ def test_an_illegal_combination_is_named_and_nothing_is_lost(rung, tiles, rule):
     for name, value in tiles.items():
         assert at.selectbox(key=name).value == value
     (label,) = [label for label in links(at) if label.startswith("nearest that can")]
-    there, notes = gemm_address.read(links(at)[label])
+    there, notes = address.read(links(at)[label])
     assert there.rung is rung and there.shape == GEMM_PRESETS["square-1024"].shape
     assert there.broken == [] and notes == [] and not stages(at)
 
@@ -103,7 +103,7 @@ def test_a_rung_that_cannot_take_the_type_says_so_and_leads_to_those_that_can():
     at = open_at(dtype="int8", rung="naive")
     assert "naive, coalesced cannot run so: dtype must be fp32, got int8" in texts(at)
     assert at.selectbox(key="BLOCK").value == 32 and not stages(at)
-    there, _ = gemm_address.read(links(at)["dp4a: INT8"])
+    there, _ = address.read(links(at)["dp4a: INT8"])
     assert there.shape == DEFAULT.with_(dtype="int8") and there.broken == []
 
 
@@ -159,8 +159,8 @@ def test_many_rungs_stand_below_each_other_in_why_and_equal_ones_on_one_line():
 
 def test_a_tile_size_that_is_turned_is_offered_legally_and_reaches_the_kernel():
     at = open_at(M=64, N=64, K=64)
-    asked = gemm_address.read({"M": 64, "N": 64, "K": 64})[0]
-    offered = parts_tiles.choices(asked.rung, asked.shape, asked.tiles)
+    asked = address.read({"M": 64, "N": 64, "K": 64})[0]
+    offered = tile_sizes.choices(asked.rung, asked.shape, asked.tiles)
     for name, choices in offered.items():
         assert at.selectbox(key=name).options == [str(choice) for choice in choices]
     assert len(offered["BM"]) > 1
@@ -171,11 +171,11 @@ def test_a_tile_size_that_is_turned_is_offered_legally_and_reaches_the_kernel():
 
 def test_run_times_the_rungs_with_the_pages_tiles_for_the_one_that_is_watched():
     shape, watched = GemmShape(32, 32, 32, dtype="fp16"), RUNGS["wmma"]
-    turned = next(t for t in parts_tiles.legal(watched, shape) if t != watched.default_tiles)
+    turned = next(t for t in tile_sizes.legal(watched, shape) if t != watched.default_tiles)
     at = open_at(engine="cpu", M=32, N=32, K=32, dtype="fp16", rung="wmma", **turned)
     finish(at, "run", "job")
     rows = at.session_state["ran"].rows
-    assert list(rows) == [rung.name for rung in gemm_address.able(shape)] and len(rows) > 1
+    assert list(rows) == [rung.name for rung in address.able(shape)] and len(rows) > 1
     for name, row in rows.items():
         assert row["tiles"] == (
             turned if name == watched.name else RUNGS[name.partition("/")[2]].default_tiles
@@ -183,7 +183,7 @@ def test_run_times_the_rungs_with_the_pages_tiles_for_the_one_that_is_watched():
     shown = texts(at)
     assert "kt-badge-measured" in shown and "kt-stale" not in shown
     name, other = next(
-        (n, v) for n, c in parts_tiles.choices(watched, shape, turned).items() for v in c if v != turned[n]
+        (n, v) for n, c in tile_sizes.choices(watched, shape, turned).items() for v in c if v != turned[n]
     )
     at.selectbox(key=name).select(other).run()
     assert "stale: measured at M32 N32 K32 fp16" in texts(at) and not at.exception
@@ -208,8 +208,8 @@ def test_autotune_times_legal_combinations_and_tells_the_best(monkeypatch):
     monkeypatch.setattr(autotune, "MOST_TRIED", 5)
     monkeypatch.setattr(autotune, "SECONDS", 0.02)
     at = open_at(engine="cpu", view="autotune", M=24, N=24, K=24)
-    rung = RUNGS[gemm_address.DEFAULT_RUNG]
-    legal = parts_tiles.legal(rung, GemmShape(24, 24, 24))
+    rung = RUNGS[address.DEFAULT_RUNG]
+    legal = tile_sizes.legal(rung, GemmShape(24, 24, 24))
     assert f"5 of {len(legal)} legal combinations" in texts(at)
     finish(at, "autotune", "sweep")
     sweep = at.session_state["sweep"]
@@ -226,7 +226,7 @@ def test_autotune_times_legal_combinations_and_tells_the_best(monkeypatch):
 
 def test_autotune_goes_on_past_a_combination_that_fails_and_can_be_stopped(monkeypatch):
     monkeypatch.setattr(autotune, "SECONDS", 0.02)
-    worker, asked_for = parts_worker.worker(), []
+    worker, asked_for = worker_module.worker(), []
     real = worker.submit
 
     def submit(request, **how):

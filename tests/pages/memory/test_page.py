@@ -7,13 +7,13 @@ from functools import partial
 import pytest
 
 from kernels.memory.shape import StrideShape
-from pages.memory import address as memory_address
+from pages.memory import address
 from tests.helpers.opened import finish, open_page, texts
 
 open_at = partial(open_page, "memory/page.py")
 
 
-@pytest.mark.parametrize("topic", memory_address.TOPICS)
+@pytest.mark.parametrize("topic", address.TOPICS)
 def test_every_topic_has_every_part(topic):
     at = open_at(topic=topic)
     assert len(at.get("bidi_component")) == 1
@@ -34,8 +34,8 @@ def test_a_part_alone(view):
 
 
 def test_the_address_decides_the_scene():
-    plain = memory_address.scene("banks", {"stride": 8, "row": 32})
-    padded = memory_address.scene("banks", {"stride": 8, "row": 33})
+    plain = address.scene("banks", {"stride": 8, "row": 32})
+    padded = address.scene("banks", {"stride": 8, "row": 33})
     assert plain.steps == 10 and padded.steps == 3
     at = open_at(topic="banks", stride="8", row="33")
     assert "One unused word behind each row" in texts(at)
@@ -49,7 +49,7 @@ def test_what_cannot_be_taken_is_named():
 
 
 def test_run_measures_every_stride_and_tells_beside_the_counts(monkeypatch):
-    monkeypatch.setitem(memory_address.SIZES["cpu"], "stride", 4096)
+    monkeypatch.setitem(address.SIZES["cpu"], "stride", 4096)
     at = open_at(topic="coalescing", stride="8")
     finish(at, "run", "thread_jobs")
     rows = at.session_state["thread_rows"]["coalescing"]

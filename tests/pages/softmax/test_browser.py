@@ -5,7 +5,7 @@ import re
 import pytest
 from playwright.sync_api import expect
 
-from pages.softmax import address as softmax_address
+from pages.softmax import address
 from tests.helpers.harness import Stage
 
 pytestmark = pytest.mark.browser
@@ -22,7 +22,7 @@ def lesson(page, server):
 
 
 def test_it_steps_to_the_end_and_every_caption_is_the_scenes(lesson):
-    stage, scene = lesson("view=watch"), softmax_address.card({})
+    stage, scene = lesson("view=watch"), address.card({})
     for step in range(scene.steps):
         stage.at_step(step)
         expect(stage.caption).to_have_text(scene.caption(step))
@@ -34,7 +34,7 @@ def test_it_steps_to_the_end_and_every_caption_is_the_scenes(lesson):
 
 def test_overflow_is_seen_and_told(lesson):
     params = {"rung": "unsafe", "logits": "large", "BLOCK": "8"}
-    scene = softmax_address.card(params)
+    scene = address.card(params)
     last = scene.steps - 1
     stage = lesson("view=watch&" + "&".join(f"{k}={v}" for k, v in params.items()) + f"&step={last}")
     expect(stage.caption).to_have_text(scene.caption(last))

@@ -3,25 +3,24 @@
 import pytest
 
 from kernels.engines.emulator.compiler import compile
-from kernels.softmax import ladder as softmax_ladder
+from kernels.softmax import ladder
 from kernels.softmax.presets import SOFTMAX_PRESETS
 from pages import _cards, _lessons
-from pages.softmax import address as softmax_address
-from pages.softmax import controls as softmax_controls
+from pages.softmax import address, controls
 from tests.helpers.opened import finish, heads, links, open_page, stages, texts
-from visuals.softmax import inputs as softmax_inputs
+from visuals.softmax import inputs
 
 
 def open_at(**params):
-    held = {n: str(v) for n, v in params.items() if n in (softmax_address.LOGITS, softmax_address.NUMBERS)}
+    held = {n: str(v) for n, v in params.items() if n in (address.LOGITS, address.NUMBERS)}
     return open_page("softmax/page.py", held, **params)
 
 
 def at_preset(key):
-    return softmax_address.ADDRESS.at_shape(softmax_address.ADDRESS.read({})[0], SOFTMAX_PRESETS[key].shape)
+    return address.ADDRESS.at_shape(address.ADDRESS.read({})[0], SOFTMAX_PRESETS[key].shape)
 
 
-@pytest.mark.parametrize("key", softmax_controls.CHIPS)
+@pytest.mark.parametrize("key", controls.CHIPS)
 def test_a_preset_shows_every_part(key):
     shape = SOFTMAX_PRESETS[key].shape
     at = open_at(**at_preset(key))
@@ -36,29 +35,29 @@ def test_a_preset_shows_every_part(key):
 
 
 def test_all_presets_have_a_chip():
-    assert set(softmax_controls.CHIPS) == set(SOFTMAX_PRESETS)
+    assert set(controls.CHIPS) == set(SOFTMAX_PRESETS)
 
 
-@pytest.mark.parametrize("rung", softmax_address.ADDRESS.rungs)
+@pytest.mark.parametrize("rung", address.ADDRESS.rungs)
 def test_every_rung_is_watched(rung):
     at = open_at(rung=rung)
     assert stages(at)[0].startswith(f"softmax/{rung} ")
     assert heads(at)[0]["meta"]["source"]["file"] in texts(at) or at.code
 
 
-@pytest.mark.parametrize("name", softmax_inputs.LOGITS)
+@pytest.mark.parametrize("name", inputs.LOGITS)
 def test_every_kind_of_logits_plays_and_is_put_through_every_rung(name):
     at = open_at(logits=name, rung="unsafe")
     shown = texts(at)
     assert len(stages(at)) == 1 and "kt-note" not in shown
     row = shown[shown.index("This row by every rung") :]
-    assert row.count("right, error") == (4 if name in (softmax_inputs.LARGE, softmax_inputs.OWN) else 5)
-    assert ("<b>NaN in " in row) == (name in (softmax_inputs.LARGE, softmax_inputs.OWN))
+    assert row.count("right, error") == (4 if name in (inputs.LARGE, inputs.OWN) else 5)
+    assert ("<b>NaN in " in row) == (name in (inputs.LARGE, inputs.OWN))
     assert row.count("3, predicted 3") == 1 and row.count("2, predicted 2") == 3
 
 
 def test_own_numbers_are_the_row():
-    at = open_at(logits=softmax_inputs.OWN, numbers="1 2 95 -inf", rung="unsafe")
+    at = open_at(logits=inputs.OWN, numbers="1 2 95 -inf", rung="unsafe")
     assert "your own row of 4" in str(heads(at)[0]["meta"]["tensors"])
     assert "The largest number is 95" in texts(at) and "<b>NaN in 1 of 4</b>" in texts(at)
     assert "Run measures 4×40 random numbers" in texts(at)
@@ -66,7 +65,7 @@ def test_own_numbers_are_the_row():
 
 @pytest.mark.parametrize("numbers", ["1 two", "9" * 2000, "1 " * 100, "<i>1</i>", "1e99"])
 def test_numbers_that_break_a_rule_are_told_and_the_page_stands(numbers):
-    at = open_at(logits=softmax_inputs.OWN, numbers=numbers)
+    at = open_at(logits=inputs.OWN, numbers=numbers)
     shown = texts(at)
     assert "Until then: small." in shown and "kt-note" in shown and "<i>1</i>" not in shown
     assert "row 0 of 4" in str(heads(at)[0]["meta"]["tensors"])
@@ -104,7 +103,7 @@ def test_run_measures_every_rung_that_a_processor_can_run():
     shown = texts(at)
     assert "kt-badge-measured" in shown and 'role="alert"' not in shown
     rows = at.session_state["ran"].rows
-    assert set(rows) == {rung.name for rung in softmax_ladder.RUNGS}
+    assert set(rows) == {rung.name for rung in ladder.RUNGS}
     assert all(row["error"] < 1e-6 for row in rows.values())
 
 

@@ -12,19 +12,17 @@ from kernels.conv.presets import CONV_GRID, CONV_PRESETS
 from kernels.conv.shape import ConvShape
 from kernels.model.shape import ShapeError
 from kernels.records import unsupported
-from pages.conv.choose import address as choose_address
-from pages.conv.choose import controls as choose_controls
-from pages.conv.choose import map as choose_map
+from pages.conv.choose import address, controls, map
 from pages.conv.choose import networks as choose_networks
 from tests.helpers.opened import finish, links, open_page, texts
 from tests.helpers.race_rows import LADDER, timed
-from visuals.conv.choose import story as choose_story
+from visuals.conv.choose import story
 
 SMALL = ConvShape(1, 2, 8, 8, 3, 3, 3, pad=1)
 
 
 def open_at(shape: ConvShape | None = None, **params):
-    return open_page("conv/choose/page.py", **(choose_address.at(shape) if shape else {}) | params)
+    return open_page("conv/choose/page.py", **(address.at(shape) if shape else {}) | params)
 
 
 @pytest.fixture
@@ -34,7 +32,7 @@ def recorded(monkeypatch):
     shapes = dict.fromkeys(
         [
             CONV_PRESETS["toy"].shape,
-            choose_address.DEFAULT,
+            address.DEFAULT,
             *(p.shape for p in CONV_GRID.values()),
             *(one.shape for one in NETWORKS["vgg16"].layers),
         ]
@@ -44,7 +42,7 @@ def recorded(monkeypatch):
     said = {"said": "cuDNN 9 does not support DIRECT for this shape", "device": "GPU X", "date": "2026-01-02"}
     caches = (
         records._by_setting, records._by_kernel, records._nearest,
-        choose_map._by_shape, choose_networks._timed, choose_story.examples,
+        map._by_shape, choose_networks._timed, story.examples,
     )  # fmt: skip
     monkeypatch.setattr(records, "recordings", lambda: rows)
     monkeypatch.setattr(
@@ -68,29 +66,24 @@ SHAPES = st.builds(
 )  # fmt: skip
 
 
-@given(SHAPES, st.sampled_from(["", choose_address.OPEN, *choose_address.RUNGS]))
+@given(SHAPES, st.sampled_from(["", address.OPEN, *address.RUNGS]))
 def test_any_address_gives_a_shape_and_what_is_written_reads_back(fields, predict):
-    values, notes = choose_address.FIELDS.read(fields | {"predict": predict})
-    shape = choose_address.shape_of(values)
+    values, notes = address.FIELDS.read(fields | {"predict": predict})
+    shape = address.shape_of(values)
     try:
         assert not notes and shape == ConvShape(**fields)
     except (AssertionError, ShapeError):
         assert notes  # what was changed is told
-    assert (
-        choose_address.shape_of(choose_address.FIELDS.read(choose_address.guessed(shape, predict))[0])
-        == shape
-    )
-    assert choose_address.FIELDS.read(choose_address.guessed(shape, predict))[0]["predict"] == predict
-    again = choose_address.FIELDS.read(choose_address.at(shape, predict))[0]["predict"]
-    assert again == (
-        choose_address.OPEN if predict == choose_address.OPEN else ""
-    )  # a guess holds for its shape
+    assert address.shape_of(address.FIELDS.read(address.guessed(shape, predict))[0]) == shape
+    assert address.FIELDS.read(address.guessed(shape, predict))[0]["predict"] == predict
+    again = address.FIELDS.read(address.at(shape, predict))[0]["predict"]
+    assert again == (address.OPEN if predict == address.OPEN else "")  # a guess holds for its shape
 
 
 @given(SHAPES)
 def test_a_shape_for_the_processor_is_small_and_keeps_the_filter(fields):
-    shape = choose_address.shape_of(choose_address.FIELDS.read(fields)[0])
-    small = choose_address.small(shape)
+    shape = address.shape_of(address.FIELDS.read(fields)[0])
+    small = address.small(shape)
     assert (small.R, small.S, small.stride, small.pad) == (shape.R, shape.S, shape.stride, shape.pad)
     assert small.groups == 1 and small.N == 1 and max(small.C, small.K) <= 16
     assert small.macs <= 16 * 16 * 121 * 44 * 44  # 28 x 28 pixels with the widest padding, the largest filter
@@ -145,12 +138,12 @@ def test_the_picture_runs_again(recorded):
 
 
 # -- shapes ----------------------------------------------------------------------------------------
-@pytest.mark.parametrize("key", choose_controls.CHIPS)
+@pytest.mark.parametrize("key", controls.CHIPS)
 def test_every_preset_shows_who_runs_and_why_the_others_do_not(key):
-    shape = choose_controls.PRESETS[key].shape
+    shape = controls.PRESETS[key].shape
     at = open_at(shape, predict="show")
     shown = texts(at)
-    assert "kt-note" not in shown and choose_controls.derived(shape) in shown
+    assert "kt-note" not in shown and controls.derived(shape) in shown
     if records.recorded("conv/direct-tiled", shape, LADDER.rung("conv/direct-tiled").default_tiles):
         lanes = shown.count('data-rung="')
         there = [r for r in LADDER.rungs if records.recorded(r.name, shape, r.default_tiles)]
@@ -166,7 +159,7 @@ def test_bad_input_is_named():
 
 
 def test_a_shape_without_a_recording_says_which_one_is_shown(recorded):
-    at = open_at(choose_address.DEFAULT.with_(N=3), predict="fft")
+    at = open_at(address.DEFAULT.with_(N=3), predict="fft")
     shown = texts(at)
     assert "not this shape" in shown and "recorded at N=" in shown
 
@@ -213,14 +206,12 @@ def test_a_large_shape_offers_a_small_one_to_a_processor():
         for label, q in links(open_at(engine="cpu")).items()
         if label.startswith("a shape for this processor")
     )
-    assert choose_address.shape_of(choose_address.FIELDS.read(to)[0]) == choose_address.small(
-        choose_address.DEFAULT
-    )
+    assert address.shape_of(address.FIELDS.read(to)[0]) == address.small(address.DEFAULT)
 
 
 def test_a_map_is_measured_here_cell_by_cell(monkeypatch):
-    monkeypatch.setitem(choose_map.SPANS, "cpu", {"CK": (1, 2), "H": (6, 8), "N": (1, 2)})
-    monkeypatch.setattr(choose_map, "SECONDS", 0.01)
+    monkeypatch.setitem(map.SPANS, "cpu", {"CK": (1, 2), "H": (6, 8), "N": (1, 2)})
+    monkeypatch.setattr(map, "SECONDS", 0.01)
     at = open_at(SMALL, view="map", engine="cpu")
     assert at.button(key="measure_map").label == "Measure 4 cells here"
     finish(at, "measure_map", "map")

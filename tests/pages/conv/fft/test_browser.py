@@ -6,7 +6,7 @@ import pytest
 from playwright.sync_api import expect
 
 from kernels.conv.presets import CONV_PRESETS
-from pages.conv.fft import address as fft_address
+from pages.conv.fft import address
 from tests.helpers.harness import number
 from visuals.conv.fft.arrays import arrays_of
 from visuals.conv.inputs import Inputs
@@ -20,7 +20,7 @@ INPUTS = Inputs(TOY, "digit", "sobel-x")
 
 def test_it_steps_to_the_end_and_a_frequency_tells_its_product(watch):
     stage = watch()
-    scene, _ = fft_address.scene(INPUTS, 0, "pad")
+    scene, _ = address.scene(INPUTS, 0, "pad")
     expect(stage.caption).to_have_text(scene.caption(0))
     stage.root.focus()
     stage.page.keyboard.press("End")

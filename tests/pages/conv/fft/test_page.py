@@ -7,16 +7,16 @@ from functools import partial
 import pytest
 
 from kernels import records
-from kernels.conv import fft as conv_fft
+from kernels.conv import fft
 from kernels.conv.presets import CONV_PRESETS
 from kernels.conv.shape import ConvShape
 from pages.conv import address as conv_address
-from pages.conv import controls as conv_controls
-from pages.conv.fft import address as fft_address
+from pages.conv import controls
+from pages.conv.fft import address
 from pages.parts.run_settings import Asked
 from tests.helpers.opened import open_page, texts
 from visuals.charts import units
-from visuals.conv.fft import story as fft_story
+from visuals.conv.fft import story
 from visuals.conv.inputs import Inputs
 
 open_at = partial(open_page, "conv/fft/page.py")
@@ -43,7 +43,7 @@ def test_the_lesson_has_every_part():
     assert not notes(at)
 
 
-@pytest.mark.parametrize("key", conv_controls.CHIPS)
+@pytest.mark.parametrize("key", controls.CHIPS)
 def test_every_chip_opens(key):
     at = at_shape(CONV_PRESETS[key].shape)
     assert len(at.get("bidi_component")) == 1 and not notes(at)
@@ -65,11 +65,9 @@ def test_the_address_decides_cut_and_room():
     assert at.get("pills") or at.get("button_group")
     shape = ConvShape(1, 1, 30, 30, 2, 3, 3, pad=1)
     inputs = Inputs(shape, "digit", "sobel-x")
-    small, said = fft_address.scene(inputs, 16, "too small")
+    small, said = address.scene(inputs, 16, "too small")
     assert not said and "right" in {t.name for t in small.tensors}
-    assert (
-        small.key != fft_address.scene(inputs, 16, "pad")[0].key != fft_address.scene(inputs, 0, "pad")[0].key
-    )
+    assert small.key != address.scene(inputs, 16, "pad")[0].key != address.scene(inputs, 0, "pad")[0].key
 
 
 def test_strides_and_dilation_are_told():
@@ -95,7 +93,7 @@ def test_a_workspace_over_the_limit_is_named_and_the_page_goes_on():
 
 def test_groups_have_no_scene_but_their_rule():
     s = ConvShape(1, 4, 8, 8, 4, 3, 3, groups=2)
-    scene, said = fft_address.scene(Inputs(s, "digit", "sobel-x"), 0, "pad")
+    scene, said = address.scene(Inputs(s, "digit", "sobel-x"), 0, "pad")
     assert scene is None and "groups must be 1, got 2" in said
 
 
@@ -113,7 +111,7 @@ def test_hostile_parameters_are_harmless():
 
 def test_a_press_on_run_would_run_the_fft_at_the_tiles_of_the_page():
     own = "conv/fft", {"FFT_TILE": 16, "SPECTRA": 8}
-    asked = Asked(fft_address.LADDER, CONV_PRESETS["toy"].shape, "cpu", "cold", tuple(own[1].items()), own[0])
+    asked = Asked(address.LADDER, CONV_PRESETS["toy"].shape, "cpu", "cold", tuple(own[1].items()), own[0])
     request = asked.request()
     assert request.tiles == {"conv/fft": own[1]} and request.engine == "cpu"
     assert set(request.rungs) == {"conv/direct", "conv/implicit-gemm", "conv/fft"}  # cuDNN is a GPU's
@@ -123,6 +121,6 @@ def test_the_time_card_tells_where_the_time_goes():
     """Of a recording that is shipped, which was timed step by step."""
     shape = CONV_PRESETS["resnet50-res2-3x3-n1"].shape
     told = texts(open_at(**conv_address.at(conv_address.DEFAULT, shape)))
-    row = records.recorded("conv/fft", shape, conv_fft.RUNGS[0].default_tiles)
-    assert row and fft_story.shares_of(row) and fft_story.shares_of(row) in told
+    row = records.recorded("conv/fft", shape, fft.RUNGS[0].default_tiles)
+    assert row and story.shares_of(row) and story.shares_of(row) in told
     assert units.bytes_(row["workspace_bytes"]) in told

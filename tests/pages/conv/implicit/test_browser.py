@@ -6,7 +6,7 @@ import pytest
 from playwright.sync_api import expect
 
 from kernels.model.fast_division import magic
-from pages.conv.implicit import address as implicit_address
+from pages.conv.implicit import address
 from visuals.conv.inputs import Inputs
 
 pytestmark = pytest.mark.browser
@@ -14,9 +14,9 @@ LESSON = "implicit"
 
 
 def scene(**params):
-    asked, now = implicit_address.read(params)
+    asked, now = address.read(params)
     inputs = Inputs(asked.shape, asked.picture, asked.filter, asked.seed)
-    return implicit_address.scene(inputs, now.rung.name, tuple(now.tiles.items()))[0]
+    return address.scene(inputs, now.rung.name, tuple(now.tiles.items()))[0]
 
 
 def test_tiles_come_and_go(watch):

@@ -7,9 +7,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from kernels.conv.presets import CONV_PRESETS
-from pages.conv.implicit import address as implicit_address
+from pages.conv.implicit import address
 from pages.conv.implicit.address import DEFAULT, FIELDS, RUNGS, TILES
-from pages.parts import tiles as parts_tiles
+from pages.parts import tiles as tile_sizes
 from tests.helpers.opened import finish, links, open_page, stages, texts
 
 open_at = partial(open_page, "conv/implicit/page.py")
@@ -29,13 +29,13 @@ def at_preset(key: str) -> dict[str, str]:
     st.fixed_dictionaries({n: st.sampled_from(v) for n, v in RUNGS["implicit-gemm"].tiles.items()}),
 )
 def test_what_is_written_reads_back(rung, tiles):
-    now = implicit_address.Watched(RUNGS[rung], tiles)
-    assert implicit_address.watched_in(TILES.read(TILES.write(now.params()))[0]) == now
+    now = address.Watched(RUNGS[rung], tiles)
+    assert address.watched_in(TILES.read(TILES.write(now.params()))[0]) == now
 
 
 @given(st.dictionaries(st.sampled_from(["H", "R", "pad_h", "rung", "BM", "STAGES"]), ANYTHING))
 def test_hostile_values_give_a_valid_state(raw):
-    asked, now = implicit_address.read(raw)
+    asked, now = address.read(raw)
     assert asked.shape.P >= 1 and now.rung in RUNGS.values()
     assert all(now.tiles[name] in choices for name, choices in now.rung.tiles.items())
 
@@ -78,8 +78,8 @@ def test_an_illegal_combination_is_named_and_leads_to_the_nearest_that_can():
     assert "implicit GEMM cannot run so: BM % 64 == 0, got 32" in shown and not stages(at)
     assert at.selectbox(key="BM").value == 32
     (label,) = [label for label in links(at) if label.startswith("nearest that can")]
-    asked, now = implicit_address.read(links(at)[label])
-    assert asked == DEFAULT and not parts_tiles.broken(now.rung, asked.shape, now.tiles)
+    asked, now = address.read(links(at)[label])
+    assert asked == DEFAULT and not tile_sizes.broken(now.rung, asked.shape, now.tiles)
 
 
 def test_what_cannot_run_is_named_where_the_stage_stands_alone():

@@ -6,7 +6,7 @@ import pytest
 from playwright.sync_api import expect
 
 from kernels.conv import winograd_matrices
-from pages.conv.winograd import address as winograd_address
+from pages.conv.winograd import address
 from tests.helpers.harness import Stage, frames
 
 pytestmark = pytest.mark.browser
@@ -15,7 +15,7 @@ RUN_MS = 60_000
 
 
 def truth(**params):
-    return winograd_address.card(params)
+    return address.card(params)
 
 
 def test_it_steps_to_the_end_and_every_caption_is_the_scenes(watch):

@@ -11,8 +11,7 @@ from kernels.conv.presets import CONV_PRESETS
 from kernels.jobs.job import JobError
 from kernels.ladders import find
 from pages import _cards
-from pages.conv.winograd import address as winograd_address
-from pages.conv.winograd import matrices as conv_winograd_matrices
+from pages.conv.winograd import address, matrices
 from pages.conv.winograd.address import KERNELS
 from pages.parts.worker import worker
 from tests.helpers.opened import heads, open_page, texts
@@ -20,11 +19,7 @@ from visuals.charts import units
 
 
 def open_at(**params):
-    chosen = {
-        name: str(v)
-        for name, v in params.items()
-        if name not in winograd_address.FIELDS.of and name != "view"
-    }
+    chosen = {name: str(v) for name, v in params.items() if name not in address.FIELDS.of and name != "view"}
     return open_page("conv/winograd/page.py", chosen, **params)
 
 
@@ -34,8 +29,8 @@ def head(at):
 
 
 def at_preset(key):
-    asked = winograd_address.replace(winograd_address.DEFAULT, shape=CONV_PRESETS[key].shape)
-    return winograd_address.FIELDS.write(asked.params())
+    asked = address.replace(address.DEFAULT, shape=CONV_PRESETS[key].shape)
+    return address.FIELDS.write(asked.params())
 
 
 @pytest.mark.parametrize("kernel", KERNELS)
@@ -51,7 +46,7 @@ def test_every_kernel_is_watched_and_is_the_one_that_runs(kernel):
     assert files == ("08_winograd_fused.cu" if "steps" not in kernel else "four kernels")
 
 
-@pytest.mark.parametrize("key", [key for key in winograd_address.CHIPS if key != "toy"])
+@pytest.mark.parametrize("key", [key for key in address.CHIPS if key != "toy"])
 def test_every_chip_shows_a_scene_or_the_rule(key):
     at, shape = open_at(**at_preset(key), kernel="4x4-steps"), CONV_PRESETS[key].shape
     shown = texts(at)
@@ -73,7 +68,7 @@ def test_a_shape_outside_the_rules_names_the_rule_and_leads_to_shapes_that_fit(p
     shown = texts(at)
     assert rule in shown and not at.get("bidi_component")
     labels = {link.proto.label for link in at.get("page_link")}
-    assert {preset.label for preset in winograd_address.fitting()} <= labels
+    assert {preset.label for preset in address.fitting()} <= labels
     assert at.button(key="run")  # the other rungs go on
     assert "not at this shape: " in shown
 
@@ -144,10 +139,10 @@ def test_what_winograd_executes_is_not_told_as_what_the_definition_has():
 
 
 # -- the chooser -------------------------------------------------------------------------------------
-@pytest.mark.parametrize("m", conv_winograd_matrices.OUTPUTS)
-@pytest.mark.parametrize("r", conv_winograd_matrices.TAPS)
+@pytest.mark.parametrize("m", matrices.OUTPUTS)
+@pytest.mark.parametrize("r", matrices.TAPS)
 def test_the_matrices_told_are_those_derived(m, r):
-    shown, t = conv_winograd_matrices.told(m, r), winograd_matrices.derive(m, r)
+    shown, t = matrices.told(m, r), winograd_matrices.derive(m, r)
     for X in (t.AT, t.G, t.BT):
         rows = "".join("<tr>" + "".join(f"<td>{e}</td>" for e in row) + "</tr>" for row in X).replace(
             "-", "−"
@@ -167,7 +162,7 @@ def test_the_identity_is_tried_on_other_numbers():
 
 @pytest.mark.parametrize(("m", "r"), [(1, 1), (1, 5), (2, 3), (4, 3), (6, 3), (6, 5)])
 def test_differences_are_rounding_alone(m, r):
-    exact, double, single = conv_winograd_matrices.differences.__wrapped__(m, r, 0)
+    exact, double, single = matrices.differences.__wrapped__(m, r, 0)
     assert exact == 0 and double < 1e-9 and single < 0.1
     assert double < single or m * r == 1
 
@@ -176,5 +171,5 @@ def test_a_wrong_matrix_gives_a_difference(monkeypatch):
     right = winograd_matrices.derive(3, 3)
     wrong = winograd_matrices.Transforms(3, 3, right.AT, right.G, right.BT[::-1])
     monkeypatch.setattr(winograd_matrices, "derive", lambda m, r: wrong)
-    exact, double, single = conv_winograd_matrices.differences.__wrapped__(3, 3, 0)
+    exact, double, single = matrices.differences.__wrapped__(3, 3, 0)
     assert exact >= 1 and double > 0.1 and single > 0.1 and np.isfinite(double)
