@@ -1,9 +1,9 @@
-"""Direct convolution: seven loops, and what they ask of memory."""
+"""Direct convolution: seven loops and their memory accesses."""
 
 from pages.conv import lesson, scenes
 from visuals.conv.direct import story
 
-lesson.in_orders(
+lesson.draw_with_orders(
     "direct",
     "Direct: seven loops",
     'A window slides over the <span class="kt-input">input</span>; each '

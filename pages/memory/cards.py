@@ -1,4 +1,4 @@
-"""The cards of the lesson on threads and memory: the run over the strides (or over the rungs), why, the levels."""
+"""The cards of the lesson on threads and memory: time over strides (or rungs), why, levels of memory."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ SLOWDOWNS = ("coalescing", "banks")
 STYLES = {"banks/plain": ("input", "circle"), "banks/padded": ("output", "square")}
 
 
-def run_card(topic: str, values: address.Values) -> None:
+def time_card(topic: str, values: address.Values) -> None:
     every = POLL_S if _jobs() else None
     st.fragment(_time, run_every=every)(topic, values)
 
@@ -51,8 +51,8 @@ def _time(topic: str, values: address.Values) -> None:
         gpu_note()
         if error := st.session_state.get("thread_error"):
             note(error)
-        _told(topic, st.session_state.get("thread_rows", {}).get(topic, []), "measured", stride)
-        _told(topic, address.recorded(topic), "recorded", stride)
+        _draw_rows(topic, st.session_state.get("thread_rows", {}).get(topic, []), "measured", stride)
+        _draw_rows(topic, address.recorded(topic), "recorded", stride)
         if topic == "banks" and engine == "cpu":
             quiet("A processor has no banks: without a GPU there is nothing of this to measure here.")
 
@@ -66,8 +66,8 @@ def _button(topic: str, engine: str, stride: int) -> None:
     if st.button("Run here", key="run", type="primary"):
         st.session_state["thread_error"] = ""
         try:
-            wanted = address.requests(topic, engine, stride)
-            st.session_state["thread_jobs"] = [worker().submit(r, fresh=True) for r in wanted]
+            requests = address.requests(topic, engine, stride)
+            st.session_state["thread_jobs"] = [worker().submit(r, fresh=True) for r in requests]
             st.session_state["thread_topic"] = topic
         except JobError as e:
             st.session_state["thread_error"] = str(e)
@@ -75,7 +75,7 @@ def _button(topic: str, engine: str, stride: int) -> None:
 
 
 def _collect() -> None:
-    """Take the rows once every job is done; the page is run again so that polling stops."""
+    """Takes the rows once every job is done. Then reruns the page, so that polling stops."""
     jobs = _jobs()
     if not jobs or not all(job.done for job in jobs) or behind():
         return
@@ -91,9 +91,9 @@ def _collect() -> None:
     st.rerun()
 
 
-# -- what a set of rows says ---------------------------------------------------------------------
-def _told(topic: str, rows: Sequence[dict], kind: str, stride: int) -> None:
-    """Rows of one device as a chart, under their badge; nothing where there are none."""
+# -- drawing a set of rows -----------------------------------------------------------------------
+def _draw_rows(topic: str, rows: Sequence[dict], kind: str, stride: int) -> None:
+    """Draws the rows of one device as a chart under their badge. Without rows there is no chart."""
     if not rows:
         if kind == "recorded":
             quiet("No recording of this topic is shipped with the app yet.")
@@ -101,7 +101,7 @@ def _told(topic: str, rows: Sequence[dict], kind: str, stride: int) -> None:
     first = rows[0]
     when = f", {first['date']}" if kind == "recorded" else ""
     st.html(
-        f'<p class="kt-figures">{units.badge(kind, units.provenance(first) + when)} {escape(_at(topic, first))}</p>'
+        f'<p class="kt-figures">{units.badge(kind, units.provenance(first) + when)} {escape(_shape_text(topic, first))}</p>'
     )
     if topic in SLOWDOWNS:
         _slowdown(topic, rows, kind, stride)
@@ -110,8 +110,8 @@ def _told(topic: str, rows: Sequence[dict], kind: str, stride: int) -> None:
         _plot(lambda: bars.times(titled, tokens()), f"chart_{topic}_{kind}", bars.height(len(titled)))
 
 
-def _at(topic: str, row: dict) -> str:
-    """The shape that was measured: the stage shows a small one, or one warp of it."""
+def _shape_text(topic: str, row: dict) -> str:
+    """Returns the measured shape as text: the stage shows a smaller shape, or one warp of it."""
     shape = dict(row["shape"])
     if topic in SLOWDOWNS:
         warps = shape["n"] // 32
@@ -140,8 +140,8 @@ def _slowdown(topic: str, rows: Sequence[dict], kind: str, stride: int) -> None:
         f"chart_{topic}_{kind}",
         charts.HEIGHT,
     )
-    said = (charts.words(line, stride, per_line[line.name], what) for line in lines)
-    for text in filter(None, said):
+    sentences = (charts.words(line, stride, per_line[line.name], what) for line in lines)
+    for text in filter(None, sentences):
         st.html(f'<p class="kt-why">{escape(text)}</p>')
     if rows[0]["engine"] == "cpu" and (line := memory_levels.cpu().levels[0].note):
         quiet(
@@ -169,16 +169,17 @@ def why_card(topic: str, values: address.Values) -> None:
 
 
 def levels_card() -> None:
-    """Of this machine's GPU where it has one, else of the recordings' GPU; and of its processor."""
+    """Draws the memory levels of this machine's GPU (else of the recorded GPU) and of its processor."""
     with st.container(key="card_levels", border=True):
         st.html('<h2 class="kt-card">Levels of memory</h2>')
         here, ceilings = memory_levels.gpu(engines.load("cuda").status()), _ceilings()
-        for told in filter(None, (here or memory_levels.recorded(), memory_levels.cpu())):
-            kind = "recorded" if told.date else "measured"
-            of = told.with_copy(ceilings.get(told.device))
-            when = f"recorded, {told.date}" if kind == "recorded" else "this machine"
+        for levels in filter(None, (here or memory_levels.recorded(), memory_levels.cpu())):
+            kind = "recorded" if levels.date else "measured"
+            with_copy = levels.with_copy(ceilings.get(levels.device))
+            when = f"recorded, {levels.date}" if kind == "recorded" else "this machine"
             st.html(
-                f'<p class="kt-figures"><b>{escape(told.device)}</b>, {when}</p>' + charts.levels_table(of)
+                f'<p class="kt-figures"><b>{escape(levels.device)}</b>, {when}</p>'
+                + charts.levels_table(with_copy)
             )
         if not here and not memory_levels.recorded():
             quiet("There is no NVIDIA GPU in this machine, and none of a recording was kept.")
@@ -186,6 +187,6 @@ def levels_card() -> None:
 
 
 def _ceilings() -> dict[str, dict]:
-    """By device, what runs of this page measured of it."""
-    told = st.session_state.get("thread_rows", {})
-    return {r["device"]: r["ceilings"] for rows in told.values() for r in rows if r.get("ceilings")}
+    """Returns the ceilings that runs of this page measured, by device."""
+    rows_by_topic = st.session_state.get("thread_rows", {})
+    return {r["device"]: r["ceilings"] for rows in rows_by_topic.values() for r in rows if r.get("ceilings")}

@@ -1,5 +1,4 @@
-"""Choosing an algorithm: all rungs of the convolution ladder against each other, at one shape, over two axes, in
-whole networks."""
+"""Choosing an algorithm: all rungs of the convolution ladder compared at one shape, over two axes, in whole networks."""
 
 import streamlit as st
 
@@ -20,13 +19,13 @@ parts, whole = lesson.begin(
     "networks",
 )
 st.html(f"<style>{race_chart.css()}</style>")
-shape, predict, link = controls.asked(PAGE, shown=whole)
+shape, predict, link = controls.read(PAGE, visible=whole)
 if {"watch", "race", "run", "why"} & parts:
     race.section(shape, predict, link, with_cards=bool({"run", "why"} & parts))
-told = bool(predict) or not whole  # a map beside the race would give the answer away
-if "map" in parts and told:
+revealed = bool(predict) or not whole  # a map beside the race would reveal the answer
+if "map" in parts and revealed:
     map.section(shape, predict)
-if "networks" in parts and told:
+if "networks" in parts and revealed:
     networks.section(predict)
 if parts == {"kernel"}:
     sources.show(LADDER, shape)

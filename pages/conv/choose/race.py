@@ -1,4 +1,4 @@
-"""The race: the reader guesses, then every rung runs beside the others, as recorded and as measured here."""
+"""The race: the reader guesses, then every rung runs in a lane, as recorded and as measured here."""
 
 from __future__ import annotations
 
@@ -12,9 +12,7 @@ import streamlit as st
 from kernels.conv.shape import ConvShape
 from pages.conv.choose import address
 from pages.conv.choose.address import FIELDS, LADDER, OPEN, Race
-from pages.parts import race as run
-from pages.parts import reason as why
-from pages.parts import with_cards as cards
+from pages.parts import cards, run, why
 from pages.parts.query import others
 from pages.parts.run_settings import Asked, Shown, shown
 from pages.parts.text import quiet
@@ -24,8 +22,9 @@ from visuals.conv.choose import story as choose_story
 from visuals.conv.choose.families import family
 
 PAGE = "conv/choose/page.py"
-OWN = "conv/direct", LADDER.rung("conv/direct").default_tiles  # every rung at its usual tile sizes
-MANY = 50_000_000  # multiply-adds: more keep a processor busy for long, all rungs together
+# Every rung runs at its default tile sizes.
+DEFAULT_TILES = "conv/direct", LADDER.rung("conv/direct").default_tiles
+MAX_QUICK_MACS = 50_000_000  # multiply-adds: with more, all rungs together take long on a processor
 UNITS = (
     "Effective: the FLOPs of direct convolution by the time. Actual: the FLOPs that the algorithm itself executes "
     "(Winograd's transforms and products, FFT's 2.5 n log₂ n for a transform); – where a library does not say."
@@ -33,19 +32,19 @@ UNITS = (
 
 
 def section(shape: ConvShape, predict: str, link: Callable, with_cards: bool) -> None:
-    """The race and, with `cards`, memory and why of the same rows, once the reader has guessed."""
-    every = run.POLL_S if st.session_state.get("job") else None
-    st.fragment(_all, run_every=every)(shape, predict, link, with_cards)
+    """Draws the race. After the guess, `with_cards` adds the memory and why cards of the same rows."""
+    interval = run.POLL_S if st.session_state.get("job") else None
+    st.fragment(_all, run_every=interval)(shape, predict, link, with_cards)
 
 
 def _all(shape: ConvShape, predict: str, link: Callable, with_cards: bool) -> None:
     run.collect()
     run.bring(LADDER)
     with st.container(key="card_race", border=True):
-        asked = run.head(LADDER, shape, OWN, "The race")
+        settings = run.head(LADDER, shape, DEFAULT_TILES, "The race")
         if with_cards:
-            _smaller(asked, predict)
-        runs = address.races(asked)
+            _smaller(settings, predict)
+        runs = address.races(settings)
         if not predict:
             _guess(shape, runs)
             return
@@ -57,40 +56,40 @@ def _all(shape: ConvShape, predict: str, link: Callable, with_cards: bool) -> No
         else:
             quiet(UNITS)
     if with_cards:
-        _cards_of(asked, link)
+        _cards_of(settings, link)
 
 
-def _smaller(asked: Asked, predict: str) -> None:
-    """Where a processor would be long at it, a way to a shape that it does in seconds."""
-    if asked.engine != "cpu" or asked.shape.macs <= MANY:
+def _smaller(settings: Asked, predict: str) -> None:
+    """Draws a link to a smaller shape if this one takes long on a processor."""
+    if settings.engine != "cpu" or settings.shape.macs <= MAX_QUICK_MACS:
         return
-    to = address.small(asked.shape)
+    small_shape = address.small(settings.shape)
     with st.container(key="chips_smaller", horizontal=True):
-        query = others(FIELDS) | address.at(to, predict)
-        st.page_link(PAGE, label=f"a shape for this processor: {to}", query_params=query)
+        params = others(FIELDS) | address.at(small_shape, predict)
+        st.page_link(PAGE, label=f"a shape for this processor: {small_shape}", query_params=params)
         quiet(
-            f"Run here takes long at this one: {units.count(asked.shape.macs)} multiply-adds for every rung."
+            f"Run here takes long at this one: {units.count(settings.shape.macs)} multiply-adds for every rung."
         )
 
 
 # -- the guess -----------------------------------------------------------------------------------
 def _guess(shape: ConvShape, runs: list[Race]) -> None:
-    """Chips of all who can start, a line a family."""
-    able = address.starters(shape)
-    where = runs[0].rows[next(iter(runs[0].rows))]["device"] if runs else "this machine"
+    """Draws a chip for each rung that can run, one line per family."""
+    candidates = address.candidates(shape)
+    device = runs[0].rows[next(iter(runs[0].rows))]["device"] if runs else "this machine"
     st.html(
-        f'<p class="kt-ask">Nothing is known to keep {len(able)} of {len(LADDER.rungs)} rungs from this shape. '
-        f"Which is the fastest on {escape(where)}? Guess before you look.</p>"
+        f'<p class="kt-ask">Nothing is known to keep {len(candidates)} of {len(LADDER.rungs)} rungs from this shape. '
+        f"Which is the fastest on {escape(device)}? Guess before you look.</p>"
     )
-    if ran := next((race for race in runs if race.kind == "measured" and not race.stale), None):
+    if measured := next((race for race in runs if race.kind == "measured" and not race.stale), None):
         st.html(
-            f'<p class="kt-figures">{units.badge("measured", _from(ran))} {len(ran.rows)} kernels were timed. '
+            f'<p class="kt-figures">{units.badge("measured", _from(measured))} {len(measured.rows)} kernels were timed. '
             "Your guess, or “show without guessing”, shows their times.</p>"
         )
     with st.container(key="guesses"):
-        for of, rungs in groupby(able, key=lambda rung: family(rung.name)):
-            with st.container(key=f"chips_guess_{of.key}", horizontal=True):
-                st.html(f'<p class="kt-family" style="--kt-hue:var(--kt-{of.token})">{of.title}</p>')
+        for group, rungs in groupby(candidates, key=lambda rung: family(rung.name)):
+            with st.container(key=f"chips_guess_{group.key}", horizontal=True):
+                st.html(f'<p class="kt-family" style="--kt-hue:var(--kt-{group.token})">{group.title}</p>')
                 for rung in rungs:
                     name = rung.name.partition("/")[2]
                     _chip(shape, name, rung.title)
@@ -99,8 +98,8 @@ def _guess(shape: ConvShape, runs: list[Race]) -> None:
 
 
 def _chip(shape: ConvShape, predict: str, label: str) -> None:
-    query = others(FIELDS) | address.guessed(shape, predict)
-    st.page_link(PAGE, label=label, query_params=query)
+    params = others(FIELDS) | address.with_guess(shape, predict)
+    st.page_link(PAGE, label=label, query_params=params)
 
 
 def _again(shape: ConvShape, predict: str) -> None:
@@ -117,21 +116,23 @@ def _race(race: Race, predict: str) -> None:
     lanes, first = race.lanes(), next(iter(race.rows.values()))
     badge = units.badge(race.kind, _from(race))
     if race.kind == "measured":
-        said = f'<span class="kt-stale">stale: measured at {escape(race.words)}</span>' if race.stale else ""
+        status = (
+            f'<span class="kt-stale">stale: measured at {escape(race.words)}</span>' if race.stale else ""
+        )
     else:
-        said = (
+        status = (
             f'<span class="kt-elsewhere">not this shape</span>, the nearest: {escape(race.words)}'
             if race.words
             else ""
         )
-    st.html(f'<p class="kt-figures">{badge} {said}</p>')
+    st.html(f'<p class="kt-figures">{badge} {status}</p>')
     with st.container(key=f"{'stale' if race.stale or race.words else 'fresh'}_race_{race.kind}"):
-        name, said = "", ""
+        name, status = "", ""
         if rung:
             title, reason = address.title(rung, first["engine"]), address.reason(rung, race, first["engine"])
-            name, said = rung.name, race_chart.verdict(lanes, rung.name, title, reason)
-        turn = st.session_state.get("race_turn", 0)
-        st.html(race_chart.html(lanes, address.out(race), name, said, turn))
+            name, status = rung.name, race_chart.verdict(lanes, rung.name, title, reason)
+        replay = st.session_state.get("race_turn", 0)
+        st.html(race_chart.html(lanes, address.out(race), name, status, replay))
 
 
 def _from(race: Race) -> str:
@@ -140,26 +141,26 @@ def _from(race: Race) -> str:
 
 
 # -- the cards under it --------------------------------------------------------------------------
-def _cards_of(asked: Asked, link: Callable) -> None:
-    now, story = shown(asked), choose_story.CHOOSE
-    # So many rungs' memory over time would be lines too thin to read: what each held at most is told.
-    brief = {name: {k: v for k, v in row.items() if k != "timeline"} for name, row in now.rows.items()}
+def _cards_of(settings: Asked, link: Callable) -> None:
+    displayed, story = shown(settings), choose_story.CHOOSE
+    # With so many rungs, memory over time would be unreadable: only the peaks are drawn.
+    brief = {name: {k: v for k, v in row.items() if k != "timeline"} for name, row in displayed.rows.items()}
     with st.container(key="cards", horizontal=True):
         with st.container(key="cards_left"), st.container(key="card_memory", border=True):
-            cards.memory(asked, replace(now, rows=brief), story.cost(asked.shape))
+            cards.memory(settings, replace(displayed, rows=brief), story.cost(settings.shape))
         with st.container(key="cards_right"), st.container(key="card_why", border=True):
-            _why_card(asked, now, link)
+            _why_card(settings, displayed, link)
 
 
-def _why_card(asked: Asked, now: Shown, link: Callable) -> None:
+def _why_card(settings: Asked, displayed: Shown, link: Callable) -> None:
     st.html('<h2 class="kt-card">Why</h2>')
-    cards.sentence(choose_story.CHOOSE.gain(now.rows))
-    engine = next(iter(now.rows.values()))["engine"] if now.rows else asked.engine
-    titles, told = choose_story.predicted(asked.shape, engine)
-    st.html(why.lines([escape(title) for title in titles], [(units.badge("predicted"), told)]))
+    cards.sentence(choose_story.CHOOSE.gain(displayed.rows))
+    engine = next(iter(displayed.rows.values()))["engine"] if displayed.rows else settings.engine
+    titles, lines = choose_story.predicted(settings.shape, engine)
+    st.html(why.lines([escape(title) for title in titles], [(units.badge("predicted"), lines)]))
     with st.container(key="chips_why", horizontal=True):
-        if found := choose_story.CHOOSE.examples():
+        if examples := choose_story.CHOOSE.examples():
             st.html(f'<p class="kt-quiet">{escape(choose_story.CHOOSE.examples_are)}</p>')
-        for preset, words in found:
+        for preset, words in examples:
             link(preset, words)
-    why.downloads(asked)
+    why.downloads(settings)

@@ -13,20 +13,20 @@ parts, whole = lesson.begin(
     'multiplication: <span class="kt-math">Y = Σ<sub>c</sub> X · conj(W)</span>, transformed back. The filter’s size no '
     "longer matters. The price: filters padded to the size of the image, and spectra that have to be moved.",
 )
-inputs, link = conv_controls.inputs(address.PAGE, shown=whole)
+inputs, link = conv_controls.inputs(address.PAGE, visible=whole)
 shape = inputs.shape
 if whole:
     address.controls(inputs)
 watched = address.watched()
 if "watch" in parts:
-    scene, said = address.scene(inputs, watched.tiles["FFT_TILE"], address.room())
-    if said:
-        note(said)
+    scene, reason = address.scene(inputs, watched.tiles["FFT_TILE"], address.padding())
+    if reason:
+        note(reason)
     if scene:
         stage.mount(scene, key="fft")
 if whole:
     cards.spectra(inputs)
-    cards.asides(inputs)
+    cards.side_cards(inputs)
 if {"run", "why"} & parts:
     run.run_section(address.LADDER, shape, story.FFT, link, own=watched.own, more=cards.more)
 if "kernel" in parts:

@@ -19,18 +19,18 @@ parts, whole = lesson.begin(
     '<span class="kt-math">h = p·u − pad + r·dilation</span>. So a block makes each tile of it in shared memory when it is wanted, '
     'multiplies it by the tile of the <span class="kt-filter">filters</span>, and lets it go.',
 )
-now, notes = address.watched(shown=whole)
-inputs, link = conv_controls.inputs(PAGE, shown=whole, fields=address.FIELDS, chips=CHIPS)
+current, notes = address.watched(visible=whole)
+inputs, link = conv_controls.inputs(PAGE, visible=whole, fields=address.FIELDS, chips=CHIPS)
 shape = inputs.shape
 if whole:
-    address.draw(PAGE, shape, now)
+    address.draw(PAGE, shape, current)
 note(*notes)
 if "watch" in parts:
-    scene, instead = address.scene(inputs, now.rung.name, tuple(now.tiles.items()))
+    scene, reason = address.scene(inputs, current.rung.name, tuple(current.tiles.items()))
     if scene:
         stage.mount(scene, key="implicit")
-    elif not whole:  # elsewhere the rule is named beside the tile sizes
-        note(instead)
+    elif not whole:  # the whole page names the rule beside the tile sizes
+        note(reason)
 if {"run", "why"} & parts:
-    run.run_section(LADDER, shape, story.STORY, link, own=now.own)
-conv_lesson.end(parts, LADDER, inputs, now.tiles_of, now.rung.name)
+    run.run_section(LADDER, shape, story.STORY, link, own=current.own)
+conv_lesson.end(parts, LADDER, inputs, current.tiles_of, current.rung.name)

@@ -21,17 +21,17 @@ parts, whole = lesson.begin(
     matrices.PART,
 )
 inputs, link = conv_controls.inputs(
-    PAGE, whole, None, address.FIELDS, address.CHIPS, lambda s: address.derived(address.asked(), s)
+    PAGE, whole, None, address.FIELDS, address.CHIPS, lambda s: address.derived(address.read_watched(), s)
 )
 if whole:
     address.chooser()
-shape, watched = inputs.shape, address.asked()
+shape, watched = inputs.shape, address.read_watched()
 if "watch" in parts:
     scene, reason = address.scene(inputs, watched)
     if scene:
         stage.mount(scene, key="winograd")
     else:
-        address.refused(shape, reason, link)
+        address.draw_refusal(shape, reason, link)
 if {"run", "why"} & parts:
     run.run_section(LADDER, shape, story.WINOGRAD, link, own=watched.own)
 cards.section(parts, shape)
