@@ -1,4 +1,4 @@
-"""The controls of a lesson on a page of their own, without a browser."""
+"""Tests of a convolution lesson's controls on a page of their own, without a browser."""
 
 from functools import partial
 
@@ -15,7 +15,7 @@ from visuals.conv.inputs import Inputs, outputs
 
 @pytest.fixture(autouse=True)
 def no_links(monkeypatch):
-    """They need the app's pages."""
+    """Removes the preset links, which need the app's pages."""
     monkeypatch.setattr(controls, "presets", lambda *args: None)
 
 
@@ -35,10 +35,10 @@ def notes(at):
     return [html.value for html in at.get("html") if "kt-note" in html.value]
 
 
-def test_without_parameters_the_toy_stands_there():
+def test_default_is_the_toy_preset():
     at = open_at()
-    got = at.session_state["got"]
-    assert got.shape == CONV_PRESETS["toy"].shape and got.names() == ["sobel-x", "sobel-y"]
+    inputs_read = at.session_state["got"]
+    assert inputs_read.shape == CONV_PRESETS["toy"].shape and inputs_read.names() == ["sobel-x", "sobel-y"]
     assert not notes(at)
 
 
@@ -49,14 +49,14 @@ def test_every_preset_opens_from_its_link(key):
     assert not notes(at)
 
 
-def test_hostile_parameters_are_named_and_harmless():
+def test_invalid_parameters_are_named_and_escaped():
     at = open_at(N="abc", H="inf", R="99", picture="<script>alert(1)</script>", C="3")
     assert at.session_state["got"].shape == CONV_PRESETS["toy"].shape.with_(C=3)
-    (said,) = notes(at)
-    assert "N must be a whole number" in said and "&lt;script" in said and "<script" not in said
+    (text,) = notes(at)
+    assert "N must be a whole number" in text and "&lt;script" in text and "<script" not in text
 
 
-def test_no_field_can_be_turned_to_an_invalid_shape():
+def test_field_bounds_allow_only_valid_shapes():
     at = open_at(H="9", W="7", R="5", S="3", dilation_h="2", pad_w="1", u="2")
     shape = at.session_state["got"].shape
     for field in at.number_input:
@@ -70,7 +70,7 @@ def test_no_field_can_be_turned_to_an_invalid_shape():
                 shape.with_(**{field.key: beyond})
 
 
-def test_fields_move_the_shape_and_each_others_bounds():
+def test_fields_change_the_shape_and_the_other_bounds():
     at = open_at()
     at.number_input(key="R").set_value(8.0).run()
     assert at.session_state["got"].shape.R == 8
@@ -81,7 +81,7 @@ def test_fields_move_the_shape_and_each_others_bounds():
     assert not at.exception and not notes(at)
 
 
-def test_two_fields_turned_at_once_past_each_other_are_mended():
+def test_two_conflicting_changes_at_once_are_corrected():
     at = open_at()
     at.number_input(key="R").set_value(8.0)
     at.number_input(key="H").set_value(4.0)
@@ -99,7 +99,7 @@ def test_custom_taps():
     assert (at.session_state["got"].w()[0, 0] == pictures.taps("sharpen", 3, 3)).all()
 
 
-def test_a_picture_of_ones_own_does_not_travel_in_a_link():
+def test_uploaded_picture_is_not_part_of_a_link():
     at = open_at(picture="upload")
     assert "does not travel in a link" in notes(at)[0]
     assert at.session_state["got"].picture == "digit"
