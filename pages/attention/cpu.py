@@ -82,9 +82,9 @@ def section(shape: AttentionShape, link: Link | None = None) -> None:
     """Draws the card. `shape` is the page's; `link(preset, label)` draws a link to a shape with GPU recordings."""
     cpu_card.section(CARD, shape)
     if (found := _recorded()) and link:
-        preset, words, row = found
+        preset, text, row = found
         badge = units.badge("recorded", units.provenance(row))
-        st.html(f'<p class="kt-figures">{badge} {words}</p>')
+        st.html(f'<p class="kt-figures">{badge} {text}</p>')
         link(preset, preset.label)
 
 

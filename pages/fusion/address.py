@@ -25,7 +25,7 @@ from visuals.fusion.scene import fusion_scene
 from visuals.scene.scene import Scene
 
 LADDER = LADDERS["fusion"]
-OURS = LADDER.only(*ladder.PLANS)  # the rungs whose kernels can be shown on the stage
+STAGE_RUNGS = LADDER.only(*ladder.PLANS)  # the rungs whose kernels can be shown on the stage
 DEFAULT = FUSION_PRESETS["fusion-toy"].shape
 DEFAULT_RUNG = "fused"
 MAX = {"N": 256, "C": 8192, "H": 1024, "W": 1024}
@@ -95,7 +95,7 @@ def _default_tiles(rung: Rung, shape: ChainShape) -> dict[str, int]:
     return rung.default_tiles
 
 
-ADDRESS = rung_address.Address(OURS, FIELDS, DEFAULT_RUNG, _fix, fit=_default_tiles)
+ADDRESS = rung_address.Address(STAGE_RUNGS, FIELDS, DEFAULT_RUNG, _fix, fit=_default_tiles)
 
 
 def bounds(s: ChainShape) -> dict[str, Bound]:
@@ -106,10 +106,10 @@ def bounds(s: ChainShape) -> dict[str, Bound]:
     }
 
 
-def bound(now: int, minimum: int, maximum: int, make: Callable[[int], ChainShape]) -> Bound:
-    """Returns the legal values around `now`, which is legal, and the rule that the next value breaks at each end."""
-    low, why_low = _edge(now, minimum, make)
-    high, why_high = _edge(now, maximum, make)
+def bound(current: int, minimum: int, maximum: int, make: Callable[[int], ChainShape]) -> Bound:
+    """Returns the legal values around `current`, which is legal, and the rule that the next value breaks at each end."""
+    low, why_low = _edge(current, minimum, make)
+    high, why_high = _edge(current, maximum, make)
     return Bound(low, high, why_low=why_low, why_high=why_high)
 
 

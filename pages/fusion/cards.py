@@ -24,7 +24,7 @@ def section(settings: Asked) -> None:
     result = shown(settings)
     with st.container(key="rates", horizontal=True):
         _launches(settings, result)
-        _saved(settings, result)
+        _savings(settings, result)
 
 
 def _stale(result: Shown) -> str:
@@ -100,7 +100,7 @@ def _table(s: ChainShape) -> str:
 
 
 # -- savings ---------------------------------------------------------------------------------------------------
-def _saved(settings: Asked, result: Shown) -> None:
+def _savings(settings: Asked, result: Shown) -> None:
     s = settings.shape
     with st.container(key="card_fusion_saved", border=True):
         st.html('<h2 class="kt-card">What fusing saves, and when it does not pay</h2>')

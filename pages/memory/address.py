@@ -130,8 +130,8 @@ def measured_shapes(topic: str, engine: str, stride: int = 1) -> Sequence[Memory
     if topic == "coalescing":
         return [StrideShape(size["stride"], s) for s in sorted({*memory_ladder.STRIDES, stride})]
     if topic == "banks":
-        all_ = sorted({*memory_ladder.BANK_STRIDES, stride})
-        return [BanksShape(1 << 18, s, 64) for s in all_] if engine == "cuda" else []
+        strides = sorted({*memory_ladder.BANK_STRIDES, stride})
+        return [BanksShape(1 << 18, s, 64) for s in strides] if engine == "cuda" else []
     return [size[TOPICS[topic]]]
 
 

@@ -29,8 +29,8 @@ STYLES = {"banks/plain": ("input", "circle"), "banks/padded": ("output", "square
 
 
 def time_card(topic: str, values: address.Values) -> None:
-    every = POLL_S if _jobs() else None
-    st.fragment(_time, run_every=every)(topic, values)
+    interval = POLL_S if _jobs() else None
+    st.fragment(_time, run_every=interval)(topic, values)
 
 
 def _jobs() -> list:
@@ -126,7 +126,7 @@ def _slowdown(topic: str, rows: Sequence[dict], kind: str, stride: int) -> None:
         counts = {s: charts.sectors(s) for s in strides}
         counted = {"sectors, counted": charts.relative(counts)}
         per_line = dict.fromkeys((line.name for line in lines), counted["sectors, counted"])
-        what = "sectors"
+        unit = "sectors"
     else:
         per_line = {
             find(f"banks/{name}").title: charts.relative(
@@ -134,13 +134,13 @@ def _slowdown(topic: str, rows: Sequence[dict], kind: str, stride: int) -> None:
             )
             for name in ("plain", "padded")
         }
-        counted, what = {f"passes counted, {name}": of for name, of in per_line.items()}, "passes"
+        counted, unit = {f"passes counted, {name}": of for name, of in per_line.items()}, "passes"
     _plot(
         lambda: charts.slowdown(lines, counted, stride, tokens()),
         f"chart_{topic}_{kind}",
         charts.HEIGHT,
     )
-    sentences = (charts.words(line, stride, per_line[line.name], what) for line in lines)
+    sentences = (charts.words(line, stride, per_line[line.name], unit) for line in lines)
     for text in filter(None, sentences):
         st.html(f'<p class="kt-why">{escape(text)}</p>')
     if rows[0]["engine"] == "cpu" and (line := memory_levels.cpu().levels[0].note):
@@ -172,8 +172,8 @@ def levels_card() -> None:
     """Draws the memory levels of this machine's GPU (else of the recorded GPU) and of its processor."""
     with st.container(key="card_levels", border=True):
         st.html('<h2 class="kt-card">Levels of memory</h2>')
-        here, ceilings = memory_levels.gpu(engines.load("cuda").status()), _ceilings()
-        for levels in filter(None, (here or memory_levels.recorded(), memory_levels.cpu())):
+        gpu, ceilings = memory_levels.gpu(engines.load("cuda").status()), _ceilings()
+        for levels in filter(None, (gpu or memory_levels.recorded(), memory_levels.cpu())):
             kind = "recorded" if levels.date else "measured"
             with_copy = levels.with_copy(ceilings.get(levels.device))
             when = f"recorded, {levels.date}" if kind == "recorded" else "this machine"
@@ -181,7 +181,7 @@ def levels_card() -> None:
                 f'<p class="kt-figures"><b>{escape(levels.device)}</b>, {when}</p>'
                 + charts.levels_table(with_copy)
             )
-        if not here and not memory_levels.recorded():
+        if not gpu and not memory_levels.recorded():
             quiet("There is no NVIDIA GPU in this machine, and none of a recording was kept.")
         quiet("How fast a copy goes is measured at the first Run.")
 

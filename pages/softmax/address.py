@@ -26,7 +26,9 @@ from visuals.softmax import inputs
 from visuals.softmax.scene import shown, softmax_scene
 
 LADDER = LADDERS["softmax"]
-OURS = LADDER.only(*(rung.name for rung in ladder.RUNGS))  # the rungs whose kernel can be shown on the stage
+STAGE_RUNGS = LADDER.only(
+    *(rung.name for rung in ladder.RUNGS)
+)  # the rungs whose kernel can be shown on the stage
 DEFAULT = SOFTMAX_PRESETS["softmax-40"].shape
 DEFAULT_RUNG = "online"
 MAX = {"M": 2**20, "N": 2**22}
@@ -62,7 +64,7 @@ def fitting(rung: Rung, shape: SoftmaxShape) -> dict[str, int]:
     return max(busy, key=lambda t: t["BLOCK"]) if busy else min(smaller, key=lambda t: t["BLOCK"])
 
 
-ADDRESS = rung_address.Address(OURS, FIELDS, DEFAULT_RUNG, _fix, first=DEFAULT, fit=fitting)
+ADDRESS = rung_address.Address(STAGE_RUNGS, FIELDS, DEFAULT_RUNG, _fix, first=DEFAULT, fit=fitting)
 
 
 def bounds(s: SoftmaxShape) -> dict[str, Bound]:

@@ -66,10 +66,10 @@ class MapSettings:
 
 def section(shape: ConvShape, predict: str) -> None:
     """Draws the card. It is polled while a map is measured."""
-    st.fragment(_all, run_every=run_series.every(KEY))(shape, predict)
+    st.fragment(_content, run_every=run_series.every(KEY))(shape, predict)
 
 
-def _all(shape: ConvShape, predict: str) -> None:
+def _content(shape: ConvShape, predict: str) -> None:
     series = run_series.going(KEY)
     with st.container(key="card_map", border=True):
         across, down, timing = _head(series)

@@ -34,21 +34,21 @@ UNITS = (
 def section(shape: ConvShape, predict: str, link: Callable, with_cards: bool) -> None:
     """Draws the race. After the guess, `with_cards` adds the memory and why cards of the same rows."""
     interval = run.POLL_S if st.session_state.get("job") else None
-    st.fragment(_all, run_every=interval)(shape, predict, link, with_cards)
+    st.fragment(_content, run_every=interval)(shape, predict, link, with_cards)
 
 
-def _all(shape: ConvShape, predict: str, link: Callable, with_cards: bool) -> None:
+def _content(shape: ConvShape, predict: str, link: Callable, with_cards: bool) -> None:
     run.collect()
     run.bring(LADDER)
     with st.container(key="card_race", border=True):
         settings = run.head(LADDER, shape, DEFAULT_TILES, "The race")
         if with_cards:
-            _smaller(settings, predict)
+            _smaller_shape_link(settings, predict)
         runs = address.races(settings)
         if not predict:
             _guess(shape, runs)
             return
-        _again(shape, predict)
+        _replay_controls(shape, predict)
         for race in runs:
             _race(race, predict)
         if not runs:
@@ -59,7 +59,7 @@ def _all(shape: ConvShape, predict: str, link: Callable, with_cards: bool) -> No
         _cards_of(settings, link)
 
 
-def _smaller(settings: Asked, predict: str) -> None:
+def _smaller_shape_link(settings: Asked, predict: str) -> None:
     """Draws a link to a smaller shape if this one takes long on a processor."""
     if settings.engine != "cpu" or settings.shape.macs <= MAX_QUICK_MACS:
         return
@@ -83,7 +83,7 @@ def _guess(shape: ConvShape, runs: list[Race]) -> None:
     )
     if measured := next((race for race in runs if race.kind == "measured" and not race.stale), None):
         st.html(
-            f'<p class="kt-figures">{units.badge("measured", _from(measured))} {len(measured.rows)} kernels were timed. '
+            f'<p class="kt-figures">{units.badge("measured", _provenance(measured))} {len(measured.rows)} kernels were timed. '
             "Your guess, or “show without guessing”, shows their times.</p>"
         )
     with st.container(key="guesses"):
@@ -102,19 +102,19 @@ def _chip(shape: ConvShape, predict: str, label: str) -> None:
     st.page_link(PAGE, label=label, query_params=params)
 
 
-def _again(shape: ConvShape, predict: str) -> None:
+def _replay_controls(shape: ConvShape, predict: str) -> None:
     with st.container(key="chips_again", horizontal=True):
         if st.button("Run the picture again", key="again"):
             st.session_state["race_turn"] = st.session_state.get("race_turn", 0) + 1
-        words = "guess" if predict == OPEN else "guess again"
-        _chip(shape, "", words)
+        label = "guess" if predict == OPEN else "guess again"
+        _chip(shape, "", label)
 
 
 # -- the lanes -----------------------------------------------------------------------------------
 def _race(race: Race, predict: str) -> None:
     rung = address.RUNGS.get(predict)
     lanes, first = race.lanes(), next(iter(race.rows.values()))
-    badge = units.badge(race.kind, _from(race))
+    badge = units.badge(race.kind, _provenance(race))
     if race.kind == "measured":
         status = (
             f'<span class="kt-stale">stale: measured at {escape(race.words)}</span>' if race.stale else ""
@@ -135,7 +135,7 @@ def _race(race: Race, predict: str) -> None:
         st.html(race_chart.html(lanes, address.out(race), name, status, replay))
 
 
-def _from(race: Race) -> str:
+def _provenance(race: Race) -> str:
     rows = list(race.rows.values())
     return sweeps.provenance(rows) + (f", {rows[0]['date']}" if race.kind == "recorded" else "")
 
@@ -161,6 +161,6 @@ def _why_card(settings: Asked, displayed: Shown, link: Callable) -> None:
     with st.container(key="chips_why", horizontal=True):
         if examples := choose_story.CHOOSE.examples():
             st.html(f'<p class="kt-quiet">{escape(choose_story.CHOOSE.examples_are)}</p>')
-        for preset, words in examples:
-            link(preset, words)
+        for preset, label in examples:
+            link(preset, label)
     why.downloads(settings)

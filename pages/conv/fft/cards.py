@@ -45,14 +45,14 @@ def spectra(inputs: Inputs) -> None:
 
 def side_cards(inputs: Inputs) -> None:
     with st.container(key="asides", horizontal=True):
-        wrap(inputs)
+        wrap_around(inputs)
         with st.container(key="card_waves", border=True):
             st.html('<h2 class="kt-card">Two waves, two spikes</h2>')
             cards.chart(lambda: waves.chart(tokens()), waves.HEIGHT, "chart_waves", ())
             quiet(waves.words())
 
 
-def wrap(inputs: Inputs) -> None:
+def wrap_around(inputs: Inputs) -> None:
     """Draws the errors of a transform that is only as large as the output, beside the correct result."""
     if inputs.shape.groups > 1:
         return

@@ -71,14 +71,14 @@ def fraction(value: Fraction) -> str:
 
 def matrix(name: str, X: winograd_matrices.Matrix) -> str:
     symbol, role = ROLES[name]
-    rows = "".join(f"<tr>{''.join(f'<td{_dim(e)}>{fraction(e)}</td>' for e in row)}</tr>" for row in X)
+    rows = "".join(f"<tr>{''.join(f'<td{_zero_class(e)}>{fraction(e)}</td>' for e in row)}</tr>" for row in X)
     return (
         f'<figure><figcaption><b class="kt-{role}">{symbol}</b> {len(X)} × {len(X[0])}</figcaption>'
         f'<div class="kt-scroll" tabindex="0" role="region" aria-label="{symbol}"><table class="kt-matrix kt-math">{rows}</table></div></figure>'
     )
 
 
-def _dim(entry: Fraction) -> str:
+def _zero_class(entry: Fraction) -> str:
     return ' class="kt-zero"' if not entry else ""
 
 

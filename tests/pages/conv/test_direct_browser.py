@@ -42,8 +42,8 @@ def test_hovered_output_highlights_its_dilated_receptive_field(watch):
     assert (x[terms.cells[span]] * w[terms.factors[span]]).sum() == expected.cells("y")[i]
     rows = np.unique(terms.cells[span] // 8)
     assert (np.diff(rows) == 2).all()
-    lit = stage.root.evaluate("(root) => root.player.hover && root.player.hover.name")
-    assert lit == "y"
+    highlighted = stage.root.evaluate("(root) => root.player.hover && root.player.hover.name")
+    assert highlighted == "y"
 
 
 def test_hover_on_a_pixel_names_how_many_threads_read_it(watch):
