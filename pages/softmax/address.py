@@ -83,7 +83,7 @@ class Row:
     """The numbers on the stage (bytes of float32), their source, and a note if the user's numbers were invalid."""
 
     bytes: bytes
-    of: str
+    source: str
     custom: bool = False
     note: str = ""
 
@@ -100,7 +100,7 @@ def row(s: SoftmaxShape, name: str, numbers: str = "") -> Row:
             return Row(x.tobytes(), f"your own row of {x.size}", custom=True)
         except inputs.LogitsError as error:
             stage_row = row(s, inputs.SMALL)
-            return Row(stage_row.bytes, stage_row.of, note=f"{error}. Until then: {inputs.SMALL}.")
+            return Row(stage_row.bytes, stage_row.source, note=f"{error}. Until then: {inputs.SMALL}.")
     n = shown(s.N)
     part = f", its first {n:,} columns of {s.N:,}" if n < s.N else ""
     return Row(inputs.row(name, n).tobytes(), f"row 0 of {s.M:,}{part}")
@@ -118,7 +118,7 @@ def tiles_at(query: rung_address.Asked, n: int) -> dict[str, int]:
 
 @lru_cache(maxsize=MOST_KEPT)
 def _scene(rung: str, tiles: tuple[tuple[str, int], ...], stage_row: Row) -> Scene:
-    return softmax_scene(rung, dict(tiles), stage_row.x, stage_row.of)
+    return softmax_scene(rung, dict(tiles), stage_row.x, stage_row.source)
 
 
 def scene(query: rung_address.Asked, stage_row: Row) -> tuple[Scene | None, str]:

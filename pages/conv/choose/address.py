@@ -76,12 +76,12 @@ def small(shape: ConvShape) -> ConvShape:
 # -- races and their rows ------------------------------------------------------------------------
 @dataclass(frozen=True)
 class Race:
-    """Rows by rung name, at one shape and on one device. `words` names the rows' settings if they differ, else ""."""
+    """Rows by rung name, at one shape and on one device. `caption` names the rows' settings if they differ, else ""."""
 
     rows: Mapping[str, dict]
     kind: str  # measured or recorded
     shape: ConvShape
-    words: str = ""
+    caption: str = ""
     stale: bool = False
 
     def lanes(self) -> list[race_chart.Lane]:

@@ -117,16 +117,16 @@ def _race(race: Race, predict: str) -> None:
     badge = units.badge(race.kind, _provenance(race))
     if race.kind == "measured":
         status = (
-            f'<span class="kt-stale">stale: measured at {escape(race.words)}</span>' if race.stale else ""
+            f'<span class="kt-stale">stale: measured at {escape(race.caption)}</span>' if race.stale else ""
         )
     else:
         status = (
-            f'<span class="kt-elsewhere">not this shape</span>, the nearest: {escape(race.words)}'
-            if race.words
+            f'<span class="kt-elsewhere">not this shape</span>, the nearest: {escape(race.caption)}'
+            if race.caption
             else ""
         )
     st.html(f'<p class="kt-figures">{badge} {status}</p>')
-    with st.container(key=f"{'stale' if race.stale or race.words else 'fresh'}_race_{race.kind}"):
+    with st.container(key=f"{'stale' if race.stale or race.caption else 'fresh'}_race_{race.kind}"):
         name, status = "", ""
         if rung:
             title, reason = address.title(rung, first["engine"]), address.reason(rung, race, first["engine"])
