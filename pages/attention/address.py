@@ -1,4 +1,4 @@
-"""What the address of the attention lesson means: the shape, the rung that is watched, its tile sizes; and its scene."""
+"""The URL of the attention lesson: shape, rung on the stage, tile sizes. Also builds the scene."""
 
 from __future__ import annotations
 
@@ -19,45 +19,45 @@ from visuals.scene.scene import Scene
 LADDER = LADDERS["attention"]
 DEFAULT = ATTENTION_PRESETS["attention-16"].shape
 DEFAULT_RUNG = "flash"
-MOST = {"B": 64, "H": 128, "N": 65_536, "d": 256}
-MOST_ELEMENTS = 2**28  # of one tensor: 1 GiB in FP32
-MOST_SCALE = 100.0
-VALUES = "values"  # the parameter that says what the stage computes with
+MAX = {"B": 64, "H": 128, "N": 65_536, "d": 256}
+MAX_ELEMENTS = 2**28  # of one tensor: 1 GiB in FP32
+MAX_SCALE = 100.0
+VALUES = "values"  # the URL parameter for the numbers on the stage
 FIELDS = {
-    **{name: Number(getattr(DEFAULT, name), 1, most) for name, most in MOST.items()},
+    **{name: Number(getattr(DEFAULT, name), 1, maximum) for name, maximum in MAX.items()},
     "causal": Choice(DEFAULT.causal, (0, 1)),
-    "scale": Number(DEFAULT.scale, -MOST_SCALE, MOST_SCALE, whole=False),
+    "scale": Number(DEFAULT.scale, -MAX_SCALE, MAX_SCALE, whole=False),
     "dtype": Choice(DEFAULT.dtype, DTYPES),
 }
 
 
 # -- reading -------------------------------------------------------------------------------------
 def _elements(values: Values) -> int:
-    """Of Q, of K, of V and of O."""
+    """Returns the number of elements of Q; K, V and O have as many."""
     return values["B"] * values["H"] * values["N"] * values["d"]
 
 
-def _fit(values: Values) -> bool:
-    return _elements(values) <= MOST_ELEMENTS
+def _fits(values: Values) -> bool:
+    return _elements(values) <= MAX_ELEMENTS
 
 
-def _mend(values: Values) -> Iterator[tuple[str, Values]]:
-    if not _fit(values):
-        rule = f"Q may have {MOST_ELEMENTS:,} elements on this page, B*H*N*d is {_elements(values):,}"
-        yield rule, fewest_back(values, DEFAULT.params(), tuple(MOST), _fit)
+def _fix(values: Values) -> Iterator[tuple[str, Values]]:
+    if not _fits(values):
+        rule = f"Q may have {MAX_ELEMENTS:,} elements on this page, B*H*N*d is {_elements(values):,}"
+        yield rule, fewest_back(values, DEFAULT.params(), tuple(MAX), _fits)
 
 
-ADDRESS = rung_address.Address(LADDER, FIELDS, DEFAULT_RUNG, _mend, first=DEFAULT)
+ADDRESS = rung_address.Address(LADDER, FIELDS, DEFAULT_RUNG, _fix, first=DEFAULT)
 
 
 def bounds(s: AttentionShape) -> dict[str, Bound]:
-    """For each number the values that keep the page's rules with the others as they are."""
-    found = {"scale": Bound(-int(MOST_SCALE), int(MOST_SCALE))}
-    every = _elements(s.params())
-    for name, most in MOST.items():
-        room = MOST_ELEMENTS // (every // getattr(s, name))
-        rule = f"Q, B*H*N*d, of no more than {MOST_ELEMENTS:,} elements"
-        found[name] = Bound(1, min(room, most), why_high=rule if room < most else "")
+    """Returns, for each number, the values that keep the page's rules while the others stay the same."""
+    found = {"scale": Bound(-int(MAX_SCALE), int(MAX_SCALE))}
+    elements = _elements(s.params())
+    for name, maximum in MAX.items():
+        largest = MAX_ELEMENTS // (elements // getattr(s, name))
+        rule = f"Q, B*H*N*d, of no more than {MAX_ELEMENTS:,} elements"
+        found[name] = Bound(1, min(largest, maximum), why_high=rule if largest < maximum else "")
     return found
 
 
@@ -66,17 +66,19 @@ def bounds(s: AttentionShape) -> dict[str, Bound]:
 def scene(
     s: AttentionShape, rung: str, tiles: tuple[tuple[str, int], ...], values: str
 ) -> tuple[Scene | None, str]:
-    """The scene of a rung with what `values` names; None where it has none, and then why."""
+    """Returns (scene, ""), or (None, reason) if the rung has no scene. `values` names the numbers to compute with."""
     if reason := why_not(s, rung, dict(tiles)):
         return None, reason
     return attention_scene(s, rung, dict(tiles), qkv(s, values)), ""
 
 
 def card(params: Mapping[str, str]) -> Scene:
-    """What the page attention.py plays at `params`, where the rung can run so."""
-    asked, _ = ADDRESS.read(params)
-    return scene(asked.shape, asked.rung.name, tuple(asked.tiles.items()), kind(params.get(VALUES)))[0]
+    """Returns the scene of the page at `params`, provided that the rung can run with them."""
+    query, _ = ADDRESS.read(params)
+    return scene(query.shape, query.rung.name, tuple(query.tiles.items()), valid_values(params.get(VALUES)))[
+        0
+    ]
 
 
-def kind(told: str | None) -> str:
-    return told if told in KINDS else next(iter(KINDS))
+def valid_values(name: str | None) -> str:
+    return name if name in KINDS else next(iter(KINDS))

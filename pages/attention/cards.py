@@ -1,4 +1,4 @@
-"""Two cards: the memory of every rung over N, up to where it no longer fits, and what each moves past each level."""
+"""Two cards: the memory of every rung over N, up to the limit of each device, and traffic past each memory level."""
 
 from __future__ import annotations
 
@@ -15,69 +15,72 @@ from pages.parts import cards, why
 from pages.parts.rung_address import Asked
 from pages.parts.text import quiet
 from pages.parts.theme import tokens
-from visuals.attention import charts as attention_charts
+from visuals.attention import charts
 from visuals.attention.charts import Chart, Dot, Room
 from visuals.charts import units
 
-MEMORY, TRAFFIC = "memory", "traffic"  # parts of the page
+MEMORY, TRAFFIC = "memory", "traffic"  # names of page parts
 
 
-def section(parts: Collection[str], asked: Asked) -> None:
-    """The cards among the parts of a page."""
+def section(parts: Collection[str], query: Asked) -> None:
+    """Draws the cards that are among `parts`."""
     if not {MEMORY, TRAFFIC} & set(parts):
         return
     with st.container(key="rates", horizontal=True):
         if MEMORY in parts:
-            _memory(asked.shape)
+            _memory(query.shape)
         if TRAFFIC in parts:
-            _traffic(asked)
+            _traffic(query)
 
 
 # -- memory over N -----------------------------------------------------------------------------------
 @st.cache_resource(show_spinner=False)
-def rooms() -> tuple[Room, ...]:
-    """The memory of this machine's GPU, else of the recordings', and of its processor."""
-    told = (memory_levels.gpu(engines.load("cuda").status()) or memory_levels.recorded(), memory_levels.cpu())
-    return tuple(Room.of(of) for of in told if of and of.levels[-1].bytes)
+def capacities() -> tuple[Room, ...]:
+    """Returns the memory of this machine's GPU (or of the recorded GPU) and of its processor."""
+    machines = (
+        memory_levels.gpu(engines.load("cuda").status()) or memory_levels.recorded(),
+        memory_levels.cpu(),
+    )
+    return tuple(Room.of(machine) for machine in machines if machine and machine.levels[-1].bytes)
 
 
 def _dots(s: AttentionShape) -> tuple[Dot, ...]:
-    ran = st.session_state.get("ran")
-    here = attention_charts.dots(list(ran.rows.values()) if ran else (), s, "measured")
-    return (*attention_charts.dots(records.recordings(), s, "recorded"), *here)
+    last_run = st.session_state.get("ran")
+    measured = charts.dots(list(last_run.rows.values()) if last_run else (), s, "measured")
+    return (*charts.dots(records.recordings(), s, "recorded"), *measured)
 
 
 @lru_cache(maxsize=64)
-def _chart(s: AttentionShape, rooms: tuple[Room, ...], dots: tuple[Dot, ...]) -> Chart | None:
-    return attention_charts.chart_of(LADDER.rungs, s, rooms, dots)
+def _chart(s: AttentionShape, capacities: tuple[Room, ...], dots: tuple[Dot, ...]) -> Chart | None:
+    return charts.chart_of(LADDER.rungs, s, capacities, dots)
 
 
 def _memory(s: AttentionShape) -> None:
     with st.container(key="card_attention_memory", border=True):
         st.html('<h2 class="kt-card">Memory against N</h2>')
         dots = _dots(s)
-        if not (chart := _chart(s, rooms(), dots)):
+        if not (chart := _chart(s, capacities(), dots)):
             quiet(f"No rung whose memory is known beforehand takes {s.dtype} at d = {s.d}.")
             return
-        peaks = {dot.kind: f"{dot.device}, peak: {attention_charts.MARKS[dot.kind][1]}" for dot in dots}
-        told = {"predicted": f"B{s.B} H{s.H} d{s.d}"} | peaks
-        badges = [units.badge(kind, detail) for kind, detail in told.items()]
+        peaks = {dot.kind: f"{dot.device}, peak: {charts.MARKS[dot.kind][1]}" for dot in dots}
+        details = {"predicted": f"B{s.B} H{s.H} d{s.d}"} | peaks
+        badges = [units.badge(kind, detail) for kind, detail in details.items()]
         st.html(f'<p class="kt-figures">{" ".join(badges)}</p>')
         cards.chart(
-            lambda: attention_charts.memory(chart, tokens()),
-            attention_charts.HEIGHT,
+            lambda: charts.memory(chart, tokens()),
+            charts.HEIGHT,
             "chart_attention_memory",
-            (s, rooms(), dots),
+            (s, capacities(), dots),
         )
-        for text in attention_charts.words(chart):
+        for text in charts.words(chart):
             cards.sentence(text)
 
 
 # -- traffic -----------------------------------------------------------------------------------------
-def _traffic(asked: Asked) -> None:
-    s = asked.shape
+def _traffic(query: Asked) -> None:
+    s = query.shape
     with st.container(key="card_attention_traffic", border=True):
-        titles, columns = attention_charts.traffic(LADDER.rungs, s, asked.tiles_of)
+        titles, columns = charts.traffic(LADDER.rungs, s, query.tiles_of)
         st.html('<h2 class="kt-card">Traffic past each level of memory</h2>')
         if not titles:
             quiet("No rung runs this shape.")
@@ -88,7 +91,7 @@ def _traffic(asked: Asked) -> None:
                 [(units.badge("predicted", "by formula, from the kernels’ loads and stores"), columns)],
             )
         )
-        for text in attention_charts.traffic_words(asked.rung, s, asked.tiles):
+        for text in charts.traffic_words(query.rung, s, query.tiles):
             cards.sentence(text)
         quiet(
             "Asked: every load and store of every thread; a tile that a block fetches counts once. What of it the caches answer "

@@ -1,4 +1,4 @@
-"""The controls of the attention lesson: presets, extents, what the stage computes with, the rung that is watched."""
+"""The controls of the attention lesson: presets, extents, numbers on the stage, rung on the stage."""
 
 from __future__ import annotations
 
@@ -23,20 +23,21 @@ CHIPS = {
 LINE = ((("B", "B", 64),), (("H", "H", 70),), (("N", "N", 92),), (("d", "d", 70),))
 RARE = ((("scale", "scale", 110),),)
 CAUSAL_PX = 98
-WORDS = {name: words for name, (words, _) in KINDS.items()}
+CAPTIONS = {name: caption for name, (caption, _) in KINDS.items()}
 
 
-def asked(page: str, shown: bool) -> tuple[Asked, Link]:
-    """What the controls ask for, and what draws a link to another preset with all else kept. Not `shown`: the address
-    alone is read."""
-    return rung_picker.asked(page, ADDRESS, _controls if shown else None)
+def read(page: str, visible: bool) -> tuple[Asked, Link]:
+    """Draws the controls and returns their query and a function that links to another preset.
+
+    The link keeps all other settings. If not `visible`, only the URL is read."""
+    return rung_picker.asked(page, ADDRESS, _controls if visible else None)
 
 
-def _controls(fields: Fields, asked: Asked, link: Link) -> None:
+def _controls(fields: Fields, query: Asked, link: Link) -> None:
     with st.container(key="chips", horizontal=True):
-        presets(link, CHIPS, ATTENTION_PRESETS, asked.shape)
-        chooser(address.VALUES, WORDS)
-    _fields(fields, asked.shape)
+        presets(link, CHIPS, ATTENTION_PRESETS, query.shape)
+        chooser(address.VALUES, CAPTIONS)
+    _fields(fields, query.shape)
 
 
 def _fields(fields: Fields, s: AttentionShape) -> None:
@@ -65,6 +66,6 @@ def _heads(s: AttentionShape) -> str:
 
 
 def _more_label(s: AttentionShape) -> str:
-    """What the popover hides, where it is not the usual."""
+    """Returns the settings in the popover that differ from their defaults."""
     parts = [f"scale {s.scale:g}"] * bool(s.scale) + [s.dtype] * (s.dtype != address.DEFAULT.dtype)
     return ", ".join(parts) or "more"

@@ -1,4 +1,4 @@
-"""Attention's loops on the reader's own processor: the rungs in time and memory, and flash attention's tile sizes."""
+"""Attention's loops on this processor: time and memory of the rungs, and flash attention's tile sizes."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from functools import lru_cache
 
 import streamlit as st
 
-from kernels.attention import cpu_ladder as attention_cpu_ladder
+from kernels.attention import cpu_ladder
 from kernels.attention.presets import ATTENTION_PRESETS
 from kernels.attention.shape import AttentionShape
 from kernels.jobs.job import Request
@@ -21,23 +21,23 @@ from pages.parts.query import chosen
 from pages.parts.run_series import Series
 from pages.parts.text import quiet
 from pages.parts.theme import tokens
-from visuals.attention import cpu as shown
+from visuals.attention import cpu as cpu_figures
 from visuals.charts import bars, units
 from visuals.gemm import cpu_curve
 
 KEY = "attention_cpu"
-SECONDS, EACH = 2.0, 0.4  # of timing for all rungs together, and for each tile of flash attention
-LADDER = attention_cpu_ladder.LADDER
-FLASH = LADDER.rung(shown.FLASH)
+SECONDS, SECONDS_PER_TILE = 2.0, 0.4  # of timing: all rungs together; each tile of flash attention
+LADDER = cpu_ladder.LADDER
+FLASH = LADDER.rung(cpu_figures.FLASH)
 PAPER = ATTENTION_PRESETS["paper-cpu"].shape
-OWN = "this shape"
+PAGE_SHAPE = "this shape"
 SHAPES = {f"N={n:,}": PAPER.with_(N=n) for n in (1024, 256, 4096)}
 SIDES = ("Br", "Bc")
 
 
 @dataclass(frozen=True)
-class Asked:
-    """What is measured: one shape on so many threads, with these tiles, in one of the two modes of timing."""
+class CpuSettings:
+    """Settings of the measurement: shape, threads, tile sizes and one of the two timing modes."""
 
     shape: AttentionShape
     threads: int
@@ -55,73 +55,78 @@ class Asked:
         return f"{self.shape}, {tiles}, {self.timing}"
 
 
-def requests(asked: Asked) -> list[Request]:
-    """All rungs that can together, then flash attention with one side of its tiles turned; what a rule forbids is left
-    out."""
+def requests(settings: CpuSettings) -> list[Request]:
+    """Returns one request for all supported rungs, then one for each flash attention tile with one side changed.
+
+    Settings that a rule forbids are left out."""
 
     def request(rungs: Sequence[str], tiles: dict[str, int], seconds: float) -> Request:
-        return Request(tuple(rungs), asked.shape, None, "cpu", tiles, asked.timing, seconds)
+        return Request(tuple(rungs), settings.shape, None, "cpu", tiles, settings.timing, seconds)
 
-    able = [r for r in LADDER.rungs if not any(r.rules(asked.shape, r.default_tiles | asked.tiles))]
-    if not able:
+    supported = [
+        r for r in LADDER.rungs if not any(r.rules(settings.shape, r.default_tiles | settings.tiles))
+    ]
+    if not supported:
         return []
-    known = {name for rung in able for name in rung.tiles}
-    first = {name: value for name, value in asked.tiles.items() if name in known}
-    here = {name: value for name, value in asked.tiles.items() if name in FLASH.tiles}
-    turned = [here | {side: v} for side in SIDES for v in sorted(FLASH.tiles[side]) if v != here[side]]
-    each = [request([FLASH.name], tiles, EACH) for tiles in turned if FLASH in able]
-    return [request([rung.name for rung in able], first, SECONDS), *each]
+    known = {name for rung in supported for name in rung.tiles}
+    first = {name: value for name, value in settings.tiles.items() if name in known}
+    flash_tiles = {name: value for name, value in settings.tiles.items() if name in FLASH.tiles}
+    varied_tiles = [
+        flash_tiles | {side: v} for side in SIDES for v in sorted(FLASH.tiles[side]) if v != flash_tiles[side]
+    ]
+    each = [request([FLASH.name], tiles, SECONDS_PER_TILE) for tiles in varied_tiles if FLASH in supported]
+    return [request([rung.name for rung in supported], first, SECONDS), *each]
 
 
 def section(shape: AttentionShape, link: Link | None = None) -> None:
-    """The card. `shape` is the page's; `link(preset, words)` draws a link to where recordings of a GPU are."""
+    """Draws the card. `shape` is the page's; `link(preset, label)` draws a link to a shape with GPU recordings."""
     cpu_card.section(CARD, shape)
     if (found := _recorded()) and link:
-        preset, words, row = found
+        preset, text, row = found
         badge = units.badge("recorded", units.provenance(row))
-        st.html(f'<p class="kt-figures">{badge} {words}</p>')
+        st.html(f'<p class="kt-figures">{badge} {text}</p>')
         link(preset, preset.label)
 
 
 @lru_cache(maxsize=1)
 def _recorded():
-    return shown.recorded()
+    return cpu_figures.recorded()
 
 
-# -- what is asked ---------------------------------------------------------------------------------
-def _controls(shape: AttentionShape) -> Asked:
+# -- settings --------------------------------------------------------------------------------------
+def _controls(shape: AttentionShape) -> CpuSettings:
     with st.container(key="params_attention_cpu", horizontal=True, width="content"):
-        size = _select("cpu_shape", "shape", [*SHAPES, OWN], 158)
+        size = _select("cpu_shape", "shape", [*SHAPES, PAGE_SHAPE], 158)
         threads = _select(
             "threads", "THREADS", [n for n in processor.THREADS if n <= processor.threads_told()[0]], 130
         )
         tiles = {
             name: _select(f"cpu_{name}", name, choices, 74 + 9 * len(name))
-            for name, choices in (("BLOCK", attention_cpu_ladder.BLOCKS), ("Br", attention_cpu_ladder.SIDES), ("Bc", attention_cpu_ladder.SIDES))
+            for name, choices in (("BLOCK", cpu_ladder.BLOCKS), ("Br", cpu_ladder.SIDES), ("Bc", cpu_ladder.SIDES))
         }  # fmt: skip
     timing = chosen("caches", MODES)
-    return Asked(
+    return CpuSettings(
         SHAPES.get(size, shape), int(threads), **{k: int(v) for k, v in tiles.items()}, timing=timing
     )
 
 
 def _select(name: str, label: str, choices: Sequence, width: int) -> str:
-    """A field bound to the address, the first choice being the default."""
-    words = [str(choice) for choice in choices]
-    st.session_state[name] = value = chosen(name, words)
-    usual = words[0]
-    if all(word.isdigit() for word in words):
-        words.sort(key=int)
-    st.selectbox(label, words, index=words.index(usual), key=name, bind="query-params", width=width)
+    """Draws a field bound to the URL and returns its value. The first choice is the default."""
+    options = [str(choice) for choice in choices]
+    st.session_state[name] = value = chosen(name, options)
+    default = options[0]
+    if all(option.isdigit() for option in options):
+        options.sort(key=int)
+    st.selectbox(label, options, index=options.index(default), key=name, bind="query-params", width=width)
     return value
 
 
-def _plan(asked: Asked, todo: int) -> str:
+def _plan(settings: CpuSettings, todo: int) -> str:
     if not todo:
-        return f"The loops cannot run {asked.shape}: {next(iter(FLASH.rules(asked.shape, FLASH.default_tiles | asked.tiles)))}"
-    tile = shown.tile("Bc", asked.shape, asked.tiles)
+        return f"The loops cannot run {settings.shape}: {next(iter(FLASH.rules(settings.shape, FLASH.default_tiles | settings.tiles)))}"
+    tile = cpu_figures.tile("Bc", settings.shape, settings.tiles)
     return (
-        f"Attention as loops in Numba, FP32, {asked}: all rungs, then flash attention at {todo - 1} other tiles, each verified against float64 and timed "
+        f"Attention as loops in Numba, FP32, {settings}: all rungs, then flash attention at {todo - 1} other tiles, each verified against float64 and timed "
         f"here, on your processor. {cpu_curve.caches_words(memory_levels.caches(), tile)}"
     )
 
@@ -132,57 +137,66 @@ def _name(request: Request) -> str:
     return f"Br {request.tiles['Br']}, Bc {request.tiles['Bc']}"
 
 
-# -- what came out ---------------------------------------------------------------------------------
+# -- results ---------------------------------------------------------------------------------------
 def compared(series: Series) -> list[dict]:
-    """The rows of the first request: rungs whose samples were interleaved."""
+    """Returns the rows of the first request, whose rungs were sampled in turn."""
     first = {rung.name: None for rung in LADDER.rungs}
     for row in series.rows:
         first[row["rung"]] = first[row["rung"]] or row
     return [row for row in first.values() if row]
 
 
-def turned(series: Series, side: str) -> list[dict]:
-    """Flash attention's rows with this side turned, the other as it was asked."""
+def varied(series: Series, side: str) -> list[dict]:
+    """Returns flash attention's rows over this tile side, the other side as set by the user."""
     (other,) = set(SIDES) - {side}
-    asked = series.asked.tiles[other]
-    return [r for r in series.rows if r["rung"] == FLASH.name and r["tiles"][other] == asked]
+    value = series.asked.tiles[other]
+    return [r for r in series.rows if r["rung"] == FLASH.name and r["tiles"][other] == value]
 
 
-def _drawn(series: Series) -> None:
+def _draw(series: Series) -> None:
     rows = compared(series)
-    told = [(shown.brief(title), row) for title, row in shown.titled(rows)]
-    ids = tuple(id_of(row) for _, row in told)
+    titled_rows = [(cpu_figures.brief(title), row) for title, row in cpu_figures.titled(rows)]
+    ids = tuple(id_of(row) for _, row in titled_rows)
     with st.container(key="attention_cpu_bars", horizontal=True):
         with st.container(key="attention_cpu_time"):
-            cards.chart(lambda: bars.times(told, tokens()), bars.height(len(told)), "chart_cpu_times", ids)
-            cards.sentence(shown.gain(rows))
+            cards.chart(
+                lambda: bars.times(titled_rows, tokens()),
+                bars.height(len(titled_rows)),
+                "chart_cpu_times",
+                ids,
+            )
+            cards.sentence(cpu_figures.gain(rows))
         with st.container(key="attention_cpu_memory"):
-            height = bars.height(len(told), bars.MEMORY_PX)
-            cards.chart(lambda: bars.memory(told, tokens()), height, "chart_cpu_memory", ids)
+            height = bars.height(len(titled_rows), bars.MEMORY_PX)
+            cards.chart(lambda: bars.memory(titled_rows, tokens()), height, "chart_cpu_memory", ids)
             names = " ".join(f'<span class="kt-{role}">■</span> {name}' for role, name in bars.roles(rows[0]))
             st.html(f'<p class="kt-quiet">{names}</p>')
-            st.html(shown.account(rows))
-    cards.sentence(shown.why(rows, memory_levels.caches()))
-    cards.sentence(shown.on_gpu(rows[0], shown.gpu_row()))
+            st.html(cpu_figures.account(rows))
+    cards.sentence(cpu_figures.why(rows, memory_levels.caches()))
+    cards.sentence(cpu_figures.on_gpu(rows[0], cpu_figures.gpu_row()))
     _curves(series, rows)
 
 
 def _curves(series: Series, rows: list[dict]) -> None:
-    others = [(shown.brief(title), row) for title, row in shown.titled(rows) if row["rung"] != FLASH.name]
-    caches, asked = memory_levels.caches(), series.asked
+    others = [
+        (cpu_figures.brief(title), row)
+        for title, row in cpu_figures.titled(rows)
+        if row["rung"] != FLASH.name
+    ]
+    caches, settings = memory_levels.caches(), series.asked
     with st.container(key="attention_cpu_curves", horizontal=True):
         for side in SIDES:
-            at, tile = turned(series, side), shown.tile(side, asked.shape, asked.tiles)
-            if len(at) < 2:
+            points, tile = varied(series, side), cpu_figures.tile(side, settings.shape, settings.tiles)
+            if len(points) < 2:
                 continue
             with st.container(key=f"attention_cpu_{side}"):
                 cards.chart(
-                    lambda at=at, tile=tile: cpu_curve.chart(at, others, caches, tile, tokens()),
+                    lambda points=points, tile=tile: cpu_curve.chart(points, others, caches, tile, tokens()),
                     cpu_curve.HEIGHT,
                     f"chart_cpu_{side}",
-                    tuple(id_of(row) for row in (*at, *rows)),
+                    tuple(id_of(row) for row in (*points, *rows)),
                 )
-                cards.sentence(cpu_curve.words(at, others, caches, tile))
+                cards.sentence(cpu_curve.words(points, others, caches, tile))
     if series.tried > 1:
         quiet(
             "Above: flash attention’s rate as one side of its tiles is turned, the median with p20 to p80; ★ the best. Below: bytes predicted to pass each "
@@ -192,5 +206,5 @@ def _curves(series: Series, rows: list[dict]) -> None:
 
 CARD = cpu_card.Card(
     KEY, "Attention on this processor", "Measure the loops", _controls, requests, _name, _plan,
-    lambda series: bool(series.rows), _drawn, "what is allocated and what passes the caches",
+    lambda series: bool(series.rows), _draw, "what is allocated and what passes the caches",
 )  # fmt: skip

@@ -2,16 +2,14 @@
 
 from pages.attention import address, cards, controls, cpu
 from pages.attention.address import LADDER
-from pages.parts import lesson
-from pages.parts import run as run_card
-from pages.parts import sources as parts_sources
+from pages.parts import lesson, run, sources
 from pages.parts.query import chosen
 from pages.parts.text import note
 from visuals import stage
-from visuals.attention import story as attention_story
+from visuals.attention import story
 
 PAGE = "attention/page.py"
-PROCESSOR = "processor"  # the part of the loops on the reader's own processor
+PROCESSOR = "processor"  # the page part with the loops on this processor
 
 parts, whole = lesson.begin(
     "Attention to flash attention",
@@ -24,19 +22,19 @@ parts, whole = lesson.begin(
     cards.TRAFFIC,
     PROCESSOR,
 )
-asked, link = controls.asked(PAGE, shown=whole)
+query, link = controls.read(PAGE, visible=whole)
 if "watch" in parts:
     values = chosen(address.VALUES, address.KINDS)
-    scene, instead = address.scene(asked.shape, asked.rung.name, tuple(asked.tiles.items()), values)
-    if instead and not asked.broken:  # a broken rule is named beside the tile sizes
-        note(instead)
+    scene, reason = address.scene(query.shape, query.rung.name, tuple(query.tiles.items()), values)
+    if reason and not query.broken:  # a broken rule is already named beside the tile sizes
+        note(reason)
     if scene:
         stage.mount(scene, key="attention")
 if {"run", "why"} & parts:
-    run_card.run_section(LADDER, asked.shape, attention_story.ATTENTION, link, own=asked.own)
-cards.section(parts, asked)
+    run.run_section(LADDER, query.shape, story.ATTENTION, link, own=query.own)
+cards.section(parts, query)
 if PROCESSOR in parts:
-    cpu.section(asked.shape, link)
+    cpu.section(query.shape, link)
 if "kernel" in parts:
-    parts_sources.show(LADDER, asked.shape, asked.tiles_of, first=asked.rung.name)
+    sources.show(LADDER, query.shape, query.tiles_of, first=query.rung.name)
 lesson.settle(parts)

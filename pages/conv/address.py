@@ -1,4 +1,4 @@
-"""What the address of a convolution lesson means: its fields, their bounds, and the rule between them.
+"""The URL of a convolution lesson: its fields, their bounds, and the rule between them.
 
 The shape that is read is always valid. Pure functions.
 """
@@ -17,7 +17,7 @@ from pages.parts.address import Choice, Fields, Number, Text, Value, Values, few
 from visuals.conv.inputs import Inputs
 from visuals.conv.pictures import CUSTOM, FILTERS, MOST_SEED, PICTURES, UPLOAD
 
-# What each lesson compares: rungs of the ladder "conv".
+# The rungs of the ladder "conv" that each lesson compares.
 RUNGS = {
     "im2col": ("conv/direct", "conv/im2col-gemm", "conv/im2col-cublas"),
     "direct": ("conv/direct", "conv/direct-tiled", "conv/im2col-cublas", "conv/cudnn-implicit-precomp-gemm"),
@@ -31,17 +31,17 @@ RUNGS = {
     ),
     "fft": ("conv/direct", "conv/implicit-gemm", "conv/fft", "conv/cudnn-fft", "conv/cudnn-fft-tiling"),
 }  # fmt: skip
-OWN = ("picture", "filter", "seed", "taps")  # the parameters that are not the shape's
+INPUT_FIELDS = ("picture", "filter", "seed", "taps")  # the parameters that are not part of the shape
 
 
 def ladder(lesson: str) -> Ladder:
-    """What a lesson compares."""
+    """Returns the ladder of a lesson."""
     return LADDERS["conv"].only(*RUNGS[lesson])
 
 
 @dataclass(frozen=True)
 class Asked:
-    """What the parameters of a lesson ask for."""
+    """The shape, picture and filters that a lesson's URL selects."""
 
     shape: ConvShape
     picture: str = "digit"
@@ -50,76 +50,78 @@ class Asked:
     taps: str = ""  # of the custom filter, as visuals.conv.pictures.parse_taps reads them
 
     def params(self) -> dict[str, int | str]:
-        return self.shape.params() | {name: getattr(self, name) for name in OWN}
+        return self.shape.params() | {name: getattr(self, name) for name in INPUT_FIELDS}
 
     def inputs(self) -> Inputs:
-        """Without what the reader alone has: taps and a picture of their own."""
+        """Returns the inputs without the user's own taps and picture."""
         return Inputs(self.shape, self.picture, self.filter, self.seed)
 
 
 DEFAULT = Asked(CONV_PRESETS["toy"].shape)
 CHOICES = {"mode": MODES, "picture": (*PICTURES, UPLOAD), "filter": (*FILTERS, CUSTOM)}
-# What a page is ready to show.
+# The largest values that a page accepts.
 MOST = {"N": 64, "C": 1024, "H": 512, "W": 512, "K": 1024, "R": 11, "S": 11, "u": 8, "v": 8,
         "pad_h": 8, "pad_w": 8, "dilation_h": 8, "dilation_w": 8, "seed": MOST_SEED}  # fmt: skip
 LEAST = {name: 0 if name in ("pad_h", "pad_w", "seed") else 1 for name in MOST}
-# The fields of one axis that must fit each other; of two that could be set back, the first is.
+# The fields of one axis, which limit each other. If resetting either of two is enough, the first is reset.
 AXES = (("R", "dilation_h", "H", "pad_h"), ("S", "dilation_w", "W", "pad_w"))
 
 
-def fits(values: Values, usual: Values) -> Iterator[tuple[str, Values]]:
-    """As Fields.mend: the filter must fit; what keeps it from that is set back to `usual`, which does."""
+def fix_filter(values: Values, default: Values) -> Iterator[tuple[str, Values]]:
+    """Yields (rule, new values) for each axis on which the filter exceeds the padded input.
+
+    The new values reset the fewest fields to `default`. Used as Fields.mend."""
     for axis in AXES:
-        span, room = _span_and_room(values, axis)
-        if span > room:
+        span, padded_size = _span_and_size(values, axis)
+        if span > padded_size:
             tap, dilation, size, pad = axis
-            rule = f"the filter must fit the padded input, {dilation}*({tap}-1)+1 <= {size}+2*{pad}, but {span} > {room}"
-            yield rule, fewest_back(values, usual, axis, partial(_fit, axis))
+            rule = f"the filter must fit the padded input, {dilation}*({tap}-1)+1 <= {size}+2*{pad}, but {span} > {padded_size}"
+            yield rule, fewest_back(values, default, axis, partial(_filter_fits, axis))
 
 
-def _mend(values: Values) -> Iterator[tuple[str, Values]]:
-    yield from fits(values, DEFAULT.params())
+def _fix(values: Values) -> Iterator[tuple[str, Values]]:
+    yield from fix_filter(values, DEFAULT.params())
 
 
-def _span_and_room(values: Values, axis: tuple[str, ...]) -> tuple[int, int]:
-    """What the filter takes along an axis, and what the padded input has."""
+def _span_and_size(values: Values, axis: tuple[str, ...]) -> tuple[int, int]:
+    """Returns the filter's span and the padded input's size along an axis."""
     tap, dilation, size, pad = (values[name] for name in axis)
     return dilation * (tap - 1) + 1, size + 2 * pad
 
 
-def _fit(axis: tuple[str, ...], values: Values) -> bool:
-    span, room = _span_and_room(values, axis)
-    return span <= room
+def _filter_fits(axis: tuple[str, ...], values: Values) -> bool:
+    span, padded_size = _span_and_size(values, axis)
+    return span <= padded_size
 
 
-def _field(name: str, usual: int | str) -> Number | Choice | Text:
+def _field(name: str, default: int | str) -> Number | Choice | Text:
     if name in MOST:
-        return Number(usual, LEAST[name], MOST[name])
-    return Choice(usual, CHOICES[name]) if name in CHOICES else Text(usual)
+        return Number(default, LEAST[name], MOST[name])
+    return Choice(default, CHOICES[name]) if name in CHOICES else Text(default)
 
 
-FIELDS = Fields("conv", {name: _field(name, usual) for name, usual in DEFAULT.params().items()}, _mend)
+FIELDS = Fields("conv", {name: _field(name, default) for name, default in DEFAULT.params().items()}, _fix)
 NAMES = tuple(FIELDS.of)
 
 
-def of(values: Mapping) -> Asked:
-    """What the values of all fields, which keep every rule, ask for."""
+def query_of(values: Mapping) -> Asked:
+    """Returns the query of all fields' values, which must keep every rule."""
     return Asked(
-        ConvShape(**{name: value for name, value in values.items() if name not in OWN}),
-        **{name: values[name] for name in OWN},
+        ConvShape(**{name: value for name, value in values.items() if name not in INPUT_FIELDS}),
+        **{name: values[name] for name in INPUT_FIELDS},
     )
 
 
 def read(raw: Mapping[str, Value]) -> tuple[Asked, list[str]]:
     values, notes = FIELDS.read(raw)
-    return of(values), notes
+    return query_of(values), notes
 
 
-def write(asked: Asked) -> dict[str, str]:
-    return FIELDS.write(asked.params())
+def write(query: Asked) -> dict[str, str]:
+    return FIELDS.write(query.params())
 
 
-@lru_cache(maxsize=512)  # every run draws the same dozen links
-def at(asked: Asked, shape: ConvShape) -> dict[str, str]:
-    """The parameters for another shape with the same picture and filters."""
-    return write(replace(asked, shape=shape))
+@lru_cache(maxsize=512)  # every rerun draws the same dozen links
+def at(query: Asked, shape: ConvShape) -> dict[str, str]:
+    """Returns the URL parameters of another shape with the same picture and filters."""
+    return write(replace(query, shape=shape))

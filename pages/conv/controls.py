@@ -1,4 +1,4 @@
-"""The controls of a convolution: presets, choosers of picture, filter and order, fields, derived sizes."""
+"""The controls of a convolution lesson: presets, choosers of picture, filter and order, fields, derived sizes."""
 
 from __future__ import annotations
 
@@ -14,11 +14,11 @@ from kernels.conv.shape import ConvShape, conv_bounds
 from pages.conv import address
 from pages.conv.address import FIELDS, Asked
 from pages.parts import address as parts_address
-from pages.parts import query
+from pages.parts import query as url_query
 from pages.parts.controls import Link, choose, limits, numbers, order_chooser, preset_link, presets
 from pages.parts.text import note
 from pages.parts.theme import tokens
-from visuals.conv import pictures as conv_pictures
+from visuals.conv import pictures
 from visuals.conv.inputs import Inputs, outputs
 from visuals.conv.part import copies_per_pixel
 from visuals.conv.pictures import CUSTOM, UPLOAD, PictureError
@@ -38,29 +38,30 @@ RARE = ((("dilation_h", "dilation h", 108), ("dilation_w", "dilation w", 108)),)
 
 def inputs(
     page: str,
-    shown: bool = True,
+    visible: bool = True,
     orders: Mapping[str, str] | None = None,
     fields: parts_address.Fields = FIELDS,
     chips: Mapping[str, str] = CHIPS,
     derived: Callable[[ConvShape], str] | None = None,
 ) -> tuple[Inputs, Link]:
-    """What the controls ask for, always valid, and what draws a link to another preset with all else kept.
-    `page` is the page's file; `fields` those of _conv, with defaults of its own; `derived(shape)`, HTML, ends the line
-    of fields. Not `shown`: the address alone is read."""
-    values, notes = query.asked(fields, shown)
-    asked = address.of(values)
-    link = preset_link(page, fields, lambda shape: fields.write(replace(asked, shape=shape).params()))
+    """Draws the controls; returns valid inputs and a function that links to another preset.
+
+    The link keeps all other settings. `page` is the page's file. `fields` are those of pages.conv.address, possibly with
+    other defaults. `derived(shape)`, HTML, ends the line of fields. If not `visible`, only the URL is read."""
+    values, notes = url_query.asked(fields, visible)
+    query = address.query_of(values)
+    link = preset_link(page, fields, lambda shape: fields.write(replace(query, shape=shape).params()))
     upload = None
-    if shown:
+    if visible:
         with st.container(key="chips", horizontal=True):
-            presets(link, chips, CONV_PRESETS, asked.shape)
-            upload = _picture_chooser(fields, asked)
-            _filter_chooser(fields, asked)
+            presets(link, chips, CONV_PRESETS, query.shape)
+            upload = _picture_chooser(fields, query)
+            _filter_chooser(fields, query)
             if orders:
                 order_chooser(orders)
-        _fields(fields, asked.shape, (derived or _data_matrix)(asked.shape))
+        _fields(fields, query.shape, (derived or _data_matrix)(query.shape))
     note(*notes)
-    return _inputs(asked, upload), link
+    return _inputs(query, upload), link
 
 
 # -- shape ---------------------------------------------------------------------------------------
@@ -89,7 +90,7 @@ def _data_matrix(shape: ConvShape) -> str:
 
 
 def _more_label(shape: ConvShape) -> str:
-    """What the popover hides, where it is not the usual."""
+    """Returns the settings in the popover that differ from their defaults."""
     parts = []
     if shape.dilation != (1, 1):
         parts.append(f"dilation {shape.dilation_h}×{shape.dilation_w}")
@@ -99,9 +100,9 @@ def _more_label(shape: ConvShape) -> str:
 
 
 # -- picture and filters -------------------------------------------------------------------------
-def _inputs(asked: Asked, upload: bytes | None) -> Inputs:
-    """The inputs asked for; what cannot be had is named and replaced."""
-    s, picture, first, custom, planes = asked.shape, asked.picture, asked.filter, None, None
+def _inputs(query: Asked, upload: bytes | None) -> Inputs:
+    """Returns the selected inputs. Unusable ones are replaced, with a note."""
+    s, picture, filter_name, custom, planes = query.shape, query.picture, query.filter, None, None
     if picture == UPLOAD:
         try:
             planes = _decoded(upload, s.H, s.W, min(s.C, 3)) if upload else None
@@ -111,53 +112,53 @@ def _inputs(asked: Asked, upload: bytes | None) -> Inputs:
                 )
         except PictureError as error:
             note(f"{error}. Until then: the digit.")
-    if first == CUSTOM:
+    if filter_name == CUSTOM:
         try:
-            custom = conv_pictures.parse_taps(asked.taps, s.R, s.S) if asked.taps.strip() else _usual_taps(s)
+            custom = pictures.parse_taps(query.taps, s.R, s.S) if query.taps.strip() else _default_taps(s)
         except PictureError as error:
             note(f"{error}. Until then: sharpen.")
-            custom = _usual_taps(s)
-    return Inputs(s, "digit" if picture == UPLOAD else picture, first, asked.seed, custom, planes)
+            custom = _default_taps(s)
+    return Inputs(s, "digit" if picture == UPLOAD else picture, filter_name, query.seed, custom, planes)
 
 
-def _usual_taps(s: ConvShape) -> np.ndarray:
-    return conv_pictures.taps("sharpen", s.R, s.S)
+def _default_taps(s: ConvShape) -> np.ndarray:
+    return pictures.taps("sharpen", s.R, s.S)
 
 
 @st.cache_data(max_entries=16, show_spinner=False)
 def _decoded(data: bytes, H: int, W: int, planes: int) -> np.ndarray:
-    return conv_pictures.upload_planes(data, H, W, planes)
+    return pictures.upload_planes(data, H, W, planes)
 
 
-def _picture_chooser(fields: parts_address.Fields, asked: Asked) -> bytes | None:
-    """The file of the reader's own, where one is chosen."""
+def _picture_chooser(fields: parts_address.Fields, query: Asked) -> bytes | None:
+    """Draws the chooser and returns the uploaded file's bytes, or None."""
     upload = None
-    with st.popover(f"picture: {asked.picture}", key="picture_chooser"):
+    with st.popover(f"picture: {query.picture}", key="picture_chooser"):
         choose(fields, "picture")
-        if asked.picture == UPLOAD:
+        if query.picture == UPLOAD:
             file = st.file_uploader("PNG or JPEG, at most 10 MB and 40 megapixels", ["png", "jpg", "jpeg"])
             upload = file.getvalue() if file else None
-        # A control that is not drawn would leave the address: it is hidden instead.
-        with st.container(key="seed_line" if "random" in (asked.picture, asked.filter) else "away_seed"):
-            st.number_input("seed of what is random", 0.0, float(conv_pictures.MOST_SEED), 0.0, 1.0, "%.0f",
+        # A control that is not drawn would drop out of the URL: it is hidden instead.
+        with st.container(key="seed_line" if "random" in (query.picture, query.filter) else "away_seed"):
+            st.number_input("seed of what is random", 0.0, float(pictures.MOST_SEED), 0.0, 1.0, "%.0f",
                             required=True, key="seed", bind="query-params", width=180)  # fmt: skip
     return upload
 
 
-def _filter_chooser(fields: parts_address.Fields, asked: Asked) -> None:
-    s = asked.shape
-    with st.popover(f"filter: {asked.filter}", key="filter_chooser"):
+def _filter_chooser(fields: parts_address.Fields, query: Asked) -> None:
+    s = query.shape
+    with st.popover(f"filter: {query.filter}", key="filter_chooser"):
         choose(fields, "filter")
-        with st.container(key="taps_grid" if asked.filter == CUSTOM else "away_taps"):
+        with st.container(key="taps_grid" if query.filter == CUSTOM else "away_taps"):
             st.text_area(
                 f"{s.R} × {s.S} taps, a line a row",
                 key="taps",
                 bind="query-params",
                 max_chars=parts_address.MOST_TEXT,
-                placeholder=conv_pictures.taps_text(_usual_taps(s)),
+                placeholder=pictures.taps_text(_default_taps(s)),
                 height=34 + 22 * max(2, s.R),
             )
-        names = conv_pictures.filter_names(min(s.K, 8), asked.filter)
+        names = pictures.filter_names(min(s.K, 8), query.filter)
         st.caption(
             "Filters in order: "
             + ", ".join(names)
@@ -167,17 +168,17 @@ def _filter_chooser(fields: parts_address.Fields, asked: Asked) -> None:
 
 
 def show_pictures(inputs: Inputs) -> None:
-    """The input's first channel, and beside it the first plane of the output, whole."""
+    """Draws the input's first channel and, beside it, the whole first plane of the output."""
     s, t, x = inputs.shape, tokens(), inputs.planes()[0]
     y = outputs(inputs, 1, s.P, s.Q)[0]
     name = "your picture" if inputs.upload is not None else inputs.picture
     span = f"from {y.min():.4g} to {y.max():.4g}".replace("-", "−")
-    shown = (
+    images = (
         (x, "input", f"Input: {name}, {s.H} × {s.W}" + (", first channel" if s.C > 1 else "")),
         (y, "output", f"Output of filter 1, {inputs.names()[0]}, {s.P} × {s.Q}, {span}"),
     )
     figures = ""
-    for values, role, caption in shown:
-        uri = conv_pictures.data_uri(conv_pictures.picture_rgb(values, t[role], t["ground"], t["ink"]))
+    for values, role, caption in images:
+        uri = pictures.data_uri(pictures.picture_rgb(values, t[role], t["ground"], t["ink"]))
         figures += f'<figure><img src="{uri}" alt="{escape(caption)}"><figcaption>{escape(caption)}</figcaption></figure>'
     st.html(f'<div class="kt-pictures">{figures}</div>')

@@ -1,9 +1,9 @@
-"""Direct convolution: seven loops, and what they ask of memory."""
+"""Direct convolution: seven loops and their memory accesses."""
 
 from pages.conv import lesson, scenes
-from visuals.conv.direct import story as direct_story
+from visuals.conv.direct import story
 
-lesson.in_orders(
+lesson.draw_with_orders(
     "direct",
     "Direct: seven loops",
     'A window slides over the <span class="kt-input">input</span>; each '
@@ -13,5 +13,5 @@ lesson.in_orders(
     "c, r and s stay in each of them, and read the same pixels again and again.",
     scenes.DIRECT_ORDERS,
     scenes.direct,
-    direct_story.STORY,
+    story.STORY,
 )

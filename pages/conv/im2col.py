@@ -3,7 +3,7 @@
 from pages.conv import lesson, scenes
 from visuals.conv.im2col.story import IM2COL
 
-lesson.in_orders(
+lesson.draw_with_orders(
     "im2col",
     "im2col: a convolution becomes one matrix product",
     'Every window of the <span class="kt-input">input</span> is copied into a column. Then '

@@ -1,4 +1,4 @@
-"""What lessons of a convolution share: one that is played in two orders, and what stands at the end of all."""
+"""Shared parts of the convolution lessons: a lesson played in two orders, and the end of each lesson."""
 
 from __future__ import annotations
 
@@ -6,9 +6,7 @@ from collections.abc import Callable, Mapping
 
 from kernels.model.rung import Ladder
 from pages.conv import address, controls
-from pages.parts import lesson
-from pages.parts import run as run_card
-from pages.parts import sources as parts_sources
+from pages.parts import lesson, run, sources
 from pages.parts.query import chosen
 from pages.parts.text import note
 from visuals import stage
@@ -17,7 +15,7 @@ from visuals.conv.inputs import Inputs
 from visuals.scene.scene import Scene
 
 
-def in_orders(
+def draw_with_orders(
     name: str,
     title: str,
     idea: str,
@@ -25,28 +23,26 @@ def in_orders(
     scene: Callable[[Inputs, str], tuple[Scene, str]],
     story: Story,
 ) -> None:
-    """The whole lesson `name`, whose stage plays `scene` in one of `orders`."""
+    """Draws the whole lesson `name`. Its stage plays `scene` in one of `orders`."""
     ladder = address.ladder(name)
     parts, whole = lesson.begin(title, idea)
-    inputs, link = controls.inputs(f"conv/{name}.py", shown=whole, orders=orders)
+    inputs, link = controls.inputs(f"conv/{name}.py", visible=whole, orders=orders)
     if "watch" in parts:
-        played, instead = scene(inputs, chosen("order", orders))
-        if instead:
-            note(instead)
+        played, reason = scene(inputs, chosen("order", orders))
+        if reason:
+            note(reason)
         stage.mount(played, key=name)
     if {"run", "why"} & parts:
-        run_card.run_section(ladder, inputs.shape, story, link)
-    end(parts, ladder, inputs, parts_sources.chosen_tiles)
+        run.run_section(ladder, inputs.shape, story, link)
+    end(parts, ladder, inputs, sources.chosen_tiles)
 
 
-def end(
-    parts: frozenset[str], ladder: Ladder, inputs: Inputs, tiles: parts_sources.Tiles, first: str = ""
-) -> None:
-    """Pictures and kernels under the cards, or the kernels alone; `tiles`, `first` as _kernels.show takes them."""
+def end(parts: frozenset[str], ladder: Ladder, inputs: Inputs, tiles: sources.Tiles, first: str = "") -> None:
+    """Draws pictures and kernels under the cards, or only the kernels. `tiles` and `first` as for sources.show."""
     if len(parts) > 1:
         with lesson.below():
             controls.show_pictures(inputs)
-            parts_sources.show(ladder, inputs.shape, tiles, first)
+            sources.show(ladder, inputs.shape, tiles, first)
     elif "kernel" in parts:
-        parts_sources.show(ladder, inputs.shape, tiles, first)
+        sources.show(ladder, inputs.shape, tiles, first)
     lesson.settle(parts)

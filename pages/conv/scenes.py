@@ -1,4 +1,4 @@
-"""The scenes of the lessons as pages ask for them: built once for equal inputs, for all readers."""
+"""The scenes of the lessons, cached: built once for equal inputs and shared by all sessions."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from visuals.conv.inputs import Inputs, outputs
 from visuals.conv.part import Part, part_of
 from visuals.scene.scene import Scene
 
-Ordered = tuple[Scene, str]  # a scene, and why it is not in the order asked for: "" where it is
+Ordered = tuple[Scene, str]  # a scene, and why it is not in the requested order ("" if it is)
 IM2COL_ORDERS = {
     "explaining": "one column after the other, copied and multiplied at once",
     "warps": "store by store as the emulator executed block 0 of the CUDA kernel",
@@ -30,14 +30,14 @@ DIRECT_ORDERS = {
 
 @lru_cache(maxsize=MOST_KEPT)
 def im2col(inputs: Inputs, order: str) -> Ordered:
-    """The scene in one of IM2COL_ORDERS."""
+    """Returns the scene in one of IM2COL_ORDERS."""
     part = part_of(inputs.shape, inputs.planes()[0])
     return _in_order(order, inputs, part, im2col_scene, "conv/im2col-gemm", im2col_warps)
 
 
 @lru_cache(maxsize=MOST_KEPT)
 def direct(inputs: Inputs, order: str) -> Ordered:
-    """The scene in one of DIRECT_ORDERS."""
+    """Returns the scene in one of DIRECT_ORDERS."""
     part = part_shown(inputs.shape, inputs.planes()[0])
     return _in_order(order, inputs, part, direct_scene, "conv/direct", direct_warps)
 
@@ -45,7 +45,7 @@ def direct(inputs: Inputs, order: str) -> Ordered:
 def _in_order(
     order: str, inputs: Inputs, part: Part, draw: Callable[..., Scene], name: str, warps: ModuleType
 ) -> Ordered:
-    """The part of a convolution as `draw` plays it, or in the order in which the warps of the rung `name` ran."""
+    """Returns the scene that `draw` makes of a part, or its scene in the order of the rung's warps."""
     shape = inputs.shape
     y = outputs(inputs, part.K, part.P, part.Q, part.p, part.q)
     explained = draw(shape, part, inputs.x(1, part.C), inputs.w(part.K, part.C), y)

@@ -1,5 +1,7 @@
-"""What the address of the fusion lesson means: the maps, the chain of blocks, the rung that is watched, its tile sizes; what
-a chain can be turned to; and its scene. Pure functions."""
+"""The URL of the fusion lesson: maps, chain of blocks, rung on the stage, tile sizes.
+
+Also the edits of a chain and its scene. Pure functions.
+"""
 
 from __future__ import annotations
 
@@ -11,160 +13,163 @@ from functools import lru_cache
 from kernels.fusion import codegen, ladder
 from kernels.fusion.presets import FUSION_PRESETS
 from kernels.fusion.shape import KINDS, LEAST_EPS, OPTIONS, Block, ChainShape
-from kernels.fusion.shape import blocks as parsed
+from kernels.fusion.shape import blocks as parse_blocks
 from kernels.ladders import LADDERS
 from kernels.model.rung import Rung
 from kernels.model.shape import Bound, ShapeError
 from pages.parts import rung_address
 from pages.parts.address import Number, Value, Values, fewest_back
 from pages.parts.kept import MOST_KEPT
-from visuals.fusion import story as fusion_story
+from visuals.fusion import story
 from visuals.fusion.scene import fusion_scene
 from visuals.scene.scene import Scene
 
 LADDER = LADDERS["fusion"]
-OURS = LADDER.only(*ladder.PLANS)  # those with kernels to watch
+STAGE_RUNGS = LADDER.only(*ladder.PLANS)  # the rungs whose kernels can be shown on the stage
 DEFAULT = FUSION_PRESETS["fusion-toy"].shape
 DEFAULT_RUNG = "fused"
-MOST = {"N": 256, "C": 8192, "H": 1024, "W": 1024}
-MOST_OPTIONS = {"K": 8192, "R": 16, "stride": 16, "pad": 8}
-MOST_VALUES = 2**27  # of maps, weights: 512 MiB
-MOST_FLOPS = 2**40
-MOST_CHAIN, MOST_SAID = 400, 160  # characters of a chain, and of what is said of a wrong one
+MAX = {"N": 256, "C": 8192, "H": 1024, "W": 1024}
+MAX_OPTIONS = {"K": 8192, "R": 16, "stride": 16, "pad": 8}
+MAX_VALUES = 2**27  # of maps or weights: 512 MiB in FP32
+MAX_FLOPS = 2**40
+MAX_CHAIN, MAX_MESSAGE = 400, 160  # characters of a chain, and of the message about an invalid one
 
 
 @dataclass(frozen=True)
 class Chain:
-    """The field of the address that holds a chain as text."""
+    """The URL field that holds a chain as text."""
 
     usual: str
 
     def take(self, name: str, value: Value) -> str:
         text = str(value)
-        if len(text) > MOST_CHAIN:
-            raise ShapeError(f"{name} may have at most {MOST_CHAIN} characters, got {len(text)}")
+        if len(text) > MAX_CHAIN:
+            raise ShapeError(f"{name} may have at most {MAX_CHAIN} characters, got {len(text)}")
         try:
-            found = parsed(text)
+            found = parse_blocks(text)
         except ShapeError as error:
-            raise ShapeError(f"{name}: {_said(error)}") from None
+            raise ShapeError(f"{name}: {_message(error)}") from None
         return " ".join(map(str, found))
 
 
-def _said(error: ShapeError) -> str:
-    """What is wrong with a chain, which may quote anything: short and in one line."""
+def _message(error: ShapeError) -> str:
+    """Returns the error of a chain, which may quote anything, as one short printable line."""
     text = "".join(c if c.isprintable() else " " for c in str(error))
-    return text if len(text) <= MOST_SAID else f"{text[: MOST_SAID - 1]}…"
+    return text if len(text) <= MAX_MESSAGE else f"{text[: MAX_MESSAGE - 1]}…"
 
 
-FIELDS = {name: Number(getattr(DEFAULT, name), 1, most) for name, most in MOST.items()} | {
+FIELDS = {name: Number(getattr(DEFAULT, name), 1, maximum) for name, maximum in MAX.items()} | {
     "chain": Chain(DEFAULT.chain)
 }
 
 
 # -- what fits the page ------------------------------------------------------------------------------------
 def rule(make: Callable[[], ChainShape]) -> str:
-    """The rule that a shape breaks, of chains or of this page; "" where it breaks none."""
+    """Returns the rule of chains or of this page that a shape breaks; "" if it breaks none."""
     try:
         s = make()
     except ShapeError as error:
-        return _said(error)
+        return _message(error)
     for stage in s.stages:
         where = f"block {stage.at + 1} ({stage.block.kind})"
         for name in stage.tensors:
-            if math.prod(stage.tensors[name]) > MOST_VALUES:
-                return f"{where}: {name} may have {MOST_VALUES:,} values on this page"
-        if max(math.prod(stage.before), math.prod(stage.after)) > MOST_VALUES:
-            return f"{where}: maps may have {MOST_VALUES:,} values on this page"
-        for name, most in MOST_OPTIONS.items():
-            if getattr(stage.block, name) > most:
-                return f"{where}: {name} may be {most:,} at most on this page"
-    if s.flops > MOST_FLOPS:
-        return f"a chain may have {MOST_FLOPS:,} FLOPs on this page"
+            if math.prod(stage.tensors[name]) > MAX_VALUES:
+                return f"{where}: {name} may have {MAX_VALUES:,} values on this page"
+        if max(math.prod(stage.before), math.prod(stage.after)) > MAX_VALUES:
+            return f"{where}: maps may have {MAX_VALUES:,} values on this page"
+        for name, maximum in MAX_OPTIONS.items():
+            if getattr(stage.block, name) > maximum:
+                return f"{where}: {name} may be {maximum:,} at most on this page"
+    if s.flops > MAX_FLOPS:
+        return f"a chain may have {MAX_FLOPS:,} FLOPs on this page"
     return ""
 
 
-def _mend(values: Values) -> Iterator[tuple[str, Values]]:
+def _fix(values: Values) -> Iterator[tuple[str, Values]]:
     if broken := rule(lambda: ChainShape(**{name: values[name] for name in FIELDS})):
         fits = lambda v: not rule(lambda: ChainShape(**{name: v[name] for name in FIELDS}))  # noqa: E731
         yield broken, fewest_back(values, DEFAULT.params(), tuple(FIELDS), fits)
 
 
-def _usual(rung: Rung, shape: ChainShape) -> dict[str, int]:
+def _default_tiles(rung: Rung, shape: ChainShape) -> dict[str, int]:
     return rung.default_tiles
 
 
-ADDRESS = rung_address.Address(OURS, FIELDS, DEFAULT_RUNG, _mend, fit=_usual)
+ADDRESS = rung_address.Address(STAGE_RUNGS, FIELDS, DEFAULT_RUNG, _fix, fit=_default_tiles)
 
 
 def bounds(s: ChainShape) -> dict[str, Bound]:
-    """For each extent the values that keep every rule with all else as it is."""
+    """Returns, for each extent, the values that keep every rule while all else stays the same."""
     return {
-        name: bound(getattr(s, name), 1, most, lambda v, name=name: s.with_(**{name: v}))
-        for name, most in MOST.items()
+        name: bound(getattr(s, name), 1, maximum, lambda v, name=name: s.with_(**{name: v}))
+        for name, maximum in MAX.items()
     }
 
 
-def bound(now: int, least: int, most: int, make: Callable[[int], ChainShape]) -> Bound:
-    """The values round `now`, which is legal, up to the first that is not each way, and the rules that it breaks."""
-    low, why_low = _edge(now, least, make)
-    high, why_high = _edge(now, most, make)
+def bound(current: int, minimum: int, maximum: int, make: Callable[[int], ChainShape]) -> Bound:
+    """Returns the legal values around `current`, which is legal, and the rule that the next value breaks at each end."""
+    low, why_low = _edge(current, minimum, make)
+    high, why_high = _edge(current, maximum, make)
     return Bound(low, high, why_low=why_low, why_high=why_high)
 
 
 def _edge(good: int, end: int, make: Callable[[int], ChainShape]) -> tuple[int, str]:
-    """The last legal value from `good` towards `end`, by halves, and the rule that the next one breaks."""
+    """Returns the last legal value from `good` towards `end`, by bisection, and the rule that the next one breaks."""
     if not (why := rule(lambda: make(end))):
         return end, ""
     bad = end
     while abs(bad - good) > 1:
         middle = (good + bad) // 2
-        if said := rule(lambda middle=middle: make(middle)):
-            bad, why = middle, said
+        if broken := rule(lambda middle=middle: make(middle)):
+            bad, why = middle, broken
         else:
             good = middle
     return good, why
 
 
-# -- turning a chain -----------------------------------------------------------------------------------------
+# -- editing a chain -----------------------------------------------------------------------------------------
 @dataclass(frozen=True)
-class Turn:
-    """A chain that a control would lead to, or the rule that forbids it."""
+class Edit:
+    """The chain that a control leads to, or the rule that forbids it."""
 
     shape: ChainShape | None
     rule: str = ""
 
 
-def turned(s: ChainShape, blocks: list[Block]) -> Turn:
+def edited(s: ChainShape, blocks: list[Block]) -> Edit:
     make = lambda: s.with_(chain=" ".join(map(str, blocks)))  # noqa: E731
     broken = rule(make)
-    return Turn(None, broken) if broken else Turn(make())
+    return Edit(None, broken) if broken else Edit(make())
 
 
-def appended(s: ChainShape) -> dict[str, Turn]:
-    """By kind, the chain with one more block at its end."""
+def appended(s: ChainShape) -> dict[str, Edit]:
+    """Returns, by kind, the chain with one more block at its end."""
     maps = s.y_shape[1]
-    usual = {
-        "conv": Block("conv", min(maps, MOST_OPTIONS["K"]), 3, 1, 1),
+    new_blocks = {
+        "conv": Block("conv", min(maps, MAX_OPTIONS["K"]), 3, 1, 1),
         "maxpool": Block("maxpool", 0, 2, 2),
         "avgpool": Block("avgpool", 0, 2, 2),
         "bn": Block("bn", eps=OPTIONS["bn"]["eps"]),
     }
-    return {kind: turned(s, [*s.blocks, usual.get(kind, Block(kind))]) for kind in KINDS}
+    return {kind: edited(s, [*s.blocks, new_blocks.get(kind, Block(kind))]) for kind in KINDS}
 
 
-def without(s: ChainShape, at: int) -> Turn:
-    return turned(s, [b for n, b in enumerate(s.blocks) if n != at])
+def without(s: ChainShape, at: int) -> Edit:
+    return edited(s, [b for n, b in enumerate(s.blocks) if n != at])
 
 
-def moved(s: ChainShape, at: int, to: int) -> Turn:
+def moved(s: ChainShape, at: int, to: int) -> Edit:
     blocks = list(s.blocks)
     blocks.insert(to, blocks.pop(at))
-    return turned(s, blocks)
+    return edited(s, blocks)
 
 
-def optioned(s: ChainShape, at: int, name: str, value: float) -> ChainShape:
-    """The chain with an option of a block turned. A convolution that keeps the size goes on keeping it, a pool whose
-    stride is its window too; the padding stays within its rule. ShapeError where no chain is left."""
+def with_option(s: ChainShape, at: int, name: str, value: float) -> ChainShape:
+    """Returns the chain with one option of a block changed. Raises ShapeError if the new chain is invalid.
+
+    A convolution that keeps the map's size still does. A pool's stride still equals its window if it did before. The
+    padding stays within its rule.
+    """
     b = s.blocks[at]
     new = replace(b, **{name: value})
     if name == "R" and b.kind == "conv":
@@ -175,14 +180,14 @@ def optioned(s: ChainShape, at: int, name: str, value: float) -> ChainShape:
 
 
 def option_bounds(s: ChainShape, at: int) -> dict[str, Bound]:
-    """By option of a block, but eps, what its field may be turned to."""
+    """Returns, for each option of a block except eps, the values that its field may take."""
     b = s.blocks[at]
     return {
         name: bound(
             getattr(b, name),
             0 if name == "pad" else 1,
-            MOST_OPTIONS[name],
-            lambda v, name=name: optioned(s, at, name, v),
+            MAX_OPTIONS[name],
+            lambda v, name=name: with_option(s, at, name, v),
         )
         for name in OPTIONS[b.kind]
         if name != "eps"
@@ -198,18 +203,18 @@ def _scene(s: ChainShape, rung: str, tiles: tuple[tuple[str, int], ...]) -> Scen
     return fusion_scene(s, rung, dict(tiles))
 
 
-def scene(asked: rung_address.Asked) -> Scene | None:
-    """The scene of the rung that is watched; None where a rule forbids it."""
-    return None if asked.broken else _scene(asked.shape, asked.rung.name, tuple(asked.tiles.items()))
+def scene(query: rung_address.Asked) -> Scene | None:
+    """Returns the scene of the selected rung; None if a rule forbids it."""
+    return None if query.broken else _scene(query.shape, query.rung.name, tuple(query.tiles.items()))
 
 
 def card(params: Mapping[str, str]) -> Scene:
-    """What the page fusion.py plays at `params`, where the rung can run so."""
+    """Returns the scene of the page at `params`, provided that the rung can run with them."""
     return scene(ADDRESS.read(params)[0])
 
 
-def front(asked: rung_address.Asked) -> str:
-    """Of the kernels of the rung that is watched the one to read first: the first that was written for the chain."""
-    told = fusion_story.parts(asked.rung.name, asked.shape)
-    sources = [part.launch.source for part in told]
+def first_source(query: rung_address.Asked) -> str:
+    """Returns the source file to show first: the first kernel generated for the chain, else the rung's first."""
+    parts = story.parts(query.rung.name, query.shape)
+    sources = [part.launch.source for part in parts]
     return next((s for s in sources if s.startswith(codegen.PREFIX)), sources[0] if sources else "")

@@ -1,8 +1,7 @@
-"""The controls of the fusion lesson: presets, the size of the maps, the chain that the reader builds from blocks, the rung
-that is watched.
+"""The controls of the fusion lesson: presets, size of the maps, chain of blocks, rung on the stage.
 
-A block is a popover with its options and links that move or remove it; links and options set the address, and lead to
-legal chains alone. At another chain the fields of options are others, so none sends what it held before.
+A block is a popover with its options and with links that move or remove it. Links and options set the URL and lead only
+to legal chains. Another chain gets new option fields, so that no field sends an old value.
 """
 
 from __future__ import annotations
@@ -13,7 +12,7 @@ from kernels.fusion import codegen
 from kernels.fusion.presets import FUSION_PRESETS
 from kernels.fusion.shape import KINDS, MOST_BLOCKS, OPTIONS, ChainShape
 from pages.fusion import address
-from pages.fusion.address import ADDRESS, Turn
+from pages.fusion.address import ADDRESS, Edit
 from pages.parts import rung_picker
 from pages.parts.address import Fields
 from pages.parts.controls import Link, limits, numbers, presets
@@ -35,33 +34,34 @@ NAMES = {
     "avgpool": "avgpool, the mean of each window", "gap": "gap, the mean of each map",
 }  # fmt: skip
 OPTION_PX = 130
-# How often the chain became another one, and which it is: what fields of before hold counts no more.
-TURNS = "_fusion_turns"
+# Session key of (number of chain changes, current shape). Option fields of earlier chains are ignored.
+CHAIN_VERSION = "_fusion_turns"
 
 
-def asked(page: str, shown: bool) -> tuple[Asked, Link]:
-    """What the controls ask for, and what draws a link to another preset with all else kept. Not `shown`: the address
-    alone is read."""
-    if shown:
+def read(page: str, visible: bool) -> tuple[Asked, Link]:
+    """Draws the controls and returns their query and a function that links to another preset.
+
+    The link keeps all other settings. If not `visible`, only the URL is read."""
+    if visible:
         _follow_options()
     controls = lambda fields, found, link: _controls(page, fields, found, link)  # noqa: E731
-    return rung_picker.asked(page, ADDRESS, controls if shown else None)
+    return rung_picker.asked(page, ADDRESS, controls if visible else None)
 
 
-def _controls(page: str, fields: Fields, asked: Asked, link: Link) -> None:
-    s, bounds = asked.shape, address.bounds(asked.shape)
+def _controls(page: str, fields: Fields, query: Asked, link: Link) -> None:
+    s, bounds = query.shape, address.bounds(query.shape)
     with st.container(key="chips", horizontal=True):
         presets(link, CHIPS, FUSION_PRESETS, s)
     with st.container(key="params", horizontal=True):
         numbers(fields, LINE, bounds)
         with st.container(key="chips_blocks", horizontal=True, width="content"):
-            _Builder(page, fields, asked).draw()
+            _Builder(page, fields, query).draw()
         st.html(f'<p class="kt-derived">{_derived(s)}</p>')
     limits(s.params(), bounds)
 
 
 def _derived(s: ChainShape) -> str:
-    """Sizes, and how many launches."""
+    """Returns, as HTML, derived sizes and the numbers of launches."""
     out = "×".join(f"{extent:,}" for extent in s.y_shape)
     fused = len(codegen.groups([b.kind for b in s.blocks]))
     return (
@@ -71,27 +71,31 @@ def _derived(s: ChainShape) -> str:
 
 
 def _key(at: int, name: str) -> str:
-    return f"option {at} {name} {st.session_state[TURNS][0]}"
+    return f"option {at} {name} {st.session_state[CHAIN_VERSION][0]}"
 
 
 def _follow_options() -> None:
-    """Where a field of an option holds another value than the chain of the address, the address follows. It is looked
-    at in each run and not when Streamlit calls the field changed, which it does again where an old state of it arrives late.
-    Only the chain is written: the other fields are bound to controls of their own."""
-    now = ADDRESS.read(st.query_params)[0]
-    count, before = st.session_state.get(TURNS, (0, now.shape))
-    st.session_state[TURNS] = count + (before != now.shape), now.shape
-    for at, block in enumerate(now.shape.blocks):
+    """Writes the chain to the URL if an option field differs from it.
+
+    The fields are compared in each rerun. Streamlit's change callback is not used: it fires again when an old state
+    arrives late. Only the chain is written, because the other URL parameters are bound to their own controls."""
+    current = ADDRESS.read(st.query_params)[0]
+    count, last_shape = st.session_state.get(CHAIN_VERSION, (0, current.shape))
+    st.session_state[CHAIN_VERSION] = count + (last_shape != current.shape), current.shape
+    for at, block in enumerate(current.shape.blocks):
         for name in OPTIONS[block.kind]:
-            held = st.session_state.get(_key(at, name))
-            if held is not None and held != getattr(block, name):
-                _turn(now, address.optioned(now.shape, at, name, held if name == "eps" else int(held)))
+            entered = st.session_state.get(_key(at, name))
+            if entered is not None and entered != getattr(block, name):
+                _set_chain(
+                    current,
+                    address.with_option(current.shape, at, name, entered if name == "eps" else int(entered)),
+                )
                 return
 
 
-def _turn(now: Asked, to: ChainShape) -> None:
-    st.session_state[TURNS] = st.session_state[TURNS][0] + 1, to
-    if chain := ADDRESS.at_shape(now, to).get("chain"):
+def _set_chain(current: Asked, to: ChainShape) -> None:
+    st.session_state[CHAIN_VERSION] = st.session_state[CHAIN_VERSION][0] + 1, to
+    if chain := ADDRESS.at_shape(current, to).get("chain"):
         st.query_params["chain"] = chain
     else:
         st.query_params.pop("chain", None)
@@ -99,10 +103,10 @@ def _turn(now: Asked, to: ChainShape) -> None:
 
 # -- the chain ---------------------------------------------------------------------------------------------
 class _Builder:
-    """The line of blocks."""
+    """Draws the line of blocks with which a chain is built."""
 
-    def __init__(self, page: str, fields: Fields, asked: Asked):
-        self.page, self.fields, self.asked, self.s = page, fields, asked, asked.shape
+    def __init__(self, page: str, fields: Fields, query: Asked):
+        self.page, self.fields, self.query, self.s = page, fields, query, query.shape
 
     def draw(self) -> None:
         for at, block in enumerate(self.s.blocks):
@@ -110,7 +114,7 @@ class _Builder:
                 st.caption(f"Block {at + 1} of {len(self.s.blocks)}: {NAMES[block.kind]}.")
                 self._options(at)
                 with st.container(key=f"rungs_{at}", gap=None):
-                    self._turns(at)
+                    self._edit_links(at)
         with st.popover("+ block", key="block_more"), st.container(key="rungs_more", gap=None):
             self._append()
 
@@ -125,15 +129,15 @@ class _Builder:
                 self._field(at, "eps", address.EPS, "%g", 1e-5)
 
     def _field(self, at: int, name: str, bound, form: str, step: float) -> None:
-        now = float(getattr(self.s.blocks[at], name))
+        current = float(getattr(self.s.blocks[at], name))
         bounds = {"min_value": float(bound.low), "max_value": float(bound.high)}
         st.number_input(
-            name, **bounds, value=now, step=step, format=form, key=_key(at, name), width=OPTION_PX
+            name, **bounds, value=current, step=step, format=form, key=_key(at, name), width=OPTION_PX
         )
-        if bound.why_high and bound.high == now:
+        if bound.why_high and bound.high == current:
             st.caption(f"{name} ≤ {bound.high} here: {bound.why_high}")
 
-    def _turns(self, at: int) -> None:
+    def _edit_links(self, at: int) -> None:
         last = len(self.s.blocks) - 1
         if at > 0:
             self._link(address.moved(self.s, at, at - 1), "← one earlier")
@@ -152,13 +156,13 @@ class _Builder:
         for kind in KINDS:
             self._link(found[kind], NAMES[kind])
 
-    def _link(self, turn: Turn, label: str) -> None:
-        """Where it leads to, or the rule that forbids it."""
-        if turn.shape is None:
-            quiet(f"{label}: not here. {turn.rule}")
+    def _link(self, edit: Edit, label: str) -> None:
+        """Draws a link to the edited chain, or the rule that forbids the edit."""
+        if edit.shape is None:
+            quiet(f"{label}: not here. {edit.rule}")
             return
-        query = others(self.fields) | self._params(turn.shape)
-        st.page_link(self.page, label=label, query_params=query)
+        params = others(self.fields) | self._params(edit.shape)
+        st.page_link(self.page, label=label, query_params=params)
 
     def _params(self, shape: ChainShape) -> dict[str, str]:
-        return ADDRESS.at_shape(self.asked, shape)
+        return ADDRESS.at_shape(self.query, shape)

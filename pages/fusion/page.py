@@ -2,11 +2,9 @@
 
 from pages.fusion import address, cards, controls
 from pages.fusion.address import LADDER
-from pages.parts import lesson
-from pages.parts import run as run_card
-from pages.parts import sources as parts_sources
+from pages.parts import lesson, run, sources
 from visuals import stage
-from visuals.fusion import story as fusion_story
+from visuals.fusion import story
 
 PAGE = "fusion/page.py"
 
@@ -18,11 +16,11 @@ parts, whole = lesson.begin(
     "while it is in a register: one launch, nothing in between. It pays where a kernel waits for bytes, and hardly where it waits "
     "for arithmetic.",
 )
-asked, link = controls.asked(PAGE, shown=whole)
-if "watch" in parts and (scene := address.scene(asked)):
+query, link = controls.read(PAGE, visible=whole)
+if "watch" in parts and (scene := address.scene(query)):
     stage.mount(scene, key="fusion")
 if {"run", "why"} & parts:
-    run_card.run_section(LADDER, asked.shape, fusion_story.FUSION, link, own=asked.own, more=cards.section)
+    run.run_section(LADDER, query.shape, story.FUSION, link, own=query.own, more=cards.section)
 if "kernel" in parts:
-    parts_sources.show(LADDER, asked.shape, asked.tiles_of, first=asked.rung.name, file=address.front(asked))
+    sources.show(LADDER, query.shape, query.tiles_of, first=query.rung.name, file=address.first_source(query))
 lesson.settle(parts)

@@ -1,4 +1,4 @@
-"""The controls of the GEMM lesson: presets, extents, the rung that is watched and its tile sizes."""
+"""The controls of the GEMM lesson: presets, extents, rung on the stage, tile sizes."""
 
 from __future__ import annotations
 
@@ -10,13 +10,12 @@ from kernels.gemm.presets import GEMM_PRESETS
 from kernels.gemm.shape import GemmShape
 from pages.gemm import address
 from pages.gemm.address import LADDER
-from pages.parts import rates as parts_rates
-from pages.parts import run_settings, rung_picker
+from pages.parts import rates, run_settings, rung_picker
 from pages.parts.address import Fields
 from pages.parts.controls import Link, choose, limits, numbers, order_chooser, presets
 from pages.parts.rung_address import Asked
 from visuals.charts import units
-from visuals.gemm import story as gemm_story
+from visuals.gemm import story
 
 CHIPS = {
     "square-8": "Toy 8×8", "square-16": "16×16", "square-64": "64×64", "square-1024": "1024³",
@@ -28,20 +27,22 @@ LINE = ((("M", "M", 80), ("N", "N", 78), ("K", "K", 78)),)
 RARE = ((("alpha", "alpha", 96), ("beta", "beta", 92)),)
 
 
-def asked(
-    page: str, shown: bool = True, orders: Callable[[str], Mapping[str, str]] | None = None
+def read(
+    page: str, visible: bool = True, orders: Callable[[str], Mapping[str, str]] | None = None
 ) -> tuple[Asked, Link]:
-    """What the controls ask for, and what draws a link to another preset with all else kept. `orders(rung)` are those
-    of the stage. Not `shown`: the address alone is read."""
+    """Draws the controls and returns their query and a function that links to another preset.
 
-    def controls(fields: Fields, asked: Asked, link: Link) -> None:
+    The link keeps all other settings. `orders(rung)` returns the stage's orders. If not `visible`, only the URL is
+    read."""
+
+    def controls(fields: Fields, query: Asked, link: Link) -> None:
         with st.container(key="chips", horizontal=True):
-            presets(link, CHIPS, GEMM_PRESETS, asked.shape)
+            presets(link, CHIPS, GEMM_PRESETS, query.shape)
             if orders:
-                order_chooser(orders(asked.rung.name))
-        _fields(fields, asked.shape)
+                order_chooser(orders(query.rung.name))
+        _fields(fields, query.shape)
 
-    return rung_picker.asked(page, address.ADDRESS, controls if shown else None)
+    return rung_picker.asked(page, address.ADDRESS, controls if visible else None)
 
 
 def _fields(fields: Fields, shape: GemmShape) -> None:
@@ -56,16 +57,16 @@ def _fields(fields: Fields, shape: GemmShape) -> None:
                 "C = alpha · A × B + beta · C0. The type is that of A and B; C is FP32, of INT8 a 32-bit "
                 "whole number. A rung takes the types it was written for."
             )
-        least = shape.bytes
+        min_bytes = shape.bytes
         st.html(
             f'<p class="kt-derived">C <b>{shape.M:,}×{shape.N:,}</b> · <b>{units.count(shape.flops)}</b> FLOP · '
-            f"at least <b>{units.bytes_(least)}</b> moved · <b>{shape.flops / least:.3g}</b> FLOP a byte</p>"
+            f"at least <b>{units.bytes_(min_bytes)}</b> moved · <b>{shape.flops / min_bytes:.3g}</b> FLOP a byte</p>"
         )
     limits(shape.params(), bounds)
 
 
 def _more_label(shape: GemmShape) -> str:
-    """What the popover hides, where it is not the usual."""
+    """Returns the settings in the popover that differ from their defaults."""
     parts = [
         f"{n} {getattr(shape, n):g}"
         for n in address.FACTORS
@@ -77,17 +78,17 @@ def _more_label(shape: GemmShape) -> str:
 
 
 # -- under the cards of Run ----------------------------------------------------------------------
-def rates(asked: run_settings.Asked) -> None:
-    """The ladder in FLOP/s at this shape, and square products of this type over sizes."""
+def rate_cards(settings: run_settings.Asked) -> None:
+    """Draws the ladder in FLOP/s at this shape, and square products of this type over sizes."""
     with st.container(key="rates", horizontal=True):
-        parts_rates.card(asked, gemm_story.library_row)
-        parts_rates.sizes(LADDER, asked.shape, asked.timing, side(asked.shape), "M = N = K")
+        rates.card(settings, story.library_row)
+        rates.sizes(LADDER, settings.shape, settings.timing, side(settings.shape), "M = N = K")
 
 
-def side(of: GemmShape) -> Callable[[GemmShape], int | None]:
-    """The side of a plain square product of the type of `of`, None for another shape."""
+def side(like: GemmShape) -> Callable[[GemmShape], int | None]:
+    """Returns a function: the side of a plain square product with the type of `like`, None for any other shape."""
 
     def size(shape: GemmShape) -> int | None:
-        return shape.M if shape == GemmShape(shape.M, shape.M, shape.M, dtype=of.dtype) else None
+        return shape.M if shape == GemmShape(shape.M, shape.M, shape.M, dtype=like.dtype) else None
 
     return size

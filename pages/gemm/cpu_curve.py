@@ -1,4 +1,4 @@
-"""The tile-size curve: the blocked loops at every BLOCK, measured on the reader's own processor by the worker."""
+"""The tile-size curve: the blocked loops at every BLOCK, measured by the worker on this processor."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 import streamlit as st
 
-from kernels.gemm import cpu_ladder as gemm_cpu_ladder
+from kernels.gemm import cpu_ladder
 from kernels.gemm.shape import GemmShape
 from kernels.jobs.job import Request
 from kernels.machine import memory_levels
@@ -24,14 +24,14 @@ from visuals.gemm import cpu_curve
 KEY = "cpu_curve"
 SECONDS = 0.4  # of timing for each BLOCK
 SIZES = {f"{n}³": GemmShape(n, n, n) for n in (512, 256, 1024)}
-OWN = "this shape"
-BLOCKED = gemm_cpu_ladder.LADDER.rung("loops/blocked")
-OTHERS = [rung for rung in gemm_cpu_ladder.LADDER.rungs if rung is not BLOCKED]
+PAGE_SHAPE = "this shape"
+BLOCKED = cpu_ladder.LADDER.rung("loops/blocked")
+OTHERS = [rung for rung in cpu_ladder.LADDER.rungs if rung is not BLOCKED]
 
 
 @dataclass(frozen=True)
-class Asked:
-    """What is measured: one shape on so many threads, in one of the two modes of timing."""
+class CpuSettings:
+    """Settings of the measurement: shape, threads and one of the two timing modes."""
 
     shape: GemmShape
     threads: int
@@ -46,49 +46,50 @@ def blocked(curve: Series) -> list[dict]:
 
 
 def lines(curve: Series) -> list[tuple[str, dict]]:
-    """(title, row) of the loops without tiles."""
+    """Returns (title, row) of each rung without tiles."""
     rows = {row["rung"]: row for row in curve.rows}
     return [(rung.title, rows[rung.name]) for rung in OTHERS if rung.name in rows]
 
 
-def requests(asked: Asked) -> list[Request]:
-    """The rungs without tiles together, then the blocked loops at each BLOCK that the rules allow; what a rule
-    forbids is left out."""
-    s, threads = asked.shape, {"THREADS": asked.threads}
+def requests(settings: CpuSettings) -> list[Request]:
+    """Returns one request for the rungs without tiles, then one for the blocked loops at each legal BLOCK.
+
+    Rungs that a rule forbids are left out."""
+    s, threads = settings.shape, {"THREADS": settings.threads}
 
     def request(rungs: list[str], tiles: dict[str, int]) -> Request:
-        return Request(tuple(rungs), s, None, "cpu", tiles, asked.timing, SECONDS)
+        return Request(tuple(rungs), s, None, "cpu", tiles, settings.timing, SECONDS)
 
-    able = [rung.name for rung in OTHERS if not any(rung.rules(s, threads))]
-    blocks = [b for b in sorted(gemm_cpu_ladder.BLOCKS) if not any(BLOCKED.rules(s, threads | {"BLOCK": b}))]
+    supported = [rung.name for rung in OTHERS if not any(rung.rules(s, threads))]
+    blocks = [b for b in sorted(cpu_ladder.BLOCKS) if not any(BLOCKED.rules(s, threads | {"BLOCK": b}))]
     each = [request([BLOCKED.name], {"BLOCK": b} | threads) for b in blocks]
-    return ([request(able, threads)] if able else []) + each
+    return ([request(supported, threads)] if supported else []) + each
 
 
 def section(shape: GemmShape) -> None:
-    """The card. `shape` is the page's."""
+    """Draws the card. `shape` is the page's."""
     cpu_card.section(CARD, shape)
 
 
-# -- what is asked ---------------------------------------------------------------------------------
-def _options(shape: GemmShape) -> Asked:
+# -- settings --------------------------------------------------------------------------------------
+def _options(shape: GemmShape) -> CpuSettings:
     with (
         st.container(key="chips_cpu_curve", width="content"),
         st.popover("options", key="cpu_curve_options"),
     ):
-        size = option("curve", [*SIZES, OWN])
+        size = option("curve", [*SIZES, PAGE_SHAPE])
         threads = option("threads", [str(n) for n in THREADS if n <= cores()])
-        st.caption(f"“{OWN}” is {shape}. Cold or hot caches as the options of Run say.")
-    return Asked(SIZES.get(size, shape), int(threads), chosen("caches", MODES))
+        st.caption(f"“{PAGE_SHAPE}” is {shape}. Cold or hot caches as the options of Run say.")
+    return CpuSettings(SIZES.get(size, shape), int(threads), chosen("caches", MODES))
 
 
-def _plan(asked: Asked, todo: int) -> str:
+def _plan(settings: CpuSettings, todo: int) -> str:
     if not todo:
-        tiles = {"BLOCK": BLOCKED.default_tiles["BLOCK"], "THREADS": asked.threads}
-        return f"The loops cannot run {asked.shape}: {next(iter(BLOCKED.rules(asked.shape, tiles)))}"
+        tiles = {"BLOCK": BLOCKED.default_tiles["BLOCK"], "THREADS": settings.threads}
+        return f"The loops cannot run {settings.shape}: {next(iter(BLOCKED.rules(settings.shape, tiles)))}"
     return (
-        f"C = A × B as loops in Numba, FP32, {asked}: naive, reordered, NumPy’s BLAS, and in blocks of {todo - 1} sizes, "
-        f"each verified against float64 and timed here, on your processor. {cpu_curve.caches_words(memory_levels.caches(), cpu_curve.block(asked.shape))}"
+        f"C = A × B as loops in Numba, FP32, {settings}: naive, reordered, NumPy’s BLAS, and in blocks of {todo - 1} sizes, "
+        f"each verified against float64 and timed here, on your processor. {cpu_curve.caches_words(memory_levels.caches(), cpu_curve.block(settings.shape))}"
     )
 
 
@@ -97,8 +98,8 @@ def _name(request: Request) -> str:
     return f"BLOCK {block}" if block else "the loops without tiles"
 
 
-# -- what came out ---------------------------------------------------------------------------------
-def _drawn(curve: Series) -> None:
+# -- results ---------------------------------------------------------------------------------------
+def _draw(curve: Series) -> None:
     caches, rows, others = memory_levels.caches(), blocked(curve), lines(curve)
     tile = cpu_curve.block(curve.asked.shape)
     cards.chart(
@@ -116,5 +117,5 @@ def _drawn(curve: Series) -> None:
 
 CARD = cpu_card.Card(
     KEY, "Tile sizes on this processor", "Measure the curve", _options, requests, _name, _plan,
-    lambda curve: bool(blocked(curve)), _drawn,
+    lambda curve: bool(blocked(curve)), _draw,
 )  # fmt: skip

@@ -1,15 +1,13 @@
-"""Tiling: the GEMM ladder, from a thread for each result to the library's speed."""
+"""Tiling: the GEMM ladder, from one thread per element of C to the library's speed."""
 
 from kernels.ladders import LADDERS
 from pages.gemm import controls, cpu_curve
 from pages.gemm.scene import gemm, gemm_orders
-from pages.parts import autotune, lesson
-from pages.parts import run as run_card
-from pages.parts import sources as parts_sources
+from pages.parts import autotune, lesson, run, sources
 from pages.parts.query import chosen
 from pages.parts.text import note
 from visuals import stage
-from visuals.gemm import story as gemm_story
+from visuals.gemm import story
 
 PAGE, LADDER = "gemm/page.py", LADDERS["gemm"]
 
@@ -21,21 +19,21 @@ parts, whole = lesson.begin(
     "threads, in shared memory, then in registers, and uses it more often.",
     autotune.PART,
 )
-asked, link = controls.asked(PAGE, shown=whole, orders=gemm_orders)
-shape, rung = asked.shape, asked.rung
+query, link = controls.read(PAGE, visible=whole, orders=gemm_orders)
+shape, rung = query.shape, query.rung
 if "watch" in parts:
     order = chosen("order", gemm_orders(rung.name))
-    scene, instead = gemm(shape, rung.name, tuple(asked.tiles.items()), order)
-    if instead and not asked.broken:  # a broken rule is named beside the tile sizes
-        note(instead)
+    scene, reason = gemm(shape, rung.name, tuple(query.tiles.items()), order)
+    if reason and not query.broken:  # a broken rule is already named beside the tile sizes
+        note(reason)
     if scene:
         stage.mount(scene, key="tiling")
 if {"run", "why"} & parts:
-    run_card.run_section(LADDER, shape, gemm_story.GEMM, link, own=asked.own, more=controls.rates)
+    run.run_section(LADDER, shape, story.GEMM, link, own=query.own, more=controls.rate_cards)
 if autotune.PART in parts:
-    autotune.section(rung, shape, asked.tiles)
+    autotune.section(rung, shape, query.tiles)
 if whole:
     cpu_curve.section(shape)
 if "kernel" in parts:
-    parts_sources.show(LADDER, shape, asked.tiles_of, first=rung.name)
+    sources.show(LADDER, shape, query.tiles_of, first=rung.name)
 lesson.settle(parts)

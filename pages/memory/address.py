@@ -1,6 +1,6 @@
-"""What the address of the lesson on threads and memory means, what it plays, and what its Run measures.
+"""The URL of the lesson on threads and memory, its scenes, and the shapes that its Run measures.
 
-The lesson has four topics, each with its own parameters; ?topic= says which.
+The lesson has four topics, each with its own parameters. ?topic= selects one.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from kernels.memory.shape import AddShape, BanksShape, LayoutShape, MemoryShape,
 from kernels.model.rung import Ladder
 from kernels.model.shape import Bound
 from pages.parts.address import Choice, Fields, Number
-from visuals.memory import story as memory_story
+from visuals.memory import story
 from visuals.memory.layout import layout_scene
 from visuals.memory.sectors import banks_scene, stride_scene
 from visuals.memory.threads import add_scene
@@ -47,97 +47,104 @@ Values = Mapping[str, Any]
 
 
 def topic(params: Mapping[str, str]) -> str:
-    told = params.get("topic")
-    return told if told in TOPICS else next(iter(TOPICS))
+    name = params.get("topic")
+    return name if name in TOPICS else next(iter(TOPICS))
 
 
-def fields(of: str) -> Fields:
-    return Fields(f"threads {of}", OF[of])
+def fields(topic: str) -> Fields:
+    return Fields(f"threads {topic}", OF[topic])
 
 
-def bounds(of: str) -> dict[str, Bound]:
-    return {name: Bound(f.least, f.most) for name, f in OF[of].items() if isinstance(f, Number)}
+def bounds(topic: str) -> dict[str, Bound]:
+    return {name: Bound(f.least, f.most) for name, f in OF[topic].items() if isinstance(f, Number)}
 
 
-def ladder(of: str) -> Ladder:
-    return LADDERS[TOPICS[of]]
+def ladder(topic: str) -> Ladder:
+    return LADDERS[TOPICS[topic]]
 
 
-def rung(of: str, values: Values) -> str:
-    """The rung on the stage."""
-    if of == "threads":
+def rung(topic: str, values: Values) -> str:
+    """Returns the name of the rung on the stage."""
+    if topic == "threads":
         return f"add/{values['mapping']}"
-    if of == "coalescing":
+    if topic == "coalescing":
         return "stride/copy"
-    if of == "banks":
+    if topic == "banks":
         return "banks/padded" if values["row"] == 33 else "banks/plain"
     return f"layout/along-{values['along']}"
 
 
-def shape(of: str, values: Values) -> MemoryShape:
-    """The shape on the stage: that of one warp where the topic is what one warp asks for."""
-    if of == "threads":
+def shape(topic: str, values: Values) -> MemoryShape:
+    """Returns the shape on the stage: one warp if the topic is the accesses of one warp."""
+    if topic == "threads":
         return AddShape(values["M"], values["N"])
-    if of == "coalescing":
+    if topic == "coalescing":
         return StrideShape(32, values["stride"])
-    if of == "banks":
+    if topic == "banks":
         return BanksShape(32, values["stride"])
     return LayoutShape(*(values[name] for name in "nchw"))
 
 
-def tiles(of: str, values: Values) -> dict[str, int]:
-    """Those that the page sets, of the ladder's."""
-    return {name: values[name] for name in ("BLOCK", "TILE")} if of == "threads" else {}
+def tiles(topic: str, values: Values) -> dict[str, int]:
+    """Returns the ladder's tile sizes that the page sets."""
+    return {name: values[name] for name in ("BLOCK", "TILE")} if topic == "threads" else {}
 
 
-def scene(of: str, values: Values) -> Scene:
-    return _scene(of, tuple(values.items()))
+def scene(topic: str, values: Values) -> Scene:
+    return _scene(topic, tuple(values.items()))
 
 
 @st.cache_resource(max_entries=64, show_spinner=False)
-def _scene(of: str, items: tuple[tuple[str, Any], ...]) -> Scene:
+def _scene(topic: str, items: tuple[tuple[str, Any], ...]) -> Scene:
     values = dict(items)
-    name, what = rung(of, values), shape(of, values)
-    if of == "threads":
-        found = ladder(of).rung(name)
-        return add_scene(name, what, {n: v for n, v in tiles(of, values).items() if n in found.tiles})
-    if of == "coalescing":
+    name, topic_shape = rung(topic, values), shape(topic, values)
+    if topic == "threads":
+        stage_rung = ladder(topic).rung(name)
+        return add_scene(
+            name, topic_shape, {n: v for n, v in tiles(topic, values).items() if n in stage_rung.tiles}
+        )
+    if topic == "coalescing":
         return stride_scene(values["stride"])
-    return banks_scene(values["stride"], values["row"] - 32) if of == "banks" else layout_scene(name, what)
+    return (
+        banks_scene(values["stride"], values["row"] - 32)
+        if topic == "banks"
+        else layout_scene(name, topic_shape)
+    )
 
 
 @st.cache_data(max_entries=64, show_spinner=False)
-def counted(of: str, values: Values) -> memory_story.Counted:
-    if of == "coalescing":
-        return memory_story.strides(values["stride"])
-    if of == "banks":
-        return memory_story.banks(values["stride"])
-    return memory_story.mappings(TOPICS[of], shape(of, values), tiles(of, values))
+def counted(topic: str, values: Values) -> story.Counted:
+    if topic == "coalescing":
+        return story.strides(values["stride"])
+    if topic == "banks":
+        return story.banks(values["stride"])
+    return story.mappings(TOPICS[topic], shape(topic, values), tiles(topic, values))
 
 
 # -- what Run measures -----------------------------------------------------------------------------
-def measured_shapes(of: str, engine: str, stride: int = 1) -> Sequence[MemoryShape]:
-    """In order; none where the engine has nothing to show: a processor has no banks. `stride`, that on the
-    stage, is measured too."""
+def measured_shapes(topic: str, engine: str, stride: int = 1) -> Sequence[MemoryShape]:
+    """Returns the shapes to measure, in order; none if the engine has none: a processor has no banks.
+
+    The stage's `stride` is included."""
     size = SIZES[engine]
-    if of == "coalescing":
+    if topic == "coalescing":
         return [StrideShape(size["stride"], s) for s in sorted({*memory_ladder.STRIDES, stride})]
-    if of == "banks":
-        all_ = sorted({*memory_ladder.BANK_STRIDES, stride})
-        return [BanksShape(1 << 18, s, 64) for s in all_] if engine == "cuda" else []
-    return [size[TOPICS[of]]]
+    if topic == "banks":
+        strides = sorted({*memory_ladder.BANK_STRIDES, stride})
+        return [BanksShape(1 << 18, s, 64) for s in strides] if engine == "cuda" else []
+    return [size[TOPICS[topic]]]
 
 
-def requests(of: str, engine: str, stride: int = 1) -> list[Request]:
-    rungs = tuple(r.name for r in ladder(of).rungs)
-    return [Request(rungs, s, None, engine, {}, "cold", 1.0) for s in measured_shapes(of, engine, stride)]
+def requests(topic: str, engine: str, stride: int = 1) -> list[Request]:
+    rungs = tuple(r.name for r in ladder(topic).rungs)
+    return [Request(rungs, s, None, engine, {}, "cold", 1.0) for s in measured_shapes(topic, engine, stride)]
 
 
-def recorded(of: str) -> list[dict]:
-    """Rows recorded at the shapes of a GPU's run, in the order of shapes and rungs."""
+def recorded(topic: str) -> list[dict]:
+    """Returns the rows recorded at the shapes of a GPU's run, in the order of shapes and rungs."""
     found = [
         records.recorded(r.name, s, r.default_tiles)
-        for s in measured_shapes(of, "cuda")
-        for r in ladder(of).rungs
+        for s in measured_shapes(topic, "cuda")
+        for r in ladder(topic).rungs
     ]
     return [row for row in found if row]

@@ -1,4 +1,4 @@
-"""The cards of the lesson on threads and memory: the run over the strides (or over the rungs), why, the levels."""
+"""The cards of the lesson on threads and memory: time over strides (or rungs), why, levels of memory."""
 
 from __future__ import annotations
 
@@ -21,16 +21,16 @@ from pages.parts.text import note, quiet
 from pages.parts.theme import tokens
 from pages.parts.worker import worker
 from visuals.charts import bars, units
-from visuals.memory import charts as memory_charts
+from visuals.memory import charts
 from visuals.memory.charts import Line
 
 SLOWDOWNS = ("coalescing", "banks")
 STYLES = {"banks/plain": ("input", "circle"), "banks/padded": ("output", "square")}
 
 
-def run_card(topic: str, values: address.Values) -> None:
-    every = POLL_S if _jobs() else None
-    st.fragment(_time, run_every=every)(topic, values)
+def time_card(topic: str, values: address.Values) -> None:
+    interval = POLL_S if _jobs() else None
+    st.fragment(_time, run_every=interval)(topic, values)
 
 
 def _jobs() -> list:
@@ -51,8 +51,8 @@ def _time(topic: str, values: address.Values) -> None:
         gpu_note()
         if error := st.session_state.get("thread_error"):
             note(error)
-        _told(topic, st.session_state.get("thread_rows", {}).get(topic, []), "measured", stride)
-        _told(topic, address.recorded(topic), "recorded", stride)
+        _draw_rows(topic, st.session_state.get("thread_rows", {}).get(topic, []), "measured", stride)
+        _draw_rows(topic, address.recorded(topic), "recorded", stride)
         if topic == "banks" and engine == "cpu":
             quiet("A processor has no banks: without a GPU there is nothing of this to measure here.")
 
@@ -66,8 +66,8 @@ def _button(topic: str, engine: str, stride: int) -> None:
     if st.button("Run here", key="run", type="primary"):
         st.session_state["thread_error"] = ""
         try:
-            wanted = address.requests(topic, engine, stride)
-            st.session_state["thread_jobs"] = [worker().submit(r, fresh=True) for r in wanted]
+            requests = address.requests(topic, engine, stride)
+            st.session_state["thread_jobs"] = [worker().submit(r, fresh=True) for r in requests]
             st.session_state["thread_topic"] = topic
         except JobError as e:
             st.session_state["thread_error"] = str(e)
@@ -75,7 +75,7 @@ def _button(topic: str, engine: str, stride: int) -> None:
 
 
 def _collect() -> None:
-    """Take the rows once every job is done; the page is run again so that polling stops."""
+    """Takes the rows once every job is done. Then reruns the page, so that polling stops."""
     jobs = _jobs()
     if not jobs or not all(job.done for job in jobs) or behind():
         return
@@ -91,9 +91,9 @@ def _collect() -> None:
     st.rerun()
 
 
-# -- what a set of rows says ---------------------------------------------------------------------
-def _told(topic: str, rows: Sequence[dict], kind: str, stride: int) -> None:
-    """Rows of one device as a chart, under their badge; nothing where there are none."""
+# -- drawing a set of rows -----------------------------------------------------------------------
+def _draw_rows(topic: str, rows: Sequence[dict], kind: str, stride: int) -> None:
+    """Draws the rows of one device as a chart under their badge. Without rows there is no chart."""
     if not rows:
         if kind == "recorded":
             quiet("No recording of this topic is shipped with the app yet.")
@@ -101,7 +101,7 @@ def _told(topic: str, rows: Sequence[dict], kind: str, stride: int) -> None:
     first = rows[0]
     when = f", {first['date']}" if kind == "recorded" else ""
     st.html(
-        f'<p class="kt-figures">{units.badge(kind, units.provenance(first) + when)} {escape(_at(topic, first))}</p>'
+        f'<p class="kt-figures">{units.badge(kind, units.provenance(first) + when)} {escape(_shape_text(topic, first))}</p>'
     )
     if topic in SLOWDOWNS:
         _slowdown(topic, rows, kind, stride)
@@ -110,8 +110,8 @@ def _told(topic: str, rows: Sequence[dict], kind: str, stride: int) -> None:
         _plot(lambda: bars.times(titled, tokens()), f"chart_{topic}_{kind}", bars.height(len(titled)))
 
 
-def _at(topic: str, row: dict) -> str:
-    """The shape that was measured: the stage shows a small one, or one warp of it."""
+def _shape_text(topic: str, row: dict) -> str:
+    """Returns the measured shape as text: the stage shows a smaller shape, or one warp of it."""
     shape = dict(row["shape"])
     if topic in SLOWDOWNS:
         warps = shape["n"] // 32
@@ -123,25 +123,25 @@ def _slowdown(topic: str, rows: Sequence[dict], kind: str, stride: int) -> None:
     lines = [_line(name, rows) for name in dict.fromkeys(row["rung"] for row in rows)]
     strides = sorted({row["shape"]["stride"] for row in rows} | {1, stride})
     if topic == "coalescing":
-        counts = {s: memory_charts.sectors(s) for s in strides}
-        counted = {"sectors, counted": memory_charts.relative(counts)}
+        counts = {s: charts.sectors(s) for s in strides}
+        counted = {"sectors, counted": charts.relative(counts)}
         per_line = dict.fromkeys((line.name for line in lines), counted["sectors, counted"])
-        what = "sectors"
+        unit = "sectors"
     else:
         per_line = {
-            find(f"banks/{name}").title: memory_charts.relative(
-                {s: memory_charts.passes(s, name == "padded") for s in strides}
+            find(f"banks/{name}").title: charts.relative(
+                {s: charts.passes(s, name == "padded") for s in strides}
             )
             for name in ("plain", "padded")
         }
-        counted, what = {f"passes counted, {name}": of for name, of in per_line.items()}, "passes"
+        counted, unit = {f"passes counted, {name}": of for name, of in per_line.items()}, "passes"
     _plot(
-        lambda: memory_charts.slowdown(lines, counted, stride, tokens()),
+        lambda: charts.slowdown(lines, counted, stride, tokens()),
         f"chart_{topic}_{kind}",
-        memory_charts.HEIGHT,
+        charts.HEIGHT,
     )
-    said = (memory_charts.words(line, stride, per_line[line.name], what) for line in lines)
-    for text in filter(None, said):
+    sentences = (charts.words(line, stride, per_line[line.name], unit) for line in lines)
+    for text in filter(None, sentences):
         st.html(f'<p class="kt-why">{escape(text)}</p>')
     if rows[0]["engine"] == "cpu" and (line := memory_levels.cpu().levels[0].note):
         quiet(
@@ -169,24 +169,24 @@ def why_card(topic: str, values: address.Values) -> None:
 
 
 def levels_card() -> None:
-    """Of this machine's GPU where it has one, else of the recordings' GPU; and of its processor."""
+    """Draws the memory levels of this machine's GPU (else of the recorded GPU) and of its processor."""
     with st.container(key="card_levels", border=True):
         st.html('<h2 class="kt-card">Levels of memory</h2>')
-        here, ceilings = memory_levels.gpu(engines.load("cuda").status()), _ceilings()
-        for told in filter(None, (here or memory_levels.recorded(), memory_levels.cpu())):
-            kind = "recorded" if told.date else "measured"
-            of = told.with_copy(ceilings.get(told.device))
-            when = f"recorded, {told.date}" if kind == "recorded" else "this machine"
+        gpu, ceilings = memory_levels.gpu(engines.load("cuda").status()), _ceilings()
+        for levels in filter(None, (gpu or memory_levels.recorded(), memory_levels.cpu())):
+            kind = "recorded" if levels.date else "measured"
+            with_copy = levels.with_copy(ceilings.get(levels.device))
+            when = f"recorded, {levels.date}" if kind == "recorded" else "this machine"
             st.html(
-                f'<p class="kt-figures"><b>{escape(told.device)}</b>, {when}</p>'
-                + memory_charts.levels_table(of)
+                f'<p class="kt-figures"><b>{escape(levels.device)}</b>, {when}</p>'
+                + charts.levels_table(with_copy)
             )
-        if not here and not memory_levels.recorded():
+        if not gpu and not memory_levels.recorded():
             quiet("There is no NVIDIA GPU in this machine, and none of a recording was kept.")
         quiet("How fast a copy goes is measured at the first Run.")
 
 
 def _ceilings() -> dict[str, dict]:
-    """By device, what runs of this page measured of it."""
-    told = st.session_state.get("thread_rows", {})
-    return {r["device"]: r["ceilings"] for rows in told.values() for r in rows if r.get("ceilings")}
+    """Returns the ceilings that runs of this page measured, by device."""
+    rows_by_topic = st.session_state.get("thread_rows", {})
+    return {r["device"]: r["ceilings"] for rows in rows_by_topic.values() for r in rows if r.get("ceilings")}

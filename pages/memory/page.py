@@ -1,10 +1,9 @@
-"""Threads and memory: who computes which element, and what it costs to reach it."""
+"""Threads and memory: which thread computes which element, and the cost of its memory accesses."""
 
 import streamlit as st
 
 from pages.memory import address, cards
-from pages.parts import lesson, query
-from pages.parts import sources as parts_sources
+from pages.parts import lesson, query, sources
 from pages.parts.address import Fields
 from pages.parts.controls import numbers, select
 from pages.parts.text import note
@@ -54,7 +53,7 @@ WIDTHS = {"mapping": 230, "BLOCK": 122, "TILE": 108, "row": 170, "along": 150}
 
 
 def controls(topic: str, fields: Fields, values: address.Values) -> None:
-    """The topics, then the parameters of this one."""
+    """Draws links to the topics, then the parameters of this one."""
     with st.container(key="chips", horizontal=True):
         for other in address.TOPICS:
             st.page_link(
@@ -74,7 +73,7 @@ topic = address.topic(st.query_params)
 parts, whole = lesson.begin(*IDEAS[topic])
 fields = address.fields(topic)
 values, notes = query.asked(fields, whole)
-if st.session_state.get("_topic", topic) != topic:  # a link led here: let the browser's address show it
+if st.session_state.get("_topic", topic) != topic:  # a link led here: show the topic in the browser's URL
     st.query_params.update({})
 st.session_state["_topic"] = topic
 if whole:
@@ -86,17 +85,17 @@ if {"run", "why"} & parts:
     with st.container(key="cards", horizontal=True):
         with st.container(key="cards_left"):
             if "run" in parts:
-                cards.run_card(topic, values)
+                cards.time_card(topic, values)
             if "why" in parts:
                 cards.levels_card()
         with st.container(key="cards_right"):
             if "why" in parts:
                 cards.why_card(topic, values)
 if "kernel" in parts:
-    ladder, asked = address.ladder(topic), address.tiles(topic, values)
-    parts_sources.show(
+    ladder, tile_values = address.ladder(topic), address.tiles(topic, values)
+    sources.show(
         ladder, address.shape(topic, values),
-        lambda rung: rung.default_tiles | {n: v for n, v in asked.items() if n in rung.tiles},
+        lambda rung: rung.default_tiles | {n: v for n, v in tile_values.items() if n in rung.tiles},
         first=address.rung(topic, values),
     )  # fmt: skip
 lesson.settle(parts)

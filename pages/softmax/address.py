@@ -1,5 +1,7 @@
-"""What the address of the softmax lesson means: the shape, the rung that is watched, its tile sizes, the logits of the
-row on the stage; and the scene of that row. Pure functions."""
+"""The URL of the softmax lesson: shape, rung on the stage, tile sizes, logits of the row on the stage.
+
+Also builds the scene of that row. Pure functions.
+"""
 
 from __future__ import annotations
 
@@ -20,65 +22,69 @@ from pages.parts import rung_address
 from pages.parts.address import MOST_TEXT, Number, Values, fewest_back
 from pages.parts.kept import MOST_KEPT
 from visuals.scene.scene import Scene
-from visuals.softmax import inputs as softmax_inputs
+from visuals.softmax import inputs
 from visuals.softmax.scene import shown, softmax_scene
 
 LADDER = LADDERS["softmax"]
-OURS = LADDER.only(*(rung.name for rung in ladder.RUNGS))  # those with a kernel to watch
+STAGE_RUNGS = LADDER.only(
+    *(rung.name for rung in ladder.RUNGS)
+)  # the rungs whose kernel can be shown on the stage
 DEFAULT = SOFTMAX_PRESETS["softmax-40"].shape
 DEFAULT_RUNG = "online"
-MOST = {"M": 2**20, "N": 2**22}
-MOST_ELEMENTS = 2**28  # of x: 1 GiB
-LOGITS, NUMBERS = "logits", "numbers"  # parameters: which logits, and those of the reader's own
-TURNS = 4  # of a row's threads at least, where the tile sizes are to fit
-FIELDS = {name: Number(getattr(DEFAULT, name), 1, most) for name, most in MOST.items()}
+MAX = {"M": 2**20, "N": 2**22}
+MAX_ELEMENTS = 2**28  # of x: 1 GiB
+LOGITS, NUMBERS = "logits", "numbers"  # URL parameters: the kind of logits, and the user's own numbers
+TURNS = 4  # minimum number of loop iterations of a row's threads at the default tile sizes
+FIELDS = {name: Number(getattr(DEFAULT, name), 1, maximum) for name, maximum in MAX.items()}
 
 
-def _fit(values: Values) -> bool:
-    return values["M"] * values["N"] <= MOST_ELEMENTS
+def _fits(values: Values) -> bool:
+    return values["M"] * values["N"] <= MAX_ELEMENTS
 
 
-def _mend(values: Values) -> Iterator[tuple[str, Values]]:
-    if not _fit(values):
-        rule = f"x may have {MOST_ELEMENTS:,} elements on this page, M*N is {values['M'] * values['N']:,}"
-        yield rule, fewest_back(values, DEFAULT.params(), tuple(MOST), _fit)
+def _fix(values: Values) -> Iterator[tuple[str, Values]]:
+    if not _fits(values):
+        rule = f"x may have {MAX_ELEMENTS:,} elements on this page, M*N is {values['M'] * values['N']:,}"
+        yield rule, fewest_back(values, DEFAULT.params(), tuple(MAX), _fits)
 
 
 def fitting(rung: Rung, shape: SoftmaxShape) -> dict[str, int]:
-    """Of the tile sizes that are compiled ahead the usual, where a row keeps their threads busy for some turns; else the
-    largest with which it does, or the smallest. Where a row is to stay in registers, the fewest that hold it."""
-    n, usual = shape.N, rung.default_tiles
+    """Returns precompiled tile sizes for a row: the defaults if its threads then run TURNS loop iterations.
+
+    Otherwise the largest BLOCK below the default with as many iterations, else the smallest. For a rung that keeps the
+    row in registers: the fewest registers that hold it."""
+    n, defaults = shape.N, rung.default_tiles
     sets = [t for t in rung.tile_sets(shape.with_(N=1)) if not any(rung.rules(shape, t))]
-    if "PER" in usual:
-        return min(sets, key=lambda t: (t["BLOCK"] * t["PER"], -t["BLOCK"]), default=usual)
-    if "BLOCK" not in usual or n >= TURNS * usual["BLOCK"]:
-        return usual
-    less = [t for t in sets if t["BLOCK"] < usual["BLOCK"]]
-    busy = [t for t in less if n >= TURNS * t["BLOCK"]]
-    return max(busy, key=lambda t: t["BLOCK"]) if busy else min(less, key=lambda t: t["BLOCK"])
+    if "PER" in defaults:
+        return min(sets, key=lambda t: (t["BLOCK"] * t["PER"], -t["BLOCK"]), default=defaults)
+    if "BLOCK" not in defaults or n >= TURNS * defaults["BLOCK"]:
+        return defaults
+    smaller = [t for t in sets if t["BLOCK"] < defaults["BLOCK"]]
+    busy = [t for t in smaller if n >= TURNS * t["BLOCK"]]
+    return max(busy, key=lambda t: t["BLOCK"]) if busy else min(smaller, key=lambda t: t["BLOCK"])
 
 
-ADDRESS = rung_address.Address(OURS, FIELDS, DEFAULT_RUNG, _mend, first=DEFAULT, fit=fitting)
+ADDRESS = rung_address.Address(STAGE_RUNGS, FIELDS, DEFAULT_RUNG, _fix, first=DEFAULT, fit=fitting)
 
 
 def bounds(s: SoftmaxShape) -> dict[str, Bound]:
-    """For each extent the values that keep the page's rule with the other as it is."""
+    """Returns, for each extent, the values that keep the page's rule while the other stays the same."""
     found = {}
-    for name, most in MOST.items():
-        room = MOST_ELEMENTS // (s.elements // getattr(s, name))
-        rule = f"x, M*N, of no more than {MOST_ELEMENTS:,} elements"
-        found[name] = Bound(1, min(room, most), why_high=rule if room < most else "")
+    for name, maximum in MAX.items():
+        largest = MAX_ELEMENTS // (s.elements // getattr(s, name))
+        rule = f"x, M*N, of no more than {MAX_ELEMENTS:,} elements"
+        found[name] = Bound(1, min(largest, maximum), why_high=rule if largest < maximum else "")
     return found
 
 
 # -- the row on the stage --------------------------------------------------------------------------
 @dataclass(frozen=True)
 class Row:
-    """The numbers on the stage (float32, their bytes), what they are a part of, and what could not be taken as asked."""
+    """The numbers on the stage (bytes of float32), their source, and a note if the user's numbers were invalid."""
 
     bytes: bytes
-    of: str
-    own: bool = False
+    source: str
+    custom: bool = False
     note: str = ""
 
     @property
@@ -87,46 +93,48 @@ class Row:
 
 
 def row(s: SoftmaxShape, name: str, numbers: str = "") -> Row:
-    """Row 0 of x with the logits `name`, cut where it is too long to show; or the reader's own numbers."""
-    if name == softmax_inputs.OWN:
+    """Returns row 0 of x with the logits `name`, cut if too long to show; or the user's own numbers."""
+    if name == inputs.OWN:
         try:
-            x = softmax_inputs.parse(numbers[:MOST_TEXT] if numbers.strip() else softmax_inputs.USUAL_OWN)
-            return Row(x.tobytes(), f"your own row of {x.size}", own=True)
-        except softmax_inputs.LogitsError as error:
-            here = row(s, softmax_inputs.SMALL)
-            return Row(here.bytes, here.of, note=f"{error}. Until then: {softmax_inputs.SMALL}.")
+            x = inputs.parse(numbers[:MOST_TEXT] if numbers.strip() else inputs.USUAL_OWN)
+            return Row(x.tobytes(), f"your own row of {x.size}", custom=True)
+        except inputs.LogitsError as error:
+            stage_row = row(s, inputs.SMALL)
+            return Row(stage_row.bytes, stage_row.source, note=f"{error}. Until then: {inputs.SMALL}.")
     n = shown(s.N)
     part = f", its first {n:,} columns of {s.N:,}" if n < s.N else ""
-    return Row(softmax_inputs.row(name, n).tobytes(), f"row 0 of {s.M:,}{part}")
+    return Row(inputs.row(name, n).tobytes(), f"row 0 of {s.M:,}{part}")
 
 
-def kind(told: str | None) -> str:
-    return told if told in softmax_inputs.LOGITS else softmax_inputs.SMALL
+def logits_kind(name: str | None) -> str:
+    return name if name in inputs.LOGITS else inputs.SMALL
 
 
-def tiles_at(asked: rung_address.Asked, n: int) -> dict[str, int]:
-    """The tile sizes at which a row of n is played: those of the page where the rung can run it so."""
-    fits = not any(asked.rung.rules(SoftmaxShape(1, n), asked.tiles))
-    return dict(asked.tiles) if fits else fitting(asked.rung, SoftmaxShape(1, n))
+def tiles_at(query: rung_address.Asked, n: int) -> dict[str, int]:
+    """Returns the tile sizes for a row of n numbers: the page's if the rung can run the row with them."""
+    fits = not any(query.rung.rules(SoftmaxShape(1, n), query.tiles))
+    return dict(query.tiles) if fits else fitting(query.rung, SoftmaxShape(1, n))
 
 
 @lru_cache(maxsize=MOST_KEPT)
-def _scene(rung: str, tiles: tuple[tuple[str, int], ...], here: Row) -> Scene:
-    return softmax_scene(rung, dict(tiles), here.x, here.of)
+def _scene(rung: str, tiles: tuple[tuple[str, int], ...], stage_row: Row) -> Scene:
+    return softmax_scene(rung, dict(tiles), stage_row.x, stage_row.source)
 
 
-def scene(asked: rung_address.Asked, here: Row) -> tuple[Scene | None, str]:
-    """The scene of the rung that is watched; None where a rule forbids its shape, which the controls say, or where its
-    kernel would have to be compiled and there is no compiler, which is said."""
-    if asked.broken and not here.own:
+def scene(query: rung_address.Asked, stage_row: Row) -> tuple[Scene | None, str]:
+    """Returns (scene of the selected rung, ""), or (None, reason).
+
+    If a rule forbids the shape, the reason is "": the controls name the rule. The reason is given if the kernel would
+    have to be compiled and there is no compiler."""
+    if query.broken and not stage_row.custom:
         return None, ""
     try:
-        return _scene(asked.rung.name, tuple(tiles_at(asked, here.x.size).items()), here), ""
+        return _scene(query.rung.name, tuple(tiles_at(query, stage_row.x.size).items()), stage_row), ""
     except RuleError as error:
         return None, str(error)
 
 
 def card(params: Mapping[str, str]) -> Scene:
-    """What the page softmax.py plays at `params`, where the rung can run so."""
-    asked, _ = ADDRESS.read(params)
-    return scene(asked, row(asked.shape, kind(params.get(LOGITS)), params.get(NUMBERS, "")))[0]
+    """Returns the scene of the page at `params`, provided that the rung can run with them."""
+    query, _ = ADDRESS.read(params)
+    return scene(query, row(query.shape, logits_kind(params.get(LOGITS)), params.get(NUMBERS, "")))[0]

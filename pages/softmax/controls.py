@@ -1,4 +1,4 @@
-"""The controls of the softmax lesson: presets, extents, the logits of the row on the stage, the rung that is watched."""
+"""The controls of the softmax lesson: presets, extents, logits of the row on the stage, rung on the stage."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from pages.parts.text import note, quiet
 from pages.softmax import address
 from pages.softmax.address import ADDRESS, LOGITS, NUMBERS
 from visuals.charts import units
-from visuals.softmax import inputs as softmax_inputs
+from visuals.softmax import inputs
 
 CHIPS = {
     "softmax-toy": "Toy 2×8", "softmax-40": "4×40", "softmax-128": "128×128", "softmax-ragged": "1,001×777",
@@ -25,37 +25,38 @@ CHIPS = {
 LINE = ((("M", "M", 104), ("N", "N", 112)),)
 
 
-def asked(page: str, shown: bool) -> tuple[Asked, address.Row, Link]:
-    """What the controls ask for, the row on the stage, and what draws a link to another preset with all else kept. Not
-    `shown`: the address alone is read."""
-    found, link = rung_picker.asked(page, ADDRESS, _controls if shown else None)
-    here = _row(found.shape)
-    if here.note:
-        note(here.note)
-    return found, here, link
+def read(page: str, visible: bool) -> tuple[Asked, address.Row, Link]:
+    """Draws the controls; returns their query, the row on the stage and a function that links to another preset.
+
+    The link keeps all other settings. If not `visible`, only the URL is read."""
+    query, link = rung_picker.asked(page, ADDRESS, _controls if visible else None)
+    stage_row = _row(query.shape)
+    if stage_row.note:
+        note(stage_row.note)
+    return query, stage_row, link
 
 
 def _row(s: SoftmaxShape) -> address.Row:
-    told = st.query_params.get(NUMBERS) if st.context.url else st.session_state.get(NUMBERS)
-    return address.row(s, chosen(LOGITS, softmax_inputs.LOGITS), told or "")
+    text = st.query_params.get(NUMBERS) if st.context.url else st.session_state.get(NUMBERS)
+    return address.row(s, chosen(LOGITS, inputs.LOGITS), text or "")
 
 
-def _controls(fields: Fields, asked: Asked, link: Link) -> None:
+def _controls(fields: Fields, query: Asked, link: Link) -> None:
     with st.container(key="chips", horizontal=True):
-        presets(link, CHIPS, SOFTMAX_PRESETS, asked.shape)
-        chooser(LOGITS, softmax_inputs.LOGITS)
-    own = chosen(LOGITS, softmax_inputs.LOGITS) == softmax_inputs.OWN
-    s, bounds = asked.shape, address.bounds(asked.shape)
+        presets(link, CHIPS, SOFTMAX_PRESETS, query.shape)
+        chooser(LOGITS, inputs.LOGITS)
+    custom = chosen(LOGITS, inputs.LOGITS) == inputs.OWN
+    s, bounds = query.shape, address.bounds(query.shape)
     with st.container(key="params", horizontal=True):
         numbers(fields, LINE, bounds)
-        # A control that is not drawn would leave the address: it is hidden instead.
-        with st.container(key="own_numbers" if own else "away_numbers", width="content"):
+        # A control that is not drawn would drop out of the URL: it is hidden instead.
+        with st.container(key="own_numbers" if custom else "away_numbers", width="content"):
             st.text_input(
                 "your row",
                 key=NUMBERS,
                 bind="query-params",
                 max_chars=MOST_TEXT,
-                placeholder=softmax_inputs.USUAL_OWN,
+                placeholder=inputs.USUAL_OWN,
                 width=330,
             )
         st.html(
@@ -63,8 +64,8 @@ def _controls(fields: Fields, asked: Asked, link: Link) -> None:
             f"moved: read once, written once</p>"
         )
     limits(s.params(), bounds)
-    if own:
+    if custom:
         quiet(
-            f"The stage plays your row: 1 to {softmax_inputs.MOST_OWN} numbers of FP32, inf, -inf and nan among them. "
+            f"The stage plays your row: 1 to {inputs.MOST_OWN} numbers of FP32, inf, -inf and nan among them. "
             f"Run measures {s.M:,}×{s.N:,} random numbers."
         )

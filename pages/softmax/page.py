@@ -1,13 +1,11 @@
-"""Softmax: three passes over a row, two, one; and why the maximum comes off first."""
+"""Softmax: three passes over a row, two, one; and why the maximum is subtracted first."""
 
-from pages.parts import lesson
-from pages.parts import run as run_card
-from pages.parts import sources as parts_sources
+from pages.parts import lesson, run, sources
 from pages.parts.text import note
 from pages.softmax import address, cards, controls
 from pages.softmax.address import LADDER
 from visuals import stage
-from visuals.softmax import story as softmax_story
+from visuals.softmax import story
 
 PAGE = "softmax/page.py"
 
@@ -20,17 +18,17 @@ parts, whole = lesson.begin(
     "takes is how often it walks the row, three times, twice or once.",
     cards.ROW,
 )
-asked, row, link = controls.asked(PAGE, shown=whole)
+query, row, link = controls.read(PAGE, visible=whole)
 if "watch" in parts:
-    scene, instead = address.scene(asked, row)
-    if instead:
-        note(instead)
+    scene, reason = address.scene(query, row)
+    if reason:
+        note(reason)
     if scene:
         stage.mount(scene, key="softmax")
 if {"run", "why"} & parts:
-    run_card.run_section(LADDER, asked.shape, softmax_story.SOFTMAX, link, own=asked.own)
+    run.run_section(LADDER, query.shape, story.SOFTMAX, link, own=query.own)
 if cards.ROW in parts:
-    cards.section(asked, row)
+    cards.section(query, row)
 if "kernel" in parts:
-    parts_sources.show(LADDER, asked.shape, asked.tiles_of, first=asked.rung.name)
+    sources.show(LADDER, query.shape, query.tiles_of, first=query.rung.name)
 lesson.settle(parts)

@@ -1,4 +1,4 @@
-"""What the address of the lesson on choosing means, and which rows its race is run with."""
+"""The URL of the lesson on choosing an algorithm, and the rows of its race."""
 
 from __future__ import annotations
 
@@ -18,35 +18,35 @@ from kernels.records import availability, unsupported
 from pages.conv import address as conv_address
 from pages.parts.address import Choice, Fields, Number, Text, Values
 from pages.parts.run_settings import Asked
-from visuals.conv.choose import race as choose_race
+from visuals.conv.choose import race as race_chart
 
 LADDER = LADDERS["conv"]
 RUNGS = {rung.name.partition("/")[2]: rung for rung in LADDER.rungs}
-OPEN = "show"  # the guess of who does not want to guess
+OPEN = "show"  # the value of `predict` for readers who do not want to guess
 DEFAULT = CONV_PRESETS["resnet50-res3-3x3-n32"].shape
-MOST = conv_address.MOST | {"C": 2048, "K": 2048}
-SMALL = {"N": 1, "C": 16, "K": 16, "H": 28, "W": 28}  # extents that a processor is through with soon
+MAX = conv_address.MOST | {"C": 2048, "K": 2048}
+SMALL = {"N": 1, "C": 16, "K": 16, "H": 28, "W": 28}  # extents that a processor computes quickly
 
 
-def _field(name: str, usual: int | str) -> Number | Choice | Text:
+def _field(name: str, default: int | str) -> Number | Choice | Text:
     if name == "mode":
-        return Choice(usual, MODES)
+        return Choice(default, MODES)
     if name in ("bias", "relu"):
-        return Choice(usual, (0, 1))
-    return Number(usual, conv_address.LEAST.get(name, 1), MOST.get(name, MOST["C"]))
+        return Choice(default, (0, 1))
+    return Number(default, conv_address.LEAST.get(name, 1), MAX.get(name, MAX["C"]))
 
 
-def _mend(values: Values) -> Iterator[tuple[str, Values]]:
-    yield from conv_address.fits(values, asdict(DEFAULT))
+def _fix(values: Values) -> Iterator[tuple[str, Values]]:
+    yield from conv_address.fix_filter(values, asdict(DEFAULT))
     if gcd(values["C"], values["K"]) % values["groups"]:
         yield "C and K must be multiples of groups", {"groups": 1}
 
 
 FIELDS = Fields(
     "choose",
-    {name: _field(name, usual) for name, usual in asdict(DEFAULT).items()}
+    {name: _field(name, default) for name, default in asdict(DEFAULT).items()}
     | {"predict": Choice("", ("", OPEN, *RUNGS))},
-    _mend,
+    _fix,
 )
 
 
@@ -55,99 +55,105 @@ def shape_of(values: Mapping[str, Any]) -> ConvShape:
 
 
 def at(shape: ConvShape, predict: str = "") -> dict[str, str]:
-    """The parameters that set the page to a shape: a guess is asked anew, but of who wants none."""
+    """Returns the URL parameters of a shape. A guess is removed; the choice not to guess is kept."""
     return FIELDS.write(CONV_SINCE | shape.params() | {"predict": predict if predict == OPEN else ""})
 
 
-def guessed(shape: ConvShape, predict: str) -> dict[str, str]:
-    """The parameters of a guess at this shape."""
+def with_guess(shape: ConvShape, predict: str) -> dict[str, str]:
+    """Returns the URL parameters of a guess at this shape."""
     return FIELDS.write(CONV_SINCE | shape.params() | {"predict": predict})
 
 
 def small(shape: ConvShape) -> ConvShape:
-    """A shape's filter, stride and padding at extents that a processor is through with soon; of groups one."""
-    cut = {name: min(getattr(shape, name), most) for name, most in SMALL.items()}
-    least = shape.span_h, shape.span_w
-    return shape.with_(**cut | {"H": max(cut["H"], least[0]), "W": max(cut["W"], least[1]), "groups": 1})
+    """Returns the shape with extents that a processor computes quickly and one group. Filter, stride, padding stay."""
+    cut = {name: min(getattr(shape, name), maximum) for name, maximum in SMALL.items()}
+    min_size = shape.span_h, shape.span_w
+    return shape.with_(
+        **cut | {"H": max(cut["H"], min_size[0]), "W": max(cut["W"], min_size[1]), "groups": 1}
+    )
 
 
-# -- who runs, and in which rows -----------------------------------------------------------------
+# -- races and their rows ------------------------------------------------------------------------
 @dataclass(frozen=True)
 class Race:
-    """Rows by rung name, at one shape and on one device. `words` where they are not of what is asked for."""
+    """Rows by rung name, at one shape and on one device. `caption` names the rows' settings if they differ, else ""."""
 
     rows: Mapping[str, dict]
     kind: str  # measured or recorded
     shape: ConvShape
-    words: str = ""
+    caption: str = ""
     stale: bool = False
 
-    def lanes(self) -> list[choose_race.Lane]:
-        return choose_race.lanes(LADDER.rungs, self.shape, self.rows)
+    def lanes(self) -> list[race_chart.Lane]:
+        return race_chart.lanes(LADDER.rungs, self.shape, self.rows)
 
 
-def races(asked: Asked) -> list[Race]:
-    """What was run here, then what is recorded: at this shape; at the nearest where nothing else is of this one."""
+def races(settings: Asked) -> list[Race]:
+    """Returns the race measured here, then the recorded one.
+
+    Without a current measurement or a recording at this shape, the nearest recorded shape is used."""
     found = []
     if (ran := st.session_state.get("ran")) and ran.rows:
-        stale = ran.asked != asked
+        stale = ran.asked != settings
         found.append(Race(ran.rows, "measured", ran.asked.shape, str(ran.asked) if stale else "", stale))
-    if rows := asked.recorded():
-        found.append(Race(rows, "recorded", asked.shape))
-    elif all(run.stale for run in found) and (near := nearest(asked)):
-        found.append(near)
+    if rows := settings.recorded():
+        found.append(Race(rows, "recorded", settings.shape))
+    elif all(race.stale for race in found) and (match := nearest(settings)):
+        found.append(match)
     return found
 
 
-def nearest(asked: Asked) -> Race | None:
-    """The recorded shape nearest to the one asked for, with every rung that was recorded there."""
+def nearest(settings: Asked) -> Race | None:
+    """Returns the race at the nearest recorded shape, with every rung recorded there; None if there is none."""
     for rung in LADDER.rungs:
-        near = records.nearest(rung.name, asked.shape, rung.default_tiles, asked.timing)
-        if near and near.row["tiles"] == rung.default_tiles:
-            there = ConvShape(**near.row["shape"])
+        match = records.nearest(rung.name, settings.shape, rung.default_tiles, settings.timing)
+        if match and match.row["tiles"] == rung.default_tiles:
+            recorded_shape = ConvShape(**match.row["shape"])
             rows = {
                 r.name: row
                 for r in LADDER.rungs
-                if (row := records.recorded(r.name, there, r.default_tiles, asked.timing))
+                if (row := records.recorded(r.name, recorded_shape, r.default_tiles, settings.timing))
             }
-            return Race(rows, "recorded", there, near.words)
+            return Race(rows, "recorded", recorded_shape, match.words)
     return None
 
 
 def why_not(rung: Rung, shape: ConvShape) -> str:
-    """What keeps a rung from a shape: its rule, or a library's words; "" where nothing does."""
+    """Returns why a rung cannot run a shape: a broken rule or a library's message; "" if nothing is known."""
     return "; ".join(rung.rules(shape, rung.default_tiles)) or unsupported.sentence(rung.name, shape)
 
 
-def starters(shape: ConvShape) -> list[Rung]:
-    """The rungs that nothing is known to keep from a shape: what a reader may bet on."""
+def candidates(shape: ConvShape) -> list[Rung]:
+    """Returns the rungs that can run a shape as far as known: the choices of the guess."""
     return [rung for rung in LADDER.rungs if not why_not(rung, shape)]
 
 
-def out(run: Race) -> list[choose_race.Out]:
-    """Who has no lane in a race, gathered by the reason."""
-    by: dict[str, list[str]] = {}
-    engine = next(iter(run.rows.values()))["engine"]
+def out(race: Race) -> list[race_chart.Out]:
+    """Returns the rungs without a lane in a race, grouped by reason."""
+    by_reason: dict[str, list[str]] = {}
+    engine = next(iter(race.rows.values()))["engine"]
     for rung in LADDER.rungs:
-        if rung.name not in run.rows:
-            by.setdefault(reason(rung, run, engine), []).append(title(rung, engine))
-    return [choose_race.Out(tuple(titles), why) for why, titles in by.items()]
+        if rung.name not in race.rows:
+            by_reason.setdefault(reason(rung, race, engine), []).append(title(rung, engine))
+    return [race_chart.Out(tuple(titles), why) for why, titles in by_reason.items()]
 
 
 def title(rung: Rung, engine: str) -> str:
-    """As it is true on an engine; a rung that it does not run keeps its own."""
+    """Returns the title on an engine; the rung's general title if the engine does not run it."""
     return rung.title_on(engine) if engine in rung.engines else rung.title
 
 
-def reason(rung: Rung, run: Race, engine: str) -> str:
-    mode = next(iter(run.rows.values()))["mode"]
+def reason(rung: Rung, race: Race, engine: str) -> str:
+    mode = next(iter(race.rows.values()))["mode"]
     if engine not in rung.engines:
         return f"runs on the {' or '.join(rung.engines)} engine only"
-    return why_not(rung, run.shape) or _refusal(rung, run, engine) or f"not {run.kind} {mode} at this shape"
+    return (
+        why_not(rung, race.shape) or _refusal(rung, race, engine) or f"not {race.kind} {mode} at this shape"
+    )
 
 
-def _refusal(rung: Rung, run: Race, engine: str) -> str:
-    """Returns why this machine could not measure a rung that no rule keeps from the shape; "" of a recording."""
-    if run.kind != "measured" or not availability.runs(rung, run.shape, rung.default_tiles):
+def _refusal(rung: Rung, race: Race, engine: str) -> str:
+    """Returns why this machine could not measure a rung although every rule holds; "" for a recording."""
+    if race.kind != "measured" or not availability.runs(rung, race.shape, rung.default_tiles):
         return ""
-    return engines.refusal(engine, rung, run.shape, rung.default_tiles)
+    return engines.refusal(engine, rung, race.shape, rung.default_tiles)

@@ -28,12 +28,14 @@ CHIPS = {
 }  # fmt: skip
 
 
-def asked(page: str, shown: bool) -> tuple[ConvShape, str, Link]:
-    """The shape and the guess that the address asks for, and what draws a link to a preset."""
-    values, notes = query.asked(FIELDS, shown)
+def read(page: str, visible: bool) -> tuple[ConvShape, str, Link]:
+    """Draws the controls; returns the shape, the guess and a function that links to a preset.
+
+    If not `visible`, only the URL is read."""
+    values, notes = query.asked(FIELDS, visible)
     shape, predict = address.shape_of(values), values["predict"]
     link = preset_link(page, FIELDS, lambda to: address.at(to, predict))
-    if shown:
+    if visible:
         with st.container(key="chips", horizontal=True):
             presets(link, CHIPS, PRESETS, shape)
         _fields(shape)
@@ -42,7 +44,7 @@ def asked(page: str, shown: bool) -> tuple[ConvShape, str, Link]:
 
 
 def _fields(shape: ConvShape) -> None:
-    bounds = conv_bounds(shape, address.MOST)
+    bounds = conv_bounds(shape, address.MAX)
     with st.container(key="params", horizontal=True):
         numbers(FIELDS, FIELD_LINE, bounds)
         with st.container(key="chips_more", width="content"), st.popover("more", key="more"):
@@ -58,13 +60,13 @@ def _fields(shape: ConvShape) -> None:
 
 
 def _groups(s: ConvShape) -> list[int]:
-    """Into how many groups the channels and the filters can be parted."""
+    """Returns the numbers of groups that divide both the channels and the filters."""
     both = gcd(s.C, s.K)
     return [n for n in range(1, both + 1) if both % n == 0]
 
 
 def derived(s: ConvShape) -> str:
-    """What follows from the fields, and what the fields do not show."""
+    """Returns, as HTML, sizes derived from the fields and the settings that the fields do not show."""
     layer = [f"<b>{s.groups}</b> groups"] * (s.groups > 1) + ["bias"] * s.bias + ["ReLU"] * s.relu
     layer += ["filter flipped"] * s.flip
     return " · ".join([*layer, f"output <b>{s.P}×{s.Q}</b>", f"<b>{s.flops / 1e9:,.3g}</b> GFLOP direct"])

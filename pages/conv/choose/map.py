@@ -1,4 +1,4 @@
-"""The map of winners: from recordings, or measured here cell by cell by the worker."""
+"""The map of the fastest rungs: from recordings, or measured here cell by cell by the worker."""
 
 from __future__ import annotations
 
@@ -23,13 +23,13 @@ from pages.parts.query import chosen, others
 from pages.parts.run_series import Series
 from pages.parts.text import quiet
 from visuals.charts import sweeps, units
-from visuals.conv.choose import winners as choose_winners
+from visuals.conv.choose import winners
 from visuals.conv.choose.winners import AXES, Axis
 
 KEY = "map"
 SECONDS = 0.6  # of timing for each cell
-TOLD = 3
-# What a map measured here goes over. A processor is given small extents, also of what is held (_choose.small).
+MAX_FAILURES = 3
+# The values along each axis of a map measured here. A processor gets small extents (see address.small).
 SPANS: Mapping[str, Mapping[str, Sequence[int]]] = {
     "cuda": {
         "CK": (16, 64, 128, 256, 512), "C": (3, 16, 64, 256, 512), "K": (16, 64, 256, 512),
@@ -42,8 +42,8 @@ SPANS: Mapping[str, Mapping[str, Sequence[int]]] = {
 
 
 @dataclass(frozen=True)
-class Asked:
-    """What is mapped: the axes through a shape, and how it is timed."""
+class MapSettings:
+    """Settings of a map: its two axes through a shape, the engine and the timing mode."""
 
     around: ConvShape
     across: Axis
@@ -52,13 +52,13 @@ class Asked:
     timing: str
 
     def shapes(self) -> list[ConvShape]:
-        return choose_winners.planned(self.around, self.across, self.down, SPANS[self.engine])
+        return winners.planned(self.around, self.across, self.down, SPANS[self.engine])
 
     def requests(self) -> list[Request]:
         return [
-            Request(tuple(r.name for r in able), shape, None, self.engine, {}, self.timing, SECONDS)
+            Request(tuple(r.name for r in supported), shape, None, self.engine, {}, self.timing, SECONDS)
             for shape in self.shapes()
-            if (able := availability.supported_rungs(LADDER, self.engine, shape))
+            if (supported := availability.supported_rungs(LADDER, self.engine, shape))
         ]
 
     def __str__(self) -> str:
@@ -66,17 +66,17 @@ class Asked:
 
 
 def section(shape: ConvShape, predict: str) -> None:
-    """The card. It is polled while a map is measured."""
-    st.fragment(_all, run_every=run_series.every(KEY))(shape, predict)
+    """Draws the card. It is polled while a map is measured."""
+    st.fragment(_content, run_every=run_series.every(KEY))(shape, predict)
 
 
-def _all(shape: ConvShape, predict: str) -> None:
+def _content(shape: ConvShape, predict: str) -> None:
     series = run_series.going(KEY)
     with st.container(key="card_map", border=True):
         across, down, timing = _head(series)
-        asked = _measurable(shape, across, down, timing, series)
+        settings = _measurable(shape, across, down, timing, series)
         if series and series.rows:
-            _measured(series, asked, shape, predict)
+            _measured(series, settings, shape, predict)
         _recorded(shape, across, down, timing, predict)
 
 
@@ -85,94 +85,96 @@ def _head(series: Series | None) -> tuple[Axis, Axis, str]:
         st.html('<h2 class="kt-card">Who wins where</h2>')
         with st.container(key="chips_map", width="content"), st.popover("axes", key="map_axes"):
             across = option("across", list(AXES))
-            down = option("down", _downs(across))
+            down = option("down", _down_choices(across))
             st.caption("CK: as many filters as maps. H: height and width. R: filter height and width.")
     return AXES[across], AXES[down], chosen("caches", MODES)
 
 
-def _downs(across: str) -> list[str]:
-    """H first where it can stand beside."""
-    return sorted(choose_winners.others(across), key=lambda key: key != "H")
+def _down_choices(across: str) -> list[str]:
+    """Returns the axes that can be combined with `across`, H first."""
+    return sorted(winners.others(across), key=lambda key: key != "H")
 
 
 # -- measured here -------------------------------------------------------------------------------
-def _measurable(shape: ConvShape, across: Axis, down: Axis, timing: str, series: Series | None) -> Asked:
+def _measurable(
+    shape: ConvShape, across: Axis, down: Axis, timing: str, series: Series | None
+) -> MapSettings:
     engine = chosen("engine", autotune.measuring())
     around = address.small(shape) if engine == "cpu" else shape
-    asked = Asked(around, across, down, engine, timing)
-    todo = asked.requests()
+    settings = MapSettings(around, across, down, engine, timing)
+    todo = settings.requests()
     with st.container(key="chips_measure", horizontal=True):
         if series and series.job:
             if st.button("Stop", key="stop_map"):
                 run_series.stop(series)
         elif todo and st.button(f"Measure {len(todo)} cells here", key="measure_map"):
-            run_series.start(KEY, Series(asked, todo, lambda request: str(request.shape)))
+            run_series.start(KEY, Series(settings, todo, lambda request: str(request.shape)))
         where = "at small extents, " if engine == "cpu" else ""
         quiet(
             f"On this machine, {where}around {around} ({engine}, {timing}): every rung that can, verified and timed."
         )
     run_series.progress(series)
-    return asked
+    return settings
 
 
-def _measured(series: Series, asked: Asked, shape: ConvShape, predict: str) -> None:
-    of: Asked = series.asked
-    told = choose_winners.winners(
-        choose_winners.by_shape(series.rows, of.timing), of.around, of.across, of.down
+def _measured(series: Series, settings: MapSettings, shape: ConvShape, predict: str) -> None:
+    measured: MapSettings = series.asked
+    result = winners.winners(
+        winners.by_shape(series.rows, measured.timing), measured.around, measured.across, measured.down
     )
-    if told:
-        stale = of != asked
-        words = f"around {of.around}"
+    if result:
+        stale = measured != settings
+        caption = f"around {measured.around}"
         if series.stopped:
-            words += f", stopped after {series.tried} cells"
-        _map(told, "measured", words, stale, shape, predict)
-    quiet(*[f"No time: {why}" for why in series.failed[:TOLD]])
+            caption += f", stopped after {series.tried} cells"
+        _map(result, "measured", caption, stale, shape, predict)
+    quiet(*[f"No time: {why}" for why in series.failed[:MAX_FAILURES]])
 
 
 # -- recorded ------------------------------------------------------------------------------------
 @cache
 def _by_shape(timing: str) -> dict[ConvShape, list[dict]]:
-    of_conv = (row for row in records.recordings() if row["rung"].startswith(f"{LADDER.name}/"))
-    return choose_winners.by_shape(of_conv, timing)
+    conv_rows = (row for row in records.recordings() if row["rung"].startswith(f"{LADDER.name}/"))
+    return winners.by_shape(conv_rows, timing)
 
 
-def recorded(shape: ConvShape, across: Axis, down: Axis, timing: str) -> choose_winners.Map | None:
-    return choose_winners.winners(_by_shape(timing), shape, across, down)
+def recorded(shape: ConvShape, across: Axis, down: Axis, timing: str) -> winners.Map | None:
+    return winners.winners(_by_shape(timing), shape, across, down)
 
 
 def _recorded(shape: ConvShape, across: Axis, down: Axis, timing: str, predict: str) -> None:
-    told = recorded(shape, across, down, timing)
-    if not told:
+    result = recorded(shape, across, down, timing)
+    if not result:
         quiet(f"No {timing} recording goes over {across.title} and {down.title} at once.")
         return
-    here = choose_winners.is_on(told, shape)
-    words = (
-        f"all else as on the page: {choose_winners.held(told)}" if here else f"at {choose_winners.held(told)}"
+    on_page_shape = winners.is_on(result, shape)
+    caption = (
+        f"all else as on the page: {winners.held(result)}" if on_page_shape else f"at {winners.held(result)}"
     )
-    _map(told, "recorded", words, False, shape, predict, elsewhere=not here)
+    _map(result, "recorded", caption, False, shape, predict, elsewhere=not on_page_shape)
 
 
 def _map(
-    told: choose_winners.Map,
+    result: winners.Map,
     kind: str,
-    words: str,
+    caption: str,
     stale: bool,
     shape: ConvShape,
     predict: str,
     elsewhere=False,
 ) -> None:
-    rows = told.rows()
+    rows = result.rows()
     detail = sweeps.provenance(rows) + (f", {rows[0]['date']}" if kind == "recorded" else "")
-    said = ' <span class="kt-stale">stale</span>' if stale else ""
-    said += ' <span class="kt-elsewhere">not around this shape</span>' if elsewhere else ""
-    st.html(f'<p class="kt-figures">{units.badge(kind, detail)}{said} {escape(words)}</p>')
+    marks = ' <span class="kt-stale">stale</span>' if stale else ""
+    marks += ' <span class="kt-elsewhere">not around this shape</span>' if elsewhere else ""
+    st.html(f'<p class="kt-figures">{units.badge(kind, detail)}{marks} {escape(caption)}</p>')
     with st.container(key=f"{'stale' if stale else 'fresh'}_map_{kind}"):
-        st.html(choose_winners.html(told, shape, lambda to: href(to, predict)))
-        cards.sentence(choose_winners.told_of(told))
+        st.html(winners.html(result, shape, lambda to: href(to, predict)))
+        cards.sentence(winners.told_of(result))
 
 
 def href(shape: ConvShape, predict: str) -> str:
-    """The address of the page at another shape, all else kept; "" where the page cannot show it."""
-    query = address.at(shape, predict)
-    _, notes = FIELDS.read(query)
-    return "" if notes else f"?{urlencode(others(FIELDS) | query)}"
+    """Returns the page's URL query at another shape, all else kept; "" if the page cannot show the shape."""
+    params = address.at(shape, predict)
+    _, notes = FIELDS.read(params)
+    return "" if notes else f"?{urlencode(others(FIELDS) | params)}"

@@ -1,14 +1,11 @@
-"""Choosing an algorithm: all rungs of the convolution ladder against each other, at one shape, over two axes, in
-whole networks."""
+"""Choosing an algorithm: all rungs of the convolution ladder compared at one shape, over two axes, in whole networks."""
 
 import streamlit as st
 
-from pages.conv.choose import controls, map, networks
-from pages.conv.choose import race as choose_race
+from pages.conv.choose import controls, map, networks, race
 from pages.conv.choose.address import LADDER
-from pages.parts import lesson
-from pages.parts import sources as parts_sources
-from visuals.conv.choose import race as conv_choose_race
+from pages.parts import lesson, sources
+from visuals.conv.choose import race as race_chart
 
 PAGE = "conv/choose/page.py"
 
@@ -21,15 +18,15 @@ parts, whole = lesson.begin(
     "map",
     "networks",
 )
-st.html(f"<style>{conv_choose_race.css()}</style>")
-shape, predict, link = controls.asked(PAGE, shown=whole)
+st.html(f"<style>{race_chart.css()}</style>")
+shape, predict, link = controls.read(PAGE, visible=whole)
 if {"watch", "race", "run", "why"} & parts:
-    choose_race.section(shape, predict, link, cards=bool({"run", "why"} & parts))
-told = bool(predict) or not whole  # a map beside the race would give the answer away
-if "map" in parts and told:
+    race.section(shape, predict, link, with_cards=bool({"run", "why"} & parts))
+revealed = bool(predict) or not whole  # a map beside the race would reveal the answer
+if "map" in parts and revealed:
     map.section(shape, predict)
-if "networks" in parts and told:
+if "networks" in parts and revealed:
     networks.section(predict)
 if parts == {"kernel"}:
-    parts_sources.show(LADDER, shape)
+    sources.show(LADDER, shape)
 lesson.settle(parts)

@@ -1,4 +1,4 @@
-"""The race: the reader guesses, then every rung runs beside the others, as recorded and as measured here."""
+"""The race: the reader guesses, then every rung runs in a lane, as recorded and as measured here."""
 
 from __future__ import annotations
 
@@ -12,85 +12,84 @@ import streamlit as st
 from kernels.conv.shape import ConvShape
 from pages.conv.choose import address
 from pages.conv.choose.address import FIELDS, LADDER, OPEN, Race
-from pages.parts import cards as parts_cards
-from pages.parts import run as run_card
-from pages.parts import why as parts_why
+from pages.parts import cards, run, why
 from pages.parts.query import others
 from pages.parts.run_settings import Asked, Shown, shown
 from pages.parts.text import quiet
 from visuals.charts import sweeps, units
-from visuals.conv.choose import race as choose_race
+from visuals.conv.choose import race as race_chart
 from visuals.conv.choose import story as choose_story
 from visuals.conv.choose.families import family
 
 PAGE = "conv/choose/page.py"
-OWN = "conv/direct", LADDER.rung("conv/direct").default_tiles  # every rung at its usual tile sizes
-MANY = 50_000_000  # multiply-adds: more keep a processor busy for long, all rungs together
+# Every rung runs at its default tile sizes.
+DEFAULT_TILES = "conv/direct", LADDER.rung("conv/direct").default_tiles
+MAX_QUICK_MACS = 50_000_000  # multiply-adds: with more, all rungs together take long on a processor
 UNITS = (
     "Effective: the FLOPs of direct convolution by the time. Actual: the FLOPs that the algorithm itself executes "
     "(Winograd's transforms and products, FFT's 2.5 n log₂ n for a transform); – where a library does not say."
 )
 
 
-def section(shape: ConvShape, predict: str, link: Callable, cards: bool) -> None:
-    """The race and, with `cards`, memory and why of the same rows, once the reader has guessed."""
-    every = run_card.POLL_S if st.session_state.get("job") else None
-    st.fragment(_all, run_every=every)(shape, predict, link, cards)
+def section(shape: ConvShape, predict: str, link: Callable, with_cards: bool) -> None:
+    """Draws the race. After the guess, `with_cards` adds the memory and why cards of the same rows."""
+    interval = run.POLL_S if st.session_state.get("job") else None
+    st.fragment(_content, run_every=interval)(shape, predict, link, with_cards)
 
 
-def _all(shape: ConvShape, predict: str, link: Callable, cards: bool) -> None:
-    run_card.collect()
-    run_card.bring(LADDER)
+def _content(shape: ConvShape, predict: str, link: Callable, with_cards: bool) -> None:
+    run.collect()
+    run.bring(LADDER)
     with st.container(key="card_race", border=True):
-        asked = run_card.head(LADDER, shape, OWN, "The race")
-        if cards:
-            _smaller(asked, predict)
-        runs = address.races(asked)
+        settings = run.head(LADDER, shape, DEFAULT_TILES, "The race")
+        if with_cards:
+            _smaller_shape_link(settings, predict)
+        runs = address.races(settings)
         if not predict:
             _guess(shape, runs)
             return
-        _again(shape, predict)
-        for run in runs:
-            _race(run, predict)
+        _replay_controls(shape, predict)
+        for race in runs:
+            _race(race, predict)
         if not runs:
             quiet("No recording speaks of this shape; press Run here to hold the race on this machine.")
         else:
             quiet(UNITS)
-    if cards:
-        _cards_of(asked, link)
+    if with_cards:
+        _cards_of(settings, link)
 
 
-def _smaller(asked: Asked, predict: str) -> None:
-    """Where a processor would be long at it, a way to a shape that it does in seconds."""
-    if asked.engine != "cpu" or asked.shape.macs <= MANY:
+def _smaller_shape_link(settings: Asked, predict: str) -> None:
+    """Draws a link to a smaller shape if this one takes long on a processor."""
+    if settings.engine != "cpu" or settings.shape.macs <= MAX_QUICK_MACS:
         return
-    to = address.small(asked.shape)
+    small_shape = address.small(settings.shape)
     with st.container(key="chips_smaller", horizontal=True):
-        query = others(FIELDS) | address.at(to, predict)
-        st.page_link(PAGE, label=f"a shape for this processor: {to}", query_params=query)
+        params = others(FIELDS) | address.at(small_shape, predict)
+        st.page_link(PAGE, label=f"a shape for this processor: {small_shape}", query_params=params)
         quiet(
-            f"Run here takes long at this one: {units.count(asked.shape.macs)} multiply-adds for every rung."
+            f"Run here takes long at this one: {units.count(settings.shape.macs)} multiply-adds for every rung."
         )
 
 
 # -- the guess -----------------------------------------------------------------------------------
 def _guess(shape: ConvShape, runs: list[Race]) -> None:
-    """Chips of all who can start, a line a family."""
-    able = address.starters(shape)
-    where = runs[0].rows[next(iter(runs[0].rows))]["device"] if runs else "this machine"
+    """Draws a chip for each rung that can run, one line per family."""
+    candidates = address.candidates(shape)
+    device = runs[0].rows[next(iter(runs[0].rows))]["device"] if runs else "this machine"
     st.html(
-        f'<p class="kt-ask">Nothing is known to keep {len(able)} of {len(LADDER.rungs)} rungs from this shape. '
-        f"Which is the fastest on {escape(where)}? Guess before you look.</p>"
+        f'<p class="kt-ask">Nothing is known to keep {len(candidates)} of {len(LADDER.rungs)} rungs from this shape. '
+        f"Which is the fastest on {escape(device)}? Guess before you look.</p>"
     )
-    if ran := next((run for run in runs if run.kind == "measured" and not run.stale), None):
+    if measured := next((race for race in runs if race.kind == "measured" and not race.stale), None):
         st.html(
-            f'<p class="kt-figures">{units.badge("measured", _from(ran))} {len(ran.rows)} kernels were timed. '
+            f'<p class="kt-figures">{units.badge("measured", _provenance(measured))} {len(measured.rows)} kernels were timed. '
             "Your guess, or “show without guessing”, shows their times.</p>"
         )
     with st.container(key="guesses"):
-        for of, rungs in groupby(able, key=lambda rung: family(rung.name)):
-            with st.container(key=f"chips_guess_{of.key}", horizontal=True):
-                st.html(f'<p class="kt-family" style="--kt-hue:var(--kt-{of.token})">{of.title}</p>')
+        for group, rungs in groupby(candidates, key=lambda rung: family(rung.name)):
+            with st.container(key=f"chips_guess_{group.key}", horizontal=True):
+                st.html(f'<p class="kt-family" style="--kt-hue:var(--kt-{group.token})">{group.title}</p>')
                 for rung in rungs:
                     name = rung.name.partition("/")[2]
                     _chip(shape, name, rung.title)
@@ -99,67 +98,69 @@ def _guess(shape: ConvShape, runs: list[Race]) -> None:
 
 
 def _chip(shape: ConvShape, predict: str, label: str) -> None:
-    query = others(FIELDS) | address.guessed(shape, predict)
-    st.page_link(PAGE, label=label, query_params=query)
+    params = others(FIELDS) | address.with_guess(shape, predict)
+    st.page_link(PAGE, label=label, query_params=params)
 
 
-def _again(shape: ConvShape, predict: str) -> None:
+def _replay_controls(shape: ConvShape, predict: str) -> None:
     with st.container(key="chips_again", horizontal=True):
         if st.button("Run the picture again", key="again"):
             st.session_state["race_turn"] = st.session_state.get("race_turn", 0) + 1
-        words = "guess" if predict == OPEN else "guess again"
-        _chip(shape, "", words)
+        label = "guess" if predict == OPEN else "guess again"
+        _chip(shape, "", label)
 
 
 # -- the lanes -----------------------------------------------------------------------------------
-def _race(run: Race, predict: str) -> None:
+def _race(race: Race, predict: str) -> None:
     rung = address.RUNGS.get(predict)
-    lanes, first = run.lanes(), next(iter(run.rows.values()))
-    badge = units.badge(run.kind, _from(run))
-    if run.kind == "measured":
-        said = f'<span class="kt-stale">stale: measured at {escape(run.words)}</span>' if run.stale else ""
+    lanes, first = race.lanes(), next(iter(race.rows.values()))
+    badge = units.badge(race.kind, _provenance(race))
+    if race.kind == "measured":
+        status = (
+            f'<span class="kt-stale">stale: measured at {escape(race.caption)}</span>' if race.stale else ""
+        )
     else:
-        said = (
-            f'<span class="kt-elsewhere">not this shape</span>, the nearest: {escape(run.words)}'
-            if run.words
+        status = (
+            f'<span class="kt-elsewhere">not this shape</span>, the nearest: {escape(race.caption)}'
+            if race.caption
             else ""
         )
-    st.html(f'<p class="kt-figures">{badge} {said}</p>')
-    with st.container(key=f"{'stale' if run.stale or run.words else 'fresh'}_race_{run.kind}"):
-        name, said = "", ""
+    st.html(f'<p class="kt-figures">{badge} {status}</p>')
+    with st.container(key=f"{'stale' if race.stale or race.caption else 'fresh'}_race_{race.kind}"):
+        name, status = "", ""
         if rung:
-            title, why = address.title(rung, first["engine"]), address.reason(rung, run, first["engine"])
-            name, said = rung.name, choose_race.verdict(lanes, rung.name, title, why)
-        turn = st.session_state.get("race_turn", 0)
-        st.html(choose_race.html(lanes, address.out(run), name, said, turn))
+            title, reason = address.title(rung, first["engine"]), address.reason(rung, race, first["engine"])
+            name, status = rung.name, race_chart.verdict(lanes, rung.name, title, reason)
+        replay = st.session_state.get("race_turn", 0)
+        st.html(race_chart.html(lanes, address.out(race), name, status, replay))
 
 
-def _from(run: Race) -> str:
-    rows = list(run.rows.values())
-    return sweeps.provenance(rows) + (f", {rows[0]['date']}" if run.kind == "recorded" else "")
+def _provenance(race: Race) -> str:
+    rows = list(race.rows.values())
+    return sweeps.provenance(rows) + (f", {rows[0]['date']}" if race.kind == "recorded" else "")
 
 
 # -- the cards under it --------------------------------------------------------------------------
-def _cards_of(asked: Asked, link: Callable) -> None:
-    now, story = shown(asked), choose_story.CHOOSE
-    # So many rungs' memory over time would be lines too thin to read: what each held at most is told.
-    brief = {name: {k: v for k, v in row.items() if k != "timeline"} for name, row in now.rows.items()}
+def _cards_of(settings: Asked, link: Callable) -> None:
+    displayed, story = shown(settings), choose_story.CHOOSE
+    # With so many rungs, memory over time would be unreadable: only the peaks are drawn.
+    brief = {name: {k: v for k, v in row.items() if k != "timeline"} for name, row in displayed.rows.items()}
     with st.container(key="cards", horizontal=True):
         with st.container(key="cards_left"), st.container(key="card_memory", border=True):
-            parts_cards.memory(asked, replace(now, rows=brief), story.cost(asked.shape))
+            cards.memory(settings, replace(displayed, rows=brief), story.cost(settings.shape))
         with st.container(key="cards_right"), st.container(key="card_why", border=True):
-            _why_card(asked, now, link)
+            _why_card(settings, displayed, link)
 
 
-def _why_card(asked: Asked, now: Shown, link: Callable) -> None:
+def _why_card(settings: Asked, displayed: Shown, link: Callable) -> None:
     st.html('<h2 class="kt-card">Why</h2>')
-    parts_cards.sentence(choose_story.CHOOSE.gain(now.rows))
-    engine = next(iter(now.rows.values()))["engine"] if now.rows else asked.engine
-    titles, told = choose_story.predicted(asked.shape, engine)
-    st.html(parts_why.lines([escape(title) for title in titles], [(units.badge("predicted"), told)]))
+    cards.sentence(choose_story.CHOOSE.gain(displayed.rows))
+    engine = next(iter(displayed.rows.values()))["engine"] if displayed.rows else settings.engine
+    titles, lines = choose_story.predicted(settings.shape, engine)
+    st.html(why.lines([escape(title) for title in titles], [(units.badge("predicted"), lines)]))
     with st.container(key="chips_why", horizontal=True):
-        if found := choose_story.CHOOSE.examples():
+        if examples := choose_story.CHOOSE.examples():
             st.html(f'<p class="kt-quiet">{escape(choose_story.CHOOSE.examples_are)}</p>')
-        for preset, words in found:
-            link(preset, words)
-    parts_why.downloads(asked)
+        for preset, label in examples:
+            link(preset, label)
+    why.downloads(settings)

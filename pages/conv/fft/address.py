@@ -1,4 +1,4 @@
-"""The FFT lesson: how an image is cut into transforms, whether they have room, and the arrays that follow."""
+"""The URL of the FFT lesson: cut of the image into transforms and their padding. Also the resulting arrays."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from functools import lru_cache
 import numpy as np
 import streamlit as st
 
-from kernels.conv import fft as conv_fft
+from kernels.conv import fft
 from pages.conv import address as conv_address
 from pages.parts.kept import MOST_KEPT
 from pages.parts.query import chosen
@@ -20,13 +20,13 @@ from visuals.conv.fft.story import thrown_away
 from visuals.conv.inputs import Inputs, outputs
 from visuals.scene.scene import Scene
 
-PAGE, LADDER, RUNG = "conv/fft/page.py", conv_address.ladder("fft"), conv_fft.RUNGS[0]
+PAGE, LADDER, RUNG = "conv/fft/page.py", conv_address.ladder("fft"), fft.RUNGS[0]
 TILES = {tile_words(tile): tile for tile in RUNG.tiles["FFT_TILE"]}
 SPECTRA = [str(n) for n in RUNG.tiles["SPECTRA"]]
 ROOMS = (PAD, TOO_SMALL)
 
 
-# -- what the address asks for ---------------------------------------------------------------------
+# -- settings in the URL ---------------------------------------------------------------------------
 def tiles() -> dict[str, int]:
     return {
         "FFT_TILE": TILES[chosen("transform", TILES)],
@@ -38,12 +38,12 @@ def watched() -> Watched:
     return Watched(RUNG, tiles())
 
 
-def room() -> str:
+def padding() -> str:
     return chosen("room", ROOMS)
 
 
 def controls(inputs: Inputs) -> None:
-    """How the image is cut, and with how much room; what that says of this shape."""
+    """Draws the controls for cut and padding, and the sizes derived from them."""
     with st.container(key="params_tiles", horizontal=True):
         _pills("transform", "transforms", list(TILES))
         _pills("SPECTRA", "SPECTRA", SPECTRA)
@@ -57,48 +57,48 @@ def _pills(name: str, label: str, choices) -> None:
 
 
 def _derived(inputs: Inputs) -> str:
-    """Sizes that follow, as HTML; "" where the filter does not fit a transform."""
-    s, of_tiles = inputs.shape, tiles()
-    if too_large(inputs, of_tiles["FFT_TILE"]):
+    """Returns derived sizes as HTML; "" if the filter does not fit into a transform."""
+    s, tile_sizes = inputs.shape, tiles()
+    if too_large(inputs, tile_sizes["FFT_TILE"]):
         return ""
-    of = conv_fft.cut(s, of_tiles)
-    count = int(of["down"]) * int(of["across"])
-    text = f"{'a transform' if count == 1 else f'<b>{count:,}</b> transforms'} of <b>{of['rows']}×{of['columns']}</b> a map"
-    text += f" · taps <b>{s.R}×{s.S}</b> become <b>{int(of['rows']) * int(of['columns']):,}</b> numbers"
+    cut = fft.cut(s, tile_sizes)
+    count = int(cut["down"]) * int(cut["across"])
+    text = f"{'a transform' if count == 1 else f'<b>{count:,}</b> transforms'} of <b>{cut['rows']}×{cut['columns']}</b> a map"
+    text += f" · taps <b>{s.R}×{s.S}</b> become <b>{int(cut['rows']) * int(cut['columns']):,}</b> numbers"
     if s.stride != (1, 1):
         text += f" · the stride throws <b>{units.share(thrown_away(s))}</b> of the pixels away"
     return text
 
 
-# -- what follows ----------------------------------------------------------------------------------
+# -- arrays and scene ------------------------------------------------------------------------------
 def too_large(inputs: Inputs, tile: int) -> bool:
-    """Whether the filter does not fit a transform of that size."""
+    """Returns whether the filter is too large for a transform of that size."""
     return 0 < tile < max(inputs.shape.span_h, inputs.shape.span_w)
 
 
 @lru_cache(maxsize=MOST_KEPT // 2)
-def arrays(inputs: Inputs, tile: int, room: str) -> Arrays:
-    """What image 0 and filter 0 become, all channels counted."""
+def arrays(inputs: Inputs, tile: int, padding: str) -> Arrays:
+    """Returns the arrays of image 0 and filter 0, with all channels counted."""
     s, maps = inputs.shape, len(inputs.planes())
     times = np.bincount(np.arange(s.C) % maps, minlength=maps)
-    return arrays_of(s, inputs.x(1, maps)[0], inputs.w(1, maps)[0], tile, room, times)
+    return arrays_of(s, inputs.x(1, maps)[0], inputs.w(1, maps)[0], tile, padding, times)
 
 
-def right(inputs: Inputs) -> np.ndarray:
-    """float32 [P, Q]: what image 0 and filter 0 are to become, by the definition."""
+def expected(inputs: Inputs) -> np.ndarray:
+    """Returns float32 [P, Q]: the output of image 0 and filter 0 by the definition."""
     return outputs(inputs, 1, inputs.shape.P, inputs.shape.Q)[0]
 
 
 @lru_cache(maxsize=MOST_KEPT)
-def scene(inputs: Inputs, tile: int, room: str) -> tuple[Scene | None, str]:
-    """The scene, None where there is none, and why it is not what was asked for or what forbids to run it."""
+def scene(inputs: Inputs, tile: int, padding: str) -> tuple[Scene | None, str]:
+    """Returns the scene, or None, and the reason why it differs from the settings or cannot run."""
     s = inputs.shape
     rules = list(RUNG.rules(s, {"FFT_TILE": tile, "SPECTRA": int(SPECTRA[0])}))
-    said = f"{RUNG.title} cannot run so: {'; '.join(rules)}." if rules else ""
+    reason = f"{RUNG.title} cannot run so: {'; '.join(rules)}." if rules else ""
     if s.groups > 1:
-        return None, said
+        return None, reason
     if too_large(inputs, tile):
-        tile, said = 0, f"{said} Until then the stage shows whole images."
+        tile, reason = 0, f"{reason} Until then the stage shows whole images."
     elif rules:
-        said += " The stage shows what it would do with one image and one filter."
-    return fft_scene(arrays(inputs, tile, room), s, room, right(inputs)), said
+        reason += " The stage shows what it would do with one image and one filter."
+    return fft_scene(arrays(inputs, tile, padding), s, padding, expected(inputs)), reason

@@ -1,4 +1,4 @@
-"""The cards of the FFT lesson: spectra as pictures, wrap-around, whole images or parts, FLOPs over the filter's size."""
+"""The cards of the FFT lesson: spectra as pictures, wrap-around, whole images or parts, FLOPs over filter size."""
 
 from __future__ import annotations
 
@@ -17,9 +17,8 @@ from pages.parts.text import quiet
 from pages.parts.theme import tokens
 from visuals.charts import sweeps, units
 from visuals.conv import pictures as conv_pictures
-from visuals.conv.fft import charts as fft_charts
+from visuals.conv.fft import charts, waves
 from visuals.conv.fft import pictures as fft_pictures
-from visuals.conv.fft import waves as fft_waves
 from visuals.conv.fft.arrays import PAD, TOO_SMALL
 from visuals.conv.inputs import Inputs
 
@@ -28,12 +27,12 @@ Picture = tuple[np.ndarray, str, str]  # values, role, caption
 
 # -- pictures --------------------------------------------------------------------------------------
 def spectra(inputs: Inputs) -> None:
-    """Every array of the way as a picture: in, its spectrum, the filter's, the product, back, what is kept."""
+    """Draws each array as a picture: input, both spectra, their product, its inverse transform, the output."""
     if inputs.shape.groups > 1:
         return
     tile = address.tiles()["FFT_TILE"]
     tile = 0 if address.too_large(inputs, tile) else tile
-    a = address.arrays(inputs, tile, address.room())
+    a = address.arrays(inputs, tile, address.padding())
     name = "your picture" if inputs.upload is not None else inputs.picture
     with st.container(key="card_spectra", border=True):
         st.html('<h2 class="kt-card">Spectra as pictures</h2>')
@@ -44,113 +43,119 @@ def spectra(inputs: Inputs) -> None:
         )
 
 
-def asides(inputs: Inputs) -> None:
+def side_cards(inputs: Inputs) -> None:
     with st.container(key="asides", horizontal=True):
-        wrap(inputs)
+        wrap_around(inputs)
         with st.container(key="card_waves", border=True):
             st.html('<h2 class="kt-card">Two waves, two spikes</h2>')
-            cards.chart(lambda: fft_waves.chart(tokens()), fft_waves.HEIGHT, "chart_waves", ())
-            quiet(fft_waves.words())
+            cards.chart(lambda: waves.chart(tokens()), waves.HEIGHT, "chart_waves", ())
+            quiet(waves.words())
 
 
-def wrap(inputs: Inputs) -> None:
-    """What goes wrong where a transform is only as large as the output, beside what is right."""
+def wrap_around(inputs: Inputs) -> None:
+    """Draws the errors of a transform that is only as large as the output, beside the correct result."""
     if inputs.shape.groups > 1:
         return
     tile = address.tiles()["FFT_TILE"]
     tile = 0 if address.too_large(inputs, tile) else tile
-    enough, small = (address.arrays(inputs, tile, room) for room in (PAD, TOO_SMALL))
+    padded, small = (address.arrays(inputs, tile, padding) for padding in (PAD, TOO_SMALL))
     with st.container(key="card_wrap", border=True):
         st.html('<h2 class="kt-card">Wrap-around</h2>')
-        told = fft_pictures.words(enough, small, address.right(inputs))
-        _pictures(fft_pictures.wrapped(enough, small, address.right(inputs)), told)
+        caption = fft_pictures.words(padded, small, address.expected(inputs))
+        _pictures(fft_pictures.wrapped(padded, small, address.expected(inputs)), caption)
 
 
-def _pictures(shown: Iterable[Picture], words: str = "") -> None:
-    """Pictures in a line, and what they say beside them."""
+def _pictures(images: Iterable[Picture], sentence: str = "") -> None:
+    """Draws pictures in a line with a sentence beside them."""
     t, text = tokens(), ""
-    for values, role, caption in shown:
+    for values, role, caption in images:
         rgb = conv_pictures.picture_rgb(fft_pictures.smaller(values), t[role], t["ground"], t["ink"])
         uri = conv_pictures.data_uri(rgb)
         text += (
             f'<figure style="width:150px"><img style="width:150px" src="{uri}" alt="{escape(caption)}">'
             f"<figcaption>{escape(caption)}</figcaption></figure>"
         )
-    if words:
-        text += f'<p class="kt-why" style="flex:1 1 260px">{escape(words)}</p>'
+    if sentence:
+        text += f'<p class="kt-why" style="flex:1 1 260px">{escape(sentence)}</p>'
     st.html(f'<div class="kt-pictures">{text}</div>')
 
 
 # -- under the cards of Run ------------------------------------------------------------------------
-def more(asked: Asked) -> None:
+def more(settings: Asked) -> None:
     with st.container(key="rates", horizontal=True):
-        _tilings(asked)
-        _curves(asked)
+        _tilings(settings)
+        _curves(settings)
 
 
-def _tilings(asked: Asked) -> None:
-    """Whole images, parts of 32 x 32 and of 16 x 16: a column each, predicted, and measured where there are rows."""
+def _tilings(settings: Asked) -> None:
+    """Draws a table with a column each for whole images, parts of 32 x 32 and of 16 x 16.
+
+    Figures are predicted, and measured if there are rows."""
     with st.container(key="card_tilings", border=True):
         st.html('<h2 class="kt-card">Whole images or parts of them</h2>')
-        rows, kind = _rows(asked)
-        told = fft_charts.tilings(asked.shape, asked.tiles_of(address.RUNG)["SPECTRA"], rows, kind)
+        rows, kind = _rows(settings)
+        columns = charts.tilings(settings.shape, settings.tiles_of(address.RUNG)["SPECTRA"], rows, kind)
         badges = units.badge("predicted")
         if rows:
             badges += " " + units.badge(kind, sweeps.provenance(list(rows.values())))
-        st.html(f'<p class="kt-figures">{badges}</p>{_table(told)}')
+        st.html(f'<p class="kt-figures">{badges}</p>{_table(columns)}')
         quiet(
             "A part overlaps the next by what the filter covers less one: those pixels are transformed twice, and as many "
             "of each transform wrap and are not picked. Small transforms keep the padded filters small."
         )
 
 
-def _rows(asked: Asked) -> tuple[dict[int, dict], str]:
-    """By FFT_TILE, the rows of the FFT at this shape and SPECTRA: those recorded, or the one just run."""
-    now = shown(asked)
-    if now.kind == "measured" and not now.stale and (row := now.rows.get(address.RUNG.name)):
+def _rows(settings: Asked) -> tuple[dict[int, dict], str]:
+    """Returns the FFT's rows at this shape and SPECTRA by FFT_TILE, and their kind: recorded, or the one just run."""
+    displayed = shown(settings)
+    if (
+        displayed.kind == "measured"
+        and not displayed.stale
+        and (row := displayed.rows.get(address.RUNG.name))
+    ):
         return {row["tiles"]["FFT_TILE"]: row}, "measured"
-    of = asked.tiles_of(address.RUNG)
+    tiles = settings.tiles_of(address.RUNG)
     found = {
-        tile: records.recorded(address.RUNG.name, asked.shape, of | {"FFT_TILE": tile}, asked.timing)
+        tile: records.recorded(address.RUNG.name, settings.shape, tiles | {"FFT_TILE": tile}, settings.timing)
         for tile in address.RUNG.tiles["FFT_TILE"]
     }
     return {tile: row for tile, row in found.items() if row}, "recorded"
 
 
-def _table(told: dict[str, dict[str, str]]) -> str:
-    """A column a tiling; a rule that forbids one stands under the table."""
-    able = {name: lines for name, lines in told.items() if "cannot run" not in lines}
-    broken = [f"{name}: {lines['cannot run']}" for name, lines in told.items() if "cannot run" in lines]
-    heads = "".join(f'<th scope="col">{escape(name)}</th>' for name in able)
-    text = f"<tr><td></td>{heads}</tr>"
-    for line in next(iter(able.values()), ()):
-        cells = "".join(f"<td>{escape(lines[line])}</td>" for lines in able.values())
+def _table(columns: dict[str, dict[str, str]]) -> str:
+    """Returns HTML: a column for each tiling. Under the table is the rule of each tiling that cannot run."""
+    supported = {name: lines for name, lines in columns.items() if "cannot run" not in lines}
+    broken = [f"{name}: {lines['cannot run']}" for name, lines in columns.items() if "cannot run" in lines]
+    header_cells = "".join(f'<th scope="col">{escape(name)}</th>' for name in supported)
+    text = f"<tr><td></td>{header_cells}</tr>"
+    for line in next(iter(supported.values()), ()):
+        cells = "".join(f"<td>{escape(lines[line])}</td>" for lines in supported.values())
         text += f'<tr><th scope="row">{escape(line)}</th>{cells}</tr>'
     table = (
         '<div class="kt-scroll" tabindex="0" role="region" aria-label="Whole images or parts of them">'
         f'<table class="kt-table">{text}</table></div>'
     )
     notes = "".join(f'<p class="kt-quiet">cannot run: {escape(rule)}</p>' for rule in broken)
-    return (table if able else "") + notes
+    return (table if supported else "") + notes
 
 
-def _curves(asked: Asked) -> None:
-    """FLOPs over the filter's size, and times where they were recorded."""
-    s = asked.shape
+def _curves(settings: Asked) -> None:
+    """Draws FLOPs over filter size, and times if they were recorded."""
+    s = settings.shape
     with st.container(key="card_curves", border=True):
         st.html('<h2 class="kt-card">As the filter grows</h2>')
-        told = fft_charts.curve(s, asked.tiles_of(address.RUNG))
-        times = fft_charts.recorded(asked.ladder, s, asked.tiles_of, asked.timing)
+        counts = charts.curve(s, settings.tiles_of(address.RUNG))
+        times = charts.recorded(settings.ladder, s, settings.tiles_of, settings.timing)
         badges = units.badge("predicted")
         if times:
             rows = [row for _, points in times for _, row in points]
             badges += " " + units.badge("recorded", f"{sweeps.provenance(rows)}, {rows[0]['date']}")
         st.html(f'<p class="kt-figures">{badges}</p>')
-        made_of = (s, asked.tiles, tuple(id_of(row) for _, points in times for _, row in points))
+        cache_key = (s, settings.tiles, tuple(id_of(row) for _, points in times for _, row in points))
         cards.chart(
-            lambda: fft_charts.chart(s, told, times, tokens()), fft_charts.px(times), "chart_curves", made_of
+            lambda: charts.chart(s, counts, times, tokens()), charts.px(times), "chart_curves", cache_key
         )
-        cards.sentence(f"{fft_charts.words(s, told)} {fft_charts.fastest(times)}".strip())
+        cards.sentence(f"{charts.words(s, counts)} {charts.fastest(times)}".strip())
         quiet(
             "Square filters; the padding grows with R, so that the output keeps its size, as far as it can."
         )

@@ -2,12 +2,10 @@
 
 from pages.conv import controls as conv_controls
 from pages.conv.fft import address, cards
-from pages.parts import lesson
-from pages.parts import run as run_card
-from pages.parts import sources as parts_sources
+from pages.parts import lesson, run, sources
 from pages.parts.text import note
 from visuals import stage
-from visuals.conv.fft import story as fft_story
+from visuals.conv.fft import story
 
 parts, whole = lesson.begin(
     "FFT: a convolution becomes a product of spectra",
@@ -15,22 +13,22 @@ parts, whole = lesson.begin(
     'multiplication: <span class="kt-math">Y = Σ<sub>c</sub> X · conj(W)</span>, transformed back. The filter’s size no '
     "longer matters. The price: filters padded to the size of the image, and spectra that have to be moved.",
 )
-inputs, link = conv_controls.inputs(address.PAGE, shown=whole)
+inputs, link = conv_controls.inputs(address.PAGE, visible=whole)
 shape = inputs.shape
 if whole:
     address.controls(inputs)
 watched = address.watched()
 if "watch" in parts:
-    scene, said = address.scene(inputs, watched.tiles["FFT_TILE"], address.room())
-    if said:
-        note(said)
+    scene, reason = address.scene(inputs, watched.tiles["FFT_TILE"], address.padding())
+    if reason:
+        note(reason)
     if scene:
         stage.mount(scene, key="fft")
 if whole:
     cards.spectra(inputs)
-    cards.asides(inputs)
+    cards.side_cards(inputs)
 if {"run", "why"} & parts:
-    run_card.run_section(address.LADDER, shape, fft_story.FFT, link, own=watched.own, more=cards.more)
+    run.run_section(address.LADDER, shape, story.FFT, link, own=watched.own, more=cards.more)
 if "kernel" in parts:
-    parts_sources.show(address.LADDER, shape, watched.tiles_of, first=address.RUNG.name)
+    sources.show(address.LADDER, shape, watched.tiles_of, first=address.RUNG.name)
 lesson.settle(parts)

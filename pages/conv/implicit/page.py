@@ -4,11 +4,10 @@ from pages.conv import address as conv_address
 from pages.conv import controls as conv_controls
 from pages.conv import lesson as conv_lesson
 from pages.conv.implicit import address
-from pages.parts import lesson
-from pages.parts import run as run_card
+from pages.parts import lesson, run
 from pages.parts.text import note
 from visuals import stage
-from visuals.conv.implicit import story as implicit_story
+from visuals.conv.implicit import story
 
 PAGE, LADDER = "conv/implicit/page.py", conv_address.ladder("implicit")
 CHIPS = {"one-tile": "one tile"} | conv_controls.CHIPS
@@ -20,18 +19,18 @@ parts, whole = lesson.begin(
     '<span class="kt-math">h = p·u − pad + r·dilation</span>. So a block makes each tile of it in shared memory when it is wanted, '
     'multiplies it by the tile of the <span class="kt-filter">filters</span>, and lets it go.',
 )
-now, notes = address.watched(shown=whole)
-inputs, link = conv_controls.inputs(PAGE, shown=whole, fields=address.FIELDS, chips=CHIPS)
+current, notes = address.watched(visible=whole)
+inputs, link = conv_controls.inputs(PAGE, visible=whole, fields=address.FIELDS, chips=CHIPS)
 shape = inputs.shape
 if whole:
-    address.draw(PAGE, shape, now)
+    address.draw(PAGE, shape, current)
 note(*notes)
 if "watch" in parts:
-    scene, instead = address.scene(inputs, now.rung.name, tuple(now.tiles.items()))
+    scene, reason = address.scene(inputs, current.rung.name, tuple(current.tiles.items()))
     if scene:
         stage.mount(scene, key="implicit")
-    elif not whole:  # elsewhere the rule is named beside the tile sizes
-        note(instead)
+    elif not whole:  # the whole page names the rule beside the tile sizes
+        note(reason)
 if {"run", "why"} & parts:
-    run_card.run_section(LADDER, shape, implicit_story.STORY, link, own=now.own)
-conv_lesson.end(parts, LADDER, inputs, now.tiles_of, now.rung.name)
+    run.run_section(LADDER, shape, story.STORY, link, own=current.own)
+conv_lesson.end(parts, LADDER, inputs, current.tiles_of, current.rung.name)

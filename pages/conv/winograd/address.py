@@ -1,4 +1,4 @@
-"""Which Winograd kernel is watched, as the address says it, its tile sizes, and its scene."""
+"""The URL of the Winograd lesson: the kernel on the stage and its tile sizes. Also builds its scene."""
 
 from __future__ import annotations
 
@@ -14,8 +14,8 @@ from kernels.conv.winograd import positions, tiles_of
 from kernels.ladders import find
 from kernels.model.preset import Preset
 from pages.conv import address as conv_address
-from pages.parts import sources as parts_sources
-from pages.parts import tiles as parts_tiles
+from pages.parts import sources
+from pages.parts import tiles as tile_sizes
 from pages.parts.address import Fields
 from pages.parts.controls import Link, option
 from pages.parts.kept import MOST_KEPT
@@ -27,7 +27,7 @@ from visuals.conv.winograd.nonfused import steps_scene
 from visuals.conv.winograd.part import NONFUSED, numbers, part_of, why_not
 from visuals.scene.scene import Scene
 
-# As on every page of a convolution, but with a picture of which each number can be followed.
+# As in every convolution lesson, but with a picture whose numbers can be followed.
 DEFAULT = replace(conv_address.DEFAULT, picture="numbers")
 FIELDS = Fields(
     "winograd",
@@ -39,7 +39,7 @@ CHIPS = {
     "resnet50-res5-3x3-n1": "res5", "resnet50-res2-3x3-n32": "res2, N=32", "resnet50-res4-3x3-n32": "res4, N=32",
     "resnet50-res5-3x3-n32": "res5, N=32", "vgg-conv1_2": "VGG conv1_2", "lenet-conv1": "LeNet conv1 (5×5)",
 }  # fmt: skip
-NAME = "kernel"  # of the parameter
+PARAMETER = "kernel"  # the URL parameter
 KERNELS = {
     "2x2": ("conv/winograd-2x2", 2, "2×2, fused"),
     "4x4": ("conv/winograd-4x4", 4, "4×4, fused"),
@@ -47,46 +47,46 @@ KERNELS = {
     "4x4-steps": (NONFUSED, 4, "4×4, in steps"),
     "6x6-steps": (NONFUSED, 6, "6×6, in steps"),
 }
-FEWEST = "No 6×6 is fused: the sums of its 64 positions would not fit into the registers of a block."
+NO_FUSED_6X6 = "No 6×6 is fused: the sums of its 64 positions would not fit into the registers of a block."
 
 
 @dataclass(frozen=True)
-class Watched(parts_tiles.Watched):
-    """What is watched, with m of its F(m×m, 3×3)."""
+class Watched(tile_sizes.Watched):
+    """The kernel on the stage, with m of its F(m×m, 3×3)."""
 
     m: int
-    words: str
+    label: str
 
 
-def of(kernel: str, tiles: Mapping[str, int]) -> Watched:
-    """One of KERNELS; `tiles` by name, where they differ from the usual."""
-    name, m, words = KERNELS[kernel]
+def watched_kernel(kernel: str, tiles: Mapping[str, int]) -> Watched:
+    """Returns one of KERNELS. `tiles`, by name, override the default tile sizes."""
+    name, m, label = KERNELS[kernel]
     rung = find(name)
-    return Watched(rung, rung.default_tiles | tiles | ({"M": m} if "M" in rung.tiles else {}), m, words)
+    return Watched(rung, rung.default_tiles | tiles | ({"M": m} if "M" in rung.tiles else {}), m, label)
 
 
-def asked() -> Watched:
-    """What the address asks for; what it asks of tile sizes that the kernel has not is left out."""
-    kernel = chosen(NAME, KERNELS)
-    return of(kernel, parts_sources.chosen_tiles(find(KERNELS[kernel][0])))
+def read_watched() -> Watched:
+    """Returns the kernel and tile sizes in the URL. Tile sizes that the kernel does not have are ignored."""
+    kernel = chosen(PARAMETER, KERNELS)
+    return watched_kernel(kernel, sources.chosen_tiles(find(KERNELS[kernel][0])))
 
 
 def chooser() -> None:
-    """The kernel that is watched and its tile sizes, bound to the address."""
-    watched = asked()
+    """Draws the choosers of the kernel and its tile sizes, bound to the URL."""
+    watched = read_watched()
     with (
         st.container(key="chips_kernel", horizontal=True),
-        st.popover(f"kernel: {watched.words}", key="kernel_chooser"),
+        st.popover(f"kernel: {watched.label}", key="kernel_chooser"),
     ):
-        option(NAME, list(KERNELS))
-        st.caption(f"{watched.rung.title}: {watched.rung.idea} {FEWEST}")
+        option(PARAMETER, list(KERNELS))
+        st.caption(f"{watched.rung.title}: {watched.rung.idea} {NO_FUSED_6X6}")
         for name, choices in watched.rung.tiles.items():
             if name != "M" and len(choices) > 1:
                 option(name, [str(c) for c in choices])  # fmt: skip
 
 
 def derived(watched: Watched, s: ConvShape) -> str:
-    """HTML: the tiles of a map, and how often they read a pixel."""
+    """Returns HTML: the tiles of a map, and how often they read a pixel."""
     if why_not(s, watched.m):
         return "no tiles at this shape"
     m, T, count = watched.m, watched.m + 2, tiles_of(s, watched.m)
@@ -96,8 +96,8 @@ def derived(watched: Watched, s: ConvShape) -> str:
     )
 
 
-def fitting() -> list[Preset]:
-    """The presets that Winograd can run."""
+def supported_presets() -> list[Preset]:
+    """Returns the presets that Winograd can run."""
     return [preset for preset in CONV_PRESETS.values() if not why_not(preset.shape, 2)]
 
 
@@ -109,25 +109,25 @@ def _scene(inputs: Inputs, kernel: str, m: int, tiles: tuple[tuple[str, int], ..
 
 
 def scene(inputs: Inputs, watched: Watched) -> tuple[Scene | None, str]:
-    """The scene, None where the shape has none; and the rule that forbids it."""
+    """Returns (scene, ""), or (None, rule) if a rule forbids the shape."""
     if reason := why_not(inputs.shape, watched.m):
         return None, reason
     return _scene(inputs, watched.rung.name, watched.m, tuple(watched.tiles.items())), ""
 
 
 def card(params: Mapping[str, str]) -> Scene:
-    """What the page winograd.py plays at `params`, where the shape can run so."""
-    asked = conv_address.of(FIELDS.read(params)[0])
-    kernel = params.get(NAME, next(iter(KERNELS)))
+    """Returns the scene of the page at `params`, provided that the shape can run."""
+    query = conv_address.query_of(FIELDS.read(params)[0])
+    kernel = params.get(PARAMETER, next(iter(KERNELS)))
     tiles = {n: int(params[n]) for n in find(KERNELS[kernel][0]).tiles if n in params}
-    return scene(asked.inputs(), of(kernel, tiles))[0]
+    return scene(query.inputs(), watched_kernel(kernel, tiles))[0]
 
 
-def refused(shape: ConvShape, reason: str, link: Link) -> None:
-    """In place of the stage: the rule, and presets that keep it."""
+def draw_refusal(shape: ConvShape, reason: str, link: Link) -> None:
+    """Draws, in place of the stage, the broken rule and links to presets that keep it."""
     note(
         f"Winograd cannot run {shape}: {reason}. What is below the stage goes on; these presets can be watched:"
     )
     with st.container(key="chips_fitting", horizontal=True):
-        for preset in fitting():
+        for preset in supported_presets():
             link(preset, preset.label)

@@ -1,4 +1,4 @@
-"""Two cards: what Winograd saves and pays in operations and bytes, and the digits it loses, measured here."""
+"""Two cards: operations and bytes that Winograd saves and adds, and its rounding errors, measured here."""
 
 from __future__ import annotations
 
@@ -18,15 +18,15 @@ from pages.parts import cards, lesson
 from pages.parts.text import quiet
 from pages.parts.theme import tokens
 from visuals.charts import units
-from visuals.conv.winograd import charts as winograd_charts
+from visuals.conv.winograd import charts
 from visuals.conv.winograd.charts import TILES
 from visuals.conv.winograd.part import why_not
 
-COUNTS, ERRORS = "counts", "errors"  # parts of the page
+COUNTS, ERRORS = "counts", "errors"  # names of page parts
 
 
 def section(parts: Collection[str], shape: ConvShape) -> None:
-    """The cards among the parts of a page."""
+    """Draws the cards that are among `parts`."""
     if not {COUNTS, ERRORS} & set(parts):
         return
     with st.container(key="rates", horizontal=True):
@@ -40,8 +40,8 @@ def section(parts: Collection[str], shape: ConvShape) -> None:
 def _counts(s: ConvShape) -> None:
     with st.container(key="card_winograd_counts", border=True):
         reason = why_not(s, TILES[0])
-        lines = _of_a_tile() | ({} if reason else _of_the_shape(s))
-        heads = "".join(f'<th scope="col">{m}×{m}</th>' for m in TILES)
+        lines = _tile_lines() | ({} if reason else _shape_lines(s))
+        header_cells = "".join(f'<th scope="col">{m}×{m}</th>' for m in TILES)
         rows = "".join(
             f"<tr><td>{name}</td>{''.join(f'<td>{cell}</td>' for cell in cells)}</tr>"
             if cells
@@ -52,7 +52,7 @@ def _counts(s: ConvShape) -> None:
             '<h2 class="kt-card">Multiplications saved, additions paid</h2>'
             f'<p class="kt-figures">{units.badge("predicted", "from the entries of the matrices")}</p>'
             '<div class="kt-scroll" tabindex="0" role="region" aria-label="Operations of Winograd">'
-            f'<table class="kt-table"><tr><th></th>{heads}</tr>{rows}</table></div>'
+            f'<table class="kt-table"><tr><th></th>{header_cells}</tr>{rows}</table></div>'
         )
         quiet(
             "The rule: a zero of a matrix costs nothing, a 1 or −1 no multiplication, n terms n − 1 additions; X d Xᵀ is X on "
@@ -62,26 +62,26 @@ def _counts(s: ConvShape) -> None:
         if reason:
             quiet(f"Not at this shape: {reason}")
         else:
-            cards.sentence(winograd_charts.work_words(s))
+            cards.sentence(charts.work_words(s))
 
 
-def _of_a_tile() -> dict[str, list[str]]:
-    told: dict[str, list[str]] = {"one tile, one filter, one channel": []}
+def _tile_lines() -> dict[str, list[str]]:
+    lines: dict[str, list[str]] = {"one tile, one filter, one channel": []}
     pairs = [winograd_matrices.multiplications_2d(m, R) for m in TILES]
-    told["× of direct convolution"] = [str(direct) for direct, _ in pairs]
-    told["× of Winograd"] = [f"<b>{few}</b>" for _, few in pairs]
-    told["times fewer"] = [units.ratio(direct / few) for direct, few in pairs]
-    for words, name in (("G g Gᵀ", "G"), ("Bᵀ d B", "BT"), ("Aᵀ Z A", "AT")):
+    lines["× of direct convolution"] = [str(direct) for direct, _ in pairs]
+    lines["× of Winograd"] = [f"<b>{winograd}</b>" for _, winograd in pairs]
+    lines["times fewer"] = [units.ratio(direct / winograd) for direct, winograd in pairs]
+    for label, name in (("G g Gᵀ", "G"), ("Bᵀ d B", "BT"), ("Aᵀ Z A", "AT")):
         counts = [
             winograd_matrices.operations_2d(getattr(winograd_matrices.derive(m, R), name)) for m in TILES
         ]
-        told[f"{words}, + and ×"] = [f"{c.additions} + {c.multiplications}" for c in counts]
-    told["reads of a pixel"] = [units.ratio(positions(m) / m**2) for m in TILES]
-    return told
+        lines[f"{label}, + and ×"] = [f"{c.additions} + {c.multiplications}" for c in counts]
+    lines["reads of a pixel"] = [units.ratio(positions(m) / m**2) for m in TILES]
+    return lines
 
 
-def _of_the_shape(s: ConvShape) -> dict[str, list[str]]:
-    works = [winograd_charts.work(s, m) for m in TILES]
+def _shape_lines(s: ConvShape) -> dict[str, list[str]]:
+    works = [charts.work(s, m) for m in TILES]
     return {
         f"{s}, in steps: direct has {units.count(s.flops)} FLOPs": [],
         "FLOPs of the products": [units.count(w.product) for w in works],
@@ -99,18 +99,18 @@ def _errors(s: ConvShape) -> None:
         st.html('<h2 class="kt-card">Digits lost</h2>')
         if not lesson.settled():
             return
-        told, rows = winograd_charts.errors(s.C), winograd_charts.recorded(s)
+        errors, rows = charts.errors(s.C), charts.recorded(s)
         badges = [units.badge("measured", f"{device_name()}, this processor, NumPy")]
         if rows:
             _, _, first = rows[0]
             badges.append(units.badge("recorded", f"{first['device']}, {first['date']}: ◇"))
         st.html(f'<p class="kt-figures">{" ".join(badges)}</p>')
-        made_of = (s.C, tuple(id_of(row) for _, _, row in rows))
+        cache_key = (s.C, tuple(id_of(row) for _, _, row in rows))
         cards.chart(
-            lambda: winograd_charts.error_chart(told, rows, tokens()), winograd_charts.HEIGHT, "chart_winograd_errors", made_of
+            lambda: charts.error_chart(errors, rows, tokens()), charts.HEIGHT, "chart_winograd_errors", cache_key
         )  # fmt: skip
-        cards.sentence(winograd_charts.error_words(s.C, told))
-        n, K = winograd_charts.SIDE, winograd_charts.FILTERS
+        cards.sentence(charts.error_words(s.C, errors))
+        n, K = charts.SIDE, charts.FILTERS
         quiet(
             f"{K} filters, {n} × {n} outputs, {s.C:,} channel{'s' * (s.C > 1)} of seeded normal numbers against float64. FP16: "
             "inputs, what is transformed, sums and outputs are kept in FP16, computed in FP32. The points of larger tiles lie "
@@ -121,11 +121,11 @@ def _errors(s: ConvShape) -> None:
 
 
 def _recorded(rows: list) -> str:
-    """HTML: each recorded error by the kernel's title, the tile size where that does not tell it."""
+    """Returns HTML: each recorded error under its kernel's title. The tile size is added if the title lacks it."""
 
-    def words(m: int, rung: str, row: dict) -> str:
-        tile = f" {winograd_charts.NAMES[m]}" if "M" in row["tiles"] else ""
+    def label(m: int, rung: str, row: dict) -> str:
+        tile = f" {charts.NAMES[m]}" if "M" in row["tiles"] else ""
         return f"{escape(find(rung).title)}{tile} {row['error']:.1e}"
 
-    told = "; ".join(words(*one) for one in sorted(rows, key=lambda one: one[:2]))
-    return f'<p class="kt-quiet">Recorded errors of the CUDA kernels at this shape: {told}.</p>'
+    texts = "; ".join(label(*recorded) for recorded in sorted(rows, key=lambda recorded: recorded[:2]))
+    return f'<p class="kt-quiet">Recorded errors of the CUDA kernels at this shape: {texts}.</p>'

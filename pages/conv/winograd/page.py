@@ -4,10 +4,9 @@ from pages.conv import address as conv_address
 from pages.conv import controls as conv_controls
 from pages.conv import lesson as conv_lesson
 from pages.conv.winograd import address, cards, matrices
-from pages.parts import lesson
-from pages.parts import run as run_card
+from pages.parts import lesson, run
 from visuals import stage
-from visuals.conv.winograd import story as winograd_story
+from visuals.conv.winograd import story
 
 PAGE, LADDER = "conv/winograd/page.py", conv_address.ladder("winograd")
 
@@ -22,19 +21,19 @@ parts, whole = lesson.begin(
     matrices.PART,
 )
 inputs, link = conv_controls.inputs(
-    PAGE, whole, None, address.FIELDS, address.CHIPS, lambda s: address.derived(address.asked(), s)
+    PAGE, whole, None, address.FIELDS, address.CHIPS, lambda s: address.derived(address.read_watched(), s)
 )
 if whole:
     address.chooser()
-shape, watched = inputs.shape, address.asked()
+shape, watched = inputs.shape, address.read_watched()
 if "watch" in parts:
     scene, reason = address.scene(inputs, watched)
     if scene:
         stage.mount(scene, key="winograd")
     else:
-        address.refused(shape, reason, link)
+        address.draw_refusal(shape, reason, link)
 if {"run", "why"} & parts:
-    run_card.run_section(LADDER, shape, winograd_story.WINOGRAD, link, own=watched.own)
+    run.run_section(LADDER, shape, story.WINOGRAD, link, own=watched.own)
 cards.section(parts, shape)
 if matrices.PART in parts:
     matrices.section()

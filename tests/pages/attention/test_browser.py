@@ -1,4 +1,4 @@
-"""The attention lesson in a real browser: stepped to its end, pointed at, turned, run, and on a telephone."""
+"""Tests of the attention lesson in a real browser: steps, hover, controls, Run, narrow page."""
 
 import re
 
@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from playwright.sync_api import expect
 
-from pages.attention import address as attention_address
+from pages.attention import address
 from tests.helpers.harness import Stage, frames
 
 pytestmark = pytest.mark.browser
@@ -14,26 +14,26 @@ LESSON = "attention"
 RUN_MS = 60_000
 
 
-def test_it_steps_to_the_end_and_every_caption_is_the_scenes(watch):
-    stage, scene = watch(), attention_address.card({})
+def test_each_step_has_the_caption_of_the_scene(watch):
+    stage, scene = watch(), address.card({})
     for step in range(scene.steps):
         stage.at_step(step)
         expect(stage.caption).to_have_text(scene.caption(step))
         stage.do("forward")
 
 
-def test_pointing_tells_a_score_with_the_numbers_in_it(watch):
-    """s of query 0 and key 1: a row of Q, times scale, and one of K."""
-    stage, scene = watch("step=3"), attention_address.card({})
+def test_pointing_at_a_score_names_its_terms(watch):
+    """The score s of query 0 and key 1: a row of Q, times scale, times a row of K."""
+    stage, scene = watch("step=3"), address.card({})
     frames(stage.page, 60)
     q, k = (scene.cells(name, 3).reshape(-1, 4) for name in ("Qs", "Ks"))
-    told = stage.point_at("s", 1).replace("−", "-")
-    assert f" {q[0] @ k[1]:.4g} " in told and all(f"{a:g}·" in told for a in np.abs(q[0]))
-    read = stage.point_at("Ks", 5)
-    assert "a copy of K[1, 1]" in read
+    text = stage.point_at("s", 1).replace("−", "-")
+    assert f" {q[0] @ k[1]:.4g} " in text and all(f"{a:g}·" in text for a in np.abs(q[0]))
+    copy_text = stage.point_at("Ks", 5)
+    assert "a copy of K[1, 1]" in copy_text
 
 
-def test_rung_tiles_and_numbers_turn_the_scene_and_stand_in_the_address(stage, page):
+def test_rung_tiles_and_numbers_change_scene_and_url(stage, page):
     stage = stage("causal=1")
     page.locator(".st-key-Bc").get_by_role("button").click()
     page.get_by_role("option", name="16", exact=True).click()
@@ -52,8 +52,8 @@ def test_rung_tiles_and_numbers_turn_the_scene_and_stand_in_the_address(stage, p
 
 
 def test_large_scores_stay_finite_on_the_stage(watch):
-    """Scores beyond what exp holds: every number that is shown is finite, and so is O."""
-    stage, scene = watch("values=large&step=18"), attention_address.card({"values": "large"})
+    """With scores that overflow exp, every visible number is finite, and so is O."""
+    stage, scene = watch("values=large&step=18"), address.card({"values": "large"})
     stage.at_step(18)
     assert np.abs(scene.cells("s", 10)).max() > 1000 and np.isfinite(scene.cells("O", 18)).all()
     expect(stage.caption).to_have_text(scene.caption(18))

@@ -1,4 +1,4 @@
-"""The controls of a lesson on a page of their own, without a browser."""
+"""Tests of a convolution lesson's controls on a page of their own, without a browser."""
 
 from functools import partial
 
@@ -7,25 +7,24 @@ import pytest
 
 from kernels.conv.presets import CONV_PRESETS
 from kernels.conv.shape import ConvShape
-from pages.conv import address as conv_address
-from pages.conv import controls as conv_controls
+from pages.conv import address, controls
 from tests.helpers.opened import open_part
-from visuals.conv import pictures as conv_pictures
+from visuals.conv import pictures
 from visuals.conv.inputs import Inputs, outputs
 
 
 @pytest.fixture(autouse=True)
 def no_links(monkeypatch):
-    """They need the app's pages."""
-    monkeypatch.setattr(conv_controls, "presets", lambda *args: None)
+    """Removes the preset links, which need the app's pages."""
+    monkeypatch.setattr(controls, "presets", lambda *args: None)
 
 
 def page():
     import streamlit as st
 
-    from pages.conv import controls as conv_controls
+    from pages.conv import controls
 
-    inputs, _ = conv_controls.inputs("conv/im2col.py")
+    inputs, _ = controls.inputs("conv/im2col.py")
     st.session_state["got"] = inputs
 
 
@@ -36,28 +35,28 @@ def notes(at):
     return [html.value for html in at.get("html") if "kt-note" in html.value]
 
 
-def test_without_parameters_the_toy_stands_there():
+def test_default_is_the_toy_preset():
     at = open_at()
-    got = at.session_state["got"]
-    assert got.shape == CONV_PRESETS["toy"].shape and got.names() == ["sobel-x", "sobel-y"]
+    inputs_read = at.session_state["got"]
+    assert inputs_read.shape == CONV_PRESETS["toy"].shape and inputs_read.names() == ["sobel-x", "sobel-y"]
     assert not notes(at)
 
 
 @pytest.mark.parametrize("key", CONV_PRESETS)
 def test_every_preset_opens_from_its_link(key):
-    at = open_at(**conv_address.at(conv_address.DEFAULT, CONV_PRESETS[key].shape))
+    at = open_at(**address.at(address.DEFAULT, CONV_PRESETS[key].shape))
     assert at.session_state["got"].shape == CONV_PRESETS[key].shape
     assert not notes(at)
 
 
-def test_hostile_parameters_are_named_and_harmless():
+def test_invalid_parameters_are_named_and_escaped():
     at = open_at(N="abc", H="inf", R="99", picture="<script>alert(1)</script>", C="3")
     assert at.session_state["got"].shape == CONV_PRESETS["toy"].shape.with_(C=3)
-    (said,) = notes(at)
-    assert "N must be a whole number" in said and "&lt;script" in said and "<script" not in said
+    (text,) = notes(at)
+    assert "N must be a whole number" in text and "&lt;script" in text and "<script" not in text
 
 
-def test_no_field_can_be_turned_to_an_invalid_shape():
+def test_field_bounds_allow_only_valid_shapes():
     at = open_at(H="9", W="7", R="5", S="3", dilation_h="2", pad_w="1", u="2")
     shape = at.session_state["got"].shape
     for field in at.number_input:
@@ -66,12 +65,12 @@ def test_no_field_can_be_turned_to_an_invalid_shape():
         for value in (field.min, field.max):
             assert isinstance(shape.with_(**{field.key: int(value)}), ConvShape)
         beyond = int(field.max) + 1
-        if beyond <= conv_address.MOST[field.key]:
+        if beyond <= address.MOST[field.key]:
             with pytest.raises(ValueError, match="filter must fit"):
                 shape.with_(**{field.key: beyond})
 
 
-def test_fields_move_the_shape_and_each_others_bounds():
+def test_fields_change_the_shape_and_the_other_bounds():
     at = open_at()
     at.number_input(key="R").set_value(8.0).run()
     assert at.session_state["got"].shape.R == 8
@@ -82,7 +81,7 @@ def test_fields_move_the_shape_and_each_others_bounds():
     assert not at.exception and not notes(at)
 
 
-def test_two_fields_turned_at_once_past_each_other_are_mended():
+def test_two_conflicting_changes_at_once_are_corrected():
     at = open_at()
     at.number_input(key="R").set_value(8.0)
     at.number_input(key="H").set_value(4.0)
@@ -97,10 +96,10 @@ def test_custom_taps():
     assert at.session_state["got"].w()[0, 0].ravel().tolist() == list(range(1, 10))
     at.text_area(key="taps").set_value("1 2").run()
     assert "R × S = 3 × 3 = 9 numbers, got 2" in notes(at)[0]
-    assert (at.session_state["got"].w()[0, 0] == conv_pictures.taps("sharpen", 3, 3)).all()
+    assert (at.session_state["got"].w()[0, 0] == pictures.taps("sharpen", 3, 3)).all()
 
 
-def test_a_picture_of_ones_own_does_not_travel_in_a_link():
+def test_uploaded_picture_is_not_part_of_a_link():
     at = open_at(picture="upload")
     assert "does not travel in a link" in notes(at)[0]
     assert at.session_state["got"].picture == "digit"

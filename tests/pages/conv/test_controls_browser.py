@@ -1,4 +1,4 @@
-"""The address and the controls keep step in a real browser."""
+"""Tests in a real browser that the URL and the controls agree."""
 
 import re
 
@@ -29,14 +29,14 @@ def test_presets_are_links_that_back_undoes(server, page):
     page.go_back()
     expect(field(page, "R")).to_have_value("5")
     expect(page.get_by_text("filter flipped")).to_have_count(0)
-    # A control turned after Back finds what Back restored, in closed popovers too.
+    # A control changed after Back uses the values that Back restored, also in closed popovers.
     field(page, "K").press("ArrowUp")
     expect(page).to_have_url(re.compile(r"H=32&K=7&R=5&S=5&W=32&picture=gradient$"))
     expect(page.get_by_text("filter flipped")).to_have_count(0)
     page.go_back()
     expect(field(page, "R")).to_have_value("3")
     expect(page).to_have_url(re.compile(r"/im2col\?picture=gradient$"))
-    assert page.evaluate("window.stayed")  # the page was never loaded anew
+    assert page.evaluate("window.stayed")  # the page was never reloaded
 
 
 def test_controls_in_popovers_write_the_address_and_follow_back(server, page):
@@ -58,10 +58,10 @@ def test_controls_in_popovers_write_the_address_and_follow_back(server, page):
     expect(page.get_by_role("button", name="picture: numbers")).to_be_visible()
 
 
-def test_what_the_stage_writes_survives_the_controls(server, page):
+def test_controls_keep_url_parameters_of_the_stage(server, page):
     page.goto(server + "/im2col")
     expect(field(page, "K")).to_have_value("2")
-    for mark in ("a", "b"):  # not `step`: the stage itself looks after that one
+    for mark in ("a", "b"):  # not `step`: the stage itself manages it
         page.evaluate("mark => history.replaceState({}, '', location.pathname + '?other=' + mark)", mark)
         field(page, "K").press("ArrowUp")
         expect(page).to_have_url(re.compile(rf"K=\d&other={mark}$"))
@@ -69,7 +69,7 @@ def test_what_the_stage_writes_survives_the_controls(server, page):
         expect(page).to_have_url(re.compile(rf"\?other={mark}$"))
 
 
-def test_bounds_hold_in_the_browser(server, page):
+def test_field_bounds_are_enforced(server, page):
     page.goto(server + "/im2col?H=9")
     field(page, "R").fill("10")
     field(page, "R").press("Enter")
@@ -80,20 +80,25 @@ def test_bounds_hold_in_the_browser(server, page):
     expect(page.get_by_text("R ≤ 9 here: dilation*(R-1)+1 <= H+2*pad")).to_be_visible()
 
 
-def test_hostile_parameters(server, page):
+def test_invalid_parameters_are_named_and_escaped(server, page):
     page.goto(server + "/im2col?N=abc&H=inf&W=nan&C=1e400&R=99&K=5&mode=%3Cscript%3Ealert(1)%3C/script%3E")
     note = page.locator(".kt-note")
-    for said in ("N must be a whole number", "H must lie in 1 .. 512", "R must lie in 1 .. 11", "<script>"):
-        expect(note).to_contain_text(said)
+    for message in (
+        "N must be a whole number",
+        "H must lie in 1 .. 512",
+        "R must lie in 1 .. 11",
+        "<script>",
+    ):
+        expect(note).to_contain_text(message)
     expect(field(page, "K")).to_have_value("5")
     expect(page).to_have_url(re.compile(r"/im2col\?K=5$"))
-    page.go_back()  # to the hostile address, in the same session
+    page.go_back()  # to the invalid URL, in the same session
     expect(field(page, "K")).to_have_value("5")
     expect(note).to_contain_text("H must lie in 1 .. 512")
 
 
 @pytest.mark.parametrize("width", [1440, 1280, 390])
-def test_the_page_fits_its_width_and_the_stage_comes_early(server, page, width):
+def test_page_fits_its_width_and_the_stage_is_near_the_top(server, page, width):
     page.set_viewport_size({"width": width, "height": 900})
     for path in ("/", "/im2col"):
         page.emulate_media(color_scheme="light")
@@ -112,7 +117,7 @@ def test_the_page_fits_its_width_and_the_stage_comes_early(server, page, width):
             assert page.locator(".kt-derived").bounding_box()["y"] < 235
 
 
-def test_home_leads_into_the_lesson(server, page):
+def test_home_links_to_the_lesson(server, page):
     page.goto(server + "/")
     expect(page.get_by_text("What you watch is what you measured.")).to_be_visible()
     page.get_by_role("link", name="LeNet’s first layer").click()

@@ -1,4 +1,4 @@
-"""The lesson on direct convolution in a real browser."""
+"""Tests of the lesson on direct convolution in a real browser."""
 
 import re
 
@@ -6,8 +6,7 @@ import numpy as np
 import pytest
 from playwright.sync_api import expect
 
-from pages.conv import address as conv_address
-from pages.conv import scenes
+from pages.conv import address, scenes
 
 pytestmark = pytest.mark.browser
 LESSON = "direct"
@@ -16,43 +15,43 @@ GAPS = "pad_h=1&pad_w=1&dilation_h=2&dilation_w=2&picture=numbers"
 
 
 def scene(**params):
-    asked, _ = conv_address.read(params)
-    return scenes.direct(asked.inputs(), params.get("order", "explaining"))[0]
+    query, _ = address.read(params)
+    return scenes.direct(query.inputs(), params.get("order", "explaining"))[0]
 
 
-def test_the_loops_turn_and_the_sum_is_stored(watch):
-    stage, told = watch("step=8"), scene()
+def test_loops_advance_and_the_sum_is_stored(watch):
+    stage, expected = watch("step=8"), scene()
     expect(stage.caption).to_contain_text("h = 0·1 − 0 + 2·1 = 2, w = 0·1 − 0 + 2·1 = 2")
     expect(stage.root.locator("[data-part=readings]")).to_contain_text("r 2s 2")
     stage.do("forward")
     stage.at_step(9)
-    expect(stage.caption).to_contain_text(f"stores its sum, {told.cells('y')[0]:g}, in y[0, 0, 0, 0]")
+    expect(stage.caption).to_contain_text(f"stores its sum, {expected.cells('y')[0]:g}, in y[0, 0, 0, 0]")
     stage.root.press("End")
-    stage.at_step(told.steps - 1)
+    stage.at_step(expected.steps - 1)
     expect(stage.caption).to_contain_text("Thread 71: k = 1, p = 5, q = 5.")
 
 
-def test_a_hovered_output_lights_its_receptive_field_with_its_gaps(watch):
-    told = scene(pad_h=1, pad_w=1, dilation_h=2, dilation_w=2, picture="numbers")
+def test_hovered_output_highlights_its_dilated_receptive_field(watch):
+    expected = scene(pad_h=1, pad_w=1, dilation_h=2, dilation_w=2, picture="numbers")
     stage, i = watch(GAPS + "&step=40"), 8
-    said = stage.point_at("y", i)
-    (terms,) = told.sums
+    text = stage.point_at("y", i)
+    (terms,) = expected.sums
     span = slice(terms.start[i], terms.start[i + 1])
-    x, w = told.cells("x"), told.cells("w")
-    assert f"= {told.cells('y')[i]:g}".replace("-", "−") in said
-    assert (x[terms.cells[span]] * w[terms.factors[span]]).sum() == told.cells("y")[i]
+    x, w = expected.cells("x"), expected.cells("w")
+    assert f"= {expected.cells('y')[i]:g}".replace("-", "−") in text
+    assert (x[terms.cells[span]] * w[terms.factors[span]]).sum() == expected.cells("y")[i]
     rows = np.unique(terms.cells[span] // 8)
     assert (np.diff(rows) == 2).all()
-    lit = stage.root.evaluate("(root) => root.player.hover && root.player.hover.name")
-    assert lit == "y"
+    highlighted = stage.root.evaluate("(root) => root.player.hover && root.player.hover.name")
+    assert highlighted == "y"
 
 
-def test_a_pixel_tells_how_many_threads_read_it(watch):
-    said = watch("step=80").point_at("x", 3 * 8 + 3)
-    assert "Its address is 27. It lies in the receptive fields of 9 output pixels: 18 threads read it" in said
+def test_hover_on_a_pixel_names_how_many_threads_read_it(watch):
+    text = watch("step=80").point_at("x", 3 * 8 + 3)
+    assert "Its address is 27. It lies in the receptive fields of 9 output pixels: 18 threads read it" in text
 
 
-def test_the_order_of_the_warps_follows_requests(watch, page):
+def test_warp_order_follows_requests(watch, page):
     stage = watch("order=warps&step=3")
     expect(stage.caption).to_contain_text(
         "Warp 0: 32 lanes ask for the same tap, at address 0: one sector, one load serves them all."
@@ -60,7 +59,7 @@ def test_the_order_of_the_warps_follows_requests(watch, page):
     expect(page.locator(".stage .lanes")).to_contain_text("lanes of warp 0: 32 of 32 active")
 
 
-def test_a_control_turns_the_scene_and_run_measures_the_two(stage, page):
+def test_control_changes_the_scene_and_run_measures_the_rungs(stage, page):
     stage = stage("engine=cpu")
     page.get_by_label("K", exact=True).press("ArrowUp")
     expect(stage.root).to_have_attribute("data-scene", re.compile("K=3,"))
@@ -70,7 +69,7 @@ def test_a_control_turns_the_scene_and_run_measures_the_two(stage, page):
     expect(page.locator(".st-key-card_why")).to_contain_text("direct, tiled")
 
 
-def test_a_narrow_page_has_no_horizontal_scroll_and_readable_cells(stage, page):
+def test_narrow_page_does_not_scroll_sideways_and_cells_are_readable(stage, page):
     page.set_viewport_size({"width": 390, "height": 900})
     stage = stage("step=20")
     assert page.evaluate("document.querySelector('[data-testid=stMain]').scrollWidth") <= 390

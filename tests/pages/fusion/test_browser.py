@@ -1,4 +1,4 @@
-"""The fusion lesson in a real browser: stepped to its end, pointed at, its chain built, run, and on a telephone."""
+"""Tests of the fusion lesson in a real browser: steps, hover, editing the chain, Run, narrow page."""
 
 import re
 from functools import partial
@@ -6,7 +6,7 @@ from functools import partial
 import pytest
 from playwright.sync_api import expect
 
-from pages.fusion import address as fusion_address
+from pages.fusion import address
 from tests.helpers.harness import Stage, frames
 
 pytestmark = pytest.mark.browser
@@ -14,22 +14,22 @@ LESSON = "fusion"
 RUN_MS = 60_000
 
 
-def test_it_steps_to_the_end_and_pointing_tells_a_values_whole_way(watch):
-    stage, scene = watch(), fusion_address.card({})
+def test_each_step_has_its_caption_and_hover_traces_a_value(watch):
+    stage, scene = watch(), address.card({})
     for step in range(scene.steps):
         stage.at_step(step)
         expect(stage.caption).to_have_text(scene.caption(step))
         stage.do("forward")
     frames(stage.page, 60)
-    i = 5  # of y, written with the rest
-    way = next(t for t in scene.told if t.of == "y").words
-    told = stage.point_at("y", i)
-    assert re.search(r"conv of x: .* → bias .* → bn .* → relu .*In registers all the way", told)
-    for value in way.args[i]:
-        assert f"{value:g}".replace("-", "−") in told
+    i = 5  # an element of y, written with the others
+    caption = next(t for t in scene.told if t.of == "y").words
+    text = stage.point_at("y", i)
+    assert re.search(r"conv of x: .* → bias .* → bn .* → relu .*In registers all the way", text)
+    for value in caption.args[i]:
+        assert f"{value:g}".replace("-", "−") in text
 
 
-def test_a_chain_is_built_by_links_and_fields_and_back_undoes_it(stage, page):
+def test_chain_is_edited_by_links_and_fields_and_back_undoes_it(stage, page):
     stage = stage()
     page.get_by_role("button", name="+ block").click()
     page.get_by_role("link", name="maxpool, the largest of each window").click()
@@ -45,23 +45,25 @@ def test_a_chain_is_built_by_links_and_fields_and_back_undoes_it(stage, page):
     expect(stage.root).to_have_attribute("data-scene", re.compile(r"conv:K=2:R=3 bias bn relu maxpool:2 of "))
 
 
-def test_an_option_holds_though_the_servers_word_comes_late(new_page, server):
-    """Meanwhile the page polls under the old address, and sends the field as it was turned with each poll."""
-    page, late, word = new_page(), [], {"held": False}
+def test_option_is_kept_when_server_messages_arrive_late(new_page, server):
+    """Meanwhile the page polls with the old URL and sends the changed field with each poll."""
+    page, late, delay = new_page(), [], {"held": False}
 
     def route(socket):
-        behind = socket.connect_to_server()
-        socket.on_message(behind.send)
-        behind.on_message(lambda m: late.append(partial(socket.send, m)) if word["held"] else socket.send(m))
+        upstream = socket.connect_to_server()
+        socket.on_message(upstream.send)
+        upstream.on_message(
+            lambda m: late.append(partial(socket.send, m)) if delay["held"] else socket.send(m)
+        )
 
     page.route_web_socket(lambda url: "_stcore/stream" in url, route)
     page.goto(f"{server}/fusion?N=2")
     page.get_by_role("button", name="conv K=2 R=3").click()
     page.get_by_role("spinbutton", name="stride", exact=True).fill("2")
-    word["held"] = True
+    delay["held"] = True
     page.keyboard.press("Enter")
     page.wait_for_timeout(2_000)
-    word["held"] = False
+    delay["held"] = False
     for send in late:
         send()
     stage = Stage(page).ready()
@@ -71,7 +73,7 @@ def test_an_option_holds_though_the_servers_word_comes_late(new_page, server):
     expect(page).to_have_url(re.compile("N=2.*stride"))
 
 
-def test_the_rungs_are_the_same_chain_otherwise_launched(stage, page):
+def test_rungs_launch_the_same_chain_differently(stage, page):
     stage = stage("rung=unfused")
     expect(stage.root).to_have_attribute("data-scene", re.compile("fusion/unfused"))
     page.get_by_role("button", name="rung 1").click()
@@ -80,7 +82,7 @@ def test_the_rungs_are_the_same_chain_otherwise_launched(stage, page):
     expect(stage.caption).to_contain_text("gain = gamma / √(var + eps)")
 
 
-def test_a_run_here_gives_bars_for_every_launch(page, server):
+def test_run_draws_a_bar_for_every_launch(page, server):
     page.goto(f"{server}/fusion?engine=cpu&view=run")
     page.get_by_role("button", name="Run here").click()
     card = page.locator(".st-key-card_fusion_launches")
@@ -90,7 +92,7 @@ def test_a_run_here_gives_bars_for_every_launch(page, server):
 
 
 @pytest.mark.parametrize("width", [1280, 390])
-def test_the_page_and_its_line_of_lessons_fit_their_width(page, server, width):
+def test_page_and_navigation_fit_their_width(page, server, width):
     page.set_viewport_size({"width": width, "height": 900})
     page.goto(f"{server}/fusion?N=64&C=256&H=56&W=56&chain=bias+bn+relu+add+bias+bn+add+relu")
     Stage(page).ready()

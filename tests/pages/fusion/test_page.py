@@ -1,4 +1,4 @@
-"""The fusion lesson without a browser: its address, the chain that is built by links, its parts, Run."""
+"""Tests of the fusion lesson without a browser: URL, editing the chain by links, parts, Run."""
 
 from functools import partial
 
@@ -11,9 +11,8 @@ from kernels.fusion.presets import FUSION_PRESETS
 from kernels.fusion.shape import KINDS, MOST_BLOCKS, OPTIONS, ChainShape
 from kernels.ladders import LADDERS
 from pages import _cards
-from pages.fusion import address as fusion_address
-from pages.fusion import controls as fusion_controls
-from pages.fusion.address import ADDRESS, DEFAULT, MOST, MOST_CHAIN, rule
+from pages.fusion import address, controls
+from pages.fusion.address import ADDRESS, DEFAULT, MAX, MAX_CHAIN, rule
 from pages.fusion.controls import CHIPS
 from tests.helpers.opened import finish, links, open_page, stages, texts
 from tests.helpers.rows_of import a_full_row
@@ -27,24 +26,24 @@ ANYTHING = st.one_of(
 )  # fmt: skip
 
 
-def chain(s: ChainShape, *words: str) -> ChainShape:
-    return s.with_(chain=" ".join(words))
+def chain(s: ChainShape, *blocks: str) -> ChainShape:
+    return s.with_(chain=" ".join(blocks))
 
 
-# -- the address ---------------------------------------------------------------------------------------------
+# -- the URL -------------------------------------------------------------------------------------------------
 @settings(max_examples=60, deadline=None)
 @given(chain_shapes(most=14, most_blocks=8), st.sampled_from(list(ADDRESS.rungs)))
-def test_what_is_written_reads_back(s, rung):
+def test_written_parameters_read_back_equal(s, rung):
     first, _ = ADDRESS.read({"rung": rung})
-    one = type(first)(first.rung, first.tiles, s)
-    assert ADDRESS.read(ADDRESS.write(one)) == (one, [])
+    query = type(first)(first.rung, first.tiles, s)
+    assert ADDRESS.read(ADDRESS.write(query)) == (query, [])
 
 
 @settings(max_examples=200, deadline=None)
-@given(st.dictionaries(st.sampled_from([*MOST, "chain", "rung", "BLOCK"]), ANYTHING))
-def test_hostile_values_give_a_legal_state_and_say_why(raw):
-    one, notes = ADDRESS.read(raw)
-    assert rule(lambda: one.shape) == "" and one.rung in ADDRESS.rungs.values()
+@given(st.dictionaries(st.sampled_from([*MAX, "chain", "rung", "BLOCK"]), ANYTHING))
+def test_invalid_values_give_a_legal_state_and_notes(raw):
+    query, notes = ADDRESS.read(raw)
+    assert rule(lambda: query.shape) == "" and query.rung in ADDRESS.rungs.values()
     assert all(len(note) < 400 and note.isprintable() for note in notes)
 
 
@@ -52,49 +51,49 @@ def test_hostile_values_give_a_legal_state_and_say_why(raw):
     ({"chain": "conv:K=2:R=3 softmax"}, "chain: block 2 must be one of bias, bn, relu, add, conv, maxpool, avgpool, gap, got 'softmax': chain=conv:K=2:R=3 bias bn relu is used"),
     ({"chain": "conv:K=2"}, "chain: block 1 (conv) needs R: chain=conv:K=2:R=3 bias bn relu is used"),
     ({"chain": "relu " * 9}, f"chain: a chain has 1 to {MOST_BLOCKS} blocks, got 9: chain=conv:K=2:R=3 bias bn relu is used"),
-    ({"chain": "x" * 500}, f"chain may have at most {MOST_CHAIN} characters, got 500: chain=conv:K=2:R=3 bias bn relu is used"),
+    ({"chain": "x" * 500}, f"chain may have at most {MAX_CHAIN} characters, got 500: chain=conv:K=2:R=3 bias bn relu is used"),
     ({"chain": "relu maxpool:9"}, "block 2 (maxpool): its window must fit the padded map, R <= H+2*pad; there H is 4, and 9 > 4: chain=conv:K=2:R=3 bias bn relu is used"),
     ({"N": "256", "C": "4096", "H": "64", "W": "64"}, "block 1 (conv): maps may have 134,217,728 values on this page: N=1 is used"),
     ({"chain": "conv:K=8192:R=17", "H": "64"}, "block 1 (conv): R may be 16 at most on this page: chain=conv:K=2:R=3 bias bn relu is used"),
     ({"H": "0"}, "H must lie in 1 .. 1024 on this page, got “0”: H=4 is used"),
 ])  # fmt: skip
-def test_notes_name_the_rule_and_what_is_used(raw, says):
+def test_notes_name_rule_and_value_used(raw, says):
     assert ADDRESS.read(raw)[1] == [says]
 
 
-def test_a_hostile_chain_is_text_on_the_page():
+def test_markup_in_a_chain_is_escaped():
     at = open_at(chain="<script>alert(1)</script> relu")
-    shown = texts(at)
-    assert "kt-note" in shown and "&lt;script&gt;" in shown and "<script>" not in shown
-    assert stages(at) == [fusion_address.card({}).key]
+    html = texts(at)
+    assert "kt-note" in html and "&lt;script&gt;" in html and "<script>" not in html
+    assert stages(at) == [address.card({}).key]
 
 
-# -- building a chain ----------------------------------------------------------------------------------------
+# -- editing a chain -----------------------------------------------------------------------------------------
 @settings(max_examples=40, deadline=None)
 @given(chain_shapes(most=10, most_blocks=8))
-def test_every_control_leads_to_a_legal_chain_or_names_a_rule(s):
-    turns = [fusion_address.without(s, at) for at in range(len(s.blocks))] if len(s.blocks) > 1 else []
-    turns += [fusion_address.moved(s, at, at + 1) for at in range(len(s.blocks) - 1)]
+def test_every_edit_gives_a_legal_chain_or_a_rule(s):
+    edits = [address.without(s, at) for at in range(len(s.blocks))] if len(s.blocks) > 1 else []
+    edits += [address.moved(s, at, at + 1) for at in range(len(s.blocks) - 1)]
     if len(s.blocks) < MOST_BLOCKS:
-        found = fusion_address.appended(s)
+        found = address.appended(s)
         assert list(found) == list(KINDS)
         assert all(t.shape is None or t.shape.blocks[-1].kind == kind for kind, t in found.items())
-        turns += found.values()
-    for turn in turns:
-        assert bool(turn.rule) == (turn.shape is None)
-        assert turn.shape is None or rule(lambda turn=turn: turn.shape) == ""
+        edits += found.values()
+    for edit in edits:
+        assert bool(edit.rule) == (edit.shape is None)
+        assert edit.shape is None or rule(lambda edit=edit: edit.shape) == ""
 
 
 @settings(max_examples=40, deadline=None)
 @given(chain_shapes(most=10, most_blocks=5))
-def test_fields_reach_to_the_first_value_that_breaks_a_rule_and_no_further(s):
-    for name, bound in fusion_address.bounds(s).items():
+def test_field_bounds_end_at_the_first_illegal_value(s):
+    for name, bound in address.bounds(s).items():
         _edges(bound, lambda v, name=name: s.with_(**{name: v}))
     for at, block in enumerate(s.blocks):
-        found = fusion_address.option_bounds(s, at)
+        found = address.option_bounds(s, at)
         assert set(found) == set(OPTIONS[block.kind]) - {"eps"}
         for name, bound in found.items():
-            _edges(bound, lambda v, at=at, name=name: fusion_address.optioned(s, at, name, v))
+            _edges(bound, lambda v, at=at, name=name: address.with_option(s, at, name, v))
 
 
 def _edges(bound, make):
@@ -105,61 +104,55 @@ def _edges(bound, make):
         assert rule(lambda: make(bound.low - 1)) == bound.why_low
 
 
-def test_turning_a_window_keeps_what_goes_with_it():
-    same = fusion_address.optioned(DEFAULT, 0, "R", 1)
+def test_changing_a_window_adjusts_stride_and_padding():
+    same = address.with_option(DEFAULT, 0, "R", 1)
     assert same.chain.startswith("conv:K=2:R=1 ") and same.y_shape == DEFAULT.y_shape
     pool = chain(DEFAULT, "maxpool:2")
-    assert fusion_address.optioned(pool, 0, "R", 4).chain == "maxpool:4"  # windows side by side stay so
+    assert address.with_option(pool, 0, "R", 4).chain == "maxpool:4"  # adjacent windows stay adjacent
     padded = chain(DEFAULT, "avgpool:4:stride=1:pad=2")
-    assert fusion_address.optioned(padded, 0, "R", 2).chain == "avgpool:2:stride=1:pad=1"
+    assert address.with_option(padded, 0, "R", 2).chain == "avgpool:2:stride=1:pad=1"
 
 
 def test_blocks_are_appended_removed_and_moved_by_links():
     at = open_at()
     found = links(at)
-    there, notes = ADDRESS.read(found[fusion_controls.NAMES["gap"]])
-    assert there.shape == chain(DEFAULT, DEFAULT.chain, "gap") and not notes
-    # Of links with the same words the last is the last block's: relu before bn.
+    target, notes = ADDRESS.read(found[controls.NAMES["gap"]])
+    assert target.shape == chain(DEFAULT, DEFAULT.chain, "gap") and not notes
+    # Of links with the same label, the last belongs to the last block: relu moves before bn.
     moved, _ = ADDRESS.read(found["← one earlier"])
     assert moved.shape == chain(DEFAULT, "conv:K=2:R=3", "bias", "relu", "bn")
     removed, _ = ADDRESS.read(found["× remove"])
     assert removed.shape == chain(DEFAULT, "conv:K=2:R=3", "bias", "bn")
-    at = open_at(**found[fusion_controls.NAMES["gap"]])
-    assert stages(at) == [fusion_address.card({"chain": f"{DEFAULT.chain} gap"}).key]
+    at = open_at(**found[controls.NAMES["gap"]])
+    assert stages(at) == [address.card({"chain": f"{DEFAULT.chain} gap"}).key]
 
 
-def test_what_a_rule_forbids_is_named_where_it_would_stand():
+def test_forbidden_edit_names_its_rule():
     at = open_at(chain="gap")
-    shown = texts(at)
+    html = texts(at)
     assert (
         "maxpool, the largest of each window: not here. block 2 (maxpool): its window must fit the padded map"
-        in shown
+        in html
     )
-    assert (
-        fusion_controls.NAMES["maxpool"] not in links(at) and "It stays: a chain has 1 to 8 blocks." in shown
-    )
+    assert controls.NAMES["maxpool"] not in links(at) and "It stays: a chain has 1 to 8 blocks." in html
     full = open_at(chain=" ".join(["relu"] * MOST_BLOCKS))
-    assert not set(fusion_controls.NAMES.values()) & set(
-        links(full)
-    ) and "A chain has 1 to 8 blocks." in texts(full)
+    assert not set(controls.NAMES.values()) & set(links(full)) and "A chain has 1 to 8 blocks." in texts(full)
 
 
 @pytest.mark.parametrize("more", [{"N": "3"}, {"N": "2", "H": "9", "engine": "cpu", "BLOCK": "64"}])
-def test_an_option_leaves_the_fields_that_are_bound_to_other_controls(more):
+def test_option_keeps_the_parameters_of_other_controls(more):
     at = open_at(**more)
     (field,) = [f for f in at.number_input if f.key.startswith("option 0 K ")]
     field.set_value(3.0).run()
     assert not at.exception
     assert dict(at.query_params)["chain"] == "conv:K=3:R=3 bias bn relu"
-    assert stages(at) == [fusion_address.card(more | {"chain": "conv:K=3:R=3 bias bn relu"}).key]
+    assert stages(at) == [address.card(more | {"chain": "conv:K=3:R=3 bias bn relu"}).key]
 
 
-def test_an_option_of_a_block_is_a_bounded_field_that_sets_the_address():
+def test_block_option_is_a_bounded_field_that_sets_the_url():
     at = open_at()
     (field,) = [f for f in at.number_input if f.key.startswith("option 0 K ")]
-    assert (field.value, field.min) == (2, 1) and field.max == fusion_address.option_bounds(DEFAULT, 0)[
-        "K"
-    ].high
+    assert (field.value, field.min) == (2, 1) and field.max == address.option_bounds(DEFAULT, 0)["K"].high
     field.set_value(5).run()
     assert not at.exception and dict(at.query_params)["chain"] == "conv:K=5:R=3 bias bn relu"
     assert "output <b>1×5×4×4</b>" in texts(at)
@@ -174,24 +167,24 @@ def test_a_preset_shows_every_part(key):
     shape = FUSION_PRESETS[key].shape
     first, _ = ADDRESS.read({})
     at = open_at(**ADDRESS.at_shape(first, shape))
-    shown = texts(at)
-    assert "kt-note" not in shown
+    html = texts(at)
+    assert "kt-note" not in html
     for part in ("Time", "Memory", "Roofline", "Why", "Launch by launch", "What fusing saves, and when it does not pay", "Kernel"):  # fmt: skip
-        assert f'<h2 class="kt-card">{part}</h2>' in shown, part
+        assert f'<h2 class="kt-card">{part}</h2>' in html, part
     assert at.code and at.button(key="run").label == "Run here"
     (scene,) = stages(at)
     assert scene.startswith("fusion/fused ") and f" of {shape} " in scene
 
 
-def test_every_chip_is_a_preset_and_leads_to_it_whatever_is_watched():
+def test_every_chip_links_to_its_preset_for_any_rung():
     for rung in ("folded", "unfused"):
         found = links(open_at(rung=rung))
         for key, label in CHIPS.items():
-            there, notes = ADDRESS.read(found.get(label) or found[f"**{label}**"])
-            assert there.shape == FUSION_PRESETS[key].shape and not notes and not there.broken
+            target, notes = ADDRESS.read(found.get(label) or found[f"**{label}**"])
+            assert target.shape == FUSION_PRESETS[key].shape and not notes and not target.broken
 
 
-def test_the_kernels_are_there_written_and_by_hand():
+def test_generated_and_handwritten_kernels_are_shown():
     at = open_at(chain="bn relu maxpool:2", rung="unfused")
     names = [tab.label for tab in at.tabs]
     assert names == ["03_bn.cu", "04_relu.cu", "06_maxpool.cu", "fused_bn_relu_maxpool.cu", "fusion.cuh"]
@@ -199,41 +192,44 @@ def test_the_kernels_are_there_written_and_by_hand():
     assert "registers a thread" in texts(at)
 
 
-def test_the_kernel_written_for_the_chain_stands_in_front():
-    def front(**params):
-        return fusion_address.front(ADDRESS.read(params)[0])
+def test_generated_kernel_comes_first():
+    def first_source(**params):
+        return address.first_source(ADDRESS.read(params)[0])
 
-    assert front() == "fusion/fused_conv_bias_bn_relu.cu" and front(rung="unfused") == "fusion/01_conv.cu"
-    assert front(rung="folded") == "fusion/fused_conv_bias_relu.cu"
-    assert front(chain="gap") == "fusion/08_gap.cu"
+    assert (
+        first_source() == "fusion/fused_conv_bias_bn_relu.cu"
+        and first_source(rung="unfused") == "fusion/01_conv.cu"
+    )
+    assert first_source(rung="folded") == "fusion/fused_conv_bias_relu.cu"
+    assert first_source(chain="gap") == "fusion/08_gap.cu"
 
 
-def test_a_chain_with_nothing_to_fold_names_the_rule_and_goes_on():
+def test_chain_without_a_foldable_pair_names_the_rule():
     at = open_at(chain="bn relu", rung="folded")
-    shown = texts(at)
-    assert "there is no such pair" in shown and not stages(at)
-    assert '<h2 class="kt-card">Launch by launch</h2>' in shown and "fused" in links(at)
+    html = texts(at)
+    assert "there is no such pair" in html and not stages(at)
+    assert '<h2 class="kt-card">Launch by launch</h2>' in html and "fused" in links(at)
 
 
 @pytest.mark.parametrize("view", ["watch", "run", "kernel"])
-def test_each_view_is_its_part_alone(view):
+def test_each_view_shows_only_its_part(view):
     at = open_at(view=view)
-    shown = texts(at)
-    assert "kt-title" not in shown and bool(stages(at)) == (view == "watch")
-    assert ("Launch by launch" in shown) == (view == "run") and bool(at.code) == (view == "kernel")
+    html = texts(at)
+    assert "kt-title" not in html and bool(stages(at)) == (view == "watch")
+    assert ("Launch by launch" in html) == (view == "run") and bool(at.code) == (view == "kernel")
 
 
-def test_a_run_stands_as_bars_a_launch_and_over_the_floor():
+def test_run_draws_launch_bars_and_the_copy_time():
     at = open_at(engine="cpu")
     finish(at, "run", "job")
-    shown = texts(at)
-    assert "A bar a launch" in shown and "a call of nothing" in shown and "once for all images" in shown
-    assert "times as long" in shown and "a copy of the least bytes" in shown
+    html = texts(at)
+    assert "A bar a launch" in html and "a call of nothing" in html and "once for all images" in html
+    assert "times as long" in html and "a copy of the least bytes" in html
     charts = [c.proto.id for c in at.get("plotly_chart")]
     assert any("chart_fusion_launches" in c for c in charts)
 
 
-def test_recordings_of_a_gpu_stand_beside_each_other_with_the_library(monkeypatch):
+def test_gpu_recordings_are_compared_with_the_library(monkeypatch):
     shape, found = FUSION_PRESETS["resnet50-res2-3x3-bn-relu-n32"].shape, []
     times = {"unfused": {"conv": 0.5, "bn": 0.02, "relu": 0.02}, "fused": {}, "folded": {"fold": 0.003, "conv_bias_relu": 0.4}, "torch": {}}  # fmt: skip
     for n, (name, parts) in enumerate(times.items()):
@@ -252,16 +248,16 @@ def test_recordings_of_a_gpu_stand_beside_each_other_with_the_library(monkeypatc
         monkeypatch.undo()
         for cache in (records._by_setting, records._by_kernel, records._nearest, roofline.recorded_roofs):
             cache.cache_clear()
-    shown = texts(at)
+    html = texts(at)
     assert (
-        "recorded a GPU, cold, n = 3, 2026-01-02" in shown
-        and "A bar a launch" in shown
-        and "a launch of nothing" in shown
+        "recorded a GPU, cold, n = 3, 2026-01-02" in html
+        and "A bar a launch" in html
+        and "a launch of nothing" in html
     )
-    assert "of the speed of PyTorch, eager" in shown and "times as long" in shown
+    assert "of the speed of PyTorch, eager" in html and "times as long" in html
 
 
-def test_the_card_of_the_first_screen_is_a_step_of_the_lesson():
+def test_home_card_shows_a_step_of_the_lesson():
     card = next(c for c in _cards.CARDS if c.page == "fusion/page.py")
     scene = card.shown()
     assert card.step < scene.steps and "the largest of 4 values" in scene.caption(card.step)

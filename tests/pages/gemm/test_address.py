@@ -1,4 +1,4 @@
-"""The address of the GEMM lesson and the rules of its tile sizes: what is written reads back, what is hostile is mended."""
+"""Tests of the GEMM lesson's URL and the rules of its tile sizes: round trips, corrected invalid values."""
 
 import pytest
 from hypothesis import given, settings
@@ -7,15 +7,13 @@ from hypothesis import strategies as st
 from kernels.gemm.presets import GEMM_PRESETS
 from kernels.gemm.shape import GemmShape
 from kernels.runner import compare
-from pages.gemm import address as gemm_address
+from pages.gemm import address
 from pages.gemm.address import DEFAULT, RUNGS
-from pages.parts import tiles as parts_tiles
+from pages.parts import tiles as tile_sizes
 from tests.helpers.hostile import anything, bounds_hold, changed_with_a_note, valid
 
-EXTENTS = st.integers(1, gemm_address.MOST)
-FACTORS = st.floats(-gemm_address.MOST_FACTOR, gemm_address.MOST_FACTOR).map(
-    lambda value: float(f"{value:.3g}")
-)
+EXTENTS = st.integers(1, address.MAX)
+FACTORS = st.floats(-address.MAX_FACTOR, address.MAX_FACTOR).map(lambda value: float(f"{value:.3g}"))
 SHAPES = st.fixed_dictionaries(
     {"M": EXTENTS, "N": EXTENTS, "K": EXTENTS, "alpha": FACTORS, "beta": FACTORS}
     | {"dtype": st.sampled_from(["fp32", "fp16", "bf16", "int8"])}
@@ -24,24 +22,24 @@ ANYTHING = anything(RUNGS)
 
 
 @st.composite
-def asked(draw):
+def queries(draw):
     rung = RUNGS[draw(st.sampled_from(list(RUNGS)))]
     tiles = {name: draw(st.sampled_from(choices)) for name, choices in rung.tiles.items()}
-    read, _ = gemm_address.read(draw(SHAPES))
-    return gemm_address.Asked(rung, tiles, read.shape)
+    parsed, _ = address.read(draw(SHAPES))
+    return address.Asked(rung, tiles, parsed.shape)
 
 
-# -- the address -----------------------------------------------------------------------------------
-@given(asked())
-def test_what_is_written_reads_back(one):
-    assert gemm_address.read(gemm_address.write(one)) == (one, [])
+# -- the URL ---------------------------------------------------------------------------------------
+@given(queries())
+def test_written_parameters_read_back_equal(query):
+    assert address.read(address.write(query)) == (query, [])
 
 
 @given(SHAPES)
-def test_a_mended_shape_keeps_the_rules_and_changes_nothing_without_a_note(values):
-    read, notes = gemm_address.read(values)
-    got = read.shape
-    assert max(got.elements.values()) <= gemm_address.MOST_ELEMENTS
+def test_corrected_shape_keeps_the_rules_and_notes_each_change(values):
+    parsed, notes = address.read(values)
+    got = parsed.shape
+    assert max(got.elements.values()) <= address.MAX_ELEMENTS
     changed_with_a_note(got, DEFAULT, values, notes)
 
 
@@ -50,8 +48,8 @@ def test_a_mended_shape_keeps_the_rules_and_changes_nothing_without_a_note(value
         st.sampled_from(["M", "N", "K", "alpha", "beta", "dtype", "rung", "BM", "BK", "TM"]), ANYTHING
     )
 )
-def test_hostile_values_give_a_valid_state_and_say_why(raw):
-    valid(*gemm_address.read(raw), GemmShape, RUNGS)
+def test_invalid_values_give_a_valid_state_and_notes(raw):
+    valid(*address.read(raw), GemmShape, RUNGS)
 
 
 @pytest.mark.parametrize(
@@ -68,78 +66,82 @@ def test_hostile_values_give_a_valid_state_and_say_why(raw):
         ({"dtype": "int8", "alpha": "0.5", "rung": "naive"}, "alpha must be a whole number where dtype is int8, got 0.5: alpha=1.0 is used"),
     ],
 )  # fmt: skip
-def test_notes_name_the_rule_the_limit_and_what_is_used(raw, says):
-    assert gemm_address.read(raw)[1] == [says]
+def test_notes_name_rule_limit_and_value_used(raw, says):
+    assert address.read(raw)[1] == [says]
 
 
 @given(SHAPES)
-def test_no_field_can_be_turned_to_a_shape_that_is_mended(values):
-    shape = gemm_address.read(values)[0].shape
-    bounds_hold(shape, gemm_address.bounds(shape), gemm_address.read)
+def test_field_bounds_allow_only_valid_shapes(values):
+    shape = address.read(values)[0].shape
+    bounds_hold(shape, address.bounds(shape), address.read)
 
 
 @settings(deadline=None)
-@given(asked(), st.sampled_from(list(GEMM_PRESETS)))
-def test_a_link_to_a_preset_leads_to_something_that_runs(one, key):
-    there, notes = gemm_address.read(gemm_address.at_shape(one, GEMM_PRESETS[key].shape))
-    assert there.shape == GEMM_PRESETS[key].shape and notes == []
-    if gemm_address.able(there.shape):
-        assert there.broken == []
-    if there.rung is one.rung and not parts_tiles.broken(one.rung, there.shape, one.tiles):
-        fits = parts_tiles.fitting(one.rung, there.shape)
-        nobodys = one.tiles in (one.rung.default_tiles, parts_tiles.fitting(one.rung, one.shape))
-        assert there.tiles == (fits if nobodys else one.tiles)  # nothing chosen is given up without need
+@given(queries(), st.sampled_from(list(GEMM_PRESETS)))
+def test_preset_link_leads_to_a_runnable_query(query, key):
+    target, notes = address.read(address.at_shape(query, GEMM_PRESETS[key].shape))
+    assert target.shape == GEMM_PRESETS[key].shape and notes == []
+    if address.supported(target.shape):
+        assert target.broken == []
+    if target.rung is query.rung and not tile_sizes.broken(query.rung, target.shape, query.tiles):
+        default_tiles = tile_sizes.fitting(query.rung, target.shape)
+        not_chosen = query.tiles in (query.rung.default_tiles, tile_sizes.fitting(query.rung, query.shape))
+        assert target.tiles == (
+            default_tiles if not_chosen else query.tiles
+        )  # chosen tile sizes are kept if they are legal
 
 
 # -- tile sizes ------------------------------------------------------------------------------------
 @settings(deadline=None)
-@given(asked(), st.integers(1, 40))
-def test_choices_nearest_and_tried_are_legal(one, most):
-    rung, shape, tiles = one.rung, one.shape, one.tiles
-    legal = parts_tiles.legal(rung, shape)
-    for name, choices in parts_tiles.choices(rung, shape, tiles).items():
+@given(queries(), st.integers(1, 40))
+def test_choices_nearest_and_tried_tiles_are_legal(query, maximum):
+    rung, shape, tiles = query.rung, query.shape, query.tiles
+    legal = tile_sizes.legal(rung, shape)
+    for name, choices in tile_sizes.choices(rung, shape, tiles).items():
         assert tiles[name] in choices
         for value in rung.tiles[name]:
             assert (value in choices) == ({**tiles, name: value} in legal or value == tiles[name])
-    near = parts_tiles.nearest(rung, shape, tiles)
-    assert near in legal if legal else near is None
+    nearest = tile_sizes.nearest(rung, shape, tiles)
+    assert nearest in legal if legal else nearest is None
     if tiles in legal:
-        assert near == tiles
-    tried = parts_tiles.tried(rung, shape, tiles, most)
-    assert len(tried) == min(most, len(legal)) and all(t in legal for t in tried)
+        assert nearest == tiles
+    tried = tile_sizes.tried(rung, shape, tiles, maximum)
+    assert len(tried) == min(maximum, len(legal)) and all(t in legal for t in tried)
     assert len({tuple(t.values()) for t in tried}) == len(tried)
     assert tiles in tried or tiles not in legal
 
 
 @pytest.mark.parametrize("rung", RUNGS.values(), ids=lambda rung: rung.name)
-def test_tiles_that_fit_are_a_compiled_set_and_part_the_matrix_where_one_can(rung):
+def test_default_tiles_are_precompiled_and_give_several_blocks_if_possible(rung):
     for preset in GEMM_PRESETS.values():
-        shape, fits = preset.shape, parts_tiles.fitting(rung, preset.shape)
-        if parts_tiles.broken(rung, shape, rung.default_tiles) or rung.library:
-            assert fits == rung.default_tiles
+        shape, default_tiles = preset.shape, tile_sizes.fitting(rung, preset.shape)
+        if tile_sizes.broken(rung, shape, rung.default_tiles) or rung.library:
+            assert default_tiles == rung.default_tiles
             continue
         sets = list(rung.tile_sets(shape))
         blocks = {tuple(t.values()): rung.build(shape, t).steps[0].grid[:2] for t in sets}
-        mine = blocks[tuple(fits.values())]
+        selected_grid = blocks[tuple(default_tiles.values())]
         if blocks[tuple(rung.default_tiles.values())] != (1, 1):
-            assert fits == rung.default_tiles
-        elif parted := [grid for grid in blocks.values() if min(grid) >= 2]:
-            assert min(mine) >= 2 and mine[0] * mine[1] == min(x * y for x, y in parted)
+            assert default_tiles == rung.default_tiles
+        elif grids := [grid for grid in blocks.values() if min(grid) >= 2]:
+            assert min(selected_grid) >= 2 and selected_grid[0] * selected_grid[1] == min(
+                x * y for x, y in grids
+            )
         else:
-            assert mine == (1, 1)
+            assert selected_grid == (1, 1)
 
 
-def test_at_first_sight_and_from_chip_to_chip_the_tiles_are_seen():
-    first, _ = gemm_address.read({})
+def test_small_presets_get_tiles_smaller_than_the_matrix():
+    first, _ = address.read({})
     assert first.shape == GEMM_PRESETS["square-64"].shape and first.tiles == {"BM": 32, "BN": 32, "BK": 32}
-    toy, _ = gemm_address.read(gemm_address.at_shape(first, GEMM_PRESETS["square-16"].shape))
+    toy, _ = address.read(address.at_shape(first, GEMM_PRESETS["square-16"].shape))
     assert toy.tiles == {"BM": 8, "BN": 8, "BK": 8}
-    assert gemm_address.read(gemm_address.at_shape(toy, first.shape))[0] == first
-    there = gemm_address.at_rung(first, RUNGS["vectorized"])
-    assert there == {"rung": "vectorized", "BM": "32", "BN": "32", "BK": "8", "TM": "4", "TN": "4"}
+    assert address.read(address.at_shape(toy, first.shape))[0] == first
+    target = address.at_rung(first, RUNGS["vectorized"])
+    assert target == {"rung": "vectorized", "BM": "32", "BN": "32", "BK": "8", "TM": "4", "TN": "4"}
 
 
-def test_an_entry_under_a_rungs_name_reaches_that_rung_alone():
+def test_tiles_given_for_a_rung_apply_to_that_rung_only():
     other = RUNGS["shared-tile"].default_tiles | {"BM": 8}
     names = ["gemm/naive", "gemm/shared-tile"]
     results = compare(names, DEFAULT, engine="cpu", tiles={"gemm/shared-tile": other}, measure=False)

@@ -1,4 +1,4 @@
-"""The GEMM lesson in a real browser: rung and tile sizes in the address, the diff, Autotune."""
+"""Tests of the GEMM lesson in a real browser: rung and tile sizes in the URL, the diff, Autotune."""
 
 import re
 
@@ -6,20 +6,20 @@ import pytest
 from playwright.sync_api import expect
 
 from kernels.gemm.presets import GEMM_PRESETS
-from pages.gemm import address as gemm_address
+from pages.gemm import address
 from pages.parts import tiles
 from tests.helpers.harness import Stage
 
 pytestmark = pytest.mark.browser
 RUN_MS = 60_000
-RUNG = gemm_address.RUNGS[gemm_address.DEFAULT_RUNG]
+RUNG = address.RUNGS[address.DEFAULT_RUNG]
 
 
 def tile(page, name):
     return page.locator(f".st-key-{name} input")
 
 
-def turn(page, name, value):
+def select_tile(page, name, value):
     page.locator(f".st-key-{name}").get_by_role("button").click()
     page.get_by_role("option", name=str(value), exact=True).click()
 
@@ -38,24 +38,24 @@ def lesson(page, server):
     return open_
 
 
-def test_a_tile_size_is_in_the_address_and_reaches_what_is_said_of_the_kernel(lesson):
+def test_tile_size_changes_url_kernel_figures_and_scene(lesson):
     page = lesson("M=64&N=64&K=64")
-    told, stage = page.locator(".st-key-kernels .kt-figures:visible"), Stage(page).ready()
+    figures, stage = page.locator(".st-key-kernels .kt-figures:visible"), Stage(page).ready()
     expect(stage.root).to_have_attribute("data-scene", re.compile("BM=32,BN=32"))
-    expect(told).to_contain_text("shared_tile at BM 32 BN 32 BK 32: 1,024 threads")
-    turn(page, "BM", 8)
+    expect(figures).to_contain_text("shared_tile at BM 32 BN 32 BK 32: 1,024 threads")
+    select_tile(page, "BM", 8)
     expect(page).to_have_url(re.compile(r"BM=8"))
-    expect(told).to_contain_text("shared_tile at BM 8 BN 32 BK 32: 256 threads")
+    expect(figures).to_contain_text("shared_tile at BM 8 BN 32 BK 32: 256 threads")
     expect(stage.root).to_have_attribute(
         "data-scene", re.compile("BM=8,BN=32")
-    )  # what is watched is what is run
+    )  # the stage shows what Run measures
     page.reload()
     expect(tile(page, "BM")).to_have_value("8")
-    turn(page, "BM", RUNG.default_tiles["BM"])
-    expect(page).not_to_have_url(re.compile("BM="))  # the usual leaves the address
+    select_tile(page, "BM", RUNG.default_tiles["BM"])
+    expect(page).not_to_have_url(re.compile("BM="))  # a default is not in the URL
 
 
-def test_another_rung_is_a_link_that_back_undoes(lesson):
+def test_rung_is_a_link_that_back_undoes(lesson):
     page = lesson("M=64&N=64&K=64&BM=8")
     page.get_by_role("button", name="rung 3").click()
     page.get_by_role("link", name="2 naive, coalesced", exact=True).click()
@@ -67,11 +67,11 @@ def test_another_rung_is_a_link_that_back_undoes(lesson):
     expect(tile(page, "BM")).to_have_value("8")
     expect(field(page, "M")).to_have_value("64")
     page.get_by_role("link", name="Toy 8×8", exact=True).click()
-    expect(page).to_have_url(re.compile(r"/tiling\?M=8&N=8&K=8&BM=8$"))  # what was chosen stays
+    expect(page).to_have_url(re.compile(r"/tiling\?M=8&N=8&K=8&BM=8$"))  # the chosen tile size stays
     expect(field(page, "M")).to_have_value("8")
 
 
-def test_a_chip_brings_the_tile_sizes_that_fit_and_takes_them_away(lesson):
+def test_preset_link_sets_and_removes_its_default_tiles(lesson):
     page = lesson()
     expect(tile(page, "BM")).to_have_value("32")
     page.get_by_role("link", name="Toy 8×8", exact=True).click()
@@ -82,7 +82,7 @@ def test_a_chip_brings_the_tile_sizes_that_fit_and_takes_them_away(lesson):
     expect(tile(page, "BK")).to_have_value("32")
 
 
-def test_fragments_are_a_choice_of_the_order(lesson):
+def test_order_fragments_can_be_chosen(lesson):
     page = lesson("M=64&N=64&K=64&dtype=fp16&rung=mma-sync&BM=64&BN=64&WM=32&WN=32")
     page.get_by_role("button", name="order: explaining").click()
     page.get_by_role("radio", name="fragments").or_(
@@ -95,19 +95,19 @@ def test_fragments_are_a_choice_of_the_order(lesson):
     )
 
 
-def test_many_rungs_are_not_clipped_in_why(lesson, page):
+def test_why_table_of_many_rungs_is_not_clipped(lesson, page):
     lesson("M=4096&N=4096&K=4096")
     tables = page.locator(".st-key-card_why .kt-scroll")
-    expect(tables).to_have_count(2)  # predicted, recorded; too large to be counted
+    expect(tables).to_have_count(2)  # predicted and recorded; the shape is too large for counting
     for width in (1440, 390):
         page.set_viewport_size({"width": width, "height": 900})
         for n in range(2):
             assert tables.nth(n).bounding_box()["width"] <= width
-            over = tables.nth(n).evaluate("e => e.scrollWidth - e.clientWidth")
-            assert over <= 0 or width < 1440
+            overflow = tables.nth(n).evaluate("e => e.scrollWidth - e.clientWidth")
+            assert overflow <= 0 or width < 1440
 
 
-def test_fields_of_the_same_name_in_two_lessons_do_not_meet(lesson):
+def test_fields_of_the_same_name_in_two_lessons_are_independent(lesson):
     page = lesson("N=100")
     expect(field(page, "N")).to_have_value("100")
     page.get_by_role("link", name="im2col", exact=True).click()
@@ -120,21 +120,21 @@ def test_fields_of_the_same_name_in_two_lessons_do_not_meet(lesson):
     expect(page).to_have_url(re.compile(r"/tiling$"))
 
 
-def test_hostile_parameters(lesson, page):
+def test_invalid_parameters_are_named_and_escaped(lesson, page):
     page = lesson("M=abc&N=inf&K=0&rung=%3Cscript%3E&BM=17&alpha=nan&dtype=fp64")
     note = page.locator(".kt-note")
-    for said in (
+    for message in (
         "M must be a whole number",
         "N must lie in 1 .. 65536",
         "<script>",
         "BM must be one of",
         "alpha must",
     ):
-        expect(note).to_contain_text(said)
+        expect(note).to_contain_text(message)
     expect(page).to_have_url(re.compile(r"/tiling$"))
 
 
-def test_bounds_hold(lesson):
+def test_field_bounds_are_enforced(lesson):
     page = lesson("N=65536&K=4096")
     field(page, "K").fill("5000")
     field(page, "K").press("Enter")
@@ -142,18 +142,18 @@ def test_bounds_hold(lesson):
     expect(page.get_by_text("K ≤ 4096 here: no matrix of more than 268,435,456 elements")).to_be_visible()
 
 
-def test_the_difference_from_the_rung_before(lesson):
+def test_diff_from_the_previous_rung_is_shown(lesson):
     page = lesson()
     page.locator(".kt-changes summary:visible").click()
-    shown = page.locator(".kt-diff:visible")
-    expect(shown.locator(".kt-add").filter(has_text="__shared__").first).to_be_visible()
-    box = shown.bounding_box()
+    diff = page.locator(".kt-diff:visible")
+    expect(diff.locator(".kt-add").filter(has_text="__shared__").first).to_be_visible()
+    box = diff.bounding_box()
     assert box["height"] <= 421 and box["width"] > 300
 
 
 def test_autotune_measures_and_can_be_stopped(lesson):
     page = lesson("engine=cpu&M=16&N=16&K=16&rung=naive")
-    legal = tiles.legal(gemm_address.RUNGS["naive"], GEMM_PRESETS["square-16"].shape)
+    legal = tiles.legal(address.RUNGS["naive"], GEMM_PRESETS["square-16"].shape)
     page.get_by_role("button", name=f"Try {len(legal)} tile sizes").click()
     card = page.locator(".st-key-card_autotune")
     expect(card.locator(".kt-badge-measured")).to_be_visible(timeout=RUN_MS)
@@ -170,7 +170,7 @@ def test_autotune_measures_and_can_be_stopped(lesson):
 
 
 @pytest.mark.parametrize("width", [1440, 800, 390])
-def test_the_page_fits_its_width(lesson, page, width):
+def test_page_fits_its_width(lesson, page, width):
     page.set_viewport_size({"width": width, "height": 900})
     lesson("M=1024&N=1024&K=1024&beta=1")
     for scheme in ("light", "dark"):

@@ -1,10 +1,10 @@
-"""The tile-size curve without a browser: measured by the worker, drawn, stopped, stale when the shape moves."""
+"""Tests of the tile-size curve without a browser: measured by the worker, drawn, stopped, stale after a change."""
 
 import pytest
 
-from kernels.gemm import cpu_ladder as gemm_cpu_ladder
+from kernels.gemm import cpu_ladder
 from kernels.gemm.shape import GemmShape
-from pages.gemm import cpu_curve as gemm_cpu_curve
+from pages.gemm import cpu_curve as curve_page
 from tests.helpers.opened import finish, open_part, texts
 from visuals.gemm import cpu_curve
 from visuals.palette import LIGHT
@@ -16,35 +16,33 @@ def page():
     import streamlit as st
 
     from kernels.gemm.shape import GemmShape
-    from pages.gemm import cpu_curve as gemm_cpu_curve
+    from pages.gemm import cpu_curve as curve_page
 
     M, beta = st.session_state["M"], st.session_state["beta"]
-    gemm_cpu_curve.section(GemmShape(M, 20, 28, beta=beta))
+    curve_page.section(GemmShape(M, 20, 28, beta=beta))
 
 
 @pytest.fixture(autouse=True)
-def short(monkeypatch):
-    monkeypatch.setattr(gemm_cpu_curve, "SECONDS", 0.02)
+def short_timing(monkeypatch):
+    monkeypatch.setattr(curve_page, "SECONDS", 0.02)
 
 
 def open_at(**state):
-    return open_part(page, {"M": 24, "beta": 0.0, "curve": gemm_cpu_curve.OWN} | state)
+    return open_part(page, {"M": 24, "beta": 0.0, "curve": curve_page.PAGE_SHAPE} | state)
 
 
 def keys(at):
     return [button.key for button in at.button]
 
 
-def test_a_curve_is_measured_drawn_and_goes_stale():
+def test_curve_is_measured_drawn_and_becomes_stale():
     at = open_at()
     assert keys(at) == ["measure_cpu_curve"] and "kt-badge-measured" not in texts(at)
     finish(at, "measure_cpu_curve", "cpu_curve")
     curve = at.session_state["cpu_curve"]
-    assert not curve.failed and curve.tried == curve.total == 1 + len(gemm_cpu_ladder.BLOCKS)
-    assert sorted(row["tiles"]["BLOCK"] for row in gemm_cpu_curve.blocked(curve)) == sorted(
-        gemm_cpu_ladder.BLOCKS
-    )
-    assert [title for title, _ in gemm_cpu_curve.lines(curve)] == ["naive", "reordered", "NumPy BLAS"]
+    assert not curve.failed and curve.tried == curve.total == 1 + len(cpu_ladder.BLOCKS)
+    assert sorted(row["tiles"]["BLOCK"] for row in curve_page.blocked(curve)) == sorted(cpu_ladder.BLOCKS)
+    assert [title for title, _ in curve_page.lines(curve)] == ["naive", "reordered", "NumPy BLAS"]
     assert all(row["engine"] == "cpu" and row["shape"]["M"] == 24 for row in curve.rows)
     assert "kt-badge-measured" in texts(at) and "kt-badge-predicted" in texts(at)
     assert "Best here: BLOCK" in texts(at) and "kt-stale" not in texts(at)
@@ -54,7 +52,7 @@ def test_a_curve_is_measured_drawn_and_goes_stale():
     assert "stale: measured at M24 N20 K28" in texts(at) and keys(at) == ["measure_cpu_curve"]
 
 
-def test_stop_ends_it_and_keeps_what_was_measured():
+def test_stop_keeps_the_measured_rows():
     at = open_at(M=23)
     at.button(key="measure_cpu_curve").click().run()
     at.session_state["cpu_curve"].job.result(timeout=60)
@@ -66,25 +64,25 @@ def test_stop_ends_it_and_keeps_what_was_measured():
         not at.exception
         and not curve.job
         and not curve.todo
-        and 3 <= len(curve.rows) < 3 + len(gemm_cpu_ladder.BLOCKS)
+        and 3 <= len(curve.rows) < 3 + len(cpu_ladder.BLOCKS)
     )
     assert keys(at) == ["measure_cpu_curve"]
 
 
-def test_a_shape_that_no_loop_runs_is_named():
+def test_unsupported_shape_is_reported():
     at = open_at(beta=1.0)
     assert keys(at) == [] and "alpha must be 1 and beta 0, got 1 and 1" in texts(at)
 
 
-def test_the_requests_are_those_the_rules_allow():
-    asked = gemm_cpu_curve.Asked(SMALL, 1, "cold")
-    first, *each = gemm_cpu_curve.requests(asked)
+def test_requests_follow_the_rules():
+    settings = curve_page.CpuSettings(SMALL, 1, "cold")
+    first, *each = curve_page.requests(settings)
     assert first.rungs == ("loops/naive", "loops/reordered", "loops/blas") and first.tiles == {"THREADS": 1}
-    assert [r.tiles["BLOCK"] for r in each] == sorted(gemm_cpu_ladder.BLOCKS)
+    assert [r.tiles["BLOCK"] for r in each] == sorted(cpu_ladder.BLOCKS)
     assert {r.engine for r in (first, *each)} == {"cpu"}
-    large = gemm_cpu_curve.requests(gemm_cpu_curve.Asked(GemmShape(2048, 2048, 2048), 1, "cold"))
+    large = curve_page.requests(curve_page.CpuSettings(GemmShape(2048, 2048, 2048), 1, "cold"))
     assert large[0].rungs == ("loops/reordered", "loops/blas")  # naive would take too long
-    assert min(r.tiles["BLOCK"] for r in large[1:]) == gemm_cpu_ladder.SHORT_BLOCK
+    assert min(r.tiles["BLOCK"] for r in large[1:]) == cpu_ladder.SHORT_BLOCK
 
 
 def row(rung, median, **tiles):
@@ -92,7 +90,7 @@ def row(rung, median, **tiles):
     return {"rung": rung, "tiles": tiles, "flops": 2 * 512**3, "n": 9, "device": "here", **spread}
 
 
-def test_the_chart_shows_each_block_its_spread_the_best_and_the_caches():
+def test_chart_shows_blocks_spread_best_and_caches():
     from kernels.machine.memory_levels import Level
 
     caches = [Level("L1 cache", 2**15, "each", "", "", 64), Level("L3 cache", 2**25, "all", "", "", 64)]
@@ -106,10 +104,14 @@ def test_the_chart_shows_each_block_its_spread_the_best_and_the_caches():
     assert curve.error_y.array[1] == pytest.approx(curve.y[1] / 0.9 - curve.y[1])
     assert list(L1.y) == [tile.share(block, caches[0]) for block in (8, 64, 256)]
     assert L1.y[0] < 0.1 < L3.y[0]
-    shown = [a.text for a in figure.layout.annotations]
+    annotations = [a.text for a in figure.layout.annotations]
     assert pytest.approx(naive["flops"] / 300e-3 / 1e9) in [shape.y0 for shape in figure.layout.shapes]
-    assert "3 squares fill L1" in shown and "3 squares fill L3" not in shown and "naive" in shown
+    assert (
+        "3 squares fill L1" in annotations
+        and "3 squares fill L3" not in annotations
+        and "naive" in annotations
+    )
     assert tile.fills(2**15) == 52 and 3 * 4 * 52**2 <= 2**15 < 3 * 4 * 53**2
-    told = cpu_curve.words(rows, [("naive", naive)], caches, tile)
-    assert "BLOCK 64" in told and "30 times as fast as naive" in told and "fit in the L3 cache" in told
+    text = cpu_curve.words(rows, [("naive", naive)], caches, tile)
+    assert "BLOCK 64" in text and "30 times as fast as naive" in text and "fit in the L3 cache" in text
     assert "does not tell" in cpu_curve.caches_words([], tile)

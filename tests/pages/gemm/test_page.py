@@ -1,4 +1,4 @@
-"""The GEMM lesson without a browser: its parts, its controls, Run and Autotune."""
+"""Tests of the GEMM lesson without a browser: parts, controls, Run and Autotune."""
 
 from functools import partial
 from itertools import product
@@ -11,27 +11,27 @@ from kernels.gemm.presets import GEMM_PRESETS
 from kernels.gemm.shape import GemmShape
 from kernels.jobs.job import JobError
 from pages.conv import address as conv_address
-from pages.gemm import address as gemm_address
+from pages.gemm import address
 from pages.gemm.address import DEFAULT, RUNGS
 from pages.gemm.scene import _matrices, gemm
 from pages.parts import autotune
-from pages.parts import tiles as parts_tiles
-from pages.parts import worker as parts_worker
+from pages.parts import tiles as tile_sizes
+from pages.parts import worker as worker_module
 from tests.helpers.opened import finish, links, open_page, stages, texts
 
 open_at = partial(open_page, "gemm/page.py")
 
 
 def illegal():
-    """(rung, tiles, rule) of each rung that has a combination of tile sizes which one of its rules forbids."""
+    """Yields (rung, tiles, rule) for each rung with an illegal combination of tile sizes."""
     shape = GEMM_PRESETS["square-1024"].shape
     for rung in RUNGS.values():
         for values in product(*rung.tiles.values()):
             tiles = dict(zip(rung.tiles, values, strict=True))
             if (
                 shape.dtype in ("fp32",)
-                and (rules := parts_tiles.broken(rung, shape, tiles))
-                and parts_tiles.legal(rung, shape)
+                and (rules := tile_sizes.broken(rung, shape, tiles))
+                and tile_sizes.legal(rung, shape)
             ):
                 yield rung, tiles, rules[0]
                 break
@@ -43,9 +43,9 @@ def illegal():
 )
 def test_a_preset_shows_every_part(key):
     shape = GEMM_PRESETS[key].shape
-    at = open_at(**gemm_address.at_shape(gemm_address.read({})[0], shape))
-    shown = texts(at)
-    assert "kt-note" not in shown and f"C <b>{shape.M:,}×{shape.N:,}</b>" in shown
+    at = open_at(**address.at_shape(address.read({})[0], shape))
+    html = texts(at)
+    assert "kt-note" not in html and f"C <b>{shape.M:,}×{shape.N:,}</b>" in html
     for part in (
         "Time",
         "Memory",
@@ -57,15 +57,15 @@ def test_a_preset_shows_every_part(key):
         "Tile sizes on this processor",
         "Kernel",
     ):
-        assert f'<h2 class="kt-card">{part}</h2>' in shown, part
+        assert f'<h2 class="kt-card">{part}</h2>' in html, part
     assert at.code and at.button(key="run").label == "Run here"
-    asked = gemm_address.read(dict(at.query_params))[0]
-    sizes = ",".join(f"{name}={value}" for name, value in asked.tiles.items())
-    assert stages(at) == [f"{asked.rung.name} {shape} {sizes} (0, 0)"]
+    query = address.read(dict(at.query_params))[0]
+    sizes = ",".join(f"{name}={value}" for name, value in query.tiles.items())
+    assert stages(at) == [f"{query.rung.name} {shape} {sizes} (0, 0)"]
 
 
 @pytest.mark.parametrize("view", ["watch", "run", "why", "kernel", "autotune"])
-def test_each_view_is_its_part_alone(view):
+def test_each_view_shows_only_its_part(view):
     at = open_at(view=view, M=16)
     assert bool([b for b in at.button if b.key == "run"]) == (view in ("run", "why"))
     assert bool([b for b in at.button if b.key == "autotune"]) == (view == "autotune")
@@ -74,71 +74,71 @@ def test_each_view_is_its_part_alone(view):
     assert not at.number_input and "<h1" not in texts(at)
 
 
-def test_hostile_parameters_are_named_and_harmless():
+def test_invalid_parameters_are_named_and_escaped():
     at = open_at(M="abc", N="1e400", rung="<script>alert(1)</script>", BM="-3", K="5")
-    shown = texts(at)
-    assert "M must be a whole number" in shown and "&lt;script" in shown and "<script" not in shown
+    html = texts(at)
+    assert "M must be a whole number" in html and "&lt;script" in html and "<script" not in html
     assert at.number_input(key="K").value == 5 and at.number_input(key="M").value == DEFAULT.M
 
 
 @pytest.mark.parametrize(
     ("rung", "tiles", "rule"), list(illegal()), ids=lambda value: getattr(value, "name", None)
 )
-def test_an_illegal_combination_is_named_and_nothing_is_lost(rung, tiles, rule):
-    at = open_at(M=1024, N=1024, K=1024, rung=gemm_address.short(rung), **tiles)
-    shown = texts(at)
+def test_illegal_tiles_are_named_and_kept(rung, tiles, rule):
+    at = open_at(M=1024, N=1024, K=1024, rung=address.short(rung), **tiles)
+    html = texts(at)
     assert (
-        f"{rung.title} cannot run so: " in shown
-        and rule.partition(",")[0].replace("<", "&lt;").replace(">", "&gt;") in shown
+        f"{rung.title} cannot run so: " in html
+        and rule.partition(",")[0].replace("<", "&lt;").replace(">", "&gt;") in html
     )
     for name, value in tiles.items():
         assert at.selectbox(key=name).value == value
     (label,) = [label for label in links(at) if label.startswith("nearest that can")]
-    there, notes = gemm_address.read(links(at)[label])
-    assert there.rung is rung and there.shape == GEMM_PRESETS["square-1024"].shape
-    assert there.broken == [] and notes == [] and not stages(at)
+    target, notes = address.read(links(at)[label])
+    assert target.rung is rung and target.shape == GEMM_PRESETS["square-1024"].shape
+    assert target.broken == [] and notes == [] and not stages(at)
 
 
-def test_a_rung_that_cannot_take_the_type_says_so_and_leads_to_those_that_can():
+def test_unsupported_dtype_is_named_with_links_to_supported_rungs():
     at = open_at(dtype="int8", rung="naive")
     assert "naive, coalesced cannot run so: dtype must be fp32, got int8" in texts(at)
     assert at.selectbox(key="BLOCK").value == 32 and not stages(at)
-    there, _ = gemm_address.read(links(at)["dp4a: INT8"])
-    assert there.shape == DEFAULT.with_(dtype="int8") and there.broken == []
+    target, _ = address.read(links(at)["dp4a: INT8"])
+    assert target.shape == DEFAULT.with_(dtype="int8") and target.broken == []
 
 
-def test_a_library_has_no_stage_and_says_why():
+def test_library_has_no_stage_but_a_reason():
     at = open_at(rung="cublas")
     assert not stages(at) and "its source is not open" in texts(at) and at.button(key="run")
 
 
 @pytest.mark.parametrize("order", ["explaining", "warps"])
-def test_the_stage_plays_the_order_that_is_asked_for(order):
+def test_stage_plays_the_selected_order(order):
     at = open_at(M=64, N=64, K=64, rung="uncoalesced", order=order)
     (key,) = stages(at)
     assert key.endswith("warps") == (order == "warps") and "kt-note" not in texts(at)
 
 
-def test_fragments_are_an_order_of_mma_sync_alone():
-    shown = {"M": 64, "N": 64, "K": 64, "dtype": "fp16", "order": "fragments"}
-    at = open_at(rung="mma-sync", **shown)
+def test_only_mma_sync_has_the_order_fragments():
+    parameters = {"M": 64, "N": 64, "K": 64, "dtype": "fp16", "order": "fragments"}
+    at = open_at(rung="mma-sync", **parameters)
     assert stages(at) == ["m16n8k16"] and "kt-note" not in texts(at)
-    at = open_at(rung="wmma", **shown)
+    at = open_at(rung="wmma", **parameters)
     assert stages(at)[0].startswith("gemm/wmma")
 
 
-def test_the_fragments_are_the_corner_of_the_pages_matrices_and_zeros_beyond_them():
+def test_fragments_are_the_corner_of_the_matrices_padded_with_zeros():
     shape = GemmShape(5, 20, 9, dtype="fp16")
     tiles = tuple(RUNGS["mma-sync"].default_tiles.items())
     scene, why = gemm(shape, "gemm/mma-sync", tiles, "fragments")
     A, B = (np.asarray(matrix, np.float32) for matrix in _matrices(shape))
-    shown = {t.name: np.reshape(t.values, (t.rows, t.cols)) for t in scene.tensors[:2]}
-    assert not why and (shown["A"][:5, :9] == A).all() and (shown["B"][:9] == B[:, :8]).all()
-    assert not shown["A"][5:].any() and not shown["A"][:, 9:].any() and not shown["B"][9:].any()
+    tensors = {t.name: np.reshape(t.values, (t.rows, t.cols)) for t in scene.tensors[:2]}
+    assert not why and (tensors["A"][:5, :9] == A).all() and (tensors["B"][:9] == B[:, :8]).all()
+    assert not tensors["A"][5:].any() and not tensors["A"][:, 9:].any() and not tensors["B"][9:].any()
     assert A.any() and B.any()
 
 
-def test_rungs_that_cannot_run_share_a_line_by_rule():
+def test_unsupported_rungs_are_grouped_by_rule():
     assert (
         "not at this shape: wmma, mma.sync, cuBLAS FP16 (dtype must be fp16 or bf16), dp4a (dtype must be int8)"
         in texts(open_at())
@@ -148,19 +148,19 @@ def test_rungs_that_cannot_run_share_a_line_by_rule():
     )
 
 
-def test_many_rungs_stand_below_each_other_in_why_and_equal_ones_on_one_line():
-    shown = texts(open_at(M=4096, N=4096, K=4096))
-    why = shown.partition('<h2 class="kt-card">Why</h2>')[2].partition("</h2>")[0]
+def test_why_lists_many_rungs_as_rows_and_merges_equal_values():
+    html = texts(open_at(M=4096, N=4096, K=4096))
+    why = html.partition('<h2 class="kt-card">Why</h2>')[2].partition("</h2>")[0]
     assert "all 11 rungs" in why
     assert '<th scope="row">warp tile</th>' in why and '<th scope="col">relative L2 error</th>' in why
     few = texts(open_at(dtype="int8", rung="dp4a"))
     assert '<th scope="col">FLOP per byte</th>' not in few and "<td>FLOP per byte</td>" in few
 
 
-def test_a_tile_size_that_is_turned_is_offered_legally_and_reaches_the_kernel():
+def test_tile_choices_are_legal_and_reach_the_kernel():
     at = open_at(M=64, N=64, K=64)
-    asked = gemm_address.read({"M": 64, "N": 64, "K": 64})[0]
-    offered = parts_tiles.choices(asked.rung, asked.shape, asked.tiles)
+    query = address.read({"M": 64, "N": 64, "K": 64})[0]
+    offered = tile_sizes.choices(query.rung, query.shape, query.tiles)
     for name, choices in offered.items():
         assert at.selectbox(key=name).options == [str(choice) for choice in choices]
     assert len(offered["BM"]) > 1
@@ -169,30 +169,33 @@ def test_a_tile_size_that_is_turned_is_offered_legally_and_reaches_the_kernel():
     assert "Difference from 02_naive.cu" in texts(at)
 
 
-def test_run_times_the_rungs_with_the_pages_tiles_for_the_one_that_is_watched():
+def test_run_uses_page_tiles_for_the_selected_rung_only():
     shape, watched = GemmShape(32, 32, 32, dtype="fp16"), RUNGS["wmma"]
-    turned = next(t for t in parts_tiles.legal(watched, shape) if t != watched.default_tiles)
-    at = open_at(engine="cpu", M=32, N=32, K=32, dtype="fp16", rung="wmma", **turned)
+    chosen_tiles = next(t for t in tile_sizes.legal(watched, shape) if t != watched.default_tiles)
+    at = open_at(engine="cpu", M=32, N=32, K=32, dtype="fp16", rung="wmma", **chosen_tiles)
     finish(at, "run", "job")
     rows = at.session_state["ran"].rows
-    assert list(rows) == [rung.name for rung in gemm_address.able(shape)] and len(rows) > 1
+    assert list(rows) == [rung.name for rung in address.supported(shape)] and len(rows) > 1
     for name, row in rows.items():
         assert row["tiles"] == (
-            turned if name == watched.name else RUNGS[name.partition("/")[2]].default_tiles
+            chosen_tiles if name == watched.name else RUNGS[name.partition("/")[2]].default_tiles
         )
-    shown = texts(at)
-    assert "kt-badge-measured" in shown and "kt-stale" not in shown
+    html = texts(at)
+    assert "kt-badge-measured" in html and "kt-stale" not in html
     name, other = next(
-        (n, v) for n, c in parts_tiles.choices(watched, shape, turned).items() for v in c if v != turned[n]
+        (n, v)
+        for n, c in tile_sizes.choices(watched, shape, chosen_tiles).items()
+        for v in c
+        if v != chosen_tiles[n]
     )
     at.selectbox(key=name).select(other).run()
     assert "stale: measured at M32 N32 K32 fp16" in texts(at) and not at.exception
 
 
-def test_what_was_run_in_one_lesson_waits_while_another_is_open():
+def test_rows_of_a_lesson_are_restored_after_another_was_open():
     at = open_at(engine="cpu", dtype="int8", rung="dp4a")
     finish(at, "run", "job")
-    mine = at.session_state["ran"]
+    gemm_run = at.session_state["ran"]
     at.switch_page("conv/im2col.py")
     for name, value in conv_address.write(conv_address.Asked(CONV_PRESETS["toy"].shape)).items():
         at.query_params[name] = value
@@ -200,45 +203,45 @@ def test_what_was_run_in_one_lesson_waits_while_another_is_open():
     assert not at.exception and "ran" not in at.session_state and "kt-badge-measured" not in texts(at)
     at.switch_page("gemm/page.py")
     at.run()
-    assert not at.exception and at.session_state["ran"] is mine
+    assert not at.exception and at.session_state["ran"] is gemm_run
 
 
 # -- autotune --------------------------------------------------------------------------------------
-def test_autotune_times_legal_combinations_and_tells_the_best(monkeypatch):
+def test_autotune_times_legal_tiles_and_names_the_best(monkeypatch):
     monkeypatch.setattr(autotune, "MOST_TRIED", 5)
     monkeypatch.setattr(autotune, "SECONDS", 0.02)
     at = open_at(engine="cpu", view="autotune", M=24, N=24, K=24)
-    rung = RUNGS[gemm_address.DEFAULT_RUNG]
-    legal = parts_tiles.legal(rung, GemmShape(24, 24, 24))
+    rung = RUNGS[address.DEFAULT_RUNG]
+    legal = tile_sizes.legal(rung, GemmShape(24, 24, 24))
     assert f"5 of {len(legal)} legal combinations" in texts(at)
     finish(at, "autotune", "sweep")
     sweep = at.session_state["sweep"]
     assert not sweep.failed and not sweep.todo and len(sweep.rows) == 5
     assert all(row["tiles"] in legal and row["engine"] == "cpu" and row["n"] >= 3 for row in sweep.rows)
-    shown = texts(at)
+    html = texts(at)
     best = min(sweep.rows, key=lambda row: row["median_ms"])["tiles"]
-    assert f"Best: BM {best['BM']}, BN {best['BN']}, BK {best['BK']} with" in shown
-    assert "kt-badge-measured" in shown and "kt-stale" not in shown
+    assert f"Best: BM {best['BM']}, BN {best['BN']}, BK {best['BK']} with" in html
+    assert "kt-badge-measured" in html and "kt-stale" not in html
     at.query_params["M"] = "25"
     at.run()
     assert "stale: measured at" in texts(at) and not at.exception
 
 
-def test_autotune_goes_on_past_a_combination_that_fails_and_can_be_stopped(monkeypatch):
+def test_autotune_continues_after_a_failure_and_can_be_stopped(monkeypatch):
     monkeypatch.setattr(autotune, "SECONDS", 0.02)
-    worker, asked_for = parts_worker.worker(), []
-    real = worker.submit
+    worker, requests = worker_module.worker(), []
+    real_submit = worker.submit
 
-    def submit(request, **how):
-        asked_for.append(request)
-        if len(asked_for) == 1:
+    def submit(request, **kwargs):
+        requests.append(request)
+        if len(requests) == 1:
             raise JobError("256 runs are waiting already; try again in a moment")
-        return real(request, **how)
+        return real_submit(request, **kwargs)
 
     monkeypatch.setattr(worker, "submit", submit)
     at = open_at(engine="cpu", view="autotune", M=9, N=9, K=9)
     at.button(key="autotune").click().run()
-    assert len(asked_for) >= 2
+    assert len(requests) >= 2
     at.button(key="stop_autotune").click().run()
     sweep = at.session_state["sweep"]
     assert not at.exception and sweep.stopped and not sweep.job and not sweep.todo

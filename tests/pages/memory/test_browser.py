@@ -1,4 +1,4 @@
-"""The lesson on threads and memory in a browser: topics are links, controls set the address, Run fills the chart."""
+"""Tests of the lesson on threads and memory in a browser: topic links, controls that set the URL, page width."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ pytestmark = pytest.mark.browser
 LESSON = "threads"
 
 
-def test_topics_are_links_and_the_scene_follows(stage, page):
+def test_topics_are_links_that_change_the_scene(stage, page):
     stage = stage()
     expect(stage.caption).to_contain_text("Block 0, warp 0: its first thread has i = 0 × 64 + 0 = 0.")
     page.get_by_role("link", name="banks", exact=True).click()
@@ -22,7 +22,7 @@ def test_topics_are_links_and_the_scene_follows(stage, page):
     expect(stage.caption).to_contain_text("bank 0 is asked for 4", timeout=SEEN)
 
 
-def test_the_stride_sets_the_address_and_the_number_of_steps(stage, page):
+def test_stride_sets_the_url_and_the_number_of_steps(stage, page):
     stage("topic=coalescing")
     field = page.get_by_label("stride", exact=True)
     field.fill("8")
@@ -31,7 +31,7 @@ def test_the_stride_sets_the_address_and_the_number_of_steps(stage, page):
     expect(page.locator(".stage")).to_contain_text("1 / 33", timeout=SEEN)
 
 
-def test_padding_makes_one_pass_of_eight(stage):
+def test_padding_reduces_eight_wavefronts_to_one(stage):
     padded = stage("topic=banks&stride=8&row=33&step=1")
     expect(padded.caption).to_contain_text("Pass 1 of 1: 32 lanes get a word each.")
     plain = stage("topic=banks&stride=8&step=8")
@@ -39,7 +39,7 @@ def test_padding_makes_one_pass_of_eight(stage):
 
 
 @pytest.mark.parametrize("width", [400, 800, 1440])
-def test_nothing_sticks_out_of_the_page(stage, page, width):
+def test_page_fits_its_width(stage, page, width):
     page.set_viewport_size({"width": width, "height": 900})
     for topic in ("threads", "coalescing", "banks", "layout"):
         stage(f"topic={topic}")

@@ -1,11 +1,11 @@
-"""The softmax lesson in a real browser: stepped to its end, overflow on the stage, own numbers, a run, a narrow page."""
+"""Tests of the softmax lesson in a real browser: steps, overflow, custom numbers, Run, narrow page."""
 
 import re
 
 import pytest
 from playwright.sync_api import expect
 
-from pages.softmax import address as softmax_address
+from pages.softmax import address
 from tests.helpers.harness import Stage
 
 pytestmark = pytest.mark.browser
@@ -21,8 +21,8 @@ def lesson(page, server):
     return open_
 
 
-def test_it_steps_to_the_end_and_every_caption_is_the_scenes(lesson):
-    stage, scene = lesson("view=watch"), softmax_address.card({})
+def test_each_step_has_the_caption_of_the_scene(lesson):
+    stage, scene = lesson("view=watch"), address.card({})
     for step in range(scene.steps):
         stage.at_step(step)
         expect(stage.caption).to_have_text(scene.caption(step))
@@ -32,9 +32,9 @@ def test_it_steps_to_the_end_and_every_caption_is_the_scenes(lesson):
     assert f"The larger of {a:g} and {b:g}.".replace("-", "−") in stage.point_at("partial_m", 8)
 
 
-def test_overflow_is_seen_and_told(lesson):
+def test_overflow_is_visible_on_the_stage(lesson):
     params = {"rung": "unsafe", "logits": "large", "BLOCK": "8"}
-    scene = softmax_address.card(params)
+    scene = address.card(params)
     last = scene.steps - 1
     stage = lesson("view=watch&" + "&".join(f"{k}={v}" for k, v in params.items()) + f"&step={last}")
     expect(stage.caption).to_have_text(scene.caption(last))
@@ -44,7 +44,7 @@ def test_overflow_is_seen_and_told(lesson):
     expect(stage.root).to_contain_text("l so far ∞")
 
 
-def test_own_numbers_are_played_and_stay_in_the_address(lesson, page):
+def test_custom_numbers_are_played_and_kept_in_the_url(lesson, page):
     stage = lesson("logits=own+numbers&rung=three-pass")
     field = page.get_by_label("your row")
     field.fill("1 2 nonsense")
@@ -61,7 +61,7 @@ def test_own_numbers_are_played_and_stay_in_the_address(lesson, page):
     expect(page.get_by_label("your row")).to_have_value("3 -inf 100")
 
 
-def test_a_narrow_page_scrolls_down_alone(lesson, page):
+def test_narrow_page_scrolls_only_vertically(lesson, page):
     page.set_viewport_size({"width": 390, "height": 900})
     lesson("rung=warp-shuffle&logits=own+numbers")
     expect(page.locator(".st-key-card_softmax_row")).to_contain_text("a row in registers")

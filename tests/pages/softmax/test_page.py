@@ -1,74 +1,73 @@
-"""The softmax lesson without a browser: every preset, rung and kind of logits, the reader's own numbers, Run."""
+"""Tests of the softmax lesson without a browser: presets, rungs, kinds of logits, custom numbers, Run."""
 
 import pytest
 
 from kernels.engines.emulator.compiler import compile
-from kernels.softmax import ladder as softmax_ladder
+from kernels.softmax import ladder
 from kernels.softmax.presets import SOFTMAX_PRESETS
 from pages import _cards, _lessons
-from pages.softmax import address as softmax_address
-from pages.softmax import controls as softmax_controls
+from pages.softmax import address, controls
 from tests.helpers.opened import finish, heads, links, open_page, stages, texts
-from visuals.softmax import inputs as softmax_inputs
+from visuals.softmax import inputs
 
 
 def open_at(**params):
-    held = {n: str(v) for n, v in params.items() if n in (softmax_address.LOGITS, softmax_address.NUMBERS)}
-    return open_page("softmax/page.py", held, **params)
+    session = {n: str(v) for n, v in params.items() if n in (address.LOGITS, address.NUMBERS)}
+    return open_page("softmax/page.py", session, **params)
 
 
 def at_preset(key):
-    return softmax_address.ADDRESS.at_shape(softmax_address.ADDRESS.read({})[0], SOFTMAX_PRESETS[key].shape)
+    return address.ADDRESS.at_shape(address.ADDRESS.read({})[0], SOFTMAX_PRESETS[key].shape)
 
 
-@pytest.mark.parametrize("key", softmax_controls.CHIPS)
+@pytest.mark.parametrize("key", controls.CHIPS)
 def test_a_preset_shows_every_part(key):
     shape = SOFTMAX_PRESETS[key].shape
     at = open_at(**at_preset(key))
-    shown = texts(at)
-    assert "kt-note" not in shown
+    html = texts(at)
+    assert "kt-note" not in html
     for part in ("Time", "Memory", "Roofline", "Why", "This row by every rung", "Kernel"):
-        assert f'<h2 class="kt-card">{part}</h2>' in shown, part
-    (one,) = heads(at)
-    x = next(t for t in one["meta"]["tensors"] if t["name"] == "x")
+        assert f'<h2 class="kt-card">{part}</h2>' in html, part
+    (stage_head,) = heads(at)
+    x = next(t for t in stage_head["meta"]["tensors"] if t["name"] == "x")
     assert x["cols"] == min(shape.N, 1024) and f"row 0 of {shape.M:,}" in x["note"]
     assert at.code and at.button(key="run").label == "Run here"
 
 
 def test_all_presets_have_a_chip():
-    assert set(softmax_controls.CHIPS) == set(SOFTMAX_PRESETS)
+    assert set(controls.CHIPS) == set(SOFTMAX_PRESETS)
 
 
-@pytest.mark.parametrize("rung", softmax_address.ADDRESS.rungs)
-def test_every_rung_is_watched(rung):
+@pytest.mark.parametrize("rung", address.ADDRESS.rungs)
+def test_every_rung_has_a_scene(rung):
     at = open_at(rung=rung)
     assert stages(at)[0].startswith(f"softmax/{rung} ")
     assert heads(at)[0]["meta"]["source"]["file"] in texts(at) or at.code
 
 
-@pytest.mark.parametrize("name", softmax_inputs.LOGITS)
-def test_every_kind_of_logits_plays_and_is_put_through_every_rung(name):
+@pytest.mark.parametrize("name", inputs.LOGITS)
+def test_every_kind_of_logits_runs_on_every_rung(name):
     at = open_at(logits=name, rung="unsafe")
-    shown = texts(at)
-    assert len(stages(at)) == 1 and "kt-note" not in shown
-    row = shown[shown.index("This row by every rung") :]
-    assert row.count("right, error") == (4 if name in (softmax_inputs.LARGE, softmax_inputs.OWN) else 5)
-    assert ("<b>NaN in " in row) == (name in (softmax_inputs.LARGE, softmax_inputs.OWN))
+    html = texts(at)
+    assert len(stages(at)) == 1 and "kt-note" not in html
+    row = html[html.index("This row by every rung") :]
+    assert row.count("right, error") == (4 if name in (inputs.LARGE, inputs.OWN) else 5)
+    assert ("<b>NaN in " in row) == (name in (inputs.LARGE, inputs.OWN))
     assert row.count("3, predicted 3") == 1 and row.count("2, predicted 2") == 3
 
 
-def test_own_numbers_are_the_row():
-    at = open_at(logits=softmax_inputs.OWN, numbers="1 2 95 -inf", rung="unsafe")
+def test_custom_numbers_are_the_row():
+    at = open_at(logits=inputs.OWN, numbers="1 2 95 -inf", rung="unsafe")
     assert "your own row of 4" in str(heads(at)[0]["meta"]["tensors"])
     assert "The largest number is 95" in texts(at) and "<b>NaN in 1 of 4</b>" in texts(at)
     assert "Run measures 4×40 random numbers" in texts(at)
 
 
 @pytest.mark.parametrize("numbers", ["1 two", "9" * 2000, "1 " * 100, "<i>1</i>", "1e99"])
-def test_numbers_that_break_a_rule_are_told_and_the_page_stands(numbers):
-    at = open_at(logits=softmax_inputs.OWN, numbers=numbers)
-    shown = texts(at)
-    assert "Until then: small." in shown and "kt-note" in shown and "<i>1</i>" not in shown
+def test_invalid_numbers_are_reported_and_replaced(numbers):
+    at = open_at(logits=inputs.OWN, numbers=numbers)
+    html = texts(at)
+    assert "Until then: small." in html and "kt-note" in html and "<i>1</i>" not in html
     assert "row 0 of 4" in str(heads(at)[0]["meta"]["tensors"])
 
 
@@ -77,20 +76,20 @@ def test_numbers_that_break_a_rule_are_told_and_the_page_stands(numbers):
     ({"rung": "fast"}, "rung must be one of unsafe, three-pass, online, warp-shuffle, registers"),
     ({"M": 2**20, "N": 2**20}, "x may have 268,435,456 elements on this page"), ({"BLOCK": 7}, "BLOCK must be one of 4, 8, 32"),
 ])  # fmt: skip
-def test_what_the_address_cannot_mean_is_told(params, words):
+def test_invalid_parameters_are_named(params, words):
     at = open_at(**params)
     assert words in texts(at) and len(stages(at)) == 1
 
 
-def test_a_row_too_long_for_registers_names_its_rule_and_leads_on():
+def test_row_too_long_for_registers_names_its_rule_and_links_to_other_rungs():
     at = open_at(rung="registers", M=64, N=50257, BLOCK=256, PER=32)
-    shown = texts(at)
-    assert "N (a row in BLOCK*PER registers) &lt;= 8192, got 50257" in shown and not stages(at)
+    html = texts(at)
+    assert "N (a row in BLOCK*PER registers) &lt;= 8192, got 50257" in html and not stages(at)
     assert "online: two passes" in links(at)
 
 
 @pytest.mark.parametrize("view", ["watch", "run", "why", "kernel", "row"])
-def test_each_view_is_its_part_alone(view):
+def test_each_view_shows_only_its_part(view):
     at = open_at(view=view)
     assert bool([b for b in at.button if b.key == "run"]) == (view in ("run", "why"))
     assert bool(at.code) == (view == "kernel") and len(stages(at)) == (view == "watch")
@@ -98,17 +97,17 @@ def test_each_view_is_its_part_alone(view):
     assert not at.number_input and "<h1" not in texts(at)
 
 
-def test_run_measures_every_rung_that_a_processor_can_run():
+def test_run_measures_every_rung_supported_on_cpu():
     at = open_at(view="run", M=8, N=64, engine="cpu")
     finish(at, "run", "job")
-    shown = texts(at)
-    assert "kt-badge-measured" in shown and 'role="alert"' not in shown
+    html = texts(at)
+    assert "kt-badge-measured" in html and 'role="alert"' not in html
     rows = at.session_state["ran"].rows
-    assert set(rows) == {rung.name for rung in softmax_ladder.RUNGS}
+    assert set(rows) == {rung.name for rung in ladder.RUNGS}
     assert all(row["error"] < 1e-6 for row in rows.values())
 
 
-def test_the_lesson_stands_before_attention_and_its_card_shows_its_own_scene():
+def test_lesson_precedes_attention_and_home_card_shows_its_scene():
     pages = [lesson.page for lesson in _lessons.LESSONS]
     assert pages.index("softmax/page.py") + 1 == pages.index("attention/page.py")
     (card,) = [card for card in _cards.CARDS if card.page == "softmax/page.py"]
@@ -117,13 +116,13 @@ def test_the_lesson_stands_before_attention_and_its_card_shows_its_own_scene():
     assert "rescaled" in scene.caption(card.step)
 
 
-def test_without_a_compiler_other_tile_sizes_are_named_and_the_rest_stands(monkeypatch):
+def test_missing_compiler_is_reported_and_precompiled_tiles_still_run(monkeypatch):
     def missing(*_):
         raise compile.CompilerMissing("NVRTC is not installed here")
 
     monkeypatch.setattr(compile, "compile_ptx", missing)
     at = open_at(rung="registers", N=100, BLOCK=128, PER=32)
-    shown = texts(at)
-    assert "05_registers.cu with BLOCK=128, PER=32 is not among the compiled kernels" in shown
-    assert not stages(at) and shown.count("right, error") == 4
+    html = texts(at)
+    assert "05_registers.cu with BLOCK=128, PER=32 is not among the compiled kernels" in html
+    assert not stages(at) and html.count("right, error") == 4
     assert len(stages(open_at(rung="registers", N=100, BLOCK=32, PER=4))) == 1

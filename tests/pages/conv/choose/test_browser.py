@@ -1,4 +1,4 @@
-"""The lesson on choosing in a browser: the guess, the race as it runs, the map under the pointer, a run, a phone."""
+"""Tests of the lesson on choosing in a browser: the guess, the running race, hover on the map, Run, a phone."""
 
 from __future__ import annotations
 
@@ -22,15 +22,15 @@ def open_at(server, page, query):
     return page
 
 
-def ran(server, page, query):
-    """A race run here, on the processor, at a small shape."""
+def run_race(server, page, query):
+    """Runs a race on the processor at a small shape and returns its element."""
     open_at(server, page, f"{SMALL}&{query}")
     page.get_by_role("button", name="Run here").click()
     expect(page.locator(".st-key-fresh_race_measured .kt-race")).to_be_visible(timeout=SEEN)
     return page.locator(".st-key-fresh_race_measured")
 
 
-def test_a_guess_is_a_link_and_the_race_follows(server, page):
+def test_guess_is_a_link_to_the_race(server, page):
     open_at(server, page, SMALL)
     expect(page.get_by_text("Guess before you look.")).to_be_visible(timeout=SEEN)
     expect(page.locator(".kt-map")).to_have_count(0)
@@ -40,23 +40,23 @@ def test_a_guess_is_a_link_and_the_race_follows(server, page):
     expect(page.get_by_text("Guess before you look.")).to_have_count(0)
 
 
-def test_a_race_runs_and_stops_when_the_first_is_done(server, page):
-    race = ran(server, page, "predict=winograd-nonfused&view=race")
+def test_race_animates_and_stops_at_the_first_finish(server, page):
+    race = run_race(server, page, "predict=winograd-nonfused&view=race")
     first = page.evaluate(BARS)
     page.wait_for_timeout(400)
     later = page.evaluate(BARS)
-    assert len(first) == 10 and max(first) < max(later) < 0.93  # on its way
+    assert len(first) == 10 and max(first) < max(later) < 0.93  # still running
     assert all(a < b for a, b in zip(first, later, strict=True))
     expect(race.locator(".kt-verdict")).to_contain_text("You said Winograd in steps:")
     page.emulate_media(reduced_motion="reduce")
-    assert max(page.evaluate(BARS)) == pytest.approx(0.94, abs=0.005)  # the finish, at once
+    assert max(page.evaluate(BARS)) == pytest.approx(0.94, abs=0.005)  # the final state at once
     expect(race.locator("[data-rung]")).to_have_count(10)
     expect(race.get_by_text("runs on the cuda engine only")).to_be_visible()
 
 
-def test_the_bars_stand_as_the_times_say(server, page):
+def test_bar_lengths_match_the_times(server, page):
     page.emulate_media(reduced_motion="reduce")
-    race = ran(server, page, "predict=show&view=race")
+    race = run_race(server, page, "predict=show&view=race")
     ratios = [
         float(text.replace(",", "")) for text in race.locator("[data-name='× first'] span").all_inner_texts()
     ]
@@ -65,7 +65,7 @@ def test_the_bars_stand_as_the_times_say(server, page):
     assert race.locator("tr.kt-first").count() == 1
 
 
-def test_a_cell_of_the_map_tells_every_time_and_leads_to_its_race(server, page):
+def test_map_cell_lists_times_and_links_to_its_race(server, page):
     open_at(server, page, "view=map&across=N&down=H")
     cell = page.locator(".kt-cell").last
     cell.hover(timeout=SEEN)
@@ -77,7 +77,7 @@ def test_a_cell_of_the_map_tells_every_time_and_leads_to_its_race(server, page):
 
 
 @pytest.mark.parametrize("view", ["race", "map", "networks"])
-def test_nothing_sticks_out_of_a_phone(server, page, view):
+def test_page_fits_a_phone(server, page, view):
     page.set_viewport_size({"width": 390, "height": 900})
     open_at(server, page, f"predict=show&view={view}")
     expect(page.locator("h2.kt-card").first).to_be_visible(timeout=SEEN)

@@ -1,4 +1,4 @@
-"""The FFT lesson in a real browser: its stage to the end, hover, room and transforms in the address, Run, narrow."""
+"""Tests of the FFT lesson in a real browser: last step, hover, padding and transforms in the URL, Run, narrow page."""
 
 import re
 
@@ -6,7 +6,7 @@ import pytest
 from playwright.sync_api import expect
 
 from kernels.conv.presets import CONV_PRESETS
-from pages.conv.fft import address as fft_address
+from pages.conv.fft import address
 from tests.helpers.harness import number
 from visuals.conv.fft.arrays import arrays_of
 from visuals.conv.inputs import Inputs
@@ -18,25 +18,25 @@ TOY = CONV_PRESETS["toy"].shape
 INPUTS = Inputs(TOY, "digit", "sobel-x")
 
 
-def test_it_steps_to_the_end_and_a_frequency_tells_its_product(watch):
+def test_last_step_and_hover_show_the_product_of_a_frequency(watch):
     stage = watch()
-    scene, _ = fft_address.scene(INPUTS, 0, "pad")
+    scene, _ = address.scene(INPUTS, 0, "pad")
     expect(stage.caption).to_have_text(scene.caption(0))
     stage.root.focus()
     stage.page.keyboard.press("End")
     stage.at_step(scene.steps - 1)
     expect(stage.caption).to_have_text(scene.caption(scene.steps - 1))
     a = arrays_of(TOY, INPUTS.x(1, 1)[0], INPUTS.w(1, 1)[0], 0)
-    told = stage.point_at("Y", 6)  # row 1, frequency 1
-    assert told.startswith("|Y|[1, 1] = ")
+    text = stage.point_at("Y", 6)  # row 1, frequency 1
+    assert text.startswith("|Y|[1, 1] = ")
     (x, w, y) = a.X[0, 0, 0, 1, 1], a.W[0, 1, 1], a.Y[0, 0, 1, 1]
-    numbers = [number(n) for n in re.findall(r"−?\d+(?:\.\d+)?", told.partition("Y = ")[2])]
+    numbers = [number(n) for n in re.findall(r"−?\d+(?:\.\d+)?", text.partition("Y = ")[2])]
     assert numbers == pytest.approx([x.real, x.imag, w.real, w.imag, y.real, y.imag], rel=1e-3, abs=1e-3)
     assert "It is d[0, 3] / 64." in stage.point_at("y", 3)
     assert "wrong, and never picked" in stage.point_at("d", 63)
 
 
-def test_the_room_is_in_the_address_and_turns_the_scene(stage, page):
+def test_padding_changes_url_and_scene(stage, page):
     stage = stage()
     expect(stage.root).to_have_attribute("data-scene", re.compile(" pad "))
     page.locator(".st-key-room").get_by_text("too small", exact=True).click()
@@ -48,7 +48,7 @@ def test_the_room_is_in_the_address_and_turns_the_scene(stage, page):
     expect(page.locator(".st-key-card_wrap")).to_contain_text("20 of 36 output pixels")
 
 
-def test_parts_of_an_image_are_in_the_address(stage, page):
+def test_transform_size_changes_url_and_scene(stage, page):
     stage = stage("H=30&W=30&pad_h=1&pad_w=1")
     page.locator(".st-key-transform").get_by_text("16", exact=True).click()
     expect(page).to_have_url(re.compile("transform=16"))
@@ -56,7 +56,7 @@ def test_parts_of_an_image_are_in_the_address(stage, page):
     expect(stage.root).to_have_attribute("data-scene", re.compile(r"fft \(16, 16, 14, 14, 3, 3\)"))
 
 
-def test_run_gives_rows_here(page, server):
+def test_run_measures_rows_on_cpu(page, server):
     page.goto(f"{server}/fft?engine=cpu&view=run")
     page.get_by_role("button", name="Run here").click()
     card = page.locator(".st-key-card_time")
@@ -66,7 +66,7 @@ def test_run_gives_rows_here(page, server):
 
 
 @pytest.mark.parametrize("width", [1440, 390])
-def test_the_page_fits_its_width(stage, page, width):
+def test_page_fits_its_width(stage, page, width):
     page.set_viewport_size({"width": width, "height": 900})
     stage("N=32&C=64&H=56&W=56&K=64&pad_h=1&pad_w=1")
     for name in ("card_spectra", "card_wrap", "card_tilings", "card_curves", "params_tiles"):

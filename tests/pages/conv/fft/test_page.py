@@ -1,4 +1,4 @@
-"""The FFT lesson without a browser: every preset, both rooms, every tiling, rules, bad input, its parts."""
+"""Tests of the FFT lesson without a browser: presets, both paddings, tilings, rules, invalid input, parts."""
 
 from __future__ import annotations
 
@@ -7,16 +7,16 @@ from functools import partial
 import pytest
 
 from kernels import records
-from kernels.conv import fft as conv_fft
+from kernels.conv import fft
 from kernels.conv.presets import CONV_PRESETS
 from kernels.conv.shape import ConvShape
 from pages.conv import address as conv_address
-from pages.conv import controls as conv_controls
-from pages.conv.fft import address as fft_address
+from pages.conv import controls
+from pages.conv.fft import address
 from pages.parts.run_settings import Asked
 from tests.helpers.opened import open_page, texts
 from visuals.charts import units
-from visuals.conv.fft import story as fft_story
+from visuals.conv.fft import story
 from visuals.conv.inputs import Inputs
 
 open_at = partial(open_page, "conv/fft/page.py")
@@ -30,62 +30,60 @@ def at_shape(shape: ConvShape):
     return open_at(**conv_address.at(conv_address.DEFAULT, shape))
 
 
-def test_the_lesson_has_every_part():
+def test_lesson_has_every_part():
     at = open_at()
     assert len(at.get("bidi_component")) == 1
-    told = texts(at)
-    for words in ("FFT: a convolution becomes", "Spectra as pictures", "Wrap-around", "Time", "Memory", "Why", "Roofline",
+    html = texts(at)
+    for title in ("FFT: a convolution becomes", "Spectra as pictures", "Wrap-around", "Time", "Memory", "Why", "Roofline",
                   "Whole images or parts of them", "As the filter grows", "Kernel"):  # fmt: skip
-        assert words in told, words
-    assert told.count("data:image/png") == 7 + 3
-    assert "20 of 36 output pixels" in told and "taps <b>3×3</b> become <b>64</b> numbers" in told
+        assert title in html, title
+    assert html.count("data:image/png") == 7 + 3
+    assert "20 of 36 output pixels" in html and "taps <b>3×3</b> become <b>64</b> numbers" in html
     assert "10_fft_multiply.cu" in " ".join(tab.label for tab in at.tabs)
     assert not notes(at)
 
 
-@pytest.mark.parametrize("key", conv_controls.CHIPS)
+@pytest.mark.parametrize("key", controls.CHIPS)
 def test_every_chip_opens(key):
     at = at_shape(CONV_PRESETS[key].shape)
     assert len(at.get("bidi_component")) == 1 and not notes(at)
 
 
 @pytest.mark.parametrize("view", ["watch", "kernel", "run", "why"])
-def test_a_part_alone(view):
+def test_each_view_shows_only_its_part(view):
     at = open_at(view=view, transform="16", room="too small")
-    told = texts(at)
+    html = texts(at)
     assert bool(at.get("bidi_component")) == (view == "watch")
     assert bool(at.get("code")) == (view == "kernel")
-    assert "kt-title" not in told and "Spectra as pictures" not in told
+    assert "kt-title" not in html and "Spectra as pictures" not in html
 
 
-def test_the_address_decides_cut_and_room():
+def test_url_sets_transform_size_and_padding():
     at = open_at(transform="16", room="too small", H="30", W="30", pad_h="1", pad_w="1", SPECTRA="8")
     assert "<b>9</b> transforms of <b>16×16</b>" in texts(at)
     assert "16 × 16, side by side" in texts(at)
     assert at.get("pills") or at.get("button_group")
     shape = ConvShape(1, 1, 30, 30, 2, 3, 3, pad=1)
     inputs = Inputs(shape, "digit", "sobel-x")
-    small, said = fft_address.scene(inputs, 16, "too small")
-    assert not said and "right" in {t.name for t in small.tensors}
-    assert (
-        small.key != fft_address.scene(inputs, 16, "pad")[0].key != fft_address.scene(inputs, 0, "pad")[0].key
-    )
+    small, reason = address.scene(inputs, 16, "too small")
+    assert not reason and "right" in {t.name for t in small.tensors}
+    assert small.key != address.scene(inputs, 16, "pad")[0].key != address.scene(inputs, 0, "pad")[0].key
 
 
-def test_strides_and_dilation_are_told():
+def test_strides_and_dilation_are_described():
     at = open_at(u="2", v="2", pad_h="1", pad_w="1", dilation_h="2", dilation_w="2", H="20", W="20")
-    told = texts(at)
-    assert "the stride throws <b>75 %</b>" in told and "Strides are computed dense and then picked" in told
+    html = texts(at)
+    assert "the stride throws <b>75 %</b>" in html and "Strides are computed dense and then picked" in html
 
 
-def test_a_filter_too_large_for_the_tile_is_named_and_the_page_goes_on():
+def test_filter_too_large_for_the_tile_is_reported():
     at = open_at(transform="16", H="60", W="60", R="5", S="5", dilation_h="5", dilation_w="5")
-    told = notes(at)
-    assert "dilation_h*(R-1)+1 &lt;= FFT_TILE (16), got 21" in told and "whole images" in told
+    html = notes(at)
+    assert "dilation_h*(R-1)+1 &lt;= FFT_TILE (16), got 21" in html and "whole images" in html
     assert len(at.get("bidi_component")) == 1 and "cannot run: 16" in texts(at)
 
 
-def test_a_workspace_over_the_limit_is_named_and_the_page_goes_on():
+def test_workspace_over_the_limit_is_reported():
     s = ConvShape(1, 512, 224, 224, 512, 3, 3)
     at = at_shape(s)
     assert "workspace must not exceed" in notes(at) and "one image and one filter" in notes(at)
@@ -93,36 +91,40 @@ def test_a_workspace_over_the_limit_is_named_and_the_page_goes_on():
     assert "Transforms of whole images cannot run this shape" in texts(at)
 
 
-def test_groups_have_no_scene_but_their_rule():
+def test_groups_have_no_scene_but_a_rule():
     s = ConvShape(1, 4, 8, 8, 4, 3, 3, groups=2)
-    scene, said = fft_address.scene(Inputs(s, "digit", "sobel-x"), 0, "pad")
-    assert scene is None and "groups must be 1, got 2" in said
+    scene, reason = address.scene(Inputs(s, "digit", "sobel-x"), 0, "pad")
+    assert scene is None and "groups must be 1, got 2" in reason
 
 
-def test_the_largest_shape_the_page_takes():
-    most = {name: conv_address.MOST[name] for name in ("N", "C", "H", "W", "K", "R", "S", "pad_h", "pad_w")}
-    at = open_at(**most, dilation_h="8", dilation_w="8", u="8", v="8")
+def test_largest_shape_of_the_page():
+    largest = {
+        name: conv_address.MOST[name] for name in ("N", "C", "H", "W", "K", "R", "S", "pad_h", "pad_w")
+    }
+    at = open_at(**largest, dilation_h="8", dilation_w="8", u="8", v="8")
     assert len(at.get("bidi_component")) == 1 and "must not exceed" in notes(at)
 
 
-def test_hostile_parameters_are_harmless():
+def test_invalid_parameters_are_named_and_escaped():
     at = open_at(transform="<script>", room="../x", SPECTRA="nan", H="inf", R="99", picture="<b>")
     assert "<script>" not in texts(at) and "H must lie in" in notes(at)
     assert "a transform of <b>8×8</b>" in texts(at)
 
 
-def test_a_press_on_run_would_run_the_fft_at_the_tiles_of_the_page():
-    own = "conv/fft", {"FFT_TILE": 16, "SPECTRA": 8}
-    asked = Asked(fft_address.LADDER, CONV_PRESETS["toy"].shape, "cpu", "cold", tuple(own[1].items()), own[0])
-    request = asked.request()
-    assert request.tiles == {"conv/fft": own[1]} and request.engine == "cpu"
-    assert set(request.rungs) == {"conv/direct", "conv/implicit-gemm", "conv/fft"}  # cuDNN is a GPU's
+def test_run_request_has_the_tiles_of_the_page():
+    tiled_rung = "conv/fft", {"FFT_TILE": 16, "SPECTRA": 8}
+    settings = Asked(
+        address.LADDER, CONV_PRESETS["toy"].shape, "cpu", "cold", tuple(tiled_rung[1].items()), tiled_rung[0]
+    )
+    request = settings.request()
+    assert request.tiles == {"conv/fft": tiled_rung[1]} and request.engine == "cpu"
+    assert set(request.rungs) == {"conv/direct", "conv/implicit-gemm", "conv/fft"}  # cuDNN needs a GPU
 
 
-def test_the_time_card_tells_where_the_time_goes():
-    """Of a recording that is shipped, which was timed step by step."""
+def test_time_card_shows_the_share_of_each_step():
+    """Uses a shipped recording that was timed step by step."""
     shape = CONV_PRESETS["resnet50-res2-3x3-n1"].shape
-    told = texts(open_at(**conv_address.at(conv_address.DEFAULT, shape)))
-    row = records.recorded("conv/fft", shape, conv_fft.RUNGS[0].default_tiles)
-    assert row and fft_story.shares_of(row) and fft_story.shares_of(row) in told
-    assert units.bytes_(row["workspace_bytes"]) in told
+    html = texts(open_at(**conv_address.at(conv_address.DEFAULT, shape)))
+    row = records.recorded("conv/fft", shape, fft.RUNGS[0].default_tiles)
+    assert row and story.shares_of(row) and story.shares_of(row) in html
+    assert units.bytes_(row["workspace_bytes"]) in html

@@ -1,4 +1,4 @@
-"""The lesson on implicit GEMM in a real browser."""
+"""Tests of the lesson on implicit GEMM in a real browser."""
 
 import re
 
@@ -6,7 +6,7 @@ import pytest
 from playwright.sync_api import expect
 
 from kernels.model.fast_division import magic
-from pages.conv.implicit import address as implicit_address
+from pages.conv.implicit import address
 from visuals.conv.inputs import Inputs
 
 pytestmark = pytest.mark.browser
@@ -14,39 +14,39 @@ LESSON = "implicit"
 
 
 def scene(**params):
-    asked, now = implicit_address.read(params)
-    inputs = Inputs(asked.shape, asked.picture, asked.filter, asked.seed)
-    return implicit_address.scene(inputs, now.rung.name, tuple(now.tiles.items()))[0]
+    query, watched = address.read(params)
+    inputs = Inputs(query.shape, query.picture, query.filter, query.seed)
+    return address.scene(inputs, watched.rung.name, tuple(watched.tiles.items()))[0]
 
 
-def test_tiles_come_and_go(watch):
-    stage, told = watch("step=7"), scene()
+def test_tiles_are_loaded_and_released(watch):
+    stage, expected = watch("step=7"), scene()
     expect(stage.caption).to_contain_text("Turn 1: tile 1 has arrived in stage 0.")
     expect(stage.caption).to_contain_text("Meanwhile the copies of tiles 2 to 3 are on their way.")
     stage.root.press("End")
-    stage.at_step(told.steps - 1)
+    stage.at_step(expected.steps - 1)
     expect(stage.caption).to_contain_text("Of the data matrix nothing is left: it never was in memory.")
 
 
-def test_a_cell_that_is_never_stored_tells_its_address_and_the_divisions(watch):
-    said = watch("step=9").point_at("D", 17 * 64 + 12)
-    assert "D[17, 12] is never stored." in said
-    assert "c = 17 / 9 = 1, 8 left; r = 8 / 3 = 2, s = 2" in said and "p = 12 / 8 = 1, q = 4" in said
-    assert "address ((0·6 + 1)·8 + 2)·8 + 5 = 85" in said
+def test_hover_on_a_virtual_cell_shows_address_and_divisions(watch):
+    text = watch("step=9").point_at("D", 17 * 64 + 12)
+    assert "D[17, 12] is never stored." in text
+    assert "c = 17 / 9 = 1, 8 left; r = 8 / 3 = 2, s = 2" in text and "p = 12 / 8 = 1, q = 4" in text
+    assert "address ((0·6 + 1)·8 + 2)·8 + 5 = 85" in text
     nine = magic(9)
     assert (
-        f"/ 9: 2·17·{nine.multiplier} >> 32 = {2 * 17 * nine.multiplier >> 32}, >> {nine.shift} = 1" in said
+        f"/ 9: 2·17·{nine.multiplier} >> 32 = {2 * 17 * nine.multiplier >> 32}, >> {nine.shift} = 1" in text
     )
 
 
-def test_a_cell_of_a_tile_names_its_pixel_and_the_cell_it_stands_for(watch):
-    told, stage = scene(), watch("step=9")
-    said = stage.point_at("Bs", 16 * 64 + 64 + 12)
-    value = told.cells("Bs", 9)[16 * 64 + 64 + 12]
-    assert f"tile_b[1, 1, 12] = {value:g}, a copy of x[1, 2, 5], in place of D[17, 12]." in said
+def test_hover_on_a_tile_cell_names_its_pixel_and_matrix_cell(watch):
+    expected, stage = scene(), watch("step=9")
+    text = stage.point_at("Bs", 16 * 64 + 64 + 12)
+    value = expected.cells("Bs", 9)[16 * 64 + 64 + 12]
+    assert f"tile_b[1, 1, 12] = {value:g}, a copy of x[1, 2, 5], in place of D[17, 12]." in text
 
 
-def test_a_tile_size_is_in_the_address_and_turns_the_scene(stage, page):
+def test_tile_size_changes_url_and_scene(stage, page):
     stage = stage()
     expect(stage.root).to_have_attribute("data-scene", re.compile("STAGES=3"))
     page.locator(".st-key-STAGES").get_by_role("button").click()
@@ -63,7 +63,7 @@ def test_a_tile_size_is_in_the_address_and_turns_the_scene(stage, page):
 
 
 @pytest.mark.parametrize("width", [800, 390])
-def test_a_narrow_page_has_no_horizontal_scroll_and_nothing_is_cut_off(stage, page, width):
+def test_narrow_page_does_not_scroll_sideways_or_clip(stage, page, width):
     page.set_viewport_size({"width": width, "height": 900})
     stage = stage("step=9")
     assert page.evaluate("document.querySelector('[data-testid=stMain]').scrollWidth") <= width

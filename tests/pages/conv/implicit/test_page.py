@@ -1,4 +1,4 @@
-"""The lesson on implicit GEMM without a browser: its address, its tile sizes, the rules that are broken."""
+"""Tests of the lesson on implicit GEMM without a browser: URL, tile sizes, broken rules."""
 
 from functools import partial
 
@@ -7,9 +7,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from kernels.conv.presets import CONV_PRESETS
-from pages.conv.implicit import address as implicit_address
+from pages.conv.implicit import address
 from pages.conv.implicit.address import DEFAULT, FIELDS, RUNGS, TILES
-from pages.parts import tiles as parts_tiles
+from pages.parts import tiles as tile_sizes
 from tests.helpers.opened import finish, links, open_page, stages, texts
 
 open_at = partial(open_page, "conv/implicit/page.py")
@@ -28,16 +28,16 @@ def at_preset(key: str) -> dict[str, str]:
     st.sampled_from(list(RUNGS)),
     st.fixed_dictionaries({n: st.sampled_from(v) for n, v in RUNGS["implicit-gemm"].tiles.items()}),
 )
-def test_what_is_written_reads_back(rung, tiles):
-    now = implicit_address.Watched(RUNGS[rung], tiles)
-    assert implicit_address.watched_in(TILES.read(TILES.write(now.params()))[0]) == now
+def test_written_parameters_read_back_equal(rung, tiles):
+    watched = address.Watched(RUNGS[rung], tiles)
+    assert address.watched_in(TILES.read(TILES.write(watched.params()))[0]) == watched
 
 
 @given(st.dictionaries(st.sampled_from(["H", "R", "pad_h", "rung", "BM", "STAGES"]), ANYTHING))
-def test_hostile_values_give_a_valid_state(raw):
-    asked, now = implicit_address.read(raw)
-    assert asked.shape.P >= 1 and now.rung in RUNGS.values()
-    assert all(now.tiles[name] in choices for name, choices in now.rung.tiles.items())
+def test_invalid_values_give_a_valid_state(raw):
+    query, watched = address.read(raw)
+    assert query.shape.P >= 1 and watched.rung in RUNGS.values()
+    assert all(watched.tiles[name] in choices for name, choices in watched.rung.tiles.items())
 
 
 @pytest.mark.parametrize(
@@ -45,60 +45,60 @@ def test_hostile_values_give_a_valid_state(raw):
 )
 def test_a_preset_shows_every_part(key):
     at = open_at(**at_preset(key))
-    shown = texts(at)
-    assert "kt-note" not in shown
+    html = texts(at)
+    assert "kt-note" not in html
     for part in ("Time", "Memory", "Roofline", "Why", "Kernel"):
-        assert f'<h2 class="kt-card">{part}</h2>' in shown, part
+        assert f'<h2 class="kt-card">{part}</h2>' in html, part
     assert (
         stages(at)[0].startswith("conv/implicit-gemm N")
         and "BM=64,BN=64,BK=16,TM=4,TN=8,STAGES=3" in stages(at)[0]
     )
-    assert "the data matrix would take" in shown
+    assert "the data matrix would take" in html
     assert {"05_implicit_gemm_plain.cu", "06_implicit_gemm.cu", "implicit.cuh"} <= {
         tab.label for tab in at.tabs
     }
 
 
-def test_the_usual_shape_fills_its_tile():
+def test_default_shape_fills_its_tile():
     shape, tiles = DEFAULT.shape, RUNGS["implicit-gemm"].default_tiles
     assert (tiles["BM"], tiles["BN"]) == (shape.K, shape.N * shape.PQ)
 
 
 @pytest.mark.parametrize("rung", RUNGS)
-def test_the_stage_plays_the_rung_and_the_tiles_that_are_asked_for(rung):
+def test_stage_shows_the_selected_rung_and_tiles(rung):
     at = open_at(rung=rung, BM=32, BN=32, TM=4, TN=4, STAGES=2)
     assert (
         stages(at)[0].startswith(f"conv/{rung} ") and "BM=32,BN=32,BK=16,TM=4,TN=4,STAGES=2" in stages(at)[0]
     )
 
 
-def test_an_illegal_combination_is_named_and_leads_to_the_nearest_that_can():
+def test_illegal_tiles_are_named_with_a_link_to_the_nearest_legal_ones():
     at = open_at(BM=32, TM=8)
-    shown = texts(at)
-    assert "implicit GEMM cannot run so: BM % 64 == 0, got 32" in shown and not stages(at)
+    html = texts(at)
+    assert "implicit GEMM cannot run so: BM % 64 == 0, got 32" in html and not stages(at)
     assert at.selectbox(key="BM").value == 32
     (label,) = [label for label in links(at) if label.startswith("nearest that can")]
-    asked, now = implicit_address.read(links(at)[label])
-    assert asked == DEFAULT and not parts_tiles.broken(now.rung, asked.shape, now.tiles)
+    query, watched = address.read(links(at)[label])
+    assert query == DEFAULT and not tile_sizes.broken(watched.rung, query.shape, watched.tiles)
 
 
-def test_what_cannot_run_is_named_where_the_stage_stands_alone():
+def test_watch_view_names_the_broken_rule():
     at = open_at(view="watch", BM=32, TM=8)
     assert not stages(at) and "BM % 64 == 0, got 32" in texts(at)
 
 
-def test_hostile_parameters_are_named_and_harmless():
+def test_invalid_parameters_are_named_and_escaped():
     at = open_at(H="abc", rung="<script>alert(1)</script>", BM="17", K="5")
-    shown = texts(at)
+    html = texts(at)
     assert (
-        "H must be a whole number" in shown
-        and "BM must be one of 32, 64, 128" in shown
-        and "<script" not in shown
+        "H must be a whole number" in html
+        and "BM must be one of 32, 64, 128" in html
+        and "<script" not in html
     )
     assert at.number_input(key="K").value == 5 and at.number_input(key="H").value == DEFAULT.shape.H
 
 
-def test_run_measures_the_rung_at_the_tiles_that_are_watched():
+def test_run_uses_the_tiles_of_the_page():
     tiles = {"BM": 32, "BN": 32, "BK": 16, "TM": 4, "TN": 4, "STAGES": 2}
     at = open_at(engine="cpu", C=1, H=5, W=5, K=2, **tiles)
     finish(at, "run", "job")

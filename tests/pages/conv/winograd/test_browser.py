@@ -1,4 +1,4 @@
-"""The Winograd lesson in a real browser: stepped to its end, pointed at, another kernel, the chooser, a run."""
+"""Tests of the Winograd lesson in a real browser: steps, hover, kernels, the chooser, Run."""
 
 import re
 
@@ -6,7 +6,7 @@ import pytest
 from playwright.sync_api import expect
 
 from kernels.conv import winograd_matrices
-from pages.conv.winograd import address as winograd_address
+from pages.conv.winograd import address
 from tests.helpers.harness import Stage, frames
 
 pytestmark = pytest.mark.browser
@@ -14,12 +14,12 @@ LESSON = "winograd"
 RUN_MS = 60_000
 
 
-def truth(**params):
-    return winograd_address.card(params)
+def expected_scene(**params):
+    return address.card(params)
 
 
-def test_it_steps_to_the_end_and_every_caption_is_the_scenes(watch):
-    stage, scene = watch(), truth()
+def test_each_step_has_the_caption_of_the_scene(watch):
+    stage, scene = watch(), expected_scene()
     for step in range(scene.steps):
         stage.at_step(step)
         expect(stage.caption).to_have_text(scene.caption(step))
@@ -29,22 +29,22 @@ def test_it_steps_to_the_end_and_every_caption_is_the_scenes(watch):
     )
 
 
-def test_pointing_tells_the_transform_with_the_numbers_in_it(watch):
-    """V[0, 0] of F(2x2): d00 - d02 - d20 + d22, as its rows of B^T say."""
-    stage, scene = watch("step=3"), truth()
+def test_pointing_at_v_names_the_terms_of_the_transform(watch):
+    """V[0, 0] of F(2x2): d00 - d02 - d20 + d22, from the rows of B^T."""
+    stage, scene = watch("step=3"), expected_scene()
     frames(stage.page, 60)
     d = scene.cells("d", 3).reshape(4, 4)
     BT = winograd_matrices.derive(2, 3).arrays("float64")[2]
-    told = stage.point_at("V", 0).replace("−", "-")
+    text = stage.point_at("V", 0).replace("−", "-")
     a, b, c, e = (f"{d[i, j]:g}" for i, j in ((0, 0), (0, 2), (2, 0), (2, 2)))
-    assert f"= {a} - {b} - {c} + {e}" in told and f"= {(BT @ d @ BT.T)[0, 0]:g}" in told
-    assert "It is a term of 2 cells" in told  # of both filters' Z
-    read = stage.point_at("x", 9)
-    assert "It was copied" in read
+    assert f"= {a} - {b} - {c} + {e}" in text and f"= {(BT @ d @ BT.T)[0, 0]:g}" in text
+    assert "It is a term of 2 cells" in text  # of both filters' Z
+    copy_text = stage.point_at("x", 9)
+    assert "It was copied" in copy_text
 
 
-def test_another_kernel_turns_the_scene(stage, page):
-    stage = stage("picture=digit")  # another than this lesson's own
+def test_another_kernel_changes_the_scene(stage, page):
+    stage = stage("picture=digit")  # not this lesson's default
     expect(page.get_by_role("button", name="picture: digit")).to_be_visible()
     page.get_by_role("button", name="kernel: 2×2, fused").click()
     page.get_by_role("radio", name="6x6-steps").or_(
@@ -60,7 +60,7 @@ def test_another_kernel_turns_the_scene(stage, page):
     expect(stage.root).to_have_attribute("data-scene", re.compile("conv/winograd-4x4"))
 
 
-def test_a_shape_without_winograd_leads_to_one_with_it(page, server):
+def test_unsupported_shape_links_to_a_supported_one(page, server):
     page.goto(f"{server}/winograd?view=watch&R=5&S=5")
     expect(page.locator(".kt-note")).to_contain_text("R and S must be 3, got 5 and 5")
     expect(page.locator(".stage")).to_have_count(0)
@@ -69,7 +69,7 @@ def test_a_shape_without_winograd_leads_to_one_with_it(page, server):
     expect(page.locator(".kt-note")).to_have_count(0)
 
 
-def test_the_chooser_derives_what_is_chosen(page, server):
+def test_chooser_derives_the_chosen_matrices(page, server):
     page.goto(f"{server}/winograd?view=matrices&Fm=4")
     card = page.locator(".st-key-card_winograd_matrices")
     expect(card).to_contain_text(
@@ -81,7 +81,7 @@ def test_the_chooser_derives_what_is_chosen(page, server):
     expect(card).to_contain_text("1/24")
 
 
-def test_a_narrow_page_scrolls_down_alone(stage, page):
+def test_narrow_page_scrolls_only_vertically(stage, page):
     page.set_viewport_size({"width": 390, "height": 900})
     stage("Fm=6&Fr=5&kernel=4x4-steps")
     expect(page.locator(".st-key-card_winograd_matrices")).to_contain_text("F(6, 5)")
