@@ -1,4 +1,4 @@
-"""The CUDA C++ sources: one idea a file, and those that kernels.fusion.codegen writes, which their names alone decide."""
+"""The CUDA C++ sources: one idea a file, and those that kernels.fusion.codegen generates from their names alone."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from kernels.model.tokens import tokens
 
 ROOT = Path(__file__).parent
 SHARED = "cuda"
-KEPT = 1024  # texts: more than there are files, fewer than there are chains
+MAX_CACHED = 1024  # texts: more than there are files, fewer than there are chains
 _INCLUDE = re.compile(r'^#include "([\w./]+)"$', re.MULTILINE)
 
 
@@ -24,33 +24,33 @@ def file(path: str) -> Path:
 
 def paths() -> list[str]:
     """Return every source and header, sorted: "attention/01_scores.cu" is the first."""
-    found = [f"{file.parents[1].name}/{file.name}" for file in ROOT.glob("*/cuda/*.cu*")]
-    return sorted(found + [f"{SHARED}/{file.name}" for file in (ROOT / SHARED).glob("*.cu*")])
+    names = [f"{file.parents[1].name}/{file.name}" for file in ROOT.glob("*/cuda/*.cu*")]
+    return sorted(names + [f"{SHARED}/{file.name}" for file in (ROOT / SHARED).glob("*.cu*")])
 
 
-@lru_cache(maxsize=KEPT)
+@lru_cache(maxsize=MAX_CACHED)
 def text(path: str) -> str:
-    """The source as a reader sees it. `path`: topic and file, "conv/02_im2col.cu"."""
+    """Returns the source as a page shows it. `path`: topic and file, "conv/02_im2col.cu"."""
     if path.startswith(codegen.PREFIX):
         return codegen.text(path)
     return file(path).read_text(encoding="utf-8")
 
 
-@lru_cache(maxsize=KEPT)
+@lru_cache(maxsize=MAX_CACHED)
 def headers(path: str) -> list[str]:
-    """The project's own headers a source includes, as paths like its own."""
+    """Returns the project's own headers that a source includes, as paths of the same form."""
     return [_header(path, name) for name in _INCLUDE.findall(text(path))]
 
 
 def _header(path: str, name: str) -> str:
-    """The header that a source includes as `name`: beside it, or ../../cuda/async.cuh."""
+    """Returns the path of the header that a source includes as `name`: from its folder, or ../../cuda/async.cuh."""
     return f"{SHARED if '/' in name else path.partition('/')[0]}/{name.rpartition('/')[2]}"
 
 
-@lru_cache(maxsize=KEPT)
+@lru_cache(maxsize=MAX_CACHED)
 def translation_unit(path: str) -> str:
-    """The source with the project's own headers written in, so that its text alone decides what is
-    compiled (and can be hashed); #line keeps every line's own file and number."""
+    """Returns the source with the project's own headers inlined. This text alone decides what is compiled and can be
+    hashed. #line keeps every line's own file and number."""
     source = text(path)
 
     def header(match: re.Match) -> str:
@@ -62,7 +62,7 @@ def translation_unit(path: str) -> str:
     return _INCLUDE.sub(header, source)
 
 
-@lru_cache(maxsize=KEPT)
+@lru_cache(maxsize=MAX_CACHED)
 def code(path: str) -> str:
-    """The tokens of a translation unit: what decides what is compiled. Comments, layout and paths are no part of it."""
+    """Returns the tokens of a translation unit, which decide what is compiled. Comments, layout and paths are left out."""
     return tokens(translation_unit(path))

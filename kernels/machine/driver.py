@@ -17,7 +17,7 @@ from typing import Any
 from kernels.model.rung import LEAST_CAPABILITY
 
 CUDA = 13  # the major version that requirements.txt brings; any driver of that version runs all of its minor ones
-LEAST_DRIVER = "driver 580 or newer"  # the first of CUDA 13
+MIN_DRIVER = "driver 580 or newer"  # the first of CUDA 13
 GPU = 0  # the first that CUDA sees: CUDA_VISIBLE_DEVICES and CUDA_DEVICE_ORDER choose which that is
 PCI = Path("/sys/bus/pci/devices")
 # CUdevice_attribute
@@ -31,7 +31,7 @@ ERRORS: Mapping[int, tuple[str, str, str]] = {
     34: (
         "STUB_LIBRARY",
         "the driver library that was found is the stub of a CUDA toolkit",
-        f"Take its folder out of LD_LIBRARY_PATH and install {LEAST_DRIVER}",
+        f"Take its folder out of LD_LIBRARY_PATH and install {MIN_DRIVER}",
     ),
     46: (
         "DEVICE_UNAVAILABLE",
@@ -54,7 +54,7 @@ ERRORS: Mapping[int, tuple[str, str, str]] = {
     804: (
         "COMPAT_NOT_SUPPORTED_ON_DEVICE",
         "CUDA's compatibility package does not support this GPU",
-        f"Take its folder out of LD_LIBRARY_PATH and install {LEAST_DRIVER}",
+        f"Take its folder out of LD_LIBRARY_PATH and install {MIN_DRIVER}",
     ),
     999: ("UNKNOWN", "the NVIDIA driver does not start", f"{RESTART}; often that follows sleep or an update"),
 }
@@ -94,7 +94,7 @@ def find() -> Card | Unusable:
     except OSError:
         return _without_library()
     except AttributeError as e:  # ctypes, of a library that has no such function
-        return Unusable(f"the driver library that was found is not NVIDIA's ({e})", f"Install {LEAST_DRIVER}")
+        return Unusable(f"the driver library that was found is not NVIDIA's ({e})", f"Install {MIN_DRIVER}")
     except Unusable as e:
         return e
 
@@ -109,7 +109,7 @@ def _card(driver: Any) -> Card:
         raise _refusal(_NO_DEVICE)
     if driver.cuDriverGetVersion(ctypes.byref(version)) or version.value < 1000 * CUDA:
         supports = f"{version.value // 1000}.{version.value % 1000 // 10}"
-        raise Unusable(f"the NVIDIA driver supports CUDA {supports}", f"This app needs {LEAST_DRIVER}")
+        raise Unusable(f"the NVIDIA driver supports CUDA {supports}", f"This app needs {MIN_DRIVER}")
     name, bus = (ctypes.create_string_buffer(256) for _ in range(2))
     driver.cuDeviceGetName(name, len(name), GPU)
     driver.cuDeviceGetPCIBusId(bus, len(bus), GPU)
@@ -153,7 +153,7 @@ def _without_library() -> Unusable:
     if _on_bus():
         return Unusable(
             "this machine has an NVIDIA GPU, but its driver is not installed",
-            f"Install {LEAST_DRIVER}; start a container with --gpus all",
+            f"Install {MIN_DRIVER}; start a container with --gpus all",
         )
     return Unusable("no NVIDIA GPU in this machine")
 
