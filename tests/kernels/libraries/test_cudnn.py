@@ -298,7 +298,7 @@ def test_a_sweep_keeps_what_was_refused_beside_its_rows(asked, monkeypatch, tmp_
     monkeypatch.setattr(cpu, "conditions", lambda: {"cudnn": "9.99.0"})
     again()
     assert len(asked) == 2  # another library is asked anew
-    (entry,) = unsupported.read(unsupported.beside(out))
+    (entry,) = unsupported.read(unsupported.path_beside(out))
     assert entry["library"] == "cudnn 9.99.0"
 
 
