@@ -65,7 +65,7 @@ def probe() -> None:
         raise RuleError(gpu.text)
     import cupy
 
-    print(f"{gpu.text}; cuDNN at {libraries_cudnn.where()}")
+    print(f"{gpu.text}; cuDNN at {libraries_cudnn.library_path()}")
     cudnn = libraries_cudnn.load()
     print(f"cuDNN {cudnn.version}, cuFFT {cufft.version()}", flush=True)
     s = CONV_PRESETS[PRESETS[0]].shape
@@ -82,7 +82,7 @@ def probe() -> None:
     work = cupy.cuda.alloc(FIND_BYTES)
     asked = {
         "by its rules of thumb": convolution.listed,
-        "found by running": lambda: convolution.found(
+        "found by running": lambda: convolution.measured(
             x.data.ptr, w.data.ptr, y.data.ptr, work.ptr, FIND_BYTES
         ),
     }
