@@ -189,7 +189,7 @@ def test_command_line_json():
         "median_ms", "p20_ms", "p80_ms", "n", "peak_bytes", "workspace_bytes", "device",
     }  # fmt: skip
     assert set(result["predicted"]) == {"flops", "bytes", "workspace_bytes"}
-    assert refused_calls["error"] < 1e-6 and refused_calls["predicted"]["workspace_bytes"] == 6912
+    assert result["error"] < 1e-6 and result["predicted"]["workspace_bytes"] == 6912
 
 
 @pytest.mark.parametrize(
