@@ -46,7 +46,7 @@ def figure(what: str, unit: str, value: float, detail: str = "") -> Line:
 
 @contextmanager
 def open_page(browser: Browser, scene: Scene, **context) -> Iterator[Page]:
-    """A page of the scene, opened from a file."""
+    """Yields a page of the scene, opened from a file."""
     with TemporaryDirectory() as folder:
         path = Path(folder) / "scene.html"
         path.write_text(standalone(stage_module.message(scene)), encoding="utf-8")
@@ -84,9 +84,8 @@ def presses(browser: Browser, motion: str) -> Line:
         stage = Stage(page)
         stage.root.focus()
         for i in range(PRESSES + 5):
-            page.wait_for_timeout(
-                700 + 7 * i % 16
-            )  # the animation before has ended; at any moment of a frame
+            # After the previous animation, at any moment of a frame.
+            page.wait_for_timeout(700 + 7 * i % 16)
             stage.root.evaluate(PRESSED)
             page.keyboard.press("ArrowRight")
             samples.append(page.evaluate("window.pressed"))

@@ -111,7 +111,7 @@ def emulate_options(emulating: argparse.ArgumentParser) -> None:
 
 
 def parse_tiles(text: str) -> dict[str, int]:
-    """Tile sizes from "TILE=16,WM=2"; RuleError if the text is malformed."""
+    """Returns the tile sizes in "TILE=16,WM=2"; RuleError if the text is malformed."""
     tiles = {}
     for part in filter(None, (p.strip() for p in text.split(","))):
         name, _, value = part.partition("=")

@@ -16,14 +16,14 @@ _INCLUDE = re.compile(r'^#include "([\w./]+)"$', re.MULTILINE)
 
 
 def file(path: str) -> Path:
-    """Return the file of a source: kernels/conv/cuda/02_im2col.cu for "conv/02_im2col.cu". Headers that several topics
+    """Returns the file of a source: kernels/conv/cuda/02_im2col.cu for "conv/02_im2col.cu". Headers that several topics
     share are in kernels/cuda: "cuda/async.cuh"."""
     topic, _, name = path.partition("/")
     return ROOT / topic / name if topic == SHARED else ROOT / topic / "cuda" / name
 
 
 def paths() -> list[str]:
-    """Return every source and header, sorted: "attention/01_scores.cu" is the first."""
+    """Returns every source and header, sorted: "attention/01_scores.cu" is the first."""
     names = [f"{file.parents[1].name}/{file.name}" for file in ROOT.glob("*/cuda/*.cu*")]
     return sorted(names + [f"{SHARED}/{file.name}" for file in (ROOT / SHARED).glob("*.cu*")])
 

@@ -70,18 +70,18 @@ def compare(a: Row, b: Row) -> Difference:
     ]
     if obstacles:
         return Difference(f"Times not compared: {' and '.join(obstacles)}.")
-    unlike = tuple(words for name, words in NAMED_DIFFERENCES.items() if a[name] != b[name])
+    unlike = tuple(label for name, label in NAMED_DIFFERENCES.items() if a[name] != b[name])
     if (a["rung"], a["tiles"]) == (b["rung"], b["tiles"]) and digest_of(a) != digest_of(b):
         unlike += ("the kernel's code",)
     ratio = a["median_ms"] / b["median_ms"]
     n_samples = min(len(a["samples_ms"]), len(b["samples_ms"]))
     if n_samples < MIN_SAMPLES:
         faster, times = ("B", ratio) if ratio >= 1 else ("A", 1 / ratio)
-        words = (
+        sentence = (
             f"{faster} was {times:.3g} times as fast, but {n_samples} sample{'s' * (n_samples != 1)} cannot tell a difference from noise "
             f"({MIN_SAMPLES} or more can)."
         )
-        return Difference(words, ratio, unlike=unlike)
+        return Difference(sentence, ratio, unlike=unlike)
     ratio, low, high = interval(a["samples_ms"], b["samples_ms"])
     return Difference(_sentence(ratio, low, high), ratio, low, high, unlike)
 

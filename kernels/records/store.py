@@ -170,8 +170,8 @@ class Store:
     # -- the file --------------------------------------------------------------------------------
     @contextlib.contextmanager
     def _opened(self, reading: bool = False) -> Iterator[sqlite3.Connection]:
-        """A connection for one call; its errors become a StoreError. A damaged file is set aside and the call fails:
-        the next call finds a new file."""
+        """Yields a connection for one call; its errors become a StoreError. A damaged file is set aside and the call
+        fails: the next call finds a new file."""
         self._check_once()
         try:
             with contextlib.closing(self._connect(reading)) as db:

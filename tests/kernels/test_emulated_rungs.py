@@ -101,7 +101,7 @@ def opcodes(ptx: str) -> Counter[str]:
 @needs_nvrtc
 @pytest.mark.parametrize("key", list(precompile.kernels()), ids=str)
 def test_checked_in_ptx_equals_what_the_sources_compile_to(key):
-    """Compares the list (digest of source and options, output of ptxas, NVRTC's version) and the instructions. For some
+    """Compare the list (digest of source and options, output of ptxas, NVRTC's version) and the instructions. For some
     kernels NVRTC's text varies by a few names and a load."""
     source, entry, defines = key
     topic, name = precompiled.place(source, defines)

@@ -77,7 +77,7 @@ SHAPES = {
 
 @pytest.fixture
 def recording(monkeypatch):
-    """Makes the test fail if `record` measures anything."""
+    """Make the test fail if `record` measures anything."""
     monkeypatch.setattr(sweep, "compare", lambda *args, **kwargs: pytest.fail("this was measured"))
 
 

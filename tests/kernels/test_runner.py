@@ -88,7 +88,7 @@ def test_broken_rule_is_named(change, rule):
 
 
 def replace_direct_step(monkeypatch, cpu_step):
-    """conv/direct with its step replaced."""
+    """Replace the step of conv/direct."""
     rung = find("conv/direct")
 
     def build(shape, tiles):

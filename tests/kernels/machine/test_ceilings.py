@@ -174,10 +174,10 @@ def test_no_sample_waits_for_the_processor(queue, delay):
         queue.run(delay=0.001, duration=0.02)
         queue.run(delay, duration=0.02)
 
-    take = cuda_timing.taker(run, None, queue.flush)
-    assert [take() for _ in range(5)] == pytest.approx([0.04] * 5)
+    sampler = cuda_timing.taker(run, None, queue.flush)
+    assert [sampler() for _ in range(5)] == pytest.approx([0.04] * 5)
     queue.flushes = 0
-    take()
+    sampler()
     assert queue.flushes <= max(1, 2 * (delay + 0.1) / 0.1)  # at most twice as many flushes as needed
 
 
@@ -188,9 +188,9 @@ def test_occasional_delay_is_in_no_sample(queue):
         queue.run(delay=0.001, duration=0.02)
         queue.run(next(delays), duration=0.02)
 
-    take = cuda_timing.taker(run, None, queue.flush)
-    assert [take() for _ in range(6)] == pytest.approx([0.04] * 6)
-    assert take.queued == AHEAD
+    sampler = cuda_timing.taker(run, None, queue.flush)
+    assert [sampler() for _ in range(6)] == pytest.approx([0.04] * 6)
+    assert sampler.queued == AHEAD
 
 
 def test_full_queue_is_reported_as_not_queued_in_time(queue):
@@ -205,9 +205,9 @@ def test_full_queue_is_reported_as_not_queued_in_time(queue):
             queue.run(delay=0.05, duration=0.02)
             queued.append(queue.free)
 
-    take = cuda_timing.taker(run, None, queue.flush)
-    assert min(take() for _ in range(3)) > 8 * 0.02
-    assert take.queued == "0 of 3"
+    sampler = cuda_timing.taker(run, None, queue.flush)
+    assert min(sampler() for _ in range(3)) > 8 * 0.02
+    assert sampler.queued == "0 of 3"
 
 
 def test_call_that_synchronizes_is_sampled(queue):
@@ -216,9 +216,9 @@ def test_call_that_synchronizes_is_sampled(queue):
         queue.now = max(queue.now, queue.free)  # the call waits
         queue.run(delay=0.001, duration=0.02)
 
-    take = cuda_timing.taker(run, None, queue.flush)
-    assert take() == pytest.approx(0.041)
-    assert take.queued == "0 of 1"
+    sampler = cuda_timing.taker(run, None, queue.flush)
+    assert sampler() == pytest.approx(0.041)
+    assert sampler.queued == "0 of 1"
     assert queue.flushes < 2 * cuda_timing.MOST_FLUSHES
 
 
@@ -268,9 +268,8 @@ def test_memory_allocated_by_a_step_is_its_workspace():
         program_of_steps(copy_with_scratch(1), copy_with_scratch(10**6), copy_with_scratch(1))
     )
     workspaces = {stage["at"]: stage["workspace"] for stage in session.timeline}
-    assert (
-        workspaces["step 1"] == workspaces["step 3"] == 0
-    )  # too small to be counted beside Python's own objects
+    # Too small to be counted beside Python's own objects.
+    assert workspaces["step 1"] == workspaces["step 3"] == 0
     assert 10**6 <= workspaces["step 2"] < 1.02 * 10**6
     assert (
         session.bytes["peak"] == 8000 + workspaces["step 2"]
