@@ -1,13 +1,13 @@
-"""The attention ladder on a GPU: is every rung right, and how near does each come to PyTorch's?
+"""The attention ladder on a GPU: verify every rung, and compare its time with PyTorch's.
 
     python3 benchmarks/attention.py --out OUT [--seconds 300] [--shapes B=4,H=16,N=2048,d=64 ...]
 
-First every rung, PyTorch's among them, is verified at random shapes, types and tile sizes. Then all that run a shape
-are timed in the same rounds, cold, flash attention at several sets of tile sizes; the first shape of each type hot as
-well, where a sample is a captured graph. Every output that is timed is verified first. A table for each shape, the
-memory of each rung at N = 8,192 beside the prediction, and OUT/attention.json: rows with times, FLOP/s, the share of
-the fastest of PyTorch's backends for that type, error, bytes allocated beside those predicted, registers. Past
---seconds nothing new is begun, and what is left out is told.
+First every rung, including PyTorch's, is verified at random shapes, types and tile sizes. Then all rungs that support a
+shape are timed in the same rounds, cold, flash attention at several sets of tile sizes. The first shape of each type is
+also timed hot, where a sample is a captured graph. Every output that is timed is verified first. Prints a table for
+each shape, and the memory of each rung at N = 8,192 with the prediction. Writes OUT/attention.json: rows with times,
+FLOP/s, the share of the fastest of PyTorch's backends for that type, error, bytes allocated and predicted, registers.
+After --seconds no new timing starts, and the shapes left out are printed.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from pathlib import Path
 import numpy as np
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
-from benchmarks.compiling import compile_all, words
+from benchmarks.compiling import compile_all, tiles_text
 from kernels.attention import ladder as attention_ladder
 from kernels.attention.shape import AttentionShape, parse_attention
 from kernels.engines import cuda
@@ -36,7 +36,7 @@ from kernels.runner import seeded_inputs
 
 LADDER = attention_ladder.LADDER
 RANDOM_SHAPES = 40
-LONG = 8192  # keys, where memory is told
+LONG = 8192  # keys, where memory is reported
 SHAPES = (
     AttentionShape(4, 16, 2048, 64, dtype="fp16"),
     AttentionShape(4, 16, 2048, 64),
@@ -51,7 +51,7 @@ SHAPES = (
     AttentionShape(1, 12, 1024, 64, causal=1, dtype="fp16"),
     AttentionShape(1, 12, 512, 64),
 )
-# Sets of tile sizes timed beside the default.
+# Sets of tile sizes timed besides the default.
 FLASH_SETS = {
     "attention/flash": ({"Br": 16}, {"Br": 16, "Bc": 16}),
     "attention/flash-registers": (
@@ -70,7 +70,7 @@ Candidate = tuple[Rung, dict[str, int]]
 
 
 def candidates(s: AttentionShape, every_set: bool = True) -> Iterator[Candidate]:
-    """Each rung that may run a shape, at its usual tile sizes and at those of FLASH_SETS."""
+    """Yields each rung that supports a shape, with its default tile sizes and those of FLASH_SETS."""
     for rung in LADDER.rungs:
         sets = [rung.default_tiles]
         sets += [rung.default_tiles | t for t in FLASH_SETS.get(rung.name, ())] if every_set else []
@@ -81,18 +81,18 @@ def candidates(s: AttentionShape, every_set: bool = True) -> Iterator[Candidate]
 
 # -- compiling -----------------------------------------------------------------------------------------
 def compiled(program: Program) -> dict[str, int]:
-    """Registers and bytes of local memory (spills) of the kernel with most registers, as the driver tells them."""
+    """Returns registers and bytes of local memory (spills) of the kernel with most registers, from the driver."""
     kernels = [
         cuda.compile_kernel(t.source, t.entry, t.defines) for t in program.steps if isinstance(t, Launch)
     ]
-    most = max(kernels, key=lambda kernel: kernel.num_regs, default=None)
-    return {"registers": int(most.num_regs), "local": int(most.local_size_bytes)} if most else {}
+    largest = max(kernels, key=lambda kernel: kernel.num_regs, default=None)
+    return {"registers": int(largest.num_regs), "local": int(largest.local_size_bytes)} if largest else {}
 
 
-# -- right? --------------------------------------------------------------------------------------------
+# -- verification --------------------------------------------------------------------------------------
 def random_cases(rng: random.Random) -> list[tuple[AttentionShape, list[Candidate]]]:
-    """Odd shapes of any type, each with every rung that may run it: half at the usual tile sizes, half at any that are
-    legal. d is one of few, for each is compiled anew."""
+    """Returns odd shapes of any type, each with every rung that supports it: half with default tile sizes, half with any
+    legal ones. d is one of few values, because each is compiled separately."""
     cases = []
     for i in range(RANDOM_SHAPES):
         s = AttentionShape(
@@ -103,16 +103,17 @@ def random_cases(rng: random.Random) -> list[tuple[AttentionShape, list[Candidat
         chosen = []
         for rung, tiles in candidates(s, every_set=False):
             if i % 4 >= 2:
-                drawn = {name: rng.choice(choices) for name, choices in rung.tiles.items()}
-                tiles = drawn if availability.runs(rung, s, drawn) else tiles
+                random_tiles = {name: rng.choice(choices) for name, choices in rung.tiles.items()}
+                tiles = random_tiles if availability.runs(rung, s, random_tiles) else tiles
             chosen.append((rung, tiles))
         cases.append((s, chosen))
     return cases
 
 
 def verify(cases: Sequence[tuple[AttentionShape, Sequence[Candidate]]]) -> tuple[list[str], int]:
-    """(what failed, in words; how many agreed). What PyTorch does not support is neither."""
-    failed, right = [], 0
+    """Returns (messages about failures, number of correct outputs). Shapes that PyTorch does not support count as
+    neither."""
+    failed, correct = [], 0
     for s, chosen in cases:
         inputs = seeded_inputs([b for b in attention_ladder.parts.buffers(s) if b.role == INPUT])
         ref, scale = LADDER.reference(s, **inputs)
@@ -127,35 +128,35 @@ def verify(cases: Sequence[tuple[AttentionShape, Sequence[Candidate]]]) -> tuple
                 failed.append(f"{rung.name} {s} {tiles}: {e}")
                 continue
             if agrees(out, ref, scale, rung.tolerance):
-                right += 1
+                correct += 1
             else:
                 error = relative_error(out, ref)
                 failed.append(f"{rung.name} {s} {tiles}: relative L2 error {error:.1e}")
-    return failed, right
+    return failed, correct
 
 
-# -- how fast? -----------------------------------------------------------------------------------------
+# -- timing --------------------------------------------------------------------------------------------
 def measured(s: AttentionShape, mode: str, budget: Budget) -> list[dict]:
-    """A row for each candidate that gives a right result; the others are told of."""
+    """Returns a row for each candidate with a correct result; the others are printed."""
     inputs = seeded_inputs([b for b in attention_ladder.parts.buffers(s) if b.role == INPUT])
     ref, scale = LADDER.reference(s, **inputs)
-    opened = []
+    sessions = []
     for rung, tiles in candidates(s):
         program = rung.build(s, tiles)
         try:
             session = cuda.open(program, inputs)
             out = session.verify_run()
         except (RuleError, RuntimeError) as e:
-            print(f"{rung.name} {words(tiles)}: {e}", flush=True)
+            print(f"{rung.name} {tiles_text(tiles)}: {e}", flush=True)
             continue
         if agrees(out, ref, scale, rung.tolerance):
-            opened.append((rung, tiles, session, relative_error(out, ref)))
+            sessions.append((rung, tiles, session, relative_error(out, ref)))
         else:
-            print(f"WRONG {rung.name} {words(tiles)}: {relative_error(out, ref):.1e}", flush=True)
+            print(f"WRONG {rung.name} {tiles_text(tiles)}: {relative_error(out, ref):.1e}", flush=True)
             session.close()
-    timed = cuda.sample([session for _, _, session, _ in opened], mode, budget)
-    rows = [row(s, mode, *of, t) for of, t in zip(opened, timed, strict=True)]
-    for _, _, session, _ in opened:
+    timed = cuda.sample([session for _, _, session, _ in sessions], mode, budget)
+    rows = [row(s, mode, *candidate, t) for candidate, t in zip(sessions, timed, strict=True)]
+    for _, _, session, _ in sessions:
         session.close()
     base = max((r["tflops"] for r in rows if LADDER.rung(r["rung"]).library == "PyTorch"), default=None)
     return [r | {"of_library": r["tflops"] / base if base else None} for r in rows]
@@ -185,24 +186,24 @@ def table(rows: Sequence[Mapping]) -> str:
         lines.append(
             f"{r['rung']:26} {r['median_ms']:9.4f} {spread:7.1%} {r['n']:3} {r['tflops']:8.2f} {share:>7} "
             f"{r['error']:8.1e} {r['peak_bytes'] / 1e6:9.1f} {r['predicted_peak_bytes'] / 1e6:9.1f} "
-            f"{r.get('registers', ''):>4} {r.get('local', ''):>5}  {words(r['tiles'])}"
+            f"{r.get('registers', ''):>4} {r.get('local', ''):>5}  {tiles_text(r['tiles'])}"
         )
     return "\n".join(lines)
 
 
 def memory(rows: Sequence[Mapping]) -> str:
-    """Bytes of each rung where there are many keys: measured, predicted and how far they are apart."""
-    long = [r for r in rows if r["shape"]["N"] == LONG and r["predicted_workspace_bytes"] is not None]
+    """Returns a table of the bytes of each rung at LONG keys: measured, predicted and their difference."""
+    rows_at_long = [r for r in rows if r["shape"]["N"] == LONG and r["predicted_workspace_bytes"] is not None]
     lines = (
         f"{r['rung']:26} {r['shape']['dtype']} {r['peak_bytes']:15,} {r['predicted_peak_bytes']:15,} "
-        f"{r['peak_bytes'] / r['predicted_peak_bytes'] - 1:+.3%}  {words(r['tiles'])}"
-        for r in long
+        f"{r['peak_bytes'] / r['predicted_peak_bytes'] - 1:+.3%}  {tiles_text(r['tiles'])}"
+        for r in rows_at_long
     )
     return "\n".join((f"\npeak bytes at N = {LONG:,}: measured, predicted", *lines))
 
 
 def timed_runs(shapes: Sequence[AttentionShape]) -> list[tuple[AttentionShape, str]]:
-    """(shape, mode): the first shape of each type in both modes, the others cold."""
+    """Returns (shape, mode): the first shape of each type in both modes, the others cold."""
     firsts = {s.dtype: s for s in reversed(shapes)}
     return [(s, mode) for s in shapes for mode in (MODES if s is firsts[s.dtype] else MODES[:1])]
 
@@ -218,39 +219,41 @@ def main() -> None:
     args = parser.parse_args()
     args.out.mkdir(parents=True, exist_ok=True)
     start = time.perf_counter()
-    told = {"device": cuda.device_name(), "conditions": cuda.conditions(), "failed": [], "rows": []}
+    report = {"device": cuda.device_name(), "conditions": cuda.conditions(), "failed": [], "rows": []}
 
-    def spent() -> float:
+    def elapsed() -> float:
         return time.perf_counter() - start
 
-    def keep() -> None:
-        (args.out / "attention.json").write_text(json.dumps(told, indent=1) + "\n", encoding="utf-8")
+    def save() -> None:
+        (args.out / "attention.json").write_text(json.dumps(report, indent=1) + "\n", encoding="utf-8")
 
     for rung in LADDER.rungs:
         if rung.library == "PyTorch" and (why := list(availability.reasons(rung, args.shapes[0], {}))):
             print(f"{rung.name}: {why[0]}")
     cases = [] if args.no_verify else random_cases(random.Random(0))
-    wanted = [*cases, *((s, list(candidates(s))) for s in args.shapes)]
-    compile_all([rung.build(s, tiles) for s, chosen in wanted for rung, tiles in chosen])
-    print(f"compiled, {spent():.0f} s", flush=True)
-    told["failed"], right = verify(cases)
-    print(f"{len(cases)} random shapes: {right} outputs right, {len(told['failed'])} wrong, {spent():.0f} s")
-    print("\n".join(told["failed"]), flush=True)
+    all_cases = [*cases, *((s, list(candidates(s))) for s in args.shapes)]
+    compile_all([rung.build(s, tiles) for s, chosen in all_cases for rung, tiles in chosen])
+    print(f"compiled, {elapsed():.0f} s", flush=True)
+    report["failed"], correct = verify(cases)
+    print(
+        f"{len(cases)} random shapes: {correct} outputs right, {len(report['failed'])} wrong, {elapsed():.0f} s"
+    )
+    print("\n".join(report["failed"]), flush=True)
     for s, mode in timed_runs(args.shapes):
-        if spent() > args.seconds:
+        if elapsed() > args.seconds:
             print(f"left out for want of time: {s}, {mode}")
             continue
         if not any(candidates(s, every_set=False)):
             print(f"no rung runs {s} here")
             continue
         rows = measured(s, mode, Budget(samples=50, seconds=3.0, warm_up_s=0.05))
-        told["rows"] += rows
-        keep()
-        print(f"\n{s}, {mode}, {spent():.0f} s so far\n{table(rows)}", flush=True)
-    print(memory(told["rows"]))
-    told["conditions_after"] = cuda.conditions()
-    keep()
-    print(f"{spent():.0f} s")
+        report["rows"] += rows
+        save()
+        print(f"\n{s}, {mode}, {elapsed():.0f} s so far\n{table(rows)}", flush=True)
+    print(memory(report["rows"]))
+    report["conditions_after"] = cuda.conditions()
+    save()
+    print(f"{elapsed():.0f} s")
 
 
 if __name__ == "__main__":

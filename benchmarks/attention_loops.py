@@ -1,8 +1,8 @@
-"""Attention's loops on this machine: python -m benchmarks.attention_loops [N ...] (256 to 4096 where none is given)
+"""Attention's loops on this machine: python -m benchmarks.attention_loops [N ...] (256 to 4096 if none is given)
 
-Four heads of d = 32, on one thread and on all cores, each set in one comparison with its samples interleaved, cold; then
-flash attention at every tile. What each allocates beside its inputs, measured and predicted; NUMBA_NUM_THREADS=8 gives
-as many threads on fewer cores. Prints Markdown: medians with p20 to p80 and n.
+Four heads of d = 32, on one thread and on all cores, each set in one comparison with interleaved samples, cold; then
+flash attention at every tile. Also the bytes that each allocates besides its inputs, measured and predicted.
+NUMBA_NUM_THREADS=8 sets eight threads on fewer cores. Prints Markdown: medians with p20 to p80 and n.
 """
 
 from __future__ import annotations
@@ -15,12 +15,12 @@ from kernels.engines import cpu
 from kernels.machine.processor import THREADS, cores, device_name, threads_told
 from kernels.machine.timing import Budget
 from kernels.runner import compare, run
-from visuals.attention import cpu as shown
+from visuals.attention import cpu as attention_charts
 from visuals.charts import units
 
 BUDGET = Budget(samples=30, seconds=8.0, least=5)
 EACH = Budget(samples=20, seconds=1.0, least=5)
-LADDER, FLASH = attention_cpu_ladder.LADDER, attention_cpu_ladder.LADDER.rung(shown.FLASH)
+LADDER, FLASH = attention_cpu_ladder.LADDER, attention_cpu_ladder.LADDER.rung(attention_charts.FLASH)
 
 
 def shape(N: int) -> AttentionShape:
@@ -52,14 +52,16 @@ def tiles(s: AttentionShape, threads: int) -> None:
     print(f"\n{s}, {threads} threads, flash attention: medians, Br down and Bc across\n")
     print(f"| Br | {' | '.join(map(str, sides))} |\n{'|---' * (1 + len(sides))}|")
     for Br in sides:
-        each = [{"THREADS": threads, "Br": Br, "Bc": Bc} for Bc in sides]
-        took = [run(FLASH.name, s, engine="cpu", tiles=t, budget=EACH).measurement.median_ms for t in each]
-        print(f"| {Br} | {' | '.join(map(units.time_, took))} |", flush=True)
+        tile_sets = [{"THREADS": threads, "Br": Br, "Bc": Bc} for Bc in sides]
+        medians_ms = [
+            run(FLASH.name, s, engine="cpu", tiles=t, budget=EACH).measurement.median_ms for t in tile_sets
+        ]
+        print(f"| {Br} | {' | '.join(map(units.time_, medians_ms))} |", flush=True)
 
 
 def main(lengths: list[int]) -> None:
-    told = cpu.conditions()
-    print(f"{device_name()}; Python {told['python']}, NumPy {told['numpy']}; cold")
+    conditions = cpu.conditions()
+    print(f"{device_name()}; Python {conditions['python']}, NumPy {conditions['numpy']}; cold")
     for N in lengths:
         for threads in dict.fromkeys((1, cores(), threads_told()[0])):
             if threads in THREADS:

@@ -1,5 +1,5 @@
-"""A page with as many elements of each kind as the lesson im2col, and nothing computed for them: what Streamlit itself
-takes of a rerun. `python -m benchmarks.load --bare` puts the same readers before it."""
+"""A page with as many elements of each kind as the lesson im2col, and nothing computed for them: it measures the share
+of Streamlit itself in a rerun. `python -m benchmarks.load --bare` runs the same readers on it."""
 
 import sys
 

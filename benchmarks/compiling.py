@@ -1,8 +1,8 @@
-"""Kernels compiled ahead, several at a time, and tile sizes in words: for the benchmarks of the ladders.
+"""Helpers of the ladders' benchmarks: compile kernels ahead, several at a time, and format tile sizes.
 
     python -m benchmarks.compiling PRESETS
 
-compiles what `python -m kernels record --presets PRESETS` will run, so that a sweep waits for no compiler.
+compiles the kernels that `python -m kernels record --presets PRESETS` will run, so that a sweep waits for no compiler.
 """
 
 from __future__ import annotations
@@ -20,18 +20,18 @@ from kernels.sweep import Sweep
 
 
 def compile_all(programs: Sequence[Program]) -> None:
-    """Every kernel of the programs into CuPy's cache on disk; prints what the compiler says where one fails."""
+    """Compile every kernel of the programs into CuPy's cache on disk; print the compiler's message if one fails."""
     steps = (step for program in programs for step in program.steps if isinstance(step, Launch))
     keys = list(dict.fromkeys((step.source, step.entry, step.defines) for step in steps))
     context = multiprocessing.get_context("spawn")
     with ProcessPoolExecutor(min(14, os.cpu_count() or 1), mp_context=context) as pool:
-        for key, said in zip(keys, pool.map(_compiled, keys), strict=True):
-            if said:
-                print(key, said)
+        for key, message in zip(keys, pool.map(_compiled, keys), strict=True):
+            if message:
+                print(key, message)
 
 
 def _compiled(key: tuple) -> str:
-    """In a process of its own; what the compiler said where it failed."""
+    """Compile one kernel, in a separate process, and return the compiler's message if it fails."""
     try:
         cuda.compile_kernel(*key)
     except RuleError as e:
@@ -39,7 +39,7 @@ def _compiled(key: tuple) -> str:
     return ""
 
 
-def words(tiles: Mapping[str, int]) -> str:
+def tiles_text(tiles: Mapping[str, int]) -> str:
     return " ".join(f"{name}={value}" for name, value in tiles.items())
 
 

@@ -1,7 +1,7 @@
-"""How fast the emulator is: python benchmarks/emulator.py [--numba]
+"""Speed of the emulator: python benchmarks/emulator.py [--numba]
 
-Naive SGEMM without and with counters, memory, the toy im2col with counters and trace, and (--numba, where
-Numba is installed) Numba's CUDA simulator on the same naive SGEMM.
+Naive SGEMM without and with counters, memory, the toy im2col with counters and trace, and (--numba, if Numba is
+installed) Numba's CUDA simulator on the same naive SGEMM.
 """
 
 from __future__ import annotations
@@ -48,7 +48,7 @@ print(took)
 
 
 def sgemm(n: int, count: bool) -> tuple[float, int]:
-    """(seconds, thread instructions, 0 where not counted) of one naive n^3 product, verified."""
+    """Returns (seconds, thread instructions, 0 if not counted) of one naive n^3 product, verified."""
     from kernels.engines.emulator.compiler.compile import compile_ptx
     from kernels.engines.emulator.launch import Options, launch, place
 
@@ -67,9 +67,9 @@ def sgemm(n: int, count: bool) -> tuple[float, int]:
         memory,
         options=Options(count=count),
     )
-    took = time.perf_counter() - start
+    duration = time.perf_counter() - start
     assert np.allclose(memory.array("C"), A @ B, atol=1e-3)
-    return took, run.counters.total["thread_instructions"] if count else 0
+    return duration, run.counters.total["thread_instructions"] if count else 0
 
 
 def median(function, n: int = 7) -> float:
@@ -92,7 +92,7 @@ def toy() -> float:
 
 
 def peak_mb() -> float:
-    """Peak memory of a process that runs 128^3 with counters."""
+    """Returns the peak memory in MB of a process that runs 128^3 with counters."""
     code = (
         "import resource, sys; sys.path.insert(0, 'benchmarks'); import emulator; emulator.sgemm(128, True);"
         "print(resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024)"
@@ -105,31 +105,31 @@ def peak_mb() -> float:
 def main() -> None:
 
     instructions = sgemm(128, True)[1]
-    plain, counted = median(lambda: sgemm(128, False)[0]), median(lambda: sgemm(128, True)[0])
+    uncounted, counted = median(lambda: sgemm(128, False)[0]), median(lambda: sgemm(128, True)[0])
     small = median(lambda: sgemm(64, False)[0])
     rows = [
-        ("naive SGEMM 128^3, no counters", f"{plain * 1e3:.0f} ms, {instructions / plain / 1e6:.0f} M thread-instructions/s"),
+        ("naive SGEMM 128^3, no counters", f"{uncounted * 1e3:.0f} ms, {instructions / uncounted / 1e6:.0f} M thread-instructions/s"),
         ("the same with counters", f"{counted * 1e3:.0f} ms"),
         ("memory of that process", f"{peak_mb():.0f} MB"),
         ("toy im2col, counters and trace", f"{median(toy, 15) * 1e3:.0f} ms"),
         ("naive SGEMM 64^3, no counters", f"{small * 1e3:.1f} ms"),
     ]  # fmt: skip
     if "--numba" in sys.argv:
-        told = subprocess.run(
+        completed = subprocess.run(
             [sys.executable, "-c", SIMULATED],
             capture_output=True,
             text=True,
             check=True,
             env=os.environ | {"NUMBA_ENABLE_CUDASIM": "1"},
         )
-        simulated = float(told.stdout)
+        simulated = float(completed.stdout)
         rows.append(
             ("Numba's CUDA simulator, 64^3", f"{simulated:.2f} s: {simulated / small:.0f} times as long")
         )
     print(f"{device_name()}, Python {sys.version.split()[0]}, NumPy {np.__version__}, medians of 7\n")
     print("| | |\n|---|---|")
-    for name, figure in rows:
-        print(f"| {name} | {figure} |")
+    for name, value in rows:
+        print(f"| {name} | {value} |")
 
 
 if __name__ == "__main__":

@@ -1,13 +1,14 @@
-"""The fusion ladder on a GPU: is every rung right for any chain, and how near does a fused one come to its byte floor?
+"""The fusion ladder on a GPU: verify every rung for any chain, and compare fused rungs with their byte floor.
 
     python3 benchmarks/fusion.py --out OUT [--seconds 240] [--presets KEY ...]
 
-First every rung, PyTorch's among them, is verified for random chains. Then, preset by preset, all that run are timed in
-the same rounds, cold: unfused, fused with 1, 2 and 4 float4 a thread, folded, PyTorch. Every output that is timed is
-verified first. The byte floor of a chain is what it must move (every input read once, the output written once) at the
-rate at which this GPU was measured to copy. A table for each preset; at the end, for chains of pointwise blocks beyond
-the L2, whether fused time / floor is within GOAL; and OUT/fusion.json with every row. Exit status 1 where an output is
-wrong or the goal is missed. Past --seconds nothing new is begun, and what is left out is told.
+First every rung, including PyTorch's, is verified for random chains. Then, preset by preset, all supported rungs are
+timed in the same rounds, cold: unfused, fused with 1, 2 and 4 float4 a thread, folded, PyTorch. Every output that is
+timed is verified first. The byte floor of a chain is the time to move its bytes (every input read once, the output
+written once) at the copy rate measured on this GPU. Prints a table for each preset; at the end, for chains of pointwise
+blocks larger than the L2, whether fused time / floor is within GOAL. Writes OUT/fusion.json with every row. Exit status
+1 if an output is wrong or the goal is missed. After --seconds no new timing starts, and the presets left out are
+printed.
 """
 
 from __future__ import annotations
@@ -23,7 +24,7 @@ from pathlib import Path
 import numpy as np
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
-from benchmarks.compiling import compile_all, words
+from benchmarks.compiling import compile_all, tiles_text
 from kernels.engines import cuda
 from kernels.fusion import ladder as fusion_ladder
 from kernels.fusion.presets import FUSION_PRESETS
@@ -43,56 +44,56 @@ Candidate = tuple[Rung, dict[str, int]]
 
 
 def candidates(s: ChainShape, every_set: bool = True) -> Iterator[Candidate]:
-    """Each rung that may run a shape, at its usual tile sizes; fused with more float4 a thread too."""
+    """Yields each rung that supports a shape, with its default tile sizes; fused also with more float4 a thread."""
     for rung in LADDER.rungs:
-        more = fusion_ladder.TILES["FOURS"] if every_set and rung.name == "fusion/fused" else (1,)
-        for fours in more:
+        fours_choices = fusion_ladder.TILES["FOURS"] if every_set and rung.name == "fusion/fused" else (1,)
+        for fours in fours_choices:
             tiles = rung.default_tiles | ({"FOURS": fours} if rung.tiles else {})
             if availability.runs(rung, s, tiles):
                 yield rung, tiles
 
 
-# -- right? --------------------------------------------------------------------------------------------------
+# -- verification --------------------------------------------------------------------------------------------
 def random_chain(rng: random.Random) -> ChainShape:
-    """Blocks at random, those that do not fit left out."""
-    s, wanted = None, rng.randint(1, MOST_BLOCKS)
+    """Returns a chain of random blocks that fit each other."""
+    s, length = None, rng.randint(1, MOST_BLOCKS)
     extents = rng.randint(1, 5), rng.randint(1, 40), rng.randint(1, 70), rng.randint(1, 70)
-    while s is None or len(s.stages) < wanted:
+    while s is None or len(s.stages) < length:
         kind, R = rng.choice(KINDS), rng.randint(1, 5)
         window = f":R={R}:stride={rng.randint(1, 3)}:pad={rng.randint(0, R // 2)}"
         filters = f":K={rng.randint(1, 40)}" if kind == "conv" else ""
-        word = kind + filters + (window if kind in ("conv", "maxpool", "avgpool") else "")
+        block = kind + filters + (window if kind in ("conv", "maxpool", "avgpool") else "")
         try:
-            s = ChainShape(*extents, f"{s.chain} {word}" if s else word)
+            s = ChainShape(*extents, f"{s.chain} {block}" if s else block)
         except ShapeError:
             continue
     return s
 
 
 def verify(shapes: Sequence[ChainShape]) -> tuple[list[str], int]:
-    """(what failed, in words; how many outputs were right)."""
-    failed, right = [], 0
+    """Returns (messages about failures, number of correct outputs)."""
+    failed, correct = [], 0
     for n, s in enumerate(shapes):
-        inputs, ref, scale = asked(s)
+        inputs, ref, scale = case_data(s)
         for rung, tiles in candidates(s, every_set=False):
             tiles = tiles | ({"FOURS": (1, 2, 4)[n % 3], "BLOCK": (256, 128, 512)[n % 3]} if tiles else {})
-            session, said = opened(rung, s, tiles, inputs, ref, scale)
+            session, message = open_verified(rung, s, tiles, inputs, ref, scale)
             if session:
                 session.close()
-                right += 1
-            elif said:
-                failed.append(f"{rung.name} {s} {words(tiles)}: {said}")
-    return failed, right
+                correct += 1
+            elif message:
+                failed.append(f"{rung.name} {s} {tiles_text(tiles)}: {message}")
+    return failed, correct
 
 
-def asked(s: ChainShape):
-    """(inputs, reference, scale)."""
+def case_data(s: ChainShape):
+    """Returns (inputs, reference, scale)."""
     inputs = seeded_inputs([b for b in fusion_ladder.parts.buffers(s) if b.role == INPUT])
     return inputs, *LADDER.reference(s, **inputs)
 
 
-def opened(rung: Rung, s: ChainShape, tiles: Mapping[str, int], inputs, ref, scale):
-    """(a session whose output is right, ""); (None, what is wrong, "" where the library does not support it)."""
+def open_verified(rung: Rung, s: ChainShape, tiles: Mapping[str, int], inputs, ref, scale):
+    """Returns (a session with a correct output, "") or (None, message); "" if the library does not support the shape."""
     session = None
     try:
         session = cuda.open(rung.build(s, tiles), inputs)
@@ -108,20 +109,20 @@ def opened(rung: Rung, s: ChainShape, tiles: Mapping[str, int], inputs, ref, sca
     return None, f"relative L2 error {relative_error(out, ref):.1e}"
 
 
-# -- how fast? -----------------------------------------------------------------------------------------------
+# -- timing --------------------------------------------------------------------------------------------------
 def measured(key: str, s: ChainShape, ceilings: Mapping, budget: Budget) -> tuple[list[dict], list[str]]:
-    """(a row for each candidate, what failed)."""
-    inputs, ref, scale = asked(s)
-    held, failed = [], []
+    """Returns (a row for each candidate, messages about failures)."""
+    inputs, ref, scale = case_data(s)
+    sessions, failed = [], []
     for rung, tiles in candidates(s):
-        session, said = opened(rung, s, tiles, inputs, ref, scale)
+        session, message = open_verified(rung, s, tiles, inputs, ref, scale)
         if session:
-            held.append((rung, tiles, session))
-        elif said:
-            failed.append(f"{rung.name} {key} {words(tiles)}: {said}")
-    timed = cuda.sample([session for *_, session in held], "cold", budget)
-    rows = [row(key, s, *of, t, ceilings) for of, t in zip(held, timed, strict=True)]
-    for *_, session in held:
+            sessions.append((rung, tiles, session))
+        elif message:
+            failed.append(f"{rung.name} {key} {tiles_text(tiles)}: {message}")
+    timed = cuda.sample([session for *_, session in sessions], "cold", budget)
+    rows = [row(key, s, *candidate, t, ceilings) for candidate, t in zip(sessions, timed, strict=True)]
+    for *_, session in sessions:
         session.close()
     base = next((r["median_ms"] for r in rows if r["rung"] == "fusion/unfused"), None)
     return [r | {"faster_than_unfused": base / r["median_ms"] if base else None} for r in rows], failed
@@ -142,12 +143,18 @@ def row(key: str, s: ChainShape, rung: Rung, tiles: Mapping, session, timed, cei
     }  # fmt: skip
 
 
-def held_to_the_goal(row: Mapping, ceilings: Mapping) -> bool:
-    """Fused chains of pointwise blocks alone that the L2 cannot hold, at the usual tile sizes."""
+def goal_applies(row: Mapping, ceilings: Mapping) -> bool:
+    """Returns whether GOAL applies to a row: a fused chain of pointwise blocks only, larger than the L2, with default
+    tile sizes."""
     s = ChainShape(**row["shape"])
     pointwise = all(block.pointwise for block in s.blocks)
-    usual = row["tiles"] == LADDER.rung("fusion/fused").default_tiles
-    return pointwise and s.bytes > ceilings["cache_bytes"] and row["rung"] == "fusion/fused" and usual
+    has_default_tiles = row["tiles"] == LADDER.rung("fusion/fused").default_tiles
+    return (
+        pointwise
+        and s.bytes > ceilings["cache_bytes"]
+        and row["rung"] == "fusion/fused"
+        and has_default_tiles
+    )
 
 
 def table(rows: Sequence[Mapping]) -> str:
@@ -162,7 +169,7 @@ def table(rows: Sequence[Mapping]) -> str:
         lines.append(
             f"{r['rung']:18} {r['median_ms']:9.4f} {spread:7.1%} {r['n']:3} {r['over_floor']:8.3f} {faster} "
             f"{r['tflops']:8.3f} {r['predicted_bytes'] / 1e9:8.3f} {r['peak_bytes'] / 1e6:9.1f}  "
-            f"{words(r['tiles'])}; {parts}"
+            f"{tiles_text(r['tiles'])}; {parts}"
         )
     return "\n".join(lines)
 
@@ -180,7 +187,7 @@ def main() -> int:
     args.out.mkdir(parents=True, exist_ok=True)
     start, rng = time.perf_counter(), random.Random(0)
     ceilings = cuda.ceilings()
-    told = {"device": cuda.device_name(), "conditions": cuda.conditions(), "ceilings": ceilings, "rows": []}
+    report = {"device": cuda.device_name(), "conditions": cuda.conditions(), "ceilings": ceilings, "rows": []}
     for rung in LADDER.rungs:
         if rung.library and (
             why := list(availability.reasons(rung, FUSION_PRESETS[args.presets[0]].shape, {}))
@@ -190,29 +197,29 @@ def main() -> int:
     shapes = [*chains, *(FUSION_PRESETS[key].shape for key in args.presets)]
     compile_all([rung.build(s, tiles) for s in shapes for rung, tiles in candidates(s, every_set=False)])
     print(f"compiled, {time.perf_counter() - start:.0f} s", flush=True)
-    told["failed"], right = verify(chains)
-    print(f"{len(chains)} random chains: {right} outputs right, {len(told['failed'])} wrong", flush=True)
+    report["failed"], correct = verify(chains)
+    print(f"{len(chains)} random chains: {correct} outputs right, {len(report['failed'])} wrong", flush=True)
     for key in args.presets:
         s = FUSION_PRESETS[key].shape
         if time.perf_counter() - start > args.seconds:
             print(f"left out for want of time: {key}")
             continue
         rows, failed = measured(key, s, ceilings, Budget(samples=50, seconds=3.0, warm_up_s=0.05))
-        told["rows"] += rows
-        told["failed"] += failed
-        (args.out / "fusion.json").write_text(json.dumps(told, indent=1) + "\n", encoding="utf-8")
+        report["rows"] += rows
+        report["failed"] += failed
+        (args.out / "fusion.json").write_text(json.dumps(report, indent=1) + "\n", encoding="utf-8")
         print(
             f"\n{key}: {s}, floor {1e3 * s.bytes / ceilings['copy_bytes_per_s']:.4f} ms\n{table(rows)}",
             flush=True,
         )
-    print("\n" + "\n".join(told["failed"]) if told["failed"] else "\nnothing wrong")
+    print("\n" + "\n".join(report["failed"]) if report["failed"] else "\nnothing wrong")
     missed = False
-    for r in (r for r in told["rows"] if held_to_the_goal(r, ceilings)):
+    for r in (r for r in report["rows"] if goal_applies(r, ceilings)):
         missed |= r["over_floor"] > GOAL
-        said = "within" if r["over_floor"] <= GOAL else "BEYOND"
-        print(f"{r['preset']}: fused / floor {r['over_floor']:.3f}, {said} {GOAL}")
+        message = "within" if r["over_floor"] <= GOAL else "BEYOND"
+        print(f"{r['preset']}: fused / floor {r['over_floor']:.3f}, {message} {GOAL}")
     print(f"{time.perf_counter() - start:.0f} s")
-    return int(missed or bool(told["failed"]))
+    return int(missed or bool(report["failed"]))
 
 
 if __name__ == "__main__":

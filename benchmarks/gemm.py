@@ -1,15 +1,15 @@
-"""The GEMM ladder on a GPU: is every rung right, and how near does each come to cuBLAS?
+"""The GEMM ladder on a GPU: verify every rung, and compare its time with cuBLAS.
 
     python3 benchmarks/gemm.py --out OUT
     python3 benchmarks/gemm.py --out OUT --tune gemm/warp-tile [--fix TM=8,TN=16] [--most 80] [--n 4096]
     python3 benchmarks/gemm.py --emulator
 
-The first verifies every rung at odd shapes and times all of a type together, cold, with the library's rung in the same
-rounds: FP32 from 128 to 8192, the other types at 4096, FP16 at 8192 as well. gemm/uncoalesced is timed by itself, and
-not at 8192, where one run of it takes 2 s. Rows go to OUT/gemm.jsonl as `python -m kernels record` writes them, so that
-they can be appended to a recording; past --seconds nothing new is begun, and what is left out is told. The second times
-the tile sizes of one rung, each verified, beside the library's rung: OUT/tune-RUNG.json. The third needs no GPU: every
-rung at 64 x 64 x 64 in the emulator, which must not take longer than a second.
+The first verifies every rung at odd shapes and times all rungs of a type together, cold, with the library's rung in the
+same rounds: FP32 from 128 to 8192, the other types at 4096, FP16 also at 8192. gemm/uncoalesced is timed alone, and not
+at 8192, where one run takes 2 s. Rows go to OUT/gemm.jsonl as `python -m kernels record` writes them, so that they can
+be appended to a recording. After --seconds no new timing starts, and the rungs left out are printed. The second times
+the tile sizes of one rung, each verified, and the library's rung: OUT/tune-RUNG.json. The third needs no GPU: every rung
+at 64 x 64 x 64 in the emulator, which must not take longer than a second.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ from pathlib import Path
 import numpy as np
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
-from benchmarks.compiling import compile_all, words
+from benchmarks.compiling import compile_all, tiles_text
 from kernels.engines import cuda
 from kernels.gemm.shape import GemmShape
 from kernels.ladders import LADDERS
@@ -40,7 +40,7 @@ from kernels.runner import VerificationError, compare, seeded_inputs
 
 LADDER = LADDERS["gemm"]
 DTYPES = ("fp32", "fp16", "bf16", "int8")
-# What a type is held against; INT8 against FP32, which is timed first.
+# The rung that a type is compared with; INT8 is compared with FP32, which is timed first.
 LIBRARY = {
     "fp32": "gemm/cublas",
     "fp16": "gemm/cublas-fp16",
@@ -50,20 +50,20 @@ LIBRARY = {
 ODD = (
     (1, 1, 1), (61, 45, 37), (129, 130, 17), (1, 1000, 129), (1000, 1, 63), (513, 1023, 1), (1021, 1022, 1023),
 )  # fmt: skip
-MOST_EMULATED_S = 1.0
+MAX_EMULATED_S = 1.0
 SLOW = "gemm/uncoalesced"
-MOST_SLOW = 4096
-# What is wanted most comes first; 8192 takes longest, in its reference too.
+MAX_SLOW_SIZE = 4096
+# The most important sizes come first; 8192 takes longest, in its reference too.
 SIZES = ((4096, "fp32"), (4096, "fp16"), (4096, "bf16"), (4096, "int8"),
          *((n, "fp32") for n in (1024, 2048, 512, 256, 128, 8192)), (8192, "fp16"))  # fmt: skip
 
 
-def able(shape: GemmShape) -> list[str]:
+def supported_rungs(shape: GemmShape) -> list[str]:
     return [r.name for r in LADDER.rungs if not any(r.rules(shape, r.default_tiles))]
 
 
 def compiled(program: Program) -> dict[str, int]:
-    """Registers, bytes of local memory (spills) and static shared memory, as the driver tells them."""
+    """Returns registers, bytes of local memory (spills) and static shared memory, from the driver."""
     for step in program.steps:
         if isinstance(step, Launch):
             kernel = cuda.compile_kernel(step.source, step.entry, step.defines)
@@ -74,11 +74,11 @@ def compiled(program: Program) -> dict[str, int]:
 
 # -- the whole ladder --------------------------------------------------------------------------------
 def verify() -> list[str]:
-    """Every rung at each odd shape and type, with and without C0; what failed, in words."""
+    """Verify every rung at each odd shape and type, with and without C0, and return messages about failures."""
     failed = []
     for (M, N, K), dtype, (alpha, beta) in itertools.product(ODD, DTYPES, ((1, 0), (-2, 3))):
         shape = GemmShape(M, N, K, alpha, beta, dtype)
-        for rung in able(shape):
+        for rung in supported_rungs(shape):
             try:
                 compare([rung], shape, engine="cuda", measure=False)
             except (VerificationError, RuleError, RuntimeError) as e:
@@ -87,53 +87,53 @@ def verify() -> list[str]:
 
 
 def groups(n: int, dtype: str) -> Iterator[tuple[GemmShape, list[str], Budget]]:
-    """What is timed together: the slowest rung would leave the others few rounds."""
+    """Yields the rungs that are timed together: with the slowest one among them, the others would get few rounds."""
     shape = GemmShape(n, n, n, dtype=dtype)
-    rungs = able(shape)
+    rungs = supported_rungs(shape)
     yield shape, [r for r in rungs if r != SLOW], Budget(samples=50, seconds=2.0 if n >= 4096 else 1.0)
-    if SLOW in rungs and n <= MOST_SLOW:
+    if SLOW in rungs and n <= MAX_SLOW_SIZE:
         yield shape, [SLOW], Budget(samples=50, seconds=0.5, least=3, warm_up_s=0.01)
 
 
-def measure(shape: GemmShape, rungs: Sequence[str], budget: Budget, made_at: str) -> list[dict]:
-    """Rows as a recording holds them."""
+def measure(shape: GemmShape, rungs: Sequence[str], budget: Budget, commit_hash: str) -> list[dict]:
+    """Returns rows of a recording."""
     results = compare(rungs, shape, engine="cuda", budget=budget)
-    return [records_row.row(r, LADDER.rung(r.rung).build(shape, r.tiles), made_at) for r in results]
+    return [records_row.row(r, LADDER.rung(r.rung).build(shape, r.tiles), commit_hash) for r in results]
 
 
-def ladder(sizes: Sequence[tuple[int, str]], seconds: float, made_at: str, out: Path) -> None:
+def ladder(sizes: Sequence[tuple[int, str]], seconds: float, commit_hash: str, out: Path) -> None:
     start = time.perf_counter()
 
-    def spent() -> float:
+    def elapsed() -> float:
         return time.perf_counter() - start
 
     cubes = [GemmShape(64, 64, 64, dtype=dtype) for dtype in DTYPES]
-    rungs = [(LADDER.rung(name), s) for s in cubes for name in able(s)]
+    rungs = [(LADDER.rung(name), s) for s in cubes for name in supported_rungs(s)]
     compile_all([rung.build(s, rung.default_tiles) for rung, s in rungs])
-    print(f"compiled, {spent():.0f} s", flush=True)
+    print(f"compiled, {elapsed():.0f} s", flush=True)
     failed = verify()
-    print(f"{len(ODD) * len(DTYPES) * 2} odd shapes: {len(failed)} failures, {spent():.0f} s")
+    print(f"{len(ODD) * len(DTYPES) * 2} odd shapes: {len(failed)} failures, {elapsed():.0f} s")
     print("\n".join(failed), flush=True)
-    told = {"device": cuda.device_name(), "conditions": cuda.conditions(), "failed": failed}
-    (out / "gemm.json").write_text(json.dumps(told, indent=1) + "\n", encoding="utf-8")
+    report = {"device": cuda.device_name(), "conditions": cuda.conditions(), "failed": failed}
+    (out / "gemm.json").write_text(json.dumps(report, indent=1) + "\n", encoding="utf-8")
     bases: dict[tuple[int, str], float] = {}  # TFLOP/s of the libraries
     with (out / "gemm.jsonl").open("w", encoding="utf-8") as file:
         for shape, rungs, budget in (g for size in sizes for g in groups(*size)):
-            if spent() > seconds:
+            if elapsed() > seconds:
                 print(f"left out for want of time: {shape}, {', '.join(rungs)}")
                 continue
-            rows = measure(shape, rungs, budget, made_at)
+            rows = measure(shape, rungs, budget, commit_hash)
             file.writelines(json.dumps(row) + "\n" for row in rows)
             file.flush()
-            shown = [figures(shape, row) for row in rows]
-            bases |= {(shape.M, r["rung"]): r["tflops"] for r in shown}
-            print(f"\n{shape}, {spent():.0f} s so far")
-            print(table(shown, bases.get((shape.M, LIBRARY[shape.dtype]))), flush=True)
-    print(f"{spent():.0f} s")
+            table_rows = [figures(shape, row) for row in rows]
+            bases |= {(shape.M, r["rung"]): r["tflops"] for r in table_rows}
+            print(f"\n{shape}, {elapsed():.0f} s so far")
+            print(table(table_rows, bases.get((shape.M, LIBRARY[shape.dtype]))), flush=True)
+    print(f"{elapsed():.0f} s")
 
 
 def figures(shape: GemmShape, row: Mapping) -> dict:
-    """What the table shows of a row."""
+    """Returns a row with the further figures of the table."""
     program = LADDER.rung(row["rung"]).build(shape, row["tiles"])
     return {**row, "tflops": shape.flops / row["median_ms"] / 1e9, **compiled(program)}
 
@@ -148,49 +148,49 @@ def table(rows: Sequence[Mapping], base: float | None) -> str:
         lines.append(
             f"{r['rung']:24} {r['median_ms']:9.4f} {spread:7.1%} {r['n']:3} {r['tflops']:8.2f} {share:>7} "
             f"{r['error']:8.1e} {r.get('registers', ''):>4} {r.get('local', ''):>5} {r.get('shared', ''):>6}"
-            + ("  " + words(r["tiles"]) if r.get("tuned") else "")
+            + ("  " + tiles_text(r["tiles"]) if r.get("tuned") else "")
         )
     return "\n".join(lines)
 
 
 # -- the tile sizes of one rung ----------------------------------------------------------------------
-def choices(rung: Rung, shape: GemmShape, fixed: Mapping[str, int], most: int) -> list[dict[str, int]]:
-    """Every legal set of tile sizes, the default first; a seeded draw of `most` where there are more."""
+def choices(rung: Rung, shape: GemmShape, fixed: Mapping[str, int], maximum: int) -> list[dict[str, int]]:
+    """Returns every legal set of tile sizes, the default first; a seeded sample of `maximum` if there are more."""
     values = ([fixed[name]] if name in fixed else choices_ for name, choices_ in rung.tiles.items())
     sets = [dict(zip(rung.tiles, v, strict=True)) for v in itertools.product(*values)]
     legal = [tiles for tiles in sets if not any(rung.rules(shape, tiles))]
-    if len(legal) <= most:
+    if len(legal) <= maximum:
         return legal
     first = [tiles for tiles in legal if tiles == rung.default_tiles]
-    return first + random.Random(0).sample(legal, most - len(first))
+    return first + random.Random(0).sample(legal, maximum - len(first))
 
 
 def sessions(
     programs: Sequence[Program], inputs: Mapping[str, np.ndarray], shape: GemmShape, tolerance: float
 ) -> Iterator[cuda.Session | None]:
-    """A session for each program, verified; None where it gives a wrong result or does not run."""
+    """Yields a verified session for each program; None if its result is wrong or it does not run."""
     ref, scale = LADDER.reference(shape, **inputs)
     for program in programs:
         try:
             session = cuda.open(program, inputs)
-            right = agrees(session.verify_run(), ref, scale, tolerance)
+            correct = agrees(session.verify_run(), ref, scale, tolerance)
         except (RuleError, RuntimeError) as e:
             print(e)
-            right = False
-        yield session if right else None
+            correct = False
+        yield session if correct else None
 
 
-def tune(name: str, n: int, fixed: Mapping[str, int], most: int, dtype: str, out: Path) -> None:
+def tune(name: str, n: int, fixed: Mapping[str, int], maximum: int, dtype: str, out: Path) -> None:
     start = time.perf_counter()
     rung = LADDER.rung(name)
-    of = [
+    dtypes = [
         d
         for d in (dtype, *DTYPES)
         if d and not any(rung.rules(GemmShape(n, n, n, dtype=d), rung.default_tiles))
     ]
-    shape = GemmShape(n, n, n, dtype=of[0])
+    shape = GemmShape(n, n, n, dtype=dtypes[0])
     library = LADDER.rung(LIBRARY[shape.dtype])
-    sets = choices(rung, shape, fixed, most)
+    sets = choices(rung, shape, fixed, maximum)
     programs = [rung.build(shape, tiles) for tiles in sets]
     compile_all(programs)
     print(
@@ -200,27 +200,31 @@ def tune(name: str, n: int, fixed: Mapping[str, int], most: int, dtype: str, out
     if not any(library.rules(shape, {})):
         sets, programs = [{}, *sets], [library.build(shape, {}), *programs]
     inputs = seeded_inputs(programs[0].of_role(INPUT))
-    opened = list(sessions(programs, inputs, shape, max(rung.tolerance, library.tolerance)))
-    for tiles, session in zip(sets, opened, strict=True):
+    opened_sessions = list(sessions(programs, inputs, shape, max(rung.tolerance, library.tolerance)))
+    for tiles, session in zip(sets, opened_sessions, strict=True):
         if session is None:
-            print("WRONG", words(tiles))
-    good = [(t, p, s) for t, p, s in zip(sets, programs, opened, strict=True) if s]
-    rows = timed(name, library.name, shape, good, Budget(samples=12, seconds=15.0, least=3, warm_up_s=0.01))
-    best = {words(r["tiles"]) for r in sorted(rows, key=lambda r: r["median_ms"])[:8]} | {""}
-    few = [g for g in good if words(g[0]) in best]
+            print("WRONG", tiles_text(tiles))
+    verified = [(t, p, s) for t, p, s in zip(sets, programs, opened_sessions, strict=True) if s]
+    rows = timed(
+        name, library.name, shape, verified, Budget(samples=12, seconds=15.0, least=3, warm_up_s=0.01)
+    )
+    best = {tiles_text(r["tiles"]) for r in sorted(rows, key=lambda r: r["median_ms"])[:8]} | {""}
+    best_sets = [g for g in verified if tiles_text(g[0]) in best]
     print(f"all timed, {time.perf_counter() - start:.0f} s")
-    again = timed(name, library.name, shape, few, Budget(samples=60, seconds=6.0, least=5))
-    base = next((r["tflops"] for r in again if r["rung"] == library.name), None)
-    for title, part in (("the best, again", again), ("all", rows)):
+    best_rows = timed(name, library.name, shape, best_sets, Budget(samples=60, seconds=6.0, least=5))
+    base = next((r["tflops"] for r in best_rows if r["rung"] == library.name), None)
+    for title, part in (("the best, again", best_rows), ("all", rows)):
         print(f"\n{title}\n{table(sorted(part, key=lambda r: r['median_ms']), base)}")
-    out.write_text(json.dumps({"device": cuda.device_name(), "best": again, "all": rows}, indent=1) + "\n")
+    out.write_text(
+        json.dumps({"device": cuda.device_name(), "best": best_rows, "all": rows}, indent=1) + "\n"
+    )
     print(f"{time.perf_counter() - start:.0f} s")
 
 
-def timed(name: str, library: str, shape: GemmShape, good: Sequence[tuple], budget: Budget) -> list[dict]:
-    samples = [t.samples_ms for t in cuda.sample([session for _, _, session in good], "cold", budget)]
+def timed(name: str, library: str, shape: GemmShape, verified: Sequence[tuple], budget: Budget) -> list[dict]:
+    samples = [t.samples_ms for t in cuda.sample([session for _, _, session in verified], "cold", budget)]
     rows = []
-    for (tiles, program, _), ms in zip(good, samples, strict=True):
+    for (tiles, program, _), ms in zip(verified, samples, strict=True):
         p20, median, p80 = np.quantile(ms, (0.2, 0.5, 0.8)).tolist()
         rows.append({
             "rung": name if tiles else library, "tiles": tiles, "n": len(ms), "median_ms": median, "p20_ms": p20,
@@ -234,18 +238,18 @@ def emulate() -> None:
     slow = []
     for dtype in DTYPES:
         shape = GemmShape(64, 64, 64, dtype=dtype)
-        for rung in able(shape):
-            taken = []
-            for _ in range(3):  # the first one compiles and parses, where that was not done before
+        for rung in supported_rungs(shape):
+            durations = []
+            for _ in range(3):  # the first run compiles and parses, if that was not done before
                 start = time.perf_counter()
                 counters = compare([rung], shape, engine="emulator")[0].counters
-                taken.append(time.perf_counter() - start)
+                durations.append(time.perf_counter() - start)
             instructions = counters.total["warp_instructions"]
             print(
-                f"{rung:24} {shape!s:20} {instructions:9,} warp instructions  {taken[0]:.2f} s, again {min(taken):.2f} s"
+                f"{rung:24} {shape!s:20} {instructions:9,} warp instructions  {durations[0]:.2f} s, again {min(durations):.2f} s"
             )
-            slow += [rung] if min(taken) > MOST_EMULATED_S else []
-    assert not slow, f"longer than {MOST_EMULATED_S} s at 64 x 64 x 64: {slow}"
+            slow += [rung] if min(durations) > MAX_EMULATED_S else []
+    assert not slow, f"longer than {MAX_EMULATED_S} s at 64 x 64 x 64: {slow}"
 
 
 def main() -> None:

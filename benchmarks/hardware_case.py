@@ -1,5 +1,5 @@
-"""A launch at which the emulator's counters are held against Nsight Compute's, as data; and how a step of a rung's
-program becomes one."""
+"""A launch for the comparison of the emulator's counters with Nsight Compute's, as data; and such launches from the
+steps of a rung's program."""
 
 from __future__ import annotations
 
@@ -17,13 +17,13 @@ from kernels.model.program import INPUT, Launch
 from kernels.model.rung import Rung
 from kernels.runner import seeded_inputs
 
-STEP = {"float16": 2.0**-10, "bfloat16": 2.0**-7}  # of the largest number: what a type may round away, twice
+STEP = {"float16": 2.0**-10, "bfloat16": 2.0**-7}  # relative to the largest number: two roundings of the type
 
 
 @dataclass(frozen=True)
 class Case:
-    """One launch, its arrays before it (an output holds poison unless the kernel goes on from what is there)
-    and which of them it writes. The launch's twin says what must come out."""
+    """One launch, its arrays before it (an output is filled with poison unless the kernel updates it) and the names of
+    its outputs. The launch's NumPy implementation gives the expected outputs."""
 
     name: str
     shape: str
@@ -37,7 +37,7 @@ class Case:
 
     @property
     def digest(self) -> str:
-        """Names the text and the defines a measurement was taken of."""
+        """Returns the digest of the source and the defines that are measured."""
         return compiler.digest(sources.code(self.launch.source), self.defines)
 
     def expected(self) -> dict[str, np.ndarray]:
@@ -45,21 +45,23 @@ class Case:
         self.launch.twin(*(arrays[a] if isinstance(a, str) else a for a in self.launch.args))
         return {name: arrays[name] for name in self.outputs}
 
-    def wrong(self, got: Mapping[str, np.ndarray]) -> str:
-        """What is wrong with these outputs; empty where nothing is."""
-        for name, want in self.expected().items():
-            have = got[name].astype(np.float64)
+    def wrong(self, outputs: Mapping[str, np.ndarray]) -> str:
+        """Returns a message about wrong outputs; "" if all are correct."""
+        for name, expected in self.expected().items():
+            actual = outputs[name].astype(np.float64)
             limit = (
-                0.0 if want.dtype.kind == "i" else STEP.get(want.dtype.name, 1e-4) * float(np.abs(want).max())
+                0.0
+                if expected.dtype.kind == "i"
+                else STEP.get(expected.dtype.name, 1e-4) * float(np.abs(expected).max())
             )
-            bad = ~(np.abs(have - want) <= limit)  # NaN is wrong too
-            if bad.any():
-                at = tuple(int(i) for i in np.argwhere(bad)[0])
-                return f"{name}{list(at)} is {have[at]}, should be {want[at]}; {int(bad.sum())} are wrong"
+            wrong = ~(np.abs(actual - expected) <= limit)  # NaN is wrong too
+            if wrong.any():
+                index = tuple(int(i) for i in np.argwhere(wrong)[0])
+                return f"{name}{list(index)} is {actual[index]}, should be {expected[index]}; {int(wrong.sum())} are wrong"
         return ""
 
     def describe(self) -> list[str]:
-        """The arguments in words: "x float32 [4096]", "int32 7"."""
+        """Returns the arguments as text: "x float32 [4096]", "int32 7"."""
         arrays = self.arrays()
         return [
             f"{a} {arrays[a].dtype} {list(arrays[a].shape)}" if isinstance(a, str) else f"{a.dtype} {a}"
@@ -80,7 +82,7 @@ def unwritten(*shape: int, dtype: str = "float32") -> np.ndarray:
 
 
 def poisoned(array: np.ndarray) -> bool:
-    """Whether nothing has been written there."""
+    """Returns whether an array still has unwritten elements."""
     poison = values.poison(array.dtype)
     return bool((np.isnan(array) if np.isnan(poison) else array == poison).any())
 
@@ -91,22 +93,22 @@ def ceil(a: int, b: int) -> int:
 
 # -- steps of a rung -------------------------------------------------------------------------------------------
 def steps(rung: Rung, shape: Any, *entries: str, **tiles: int) -> Iterator[Case]:
-    """Each launch of the rung's program, or those of `entries` alone. What the steps before it leave is made by
-    their twins."""
-    full = rung.check(shape, tiles)
-    program = rung.build(shape, full)
+    """Yields each launch of the rung's program, or only those of `entries`. The NumPy implementations of the steps
+    before it compute its inputs."""
+    tile_sizes = rung.check(shape, tiles)
+    program = rung.build(shape, tile_sizes)
 
     def arrays(n: int) -> dict[str, np.ndarray]:
-        held = seeded_inputs(program.of_role(INPUT))
-        held |= {b.name: unwritten(*b.shape, dtype=b.dtype) for b in program.buffers if b.role != INPUT}
-        for before in program.steps[:n]:
-            before.twin(*(held[a] if isinstance(a, str) else a for a in before.args))
-        return {a: held[a] for a in program.steps[n].args if isinstance(a, str)}
+        arrays = seeded_inputs(program.of_role(INPUT))
+        arrays |= {b.name: unwritten(*b.shape, dtype=b.dtype) for b in program.buffers if b.role != INPUT}
+        for previous in program.steps[:n]:
+            previous.twin(*(arrays[a] if isinstance(a, str) else a for a in previous.args))
+        return {a: arrays[a] for a in program.steps[n].args if isinstance(a, str)}
 
     for n, launch in enumerate(program.steps):
         if isinstance(launch, Launch) and (not entries or launch.entry in entries):
-            used = dict(launch.defines) or tiles
-            words = (*(f"{name.lower()}{value}" for name, value in used.items()), *str(shape).split())
-            name = "-".join((rung.name.partition("/")[0], launch.entry, *words)).replace(",", ".")
+            defines = dict(launch.defines) or tiles
+            parts = (*(f"{name.lower()}{value}" for name, value in defines.items()), *str(shape).split())
+            name = "-".join((rung.name.partition("/")[0], launch.entry, *parts)).replace(",", ".")
             output = next(a for a in reversed(launch.args) if isinstance(a, str))
-            yield Case(name, f"{shape} {full}", launch, partial(arrays, n), (output,))
+            yield Case(name, f"{shape} {tile_sizes}", launch, partial(arrays, n), (output,))

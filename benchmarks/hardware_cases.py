@@ -1,5 +1,5 @@
-"""The kernels and shapes at which the emulator's counters are held against Nsight Compute's: every kernel of the
-project at two shapes or more, ragged ones among them, but for those named in APART."""
+"""The kernels and shapes for the comparison of the emulator's counters with Nsight Compute's: every kernel of the
+project at two or more shapes, including ragged ones, except those named in APART."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from benchmarks import hardware_cases_teaching as teaching
 from benchmarks import hardware_cases_wmma as wmma
 from benchmarks.hardware_case import Case
 
-# What is no case, by how its name begins in kernels/cuda, and why.
+# Sources that are no cases, by the beginning of their path, and why.
 APART = {
     "machine/": "they measure the device: no memory counter has anything to count",
 }
@@ -19,18 +19,18 @@ APART = {
 
 @cache
 def cases() -> dict[str, Case]:
-    """Every case by name, in the order they are launched."""
-    listed = (
+    """Returns every case by name, in the order of the launches."""
+    all_cases = (
         *teaching.CASES, *rungs.IM2COL, *rungs.MEMORY, *rungs.GEMM, *rungs.CONV, *rungs.ATTENTION, *rungs.SOFTMAX,
         *rungs.FUSION, *wmma.CASES,
     )  # fmt: skip
-    named = {case.name: case for case in listed}
-    assert len(named) == len(listed), "two cases bear one name"
+    named = {case.name: case for case in all_cases}
+    assert len(named) == len(all_cases), "two cases bear one name"
     return named
 
 
 def named(*patterns: str) -> dict[str, Case]:
-    """Cases whose names match one of the patterns ("wmma-*"), or all of them. ValueError if none does."""
+    """Returns the cases whose names match one of the patterns ("wmma-*"), or all cases. ValueError if none matches."""
     chosen = {
         name: case
         for name, case in cases().items()

@@ -1,4 +1,4 @@
-"""Every kernel of the ladders as cases: at its default tile sizes and at others, whole tiles and ragged ones."""
+"""Every kernel of the ladders as cases: at its default tile sizes and at others, with whole and with ragged tiles."""
 
 from __future__ import annotations
 
@@ -34,14 +34,14 @@ def _allowed(rung: Rung, shape) -> bool:
 
 # -- matrix products ---------------------------------------------------------------------------------------
 def _gemm(rung: Rung, dtype: str) -> Iterator[Case]:
-    """A whole tile of the default sizes; edges on all sides of the smallest, where nothing can be read by fours;
-    edges that can."""
-    plain, ragged = GemmShape(128, 128, 64, dtype=dtype), GemmShape(61, 45, 37, -2, 3, dtype)
-    if _allowed(rung, plain):
-        yield from steps(rung, plain)
+    """Yields a whole tile of the default sizes; ragged edges with the smallest tiles, where no float4 load is possible;
+    ragged edges where it is."""
+    whole, ragged = GemmShape(128, 128, 64, dtype=dtype), GemmShape(61, 45, 37, -2, 3, dtype)
+    if _allowed(rung, whole):
+        yield from steps(rung, whole)
         yield from steps(rung, ragged, **_smallest(rung, ragged))
-        fours = GemmShape(36, 72, 40, dtype=dtype)
-        yield from steps(rung, fours, **_smallest(rung, fours))
+        float4_shape = GemmShape(36, 72, 40, dtype=dtype)
+        yield from steps(rung, float4_shape, **_smallest(rung, float4_shape))
 
 
 GEMM = tuple(
@@ -64,9 +64,9 @@ _MEMORY = (
 )  # stride/copy is teaching/01_strided_copy.cu
 MEMORY = tuple(
     case
-    for ladder, *asked in _MEMORY
+    for ladder, *settings in _MEMORY
     for rung in ladder.rungs
-    for shape, tiles in asked
+    for shape, tiles in settings
     for case in steps(rung, shape, **{name: value for name, value in tiles.items() if name in rung.tiles})
 )
 
@@ -76,7 +76,7 @@ _RAGGED = ConvShape(2, 3, 17, 13, 5, 3, 5, stride=(2, 1), pad=(1, 2), dilation=(
 _FLIPPED = ConvShape(1, 7, 9, 9, 33, 2, 2, mode="convolution")
 _GROUPED = ConvShape(2, 6, 11, 9, 10, 3, 3, pad=1, groups=2, bias=1, relu=1)
 _FINISHED = ConvShape(2, 3, 9, 7, 5, 3, 3, bias=1, relu=1)
-_ODD = ConvShape(2, 5, 11, 9, 37, 3, 3, pad=(1, 0), mode="convolution")  # maps that no tile divides
+_ODD = ConvShape(2, 5, 11, 9, 37, 3, 3, pad=(1, 0), mode="convolution")  # no tile divides these maps
 _SMALL = ConvShape(1, 3, 12, 12, 8, 3, 3, pad=1)
 
 
@@ -130,7 +130,7 @@ _HEAD = AttentionShape(1, 1, 128, 64)
 _HEADS = AttentionShape(1, 2, 61, 37)
 _FOURS = AttentionShape(2, 1, 36, 20)
 _CAUSAL = AttentionShape(1, 2, 131, 64, causal=1)
-_EIGHTS = AttentionShape(1, 2, 61, 40)  # rows that begin on 16 bytes in halves too
+_EIGHTS = AttentionShape(1, 2, 61, 40)  # in FP16 too, rows are aligned to 16 bytes
 
 
 def _attention(name: str, shape: AttentionShape, *entries: str, **tiles: int) -> Iterator[Case]:
@@ -195,7 +195,7 @@ FUSION = tuple(
 )
 
 # -- softmax -----------------------------------------------------------------------------------------------
-# Whole rows of sectors; rows that begin anywhere within one, and turns that end early.
+# Rows of whole sectors; rows that begin inside a sector, with loops that end early.
 SOFTMAX = tuple(
     case
     for rung in softmax_ladder.RUNGS

@@ -1,16 +1,16 @@
-"""Are the emulator's memory counters Nsight Compute's numbers?
+"""Comparison of the emulator's memory counters with Nsight Compute's.
 
-On a machine with a GPU and ncu, every case (hardware_cases.py) is launched once under the profiler and written down;
-those that copy by cp.async or multiply on tensor cores once more, for metrics that take patched machine code:
+On a machine with a GPU and ncu, every case (hardware_cases.py) is launched once under the profiler and recorded. Cases
+that copy by cp.async or multiply on tensor cores run once more, for metrics that need patched machine code:
 
     PYTHONPATH=. python benchmarks/hardware_counters.py measure counters.json
 
-which also leaves counters.csv and counters.patched.csv (what ncu printed) and counters.sass.txt (memory instructions
+This also writes counters.csv and counters.patched.csv (the output of ncu) and counters.sass.txt (memory instructions
 of the machine code). Names may follow, with * for anything, so that only those cases are measured:
 
     PYTHONPATH=. python benchmarks/hardware_counters.py measure counters.json "wmma-*" "shared-add-*"
 
-Anywhere else the same cases run in the emulator and stand beside what was measured:
+On any machine the same cases run in the emulator and are printed with the measured numbers:
 
     PYTHONPATH=. python benchmarks/hardware_counters.py compare counters.json
 """
@@ -37,24 +37,24 @@ from benchmarks.hardware_case import Case, poisoned
 from benchmarks.hardware_cases import cases, named
 from kernels import sources
 
-# -- what is compared -----------------------------------------------------------------------------------
+# -- compared counters ----------------------------------------------------------------------------------
 _GLOBAL = "l1tex__t_{}_pipe_lsu_mem_global_op_{}.sum"
 _SHARED = "l1tex__data_{}_mem_shared_op_{}.sum"
-# The emulator's counters that must be the hardware's own numbers.
+# The emulator's counters that must equal the hardware's numbers.
 EQUAL = {
     **{f"{name}_{op}": _GLOBAL.format(name, op) for name in ("requests", "sectors") for op in ("ld", "st")},
     **{f"wavefronts_{op}": _SHARED.format("pipe_lsu_wavefronts", op) for op in ("ld", "st")},
     **{f"bank_conflicts_{op}": _SHARED.format("bank_conflicts_pipe_lsu", op) for op in ("ld", "st")},
 }
-# Copies by cp.async are among the loads above. What they write to shared memory the hardware counts apart from
-# stores, through the L1 cache and past it.
+# Copies by cp.async are included in the loads above. The hardware counts their writes to shared memory separately from
+# stores, both through the L1 cache and past it.
 _COPIES = "sm__sass_l1tex_data_{}_mem_shared_op_ldgsts_cache_{}.sum"
 COPIES = {
-    f"{name}_copied": tuple(_COPIES.format(told, way) for way in ("access", "bypass"))
-    for name, told in (("wavefronts", "pipe_lsu_wavefronts"), ("bank_conflicts", "bank_conflicts_pipe_lsu"))
+    f"{name}_copied": tuple(_COPIES.format(metric, path) for path in ("access", "bypass"))
+    for name, metric in (("wavefronts", "pipe_lsu_wavefronts"), ("bank_conflicts", "bank_conflicts_pipe_lsu"))
 }
 COMPARED = (*EQUAL, *COPIES)
-# Loads of matrices from shared memory, to be looked at beside EQUAL's.
+# Loads of matrices from shared memory, printed with those of EQUAL.
 MATRICES = tuple(
     f"sm__sass_l1tex_data_{name}_mem_shared_op_ldsm.sum"
     for name in ("pipe_lsu_wavefronts", "bank_conflicts_pipe_lsu")
@@ -62,7 +62,7 @@ MATRICES = tuple(
 INSTRUCTIONS = "smsp__inst_executed.sum"
 LANES = "smsp__thread_inst_executed_per_inst_executed.ratio"
 REQUIRED = (*EQUAL.values(), INSTRUCTIONS, LANES, "sm__cycles_elapsed.max", "gpu__time_duration.sum")
-# Written down where the profiler knows them.
+# Recorded if the profiler knows them.
 WANTED = (
     *(_GLOBAL.format(name, op) for name in ("requests", "sectors") for op in ("atom", "red")),
     *(
@@ -85,14 +85,14 @@ PATCHED = (*(m for parts in COPIES.values() for m in parts), *MATRICES)
 
 
 def hardware(metrics: Mapping[str, float], counter: str) -> float:
-    """The hardware's number for one of COMPARED."""
+    """Returns the hardware's number for one of COMPARED."""
     if counter in COPIES:
         return sum(metrics.get(m, 0) for m in COPIES[counter])
     return metrics[EQUAL[counter]]
 
 
 def is_patched(case: Case) -> bool:
-    """Whether PATCHED has anything to tell of it."""
+    """Returns whether the metrics of PATCHED apply to a case."""
     text = sources.translation_unit(case.launch.source)
     return any(word in text for word in ("cp.async", "ldmatrix", "wmma"))
 
@@ -100,14 +100,14 @@ def is_patched(case: Case) -> bool:
 # -- in the emulator ----------------------------------------------------------------------------------------
 @dataclass(frozen=True)
 class Emulated:
-    """Counters of one case, its outputs, and the data races found where asked for."""
+    """Counters of one case, its outputs, and the data races, if they were checked."""
 
     total: dict[str, int]
     outputs: dict[str, np.ndarray]
     races: tuple[str, ...] = ()
 
     def counted(self, counter: str) -> int:
-        """The emulator's number for one of COMPARED: stores without the copies that it counts among them."""
+        """Returns the emulator's number for one of COMPARED: stores without the copies that it includes in them."""
         stem, _, op = counter.rpartition("_")
         copied = self.total.get(f"{stem}_copied", 0) if op == "st" else 0
         return self.total[counter] - copied
@@ -134,7 +134,7 @@ def emulate(case: Case, races: bool = False) -> Emulated:
 
 # -- on the GPU ---------------------------------------------------------------------------------------------
 def launch_on_gpu(case: Case) -> dict[str, np.ndarray]:
-    """Launch once and bring the outputs back. Nothing but copies and the kernel itself runs."""
+    """Launch once and return the outputs. Only copies and the kernel itself run."""
     import cupy
 
     from kernels.engines.cuda import compile_kernel
@@ -151,7 +151,7 @@ def launch_on_gpu(case: Case) -> dict[str, np.ndarray]:
     args = tuple(
         on_gpu[a] if isinstance(a, str) else (np.asarray(a) if a.dtype.names else a) for a in step.args
     )
-    if step.shared > MOST_STATIC_SHARED:  # a kernel must be told that it may have more
+    if step.shared > MOST_STATIC_SHARED:  # above this limit a kernel needs an attribute
         kernel.max_dynamic_shared_size_bytes = step.shared
     kernel(step.grid, step.block, args, shared_mem=step.shared)
     cupy.cuda.get_current_stream().synchronize()
@@ -159,7 +159,7 @@ def launch_on_gpu(case: Case) -> dict[str, np.ndarray]:
 
 
 def measure(out: Path, *patterns: str) -> int:
-    """Verify each case of such a name, profile those that are right, write the fixture. Exit status."""
+    """Verify each case with a matching name, profile the correct ones, write the fixture, and return the exit status."""
     import cupy
 
     start, ncu = time.perf_counter(), sass.tool("ncu")
@@ -170,29 +170,29 @@ def measure(out: Path, *patterns: str) -> int:
     listings = sass.compile_all(chosen)
     out.with_suffix(".sass.txt").write_text(listings, encoding="utf-8")
     print(f"compiled, {time.perf_counter() - start:.0f} s", flush=True)
-    right = []
+    correct = []
     for case in chosen:
         try:
             problem = case.wrong(launch_on_gpu(case))
-        except Exception as e:  # told, and the others are still measured
+        except Exception as e:  # printed; the others are still measured
             problem = f"{type(e).__name__}: {e}"
         print(f"{case.name}: {problem or 'output as in NumPy'}")
         if not problem:
-            right.append(case)
+            correct.append(case)
     print(f"verified, {time.perf_counter() - start:.0f} s", flush=True)
-    entries = match(right, _rows(ncu, REQUIRED, WANTED, right, out.with_suffix(".csv")))
+    entries = match(correct, _rows(ncu, REQUIRED, WANTED, correct, out.with_suffix(".csv")))
     print(f"profiled, {time.perf_counter() - start:.0f} s", flush=True)
     by_name = {entry["case"]: entry for entry in entries}
-    patched = [case for case in right if is_patched(case)]
-    for more in _patched(ncu, patched, out.with_suffix(".patched.csv")):
-        by_name[more["case"]]["metrics"] |= more["metrics"]
-    fixture = _told_of_the_machine(cupy, ncu) | {"cases": entries}
+    patched = [case for case in correct if is_patched(case)]
+    for entry in _patched(ncu, patched, out.with_suffix(".patched.csv")):
+        by_name[entry["case"]]["metrics"] |= entry["metrics"]
+    fixture = _machine_fields(cupy, ncu) | {"cases": entries}
     out.write_text(json.dumps(fixture, indent=1) + "\n", encoding="utf-8")
     print(f"{len(entries)} of {len(chosen)} cases are in {out}, {time.perf_counter() - start:.0f} s")
     return 0 if len(entries) == len(chosen) else 1
 
 
-def _told_of_the_machine(cupy, ncu: str) -> dict:
+def _machine_fields(cupy, ncu: str) -> dict:
     properties = cupy.cuda.runtime.getDeviceProperties(0)
     version = subprocess.run([ncu, "--version"], capture_output=True, text=True, check=False).stdout
     return {
@@ -210,7 +210,7 @@ def _told_of_the_machine(cupy, ncu: str) -> dict:
 def _rows(
     ncu: str, required: Sequence[str], wanted: Sequence[str], chosen: Sequence[Case], csv_: Path
 ) -> list:
-    """What ncu tells of these cases. Which of the metrics it knows is asked of the first of them alone."""
+    """Returns ncu's rows of these cases. The first case alone shows which of the metrics ncu knows."""
     metrics = (*required, *wanted)
     while len(metrics) > len(required):
         text = _profile(ncu, metrics, chosen[:1])
@@ -233,13 +233,13 @@ def _patched(ncu: str, chosen: Sequence[Case], csv_: Path) -> list[dict]:
 
 
 def _without_unknown(metrics: Sequence[str], required: Sequence[str], text: str) -> tuple[str, ...]:
-    """The metrics ncu did not complain of; where it names none of them, the required ones."""
+    """Returns the metrics without those in ncu's complaints; if it names none of them, the required ones."""
     complaints = "\n".join(
         line for line in text.splitlines() if line.startswith(("==ERROR==", "==WARNING=="))
     )
     print(complaints)
-    kept = tuple(m for m in metrics if m in required or m.rpartition(".")[0] not in complaints)
-    return kept if len(kept) < len(metrics) else tuple(required)
+    known = tuple(m for m in metrics if m in required or m.rpartition(".")[0] not in complaints)
+    return known if len(known) < len(metrics) else tuple(required)
 
 
 def _version(number: int) -> str:
@@ -248,14 +248,14 @@ def _version(number: int) -> str:
 
 def _first_line(*command: str) -> str | None:
     try:
-        told = subprocess.run(command, capture_output=True, text=True, check=False, timeout=60).stdout
+        output = subprocess.run(command, capture_output=True, text=True, check=False, timeout=60).stdout
     except OSError:
         return None
-    return told.strip().splitlines()[0] if told.strip() else None
+    return output.strip().splitlines()[0] if output.strip() else None
 
 
 def _profile(ncu: str, metrics: Sequence[str], chosen: Sequence[Case]) -> str:
-    """What ncu prints about these cases, each launched once, in order, by this script run again under it."""
+    """Returns the output of ncu for these cases: this script runs again under it and launches each once, in order."""
     entries = "|".join(sorted({case.launch.entry for case in chosen}))
     root = str(Path(__file__).resolve().parents[1])
     path = os.pathsep.join(filter(None, (root, os.environ.get("PYTHONPATH"))))
@@ -269,21 +269,23 @@ def _profile(ncu: str, metrics: Sequence[str], chosen: Sequence[Case]) -> str:
             "--metrics", ",".join(metrics),
             sys.executable, str(Path(__file__).resolve()), "launch", str(names),
         ]  # fmt: skip
-        told = subprocess.run(
+        completed = subprocess.run(
             command,
             capture_output=True,
             text=True,
             check=False,
             env=os.environ | {"PYTHONPATH": path, "LC_ALL": "C"},
         )
-        if told.returncode:
-            print(f"ncu ended with {told.returncode}\n{told.stdout[-3000:]}\n{told.stderr[-3000:]}")
-        kept = log.read_text(encoding="utf-8", errors="replace") if log.exists() else ""
-        return f"{kept}\n{told.stdout}"
+        if completed.returncode:
+            print(
+                f"ncu ended with {completed.returncode}\n{completed.stdout[-3000:]}\n{completed.stderr[-3000:]}"
+            )
+        log_text = log.read_text(encoding="utf-8", errors="replace") if log.exists() else ""
+        return f"{log_text}\n{completed.stdout}"
 
 
 def launch_all(names: Path) -> int:
-    """What runs under ncu: each case once."""
+    """Launch each case once; this runs under ncu."""
     for name in json.loads(names.read_text(encoding="utf-8")):
         launch_on_gpu(cases()[name])
     return 0
@@ -291,9 +293,9 @@ def launch_all(names: Path) -> int:
 
 # -- reading ncu ----------------------------------------------------------------------------------------------
 def parse_ncu(text: str) -> list[dict]:
-    """Rows of `ncu --csv --page raw`, in the order of their ID: "Kernel Name", "Grid Size" and "Block Size"
-    as text, every other column that holds a number as one. Whatever else is among the lines is passed over:
-    ncu's own "==PROF==" lines, the profiled program's output, the row of units."""
+    """Returns the rows of `ncu --csv --page raw`, in the order of their ID: "Kernel Name", "Grid Size" and "Block Size"
+    as text, the other columns as numbers. Other lines are skipped: ncu's "==PROF==" lines, the profiled program's
+    output, the row of units."""
     header: list[str] | None = None
     rows = []
     for line in text.splitlines():
@@ -314,7 +316,7 @@ def parse_ncu(text: str) -> list[dict]:
 
 
 def number(cell: str) -> int | float | None:
-    """16,384 or 12.5 or 1.2e+06; None for anything else ("n/a", a name)."""
+    """Returns the number in a cell: 16,384 or 12.5 or 1.2e+06; None for anything else ("n/a", a name)."""
     try:
         value = float(cell.replace(",", ""))
     except ValueError:
@@ -325,19 +327,19 @@ def number(cell: str) -> int | float | None:
 def match(
     chosen: Sequence[Case], rows: Sequence[dict], metrics: Sequence[str] = (*REQUIRED, *WANTED)
 ) -> list[dict]:
-    """The fixture's entry of each case. ValueError where the rows are not these launches in this order."""
+    """Returns the fixture's entry of each case. ValueError if the rows are not these launches in this order."""
     if len(rows) != len(chosen):
         raise ValueError(f"{len(chosen)} launches, but ncu tells of {len(rows)}")
     out = []
     for case, row in zip(chosen, rows, strict=True):
         step = case.launch
-        told = row["Kernel Name"].partition("(")[0].split()[-1]
-        if told != step.entry:
-            raise ValueError(f"{case.name}: ncu tells of kernel {told}, not {step.entry}")
+        kernel_name = row["Kernel Name"].partition("(")[0].split()[-1]
+        if kernel_name != step.entry:
+            raise ValueError(f"{case.name}: ncu tells of kernel {kernel_name}, not {step.entry}")
         for column, dim in (("Grid Size", step.grid), ("Block Size", step.block)):
-            seen = tuple(map(int, re.findall(r"\d+", row.get(column, ""))))
-            if seen and seen != tuple(dim):
-                raise ValueError(f"{case.name}: {column} is {seen}, not {dim}")
+            extents = tuple(map(int, re.findall(r"\d+", row.get(column, ""))))
+            if extents and extents != tuple(dim):
+                raise ValueError(f"{case.name}: {column} is {extents}, not {dim}")
         out.append(
             {
                 "case": case.name,
@@ -357,7 +359,7 @@ def match(
 
 # -- side by side -----------------------------------------------------------------------------------------------
 def compare(fixture: Path) -> int:
-    """Print hardware beside emulator for each case; 1 where any counter that must be equal is not."""
+    """Print the numbers of hardware and emulator for each case. Returns 1 if a counter that must be equal is not."""
     measured = json.loads(fixture.read_text(encoding="utf-8"))
     print(f"{measured['device']}, driver {measured['driver']}, ncu {measured['ncu']}, {measured['date']}")
     print("hardware / emulator; one number where both are equal")
@@ -368,26 +370,29 @@ def compare(fixture: Path) -> int:
             print(f"\n{row['case']}: measured on another text; measure again")
             unequal.append(row["case"])
             continue
-        got = emulate(case)
-        problem = case.wrong(got.outputs)
-        told = {name: (hardware(row["metrics"], name), got.counted(name)) for name in COMPARED}
-        ratio = got.total["warp_instructions"] / row["metrics"][INSTRUCTIONS]
+        emulated = emulate(case)
+        problem = case.wrong(emulated.outputs)
+        pairs = {name: (hardware(row["metrics"], name), emulated.counted(name)) for name in COMPARED}
+        ratio = emulated.total["warp_instructions"] / row["metrics"][INSTRUCTIONS]
         ratios.append(ratio)
-        same = not problem and all(a == b for a, b in told.values())
-        if not same:
+        equal = not problem and all(a == b for a, b in pairs.values())
+        if not equal:
             unequal.append(case.name)
-        print(f"\n{case.name}: {'equal' if same else 'NOT EQUAL'} {problem}")
+        print(f"\n{case.name}: {'equal' if equal else 'NOT EQUAL'} {problem}")
         print(
-            "  " + "  ".join(f"{n} {a:,}" if a == b else f"{n} {a:,} / {b:,} !" for n, (a, b) in told.items())
+            "  "
+            + "  ".join(f"{n} {a:,}" if a == b else f"{n} {a:,} / {b:,} !" for n, (a, b) in pairs.items())
         )
-        if not same:
-            apart = {
+        if not equal:
+            copy_metrics = {
                 m: n
                 for m in (*WANTED, *PATCHED)
                 if (n := row["metrics"].get(m)) and ("ldgsts" in m or "ldsm" in m)
             }
-            print("".join(f"  {m} {n:,}\n" for m, n in apart.items()), end="")
-        print(f"  PTX/SASS instructions {ratio:.2f}, lanes {row['metrics'][LANES]:.1f} / {got.lanes:.1f}")
+            print("".join(f"  {m} {n:,}\n" for m, n in copy_metrics.items()), end="")
+        print(
+            f"  PTX/SASS instructions {ratio:.2f}, lanes {row['metrics'][LANES]:.1f} / {emulated.lanes:.1f}"
+        )
     missing = set(cases()) - {row["case"] for row in measured["cases"]}
     print(f"\n{len(measured['cases']) - len(unequal)} of {len(measured['cases'])} cases equal")
     if ratios:

@@ -1,4 +1,4 @@
-"""The memory instructions of the cases' machine code, to look at where a counter is not the hardware's."""
+"""The memory instructions of the cases' machine code: they help to explain a counter that differs from the hardware's."""
 
 from __future__ import annotations
 
@@ -23,46 +23,47 @@ _MEMORY = re.compile(
 )
 
 
-def compile_all(chosen: Iterable[Case], of_each: Callable[[Kernel], str] | None = None) -> str:
-    """Each kernel into CuPy's cache on disk, several at a time; what `of_each` (listing, if left out) says of them."""
+def compile_all(chosen: Iterable[Case], report: Callable[[Kernel], str] | None = None) -> str:
+    """Compile each kernel into CuPy's cache on disk, several at a time. Returns the texts of `report`, by default
+    `listing`."""
     kernels = dict.fromkeys((c.launch.source, c.launch.entry, c.launch.defines) for c in chosen)
     context = multiprocessing.get_context("spawn")
     with ProcessPoolExecutor(min(14, os.cpu_count() or 1), mp_context=context) as pool:
-        return "\n".join(pool.map(of_each or listing, kernels))
+        return "\n".join(pool.map(report or listing, kernels))
 
 
 def compile_one(kernel: Kernel) -> str:
-    """Into CuPy's cache on disk; the kernel in words."""
+    """Compile a kernel into CuPy's cache on disk and return its name."""
     from kernels.engines.cuda import compile_kernel
 
     compile_kernel(*kernel)
-    return head(kernel)
+    return kernel_name(kernel)
 
 
-def head(kernel: Kernel) -> str:
+def kernel_name(kernel: Kernel) -> str:
     source, _, defines = kernel
     return " ".join((f"== {source}", *(f"-D{name}={value}" for name, value in defines)))
 
 
 def listing(kernel: Kernel) -> str:
-    """Compiles the kernel for the GPU that is here. Its memory instructions, counted and one by one."""
+    """Compile a kernel for this machine's GPU and return its memory instructions: counts, then a list."""
     try:
         compile_one(kernel)
-        found = memory_instructions(_disassemble(kernel))
+        instructions = memory_instructions(_disassemble(kernel))
     except Exception as e:  # the counters matter more than the listing
-        return f"{head(kernel)}\nno disassembly: {type(e).__name__}: {e}\n"
-    kinds = Counter(re.sub(r"^@\S+\s+", "", text).split()[0] for text in found)
+        return f"{kernel_name(kernel)}\nno disassembly: {type(e).__name__}: {e}\n"
+    kinds = Counter(re.sub(r"^@\S+\s+", "", text).split()[0] for text in instructions)
     counted = (f"{n:4} {kind}" for kind, n in sorted(kinds.items()))
-    return "\n".join((head(kernel), *counted, *(f"       {text}" for text in found))) + "\n"
+    return "\n".join((kernel_name(kernel), *counted, *(f"       {text}" for text in instructions))) + "\n"
 
 
 def memory_instructions(sass: str) -> list[str]:
-    """The loads, stores and atomics of a disassembly, in order."""
-    return [" ".join(found.split()) for found in _MEMORY.findall(sass)]
+    """Returns the loads, stores and atomics of a disassembly, in order."""
+    return [" ".join(text.split()) for text in _MEMORY.findall(sass)]
 
 
 def tool(name: str) -> str | None:
-    """A program of the CUDA toolkit: from the PATH, or from where the toolkit may lie."""
+    """Returns the path of a program of the CUDA toolkit: from PATH, or from a folder where the toolkit may be."""
     import cupy
 
     homes = (
@@ -71,8 +72,8 @@ def tool(name: str) -> str | None:
         cupy.cuda.get_cuda_path(),
         cuda_headers.USUAL,
     )
-    places = (str(Path(home) / "bin") for home in homes if home)
-    return shutil.which(name) or next((f for place in places if (f := shutil.which(name, path=place))), None)
+    folders = (str(Path(home) / "bin") for home in homes if home)
+    return shutil.which(name) or next((f for place in folders if (f := shutil.which(name, path=place))), None)
 
 
 def _disassemble(kernel: Kernel) -> str:
@@ -84,7 +85,7 @@ def _disassemble(kernel: Kernel) -> str:
     cubin, _ = compiler.compile_using_nvrtc(text, options=options)
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder) / "kernel.cubin"
-        path.write_bytes(cubin + b"\0" * (-len(cubin) % 8))  # CuPy takes the last byte for a string's end
+        path.write_bytes(cubin + b"\0" * (-len(cubin) % 8))  # CuPy drops the last byte like a string's end
         nvdisasm = tool("nvdisasm")
         command = (
             [nvdisasm, "-c", str(path)]

@@ -1,12 +1,12 @@
-"""conv/direct-tiled and the implicit GEMMs on a GPU: right everywhere, and how near do they come to cuDNN?
+"""conv/direct-tiled and the implicit GEMMs on a GPU: verify them, and compare their times with cuDNN.
 
     python3 benchmarks/implicit.py --out OUT [--seconds 0.8] [--shapes 60]
 
 Verifies the three rungs, and bias and ReLU after the earlier ones, at random shapes and at the presets with groups,
 bias and ReLU. Then times, cold and interleaved, at the four 3x3 stages of ResNet-50 with 32 images and with one:
-conv/implicit-gemm and its plain twin over tile sizes, conv/direct-tiled, im2col with cuBLAS, and cuDNN's implicit
-GEMMs where cuDNN is there. Every candidate is verified against the float64 reference at the shape it is timed at.
-Tables with registers and spills go to the screen, all figures to OUT/implicit.json.
+conv/implicit-gemm and conv/implicit-gemm-plain over tile sizes, conv/direct-tiled, im2col with cuBLAS, and cuDNN's
+implicit GEMMs if cuDNN is installed. Every candidate is verified against the float64 reference at the shape it is timed
+at. Prints tables with registers and spills, and writes all figures to OUT/implicit.json.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from typing import Any
 import numpy as np
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
-from benchmarks.compiling import compile_all, words
+from benchmarks.compiling import compile_all, tiles_text
 from benchmarks.gemm import compiled
 from kernels.conv import common as conv_common
 from kernels.conv import implicit as conv_implicit
@@ -50,7 +50,7 @@ COLUMNS = conv_ladder.LADDER.rung("conv/im2col-cublas")
 EARLIER = [
     r for r in conv_ladder.LADDER.rungs if r.name in ("conv/direct", "conv/im2col-gemm", "conv/im2col-cublas")
 ]
-BASE, MOST_ERROR, GOAL = "conv/cudnn-implicit-precomp-gemm", 1e-6, 0.7
+BASE, MAX_ERROR, GOAL = "conv/cudnn-implicit-precomp-gemm", 1e-6, 0.7
 LIBRARY = ("conv/cudnn-implicit-gemm", BASE)
 # BM, BN, BK, TM, TN, STAGES
 SETS = (
@@ -68,11 +68,15 @@ DEPTHWISE_SETS = ((16, 8, 4, 4), (16, 1, 4, 1), (8, 1, 2, 1), (16, 1, 1, 1))
 Candidate = tuple[Rung, dict[str, int]]
 
 
-def of(rung: Rung, sets: Sequence[tuple]) -> list[Candidate]:
+def with_tile_sizes(rung: Rung, sets: Sequence[tuple]) -> list[Candidate]:
     return [(rung, dict(zip(rung.tiles, values, strict=True))) for values in sets]
 
 
-OURS = [*of(IMPLICIT, SETS), *of(PLAIN, PLAIN_SETS), *of(DIRECT, DIRECT_SETS)]
+OURS = [
+    *with_tile_sizes(IMPLICIT, SETS),
+    *with_tile_sizes(PLAIN, PLAIN_SETS),
+    *with_tile_sizes(DIRECT, DIRECT_SETS),
+]
 
 
 def library() -> list[Candidate]:
@@ -80,7 +84,8 @@ def library() -> list[Candidate]:
 
 
 def random_shape(rng: random.Random) -> ConvShape:
-    """Any extents, strides, padding, dilation, groups, bias, ReLU; small enough for a quick reference."""
+    """Returns a random shape: any extents, strides, padding, dilation, groups, bias, ReLU, small enough for a quick
+    reference."""
     while True:
         groups = rng.choice((1, 1, 2, 3, 8))
         try:
@@ -91,12 +96,14 @@ def random_shape(rng: random.Random) -> ConvShape:
                 dilation=(rng.randint(1, 3), rng.randint(1, 3)), mode=rng.choice(("cross-correlation", "convolution")),
                 groups=groups, bias=rng.randint(0, 1), relu=rng.randint(0, 1),
             )  # fmt: skip
-        except ShapeError:  # the filter does not fit: another one
+        except ShapeError:  # the filter does not fit: try another
             continue
 
 
-def opened(s: ConvShape, candidates: Sequence[Candidate]) -> Iterator[tuple[Candidate, Program, Any, float]]:
-    """(candidate, program, session, error) of each that can run and is right; of others one line says why not."""
+def open_verified(
+    s: ConvShape, candidates: Sequence[Candidate]
+) -> Iterator[tuple[Candidate, Program, Any, float]]:
+    """Yields (candidate, program, session, error) of each with a correct result; prints a line about each other one."""
     inputs = seeded_inputs([b for b in conv_common.buffers(s) if b.role == INPUT])
     ref, scale = reference.conv(s, **inputs)
     for rung, tiles in candidates:
@@ -105,22 +112,22 @@ def opened(s: ConvShape, candidates: Sequence[Candidate]) -> Iterator[tuple[Cand
             session = cuda.open(program, inputs)
             out = session.verify_run()
         except (RuleError, RuntimeError) as e:
-            print(f"  {rung.name} {words(tiles)} {s}: {e}", flush=True)
+            print(f"  {rung.name} {tiles_text(tiles)} {s}: {e}", flush=True)
             continue
         error = relative_error(out, ref)
         if agrees(out, ref, scale, rung.tolerance):
             yield (rung, tiles), program, session, error
         else:
-            print(f"  WRONG {rung.name} {words(tiles)} {s}: relative L2 error {error:.1e}", flush=True)
+            print(f"  WRONG {rung.name} {tiles_text(tiles)} {s}: relative L2 error {error:.1e}", flush=True)
             session.close()
 
 
 def verify(count: int) -> tuple[int, int]:
-    """(right, tried) at random shapes and the layers' presets; what is wrong is said on the way."""
-    rng, right, tried = random.Random(0), 0, 0
+    """Returns (correct, tried) at random shapes and the layers' presets; wrong results are printed."""
+    rng, correct, tried = random.Random(0), 0, 0
     shapes = [random_shape(rng) for _ in range(count)] + [p.shape for p in CONV_LAYER_PRESETS.values()]
     for s in shapes:
-        able = [
+        supported_candidates = [
             (rung, tiles)
             for rung, tiles in [
                 rng.choice(OURS),
@@ -128,19 +135,19 @@ def verify(count: int) -> tuple[int, int]:
             ]
             if not any(rung.rules(s, tiles))
         ]
-        tried += len(able)
-        for _, _, session, _ in opened(s, able):
-            right += 1
+        tried += len(supported_candidates)
+        for _, _, session, _ in open_verified(s, supported_candidates):
+            correct += 1
             session.close()
-    return right, tried
+    return correct, tried
 
 
 def measured(s: ConvShape, candidates: Sequence[Candidate], seconds: float) -> list[dict]:
-    there = list(opened(s, candidates))
+    sessions = list(open_verified(s, candidates))
     budget = Budget(samples=60, seconds=seconds, least=7, warm_up_s=0.01)
-    timed = cuda.sample([session for _, _, session, _ in there], "cold", budget)
+    timed = cuda.sample([session for _, _, session, _ in sessions], "cold", budget)
     rows = []
-    for ((rung, tiles), program, session, error), t in zip(there, timed, strict=True):
+    for ((rung, tiles), program, session, error), t in zip(sessions, timed, strict=True):
         p20, median, p80 = np.quantile(t.samples_ms, (0.2, 0.5, 0.8)).tolist()
         rows.append({
             "rung": rung.name, "shape": s.params(), "tiles": tiles, "error": error, "n": len(t.samples_ms),
@@ -159,25 +166,26 @@ def table(rows: Sequence[Mapping]) -> str:
         share = f"{base / r['median_ms']:8.1%}" if base else f"{'':8}"
         spread = (r["p80_ms"] - r["p20_ms"]) / r["median_ms"]
         lines.append(
-            f"{r['rung']:34} {words(r['tiles']):42} {r['median_ms']:8.4f} {spread:7.1%} {r['tflops']:8.2f} {share} "
+            f"{r['rung']:34} {tiles_text(r['tiles']):42} {r['median_ms']:8.4f} {spread:7.1%} {r['tflops']:8.2f} {share} "
             f"{r['error']:8.1e} {r.get('registers', ''):>4} {r.get('local', ''):>5}"
         )
     return "\n".join(lines)
 
 
 def summary(stages: Sequence[Sequence[Mapping]]) -> str:
-    """Geometric means over the stages of what each set of tiles reaches of cuDNN's, and of the best at each stage."""
+    """Returns geometric means over the stages of the speed relative to cuDNN: of each set of tiles, and of the best set
+    at each stage."""
     by_set: dict[tuple[str, str], list[float]] = {}
     best: dict[str, list[float]] = {}
     for rows in stages:
         base = next((r["median_ms"] for r in rows if r["rung"] == BASE), None)
         base = base or next(r["median_ms"] for r in rows if r["rung"] == COLUMNS.name)
-        at: dict[str, float] = {}
+        best_at_stage: dict[str, float] = {}
         for r in rows:
             share = base / r["median_ms"]
-            by_set.setdefault((r["rung"], words(r["tiles"])), []).append(share)
-            at[r["rung"]] = max(share, at.get(r["rung"], 0))
-        for rung, share in at.items():
+            by_set.setdefault((r["rung"], tiles_text(r["tiles"])), []).append(share)
+            best_at_stage[r["rung"]] = max(share, best_at_stage.get(r["rung"], 0))
+        for rung, share in best_at_stage.items():
             best.setdefault(rung, []).append(share)
     means = {key: mean(v) for key, v in by_set.items() if len(v) == len(stages)}
     lines = [
@@ -191,11 +199,11 @@ def mean(values: Sequence[float]) -> float:
     return float(np.exp(np.mean(np.log(values))))
 
 
-def gain(rows: Sequence[Mapping]) -> str:
-    """What dividing by multiplication gives, at equal tiles."""
-    magic = {words(r["tiles"]): r["median_ms"] for r in rows if r["rung"] == IMPLICIT.name}
-    plain = {words(r["tiles"]): r["median_ms"] for r in rows if r["rung"] == PLAIN.name}
-    return ", ".join(f"{plain[t] / magic[t]:.3f} ({t})" for t in plain if t in magic)
+def speed_up_of_magic_division(rows: Sequence[Mapping]) -> str:
+    """Returns the speed-up by division through multiplication, at equal tiles."""
+    magic_ms = {tiles_text(r["tiles"]): r["median_ms"] for r in rows if r["rung"] == IMPLICIT.name}
+    plain_ms = {tiles_text(r["tiles"]): r["median_ms"] for r in rows if r["rung"] == PLAIN.name}
+    return ", ".join(f"{plain_ms[t] / magic_ms[t]:.3f} ({t})" for t in plain_ms if t in magic_ms)
 
 
 def main() -> None:
@@ -209,19 +217,19 @@ def main() -> None:
     args.out.mkdir(parents=True, exist_ok=True)
     start = time.perf_counter()
     stages = {n: [CONV_PRESETS[f"resnet50-res{i}-3x3-n{n}"].shape for i in STAGES] for n in (32, 1)}
-    depthwise = of(DIRECT, DEPTHWISE_SETS)
+    depthwise = with_tile_sizes(DIRECT, DEPTHWISE_SETS)
     toy = CONV_PRESETS["toy"].shape.with_(relu=1)
-    earlier = [(r, r.default_tiles) for r in EARLIER]
-    compile_all([r.build(toy, t) for r, t in (*OURS, *depthwise, *earlier)])
+    earlier_candidates = [(r, r.default_tiles) for r in EARLIER]
+    compile_all([r.build(toy, t) for r, t in (*OURS, *depthwise, *earlier_candidates)])
     print(f"compiled, {time.perf_counter() - start:.0f} s", flush=True)
-    right, tried = verify(args.shapes)
+    correct, tried = verify(args.shapes)
     print(
-        f"{right} of {tried} right at {args.shapes} random shapes and the layers, {time.perf_counter() - start:.0f} s"
+        f"{correct} of {tried} right at {args.shapes} random shapes and the layers, {time.perf_counter() - start:.0f} s"
     )
-    told = {
+    report = {
         "device": cuda.device_name(),
         "conditions": cuda.conditions(),
-        "right": right,
+        "right": correct,
         "tried": tried,
         "rows": [],
     }
@@ -231,20 +239,22 @@ def main() -> None:
             candidates = [*OURS, (COLUMNS, COLUMNS.default_tiles), *library()]
             all_rows.append(rows := measured(s, candidates, args.seconds if n > 1 else args.seconds / 2))
             print(f"\n{s}, {time.perf_counter() - start:.0f} s so far\n{table(rows)}")
-            print(f"magic divisions make it {gain(rows)} times as fast", flush=True)
+            print(f"magic divisions make it {speed_up_of_magic_division(rows)} times as fast", flush=True)
         print(f"\nN={n}, geometric mean of the four stages, of {BASE} (without cuDNN: of {COLUMNS.name}):")
         print(summary(all_rows))
-        told["rows"] += [row for rows in all_rows for row in rows]
-    worst = max(r["error"] for r in told["rows"] if r["rung"] in (DIRECT.name, PLAIN.name, IMPLICIT.name))
+        report["rows"] += [row for rows in all_rows for row in rows]
+    worst = max(r["error"] for r in report["rows"] if r["rung"] in (DIRECT.name, PLAIN.name, IMPLICIT.name))
     print(
-        f"\nlargest relative L2 error of ours {worst:.2e}, {MOST_ERROR:g} is allowed; the goal is {GOAL:.0%}"
+        f"\nlargest relative L2 error of ours {worst:.2e}, {MAX_ERROR:g} is allowed; the goal is {GOAL:.0%}"
     )
     for preset in CONV_LAYER_PRESETS.values():
         candidates = [*depthwise, *((r, r.default_tiles) for r in (PLAIN, IMPLICIT, *EARLIER)), *library()]
-        able = [(r, t) for r, t in candidates if r.name in LIBRARY or not any(r.rules(preset.shape, t))]
-        told["rows"] += (rows := measured(preset.shape, able, args.seconds / 2))
+        supported_candidates = [
+            (r, t) for r, t in candidates if r.name in LIBRARY or not any(r.rules(preset.shape, t))
+        ]
+        report["rows"] += (rows := measured(preset.shape, supported_candidates, args.seconds / 2))
         print(f"\n{preset.label}: {preset.shape}\n{table(rows)}", flush=True)
-    (args.out / "implicit.json").write_text(json.dumps(told, indent=1) + "\n", encoding="utf-8")
+    (args.out / "implicit.json").write_text(json.dumps(report, indent=1) + "\n", encoding="utf-8")
     print(f"{time.perf_counter() - start:.0f} s")
 
 

@@ -1,15 +1,15 @@
-"""What the worker costs, and how soon it serves again: python -m benchmarks.jobs [OUT.json]
+"""Overhead of the worker, and time to the next run after a deadline: python -m benchmarks.jobs [OUT.json]
 
-Prints a Markdown table of what was measured beside its target, and writes every sample to OUT.json.
+Prints a Markdown table of measured figures and targets, and writes every sample to OUT.json.
 
-* Round trip: submit() to result() of a request whose answer is one row that is there already, in a child
-  that is idle. Three messages of progress come with it, as in a real run.
-* The same for a real run, the emulator counting the toy convolution: the time through the worker less the
-  time of kernels.run in this process, medians of interleaved pairs.
-* After a deadline: a run that takes minutes is stopped; from the moment its owner is told so to the rows of
-  the request that waited behind it (the toy on the emulator).
-* A hundred threads submit at once, ten distinct requests among them: from the gate to the last answer, less
-  what the ten runs take one after the other in this process.
+* Round trip: submit() to result() of a request whose result is one ready row, in an idle child. Three messages of
+  progress come with it, as in a real run.
+* The same for a real run, the emulator counting the toy convolution: the time through the worker minus the time of
+  kernels.run in this process, medians of interleaved pairs.
+* After a deadline: a run that takes minutes is stopped. Measured from its JobError to the rows of the next request in
+  the queue (the toy on the emulator).
+* A hundred threads submit at once, ten distinct requests among them: from the start to the last result, minus the time
+  of the ten runs one after the other in this process.
 """
 
 from __future__ import annotations
@@ -39,8 +39,8 @@ def toy(k: int = 2, c: int = 1) -> Request:
     return Request(("conv/direct", "conv/im2col-gemm"), ConvShape(1, c, 8, 8, k, 3, 3), engine="emulator")
 
 
-def here(request: Request) -> None:
-    """The same without the worker."""
+def run_directly(request: Request) -> None:
+    """Run a request without the worker."""
     compare(request.rungs, request.shape, request.inputs, request.engine, request.tiles)
 
 
@@ -64,19 +64,19 @@ def trip() -> Line:
     return line("round trip of a request that does nothing", "ms", median(samples), 5, samples, detail)
 
 
-def beyond(worker: Worker) -> Line:
-    there, alone = [], []
+def worker_overhead(worker: Worker) -> Line:
+    in_worker, in_process = [], []
     for _ in range(PAIRS + 2):
-        there.append(1e3 * seconds(lambda: worker.submit(toy(), fresh=True).result(60)))
-        alone.append(1e3 * seconds(lambda: here(toy())))
-    there, alone = there[2:], alone[2:]
-    detail = f"medians {median(there):.3g} ms in the worker, {median(alone):.3g} ms in this process"
+        in_worker.append(1e3 * seconds(lambda: worker.submit(toy(), fresh=True).result(60)))
+        in_process.append(1e3 * seconds(lambda: run_directly(toy())))
+    in_worker, in_process = in_worker[2:], in_process[2:]
+    detail = f"medians {median(in_worker):.3g} ms in the worker, {median(in_process):.3g} ms in this process"
     return line(
         "the toy on the emulator: worker less in-process",
         "ms",
-        median(there) - median(alone),
+        median(in_worker) - median(in_process),
         5,
-        there,
+        in_worker,
         detail,
     )
 
@@ -103,45 +103,45 @@ def after_a_deadline() -> Line:
 
 
 def crowd() -> Line:
-    """The slowest of a few crowds, each with shapes of its own, the first left out as a warm up. Every reader
-    is answered and each request is run once, or this fails."""
-    samples, wholes, runs = [], [], []
+    """Returns the slowest of a few crowds, each with different shapes; the first is a warm-up and left out. It fails
+    unless every reader gets rows and each request runs once."""
+    samples, totals, runs = [], [], []
     worker = Worker(on_rows=runs.append)
     for c in range(1, CROWDS + 2):
         runs.clear()
-        alone = sum(seconds(lambda k=k, c=c: here(toy(k + 1, c))) for k in range(DISTINCT))
-        whole = seconds(lambda c=c: press(worker, c))
+        in_process = sum(seconds(lambda k=k, c=c: run_directly(toy(k + 1, c))) for k in range(DISTINCT))
+        total = seconds(lambda c=c: submit_together(worker, c))
         assert len(runs) == DISTINCT, f"{len(runs)} runs"
-        wholes.append(whole)
-        samples.append(1e3 * (whole - alone))
+        totals.append(total)
+        samples.append(1e3 * (total - in_process))
     worker.close()
-    wholes, samples = wholes[1:], samples[1:]
-    detail = f"{READERS} answered, {DISTINCT} runs each time, {max(wholes):.2f} s in all"
+    totals, samples = totals[1:], samples[1:]
+    detail = f"{READERS} answered, {DISTINCT} runs each time, {max(totals):.2f} s in all"
     what = f"{READERS} threads press Run, {DISTINCT} requests: beyond the runs alone"
     return line(what, "ms", max(samples), 500, samples, detail)
 
 
-def press(worker: Worker, c: int) -> None:
-    gate, answered = threading.Barrier(READERS), []
+def submit_together(worker: Worker, c: int) -> None:
+    barrier, results = threading.Barrier(READERS), []
 
     def reader(i: int) -> None:
-        gate.wait()
-        answered.append(worker.submit(toy(i % DISTINCT + 1, c), owner=f"reader {i}").result(120))
+        barrier.wait()
+        results.append(worker.submit(toy(i % DISTINCT + 1, c), owner=f"reader {i}").result(120))
 
     threads = [threading.Thread(target=reader, args=(i,)) for i in range(READERS)]
     for thread in threads:
         thread.start()
     for thread in threads:
         thread.join()
-    assert len(answered) == READERS and all(rows[0]["counters"] for rows in answered)
+    assert len(results) == READERS and all(rows[0]["counters"] for rows in results)
 
 
 def main() -> None:
-    busy = os.getloadavg()[0]
+    load_average = os.getloadavg()[0]
     worker = Worker()
-    real = beyond(worker)
+    real = worker_overhead(worker)
     worker.close()
-    publish([trip(), real, after_a_deadline(), crowd()], "", busy)
+    publish([trip(), real, after_a_deadline(), crowd()], "", load_average)
 
 
 if __name__ == "__main__":

@@ -1,7 +1,7 @@
-"""The loops of kernels/gemm/cpu_loops.py on this machine: python -m benchmarks.loops [n ...] (512 and 1024 where none is given)
+"""The loops of kernels/gemm/cpu_loops.py on this machine: python -m benchmarks.loops [n ...] (512 and 1024 if none is given)
 
-Every rung on one core and on all, each set of threads in one comparison with its samples interleaved, cold; then
-the blocked loops at every BLOCK. Prints Markdown: medians with p20 to p80 and n.
+Every rung on one core and on all, each number of threads in one comparison with interleaved samples, cold; then the
+blocked loops at every BLOCK. Prints Markdown: medians with p20 to p80 and n.
 """
 
 from __future__ import annotations
@@ -51,8 +51,8 @@ def curve(n: int, threads: int) -> None:
 
 
 def main(sizes: list[int]) -> None:
-    told = cpu.conditions()
-    print(f"{device_name()}; Python {told['python']}, NumPy {told['numpy']}; cold")
+    conditions = cpu.conditions()
+    print(f"{device_name()}; Python {conditions['python']}, NumPy {conditions['numpy']}; cold")
     print(cpu_curve.caches_words(caches(), cpu_curve.block(GemmShape(1, 1, 1))))
     for n in sizes:
         ladder(n)

@@ -3,7 +3,7 @@
     python benchmarks/memory.py --out FOLDER [--engine cuda] [--seconds 0.4]
 
 writes memory.jsonl, rows as `python -m kernels record` writes them, and levels.json, the sizes of the device's
-memories with the copy bandwidth measured; prints each slowdown beside the sectors and passes counted.
+memories with the measured copy bandwidth; prints each slowdown with the counted sectors and wavefronts.
 """
 
 from __future__ import annotations
@@ -27,48 +27,48 @@ from visuals.memory.charts import passes, sectors
 SKIPPED = {"cpu": ("banks",), "cuda": ()}  # a processor has no banks
 
 
-def wanted(engine: str) -> Iterator[tuple[Ladder, object]]:
-    """Every ladder's presets but the toys."""
+def shapes(engine: str) -> Iterator[tuple[Ladder, object]]:
+    """Yields every ladder's presets except the toys."""
     for ladder in memory_ladder.LADDERS:
         if ladder.name not in SKIPPED[engine]:
             yield from ((ladder, p.shape) for key, p in ladder.presets.items() if not key.endswith("-toy"))
 
 
-def measured(engine: str, seconds: float, made_at: str) -> Iterator[dict]:
-    for ladder, shape in wanted(engine):
+def measured(engine: str, seconds: float, commit_hash: str) -> Iterator[dict]:
+    for ladder, shape in shapes(engine):
         for mode in MODES:
             rungs = [r.name for r in ladder.rungs if not any(r.rules(shape, r.default_tiles))]
             for result in compare(rungs, shape, engine=engine, mode=mode, budget=Budget(seconds=seconds)):
                 program = ladder.rung(result.rung).build(shape, result.tiles)
-                row = records_row.row(result, program, made_at)
+                row = records_row.row(result, program, commit_hash)
                 yield row
 
 
 def counted(row: dict) -> float | None:
-    """Sectors of a warp, or passes of a read, at a row's stride."""
+    """Returns the sectors of a warp, or the wavefronts of a read, at a row's stride."""
     stride = row["shape"].get("stride")
     if row["rung"] == "stride/copy":
         return sectors(stride)
     return passes(stride, row["rung"] == "banks/padded") if row["rung"].startswith("banks/") else None
 
 
-def tell(rows: list[dict]) -> None:
+def print_table(rows: list[dict]) -> None:
     first = {}
     print(f"{'rung':24} {'mode':5} {'shape':32} {'median':>10} {'slowdown':>9} {'counted':>8}")
     for row in rows:
-        key, many = (row["rung"], row["mode"]), counted(row)
+        key, count = (row["rung"], row["mode"]), counted(row)
         shape = " ".join(f"{k} {v}" for k, v in row["shape"].items())
-        base, base_many = first.setdefault(key, (row["median_ms"], many)) if many else (None, None)
-        ratios = f"{row['median_ms'] / base:9.2f} {many / base_many:8.2f}" if many else ""
+        base, base_count = first.setdefault(key, (row["median_ms"], count)) if count else (None, None)
+        ratios = f"{row['median_ms'] / base:9.2f} {count / base_count:8.2f}" if count else ""
         print(f"{row['rung']:24} {row['mode']:5} {shape:32} {row['median_ms'] * 1e3:8.2f} µs {ratios}")
 
 
-def driver_agrees(told: memory_levels.Levels) -> None:
-    """The sizes asked of the driver by number are those that CuPy gives by name."""
+def driver_agrees(levels: memory_levels.Levels) -> None:
+    """Assert that the sizes from the driver, queried by number, are those that CuPy returns by name."""
     import cupy
 
     by_name = cupy.cuda.Device().attributes
-    sizes = {level.name: level.bytes for level in told.levels}
+    sizes = {level.name: level.bytes for level in levels.levels}
     assert sizes["registers"] == 4 * by_name["MaxRegistersPerMultiprocessor"]
     assert sizes["shared memory"] == by_name["MaxSharedMemoryPerMultiprocessor"]
     assert sizes["L2 cache"] == by_name["L2CacheSize"]
@@ -85,12 +85,12 @@ def main() -> None:
     start = time.monotonic()
     args.out.mkdir(parents=True, exist_ok=True)
     ceilings = engines.load(args.engine).ceilings()
-    told = (
+    levels = (
         memory_levels.gpu(engines.load("cuda").status()) if args.engine == "cuda" else memory_levels.cpu()
     ).with_copy(ceilings)
     if args.engine == "cuda":
-        driver_agrees(told)
-    text = json.dumps(told.to_json() | {"date": ceilings["date"]}, indent=1)
+        driver_agrees(levels)
+    text = json.dumps(levels.to_json() | {"date": ceilings["date"]}, indent=1)
     (args.out / "levels.json").write_text(text + "\n", encoding="utf-8")
     rows = []
     with (args.out / "memory.jsonl").open("w", encoding="utf-8") as file:
@@ -98,7 +98,7 @@ def main() -> None:
             rows.append(row)
             file.write(json.dumps(row) + "\n")
             file.flush()
-    tell(rows)
+    print_table(rows)
     print(text)
     print(f"{len(rows)} rows in {time.monotonic() - start:.0f} s")
 

@@ -1,7 +1,7 @@
-"""How fast is the page? In Chromium, against the app started here: python -m benchmarks.page [OUT.json]
+"""Speed of the page, in Chromium, with the app started here: python -m benchmarks.page [OUT.json]
 
-Prints a Markdown table of what was measured beside its target, and writes every sample to OUT.json.
-Frames are timed by requestAnimationFrame in a headless Chromium without a GPU: every pixel is software's.
+Prints a Markdown table of measured figures and targets, and writes every sample to OUT.json.
+Frames are timed by requestAnimationFrame in a headless Chromium without a GPU: all drawing is done in software.
 """
 
 from __future__ import annotations
@@ -60,7 +60,7 @@ PAINTED = """() => new Promise(done => {
 
 @dataclass(frozen=True)
 class Line:
-    """One measurement: the figure held against the target, and every sample."""
+    """One measurement: a figure, its target, and every sample."""
 
     what: str
     unit: str
@@ -72,9 +72,9 @@ class Line:
     samples: list[float]
 
 
-def line(what, unit, value, most, samples, detail="", least=False) -> Line:
-    met = value >= most if least else value <= most
-    target = f"{'≥' if least else '≤'} {most:g} {unit}"
+def line(what, unit, value, target_value, samples, detail="", at_least=False) -> Line:
+    met = value >= target_value if at_least else value <= target_value
+    target = f"{'≥' if at_least else '≤'} {target_value:g} {unit}"
     return Line(
         what, unit, float(value), target, bool(met), len(samples), detail, [float(s) for s in samples]
     )
@@ -96,11 +96,11 @@ def frames(page: Page, url: str, size: int) -> Line:
     steps = (size - 2) ** 2
     rate = 1e3 * len(gaps) / gaps.sum()
     detail = f"frame interval median {np.median(gaps):.1f} ms, p95 {np.percentile(gaps, 95):.1f} ms, {np.mean(gaps > 25):.1%} over 25 ms"
-    return line(f"playing {size}×{size}, {steps} steps", "frames/s", rate, 59, gaps, detail, least=True)
+    return line(f"playing {size}×{size}, {steps} steps", "frames/s", rate, 59, gaps, detail, at_least=True)
 
 
 def scene() -> list[Line]:
-    """What the server does for the stage at 32x32: inputs, outputs, scene, message."""
+    """Returns the server's work for the stage at 32x32: inputs, outputs, scene, message."""
     s = ConvShape(1, 1, 32, 32, 2, 3, 3)
 
     def build() -> bytes:
@@ -156,9 +156,9 @@ def visits(browser: Browser, url: str) -> Line:
         context = browser.new_context(viewport={"width": 1440, "height": 900})
         page = context.new_page()
         page.goto(f"{url}/im2col", wait_until="commit")
-        took = page.evaluate(PAINTED)
+        milliseconds = page.evaluate(PAINTED)
         context.close()
-        return took / 1e3
+        return milliseconds / 1e3
 
     visit()
     samples = [visit() for _ in range(VISITS)]
@@ -177,7 +177,7 @@ def imports() -> Line:
 
 
 def main() -> None:
-    busy = os.getloadavg()[0]  # what else runs here spoils the figures
+    load_average = os.getloadavg()[0]  # other programs on this machine distort the figures
     lines = [*scene(), imports()]
     with serving() as app, sync_playwright() as playwright:
         browser = playwright.chromium.launch(executable_path=CHROMIUM, args=ARGS)
@@ -187,20 +187,26 @@ def main() -> None:
             lines += [frames(page, app.url, size), changes(page, app.url, size)]
         version = browser.version
         browser.close()
-    publish(lines, version, busy)
+    publish(lines, version, load_average)
 
 
-def publish(lines: list[Line], chromium: str, busy: float) -> None:
-    """The table on standard output; all samples in the file that the command line names."""
+def publish(lines: list[Line], chromium: str, load_average: float) -> None:
+    """Print the table, and write all samples to the file that the command line names."""
     browser = f"Chromium {chromium}, headless, no GPU, 1440 × 900; " if chromium else ""
-    about = f"{device_name()}; {browser}Python {sys.version.split()[0]}; load average before {busy:.1f}"
+    about = (
+        f"{device_name()}; {browser}Python {sys.version.split()[0]}; load average before {load_average:.1f}"
+    )
     print(f"{about}\n\n| what | measured | target | met | n | spread |\n|---|---|---|---|---|---|")
-    for one in lines:
-        met = "yes" if one.met else "**no**"
-        print(f"| {one.what} | {one.value:.3g} {one.unit} | {one.target} | {met} | {one.n} | {one.detail} |")
+    for measured_line in lines:
+        met = "yes" if measured_line.met else "**no**"
+        print(
+            f"| {measured_line.what} | {measured_line.value:.3g} {measured_line.unit} | {measured_line.target} | {met} | {measured_line.n} | {measured_line.detail} |"
+        )
     if len(sys.argv) > 1:
         with open(sys.argv[1], "w", encoding="utf-8") as file:
-            json.dump({"about": about, "lines": [asdict(one) for one in lines]}, file, indent=1)
+            json.dump(
+                {"about": about, "lines": [asdict(measured_line) for measured_line in lines]}, file, indent=1
+            )
 
 
 if __name__ == "__main__":

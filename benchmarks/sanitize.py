@@ -1,17 +1,17 @@
 """Every kernel of the ladders at small ragged shapes and at every tile size that is compiled ahead, for
-compute-sanitizer. Exit status 1 where a result is wrong.
+compute-sanitizer. Exit status 1 if a result is wrong.
 
     python benchmarks/sanitize.py --compile
     compute-sanitizer --tool memcheck --error-exitcode 3 python benchmarks/sanitize.py gemm
     compute-sanitizer --tool racecheck --error-exitcode 3 python benchmarks/sanitize.py gemm
 
-and likewise conv, attention, fusion, softmax and memory; all where none is named. The first line compiles everything, several kernels at a
-time, into CuPy's cache: under the sanitizer nothing is left to compile. --emulator needs no GPU: the emulator runs the
-same launches, with its own checks of bounds, barriers and races.
+and likewise conv, attention, fusion, softmax and memory; all if none is named. The first line compiles everything,
+several kernels at a time, into CuPy's cache: under the sanitizer nothing is left to compile. --emulator needs no GPU: the
+emulator runs the same launches, with its own checks of bounds, barriers and races.
 
-Libraries are left out: what cuBLAS, cuFFT and cuDNN do inside is not ours to repair. Rungs that are a library's are not
-run, and where a launch of ours reads what a library call left, NumPy does the call. Each array is an allocation of its
-own (no pool), so that memcheck knows where it ends.
+Libraries are left out: we cannot repair faults inside cuBLAS, cuFFT and cuDNN. Rungs of a library are not run. If one of
+our launches reads the output of a library call, NumPy computes that output. Each array is a separate allocation (no
+pool), so that memcheck knows where it ends.
 """
 
 from __future__ import annotations
@@ -42,8 +42,8 @@ from kernels.model.rung import Rung
 from kernels.softmax import ladder as softmax_ladder
 from kernels.softmax.shape import SoftmaxShape
 
-# Of each ladder: shapes at which every set of tile sizes runs, and shapes for the default sizes alone. None is a
-# multiple of a tile, but what can be read by fours is there too.
+# For each ladder: shapes for every set of tile sizes, and shapes for the default sizes only. None is a multiple of a
+# tile, but some allow float4 loads.
 GEMM = (
     ((61, 45, 37, -2, 3), (36, 72, 40)),
     ((1, 1, 1, 2, -1), (129, 130, 1)),
@@ -60,9 +60,9 @@ CONV = (
 )
 ATTENTION = (AttentionShape(1, 2, 61, 37), AttentionShape(2, 1, 36, 8, scale=-0.5))
 CAUSAL = (AttentionShape(1, 2, 131, 96, causal=1), AttentionShape(1, 1, 1, 1, causal=1))
-# In fp16 and in bf16: copies of 16 bytes and none.
+# In fp16 and in bf16: with and without copies of 16 bytes.
 HALVES = (AttentionShape(1, 2, 61, 51), AttentionShape(2, 1, 140, 56, causal=1, scale=-0.5))
-# The chains of the presets, on maps that no float4 divides and, the first of them, on maps that one does.
+# The chains of the presets, on maps whose size is not a multiple of float4, and two chains on maps whose size is.
 FUSION = tuple(preset.shape.with_(N=2, C=3, H=11, W=9) for preset in FUSION_PRESETS.values())
 FOURS = tuple(ChainShape(1, 3, 8, 8, chain) for chain in ("bias bn relu add", "conv:K=5:R=3 bias bn relu"))
 SOFTMAX = ((SoftmaxShape(5, 77),), (SoftmaxShape(3, 1001), SoftmaxShape(9, 1), SoftmaxShape(2, 64)))
@@ -74,12 +74,12 @@ MEMORY = {
 }
 
 
-def asked(name: str) -> Iterator[tuple[Rung, Any, dict[str, int]]]:
-    """Every rung of ours with each shape and tiles it is run at."""
-    for rung, every, default in ASKED[name]():
+def runs(name: str) -> Iterator[tuple[Rung, Any, dict[str, int]]]:
+    """Yields every rung of the project with each shape and tile sizes that it runs with."""
+    for rung, swept, default in RUNS[name]():
         if rung.library or "cuda" not in rung.engines:
             continue
-        for shape in every:
+        for shape in swept:
             yield from ((rung, shape, tiles) for tiles in rung.tile_sets(shape))
         for shape in default:
             if not any(rung.rules(shape, rung.default_tiles)):
@@ -97,7 +97,7 @@ def _conv():
 
 
 def _attention():
-    """Causal where there is no S: what is hidden of it is left unwritten, and could not be compared."""
+    """Yields causal shapes only for rungs without S: masked elements of S stay unwritten and cannot be compared."""
     for rung in attention_ladder.LADDER.rungs:
         fused = not rung.cost(CAUSAL[0], rung.build(CAUSAL[0], rung.default_tiles)).workspace_bytes
         yield rung, ATTENTION, CAUSAL if fused else ()
@@ -116,25 +116,25 @@ def _softmax():
     yield from ((rung, *SOFTMAX) for rung in softmax_ladder.RUNGS)
 
 
-ASKED = {
+RUNS = {
     "gemm": _gemm, "conv": _conv, "attention": _attention, "fusion": _fusion, "softmax": _softmax,
     "memory": _memory,
 }  # fmt: skip
 
 
 def launches(name: str) -> list[Case]:
-    """Every launch of a ladder once: two rungs may have one in common."""
-    found = {}
-    ours = (case for rung, shape, tiles in asked(name) for case in steps(rung, shape, **tiles))
+    """Returns every launch of a ladder once: two rungs may have a launch in common."""
+    cases = {}
+    ours = (case for rung, shape, tiles in runs(name) for case in steps(rung, shape, **tiles))
     for case in chain(ours, _between_libraries(name)):
         step = case.launch
         args = tuple(a if isinstance(a, str) else a.tobytes() for a in step.args)
-        found.setdefault((step.source, step.defines, step.grid, step.block, args), case)
-    return list(found.values())
+        cases.setdefault((step.source, step.defines, step.grid, step.block, args), case)
+    return list(cases.values())
 
 
 def _between_libraries(name: str) -> Iterator[Case]:
-    """Launches of ours that a library's rung alone has: the softmax whose P is in halves."""
+    """Yields our launches that only a library's rung has: the softmax with P in FP16 or BF16."""
     if name == "attention":
         for dtype in ("fp16", "bf16"):
             yield from steps(attention_ladder.CUBLAS, HALVES[0].with_(dtype=dtype), "softmax")
@@ -149,26 +149,26 @@ def in_emulator(case: Case) -> str:
     return "; ".join(filter(None, (case.wrong(run.outputs), *run.races)))
 
 
-def run(name: str, of: Callable[[Case], str]) -> int:
-    """How many launches of a ladder went wrong."""
-    chosen, wrong = launches(name), 0
+def run(name: str, check: Callable[[Case], str]) -> int:
+    """Returns how many launches of a ladder fail."""
+    chosen, failures = launches(name), 0
     for case in chosen:
         try:
-            problem = of(case)
-        except Exception as e:  # told, and the others still run
+            problem = check(case)
+        except Exception as e:  # printed; the others still run
             problem = f"{type(e).__name__}: {e}"
         if problem:
-            wrong += 1
+            failures += 1
             print(f"WRONG {case.name}: {problem}", flush=True)
-    print(f"{name}: {len(chosen)} launches, {wrong} wrong", flush=True)
-    return wrong
+    print(f"{name}: {len(chosen)} launches, {failures} wrong", flush=True)
+    return failures
 
 
 def main() -> int:
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
-    names = tuple(ASKED)
+    names = tuple(RUNS)
     parser.add_argument("ladder", nargs="*", metavar="|".join(names), help="all when left out")
     parser.add_argument("--compile", action="store_true", help="compile, and run nothing")
     parser.add_argument("--emulator", action="store_true", help="run in the emulator, without a GPU")

@@ -1,6 +1,6 @@
-"""Pictures of the app for its documentation: python -m benchmarks.screenshots [FOLDER]
+"""Screenshots of the app for its documentation: python -m benchmarks.screenshots [FOLDER]
 
-Writes docs/screenshots/*.png where no folder is given; starts the app itself and runs the kernels once.
+Writes docs/screenshots/*.png if no folder is given; starts the app and runs the kernels once.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from tests.helpers.harness import ARGS, ROOT, SEEN, Stage, serving
 from visuals.conv.choose.race import SECONDS
 
 WIDE, NARROW = (1440, 900), (390, 844)
-MOST_BYTES = 250_000
+MAX_BYTES = 250_000
 
 
 def open_(
@@ -34,31 +34,31 @@ def open_(
 
 
 def lesson(browser: Browser, url: str, query: str, **options) -> tuple[Page, Stage]:
-    """The lesson, everything on it drawn."""
+    """Open the lesson and wait until everything on it is drawn."""
     page = open_(browser, f"{url}/im2col?{query}", **options)
     stage = Stage(page).ready()
     expect(page.locator(".st-key-card_why table")).to_be_visible()
     expect(page.locator("[data-testid=stApp][data-test-script-state=notRunning]")).to_be_visible()
-    expect(page.get_by_test_id("stCode").first).to_be_visible()  # charts and listings come last
+    expect(page.get_by_test_id("stCode").first).to_be_visible()  # charts and listings load last
     for chart in page.get_by_test_id("stPlotlyChart").all():
         expect(chart.locator(".cartesianlayer").first).to_be_attached()
     expect(page.locator(".kt-pictures img")).to_have_count(2)
     return page, stage
 
 
-def grow(page: Page, height: int) -> None:
+def set_height(page: Page, height: int) -> None:
     page.set_viewport_size({"width": page.viewport_size["width"], "height": height})
 
 
 def save(page: Page, folder: Path, name: str) -> None:
-    """As a PNG of at most 256 colours: charts and text lose nothing to the eye, and half the bytes."""
+    """Save a PNG of at most 256 colours: it halves the size of charts and text without a visible difference."""
     page.evaluate("document.fonts.ready")
     image = Image.open(io.BytesIO(page.screenshot())).convert("RGB")
     image = image.quantize(256, Image.Quantize.MEDIANCUT, dither=Image.Dither.NONE)
     path = folder / f"{name}.png"
     image.save(path, optimize=True)
     print(f"{path}: {image.width} × {image.height}, {path.stat().st_size:,} bytes")
-    assert path.stat().st_size < MOST_BYTES
+    assert path.stat().st_size < MAX_BYTES
     page.context.close()
 
 
@@ -69,34 +69,34 @@ def home(browser: Browser, url: str, folder: Path, scheme: str) -> None:
 
 
 def im2col(browser: Browser, url: str, folder: Path) -> None:
-    """The whole lesson after a run, an input pixel pointed at."""
+    """Save the whole lesson after a run, with the pointer at an input pixel."""
     page, stage = lesson(browser, url, "engine=cpu&picture=numbers&step=21")
     page.get_by_role("button", name="Run here").click()
     expect(page.locator(".st-key-chart_times_measured .bars .point")).to_have_count(3, timeout=60_000)
     expect(page.get_by_role("button", name="Run here")).to_be_visible()
     content = page.evaluate("document.querySelector('[data-testid=stMainBlockContainer]').scrollHeight")
-    below = page.locator(".st-key-below").bounding_box()["y"]
-    grow(page, round(min(content, below)))
+    controls_bottom = page.locator(".st-key-below").bounding_box()["y"]
+    set_height(page, round(min(content, controls_bottom)))
     stage.point_at("x", 3 * 8 + 3)
     save(page, folder, "im2col-light")
 
 
-def other(
+def recorded_lesson(
     browser: Browser, url: str, folder: Path, name: str, address: str, height: int, scheme: str
 ) -> None:
-    """A lesson of recorded figures, its charts drawn."""
+    """Save a lesson of recorded figures with its charts."""
     page = open_(browser, f"{url}/{address}", scheme)
     Stage(page).ready()
     expect(
         page.locator(".st-key-card_time [data-testid=stPlotlyChart] .cartesianlayer").first
     ).to_be_attached()
     expect(page.locator("[data-testid=stApp][data-test-script-state=notRunning]")).to_be_visible()
-    grow(page, height)
+    set_height(page, height)
     save(page, folder, name)
 
 
-def played(browser: Browser, url: str, folder: Path, name: str, address: str, scheme: str) -> None:
-    """The first screen of a lesson, its stage at the step of the address."""
+def first_screen(browser: Browser, url: str, folder: Path, name: str, address: str, scheme: str) -> None:
+    """Save the first screen of a lesson, with its stage at the step of the address."""
     page = open_(browser, f"{url}/{address}", scheme)
     Stage(page).ready()
     expect(page.locator("[data-testid=stApp][data-test-script-state=notRunning]")).to_be_visible()
@@ -126,15 +126,17 @@ def main() -> None:
         expect(stage.root).to_have_attribute("data-step", re.compile("21"))
         save(page, folder, "im2col-narrow")
         tiling = "tiling?M=4096&N=4096&K=4096&rung=register-tile-2d&step=12"
-        other(browser, app.url, folder, "tiling-light", tiling, 1800, "light")
-        other(browser, app.url, folder, "banks-dark", "threads?topic=banks&step=3", 1150, "dark")
-        other(browser, app.url, folder, "winograd-dark", "winograd?pad_h=1&pad_w=1&step=8", 900, "dark")
-        played(browser, app.url, folder, "softmax-light", "softmax?step=6", "light")
-        played(browser, app.url, folder, "attention-light", "attention?step=12", "light")
-        played(browser, app.url, folder, "fusion-dark", "fusion?step=4", "dark")
+        recorded_lesson(browser, app.url, folder, "tiling-light", tiling, 1800, "light")
+        recorded_lesson(browser, app.url, folder, "banks-dark", "threads?topic=banks&step=3", 1150, "dark")
+        recorded_lesson(
+            browser, app.url, folder, "winograd-dark", "winograd?pad_h=1&pad_w=1&step=8", 900, "dark"
+        )
+        first_screen(browser, app.url, folder, "softmax-light", "softmax?step=6", "light")
+        first_screen(browser, app.url, folder, "attention-light", "attention?step=12", "light")
+        first_screen(browser, app.url, folder, "fusion-dark", "fusion?step=4", "dark")
         page = open_(browser, f"{app.url}/choose?predict=implicit-gemm")
         expect(page.locator(".st-key-card_networks table")).to_be_visible()
-        grow(page, 1250)
+        set_height(page, 1250)
         page.wait_for_timeout(1e3 * (SECONDS + 1))  # the race
         save(page, folder, "choose-light")
         browser.close()

@@ -1,12 +1,12 @@
-"""The softmax ladder on a GPU: is every rung right, how near does each come to PyTorch's, and to a copy?
+"""The softmax ladder on a GPU: verify every rung, and compare its time with PyTorch's and with a copy.
 
     python3 benchmarks/softmax.py --out OUT [--seconds 100] [--shapes M=8192,N=1024 ...]
 
-All rungs that run a shape, at several sets of tile sizes, and PyTorch's where it is installed are verified and timed in
-the same rounds, cold and hot. A row's share of the copy is the time that reading x and writing y once takes at the copy
-rate measured on this device, as a share of its own: 100 % is all that memory allows. A hot x that fits the L2 may pass
-it. A table for each shape and mode, and OUT/softmax.json: rows with times, GB/s, both shares, error, bytes, registers.
-Past --seconds nothing new is begun, and what is left out is told.
+All rungs that support a shape, at several sets of tile sizes, and PyTorch's if it is installed, are verified and timed in
+the same rounds, cold and hot. A row's share of the copy is the time to read x and write y once at the copy rate measured
+on this device, divided by its own time: 100 % is the limit of memory. A hot x that fits into the L2 may exceed it. Prints
+a table for each shape and mode, and writes OUT/softmax.json: rows with times, GB/s, both shares, error, bytes, registers.
+After --seconds no new timing starts, and the shapes left out are printed.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from pathlib import Path
 import numpy as np
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
-from benchmarks.compiling import words
+from benchmarks.compiling import tiles_text
 from kernels.engines import cuda
 from kernels.machine.timing import MODES, Budget
 from kernels.model.program import INPUT, Launch, RuleError
@@ -43,7 +43,7 @@ SHAPES = (
     SoftmaxShape(128, 128),
     SoftmaxShape(4, 2**20),
 )
-SETS = {  # of tile sizes, beside the default
+SETS = {  # of tile sizes, besides the default
     **{f"softmax/{name}": [{"BLOCK": b} for b in (128, 512, 1024)] for name in ("unsafe", "three-pass", "online")},
     "softmax/warp-shuffle": [{"WARPS": 4}],
     "softmax/registers": [
@@ -57,36 +57,39 @@ Candidate = tuple[Rung, dict[str, int]]
 def candidates(s: SoftmaxShape) -> Iterator[Candidate]:
     for rung in LADDER.rungs:
         for tiles in ({}, *SETS.get(rung.name, ())):
-            full = rung.default_tiles | tiles
-            if availability.runs(rung, s, full):
-                yield rung, full
+            all_tiles = rung.default_tiles | tiles
+            if availability.runs(rung, s, all_tiles):
+                yield rung, all_tiles
 
 
 def measured(s: SoftmaxShape, copy_bytes_per_s: float, budget: Budget) -> list[dict]:
-    """A row in each mode for each candidate that gives a right result; the others are told of."""
+    """Returns a row in each mode for each candidate with a correct result; the others are printed."""
     inputs = seeded_inputs([b for b in softmax_ladder.buffers(s) if b.role == INPUT])
     ref, scale = LADDER.reference(s, **inputs)
-    opened = []
+    sessions = []
     for rung, tiles in candidates(s):
         try:
             session = cuda.open(rung.build(s, tiles), inputs)
             y = session.verify_run()
         except (RuleError, RuntimeError) as e:
-            print(f"{rung.name} {words(tiles)}: {e}", flush=True)
+            print(f"{rung.name} {tiles_text(tiles)}: {e}", flush=True)
             continue
         error = relative_error(y, ref)
         if agrees(y, ref, scale, rung.tolerance):
-            opened.append((rung, tiles, session, error))
+            sessions.append((rung, tiles, session, error))
         else:
-            print(f"WRONG {rung.name} {words(tiles)} {s}: {error:.1e}", flush=True)
+            print(f"WRONG {rung.name} {tiles_text(tiles)} {s}: {error:.1e}", flush=True)
             session.close()
     rows = []
     for mode in MODES:
-        timed = cuda.sample([session for _, _, session, _ in opened], mode, budget)
-        now = [row(s, mode, copy_bytes_per_s, *of, t) for of, t in zip(opened, timed, strict=True)]
-        base = next((r["median_ms"] for r in now if r["rung"] == BASE), None)
-        rows += [r | {"of_library": base / r["median_ms"] if base else None} for r in now]
-    for _, _, session, _ in opened:
+        timed = cuda.sample([session for _, _, session, _ in sessions], mode, budget)
+        mode_rows = [
+            row(s, mode, copy_bytes_per_s, *candidate, t)
+            for candidate, t in zip(sessions, timed, strict=True)
+        ]
+        base = next((r["median_ms"] for r in mode_rows if r["rung"] == BASE), None)
+        rows += [r | {"of_library": base / r["median_ms"] if base else None} for r in mode_rows]
+    for _, _, session, _ in sessions:
         session.close()
     return rows
 
@@ -119,7 +122,7 @@ def table(rows: Sequence[Mapping]) -> str:
         share = f"{r['of_library']:7.1%}" if r["of_library"] else f"{'':7}"
         lines.append(
             f"{r['rung']:24}{1e3 * r['median_ms']:9.2f} {spread:7.1%} {r['n']:4} {r['gb_per_s']:7.0f} {r['of_copy']:8.1%} "
-            f"{share} {r['error']:8.1e} {r['registers'] or '':>4}  {words(r['tiles'])}"
+            f"{share} {r['error']:8.1e} {r['registers'] or '':>4}  {tiles_text(r['tiles'])}"
         )
     return "\n".join(lines)
 
@@ -141,18 +144,18 @@ def main() -> int:
         print(f"{BASE}: {why}")
     ceilings = cuda.ceilings()
     copy = ceilings["copy_bytes_per_s"]
-    told = {"device": cuda.device_name(), "conditions": cuda.conditions(), "ceilings": ceilings, "rows": []}
-    print(f"{told['device']}, copy {copy / 1e9:,.0f} GB/s (bytes read and written)", flush=True)
+    report = {"device": cuda.device_name(), "conditions": cuda.conditions(), "ceilings": ceilings, "rows": []}
+    print(f"{report['device']}, copy {copy / 1e9:,.0f} GB/s (bytes read and written)", flush=True)
     for s in args.shapes:
         if time.perf_counter() - start > args.seconds:
             print(f"left out for want of time: {s}")
             continue
         rows = measured(s, copy, Budget(samples=100, seconds=3.0, warm_up_s=0.05))
-        told["rows"] += rows
-        (args.out / "softmax.json").write_text(json.dumps(told, indent=1) + "\n", encoding="utf-8")
+        report["rows"] += rows
+        (args.out / "softmax.json").write_text(json.dumps(report, indent=1) + "\n", encoding="utf-8")
         for mode in MODES:
-            shown = table([r for r in rows if r["mode"] == mode])
-            print(f"\n{s}, {mode}, {time.perf_counter() - start:.0f} s so far\n{shown}", flush=True)
+            text = table([r for r in rows if r["mode"] == mode])
+            print(f"\n{s}, {mode}, {time.perf_counter() - start:.0f} s so far\n{text}", flush=True)
     return 0
 
 

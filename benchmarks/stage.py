@@ -1,7 +1,6 @@
-"""How fast and how small is the stage alone? In Chromium, from a file: python -m benchmarks.stage [OUT.json]
+"""Speed and size of the stage alone, in Chromium, from a file: python -m benchmarks.stage [OUT.json]
 
-Frames are timed as in benchmarks/page.py. The scene played has 20,000 cells on the stage, of which each step
-copies 200.
+Frames are timed as in benchmarks/page.py. The scene has 20,000 cells on the stage, of which each step copies 200.
 """
 
 from __future__ import annotations
@@ -40,14 +39,14 @@ PRESSED = """root => { window.pressed = new Promise(done => {
 }); }"""
 
 
-def told(what: str, unit: str, value: float, detail: str = "") -> Line:
-    """A figure without a target."""
+def figure(what: str, unit: str, value: float, detail: str = "") -> Line:
+    """Returns a figure without a target."""
     return Line(what, unit, value, "–", True, 1, detail, [value])
 
 
 @contextmanager
-def opened(browser: Browser, scene: Scene, **context) -> Iterator[Page]:
-    """A page made of the scene, opened from a file."""
+def open_page(browser: Browser, scene: Scene, **context) -> Iterator[Page]:
+    """Yields a page of the scene, opened from a file."""
     with TemporaryDirectory() as folder:
         path = Path(folder) / "scene.html"
         path.write_text(standalone(stage_module.message(scene)), encoding="utf-8")
@@ -61,9 +60,9 @@ def opened(browser: Browser, scene: Scene, **context) -> Iterator[Page]:
 
 def playing(browser: Browser) -> list[Line]:
     lines = []
-    with opened(browser, scenes.big()) as page:
+    with open_page(browser, scenes.big()) as page:
         stage = Stage(page)
-        for speed in (1, 2, 4):  # the last two: steps of 300 and 150 ms, which still fly
+        for speed in (1, 2, 4):  # the last two: steps of 300 and 150 ms, still animated
             stage.do("play")
             gaps = np.diff(page.evaluate(FRAMES, PLAY_S))
             assert stage.root.get_attribute("data-playing") == "true", "the scene ended while it was timed"
@@ -73,37 +72,39 @@ def playing(browser: Browser) -> list[Line]:
             rate = 1e3 * len(gaps) / gaps.sum()
             detail = f"frame interval median {np.median(gaps):.1f} ms, p95 {np.percentile(gaps, 95):.1f} ms, {np.mean(gaps > 25):.1%} over 25 ms"
             what = f"playing 20,000 cells, 200 moving, at {speed}×"
-            lines.append(line(what, "frames/s", rate, 59, gaps, detail, least=True))
+            lines.append(line(what, "frames/s", rate, 59, gaps, detail, at_least=True))
     return lines
 
 
 def presses(browser: Browser, motion: str) -> Line:
-    """One step by key. With less motion wanted, the frame is the whole step; else the first of its flights."""
+    """Returns the time of one step by key. With reduced motion the frame is the whole step, else the first of its
+    animation."""
     samples = []
-    with opened(browser, scenes.big(), reduced_motion=motion) as page:
+    with open_page(browser, scenes.big(), reduced_motion=motion) as page:
         stage = Stage(page)
         stage.root.focus()
         for i in range(PRESSES + 5):
-            page.wait_for_timeout(700 + 7 * i % 16)  # the flight before has ended; at any moment of a frame
+            # After the previous animation, at any moment of a frame.
+            page.wait_for_timeout(700 + 7 * i % 16)
             stage.root.evaluate(PRESSED)
             page.keyboard.press("ArrowRight")
             samples.append(page.evaluate("window.pressed"))
-    drawn, painted = np.array(samples[5:]).T  # the first warm up
+    step_ms, frame_ms = np.array(samples[5:]).T  # the first warm up
     what = "step to its frame, less motion" if motion == "reduce" else "step to its first frame, with flights"
     return line(
         f"{what}, 20,000 cells",
         "ms",
-        np.median(painted),
+        np.median(frame_ms),
         16,
-        painted,
-        f"{spread(painted)}; drawn after {np.median(drawn):.1f} ms",
+        frame_ms,
+        f"{spread(frame_ms)}; drawn after {np.median(step_ms):.1f} ms",
     )
 
 
 def dragging(browser: Browser) -> list[Line]:
-    """Frames while the wheel zooms and while the zoomed picture is dragged."""
+    """Returns frame intervals while the wheel zooms and while the zoomed picture is dragged."""
     lines = []
-    with opened(browser, scenes.big()) as page:
+    with open_page(browser, scenes.big()) as page:
         box = page.locator("canvas").bounding_box()
         x, y = box["x"] + box["width"] / 2, box["y"] + box["height"] / 2
         page.mouse.move(x, y)
@@ -134,54 +135,61 @@ def dragging(browser: Browser) -> list[Line]:
 
 
 def sizes() -> list[Line]:
-    def kilobytes(what, data: bytes, most=None, detail="") -> Line:
+    def kilobytes(what, data: bytes, target=None, detail="") -> Line:
         size = len(data) / 1e3
         return (
-            told(what, "KB", size, detail) if most is None else line(what, "KB", size, most, [size], detail)
+            figure(what, "KB", size, detail)
+            if target is None
+            else line(what, "KB", size, target, [size], detail)
         )
 
     script = stage_module.script().encode()
-    written = sum((stage_module.HERE / f"{name}.js").stat().st_size for name in stage_module.SCRIPTS)
-    less = f"{written / 1e3:.1f} KB as written, {len(gzip.compress(script, 9)) / 1e3:.1f} KB under gzip"
+    source_bytes = sum((stage_module.HERE / f"{name}.js").stat().st_size for name in stage_module.SCRIPTS)
+    detail = (
+        f"{source_bytes / 1e3:.1f} KB as written, {len(gzip.compress(script, 9)) / 1e3:.1f} KB under gzip"
+    )
     page = standalone(stage_module.message(truth().scene)).encode()
-    turn = scenes.tiled(20, 24, 24, 30)
+    tiled_scene = scenes.tiled(20, 24, 24, 30)
     return [
-        kilobytes("player", script, 40, less),
+        kilobytes("player", script, 40, detail),
         kilobytes("what takes scenes away, loaded when asked for", takeaway().encode()),
         kilobytes("HTML export of the toy scene", page, 100),
         kilobytes("im2col, 1,000 steps", stage_module.message(scenes.long(1_000)), 60),
         kilobytes("im2col 32×32, 900 steps", stage_module.message(truth(H="32", W="32").scene), 60),
-        kilobytes(f"tiled product, {turn.steps:,} steps of up to 16 new sums", stage_module.message(turn)),
+        kilobytes(
+            f"tiled product, {tiled_scene.steps:,} steps of up to 16 new sums",
+            stage_module.message(tiled_scene),
+        ),
     ]
 
 
 def requests(browser: Browser, url: str) -> Line:
-    """Whom the lesson's page asks, and the exported page."""
-    asked = []
+    """Returns how many requests of the lesson's page go to other machines."""
+    urls = []
     page = browser.new_context(viewport={"width": 1440, "height": 900}).new_page()
-    page.on("request", lambda request: asked.append(request.url))
-    page.on("websocket", lambda socket: asked.append(socket.url))
+    page.on("request", lambda request: urls.append(request.url))
+    page.on("websocket", lambda socket: urls.append(socket.url))
     page.goto(f"{url}/im2col")
     stage = Stage(page).ready()
     page.wait_for_load_state("networkidle")
     stage.do("play")
     page.wait_for_timeout(3_000)
-    away = [one for one in asked if urlsplit(one).scheme not in ("data", "blob")]
-    own = urlsplit(url).hostname
-    strangers = {urlsplit(one).hostname for one in away} - {own}
-    count = sum(urlsplit(one).hostname != own for one in away)
+    network_urls = [url_ for url_ in urls if urlsplit(url_).scheme not in ("data", "blob")]
+    own_host = urlsplit(url).hostname
+    other_hosts = {urlsplit(url_).hostname for url_ in network_urls} - {own_host}
+    count = sum(urlsplit(url_).hostname != own_host for url_ in network_urls)
     return line(
         "requests of the lesson that leave the machine",
         "requests",
         count,
         0,
         [count],
-        f"{len(away)} requests in all{': ' * bool(strangers)}{', '.join(sorted(map(str, strangers)))}",
+        f"{len(network_urls)} requests in all{': ' * bool(other_hosts)}{', '.join(sorted(map(str, other_hosts)))}",
     )
 
 
 def main() -> None:
-    busy = os.getloadavg()[0]  # what else runs here spoils the figures
+    load_average = os.getloadavg()[0]  # other programs on this machine distort the figures
     lines = sizes()
     with sync_playwright() as playwright:
         browser = playwright.chromium.launch(executable_path=CHROMIUM, args=ARGS)
@@ -192,7 +200,7 @@ def main() -> None:
             lines.append(requests(browser, app.url))
         version = browser.version
         browser.close()
-    publish(lines, version, busy)
+    publish(lines, version, load_average)
 
 
 if __name__ == "__main__":

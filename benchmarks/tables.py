@@ -30,7 +30,7 @@ def link(text: str, source: str) -> str:
 
 
 def rungs() -> str:
-    """The rungs of a convolution: name, idea, and the sources of what they launch at a 3x3 layer."""
+    """Returns the rungs of a convolution: name, idea, and the sources of their launches at a 3x3 layer."""
     shape = CONV_PRESETS["resnet50-res3-3x3-n1"].shape
     lines = ["| rung | idea | CUDA C++ |", "|---|---|---|"]
     for rung in LADDERS["conv"].rungs:
@@ -42,7 +42,7 @@ def rungs() -> str:
 
 
 def conv() -> str:
-    """Cold medians of every rung of ours at its default tiles, and what im2col allocated, for every preset."""
+    """Returns cold medians of every rung of this project at its default tiles, and im2col's workspace, for every preset."""
     rungs = [r for r in LADDERS["conv"].rungs if r.library != "cuDNN"]
     presets = LADDERS["conv"].presets.values()
     rows_of = {p.label: [records.recorded(r.name, p.shape, r.default_tiles) for r in rungs] for p in presets}
@@ -61,19 +61,20 @@ def conv() -> str:
         rows = rows_of[preset.label]
         if not any(rows):
             continue
-        barred = [any(r.rules(preset.shape, r.default_tiles)) for r in rungs]
+        forbidden = [any(r.rules(preset.shape, r.default_tiles)) for r in rungs]
         times = [
-            units.time_(row["median_ms"]) if row else "" if no else "–"
-            for row, no in zip(rows, barred, strict=True)
+            units.time_(row["median_ms"]) if row else "" if is_forbidden else "–"
+            for row, is_forbidden in zip(rows, forbidden, strict=True)
         ]
         im2col = next((row for row in rows if row and row["rung"] == "conv/im2col-gemm"), None)
-        took = units.bytes_(im2col["workspace_bytes"]) if im2col else ""
-        lines.append(f"| {preset.label} | " + " | ".join(times) + f" | {took} |")
+        workspace = units.bytes_(im2col["workspace_bytes"]) if im2col else ""
+        lines.append(f"| {preset.label} | " + " | ".join(times) + f" | {workspace} |")
     return "\n".join(lines)
 
 
 def algorithms() -> str:
-    """Every rung at the 3x3 layers of ResNet-50's four stages, ours and cuDNN's, hot; and what each cost and erred."""
+    """Returns hot medians of every rung, ours and cuDNN's, at the 3x3 layers of ResNet-50's four stages, with workspace
+    and error."""
     shapes = [CONV_PRESETS[f"resnet50-res{stage}-3x3-n32"].shape for stage in STAGES]
     rungs = LADDERS["conv"].rungs
     rows = {r.name: [records.recorded(r.name, s, r.default_tiles, "hot") for s in shapes] for r in rungs}
@@ -87,18 +88,20 @@ def algorithms() -> str:
         "|---" * (len(STAGES) + 4) + "|",
     ]
     for rung in rungs:
-        told = rows[rung.name]
-        if not all(told):
+        recorded_rows = rows[rung.name]
+        if not all(recorded_rows):
             refused = any(unsupported.recorded(rung.name, s) for s in shapes)
             why = "not supported" if refused else "not recorded"
             lines.append(f"| `{rung.name}` | {why} |" + " |" * (len(STAGES) + 2))
             continue
-        shares = [base["median_ms"] / row["median_ms"] for base, row in zip(rows[BASE], told, strict=True)]
+        shares = [
+            base["median_ms"] / row["median_ms"] for base, row in zip(rows[BASE], recorded_rows, strict=True)
+        ]
         mean = math.exp(sum(map(math.log, shares)) / len(shares))
-        times = " | ".join(units.time_(row["median_ms"]) for row in told)
+        times = " | ".join(units.time_(row["median_ms"]) for row in recorded_rows)
         lines.append(
-            f"| `{rung.name}` | {times} | {100 * mean:.3g} % | {units.bytes_(told[0]['workspace_bytes'])} "
-            f"| {max(row['error'] for row in told):.1e} |"
+            f"| `{rung.name}` | {times} | {100 * mean:.3g} % | {units.bytes_(recorded_rows[0]['workspace_bytes'])} "
+            f"| {max(row['error'] for row in recorded_rows):.1e} |"
         )
     return "\n".join(lines)
 
@@ -108,7 +111,7 @@ def rungs_title(name: str) -> str:
 
 
 def gemm() -> str:
-    """Every rung at 4096 x 4096 x 4096, at its default tiles, beside the library's of the same type."""
+    """Returns every rung at 4096 x 4096 x 4096 with its default tiles, compared with the library's of the same type."""
     lines = [
         f"M = N = K = {SIDE:,}, same device, cold. *Of the library*: the speed as a share of cuBLAS on the same types. The "
         "samples of both were interleaved in one run, except for uncoalesced and INT8, which ran in another. INT8 is compared "
@@ -142,8 +145,8 @@ def _gemm_line(rung, row: Mapping, dtype: str, library: Mapping) -> str:
 
 
 def banks() -> str:
-    """A warp's reads of shared memory at a stride: measured against stride 1, hot."""
-    plain, padded = LADDERS["banks"].rungs
+    """Returns the times of a warp's reads of shared memory at a stride, relative to stride 1, hot."""
+    unpadded, padded = LADDERS["banks"].rungs
     counted = ", ".join(f"{memory_charts.passes(stride, False):g}" for stride in STRIDES)
     lines = [
         "The time to read shared memory at a stride, divided by the time at stride 1. Same device, hot. Without padding the "
@@ -152,48 +155,50 @@ def banks() -> str:
         "| stride | " + " | ".join(map(str, STRIDES)) + " |",
         "|---" * (len(STRIDES) + 1) + "|",
     ]
-    for rung in (plain, padded):
+    for rung in (unpadded, padded):
         rows = [
             records.recorded(rung.name, BanksShape(n=262_144, stride=s, turns=64), rung.default_tiles, "hot")
             for s in STRIDES
         ]
-        told = " | ".join(f"{r['median_ms'] / rows[0]['median_ms']:.3g}" for r in rows)
-        lines.append(f"| {rung.title} | {told} |")
+        ratios = " | ".join(f"{r['median_ms'] / rows[0]['median_ms']:.3g}" for r in rows)
+        lines.append(f"| {rung.title} | {ratios} |")
     return "\n".join(lines)
 
 
 def attention() -> str:
-    """Every rung at B=4 H=16 N=2048 d=64 in each type, and what it allocated where there are many keys."""
+    """Returns every rung at B=4 H=16 N=2048 d=64 in each type, and its peak memory at many keys."""
     shapes = [ATTENTION_PRESETS[f"attention-2048{type_}"].shape for type_ in ("", "-fp16", "-bf16")]
-    long = ATTENTION_PRESETS["attention-8192"].shape
+    many_keys = ATTENTION_PRESETS["attention-8192"].shape
     rungs = LADDERS["attention"].rungs
-    told = {r.name: [records.recorded(r.name, s, r.default_tiles) for s in (*shapes, long)] for r in rungs}
-    pytorch = [told[r.name] for r in rungs if r.library == "PyTorch"]
+    recorded_rows = {
+        r.name: [records.recorded(r.name, s, r.default_tiles) for s in (*shapes, many_keys)] for r in rungs
+    }
+    pytorch = [recorded_rows[r.name] for r in rungs if r.library == "PyTorch"]
     best = [min(rows[i]["median_ms"] for rows in pytorch if rows[i]) for i in range(len(shapes))]
     lines = [
         "B = 4, H = 16, N = 2,048, d = 64, same device, cold, one run for each type. *Of PyTorch*: the speed as a share of "
-        f"PyTorch's fastest backend for that type. *Peak*: memory at B = {long.B}, H = {long.H}, N = {long.N:,}, FP32, "
+        f"PyTorch's fastest backend for that type. *Peak*: memory at B = {many_keys.B}, H = {many_keys.H}, N = {many_keys.N:,}, FP32, "
         "measured and predicted.",
         "",
         "| rung | FP32 | of PyTorch | FP16 | of PyTorch | BF16 | of PyTorch | peak | predicted |",
         "|---" * 9 + "|",
     ]
     for rung in rungs:
-        *rows, at_long = told[rung.name]
+        *rows, row_at_many_keys = recorded_rows[rung.name]
         cells = [
-            f"{units.time_(row['median_ms'])} | {100 * least / row['median_ms']:.3g} %" if row else " | "
-            for row, least in zip(rows, best, strict=True)
+            f"{units.time_(row['median_ms'])} | {100 * best_ms / row['median_ms']:.3g} %" if row else " | "
+            for row, best_ms in zip(rows, best, strict=True)
         ]
-        bytes_ = "" if at_long is None else units.bytes_(at_long["peak_bytes"])
-        program = rung.build(long, rung.default_tiles)
-        predicted = None if rung.cost(long, program).workspace_bytes is None else program.nbytes()
-        cells += [bytes_, units.bytes_(predicted) if at_long else ""]
+        bytes_ = "" if row_at_many_keys is None else units.bytes_(row_at_many_keys["peak_bytes"])
+        program = rung.build(many_keys, rung.default_tiles)
+        predicted = None if rung.cost(many_keys, program).workspace_bytes is None else program.nbytes()
+        cells += [bytes_, units.bytes_(predicted) if row_at_many_keys else ""]
         lines.append(f"| `{rung.name}` | " + " | ".join(cells) + " |")
     return "\n".join(lines)
 
 
 def softmax() -> str:
-    """Cold medians of every rung at every preset."""
+    """Returns cold medians of every rung at every preset."""
     rungs = LADDERS["softmax"].rungs
     lines = [
         "Softmax of each row of a matrix, same device, cold.",
@@ -209,7 +214,7 @@ def softmax() -> str:
 
 
 def fusion() -> str:
-    """Cold medians of every rung at every preset, and fused beside a copy of the least bytes."""
+    """Returns cold medians of every rung at every preset, and fused time relative to a copy of the minimum of bytes."""
     rungs = LADDERS["fusion"].rungs
     lines = [
         "Chains of blocks, same device, cold. *Floor*: the time to read the chain's input and parameters once and to write its "
@@ -226,14 +231,14 @@ def fusion() -> str:
             continue
         times = " | ".join(units.time_(row["median_ms"]) if row else "" for row in rows.values())
         floor = preset.shape.bytes / row["ceilings"]["copy_bytes_per_s"] * 1e3
-        beyond = preset.shape.bytes > row["ceilings"]["cache_bytes"]
-        over = f"{row['median_ms'] / floor:.3g}" if beyond else "within the L2"
-        lines.append(f"| {preset.label} | {times} | {over} |")
+        exceeds_l2 = preset.shape.bytes > row["ceilings"]["cache_bytes"]
+        ratio = f"{row['median_ms'] / floor:.3g}" if exceeds_l2 else "within the L2"
+        lines.append(f"| {preset.label} | {times} | {ratio} |")
     return "\n".join(lines)
 
 
 def filled(text: str) -> str:
-    """Returns a page with every table between its two marks written anew. ValueError if a table's marks are missing."""
+    """Returns a page with every table between its two marks replaced. ValueError if a table's marks are missing."""
     for table in (rungs, conv, algorithms, gemm, banks, attention, softmax, fusion):
         begin, end = (
             f"<!-- recorded {table.__name__}: python -m benchmarks.tables -->",

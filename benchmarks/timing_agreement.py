@@ -1,11 +1,11 @@
-"""Do our cold times hold up? On a GPU, against triton's do_bench and Nsight Compute's gpu__time_duration:
+"""Comparison of our cold times with triton's do_bench and Nsight Compute's gpu__time_duration, on a GPU:
 
     PYTHONPATH=. python benchmarks/timing_agreement.py OUT.json
 
-Every launch of the conv ladder at a few presets, from 5 us to 50 ms, timed alone. All three empty the caches
-before each sample: we and do_bench by writing over the L2, the profiler by --cache-control all; clocks are left
-as they are. do_bench and we time with CUDA events, so both hold what the events cost (`floor_ms`); the profiler
-counts from the first instruction to the last.
+Every launch of the conv ladder at a few presets, from 5 us to 50 ms, is timed alone. All three empty the caches before
+each sample: we and do_bench overwrite the L2, the profiler uses --cache-control all. Clocks are not changed. do_bench
+and we time with CUDA events, so both times include the cost of the events (`floor_ms`). The profiler counts from the
+first instruction to the last.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ BUDGET = Budget(samples=100, seconds=8.0)
 
 
 def steps() -> Iterator[tuple[str, cuda.Session, int]]:
-    """(name, session, index of the launch in it), one at a time; a session is closed after its last."""
+    """Yields (name, session, index of the launch in it); a session is closed after its last launch."""
     shapes = {key: CONV_PRESETS[key].shape for key in PRESETS} | {"vgg-conv1_2, N=16": LARGE}
     for key, shape in shapes.items():
         for rung in map(conv_ladder.LADDER.rung, RUNGS):
@@ -58,8 +58,8 @@ def ours(session: cuda.Session, index: int) -> list[float]:
     stream = cuda.own_stream()
     with stream:
         warm_up(lambda: (session.run_step(index), stream.synchronize()), 0.1)
-        take = cuda_timing.taker(lambda: session.run_step(index), stream, cuda_timing.flusher(stream))
-        return list(interleave([take], BUDGET)[0])
+        sampler = cuda_timing.taker(lambda: session.run_step(index), stream, cuda_timing.flusher(stream))
+        return list(interleave([sampler], BUDGET)[0])
 
 
 def do_bench(session: cuda.Session, index: int) -> list[float]:
@@ -72,7 +72,7 @@ def do_bench(session: cuda.Session, index: int) -> list[float]:
 
 # -- under the profiler ------------------------------------------------------------------------------
 def launch_all() -> None:
-    """What runs under ncu: each launch PROFILED times, profiled from the start of its turn to the end."""
+    """Run each launch PROFILED times under ncu, with the profiler on only during these launches."""
     import cupy
 
     for name, session, index in steps():
@@ -87,7 +87,7 @@ def launch_all() -> None:
 
 
 def profiled(ncu: str, out: Path) -> list[float]:
-    """gpu__time_duration in ms of every profiled launch, in order."""
+    """Returns gpu__time_duration in ms of every profiled launch, in order."""
     log = out.with_suffix(".ncu.csv")
     command = [
         ncu, "--clock-control", "none", "--cache-control", "all", "--profile-from-start", "off", "--csv", "--page", "raw",
@@ -118,24 +118,26 @@ def main(out: Path) -> None:
             "do_bench": spread(do_bench(session, index)),
         }
         cases.append(case)
-        print(name, *(case[by]["median_ms"] for by in ("ours", "do_bench")), flush=True)
+        print(name, *(case[method]["median_ms"] for method in ("ours", "do_bench")), flush=True)
     durations = profiled(os.environ.get("NCU", "ncu"), out)
     assert len(durations) == PROFILED * len(cases), (len(durations), len(cases))
     for n, case in enumerate(cases):
         case["ncu"] = spread(durations[n * PROFILED + 1 : (n + 1) * PROFILED])
-    about = cuda.conditions() | {"device": cuda.device_name(), "date": datetime.date.today().isoformat()}
-    out.write_text(json.dumps({"about": about, "cases": cases}, indent=1) + "\n", encoding="utf-8")
+    conditions = cuda.conditions() | {"device": cuda.device_name(), "date": datetime.date.today().isoformat()}
+    out.write_text(json.dumps({"about": conditions, "cases": cases}, indent=1) + "\n", encoding="utf-8")
     print(table(json.loads(out.read_text())))
 
 
-def table(told: dict) -> str:
-    """As Markdown: medians, and by how much ours is above the others'."""
+def table(recording: dict) -> str:
+    """Returns Markdown: medians, and by how much ours is above the others."""
     lines = ["| launch | ours | do_bench | ncu | to do_bench | to ncu |", "|---|---|---|---|---|---|"]
-    for case in told["cases"]:
-        ms = {by: case[by]["median_ms"] for by in ("ours", "do_bench", "ncu")}
-        apart = [f"{100 * (ms['ours'] / ms[by] - 1):+.1f} %" for by in ("do_bench", "ncu")]
+    for case in recording["cases"]:
+        ms = {method: case[method]["median_ms"] for method in ("ours", "do_bench", "ncu")}
+        differences = [f"{100 * (ms['ours'] / ms[method] - 1):+.1f} %" for method in ("do_bench", "ncu")]
         lines.append(
-            f"| {case['name']} | " + " | ".join([*(f"{1e3 * v:,.2f} µs" for v in ms.values()), *apart]) + " |"
+            f"| {case['name']} | "
+            + " | ".join([*(f"{1e3 * v:,.2f} µs" for v in ms.values()), *differences])
+            + " |"
         )
     return "\n".join(lines)
 

@@ -1,11 +1,11 @@
-"""Winograd on a GPU: is every rung right at the 3x3 layers of ResNet-50, batch 32, and what does each step cost?
+"""Winograd on a GPU: verify every rung at the 3x3 layers of ResNet-50, batch 32, and time each step.
 
     python3 benchmarks/winograd.py --out OUT [--tune]
 
-Compiles, verifies every rung at every tile size at odd shapes and at the four layers, then times all of a layer
-together, cold, step by step as well. --tune adds the other tile sizes of each rung; without it the tile sizes
-that come with M = 2, 4 and 6 are timed. Prints effective and executed TFLOP/s, registers and spills; all figures go
-to OUT/winograd.json.
+Compiles and verifies every rung at every tile size, at odd shapes and at the four layers. Then times all rungs of a
+layer together, cold, and each step alone. --tune adds the other tile sizes of each rung; without it the tile sizes of
+M = 2, 4 and 6 are timed. Prints effective and executed TFLOP/s, registers and spills, and writes all figures to
+OUT/winograd.json.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from pathlib import Path
 import numpy as np
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
-from benchmarks.compiling import compile_all, words
+from benchmarks.compiling import compile_all, tiles_text
 from kernels.conv import reference
 from kernels.conv.shape import ConvShape
 from kernels.conv.winograd import MOST_ERROR, RUNGS
@@ -44,10 +44,10 @@ Candidate = tuple[Rung, Mapping[str, int]]
 def candidates(shape: ConvShape, tune: bool) -> Iterator[Candidate]:
     for rung in RUNGS:
         for tiles in rung.tile_sets(shape):
-            moved = {name for name, value in rung.default_tiles.items() if tiles[name] != value}
-            if tune or moved <= {"M"}:
+            changed = {name for name, value in rung.default_tiles.items() if tiles[name] != value}
+            if tune or changed <= {"M"}:
                 yield rung, tiles
-    if tune:  # of the products: tiles of both sides at once
+    if tune:  # tile sizes of the products, both sides changed together
         rung = RUNGS[-1]
         for m in (2, 4):
             for sides in ({"BM": 128, "BN": 64}, {"BM": 64, "BN": 64}, {"BM": 128}):
@@ -60,7 +60,7 @@ def m_of(rung: Rung, tiles: Mapping[str, int]) -> int:
 
 # -- compiled ----------------------------------------------------------------------------------------
 def compiled(program: Program) -> dict[str, tuple[int, int]]:
-    """Registers and bytes of local memory (spills) of each step, as the driver tells them."""
+    """Returns registers and bytes of local memory (spills) of each step, from the driver."""
     kernels = {
         s.name: cuda.compile_kernel(s.source, s.entry, s.defines)
         for s in program.steps
@@ -69,16 +69,16 @@ def compiled(program: Program) -> dict[str, tuple[int, int]]:
     return {name: (int(k.num_regs), int(k.local_size_bytes)) for name, k in kernels.items()}
 
 
-# -- right -------------------------------------------------------------------------------------------
-def opened(
+# -- verification ------------------------------------------------------------------------------------
+def open_verified(
     shape: ConvShape, chosen: Sequence[Candidate]
 ) -> tuple[list[tuple[Candidate, cuda.Session, float]], list[str]]:
-    """Each candidate with a verified session and its relative L2 error; what failed, in words."""
+    """Returns each correct candidate with its session and relative L2 error, and messages about failures."""
     programs = [rung.build(shape, tiles) for rung, tiles in chosen]
     inputs = seeded_inputs(programs[0].of_role(INPUT))
     ref = expected(shape, **inputs)
     scales: dict[int, np.ndarray] = {}
-    good, failed = [], []
+    verified, failed = [], []
     for (rung, tiles), program in zip(chosen, programs, strict=True):
         m = m_of(rung, tiles)
         if m not in scales:
@@ -88,32 +88,34 @@ def opened(
             session = cuda.open(program, inputs)
             out = session.verify_run()
             error = relative_error(out, ref)
-            right = agrees(out, ref, scales[m], rung.tolerance) and error < MOST_ERROR[m]
-            said = f"error {error:.1e}"
-        except Exception as e:  # a fault of one kernel is told beside the others
-            right, said = False, repr(e)
-        if right:
-            good.append(((rung, tiles), session, error))
+            correct = agrees(out, ref, scales[m], rung.tolerance) and error < MOST_ERROR[m]
+            message = f"error {error:.1e}"
+        except Exception as e:  # a fault of one kernel is reported with the others
+            correct, message = False, repr(e)
+        if correct:
+            verified.append(((rung, tiles), session, error))
         else:
-            failed.append(f"WRONG {rung.name} {words(tiles)} at {shape}: {said}")
+            failed.append(f"WRONG {rung.name} {tiles_text(tiles)} at {shape}: {message}")
             if session:
                 session.close()
-    return good, failed
+    return verified, failed
 
 
 def expected(shape: ConvShape, x: np.ndarray, w: np.ndarray, b: np.ndarray | None = None) -> np.ndarray:
-    """float64, without the ladder's error scale, which takes as long again."""
+    """Returns the float64 reference, without the ladder's error scale, which would double the time."""
     y = reference.conv2d(shape, x.astype("f8"), w.astype("f8"))
     y = y if b is None else y + b[:, None, None]
     return np.maximum(y, 0) if shape.relu else y
 
 
-# -- timed -------------------------------------------------------------------------------------------
+# -- timing ------------------------------------------------------------------------------------------
 def layer(shape: ConvShape, tune: bool) -> tuple[list[dict], list[str]]:
-    good, failed = opened(shape, list(candidates(shape, tune)))
-    timed = cuda.sample([session for _, session, _ in good], "cold", Budget(samples=40, seconds=1.2, least=5))
+    verified, failed = open_verified(shape, list(candidates(shape, tune)))
+    timed = cuda.sample(
+        [session for _, session, _ in verified], "cold", Budget(samples=40, seconds=1.2, least=5)
+    )
     rows = []
-    for ((rung, tiles), session, error), t in zip(good, timed, strict=True):
+    for ((rung, tiles), session, error), t in zip(verified, timed, strict=True):
         p20, median, p80 = np.quantile(t.samples_ms, (0.2, 0.5, 0.8)).tolist()
         cost = rung.cost(shape, session.program)
         rows.append({
@@ -127,16 +129,16 @@ def layer(shape: ConvShape, tune: bool) -> tuple[list[dict], list[str]]:
     return sorted(rows, key=lambda r: r["median_ms"]), failed
 
 
-def tell(rows: Sequence[Mapping]) -> None:
+def print_table(rows: Sequence[Mapping]) -> None:
     print(f"{'':24} {'ms':>8} {'spread':>6} {'effective':>9} {'executed':>8} {'MB':>6} {'error':>8}")
     for r in rows:
-        spread, whole = (r["p80_ms"] - r["p20_ms"]) / r["median_ms"], sum(r["steps_ms"].values())
+        spread, total = (r["p80_ms"] - r["p20_ms"]) / r["median_ms"], sum(r["steps_ms"].values())
         print(
             f"{r['rung']:24} {r['median_ms']:8.4f} {spread:6.1%} {r['effective_tflops']:9.2f} "
-            f"{r['executed_tflops']:8.2f} {r['workspace_bytes'] / 1e6:6.1f} {r['error']:8.1e}  {words(r['tiles'])}"
+            f"{r['executed_tflops']:8.2f} {r['workspace_bytes'] / 1e6:6.1f} {r['error']:8.1e}  {tiles_text(r['tiles'])}"
         )
         steps = (
-            f"{name.removeprefix('winograd_')} {ms:.4f} ms {ms / whole:.0%} ({regs} registers, {local} B local)"
+            f"{name.removeprefix('winograd_')} {ms:.4f} ms {ms / total:.0%} ({regs} registers, {local} B local)"
             for (name, ms), (regs, local) in zip(r["steps_ms"].items(), r["compiled"].values(), strict=True)
         )
         print(f"{'':24} {' | '.join(steps)}", flush=True)
@@ -153,19 +155,19 @@ def main() -> None:
     print(f"compiled, {time.perf_counter() - start:.0f} s", flush=True)
     failed = []
     for shape in (*ODD, *(s.with_(N=1) for s in LAYERS)):
-        good, wrong = opened(shape, list(candidates(shape, tune=True)))
-        failed += wrong
-        for _, session, _ in good:
+        verified, messages = open_verified(shape, list(candidates(shape, tune=True)))
+        failed += messages
+        for _, session, _ in verified:
             session.close()
     print(f"every tile size at {len(ODD) + len(LAYERS)} shapes: {len(failed)} failures", "\n".join(failed))
-    told = {"device": cuda.device_name(), "conditions": cuda.conditions(), "failed": failed, "rows": []}
+    report = {"device": cuda.device_name(), "conditions": cuda.conditions(), "failed": failed, "rows": []}
     for shape in LAYERS:
-        rows, wrong = layer(shape, args.tune)
-        told["rows"] += rows
-        told["failed"] += wrong
-        (args.out / "winograd.json").write_text(json.dumps(told, indent=1) + "\n", encoding="utf-8")
-        print(f"\n{shape}, {time.perf_counter() - start:.0f} s so far", "\n".join(wrong))
-        tell(rows)
+        rows, messages = layer(shape, args.tune)
+        report["rows"] += rows
+        report["failed"] += messages
+        (args.out / "winograd.json").write_text(json.dumps(report, indent=1) + "\n", encoding="utf-8")
+        print(f"\n{shape}, {time.perf_counter() - start:.0f} s so far", "\n".join(messages))
+        print_table(rows)
 
 
 if __name__ == "__main__":

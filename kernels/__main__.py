@@ -30,8 +30,8 @@ EXAMPLES = """examples
       --arg "struct{f32:1024:random,i32:1024}" --arg i32:1024:0..8 --arg bf16:1024:empty"""
 
 
-def parser(words: Sequence[str]) -> argparse.ArgumentParser:
-    """Returns the parser of a command line of these words."""
+def parser(arguments: Sequence[str]) -> argparse.ArgumentParser:
+    """Returns the parser of a command line with these arguments."""
     top = argparse.ArgumentParser(prog="python -m kernels", description=__doc__)
     commands = top.add_subparsers(dest="command", required=True)
 
@@ -52,7 +52,7 @@ def parser(words: Sequence[str]) -> argparse.ArgumentParser:
         help="run any CUDA C++ file without a GPU and count what it does",
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
-    if "emulate" in words:  # the emulator takes a while to import
+    if "emulate" in arguments:  # the emulator takes a while to import
         emulate_options(emulating)
     commands.add_parser("ptx", help="compile every kernel's PTX anew into the tree")
 
@@ -72,7 +72,7 @@ def parser(words: Sequence[str]) -> argparse.ArgumentParser:
 
 
 def emulate_options(emulating: argparse.ArgumentParser) -> None:
-    """Adds the options of the command `emulate`; those that nvcc has are called as nvcc calls them."""
+    """Adds the options of the command `emulate`. Those that nvcc has too keep nvcc's names."""
     from kernels.engines.emulator import arguments, iterations
     from kernels.engines.emulator.compiler import source
 
@@ -111,7 +111,7 @@ def emulate_options(emulating: argparse.ArgumentParser) -> None:
 
 
 def parse_tiles(text: str) -> dict[str, int]:
-    """Tile sizes from "TILE=16,WM=2"; RuleError if the text is malformed."""
+    """Returns the tile sizes in "TILE=16,WM=2"; RuleError if the text is malformed."""
     tiles = {}
     for part in filter(None, (p.strip() for p in text.split(","))):
         name, _, value = part.partition("=")
@@ -172,8 +172,8 @@ def do_run(args) -> None:
     m, p = result.measurement, result.predicted
     print(f"{result.rung}  {shape}  {dict(result.tiles)}  on {m.device} ({result.engine}, {m.mode})")
     print(f"  time       {m.median_ms:.4g} ms  (p20 {m.p20_ms:.4g}, p80 {m.p80_ms:.4g}, n {m.n})  measured")
-    of = "the definition's FLOPs" if p.executed_flops is None else "FLOPs executed"
-    print(f"  rate       {p.flops / m.median_ms / 1e9:.4g} TFLOP/s, {of}")
+    basis = "the definition's FLOPs" if p.executed_flops is None else "FLOPs executed"
+    print(f"  rate       {p.flops / m.median_ms / 1e9:.4g} TFLOP/s, {basis}")
     predicted = (
         "unknown to all but the library"
         if p.workspace_bytes is None
@@ -219,9 +219,12 @@ def do_record(args) -> None:
     engine = args.engine or engines.default()
     sweep = Sweep(engine, presets, modes, [numerals.count(n) for n in batches], Budget(seconds=args.seconds))
     try:
-        for at in record(args.out, sweep, args.commit or commit()):
-            left = "" if at.left_s is None else f", about {_duration(at.left_s)} left"
-            print(f"[{at.done} of {at.total}{left}] {_line(at.row) if at.row else at.said}", flush=True)
+        for progress in record(args.out, sweep, args.commit or commit()):
+            left = "" if progress.left_s is None else f", about {_duration(progress.left_s)} left"
+            print(
+                f"[{progress.done} of {progress.total}{left}] {_line(progress.row) if progress.row else progress.said}",
+                flush=True,
+            )
     except KeyboardInterrupt:
         print(f"stopped; the same command goes on where {args.out} ends", file=sys.stderr)
 
@@ -245,20 +248,22 @@ def _duration(seconds: float) -> str:
 
 
 def main(argv: list[str] | None = None) -> int:
-    """Run a command; its exit code. What breaks a rule is a sentence on the error stream and 2."""
+    """Run a command and return its exit code. A broken rule prints a sentence on the error stream and gives 2."""
     for stream in (sys.stdout, sys.stderr):
-        if isinstance(stream, io.TextIOWrapper):  # a terminal without the characters of a sentence gets a "?"
+        if isinstance(stream, io.TextIOWrapper):  # a character that the terminal cannot print becomes "?"
             stream.reconfigure(errors="replace")
-    words = sys.argv[1:] if argv is None else argv
-    top = parser(words)
-    if lone := [word for word in words if word.startswith("-") and word.endswith("=--")]:
-        top.error(f"{lone[0]}: -- is no value")  # argparse would make an empty list of it
-    args = top.parse_args(words)
+    arguments = sys.argv[1:] if argv is None else argv
+    top = parser(arguments)
+    if malformed := [
+        argument for argument in arguments if argument.startswith("-") and argument.endswith("=--")
+    ]:
+        top.error(f"{malformed[0]}: -- is no value")  # argparse would make an empty list of it
+    args = top.parse_args(arguments)
     try:
         commands = {"list": do_list, "run": do_run, "emulate": do_emulate, "ptx": do_ptx, "record": do_record}
         commands[args.command](args)
         sys.stdout.flush()
-    except BrokenPipeError:  # the reader of the output went away, as `head` does
+    except BrokenPipeError:  # the reader of the output has closed it, as `head` does
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return 1
     except (ShapeError, RuleError, VerificationError, OSError, MemoryError) as e:

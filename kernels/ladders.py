@@ -29,7 +29,7 @@ LADDERS: dict[str, Ladder] = {
 
 
 def ladder_of(rung_name: str) -> Ladder:
-    """The ladder a rung name ("conv/direct") belongs to."""
+    """Returns the ladder that a rung name ("conv/direct") belongs to. RuleError if there is none."""
     name = rung_name.partition("/")[0]
     if name not in LADDERS:
         raise RuleError(f"no ladder {name!r}; there are: {', '.join(LADDERS)}")

@@ -19,8 +19,9 @@ from kernels.model.rung import Ladder, Rung
 
 
 def kernels() -> Iterator[tuple[str, str, Defines]]:
-    """(source, entry, defines) of every kernel of every rung at every preset at the usual tile sizes, and at those of
-    Rung.tile_sets at the first preset for each type of data and each chain of kernels that it takes."""
+    """Yields (source, entry, defines) of every kernel that is compiled ahead: of every rung at every preset with the
+    default tile sizes. The tile sizes of Rung.tile_sets are added once for each element type and sequence of kernels,
+    at the first preset that has them."""
     steps = (
         step
         for ladder in LADDERS.values()
@@ -48,7 +49,7 @@ def _settings(ladder: Ladder, rung: Rung) -> Iterator[tuple[Any, Tiles]]:
 
 
 def build(source: str, defines: Defines) -> Compiled:
-    """A source compiled now."""
+    """Compile a source now and return its PTX, digest and resources."""
     text = sources.translation_unit(source)
     return Compiled(
         compile.compile_ptx(text, source.rpartition("/")[2], options(defines)),
@@ -58,7 +59,7 @@ def build(source: str, defines: Defines) -> Compiled:
 
 
 def write_all() -> list[Path]:
-    """Write every archive anew; the paths written."""
+    """Write every archive anew and return the paths written."""
     topics: dict[str, dict[str, Compiled]] = {}
     for source, _, defines in kernels():
         topic, name = place(source, defines)
@@ -70,7 +71,7 @@ def write_all() -> list[Path]:
 
 
 def ptxas_resources(log: str) -> dict[str, int]:
-    """registers, shared_bytes, spill_bytes in what ptxas printed of a kernel."""
+    """Returns registers, shared_bytes and spill_bytes from the output of ptxas for a kernel."""
 
     def number(pattern: str) -> int:
         found = re.search(pattern, log)

@@ -1,4 +1,4 @@
-"""The CUDA C++ sources: one idea a file, and those that kernels.fusion.codegen writes, which their names alone decide."""
+"""The CUDA C++ sources: one idea a file, and those that kernels.fusion.codegen generates from their names alone."""
 
 from __future__ import annotations
 
@@ -16,21 +16,21 @@ _INCLUDE = re.compile(r'^#include "([\w./]+)"$', re.MULTILINE)
 
 
 def file(path: str) -> Path:
-    """Return the file of a source: kernels/conv/cuda/02_im2col.cu for "conv/02_im2col.cu". Headers that several topics
+    """Returns the file of a source: kernels/conv/cuda/02_im2col.cu for "conv/02_im2col.cu". Headers that several topics
     share are in kernels/cuda: "cuda/async.cuh"."""
     topic, _, name = path.partition("/")
     return ROOT / topic / name if topic == SHARED else ROOT / topic / "cuda" / name
 
 
 def paths() -> list[str]:
-    """Return every source and header, sorted: "attention/01_scores.cu" is the first."""
-    found = [f"{file.parents[1].name}/{file.name}" for file in ROOT.glob("*/cuda/*.cu*")]
-    return sorted(found + [f"{SHARED}/{file.name}" for file in (ROOT / SHARED).glob("*.cu*")])
+    """Returns every source and header, sorted: "attention/01_scores.cu" is the first."""
+    names = [f"{file.parents[1].name}/{file.name}" for file in ROOT.glob("*/cuda/*.cu*")]
+    return sorted(names + [f"{SHARED}/{file.name}" for file in (ROOT / SHARED).glob("*.cu*")])
 
 
 @lru_cache(maxsize=KEPT)
 def text(path: str) -> str:
-    """The source as a reader sees it. `path`: topic and file, "conv/02_im2col.cu"."""
+    """Returns the source as a page shows it. `path`: topic and file, "conv/02_im2col.cu"."""
     if path.startswith(codegen.PREFIX):
         return codegen.text(path)
     return file(path).read_text(encoding="utf-8")
@@ -38,19 +38,19 @@ def text(path: str) -> str:
 
 @lru_cache(maxsize=KEPT)
 def headers(path: str) -> list[str]:
-    """The project's own headers a source includes, as paths like its own."""
+    """Returns the project's own headers that a source includes, as paths of the same form."""
     return [_header(path, name) for name in _INCLUDE.findall(text(path))]
 
 
 def _header(path: str, name: str) -> str:
-    """The header that a source includes as `name`: beside it, or ../../cuda/async.cuh."""
+    """Returns the path of the header that a source includes as `name`: from its folder, or ../../cuda/async.cuh."""
     return f"{SHARED if '/' in name else path.partition('/')[0]}/{name.rpartition('/')[2]}"
 
 
 @lru_cache(maxsize=KEPT)
 def translation_unit(path: str) -> str:
-    """The source with the project's own headers written in, so that its text alone decides what is
-    compiled (and can be hashed); #line keeps every line's own file and number."""
+    """Returns the source with the project's own headers inlined. This text alone decides what is compiled and can be
+    hashed. #line keeps every line's own file and number."""
     source = text(path)
 
     def header(match: re.Match) -> str:
@@ -64,5 +64,5 @@ def translation_unit(path: str) -> str:
 
 @lru_cache(maxsize=KEPT)
 def code(path: str) -> str:
-    """The tokens of a translation unit: what decides what is compiled. Comments, layout and paths are no part of it."""
+    """Returns the tokens of a translation unit, which decide what is compiled. Comments, layout and paths are left out."""
     return tokens(translation_unit(path))

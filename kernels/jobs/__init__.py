@@ -1,22 +1,22 @@
-"""Comparisons run in a process of their own, one at a time: a hang, a crash or a greedy request there
-ends one run, never the app, and no other reader's run.
+"""Comparisons run in a separate process, one at a time. A hang, a crash or a request that needs too much memory ends
+one run there, never the app and no other user's run.
 
-`Worker` is the whole interface, and another backend (GPUs of other machines, say) would offer the same:
+`Worker` is the whole interface. Another backend (GPUs of other machines, say) would offer the same:
 
     submit(request, owner="", fresh=False) -> Job
-    position(job) -> int       how many runs are served before it
-    waiting() -> int           how many wait
+    position(job) -> int       how many runs come before it
+    waiting() -> int           how many runs wait
     cancel(job, running=True), close()
-    Job: done, share, text, result(timeout), kept, answered_at
+    Job: done, share, text, result(timeout), cached, answered_at
 
-Equal requests that wait or run are one execution; what was answered is kept and given at once.
-`Counts` has a worker of its own for what the emulator counts, so that no run waits behind it.
+Equal requests that wait or run are executed once. Results are cached and returned at once.
+`Counts` has a worker of its own for the emulator's counts, so that no run waits behind them.
 """
 
 from __future__ import annotations
 
 from kernels.jobs.counts import Count, Counts
 from kernels.jobs.job import Job, JobError, Request
-from kernels.jobs.worker import DEADLINE_S, MOST_WAITING, Worker
+from kernels.jobs.worker import DEADLINE_S, MAX_WAITING, Worker
 
-__all__ = ["DEADLINE_S", "MOST_WAITING", "Count", "Counts", "Job", "JobError", "Request", "Worker"]
+__all__ = ["DEADLINE_S", "MAX_WAITING", "Count", "Counts", "Job", "JobError", "Request", "Worker"]

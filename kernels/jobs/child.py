@@ -26,13 +26,14 @@ from kernels.model.shape import ShapeError
 from kernels.records.row import commit, kernel_digest, row
 from kernels.runner import Progress, VerificationError, compare
 
-Answer = Callable[[Request, Progress], Rows]
-made_at = cache(commit)
+Handler = Callable[[Request, Progress], Rows]
+current_commit = cache(commit)
 
 
 def compare_rows(request: Request, progress: Progress) -> Rows:
-    """A row for each rung; of one that its library does not support, the library's words ("unsupported")."""
-    told: Rows = []
+    """Returns a row for each rung. For a rung that its library does not support, the row holds the library's message
+    ("unsupported")."""
+    unsupported: Rows = []
     results = compare(
         request.rungs,
         request.shape,
@@ -42,16 +43,16 @@ def compare_rows(request: Request, progress: Progress) -> Rows:
         mode=request.mode,
         budget=Budget(seconds=request.seconds, least=3),
         progress=progress,
-        refused=lambda rung, said: told.append({"rung": rung, "unsupported": said}),
+        refused=lambda rung, reason: unsupported.append({"rung": rung, "unsupported": reason}),
     )
-    return [*map(_row, results), *told]
+    return [*map(_row, results), *unsupported]
 
 
 def _row(result: Result) -> dict[str, Any]:
-    """As records.row makes it; of an engine that measures nothing, what it counted."""
+    """Returns the row as records.row makes it, or the counters if the engine measures no times."""
     program = find(result.rung).build(result.shape, result.tiles)
     if result.measurement:
-        return row(result, program, made_at())
+        return row(result, program, current_commit())
     return {
         "rung": result.rung,
         "shape": result.shape.params(),
@@ -60,51 +61,55 @@ def _row(result: Result) -> dict[str, Any]:
         "counters": result.counters.to_json() if result.counters else None,
         "error": result.error,
         "date": datetime.datetime.now(datetime.UTC).date().isoformat(),
-        "commit": made_at(),
+        "commit": current_commit(),
         "kernels": kernel_digest(program),
     }
 
 
-def serve(take: Callable[[], bytes], tell: Callable[..., None], answer: Answer = compare_rows) -> None:
-    """Answer requests until one leaves the process unfit for another, or `take` raises EOFError."""
-    stays = True
-    while stays:
-        tell("ready")
+def handle_requests(
+    receive: Callable[[], bytes], send: Callable[..., None], handler: Handler = compare_rows
+) -> None:
+    """Handle requests until `receive` raises EOFError, or until an error makes this process unusable."""
+    usable = True
+    while usable:
+        send("ready")
         try:
-            packed = take()
+            packed = receive()
         except EOFError:
             return
-        stays = _one(packed, tell, answer)
+        usable = _handle_one(packed, send, handler)
 
 
-def _one(packed: bytes, tell: Callable[..., None], answer: Answer) -> bool:
-    """Answer one request; whether this process is fit for another."""
-    doing, request = "starting", None
+def _handle_one(packed: bytes, send: Callable[..., None], handler: Handler) -> bool:
+    """Handle one request and return whether this process can take another."""
+    activity, request = "starting", None
 
     def progress(share: float, text: str) -> None:
-        nonlocal doing
-        doing = text
-        tell("progress", share, text)
+        nonlocal activity
+        activity = text
+        send("progress", share, text)
 
     try:
         request = pickle.loads(packed)
-        tell("rows", answer(request, progress))
+        send("rows", handler(request, progress))
         return True
     except (RuleError, ShapeError, VerificationError) as e:
-        text, stays = str(e), True
+        text, usable = str(e), True
     except Exception as e:
-        text, stays = _words(e, request, doing), not faults.of_gpu(e)
-    tell("error", text, stays)
-    return stays
+        text, usable = _error_text(e, request, activity), not faults.is_gpu_error(e)
+    send("error", text, usable)
+    return usable
 
 
-def _words(error: Exception, request: Request | None, doing: str) -> str:
+def _error_text(error: Exception, request: Request | None, activity: str) -> str:
     if request is None:
         return f"the request cannot be read: {type(error).__name__}: {error}"
-    # The runner names the rung it verifies; all that are timed were verified, and are named here.
-    where = f"while {doing}" + ("" if doing.startswith("verifying ") else f" ({', '.join(request.rungs)})")
-    if faults.of_gpu(error):
-        return faults.words(error, where)
+    # While it verifies, the runner names the rung. Rungs are timed together: name them all here.
+    where = f"while {activity}" + (
+        "" if activity.startswith("verifying ") else f" ({', '.join(request.rungs)})"
+    )
+    if faults.is_gpu_error(error):
+        return faults.sentence(error, where)
     if isinstance(error, MemoryError):
         return (
             f"{request.shape} does not fit in this machine's memory, {where}; take a smaller shape or batch"
@@ -113,19 +118,19 @@ def _words(error: Exception, request: Request | None, doing: str) -> str:
 
 
 # -- the process -----------------------------------------------------------------------------------
-def main(answer: Answer = compare_rows) -> None:
-    signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl + C is the app's: it closes stdin
-    _first_to_go()
-    answers = os.fdopen(os.dup(1), "wb")
-    os.dup2(2, 1)  # what a library prints goes to stderr, never between the messages
+def main(handler: Handler = compare_rows) -> None:
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # the app handles Ctrl + C: it closes stdin
+    _end_first_without_memory()
+    output = os.fdopen(os.dup(1), "wb")
+    os.dup2(2, 1)  # output of a library goes to stderr, never between the messages
     inbox: queue.SimpleQueue[bytes] = queue.SimpleQueue()
     threading.Thread(target=_listen, args=(sys.stdin.buffer, inbox), daemon=True).start()
-    serve(inbox.get, lambda *message: framing.send(answers, pickle.dumps(message)), answer)
+    handle_requests(inbox.get, lambda *message: framing.send(output, pickle.dumps(message)), handler)
 
 
 def _listen(requests, inbox: queue.SimpleQueue) -> None:
-    """Pass requests on. When the app ends, however it ends, stdin does: then this process must as well,
-    even in the middle of a run."""
+    """Queue the requests. When the app ends, for whatever reason, stdin ends. Then this process must end as well, even
+    in the middle of a run."""
     try:
         while True:
             inbox.put(framing.receive(requests))
@@ -133,19 +138,19 @@ def _listen(requests, inbox: queue.SimpleQueue) -> None:
         os._exit(0)
 
 
-def _first_to_go() -> None:
-    """Where memory runs out, Linux ends this process before the app."""
+def _end_first_without_memory() -> None:
+    """Make Linux end this process before the app if memory runs out."""
     with contextlib.suppress(OSError):
         Path("/proc/self/oom_score_adj").write_text("1000", encoding="ascii")
 
 
 def _warm_up() -> None:
-    """Import what a run needs before the first request. CuPy that does not load is the matter of the runs that need it."""
+    """Import what a run needs before the first request. If CuPy does not load, the runs that need it report that."""
     cuda = engines.load("cuda")
     if cuda.status().ready:
         with contextlib.suppress(RuleError):
             cuda.load()
-    made_at()
+    current_commit()
 
 
 if __name__ == "__main__":

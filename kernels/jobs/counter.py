@@ -1,4 +1,4 @@
-"""The process that counts: as child.py, but last in line for the processor."""
+"""The process that counts: child.py at the lowest priority."""
 
 from __future__ import annotations
 
@@ -6,9 +6,9 @@ import os
 
 from kernels.jobs.child import main
 
-LEAST = 19  # the lowest priority there is
+LOWEST_PRIORITY = 19  # the largest niceness there is
 
 if __name__ == "__main__":
-    if hasattr(os, "nice"):  # Windows has no such thing
-        os.nice(LEAST)
+    if hasattr(os, "nice"):  # Windows has none
+        os.nice(LOWEST_PRIORITY)
     main()

@@ -1,4 +1,4 @@
-"""What the emulator counts of rungs, in a process of its own behind everything else, kept for all readers."""
+"""The emulator's counts of rungs, from a separate low-priority process, cached for all users."""
 
 from __future__ import annotations
 
@@ -15,46 +15,47 @@ from kernels.ladders import find
 from kernels.model.rung import Rung
 from kernels.records.row import kernel_digest
 
-MOST_KEPT = 4096  # counts; one is about 2 KB
+MAX_CACHED = 4096  # counts; one is about 2 KB
 DEADLINE_S = 60.0
 
 
 @dataclass(frozen=True)
 class Count:
-    """`total`: warp instructions, sectors ... of all launches, by name; `left_out`: library calls, not counted."""
+    """Counts of one rung. `total`: warp instructions, sectors ... of all launches, by name; `left_out`: library calls,
+    which are not counted."""
 
     total: Mapping[str, float]
     left_out: tuple[str, ...] = ()
 
 
 class Counts:
-    """Counts by rung, shape, tile sizes and what the kernels are. Their worker is not the one that times runs,
-    and its process yields to every other: a run never waits for a count. Used from any thread."""
+    """Counts by rung, shape, tile sizes and digest of the kernels. They have a worker of their own, whose process has
+    the lowest priority: a run never waits for a count. Safe to use from any thread."""
 
     def __init__(self, module: str = "kernels.jobs.counter"):
         self._lock = threading.Lock()
-        self._kept: OrderedDict[Hashable, Count] = OrderedDict()
+        self._cached: OrderedDict[Hashable, Count] = OrderedDict()
         self._worker = Worker(DEADLINE_S, module, on_rows=self._keep)
 
     def of(self, rung: Rung, shape: Any, tiles: Mapping[str, int]) -> Count | None:
-        """What was counted of a rung; None where nothing was yet."""
+        """Returns the counts of a rung; None if it was not counted yet."""
         full = tuple(sorted((rung.default_tiles | tiles).items()))
         key = _key(rung.name, shape, full, _digest(rung.name, shape, full))
         with self._lock:
-            if key in self._kept:
-                self._kept.move_to_end(key)
-            return self._kept.get(key)
+            if key in self._cached:
+                self._cached.move_to_end(key)
+            return self._cached.get(key)
 
     def ask(self, rungs: Iterable[Rung], shape: Any, tiles: Mapping[str, int], owner: str = "") -> Job:
-        """Have them counted; `of` knows them once the job is done. An owner's newer wish replaces the one that
-        waits. JobError as of Worker.submit."""
+        """Queue rungs for counting; `of` returns their counts once the job is done. An owner's newer request replaces
+        the one that waits. JobError as of Worker.submit."""
         rungs = list(rungs)
         known = {n: value for n, value in tiles.items() if any(n in r.tiles or n == r.name for r in rungs)}
         request = Request(tuple(r.name for r in rungs), shape, engine="emulator", tiles=known)
         return self._worker.submit(request, owner)
 
     def drop(self, job: Job) -> None:
-        """Nobody waits for it any more. What is being counted is counted to its end, for the next who asks."""
+        """Cancel a job if it still waits. A running count goes on to its end, for the next request."""
         self._worker.cancel(job, running=False)
 
     def position(self, job: Job) -> int:
@@ -72,15 +73,15 @@ class Counts:
             counters = row["counters"]
             with self._lock:
                 key = row["rung"], shape, tiles, row["kernels"]
-                self._kept[key] = Count(counters["total"], tuple(counters["uncounted"]))
-                if len(self._kept) > MOST_KEPT:
-                    self._kept.popitem(last=False)
+                self._cached[key] = Count(counters["total"], tuple(counters["uncounted"]))
+                if len(self._cached) > MAX_CACHED:
+                    self._cached.popitem(last=False)
 
 
 def _key(rung: str, shape: Any, tiles: tuple, digest: str) -> Hashable:
     return rung, tuple(shape.params().items()), tiles, digest
 
 
-@lru_cache(maxsize=MOST_KEPT)
+@lru_cache(maxsize=MAX_CACHED)
 def _digest(rung: str, shape: Any, tiles: tuple[tuple[str, int], ...]) -> str:
     return kernel_digest(find(rung).build(shape, dict(tiles)))

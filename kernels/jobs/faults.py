@@ -1,4 +1,4 @@
-"""What an error of the GPU means to a reader: what happened and what to try, by the error's name."""
+"""Explanations of GPU errors: what happened and what to try, by the error's name."""
 
 from __future__ import annotations
 
@@ -10,7 +10,8 @@ from kernels.machine import driver
 
 @dataclass(frozen=True)
 class Meaning:
-    """`names`: of the runtime (cudaError...) and of the driver (CUDA_ERROR_...), without what they share."""
+    """An explanation of GPU errors. `names`: those of the runtime (cudaError...) and of the driver (CUDA_ERROR_...),
+    without these prefixes."""
 
     names: tuple[str, ...]
     what: str
@@ -20,7 +21,7 @@ class Meaning:
 EMULATE = "run it on the emulator, which names the line and the thread"
 SMALLER = "take a smaller shape or batch"
 TILES = "choose smaller tiles or blocks"
-DRIVER = f"install NVIDIA {driver.LEAST_DRIVER}"
+DRIVER = f"install NVIDIA {driver.MIN_DRIVER}"
 
 MEANINGS = (
     Meaning(
@@ -78,25 +79,25 @@ MEANINGS = (
 )  # fmt: skip
 UNKNOWN = Meaning((), "the GPU reported an error", "try once more, or " + SMALLER)
 
-# What the names of the runtime, the driver, NVRTC and cuBLAS begin with.
+# Prefixes of error names in the runtime, the driver, NVRTC and cuBLAS.
 _PREFIX = re.compile(r"^(cudaError|CUDA_ERROR_|NVRTC_ERROR_|CUBLAS_STATUS_)")
 _BY_NAME = {name.lower(): meaning for meaning in MEANINGS for name in meaning.names}
-MOST_WORDS = 600  # characters of what the compiler or the driver said
+MAX_MESSAGE = 600  # characters of the compiler's or the driver's message
 
 
-def of_gpu(error: BaseException) -> bool:
-    """Does the error come from CuPy or what it calls? Then the process is not to be used again."""
+def is_gpu_error(error: BaseException) -> bool:
+    """Returns whether the error comes from CuPy or a library under it. Then the process must not be used again."""
     return type(error).__module__.partition(".")[0] in ("cupy", "cupy_backends")
 
 
-def words(error: BaseException, doing: str) -> str:
-    """One sentence for a reader: what happened, in which rung, what to try, and the error's own words."""
-    said = str(error)
-    name = re.match(r"\w*", said)[0]
+def sentence(error: BaseException, activity: str) -> str:
+    """Returns one sentence for the page: what happened, in which rung, what to try, and the error's own message."""
+    message = str(error)
+    name = re.match(r"\w*", message)[0]
     if not _PREFIX.match(name):  # OutOfMemoryError and CompileException begin with prose
         name = type(error).__name__
     meaning = _BY_NAME.get(_PREFIX.sub("", name).replace("_", "").lower(), UNKNOWN)
-    said = said.removeprefix(name).strip(": \n") or type(error).__name__
-    if len(said) > MOST_WORDS:
-        said = said[:MOST_WORDS] + " ..."
-    return f"{meaning.what}, {doing}; {meaning.advice} ({name}: {said})"
+    message = message.removeprefix(name).strip(": \n") or type(error).__name__
+    if len(message) > MAX_MESSAGE:
+        message = message[:MAX_MESSAGE] + " ..."
+    return f"{meaning.what}, {activity}; {meaning.advice} ({name}: {message})"

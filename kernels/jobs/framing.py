@@ -1,6 +1,6 @@
-"""Messages between the app and the process that runs kernels: a mark, the length, the bytes.
+"""Framing of messages between the app and the process that runs kernels: a mark, the length, the bytes.
 
-The mark tells a message from what a library printed in between.
+The mark distinguishes a message from output that a library printed in between.
 """
 
 from __future__ import annotations
@@ -9,11 +9,11 @@ import struct
 from typing import BinaryIO
 
 MARK = b"\x89KT\n"
-MOST_BYTES = 1 << 34
+MAX_BYTES = 1 << 34
 
 
-class Garbled(RuntimeError):
-    """What came is no message."""
+class ProtocolError(RuntimeError):
+    """The bytes received are not a message."""
 
 
 def send(file: BinaryIO, message: bytes) -> None:
@@ -23,13 +23,13 @@ def send(file: BinaryIO, message: bytes) -> None:
 
 
 def receive(file: BinaryIO) -> bytes:
-    """The next message. EOFError where there will be none."""
+    """Read the next message. EOFError at the end of the stream."""
     mark = _exactly(file, len(MARK))
     if mark != MARK:
-        raise Garbled(f"it began with {mark!r}")
+        raise ProtocolError(f"it began with {mark!r}")
     (length,) = struct.unpack(">Q", _exactly(file, 8))
-    if length > MOST_BYTES:
-        raise Garbled(f"it claims {length:,} bytes")
+    if length > MAX_BYTES:
+        raise ProtocolError(f"it claims {length:,} bytes")
     return _exactly(file, length)
 
 

@@ -1,4 +1,4 @@
-"""What is asked (Request), what is executed (Run), and what each who asked holds (Job)."""
+"""Request: what to run. Run: one execution. Job: the handle that each caller of Worker.submit gets."""
 
 from __future__ import annotations
 
@@ -17,12 +17,12 @@ Rows = list[dict[str, Any]]
 
 
 class JobError(RuntimeError):
-    """Why a job gave no result, in words a reader can use."""
+    """Why a job gave no result, as a sentence for the page."""
 
 
 @dataclass(frozen=True)
 class Request:
-    """What kernels.runner.compare is asked; `inputs` are NumPy arrays by buffer name."""
+    """The arguments of kernels.runner.compare; `inputs` are NumPy arrays by buffer name."""
 
     rungs: tuple[str, ...]
     shape: Any
@@ -33,13 +33,13 @@ class Request:
     seconds: float = 3.0
 
     def key(self) -> Hashable:
-        """Equal for requests that ask for the same; inputs are compared by content."""
+        """Returns a key that is equal for equal requests; inputs are compared by content."""
         inputs = tuple((name, _digest(value)) for name, value in sorted((self.inputs or {}).items()))
-        tiles = repr(sorted(self.tiles.items()))  # what a rung has of its own is a dict
+        tiles = repr(sorted(self.tiles.items()))  # tile sizes of a single rung are a dict, which has no hash
         return tuple(self.rungs), repr(self.shape), inputs, self.engine, tiles, self.mode, self.seconds
 
     def packed(self) -> bytes:
-        """As it is sent to the process that runs it. JobError where it cannot be."""
+        """Returns the pickled request. JobError if it cannot be pickled."""
         try:
             return pickle.dumps(self, protocol=5)
         except Exception as e:  # whatever an object in `inputs` raises
@@ -49,28 +49,28 @@ class Request:
 def _digest(value: Any) -> str:
     array = np.asarray(value)
     head = f"{array.dtype.str}{array.shape}".encode()
-    if array.dtype.hasobject:  # bytes of these are addresses; the runner will refuse them in words
+    if array.dtype.hasobject:  # their bytes are addresses; the runner rejects such inputs with a message
         return hashlib.sha256(head + repr(value).encode()).hexdigest()
     return hashlib.sha256(head + array.tobytes()).hexdigest()
 
 
 class Run:
-    """One execution, for every job that asked for the same."""
+    """One execution, shared by all jobs with the same request."""
 
     def __init__(self, key: Hashable, packed: bytes):
         self.key, self.packed = key, packed
         self.share, self.text = 0.0, "waiting"
         self.jobs: list[Job] = []
-        self.sent = False  # a process works on it
+        self.sent = False  # whether a process works on it
 
 
 class Job:
-    """One submitted request, as its owner sees it. Read from any thread."""
+    """One submitted request, as its owner sees it. Safe to read from any thread."""
 
     def __init__(self, request: Request, owner: str, run: Run):
         self.request, self.owner = request, owner
-        self.kept = False  # answered from what was kept, not run for this job
-        self.answered_at: float | None = None  # when its rows were measured, as time.time() tells it
+        self.cached = False  # whether its rows came from the cache and were not measured for this job
+        self.answered_at: float | None = None  # when its rows were measured, as time.time()
         self._run = run
         self._done = threading.Event()
         self._rows: Rows | None = None
@@ -82,7 +82,7 @@ class Job:
 
     @property
     def text(self) -> str:
-        """What goes on, in words."""
+        """Returns a text for the page about the current state."""
         return "done" if self._rows is not None else self._run.text
 
     @property
@@ -90,19 +90,19 @@ class Job:
         return self._done.is_set()
 
     def result(self, timeout: float | None = None) -> Rows:
-        """One row per rung, the caller's own. JobError says what went wrong."""
+        """Returns one row per rung, as a copy. JobError says what went wrong, TimeoutError that the job still runs."""
         if not self._done.wait(timeout):
             raise TimeoutError("the job is still running")
         if self._rows is None:
             raise JobError(self._error)
         return copy.deepcopy(self._rows)
 
-    def finish(self, rows: Rows | None = None, error: str = "", kept_at: float | None = None) -> None:
-        """The worker's to call; what came first stands."""
+    def finish(self, rows: Rows | None = None, error: str = "", cached_at: float | None = None) -> None:
+        """End the job with rows or an error. Only the worker calls it; a second call changes nothing."""
         if self.done:
             return
         self._rows, self._error = rows, error
         if rows is not None:
-            self.kept = kept_at is not None
-            self.answered_at = kept_at if self.kept else time.time()
+            self.cached = cached_at is not None
+            self.answered_at = cached_at if self.cached else time.time()
         self._done.set()

@@ -1,4 +1,4 @@
-"""One child process and the thread that talks with it, so that nobody else ever waits on a pipe."""
+"""One child process and the thread that reads and writes its pipes, so that no other thread waits on a pipe."""
 
 from __future__ import annotations
 
@@ -14,24 +14,24 @@ from pathlib import Path
 from kernels.jobs import framing
 
 ROOT = Path(__file__).parents[2]
-LAST = ("rows", "error")  # the messages that end a request
+FINAL = ("rows", "error")  # the messages that end a request
 GONE = "gone"
 
 
 class Process:
-    """Says ("ready",) before each request; then takes one and answers ("progress", share, text) and at
-    last ("rows", rows) or ("error", text, stays). ("gone", how) comes when it ended or was killed."""
+    """A child process. It sends ("ready",) before each request. During a request it sends ("progress", share, text), at
+    the end ("rows", rows) or ("error", text, usable). ("gone", reason) follows when it ended or was killed."""
 
     def __init__(self, module: str):
-        self.was_ready = False  # ever
-        self.idle = False  # it said so and was not asked yet
+        self.was_ready = False  # at any time
+        self.idle = False  # it is ready and has no request
         self._killed = False
-        self._asked: queue.SimpleQueue[bytes | None] = queue.SimpleQueue()
-        self._answers: queue.SimpleQueue[tuple] = queue.SimpleQueue()
+        self._requests: queue.SimpleQueue[bytes | None] = queue.SimpleQueue()
+        self._messages: queue.SimpleQueue[tuple] = queue.SimpleQueue()
         self._process = subprocess.Popen(
             [sys.executable, "-m", module], stdin=subprocess.PIPE, stdout=subprocess.PIPE, cwd=ROOT
         )
-        threading.Thread(target=self._talk, name=f"kernel process {self.pid}", daemon=True).start()
+        threading.Thread(target=self._exchange, name=f"kernel process {self.pid}", daemon=True).start()
 
     @property
     def pid(self) -> int:
@@ -41,49 +41,49 @@ class Process:
     def alive(self) -> bool:
         return not self._killed and self._process.poll() is None
 
-    def ask(self, packed: bytes) -> None:
+    def send(self, packed: bytes) -> None:
         self.idle = False
-        self._asked.put(packed)
+        self._requests.put(packed)
 
-    def answer(self, timeout: float) -> tuple | None:
-        """The next message; None where none came in time."""
+    def next_message(self, timeout: float) -> tuple | None:
+        """Returns the next message; None if none came in `timeout` seconds."""
         try:
-            return self._answers.get(timeout=max(timeout, 0))
+            return self._messages.get(timeout=max(timeout, 0))
         except queue.Empty:
             return None
 
     def kill(self) -> None:
-        """At once for whoever waits: a process stuck in a driver may take its time to die."""
+        """Kill the process. ("gone", ...) is queued at once: a process stuck in a driver may end much later."""
         self._killed = True
         self._process.kill()
-        self._answers.put((GONE, "it was stopped"))
-        self._asked.put(None)
+        self._messages.put((GONE, "it was stopped"))
+        self._requests.put(None)
 
-    # -- the talking thread --------------------------------------------------------------------
-    def _talk(self) -> None:
-        how = ""
+    # -- the thread of the pipes ---------------------------------------------------------------
+    def _exchange(self) -> None:
+        reason = ""
         try:
             while True:
                 message = pickle.loads(framing.receive(self._process.stdout))
                 self.was_ready = self.was_ready or message[0] == "ready"
-                self._answers.put(message)
+                self._messages.put(message)
                 if message[0] == "ready":
-                    if (packed := self._asked.get()) is None:
+                    if (packed := self._requests.get()) is None:
                         break
                     framing.send(self._process.stdin, packed)
                     del packed
         except (EOFError, OSError):
             pass
         except Exception as e:  # bytes that are no message raise anything when unpickled
-            how = f"it answered nothing that makes sense: {type(e).__name__}: {e}"
+            reason = f"it answered nothing that makes sense: {type(e).__name__}: {e}"
             self._process.kill()
-        self._answers.put((GONE, how or self._how_it_ended()))
-        self._bury()
+        self._messages.put((GONE, reason or self._exit_reason()))
+        self._close()
 
-    def _how_it_ended(self) -> str:
+    def _exit_reason(self) -> str:
         try:
             code = self._process.wait(timeout=1)
-        except subprocess.TimeoutExpired:  # it closed its pipe and lives on
+        except subprocess.TimeoutExpired:  # it closed its pipe but still runs
             self._process.kill()
             return "it stopped answering"
         if code >= 0:
@@ -91,8 +91,8 @@ class Process:
         name = signal.Signals(-code).name if -code in {int(s) for s in signal.Signals} else f"signal {-code}"
         return name + (", perhaps for want of memory" if name == "SIGKILL" else "")
 
-    def _bury(self) -> None:
+    def _close(self) -> None:
         for pipe in (self._process.stdin, self._process.stdout):
-            with contextlib.suppress(OSError):  # what was not sent yet has nowhere to go
+            with contextlib.suppress(OSError):  # buffered bytes can no longer be sent
                 pipe.close()
         self._process.wait()

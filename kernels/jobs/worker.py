@@ -1,4 +1,4 @@
-"""Worker: a queue in this process, one child process at a time that runs what waits in it."""
+"""Worker: a queue of runs in this process, and one child process at a time that executes them."""
 
 from __future__ import annotations
 
@@ -14,9 +14,9 @@ from kernels.jobs.process import GONE, Process
 
 DEADLINE_S = 120.0
 START_S = 60.0  # the first import of CuPy from a cold disk takes its time
-LEAD_S = 10.0  # so long before the deadline the next process is started, to be ready when it is needed
-MOST_WAITING = 256
-MOST_KEPT = 256  # answers; one is about 10 KB
+LEAD_S = 10.0  # this long before the deadline a spare process is started, to be ready when it is needed
+MAX_WAITING = 256
+MAX_CACHED = 256  # results; one is about 10 KB
 CANCELLED, REPLACED = "cancelled", "replaced by a newer request"
 STOPPED = "the app was stopped"
 STARTING = "starting"
@@ -25,10 +25,11 @@ log = logging.getLogger(__name__)
 
 
 class Worker:
-    """The child starts with the first run and is started again after it was killed or died.
+    """A queue of runs and the child process that executes them. The child starts with the first run, and again after
+    it was killed or died.
 
-    on_rows: called with the rows once for each execution, by the serving thread, before they are handed
-    out; what it raises is logged.
+    on_rows: called with the rows once for each execution, by the worker's thread, before the jobs get them. An
+    exception in it is logged.
     """
 
     def __init__(
@@ -38,115 +39,115 @@ class Worker:
         on_rows: Callable[[Rows], None] | None = None,
     ):
         self._deadline_s, self._module, self._on_rows = deadline_s, module, on_rows
-        self._changed = threading.Condition()  # holds what follows together
+        self._changed = threading.Condition()  # guards the fields below
         self._closed = False
         self._waiting: list[Run] = []
         self._running: Run | None = None
-        self._open: dict[Hashable, Run] = {}  # waiting or running, by what they ask for
-        self._kept: OrderedDict[Hashable, tuple[Rows, float]] = OrderedDict()
+        self._unfinished: dict[Hashable, Run] = {}  # waiting or running, by key
+        self._cache: OrderedDict[Hashable, tuple[Rows, float]] = OrderedDict()
         self._child: Process | None = None
         self._spare: Process | None = None
-        threading.Thread(target=self._serve, name="kernel jobs", daemon=True).start()
+        threading.Thread(target=self._process_queue, name="kernel jobs", daemon=True).start()
 
     def submit(self, request: Request, owner: str = "", fresh: bool = False) -> Job:
-        """Queue a request, join it to an equal one, or answer it at once from what is kept.
+        """Queue a request, join it to an equal one, or finish it at once from the cache.
 
-        owner: whoever asks, "" for nobody; a newer request replaces the owner's waiting one.
-        fresh: measure again, whatever is kept.
-        JobError where too many wait already, or the request cannot be sent.
+        owner: who submits it, "" for nobody. A newer request replaces the owner's waiting one.
+        fresh: measure again, even if there is a cached result.
+        JobError if too many runs wait already, or if the request cannot be pickled.
         """
         key, packed = request.key(), request.packed()
         with self._changed:
             if self._closed:
                 raise JobError("the worker is closed")
             older = self._waiting_of(owner)
-            if not fresh and key in self._kept:
+            if not fresh and key in self._cache:
                 job = Job(request, owner, Run(key, b""))
-                self._kept.move_to_end(key)
-                rows, at = self._kept[key]
-                job.finish(rows, kept_at=at)
+                self._cache.move_to_end(key)
+                rows, measured_at = self._cache[key]
+                job.finish(rows, cached_at=measured_at)
             else:
                 job = Job(request, owner, self._run_for(key, packed, older))
                 job._run.jobs.append(job)
-            for one in older:
-                self._leave(one, REPLACED)
+            for older_job in older:
+                self._remove_job(older_job, REPLACED)
             self._changed.notify_all()
         return job
 
     def position(self, job: Job) -> int:
-        """How many runs are served before this job's; 0 where it runs or is done."""
+        """Returns how many runs come before this job's; 0 if it runs or is done."""
         with self._changed:
             if job.done or job._run not in self._waiting:
                 return 0
             return self._waiting.index(job._run) + (self._running is not None)
 
     def waiting(self) -> int:
-        """How many runs wait, the one that runs not among them."""
+        """Returns how many runs wait, without the one that runs."""
         with self._changed:
             return len(self._waiting)
 
     def cancel(self, job: Job, running: bool = True) -> None:
-        """End a job; its run as well where nobody else wants it. Not `running`: only where it still waits."""
+        """End a job, and its run if no other job shares it. With running=False only if it still waits."""
         with self._changed:
             if not job.done and (running or job._run in self._waiting):
-                self._leave(job, CANCELLED)
+                self._remove_job(job, CANCELLED)
 
     def close(self) -> None:
         """Stop the child; every job not done ends with an error."""
         with self._changed:
             self._closed = True
-            for run in list(self._open.values()):
+            for run in list(self._unfinished.values()):
                 for job in run.jobs:
                     job.finish(error=STOPPED)
-            self._open.clear()
+            self._unfinished.clear()
             self._waiting.clear()
             for process in (self._child, self._spare):
                 if process:
                     process.kill()
             self._changed.notify_all()
 
-    # -- the queue; all of it under the lock ---------------------------------------------------
+    # -- the queue; called with the lock held --------------------------------------------------
     def _waiting_of(self, owner: str) -> list[Job]:
         if not owner:
             return []
         return [job for run in self._waiting for job in run.jobs if job.owner == owner]
 
-    def _run_for(self, key: Hashable, packed: bytes, leaving: list[Job]) -> Run:
-        """The run that already does just this, or a new one at the end of the queue."""
-        if run := self._open.get(key):
+    def _run_for(self, key: Hashable, packed: bytes, replaced: list[Job]) -> Run:
+        """Returns the unfinished run with this key, or a new one at the end of the queue."""
+        if run := self._unfinished.get(key):
             return run
-        free = sum(len(job._run.jobs) == 1 for job in leaving)
-        if len(self._waiting) - free >= MOST_WAITING:
-            raise JobError(f"{MOST_WAITING} runs are waiting already; try again in a moment")
-        run = self._open[key] = Run(key, packed)
+        free = sum(len(job._run.jobs) == 1 for job in replaced)
+        if len(self._waiting) - free >= MAX_WAITING:
+            raise JobError(f"{MAX_WAITING} runs are waiting already; try again in a moment")
+        run = self._unfinished[key] = Run(key, packed)
         self._waiting.append(run)
         return run
 
-    def _leave(self, job: Job, why: str) -> None:
+    def _remove_job(self, job: Job, reason: str) -> None:
         run = job._run
         run.jobs.remove(job)
-        job.finish(error=why)
+        job.finish(error=reason)
         if run.jobs:
             return
-        self._open.pop(run.key, None)
+        self._unfinished.pop(run.key, None)
         if run in self._waiting:
             self._waiting.remove(run)
         elif run.sent:
             self._child.kill()
 
-    # -- the serving thread --------------------------------------------------------------------
-    def _serve(self) -> None:
+    # -- the worker's thread -------------------------------------------------------------------
+    def _process_queue(self) -> None:
         while run := self._next():
             rows, error = None, ""
             try:
                 rows = self._execute(run)
             except JobError as e:
                 error = str(e)
-            except Exception as e:  # nothing that a run brings about may end this thread
+            except Exception as e:  # no error of a run may end this thread
                 log.exception("a run failed in the worker itself")
                 error = f"the worker failed: {type(e).__name__}: {e}"
                 self._drop(self._child)
-            self._settle(run, rows, error)
+            self._finish(run, rows, error)
 
     def _next(self) -> Run | None:
         with self._changed:
@@ -160,24 +161,24 @@ class Worker:
     def _execute(self, run: Run) -> Rows:
         child, message = self._attempt(run)
         if message[0] == GONE and run.text == STARTING and run.jobs:
-            self._drop(child)  # it ended as it was asked: that is not this run's doing
+            self._drop(child)  # it ended before the run began: not the run's fault
             child, message = self._attempt(run)
-        return self._last(run, child, message)
+        return self._rows_of(run, child, message)
 
     def _attempt(self, run: Run) -> tuple[Process, tuple]:
-        """Send a run to a process and follow it; that process and its last message."""
+        """Send a run to a process and wait for its end. Returns that process and its last message."""
         child = self._ready_child()
         with self._changed:
             if not run.jobs:
                 raise JobError(CANCELLED)
             run.sent = True
-        child.ask(run.packed)
+        child.send(run.packed)
         end = time.monotonic() + self._deadline_s
         spare_at = end - min(LEAD_S, self._deadline_s / 2)
         while (now := time.monotonic()) < end:
             if now >= spare_at:
                 self._prepare_spare()
-            message = child.answer((spare_at if now < spare_at else end) - now)
+            message = child.next_message((spare_at if now < spare_at else end) - now)
             if message and message[0] == "progress":
                 _, run.share, run.text = message
             elif message:
@@ -185,25 +186,25 @@ class Worker:
         self._drop(child)
         raise JobError(f"stopped: not done after {self._deadline_s:g} s; take a smaller shape or batch")
 
-    def _last(self, run: Run, child: Process, message: tuple) -> Rows:
-        """Rows, or a JobError with what the last message of a run says."""
+    def _rows_of(self, run: Run, child: Process, message: tuple) -> Rows:
+        """Returns the rows in the last message of a run, or raises a JobError with its text."""
         kind, *rest = message
         if kind == "rows":
             return rest[0]
         if kind == "error":
-            text, stays = rest
-            if not stays:
+            text, usable = rest
+            if not usable:
                 self._drop(child)
             raise JobError(text)
         self._drop(child)
-        how = rest[0] if kind == GONE else f"it said {kind!r}"
+        reason = rest[0] if kind == GONE else f"it said {kind!r}"
         rungs = ", ".join(run.jobs[0].request.rungs) if run.jobs else "this"
         raise JobError(
-            f"the process that ran {rungs} died ({how}) while {run.text}; nothing else was touched, "
+            f"the process that ran {rungs} died ({reason}) while {run.text}; nothing else was touched, "
             "and the next run has a fresh one"
         )
 
-    def _settle(self, run: Run, rows: Rows | None, error: str) -> None:
+    def _finish(self, run: Run, rows: Rows | None, error: str) -> None:
         with self._changed:
             run.sent = False
         if rows is not None and self._on_rows:
@@ -213,35 +214,35 @@ class Worker:
                 log.exception("rows could not be handed on")
         with self._changed:
             self._running = None
-            if self._open.get(run.key) is run:
-                del self._open[run.key]
+            if self._unfinished.get(run.key) is run:
+                del self._unfinished[run.key]
             if rows is not None:
-                self._kept[run.key] = rows, time.time()
-                self._kept.move_to_end(run.key)
-                if len(self._kept) > MOST_KEPT:
-                    self._kept.popitem(last=False)
+                self._cache[run.key] = rows, time.time()
+                self._cache.move_to_end(run.key)
+                if len(self._cache) > MAX_CACHED:
+                    self._cache.popitem(last=False)
             for job in run.jobs:
                 job.finish(rows, error)
 
-    # -- the child; the serving thread's, others only kill it ----------------------------------
+    # -- the child; used by the worker's thread, others only kill it ---------------------------
     def _ready_child(self) -> Process:
-        """A process that waits for a request: the one that served last, else a spare, else a new one.
-        JobError where a new one does not even start."""
+        """Returns a process that waits for a request: the last one used, else a spare, else a new one. JobError if a
+        new one does not start."""
         while True:
             child = self._child
             if child is None or not child.alive:
                 child = self._replace_child()
-            message = ("ready",) if child.idle else child.answer(START_S)
+            message = ("ready",) if child.idle else child.next_message(START_S)
             if message and message[0] == "ready" and child.alive:
                 child.idle = True
                 return child
-            if child.was_ready:  # it ended while nobody used it
+            if child.was_ready:  # it ended while it was idle
                 self._drop(child)
                 continue
             child.kill()
-            how = f"({message[1]})" if message and message[0] == GONE else f"within {START_S:g} s"
+            reason = f"({message[1]})" if message and message[0] == GONE else f"within {START_S:g} s"
             raise JobError(
-                f"the process that runs kernels does not start {how}; the terminal of the app says why"
+                f"the process that runs kernels does not start {reason}; the terminal of the app says why"
             )
 
     def _replace_child(self) -> Process:
@@ -252,17 +253,17 @@ class Worker:
             return self._child
 
     def _prepare_spare(self) -> None:
-        with self._changed, contextlib.suppress(JobError):  # the run goes on without
+        with self._changed, contextlib.suppress(JobError):  # the run continues without a spare
             if not self._closed and not (self._spare and self._spare.alive):
                 self._spare = self._start()
 
     def _drop(self, child: Process | None) -> None:
-        """End a process; its successor starts at once, but not one's that never was of use."""
+        """End a process and start its successor at once. A process that was never ready gets no successor."""
         if child is None:
             return
         child.kill()
         if child.was_ready:
-            with contextlib.suppress(JobError):  # the next run will say why
+            with contextlib.suppress(JobError):  # the next run reports why
                 self._replace_child()
 
     def _start(self) -> Process:

@@ -1,5 +1,5 @@
-"""Calls of cuBLAS. By ctypes, on the current stream, so that they can be captured into a graph like any kernel (CuPy's
-own wrappers refuse to be)."""
+"""Calls of cuBLAS by ctypes, on the current stream, so that they can be captured into a graph like any kernel. CuPy's
+own wrappers cannot be captured."""
 
 from __future__ import annotations
 
@@ -30,26 +30,26 @@ def _cublas():
 
     library, handle = wheels.load("cublas"), ctypes.c_void_p()
     if status := library.cublasCreate_v2(ctypes.byref(handle)):
-        raise RefusedError(f"cuBLAS does not start on this GPU: {_named(status)}")
+        raise RefusedError(f"cuBLAS does not start on this GPU: {_status_name(status)}")
     _check(library.cublasSetMathMode(handle, _DEFAULT_MATH))
     return library, handle, cupy
 
 
 def _check(status: int) -> None:
     if status in _REFUSALS:
-        raise UnsupportedError(f"cuBLAS does not support this shape on this GPU: {_named(status)}")
+        raise UnsupportedError(f"cuBLAS does not support this shape on this GPU: {_status_name(status)}")
     if status:
-        raise RuntimeError(f"cuBLAS failed: {_named(status)}")
+        raise RuntimeError(f"cuBLAS failed: {_status_name(status)}")
 
 
-def _named(status: int) -> str:
+def _status_name(status: int) -> str:
     return _STATUS.get(status, f"status {status}")
 
 
 def sgemm(A, B, C, rows, cols, inner) -> Callable[[], None]:
-    """C[n] = A x B[n] for row-major float32 A [rows, inner], B [n, inner, cols], C [n, rows, cols].
+    """Bind C[n] = A x B[n] for row-major float32 A [rows, inner], B [n, inner, cols], C [n, rows, cols].
 
-    cuBLAS thinks in columns: read column-major the same bytes are C^T = B^T A^T.
+    cuBLAS is column-major: it reads the same bytes as C^T = B^T A^T.
     """
     library, handle, cupy = _cublas()
     rows, cols, inner, batch = int(rows), int(cols), int(inner), len(B)
@@ -71,12 +71,12 @@ def sgemm(A, B, C, rows, cols, inner) -> Callable[[], None]:
 
 
 def gemm(A, B, _, C, M, N, K, alpha, beta, compute: int = _COMPUTE_FP32) -> Callable[[], None]:
-    """C = alpha * A x B + beta * C in place, row-major: A [M, K] and B [K, N] of one type (float32, float16,
-    bfloat16), C [M, N] float32, sums in FP32. As above, cuBLAS is asked for C^T = B^T A^T.
+    """Bind C = alpha * A x B + beta * C in place, row-major: A [M, K] and B [K, N] of one type (float32, float16,
+    bfloat16), C [M, N] float32, sums in FP32. As above, cuBLAS computes C^T = B^T A^T.
     """
     library, handle, cupy = _cublas()
     M, N, K = int(M), int(N), int(K)
-    factors = ctypes.c_float(alpha), ctypes.c_float(beta)  # read at each call: they must live on
+    factors = ctypes.c_float(alpha), ctypes.c_float(beta)  # read at each call: keep them alive
     a, b, c = (ctypes.c_void_p(array.data.ptr) for array in (A, B, C))
     ab, cd = _TYPES[A.dtype.name], _TYPES[C.dtype.name]
     args = (
@@ -92,22 +92,22 @@ def gemm(A, B, _, C, M, N, K, alpha, beta, compute: int = _COMPUTE_FP32) -> Call
 
 
 def gemm_tf32(*args) -> Callable[[], None]:
-    """The same with the factors rounded to TF32, on tensor cores."""
+    """Bind `gemm` with the factors rounded to TF32, on tensor cores."""
     return gemm(*args, compute=_COMPUTE_TF32)
 
 
-def _batched(A, B, C, rows: int, cols: int, inner: int, alpha: float, turned: bool) -> Callable[[], None]:
-    """C[n] = alpha * A[n] x B[n] for row-major A [n, rows, inner], B [n, inner, cols], or if `turned` [n, cols,
-    inner], whose transposes are then meant, and C [n, rows, cols]; n is what is left of their axes. A and B are of one
-    type (float32, float16, bfloat16), C of that or float32; sums in FP32."""
+def _batched(A, B, C, rows: int, cols: int, inner: int, alpha: float, transposed: bool) -> Callable[[], None]:
+    """Bind C[n] = alpha * A[n] x B[n] for row-major A [n, rows, inner], B [n, inner, cols] and C [n, rows, cols]. If
+    `transposed`, B is [n, cols, inner] and its transpose is multiplied. n stands for all leading axes. A and B have one
+    type (float32, float16, bfloat16), C has that type or float32; sums in FP32."""
     library, handle, cupy = _cublas()
-    factor, zero = ctypes.c_float(alpha), ctypes.c_float(0)  # read at each call: they must live on
+    factor, zero = ctypes.c_float(alpha), ctypes.c_float(0)  # read at each call: keep them alive
     a, b, c = (ctypes.c_void_p(array.data.ptr) for array in (A, B, C))
     ab, cd = _TYPES[A.dtype.name], _TYPES[C.dtype.name]
     step_a, step_b, step_c = (ctypes.c_longlong(n) for n in (rows * inner, inner * cols, rows * cols))
     args = (
-        handle, _TRANSPOSE if turned else _NO_TRANSPOSE, _NO_TRANSPOSE, cols, rows, inner, ctypes.byref(factor),
-        b, ab, inner if turned else cols, step_b, a, ab, inner, step_a, ctypes.byref(zero), c, cd, cols, step_c,
+        handle, _TRANSPOSE if transposed else _NO_TRANSPOSE, _NO_TRANSPOSE, cols, rows, inner, ctypes.byref(factor),
+        b, ab, inner if transposed else cols, step_b, a, ab, inner, step_a, ctypes.byref(zero), c, cd, cols, step_c,
         C.size // (rows * cols), _COMPUTE_FP32, _DEFAULT_ALGORITHM,
     )  # fmt: skip
 
@@ -119,28 +119,30 @@ def _batched(A, B, C, rows: int, cols: int, inner: int, alpha: float, turned: bo
 
 
 def scores(Q, K, S, N, d, scale) -> Callable[[], None]:
-    """S = scale * Q K^T for each head: Q, K [B, H, N, d], S [B, H, N, N]."""
-    return _batched(Q, K, S, int(N), int(N), int(d), float(scale), turned=True)
+    """Bind S = scale * Q K^T for each head: Q, K [B, H, N, d], S [B, H, N, N]."""
+    return _batched(Q, K, S, int(N), int(N), int(d), float(scale), transposed=True)
 
 
 def values(P, V, out, N, d) -> Callable[[], None]:
-    """out = P V for each head: P [B, H, N, N], V and out [B, H, N, d]."""
-    return _batched(P, V, out, int(N), int(d), int(N), 1.0, turned=False)
+    """Bind out = P V for each head: P [B, H, N, N], V and out [B, H, N, d]."""
+    return _batched(P, V, out, int(N), int(d), int(N), 1.0, transposed=False)
 
 
-def copy(source, to) -> Callable[[], None]:
-    """Bytes from one array on the GPU to another."""
+def copy(source, destination) -> Callable[[], None]:
+    """Bind a copy of one array on the GPU to another."""
     import cupy
 
     def call() -> None:
         stream = cupy.cuda.get_current_stream().ptr
-        cupy.cuda.runtime.memcpyAsync(to.data.ptr, source.data.ptr, source.nbytes, _DEVICE_TO_DEVICE, stream)
+        cupy.cuda.runtime.memcpyAsync(
+            destination.data.ptr, source.data.ptr, source.nbytes, _DEVICE_TO_DEVICE, stream
+        )
 
     return call
 
 
 def version() -> str | None:
-    """cuBLAS's version, "13.0.2"; None where it is missing."""
+    """Returns cuBLAS's version, "13.0.2"; None if it is missing."""
     try:
         library, handle, _ = _cublas()
     except RefusedError:

@@ -1,8 +1,8 @@
 """cuDNN 9 by ctypes: its convolution forward, algorithm by algorithm, FP32 without TF32, on the current stream.
 
-The graph interface chooses for its caller; the older one, which cuDNN 9 still has (deprecated), names its algorithms
-and says what each supports and needs. Signatures and numbers are those of cudnn_graph.h, cudnn_ops.h and cudnn_cnn.h
-of 9.28.
+The graph interface chooses the algorithm. The older interface, deprecated in cuDNN 9, lets the caller name it, and
+reports what each supports and needs. Signatures and numbers are those of cudnn_graph.h, cudnn_ops.h and cudnn_cnn.h of
+9.28.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
-from kernels.libraries import workspace as libraries_workspace
+from kernels.libraries import workspace as workspace_module
 from kernels.model.program import RefusedError, RuleError, UnsupportedError
 
 MAJOR = 9
@@ -26,10 +26,10 @@ ALGORITHMS = {  # cudnnConvolutionFwdAlgo_t
     "WINOGRAD": 6, "WINOGRAD_NONFUSED": 7,
 }  # fmt: skip
 MATH = {0: "DEFAULT", 1: "TENSOR_OP", 2: "TENSOR_OP_ALLOW_CONVERSION", 3: "FMA"}  # cudnnMathType_t
-_FMA = 3  # FP32 multiply-adds alone: neither TF32 nor tensor cores
+_FMA = 3  # FP32 multiply-adds only: neither TF32 nor tensor cores
 _NCHW, _FLOAT = 0, 0  # cudnnTensorFormat_t, cudnnDataType_t
 _CONVOLUTION, _CROSS_CORRELATION = 0, 1  # cudnnConvolutionMode_t
-_NOT_SUPPORTED = 3000  # statuses 3000 .. 3999 say so, each for its reason
+_NOT_SUPPORTED = 3000  # statuses 3000 .. 3999, one for each reason
 _int, _size, _pointer, _text = ctypes.c_int, ctypes.c_size_t, ctypes.c_void_p, ctypes.c_char_p
 _int_p, _size_p, _pointer_p = ctypes.POINTER(_int), ctypes.POINTER(_size), ctypes.POINTER(_pointer)
 
@@ -68,27 +68,27 @@ _ARGUMENTS = {
 
 
 # -- the library -----------------------------------------------------------------------------------
-def where() -> str:
-    """The library's file. RuleError, which says what brings it, where there is none. cuDNN itself is not asked."""
-    path, why = _found()
+def library_path() -> str:
+    """Returns the path of the library, without loading cuDNN. RuleError says what installs it if it is missing."""
+    path, reason = _search()
     if not path:
         raise RuleError(
-            f"cuDNN was not found on this machine; pip install nvidia-cudnn-cu13 (or -cu12) brings it ({why})"
+            f"cuDNN was not found on this machine; pip install nvidia-cudnn-cu13 (or -cu12) brings it ({reason})"
         )
     return path
 
 
 @cache
-def _found() -> tuple[str, str]:
-    """(path, "") or ("", why not)."""
-    tried = []
+def _search() -> tuple[str, str]:
+    """Returns (path, "") or ("", reason)."""
+    errors = []
     for find in (_of_pathfinder, _of_wheels, _of_system):
         try:
             if path := find():
                 return path, ""
-        except Exception as e:  # each way of finding it has errors of its own
-            tried.append(str(e).splitlines()[0])
-    return "", "; ".join(tried)
+        except Exception as e:  # each of these functions raises other errors
+            errors.append(str(e).splitlines()[0])
+    return "", "; ".join(errors)
 
 
 def _name() -> str:
@@ -102,26 +102,26 @@ def _of_pathfinder() -> str | None:
 
 
 def _of_wheels() -> str | None:
-    """In site-packages/nvidia/cudnn, where the wheel that PyTorch brings puts it."""
-    found = importlib.util.find_spec("nvidia")
-    for folder in (found.submodule_search_locations if found else None) or ():
+    """Returns the path in site-packages/nvidia/cudnn, the folder of the wheel that PyTorch brings."""
+    spec = importlib.util.find_spec("nvidia")
+    for folder in (spec.submodule_search_locations if spec else None) or ():
         for path in sorted(Path(folder).glob(f"cudnn/*/{_name()}")):
             return str(path)
     return None
 
 
 def _of_system() -> str | None:
-    ctypes.CDLL(_name())  # the loader's own search; OSError where it finds none
+    ctypes.CDLL(_name())  # the loader's own search; OSError if it finds none
     return _name()
 
 
 class Cudnn:
-    """A loaded library, its functions declared. RuleError where it is not cuDNN 9."""
+    """A loaded library with declared functions. RuleError if it is not cuDNN 9."""
 
     def __init__(self, library: Any):
         self.library = library
         library.cudnnGetVersion.argtypes, library.cudnnGetVersion.restype = (), _size
-        self.version = _words(library.cudnnGetVersion())
+        self.version = _version_text(library.cudnnGetVersion())
         if int(self.version.partition(".")[0]) != MAJOR:
             raise RuleError(
                 f"cuDNN {self.version} was found on this machine; cuDNN {MAJOR} is needed: "
@@ -139,46 +139,47 @@ class Cudnn:
             function.argtypes, function.restype = arguments, _int
         self._handle: _pointer | None = None
 
-    def said(self, status: int) -> str:
-        """A status as cuDNN names it: CUDNN_STATUS_NOT_SUPPORTED."""
+    def status_name(self, status: int) -> str:
+        """Returns cuDNN's name of a status: CUDNN_STATUS_NOT_SUPPORTED."""
         return (self.library.cudnnGetErrorString(status) or b"no name").decode("utf-8", "replace")
 
     def call(self, name: str, *args: Any) -> None:
         if status := getattr(self.library, name)(*args):
             raise RuntimeError(
-                f"{name} of cuDNN {self.version} answered {self.said(status)} ({status}){self._more()}"
+                f"{name} of cuDNN {self.version} answered {self.status_name(status)} ({status}){self._last_error()}"
             )
 
-    def _more(self) -> str:
-        """The last error in cuDNN's own words, where it has some."""
+    def _last_error(self) -> str:
+        """Returns cuDNN's message about the last error after ": "; "" if there is none."""
         text = ctypes.create_string_buffer(512)
         self.library.cudnnGetLastErrorString(text, len(text))
-        told = " ".join(text.value.decode("utf-8", "replace").split())
-        return f": {told}" if told else ""
+        message = " ".join(text.value.decode("utf-8", "replace").split())
+        return f": {message}" if message else ""
 
     @property
     def handle(self) -> _pointer:
-        """Made when first needed: then cuDNN loads its parts, hundreds of megabytes. RefusedError where it cannot."""
+        """Returns the handle, created at the first call: then cuDNN loads its parts, hundreds of megabytes. RefusedError
+        if it cannot."""
         if self._handle is None:
             handle = _pointer()
             try:
                 self.call("cudnnCreate", ctypes.byref(handle))
-            except RuntimeError as e:  # no memory left for its parts, or one of them missing
+            except RuntimeError as e:  # no memory left for its parts, or one of them is missing
                 raise RefusedError(f"cuDNN does not start on this GPU: {e}") from None
             self._handle = handle
         return self._handle
 
 
-def _words(number: int) -> str:
-    """92800 is 9.28.0; up to cuDNN 8 8907 was 8.9.7."""
+def _version_text(number: int) -> str:
+    """Returns a version number as text: 92800 is 9.28.0; up to cuDNN 8, 8907 was 8.9.7."""
     base = 10_000 if number >= 10_000 else 1_000
     return f"{number // base}.{number % base // 100}.{number % 100}"
 
 
 @cache
 def load() -> Cudnn:
-    """RuleError where there is no cuDNN 9 here."""
-    path = where()
+    """Returns the loaded library. RuleError if there is no cuDNN 9 here."""
+    path = library_path()
     try:
         return Cudnn(ctypes.CDLL(path))
     except OSError as e:
@@ -186,7 +187,7 @@ def load() -> Cudnn:
 
 
 def version() -> str | None:
-    """cuDNN's version, "9.28.0"; None where there is none that can be used."""
+    """Returns cuDNN's version, "9.28.0"; None if none can be used."""
     try:
         return load().version
     except RuleError:
@@ -195,9 +196,9 @@ def version() -> str | None:
 
 # -- a convolution ---------------------------------------------------------------------------------
 @dataclass(frozen=True)
-class Told:
-    """What cuDNN says of one algorithm: its status in its words, time in ms (0 or less: not measured), workspace
-    bytes, math."""
+class AlgorithmReport:
+    """What cuDNN reports of one algorithm: the name of its status, time in ms (0 or less: not measured), workspace
+    bytes, math type."""
 
     algorithm: str
     status: str
@@ -208,23 +209,26 @@ class Told:
 
 
 class Convolution:
-    """cuDNN's descriptors of one convolution: `s` as the kernels' struct Conv, `maps` those of a filter (C/groups)."""
+    """cuDNN's descriptors of one convolution: `s` is the kernels' struct Conv, `maps` the channels of a filter
+    (C/groups)."""
 
     def __init__(self, cudnn: Cudnn, s: Any, maps: int):
         self.cudnn = cudnn
         N, C, H, W, K, R, S, P, Q = (int(s[name]) for name in "NCHWKRSPQ")
         u, v, pad_h, pad_w = (int(s[name]) for name in ("u", "v", "pad_h", "pad_w"))
         mode = _CONVOLUTION if s["flip"] else _CROSS_CORRELATION
-        self._x = self._made("Tensor", "Tensor4d", _NCHW, _FLOAT, N, C, H, W)
-        self._w = self._made("Filter", "Filter4d", _FLOAT, _NCHW, K, maps, R, S)
-        self._y = self._made("Tensor", "Tensor4d", _NCHW, _FLOAT, N, K, P, Q)
+        self._x = self._descriptor("Tensor", "Tensor4d", _NCHW, _FLOAT, N, C, H, W)
+        self._w = self._descriptor("Filter", "Filter4d", _FLOAT, _NCHW, K, maps, R, S)
+        self._y = self._descriptor("Tensor", "Tensor4d", _NCHW, _FLOAT, N, K, P, Q)
         dilation = int(s["dilation_h"]), int(s["dilation_w"])
-        self._conv = self._made("Convolution", "Convolution2d", pad_h, pad_w, u, v, *dilation, mode, _FLOAT)
+        self._conv = self._descriptor(
+            "Convolution", "Convolution2d", pad_h, pad_w, u, v, *dilation, mode, _FLOAT
+        )
         cudnn.call("cudnnSetConvolutionGroupCount", self._conv, C // maps)
         cudnn.call("cudnnSetConvolutionMathType", self._conv, _FMA)
         self._one, self._zero = ctypes.c_float(1), ctypes.c_float(0)
 
-    def _made(self, kind: str, form: str, *fields: int) -> _pointer:
+    def _descriptor(self, kind: str, form: str, *fields: int) -> _pointer:
         descriptor = _pointer()
         self.cudnn.call(f"cudnnCreate{kind}Descriptor", ctypes.byref(descriptor))
         destroy = getattr(self.cudnn.library, f"cudnnDestroy{kind}Descriptor")
@@ -233,20 +237,20 @@ class Convolution:
         return descriptor
 
     def _checked(self, algorithm: str, status: int, name: str) -> None:
-        """UnsupportedError, RuntimeError or nothing, by the status of a call for one algorithm."""
+        """Check the status of a call for one algorithm: UnsupportedError or RuntimeError if it failed."""
         if status // 1000 * 1000 == _NOT_SUPPORTED:
             raise UnsupportedError(
                 f"cuDNN {self.cudnn.version} does not support {algorithm} for this shape "
-                f"({self.cudnn.said(status)})"
+                f"({self.cudnn.status_name(status)})"
             )
         if status:
             raise RuntimeError(
-                f"{name} of cuDNN {self.cudnn.version} answered {self.cudnn.said(status)} ({status}) to "
-                f"{algorithm}{self.cudnn._more()}"
+                f"{name} of cuDNN {self.cudnn.version} answered {self.cudnn.status_name(status)} ({status}) to "
+                f"{algorithm}{self.cudnn._last_error()}"
             )
 
     def workspace_bytes(self, algorithm: str) -> int:
-        """What the algorithm asks for. UnsupportedError where cuDNN does not run it at this shape."""
+        """Returns the bytes that the algorithm needs. UnsupportedError if cuDNN does not run it at this shape."""
         nbytes, name = _size(), "cudnnGetConvolutionForwardWorkspaceSize"
         status = getattr(self.cudnn.library, name)(
             self.cudnn.handle,
@@ -263,7 +267,7 @@ class Convolution:
     def forward(
         self, algorithm: str, x: int, w: int, y: int, workspace: int, nbytes: int, stream: int
     ) -> None:
-        """Queue y = x * w, each an address on the GPU. UnsupportedError as above: some are found out only now."""
+        """Queue y = x * w, each an address on the GPU. UnsupportedError as above: cuDNN reports some cases only here."""
         name = "cudnnConvolutionForward"
         self.cudnn.call("cudnnSetStream", self.cudnn.handle, stream)
         status = getattr(self.cudnn.library, name)(
@@ -272,44 +276,46 @@ class Convolution:
         )  # fmt: skip
         self._checked(algorithm, status, name)
 
-    # -- what cuDNN says when it is asked for all of them --------------------------------------------
-    def listed(self) -> list[Told]:
-        """By its rules of thumb, best first; nothing runs."""
-        return self._asked(
+    # -- reports of all algorithms -------------------------------------------------------------------
+    def listed(self) -> list[AlgorithmReport]:
+        """Returns all algorithms by cuDNN's heuristic, best first; nothing runs."""
+        return self._reports(
             "cudnnGetConvolutionForwardAlgorithm_v7", (self._x, self._w, self._conv, self._y), ()
         )
 
-    def found(self, x: int, w: int, y: int, workspace: int, nbytes: int) -> list[Told]:
-        """By running each; y is overwritten."""
-        return self._asked(
+    def measured(self, x: int, w: int, y: int, workspace: int, nbytes: int) -> list[AlgorithmReport]:
+        """Returns all algorithms with their times: cuDNN runs each. y is overwritten."""
+        return self._reports(
             "cudnnFindConvolutionForwardAlgorithmEx",
             (self._x, x, self._w, w, self._conv, self._y, y),
             (workspace, nbytes),
         )
 
-    def _asked(self, name: str, before: tuple, after: tuple) -> list[Told]:
-        most, count = _int(), _int()
-        self.cudnn.call("cudnnGetConvolutionForwardAlgorithmMaxCount", self.cudnn.handle, ctypes.byref(most))
-        perfs = (Perf * most.value)()
-        self.cudnn.call(name, self.cudnn.handle, *before, most.value, ctypes.byref(count), perfs, *after)
-        return list(self._told(perfs[: count.value]))
+    def _reports(self, name: str, before: tuple, after: tuple) -> list[AlgorithmReport]:
+        max_count, count = _int(), _int()
+        self.cudnn.call(
+            "cudnnGetConvolutionForwardAlgorithmMaxCount", self.cudnn.handle, ctypes.byref(max_count)
+        )
+        perfs = (Perf * max_count.value)()
+        self.cudnn.call(name, self.cudnn.handle, *before, max_count.value, ctypes.byref(count), perfs, *after)
+        return list(self._parse_reports(perfs[: count.value]))
 
-    def _told(self, perfs: list[Perf]) -> Iterator[Told]:
+    def _parse_reports(self, perfs: list[Perf]) -> Iterator[AlgorithmReport]:
         names = {number: name for name, number in ALGORITHMS.items()}
         for p in perfs:
-            yield Told(
-                names.get(p.algo, f"algorithm {p.algo}"), self.cudnn.said(p.status), p.status == 0,
+            yield AlgorithmReport(
+                names.get(p.algo, f"algorithm {p.algo}"), self.cudnn.status_name(p.status), p.status == 0,
                 p.time, p.memory, MATH.get(p.mathType, f"math {p.mathType}"),
             )  # fmt: skip
 
 
 def bind(algorithm: str, x, w, y, s) -> Callable[[], None]:
-    """One algorithm on float32 arrays of CuPy: x [N,C,H,W], w [K,C/groups,R,S], y [N,K,P,Q]."""
+    """Bind one algorithm to float32 arrays of CuPy: x [N,C,H,W], w [K,C/groups,R,S], y [N,K,P,Q]."""
     import cupy
 
     convolution = Convolution(load(), s, w.shape[1])
     nbytes = convolution.workspace_bytes(algorithm)
-    workspace = libraries_workspace.taker(nbytes, f"cuDNN {algorithm}")
+    workspace = workspace_module.lazy_workspace(nbytes, f"cuDNN {algorithm}")
 
     def call() -> None:
         stream = cupy.cuda.get_current_stream().ptr

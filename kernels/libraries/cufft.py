@@ -1,5 +1,5 @@
-"""cuFFT by ctypes: batched 2-D transforms of float32, planned when bound, run on the current stream (CuPy's plans take
-their memory and stream by ways of their own). Signatures and numbers are those of cufft.h, cuFFT 11 and 12."""
+"""cuFFT by ctypes: batched 2-D transforms of float32, planned when bound, run on the current stream. CuPy's plans manage
+memory and stream themselves. Signatures and numbers are those of cufft.h, cuFFT 11 and 12."""
 
 from __future__ import annotations
 
@@ -53,7 +53,7 @@ def _check(status: int) -> None:
 
 
 class Plan:
-    """`batch` transforms of rows x columns side by side. `nbytes`: the work area that cuFFT asks for."""
+    """A plan of `batch` contiguous transforms of rows x columns. `nbytes`: bytes of the work area that cuFFT needs."""
 
     def __init__(self, kind: int, batch: int, rows: int, columns: int):
         self._library, self._exec = _cufft(), {_R2C: "cufftExecR2C", _C2R: "cufftExecC2R"}[kind]
@@ -68,44 +68,44 @@ class Plan:
             )
         )
         self.nbytes = nbytes.value
-        self._area = workspace.taker(self.nbytes, "cuFFT")
-        self._placed = False
+        self._area = workspace.lazy_workspace(self.nbytes, "cuFFT")
+        self._area_set = False
 
-    def run(self, source: int, to: int, stream: int) -> None:
-        """Queue the transforms from one address on the GPU to another; those to reals destroy their source."""
-        if not self._placed and self.nbytes:
+    def run(self, source: int, destination: int, stream: int) -> None:
+        """Queue the transforms from one address on the GPU to another. Transforms to reals overwrite their source."""
+        if not self._area_set and self.nbytes:
             _check(self._library.cufftSetWorkArea(self._handle, self._area()))
-        self._placed = True
+        self._area_set = True
         _check(self._library.cufftSetStream(self._handle, stream))
-        _check(getattr(self._library, self._exec)(self._handle, source, to))
+        _check(getattr(self._library, self._exec)(self._handle, source, destination))
 
 
-def _bound(kind: int, reals, source, to) -> Callable[[], None]:
+def _bind(kind: int, reals, source, destination) -> Callable[[], None]:
     import cupy
 
     *batch, rows, columns = reals.shape
     plan = Plan(kind, math.prod(batch), rows, columns)
-    return lambda: plan.run(source.data.ptr, to.data.ptr, cupy.cuda.get_current_stream().ptr)
+    return lambda: plan.run(source.data.ptr, destination.data.ptr, cupy.cuda.get_current_stream().ptr)
 
 
 def forward(padded, spectra) -> Callable[[], None]:
-    """spectra [..., rows, columns//2 + 1, 2] of float32 arrays [..., rows, columns]."""
-    return _bound(_R2C, padded, padded, spectra)
+    """Bind the transform of float32 arrays [..., rows, columns] to spectra [..., rows, columns//2 + 1, 2]."""
+    return _bind(_R2C, padded, padded, spectra)
 
 
 def inverse(spectra, dense) -> Callable[[], None]:
-    """Back, without the factor 1 / (rows*columns); the spectra do not survive."""
-    return _bound(_C2R, dense, spectra, dense)
+    """Bind the inverse transform, without the factor 1 / (rows*columns). The spectra are overwritten."""
+    return _bind(_C2R, dense, spectra, dense)
 
 
 def work_bytes(reals: tuple[int, ...], back: bool = False) -> int:
-    """Bytes that cuFFT asks for beside its input and output, to transform arrays of this shape."""
+    """Returns the bytes that cuFFT needs besides input and output, to transform arrays of this shape."""
     *batch, rows, columns = reals
     return Plan(_C2R if back else _R2C, math.prod(batch), rows, columns).nbytes
 
 
 def version() -> str | None:
-    """cuFFT's version, "12.5.0"; None where it is missing."""
+    """Returns cuFFT's version, "12.5.0"; None if it is missing."""
     try:
         library = _cufft()
     except RefusedError:

@@ -1,7 +1,7 @@
 """PyTorch's softmax, and its scaled_dot_product_attention one backend at a time, on arrays of CuPy, on the current stream.
 
-Attention chooses a backend for its caller; here one is named (torch.nn.attention.sdpa_kernel), so that what ran is
-known: PyTorch refuses where that one does not support a shape. TF32 is off wherever PyTorch has a switch for it.
+PyTorch chooses a backend of attention itself. Here one is named (torch.nn.attention.sdpa_kernel), so that it is known
+which one ran. PyTorch raises an error if that one does not support a shape. TF32 is off wherever PyTorch has a switch.
 """
 
 from __future__ import annotations
@@ -18,24 +18,24 @@ from typing import Any
 from kernels.model.program import RefusedError, RuleError, UnsupportedError
 
 BACKENDS = ("EFFICIENT_ATTENTION", "FLASH_ATTENTION", "CUDNN_ATTENTION")  # of torch.nn.attention.SDPBackend
-LEAST = (2, 5)  # the first version that has them all
+MIN_VERSION = (2, 5)  # the first version that has them all
 WITH_CUDA = "pip install --force-reinstall torch --index-url https://download.pytorch.org/whl/cu130"
 REFUSALS = ("No available kernel", "no kernel found to launch")
 
 
 def find() -> None:
-    """RuleError, which says what brings it, where there is no PyTorch. It is not imported, which takes seconds."""
+    """Check that PyTorch is installed, without importing it, which takes seconds. RuleError says what installs it."""
     if importlib.util.find_spec("torch") is None:
         raise RuleError("PyTorch was not found on this machine; pip install torch brings it")
-    said = version()
-    if said and tuple(int(n) for n in said.split(".")[:2]) < LEAST:
+    installed = version()
+    if installed and tuple(int(n) for n in installed.split(".")[:2]) < MIN_VERSION:
         raise RuleError(
-            f"PyTorch {said} was found on this machine; {'.'.join(map(str, LEAST))} is needed: "
+            f"PyTorch {installed} was found on this machine; {'.'.join(map(str, MIN_VERSION))} is needed: "
             "pip install --upgrade torch brings it"
         )
     if _without_cuda():
         raise RuleError(
-            f"PyTorch {said} was found on this machine, built without CUDA; {WITH_CUDA} brings the other"
+            f"PyTorch {installed} was found on this machine, built without CUDA; {WITH_CUDA} brings the other"
         )
 
 
@@ -50,7 +50,7 @@ def _without_cuda() -> bool:
 
 
 def version() -> str | None:
-    """PyTorch's version, "2.9.0+cu130"; None where there is none."""
+    """Returns PyTorch's version, "2.9.0+cu130"; None if it is missing."""
     try:
         return importlib.metadata.version("torch")
     except importlib.metadata.PackageNotFoundError:
@@ -76,10 +76,10 @@ def load() -> Any:
 
 
 class Attention:
-    """One backend on Q, K, V and O [B, H, N, d] of CuPy, which PyTorch reads where they lie. What it returns lies in
-    memory of its own; deliver() brings that to O, outside of what is timed, for PyTorch takes no place to write to.
+    """One backend on Q, K, V and O [B, H, N, d] of CuPy, which PyTorch reads in place. It cannot write to a given array:
+    its result is in memory of its own, and deliver() copies it to O outside of the timing.
 
-    `own_bytes`: what it took beside the result, as its allocator tells of the first call."""
+    `own_bytes`: bytes allocated besides the result, reported by PyTorch's allocator for the first call."""
 
     def __init__(self, backend: str, Q, K, V, out, N, d, scale, causal):
         self.torch, self.backend = load(), backend
@@ -90,30 +90,30 @@ class Attention:
 
     def __call__(self) -> None:
         with on_our_stream(self.torch):
-            self._run() if self.own_bytes is not None else self._first()
+            self._run() if self.own_bytes is not None else self._first_run()
 
     def _run(self) -> None:
         attention = self.torch.nn.attention
-        self._result = None  # its memory is free for the next
+        self._result = None  # frees its memory for the next
         with self.torch.inference_mode(), attention.sdpa_kernel(getattr(attention.SDPBackend, self.backend)):
             self._result = self.torch.nn.functional.scaled_dot_product_attention(
                 self._q, self._k, self._v, **self._factors
             )
 
-    def _first(self) -> None:
-        """As any run, its memory measured, and a refusal told in PyTorch's words."""
+    def _first_run(self) -> None:
+        """Run once and measure the memory. UnsupportedError with PyTorch's reasons if the shape is not supported."""
         cuda = self.torch.cuda
         cuda.reset_peak_memory_stats()
-        with warnings.catch_warnings(record=True) as said:
+        with warnings.catch_warnings(record=True) as caught:
             warnings.simplefilter("always")
             try:
                 self._run()
             except RuntimeError as e:
-                if not any(words in str(e) for words in REFUSALS):
+                if not any(reason in str(e) for reason in REFUSALS):
                     raise
-                words = reasons([str(w.message) for w in said]) or str(e)
+                reason = reasons([str(w.message) for w in caught]) or str(e)
                 raise UnsupportedError(
-                    f"PyTorch {self.torch.__version__} does not support {self.backend} for this shape ({words})"
+                    f"PyTorch {self.torch.__version__} does not support {self.backend} for this shape ({reason})"
                 ) from None
         self.own_bytes = cuda.max_memory_allocated() - cuda.memory_allocated()
 
@@ -123,8 +123,8 @@ class Attention:
 
 
 class Softmax:
-    """torch.softmax along the rows of x [M, N] of CuPy into y [M, N]: it takes a place to write to, and no memory of
-    its own."""
+    """torch.softmax along the rows of x [M, N] of CuPy into y [M, N]. It writes to y directly and needs no memory of its
+    own."""
 
     def __init__(self, x, y):
         self.torch = load()
@@ -136,23 +136,24 @@ class Softmax:
 
 
 def on_our_stream(torch):
-    """A context in which PyTorch launches on CuPy's current stream."""
+    """Returns a context in which PyTorch launches on CuPy's current stream."""
     import cupy
 
     stream = cupy.cuda.get_current_stream().ptr
     return torch.cuda.stream(torch.cuda.ExternalStream(stream))
 
 
-def reasons(said: Sequence[str]) -> str:
-    """What PyTorch's warnings give as reasons: without the place in its source that stands behind each, and without
-    the headings and the backends that were switched off here."""
-    plain = [" ".join(message.partition("(Triggered")[0].split()) for message in said]
-    told = [s for s in plain if not s.endswith("not used because:") and "has been runtime disabled" not in s]
-    return "; ".join(told or plain)
+def reasons(messages: Sequence[str]) -> str:
+    """Returns the reasons in PyTorch's warnings, without the source locations after them, without headings, and without
+    the backends that were disabled here."""
+    texts = [" ".join(message.partition("(Triggered")[0].split()) for message in messages]
+    given = [s for s in texts if not s.endswith("not used because:") and "has been runtime disabled" not in s]
+    return "; ".join(given or texts)
 
 
 def shared(torch, array):
-    """A tensor on the memory of a CuPy array. DLPack does not know CuPy's bfloat16: it goes as whole numbers."""
+    """Returns a tensor that shares the memory of a CuPy array. DLPack does not know CuPy's bfloat16: it is passed as
+    int16."""
     if array.dtype.name == "bfloat16":
         return torch.from_dlpack(array.view("int16")).view(torch.bfloat16)
     return torch.from_dlpack(array)

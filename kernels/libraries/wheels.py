@@ -1,4 +1,4 @@
-"""CUDA's libraries: where they are on this machine, and what installs one that is missing."""
+"""CUDA's libraries: where they are on this machine, and which wheel installs a missing one."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from pathlib import Path
 from kernels.machine.driver import CUDA
 from kernels.model.program import LibraryCall, Program, RefusedError
 
-# By cuda.pathfinder's names, which CuPy finds NVRTC by too: what it is called, and its wheel.
+# Name and wheel of each library, by cuda.pathfinder's key. CuPy finds NVRTC by it too.
 WHEELS = {
     "nvrtc": ("NVRTC, CUDA's compiler,", "nvidia-cuda-nvrtc"),
     "cublas": ("cuBLAS", "nvidia-cublas"),
@@ -35,8 +35,8 @@ def missing(library: str) -> str:
 def refusal(program: Program) -> str:
     """Returns why a library that a program calls cannot be used here, and what installs it; "" if each can. The rules
     of their own rungs look for cuDNN and PyTorch."""
-    used = {step.routine.partition("_")[0] for step in program.steps if isinstance(step, LibraryCall)}
-    return "; ".join(filter(None, (missing(name) for name in sorted(used & WHEELS.keys()))))
+    libraries = {step.routine.partition("_")[0] for step in program.steps if isinstance(step, LibraryCall)}
+    return "; ".join(filter(None, (missing(name) for name in sorted(libraries & WHEELS.keys()))))
 
 
 @cache
@@ -46,13 +46,13 @@ def load(library: str) -> ctypes.CDLL:
         from cuda.pathfinder import load_nvidia_dynamic_lib
 
         return ctypes.CDLL(load_nvidia_dynamic_lib(library).abs_path)
-    except Exception as e:  # a file that is there but does not load raises anything
+    except Exception as e:  # a file that exists but does not load raises various errors
         name, wheel = WHEELS[library]
         if isinstance(e, ImportError) or type(e).__name__ == "DynamicLibNotFoundError":
-            said = f"{name} was not found on this machine; pip install {wheel} brings it"
+            message = f"{name} was not found on this machine; pip install {wheel} brings it"
         else:
-            said = f"{name} does not load on this machine: {(str(e) or type(e).__name__).splitlines()[0]}"
-        raise RefusedError(said) from None
+            message = f"{name} does not load on this machine: {(str(e) or type(e).__name__).splitlines()[0]}"
+        raise RefusedError(message) from None
 
 
 def _in_wheel(library: str) -> bool:

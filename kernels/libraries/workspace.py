@@ -1,5 +1,5 @@
-"""Workspace of the vendor libraries: how much one needs only the library knows, so it is no buffer of a Program. It
-is taken from CuPy's pool at the first call, where the session's ledger sees it as that step's, and kept."""
+"""Workspace of the vendor libraries. Only the library knows its size, so it is not a buffer of a Program. It is allocated
+from CuPy's pool at the first call, where the session's memory hook counts it for that step, and is then reused."""
 
 from __future__ import annotations
 
@@ -8,9 +8,9 @@ from collections.abc import Callable
 from kernels.model.program import RefusedError
 
 
-def taker(nbytes: int, who: str) -> Callable[[], int]:
-    """A function that gives the address of `nbytes` bytes on the GPU, the same each time; 0 where none are needed.
-    RefusedError names the bytes where they are not free."""
+def lazy_workspace(nbytes: int, who: str) -> Callable[[], int]:
+    """Returns a function that returns the address of `nbytes` bytes on the GPU, the same at each call; 0 if none are
+    needed. RefusedError names the bytes if they are not free."""
     memory = None
 
     def address() -> int:
@@ -32,7 +32,7 @@ def _alloc(nbytes: int, who: str):
         if nbytes <= free:
             return cupy.cuda.alloc(nbytes)
     except cupy.cuda.memory.OutOfMemoryError:
-        pass  # free, but in pieces
+        pass  # free, but fragmented
     raise RefusedError(
         f"{who} asks for a workspace of {nbytes:,} bytes, {free:,} bytes are free; take a smaller shape or batch"
     )

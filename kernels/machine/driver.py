@@ -1,6 +1,6 @@
 """NVIDIA's driver, called through its own library: the GPU that the cuda engine uses, or why there is none.
 
-No context is made and CuPy is not imported: a server can do this. Names and numbers are those of cuda.h, CUDA 13.
+No context is created and CuPy is not imported: a server can do this. Names and numbers are those of cuda.h, CUDA 13.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from typing import Any
 from kernels.model.rung import LEAST_CAPABILITY
 
 CUDA = 13  # the major version that requirements.txt brings; any driver of that version runs all of its minor ones
-LEAST_DRIVER = "driver 580 or newer"  # the first of CUDA 13
+MIN_DRIVER = "driver 580 or newer"  # the first of CUDA 13
 GPU = 0  # the first that CUDA sees: CUDA_VISIBLE_DEVICES and CUDA_DEVICE_ORDER choose which that is
 PCI = Path("/sys/bus/pci/devices")
 # CUdevice_attribute
@@ -31,7 +31,7 @@ ERRORS: Mapping[int, tuple[str, str, str]] = {
     34: (
         "STUB_LIBRARY",
         "the driver library that was found is the stub of a CUDA toolkit",
-        f"Take its folder out of LD_LIBRARY_PATH and install {LEAST_DRIVER}",
+        f"Take its folder out of LD_LIBRARY_PATH and install {MIN_DRIVER}",
     ),
     46: (
         "DEVICE_UNAVAILABLE",
@@ -54,14 +54,14 @@ ERRORS: Mapping[int, tuple[str, str, str]] = {
     804: (
         "COMPAT_NOT_SUPPORTED_ON_DEVICE",
         "CUDA's compatibility package does not support this GPU",
-        f"Take its folder out of LD_LIBRARY_PATH and install {LEAST_DRIVER}",
+        f"Take its folder out of LD_LIBRARY_PATH and install {MIN_DRIVER}",
     ),
     999: ("UNKNOWN", "the NVIDIA driver does not start", f"{RESTART}; often that follows sleep or an update"),
 }
 
 
 class Unusable(Exception):
-    """Why no GPU can be used: `text` says what is wrong, `advice` what to do, "" where nothing is to be done."""
+    """Why no GPU can be used: `text` says what is wrong, `advice` what to do, "" if nothing can be done."""
 
     def __init__(self, text: str, advice: str = ""):
         super().__init__(text)
@@ -69,9 +69,9 @@ class Unusable(Exception):
 
 
 @dataclass(frozen=True)
-class Card:
-    """The GPU in use. `bus`: its place on the PCI bus, by which nvidia-smi knows it; `shared_bytes`: the most for one
-    block; `count`: how many GPUs CUDA sees."""
+class GpuInfo:
+    """The GPU in use. `bus`: its PCI address, which nvidia-smi uses too; `shared_bytes`: the maximum for one block;
+    `count`: how many GPUs CUDA sees."""
 
     name: str
     count: int
@@ -86,20 +86,20 @@ def library() -> Any:
 
 
 @cache
-def find() -> Card | Unusable:
-    """Returns the GPU, or why none can be used. It is looked for once in a process: a driver that is installed later is
+def find() -> GpuInfo | Unusable:
+    """Returns the GPU, or why none can be used. The search runs once in a process: a driver that is installed later is
     found when the app is started again."""
     try:
-        return _card(library())
+        return _gpu_info(library())
     except OSError:
         return _without_library()
-    except AttributeError as e:  # ctypes, of a library that has no such function
-        return Unusable(f"the driver library that was found is not NVIDIA's ({e})", f"Install {LEAST_DRIVER}")
+    except AttributeError as e:  # from ctypes: the library has no such function
+        return Unusable(f"the driver library that was found is not NVIDIA's ({e})", f"Install {MIN_DRIVER}")
     except Unusable as e:
         return e
 
 
-def _card(driver: Any) -> Card:
+def _gpu_info(driver: Any) -> GpuInfo:
     if code := driver.cuInit(0):
         raise _refusal(code)
     count, version = ctypes.c_int(), ctypes.c_int()
@@ -109,11 +109,11 @@ def _card(driver: Any) -> Card:
         raise _refusal(_NO_DEVICE)
     if driver.cuDriverGetVersion(ctypes.byref(version)) or version.value < 1000 * CUDA:
         supports = f"{version.value // 1000}.{version.value % 1000 // 10}"
-        raise Unusable(f"the NVIDIA driver supports CUDA {supports}", f"This app needs {LEAST_DRIVER}")
+        raise Unusable(f"the NVIDIA driver supports CUDA {supports}", f"This app needs {MIN_DRIVER}")
     name, bus = (ctypes.create_string_buffer(256) for _ in range(2))
     driver.cuDeviceGetName(name, len(name), GPU)
     driver.cuDeviceGetPCIBusId(bus, len(bus), GPU)
-    found = Card(
+    found = GpuInfo(
         name.value.decode(),
         count.value,
         bus.value.decode(),
@@ -153,7 +153,7 @@ def _without_library() -> Unusable:
     if _on_bus():
         return Unusable(
             "this machine has an NVIDIA GPU, but its driver is not installed",
-            f"Install {LEAST_DRIVER}; start a container with --gpus all",
+            f"Install {MIN_DRIVER}; start a container with --gpus all",
         )
     return Unusable("no NVIDIA GPU in this machine")
 

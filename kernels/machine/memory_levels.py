@@ -1,7 +1,7 @@
-"""The levels of memory of a device, from the fastest to the largest: how much there is of each, and who says so.
+"""The levels of memory of a device, from the fastest to the largest: the size of each, and its source.
 
-Sizes are asked of the driver (GPU) or of the system (processor): nothing is run and no context is made. How
-fast the largest level is copied is measured by the engines, as engines.ceilings tells it.
+Sizes come from the driver (GPU) or from the system (processor): nothing is run and no context is created. The engines
+measure how fast the largest level is copied (kernels.machine.ceilings).
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ _MULTIPROCESSORS, _L2, _THREADS, _SHARED_SM, _REGISTERS_SM, _SHARED_BLOCK = 16, 
 
 @dataclass(frozen=True)
 class Level:
-    """One level; `bytes` None where nothing says how large it is. `each` tells whose it is."""
+    """One level. `bytes` is None if its size is not reported. `each`: the part of the device that has one."""
 
     name: str
     bytes: int | None
@@ -39,8 +39,8 @@ class Level:
 
 @dataclass(frozen=True)
 class Levels:
-    """All levels of one device. `copy_bytes_per_s`: read and written by a copy beyond the caches, measured;
-    None where it was not. `date` of a recording, "" for this machine now."""
+    """All levels of one device. `copy_bytes_per_s`: bytes read and written by a copy larger than the caches, measured;
+    None if it was not. `date` of a recording, "" for this machine now."""
 
     device: str
     levels: tuple[Level, ...]
@@ -49,7 +49,7 @@ class Levels:
     date: str = ""
 
     def with_copy(self, ceilings: Mapping | None) -> Levels:
-        """The same with the copy that an engine's ceilings measured on this device."""
+        """Returns these levels with the copy rate that an engine's ceilings measured on this device."""
         if not ceilings or ceilings["device"] != self.device:
             return self
         return replace(self, copy_bytes_per_s=ceilings["copy_bytes_per_s"], copy=ceilings["copy"])
@@ -60,25 +60,26 @@ class Levels:
 
 @cache
 def recorded() -> Levels | None:
-    """Those of the GPU that the recordings were made on; None where none are shipped."""
+    """Returns the levels of the GPU that the recordings were made on; None if none are shipped."""
     try:
-        told = json.loads(RECORDED.read_text(encoding="utf-8"))
+        data = json.loads(RECORDED.read_text(encoding="utf-8"))
     except OSError:
         return None
-    return Levels(**told | {"levels": tuple(Level(**level) for level in told["levels"])})
+    return Levels(**data | {"levels": tuple(Level(**level) for level in data["levels"])})
 
 
 # -- GPU -------------------------------------------------------------------------------------------
 def gpu(status: Status) -> Levels | None:
-    """Those of the GPU that the cuda engine with this status uses, as its driver reports them; None if it is not
-    ready."""
+    """Returns the levels of the GPU that the cuda engine with this status uses, as its driver reports them; None if it is
+    not ready."""
     if not status.ready:
         return None
     return gpu_levels(status.text, driver.attribute, driver.total_bytes())
 
 
 def gpu_levels(device: str, attribute: Callable[[int], int | None], total: int | None) -> Levels:
-    """`attribute(number)` is a CUdevice_attribute's value, None where the driver has none; `total` bytes of HBM."""
+    """Returns the levels of a GPU. `attribute(number)` is a CUdevice_attribute's value, None if the driver has none;
+    `total`: bytes of HBM."""
     registers = attribute(_REGISTERS_SM)
     block, threads, sms = attribute(_SHARED_BLOCK), attribute(_THREADS), attribute(_MULTIPROCESSORS)
     sm = f"each of {sms} SMs" if sms else "each SM"
@@ -102,7 +103,7 @@ def gpu_levels(device: str, attribute: Callable[[int], int | None], total: int |
 
 # -- processor -------------------------------------------------------------------------------------
 def cpu() -> Levels:
-    """Those of this machine's processor, as its system reports them."""
+    """Returns the levels of this machine's processor, as its system reports them."""
     from kernels.machine.processor import device_name
 
     caches = sysctl_caches(_sysctl) if sys.platform == "darwin" else linux_caches(CPU_CACHES)
@@ -110,25 +111,25 @@ def cpu() -> Levels:
     missing = tuple(
         Level(name, None, "", ABSENT) for name in names if name not in {level.name for level in caches}
     )
-    found = sorted((*caches, *missing), key=lambda level: names.index(level.name))
-    return Levels(device_name(), (*found, _ram()))
+    caches = sorted((*caches, *missing), key=lambda level: names.index(level.name))
+    return Levels(device_name(), (*caches, _ram()))
 
 
 def linux_caches(folder: Path) -> list[Level]:
-    """The caches for data of the core whose folder this is; none where Linux shows none."""
-    found = []
+    """Returns the data caches of the core with this folder; an empty list if Linux reports none."""
+    caches = []
     for index in sorted(folder.glob("index*")):
-        told = {name: _read(index / name) for name in ("level", "type", "size", "coherency_line_size")}
-        size = re.fullmatch(r"(\d+)([KMG])", told["size"])
-        if told["type"] == "Instruction" or not size or told["level"] not in ("1", "2", "3"):
+        fields = {name: _read(index / name) for name in ("level", "type", "size", "coherency_line_size")}
+        size = re.fullmatch(r"(\d+)([KMG])", fields["size"])
+        if fields["type"] == "Instruction" or not size or fields["level"] not in ("1", "2", "3"):
             continue
         count = int(size[1]) << {"K": 10, "M": 20, "G": 30}[size[2]]
-        line = told["coherency_line_size"]
+        line = fields["coherency_line_size"]
         shared = _read(index / "shared_cpu_list")
         each = f"cores {shared} together" if re.search("[-,]", shared) else "each core"
-        found.append(
+        caches.append(
             Level(
-                f"L{told['level']} cache",
+                f"L{fields['level']} cache",
                 count,
                 each,
                 SYSTEM,
@@ -136,17 +137,18 @@ def linux_caches(folder: Path) -> list[Level]:
                 int(line) if line.isdigit() else None,
             )
         )
-    return found
+    return caches
 
 
-def sysctl_caches(ask: Callable[[str], int | None]) -> list[Level]:
-    """The caches of a Mac, of its performance cores where it has two kinds. `ask(name)` is sysctl's number."""
-    line = ask("hw.cachelinesize")
-    found = []
+def sysctl_caches(sysctl: Callable[[str], int | None]) -> list[Level]:
+    """Returns the caches of a Mac; those of its performance cores if it has two kinds. `sysctl(name)` returns a number
+    of sysctl."""
+    line = sysctl("hw.cachelinesize")
+    caches = []
     for name, key in (("L1 cache", "l1dcachesize"), ("L2 cache", "l2cachesize"), ("L3 cache", "l3cachesize")):
-        count = ask(f"hw.perflevel0.{key}") or ask(f"hw.{key}")
+        count = sysctl(f"hw.perflevel0.{key}") or sysctl(f"hw.{key}")
         if count:
-            found.append(
+            caches.append(
                 Level(
                     name,
                     count,
@@ -156,12 +158,12 @@ def sysctl_caches(ask: Callable[[str], int | None]) -> list[Level]:
                     line,
                 )
             )
-    return found
+    return caches
 
 
 def _sysctl(name: str) -> int | None:
-    told = subprocess.run(["sysctl", "-n", name], capture_output=True, text=True, timeout=5, check=False)
-    return int(told.stdout) if told.returncode == 0 and told.stdout.strip().isdigit() else None
+    result = subprocess.run(["sysctl", "-n", name], capture_output=True, text=True, timeout=5, check=False)
+    return int(result.stdout) if result.returncode == 0 and result.stdout.strip().isdigit() else None
 
 
 def _ram() -> Level:
@@ -179,8 +181,8 @@ def _read(path: Path) -> str:
         return ""
 
 
-# -- cost -----------------------------------------------------------------------------------------------
+# -- data caches ----------------------------------------------------------------------------------------
 @cache
 def caches() -> tuple[Level, ...]:
-    """This processor's caches for data, from the nearest; none where the system does not tell."""
+    """Returns this processor's data caches, from the nearest; none if the system reports none."""
     return tuple(level for level in cpu().levels if level.bytes and level.line_bytes)

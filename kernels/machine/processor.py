@@ -15,7 +15,7 @@ from kernels.model.program import Tiles
 
 @cache
 def device_name() -> str:
-    """The processor's name and the cores this process may use."""
+    """Returns the processor's name and its number of cores."""
     name = platform.processor()
     try:
         for line in Path("/proc/cpuinfo").read_text(encoding="utf-8").splitlines():
@@ -23,12 +23,12 @@ def device_name() -> str:
                 name = line.partition(":")[2].strip()
                 break
     except OSError:
-        pass  # not Linux: what platform says
+        pass  # not Linux: use the name from platform
     return f"{name or platform.machine()}, {os.cpu_count()} cores"
 
 
 def free_bytes() -> int:
-    """Bytes a new process could take. A machine that only measures may lack psutil: it runs Linux."""
+    """Returns the bytes that a new process can allocate. A machine that only measures may lack psutil: it runs Linux."""
     try:
         import psutil
     except ImportError:
@@ -38,7 +38,7 @@ def free_bytes() -> int:
 
 @cache
 def last_level_cache() -> int:
-    """Bytes of the largest cache Linux reports, 64 MiB where it reports none."""
+    """Returns the bytes of the largest cache that Linux reports, 64 MiB if it reports none."""
     sizes = []
     for path in Path("/sys/devices/system/cpu/cpu0/cache").glob("index*/size"):
         text = path.read_text().strip()
@@ -49,14 +49,14 @@ def last_level_cache() -> int:
 
 @cache
 def cores() -> int:
-    """Cores that this process may use."""
+    """Returns how many cores this process may use."""
     try:
         return len(os.sched_getaffinity(0))
     except AttributeError:  # not Linux
         return os.cpu_count() or 1
 
 
-# Rows measured on a larger machine are told of here too: what this one cannot run, a rule says.
+# Rows measured on a larger machine are shown here too. A rule says what this machine cannot run.
 THREADS = tuple(sorted({2**i for i in range(9)} | {cores()}))
 
 
@@ -66,17 +66,17 @@ def _numba_missing() -> bool:
 
 
 def threads_told() -> tuple[int, str]:
-    """Threads that Numba may start, and why so many: NUMBA_NUM_THREADS may ask for more than there are cores."""
-    asked = os.environ.get("NUMBA_NUM_THREADS", "")
-    if threads := numerals.count(asked):
+    """Returns how many threads Numba may start, and the reason: NUMBA_NUM_THREADS may set more than there are cores."""
+    setting = os.environ.get("NUMBA_NUM_THREADS", "")
+    if threads := numerals.count(setting):
         return threads, "what NUMBA_NUM_THREADS says"
     return cores(), "the cores this process may use"
 
 
 def machine_rules(tiles: Tiles) -> Iterator[str]:
-    """What loops of Numba ask of the machine."""
+    """Yields the rules that loops of Numba break on this machine."""
     if _numba_missing():
         yield "Numba must be installed, and there is none for this machine"
-    most, why = threads_told()
-    if tiles["THREADS"] > most:
-        yield f"THREADS <= {most}, {why}, got {tiles['THREADS']}"
+    max_threads, reason = threads_told()
+    if tiles["THREADS"] > max_threads:
+        yield f"THREADS <= {max_threads}, {reason}, got {tiles['THREADS']}"

@@ -7,8 +7,8 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True)
 class Status:
-    """Whether an engine can run here. `text`: the device's name or the reason it cannot; `advice`: what to do then, ""
-    where there is nothing; `which`: "GPU 0 of 2" where a machine has several."""
+    """Whether an engine can run here. `text`: the device's name, or the reason why it cannot run; `advice`: what to do
+    then, "" if nothing can be done; `which`: "GPU 0 of 2" if a machine has several."""
 
     ready: bool
     text: str

@@ -1,4 +1,4 @@
-"""The measurement protocol, apart from what each engine knows: how often, in which order, until when."""
+"""The measurement protocol shared by the engines: how many samples, in which order, for how long."""
 
 from __future__ import annotations
 
@@ -14,7 +14,8 @@ MODES = ("cold", "hot")
 
 @dataclass(frozen=True)
 class Budget:
-    """Stop at `samples` samples each, or after `seconds` for all together once each has `least`."""
+    """The end of a measurement: `samples` samples of each candidate, or `seconds` for all together once each candidate
+    has `least` samples."""
 
     samples: int = 100
     seconds: float = 2.0
@@ -23,37 +24,37 @@ class Budget:
 
     def __post_init__(self):
         for name, value in vars(self).items():
-            least = 1 if name in ("samples", "least") else 0
-            if not isinstance(value, int | float) or not least <= value < math.inf:
-                raise RuleError(f"{name} of a budget is a number of {least} or more, got {value!r}")
+            minimum = 1 if name in ("samples", "least") else 0
+            if not isinstance(value, int | float) or not minimum <= value < math.inf:
+                raise RuleError(f"{name} of a budget is a number of {minimum} or more, got {value!r}")
 
 
 def interleave(
-    takes: Sequence[Callable[[], float]],
+    samplers: Sequence[Callable[[], float]],
     budget: Budget,
     progress: Callable[[float], None] = lambda share: None,
     clock: Callable[[], float] = time.perf_counter,
 ) -> list[tuple[float, ...]]:
-    """Call each `take` in turn, round after round, so that drift of the machine falls on all alike.
+    """Call each sampler in turn, round after round, so that drift of the machine affects all equally.
 
-    A take runs its candidate once and returns milliseconds.
+    A sampler runs its candidate once and returns milliseconds. Returns the samples of each.
     """
-    taken: list[list[float]] = [[] for _ in takes]
+    samples_by_candidate: list[list[float]] = [[] for _ in samplers]
     start = clock()
     for round_ in range(budget.samples):
         spent = clock() - start
         if round_ >= budget.least and spent > budget.seconds:
             break
-        for take, samples in zip(takes, taken, strict=True):
-            samples.append(take())
+        for sampler, samples in zip(samplers, samples_by_candidate, strict=True):
+            samples.append(sampler())
         progress(min(1.0, max((round_ + 1) / budget.samples, spent / max(budget.seconds, 1e-9))))
-    return [tuple(samples) for samples in taken]
+    return [tuple(samples) for samples in samples_by_candidate]
 
 
 def warm_up(
     run: Callable[[], object], seconds: float, clock: Callable[[], float] = time.perf_counter
 ) -> None:
-    """Run again and again until `seconds` have passed; not at all where none are left."""
+    """Run repeatedly until `seconds` have passed; not at all if `seconds` is 0."""
     end = clock() + seconds
     while clock() < end:
         run()

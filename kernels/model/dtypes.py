@@ -1,4 +1,4 @@
-"""Types of elements: bytes, NumPy types, and the type of the result."""
+"""Types of elements: bytes, NumPy types, types of results."""
 
 from __future__ import annotations
 

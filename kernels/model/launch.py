@@ -1,4 +1,4 @@
-"""What rungs of every ladder are made with: launches, CUDA's limits, rungs that differ in little."""
+"""Helpers to build the rungs of every ladder: launches, capabilities, rungs with shared settings."""
 
 from __future__ import annotations
 
@@ -20,17 +20,17 @@ def launch(
     grid: tuple[int, ...],
     block: int | tuple[int, ...],
     args: tuple[Arg, ...],
-    twin: Callable[..., None],
+    cpu: Callable[..., None],
     defines: Mapping[str, int] | None = None,
     shared: int = 0,
 ) -> Launch:
-    """A launch of `source` ("gemm/02_naive.cu" is kernels/gemm/cuda/02_naive.cu); its entry point is the file's name without the number. Grid and block may
-    leave out what is 1."""
+    """Returns a launch of `source` ("gemm/02_naive.cu" is kernels/gemm/cuda/02_naive.cu). Its entry point is the file's
+    name without the number. Grid and block may omit trailing extents of 1."""
     entry = source.rpartition("/")[2].partition("_")[2].removesuffix(".cu")
     block = (block,) if isinstance(block, int) else block
     grid, block = ((*dim, 1, 1)[:3] for dim in (grid, block))
     options = tuple(sorted((defines or {}).items()))  # a kernel's digest must not depend on their order
-    return Launch(source, entry, grid, block, args, twin, options, shared)
+    return Launch(source, entry, grid, block, args, cpu, options, shared)
 
 
 def ampere(shape: Any) -> tuple[int, int]:
@@ -39,12 +39,13 @@ def ampere(shape: Any) -> tuple[int, int]:
 
 
 def ampere_for(*dtypes: str) -> Callable[[Any], tuple[int, int]]:
-    """Returns the capability of a rung that needs `ampere` for these element types alone."""
+    """Returns the capability of a rung that needs `ampere` only for these element types."""
     return lambda shape: ampere(shape) if shape.dtype in dtypes else any_gpu(shape)
 
 
 def rungs_of(ladder: str, cost: Callable[[Any, Program], Cost], tolerance: float) -> Callable[..., Rung]:
-    """Makes rungs of our own that share cost and tolerance; the sets of tile sizes compiled ahead stand last."""
+    """Returns a function that creates rungs with the same cost and tolerance. Its last arguments are the sets of tile
+    sizes that are compiled ahead."""
 
     def rung(name: str, title: str, idea: str, build, rules, tiles, *sets: Tiles, capability=any_gpu) -> Rung:
         return Rung(

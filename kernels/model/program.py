@@ -1,4 +1,4 @@
-"""Program: what an engine runs, as data. Rung, Ladder: what a reader chooses from. Result: what came out."""
+"""Program: what an engine runs, as data, with its buffers and steps, and the errors of requests."""
 
 from __future__ import annotations
 
@@ -10,8 +10,8 @@ import numpy as np
 
 INPUT, OUTPUT, WORKSPACE = "input", "output", "workspace"
 
-# An argument of a launch: a Buffer's name, or a value with the kernel's own type (a NumPy scalar,
-# a structured NumPy scalar for a struct).
+# An argument of a launch: a Buffer's name, or a value with the kernel's own type (a NumPy scalar, structured for a
+# struct).
 Arg = str | np.generic
 Tiles = Mapping[str, int]
 
@@ -21,11 +21,11 @@ class RuleError(ValueError):
 
 
 class RefusedError(RuleError):
-    """A rung that this machine cannot run, for want of a library, of memory or of a newer GPU; others may run."""
+    """A rung that this machine cannot run: it lacks a library, memory or a newer GPU. Others may run."""
 
 
 class UnsupportedError(RefusedError):
-    """A request that a vendor's library, asked, does not support; the message says so in its words."""
+    """A request that a vendor's library reports as unsupported; the message quotes the library."""
 
 
 @dataclass(frozen=True)
@@ -34,7 +34,7 @@ class Buffer:
     role: str  # INPUT, OUTPUT or WORKSPACE
     shape: tuple[int, ...]
     dtype: str = "float32"
-    positive: bool = False  # an input that holds nothing below 0, a variance say
+    positive: bool = False  # an input without values below 0, a variance say
 
     @property
     def nbytes(self) -> int:
@@ -43,9 +43,9 @@ class Buffer:
 
 @dataclass(frozen=True)
 class Launch:
-    """One kernel launch. `twin` is the same step in NumPy, called with the kernel's own arguments."""
+    """One kernel launch. `twin` is the NumPy implementation of this step, called with the kernel's own arguments."""
 
-    source: str  # file under kernels/cuda, or the name of one that kernels.fusion.codegen writes
+    source: str  # "topic/file.cu" (kernels.sources.file), or the name of one that kernels.fusion.codegen generates
     entry: str
     grid: tuple[int, int, int]
     block: tuple[int, int, int]
@@ -53,7 +53,7 @@ class Launch:
     twin: Callable[..., None]
     defines: tuple[tuple[str, int], ...] = ()
     shared: int = 0  # bytes of dynamic shared memory
-    label: str = ""  # where a program launches a kernel twice: what tells them apart
+    label: str = ""  # a name of its own if a program launches a kernel twice
 
     @property
     def name(self) -> str:
@@ -63,8 +63,8 @@ class Launch:
 @dataclass(frozen=True)
 class LibraryCall:
     """One call into a vendor library; `routine` is its name in records. `bind` takes the arguments on the GPU and returns
-    the call, ready to be made many times on the current stream. Without a `twin` only the cuda engine runs it: nothing
-    here repeats what the library does inside."""
+    the call, which can be repeated on the current stream. `twin` is the NumPy implementation; without one only the cuda
+    engine runs the call."""
 
     routine: str
     args: tuple[Arg, ...]
@@ -78,11 +78,11 @@ class LibraryCall:
 
 @dataclass(frozen=True)
 class HostLoop:
-    """Loops written for the processor (or its library in their place): only the cpu engine runs them, on the
-    arrays themselves. `prepare` compiles what `twin` will call, before anything is timed or counted."""
+    """Loops for the processor, or its library instead: only the cpu engine runs them, in place on the arrays. `prepare`
+    compiles what `twin` calls, before anything is timed or counted."""
 
     name: str
-    source: str  # the file a reader is shown, under kernels
+    source: str  # the file that a page shows, under kernels
     args: tuple[Arg, ...]
     twin: Callable[..., None]
     prepare: Callable[[], None]
@@ -100,12 +100,12 @@ class Program:
         return tuple(b for b in self.buffers if b.role == role)
 
     def nbytes(self, *roles: str) -> int:
-        """Bytes of the buffers of these roles (of all where none is named)."""
+        """Returns the bytes of the buffers with these roles (of all if none is given)."""
         return sum(b.nbytes for b in self.buffers if not roles or b.role in roles)
 
 
 def refuse_steps(program: Program, engine: str) -> None:
-    """RuleError where a step is another engine's alone."""
+    """Check that an engine can run each step of a program. RuleError if a step needs another engine."""
     for step in program.steps:
         if isinstance(step, HostLoop) and engine != "cpu":
             raise RuleError(f"{step.name} is loops for the processor: the cpu engine runs them, not {engine}")

@@ -1,4 +1,4 @@
-"""What a run gives: the result and its measurement."""
+"""The result of a run and its measurement."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from kernels.model.rung import Cost
 
 @dataclass(frozen=True)
 class Measurement:
-    """Time of one program on one device: `samples_ms` in the order taken; bytes as allocated."""
+    """Time and memory of one program on one device: `samples_ms` in the order taken; bytes as allocated."""
 
     samples_ms: tuple[float, ...]
     mode: str  # "cold" or "hot"
@@ -22,9 +22,9 @@ class Measurement:
     output_bytes: int
     workspace_bytes: int
     device: str
-    parts_ms: tuple[tuple[str, float], ...] = ()  # median of each step, timed in runs of their own
+    parts_ms: tuple[tuple[str, float], ...] = ()  # median of each step, timed in separate runs
     conditions: Mapping[str, Any] = field(default_factory=dict)  # driver, clocks, versions, ceilings ...
-    timeline: tuple[Mapping[str, Any], ...] = ()  # each stage ("at") with its most bytes by role
+    timeline: tuple[Mapping[str, Any], ...] = ()  # each stage ("at") with its maximum of bytes by role
     copies_ms: Mapping[str, float] | None = None  # inputs in (h2d), output back (d2h): medians; n
 
     def _quantile(self, q: float) -> float:

@@ -1,4 +1,4 @@
-"""Rules that several ladders share: limits of CUDA, and generators of sentences for settings that break one."""
+"""Rules that several ladders share: limits of CUDA, and generators of sentences about settings that break one."""
 
 from __future__ import annotations
 
@@ -29,19 +29,20 @@ MOST_STATIC_SHARED = 48 * 2**10  # bytes of shared memory that any kernel may de
 MOST_SHARED = 227 * 2**10  # bytes of shared memory that a block may have on sm_90
 
 
-def most_rules(rule: str, value: int, most: int) -> Iterator[str]:
-    if value > most:
-        yield f"{rule} <= {most}, got {value}"
+def most_rules(rule: str, value: int, limit: int) -> Iterator[str]:
+    if value > limit:
+        yield f"{rule} <= {limit}, got {value}"
 
 
-# -- rules: each yields, in words, what a shape or a choice of tiles breaks -----------------------------
+# -- rules: each yields a sentence for each rule that a shape or a choice of tiles breaks ----------------
 def dtype_rules(s: Shape, *dtypes: str) -> Iterator[str]:
     if s.dtype not in dtypes:
         yield f"dtype must be {' or '.join(dtypes)}, got {s.dtype}"
 
 
 def thread_rules(rule: str, threads: int) -> Iterator[str]:
-    """`rule` is the number of threads as a formula of the tile sizes: whole warps, one block's worth."""
+    """Yields the rules that a block of `threads` breaks: whole warps, at most 1024. `rule` is that number as a formula of
+    the tile sizes."""
     if threads > MOST_THREADS:
         yield f"{rule} threads <= {MOST_THREADS}, got {threads}"
     if threads % WARP or not threads:
@@ -49,16 +50,17 @@ def thread_rules(rule: str, threads: int) -> Iterator[str]:
 
 
 def multiple_rules(tiles: Tiles, *pairs: tuple[str, str | int]) -> Iterator[str]:
-    """The first of each pair must be a multiple of its second, a tile size or a number."""
-    for name, of in pairs:
-        by = tiles[of] if isinstance(of, str) else of
-        if tiles[name] % by:
-            got = f"{tiles[name]} % {by}" if isinstance(of, str) else tiles[name]
-            yield f"{name} % {of} == 0, got {got}"
+    """Yields the pairs that break the rule: the first must be a multiple of the second, a tile size or a number."""
+    for name, divisor in pairs:
+        number = tiles[divisor] if isinstance(divisor, str) else divisor
+        if tiles[name] % number:
+            got = f"{tiles[name]} % {number}" if isinstance(divisor, str) else tiles[name]
+            yield f"{name} % {divisor} == 0, got {got}"
 
 
 def fetch_rules(tiles: Tiles, threads: int, rows: str, cols: str, width: int) -> Iterator[str]:
-    """A tile rows x cols is fetched `width` elements to a thread, by all threads, in whole rounds of whole rows."""
+    """Yields the rules that the load of a tile rows x cols breaks: each thread loads `width` elements, all threads take
+    part, and each round loads whole rows."""
     across, each = tiles[cols] // width, f"/{width}" if width > 1 else ""
     if tiles[cols] % width or threads % across:
         yield f"threads % ({cols}{each}) == 0, got {threads} % ({tiles[cols]}{each})"
@@ -67,12 +69,12 @@ def fetch_rules(tiles: Tiles, threads: int, rows: str, cols: str, width: int) ->
 
 
 def register_rules(tiles: Tiles, threads: int) -> Iterator[str]:
-    """Sums and what they are made of must stay in registers; some are needed beside them."""
+    """Yields the rule on registers if it is broken: sums and their operands must fit, with OTHER_REGISTERS besides."""
     tm, tn = tiles["TM"], tiles["TN"]
-    need, most = tm * tn + tm + tn + OTHER_REGISTERS, min(MOST_REGISTERS, REGISTERS // max(threads, 1))
-    if need > most:
-        yield f"TM*TN + TM + TN + {OTHER_REGISTERS} registers <= {most} ({threads} threads), got {need}"
+    needed, limit = tm * tn + tm + tn + OTHER_REGISTERS, min(MOST_REGISTERS, REGISTERS // max(threads, 1))
+    if needed > limit:
+        yield f"TM*TN + TM + TN + {OTHER_REGISTERS} registers <= {limit} ({threads} threads), got {needed}"
 
 
-def shared_rules(formula: str, nbytes: int, most: int = MOST_STATIC_SHARED) -> Iterator[str]:
-    yield from most_rules(f"{formula} bytes of shared memory", nbytes, most)
+def shared_rules(formula: str, nbytes: int, limit: int = MOST_STATIC_SHARED) -> Iterator[str]:
+    yield from most_rules(f"{formula} bytes of shared memory", nbytes, limit)

@@ -1,4 +1,4 @@
-"""What all shapes share: how each field is checked, as data, and read from the words of a command line."""
+"""Common parts of all shapes: checks of fields, and parsing from a command line."""
 
 from __future__ import annotations
 
@@ -19,36 +19,36 @@ class ShapeError(ValueError):
 
 
 class Shape:
-    """What frozen dataclasses of shapes are made from."""
+    """Base class of the frozen dataclasses of shapes."""
 
     def _check(self, names: Iterable[str], check: Callable[..., Any], *args: Any) -> None:
-        """Keep each of these fields as `check(name, value, *args)` gives it back."""
+        """Set each of these fields to the result of `check(name, value, *args)`."""
         for name in names:
             object.__setattr__(self, name, check(name, getattr(self, name), *args))
 
     def params(self) -> dict[str, int | float | str]:
-        """Every field by name, as it stands in a link, a recording row or JSON."""
+        """Returns every field by name, as in a link, a recording row or JSON."""
         return dict(vars(self))
 
     def with_(self, **changes) -> Self:
         return replace(self, **changes)
 
 
-# -- fields: each gives the value as it is kept, or raises ShapeError ------------------------------------
-def integer(name: str, value: object, least: int, most: int = INT_MAX) -> int:
+# -- fields: each returns the value to store, or raises ShapeError ---------------------------------------
+def integer(name: str, value: object, minimum: int, maximum: int = INT_MAX) -> int:
     try:
         if isinstance(value, bool):
             raise TypeError
         number = operator.index(value)
     except TypeError:
         raise ShapeError(f"{name} must be a whole number, got {value!r}") from None
-    if not least <= number <= most:
-        raise ShapeError(f"{name} must lie in {least} .. {most}, got {number}")
+    if not minimum <= number <= maximum:
+        raise ShapeError(f"{name} must lie in {minimum} .. {maximum}, got {number}")
     return number
 
 
 def factor(name: str, value: object, whole: bool = False) -> float:
-    """A finite float32, whole where what it multiplies holds whole numbers."""
+    """Returns a finite float32. With `whole` it must be a whole number, because it multiplies whole numbers."""
     try:
         if isinstance(value, (bool, str)):
             raise TypeError
@@ -79,7 +79,7 @@ def one_of(name: str, value: object, choices: Collection[str]) -> str:
 
 
 def pair(name: str, value: object) -> tuple[object, object]:
-    """An int for both axes, or (vertical, horizontal)."""
+    """Returns (vertical, horizontal) of a pair, or of one number for both axes."""
     if isinstance(value, (tuple, list)):
         if len(value) != 2:
             raise ShapeError(f"{name} takes one number or two (vertical, horizontal), got {value!r}")
@@ -95,8 +95,8 @@ def parse(
     words: tuple[str, ...] = (),
     factors: tuple[str, ...] = (),
 ) -> dict[str, Any]:
-    """Values by name from "NAME=VALUE,NAME=VALUE": those in `words` as they stand, those in `factors` as
-    floats, all others as whole numbers. ShapeError where it is malformed or lacks one of `needed`."""
+    """Returns values by name from "NAME=VALUE,NAME=VALUE": those in `words` as text, those in `factors` as floats, all
+    others as whole numbers. ShapeError if the text is malformed or lacks one of `needed`."""
     params: dict[str, object] = {}
     for part in filter(None, (p.strip() for p in text.split(","))):
         name, equals, value = (s.strip() for s in part.partition("="))
@@ -115,7 +115,7 @@ def parse(
 
 @dataclass(frozen=True)
 class Bound:
-    """The range one control may take while all the others stay; `why` names the rule that binds."""
+    """The range of one control while all others stay; `why_low` and `why_high` name the rules that limit it."""
 
     low: int
     high: int

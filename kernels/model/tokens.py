@@ -1,11 +1,11 @@
-"""The tokens of CUDA C++: what of a source decides what is compiled, without comments, layout and `#line`."""
+"""The tokens of CUDA C++: the parts of a source that decide what is compiled, without comments, layout and `#line`."""
 
 from __future__ import annotations
 
 import re
 from collections.abc import Iterator
 
-# Operators that one of their parts begins, the longest first (C++20, lex.operators), then any other character.
+# Operators of several characters, the longest first (C++20, lex.operators); any other sign is one character.
 _OPERATORS = (
     "<<<", ">>>", "<=>", "->*", "...", "<<=", ">>=", "<<", ">>", "<=", ">=", "==", "!=", "&&", "||", "++", "--",
     "->", "::", "+=", "-=", "*=", "/=", "%=", "&=", "|=", "^=", "##", ".*",
@@ -24,13 +24,13 @@ _TOKEN = re.compile(
 
 
 def tokens(source: str) -> str:
-    """The tokens of a source, a space between two. A directive (#define, #pragma ...) is a line of its own; #line is
-    left out."""
+    """Returns the tokens of a source, separated by spaces. A directive (#define, #pragma ...) is a separate line; #line
+    is left out."""
     return "\n".join(" ".join(line) for line in _lines(source) if line)
 
 
 def _lines(source: str) -> Iterator[list[str]]:
-    """The tokens of each directive, and of the code between two."""
+    """Yields the tokens of each directive, and of the code between two."""
     code: list[str] = []
     directive: list[str] | None = None
     for m in _TOKEN.finditer(f"{source}\n"):
@@ -44,17 +44,17 @@ def _lines(source: str) -> Iterator[list[str]]:
         elif directive is not None:
             if m[0] == "(" and directive[1:-1] == ["define"] and source[: m.start()].endswith(directive[-1]):
                 directive[-1] += (
-                    "("  # a macro with arguments; behind a space the bracket is a part of its value
+                    "("  # a macro with arguments; after a space the bracket is a part of its value
                 )
             else:
                 directive.append(m[0])
-        elif m[0] == "#" and _begins(source, m.start()):
+        elif m[0] == "#" and _begins_line(source, m.start()):
             directive = ["#"]
         else:
             code.append(m[0])
     yield code
 
 
-def _begins(source: str, at: int) -> bool:
-    """Whether nothing but space stands before a place in its line."""
-    return not source[source.rfind("\n", 0, at) + 1 : at].strip()
+def _begins_line(source: str, position: int) -> bool:
+    """Returns whether there is only space before a position in its line."""
+    return not source[source.rfind("\n", 0, position) + 1 : position].strip()

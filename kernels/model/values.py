@@ -1,4 +1,4 @@
-"""Input values: seeded random ones in the type of each buffer, and given ones checked."""
+"""Input values: seeded random values in the type of each buffer, and checks of given values."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import numpy as np
 
 from kernels.model.program import Buffer, RuleError
 
-MOST_INT = 127  # of random whole numbers, either sign: what int8 holds on both sides
+MAX_RANDOM_INT = 127  # of random whole numbers, either sign: int8 has both 127 and -127
 
 
 def is_whole(dtype: np.dtype | str) -> bool:
@@ -14,18 +14,18 @@ def is_whole(dtype: np.dtype | str) -> bool:
 
 
 def random(rng: np.random.Generator, b: Buffer) -> np.ndarray:
-    """Values for a buffer: standard normal float32 (without their signs where it is positive), rounded to the buffer's
-    type; whole numbers evenly from -127 .. 127 (0 .. 127 where there is no sign)."""
+    """Returns random values for a buffer: standard normal float32 (absolute values if the buffer is positive), rounded
+    to its type; whole numbers uniform in -127 .. 127 (0 .. 127 if the type has no sign)."""
     dtype = np.dtype(b.dtype)
     if is_whole(dtype):
-        low = -MOST_INT if dtype.kind == "i" else 0
-        return rng.integers(low, MOST_INT, b.shape, dtype, endpoint=True)
+        low = -MAX_RANDOM_INT if dtype.kind == "i" else 0
+        return rng.integers(low, MAX_RANDOM_INT, b.shape, dtype, endpoint=True)
     normal = rng.standard_normal(b.shape, dtype=np.float32)
     return (np.abs(normal, out=normal) if b.positive else normal).astype(dtype, copy=False)
 
 
 def checked(b: Buffer, value: np.ndarray) -> np.ndarray:
-    """A given value as its buffer wants it. RuleError names what is wrong with it."""
+    """Returns a given value in the type of its buffer. RuleError names what is wrong with it."""
     dtype = np.dtype(b.dtype)
     try:
         array = np.asarray(value)
@@ -38,7 +38,7 @@ def checked(b: Buffer, value: np.ndarray) -> np.ndarray:
         raise RuleError(f"input {b.name} must hold numbers, got {array.dtype}")
     if is_whole(dtype):
         return _whole(b, array, dtype)
-    with np.errstate(over="ignore"):  # what overflows is caught below, by name
+    with np.errstate(over="ignore"):  # the check below reports overflow with the input's name
         array = array.astype(dtype)
     if not np.isfinite(array.astype(np.float32) if dtype.itemsize < 4 else array).all():
         raise RuleError(f"input {b.name} must be finite in {b.dtype}; it holds NaN or infinity")
@@ -58,7 +58,7 @@ def _whole(b: Buffer, array: np.ndarray, dtype: np.dtype) -> np.ndarray:
 
 
 def poison(dtype: np.dtype | str) -> float | int:
-    """What an output holds before it is computed, so that an element left out cannot pass: NaN, or the
-    least whole number, which no result within range reaches."""
+    """Returns the value that fills an output before it is computed, so that a missing element is detected: NaN, or the
+    smallest whole number, which no result within range reaches."""
     dtype = np.dtype(dtype)
     return np.iinfo(dtype).min if is_whole(dtype) else np.nan

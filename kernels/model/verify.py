@@ -8,13 +8,13 @@ import numpy as np
 
 
 def relative_error(out: np.ndarray, ref: np.ndarray) -> float:
-    """L2 norm of (out - ref) over that of ref; inf where out holds anything not finite."""
+    """Returns the L2 norm of (out - ref) over that of ref; inf if out has an element that is not finite."""
     difference = norm = 0.0
     for o, r in blocks(out, ref):
         if not np.isfinite(o).all():
             return float("inf")
-        far = o - r
-        difference += float(far @ far)
+        delta = o - r
+        difference += float(delta @ delta)
         norm += float(r @ r)
     if norm == 0:
         return 0.0 if difference == 0 else float("inf")
@@ -22,13 +22,13 @@ def relative_error(out: np.ndarray, ref: np.ndarray) -> float:
 
 
 def agrees(out: np.ndarray, ref: np.ndarray, scale: np.ndarray, tolerance: float) -> bool:
-    """True where every element is finite and within tolerance * scale: a NaN never passes."""
+    """Returns whether every element is finite and within tolerance * scale: a NaN never passes."""
     return out.shape == ref.shape and all(
         np.isfinite(o).all() and (np.abs(o - r) <= tolerance * s).all() for o, r, s in blocks(out, ref, scale)
     )
 
 
 def blocks(*arrays: np.ndarray) -> Iterator[tuple[np.ndarray, ...]]:
-    """The same elements of each array, broadcast against one another, a few at a time: of 10^8 elements at once every
+    """Yields blocks of the same elements of each array, broadcast against one another. With 10^8 elements at once, every
     step would go through main memory."""
     return np.nditer(arrays, ["external_loop", "buffered", "zerosize_ok"], order="C", buffersize=2**15)

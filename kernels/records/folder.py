@@ -1,4 +1,4 @@
-"""Where this user's measurements lie."""
+"""The path of this user's measurements."""
 
 from __future__ import annotations
 
@@ -7,13 +7,13 @@ import sys
 from collections.abc import Mapping
 from pathlib import Path
 
-VARIABLE = "KERNEL_THEATRE_DATA"  # a folder, instead of the usual one
+VARIABLE = "KERNEL_THEATRE_DATA"  # environment variable: a folder instead of the default one
 NAME = "kernel-theatre"
 FILE = "measurements.sqlite"
 
 
 def folder(environ: Mapping[str, str] = os.environ, platform: str = sys.platform) -> Path:
-    """The folder for data as the platform has it: XDG, Application Support or Local AppData."""
+    """Returns the platform's folder for data: XDG, Application Support or Local AppData."""
     if given := environ.get(VARIABLE):
         return Path(given)
     if platform == "win32":
@@ -21,8 +21,8 @@ def folder(environ: Mapping[str, str] = os.environ, platform: str = sys.platform
         return (Path(local) if local else Path.home() / "AppData" / "Local") / NAME
     if platform == "darwin":
         return Path.home() / "Library" / "Application Support" / NAME
-    told = environ.get("XDG_DATA_HOME", "")  # a path that is not absolute is to be ignored, says XDG
-    return (Path(told) if told.startswith("/") else Path.home() / ".local" / "share") / NAME
+    data_home = environ.get("XDG_DATA_HOME", "")  # XDG: ignore a path that is not absolute
+    return (Path(data_home) if data_home.startswith("/") else Path.home() / ".local" / "share") / NAME
 
 
 def file() -> Path:

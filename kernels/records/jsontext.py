@@ -9,7 +9,7 @@ from typing import Any
 
 
 class RowError(ValueError):
-    """Why a row or a file of rows is not taken, in words a reader can use."""
+    """Why a row or a file of rows is rejected, as a sentence for the page."""
 
 
 def canonical(value: Any) -> str:
@@ -17,12 +17,12 @@ def canonical(value: Any) -> str:
 
 
 def id_of(row: Mapping[str, Any]) -> str:
-    """20 hex digits of the row's content: the same row has the same name wherever it came from."""
+    """Returns 20 hex digits of the row's content: the same row has the same id wherever it came from."""
     return hashlib.sha256(canonical(row).encode()).hexdigest()[:20]
 
 
 def load(text: str) -> Any:
-    """JSON without NaN, infinity, names given twice or endless nesting. RowError says what is wrong."""
+    """Parse JSON. RowError for NaN, infinity, a name given twice, too deep nesting or malformed text."""
 
     def constant(name: str):
         raise RowError(f"{name} is not a number of JSON")
@@ -38,7 +38,7 @@ def load(text: str) -> Any:
         raise
     except json.JSONDecodeError as e:
         raise RowError(f"not JSON: {e.msg} at line {e.lineno}, column {e.colno}") from None
-    except (ValueError, RecursionError):  # digits or brackets without end
+    except (ValueError, RecursionError):  # too many digits or brackets
         raise RowError("not JSON that can be read: a number or its nesting is too long") from None
 
 

@@ -1,4 +1,4 @@
-"""The recording nearest to what was asked: at just that shape, or at another one that is named."""
+"""The recording nearest to a shape: at that shape, or at another one that the caption names."""
 
 from __future__ import annotations
 
@@ -13,53 +13,55 @@ from kernels.ladders import LADDERS, ladder_of
 from kernels.model.rung import Ladder
 from kernels.model.shape import ShapeError
 
-SAME_WORK = 0.1  # doublings of multiply-adds that count as none: then the extents decide
+SAME_WORK = 0.1  # log2 step of multiply-adds; within one step the extents decide
 
 
 @dataclass(frozen=True)
 class Near:
+    """A recording and its relation to the requested shape."""
+
     row: Mapping[str, Any]
     exact: bool
-    words: str  # where it was recorded, and how much of the work that is
+    words: str  # the shape it was recorded at, and the ratio of multiply-adds
 
 
 def nearest(
     rung: str, shape: Any, tiles: Mapping[str, int], mode: str, rows: Iterable[Mapping[str, Any]]
 ) -> Near | None:
-    """The row of this rung and mode at the shape asked for, else at the nearest. None where none can speak of it.
+    """Returns the row of this rung and mode at the requested shape, else at the nearest. None if no row is comparable.
 
-    Near is measured in doublings: first those of the multiply-adds, in steps of SAME_WORK, then the sum of
-    those of each extent. At another shape tile sizes that agree go before others; other ones are named.
+    Distance is |log2| of a ratio: first of the multiply-adds, in steps of SAME_WORK, then the sum over the
+    extents. At another shape, rows with equal tile sizes go before others. The caption names other tile sizes.
     """
-    asked, tiles = vars(shape), dict(tiles)
+    query, tiles = vars(shape), dict(tiles)
     ladder = ladder_of(rung)
-    agree, best, best_key = agreeing(ladder, asked), None, None
+    fixed, best, best_key = matching_fields(ladder, query), None, None
     for row in rows:
         if (row["rung"], row["mode"]) != (rung, mode):
             continue
-        there, other = ladder.later_fields | row["shape"], row["tiles"] != tiles
-        if there.keys() != asked.keys() or any(there[name] != value for name, value in agree):
+        recorded, other_tiles = ladder.later_fields | row["shape"], row["tiles"] != tiles
+        if recorded.keys() != query.keys() or any(recorded[name] != value for name, value in fixed):
             continue
-        apart = there != asked
-        if best_key and (apart, other) > best_key[:2]:
-            continue  # most are: their work need not be compared
-        if (macs := _macs(ladder.name, tuple(there.items()))) is None:
+        other_shape = recorded != query
+        if best_key and (other_shape, other_tiles) > best_key[:2]:
+            continue  # true of most rows, and cheaper than a comparison of the work
+        if (macs := _macs(ladder.name, tuple(recorded.items()))) is None:
             continue
         work = abs(_doublings(shape.macs, macs))
-        first = (apart, other, round(work / SAME_WORK))
-        if best_key and first > best_key[:3]:
+        distance = (other_shape, other_tiles, round(work / SAME_WORK))
+        if best_key and distance > best_key[:3]:
             continue
-        extents = sum(abs(_doublings(asked[n], there[n])) for n in asked if (n, asked[n]) not in agree)
-        key = (*first, extents, work)
+        extents = sum(abs(_doublings(query[n], recorded[n])) for n in query if (n, query[n]) not in fixed)
+        key = (*distance, extents, work)
         if best_key is None or key < best_key:
             best, best_key = row, key
     if best is None:
         return None
-    return Near(best, not any(best_key[:2]), _words(shape, ladder.shape(**best["shape"]), best, tiles))
+    return Near(best, not any(best_key[:2]), _caption(shape, ladder.shape(**best["shape"]), best, tiles))
 
 
-def agreeing(ladder: Ladder, params: Mapping[str, Any]) -> tuple[tuple[str, Any], ...]:
-    """(field, value) of those in which a recording must agree with a shape to say anything of it."""
+def matching_fields(ladder: Ladder, params: Mapping[str, Any]) -> tuple[tuple[str, Any], ...]:
+    """Returns (field, value) of the fields in which a comparable recording must equal a shape."""
     full = ladder.later_fields | params
     names = ladder.matching or sorted(name for name, value in full.items() if not isinstance(value, int))
     return tuple((name, full[name]) for name in names if name in full)
@@ -67,7 +69,7 @@ def agreeing(ladder: Ladder, params: Mapping[str, Any]) -> tuple[tuple[str, Any]
 
 @cache
 def _macs(ladder: str, params: tuple[tuple[str, Any], ...]) -> int | None:
-    """Multiply-adds at a recorded shape; None where the ladder has no such shape."""
+    """Returns the multiply-adds at a recorded shape; None if the ladder has no such shape."""
     try:
         return LADDERS[ladder].shape(**dict(params)).macs
     except ShapeError:
@@ -75,26 +77,28 @@ def _macs(ladder: str, params: tuple[tuple[str, Any], ...]) -> int | None:
 
 
 def _doublings(a: int, b: int) -> float:
-    """log2 of a / b; of paddings, which may be 0, one is added to each."""
+    """Returns log2 of a / b. If one of them is 0, as a padding may be, 1 is added to each."""
     return math.log2(a / b) if a and b else math.log2((a + 1) / (b + 1))
 
 
-def _words(shape: Any, there: Any, row: Mapping[str, Any], tiles: Mapping[str, int]) -> str:
-    told = []
+def _caption(shape: Any, recorded: Any, row: Mapping[str, Any], tiles: Mapping[str, int]) -> str:
+    notes = []
     if row["tiles"] != dict(tiles):
-        told.append("with " + ", ".join(f"{name} {value}" for name, value in row["tiles"].items()))
-    if there == shape:
-        return ", ".join(["recorded at this shape", *told])
-    at = " ".join(f"{name}={value}" for name, value in there.params().items() if _tells(name, value))
-    ratio = shape.macs / there.macs
+        notes.append("with " + ", ".join(f"{name} {value}" for name, value in row["tiles"].items()))
+    if recorded == shape:
+        return ", ".join(["recorded at this shape", *notes])
+    where = " ".join(
+        f"{name}={value}" for name, value in recorded.params().items() if _is_not_default(name, value)
+    )
+    ratio = shape.macs / recorded.macs
     work = "as many multiply-adds" if ratio == 1 else f"{_times(ratio)} times the multiply-adds"
-    return ", ".join([f"recorded at {at}", *told]) + f"; this shape has {work}"
+    return ", ".join([f"recorded at {where}", *notes]) + f"; this shape has {work}"
 
 
-def _tells(name: str, value: int | str) -> bool:
-    """Whether a field of a convolution says more than its usual value."""
-    usual = {"u": 1, "v": 1, "pad_h": 0, "pad_w": 0, "dilation_h": 1, "dilation_w": 1, "mode": "cross-correlation", **CONV_SINCE}  # fmt: skip
-    return usual.get(name) != value
+def _is_not_default(name: str, value: int | str) -> bool:
+    """Returns whether a field of a convolution differs from its default."""
+    default = {"u": 1, "v": 1, "pad_h": 0, "pad_w": 0, "dilation_h": 1, "dilation_w": 1, "mode": "cross-correlation", **CONV_SINCE}  # fmt: skip
+    return default.get(name) != value
 
 
 def _times(ratio: float) -> str:

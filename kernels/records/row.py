@@ -1,4 +1,4 @@
-"""One measurement as a row, and the digest of the kernels that it was made with."""
+"""One measurement as a row, and the digest of the kernels that were measured."""
 
 from __future__ import annotations
 
@@ -21,8 +21,8 @@ LEFT_OUT = ("timeline", "copies_ms")  # of a brief row
 
 
 def kernel_digest(program: Program) -> str:
-    """16 hex digits of everything that decides what the kernels do: their code, defines, launch sizes. Comments, layout
-    and paths do not count. A recording with another digest (`digest_of`) was made by other kernels."""
+    """Returns 16 hex digits of everything that decides what the kernels do: their code, defines, launch sizes. Comments,
+    layout and paths are left out. A recording with another digest (`digest_of`) was made by other kernels."""
     parts = [
         (sources.code(s.source), s.entry, s.defines, s.grid, s.block, s.shared)
         if isinstance(s, Launch)
@@ -36,7 +36,7 @@ def kernel_digest(program: Program) -> str:
 
 @lru_cache(maxsize=16)
 def _python_code(source: str) -> str:
-    """The code of a Python file under kernels, without comments, layout and docstrings."""
+    """Returns the code of a Python file under kernels, without comments, layout and docstrings."""
     tree = ast.parse(FOLDER.parents[1].joinpath(source).read_text(encoding="utf-8"))
     for node in ast.walk(tree):
         if (
@@ -48,32 +48,32 @@ def _python_code(source: str) -> str:
 
 
 def digest_of(row_: Mapping[str, Any]) -> str | None:
-    """The digest of the kernels that a row was measured with, as `kernel_digest` gives it today; None in a row that has
-    none. Rows of before comments ceased to count hold another one, which names them in links and stays in them."""
+    """Returns the digest of the kernels that a row was measured with, as `kernel_digest` computes it today; None if the
+    row has none. Older rows hold a digest that included comments. It stays in them, because it is part of their id."""
     digest = row_.get("kernels")
     return _digests_before().get(digest, digest)
 
 
 @cache
 def _digests_before() -> dict[str, str]:
-    """The digest of today by that of before, of all kernels that were recorded then: written once, where the digest of
-    before was that of the kernels in the tree."""
+    """Returns today's digest by the older digest, for all kernels recorded before. The file was written once, for
+    digests that matched the kernels in the tree then."""
     return json.loads(FOLDER.joinpath("digests.json").read_text(encoding="utf-8"))
 
 
 def commit() -> str:
-    """The commit of the checkout, "unknown" outside one."""
-    told = subprocess.run(
+    """Returns the commit of the checkout, "unknown" outside one."""
+    result = subprocess.run(
         ["git", "rev-parse", "HEAD"],
         capture_output=True, text=True, cwd=Path(__file__).parent, check=False,
     )  # fmt: skip
-    return told.stdout.strip() if told.returncode == 0 else "unknown"
+    return result.stdout.strip() if result.returncode == 0 else "unknown"
 
 
-def row(result: Result, program: Program, made_at: str) -> dict[str, Any]:
-    """One measurement as a row that explains itself: every field of provenance beside the figures."""
+def row(result: Result, program: Program, commit_hash: str) -> dict[str, Any]:
+    """Returns one measurement as a row: the figures and every field of their provenance."""
     m, now = result.measurement, datetime.datetime.now(datetime.UTC)
-    told = {
+    fields = {
         "rung": result.rung,
         "shape": result.shape.params(),
         "tiles": dict(result.tiles),
@@ -99,19 +99,21 @@ def row(result: Result, program: Program, made_at: str) -> dict[str, Any]:
         **m.conditions,
         "date": now.date().isoformat(),
         "time": now.strftime("%Y-%m-%dT%H:%M:%SZ"),
-        "commit": made_at,
+        "commit": commit_hash,
         "kernels": kernel_digest(program),
     }
-    return {name: value if name == "shape" else _to_five_digits(value) for name, value in told.items()}
+    return {name: value if name == "shape" else _to_five_digits(value) for name, value in fields.items()}
 
 
 def brief(row_: dict[str, Any]) -> dict[str, Any]:
-    """A row without what only charts of memory and copies want: a sweep over many shapes holds many rows."""
+    """Returns a row without the fields that only charts of memory and copies need: a sweep over many shapes has many
+    rows."""
     return {name: value for name, value in row_.items() if name not in LEFT_OUT}
 
 
 def _to_five_digits(value: Any) -> Any:
-    """Every fraction in it, at any depth: more than the clocks tell apart, and a file of rows stays small."""
+    """Round every float in a value, at any depth: five digits exceed the resolution of the clocks, and files stay
+    small."""
     if isinstance(value, float):
         return float(f"{value:.5g}")
     if isinstance(value, Mapping):

@@ -1,6 +1,6 @@
-"""A row: one measurement with everything that explains it. What makes a foreign one acceptable, and its name.
+"""A row: one measurement with its provenance. Checks of rows from elsewhere, import and export.
 
-A row may hold fields this version does not know; they are kept as they are.
+A row may hold fields that this version does not know; they stay unchanged.
 """
 
 from __future__ import annotations
@@ -23,28 +23,28 @@ from kernels.records.jsontext import RowError, _load, canonical
 FORMAT = "kernel-theatre rows 1"
 MOST_BYTES = 32 * 2**20  # of a file, before it is parsed
 MOST_ROWS = 10_000  # in one file
-MOST_ROW_BYTES = 256 * 2**10
-MOST_SAMPLES = 10_000
-MOST_WORDS = 300  # characters of a text that is shown
-MOST_SHAPE_WORDS = 400  # characters: a chain of eight blocks, all their parameters told
-MOST_DEPTH = 8
-MOST_STAGES = 1_000  # of a timeline
-MOST_COUNT = 2**63 - 1
+MAX_ROW_BYTES = 256 * 2**10
+MAX_SAMPLES = 10_000
+MAX_TEXT = 300  # characters of a displayed text
+MAX_SHAPE_TEXT = 400  # characters: a chain of eight blocks with all their parameters
+MAX_DEPTH = 8
+MAX_STAGES = 1_000  # of a timeline
+MAX_INT = 2**63 - 1
 ID = re.compile(r"[0-9a-f]{20}")
 _NAME = re.compile(r"[a-z0-9][a-z0-9_.+-]{0,39}")
 _RUNG = re.compile(r"[a-z0-9][a-z0-9-]{0,39}/[a-z0-9][a-z0-9_.+-]{0,39}")
 _KEY = re.compile(r"[A-Za-z_][A-Za-z0-9_]{0,39}")
-_TOLD = 5  # rows with errors that a message names
+_MAX_ERRORS = 5  # rows with errors that a message names
 
 
-# -- words ---------------------------------------------------------------------------------------
+# -- texts ---------------------------------------------------------------------------------------
 def made(row: Mapping[str, Any]) -> str:
-    """When it was measured: a UTC time, or a day where only that was kept."""
+    """Returns when it was measured: a UTC time, or a day if only that is known."""
     return str(row.get("time") or row.get("date") or "")
 
 
 @lru_cache(maxsize=4096)
-def _shape_words(rung: str, shape: str) -> str:
+def _shape_text(rung: str, shape: str) -> str:
     params = json.loads(shape)
     ladder = LADDERS.get(rung.partition("/")[0])
     try:
@@ -54,113 +54,114 @@ def _shape_words(rung: str, shape: str) -> str:
 
 
 def shape_words(row: Mapping[str, Any]) -> str:
-    """The shape as a reader says it: "N1 C64 56x56 K64 3x3 pad 1"."""
-    return _shape_words(row["rung"], canonical(row["shape"]))
+    """Returns the shape as text: "N1 C64 56x56 K64 3x3 pad 1"."""
+    return _shape_text(row["rung"], canonical(row["shape"]))
 
 
 @lru_cache(maxsize=4096)
 def matches(text: str, rung: str, shape: str) -> bool:
-    """Whether a shape (canonical JSON) is meant by `text`: "C=64" is a field's value, all else a part of the words."""
+    """Returns whether a shape (canonical JSON) matches every word of `text`: "C=64" a field's value, any other word a
+    part of the shape's text."""
     params = {name.lower(): str(value).lower() for name, value in json.loads(shape).items()}
-    said = _shape_words(rung, shape).lower()
+    shape_text = _shape_text(rung, shape).lower()
     for word in text.lower().replace(",", " ").split():
         name, equals, value = word.partition("=")
-        if not (params.get(name) == value if equals else word in said):
+        if not (params.get(name) == value if equals else word in shape_text):
             return False
     return True
 
 
 # -- a row from elsewhere ------------------------------------------------------------------------
 def parse(text: str) -> list[dict[str, Any]]:
-    """The rows of an export: {"format", "rows"}, a list of rows, or a row a line. RowError says what is wrong,
-    and where; then nothing of it is taken."""
+    """Returns the rows of an export: {"format", "rows"}, a list of rows, or one row per line. RowError says what is
+    wrong and where; then no row is imported."""
     if len(text) > MOST_BYTES or len(text.encode("utf-8", "replace")) > MOST_BYTES:
         raise RowError(f"the file is larger than {MOST_BYTES // 2**20} MB")
-    told = _load(text)
-    if isinstance(told, dict) and "rows" in told:
-        if told.get("format") != FORMAT:
+    data = _load(text)
+    if isinstance(data, dict) and "rows" in data:
+        if data.get("format") != FORMAT:
             raise RowError(f"the file's format is not {FORMAT!r}; another version may have written it")
-        told = told["rows"]
-    elif isinstance(told, dict):
-        told = [told]
-    if not isinstance(told, list):
+        data = data["rows"]
+    elif isinstance(data, dict):
+        data = [data]
+    if not isinstance(data, list):
         raise RowError("the file holds no list of rows")
-    if len(told) > MOST_ROWS:
-        raise RowError(f"the file holds {len(told):,} rows; at most {MOST_ROWS:,} are taken at once")
-    wrong = []
-    for n, row in enumerate(told, 1):
+    if len(data) > MOST_ROWS:
+        raise RowError(f"the file holds {len(data):,} rows; at most {MOST_ROWS:,} are taken at once")
+    errors = []
+    for n, row in enumerate(data, 1):
         try:
             check(row)
         except RowError as e:
-            wrong.append(f"row {n}: {e}")
-    if wrong:
-        more = f"; and {len(wrong) - _TOLD:,} more" if len(wrong) > _TOLD else ""
-        raise RowError(f"nothing was taken. {'; '.join(wrong[:_TOLD])}{more}")
-    return told
+            errors.append(f"row {n}: {e}")
+    if errors:
+        more = f"; and {len(errors) - _MAX_ERRORS:,} more" if len(errors) > _MAX_ERRORS else ""
+        raise RowError(f"nothing was taken. {'; '.join(errors[:_MAX_ERRORS])}{more}")
+    return data
 
 
 def check(row: Any) -> None:
-    """RowError where a row could not have been made by a measurement."""
+    """Check a row. RowError if no measurement can have made it."""
     if not isinstance(row, dict):
         raise RowError("is not an object")
-    _plain(row)
-    if len(canonical(row)) > MOST_ROW_BYTES:
-        raise RowError(f"is larger than {MOST_ROW_BYTES // 2**10} KB")
-    _text(row, "rung", _RUNG)
-    _text(row, "engine", _NAME)
-    _text(row, "device")
-    if _need(row, "mode") not in MODES:
+    _check_value(row)
+    if len(canonical(row)) > MAX_ROW_BYTES:
+        raise RowError(f"is larger than {MAX_ROW_BYTES // 2**10} KB")
+    _check_text(row, "rung", _RUNG)
+    _check_text(row, "engine", _NAME)
+    _check_text(row, "device")
+    if _required(row, "mode") not in MODES:
         raise RowError(f"mode must be one of {', '.join(MODES)}")
     _check_shape(row)
-    tiles = _need(row, "tiles")
-    if not (isinstance(tiles, dict) and all(map(_whole, tiles.values()))):
+    tiles = _required(row, "tiles")
+    if not (isinstance(tiles, dict) and all(map(_is_whole, tiles.values()))):
         raise RowError("tiles must be whole numbers by name")
     _check_times(row)
     for name in ("peak_bytes", "input_bytes", "output_bytes", "workspace_bytes", "flops"):
-        if not _whole(_need(row, name)):
+        if not _is_whole(_required(row, name)):
             raise RowError(f"{name} must be a whole number, 0 or more")
-    if not (_finite(_need(row, "error")) and row["error"] >= 0):
+    if not (_is_finite(_required(row, "error")) and row["error"] >= 0):
         raise RowError("error must be a number, 0 or more")
     for name in ("date", "time", "commit", "kernels"):
         if name in row:
-            _text(row, name)
-    for name, check_ in _SINCE.items():
+            _check_text(row, name)
+    for name, check_field in _OPTIONAL.items():
         if name in row:
-            check_(row)
+            check_field(row)
 
 
 def _check_shape(row: Mapping[str, Any]) -> None:
-    shape = _need(row, "shape")
+    shape = _required(row, "shape")
     if not (isinstance(shape, dict) and 0 < len(shape) <= 32):
         raise RowError("shape must be an object of fields")
     for name, value in shape.items():
-        words = isinstance(value, str) and len(value) <= MOST_SHAPE_WORDS and value.isprintable()
-        if not (words or _finite(value)):
+        is_text = isinstance(value, str) and len(value) <= MAX_SHAPE_TEXT and value.isprintable()
+        if not (is_text or _is_finite(value)):
             raise RowError(f"the shape's {name} must be a number or a line of words")
     if ladder := LADDERS.get(row["rung"].partition("/")[0]):
         try:
-            known = ladder.shape(**shape).params()
+            params = ladder.shape(**shape).params()
         except (ShapeError, TypeError) as e:
             raise RowError(f"shape: {e}") from None
-        if known != shape:
-            raise RowError(f"shape must name every field: {', '.join(known)}")
+        if params != shape:
+            raise RowError(f"shape must name every field: {', '.join(params)}")
 
 
 def _check_times(row: Mapping[str, Any]) -> None:
-    samples = _need(row, "samples_ms")
-    if not (isinstance(samples, list) and 0 < len(samples) <= MOST_SAMPLES):
-        raise RowError(f"samples_ms must be a list of 1 to {MOST_SAMPLES:,} times")
-    if not all(_finite(ms) and ms > 0 for ms in samples):
+    samples = _required(row, "samples_ms")
+    if not (isinstance(samples, list) and 0 < len(samples) <= MAX_SAMPLES):
+        raise RowError(f"samples_ms must be a list of 1 to {MAX_SAMPLES:,} times")
+    if not all(_is_finite(ms) and ms > 0 for ms in samples):
         raise RowError("samples_ms must be times above 0")
-    if not _whole(_need(row, "n")) or row["n"] != len(samples):
+    if not _is_whole(_required(row, "n")) or row["n"] != len(samples):
         raise RowError(f"n must be the number of samples_ms, {len(samples)}")
     ordered = sorted(samples)
     for name, share in (("median_ms", 0.5), ("p20_ms", 0.2), ("p80_ms", 0.8)):
-        if not _finite(_need(row, name)):
+        if not _is_finite(_required(row, name)):
             raise RowError(f"{name} must be a number")
-        at = share * (len(ordered) - 1)
-        low, high = ordered[math.floor(at)], ordered[math.ceil(at)]
-        # Samples are kept to five digits.
+        position = share * (len(ordered) - 1)
+        low, high = ordered[math.floor(position)], ordered[math.ceil(position)]
+        # Samples are rounded to five digits.
         if not low * 0.999 <= row[name] <= high * 1.001:
             raise RowError(f"{name} is not that of samples_ms")
     if not row["p20_ms"] <= row["median_ms"] <= row["p80_ms"]:
@@ -170,45 +171,51 @@ def _check_times(row: Mapping[str, Any]) -> None:
 def _check_timeline(row: Mapping[str, Any]) -> None:
     stages = row["timeline"]
     if not (
-        isinstance(stages, list) and len(stages) <= MOST_STAGES and all(isinstance(s, dict) for s in stages)
+        isinstance(stages, list) and len(stages) <= MAX_STAGES and all(isinstance(s, dict) for s in stages)
     ):
-        raise RowError(f"timeline must be a list of at most {MOST_STAGES} stages")
+        raise RowError(f"timeline must be a list of at most {MAX_STAGES} stages")
     for stage in stages:
-        _text(stage, "at")
-        if not all(_whole(stage.get(role)) for role in ALLOCATED):
+        _check_text(stage, "at")
+        if not all(_is_whole(stage.get(role)) for role in ALLOCATED):
             raise RowError(f"each stage of timeline must tell {', '.join(ALLOCATED)} in whole bytes")
     if stages and max(map(total_bytes, stages)) != row["peak_bytes"]:
         raise RowError("peak_bytes is not the most of timeline")
 
 
 def _check_copies(row: Mapping[str, Any]) -> None:
-    told = row["copies_ms"]
-    if not (isinstance(told, dict) and all(_finite(told.get(way)) and told[way] > 0 for way in COPIED)):
+    copies = row["copies_ms"]
+    if not (
+        isinstance(copies, dict)
+        and all(_is_finite(copies.get(direction)) and copies[direction] > 0 for direction in COPIED)
+    ):
         raise RowError(f"copies_ms must tell times above 0 of {', '.join(COPIED)}")
-    if not (_whole(told.get("n")) and told["n"]):
+    if not (_is_whole(copies.get("n")) and copies["n"]):
         raise RowError("copies_ms must tell n, a whole number above 0")
 
 
 def _check_ceilings(row: Mapping[str, Any]) -> None:
-    told = row["ceilings"]
+    ceilings = row["ceilings"]
     rates = ("copy_bytes_per_s", "fp32_flops_per_s", "launch_us")
-    if not (isinstance(told, dict) and all(_finite(told.get(rate)) and told[rate] > 0 for rate in rates)):
+    if not (
+        isinstance(ceilings, dict)
+        and all(_is_finite(ceilings.get(rate)) and ceilings[rate] > 0 for rate in rates)
+    ):
         raise RowError(f"ceilings must tell numbers above 0 of {', '.join(rates)}")
     for name in ("copy", "fp32", "launch", "device"):
-        _text(told, name)
+        _check_text(ceilings, name)
 
 
-# Fields that rows made before them lack.
-_SINCE = {"timeline": _check_timeline, "copies_ms": _check_copies, "ceilings": _check_ceilings}
+# Optional fields: older rows lack them.
+_OPTIONAL = {"timeline": _check_timeline, "copies_ms": _check_copies, "ceilings": _check_ceilings}
 
 
-def _plain(value: Any, depth: int = 0) -> None:
-    """Refuse what no measurement holds, wherever it stands: unbounded numbers, broken text, odd names."""
-    if depth > MOST_DEPTH:
-        raise RowError(f"is nested deeper than {MOST_DEPTH}")
+def _check_value(value: Any, depth: int = 0) -> None:
+    """Check a value at any depth. RowError for unbounded numbers, broken text and odd names."""
+    if depth > MAX_DEPTH:
+        raise RowError(f"is nested deeper than {MAX_DEPTH}")
     if isinstance(value, float) and not math.isfinite(value):
         raise RowError("holds a number that is not finite")
-    if isinstance(value, int) and abs(value) > MOST_COUNT:
+    if isinstance(value, int) and abs(value) > MAX_INT:
         raise RowError("holds a whole number of more than 63 bits")
     if isinstance(value, str):
         try:
@@ -221,45 +228,45 @@ def _plain(value: Any, depth: int = 0) -> None:
                 raise RowError("holds a name that is no word")
             if depth == 0 and not _KEY.fullmatch(name):
                 raise RowError(f"has a field that is no name: {name[:40]!r}")
-            _plain(inner, depth + 1)
+            _check_value(inner, depth + 1)
     elif isinstance(value, (list, tuple)):
         for inner in value:
-            _plain(inner, depth + 1)
+            _check_value(inner, depth + 1)
     elif not isinstance(value, (int, float)) and value is not None:
         raise RowError(f"holds a {type(value).__name__}, which JSON has not")
 
 
-def _need(row: Mapping[str, Any], name: str) -> Any:
+def _required(row: Mapping[str, Any], name: str) -> Any:
     if name not in row:
         raise RowError(f"{name} is missing")
     return row[name]
 
 
-def _text(row: Mapping[str, Any], name: str, form: re.Pattern | None = None) -> None:
-    value = _need(row, name)
-    if not isinstance(value, str) or not 0 < len(value) <= MOST_WORDS or not value.isprintable():
-        raise RowError(f"{name} must be a line of at most {MOST_WORDS} characters")
+def _check_text(row: Mapping[str, Any], name: str, form: re.Pattern | None = None) -> None:
+    value = _required(row, name)
+    if not isinstance(value, str) or not 0 < len(value) <= MAX_TEXT or not value.isprintable():
+        raise RowError(f"{name} must be a line of at most {MAX_TEXT} characters")
     if form and not form.fullmatch(value):
         raise RowError(f"{name} is not a name as this app gives it: {value[:40]!r}")
 
 
-def _whole(value: Any) -> bool:
-    return isinstance(value, int) and not isinstance(value, bool) and 0 <= value <= MOST_COUNT
+def _is_whole(value: Any) -> bool:
+    return isinstance(value, int) and not isinstance(value, bool) and 0 <= value <= MAX_INT
 
 
-def _finite(value: Any) -> bool:
+def _is_finite(value: Any) -> bool:
     return isinstance(value, (int, float)) and not isinstance(value, bool) and math.isfinite(value)
 
 
-# -- to take away --------------------------------------------------------------------------------
+# -- export --------------------------------------------------------------------------------------
 def exported(rows: Iterable[Mapping[str, Any]]) -> str:
-    """A file that `parse` reads, a row a line."""
+    """Returns the text of a file that `parse` reads, one row per line."""
     lines = ",\n".join(json.dumps(row, separators=(",", ":"), allow_nan=False) for row in rows)
     return f'{{"format": {json.dumps(FORMAT)}, "rows": [\n{lines}\n]}}\n'
 
 
 def table(rows: Sequence[Mapping[str, Any]]) -> str:
-    """CSV, a line a row; what is not a plain value (shape, tiles, samples) as JSON in its cell."""
+    """Returns CSV, one line per row. Shape, tiles, samples and other objects are JSON in their cell."""
     names = list(dict.fromkeys(name for row in rows for name in row))
     text = io.StringIO()
     writer = csv.DictWriter(text, names, lineterminator="\n")
@@ -271,5 +278,5 @@ def table(rows: Sequence[Mapping[str, Any]]) -> str:
 def _cell(value: Any) -> Any:
     if isinstance(value, (dict, list)):
         return json.dumps(value)
-    # A text from elsewhere must not be a formula in whoever's spreadsheet.
+    # A text from elsewhere must not run as a formula in a spreadsheet.
     return f"'{value}" if isinstance(value, str) and value[:1] in ("=", "+", "-", "@", "\t", "\r") else value

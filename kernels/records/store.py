@@ -1,7 +1,7 @@
-"""The store: every measurement made here or taken from a colleague, in one SQLite file, with all it explains.
+"""The store: every measurement made here or imported, in one SQLite file, with its provenance.
 
-Whatever happens to the file, the app goes on: each failure is a StoreError in words, rows that could not be
-written wait in memory, and a damaged file is set aside, never deleted.
+Whatever happens to the file, the app continues. Each failure is a StoreError with a sentence for the page. Rows that
+could not be written wait in memory. A damaged file is set aside, never deleted.
 """
 
 from __future__ import annotations
@@ -21,8 +21,8 @@ from typing import Any
 from kernels.records import folder, rows
 from kernels.records.jsontext import RowError, canonical, id_of
 
-HERE, RECORDED = "here", "recorded"  # origins that no import may claim
-APPLICATION = 0x4B544852  # "KTHR": a file of ours
+HERE, RECORDED = "here", "recorded"  # origins that no import may use
+APPLICATION = 0x4B544852  # "KTHR": SQLite's application_id of this app's files
 MIGRATIONS = (
     """
     CREATE TABLE rows (
@@ -34,18 +34,18 @@ MIGRATIONS = (
     CREATE INDEX by_origin ON rows (origin);
     """,
 )
-SCHEMA = len(MIGRATIONS)  # kept as PRAGMA user_version; each entry above leads from one to the next
-MOST_HELD = 1_000  # rows that wait in memory where the file cannot be written
-MOST_ORIGIN = 80
+SCHEMA = len(MIGRATIONS)  # stored as PRAGMA user_version; each entry above migrates to the next version
+MAX_PENDING = 1_000  # rows that wait in memory while the file cannot be written
+MAX_ORIGIN = 80
 
 
 class StoreError(RuntimeError):
-    """Why the store could not answer or keep, in words a reader can use."""
+    """Why the store could not read or write, as a sentence for the page."""
 
 
 @dataclass(frozen=True)
 class Filter:
-    """Which rows are meant: those that agree with every field that is not empty."""
+    """A filter of rows: every field that is not empty must match."""
 
     rung: str = ""
     engine: str = ""
@@ -57,7 +57,7 @@ class Filter:
     def takes(self, row: Mapping[str, Any], origin: str) -> bool:
         exact = (self.rung, row["rung"]), (self.engine, row["engine"]), (self.device, row["device"])
         return (
-            all(not asked or asked == got for asked, got in (*exact, (self.mode, row["mode"])))
+            all(not wanted or wanted == value for wanted, value in (*exact, (self.mode, row["mode"])))
             and (not self.origin or self.origin == origin)
             and (not self.shape or rows.matches(self.shape, row["rung"], canonical(row["shape"])))
         )
@@ -65,7 +65,7 @@ class Filter:
 
 @dataclass(frozen=True)
 class Entry:
-    """A row and what the store knows beside it."""
+    """A row with its id, its origin and when it was inserted."""
 
     id: str
     row: Mapping[str, Any]
@@ -81,37 +81,37 @@ class Store:
     def __init__(self, path: Path | str, patience_s: float = 2.0):
         self.path, self._patience_s = Path(path), patience_s
         self._lock = threading.RLock()
-        self._held: dict[str, Entry] = {}
-        self._asides: list[str] = []
-        self._looked = False
+        self._pending: dict[str, Entry] = {}
+        self._damage_messages: list[str] = []
+        self._checked = False
 
     # -- writing ---------------------------------------------------------------------------------
     def add(self, new: Iterable[Mapping[str, Any]], origin: str = HERE) -> int:
-        """Keep rows; how many of them were not there before. All or none: StoreError says why none."""
+        """Add rows and return how many are new. Either all are written or, with a StoreError, none."""
         return self._insert([_entry(row, origin) for row in new])
 
     def keep(self, new: Iterable[Mapping[str, Any]]) -> str:
-        """`add` for rows just measured, which are never lost: those that cannot be written wait in memory, are
-        listed with the others, and go in with the next that can. "" or why they wait."""
+        """Add rows just measured and return "" or why they could not be written. Such rows wait in memory, are listed
+        with the others, and are written by the next call that can write."""
         try:
             entries = [_entry(row, HERE) for row in new]
         except RowError as e:
             return f"The run cannot be stored: a row {e}."
         with self._lock:
-            held = [*self._held.values(), *entries]
+            pending = [*self._pending.values(), *entries]
             try:
-                self._insert(held)
+                self._insert(pending)
             except StoreError as e:
-                self._held = {entry.id: entry for entry in held[-MOST_HELD:]}
+                self._pending = {entry.id: entry for entry in pending[-MAX_PENDING:]}
                 return f"{e} The run is kept until the app stops."
-            self._held = {}
+            self._pending = {}
             return ""
 
     def import_(self, text: str, origin: str) -> tuple[int, int]:
-        """(rows in the file, rows that were new) of an export. rows.RowError says what is wrong with it, and then
-        nothing was taken."""
+        """Import an export and return (rows in it, rows that are new). rows.RowError says what is wrong with it; then
+        nothing was imported."""
         new = rows.parse(text)
-        return len(new), self.add(new, name_of(origin))
+        return len(new), self.add(new, import_name(origin))
 
     def _insert(self, entries: Sequence[Entry]) -> int:
         values = [
@@ -126,73 +126,74 @@ class Store:
 
     # -- reading ---------------------------------------------------------------------------------
     def row(self, id_: str) -> Entry | None:
-        if id_ in self._held:
-            return self._held[id_]
+        if id_ in self._pending:
+            return self._pending[id_]
         with self._opened(reading=True) as db:
             found = db.execute("SELECT id, row, origin, inserted FROM rows WHERE id = ?", (id_,)).fetchone()
-        return _read(found) if found else None
+        return _entry_from_row(found) if found else None
 
-    def rows(self, asked: Filter = Filter(), most: int = -1, skip: int = 0) -> list[Entry]:
-        """Entries that `asked` means, newest first."""
-        held = [e for e in self._held.values() if asked.takes(e.row, e.origin)]
-        where, values = _where(asked)
-        begin = max(0, skip - len(held))  # every row before this one stands before the rows asked for
-        upto = most + skip - begin if most >= 0 else -1
-        query = f"SELECT id, row, origin, inserted FROM rows {where} ORDER BY made DESC, id LIMIT ? OFFSET ?"
+    def rows(self, query: Filter = Filter(), limit: int = -1, offset: int = 0) -> list[Entry]:
+        """Returns the entries that match, newest first: at most `limit` (-1: all) after the first `offset`."""
+        pending = [e for e in self._pending.values() if query.takes(e.row, e.origin)]
+        where, values = _where(query)
+        # Every row of the file before `start` comes before the requested ones.
+        start = max(0, offset - len(pending))
+        end = limit + offset - start if limit >= 0 else -1
+        select = f"SELECT id, row, origin, inserted FROM rows {where} ORDER BY made DESC, id LIMIT ? OFFSET ?"
         with self._opened(reading=True) as db:
-            found = [_read(line) for line in db.execute(query, (*values, upto, begin))]
-        both = newest_first([*held, *found]) if held else found
-        return both[skip - begin : upto if upto >= 0 else None]
+            found = [_entry_from_row(line) for line in db.execute(select, (*values, end, start))]
+        both = newest_first([*pending, *found]) if pending else found
+        return both[offset - start : end if end >= 0 else None]
 
-    def count(self, asked: Filter = Filter()) -> int:
-        held = sum(asked.takes(e.row, e.origin) for e in self._held.values())
-        where, values = _where(asked)
+    def count(self, query: Filter = Filter()) -> int:
+        pending = sum(query.takes(e.row, e.origin) for e in self._pending.values())
+        where, values = _where(query)
         with self._opened(reading=True) as db:
-            return held + db.execute(f"SELECT count(*) FROM rows {where}", values).fetchone()[0]
+            return pending + db.execute(f"SELECT count(*) FROM rows {where}", values).fetchone()[0]
 
     def kinds(self) -> set[tuple[str, str, str, str, str]]:
-        """What there is to filter by: each (rung, engine, device, mode, origin)."""
+        """Returns the values to filter by: each (rung, engine, device, mode, origin)."""
         with self._opened(reading=True) as db:
             found = db.execute("SELECT DISTINCT rung, engine, device, mode, origin FROM rows").fetchall()
-        held = ((*(e.row[n] for n in ("rung", "engine", "device", "mode")), e.origin) for e in self._held.values())  # fmt: skip
-        return {*map(tuple, found), *held}
+        pending = ((*(e.row[n] for n in ("rung", "engine", "device", "mode")), e.origin) for e in self._pending.values())  # fmt: skip
+        return {*map(tuple, found), *pending}
 
     def export(self, ids: Iterable[str]) -> str:
-        """The rows of these ids as a file that `import_` takes."""
+        """Returns the rows with these ids as the text of a file that `import_` reads."""
         found = [entry.row for id_ in ids if (entry := self.row(id_))]
         return rows.exported(found)
 
     def notes(self) -> list[str]:
-        """What befell the file since the app began, in words: each time it was damaged, and where it is now."""
-        return list(self._asides)
+        """Returns messages about damage to the file since the app started, with its new name."""
+        return list(self._damage_messages)
 
     # -- the file --------------------------------------------------------------------------------
     @contextlib.contextmanager
     def _opened(self, reading: bool = False) -> Iterator[sqlite3.Connection]:
-        """A connection for one call; what goes wrong with it is told as a StoreError. A file found damaged is set
-        aside, and the call fails: the next one finds a new file."""
-        self._look()
+        """Yields a connection for one call; its errors become a StoreError. A damaged file is set aside and the call
+        fails: the next call finds a new file."""
+        self._check_once()
         try:
             with contextlib.closing(self._connect(reading)) as db:
                 yield db
         except (sqlite3.Error, OSError) as e:
             if _damaged(e):
                 self._set_aside()
-            raise StoreError(self._why(e)) from e
+            raise StoreError(self._message(e)) from e
 
-    def _look(self) -> None:
-        """Once: is the file whole? It is set aside here, before anybody waits for an answer."""
+    def _check_once(self) -> None:
+        """Check the file at the first call, and set it aside if it is damaged, before any query."""
         with self._lock:
-            if self._looked:
+            if self._checked:
                 return
-            self._looked = True
-            if self.path.exists() and not self._whole():
+            self._checked = True
+            if self.path.exists() and not self._is_intact():
                 self._set_aside()
 
     def _connect(self, reading: bool) -> sqlite3.Connection:
         if not reading:
             return self._prepared()
-        if not self.path.exists():  # nothing was ever kept
+        if not self.path.exists():  # nothing was ever stored
             return _migrated(sqlite3.connect(":memory:", isolation_level=None), 0)
         try:
             return self._prepared()
@@ -202,10 +203,11 @@ class Store:
             return self._prepared("?mode=ro", "?immutable=1")
 
     def _prepared(self, *options: str) -> sqlite3.Connection:
-        """The file with the schema of this version; with options read only, and the first of them that works."""
+        """Open the file with the schema of this version. `options`: URI options for reading, of which the first that
+        works is used."""
         if not options:
             self.path.parent.mkdir(parents=True, exist_ok=True)
-        failed: sqlite3.Error | None = None
+        error: sqlite3.Error | None = None
         for option in options or ("?mode=rwc",):
             uri = self.path.absolute().as_uri() + option
             db = sqlite3.connect(uri, uri=True, timeout=self._patience_s, isolation_level=None)
@@ -217,17 +219,15 @@ class Store:
                 return db
             except sqlite3.OperationalError as e:
                 db.close()
-                failed = e
+                error = e
             except BaseException:
                 db.close()
                 raise
-        raise failed
+        raise error
 
     def _set_up(self, db: sqlite3.Connection, version: int) -> None:
         if version < SCHEMA:
-            with contextlib.suppress(
-                sqlite3.OperationalError
-            ):  # another process is at it: it stays as that left it
+            with contextlib.suppress(sqlite3.OperationalError):  # another process writes: it sets the mode
                 db.execute("PRAGMA journal_mode = WAL")
             with _transaction(db):
                 _migrated(db, db.execute("PRAGMA user_version").fetchone()[0])
@@ -235,8 +235,8 @@ class Store:
             db.execute(pragma)
 
     def _version(self, db: sqlite3.Connection) -> int:
-        """The file's schema. StoreError where the file is not for this version to touch."""
-        db.execute("BEGIN")  # one moment of the file: another process may be making it
+        """Returns the file's schema. StoreError if this version must not use the file."""
+        db.execute("BEGIN")  # a consistent read: another process may be creating the file
         version = db.execute("PRAGMA user_version").fetchone()[0]
         stamp = db.execute("PRAGMA application_id").fetchone()[0]
         tables = db.execute("SELECT count(*) FROM sqlite_master").fetchone()[0]
@@ -250,23 +250,25 @@ class Store:
             raise StoreError(f"{self.path} is a database of another program; it was left as it is.")
         return version
 
-    def _why(self, e: Exception) -> str:
-        """An error as words. SQLite's names: lock, full disk, read-only place, damage, others."""
-        said, name = str(e), getattr(e, "sqlite_errorname", "")
+    def _message(self, e: Exception) -> str:
+        """Returns the message of an error, by SQLite's name of it: lock, full disk, read-only file, damage, others."""
+        text, name = str(e), getattr(e, "sqlite_errorname", "")
         if _busy(e):
-            told = f"The store {self.path} is locked by another process; try again in a moment."
+            message = f"The store {self.path} is locked by another process; try again in a moment."
         elif name.startswith("SQLITE_FULL"):
-            told = f"The disk of {self.path} is full; what was stored before is safe."
+            message = f"The disk of {self.path} is full; what was stored before is safe."
         elif name.startswith(("SQLITE_READONLY", "SQLITE_CANTOPEN", "SQLITE_PERM")):
-            told = f"The store {self.path} cannot be written: {said}."
+            message = f"The store {self.path} cannot be written: {text}."
         elif _damaged(e):
-            told = self._asides[-1] if self._asides else f"The store {self.path} is damaged."
+            message = (
+                self._damage_messages[-1] if self._damage_messages else f"The store {self.path} is damaged."
+            )
         else:
-            told = f"The store {self.path} cannot be used: {said}."
-        return told
+            message = f"The store {self.path} cannot be used: {text}."
+        return message
 
     # -- damage ----------------------------------------------------------------------------------
-    def _whole(self) -> bool:
+    def _is_intact(self) -> bool:
         try:
             uri = self.path.absolute().as_uri() + "?mode=ro"
             with contextlib.closing(sqlite3.connect(uri, uri=True, timeout=self._patience_s)) as db:
@@ -274,8 +276,8 @@ class Store:
         except sqlite3.Error as e:
             return not _damaged(e)
 
-    def _aside(self) -> Path:
-        """A name that is free."""
+    def _aside_path(self) -> Path:
+        """Returns a free path for the damaged file."""
         stamp = _now().replace(":", "").replace("-", "")
         for number in itertools.count():
             more = f"-{number}" if number else ""
@@ -285,21 +287,23 @@ class Store:
         raise AssertionError
 
     def _set_aside(self) -> None:
-        """Rename the damaged file by the date, begin a new one, and save into it each row that can still be read
-        and is what its name, a digest, says."""
+        """Rename the damaged file by the date and create a new one. Each row that can still be read and that matches
+        its id, a digest, is saved into it."""
         with self._lock:
-            if not self.path.exists() or self._whole():
+            if not self.path.exists() or self._is_intact():
                 return  # another thread or process has done it
-            aside = self._aside()
+            aside = self._aside_path()
             try:
-                for end in ("", "-wal", "-shm"):
+                for suffix in ("", "-wal", "-shm"):
                     with contextlib.suppress(FileNotFoundError):
-                        Path(f"{self.path}{end}").rename(f"{aside}{end}")
-                saved = self._insert(_readable(aside))
+                        Path(f"{self.path}{suffix}").rename(f"{aside}{suffix}")
+                saved = self._insert(_readable_entries(aside))
             except (OSError, StoreError) as e:
-                self._asides.append(f"The store {self.path} is damaged and could not be set aside: {e}")
+                self._damage_messages.append(
+                    f"The store {self.path} is damaged and could not be set aside: {e}"
+                )
                 return
-            self._asides.append(
+            self._damage_messages.append(
                 f"The store was damaged. It was set aside as {aside.name}, a new one was begun, and {saved:,} rows were saved into it."
             )
 
@@ -310,7 +314,7 @@ def _store(path: Path) -> Store:
 
 
 def mine() -> Store:
-    """The store of this user, one a process."""
+    """Returns the store of this user, one per process. StoreError if the user has no home folder."""
     try:
         return _store(folder.file())
     except RuntimeError as e:  # a user without a home
@@ -323,9 +327,9 @@ def newest_first(entries: Iterable[Entry]) -> list[Entry]:
     return sorted(sorted(entries, key=lambda e: e.id), key=lambda e: rows.made(e.row), reverse=True)
 
 
-def name_of(origin: str) -> str:
-    """A name for an import that is short, of one line, and none of our own."""
-    line = "".join(c if c.isprintable() else " " for c in origin).strip()[:MOST_ORIGIN]
+def import_name(origin: str) -> str:
+    """Returns a name for an import: short, on one line, different from the app's own origins."""
+    line = "".join(c if c.isprintable() else " " for c in origin).strip()[:MAX_ORIGIN]
     line = line.encode("utf-8", "replace").decode()
     return line if line and line not in (HERE, RECORDED) else f"import {line}".strip()
 
@@ -335,15 +339,15 @@ def _entry(row: Mapping[str, Any], origin: str) -> Entry:
     return Entry(id_of(row), row, origin, _now())
 
 
-def _read(line: Sequence[str]) -> Entry:
+def _entry_from_row(line: Sequence[str]) -> Entry:
     id_, text, origin, inserted = line
     return Entry(id_, json.loads(text), origin, inserted)
 
 
-def _where(asked: Filter) -> tuple[str, list[str]]:
-    exact = {n: v for n, v in vars(replace(asked, shape="")).items() if v}
-    terms = [f"{name} = ?" for name in exact] + ["meant(?, rung, shape)"] * bool(asked.shape)
-    values = [*exact.values(), *([asked.shape] if asked.shape else [])]
+def _where(query: Filter) -> tuple[str, list[str]]:
+    exact = {n: v for n, v in vars(replace(query, shape="")).items() if v}
+    terms = [f"{name} = ?" for name in exact] + ["meant(?, rung, shape)"] * bool(query.shape)
+    values = [*exact.values(), *([query.shape] if query.shape else [])]
     return (f"WHERE {' AND '.join(terms)}" if terms else ""), values
 
 
@@ -377,8 +381,9 @@ def _damaged(e: Exception) -> bool:
     return getattr(e, "sqlite_errorname", "").startswith(("SQLITE_CORRUPT", "SQLITE_NOTADB"))
 
 
-def _readable(path: Path) -> list[Entry]:
-    """The rows of a damaged file that are still what they were: from the first to the damage, and from the last."""
+def _readable_entries(path: Path) -> list[Entry]:
+    """Returns the intact rows of a damaged file, read from the first row to the damage and from the last row back to
+    it."""
     found: dict[str, Entry] = {}
     for order in ("", "DESC"):
         with contextlib.suppress(sqlite3.Error):
@@ -389,7 +394,7 @@ def _readable(path: Path) -> list[Entry]:
                     f"SELECT id, row, origin, inserted FROM rows NOT INDEXED ORDER BY rowid {order}"
                 ):
                     with contextlib.suppress(ValueError, TypeError, KeyError, AttributeError):
-                        entry = _read(line)
+                        entry = _entry_from_row(line)
                         rows.check(entry.row)
                         if id_of(entry.row) == entry.id and isinstance(entry.origin, str):
                             found[entry.id] = entry

@@ -1,5 +1,5 @@
-"""What a vendor's library, asked on a named device, said that it does not support. That is no measurement and no row:
-it lies beside a recording, in NAME.unsupported.json, so that a page can say it where there is no such device."""
+"""Shapes that a vendor's library reported as unsupported on a named device. These are not measurements: they are stored
+beside a recording, in NAME.unsupported.json, so that a page can show them without such a device."""
 
 from __future__ import annotations
 
@@ -16,63 +16,65 @@ from kernels.records.jsontext import RowError, canonical, load
 FOLDER = Path(__file__).parent / "recordings"
 ENDING = ".unsupported.json"
 FIELDS = ("rung", "shape", "device", "library", "said", "date")
-LIBRARIES = ("cudnn",)  # of an engine's conditions: with another version all is asked anew
+LIBRARIES = ("cudnn",)  # fields of an engine's conditions: entries of another version do not count
 
 
 class Sidecar:
-    """The entries beside `out` of one device and its libraries, and the writing of new ones. `conditions`: those of
-    the engine, asked only where a library is spoken of."""
+    """The file of entries beside the recording `out`, for one device and its libraries. `conditions`: returns those of
+    the engine; called only when a library's version is needed."""
 
     def __init__(self, out: Path, device: str, conditions: Callable[[], Mapping[str, Any]]):
-        self.file, self.device = beside(out), device
+        self.file, self.device = path_beside(out), device
         self._conditions, self._library = conditions, None
-        self._all = read(self.file)
+        self._entries = read(self.file)
 
     @property
     def library(self) -> str:
         if self._library is None:
-            told = self._conditions()
-            self._library = " ".join(f"{name} {told.get(name)}" for name in LIBRARIES)
+            conditions = self._conditions()
+            self._library = " ".join(f"{name} {conditions.get(name)}" for name in LIBRARIES)
         return self._library
 
     def _find(self, rung: str, shape: Any) -> dict[str, Any] | None:
-        for entry in self._all:
+        for entry in self._entries:
             if (entry["rung"], entry["device"], entry["shape"]) == (rung, self.device, shape.params()):
                 return entry if entry["library"] == self.library else None
         return None
 
-    def __contains__(self, asked: tuple[str, Any]) -> bool:
-        return self._find(*asked) is not None
+    def __contains__(self, key: tuple[str, Any]) -> bool:
+        return self._find(*key) is not None
 
-    def __getitem__(self, asked: tuple[str, Any]) -> str:
-        """The library's words."""
-        return self._find(*asked)["said"]
+    def __getitem__(self, key: tuple[str, Any]) -> str:
+        """Returns the library's message."""
+        return self._find(*key)["said"]
 
-    def add(self, rung: str, shape: Any, said: str) -> None:
+    def add(self, rung: str, shape: Any, message: str) -> None:
         entry = {
-            "rung": rung, "shape": shape.params(), "device": self.device, "library": self.library, "said": said,
+            "rung": rung, "shape": shape.params(), "device": self.device, "library": self.library, "said": message,
             "date": datetime.datetime.now(datetime.UTC).date().isoformat(),
         }  # fmt: skip
         key = rung, shape.params(), self.device
-        self._all = [e for e in self._all if (e["rung"], e["shape"], e["device"]) != key] + [entry]
-        fresh = Path(f"{self.file}.new")
-        lines = ",\n".join(json.dumps(e) for e in self._all)
-        fresh.write_text(f"[\n{lines}\n]\n", encoding="utf-8")
-        os.replace(fresh, self.file)
+        self._entries = [e for e in self._entries if (e["rung"], e["shape"], e["device"]) != key] + [entry]
+        temporary = Path(f"{self.file}.new")
+        lines = ",\n".join(json.dumps(e) for e in self._entries)
+        temporary.write_text(f"[\n{lines}\n]\n", encoding="utf-8")
+        os.replace(temporary, self.file)
 
 
-def beside(out: Path) -> Path:
+def path_beside(out: Path) -> Path:
     return out.with_suffix(ENDING)
 
 
 def read(file: Path) -> list[dict[str, Any]]:
-    """RowError where the file is not one that Sidecar wrote."""
+    """Returns the entries of a file, none if it does not exist. RowError if Sidecar did not write it."""
     if not file.exists():
         return []
-    told = load(file.read_text(encoding="utf-8"))
-    if not (isinstance(told, list) and all(isinstance(e, dict) and set(FIELDS) <= e.keys() for e in told)):
+    entries = load(file.read_text(encoding="utf-8"))
+    if not (
+        isinstance(entries, list) and all(isinstance(e, dict) and set(FIELDS) <= e.keys() for e in entries)
+    ):
         raise RowError(f"{file.name} must be a list of entries with {', '.join(FIELDS)}")
-    return told
+    return entries
 
 
 @cache
@@ -85,8 +87,8 @@ def _recorded() -> dict[tuple[str, str], dict[str, Any]]:
 
 
 def recorded(rung: str, shape: Any) -> dict[str, Any] | None:
-    """What a recording shipped with the app tells of this rung at exactly this shape; None where it ran or was
-    not asked."""
+    """Returns the entry of this rung at exactly this shape, from the recordings shipped with the app; None if it ran or
+    was not tried."""
     return _recorded().get((rung, canonical(shape.params())))
 
 

@@ -1,4 +1,4 @@
-"""What compute-sanitizer is shown: every kernel that is compiled ahead, in few launches; a wrong result is an error."""
+"""The launches for compute-sanitizer: every kernel that is compiled ahead, in few launches; a wrong result is an error."""
 
 from __future__ import annotations
 
@@ -12,61 +12,61 @@ from kernels import precompile, sources
 from kernels.engines.emulator.compiler import compile as compiler
 from kernels.ladders import LADDERS
 
-NAMES = tuple(sanitize.ASKED)
-MOST = 150  # of a ladder: what racecheck runs within a minute
+NAMES = tuple(sanitize.RUNS)
+MAX_LAUNCHES = 150  # of a ladder: racecheck runs them within a minute
 
 
 def of_any_d(kernels):
-    """Without DP, the head size of attention in whole steps: no tile size, but of the shape."""
+    """Returns the kernels without DP, the padded head size of attention: it depends on the shape, not on tile sizes."""
     return {(source, tuple(pair for pair in defines if pair[0] != "DP")) for source, defines in kernels}
 
 
-def test_every_kernel_at_every_set_of_tile_sizes_is_there():
-    shown = {(c.launch.source, c.launch.defines) for name in NAMES for c in sanitize.launches(name)}
-    ahead = {(source, defines) for source, _, defines in precompile.kernels()}
-    assert not of_any_d(ahead) - of_any_d(shown)
+def test_launches_cover_every_kernel_at_every_set_of_tile_sizes():
+    launched = {(c.launch.source, c.launch.defines) for name in NAMES for c in sanitize.launches(name)}
+    precompiled = {(source, defines) for source, _, defines in precompile.kernels()}
+    assert not of_any_d(precompiled) - of_any_d(launched)
     files = {path for path in sources.paths() if path.endswith(".cu")}
     assert {f for f in files if not f.startswith(("teaching/", "machine/"))} <= {
-        source for source, _ in shown
+        source for source, _ in launched
     }
 
 
 @pytest.mark.parametrize("name", NAMES)
 def test_launches_are_few_and_small(name):
     chosen = sanitize.launches(name)
-    assert 0 < len(chosen) <= MOST
+    assert 0 < len(chosen) <= MAX_LAUNCHES
     assert all(max(case.launch.grid) <= 512 for case in chosen)
 
 
-def test_every_rung_of_ours_is_asked():
-    there = {rung.name for name in NAMES for rung, _, _ in sanitize.asked(name)}
+def test_every_rung_of_the_project_runs():
+    run_rungs = {rung.name for name in NAMES for rung, _, _ in sanitize.runs(name)}
     ours = {
         rung.name
         for ladder in LADDERS.values()
         for rung in ladder.rungs
         if "cuda" in rung.engines and "cuda" in ladder.engines and not rung.library
     }
-    assert there == ours
+    assert run_rungs == ours
 
 
-def test_a_wrong_result_is_an_error(monkeypatch, capsys):
-    right, *_ = sanitize.launches("memory")
+def test_wrong_result_is_an_error(monkeypatch, capsys):
+    correct, *_ = sanitize.launches("memory")
 
     def off_by_one(*args):
-        right.launch.twin(*args)
+        correct.launch.twin(*args)
         args[2][0, 0] += 1
 
-    wrong = dataclasses.replace(right, launch=dataclasses.replace(right.launch, twin=off_by_one))
+    wrong = dataclasses.replace(correct, launch=dataclasses.replace(correct.launch, twin=off_by_one))
     monkeypatch.setattr(sys, "argv", ["sanitize.py", "--emulator", "memory"])
-    monkeypatch.setattr(sanitize, "launches", lambda name: [right])
+    monkeypatch.setattr(sanitize, "launches", lambda name: [correct])
     assert sanitize.main() == 0
-    monkeypatch.setattr(sanitize, "launches", lambda name: [right, wrong])
+    monkeypatch.setattr(sanitize, "launches", lambda name: [correct, wrong])
     assert sanitize.main() == 1
     assert "WRONG add-vector_add" in capsys.readouterr().out
 
 
 @pytest.mark.skipif(compiler.version() is None, reason="NVRTC is not installed here")
-def test_a_race_is_an_error():
+def test_race_is_an_error():
     """The tiled product without its barriers."""
     case = next(c for c in sanitize.launches("gemm") if c.launch.source.endswith("03_shared_tile.cu"))
     assert not sanitize.in_emulator(case)
@@ -78,7 +78,7 @@ def test_a_race_is_an_error():
         assert "race" in sanitize.in_emulator(case)
 
 
-def test_a_ladder_that_is_not_there_is_told(monkeypatch, capsys):
+def test_unknown_ladder_is_an_error(monkeypatch, capsys):
     monkeypatch.setattr(sys, "argv", ["sanitize.py", "pooling"])
     with pytest.raises(SystemExit):
         sanitize.main()

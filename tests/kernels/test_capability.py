@@ -1,4 +1,4 @@
-"""The compute capability that each rung needs: what its PTX says, and what NVRTC says when it compiles for an older one."""
+"""The compute capability that each rung needs, compared with its PTX and with NVRTC's result for an older one."""
 
 from __future__ import annotations
 
@@ -15,8 +15,8 @@ from kernels.model.rung import LEAST_CAPABILITY
 from kernels.records import availability
 
 AMPERE = 8, 0
-# Of the PTX ISA's "Target ISA notes": each requires sm_80.
-NEWER = re.compile(r"cp\.async|m16n8k16|cvt\.\S*(?:f16x2|bf16x2)\.f32|mma\.\S*\.bf16|\.tf32")
+# By the PTX ISA's "Target ISA notes" each requires sm_80.
+NEEDS_AMPERE = re.compile(r"cp\.async|m16n8k16|cvt\.\S*(?:f16x2|bf16x2)\.f32|mma\.\S*\.bf16|\.tf32")
 needs_nvrtc = pytest.mark.skipif(compile.version() is None, reason="NVRTC is not installed")
 
 
@@ -26,23 +26,23 @@ def launches(rung, shape) -> list[Launch]:
 
 
 @pytest.mark.parametrize("ladder", LADDERS.values(), ids=LADDERS)
-def test_a_rungs_capability_is_what_its_kernels_need(ladder):
-    """At every preset it runs. A library call may need more than the kernels around it."""
+def test_capability_of_a_rung_is_what_its_kernels_need(ladder):
+    """At every preset that it supports. A library call may need more than the kernels around it."""
     for rung in ladder.rungs:
         for preset in ladder.presets.values():
             if not availability.runs(rung, preset.shape, rung.default_tiles):
                 continue
-            newer = any(
-                NEWER.search(precompiled.ptx(step.source, step.defines))
+            needs_ampere = any(
+                NEEDS_AMPERE.search(precompiled.ptx(step.source, step.defines))
                 for step in launches(rung, preset.shape)
             )
-            said = rung.capability(preset.shape)
-            assert said in (LEAST_CAPABILITY, AMPERE)
-            if newer or not rung.library:
-                assert said == (AMPERE if newer else LEAST_CAPABILITY), (rung.name, preset.shape)
+            reported = rung.capability(preset.shape)
+            assert reported in (LEAST_CAPABILITY, AMPERE)
+            if needs_ampere or not rung.library:
+                assert reported == (AMPERE if needs_ampere else LEAST_CAPABILITY), (rung.name, preset.shape)
 
 
-def test_cublas_multiplies_tf32_and_bf16_from_8_0_on():
+def test_cublas_multiplies_tf32_and_bf16_from_capability_8_0_on():
     gemm = LADDERS["gemm"].presets
     assert find("gemm/cublas-tf32").capability(gemm["square-64"].shape) == AMPERE
     halves = find("gemm/cublas-fp16")
@@ -63,15 +63,15 @@ def test_cublas_multiplies_tf32_and_bf16_from_8_0_on():
         ("attention/cublas", "attention-16", "fp16"),
     ],
 )
-def test_nvrtc_compiles_for_7_5_what_is_said_to_run_there(rung, preset, dtype):
-    found = find(rung)
+def test_nvrtc_compiles_for_7_5_the_rungs_that_run_there(rung, preset, dtype):
+    rung_ = find(rung)
     shape = LADDERS[rung.partition("/")[0]].presets[preset].shape.with_(dtype=dtype)
     options = "--std=c++17", "--gpu-architecture=sm_75"
-    for step in launches(found, shape):
-        given = (*options, *(f"-D{name}={value}" for name, value in step.defines))
+    for step in launches(rung_, shape):
+        arguments = (*options, *(f"-D{name}={value}" for name, value in step.defines))
         text = sources.translation_unit(step.source)
-        if found.capability(shape) == LEAST_CAPABILITY:
-            assert ".target sm_75" in compile.compile_ptx(text, step.source, given)
+        if rung_.capability(shape) == LEAST_CAPABILITY:
+            assert ".target sm_75" in compile.compile_ptx(text, step.source, arguments)
         else:
             with pytest.raises(compile.CompileError, match=r"sm_80 or higher|incomplete type"):
-                compile.compile_ptx(text, step.source, given)
+                compile.compile_ptx(text, step.source, arguments)

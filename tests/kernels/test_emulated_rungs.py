@@ -1,4 +1,4 @@
-"""Every CUDA kernel of the project, executed without a GPU: right at any shape, in any order of the warps."""
+"""CUDA kernels of the project, executed without a GPU: correct at any shape, in any order of the warps."""
 
 from __future__ import annotations
 
@@ -46,13 +46,13 @@ def test_every_rung_agrees_at_any_shape(shape, tile, block):
 
 @settings(max_examples=6, deadline=None)
 @given(shape=conv_shapes(most=3), order=st.sampled_from(["reversed", 1, 2]))
-def test_the_order_of_warps_changes_nothing(shape, order):
+def test_order_of_warps_changes_nothing(shape, order):
     rung = LADDERS["conv"].rung("conv/im2col-gemm")
     program = rung.build(shape, rung.default_tiles)
     inputs = seeded_inputs(program.of_role("input"))
     outputs = []
-    for which in ("forward", order):
-        session = emulator.Session(program, inputs, Options(order=which, races=True))
+    for warp_order in ("forward", order):
+        session = emulator.Session(program, inputs, Options(order=warp_order, races=True))
         outputs.append((session.verify_run(), session.counters.total))
     np.testing.assert_array_equal(outputs[0][0], outputs[1][0])
     assert outputs[0][1] == outputs[1][1]
@@ -72,18 +72,18 @@ def test_counters_of_the_toy():
     assert [t.block for t in r.trace] == [0, 0] and r.trace[0].nbytes < 200_000
 
 
-def test_a_fault_names_the_rung(monkeypatch):
-    monkeypatch.setattr(emulator, "Options", lambda **asked: Options(**asked | {"seconds": 0}))
+def test_fault_names_the_rung(monkeypatch):
+    monkeypatch.setattr(emulator, "Options", lambda **options: Options(**options | {"seconds": 0}))
     with pytest.raises(RuleError, match=r"^conv/direct: direct, 01_direct.cu:\d+: stopped after 0 seconds"):
         run("conv/direct", ConvShape(1, 1, 8, 8, 2, 3, 3), engine="emulator")
 
 
 def test_derived_figures():
-    told = run("conv/im2col-gemm", ConvShape(1, 1, 8, 8, 2, 3, 3), engine="emulator").to_json()["counters"][
+    totals = run("conv/im2col-gemm", ConvShape(1, 1, 8, 8, 2, 3, 3), engine="emulator").to_json()["counters"][
         "total"
     ]
-    assert told["bytes_moved_ld"] == 32 * told["sectors_ld"]
-    assert told["sectors_per_request_ld"] == told["sectors_ld"] / told["requests_ld"]
+    assert totals["bytes_moved_ld"] == 32 * totals["sectors_ld"]
+    assert totals["sectors_per_request_ld"] == totals["sectors_ld"] / totals["requests_ld"]
 
 
 def test_only_the_emulator_traces():
@@ -91,7 +91,7 @@ def test_only_the_emulator_traces():
         run("conv/direct", ConvShape(1, 1, 8, 8, 2, 3, 3), engine="cpu", trace=0)
 
 
-WAVERS = 4  # instructions
+MAX_DIFFERENCE = 4  # instructions
 
 
 def opcodes(ptx: str) -> Counter[str]:
@@ -100,61 +100,64 @@ def opcodes(ptx: str) -> Counter[str]:
 
 @needs_nvrtc
 @pytest.mark.parametrize("key", list(precompile.kernels()), ids=str)
-def test_checked_in_ptx_is_what_the_sources_give(key):
-    """By what is listed of it (digest of source and options, what ptxas says, NVRTC's version) and by its instructions:
-    for some kernels NVRTC gives one text or another, a few names and a load apart."""
+def test_checked_in_ptx_equals_what_the_sources_compile_to(key):
+    """Compare the list (digest of source and options, output of ptxas, NVRTC's version) and the instructions. For some
+    kernels NVRTC's text varies by a few names and a load."""
     source, entry, defines = key
     topic, name = precompiled.place(source, defines)
-    here, made = ptx_archive.read(precompiled.FOLDER, topic, name), build(source, defines)
-    listed = {"digest": made.digest, **made.resources}
+    archived, built = ptx_archive.read(precompiled.FOLDER, topic, name), build(source, defines)
+    listed = {"digest": built.digest, **built.resources}
     assert ptx_archive.listed(precompiled.FOLDER, topic)[name] == listed, "run: python -m kernels ptx"
     assert ptx_archive.nvrtc(precompiled.FOLDER, topic) == compile.version(), "run: python -m kernels ptx"
-    found, given = opcodes(here), opcodes(made.ptx)
-    assert sum(((found - given) + (given - found)).values()) <= WAVERS, "run: python -m kernels ptx"
-    assert f".entry {entry}" in here and precompiled.resources(source, defines)["registers"] > 0
+    archived_opcodes, rebuilt_opcodes = opcodes(archived), opcodes(built.ptx)
+    assert (
+        sum(((archived_opcodes - rebuilt_opcodes) + (rebuilt_opcodes - archived_opcodes)).values())
+        <= MAX_DIFFERENCE
+    ), "run: python -m kernels ptx"
+    assert f".entry {entry}" in archived and precompiled.resources(source, defines)["registers"] > 0
 
 
-def test_the_archives_hold_what_is_listed_and_nothing_else():
-    held = {}
+def test_archives_have_exactly_the_listed_kernels():
+    archived_names = {}
     for archive in precompiled.FOLDER.glob("*/ptx.zip"):
         topic = archive.parent.name
         with ZipFile(archive) as file:
-            held[topic] = {name.removesuffix(".ptx") for name in file.namelist()}
-        assert held[topic] == ptx_archive.listed(precompiled.FOLDER, topic).keys()
-    wanted: dict[str, set[str]] = {}
+            archived_names[topic] = {name.removesuffix(".ptx") for name in file.namelist()}
+        assert archived_names[topic] == ptx_archive.listed(precompiled.FOLDER, topic).keys()
+    expected: dict[str, set[str]] = {}
     for source, _, defines in precompile.kernels():
         topic, name = precompiled.place(source, defines)
-        wanted.setdefault(topic, set()).add(name)
-    assert held == wanted, "run: python -m kernels ptx"
+        expected.setdefault(topic, set()).add(name)
+    assert archived_names == expected, "run: python -m kernels ptx"
 
 
-def test_an_archive_is_the_same_to_the_byte_and_reads_back(tmp_path):
+def test_archive_is_deterministic_and_reads_back(tmp_path):
     kernels = {
         name: Compiled(f".version 8.0\n// {name} ×\n" * 9, "0" * 16, {"registers": 8, "spill_bytes": 0})
         for name in ("b.TILE16", "a")
     }
     first = [p.read_bytes() for p in ptx_archive.write(tmp_path / "1", "t", "13.5", kernels)]
-    again = dict(reversed(kernels.items()))
-    assert first == [p.read_bytes() for p in ptx_archive.write(tmp_path / "2", "t", "13.5", again)]
+    reversed_kernels = dict(reversed(kernels.items()))
+    assert first == [p.read_bytes() for p in ptx_archive.write(tmp_path / "2", "t", "13.5", reversed_kernels)]
     for name, kernel in kernels.items():
         assert ptx_archive.read(tmp_path / "1", "t", name) == kernel.ptx
     assert list(ptx_archive.listed(tmp_path / "1", "t")) == ["a", "b.TILE16"]
     assert ptx_archive.listed(tmp_path, "t") == {}
 
 
-def test_without_nvrtc_the_stock_kernels_run_and_others_say_what_is_there(monkeypatch):
-    def missing(*args):
+def test_without_nvrtc_precompiled_kernels_run_and_others_list_them(monkeypatch):
+    def no_nvrtc(*args):
         raise compile.CompilerMissing("NVRTC is not installed")
 
-    monkeypatch.setattr(compile, "compile_ptx", missing)
+    monkeypatch.setattr(compile, "compile_ptx", no_nvrtc)
     s = ConvShape(1, 1, 8, 8, 2, 3, 3)
     assert run("conv/im2col-gemm", s, engine="emulator", tiles={"TILE": 32}).error < 1e-5
     with pytest.raises(RuleError, match=r"TILE=4 is not among the compiled kernels \(03_gemm.TILE16, "):
         precompiled.ptx("conv/03_gemm.cu", (("TILE", 4),))
 
 
-def test_a_kernel_that_reads_beyond_its_input_is_caught():
-    """im2col told a taller input than there is: the access is named, with line, thread and block."""
+def test_read_beyond_the_input_is_an_error():
+    """im2col gets a larger H than its input has: the error names the access, with line, thread and block."""
     s = ConvShape(1, 1, 8, 8, 1, 3, 3)
     rung = LADDERS["conv"].rung("conv/im2col-gemm")
     program = rung.build(s, rung.default_tiles)

@@ -34,8 +34,8 @@ HOSTILE = [
 ]  # fmt: skip
 
 
-def refused(argv: list[str], capsys) -> str:
-    """The words of a command that must end with code 2."""
+def error_of(argv: list[str], capsys) -> str:
+    """Returns the error output of a command that must end with code 2."""
     try:
         code = main(argv)
     except SystemExit as e:  # argparse's own
@@ -47,7 +47,7 @@ def refused(argv: list[str], capsys) -> str:
 
 # -- from a shell ----------------------------------------------------------------------------------
 @pytest.mark.parametrize(
-    ("words", "message"),
+    ("options", "message"),
     [
         (["--shape=N=²,C=1,H=8,W=8,K=2,R=3,S=3"], "N must be a whole number, got '²'"),
         (["--tiles=BLOCK=²"], "tiles are NAME=NUMBER, got 'BLOCK=²'"),
@@ -59,14 +59,14 @@ def refused(argv: list[str], capsys) -> str:
         (["--tiles=--"], "-- is no value"),
     ],
 )
-def test_a_run_that_breaks_a_rule(words, message, capsys):
-    assert message in refused([*RUN, *words], capsys)
+def test_run_that_breaks_a_rule(options, message, capsys):
+    assert message in error_of([*RUN, *options], capsys)
 
 
 @pytest.mark.parametrize("ladder", LADDERS)
 def test_numbers_of_every_shape_are_in_ascii(ladder, capsys):
     first = LADDERS[ladder].rungs[0].name
-    assert "got '²'" in refused(["run", first, "--shape", SHAPES[ladder]], capsys)
+    assert "got '²'" in error_of(["run", first, "--shape", SHAPES[ladder]], capsys)
 
 
 SHAPES = {
@@ -77,12 +77,12 @@ SHAPES = {
 
 @pytest.fixture
 def recording(monkeypatch):
-    """`record` on an engine that measures, up to the first comparison."""
+    """Make the test fail if `record` measures anything."""
     monkeypatch.setattr(sweep, "compare", lambda *args, **kwargs: pytest.fail("this was measured"))
 
 
 @pytest.mark.parametrize(
-    ("words", "message"),
+    ("options", "message"),
     [
         (["--seconds=-1"], "--seconds must be a number above 0, got -1"),
         (["--seconds=0"], "--seconds must be a number above 0, got 0"),
@@ -95,29 +95,27 @@ def recording(monkeypatch):
         (["--engine=emulator"], "the emulator engine counts"),
     ],
 )
-def test_a_recording_that_breaks_a_rule(words, message, recording, tmp_path, capsys):
-    assert message in refused(["record", f"--out={tmp_path / 'r.jsonl'}", "--engine=cpu", *words], capsys)
+def test_recording_that_breaks_a_rule(options, message, recording, tmp_path, capsys):
+    assert message in error_of(["record", f"--out={tmp_path / 'r.jsonl'}", "--engine=cpu", *options], capsys)
     assert not (tmp_path / "r.jsonl").exists()
 
 
 @pytest.mark.parametrize(
     "content", [bytes(range(256)), b"hello", b"hello\n", b'{"rung": 1}\n{"rung": 2}\n', b"\n[]"]
 )
-def test_a_recording_into_a_file_of_something_else_leaves_it_as_it_is(content, recording, tmp_path, capsys):
+def test_recording_leaves_another_kind_of_file_unchanged(content, recording, tmp_path, capsys):
     out = tmp_path / "photo"
     out.write_bytes(content)
-    assert str(out) in refused(["record", f"--out={out}", "--engine=cpu"], capsys)
+    assert str(out) in error_of(["record", f"--out={out}", "--engine=cpu"], capsys)
     assert out.read_bytes() == content
 
 
-def test_a_recording_into_a_folder_and_on_an_engine_that_is_not_here(
-    recording, tmp_path, capsys, monkeypatch
-):
-    assert str(tmp_path) in refused(["record", f"--out={tmp_path}", "--engine=cpu"], capsys)
-    gone = Status(False, "no GPU in this machine")
-    monkeypatch.setattr(engines.load("cpu"), "status", lambda: gone)
+def test_recording_into_a_folder_or_on_a_missing_engine(recording, tmp_path, capsys, monkeypatch):
+    assert str(tmp_path) in error_of(["record", f"--out={tmp_path}", "--engine=cpu"], capsys)
+    unavailable = Status(False, "no GPU in this machine")
+    monkeypatch.setattr(engines.load("cpu"), "status", lambda: unavailable)
     message = "engine 'cpu' cannot run here: no GPU in this machine"
-    assert message in refused(["record", f"--out={tmp_path / 'r.jsonl'}", "--engine=cpu"], capsys)
+    assert message in error_of(["record", f"--out={tmp_path / 'r.jsonl'}", "--engine=cpu"], capsys)
 
 
 COMMANDS = {
@@ -127,28 +125,28 @@ COMMANDS = {
     "record": ([], ["--out", "--engine", "--presets", "--batches", "--modes", "--seconds", "--commit"]),
     "list": ([], []),
 }  # fmt: skip
-USUAL = {"--grid": "1", "--block": "1", "--shape": RUN[2][8:], "--out": "{out}", "--engine": "emulator"}
+DEFAULTS = {"--grid": "1", "--block": "1", "--shape": RUN[2][8:], "--out": "{out}", "--engine": "emulator"}
 
 
 @settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(data=st.data())
 def test_no_command_line_ends_in_a_traceback(data, recording, tmp_path, capsys, monkeypatch):
-    """Any option left out, as usual, or hostile; the command succeeds or its last line is words."""
+    """Any option missing, default or hostile: the command succeeds or prints a message."""
     monkeypatch.chdir(tmp_path)
     (tmp_path / "k.cu").write_text("__constant__ int k;\n__global__ void a(float* x) { x[k] = 1; }\n")
     command = data.draw(st.sampled_from(list(COMMANDS)))
-    words, options = COMMANDS[command]
+    arguments, options = COMMANDS[command]
     hostile = st.sampled_from([*HOSTILE, str(tmp_path), str(tmp_path / "k.cu")])
-    argv = [command, *(data.draw(st.just(word) | hostile) for word in words)]
+    argv = [command, *(data.draw(st.just(argument) | hostile) for argument in arguments)]
     for option in options:
-        given = (
+        value = (
             data.draw(st.none() | hostile)
-            if option not in USUAL
-            else data.draw(st.just(USUAL[option]) | hostile)
+            if option not in DEFAULTS
+            else data.draw(st.just(DEFAULTS[option]) | hostile)
         )
-        if given is not None:
-            argv += [f"{option}={given}"] if option not in ("-D", "-I") else [f"{option}{given}"]
-    argv = [word.replace("{k.cu}", "k.cu").replace("{out}", str(tmp_path / "made")) for word in argv]
+        if value is not None:
+            argv += [f"{option}={value}"] if option not in ("-D", "-I") else [f"{option}{value}"]
+    argv = [argument.replace("{k.cu}", "k.cu").replace("{out}", str(tmp_path / "made")) for argument in argv]
     if command != "emulate" and "--engine=emulator" not in argv:  # nothing is measured here
         argv += ["--engine=emulator"] if command != "list" else []
     try:
@@ -159,16 +157,16 @@ def test_no_command_line_ends_in_a_traceback(data, recording, tmp_path, capsys, 
     assert code == 0 or (code == 2 and err.strip().removeprefix("python -m kernels:").strip())
 
 
-def test_output_that_nobody_reads_and_a_terminal_without_the_characters():
-    """`list | head -1`, and a terminal that knows ASCII alone."""
+def test_closed_output_and_ascii_terminal():
+    """`list | head -1`, and a terminal that has only ASCII."""
     environment = os.environ | {"PYTHONIOENCODING": "ascii", "PYTHONPATH": str(ROOT)}
-    shown = subprocess.run(
+    completed = subprocess.run(
         [sys.executable, "-m", "kernels", "list"], cwd=ROOT, env=environment, capture_output=True, check=False
     )
     assert (
-        shown.returncode == 0
-        and not shown.stderr
-        and b"16 multiplications instead of 36 for 2?2" in shown.stdout
+        completed.returncode == 0
+        and not completed.stderr
+        and b"16 multiplications instead of 36 for 2?2" in completed.stdout
     )
     child = subprocess.Popen(
         [sys.executable, "-m", "kernels", "list", "--json"],
@@ -244,13 +242,13 @@ def test_output_that_nobody_reads_and_a_terminal_without_the_characters():
         ("conv/direct", {"trace": True}, RuleError, "trace must be a whole number"),
     ],
 )
-def test_a_call_that_breaks_a_rule(rung, arguments, error, message):
+def test_call_that_breaks_a_rule(rung, arguments, error, message):
     with pytest.raises(error, match=message):
         run(rung, **({"shape": TOY, "engine": "emulator"} | arguments))
 
 
 @pytest.mark.parametrize("rungs", [[], (), None, "conv/direct", {"conv/direct"}, 5, [None]])
-def test_a_comparison_takes_a_list_of_names(rungs):
+def test_compare_requires_a_list_of_names(rungs):
     with pytest.raises(RuleError, match=r"rungs are a list of at least one name|a rung is a name"):
         compare(rungs, TOY, engine="emulator")
 
@@ -265,13 +263,13 @@ def test_every_block_of_a_launch_can_be_traced():
 
 @pytest.mark.parametrize("field", ["seconds", "samples", "least", "warm_up_s"])
 @pytest.mark.parametrize("value", [-1, float("nan"), float("inf"), None, "1"])
-def test_a_budget_is_finite_numbers(field, value):
+def test_budget_requires_finite_numbers(field, value):
     with pytest.raises(RuleError, match=f"{field} of a budget"):
         Budget(**{field: value})
 
 
 @pytest.mark.parametrize("value", [[], {}, None, 5, "fp99", np.zeros(2)])
-def test_a_field_of_a_shape_that_is_one_of_some_words(value):
+def test_field_of_a_shape_with_fixed_values(value):
     with pytest.raises(ShapeError, match="dtype must be one of"):
         GemmShape(4, 4, 4, dtype=value)
     with pytest.raises(ShapeError, match="bias must be 0 or 1"):

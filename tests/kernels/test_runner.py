@@ -1,4 +1,4 @@
-"""run() and compare() on the cpu engine: right at any shape, refused by name, never timed unverified."""
+"""run() and compare() on the cpu engine: correct at any shape, refused by name, never timed unverified."""
 
 from __future__ import annotations
 
@@ -33,13 +33,13 @@ QUICK = Budget(samples=3, seconds=0.2, least=1, warm_up_s=0)
 @settings(max_examples=80, deadline=None)
 @given(shape=conv_shapes(), tile=st.sampled_from(conv_ladder.TILES))
 def test_every_rung_agrees_at_any_shape(shape, tile):
-    able = [rung.name for rung in availability.supported_rungs(conv_ladder.LADDER, "cpu", shape)]
-    assert set(RUNGS) <= set(able)
+    supported = [rung.name for rung in availability.supported_rungs(conv_ladder.LADDER, "cpu", shape)]
+    assert set(RUNGS) <= set(supported)
     for result in compare(
-        able, shape, engine="cpu", tiles={"conv/im2col-gemm": {"TILE": tile}}, measure=False
+        supported, shape, engine="cpu", tiles={"conv/im2col-gemm": {"TILE": tile}}, measure=False
     ):
         assert result.output.shape == shape.y_shape and result.output.dtype == np.float32
-        # compare() itself verified each element; inf is the error of what is only nearly a zero, as FFT gives it
+        # compare() verified each element; the relative error is inf for outputs near zero, as the FFT gives them
         assert np.isfinite(result.error) or np.abs(result.output).max() < 1e-5, result.rung
 
 
@@ -56,7 +56,7 @@ def test_result_has_everything():
     assert r.counters is None and r.trace is None
 
 
-def test_padded_copy_of_numpy_is_seen_as_workspace():
+def test_padded_copy_of_numpy_is_counted_as_workspace():
     s = ConvShape(1, 8, 64, 64, 2, 3, 3, pad=1)
     r = run_rung("conv/direct", s, engine="cpu", budget=QUICK)
     assert r.predicted.workspace_bytes == 0
@@ -82,29 +82,29 @@ def test_padded_copy_of_numpy_is_seen_as_workspace():
         ({"shape": ConvShape(1, 1, 50_000, 50_000, 1, 1, 1)}, r"K\*P\*Q must stay below 2\^31"),
     ],
 )  # fmt: skip
-def test_a_broken_rule_is_named(change, rule):
-    asked = {"rungs": ["conv/im2col-gemm"], "shape": TOY, "engine": "cpu", "budget": QUICK} | change
+def test_broken_rule_is_named(change, rule):
+    arguments = {"rungs": ["conv/im2col-gemm"], "shape": TOY, "engine": "cpu", "budget": QUICK} | change
     with pytest.raises(RuleError, match=rule):
-        compare(asked.pop("rungs"), asked.pop("shape"), **asked)
+        compare(arguments.pop("rungs"), arguments.pop("shape"), **arguments)
 
 
-def _faulty(monkeypatch, twin):
-    """conv/direct with its step replaced."""
+def replace_direct_step(monkeypatch, cpu_step):
+    """Replace the step of conv/direct."""
     rung = find("conv/direct")
 
     def build(shape, tiles):
         program = rung.build(shape, tiles)
-        return dataclasses.replace(program, steps=(dataclasses.replace(program.steps[0], twin=twin),))
+        return dataclasses.replace(program, steps=(dataclasses.replace(program.steps[0], twin=cpu_step),))
 
     broken = dataclasses.replace(conv_ladder.LADDER, rungs=(dataclasses.replace(rung, build=build),))
     monkeypatch.setitem(LADDERS, "conv", broken)
 
 
 @pytest.mark.parametrize("fault", ["nothing written", "one element", "a lost tap", "NaN", "wrong sign"])
-def test_nothing_unverified_gets_a_time(monkeypatch, fault):
+def test_unverified_result_is_not_timed(monkeypatch, fault):
     from kernels.conv import cpu as conv_cpu
 
-    def twin(x, w, y, s):
+    def faulty_step(x, w, y, s):
         if fault == "nothing written":
             return
         if fault == "a lost tap":
@@ -121,7 +121,7 @@ def test_nothing_unverified_gets_a_time(monkeypatch, fault):
     def never(*args):
         raise AssertionError("an unverified rung was timed")
 
-    _faulty(monkeypatch, twin)
+    replace_direct_step(monkeypatch, faulty_step)
     monkeypatch.setattr(cpu, "sample", never)
     with pytest.raises(VerificationError, match="nothing unverified gets a time"):
         run_rung("conv/direct", TOY, engine="cpu")
@@ -130,21 +130,23 @@ def test_nothing_unverified_gets_a_time(monkeypatch, fault):
 def test_samples_are_interleaved_until_the_budget_is_spent():
     order, now = [], [0.0]
 
-    def take(name):
-        def one():
+    def sampler(name):
+        def sample():
             order.append(name)
             now[0] += 1
             return len(order)
 
-        return one
+        return sample
 
-    got = interleave([take("a"), take("b")], Budget(samples=100, seconds=5, least=2), clock=lambda: now[0])
+    samples = interleave(
+        [sampler("a"), sampler("b")], Budget(samples=100, seconds=5, least=2), clock=lambda: now[0]
+    )
     assert order == ["a", "b"] * 3  # rounds of 2 s: the third starts within 5 s
-    assert got == [(1, 3, 5), (2, 4, 6)]
+    assert samples == [(1, 3, 5), (2, 4, 6)]
     order.clear()
-    assert len(interleave([take("a")], Budget(samples=4, seconds=1e9), clock=lambda: now[0])[0]) == 4
-    slow = interleave([take("a")], Budget(samples=9, seconds=0, least=2), clock=lambda: now[0])
-    assert len(slow[0]) == 2  # the least is taken whatever it costs
+    assert len(interleave([sampler("a")], Budget(samples=4, seconds=1e9), clock=lambda: now[0])[0]) == 4
+    slow = interleave([sampler("a")], Budget(samples=9, seconds=0, least=2), clock=lambda: now[0])
+    assert len(slow[0]) == 2  # `least` samples are taken even beyond the budget
 
 
 def test_statistics_of_known_samples():
@@ -182,17 +184,17 @@ def test_command_line_json():
         "run", "conv/im2col-gemm", "--shape", "N=1,C=3,H=8,W=8,K=4,R=3,S=3,pad=1", "--engine", "cpu", "--json"
     )
     assert out.returncode == 0, out.stderr
-    told = json.loads(out.stdout)
-    assert set(told) == {"rung", "engine", "shape", "tiles", "error", "measurement", "predicted"}
-    assert set(told["measurement"]) >= {
+    result = json.loads(out.stdout)
+    assert set(result) == {"rung", "engine", "shape", "tiles", "error", "measurement", "predicted"}
+    assert set(result["measurement"]) >= {
         "median_ms", "p20_ms", "p80_ms", "n", "peak_bytes", "workspace_bytes", "device",
     }  # fmt: skip
-    assert set(told["predicted"]) == {"flops", "bytes", "workspace_bytes"}
-    assert told["error"] < 1e-6 and told["predicted"]["workspace_bytes"] == 6912
+    assert set(result["predicted"]) == {"flops", "bytes", "workspace_bytes"}
+    assert result["error"] < 1e-6 and result["predicted"]["workspace_bytes"] == 6912
 
 
 @pytest.mark.parametrize(
-    ("args", "words"),
+    ("args", "message"),
     [
         (("run", "conv/direct", "--shape", "N=1,C=3"), "missing H"),
         (("run", "conv/direct", "--shape", "toy", "--tiles", "BLOCK=x"), "NAME=NUMBER"),
@@ -200,9 +202,9 @@ def test_command_line_json():
         (("record", "--out", "r", "--presets", "toys"), "no preset 'toys'"),
     ],
 )
-def test_command_line_errors_are_sentences(args, words):
+def test_command_line_errors_are_sentences(args, message):
     out = cli(*args)
-    assert out.returncode == 2 and words in out.stderr and "Traceback" not in out.stderr
+    assert out.returncode == 2 and message in out.stderr and "Traceback" not in out.stderr
 
 
 def test_list_names_all():
@@ -213,18 +215,18 @@ def test_list_names_all():
 def test_engine_that_cannot_run_says_why():
     status = engines.available()["cuda"]
     if status.ready:
-        return  # the gpu tests speak for it
+        return  # the gpu tests cover it
     with pytest.raises(RuleError, match=f"engine 'cuda' cannot run here: {status.text}"):
         run_rung("conv/direct", TOY, engine="cuda")
 
 
-def test_too_many_threads_to_emulate_are_refused_before_anything_is_computed(monkeypatch):
+def test_too_many_threads_to_emulate_are_refused_before_the_reference_is_computed(monkeypatch):
     shape = ConvShape(1, 1, 2100, 2100, 1, 1, 1)
 
-    def computed(*_):
+    def reference(*_):
         raise AssertionError("the reference was computed")
 
-    monkeypatch.setattr(runner, "_seeded_reference", computed)
+    monkeypatch.setattr(runner, "_seeded_reference", reference)
     for engine in ("emulator", "cpu"):
         expected = RuleError if engine == "emulator" else AssertionError
         with pytest.raises(expected) as refused:
@@ -234,22 +236,32 @@ def test_too_many_threads_to_emulate_are_refused_before_anything_is_computed(mon
             assert "4,410,112 threads; the emulator runs at most 4,194,304 at once" in str(refused.value)
 
 
-def test_what_has_no_room_is_left_out_and_told_and_the_others_run(monkeypatch):
-    """im2col's columns have no room; direct convolution needs none."""
+def test_rung_without_memory_is_reported_and_the_others_run(monkeypatch):
+    """im2col's columns do not fit in memory; direct convolution has none."""
     shape = ConvShape(1, 4, 32, 32, 4, 5, 5, pad=2)
     names = ["conv/direct", "conv/im2col-gemm"]
-    plain, columns = (find(n).build(shape, find(n).default_tiles).nbytes() for n in names)
-    free = 20 * plain
-    assert columns > free / 2
+    direct_bytes, im2col_bytes = (find(n).build(shape, find(n).default_tiles).nbytes() for n in names)
+    free = 20 * direct_bytes
+    assert im2col_bytes > free / 2
     monkeypatch.setattr(engines.load("cpu"), "free_bytes", lambda: free)
-    told = []
-    (ran,) = compare(names, shape, engine="cpu", measure=False, refused=lambda *words: told.append(words))
-    assert ran.rung == "conv/direct"
-    said = f"conv/im2col-gemm needs {columns:,} bytes of memory beside the others, {free:,} bytes are free"
-    assert told == [("conv/im2col-gemm", said)]
+    refused_calls = []
+    (result,) = compare(
+        names, shape, engine="cpu", measure=False, refused=lambda *arguments: refused_calls.append(arguments)
+    )
+    assert result.rung == "conv/direct"
+    message = (
+        f"conv/im2col-gemm needs {im2col_bytes:,} bytes of memory beside the others, {free:,} bytes are free"
+    )
+    assert refused_calls == [("conv/im2col-gemm", message)]
     with pytest.raises(RuleError, match="bytes of memory for the cpu engine"):
         compare(names, shape, engine="cpu", measure=False)
-    monkeypatch.setattr(engines.load("cpu"), "free_bytes", lambda: plain)
+    monkeypatch.setattr(engines.load("cpu"), "free_bytes", lambda: direct_bytes)
     with pytest.raises(RuleError, match="bytes of memory for the cpu engine"):
-        compare(names, shape, engine="cpu", measure=False, refused=lambda *words: told.append(words))
-    assert len(told) == 1
+        compare(
+            names,
+            shape,
+            engine="cpu",
+            measure=False,
+            refused=lambda *arguments: refused_calls.append(arguments),
+        )
+    assert len(refused_calls) == 1

@@ -1,4 +1,4 @@
-"""Real faults on a real GPU: each ends one run in words, and the next kernel runs."""
+"""Real faults on a real GPU: each ends one run with a message, and the next kernel runs."""
 
 from __future__ import annotations
 
@@ -26,43 +26,43 @@ def worker():
 
 
 @pytest.mark.parametrize(
-    ("act", "what", "name"),
+    ("act", "meaning", "name"),
     [
         ("out of bounds", "a kernel read or wrote memory that is not its own", "ErrorIllegalAddress"),
         ("block", "the GPU takes no launch of this grid and block", "CUDA_ERROR_INVALID_VALUE"),
         ("allocate", "the GPU's memory is full", "OutOfMemoryError: Out of memory allocating 300,000,000,"),
     ],
 )
-def test_a_fault_is_words_and_the_next_kernel_runs(worker, act, what, name):
+def test_fault_is_a_job_error_and_the_next_kernel_runs(worker, act, meaning, name):
     pid = worker._child.pid
-    with pytest.raises(JobError) as told:
+    with pytest.raises(JobError) as raised:
         worker.submit(Request((act,), None)).result(60)
-    text = str(told.value)
-    assert text.startswith(f"{what}, while verifying {act}; ") and name in text, text
+    text = str(raised.value)
+    assert text.startswith(f"{meaning}, while verifying {act}; ") and name in text, text
     rows = worker.submit(TOY, fresh=True).result(60)
     assert rows[0]["engine"] == "cuda" and rows[0]["median_ms"] > 0
     assert worker._child.pid != pid
 
 
-def test_a_kernel_that_never_ends_is_stopped_and_the_next_runs_within_a_second():
+def test_endless_kernel_is_stopped_and_the_next_runs_within_a_second():
     worker = Worker(deadline_s=8, module="tests.children.cuda_faults")
     worker.submit(TOY).result(60)
-    hung = worker.submit(Request(("hang",), None))
-    begun(hung)
+    hanging = worker.submit(Request(("hang",), None))
+    begun(hanging)
     queued = worker.submit(TOY, fresh=True)
     with pytest.raises(JobError, match="not done after 8 s"):
-        hung.result(60)
+        hanging.result(60)
     stopped = time.monotonic()
     while queued.text in ("waiting", "starting") and not queued.done:
         time.sleep(0.001)
-    served = time.monotonic() - stopped
+    waited = time.monotonic() - stopped
     assert queued.result(60)[0]["median_ms"] > 0
-    print(f"served {served:.3f} s after the deadline, answered {time.monotonic() - stopped:.3f} s after it")
-    assert served < 1
+    print(f"served {waited:.3f} s after the deadline, answered {time.monotonic() - stopped:.3f} s after it")
+    assert waited < 1
     worker.close()
 
 
-def test_300_gb_name_the_bytes(worker):
+def test_error_for_300_gb_names_the_bytes(worker):
     start = time.monotonic()
     with pytest.raises(JobError, match=r"needs [\d,]{15,} bytes of memory for the cuda engine"):
         worker.submit(HUGE).result(60)

@@ -1,4 +1,4 @@
-"""Deliberate faults in the child: each ends one run, in words, and the next one is served."""
+"""Deliberate faults in the child: each ends one run with a message, and the next one runs."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ import psutil
 import pytest
 
 from kernels.jobs import faults
-from kernels.jobs import worker as module
+from kernels.jobs import worker as worker_module
 from kernels.jobs.job import JobError, Request
 from kernels.jobs.process import ROOT
 from kernels.jobs.worker import Worker
@@ -24,47 +24,47 @@ posix = pytest.mark.skipif(os.name != "posix", reason="signals")
 
 @pytest.fixture(scope="module")
 def worker():
-    """One for all: each test leaves it fit for the next, which is the point."""
+    """One worker for all tests: after each fault the next test must still work."""
     worker = Worker(deadline_s=20, module="tests.children.acts")
     yield worker
     worker.close()
 
 
 @pytest.fixture
-def hasty():
+def impatient():
     worker = Worker(deadline_s=1, module="tests.children.acts")
     worker.submit(act("sleep 0")).result(20)
     yield worker
     worker.close()
 
 
-def words(worker, what, *more) -> str:
-    with pytest.raises(JobError) as told:
-        worker.submit(Request((what, *more), "the shape")).result(30)
+def error_text(worker, what, *rungs) -> str:
+    with pytest.raises(JobError) as raised:
+        worker.submit(Request((what, *rungs), "the shape")).result(30)
     assert worker.submit(act("sleep 0"), fresh=True).result(30), "the next one is served"
-    return str(told.value)
+    return str(raised.value)
 
 
 # -- hangs, crashes, rubbish -------------------------------------------------------------------------
-def test_a_hang_ends_at_the_deadline_and_a_spare_is_ready(hasty):
+def test_hang_ends_at_the_deadline_and_a_spare_is_ready(impatient):
     start = time.monotonic()
-    hung, queued = hasty.submit(act("hang")), hasty.submit(act("sleep 0.01"))
-    until(lambda: hasty._spare is not None)
-    spare = hasty._spare
+    hanging, queued = impatient.submit(act("hang")), impatient.submit(act("sleep 0.01"))
+    until(lambda: impatient._spare is not None)
+    spare = impatient._spare
     with pytest.raises(JobError, match=r"^stopped: not done after 1 s"):
-        hung.result(20)
+        hanging.result(20)
     assert 0.9 < time.monotonic() - start < 5
-    assert queued.result(20)[0]["pid"] == spare.pid == hasty._child.pid and hasty._spare is None
+    assert queued.result(20)[0]["pid"] == spare.pid == impatient._child.pid and impatient._spare is None
 
 
-def test_a_short_run_starts_no_spare(hasty):
-    hasty.submit(act("sleep 0.1")).result(20)
-    assert hasty._spare is None
+def test_a_short_run_starts_no_spare(impatient):
+    impatient.submit(act("sleep 0.1")).result(20)
+    assert impatient._spare is None
 
 
 @posix
 @pytest.mark.parametrize(
-    ("what", "how"),
+    ("what", "reason"),
     [
         ("die SIGKILL", "SIGKILL, perhaps for want of memory"),
         ("die SIGSEGV", "SIGSEGV"),
@@ -72,42 +72,42 @@ def test_a_short_run_starts_no_spare(hasty):
         ("exit 0", "exit status 0"),
     ],
 )
-def test_a_dead_child_is_one_lost_run(worker, what, how):
-    assert words(worker, what, "conv/b") == (
-        f"the process that ran {what}, conv/b died ({how}) while verifying conv/b; nothing else was touched, "
+def test_dead_child_costs_one_run(worker, what, reason):
+    assert error_text(worker, what, "conv/b") == (
+        f"the process that ran {what}, conv/b died ({reason}) while verifying conv/b; nothing else was touched, "
         "and the next run has a fresh one"
     )
 
 
 @posix
-def test_killed_from_outside_in_a_run_and_between_runs(worker):
+def test_child_killed_from_outside_during_and_between_runs(worker):
     job = worker.submit(act("hang"))
     begun(job)
     os.kill(worker._child.pid, signal.SIGKILL)
     with pytest.raises(JobError, match=r"died \(SIGKILL"):
         job.result(20)
     first = worker.submit(act("sleep 0"), fresh=True).result(20)[0]["pid"]
-    os.kill(first, signal.SIGKILL)  # nobody is using it: nobody notices, however soon the next one comes
+    os.kill(first, signal.SIGKILL)  # it is idle: the next request must not notice, however soon it comes
     assert worker.submit(act("sleep 0"), fresh=True).result(20)[0]["pid"] != first
 
 
-def test_what_a_library_prints_is_no_answer(worker):
+def test_output_of_a_library_is_not_a_message(worker):
     assert worker.submit(act("print hello")).result(20)[0]["rung"] == "print hello"
 
 
 @pytest.mark.skipif(not os.path.exists("/proc/self/fd"), reason="Linux")
-def test_rubbish_between_the_messages_ends_the_child(worker):
-    text = words(worker, "rubbish hello")
-    assert "died (it answered nothing that makes sense: Garbled" in text
+def test_rubbish_between_messages_ends_the_child(worker):
+    text = error_text(worker, "rubbish hello")
+    assert "died (it answered nothing that makes sense: ProtocolError" in text
 
 
-def test_rows_that_cannot_be_pickled_are_words_and_the_child_lives(worker):
+def test_rows_that_cannot_be_pickled_are_an_error_and_the_child_lives(worker):
     pid = worker.submit(act("sleep 0"), fresh=True).result(20)[0]["pid"]
-    assert "Can't pickle" in words(worker, "unpicklable")
+    assert "Can't pickle" in error_text(worker, "unpicklable")
     assert worker._child.pid == pid
 
 
-def test_a_child_that_cannot_start_is_words_and_no_loop(capfd):
+def test_child_that_cannot_start_is_an_error_and_is_not_restarted_in_a_loop(capfd):
     worker = Worker(module="tests.children.broken")
     for n in (1, 2):
         with pytest.raises(
@@ -119,19 +119,19 @@ def test_a_child_that_cannot_start_is_words_and_no_loop(capfd):
     worker.close()
 
 
-def test_a_child_that_never_says_it_is_ready(monkeypatch):
-    monkeypatch.setattr(module, "START_S", 0.2)
+def test_child_that_is_never_ready(monkeypatch):
+    monkeypatch.setattr(worker_module, "START_S", 0.2)
     worker = Worker(module="tests.children.mute")
     with pytest.raises(JobError, match=r"does not start within 0.2 s"):
         worker.submit(act("sleep 0")).result(20)
     worker.close()
 
 
-def test_no_process_can_be_started_is_words(monkeypatch):
+def test_error_if_no_process_can_be_started(monkeypatch):
     def none(module):
         raise OSError("too many open files")
 
-    monkeypatch.setattr(module, "Process", none)
+    monkeypatch.setattr(worker_module, "Process", none)
     worker = Worker()
     for _ in range(2):
         with pytest.raises(JobError, match="cannot be started: too many open files"):
@@ -192,23 +192,23 @@ OTHERS = {
     "memory Out of memory allocating 300,000,000,000 bytes (allocated so far: 0 bytes).": "the GPU's memory is full",
 }
 RAISES = {
-    **{f"runtime {said}": what for said, what in RUNTIME.items()},
-    **{f"driver {said}": what for said, what in DRIVER.items()},
+    **{f"runtime {message}": what for message, what in RUNTIME.items()},
+    **{f"driver {message}": what for message, what in DRIVER.items()},
     **OTHERS,
 }
 
 
 @pytest.mark.parametrize("raised", RAISES)
-def test_the_words_say_what_where_and_what_to_try(raised):
-    kind, _, said = raised.partition(" ")
-    error = RAISED[kind](said)
-    assert faults.of_gpu(error)
-    text = faults.words(error, "while verifying im2col")
+def test_message_says_what_happened_where_and_what_to_try(raised):
+    kind, _, message = raised.partition(" ")
+    error = RAISED[kind](message)
+    assert faults.is_gpu_error(error)
+    text = faults.sentence(error, "while verifying im2col")
     assert RAISES[raised] in text.partition(", while verifying im2col; ")[0]
-    advice, _, own = text.partition(", while verifying im2col; ")[2].partition(" (")
-    assert len(advice) > 15 and own.endswith(")")
-    for word in said.rstrip(".").split():
-        assert word.strip(":") in own
+    advice, _, original = text.partition(", while verifying im2col; ")[2].partition(" (")
+    assert len(advice) > 15 and original.endswith(")")
+    for word in message.rstrip(".").split():
+        assert word.strip(":") in original
 
 
 def test_every_meaning_has_a_test():
@@ -216,29 +216,29 @@ def test_every_meaning_has_a_test():
 
 
 @pytest.mark.parametrize("raised", ["runtime cudaErrorIllegalAddress: an illegal memory access", *OTHERS])
-def test_after_an_error_of_the_gpu_the_process_is_a_fresh_one(worker, raised):
+def test_new_process_after_a_gpu_error(worker, raised):
     pid = worker.submit(act("sleep 0"), fresh=True).result(20)[0]["pid"]
-    text = words(worker, f"raise {raised}", "conv/b")
+    text = error_text(worker, f"raise {raised}", "conv/b")
     assert ", while verifying conv/b; " in text and RAISES.get(raised, "not its own") in text
     assert worker.submit(act("sleep 0"), fresh=True).result(20)[0]["pid"] != pid
 
 
 def test_an_error_while_timing_names_every_rung_that_was_timed(worker):
-    text = words(worker, "timing cudaErrorLaunchTimeout: late", "conv/b")
+    text = error_text(worker, "timing cudaErrorLaunchTimeout: late", "conv/b")
     assert "while timing 2 rungs, interleaved (timing cudaErrorLaunchTimeout: late, conv/b)" in text
 
 
-def test_the_compilers_words_are_cut():
-    text = faults.words(RAISED["compile"]("x" * 5000), "while verifying it")
+def test_long_compiler_message_is_cut():
+    text = faults.sentence(RAISED["compile"]("x" * 5000), "while verifying it")
     assert len(text) < 900 and text.endswith(" ...)")
 
 
-def test_the_machines_memory_and_bugs_are_words_and_the_child_lives(worker):
+def test_lack_of_memory_and_bugs_are_errors_and_the_child_lives(worker):
     pid = worker.submit(act("sleep 0"), fresh=True).result(20)[0]["pid"]
-    text = words(worker, "raise host", "conv/b")
+    text = error_text(worker, "raise host", "conv/b")
     assert text.startswith(
         "the shape does not fit in this machine's memory, while verifying conv/b; take a smaller"
     )
-    assert words(worker, "raise bug no", "conv/b") == "ZeroDivisionError while verifying conv/b: no"
-    assert "memory" in words(worker, f"allocate {10**15}")
+    assert error_text(worker, "raise bug no", "conv/b") == "ZeroDivisionError while verifying conv/b: no"
+    assert "memory" in error_text(worker, f"allocate {10**15}")
     assert worker._child.pid == pid

@@ -1,4 +1,4 @@
-"""The queue of the worker: one execution for equal requests, kept answers, owners, many threads."""
+"""The queue of the worker: one execution for equal requests, cached results, owners, many threads."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import threading
 
 import pytest
 
-from kernels.jobs import worker as module
+from kernels.jobs import worker as worker_module
 from kernels.jobs.job import JobError
 from kernels.jobs.worker import Worker
 from tests.children.helpers import act, begun, until
@@ -14,10 +14,10 @@ from tests.children.helpers import act, begun, until
 
 @pytest.fixture
 def worker():
-    made = Worker(deadline_s=20, module="tests.children.acts", on_rows=lambda rows: ran.append(rows))
-    ran = made.ran = []
-    yield made
-    made.close()
+    worker = Worker(deadline_s=20, module="tests.children.acts", on_rows=lambda rows: ran.append(rows))
+    ran = worker.ran = []
+    yield worker
+    worker.close()
 
 
 def busy(worker, owner=""):
@@ -39,7 +39,7 @@ def test_equal_requests_are_one_execution_with_a_job_each(worker):
     assert jobs[0].result()[0]["rung"] == "sleep 0.05"
     other.result(20)
     assert [rows[0]["rung"] for rows in worker.ran] == ["sleep 0.05", "sleep 0.01"]
-    assert not any(job.kept for job in (*jobs, other))
+    assert not any(job.cached for job in (*jobs, other))
 
 
 def test_a_request_joins_an_equal_one_that_runs(worker):
@@ -51,21 +51,21 @@ def test_a_request_joins_an_equal_one_that_runs(worker):
 
 
 def test_a_run_stops_only_when_its_last_owner_cancels(worker):
-    one = busy(worker)
-    two = worker.submit(act("hang"))
+    first = busy(worker)
+    second = worker.submit(act("hang"))
     pid = worker._child.pid
-    worker.cancel(one)
+    worker.cancel(first)
     with pytest.raises(JobError, match="cancelled"):
-        one.result(0)
-    assert not two.done and worker._child.pid == pid and worker._child.alive
-    worker.cancel(two)
-    assert two.done
+        first.result(0)
+    assert not second.done and worker._child.pid == pid and worker._child.alive
+    worker.cancel(second)
+    assert second.done
     again = busy(worker)  # not the one being stopped
     assert worker._child.pid != pid
     worker.cancel(again)
 
 
-def test_cancelled_before_the_child_is_ready_costs_nothing(worker):
+def test_cancel_before_the_child_is_ready(worker):
     job = worker.submit(act("hang"))
     worker.cancel(job)
     assert worker.submit(act("sleep 0")).result(20)
@@ -73,33 +73,33 @@ def test_cancelled_before_the_child_is_ready_costs_nothing(worker):
     assert worker.submit(act("sleep 0"), fresh=True).result(20)
 
 
-def test_answers_are_kept_marked_and_measured_again_on_request(worker):
+def test_results_are_cached_marked_and_measured_again_on_request(worker):
     first = worker.submit(act("sleep 0"))
     rows = first.result(20)
     second = worker.submit(act("sleep 0"))
-    assert second.done and second.kept and second.answered_at <= first.answered_at
+    assert second.done and second.cached and second.answered_at <= first.answered_at
     assert second.result(0) == rows and (second.share, second.text) == (1.0, "done")
     assert worker.position(second) == 0 and len(worker.ran) == 1
     fresh = worker.submit(act("sleep 0"), fresh=True)
-    assert fresh.result(20) == rows and not fresh.kept and len(worker.ran) == 2
+    assert fresh.result(20) == rows and not fresh.cached and len(worker.ran) == 2
     third = worker.submit(act("sleep 0"))
-    assert third.kept and third.answered_at > second.answered_at
+    assert third.cached and third.answered_at > second.answered_at
 
 
-def test_errors_are_not_kept(worker):
+def test_errors_are_not_cached(worker):
     for _ in range(2):
         with pytest.raises(JobError):
             worker.submit(act("raise bug no")).result(20)
-    assert not worker._kept and not worker.ran
+    assert not worker._cache and not worker.ran
 
 
-def test_kept_answers_are_bounded_the_oldest_used_goes(worker, monkeypatch):
-    monkeypatch.setattr(module, "MOST_KEPT", 2)
+def test_cached_results_are_bounded_and_the_least_recently_used_is_dropped(worker, monkeypatch):
+    monkeypatch.setattr(worker_module, "MAX_CACHED", 2)
     for what in ("sleep 0", "sleep 0.0", "sleep 0", "sleep 0.00"):
         worker.submit(act(what)).result(20)
-    assert len(worker._kept) == 2 and len(worker.ran) == 3
-    assert worker.submit(act("sleep 0")).kept
-    assert not worker.submit(act("sleep 0.0")).kept
+    assert len(worker._cache) == 2 and len(worker.ran) == 3
+    assert worker.submit(act("sleep 0")).cached
+    assert not worker.submit(act("sleep 0.0")).cached
 
 
 def test_a_newer_request_replaces_the_owners_waiting_one(worker):
@@ -116,28 +116,28 @@ def test_a_newer_request_replaces_the_owners_waiting_one(worker):
     assert "sleep 1" not in [rows[0]["rung"] for rows in worker.ran]
 
 
-def test_replacing_a_shared_or_equal_request_keeps_its_place(worker):
+def test_replacing_a_shared_or_equal_request_keeps_its_position(worker):
     running = busy(worker)
     anns, bobs = worker.submit(act("sleep 0"), "ann"), worker.submit(act("sleep 0"), "bob")
-    behind = worker.submit(act("sleep 0.01"), "carl")
+    after = worker.submit(act("sleep 0.01"), "carl")
     again = worker.submit(act("sleep 0"), "ann")  # the same once more
-    assert anns.done and [worker.position(job) for job in (again, bobs, behind)] == [1, 1, 2]
+    assert anns.done and [worker.position(job) for job in (again, bobs, after)] == [1, 1, 2]
     worker.submit(act("sleep 0.02"), "ann")
     assert again.done and not bobs.done
     worker.cancel(running)
     assert bobs.result(20)
 
 
-def test_a_full_queue_is_words_and_loses_nothing(worker, monkeypatch):
-    monkeypatch.setattr(module, "MOST_WAITING", 2)
+def test_full_queue_is_an_error_and_loses_no_job(worker, monkeypatch):
+    monkeypatch.setattr(worker_module, "MAX_WAITING", 2)
     running = busy(worker)
     waiting = [worker.submit(act(f"sleep 0.0{i}"), owner) for i, owner in enumerate(("ann", "bob"))]
     with pytest.raises(JobError, match="2 runs are waiting already; try again in a moment"):
         worker.submit(act("sleep 0.1"), "carl")
-    joined = worker.submit(act("sleep 0.00"), "carl")  # takes no place
+    joined = worker.submit(act("sleep 0.00"), "carl")  # takes no slot of the queue
     with pytest.raises(JobError, match="waiting already"):
-        worker.submit(act("sleep 0.1"), "ann")  # the older one has another owner, its place stays taken
-    swapped = worker.submit(act("sleep 0.1"), "bob")  # takes its own place
+        worker.submit(act("sleep 0.1"), "ann")  # the older one has another owner too and keeps its slot
+    swapped = worker.submit(act("sleep 0.1"), "bob")  # takes the slot of its older job
     assert waiting[1].done
     worker.cancel(running)
     for job in (waiting[0], joined, swapped):
@@ -146,27 +146,27 @@ def test_a_full_queue_is_words_and_loses_nothing(worker, monkeypatch):
 
 @pytest.mark.parametrize("owned", [False, True])
 def test_a_hundred_threads_ten_requests_each_run_once(worker, owned):
-    gate, answers, places = threading.Barrier(100), {}, []
+    gate, results, positions = threading.Barrier(100), {}, []
 
     def reader(i: int) -> None:
         gate.wait()
         job = worker.submit(act(f"sleep 0.0{i % 10}"), f"reader {i}" if owned else "")
-        places.append(worker.position(job))
-        answers[i] = job.result(60)[0]["rung"]
+        positions.append(worker.position(job))
+        results[i] = job.result(60)[0]["rung"]
 
     threads = [threading.Thread(target=reader, args=(i,)) for i in range(100)]
     for thread in threads:
         thread.start()
     for thread in threads:
         thread.join()
-    assert answers == {i: f"sleep 0.0{i % 10}" for i in range(100)}
+    assert results == {i: f"sleep 0.0{i % 10}" for i in range(100)}
     assert sorted(rows[0]["rung"] for rows in worker.ran) == [f"sleep 0.0{i}" for i in range(10)]
-    assert max(places) <= 10 and not worker._open and not worker._waiting
+    assert max(positions) <= 10 and not worker._unfinished and not worker._waiting
 
 
-def test_submitting_cancelling_and_asking_from_many_threads(worker):
-    """Nothing hangs, nothing is lost: each job ends with rows or with the word it was cancelled by."""
-    ends, gate = [], threading.Barrier(40)
+def test_submit_cancel_and_position_from_many_threads(worker):
+    """Nothing hangs, nothing is lost: each job ends with rows or with the reason why it was cancelled."""
+    outcomes, gate = [], threading.Barrier(40)
 
     def reader(i: int) -> None:
         gate.wait()
@@ -176,26 +176,26 @@ def test_submitting_cancelling_and_asking_from_many_threads(worker):
             if (i + n) % 3 == 0:
                 worker.cancel(job)
             try:
-                ends.append(job.result(60)[0]["rung"])
+                outcomes.append(job.result(60)[0]["rung"])
             except JobError as e:
-                ends.append(str(e))
+                outcomes.append(str(e))
 
     threads = [threading.Thread(target=reader, args=(i,)) for i in range(40)]
     for thread in threads:
         thread.start()
     for thread in threads:
         thread.join()
-    assert len(ends) == 200
-    assert {end for end in ends if not end.startswith("sleep")} <= {
+    assert len(outcomes) == 200
+    assert {end for end in outcomes if not end.startswith("sleep")} <= {
         "cancelled",
         "replaced by a newer request",
     }
     assert worker.submit(act("sleep 0"), fresh=True).result(20)
     until(lambda: worker._running is None)
-    assert not worker._open and not worker._waiting
+    assert not worker._unfinished and not worker._waiting
 
 
-def test_what_takes_the_rows_may_fail(worker, caplog):
+def test_on_rows_may_fail(worker, caplog):
     def fail(rows):
         raise OSError("disk full")
 

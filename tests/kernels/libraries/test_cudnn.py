@@ -1,5 +1,4 @@
-"""conv/cudnn-* where there is no cuDNN: what is said, and to whom. The library objects here only refuse: no result of
-cuDNN is pretended."""
+"""conv/cudnn-* without cuDNN: rules and errors. The library objects here only return statuses, never results."""
 
 from __future__ import annotations
 
@@ -35,26 +34,26 @@ NO_GPU = Status(False, "no NVIDIA GPU in this machine")
 GPU = Status(True, "NVIDIA H200")
 
 
-def there(monkeypatch, status: Status) -> None:
+def set_status(monkeypatch, status: Status) -> None:
     monkeypatch.setattr(cuda, "status", lambda: status)
 
 
 # -- a library that refuses ---------------------------------------------------------------------------
 class Library:
-    """As ctypes gives one: functions by name, each answering a status. `answers`: other than 0, success."""
+    """A fake of a ctypes library: functions by name, each returning a status. `statuses`: those other than 0, success."""
 
     def __init__(
-        self, number: int = 92800, answers: dict[str, int] | None = None, missing: str = "", words=b""
+        self, number: int = 92800, statuses: dict[str, int] | None = None, missing: str = "", last_error=b""
     ):
         self.calls: Counter[str] = Counter()
         self.cudnnGetVersion = lambda: number
         self.cudnnGetErrorString = lambda status: b"CUDNN_STATUS_%d" % status
-        self.cudnnGetLastErrorString = lambda text, size: setattr(text, "value", words)
+        self.cudnnGetLastErrorString = lambda text, size: setattr(text, "value", last_error)
         for name in cudnn._ARGUMENTS:
             if name != missing:
-                setattr(self, name, self._answering(name, (answers or {}).get(name, 0)))
+                setattr(self, name, self._function_for(name, (statuses or {}).get(name, 0)))
 
-    def _answering(self, name: str, status: int):
+    def _function_for(self, name: str, status: int):
         def function(*args):
             self.calls[name] += 1
             assert len(args) == len(function.argtypes), name
@@ -67,7 +66,7 @@ def convolution(library: Library, s: ConvShape = SHAPE) -> cudnn.Convolution:
     return cudnn.Convolution(cudnn.Cudnn(library), conv_common.struct(s), s.maps)
 
 
-def test_another_version_is_told():
+def test_another_version_is_reported():
     with pytest.raises(RuleError, match=r"cuDNN 8\.9\.7 was found on this machine; cuDNN 9 is needed"):
         cudnn.Cudnn(Library(8907))
     with pytest.raises(RuleError, match=r"cuDNN 10\.1\.2 was found"):
@@ -75,7 +74,7 @@ def test_another_version_is_told():
     assert cudnn.Cudnn(Library(91900)).version == "9.19.0"
 
 
-def test_an_interface_that_is_gone_is_told():
+def test_missing_interface_is_reported():
     with pytest.raises(
         RuleError, match=r"cuDNN 9\.28\.0 has no cudnnConvolutionForward: its older interface is gone"
     ):
@@ -83,95 +82,95 @@ def test_an_interface_that_is_gone_is_told():
 
 
 @pytest.mark.parametrize("status", [3000, 3002, 3007, 3999])
-def test_not_supported_is_told_in_cudnns_words_when_asked_and_when_run(status):
-    words = rf"^cuDNN 9\.28\.0 does not support WINOGRAD for this shape \(CUDNN_STATUS_{status}\)$"
-    with pytest.raises(UnsupportedError, match=words):
-        convolution(Library(answers={"cudnnGetConvolutionForwardWorkspaceSize": status})).workspace_bytes(
+def test_unsupported_is_reported_with_cudnns_status_for_workspace_and_run(status):
+    message = rf"^cuDNN 9\.28\.0 does not support WINOGRAD for this shape \(CUDNN_STATUS_{status}\)$"
+    with pytest.raises(UnsupportedError, match=message):
+        convolution(Library(statuses={"cudnnGetConvolutionForwardWorkspaceSize": status})).workspace_bytes(
             "WINOGRAD"
         )
-    with pytest.raises(UnsupportedError, match=words):
-        convolution(Library(answers={"cudnnConvolutionForward": status})).forward(
+    with pytest.raises(UnsupportedError, match=message):
+        convolution(Library(statuses={"cudnnConvolutionForward": status})).forward(
             "WINOGRAD", 1, 2, 3, 0, 0, 0
         )
 
 
 @pytest.mark.parametrize("status", [2000, 4000, 5003])
-def test_other_failures_are_not_taken_for_that(status):
-    """A fault is a fault: nobody shall read that a shape is not supported."""
+def test_other_failures_are_runtime_errors(status):
+    """A fault must not be reported as an unsupported shape."""
     name = "cudnnGetConvolutionForwardWorkspaceSize"
     with pytest.raises(
         RuntimeError, match=rf"{name} of cuDNN 9.28.0 answered CUDNN_STATUS_{status} \({status}\) to FFT: why"
     ):
-        convolution(Library(answers={name: status}, words=b"why\n it failed")).workspace_bytes("FFT")
+        convolution(Library(statuses={name: status}, last_error=b"why\n it failed")).workspace_bytes("FFT")
 
 
-def test_a_library_that_does_not_start_refuses_its_rungs_alone():
-    """For want of memory, say: CUDNN_STATUS_ALLOC_FAILED."""
+def test_library_that_does_not_start_is_a_refused_error():
+    """If memory is full, say: CUDNN_STATUS_ALLOC_FAILED."""
     with pytest.raises(
         RefusedError, match=r"^cuDNN does not start on this GPU: cudnnCreate .* CUDNN_STATUS_1003"
     ):
-        convolution(Library(answers={"cudnnCreate": 1003})).workspace_bytes("FFT")
+        convolution(Library(statuses={"cudnnCreate": 1003})).workspace_bytes("FFT")
 
 
 @pytest.mark.parametrize("name", ["cudnnSetConvolutionMathType", "cudnnSetTensor4dDescriptor"])
-def test_every_status_is_looked_at(name):
+def test_every_status_is_checked(name):
     with pytest.raises(RuntimeError, match=rf"{name} of cuDNN 9.28.0 answered CUDNN_STATUS_1001 \(1001\)"):
-        convolution(Library(answers={name: 1001})).workspace_bytes("FFT")
+        convolution(Library(statuses={name: 1001})).workspace_bytes("FFT")
 
 
 def test_descriptors_are_destroyed():
     library = Library()
-    made = convolution(library)
-    del made
+    descriptors = convolution(library)
+    del descriptors
     for kind, count in (("Tensor", 2), ("Filter", 1), ("Convolution", 1)):
         assert library.calls[f"cudnnCreate{kind}Descriptor"] == count
         assert library.calls[f"cudnnDestroy{kind}Descriptor"] == count
 
 
-def test_what_cudnn_is_told_of_a_shape():
-    """Every field at its place: groups, flip, dilation, FMA math."""
+def test_descriptors_have_every_field_of_a_shape():
+    """Every field at its position: groups, flip, dilation, FMA math."""
     s = ConvShape(
         2, 8, 13, 11, 4, 3, 2, stride=(2, 3), pad=(1, 2), dilation=(2, 1), groups=2, mode="convolution"
     )
-    told, library = {}, Library()
+    calls, library = {}, Library()
     for name in [n for n in cudnn._ARGUMENTS if n.startswith("cudnnSet")]:
-        setattr(library, name, lambda d, *args, name=name: told.setdefault(name, []).append(args) or 0)
+        setattr(library, name, lambda d, *args, name=name: calls.setdefault(name, []).append(args) or 0)
     convolution(library, s)
-    assert told["cudnnSetTensor4dDescriptor"] == [(0, 0, 2, 8, 13, 11), (0, 0, *s.y_shape)]
-    assert told["cudnnSetFilter4dDescriptor"] == [(0, 0, 4, 4, 3, 2)]
-    assert told["cudnnSetConvolution2dDescriptor"] == [(1, 2, 2, 3, 2, 1, 0, 0)]  # 0: convolution, float32
-    assert told["cudnnSetConvolutionGroupCount"] == [(2,)] and told["cudnnSetConvolutionMathType"] == [(3,)]
+    assert calls["cudnnSetTensor4dDescriptor"] == [(0, 0, 2, 8, 13, 11), (0, 0, *s.y_shape)]
+    assert calls["cudnnSetFilter4dDescriptor"] == [(0, 0, 4, 4, 3, 2)]
+    assert calls["cudnnSetConvolution2dDescriptor"] == [(1, 2, 2, 3, 2, 1, 0, 0)]  # 0: convolution, float32
+    assert calls["cudnnSetConvolutionGroupCount"] == [(2,)] and calls["cudnnSetConvolutionMathType"] == [(3,)]
 
 
-def test_the_struct_of_an_answer_lies_as_in_c():
+def test_perf_struct_has_the_layout_of_c():
     """int, int, float, (4 bytes), size_t, int, int, int[3], (4 bytes)."""
     assert ctypes.sizeof(cudnn.Perf) == 48
     assert (cudnn.Perf.memory.offset, cudnn.Perf.mathType.offset) == (16, 28)
 
 
 # -- no library ---------------------------------------------------------------------------------------
-def test_a_missing_library_is_a_sentence(monkeypatch):
-    def nowhere():
+def test_missing_library_is_reported(monkeypatch):
+    def not_found():
         raise OSError("libcudnn.so.9: cannot open shared object file")
 
     for name in ("_of_pathfinder", "_of_wheels", "_of_system"):
-        monkeypatch.setattr(cudnn, name, nowhere)
-    for cached in (cudnn._found, cudnn.load):
+        monkeypatch.setattr(cudnn, name, not_found)
+    for cached in (cudnn._search, cudnn.load):
         cached.cache_clear()
     try:
-        there(monkeypatch, GPU)
+        set_status(monkeypatch, GPU)
         assert cudnn.version() is None
         for rung in conv_library.RUNGS:
-            (said,) = availability.reasons(rung, SHAPE, {})
-            assert said.startswith(
+            (message,) = availability.reasons(rung, SHAPE, {})
+            assert message.startswith(
                 "cuDNN was not asked here: cuDNN was not found on this machine; pip install"
             )
-            assert "libcudnn.so.9: cannot open" in said
+            assert "libcudnn.so.9: cannot open" in message
     finally:
-        cudnn._found.cache_clear()
+        cudnn._search.cache_clear()
 
 
-def test_a_wheels_library_is_found_where_it_lies(monkeypatch, tmp_path):
+def test_library_of_a_wheel_is_found(monkeypatch, tmp_path):
     library = tmp_path / "cudnn" / "lib" / cudnn._name()
     library.parent.mkdir(parents=True)
     library.touch()
@@ -180,8 +179,8 @@ def test_a_wheels_library_is_found_where_it_lies(monkeypatch, tmp_path):
     assert cudnn._of_wheels() == str(library)
 
 
-def test_without_a_gpu_it_was_not_asked_and_nothing_is_searched(monkeypatch):
-    there(monkeypatch, NO_GPU)
+def test_without_a_gpu_nothing_is_searched(monkeypatch):
+    set_status(monkeypatch, NO_GPU)
     monkeypatch.setattr(cudnn, "load", lambda: pytest.fail("searched"))
     monkeypatch.setattr(unsupported, "_recorded", dict)
     for rung in conv_library.RUNGS:
@@ -190,19 +189,21 @@ def test_without_a_gpu_it_was_not_asked_and_nothing_is_searched(monkeypatch):
         ]
 
 
-def test_what_a_recording_tells_is_said_first(monkeypatch):
-    there(monkeypatch, NO_GPU)
-    said = "a library does not support this"
+def test_rule_quotes_the_recording_first(monkeypatch):
+    set_status(monkeypatch, NO_GPU)
+    message = "a library does not support this"
     entry = {
         "rung": WINOGRAD,
         "shape": SHAPE.params(),
         "device": "NVIDIA H200",
-        "said": said,
+        "said": message,
         "date": "2026-11-21",
     }
     monkeypatch.setattr(unsupported, "_recorded", lambda: {(WINOGRAD, canonical(SHAPE.params())): entry})
     rung = next(r for r in conv_library.RUNGS if r.name == WINOGRAD)
-    assert next(iter(availability.reasons(rung, SHAPE, {}))) == f"{said}, asked on an NVIDIA H200, 2026-11-21"
+    assert (
+        next(iter(availability.reasons(rung, SHAPE, {}))) == f"{message}, asked on an NVIDIA H200, 2026-11-21"
+    )
     assert len(list(availability.reasons(rung, SHAPE.with_(K=3), {}))) == 1
 
 
@@ -218,7 +219,7 @@ def test_other_engines_refuse_by_name(engine):
         assert call.routine.startswith("cudnn_") and rung.engines == ("cuda",)
 
 
-def test_bias_and_relu_are_a_step_of_ours():
+def test_bias_and_relu_are_a_kernel_of_this_project():
     program = conv_library.RUNGS[0].build(SHAPE.with_(bias=1, relu=1), {})
     assert [step.name for step in program.steps] == ["cudnn_implicit_gemm", "bias_relu"]
 
@@ -228,7 +229,7 @@ def test_no_workspace_is_predicted():
     assert rung.cost(SHAPE, rung.build(SHAPE, {})).workspace_bytes is None
 
 
-def test_a_workspace_that_is_not_free_names_its_bytes(monkeypatch):
+def test_error_for_a_workspace_that_is_not_free_names_its_bytes(monkeypatch):
     memory = types.SimpleNamespace(OutOfMemoryError=MemoryError)
     device = types.SimpleNamespace(mem_info=(1_000_000, 2_000_000))
     fake = types.SimpleNamespace(cuda=types.SimpleNamespace(Device=lambda: device, memory=memory))
@@ -236,80 +237,86 @@ def test_a_workspace_that_is_not_free_names_its_bytes(monkeypatch):
     with pytest.raises(
         RuleError, match="cuDNN FFT asks for a workspace of 1,000,001 bytes, 1,000,000 bytes are free"
     ):
-        workspace.taker(1_000_001, "cuDNN FFT")()
-    assert workspace.taker(0, "cuDNN FFT")() == 0
+        workspace.lazy_workspace(1_000_001, "cuDNN FFT")()
+    assert workspace.lazy_workspace(0, "cuDNN FFT")() == 0
 
 
-# -- a rung that its library refuses, beside those that run ---------------------------------------------
-SAID = "a library does not support this"
+# -- a rung that its library does not support, with others that run ------------------------------------
+REASON = "a library does not support this"
 
 
-def refusing(asked: list) -> Rung:
-    """A rung that runs on the processor until its library refuses."""
+def unsupported_rung(attempts: list) -> Rung:
+    """Returns a rung on the processor whose library call raises UnsupportedError."""
 
-    def twin(x, w, y):
-        asked.append(1)
-        raise UnsupportedError(SAID)
+    def cpu_call(x, w, y):
+        attempts.append(1)
+        raise UnsupportedError(REASON)
 
     def build(s, tiles):
-        return Program(conv_common.buffers(s), (LibraryCall("cublas_sgemm", ("x", "w", "y"), twin, None),))
+        return Program(
+            conv_common.buffers(s), (LibraryCall("cublas_sgemm", ("x", "w", "y"), cpu_call, None),)
+        )
 
     return Rung("conv/refused", "refused", "none", build, conv_common.cost, lambda s, t: (), 1e-5)
 
 
 @pytest.fixture
-def asked(monkeypatch) -> list:
-    """The ladder of conv/direct, a rung that is refused, and conv/im2col-cublas; each asking is noted."""
-    found: list = []
+def attempts(monkeypatch) -> list:
+    """A ladder of conv/direct, an unsupported rung and conv/im2col-cublas. Returns the list of attempted calls."""
+    attempts: list = []
     direct, cublas = (conv_ladder.LADDER.rung(f"conv/{name}") for name in ("direct", "im2col-cublas"))
-    ladder = dataclasses.replace(conv_ladder.LADDER, rungs=(direct, refusing(found), cublas))
+    ladder = dataclasses.replace(conv_ladder.LADDER, rungs=(direct, unsupported_rung(attempts), cublas))
     monkeypatch.setitem(LADDERS, "conv", ladder)
-    return found
+    return attempts
 
 
-def test_the_others_run_and_the_refused_one_is_told(asked):
-    told = []
+def test_other_rungs_run_and_the_refused_one_is_reported(attempts):
+    refused_calls = []
     names = ["conv/direct", "conv/refused", "conv/im2col-cublas"]
-    got = compare(names, SHAPE, engine="cpu", measure=False, refused=lambda *words: told.append(words))
-    assert [r.rung for r in got] == ["conv/direct", "conv/im2col-cublas"] and told == [("conv/refused", SAID)]
-    assert [set(r.tiles) for r in got] == [{"BLOCK"}, {"BLOCK"}] and np.allclose(
-        got[0].output, got[1].output, atol=1e-5
+    results = compare(
+        names, SHAPE, engine="cpu", measure=False, refused=lambda *arguments: refused_calls.append(arguments)
+    )
+    assert [r.rung for r in results] == ["conv/direct", "conv/im2col-cublas"] and refused_calls == [
+        ("conv/refused", REASON)
+    ]
+    assert [set(r.tiles) for r in results] == [{"BLOCK"}, {"BLOCK"}] and np.allclose(
+        results[0].output, results[1].output, atol=1e-5
     )
     assert compare(names[1:2], SHAPE, engine="cpu", refused=lambda *_: None) == []
-    with pytest.raises(UnsupportedError, match=f"conv/refused: {SAID}"):
+    with pytest.raises(UnsupportedError, match=f"conv/refused: {REASON}"):
         compare(names, SHAPE, engine="cpu", measure=False)
 
 
-def test_a_sweep_keeps_what_was_refused_beside_its_rows(asked, monkeypatch, tmp_path):
+def test_sweep_stores_refused_rungs_beside_its_rows(attempts, monkeypatch, tmp_path):
     out = tmp_path / "machine.jsonl"
-    what = sweep.Sweep("cpu", ["toy"], budget=Budget(3, 0.1, 2, 0.0))
+    settings = sweep.Sweep("cpu", ["toy"], budget=Budget(3, 0.1, 2, 0.0))
 
-    def again() -> list:
-        return list(sweep.record(out, what, "unknown"))
+    def record_again() -> list:
+        return list(sweep.record(out, settings, "unknown"))
 
-    first = again()
-    assert [p.said for p in first if "refused" in p.said] == [f"conv/refused {SHAPE}: {SAID}"]
-    assert first[-1].done == first[-1].total and len(asked) == 1
+    first = record_again()
+    assert [p.said for p in first if "refused" in p.said] == [f"conv/refused {SHAPE}: {REASON}"]
+    assert first[-1].done == first[-1].total and len(attempts) == 1
     lines = [load(line) for line in out.read_text().splitlines()]
     assert lines and all(row["rung"] != "conv/refused" and rows.check(row) is None for row in lines)
     (entry,) = json.loads((tmp_path / "machine.unsupported.json").read_text())
     assert set(entry) == set(unsupported.FIELDS)
-    assert (entry["rung"], entry["shape"], entry["said"]) == ("conv/refused", SHAPE.params(), SAID)
-    again()
-    assert len(asked) == 1  # it was told already
+    assert (entry["rung"], entry["shape"], entry["said"]) == ("conv/refused", SHAPE.params(), REASON)
+    record_again()
+    assert len(attempts) == 1  # the first answer was stored
     monkeypatch.setattr(cpu, "conditions", lambda: {"cudnn": "9.99.0"})
-    again()
-    assert len(asked) == 2  # another library is asked anew
-    (entry,) = unsupported.read(unsupported.beside(out))
+    record_again()
+    assert len(attempts) == 2  # another version of the library is tried again
+    (entry,) = unsupported.read(unsupported.path_beside(out))
     assert entry["library"] == "cudnn 9.99.0"
 
 
-def test_a_sweep_leaves_out_rungs_of_other_engines():
+def test_sweep_leaves_out_rungs_of_other_engines():
     names = {name for group in sweep.Sweep("cpu", ["toy"]).groups() for name in group.rungs}
     assert "conv/direct" in names and not any("cudnn" in name for name in names)
 
 
-def test_a_broken_sidecar_is_told(tmp_path):
+def test_malformed_sidecar_is_reported(tmp_path):
     file = tmp_path / "a.unsupported.json"
     file.write_text('[{"rung": "conv/x"}]')
     with pytest.raises(RowError, match=r"a.unsupported.json must be a list of entries with rung, shape"):

@@ -1,4 +1,4 @@
-"""The driver, nvidia-smi and CuPy agree on which GPU is used; a GPU that is hidden, full or one of two is named in words."""
+"""The driver, nvidia-smi and CuPy use the same GPU; messages name a GPU that is hidden, full or one of two."""
 
 from __future__ import annotations
 
@@ -21,9 +21,9 @@ from kernels.records import availability
 pytestmark = pytest.mark.gpu
 
 TOY = Request(("conv/direct",), ConvShape(1, 1, 8, 8, 2, 3, 3), engine="cuda", seconds=0.05)
-SAY = "from kernels.engines import cuda; from kernels.machine import driver as d; s = cuda.status(); print(s.why); print(s.which); print(getattr(d.find(), 'bus', ''))"
-# Holds all of the GPU's memory but so many bytes, in another process, until its stdin ends.
-HOLD = """
+PRINT_STATUS = "from kernels.engines import cuda; from kernels.machine import driver as d; s = cuda.status(); print(s.why); print(s.which); print(getattr(d.find(), 'bus', ''))"
+# Allocates all of the GPU's memory but the given bytes, in another process, until its stdin ends.
+FILL = """
 import cupy, sys
 pool, left = cupy.cuda.MemoryPool(), int(sys.argv[1])
 held = [pool.malloc(max(cupy.cuda.Device().mem_info[0] - left, 1))]
@@ -32,56 +32,56 @@ sys.stdin.read()
 """
 
 
-def in_process(visible: str | None) -> list[str]:
-    """why, which and bus as a new process says them with CUDA_VISIBLE_DEVICES so."""
+def status_of_new_process(visible: str | None) -> list[str]:
+    """Returns why, which and bus of a new process with this CUDA_VISIBLE_DEVICES."""
     env = {k: v for k, v in os.environ.items() if k != "CUDA_VISIBLE_DEVICES"}
     env |= {} if visible is None else {"CUDA_VISIBLE_DEVICES": visible}
-    ran = subprocess.run(
-        [sys.executable, "-c", SAY], cwd=ROOT, env=env, capture_output=True, text=True, check=True
+    completed = subprocess.run(
+        [sys.executable, "-c", PRINT_STATUS], cwd=ROOT, env=env, capture_output=True, text=True, check=True
     )
-    return ran.stdout.split("\n")[:3]
+    return completed.stdout.split("\n")[:3]
 
 
-def test_driver_cupy_and_nvidia_smi_speak_of_the_same_gpu():
+def test_driver_cupy_and_nvidia_smi_report_the_same_gpu():
     import cupy
 
-    card, device = driver.find(), cupy.cuda.Device()
-    assert card.bus.lower() == device.pci_bus_id.lower()
-    assert card.name == cuda.device_name() == memory_levels.gpu(cuda.status()).device
-    assert card.name == cupy.cuda.runtime.getDeviceProperties(device.id)["name"].decode()
-    assert "".join(map(str, card.capability)) == device.compute_capability
-    assert card.shared_bytes == device.attributes["MaxSharedMemoryPerBlockOptin"]
+    gpu, device = driver.find(), cupy.cuda.Device()
+    assert gpu.bus.lower() == device.pci_bus_id.lower()
+    assert gpu.name == cuda.device_name() == memory_levels.gpu(cuda.status()).device
+    assert gpu.name == cupy.cuda.runtime.getDeviceProperties(device.id)["name"].decode()
+    assert "".join(map(str, gpu.capability)) == device.compute_capability
+    assert gpu.shared_bytes == device.attributes["MaxSharedMemoryPerBlockOptin"]
     bus, name = smi("pci.bus_id", "name")
     if bus is None:
         pytest.skip("nvidia-smi is missing here, or does not know this GPU")
-    assert bus.lower().endswith(card.bus.lower()) and name in card.name
+    assert bus.lower().endswith(gpu.bus.lower()) and name in gpu.name
 
 
 def test_conditions_have_the_clocks_of_this_gpu():
-    found = cuda.conditions()
-    if found["driver"] is None:
+    conditions = cuda.conditions()
+    if conditions["driver"] is None:
         pytest.skip("nvidia-smi is missing here")
-    assert found["clock_sm_mhz"] is None or 100 < found["clock_sm_mhz"] < 4000
+    assert conditions["clock_sm_mhz"] is None or 100 < conditions["clock_sm_mhz"] < 4000
 
 
-def test_a_hidden_gpu_is_told():
+def test_hidden_gpu_is_reported():
     for value in ("", "-1"):
-        why, which, bus = in_process(value)
+        why, which, bus = status_of_new_process(value)
         assert why.startswith(
             f'CUDA_VISIBLE_DEVICES is "{value}", which names no GPU of this machine. Unset it'
         )
         assert not which and not bus
 
 
-def test_of_two_gpus_the_chosen_one_is_used():
-    why, which, first = in_process("0,1")
+def test_chosen_gpu_of_two_is_used():
+    why, which, first = status_of_new_process("0,1")
     if "of 2" not in which:
         pytest.skip(f"one GPU here: {why}")
     assert which == "GPU 0 of 2"
-    assert in_process("1,0")[2] == in_process("1")[2] != first
+    assert status_of_new_process("1,0")[2] == status_of_new_process("1")[2] != first
 
 
-def test_this_gpu_refuses_nothing_that_its_recordings_hold():
+def test_this_gpu_supports_every_recorded_rung():
     if driver.find().capability < (9, 0):
         pytest.skip("an older GPU than that of the recordings")
     for ladder in LADDERS.values():
@@ -92,28 +92,28 @@ def test_this_gpu_refuses_nothing_that_its_recordings_hold():
 
 
 @pytest.fixture
-def held():
-    """Starts another process that leaves so many bytes of the GPU's memory free."""
-    started = []
+def fill_memory():
+    """A function that starts another process, which leaves only the given bytes of the GPU's memory free."""
+    processes = []
 
-    def hold(left: int) -> None:
+    def fill(left: int) -> None:
         process = subprocess.Popen(
-            [sys.executable, "-c", HOLD, str(left)], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
+            [sys.executable, "-c", FILL, str(left)], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
         )
-        started.append(process)
+        processes.append(process)
         assert process.stdout.readline() == "held\n"
 
-    yield hold
-    for process in started:
+    yield fill
+    for process in processes:
         process.communicate()
 
 
 @pytest.mark.parametrize("left_mib", [32, 800])
-def test_a_full_gpu_is_words_with_bytes_and_the_next_run_runs(held, left_mib):
+def test_full_gpu_is_an_error_with_bytes_and_the_next_run_works(fill_memory, left_mib):
     """With 32 MiB not even a context fits; with 800 one does, and perhaps the toy, with or without ceilings."""
     worker = Worker(deadline_s=60)
     try:
-        held(left_mib << 20)
+        fill_memory(left_mib << 20)
         try:
             (row,) = worker.submit(TOY).result(60)
             assert left_mib == 800 and row["median_ms"] > 0

@@ -1,4 +1,4 @@
-"""Which GPU there is, by a stand-in for the driver's library; no GPU is needed, and none is used."""
+"""The GPU that is found, with a fake of the driver's library; no GPU is needed or used."""
 
 from __future__ import annotations
 
@@ -6,9 +6,9 @@ import pytest
 
 from kernels.engines import cuda
 from kernels.libraries import wheels
-from kernels.machine import driver as machine_driver
+from kernels.machine import driver as driver_module
 from kernels.machine import memory_levels
-from kernels.machine.driver import Card
+from kernels.machine.driver import GpuInfo
 from kernels.machine.status import Status
 from kernels.model.program import RefusedError
 from tests.children.driver import H200, Driver
@@ -21,31 +21,31 @@ def why(make, driver, on_bus: bool = True) -> str:
     return status.why
 
 
-def test_a_gpu_is_named_with_what_it_has(machine):
+def test_gpu_is_found_with_its_properties(machine):
     machine(Driver())
-    assert machine_driver.find() == Card("NVIDIA H200", 1, "0000:65:00.0", (9, 0), 232_448)
+    assert driver_module.find() == GpuInfo("NVIDIA H200", 1, "0000:65:00.0", (9, 0), 232_448)
     assert cuda.status() == Status(True, "NVIDIA H200")
 
 
-def test_of_several_gpus_the_one_in_use_is_named(machine):
+def test_gpu_in_use_is_named_if_there_are_several(machine):
     machine(Driver(count=2))
     assert cuda.status() == Status(True, "NVIDIA H200", which="GPU 0 of 2")
 
 
-def test_levels_of_memory_are_those_of_the_same_gpu(machine):
+def test_memory_levels_are_those_of_the_same_gpu(machine):
     machine(Driver(name=b"NVIDIA L4"))
-    found = memory_levels.gpu(cuda.status())
-    assert found.device == cuda.status().text == "NVIDIA L4"
-    assert found.levels[0].each == "each of 132 SMs" and found.levels[-1].bytes == 141 << 30
+    levels = memory_levels.gpu(cuda.status())
+    assert levels.device == cuda.status().text == "NVIDIA L4"
+    assert levels.levels[0].each == "each of 132 SMs" and levels.levels[-1].bytes == 141 << 30
 
 
 # -- no driver, or none that starts ---------------------------------------------------------------------
-def test_no_gpu_and_no_driver_is_no_fault(machine):
+def test_no_gpu_and_no_driver_is_not_a_fault(machine):
     machine(None, on_bus=False)
     assert cuda.status() == Status(False, "no NVIDIA GPU in this machine")
 
 
-def test_a_gpu_without_a_driver_says_what_to_install(machine):
+def test_message_without_a_driver_says_what_to_install(machine):
     assert why(machine, None) == (
         "this machine has an NVIDIA GPU, but its driver is not installed. "
         "Install driver 580 or newer; start a container with --gpus all"
@@ -57,7 +57,7 @@ def test_a_library_that_is_not_the_drivers(machine):
 
 
 @pytest.mark.parametrize(
-    ("code", "words"),
+    ("code", "message"),
     [
         (34, "the driver library that was found is the stub of a CUDA toolkit (CUDA_ERROR_STUB_LIBRARY). Take"),
         (46, "another program has the GPU for itself (CUDA_ERROR_DEVICE_UNAVAILABLE). Wait until it ends, or run"),
@@ -70,12 +70,12 @@ def test_a_library_that_is_not_the_drivers(machine):
         (805, "the NVIDIA driver does not start: cuInit gives error 805. Run nvidia-smi"),
     ],
 )  # fmt: skip
-def test_a_driver_that_does_not_start_says_what_that_means(machine, code, words):
-    assert why(machine, Driver(init=code)).startswith(words)
+def test_message_explains_why_the_driver_does_not_start(machine, code, message):
+    assert why(machine, Driver(init=code)).startswith(message)
 
 
-def test_the_errors_are_named_as_in_cuda_h():
-    """By the driver API's own header, where NVIDIA's wheel brings it."""
+def test_errors_have_the_names_of_cuda_h():
+    """Compared with cuda.h, if NVIDIA's wheel is installed."""
     from kernels.engines import cuda_headers
 
     folder = next((f for f in cuda_headers.folders() if (f / "cuda.h").is_file()), None)
@@ -83,7 +83,7 @@ def test_the_errors_are_named_as_in_cuda_h():
         pytest.skip("CUDA's headers are not installed")
     text = (folder / "cuda.h").read_text(encoding="utf-8")
     squeezed = text.replace(" ", "")
-    for code, (name, _, _) in machine_driver.ERRORS.items():
+    for code, (name, _, _) in driver_module.ERRORS.items():
         assert f"CUDA_ERROR_{name}={code}" in squeezed
     for number, name in (
         (20, "COMPUTE_MODE"),
@@ -96,22 +96,22 @@ def test_the_errors_are_named_as_in_cuda_h():
 
 @pytest.mark.parametrize("driver", [Driver(init=100), Driver(count=0)], ids=["cuInit", "count"])
 @pytest.mark.parametrize("value", ["", "-1", "7"])
-def test_a_gpu_hidden_by_the_environment_says_so(machine, monkeypatch, driver, value):
+def test_message_for_a_gpu_hidden_by_the_environment(machine, monkeypatch, driver, value):
     monkeypatch.setenv("CUDA_VISIBLE_DEVICES", value)
     assert why(machine, driver) == (
         f'CUDA_VISIBLE_DEVICES is "{value}", which names no GPU of this machine. Unset it, or name a GPU'
     )
 
 
-def test_a_driver_without_a_gpu_is_no_fault(machine):
+def test_driver_without_a_gpu_is_not_a_fault(machine):
     machine(Driver(init=100), on_bus=False)
     assert cuda.status() == Status(False, "no NVIDIA GPU in this machine")
 
 
 # -- too old ------------------------------------------------------------------------------------------
-@pytest.mark.parametrize(("version", "said"), [(12040, "12.4"), (12090, "12.9"), (11080, "11.8")])
-def test_an_old_driver_says_which_is_needed(machine, version, said):
-    expected = f"the NVIDIA driver supports CUDA {said}. This app needs driver 580 or newer"
+@pytest.mark.parametrize(("version", "version_text"), [(12040, "12.4"), (12090, "12.9"), (11080, "11.8")])
+def test_message_for_an_old_driver_names_the_needed_version(machine, version, version_text):
+    expected = f"the NVIDIA driver supports CUDA {version_text}. This app needs driver 580 or newer"
     assert why(machine, Driver(version=version)) == expected
 
 
@@ -127,13 +127,13 @@ def test_a_gpu_that_cuda_13_does_not_compile_for(machine, capability, ready):
     machine(Driver(name=b"NVIDIA GeForce GTX 1080", attributes=attributes))
     assert cuda.status().ready == ready
     if not ready:
-        said = ".".join(map(str, capability))
+        version_text = ".".join(map(str, capability))
         assert cuda.status().why == (
-            f"NVIDIA GeForce GTX 1080 has compute capability {said}. CUDA 13 needs 7.5 or newer"
+            f"NVIDIA GeForce GTX 1080 has compute capability {version_text}. CUDA 13 needs 7.5 or newer"
         )
 
 
-def test_beside_an_old_gpu_another_can_be_chosen(machine):
+def test_message_for_an_old_gpu_mentions_another(machine):
     driver = Driver(count=2, attributes=H200 | {75: 7, 76: 0})
     assert why(machine, driver).endswith("7.5 or newer; CUDA_VISIBLE_DEVICES chooses another GPU")
 
@@ -144,14 +144,14 @@ def test_a_gpu_whose_mode_prohibits_programs(machine):
     )
 
 
-# -- what has to be installed beside it -------------------------------------------------------------------
-def without(monkeypatch, *absent):
-    """As if these packages were not installed."""
+# -- packages and libraries that are needed -----------------------------------------------------------------
+def without(monkeypatch, *missing):
+    """Hide these packages, as if they were not installed."""
     import importlib.util
 
-    real = importlib.util.find_spec
+    find_spec = importlib.util.find_spec
     monkeypatch.setattr(
-        importlib.util, "find_spec", lambda name, *a: None if name in absent else real(name, *a)
+        importlib.util, "find_spec", lambda name, *a: None if name in missing else find_spec(name, *a)
     )
 
 
@@ -163,11 +163,11 @@ def test_without_cupy(machine, monkeypatch):
 def test_without_nvrtc(machine, monkeypatch):
     pathfinder = pytest.importorskip("cuda.pathfinder")
 
-    def nowhere(name):
+    def not_found(name):
         raise pathfinder.DynamicLibNotFoundError(f'Failure finding "lib{name}.so.13"')
 
     without(monkeypatch, "nvidia")
-    monkeypatch.setattr(pathfinder, "load_nvidia_dynamic_lib", nowhere)
+    monkeypatch.setattr(pathfinder, "load_nvidia_dynamic_lib", not_found)
     wheels.load.cache_clear()
     assert why(machine, Driver()) == (
         "NVRTC, CUDA's compiler, was not found on this machine. pip install nvidia-cuda-nvrtc brings it"
@@ -179,7 +179,7 @@ def test_without_nvrtc(machine, monkeypatch):
     assert wheels.missing("cublas")
 
 
-def test_a_library_that_does_not_load_says_why(monkeypatch):
+def test_message_for_a_library_that_does_not_load(monkeypatch):
     pathfinder = pytest.importorskip("cuda.pathfinder")
 
     def broken(name):
@@ -209,8 +209,8 @@ def test_a_library_of_a_wheel_is_found_without_loading_it(monkeypatch, tmp_path)
     assert wheels.missing.__wrapped__("cublas") == ""
 
 
-# -- a server asks again and again ---------------------------------------------------------------------
-def test_the_driver_is_asked_once(machine):
+# -- a server calls status() often ---------------------------------------------------------------------
+def test_driver_is_initialized_once(machine):
     calls = []
 
     class Counting(Driver):

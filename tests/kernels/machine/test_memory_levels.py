@@ -1,4 +1,4 @@
-"""Levels of memory: as Linux, a Mac and a GPU's driver report them, and what is said where they do not."""
+"""Levels of memory as Linux, a Mac and a GPU's driver report them, and the text for those not reported."""
 
 from __future__ import annotations
 
@@ -12,13 +12,13 @@ from kernels.machine.processor import device_name
 from visuals.memory import charts as memory_charts
 
 
-def write(folder, index, **told):
+def write(folder, index, **fields):
     (folder / f"index{index}").mkdir(parents=True)
-    for name, text in told.items():
+    for name, text in fields.items():
         (folder / f"index{index}" / name).write_text(f"{text}\n")
 
 
-def test_linux_tells_of_data_caches_only(tmp_path):
+def test_linux_reports_data_caches_only(tmp_path):
     write(tmp_path, 0, level=1, type="Data", size="48K", coherency_line_size=64, shared_cpu_list="0")
     write(tmp_path, 1, level=1, type="Instruction", size="32K", coherency_line_size=64, shared_cpu_list="0")
     write(tmp_path, 2, level=2, type="Unified", size="2M", shared_cpu_list="0,4")
@@ -30,62 +30,62 @@ def test_linux_tells_of_data_caches_only(tmp_path):
     assert memory_levels.linux_caches(tmp_path / "nowhere") == []
 
 
-def test_a_mac_tells_of_its_performance_cores():
-    told = {
+def test_mac_reports_its_performance_cores():
+    sysctl = {
         "hw.cachelinesize": 128,
         "hw.perflevel0.l1dcachesize": 131072,
         "hw.l1dcachesize": 65536,
         "hw.l2cachesize": 4194304,
     }
-    found = memory_levels.sysctl_caches(told.get)
-    assert [(level.name, level.bytes) for level in found] == [("L1 cache", 131072), ("L2 cache", 4194304)]
-    assert found[0].note == "lines of 128 bytes"
+    caches = memory_levels.sysctl_caches(sysctl.get)
+    assert [(level.name, level.bytes) for level in caches] == [("L1 cache", 131072), ("L2 cache", 4194304)]
+    assert caches[0].note == "lines of 128 bytes"
     assert memory_levels.sysctl_caches({}.get) == []
 
 
-def test_what_a_machine_does_not_report_is_said(monkeypatch, tmp_path):
+def test_levels_not_reported_are_marked(monkeypatch, tmp_path):
     monkeypatch.setattr(memory_levels, "CPU_CACHES", tmp_path)
     monkeypatch.setattr(memory_levels.sys, "platform", "linux")
-    told = memory_levels.cpu()
-    assert [level.name for level in told.levels] == ["L1 cache", "L2 cache", "L3 cache", "memory (RAM)"]
-    assert [level.source for level in told.levels] == [ABSENT] * 3 + [SYSTEM]
-    html = memory_charts.levels_table(told)
+    levels = memory_levels.cpu()
+    assert [level.name for level in levels.levels] == ["L1 cache", "L2 cache", "L3 cache", "memory (RAM)"]
+    assert [level.source for level in levels.levels] == [ABSENT] * 3 + [SYSTEM]
+    html = memory_charts.levels_table(levels)
     assert html.count(ABSENT) == 3 and html.count("–") == 3
 
 
 H200 = {16: 132, 38: 50 << 20, 39: 2048, 81: 228 << 10, 82: 65536, 97: 227 << 10}
 
 
-def test_a_gpus_levels():
-    told = memory_levels.gpu_levels("NVIDIA X", H200.get, 141 << 30)
-    sizes = {level.name: (level.bytes, level.source) for level in told.levels}
+def test_levels_of_a_gpu():
+    levels = memory_levels.gpu_levels("NVIDIA X", H200.get, 141 << 30)
+    sizes = {level.name: (level.bytes, level.source) for level in levels.levels}
     assert sizes["registers"] == (4 * 65536, DRIVER)
     assert sizes["L1 cache"] == (None, ABSENT)
     assert sizes["L2 cache"] == (50 << 20, DRIVER)
-    assert told.levels[0].each == "each of 132 SMs"
-    html = memory_charts.levels_table(told)
+    assert levels.levels[0].each == "each of 132 SMs"
+    html = memory_charts.levels_table(levels)
     assert "256 KiB" in html and "228 KiB" in html and "141 GiB" in html and "kt-badge" not in html
-    nothing = memory_levels.gpu_levels("NVIDIA X", lambda number: None, None)
-    assert {level.source for level in nothing.levels} == {ABSENT}
+    empty = memory_levels.gpu_levels("NVIDIA X", lambda number: None, None)
+    assert {level.source for level in empty.levels} == {ABSENT}
 
 
-def test_the_copy_is_that_of_the_same_device_and_wears_its_badge():
-    told = memory_levels.gpu_levels("NVIDIA X", H200.get, 1 << 30)
+def test_copy_rate_requires_the_same_device_and_has_a_badge():
+    levels = memory_levels.gpu_levels("NVIDIA X", H200.get, 1 << 30)
     ceilings = {"device": "NVIDIA X", "copy_bytes_per_s": 4.1e12, "copy": "device to device, 1024 MiB"}
-    assert told.with_copy(ceilings | {"device": "NVIDIA Y"}) == told == told.with_copy(None)
-    html = memory_charts.levels_table(told.with_copy(ceilings))
+    assert levels.with_copy(ceilings | {"device": "NVIDIA Y"}) == levels == levels.with_copy(None)
+    html = memory_charts.levels_table(levels.with_copy(ceilings))
     assert "4.1 TB/s" in html and "kt-badge-measured" in html
 
 
-def test_a_recording_is_read_back(monkeypatch, tmp_path):
-    told = memory_levels.gpu_levels("NVIDIA X", H200.get, 1 << 30)
+def test_recording_is_read_back(monkeypatch, tmp_path):
+    levels = memory_levels.gpu_levels("NVIDIA X", H200.get, 1 << 30)
     file = tmp_path / "x.levels.json"
-    file.write_text(json.dumps(told.to_json() | {"date": "2026-01-02", "copy_bytes_per_s": 4e12}))
+    file.write_text(json.dumps(levels.to_json() | {"date": "2026-01-02", "copy_bytes_per_s": 4e12}))
     monkeypatch.setattr(memory_levels, "RECORDED", file)
     memory_levels.recorded.cache_clear()
     try:
         read = memory_levels.recorded()
-        assert read.levels == told.levels and read.date == "2026-01-02"
+        assert read.levels == levels.levels and read.date == "2026-01-02"
         html = memory_charts.levels_table(read)
         assert "kt-badge-recorded" in html and "reported by the driver, 2026-01-02" in html
     finally:
@@ -93,12 +93,12 @@ def test_a_recording_is_read_back(monkeypatch, tmp_path):
 
 
 def test_this_machine_has_memory_and_a_name():
-    told = memory_levels.cpu()
-    assert told.device == device_name() and told.levels[-1].bytes > 1 << 28
+    levels = memory_levels.cpu()
+    assert levels.device == device_name() and levels.levels[-1].bytes > 1 << 28
 
 
 @pytest.mark.parametrize(
-    ("count", "words"), [(65536, "64 KiB"), (50 << 20, "50 MiB"), (100, "100 B"), (3 << 40, "3 TiB")]
+    ("count", "text"), [(65536, "64 KiB"), (50 << 20, "50 MiB"), (100, "100 B"), (3 << 40, "3 TiB")]
 )
-def test_sizes_in_powers_of_two(count, words):
-    assert memory_charts.binary(count) == words
+def test_sizes_in_powers_of_two(count, text):
+    assert memory_charts.binary(count) == text

@@ -1,4 +1,4 @@
-"""The digest of a kernel: words about it and its layout do not count, each token of its code does."""
+"""The digest of a kernel: comments and layout do not change it, each token of its code does."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ SOURCES = sorted(
         ("#pragma unroll 4", "#pragma /* in \n turn */ unroll 4"),
     ],
 )
-def test_words_and_layout_do_not_count(before, after):
+def test_comments_and_layout_do_not_count(before, after):
     assert before in SOURCE
     assert tokens(SOURCE.replace(before, after)) == tokens(SOURCE)
 
@@ -82,16 +82,18 @@ def test_operators_are_not_split_by_spaces():
 
 
 @pytest.mark.parametrize("source", SOURCES)
-def test_the_projects_sources_without_comments_and_with_others(source):
-    """What an editor may do to the words of a kernel: none of it changes its tokens; one letter of its code does."""
+def test_edited_comments_leave_the_projects_tokens_unchanged(source):
+    """Edits of comments and layout do not change the tokens of a kernel; one letter of its code does."""
     rng = random.Random(source)
     text = sources.translation_unit(source)
-    plain = re.sub(r"//[^\n]*", lambda m: rng.choice(["", "// other words", "//"]), text)
-    assert tokens(plain.replace("\n\n", "\n").replace("  ", "    ")) == sources.code(source)
-    words = list(re.finditer(r"\bint (\w+) =", sources.code(source)))
-    if words:
-        at = rng.choice(words).start(1)
-        assert tokens(sources.code(source)[:at] + "z" + sources.code(source)[at:]) != sources.code(source)
+    edited = re.sub(r"//[^\n]*", lambda m: rng.choice(["", "// other words", "//"]), text)
+    assert tokens(edited.replace("\n\n", "\n").replace("  ", "    ")) == sources.code(source)
+    declarations = list(re.finditer(r"\bint (\w+) =", sources.code(source)))
+    if declarations:
+        position = rng.choice(declarations).start(1)
+        assert tokens(
+            sources.code(source)[:position] + "z" + sources.code(source)[position:]
+        ) != sources.code(source)
     assert tokens(sources.code(source)) == sources.code(source)
     assert (
         "//" not in sources.code(source)
@@ -100,7 +102,7 @@ def test_the_projects_sources_without_comments_and_with_others(source):
     )
 
 
-def test_rows_of_before_keep_their_digest_and_their_name():
+def test_older_rows_keep_their_digest_and_id():
     before = json.loads((records.FOLDER / "digests.json").read_text(encoding="utf-8"))
     assert set(map(len, (*before, *before.values()))) == {16} and not before.keys() & set(before.values())
     row = next(row for row in records.recordings() if row["kernels"] in before)

@@ -1,4 +1,4 @@
-"""Rows with what they may also tell: a timeline, copies, ceilings. Rows made before them stay what they were."""
+"""Rows with optional fields: a timeline, copies, ceilings. Older rows without them stay valid."""
 
 from __future__ import annotations
 
@@ -18,11 +18,11 @@ from tests.helpers.rows_of import CEILINGS, COPIES, TIMELINE, a_full_row, a_row
 QUICK = Budget(samples=3, seconds=0.1, least=1, warm_up_s=0)
 
 
-def without(told: dict, name: str) -> dict:
-    return {k: v for k, v in told.items() if k != name}
+def without(row: dict, name: str) -> dict:
+    return {k: v for k, v in row.items() if k != name}
 
 
-def test_rows_with_and_without_them_are_taken():
+def test_rows_with_and_without_optional_fields_are_accepted():
     rows.check(a_row())
     rows.check(a_full_row())
     for name in ("timeline", "copies_ms", "ceilings"):
@@ -30,7 +30,7 @@ def test_rows_with_and_without_them_are_taken():
     rows.check(a_full_row(timeline=[]))
 
 
-def test_what_a_run_gives_is_taken_and_comes_back_the_same():
+def test_row_of_a_run_is_accepted_and_unchanged_by_export():
     names = [
         r.name for r in availability.supported_rungs(conv_ladder.LADDER, "cpu", CONV_PRESETS["toy"].shape)
     ]
@@ -50,11 +50,11 @@ STAGE = TIMELINE[0]
 
 
 @pytest.mark.parametrize(
-    ("changes", "words"),
+    ("changes", "message"),
     [
         ({"timeline": {}}, "timeline must be a list"),
         ({"timeline": [*TIMELINE, "later"]}, "timeline must be a list of at most"),
-        ({"timeline": [STAGE] * (rows.MOST_STAGES + 1)}, "at most 1000 stages"),
+        ({"timeline": [STAGE] * (rows.MAX_STAGES + 1)}, "at most 1000 stages"),
         ({"timeline": [*TIMELINE, without(STAGE, "at")]}, "at is missing"),
         ({"timeline": [*TIMELINE, STAGE | {"at": "two\nlines"}]}, "at must be a line"),
         ({"timeline": [*TIMELINE, without(STAGE, "workspace")]}, "input, output, workspace in whole bytes"),
@@ -73,7 +73,7 @@ STAGE = TIMELINE[0]
         ({"ceilings": without(CEILINGS, "device")}, "device is missing"),
     ],
 )
-def test_what_no_measurement_gives_is_refused_by_name(changes, words):
+def test_impossible_fields_are_refused_by_name(changes, message):
     row = copy.deepcopy(a_full_row() | changes)
-    with pytest.raises(RowError, match=words):
+    with pytest.raises(RowError, match=message):
         rows.check(row)

@@ -1,4 +1,4 @@
-"""Recordings: complete rows, made by the kernels that are in the tree."""
+"""Recordings: complete rows, measured with the kernels that are in the tree."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ from kernels.sweep import GROUPS, Sweep
 from visuals.charts import units
 
 ROWS = records.recordings()
-MOST_OF_16_BITS = {"fp16": 5e-4, "bf16": 4e-3}  # half a last place of each output, on average less
+MAX_ERROR_16_BIT = {"fp16": 5e-4, "bf16": 4e-3}  # half a last place of each output, on average less
 FIELDS = {
     "device", "driver", "cuda", "cupy", "date", "commit", "rung", "shape", "tiles", "mode", "median_ms",
     "p20_ms", "p80_ms", "n", "peak_bytes", "workspace_bytes", "flops", "error", "clock_sm_mhz",
@@ -36,39 +36,39 @@ def shape_of(row):
 
 
 @pytest.mark.parametrize("name", ["gemm", "conv", "attention", "softmax", "fusion"])
-def test_the_recording_covers_every_rung_at_every_preset(name):
-    got = {(r["rung"], shape_of(r), r["mode"]) for r in ROWS if r["device"] == "NVIDIA H200"}
+def test_recordings_cover_every_rung_at_every_preset(name):
+    recorded_keys = {(r["rung"], shape_of(r), r["mode"]) for r in ROWS if r["device"] == "NVIDIA H200"}
     ladder = LADDERS[name]
     for key, preset in ladder.presets.items():
         for rung in (r for r in ladder.rungs if "cuda" in r.engines):
-            ran = rung.name, preset.shape
+            setting = rung.name, preset.shape
             if rung.library in (
                 "cuDNN",
                 "PyTorch",
-            ):  # its rules ask the device, and what it refused there is told
-                refused = unsupported.recorded(*ran)
+            ):  # its rules query the device; the recordings list what it does not support
+                refused = unsupported.recorded(*setting)
             else:
                 refused = any(rung.rules(preset.shape, rung.default_tiles))
-            assert bool(refused) != ((*ran, "cold") in got), ran
+            assert bool(refused) != ((*setting, "cold") in recorded_keys), setting
             if key in ladder.swept and not refused:
-                assert (*ran, "hot") in got, ran
+                assert (*setting, "hot") in recorded_keys, setting
 
 
 @pytest.mark.parametrize(
     "presets, modes", [((), MODES), (tuple(GROUPS), ("cold",))], ids=["all presets", "groups"]
 )
-def test_nothing_is_missing_that_a_whole_sweep_would_measure(presets, modes):
-    """Every set of tile sizes, and the map's and the networks' shapes."""
-    got = {(r["rung"], shape_of(r), tuple(sorted(r["tiles"].items())), r["mode"]) for r in ROWS}
+def test_recordings_cover_a_whole_sweep(presets, modes):
+    """Every set of tile sizes, and the shapes of the map and the networks."""
+    recorded_keys = {(r["rung"], shape_of(r), tuple(sorted(r["tiles"].items())), r["mode"]) for r in ROWS}
     for group in Sweep("cuda", presets, modes).groups():
         for rung in map(group.ladder.rung, group.rungs):
             tiles = rung.check(group.shape, {n: v for n, v in group.tiles.items() if n in rung.tiles})
-            there = (rung.name, group.shape, tuple(sorted(tiles.items())), group.mode) in got
-            assert there or unsupported.recorded(rung.name, group.shape), (rung.name, str(group))
+            present = (rung.name, group.shape, tuple(sorted(tiles.items())), group.mode) in recorded_keys
+            assert present or unsupported.recorded(rung.name, group.shape), (rung.name, str(group))
 
 
-def test_no_time_holds_waits_for_the_processor():
-    """Each step is timed alone too, with the cost of an event of its own: together they take no less than all at once."""
+def test_times_include_no_waits_for_the_processor():
+    """Each step is also timed alone, with the cost of its own event: their sum is no less than the time of all steps."""
     for row in ROWS:
         if row["mode"] == "cold" and len(row["parts_ms"]) > 1 and not units.waited(row):
             together = sum(row["parts_ms"].values())
@@ -76,34 +76,35 @@ def test_no_time_holds_waits_for_the_processor():
 
 
 @pytest.mark.parametrize("name", sorted({row["rung"] for row in ROWS}))
-def test_a_row_explains_itself_and_was_made_by_these_kernels(name):
+def test_rows_are_complete_and_were_measured_with_these_kernels(name):
     rung = find(name)
     for row in (r for r in ROWS if r["rung"] == name):
-        said = f"{shape_of(row)} {row['tiles']} {row['mode']}"
-        assert row.keys() >= FIELDS, said
+        setting = f"{shape_of(row)} {row['tiles']} {row['mode']}"
+        assert row.keys() >= FIELDS, setting
         program = rung.build(shape_of(row), row["tiles"])
-        assert digest_of(row) == kernel_digest(program), f"{said}: recorded by other kernels"
-        assert 0 < row["p20_ms"] <= row["median_ms"] <= row["p80_ms"], said
-        assert len(row["samples_ms"]) == row["n"] >= 5, said
-        assert row["error"] < most_error(rung, row), said
-        # More than the pool's grain only where a library takes memory of its own.
-        more = row["workspace_bytes"] - program.nbytes("workspace")
+        assert digest_of(row) == kernel_digest(program), f"{setting}: recorded by other kernels"
+        assert 0 < row["p20_ms"] <= row["median_ms"] <= row["p80_ms"], setting
+        assert len(row["samples_ms"]) == row["n"] >= 5, setting
+        assert row["error"] < max_error(rung, row), setting
+        # Only a library's own memory may exceed the prediction by more than the pool's granularity.
+        excess = row["workspace_bytes"] - program.nbytes("workspace")
         own_memory = rung.library in ("cuDNN", "cuFFT", "PyTorch")
-        assert 0 <= more < 512 * (1 + len(program.of_role("workspace"))) or own_memory, said
+        assert 0 <= excess < 512 * (1 + len(program.of_role("workspace"))) or own_memory, setting
 
 
-def most_error(rung, row) -> float:
-    """Of what is relative to the output; a Winograd rung's tolerance is of a scale that grows with its transforms."""
+def max_error(rung, row) -> float:
+    """Returns the bound of the error relative to the output. A Winograd rung's tolerance has another scale, which grows
+    with its transforms."""
     if rung.name == "conv/cudnn-winograd-nonfused" and row["shape"]["R"] == 5:
-        return rung.tolerance  # conv_cudnn.TOLERANCE_TILES tells of it
-    if (dtype := row["shape"].get("dtype")) in MOST_OF_16_BITS and rung.name.startswith("attention/"):
-        return MOST_OF_16_BITS[dtype]
+        return rung.tolerance  # see conv_cudnn.TOLERANCE_TILES
+    if (dtype := row["shape"].get("dtype")) in MAX_ERROR_16_BIT and rung.name.startswith("attention/"):
+        return MAX_ERROR_16_BIT[dtype]
     m = {"conv/winograd-2x2": 2, "conv/winograd-4x4": 4, "conv/cudnn-winograd-nonfused": 6}.get(rung.name)
     m = m or row["tiles"].get("M")
     return conv_winograd.MOST_ERROR[m] if m else max(1e-5, rung.tolerance)
 
 
-def test_recorded_finds_exactly_what_was_asked():
+def test_recorded_finds_the_exact_setting():
     s = CONV_PRESETS["vgg-conv1_2"].shape
     row = records.recorded("conv/im2col-gemm", s, {"BLOCK": 256, "TILE": 32})
     assert row["tiles"] == {"BLOCK": 256, "TILE": 32} and row["mode"] == "cold"
@@ -115,28 +116,28 @@ VGG = CONV_PRESETS["vgg-conv1_2"].shape
 GEMM = {"BLOCK": 256, "TILE": 16}
 
 
-def test_nearest_is_the_recording_itself_where_there_is_one():
-    near = records.nearest("conv/im2col-gemm", VGG, GEMM)
-    assert near.exact and near.row is records.recorded("conv/im2col-gemm", VGG, GEMM)
-    assert near.words == "recorded at this shape"
+def test_nearest_is_the_exact_recording_if_there_is_one():
+    match = records.nearest("conv/im2col-gemm", VGG, GEMM)
+    assert match.exact and match.row is records.recorded("conv/im2col-gemm", VGG, GEMM)
+    assert match.words == "recorded at this shape"
 
 
 @pytest.mark.parametrize("rung", [r.name for r in LADDERS["conv"].rungs if r.library != "cuDNN"])
-def test_nearest_says_where_and_how_much_of_the_work(rung):
+def test_nearest_names_the_shape_and_the_ratio_of_the_work(rung):
     tiles = find(rung).default_tiles
-    near = records.nearest(rung, VGG.with_(N=2, C=60), tiles)
-    assert not near.exact and shape_of(near.row).R == 3 and near.row["tiles"] == tiles
-    assert near.words.startswith("recorded at N=") and "; this shape has " in near.words
-    assert "pad_h=1" in near.words and "dilation" not in near.words
+    match = records.nearest(rung, VGG.with_(N=2, C=60), tiles)
+    assert not match.exact and shape_of(match.row).R == 3 and match.row["tiles"] == tiles
+    assert match.words.startswith("recorded at N=") and "; this shape has " in match.words
+    assert "pad_h=1" in match.words and "dilation" not in match.words
 
 
-def test_nearest_goes_by_work_first_and_by_extents_then():
+def test_nearest_compares_work_first_and_extents_second():
     s = VGG
     recordings = [row_at(s.with_(N=4)), row_at(s.with_(H=448, W=448)), row_at(s.with_(N=2))]
-    asked = s.with_(N=4, H=223)  # the work of both first, nearer to the first in its extents
-    near = find_nearest("conv/direct", asked, {"BLOCK": 256}, "cold", recordings)
-    assert near.row is recordings[0]
-    assert near.words.endswith("this shape has 0.996 times the multiply-adds")
+    query = s.with_(N=4, H=223)  # the first two have equal work; the first is nearer in its extents
+    match = find_nearest("conv/direct", query, {"BLOCK": 256}, "cold", recordings)
+    assert match.row is recordings[0]
+    assert match.words.endswith("this shape has 0.996 times the multiply-adds")
     assert find_nearest("conv/direct", s.with_(N=9), {"BLOCK": 256}, "cold", recordings[2:]).words.endswith("4.5 times the multiply-adds")  # fmt: skip
 
 
@@ -145,41 +146,41 @@ def test_nearest_goes_by_work_first_and_by_extents_then():
     [{"R": 5}, {"S": 1}, {"u": 2}, {"v": 2}, {"dilation_h": 2}, {"mode": "convolution"}],
     ids=lambda change: next(iter(change)),
 )
-def test_what_must_agree_does(change):
+def test_nearest_requires_equal_matching_fields(change):
     assert find_nearest("conv/direct", VGG.with_(**change), {"BLOCK": 256}, "cold", [row_at(VGG)]) is None
 
 
-def test_another_rung_or_mode_says_nothing_and_other_tiles_are_named():
-    only = [row_at(VGG)]
-    assert find_nearest("conv/im2col-gemm", VGG, GEMM, "cold", only) is None
-    assert find_nearest("conv/direct", VGG, {"BLOCK": 256}, "hot", only) is None
-    near = find_nearest("conv/direct", VGG, {"BLOCK": 64}, "cold", only)
-    assert not near.exact and near.words == "recorded at this shape, with BLOCK 256"
+def test_nearest_ignores_other_rungs_and_modes_and_names_other_tiles():
+    rows = [row_at(VGG)]
+    assert find_nearest("conv/im2col-gemm", VGG, GEMM, "cold", rows) is None
+    assert find_nearest("conv/direct", VGG, {"BLOCK": 256}, "hot", rows) is None
+    match = find_nearest("conv/direct", VGG, {"BLOCK": 64}, "cold", rows)
+    assert not match.exact and match.words == "recorded at this shape, with BLOCK 256"
 
 
 def row_at(shape):
     return {"rung": "conv/direct", "mode": "cold", "shape": shape.params(), "tiles": {"BLOCK": 256}}
 
 
-def test_bias_and_relu_are_told_of_a_recording_without_and_groups_keep_shapes_apart():
-    only = [row_at(VGG)]
-    near = find_nearest("conv/direct", VGG.with_(bias=1, relu=1), {"BLOCK": 256}, "cold", only)
-    assert near.row is only[0] and not near.exact and near.words.startswith("recorded at N=")
-    assert find_nearest("conv/direct", VGG.with_(groups=64), {"BLOCK": 256}, "cold", only) is None
+def test_nearest_names_bias_and_relu_and_requires_equal_groups():
+    rows = [row_at(VGG)]
+    match = find_nearest("conv/direct", VGG.with_(bias=1, relu=1), {"BLOCK": 256}, "cold", rows)
+    assert match.row is rows[0] and not match.exact and match.words.startswith("recorded at N=")
+    assert find_nearest("conv/direct", VGG.with_(groups=64), {"BLOCK": 256}, "cold", rows) is None
     layer = VGG.with_(groups=64, bias=1)
-    near = find_nearest("conv/direct", layer.with_(N=2), {"BLOCK": 256}, "cold", [*only, row_at(layer)])
-    assert "groups=64 bias=1" in near.words and not near.exact
+    match = find_nearest("conv/direct", layer.with_(N=2), {"BLOCK": 256}, "cold", [*rows, row_at(layer)])
+    assert "groups=64 bias=1" in match.words and not match.exact
 
 
 # -- the command ---------------------------------------------------------------------------------
 @pytest.fixture
-def three(monkeypatch):
-    """The ladder with its three first rungs alone."""
+def three_rungs(monkeypatch):
+    """The ladder with its first three rungs only."""
     monkeypatch.setitem(LADDERS, "conv", conv_ladder.LADDER.only(*(rung.name for rung in conv_ladder.OWN)))
 
 
-def recording(out, *more, presets="toy", modes="hot"):
-    return main(["record", "--out", str(out), "--engine", "cpu", "--presets", presets, "--modes", modes, "--seconds", "0.01", *more])  # fmt: skip
+def recording(out, *arguments, presets="toy", modes="hot"):
+    return main(["record", "--out", str(out), "--engine", "cpu", "--presets", presets, "--modes", modes, "--seconds", "0.01", *arguments])  # fmt: skip
 
 
 def test_record_writes_rows_that_read_back(tmp_path, capsys):
@@ -199,32 +200,32 @@ def test_figures_of_a_row_have_five_digits_and_its_shape_has_all():
     result = run(rung.name, shape, engine="cpu", budget=Budget(samples=5, seconds=0.1, warm_up_s=0))
     row = records_row.row(result, rung.build(shape, result.tiles), "unknown")
     assert row["shape"]["alpha"] == 1.23456789
-    told = [row["median_ms"], row["p20_ms"], row["p80_ms"], row["error"], *row["samples_ms"]]
-    assert all(figure == float(f"{figure:.5g}") for figure in told)
+    figures = [row["median_ms"], row["p20_ms"], row["p80_ms"], row["error"], *row["samples_ms"]]
+    assert all(figure == float(f"{figure:.5g}") for figure in figures)
     assert row["median_ms"] == pytest.approx(result.measurement.median_ms, rel=1e-4)
 
 
-def test_record_sweeps_tiles_and_batches_and_tells_how_far_it_is(tmp_path, capsys):
+def test_record_sweeps_tiles_and_batches_and_prints_progress(tmp_path, capsys):
     out = tmp_path / "here.jsonl"
     assert recording(out, "--batches", "1,2", modes="cold") == 0
     rows = read(out)
     assert {r["shape"]["N"] for r in rows} == {1, 2}  # the preset's own batch is 1: not measured twice
-    got = [(r["rung"], r["shape"]["N"], tuple(r["tiles"].items())) for r in rows]
+    measured = [(r["rung"], r["shape"]["N"], tuple(r["tiles"].items())) for r in rows]
     toy = CONV_PRESETS["toy"].shape
-    every = {
+    expected = {
         (r.name, n, tuple(tiles.items()))
         for n in (1, 2)
         for r in availability.supported_rungs(LADDERS["conv"], "cpu", toy)
         for tiles in r.tile_sets(toy.with_(N=n))
     }
-    assert set(got) == every and len(set(got)) == len(got)
-    said = capsys.readouterr().out.splitlines()
-    assert said[0].startswith(f"[1 of {len(rows)}, about ") and said[-1].startswith(
+    assert set(measured) == expected and len(set(measured)) == len(measured)
+    lines = capsys.readouterr().out.splitlines()
+    assert lines[0].startswith(f"[1 of {len(rows)}, about ") and lines[-1].startswith(
         f"[{len(rows)} of {len(rows)}, "
     )
 
 
-def test_a_sweep_that_was_cut_off_goes_on_and_measures_nothing_twice(three, tmp_path, capsys):
+def test_interrupted_sweep_resumes_and_measures_nothing_twice(three_rungs, tmp_path, capsys):
     out = tmp_path / "here.jsonl"
     recording(out)
     first, *others = lines = out.read_text().splitlines()
@@ -240,7 +241,7 @@ def test_a_sweep_that_was_cut_off_goes_on_and_measures_nothing_twice(three, tmp_
     assert out.read_bytes() == before
 
 
-def test_rows_of_other_kernels_are_measured_again_and_kept_beside(three, tmp_path):
+def test_rows_of_other_kernels_are_measured_again_and_moved_to_a_second_file(three_rungs, tmp_path):
     out = tmp_path / "here.jsonl"
     recording(out)
     rows = read(out)
@@ -251,16 +252,16 @@ def test_rows_of_other_kernels_are_measured_again_and_kept_beside(three, tmp_pat
     assert read(tmp_path / "here.jsonl.superseded") == [old]
 
 
-def test_rows_of_another_device_or_preset_stay(three, tmp_path):
+def test_rows_of_another_device_or_preset_are_not_changed(three_rungs, tmp_path):
     out = tmp_path / "here.jsonl"
     recording(out)
-    theirs = [r | {"device": "another"} for r in read(out)]
-    out.write_text("".join(json.dumps(r) + "\n" for r in theirs))
+    others = [r | {"device": "another"} for r in read(out)]
+    out.write_text("".join(json.dumps(r) + "\n" for r in others))
     assert recording(out) == 0 and recording(out, presets="cudnn-paper", modes="cold") == 0
-    assert read(out)[:3] == theirs and len(read(out)) == 9
+    assert read(out)[:3] == others and len(read(out)) == 9
 
 
-def test_a_file_that_is_no_recording_is_not_written_over(tmp_path, capsys):
+def test_file_that_is_not_a_recording_is_not_overwritten(tmp_path, capsys):
     out = tmp_path / "notes.txt"
     out.write_text("my notes\nof today\n")
     assert recording(out) == 2
@@ -270,7 +271,7 @@ def test_a_file_that_is_no_recording_is_not_written_over(tmp_path, capsys):
 
 
 @pytest.mark.parametrize(
-    ("more", "words"),
+    ("arguments", "message"),
     [
         (["--presets", "nothing"], "no preset 'nothing'"),
         (["--modes", "warm"], "no mode 'warm'"),
@@ -279,17 +280,17 @@ def test_a_file_that_is_no_recording_is_not_written_over(tmp_path, capsys):
         (["--engine", "emulator"], "takes no times"),
     ],
 )
-def test_what_cannot_be_recorded_is_named(tmp_path, capsys, more, words):
-    assert recording(tmp_path / "x.jsonl", *more) == 2
-    assert words in capsys.readouterr().err
+def test_invalid_record_arguments_are_named(tmp_path, capsys, arguments, message):
+    assert recording(tmp_path / "x.jsonl", *arguments) == 2
+    assert message in capsys.readouterr().err
 
 
-def test_a_shape_too_large_is_left_out_and_the_others_are_measured(three, tmp_path, capsys, monkeypatch):
+def test_too_large_shape_is_skipped_and_the_others_are_measured(three_rungs, tmp_path, capsys, monkeypatch):
     monkeypatch.setattr(processor, "free_bytes", lambda: 1_000_000)
     out = tmp_path / "here.jsonl"
     assert recording(out, "--batches", "60000") == 0
-    said = capsys.readouterr().out
-    assert "left out" in said and "take a smaller shape or batch" in said
+    output = capsys.readouterr().out
+    assert "left out" in output and "take a smaller shape or batch" in output
     assert len(read(out)) == 3
 
 
@@ -298,5 +299,5 @@ def read(path):
 
 
 def test_recordings_stay_small():
-    """In a checkout of everybody."""
+    """Everyone who clones the repository gets them."""
     assert sum(file.stat().st_size for file in records.FOLDER.iterdir()) <= 5e6

@@ -1,4 +1,4 @@
-"""Is it more than noise? Known samples, and how often the interval holds the truth."""
+"""Comparison of runs: known samples, and how often the interval contains the true ratio."""
 
 from __future__ import annotations
 
@@ -13,48 +13,55 @@ def around(ms, n=100, spread=0.02, seed=0):
     return a_row(samples=np.random.default_rng(seed).normal(ms, spread * ms, n))
 
 
-def test_a_clear_difference_has_its_factor_and_its_interval():
-    found = statistics.compare(around(1.31, seed=1), around(1.0, seed=2))
-    assert found.certain and found.low < 1.31 < found.high and found.high - found.low < 0.05
-    assert found.words == f"B is {found.ratio:.2f} times as fast as A ({found.low:.2f} to {found.high:.2f})."
+def test_clear_difference_has_a_ratio_and_an_interval():
+    difference = statistics.compare(around(1.31, seed=1), around(1.0, seed=2))
+    assert (
+        difference.certain
+        and difference.low < 1.31 < difference.high
+        and difference.high - difference.low < 0.05
+    )
+    assert (
+        difference.words
+        == f"B is {difference.ratio:.2f} times as fast as A ({difference.low:.2f} to {difference.high:.2f})."
+    )
 
 
-def test_the_other_way_round_it_says_the_inverse():
+def test_swapped_runs_give_the_inverse_ratio():
     a, b = around(1.31, seed=1), around(1.0, seed=2)
-    there, back = statistics.compare(a, b), statistics.compare(b, a)
-    assert back.words.startswith("A is 1.3") and back.ratio == pytest.approx(1 / there.ratio)
-    assert back.low == pytest.approx(1 / there.high, rel=0.01)
+    forward, backward = statistics.compare(a, b), statistics.compare(b, a)
+    assert backward.words.startswith("A is 1.3") and backward.ratio == pytest.approx(1 / forward.ratio)
+    assert backward.low == pytest.approx(1 / forward.high, rel=0.01)
 
 
-def test_no_difference_is_told_as_none():
-    found = statistics.compare(around(1.0, seed=1), around(1.0, seed=3))
-    assert not found.certain and found.words.startswith("No difference beyond noise: A takes 0.99")
+def test_no_difference_is_reported_as_none():
+    difference = statistics.compare(around(1.0, seed=1), around(1.0, seed=3))
+    assert not difference.certain and difference.words.startswith("No difference beyond noise: A takes 0.99")
 
 
-def test_the_same_run_twice_is_exactly_one():
-    found = statistics.compare(a_row(), a_row())
-    assert found.ratio == 1 and not found.certain
+def test_same_run_twice_has_ratio_one():
+    difference = statistics.compare(a_row(), a_row())
+    assert difference.ratio == 1 and not difference.certain
 
 
-def test_a_tick_of_the_clock_apart_in_all_samples_is_a_difference_with_digits():
-    found = statistics.compare(a_row(samples=[4.704] * 50), a_row(samples=[4.672] * 50))
-    assert found.certain and found.words == "B is 1.0068 times as fast as A (1.0068 to 1.0068)."
+def test_difference_of_one_clock_tick_is_shown_with_enough_digits():
+    difference = statistics.compare(a_row(samples=[4.704] * 50), a_row(samples=[4.672] * 50))
+    assert difference.certain and difference.words == "B is 1.0068 times as fast as A (1.0068 to 1.0068)."
 
 
-def test_the_same_samples_give_the_same_words_always():
+def test_same_samples_give_the_same_result():
     a, b = around(1.0, seed=5), around(1.02, seed=6)
     assert statistics.compare(a, b) == statistics.compare(a, b)
 
 
 @pytest.mark.parametrize("n", [1, 2, 5])
-def test_too_few_samples_make_no_claim(n):
-    found = statistics.compare(a_row(samples=[2.0] * n), around(1.0))
-    assert found.low is None and not found.certain
-    assert f"{n} sample{'s' * (n != 1)} cannot tell a difference from noise" in found.words
+def test_too_few_samples_give_no_interval(n):
+    difference = statistics.compare(a_row(samples=[2.0] * n), around(1.0))
+    assert difference.low is None and not difference.certain
+    assert f"{n} sample{'s' * (n != 1)} cannot tell a difference from noise" in difference.words
 
 
 @pytest.mark.parametrize(
-    ("changes", "words"),
+    ("changes", "message"),
     [
         ({"mode": "hot"}, "Times not compared: different cache modes (cold and hot)."),
         ({"shape": SHAPE | {"H": 56}}, "Times not compared: different shapes (H 8 and 56)."),
@@ -64,12 +71,12 @@ def test_too_few_samples_make_no_claim(n):
         ),
     ],
 )
-def test_what_cannot_be_compared_is_not(changes, words):
-    found = statistics.compare(a_row(), a_row(1, **changes))
-    assert found.words == words and found.ratio is None and not found.certain
+def test_incomparable_runs_are_not_compared(changes, message):
+    difference = statistics.compare(a_row(), a_row(1, **changes))
+    assert difference.words == message and difference.ratio is None and not difference.certain
 
 
-def test_what_else_differs_is_named():
+def test_other_differences_are_named():
     other = a_row(1, device="a GPU", engine="cuda", rung="conv/im2col-gemm", kernels="1" * 16)
     assert statistics.compare(a_row(), other).unlike == ("device", "engine", "rung")
     assert statistics.compare(a_row(), a_row(1, kernels="1" * 16)).unlike == ("the kernel's code",)
@@ -86,29 +93,29 @@ def test_what_else_differs_is_named():
     ],
     ids=["few", "normal", "tail", "ticks"],
 )
-def test_the_interval_holds_the_truth_about_as_often_as_it_says(n, draw):
+def test_interval_covers_the_true_ratio_as_often_as_its_level(n, draw):
     rng = np.random.default_rng(7)
-    truth, times = 1.2, 300
-    held = 0
-    for seed in range(times):
+    truth, trials = 1.2, 300
+    covered = 0
+    for seed in range(trials):
         _, low, high = statistics.interval(truth * draw(rng, n), draw(rng, n), seed, resamples=400)
-        held += low <= truth * (1 + 1e-9) and high >= truth * (1 - 1e-9)
-    assert held / times > 0.92  # 95 % less what 300 trials scatter
+        covered += low <= truth * (1 + 1e-9) and high >= truth * (1 - 1e-9)
+    assert covered / trials > 0.92  # 95 % less what 300 trials scatter
 
 
-def test_two_equal_runs_are_seldom_called_different():
+def test_equal_runs_are_rarely_reported_as_different():
     rng = np.random.default_rng(8)
-    called = 0
+    false_alarms = 0
     for seed in range(300):
         _, low, high = statistics.interval(rng.gamma(9, 0.1, 30), rng.gamma(9, 0.1, 30), seed, resamples=400)
-        called += not low <= 1 <= high
-    assert called / 300 < 0.08
+        false_alarms += not low <= 1 <= high
+    assert false_alarms / 300 < 0.08
 
 
-def test_as_many_samples_as_an_import_may_have_are_quick():
+def test_largest_import_is_compared_within_two_seconds():
     import time
 
     many = a_row(samples=np.random.default_rng(0).normal(1, 0.01, 10_000))
-    start = time.process_time()  # whatever else the machine does
-    found = statistics.compare(many, many | {"device": "another"})
-    assert not found.certain and time.process_time() - start < 2.0
+    start = time.process_time()  # independent of other load on the machine
+    difference = statistics.compare(many, many | {"device": "another"})
+    assert not difference.certain and time.process_time() - start < 2.0

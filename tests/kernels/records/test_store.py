@@ -1,4 +1,4 @@
-"""The store: what goes in comes out, found by its filters, the same once however often it comes."""
+"""The store: rows come out unchanged, are found by filters, and are stored once."""
 
 from __future__ import annotations
 
@@ -16,47 +16,47 @@ from tests.helpers.rows_of import SHAPE, a_row
 
 
 @pytest.fixture
-def kept(tmp_path):
+def user_store(tmp_path):
     return Store(tmp_path / "data" / "measurements.sqlite")
 
 
-def test_a_row_comes_out_as_it_went_in_with_fields_nobody_knows(kept):
+def test_row_is_stored_unchanged_with_unknown_fields(user_store):
     row = a_row()
-    assert kept.add([row]) == 1
-    entry = kept.row(id_of(row))
+    assert user_store.add([row]) == 1
+    entry = user_store.row(id_of(row))
     assert entry.row == row and entry.origin == HERE and entry.inserted.endswith("Z")
-    assert kept.row("0" * 20) is None
+    assert user_store.row("0" * 20) is None
 
 
-def test_the_same_row_twice_adds_nothing_and_another_one_does(kept):
-    assert kept.add([a_row(1), a_row(1), a_row(2)]) == 2
-    assert kept.add([a_row(1), a_row(3)], "a colleague") == 1
-    assert kept.count() == 3
-    assert kept.row(id_of(a_row(1))).origin == HERE  # the first origin stands
+def test_same_row_is_added_once(user_store):
+    assert user_store.add([a_row(1), a_row(1), a_row(2)]) == 2
+    assert user_store.add([a_row(1), a_row(3)], "a colleague") == 1
+    assert user_store.count() == 3
+    assert user_store.row(id_of(a_row(1))).origin == HERE  # the first origin stays
 
 
-def test_newest_first_a_page_at_a_time(kept):
-    kept.add([a_row(n) for n in (3, 1, 2, 5, 4)])
-    assert [e.row["time"][-3:-1] for e in kept.rows()] == ["05", "04", "03", "02", "01"]
-    assert [e.row["time"][-3:-1] for e in kept.rows(most=2, skip=1)] == ["04", "03"]
+def test_rows_are_newest_first_with_limit_and_offset(user_store):
+    user_store.add([a_row(n) for n in (3, 1, 2, 5, 4)])
+    assert [e.row["time"][-3:-1] for e in user_store.rows()] == ["05", "04", "03", "02", "01"]
+    assert [e.row["time"][-3:-1] for e in user_store.rows(limit=2, offset=1)] == ["04", "03"]
 
 
-@pytest.mark.parametrize("skip", range(0, 12, 3))
-def test_a_page_is_right_with_rows_that_wait_among_those_in_the_file(kept, skip, monkeypatch):
-    kept.add([a_row(n) for n in range(0, 12, 2)])
+@pytest.mark.parametrize("offset", range(0, 12, 3))
+def test_limit_and_offset_with_pending_rows_among_those_in_the_file(user_store, offset, monkeypatch):
+    user_store.add([a_row(n) for n in range(0, 12, 2)])
 
     def full(entries):
         raise StoreError("The disk is full.")
 
     with monkeypatch.context() as broken:
-        broken.setattr(kept, "_insert", full)
-        kept.keep([a_row(n) for n in range(1, 12, 2)])
-    got = [e.row["time"] for e in kept.rows(most=3, skip=skip)]
-    assert got == [a_row(n)["time"] for n in reversed(range(12))][skip : skip + 3]
+        broken.setattr(user_store, "_insert", full)
+        user_store.keep([a_row(n) for n in range(1, 12, 2)])
+    times = [e.row["time"] for e in user_store.rows(limit=3, offset=offset)]
+    assert times == [a_row(n)["time"] for n in reversed(range(12))][offset : offset + 3]
 
 
 @pytest.mark.parametrize(
-    ("asked", "expected"),
+    ("query", "expected"),
     [
         (Filter(), {1, 2, 3, 4}),
         (Filter(rung="conv/direct"), {1, 2, 4}),
@@ -72,105 +72,107 @@ def test_a_page_is_right_with_rows_that_wait_among_those_in_the_file(kept, skip,
         (Filter(rung="' OR 1=1 --"), set()),
     ],
 )
-def test_filters(kept, asked, expected):
+def test_filters(user_store, query, expected):
     new = {
         1: a_row(1),
         2: a_row(2, mode="hot"),
         3: a_row(3, rung="conv/im2col-gemm", engine="cuda", device="a GPU"),
         4: a_row(4, shape=SHAPE | {"C": 7}),
     }
-    kept.add([new[n] for n in (1, 2, 3)])
-    kept.add([new[4]], "mail.json")
-    assert {e.row["time"] for e in kept.rows(asked)} == {new[n]["time"] for n in expected}
-    assert kept.count(asked) == len(expected)
-    assert all(asked.takes(e.row, e.origin) == (e in kept.rows(asked)) for e in kept.rows())
+    user_store.add([new[n] for n in (1, 2, 3)])
+    user_store.add([new[4]], "mail.json")
+    assert {e.row["time"] for e in user_store.rows(query)} == {new[n]["time"] for n in expected}
+    assert user_store.count(query) == len(expected)
+    assert all(query.takes(e.row, e.origin) == (e in user_store.rows(query)) for e in user_store.rows())
 
 
-def test_what_there_is_to_filter_by(kept):
-    kept.add([a_row(1), a_row(2), a_row(3, mode="hot")])
-    assert kept.kinds() == {("conv/direct", "cpu", "a processor", mode, HERE) for mode in ("cold", "hot")}
+def test_kinds_lists_the_values_to_filter_by(user_store):
+    user_store.add([a_row(1), a_row(2), a_row(3, mode="hot")])
+    assert user_store.kinds() == {
+        ("conv/direct", "cpu", "a processor", mode, HERE) for mode in ("cold", "hot")
+    }
 
 
-def test_an_export_is_an_import_once(kept, tmp_path):
-    kept.add([a_row(n) for n in range(5)])
-    text = kept.export([e.id for e in kept.rows()] + ["f" * 20])
+def test_export_can_be_imported_once(user_store, tmp_path):
+    user_store.add([a_row(n) for n in range(5)])
+    text = user_store.export([e.id for e in user_store.rows()] + ["f" * 20])
     other = Store(tmp_path / "other.sqlite")
     assert other.import_(text, "kept.json") == (5, 5)
     assert other.import_(text, "again.json") == (5, 0)
-    assert {e.row["time"]: e.row for e in other.rows()} == {e.row["time"]: e.row for e in kept.rows()}
+    assert {e.row["time"]: e.row for e in other.rows()} == {e.row["time"]: e.row for e in user_store.rows()}
     assert {e.origin for e in other.rows()} == {"kept.json"}
 
 
 @pytest.mark.parametrize("origin", [HERE, "recorded", "", "   "])
-def test_an_import_cannot_claim_to_be_ours(kept, origin):
-    kept.import_(json.dumps([a_row()]), origin)
-    (entry,) = kept.rows()
+def test_import_cannot_use_the_apps_own_origin(user_store, origin):
+    user_store.import_(json.dumps([a_row()]), origin)
+    (entry,) = user_store.rows()
     assert entry.origin.startswith("import")
 
 
-def test_many_threads_lose_nothing(kept):
+def test_many_threads_lose_no_row(user_store):
     def work(n):
         for i in range(10):
-            kept.add([a_row(100 * n + i)])
-            assert kept.count() > 0
+            user_store.add([a_row(100 * n + i)])
+            assert user_store.count() > 0
 
     threads = [threading.Thread(target=work, args=(n,)) for n in range(6)]
     for t in threads:
         t.start()
     for t in threads:
         t.join()
-    assert kept.count() == 60
+    assert user_store.count() == 60
 
 
-def test_ten_thousand_rows_are_listed_at_once(kept):
+def test_ten_thousand_rows_are_listed_within_a_second(user_store):
     import time
 
     new = [a_row(samples=[1.0 + n / 1e4]) for n in range(10_000)]
-    kept.add(new)
-    start = time.process_time()  # whatever else the machine does
-    assert kept.count(Filter(shape="K=2")) == 10_000
-    assert len(kept.rows(Filter(shape="K=2"), most=20, skip=200)) == 20
+    user_store.add(new)
+    start = time.process_time()  # independent of other load on the machine
+    assert user_store.count(Filter(shape="K=2")) == 10_000
+    assert len(user_store.rows(Filter(shape="K=2"), limit=20, offset=200)) == 20
     assert time.process_time() - start < 1.0
 
 
-def test_the_schema_is_migrated_and_rows_stay(kept, monkeypatch):
-    kept.add([a_row()])
+def test_schema_is_migrated_and_rows_stay(user_store, monkeypatch):
+    user_store.add([a_row()])
     monkeypatch.setattr(store, "MIGRATIONS", (*store.MIGRATIONS, "ALTER TABLE rows ADD COLUMN later TEXT"))
     monkeypatch.setattr(store, "SCHEMA", 2)
-    assert [e.row for e in kept.rows()] == [a_row()]
-    with sqlite3.connect(kept.path) as db:
+    assert [e.row for e in user_store.rows()] == [a_row()]
+    with sqlite3.connect(user_store.path) as db:
         assert db.execute("PRAGMA user_version").fetchone() == (2,)
         assert db.execute("SELECT later FROM rows").fetchall() == [(None,)]
 
 
-def test_a_migration_that_fails_leaves_all_as_it_was(kept, monkeypatch):
-    kept.add([a_row()])
+def test_failed_migration_changes_nothing(user_store, monkeypatch):
+    user_store.add([a_row()])
     monkeypatch.setattr(store, "MIGRATIONS", (*store.MIGRATIONS, "CREATE TABLE t (x); NONSENSE"))
     monkeypatch.setattr(store, "SCHEMA", 2)
     with pytest.raises(StoreError, match="cannot be used"):
-        kept.add([a_row(2)])
+        user_store.add([a_row(2)])
     monkeypatch.undo()
-    assert kept.count() == 1 and kept.add([a_row(2)]) == 1
+    assert user_store.count() == 1 and user_store.add([a_row(2)]) == 1
 
 
-def test_a_newer_database_is_refused_and_not_touched(kept):
-    kept.add([a_row()])
-    with sqlite3.connect(kept.path) as db:
+def test_newer_database_is_refused_and_not_changed(user_store):
+    user_store.add([a_row()])
+    with sqlite3.connect(user_store.path) as db:
         db.execute("PRAGMA user_version = 99")
     db.close()
-    before = kept.path.read_bytes()
-    newer = Store(kept.path)
-    for act in (newer.rows, newer.count, newer.kinds, lambda: newer.add([a_row(2)])):
+    before = user_store.path.read_bytes()
+    newer = Store(user_store.path)
+    for call in (newer.rows, newer.count, newer.kinds, lambda: newer.add([a_row(2)])):
         with pytest.raises(
             StoreError, match=r"newer version of this app .its schema is 99, this one knows 1"
         ):
-            act()
-    assert kept.path.read_bytes() == before and newer.notes() == []
+            call()
+    assert user_store.path.read_bytes() == before and newer.notes() == []
     assert "newer version" in newer.keep([a_row(2)])
-    assert newer._held
+    assert newer._pending
 
 
-def test_a_database_of_another_program_is_left_alone(tmp_path):
+def test_database_of_another_program_is_not_changed(tmp_path):
     path = tmp_path / "measurements.sqlite"
     with sqlite3.connect(path) as db:
         db.execute("CREATE TABLE theirs (x)")
@@ -193,10 +195,10 @@ def test_a_database_of_another_program_is_left_alone(tmp_path):
         ({}, "win32", Path.home() / "AppData/Local/kernel-theatre"),
     ],
 )
-def test_where_it_lies(environ, platform, expected):
+def test_folder_by_platform(environ, platform, expected):
     assert folder.folder(environ, platform) == expected
 
 
-def test_the_tests_never_write_the_users_store():
+def test_tests_never_write_the_users_store():
     assert store.mine().path.parent != folder.folder({})
     assert store.mine() is store.mine()

@@ -1,4 +1,4 @@
-"""What comes from elsewhere, a file or a link: taken whole or not at all, and each refusal in words."""
+"""Imports from a file or a link: either all rows are taken or none, and each refusal has a message."""
 
 from __future__ import annotations
 
@@ -62,17 +62,17 @@ WRONG = {
 }  # fmt: skip
 
 
-@pytest.mark.parametrize(("words", "row"), [(w, r) for w, found in WRONG.items() for r in found])
-def test_a_row_that_no_measurement_made_is_refused_and_nothing_with_it(tmp_path, words, row):
-    kept = Store(tmp_path / "s.sqlite")
-    with pytest.raises(RowError, match=r"^nothing was taken. row 2: ") as told:
-        kept.import_(json.dumps([a_row(1), row, a_row(2)]), "mail.json")
-    assert words in str(told.value)
-    assert kept.count() == 0
+@pytest.mark.parametrize(("message", "row"), [(w, r) for w, rows_ in WRONG.items() for r in rows_])
+def test_one_malformed_row_refuses_the_whole_import(tmp_path, message, row):
+    user_store = Store(tmp_path / "s.sqlite")
+    with pytest.raises(RowError, match=r"^nothing was taken. row 2: ") as raised:
+        user_store.import_(json.dumps([a_row(1), row, a_row(2)]), "mail.json")
+    assert message in str(raised.value)
+    assert user_store.count() == 0
 
 
 @pytest.mark.parametrize(
-    ("text", "words"),
+    ("text", "message"),
     [
         ("", "not JSON"),
         ("hello", "not JSON: Expecting value at line 1, column 1"),
@@ -89,13 +89,13 @@ def test_a_row_that_no_measurement_made_is_refused_and_nothing_with_it(tmp_path,
     ],
     ids=lambda v: v[:30],
 )
-def test_a_file_that_is_none_is_refused(text, words):
-    with pytest.raises(RowError) as told:
+def test_malformed_file_is_refused(text, message):
+    with pytest.raises(RowError) as raised:
         rows.parse(text)
-    assert words in str(told.value) and len(str(told.value)) < 1000
+    assert message in str(raised.value) and len(str(raised.value)) < 1000
 
 
-def test_a_file_too_large_is_refused_unread(monkeypatch):
+def test_too_large_file_is_refused_before_it_is_parsed(monkeypatch):
     monkeypatch.setattr(rows, "MOST_BYTES", 1000)
     with pytest.raises(RowError, match="larger than"):
         rows.parse("[" + " " * 2000)
@@ -106,13 +106,13 @@ def test_a_file_too_large_is_refused_unread(monkeypatch):
         rows.parse(json.dumps([a_row() | {"later": "x" * 300_000}]))
 
 
-def test_many_errors_are_told_shortly():
+def test_many_errors_are_reported_briefly():
     with pytest.raises(RowError, match=r"row 5: .*; and 995 more$"):
         rows.parse(json.dumps([0] * 1000))
 
 
 @pytest.mark.parametrize("form", ["export", "list", "lines", "one", "bom"])
-def test_every_form_this_app_writes_is_read(form):
+def test_every_form_that_this_app_writes_is_read(form):
     new = [a_row(n) for n in range(1 if form == "one" else 3)]
     text = {
         "export": rows.exported(new),
@@ -124,7 +124,7 @@ def test_every_form_this_app_writes_is_read(form):
     assert rows.parse(text) == new
 
 
-def test_every_recording_is_a_row_that_can_be_imported_and_carried():
+def test_every_recording_can_be_imported_and_linked():
     recorded = list(records.recordings())
     assert rows.parse(rows.exported(recorded)) == recorded
     assert len({id_of(row) for row in recorded}) == len(recorded)
@@ -132,26 +132,26 @@ def test_every_recording_is_a_row_that_can_be_imported_and_carried():
         assert link.unpack(link.pack(row)) == row
 
 
-def test_a_chain_of_eight_blocks_is_stored_and_comes_back(tmp_path):
-    """Its words are longer than any other shape's."""
-    words = "conv:K=3:R=3"
-    shape = ChainShape(1, 2, 40, 40, " ".join([words] * MOST_BLOCKS))
+def test_chain_of_eight_blocks_is_stored_unchanged(tmp_path):
+    """Its text is longer than that of any other shape."""
+    block = "conv:K=3:R=3"
+    shape = ChainShape(1, 2, 40, 40, " ".join([block] * MOST_BLOCKS))
     result = run("fusion/fused", shape, engine="cpu", budget=Budget(samples=5, seconds=0.1))
     program = find("fusion/fused").build(shape, result.tiles)
-    kept = Store(tmp_path / "s.sqlite")
-    kept.import_(json.dumps([records_row.row(result, program, "2026-01-01T00:00:00Z")]), "mail.json")
-    (entry,) = kept.rows()
+    user_store = Store(tmp_path / "s.sqlite")
+    user_store.import_(json.dumps([records_row.row(result, program, "2026-01-01T00:00:00Z")]), "mail.json")
+    (entry,) = user_store.rows()
     assert entry.row["shape"] == shape.params() and len(shape.chain) > 100
 
 
-def test_a_rung_of_another_version_is_kept_and_named_by_its_fields():
+def test_rung_of_another_version_is_accepted_and_named_by_its_fields():
     row = a_row() | {"rung": "pooling/flash", "shape": {"B": 4, "H": 16, "d": 64}}
     rows.check(row)
     assert rows.shape_words(row) == "B=4 H=16 d=64"
     assert rows.matches("h=16", row["rung"], canonical(row["shape"]))
 
 
-def test_csv_holds_every_field_and_no_formula():
+def test_csv_has_every_field_and_no_formula():
     text = rows.table([a_row(1), a_row(2) | {"device": "=HYPERLINK(1)"}])
     first, second = csv.DictReader(io.StringIO(text))
     assert json.loads(first["samples_ms"]) == a_row(1)["samples_ms"] and first["error"] == "1e-07"
@@ -163,25 +163,25 @@ def packed(data: bytes) -> str:
     return base64.urlsafe_b64encode(data).decode().rstrip("=")
 
 
-def test_a_row_survives_the_link_and_keeps_its_name():
+def test_row_of_a_link_is_unchanged_and_has_the_same_id():
     row = a_row()
     text = link.pack(row)
     assert link.unpack(text) == row and id_of(link.unpack(text)) == id_of(row)
     assert len(text) < 1500 and text.isascii()
 
 
-def test_what_is_too_long_leaves_the_largest_unknown_field_behind():
+def test_too_long_link_leaves_out_the_largest_unknown_field():
     import random
 
     noise = random.Random(0)
     row = a_row() | {"timeline": [noise.random() for _ in range(2000)]}
-    got = link.unpack(link.pack(row))
-    assert got == {k: v for k, v in row.items() if k != "timeline"}
+    unpacked = link.unpack(link.pack(row))
+    assert unpacked == {k: v for k, v in row.items() if k != "timeline"}
     assert link.pack(a_row(samples=[noise.uniform(1, 2) for _ in range(9000)])) == ""
 
 
 @pytest.mark.parametrize(
-    ("text", "words"),
+    ("text", "message"),
     [
         ("", "not one that this app wrote"),
         ("<script>", "not one that this app wrote"),
@@ -195,7 +195,7 @@ def test_what_is_too_long_leaves_the_largest_unknown_field_behind():
         (packed(zlib.compress(json.dumps(changed(device="<b>\n")).encode())), "device must be a line"),
     ],
 )
-def test_a_hostile_link_is_refused_in_words(text, words):
-    with pytest.raises(RowError) as told:
+def test_hostile_link_is_refused_with_a_message(text, message):
+    with pytest.raises(RowError) as raised:
         link.unpack(text)
-    assert words in str(told.value)
+    assert message in str(raised.value)
