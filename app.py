@@ -6,7 +6,7 @@ import streamlit as st
 from starlette.middleware import Middleware
 
 from pages._lessons import LESSONS
-from visuals.stage.front import ServerNamed
+from visuals.stage.front import ServerAddressMiddleware
 from visuals.stage.routes import routes
 
 # One thread sends the about one hundred messages of each page. For every message the threads that run pages can delay
@@ -16,5 +16,7 @@ sys.setswitchinterval(0.0005)
 app = st.App(
     "pages/_shell.py",
     routes=routes(st.get_option("server.baseUrlPath")),
-    middleware=[Middleware(ServerNamed, pages=["home", "history", *(lesson.path for lesson in LESSONS)])],
+    middleware=[
+        Middleware(ServerAddressMiddleware, pages=["home", "history", *(lesson.path for lesson in LESSONS)])
+    ],
 )

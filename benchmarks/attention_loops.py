@@ -12,7 +12,7 @@ import sys
 from kernels.attention import cpu_ladder as attention_cpu_ladder
 from kernels.attention.shape import AttentionShape
 from kernels.engines import cpu
-from kernels.machine.processor import THREADS, cores, device_name, threads_told
+from kernels.machine.processor import THREADS, cores, device_name, max_threads
 from kernels.machine.timing import Budget
 from kernels.runner import compare, run
 from visuals.attention import cpu as attention_charts
@@ -63,7 +63,7 @@ def main(lengths: list[int]) -> None:
     conditions = cpu.conditions()
     print(f"{device_name()}; Python {conditions['python']}, NumPy {conditions['numpy']}; cold")
     for N in lengths:
-        for threads in dict.fromkeys((1, cores(), threads_told()[0])):
+        for threads in dict.fromkeys((1, cores(), max_threads()[0])):
             if threads in THREADS:
                 ladder(shape(N), threads)
     tiles(shape(1024), cores())

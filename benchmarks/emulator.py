@@ -50,12 +50,12 @@ print(took)
 def sgemm(n: int, count: bool) -> tuple[float, int]:
     """Returns (seconds, thread instructions, 0 if not counted) of one naive n^3 product, verified."""
     from kernels.engines.emulator.compiler.compile import compile_ptx
-    from kernels.engines.emulator.launch import Options, launch, place
+    from kernels.engines.emulator.launch import Options, device_memory, launch
 
     rng = np.random.default_rng(0)
     A, B = (rng.standard_normal((n, n), dtype=np.float32) for _ in range(2))
     ptx = compile_ptx(NAIVE, "naive.cu")
-    memory = place({"A": A, "B": B, "C": np.zeros((n, n), np.float32)}, ["A", "B"])
+    memory = device_memory({"A": A, "B": B, "C": np.zeros((n, n), np.float32)}, ["A", "B"])
     blocks = -(-n // 16)
     start = time.perf_counter()
     run = launch(

@@ -28,7 +28,7 @@ from benchmarks.compiling import compile_all, tiles_text
 from kernels.engines import cuda
 from kernels.fusion import ladder as fusion_ladder
 from kernels.fusion.presets import FUSION_PRESETS
-from kernels.fusion.shape import KINDS, MOST_BLOCKS, ChainShape
+from kernels.fusion.shape import KINDS, MAX_BLOCKS, ChainShape
 from kernels.machine.timing import Budget
 from kernels.model.program import INPUT, RuleError, UnsupportedError
 from kernels.model.rung import Rung
@@ -56,7 +56,7 @@ def candidates(s: ChainShape, every_set: bool = True) -> Iterator[Candidate]:
 # -- verification --------------------------------------------------------------------------------------------
 def random_chain(rng: random.Random) -> ChainShape:
     """Returns a chain of random blocks that fit each other."""
-    s, length = None, rng.randint(1, MOST_BLOCKS)
+    s, length = None, rng.randint(1, MAX_BLOCKS)
     extents = rng.randint(1, 5), rng.randint(1, 40), rng.randint(1, 70), rng.randint(1, 70)
     while s is None or len(s.stages) < length:
         kind, R = rng.choice(KINDS), rng.randint(1, 5)

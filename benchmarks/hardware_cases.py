@@ -12,7 +12,7 @@ from benchmarks import hardware_cases_wmma as wmma
 from benchmarks.hardware_case import Case
 
 # Sources that are no cases, by the beginning of their path, and why.
-APART = {
+EXCLUDED = {
     "machine/": "they measure the device: no memory counter has anything to count",
 }
 

@@ -119,11 +119,11 @@ class Emulated:
 
 def emulate(case: Case, races: bool = False) -> Emulated:
     from kernels.engines.emulator import precompiled
-    from kernels.engines.emulator.launch import Options, launch, place
+    from kernels.engines.emulator.launch import Options, device_memory, launch
 
     step, arrays = case.launch, case.arrays()
     ptx = precompiled.ptx(step.source, step.defines)
-    memory = place(
+    memory = device_memory(
         arrays, [name for name in arrays if name not in case.outputs or not poisoned(arrays[name])]
     )
     run = launch(
@@ -138,7 +138,7 @@ def launch_on_gpu(case: Case) -> dict[str, np.ndarray]:
     import cupy
 
     from kernels.engines.cuda import compile_kernel
-    from kernels.model.rules import MOST_STATIC_SHARED
+    from kernels.model.rules import MAX_STATIC_SHARED
 
     step = case.launch
     kernel = compile_kernel(step.source, step.entry, step.defines)
@@ -151,7 +151,7 @@ def launch_on_gpu(case: Case) -> dict[str, np.ndarray]:
     args = tuple(
         on_gpu[a] if isinstance(a, str) else (np.asarray(a) if a.dtype.names else a) for a in step.args
     )
-    if step.shared > MOST_STATIC_SHARED:  # above this limit a kernel needs an attribute
+    if step.shared > MAX_STATIC_SHARED:  # above this limit a kernel needs an attribute
         kernel.max_dynamic_shared_size_bytes = step.shared
     kernel(step.grid, step.block, args, shared_mem=step.shared)
     cupy.cuda.get_current_stream().synchronize()

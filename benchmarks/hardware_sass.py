@@ -70,7 +70,7 @@ def tool(name: str) -> str | None:
         os.environ.get("CUDA_HOME"),
         os.environ.get("CUDA_PATH"),
         cupy.cuda.get_cuda_path(),
-        cuda_headers.USUAL,
+        cuda_headers.DEFAULT_TOOLKIT,
     )
     folders = (str(Path(home) / "bin") for home in homes if home)
     return shutil.which(name) or next((f for place in folders if (f := shutil.which(name, path=place))), None)

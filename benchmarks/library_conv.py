@@ -164,7 +164,7 @@ def workspace(s: ConvShape, rung: Rung, tiles: dict, program: Program, session) 
     requested = []
     if rung is FFT:
         shapes = {b.name: b.shape for b in program.of_role(WORKSPACE)}
-        requested = [cufft.work_bytes(shapes[f"{n}_padded"], n == "y") for n in "xwy"]
+        requested = [cufft.workspace_bytes(shapes[f"{n}_padded"], n == "y") for n in "xwy"]
     elif rung in conv_library.RUNGS:
         algorithm = program.steps[0].routine.removeprefix("cudnn_").upper()
         convolution = cudnn_module.Convolution(cudnn_module.load(), conv_common.struct(s), s.maps)

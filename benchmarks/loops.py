@@ -53,7 +53,7 @@ def curve(n: int, threads: int) -> None:
 def main(sizes: list[int]) -> None:
     conditions = cpu.conditions()
     print(f"{device_name()}; Python {conditions['python']}, NumPy {conditions['numpy']}; cold")
-    print(cpu_curve.caches_words(caches(), cpu_curve.block(GemmShape(1, 1, 1))))
+    print(cpu_curve.caches_sentence(caches(), cpu_curve.block_tile(GemmShape(1, 1, 1))))
     for n in sizes:
         ladder(n)
         curve(n, 1)

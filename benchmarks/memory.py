@@ -22,7 +22,7 @@ from kernels.model.rung import Ladder
 from kernels.records import row as records_row
 from kernels.records.row import commit
 from kernels.runner import compare
-from visuals.memory.charts import passes, sectors
+from visuals.memory.charts import sectors, wavefronts
 
 SKIPPED = {"cpu": ("banks",), "cuda": ()}  # a processor has no banks
 
@@ -49,7 +49,7 @@ def counted(row: dict) -> float | None:
     stride = row["shape"].get("stride")
     if row["rung"] == "stride/copy":
         return sectors(stride)
-    return passes(stride, row["rung"] == "banks/padded") if row["rung"].startswith("banks/") else None
+    return wavefronts(stride, row["rung"] == "banks/padded") if row["rung"].startswith("banks/") else None
 
 
 def print_table(rows: list[dict]) -> None:

@@ -14,7 +14,7 @@ from PIL import Image
 from playwright.sync_api import Browser, Page, expect, sync_playwright
 
 from tests.conftest import CHROMIUM
-from tests.helpers.harness import ARGS, ROOT, SEEN, Stage, serving
+from tests.helpers.harness import ARGS, ROOT, TIMEOUT_MS, Stage, serving
 from visuals.conv.choose.race import SECONDS
 
 WIDE, NARROW = (1440, 900), (390, 844)
@@ -28,7 +28,7 @@ def open_(
         viewport={"width": size[0], "height": size[1]}, color_scheme=scheme, device_scale_factor=scale
     )
     page = context.new_page()
-    page.set_default_timeout(SEEN)
+    page.set_default_timeout(TIMEOUT_MS)
     page.goto(url)
     return page
 

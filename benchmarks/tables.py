@@ -147,7 +147,7 @@ def _gemm_line(rung, row: Mapping, dtype: str, library: Mapping) -> str:
 def banks() -> str:
     """Returns the times of a warp's reads of shared memory at a stride, relative to stride 1, hot."""
     unpadded, padded = LADDERS["banks"].rungs
-    counted = ", ".join(f"{memory_charts.passes(stride, False):g}" for stride in STRIDES)
+    counted = ", ".join(f"{memory_charts.wavefronts(stride, False):g}" for stride in STRIDES)
     lines = [
         "The time to read shared memory at a stride, divided by the time at stride 1. Same device, hot. Without padding the "
         f"emulator counts {counted} wavefronts (passes over the banks) a load.",

@@ -58,7 +58,7 @@ def ours(session: cuda.Session, index: int) -> list[float]:
     stream = cuda.own_stream()
     with stream:
         warm_up(lambda: (session.run_step(index), stream.synchronize()), 0.1)
-        sampler = cuda_timing.taker(lambda: session.run_step(index), stream, cuda_timing.flusher(stream))
+        sampler = cuda_timing.sampler(lambda: session.run_step(index), stream, cuda_timing.flusher(stream))
         return list(interleave([sampler], BUDGET)[0])
 
 

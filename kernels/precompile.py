@@ -11,7 +11,7 @@ from typing import Any
 from kernels import sources
 from kernels.engines.emulator import ptx_archive
 from kernels.engines.emulator.compiler import compile
-from kernels.engines.emulator.precompiled import FOLDER, Defines, options, place
+from kernels.engines.emulator.precompiled import FOLDER, Defines, archive_entry, options
 from kernels.engines.emulator.ptx_archive import Compiled
 from kernels.ladders import LADDERS
 from kernels.model.program import Launch, Tiles
@@ -62,7 +62,7 @@ def write_all() -> list[Path]:
     """Write every archive anew and return the paths written."""
     topics: dict[str, dict[str, Compiled]] = {}
     for source, _, defines in kernels():
-        topic, name = place(source, defines)
+        topic, name = archive_entry(source, defines)
         topics.setdefault(topic, {})[name] = build(source, defines)
     version = compile.version() or ""
     return [

@@ -11,7 +11,7 @@ from kernels.model.tokens import tokens
 
 ROOT = Path(__file__).parent
 SHARED = "cuda"
-KEPT = 1024  # texts: more than there are files, fewer than there are chains
+MAX_CACHED = 1024  # texts: more than there are files, fewer than there are chains
 _INCLUDE = re.compile(r'^#include "([\w./]+)"$', re.MULTILINE)
 
 
@@ -28,7 +28,7 @@ def paths() -> list[str]:
     return sorted(names + [f"{SHARED}/{file.name}" for file in (ROOT / SHARED).glob("*.cu*")])
 
 
-@lru_cache(maxsize=KEPT)
+@lru_cache(maxsize=MAX_CACHED)
 def text(path: str) -> str:
     """Returns the source as a page shows it. `path`: topic and file, "conv/02_im2col.cu"."""
     if path.startswith(codegen.PREFIX):
@@ -36,7 +36,7 @@ def text(path: str) -> str:
     return file(path).read_text(encoding="utf-8")
 
 
-@lru_cache(maxsize=KEPT)
+@lru_cache(maxsize=MAX_CACHED)
 def headers(path: str) -> list[str]:
     """Returns the project's own headers that a source includes, as paths of the same form."""
     return [_header(path, name) for name in _INCLUDE.findall(text(path))]
@@ -47,7 +47,7 @@ def _header(path: str, name: str) -> str:
     return f"{SHARED if '/' in name else path.partition('/')[0]}/{name.rpartition('/')[2]}"
 
 
-@lru_cache(maxsize=KEPT)
+@lru_cache(maxsize=MAX_CACHED)
 def translation_unit(path: str) -> str:
     """Returns the source with the project's own headers inlined. This text alone decides what is compiled and can be
     hashed. #line keeps every line's own file and number."""
@@ -62,7 +62,7 @@ def translation_unit(path: str) -> str:
     return _INCLUDE.sub(header, source)
 
 
-@lru_cache(maxsize=KEPT)
+@lru_cache(maxsize=MAX_CACHED)
 def code(path: str) -> str:
     """Returns the tokens of a translation unit, which decide what is compiled. Comments, layout and paths are left out."""
     return tokens(translation_unit(path))

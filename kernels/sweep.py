@@ -150,7 +150,10 @@ def record(
     if not status.ready:
         raise RuleError(f"engine {sweep.engine!r} cannot run here: {status.text}")
     device = status.text
-    have, told = {_key(row) for row in _tidied(out)}, unsupported.Sidecar(out, device, machine.conditions)
+    have, told = (
+        {_key(row) for row in _tidied(out)},
+        unsupported.UnsupportedFile(out, device, machine.conditions),
+    )
     groups = list(sweep.groups())
     total = sum(len(g.rungs) for g in groups)
     todo = [

@@ -55,7 +55,7 @@ def fft(params: Params) -> Scene:
     """Returns the scene that the page conv/fft/page.py plays at `params`."""
     tile = fft_address.TILES[params.get("transform", next(iter(fft_address.TILES)))]
     return fft_address.scene(
-        conv_address.read(params)[0].inputs(), tile, params.get("room", fft_address.ROOMS[0])
+        conv_address.read(params)[0].inputs(), tile, params.get("room", fft_address.PADDINGS[0])
     )[0]
 
 
@@ -67,7 +67,7 @@ def tiling(params: Params) -> Scene:
 
 
 def _preset(key: str) -> dict[str, str]:
-    return conv_address.at(conv_address.DEFAULT, CONV_PRESETS[key].shape)
+    return conv_address.at_shape(conv_address.DEFAULT, CONV_PRESETS[key].shape)
 
 
 FIRST = Card("im2col", "A convolution becomes one matrix product.", "conv/im2col.py", im2col)

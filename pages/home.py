@@ -116,7 +116,7 @@ def _layers() -> None:
         st.html('<p class="kt-quiet">Layers you know:</p>')
         for key, label in LAYERS.items():
             preset = CONV_PRESETS[key]
-            query = conv_address.at(conv_address.DEFAULT, preset.shape)
+            query = conv_address.at_shape(conv_address.DEFAULT, preset.shape)
             st.page_link("conv/im2col.py", label=label, query_params=query, help=preset.source)
 
 

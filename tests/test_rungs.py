@@ -20,7 +20,7 @@ from visuals.conv.choose.families import FAMILIES
 from visuals.conv.implicit.plan import RUNGS as IMPLICIT_RUNGS
 from visuals.conv.winograd.part import NONFUSED
 from visuals.gemm.plan import PLANS as GEMM_PLANS
-from visuals.softmax.plan import WALKS
+from visuals.softmax.plan import STEP_FUNCTIONS
 
 COUNTERS = Path(__file__).parent / "fixtures" / "hardware_counters_h200.json"
 SCENES = {  # the rungs that a stage shows, by ladder
@@ -30,7 +30,7 @@ SCENES = {  # the rungs that a stage shows, by ladder
     },
     "gemm": set(GEMM_PLANS),
     "attention": set(ATTENTION_SCENES),
-    "softmax": {f"softmax/{name}" for name in WALKS},
+    "softmax": {f"softmax/{name}" for name in STEP_FUNCTIONS},
     "fusion": set(FUSION_PLANS),
     "add": {"add/vector", "add/matrix", "add/matrix-transposed"},
     "stride": {"stride/copy"},

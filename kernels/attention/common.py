@@ -11,7 +11,7 @@ from kernels.attention.shape import AttentionShape
 from kernels.model.dtypes import INPUT_DTYPE
 from kernels.model.launch import ceil
 from kernels.model.program import INPUT, OUTPUT, WORKSPACE, Arg, Buffer, Program
-from kernels.model.rules import MOST_GRID_YZ, dtype_rules, most_rules
+from kernels.model.rules import MAX_GRID_YZ, dtype_rules, max_rules
 from kernels.model.rung import Cost
 from kernels.model.shape import INT_MAX
 
@@ -61,7 +61,7 @@ def common_rules(s: AttentionShape, ahead: int = 1, dtypes: Sequence[str] = ("fp
     A tile may extend beyond the matrix by up to `ahead` queries or keys.
     """
     yield from dtype_rules(s, *dtypes)
-    yield from most_rules("B*H (grid)", s.heads, MOST_GRID_YZ)
+    yield from max_rules("B*H (grid)", s.heads, MAX_GRID_YZ)
     for name, extent in (("N", s.N), ("d", s.d)):
         if extent > INT_MAX - ahead:
             yield f"{name} must stay below 2^31 - {ahead}, got {extent}"
@@ -69,7 +69,7 @@ def common_rules(s: AttentionShape, ahead: int = 1, dtypes: Sequence[str] = ("fp
 
 def head_rules(s: AttentionShape) -> Iterator[str]:
     """Yield a rule if a row of a head does not fit a thread block's tiles."""
-    yield from most_rules("d", s.d, MAX_D)
+    yield from max_rules("d", s.d, MAX_D)
 
 
 def row_rules(s: AttentionShape, ahead: int) -> Iterator[str]:
@@ -80,6 +80,6 @@ def row_rules(s: AttentionShape, ahead: int) -> Iterator[str]:
 
 def square_rules(s: AttentionShape, tile: int, name: str) -> Iterator[str]:
     """Yield the rules for blocks of `tile` queries along grid.y."""
-    if ceil(s.N, tile) > MOST_GRID_YZ:
-        yield f"N <= {MOST_GRID_YZ}*{name} (grid.y), got {s.N}"
+    if ceil(s.N, tile) > MAX_GRID_YZ:
+        yield f"N <= {MAX_GRID_YZ}*{name} (grid.y), got {s.N}"
     yield from row_rules(s, tile)

@@ -14,9 +14,9 @@ from kernels.attention.reference import TOLERANCE
 from kernels.attention.reference import attention as reference
 from kernels.attention.shape import AttentionShape, parse_attention
 from kernels.libraries import cublas
-from kernels.model.launch import ampere, ampere_for, ceil, launch, rungs_of
+from kernels.model.launch import ampere, ampere_for, ceil, launch, rung_factory
 from kernels.model.program import Launch, LibraryCall, Program, Tiles
-from kernels.model.rules import MOST_SHARED, multiple_rules, shared_rules, thread_rules
+from kernels.model.rules import MAX_SHARED, multiple_rules, shared_rules, thread_rules
 from kernels.model.rung import Ladder, Rung
 
 SOFTMAX_WARPS = 4  # in a block of kernels/attention/cuda/01_softmax.cu, one row per warp
@@ -165,7 +165,7 @@ def cublas_rules(s: AttentionShape, tiles: Tiles) -> Iterator[str]:
 def fused_rules(s: AttentionShape, tiles: Tiles) -> Iterator[str]:
     yield from parts.common_rules(s)
     yield from parts.head_rules(s)
-    yield from shared_rules("4*(N + d + BLOCK)", fused_shared(s, tiles), MOST_SHARED)
+    yield from shared_rules("4*(N + d + BLOCK)", fused_shared(s, tiles), MAX_SHARED)
 
 
 def flash_rules(s: AttentionShape, tiles: Tiles) -> Iterator[str]:
@@ -181,10 +181,10 @@ def registers_rules(s: AttentionShape, tiles: Tiles) -> Iterator[str]:
         yield from multiple_rules(tiles, ("Br", LANES_DOWN * tiles["TM"]))
         yield from thread_rules("8*Br/TM", registers_threads(s, tiles))
         formula = "4*((Br + Bc)*(DP + 4) + Bc*DP + Br*(Bc + 8))"
-        yield from shared_rules(formula, registers_shared(s, tiles), MOST_SHARED)
+        yield from shared_rules(formula, registers_shared(s, tiles), MAX_SHARED)
 
 
-attention_rung = rungs_of("attention", parts.cost, TOLERANCE)
+attention_rung = rung_factory("attention", parts.cost, TOLERANCE)
 
 RUNGS = (
     attention_rung(

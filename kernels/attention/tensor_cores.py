@@ -12,13 +12,13 @@ from collections.abc import Iterator
 
 from kernels.attention import common, cpu
 from kernels.attention.shape import AttentionShape
-from kernels.model.launch import WARP, ampere, ceil, launch, rungs_of
+from kernels.model.launch import WARP, ampere, ceil, launch, rung_factory
 from kernels.model.program import Program, Tiles
 from kernels.model.rules import (
-    MOST_REGISTERS,
-    MOST_SHARED,
+    MAX_REGISTERS,
+    MAX_SHARED,
     REGISTERS,
-    most_rules,
+    max_rules,
     multiple_rules,
     shared_rules,
     thread_rules,
@@ -42,7 +42,7 @@ def registers(s: AttentionShape, WM: int, Bc: int) -> int:
 
 def warp_rows(s: AttentionShape, tiles: Tiles) -> int:
     """Return the rows of a warp: WM, or 16 if WM rows would not fit its lanes' registers."""
-    return tiles["WM"] if registers(s, tiles["WM"], tiles["Bc"]) <= MOST_REGISTERS else MMA
+    return tiles["WM"] if registers(s, tiles["WM"], tiles["Bc"]) <= MAX_REGISTERS else MMA
 
 
 def defines(s: AttentionShape, tiles: Tiles) -> dict[str, int]:
@@ -82,17 +82,17 @@ def rules(s: AttentionShape, tiles: Tiles) -> Iterator[str]:
         yield from thread_rules("32*Br/WM", count)
         needed, max_registers = (
             registers(s, warp_rows(s, tiles), tiles["Bc"]),
-            min(MOST_REGISTERS, REGISTERS // max(count, WARP)),
+            min(MAX_REGISTERS, REGISTERS // max(count, WARP)),
         )
-        yield from most_rules(
+        yield from max_rules(
             f"WM*(2*Bc + 3*DP)/64 + {OTHER_REGISTERS} registers ({count} threads)", needed, max_registers
         )
         formula = "2*(Br + 2*STAGES*Bc)*(DP + 8)"
-        yield from shared_rules(formula, shared(s, tiles), MOST_SHARED)
+        yield from shared_rules(formula, shared(s, tiles), MAX_SHARED)
 
 
 RUNGS: tuple[Rung, ...] = (
-    rungs_of("attention", common.cost, common.TOLERANCE)(
+    rung_factory("attention", common.cost, common.TOLERANCE)(
         "flash-mma",
         "flash attention, tensor cores",
         "The same walk with both products by mma.sync, FP16 or BF16: S, P and O never leave a warp's registers.",

@@ -21,7 +21,7 @@ from kernels.model.program import Tiles
 from kernels.model.rung import Rung
 
 
-def asked(rung: Rung, s: AttentionShape, tiles: Tiles) -> int | None:
+def requested_bytes(rung: Rung, s: AttentionShape, tiles: Tiles) -> int | None:
     """Return the bytes that all threads load and store, or None for a library's rung."""
     count = KERNELS.get(rung.name.partition("/")[2])
     return count and s.heads * ELEMENT_BYTES[s.dtype] * int(count(s, tiles))

@@ -10,7 +10,7 @@ from kernels.conv import cpu
 from kernels.conv.shape import ConvShape
 from kernels.model.launch import ceil, launch
 from kernels.model.program import INPUT, OUTPUT, WORKSPACE, Buffer, Launch, Program, Tiles
-from kernels.model.rules import MOST_GRID_YZ, most_rules
+from kernels.model.rules import MAX_GRID_YZ, max_rules
 from kernels.model.rung import Cost
 from kernels.model.shape import INT_MAX
 
@@ -60,7 +60,7 @@ def finish(s: ConvShape) -> tuple[Launch, ...]:
 def finish_rules(s: ConvShape) -> Iterator[str]:
     """Yield the rules of the step that `finish` adds, if it adds one."""
     if s.bias or s.relu:
-        yield from most_rules("N (grid.y, where there is bias or ReLU)", s.N, MOST_GRID_YZ)
+        yield from max_rules("N (grid.y, where there is bias or ReLU)", s.N, MAX_GRID_YZ)
         yield from count_rules(FINISH_BLOCK, K_P_Q=s.K * s.PQ)
 
 

@@ -20,7 +20,7 @@ from kernels.conv.shape import ConvShape
 from kernels.libraries import cufft
 from kernels.model.launch import ampere, ceil, launch
 from kernels.model.program import WORKSPACE, Buffer, LibraryCall, Program, Tiles
-from kernels.model.rules import MOST_GRID_YZ
+from kernels.model.rules import MAX_GRID_YZ
 from kernels.model.rung import Cost, Rung
 from kernels.model.shape import INT_MAX
 
@@ -132,8 +132,8 @@ def rules(s: ConvShape, tiles: Tiles) -> Iterator[str]:
     )
     transforms_name = "N" if tile == WHOLE else "N*down*across"
     for name, count in ((transforms_name, images), ("K", s.K)):
-        if count > MOST_GRID_YZ:
-            yield f"{name} <= {MOST_GRID_YZ} (grid.y), got {count}"
+        if count > MAX_GRID_YZ:
+            yield f"{name} <= {MAX_GRID_YZ} (grid.y), got {count}"
     counts = {
         "C*rows*columns": s.C * area, "K*P*Q": s.K * s.PQ, f"{transforms_name}*C": images * s.C,
         f"{transforms_name}*K": images * s.K, "K*C": s.K * s.C, "R*S": s.R * s.S,

@@ -12,7 +12,7 @@ from kernels.conv.shape import ConvShape
 from kernels.model.fast_division import magic
 from kernels.model.launch import WARP, ampere, ceil, launch
 from kernels.model.program import Program, Tiles
-from kernels.model.rules import MOST_GRID_YZ, MOST_SHARED, most_rules
+from kernels.model.rules import MAX_GRID_YZ, MAX_SHARED, max_rules
 from kernels.model.rung import Rung
 
 MAX_THREADS = 256  # in a block of direct-tiled
@@ -62,17 +62,17 @@ def build_direct_tiled(s: ConvShape, tiles: Tiles) -> Program:
 def direct_tiled_rules(s: ConvShape, tiles: Tiles) -> Iterator[str]:
     tile = tiles["TILE"]
     yield from common.multiple_rules(tiles, ("TILE", tiles["TP"]))
-    yield from most_rules("TILE*TILE/TP threads", tile * tile // tiles["TP"], MAX_THREADS)
-    yield from most_rules("N (grid.z)", s.N, MOST_GRID_YZ)
+    yield from max_rules("TILE*TILE/TP threads", tile * tile // tiles["TP"], MAX_THREADS)
+    yield from max_rules("N (grid.z)", s.N, MAX_GRID_YZ)
     blocks = s.groups * ceil(s.filters, filter_threads(s, tiles) * tiles["TK"])
-    yield from most_rules("blocks along the filters (grid.y)", blocks, MOST_GRID_YZ)
+    yield from max_rules("blocks along the filters (grid.y)", blocks, MAX_GRID_YZ)
     yield from common.count_rules(0, P_Q=(s.P + tile) * (s.Q + tile))
     for name, extent, stride in (
         ("H + 2*pad_h", s.H + 2 * s.pad_h, s.u),
         ("W + 2*pad_w", s.W + 2 * s.pad_w, s.v),
     ):
         yield from common.count_rules(2 * tile * stride, **{name: extent})
-    yield from most_rules("bytes of shared memory for patch and taps", direct_shared(s, tiles), MOST_SHARED)
+    yield from max_rules("bytes of shared memory for patch and taps", direct_shared(s, tiles), MAX_SHARED)
 
 
 # -- implicit-gemm ----------------------------------------------------------------------------------------
@@ -120,8 +120,8 @@ def _implicit(source: str, s: ConvShape, tiles: Tiles, *extra_args: np.void) -> 
 def implicit_rules(s: ConvShape, tiles: Tiles) -> Iterator[str]:
     BM, BN, BK = (tiles[name] for name in ("BM", "BN", "BK"))
     yield from _tile_rules(tiles)
-    yield from most_rules("groups (grid.z)", s.groups, MOST_GRID_YZ)
-    yield from most_rules("K/groups/BM blocks (grid.y)", ceil(s.filters, BM), MOST_GRID_YZ)
+    yield from max_rules("groups (grid.z)", s.groups, MAX_GRID_YZ)
+    yield from max_rules("K/groups/BM blocks (grid.y)", ceil(s.filters, BM), MAX_GRID_YZ)
     yield from common.count_rules(0, N_C_H_W=s.elements["x"])
     yield from common.count_rules(BN, N_P_Q=s.N * s.PQ)
     yield from common.count_rules(BM, **{"K/groups": s.filters})
@@ -141,8 +141,8 @@ def _tile_rules(tiles: Tiles) -> Iterator[str]:
         yield f"BK % warps == 0 (a warp copies a row), got {BK} % {count // WARP}"
     elif BM * FILTER_LANES % count:
         yield f"{FILTER_LANES}*BM % threads == 0 (filters are copied in whole rounds), got {FILTER_LANES}*{BM} % {count}"
-    yield from most_rules(
-        "4*STAGES*BK*(BM + 4 + BN) bytes of shared memory", implicit_shared(tiles), MOST_SHARED
+    yield from max_rules(
+        "4*STAGES*BK*(BM + 4 + BN) bytes of shared memory", implicit_shared(tiles), MAX_SHARED
     )
 
 

@@ -13,7 +13,7 @@ from kernels.conv.shape import CONV_SINCE, ConvShape, parse_conv
 from kernels.libraries import cublas
 from kernels.model.launch import ceil, launch
 from kernels.model.program import WORKSPACE, Buffer, LibraryCall, Program, Tiles
-from kernels.model.rules import MOST_GRID_YZ
+from kernels.model.rules import MAX_GRID_YZ
 from kernels.model.rung import Ladder, Rung
 from kernels.model.shape import INT_MAX
 
@@ -65,8 +65,8 @@ def _matrices(gemm):
 
 def direct_rules(s: ConvShape, tiles: Tiles) -> Iterator[str]:
     yield from common.ungrouped_rules(s)
-    if s.N > MOST_GRID_YZ:
-        yield f"N <= {MOST_GRID_YZ} (grid.y), got {s.N}"
+    if s.N > MAX_GRID_YZ:
+        yield f"N <= {MAX_GRID_YZ} (grid.y), got {s.N}"
     for name, count in (("K*P*Q", s.K * s.PQ), ("R*S", s.R * s.S)):
         if count > INT_MAX - tiles["BLOCK"]:
             yield f"{name} must stay below 2^31 - BLOCK, got {count}"
@@ -77,11 +77,11 @@ def im2col_rules(s: ConvShape, tiles: Tiles) -> Iterator[str]:
     for name, count in (("C*P*Q", s.C * s.PQ), ("C*R*S", s.CRS)):
         if count > INT_MAX - tiles["BLOCK"]:
             yield f"{name} must stay below 2^31 - BLOCK, got {count}"
-    if "TILE" in tiles and ceil(s.K, tiles["TILE"]) > MOST_GRID_YZ:
-        yield f"K <= {MOST_GRID_YZ}*TILE (grid.y), got {s.K}"
+    if "TILE" in tiles and ceil(s.K, tiles["TILE"]) > MAX_GRID_YZ:
+        yield f"K <= {MAX_GRID_YZ}*TILE (grid.y), got {s.K}"
 
 
-OWN: tuple[Rung, ...] = (
+BASIC_RUNGS: tuple[Rung, ...] = (
     Rung(
         name="conv/direct",
         title="direct",
@@ -120,7 +120,7 @@ OWN: tuple[Rung, ...] = (
         library="cuBLAS",
     ),
 )
-DIRECT, *COLUMNS = OWN
+DIRECT, *COLUMNS = BASIC_RUNGS
 DIRECT_TILED, *IMPLICIT = implicit.RUNGS
 
 LADDER = Ladder(

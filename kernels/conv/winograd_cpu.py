@@ -12,12 +12,12 @@ from kernels.conv.reference import each_image
 R = 3  # taps of a filter, each way
 
 
-def fours(extent: int) -> int:
+def round_up_to_4(extent: int) -> int:
     """Round an extent up to a multiple of 4, the length of a row of 16-byte accesses."""
     return -(-extent // 4) * 4
 
 
-def both_sides(X: np.ndarray, d: np.ndarray) -> np.ndarray:
+def transform_2d(X: np.ndarray, d: np.ndarray) -> np.ndarray:
     """Return X d X^T for every d [..., i, j], as [i', j', ...]."""
     return np.moveaxis(X @ d @ X.T, (-2, -1), (0, 1))
 
@@ -48,7 +48,7 @@ def filters(m: int):
     def winograd_filter(w: np.ndarray, U: np.ndarray, s: np.void) -> None:
         """Compute U [T*T, C, fours(K)] = G g G^T of w [K, C, 3, 3]."""
         _, G, _ = winograd_matrices.derive(m, R).arrays(w.dtype)
-        u = both_sides(G, w[:, :, ::-1, ::-1] if s["flip"] else w)  # [T, T, K, C]
+        u = transform_2d(G, w[:, :, ::-1, ::-1] if s["flip"] else w)  # [T, T, K, C]
         U[:, :, len(w) :] = 0
         U[:, :, : len(w)] = u.reshape(len(U), *w.shape[:2]).transpose(0, 2, 1)
 
@@ -59,7 +59,7 @@ def inputs(m: int):
     def winograd_input(x: np.ndarray, V: np.ndarray, s: np.void) -> None:
         """Compute V [T*T, C, fours(tiles)] = B^T d B of every tile of x [N, C, H, W]."""
         _, _, BT = winograd_matrices.derive(m, R).arrays(x.dtype)
-        v = both_sides(BT, input_tiles(x, m, (s["pad_h"], s["pad_w"])))  # [T, T, N, C, down, across]
+        v = transform_2d(BT, input_tiles(x, m, (s["pad_h"], s["pad_w"])))  # [T, T, N, C, down, across]
         v = v.swapaxes(2, 3).reshape(*V.shape[:2], -1)
         V[:, :, v.shape[2] :] = 0
         V[:, :, : v.shape[2]] = v
@@ -80,7 +80,7 @@ def outputs(m: int):
         down, across = -(-P // m), -(-Q // m)
         side = m + R - 1
         z = Z[:, :, : N * down * across].reshape(side, side, K, N, down, across)
-        tiles = both_sides(AT, np.moveaxis(z, (0, 1), (-2, -1)))  # [m, m, K, N, down, across]
+        tiles = transform_2d(AT, np.moveaxis(z, (0, 1), (-2, -1)))  # [m, m, K, N, down, across]
         y[...] = output_maps(tiles, (K, N), P, Q).swapaxes(0, 1)
 
     return winograd_output
@@ -99,10 +99,10 @@ def fused(m: int, channels: int):
             down, across = tiles.shape[1:3]
             z = 0
             for c in range(0, len(image), channels):
-                v = both_sides(BT, tiles[c : c + channels]).reshape(len(U), -1, down * across)
+                v = transform_2d(BT, tiles[c : c + channels]).reshape(len(U), -1, down * across)
                 z = z + U[:, c : c + channels, :K].swapaxes(1, 2) @ v  # [T*T, K, tiles]
             z = z.reshape(*BT.shape, K, down, across)
-            out[...] = output_maps(both_sides(AT, np.moveaxis(z, (0, 1), (-2, -1))), (K,), P, Q)
+            out[...] = output_maps(transform_2d(AT, np.moveaxis(z, (0, 1), (-2, -1))), (K,), P, Q)
 
     return winograd_fused
 
@@ -113,16 +113,16 @@ def error_scale(s, m: int, x: np.ndarray, w: np.ndarray) -> np.ndarray:
     |A^T| [(|G| |g| |G^T|) * (|B^T| |d| |B|)] |A| summed over channels. `s` is a ConvShape.
     """
     AT, G, BT = (np.abs(X) for X in winograd_matrices.derive(m, R).arrays("float64"))
-    u = both_sides(G, np.abs(w[:, :, ::-1, ::-1] if s.flip else w).astype("float64"))
+    u = transform_2d(G, np.abs(w[:, :, ::-1, ::-1] if s.flip else w).astype("float64"))
     u = np.ascontiguousarray(u)  # [T, T, K, C], as BLAS takes it
     side, y = len(BT), np.empty(s.y_shape)
 
     def image(n: int) -> None:
         tiles = input_tiles(np.abs(x[n : n + 1]).astype("float64"), m, s.pad)[0]  # [C, down, across, T, T]
         down, across = tiles.shape[1:3]
-        z = u @ both_sides(BT, tiles).reshape(side, side, s.C, -1)  # [T, T, K, tiles]
+        z = u @ transform_2d(BT, tiles).reshape(side, side, s.C, -1)  # [T, T, K, tiles]
         z = np.moveaxis(z.reshape(side, side, s.K, down, across), (0, 1), (-2, -1))
-        y[n] = output_maps(both_sides(AT, z), (s.K,), s.P, s.Q)
+        y[n] = output_maps(transform_2d(AT, z), (s.K,), s.P, s.Q)
 
     each_image(image, s.N)
     return y

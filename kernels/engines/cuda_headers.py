@@ -9,7 +9,7 @@ from collections.abc import Iterator
 from functools import cache
 from pathlib import Path
 
-USUAL = "/usr/local/cuda"  # where toolkits are installed on Linux
+DEFAULT_TOOLKIT = "/usr/local/cuda"  # where toolkits are installed on Linux
 _INCLUDE = re.compile(r"(#|%:)\s*include")
 _NOT_FOUND = re.compile(r'open source file "([^"]+)"')  # part of the compiler's message
 # How the names of headers in NVIDIA's wheels begin. cooperative_groups.h includes headers of CCCL.
@@ -43,7 +43,7 @@ def _wheels() -> Iterator[Path]:
 def _toolkits() -> Iterator[Path]:
     nvcc = shutil.which("nvcc")
     roots = (os.environ.get("CUDA_PATH"), os.environ.get("CUDA_HOME"), nvcc and Path(nvcc).parents[1])
-    for root in (*roots, USUAL):
+    for root in (*roots, DEFAULT_TOOLKIT):
         if root:
             yield Path(root) / "include"
 

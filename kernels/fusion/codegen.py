@@ -85,7 +85,7 @@ def groups(kinds: Sequence[str]) -> tuple[Group, ...]:
     )
 
 
-def of_source(source: str) -> Group:
+def parse_source(source: str) -> Group:
     """Return the group whose kernel has this name. Raises FileNotFoundError if no kernel has it."""
     kinds = tuple(source.removeprefix(PREFIX).removesuffix(".cu").split("_"))
     if source != Group(0, kinds).source or not set(kinds) <= set(KINDS) or len(groups(kinds)) != 1:
@@ -99,7 +99,7 @@ def text(source: str) -> str:
 
     Its arguments are x, the tensors of each block in turn (Stage.tensors), y, `Maps`, and the eps of each bn.
     """
-    group = of_source(source)
+    group = parse_source(source)
     write = {"": _elementwise, "conv": _conv, "gap": _gap}.get(group.core, _pool)
     body = "\n".join(
         f"  {line}" if line and not line.startswith("#") else line for line in write(_Names(group))

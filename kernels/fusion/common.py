@@ -20,7 +20,7 @@ from kernels.fusion.shape import OPERATIONS, ChainShape, Stage
 from kernels.model.fast_division import magic
 from kernels.model.launch import ceil, launch
 from kernels.model.program import INPUT, OUTPUT, WORKSPACE, Buffer, Launch, Program, Tiles
-from kernels.model.rules import most_rules
+from kernels.model.rules import max_rules
 from kernels.model.rung import Cost
 
 MAX_VALUES = 2**30  # in one tensor: a thread's next index must stay below 2^31
@@ -28,8 +28,8 @@ WARP = 32
 MAPS_STRUCT = np.dtype(
     [(name, np.int32) for name in "N C H W K P Q R stride pad".split()]
     + [
-        (f"{divisors}_{part}", dtype)
-        for divisors in ("by_Q", "by_PQ", "by_K")
+        (f"{divisor}_{part}", dtype)
+        for divisor in ("by_Q", "by_PQ", "by_K")
         for part, dtype in (("multiplier", np.uint32), ("shift", np.int32))
     ]
 )
@@ -141,10 +141,10 @@ def maps(stages: Sequence[Stage]) -> np.void:
     """Return `Maps` of kernels/fusion/cuda/fusion.cuh for blocks that share a kernel."""
     before, after = stages[0].before, stages[-1].after
     core = next((stage.block for stage in stages if not stage.block.pointwise), stages[0].block)
-    divisors = (
+    divisor = (
         v for m in map(magic, (after[3], after[2] * after[3], after[1])) for v in (m.multiplier, m.shift)
     )
-    return np.array((*before, *after[1:], core.R, core.stride, core.pad, *divisors), MAPS_STRUCT)[()]
+    return np.array((*before, *after[1:], core.R, core.stride, core.pad, *divisor), MAPS_STRUCT)[()]
 
 
 def flops(group: Group, stages: Sequence[Stage]) -> int:
@@ -185,10 +185,10 @@ def cost_of(plan: Callable[[ChainShape, Tiles], Plan]) -> Callable[[ChainShape, 
 
 def rules(s: ChainShape, tiles: Tiles) -> Iterator[str]:
     """Yield the rules on sizes: an index is an int, and a thread computes its next index in advance."""
-    yield from most_rules("values of x", math.prod(s.x_shape), MAX_VALUES)
+    yield from max_rules("values of x", math.prod(s.x_shape), MAX_VALUES)
     for stage in s.stages:
         where = f"block {stage.at + 1} ({stage.block.kind})"
         if "w" in stage.tensors:
-            yield from most_rules(f"weights of {where}", math.prod(stage.tensors["w"]), MAX_VALUES)
+            yield from max_rules(f"weights of {where}", math.prod(stage.tensors["w"]), MAX_VALUES)
         values = math.prod(stage.after) * (WARP if stage.block.kind == "gap" else 1)
-        yield from most_rules(f"values after {where}", values, MAX_VALUES)
+        yield from max_rules(f"values after {where}", values, MAX_VALUES)

@@ -14,7 +14,7 @@ from kernels.fusion.common import ComputedBlock, Part, Plan
 from kernels.fusion.presets import FUSION_PRESETS
 from kernels.fusion.reference import TOLERANCE, chain
 from kernels.fusion.shape import Block, ChainShape, Stage, parse_chain
-from kernels.model.launch import ceil, launch, rungs_of
+from kernels.model.launch import ceil, launch, rung_factory
 from kernels.model.program import WORKSPACE, Buffer, Program, Tiles
 from kernels.model.rung import Cost, Ladder, Rung
 
@@ -122,7 +122,7 @@ def _rung(name: str, title: str, idea: str, rules) -> Rung:
     def build(s: ChainShape, tiles: Tiles) -> Program:
         return plan(s, tiles).program
 
-    return rungs_of("fusion", cost, TOLERANCE)(name, title, idea, build, rules, TILES)
+    return rung_factory("fusion", cost, TOLERANCE)(name, title, idea, build, rules, TILES)
 
 
 RUNGS = (

@@ -14,12 +14,12 @@ from functools import lru_cache
 from kernels.model import numerals
 from kernels.model.shape import INT_MAX, Shape, ShapeError, integer, parse
 
-MOST_BLOCKS = 8
+MAX_BLOCKS = 8
 MAX_WINDOW = 1024  # of R, stride and pad
 POINTWISE = ("bias", "bn", "relu", "add")  # each result from one value
 REDUCING = ("conv", "maxpool", "avgpool", "gap")  # each result from several values
 KINDS = (*POINTWISE, *REDUCING)
-EPS, LEAST_EPS = 1e-5, 1e-12  # of batch norm
+EPS, MIN_EPS = 1e-5, 1e-12  # of batch norm
 KEEP_SIZE = -1  # the pad of a convolution that keeps the size at stride 1: (R - 1) / 2
 # A block's options, in order, with their defaults. None: the option is required.
 _POOL = {"R": None, "stride": 0, "pad": 0}  # stride 0: the window's size
@@ -105,8 +105,8 @@ class Stage:
 def blocks(chain: str) -> tuple[Block, ...]:
     """Parse a chain's text into its blocks. Raises ShapeError, which names the broken rule."""
     block_texts = chain.split()
-    if not 1 <= len(block_texts) <= MOST_BLOCKS:
-        raise ShapeError(f"a chain has 1 to {MOST_BLOCKS} blocks, got {len(block_texts)}")
+    if not 1 <= len(block_texts) <= MAX_BLOCKS:
+        raise ShapeError(f"a chain has 1 to {MAX_BLOCKS} blocks, got {len(block_texts)}")
     return tuple(_block(n, block_text) for n, block_text in enumerate(block_texts, 1))
 
 
@@ -139,8 +139,8 @@ def _number(where: str, name: str, text: str) -> float:
     if name != "eps":
         max_value = INT_MAX if name == "K" else MAX_WINDOW
         return integer(f"{where}: {name}", number, 0 if name == "pad" else 1, max_value)
-    if not LEAST_EPS <= number <= 1:
-        raise ShapeError(f"{where}: eps must lie in {LEAST_EPS:g} .. 1, got {number:g}")
+    if not MIN_EPS <= number <= 1:
+        raise ShapeError(f"{where}: eps must lie in {MIN_EPS:g} .. 1, got {number:g}")
     return number
 
 

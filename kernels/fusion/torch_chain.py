@@ -21,8 +21,8 @@ class Chain:
     def __init__(self, x, *rest):
         *tensors, y, chain = rest
         self.torch = torch_library.load()
-        self._x, self._y = (torch_library.shared(self.torch, array) for array in (x, y))
-        remaining = iter([torch_library.shared(self.torch, array) for array in tensors])
+        self._x, self._y = (torch_library.as_tensor(self.torch, array) for array in (x, y))
+        remaining = iter([torch_library.as_tensor(self.torch, array) for array in tensors])
         self._calls = [
             _call(self.torch, block, [next(remaining) for _ in TENSORS.get(block.kind, ())])
             for block in blocks(bytes(chain).decode())
@@ -31,7 +31,7 @@ class Chain:
         self.own_bytes: int | None = None
 
     def __call__(self) -> None:
-        with torch_library.on_our_stream(self.torch), self.torch.inference_mode():
+        with torch_library.on_current_stream(self.torch), self.torch.inference_mode():
             self._run() if self.own_bytes is not None else self._first()
 
     def _run(self) -> None:
@@ -49,7 +49,7 @@ class Chain:
         self.own_bytes = cuda.max_memory_allocated() - before - self._y.nbytes
 
     def deliver(self) -> None:
-        with torch_library.on_our_stream(self.torch), self.torch.inference_mode():
+        with torch_library.on_current_stream(self.torch), self.torch.inference_mode():
             self._y.copy_(self._result)
 
 

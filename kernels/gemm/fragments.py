@@ -42,7 +42,7 @@ def ldmatrix_row(lane):
     return lane // 8, lane % 8
 
 
-def ldmatrix_place(lane, value, transposed: bool = False):
+def ldmatrix_position(lane, value, transposed: bool = False):
     """Return (row, column) within one 8 x 8 matrix of a lane's value 0 or 1 in that matrix's register."""
     row, column = lane // 4, lane % 4 * 2 + value
     return (column, row) if transposed else (row, column)

@@ -9,10 +9,10 @@ from kernels.gemm.cpu import definition, definition_by_columns
 from kernels.gemm.presets import GEMM_PRESETS
 from kernels.gemm.reference import gemm
 from kernels.gemm.shape import GemmShape, parse_gemm
-from kernels.model.launch import ampere, ceil, rungs_of
+from kernels.model.launch import ampere, ceil, rung_factory
 from kernels.model.program import Program, Tiles
 from kernels.model.rules import (
-    MOST_SHARED,
+    MAX_SHARED,
     dtype_rules,
     fetch_rules,
     multiple_rules,
@@ -118,7 +118,7 @@ def async_rules(s: GemmShape, tiles: Tiles) -> Iterator[str]:
     yield from _register_rules(tiles)
     yield from fetch_rules(tiles, threads(tiles), "BM", "BK", 1)
     yield from fetch_rules(tiles, threads(tiles), "BK", "BN", 4)
-    yield from shared_rules("4*STAGES*BK*(BM + 4 + BN)", stages_bytes(tiles), MOST_SHARED)
+    yield from shared_rules("4*STAGES*BK*(BM + 4 + BN)", stages_bytes(tiles), MAX_SHARED)
 
 
 def warp_tile_rules(s: GemmShape, tiles: Tiles) -> Iterator[str]:
@@ -146,7 +146,7 @@ SMALL = {"BM": 32, "BN": 32, "BK": 8, "TM": 4, "TN": 4}
 MIDDLE = {"BM": 64, "BN": 64, "BK": 16, "TM": 4, "TN": 4}
 
 
-fp32_rung = rungs_of("gemm", common.cost, TOLERANCE)
+fp32_rung = rung_factory("gemm", common.cost, TOLERANCE)
 
 FP32_RUNGS = (
     fp32_rung(

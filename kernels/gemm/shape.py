@@ -8,7 +8,7 @@ from kernels.model.dtypes import ELEMENT_BYTES
 from kernels.model.shape import INT_MAX, Shape, ShapeError, factor, integer, one_of, parse
 
 FIELDS = "M N K alpha beta dtype".split()
-MOST_INT8_K = INT_MAX // 128**2  # a longer sum of int8 products may leave int32
+MAX_INT8_K = INT_MAX // 128**2  # a longer sum of int8 products may leave int32
 
 
 @dataclass(frozen=True)
@@ -32,9 +32,9 @@ class GemmShape(Shape):
         self._check("MNK", integer, 1)
         self._check(("dtype",), one_of, ELEMENT_BYTES)
         self._check(("alpha", "beta"), factor, self.dtype == "int8")
-        if self.dtype == "int8" and self.K * max(1, abs(self.alpha)) > MOST_INT8_K:
+        if self.dtype == "int8" and self.K * max(1, abs(self.alpha)) > MAX_INT8_K:
             raise ShapeError(
-                f"K*|alpha| <= {MOST_INT8_K} where dtype is int8 (sums stay in int32), "
+                f"K*|alpha| <= {MAX_INT8_K} where dtype is int8 (sums stay in int32), "
                 f"got {self.K}*{abs(self.alpha):g}"
             )
 

@@ -17,11 +17,11 @@ from kernels.libraries import cublas
 from kernels.model.launch import ampere, ampere_for, ceil
 from kernels.model.program import Program, Tiles
 from kernels.model.rules import (
-    MOST_REGISTERS,
-    MOST_SHARED,
+    MAX_REGISTERS,
+    MAX_SHARED,
     REGISTERS,
     dtype_rules,
-    most_rules,
+    max_rules,
     multiple_rules,
     register_rules,
     shared_rules,
@@ -119,7 +119,7 @@ def _warp_rules(s: GemmShape, tiles: Tiles) -> Iterator[str]:
     threads, WM, WN = 32 * warps(tiles), tiles["WM"], tiles["WN"]
     yield from thread_rules("BM/WM * BN/WN * 32", threads)
     registers = WM * WN // 32 + WM // 2 + WN // 2  # sums, and fragments of A and B
-    max_registers = min(MOST_REGISTERS, REGISTERS // max(threads, 1))
+    max_registers = min(MAX_REGISTERS, REGISTERS // max(threads, 1))
     if registers > max_registers:
         yield f"WM*WN/32 + WM/2 + WN/2 registers <= {max_registers} ({threads} threads), got {registers}"
 
@@ -145,7 +145,7 @@ def wmma_rules(s: GemmShape, tiles: Tiles) -> Iterator[str]:
     copies = {"BM*BK/8": BM * BK // 8, "BK*BN/8": BK * BN // 8}  # of 16 bytes each
     yield from copy_rules(32 * warps(tiles), copies)
     formula = "max(2*(BM*(BK+8) + BK*(BN+8)), 4*BM*(BN+8)) bytes of shared memory"
-    yield from most_rules(formula, wmma_shared(tiles), MOST_SHARED)
+    yield from max_rules(formula, wmma_shared(tiles), MAX_SHARED)
 
 
 def mma_sync_rules(s: GemmShape, tiles: Tiles) -> Iterator[str]:
@@ -155,7 +155,7 @@ def mma_sync_rules(s: GemmShape, tiles: Tiles) -> Iterator[str]:
     )  # two sets of fragments alternate: an even number of steps
     yield from copy_pass_rules(tiles, "BM", "BK")
     yield from copy_pass_rules(tiles, "BK", "BN")
-    yield from most_rules("STAGES*2*(BM+BN)*BK bytes of shared memory", mma_shared(tiles), MOST_SHARED)
+    yield from max_rules("STAGES*2*(BM+BN)*BK bytes of shared memory", mma_shared(tiles), MAX_SHARED)
 
 
 def dp4a_rules(s: GemmShape, tiles: Tiles) -> Iterator[str]:

@@ -83,13 +83,13 @@ class Attention:
 
     def __init__(self, backend: str, Q, K, V, out, N, d, scale, causal):
         self.torch, self.backend = load(), backend
-        self._q, self._k, self._v, self._o = (shared(self.torch, array) for array in (Q, K, V, out))
+        self._q, self._k, self._v, self._o = (as_tensor(self.torch, array) for array in (Q, K, V, out))
         self._factors = {"is_causal": bool(causal), "scale": float(scale)}
         self._result = None
         self.own_bytes: int | None = None
 
     def __call__(self) -> None:
-        with on_our_stream(self.torch):
+        with on_current_stream(self.torch):
             self._run() if self.own_bytes is not None else self._first_run()
 
     def _run(self) -> None:
@@ -118,7 +118,7 @@ class Attention:
         self.own_bytes = cuda.max_memory_allocated() - cuda.memory_allocated()
 
     def deliver(self) -> None:
-        with on_our_stream(self.torch), self.torch.inference_mode():
+        with on_current_stream(self.torch), self.torch.inference_mode():
             self._o.copy_(self._result)
 
 
@@ -128,14 +128,14 @@ class Softmax:
 
     def __init__(self, x, y):
         self.torch = load()
-        self._x, self._y = shared(self.torch, x), shared(self.torch, y)
+        self._x, self._y = as_tensor(self.torch, x), as_tensor(self.torch, y)
 
     def __call__(self) -> None:
-        with on_our_stream(self.torch), self.torch.inference_mode():
+        with on_current_stream(self.torch), self.torch.inference_mode():
             self.torch.softmax(self._x, dim=1, out=self._y)
 
 
-def on_our_stream(torch):
+def on_current_stream(torch):
     """Returns a context in which PyTorch launches on CuPy's current stream."""
     import cupy
 
@@ -151,7 +151,7 @@ def reasons(messages: Sequence[str]) -> str:
     return "; ".join(given or texts)
 
 
-def shared(torch, array):
+def as_tensor(torch, array):
     """Returns a tensor that shares the memory of a CuPy array. DLPack does not know CuPy's bfloat16: it is passed as
     int16."""
     if array.dtype.name == "bfloat16":

@@ -14,7 +14,7 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
-from kernels.model.rung import LEAST_CAPABILITY
+from kernels.model.rung import MIN_CAPABILITY
 
 CUDA = 13  # the major version that requirements.txt brings; any driver of that version runs all of its minor ones
 MIN_DRIVER = "driver 580 or newer"  # the first of CUDA 13
@@ -60,7 +60,7 @@ ERRORS: Mapping[int, tuple[str, str, str]] = {
 }
 
 
-class Unusable(Exception):
+class GpuUnavailable(Exception):
     """Why no GPU can be used: `text` says what is wrong, `advice` what to do, "" if nothing can be done."""
 
     def __init__(self, text: str, advice: str = ""):
@@ -86,7 +86,7 @@ def library() -> Any:
 
 
 @cache
-def find() -> GpuInfo | Unusable:
+def find() -> GpuInfo | GpuUnavailable:
     """Returns the GPU, or why none can be used. The search runs once in a process: a driver that is installed later is
     found when the app is started again."""
     try:
@@ -94,8 +94,10 @@ def find() -> GpuInfo | Unusable:
     except OSError:
         return _without_library()
     except AttributeError as e:  # from ctypes: the library has no such function
-        return Unusable(f"the driver library that was found is not NVIDIA's ({e})", f"Install {MIN_DRIVER}")
-    except Unusable as e:
+        return GpuUnavailable(
+            f"the driver library that was found is not NVIDIA's ({e})", f"Install {MIN_DRIVER}"
+        )
+    except GpuUnavailable as e:
         return e
 
 
@@ -109,7 +111,7 @@ def _gpu_info(driver: Any) -> GpuInfo:
         raise _refusal(_NO_DEVICE)
     if driver.cuDriverGetVersion(ctypes.byref(version)) or version.value < 1000 * CUDA:
         supports = f"{version.value // 1000}.{version.value % 1000 // 10}"
-        raise Unusable(f"the NVIDIA driver supports CUDA {supports}", f"This app needs {MIN_DRIVER}")
+        raise GpuUnavailable(f"the NVIDIA driver supports CUDA {supports}", f"This app needs {MIN_DRIVER}")
     name, bus = (ctypes.create_string_buffer(256) for _ in range(2))
     driver.cuDeviceGetName(name, len(name), GPU)
     driver.cuDeviceGetPCIBusId(bus, len(bus), GPU)
@@ -120,42 +122,42 @@ def _gpu_info(driver: Any) -> GpuInfo:
         (_attribute(driver, _MAJOR) or 0, _attribute(driver, _MINOR) or 0),
         _attribute(driver, _SHARED_BLOCK) or 0,
     )
-    if found.capability < LEAST_CAPABILITY:
+    if found.capability < MIN_CAPABILITY:
         another = "; CUDA_VISIBLE_DEVICES chooses another GPU" if found.count > 1 else ""
-        raise Unusable(
+        raise GpuUnavailable(
             f"{found.name} has compute capability {dotted(found.capability)}",
-            f"CUDA {CUDA} needs {dotted(LEAST_CAPABILITY)} or newer{another}",
+            f"CUDA {CUDA} needs {dotted(MIN_CAPABILITY)} or newer{another}",
         )
     if _attribute(driver, _COMPUTE_MODE) == _PROHIBITED:
-        raise Unusable("the GPU's compute mode prohibits programs", "Run: nvidia-smi -c DEFAULT")
+        raise GpuUnavailable("the GPU's compute mode prohibits programs", "Run: nvidia-smi -c DEFAULT")
     return found
 
 
-def _refusal(code: int) -> Unusable:
+def _refusal(code: int) -> GpuUnavailable:
     visible = os.environ.get("CUDA_VISIBLE_DEVICES")
     if code == _NO_DEVICE and visible is not None:
-        return Unusable(
+        return GpuUnavailable(
             f'CUDA_VISIBLE_DEVICES is "{visible}", which names no GPU of this machine',
             "Unset it, or name a GPU",
         )
     if code == _NO_DEVICE and not _on_bus():
-        return Unusable("no NVIDIA GPU in this machine")
+        return GpuUnavailable("no NVIDIA GPU in this machine")
     if code not in ERRORS:
-        return Unusable(
+        return GpuUnavailable(
             f"the NVIDIA driver does not start: cuInit gives error {code}",
             "Run nvidia-smi: it tests the same driver",
         )
     name, text, advice = ERRORS[code]
-    return Unusable(f"{text} (CUDA_ERROR_{name})", advice)
+    return GpuUnavailable(f"{text} (CUDA_ERROR_{name})", advice)
 
 
-def _without_library() -> Unusable:
+def _without_library() -> GpuUnavailable:
     if _on_bus():
-        return Unusable(
+        return GpuUnavailable(
             "this machine has an NVIDIA GPU, but its driver is not installed",
             f"Install {MIN_DRIVER}; start a container with --gpus all",
         )
-    return Unusable("no NVIDIA GPU in this machine")
+    return GpuUnavailable("no NVIDIA GPU in this machine")
 
 
 def _on_bus() -> bool:

@@ -65,7 +65,7 @@ def _numba_missing() -> bool:
     return importlib.util.find_spec("numba") is None
 
 
-def threads_told() -> tuple[int, str]:
+def max_threads() -> tuple[int, str]:
     """Returns how many threads Numba may start, and the reason: NUMBA_NUM_THREADS may set more than there are cores."""
     setting = os.environ.get("NUMBA_NUM_THREADS", "")
     if threads := numerals.count(setting):
@@ -77,6 +77,6 @@ def machine_rules(tiles: Tiles) -> Iterator[str]:
     """Yields the rules that loops of Numba break on this machine."""
     if _numba_missing():
         yield "Numba must be installed, and there is none for this machine"
-    max_threads, reason = threads_told()
-    if tiles["THREADS"] > max_threads:
-        yield f"THREADS <= {max_threads}, {reason}, got {tiles['THREADS']}"
+    threads, reason = max_threads()
+    if tiles["THREADS"] > threads:
+        yield f"THREADS <= {threads}, {reason}, got {tiles['THREADS']}"

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from kernels.memory.shape import READS_A_TURN, TILE_COLS
+from kernels.memory.shape import READS_PER_TURN, TILE_COLS
 
 
 def vector_add(A: np.ndarray, B: np.ndarray, C: np.ndarray, n) -> None:
@@ -35,7 +35,7 @@ def shared_stride(x: np.ndarray, y: np.ndarray, n, stride, turns) -> None:
     y[:] = 0
     for t in range(turns):
         start = (row + (i // 32 + t) % 32) * TILE_COLS + col
-        for r in range(READS_A_TURN):
+        for r in range(READS_PER_TURN):
             y += table[start + r * TILE_COLS]
 
 

@@ -26,7 +26,7 @@ from kernels.memory.shape import (
 from kernels.model.launch import ceil, launch
 from kernels.model.preset import Preset
 from kernels.model.program import INPUT, OUTPUT, Buffer, Program, Tiles
-from kernels.model.rules import MOST_GRID_YZ
+from kernels.model.rules import MAX_GRID_YZ
 from kernels.model.rung import Cost, Ladder, Rung
 from kernels.model.shape import INT_MAX
 
@@ -87,13 +87,13 @@ def vector_rules(s: AddShape, tiles: Tiles) -> Iterator[str]:
 
 
 def matrix_rules(s: AddShape, tiles: Tiles) -> Iterator[str]:
-    if ceil(s.M, tiles["TILE"]) > MOST_GRID_YZ:
-        yield f"M <= {MOST_GRID_YZ}*TILE (grid.y), got {s.M}"
+    if ceil(s.M, tiles["TILE"]) > MAX_GRID_YZ:
+        yield f"M <= {MAX_GRID_YZ}*TILE (grid.y), got {s.M}"
 
 
 def transposed_rules(s: AddShape, tiles: Tiles) -> Iterator[str]:
-    if ceil(s.N, tiles["TILE"]) > MOST_GRID_YZ:
-        yield f"N <= {MOST_GRID_YZ}*TILE (grid.y), got {s.N}"
+    if ceil(s.N, tiles["TILE"]) > MAX_GRID_YZ:
+        yield f"N <= {MAX_GRID_YZ}*TILE (grid.y), got {s.N}"
 
 
 # One rounding of one sum: float32 is within 2^-24 of the exact sum.

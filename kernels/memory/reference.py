@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from kernels.memory.shape import READS_A_TURN, AddShape, BanksShape, LayoutShape, StrideShape
+from kernels.memory.shape import READS_PER_TURN, AddShape, BanksShape, LayoutShape, StrideShape
 
 
 def add(s: AddShape, A: np.ndarray, B: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
@@ -27,7 +27,7 @@ def _banks(s: BanksShape, x: np.ndarray) -> np.ndarray:
 
     Each window is computed once: threads with the same i modulo 1,024 read the same words.
     """
-    windows = np.lib.stride_tricks.sliding_window_view(x, READS_A_TURN, axis=0).sum(axis=-1)  # [65, 32]
+    windows = np.lib.stride_tricks.sliding_window_view(x, READS_PER_TURN, axis=0).sum(axis=-1)  # [65, 32]
     row, col = np.divmod(np.arange(32) * s.stride, x.shape[1])
     starts = np.bincount(np.arange(s.turns) % 32, minlength=32)  # turns that start at each row offset
     sums = np.array([

@@ -10,7 +10,7 @@ from kernels.model.shape import INT_MAX, Shape, integer, parse
 
 SECTOR = 32  # bytes: the unit in which global memory is loaded
 TILE_ROWS, TILE_COLS = 96, 32  # of the table in memory/04_shared_stride.cu
-READS_A_TURN = 32  # words each thread reads in one turn there
+READS_PER_TURN = 32  # words each thread reads in one turn there
 
 
 @dataclass(frozen=True)
@@ -99,7 +99,7 @@ class BanksShape(MemoryShape):
 
     @property
     def macs(self) -> int:
-        return self.n * READS_A_TURN * self.turns
+        return self.n * READS_PER_TURN * self.turns
 
     @property
     def flops(self) -> int:

@@ -43,7 +43,7 @@ def ampere_for(*dtypes: str) -> Callable[[Any], tuple[int, int]]:
     return lambda shape: ampere(shape) if shape.dtype in dtypes else any_gpu(shape)
 
 
-def rungs_of(ladder: str, cost: Callable[[Any, Program], Cost], tolerance: float) -> Callable[..., Rung]:
+def rung_factory(ladder: str, cost: Callable[[Any, Program], Cost], tolerance: float) -> Callable[..., Rung]:
     """Returns a function that creates rungs with the same cost and tolerance. Its last arguments are the sets of tile
     sizes that are compiled ahead."""
 

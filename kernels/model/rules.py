@@ -8,13 +8,13 @@ from kernels.model.launch import WARP
 from kernels.model.program import Tiles
 from kernels.model.shape import Shape
 
-MOST_GRID_YZ = 65_535  # CUDA's limit on grid.y and grid.z
+MAX_GRID_YZ = 65_535  # CUDA's limit on grid.y and grid.z
 
 
-MOST_THREADS = 1024  # CUDA's limits from here on
+MAX_THREADS = 1024  # CUDA's limits from here on
 
 
-MOST_REGISTERS = 255
+MAX_REGISTERS = 255
 
 
 REGISTERS = 65_536  # of an SM
@@ -23,13 +23,13 @@ REGISTERS = 65_536  # of an SM
 OTHER_REGISTERS = 32  # addresses, counters
 
 
-MOST_STATIC_SHARED = 48 * 2**10  # bytes of shared memory that any kernel may declare
+MAX_STATIC_SHARED = 48 * 2**10  # bytes of shared memory that any kernel may declare
 
 
-MOST_SHARED = 227 * 2**10  # bytes of shared memory that a block may have on sm_90
+MAX_SHARED = 227 * 2**10  # bytes of shared memory that a block may have on sm_90
 
 
-def most_rules(rule: str, value: int, limit: int) -> Iterator[str]:
+def max_rules(rule: str, value: int, limit: int) -> Iterator[str]:
     if value > limit:
         yield f"{rule} <= {limit}, got {value}"
 
@@ -43,8 +43,8 @@ def dtype_rules(s: Shape, *dtypes: str) -> Iterator[str]:
 def thread_rules(rule: str, threads: int) -> Iterator[str]:
     """Yields the rules that a block of `threads` breaks: whole warps, at most 1024. `rule` is that number as a formula of
     the tile sizes."""
-    if threads > MOST_THREADS:
-        yield f"{rule} threads <= {MOST_THREADS}, got {threads}"
+    if threads > MAX_THREADS:
+        yield f"{rule} threads <= {MAX_THREADS}, got {threads}"
     if threads % WARP or not threads:
         yield f"{rule} threads must be whole warps of {WARP}, got {threads}"
 
@@ -71,10 +71,10 @@ def fetch_rules(tiles: Tiles, threads: int, rows: str, cols: str, width: int) ->
 def register_rules(tiles: Tiles, threads: int) -> Iterator[str]:
     """Yields the rule on registers if it is broken: sums and their operands must fit, with OTHER_REGISTERS besides."""
     tm, tn = tiles["TM"], tiles["TN"]
-    needed, limit = tm * tn + tm + tn + OTHER_REGISTERS, min(MOST_REGISTERS, REGISTERS // max(threads, 1))
+    needed, limit = tm * tn + tm + tn + OTHER_REGISTERS, min(MAX_REGISTERS, REGISTERS // max(threads, 1))
     if needed > limit:
         yield f"TM*TN + TM + TN + {OTHER_REGISTERS} registers <= {limit} ({threads} threads), got {needed}"
 
 
-def shared_rules(formula: str, nbytes: int, limit: int = MOST_STATIC_SHARED) -> Iterator[str]:
-    yield from most_rules(f"{formula} bytes of shared memory", nbytes, limit)
+def shared_rules(formula: str, nbytes: int, limit: int = MAX_STATIC_SHARED) -> Iterator[str]:
+    yield from max_rules(f"{formula} bytes of shared memory", nbytes, limit)

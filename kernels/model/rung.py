@@ -18,7 +18,7 @@ FP32, TENSOR_CORES, INT8 = "FP32", "tensor cores", "INT8 arithmetic"
 UNITS = (FP32, TENSOR_CORES, INT8)  # arithmetic units of a GPU
 
 
-LEAST_CAPABILITY = 7, 5  # compute capability; CUDA 13 compiles for no older GPU
+MIN_CAPABILITY = 7, 5  # compute capability; CUDA 13 compiles for no older GPU
 
 
 @dataclass(frozen=True)
@@ -45,7 +45,7 @@ class Cost:
 
 
 def any_gpu(shape: Any) -> tuple[int, int]:
-    return LEAST_CAPABILITY
+    return MIN_CAPABILITY
 
 
 @dataclass(frozen=True)

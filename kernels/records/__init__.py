@@ -10,7 +10,7 @@ from typing import Any
 
 from kernels.ladders import ladder_of
 from kernels.records import nearest as nearest_module
-from kernels.records.nearest import Near
+from kernels.records.nearest import Match
 
 FOLDER = Path(__file__).parent / "recordings"
 
@@ -43,13 +43,13 @@ def _setting(rung: str, params: dict, tiles: dict, mode: str) -> tuple:
     return rung, frozenset(params.items()), frozenset(tiles.items()), mode
 
 
-def nearest(rung: str, shape: Any, tiles: dict[str, int], mode: str = "cold") -> Near | None:
+def nearest(rung: str, shape: Any, tiles: dict[str, int], mode: str = "cold") -> Match | None:
     """Returns the recording at this shape or at the nearest one, with a caption; see kernels.records.nearest."""
     return _nearest(rung, shape, tuple(tiles.items()), mode)
 
 
 @lru_cache(maxsize=512)
-def _nearest(rung: str, shape: Any, tiles: tuple[tuple[str, int], ...], mode: str) -> Near | None:
+def _nearest(rung: str, shape: Any, tiles: tuple[tuple[str, int], ...], mode: str) -> Match | None:
     fields = nearest_module.matching_fields(ladder_of(rung), vars(shape))
     return nearest_module.nearest(rung, shape, dict(tiles), mode, _by_kernel().get((rung, mode, fields), ()))
 

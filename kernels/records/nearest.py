@@ -17,7 +17,7 @@ SAME_WORK = 0.1  # log2 step of multiply-adds; within one step the extents decid
 
 
 @dataclass(frozen=True)
-class Near:
+class Match:
     """A recording and its relation to the requested shape."""
 
     row: Mapping[str, Any]
@@ -27,7 +27,7 @@ class Near:
 
 def nearest(
     rung: str, shape: Any, tiles: Mapping[str, int], mode: str, rows: Iterable[Mapping[str, Any]]
-) -> Near | None:
+) -> Match | None:
     """Returns the row of this rung and mode at the requested shape, else at the nearest. None if no row is comparable.
 
     Distance is |log2| of a ratio: first of the multiply-adds, in steps of SAME_WORK, then the sum over the
@@ -57,7 +57,7 @@ def nearest(
             best, best_key = row, key
     if best is None:
         return None
-    return Near(best, not any(best_key[:2]), _caption(shape, ladder.shape(**best["shape"]), best, tiles))
+    return Match(best, not any(best_key[:2]), _caption(shape, ladder.shape(**best["shape"]), best, tiles))
 
 
 def matching_fields(ladder: Ladder, params: Mapping[str, Any]) -> tuple[tuple[str, Any], ...]:

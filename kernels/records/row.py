@@ -17,7 +17,7 @@ from kernels.model.program import HostLoop, Launch, Program
 from kernels.model.result import Result
 from kernels.records import FOLDER
 
-LEFT_OUT = ("timeline", "copies_ms")  # of a brief row
+CHART_FIELDS = ("timeline", "copies_ms")  # of a brief row
 
 
 def kernel_digest(program: Program) -> str:
@@ -108,7 +108,7 @@ def row(result: Result, program: Program, commit_hash: str) -> dict[str, Any]:
 def brief(row_: dict[str, Any]) -> dict[str, Any]:
     """Returns a row without the fields that only charts of memory and copies need: a sweep over many shapes has many
     rows."""
-    return {name: value for name, value in row_.items() if name not in LEFT_OUT}
+    return {name: value for name, value in row_.items() if name not in CHART_FIELDS}
 
 
 def _to_five_digits(value: Any) -> Any:

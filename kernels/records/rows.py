@@ -21,8 +21,8 @@ from kernels.model.shape import ShapeError
 from kernels.records.jsontext import RowError, _load, canonical
 
 FORMAT = "kernel-theatre rows 1"
-MOST_BYTES = 32 * 2**20  # of a file, before it is parsed
-MOST_ROWS = 10_000  # in one file
+MAX_BYTES = 32 * 2**20  # of a file, before it is parsed
+MAX_ROWS = 10_000  # in one file
 MAX_ROW_BYTES = 256 * 2**10
 MAX_SAMPLES = 10_000
 MAX_TEXT = 300  # characters of a displayed text
@@ -38,7 +38,7 @@ _MAX_ERRORS = 5  # rows with errors that a message names
 
 
 # -- texts ---------------------------------------------------------------------------------------
-def made(row: Mapping[str, Any]) -> str:
+def measured_at(row: Mapping[str, Any]) -> str:
     """Returns when it was measured: a UTC time, or a day if only that is known."""
     return str(row.get("time") or row.get("date") or "")
 
@@ -53,7 +53,7 @@ def _shape_text(rung: str, shape: str) -> str:
         return " ".join(f"{name}={value}" for name, value in params.items())
 
 
-def shape_words(row: Mapping[str, Any]) -> str:
+def shape_text(row: Mapping[str, Any]) -> str:
     """Returns the shape as text: "N1 C64 56x56 K64 3x3 pad 1"."""
     return _shape_text(row["rung"], canonical(row["shape"]))
 
@@ -75,8 +75,8 @@ def matches(text: str, rung: str, shape: str) -> bool:
 def parse(text: str) -> list[dict[str, Any]]:
     """Returns the rows of an export: {"format", "rows"}, a list of rows, or one row per line. RowError says what is
     wrong and where; then no row is imported."""
-    if len(text) > MOST_BYTES or len(text.encode("utf-8", "replace")) > MOST_BYTES:
-        raise RowError(f"the file is larger than {MOST_BYTES // 2**20} MB")
+    if len(text) > MAX_BYTES or len(text.encode("utf-8", "replace")) > MAX_BYTES:
+        raise RowError(f"the file is larger than {MAX_BYTES // 2**20} MB")
     data = _load(text)
     if isinstance(data, dict) and "rows" in data:
         if data.get("format") != FORMAT:
@@ -86,8 +86,8 @@ def parse(text: str) -> list[dict[str, Any]]:
         data = [data]
     if not isinstance(data, list):
         raise RowError("the file holds no list of rows")
-    if len(data) > MOST_ROWS:
-        raise RowError(f"the file holds {len(data):,} rows; at most {MOST_ROWS:,} are taken at once")
+    if len(data) > MAX_ROWS:
+        raise RowError(f"the file holds {len(data):,} rows; at most {MAX_ROWS:,} are taken at once")
     errors = []
     for n, row in enumerate(data, 1):
         try:
@@ -259,13 +259,13 @@ def _is_finite(value: Any) -> bool:
 
 
 # -- export --------------------------------------------------------------------------------------
-def exported(rows: Iterable[Mapping[str, Any]]) -> str:
+def to_json(rows: Iterable[Mapping[str, Any]]) -> str:
     """Returns the text of a file that `parse` reads, one row per line."""
     lines = ",\n".join(json.dumps(row, separators=(",", ":"), allow_nan=False) for row in rows)
     return f'{{"format": {json.dumps(FORMAT)}, "rows": [\n{lines}\n]}}\n'
 
 
-def table(rows: Sequence[Mapping[str, Any]]) -> str:
+def to_csv(rows: Sequence[Mapping[str, Any]]) -> str:
     """Returns CSV, one line per row. Shape, tiles, samples and other objects are JSON in their cell."""
     names = list(dict.fromkeys(name for row in rows for name in row))
     text = io.StringIO()

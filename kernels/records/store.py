@@ -115,7 +115,7 @@ class Store:
 
     def _insert(self, entries: Sequence[Entry]) -> int:
         values = [
-            (e.id, e.inserted, rows.made(e.row), e.row["rung"], canonical(e.row["shape"]), e.row["engine"],
+            (e.id, e.inserted, rows.measured_at(e.row), e.row["rung"], canonical(e.row["shape"]), e.row["engine"],
              e.row["device"], e.row["mode"], e.row["median_ms"], e.origin, json.dumps(e.row, allow_nan=False))
             for e in entries
         ]  # fmt: skip
@@ -161,7 +161,7 @@ class Store:
     def export(self, ids: Iterable[str]) -> str:
         """Returns the rows with these ids as the text of a file that `import_` reads."""
         found = [entry.row for id_ in ids if (entry := self.row(id_))]
-        return rows.exported(found)
+        return rows.to_json(found)
 
     def notes(self) -> list[str]:
         """Returns messages about damage to the file since the app started, with its new name."""
@@ -313,7 +313,7 @@ def _store(path: Path) -> Store:
     return Store(path)
 
 
-def mine() -> Store:
+def user_store() -> Store:
     """Returns the store of this user, one per process. StoreError if the user has no home folder."""
     try:
         return _store(folder.file())
@@ -324,7 +324,7 @@ def mine() -> Store:
 
 
 def newest_first(entries: Iterable[Entry]) -> list[Entry]:
-    return sorted(sorted(entries, key=lambda e: e.id), key=lambda e: rows.made(e.row), reverse=True)
+    return sorted(sorted(entries, key=lambda e: e.id), key=lambda e: rows.measured_at(e.row), reverse=True)
 
 
 def import_name(origin: str) -> str:

@@ -19,7 +19,7 @@ FIELDS = ("rung", "shape", "device", "library", "said", "date")
 LIBRARIES = ("cudnn",)  # fields of an engine's conditions: entries of another version do not count
 
 
-class Sidecar:
+class UnsupportedFile:
     """The file of entries beside the recording `out`, for one device and its libraries. `conditions`: returns those of
     the engine; called only when a library's version is needed."""
 

@@ -9,7 +9,7 @@ import numpy as np
 from kernels.libraries import torch as torch_library
 from kernels.model.launch import ceil, launch
 from kernels.model.program import INPUT, OUTPUT, Buffer, LibraryCall, Program, Tiles
-from kernels.model.rules import most_rules
+from kernels.model.rules import max_rules
 from kernels.model.rung import Cost, Ladder, Rung
 from kernels.model.shape import INT_MAX
 from kernels.softmax import cpu
@@ -92,7 +92,7 @@ def warp_rules(s: SoftmaxShape, tiles: Tiles) -> Iterator[str]:
 
 
 def registers_rules(s: SoftmaxShape, tiles: Tiles) -> Iterator[str]:
-    yield from most_rules("N (a row in BLOCK*PER registers)", s.N, tiles["BLOCK"] * tiles["PER"])
+    yield from max_rules("N (a row in BLOCK*PER registers)", s.N, tiles["BLOCK"] * tiles["PER"])
 
 
 def library_rules(s: SoftmaxShape, tiles: Tiles) -> tuple[str, ...]:

@@ -10,8 +10,8 @@ from kernels.attention.shape import DTYPES, AttentionShape
 from kernels.ladders import LADDERS
 from kernels.model.shape import Bound
 from pages.parts import rung_address
-from pages.parts.address import Choice, Number, Values, fewest_back
-from pages.parts.kept import MOST_KEPT
+from pages.parts.address import Choice, Number, Values, fewest_resets
+from pages.parts.kept import MAX_SCENES
 from visuals.attention.inputs import KINDS, qkv
 from visuals.attention.scene import attention_scene, why_not
 from visuals.scene.scene import Scene
@@ -44,7 +44,7 @@ def _fits(values: Values) -> bool:
 def _fix(values: Values) -> Iterator[tuple[str, Values]]:
     if not _fits(values):
         rule = f"Q may have {MAX_ELEMENTS:,} elements on this page, B*H*N*d is {_elements(values):,}"
-        yield rule, fewest_back(values, DEFAULT.params(), tuple(MAX), _fits)
+        yield rule, fewest_resets(values, DEFAULT.params(), tuple(MAX), _fits)
 
 
 ADDRESS = rung_address.Address(LADDER, FIELDS, DEFAULT_RUNG, _fix, first=DEFAULT)
@@ -62,7 +62,7 @@ def bounds(s: AttentionShape) -> dict[str, Bound]:
 
 
 # -- the stage -----------------------------------------------------------------------------------
-@lru_cache(maxsize=MOST_KEPT)
+@lru_cache(maxsize=MAX_SCENES)
 def scene(
     s: AttentionShape, rung: str, tiles: tuple[tuple[str, int], ...], values: str
 ) -> tuple[Scene | None, str]:

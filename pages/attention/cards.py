@@ -12,17 +12,17 @@ from kernels.attention.shape import AttentionShape
 from kernels.machine import memory_levels
 from pages.attention.address import LADDER
 from pages.parts import cards, why
-from pages.parts.rung_address import Asked
+from pages.parts.rung_address import Selection
 from pages.parts.text import quiet
 from pages.parts.theme import tokens
 from visuals.attention import charts
-from visuals.attention.charts import Chart, Dot, Room
+from visuals.attention.charts import Chart, DeviceMemory, Dot
 from visuals.charts import units
 
 MEMORY, TRAFFIC = "memory", "traffic"  # names of page parts
 
 
-def section(parts: Collection[str], query: Asked) -> None:
+def section(parts: Collection[str], query: Selection) -> None:
     """Draws the cards that are among `parts`."""
     if not {MEMORY, TRAFFIC} & set(parts):
         return
@@ -35,13 +35,13 @@ def section(parts: Collection[str], query: Asked) -> None:
 
 # -- memory over N -----------------------------------------------------------------------------------
 @st.cache_resource(show_spinner=False)
-def capacities() -> tuple[Room, ...]:
+def capacities() -> tuple[DeviceMemory, ...]:
     """Returns the memory of this machine's GPU (or of the recorded GPU) and of its processor."""
     machines = (
         memory_levels.gpu(engines.load("cuda").status()) or memory_levels.recorded(),
         memory_levels.cpu(),
     )
-    return tuple(Room.of(machine) for machine in machines if machine and machine.levels[-1].bytes)
+    return tuple(DeviceMemory.of(machine) for machine in machines if machine and machine.levels[-1].bytes)
 
 
 def _dots(s: AttentionShape) -> tuple[Dot, ...]:
@@ -51,7 +51,7 @@ def _dots(s: AttentionShape) -> tuple[Dot, ...]:
 
 
 @lru_cache(maxsize=64)
-def _chart(s: AttentionShape, capacities: tuple[Room, ...], dots: tuple[Dot, ...]) -> Chart | None:
+def _chart(s: AttentionShape, capacities: tuple[DeviceMemory, ...], dots: tuple[Dot, ...]) -> Chart | None:
     return charts.chart_of(LADDER.rungs, s, capacities, dots)
 
 
@@ -72,12 +72,12 @@ def _memory(s: AttentionShape) -> None:
             "chart_attention_memory",
             (s, capacities(), dots),
         )
-        for text in charts.words(chart):
+        for text in charts.memory_sentences(chart):
             cards.sentence(text)
 
 
 # -- traffic -----------------------------------------------------------------------------------------
-def _traffic(query: Asked) -> None:
+def _traffic(query: Selection) -> None:
     s = query.shape
     with st.container(key="card_attention_traffic", border=True):
         titles, columns = charts.traffic(LADDER.rungs, s, query.tiles_of)
@@ -91,7 +91,7 @@ def _traffic(query: Asked) -> None:
                 [(units.badge("predicted", "by formula, from the kernels’ loads and stores"), columns)],
             )
         )
-        for text in charts.traffic_words(query.rung, s, query.tiles):
+        for text in charts.traffic_sentences(query.rung, s, query.tiles):
             cards.sentence(text)
         quiet(
             "Asked: every load and store of every thread; a tile that a block fetches counts once. What of it the caches answer "

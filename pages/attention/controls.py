@@ -11,7 +11,7 @@ from pages.attention.address import ADDRESS
 from pages.parts import rung_picker
 from pages.parts.address import Fields
 from pages.parts.controls import Link, choose, chooser, limits, numbers, presets, select
-from pages.parts.rung_address import Asked
+from pages.parts.rung_address import Selection
 from visuals.attention.inputs import KINDS
 from visuals.charts import units
 
@@ -26,14 +26,14 @@ CAUSAL_PX = 98
 CAPTIONS = {name: caption for name, (caption, _) in KINDS.items()}
 
 
-def read(page: str, visible: bool) -> tuple[Asked, Link]:
+def read(page: str, visible: bool) -> tuple[Selection, Link]:
     """Draws the controls and returns their query and a function that links to another preset.
 
     The link keeps all other settings. If not `visible`, only the URL is read."""
-    return rung_picker.asked(page, ADDRESS, _controls if visible else None)
+    return rung_picker.selection(page, ADDRESS, _controls if visible else None)
 
 
-def _controls(fields: Fields, query: Asked, link: Link) -> None:
+def _controls(fields: Fields, query: Selection, link: Link) -> None:
     with st.container(key="chips", horizontal=True):
         presets(link, CHIPS, ATTENTION_PRESETS, query.shape)
         chooser(address.VALUES, CAPTIONS)

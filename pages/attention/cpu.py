@@ -90,7 +90,7 @@ def section(shape: AttentionShape, link: Link | None = None) -> None:
 
 @lru_cache(maxsize=1)
 def _recorded():
-    return cpu_figures.recorded()
+    return cpu_figures.longest_recording()
 
 
 # -- settings --------------------------------------------------------------------------------------
@@ -98,7 +98,7 @@ def _controls(shape: AttentionShape) -> CpuSettings:
     with st.container(key="params_attention_cpu", horizontal=True, width="content"):
         size = _select("cpu_shape", "shape", [*SHAPES, PAGE_SHAPE], 158)
         threads = _select(
-            "threads", "THREADS", [n for n in processor.THREADS if n <= processor.threads_told()[0]], 130
+            "threads", "THREADS", [n for n in processor.THREADS if n <= processor.max_threads()[0]], 130
         )
         tiles = {
             name: _select(f"cpu_{name}", name, choices, 74 + 9 * len(name))
@@ -127,7 +127,7 @@ def _plan(settings: CpuSettings, todo: int) -> str:
     tile = cpu_figures.tile("Bc", settings.shape, settings.tiles)
     return (
         f"Attention as loops in Numba, FP32, {settings}: all rungs, then flash attention at {todo - 1} other tiles, each verified against float64 and timed "
-        f"here, on your processor. {cpu_curve.caches_words(memory_levels.caches(), tile)}"
+        f"here, on your processor. {cpu_curve.caches_sentence(memory_levels.caches(), tile)}"
     )
 
 
@@ -155,7 +155,7 @@ def varied(series: Series, side: str) -> list[dict]:
 
 def _draw(series: Series) -> None:
     rows = compared(series)
-    titled_rows = [(cpu_figures.brief(title), row) for title, row in cpu_figures.titled(rows)]
+    titled_rows = [(cpu_figures.short_title(title), row) for title, row in cpu_figures.rows_with_titles(rows)]
     ids = tuple(id_of(row) for _, row in titled_rows)
     with st.container(key="attention_cpu_bars", horizontal=True):
         with st.container(key="attention_cpu_time"):
@@ -171,16 +171,16 @@ def _draw(series: Series) -> None:
             cards.chart(lambda: bars.memory(titled_rows, tokens()), height, "chart_cpu_memory", ids)
             names = " ".join(f'<span class="kt-{role}">■</span> {name}' for role, name in bars.roles(rows[0]))
             st.html(f'<p class="kt-quiet">{names}</p>')
-            st.html(cpu_figures.account(rows))
-    cards.sentence(cpu_figures.why(rows, memory_levels.caches()))
+            st.html(cpu_figures.memory_table(rows))
+    cards.sentence(cpu_figures.explain_gain(rows, memory_levels.caches()))
     cards.sentence(cpu_figures.on_gpu(rows[0], cpu_figures.gpu_row()))
     _curves(series, rows)
 
 
 def _curves(series: Series, rows: list[dict]) -> None:
     others = [
-        (cpu_figures.brief(title), row)
-        for title, row in cpu_figures.titled(rows)
+        (cpu_figures.short_title(title), row)
+        for title, row in cpu_figures.rows_with_titles(rows)
         if row["rung"] != FLASH.name
     ]
     caches, settings = memory_levels.caches(), series.asked
@@ -196,7 +196,7 @@ def _curves(series: Series, rows: list[dict]) -> None:
                     f"chart_cpu_{side}",
                     tuple(id_of(row) for row in (*points, *rows)),
                 )
-                cards.sentence(cpu_curve.words(points, others, caches, tile))
+                cards.sentence(cpu_curve.summary(points, others, caches, tile))
     if series.tried > 1:
         quiet(
             "Above: flash attention’s rate as one side of its tiles is turned, the median with p20 to p80; ★ the best. Below: bytes predicted to pass each "

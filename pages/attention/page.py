@@ -36,5 +36,5 @@ cards.section(parts, query)
 if PROCESSOR in parts:
     cpu.section(query.shape, link)
 if "kernel" in parts:
-    sources.show(LADDER, query.shape, query.tiles_of, first=query.rung.name)
-lesson.settle(parts)
+    sources.draw_tabs(LADDER, query.shape, query.tiles_of, first=query.rung.name)
+lesson.load_deferred(parts)

@@ -13,9 +13,9 @@ from kernels.conv.presets import CONV_PRESETS
 from kernels.conv.shape import MODES, ConvShape
 from kernels.ladders import LADDERS
 from kernels.model.rung import Ladder
-from pages.parts.address import Choice, Fields, Number, Text, Value, Values, fewest_back
+from pages.parts.address import Choice, Fields, Number, Text, Value, Values, fewest_resets
 from visuals.conv.inputs import Inputs
-from visuals.conv.pictures import CUSTOM, FILTERS, MOST_SEED, PICTURES, UPLOAD
+from visuals.conv.pictures import CUSTOM, FILTERS, MAX_SEED, PICTURES, UPLOAD
 
 # The rungs of the ladder "conv" that each lesson compares.
 RUNGS = {
@@ -40,7 +40,7 @@ def ladder(lesson: str) -> Ladder:
 
 
 @dataclass(frozen=True)
-class Asked:
+class ConvQuery:
     """The shape, picture and filters that a lesson's URL selects."""
 
     shape: ConvShape
@@ -57,12 +57,12 @@ class Asked:
         return Inputs(self.shape, self.picture, self.filter, self.seed)
 
 
-DEFAULT = Asked(CONV_PRESETS["toy"].shape)
+DEFAULT = ConvQuery(CONV_PRESETS["toy"].shape)
 CHOICES = {"mode": MODES, "picture": (*PICTURES, UPLOAD), "filter": (*FILTERS, CUSTOM)}
 # The largest values that a page accepts.
-MOST = {"N": 64, "C": 1024, "H": 512, "W": 512, "K": 1024, "R": 11, "S": 11, "u": 8, "v": 8,
-        "pad_h": 8, "pad_w": 8, "dilation_h": 8, "dilation_w": 8, "seed": MOST_SEED}  # fmt: skip
-LEAST = {name: 0 if name in ("pad_h", "pad_w", "seed") else 1 for name in MOST}
+MAX = {"N": 64, "C": 1024, "H": 512, "W": 512, "K": 1024, "R": 11, "S": 11, "u": 8, "v": 8,
+        "pad_h": 8, "pad_w": 8, "dilation_h": 8, "dilation_w": 8, "seed": MAX_SEED}  # fmt: skip
+MIN = {name: 0 if name in ("pad_h", "pad_w", "seed") else 1 for name in MAX}
 # The fields of one axis, which limit each other. If resetting either of two is enough, the first is reset.
 AXES = (("R", "dilation_h", "H", "pad_h"), ("S", "dilation_w", "W", "pad_w"))
 
@@ -76,7 +76,7 @@ def fix_filter(values: Values, default: Values) -> Iterator[tuple[str, Values]]:
         if span > padded_size:
             tap, dilation, size, pad = axis
             rule = f"the filter must fit the padded input, {dilation}*({tap}-1)+1 <= {size}+2*{pad}, but {span} > {padded_size}"
-            yield rule, fewest_back(values, default, axis, partial(_filter_fits, axis))
+            yield rule, fewest_resets(values, default, axis, partial(_filter_fits, axis))
 
 
 def _fix(values: Values) -> Iterator[tuple[str, Values]]:
@@ -95,8 +95,8 @@ def _filter_fits(axis: tuple[str, ...], values: Values) -> bool:
 
 
 def _field(name: str, default: int | str) -> Number | Choice | Text:
-    if name in MOST:
-        return Number(default, LEAST[name], MOST[name])
+    if name in MAX:
+        return Number(default, MIN[name], MAX[name])
     return Choice(default, CHOICES[name]) if name in CHOICES else Text(default)
 
 
@@ -104,24 +104,24 @@ FIELDS = Fields("conv", {name: _field(name, default) for name, default in DEFAUL
 NAMES = tuple(FIELDS.of)
 
 
-def query_of(values: Mapping) -> Asked:
+def query_of(values: Mapping) -> ConvQuery:
     """Returns the query of all fields' values, which must keep every rule."""
-    return Asked(
+    return ConvQuery(
         ConvShape(**{name: value for name, value in values.items() if name not in INPUT_FIELDS}),
         **{name: values[name] for name in INPUT_FIELDS},
     )
 
 
-def read(raw: Mapping[str, Value]) -> tuple[Asked, list[str]]:
+def read(raw: Mapping[str, Value]) -> tuple[ConvQuery, list[str]]:
     values, notes = FIELDS.read(raw)
     return query_of(values), notes
 
 
-def write(query: Asked) -> dict[str, str]:
+def write(query: ConvQuery) -> dict[str, str]:
     return FIELDS.write(query.params())
 
 
 @lru_cache(maxsize=512)  # every rerun draws the same dozen links
-def at(query: Asked, shape: ConvShape) -> dict[str, str]:
+def at_shape(query: ConvQuery, shape: ConvShape) -> dict[str, str]:
     """Returns the URL parameters of another shape with the same picture and filters."""
     return write(replace(query, shape=shape))

@@ -12,7 +12,7 @@ import streamlit as st
 from kernels.conv.presets import CONV_PRESETS
 from kernels.conv.shape import ConvShape, conv_bounds
 from pages.conv import address
-from pages.conv.address import FIELDS, Asked
+from pages.conv.address import FIELDS, ConvQuery
 from pages.parts import address as parts_address
 from pages.parts import query as url_query
 from pages.parts.controls import Link, choose, limits, numbers, order_chooser, preset_link, presets
@@ -48,7 +48,7 @@ def inputs(
 
     The link keeps all other settings. `page` is the page's file. `fields` are those of pages.conv.address, possibly with
     other defaults. `derived(shape)`, HTML, ends the line of fields. If not `visible`, only the URL is read."""
-    values, notes = url_query.asked(fields, visible)
+    values, notes = url_query.current_values(fields, visible)
     query = address.query_of(values)
     link = preset_link(page, fields, lambda shape: fields.write(replace(query, shape=shape).params()))
     upload = None
@@ -66,7 +66,7 @@ def inputs(
 
 # -- shape ---------------------------------------------------------------------------------------
 def _fields(fields: parts_address.Fields, shape: ConvShape, derived: str) -> None:
-    bounds = conv_bounds(shape, address.MOST)
+    bounds = conv_bounds(shape, address.MAX)
     with st.container(key="params", horizontal=True):
         numbers(fields, LINE, bounds)
         with st.container(key="chips_more", width="content"), st.popover(_more_label(shape), key="more"):
@@ -100,7 +100,7 @@ def _more_label(shape: ConvShape) -> str:
 
 
 # -- picture and filters -------------------------------------------------------------------------
-def _inputs(query: Asked, upload: bytes | None) -> Inputs:
+def _inputs(query: ConvQuery, upload: bytes | None) -> Inputs:
     """Returns the selected inputs. Unusable ones are replaced, with a note."""
     s, picture, filter_name, custom, planes = query.shape, query.picture, query.filter, None, None
     if picture == UPLOAD:
@@ -130,7 +130,7 @@ def _decoded(data: bytes, H: int, W: int, planes: int) -> np.ndarray:
     return pictures.upload_planes(data, H, W, planes)
 
 
-def _picture_chooser(fields: parts_address.Fields, query: Asked) -> bytes | None:
+def _picture_chooser(fields: parts_address.Fields, query: ConvQuery) -> bytes | None:
     """Draws the chooser and returns the uploaded file's bytes, or None."""
     upload = None
     with st.popover(f"picture: {query.picture}", key="picture_chooser"):
@@ -140,12 +140,12 @@ def _picture_chooser(fields: parts_address.Fields, query: Asked) -> bytes | None
             upload = file.getvalue() if file else None
         # A control that is not drawn would drop out of the URL: it is hidden instead.
         with st.container(key="seed_line" if "random" in (query.picture, query.filter) else "away_seed"):
-            st.number_input("seed of what is random", 0.0, float(pictures.MOST_SEED), 0.0, 1.0, "%.0f",
+            st.number_input("seed of what is random", 0.0, float(pictures.MAX_SEED), 0.0, 1.0, "%.0f",
                             required=True, key="seed", bind="query-params", width=180)  # fmt: skip
     return upload
 
 
-def _filter_chooser(fields: parts_address.Fields, query: Asked) -> None:
+def _filter_chooser(fields: parts_address.Fields, query: ConvQuery) -> None:
     s = query.shape
     with st.popover(f"filter: {query.filter}", key="filter_chooser"):
         choose(fields, "filter")
@@ -154,7 +154,7 @@ def _filter_chooser(fields: parts_address.Fields, query: Asked) -> None:
                 f"{s.R} × {s.S} taps, a line a row",
                 key="taps",
                 bind="query-params",
-                max_chars=parts_address.MOST_TEXT,
+                max_chars=parts_address.MAX_TEXT_CHARS,
                 placeholder=pictures.taps_text(_default_taps(s)),
                 height=34 + 22 * max(2, s.R),
             )

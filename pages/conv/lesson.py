@@ -42,7 +42,7 @@ def end(parts: frozenset[str], ladder: Ladder, inputs: Inputs, tiles: sources.Ti
     if len(parts) > 1:
         with lesson.below():
             controls.show_pictures(inputs)
-            sources.show(ladder, inputs.shape, tiles, first)
+            sources.draw_tabs(ladder, inputs.shape, tiles, first)
     elif "kernel" in parts:
-        sources.show(ladder, inputs.shape, tiles, first)
-    lesson.settle(parts)
+        sources.draw_tabs(ladder, inputs.shape, tiles, first)
+    lesson.load_deferred(parts)

@@ -8,7 +8,7 @@ from types import ModuleType
 
 from kernels.engines import emulator
 from kernels.ladders import find
-from pages.parts.kept import MOST_KEPT
+from pages.parts.kept import MAX_SCENES
 from visuals.conv.direct import warps as direct_warps
 from visuals.conv.direct.scene import direct_scene, part_shown
 from visuals.conv.im2col import warps as im2col_warps
@@ -28,14 +28,14 @@ DIRECT_ORDERS = {
 }
 
 
-@lru_cache(maxsize=MOST_KEPT)
+@lru_cache(maxsize=MAX_SCENES)
 def im2col(inputs: Inputs, order: str) -> Ordered:
     """Returns the scene in one of IM2COL_ORDERS."""
     part = part_of(inputs.shape, inputs.planes()[0])
     return _in_order(order, inputs, part, im2col_scene, "conv/im2col-gemm", im2col_warps)
 
 
-@lru_cache(maxsize=MOST_KEPT)
+@lru_cache(maxsize=MAX_SCENES)
 def direct(inputs: Inputs, order: str) -> Ordered:
     """Returns the scene in one of DIRECT_ORDERS."""
     part = part_shown(inputs.shape, inputs.planes()[0])

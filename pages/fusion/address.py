@@ -12,14 +12,14 @@ from functools import lru_cache
 
 from kernels.fusion import codegen, ladder
 from kernels.fusion.presets import FUSION_PRESETS
-from kernels.fusion.shape import KINDS, LEAST_EPS, OPTIONS, Block, ChainShape
+from kernels.fusion.shape import KINDS, MIN_EPS, OPTIONS, Block, ChainShape
 from kernels.fusion.shape import blocks as parse_blocks
 from kernels.ladders import LADDERS
 from kernels.model.rung import Rung
 from kernels.model.shape import Bound, ShapeError
 from pages.parts import rung_address
-from pages.parts.address import Number, Value, Values, fewest_back
-from pages.parts.kept import MOST_KEPT
+from pages.parts.address import Number, Value, Values, fewest_resets
+from pages.parts.kept import MAX_SCENES
 from visuals.fusion import story
 from visuals.fusion.scene import fusion_scene
 from visuals.scene.scene import Scene
@@ -88,7 +88,7 @@ def rule(make: Callable[[], ChainShape]) -> str:
 def _fix(values: Values) -> Iterator[tuple[str, Values]]:
     if broken := rule(lambda: ChainShape(**{name: values[name] for name in FIELDS})):
         fits = lambda v: not rule(lambda: ChainShape(**{name: v[name] for name in FIELDS}))  # noqa: E731
-        yield broken, fewest_back(values, DEFAULT.params(), tuple(FIELDS), fits)
+        yield broken, fewest_resets(values, DEFAULT.params(), tuple(FIELDS), fits)
 
 
 def _default_tiles(rung: Rung, shape: ChainShape) -> dict[str, int]:
@@ -194,16 +194,16 @@ def option_bounds(s: ChainShape, at: int) -> dict[str, Bound]:
     }
 
 
-EPS = Bound(LEAST_EPS, 1)
+EPS = Bound(MIN_EPS, 1)
 
 
 # -- the stage -----------------------------------------------------------------------------------------------
-@lru_cache(maxsize=MOST_KEPT)
+@lru_cache(maxsize=MAX_SCENES)
 def _scene(s: ChainShape, rung: str, tiles: tuple[tuple[str, int], ...]) -> Scene:
     return fusion_scene(s, rung, dict(tiles))
 
 
-def scene(query: rung_address.Asked) -> Scene | None:
+def scene(query: rung_address.Selection) -> Scene | None:
     """Returns the scene of the selected rung; None if a rule forbids it."""
     return None if query.broken else _scene(query.shape, query.rung.name, tuple(query.tiles.items()))
 
@@ -213,7 +213,7 @@ def card(params: Mapping[str, str]) -> Scene:
     return scene(ADDRESS.read(params)[0])
 
 
-def first_source(query: rung_address.Asked) -> str:
+def first_source(query: rung_address.Selection) -> str:
     """Returns the source file to show first: the first kernel generated for the chain, else the rung's first."""
     parts = story.parts(query.rung.name, query.shape)
     sources = [part.launch.source for part in parts]

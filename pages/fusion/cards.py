@@ -11,7 +11,7 @@ from kernels.fusion.shape import ChainShape
 from kernels.ladders import find
 from kernels.records.jsontext import id_of
 from pages.parts import cards
-from pages.parts.run_settings import Asked, Shown, bars, shown
+from pages.parts.run_settings import CardRows, RunSettings, bars, card_rows
 from pages.parts.theme import tokens
 from visuals.charts import roofline, sweeps, units
 from visuals.fusion import charts, story
@@ -19,20 +19,20 @@ from visuals.fusion import charts, story
 HEADERS = ("computes", "read", "written", "FLOP", "FLOP/byte")
 
 
-def section(settings: Asked) -> None:
+def section(settings: RunSettings) -> None:
     """Draws the cards that follow those of a run."""
-    result = shown(settings)
+    result = card_rows(settings)
     with st.container(key="rates", horizontal=True):
         _launches(settings, result)
         _savings(settings, result)
 
 
-def _stale(result: Shown) -> str:
+def _stale(result: CardRows) -> str:
     return ' <span class="kt-stale">stale</span>' if result.stale else ""
 
 
 # -- launch by launch ----------------------------------------------------------------------------------------
-def _launches(settings: Asked, result: Shown) -> None:
+def _launches(settings: RunSettings, result: CardRows) -> None:
     with st.container(key="card_fusion_launches", border=True):
         st.html('<h2 class="kt-card">Launch by launch</h2>')
         titled = bars(settings, result.rows)
@@ -68,7 +68,7 @@ def _legend(titled: list[tuple[str, dict]]) -> str:
         notes.append(f'<span class="kt-line">▬</span> a {word} of nothing.')
     if any("fold" in (row.get("parts_ms") or {}) for row in rows):
         notes.append('<span class="kt-filter">■</span> fold: once for all images that will come.')
-    notes.append(escape(units.slowed(titled)))
+    notes.append(escape(units.clock_note(titled)))
     return f'<p class="kt-quiet">{" ".join(notes)}</p>'
 
 
@@ -100,11 +100,11 @@ def _table(s: ChainShape) -> str:
 
 
 # -- savings ---------------------------------------------------------------------------------------------------
-def _savings(settings: Asked, result: Shown) -> None:
+def _savings(settings: RunSettings, result: CardRows) -> None:
     s = settings.shape
     with st.container(key="card_fusion_saved", border=True):
         st.html('<h2 class="kt-card">What fusing saves, and when it does not pay</h2>')
-        columns = story.levels(s)
+        columns = story.launch_table(s)
         if not columns:
             st.html('<p class="kt-quiet">No rung of ours runs this chain.</p>')
             return
@@ -120,12 +120,12 @@ def _savings(settings: Asked, result: Shown) -> None:
             cards.sentence(text)
 
 
-def _roof(result: Shown) -> roofline.Roof | None:
+def _roof(result: CardRows) -> roofline.Roof | None:
     """Returns the roofline of the rows on the page, else a recorded one."""
     return next(iter(roofline.roofs((row, result.kind) for row in result.rows.values())), None)
 
 
-def _floor(s: ChainShape, result: Shown, names: list[str]) -> dict[str, list[str]]:
+def _floor(s: ChainShape, result: CardRows, names: list[str]) -> dict[str, list[str]]:
     """Returns lines: each rung's time, the time to copy the least bytes as measured, and their ratio."""
     if result.stale or not any(
         (row.get("ceilings") or {}).get("copy_bytes_per_s") for row in result.rows.values()

@@ -10,14 +10,14 @@ import streamlit as st
 
 from kernels.fusion import codegen
 from kernels.fusion.presets import FUSION_PRESETS
-from kernels.fusion.shape import KINDS, MOST_BLOCKS, OPTIONS, ChainShape
+from kernels.fusion.shape import KINDS, MAX_BLOCKS, OPTIONS, ChainShape
 from pages.fusion import address
 from pages.fusion.address import ADDRESS, Edit
 from pages.parts import rung_picker
 from pages.parts.address import Fields
 from pages.parts.controls import Link, limits, numbers, presets
 from pages.parts.query import others
-from pages.parts.rung_address import Asked
+from pages.parts.rung_address import Selection
 from pages.parts.text import quiet
 from visuals.charts import units
 
@@ -38,17 +38,17 @@ OPTION_PX = 130
 CHAIN_VERSION = "_fusion_turns"
 
 
-def read(page: str, visible: bool) -> tuple[Asked, Link]:
+def read(page: str, visible: bool) -> tuple[Selection, Link]:
     """Draws the controls and returns their query and a function that links to another preset.
 
     The link keeps all other settings. If not `visible`, only the URL is read."""
     if visible:
         _follow_options()
     controls = lambda fields, found, link: _controls(page, fields, found, link)  # noqa: E731
-    return rung_picker.asked(page, ADDRESS, controls if visible else None)
+    return rung_picker.selection(page, ADDRESS, controls if visible else None)
 
 
-def _controls(page: str, fields: Fields, query: Asked, link: Link) -> None:
+def _controls(page: str, fields: Fields, query: Selection, link: Link) -> None:
     s, bounds = query.shape, address.bounds(query.shape)
     with st.container(key="chips", horizontal=True):
         presets(link, CHIPS, FUSION_PRESETS, s)
@@ -93,7 +93,7 @@ def _follow_options() -> None:
                 return
 
 
-def _set_chain(current: Asked, to: ChainShape) -> None:
+def _set_chain(current: Selection, to: ChainShape) -> None:
     st.session_state[CHAIN_VERSION] = st.session_state[CHAIN_VERSION][0] + 1, to
     if chain := ADDRESS.at_shape(current, to).get("chain"):
         st.query_params["chain"] = chain
@@ -105,7 +105,7 @@ def _set_chain(current: Asked, to: ChainShape) -> None:
 class _Builder:
     """Draws the line of blocks with which a chain is built."""
 
-    def __init__(self, page: str, fields: Fields, query: Asked):
+    def __init__(self, page: str, fields: Fields, query: Selection):
         self.page, self.fields, self.query, self.s = page, fields, query, query.shape
 
     def draw(self) -> None:
@@ -146,11 +146,11 @@ class _Builder:
         if last:
             self._link(address.without(self.s, at), "× remove")
         else:
-            quiet(f"It stays: a chain has 1 to {MOST_BLOCKS} blocks.")
+            quiet(f"It stays: a chain has 1 to {MAX_BLOCKS} blocks.")
 
     def _append(self) -> None:
-        if len(self.s.blocks) == MOST_BLOCKS:
-            quiet(f"A chain has 1 to {MOST_BLOCKS} blocks.")
+        if len(self.s.blocks) == MAX_BLOCKS:
+            quiet(f"A chain has 1 to {MAX_BLOCKS} blocks.")
             return
         found = address.appended(self.s)
         for kind in KINDS:

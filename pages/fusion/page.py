@@ -22,5 +22,7 @@ if "watch" in parts and (scene := address.scene(query)):
 if {"run", "why"} & parts:
     run.run_section(LADDER, query.shape, story.FUSION, link, own=query.own, more=cards.section)
 if "kernel" in parts:
-    sources.show(LADDER, query.shape, query.tiles_of, first=query.rung.name, file=address.first_source(query))
-lesson.settle(parts)
+    sources.draw_tabs(
+        LADDER, query.shape, query.tiles_of, first=query.rung.name, file=address.first_source(query)
+    )
+lesson.load_deferred(parts)

@@ -5,13 +5,12 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from kernels.gemm.presets import GEMM_PRESETS
-from kernels.gemm.shape import MOST_INT8_K, GemmShape
+from kernels.gemm.shape import MAX_INT8_K, GemmShape
 from kernels.ladders import LADDERS
 from kernels.model.dtypes import ELEMENT_BYTES
 from kernels.model.shape import Bound
 from pages.parts import rung_address
-from pages.parts.address import Choice, Number, Values, fewest_back
-from pages.parts.rung_address import Asked as Asked
+from pages.parts.address import Choice, Number, Values, fewest_resets
 from pages.parts.rung_address import short as short
 
 LADDER = LADDERS["gemm"]
@@ -32,15 +31,15 @@ FIELDS = {
 def _fix(values: Values) -> Iterator[tuple[str, Values]]:
     for matrix, rows, cols in MATRICES:
         if values[rows] * values[cols] > MAX_ELEMENTS:
-            back = fewest_back(values, DEFAULT.params(), SIZES, _fits)
+            back = fewest_resets(values, DEFAULT.params(), SIZES, _fits)
             yield f"{matrix} may have {MAX_ELEMENTS:,} elements on this page, {rows}*{cols} is {values[rows] * values[cols]:,}", back  # fmt: skip
     if values["dtype"] == "int8":
         for name in FACTORS:
             if values[name] != int(values[name]):
                 rule = f"{name} must be a whole number where dtype is int8, got {values[name]:g}"
                 yield rule, {name: getattr(DEFAULT, name)}
-        if values["K"] * abs(values["alpha"]) > MOST_INT8_K:
-            rule = f"K*|alpha| <= {MOST_INT8_K} where dtype is int8 (sums stay in int32), got {values['K']}*{abs(values['alpha']):g}"
+        if values["K"] * abs(values["alpha"]) > MAX_INT8_K:
+            rule = f"K*|alpha| <= {MAX_INT8_K} where dtype is int8 (sums stay in int32), got {values['K']}*{abs(values['alpha']):g}"
             yield rule, {"alpha": DEFAULT.alpha}
 
 
@@ -65,9 +64,9 @@ def bounds(shape: GemmShape) -> dict[str, Bound]:
         found[name] = Bound(1, min(maximum, MAX), why_high=rule if maximum < MAX else "")
     found |= {name: Bound(-int(MAX_FACTOR), int(MAX_FACTOR)) for name in FACTORS}
     if shape.dtype == "int8":
-        rule = f"K*|alpha| <= {MOST_INT8_K} for int8"
-        maximum = min(MOST_INT8_K // K, int(MAX_FACTOR))
+        rule = f"K*|alpha| <= {MAX_INT8_K} for int8"
+        maximum = min(MAX_INT8_K // K, int(MAX_FACTOR))
         found["alpha"] = Bound(-maximum, maximum, rule, rule) if maximum < MAX_FACTOR else found["alpha"]
-        maximum = MOST_INT8_K // max(1, int(abs(shape.alpha)))
+        maximum = MAX_INT8_K // max(1, int(abs(shape.alpha)))
         found["K"] = Bound(1, maximum, why_high=rule) if maximum < found["K"].high else found["K"]
     return found

@@ -13,7 +13,7 @@ from pages.gemm.address import LADDER
 from pages.parts import rates, run_settings, rung_picker
 from pages.parts.address import Fields
 from pages.parts.controls import Link, choose, limits, numbers, order_chooser, presets
-from pages.parts.rung_address import Asked
+from pages.parts.rung_address import Selection
 from visuals.charts import units
 from visuals.gemm import story
 
@@ -29,20 +29,20 @@ RARE = ((("alpha", "alpha", 96), ("beta", "beta", 92)),)
 
 def read(
     page: str, visible: bool = True, orders: Callable[[str], Mapping[str, str]] | None = None
-) -> tuple[Asked, Link]:
+) -> tuple[Selection, Link]:
     """Draws the controls and returns their query and a function that links to another preset.
 
     The link keeps all other settings. `orders(rung)` returns the stage's orders. If not `visible`, only the URL is
     read."""
 
-    def controls(fields: Fields, query: Asked, link: Link) -> None:
+    def controls(fields: Fields, query: Selection, link: Link) -> None:
         with st.container(key="chips", horizontal=True):
             presets(link, CHIPS, GEMM_PRESETS, query.shape)
             if orders:
                 order_chooser(orders(query.rung.name))
         _fields(fields, query.shape)
 
-    return rung_picker.asked(page, address.ADDRESS, controls if visible else None)
+    return rung_picker.selection(page, address.ADDRESS, controls if visible else None)
 
 
 def _fields(fields: Fields, shape: GemmShape) -> None:
@@ -78,7 +78,7 @@ def _more_label(shape: GemmShape) -> str:
 
 
 # -- under the cards of Run ----------------------------------------------------------------------
-def rate_cards(settings: run_settings.Asked) -> None:
+def rate_cards(settings: run_settings.RunSettings) -> None:
     """Draws the ladder in FLOP/s at this shape, and square products of this type over sizes."""
     with st.container(key="rates", horizontal=True):
         rates.card(settings, story.library_row)

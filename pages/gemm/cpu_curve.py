@@ -89,7 +89,7 @@ def _plan(settings: CpuSettings, todo: int) -> str:
         return f"The loops cannot run {settings.shape}: {next(iter(BLOCKED.rules(settings.shape, tiles)))}"
     return (
         f"C = A × B as loops in Numba, FP32, {settings}: naive, reordered, NumPy’s BLAS, and in blocks of {todo - 1} sizes, "
-        f"each verified against float64 and timed here, on your processor. {cpu_curve.caches_words(memory_levels.caches(), cpu_curve.block(settings.shape))}"
+        f"each verified against float64 and timed here, on your processor. {cpu_curve.caches_sentence(memory_levels.caches(), cpu_curve.block_tile(settings.shape))}"
     )
 
 
@@ -101,14 +101,14 @@ def _name(request: Request) -> str:
 # -- results ---------------------------------------------------------------------------------------
 def _draw(curve: Series) -> None:
     caches, rows, others = memory_levels.caches(), blocked(curve), lines(curve)
-    tile = cpu_curve.block(curve.asked.shape)
+    tile = cpu_curve.block_tile(curve.asked.shape)
     cards.chart(
         lambda: cpu_curve.chart(rows, others, caches, tile, tokens()),
         cpu_curve.HEIGHT,
         "chart_cpu_curve",
         tuple(id_of(row) for row in curve.rows),
     )
-    cards.sentence(cpu_curve.words(rows, others, caches, tile))
+    cards.sentence(cpu_curve.summary(rows, others, caches, tile))
     quiet(
         "Above: the median with p20 to p80; ★ the best. Below: bytes predicted to pass each cache, as a share of the naive "
         "loops’. The formula’s cache is ideal and one thread’s own: a real one is parted into sets, and rows a power of two apart crowd each other out."

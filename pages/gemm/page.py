@@ -35,5 +35,5 @@ if autotune.PART in parts:
 if whole:
     cpu_curve.section(shape)
 if "kernel" in parts:
-    sources.show(LADDER, shape, query.tiles_of, first=rung.name)
-lesson.settle(parts)
+    sources.draw_tabs(LADDER, shape, query.tiles_of, first=rung.name)
+lesson.load_deferred(parts)

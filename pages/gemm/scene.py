@@ -9,7 +9,7 @@ import numpy as np
 from kernels.gemm.common import buffers
 from kernels.gemm.shape import GemmShape
 from kernels.model.program import RuleError
-from pages.parts.kept import MOST_KEPT
+from pages.parts.kept import MAX_SCENES
 from visuals.gemm import fragment
 from visuals.gemm.fragment import fragment_scene
 from visuals.gemm.plan import why_not
@@ -34,7 +34,7 @@ def gemm_orders(rung: str) -> dict[str, str]:
     return GEMM_ORDERS | FRAGMENTS if rung == "gemm/mma-sync" else GEMM_ORDERS
 
 
-@lru_cache(maxsize=MOST_KEPT)
+@lru_cache(maxsize=MAX_SCENES)
 def gemm(
     shape: GemmShape, rung: str, tiles: tuple[tuple[str, int], ...], order: str
 ) -> tuple[Scene | None, str]:

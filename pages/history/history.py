@@ -19,12 +19,12 @@ from kernels.ladders import find
 from kernels.model.program import RuleError
 from kernels.records import link, rows, statistics
 from kernels.records.jsontext import RowError, id_of
-from kernels.records.store import HERE, RECORDED, Entry, Filter, Store, StoreError, mine, newest_first
+from kernels.records.store import HERE, RECORDED, Entry, Filter, Store, StoreError, newest_first, user_store
 from pages.parts import address
 from visuals.charts import compare, units
 
 PER_PAGE = 20
-MAX_EXPORTED = rows.MOST_ROWS
+MAX_EXPORTED = rows.MAX_ROWS
 ALL, LINK = "all", "link"
 SIDES = (("run", "result", "A"), ("against", "against_result", "B"))
 MAX_TEXT_CHARS = 80
@@ -62,7 +62,7 @@ class Archive:
         self.notes: list[str] = []
         self._store: Store | None = None
         try:
-            self._store = mine()
+            self._store = user_store()
         except StoreError as e:
             self.notes.append(str(e))
 
@@ -178,7 +178,7 @@ def title(row: Mapping[str, Any]) -> str:
 def shape(row: Mapping[str, Any]) -> str:
     """Returns a text with the shape and tile sizes."""
     tiles = " ".join(f"{n} {v}" for n, v in row["tiles"].items())
-    return f"{rows.shape_words(row)}{' · ' if tiles else ''}{tiles}"
+    return f"{rows.shape_text(row)}{' · ' if tiles else ''}{tiles}"
 
 
 def kind(entry: Entry) -> str:
@@ -240,7 +240,7 @@ def _go() -> None:
 
 def _line_data(entry: Entry) -> dict[str, str]:
     row = entry.row
-    when = rows.made(row).replace("T", " ")[:16]
+    when = rows.measured_at(row).replace("T", " ")[:16]
     also = "" if entry.origin in (HERE, RECORDED) else entry.origin
     return {
         "id": entry.id,
@@ -287,7 +287,7 @@ def comparison(chosen: list[Entry | None]) -> None:
         texts += [compare.strips(row) for row in pair]
     else:
         texts.append(compare.strips(*pair))
-    texts += [compare.figured(*pair), compare.explained(*pair, origins=[source(e) for e in entries])]
+    texts += [compare.figures_table(*pair), compare.fields_table(*pair, origins=[source(e) for e in entries])]
     st.html("".join(texts))
 
 
@@ -347,8 +347,8 @@ def _files(archive: Archive, query: Filter, total: int) -> None:
     with st.container(key="chips_files", horizontal=True, width="content"):
         if total:
             for name, text, mime in (
-                ("CSV", rows.table, "text/csv"),
-                ("JSON", rows.exported, "application/json"),
+                ("CSV", rows.to_csv, "text/csv"),
+                ("JSON", rows.to_json, "application/json"),
             ):
                 st.download_button(
                     name, lambda text=text: text(all_()).encode(), f"kernel-theatre.{name.lower()}", mime,
@@ -360,7 +360,7 @@ def _files(archive: Archive, query: Filter, total: int) -> None:
 
 def _import(archive: Archive) -> None:
     st.caption("A JSON file that History or a lesson exported, here or elsewhere.")
-    limit = rows.MOST_BYTES // 2**20
+    limit = rows.MAX_BYTES // 2**20
     file = st.file_uploader(
         "file", type=["json", "jsonl"], key="upload", max_upload_size=limit, label_visibility="collapsed"
     )

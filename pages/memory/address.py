@@ -25,7 +25,7 @@ from visuals.memory.threads import add_scene
 from visuals.scene.scene import Scene
 
 TOPICS = {"threads": "add", "coalescing": "stride", "banks": "banks", "layout": "layout"}  # and their ladders
-OF = {
+TOPIC_FIELDS = {
     "threads": {
         "mapping": Choice("vector", ("vector", "matrix", "matrix-transposed")),
         "M": Number(12, 1, 32), "N": Number(20, 1, 64),
@@ -52,11 +52,11 @@ def topic(params: Mapping[str, str]) -> str:
 
 
 def fields(topic: str) -> Fields:
-    return Fields(f"threads {topic}", OF[topic])
+    return Fields(f"threads {topic}", TOPIC_FIELDS[topic])
 
 
 def bounds(topic: str) -> dict[str, Bound]:
-    return {name: Bound(f.least, f.most) for name, f in OF[topic].items() if isinstance(f, Number)}
+    return {name: Bound(f.least, f.most) for name, f in TOPIC_FIELDS[topic].items() if isinstance(f, Number)}
 
 
 def ladder(topic: str) -> Ladder:
@@ -113,7 +113,7 @@ def _scene(topic: str, items: tuple[tuple[str, Any], ...]) -> Scene:
 
 
 @st.cache_data(max_entries=64, show_spinner=False)
-def counted(topic: str, values: Values) -> story.Counted:
+def counted(topic: str, values: Values) -> story.CountTable:
     if topic == "coalescing":
         return story.strides(values["stride"])
     if topic == "banks":

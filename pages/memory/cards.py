@@ -14,8 +14,8 @@ from kernels.jobs.job import JobError
 from kernels.ladders import find
 from kernels.machine import memory_levels
 from pages.memory import address
-from pages.parts.lesson import settled
-from pages.parts.query import behind
+from pages.parts.lesson import deferred_loaded
+from pages.parts.query import url_is_stale
 from pages.parts.run import POLL_S, gpu_note
 from pages.parts.text import note, quiet
 from pages.parts.theme import tokens
@@ -77,7 +77,7 @@ def _button(topic: str, engine: str, stride: int) -> None:
 def _collect() -> None:
     """Takes the rows once every job is done. Then reruns the page, so that polling stops."""
     jobs = _jobs()
-    if not jobs or not all(job.done for job in jobs) or behind():
+    if not jobs or not all(job.done for job in jobs) or url_is_stale():
         return
     del st.session_state["thread_jobs"]
     rows: list[dict[str, Any]] = []
@@ -130,7 +130,7 @@ def _slowdown(topic: str, rows: Sequence[dict], kind: str, stride: int) -> None:
     else:
         per_line = {
             find(f"banks/{name}").title: charts.relative(
-                {s: charts.passes(s, name == "padded") for s in strides}
+                {s: charts.wavefronts(s, name == "padded") for s in strides}
             )
             for name in ("plain", "padded")
         }
@@ -140,7 +140,7 @@ def _slowdown(topic: str, rows: Sequence[dict], kind: str, stride: int) -> None:
         f"chart_{topic}_{kind}",
         charts.HEIGHT,
     )
-    sentences = (charts.words(line, stride, per_line[line.name], unit) for line in lines)
+    sentences = (charts.slowdown_sentence(line, stride, per_line[line.name], unit) for line in lines)
     for text in filter(None, sentences):
         st.html(f'<p class="kt-why">{escape(text)}</p>')
     if rows[0]["engine"] == "cpu" and (line := memory_levels.cpu().levels[0].note):
@@ -156,7 +156,7 @@ def _line(rung: str, rows: Sequence[dict]) -> Line:
 
 
 def _plot(draw, key: str, height: int) -> None:
-    if settled():
+    if deferred_loaded():
         st.plotly_chart(draw(), key=key, theme=None, config={"displayModeBar": False})
     else:
         st.container(height=height, border=False, key=f"{key}_wait")

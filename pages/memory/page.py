@@ -72,7 +72,7 @@ def controls(topic: str, fields: Fields, values: address.Values) -> None:
 topic = address.topic(st.query_params)
 parts, whole = lesson.begin(*IDEAS[topic])
 fields = address.fields(topic)
-values, notes = query.asked(fields, whole)
+values, notes = query.current_values(fields, whole)
 if st.session_state.get("_topic", topic) != topic:  # a link led here: show the topic in the browser's URL
     st.query_params.update({})
 st.session_state["_topic"] = topic
@@ -93,9 +93,9 @@ if {"run", "why"} & parts:
                 cards.why_card(topic, values)
 if "kernel" in parts:
     ladder, tile_values = address.ladder(topic), address.tiles(topic, values)
-    sources.show(
+    sources.draw_tabs(
         ladder, address.shape(topic, values),
         lambda rung: rung.default_tiles | {n: v for n, v in tile_values.items() if n in rung.tiles},
         first=address.rung(topic, values),
     )  # fmt: skip
-lesson.settle(parts)
+lesson.load_deferred(parts)

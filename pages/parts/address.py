@@ -15,7 +15,7 @@ from typing import Any
 
 from kernels.model.shape import ShapeError
 
-MOST_TEXT = 2_000
+MAX_TEXT_CHARS = 2_000
 # Parameters that the stage writes about the moment it shows. They are valid for one shape only.
 STAGE = ("step", "pin", "zoom", "loop")
 
@@ -66,8 +66,8 @@ class Text:
     usual: str = ""
 
     def take(self, name: str, value: Value) -> str:
-        if len(str(value)) > MOST_TEXT:
-            raise ShapeError(f"{name} may have at most {MOST_TEXT} characters, got {len(str(value))}")
+        if len(str(value)) > MAX_TEXT_CHARS:
+            raise ShapeError(f"{name} may have at most {MAX_TEXT_CHARS} characters, got {len(str(value))}")
         return str(value)
 
 
@@ -127,7 +127,7 @@ class Fields:
         }
 
 
-def fewest_back(
+def fewest_resets(
     values: Values, defaults: Values, names: Sequence[str], fits: Callable[[Values], bool]
 ) -> Values:
     """Returns default values for the fewest of `names` that make all values fit. The defaults themselves fit."""

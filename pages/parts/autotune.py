@@ -24,7 +24,7 @@ from visuals.charts import sweeps, units
 
 PART = "autotune"  # ?view=autotune
 KEY = "sweep"
-MOST_TRIED = 32
+MAX_CANDIDATES = 32
 SECONDS = 0.3  # to time each combination
 MAX_REASONS = 3  # on the page, of combinations without a time
 
@@ -47,11 +47,11 @@ class SweepSettings:
 
 def section(rung: Rung, shape: Any, tiles: Mapping[str, int]) -> None:
     """Draws the card. It is polled while a sweep runs."""
-    st.fragment(_all, run_every=run_series.every(KEY))(rung, shape, dict(tiles))
+    st.fragment(_all, run_every=run_series.poll_interval(KEY))(rung, shape, dict(tiles))
 
 
 def _all(rung: Rung, shape: Any, tiles: dict[str, int]) -> None:
-    sweep = run_series.going(KEY)
+    sweep = run_series.current_series(KEY)
     with st.container(key="card_autotune", border=True):
         settings = SweepSettings(rung, shape, chosen("engine", measuring()), chosen("caches", MODES))
         _head(settings, tiles, sweep)
@@ -68,7 +68,7 @@ def measuring() -> list[str]:
 # -- the sweep -----------------------------------------------------------------------------------
 def _head(settings: SweepSettings, tiles: dict[str, int], sweep: Series | None) -> None:
     legal = tile_sizes.legal(settings.rung, settings.shape)
-    candidates = tile_sizes.tried(settings.rung, settings.shape, tiles, MOST_TRIED)
+    candidates = tile_sizes.sweep_candidates(settings.rung, settings.shape, tiles, MAX_CANDIDATES)
     with st.container(key="autotune_head", horizontal=True, vertical_alignment="center"):
         st.html('<h2 class="kt-card">Autotune</h2>')
         if sweep and sweep.job:
@@ -95,7 +95,7 @@ def _plan(settings: SweepSettings, legal: int, candidates: int) -> str:
 
 
 def _name(request: Request) -> str:
-    return sweeps.tiles_words(request.tiles)
+    return sweeps.tiles_text(request.tiles)
 
 
 # -- results -------------------------------------------------------------------------------------
@@ -146,4 +146,4 @@ def _curve(rows: Sequence[dict], tiles: Mapping[str, int], rung: Rung, kind: str
     quiet(
         "Each dot is a combination with p20 to p80; the line joins the best at each value. ★ the best of all, ○ the one on the page."
     )
-    cards.sentence(sweeps.tiles_told(rows, rung.default_tiles))
+    cards.sentence(sweeps.tiles_sentence(rows, rung.default_tiles))

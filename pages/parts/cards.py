@@ -15,15 +15,15 @@ from kernels import records
 from kernels.model.rung import Ladder, Rung
 from kernels.records import availability
 from kernels.records.jsontext import id_of
-from kernels.records.nearest import Near
+from kernels.records.nearest import Match
 from pages.parts import why as why_card
-from pages.parts.lesson import settled
-from pages.parts.run_settings import Asked, Shown, bars
+from pages.parts.lesson import deferred_loaded
+from pages.parts.run_settings import CardRows, RunSettings, bars
 from pages.parts.text import together
 from pages.parts.theme import tokens
 from visuals.charts import bars as bar_charts
 from visuals.charts import roofline, sweeps, units
-from visuals.charts.story import Story, factor, shares
+from visuals.charts.story import Story, device_comparison, shares
 
 
 def sentence(text: str) -> None:
@@ -55,7 +55,7 @@ class _FigureSpec:
 
 def chart(draw: Callable[[], Any], height: int, key: str, data_key: Hashable) -> None:
     """Shows a figure. It is drawn once per `data_key`, so polling a run redraws nothing."""
-    if not settled():
+    if not deferred_loaded():
         st.container(height=height, border=False, key=f"{key}_wait")
         return
     figure = _cached_figure(_FigureSpec(key, data_key, tuple(tokens().items()), draw))
@@ -64,10 +64,10 @@ def chart(draw: Callable[[], Any], height: int, key: str, data_key: Hashable) ->
 
 @lru_cache(maxsize=128)
 def _cached_figure(spec: _FigureSpec) -> Any:
-    from visuals.charts.drawn import Drawn  # with it comes Plotly
+    from visuals.charts.drawn import PlainFigure  # with it comes Plotly
 
     figure = spec.draw()
-    return figure if isinstance(figure, Drawn) else Drawn(figure.to_plotly_json())
+    return figure if isinstance(figure, PlainFigure) else PlainFigure(figure.to_plotly_json())
 
 
 def _ids(titled_rows: list[tuple[str, dict]]) -> tuple[str, ...]:
@@ -81,7 +81,7 @@ def _no_recording(ladder: Ladder) -> str:
 
 
 # -- time ----------------------------------------------------------------------------------------
-def times(settings: Asked, story: Story) -> None:
+def times(settings: RunSettings, story: Story) -> None:
     ran, recorded, nearest = st.session_state.get("ran"), settings.recorded(), settings.nearest()
     if ran:
         stale = "" if ran.asked == settings else str(ran.asked)
@@ -94,12 +94,12 @@ def times(settings: Asked, story: Story) -> None:
     else:
         _quiet(_no_recording(settings.ladder))
     if ran and ran.asked == settings:
-        sentence(factor(bars(settings, ran.rows), bars(settings, recorded)))
+        sentence(device_comparison(bars(settings, ran.rows), bars(settings, recorded)))
     for text in filter(None, (excluded_by_rules(settings), refused(settings))):
         _quiet(escape(text))
 
 
-def excluded_by_rules(settings: Asked) -> str:
+def excluded_by_rules(settings: RunSettings) -> str:
     """Returns the rungs that rules exclude at this shape and that have no recording, grouped by rule, in one line.
 
     Returns "" if there are none.
@@ -116,7 +116,7 @@ def excluded_by_rules(settings: Asked) -> str:
     return f"not at this shape: {text}" if text else ""
 
 
-def refused(settings: Asked) -> str:
+def refused(settings: RunSettings) -> str:
     """Returns the rungs that this machine's GPU or libraries cannot run, grouped by reason, in one line; "" if none."""
     titles_by_reason: dict[str, list[str]] = {}
     for rung in settings.supported_rungs():
@@ -126,14 +126,14 @@ def refused(settings: Asked) -> str:
     return f"not on this machine: {reasons}" if reasons else ""
 
 
-def _short_title(settings: Asked, rung: Rung) -> str:
+def _short_title(settings: RunSettings, rung: Rung) -> str:
     """Returns the first part of the rung's title if no other title begins with it, else the whole title."""
     head = re.split(r"[:,]| or ", rung.title)[0]
     return head if sum(r.title.startswith(head) for r in settings.ladder.rungs) == 1 else rung.title
 
 
 def _times(
-    settings: Asked, rows: Mapping[str, dict], kind: str, story: Story, stale: str = "", ago: str = ""
+    settings: RunSettings, rows: Mapping[str, dict], kind: str, story: Story, stale: str = "", ago: str = ""
 ) -> None:
     titled_rows = bars(settings, rows)
     first = titled_rows[0][1]
@@ -156,13 +156,15 @@ def _bars(titled_rows: list[tuple[str, dict]], kind: str) -> None:
         f"chart_times_{kind}",
         _ids(titled_rows),
     )
-    if bar_charts.decade_under([row for _, row in titled_rows]):
+    if bar_charts.log_axis_start([row for _, row in titled_rows]):
         _quiet("The axis is logarithmic: from each line to the next ten times as long.")
-    for text in filter(None, (units.waits(titled_rows), units.slowed(titled_rows), units.apart(titled_rows))):
+    for text in filter(
+        None, (units.waits_note(titled_rows), units.clock_note(titled_rows), units.sweeps_note(titled_rows))
+    ):
         _quiet(escape(text))
 
 
-def _nearest(settings: Asked, nearest: Mapping[str, Near]) -> None:
+def _nearest(settings: RunSettings, nearest: Mapping[str, Match]) -> None:
     """Draws the recordings of another shape, faded like stale ones, and names that shape."""
     titled_rows = bars(settings, {name: n.row for name, n in nearest.items()})
     first = nearest[titled_rows[0][1]["rung"]]
@@ -174,7 +176,7 @@ def _nearest(settings: Asked, nearest: Mapping[str, Near]) -> None:
         _bars(titled_rows, "nearest")
 
 
-def _other_settings(settings: Asked, nearest: Mapping[str, Near]) -> None:
+def _other_settings(settings: RunSettings, nearest: Mapping[str, Match]) -> None:
     """Lists the rungs that were recorded only with other options."""
     for title, row in bars(settings, {name: n.row for name, n in nearest.items()}):
         badge = units.badge("recorded", f"{units.provenance(row)}, {row['date']}")
@@ -222,11 +224,11 @@ def _copies(first: dict, kind: str, titled_rows: list[tuple[str, dict]]) -> None
         f"chart_copies_{kind}",
         id_of(first),
     )
-    sentence(bar_charts.copies_words([row for _, row in titled_rows]))
+    sentence(bar_charts.copies_sentence([row for _, row in titled_rows]))
 
 
 # -- memory --------------------------------------------------------------------------------------
-def memory(settings: Asked, current: Shown, cost: str) -> None:
+def memory(settings: RunSettings, current: CardRows, cost: str) -> None:
     head = '<h2 class="kt-card">Memory</h2>'
     if not current.rows:
         press = _quiet_html("Press Run: what each rung allocates is measured, not computed.")
@@ -237,8 +239,8 @@ def memory(settings: Asked, current: Shown, cost: str) -> None:
     badge = units.badge(current.kind, titled_rows[0][1]["device"] + ", peak")
     together(head, f'<p class="kt-figures">{badge}{stale}</p>')
     with st.container(key="stale_memory" if current.stale else "fresh_memory"):
-        groups = bar_charts.alike(titled_rows)
-        titled_rows = [bar_charts.together(group, len(titled_rows)) for group in groups]
+        groups = bar_charts.group_by_memory(titled_rows)
+        titled_rows = [bar_charts.combine_group(group, len(titled_rows)) for group in groups]
         chart(
             lambda: bar_charts.memory(titled_rows, tokens()),
             bar_charts.height(len(titled_rows), bar_charts.MEMORY_PX),
@@ -265,7 +267,7 @@ def memory(settings: Asked, current: Shown, cost: str) -> None:
 NO_ROOF = "No ceilings were measured yet with what is shown here: press Run, and this device's roof stands over the dots."
 
 
-def rooflines(settings: Asked) -> None:
+def rooflines(settings: RunSettings) -> None:
     """Draws the rooflines with the rows measured here and recorded elsewhere at this shape.
 
     Rows of other settings are faded. Rungs without a time are marks.
@@ -292,23 +294,23 @@ def rooflines(settings: Asked) -> None:
 
 def _roof_heading(roof: roofline.Roof) -> str:
     badge = units.badge(roof.kind, f"{roof.device}, {roof.told.get('date', '')}")
-    return f'<p class="kt-figures">{badge} {escape(roofline.ceilings_words(roof))}</p>'
+    return f'<p class="kt-figures">{badge} {escape(roofline.ceilings_text(roof))}</p>'
 
 
-def _dots(settings: Asked) -> list[roofline.Dot]:
+def _dots(settings: RunSettings) -> list[roofline.Dot]:
     ran, dots = st.session_state.get("ran"), []
     for rows, kind, stale in (
         (settings.recorded(), "recorded", False),
         (ran.rows if ran else {}, "measured", bool(ran) and ran.asked != settings),
     ):
         for n, rung in enumerate(settings.ladder.rungs, 1):
-            if (row := rows.get(rung.name)) and roofline.stands(row):
+            if (row := rows.get(rung.name)) and roofline.has_intensity(row):
                 moved = None if stale or row["engine"] != "cuda" else why_card.moved(settings, rung)
                 dots.append(roofline.Dot(n, rung.title_on(row["engine"]), row, kind, stale, moved))
     return dots
 
 
-def _marks(settings: Asked, dots: list[roofline.Dot]) -> list[roofline.Mark]:
+def _marks(settings: RunSettings, dots: list[roofline.Dot]) -> list[roofline.Mark]:
     """Returns marks for the rungs that could run here and have no time at this shape."""
     timed = {d.row["rung"] for d in dots if not d.stale}
     marks = []
@@ -321,7 +323,7 @@ def _marks(settings: Asked, dots: list[roofline.Dot]) -> list[roofline.Mark]:
     return marks
 
 
-def _legend(settings: Asked, dots: list[roofline.Dot], marks: list[roofline.Mark]) -> str:
+def _legend(settings: RunSettings, dots: list[roofline.Dot], marks: list[roofline.Mark]) -> str:
     engines = list(dict.fromkeys(d.row["engine"] for d in dots)) or [settings.engine]
     titles = [
         " / ".join(dict.fromkeys(r.title_on(engine) for engine in engines)) for r in settings.ladder.rungs

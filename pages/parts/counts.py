@@ -17,7 +17,7 @@ import streamlit as st
 from kernels.jobs.counts import Count, Counts
 from kernels.jobs.job import Job, JobError
 from kernels.model.rung import Rung
-from pages.parts.run_settings import Asked
+from pages.parts.run_settings import RunSettings
 from visuals.charts import units
 
 MAX_MACS = 500_000  # multiply-adds: larger shapes are not counted
@@ -26,7 +26,7 @@ CROWD = 4  # for each so many waiting shapes the next poll is REST_S later
 CHANGED = "the kernels have changed since the app was started: start it again"
 
 
-def too_large(settings: Asked) -> str:
+def too_large(settings: RunSettings) -> str:
     limit, macs = units.count(MAX_MACS), units.count(settings.shape.macs)
     return f"counted here up to {limit} multiply-adds; this shape has {macs}"
 
@@ -53,19 +53,19 @@ class CountRequest:
         return f"counting …, {n_ahead} ahead of it" if n_ahead else "counting …"
 
 
-def countable(settings: Asked) -> list[Rung]:
+def countable(settings: RunSettings) -> list[Rung]:
     """Returns the supported rungs that the emulator can run. A GPU library cannot be counted."""
     return [rung for rung in settings.supported_rungs() if "emulator" in rung.engines]
 
 
-def known(settings: Asked, rung: Rung) -> Count | None:
+def known(settings: RunSettings, rung: Rung) -> Count | None:
     """Returns the counts of a rung at these settings; None if it has not been counted."""
     if settings.shape.macs > MAX_MACS:
         return None
     return counts().of(rung, settings.shape, settings.tiles_of(rung))
 
 
-def request_counts(settings: Asked, rungs: Sequence[Rung]) -> CountRequest | None:
+def request_counts(settings: RunSettings, rungs: Sequence[Rung]) -> CountRequest | None:
     """Starts or continues the reader's request for the rungs that are not counted yet, and returns it.
 
     A failed request has an error. Returns None if all rungs are counted or the shape is too large.
@@ -87,7 +87,7 @@ def request_counts(settings: Asked, rungs: Sequence[Rung]) -> CountRequest | Non
     return request
 
 
-def _go_on(request: CountRequest, settings: Asked, missing: Sequence[Rung]) -> str:
+def _go_on(request: CountRequest, settings: RunSettings, missing: Sequence[Rung]) -> str:
     """Sends the request when REST_S has passed, or reads its result. Returns the error, or ""."""
     try:
         if request.job is None and time.monotonic() - request.since >= REST_S:

@@ -39,11 +39,11 @@ class Card:
 
 def section(card: Card, shape: Any) -> None:
     """Draws the card at the page's shape. It is polled while something is measured."""
-    st.fragment(_all, run_every=run_series.every(card.key))(card, shape)
+    st.fragment(_all, run_every=run_series.poll_interval(card.key))(card, shape)
 
 
 def _all(card: Card, shape: Any) -> None:
-    series = run_series.going(card.key)
+    series = run_series.current_series(card.key)
     with st.container(key=f"card_{card.key}", border=True):
         settings = _head(card, shape, series)
         if series and card.is_complete(series):

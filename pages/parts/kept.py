@@ -2,4 +2,4 @@
 
 from __future__ import annotations
 
-MOST_KEPT = 64  # scenes: each at most a megabyte, most about 10 KB
+MAX_SCENES = 64  # scenes: each at most a megabyte, most about 10 KB

@@ -21,7 +21,7 @@ from __future__ import annotations
 import streamlit as st
 
 from pages.parts import address
-from pages.parts.query import behind
+from pages.parts.query import url_is_stale
 from pages.parts.text import heading
 
 # -- the parts of a page ---------------------------------------------------------------------------
@@ -48,7 +48,7 @@ def begin(title: str, idea: str, *more: str) -> tuple[frozenset[str], bool]:
     return visible, whole
 
 
-def settled() -> bool:
+def deferred_loaded() -> bool:
     """Returns False in a browser's first run of a page.
 
     Charts and code listings load megabytes of script, which would delay the stage's first paint. They are drawn in the
@@ -57,9 +57,9 @@ def settled() -> bool:
     return st.context.url is None or "_settled" in st.session_state
 
 
-def settle(parts: frozenset[str]) -> None:
+def load_deferred(parts: frozenset[str]) -> None:
     """Starts the second run of a page, at its end. The stage alone has no deferred parts."""
-    if parts != {"watch"} and not settled():
+    if parts != {"watch"} and not deferred_loaded():
         _load_soon()
 
 
@@ -67,7 +67,7 @@ def settle(parts: frozenset[str]) -> None:
 def _load_soon() -> None:
     """Runs the page again after a short time, now with all parts."""
     if (
-        "_waited" in st.session_state and not behind()
+        "_waited" in st.session_state and not url_is_stale()
     ):  # not in the fragment's first run, which is part of the page's
         st.session_state["_settled"] = True
         st.rerun()

@@ -14,7 +14,7 @@ NOW = "_asked_now"  # what the page's last run read from the URL: pairs of Field
 
 
 # -- reading the URL -----------------------------------------------------------------------------
-def asked(fields: Fields, visible: bool) -> tuple[Values, list[str]]:
+def current_values(fields: Fields, visible: bool) -> tuple[Values, list[str]]:
     """Returns the current values of the parameters, and a note for each one that is not valid.
 
     In a browser they come from the URL. Without a browser (tests) they come from the controls if these have changed.
@@ -47,7 +47,7 @@ def asked(fields: Fields, visible: bool) -> tuple[Values, list[str]]:
     return values, notes
 
 
-def behind() -> bool:
+def url_is_stale() -> bool:
     """Returns whether a polling fragment must not rerun the page now but wait for its next poll.
 
     This is so if its URL differs from the page's. It is also so if another fragment is still to run, in which a button

@@ -11,7 +11,7 @@ from kernels import records
 from kernels.model.rung import Ladder
 from kernels.records.jsontext import id_of
 from pages.parts import cards
-from pages.parts.run_settings import Asked, bars, shown
+from pages.parts.run_settings import RunSettings, bars, card_rows
 from pages.parts.text import quiet
 from pages.parts.theme import tokens
 from visuals.charts import sweeps, units
@@ -19,11 +19,11 @@ from visuals.charts import sweeps, units
 Library = Callable[[Mapping[str, dict]], dict | None]
 
 
-def card(settings: Asked, library: Library) -> None:
+def card(settings: RunSettings, library: Library) -> None:
     """Draws a bar for each rung of the cards' rows. `library(rows)` is the row that the shares refer to."""
     with st.container(key="card_rates", border=True):
         st.html('<h2 class="kt-card">The ladder in FLOP/s</h2>')
-        current = shown(settings)
+        current = card_rows(settings)
         if not current.rows:
             quiet("Press Run: each rung that can run this shape is timed beside the others.")
             return

@@ -17,8 +17,8 @@ from kernels.model.preset import Preset
 from kernels.model.rung import Ladder
 from pages.parts import cards, why
 from pages.parts.controls import option
-from pages.parts.query import behind
-from pages.parts.run_settings import Asked, Ran, shown
+from pages.parts.query import url_is_stale
+from pages.parts.run_settings import RunResult, RunSettings, card_rows
 from pages.parts.text import note
 from pages.parts.worker import worker
 from visuals.charts.story import Story
@@ -35,7 +35,7 @@ def run_section(
     story: Story,
     link: Link,
     own: tuple[str, Mapping[str, int]] | None = None,
-    more: Callable[[Asked], None] = lambda settings: None,
+    more: Callable[[RunSettings], None] = lambda settings: None,
 ) -> None:
     """Draws the four cards. `link(preset, label)` draws a link that sets the page to a preset.
 
@@ -47,16 +47,16 @@ def run_section(
 
 
 def _all(
-    ladder: Ladder, shape: Any, story: Story, link: Link, rung_tiles, more: Callable[[Asked], None]
+    ladder: Ladder, shape: Any, story: Story, link: Link, rung_tiles, more: Callable[[RunSettings], None]
 ) -> None:
     collect()
-    bring(ladder)
+    restore_run(ladder)
     with st.container(key="cards", horizontal=True):
         with st.container(key="cards_left"):
             with st.container(key="card_time", border=True):
                 settings = head(ladder, shape, rung_tiles)
                 cards.times(settings, story)
-            current = shown(settings)
+            current = card_rows(settings)
             with st.container(key="card_memory", border=True):
                 cards.memory(settings, current, story.cost(shape))
         with st.container(key="cards_right"):
@@ -67,7 +67,7 @@ def _all(
     more(settings)
 
 
-def bring(ladder: Ladder) -> None:
+def restore_run(ladder: Ladder) -> None:
     """Makes the last run of these rungs "ran" in the session. Stores another ladder's run until its page opens again."""
     state, here = st.session_state, _names(ladder)
     waiting = state.setdefault("ran_elsewhere", {})
@@ -84,16 +84,16 @@ def _names(ladder: Ladder) -> tuple[str, ...]:
 
 def collect() -> None:
     """Stores the result of a finished job and reruns the page, so that polling stops."""
-    if not (pending := st.session_state.get("job")) or not pending[0].done or behind():
+    if not (pending := st.session_state.get("job")) or not pending[0].done or url_is_stale():
         return
     job, settings = st.session_state.pop("job")
     try:
         results = job.result()
         rows = {row["rung"]: row for row in results if "unsupported" not in row}
         refused = {row["rung"]: row["unsupported"] for row in results if "unsupported" in row}
-        bring(settings.ladder)
+        restore_run(settings.ladder)
         if rows:  # if every rung was refused, the previous measurement stays
-            st.session_state["ran"] = Ran(settings, rows, job.answered_at, refused)
+            st.session_state["ran"] = RunResult(settings, rows, job.answered_at, refused)
         else:
             rung_of = settings.ladder.rung
             st.session_state["run_error"] = "; ".join(
@@ -104,7 +104,7 @@ def collect() -> None:
     st.rerun()
 
 
-def head(ladder: Ladder, shape: Any, rung_tiles, title: str = "Time") -> Asked:
+def head(ladder: Ladder, shape: Any, rung_tiles, title: str = "Time") -> RunSettings:
     """Draws the line above the times: options and Run; under it the progress of a run or its error."""
     with st.container(key="time_head", horizontal=True, vertical_alignment="center"):
         st.html(f'<h2 class="kt-card">{title}</h2>')
@@ -149,21 +149,21 @@ def _engine() -> str:
     return engine
 
 
-def _options(ladder: Ladder, shape: Any, rung_tiles) -> Asked:
+def _options(ladder: Ladder, shape: Any, rung_tiles) -> RunSettings:
     engine = _engine()
     timing = option("caches", MODES)
     if rung_tiles:
         st.caption(f"{CACHES} {SEEDED}")
-        return Asked(ladder, shape, engine, timing, tuple(rung_tiles[1].items()), rung_tiles[0])
+        return RunSettings(ladder, shape, engine, timing, tuple(rung_tiles[1].items()), rung_tiles[0])
     tiles = {name: choices for rung in ladder.rungs for name, choices in rung.tiles.items()}
     chosen = tuple((name, int(option(name, [str(c) for c in choices]))) for name, choices in tiles.items())
     st.caption(
         f"{CACHES} Tile sizes reach the CUDA kernels that have them; on the cpu engine only TILE means something. {SEEDED}"
     )
-    return Asked(ladder, shape, engine, timing, chosen)
+    return RunSettings(ladder, shape, engine, timing, chosen)
 
 
-def _button(settings: Asked) -> None:
+def _button(settings: RunSettings) -> None:
     if job := st.session_state.get("job"):
         if st.button("Stop", key="stop"):
             worker().cancel(job[0])

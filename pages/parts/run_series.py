@@ -11,7 +11,7 @@ import streamlit as st
 
 from kernels.jobs.job import Job, JobError, Request
 from pages.parts import run
-from pages.parts.query import behind
+from pages.parts.query import url_is_stale
 from pages.parts.worker import worker
 
 
@@ -33,13 +33,13 @@ class Series:
         return self.tried + len(self.todo) + (self.job is not None)
 
 
-def going(key: str) -> Series | None:
+def current_series(key: str) -> Series | None:
     """Returns the reader's last series of that name, after it stored a finished result and submitted the next request.
 
     The page is rerun at the end of the series, so that polling stops. Call it in the fragment that `every` polls.
     """
     series: Series | None = st.session_state.get(key)
-    if series and series.job and series.job.done and not behind():
+    if series and series.job and series.job.done and not url_is_stale():
         while series.job and series.job.done:  # a result that is already known is returned at once
             _store_result(series)
             _next(series, key)
@@ -48,7 +48,7 @@ def going(key: str) -> Series | None:
     return series
 
 
-def every(key: str) -> float | None:
+def poll_interval(key: str) -> float | None:
     """Returns the seconds between polls; None if no series runs."""
     series: Series | None = st.session_state.get(key)
     return run.POLL_S if series and series.job else None

@@ -15,11 +15,11 @@ from kernels import engines, records
 from kernels.jobs.job import Request
 from kernels.model.rung import Ladder, Rung
 from kernels.records import availability
-from kernels.records.nearest import Near
+from kernels.records.nearest import Match
 
 
 @dataclass(frozen=True)
-class Asked:
+class RunSettings:
     """The settings of Run, which runs every supported rung of the ladder on seeded random inputs.
 
     The recordings used such inputs too. Pictures hold many zeros, and zeros can run faster.
@@ -89,7 +89,7 @@ class Asked:
         }
         return {name: row for name, row in found.items() if row}
 
-    def nearest(self) -> dict[str, Near]:
+    def nearest(self) -> dict[str, Match]:
         """Returns the nearest recording by rung name, for rungs without a recording at exactly these settings.
 
         All are at one shape, the one that most of these rungs have, so that they can be compared with each other. They
@@ -110,13 +110,13 @@ class Asked:
 
 
 @dataclass(frozen=True)
-class Ran:
+class RunResult:
     """A finished run: its settings, rows by rung name, its time, and the reasons for missing rows by rung name.
 
     A row is missing if the rung's library does not support the shape or if there is not enough memory.
     """
 
-    asked: Asked
+    asked: RunSettings
     rows: Mapping[str, dict]
     at: float  # seconds since the epoch; before this reader's press if another reader requested the same earlier
     refused: Mapping[str, str] = field(default_factory=dict)
@@ -128,7 +128,7 @@ class Ran:
 
 
 @dataclass(frozen=True)
-class Shown:
+class CardRows:
     """The rows of a card, their kind, and whether the controls have other settings now."""
 
     rows: Mapping[str, dict]
@@ -136,15 +136,15 @@ class Shown:
     stale: bool
 
 
-def shown(settings: Asked) -> Shown:
+def card_rows(settings: RunSettings) -> CardRows:
     """Returns the rows for the cards: the run with exactly these settings, else their recording, else a stale run."""
     ran, recorded = st.session_state.get("ran"), settings.recorded()
     if ran and (ran.asked == settings or not recorded):
-        return Shown(ran.rows, "measured", ran.asked != settings)
-    return Shown(recorded, "recorded", False)
+        return CardRows(ran.rows, "measured", ran.asked != settings)
+    return CardRows(recorded, "recorded", False)
 
 
-def bars(settings: Asked, rows: Mapping[str, dict]) -> list[tuple[str, dict]]:
+def bars(settings: RunSettings, rows: Mapping[str, dict]) -> list[tuple[str, dict]]:
     """Returns (title, row) of each rung that has a row, in the order of the ladder."""
     return [
         (r.title_on(rows[r.name]["engine"]), rows[r.name]) for r in settings.ladder.rungs if r.name in rows

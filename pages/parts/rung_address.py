@@ -17,7 +17,7 @@ from pages.parts.address import Choice, Field, Fields, Fix, Value, Values
 
 
 @dataclass(frozen=True)
-class Asked(tile_sizes.Watched):
+class Selection(tile_sizes.SelectedRung):
     """The shape, rung and tile sizes that the parameters select."""
 
     shape: Any
@@ -49,7 +49,7 @@ class Address:
     usual: str
     mend: Fix
     first: Any = None
-    fit: Callable[[Rung, Any], dict[str, int]] = tile_sizes.fitting
+    fit: Callable[[Rung, Any], dict[str, int]] = tile_sizes.default_tiles_for
 
     @cached_property
     def rungs(self) -> dict[str, Rung]:
@@ -74,22 +74,22 @@ class Address:
         """Returns the short name of the rung that `raw` selects."""
         return raw.get("rung") if raw.get("rung") in self.rungs else self.usual
 
-    def of(self, values: Values) -> Asked:
+    def of(self, values: Values) -> Selection:
         """Returns the selection for the values of all fields."""
         rung = self.rungs[values["rung"]]
         shape = self.ladder.shape(**{name: values[name] for name in self.shape})
-        return Asked(rung, {name: values[name] for name in rung.tiles}, shape)
+        return Selection(rung, {name: values[name] for name in rung.tiles}, shape)
 
-    def read(self, raw: Mapping[str, Value]) -> tuple[Asked, list[str]]:
+    def read(self, raw: Mapping[str, Value]) -> tuple[Selection, list[str]]:
         """Returns the selection for the parameters of a URL, and a note for each value that is not valid."""
         values, notes = self.fields[self.watched(raw)].read(raw)
         return self.of(values), notes
 
     # -- writing -----------------------------------------------------------------------------------
-    def write(self, selection: Asked) -> dict[str, str]:
+    def write(self, selection: Selection) -> dict[str, str]:
         return self.fields[short(selection.rung)].write(selection.params())
 
-    def at_shape(self, selection: Asked, shape: Any) -> dict[str, str]:
+    def at_shape(self, selection: Selection, shape: Any) -> dict[str, str]:
         """Returns the URL parameters for another shape.
 
         The rung and tile sizes stay if they support the shape, else the nearest tile sizes are used, else the last
@@ -102,13 +102,13 @@ class Address:
             tiles = tile_sizes.nearest(selection.rung, shape, tiles)
         if tiles is None:
             return self.at_rung(replace(selection, shape=shape), self.last_that_runs(shape))
-        return self.write(Asked(selection.rung, tiles, shape))
+        return self.write(Selection(selection.rung, tiles, shape))
 
-    def at_rung(self, selection: Asked, rung: Rung) -> dict[str, str]:
+    def at_rung(self, selection: Selection, rung: Rung) -> dict[str, str]:
         """Returns the URL parameters for another rung, with the tile sizes that fit the shape."""
-        return self.write(Asked(rung, self.fit(rung, selection.shape), selection.shape))
+        return self.write(Selection(rung, self.fit(rung, selection.shape), selection.shape))
 
-    def at_tiles(self, selection: Asked, tiles: Mapping[str, int]) -> dict[str, str]:
+    def at_tiles(self, selection: Selection, tiles: Mapping[str, int]) -> dict[str, str]:
         return self.write(replace(selection, tiles=tiles))
 
     def able(self, shape: Any) -> list[Rung]:

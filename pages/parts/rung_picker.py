@@ -17,7 +17,7 @@ from pages.parts import tiles as tile_sizes
 from pages.parts.address import Fields
 from pages.parts.controls import Link, preset_link, select
 from pages.parts.query import others
-from pages.parts.rung_address import Address, Asked
+from pages.parts.rung_address import Address, Selection
 from pages.parts.text import note, quiet
 
 TILE_PX = 74  # width of a field for a tile size, without its name
@@ -44,15 +44,15 @@ class Line:
         return tile_sizes.broken(self.rung, self.shape, self.tiles)
 
 
-def asked(
-    page: str, address: Address, controls: Callable[[Fields, Asked, Link], None] | None
-) -> tuple[Asked, Link]:
+def selection(
+    page: str, address: Address, controls: Callable[[Fields, Selection, Link], None] | None
+) -> tuple[Selection, Link]:
     """Returns the selection, and a function that draws a link to another preset and keeps all else.
 
     `controls` draws the controls of the shape, above the line of the rung. With None only the URL is read.
     """
     fields = address.fields[address.watched(st.query_params)]
-    values, notes = query.asked(fields, bool(controls))
+    values, notes = query.current_values(fields, bool(controls))
     selection = address.of(values)
     link = preset_link(page, fields, lambda shape: address.at_shape(selection, shape))
     if controls:

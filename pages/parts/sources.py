@@ -18,7 +18,7 @@ from kernels.model.program import Launch, RuleError
 from kernels.model.rung import Ladder, Rung
 from kernels.precompile import build
 from kernels.records import availability
-from pages.parts.lesson import settled
+from pages.parts.lesson import deferred_loaded
 from pages.parts.query import chosen
 from pages.parts.text import together
 from visuals.charts import source_diff, units
@@ -34,7 +34,7 @@ class Use:
     launch: Launch
 
 
-def show(
+def draw_tabs(
     ladder: Ladder,
     shape: Any,
     tiles: Tiles = lambda rung: rung.default_tiles,
@@ -49,7 +49,7 @@ def show(
         st.html(
             '<h2 class="kt-card">Kernel</h2><p class="kt-quiet">Word for word what Run compiles on a GPU.</p>'
         )
-        if not settled():
+        if not deferred_loaded():
             return
         uses = used(ladder.rungs, shape, tiles)
         files = [*uses, *sorted({header for file in uses for header in sources.headers(file)})]

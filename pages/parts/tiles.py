@@ -21,7 +21,7 @@ Combination = dict[str, int]
 
 
 @dataclass(frozen=True)
-class Watched:
+class SelectedRung:
     """The selected rung of a page, and all its tile sizes."""
 
     rung: Rung
@@ -74,7 +74,7 @@ def nearest(rung: Rung, shape: Any, tiles: Mapping[str, int]) -> Combination | N
     return min(legal(rung, shape), key=distance, default=None)
 
 
-def fitting(rung: Rung, shape: Any) -> Combination:
+def default_tiles_for(rung: Rung, shape: Any) -> Combination:
     """Returns the default tile sizes unless they make all of C one block; then smaller ones, so that tiles are visible.
 
     These are the largest of the rung's sets with at least two blocks each way, else the smallest set.
@@ -98,7 +98,7 @@ def _blocks(rung: Rung, shape: Any, tiles: Mapping[str, int]) -> tuple[int, ...]
     return step.grid[:2] if isinstance(step, Launch) else ()
 
 
-def tried(rung: Rung, shape: Any, tiles: Mapping[str, int], max_count: int) -> list[Combination]:
+def sweep_candidates(rung: Rung, shape: Any, tiles: Mapping[str, int], max_count: int) -> list[Combination]:
     """Returns at most `max_count` legal combinations.
 
     First come these tiles, the rung's own sets (each value of each size once), and these tiles with a single size

@@ -14,10 +14,10 @@ from kernels.ladders import ladder_of
 from kernels.model.preset import Preset
 from kernels.model.rung import Cost, Rung
 from kernels.records.jsontext import id_of
-from kernels.records.rows import table
+from kernels.records.rows import to_csv
 from pages.parts import counts
-from pages.parts.query import behind
-from pages.parts.run_settings import Asked, Shown
+from pages.parts.query import url_is_stale
+from pages.parts.run_settings import CardRows, RunSettings
 from pages.parts.text import together
 from visuals.charts import roofline, sweeps, units
 from visuals.charts.story import Story, fastest_library
@@ -29,7 +29,7 @@ SHARED = {  # if a rung uses it: a wavefront accesses the 32 banks once, up to 1
 MAX_COLUMNS = 5  # of rungs: more are drawn as lines
 
 
-def card(settings: Asked, current: Shown, story: Story, link: Callable[[Preset, str], None]) -> None:
+def card(settings: RunSettings, current: CardRows, story: Story, link: Callable[[Preset, str], None]) -> None:
     every = (
         None
         if st.session_state.get("job")
@@ -45,22 +45,22 @@ def card(settings: Asked, current: Shown, story: Story, link: Callable[[Preset, 
     downloads(settings)
 
 
-def _figures(settings: Asked, current: Shown, polled: bool) -> None:
+def _figures(settings: RunSettings, current: CardRows, polled: bool) -> None:
     """Draws the table. It polls while rungs are counted."""
     request = counts.request_counts(settings, counts.countable(settings))
-    if polled and counts.next_poll_s(request) is None and not behind():
+    if polled and counts.next_poll_s(request) is None and not url_is_stale():
         st.rerun()
     together('<h2 class="kt-card">Why</h2>', f"<div>{_table(settings, current, request)}</div>")
 
 
-def downloads(settings: Asked) -> None:
+def downloads(settings: RunSettings) -> None:
     ran = st.session_state.get("ran")
     rows = [*(ran.rows.values() if ran else ()), *settings.recorded().values()]
     if not rows:
         return
     with st.container(key="downloads", horizontal=True):
         for name, data, kind in (
-            ("CSV", table(rows), "text/csv"),
+            ("CSV", to_csv(rows), "text/csv"),
             ("JSON", json.dumps(rows, indent=1), "application/json"),
         ):
             file = f"kernel-theatre.{name.lower()}"
@@ -71,7 +71,7 @@ def downloads(settings: Asked) -> None:
             st.page_link("history/page.py", label="in the history", query_params=query)
 
 
-def cost(settings: Asked, rung: Rung) -> Cost:
+def cost(settings: RunSettings, rung: Rung) -> Cost:
     """Returns the predicted cost of a rung at this shape."""
     return rung.cost(settings.shape, rung.build(settings.shape, settings.tiles_of(rung)))
 
@@ -79,7 +79,7 @@ def cost(settings: Asked, rung: Rung) -> Cost:
 Lines = Mapping[str, Sequence[str]]  # a figure's name: its cells, one per rung
 
 
-def _table(settings: Asked, current: Shown, request: counts.CountRequest | None) -> str:
+def _table(settings: RunSettings, current: CardRows, request: counts.CountRequest | None) -> str:
     """Returns the HTML of predicted, counted and measured figures: a column per rung, or a line if there are many."""
     supported = settings.supported_rungs()
     costs = [cost(settings, r) for r in supported]
@@ -197,13 +197,15 @@ def _measured(rows: Sequence[dict | None], first: dict, library: dict | None) ->
     return {name: [cell(name, row) for row in rows] for name in columns}
 
 
-def moved(settings: Asked, rung: Rung) -> int | None:
+def moved(settings: RunSettings, rung: Rung) -> int | None:
     """Returns the bytes of the sectors that a rung's warps read and write; None if the emulator has not counted them all."""
     count = None if rung.library else counts.known(settings, rung)
     return count and roofline.SECTOR * (count.total["sectors_ld"] + count.total["sectors_st"])
 
 
-def _counted(settings: Asked, supported: Sequence[Rung], request: counts.CountRequest | None) -> Lines | str:
+def _counted(
+    settings: RunSettings, supported: Sequence[Rung], request: counts.CountRequest | None
+) -> Lines | str:
     """Returns the figures that the emulator counted, or the reason why there are none."""
     got = {r.name: counts.known(settings, r) for r in counts.countable(settings)}
     if not all(got.values()):

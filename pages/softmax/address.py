@@ -19,11 +19,11 @@ from kernels.softmax import ladder
 from kernels.softmax.presets import SOFTMAX_PRESETS
 from kernels.softmax.shape import SoftmaxShape
 from pages.parts import rung_address
-from pages.parts.address import MOST_TEXT, Number, Values, fewest_back
-from pages.parts.kept import MOST_KEPT
+from pages.parts.address import MAX_TEXT_CHARS, Number, Values, fewest_resets
+from pages.parts.kept import MAX_SCENES
 from visuals.scene.scene import Scene
 from visuals.softmax import inputs
-from visuals.softmax.scene import shown, softmax_scene
+from visuals.softmax.scene import softmax_scene, visible_columns
 
 LADDER = LADDERS["softmax"]
 STAGE_RUNGS = LADDER.only(
@@ -34,7 +34,7 @@ DEFAULT_RUNG = "online"
 MAX = {"M": 2**20, "N": 2**22}
 MAX_ELEMENTS = 2**28  # of x: 1 GiB
 LOGITS, NUMBERS = "logits", "numbers"  # URL parameters: the kind of logits, and the user's own numbers
-TURNS = 4  # minimum number of loop iterations of a row's threads at the default tile sizes
+MIN_ITERATIONS = 4  # minimum number of loop iterations of a row's threads at the default tile sizes
 FIELDS = {name: Number(getattr(DEFAULT, name), 1, maximum) for name, maximum in MAX.items()}
 
 
@@ -45,10 +45,10 @@ def _fits(values: Values) -> bool:
 def _fix(values: Values) -> Iterator[tuple[str, Values]]:
     if not _fits(values):
         rule = f"x may have {MAX_ELEMENTS:,} elements on this page, M*N is {values['M'] * values['N']:,}"
-        yield rule, fewest_back(values, DEFAULT.params(), tuple(MAX), _fits)
+        yield rule, fewest_resets(values, DEFAULT.params(), tuple(MAX), _fits)
 
 
-def fitting(rung: Rung, shape: SoftmaxShape) -> dict[str, int]:
+def default_tiles_for(rung: Rung, shape: SoftmaxShape) -> dict[str, int]:
     """Returns precompiled tile sizes for a row: the defaults if its threads then run TURNS loop iterations.
 
     Otherwise the largest BLOCK below the default with as many iterations, else the smallest. For a rung that keeps the
@@ -57,14 +57,14 @@ def fitting(rung: Rung, shape: SoftmaxShape) -> dict[str, int]:
     sets = [t for t in rung.tile_sets(shape.with_(N=1)) if not any(rung.rules(shape, t))]
     if "PER" in defaults:
         return min(sets, key=lambda t: (t["BLOCK"] * t["PER"], -t["BLOCK"]), default=defaults)
-    if "BLOCK" not in defaults or n >= TURNS * defaults["BLOCK"]:
+    if "BLOCK" not in defaults or n >= MIN_ITERATIONS * defaults["BLOCK"]:
         return defaults
     smaller = [t for t in sets if t["BLOCK"] < defaults["BLOCK"]]
-    busy = [t for t in smaller if n >= TURNS * t["BLOCK"]]
+    busy = [t for t in smaller if n >= MIN_ITERATIONS * t["BLOCK"]]
     return max(busy, key=lambda t: t["BLOCK"]) if busy else min(smaller, key=lambda t: t["BLOCK"])
 
 
-ADDRESS = rung_address.Address(STAGE_RUNGS, FIELDS, DEFAULT_RUNG, _fix, first=DEFAULT, fit=fitting)
+ADDRESS = rung_address.Address(STAGE_RUNGS, FIELDS, DEFAULT_RUNG, _fix, first=DEFAULT, fit=default_tiles_for)
 
 
 def bounds(s: SoftmaxShape) -> dict[str, Bound]:
@@ -94,14 +94,14 @@ class Row:
 
 def row(s: SoftmaxShape, name: str, numbers: str = "") -> Row:
     """Returns row 0 of x with the logits `name`, cut if too long to show; or the user's own numbers."""
-    if name == inputs.OWN:
+    if name == inputs.OWN_NUMBERS:
         try:
-            x = inputs.parse(numbers[:MOST_TEXT] if numbers.strip() else inputs.USUAL_OWN)
+            x = inputs.parse(numbers[:MAX_TEXT_CHARS] if numbers.strip() else inputs.DEFAULT_OWN_NUMBERS)
             return Row(x.tobytes(), f"your own row of {x.size}", custom=True)
         except inputs.LogitsError as error:
             stage_row = row(s, inputs.SMALL)
             return Row(stage_row.bytes, stage_row.source, note=f"{error}. Until then: {inputs.SMALL}.")
-    n = shown(s.N)
+    n = visible_columns(s.N)
     part = f", its first {n:,} columns of {s.N:,}" if n < s.N else ""
     return Row(inputs.row(name, n).tobytes(), f"row 0 of {s.M:,}{part}")
 
@@ -110,18 +110,18 @@ def logits_kind(name: str | None) -> str:
     return name if name in inputs.LOGITS else inputs.SMALL
 
 
-def tiles_at(query: rung_address.Asked, n: int) -> dict[str, int]:
+def tiles_at(query: rung_address.Selection, n: int) -> dict[str, int]:
     """Returns the tile sizes for a row of n numbers: the page's if the rung can run the row with them."""
     fits = not any(query.rung.rules(SoftmaxShape(1, n), query.tiles))
-    return dict(query.tiles) if fits else fitting(query.rung, SoftmaxShape(1, n))
+    return dict(query.tiles) if fits else default_tiles_for(query.rung, SoftmaxShape(1, n))
 
 
-@lru_cache(maxsize=MOST_KEPT)
+@lru_cache(maxsize=MAX_SCENES)
 def _scene(rung: str, tiles: tuple[tuple[str, int], ...], stage_row: Row) -> Scene:
     return softmax_scene(rung, dict(tiles), stage_row.x, stage_row.source)
 
 
-def scene(query: rung_address.Asked, stage_row: Row) -> tuple[Scene | None, str]:
+def scene(query: rung_address.Selection, stage_row: Row) -> tuple[Scene | None, str]:
     """Returns (scene of the selected rung, ""), or (None, reason).
 
     If a rule forbids the shape, the reason is "": the controls name the rule. The reason is given if the kernel would

@@ -10,7 +10,7 @@ from kernels.ladders import find
 from kernels.softmax import ladder
 from kernels.softmax.shape import SoftmaxShape
 from pages.parts import cards, lesson
-from pages.parts.rung_address import Asked
+from pages.parts.rung_address import Selection
 from pages.parts.text import quiet
 from pages.softmax import address
 from visuals.charts import units
@@ -20,10 +20,10 @@ ROW = "row"  # the name of the page part
 HEADERS = ("reads of x", "writes of y", "bytes at M×N", "this row’s y")
 
 
-def section(query: Asked, row: address.Row) -> None:
+def section(query: Selection, row: address.Row) -> None:
     with st.container(key="card_softmax_row", border=True):
         st.html('<h2 class="kt-card">This row by every rung</h2>')
-        if not lesson.settled():
+        if not lesson.deferred_loaded():
             return
         n = row.x.size
         outcomes = story.outcomes(row.x, _tiles(query, n))
@@ -32,16 +32,16 @@ def section(query: Asked, row: address.Row) -> None:
             units.badge("predicted", "passes, and bytes at the page's shape"),
         )
         st.html(f'<p class="kt-figures">{" ".join(badges)}</p>{_table(outcomes, query.shape)}')
-        cards.sentence(story.row_words(row.x))
+        cards.sentence(story.row_sentence(row.x))
         quiet(
             "Counted over predicted: how often a thread asked for each number of the row. Run measures random numbers of standard "
             "deviation 1, which the unsafe kernel gets right; what is wrong gets no time."
         )
 
 
-def _tiles(query: Asked, n: int) -> dict[str, dict[str, int]]:
+def _tiles(query: Selection, n: int) -> dict[str, dict[str, int]]:
     """Returns tile sizes for a row of n by rung. The rung on the stage has the page's."""
-    found = {r.name: address.fitting(r, SoftmaxShape(1, n)) for r in ladder.RUNGS}
+    found = {r.name: address.default_tiles_for(r, SoftmaxShape(1, n)) for r in ladder.RUNGS}
     return found | {query.rung.name: address.tiles_at(query, n)}
 
 

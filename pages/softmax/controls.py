@@ -7,10 +7,10 @@ import streamlit as st
 from kernels.softmax.presets import SOFTMAX_PRESETS
 from kernels.softmax.shape import SoftmaxShape
 from pages.parts import rung_picker
-from pages.parts.address import MOST_TEXT, Fields
+from pages.parts.address import MAX_TEXT_CHARS, Fields
 from pages.parts.controls import Link, chooser, limits, numbers, presets
 from pages.parts.query import chosen
-from pages.parts.rung_address import Asked
+from pages.parts.rung_address import Selection
 from pages.parts.text import note, quiet
 from pages.softmax import address
 from pages.softmax.address import ADDRESS, LOGITS, NUMBERS
@@ -25,11 +25,11 @@ CHIPS = {
 LINE = ((("M", "M", 104), ("N", "N", 112)),)
 
 
-def read(page: str, visible: bool) -> tuple[Asked, address.Row, Link]:
+def read(page: str, visible: bool) -> tuple[Selection, address.Row, Link]:
     """Draws the controls; returns their query, the row on the stage and a function that links to another preset.
 
     The link keeps all other settings. If not `visible`, only the URL is read."""
-    query, link = rung_picker.asked(page, ADDRESS, _controls if visible else None)
+    query, link = rung_picker.selection(page, ADDRESS, _controls if visible else None)
     stage_row = _row(query.shape)
     if stage_row.note:
         note(stage_row.note)
@@ -41,11 +41,11 @@ def _row(s: SoftmaxShape) -> address.Row:
     return address.row(s, chosen(LOGITS, inputs.LOGITS), text or "")
 
 
-def _controls(fields: Fields, query: Asked, link: Link) -> None:
+def _controls(fields: Fields, query: Selection, link: Link) -> None:
     with st.container(key="chips", horizontal=True):
         presets(link, CHIPS, SOFTMAX_PRESETS, query.shape)
         chooser(LOGITS, inputs.LOGITS)
-    custom = chosen(LOGITS, inputs.LOGITS) == inputs.OWN
+    custom = chosen(LOGITS, inputs.LOGITS) == inputs.OWN_NUMBERS
     s, bounds = query.shape, address.bounds(query.shape)
     with st.container(key="params", horizontal=True):
         numbers(fields, LINE, bounds)
@@ -55,8 +55,8 @@ def _controls(fields: Fields, query: Asked, link: Link) -> None:
                 "your row",
                 key=NUMBERS,
                 bind="query-params",
-                max_chars=MOST_TEXT,
-                placeholder=inputs.USUAL_OWN,
+                max_chars=MAX_TEXT_CHARS,
+                placeholder=inputs.DEFAULT_OWN_NUMBERS,
                 width=330,
             )
         st.html(
@@ -66,6 +66,6 @@ def _controls(fields: Fields, query: Asked, link: Link) -> None:
     limits(s.params(), bounds)
     if custom:
         quiet(
-            f"The stage plays your row: 1 to {inputs.MOST_OWN} numbers of FP32, inf, -inf and nan among them. "
+            f"The stage plays your row: 1 to {inputs.MAX_OWN_NUMBERS} numbers of FP32, inf, -inf and nan among them. "
             f"Run measures {s.M:,}×{s.N:,} random numbers."
         )

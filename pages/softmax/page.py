@@ -30,5 +30,5 @@ if {"run", "why"} & parts:
 if cards.ROW in parts:
     cards.section(query, row)
 if "kernel" in parts:
-    sources.show(LADDER, query.shape, query.tiles_of, first=query.rung.name)
-lesson.settle(parts)
+    sources.draw_tabs(LADDER, query.shape, query.tiles_of, first=query.rung.name)
+lesson.load_deferred(parts)

@@ -13,6 +13,6 @@ def answer(request, progress):
 
 
 if __name__ == "__main__":
-    for module, name, stand_in in fake_gpu.replaced():
+    for module, name, stand_in in fake_gpu.replacements():
         setattr(module, name, stand_in)
     main(answer)

@@ -68,13 +68,13 @@ def kinds(scene: Scene, *phrases: str) -> list[int]:
     return [t for t in range(scene.steps) if any(phrase in scene.caption(t) for phrase in phrases)]
 
 
-def lit(scene: Scene, t: int) -> str:
+def highlighted_line(scene: Scene, t: int) -> str:
     """Returns the source line that step t highlights."""
     lines = scene.source.lines
     return scene.source.text.splitlines()[int(lines[t if len(lines) > 1 else 0]) - scene.source.first]
 
 
-def tick(scene: Scene) -> dict[str, int]:
+def last_readings(scene: Scene) -> dict[str, int]:
     """Returns the last values of the readings, by the last part of their labels."""
     return {r.label.rpartition(": ")[2]: int(r.values[-1]) for r in scene.readings}
 
@@ -85,7 +85,7 @@ def scene_at(s: AttentionShape, rung: str, tiles, inputs) -> tuple[Scene, Plan]:
 
 
 @st.composite
-def asked(draw, rungs=(FLASH, REGISTERS, MMA), most: int = 40):
+def attention_cases(draw, rungs=(FLASH, REGISTERS, MMA), most: int = 40):
     rung = draw(st.sampled_from(rungs))
     s = draw(attention_shapes(most, 40, dtype="fp16" if rung == MMA else "fp32"))
     tiles = dict(TILES[rung])

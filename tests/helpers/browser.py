@@ -7,7 +7,7 @@ from urllib.parse import urlsplit
 import pytest
 from playwright.sync_api import expect, sync_playwright
 
-from tests.helpers.harness import ARGS, SEEN, Stage, serving
+from tests.helpers.harness import ARGS, TIMEOUT_MS, Stage, serving
 
 # Streamlit looks for its base path under the page's URL first: two 404 responses per visit.
 MISSING_PATHS = ("/_stcore/health", "/_stcore/host-config")
@@ -29,7 +29,7 @@ def server(app):
 
 @pytest.fixture(scope="session")
 def browser(chromium):
-    expect.set_options(timeout=SEEN)
+    expect.set_options(timeout=TIMEOUT_MS)
     with sync_playwright() as playwright:
         browser = playwright.chromium.launch(executable_path=chromium, args=ARGS)
         yield browser
@@ -119,7 +119,7 @@ def _open_stage(page, address):
 def _watched(page):
     """Returns the page and the list that collects its errors."""
     errors = []
-    page.set_default_timeout(SEEN)
+    page.set_default_timeout(TIMEOUT_MS)
     page.on("pageerror", lambda error: errors.append(f"exception in the page: {error}"))
     page.on("console", lambda message: errors.extend(_console_errors(message)))
     page.on("request", lambda request: errors.extend(_external_requests(request.url)))

@@ -13,7 +13,7 @@ import pytest
 from kernels.engines.emulator import precompiled
 from kernels.engines.emulator.compiler.compile import compile_ptx, version
 from kernels.engines.emulator.counters import Counters
-from kernels.engines.emulator.launch import Options, launch, place
+from kernels.engines.emulator.launch import Options, device_memory, launch
 from kernels.engines.emulator.memory import Global
 from kernels.engines.emulator.printer import Printed
 from kernels.engines.emulator.trace import BlockTrace
@@ -70,7 +70,7 @@ def emulate(
     outputs = outputs or {}
     arrays = {name: np.asarray(array) for name, array in inputs.items()}
     arrays |= {name: np.zeros(shape, dtype) for name, (shape, dtype) in outputs.items()}
-    memory = place(arrays, list(inputs))
+    memory = device_memory(arrays, list(inputs))
     entry = entry or re.search(r"__global__\s+void\s+(\w+)", source)[1]
     arguments = [*outputs, *inputs] if args is None else args
     run = launch(

@@ -57,7 +57,7 @@ def _quotient(a: int, b: int) -> int:
     return q if (a < 0) == (b < 0) else -q
 
 
-def _same(actual: np.ndarray, expected: np.ndarray, what: str = "") -> None:
+def assert_same(actual: np.ndarray, expected: np.ndarray, what: str = "") -> None:
     """Asserts that both arrays are equal bit for bit, except for the bits of a NaN."""
     expected = np.asarray(expected)
     assert actual.dtype == expected.dtype, what

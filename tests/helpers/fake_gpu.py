@@ -38,7 +38,7 @@ CONDITIONS = {
 COPIES = {"h2d_pageable": 0.4, "d2h_pageable": 0.2, "h2d_pinned": 0.1, "d2h_pinned": 0.05, "n": 11}
 
 
-def replaced() -> Iterator[tuple[Any, str, Callable]]:
+def replacements() -> Iterator[tuple[Any, str, Callable]]:
     """Yields (module, name, replacement) of every function that detects the machine's GPU and libraries."""
     yield driver, "library", lambda: Driver(name=DEVICE.encode())
     yield driver, "find", driver.find.__wrapped__  # its cached result is of another machine

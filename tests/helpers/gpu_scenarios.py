@@ -141,13 +141,15 @@ def test_rungs_of_the_emulator_are_counted_beside_libraries(device, monkeypatch)
 
 
 def test_choose_hides_the_measurement_until_the_guess(device):
-    at = open_page("conv/choose/page.py", **choose_address.at(TOY))
+    at = open_page("conv/choose/page.py", **choose_address.at_shape(TOY))
     finish(at, "run", "job")
     text = texts(at)
     assert f"measured {device}" in text and "kernels were timed" in text
     assert "kt-lane" not in text  # a guess comes first
     at = open_page(
-        "conv/choose/page.py", {"ran": at.session_state["ran"]}, **choose_address.at(TOY, choose_address.OPEN)
+        "conv/choose/page.py",
+        {"ran": at.session_state["ran"]},
+        **choose_address.at_shape(TOY, choose_address.SHOW),
     )
     text = texts(at)
     assert f"measured {device}" in text and "kernels were timed" not in text
@@ -179,7 +181,7 @@ def test_history_lists_the_runs_and_compares_two(device):
     at = open_page("softmax/page.py")
     finish(at, "run", "job")
     ids = [id_of(row) for row in at.session_state["ran"].rows.values()]
-    assert all(store.mine().row(row_id) for row_id in ids)
+    assert all(store.user_store().row(row_id) for row_id in ids)
     (component,) = open_page(
         "history/page.py", rung="softmax/online", device=f"cuda: {device}", origin="here"
     ).get("bidi_component")

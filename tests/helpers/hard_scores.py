@@ -9,7 +9,7 @@ from kernels.attention.shape import AttentionShape
 from kernels.model.program import INPUT
 from kernels.runner import seeded_inputs
 
-SPOILT = {  # input, index in it (N, d), value
+CORRUPTED = {  # input, index in it (N, d), value
     "a NaN query": ("Q", (9, 2), np.nan),
     "an infinite query": ("Q", (9, 2), np.inf),
     "a NaN key": ("K", (11, 0), np.nan),
@@ -26,10 +26,10 @@ def seeded(s: AttentionShape, seed: int = 0) -> dict[str, np.ndarray]:
     return seeded_inputs([b for b in attention_ladder.parts.buffers(s) if b.role == INPUT], seed)
 
 
-def spoilt(what: str, s: AttentionShape) -> dict[str, np.ndarray]:
+def corrupted(what: str, s: AttentionShape) -> dict[str, np.ndarray]:
     """Returns Q, K and V with one of SPOILT in them. s.N must be more than 18."""
     inputs = seeded(s)
-    name, index, value = SPOILT[what]
+    name, index, value = CORRUPTED[what]
     Q = inputs["Q"]
     Q[..., 0] = np.abs(Q[..., 0]) + np.asarray(0.1, Q.dtype)  # else -infinity times it could be +infinity
     inputs[name][(..., *index)] = value

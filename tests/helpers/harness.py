@@ -30,7 +30,7 @@ ARGS = [
     "--no-sandbox", "--disable-gpu", "--disable-quic", "--no-first-run",
     "--disable-background-networking", "--disable-component-update", "--disable-sync",
 ]  # fmt: skip
-SEEN = 60_000  # ms to wait for anything to appear: long, because the machine may be busy
+TIMEOUT_MS = 60_000  # ms to wait for anything to appear: long, because the machine may be busy
 TOY_STEPS = 36
 PADDED = {"C": "3", "H": "6", "W": "5", "pad_h": "1", "pad_w": "2", "u": "2", "picture": "numbers"}
 VGG = {"C": "64", "H": "224", "W": "224", "K": "64", "pad_h": "1", "pad_w": "1"}

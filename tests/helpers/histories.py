@@ -32,7 +32,7 @@ def histories(draw):
     return steps, begin, draw(st.permutations(writes))
 
 
-def scene_told(steps, begin, history) -> Scene:
+def scene_of(steps, begin, history) -> Scene:
     writes = []
     for target, source, events in history:
         when, cells, values = zip(*events, strict=True)

@@ -16,21 +16,21 @@ def anything(names: Iterable[str]) -> st.SearchStrategy:
     )  # fmt: skip
 
 
-def changed_with_a_note(result: Any, default: Any, values: Mapping[str, Any], notes: list[str]) -> None:
+def assert_changed_with_note(result: Any, default: Any, values: Mapping[str, Any], notes: list[str]) -> None:
     """Asserts that rejected values became the defaults, with a note."""
     changed = {name for name, value in result.params().items() if value != values[name]}
     assert bool(changed) == bool(notes)
     assert all(getattr(result, name) == getattr(default, name) for name in changed)
 
 
-def valid(state: Any, notes: list[str], shape: type, rungs: Mapping[str, Any]) -> None:
+def assert_valid(state: Any, notes: list[str], shape: type, rungs: Mapping[str, Any]) -> None:
     """Asserts that this is a valid state of the page and that the notes are short."""
     assert isinstance(state.shape, shape) and state.rung in rungs.values()
     assert all(state.tiles[name] in choices for name, choices in state.rung.tiles.items())
     assert all(len(note) < 300 for note in notes)
 
 
-def bounds_hold(
+def assert_bounds(
     shape: Any, bounds: Mapping[str, Any], read: Callable[[Mapping], tuple[Any, list[str]]]
 ) -> None:
     """Asserts that a value at a bound is accepted, and that one step beyond a bound of a rule gives a note."""

@@ -9,9 +9,9 @@ from kernels.attention.shape import AttentionShape
 from tests.helpers.lru import Access
 
 
-def walk(name: str, s: AttentionShape, sides: Mapping[str, int]) -> Iterator[Access]:
+def accesses(name: str, s: AttentionShape, sides: Mapping[str, int]) -> Iterator[Access]:
     for head in range(s.heads):
-        yield from WALKS[name](s, head * s.N, **sides)
+        yield from ACCESSES[name](s, head * s.N, **sides)
 
 
 def _alternating_order(count: int) -> list[int]:
@@ -114,4 +114,4 @@ def _weighted_values(first: int, i: int, j: int, d: int) -> Iterator[Access]:
         yield "O", (first + i) * d + x, True
 
 
-WALKS = {"naive": _naive, "blocked": _blocked, "fused": _fused, "flash": _flash}
+ACCESSES = {"naive": _naive, "blocked": _blocked, "fused": _fused, "flash": _flash}

@@ -45,7 +45,7 @@ def openings() -> list[Opening]:
 def _small() -> Iterator[Opening]:
     yield Opening("home.py", "first", {})
     yield Opening("history/page.py", "empty", {})
-    for topic, fields in memory_address.OF.items():
+    for topic, fields in memory_address.TOPIC_FIELDS.items():
         for name in ("mapping", "row", "along"):
             for value in getattr(fields.get(name), "choices", ()):
                 yield Opening("memory/page.py", f"{topic}-{value}", {"topic": topic, name: value})
@@ -60,7 +60,7 @@ def _convolutions() -> Iterator[Opening]:
 
 def _choices() -> Iterator[Opening]:
     for key, preset in (CONV_PRESETS | CONV_LAYER_PRESETS).items():
-        yield Opening("conv/choose/page.py", key, choose_address.at(preset.shape, choose_address.OPEN))
+        yield Opening("conv/choose/page.py", key, choose_address.at_shape(preset.shape, choose_address.SHOW))
     yield Opening("conv/choose/page.py", "unguessed", {})
 
 

@@ -19,7 +19,7 @@ from kernels import sources
 from kernels.engines import emulator
 from kernels.engines.emulator import precompiled
 from kernels.engines.emulator.compiler.compile import compile_ptx
-from kernels.engines.emulator.launch import Options, Run, launch, place
+from kernels.engines.emulator.launch import Options, Run, device_memory, launch
 from kernels.engines.emulator.memory import Global
 from kernels.ladders import ladder_of
 from kernels.model.program import INPUT, Launch, Program, RuleError
@@ -48,16 +48,18 @@ def computed(
     return np.array(session.verify_run()), inputs
 
 
-def told(rung: Rung, shape: Any, tiles: Mapping[str, int] | None, inputs: Arrays):
+def reference_and_scale(rung: Rung, shape: Any, tiles: Mapping[str, int] | None, inputs: Arrays):
     """Returns (reference, scale of the rung's tolerance), float64, as the runner computes them."""
     ref, scale = ladder_of(rung.name).reference(shape, **inputs)
     return ref, rung.scale(shape, rung.check(shape, tiles), inputs) if rung.scale else scale
 
 
-def on(engine: ModuleType, rung: Rung, shape: Any, tiles=None, inputs=None, options=None) -> np.ndarray:
+def verified_output(
+    engine: ModuleType, rung: Rung, shape: Any, tiles=None, inputs=None, options=None
+) -> np.ndarray:
     """Returns the output of `computed` after comparing it with the float64 reference as the runner does."""
     out, inputs = computed(engine, rung, shape, tiles, inputs, options)
-    ref, scale = told(rung, shape, tiles, inputs)
+    ref, scale = reference_and_scale(rung, shape, tiles, inputs)
     assert agrees(out, ref, scale, rung.tolerance), f"{rung.name} {shape} {tiles} {relative_error(out, ref)}"
     return out
 
@@ -87,7 +89,7 @@ def same_in_any_order(
 def memory_of(program: Program, inputs: Arrays) -> Global:
     """Returns the memory of a program's buffers; all except the inputs count as never written."""
     zeros = {b.name: np.zeros(b.shape, b.dtype) for b in program.buffers if b.role != INPUT}
-    return place({**inputs, **zeros}, list(inputs))
+    return device_memory({**inputs, **zeros}, list(inputs))
 
 
 def relaunched(
@@ -112,19 +114,21 @@ def relaunched(
         return None
 
 
-def fault_is_seen(rung: Rung, shape: Any, program: Program, inputs: Arrays, right: str, wrong: str) -> None:
+def assert_fault_is_detected(
+    rung: Rung, shape: Any, program: Program, inputs: Arrays, right: str, wrong: str
+) -> None:
     """Asserts that the program's one launch, with `right` replaced by `wrong`, is stopped, has a race, or gives another y."""
     (step,) = program.steps
     memory = memory_of(program, inputs)
     with np.errstate(all="ignore"):
-        run = relaunched(step, with_(wrong, right), memory)
+        run = relaunched(step, replace_once(wrong, right), memory)
     if run is None:
         return
     ref, scale = ladder_of(rung.name).reference(shape, **inputs)
     assert run.races or not agrees(memory.array("y"), ref, scale, rung.tolerance)
 
 
-def with_(wrong: str, right: str) -> Callable[[str], str]:
+def replace_once(wrong: str, right: str) -> Callable[[str], str]:
     """Returns a function that replaces the only `right` in a source by `wrong`."""
 
     def change(text: str) -> str:
@@ -134,7 +138,7 @@ def with_(wrong: str, right: str) -> Callable[[str], str]:
     return change
 
 
-def without(nth: int, barrier: str = "__syncthreads();") -> Callable[[str], str]:
+def without_barrier(nth: int, barrier: str = "__syncthreads();") -> Callable[[str], str]:
     """Returns a function that removes the nth barrier of a source."""
 
     def change(text: str) -> str:
@@ -162,7 +166,7 @@ def runs_or_names_its_rule(rung: Rung, shape: Any, tiles: Mapping[str, int], rul
     """Asserts that the emulator agrees with the reference, or that the first broken rule is raised and matches `rules`."""
     broken = next(iter(rung.rules(shape, tiles)), None)
     if broken is None:
-        on(emulator, rung, shape, tiles)
+        verified_output(emulator, rung, shape, tiles)
     else:
         assert re.search(rf"({rules}).*, got ", broken), broken
         with pytest.raises(RuleError, match=re.escape(broken)):

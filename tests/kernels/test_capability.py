@@ -11,7 +11,7 @@ from kernels.engines.emulator import precompiled
 from kernels.engines.emulator.compiler import compile
 from kernels.ladders import LADDERS, find
 from kernels.model.program import Launch
-from kernels.model.rung import LEAST_CAPABILITY
+from kernels.model.rung import MIN_CAPABILITY
 from kernels.records import availability
 
 AMPERE = 8, 0
@@ -37,9 +37,9 @@ def test_capability_of_a_rung_is_what_its_kernels_need(ladder):
                 for step in launches(rung, preset.shape)
             )
             reported = rung.capability(preset.shape)
-            assert reported in (LEAST_CAPABILITY, AMPERE)
+            assert reported in (MIN_CAPABILITY, AMPERE)
             if needs_ampere or not rung.library:
-                assert reported == (AMPERE if needs_ampere else LEAST_CAPABILITY), (rung.name, preset.shape)
+                assert reported == (AMPERE if needs_ampere else MIN_CAPABILITY), (rung.name, preset.shape)
 
 
 def test_cublas_multiplies_tf32_and_bf16_from_capability_8_0_on():
@@ -47,7 +47,7 @@ def test_cublas_multiplies_tf32_and_bf16_from_capability_8_0_on():
     assert find("gemm/cublas-tf32").capability(gemm["square-64"].shape) == AMPERE
     halves = find("gemm/cublas-fp16")
     shape = gemm["square-4096-fp16"].shape
-    assert halves.capability(shape) == LEAST_CAPABILITY
+    assert halves.capability(shape) == MIN_CAPABILITY
     assert halves.capability(shape.with_(dtype="bf16")) == AMPERE
 
 
@@ -70,7 +70,7 @@ def test_nvrtc_compiles_for_7_5_the_rungs_that_run_there(rung, preset, dtype):
     for step in launches(rung_, shape):
         arguments = (*options, *(f"-D{name}={value}" for name, value in step.defines))
         text = sources.translation_unit(step.source)
-        if rung_.capability(shape) == LEAST_CAPABILITY:
+        if rung_.capability(shape) == MIN_CAPABILITY:
             assert ".target sm_75" in compile.compile_ptx(text, step.source, arguments)
         else:
             with pytest.raises(compile.CompileError, match=r"sm_80 or higher|incomplete type"):

@@ -25,7 +25,7 @@ from kernels.runner import VerificationError, compare
 from kernels.runner import run as run_rung
 from tests.helpers.shapes import conv_shapes
 
-RUNGS = [r.name for r in conv_ladder.OWN]
+RUNGS = [r.name for r in conv_ladder.BASIC_RUNGS]
 TOY = ConvShape(1, 1, 8, 8, 2, 3, 3)
 QUICK = Budget(samples=3, seconds=0.2, least=1, warm_up_s=0)
 

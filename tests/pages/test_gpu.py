@@ -18,7 +18,7 @@ from tests.helpers.gpu_scenarios import *  # noqa: F403  the tests themselves
 def device():
     """Yields the name of a simulated GPU. Its runs return rows with invented times."""
     with pytest.MonkeyPatch.context() as patch:
-        for module, name, replacement in fake_gpu.replaced():
+        for module, name, replacement in fake_gpu.replacements():
             patch.setattr(module, name, replacement)
         patch.setattr(worker_part, "Worker", partial(Worker, module="tests.children.gpu_rows"))
         worker.clear()

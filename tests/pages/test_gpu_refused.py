@@ -121,9 +121,9 @@ def test_missing_cublas_refuses_only_its_rungs(machine, monkeypatch):
 
 def test_nothing_is_submitted_if_no_rung_can_run(machine, monkeypatch):
     at, submitted = open_tiling_page(machine, monkeypatch)
-    from pages.parts.run_settings import Asked
+    from pages.parts.run_settings import RunSettings
 
-    monkeypatch.setattr(Asked, "runs", lambda self: [])
+    monkeypatch.setattr(RunSettings, "runs", lambda self: [])
     at.button(key="run").click().run()
     assert not submitted and not at.exception
     assert "No rung can run here on the cuda engine at this shape." in texts(at)
@@ -172,7 +172,7 @@ def test_race_explains_rungs_missing_on_this_gpu(machine, monkeypatch):
     row = {"engine": "cuda", "mode": "cold"}
     shape = LADDERS["conv"].presets["toy"].shape
     found = {
-        kind: choose_address.out(choose_address.Race({"conv/direct": row}, kind, shape))
+        kind: choose_address.without_lane(choose_address.Race({"conv/direct": row}, kind, shape))
         for kind in ("measured", "recorded")
     }
     reason = "compute capability 8.0 or newer is needed, NVIDIA GeForce RTX 2080 has 7.5"

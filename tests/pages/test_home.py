@@ -99,7 +99,9 @@ def test_link_to_another_shape_drops_the_stage_parameters():
     kept_params = {"speed": "2", "hide": "kernel", "order": "warps", "picture": "gradient"}
     queries = links(open_page("conv/im2col.py", **stage_params, **kept_params))
     query = next(query for label, query in queries.items() if label.startswith("LeNet conv1"))
-    assert query == kept_params | conv_address.at(conv_address.DEFAULT, CONV_PRESETS["lenet-conv1"].shape)
+    assert query == kept_params | conv_address.at_shape(
+        conv_address.DEFAULT, CONV_PRESETS["lenet-conv1"].shape
+    )
 
 
 # -- scenes are built once -----------------------------------------------------------------------

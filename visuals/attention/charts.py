@@ -34,14 +34,14 @@ MARKS = {"recorded": ("diamond", "◆"), "measured": ("circle", "●")}
 
 
 @dataclass(frozen=True)
-class Room:
+class DeviceMemory:
     """The memory of a device."""
 
     device: str
     bytes: int
 
     @classmethod
-    def of(cls, levels: Levels) -> Room:
+    def of(cls, levels: Levels) -> DeviceMemory:
         """Returns the device's largest level."""
         return cls(levels.device, levels.levels[-1].bytes)
 
@@ -80,7 +80,7 @@ class Chart:
 
     shape: AttentionShape
     lines: tuple[Line, ...]
-    rooms: tuple[Room, ...]
+    rooms: tuple[DeviceMemory, ...]
     dots: tuple[Dot, ...]
     right: int
 
@@ -125,7 +125,7 @@ def _workspace(rung: Rung, s: AttentionShape) -> int | None:
 
 
 def chart_of(
-    rungs: Sequence[Rung], s: AttentionShape, rooms: Sequence[Room], dots: Sequence[Dot] = ()
+    rungs: Sequence[Rung], s: AttentionShape, rooms: Sequence[DeviceMemory], dots: Sequence[Dot] = ()
 ) -> Chart | None:
     """Returns the chart; None if no rung of known memory runs such a shape."""
     rooms, predictable_rungs = tuple(sorted(rooms, key=lambda device: -device.bytes)), predictable(rungs, s)
@@ -250,7 +250,7 @@ def ends(s: AttentionShape, line: Line) -> str:
     ]
 
 
-def words(chart: Chart) -> list[str]:
+def memory_sentences(chart: Chart) -> list[str]:
     """Returns sentences: the largest and the smallest allocation, the N that each device can hold, the measured peaks."""
     s = chart.shape
     rungs, largest_capacity = [line.rungs[0] for line in chart.lines], chart.rooms[0].bytes
@@ -298,7 +298,7 @@ def traffic(
     """Returns (titles, columns by name) of the rungs that run: bytes moved at each level of memory, and FLOP per byte."""
     supported = [rung for rung in rungs if availability.runs(rung, s, tiles_of(rung))]
     hbm = [rung.cost(s, rung.build(s, tiles_of(rung))).moved_bytes for rung in supported]
-    requested = [attention_traffic.asked(rung, s, tiles_of(rung)) for rung in supported]
+    requested = [attention_traffic.requested_bytes(rung, s, tiles_of(rung)) for rung in supported]
     columns = {
         "HBM, if caches keep everything": [units.bytes_(b) for b in hbm],
         "FLOP per byte there": [units.ratio(b and s.flops / b) for b in hbm],
@@ -308,7 +308,7 @@ def traffic(
     return [rung.title for rung in supported], columns
 
 
-def traffic_words(rung: Rung, s: AttentionShape, tiles: Tiles) -> list[str]:
+def traffic_sentences(rung: Rung, s: AttentionShape, tiles: Tiles) -> list[str]:
     """Returns sentences: what tiles of Br queries save, and what causal attention leaves out. [] for a rung without tiles."""
     if "Br" not in tiles:
         return []

@@ -28,26 +28,26 @@ GPU_RUNGS = ("attention/naive", "attention/flash", "attention/flash-registers")
 SMALL_SHARE = 0.1  # of a time: below, a difference is called little
 
 
-def brief(title: str) -> str:
+def short_title(title: str) -> str:
     """Returns a rung's title up to its first comma or " +"."""
     return title.partition(",")[0].partition(" +")[0]
 
 
-def titled(rows: Iterable[Row]) -> list[tuple[str, Row]]:
+def rows_with_titles(rows: Iterable[Row]) -> list[tuple[str, Row]]:
     """Returns (title, row) of each rung that has a row, in the order of the ladder."""
     row_of = {row["rung"]: row for row in rows}
     return [(rung.title, row_of[rung.name]) for rung in LADDER.rungs if rung.name in row_of]
 
 
 # -- memory ----------------------------------------------------------------------------------------
-def account(rows: Sequence[Row]) -> str:
+def memory_table(rows: Sequence[Row]) -> str:
     """Returns an HTML table: the bytes of intermediates and output of each rung, measured and predicted; and the bytes on
     the stack of each thread, which no allocator counts."""
     head = "".join(
         f'<th scope="col">{name}</th>'
         for name in ("intermediates + output, measured", "predicted", "besides, on the stack of each thread")
     )
-    lines = "".join(_line(title, row) for title, row in titled(rows))
+    lines = "".join(_line(title, row) for title, row in rows_with_titles(rows))
     return (
         '<div class="kt-scroll" tabindex="0" role="region" aria-label="Memory"><table class="kt-table">'
         f"<tr><td>bytes</td>{head}</tr>{lines}</table></div>"
@@ -74,11 +74,13 @@ def _shape(row: Row) -> AttentionShape:
 # -- time ------------------------------------------------------------------------------------------
 def gain(rows: Sequence[Row]) -> str:
     """Returns a sentence that compares flash attention with each other rung; "" if it was not measured."""
-    titled_rows = titled(rows)
+    titled_rows = rows_with_titles(rows)
     flash = next((row for _, row in titled_rows if row["rung"] == FLASH), None)
     if not flash or len(titled_rows) < 2:
         return ""
-    against = "; ".join(_compared(flash, brief(title), row) for title, row in titled_rows if row is not flash)
+    against = "; ".join(
+        _compared(flash, short_title(title), row) for title, row in titled_rows if row is not flash
+    )
     tiles = f"Br {flash['tiles']['Br']} and Bc {flash['tiles']['Bc']}"
     return f"Flash attention with {tiles} takes {units.time_(flash['median_ms'])} here: {against}."
 
@@ -93,7 +95,7 @@ def _compared(flash: Row, title: str, row: Row) -> str:
     return f"{units.ratio(ratio)} times as fast as {title} ({took})"
 
 
-def why(rows: Sequence[Row], caches: Sequence[Level]) -> str:
+def explain_gain(rows: Sequence[Row], caches: Sequence[Level]) -> str:
     """Returns the predicted time of S's traffic past the caches, compared with the time of the blocked loops. "" if rows,
     caches or ceilings are missing."""
     row, flash = (next((row for row in rows if row["rung"] == name), None) for name in (BLOCKED, FLASH))
@@ -155,7 +157,7 @@ def gpu_row() -> Row | None:
     )
 
 
-def recorded() -> tuple[Preset, str, Row] | None:
+def longest_recording() -> tuple[Preset, str, Row] | None:
     """Returns the longest preset at which naive and flash attention were recorded on a GPU, a sentence with their times,
     and flash attention's row. None if there is none."""
     for preset in sorted(ATTENTION_PRESETS.values(), key=lambda p: (-p.shape.N, -p.shape.heads)):

@@ -15,7 +15,7 @@ from visuals.attention.flash_captions import LINES
 from visuals.attention.flash_steps import Steps
 from visuals.attention.parts import never_stored
 from visuals.attention.plan import part_of, plan_of
-from visuals.scene.parts import Captions, Group, Sum, Tensor, Told
+from visuals.scene.parts import Annotation, Captions, Group, Sum, Tensor
 from visuals.scene.recorder import matrix
 from visuals.scene.scene import Scene
 from visuals.scene.source import resources, source_of
@@ -123,7 +123,7 @@ def _sums(flash: Steps) -> tuple[Sum, ...]:
     return (Sum("s", "Ks", np.arange(0, R * C * D + 1, D), cells, factors, "Qs"),)
 
 
-def _annotations(flash: Steps) -> tuple[Told, ...]:
+def _annotations(flash: Steps) -> tuple[Annotation, ...]:
     """Returns notes on the cells: the tile of each pair of query and key, and the rows of each score if it is no sum."""
     s, plan, part = flash.s, flash.plan, flash.part
     i, j = (index.ravel() for index in np.meshgrid(part.queries, range(part.keys), indexing="ij"))
@@ -136,7 +136,7 @@ def _annotations(flash: Steps) -> tuple[Told, ...]:
         "Key {1} comes after query {0}: hidden when tile {2} is at hand.",
         "Key {1} comes after query {0} and all others of its block, as does all of tile {2}: it is left out.",
     )
-    square = Told("SP", Captions(templates, kind, np.stack([i, j, tile + 1], axis=1)))
+    square = Annotation("SP", Captions(templates, kind, np.stack([i, j, tile + 1], axis=1)))
     if _sums(flash):
         return (square,)
     row, key = (index.ravel()[:, None] for index in np.mgrid[: part.rows, : plan.Bc])
@@ -148,4 +148,4 @@ def _annotations(flash: Steps) -> tuple[Told, ...]:
         "Row {0} of [tile_q](input) times row {1} of [tile_k](filter), or −∞ where the key is hidden."
     )
     score_caption = Captions((score_template,), np.zeros(len(row), int), np.hstack([row, key]))
-    return square, Told("s", score_caption, rows)
+    return square, Annotation("s", score_caption, rows)

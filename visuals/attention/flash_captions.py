@@ -7,7 +7,7 @@ from types import MappingProxyType
 
 from visuals.attention.parts import fill_templates
 from visuals.attention.plan import Plan
-from visuals.scene.recorder import Said
+from visuals.scene.recorder import StepKinds
 
 # {0} ... are a step's numbers; names in braces are filled once per rung.
 FP32 = MappingProxyType({
@@ -107,7 +107,7 @@ LINES = MappingProxyType({
 })  # fmt: skip
 
 
-def templates_of(plan: Plan, N: int, d: int, factor: float) -> Said:
+def templates_of(plan: Plan, N: int, d: int, factor: float) -> StepKinds:
     """Returns the templates of a rung, each with the number of its line in `list(LINES[rung])`."""
     templates = HALVES if plan.halves else FP32
     templates = templates | {"scores": templates["scores"].replace("{OWNER}", _OWNERS[plan.rung])}

@@ -22,7 +22,7 @@ from kernels.ladders import find
 from kernels.model.dtypes import INPUT_DTYPE
 from visuals.attention.parts import lanes_sum
 from visuals.attention.plan import LOG2E, Plan
-from visuals.scene.arithmetic import sums_of
+from visuals.scene.arithmetic import matmul_in_kernel_order
 
 CHUNK = 4096  # keys at a time, of those not computed tile by tile
 MAX_TRACED_WORK = 2**17  # multiply-adds of a launch; larger ones take too long to trace
@@ -115,7 +115,7 @@ def _next_tile(
     depth = depth or (MMA if plan.halves else 1)
     past = max(0, keys.stop - s.N)
     K, V = (np.pad(head[name][keys.start : keys.stop], ((0, past), (0, 0))) for name in "KV")
-    products = sums_of(Q, K.T, min(depth, s.d), "fp32")
+    products = matmul_in_kernel_order(Q, K.T, min(depth, s.d), "fp32")
     i, j = np.array(queries)[:, None], np.array(keys)
     scores = np.where((j >= s.N) | ((j > i) & bool(s.causal)), np.float32(-np.inf), products)
     scaled, exp = scores * factor if plan.halves else scores, np.exp2 if plan.binary else np.exp

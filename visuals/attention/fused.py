@@ -15,7 +15,7 @@ from kernels.attention.shape import AttentionShape
 from kernels.ladders import find
 from visuals.attention import parts
 from visuals.attention.parts import MAX_WHOLE, grid, lanes_sum, never_stored
-from visuals.scene.parts import Captions, Group, Tensor, Told
+from visuals.scene.parts import Annotation, Captions, Group, Tensor
 from visuals.scene.recorder import Recorder, matrix
 from visuals.scene.scene import Scene
 from visuals.scene.source import resources, source_of
@@ -203,11 +203,11 @@ class Fused:
         )
 
     # -- notes on cells ----------------------------------------------------------------------------
-    def annotations(self) -> tuple[Told, ...]:
+    def annotations(self) -> tuple[Annotation, ...]:
         i, j = (index.ravel() for index in np.mgrid[: self.rows, : self.keys])
         templates = (
             "Query {0} and key {1}: the score, and then the weight, exist in shared memory while block {0} runs.",
             "Key {1} comes after query {0}: never computed.",
         )
         hidden = ((j > i) & bool(self.s.causal)).astype(int)
-        return (Told("SP", Captions(templates, hidden, np.stack([i, j], axis=1))),)
+        return (Annotation("SP", Captions(templates, hidden, np.stack([i, j], axis=1))),)

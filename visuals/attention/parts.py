@@ -10,7 +10,7 @@ import numpy as np
 from kernels import sources
 from kernels.attention.shape import AttentionShape
 from visuals.scene.parts import Source, Tensor
-from visuals.scene.recorder import Said
+from visuals.scene.recorder import StepKinds
 
 MAX_WHOLE = 16  # queries, keys and columns of a head that is shown whole
 Q, K, V, O = "[Q](input)", "[K](filter)", "[V](filter)", "[O](output)"  # noqa: E741  # of the paper
@@ -19,7 +19,7 @@ S, P = "[S](workspace)", "[P](workspace)"
 
 def fill_templates(
     templates: Mapping[str, str], line_of: Mapping[str, int], values: Mapping[str, object]
-) -> Said:
+) -> StepKinds:
     """Returns the templates with Q, K, V, O, S, P in their colours and `values` filled in. Numbers in braces are kept."""
     names = {"Q": Q, "K": K, "V": V, "O": O, "S": S, "P": P} | dict(values)
     placeholder = re.compile(r"\{([A-Za-z]\w*)\}")

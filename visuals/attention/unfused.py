@@ -12,7 +12,7 @@ import numpy as np
 from kernels.attention.shape import AttentionShape
 from visuals.attention.parts import grid
 from visuals.attention.unfused_steps import END, LANES, SOFTMAX, SOFTMAX_MARKS, WORD, Unfused, scene_of
-from visuals.scene.arithmetic import sums_of
+from visuals.scene.arithmetic import matmul_in_kernel_order
 from visuals.scene.parts import Group, Tensor
 from visuals.scene.scene import Scene
 
@@ -177,7 +177,7 @@ class Blocked(Unfused):
             self.fill("Qs", "Q", (i0, c0), (self.rows, D))
             self.step("load K", *args, read=WORD * keys * wide, shared=WORD * T * T)
             self.fill("Ks", "K", (j0, c0), (self.keys, D))
-            sums = sums_of(
+            sums = matmul_in_kernel_order(
                 head["Q"][i0 : self.rows, : c0 + wide], head["K"][j0 : self.keys, : c0 + wide].T, 1, "fp32"
             )
             self.step("multiply S", i0, j0, sums[0, 0], shared=2 * WORD * T**3)
@@ -219,7 +219,7 @@ class Blocked(Unfused):
             self.fill("Ps", "P", (i0, j0), (self.rows, C))
             self.step("load V", *args, read=WORD * keys * wide, shared=WORD * T * T)
             self.fill("Vs", "V", (j0, c0), (C, D))
-            sums = sums_of(n.P[i0:, : j0 + keys], self.head["V"][: j0 + keys, c0:D], 1, "fp32")
+            sums = matmul_in_kernel_order(n.P[i0:, : j0 + keys], self.head["V"][: j0 + keys, c0:D], 1, "fp32")
             self.step("multiply O", i0, c0, sums[0, 0], shared=2 * WORD * T**3)
             self.sums(sums)
         if visible_tiles < tiles:

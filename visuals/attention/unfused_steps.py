@@ -15,8 +15,8 @@ from kernels.attention.shape import AttentionShape
 from kernels.ladders import find
 from visuals.attention import parts as parts
 from visuals.attention.parts import MAX_WHOLE, grid
-from visuals.scene.arithmetic import sums_of
-from visuals.scene.parts import Captions, Group, Lanes, Sum, Tensor, Told
+from visuals.scene.arithmetic import matmul_in_kernel_order
+from visuals.scene.parts import Annotation, Captions, Group, Lanes, Sum, Tensor
 from visuals.scene.recorder import Recorder, matrix
 from visuals.scene.scene import Scene
 
@@ -44,7 +44,7 @@ class Numbers:
 def numbers(s: AttentionShape, head: Mapping[str, np.ndarray], rows: int) -> Numbers:
     """Returns each sum in the kernels' order and with their rounding. For more than MAX_TERMS keys O adds several terms at
     once. Hidden scores are -inf."""
-    sums = sums_of(head["Q"][:rows], head["K"].T, 1, "fp32")
+    sums = matmul_in_kernel_order(head["Q"][:rows], head["K"].T, 1, "fp32")
     S = np.float32(s.factor) * sums
     if s.causal:
         S[np.arange(s.N) > np.arange(rows)[:, None]] = -np.inf
@@ -52,7 +52,7 @@ def numbers(s: AttentionShape, head: Mapping[str, np.ndarray], rows: int) -> Num
     e = np.exp(S - m[:, None])
     l = parts.lanes_sum(e, LANES)
     P = e / l[:, None]
-    return Numbers(sums, S, m, l, P, sums_of(P, head["V"], -(-s.N // MAX_TERMS), "fp32"))
+    return Numbers(sums, S, m, l, P, matmul_in_kernel_order(P, head["V"], -(-s.N // MAX_TERMS), "fp32"))
 
 
 def scene_of(unfused: Unfused, rung: str) -> Scene:
@@ -203,7 +203,7 @@ class Unfused(ABC):
         start = np.append(0, np.cumsum(terms))
         return Sum("O", "V", start, key * D + cell % D, cell // D * C + key, "P", "keys" if C < s.N else "")
 
-    def annotations(self) -> tuple[Told, ...]:
+    def annotations(self) -> tuple[Annotation, ...]:
         s, n, R, C, D = self.s, self.n, self.rows, self.keys, self.cols
         i, j = (index.ravel() for index in np.mgrid[:R, :C])
         hidden = (j >= self.visible_keys(i)).astype(int)
@@ -217,8 +217,8 @@ class Unfused(ABC):
         rows = {"Q": i[:, None] * D + along, "K": j[:, None] * D + along}
         row_cells = {"S": np.where(hidden, -1, i * C + j), "m": i, "l": i}
         return (
-            Told("S", Captions((score, hidden_text), hidden, args_S), rows),
-            Told(
+            Annotation("S", Captions((score, hidden_text), hidden, args_S), rows),
+            Annotation(
                 "P",
                 Captions((weight, hidden_text), hidden, args_P),
                 {k: v[:, None] for k, v in row_cells.items()},

@@ -43,7 +43,7 @@ def times(titled: Titled, tokens: Mapping[str, str]) -> Figure:
 
     rows = [row for _, row in titled]
     axis_end = min(max(max(r["samples_ms"]) for r in rows) * 1.02, max(r["p80_ms"] for r in rows) * 1.6)
-    axis_start = decade_under(rows)
+    axis_start = log_axis_start(rows)
     figure = go.Figure(_median_bars(titled, tokens))
     _launches(figure, rows, axis_start, tokens)
     for i, row in enumerate(rows):
@@ -66,7 +66,7 @@ def times(titled: Titled, tokens: Mapping[str, str]) -> Figure:
     return figure
 
 
-def decade_under(rows: Sequence[Row]) -> float:
+def log_axis_start(rows: Sequence[Row]) -> float:
     """Return the start of a logarithmic axis of the times, in ms: the power of ten below all of them. 0 if the times
     are close enough for bars that begin at 0."""
     shortest, longest = min(r["median_ms"] for r in rows), max(r["median_ms"] for r in rows)
@@ -187,7 +187,7 @@ def copies(row: Row, tokens: Mapping[str, str]) -> Figure | None:
     return _finish(figure, COPY_PX, [title for _, title, _ in bars], longest, tokens)
 
 
-def copies_words(rows: Sequence[Row]) -> str:
+def copies_sentence(rows: Sequence[Row]) -> str:
     """Return a sentence that compares the copies with the fastest of these runs; "" if they were not measured."""
     copies_ms = rows[0].get("copies_ms") or {}
     if not {"h2d_pageable", "d2h_pageable", "h2d_pinned", "d2h_pinned"} <= copies_ms.keys():
@@ -210,7 +210,7 @@ def roles(row: Row) -> tuple[tuple[str, str], ...]:
     return ("input", ladder_of(row["rung"]).inputs), ("output", "output"), ("workspace", "workspace")
 
 
-def alike(titled: Titled) -> list[list[tuple[str, Row]]]:
+def group_by_memory(titled: Titled) -> list[list[tuple[str, Row]]]:
     """Group (title, row) pairs that allocate the same bytes at every stage, if three or more; the others stay
     single."""
     groups: dict[tuple, list[tuple[str, Row]]] = {}
@@ -226,7 +226,7 @@ def alike(titled: Titled) -> list[list[tuple[str, Row]]]:
     ]
 
 
-def together(group: Titled, total: int) -> tuple[str, Row]:
+def combine_group(group: Titled, total: int) -> tuple[str, Row]:
     """Return one (title, row) for rungs that allocate the same, of `total` in the chart; steps of different names are
     "step"."""
     (title, row), *others = group
@@ -326,7 +326,7 @@ def height(rows: int, px: int = BAR_PX) -> int:
     return px * rows + 8
 
 
-def broken(title: str) -> str:
+def wrap_title(title: str) -> str:
     """Break a rung's title into short lines with <br>, which leaves more width for the bars."""
     if " + " in title:
         return title.replace(" + ", " +<br>")
@@ -359,7 +359,7 @@ def _finish(figure: Figure, px: int, titles: list[str], longest: float, tokens: 
         margin={"l": 0, "r": TEXT_PX, "t": 4, "b": 4},
         xaxis={"visible": False, "range": [0, longest], "fixedrange": True},
         yaxis={
-            "tickvals": list(range(len(titles))), "ticktext": [broken(title) for title in titles], "range": [len(titles) - 0.5, -0.5],
+            "tickvals": list(range(len(titles))), "ticktext": [wrap_title(title) for title in titles], "range": [len(titles) - 0.5, -0.5],
             "fixedrange": True, "ticklabelstandoff": 8, "automargin": True, "showgrid": False, "zeroline": False,
         },
     )  # fmt: skip

@@ -133,7 +133,7 @@ def span(row: Row) -> str:
 
 
 # -- the tables ----------------------------------------------------------------------------------
-def figured(run: Row, against: Row | None = None) -> str:
+def figures_table(run: Row, against: Row | None = None) -> str:
     """Return a table of times, rates, memory and errors; beside each number of B its ratio to A's."""
     runs = [r for r in (run, against) if r]
     lines = [
@@ -151,7 +151,7 @@ def figured(run: Row, against: Row | None = None) -> str:
     return _table(f"<tr><td></td>{head}</tr>{''.join(lines)}", "Figures")
 
 
-def explained(run: Row, against: Row | None = None, origins: Sequence[str] = ()) -> str:
+def fields_table(run: Row, against: Row | None = None, origins: Sequence[str] = ()) -> str:
     """Return all other fields of a row. Of two rows, differing fields come first and are marked; the rest is folded."""
     runs = [r for r in (run, against) if r]
     names = list(
@@ -179,7 +179,7 @@ def _value_text(name: str, row: Row) -> str:
     """Format a value of a row as short text."""
     value = row.get(name)
     if name == "shape":
-        return rows.shape_words(row)
+        return rows.shape_text(row)
     if name == "tiles":
         return ", ".join(f"{n} {v}" for n, v in value.items()) or "none"
     if name == "ceilings" and value:

@@ -12,7 +12,7 @@ from typing import Any
 from plotly.basedatatypes import BaseFigure
 
 
-class Drawn(BaseFigure):
+class PlainFigure(BaseFigure):
     """A figure with these methods of go.Figure. It stores their arguments unchanged and has no template."""
 
     def __init__(self, figure: dict[str, Any] | None = None):

@@ -104,7 +104,7 @@ def is_opaque(row: Row) -> bool:
     return row.get("predicted_workspace_bytes") is None
 
 
-def stands(row: Row) -> bool:
+def has_intensity(row: Row) -> bool:
     """Return whether a row has an intensity above 0: a copy, for example, computes nothing."""
     return bool(row["flops"] and row.get("predicted_bytes"))
 
@@ -149,7 +149,7 @@ def roofs(rows: Iterable[tuple[Row, str]]) -> list[Roof]:
 
 
 # -- text ----------------------------------------------------------------------------------------
-def ceilings_words(roof: Roof) -> str:
+def ceilings_text(roof: Roof) -> str:
     """Return how a roof was measured, for the text beside its badge."""
     t = roof.told
     return (
@@ -233,10 +233,10 @@ def chart(
 ) -> Figure:
     """Draw, log-log, a roof for each device, filled dots at the predicted intensity, hollow dots at the counted one,
     and vertical marks for rungs that were not run."""
-    from visuals.charts.drawn import Drawn
+    from visuals.charts.drawn import PlainFigure
 
     (x0, x1), (y0, y1) = _ranges(all_roofs, dots, marks)
-    figure = Drawn()
+    figure = PlainFigure()
     for roof in all_roofs:
         _draw_roof(figure, roof, x0, x1, y0, tokens)
     for mark in marks:

@@ -36,7 +36,7 @@ def shares(titled: Sequence[tuple[str, Row]]) -> dict[str, list[str]]:
         ]
     dots = [roofline.Dot(n, title, row, "measured") for n, (title, row) in enumerate(titled, 1)]
     if (roof := roofline.roof_of(titled[0][1], "measured")) and all(
-        roofline.stands(row) for _, row in titled
+        roofline.has_intensity(row) for _, row in titled
     ):
         columns["of its roof"] = [
             None if roofline.row_units(dot.row) else dot.rate / roof.bound(dot.intensity) for dot in dots
@@ -59,7 +59,7 @@ def fastest_library(rows: Iterable[Row]) -> Row | None:
     return min(exact, key=lambda row: row["median_ms"], default=None)
 
 
-def factor(here: Sequence[tuple[str, Row]], there: Sequence[tuple[str, Row]]) -> str:
+def device_comparison(here: Sequence[tuple[str, Row]], there: Sequence[tuple[str, Row]]) -> str:
     """Return a sentence that compares the fastest (title, row) measured here with the fastest recorded at this shape;
     "" if one is missing, or if both are of one device."""
     if not (here and there):

@@ -42,7 +42,7 @@ def provenance(rows: Sequence[Row]) -> str:
     return f"{rows[0]['device']}, {rows[0]['mode']}, n = {n}"
 
 
-def tiles_words(tiles: Mapping[str, int]) -> str:
+def tiles_text(tiles: Mapping[str, int]) -> str:
     return ", ".join(f"{name} {value}" for name, value in tiles.items())
 
 
@@ -118,25 +118,25 @@ def _dots(
         marker={"size": 7, "color": tokens["input"], "opacity": 0.6},
         error_y={"type": "data", "symmetric": False, "array": high, "arrayminus": low,
                  "color": tokens["dim"], "thickness": 1, "width": 3},
-        customdata=[[tiles_words(r["tiles"]), units.time_(r["median_ms"]), units.time_(r["p20_ms"]),
+        customdata=[[tiles_text(r["tiles"]), units.time_(r["median_ms"]), units.time_(r["p20_ms"]),
                      units.time_(r["p80_ms"]), r["n"], units.rate(r["flops"], r["median_ms"])] for r in rows],
         hovertemplate="%{customdata[0]}<br>%{customdata[5]}: median %{customdata[1]}<br>"
                       "p20 %{customdata[2]}, p80 %{customdata[3]}, n = %{customdata[4]}<extra></extra>",
     )  # fmt: skip
 
 
-def tiles_told(rows: Sequence[Row], default: Mapping[str, int]) -> str:
+def tiles_sentence(rows: Sequence[Row], default: Mapping[str, int]) -> str:
     """Return a sentence on the best combination, compared with the rung's default and the worst."""
     top, worst = best(rows), max(rows, key=lambda r: r["median_ms"])
-    text = f"Best: {tiles_words(top['tiles'])} with {units.rate(top['flops'], top['median_ms'])} ({units.time_(top['median_ms'])})"
+    text = f"Best: {tiles_text(top['tiles'])} with {units.rate(top['flops'], top['median_ms'])} ({units.time_(top['median_ms'])})"
     default_row = next((r for r in rows if r["tiles"] == dict(default)), None)
     if default_row and default_row is not top:
         overlap = " (their spreads overlap)" if default_row["p20_ms"] <= top["p80_ms"] else ""
-        text += f", {default_row['median_ms'] / top['median_ms']:.3g} times as fast as the usual {tiles_words(default)}{overlap}"
+        text += f", {default_row['median_ms'] / top['median_ms']:.3g} times as fast as the usual {tiles_text(default)}{overlap}"
     elif default_row:
         text += ", the usual combination"
     if worst is not top:
-        text += f". Worst: {tiles_words(worst['tiles'])}, {worst['median_ms'] / top['median_ms']:.3g} times as long"
+        text += f". Worst: {tiles_text(worst['tiles'])}, {worst['median_ms'] / top['median_ms']:.3g} times as long"
     return text + "."
 
 

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from kernels.machine.memory_levels import Level
 from visuals.charts.sweeps import Row
 
-MOST_VALUE = 2**12  # of a tile size, at most
+MAX_VALUE = 2**12  # of a tile size, at most
 
 
 @dataclass(frozen=True)
@@ -27,4 +27,4 @@ class Tile:
 
     def fills(self, bytes_: int) -> int:
         """Return the largest value, up to MOST_VALUE, at which `what` fits into so many bytes; 0 if none does."""
-        return bisect_right(range(1, MOST_VALUE + 1), bytes_, key=self.taken)
+        return bisect_right(range(1, MAX_VALUE + 1), bytes_, key=self.taken)

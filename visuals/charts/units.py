@@ -97,7 +97,7 @@ def queued_samples(row: Mapping) -> str:
     return "" if queued == AHEAD else queued
 
 
-def waits(titled: Iterable[tuple[str, Mapping]]) -> str:
+def waits_note(titled: Iterable[tuple[str, Mapping]]) -> str:
     """Return a note on the times that include waits for the processor; "" if none does."""
     named = {title: queued_samples(row) for title, row in titled if queued_samples(row)}
     if not named:
@@ -108,7 +108,7 @@ def waits(titled: Iterable[tuple[str, Mapping]]) -> str:
     )
 
 
-def slowed(titled: Iterable[tuple[str, Mapping]]) -> str:
+def clock_note(titled: Iterable[tuple[str, Mapping]]) -> str:
     """Return a note if the device's clock fell by more than MAX_CLOCK_DROP during the measurement, else ""."""
     drops: dict[tuple[int, int], list[str]] = {}
     parts = False
@@ -124,7 +124,7 @@ def slowed(titled: Iterable[tuple[str, Mapping]]) -> str:
     return f"The SM clock fell during the run, {' and '.join(sentences)}{last}." if drops else ""
 
 
-def apart(titled: Iterable[tuple[str, Mapping]]) -> str:
+def sweeps_note(titled: Iterable[tuple[str, Mapping]]) -> str:
     """Return a note on times that are not of one sweep: over MAX_GAP from the others; "" if all are of one sweep."""
     sweeps: list[list[tuple[str, Mapping]]] = []
     dated = [pair for pair in titled if "time" in pair[1]]

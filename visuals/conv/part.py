@@ -8,7 +8,7 @@ import numpy as np
 
 from kernels.conv.shape import ConvShape
 
-MAX_CELLS, MOST_STEPS = 20_000, 1_024  # of the data matrix: with more, a cell is too small to see
+MAX_CELLS, MAX_STEPS = 20_000, 1_024  # of the data matrix: with more, a cell is too small to see
 
 
 PART_SIDE = 8  # rows and columns of output that are visible if the whole does not fit
@@ -41,7 +41,7 @@ def part_of(s: ConvShape, picture: np.ndarray | None = None, max_cells: int = MA
     C, K = min(s.C, MAX_CHANNELS), min(s.K, MAX_FILTERS)
     P, Q = s.P, s.Q
     cells = C * s.R * s.S * P * Q
-    if cells > max_cells or P * Q > MOST_STEPS:
+    if cells > max_cells or P * Q > MAX_STEPS:
         P, Q = min(P, PART_SIDE), min(Q, PART_SIDE)
     blocks = [
         _block(s, C, K, P, Q, p, q) for p in _starts(s.P, P) for q in _starts(s.Q, Q)

@@ -23,7 +23,7 @@ MAX_WHOLE_SIDE = 16  # up to this height and width values are whole numbers
 
 MAX_BYTES, MAX_PIXELS = 10 * 10**6, 40 * 10**6
 MAX_TAP = 1000
-MOST_SEED = 9999
+MAX_SEED = 9999
 
 
 class PictureError(ValueError):

@@ -76,7 +76,7 @@ def timeline(titled: Sequence[tuple[str, Row]], tokens: Mapping[str, str]) -> Fi
         margin={"l": 0, "r": TEXT_PX, "t": 4, "b": 30},
         xaxis=axis | {"range": [0, end * 1.01], "gridcolor": tokens["line"], "tickfont": {"color": tokens["dim"], "size": 11}, "nticks": 6, **_unit(end)},
         yaxis=axis | {
-            "tickvals": list(range(len(titled))), "ticktext": [charts_bars.broken(escape(title)) for title, _ in titled],
+            "tickvals": list(range(len(titled))), "ticktext": [charts_bars.wrap_title(escape(title)) for title, _ in titled],
             "range": [len(titled) - 0.5, -0.5], "automargin": True, "showgrid": False, "ticklabelstandoff": 8,
         },
     )  # fmt: skip

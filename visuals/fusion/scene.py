@@ -14,7 +14,7 @@ from kernels.ladders import find
 from visuals.fusion.captions import BLOCK, CORE, Texts, numbers, path
 from visuals.fusion.plan import Arrays, BlockLaunch, RungRun, is_fold, run_rung, stage_shape
 from visuals.fusion.steps import Steps, folded, named, role
-from visuals.scene.parts import Captions, Group, Lanes, Reading, Tensor, Told
+from visuals.scene.parts import Annotation, Captions, Group, Lanes, Reading, Tensor
 from visuals.scene.scene import Scene
 
 ORDER = "launch after launch"
@@ -155,10 +155,10 @@ def _readings(steps: Steps) -> tuple[Reading, ...]:
 
 
 # -- annotations of cells ------------------------------------------------------------------------------------
-def _annotations(steps: Steps) -> Iterator[Told]:
+def _annotations(steps: Steps) -> Iterator[Annotation]:
     """Yields, for every value that a launch writes, its values after each block and the values it comes from."""
     for n, w in steps.block_launches.items():
-        yield Told(w.target, _path(w), _links(w))
+        yield Annotation(w.target, _path(w), _links(w))
         if w.epilogue or w.core:
             yield _register_annotation(f"v{n}", w, steps.registers[f"v{n}"].cells)
     for part in steps.run.parts:
@@ -166,7 +166,7 @@ def _annotations(steps: Steps) -> Iterator[Told]:
             yield from _fold_annotations(part, steps.run.arrays)
 
 
-def _register_annotation(name: str, w: BlockLaunch, cells: np.ndarray) -> Told:
+def _register_annotation(name: str, w: BlockLaunch, cells: np.ndarray) -> Annotation:
     """Returns, for each value in registers, the block that computed it from the row above. A value that was just
     read names itself."""
     kind = w.group.core
@@ -181,7 +181,7 @@ def _register_annotation(name: str, w: BlockLaunch, cells: np.ndarray) -> Told:
     first = f"{kind}: {CORE[kind]}." if kind else ""
     templates = (first, *(f"{m.kind}: {BLOCK[m.kind]}." for m in w.epilogue))
     above = np.maximum(np.arange(row.size) - len(cells), -1)
-    return Told(name, Captions(templates, row, args), {name: above[:, None]})
+    return Annotation(name, Captions(templates, row, args), {name: above[:, None]})
 
 
 def _area(w: BlockLaunch) -> int:
@@ -234,7 +234,7 @@ def _sources(w: BlockLaunch, size: int) -> np.ndarray:
     return np.array([np.pad(cells, (0, width - len(cells)), constant_values=-1) for cells in under])
 
 
-def _fold_annotations(part, arrays: Arrays) -> Iterator[Told]:
+def _fold_annotations(part, arrays: Arrays) -> Iterator[Annotation]:
     f = folded(part, arrays)
     names = [a for a in part.launch.args if isinstance(a, str)]
     K, taps = len(f["gain"]), f["w"].size // len(f["gain"])
@@ -242,8 +242,8 @@ def _fold_annotations(part, arrays: Arrays) -> Iterator[Told]:
     of_w = np.stack([f["w"].ravel(), f["gain"][k], f["w'"].ravel()], axis=1).astype(np.float64)
     text = "w · gain = {0} · {1} = {2}, gain = gamma / √(var + eps)."
     links = {names[0]: np.arange(K * taps)[:, None], names[2]: k[:, None], names[5]: k[:, None]}
-    yield Told(names[-1], Captions((text,), np.zeros(K * taps, int), of_w), links)
+    yield Annotation(names[-1], Captions((text,), np.zeros(K * taps, int), of_w), links)
     of_b = np.stack([f["b"], f["mean"], f["gain"], f["beta"], f["b'"]], axis=1).astype(np.float64)
     text = "(b − mean) · gain + beta = ({0} − {1}) · {2} + {3} = {4}."
     links = {name: np.arange(K)[:, None] for name in names[1:6] if name != names[0]}
-    yield Told(names[-2], Captions((text,), np.zeros(K, int), of_b), links)
+    yield Annotation(names[-2], Captions((text,), np.zeros(K, int), of_b), links)

@@ -30,14 +30,14 @@ def parts(rung: str, s: ChainShape) -> tuple[Part, ...]:
     return () if any(find(rung).rules(s, tiles)) else PLANS[rung](s, tiles).parts
 
 
-def between(parts: Sequence[Part]) -> int:
+def map_bytes_between(parts: Sequence[Part]) -> int:
     """Returns the bytes of the maps between launches, written once and read once. Folded weights do not count."""
     return sum(2 * part.writes for part in parts[:-1] if part.launch.entry != FOLD)
 
 
-def saved(s: ChainShape) -> int:
+def saved_bytes(s: ChainShape) -> int:
     """Returns the HBM bytes that the fused chain saves."""
-    return between(parts(UNFUSED, s)) - between(parts(FUSED, s))
+    return map_bytes_between(parts(UNFUSED, s)) - map_bytes_between(parts(FUSED, s))
 
 
 def floor_ms(s: ChainShape, roof: Roof) -> float:
@@ -143,10 +143,10 @@ def _saves(s: ChainShape, roof: Roof | None) -> str:
     fewer = len(alone) - len(fused)
     if not fewer:
         return "Nothing rides along in this chain: every block begins a kernel of its own." if alone else ""
-    text = f"Fusing leaves out {fewer} launch{'es' * (fewer > 1)} and {units.bytes_(saved(s))} of maps, written and read again"
+    text = f"Fusing leaves out {fewer} launch{'es' * (fewer > 1)} and {units.bytes_(saved_bytes(s))} of maps, written and read again"
     if not roof:
         return f"{text}."
-    ms, launch_us = saved(s) / roof.bytes_per_s * 1e3, roof.told.get("launch_us")
+    ms, launch_us = saved_bytes(s) / roof.bytes_per_s * 1e3, roof.told.get("launch_us")
     text += f": {units.time_(ms)} at the speed of a copy on {roof.device}"
     if launch_us:
         text += f", and {units.time_(fewer * launch_us / 1e3)} for the launches"
@@ -165,7 +165,7 @@ def _computes(s: ChainShape, stage: Stage, roof: Roof | None) -> str:
     text += f"; on {roof.device} the ridge is at {units.ratio(roof.ridge)}. "
     if intensity < roof.ridge:
         return text + "It waits for memory as the pointwise blocks do: what fusion saves, it gains."
-    arithmetic, bytes_ms = stage.flops / roof.flops_per_s, saved(s) / roof.bytes_per_s
+    arithmetic, bytes_ms = stage.flops / roof.flops_per_s, saved_bytes(s) / roof.bytes_per_s
     share = bytes_ms / (arithmetic + bytes_ms)
     text += (
         f"It waits for arithmetic: {units.time_(arithmetic * 1e3)} at the FP32 peak, against {units.time_(bytes_ms * 1e3)} for all that fusion "
@@ -231,10 +231,10 @@ def _capital(text: str) -> str:
 
 
 # -- tables ----------------------------------------------------------------------------------------------------
-def levels(s: ChainShape) -> dict[str, dict[str, str]]:
+def launch_table(s: ChainShape) -> dict[str, dict[str, str]]:
     """Returns launches and bytes by figure, for each of our rungs that can run the chain."""
     launches = {rung.name: launch_parts for rung in RUNGS if (launch_parts := parts(rung.name, s))}
-    max_bytes = between(launches[UNFUSED]) if launches else 0
+    max_bytes = map_bytes_between(launches[UNFUSED]) if launches else 0
     table = {}
     for name, launch_parts in launches.items():
         total = sum(part.bytes for part in launch_parts)
@@ -242,8 +242,8 @@ def levels(s: ChainShape) -> dict[str, dict[str, str]]:
             "launches": str(len(launch_parts)),
             "read from HBM": units.bytes_(sum(part.reads for part in launch_parts)),
             "written to HBM": units.bytes_(sum(part.writes for part in launch_parts)),
-            "of both, maps between launches": units.bytes_(between(launch_parts)),
-            "handed on in registers instead": units.bytes_(max_bytes - between(launch_parts)),
+            "of both, maps between launches": units.bytes_(map_bytes_between(launch_parts)),
+            "handed on in registers instead": units.bytes_(max_bytes - map_bytes_between(launch_parts)),
             "times the least": units.ratio(total / s.bytes),
             "FLOP per byte": units.ratio(sum(part.flops for part in launch_parts) / total),
         }

@@ -12,7 +12,7 @@ from kernels.gemm.shape import GemmShape
 from kernels.machine.memory_levels import Level
 from visuals.charts import sweeps, units
 from visuals.charts.sweeps import Row, Tokens
-from visuals.charts.tile import MOST_VALUE, Tile
+from visuals.charts.tile import MAX_VALUE, Tile
 
 if TYPE_CHECKING:  # Plotly is slow to import: only when a chart is drawn
     from plotly.graph_objects import Figure
@@ -24,7 +24,7 @@ DASHES = ("dot", "dash", "dashdot", "longdash", "longdashdot")
 ROLES = ("input", "workspace", "filter")  # colour of each cache's line, L1 first
 
 
-def block(s: GemmShape) -> Tile:
+def block_tile(s: GemmShape) -> Tile:
     """Returns the tile size BLOCK of the blocked loops."""
 
     def share(value: int, cache: Level) -> float:
@@ -154,7 +154,7 @@ def _axis(tokens: Tokens) -> dict:
 
 
 # -- sentences ------------------------------------------------------------------------------------
-def words(rows: Sequence[Row], lines: Lines, caches: Sequence[Level], tile: Tile) -> str:
+def summary(rows: Sequence[Row], lines: Lines, caches: Sequence[Level], tile: Tile) -> str:
     """Returns sentences: the best value, its speedup over other rungs, and the smallest cache that its tiles fit in."""
     top = sweeps.best(rows)
     against = ", ".join(
@@ -169,7 +169,7 @@ def words(rows: Sequence[Row], lines: Lines, caches: Sequence[Level], tile: Tile
     return f"{text} Its {tile.what} take {units.bytes_(size)}: they fit in the {smallest_cache.name} of {units.bytes_(smallest_cache.bytes)}."
 
 
-def caches_words(caches: Sequence[Level], tile: Tile) -> str:
+def caches_sentence(caches: Sequence[Level], tile: Tile) -> str:
     """Returns a sentence on this processor's caches and the value that fills each."""
     if not caches:
         return "This system does not tell the sizes of its caches: no marks and no prediction."
@@ -179,7 +179,7 @@ def caches_words(caches: Sequence[Level], tile: Tile) -> str:
 
 def _filled(tile: Tile, cache: Level) -> str:
     full = tile.fills(cache.bytes)
-    if full == MOST_VALUE:
+    if full == MAX_VALUE:
         return ""
     return (
         f", filled by {tile.what} of {tile.name} {full:,}"

@@ -17,7 +17,7 @@ from visuals.gemm import plan as gemm_plan
 from visuals.gemm.plan import plan_of, why_not
 from visuals.gemm.steps import Steps, part_of
 from visuals.scene.parts import Captions, Group, Lanes, MatMul, Reading, Tensor
-from visuals.scene.recorder import matrix, read_of, table
+from visuals.scene.recorder import matrix, read_at_steps, table
 from visuals.scene.scene import Scene
 from visuals.scene.source import resources, source_of
 
@@ -56,7 +56,7 @@ def gemm_scene(
         order_note=ORDER_NOTE.format(plan.owner),
         writes=tuple(steps.writes),
         matmuls=_matmuls(steps),
-        reads=tuple(read_of(name, len(kind), cells) for name, cells in steps.reads.items()),
+        reads=tuple(read_at_steps(name, len(kind), cells) for name, cells in steps.reads.items()),
         captions=Captions(captions.templates(shape, plan), kind, table(steps.args)),
         readings=_readings(steps),
         source=source_of(plan.file, plan.marks, np.array(gemm_plan.MARK_OF)[kind], detail=resources(launch)),

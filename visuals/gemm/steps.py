@@ -10,7 +10,7 @@ import numpy as np
 from kernels.gemm.shape import GemmShape
 from visuals.gemm import plan as gemm_plan
 from visuals.gemm.plan import Layout, Plan
-from visuals.scene.arithmetic import finished, sums_of
+from visuals.scene.arithmetic import apply_alpha_beta, matmul_in_kernel_order
 from visuals.scene.parts import Write
 from visuals.scene.requests import mask_of
 
@@ -78,11 +78,11 @@ class Steps:
         self.followed_cells = self._cells(plan.rows[0], plan.cols[0])
         self.sums_after: dict[int, np.ndarray] = {}
         save = lambda k, sums: self.sums_after.update({k: self._followed_sums(sums)})  # noqa: E731
-        self.sums = sums_of(A, B, plan.depth, s.dtype, save)
+        self.sums = matmul_in_kernel_order(A, B, plan.depth, s.dtype, save)
         C0 = self.C0[rows, cols] if s.beta else None
         if s.beta:
             self.visible["C0"] = C0.astype(np.float32)
-        self.C = finished(s, self.sums, C0)
+        self.C = apply_alpha_beta(s, self.sums, C0)
         self._start()
         self._loop()
         self._store()

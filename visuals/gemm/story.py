@@ -30,7 +30,7 @@ def library_row(rows: Mapping[str, Row]) -> Row | None:
     return fastest_library(rows.values())
 
 
-def best_own(rows: Mapping[str, Row]) -> Row | None:
+def best_kernel(rows: Mapping[str, Row]) -> Row | None:
     """Returns the fastest row that is no library's; None if there is none."""
     return min(
         (row for name, row in rows.items() if not find(name).library),
@@ -42,7 +42,7 @@ def best_own(rows: Mapping[str, Row]) -> Row | None:
 def gemm_gain(rows: Mapping[str, Row]) -> str:
     """Returns the speedup over the first rung and the share of the library's speed, in sentences. `rows`: by rung name, of
     one device. "" if there is nothing to compare."""
-    best, library = best_own(rows), library_row(rows)
+    best, library = best_kernel(rows), library_row(rows)
     if not best:
         return ""
     name = find(best["rung"]).title_on(best["engine"])
@@ -71,7 +71,7 @@ def gemm_examples() -> list[tuple[Preset, str]]:
 
     def reached(s: GemmShape) -> float | None:
         rows = recorded_at(s, (rung.name for rung in LADDERS["gemm"].rungs))
-        best, library = best_own(rows), library_row(rows)
+        best, library = best_kernel(rows), library_row(rows)
         return library["median_ms"] / best["median_ms"] if best and library else None
 
     return extremes(reached, units.share, GEMM_PRESETS)

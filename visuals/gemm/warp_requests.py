@@ -13,9 +13,17 @@ from kernels.gemm import fragments
 from kernels.gemm.shape import GemmShape
 from kernels.model.dtypes import ELEMENT_BYTES
 from visuals.gemm.plan import Layout, Plan
-from visuals.scene.arithmetic import finished, sums_of
+from visuals.scene.arithmetic import apply_alpha_beta, matmul_in_kernel_order
 from visuals.scene.parts import Write
-from visuals.scene.requests import BANKS, LANES, WORD, bank_places, fewest_passes, lanes_of, sectors_asked
+from visuals.scene.requests import (
+    BANKS,
+    LANES,
+    WORD,
+    bank_wavefronts,
+    lanes_of,
+    min_wavefronts,
+    requested_sectors,
+)
 
 GLOBAL = {"A": "[A](input)", "B": "[B](filter)", "C0": "C0", "C": "[C](output)"}
 SHARED = {"tile_a": "[tile_a](input)", "tile_b": "[tile_b](filter)"}
@@ -97,8 +105,8 @@ class WarpSteps:
             0,
         )  # (is write, is global), how often in a row
         C0 = inputs["C0"][:, : self.C_cols] if s.beta else None
-        sums = sums_of(inputs["A"], inputs["B"][:, : self.C_cols], plan.depth, s.dtype)
-        self.C = finished(s, sums, C0)[: self.C_rows]
+        sums = matmul_in_kernel_order(inputs["A"], inputs["B"][:, : self.C_cols], plan.depth, s.dtype)
+        self.C = apply_alpha_beta(s, sums, C0)[: self.C_rows]
         self.stored = np.full(self.C.size, -1)  # step
         self.pending: list[tuple[Banks, np.ndarray, np.ndarray]] = []  # stored by other warps, not shown yet
         self._run()
@@ -160,12 +168,12 @@ class WarpSteps:
         self.run = access, self.run[1] + 1 if access == self.run[0] else 1
         target = name if name in GLOBAL else self._tile(name, byte[lanes]).name
         if name in GLOBAL:
-            count, minimum = sectors_asked(byte, mask, width)
+            count, minimum = requested_sectors(byte, mask, width)
             counts = (0, count, 0, 0) if write else (count, 0, 0, 0)
         else:
             count, minimum = (
-                int(bank_places(byte, mask, width)[0].max()) + 1,
-                fewest_passes(byte, mask, width),
+                int(bank_wavefronts(byte, mask, width)[0].max()) + 1,
+                min_wavefronts(byte, mask, width),
             )
             counts = (0, 0, count, count - minimum)
         grouped = self.run[1] > MAX_SINGLE
@@ -284,7 +292,7 @@ def ldmatrix(byte: np.ndarray, mask: int, transposed: bool) -> np.ndarray:
     of each 8 x 8 matrix; its rows begin at the addresses of lanes 8j to 8j + 7 (PTX ISA, "ldmatrix")."""
     lane, half = np.arange(LANES)[:, None, None], np.arange(2)
     rows = byte.astype(np.int64)[: len(lanes_of(mask))].reshape(-1, 8)  # matrices, rows
-    row, col = fragments.ldmatrix_place(lane, half, transposed)
+    row, col = fragments.ldmatrix_position(lane, half, transposed)
     return (rows[np.arange(len(rows))[:, None], row] + 2 * col).reshape(LANES, -1)
 
 

@@ -21,7 +21,7 @@ from kernels.model.program import Program
 from visuals.gemm.plan import Plan, plan_of, why_not
 from visuals.gemm.warp_requests import TEMPLATES, WarpSteps
 from visuals.scene.parts import Captions, Group, Lanes, Reading, Tensor
-from visuals.scene.recorder import matrix, read_of
+from visuals.scene.recorder import matrix, read_at_steps
 from visuals.scene.requests import LANES, ORDER, ORDER_NOTE, SECTOR, WORD
 from visuals.scene.scene import Scene
 from visuals.scene.source import margin, resources, source_of
@@ -89,7 +89,7 @@ def _scene(shape: GemmShape, rung: str, steps: WarpSteps, counters: Counters) ->
         order_name=ORDER,
         order_note=NOTE + cut_note,
         writes=steps.writes(),
-        reads=tuple(read_of(name, count, cells) for name, cells in steps.reads.items()),
+        reads=tuple(read_at_steps(name, count, cells) for name, cells in steps.reads.items()),
         captions=Captions(tuple(TEMPLATES.values()), np.array(steps.kinds), np.array(steps.args)),
         readings=_readings(steps),
         source=dataclasses.replace(source, lines=lines, notes=margin(counters, plan.file)),

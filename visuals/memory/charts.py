@@ -50,7 +50,7 @@ def sectors(stride: int) -> float:
 
 
 @lru_cache(maxsize=256)
-def passes(stride: int, padded: bool) -> float:
+def wavefronts(stride: int, padded: bool) -> float:
     """Returns the wavefronts of each shared read of a warp of banks/ in the emulator."""
     rung = "banks/padded" if padded else "banks/plain"
     total = run(rung, BanksShape(32, stride), engine="emulator").counters.total
@@ -127,7 +127,7 @@ def _measured(line: Line, tokens: Mapping[str, str]):
     )  # fmt: skip
 
 
-def words(line: Line, stride: int, counted: Mapping[int, float], what: str) -> str:
+def slowdown_sentence(line: Line, stride: int, counted: Mapping[int, float], what: str) -> str:
     """Returns a sentence with the measured slowdown at a stride and the count there; "" if it was not measured."""
     ratio = line.slowdowns.get(stride)
     if ratio is None or stride == 1:

@@ -12,7 +12,7 @@ from kernels.memory.shape import LayoutShape
 from kernels.model.program import RuleError
 from visuals.memory.threads import source_at, touched, traced
 from visuals.scene.parts import Captions, Group, Lanes, Reading, Tensor, Write
-from visuals.scene.recorder import reads_of
+from visuals.scene.recorder import read_per_step
 from visuals.scene.scene import Scene
 
 MAX_ELEMENTS = 512  # elements
@@ -61,7 +61,7 @@ def layout_scene(rung: str, shape: LayoutShape, seed: int = 0) -> Scene:
         order_name="thread by thread",
         order_note=ORDER_NOTE,
         writes=(Write("b", np.arange(steps), source="a", index=source, cells=target),),
-        reads=(reads_of("x", cells),),
+        reads=(read_per_step("x", cells),),
         readings=(
             Reading("address in NCHW", source), Reading("address in NHWC", target),
             Reading("apart from the one before, NCHW", np.diff(source, prepend=source[0])),

@@ -8,11 +8,11 @@ from __future__ import annotations
 
 import numpy as np
 
-from kernels.memory.shape import READS_A_TURN, TILE_COLS, BanksShape, StrideShape
+from kernels.memory.shape import READS_PER_TURN, TILE_COLS, BanksShape, StrideShape
 from visuals.memory.threads import Traced, source_at, touched, traced
 from visuals.scene.parts import Captions, Group, Lanes, Reading, Tensor, Write
-from visuals.scene.recorder import reads_of
-from visuals.scene.requests import BANKS, LANES, WORD, WORDS, bank_places, mask_of
+from visuals.scene.recorder import read_per_step
+from visuals.scene.requests import BANKS, LANES, WORD, WORDS, bank_wavefronts, mask_of
 from visuals.scene.scene import Scene
 
 FULL = (1 << LANES) - 1  # all lanes
@@ -112,7 +112,7 @@ def banks_scene(stride: int, pad: int, seed: int = 0) -> Scene:
     t = traced(rung, BanksShape(LANES, stride), (("BLOCK", 64),), seed)
     byte = first_read(t)
     words = byte // WORD
-    turn, bank, _ = bank_places(byte, FULL, WORD)  # of each word; lanes of a broadcast share one word
+    turn, bank, _ = bank_wavefronts(byte, FULL, WORD)  # of each word; lanes of a broadcast share one word
     wavefronts = int(turn.max()) + 1
     pitch = TILE_COLS + pad
     rows = int(words.max()) // pitch + 1  # of the table, as far as this read reaches
@@ -145,7 +145,7 @@ def banks_scene(stride: int, pad: int, seed: int = 0) -> Scene:
             Write("v", 1 + turn, source="m", index=words, cells=lanes),
             Write("y", np.full(LANES, last), t.output, cells=lanes),
         ),
-        reads=(reads_of("m", [[], *(np.unique(words[s]) for s in lanes_of_wavefront), []]),),
+        reads=(read_per_step("m", [[], *(np.unique(words[s]) for s in lanes_of_wavefront), []]),),
         readings=(
             Reading("passes of this read", np.clip(np.arange(last + 1), 0, wavefronts), "counted"),
             Reading("words read", np.cumsum([0, *map(len, lanes_of_wavefront), 0]), "counted"),
@@ -169,7 +169,7 @@ def _banks_captions(
     for k, lanes in enumerate(lanes_of_wavefront):
         word = words[lanes[0]]
         args[k + 1] = k + 1, wavefronts, len(lanes), lanes[0], word, word % BANKS
-    args[-1, :3] = READS_A_TURN, total_wavefronts, wavefronts
+    args[-1, :3] = READS_PER_TURN, total_wavefronts, wavefronts
     copied = "The block copies the [table](input), shown as far as this read reaches, into shared memory" + (
         ", one unused word behind each row. " if pad else ". "
     )

@@ -16,7 +16,7 @@ STRIDES = (1, 2, 3, 4, 8, 16, 32)
 
 
 @dataclass(frozen=True)
-class Counted:
+class CountTable:
     """A table of the emulator's counts: one column per name, one line per (name, counts), and a sentence on it."""
 
     columns: Sequence[str]
@@ -40,7 +40,7 @@ def _totals(rung: str, shape: MemoryShape, tiles: Mapping[str, int] | None = Non
     return run(rung, shape, engine="emulator", tiles=tiles).counters.total
 
 
-def mappings(ladder: str, shape: MemoryShape, tiles: Mapping[str, int]) -> Counted:
+def mappings(ladder: str, shape: MemoryShape, tiles: Mapping[str, int]) -> CountTable:
     """Returns the sectors of every rung of a ladder at one shape: the same elements, accessed by different lanes."""
     lines, sectors_of = [], {}
     minimum = -(-4 * shape.elements // SECTOR) * (3 if ladder == "add" else 2)
@@ -60,10 +60,10 @@ def mappings(ladder: str, shape: MemoryShape, tiles: Mapping[str, int]) -> Count
             f"“{worst}” asks for {highest:,}, “{best}” for {fewest:,}: a sector is asked for again where its floats went to "
             "different warps, and comes from memory again where no cache has kept it."
         )
-    return Counted(("sectors read", "sectors written", "of the fewest"), lines, says)
+    return CountTable(("sectors read", "sectors written", "of the fewest"), lines, says)
 
 
-def strides(stride: int) -> Counted:
+def strides(stride: int) -> CountTable:
     """Returns the sectors of one warp of stride/copy at several strides, including the scene's."""
     lines = []
     for s in sorted({*STRIDES, stride}):
@@ -79,10 +79,10 @@ def strides(stride: int) -> Counted:
         f"At stride {stride} the 32 floats of a warp lie in {read} sectors. From stride 8 on each lane has one to itself, "
         "and it gets no worse: what still slows a larger stride lies behind the SM, where memory works in longer pieces."
     )
-    return Counted(("sectors a load", "fetched", "of it used"), lines, says)
+    return CountTable(("sectors a load", "fetched", "of it used"), lines, says)
 
 
-def banks(stride: int) -> Counted:
+def banks(stride: int) -> CountTable:
     """Returns the wavefronts of one read of banks/ at several strides, without and with padding."""
     lines, wavefronts = [], {}
     for s in sorted({*STRIDES, 5, 12, stride}):
@@ -101,4 +101,4 @@ def banks(stride: int) -> Counted:
     says = (
         f"At stride {stride} a read takes {plain} pass{'es' * (plain > 1)}, with padding {padded}. {advice}"
     )
-    return Counted(("passes, rows of 32", "passes, rows of 33"), lines, says)
+    return CountTable(("passes, rows of 32", "passes, rows of 33"), lines, says)

@@ -20,7 +20,7 @@ from kernels.ladders import find
 from kernels.model.program import INPUT, OUTPUT, Launch, RuleError
 from kernels.runner import seeded_inputs
 from visuals.scene.parts import Captions, Group, Lanes, Reading, Source, Tensor, Write
-from visuals.scene.recorder import reads_of
+from visuals.scene.recorder import read_per_step
 from visuals.scene.requests import ORDER, ORDER_NOTE, mask_of, sectors
 from visuals.scene.scene import Scene
 from visuals.scene.source import margin, resources, source_of
@@ -140,7 +140,7 @@ def add_scene(rung: str, shape, tiles: Mapping[str, int], seed: int = 0) -> Scen
             Write("C", step_of, t.output.ravel()[cells], cells=cells),
             *(Write(name, step_of, numbers.astype(np.float32), cells=cells) for name, numbers in owner.items()),
         ),
-        reads=tuple(reads_of(name, [s.elements for s in steps]) for name in "AB"),
+        reads=tuple(read_per_step(name, [s.elements for s in steps]) for name in "AB"),
         readings=(
             Reading("elements added", np.cumsum([len(s.elements) for s in steps]), "counted"),
             Reading("sectors read", np.cumsum(2 * sectors_of), "counted"),

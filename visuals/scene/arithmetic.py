@@ -9,7 +9,7 @@ import numpy as np
 from kernels.gemm.shape import GemmShape
 
 
-def sums_of(
+def matmul_in_kernel_order(
     A: np.ndarray, B: np.ndarray, depth: int, dtype: str, record: Callable | None = None
 ) -> np.ndarray:
     """Return A x B with its terms added in the kernel's order, `depth` at a time. Each sum is rounded once to float32,
@@ -26,7 +26,7 @@ def sums_of(
     return sums
 
 
-def finished(s: GemmShape, sums: np.ndarray, C0: np.ndarray | None) -> np.ndarray:
+def apply_alpha_beta(s: GemmShape, sums: np.ndarray, C0: np.ndarray | None) -> np.ndarray:
     """Return C = alpha * sums + beta * C0 as float32."""
     C = s.alpha * sums.astype(np.float64)
     if s.beta:

@@ -15,12 +15,12 @@ from visuals.scene.parts import (
     MAX_STEPS,
     MEMORY_SPACES,
     ROLES,
+    Annotation,
     Captions,
     MatMul,
     SceneError,
     Sum,
     Tensor,
-    Told,
     View,
     Write,
 )
@@ -158,7 +158,7 @@ def _check_matmul(m: MatMul, tensors, steps: int, need) -> None:
     need(counted, f"{m.out}: the terms summed by each step are not told")
 
 
-def _check_annotation(annotation: Told, tensors, need, finite) -> None:
+def _check_annotation(annotation: Annotation, tensors, need, finite) -> None:
     need({annotation.of, *annotation.links} <= tensors.keys(), "what is told of cells names no tensor")
     size = tensors[annotation.of].size
     _check_captions(annotation.words, size, need, finite, "cell")

@@ -154,7 +154,7 @@ class Captions:
 
 
 @dataclass(frozen=True)
-class Told:
+class Annotation:
     of: str
     words: Captions  # one row per cell; the captions of a scene have one row per step
     links: Mapping[str, np.ndarray] = field(default_factory=dict)  # integer (cells, n) by tensor; -1: none

@@ -10,7 +10,7 @@ import numpy as np
 
 from visuals.scene.parts import Captions, Read, Reading, Tensor, Write
 
-Said = Mapping[str, tuple[int, str]]  # kind of step: (which line of the source is lit, caption template)
+StepKinds = Mapping[str, tuple[int, str]]  # kind of step: (which line of the source is lit, caption template)
 
 
 @dataclass
@@ -18,7 +18,7 @@ class Recorder:
     """Recorder of steps: the caption, writes, reads and bytes of each. `put`, `copy` and `look` add to the last
     step."""
 
-    said: Said
+    said: StepKinds
     kinds: list[int] = field(default_factory=list)
     args: list[tuple[float, ...]] = field(default_factory=list)
     moved: list[tuple[int, int, int]] = field(default_factory=list)  # bytes: global read, written, shared
@@ -77,7 +77,7 @@ class Recorder:
     def reads(self) -> tuple[Read, ...]:
         none = np.zeros(0, int)
         return tuple(
-            reads_of(name, [cells.get(t, none) for t in range(self.steps)])
+            read_per_step(name, [cells.get(t, none) for t in range(self.steps)])
             for name, cells in self._reads.items()
         )
 
@@ -118,7 +118,7 @@ def _note(size: tuple[int, int], at: tuple[int, int], whole: tuple[int, int]) ->
     return f"part {ranges} of {whole[0]:,} × {whole[1]:,}"
 
 
-def read_of(name: str, steps: int, cells_at: list) -> Read:
+def read_at_steps(name: str, steps: int, cells_at: list) -> Read:
     count = np.zeros(steps + 1, int)
     for t, cells in cells_at:
         count[t + 1] = len(cells)
@@ -131,7 +131,7 @@ def table(args: list[tuple]) -> np.ndarray:
     return np.array([(*row, *[0] * (width - len(row))) for row in args], float)
 
 
-def reads_of(source: str, cells: Sequence[np.ndarray]) -> Read:
+def read_per_step(source: str, cells: Sequence[np.ndarray]) -> Read:
     """Return a Read of these cells at each step."""
     start = np.cumsum([0, *(len(c) for c in cells)])
     return Read(source, start, np.concatenate([np.asarray(c, int) for c in cells]))

@@ -38,13 +38,13 @@ def traffic(elements: np.ndarray) -> tuple[int, int, int]:
     return len(elements), sectors(elements), -(-len(elements) * 4 // SECTOR)
 
 
-def sectors_asked(byte: np.ndarray, mask: int, width: int) -> tuple[int, int]:
+def requested_sectors(byte: np.ndarray, mask: int, width: int) -> tuple[int, int]:
     """Return (sectors that a global request touches, fewest sectors that hold its bytes)."""
     _, word = _words(byte, lanes_of(mask), width)
     return len(np.unique(word // WORDS)), -(-len(word) // WORDS)
 
 
-def bank_places(byte: np.ndarray, mask: int, width: int) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+def bank_wavefronts(byte: np.ndarray, mask: int, width: int) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     """Return (wavefront, bank, lane), one entry per word that a shared request touches. In a wavefront each bank
     delivers one word, to every lane that requests it; two words of one bank need two wavefronts. Wide requests are
     split into parts of the warp, as counters.wavefronts says."""
@@ -88,6 +88,6 @@ def _lane_groups(byte: np.ndarray, lanes: np.ndarray, width: int) -> list[np.nda
     return [active for g in groups if len(active := g[is_active[g]])]
 
 
-def fewest_passes(byte: np.ndarray, mask: int, width: int) -> int:
+def min_wavefronts(byte: np.ndarray, mask: int, width: int) -> int:
     """Count the wavefronts that a shared request takes without bank conflicts."""
     return len(_lane_groups(byte, lanes_of(mask), width))

@@ -44,6 +44,7 @@ from visuals.scene.parts import (
     HUGE,
     MARK,
     VERSION,
+    Annotation,
     Captions,
     Group,
     Lanes,
@@ -53,7 +54,6 @@ from visuals.scene.parts import (
     Source,
     Sum,
     Tensor,
-    Told,
     View,
     Write,
 )
@@ -74,7 +74,7 @@ class Scene:
     matmuls: tuple[MatMul, ...] = ()
     reads: tuple[Read, ...] = ()
     readings: tuple[Reading, ...] = ()
-    told: tuple[Told, ...] = ()
+    told: tuple[Annotation, ...] = ()
     source: Source | None = None
     lanes: Lanes | None = None
     sums: tuple[Sum, ...] = ()

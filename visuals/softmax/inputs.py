@@ -8,7 +8,7 @@ import numpy as np
 
 from kernels.model.shape import FLOAT_MAX
 
-SMALL, LARGE, ONE_HOT, EQUAL, MASKED, OWN = (
+SMALL, LARGE, ONE_HOT, EQUAL, MASKED, OWN_NUMBERS = (
     "small", "large", "one hot", "all equal", "-inf mask", "own numbers",
 )  # fmt: skip
 LOGITS = {  # by name: description
@@ -17,11 +17,11 @@ LOGITS = {  # by name: description
     ONE_HOT: "all 0 but one of 12, which takes nearly all",
     EQUAL: "all 2.5: each result is 1 / N",
     MASKED: "the last third −∞, as attention hides what comes later",
-    OWN: "numbers of your own",
+    OWN_NUMBERS: "numbers of your own",
 }
-MOST_OWN = 64
-USUAL_OWN = "1 2 100 -inf 4.5"
-EXAMPLE = f"e.g. {USUAL_OWN}"
+MAX_OWN_NUMBERS = 64
+DEFAULT_OWN_NUMBERS = "1 2 100 -inf 4.5"
+EXAMPLE = f"e.g. {DEFAULT_OWN_NUMBERS}"
 
 
 class LogitsError(ValueError):
@@ -52,8 +52,8 @@ def parse(text: str) -> np.ndarray:
     commas, semicolons or line breaks. Raises LogitsError with the broken rule."""
     parts = re.split(r"[\s,;]+", text.strip().replace("−", "-").replace("∞", "inf"))
     parts = [p for p in parts if p]
-    if not 1 <= len(parts) <= MOST_OWN:
-        raise LogitsError(f"a row of your own has 1 to {MOST_OWN} numbers, got {len(parts)}")
+    if not 1 <= len(parts) <= MAX_OWN_NUMBERS:
+        raise LogitsError(f"a row of your own has 1 to {MAX_OWN_NUMBERS} numbers, got {len(parts)}")
     return np.array([_number(p) for p in parts], np.float32)
 
 

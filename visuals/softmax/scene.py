@@ -9,7 +9,7 @@ from hashlib import blake2b
 import numpy as np
 
 from kernels.ladders import find
-from visuals.scene.parts import Captions, Group, Lanes, Read, Reading, Tensor, Told, Write
+from visuals.scene.parts import Annotation, Captions, Group, Lanes, Read, Reading, Tensor, Write
 from visuals.scene.requests import LANES, mask_of
 from visuals.scene.scene import Scene
 from visuals.scene.source import margin, resources, source_of
@@ -31,7 +31,7 @@ ROLES = {
 }  # fmt: skip
 
 
-def shown(N: int) -> int:
+def visible_columns(N: int) -> int:
     """Returns how many columns of a row are shown."""
     return min(N, MAX_COLUMNS)
 
@@ -198,7 +198,7 @@ _NOTES = {
 }
 
 
-def _annotations(tensors: Mapping[str, Tensor], threads: int, steps: Sequence[Step]) -> list[Told]:
+def _annotations(tensors: Mapping[str, Tensor], threads: int, steps: Sequence[Step]) -> list[Annotation]:
     """Returns notes on the cells of trees and butterflies: the two cells that each was computed from."""
     if threads > MAX_ANNOTATED:
         return []
@@ -212,7 +212,7 @@ def _annotations(tensors: Mapping[str, Tensor], threads: int, steps: Sequence[St
     ]
 
 
-def _annotation(t: Tensor, tree: bool, note: str, steps: Sequence[Step]) -> Told:
+def _annotation(t: Tensor, tree: bool, note: str, steps: Sequence[Step]) -> Annotation:
     """Returns the notes of one tensor, row by row. A tree halves the number of cells; a butterfly pairs lanes by one bit."""
     values = np.full(t.size, np.nan)
     for step in steps:
@@ -230,4 +230,4 @@ def _annotation(t: Tensor, tree: bool, note: str, steps: Sequence[Step]) -> Told
         )
         args[cells], is_made[cells] = values[links[cells]], True
     kind = np.where(is_made, 0, 1)
-    return Told(t.name, Captions((_NOTES[note], ""), kind, args), {t.name: links})
+    return Annotation(t.name, Captions((_NOTES[note], ""), kind, args), {t.name: links})

@@ -142,7 +142,7 @@ def verdict(y: np.ndarray, ref: np.ndarray, scale: np.ndarray, tolerance: float)
     return f"right, error {relative_error(y, ref):.0e}", True
 
 
-def row_words(x: np.ndarray) -> str:
+def row_sentence(x: np.ndarray) -> str:
     """Returns which numbers of a row decide whether a rung's result is right."""
     finite = x[np.isfinite(x)]
     if np.isnan(x).any() or (x == np.inf).any():

@@ -20,7 +20,7 @@ SCRIPT = """<script>
 </script>"""
 
 
-class ServerNamed:
+class ServerAddressMiddleware:
     """ASGI middleware that writes the server's address into each HTML page. pages: their names in URLs."""
 
     def __init__(self, app: Any, pages: Iterable[str]):

@@ -24,13 +24,13 @@ from kernels.engines.cuda.device import (
     status,
 )
 from kernels.engines.cuda.session import Session, open
-from kernels.engines.cuda.timing import between_events, flusher, taker
+from kernels.engines.cuda.timing import between_events, flusher, sampler
 from kernels.engines.protocol import Timed
 from kernels.libraries import wheels
 from kernels.machine import driver as machine_driver
 from kernels.machine.timing import Budget, interleave, warm_up
 from kernels.model.program import Launch, Tiles
-from kernels.model.rules import MOST_STATIC_SHARED
+from kernels.model.rules import MAX_STATIC_SHARED
 from kernels.model.rung import Rung
 
 __all__ = [
@@ -59,7 +59,7 @@ def refusal(rung: Rung, shape: Any, tiles: Tiles) -> str:
     """Returns why this GPU, or the installed libraries, cannot run a rung at a shape and all its tile sizes; "" if
     nothing is known against it."""
     card = machine_driver.find()
-    if isinstance(card, machine_driver.Unusable):
+    if isinstance(card, machine_driver.GpuUnavailable):
         return ""  # the whole engine is refused, by its status
     min_capability = rung.capability(shape)
     if card.capability < min_capability:
@@ -67,7 +67,7 @@ def refusal(rung: Rung, shape: Any, tiles: Tiles) -> str:
         return f"compute capability {required} or newer is needed, {card.name} has {available}"
     program = rung.build(shape, tiles)
     shared = max((step.shared for step in program.steps if isinstance(step, Launch)), default=0)
-    if shared > max(card.shared_bytes, MOST_STATIC_SHARED):
+    if shared > max(card.shared_bytes, MAX_STATIC_SHARED):
         return f"a block needs {shared:,} bytes of shared memory, {card.name} has {card.shared_bytes:,}"
     return wheels.refusal(program)
 
@@ -135,7 +135,7 @@ def sample(
         for session in sessions:
             warm_up(lambda s=session: (s.run(), stream.synchronize()), budget.warm_up_s)
         flush = flusher(stream) if mode == "cold" else None
-        samplers = [taker(s.run, stream, flush) for s in sessions]
+        samplers = [sampler(s.run, stream, flush) for s in sessions]
         all_samples = interleave(samplers, budget, progress)
         return [
             Timed(samples, _parts(session, stream, flush), sampler.queued)
@@ -156,6 +156,6 @@ def _parts(session: Session, stream, flush) -> tuple[tuple[str, float], ...]:
     steps = session.program.steps
     if len(steps) < 2:
         return ()
-    samplers = [taker(lambda i=i: session.run_step(i), stream, flush) for i in range(len(steps))]
+    samplers = [sampler(lambda i=i: session.run_step(i), stream, flush) for i in range(len(steps))]
     samples = interleave(samplers, Budget(samples=30, seconds=1.0))
     return tuple((step.name, float(np.median(s))) for step, s in zip(steps, samples, strict=True))

@@ -10,7 +10,7 @@ from kernels.libraries import wheels
 from kernels.model.program import RuleError
 
 
-@lru_cache(maxsize=sources.KEPT)
+@lru_cache(maxsize=sources.MAX_CACHED)
 def compile_kernel(source: str, entry: str, defines: tuple[tuple[str, int], ...]):
     """Return the compiled entry point. RuleError with the compiler's message if it does not compile, or if NVRTC is
     missing."""

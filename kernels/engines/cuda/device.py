@@ -24,7 +24,7 @@ def status() -> Status:
     """Returns the GPU's name, or why it, CuPy or NVRTC cannot be used. CuPy is not imported, which takes a second: a
     server calls this at every rerun."""
     card = machine_driver.find()
-    if isinstance(card, machine_driver.Unusable):
+    if isinstance(card, machine_driver.GpuUnavailable):
         return Status(False, card.text, card.advice)
     if importlib.util.find_spec("cupy") is None:
         return Status(
@@ -98,7 +98,7 @@ def smi(*fields: str) -> list[Any]:
     are None if it is missing or does not answer."""
     unknown: list[Any] = [None] * len(fields)
     card = machine_driver.find()
-    if isinstance(card, machine_driver.Unusable):
+    if isinstance(card, machine_driver.GpuUnavailable):
         return unknown
     query = [f"--id={card.bus}", f"--query-gpu={','.join(fields)}", "--format=csv,noheader,nounits"]
     try:

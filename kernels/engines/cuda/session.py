@@ -11,7 +11,7 @@ from kernels.engines.cuda.device import own_stream, poison, refused_when_full
 from kernels.engines.cuda.memory_hook import memory_hook
 from kernels.engines.protocol import ALLOCATED
 from kernels.model.program import INPUT, OUTPUT, WORKSPACE, Launch, Program, Step, refuse_steps
-from kernels.model.rules import MOST_STATIC_SHARED
+from kernels.model.rules import MAX_STATIC_SHARED
 
 
 class Session:
@@ -63,7 +63,7 @@ class Session:
         )
         if isinstance(step, Launch):
             kernel = compile_kernel(step.source, step.entry, step.defines)
-            if step.shared > MOST_STATIC_SHARED:  # more needs this attribute
+            if step.shared > MAX_STATIC_SHARED:  # more needs this attribute
                 kernel.max_dynamic_shared_size_bytes = step.shared
             return lambda: kernel(step.grid, step.block, args, shared_mem=step.shared)
         return step.bind(*args)

@@ -11,7 +11,7 @@ from kernels.model.program import RuleError
 
 GRAPH_MS = 0.5  # about the duration of the captured graph of runs that is a hot sample
 MIN_FLUSH = 256 * 2**20  # bytes: long enough to hide a launch queued behind it
-MOST_FLUSHES = 64  # before a sample
+MAX_FLUSHES = 64  # before a sample
 
 
 def between_events(run: Callable[[], None], stream, before: Callable[[], None] | None) -> float:
@@ -42,7 +42,7 @@ def _timed(run: Callable[[], None], stream, before: Callable[[], None] | None) -
     return elapsed_ms(start, end), queued_ms < elapsed_ms(first, start)
 
 
-def taker(run: Callable[[], None], stream, flush: Callable[[], None] | None) -> Sampler:
+def sampler(run: Callable[[], None], stream, flush: Callable[[], None] | None) -> Sampler:
     """Return a function that takes one sample, in ms, at each call: cold with `flush`, else hot."""
     return _Cold(run, stream, flush) if flush else _Hot(run, stream)
 
@@ -95,7 +95,7 @@ class _Cold:
 
     def __call__(self) -> float:
         ms, ahead = _timed(self._run, self._stream, self._before)
-        while not ahead and self._flushes < MOST_FLUSHES:
+        while not ahead and self._flushes < MAX_FLUSHES:
             self._flushes *= 2
             ms, ahead = _timed(self._run, self._stream, self._before)
         self._samples += 1

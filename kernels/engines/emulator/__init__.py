@@ -11,7 +11,7 @@ import numpy as np
 
 from kernels.engines.emulator import precompiled
 from kernels.engines.emulator.counters import Counters, add_up
-from kernels.engines.emulator.launch import Dim, Options, launch, place
+from kernels.engines.emulator.launch import Dim, Options, device_memory, launch
 from kernels.engines.emulator.trace import BlockTrace
 from kernels.machine.processor import free_bytes
 from kernels.machine.status import Status
@@ -56,7 +56,7 @@ class Session:
             for b in program.buffers
             if b.role in (OUTPUT, WORKSPACE)
         }
-        self.memory = place(arrays | empty, list(arrays))
+        self.memory = device_memory(arrays | empty, list(arrays))
         self.bytes: dict[str, int] = {}
         self.counters: Counters | None = None
         self.trace: tuple[BlockTrace, ...] | None = None

@@ -137,7 +137,7 @@ def _order(order: str | int, grid: Dim, block: Dim) -> np.ndarray | None:
     return np.random.default_rng(int(order)).permutation(warps)
 
 
-def place(arrays: Mapping[str, np.ndarray], written: Sequence[str]) -> Global:
+def device_memory(arrays: Mapping[str, np.ndarray], written: Sequence[str]) -> Global:
     """Return a device memory with copies of `arrays`. Reading an array that is not in `written` is an error until a
     kernel has written it."""
     return Global(arrays, written)

@@ -11,7 +11,7 @@ from kernels.engines.emulator.ptx.parse import Kernel
 from kernels.machine.processor import free_bytes
 from kernels.model import numerals
 from kernels.model.program import RuleError
-from kernels.model.rules import MOST_SHARED, MOST_STATIC_SHARED
+from kernels.model.rules import MAX_SHARED, MAX_STATIC_SHARED
 
 # CUDA C++ Programming Guide, "Technical Specifications per Compute Capability".
 MAX_BLOCKS = (2**31 - 1, 65_535, 65_535)  # along x, y, z
@@ -38,14 +38,14 @@ def check_shared(kernel: Kernel, dynamic: int) -> None:
     """Raise RuleError if a block takes more shared memory than exists. `dynamic`: bytes given at the launch."""
     numerals.check_whole("dynamic shared memory, in bytes,", dynamic)
     static = sum(v.size for v in kernel.variables if v.space == "shared")
-    if static > MOST_STATIC_SHARED:
+    if static > MAX_STATIC_SHARED:
         raise RuleError(
-            f"a kernel declares at most {MOST_STATIC_SHARED:,} bytes of shared memory, got {static:,}; "
+            f"a kernel declares at most {MAX_STATIC_SHARED:,} bytes of shared memory, got {static:,}; "
             "more is dynamic: extern __shared__ and --shared"
         )
-    if static + dynamic > MOST_SHARED:
+    if static + dynamic > MAX_SHARED:
         raise RuleError(
-            f"a block has at most {MOST_SHARED:,} bytes of shared memory, "
+            f"a block has at most {MAX_SHARED:,} bytes of shared memory, "
             f"got {static:,} declared and {dynamic:,} dynamic"
         )
 

@@ -21,7 +21,7 @@ def options(defines: Defines) -> tuple[str, ...]:
     return (*compile.OPTIONS, *(f"-D{name}={value}" for name, value in defines))
 
 
-def place(source: str, defines: Defines) -> tuple[str, str]:
+def archive_entry(source: str, defines: Defines) -> tuple[str, str]:
     """Return the archive and the name in it of a source with its defines: ("conv", "03_gemm.TILE16")."""
     topic, _, file = source.removesuffix(".cu").rpartition("/")
     return topic, "".join((file, *(f".{name}{value}" for name, value in defines)))
@@ -31,14 +31,14 @@ def ptx(source: str, defines: Defines) -> str:
     """Return the PTX of a project's source. CompilerMissing lists the precompiled kernels if none matches and NVRTC is
     missing."""
     text = sources.translation_unit(source)
-    topic, name = place(source, defines)
+    topic, name = archive_entry(source, defines)
     listed = ptx_archive.listed(FOLDER, topic)
     if name in listed and listed[name]["digest"] == compile.digest(text, options(defines)):
         return ptx_archive.read(FOLDER, topic, name)
     try:
         return compile.compile_ptx(text, source.rpartition("/")[2], options(defines))
     except compile.CompilerMissing as e:
-        stem = place(source, ())[1]
+        stem = archive_entry(source, ())[1]
         available = ", ".join(other for other in listed if other.partition(".")[0] == stem) or "nothing"
         requested = ", ".join(f"{name}={value}" for name, value in defines) or "no defines"
         raise compile.CompilerMissing(
@@ -48,6 +48,6 @@ def ptx(source: str, defines: Defines) -> str:
 
 def resources(source: str, defines: Defines) -> dict[str, int] | None:
     """Return registers, shared_bytes and spill_bytes of a kernel on sm_90, from ptxas; None if it is not precompiled."""
-    topic, name = place(source, defines)
+    topic, name = archive_entry(source, defines)
     listed_fields = ptx_archive.listed(FOLDER, topic).get(name)
     return listed_fields and {field: count for field, count in listed_fields.items() if field != "digest"}

@@ -18,7 +18,7 @@ from kernels.engines.emulator.compiler.source import Source, options
 from kernels.engines.emulator.counters import Counters
 from kernels.engines.emulator.errors import EmulatorError
 from kernels.engines.emulator.iterations import SECONDS
-from kernels.engines.emulator.launch import Dim, Options, launch, place
+from kernels.engines.emulator.launch import Dim, Options, device_memory, launch
 from kernels.engines.emulator.memory import Global
 from kernels.engines.emulator.printer import PRINT_BUFFER, Printed
 from kernels.engines.emulator.ptx.parse import parse
@@ -170,7 +170,7 @@ def _fill_memory(
     """
     pointed = given | {n: value for n, value in variables.items() if isinstance(value, Struct)}
     buffers = dict(pair for n, value in pointed.items() for pair in arguments.arrays(n, value))
-    memory = place(
+    memory = device_memory(
         {n: array.values(rng) for n, array in buffers.items()},
         [n for n, array in buffers.items() if array.fill != "empty"],
     )

@@ -17,14 +17,14 @@ from kernels.model.rung import Rung
 from kernels.records import availability, unsupported
 from pages.conv import address as conv_address
 from pages.parts.address import Choice, Fields, Number, Text, Values
-from pages.parts.run_settings import Asked
+from pages.parts.run_settings import RunSettings
 from visuals.conv.choose import race as race_chart
 
 LADDER = LADDERS["conv"]
 RUNGS = {rung.name.partition("/")[2]: rung for rung in LADDER.rungs}
-OPEN = "show"  # the value of `predict` for readers who do not want to guess
+SHOW = "show"  # the value of `predict` for readers who do not want to guess
 DEFAULT = CONV_PRESETS["resnet50-res3-3x3-n32"].shape
-MAX = conv_address.MOST | {"C": 2048, "K": 2048}
+MAX = conv_address.MAX | {"C": 2048, "K": 2048}
 SMALL = {"N": 1, "C": 16, "K": 16, "H": 28, "W": 28}  # extents that a processor computes quickly
 
 
@@ -33,7 +33,7 @@ def _field(name: str, default: int | str) -> Number | Choice | Text:
         return Choice(default, MODES)
     if name in ("bias", "relu"):
         return Choice(default, (0, 1))
-    return Number(default, conv_address.LEAST.get(name, 1), MAX.get(name, MAX["C"]))
+    return Number(default, conv_address.MIN.get(name, 1), MAX.get(name, MAX["C"]))
 
 
 def _fix(values: Values) -> Iterator[tuple[str, Values]]:
@@ -45,7 +45,7 @@ def _fix(values: Values) -> Iterator[tuple[str, Values]]:
 FIELDS = Fields(
     "choose",
     {name: _field(name, default) for name, default in asdict(DEFAULT).items()}
-    | {"predict": Choice("", ("", OPEN, *RUNGS))},
+    | {"predict": Choice("", ("", SHOW, *RUNGS))},
     _fix,
 )
 
@@ -54,9 +54,9 @@ def shape_of(values: Mapping[str, Any]) -> ConvShape:
     return ConvShape(**{name: value for name, value in values.items() if name != "predict"})
 
 
-def at(shape: ConvShape, predict: str = "") -> dict[str, str]:
+def at_shape(shape: ConvShape, predict: str = "") -> dict[str, str]:
     """Returns the URL parameters of a shape. A guess is removed; the choice not to guess is kept."""
-    return FIELDS.write(CONV_SINCE | shape.params() | {"predict": predict if predict == OPEN else ""})
+    return FIELDS.write(CONV_SINCE | shape.params() | {"predict": predict if predict == SHOW else ""})
 
 
 def with_guess(shape: ConvShape, predict: str) -> dict[str, str]:
@@ -88,7 +88,7 @@ class Race:
         return race_chart.lanes(LADDER.rungs, self.shape, self.rows)
 
 
-def races(settings: Asked) -> list[Race]:
+def races(settings: RunSettings) -> list[Race]:
     """Returns the race measured here, then the recorded one.
 
     Without a current measurement or a recording at this shape, the nearest recorded shape is used."""
@@ -103,7 +103,7 @@ def races(settings: Asked) -> list[Race]:
     return found
 
 
-def nearest(settings: Asked) -> Race | None:
+def nearest(settings: RunSettings) -> Race | None:
     """Returns the race at the nearest recorded shape, with every rung recorded there; None if there is none."""
     for rung in LADDER.rungs:
         match = records.nearest(rung.name, settings.shape, rung.default_tiles, settings.timing)
@@ -128,14 +128,14 @@ def candidates(shape: ConvShape) -> list[Rung]:
     return [rung for rung in LADDER.rungs if not why_not(rung, shape)]
 
 
-def out(race: Race) -> list[race_chart.Out]:
+def without_lane(race: Race) -> list[race_chart.NotStarted]:
     """Returns the rungs without a lane in a race, grouped by reason."""
     by_reason: dict[str, list[str]] = {}
     engine = next(iter(race.rows.values()))["engine"]
     for rung in LADDER.rungs:
         if rung.name not in race.rows:
             by_reason.setdefault(reason(rung, race, engine), []).append(title(rung, engine))
-    return [race_chart.Out(tuple(titles), why) for why, titles in by_reason.items()]
+    return [race_chart.NotStarted(tuple(titles), why) for why, titles in by_reason.items()]
 
 
 def title(rung: Rung, engine: str) -> str:

@@ -32,9 +32,9 @@ def read(page: str, visible: bool) -> tuple[ConvShape, str, Link]:
     """Draws the controls; returns the shape, the guess and a function that links to a preset.
 
     If not `visible`, only the URL is read."""
-    values, notes = query.asked(FIELDS, visible)
+    values, notes = query.current_values(FIELDS, visible)
     shape, predict = address.shape_of(values), values["predict"]
-    link = preset_link(page, FIELDS, lambda to: address.at(to, predict))
+    link = preset_link(page, FIELDS, lambda to: address.at_shape(to, predict))
     if visible:
         with st.container(key="chips", horizontal=True):
             presets(link, CHIPS, PRESETS, shape)

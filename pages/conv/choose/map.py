@@ -67,11 +67,11 @@ class MapSettings:
 
 def section(shape: ConvShape, predict: str) -> None:
     """Draws the card. It is polled while a map is measured."""
-    st.fragment(_content, run_every=run_series.every(KEY))(shape, predict)
+    st.fragment(_content, run_every=run_series.poll_interval(KEY))(shape, predict)
 
 
 def _content(shape: ConvShape, predict: str) -> None:
-    series = run_series.going(KEY)
+    series = run_series.current_series(KEY)
     with st.container(key="card_map", border=True):
         across, down, timing = _head(series)
         settings = _measurable(shape, across, down, timing, series)
@@ -92,7 +92,7 @@ def _head(series: Series | None) -> tuple[Axis, Axis, str]:
 
 def _down_choices(across: str) -> list[str]:
     """Returns the axes that can be combined with `across`, H first."""
-    return sorted(winners.others(across), key=lambda key: key != "H")
+    return sorted(winners.compatible_axes(across), key=lambda key: key != "H")
 
 
 # -- measured here -------------------------------------------------------------------------------
@@ -147,9 +147,11 @@ def _recorded(shape: ConvShape, across: Axis, down: Axis, timing: str, predict: 
     if not result:
         quiet(f"No {timing} recording goes over {across.title} and {down.title} at once.")
         return
-    on_page_shape = winners.is_on(result, shape)
+    on_page_shape = winners.is_on_map(result, shape)
     caption = (
-        f"all else as on the page: {winners.held(result)}" if on_page_shape else f"at {winners.held(result)}"
+        f"all else as on the page: {winners.fixed_values_text(result)}"
+        if on_page_shape
+        else f"at {winners.fixed_values_text(result)}"
     )
     _map(result, "recorded", caption, False, shape, predict, elsewhere=not on_page_shape)
 
@@ -170,11 +172,11 @@ def _map(
     st.html(f'<p class="kt-figures">{units.badge(kind, detail)}{marks} {escape(caption)}</p>')
     with st.container(key=f"{'stale' if stale else 'fresh'}_map_{kind}"):
         st.html(winners.html(result, shape, lambda to: href(to, predict)))
-        cards.sentence(winners.told_of(result))
+        cards.sentence(winners.summary(result))
 
 
 def href(shape: ConvShape, predict: str) -> str:
     """Returns the page's URL query at another shape, all else kept; "" if the page cannot show the shape."""
-    params = address.at(shape, predict)
+    params = address.at_shape(shape, predict)
     _, notes = FIELDS.read(params)
     return "" if notes else f"?{urlencode(others(FIELDS) | params)}"

@@ -47,7 +47,7 @@ def section(predict: str) -> None:
                 f'<p class="kt-quiet">Bars are cut at {layers.CUT} times the shortest. Those without one: of how many of the {len(timed_layers)} shapes there is no time.</p>'
                 + layers.totals(timed_layers)
             )
-        cards.sentence(layers.told(timed_layers))
+        cards.sentence(layers.summary(timed_layers))
         quiet(
             f"{network.source}. The convolutions alone, each timed with cold caches: without biases, normalisation, ReLU and pooling.",
             *["No rung of cuDNN's was recorded so."] * (not any(layer.library for layer in timed_layers)),

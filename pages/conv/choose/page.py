@@ -28,5 +28,5 @@ if "map" in parts and revealed:
 if "networks" in parts and revealed:
     networks.section(predict)
 if parts == {"kernel"}:
-    sources.show(LADDER, shape)
-lesson.settle(parts)
+    sources.draw_tabs(LADDER, shape)
+lesson.load_deferred(parts)

@@ -11,10 +11,10 @@ import streamlit as st
 
 from kernels.conv.shape import ConvShape
 from pages.conv.choose import address
-from pages.conv.choose.address import FIELDS, LADDER, OPEN, Race
+from pages.conv.choose.address import FIELDS, LADDER, SHOW, Race
 from pages.parts import cards, run, why
 from pages.parts.query import others
-from pages.parts.run_settings import Asked, Shown, shown
+from pages.parts.run_settings import CardRows, RunSettings, card_rows
 from pages.parts.text import quiet
 from visuals.charts import sweeps, units
 from visuals.conv.choose import race as race_chart
@@ -39,7 +39,7 @@ def section(shape: ConvShape, predict: str, link: Callable, with_cards: bool) ->
 
 def _content(shape: ConvShape, predict: str, link: Callable, with_cards: bool) -> None:
     run.collect()
-    run.bring(LADDER)
+    run.restore_run(LADDER)
     with st.container(key="card_race", border=True):
         settings = run.head(LADDER, shape, DEFAULT_TILES, "The race")
         if with_cards:
@@ -59,13 +59,13 @@ def _content(shape: ConvShape, predict: str, link: Callable, with_cards: bool) -
         _cards_of(settings, link)
 
 
-def _smaller_shape_link(settings: Asked, predict: str) -> None:
+def _smaller_shape_link(settings: RunSettings, predict: str) -> None:
     """Draws a link to a smaller shape if this one takes long on a processor."""
     if settings.engine != "cpu" or settings.shape.macs <= MAX_QUICK_MACS:
         return
     small_shape = address.small(settings.shape)
     with st.container(key="chips_smaller", horizontal=True):
-        params = others(FIELDS) | address.at(small_shape, predict)
+        params = others(FIELDS) | address.at_shape(small_shape, predict)
         st.page_link(PAGE, label=f"a shape for this processor: {small_shape}", query_params=params)
         quiet(
             f"Run here takes long at this one: {units.count(settings.shape.macs)} multiply-adds for every rung."
@@ -94,7 +94,7 @@ def _guess(shape: ConvShape, runs: list[Race]) -> None:
                     name = rung.name.partition("/")[2]
                     _chip(shape, name, rung.title)
         with st.container(key="chips_guess_open", horizontal=True):
-            _chip(shape, OPEN, "show without guessing")
+            _chip(shape, SHOW, "show without guessing")
 
 
 def _chip(shape: ConvShape, predict: str, label: str) -> None:
@@ -106,7 +106,7 @@ def _replay_controls(shape: ConvShape, predict: str) -> None:
     with st.container(key="chips_again", horizontal=True):
         if st.button("Run the picture again", key="again"):
             st.session_state["race_turn"] = st.session_state.get("race_turn", 0) + 1
-        label = "guess" if predict == OPEN else "guess again"
+        label = "guess" if predict == SHOW else "guess again"
         _chip(shape, "", label)
 
 
@@ -132,7 +132,7 @@ def _race(race: Race, predict: str) -> None:
             title, reason = address.title(rung, first["engine"]), address.reason(rung, race, first["engine"])
             name, status = rung.name, race_chart.verdict(lanes, rung.name, title, reason)
         replay = st.session_state.get("race_turn", 0)
-        st.html(race_chart.html(lanes, address.out(race), name, status, replay))
+        st.html(race_chart.html(lanes, address.without_lane(race), name, status, replay))
 
 
 def _provenance(race: Race) -> str:
@@ -141,8 +141,8 @@ def _provenance(race: Race) -> str:
 
 
 # -- the cards under it --------------------------------------------------------------------------
-def _cards_of(settings: Asked, link: Callable) -> None:
-    displayed, story = shown(settings), choose_story.CHOOSE
+def _cards_of(settings: RunSettings, link: Callable) -> None:
+    displayed, story = card_rows(settings), choose_story.CHOOSE
     # With so many rungs, memory over time would be unreadable: only the peaks are drawn.
     brief = {name: {k: v for k, v in row.items() if k != "timeline"} for name, row in displayed.rows.items()}
     with st.container(key="cards", horizontal=True):
@@ -152,7 +152,7 @@ def _cards_of(settings: Asked, link: Callable) -> None:
             _why_card(settings, displayed, link)
 
 
-def _why_card(settings: Asked, displayed: Shown, link: Callable) -> None:
+def _why_card(settings: RunSettings, displayed: CardRows, link: Callable) -> None:
     st.html('<h2 class="kt-card">Why</h2>')
     cards.sentence(choose_story.CHOOSE.gain(displayed.rows))
     engine = next(iter(displayed.rows.values()))["engine"] if displayed.rows else settings.engine

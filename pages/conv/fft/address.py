@@ -9,21 +9,21 @@ import streamlit as st
 
 from kernels.conv import fft
 from pages.conv import address as conv_address
-from pages.parts.kept import MOST_KEPT
+from pages.parts.kept import MAX_SCENES
 from pages.parts.query import chosen
-from pages.parts.tiles import Watched
+from pages.parts.tiles import SelectedRung
 from visuals.charts import units
 from visuals.conv.fft.arrays import PAD, TOO_SMALL, Arrays, arrays_of
-from visuals.conv.fft.charts import tile_words
+from visuals.conv.fft.charts import tile_name
 from visuals.conv.fft.scene import fft_scene
-from visuals.conv.fft.story import thrown_away
+from visuals.conv.fft.story import discarded_share
 from visuals.conv.inputs import Inputs, outputs
 from visuals.scene.scene import Scene
 
 PAGE, LADDER, RUNG = "conv/fft/page.py", conv_address.ladder("fft"), fft.RUNGS[0]
-TILES = {tile_words(tile): tile for tile in RUNG.tiles["FFT_TILE"]}
+TILES = {tile_name(tile): tile for tile in RUNG.tiles["FFT_TILE"]}
 SPECTRA = [str(n) for n in RUNG.tiles["SPECTRA"]]
-ROOMS = (PAD, TOO_SMALL)
+PADDINGS = (PAD, TOO_SMALL)
 
 
 # -- settings in the URL ---------------------------------------------------------------------------
@@ -34,12 +34,12 @@ def tiles() -> dict[str, int]:
     }
 
 
-def watched() -> Watched:
-    return Watched(RUNG, tiles())
+def watched() -> SelectedRung:
+    return SelectedRung(RUNG, tiles())
 
 
 def padding() -> str:
-    return chosen("room", ROOMS)
+    return chosen("room", PADDINGS)
 
 
 def controls(inputs: Inputs) -> None:
@@ -47,7 +47,7 @@ def controls(inputs: Inputs) -> None:
     with st.container(key="params_tiles", horizontal=True):
         _pills("transform", "transforms", list(TILES))
         _pills("SPECTRA", "SPECTRA", SPECTRA)
-        _pills("room", "room for the window", ROOMS)
+        _pills("room", "room for the window", PADDINGS)
         st.html(f'<p class="kt-derived">{_derived(inputs)}</p>')
 
 
@@ -66,7 +66,7 @@ def _derived(inputs: Inputs) -> str:
     text = f"{'a transform' if count == 1 else f'<b>{count:,}</b> transforms'} of <b>{cut['rows']}×{cut['columns']}</b> a map"
     text += f" · taps <b>{s.R}×{s.S}</b> become <b>{int(cut['rows']) * int(cut['columns']):,}</b> numbers"
     if s.stride != (1, 1):
-        text += f" · the stride throws <b>{units.share(thrown_away(s))}</b> of the pixels away"
+        text += f" · the stride throws <b>{units.share(discarded_share(s))}</b> of the pixels away"
     return text
 
 
@@ -76,7 +76,7 @@ def too_large(inputs: Inputs, tile: int) -> bool:
     return 0 < tile < max(inputs.shape.span_h, inputs.shape.span_w)
 
 
-@lru_cache(maxsize=MOST_KEPT // 2)
+@lru_cache(maxsize=MAX_SCENES // 2)
 def arrays(inputs: Inputs, tile: int, padding: str) -> Arrays:
     """Returns the arrays of image 0 and filter 0, with all channels counted."""
     s, maps = inputs.shape, len(inputs.planes())
@@ -89,7 +89,7 @@ def expected(inputs: Inputs) -> np.ndarray:
     return outputs(inputs, 1, inputs.shape.P, inputs.shape.Q)[0]
 
 
-@lru_cache(maxsize=MOST_KEPT)
+@lru_cache(maxsize=MAX_SCENES)
 def scene(inputs: Inputs, tile: int, padding: str) -> tuple[Scene | None, str]:
     """Returns the scene, or None, and the reason why it differs from the settings or cannot run."""
     s = inputs.shape

@@ -12,7 +12,7 @@ from kernels import records
 from kernels.records.jsontext import id_of
 from pages.conv.fft import address
 from pages.parts import cards
-from pages.parts.run_settings import Asked, shown
+from pages.parts.run_settings import RunSettings, card_rows
 from pages.parts.text import quiet
 from pages.parts.theme import tokens
 from visuals.charts import sweeps, units
@@ -36,7 +36,7 @@ def spectra(inputs: Inputs) -> None:
     name = "your picture" if inputs.upload is not None else inputs.picture
     with st.container(key="card_spectra", border=True):
         st.html('<h2 class="kt-card">Spectra as pictures</h2>')
-        _pictures(fft_pictures.way(a, name, inputs.names()[0], inputs.shape.C))
+        _pictures(fft_pictures.pipeline_pictures(a, name, inputs.names()[0], inputs.shape.C))
         quiet(
             "Of a spectrum the logarithm of the magnitude is drawn, frequency 0 in the middle; the half that is "
             "not stored is drawn from its mirror image. A small filter has a wide, smooth spectrum."
@@ -49,7 +49,7 @@ def side_cards(inputs: Inputs) -> None:
         with st.container(key="card_waves", border=True):
             st.html('<h2 class="kt-card">Two waves, two spikes</h2>')
             cards.chart(lambda: waves.chart(tokens()), waves.HEIGHT, "chart_waves", ())
-            quiet(waves.words())
+            quiet(waves.caption())
 
 
 def wrap_around(inputs: Inputs) -> None:
@@ -61,8 +61,8 @@ def wrap_around(inputs: Inputs) -> None:
     padded, small = (address.arrays(inputs, tile, padding) for padding in (PAD, TOO_SMALL))
     with st.container(key="card_wrap", border=True):
         st.html('<h2 class="kt-card">Wrap-around</h2>')
-        caption = fft_pictures.words(padded, small, address.expected(inputs))
-        _pictures(fft_pictures.wrapped(padded, small, address.expected(inputs)), caption)
+        caption = fft_pictures.caption(padded, small, address.expected(inputs))
+        _pictures(fft_pictures.wrapped_pictures(padded, small, address.expected(inputs)), caption)
 
 
 def _pictures(images: Iterable[Picture], sentence: str = "") -> None:
@@ -81,13 +81,13 @@ def _pictures(images: Iterable[Picture], sentence: str = "") -> None:
 
 
 # -- under the cards of Run ------------------------------------------------------------------------
-def more(settings: Asked) -> None:
+def more(settings: RunSettings) -> None:
     with st.container(key="rates", horizontal=True):
         _tilings(settings)
         _curves(settings)
 
 
-def _tilings(settings: Asked) -> None:
+def _tilings(settings: RunSettings) -> None:
     """Draws a table with a column each for whole images, parts of 32 x 32 and of 16 x 16.
 
     Figures are predicted, and measured if there are rows."""
@@ -105,9 +105,9 @@ def _tilings(settings: Asked) -> None:
         )
 
 
-def _rows(settings: Asked) -> tuple[dict[int, dict], str]:
+def _rows(settings: RunSettings) -> tuple[dict[int, dict], str]:
     """Returns the FFT's rows at this shape and SPECTRA by FFT_TILE, and their kind: recorded, or the one just run."""
-    displayed = shown(settings)
+    displayed = card_rows(settings)
     if (
         displayed.kind == "measured"
         and not displayed.stale
@@ -139,7 +139,7 @@ def _table(columns: dict[str, dict[str, str]]) -> str:
     return (table if supported else "") + notes
 
 
-def _curves(settings: Asked) -> None:
+def _curves(settings: RunSettings) -> None:
     """Draws FLOPs over filter size, and times if they were recorded."""
     s = settings.shape
     with st.container(key="card_curves", border=True):
@@ -155,7 +155,7 @@ def _curves(settings: Asked) -> None:
         cards.chart(
             lambda: charts.chart(s, counts, times, tokens()), charts.px(times), "chart_curves", cache_key
         )
-        cards.sentence(f"{charts.words(s, counts)} {charts.fastest(times)}".strip())
+        cards.sentence(f"{charts.caption(s, counts)} {charts.fastest(times)}".strip())
         quiet(
             "Square filters; the padding grows with R, so that the output keeps its size, as far as it can."
         )

@@ -30,5 +30,5 @@ if whole:
 if {"run", "why"} & parts:
     run.run_section(address.LADDER, shape, story.FFT, link, own=watched.own, more=cards.more)
 if "kernel" in parts:
-    sources.show(address.LADDER, shape, watched.tiles_of, first=address.RUNG.name)
-lesson.settle(parts)
+    sources.draw_tabs(address.LADDER, shape, watched.tiles_of, first=address.RUNG.name)
+lesson.load_deferred(parts)

@@ -17,14 +17,14 @@ from pages.conv import address as conv_address
 from pages.parts import rung_picker
 from pages.parts import tiles as tile_sizes
 from pages.parts.address import Choice, Fields, Value, Values
-from pages.parts.kept import MOST_KEPT
-from pages.parts.query import asked
+from pages.parts.kept import MAX_SCENES
+from pages.parts.query import current_values
 from visuals.conv.implicit import plan as implicit_plan
 from visuals.conv.implicit.scene import implicit_scene
 from visuals.conv.inputs import Inputs
 from visuals.scene.scene import Scene
 
-DEFAULT = conv_address.Asked(CONV_PRESETS["one-tile"].shape)
+DEFAULT = conv_address.ConvQuery(CONV_PRESETS["one-tile"].shape)
 FIELDS = Fields(
     "implicit",
     {
@@ -38,7 +38,7 @@ DEFAULT_RUNG = "implicit-gemm"
 
 
 @dataclass(frozen=True)
-class Watched(tile_sizes.Watched):
+class Watched(tile_sizes.SelectedRung):
     """The rung on the stage and its tile sizes, as in the URL."""
 
     def params(self) -> Values:
@@ -58,7 +58,7 @@ def watched_in(values: Values) -> Watched:
     return Watched(rung, {name: values[name] for name in rung.tiles})
 
 
-def read(raw: Mapping[str, Value]) -> tuple[conv_address.Asked, Watched]:
+def read(raw: Mapping[str, Value]) -> tuple[conv_address.ConvQuery, Watched]:
     """Returns what URL parameters select. Invalid values are ignored."""
     return conv_address.query_of(FIELDS.read(raw)[0]), watched_in(TILES.read(raw)[0])
 
@@ -68,7 +68,7 @@ def watched(visible: bool) -> tuple[Watched, list[str]]:
 
     If not `visible`, only the URL is read. Call this before the page draws any control: it rewrites a URL with invalid
     values."""
-    values, notes = asked(TILES, visible)
+    values, notes = current_values(TILES, visible)
     return watched_in(values), notes
 
 
@@ -89,7 +89,7 @@ def draw(page: str, shape: ConvShape, current: Watched) -> None:
     )
 
 
-@lru_cache(maxsize=MOST_KEPT)
+@lru_cache(maxsize=MAX_SCENES)
 def scene(inputs: Inputs, rung: str, tiles: tuple[tuple[str, int], ...]) -> tuple[Scene | None, str]:
     """Returns (scene, ""), or (None, reason) if the rung has no scene at these tile sizes."""
     shape, sizes = inputs.shape, dict(tiles)

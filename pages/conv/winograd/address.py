@@ -18,7 +18,7 @@ from pages.parts import sources
 from pages.parts import tiles as tile_sizes
 from pages.parts.address import Fields
 from pages.parts.controls import Link, option
-from pages.parts.kept import MOST_KEPT
+from pages.parts.kept import MAX_SCENES
 from pages.parts.query import chosen
 from pages.parts.text import note
 from visuals.conv.inputs import Inputs
@@ -51,7 +51,7 @@ NO_FUSED_6X6 = "No 6×6 is fused: the sums of its 64 positions would not fit int
 
 
 @dataclass(frozen=True)
-class Watched(tile_sizes.Watched):
+class Watched(tile_sizes.SelectedRung):
     """The kernel on the stage, with m of its F(m×m, 3×3)."""
 
     m: int
@@ -101,7 +101,7 @@ def supported_presets() -> list[Preset]:
     return [preset for preset in CONV_PRESETS.values() if not why_not(preset.shape, 2)]
 
 
-@lru_cache(maxsize=MOST_KEPT)
+@lru_cache(maxsize=MAX_SCENES)
 def _scene(inputs: Inputs, kernel: str, m: int, tiles: tuple[tuple[str, int], ...]) -> Scene:
     part = part_of(inputs.shape, m, inputs.planes()[0])
     draw = steps_scene if kernel == NONFUSED else fused_scene

@@ -62,7 +62,7 @@ def _counts(s: ConvShape) -> None:
         if reason:
             quiet(f"Not at this shape: {reason}")
         else:
-            cards.sentence(charts.work_words(s))
+            cards.sentence(charts.work_caption(s))
 
 
 def _tile_lines() -> dict[str, list[str]]:
@@ -97,7 +97,7 @@ def _shape_lines(s: ConvShape) -> dict[str, list[str]]:
 def _errors(s: ConvShape) -> None:
     with st.container(key="card_winograd_errors", border=True):
         st.html('<h2 class="kt-card">Digits lost</h2>')
-        if not lesson.settled():
+        if not lesson.deferred_loaded():
             return
         errors, rows = charts.errors(s.C), charts.recorded(s)
         badges = [units.badge("measured", f"{device_name()}, this processor, NumPy")]
@@ -109,7 +109,7 @@ def _errors(s: ConvShape) -> None:
         cards.chart(
             lambda: charts.error_chart(errors, rows, tokens()), charts.HEIGHT, "chart_winograd_errors", cache_key
         )  # fmt: skip
-        cards.sentence(charts.error_words(s.C, errors))
+        cards.sentence(charts.error_caption(s.C, errors))
         n, K = charts.SIDE, charts.FILTERS
         quiet(
             f"{K} filters, {n} × {n} outputs, {s.C:,} channel{'s' * (s.C > 1)} of seeded normal numbers against float64. FP16: "

@@ -29,10 +29,10 @@ from kernels.records.row import kernel_digest
 from kernels.runner import compare, run, seeded_inputs
 from kernels.sweep import Sweep
 from tests.helpers import lru
-from tests.helpers.hard_scores import SPOILT, adversarial
-from tests.helpers.lru_attention import walk
+from tests.helpers.hard_scores import CORRUPTED, adversarial
+from tests.helpers.lru_attention import accesses
 from tests.helpers.shapes import attention_shapes
-from tests.helpers.tried import computed, on
+from tests.helpers.tried import computed, verified_output
 from tests.kernels.attention.test_ladder import KINDS, same_where_not_finite
 
 LADDER = LADDERS["attention-loops"]
@@ -63,7 +63,7 @@ def test_every_tile_of_flash_attention(Br, Bc):
         S.with_(N=131, d=33),
         AttentionShape(2, 1, 64, 8),
     ):  # more columns than are transposed at a time
-        on(cpu, RUNGS["flash"], s, {"Br": Br, "Bc": Bc, "THREADS": cores()})
+        verified_output(cpu, RUNGS["flash"], s, {"Br": Br, "Bc": Bc, "THREADS": cores()})
 
 
 @pytest.mark.parametrize(("name", "tiles"), TILED)
@@ -71,13 +71,13 @@ def test_every_tile_of_flash_attention(Br, Bc):
 def test_hard_scores_stay_finite_and_right(name, tiles, kind):
     for causal in (0, 1):
         shape = S.with_(scale=1.0, causal=causal)
-        on(cpu, RUNGS[name], shape, tiles, adversarial(kind, shape))
+        verified_output(cpu, RUNGS[name], shape, tiles, adversarial(kind, shape))
 
 
 @pytest.mark.parametrize(("name", "tiles"), TILED)
-@pytest.mark.parametrize("case", SPOILT)
+@pytest.mark.parametrize("case", CORRUPTED)
 def test_infinities_and_nans_give_what_the_reference_gives(name, tiles, case):
-    name_of_input, index, value = SPOILT[case]
+    name_of_input, index, value = CORRUPTED[case]
     for causal in (0, 1):
         s = AttentionShape(1, 2, 21, 8, causal=causal)
         inputs = seeded_inputs(RUNGS["flash"].build(s, RUNGS["flash"].default_tiles).of_role("input"))
@@ -331,7 +331,8 @@ def test_formula_agrees_with_a_simulated_cache(name):
     ratios = []
     for s, floats, lines, sides in cases(name):
         ratios.append(
-            predicted_lines(name, s, floats, lines, sides) / lru.moved(walk(name, s, sides), lines, floats)
+            predicted_lines(name, s, floats, lines, sides)
+            / lru.moved(accesses(name, s, sides), lines, floats)
         )
     deviations = sorted(abs(ratio - 1) for ratio in ratios)
     assert deviations[len(deviations) // 2] <= 0.04 and deviations[int(0.75 * len(deviations))] <= 0.15
@@ -343,7 +344,7 @@ def test_formula_agrees_with_a_simulated_cache(name):
 def test_traffic_of_another_rung_differs():
     """The check above can fail: the traffic of the fused loops is not that predicted for flash attention."""
     s, floats, lines = AttentionShape(1, 1, 24, 8), 4, 72
-    fused = lru.moved(walk("fused", s, {}), lines, floats)
+    fused = lru.moved(accesses("fused", s, {}), lines, floats)
     assert predicted_lines("flash", s, floats, lines, {"Br": 8, "Bc": 4}) < 0.5 * fused
 
 

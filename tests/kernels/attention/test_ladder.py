@@ -20,9 +20,9 @@ from kernels.precompile import ptxas_resources
 from kernels.runner import check_memory, seeded_inputs
 from tests.helpers import tried
 from tests.helpers.emulated import needs_nvrtc
-from tests.helpers.hard_scores import SPOILT, adversarial, spoilt
+from tests.helpers.hard_scores import CORRUPTED, adversarial, corrupted
 from tests.helpers.shapes import attention_shapes
-from tests.helpers.tried import on
+from tests.helpers.tried import verified_output
 
 pytestmark = needs_nvrtc
 RUNGS = {rung.name: rung for rung in (*attention_ladder.RUNGS, attention_ladder.CUBLAS)}
@@ -39,7 +39,7 @@ SMALL = {"attention/flash": {"Br": 4, "Bc": 8}, "attention/flash-registers": {"B
 @settings(max_examples=6, deadline=None)
 @given(shape=attention_shapes())
 def test_emulator_agrees_with_the_reference_at_any_shape(name, shape):
-    on(emulator, RUNGS[name], shape)
+    verified_output(emulator, RUNGS[name], shape)
 
 
 @pytest.mark.parametrize("name", FLASH)
@@ -47,26 +47,26 @@ def test_emulator_agrees_with_the_reference_at_any_shape(name, shape):
 @given(shape=attention_shapes())
 def test_small_tiles_agree_with_the_reference_at_any_shape(name, shape):
     """Uses many tiles of keys per row, so that earlier sums are rescaled many times."""
-    on(emulator, RUNGS[name], shape, SMALL[name])
+    verified_output(emulator, RUNGS[name], shape, SMALL[name])
 
 
 @pytest.mark.parametrize("name", RUNGS)
 @settings(max_examples=25, deadline=None)
 @given(shape=attention_shapes(most=90, most_d=128))
 def test_cpu_agrees_with_the_reference_at_any_shape(name, shape):
-    assert on(cpu, RUNGS[name], shape).dtype == np.float32
+    assert verified_output(cpu, RUNGS[name], shape).dtype == np.float32
 
 
 @pytest.mark.parametrize("name", OUR_RUNGS)
 @pytest.mark.parametrize("d", [33, 64, 128])
 def test_wide_heads(name, d):
     """Covers loads with and without float4, one row tile and more, and fewer rows per lane for more columns."""
-    on(emulator, RUNGS[name], AttentionShape(1, 1, 67, d, causal=1))
+    verified_output(emulator, RUNGS[name], AttentionShape(1, 1, 67, d, causal=1))
 
 
 @pytest.mark.parametrize("name", RUNGS)
 def test_cpu_and_kernel_agree(name):
-    both = (on(engine, RUNGS[name], RAGGED, SMALL.get(name)) for engine in (emulator, cpu))
+    both = (verified_output(engine, RUNGS[name], RAGGED, SMALL.get(name)) for engine in (emulator, cpu))
     np.testing.assert_allclose(*both, rtol=1e-4, atol=1e-5)
 
 
@@ -81,7 +81,7 @@ def test_hard_scores_stay_finite_and_right(name, kind, causal):
     shape = AttentionShape(1, 2, 45, 16, causal=causal, scale=1)
     inputs = adversarial(kind, shape)
     for engine in (emulator, cpu):
-        on(engine, RUNGS[name], shape, SMALL.get(name), inputs)
+        verified_output(engine, RUNGS[name], shape, SMALL.get(name), inputs)
 
 
 def test_hard_scores_have_the_stated_sizes():
@@ -97,7 +97,7 @@ def same_where_not_finite(out: np.ndarray, ref: np.ndarray) -> None:
 
 
 @pytest.mark.parametrize("name", RUNGS)
-@pytest.mark.parametrize("case", SPOILT)
+@pytest.mark.parametrize("case", CORRUPTED)
 def test_infinities_and_nans_give_what_the_reference_gives(name, case):
     """A key of -infinity is a mask. With small tiles, the first tile has only such keys.
 
@@ -105,9 +105,9 @@ def test_infinities_and_nans_give_what_the_reference_gives(name, case):
     """
     for causal in (0, 1):
         shape = AttentionShape(1, 2, 21, 8, causal=causal)
-        inputs = spoilt(case, shape)
+        inputs = corrupted(case, shape)
         ref, _ = attention_ladder.reference(shape, **inputs)
-        assert np.isnan(ref).any() or not np.isfinite(inputs[SPOILT[case][0]]).all()
+        assert np.isnan(ref).any() or not np.isfinite(inputs[CORRUPTED[case][0]]).all()
         for engine in (emulator, cpu):
             with np.errstate(all="ignore"):
                 out, _ = tried.computed(engine, RUNGS[name], shape, SMALL.get(name), inputs)
@@ -118,7 +118,7 @@ def test_infinities_and_nans_give_what_the_reference_gives(name, case):
 @pytest.mark.parametrize(("name", "tiles"), [*((name, {}) for name in OUR_RUNGS), *SMALL.items()])
 def test_warp_order_changes_nothing_and_no_races(name, tiles):
     tried.same_in_any_order(
-        lambda options: on(emulator, RUNGS[name], RAGGED.with_(B=1), tiles, options=options)
+        lambda options: verified_output(emulator, RUNGS[name], RAGGED.with_(B=1), tiles, options=options)
     )
 
 
@@ -155,7 +155,7 @@ def test_fault_in_the_kernel_is_detected(fault):
         inputs["K"][:, :, :16, 0] = -np.inf
     memory = tried.memory_of(program, inputs)
     with np.errstate(all="ignore"):
-        result = tried.relaunched(step, tried.with_(wrong, right), memory)
+        result = tried.relaunched(step, tried.replace_once(wrong, right), memory)
     if result is None:
         return
     ref, scale = attention_ladder.reference(shape, **inputs)

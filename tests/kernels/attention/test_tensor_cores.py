@@ -29,12 +29,12 @@ from tests.helpers.tried import (
     computed,
     each_choice_is_legal,
     memory_of,
-    on,
     relaunched,
+    replace_once,
     runs_or_names_its_rule,
     same_in_any_order,
     some_tiles,
-    with_,
+    verified_output,
 )
 
 pytestmark = needs_nvrtc
@@ -55,7 +55,7 @@ def small_of(name: str) -> dict[str, int]:
 @settings(max_examples=14, deadline=None)
 @given(shape=attention_shapes(most=90, most_d=128), dtype=halves, tiles=st.sampled_from([{}, SMALL]))
 def test_emulator_agrees_with_the_reference_at_any_shape(shape, dtype, tiles):
-    on(emulator, RUNG, shape.with_(dtype=dtype), tiles)
+    verified_output(emulator, RUNG, shape.with_(dtype=dtype), tiles)
 
 
 @pytest.mark.parametrize("name", BOTH)
@@ -63,19 +63,19 @@ def test_emulator_agrees_with_the_reference_at_any_shape(shape, dtype, tiles):
 @given(shape=attention_shapes(most=90, most_d=128), dtype=halves)
 def test_cpu_agrees_with_the_reference_at_any_shape(name, shape, dtype):
     expected = {"fp16": "float16", "bf16": "bfloat16"}[dtype]
-    assert on(cpu, BOTH[name], shape.with_(dtype=dtype), small_of(name)).dtype.name == expected
+    assert verified_output(cpu, BOTH[name], shape.with_(dtype=dtype), small_of(name)).dtype.name == expected
 
 
 @pytest.mark.parametrize("dtype", HALVES)
 @pytest.mark.parametrize("d", [33, 64, 96, 128])
 def test_wide_heads(d, dtype):
     """Covers copies with and without 16 bytes; Q kept in registers and loaded again; warps of 32 rows and of 16."""
-    on(emulator, RUNG, AttentionShape(1, 1, 150, d, causal=1, dtype=dtype))
+    verified_output(emulator, RUNG, AttentionShape(1, 1, 150, d, causal=1, dtype=dtype))
 
 
 @pytest.mark.parametrize("dtype", HALVES)
 def test_unfused_baseline_agrees_in_the_emulator(dtype):
-    on(emulator, attention_ladder.CUBLAS, RAGGED.with_(dtype=dtype))
+    verified_output(emulator, attention_ladder.CUBLAS, RAGGED.with_(dtype=dtype))
 
 
 @pytest.mark.parametrize("name", BOTH)
@@ -83,7 +83,9 @@ def test_unfused_baseline_agrees_in_the_emulator(dtype):
 def test_cpu_and_kernel_agree(name, dtype):
     """Some elements differ by one rounding to the type, of a weight or of O."""
     shape = RAGGED.with_(dtype=dtype)
-    emulated, computed_on_cpu = (on(engine, BOTH[name], shape, small_of(name)) for engine in (emulator, cpu))
+    emulated, computed_on_cpu = (
+        verified_output(engine, BOTH[name], shape, small_of(name)) for engine in (emulator, cpu)
+    )
     step = {"fp16": 2.0**-10, "bf16": 2.0**-7}[dtype]
     differences = np.abs(emulated.astype("f8") - computed_on_cpu.astype("f8"))
     assert (differences <= step * (1 + np.abs(emulated.astype("f8")))).all() and (
@@ -121,7 +123,7 @@ def test_hard_scores_stay_finite_and_right(name, kind, causal, dtype):
     shape = AttentionShape(1, 2, 45, 16, causal=causal, scale=1, dtype=dtype)
     inputs = adversarial(kind, shape)
     for engine in (emulator, cpu):
-        on(engine, BOTH[name], shape, small_of(name), inputs)
+        verified_output(engine, BOTH[name], shape, small_of(name), inputs)
 
 
 def test_hard_scores_have_the_stated_sizes():
@@ -137,7 +139,7 @@ def test_negative_scale_reverses_the_order(dtype):
     """The maximum is then that of the smallest product: Q's signs are flipped, for scores of any size."""
     shape = AttentionShape(1, 1, 70, 24, scale=-1, dtype=dtype)
     for tiles in ({}, SMALL):
-        on(emulator, RUNG, shape, tiles, adversarial("logits of 1e4", shape))
+        verified_output(emulator, RUNG, shape, tiles, adversarial("logits of 1e4", shape))
 
 
 SPOILT = {  # input, position in it (N, d), value
@@ -197,7 +199,7 @@ def test_scale_allows_one_rounding_of_p_and_little_more(dtype, bits):
 @pytest.mark.parametrize("d", [37, 40])
 def test_warp_order_changes_nothing_and_no_races(tiles, d):
     shape = RAGGED.with_(N=140, d=d)
-    same_in_any_order(lambda options: on(emulator, RUNG, shape, tiles, options=options))
+    same_in_any_order(lambda options: verified_output(emulator, RUNG, shape, tiles, options=options))
 
 
 FAULTS = {  # what is wrong: (original code, faulty code)
@@ -235,7 +237,7 @@ def test_fault_in_the_kernel_is_detected(fault):
         inputs = adversarial("logits of 1e9", shape)
     memory = memory_of(program, inputs)
     with np.errstate(all="ignore"):
-        result = relaunched(program.steps[0], with_(wrong, right), memory)
+        result = relaunched(program.steps[0], replace_once(wrong, right), memory)
     if result is None:
         return
     ref, scale = attention_ladder.reference(shape, **inputs)
@@ -257,7 +259,7 @@ def test_padded_rows_have_no_bank_conflicts(d):
         return total.get("bank_conflicts_ld", 0) + total.get("bank_conflicts_st", 0)
 
     assert conflicts(lambda text: text) == 0
-    assert conflicts(with_("PITCH = DP;", "PITCH = DP + 8;")) > 1000
+    assert conflicts(replace_once("PITCH = DP;", "PITCH = DP + 8;")) > 1000
 
 
 # -- counters -------------------------------------------------------------------------------------------
@@ -349,7 +351,7 @@ def test_committed_kernels_are_small_and_match_the_rung():
     default_tiles = [(s, RUNG.default_tiles) for s in shapes]
     first = {s.dtype: s for s in reversed(shapes)}.values()
     names = {
-        precompiled.place(step.source, step.defines)[1]
+        precompiled.archive_entry(step.source, step.defines)[1]
         for s, tiles in (*default_tiles, *((s, tiles) for s in first for tiles in RUNG.tile_sets(s)))
         for step in RUNG.build(s, tiles).steps
     }

@@ -19,7 +19,7 @@ from kernels.model.program import WORKSPACE, RuleError
 from kernels.model.verify import agrees, relative_error
 from tests.helpers.emulated import needs_nvrtc
 from tests.helpers.shapes import conv_shapes
-from tests.helpers.tried import computed, same_in_any_order, told
+from tests.helpers.tried import computed, reference_and_scale, same_in_any_order
 
 RUNG = conv_fft.RUNGS[0]
 MOST_ERROR = 2e-6  # relative L2, at any shape
@@ -34,7 +34,7 @@ some_shapes = st.builds(
 def output(engine, s: ConvShape, tiles: dict, options=None):
     """Return (output, reference, scale, inputs) of a run with all buffers poisoned before."""
     out, inputs = computed(engine, RUNG, s, tiles, options=options)
-    return out, *told(RUNG, s, tiles, inputs), inputs
+    return out, *reference_and_scale(RUNG, s, tiles, inputs), inputs
 
 
 def check(engine, s: ConvShape, tiles: dict) -> None:

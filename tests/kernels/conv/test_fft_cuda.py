@@ -62,7 +62,7 @@ def test_every_preset(key):
 def test_workspace_equals_prediction_plus_cufft_work_areas(key, tile):
     session, _, program = verified(CONV_PRESETS[key].shape, {"FFT_TILE": tile})
     shapes = {b.name: b.shape for b in program.of_role(WORKSPACE)}
-    cufft_bytes = [cufft.work_bytes(shapes[f"{name}_padded"], back=name == "y") for name in "xwy"]
+    cufft_bytes = [cufft.workspace_bytes(shapes[f"{name}_padded"], back=name == "y") for name in "xwy"]
     sizes = [b.nbytes for b in program.of_role(WORKSPACE)] + cufft_bytes
     assert session.bytes["workspace"] == sum(-(-n // POOL_GRAIN) * POOL_GRAIN for n in sizes)
     session.verify_run()  # the work areas are reused, not allocated again

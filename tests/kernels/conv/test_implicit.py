@@ -23,13 +23,13 @@ from kernels.runner import seeded_inputs
 from tests.helpers import tried
 from tests.helpers.emulated import needs_nvrtc
 from tests.helpers.shapes import conv_shapes, layer_shapes
-from tests.helpers.tried import on
+from tests.helpers.tried import verified_output
 
 RUNGS = {rung.name: rung for rung in conv_implicit.RUNGS}
 PLAIN, MAGIC, DIRECT = (
     RUNGS[f"conv/{name}"] for name in ("implicit-gemm-plain", "implicit-gemm", "direct-tiled")
 )
-BASIC_RUNGS = {rung.name: rung for rung in conv_ladder.OWN}
+BASIC_RUNGS = {rung.name: rung for rung in conv_ladder.BASIC_RUNGS}
 TOY = ConvShape(1, 1, 8, 8, 2, 3, 3)
 # Several blocks, partly outside, several images in a tile, more terms than two tiles, two groups.
 RAGGED = ConvShape(3, 6, 9, 7, 10, 3, 2, stride=(2, 1), pad=(2, 1), dilation=(1, 2), groups=2, bias=1, relu=1)
@@ -40,20 +40,23 @@ RAGGED = ConvShape(3, 6, 9, 7, 10, 3, 2, stride=(2, 1), pad=(2, 1), dilation=(1,
 @settings(max_examples=6, deadline=None)
 @given(shape=layer_shapes())
 def test_emulator_agrees_with_the_reference_at_any_shape(name, shape):
-    on(emulator, RUNGS[name], shape)
+    verified_output(emulator, RUNGS[name], shape)
 
 
 @pytest.mark.parametrize("name", RUNGS)
 @settings(max_examples=25, deadline=None)
 @given(shape=layer_shapes(most=5))
 def test_cpu_agrees_with_the_reference_at_any_shape(name, shape):
-    assert on(cpu, RUNGS[name], shape).dtype == np.float32
+    assert verified_output(cpu, RUNGS[name], shape).dtype == np.float32
 
 
 @pytest.mark.parametrize("name", RUNGS)
 def test_cpu_equals_kernel_at_a_ragged_shape(name):
     np.testing.assert_allclose(
-        on(emulator, RUNGS[name], RAGGED), on(cpu, RUNGS[name], RAGGED), rtol=1e-4, atol=1e-5
+        verified_output(emulator, RUNGS[name], RAGGED),
+        verified_output(cpu, RUNGS[name], RAGGED),
+        rtol=1e-4,
+        atol=1e-5,
     )
 
 
@@ -62,7 +65,7 @@ def test_cpu_equals_kernel_at_a_ragged_shape(name):
 @given(shape=layer_shapes(groups=False))
 def test_basic_rungs_add_bias_and_relu_in_a_separate_step(name, shape):
     for engine in (emulator, cpu):
-        on(engine, BASIC_RUNGS[name], shape)
+        verified_output(engine, BASIC_RUNGS[name], shape)
     steps = [step.name for step in BASIC_RUNGS[name].build(shape, BASIC_RUNGS[name].default_tiles).steps]
     assert ("bias_relu" in steps) == bool(shape.bias or shape.relu)
 
@@ -77,7 +80,7 @@ def test_bias_relu_step_costs_the_output_read_and_written():
 def test_long_sums_are_added_in_parts(name):
     """Has more terms than implicit-gemm adds in one partial sum, with pixels divisible by four and not."""
     for H in (3, 4) if name != DIRECT.name else (3,):
-        on(emulator, RUNGS[name], ConvShape(1, 174, H, 4, 3, 3, 3, pad=1, bias=1, relu=1))
+        verified_output(emulator, RUNGS[name], ConvShape(1, 174, H, 4, 3, 3, 3, pad=1, bias=1, relu=1))
 
 
 def test_part_length_equals_the_source():
@@ -99,13 +102,15 @@ def test_relu_hides_no_nan(name):
 @settings(max_examples=4, deadline=None)
 @given(shape=layer_shapes(most=4))
 def test_fast_division_equals_plain_division_bit_for_bit(shape):
-    np.testing.assert_array_equal(on(emulator, MAGIC, shape), on(emulator, PLAIN, shape))
+    np.testing.assert_array_equal(
+        verified_output(emulator, MAGIC, shape), verified_output(emulator, PLAIN, shape)
+    )
 
 
 # -- races, faults -------------------------------------------------------------------------------------
 @pytest.mark.parametrize("name", RUNGS)
 def test_warp_order_changes_nothing_and_no_races(name):
-    tried.same_in_any_order(lambda options: on(emulator, RUNGS[name], RAGGED, options=options))
+    tried.same_in_any_order(lambda options: verified_output(emulator, RUNGS[name], RAGGED, options=options))
 
 
 FAULTS = {
@@ -130,7 +135,7 @@ def test_fault_in_the_kernel_is_detected(fault):
     """The tests above would detect a kernel with one fault."""
     s = RAGGED.with_(mode="convolution")
     program = MAGIC.build(s, MAGIC.default_tiles)
-    tried.fault_is_seen(MAGIC, s, program, seeded_inputs(program.of_role("input")), *FAULTS[fault])
+    tried.assert_fault_is_detected(MAGIC, s, program, seeded_inputs(program.of_role("input")), *FAULTS[fault])
 
 
 # -- tile sizes and rules -----------------------------------------------------------------------------

@@ -12,7 +12,7 @@ from kernels.conv.networks import LAYERS, NETWORKS
 from kernels.conv.presets import CONV_GRID, CONV_PRESETS
 from kernels.records import row as records_row
 from kernels.records import rows
-from kernels.records.row import LEFT_OUT
+from kernels.records.row import CHART_FIELDS
 
 RESNET, VGG = NETWORKS["resnet50"], NETWORKS["vgg16"]
 
@@ -97,7 +97,7 @@ def test_rows_of_a_group_have_few_samples_and_are_valid(tmp_path, monkeypatch):
     for row in rows_written:
         rows.check(row)
         assert row["mode"] == "cold" and row["n"] == 7
-        assert not set(LEFT_OUT) & row.keys()
+        assert not set(CHART_FIELDS) & row.keys()
     before = out.read_bytes()
     assert main(arguments) == 0 and out.read_bytes() == before  # all rows existed
 

@@ -12,14 +12,21 @@ from kernels import sources
 from kernels.conv import winograd as conv_winograd
 from kernels.conv import winograd_matrices
 from kernels.conv.shape import MODES, ConvShape
-from kernels.conv.winograd import MOST_ERROR, RUNGS
+from kernels.conv.winograd import MAX_ERROR, RUNGS
 from kernels.engines import cpu, emulator
 from kernels.engines.emulator.launch import Options
 from kernels.model.program import WORKSPACE, RuleError
 from kernels.model.verify import agrees, relative_error
 from kernels.runner import seeded_inputs
 from tests.helpers.emulated import needs_nvrtc
-from tests.helpers.tried import computed, on, relaunched, same_in_any_order, told, without
+from tests.helpers.tried import (
+    computed,
+    reference_and_scale,
+    relaunched,
+    same_in_any_order,
+    verified_output,
+    without_barrier,
+)
 
 RUNG = {rung.name.removeprefix("conv/winograd-"): rung for rung in RUNGS}
 SHAPE = ConvShape(2, 9, 9, 7, 5, 3, 3, pad=1)
@@ -51,14 +58,14 @@ def m_of(rung, tiles) -> int:
 def on_cpu(rung, shape, tiles, inputs=None):
     """Return (output, reference, scale) of one rung. The scale is that of its tolerance."""
     out, inputs = computed(cpu, rung, shape, tiles, inputs)
-    return out, *told(rung, shape, tiles, inputs)
+    return out, *reference_and_scale(rung, shape, tiles, inputs)
 
 
 # -- results at any shape ---------------------------------------------------------------------------
 @settings(max_examples=40, deadline=None)
 @given(shape=shapes(max_size=20), rung=st.sampled_from(RUNGS), m=st.sampled_from(winograd_matrices.TILES))
 def test_cpu_agrees_with_the_reference_at_any_shape(shape, rung, m):
-    assert on(cpu, rung, shape, with_m(rung, m)).dtype == np.float32
+    assert verified_output(cpu, rung, shape, with_m(rung, m)).dtype == np.float32
 
 
 @needs_nvrtc
@@ -68,7 +75,7 @@ def test_cpu_agrees_with_the_reference_at_any_shape(shape, rung, m):
 def test_emulator_agrees_with_the_reference_at_any_shape(rung, data):
     shape = data.draw(shapes())
     tiles = {name: data.draw(st.sampled_from(choices)) for name, choices in rung.tiles.items()}
-    on(emulator, rung, shape, tiles)
+    verified_output(emulator, rung, shape, tiles)
 
 
 @needs_nvrtc
@@ -92,13 +99,13 @@ def test_values_of_every_size_and_sign(rung):
         b.name: (10.0 ** rng.uniform(-4, 4, b.shape) * rng.choice([-1, 1], b.shape)).astype("f4")
         for b in rung.build(SHAPE, rung.default_tiles).of_role("input")
     }
-    on(emulator, rung, SHAPE, inputs=inputs)
+    verified_output(emulator, rung, SHAPE, inputs=inputs)
 
 
 @needs_nvrtc
 @rungs
 def test_warp_order_changes_nothing_and_no_races(rung):
-    same_in_any_order(lambda options: on(emulator, rung, SHAPE, options=options))
+    same_in_any_order(lambda options: verified_output(emulator, rung, SHAPE, options=options))
 
 
 @needs_nvrtc
@@ -112,7 +119,7 @@ def test_missing_barrier_in_fused_kernel_is_a_race(which):
     transform, step = program.steps
     session._launch(transform)
     assert sources.translation_unit(step.source).count("__syncthreads();") == 3
-    result = relaunched(step, without(which), session.memory, stops="never written", order="reversed")
+    result = relaunched(step, without_barrier(which), session.memory, stops="never written", order="reversed")
     assert result is None or "data race" in result.races[0]  # None: read before it was written
 
 
@@ -124,7 +131,7 @@ def test_error_grows_with_the_tile_within_bounds(C):
     for m in winograd_matrices.TILES:
         out, ref, scale = on_cpu(RUNG["nonfused"], shape, with_m(RUNG["nonfused"], m))
         errors[m] = relative_error(out, ref)
-        assert errors[m] < MOST_ERROR[m]
+        assert errors[m] < MAX_ERROR[m]
         assert (np.abs(out - ref) / scale).max() < RUNG["nonfused"].tolerance / 2
     assert errors[2] < errors[4] / 2 < errors[6]
 

@@ -32,7 +32,7 @@ def without_cuda(monkeypatch, tmp_path):
     for name in ("CUDA_PATH", "CUDA_HOME"):
         monkeypatch.delenv(name, raising=False)
     monkeypatch.setattr(cuda_headers, "_wheels", lambda: iter(()))
-    monkeypatch.setattr(cuda_headers, "USUAL", tmp_path / "nowhere")
+    monkeypatch.setattr(cuda_headers, "DEFAULT_TOOLKIT", tmp_path / "nowhere")
     monkeypatch.setattr(cuda_headers.shutil, "which", lambda name: None)
     yield
     cuda_headers.folders.cache_clear()

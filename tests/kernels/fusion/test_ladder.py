@@ -25,7 +25,14 @@ from kernels.precompile import kernels, ptxas_resources
 from kernels.runner import run, seeded_inputs
 from tests.helpers.emulated import needs_nvrtc
 from tests.helpers.shapes import chain_shapes
-from tests.helpers.tried import computed, memory_of, on, relaunched, same_in_any_order, told
+from tests.helpers.tried import (
+    computed,
+    memory_of,
+    reference_and_scale,
+    relaunched,
+    same_in_any_order,
+    verified_output,
+)
 
 RUNGS = {rung.name: rung for rung in ladder.RUNGS}
 # Windows that overlap and extend beyond the map, maps that float4 does not divide, a fold, every kind of group.
@@ -43,14 +50,14 @@ def supported(s: ChainShape):
 @given(chain_shapes())
 def test_emulator_agrees_with_the_reference_for_any_chain(s):
     for rung in supported(s):
-        on(emulator, rung, s)
+        verified_output(emulator, rung, s)
 
 
 @settings(max_examples=60, deadline=None)
 @given(chain_shapes(most=14, most_blocks=8))
 def test_cpu_agrees_with_the_reference_for_any_chain(s):
     for rung in supported(s):
-        assert on(cpu, rung, s).dtype == np.float32
+        assert verified_output(cpu, rung, s).dtype == np.float32
 
 
 @settings(max_examples=20, deadline=None)
@@ -59,7 +66,7 @@ def test_cpu_agrees_at_any_piece_size(s, piece):
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr("kernels.fusion.cpu.PIECE", piece)
         for rung in supported(s):
-            on(cpu, rung, s)
+            verified_output(cpu, rung, s)
 
 
 @needs_nvrtc
@@ -73,7 +80,7 @@ def test_tiles_and_warp_order_change_nothing_and_no_races(name, fours, chain):
     if any(RUNGS[name].rules(s, tiles)):
         assert name == "fusion/folded"
         return
-    same_in_any_order(lambda options: on(emulator, RUNGS[name], s, tiles, options=options))
+    same_in_any_order(lambda options: verified_output(emulator, RUNGS[name], s, tiles, options=options))
 
 
 @needs_nvrtc
@@ -90,9 +97,11 @@ def test_fused_pointwise_chains_equal_unfused_bit_for_bit():
 def test_folded_batch_norm_equals_batch_norm(s):
     s = ChainShape(*s.y_shape, "conv:K=3:R=1 bias bn relu")
     outputs = [
-        on(engine, RUNGS[f"fusion/{name}"], s) for engine in (cpu, emulator) for name in ("folded", "fused")
+        verified_output(engine, RUNGS[f"fusion/{name}"], s)
+        for engine in (cpu, emulator)
+        for name in ("folded", "fused")
     ]
-    _, scale = told(
+    _, scale = reference_and_scale(
         RUNGS["fusion/fused"], s, None, seeded_inputs([b for b in ladder.parts.buffers(s) if b.role == INPUT])
     )
     for out in outputs[1:]:
@@ -153,7 +162,7 @@ def test_generator_that_omits_a_block_is_detected(kind):
         right = sources.text(part.launch.source)
         assert text != right
         relaunched(part.launch, lambda whole, a=right, b=text: whole.replace(a[a.index('extern "C"') :], b[b.index('extern "C"') :]), memory)  # fmt: skip
-        ref, scale = told(RUNGS["fusion/fused"], s, None, inputs)
+        ref, scale = reference_and_scale(RUNGS["fusion/fused"], s, None, inputs)
         assert not agrees(memory.array("y"), ref, scale, RUNGS["fusion/fused"].tolerance), chain
 
 
@@ -185,7 +194,7 @@ def test_fault_in_a_generated_kernel_is_detected(fault):
         return text.replace(right, wrong)
 
     if relaunched(step, change, memory):
-        ref, scale = told(RUNGS["fusion/fused"], s, None, inputs)
+        ref, scale = reference_and_scale(RUNGS["fusion/fused"], s, None, inputs)
         assert not agrees(memory.array("y"), ref, scale, RUNGS["fusion/fused"].tolerance)
 
 
@@ -199,7 +208,7 @@ def test_infinities_and_nans_give_what_the_reference_gives(engine, chain, value)
     inputs = seeded_inputs([b for b in ladder.parts.buffers(s) if b.role == INPUT])
     inputs["x"][0, 0, 2:4, 3] = value
     with np.errstate(all="ignore"):
-        ref, _ = told(RUNGS["fusion/fused"], s, None, inputs)
+        ref, _ = reference_and_scale(RUNGS["fusion/fused"], s, None, inputs)
         for name in ("unfused", "fused"):
             out, _ = computed(engine, RUNGS[f"fusion/{name}"], s, None, inputs)
             np.testing.assert_allclose(out, ref, rtol=1e-5, atol=1e-5)
@@ -258,7 +267,7 @@ def test_without_nvrtc_only_presets_are_emulated(monkeypatch):
     for preset in FUSION_PRESETS.values():
         s = preset.shape.with_(N=1, C=3, H=9, W=9)
         for rung in supported(s):
-            on(emulator, rung, s)
+            verified_output(emulator, rung, s)
     other = ChainShape(1, 2, 4, 4, "relu bias relu bias")
     with pytest.raises(RuleError, match=r"fused_relu_bias_relu_bias.cu .* is not among the compiled kernels"):
         run("fusion/fused", other, engine="emulator")

@@ -94,8 +94,8 @@ class PyTorch:
 def torch(monkeypatch):
     fake = PyTorch()
     monkeypatch.setattr(torch_library, "load", lambda: fake)
-    monkeypatch.setattr(torch_library, "shared", lambda torch, array: array.view(Tensor))
-    monkeypatch.setattr(torch_library, "on_our_stream", lambda torch: contextlib.nullcontext())
+    monkeypatch.setattr(torch_library, "as_tensor", lambda torch, array: array.view(Tensor))
+    monkeypatch.setattr(torch_library, "on_current_stream", lambda torch: contextlib.nullcontext())
     return fake
 
 

@@ -15,7 +15,7 @@ from kernels import sources
 from kernels.fusion import codegen, ladder
 from kernels.fusion.presets import FUSION_PRESETS
 from kernels.fusion.reference import chain as reference
-from kernels.fusion.shape import KINDS, MOST_BLOCKS, REDUCING, TENSORS, ChainShape, parse_chain
+from kernels.fusion.shape import KINDS, MAX_BLOCKS, REDUCING, TENSORS, ChainShape, parse_chain
 from kernels.ladders import LADDERS
 from kernels.model.program import INPUT, RuleError
 from kernels.model.shape import ShapeError
@@ -25,7 +25,7 @@ from tests.helpers.shapes import chain_shapes
 
 TILES = {"BLOCK": 256, "FOURS": 1}
 TOY = ChainShape(1, 2, 4, 4, "conv:K=3:R=3 bias bn relu")
-chains = st.lists(st.sampled_from(KINDS), min_size=1, max_size=MOST_BLOCKS)
+chains = st.lists(st.sampled_from(KINDS), min_size=1, max_size=MAX_BLOCKS)
 
 
 # -- the shape -------------------------------------------------------------------------------------------------
@@ -191,7 +191,7 @@ def test_groups_have_every_block_once_and_are_minimal(kinds):
         assert "conv" not in group.kinds[1:]
         parts = [*group.prologue, *([group.kinds.index(group.core)] if group.core else []), *group.epilogue]
         assert parts == list(range(len(group.kinds)))
-        assert codegen.of_source(group.source).kinds == group.kinds
+        assert codegen.parse_source(group.source).kinds == group.kinds
     for one, next_ in itertools.pairwise(groups):  # each group begins where the rule requires it
         assert next_.kinds[0] == "conv" or (one.core and next_.kinds[0] in REDUCING)
 

@@ -91,7 +91,7 @@ def test_ldmatrix_loads_the_documented_positions(transposed):
     matrices = rng.permutation(256).astype(np.uint16).reshape(4, 8, 8)
     loaded = _ldmatrix(matrices, transposed)
     lane, value = np.indices((32, 2))
-    row, column = fragments.ldmatrix_place(lane, value, transposed)
+    row, column = fragments.ldmatrix_position(lane, value, transposed)
     for n in range(4):
         np.testing.assert_array_equal(loaded[:, n], matrices[n, row, column])
 

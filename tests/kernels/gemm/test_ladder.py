@@ -22,7 +22,7 @@ from kernels.runner import VerificationError, compare, run, seeded_inputs
 from tests.helpers import tried
 from tests.helpers.emulated import archived, needs_nvrtc
 from tests.helpers.shapes import gemm_shapes
-from tests.helpers.tried import on
+from tests.helpers.tried import verified_output
 
 OUR_RUNGS = [r.name for r in gemm_ladder.FP32_RUNGS]
 FP32 = [*OUR_RUNGS, "gemm/cublas", "gemm/cublas-tf32"]
@@ -78,7 +78,7 @@ def test_c0_is_read_only_if_beta_is_not_0(name):
 @pytest.mark.parametrize("name", OUR_RUNGS)
 def test_warp_order_changes_nothing_and_no_races(name):
     shape, rung = GemmShape(67, 130, 21, beta=1), rung_of(name)
-    tried.same_in_any_order(lambda options: on(emulator, rung, shape, options=options))
+    tried.same_in_any_order(lambda options: verified_output(emulator, rung, shape, options=options))
 
 
 @needs_nvrtc
@@ -91,7 +91,7 @@ def test_missing_barrier_is_a_race(which):
     (step,) = program.steps
     assert kernels_sources.translation_unit(step.source).count("__syncthreads();") == 2
     memory = tried.memory_of(program, seeded_inputs(program.of_role("input")))
-    result = tried.relaunched(step, tried.without(which), memory, stops="never written")
+    result = tried.relaunched(step, tried.without_barrier(which), memory, stops="never written")
     assert result is None or "data race" in result.races[0]  # None: read before the tile was written
 
 
@@ -143,7 +143,7 @@ def test_precompiled_sets_are_the_default_and_the_named_sets_or_choices(rung):
 
 def test_committed_fp32_kernels_are_small():
     names = {
-        precompiled.place(step.source, step.defines)[1]
+        precompiled.archive_entry(step.source, step.defines)[1]
         for rung in gemm_ladder.FP32_RUNGS
         for tiles in rung.tile_sets(CUBE)
         for step in rung.build(CUBE, tiles).steps

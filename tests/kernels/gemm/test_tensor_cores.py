@@ -17,7 +17,7 @@ from kernels import sources
 from kernels.engines.emulator import precompiled
 from kernels.engines.emulator.compiler import compile
 from kernels.engines.emulator.errors import EmulatorError
-from kernels.engines.emulator.launch import Options, Run, launch, place
+from kernels.engines.emulator.launch import Options, Run, device_memory, launch
 from kernels.gemm import tensor_cores
 from kernels.gemm.reference import gemm
 from kernels.gemm.shape import GemmShape
@@ -25,7 +25,7 @@ from kernels.model.program import INPUT, OUTPUT, RuleError
 from kernels.model.verify import agrees
 from kernels.runner import seeded_inputs
 from tests.helpers.emulated import archived, needs_nvrtc
-from tests.helpers.tried import legal, without
+from tests.helpers.tried import legal, without_barrier
 
 RUNGS = {rung.name.removeprefix("gemm/"): rung for rung in tensor_cores.RUNGS}
 DTYPES = {"wmma": ("fp16", "bf16"), "mma-sync": ("fp16", "bf16"), "dp4a": ("int8",)}
@@ -80,7 +80,7 @@ def emulated(
     text = change(sources.translation_unit(step.source))
     ptx = compile.compile_ptx(text, step.source.rpartition("/")[2], precompiled.options(step.defines))
     all_inputs = seeded_inputs(program.of_role(INPUT)) | (inputs or {})
-    memory = place(all_inputs | {"C": np.zeros(c.shape, c.dtype)}, list(all_inputs))
+    memory = device_memory(all_inputs | {"C": np.zeros(c.shape, c.dtype)}, list(all_inputs))
     options = Options(count=count, **options)
     run_info = launch(ptx, step.entry, step.grid, step.block, step.args, memory, step.shared, options)
     return EmulatedRun(memory.array("C"), all_inputs, run_info)
@@ -199,7 +199,7 @@ def test_every_barrier_is_needed(name, dtype, extents, tiles, needed):
     whole = emulated(name, s, tiles)
     detected, barriers = 0, sources.text(f"gemm/{SOURCES[name]}").count("__syncthreads();")
     for n in range(barriers):
-        result = emulated(name, s, tiles, change=without(n), races=True)
+        result = emulated(name, s, tiles, change=without_barrier(n), races=True)
         detected += bool(result.run_info.races) or not np.array_equal(result.out, whole.out)
     assert detected == needed
 
@@ -335,7 +335,7 @@ def test_precompiled_sets_are_legal_and_one_is_small(name, dtype):
 def test_committed_kernels_are_small_and_match_the_rungs():
     shapes = [GemmShape(64, 64, 64, dtype=dtype) for dtype in ("fp16", "bf16", "int8")]
     names = {
-        precompiled.place(step.source, step.defines)[1]
+        precompiled.archive_entry(step.source, step.defines)[1]
         for name, dtypes in DTYPES.items()
         for s in shapes
         if s.dtype in dtypes

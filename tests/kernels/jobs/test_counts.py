@@ -19,7 +19,7 @@ from kernels.records.row import kernel_digest
 from kernels.runner import run
 from tests.children.helpers import act, begun
 
-RUNGS = conv_ladder.OWN
+RUNGS = conv_ladder.BASIC_RUNGS
 DIRECT, IM2COL, LIBRARY = RUNGS[:3]
 SHAPE = ConvShape(1, 2, 6, 5, 3, 3, 2, pad=1)
 

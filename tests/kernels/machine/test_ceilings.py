@@ -175,7 +175,7 @@ def test_no_sample_waits_for_the_processor(queue, delay):
         queue.run(delay=0.001, duration=0.02)
         queue.run(delay, duration=0.02)
 
-    sampler = cuda_timing.taker(run, None, queue.flush)
+    sampler = cuda_timing.sampler(run, None, queue.flush)
     assert [sampler() for _ in range(5)] == pytest.approx([0.04] * 5)
     queue.flushes = 0
     sampler()
@@ -189,7 +189,7 @@ def test_occasional_delay_is_in_no_sample(queue):
         queue.run(delay=0.001, duration=0.02)
         queue.run(next(delays), duration=0.02)
 
-    sampler = cuda_timing.taker(run, None, queue.flush)
+    sampler = cuda_timing.sampler(run, None, queue.flush)
     assert [sampler() for _ in range(6)] == pytest.approx([0.04] * 6)
     assert sampler.queued == AHEAD
 
@@ -206,7 +206,7 @@ def test_full_queue_is_reported_as_not_queued_in_time(queue):
             queue.run(delay=0.05, duration=0.02)
             queued.append(queue.free)
 
-    sampler = cuda_timing.taker(run, None, queue.flush)
+    sampler = cuda_timing.sampler(run, None, queue.flush)
     assert min(sampler() for _ in range(3)) > 8 * 0.02
     assert sampler.queued == "0 of 3"
 
@@ -217,10 +217,10 @@ def test_call_that_synchronizes_is_sampled(queue):
         queue.now = max(queue.now, queue.free)  # the call waits
         queue.run(delay=0.001, duration=0.02)
 
-    sampler = cuda_timing.taker(run, None, queue.flush)
+    sampler = cuda_timing.sampler(run, None, queue.flush)
     assert sampler() == pytest.approx(0.041)
     assert sampler.queued == "0 of 1"
-    assert queue.flushes < 2 * cuda_timing.MOST_FLUSHES
+    assert queue.flushes < 2 * cuda_timing.MAX_FLUSHES
 
 
 # -- memory, stage by stage ----------------------------------------------------------------------

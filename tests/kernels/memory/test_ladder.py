@@ -17,7 +17,7 @@ from kernels.model.program import RuleError
 from kernels.model.shape import ShapeError
 from kernels.records.nearest import nearest
 from kernels.runner import VerificationError, compare, run, seeded_inputs
-from tests.helpers.tried import on, same_in_any_order
+from tests.helpers.tried import same_in_any_order, verified_output
 
 SHAPES = st.one_of(
     st.builds(AddShape, st.integers(1, 40), st.integers(1, 70)),
@@ -48,7 +48,8 @@ def test_every_rung_agrees_at_any_shape(shape, engine, block, tile):
 def test_warp_order_changes_nothing_and_no_races(shape, seed):
     for rung in LADDER_OF[type(shape)].rungs:
         same_in_any_order(
-            lambda options, rung=rung: on(emulator, rung, shape, options=options), ("forward", seed)
+            lambda options, rung=rung: verified_output(emulator, rung, shape, options=options),
+            ("forward", seed),
         )
 
 

@@ -43,7 +43,7 @@ def test_row_of_a_run_is_accepted_and_unchanged_by_export():
         assert row["ceilings"]["device"] == row["device"] and "copies_ms" not in row
         assert result.measurement.copies_ms is None  # nothing is copied on the cpu engine
         rows.check(row)
-        assert rows.parse(rows.exported([row])) == [row]
+        assert rows.parse(rows.to_json([row])) == [row]
 
 
 STAGE = TIMELINE[0]

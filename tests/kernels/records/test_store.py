@@ -200,5 +200,5 @@ def test_folder_by_platform(environ, platform, expected):
 
 
 def test_tests_never_write_the_users_store():
-    assert store.mine().path.parent != folder.folder({})
-    assert store.mine() is store.mine()
+    assert store.user_store().path.parent != folder.folder({})
+    assert store.user_store() is store.user_store()

@@ -188,7 +188,7 @@ def test_full_disk_is_reported_and_stored_rows_stay(user_store):
 def test_import_that_does_not_fit_adds_no_row(user_store):
     user_store.pragmas = (*Store.pragmas, "PRAGMA max_page_count = 1")
     with pytest.raises(StoreError, match="full"):
-        user_store.import_(rows.exported([a_row(n) for n in range(50, 90)]), "mail.json")
+        user_store.import_(rows.to_json([a_row(n) for n in range(50, 90)]), "mail.json")
     user_store.pragmas = Store.pragmas
     assert user_store.count() == 10
 
@@ -262,7 +262,7 @@ def test_missing_home_folder_is_reported(monkeypatch):
 
     monkeypatch.setattr(store.folder, "file", nowhere)
     with pytest.raises(StoreError, match=r"no place to keep measurements.*KERNEL_THEATRE_DATA"):
-        store.mine()
+        store.user_store()
 
 
 def _checkpoint(user_store: Store) -> None:

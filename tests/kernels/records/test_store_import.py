@@ -11,7 +11,7 @@ import zlib
 import pytest
 
 from kernels import records
-from kernels.fusion.shape import MOST_BLOCKS, ChainShape
+from kernels.fusion.shape import MAX_BLOCKS, ChainShape
 from kernels.ladders import find
 from kernels.machine.timing import Budget
 from kernels.records import link, rows
@@ -96,7 +96,7 @@ def test_malformed_file_is_refused(text, message):
 
 
 def test_too_large_file_is_refused_before_it_is_parsed(monkeypatch):
-    monkeypatch.setattr(rows, "MOST_BYTES", 1000)
+    monkeypatch.setattr(rows, "MAX_BYTES", 1000)
     with pytest.raises(RowError, match="larger than"):
         rows.parse("[" + " " * 2000)
     monkeypatch.undo()
@@ -115,18 +115,18 @@ def test_many_errors_are_reported_briefly():
 def test_every_form_that_this_app_writes_is_read(form):
     new = [a_row(n) for n in range(1 if form == "one" else 3)]
     text = {
-        "export": rows.exported(new),
+        "export": rows.to_json(new),
         "list": json.dumps(new, indent=1),
         "lines": "\n".join(map(json.dumps, new)) + "\n",
         "one": json.dumps(new[0]),
-        "bom": "\ufeff" + rows.exported(new),
+        "bom": "\ufeff" + rows.to_json(new),
     }[form]
     assert rows.parse(text) == new
 
 
 def test_every_recording_can_be_imported_and_linked():
     recorded = list(records.recordings())
-    assert rows.parse(rows.exported(recorded)) == recorded
+    assert rows.parse(rows.to_json(recorded)) == recorded
     assert len({id_of(row) for row in recorded}) == len(recorded)
     for row in recorded:
         assert link.unpack(link.pack(row)) == row
@@ -135,7 +135,7 @@ def test_every_recording_can_be_imported_and_linked():
 def test_chain_of_eight_blocks_is_stored_unchanged(tmp_path):
     """Its text is longer than that of any other shape."""
     block = "conv:K=3:R=3"
-    shape = ChainShape(1, 2, 40, 40, " ".join([block] * MOST_BLOCKS))
+    shape = ChainShape(1, 2, 40, 40, " ".join([block] * MAX_BLOCKS))
     result = run("fusion/fused", shape, engine="cpu", budget=Budget(samples=5, seconds=0.1))
     program = find("fusion/fused").build(shape, result.tiles)
     user_store = Store(tmp_path / "s.sqlite")
@@ -147,12 +147,12 @@ def test_chain_of_eight_blocks_is_stored_unchanged(tmp_path):
 def test_rung_of_another_version_is_accepted_and_named_by_its_fields():
     row = a_row() | {"rung": "pooling/flash", "shape": {"B": 4, "H": 16, "d": 64}}
     rows.check(row)
-    assert rows.shape_words(row) == "B=4 H=16 d=64"
+    assert rows.shape_text(row) == "B=4 H=16 d=64"
     assert rows.matches("h=16", row["rung"], canonical(row["shape"]))
 
 
 def test_csv_has_every_field_and_no_formula():
-    text = rows.table([a_row(1), a_row(2) | {"device": "=HYPERLINK(1)"}])
+    text = rows.to_csv([a_row(1), a_row(2) | {"device": "=HYPERLINK(1)"}])
     first, second = csv.DictReader(io.StringIO(text))
     assert json.loads(first["samples_ms"]) == a_row(1)["samples_ms"] and first["error"] == "1e-07"
     assert second["device"] == "'=HYPERLINK(1)"

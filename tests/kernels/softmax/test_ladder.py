@@ -72,14 +72,14 @@ def test_both_engines_agree_with_the_reference_at_any_shape_and_tile_sizes(name,
     shape, rung = data.draw(shapes), RUNGS[name]
     tiles = data.draw(st.sampled_from(tried.legal(rung, shape)))
     for engine in ENGINES:
-        tried.on(engine, rung, shape, tiles)
+        tried.verified_output(engine, rung, shape, tiles)
 
 
 @pytest.mark.parametrize("name", RUNGS)
 def test_rows_longer_than_a_turn_and_than_a_cpu_tile(name):
     shape = SoftmaxShape(3, 2500)
     tiles = {"PER": 32} if "PER" in RUNGS[name].tiles else {}
-    both = [tried.on(engine, RUNGS[name], shape, tiles) for engine in ENGINES]
+    both = [tried.verified_output(engine, RUNGS[name], shape, tiles) for engine in ENGINES]
     np.testing.assert_allclose(*both, rtol=3e-6)
 
 
@@ -88,7 +88,7 @@ def test_rows_longer_than_a_turn_and_than_a_cpu_tile(name):
 def test_hard_rows_stay_finite_and_right(name, kind):
     shape = SoftmaxShape(2, 75)
     for engine in ENGINES:
-        y = tried.on(engine, RUNGS[name], shape, inputs=make_inputs(kind, shape))
+        y = tried.verified_output(engine, RUNGS[name], shape, inputs=make_inputs(kind, shape))
         np.testing.assert_allclose(y.sum(axis=1, dtype="f8"), 1, rtol=1e-6)
 
 
@@ -171,7 +171,9 @@ def test_run_verifies_the_unsafe_kernel(engine):
 def test_warp_order_changes_nothing_and_no_races(name):
     tiles = {"BLOCK": 128} if "BLOCK" in RUNGS[name].tiles else {"WARPS": 4}
     tried.same_in_any_order(
-        lambda options: tried.on(emulator, RUNGS[name], SoftmaxShape(5, 300), tiles, options=options)
+        lambda options: tried.verified_output(
+            emulator, RUNGS[name], SoftmaxShape(5, 300), tiles, options=options
+        )
     )
 
 
@@ -199,7 +201,7 @@ def test_fault_in_the_kernel_is_detected(fault):
     program = rung.build(shape, rung.check(shape, {"BLOCK": 128} if "BLOCK" in rung.tiles else None))
     inputs = tried.seeded_inputs(program.of_role("input"))
     inputs["x"][1, :130] = -np.inf if "-infinity" in fault else inputs["x"][1, :130]
-    tried.fault_is_seen(rung, shape, program, inputs, right, wrong)
+    tried.assert_fault_is_detected(rung, shape, program, inputs, right, wrong)
 
 
 # -- rules, cost, bytes ----------------------------------------------------------------------------------

@@ -100,7 +100,7 @@ def test_requests_follow_the_rules():
 
 
 def test_thread_choices_are_limited_to_numba_threads(monkeypatch):
-    monkeypatch.setattr(processor, "threads_told", lambda: (2, "said here"))
+    monkeypatch.setattr(processor, "max_threads", lambda: (2, "said here"))
     assert list(open_at().selectbox(key="threads").options) == ["1", "2"]
 
 
@@ -130,7 +130,7 @@ def test_gain_names_faster_slower_and_equal_rungs():
 
 
 def test_account_has_measured_and_predicted_bytes_per_rung():
-    text = cpu_figures.account([row("naive", 1), row("fused", 1), row("flash", 1, Br=64, Bc=128)])
+    text = cpu_figures.memory_table([row("naive", 1), row("fused", 1), row("flash", 1, Br=64, Bc=128)])
     cells = [re.findall(r"<td>([\d,]+)</td>", line) for line in text.split("<tr>")[2:]]
     assert cells == [
         ["524,295", "4,718,592", "0"],
@@ -140,17 +140,19 @@ def test_account_has_measured_and_predicted_bytes_per_rung():
 
 
 def test_why_states_the_cost_of_s_beyond_the_last_cache():
-    text = cpu_figures.why([row("blocked", 50), row("flash", 50)], [L1, L3])
+    text = cpu_figures.explain_gain([row("blocked", 50), row("flash", 50)], [L1, L3])
     moved_bytes = [traffic(name, PAPER, 64, 2**25, of) for name, of in (("blocked", {"BLOCK": 64}), ("flash", {"Br": 32, "Bc": 32}))]  # fmt: skip
     ms = (moved_bytes[0] - moved_bytes[1]) / 20e9 * 1e3
     assert (
         "S of a head, 4.19 MB, fits in the L3 cache of 33.6 MB" in text and f"takes {1e3 * ms:.3g} µs" in text
     )
     assert "is little of what they wait for" in text
-    long = cpu_figures.why([row(name, 50, PAPER.with_(N=4096)) for name in ("blocked", "flash")], [L1, L3])
+    long = cpu_figures.explain_gain(
+        [row(name, 50, PAPER.with_(N=4096)) for name in ("blocked", "flash")], [L1, L3]
+    )
     assert "67.1 MB, does not fit in" in long and "is a part of what they wait for" in long
-    assert cpu_figures.why([row("flash", 50)], [L1, L3]) == ""
-    assert cpu_figures.why([row("blocked", 50), row("flash", 50)], []) == ""
+    assert cpu_figures.explain_gain([row("flash", 50)], [L1, L3]) == ""
+    assert cpu_figures.explain_gain([row("blocked", 50), row("flash", 50)], []) == ""
 
 
 def test_gpu_is_memory_bound_and_this_processor_compute_bound():
@@ -177,11 +179,11 @@ def test_gpu_recording_is_described_if_there_is_one(monkeypatch):
         }
 
     monkeypatch.setattr(cpu_figures, "recorded_at", at)
-    preset, text, flash = cpu_figures.recorded()
+    preset, text, flash = cpu_figures.longest_recording()
     assert preset.shape.N == 2048 and flash["rung"] == "attention/flash-registers"
     assert "naive 9 ms, flash attention, register tiles 3 ms: 3 times as fast." in text
     monkeypatch.setattr(cpu_figures, "recorded_at", lambda shape, rungs: {})
-    assert cpu_figures.recorded() is None
+    assert cpu_figures.longest_recording() is None
 
 
 def test_curve_of_one_tile_side_keeps_the_other():
@@ -200,11 +202,11 @@ def test_curve_of_one_tile_side_keeps_the_other():
     assert list(curve.x) == [4, 16, 64, 128] == list(of_l1.x) and star.x == (64,)
     assert list(of_l1.y) == [tile.share(value, L1) for value in (4, 16, 64, 128)]
     assert "tiles fill L1" in [a.text for a in figure.layout.annotations]
-    text = cpu_curve.words(rows, others, [L1, L3], tile)
+    text = cpu_curve.summary(rows, others, [L1, L3], tile)
     assert text.startswith("Best here: Bc 64 with") and "0.3 times as fast as NumPy BLAS" in text
-    assert ", filled by tiles of Bc" in cpu_curve.caches_words([L1], tile)
+    assert ", filled by tiles of Bc" in cpu_curve.caches_sentence([L1], tile)
     wide_tile = cpu_figures.tile("Bc", AttentionShape(1, 1, 64, 512), {"Br": 128, "Bc": 4})
-    assert ", too small for tiles of Bc 1" in cpu_curve.caches_words([L1], wide_tile)
-    assert cpu_curve.caches_words([L3], tile).startswith(
+    assert ", too small for tiles of Bc 1" in cpu_curve.caches_sentence([L1], wide_tile)
+    assert cpu_curve.caches_sentence([L3], tile).startswith(
         "L3 cache 33.6 MB (all). A"
     )  # none of the possible tiles fills it

@@ -14,7 +14,7 @@ from pages.attention import address
 from pages.attention.address import ADDRESS, DEFAULT, MAX, MAX_ELEMENTS, MAX_SCALE
 from pages.attention.controls import CHIPS
 from pages.parts import tiles as tile_sizes
-from tests.helpers.hostile import anything, bounds_hold, changed_with_a_note, valid
+from tests.helpers.hostile import anything, assert_bounds, assert_changed_with_note, assert_valid
 from tests.helpers.opened import finish, links, open_page, stages, texts
 from tests.helpers.rows_of import a_full_row
 from visuals.attention.inputs import KINDS
@@ -49,7 +49,7 @@ def test_corrected_shape_keeps_the_rule_and_notes_each_change(values):
     parsed, notes = ADDRESS.read(values)
     got = parsed.shape
     assert got.elements["Q"] <= MAX_ELEMENTS
-    changed_with_a_note(got, DEFAULT, values, notes)
+    assert_changed_with_note(got, DEFAULT, values, notes)
 
 
 @given(
@@ -58,7 +58,7 @@ def test_corrected_shape_keeps_the_rule_and_notes_each_change(values):
     )
 )
 def test_invalid_values_give_a_valid_state_and_notes(raw):
-    valid(*ADDRESS.read(raw), AttentionShape, RUNGS)
+    assert_valid(*ADDRESS.read(raw), AttentionShape, RUNGS)
 
 
 @pytest.mark.parametrize(
@@ -81,7 +81,7 @@ def test_notes_name_rule_limit_and_value_used(raw, says):
 @given(SHAPES)
 def test_field_bounds_allow_only_valid_shapes(values):
     shape = ADDRESS.read(values)[0].shape
-    bounds_hold(shape, address.bounds(shape), ADDRESS.read)
+    assert_bounds(shape, address.bounds(shape), ADDRESS.read)
 
 
 @settings(deadline=None, max_examples=20)
@@ -150,7 +150,7 @@ def test_invalid_parameters_are_named_and_escaped():
 @pytest.mark.parametrize("name", [name for name, rung in RUNGS.items() if not rung.library])
 def test_own_rungs_have_a_stage_or_a_reason(name):
     shape = DEFAULT.with_(dtype="fp16") if name == "flash-mma" else DEFAULT
-    tiles = tile_sizes.fitting(RUNGS[name], shape)
+    tiles = tile_sizes.default_tiles_for(RUNGS[name], shape)
     at = open_at(view="watch", dtype=shape.dtype, rung=name, **tiles)
     if reason := why_not(shape, f"attention/{name}", tiles):
         assert not stages(at) and reason in texts(at)

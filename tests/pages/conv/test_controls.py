@@ -44,7 +44,7 @@ def test_default_is_the_toy_preset():
 
 @pytest.mark.parametrize("key", CONV_PRESETS)
 def test_every_preset_opens_from_its_link(key):
-    at = open_at(**address.at(address.DEFAULT, CONV_PRESETS[key].shape))
+    at = open_at(**address.at_shape(address.DEFAULT, CONV_PRESETS[key].shape))
     assert at.session_state["got"].shape == CONV_PRESETS[key].shape
     assert not notes(at)
 
@@ -65,7 +65,7 @@ def test_field_bounds_allow_only_valid_shapes():
         for value in (field.min, field.max):
             assert isinstance(shape.with_(**{field.key: int(value)}), ConvShape)
         beyond = int(field.max) + 1
-        if beyond <= address.MOST[field.key]:
+        if beyond <= address.MAX[field.key]:
             with pytest.raises(ValueError, match="filter must fit"):
                 shape.with_(**{field.key: beyond})
 

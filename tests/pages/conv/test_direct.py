@@ -15,7 +15,7 @@ def open_at(page="conv/direct.py", **params):
 @pytest.mark.parametrize("key", CHIPS)
 def test_every_chip_opens_a_page_with_every_part(key):
     shape = CONV_PRESETS[key].shape
-    at = open_at(**address.at(address.DEFAULT, shape))
+    at = open_at(**address.at_shape(address.DEFAULT, shape))
     html = texts(at)
     assert "kt-note" not in html
     for part in ("Time", "Memory", "Roofline", "Why", "Kernel"):
@@ -42,7 +42,7 @@ def test_invalid_parameters_are_named_and_escaped():
 
 def test_warp_order_is_played_or_refused_with_a_reason():
     assert stages(open_at(order="warps"))[0].endswith("warps")
-    at = open_at(order="warps", **address.at(address.DEFAULT, CONV_PRESETS["vgg-conv1_2"].shape))
+    at = open_at(order="warps", **address.at_shape(address.DEFAULT, CONV_PRESETS["vgg-conv1_2"].shape))
     assert not stages(at)[0].endswith("warps") and "is shown in part" in texts(at)
 
 

@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from kernels import records
 from kernels.fusion.presets import FUSION_PRESETS
-from kernels.fusion.shape import KINDS, MOST_BLOCKS, OPTIONS, ChainShape
+from kernels.fusion.shape import KINDS, MAX_BLOCKS, OPTIONS, ChainShape
 from kernels.ladders import LADDERS
 from pages import _cards
 from pages.fusion import address, controls
@@ -50,7 +50,7 @@ def test_invalid_values_give_a_legal_state_and_notes(raw):
 @pytest.mark.parametrize(("raw", "says"), [
     ({"chain": "conv:K=2:R=3 softmax"}, "chain: block 2 must be one of bias, bn, relu, add, conv, maxpool, avgpool, gap, got 'softmax': chain=conv:K=2:R=3 bias bn relu is used"),
     ({"chain": "conv:K=2"}, "chain: block 1 (conv) needs R: chain=conv:K=2:R=3 bias bn relu is used"),
-    ({"chain": "relu " * 9}, f"chain: a chain has 1 to {MOST_BLOCKS} blocks, got 9: chain=conv:K=2:R=3 bias bn relu is used"),
+    ({"chain": "relu " * 9}, f"chain: a chain has 1 to {MAX_BLOCKS} blocks, got 9: chain=conv:K=2:R=3 bias bn relu is used"),
     ({"chain": "x" * 500}, f"chain may have at most {MAX_CHAIN} characters, got 500: chain=conv:K=2:R=3 bias bn relu is used"),
     ({"chain": "relu maxpool:9"}, "block 2 (maxpool): its window must fit the padded map, R <= H+2*pad; there H is 4, and 9 > 4: chain=conv:K=2:R=3 bias bn relu is used"),
     ({"N": "256", "C": "4096", "H": "64", "W": "64"}, "block 1 (conv): maps may have 134,217,728 values on this page: N=1 is used"),
@@ -74,7 +74,7 @@ def test_markup_in_a_chain_is_escaped():
 def test_every_edit_gives_a_legal_chain_or_a_rule(s):
     edits = [address.without(s, at) for at in range(len(s.blocks))] if len(s.blocks) > 1 else []
     edits += [address.moved(s, at, at + 1) for at in range(len(s.blocks) - 1)]
-    if len(s.blocks) < MOST_BLOCKS:
+    if len(s.blocks) < MAX_BLOCKS:
         found = address.appended(s)
         assert list(found) == list(KINDS)
         assert all(t.shape is None or t.shape.blocks[-1].kind == kind for kind, t in found.items())
@@ -135,7 +135,7 @@ def test_forbidden_edit_names_its_rule():
         in html
     )
     assert controls.NAMES["maxpool"] not in links(at) and "It stays: a chain has 1 to 8 blocks." in html
-    full = open_at(chain=" ".join(["relu"] * MOST_BLOCKS))
+    full = open_at(chain=" ".join(["relu"] * MAX_BLOCKS))
     assert not set(controls.NAMES.values()) & set(links(full)) and "A chain has 1 to 8 blocks." in texts(full)
 
 

@@ -10,7 +10,8 @@ from kernels.runner import compare
 from pages.gemm import address
 from pages.gemm.address import DEFAULT, RUNGS
 from pages.parts import tiles as tile_sizes
-from tests.helpers.hostile import anything, bounds_hold, changed_with_a_note, valid
+from pages.parts.rung_address import Selection
+from tests.helpers.hostile import anything, assert_bounds, assert_changed_with_note, assert_valid
 
 EXTENTS = st.integers(1, address.MAX)
 FACTORS = st.floats(-address.MAX_FACTOR, address.MAX_FACTOR).map(lambda value: float(f"{value:.3g}"))
@@ -26,7 +27,7 @@ def queries(draw):
     rung = RUNGS[draw(st.sampled_from(list(RUNGS)))]
     tiles = {name: draw(st.sampled_from(choices)) for name, choices in rung.tiles.items()}
     parsed, _ = address.read(draw(SHAPES))
-    return address.Asked(rung, tiles, parsed.shape)
+    return Selection(rung, tiles, parsed.shape)
 
 
 # -- the URL ---------------------------------------------------------------------------------------
@@ -40,7 +41,7 @@ def test_corrected_shape_keeps_the_rules_and_notes_each_change(values):
     parsed, notes = address.read(values)
     got = parsed.shape
     assert max(got.elements.values()) <= address.MAX_ELEMENTS
-    changed_with_a_note(got, DEFAULT, values, notes)
+    assert_changed_with_note(got, DEFAULT, values, notes)
 
 
 @given(
@@ -49,7 +50,7 @@ def test_corrected_shape_keeps_the_rules_and_notes_each_change(values):
     )
 )
 def test_invalid_values_give_a_valid_state_and_notes(raw):
-    valid(*address.read(raw), GemmShape, RUNGS)
+    assert_valid(*address.read(raw), GemmShape, RUNGS)
 
 
 @pytest.mark.parametrize(
@@ -73,7 +74,7 @@ def test_notes_name_rule_limit_and_value_used(raw, says):
 @given(SHAPES)
 def test_field_bounds_allow_only_valid_shapes(values):
     shape = address.read(values)[0].shape
-    bounds_hold(shape, address.bounds(shape), address.read)
+    assert_bounds(shape, address.bounds(shape), address.read)
 
 
 @settings(deadline=None)
@@ -84,8 +85,11 @@ def test_preset_link_leads_to_a_runnable_query(query, key):
     if address.supported(target.shape):
         assert target.broken == []
     if target.rung is query.rung and not tile_sizes.broken(query.rung, target.shape, query.tiles):
-        default_tiles = tile_sizes.fitting(query.rung, target.shape)
-        not_chosen = query.tiles in (query.rung.default_tiles, tile_sizes.fitting(query.rung, query.shape))
+        default_tiles = tile_sizes.default_tiles_for(query.rung, target.shape)
+        not_chosen = query.tiles in (
+            query.rung.default_tiles,
+            tile_sizes.default_tiles_for(query.rung, query.shape),
+        )
         assert target.tiles == (
             default_tiles if not_chosen else query.tiles
         )  # chosen tile sizes are kept if they are legal
@@ -105,7 +109,7 @@ def test_choices_nearest_and_tried_tiles_are_legal(query, maximum):
     assert nearest in legal if legal else nearest is None
     if tiles in legal:
         assert nearest == tiles
-    tried = tile_sizes.tried(rung, shape, tiles, maximum)
+    tried = tile_sizes.sweep_candidates(rung, shape, tiles, maximum)
     assert len(tried) == min(maximum, len(legal)) and all(t in legal for t in tried)
     assert len({tuple(t.values()) for t in tried}) == len(tried)
     assert tiles in tried or tiles not in legal
@@ -114,7 +118,7 @@ def test_choices_nearest_and_tried_tiles_are_legal(query, maximum):
 @pytest.mark.parametrize("rung", RUNGS.values(), ids=lambda rung: rung.name)
 def test_default_tiles_are_precompiled_and_give_several_blocks_if_possible(rung):
     for preset in GEMM_PRESETS.values():
-        shape, default_tiles = preset.shape, tile_sizes.fitting(rung, preset.shape)
+        shape, default_tiles = preset.shape, tile_sizes.default_tiles_for(rung, preset.shape)
         if tile_sizes.broken(rung, shape, rung.default_tiles) or rung.library:
             assert default_tiles == rung.default_tiles
             continue

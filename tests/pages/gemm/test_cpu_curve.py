@@ -96,7 +96,7 @@ def test_chart_shows_blocks_spread_best_and_caches():
     caches = [Level("L1 cache", 2**15, "each", "", "", 64), Level("L3 cache", 2**25, "all", "", "", 64)]
     rows = [row("loops/blocked", ms, BLOCK=b, THREADS=1) for b, ms in ((8, 60), (64, 10), (256, 20))]
     naive = row("loops/naive", 300, THREADS=1)
-    tile = cpu_curve.block(GemmShape(512, 512, 512))
+    tile = cpu_curve.block_tile(GemmShape(512, 512, 512))
     figure = cpu_curve.chart(rows[::-1], [("naive", naive)], caches, tile, LIGHT)
     curve, star, L1, L3 = figure.data
     assert list(curve.x) == [8, 64, 256] == list(L1.x)
@@ -112,6 +112,6 @@ def test_chart_shows_blocks_spread_best_and_caches():
         and "naive" in annotations
     )
     assert tile.fills(2**15) == 52 and 3 * 4 * 52**2 <= 2**15 < 3 * 4 * 53**2
-    text = cpu_curve.words(rows, [("naive", naive)], caches, tile)
+    text = cpu_curve.summary(rows, [("naive", naive)], caches, tile)
     assert "BLOCK 64" in text and "30 times as fast as naive" in text and "fit in the L3 cache" in text
-    assert "does not tell" in cpu_curve.caches_words([], tile)
+    assert "does not tell" in cpu_curve.caches_sentence([], tile)

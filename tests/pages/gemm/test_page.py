@@ -197,7 +197,7 @@ def test_rows_of_a_lesson_are_restored_after_another_was_open():
     finish(at, "run", "job")
     gemm_run = at.session_state["ran"]
     at.switch_page("conv/im2col.py")
-    for name, value in conv_address.write(conv_address.Asked(CONV_PRESETS["toy"].shape)).items():
+    for name, value in conv_address.write(conv_address.ConvQuery(CONV_PRESETS["toy"].shape)).items():
         at.query_params[name] = value
     at.run()
     assert not at.exception and "ran" not in at.session_state and "kt-badge-measured" not in texts(at)
@@ -208,7 +208,7 @@ def test_rows_of_a_lesson_are_restored_after_another_was_open():
 
 # -- autotune --------------------------------------------------------------------------------------
 def test_autotune_times_legal_tiles_and_names_the_best(monkeypatch):
-    monkeypatch.setattr(autotune, "MOST_TRIED", 5)
+    monkeypatch.setattr(autotune, "MAX_CANDIDATES", 5)
     monkeypatch.setattr(autotune, "SECONDS", 0.02)
     at = open_at(engine="cpu", view="autotune", M=24, N=24, K=24)
     rung = RUNGS[address.DEFAULT_RUNG]

@@ -16,7 +16,7 @@ from kernels import records
 from kernels.conv.presets import CONV_PRESETS
 from kernels.records import link, rows
 from kernels.records.jsontext import id_of
-from kernels.records.store import mine
+from kernels.records.store import user_store
 from tests.helpers.rows_of import a_row
 from visuals.charts import units
 
@@ -165,7 +165,7 @@ def test_export_is_imported_once_and_bad_file_is_refused(history, tmp_path):
     settled(page)
     new = [a_row(n, device="Anna's GPU", time=f"2999-01-01T00:00:0{n}Z") for n in range(3)]
     page.get_by_role("button", name="import").click()
-    upload(page, tmp_path / "anna.json", rows.exported(new))
+    upload(page, tmp_path / "anna.json", rows.to_json(new))
     expect(page.get_by_text("3 rows read, 3 of them new.")).to_be_visible()
     upload(page, tmp_path / "again.json", json.dumps(new))
     expect(page.get_by_text("3 rows read, 0 of them new.")).to_be_visible()
@@ -176,7 +176,7 @@ def test_export_is_imported_once_and_bad_file_is_refused(history, tmp_path):
     page.keyboard.press("Escape")
     expect(page.locator(".kt-rows tbody tr").first).to_contain_text("recorded Anna's GPU, cold")
     expect(page.locator(".kt-rows tbody tr").first).to_contain_text("anna.json")
-    assert mine().count() >= 3
+    assert user_store().count() >= 3
 
 
 def upload(page, path, text):
@@ -185,7 +185,7 @@ def upload(page, path, text):
 
 
 def test_link_contains_a_run_that_another_store_lacks(history, new_page, server):
-    mine().add([a_row(7, device="my GPU", time="2999-01-02T00:00:00Z")])
+    user_store().add([a_row(7, device="my GPU", time="2999-01-02T00:00:00Z")])
     page = history(f"run={id_of(a_row(7, device='my GPU', time='2999-01-02T00:00:00Z'))}&against={DIRECT}")
     expect(page.locator(f"{CARD} .kt-badge-measured")).to_have_text("measured my GPU, cold, n = 20")
     settled(page)
@@ -225,7 +225,7 @@ def test_hostile_link_gives_a_note_and_the_list(history, query):
 def test_text_of_a_row_is_escaped(history):
     evil = "<img src=x onerror=alert(1)>"
     row = a_row(8, device=evil, time="2999-01-03T00:00:00Z", later={evil: evil})
-    mine().add([row], evil)
+    user_store().add([row], evil)
     page = history(f"run={id_of(row)}")
     expect(page.locator(".kt-rows tbody tr").first).to_contain_text(evil)
     expect(page.locator(f"{CARD} .kt-badge").first).to_contain_text(evil)

@@ -29,7 +29,7 @@ def empty_store(tmp_path, monkeypatch):
     """Yields an empty store for one test."""
     monkeypatch.setenv(folder.VARIABLE, str(tmp_path / "data"))
     store._store.cache_clear()
-    yield store.mine()
+    yield store.user_store()
     store._store.cache_clear()
 
 
@@ -51,12 +51,14 @@ def test_recordings_are_listed_in_pages(empty_store):
 
 
 def test_every_run_is_on_exactly_one_page_in_order(empty_store):
-    dates = sorted({rows.made(row) for row in records.recordings()})
+    dates = sorted({rows.measured_at(row) for row in records.recordings()})
     empty_store.add([a_row(n, time=f"{dates[n % 2 and -1]}T00:00:{n:02}Z") for n in range(30)])
     archive = history.Archive()
     entries = [e for skip in range(0, TOTAL + 40, 20) for e in archive.some(Filter(), 20, skip)]
     assert len({e.id for e in entries}) == len(entries) == TOTAL + 30
-    assert [rows.made(e.row) for e in entries] == sorted((rows.made(e.row) for e in entries), reverse=True)
+    assert [rows.measured_at(e.row) for e in entries] == sorted(
+        (rows.measured_at(e.row) for e in entries), reverse=True
+    )
 
 
 def test_runs_measured_here_come_first_and_are_named_measured(empty_store):
@@ -196,7 +198,7 @@ def test_import_reports_its_result(empty_store):
     at = open_at()
     new = [a_row(n) for n in range(3)]
     at.file_uploader(key="upload").set_value(
-        ("anna.json", rows.exported(new).encode(), "application/json")
+        ("anna.json", rows.to_json(new).encode(), "application/json")
     ).run()
     assert "3 rows read, 3 of them new." in texts(at) and f"{TOTAL + 3:,} runs" in texts(at)
     assert {e.origin for e in empty_store.rows()} == {"anna.json"}

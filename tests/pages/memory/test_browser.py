@@ -7,7 +7,7 @@ import re
 import pytest
 from playwright.sync_api import expect
 
-from tests.helpers.harness import SEEN
+from tests.helpers.harness import TIMEOUT_MS
 
 pytestmark = pytest.mark.browser
 LESSON = "threads"
@@ -17,9 +17,9 @@ def test_topics_are_links_that_change_the_scene(stage, page):
     stage = stage()
     expect(stage.caption).to_contain_text("Block 0, warp 0: its first thread has i = 0 × 64 + 0 = 0.")
     page.get_by_role("link", name="banks", exact=True).click()
-    expect(page.get_by_role("heading", level=1)).to_contain_text("Banks", timeout=SEEN)
+    expect(page.get_by_role("heading", level=1)).to_contain_text("Banks", timeout=TIMEOUT_MS)
     expect(page).to_have_url(re.compile(r"[?&]topic=banks"))
-    expect(stage.caption).to_contain_text("bank 0 is asked for 4", timeout=SEEN)
+    expect(stage.caption).to_contain_text("bank 0 is asked for 4", timeout=TIMEOUT_MS)
 
 
 def test_stride_sets_the_url_and_the_number_of_steps(stage, page):
@@ -27,8 +27,8 @@ def test_stride_sets_the_url_and_the_number_of_steps(stage, page):
     field = page.get_by_label("stride", exact=True)
     field.fill("8")
     field.press("Enter")
-    expect(page).to_have_url(re.compile(r"[?&]stride=8"), timeout=SEEN)
-    expect(page.locator(".stage")).to_contain_text("1 / 33", timeout=SEEN)
+    expect(page).to_have_url(re.compile(r"[?&]stride=8"), timeout=TIMEOUT_MS)
+    expect(page.locator(".stage")).to_contain_text("1 / 33", timeout=TIMEOUT_MS)
 
 
 def test_padding_reduces_eight_wavefronts_to_one(stage):
@@ -43,5 +43,5 @@ def test_page_fits_its_width(stage, page, width):
     page.set_viewport_size({"width": width, "height": 900})
     for topic in ("threads", "coalescing", "banks", "layout"):
         stage(f"topic={topic}")
-        expect(page.get_by_text("Levels of memory")).to_be_visible(timeout=SEEN)
+        expect(page.get_by_text("Levels of memory")).to_be_visible(timeout=TIMEOUT_MS)
         assert page.evaluate("document.documentElement.scrollWidth") <= width

@@ -8,12 +8,12 @@ from hypothesis import strategies as st
 from kernels.conv.presets import CONV_PRESETS
 from kernels.conv.shape import MODES, ConvShape
 from pages.conv import address as conv_address
-from pages.conv.address import DEFAULT, LEAST, MOST, NAMES, Asked
+from pages.conv.address import DEFAULT, MAX, MIN, NAMES, ConvQuery
 from pages.parts import query
 from tests.helpers.opened import open_part
 
 SHAPES = st.fixed_dictionaries(
-    {name: st.integers(LEAST[name], MOST[name]) for name in MOST if name != "seed"}
+    {name: st.integers(MIN[name], MAX[name]) for name in MAX if name != "seed"}
     | {"mode": st.sampled_from(MODES)}
 )
 ANYTHING = st.one_of(
@@ -25,7 +25,7 @@ ANYTHING = st.one_of(
 @given(SHAPES, st.sampled_from(conv_address.CHOICES["picture"]), st.integers(0, 9999))
 def test_written_settings_are_read_back(values, picture, seed):
     settings, _ = conv_address.read(values)
-    settings = Asked(settings.shape, picture, "custom", seed, "1 2 3\n4 5 6")
+    settings = ConvQuery(settings.shape, picture, "custom", seed, "1 2 3\n4 5 6")
     assert conv_address.read(conv_address.write(settings)) == (settings, [])
 
 
@@ -48,8 +48,8 @@ def test_hostile_values_give_a_valid_shape_and_notes(raw):
     values_read = settings.params()
     for name in conv_address.CHOICES:
         assert values_read[name] in conv_address.CHOICES[name]
-    for name in MOST:
-        assert LEAST[name] <= values_read[name] <= MOST[name]
+    for name in MAX:
+        assert MIN[name] <= values_read[name] <= MAX[name]
     assert all(len(note) < 300 for note in notes)
 
 
@@ -78,13 +78,13 @@ def test_one_bad_value_changes_no_other():
     settings, _ = conv_address.read(
         {"H": "32", "W": "32", "R": "99", "S": "5", "picture": "gradient", "u": "x"}
     )
-    assert settings == Asked(ConvShape(1, 1, 32, 32, 2, 3, 5), "gradient")
+    assert settings == ConvQuery(ConvShape(1, 1, 32, 32, 2, 3, 5), "gradient")
 
 
 @pytest.mark.parametrize("key", CONV_PRESETS)
 def test_every_preset_has_a_url(key):
     shape = CONV_PRESETS[key].shape
-    assert conv_address.read(conv_address.at(DEFAULT, shape)) == (Asked(shape), [])
+    assert conv_address.read(conv_address.at_shape(DEFAULT, shape)) == (ConvQuery(shape), [])
 
 
 def poll_page():
@@ -94,10 +94,10 @@ def poll_page():
     from pages.parts.address import Fields, Number
 
     if "poll" in st.session_state:
-        st.session_state["behind"] = query.behind()
+        st.session_state["behind"] = query.url_is_stale()
     else:
         st.session_state[query.NOW] = []
-        query.asked(Fields("a lesson", {"N": Number(1, 1, 9)}), visible=False)
+        query.current_values(Fields("a lesson", {"N": Number(1, 1, 9)}), visible=False)
 
 
 @pytest.fixture

@@ -7,9 +7,9 @@ import pytest
 from kernels import records
 from kernels.conv.presets import CONV_PRESETS
 from kernels.ladders import LADDERS
-from kernels.records.nearest import Near
+from kernels.records.nearest import Match
 from pages.parts import cards, run_settings
-from pages.parts.run_settings import Asked
+from pages.parts.run_settings import RunSettings
 from tests.helpers.opened import finish, texts
 from tests.pages.parts.test_run import open_at
 from visuals.charts import bars, roofline, units
@@ -131,13 +131,13 @@ def test_nearest_recordings_have_the_shape_most_rungs_have(monkeypatch):
 
     def nearest(rung, shape, tiles, mode):
         recorded_shape = TOY.with_(N=4 if rung == "conv/direct" else 8)
-        return Near({"rung": rung, "shape": recorded_shape.params()}, False, "")
+        return Match({"rung": rung, "shape": recorded_shape.params()}, False, "")
 
     monkeypatch.setattr(run_settings.records, "nearest", nearest)
     ladder = LADDERS["conv"]
     tiles = tuple(
         {name: value for rung in ladder.rungs for name, value in rung.default_tiles.items()}.items()
     )
-    settings = Asked(ladder, TOY.with_(N=2), "cpu", "cold", tiles)
+    settings = RunSettings(ladder, TOY.with_(N=2), "cpu", "cold", tiles)
     rungs = {rung.name for rung in settings.supported_rungs()}
     assert settings.nearest().keys() == rungs - {"conv/direct"} != set()

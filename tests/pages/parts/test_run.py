@@ -17,7 +17,7 @@ RUNGS = ["conv/direct", "conv/im2col-gemm", "conv/im2col-cublas"]
 @pytest.mark.parametrize("key", CONV_PRESETS)
 def test_every_preset_shows_every_part(key):
     shape = CONV_PRESETS[key].shape
-    at = open_at(**conv_address.at(conv_address.DEFAULT, shape))
+    at = open_at(**conv_address.at_shape(conv_address.DEFAULT, shape))
     (key,), (message,) = stages(at), messages(at)
     assert key.endswith(",".join(f"{name}={value}" for name, value in shape.params().items()))
     assert len(message) < 50_000

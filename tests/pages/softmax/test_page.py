@@ -51,13 +51,13 @@ def test_every_kind_of_logits_runs_on_every_rung(name):
     html = texts(at)
     assert len(stages(at)) == 1 and "kt-note" not in html
     row = html[html.index("This row by every rung") :]
-    assert row.count("right, error") == (4 if name in (inputs.LARGE, inputs.OWN) else 5)
-    assert ("<b>NaN in " in row) == (name in (inputs.LARGE, inputs.OWN))
+    assert row.count("right, error") == (4 if name in (inputs.LARGE, inputs.OWN_NUMBERS) else 5)
+    assert ("<b>NaN in " in row) == (name in (inputs.LARGE, inputs.OWN_NUMBERS))
     assert row.count("3, predicted 3") == 1 and row.count("2, predicted 2") == 3
 
 
 def test_custom_numbers_are_the_row():
-    at = open_at(logits=inputs.OWN, numbers="1 2 95 -inf", rung="unsafe")
+    at = open_at(logits=inputs.OWN_NUMBERS, numbers="1 2 95 -inf", rung="unsafe")
     assert "your own row of 4" in str(heads(at)[0]["meta"]["tensors"])
     assert "The largest number is 95" in texts(at) and "<b>NaN in 1 of 4</b>" in texts(at)
     assert "Run measures 4×40 random numbers" in texts(at)
@@ -65,7 +65,7 @@ def test_custom_numbers_are_the_row():
 
 @pytest.mark.parametrize("numbers", ["1 two", "9" * 2000, "1 " * 100, "<i>1</i>", "1e99"])
 def test_invalid_numbers_are_reported_and_replaced(numbers):
-    at = open_at(logits=inputs.OWN, numbers=numbers)
+    at = open_at(logits=inputs.OWN_NUMBERS, numbers=numbers)
     html = texts(at)
     assert "Until then: small." in html and "kt-note" in html and "<i>1</i>" not in html
     assert "row 0 of 4" in str(heads(at)[0]["meta"]["tensors"])

@@ -17,7 +17,15 @@ from kernels.runner import check_memory, run
 from tests.helpers.rows_of import CEILINGS, a_full_row
 from visuals.attention import charts as attention_charts
 from visuals.attention import story as attention_story
-from visuals.attention.charts import Room, allocated, chart_of, dots, largest_N_in, memory, words
+from visuals.attention.charts import (
+    DeviceMemory,
+    allocated,
+    chart_of,
+    dots,
+    largest_N_in,
+    memory,
+    memory_sentences,
+)
 from visuals.attention.inputs import KINDS, LARGEST, qkv
 from visuals.attention.story import attention_cost, attention_gain
 from visuals.palette import DARK, LIGHT
@@ -25,7 +33,7 @@ from visuals.palette import DARK, LIGHT
 LADDER = LADDERS["attention"]
 RUNGS = {rung.name.partition("/")[2]: rung for rung in LADDER.rungs}
 LARGE = ATTENTION_PRESETS["attention-2048"].shape
-GPU, HERE = Room("a GPU", 150_000_000_000), Room("a processor", 16_000_000_000)
+GPU, HERE = DeviceMemory("a GPU", 150_000_000_000), DeviceMemory("a processor", 16_000_000_000)
 
 
 # -- traffic -------------------------------------------------------------------------------------------
@@ -47,12 +55,14 @@ def test_traffic_equals_the_emulators_counters(name, data):
     B, H, N, d = (data.draw(st.integers(1, max_size)) for max_size in (2, 2, 45, 20))
     s = AttentionShape(B, H, N, d, data.draw(st.integers(0, 1)), dtype=dtype)
     tiles = data.draw(st.sampled_from(compiled(name, s)))
-    assert attention_traffic.asked(RUNGS[name], s, tiles) == loads_and_stores(name, s, tiles)
+    assert attention_traffic.requested_bytes(RUNGS[name], s, tiles) == loads_and_stores(name, s, tiles)
 
 
 def test_library_traffic_is_unknown():
     assert {
-        n for n, rung in RUNGS.items() if attention_traffic.asked(rung, LARGE, rung.default_tiles) is None
+        n
+        for n, rung in RUNGS.items()
+        if attention_traffic.requested_bytes(rung, LARGE, rung.default_tiles) is None
     } == {n for n, rung in RUNGS.items() if rung.library}
 
 
@@ -79,11 +89,11 @@ def test_traffic_table_has_a_line_for_each_supported_rung():
 
 def test_traffic_sentences_count_blocks_and_hidden_tiles():
     flash = RUNGS["flash"]
-    (plain,) = attention_charts.traffic_words(flash, LARGE, {"Br": 32, "Bc": 32})
+    (plain,) = attention_charts.traffic_sentences(flash, LARGE, {"Br": 32, "Bc": 32})
     assert "asked for by 64 blocks" in plain and "by 2,048" in plain
-    _, hidden = attention_charts.traffic_words(flash, LARGE.with_(causal=1), {"Br": 32, "Bc": 32})
+    _, hidden = attention_charts.traffic_sentences(flash, LARGE.with_(causal=1), {"Br": 32, "Bc": 32})
     assert "of 4,096 tiles of 32 × 32 scores a head 2,080 are visited (51 %)" in hidden
-    assert attention_charts.traffic_words(RUNGS["naive"], LARGE, {"BLOCK": 16}) == []
+    assert attention_charts.traffic_sentences(RUNGS["naive"], LARGE, {"BLOCK": 16}) == []
 
 
 # -- memory over N -------------------------------------------------------------------------------------
@@ -139,7 +149,7 @@ def test_figure_has_allocations_and_device_memories(tokens):
 
 
 def test_sentences_name_the_n_that_each_device_can_hold():
-    text = " ".join(words(chart_of(LADDER.rungs, LARGE, (GPU, HERE))))
+    text = " ".join(memory_sentences(chart_of(LADDER.rungs, LARGE, (GPU, HERE))))
     naive, flash = RUNGS["naive"], RUNGS["flash"]
     assert "At N = 2,048 naive allocates 2.28 GB, 17 times the 134 MB of flash attention" in text
     for device in (GPU, HERE):
@@ -151,12 +161,12 @@ def test_sentences_name_the_n_that_each_device_can_hold():
 def test_no_chart_for_an_unsupported_type_and_no_ratio_for_equal_allocations():
     fp32 = [RUNGS[name] for name in ("naive", "fused", "flash")]
     assert chart_of(fp32, LARGE.with_(dtype="fp16"), (GPU,)) is None
-    text = " ".join(words(chart_of([RUNGS["naive"]], LARGE, (GPU,))))
+    text = " ".join(memory_sentences(chart_of([RUNGS["naive"]], LARGE, (GPU,))))
     assert "times the" not in text and "no longer fits" in text
 
 
 def test_memory_of_the_recorded_gpu():
-    device = Room.of(memory_levels.recorded())
+    device = DeviceMemory.of(memory_levels.recorded())
     assert device.device == "NVIDIA H200" and 140e9 < device.bytes < 160e9
 
 
@@ -192,15 +202,15 @@ def test_dots_are_gpu_peaks_of_this_shape_and_type():
     chart = chart_of(LADDER.rungs, LARGE, (GPU,), peaks)
     (marks,) = [t for t in memory(chart, LIGHT).data if t.mode == "markers" and "recorded" in t.hovertemplate]
     assert list(marks.x) == [2048, 8192, 512]
-    assert "All 3 measured peaks that have a prediction equal it to the byte." in words(chart)
+    assert "All 3 measured peaks that have a prediction equal it to the byte." in memory_sentences(chart)
 
 
 def test_sentence_names_the_peak_farthest_from_its_prediction():
     longer = LARGE.with_(N=8192)
     higher_peak = row("naive", longer, peak_bytes=round(allocated(RUNGS["naive"], longer) * 1.02))
     chart = chart_of(LADDER.rungs, LARGE, (GPU,), dots([row("flash"), higher_peak], LARGE, "recorded"))
-    assert "the farthest from it is naive’s at N = 8,192" in words(chart)[-1]
-    assert "2 % more" in words(chart)[-1]
+    assert "the farthest from it is naive’s at N = 8,192" in memory_sentences(chart)[-1]
+    assert "2 % more" in memory_sentences(chart)[-1]
 
 
 # -- the story -----------------------------------------------------------------------------------------

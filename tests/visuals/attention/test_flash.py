@@ -17,16 +17,16 @@ from tests.helpers.attention_scenes import (
     MMA,
     REGISTERS,
     TILES,
-    asked,
+    attention_cases,
     emulated,
     kinds,
+    last_readings,
     matrix,
     part,
     random,
     reference,
     scene_at,
     stored,
-    tick,
 )
 from tests.helpers.emulated import needs_nvrtc
 from tests.helpers.hard_scores import adversarial
@@ -73,7 +73,7 @@ def check_against_softmax(s: AttentionShape, plan: Plan, inputs, scene: Scene) -
 
 
 @settings(max_examples=25, deadline=None)
-@given(case=asked(), seed=st.integers(0, 9))
+@given(case=attention_cases(), seed=st.integers(0, 9))
 def test_m_l_and_o_equal_the_softmax_of_the_keys_so_far(case, seed):
     rung, tiles, s = case
     inputs = random(s, seed)
@@ -118,7 +118,7 @@ def test_numbers_are_finite_at_large_scores(kind):
 
 # -- what the kernel stores ---------------------------------------------------------------------------
 @settings(max_examples=12, deadline=None)
-@given(case=asked(most=30))
+@given(case=attention_cases(most=30))
 def test_o_equals_the_kernels_output(case):
     rung, tiles, s = case
     inputs = random(s)
@@ -209,7 +209,7 @@ def test_long_heads_are_not_traced():
 
 
 @settings(max_examples=10, deadline=None)
-@given(case=asked((FLASH, REGISTERS)))
+@given(case=attention_cases((FLASH, REGISTERS)))
 def test_shared_memory_has_the_current_tile(case):
     rung, tiles, s = case
     inputs = random(s)
@@ -231,7 +231,7 @@ def test_shared_memory_has_the_current_tile(case):
 
 # -- what is hidden ---------------------------------------------------------------------------------
 @settings(max_examples=25, deadline=None)
-@given(case=asked())
+@given(case=attention_cases())
 def test_hidden_keys_are_skipped_or_minus_infinity(case):
     rung, tiles, s = case
     s = s.with_(causal=1)
@@ -286,7 +286,7 @@ def test_bytes_equal_the_trace(rung, s):
     session = emulated(s, rung, tiles, inputs, trace_block=0)
     trace = session.trace[0]
     names = np.array(trace.buffers, dtype=object)[trace.buffer]
-    readings = tick(scene)
+    readings = last_readings(scene)
     assert readings["written to it"] == 4 * (names == "O").sum()
     copied = (
         plan.visited(s, 0) * 2 * 4 * plan.Bc * plan.DP if rung == REGISTERS else 0
@@ -303,7 +303,7 @@ def test_halves_are_two_bytes(N):
     s = AttentionShape(1, 1, N, 8, dtype="fp16")
     scene, _ = scene_at(s, MMA, TILES[MMA], random(s))
     total = emulated(s, MMA, TILES[MMA], random(s)).counters.total
-    readings = tick(scene)
+    readings = last_readings(scene)
     assert readings["bytes read from global memory"] == total["bytes_ld"] == 3 * N * 8 * 2
     assert readings["written to it"] == total["bytes_st"] == N * 8 * 2
 
@@ -316,5 +316,5 @@ def test_tensor_core_warps_read_the_bytes_of_the_trace(causal):
     trace = emulated(s, MMA, tiles, random(s), trace_block=0).trace[0]
     read = 2 * int((np.array(trace.buffers, dtype=object)[trace.buffer] == "shared").sum())
     copied = 2 * plan.DP * (plan.Br + 2 * 2 * plan.Bc)
-    assert tick(scene)["to and from shared memory"] == read + copied
+    assert last_readings(scene)["to and from shared memory"] == read + copied
     assert read == 2 * plan.DP * (32 + 2 * 16 * (3 if causal else 4))

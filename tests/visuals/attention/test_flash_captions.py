@@ -15,9 +15,9 @@ from tests.helpers.attention_scenes import (
     MMA,
     REGISTERS,
     TILES,
-    asked,
+    attention_cases,
+    highlighted_line,
     kinds,
-    lit,
     matrix,
     part,
     random,
@@ -34,7 +34,7 @@ TOY = AttentionShape(1, 1, 16, 8, causal=1)
 
 # -- captions ----------------------------------------------------------------------------------------
 @settings(max_examples=25, deadline=None)
-@given(case=asked())
+@given(case=attention_cases())
 def test_every_step_has_a_caption_and_a_line(case):
     rung, tiles, s = case
     scene, _ = scene_at(s, rung, tiles, random(s))
@@ -42,7 +42,7 @@ def test_every_step_has_a_caption_and_a_line(case):
         caption = scene.caption(t)
         assert "{" not in caption and "](" not in caption and "nan" not in caption.lower()
         assert not re.search(r"\b1 (more )?(tiles|blocks|heads|keys)\b", caption)
-        assert lit(scene, t).strip()
+        assert highlighted_line(scene, t).strip()
 
 
 LINE_OF_CAPTION = {  # by text of a caption: (flash, flash-registers, flash-mma)
@@ -68,7 +68,7 @@ def test_highlighted_line_matches_the_caption(n):
             for t in kinds(scene, words)
             if words != "into shared memory" or "block of queries" in scene.caption(t)
         ]
-        assert steps and all(lines[n] in lit(scene, t) for t in steps), words
+        assert steps and all(lines[n] in highlighted_line(scene, t) for t in steps), words
 
 
 def test_caption_has_the_scenes_numbers():

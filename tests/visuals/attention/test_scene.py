@@ -12,9 +12,19 @@ from hypothesis import strategies as st
 
 from kernels.attention.presets import ATTENTION_PRESETS
 from kernels.attention.shape import AttentionShape
-from kernels.attention.traffic import asked
+from kernels.attention.traffic import requested_bytes
 from kernels.ladders import LADDERS, find
-from tests.helpers.attention_scenes import emulated, kinds, lit, matrix, part, random, reference, stored, tick
+from tests.helpers.attention_scenes import (
+    emulated,
+    highlighted_line,
+    kinds,
+    last_readings,
+    matrix,
+    part,
+    random,
+    reference,
+    stored,
+)
 from tests.helpers.emulated import needs_nvrtc
 from tests.helpers.shapes import attention_shapes
 from visuals.attention import unfused_steps
@@ -137,7 +147,7 @@ def test_bytes_equal_the_counters(rung, s):
     s = s.with_(B=1, H=1)
     scene = attention_scene(s, rung, TILES[rung], random(s))
     total = emulated(s, rung, TILES[rung], random(s)).counters.total
-    readings = tick(scene)
+    readings = last_readings(scene)
     assert readings["bytes read from global memory"] == total["bytes_ld"]
     assert readings["written to it"] == total["bytes_st"]
 
@@ -150,7 +160,7 @@ def test_bytes_of_a_large_head_equal_the_formula(rung, key):
     scene = attention_scene(s, rung, {}, random(s))
     r = {x.label: float(x.values[-1]) for x in scene.readings}
     total = r["bytes read from global memory"] + r["written to it"]
-    assert total == pytest.approx(asked(find(rung), s, find(rung).default_tiles), rel=1e-6)
+    assert total == pytest.approx(requested_bytes(find(rung), s, find(rung).default_tiles), rel=1e-6)
 
 
 @pytest.mark.parametrize(
@@ -169,7 +179,7 @@ def test_bytes_of_shared_memory_equal_the_trace(rung, tiles, s):
     for trace in traces:
         shared_buffers = [n for n, name in enumerate(trace.buffers) if name not in "QKVOSP"]
         moved += 4 * int(np.isin(trace.buffer, shared_buffers).sum())
-    assert tick(attention_scene(s, rung, tiles, random(s)))["to and from shared memory"] == moved
+    assert last_readings(attention_scene(s, rung, tiles, random(s)))["to and from shared memory"] == moved
 
 
 # -- captions --------------------------------------------------------------------------------------
@@ -181,7 +191,7 @@ def test_every_step_has_a_caption_and_a_line(rung, s):
     for t in range(scene.steps):
         caption = scene.caption(t)
         assert "{" not in caption and "](" not in caption
-        assert lit(scene, t).strip()
+        assert highlighted_line(scene, t).strip()
     for annotation in scene.told:
         assert len(annotation.words.kind) == scene.tensor(annotation.of).size
 
@@ -200,7 +210,7 @@ def test_every_step_has_a_caption_and_a_line(rung, s):
 def test_highlighted_line_matches_the_caption(rung, words, line):
     scene = attention_scene(TOY, rung, TILES[rung], random(TOY))
     steps = kinds(scene, words)
-    assert steps and all(line in lit(scene, t) for t in steps)
+    assert steps and all(line in highlighted_line(scene, t) for t in steps)
 
 
 def test_visible_head_is_named():

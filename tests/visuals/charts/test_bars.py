@@ -110,11 +110,11 @@ def test_copies_are_bars_with_their_bandwidth():
 
 def test_copies_sentence_compares_with_the_fastest_rung():
     rows = [a_full_row(samples=[4.0] * 3), a_full_row(samples=[2.0] * 3)]
-    assert bars.copies_words(rows) == (
+    assert bars.copies_sentence(rows) == (
         "328 B in and 288 B back take 3 times as long as the fastest rung computes, from pinned memory 0.75 times."
     )
-    assert bars.copies_words([a_row()]) == ""
-    assert bars.copies_words([a_full_row(copies_ms={"h2d_pageable": 1.0})]) == ""
+    assert bars.copies_sentence([a_row()]) == ""
+    assert bars.copies_sentence([a_full_row(copies_ms={"h2d_pageable": 1.0})]) == ""
 
 
 # -- memory --------------------------------------------------------------------------------------
@@ -164,14 +164,20 @@ def test_rungs_that_allocate_the_same_share_a_bar_and_a_panel():
         for t, stages in (("a", TIMELINE), ("b", other), ("d", TIMELINE))
     ]
     different = ("c", a_full_row(rung="gemm/naive", workspace_bytes=100, peak_bytes=716))
-    groups = bars.alike([same[0], different, *same[1:]])
+    groups = bars.group_by_memory([same[0], different, *same[1:]])
     assert [[title for title, _ in group] for group in groups] == [["a", "b", "d"], ["c"]]
-    assert bars.together(groups[0], 4)[0] == "a and 2 others" and bars.together(groups[1], 4) == different
-    title, row = bars.together(same, 3)
+    assert (
+        bars.combine_group(groups[0], 4)[0] == "a and 2 others"
+        and bars.combine_group(groups[1], 4) == different
+    )
+    title, row = bars.combine_group(same, 3)
     assert title == "all 3 rungs" and [s["at"] for s in row["timeline"]] == ["inputs", "output", "step"]
     assert [dict(s, at="") for s in row["timeline"]] == [dict(s, at="") for s in TIMELINE]
-    assert len(bars.alike(same[:2])) == 2  # two are not grouped
-    assert len(bars.alike([*same[:2], ("b", a_full_row(rung="gemm/naive", timeline=TIMELINE[:2]))])) == 3
+    assert len(bars.group_by_memory(same[:2])) == 2  # two are not grouped
+    assert (
+        len(bars.group_by_memory([*same[:2], ("b", a_full_row(rung="gemm/naive", timeline=TIMELINE[:2]))]))
+        == 3
+    )
     assert bars.roles(same[0][1])[0] == ("input", "inputs")
 
 
@@ -179,7 +185,8 @@ def test_times_far_apart_have_a_logarithmic_axis():
     close = [("a", a_full_row(samples=[1.0] * 3)), ("b", a_full_row(samples=[50.0] * 3))]
     far = [("a", a_full_row(samples=[0.35] * 3)), ("b", a_full_row(samples=[276.0] * 3))]
     assert (
-        bars.decade_under([row for _, row in close]) == 0 and bars.times(close, T).layout.xaxis.type != "log"
+        bars.log_axis_start([row for _, row in close]) == 0
+        and bars.times(close, T).layout.xaxis.type != "log"
     )
     axis = bars.times(far, T).layout.xaxis
     assert axis.type == "log" and list(axis.tickvals) == [0.1, 1, 10, 100]

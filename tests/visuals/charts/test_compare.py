@@ -46,28 +46,28 @@ def test_dots_stay_in_their_lane():
 
 
 def test_differing_fields_are_marked_and_the_rest_is_folded():
-    html = compare.explained(a_row(1), a_row(2, device="a GPU", later=3), origins=["here", "here"])
+    html = compare.fields_table(a_row(1), a_row(2, device="a GPU", later=3), origins=["here", "here"])
     marked = re.findall(r'<th scope="row">([^<]*) <span class="kt-differs"', html)
     assert marked == ["device", "measured at (UTC)", "later"]
     assert "The same in both: " in html and "timeline" in html
 
 
 def test_every_field_of_one_run_is_listed():
-    html = compare.explained(a_row(), origins=["shipped"])
+    html = compare.fields_table(a_row(), origins=["shipped"])
     assert "kt-differs" not in html and "How it was measured" in html and "shipped" in html
     assert all(name in html for name in ("NumPy", "caches", "tile sizes", "a field of later"))
 
 
 def test_b_is_beside_a_with_its_ratio():
-    html = compare.figured(a_row(samples=[2.0] * 6), a_row(samples=[1.0] * 6, peak_bytes=1232))
+    html = compare.figures_table(a_row(samples=[2.0] * 6), a_row(samples=[1.0] * 6, peak_bytes=1232))
     assert "1 ms <small>0.50×</small>" in html and "1.23 KB <small>2.00×</small>" in html
 
 
 def test_foreign_text_is_escaped():
     row = a_row(device=EVIL, later={EVIL: EVIL}, tiles={EVIL: 1})
     for html in (
-        compare.explained(row, a_row(), origins=[EVIL, "b"]),
-        compare.figured(row),
+        compare.fields_table(row, a_row(), origins=[EVIL, "b"]),
+        compare.figures_table(row),
         compare.strips(row),
     ):
         assert "<img" not in html

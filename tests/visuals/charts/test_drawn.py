@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import plotly.graph_objects as go
 
-from visuals.charts.drawn import Drawn
+from visuals.charts.drawn import PlainFigure
 
 
 def test_same_calls_give_the_same_figure():
     figures = []
-    for figure in (Drawn(), go.Figure(layout={"template": None})):
+    for figure in (PlainFigure(), go.Figure(layout={"template": None})):
         figure.add_scatter(x=[1, 2], y=[3, 4], mode="lines", line={"color": "#123456"})
         figure.update_layout(xaxis={"type": "log", "title": {"text": "x"}}, height=300)
         figure.add_annotation(x=1, y=2, text="one", showarrow=False)

@@ -71,7 +71,7 @@ def test_recorded_devices_add_their_roofs(monkeypatch):
 
 # -- text ----------------------------------------------------------------------------------------
 def test_ceilings_text_has_measurement_and_ridge():
-    assert roofline.ceilings_words(ROOF) == (
+    assert roofline.ceilings_text(ROOF) == (
         "copy 1 TB/s (device to device, 1024 MiB; best of 20), FP32 10 TFLOP/s (FMA kernel; best of 19). "
         "They meet at 10 FLOP per byte"
     )
@@ -126,8 +126,8 @@ def test_rungs_not_run_have_a_sentence_with_their_bound():
 
 
 def test_rows_without_flops_have_no_place_under_a_roof():
-    assert roofline.stands(a_full_row())
-    assert not roofline.stands(a_full_row(flops=0)) and not roofline.stands(a_row())
+    assert roofline.has_intensity(a_full_row())
+    assert not roofline.has_intensity(a_full_row(flops=0)) and not roofline.has_intensity(a_row())
 
 
 # -- the chart -----------------------------------------------------------------------------------

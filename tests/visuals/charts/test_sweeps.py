@@ -84,13 +84,13 @@ def test_each_varied_tile_size_has_a_panel_with_every_combination():
 
 def test_sentence_names_best_default_and_worst():
     rows = swept()
-    text = sweeps.tiles_told(rows, {"BM": 8, "BN": 16, "BK": 8})
+    text = sweeps.tiles_sentence(rows, {"BM": 8, "BN": 16, "BK": 8})
     assert text.startswith("Best: BM 16, BN 16, BK 8 with ")
     assert "2 times as fast as the usual BM 8, BN 16, BK 8" in text and "overlap" not in text
     assert text.endswith("Worst: BM 8, BN 8, BK 8, 4 times as long.")
-    assert "the usual combination" in sweeps.tiles_told(rows, rows[3]["tiles"])
+    assert "the usual combination" in sweeps.tiles_sentence(rows, rows[3]["tiles"])
     close = [row(ms=1.0, tiles={"BM": 8}, spread=0.2), row(ms=1.1, tiles={"BM": 16}, spread=0.2)]
-    assert "(their spreads overlap)" in sweeps.tiles_told(close, {"BM": 16})
+    assert "(their spreads overlap)" in sweeps.tiles_sentence(close, {"BM": 16})
 
 
 def test_many_tile_sizes_are_in_lines_of_four_panels():
@@ -125,7 +125,7 @@ def test_gain_compares_with_the_first_rung_and_the_library_of_the_same_precision
         r["rung"]: r
         for r in (row("gemm/uncoalesced", 8.0), row("gemm/naive", 2.0), row("gemm/cublas", 1.0, {}))
     }
-    assert gemm_story.best_own(rows) is rows["gemm/naive"]
+    assert gemm_story.best_kernel(rows) is rows["gemm/naive"]
     assert gemm_story.gemm_gain(rows) == (
         "Naive, coalesced is 4 times as fast as uncoalesced. Naive, coalesced reaches 50 % of the speed of cuBLAS FP32."
     )

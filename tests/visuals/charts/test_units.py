@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from tests.helpers.rows_of import a_full_row, a_row
 from visuals.charts import compare, roofline, units
-from visuals.charts.story import factor, fastest_library, shares
+from visuals.charts.story import device_comparison, fastest_library, shares
 
 
 @pytest.mark.parametrize(
@@ -63,9 +63,9 @@ def test_a_badge_has_a_known_kind_and_escapes_text():
 
 def test_times_that_include_waits_have_a_note():
     none = [("one", a_row()), ("two", a_row(queued="ahead"))]
-    assert units.waits(none) == ""
+    assert units.waits_note(none) == ""
     some = [*none, ("three", a_row(queued="3 of 20")), ("four", a_row(queued="3 of 20"))]
-    text = units.waits(some)
+    text = units.waits_note(some)
     assert "time of three, four:" in text and text.count("3 of 20") == 1
 
 
@@ -134,42 +134,44 @@ def test_unmeasured_values_have_no_share():
 
 def test_two_devices_are_compared_in_one_sentence():
     there = FAST | {"device": "a GPU", "median_ms": 0.001}
-    assert factor([("direct", SLOW), ("library", FAST)], [("cuBLAS", there)]) == (
+    assert device_comparison([("direct", SLOW), ("library", FAST)], [("cuBLAS", there)]) == (
         "The fastest here, library (500 µs on a processor), takes 500 times as long as the fastest recorded on a GPU, "
         "cuBLAS (1 µs)."
     )
-    assert "takes 0.002 of the time of the fastest" in factor([("cuBLAS", there)], [("library", FAST)])
+    assert "takes 0.002 of the time of the fastest" in device_comparison(
+        [("cuBLAS", there)], [("library", FAST)]
+    )
 
 
 @pytest.mark.parametrize(
     "other", [{"device": "a processor"}, {"mode": "hot"}, {"shape": SLOW["shape"] | {"N": 2}}], ids=str
 )
 def test_rows_that_differ_in_settings_are_not_compared(other):
-    assert factor([("direct", SLOW)], [("direct", SLOW | {"device": "a GPU"} | other)]) == ""
-    assert factor([("direct", SLOW)], []) == factor([], [("direct", SLOW)]) == ""
+    assert device_comparison([("direct", SLOW)], [("direct", SLOW | {"device": "a GPU"} | other)]) == ""
+    assert device_comparison([("direct", SLOW)], []) == device_comparison([], [("direct", SLOW)]) == ""
 
 
 def test_history_formats_ceilings_and_copies_as_text():
-    html = compare.explained({name: value for name, value in SLOW.items() if name != "a_field_of_later"})
+    html = compare.fields_table({name: value for name, value in SLOW.items() if name != "a_field_of_later"})
     assert "copy 1 TB/s, FP32 10 TFLOP/s, a launch of nothing 2 µs" in html
     assert "h2d pageable 4 ms, d2h pageable 2 ms, h2d pinned 1 ms, d2h pinned 500 µs" in html
     assert "{" not in html
-    assert "device at most" in compare.explained(a_row(), SLOW)  # "none" beside it
+    assert "device at most" in compare.fields_table(a_row(), SLOW)  # "none" beside it
 
 
 def test_a_fallen_clock_has_a_note_with_its_rungs():
     steady = ("one", a_row(clock_sm_mhz=1980, clock_sm_mhz_after=1950))
     fell = a_row(clock_sm_mhz=1980, clock_sm_mhz_after=1545)
-    assert units.slowed([steady, ("two", a_row())]) == ""
-    text = units.slowed([steady, ("three", fell), ("four", fell | {"parts_ms": {"a": 1.0, "b": 2.0}})])
+    assert units.clock_note([steady, ("two", a_row())]) == ""
+    text = units.clock_note([steady, ("three", fell), ("four", fell | {"parts_ms": {"a": 1.0, "b": 2.0}})])
     assert "from 1,980 to 1,545 MHz (three, four): steps" in text and "one" not in text
-    assert units.slowed([("three", fell)]).endswith("(three).")
+    assert units.clock_note([("three", fell)]).endswith("(three).")
 
 
 def test_times_of_another_sweep_have_a_note():
     day = "2026-01-02T0"
     rows = [("one", a_row(time=f"{day}3:00:00Z")), ("two", a_row(time=f"{day}3:50:00Z"))]
-    assert units.apart(rows) == units.apart([]) == ""
-    assert units.apart([("late", a_row(time=f"{day}5:00:01Z")), *rows]) == (
+    assert units.sweeps_note(rows) == units.sweeps_note([]) == ""
+    assert units.sweeps_note([("late", a_row(time=f"{day}5:00:01Z")), *rows]) == (
         "Measured in another run than the rest: late (2026-01-02 05:00 UTC)."
     )

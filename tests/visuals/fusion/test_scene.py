@@ -238,10 +238,10 @@ ROOF = Roof("a GPU", "recorded", 4e12, 60e12, {"launch_us": 1.5})
 def test_fusion_saves_the_maps_between_and_their_launches():
     s = FUSION_PRESETS["fusion-bias-bn-relu"].shape
     maps = 4 * 64 * 256 * 56 * 56
-    assert story.saved(s) == 2 * 2 * maps  # two maps between three launches, written and read
+    assert story.saved_bytes(s) == 2 * 2 * maps  # two maps between three launches, written and read
     (text,) = story.pays(s, ROOF)
     assert "2 launches and 822 MB" in text and "206 µs at the speed of a copy on a GPU" in text
-    columns = story.levels(s)
+    columns = story.launch_table(s)
     assert columns["fusion/fused"]["times the least"] == "1" and columns["fusion/unfused"]["launches"] == "3"
 
 

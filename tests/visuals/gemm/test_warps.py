@@ -18,7 +18,7 @@ from visuals.gemm.plan import plan_of
 from visuals.gemm.warp_requests import GLOBAL, MAX_SINGLE, SHARED, TEMPLATES, WarpSteps
 from visuals.gemm.warps import shortened, traced, warps_scene
 from visuals.scene.payload import payload
-from visuals.scene.requests import bank_places, fewest_passes, lanes_of, mask_of, sectors_asked
+from visuals.scene.requests import bank_wavefronts, lanes_of, mask_of, min_wavefronts, requested_sectors
 
 KINDS = list(TEMPLATES)
 THREADS = [name for name in RUNGS if name not in ("gemm/wmma", "gemm/mma-sync")]
@@ -48,11 +48,11 @@ def test_wavefronts_and_sectors_equal_the_counters(request):
     active[0, lanes_of(mask)] = True
     assert mask_of(lanes_of(mask)) == mask
     wavefronts, minimum = counters.wavefronts(byte[None].astype(np.uint64), active, width)
-    turn, bank, lane = bank_places(byte, mask, width)
-    assert (int(turn.max()) + 1, fewest_passes(byte, mask, width)) == (wavefronts, minimum)
+    turn, bank, lane = bank_wavefronts(byte, mask, width)
+    assert (int(turn.max()) + 1, min_wavefronts(byte, mask, width)) == (wavefronts, minimum)
     assert len(set(zip(turn, bank, strict=True))) == len(turn)  # one word per bank in a wavefront
     assert set(lane) <= set(lanes_of(mask))
-    count, fewest = sectors_asked(byte, mask, width)
+    count, fewest = requested_sectors(byte, mask, width)
     assert count == counters.distinct(byte[None] // 32, active) and fewest <= count
 
 

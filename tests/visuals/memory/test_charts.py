@@ -36,22 +36,22 @@ def test_figure_has_measurements_counts_and_the_scenes_stride():
 
 def test_sentence_has_slowdown_and_count_if_measured():
     counts = {1: 1.0, 2: 1.5, 4: 2.5, 8: 4.5}
-    sentence = memory_charts.words(LINE, 8, counts, "sectors")
+    sentence = memory_charts.slowdown_sentence(LINE, 8, counts, "sectors")
     assert (
         "took 4 times as long" in sentence
         and "4.5 times the sectors" in sentence
         and "40 ms against 10 ms" in sentence
     )
     assert (
-        memory_charts.words(LINE, 4, counts, "sectors")
+        memory_charts.slowdown_sentence(LINE, 4, counts, "sectors")
         == ""
-        == memory_charts.words(LINE, 1, counts, "sectors")
+        == memory_charts.slowdown_sentence(LINE, 1, counts, "sectors")
     )
 
 
 def test_counts_of_a_warp():
     assert {s: memory_charts.sectors(s) for s in (1, 2, 8, 32)} == {1: 8, 2: 12, 8: 36, 32: 36}
-    assert [memory_charts.passes(s, padded) for s in (1, 32) for padded in (False, True)] == [1, 1, 32, 1]
+    assert [memory_charts.wavefronts(s, padded) for s in (1, 32) for padded in (False, True)] == [1, 1, 32, 1]
     assert memory_charts.relative({2: 3.0, 1: 2.0}) == {1: 1.0, 2: 1.5}
 
 

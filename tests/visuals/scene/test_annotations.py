@@ -12,7 +12,7 @@ import pytest
 
 from kernels.conv.shape import ConvShape
 from tests.visuals.conv.fft.test_scene import scene_of
-from visuals.scene.parts import Captions, SceneError, Told
+from visuals.scene.parts import Annotation, Captions, SceneError
 from visuals.scene.scene import number
 from visuals.stage import HERE, message
 
@@ -25,19 +25,22 @@ CAPTIONS = Captions(("{0}",), np.zeros(SIZE, int), np.zeros((SIZE, 1)))
 @pytest.mark.parametrize(
     ("annotation", "message_part"),
     [
-        (Told("Z", CAPTIONS), "names no tensor"),
-        (Told("Y", CAPTIONS, {"Z": np.zeros((SIZE, 1), int)}), "names no tensor"),
-        (Told("Y", replace(CAPTIONS, kind=np.zeros(SIZE - 1, int))), "captions and cells differ in number"),
-        (Told("Y", replace(CAPTIONS, kind=np.ones(SIZE, int))), "a cell has no caption"),
-        (Told("Y", replace(CAPTIONS, templates=("{1}",))), "cannot be filled from 1 numbers"),
-        (Told("Y", CAPTIONS, {"X": np.full((SIZE, 1), GOOD.tensor("X").size)}), "leaves X"),
-        (Told("Y", CAPTIONS, {"X": np.full((SIZE, 1), -2)}), "leaves X"),
-        (Told("Y", CAPTIONS, {"X": np.zeros((SIZE - 1, 1), int)}), "leaves X"),
-        (Told("Y", CAPTIONS, {"X": np.zeros(SIZE, int)}), "leaves X"),
+        (Annotation("Z", CAPTIONS), "names no tensor"),
+        (Annotation("Y", CAPTIONS, {"Z": np.zeros((SIZE, 1), int)}), "names no tensor"),
+        (
+            Annotation("Y", replace(CAPTIONS, kind=np.zeros(SIZE - 1, int))),
+            "captions and cells differ in number",
+        ),
+        (Annotation("Y", replace(CAPTIONS, kind=np.ones(SIZE, int))), "a cell has no caption"),
+        (Annotation("Y", replace(CAPTIONS, templates=("{1}",))), "cannot be filled from 1 numbers"),
+        (Annotation("Y", CAPTIONS, {"X": np.full((SIZE, 1), GOOD.tensor("X").size)}), "leaves X"),
+        (Annotation("Y", CAPTIONS, {"X": np.full((SIZE, 1), -2)}), "leaves X"),
+        (Annotation("Y", CAPTIONS, {"X": np.zeros((SIZE - 1, 1), int)}), "leaves X"),
+        (Annotation("Y", CAPTIONS, {"X": np.zeros(SIZE, int)}), "leaves X"),
     ],
 )
 def test_invalid_annotation_raises(annotation, message_part):
-    replace(GOOD, told=(Told("Y", CAPTIONS, {"X": np.full((SIZE, 1), -1)}),))
+    replace(GOOD, told=(Annotation("Y", CAPTIONS, {"X": np.full((SIZE, 1), -1)}),))
     with pytest.raises(SceneError, match=message_part):
         replace(GOOD, told=(annotation,))
 

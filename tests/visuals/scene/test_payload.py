@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 
 from kernels.conv.shape import ConvShape
 from tests.helpers import scenes
-from tests.helpers.histories import histories, scene_told
+from tests.helpers.histories import histories, scene_of
 from tests.helpers.shapes import conv_shapes
 from visuals.conv.im2col.scene import im2col_scene
 from visuals.conv.part import part_of
@@ -218,7 +218,7 @@ def scene_lists(draw) -> list[Scene]:
     valid = []
     for history in draw(st.lists(histories(), min_size=20, max_size=30)):
         try:
-            valid.append(scene_told(*history))
+            valid.append(scene_of(*history))
         except SceneError:  # a copy of a cell that is not written yet
             continue
     return valid

@@ -14,7 +14,7 @@ from kernels.conv.shape import ConvShape
 from kernels.engines import emulator
 from kernels.ladders import find
 from tests.helpers import scenes
-from tests.helpers.histories import CELLS, histories, scene_told
+from tests.helpers.histories import CELLS, histories, scene_of
 from visuals.conv.im2col.scene import im2col_scene
 from visuals.conv.im2col.warps import blocks, in_warp_order
 from visuals.conv.part import part_of
@@ -182,9 +182,9 @@ def test_cells_equal_step_by_step_simulation(history):
     pictures, unwritten_read = simulated(*history)
     if unwritten_read:
         with pytest.raises(SceneError, match="nothing has written yet"):
-            scene_told(*history)
+            scene_of(*history)
         return
-    scene = scene_told(*history)
+    scene = scene_of(*history)
     for t, picture in enumerate(pictures):
         for name, cells in picture.items():
             expected = np.array([np.nan if v is None else v for v in cells], "f4")
@@ -194,7 +194,7 @@ def test_cells_equal_step_by_step_simulation(history):
 
 def test_write_without_cells_writes_all_and_short_steps_repeat():
     start = {"a": None, "b": [0.0] * CELLS, "c": None}
-    scene = scene_told(3, start, [])
+    scene = scene_of(3, start, [])
     scene = replace(scene, writes=(Write("a", np.array([2]), np.arange(5)),))
     assert np.isnan(scene.cells("a", 1)).all() and scene.cells("a").tolist() == [0, 1, 2, 3, 4]
     four = Write("b", np.array([0, 2]), np.arange(1, 5), cells=np.array([0, 1, 2, 3]))

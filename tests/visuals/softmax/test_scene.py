@@ -14,7 +14,7 @@ from kernels.ladders import find
 from kernels.softmax import ladder as softmax_ladder
 from kernels.softmax.presets import SOFTMAX_PRESETS
 from kernels.softmax.shape import SoftmaxShape
-from pages.parts.rung_address import Asked
+from pages.parts.rung_address import Selection
 from pages.softmax import address as softmax_address
 from visuals.scene.payload import payload
 from visuals.softmax import inputs as softmax_inputs
@@ -30,7 +30,7 @@ SMALL = {
     "softmax/warp-shuffle": {"WARPS": 1},
     "softmax/registers": {"BLOCK": 128, "PER": 4},
 }
-LOGITS = [name for name in softmax_inputs.LOGITS if name != softmax_inputs.OWN]
+LOGITS = [name for name in softmax_inputs.LOGITS if name != softmax_inputs.OWN_NUMBERS]
 numbers = st.one_of(
     st.floats(-8, 8, width=32),
     st.floats(-300, 300, width=32),
@@ -214,8 +214,8 @@ def test_notes_name_the_two_cells_that_were_merged(rung):
 @pytest.mark.parametrize("rung", softmax_address.ADDRESS.rungs.values(), ids=lambda r: r.name)
 def test_every_preset_has_a_scene_or_breaks_a_rule(rung, key):
     shape = SOFTMAX_PRESETS[key].shape
-    tiles = softmax_address.fitting(rung, shape)
-    rung_settings = Asked(rung, tiles, shape)
+    tiles = softmax_address.default_tiles_for(rung, shape)
+    rung_settings = Selection(rung, tiles, shape)
     scene, instead = softmax_address.scene(rung_settings, softmax_address.row(shape, softmax_inputs.SMALL))
     assert not instead
     if rung_settings.broken:
@@ -224,7 +224,7 @@ def test_every_preset_has_a_scene_or_breaks_a_rule(rung, key):
     assert scene.tensor("x").size == min(shape.N, MAX_COLUMNS)
     assert ("columns of" in scene.tensor("x").note) == (shape.N > MAX_COLUMNS)
     if "BLOCK" in tiles and "PER" not in tiles:
-        assert shape.N // tiles["BLOCK"] >= softmax_address.TURNS or tiles["BLOCK"] == 4
+        assert shape.N // tiles["BLOCK"] >= softmax_address.MIN_ITERATIONS or tiles["BLOCK"] == 4
     assert len(payload(scene)[1]) < 400_000
 
 
@@ -260,7 +260,7 @@ def test_parse_names_the_broken_rule(text, words):
     with pytest.raises(softmax_inputs.LogitsError, match=words):
         softmax_inputs.parse(text)
     if text:
-        parsed = softmax_address.row(SoftmaxShape(1, 5), softmax_inputs.OWN, text)
+        parsed = softmax_address.row(SoftmaxShape(1, 5), softmax_inputs.OWN_NUMBERS, text)
         assert parsed.note.endswith("Until then: small.") and parsed.x.size == 5
 
 
@@ -272,7 +272,7 @@ def test_any_text_gives_numbers_or_a_rule(text):
     except softmax_inputs.LogitsError as error:
         assert str(error)
     else:
-        assert 1 <= x.size <= softmax_inputs.MOST_OWN
+        assert 1 <= x.size <= softmax_inputs.MAX_OWN_NUMBERS
 
 
 # -- a row by every rung -------------------------------------------------------------------------------
@@ -290,8 +290,8 @@ def test_outcomes_are_compared_with_float64(name):
 def test_nan_is_right_only_if_the_definition_gives_it():
     x = np.array([1, np.inf, 2], np.float32)
     assert all(outcome.right and "as the definition has it" in outcome.words for outcome in softmax_story.outcomes(x, SMALL) if outcome.rung != "softmax/unsafe")  # fmt: skip
-    assert "∞ − ∞ has no value" in softmax_story.row_words(x)
-    assert "nothing but −∞" in softmax_story.row_words(np.full(3, -np.inf, np.float32))
+    assert "∞ − ∞ has no value" in softmax_story.row_sentence(x)
+    assert "nothing but −∞" in softmax_story.row_sentence(np.full(3, -np.inf, np.float32))
     sums = np.full(9, 88.5, np.float32)  # each finite, their sum not
     unsafe = softmax_story.outcomes(sums, SMALL)[0]
     assert not unsafe.right and unsafe.words == "wrong: it adds up to 0, not to 1"

@@ -15,7 +15,7 @@ from starlette.middleware.gzip import GZipMiddleware
 from starlette.responses import HTMLResponse, PlainTextResponse, Response, StreamingResponse
 from starlette.routing import Route
 
-from visuals.stage.front import SCRIPT, ServerNamed
+from visuals.stage.front import SCRIPT, ServerAddressMiddleware
 
 PAGE = "<!DOCTYPE html><html><head><title>×</title></head><body>" + 4000 * "x" + "</body></html>"
 
@@ -59,7 +59,7 @@ def get(path: str, **fields: str) -> tuple[int, dict[str, str], bytes]:
         messages.append(message)
 
     async def run():
-        await ServerNamed(COMPRESSED, ("im2col", "history"))(scope, receive, send)
+        await ServerAddressMiddleware(COMPRESSED, ("im2col", "history"))(scope, receive, send)
 
     with ThreadPoolExecutor(1) as thread:  # the browser tests may leave a loop running in this one
         thread.submit(asyncio.run, run()).result()

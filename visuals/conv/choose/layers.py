@@ -79,7 +79,7 @@ def total(layers: Sequence[Timed], choice: Choice) -> float | None:
 
 
 @dataclass(frozen=True)
-class Throughout:
+class SingleRungTotal:
     """One rung for every layer: its total, the number of shapes without a time, and the number that it cannot
     run."""
 
@@ -94,11 +94,11 @@ class Throughout:
         return ", ".join(f"{word} {n} of {shapes}" for word, n in counts if n)
 
 
-def throughout(layers: Sequence[Timed]) -> list[Throughout]:
+def single_rung_totals(layers: Sequence[Timed]) -> list[SingleRungTotal]:
     """Returns every rung used for all layers. Complete rungs come first, the fastest before the others. Then come
     those with the fewest gaps."""
     found = [
-        Throughout(r.name, total(layers, lambda entry, name=r.name: entry.rows.get(name)),
+        SingleRungTotal(r.name, total(layers, lambda entry, name=r.name: entry.rows.get(name)),
                    sum(r.name not in entry.rows for entry in layers),
                    sum(r.name not in entry.rows and r.name in entry.unsupported for entry in layers))
         for r in LADDER.rungs
@@ -106,12 +106,12 @@ def throughout(layers: Sequence[Timed]) -> list[Throughout]:
     return sorted(found, key=lambda entry: (entry.missing, entry.ms or 0.0))
 
 
-def told(layers: Sequence[Timed]) -> str:
+def summary(layers: Sequence[Timed]) -> str:
     """Returns sentences on what choosing per layer gains; "" if a layer has no time."""
     best = total(layers, lambda entry: entry.best)
     if best is None:
         return ""
-    complete = [entry for entry in throughout(layers) if entry.ms is not None]
+    complete = [entry for entry in single_rung_totals(layers) if entry.ms is not None]
     text = f"The best rung for each layer: {units.time_(best)} for the network's convolutions."
     if complete:
         ratio = units.ratio(complete[0].ms / best)
@@ -185,7 +185,7 @@ def totals(layers: Sequence[Timed]) -> str:
             entry.why(len(layers)),
             family(entry.rung).token,
         )
-        for entry in throughout(layers)
+        for entry in single_rung_totals(layers)
     ]
     min_ms = min((ms for _, ms, _, _ in lines if ms), default=1.0)
     max_ms = min(max((ms for _, ms, _, _ in lines if ms), default=1.0), CUT * min_ms)

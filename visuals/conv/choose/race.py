@@ -39,7 +39,7 @@ class Lane:
 
 
 @dataclass(frozen=True)
-class Out:
+class NotStarted:
     """Rungs that do not start, and the reason."""
 
     titles: tuple[str, ...]
@@ -126,7 +126,7 @@ def finish(lanes: Sequence[Lane]) -> str:
     )
     text = f"{first.title} is the first after {units.time_(first.row['median_ms'])}; {comparison}.{last}"
     titled = [(lane.title, lane.row) for lane in by_time]
-    return " ".join(filter(None, (text, units.waits(titled), units.apart(titled))))
+    return " ".join(filter(None, (text, units.waits_note(titled), units.sweeps_note(titled))))
 
 
 def clock(ms: float) -> tuple[int, str]:
@@ -151,7 +151,7 @@ def css() -> str:
 
 
 def html(
-    lanes: Sequence[Lane], out: Sequence[Out] = (), guess: str = "", said: str = "", turn: int = 0
+    lanes: Sequence[Lane], out: Sequence[NotStarted] = (), guess: str = "", said: str = "", turn: int = 0
 ) -> str:
     """Returns the lanes, then the rungs that did not start. At the finish it shows the first one, and the
     sentence `said` on a `guess`. Another `turn` starts the animation again."""

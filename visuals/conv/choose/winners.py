@@ -58,7 +58,7 @@ AXES = {
 }
 
 
-def others(key: str) -> list[str]:
+def compatible_axes(key: str) -> list[str]:
     """Returns the axes that can be combined with one: those that share no extent with it."""
     return [other for other, axis in AXES.items() if not set(axis.fields) & set(AXES[key].fields)]
 
@@ -151,7 +151,7 @@ def _without_isolated(
     }
 
 
-def is_on(winner_map: Map, s: ConvShape) -> bool:
+def is_on_map(winner_map: Map, s: ConvShape) -> bool:
     """Returns whether a shape differs from those of the map in nothing but its axes."""
     first = next(iter(winner_map.cells.values())).shape
     return fixed_values(s, winner_map.across, winner_map.down) == fixed_values(
@@ -159,7 +159,7 @@ def is_on(winner_map: Map, s: ConvShape) -> bool:
     )
 
 
-def held(winner_map: Map) -> str:
+def fixed_values_text(winner_map: Map) -> str:
     """Returns what all cells of a map have in common: "N=32, R=3, S=3, pad_h=1, pad_w=1"."""
     first = next(iter(winner_map.cells.values())).shape
     moved = (*winner_map.across.fields, *winner_map.down.fields)
@@ -177,7 +177,7 @@ def counts(winner_map: Map) -> dict[str, int]:
     return {key: won.count(key) for key in FAMILIES if key in won}
 
 
-def told_of(winner_map: Map) -> str:
+def summary(winner_map: Map) -> str:
     """Returns sentences on how many cells each family wins, and how many are ties."""
     total, tied = len(winner_map.cells), sum(cell.tied for cell in winner_map.cells.values())
     won = ", ".join(

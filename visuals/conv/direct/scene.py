@@ -17,7 +17,7 @@ from kernels.conv.shape import ConvShape
 from kernels.ladders import find
 from visuals.conv.direct import captions
 from visuals.conv.part import Part, gather_index, part_of
-from visuals.scene.parts import Captions, Group, Reading, Sum, Tensor, Told, Write
+from visuals.scene.parts import Annotation, Captions, Group, Reading, Sum, Tensor, Write
 from visuals.scene.scene import Scene
 from visuals.scene.source import resources, source_of
 
@@ -219,7 +219,7 @@ def output_sum(s: ConvShape, part: Part, index: np.ndarray) -> Sum:
                rest="channels" if part.C < s.C else "")  # fmt: skip
 
 
-def annotations(s: ConvShape, part: Part, index: np.ndarray) -> tuple[Told, ...]:
+def annotations(s: ConvShape, part: Part, index: np.ndarray) -> tuple[Annotation, ...]:
     """Returns, for each pixel, how many threads read it; for each tap, the pixels that it is multiplied by."""
     terms = len(index)
     cells = part.C * part.H * part.W
@@ -243,8 +243,8 @@ def annotations(s: ConvShape, part: Part, index: np.ndarray) -> tuple[Told, ...]
     links = np.tile(_padded_lists(term, pixel, terms), (part.K, 1))
     pixels = np.stack([address, fields, fields * s.K], axis=1)
     return (
-        Told("x", Captions(captions.pixel_templates(s, part), np.minimum(fields, 2), pixels)),
-        Told("w", Captions(captions.tap_templates(s, part), np.zeros(len(taps), int), taps), {"x": links}),
+        Annotation("x", Captions(captions.pixel_templates(s, part), np.minimum(fields, 2), pixels)),
+        Annotation("w", Captions(captions.tap_templates(s, part), np.zeros(len(taps), int), taps), {"x": links}),
     )  # fmt: skip
 
 

@@ -13,7 +13,7 @@ from kernels.engines.emulator.trace import BlockTrace
 from kernels.ladders import find
 from visuals.conv.part import Part
 from visuals.scene.parts import Captions, Group, Lanes, Read, Reading, Write
-from visuals.scene.requests import ORDER, ORDER_NOTE, lanes_of, sectors_asked
+from visuals.scene.requests import ORDER, ORDER_NOTE, lanes_of, requested_sectors
 from visuals.scene.scene import Scene
 from visuals.scene.source import margin
 
@@ -84,7 +84,9 @@ def requests_of(trace: BlockTrace) -> list[Request]:
         element = byte[lanes_of(mask)].astype(np.int64) // 4
         name = trace.buffers[traced.buffer[n]]
         requests.append(
-            Request(name, int(traced.warp[n]), mask, line.number, element, *sectors_asked(byte, mask, width))
+            Request(
+                name, int(traced.warp[n]), mask, line.number, element, *requested_sectors(byte, mask, width)
+            )
         )
     return requests
 

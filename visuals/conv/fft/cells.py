@@ -8,19 +8,19 @@ import numpy as np
 
 from kernels.conv.shape import ConvShape
 from visuals.conv.fft.arrays import Arrays, snap_to_integers
-from visuals.scene.parts import Captions, Told
+from visuals.scene.parts import Annotation, Captions
 
 if TYPE_CHECKING:
     from visuals.conv.fft.steps import Steps
 
 
 # -- annotations ---------------------------------------------------------------------------------
-def annotations(steps: Steps, shape: ConvShape) -> tuple[Told, ...]:
+def annotations(steps: Steps, shape: ConvShape) -> tuple[Annotation, ...]:
     spectra = (_spectrum(name, values, steps.a) for name, values in (("X", steps.X), ("W", steps.W)))
     return (*spectra, _product(steps, shape), _dense(steps), _output(steps))
 
 
-def _spectrum(name: str, values: np.ndarray, a: Arrays) -> Told:
+def _spectrum(name: str, values: np.ndarray, a: Arrays) -> Annotation:
     """Returns the annotation of a spectrum [maps, rows, frequencies]: both parts, and the wave whose amount it
     is."""
     rows, columns = values.shape[1:]
@@ -31,10 +31,10 @@ def _spectrum(name: str, values: np.ndarray, a: Arrays) -> Told:
         f"In the end {name} = ({{0}}, {{1}}) here: how much there is of the wave of {{2}} periods down and {{3}} across.",
         f"In the end {name} = ({{0}}, {{1}}) here: the sum of all numbers.",
     )
-    return Told(name, Captions(texts, (args[:, 2:] == 0).all(axis=1).astype(int), args))
+    return Annotation(name, Captions(texts, (args[:, 2:] == 0).all(axis=1).astype(int), args))
 
 
-def _product(steps: Steps, shape: ConvShape) -> Told:
+def _product(steps: Steps, shape: ConvShape) -> Annotation:
     """Returns the annotation of a product [rows, frequencies]: the sum over the channels with its numbers, and
     its source cells."""
     x, w, y, maps = steps.X, steps.W, steps.Y, steps.part.maps
@@ -47,10 +47,10 @@ def _product(steps: Steps, shape: ConvShape) -> Told:
         terms.append(f"({{{first}}}, {{{first + 1}}}) from the channels not shown")
     text = f"Y = {' + '.join(terms)} = ({{{first + 2}}}, {{{first + 3}}})."
     cells = steps.spectrum.reshape(maps, -1).T
-    return Told("Y", Captions((text,), np.zeros(len(args), int), args), {"X": cells, "W": cells})
+    return Annotation("Y", Captions((text,), np.zeros(len(args), int), args), {"X": cells, "W": cells})
 
 
-def _dense(steps: Steps) -> Told:
+def _dense(steps: Steps) -> Annotation:
     """Returns the annotation of the transformed back array [rows, columns]: whether each pixel becomes an output."""
     a, p, (h, w) = steps.a, steps.part, steps.picked_positions
     is_picked = np.zeros((p.rows, p.columns), bool)
@@ -64,10 +64,10 @@ def _dense(steps: Steps) -> Told:
         "Divided by {0} it is {1}, a pixel of the output.",
         "Its window runs over the end of the array and goes on at the start: {1} is wrong, but for chance, and picked all the same.",
     )
-    return Told("d", Captions(texts, (2 * is_picked + wraps).ravel(), args))
+    return Annotation("d", Captions(texts, (2 * is_picked + wraps).ravel(), args))
 
 
-def _output(steps: Steps) -> Told:
+def _output(steps: Steps) -> Annotation:
     """Returns the annotation of the output [P, Q visible]: where each pixel was taken from and, if that was
     wrong, its correct value."""
     a, p = steps.a, steps.part
@@ -82,4 +82,4 @@ def _output(steps: Steps) -> Told:
         "It is d[{0}, {1}] / {2}, whose window ran over the end: it should be {3}.",
     )
     cells = ((rows - p.row) * p.columns + columns - p.column).reshape(-1, 1)
-    return Told("y", Captions(texts, a.wrapped_output[index].ravel().astype(int), args), {"d": cells})
+    return Annotation("y", Captions(texts, a.wrapped_output[index].ravel().astype(int), args), {"d": cells})

@@ -90,7 +90,7 @@ def crossing(counts: Sequence[Flops]) -> int | None:
     return found
 
 
-def words(s: ConvShape, counts: Sequence[Flops]) -> str:
+def caption(s: ConvShape, counts: Sequence[Flops]) -> str:
     """Returns where the curves cross, and the ratio at the page's shape."""
     supported = [f for f in counts if f.fft is not None]
     if not supported:
@@ -121,7 +121,7 @@ def recorded(
         lines = {"": dict(tiles_of(rung))}
         if rung.name == RUNG.name:
             lines = {
-                f", {tile_words(tile)}": lines[""] | {"FFT_TILE": tile} for tile in rung.tiles["FFT_TILE"]
+                f", {tile_name(tile)}": lines[""] | {"FFT_TILE": tile} for tile in rung.tiles["FFT_TILE"]
             }
         for suffix, tiles in lines.items():
             rows = [(taps, records.recorded(rung.name, with_taps(s, taps), tiles, timing)) for taps in TAPS]
@@ -229,7 +229,7 @@ def tilings(
     recorded, by FFT_TILE. A tile that a rule forbids has only that rule."""
     found = {}
     for tile in RUNG.tiles["FFT_TILE"]:
-        name, tiles = tile_words(tile), {"FFT_TILE": tile, "SPECTRA": spectra}
+        name, tiles = tile_name(tile), {"FFT_TILE": tile, "SPECTRA": spectra}
         if rule := next(iter(RUNG.rules(s, tiles)), ""):
             found[name] = {"cannot run": rule}
             continue
@@ -253,5 +253,5 @@ def tilings(
     return found
 
 
-def tile_words(tile: int) -> str:
+def tile_name(tile: int) -> str:
     return str(tile) if tile else "whole"

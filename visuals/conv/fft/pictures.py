@@ -29,7 +29,7 @@ def logarithm(half: np.ndarray, columns: int) -> np.ndarray:
     return np.log1p(np.abs(whole_spectrum(half, columns)).astype(np.float64))
 
 
-def way(a: Arrays, picture: str, name: str, channels: int) -> list[Picture]:
+def pipeline_pictures(a: Arrays, picture: str, name: str, channels: int) -> list[Picture]:
     """Returns (values, role, caption) of every array of one transform: the one on the stage."""
     part, size = part_of(a), f"{a.rows} × {a.columns}"
     position = "" if a.tiles == (1, 1) else f", transform {part.down}, {part.across}"
@@ -70,7 +70,7 @@ def wrong(small: Arrays, expected: np.ndarray) -> np.ndarray:
     return np.abs(small.y - expected) > TOLERANCE * small.max_output
 
 
-def wrapped(large: Arrays, small: Arrays, expected: np.ndarray) -> list[Picture]:
+def wrapped_pictures(large: Arrays, small: Arrays, expected: np.ndarray) -> list[Picture]:
     """Returns the correct output, the output of too small a transform, and their differences."""
     sizes = [f"transforms of {a.rows} × {a.columns}" for a in (large, small)]
     if small.tiles != (1, 1):
@@ -85,7 +85,7 @@ def wrapped(large: Arrays, small: Arrays, expected: np.ndarray) -> list[Picture]
     ]
 
 
-def words(large: Arrays, small: Arrays, expected: np.ndarray) -> str:
+def caption(large: Arrays, small: Arrays, expected: np.ndarray) -> str:
     """Returns how many pixels are wrong, and why."""
     s, at_risk = small.shape, int(small.wrapped_output.sum())
     if (s.span_h, s.span_w) == (1, 1):

@@ -29,7 +29,7 @@ def filter_bytes(s: ConvShape, tiles: Mapping[str, int]) -> tuple[int, int, int]
     return 4 * s.elements["w"], named["w_padded"], named["w_spectra"]
 
 
-def thrown_away(s: ConvShape) -> float:
+def discarded_share(s: ConvShape) -> float:
     """Returns the share of computed pixels that strides skip: 1 - 1/(u v), except at the ends."""
     return 1 - s.PQ / ((s.H + 2 * s.pad_h - s.span_h + 1) * (s.W + 2 * s.pad_w - s.span_w + 1))
 
@@ -46,7 +46,7 @@ def fft_cost(s: ConvShape) -> str:
         f"{units.bytes_(w)} take {units.bytes_(padded)} padded and {units.bytes_(spectra)} as spectra."
     )
     if s.stride != (1, 1):
-        text += f" Strides are computed dense and then picked: {units.share(thrown_away(s))} of the pixels are thrown away."
+        text += f" Strides are computed dense and then picked: {units.share(discarded_share(s))} of the pixels are thrown away."
     return text
 
 

@@ -30,7 +30,7 @@ def heights(x: np.ndarray) -> np.ndarray:
     return result
 
 
-def words(waves: Sequence[Wave] = WAVES) -> str:
+def caption(waves: Sequence[Wave] = WAVES) -> str:
     parts = " and ".join(f"one of {periods} periods, {height:g} high" for periods, height in waves)
     return (
         f"{SAMPLES} samples of a sum of waves, {parts}: as samples all are mixed, in the spectrum each wave is a number of "

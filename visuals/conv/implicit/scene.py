@@ -18,8 +18,8 @@ from kernels.conv.shape import ConvShape
 from kernels.ladders import find
 from visuals.conv.implicit import captions
 from visuals.conv.implicit.plan import Plan, why_not
-from visuals.scene.arithmetic import sums_of
-from visuals.scene.parts import Captions, Group, MatMul, Reading, Tensor, Told, View, Write
+from visuals.scene.arithmetic import matmul_in_kernel_order
+from visuals.scene.parts import Annotation, Captions, Group, MatMul, Reading, Tensor, View, Write
 from visuals.scene.recorder import table
 from visuals.scene.scene import Scene
 from visuals.scene.source import resources, source_of
@@ -103,7 +103,8 @@ class Steps:
             part = slice(start, start + PART)
             callback = record if start == 0 else None
             self.product = (
-                self.product + sums_of(self.filters[:, part], self.data[part], 1, "fp32", callback)
+                self.product
+                + matmul_in_kernel_order(self.filters[:, part], self.data[part], 1, "fp32", callback)
             ).astype(np.float32)
         self.last = np.pad(self.product, ((0, 1), (0, 1)))[np.ix_(rows, cols)]
 
@@ -291,7 +292,7 @@ class Steps:
             Reading("multiply-adds", multiplied * plan.BM * plan.BN, "predicted"),
         )
 
-    def annotations(self) -> tuple[Told, ...]:
+    def annotations(self) -> tuple[Annotation, ...]:
         plan, s = self.plan, self.plan.s
         rows, cols = plan.rows_shown, plan.columns_shown
         down, across = captions.row_numbers(plan)[:rows], captions.column_numbers(plan)
@@ -303,6 +304,6 @@ class Steps:
             len(self.filters) * cols, -1
         )
         return (
-            Told("D", Captions(captions.cell_templates(plan), kind, numbers)),
-            Told("y", Captions(captions.output_templates(s), np.zeros(len(outputs), int), outputs)),
+            Annotation("D", Captions(captions.cell_templates(plan), kind, numbers)),
+            Annotation("y", Captions(captions.output_templates(s), np.zeros(len(outputs), int), outputs)),
         )

@@ -17,7 +17,7 @@ from kernels import records
 from kernels.conv import winograd_matrices
 from kernels.conv.shape import ConvShape
 from kernels.conv.winograd import positions, tiles_of
-from kernels.conv.winograd_cpu import R, both_sides, fours, input_tiles, output_maps
+from kernels.conv.winograd_cpu import R, input_tiles, output_maps, round_up_to_4, transform_2d
 from kernels.model.verify import relative_error
 from visuals.charts import units
 from visuals.charts.bars import FONT
@@ -69,7 +69,11 @@ def work(s: ConvShape, m: int) -> Work:
     y."""
     t, tiles, T2 = winograd_matrices.derive(m, R), tiles_of(s, m), positions(m)
     G, BT, AT = (winograd_matrices.operations_2d(X).flops for X in (t.G, t.BT, t.AT))
-    U, V, Z = 4 * T2 * s.C * fours(s.K), 4 * T2 * s.C * fours(tiles), 4 * T2 * s.K * fours(tiles)
+    U, V, Z = (
+        4 * T2 * s.C * round_up_to_4(s.K),
+        4 * T2 * s.C * round_up_to_4(tiles),
+        4 * T2 * s.K * round_up_to_4(tiles),
+    )
     return Work(
         2 * T2 * tiles * s.K * s.C,
         G * s.K * s.C,
@@ -82,7 +86,7 @@ def work(s: ConvShape, m: int) -> Work:
     )
 
 
-def work_words(s: ConvShape) -> str:
+def work_caption(s: ConvShape) -> str:
     """Returns which tile size executes the fewest FLOPs at a shape, and the transforms' share of them and of the
     bytes."""
     works = {m: work(s, m) for m in TILES}
@@ -142,10 +146,10 @@ def _winograd(x: np.ndarray, w: np.ndarray, m: int, dtype) -> np.ndarray:
     def stored(a: np.ndarray) -> np.ndarray:
         return a.astype(dtype).astype(np.float32)
 
-    U = stored(both_sides(G, w)).reshape(T2, *w.shape[:2])  # T*T, K, C
-    V = stored(both_sides(BT, input_tiles(x, m, (0, 0))[0])).reshape(T2, x.shape[1], -1)  # T*T, C, tiles
+    U = stored(transform_2d(G, w)).reshape(T2, *w.shape[:2])  # T*T, K, C
+    V = stored(transform_2d(BT, input_tiles(x, m, (0, 0))[0])).reshape(T2, x.shape[1], -1)  # T*T, C, tiles
     z = stored(U @ V).reshape(*BT.shape, len(w), down, down)
-    return output_maps(both_sides(AT, np.moveaxis(z, (0, 1), (-2, -1))), (len(w),), SIDE, SIDE)
+    return output_maps(transform_2d(AT, np.moveaxis(z, (0, 1), (-2, -1))), (len(w),), SIDE, SIDE)
 
 
 # -- recorded ----------------------------------------------------------------------------------------
@@ -207,7 +211,7 @@ def error_chart(
     )  # fmt: skip
 
 
-def error_words(C: int, measured: Mapping[str, Mapping[int, float]]) -> str:
+def error_caption(C: int, measured: Mapping[str, Mapping[int, float]]) -> str:
     """Returns sentences on the errors: how they grow with the tile, and their size in FP16."""
     single, half = measured["FP32"], measured["FP16"]
     grown = ", ".join(

@@ -12,7 +12,7 @@ import numpy as np
 
 from kernels.conv import winograd_matrices
 from kernels.conv.winograd import FUSED_TILES, positions, tiles_of
-from kernels.conv.winograd_cpu import fours
+from kernels.conv.winograd_cpu import round_up_to_4
 from kernels.ladders import find
 from visuals.charts.units import bytes_
 from visuals.conv.winograd.part import (
@@ -141,7 +141,7 @@ def _tensors(part: Part) -> tuple[Tensor, ...]:
     plane_name = "filter" if s.K > 1 else ""
     return (
         Tensor("U", "U", "U = G g Gᵀ", "filter", part.K * part.C, T, T, plane_name="" if s.K * s.C == 1 else "filter · channel",
-               note=f"{side}, in all {bytes_(4 * T2 * s.C * fours(s.K))}"),
+               note=f"{side}, in all {bytes_(4 * T2 * s.C * round_up_to_4(s.K))}"),
         Tensor("V", "V", "V = Bᵀ d B", "input", part.C, T, T, note=side, plane_name=channel),
         Tensor("d", "d", "d", "input", part.C, T, T, note=side, plane_name=channel),
         Tensor("Z", "Z", "Z = Σ U · V", "output", part.K, T, T, plane_name=plane_name),

@@ -13,7 +13,7 @@ import numpy as np
 
 from kernels import sources
 from kernels.conv.winograd import FILTER_BLOCK, positions, tiles_of
-from kernels.conv.winograd_cpu import fours
+from kernels.conv.winograd_cpu import round_up_to_4
 from kernels.ladders import find
 from visuals.charts.units import bytes_
 from visuals.conv.winograd.fused import common_tensors, counted, readings
@@ -76,14 +76,14 @@ def steps_scene(part: Part, tiles: Mapping[str, int], n: Numbers) -> Scene:
 def columns(part: Part) -> tuple[int, int]:
     """Returns the number of visible columns of U and of V and Z. If all are visible, it includes the zeros that
     pad a row to a multiple of four."""
-    K = fours(part.K) if part.K == part.s.K else part.K
-    return K, fours(part.tiles) if part.is_whole and part.s.N == 1 else part.tiles
+    K = round_up_to_4(part.K) if part.K == part.s.K else part.K
+    return K, round_up_to_4(part.tiles) if part.is_whole and part.s.N == 1 else part.tiles
 
 
 def _tensors(part: Part) -> tuple[Tensor, ...]:
     s, T2 = part.s, positions(part.m)
     filters, tiles = columns(part)
-    row, K = fours(tiles_of(s, part.m)), fours(s.K)
+    row, K = round_up_to_4(tiles_of(s, part.m)), round_up_to_4(s.K)
 
     def workspace(name, title, role, rows, cols, whole, index=None) -> Tensor:
         size = f"{T2} × {whole[0]:,} × {whole[1]:,}, {bytes_(4 * T2 * whole[0] * whole[1])}"

@@ -35,7 +35,7 @@ def winograd_cost(s: ConvShape) -> str:
     )
 
 
-def own(rows: Mapping[str, Row]) -> list[Row]:
+def winograd_rows(rows: Mapping[str, Row]) -> list[Row]:
     """Returns the rows of our Winograd kernels, the fastest first."""
     return sorted(
         (row for name, row in rows.items() if name.startswith("conv/winograd-")),
@@ -53,7 +53,7 @@ def winograd_gain(rows: Mapping[str, Row]) -> str:
     """Returns how much time fewer multiplications gain: the fastest Winograd kernel compared with implicit GEMM,
     its rates, and where its time goes if it loses. `rows` are by rung name, from one device. Returns "" if
     there is nothing to compare."""
-    if not (ours := own(rows)):
+    if not (ours := winograd_rows(rows)):
         return ""
     best, text = ours[0], ""
     name = _capital(_title(best))
@@ -130,7 +130,9 @@ def winograd_examples() -> list[tuple[Preset, str]]:
     def speedup(s: ConvShape) -> float | None:
         rows = recorded_at(s, (BASE, *(rung.name for rung in RUNGS)))
         return (
-            rows[BASE]["median_ms"] / ours[0]["median_ms"] if BASE in rows and (ours := own(rows)) else None
+            rows[BASE]["median_ms"] / ours[0]["median_ms"]
+            if BASE in rows and (ours := winograd_rows(rows))
+            else None
         )
 
     return extremes(speedup)

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from kernels.engines.emulator.compiler.compile import compile_ptx
 from kernels.engines.emulator.errors import EmulatorError
-from kernels.engines.emulator.launch import Options, launch, place
+from kernels.engines.emulator.launch import Options, device_memory, launch
 from tests.helpers.emulated import emulate, needs_nvrtc
 
 pytestmark = needs_nvrtc
@@ -30,7 +30,7 @@ def _fails(source: str, message: str, outputs=OUT, **kwargs) -> None:
 
 
 def _warnings(source: str, block: int, grid: int = 1, **options) -> tuple[str, ...]:
-    memory = place({"out": np.zeros(grid * block, i32)}, [])
+    memory = device_memory({"out": np.zeros(grid * block, i32)}, [])
     return launch(
         compile_ptx(source, "kernel.cu"), "k", (grid, 1, 1), (block, 1, 1), ["out"], memory, 0, Options(**options)
     ).warnings  # fmt: skip

@@ -11,12 +11,12 @@ from kernels.engines.emulator.calls import MAX_STACK
 from kernels.engines.emulator.compiler.compile import OPTIONS, compile_ptx
 from kernels.engines.emulator.errors import EmulatorError
 from kernels.engines.emulator.heap import SIZE
-from kernels.engines.emulator.launch import Options, launch, place
+from kernels.engines.emulator.launch import Options, device_memory, launch
 from kernels.engines.emulator.ptx import names as ptx_names
 from kernels.engines.emulator.ptx.callgraph import framed
 from kernels.engines.emulator.ptx.parse import PtxError
 from tests.helpers.emulated import NAME, emulate, needs_nvrtc
-from tests.helpers.emulated_numbers import _same, f32, i32, rng, u64
+from tests.helpers.emulated_numbers import assert_same, f32, i32, rng, u64
 
 pytestmark = needs_nvrtc
 
@@ -41,7 +41,7 @@ def test_recursion_to_different_depths(order):
     n = rng.integers(0, 9, 80).astype(i32)
     run = emulate(FIB, {"in": n}, {"out": ((80,), i32)}, grid=2, block=40, order=order)
     expected = [fib(v) if i % 3 else -fib(v // 2) for i, v in enumerate(n.tolist())]
-    _same(run["out"], np.array(expected, i32))
+    assert_same(run["out"], np.array(expected, i32))
 
 
 @settings(max_examples=12, deadline=None)
@@ -61,7 +61,7 @@ def test_ackermann_function_in_any_grid(grid, block, seed):
     m, n = draw.integers(-1, 3, grid * block), draw.integers(0, 3, grid * block)
     inputs = {"out": np.full(grid * block, -7, i32), "m": m.astype(i32), "n": n.astype(i32)}
     run = emulate(source, inputs, grid=grid, block=block)
-    _same(
+    assert_same(
         run["out"],
         np.array(
             [a(*pair) if pair[0] >= 0 else -7 for pair in zip(m.tolist(), n.tolist(), strict=True)], i32
@@ -93,7 +93,7 @@ def test_register_read_by_nanosleep_survives_a_recursive_call():
         return n if n < 2 else f(n - 1) * 3 + n
 
     run = emulate(source, {}, {"out": ((8,), i32)}, block=8)
-    _same(run["out"], np.array([f(n) for n in range(8)], i32))
+    assert_same(run["out"], np.array([f(n) for n in range(8)], i32))
 
 
 def test_mutual_recursion_with_pointers_into_the_callers_frame():
@@ -133,7 +133,7 @@ def test_mutual_recursion_with_pointers_into_the_callers_frame():
         return r + 1000 * mine[0] + 100000 * mine[1]
 
     run = emulate(source, {}, {"out": ((40,), i32)}, block=40)
-    _same(run["out"], np.array([one(i) for i in range(40)], i32))
+    assert_same(run["out"], np.array([one(i) for i in range(40)], i32))
 
 
 def test_warp_reconverges_after_a_recursive_call():
@@ -151,7 +151,7 @@ def test_warp_reconverges_after_a_recursive_call():
 
     run = emulate(source, {}, {"out": ((32,), i32)})
     v = [total(i) if i < 10 else 5 for i in range(32)]
-    _same(run["out"], np.array([*v[1:], 5], i32))
+    assert_same(run["out"], np.array([*v[1:], 5], i32))
     assert run.total["warp_instructions"] == sum(c["warp_instructions"] for c in run.counters.lines.values())
     assert run.at(6)["warp_instructions"] == run.at(6)["thread_instructions"] / 32
 
@@ -178,8 +178,8 @@ def test_structs_doubles_and_barriers_in_recursive_functions():
     }"""
     run = emulate(source, {}, {"a": ((64,), np.float64), "c": ((64,), np.int64)}, block=64)
     i = np.arange(64)
-    _same(run["a"], i * (1.5**3 + 1.5**2 + 1.5 + 1))
-    _same(run["c"], (1 << 40) + 6 + 3 * ((i + 1) % 64) + i + 3)
+    assert_same(run["a"], i * (1.5**3 + 1.5**2 + 1.5 + 1))
+    assert_same(run["c"], (1 << 40) + 6 + 3 * ((i + 1) % 64) + i + 3)
 
 
 def test_too_long_recursion_is_stopped_by_time():
@@ -266,7 +266,7 @@ def test_lanes_call_different_functions_through_one_pointer(space):
     }}"""
     v, i = rng.integers(0, 1000, 64).astype(i32), np.arange(64)
     run = emulate(source, {"in": v}, {"out": ((64,), i32)}, block=64)
-    _same(run["out"], (_table(v, v) + np.where(i % 2, _table(i, v + 1), 0)).astype(i32))
+    assert_same(run["out"], (_table(v, v) + np.where(i % 2, _table(i, v + 1), 0)).astype(i32))
 
 
 def test_functions_as_arguments_in_structs_and_packed_structs():
@@ -292,7 +292,7 @@ def test_functions_as_arguments_in_structs_and_packed_structs():
     i = np.arange(32)
     pointed = np.where(i % 2, 8 - 100, 6 * 6)
     rest = 7 + i % 2 + np.where(i % 2, ord("d"), ord("b")) + np.where(i % 2, -4, 3)
-    _same(run["out"], (_table(i, i) + 1 + (i % 3 + 1) * 1000 + pointed + 1 + rest).astype(i32))
+    assert_same(run["out"], (_table(i, i) + 1 + (i % 3 + 1) * 1000 + pointed + 1 + rest).astype(i32))
 
 
 def test_function_pointer_in_global_memory_between_two_kernels():
@@ -308,7 +308,7 @@ def test_function_pointer_in_global_memory_between_two_kernels():
         NAME,
         OPTIONS,
     )
-    memory = place({"at": np.zeros(1, u64), "out": np.zeros(1, i32)}, ["out"])
+    memory = device_memory({"at": np.zeros(1, u64), "out": np.zeros(1, i32)}, ["out"])
     launch(ptx, "choose", (1, 1, 1), (1, 1, 1), ["at"], memory, options=Options())
     launch(ptx, "call", (1, 1, 1), (1, 1, 1), ["out", "at"], memory, options=Options())
     assert memory.array("out")[0] == 7 - 100
@@ -332,7 +332,7 @@ def test_recursion_through_a_pointer():
         return -v if n == 0 else (plus, times)[w & 1](n - 1, w) - w
 
     run = emulate(source, {}, {"out": ((64,), i32)}, block=64)
-    _same(run["out"], np.array([(plus, times)[i & 1](i % 7, i) for i in range(64)], i32))
+    assert_same(run["out"], np.array([(plus, times)[i & 1](i % 7, i) for i in range(64)], i32))
 
 
 @pytest.mark.parametrize(
@@ -363,7 +363,7 @@ def test_function_named_only_by_another_kernel_is_an_error():
     extern "C" __global__ void k(int* out, F* at) {{ out[0] = (out == nullptr ? twice : at[0])(1); }}
     extern "C" __global__ void other(F* at) {{ at[0] = square; }}"""
     ptx = compile_ptx(source, NAME, OPTIONS)
-    memory = place({"at": np.zeros(1, u64), "out": np.zeros(1, i32)}, ["out"])
+    memory = device_memory({"at": np.zeros(1, u64), "out": np.zeros(1, i32)}, ["out"])
     launch(ptx, "other", (1, 1, 1), (1, 1, 1), ["at"], memory)
     with pytest.raises(EmulatorError, match="call of square, a function that this kernel does not name"):
         launch(ptx, "k", (1, 1, 1), (1, 1, 1), ["out", "at"], memory)
@@ -379,7 +379,7 @@ def test_unused_module_variables_have_no_effect():
             f'{tables}extern "C" __global__ void u(int* o) {{ *o = (*where)(*o); }}{kernel}',
         )
     )
-    _same(with_table["out"], np.arange(32, dtype=i32))
+    assert_same(with_table["out"], np.arange(32, dtype=i32))
     assert plain.total == with_table.total
     assert [p.name for p in with_table.memory.regions] == [
         "out"
@@ -407,7 +407,7 @@ def test_virtual_functions_of_objects_in_local_memory():
     }}"""
     run = emulate(source, {}, {"out": ((64,), f32)}, block=64)
     v = np.arange(64)
-    _same(run["out"], np.where(v % 3, 3 * v * v, 9 * v + 1).astype(f32))
+    assert_same(run["out"], np.where(v % 3, 3 * v * v, 9 * v + 1).astype(f32))
 
 
 def test_virtual_functions_of_objects_made_with_new():
@@ -420,7 +420,7 @@ def test_virtual_functions_of_objects_made_with_new():
     }}"""
     run = emulate(source, {}, {"out": ((64,), f32)}, block=64)
     v = np.arange(64)
-    _same(run["out"], np.where(v % 2, 2 * v * v, 4 * v + 1).astype(f32))
+    assert_same(run["out"], np.where(v % 2, 2 * v * v, 4 * v + 1).astype(f32))
 
 
 def test_objects_in_local_shared_and_global_memory_in_one_access():
@@ -444,7 +444,7 @@ def test_objects_in_local_shared_and_global_memory_in_one_access():
     run = emulate(source, {}, {"out": ((64,), f32)}, block=64)
     v = np.arange(64)
     area = np.where(v == 5, 20, np.where(v % 3 == 1, 2 * v, v * v))
-    _same(run["out"], (area + 1000 * np.choose(np.minimum(v % 4, 2), [8, 5 + 16, 32])).astype(f32))
+    assert_same(run["out"], (area + 1000 * np.choose(np.minimum(v % 4, 2), [8, 5 + 16, 32])).astype(f32))
 
 
 def test_unconstructed_object_is_an_error():
@@ -473,7 +473,7 @@ def test_freed_memory_is_reused():
     }"""
     run = emulate(source, {}, {"out": ((64,), i32)}, args=["out", i32(9)], block=64)
     expected = [sum(i * j + r for r in range(9) for j in range(i % 5 + 1)) for i in range(64)]
-    _same(run["out"], np.array(expected, i32))
+    assert_same(run["out"], np.array(expected, i32))
     assert run.memory.heap.end - run.memory.heap.start < 64 * 64 < SIZE and not run.memory.heap.live
 
 
@@ -517,7 +517,7 @@ def test_trees_are_built_and_deleted_recursively():
     values = rng.integers(0, 100, (40, 7)).astype(i32)
     run = emulate(source, {"in": values.reshape(-1)}, {"out": ((40,), i32)}, block=40)
     nodes = [depths(row) for row in values.tolist()]
-    _same(run["out"], np.array([sum(v * (d + 1) for v, d in row) for row in nodes], i32))
+    assert_same(run["out"], np.array([sum(v * (d + 1) for v, d in row) for row in nodes], i32))
     for i, row in enumerate(nodes):
         lines = [line.text for line in run.printed if line.thread[0] == i]
         assert lines == [f"{v:{d}d}" if d else str(v) for v, d in row]
@@ -590,7 +590,7 @@ extern "C" __global__ void k(int* out, const int* in) {
 
     for name, f in (("_Z5plaini", lambda a: a + 100), ("_Z5againi", again)):
         run = emulate(source.replace("FUNCTION", name), {"in": v}, {"out": ((64,), i32)}, block=64)
-        _same(run["out"], np.array([f(a) if a > 10 else 7 for a in v.tolist()], i32))
+        assert_same(run["out"], np.array([f(a) if a > 10 else 7 for a in v.tolist()], i32))
 
 
 @pytest.mark.parametrize("flags", [("-lineinfo",), ("-G",)])
@@ -607,11 +607,11 @@ def test_trace_of_a_kernel_compiled_for_debugging(flags):
     }"""
     )
     ptx = compile_ptx(source, NAME, (*OPTIONS[:2], *flags))
-    memory = place({"out": np.zeros(64, i32)}, [])
+    memory = device_memory({"out": np.zeros(64, i32)}, [])
     options = Options(trace_block=1)
     run = launch(ptx, "both", (2, 1, 1), (64, 1, 1), ["out"], memory, options=options)
     n = np.array([fib(i % 6) for i in range(64)])
-    _same(memory.array("out"), _table(n, np.arange(64)))
+    assert_same(memory.array("out"), _table(n, np.arange(64)))
     assert [line.text for line in run.printed] == [str(memory.array("out")[33])] * 2
     lines = {line.number for line in run.trace.lines if line is not None}
     assert {3, source[: source.index("return a * a")].count("\n") + 1} <= lines

@@ -9,7 +9,7 @@ import pytest
 
 from kernels.engines.emulator.errors import EmulatorError
 from tests.helpers.emulated import emulate, needs_nvrtc
-from tests.helpers.emulated_numbers import _same, f32, i32, rng, u32
+from tests.helpers.emulated_numbers import assert_same, f32, i32, rng, u32
 
 pytestmark = needs_nvrtc
 
@@ -65,7 +65,7 @@ def test_divergent_branches_and_loops():
     run = emulate(
         source, {"x": values}, {"out": ((150,), i32)}, args=["out", "x", i32(150)], grid=3, block=64
     )
-    _same(run["out"], np.array([one(int(v)) for v in values], i32))
+    assert_same(run["out"], np.array([one(int(v)) for v in values], i32))
 
 
 def test_switch_with_many_cases():
@@ -88,7 +88,7 @@ def test_switch_with_many_cases():
         lambda a, b: a << b,
         lambda a, b: a // (b + 1),
     ]
-    _same(run["out"], np.array([f[v % 4](v, v) if 0 <= v < 12 else 1000 for v in values.tolist()], i32))
+    assert_same(run["out"], np.array([f[v % 4](v, v) if 0 <= v < 12 else 1000 for v in values.tolist()], i32))
 
 
 def test_noinline_functions():
@@ -112,8 +112,8 @@ def test_noinline_functions():
         math.gcd(v[(i + 1) % 64], v[i]) if i % 3 == 0 else math.gcd(v[i], 12) + math.gcd(v[i], 9)
         for i in range(64)
     ]
-    _same(run["out"], np.array(expected, i32))
-    _same(run["b"], np.array([0.5 * v[(i + 1) % 64] if i % 3 == 0 else 0.5 for i in range(64)], f32))
+    assert_same(run["out"], np.array(expected, i32))
+    assert_same(run["b"], np.array([0.5 * v[(i + 1) % 64] if i % 3 == 0 else 0.5 for i in range(64)], f32))
 
 
 def test_inline_assembly_has_separate_scopes():
@@ -129,7 +129,9 @@ def test_inline_assembly_has_separate_scopes():
     v = np.arange(-16, 16, dtype=i32)
     run = emulate(source, {"in": v}, {"out": ((32,), i32)})
     a = v + 5 + 100 * (v > 10)
-    _same(run["out"], (a * np.where(v > 3, 1, -1) + np.where(v < 0, 1, 2) + 1000 * (v != 0)).astype(i32))
+    assert_same(
+        run["out"], (a * np.where(v > 3, 1, -1) + np.where(v < 0, 1, 2) + 1000 * (v != 0)).astype(i32)
+    )
 
 
 def test_unknown_opcode_error_names_its_line():
@@ -165,11 +167,11 @@ def test_shuffles(width):
     for warp in range(2):
         w = v[32 * warp : 32 * warp + 32]
         got = {n: run[n][32 * warp : 32 * warp + 32] for n in (*names, "f")}
-        _same(got["up"], _shuffled(w, LANE - 3, segment_lane >= 3))
-        _same(got["down"], _shuffled(w, LANE + 5, segment_lane + 5 < width))
-        _same(got["across"], w[LANE ^ 5])
-        _same(got["from"], w[start + (32 * warp + LANE) * 7 % width])
-        _same(got["f"], w[start + 2].astype(f32) * f32(0.5))
+        assert_same(got["up"], _shuffled(w, LANE - 3, segment_lane >= 3))
+        assert_same(got["down"], _shuffled(w, LANE + 5, segment_lane + 5 < width))
+        assert_same(got["across"], w[LANE ^ 5])
+        assert_same(got["from"], w[start + (32 * warp + LANE) * 7 % width])
+        assert_same(got["f"], w[start + 2].astype(f32) * f32(0.5))
 
 
 def test_warp_and_block_reductions_of_partial_warps():
@@ -195,8 +197,8 @@ def test_warp_and_block_reductions_of_partial_warps():
         args=["sums", "total", "in", i32(150)],
         block=160,
     )
-    _same(run["sums"], np.array([x[n : n + 32].sum() for n in range(0, 150, 32)], f32))
-    _same(run["total"], np.full(32, x.sum(), f32))
+    assert_same(run["sums"], np.array([x[n : n + 32].sum() for n in range(0, 150, 32)], f32))
+    assert_same(run["total"], np.full(32, x.sum(), f32))
 
 
 def test_votes_matches_and_warp_reductions_in_divergent_code():
@@ -246,7 +248,7 @@ def test_votes_in_a_partial_warp():
       out[threadIdx.x] = __ballot_sync(__activemask(), threadIdx.x % 2) + 0 * __activemask();
     }"""
     run = emulate(source, {}, {"out": ((40,), u32)}, block=40)
-    _same(run["out"], np.array([0xAAAAAAAA] * 32 + [0xAA] * 8, u32))
+    assert_same(run["out"], np.array([0xAAAAAAAA] * 32 + [0xAA] * 8, u32))
 
 
 # -- order ---------------------------------------------------------------------------------------------------
@@ -276,7 +278,7 @@ def test_results_do_not_depend_on_the_warp_order(order):
     )  # fmt: skip
     assert (run["sum"] == x.sum()).all()
     padded = np.pad(x, (0, 38)).reshape(3, 96)
-    _same(run["out"], np.cumsum(padded, axis=1).reshape(-1)[:250].astype(i32))
+    assert_same(run["out"], np.cumsum(padded, axis=1).reshape(-1)[:250].astype(i32))
 
 
 def test_warp_order_selects_the_last_writer():

@@ -15,7 +15,7 @@ import pytest
 from benchmarks import hardware_cases_rungs, hardware_cases_teaching, hardware_cases_wmma
 from benchmarks import hardware_counters as bench
 from benchmarks.hardware_case import Case
-from benchmarks.hardware_cases import APART, named
+from benchmarks.hardware_cases import EXCLUDED, named
 from benchmarks.hardware_sass import memory_instructions
 from kernels import sources
 from kernels.conv.shape import ConvShape
@@ -148,7 +148,7 @@ def test_every_case_is_listed():
 
 @pytest.mark.parametrize("case", LISTED, ids=lambda case: case.name)
 def test_every_case_is_measured_or_excluded_with_a_reason(case):
-    reasons = [reason for prefix, reason in APART.items() if case.launch.source.startswith(prefix)]
+    reasons = [reason for prefix, reason in EXCLUDED.items() if case.launch.source.startswith(prefix)]
     assert all(reasons) and bool(reasons) == (case.name not in bench.cases())
     assert bool(reasons) == (case.name not in measured()), MEASURE_AGAIN
 
@@ -238,8 +238,8 @@ def test_every_kernel_is_a_case_at_two_shapes():
     files = {path for path in sources.paths() if path.endswith(".cu")}
     generated = {name for name in seen if name.startswith("fusion/fused_")}
     assert len(generated) > 1 and not generated & files
-    assert seen.keys() - generated == {name for name in files if not name.startswith(tuple(APART))}
-    for prefix in APART:  # every prefix matches a file
+    assert seen.keys() - generated == {name for name in files if not name.startswith(tuple(EXCLUDED))}
+    for prefix in EXCLUDED:  # every prefix matches a file
         assert any(name.startswith(prefix) for name in files), prefix
     assert all(len(seen[name]) > 1 for name in seen.keys() - generated)
 

@@ -128,10 +128,10 @@ def test_structs_by_value_and_other_arguments():
     inner = np.dtype([("a", np.int16), ("b", np.float64)], align=True)
     struct = np.dtype([("n", i32), ("scale", f32, 3), ("inner", inner), ("p", u64)], align=True)
     from kernels.engines.emulator.compiler.compile import compile_ptx
-    from kernels.engines.emulator.launch import launch, place
+    from kernels.engines.emulator.launch import device_memory, launch
 
     p = np.arange(10, dtype=i32)
-    memory = place({"out": np.zeros(10), "p": p}, ["p"])
+    memory = device_memory({"out": np.zeros(10), "p": p}, ["p"])
     value = np.zeros((), struct)
     value["n"], value["scale"], value["inner"]["a"], value["inner"]["b"] = 10, (0.5, 2, -4), -7, 0.25
     value["p"] = memory.address("p")

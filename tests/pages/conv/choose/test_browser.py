@@ -7,7 +7,7 @@ import re
 import pytest
 from playwright.sync_api import expect
 
-from tests.helpers.harness import SEEN
+from tests.helpers.harness import TIMEOUT_MS
 
 pytestmark = pytest.mark.browser
 SMALL = "N=1&C=2&H=8&W=8&K=3&engine=cpu"
@@ -26,17 +26,17 @@ def run_race(server, page, query):
     """Runs a race on the processor at a small shape and returns its element."""
     open_at(server, page, f"{SMALL}&{query}")
     page.get_by_role("button", name="Run here").click()
-    expect(page.locator(".st-key-fresh_race_measured .kt-race")).to_be_visible(timeout=SEEN)
+    expect(page.locator(".st-key-fresh_race_measured .kt-race")).to_be_visible(timeout=TIMEOUT_MS)
     return page.locator(".st-key-fresh_race_measured")
 
 
 def test_guess_is_a_link_to_the_race(server, page):
     open_at(server, page, SMALL)
-    expect(page.get_by_text("Guess before you look.")).to_be_visible(timeout=SEEN)
+    expect(page.get_by_text("Guess before you look.")).to_be_visible(timeout=TIMEOUT_MS)
     expect(page.locator(".kt-map")).to_have_count(0)
     page.get_by_role("link", name="Winograd in steps").click()
     expect(page).to_have_url(re.compile(r"predict=winograd-nonfused"))
-    expect(page.get_by_role("link", name="guess again")).to_be_visible(timeout=SEEN)
+    expect(page.get_by_role("link", name="guess again")).to_be_visible(timeout=TIMEOUT_MS)
     expect(page.get_by_text("Guess before you look.")).to_have_count(0)
 
 
@@ -68,7 +68,7 @@ def test_bar_lengths_match_the_times(server, page):
 def test_map_cell_lists_times_and_links_to_its_race(server, page):
     open_at(server, page, "view=map&across=N&down=H")
     cell = page.locator(".kt-cell").last
-    cell.hover(timeout=SEEN)
+    cell.hover(timeout=TIMEOUT_MS)
     tip = cell.locator(".kt-tip")
     expect(tip).to_be_visible()
     expect(tip.locator("li").first).to_contain_text(re.compile(r"(µs|ms)"))
@@ -80,7 +80,7 @@ def test_map_cell_lists_times_and_links_to_its_race(server, page):
 def test_page_fits_a_phone(server, page, view):
     page.set_viewport_size({"width": 390, "height": 900})
     open_at(server, page, f"predict=show&view={view}")
-    expect(page.locator("h2.kt-card").first).to_be_visible(timeout=SEEN)
+    expect(page.locator("h2.kt-card").first).to_be_visible(timeout=TIMEOUT_MS)
     page.wait_for_timeout(300)
     assert page.evaluate("document.documentElement.scrollWidth") <= 390
     assert page.evaluate("document.querySelector('[data-testid=stMain]').scrollWidth") <= 390

@@ -22,7 +22,7 @@ SMALL = ConvShape(1, 2, 8, 8, 3, 3, 3, pad=1)
 
 
 def open_at(shape: ConvShape | None = None, **params):
-    return open_page("conv/choose/page.py", **(address.at(shape) if shape else {}) | params)
+    return open_page("conv/choose/page.py", **(address.at_shape(shape) if shape else {}) | params)
 
 
 @pytest.fixture
@@ -71,7 +71,7 @@ SHAPES = st.builds(
 )  # fmt: skip
 
 
-@given(SHAPES, st.sampled_from(["", address.OPEN, *address.RUNGS]))
+@given(SHAPES, st.sampled_from(["", address.SHOW, *address.RUNGS]))
 def test_any_url_gives_a_shape_and_written_parameters_read_back_equal(fields, predict):
     values, notes = address.FIELDS.read(fields | {"predict": predict})
     shape = address.shape_of(values)
@@ -81,8 +81,8 @@ def test_any_url_gives_a_shape_and_written_parameters_read_back_equal(fields, pr
         assert notes  # each change is noted
     assert address.shape_of(address.FIELDS.read(address.with_guess(shape, predict))[0]) == shape
     assert address.FIELDS.read(address.with_guess(shape, predict))[0]["predict"] == predict
-    again = address.FIELDS.read(address.at(shape, predict))[0]["predict"]
-    assert again == (address.OPEN if predict == address.OPEN else "")  # a guess is only valid for its shape
+    again = address.FIELDS.read(address.at_shape(shape, predict))[0]["predict"]
+    assert again == (address.SHOW if predict == address.SHOW else "")  # a guess is only valid for its shape
 
 
 @given(SHAPES)

@@ -13,7 +13,7 @@ from kernels.conv.shape import ConvShape
 from pages.conv import address as conv_address
 from pages.conv import controls
 from pages.conv.fft import address
-from pages.parts.run_settings import Asked
+from pages.parts.run_settings import RunSettings
 from tests.helpers.opened import open_page, texts
 from visuals.charts import units
 from visuals.conv.fft import story
@@ -27,7 +27,7 @@ def notes(at):
 
 
 def at_shape(shape: ConvShape):
-    return open_at(**conv_address.at(conv_address.DEFAULT, shape))
+    return open_at(**conv_address.at_shape(conv_address.DEFAULT, shape))
 
 
 def test_lesson_has_every_part():
@@ -98,9 +98,7 @@ def test_groups_have_no_scene_but_a_rule():
 
 
 def test_largest_shape_of_the_page():
-    largest = {
-        name: conv_address.MOST[name] for name in ("N", "C", "H", "W", "K", "R", "S", "pad_h", "pad_w")
-    }
+    largest = {name: conv_address.MAX[name] for name in ("N", "C", "H", "W", "K", "R", "S", "pad_h", "pad_w")}
     at = open_at(**largest, dilation_h="8", dilation_w="8", u="8", v="8")
     assert len(at.get("bidi_component")) == 1 and "must not exceed" in notes(at)
 
@@ -113,7 +111,7 @@ def test_invalid_parameters_are_named_and_escaped():
 
 def test_run_request_has_the_tiles_of_the_page():
     tiled_rung = "conv/fft", {"FFT_TILE": 16, "SPECTRA": 8}
-    settings = Asked(
+    settings = RunSettings(
         address.LADDER, CONV_PRESETS["toy"].shape, "cpu", "cold", tuple(tiled_rung[1].items()), tiled_rung[0]
     )
     request = settings.request()
@@ -124,7 +122,7 @@ def test_run_request_has_the_tiles_of_the_page():
 def test_time_card_shows_the_share_of_each_step():
     """Uses a shipped recording that was timed step by step."""
     shape = CONV_PRESETS["resnet50-res2-3x3-n1"].shape
-    html = texts(open_at(**conv_address.at(conv_address.DEFAULT, shape)))
+    html = texts(open_at(**conv_address.at_shape(conv_address.DEFAULT, shape)))
     row = records.recorded("conv/fft", shape, fft.RUNGS[0].default_tiles)
     assert row and story.shares_of(row) and story.shares_of(row) in html
     assert units.bytes_(row["workspace_bytes"]) in html

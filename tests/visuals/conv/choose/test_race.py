@@ -105,7 +105,7 @@ def test_overlapping_spreads_are_mentioned():
 
 @given(st.text(max_size=40))
 def test_foreign_text_is_escaped(text):
-    out = [race.Out((text,), text)]
+    out = [race.NotStarted((text,), text)]
     rendered = race.html(lanes_of(THREE), out, "conv/fft", text)
     assert "<script" not in rendered.lower() and rendered.count("<tr") == 1 + len(THREE) + 1
 

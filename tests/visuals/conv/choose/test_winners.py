@@ -19,7 +19,7 @@ from visuals.conv.choose.winners import AXES, fixed_values
 
 NAMES = [rung.name for rung in LADDER.rungs]
 BASE = ConvShape(2, 8, 14, 14, 8, 3, 3, pad=1)
-pairs = st.sampled_from([(a, d) for a in AXES for d in winners.others(a)])
+pairs = st.sampled_from([(a, d) for a in AXES for d in winners.compatible_axes(a)])
 
 
 @st.composite
@@ -68,7 +68,7 @@ def test_each_cell_has_the_fastest_of_its_rows(case):
 def test_map_contains_every_matching_shape(case):
     rows, across, down = case
     winner_map = winners.winners(winners.by_shape(rows, "cold"), BASE, across, down)
-    if winner_map is None or not winners.is_on(winner_map, BASE):
+    if winner_map is None or not winners.is_on_map(winner_map, BASE):
         return
     fields = {*across.fields, *down.fields}
     for shape in {ConvShape(**row["shape"]) for row in rows}:
@@ -115,13 +115,13 @@ def test_unrecorded_shape_gets_the_largest_map():
     found = winners.by_shape(rows, "cold")
     odd = ConvShape(3, 20, 30, 30, 20, 3, 3)
     winner_map = winners.winners(found, odd, AXES["CK"], AXES["H"])
-    assert len(winner_map.cells) == 30 and not winners.is_on(winner_map, odd)
+    assert len(winner_map.cells) == 30 and not winners.is_on_map(winner_map, odd)
     recorded = CONV_GRID["grid-5x5-c64-h28"].shape
     winner_map = winners.winners(found, recorded, AXES["R"], AXES["H"])
-    assert len(winner_map.cells) == 18 and winners.is_on(
+    assert len(winner_map.cells) == 18 and winners.is_on_map(
         winner_map, recorded
     )  # 7 x 7 and 112 x 112 exist only for 3x3
-    assert winners.held(winner_map) == "N=32, C=64, K=64, padding that keeps the size"
+    assert winners.fixed_values_text(winner_map) == "N=32, C=64, K=64, padding that keeps the size"
     assert winners.winners(found, recorded, AXES["N"], AXES["H"]) is None  # a single batch size is no map
 
 
@@ -140,7 +140,7 @@ def test_html_names_the_winner_and_every_time():
     assert cells == [(fft, "2.00×"), (direct, "≈ tie"), (direct, "1.50×"), (fft, "1.33×")]
     assert text.count("kt-here") == 1 and 'href="?N=4&amp;x=&lt;"' in text
     assert text.count("<li>") == 8 and "FFT</span> <b>1 ms</b>" in text
-    assert winners.told_of(winner_map) == (
+    assert winners.summary(winner_map) == (
         "Of 4 cells: direct 2, FFT 2. In 1 of them the first two cannot be told apart: their spreads overlap. "
         "Without im2col and implicit GEMM and Winograd and cuDNN: no time of theirs is here."
     )
@@ -151,7 +151,7 @@ def test_family_with_times_in_only_some_cells_is_named():
     cells = [BASE, BASE.with_(N=4), BASE.with_(H=28, W=28), BASE.with_(H=28, W=28, N=4)]
     rows = [timed("conv/direct", s, 2.0) for s in cells] + [timed("conv/cudnn-gemm", cells[1], 3.0)]
     winner_map = winners.winners(winners.by_shape(rows, "cold"), BASE, AXES["N"], AXES["H"])
-    assert "Only some cells have times of: cuDNN in 1. Without im2col" in winners.told_of(winner_map)
+    assert "Only some cells have times of: cuDNN in 1. Without im2col" in winners.summary(winner_map)
 
 
 # -- networks --------------------------------------------------------------------------------------
@@ -179,7 +179,7 @@ def test_totals_are_sums_over_every_convolution(case):
     network, times_by_shape, timed_layers = case
     best = sum(layer.count * min(times_by_shape[layer.shape].values()) for layer in network.layers)
     assert layers.total(timed_layers, lambda entry: entry.best) == pytest.approx(best)
-    for entry in layers.throughout(timed_layers):
+    for entry in layers.single_rung_totals(timed_layers):
         missing = sum(entry.rung not in times for times in times_by_shape.values())
         assert entry.missing == missing and (entry.ms is None) == (missing > 0)
         if entry.ms is not None:
@@ -203,13 +203,13 @@ def test_shares_add_up_and_every_layer_has_a_line(case):
     assert len(shares) == len(network.layers) and sum(shares) == pytest.approx(100, abs=len(shares) * 0.5)
     assert text.count("<tr") == len(network.layers) + 1
     assert layers.totals(timed_layers).count("not recorded ") == sum(
-        o.ms is None for o in layers.throughout(timed_layers)
+        o.ms is None for o in layers.single_rung_totals(timed_layers)
     )
 
 
 def test_a_layer_without_a_time_has_none_and_no_total():
     timed_layers = layers.timed(NETWORKS["vgg16"], lambda rung, shape, tiles: None, lambda rung, shape: "")
-    assert layers.total(timed_layers, lambda entry: entry.best) is None and layers.told(timed_layers) == ""
+    assert layers.total(timed_layers, lambda entry: entry.best) is None and layers.summary(timed_layers) == ""
 
 
 def test_unsupported_and_unrecorded_shapes_are_counted_separately():
@@ -220,7 +220,7 @@ def test_unsupported_and_unrecorded_shapes_are_counted_separately():
         return timed(rung, shape, 1.0) if rung == "conv/direct" or shape in others else None
 
     timed_layers = layers.timed(network, recorded, lambda rung, shape: "a rule" if shape == first else "")
-    entry = next(entry for entry in layers.throughout(timed_layers) if entry.rung == name)
+    entry = next(entry for entry in layers.single_rung_totals(timed_layers) if entry.rung == name)
     assert (entry.missing, entry.cannot) == (2, 1)
     assert f"cannot 1 of {len(timed_layers)}, not recorded 1 of {len(timed_layers)}" in layers.totals(
         timed_layers
@@ -234,7 +234,7 @@ def test_no_comparison_with_cudnn_without_recordings_of_it():
             lambda rung, shape, tiles: timed(rung, shape, 1.0) if rung in rungs else None,
             lambda rung, shape: "",
         )
-        return layers.html(timed_layers, lambda shape: "") + layers.told(timed_layers)
+        return layers.html(timed_layers, lambda shape: "") + layers.summary(timed_layers)
 
     alone, beside = text("conv/direct"), text("conv/direct", "conv/cudnn-gemm")
     assert "best of cuDNN" in beside and "Choosing among" in beside

@@ -87,13 +87,13 @@ def test_curves_cross_where_the_fft_stays_below():
 def test_caption_names_the_crossing_and_the_current_filter():
     counts = curve(RES2, WHOLE)
     current = next(f for f in counts if f.taps == 3)
-    text = charts.words(RES2, counts)
+    text = charts.caption(RES2, counts)
     assert f"From R = {crossing(counts)} on" in text
     assert f"at R = 3 it is {current.fft / current.direct:.3f}"[:22] in text
-    text_16 = charts.words(RES2, curve(RES2, {"FFT_TILE": 16, "SPECTRA": 32}))
+    text_16 = charts.caption(RES2, curve(RES2, {"FFT_TILE": 16, "SPECTRA": 32}))
     assert "A rule ends the curve at R = 15" in text_16
     grouped = RES2.with_(groups=2)
-    assert "groups must be 1" in charts.words(grouped, curve(grouped, WHOLE))
+    assert "groups must be 1" in charts.caption(grouped, curve(grouped, WHOLE))
 
 
 def test_times_come_from_rows_with_exactly_these_shapes(monkeypatch):
@@ -184,9 +184,9 @@ def test_measured_row_is_next_to_the_prediction():
 # -- sentences -----------------------------------------------------------------------------------------
 def test_strides_discard_all_but_one_of_u_times_v():
     s = ConvShape(1, 1, 66, 66, 1, 3, 3)
-    assert story.thrown_away(s) == 0
-    assert story.thrown_away(s.with_(u=2, v=2)) == pytest.approx(1 - 1 / 4)
-    assert story.thrown_away(s.with_(u=4, v=2)) == pytest.approx(1 - 1 / 8)
+    assert story.discarded_share(s) == 0
+    assert story.discarded_share(s.with_(u=2, v=2)) == pytest.approx(1 - 1 / 4)
+    assert story.discarded_share(s.with_(u=4, v=2)) == pytest.approx(1 - 1 / 8)
     assert "75 % of the pixels are thrown away" in story.fft_cost(s.with_(u=2, v=2))
     assert "thrown away" not in story.fft_cost(s)
 

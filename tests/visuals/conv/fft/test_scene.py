@@ -278,7 +278,7 @@ def test_the_toy_wraps_in_its_last_two_rows_and_columns():
     assert scene.readings[-1].values[-1] == wraps.sum()
     assert "ran over the end" in scene.caption(scene.steps - 1)
     np.testing.assert_array_equal(scene.cells("right"), expected.ravel().astype("f4"))
-    assert "20 of 36" in pictures.words(first_arrays(s, whole_numbers(s), 0), a, expected)
+    assert "20 of 36" in pictures.caption(first_arrays(s, whole_numbers(s), 0), a, expected)
     assert "right" not in {t.name for t in scene_of(s)[1].tensors}
 
 
@@ -286,7 +286,7 @@ def test_a_filter_of_one_tap_cannot_wrap():
     s = ConvShape(1, 2, 6, 6, 1, 1, 1)
     a, _, expected = scene_of(s, 0, TOO_SMALL)
     assert not a.wrapped_output.any()
-    assert "nothing that could wrap" in pictures.words(a, a, expected)
+    assert "nothing that could wrap" in pictures.caption(a, a, expected)
 
 
 # -- pictures, source, size ----------------------------------------------------------------------------

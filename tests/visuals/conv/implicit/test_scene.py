@@ -20,7 +20,7 @@ from kernels.engines import emulator
 from kernels.ladders import find
 from kernels.model.fast_division import magic
 from tests.helpers.shapes import conv_shapes
-from tests.visuals.scene.test_payload import decoded, read, same_pictures  # noqa: F401
+from tests.visuals.scene.test_payload import check_same_pictures, decoded, read  # noqa: F401
 from visuals.conv.implicit import captions, story
 from visuals.conv.implicit.plan import RUNGS, Plan, why_not
 from visuals.conv.implicit.scene import implicit_scene
@@ -334,7 +334,7 @@ def test_why_not_names_the_rule():
 
 
 def test_the_player_decodes_the_same_picture(decoded):  # noqa: F811
-    same_pictures(decoded, [(scene_of(s, tiles), [0, 2, 5]) for s, tiles in TRACED[:2]])
+    check_same_pictures(decoded, [(scene_of(s, tiles), [0, 2, 5]) for s, tiles in TRACED[:2]])
 
 
 def test_annotation_arguments_are_sent_as_row_plus_column():

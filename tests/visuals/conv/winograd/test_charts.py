@@ -11,7 +11,7 @@ from kernels import records
 from kernels.conv import reference, winograd, winograd_matrices
 from kernels.conv.presets import CONV_PRESETS
 from kernels.conv.shape import ConvShape
-from kernels.conv.winograd_cpu import both_sides
+from kernels.conv.winograd_cpu import transform_2d
 from kernels.ladders import find
 from kernels.model.program import WORKSPACE
 from kernels.model.verify import relative_error
@@ -21,8 +21,8 @@ from visuals.conv.winograd.charts import (
     MEASURED,
     NAMES,
     TILES,
+    error_caption,
     error_chart,
-    error_words,
     errors,
     recorded,
     work,
@@ -71,13 +71,13 @@ def test_figures_of_the_papers():
 
 def test_work_caption_names_the_best_tile_or_that_none_saves():
     m = min(TILES, key=lambda m: work(LAYER, m).flops)
-    text, counted = charts.work_words(LAYER), work(LAYER, m)
+    text, counted = charts.work_caption(LAYER), work(LAYER, m)
     assert f"{m}×{m}, {100 * counted.flops / LAYER.flops:.0f} % of direct’s" in text
     assert (
         f"{100 * counted.transforms / counted.flops:.2g} % of them" in text
         or f"{100 * counted.transforms / counted.flops:.0f} % of them" in text
     )
-    assert "No tile size saves FLOPs here: even 2×2" in charts.work_words(TOY)
+    assert "No tile size saves FLOPs here: even 2×2" in charts.work_caption(TOY)
 
 
 # -- measured ----------------------------------------------------------------------------------------
@@ -106,7 +106,7 @@ def test_measured_error_equals_that_of_the_cpu_kernels(m):
 
 
 def test_wrong_transform_increases_the_error(monkeypatch):
-    monkeypatch.setattr(charts, "both_sides", lambda X, d: both_sides(np.abs(X), d))
+    monkeypatch.setattr(charts, "transform_2d", lambda X, d: transform_2d(np.abs(X), d))
     assert errors.__wrapped__(4)["FP32"][2] > 0.1
 
 
@@ -114,8 +114,8 @@ def test_fp16_overflow_is_mentioned_and_not_drawn():
     measured = {"FP32": dict.fromkeys(MEASURED, 1e-6), "FP16": dict.fromkeys(MEASURED, 1e-3) | {8: np.inf}}
     figure = error_chart(measured, [], LIGHT)
     assert [list(line.x) for line in figure.data] == [list(NAMES.values()), list(NAMES.values())[:-1]]
-    assert "In FP16 numbers of 8×8 leave the type" in error_words(64, measured)
-    assert "leave" not in error_words(64, measured | {"FP16": measured["FP32"]})
+    assert "In FP16 numbers of 8×8 leave the type" in error_caption(64, measured)
+    assert "leave" not in error_caption(64, measured | {"FP16": measured["FP32"]})
 
 
 def test_error_caption_has_the_measured_ratios():
@@ -123,10 +123,10 @@ def test_error_caption_has_the_measured_ratios():
         "FP32": {0: 1e-7, 2: 2e-7, 4: 1e-6, 6: 3e-6, 8: 1e-4},
         "FP16": {0: 2e-4, 2: 4e-4, 4: 4e-3, 6: 8e-3, 8: 1.0},
     }
-    text = error_words(512, measured)
+    text = error_caption(512, measured)
     assert "512 channels" in text and "2×2 2, 4×4 10, 6×6 30, 8×8 1,000" in text
     assert "4.0e-03, 20 times direct" in text
-    assert "1 channel " in error_words(1, measured)
+    assert "1 channel " in error_caption(1, measured)
 
 
 # -- recorded ----------------------------------------------------------------------------------------

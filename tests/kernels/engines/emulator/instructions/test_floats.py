@@ -12,7 +12,7 @@ from tests.helpers.emulated_numbers import (
     SIGNED_64,
     SPECIAL,
     _floats,
-    _same,
+    assert_same,
     f32,
     f64,
     i32,
@@ -55,18 +55,18 @@ def test_floats_to_integers():
     def expected(values, dtype, nan, rounding=math.trunc):
         return np.array([_to_int(float(v), dtype, nan, rounding) for v in values], dtype)
 
-    _same(got["i"], expected(x, i32, 0))
-    _same(got["u"], expected(x, u32, 0))
-    _same(got["l"], expected(x, i64, -(2**63)))
-    _same(got["ul"], expected(x, u64, 2**63))
-    _same(got["rn"], expected(x, i32, 0, round))
-    _same(got["rd"], expected(x, i32, 0, math.floor))
-    _same(got["ru"], expected(x, i32, 0, math.ceil))
-    _same(got["di"], expected(d, i32, -(2**31)))
-    _same(got["dl"], expected(d, i64, -(2**63)))
+    assert_same(got["i"], expected(x, i32, 0))
+    assert_same(got["u"], expected(x, u32, 0))
+    assert_same(got["l"], expected(x, i64, -(2**63)))
+    assert_same(got["ul"], expected(x, u64, 2**63))
+    assert_same(got["rn"], expected(x, i32, 0, round))
+    assert_same(got["rd"], expected(x, i32, 0, math.floor))
+    assert_same(got["ru"], expected(x, i32, 0, math.ceil))
+    assert_same(got["di"], expected(d, i32, -(2**31)))
+    assert_same(got["dl"], expected(d, i64, -(2**63)))
     for name, f in (("down", np.floor), ("up", np.ceil), ("cut", np.trunc), ("near", np.rint)):
         with np.errstate(all="ignore"):
-            _same(got[name], f(x), name)
+            assert_same(got[name], f(x), name)
 
 
 def _nearest(value, dtype) -> float:
@@ -96,26 +96,26 @@ def test_integers_to_floats_and_between_floats():
         },
         {"x": ("long long", x), "d": ("double", d)},
     )  # fmt: skip
-    _same(got["i"], x.astype(i32).astype(f32))
-    _same(got["u"], x.astype(u32).astype(f32))
-    _same(got["l"], np.array([_nearest(Fraction(int(v)), f32) for v in x], f32))
-    _same(got["ul"], np.array([_nearest(Fraction(int(v)), f32) for v in x.view(u64)], f32))
-    _same(got["dl"], np.array([float(int(v)) for v in x]))
+    assert_same(got["i"], x.astype(i32).astype(f32))
+    assert_same(got["u"], x.astype(u32).astype(f32))
+    assert_same(got["l"], np.array([_nearest(Fraction(int(v)), f32) for v in x], f32))
+    assert_same(got["ul"], np.array([_nearest(Fraction(int(v)), f32) for v in x.view(u64)], f32))
+    assert_same(got["dl"], np.array([float(int(v)) for v in x]))
     with np.errstate(all="ignore"):
         single = d.astype(f32)
-    _same(got["f"], single)
-    _same(got["d"], single.astype(f64))
+    assert_same(got["f"], single)
+    assert_same(got["d"], single.astype(f64))
     for v, cut in zip(x, got["rz"], strict=True):
         away = np.nextafter(cut, f32(np.inf if v >= 0 else -np.inf))
         assert abs(int(cut)) <= abs(int(v)) < abs(Fraction(float(away)))
     finite = np.isfinite(d)
     assert (got["ru"][finite] >= d[finite]).all() and (got["rd"][finite] <= d[finite]).all()
     exact = finite & (single == d)
-    _same(got["ru"][exact], single[exact])
-    _same(got["rd"][exact], single[exact])
-    _same(got["bits"][~np.isnan(d)], single.view(i32)[~np.isnan(d)])
-    _same(got["back"], x.astype(i32).view(f32))
-    _same(got["high"][finite], (d.view(u64) >> u64(32)).astype(u32).view(i32)[finite])
+    assert_same(got["ru"][exact], single[exact])
+    assert_same(got["rd"][exact], single[exact])
+    assert_same(got["bits"][~np.isnan(d)], single.view(i32)[~np.isnan(d)])
+    assert_same(got["back"], x.astype(i32).view(f32))
+    assert_same(got["high"][finite], (d.view(u64) >> u64(32)).astype(u32).view(i32)[finite])
 
 
 # -- floats ----------------------------------------------------------------------------------------------
@@ -132,21 +132,21 @@ def test_float_arithmetic_to_the_bit():
         {"a": ("float", a), "b": ("float", b)},
     )  # fmt: skip
     with np.errstate(all="ignore"):
-        _same(got["add"], a + b)
-        _same(got["sub"], a - b)
-        _same(got["mul"], a * b)
-        _same(got["div"], a / b)
-        _same(got["sqrt"], np.sqrt(a))
-        _same(got["rcp"], f32(1) / a)
-        _same(got["neg"], -a)
-        _same(got["abs"], np.abs(a))
+        assert_same(got["add"], a + b)
+        assert_same(got["sub"], a - b)
+        assert_same(got["mul"], a * b)
+        assert_same(got["div"], a / b)
+        assert_same(got["sqrt"], np.sqrt(a))
+        assert_same(got["rcp"], f32(1) / a)
+        assert_same(got["neg"], -a)
+        assert_same(got["abs"], np.abs(a))
         zeros = (a == 0) & (b == 0)  # either zero may be the lesser
-        _same(got["least"][~zeros], np.fmin(a, b)[~zeros])
-        _same(got["most"][~zeros], np.fmax(a, b)[~zeros])
-        _same(got["sign"], np.copysign(a, b))
-        _same(np.abs(got["sat"]), np.abs(np.where(np.isnan(a), f32(0), np.clip(a, f32(0), f32(1)))))
-        _same(got["d"], a.astype(f64) * b + a.astype(f64) / b)
-        _same(got["dsqrt"], np.sqrt(a.astype(f64)))
+        assert_same(got["least"][~zeros], np.fmin(a, b)[~zeros])
+        assert_same(got["most"][~zeros], np.fmax(a, b)[~zeros])
+        assert_same(got["sign"], np.copysign(a, b))
+        assert_same(np.abs(got["sat"]), np.abs(np.where(np.isnan(a), f32(0), np.clip(a, f32(0), f32(1)))))
+        assert_same(got["d"], a.astype(f64) * b + a.astype(f64) / b)
+        assert_same(got["dsqrt"], np.sqrt(a.astype(f64)))
 
 
 def test_fma_rounds_once():
@@ -163,13 +163,13 @@ def test_fma_rounds_once():
     exact = [
         Fraction(float(p)) * Fraction(float(q)) + Fraction(float(r)) for p, q, r in zip(a, b, c, strict=True)
     ]
-    _same(got["f"], np.array([_nearest(v, f32) for v in exact], f32))
+    assert_same(got["f"], np.array([_nearest(v, f32) for v in exact], f32))
     exact = [
         Fraction(p) * Fraction(q) + Fraction(r)
         for p, q, r in zip(x.tolist(), y.tolist(), z.tolist(), strict=True)
     ]
-    _same(got["d"], np.array([_nearest(v, f64) for v in exact]))
-    _same(got["two"], a * b + c)
+    assert_same(got["d"], np.array([_nearest(v, f64) for v in exact]))
+    assert_same(got["two"], a * b + c)
     assert (got["two"] != got["f"]).mean() > 0.3  # the test distinguishes them
 
 
@@ -236,7 +236,7 @@ def test_comparisons_with_nan():
         expected = [a < b, a <= b, a > b, a >= b, a == b, a != b, ~(a < b), ~(a >= b), ~(a == b)]
         expected += [np.isnan(a), np.isinf(b), np.ones(len(a), bool), ((a < b) & (b < 100)) | np.isnan(a)]
     for n, text in enumerate(texts):
-        _same(got[f"r{n}"], expected[n].astype(i32), text)
+        assert_same(got[f"r{n}"], expected[n].astype(i32), text)
 
 
 def test_unordered_comparisons():
@@ -258,7 +258,7 @@ def test_unordered_comparisons():
             expected = nan == (form == "nan")
         else:
             expected = ordered[form[:2]] & ~nan | (nan if form.endswith("u") else False)
-        _same(got[form], expected.astype(i32), form)
+        assert_same(got[form], expected.astype(i32), form)
 
 
 HALF = "#include <cuda_fp16.h>\n#include <cuda_bf16.h>\n"
@@ -288,23 +288,23 @@ def test_half_arithmetic():
     A, B, C = (v.astype(f64) for v in (a, b, c))
     h = np.float16
     with np.errstate(all="ignore"):
-        _same(got["add"], (A + B).astype(h))
-        _same(got["sub"], (A - B).astype(h))
-        _same(got["mul"], (A * B).astype(h))
+        assert_same(got["add"], (A + B).astype(h))
+        assert_same(got["sub"], (A - B).astype(h))
+        assert_same(got["mul"], (A * B).astype(h))
         np.testing.assert_allclose(got["div"].astype(f64), (A / B).astype(h).astype(f64), rtol=1e-3)
-        _same(got["fma"], (A * B + C).astype(h))
-        _same(got["neg"], -a)
+        assert_same(got["fma"], (A * B + C).astype(h))
+        assert_same(got["neg"], -a)
         zeros = (a == 0) & (b == 0)
-        _same(got["least"][~zeros], np.fmin(a, b)[~zeros])
-        _same(got["less"], (a < b).astype(i32))
-        _same(got["differ"], (a != b).astype(i32))
-        _same(got["f"], a.astype(f32))
+        assert_same(got["least"][~zeros], np.fmin(a, b)[~zeros])
+        assert_same(got["less"], (a < b).astype(i32))
+        assert_same(got["differ"], (a != b).astype(i32))
+        assert_same(got["f"], a.astype(f32))
         whole = np.nan_to_num(np.clip(A, -1e9, 1e9), nan=0.0)
         finite = np.isfinite(A)
-        _same(got["i"][finite], np.trunc(whole)[finite].astype(i32))
-        _same(got["from_i"][finite], (np.trunc(whole)[finite] * 3 + 0.0).astype(h))
+        assert_same(got["i"][finite], np.trunc(whole)[finite].astype(i32))
+        assert_same(got["from_i"][finite], (np.trunc(whole)[finite] * 3 + 0.0).astype(h))
         scaled = a.astype(f32) * f32(1.001)
-        _same(got["rn"], scaled.astype(h))
+        assert_same(got["rn"], scaled.astype(h))
         assert (np.abs(got["rz"])[finite] <= np.abs(scaled)[finite]).all()
         np.testing.assert_allclose(
             got["exp"].astype(f64), np.exp(A).astype(h).astype(f64), rtol=2e-3, atol=1e-7
@@ -329,14 +329,14 @@ def test_pairs_of_halves():
     h = np.float16
     A, B = a.astype(f64), b.astype(f64)
     with np.errstate(all="ignore"):
-        _same(got["add"].view(h), (A + B).astype(h))
-        _same(got["fma"].view(h), (A * B + A).astype(h))
-        _same(got["least"].view(h)[a != b], np.fmin(a, b)[a != b])
-    _same(got["low"], a[::2].astype(f32))
-    _same(got["swap"].view(h), a.reshape(-1, 2)[:, ::-1].reshape(-1))
-    _same(got["eq"].view(h), np.ones(len(a), h))
-    _same(got["lt"].view(h), (a < b).astype(h))
-    _same(got["all"], (a >= b).reshape(-1, 2).all(axis=1).astype(i32))
+        assert_same(got["add"].view(h), (A + B).astype(h))
+        assert_same(got["fma"].view(h), (A * B + A).astype(h))
+        assert_same(got["least"].view(h)[a != b], np.fmin(a, b)[a != b])
+    assert_same(got["low"], a[::2].astype(f32))
+    assert_same(got["swap"].view(h), a.reshape(-1, 2)[:, ::-1].reshape(-1))
+    assert_same(got["eq"].view(h), np.ones(len(a), h))
+    assert_same(got["lt"].view(h), (a < b).astype(h))
+    assert_same(got["all"], (a >= b).reshape(-1, 2).all(axis=1).astype(i32))
 
 
 def _bf16(x: np.ndarray) -> np.ndarray:
@@ -366,9 +366,9 @@ def test_bfloat16_arithmetic():
         HALF + "__device__ unsigned short bits(__nv_bfloat16 v) { return *(unsigned short*)&v; }",
         "__nv_bfloat16 x = *(__nv_bfloat16*)&xb, y = *(__nv_bfloat16*)&yb;",
     )  # fmt: skip
-    _same(got["add"] & 0x7FFF, _bf16(x + y) & 0x7FFF)  # x - x may be either zero in the reference
-    _same(got["mul"], _bf16(x * y))
-    _same(got["fma"] & 0x7FFF, _bf16(x * y + x) & 0x7FFF)
-    _same(got["f"], x.astype(f32))
-    _same(got["from"], _bf16((x.astype(f32) * f32(1.003)).astype(f64)))
-    _same(got["less"], (x < y).astype(i32))
+    assert_same(got["add"] & 0x7FFF, _bf16(x + y) & 0x7FFF)  # x - x may be either zero in the reference
+    assert_same(got["mul"], _bf16(x * y))
+    assert_same(got["fma"] & 0x7FFF, _bf16(x * y + x) & 0x7FFF)
+    assert_same(got["f"], x.astype(f32))
+    assert_same(got["from"], _bf16((x.astype(f32) * f32(1.003)).astype(f64)))
+    assert_same(got["less"], (x < y).astype(i32))

@@ -13,7 +13,7 @@ from tests.helpers.emulated_numbers import (
     UNSIGNED_64,
     _python,
     _quotient,
-    _same,
+    assert_same,
     i32,
     i64,
     rng,
@@ -70,7 +70,7 @@ def test_integer_arithmetic(pair, dtype, c_type):
         {"a": (c_type, a), "b": (c_type, b), "c": (c_type, c), "d": (c_type, d), "n": (c_type, count)},
     )
     for name, (text, f) in cases.items():
-        _same(got[name], _python(f, dtype, a, b, c, d, count), text)
+        assert_same(got[name], _python(f, dtype, a, b, c, d, count), text)
 
 
 def test_shifts_by_the_width_and_more():
@@ -89,10 +89,10 @@ def test_shifts_by_the_width_and_more():
         prelude,
     )
     pairs = list(zip(map(int, a), map(int, count), strict=True))
-    _same(got["l"], np.array([(x << n if n < 32 else 0) & 0xFFFFFFFF for x, n in pairs], u32))
-    _same(got["r"], np.array([(x & 0xFFFFFFFF) >> n for x, n in pairs], u32))
-    _same(got["s"], np.array([x >> min(n, 31) for x, n in pairs], i32))
-    _same(got["w"], np.array([(x << n if n < 64 else 0) & (2**64 - 1) for x, n in pairs], u64))
+    assert_same(got["l"], np.array([(x << n if n < 32 else 0) & 0xFFFFFFFF for x, n in pairs], u32))
+    assert_same(got["r"], np.array([(x & 0xFFFFFFFF) >> n for x, n in pairs], u32))
+    assert_same(got["s"], np.array([x >> min(n, 31) for x, n in pairs], i32))
+    assert_same(got["w"], np.array([(x << n if n < 64 else 0) & (2**64 - 1) for x, n in pairs], u64))
 
 
 def test_products_by_halves():
@@ -146,7 +146,7 @@ def test_products_by_halves():
         "top": lambda a, b, x, y: top(x & m64, y & m64),
     }
     for name, f in expected.items():
-        _same(got[name], _python(f, got[name].dtype.type, a, b, x, y), name)
+        assert_same(got[name], _python(f, got[name].dtype.type, a, b, x, y), name)
 
 
 def _prmt(a: int, b: int, selector: int) -> int:
@@ -210,7 +210,7 @@ def test_bit_operations():
         "major": lambda a, b, w, p, q: (a & b) | (a & p) | (b & p),
     }
     for name, f in expected.items():
-        _same(got[name], _python(f, got[name].dtype.type, a, b, w, p, length), name)
+        assert_same(got[name], _python(f, got[name].dtype.type, a, b, w, p, length), name)
 
 
 def test_dot_products_of_bytes():
@@ -222,7 +222,7 @@ def test_dot_products_of_bytes():
     )
     for name, kind in (("s", np.int8), ("u", np.uint8)):
         dot = (a.view(kind).reshape(-1, 4).astype(i64) * b.view(kind).reshape(-1, 4)).sum(axis=1) + c
-        _same(got[name], dot.astype(u32).view(got[name].dtype))
+        assert_same(got[name], dot.astype(u32).view(got[name].dtype))
 
 
 def test_narrow_integers_are_extended_by_their_sign():
@@ -237,11 +237,11 @@ def test_narrow_integers_are_extended_by_their_sign():
         {"c": ("signed char", a), "uc": ("unsigned char", a.view(np.uint8)), "s": ("short", s),
          "us": ("unsigned short", s.view(np.uint16))},
     )  # fmt: skip
-    _same(got["c"], a.astype(i32) + 1000)
-    _same(got["uc"], a.view(np.uint8).astype(i32) + 1000)
-    _same(got["s"], s.astype(i32) * 3)
-    _same(got["us"], s.view(np.uint16).astype(i32) * 3)
-    _same(got["narrow"], (a.astype(i32) * 3).astype(np.int8))
-    _same(got["wide"], s.astype(i64))
-    _same(got["cut"], (s.astype(i32) * 5).astype(np.int16))
-    _same(got["u"], (a.view(np.uint8).astype(i32) + 77).astype(np.uint8))
+    assert_same(got["c"], a.astype(i32) + 1000)
+    assert_same(got["uc"], a.view(np.uint8).astype(i32) + 1000)
+    assert_same(got["s"], s.astype(i32) * 3)
+    assert_same(got["us"], s.view(np.uint16).astype(i32) * 3)
+    assert_same(got["narrow"], (a.astype(i32) * 3).astype(np.int8))
+    assert_same(got["wide"], s.astype(i64))
+    assert_same(got["cut"], (s.astype(i32) * 5).astype(np.int16))
+    assert_same(got["u"], (a.view(np.uint8).astype(i32) + 77).astype(np.uint8))

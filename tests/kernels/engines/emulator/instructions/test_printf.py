@@ -16,7 +16,7 @@ from kernels.engines.emulator import user_kernel
 from kernels.engines.emulator.compiler.compile import compile_ptx
 from kernels.engines.emulator.errors import EmulatorError
 from kernels.engines.emulator.instructions import printf
-from kernels.engines.emulator.launch import launch, place
+from kernels.engines.emulator.launch import device_memory, launch
 from kernels.engines.emulator.printer import PRINT_BUFFER, Printed, Printer
 from kernels.engines.emulator.threads import Threads
 from tests.helpers.emulated import NAME, emulate, needs_nvrtc
@@ -110,7 +110,7 @@ def test_undefined_conversions_stay_text():
 
 # -- printf in a kernel --------------------------------------------------------------------------------------
 def printed(source: str, *, grid=(1, 1, 1), block=(1, 1, 1), out=1):
-    memory = place({"out": np.zeros(out, i32)}, ["out"])
+    memory = device_memory({"out": np.zeros(out, i32)}, ["out"])
     return launch(compile_ptx(source, NAME), "k", grid, block, ["out"], memory), memory.array("out")
 
 

@@ -11,7 +11,7 @@ import pytest
 from kernels.engines.emulator.errors import EmulatorError
 from kernels.engines.emulator.instructions import fp8
 from tests.helpers.emulated import elementwise, emulate, needs_nvrtc
-from tests.helpers.emulated_numbers import SIGNED, UNSIGNED, _python, _same, f32, f64, i32, rng, u32
+from tests.helpers.emulated_numbers import SIGNED, UNSIGNED, _python, assert_same, f32, f64, i32, rng, u32
 
 pytestmark = needs_nvrtc
 MAX_U32 = (1 << 32) - 1
@@ -65,7 +65,7 @@ def _check(cases: dict, prelude: str = "", pair=UNSIGNED, c_type: str = "unsigne
         prelude,
     )
     for name, (text, f) in cases.items():
-        _same(got[name], _python(f, dtype, a, b), text)
+        assert_same(got[name], _python(f, dtype, a, b), text)
 
 
 # -- integers ------------------------------------------------------------------------------------------
@@ -260,7 +260,7 @@ def test_directed_rounding(dtype, c_type):
     for name, values in got.items():
         operation, mode = name.split("_")
         rows = [exact[operation](*(Fraction(float(v)) for v in row)) for row in zip(a, b, c, strict=True)]
-        _same(values, np.array([_rounded(x, mode, dtype) for x in rows], dtype), name)
+        assert_same(values, np.array([_rounded(x, mode, dtype) for x in rows], dtype), name)
 
 
 def test_directed_rounding_of_square_roots():
@@ -299,10 +299,10 @@ def test_saturated_sums_signs_and_classes():
         halves = (a.astype(np.float16) + b.astype(np.float16)).astype(f32)
     np.testing.assert_allclose(got["halves"], np.where(np.isnan(halves), 0, np.clip(halves, 0, 1)), atol=1e-3)
     sign = np.where(np.signbit(a) ^ np.signbit(b), f32(-1), f32(1))
-    _same(got["signs"], np.copysign(np.minimum(np.abs(a), np.abs(b)), sign))
+    assert_same(got["signs"], np.copysign(np.minimum(np.abs(a), np.abs(b)), sign))
     tiny = np.finfo(f32).tiny
-    _same(got["normal"], (np.isfinite(a) & (np.abs(a) >= tiny)).astype(f32))
-    _same(got["small"], ((a != 0) & (np.abs(a) < tiny)).astype(f32))
+    assert_same(got["normal"], (np.isfinite(a) & (np.abs(a) >= tiny)).astype(f32))
+    assert_same(got["small"], ((a != 0) & (np.abs(a) < tiny)).astype(f32))
 
 
 @pytest.mark.parametrize("name", ["e4m3", "e5m2"])
@@ -330,9 +330,9 @@ def test_eight_bit_floats(name):
     max_value = float(ml_dtypes.finfo(dtype).max)
     expected = np.clip(x, -max_value, max_value).astype(dtype).astype(f32)
     got = run["pairs"].view(np.uint8).view(dtype).astype(f32)
-    _same(got[::2], expected[:-1])
-    _same(got[1::2], expected[1:])
-    _same(run["halves"].view(np.float16), all_values.view(dtype).astype(np.float16))
+    assert_same(got[::2], expected[:-1])
+    assert_same(got[1::2], expected[1:])
+    assert_same(run["halves"].view(np.float16), all_values.view(dtype).astype(np.float16))
     finite = np.isfinite(all_values.view(dtype).astype(f32))
     np.testing.assert_array_equal(run["again"].view(np.uint8)[finite], all_values[finite])
 
