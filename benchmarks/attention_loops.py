@@ -18,8 +18,8 @@ from kernels.runner import compare, run
 from visuals.attention import cpu as attention_charts
 from visuals.charts import units
 
-BUDGET = Budget(samples=30, seconds=8.0, least=5)
-EACH = Budget(samples=20, seconds=1.0, least=5)
+BUDGET = Budget(samples=30, seconds=8.0, min_samples=5)
+EACH = Budget(samples=20, seconds=1.0, min_samples=5)
 LADDER, FLASH = attention_cpu_ladder.LADDER, attention_cpu_ladder.LADDER.rung(attention_charts.FLASH)
 
 

@@ -92,7 +92,7 @@ def groups(n: int, dtype: str) -> Iterator[tuple[GemmShape, list[str], Budget]]:
     rungs = supported_rungs(shape)
     yield shape, [r for r in rungs if r != SLOW], Budget(samples=50, seconds=2.0 if n >= 4096 else 1.0)
     if SLOW in rungs and n <= MAX_SLOW_SIZE:
-        yield shape, [SLOW], Budget(samples=50, seconds=0.5, least=3, warm_up_s=0.01)
+        yield shape, [SLOW], Budget(samples=50, seconds=0.5, min_samples=3, warm_up_s=0.01)
 
 
 def measure(shape: GemmShape, rungs: Sequence[str], budget: Budget, commit_hash: str) -> list[dict]:
@@ -206,12 +206,12 @@ def tune(name: str, n: int, fixed: Mapping[str, int], maximum: int, dtype: str, 
             print("WRONG", tiles_text(tiles))
     verified = [(t, p, s) for t, p, s in zip(sets, programs, opened_sessions, strict=True) if s]
     rows = timed(
-        name, library.name, shape, verified, Budget(samples=12, seconds=15.0, least=3, warm_up_s=0.01)
+        name, library.name, shape, verified, Budget(samples=12, seconds=15.0, min_samples=3, warm_up_s=0.01)
     )
     best = {tiles_text(r["tiles"]) for r in sorted(rows, key=lambda r: r["median_ms"])[:8]} | {""}
     best_sets = [g for g in verified if tiles_text(g[0]) in best]
     print(f"all timed, {time.perf_counter() - start:.0f} s")
-    best_rows = timed(name, library.name, shape, best_sets, Budget(samples=60, seconds=6.0, least=5))
+    best_rows = timed(name, library.name, shape, best_sets, Budget(samples=60, seconds=6.0, min_samples=5))
     base = next((r["tflops"] for r in best_rows if r["rung"] == library.name), None)
     for title, part in (("the best, again", best_rows), ("all", rows)):
         print(f"\n{title}\n{table(sorted(part, key=lambda r: r['median_ms']), base)}")

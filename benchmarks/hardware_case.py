@@ -42,7 +42,7 @@ class Case:
 
     def expected(self) -> dict[str, np.ndarray]:
         arrays = {name: a.copy() for name, a in self.arrays().items()}
-        self.launch.twin(*(arrays[a] if isinstance(a, str) else a for a in self.launch.args))
+        self.launch.cpu(*(arrays[a] if isinstance(a, str) else a for a in self.launch.args))
         return {name: arrays[name] for name in self.outputs}
 
     def wrong(self, outputs: Mapping[str, np.ndarray]) -> str:
@@ -102,7 +102,7 @@ def steps(rung: Rung, shape: Any, *entries: str, **tiles: int) -> Iterator[Case]
         arrays = seeded_inputs(program.of_role(INPUT))
         arrays |= {b.name: unwritten(*b.shape, dtype=b.dtype) for b in program.buffers if b.role != INPUT}
         for previous in program.steps[:n]:
-            previous.twin(*(arrays[a] if isinstance(a, str) else a for a in previous.args))
+            previous.cpu(*(arrays[a] if isinstance(a, str) else a for a in previous.args))
         return {a: arrays[a] for a in program.steps[n].args if isinstance(a, str)}
 
     for n, launch in enumerate(program.steps):

@@ -144,7 +144,7 @@ def verify(count: int) -> tuple[int, int]:
 
 def measured(s: ConvShape, candidates: Sequence[Candidate], seconds: float) -> list[dict]:
     sessions = list(open_verified(s, candidates))
-    budget = Budget(samples=60, seconds=seconds, least=7, warm_up_s=0.01)
+    budget = Budget(samples=60, seconds=seconds, min_samples=7, warm_up_s=0.01)
     timed = cuda.sample([session for _, _, session, _ in sessions], "cold", budget)
     rows = []
     for ((rung, tiles), program, session, error), t in zip(sessions, timed, strict=True):

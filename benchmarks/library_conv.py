@@ -42,7 +42,7 @@ from kernels.runner import seeded_inputs
 PRESETS = (*(f"resnet50-res{stage}-3x3-n32" for stage in (2, 3, 4, 5)), "vgg-conv1_2")
 POOL_GRAIN = 512  # CuPy's pool allocates multiples of this
 FIND_BYTES = 2**30  # workspace that cuDNN may use while it tries them all
-BUDGET = Budget(samples=50, seconds=2.5, least=5)
+BUDGET = Budget(samples=50, seconds=2.5, min_samples=5)
 FFT = conv_fft.RUNGS[0]
 
 
@@ -80,7 +80,7 @@ def probe() -> None:
             print(f"  {e}")
     scratch = cupy.cuda.alloc(FIND_BYTES)
     queries = {
-        "by its rules of thumb": convolution.listed,
+        "by its rules of thumb": convolution.ranked,
         "found by running": lambda: convolution.measured(
             x.data.ptr, w.data.ptr, y.data.ptr, scratch.ptr, FIND_BYTES
         ),

@@ -19,8 +19,8 @@ from kernels.runner import compare, run
 from visuals.charts import units
 from visuals.gemm import cpu_curve
 
-BUDGET = Budget(samples=30, seconds=6.0, least=5)
-EACH = Budget(samples=30, seconds=1.5, least=5)
+BUDGET = Budget(samples=30, seconds=6.0, min_samples=5)
+EACH = Budget(samples=30, seconds=1.5, min_samples=5)
 
 
 def line(m, flops: int) -> str:

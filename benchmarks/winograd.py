@@ -112,7 +112,7 @@ def expected(shape: ConvShape, x: np.ndarray, w: np.ndarray, b: np.ndarray | Non
 def layer(shape: ConvShape, tune: bool) -> tuple[list[dict], list[str]]:
     verified, failed = open_verified(shape, list(candidates(shape, tune)))
     timed = cuda.sample(
-        [session for _, session, _ in verified], "cold", Budget(samples=40, seconds=1.2, least=5)
+        [session for _, session, _ in verified], "cold", Budget(samples=40, seconds=1.2, min_samples=5)
     )
     rows = []
     for ((rung, tiles), session, error), t in zip(verified, timed, strict=True):

@@ -37,7 +37,7 @@ class Card:
         """Returns the URL parameters of the card's link."""
         return dict(self.params) | ({"step": str(self.step)} if self.step else {})
 
-    def shown(self) -> Scene:
+    def build_scene(self) -> Scene:
         return self.scene(self.params)
 
 

@@ -99,13 +99,13 @@ def _hero() -> None:
 
 def _play(**options) -> None:
     """Draws the first stage. In present mode it follows the URL and fills the frame; beside the cards it does neither."""
-    stage.mount(FIRST.shown(), key="home", play=True, hide=HIDE, **options)
+    stage.mount(FIRST.build_scene(), key="home", play=True, hide=HIDE, **options)
 
 
 def _card(n: int, card: Card) -> None:
     with st.container(key=f"lesson_{n}"):
         stage.mount(
-            card.shown(), key=f"preview_{n}", step=card.step, height=CARD_HEIGHT, param=None, still=True
+            card.build_scene(), key=f"preview_{n}", step=card.step, height=CARD_HEIGHT, param=None, still=True
         )
         st.page_link(card.page, label=card.title, query_params=card.query())
         st.html(f'<p class="kt-quiet">{escape(card.text)}</p>')

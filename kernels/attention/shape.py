@@ -89,4 +89,4 @@ def parse_attention(text: str) -> AttentionShape:
 
     Raises ShapeError if the text is malformed.
     """
-    return AttentionShape(**parse(text, FIELDS, "BHNd", words=("dtype",), factors=("scale",)))
+    return AttentionShape(**parse(text, FIELDS, "BHNd", text_fields=("dtype",), float_fields=("scale",)))

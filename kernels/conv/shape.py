@@ -204,7 +204,7 @@ FIELDS = (
 
 def parse_conv(text: str) -> ConvShape:
     """Parse "N=1,C=3,H=8,W=8,K=4,R=3,S=3,pad=1" into a ConvShape. Raises ShapeError if the text is malformed."""
-    return ConvShape(**parse(text, FIELDS, "NCHWKRS", words=("mode",)))
+    return ConvShape(**parse(text, FIELDS, "NCHWKRS", text_fields=("mode",)))
 
 
 def conv_bounds(shape: ConvShape, limits: dict[str, int]) -> dict[str, Bound]:

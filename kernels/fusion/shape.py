@@ -277,4 +277,4 @@ def parse_chain(text: str) -> ChainShape:
 
     Raises ShapeError if the text is malformed.
     """
-    return ChainShape(**parse(text, FIELDS, FIELDS, words=("chain",)))
+    return ChainShape(**parse(text, FIELDS, FIELDS, text_fields=("chain",)))

@@ -28,11 +28,11 @@ class Chain:
             for block in blocks(bytes(chain).decode())
         ]
         self._result: Any = None
-        self.own_bytes: int | None = None
+        self.workspace_bytes: int | None = None
 
     def __call__(self) -> None:
         with torch_library.on_current_stream(self.torch), self.torch.inference_mode():
-            self._run() if self.own_bytes is not None else self._first()
+            self._run() if self.workspace_bytes is not None else self._first()
 
     def _run(self) -> None:
         self._result = None  # its memory can be reused by the next
@@ -46,9 +46,9 @@ class Chain:
         cuda.reset_peak_memory_stats()
         before = cuda.memory_allocated()
         self._run()
-        self.own_bytes = cuda.max_memory_allocated() - before - self._y.nbytes
+        self.workspace_bytes = cuda.max_memory_allocated() - before - self._y.nbytes
 
-    def deliver(self) -> None:
+    def copy_result(self) -> None:
         with torch_library.on_current_stream(self.torch), self.torch.inference_mode():
             self._y.copy_(self._result)
 

@@ -57,13 +57,13 @@ class Fragment:
     columns: int
     values: int
     per_register: int
-    place: Position
+    position: Position
 
     def holders(self) -> np.ndarray:
         """Return int [rows, columns, 2]: the lane and the value that hold each element."""
         lane, value = np.divmod(np.arange(LANES * self.values), self.values)
         out = np.full((self.rows, self.columns, 2), -1)
-        out[self.place(lane, value)] = np.stack([lane, value], axis=-1)
+        out[self.position(lane, value)] = np.stack([lane, value], axis=-1)
         return out
 
 

@@ -67,4 +67,4 @@ class GemmShape(Shape):
 
 def parse_gemm(text: str) -> GemmShape:
     """Parse "M=64,N=64,K=64,beta=1,dtype=fp16" into a GemmShape. Raises ShapeError if the text is malformed."""
-    return GemmShape(**parse(text, FIELDS, "MNK", words=("dtype",), factors=("alpha", "beta")))
+    return GemmShape(**parse(text, FIELDS, "MNK", text_fields=("dtype",), float_fields=("alpha", "beta")))

@@ -41,7 +41,7 @@ def compare_rows(request: Request, progress: Progress) -> Rows:
         request.engine,
         request.tiles,
         mode=request.mode,
-        budget=Budget(seconds=request.seconds, least=3),
+        budget=Budget(seconds=request.seconds, min_samples=3),
         progress=progress,
         refused=lambda rung, reason: unsupported.append({"rung": rung, "unsupported": reason}),
     )

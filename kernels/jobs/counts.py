@@ -25,7 +25,7 @@ class Count:
     which are not counted."""
 
     total: Mapping[str, float]
-    left_out: tuple[str, ...] = ()
+    uncounted: tuple[str, ...] = ()
 
 
 class Counts:
@@ -37,7 +37,7 @@ class Counts:
         self._cached: OrderedDict[Hashable, Count] = OrderedDict()
         self._worker = Worker(DEADLINE_S, module, on_rows=self._keep)
 
-    def of(self, rung: Rung, shape: Any, tiles: Mapping[str, int]) -> Count | None:
+    def get(self, rung: Rung, shape: Any, tiles: Mapping[str, int]) -> Count | None:
         """Returns the counts of a rung; None if it was not counted yet."""
         full = tuple(sorted((rung.default_tiles | tiles).items()))
         key = _key(rung.name, shape, full, _digest(rung.name, shape, full))
@@ -46,7 +46,7 @@ class Counts:
                 self._cached.move_to_end(key)
             return self._cached.get(key)
 
-    def ask(self, rungs: Iterable[Rung], shape: Any, tiles: Mapping[str, int], owner: str = "") -> Job:
+    def request(self, rungs: Iterable[Rung], shape: Any, tiles: Mapping[str, int], owner: str = "") -> Job:
         """Queue rungs for counting; `of` returns their counts once the job is done. An owner's newer request replaces
         the one that waits. JobError as of Worker.submit."""
         rungs = list(rungs)

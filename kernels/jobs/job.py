@@ -70,7 +70,7 @@ class Job:
     def __init__(self, request: Request, owner: str, run: Run):
         self.request, self.owner = request, owner
         self.cached = False  # whether its rows came from the cache and were not measured for this job
-        self.answered_at: float | None = None  # when its rows were measured, as time.time()
+        self.measured_at: float | None = None  # when its rows were measured, as time.time()
         self._run = run
         self._done = threading.Event()
         self._rows: Rows | None = None
@@ -104,5 +104,5 @@ class Job:
         self._rows, self._error = rows, error
         if rows is not None:
             self.cached = cached_at is not None
-            self.answered_at = cached_at if self.cached else time.time()
+            self.measured_at = cached_at if self.cached else time.time()
         self._done.set()

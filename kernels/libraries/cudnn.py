@@ -277,7 +277,7 @@ class Convolution:
         self._checked(algorithm, status, name)
 
     # -- reports of all algorithms -------------------------------------------------------------------
-    def listed(self) -> list[AlgorithmReport]:
+    def ranked(self) -> list[AlgorithmReport]:
         """Returns all algorithms by cuDNN's heuristic, best first; nothing runs."""
         return self._reports(
             "cudnnGetConvolutionForwardAlgorithm_v7", (self._x, self._w, self._conv, self._y), ()

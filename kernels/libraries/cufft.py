@@ -98,10 +98,10 @@ def inverse(spectra, dense) -> Callable[[], None]:
     return _bind(_C2R, dense, spectra, dense)
 
 
-def workspace_bytes(reals: tuple[int, ...], back: bool = False) -> int:
+def workspace_bytes(reals: tuple[int, ...], inverse: bool = False) -> int:
     """Returns the bytes that cuFFT needs besides input and output, to transform arrays of this shape."""
     *batch, rows, columns = reals
-    return Plan(_C2R if back else _R2C, math.prod(batch), rows, columns).nbytes
+    return Plan(_C2R if inverse else _R2C, math.prod(batch), rows, columns).nbytes
 
 
 def version() -> str | None:

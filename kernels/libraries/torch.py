@@ -86,11 +86,11 @@ class Attention:
         self._q, self._k, self._v, self._o = (as_tensor(self.torch, array) for array in (Q, K, V, out))
         self._factors = {"is_causal": bool(causal), "scale": float(scale)}
         self._result = None
-        self.own_bytes: int | None = None
+        self.workspace_bytes: int | None = None
 
     def __call__(self) -> None:
         with on_current_stream(self.torch):
-            self._run() if self.own_bytes is not None else self._first_run()
+            self._run() if self.workspace_bytes is not None else self._first_run()
 
     def _run(self) -> None:
         attention = self.torch.nn.attention
@@ -115,9 +115,9 @@ class Attention:
                 raise UnsupportedError(
                     f"PyTorch {self.torch.__version__} does not support {self.backend} for this shape ({reason})"
                 ) from None
-        self.own_bytes = cuda.max_memory_allocated() - cuda.memory_allocated()
+        self.workspace_bytes = cuda.max_memory_allocated() - cuda.memory_allocated()
 
-    def deliver(self) -> None:
+    def copy_result(self) -> None:
         with on_current_stream(self.torch), self.torch.inference_mode():
             self._o.copy_(self._result)
 

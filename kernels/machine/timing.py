@@ -19,7 +19,7 @@ class Budget:
 
     samples: int = 100
     seconds: float = 2.0
-    least: int = 5
+    min_samples: int = 5
     warm_up_s: float = 0.1  # clocks idle low: the first milliseconds are not the machine's speed
 
     def __post_init__(self):
@@ -43,7 +43,7 @@ def interleave(
     start = clock()
     for round_ in range(budget.samples):
         spent = clock() - start
-        if round_ >= budget.least and spent > budget.seconds:
+        if round_ >= budget.min_samples and spent > budget.seconds:
             break
         for sampler, samples in zip(samplers, samples_by_candidate, strict=True):
             samples.append(sampler())

@@ -20,11 +20,11 @@ class MemoryShape(Shape):
     Each shape has `macs`, a measure of its work: the elements written, one operation or copy each.
     """
 
-    MOST: ClassVar[dict[str, int]] = {}
+    MAX: ClassVar[dict[str, int]] = {}
 
     def __post_init__(self):
         for f in fields(self):
-            self._check((f.name,), integer, 1, self.MOST.get(f.name, INT_MAX))
+            self._check((f.name,), integer, 1, self.MAX.get(f.name, INT_MAX))
 
     def __str__(self) -> str:
         return " ".join(f"{name} {value}" for name, value in self.params().items())
@@ -92,7 +92,7 @@ class BanksShape(MemoryShape):
     """y[i] = the sum of 32 * turns words of a table x [96, 32] in shared memory, float32, for i < n: in turn t
     those of column e % 32 in the 32 rows from e // 32 + (i // 32 + t) % 32 on, where e = i % 32 * stride."""
 
-    MOST: ClassVar[dict[str, int]] = {"stride": TILE_COLS, "turns": 65_536}
+    MAX: ClassVar[dict[str, int]] = {"stride": TILE_COLS, "turns": 65_536}
     n: int
     stride: int
     turns: int = 1

@@ -50,7 +50,7 @@ class Launch:
     grid: tuple[int, int, int]
     block: tuple[int, int, int]
     args: tuple[Arg, ...]
-    twin: Callable[..., None]
+    cpu: Callable[..., None]
     defines: tuple[tuple[str, int], ...] = ()
     shared: int = 0  # bytes of dynamic shared memory
     label: str = ""  # a name of its own if a program launches a kernel twice
@@ -68,7 +68,7 @@ class LibraryCall:
 
     routine: str
     args: tuple[Arg, ...]
-    twin: Callable[..., None] | None
+    cpu: Callable[..., None] | None
     bind: Callable[..., Callable[[], None]]
 
     @property
@@ -84,7 +84,7 @@ class HostLoop:
     name: str
     source: str  # the file that a page shows, under kernels
     args: tuple[Arg, ...]
-    twin: Callable[..., None]
+    cpu: Callable[..., None]
     prepare: Callable[[], None]
 
 
@@ -109,5 +109,5 @@ def refuse_steps(program: Program, engine: str) -> None:
     for step in program.steps:
         if isinstance(step, HostLoop) and engine != "cpu":
             raise RuleError(f"{step.name} is loops for the processor: the cpu engine runs them, not {engine}")
-        if isinstance(step, LibraryCall) and not step.twin and engine != "cuda":
+        if isinstance(step, LibraryCall) and not step.cpu and engine != "cuda":
             raise RuleError(f"{step.name} is a library of the GPU: the cuda engine runs it, not {engine}")

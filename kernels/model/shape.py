@@ -92,10 +92,11 @@ def parse(
     text: str,
     fields: Collection[str],
     needed: Iterable[str],
-    words: tuple[str, ...] = (),
-    factors: tuple[str, ...] = (),
+    text_fields: tuple[str, ...] = (),
+    float_fields: tuple[str, ...] = (),
 ) -> dict[str, Any]:
-    """Returns values by name from "NAME=VALUE,NAME=VALUE": those in `words` as text, those in `factors` as floats, all
+    """Returns values by name from "NAME=VALUE,NAME=VALUE": those in `text_fields` as text, those in
+    `float_fields` as floats, all
     others as whole numbers. ShapeError if the text is malformed or lacks one of `needed`."""
     params: dict[str, object] = {}
     for part in filter(None, (p.strip() for p in text.split(","))):
@@ -104,8 +105,8 @@ def parse(
             raise ShapeError(f"expected NAME=VALUE with NAME among {' '.join(fields)}; got {part!r}")
         if name in params:
             raise ShapeError(f"{name} is given twice")
-        read, kind = (numerals.real, "number") if name in factors else (numerals.whole, "whole number")
-        params[name] = value if name in words else read(value)
+        read, kind = (numerals.real, "number") if name in float_fields else (numerals.whole, "whole number")
+        params[name] = value if name in text_fields else read(value)
         if params[name] is None:
             raise ShapeError(f"{name} must be a {kind}, got {value!r}")
     if missing := [name for name in needed if name not in params]:

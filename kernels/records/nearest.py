@@ -22,7 +22,7 @@ class Match:
 
     row: Mapping[str, Any]
     exact: bool
-    words: str  # the shape it was recorded at, and the ratio of multiply-adds
+    caption: str  # the shape it was recorded at, and the ratio of multiply-adds
 
 
 def nearest(

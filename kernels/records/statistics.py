@@ -25,11 +25,11 @@ NAMED_DIFFERENCES = {"device": "device", "engine": "engine", "rung": "rung", "ti
 class Difference:
     """Comparison of run B with run A. `ratio` is the time of A over the time of B: above 1, B is faster."""
 
-    words: str
+    sentence: str
     ratio: float | None = None  # None if the two are not compared
     low: float | None = None  # None if there are too few samples for an interval
     high: float | None = None
-    unlike: tuple[str, ...] = ()  # names of other differences: the ratio includes their effect
+    other_differences: tuple[str, ...] = ()  # names of other differences: the ratio includes their effect
 
     @property
     def certain(self) -> bool:
@@ -81,7 +81,7 @@ def compare(a: Row, b: Row) -> Difference:
             f"{faster} was {times:.3g} times as fast, but {n_samples} sample{'s' * (n_samples != 1)} cannot tell a difference from noise "
             f"({MIN_SAMPLES} or more can)."
         )
-        return Difference(sentence, ratio, unlike=unlike)
+        return Difference(sentence, ratio, other_differences=unlike)
     ratio, low, high = interval(a["samples_ms"], b["samples_ms"])
     return Difference(_sentence(ratio, low, high), ratio, low, high, unlike)
 

@@ -54,7 +54,7 @@ class Filter:
     origin: str = ""
     shape: str = ""  # as rows.matches reads it
 
-    def takes(self, row: Mapping[str, Any], origin: str) -> bool:
+    def matches(self, row: Mapping[str, Any], origin: str) -> bool:
         exact = (self.rung, row["rung"]), (self.engine, row["engine"]), (self.device, row["device"])
         return (
             all(not wanted or wanted == value for wanted, value in (*exact, (self.mode, row["mode"])))
@@ -90,7 +90,7 @@ class Store:
         """Add rows and return how many are new. Either all are written or, with a StoreError, none."""
         return self._insert([_entry(row, origin) for row in new])
 
-    def keep(self, new: Iterable[Mapping[str, Any]]) -> str:
+    def save(self, new: Iterable[Mapping[str, Any]]) -> str:
         """Add rows just measured and return "" or why they could not be written. Such rows wait in memory, are listed
         with the others, and are written by the next call that can write."""
         try:
@@ -134,7 +134,7 @@ class Store:
 
     def rows(self, query: Filter = Filter(), limit: int = -1, offset: int = 0) -> list[Entry]:
         """Returns the entries that match, newest first: at most `limit` (-1: all) after the first `offset`."""
-        pending = [e for e in self._pending.values() if query.takes(e.row, e.origin)]
+        pending = [e for e in self._pending.values() if query.matches(e.row, e.origin)]
         where, values = _where(query)
         # Every row of the file before `start` comes before the requested ones.
         start = max(0, offset - len(pending))
@@ -146,7 +146,7 @@ class Store:
         return both[offset - start : end if end >= 0 else None]
 
     def count(self, query: Filter = Filter()) -> int:
-        pending = sum(query.takes(e.row, e.origin) for e in self._pending.values())
+        pending = sum(query.matches(e.row, e.origin) for e in self._pending.values())
         where, values = _where(query)
         with self._opened(reading=True) as db:
             return pending + db.execute(f"SELECT count(*) FROM rows {where}", values).fetchone()[0]

@@ -41,7 +41,9 @@ def capacities() -> tuple[DeviceMemory, ...]:
         memory_levels.gpu(engines.load("cuda").status()) or memory_levels.recorded(),
         memory_levels.cpu(),
     )
-    return tuple(DeviceMemory.of(machine) for machine in machines if machine and machine.levels[-1].bytes)
+    return tuple(
+        DeviceMemory.from_levels(machine) for machine in machines if machine and machine.levels[-1].bytes
+    )
 
 
 def _dots(s: AttentionShape) -> tuple[Dot, ...]:

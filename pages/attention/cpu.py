@@ -149,7 +149,7 @@ def compared(series: Series) -> list[dict]:
 def varied(series: Series, side: str) -> list[dict]:
     """Returns flash attention's rows over this tile side, the other side as set by the user."""
     (other,) = set(SIDES) - {side}
-    value = series.asked.tiles[other]
+    value = series.settings.tiles[other]
     return [r for r in series.rows if r["rung"] == FLASH.name and r["tiles"][other] == value]
 
 
@@ -183,7 +183,7 @@ def _curves(series: Series, rows: list[dict]) -> None:
         for title, row in cpu_figures.rows_with_titles(rows)
         if row["rung"] != FLASH.name
     ]
-    caches, settings = memory_levels.caches(), series.asked
+    caches, settings = memory_levels.caches(), series.settings
     with st.container(key="attention_cpu_curves", horizontal=True):
         for side in SIDES:
             points, tile = varied(series, side), cpu_figures.tile(side, settings.shape, settings.tiles)

@@ -31,7 +31,7 @@ if "watch" in parts:
     if scene:
         stage.mount(scene, key="attention")
 if {"run", "why"} & parts:
-    run.run_section(LADDER, query.shape, story.ATTENTION, link, own=query.own)
+    run.run_section(LADDER, query.shape, story.ATTENTION, link, rung_tiles=query.rung_tiles)
 cards.section(parts, query)
 if PROCESSOR in parts:
     cpu.section(query.shape, link)

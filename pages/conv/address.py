@@ -70,7 +70,7 @@ AXES = (("R", "dilation_h", "H", "pad_h"), ("S", "dilation_w", "W", "pad_w"))
 def fix_filter(values: Values, default: Values) -> Iterator[tuple[str, Values]]:
     """Yields (rule, new values) for each axis on which the filter exceeds the padded input.
 
-    The new values reset the fewest fields to `default`. Used as Fields.mend."""
+    The new values reset the fewest fields to `default`. Used as Fields.fix."""
     for axis in AXES:
         span, padded_size = _span_and_size(values, axis)
         if span > padded_size:
@@ -101,7 +101,7 @@ def _field(name: str, default: int | str) -> Number | Choice | Text:
 
 
 FIELDS = Fields("conv", {name: _field(name, default) for name, default in DEFAULT.params().items()}, _fix)
-NAMES = tuple(FIELDS.of)
+NAMES = tuple(FIELDS.by_name)
 
 
 def query_of(values: Mapping) -> ConvQuery:

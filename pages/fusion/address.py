@@ -39,9 +39,9 @@ MAX_CHAIN, MAX_MESSAGE = 400, 160  # characters of a chain, and of the message a
 class Chain:
     """The URL field that holds a chain as text."""
 
-    usual: str
+    default: str
 
-    def take(self, name: str, value: Value) -> str:
+    def parse(self, name: str, value: Value) -> str:
         text = str(value)
         if len(text) > MAX_CHAIN:
             raise ShapeError(f"{name} may have at most {MAX_CHAIN} characters, got {len(text)}")

@@ -20,7 +20,7 @@ query, link = controls.read(PAGE, visible=whole)
 if "watch" in parts and (scene := address.scene(query)):
     stage.mount(scene, key="fusion")
 if {"run", "why"} & parts:
-    run.run_section(LADDER, query.shape, story.FUSION, link, own=query.own, more=cards.section)
+    run.run_section(LADDER, query.shape, story.FUSION, link, rung_tiles=query.rung_tiles, more=cards.section)
 if "kernel" in parts:
     sources.draw_tabs(
         LADDER, query.shape, query.tiles_of, first=query.rung.name, file=address.first_source(query)

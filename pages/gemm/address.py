@@ -50,7 +50,7 @@ def _fits(values: Values) -> bool:
 
 ADDRESS = rung_address.Address(LADDER, FIELDS, DEFAULT_RUNG, _fix)
 RUNGS = ADDRESS.rungs
-read, write, supported = ADDRESS.read, ADDRESS.write, ADDRESS.able
+read, write, supported = ADDRESS.read, ADDRESS.write, ADDRESS.supported_rungs
 at_shape, at_rung, at_tiles = ADDRESS.at_shape, ADDRESS.at_rung, ADDRESS.at_tiles
 
 

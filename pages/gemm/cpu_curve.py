@@ -101,7 +101,7 @@ def _name(request: Request) -> str:
 # -- results ---------------------------------------------------------------------------------------
 def _draw(curve: Series) -> None:
     caches, rows, others = memory_levels.caches(), blocked(curve), lines(curve)
-    tile = cpu_curve.block_tile(curve.asked.shape)
+    tile = cpu_curve.block_tile(curve.settings.shape)
     cards.chart(
         lambda: cpu_curve.chart(rows, others, caches, tile, tokens()),
         cpu_curve.HEIGHT,

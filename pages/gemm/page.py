@@ -29,7 +29,7 @@ if "watch" in parts:
     if scene:
         stage.mount(scene, key="tiling")
 if {"run", "why"} & parts:
-    run.run_section(LADDER, shape, story.GEMM, link, own=query.own, more=controls.rate_cards)
+    run.run_section(LADDER, shape, story.GEMM, link, rung_tiles=query.rung_tiles, more=controls.rate_cards)
 if autotune.PART in parts:
     autotune.section(rung, shape, query.tiles)
 if whole:

@@ -110,7 +110,7 @@ class Archive:
     def _recorded(self, query: Filter) -> list[Entry]:
         if query.origin not in ("", RECORDED):
             return []
-        return [e for e in _recordings().values() if query.takes(e.row, e.origin)]
+        return [e for e in _recordings().values() if query.matches(e.row, e.origin)]
 
 
 # -- URL parameters ------------------------------------------------------------------------------
@@ -274,9 +274,9 @@ def comparison(chosen: list[Entry | None]) -> None:
     found = statistics.compare(*(e.row for e in entries)) if len(entries) == 2 else None
     texts = [_heading(letter, entry) for (_, _, letter), entry in zip(SIDES, entries, strict=False)]
     if found:
-        texts.append(f'<p class="kt-verdict" role="status">{escape(found.words)}</p>')
-        if found.unlike:
-            texts.append(f'<p class="kt-quiet">Unlike in {escape(_joined(found.unlike))}.</p>')
+        texts.append(f'<p class="kt-verdict" role="status">{escape(found.sentence)}</p>')
+        if found.other_differences:
+            texts.append(f'<p class="kt-quiet">Unlike in {escape(_joined(found.other_differences))}.</p>')
         if found.low is not None:
             texts.append(
                 '<p class="kt-quiet">In brackets 95 % of a bootstrap over these samples. What changes from one run '

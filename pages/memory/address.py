@@ -56,7 +56,9 @@ def fields(topic: str) -> Fields:
 
 
 def bounds(topic: str) -> dict[str, Bound]:
-    return {name: Bound(f.least, f.most) for name, f in TOPIC_FIELDS[topic].items() if isinstance(f, Number)}
+    return {
+        name: Bound(f.minimum, f.maximum) for name, f in TOPIC_FIELDS[topic].items() if isinstance(f, Number)
+    }
 
 
 def ladder(topic: str) -> Ladder:

@@ -62,7 +62,7 @@ def controls(topic: str, fields: Fields, values: address.Values) -> None:
     unused = {"vector": "TILE"}.get(values.get("mapping"), "BLOCK")
     with st.container(key="params", horizontal=True):
         numbers(fields, LINES[topic], address.bounds(topic))
-        for name in fields.of:
+        for name in fields.by_name:
             if name in LABELS and name != unused:
                 select(fields, name, WIDTHS[name], LABELS[name])
         rung = address.ladder(topic).rung(address.rung(topic, values))

@@ -27,12 +27,12 @@ Values = dict[str, Any]
 class Number:
     """A number between the limits of the page; an integer if `whole`."""
 
-    usual: float
-    least: float
-    most: float
+    default: float
+    minimum: float
+    maximum: float
     whole: bool = True
 
-    def take(self, name: str, value: Value) -> float:
+    def parse(self, name: str, value: Value) -> float:
         kind = "whole " if self.whole else ""
         try:
             number = float(value)
@@ -40,9 +40,9 @@ class Number:
             raise ShapeError(f"{name} must be a {kind}number, got {quoted(value)}") from None
         if math.isnan(number) or (self.whole and not (math.isinf(number) or number.is_integer())):
             raise ShapeError(f"{name} must be a {kind}number, got {quoted(value)}")
-        if not self.least <= number <= self.most:
+        if not self.minimum <= number <= self.maximum:
             raise ShapeError(
-                f"{name} must lie in {self.least:g} .. {self.most:g} on this page, got {quoted(value)}"
+                f"{name} must lie in {self.minimum:g} .. {self.maximum:g} on this page, got {quoted(value)}"
             )
         return int(number) if self.whole else number
 
@@ -51,10 +51,10 @@ class Number:
 class Choice:
     """One of `choices`, which are strings or integers."""
 
-    usual: str | int
+    default: str | int
     choices: tuple
 
-    def take(self, name: str, value: Value) -> str | int:
+    def parse(self, name: str, value: Value) -> str | int:
         for choice in self.choices:
             if str(choice) == str(value):
                 return choice
@@ -63,9 +63,9 @@ class Choice:
 
 @dataclass(frozen=True)
 class Text:
-    usual: str = ""
+    default: str = ""
 
-    def take(self, name: str, value: Value) -> str:
+    def parse(self, name: str, value: Value) -> str:
         if len(str(value)) > MAX_TEXT_CHARS:
             raise ShapeError(f"{name} may have at most {MAX_TEXT_CHARS} characters, got {len(str(value))}")
         return str(value)
@@ -90,30 +90,30 @@ class Fields:
     """
 
     lesson: str
-    of: Mapping[str, Field]
-    mend: Fix = _no_rules
+    by_name: Mapping[str, Field]
+    fix: Fix = _no_rules
 
     @cached_property
     def usual(self) -> Values:
-        return {name: field.usual for name, field in self.of.items()}
+        return {name: field.default for name, field in self.of.items()}
 
     def read(self, raw: Mapping[str, Value]) -> tuple[Values, list[str]]:
         """Returns the values of all fields, and a note for every value of `raw` that is not valid.
 
         `raw` holds the strings of a URL or the values of controls.
         """
-        values, notes = dict(self.usual), []
+        values, notes = dict(self.defaults), []
         for name, field in self.of.items():
             if raw.get(name) not in (None, ""):
                 try:
-                    values[name] = field.take(name, raw[name])
+                    values[name] = field.parse(name, raw[name])
                 except ShapeError as error:
                     notes.append(
-                        f"{error}: {name}={field.usual} is used"
-                        if field.usual != ""
+                        f"{error}: {name}={field.default} is used"
+                        if field.default != ""
                         else f"{error}: it is left out"
                     )
-        for rule, replacement in self.mend(values):
+        for rule, replacement in self.fix(values):
             notes.append(f"{rule}: " + " and ".join(f"{n}={v} is used" for n, v in replacement.items()))
             values.update(replacement)
         return values, notes
@@ -123,7 +123,7 @@ class Fields:
         return {
             name: format(value, "g") if isinstance(value, float) else str(value)
             for name, value in values.items()
-            if value != self.usual[name]
+            if value != self.defaults[name]
         }
 
 

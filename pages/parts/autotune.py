@@ -100,15 +100,15 @@ def _name(request: Request) -> str:
 
 # -- results -------------------------------------------------------------------------------------
 def _measured(sweep: Series, settings: SweepSettings, tiles: dict[str, int]) -> None:
-    stale = sweep.asked != settings
+    stale = sweep.settings != settings
     if sweep.rows:
-        how = f"{'stopped after ' if sweep.stopped else ''}{sweep.tried} of {len(tile_sizes.legal(sweep.asked.rung, sweep.asked.shape)):,} legal combinations"
+        how = f"{'stopped after ' if sweep.stopped else ''}{sweep.tried} of {len(tile_sizes.legal(sweep.settings.rung, sweep.settings.shape)):,} legal combinations"
         head = f"{units.badge('measured', sweeps.provenance(sweep.rows))} {how}"
         if stale:
-            head += f' <span class="kt-stale">stale: measured at {escape(str(sweep.asked))}</span>'
+            head += f' <span class="kt-stale">stale: measured at {escape(str(sweep.settings))}</span>'
         st.html(f'<p class="kt-figures">{head}</p>')
         with st.container(key=f"{'stale' if stale else 'fresh'}_autotune"):
-            _curve(sweep.rows, tiles, sweep.asked.rung, "measured")
+            _curve(sweep.rows, tiles, sweep.settings.rung, "measured")
     quiet(*[f"No time: {why}" for why in sweep.failed[:MAX_REASONS]])
     if len(sweep.failed) > MAX_REASONS:
         quiet(f"and {len(sweep.failed) - MAX_REASONS} more without a time")
@@ -135,7 +135,7 @@ def recorded(rung: Rung, shape: Any, timing: str) -> tuple[list[dict], str]:
         return [], ""
     equal_fields = ("rung", "shape", "mode", "device", "engine")
     rows = [r for r in records.recordings() if all(r[name] == nearest.row[name] for name in equal_fields)]
-    return (rows, nearest.words) if len(rows) > 1 else ([], "")
+    return (rows, nearest.caption) if len(rows) > 1 else ([], "")
 
 
 def _curve(rows: Sequence[dict], tiles: Mapping[str, int], rung: Rung, kind: str) -> None:

@@ -84,7 +84,7 @@ def _no_recording(ladder: Ladder) -> str:
 def times(settings: RunSettings, story: Story) -> None:
     ran, recorded, nearest = st.session_state.get("ran"), settings.recorded(), settings.nearest()
     if ran:
-        stale = "" if ran.asked == settings else str(ran.asked)
+        stale = "" if ran.settings == settings else str(ran.settings)
         _times(settings, ran.rows, "measured", story, stale, ran.ago)
     if recorded:
         _times(settings, recorded, "recorded", story)
@@ -93,7 +93,7 @@ def times(settings: RunSettings, story: Story) -> None:
         _nearest(settings, nearest)
     else:
         _quiet(_no_recording(settings.ladder))
-    if ran and ran.asked == settings:
+    if ran and ran.settings == settings:
         sentence(device_comparison(bars(settings, ran.rows), bars(settings, recorded)))
     for text in filter(None, (excluded_by_rules(settings), refused(settings))):
         _quiet(escape(text))
@@ -170,7 +170,7 @@ def _nearest(settings: RunSettings, nearest: Mapping[str, Match]) -> None:
     first = nearest[titled_rows[0][1]["rung"]]
     badge = units.badge("recorded", f"{units.provenance(first.row)}, {first.row['date']}")
     st.html(
-        f'<p class="kt-figures">{badge} <span class="kt-elsewhere">not this shape</span>, the nearest: {escape(first.words)}</p>'
+        f'<p class="kt-figures">{badge} <span class="kt-elsewhere">not this shape</span>, the nearest: {escape(first.caption)}</p>'
     )
     with st.container(key="stale_nearest"):
         _bars(titled_rows, "nearest")
@@ -182,7 +182,7 @@ def _other_settings(settings: RunSettings, nearest: Mapping[str, Match]) -> None
         badge = units.badge("recorded", f"{units.provenance(row)}, {row['date']}")
         _quiet(
             f"{escape(title)} has no recording with these options; the nearest: {units.time_(row['median_ms'])}, "
-            f"{escape(nearest[row['rung']].words)}. {badge}"
+            f"{escape(nearest[row['rung']].caption)}. {badge}"
         )
 
 
@@ -293,7 +293,7 @@ def rooflines(settings: RunSettings) -> None:
 
 
 def _roof_heading(roof: roofline.Roof) -> str:
-    badge = units.badge(roof.kind, f"{roof.device}, {roof.told.get('date', '')}")
+    badge = units.badge(roof.kind, f"{roof.device}, {roof.ceilings.get('date', '')}")
     return f'<p class="kt-figures">{badge} {escape(roofline.ceilings_text(roof))}</p>'
 
 
@@ -301,7 +301,7 @@ def _dots(settings: RunSettings) -> list[roofline.Dot]:
     ran, dots = st.session_state.get("ran"), []
     for rows, kind, stale in (
         (settings.recorded(), "recorded", False),
-        (ran.rows if ran else {}, "measured", bool(ran) and ran.asked != settings),
+        (ran.rows if ran else {}, "measured", bool(ran) and ran.settings != settings),
     ):
         for n, rung in enumerate(settings.ladder.rungs, 1):
             if (row := rows.get(rung.name)) and roofline.has_intensity(row):

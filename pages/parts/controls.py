@@ -59,7 +59,7 @@ def numbers(fields: Fields, groups: Iterable[Group], bounds: Mapping[str, Bound]
 
 
 def _number(fields: Fields, name: str, label: str, width: int, bound: Bound) -> None:
-    default, whole = fields.of[name].usual, fields.of[name].whole
+    default, whole = fields.by_name[name].default, fields.by_name[name].whole
     st.number_input(
         label,
         min_value=float(bound.low),
@@ -76,11 +76,11 @@ def _number(fields: Fields, name: str, label: str, width: int, bound: Bound) -> 
 
 def choose(fields: Fields, name: str, label: str = "", choices: Sequence = ()) -> None:
     """Draws a Choice of the lesson as pills, or `choices` of a Number. They must include the default."""
-    field = fields.of[name]
+    field = fields.by_name[name]
     st.pills(
         label or name,
         choices or field.choices,
-        default=field.usual,
+        default=field.default,
         required=True,
         key=name,
         bind="query-params",
@@ -90,12 +90,12 @@ def choose(fields: Fields, name: str, label: str = "", choices: Sequence = ()) -
 
 def select(fields: Fields, name: str, width: int, label: str = "", choices: Sequence = ()) -> None:
     """Draws a Choice of the lesson as a select box, or some of its `choices`. They need not include the default."""
-    field = fields.of[name]
+    field = fields.by_name[name]
     choices = choices or field.choices
     st.selectbox(
         label or name,
         choices,
-        index=choices.index(field.usual) if field.usual in choices else None,
+        index=choices.index(field.default) if field.default in choices else None,
         key=name,
         bind="query-params",
         width=width,

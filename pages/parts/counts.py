@@ -62,7 +62,7 @@ def known(settings: RunSettings, rung: Rung) -> Count | None:
     """Returns the counts of a rung at these settings; None if it has not been counted."""
     if settings.shape.macs > MAX_MACS:
         return None
-    return counts().of(rung, settings.shape, settings.tiles_of(rung))
+    return counts().get(rung, settings.shape, settings.tiles_of(rung))
 
 
 def request_counts(settings: RunSettings, rungs: Sequence[Rung]) -> CountRequest | None:
@@ -71,7 +71,7 @@ def request_counts(settings: RunSettings, rungs: Sequence[Rung]) -> CountRequest
     A failed request has an error. Returns None if all rungs are counted or the shape is too large.
     """
     missing = [] if settings.shape.macs > MAX_MACS else [r for r in rungs if known(settings, r) is None]
-    key = tuple(r.name for r in rungs), settings.shape, settings.tiles, settings.of
+    key = tuple(r.name for r in rungs), settings.shape, settings.tiles, settings.tiles_rung
     request = st.session_state.get("wish")
     if request and (not missing or request.key != key):
         if request.job:
@@ -92,7 +92,7 @@ def _go_on(request: CountRequest, settings: RunSettings, missing: Sequence[Rung]
     try:
         if request.job is None and time.monotonic() - request.since >= REST_S:
             owner = st.session_state.setdefault("owner", uuid.uuid4().hex)
-            request.job = counts().ask(missing, settings.shape, settings.tiles_for(missing), owner)
+            request.job = counts().request(missing, settings.shape, settings.tiles_for(missing), owner)
         elif request.job and request.job.done:
             request.job.result()
             return CHANGED  # counted, but not found: the kernels have changed

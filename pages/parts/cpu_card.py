@@ -68,11 +68,11 @@ def _head(card: Card, shape: Any, series: Series | None) -> Any:
 
 
 def _measured(card: Card, series: Series, settings: Any) -> None:
-    stale = series.asked != settings
-    details = f"{series.rows[0]['device']}, {series.asked}"
+    stale = series.settings != settings
+    details = f"{series.rows[0]['device']}, {series.settings}"
     head = f"{units.badge('measured', details)} {units.badge('predicted', card.predicted_note)}"
     if stale:
-        head += f' <span class="kt-stale">stale: measured at {escape(str(series.asked))}</span>'
+        head += f' <span class="kt-stale">stale: measured at {escape(str(series.settings))}</span>'
     st.html(f'<p class="kt-figures">{head}</p>')
     with st.container(key=f"{'stale' if stale else 'fresh'}_{card.key}"):
         card.draw(series)

@@ -21,8 +21,8 @@ def current_values(fields: Fields, visible: bool) -> tuple[Values, list[str]]:
     `visible`: the controls are drawn.
     """
     state, key = st.session_state, f"_asked_{fields.lesson}"
-    url_values = {name: value for name, value in st.query_params.items() if name in fields.of}
-    widget_values = {name: state.get(name) for name in fields.of}
+    url_values = {name: value for name, value in st.query_params.items() if name in fields.by_name}
+    widget_values = {name: state.get(name) for name in fields.by_name}
     previous = state.get(key)  # of the last run
     changed = bool(visible and previous) and any(
         (widget_values[n] if n in widget_values else state.get(n)) != v for n, v in previous["values"].items()
@@ -30,7 +30,7 @@ def current_values(fields: Fields, visible: bool) -> tuple[Values, list[str]]:
     values, notes = fields.read(widget_values if changed and st.context.url is None else url_values)
     if previous is None:
         if notes:  # one entry in the browser's history; the controls would each add their own
-            others = {k: v for k, v in st.query_params.items() if k not in fields.of}
+            others = {k: v for k, v in st.query_params.items() if k not in fields.by_name}
             st.query_params.from_dict(others | fields.write(values))
     elif values == previous["values"]:
         notes = notes or previous["notes"]
@@ -74,4 +74,4 @@ def chosen(name: str, choices: Iterable[str]) -> str:
 
 def others(fields: Fields) -> dict[str, str]:
     """Returns the URL parameters that links keep: neither the lesson's own nor the moment of the stage."""
-    return {k: v for k, v in st.query_params.items() if k not in (*fields.of, *address.STAGE)}
+    return {k: v for k, v in st.query_params.items() if k not in (*fields.by_name, *address.STAGE)}

@@ -34,16 +34,16 @@ def run_section(
     shape: Any,
     story: Story,
     link: Link,
-    own: tuple[str, Mapping[str, int]] | None = None,
+    rung_tiles: tuple[str, Mapping[str, int]] | None = None,
     more: Callable[[RunSettings], None] = lambda settings: None,
 ) -> None:
     """Draws the four cards. `link(preset, label)` draws a link that sets the page to a preset.
 
-    `own` is a rung's name and its tile sizes if the page has controls for them; else the options have such controls.
+    `rung_tiles` is a rung's name and its tile sizes if the page has controls for them; else the options have such controls.
     `more` draws what follows the cards.
     """
     every = POLL_S if st.session_state.get("job") else None
-    st.fragment(_all, run_every=every)(ladder, shape, story, link, own, more)
+    st.fragment(_all, run_every=every)(ladder, shape, story, link, rung_tiles, more)
 
 
 def _all(
@@ -71,9 +71,9 @@ def restore_run(ladder: Ladder) -> None:
     """Makes the last run of these rungs "ran" in the session. Stores another ladder's run until its page opens again."""
     state, here = st.session_state, _names(ladder)
     waiting = state.setdefault("ran_elsewhere", {})
-    if "ran" in state and _names(state["ran"].asked.ladder) != here:
+    if "ran" in state and _names(state["ran"].settings.ladder) != here:
         ran = state.pop("ran")
-        waiting[_names(ran.asked.ladder)] = ran
+        waiting[_names(ran.settings.ladder)] = ran
     if "ran" not in state and here in waiting:
         state["ran"] = waiting.pop(here)
 
@@ -93,7 +93,7 @@ def collect() -> None:
         refused = {row["rung"]: row["unsupported"] for row in results if "unsupported" in row}
         restore_run(settings.ladder)
         if rows:  # if every rung was refused, the previous measurement stays
-            st.session_state["ran"] = RunResult(settings, rows, job.answered_at, refused)
+            st.session_state["ran"] = RunResult(settings, rows, job.measured_at, refused)
         else:
             rung_of = settings.ladder.rung
             st.session_state["run_error"] = "; ".join(
@@ -116,7 +116,7 @@ def head(ladder: Ladder, shape: Any, rung_tiles, title: str = "Time") -> RunSett
     if error := st.session_state.get("run_error"):
         st.html(f'<p class="kt-note" role="alert">{escape(error)}</p>')
     ran = st.session_state.get("ran")
-    if ran and ran.asked == settings:
+    if ran and ran.settings == settings:
         note(
             *(
                 f"{ladder.rung(name).title} was not measured: {reason}."
@@ -178,7 +178,7 @@ def _button(settings: RunSettings) -> None:
     owner = st.session_state.setdefault("owner", uuid.uuid4().hex)
     ran = st.session_state.get("ran")
     # Results that are already on the page are measured again. So are refused rungs: memory may be free by now.
-    again = failed or (ran is not None and ran.asked == settings)
+    again = failed or (ran is not None and ran.settings == settings)
     try:
         st.session_state["job"] = worker().submit(settings.request(), owner=owner, fresh=again), settings
     except JobError as e:

@@ -19,7 +19,7 @@ from pages.parts.worker import worker
 class Series:
     """The state of one series: `todo` holds the remaining requests, `job` runs. `name` describes a request."""
 
-    asked: Any
+    settings: Any
     todo: list[Request]
     name: Callable[[Request], str]
     rows: list[dict] = field(default_factory=list)

@@ -30,10 +30,10 @@ class RunSettings:
     engine: str
     timing: str
     tiles: tuple[tuple[str, int], ...]
-    of: str = ""  # the rung that has these tile sizes, the others have their defaults; "": every rung that has such sizes
+    tiles_rung: str = ""  # the rung that has these tile sizes, the others have their defaults; "": every rung that has such sizes
 
     def tiles_of(self, rung: Rung) -> dict[str, int]:
-        if self.of and rung.name != self.of:
+        if self.tiles_rung and rung.name != self.tiles_rung:
             return rung.default_tiles
         return {name: value for name, value in self.tiles if name in rung.tiles}
 
@@ -68,8 +68,8 @@ class RunSettings:
 
     def tiles_for(self, rungs: Sequence[Rung]) -> dict[str, Any]:
         """Returns the tile sizes of these rungs in the form that kernels.runner.compare expects."""
-        if self.of:
-            return {r.name: self.tiles_of(r) for r in rungs if r.name == self.of}
+        if self.tiles_rung:
+            return {r.name: self.tiles_of(r) for r in rungs if r.name == self.tiles_rung}
         return {name: value for name, value in self.tiles if any(name in r.tiles for r in rungs)}
 
     def request(self) -> Request:
@@ -116,14 +116,14 @@ class RunResult:
     A row is missing if the rung's library does not support the shape or if there is not enough memory.
     """
 
-    asked: RunSettings
+    settings: RunSettings
     rows: Mapping[str, dict]
-    at: float  # seconds since the epoch; before this reader's press if another reader requested the same earlier
+    finished_at: float  # seconds since the epoch; before this reader's press if another reader requested the same earlier
     refused: Mapping[str, str] = field(default_factory=dict)
 
     @property
     def ago(self) -> str:
-        minutes = int((time.time() - self.at) / 60)
+        minutes = int((time.time() - self.finished_at) / 60)
         return f", {minutes} min ago" if minutes else ""
 
 
@@ -139,8 +139,8 @@ class CardRows:
 def card_rows(settings: RunSettings) -> CardRows:
     """Returns the rows for the cards: the run with exactly these settings, else their recording, else a stale run."""
     ran, recorded = st.session_state.get("ran"), settings.recorded()
-    if ran and (ran.asked == settings or not recorded):
-        return CardRows(ran.rows, "measured", ran.asked != settings)
+    if ran and (ran.settings == settings or not recorded):
+        return CardRows(ran.rows, "measured", ran.settings != settings)
     return CardRows(recorded, "recorded", False)
 
 

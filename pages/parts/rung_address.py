@@ -46,8 +46,8 @@ class Address:
 
     ladder: Ladder
     shape: Mapping[str, Field]
-    usual: str
-    mend: Fix
+    default_rung: str
+    fix: Fix
     first: Any = None
     fit: Callable[[Rung, Any], dict[str, int]] = tile_sizes.default_tiles_for
 
@@ -60,9 +60,9 @@ class Address:
     @cached_property
     def fields(self) -> dict[str, Fields]:
         """Returns the parameters of the lesson for each selected rung, by its short name."""
-        of = dict(self.shape) | {"rung": Choice(self.usual, tuple(self.rungs))}
+        of = dict(self.shape) | {"rung": Choice(self.defaults, tuple(self.rungs))}
         return {
-            name: Fields(self.ladder.name, of | self._tile_fields(rung), self.mend)
+            name: Fields(self.ladder.name, of | self._tile_fields(rung), self.fix)
             for name, rung in self.rungs.items()
         }
 
@@ -70,11 +70,11 @@ class Address:
         defaults = self.fit(rung, self.first) if self.first else rung.default_tiles
         return {name: Choice(defaults[name], tuple(sorted(choices))) for name, choices in rung.tiles.items()}
 
-    def watched(self, raw: Mapping[str, Value]) -> str:
+    def selected_name(self, raw: Mapping[str, Value]) -> str:
         """Returns the short name of the rung that `raw` selects."""
-        return raw.get("rung") if raw.get("rung") in self.rungs else self.usual
+        return raw.get("rung") if raw.get("rung") in self.rungs else self.defaults
 
-    def of(self, values: Values) -> Selection:
+    def selection(self, values: Values) -> Selection:
         """Returns the selection for the values of all fields."""
         rung = self.rungs[values["rung"]]
         shape = self.ladder.shape(**{name: values[name] for name in self.shape})
@@ -82,8 +82,8 @@ class Address:
 
     def read(self, raw: Mapping[str, Value]) -> tuple[Selection, list[str]]:
         """Returns the selection for the parameters of a URL, and a note for each value that is not valid."""
-        values, notes = self.fields[self.watched(raw)].read(raw)
-        return self.of(values), notes
+        values, notes = self.fields[self.selected_name(raw)].read(raw)
+        return self.selection(values), notes
 
     # -- writing -----------------------------------------------------------------------------------
     def write(self, selection: Selection) -> dict[str, str]:
@@ -101,7 +101,7 @@ class Address:
         if tile_sizes.broken(selection.rung, shape, tiles):
             tiles = tile_sizes.nearest(selection.rung, shape, tiles)
         if tiles is None:
-            return self.at_rung(replace(selection, shape=shape), self.last_that_runs(shape))
+            return self.at_rung(replace(selection, shape=shape), self.last_supported(shape))
         return self.write(Selection(selection.rung, tiles, shape))
 
     def at_rung(self, selection: Selection, rung: Rung) -> dict[str, str]:
@@ -111,11 +111,11 @@ class Address:
     def at_tiles(self, selection: Selection, tiles: Mapping[str, int]) -> dict[str, str]:
         return self.write(replace(selection, tiles=tiles))
 
-    def able(self, shape: Any) -> list[Rung]:
+    def supported_rungs(self, shape: Any) -> list[Rung]:
         """Returns the rungs that support a shape with their default tile sizes."""
         return [r for r in self.ladder.rungs if not tile_sizes.broken(r, shape, r.default_tiles)]
 
-    def last_that_runs(self, shape: Any) -> Rung:
+    def last_supported(self, shape: Any) -> Rung:
         """Returns the last supported rung that is no library's, else the last supported, else the ladder's first."""
-        runs = self.able(shape)
+        runs = self.supported_rungs(shape)
         return next((r for r in reversed(runs) if not r.library), next(reversed(runs), self.ladder.rungs[0]))

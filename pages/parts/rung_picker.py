@@ -51,9 +51,9 @@ def selection(
 
     `controls` draws the controls of the shape, above the line of the rung. With None only the URL is read.
     """
-    fields = address.fields[address.watched(st.query_params)]
+    fields = address.fields[address.selected_name(st.query_params)]
     values, notes = query.current_values(fields, bool(controls))
-    selection = address.of(values)
+    selection = address.selection(values)
     link = preset_link(page, fields, lambda shape: address.at_shape(selection, shape))
     if controls:
         controls(fields, selection, link)
@@ -62,7 +62,7 @@ def selection(
                 page,
                 fields,
                 address.ladder.rungs,
-                address.able(selection.shape),
+                address.supported_rungs(selection.shape),
                 selection.shape,
                 selection.rung,
                 selection.tiles,

@@ -32,7 +32,7 @@ class SelectedRung:
         return self.tiles if rung is self.rung else rung.default_tiles
 
     @property
-    def own(self) -> tuple[str, Mapping[str, int]]:
+    def rung_tiles(self) -> tuple[str, Mapping[str, int]]:
         """Returns the rung's name and tile sizes, for run.run_section."""
         return self.rung.name, self.tiles
 

@@ -39,7 +39,7 @@ def card(settings: RunSettings, current: CardRows, story: Story, link: Callable[
     draw(settings, current, polled=bool(every))
     with st.container(key="chips_why", horizontal=True):
         if examples := story.examples():
-            st.html(f'<p class="kt-quiet">{escape(story.examples_are)}</p>')
+            st.html(f'<p class="kt-quiet">{escape(story.examples_label)}</p>')
         for preset, text in examples:
             link(preset, text)
     downloads(settings)
@@ -214,7 +214,7 @@ def _counted(
     def cell(count: Count | None, name: str) -> str:
         if count is None:
             return "library"
-        return units.count(count.total[name]) + (" + library" if count.left_out else "")
+        return units.count(count.total[name]) + (" + library" if count.uncounted else "")
 
     def row(name: str) -> list[str]:
         return [cell(got.get(r.name), name) for r in supported]

@@ -17,4 +17,4 @@ def worker() -> Worker:
 
 def _keep(measured: Sequence[dict]) -> None:
     """Stores measured rows, even if the reader has left. The history page shows the store's errors."""
-    store.user_store().keep([row for row in measured if "median_ms" in row])
+    store.user_store().save([row for row in measured if "median_ms" in row])

@@ -56,7 +56,7 @@ def _table(outcomes: list[story.Outcome], shape: SoftmaxShape) -> str:
 
 def _line(outcome: story.Outcome, shape: SoftmaxShape) -> str:
     moved = 4 * (outcome.predicted + ladder.WRITES) * shape.elements
-    sentence = escape(outcome.words) if outcome.right else f"<b>{escape(outcome.words)}</b>"
+    sentence = escape(outcome.verdict) if outcome.is_right else f"<b>{escape(outcome.verdict)}</b>"
     cells = (
         f"{outcome.reads:g}, predicted {outcome.predicted}",
         f"{outcome.writes:g}, predicted {ladder.WRITES}",

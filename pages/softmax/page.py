@@ -26,7 +26,7 @@ if "watch" in parts:
     if scene:
         stage.mount(scene, key="softmax")
 if {"run", "why"} & parts:
-    run.run_section(LADDER, query.shape, story.SOFTMAX, link, own=query.own)
+    run.run_section(LADDER, query.shape, story.SOFTMAX, link, rung_tiles=query.rung_tiles)
 if cards.ROW in parts:
     cards.section(query, row)
 if "kernel" in parts:

@@ -53,10 +53,10 @@ def test_wrong_result_is_an_error(monkeypatch, capsys):
     correct, *_ = sanitize.launches("memory")
 
     def off_by_one(*args):
-        correct.launch.twin(*args)
+        correct.launch.cpu(*args)
         args[2][0, 0] += 1
 
-    wrong = dataclasses.replace(correct, launch=dataclasses.replace(correct.launch, twin=off_by_one))
+    wrong = dataclasses.replace(correct, launch=dataclasses.replace(correct.launch, cpu=off_by_one))
     monkeypatch.setattr(sys, "argv", ["sanitize.py", "--emulator", "memory"])
     monkeypatch.setattr(sanitize, "launches", lambda name: [correct])
     assert sanitize.main() == 0

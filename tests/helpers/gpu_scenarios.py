@@ -55,8 +55,8 @@ def test_run_measures_every_rung_that_no_library_refuses(device, page):
     at = open_page(page)
     finish(at, "run", "job")
     ran, text = at.session_state["ran"], texts(at)
-    supported = {rung.name for rung in ran.asked.supported_rungs()}
-    assert ran.asked.engine == "cuda" and ran.rows
+    supported = {rung.name for rung in ran.settings.supported_rungs()}
+    assert ran.settings.engine == "cuda" and ran.rows
     for row in ran.rows.values():
         rows.check(row)
         assert (row["engine"], row["device"]) == ("cuda", device)
@@ -64,7 +64,7 @@ def test_run_measures_every_rung_that_no_library_refuses(device, page):
     refused = supported - ran.rows.keys()
     assert all(find(name).library for name in refused), refused
     for name in refused:
-        assert not records.recorded(name, ran.asked.shape, find(name).default_tiles)
+        assert not records.recorded(name, ran.settings.shape, find(name).default_tiles)
     assert f'kt-badge-measured">measured {device}' in text
     assert "kt-stale" not in text
     for heading in ("Memory</h2>", "Roofline</h2>", "relative L2 error"):
@@ -91,12 +91,12 @@ def test_run_becomes_stale_and_second_run_is_measured(device):
     assert "kt-stale" not in texts(at)
     finish(at, "run", "job")  # the same settings are measured again
     second = at.session_state["ran"]
-    assert second.at > first.at and second.asked == first.asked
+    assert second.finished_at > first.finished_at and second.settings == first.settings
     assert {id_of(row) for row in second.rows.values()}.isdisjoint(map(id_of, first.rows.values()))
     at.query_params["K"] = "3"  # as a link does
     at.run()
     finish(at, "run", "job")
-    assert at.session_state["ran"].asked.shape == TOY.with_(K=3) and "kt-stale" not in texts(at)
+    assert at.session_state["ran"].settings.shape == TOY.with_(K=3) and "kt-stale" not in texts(at)
 
 
 @pytest.mark.parametrize("mode", ["cold", "hot"])

@@ -11,9 +11,9 @@ from kernels.gemm.shape import GemmShape
 
 
 @st.composite
-def conv_shapes(draw, most: int = 4) -> ConvShape:
+def conv_shapes(draw, max_extent: int = 4) -> ConvShape:
     """Draws any stride, padding, dilation and mode, with extents small enough for a seven-loop reference."""
-    small = st.integers(1, most)
+    small = st.integers(1, max_extent)
     R, S, dilation_h, dilation_w = draw(small), draw(small), draw(st.integers(1, 3)), draw(st.integers(1, 3))
     pad_h, pad_w = draw(st.integers(0, 3)), draw(st.integers(0, 3))
     min_h = max(1, dilation_h * (R - 1) + 1 - 2 * pad_h)
@@ -37,13 +37,13 @@ def conv_shapes(draw, most: int = 4) -> ConvShape:
 
 
 @st.composite
-def layer_shapes(draw, most: int = 3, groups: bool = True) -> ConvShape:
+def layer_shapes(draw, max_extent: int = 3, groups: bool = True) -> ConvShape:
     """Draws conv_shapes with bias, ReLU and, if `groups`, groups: one, several, or one per map (depthwise)."""
-    s = draw(conv_shapes(most))
+    s = draw(conv_shapes(max_extent))
     count = draw(st.integers(1, 4)) if groups else 1
     return s.with_(
-        C=count * draw(st.integers(1, most)),
-        K=count * draw(st.integers(1, most)),
+        C=count * draw(st.integers(1, max_extent)),
+        K=count * draw(st.integers(1, max_extent)),
         groups=count,
         bias=draw(st.integers(0, 1)),
         relu=draw(st.integers(0, 1)),
@@ -51,10 +51,10 @@ def layer_shapes(draw, most: int = 3, groups: bool = True) -> ConvShape:
 
 
 @st.composite
-def gemm_shapes(draw, most: int = 140, most_k: int = 40, dtype: str = "fp32") -> GemmShape:
+def gemm_shapes(draw, max_extent: int = 140, max_k: int = 40, dtype: str = "fp32") -> GemmShape:
     """Draws odd extents, smaller and larger than a tile, single rows, columns and terms; alpha and beta."""
-    extent = st.one_of(st.integers(1, 9), st.integers(1, most))
-    depth = st.one_of(st.just(1), st.integers(1, most_k))
+    extent = st.one_of(st.integers(1, 9), st.integers(1, max_extent))
+    depth = st.one_of(st.just(1), st.integers(1, max_k))
     factors = st.sampled_from([(1, 0), (1, 1), (-2, 0), (3, -2), (0, 1)])
     alpha, beta = draw(factors)
     return GemmShape(draw(extent), draw(extent), draw(depth), alpha, beta, dtype)
@@ -62,16 +62,16 @@ def gemm_shapes(draw, most: int = 140, most_k: int = 40, dtype: str = "fp32") ->
 
 @st.composite
 def attention_shapes(
-    draw, most: int = 40, most_d: int = 40, most_heads: int = 3, dtype: str = "fp32"
+    draw, max_extent: int = 40, max_d: int = 40, max_heads: int = 3, dtype: str = "fp32"
 ) -> AttentionShape:
     """Draws sequences shorter and longer than a tile, any head size, causal or not, the default scale and others."""
-    extent = st.one_of(st.integers(1, 9), st.integers(1, most))
+    extent = st.one_of(st.integers(1, 9), st.integers(1, max_extent))
     width = st.one_of(
-        st.sampled_from([n for n in (1, 4, 8, 32, 64, 128) if n <= most_d]), st.integers(1, most_d)
+        st.sampled_from([n for n in (1, 4, 8, 32, 64, 128) if n <= max_d]), st.integers(1, max_d)
     )
     return AttentionShape(
         B=draw(st.integers(1, 2)),
-        H=draw(st.integers(1, most_heads)),
+        H=draw(st.integers(1, max_heads)),
         N=draw(extent),
         d=draw(width),
         causal=draw(st.integers(0, 1)),
@@ -81,14 +81,18 @@ def attention_shapes(
 
 
 @st.composite
-def chain_shapes(draw, most: int = 9, most_blocks: int = 6) -> ChainShape:
+def chain_shapes(draw, max_extent: int = 9, max_blocks: int = 6) -> ChainShape:
     """Draws chains of any blocks in any order, each legal at its position.
 
     Windows overlap, extend beyond the map, or cover all of it.
     """
-    N, C, H, W = draw(st.integers(1, 2)), draw(st.integers(1, 5)), *(draw(st.integers(1, most)) for _ in "HW")
+    N, C, H, W = (
+        draw(st.integers(1, 2)),
+        draw(st.integers(1, 5)),
+        *(draw(st.integers(1, max_extent)) for _ in "HW"),
+    )
     blocks, extents = [], (N, C, H, W)
-    for _ in range(draw(st.integers(1, most_blocks))):
+    for _ in range(draw(st.integers(1, max_blocks))):
         blocks.append(draw(_blocks(extents)))
         extents = ChainShape(*extents, blocks[-1]).y_shape
     return ChainShape(N, C, H, W, " ".join(blocks))

@@ -32,7 +32,7 @@ needs_nvrtc = pytest.mark.skipif(compile.version() is None, reason="NVRTC is not
 
 @settings(max_examples=12, deadline=None)
 @given(
-    shape=conv_shapes(most=3),
+    shape=conv_shapes(max_extent=3),
     tile=st.sampled_from(conv_ladder.TILES),
     block=st.sampled_from(conv_ladder.BLOCKS),
 )
@@ -45,7 +45,7 @@ def test_every_rung_agrees_at_any_shape(shape, tile, block):
 
 
 @settings(max_examples=6, deadline=None)
-@given(shape=conv_shapes(most=3), order=st.sampled_from(["reversed", 1, 2]))
+@given(shape=conv_shapes(max_extent=3), order=st.sampled_from(["reversed", 1, 2]))
 def test_order_of_warps_changes_nothing(shape, order):
     rung = LADDERS["conv"].rung("conv/im2col-gemm")
     program = rung.build(shape, rung.default_tiles)

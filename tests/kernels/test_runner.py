@@ -27,7 +27,7 @@ from tests.helpers.shapes import conv_shapes
 
 RUNGS = [r.name for r in conv_ladder.BASIC_RUNGS]
 TOY = ConvShape(1, 1, 8, 8, 2, 3, 3)
-QUICK = Budget(samples=3, seconds=0.2, least=1, warm_up_s=0)
+QUICK = Budget(samples=3, seconds=0.2, min_samples=1, warm_up_s=0)
 
 
 @settings(max_examples=80, deadline=None)
@@ -94,7 +94,7 @@ def replace_direct_step(monkeypatch, cpu_step):
 
     def build(shape, tiles):
         program = rung.build(shape, tiles)
-        return dataclasses.replace(program, steps=(dataclasses.replace(program.steps[0], twin=cpu_step),))
+        return dataclasses.replace(program, steps=(dataclasses.replace(program.steps[0], cpu=cpu_step),))
 
     broken = dataclasses.replace(conv_ladder.LADDER, rungs=(dataclasses.replace(rung, build=build),))
     monkeypatch.setitem(LADDERS, "conv", broken)
@@ -139,13 +139,13 @@ def test_samples_are_interleaved_until_the_budget_is_spent():
         return sample
 
     samples = interleave(
-        [sampler("a"), sampler("b")], Budget(samples=100, seconds=5, least=2), clock=lambda: now[0]
+        [sampler("a"), sampler("b")], Budget(samples=100, seconds=5, min_samples=2), clock=lambda: now[0]
     )
     assert order == ["a", "b"] * 3  # rounds of 2 s: the third starts within 5 s
     assert samples == [(1, 3, 5), (2, 4, 6)]
     order.clear()
     assert len(interleave([sampler("a")], Budget(samples=4, seconds=1e9), clock=lambda: now[0])[0]) == 4
-    slow = interleave([sampler("a")], Budget(samples=9, seconds=0, least=2), clock=lambda: now[0])
+    slow = interleave([sampler("a")], Budget(samples=9, seconds=0, min_samples=2), clock=lambda: now[0])
     assert len(slow[0]) == 2  # `least` samples are taken even beyond the budget
 
 

@@ -29,7 +29,7 @@ def test_one_stage_plays_and_others_are_stills():
 
 @pytest.mark.parametrize("card", [*_cards.CARDS, _cards.FIRST], ids=lambda card: card.title)
 def test_card_opens_the_scene_it_previews(card):
-    scene = card.shown()
+    scene = card.build_scene()
     assert 0 <= card.step < scene.steps
     assert card.page in {lesson.page for lesson in _lessons.LESSONS}  # the lesson exists
     at = open_page(card.page, **card.query())

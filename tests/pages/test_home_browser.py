@@ -40,7 +40,7 @@ def test_stage_plays_and_can_be_stopped(home, page, server):
     stage = home()
     stage.playing(True)
     expect(stage.root).to_have_attribute("data-step", re.compile("^[1-9]"))
-    assert stage.root.get_attribute("data-scene") == FIRST.shown().key
+    assert stage.root.get_attribute("data-scene") == FIRST.build_scene().key
     stage.do("play")
     stage.playing(False)
     step_stopped = stage.step
@@ -52,9 +52,9 @@ def test_stage_plays_and_can_be_stopped(home, page, server):
 def test_stage_loops(home, page):
     stage = home()
     stage.playing(True)
-    stage.root.locator(".scrub").fill(str(FIRST.shown().steps - 2))
+    stage.root.locator(".scrub").fill(str(FIRST.build_scene().steps - 2))
     stage.do("play")
-    stage.at_step(FIRST.shown().steps - 1)
+    stage.at_step(FIRST.build_scene().steps - 1)
     expect(stage.root).to_have_attribute("data-step", re.compile("^[0-3]$"))
     stage.playing(True)
 
@@ -114,7 +114,7 @@ def test_previews_are_images_with_caption_and_no_focus(home, page):
     for n, card in enumerate(CARDS):
         preview = page.locator(f".st-key-lesson_{n} .stage")
         expect(preview).to_have_attribute("role", "img")
-        expect(preview).to_have_attribute("aria-label", card.shown().caption(card.step))
+        expect(preview).to_have_attribute("aria-label", card.build_scene().caption(card.step))
         expect(preview.locator("button:visible, input:visible")).to_have_count(0)
         assert preview.evaluate("root => root.tabIndex") == -1
         page.get_by_role("link", name=card.title, exact=True).focus()

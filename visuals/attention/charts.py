@@ -41,7 +41,7 @@ class DeviceMemory:
     bytes: int
 
     @classmethod
-    def of(cls, levels: Levels) -> DeviceMemory:
+    def from_levels(cls, levels: Levels) -> DeviceMemory:
         """Returns the device's largest level."""
         return cls(levels.device, levels.levels[-1].bytes)
 
@@ -80,7 +80,7 @@ class Chart:
 
     shape: AttentionShape
     lines: tuple[Line, ...]
-    rooms: tuple[DeviceMemory, ...]
+    device_memories: tuple[DeviceMemory, ...]
     dots: tuple[Dot, ...]
     right: int
 
@@ -233,7 +233,7 @@ def _predicted(figure: Figure, chart: Chart, line: Line, dash: str, tokens: Toke
 
 def _device_lines(figure: Figure, chart: Chart, tokens: Tokens) -> None:
     """Draws a horizontal line at each device's memory, with its name."""
-    for device in chart.rooms:
+    for device in chart.device_memories:
         figure.add_hline(device.bytes, line={"color": tokens["write"], "width": 1.5, "dash": "dash"})
         figure.add_annotation(
             x=0, xref="paper", y=log10(device.bytes), yref="y", text=f"{escape(device.device)}: {units.bytes_(device.bytes)}",
@@ -253,7 +253,7 @@ def ends(s: AttentionShape, line: Line) -> str:
 def memory_sentences(chart: Chart) -> list[str]:
     """Returns sentences: the largest and the smallest allocation, the N that each device can hold, the measured peaks."""
     s = chart.shape
-    rungs, largest_capacity = [line.rungs[0] for line in chart.lines], chart.rooms[0].bytes
+    rungs, largest_capacity = [line.rungs[0] for line in chart.lines], chart.device_memories[0].bytes
     largest = max(rungs, key=lambda rung: allocated(rung, s))
     smallest = min(rungs, key=lambda rung: (allocated(rung, s), -largest_N_in(rung, s, largest_capacity)))
     big, small = allocated(largest, s), allocated(smallest, s)
@@ -263,7 +263,7 @@ def memory_sentences(chart: Chart) -> list[str]:
             f"At N = {s.N:,} {largest.title} allocates {units.bytes_(big)}, {units.ratio(big / small)} times the "
             f"{units.bytes_(small)} of {smallest.title}: S and P are N × N for each head."
         )
-    for device in chart.rooms:
+    for device in chart.device_memories:
         first, last = largest_N_in(largest, s, device.bytes) + 1, largest_N_in(smallest, s, device.bytes)
         text = f"{device.device} has {units.bytes_(device.bytes)}: from N = {first:,} on {largest.title} no longer fits"
         upto = f"up to N = {last:,}" if last < MAX_N else f"beyond N = {MAX_N:,}"

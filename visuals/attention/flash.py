@@ -51,7 +51,7 @@ def flash_scene(
         writes=r.writes(),
         reads=r.reads(),
         sums=_sums(flash),
-        told=_annotations(flash),
+        annotations=_annotations(flash),
         readings=r.readings(f"{query_ranges}: "),
         captions=r.captions(),
         source=source,

@@ -58,7 +58,7 @@ def fused_scene(
         order_note=ORDER_NOTE,
         writes=r.writes(),
         reads=r.reads(),
-        told=fused.annotations(),
+        annotations=fused.annotations(),
         readings=r.readings("head 0: " if s.heads > 1 else ""),
         captions=r.captions(),
         source=source_of(_FILE, marks, np.array(r.kinds), detail=resources(launch)),

@@ -72,7 +72,7 @@ def scene_of(unfused: Unfused, rung: str) -> Scene:
         writes=r.writes(),
         reads=r.reads(),
         sums=(unfused.values_sum(),),
-        told=unfused.annotations(),
+        annotations=unfused.annotations(),
         readings=r.readings("head 0: " if s.heads > 1 else "", unfused.shared),
         captions=r.captions(),
         source=parts.joined_source([step.source for step in program.steps], unfused.MARKS, r.marks(), "three launches"),

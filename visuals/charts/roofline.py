@@ -41,7 +41,7 @@ class Roof:
     kind: str  # "measured" or "recorded"
     bytes_per_s: float
     flops_per_s: float
-    told: Mapping  # the ceilings as stored in the row
+    ceilings: Mapping  # the ceilings as stored in the row
 
     @property
     def ridge(self) -> float:
@@ -151,7 +151,7 @@ def roofs(rows: Iterable[tuple[Row, str]]) -> list[Roof]:
 # -- text ----------------------------------------------------------------------------------------
 def ceilings_text(roof: Roof) -> str:
     """Return how a roof was measured, for the text beside its badge."""
-    t = roof.told
+    t = roof.ceilings
     return (
         f"copy {units.bandwidth(roof.bytes_per_s)} ({t.get('copy', '')}; best of {t.get('copy_n', '?')}), "
         f"FP32 {_rate(roof.flops_per_s)} ({t.get('fp32', '')}; best of {t.get('fp32_n', '?')}). "

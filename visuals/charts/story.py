@@ -23,7 +23,7 @@ class Story:
     cost: Callable[[Any], str]
     gain: Callable[[Mapping[str, Row]], str]
     examples: Callable[[], list[tuple[Preset, str]]]
-    examples_are: str  # what the labels of the examples mean
+    examples_label: str  # what the labels of the examples mean
 
 
 def shares(titled: Sequence[tuple[str, Row]]) -> dict[str, list[str]]:

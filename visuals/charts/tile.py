@@ -19,12 +19,12 @@ class Tile:
 
     name: str
     what: str  # in the plural
-    taken: Callable[[int], int]
+    bytes_at: Callable[[int], int]
     share: Callable[[int, Level], float]
 
-    def of(self, row: Row) -> int:
+    def value_in(self, row: Row) -> int:
         return row["tiles"][self.name]
 
-    def fills(self, bytes_: int) -> int:
+    def largest_fitting(self, bytes_: int) -> int:
         """Return the largest value, up to MOST_VALUE, at which `what` fits into so many bytes; 0 if none does."""
-        return bisect_right(range(1, MAX_VALUE + 1), bytes_, key=self.taken)
+        return bisect_right(range(1, MAX_VALUE + 1), bytes_, key=self.bytes_at)

@@ -49,7 +49,7 @@ def fusion_scene(s: ChainShape, rung: str, tiles: Mapping[str, int]) -> Scene:
         reads=steps.r.reads(),
         captions=steps.r.captions(),
         readings=_readings(steps),
-        told=tuple(_annotations(steps)),
+        annotations=tuple(_annotations(steps)),
         source=texts.source(steps.source_lines, run.counters),
         lanes=Lanes(np.where(np.array(steps.masks), 0, -1), np.array(steps.masks, np.uint32)),
     )

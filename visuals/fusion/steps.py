@@ -76,7 +76,7 @@ class Steps:
         if len(self.source_lines) == self.first_step:
             launch = self.run.parts[self.n - 1].launch
             template = f"Launch {self.n} of {len(self.run.parts)}, {launch.name}: {template}"
-        self.r.said.setdefault(template, (0, template))
+        self.r.steps_by_kind.setdefault(template, (0, template))
         self.r.step(template, *map(float, args))
         self.source_lines.append(line)
         self.launch.append(self.n)

@@ -146,7 +146,7 @@ def _saves(s: ChainShape, roof: Roof | None) -> str:
     text = f"Fusing leaves out {fewer} launch{'es' * (fewer > 1)} and {units.bytes_(saved_bytes(s))} of maps, written and read again"
     if not roof:
         return f"{text}."
-    ms, launch_us = saved_bytes(s) / roof.bytes_per_s * 1e3, roof.told.get("launch_us")
+    ms, launch_us = saved_bytes(s) / roof.bytes_per_s * 1e3, roof.ceilings.get("launch_us")
     text += f": {units.time_(ms)} at the speed of a copy on {roof.device}"
     if launch_us:
         text += f", and {units.time_(fewer * launch_us / 1e3)} for the launches"

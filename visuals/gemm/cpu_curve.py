@@ -40,8 +40,8 @@ def chart(rows: Sequence[Row], lines: Lines, caches: Sequence[Level], tile: Tile
     from plotly.subplots import make_subplots
 
     figure = make_subplots(2, 1, shared_xaxes=True, vertical_spacing=0.09, row_heights=[0.66, 0.34])
-    rows = sorted(rows, key=tile.of)
-    values = [tile.of(row) for row in rows]
+    rows = sorted(rows, key=tile.value_in)
+    values = [tile.value_in(row) for row in rows]
     _measured(figure, rows, tile, tokens)
     _rungs(figure, lines, max(map(_rate, [*rows, *(row for _, row in lines)])), tokens)
     _predicted(figure, tile, values, caches, tokens)
@@ -72,7 +72,7 @@ def _rate(row: Row, field: str = "median_ms") -> float:
 def _measured(figure: Figure, rows: Sequence[Row], tile: Tile, tokens: Tokens) -> None:
     rates, top = [_rate(row) for row in rows], sweeps.best(rows)
     figure.add_scatter(
-        x=[tile.of(row) for row in rows], y=rates, mode="lines+markers", row=1, col=1,
+        x=[tile.value_in(row) for row in rows], y=rates, mode="lines+markers", row=1, col=1,
         line={"color": tokens["output"], "width": 2}, marker={"size": 7},
         error_y={"type": "data", "symmetric": False, "color": tokens["ink"], "thickness": 1, "width": 3,
                  "array": [_rate(row, "p20_ms") - rate for row, rate in zip(rows, rates, strict=True)],
@@ -81,7 +81,7 @@ def _measured(figure: Figure, rows: Sequence[Row], tile: Tile, tokens: Tokens) -
         hovertemplate=f"{tile.name} %{{x}}: %{{customdata[0]}}<br>%{{customdata[1]}}<extra></extra>",
     )  # fmt: skip
     figure.add_scatter(
-        x=[tile.of(top)], y=[_rate(top)], mode="markers", hoverinfo="skip", row=1, col=1,
+        x=[tile.value_in(top)], y=[_rate(top)], mode="markers", hoverinfo="skip", row=1, col=1,
         marker={"symbol": "star", "size": 14, "color": tokens["write"]},
     )  # fmt: skip
 
@@ -133,7 +133,7 @@ def _apart(heights: Sequence[float], px: float) -> list[float]:
 def _marks(figure: Figure, tile: Tile, values: list[int], caches: Sequence[Level], tokens: Tokens) -> None:
     """Draws a vertical line where each cache is full, with its name on top, if it is within the values."""
     for cache, role in zip(caches, ROLES, strict=False):
-        if values[0] <= (full := tile.fills(cache.bytes)) <= values[-1]:
+        if values[0] <= (full := tile.largest_fitting(cache.bytes)) <= values[-1]:
             figure.add_vline(x=full, line={"color": tokens[role], "width": 1, "dash": "dot"})
             figure.add_annotation(
                 x=log10(full), xref="x", y=1, yref="paper", text=f"{tile.what} fill {cache.name.split()[0]}",
@@ -160,9 +160,9 @@ def summary(rows: Sequence[Row], lines: Lines, caches: Sequence[Level], tile: Ti
     against = ", ".join(
         f"{row['median_ms'] / top['median_ms']:.3g} times as fast as {title}" for title, row in lines
     )
-    text = f"Best here: {tile.name} {tile.of(top)} with {units.rate(top['flops'], top['median_ms'])}"
+    text = f"Best here: {tile.name} {tile.value_in(top)} with {units.rate(top['flops'], top['median_ms'])}"
     text += f", {against}." if against else "."
-    size = tile.taken(tile.of(top))
+    size = tile.bytes_at(tile.value_in(top))
     smallest_cache = next((cache for cache in caches if size <= cache.bytes), None)
     if not smallest_cache:
         return text
@@ -178,7 +178,7 @@ def caches_sentence(caches: Sequence[Level], tile: Tile) -> str:
 
 
 def _filled(tile: Tile, cache: Level) -> str:
-    full = tile.fills(cache.bytes)
+    full = tile.largest_fitting(cache.bytes)
     if full == MAX_VALUE:
         return ""
     return (

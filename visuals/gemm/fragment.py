@@ -31,7 +31,7 @@ _CAPTION = (
 def lane_elements() -> dict[str, tuple[np.ndarray, np.ndarray]]:
     """Returns (row, column), int64[32 lanes, values], of each lane's elements of A (8 values), B (4) and C (4)."""
     lane = np.arange(LANES)[:, None]
-    return {name: np.broadcast_arrays(*f.place(lane, np.arange(f.values))) for name, f in M16N8K16.items()}
+    return {name: np.broadcast_arrays(*f.position(lane, np.arange(f.values))) for name, f in M16N8K16.items()}
 
 
 def fragment_scene(A: np.ndarray, B: np.ndarray, C0: np.ndarray | None = None) -> Scene:

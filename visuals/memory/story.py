@@ -21,7 +21,7 @@ class CountTable:
 
     columns: Sequence[str]
     lines: Sequence[tuple[str, Sequence[str]]]
-    says: str
+    sentence: str
 
     def html(self) -> str:
         head = "".join(f'<th scope="col">{escape(name)}</th>' for name in ("", *self.columns))
@@ -32,7 +32,7 @@ class CountTable:
         badge = units.badge("counted", "by the emulator, as Nsight Compute counts")
         return (
             f'<p class="kt-figures">{badge}</p><div class="kt-scroll" tabindex="0" role="region" aria-label="Counted">'
-            f'<table class="kt-table kt-shares"><tr>{head}</tr>{lines}</table></div><p class="kt-why">{escape(self.says)}</p>'
+            f'<table class="kt-table kt-shares"><tr>{head}</tr>{lines}</table></div><p class="kt-why">{escape(self.sentence)}</p>'
         )
 
 

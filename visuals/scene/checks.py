@@ -71,7 +71,7 @@ def validate(scene: Any) -> None:
         need(finite(r.values), f"reading {r.label!r} has values that are not finite")
         need(r.kind in KINDS, f"reading {r.label!r}: kind {r.kind!r} is no badge")
         need(r.role in ("", *ROLES), f"reading {r.label!r}: role {r.role!r} is none of {', '.join(ROLES)}")
-    for annotation in scene.told:
+    for annotation in scene.annotations:
         _check_annotation(annotation, tensors, need, finite)
     _check_captions(scene.captions, scene.steps, need, finite)
     if scene.lanes is not None:
@@ -159,12 +159,12 @@ def _check_matmul(m: MatMul, tensors, steps: int, need) -> None:
 
 
 def _check_annotation(annotation: Annotation, tensors, need, finite) -> None:
-    need({annotation.of, *annotation.links} <= tensors.keys(), "what is told of cells names no tensor")
-    size = tensors[annotation.of].size
-    _check_captions(annotation.words, size, need, finite, "cell")
+    need({annotation.tensor, *annotation.links} <= tensors.keys(), "what is told of cells names no tensor")
+    size = tensors[annotation.tensor].size
+    _check_captions(annotation.captions, size, need, finite, "cell")
     for source, cells in annotation.links.items():
         fits = np.ndim(cells) == 2 and len(cells) == size and _within(cells, -1, tensors[source].size)
-        need(fits, f"what is told of {annotation.of} leaves {source}")
+        need(fits, f"what is told of {annotation.tensor} leaves {source}")
 
 
 def _check_sum(s: Sum, tensors, need) -> None:

@@ -155,6 +155,6 @@ class Captions:
 
 @dataclass(frozen=True)
 class Annotation:
-    of: str
-    words: Captions  # one row per cell; the captions of a scene have one row per step
+    tensor: str
+    captions: Captions  # one row per cell; the captions of a scene have one row per step
     links: Mapping[str, np.ndarray] = field(default_factory=dict)  # integer (cells, n) by tensor; -1: none

@@ -69,11 +69,11 @@ def payload(scene: Scene) -> tuple[dict, bytes]:
         ],
         "told": [
             {
-                "of": t.of,
-                "words": _captions(t.words, put, scene.tensor(t.of).cols),
+                "of": t.tensor,
+                "words": _captions(t.captions, put, scene.tensor(t.tensor).cols),
                 "links": [{"source": source, "cells": put(cells)} for source, cells in t.links.items()],
             }
-            for t in scene.told
+            for t in scene.annotations
         ],
         "captions": _captions(scene.captions, put),
         "source": scene.source and _source(scene.source, put),

@@ -18,7 +18,7 @@ class Recorder:
     """Recorder of steps: the caption, writes, reads and bytes of each. `put`, `copy` and `look` add to the last
     step."""
 
-    said: StepKinds
+    steps_by_kind: StepKinds
     kinds: list[int] = field(default_factory=list)
     args: list[tuple[float, ...]] = field(default_factory=list)
     moved: list[tuple[int, int, int]] = field(default_factory=list)  # bytes: global read, written, shared
@@ -27,7 +27,7 @@ class Recorder:
     _reads: dict = field(default_factory=lambda: defaultdict(dict))
 
     def step(self, kind: str, *args: float, read: int = 0, written: int = 0, shared: int = 0) -> None:
-        self.kinds.append(list(self.said).index(kind))
+        self.kinds.append(list(self.steps_by_kind).index(kind))
         self.args.append(args)
         self.moved.append((int(read), int(written), int(shared)))
 
@@ -83,12 +83,12 @@ class Recorder:
 
     def captions(self) -> Captions:
         return Captions(
-            tuple(words for _, words in self.said.values()), np.array(self.kinds), table(self.args)
+            tuple(words for _, words in self.steps_by_kind.values()), np.array(self.kinds), table(self.args)
         )
 
     def marks(self) -> np.ndarray:
         """Return int64[steps]: which line of the source is lit."""
-        return np.array([mark for mark, _ in self.said.values()])[self.kinds]
+        return np.array([mark for mark, _ in self.steps_by_kind.values()])[self.kinds]
 
     def readings(self, prefix: str, tiles: bool = True) -> tuple[Reading, ...]:
         """Return readings of the bytes that the kernels' threads have requested so far."""

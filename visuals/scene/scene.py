@@ -74,7 +74,7 @@ class Scene:
     matmuls: tuple[MatMul, ...] = ()
     reads: tuple[Read, ...] = ()
     readings: tuple[Reading, ...] = ()
-    told: tuple[Annotation, ...] = ()
+    annotations: tuple[Annotation, ...] = ()
     source: Source | None = None
     lanes: Lanes | None = None
     sums: tuple[Sum, ...] = ()

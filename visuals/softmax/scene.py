@@ -58,7 +58,7 @@ def softmax_scene(rung: str, tiles: Mapping[str, int], row: np.ndarray, row_note
         reads=tuple(_reads(steps)),
         captions=_captions(steps),
         readings=_readings(rung, steps, x.size),
-        told=tuple(_annotations(tensors, threads, steps)),
+        annotations=tuple(_annotations(tensors, threads, steps)),
         source=source_of(
             result.launch.source, tuple(MARKS[rung].values()), _lines(rung, steps),
             notes=margin(result.counters, result.launch.source.rpartition("/")[2]), detail=resources(result.launch),

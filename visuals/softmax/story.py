@@ -99,8 +99,8 @@ class Outcome:
     reads: float
     writes: float
     predicted: int
-    words: str
-    right: bool
+    verdict: str
+    is_right: bool
 
 
 def outcomes(x: np.ndarray, tiles: Mapping[str, Mapping[str, int]]) -> list[Outcome]:

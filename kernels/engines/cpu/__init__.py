@@ -104,7 +104,7 @@ class Session:
         return peaks | {"peak": max(map(total_bytes, self.timeline), default=0)}
 
     def run_step(self, step: Step) -> None:
-        step.twin(*(self.arrays[a] if isinstance(a, str) else a for a in step.args))
+        step.cpu(*(self.arrays[a] if isinstance(a, str) else a for a in step.args))
 
     def run(self) -> None:
         for step in self.program.steps:
@@ -148,7 +148,7 @@ def _parts(session: Session, timed, budget: Budget) -> tuple[tuple[str, float], 
     steps = session.program.steps
     if len(steps) < 2:
         return ()
-    short = Budget(samples=15, seconds=budget.seconds / 4, least=2)
+    short = Budget(samples=15, seconds=budget.seconds / 4, min_samples=2)
     samples = interleave([lambda step=step: timed(lambda: session.run_step(step)) for step in steps], short)
     return tuple((step.name, float(np.median(s))) for step, s in zip(steps, samples, strict=True))
 

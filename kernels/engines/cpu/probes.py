@@ -15,7 +15,7 @@ from kernels.machine.timing import Budget
 EXTENT = 1024  # of the product: 2 GFLOP, 12 MB
 CALLS = 2000  # in one sample
 MIN_COPY = 32 * 2**20  # bytes read by one copy
-FEW = Budget(samples=20, seconds=0.5, least=8)  # the best of some: others may keep the cores busy
+FEW = Budget(samples=20, seconds=0.5, min_samples=8)  # the best of some: others may keep the cores busy
 
 
 def ceilings() -> Ceilings:

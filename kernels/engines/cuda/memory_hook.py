@@ -41,7 +41,7 @@ def memory_hook():
                 role, size = self._live.pop(pmem_id)
                 self._current[role] -= size
 
-        def told(self, nbytes: int) -> None:
+        def add_external(self, nbytes: int) -> None:
             """Add bytes that a step took in this role while it ran, from an allocator other than CuPy's."""
             during_step = {**self._current, self.role: self._current[self.role] + nbytes}
             self._peaks[self.role] = max(self._peaks[self.role], during_step[self.role])

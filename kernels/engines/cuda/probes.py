@@ -21,7 +21,7 @@ BLOCK, BLOCKS_PER_SM = 256, 8  # fills every SM with threads
 A, B, ROUNDS = 0.9999, 0.1, 16_384  # x = A x + B: stays near 1, and every round changes it
 QUEUED = 200  # launches in one sample
 FEW = Budget(samples=20, seconds=1.0)
-COPIES = Budget(samples=11, seconds=1.0, least=3)
+COPIES = Budget(samples=11, seconds=1.0, min_samples=3)
 
 
 def ceilings() -> Ceilings:

@@ -84,9 +84,9 @@ class Session:
             for step, call in zip(self.program.steps, self._calls, strict=True):
                 self._memory.stage(step.name, WORKSPACE)  # allocated by a library call while it runs
                 call()
-                self._memory.told(getattr(call, "own_bytes", 0))
+                self._memory.add_external(getattr(call, "workspace_bytes", 0))
             for call in self._calls:  # a library with its own memory copies its result here
-                getattr(call, "deliver", lambda: None)()
+                getattr(call, "copy_result", lambda: None)()
             out = self.arrays[self.program.of_role(OUTPUT)[0].name].get(stream=self.stream)
         self.stream.synchronize()
         return out

@@ -87,7 +87,7 @@ class Session:
     def _call(self, step) -> None:
         """Run a library call's NumPy implementation on copies of the buffers, and write its results back."""
         arrays = {a: self.memory.array(a) for a in step.args if isinstance(a, str)}
-        step.twin(*(arrays[a] if isinstance(a, str) else a for a in step.args))
+        step.cpu(*(arrays[a] if isinstance(a, str) else a for a in step.args))
         for b in self.program.buffers:
             if b.name in arrays and b.role != INPUT:
                 self.memory.write(b.name, arrays[b.name])

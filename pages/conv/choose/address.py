@@ -94,8 +94,10 @@ def races(settings: RunSettings) -> list[Race]:
     Without a current measurement or a recording at this shape, the nearest recorded shape is used."""
     found = []
     if (ran := st.session_state.get("ran")) and ran.rows:
-        stale = ran.asked != settings
-        found.append(Race(ran.rows, "measured", ran.asked.shape, str(ran.asked) if stale else "", stale))
+        stale = ran.settings != settings
+        found.append(
+            Race(ran.rows, "measured", ran.settings.shape, str(ran.settings) if stale else "", stale)
+        )
     if rows := settings.recorded():
         found.append(Race(rows, "recorded", settings.shape))
     elif all(race.stale for race in found) and (match := nearest(settings)):
@@ -114,7 +116,7 @@ def nearest(settings: RunSettings) -> Race | None:
                 for r in LADDER.rungs
                 if (row := records.recorded(r.name, recorded_shape, r.default_tiles, settings.timing))
             }
-            return Race(rows, "recorded", recorded_shape, match.words)
+            return Race(rows, "recorded", recorded_shape, match.caption)
     return None
 
 

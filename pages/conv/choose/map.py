@@ -118,7 +118,7 @@ def _measurable(
 
 
 def _measured(series: Series, settings: MapSettings, shape: ConvShape, predict: str) -> None:
-    measured: MapSettings = series.asked
+    measured: MapSettings = series.settings
     result = winners.winners(
         winners.by_shape(series.rows, measured.timing), measured.around, measured.across, measured.down
     )

@@ -160,7 +160,7 @@ def _why_card(settings: RunSettings, displayed: CardRows, link: Callable) -> Non
     st.html(why.lines([escape(title) for title in titles], [(units.badge("predicted"), lines)]))
     with st.container(key="chips_why", horizontal=True):
         if examples := choose_story.CHOOSE.examples():
-            st.html(f'<p class="kt-quiet">{escape(choose_story.CHOOSE.examples_are)}</p>')
+            st.html(f'<p class="kt-quiet">{escape(choose_story.CHOOSE.examples_label)}</p>')
         for preset, label in examples:
             link(preset, label)
     why.downloads(settings)

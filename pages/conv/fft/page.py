@@ -28,7 +28,7 @@ if whole:
     cards.spectra(inputs)
     cards.side_cards(inputs)
 if {"run", "why"} & parts:
-    run.run_section(address.LADDER, shape, story.FFT, link, own=watched.own, more=cards.more)
+    run.run_section(address.LADDER, shape, story.FFT, link, rung_tiles=watched.rung_tiles, more=cards.more)
 if "kernel" in parts:
     sources.draw_tabs(address.LADDER, shape, watched.tiles_of, first=address.RUNG.name)
 lesson.load_deferred(parts)

@@ -28,7 +28,7 @@ DEFAULT = conv_address.ConvQuery(CONV_PRESETS["one-tile"].shape)
 FIELDS = Fields(
     "implicit",
     {
-        name: replace(conv_address.FIELDS.of[name], usual=default)
+        name: replace(conv_address.FIELDS.by_name[name], default=default)
         for name, default in DEFAULT.params().items()
     },
     lambda values: conv_address.fix_filter(values, DEFAULT.params()),

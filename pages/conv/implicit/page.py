@@ -32,5 +32,5 @@ if "watch" in parts:
     elif not whole:  # the whole page names the rule beside the tile sizes
         note(reason)
 if {"run", "why"} & parts:
-    run.run_section(LADDER, shape, story.STORY, link, own=current.own)
+    run.run_section(LADDER, shape, story.STORY, link, rung_tiles=current.rung_tiles)
 conv_lesson.end(parts, LADDER, inputs, current.tiles_of, current.rung.name)

@@ -31,8 +31,11 @@ from visuals.scene.scene import Scene
 DEFAULT = replace(conv_address.DEFAULT, picture="numbers")
 FIELDS = Fields(
     "winograd",
-    {name: replace(field, usual=DEFAULT.params()[name]) for name, field in conv_address.FIELDS.of.items()},
-    conv_address.FIELDS.mend,
+    {
+        name: replace(field, default=DEFAULT.params()[name])
+        for name, field in conv_address.FIELDS.by_name.items()
+    },
+    conv_address.FIELDS.fix,
 )
 CHIPS = {
     "toy": "Toy 8×8", "resnet50-res2-3x3-n1": "res2 3×3", "resnet50-res3-3x3-n1": "res3", "resnet50-res4-3x3-n1": "res4",

@@ -33,7 +33,7 @@ if "watch" in parts:
     else:
         address.draw_refusal(shape, reason, link)
 if {"run", "why"} & parts:
-    run.run_section(LADDER, shape, story.WINOGRAD, link, own=watched.own)
+    run.run_section(LADDER, shape, story.WINOGRAD, link, rung_tiles=watched.rung_tiles)
 cards.section(parts, shape)
 if matrices.PART in parts:
     matrices.section()

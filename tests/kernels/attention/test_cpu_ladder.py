@@ -40,7 +40,7 @@ RUNGS = {rung.name.partition("/")[2]: rung for rung in LADDER.rungs}
 OUR_RUNGS = ["naive", "blocked", "fused", "flash"]
 S = AttentionShape(1, 2, 45, 16, causal=1)
 PAPER = ATTENTION_PRESETS["paper-cpu"].shape
-SHORT_BUDGET = Budget(samples=3, seconds=0.1, least=1, warm_up_s=0)
+SHORT_BUDGET = Budget(samples=3, seconds=0.1, min_samples=1, warm_up_s=0)
 # Tiles that do not divide the shapes, wider and narrower than they are high: many tiles per row, and a single one.
 SMALL = {"blocked": ({"BLOCK": 8}, {"BLOCK": 256}), "flash": ({"Br": 4, "Bc": 8}, {"Br": 16, "Bc": 4})}
 TILED = [(name, tiles) for name in RUNGS for tiles in SMALL.get(name, ({},))]
@@ -48,7 +48,7 @@ TILED = [(name, tiles) for name in RUNGS for tiles in SMALL.get(name, ({},))]
 
 # -- results -------------------------------------------------------------------------------------------
 @settings(max_examples=25, deadline=None)
-@given(attention_shapes(most=150, most_d=140), st.data())
+@given(attention_shapes(max_extent=150, max_d=140), st.data())
 def test_every_rung_agrees_with_float64_at_any_shape(s, data):
     threads = [n for n in THREADS if n <= cores()]
     choices = {"BLOCK": cpu_ladder.BLOCKS, "Br": cpu_ladder.SIDES, "Bc": cpu_ladder.SIDES, "THREADS": threads}  # fmt: skip
@@ -158,7 +158,7 @@ from kernels import compare
 from kernels.machine.timing import Budget
 from kernels.attention.presets import ATTENTION_PRESETS
 names = [f"attention-loops/{name}" for name in %r]
-budget = Budget(samples=1, seconds=0.1, least=1, warm_up_s=0)
+budget = Budget(samples=1, seconds=0.1, min_samples=1, warm_up_s=0)
 told = compare(names, ATTENTION_PRESETS["paper-cpu"].shape, engine="cpu", tiles={"THREADS": 8}, budget=budget)
 print(json.dumps([[r.measurement.workspace_bytes, r.measurement.output_bytes, r.predicted.workspace_bytes] for r in told]))
 """

@@ -51,14 +51,14 @@ def run_and_verify(rung, s: AttentionShape, tiles=None, inputs=None) -> float:
 
 @pytest.mark.parametrize("name", RUNGS)
 @settings(max_examples=60, deadline=None)
-@given(shape=attention_shapes(most=400, most_d=128, most_heads=5))
+@given(shape=attention_shapes(max_extent=400, max_d=128, max_heads=5))
 def test_every_rung_agrees_at_any_shape(name, shape):
     run_and_verify(RUNGS[name], shape)
 
 
 @pytest.mark.parametrize("name", HALVES)
 @settings(max_examples=60, deadline=None)
-@given(shape=attention_shapes(most=400, most_d=128, most_heads=5), dtype=st.sampled_from(common.HALVES))
+@given(shape=attention_shapes(max_extent=400, max_d=128, max_heads=5), dtype=st.sampled_from(common.HALVES))
 def test_16_bit_types_agree_with_reference(name, shape, dtype):
     run_and_verify(HALVES[name], shape.with_(dtype=dtype))
 
@@ -67,7 +67,7 @@ def test_16_bit_types_agree_with_reference(name, shape, dtype):
 @given(data=st.data())
 def test_every_legal_set_of_tile_sizes_runs(data):
     rung = data.draw(st.sampled_from((*attention_ladder.RUNGS, TENSOR)))
-    shape = data.draw(attention_shapes(most=300, most_d=128))
+    shape = data.draw(attention_shapes(max_extent=300, max_d=128))
     if rung is TENSOR:
         shape = shape.with_(dtype=data.draw(st.sampled_from(common.HALVES)))
     tiles = {name: data.draw(st.sampled_from(choices)) for name, choices in rung.tiles.items()}
@@ -196,7 +196,7 @@ def test_cublas_is_timed_in_both_modes_step_by_step(mode):
 # -- PyTorch ------------------------------------------------------------------------------------------
 @needs_torch
 @settings(max_examples=40, deadline=None)
-@given(shape=attention_shapes(most=300, most_d=128))
+@given(shape=attention_shapes(max_extent=300, max_d=128))
 def test_pytorch_fp32_agrees_or_is_unsupported(shape):
     try:
         run_and_verify(LIBRARY, shape)

@@ -52,7 +52,7 @@ def test_small_tiles_agree_with_the_reference_at_any_shape(name, shape):
 
 @pytest.mark.parametrize("name", RUNGS)
 @settings(max_examples=25, deadline=None)
-@given(shape=attention_shapes(most=90, most_d=128))
+@given(shape=attention_shapes(max_extent=90, max_d=128))
 def test_cpu_agrees_with_the_reference_at_any_shape(name, shape):
     assert verified_output(cpu, RUNGS[name], shape).dtype == np.float32
 
@@ -169,7 +169,7 @@ def test_fault_in_the_kernel_is_detected(fault):
 @given(data=st.data())
 def test_every_choice_of_tile_sizes_runs_or_names_its_rule(data):
     rung = data.draw(st.sampled_from(attention_ladder.RUNGS))
-    shape = data.draw(attention_shapes(most_d=70))
+    shape = data.draw(attention_shapes(max_d=70))
     tried.runs_or_names_its_rule(rung, shape, tried.some_tiles(data, rung, shape), "<=|==|whole warps")
 
 

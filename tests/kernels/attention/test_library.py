@@ -83,7 +83,7 @@ def test_cublas_call_equals_cpu_result(dtype, monkeypatch):
             HostArray(result if i == 2 else a) if isinstance(a, np.ndarray) else a for i, a in enumerate(args)
         ]
         step.bind(*device_arrays)()
-        step.twin(*args)
+        step.cpu(*args)
         tolerance = {"float16": 2.0**-10, "bfloat16": 2.0**-7}.get(
             result.dtype.name, 1e-5
         )  # one step of the type
@@ -251,7 +251,7 @@ def test_named_backend_runs_on_our_stream_without_tf32(fake_pytorch, backend):
     assert calls == [(backend, 77, True, True, -0.5)] * 2
     assert not torch.backends.cuda.matmul.allow_tf32 and not torch.backends.cudnn.allow_tf32
     np.testing.assert_array_equal(arrays["O"], before)  # O is written only by deliver()
-    call.deliver()
+    call.copy_result()
     ref, _ = attention_ladder.reference(SHAPE, arrays["Q"], arrays["K"], arrays["V"])
     np.testing.assert_allclose(arrays["O"], ref, rtol=1e-4, atol=1e-5)
 
@@ -260,9 +260,9 @@ def test_memory_besides_the_result_is_reported(fake_pytorch):
     fake_pytorch()
     call, _ = bind_backend("EFFICIENT_ATTENTION")
     call()
-    assert call.own_bytes == 700 - 96
+    assert call.workspace_bytes == 700 - 96
     call()
-    assert call.own_bytes == 700 - 96
+    assert call.workspace_bytes == 700 - 96
 
 
 def test_pytorch_refusal_is_quoted(fake_pytorch):
@@ -293,8 +293,8 @@ def test_session_adds_library_memory_to_the_workspace(monkeypatch):
     memory_log.stage("inputs", "input")
     memory_log.malloc_postprocess(0, 300, 512, 1, 1)
     memory_log.stage("torch", "workspace")
-    memory_log.told(4096)
-    memory_log.told(0)
+    memory_log.add_external(4096)
+    memory_log.add_external(0)
     assert memory_log.bytes() == {"input": 512, "output": 0, "workspace": 4096, "peak": 4608}
     memory_log.stage("next", "workspace")
     assert memory_log.timeline[-1]["workspace"] == 0  # it is released when the step ends

@@ -111,7 +111,7 @@ def inputs_of(s: AttentionShape, seed: int = 0) -> dict[str, np.ndarray]:
 
 
 @settings(max_examples=30, deadline=None)
-@given(shape=attention_shapes(most=7, most_d=5), seed=st.integers(0, 99))
+@given(shape=attention_shapes(max_extent=7, max_d=5), seed=st.integers(0, 99))
 def test_reference_equals_the_definition_key_by_key(shape, seed):
     inputs = inputs_of(shape, seed)
     Q, K, V = (inputs[name].astype("f8") for name in "QKV")

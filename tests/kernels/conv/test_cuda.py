@@ -29,7 +29,7 @@ POOL_GRAIN = 512  # bytes: CuPy's pool allocates multiples of this
 @st.composite
 def three_by_three(draw) -> ConvShape:
     """Draw a shape that Winograd supports, larger than a tile and a block each way."""
-    s = draw(layer_shapes(most=5, groups=False))
+    s = draw(layer_shapes(max_extent=5, groups=False))
     return ConvShape(
         s.N, draw(st.integers(1, 40)), s.H + 5, s.W + 5, draw(st.integers(1, 70)), 3, 3,
         pad=(s.pad_h, s.pad_w), mode=s.mode, bias=s.bias, relu=s.relu,
@@ -49,7 +49,7 @@ def rounding(s: ConvShape, rung: str = "conv/direct") -> float:
 
 @settings(max_examples=200, deadline=None)
 @given(
-    shape=conv_shapes(most=5),
+    shape=conv_shapes(max_extent=5),
     tile=st.sampled_from(conv_ladder.TILES),
     block=st.sampled_from(conv_ladder.BLOCKS),
 )
@@ -59,7 +59,7 @@ def test_every_rung_agrees_at_any_shape(shape, tile, block):
 
 
 @settings(max_examples=200, deadline=None)
-@given(shape=st.one_of(layer_shapes(most=5), three_by_three()), data=st.data())
+@given(shape=st.one_of(layer_shapes(max_extent=5), three_by_three()), data=st.data())
 def test_every_algorithm_agrees_at_any_supported_shape(shape, data):
     """Uses precompiled tile sizes: others would wait for a compiler."""
     supported = [r for r in OUR_RUNGS if availability.runs(r, shape, r.default_tiles)]

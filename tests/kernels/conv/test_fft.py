@@ -27,7 +27,7 @@ TILES = [{"FFT_TILE": t, "SPECTRA": n} for t in RUNG.tiles["FFT_TILE"] for n in 
 ONLY_PADDING = ConvShape(1, 1, 1, 1, 1, 1, 1, stride=2, pad=1)  # the only pixel is under no window
 some_shapes = st.builds(
     lambda s, bias, relu: s.with_(bias=bias, relu=relu),
-    conv_shapes(most=3), st.integers(0, 1), st.integers(0, 1),
+    conv_shapes(max_extent=3), st.integers(0, 1), st.integers(0, 1),
 )  # fmt: skip
 
 
@@ -143,7 +143,7 @@ def test_good_sizes_are_the_smallest(n):
 
 
 @settings(max_examples=200)
-@given(s=conv_shapes(most=4), tiles=st.sampled_from(TILES))
+@given(s=conv_shapes(max_extent=4), tiles=st.sampled_from(TILES))
 def test_transforms_cover_every_output(s, tiles):
     cut_struct = conv_fft.cut(s, tiles)
     assert (

@@ -38,7 +38,9 @@ def verified(s: ConvShape, tiles: dict):
 
 
 @settings(max_examples=200, deadline=None)
-@given(s=conv_shapes(most=5), tiles=st.sampled_from(TILES), bias=st.integers(0, 1), relu=st.integers(0, 1))
+@given(
+    s=conv_shapes(max_extent=5), tiles=st.sampled_from(TILES), bias=st.integers(0, 1), relu=st.integers(0, 1)
+)
 def test_every_shape_and_tile(s, tiles, bias, relu):
     verified(s.with_(bias=bias, relu=relu), tiles)[0].close()
 
@@ -62,7 +64,7 @@ def test_every_preset(key):
 def test_workspace_equals_prediction_plus_cufft_work_areas(key, tile):
     session, _, program = verified(CONV_PRESETS[key].shape, {"FFT_TILE": tile})
     shapes = {b.name: b.shape for b in program.of_role(WORKSPACE)}
-    cufft_bytes = [cufft.workspace_bytes(shapes[f"{name}_padded"], back=name == "y") for name in "xwy"]
+    cufft_bytes = [cufft.workspace_bytes(shapes[f"{name}_padded"], inverse=name == "y") for name in "xwy"]
     sizes = [b.nbytes for b in program.of_role(WORKSPACE)] + cufft_bytes
     assert session.bytes["workspace"] == sum(-(-n // POOL_GRAIN) * POOL_GRAIN for n in sizes)
     session.verify_run()  # the work areas are reused, not allocated again

@@ -45,7 +45,7 @@ def test_emulator_agrees_with_the_reference_at_any_shape(name, shape):
 
 @pytest.mark.parametrize("name", RUNGS)
 @settings(max_examples=25, deadline=None)
-@given(shape=layer_shapes(most=5))
+@given(shape=layer_shapes(max_extent=5))
 def test_cpu_agrees_with_the_reference_at_any_shape(name, shape):
     assert verified_output(cpu, RUNGS[name], shape).dtype == np.float32
 
@@ -100,7 +100,7 @@ def test_relu_hides_no_nan(name):
 
 
 @settings(max_examples=4, deadline=None)
-@given(shape=layer_shapes(most=4))
+@given(shape=layer_shapes(max_extent=4))
 def test_fast_division_equals_plain_division_bit_for_bit(shape):
     np.testing.assert_array_equal(
         verified_output(emulator, MAGIC, shape), verified_output(emulator, PLAIN, shape)

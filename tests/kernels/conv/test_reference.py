@@ -30,7 +30,7 @@ def seven_loops(s: ConvShape, x: np.ndarray, w: np.ndarray) -> np.ndarray:
 
 
 @settings(max_examples=60, deadline=None)
-@given(conv_shapes(most=3))
+@given(conv_shapes(max_extent=3))
 def test_reference_equals_the_definition(s):
     rng = np.random.default_rng(0)
     x, w = rng.standard_normal(s.x_shape), rng.standard_normal(s.w_shape)

@@ -42,7 +42,9 @@ def supported(s: ChainShape):
 
 
 @settings(max_examples=50, deadline=None)
-@given(chain_shapes(most=40, most_blocks=8), st.sampled_from([128, 256, 512]), st.sampled_from([1, 2, 4]))
+@given(
+    chain_shapes(max_extent=40, max_blocks=8), st.sampled_from([128, 256, 512]), st.sampled_from([1, 2, 4])
+)
 def test_every_rung_agrees_for_random_chains(s, block, fours):
     for rung in supported(s):
         verified_session(rung, s, {"BLOCK": block, "FOURS": fours}).close()
@@ -90,7 +92,7 @@ def test_no_kernel_spills():
 # -- PyTorch ------------------------------------------------------------------------------------------
 @needs_torch
 @settings(max_examples=50, deadline=None)
-@given(chain_shapes(most=40, most_blocks=8))
+@given(chain_shapes(max_extent=40, max_blocks=8))
 def test_pytorch_agrees_for_random_chains(s):
     verified_session(TORCH, s).close()
 

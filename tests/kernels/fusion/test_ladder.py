@@ -54,7 +54,7 @@ def test_emulator_agrees_with_the_reference_for_any_chain(s):
 
 
 @settings(max_examples=60, deadline=None)
-@given(chain_shapes(most=14, most_blocks=8))
+@given(chain_shapes(max_extent=14, max_blocks=8))
 def test_cpu_agrees_with_the_reference_for_any_chain(s):
     for rung in supported(s):
         assert verified_output(cpu, rung, s).dtype == np.float32
@@ -93,7 +93,7 @@ def test_fused_pointwise_chains_equal_unfused_bit_for_bit():
 
 @needs_nvrtc
 @settings(max_examples=20, deadline=None)
-@given(chain_shapes(most_blocks=3))
+@given(chain_shapes(max_blocks=3))
 def test_folded_batch_norm_equals_batch_norm(s):
     s = ChainShape(*s.y_shape, "conv:K=3:R=1 bias bn relu")
     outputs = [

@@ -114,7 +114,7 @@ def test_it_computes_the_chain(torch, chain):
     for _ in range(2):
         call()
     assert np.isnan(arrays["y"]).all()  # the timed part writes to PyTorch's memory
-    call.deliver()
+    call.copy_result()
     ref, scale = fusion_ladder.LADDER.reference(s, **{name: a for name, a in arrays.items() if name != "y"})
     assert agrees(np.asarray(arrays["y"]), ref, scale, TOLERANCE)
 
@@ -139,10 +139,10 @@ def test_each_block_is_called_once_and_memory_is_reported(torch):
     call()
     assert torch.calls == ["conv2d", "batch_norm", "relu", "max_pool2d", "avg_pool2d"]
     max_bytes = 4 * max(np.prod(stage.after) for stage in EVERY.stages)
-    assert call.own_bytes == 2 * max_bytes - 4 * np.prod(EVERY.y_shape)
-    own_bytes = call.own_bytes
+    assert call.workspace_bytes == 2 * max_bytes - 4 * np.prod(EVERY.y_shape)
+    own_bytes = call.workspace_bytes
     call()
-    assert call.own_bytes == own_bytes
+    assert call.workspace_bytes == own_bytes
 
 
 def test_only_the_cuda_engine_runs_it():

@@ -154,7 +154,7 @@ def reduced(b, v, tensors_of, n, k, p, q) -> float:
 
 
 @settings(max_examples=60, deadline=None)
-@given(chain_shapes(most=6, most_blocks=5))
+@given(chain_shapes(max_extent=6, max_blocks=5))
 def test_reference_equals_the_definition(s):
     inputs = seeded_inputs([b for b in ladder.parts.buffers(s) if b.role == INPUT])
     ref, scale = reference(s, **inputs)

@@ -27,7 +27,7 @@ from tests.helpers import lru
 
 RUNGS = [rung.name for rung in cpu_ladder.LADDER.rungs]
 S = GemmShape(37, 29, 23)
-SHORT_BUDGET = Budget(samples=3, seconds=0.1, least=1, warm_up_s=0)
+SHORT_BUDGET = Budget(samples=3, seconds=0.1, min_samples=1, warm_up_s=0)
 extent = st.integers(1, 70)
 
 

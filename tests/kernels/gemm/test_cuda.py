@@ -37,7 +37,7 @@ def inputs_of(shape: GemmShape) -> list[Buffer]:
 @settings(max_examples=100, deadline=None)
 @given(data=st.data())
 def test_every_rung_agrees_at_any_shape(dtype, data):
-    shape = data.draw(gemm_shapes(most=300, most_k=300, dtype=dtype))
+    shape = data.draw(gemm_shapes(max_extent=300, max_k=300, dtype=dtype))
     for result in compare(supported(shape), shape, engine="cuda", measure=False):
         assert result.output.shape == (shape.M, shape.N)  # compare() verified each element
 
@@ -46,7 +46,7 @@ def test_every_rung_agrees_at_any_shape(dtype, data):
 @given(data=st.data())
 def test_every_legal_set_of_tile_sizes_runs(data):
     rung = data.draw(st.sampled_from([r for r in gemm_ladder.LADDER.rungs if r.tiles]))
-    shape = data.draw(gemm_shapes(most=300, most_k=100, dtype=data.draw(st.sampled_from(DTYPES))))
+    shape = data.draw(gemm_shapes(max_extent=300, max_k=100, dtype=data.draw(st.sampled_from(DTYPES))))
     tiles = {name: data.draw(st.sampled_from(choices)) for name, choices in rung.tiles.items()}
     if availability.runs(rung, shape, tiles):
         run(rung.name, shape, engine="cuda", tiles=tiles, measure=False)

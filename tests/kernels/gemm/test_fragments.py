@@ -37,7 +37,7 @@ def _distributed(name: str, matrix: np.ndarray) -> np.ndarray:
     """Return [32, values]: each lane's values of a matrix, by their positions."""
     f = M16N8K16[name]
     lane, value = np.divmod(np.arange(32 * f.values), f.values)
-    return np.ascontiguousarray(matrix[f.place(lane, value)].reshape(32, f.values))
+    return np.ascontiguousarray(matrix[f.position(lane, value)].reshape(32, f.values))
 
 
 def _product(a: np.ndarray, b: np.ndarray, c: np.ndarray) -> np.ndarray:
@@ -50,7 +50,7 @@ def _product(a: np.ndarray, b: np.ndarray, c: np.ndarray) -> np.ndarray:
     lanes = emulate(MMA, operands, {"D": ((32, 4), np.float32)})["D"]
     lane, value = np.indices((32, 4))
     d = np.full((16, 8), np.nan)
-    d[M16N8K16["C"].place(lane, value)] = lanes
+    d[M16N8K16["C"].position(lane, value)] = lanes
     return d
 
 
@@ -65,7 +65,7 @@ def test_value_at_a_wrong_position_is_detected(monkeypatch, name, value):
     correct = M16N8K16[name]
 
     def wrong(lane, v):
-        row, column = correct.place(lane, v)
+        row, column = correct.position(lane, v)
         return row, np.where(v == value, (column + 1) % correct.columns, column)
 
     monkeypatch.setitem(
@@ -117,5 +117,5 @@ def test_every_element_has_one_holder(name):
     holders = f.holders()
     lane, value = holders[..., 0], holders[..., 1]
     rows, columns = np.indices((f.rows, f.columns))
-    np.testing.assert_array_equal(f.place(lane, value), [rows, columns])
+    np.testing.assert_array_equal(f.position(lane, value), [rows, columns])
     assert len(np.unique(lane * f.values + value)) == f.rows * f.columns

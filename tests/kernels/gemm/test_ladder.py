@@ -44,7 +44,7 @@ def test_emulator_agrees_with_the_reference_at_any_shape(name, shape):
 
 
 @settings(max_examples=25, deadline=None)
-@given(shape=gemm_shapes(most=200, most_k=300))
+@given(shape=gemm_shapes(max_extent=200, max_k=300))
 def test_cpu_agrees_with_the_reference_at_any_shape(shape):
     for result in compare(FP32, shape, engine="cpu", measure=False):
         assert result.output.dtype == np.float32, result.rung
@@ -116,7 +116,7 @@ def test_wrong_kernel_gets_no_result(monkeypatch):
 @given(data=st.data())
 def test_every_choice_of_tile_sizes_runs_or_names_its_rule(data):
     rung = data.draw(st.sampled_from(gemm_ladder.FP32_RUNGS))
-    shape = data.draw(gemm_shapes(most=70, most_k=20))
+    shape = data.draw(gemm_shapes(max_extent=70, max_k=20))
     tried.runs_or_names_its_rule(rung, shape, tried.some_tiles(data, rung, shape), "<=|==|whole warps")
 
 
@@ -205,7 +205,7 @@ def test_registers_are_a_rule():
 
 # -- the reference ----------------------------------------------------------------------------------
 @settings(max_examples=30, deadline=None)
-@given(shape=gemm_shapes(most=6, most_k=6), seed=st.integers(0, 99))
+@given(shape=gemm_shapes(max_extent=6, max_k=6), seed=st.integers(0, 99))
 def test_reference_equals_three_loops(shape, seed):
     rng = np.random.default_rng(seed)
     A, B, C0 = (rng.standard_normal(n) for n in ((shape.M, shape.K), (shape.K, shape.N), (shape.M, shape.N)))

@@ -380,7 +380,7 @@ def test_cpu_implementations_agree_with_the_reference(name, dtype, beta):
     (c,) = program.of_role(OUTPUT)
     arrays["C"] = np.zeros(c.shape, c.dtype)
     for step in program.steps:
-        step.twin(*(arrays[a] if isinstance(a, str) else a for a in step.args))
+        step.cpu(*(arrays[a] if isinstance(a, str) else a for a in step.args))
     assert agrees(arrays["C"], ref, scale, rung.tolerance)
     if name == "cublas-tf32":  # and it is not FP32
         assert not agrees(arrays["C"], ref, scale, 1e-5)

@@ -77,13 +77,13 @@ def test_results_are_cached_marked_and_measured_again_on_request(worker):
     first = worker.submit(act("sleep 0"))
     rows = first.result(20)
     second = worker.submit(act("sleep 0"))
-    assert second.done and second.cached and second.answered_at <= first.answered_at
+    assert second.done and second.cached and second.measured_at <= first.measured_at
     assert second.result(0) == rows and (second.share, second.text) == (1.0, "done")
     assert worker.position(second) == 0 and len(worker.ran) == 1
     fresh = worker.submit(act("sleep 0"), fresh=True)
     assert fresh.result(20) == rows and not fresh.cached and len(worker.ran) == 2
     third = worker.submit(act("sleep 0"))
-    assert third.cached and third.answered_at > second.answered_at
+    assert third.cached and third.measured_at > second.measured_at
 
 
 def test_errors_are_not_cached(worker):

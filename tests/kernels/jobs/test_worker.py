@@ -46,7 +46,7 @@ def test_a_job_gives_rows_and_progress(shared):
     assert [r["rung"] for r in rows] == ["conv/direct", "conv/im2col-gemm"]
     assert all(r["median_ms"] > 0 and r["engine"] == "cpu" for r in rows)
     assert job.share == 1.0 and job.text == "done"
-    assert not job.cached and abs(job.answered_at - time.time()) < 10
+    assert not job.cached and abs(job.measured_at - time.time()) < 10
 
 
 def test_bad_requests_are_errors_and_the_child_lives(shared):

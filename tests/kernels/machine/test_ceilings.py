@@ -27,7 +27,7 @@ from kernels.runner import run, seeded_inputs
 from tests.helpers.shapes import conv_shapes
 
 FOUR = Budget(samples=4, seconds=1e9, warm_up_s=0)
-QUICK = Budget(samples=3, seconds=0.1, least=1, warm_up_s=0)
+QUICK = Budget(samples=3, seconds=0.1, min_samples=1, warm_up_s=0)
 
 
 def samples_from(*ms):

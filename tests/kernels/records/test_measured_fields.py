@@ -15,7 +15,7 @@ from kernels.records.jsontext import RowError
 from kernels.runner import compare
 from tests.helpers.rows_of import CEILINGS, COPIES, TIMELINE, a_full_row, a_row
 
-QUICK = Budget(samples=3, seconds=0.1, least=1, warm_up_s=0)
+QUICK = Budget(samples=3, seconds=0.1, min_samples=1, warm_up_s=0)
 
 
 def without(row: dict, name: str) -> dict:

@@ -119,7 +119,7 @@ GEMM = {"BLOCK": 256, "TILE": 16}
 def test_nearest_is_the_exact_recording_if_there_is_one():
     match = records.nearest("conv/im2col-gemm", VGG, GEMM)
     assert match.exact and match.row is records.recorded("conv/im2col-gemm", VGG, GEMM)
-    assert match.words == "recorded at this shape"
+    assert match.caption == "recorded at this shape"
 
 
 @pytest.mark.parametrize("rung", [r.name for r in LADDERS["conv"].rungs if r.library != "cuDNN"])
@@ -127,8 +127,8 @@ def test_nearest_names_the_shape_and_the_ratio_of_the_work(rung):
     tiles = find(rung).default_tiles
     match = records.nearest(rung, VGG.with_(N=2, C=60), tiles)
     assert not match.exact and shape_of(match.row).R == 3 and match.row["tiles"] == tiles
-    assert match.words.startswith("recorded at N=") and "; this shape has " in match.words
-    assert "pad_h=1" in match.words and "dilation" not in match.words
+    assert match.caption.startswith("recorded at N=") and "; this shape has " in match.caption
+    assert "pad_h=1" in match.caption and "dilation" not in match.caption
 
 
 def test_nearest_compares_work_first_and_extents_second():
@@ -137,8 +137,8 @@ def test_nearest_compares_work_first_and_extents_second():
     query = s.with_(N=4, H=223)  # the first two have equal work; the first is nearer in its extents
     match = find_nearest("conv/direct", query, {"BLOCK": 256}, "cold", recordings)
     assert match.row is recordings[0]
-    assert match.words.endswith("this shape has 0.996 times the multiply-adds")
-    assert find_nearest("conv/direct", s.with_(N=9), {"BLOCK": 256}, "cold", recordings[2:]).words.endswith("4.5 times the multiply-adds")  # fmt: skip
+    assert match.caption.endswith("this shape has 0.996 times the multiply-adds")
+    assert find_nearest("conv/direct", s.with_(N=9), {"BLOCK": 256}, "cold", recordings[2:]).caption.endswith("4.5 times the multiply-adds")  # fmt: skip
 
 
 @pytest.mark.parametrize(
@@ -155,7 +155,7 @@ def test_nearest_ignores_other_rungs_and_modes_and_names_other_tiles():
     assert find_nearest("conv/im2col-gemm", VGG, GEMM, "cold", rows) is None
     assert find_nearest("conv/direct", VGG, {"BLOCK": 256}, "hot", rows) is None
     match = find_nearest("conv/direct", VGG, {"BLOCK": 64}, "cold", rows)
-    assert not match.exact and match.words == "recorded at this shape, with BLOCK 256"
+    assert not match.exact and match.caption == "recorded at this shape, with BLOCK 256"
 
 
 def row_at(shape):
@@ -165,11 +165,11 @@ def row_at(shape):
 def test_nearest_names_bias_and_relu_and_requires_equal_groups():
     rows = [row_at(VGG)]
     match = find_nearest("conv/direct", VGG.with_(bias=1, relu=1), {"BLOCK": 256}, "cold", rows)
-    assert match.row is rows[0] and not match.exact and match.words.startswith("recorded at N=")
+    assert match.row is rows[0] and not match.exact and match.caption.startswith("recorded at N=")
     assert find_nearest("conv/direct", VGG.with_(groups=64), {"BLOCK": 256}, "cold", rows) is None
     layer = VGG.with_(groups=64, bias=1)
     match = find_nearest("conv/direct", layer.with_(N=2), {"BLOCK": 256}, "cold", [*rows, row_at(layer)])
-    assert "groups=64 bias=1" in match.words and not match.exact
+    assert "groups=64 bias=1" in match.caption and not match.exact
 
 
 # -- the command ---------------------------------------------------------------------------------

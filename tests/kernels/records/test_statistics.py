@@ -21,7 +21,7 @@ def test_clear_difference_has_a_ratio_and_an_interval():
         and difference.high - difference.low < 0.05
     )
     assert (
-        difference.words
+        difference.sentence
         == f"B is {difference.ratio:.2f} times as fast as A ({difference.low:.2f} to {difference.high:.2f})."
     )
 
@@ -29,13 +29,15 @@ def test_clear_difference_has_a_ratio_and_an_interval():
 def test_swapped_runs_give_the_inverse_ratio():
     a, b = around(1.31, seed=1), around(1.0, seed=2)
     forward, backward = statistics.compare(a, b), statistics.compare(b, a)
-    assert backward.words.startswith("A is 1.3") and backward.ratio == pytest.approx(1 / forward.ratio)
+    assert backward.sentence.startswith("A is 1.3") and backward.ratio == pytest.approx(1 / forward.ratio)
     assert backward.low == pytest.approx(1 / forward.high, rel=0.01)
 
 
 def test_no_difference_is_reported_as_none():
     difference = statistics.compare(around(1.0, seed=1), around(1.0, seed=3))
-    assert not difference.certain and difference.words.startswith("No difference beyond noise: A takes 0.99")
+    assert not difference.certain and difference.sentence.startswith(
+        "No difference beyond noise: A takes 0.99"
+    )
 
 
 def test_same_run_twice_has_ratio_one():
@@ -45,7 +47,7 @@ def test_same_run_twice_has_ratio_one():
 
 def test_difference_of_one_clock_tick_is_shown_with_enough_digits():
     difference = statistics.compare(a_row(samples=[4.704] * 50), a_row(samples=[4.672] * 50))
-    assert difference.certain and difference.words == "B is 1.0068 times as fast as A (1.0068 to 1.0068)."
+    assert difference.certain and difference.sentence == "B is 1.0068 times as fast as A (1.0068 to 1.0068)."
 
 
 def test_same_samples_give_the_same_result():
@@ -57,7 +59,7 @@ def test_same_samples_give_the_same_result():
 def test_too_few_samples_give_no_interval(n):
     difference = statistics.compare(a_row(samples=[2.0] * n), around(1.0))
     assert difference.low is None and not difference.certain
-    assert f"{n} sample{'s' * (n != 1)} cannot tell a difference from noise" in difference.words
+    assert f"{n} sample{'s' * (n != 1)} cannot tell a difference from noise" in difference.sentence
 
 
 @pytest.mark.parametrize(
@@ -73,14 +75,14 @@ def test_too_few_samples_give_no_interval(n):
 )
 def test_incomparable_runs_are_not_compared(changes, message):
     difference = statistics.compare(a_row(), a_row(1, **changes))
-    assert difference.words == message and difference.ratio is None and not difference.certain
+    assert difference.sentence == message and difference.ratio is None and not difference.certain
 
 
 def test_other_differences_are_named():
     other = a_row(1, device="a GPU", engine="cuda", rung="conv/im2col-gemm", kernels="1" * 16)
-    assert statistics.compare(a_row(), other).unlike == ("device", "engine", "rung")
-    assert statistics.compare(a_row(), a_row(1, kernels="1" * 16)).unlike == ("the kernel's code",)
-    assert statistics.compare(a_row(), a_row(1)).unlike == ()
+    assert statistics.compare(a_row(), other).other_differences == ("device", "engine", "rung")
+    assert statistics.compare(a_row(), a_row(1, kernels="1" * 16)).other_differences == ("the kernel's code",)
+    assert statistics.compare(a_row(), a_row(1)).other_differences == ()
 
 
 @pytest.mark.parametrize(

@@ -50,7 +50,7 @@ def test_limit_and_offset_with_pending_rows_among_those_in_the_file(user_store, 
 
     with monkeypatch.context() as broken:
         broken.setattr(user_store, "_insert", full)
-        user_store.keep([a_row(n) for n in range(1, 12, 2)])
+        user_store.save([a_row(n) for n in range(1, 12, 2)])
     times = [e.row["time"] for e in user_store.rows(limit=3, offset=offset)]
     assert times == [a_row(n)["time"] for n in reversed(range(12))][offset : offset + 3]
 
@@ -83,7 +83,7 @@ def test_filters(user_store, query, expected):
     user_store.add([new[4]], "mail.json")
     assert {e.row["time"] for e in user_store.rows(query)} == {new[n]["time"] for n in expected}
     assert user_store.count(query) == len(expected)
-    assert all(query.takes(e.row, e.origin) == (e in user_store.rows(query)) for e in user_store.rows())
+    assert all(query.matches(e.row, e.origin) == (e in user_store.rows(query)) for e in user_store.rows())
 
 
 def test_kinds_lists_the_values_to_filter_by(user_store):
@@ -168,7 +168,7 @@ def test_newer_database_is_refused_and_not_changed(user_store):
         ):
             call()
     assert user_store.path.read_bytes() == before and newer.notes() == []
-    assert "newer version" in newer.keep([a_row(2)])
+    assert "newer version" in newer.save([a_row(2)])
     assert newer._pending
 
 

@@ -69,12 +69,12 @@ def test_reads_work_and_runs_wait_in_memory_while_another_process_writes(user_st
     assert user_store.count() == 10
     with pytest.raises(StoreError, match="locked by another process"):
         user_store.add([a_row(11)])
-    assert "locked by another process" in user_store.keep([a_row(12)])
-    assert "kept until the app stops" in user_store.keep([a_row(13)])
+    assert "locked by another process" in user_store.save([a_row(12)])
+    assert "kept until the app stops" in user_store.save([a_row(13)])
     assert user_store.count() == 12 and user_store.rows(limit=1)[0].row == a_row(13)
     assert user_store.row(id_of(a_row(12))).row == a_row(12)
     unlock()
-    assert user_store.keep([a_row(14)]) == ""
+    assert user_store.save([a_row(14)]) == ""
     assert Store(user_store.path).count() == 13  # the pending rows are now in the file
     assert user_store.count() == 13
 
@@ -179,10 +179,10 @@ def test_full_disk_is_reported_and_stored_rows_stay(user_store):
     with pytest.raises(StoreError, match=r"The disk of .* is full; what was stored before is safe"):
         user_store.add(many)
     assert user_store.count() == 10  # all or none
-    assert "is full" in user_store.keep(many[:50])
+    assert "is full" in user_store.save(many[:50])
     assert user_store.count() == 60
     user_store.pragmas = Store.pragmas
-    assert user_store.keep([]) == "" and Store(user_store.path).count() == 60
+    assert user_store.save([]) == "" and Store(user_store.path).count() == 60
 
 
 def test_import_that_does_not_fit_adds_no_row(user_store):
@@ -208,7 +208,7 @@ try:
     kept.add([a_row(50)])
 except StoreError as e:
     print(e)
-print(kept.keep([a_row(51)]))
+print(kept.save([a_row(51)]))
 print(kept.count())
 """
 
@@ -252,8 +252,8 @@ def test_impossible_folder_is_reported(tmp_path):
 
 
 def test_malformed_row_is_reported_and_does_not_block_others(user_store):
-    assert "cannot be stored" in user_store.keep([a_row(samples_ms=[])])
-    assert user_store.keep([a_row(60)]) == "" and user_store.count() == 11
+    assert "cannot be stored" in user_store.save([a_row(samples_ms=[])])
+    assert user_store.save([a_row(60)]) == "" and user_store.count() == 11
 
 
 def test_missing_home_folder_is_reported(monkeypatch):

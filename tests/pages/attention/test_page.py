@@ -89,7 +89,7 @@ def test_field_bounds_allow_only_valid_shapes(values):
 def test_preset_link_leads_to_a_runnable_query(query, key):
     target, notes = ADDRESS.read(ADDRESS.at_shape(query, ATTENTION_PRESETS[key].shape))
     assert target.shape == ATTENTION_PRESETS[key].shape and notes == []
-    assert target.broken == [] and ADDRESS.able(target.shape)
+    assert target.broken == [] and ADDRESS.supported_rungs(target.shape)
 
 
 def test_default_shape_has_visible_tiles_and_large_shape_default_tiles():
@@ -195,7 +195,10 @@ def test_run_uses_page_tiles_for_the_selected_rung_only():
     finish(at, "run", "job")
     rows = at.session_state["ran"].rows
     shape = DEFAULT.with_(N=40, causal=1)
-    assert list(rows) == [r.name for r in ADDRESS.able(shape) if "cpu" in r.engines] and len(rows) == 6
+    assert (
+        list(rows) == [r.name for r in ADDRESS.supported_rungs(shape) if "cpu" in r.engines]
+        and len(rows) == 6
+    )
     for name, row in rows.items():
         default_tiles = RUNGS[name.partition("/")[2]].default_tiles
         assert (
@@ -229,5 +232,5 @@ def test_home_cards_show_the_scene_of_the_lesson():
     cards = [card for card in _cards.CARDS if card.page == "attention/page.py"]
     assert len(cards) == 2
     for card in cards:
-        assert 0 < card.step < card.shown().steps
-        assert stages(open_at(view="watch", **card.params)) == [card.shown().key]
+        assert 0 < card.step < card.build_scene().steps
+        assert stages(open_at(view="watch", **card.params)) == [card.build_scene().key]

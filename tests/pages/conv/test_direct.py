@@ -50,8 +50,8 @@ def test_flipped_filter_is_described():
     query, _ = address.read({"mode": "convolution"})
     scene, _ = scenes.direct(query.inputs(), "explaining")
     assert "(2 − 0)·1" in scene.caption(0)
-    taps = next(entry for entry in scene.told if entry.of == "w")
-    assert "The filter is flipped" in taps.words.templates[0]
+    taps = next(entry for entry in scene.annotations if entry.tensor == "w")
+    assert "The filter is flipped" in taps.captions.templates[0]
 
 
 def test_groups_parameter_is_ignored():

@@ -22,7 +22,7 @@ def test_each_step_has_its_caption_and_hover_traces_a_value(watch):
         stage.do("forward")
     frames(stage.page, 60)
     i = 5  # an element of y, written with the others
-    caption = next(t for t in scene.told if t.of == "y").words
+    caption = next(t for t in scene.annotations if t.tensor == "y").captions
     text = stage.point_at("y", i)
     assert re.search(r"conv of x: .* → bias .* → bn .* → relu .*In registers all the way", text)
     for value in caption.args[i]:

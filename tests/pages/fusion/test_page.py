@@ -32,7 +32,7 @@ def chain(s: ChainShape, *blocks: str) -> ChainShape:
 
 # -- the URL -------------------------------------------------------------------------------------------------
 @settings(max_examples=60, deadline=None)
-@given(chain_shapes(most=14, most_blocks=8), st.sampled_from(list(ADDRESS.rungs)))
+@given(chain_shapes(max_extent=14, max_blocks=8), st.sampled_from(list(ADDRESS.rungs)))
 def test_written_parameters_read_back_equal(s, rung):
     first, _ = ADDRESS.read({"rung": rung})
     query = type(first)(first.rung, first.tiles, s)
@@ -70,7 +70,7 @@ def test_markup_in_a_chain_is_escaped():
 
 # -- editing a chain -----------------------------------------------------------------------------------------
 @settings(max_examples=40, deadline=None)
-@given(chain_shapes(most=10, most_blocks=8))
+@given(chain_shapes(max_extent=10, max_blocks=8))
 def test_every_edit_gives_a_legal_chain_or_a_rule(s):
     edits = [address.without(s, at) for at in range(len(s.blocks))] if len(s.blocks) > 1 else []
     edits += [address.moved(s, at, at + 1) for at in range(len(s.blocks) - 1)]
@@ -85,7 +85,7 @@ def test_every_edit_gives_a_legal_chain_or_a_rule(s):
 
 
 @settings(max_examples=40, deadline=None)
-@given(chain_shapes(most=10, most_blocks=5))
+@given(chain_shapes(max_extent=10, max_blocks=5))
 def test_field_bounds_end_at_the_first_illegal_value(s):
     for name, bound in address.bounds(s).items():
         _edges(bound, lambda v, name=name: s.with_(**{name: v}))
@@ -259,5 +259,5 @@ def test_gpu_recordings_are_compared_with_the_library(monkeypatch):
 
 def test_home_card_shows_a_step_of_the_lesson():
     card = next(c for c in _cards.CARDS if c.page == "fusion/page.py")
-    scene = card.shown()
+    scene = card.build_scene()
     assert card.step < scene.steps and "the largest of 4 values" in scene.caption(card.step)

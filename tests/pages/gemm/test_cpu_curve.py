@@ -111,7 +111,7 @@ def test_chart_shows_blocks_spread_best_and_caches():
         and "3 squares fill L3" not in annotations
         and "naive" in annotations
     )
-    assert tile.fills(2**15) == 52 and 3 * 4 * 52**2 <= 2**15 < 3 * 4 * 53**2
+    assert tile.largest_fitting(2**15) == 52 and 3 * 4 * 52**2 <= 2**15 < 3 * 4 * 53**2
     text = cpu_curve.summary(rows, [("naive", naive)], caches, tile)
     assert "BLOCK 64" in text and "30 times as fast as naive" in text and "fit in the L3 cache" in text
     assert "does not tell" in cpu_curve.caches_sentence([], tile)

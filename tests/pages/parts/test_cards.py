@@ -58,7 +58,7 @@ def test_nearest_recording_names_its_shape_and_is_no_dot():
     text = texts(at)
     nearest = records.nearest("conv/direct", TOY.with_(N=2), {"BLOCK": 256})
     assert not nearest.exact
-    assert f'<span class="kt-elsewhere">not this shape</span>, the nearest: {nearest.words}</p>' in text
+    assert f'<span class="kt-elsewhere">not this shape</span>, the nearest: {nearest.caption}</p>' in text
     assert text.count("kt-badge-recorded") == 2  # over these bars and at the roof, not at memory
     assert "kt-badge-recorded" in text.partition("Roofline</h2>")[2]
     assert (

@@ -143,7 +143,7 @@ def test_nearest_recording_names_its_shape_and_is_no_dot(lesson, page):  # noqa:
     shape = CONV_PRESETS["toy"].shape.with_(N=2)
     nearest = records.nearest("conv/direct", shape, {"BLOCK": 256})
     assert nearest.row["shape"]["N"] != 2
-    expect(time).to_contain_text(f"not this shape, the nearest: {nearest.words}")
+    expect(time).to_contain_text(f"not this shape, the nearest: {nearest.caption}")
     expect(bars(page, "chart_times_nearest")).to_have_count(3)
     assert float(page.locator(".st-key-stale_nearest").evaluate("e => getComputedStyle(e).opacity")) < 0.6
     expect(

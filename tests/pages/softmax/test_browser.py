@@ -28,7 +28,7 @@ def test_each_step_has_the_caption_of_the_scene(lesson):
         expect(stage.caption).to_have_text(scene.caption(step))
         stage.do("forward")
     expect(stage.root).to_contain_text("passes over x 2")
-    a, b = (float(v) for v in scene.told[0].words.args[8])  # cell 0 after the first level
+    a, b = (float(v) for v in scene.annotations[0].captions.args[8])  # cell 0 after the first level
     assert f"The larger of {a:g} and {b:g}.".replace("-", "−") in stage.point_at("partial_m", 8)
 
 

@@ -129,7 +129,9 @@ def test_rungs_with_equal_allocations_share_a_line_and_a_rule_ends_one():
     assert titles == [["naive", "blocked", "cublas"], ["fused"], ["flash", "flash-registers"]]
     ends = [line.last for line in chart.lines]
     assert ends[0] is None and ends[2] is None and ends[1] == largest_N_in(RUNGS["fused"], LARGE, 10**18)
-    assert chart.rooms == (GPU, HERE) and chart.right >= 4 * largest_N_in(RUNGS["naive"], LARGE, GPU.bytes)
+    assert chart.device_memories == (GPU, HERE) and chart.right >= 4 * largest_N_in(
+        RUNGS["naive"], LARGE, GPU.bytes
+    )
 
 
 @pytest.mark.parametrize("tokens", [LIGHT, DARK])
@@ -166,7 +168,7 @@ def test_no_chart_for_an_unsupported_type_and_no_ratio_for_equal_allocations():
 
 
 def test_memory_of_the_recorded_gpu():
-    device = DeviceMemory.of(memory_levels.recorded())
+    device = DeviceMemory.from_levels(memory_levels.recorded())
     assert device.device == "NVIDIA H200" and 140e9 < device.bytes < 160e9
 
 

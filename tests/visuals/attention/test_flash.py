@@ -266,10 +266,10 @@ def test_score_matrix_is_empty_and_its_visited_tiles_are_read():
         (i, j) for i in range(12, 16) for j in range(16)
     }
     assert set(zip(rows.tolist(), cols.tolist(), strict=True)) == expected
-    annotation = next(note for note in scene.told if note.of == "SP")
+    annotation = next(note for note in scene.annotations if note.tensor == "SP")
     assert (
-        annotation.words.kind.reshape(16, 16)[0, 15] == 2
-        and annotation.words.kind.reshape(16, 16)[15, 0] == 0
+        annotation.captions.kind.reshape(16, 16)[0, 15] == 2
+        and annotation.captions.kind.reshape(16, 16)[15, 0] == 0
     )
 
 

@@ -192,8 +192,8 @@ def test_every_step_has_a_caption_and_a_line(rung, s):
         caption = scene.caption(t)
         assert "{" not in caption and "](" not in caption
         assert highlighted_line(scene, t).strip()
-    for annotation in scene.told:
-        assert len(annotation.words.kind) == scene.tensor(annotation.of).size
+    for annotation in scene.annotations:
+        assert len(annotation.captions.kind) == scene.tensor(annotation.tensor).size
 
 
 @pytest.mark.parametrize(

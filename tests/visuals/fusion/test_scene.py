@@ -57,7 +57,7 @@ def close(cells: np.ndarray, s: ChainShape, blocks: int) -> bool:
 # -- cells -----------------------------------------------------------------------------------------------------
 @needs_nvrtc
 @settings(max_examples=25, deadline=None)
-@given(chain_shapes(most=7, most_blocks=5))
+@given(chain_shapes(max_extent=7, max_blocks=5))
 def test_last_cells_equal_the_kernels_and_the_reference(s):
     small = plan.stage_shape(s)
     for rung, scene in scenes(s):
@@ -70,7 +70,7 @@ def test_last_cells_equal_the_kernels_and_the_reference(s):
 
 @needs_nvrtc
 @settings(max_examples=25, deadline=None)
-@given(chain_shapes(most=6, most_blocks=5))
+@given(chain_shapes(max_extent=6, max_blocks=5))
 def test_every_row_of_registers_is_the_value_after_its_block(s):
     """For the unfused and the fused rung, the row of v after block k is the reference's map after it."""
     small = plan.stage_shape(s)
@@ -116,8 +116,8 @@ def test_folded_weights_equal_the_formula():
     np.testing.assert_allclose(scene.cells("w_folded1"), w, rtol=1e-6)
     np.testing.assert_allclose(scene.cells("b_folded1"), (x["b"] - x["mean"]) * gain + x["beta"], rtol=1e-5)
     assert "w · gain" in scene.caption(0) and "√(0.25) = 3" in scene.caption(0)
-    annotation = next(t for t in scene.told if t.of == "w_folded1")
-    np.testing.assert_allclose(annotation.words.args[:, 2], w, rtol=1e-6)
+    annotation = next(t for t in scene.annotations if t.tensor == "w_folded1")
+    np.testing.assert_allclose(annotation.captions.args[:, 2], w, rtol=1e-6)
 
 
 @pytest.mark.parametrize("wrong", ["bn", "maxpool"])
@@ -193,7 +193,7 @@ def test_every_step_has_a_caption_and_a_line_of_its_launch(key):
 
 
 @settings(max_examples=60, deadline=None)
-@given(chain_shapes(most=14, most_blocks=8))
+@given(chain_shapes(max_extent=14, max_blocks=8))
 def test_stage_shape_keeps_windows_strides_and_paddings(s):
     small = plan.stage_shape(s)
     assert small.N == 1 and len(small.blocks) == len(s.blocks)

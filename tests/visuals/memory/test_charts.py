@@ -56,9 +56,9 @@ def test_counts_of_a_warp():
 
 
 def test_sentence_says_whether_padding_helps():
-    assert "8 passes, with padding 1. Padding is the cure here." in memory_story.banks(8).says
-    assert "1 pass, with padding 2. Padding does harm here" in memory_story.banks(3).says
-    assert "Padding changes nothing here." in memory_story.banks(1).says
+    assert "8 passes, with padding 1. Padding is the cure here." in memory_story.banks(8).sentence
+    assert "1 pass, with padding 2. Padding does harm here" in memory_story.banks(3).sentence
+    assert "Padding changes nothing here." in memory_story.banks(1).sentence
     assert dict(memory_story.strides(7).lines)["stride 7"] == ["28", "896 B", "14.3 %"]
 
 
@@ -66,6 +66,7 @@ def test_sentence_names_the_mapping_with_most_sectors():
     table = memory_story.mappings("add", AddShape(64, 64), {"BLOCK": 256, "TILE": 32})
     assert dict(table.lines)["matrix add, x down the column"] == ["8,192", "4,096", "8 ×"]
     assert (
-        "“matrix add, x down the column” asks for 12,288" in table.says and "kt-badge-counted" in table.html()
+        "“matrix add, x down the column” asks for 12,288" in table.sentence
+        and "kt-badge-counted" in table.html()
     )
-    assert "Each rung asks for 15" in memory_story.mappings("layout", LayoutShape(2, 3, 2, 4), {}).says
+    assert "Each rung asks for 15" in memory_story.mappings("layout", LayoutShape(2, 3, 2, 4), {}).sentence

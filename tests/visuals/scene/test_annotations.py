@@ -17,7 +17,7 @@ from visuals.scene.scene import number
 from visuals.stage import HERE, message
 
 _, GOOD, _ = scene_of(ConvShape(1, 2, 6, 6, 1, 3, 3))
-Y = next(annotation for annotation in GOOD.told if annotation.of == "Y")
+Y = next(annotation for annotation in GOOD.annotations if annotation.tensor == "Y")
 SIZE = GOOD.tensor("Y").size
 CAPTIONS = Captions(("{0}",), np.zeros(SIZE, int), np.zeros((SIZE, 1)))
 
@@ -40,9 +40,9 @@ CAPTIONS = Captions(("{0}",), np.zeros(SIZE, int), np.zeros((SIZE, 1)))
     ],
 )
 def test_invalid_annotation_raises(annotation, message_part):
-    replace(GOOD, told=(Annotation("Y", CAPTIONS, {"X": np.full((SIZE, 1), -1)}),))
+    replace(GOOD, annotations=(Annotation("Y", CAPTIONS, {"X": np.full((SIZE, 1), -1)}),))
     with pytest.raises(SceneError, match=message_part):
-        replace(GOOD, told=(annotation,))
+        replace(GOOD, annotations=(annotation,))
 
 
 PLAYER = """
@@ -69,8 +69,8 @@ def explained(node: str, cells: list[tuple[int, str, int]]) -> list[dict]:
 def test_player_explains_a_cell_and_highlights_its_sources(node):
     last, per_map = GOOD.steps - 1, SIZE
     product, factor, pixel = explained(node, [(last, "Y", 5), (last, "X", per_map + 5), (0, "y", 3)])
-    a, b = Y.words.args[5][:2], Y.words.args[5][-2:]
-    filled = Y.words.templates[0].format(*(f"<{n}>" for n in range(len(Y.words.args[5]))))
+    a, b = Y.captions.args[5][:2], Y.captions.args[5][-2:]
+    filled = Y.captions.templates[0].format(*(f"<{n}>" for n in range(len(Y.captions.args[5]))))
     assert filled.count("conj") == 2 and product["text"].count("conj") == 2
     assert product["text"].startswith("|Y|[1, 1] = ")
     for value in (*a, *b):

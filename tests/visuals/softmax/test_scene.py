@@ -196,17 +196,17 @@ def test_templates_and_marks_have_the_same_kinds():
 def test_notes_name_the_two_cells_that_were_merged(rung):
     tiles = SMALL[rung] | ({"BLOCK": 32} if "PER" in SMALL[rung] else {})
     scene = softmax_scene(rung, tiles, softmax_inputs.row(softmax_inputs.SMALL, 40))
-    assert scene.told
-    for annotation in scene.told:
-        cells, links = scene.cells(annotation.of), annotation.links[annotation.of]
+    assert scene.annotations
+    for annotation in scene.annotations:
+        cells, links = scene.cells(annotation.tensor), annotation.links[annotation.tensor]
         for cell, pair in enumerate(links):
             if pair[0] < 0:
                 continue
             a, b = cells[pair]
-            np.testing.assert_allclose(annotation.words.args[cell], [a, b], rtol=1e-6)
-            if annotation.of in ("partial_m", "m"):
+            np.testing.assert_allclose(annotation.captions.args[cell], [a, b], rtol=1e-6)
+            if annotation.tensor in ("partial_m", "m"):
                 assert cells[cell] == max(a, b)
-            elif len(scene.told) == 1 or rung in ("softmax/three-pass", "softmax/registers"):
+            elif len(scene.annotations) == 1 or rung in ("softmax/three-pass", "softmax/registers"):
                 assert cells[cell] == pytest.approx(a + b, rel=1e-6)
 
 
@@ -282,19 +282,19 @@ def test_outcomes_are_compared_with_float64(name):
     outcomes = {outcome.rung: outcome for outcome in softmax_story.outcomes(x, SMALL)}
     for rung, outcome in outcomes.items():
         assert (outcome.reads, outcome.writes) == (outcome.predicted, 1) == (softmax_ladder.reads(rung), 1)
-        assert outcome.right == (rung != "softmax/unsafe" or name != softmax_inputs.LARGE)
+        assert outcome.is_right == (rung != "softmax/unsafe" or name != softmax_inputs.LARGE)
     if name == softmax_inputs.LARGE:
-        assert outcomes["softmax/unsafe"].words == f"NaN in {(x > 88.72).sum()} of 40"
+        assert outcomes["softmax/unsafe"].verdict == f"NaN in {(x > 88.72).sum()} of 40"
 
 
 def test_nan_is_right_only_if_the_definition_gives_it():
     x = np.array([1, np.inf, 2], np.float32)
-    assert all(outcome.right and "as the definition has it" in outcome.words for outcome in softmax_story.outcomes(x, SMALL) if outcome.rung != "softmax/unsafe")  # fmt: skip
+    assert all(outcome.is_right and "as the definition has it" in outcome.verdict for outcome in softmax_story.outcomes(x, SMALL) if outcome.rung != "softmax/unsafe")  # fmt: skip
     assert "∞ − ∞ has no value" in softmax_story.row_sentence(x)
     assert "nothing but −∞" in softmax_story.row_sentence(np.full(3, -np.inf, np.float32))
     sums = np.full(9, 88.5, np.float32)  # each finite, their sum not
     unsafe = softmax_story.outcomes(sums, SMALL)[0]
-    assert not unsafe.right and unsafe.words == "wrong: it adds up to 0, not to 1"
+    assert not unsafe.is_right and unsafe.verdict == "wrong: it adds up to 0, not to 1"
 
 
 # -- the story -----------------------------------------------------------------------------------------

@@ -46,7 +46,7 @@ def fft_scene(a: Arrays, shape: ConvShape, padding: str, expected: np.ndarray) -
         reads=tuple(steps.reads()),
         captions=Captions(captions.templates(a, shape), np.array(steps.kinds), captions.table(steps.args)),
         readings=_readings(steps),
-        told=cells.annotations(steps, shape),
+        annotations=cells.annotations(steps, shape),
         source=source(tuple(steps.kinds)),
     )
 

@@ -176,7 +176,7 @@ def computed(part: Part, x: np.ndarray, w: np.ndarray) -> Numbers:
     arrays = {b.name: np.zeros(b.shape, b.dtype) for b in program.buffers}
     arrays |= {"x": padded, "w": np.ascontiguousarray(w[: part.K], np.float32)}
     for step in program.steps:
-        step.twin(*(arrays[a] if isinstance(a, str) else a for a in step.args))
+        step.cpu(*(arrays[a] if isinstance(a, str) else a for a in step.args))
     _, P, _, Q = part.out
     C = slice(part.C)
     return Numbers(

@@ -227,7 +227,7 @@ def test_map_is_measured_cell_by_cell(monkeypatch):
     html = texts(at)
     measured = html[html.index("kt-badge-measured") :]
     assert measured.index("Of 4 cells") > 0 and measured.count('class="kt-cell') >= 4
-    for shape in series.asked.shapes():
+    for shape in series.settings.shapes():
         rows = [row for row in series.rows if row["shape"] == shape.params()]
         assert [row["rung"] for row in rows] == [
             r.name for r in availability.supported_rungs(LADDER, "cpu", shape)

@@ -19,7 +19,9 @@ from visuals.charts import units
 
 
 def open_at(**params):
-    chosen = {name: str(v) for name, v in params.items() if name not in address.FIELDS.of and name != "view"}
+    chosen = {
+        name: str(v) for name, v in params.items() if name not in address.FIELDS.by_name and name != "view"
+    }
     return open_page("conv/winograd/page.py", chosen, **params)
 
 
@@ -121,8 +123,8 @@ def test_home_cards_show_the_scene_of_the_lesson():
     cards = [card for card in _cards.CARDS if card.page == "conv/winograd/page.py"]
     assert len(cards) == 2
     for card in cards:
-        assert 0 < card.step < card.shown().steps
-        assert head(open_at(**card.params))["key"] == card.shown().key
+        assert 0 < card.step < card.build_scene().steps
+        assert head(open_at(**card.params))["key"] == card.build_scene().key
 
 
 def test_effective_and_actual_rates_use_different_flops():

@@ -99,11 +99,11 @@ def test_hovered_output_equals_the_sum_over_its_receptive_field(s):
         assert len(set(terms.cells[span])) == len(terms.cells[span])  # no pixel twice
         if part.C == s.C:
             assert (w[terms.factors[span]] * x[terms.cells[span]]).sum() == y[i]
-    for annotation in scene.told:
-        if annotation.of == "x":  # read once per output whose field contains it, and once per filter
+    for annotation in scene.annotations:
+        if annotation.tensor == "x":  # read once per output whose field contains it, and once per filter
             counted = np.bincount(terms.cells, minlength=x.size)
-            np.testing.assert_array_equal(annotation.words.args[:, 1] * part.K, counted)
-            np.testing.assert_array_equal(annotation.words.args[:, 2] * part.K, counted * s.K)
+            np.testing.assert_array_equal(annotation.captions.args[:, 1] * part.K, counted)
+            np.testing.assert_array_equal(annotation.captions.args[:, 2] * part.K, counted * s.K)
 
 
 def test_missing_filter_flip_is_detected(monkeypatch):

@@ -159,7 +159,7 @@ def test_bars_equal_the_spectrum_of_the_sum():
 
 # -- tilings -------------------------------------------------------------------------------------------
 @settings(max_examples=30, deadline=None)
-@given(conv_shapes(most=3))
+@given(conv_shapes(max_extent=3))
 def test_tiling_has_buffer_bytes_or_the_forbidding_rule(s):
     table = tilings(s, 32, {})
     assert list(table) == ["whole", "32", "16"]

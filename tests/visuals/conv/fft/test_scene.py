@@ -88,7 +88,7 @@ def same_as_a_run(engine, s: ConvShape, tile: int) -> None:
 
 
 @settings(max_examples=25, deadline=None)
-@given(conv_shapes(most=3), st.sampled_from(TILES))
+@given(conv_shapes(max_extent=3), st.sampled_from(TILES))
 def test_arrays_equal_those_of_the_cpu_engine(s, tile):
     same_as_a_run(cpu, s, tile)
 
@@ -195,7 +195,7 @@ def test_product_without_the_conjugate_is_detected(monkeypatch):
     same_as_a_run(cpu, s, 0)
     expected = fft_cpu.multiply
     flipped = [*RUNG.build(s, RUNG.default_tiles).steps]
-    assert any(step.twin is expected for step in flipped)
+    assert any(step.cpu is expected for step in flipped)
     monkeypatch.setattr(fft_cpu, "multiply", lambda X, W, *rest: expected(X, W * np.float32([1, -1]), *rest))
     a = first_arrays(s, whole_numbers(s), 0)
     with pytest.raises(AssertionError):
@@ -220,15 +220,15 @@ def test_the_steps_go_from_padding_to_picking():
 
 # -- annotations of cells ----------------------------------------------------------------------------
 @settings(max_examples=25, deadline=None)
-@given(conv_shapes(most=3), st.sampled_from(TILES))
+@given(conv_shapes(max_extent=3), st.sampled_from(TILES))
 def test_annotations_have_the_numbers_of_the_arrays(s, tile):
     a, scene, _ = scene_of(s, tile)
-    p, annotations_by_tensor = part_of(a), {t.of: t for t in scene.told}
+    p, annotations_by_tensor = part_of(a), {t.tensor: t for t in scene.annotations}
     rows, frequencies = p.rows, p.columns // 2 + 1
     X = a.X[p.down, p.across][: p.maps, :rows, :frequencies].ravel()
-    args = annotations_by_tensor["X"].words.args
+    args = annotations_by_tensor["X"].captions.args
     assert_close(args[:, 0] + 1j * args[:, 1], X)
-    args = annotations_by_tensor["Y"].words.args
+    args = annotations_by_tensor["Y"].captions.args
     parts = args[:, ::2] + 1j * args[:, 1::2]
     total = sum(parts[:, 2 * c] * parts[:, 2 * c + 1].conj() for c in range(p.maps)) + parts[:, -2]
     assert_close(total, parts[:, -1], a.max_product)
@@ -245,7 +245,7 @@ def test_snap_to_integers_removes_only_float32_rounding():
 
 # -- wrap-around -------------------------------------------------------------------------------------
 @settings(max_examples=30, deadline=None)
-@given(conv_shapes(most=3))
+@given(conv_shapes(max_extent=3))
 def test_too_small_a_transform_gives_the_circular_sum(s):
     """Computed by the definition, index modulo the size. Only windows that extend over the end may be wrong."""
     inputs = whole_numbers(s)

@@ -31,7 +31,7 @@ def scene_and_trace(s: ConvShape):
 
 
 @settings(max_examples=25, deadline=None)
-@given(conv_shapes(most=3).map(lambda s: s.with_(N=1)))
+@given(conv_shapes(max_extent=3).map(lambda s: s.with_(N=1)))
 def test_cells_equal_the_stores_of_the_kernel(s):
     scene, trace, counters = scene_and_trace(s)
     warps = in_warp_order(scene, s, trace, counters, blocks(s))

@@ -87,9 +87,9 @@ def test_browser_sum_equals_the_output(s, tiles):
 def test_matrix_annotation_has_the_pixel_address(s, rung):
     x, w = integers(s)
     scene, plan = implicit_scene(s, rung, SMALL, x, w), Plan(s, rung, SMALL)
-    annotation = next(t for t in scene.told if t.of == "D")
+    annotation = next(t for t in scene.annotations if t.tensor == "D")
     for i in range(0, scene.tensor("D").size, 7):
-        a, (row, col) = annotation.words.args[i], divmod(i, plan.columns_shown)
+        a, (row, col) = annotation.captions.args[i], divmod(i, plan.columns_shown)
         k, c, tap, r, t = (int(a[n]) for n in (0, 2, 3, 5, 6))
         j, n, pixel, p, q = (int(a[n]) for n in (7, 9, 10, 12, 13))
         assert (k, c, tap, r, t) == (
@@ -107,12 +107,12 @@ def test_matrix_annotation_has_the_pixel_address(s, rung):
         down, right = (s.R - 1 - r, s.S - 1 - t) if s.flip else (r, t)
         h, v = p * s.u - s.pad_h + down * s.dilation_h, q * s.v - s.pad_w + right * s.dilation_w
         inside = 0 <= h < s.H and 0 <= v < s.W
-        assert (int(a[15]), int(a[16])) == (h, v) and annotation.words.kind[i] == (not inside)
+        assert (int(a[15]), int(a[16])) == (h, v) and annotation.captions.kind[i] == (not inside)
         if inside:
             assert int(a[17]) == np.ravel_multi_index((n, c, h, v), s.x_shape)
             shown = scene.views[0].index[i]
             assert scene.cells("x")[shown] == x[n, c, h, v]
-    template = annotation.words.templates[0]
+    template = annotation.captions.templates[0]
     assert (f"{magic(s.R * s.S).multiplier} >> 32" in template) == (rung == MAGIC)
 
 
@@ -340,13 +340,13 @@ def test_the_player_decodes_the_same_picture(decoded):  # noqa: F811
 def test_annotation_arguments_are_sent_as_row_plus_column():
     scene = scene_of(RAGGED, SMALL)
     meta, block = payload(scene)
-    annotation, entry = scene.told[0], meta["told"][0]["words"]["args"]
+    annotation, entry = scene.annotations[0], meta["told"][0]["words"]["args"]
     row, col = (
         read(block, entry[name]).astype(int).reshape(-1, meta["told"][0]["words"]["width"])
         for name in ("row", "col")
     )
     np.testing.assert_array_equal(
-        (row[:, None] + col).reshape(annotation.words.args.shape), annotation.words.args
+        (row[:, None] + col).reshape(annotation.captions.args.shape), annotation.captions.args
     )
     assert len(row) * len(col) == scene.tensor("D").size
 
