@@ -17,7 +17,7 @@ from kernels.machine.timing import Budget
 from kernels.model.program import INPUT, OUTPUT, WORKSPACE, Buffer, LibraryCall, Program
 from kernels.runner import run, seeded_inputs
 
-pytestmark = pytest.mark.gpu
+pytestmark = [pytest.mark.gpu, pytest.mark.alone]
 GRAIN = 512  # bytes: CuPy's pool allocates multiples of this
 WIDE = ConvShape(N=16, C=16, H=256, W=256, K=1, R=1, S=1)  # 64 MiB in, 4 MiB out
 QUICK = Budget(samples=5, seconds=0.5)
