@@ -91,7 +91,7 @@ def name_of(file: str) -> str:
 
 
 def _tab(file: str, before: str, uses: Sequence[Use]) -> None:
-    launch_texts = dict.fromkeys(needs(use.launch) for use in uses)  # two rungs can have the same launch
+    launch_texts = dict.fromkeys(needs(use) for use in uses)  # two rungs can have the same launch
     heads = "".join(f'<p class="kt-figures">{text}</p>' for text in launch_texts)
     together(f"<div>{heads}</div>" if heads else "", _changes(before, file) if before else "")
     st.code(sources.text(file), language="cpp", line_numbers=True)
@@ -107,9 +107,11 @@ def _changes(before: str, file: str) -> str:
     )
 
 
-def needs(launch: Launch) -> str:
+def needs(use: Use) -> str:
     """Returns HTML with a launch's use of an SM and how many of its warps fit there."""
-    at = " ".join(f"{name} {value}" for name, value in launch.defines)
+    launch, order = use.launch, list(use.rung.tiles)
+    sizes = sorted(launch.defines, key=lambda size: order.index(size[0]) if size[0] in order else len(order))
+    at = " ".join(f"{name} {value}" for name, value in sizes)
     threads = math.prod(launch.block)
     head = f"<b>{escape(launch.entry)}</b>{f' at {escape(at)}' if at else ''}: {threads:,} threads a block"
     usage = resources(launch.source, launch.defines)

@@ -133,7 +133,7 @@ def test_rungs_of_the_emulator_are_counted_beside_libraries(device, monkeypatch)
         assert "emulator" in rung.engines, f"{rung.name} cannot be counted"
         return Count(dict.fromkeys(FIELDS, 1234))
 
-    monkeypatch.setattr(Counts, "of", fake_counts)
+    monkeypatch.setattr(Counts, "get", fake_counts)
     at = open_page(ATTENTION)
     text = texts(at)
     assert "not counted" not in text and "wish" not in at.session_state
