@@ -10,7 +10,7 @@ import numpy as np
 from kernels import sources
 from kernels.attention.shape import AttentionShape
 from visuals.scene.parts import Source, Tensor
-from visuals.scene.recorder import StepKinds
+from visuals.scene.recorder import StepKinds, part_note
 
 MAX_WHOLE = 16  # queries, keys and columns of a head that is shown whole
 Q, K, V, O = "[Q](input)", "[K](filter)", "[V](filter)", "[O](output)"  # noqa: E741  # of the paper
@@ -47,10 +47,7 @@ def grid(rows: Sequence[int], cols: Sequence[int], width: int) -> np.ndarray:
 
 def never_stored(s: AttentionShape, queries: range, keys: int) -> Tensor:
     """Returns the N x N matrix that a rung never stores: empty cells, for some queries and the first keys."""
-    whole, visible = (s.N, s.N), (len(queries), keys)
-    note = f"{s.N:,} × {s.N:,}"
-    if visible != whole:
-        note = f"part {queries.start:,}–{queries.stop - 1:,}, 0–{keys - 1} of {note}"
+    whole, visible, first = (s.N, s.N), (len(queries), keys), (queries.start, 0)
     return Tensor(
         "SP",
         "S",
@@ -59,8 +56,8 @@ def never_stored(s: AttentionShape, queries: range, keys: int) -> Tensor:
         1,
         *visible,
         None,
-        (0, queries.start, 0),
-        note,
+        (0, *first),
+        part_note(visible, first, whole),
         partial=visible != whole,
     )
 

@@ -14,7 +14,7 @@ MAX_VALUE = 2**12  # of a tile size, at most
 
 @dataclass(frozen=True)
 class Tile:
-    """The tile size that varies. At a value of it, `what` needs `taken(value)` bytes. `share(value, cache)` is the
+    """The tile size that varies. At a value of it, `what` needs `bytes_at(value)` bytes. `share(value, cache)` is the
     predicted traffic past a cache, as a share of the traffic of the naive loops."""
 
     name: str

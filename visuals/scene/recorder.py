@@ -107,11 +107,11 @@ def matrix(
 ) -> Tensor:  # fmt: skip
     """Return a matrix of which `size` rows and columns, from index `at` on, are shown."""
     flat = None if values is None else np.ravel(values)
-    note = _note(size, at, whole)
+    note = part_note(size, at, whole)
     return Tensor(name, name, name, role, 1, *size, flat, (0, *at), note, partial=size != whole)
 
 
-def _note(size: tuple[int, int], at: tuple[int, int], whole: tuple[int, int]) -> str:
+def part_note(size: tuple[int, int], at: tuple[int, int], whole: tuple[int, int]) -> str:
     if size == whole:
         return f"{whole[0]:,} × {whole[1]:,}"
     ranges = ", ".join(f"{first:,}–{first + count - 1:,}" for first, count in zip(at, size, strict=True))

@@ -18,6 +18,7 @@ from kernels.conv.shape import ConvShape
 from kernels.ladders import find
 from visuals.conv.implicit import captions
 from visuals.conv.implicit.plan import Plan, why_not
+from visuals.conv.part import part_note
 from visuals.scene.arithmetic import matmul_in_kernel_order
 from visuals.scene.parts import Annotation, Captions, Group, MatMul, Reading, Tensor, View, Write
 from visuals.scene.recorder import table
@@ -186,12 +187,12 @@ class Steps:
         return (
             Tensor("x", "x", "input", "input", images * channels, H, W, x.ravel(), (0, h0, w0), captions.x_note(s, self.box),
                    plane_name="map"),
-            Tensor("D", "D", "data matrix, never stored", "workspace", 1, rows, cols, note=captions.part_note((rows, s.CRS), (cols, plan.columns)),
+            Tensor("D", "D", "data matrix, never stored", "workspace", 1, rows, cols, note=part_note((0, rows, s.CRS), (0, cols, plan.columns)),
                    partial=(rows, cols) != (s.CRS, plan.columns)),
             Tensor("w", "w", "filters", "filter", 1, len(self.filters), rows, self.filters[:, :rows].ravel(),
-                   note=captions.part_note((len(self.filters), s.K), (rows, s.CRS)), partial=rows < s.CRS),
+                   note=part_note((0, len(self.filters), s.K), (0, rows, s.CRS)), partial=rows < s.CRS),
             Tensor("y", "y", "output", "output", 1, len(self.filters), cols,
-                   note=captions.part_note((len(self.filters), s.K), (cols, plan.columns))),
+                   note=part_note((0, len(self.filters), s.K), (0, cols, plan.columns))),
             Tensor("As", "tile_a", "tile of the filters", "filter", plan.STAGES, plan.BK, plan.pitch, plane_name=stage,
                    note=f"turned, {plan.BK} × {plan.BM} + 4, {plan.STAGES} stages"),
             Tensor("Bs", "tile_b", "tile of the data matrix", "input", plan.STAGES, plan.BK, plan.BN, plane_name=stage,
