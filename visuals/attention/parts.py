@@ -47,18 +47,18 @@ def grid(rows: Sequence[int], cols: Sequence[int], width: int) -> np.ndarray:
 
 def never_stored(s: AttentionShape, queries: range, keys: int) -> Tensor:
     """Returns the N x N matrix that a rung never stores: empty cells, for some queries and the first keys."""
-    whole, visible, first = (s.N, s.N), (len(queries), keys), (queries.start, 0)
     return Tensor(
         "SP",
         "S",
         "S and P, never stored",
         "workspace",
         1,
-        *visible,
+        len(queries),
+        keys,
         None,
-        (0, *first),
-        part_note(visible, first, whole),
-        partial=visible != whole,
+        (0, queries.start, 0),
+        part_note((queries.start, len(queries), s.N), (0, keys, s.N)),
+        partial=(len(queries), keys) != (s.N, s.N),
     )
 
 

@@ -104,15 +104,3 @@ def copies_per_pixel(s: ConvShape) -> int:
         return int(np.bincount(positions).max()) if positions.size else 0
 
     return along(s.H, s.P, s.R, s.u, s.pad_h, s.dilation_h) * along(s.W, s.Q, s.S, s.v, s.pad_w, s.dilation_w)
-
-
-def part_note(*axes: tuple[int, int, int], plane: str = "") -> str:
-    """Returns the size of a tensor and which part of it is visible. An axis is (first, count, of). With `plane`, what
-    a plane is, the first axis counts planes; it is left out if there is only one."""
-    if plane and axes[0][2] == 1:
-        axes, plane = axes[1:], ""
-    sizes = [f"{of:,}" for _, _, of in axes]
-    if all(count == of for _, count, of in axes):
-        return f"{axes[0][2]} {plane}s of {' × '.join(sizes[1:])}" if plane else " × ".join(sizes)
-    ranges = ", ".join(f"{first}–{first + count - 1}" for first, count, _ in axes)
-    return f"part {ranges} of {' × '.join(sizes)}"

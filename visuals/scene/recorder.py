@@ -107,15 +107,20 @@ def matrix(
 ) -> Tensor:  # fmt: skip
     """Return a matrix of which `size` rows and columns, from index `at` on, are shown."""
     flat = None if values is None else np.ravel(values)
-    note = part_note(size, at, whole)
+    note = part_note(*zip(at, size, whole, strict=True))
     return Tensor(name, name, name, role, 1, *size, flat, (0, *at), note, partial=size != whole)
 
 
-def part_note(size: tuple[int, int], at: tuple[int, int], whole: tuple[int, int]) -> str:
-    if size == whole:
-        return f"{whole[0]:,} × {whole[1]:,}"
-    ranges = ", ".join(f"{first:,}–{first + count - 1:,}" for first, count in zip(at, size, strict=True))
-    return f"part {ranges} of {whole[0]:,} × {whole[1]:,}"
+def part_note(*axes: tuple[int, int, int], plane: str = "") -> str:
+    """Returns the size of a tensor and which part of it is visible. An axis is (first, count, of). With `plane`, what
+    a plane is, the first axis counts planes; it is left out if there is only one."""
+    if plane and axes[0][2] == 1:
+        axes, plane = axes[1:], ""
+    sizes = [f"{of:,}" for _, _, of in axes]
+    if all(count == of for _, count, of in axes):
+        return f"{axes[0][2]} {plane}s of {' × '.join(sizes[1:])}" if plane else " × ".join(sizes)
+    ranges = ", ".join(f"{first:,}–{first + count - 1:,}" for first, count, _ in axes)
+    return f"part {ranges} of {' × '.join(sizes)}"
 
 
 def read_at_steps(name: str, steps: int, cells_at: list) -> Read:

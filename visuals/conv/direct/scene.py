@@ -16,8 +16,9 @@ import numpy as np
 from kernels.conv.shape import ConvShape
 from kernels.ladders import find
 from visuals.conv.direct import captions
-from visuals.conv.part import Part, gather_index, part_note, part_of
+from visuals.conv.part import Part, gather_index, part_of
 from visuals.scene.parts import Annotation, Captions, Group, Reading, Sum, Tensor, Write
+from visuals.scene.recorder import part_note
 from visuals.scene.scene import Scene
 from visuals.scene.source import resources, source_of
 

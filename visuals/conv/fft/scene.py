@@ -18,8 +18,8 @@ from kernels.model.program import Launch
 from visuals.conv.fft import captions, cells
 from visuals.conv.fft.arrays import TOO_SMALL, Arrays
 from visuals.conv.fft.steps import Steps, part_of
-from visuals.conv.part import part_note
 from visuals.scene.parts import Captions, Group, Reading, Source, Tensor
+from visuals.scene.recorder import part_note
 from visuals.scene.scene import Scene
 
 ORDER = "explaining order"

@@ -12,8 +12,9 @@ import numpy as np
 from kernels import sources
 from kernels.conv.shape import ConvShape
 from kernels.ladders import find
-from visuals.conv.part import Part, copies_per_pixel, gather_index, part_note
+from visuals.conv.part import Part, copies_per_pixel, gather_index
 from visuals.scene.parts import Captions, Group, MatMul, Reading, Source, Tensor, Write
+from visuals.scene.recorder import part_note
 from visuals.scene.scene import Scene
 from visuals.scene.source import resources
 

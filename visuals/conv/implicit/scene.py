@@ -18,10 +18,9 @@ from kernels.conv.shape import ConvShape
 from kernels.ladders import find
 from visuals.conv.implicit import captions
 from visuals.conv.implicit.plan import Plan, why_not
-from visuals.conv.part import part_note
 from visuals.scene.arithmetic import matmul_in_kernel_order
 from visuals.scene.parts import Annotation, Captions, Group, MatMul, Reading, Tensor, View, Write
-from visuals.scene.recorder import table
+from visuals.scene.recorder import part_note, table
 from visuals.scene.scene import Scene
 from visuals.scene.source import resources, source_of
 
