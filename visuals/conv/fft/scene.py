@@ -18,7 +18,7 @@ from kernels.model.program import Launch
 from visuals.conv.fft import captions, cells
 from visuals.conv.fft.arrays import TOO_SMALL, Arrays
 from visuals.conv.fft.steps import Steps, part_of
-from visuals.scene.parts import Captions, Group, Reading, Source, Tensor
+from visuals.scene.parts import Group, Reading, Source, Tensor
 from visuals.scene.recorder import part_note
 from visuals.scene.scene import Scene
 
@@ -39,16 +39,16 @@ def fft_scene(a: Arrays, shape: ConvShape, padding: str, expected: np.ndarray) -
         title="FFT",
         tensors=_tensors(steps, shape),
         groups=_groups(steps),
-        steps=len(steps.kinds),
+        steps=steps.r.steps,
         step_name="step",
         order_name=ORDER,
         order_note=ORDER_NOTE,
         writes=steps.writes(),
-        reads=tuple(steps.reads()),
-        captions=Captions(captions.templates(a, shape), np.array(steps.kinds), captions.table(steps.args)),
+        reads=steps.reads(),
+        captions=steps.r.captions(captions.templates(a, shape)),
         readings=_readings(steps),
         annotations=cells.annotations(steps, shape),
-        source=source(tuple(steps.kinds)),
+        source=source(tuple(steps.r.kinds)),
     )
 
 
@@ -104,18 +104,10 @@ def _groups(steps: Steps) -> tuple[Group, ...]:
 
 def _readings(steps: Steps) -> tuple[Reading, ...]:
     """Returns the numbers of values written and multiplied so far, in the visible part."""
-    floats, macs = np.cumsum(np.array(steps.counts), axis=0).T
-    wrong = [
-        args[4] if kind == captions.PICK_WRONG else 0
-        for kind, args in zip(steps.kinds, steps.args, strict=True)
-    ]
-    readings = [
-        Reading("floats written to the workspace", floats, "predicted"),
-        Reading("complex multiply-adds", macs, "predicted"),
-    ]
+    titles = {"floats": "floats written to the workspace", "macs": "complex multiply-adds"}
     if steps.padding == TOO_SMALL:
-        readings.append(Reading("pixels from windows that ran over the end", np.cumsum(wrong), "predicted"))
-    return tuple(readings)
+        titles["wrong"] = "pixels from windows that ran over the end"
+    return tuple(Reading(title, steps.r.so_far(name), "predicted") for name, title in titles.items())
 
 
 # -- the kernels ---------------------------------------------------------------------------------
