@@ -100,10 +100,11 @@ class Recorder:
             for name, cells in self._reads.items()
         )
 
-    def captions(self, templates: Sequence[str] = ()) -> Captions:
-        """Returns the captions of the steps. `templates`: by number of the kind, if there is no `steps_by_kind`."""
+    def captions(self, templates: Sequence[str] = (), dtype: type = float) -> Captions:
+        """Returns the captions of the steps. `templates`: by number of the kind, if there is no `steps_by_kind`. `dtype`: of
+        the numbers in them."""
         templates = templates or [words for _, words in self.steps_by_kind.values()]
-        return Captions(tuple(templates), np.array(self.kinds), table(self.args))
+        return Captions(tuple(templates), np.array(self.kinds), _table(self.args, dtype))
 
     def marks(self) -> np.ndarray:
         """Returns int64[steps]: which line of the source is lit."""
@@ -139,6 +140,12 @@ def _joined(events: list) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     return np.repeat(steps, count), np.concatenate(cells).astype(int), np.concatenate(more)
 
 
+def _table(args: list[tuple], dtype: type) -> np.ndarray:
+    """Returns [steps, n]: the numbers of each step, filled up with zeros."""
+    width = max(map(len, args))
+    return np.array([(*row, *[0] * (width - len(row))) for row in args], dtype)
+
+
 def matrix(
     name: str, role: str, size: tuple[int, int], at: tuple[int, int], whole: tuple[int, int],
     values: np.ndarray | None = None,
@@ -159,12 +166,6 @@ def part_note(*axes: tuple[int, int, int], plane: str = "") -> str:
         return f"{axes[0][2]} {plane}s of {' × '.join(sizes[1:])}" if plane else " × ".join(sizes)
     ranges = ", ".join(f"{first:,}–{first + count - 1:,}" for first, count, _ in axes)
     return f"part {ranges} of {' × '.join(sizes)}"
-
-
-def table(args: list[tuple]) -> np.ndarray:
-    """Returns float64[steps, n]: the numbers of each step, filled up with zeros."""
-    width = max(map(len, args))
-    return np.array([(*row, *[0] * (width - len(row))) for row in args], float)
 
 
 def read_per_step(source: str, cells: Sequence[np.ndarray]) -> Read:
